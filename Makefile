@@ -1,0 +1,82 @@
+# make, on a machine with gcc, make and python3 (with venv): everything else is installed into .venv.
+# SPDX-License-Identifier: Apache-2.0
+SHELL := /bin/bash
+.SHELLFLAGS := -e -o pipefail -c
+.DEFAULT_GOAL := build
+
+SYSTEM_PYTHON ?= python3
+PRESET ?= dev
+JOBS ?= $(shell nproc)
+BUILD := build/$(PRESET)
+ENV := build/env.mk
+NINJA_FLAGS ?= $(if $(MAKE_TERMOUT),,--quiet)
+export MILLPOND_EP_LIBRARY ?= $(CURDIR)/$(BUILD)/lib/libonnxruntime_providers_cuda_plugin.so
+
+# Written by tools/setup.py before any goal that needs it: PYTHON, CMAKE, NINJA. A file that names a
+# Python which is gone (.venv was deleted) is made again.
+$(shell sed -n 's/^PYTHON := //p' $(ENV) 2>/dev/null | xargs -r test -x || rm -f $(ENV))
+ifneq ($(filter-out help clean distclean,$(or $(MAKECMDGOALS),build)),)
+include $(ENV)
+endif
+
+$(ENV): requirements.txt tools/setup.py
+	@$(SYSTEM_PYTHON) tools/setup.py --out $@
+
+.PHONY: setup configure build demo test test-quick bench lint format test-gpu bench-gpu clean distclean help
+
+setup: $(ENV) ## Install pinned tools and packages into .venv (every other target does this too)
+	@:
+
+configure: setup
+	@test -f $(BUILD)/build.ninja || { mkdir -p $(BUILD); $(CMAKE) --preset $(PRESET) \
+	    -DCMAKE_MAKE_PROGRAM=$(NINJA) -DPython3_EXECUTABLE=$(PYTHON) > $(BUILD)/configure.log \
+	    || { cat $(BUILD)/configure.log; exit 1; }; }
+
+build: configure ## Build the libraries and C tests (PRESET=dev, asan, tsan, release or cuda)
+	@$(NINJA) -C $(BUILD) -j $(JOBS) $(NINJA_FLAGS)
+
+demo: build ## Read the text in a real picture on the device at hand (PICTURE=file.png for yours)
+	@$(PYTHON) tools/fetch_models.py --group demo
+	@$(PYTHON) demo/ocr.py $(if $(PICTURE),--picture $(PICTURE))
+
+test: build ## Run every test that needs no GPU; the last line counts them
+	@$(PYTHON) tools/run_tests.py --build $(BUILD) $(TEST_FLAGS)
+
+test-quick: build ## The C tests and checks only, in some seconds
+	@$(PYTHON) tools/run_tests.py --build $(BUILD) --quick $(TEST_FLAGS)
+
+bench: build ## Time the models and a chain of small operators; writes bench/results/*.json
+	@$(PYTHON) tools/fetch_models.py --group test
+	@$(PYTHON) bench/bench_models.py $(BENCH_FLAGS)
+
+lint: configure ## Check format, clang-tidy, Python style, spelling and layers
+	@$(PYTHON) tools/lint.py --build $(BUILD) $(LINT_FLAGS)
+
+format: setup ## Rewrite C and Python files in the house's format
+	@$(PYTHON) tools/lint.py --build $(BUILD) --fix
+
+test-gpu: ## Run the tests on this machine's GPU, and the operator tests under compute-sanitizer
+	@$(MAKE) --no-print-directory build PRESET=cuda
+	@$(MAKE) --no-print-directory gpu-tests PRESET=cuda
+
+bench-gpu: ## Time the models on this machine's GPU; writes bench/results/*.json
+	@$(MAKE) --no-print-directory build PRESET=cuda
+	@$(MAKE) --no-print-directory gpu-bench PRESET=cuda
+
+.PHONY: gpu-tests gpu-bench
+gpu-tests: setup
+	@$(PYTHON) tools/fetch_models.py --group test || echo "models not fetched: tests of those absent are skipped"
+	@$(PYTHON) tools/run_tests.py --build $(BUILD) --gpu $(TEST_FLAGS)
+
+gpu-bench: setup
+	@$(PYTHON) tools/fetch_models.py --group test || echo "models not fetched: those absent are left out"
+	@MILLPOND_DEVICE=cuda $(PYTHON) bench/bench_models.py $(BENCH_FLAGS)
+
+clean: ## Delete what was built
+	rm -rf build
+
+distclean: clean ## Delete also the installed packages and the downloaded models
+	rm -rf .venv .cache
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20

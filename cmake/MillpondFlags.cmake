@@ -1,0 +1,44 @@
+# Compiler and linker flags, in one interface library that every target of ours links.
+# SPDX-License-Identifier: Apache-2.0
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+# Assertions stay in every build type but Release.
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+set(MILLPOND_WARNINGS
+    -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
+    -Wcast-qual -Wundef -Wdouble-promotion -Wwrite-strings)
+
+add_library(millpond_flags INTERFACE)
+target_compile_definitions(millpond_flags INTERFACE _GNU_SOURCE MILLPOND_VERSION="${PROJECT_VERSION}")
+target_include_directories(
+    millpond_flags INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+target_compile_options(
+    millpond_flags
+    INTERFACE ${MILLPOND_WARNINGS} $<$<BOOL:${MILLPOND_WERROR}>:-Werror>
+              -fno-semantic-interposition -fstack-protector-strong
+              # Messages and logs name files as the repository does, wherever it lies.
+              -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+target_link_options(millpond_flags INTERFACE -Wl,-z,relro,-z,now -Wl,-z,noexecstack)
+
+if(MILLPOND_SANITIZE)
+    target_compile_options(
+        millpond_flags INTERFACE -fsanitize=${MILLPOND_SANITIZE} -fno-omit-frame-pointer
+                                 -fno-sanitize-recover=all)
+    target_link_options(millpond_flags INTERFACE -fsanitize=${MILLPOND_SANITIZE})
+else()
+    # clang's sanitizers leave their symbols to the executable, so only plain builds check this.
+    target_link_options(millpond_flags INTERFACE -Wl,-z,defs)
+    target_compile_options(
+        millpond_flags INTERFACE $<$<CONFIG:Release>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
+endif()
+
+# Limits what a library exports to what its version script names.
+function(millpond_exports target map)
+    target_link_options(${target} PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/${map})
+    set_target_properties(${target} PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/${map})
+endfunction()

@@ -1,0 +1,48 @@
+# Kernels for the host device: tools/kernel_gen.py writes one small C file for each kernel and choice
+# of types, and a table of them that also carries the kernel text for NVRTC.
+#
+# The list of instances is made at configure time; editing the tables it comes from configures
+# again. Editing kernel text only rebuilds: the files that are instances of it (found by depfiles)
+# and the table with the text in it (by the command below).
+# SPDX-License-Identifier: Apache-2.0
+set(kernel_gen ${PROJECT_SOURCE_DIR}/tools/kernel_gen.py)
+set(kernel_out ${CMAKE_BINARY_DIR}/generated)
+set(kernel_command
+    ${Python3_EXECUTABLE} ${kernel_gen} --source-dir ${PROJECT_SOURCE_DIR}/src --out ${kernel_out})
+
+file(GLOB kernel_tables CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/*.txt
+     ${PROJECT_SOURCE_DIR}/src/kernel/*.def)
+file(GLOB kernel_texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/*.cu
+     ${PROJECT_SOURCE_DIR}/src/kernel/*.h)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${kernel_gen} ${kernel_tables})
+
+execute_process(COMMAND ${kernel_command} RESULT_VARIABLE kernel_status)
+if(NOT kernel_status EQUAL 0)
+    message(FATAL_ERROR "The kernel table was not generated: kernel_gen.py ended with ${kernel_status}, see above.")
+endif()
+file(STRINGS ${kernel_out}/instances.txt kernel_instances)
+list(LENGTH kernel_instances kernel_count)
+message(STATUS "Kernels: ${kernel_count} instances")
+
+# The command rewrites only what changed, so that an edited comment does not compile the table anew.
+add_custom_command(
+    OUTPUT ${kernel_out}/kernel_table.stamp
+    BYPRODUCTS ${kernel_out}/kernel_table.c
+    COMMAND ${kernel_command} --text-only
+    COMMAND ${CMAKE_COMMAND} -E touch ${kernel_out}/kernel_table.stamp
+    DEPENDS ${kernel_gen} ${kernel_texts} ${kernel_tables}
+    COMMENT "Embedding kernel text"
+    VERBATIM)
+
+# A static library, so that link commands stay short; the table refers to every instance in it.
+add_library(
+    millpond_kernel STATIC ${kernel_instances} ${kernel_out}/kernel_table.c
+                           ${kernel_out}/kernel_table.stamp)
+# Kernel text follows CUDA's rules of arithmetic: a product and a sum are not fused unless asked, and
+# no one reads errno. One text for every type makes some warnings noise (x < 0 of an unsigned x), and
+# the text kept for NVRTC is longer than the strings that C11 promises.
+add_library(millpond_kernel_flags INTERFACE)
+target_compile_options(
+    millpond_kernel_flags INTERFACE -ffp-contract=off -fno-math-errno -g1 -Wno-conversion
+                                    -Wno-double-promotion -Wno-type-limits -Wno-overlength-strings)
+target_link_libraries(millpond_kernel PRIVATE millpond_flags millpond_kernel_flags) # in this order

@@ -1,0 +1,20 @@
+# What a user may choose, and the defaults.
+# SPDX-License-Identifier: Apache-2.0
+set(MILLPOND_WITH_CUDA AUTO CACHE STRING "Build the CUDA backend: ON, OFF, or AUTO (ON where a toolkit's headers are found)")
+set_property(CACHE MILLPOND_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(MILLPOND_CUDA_PATH "" CACHE PATH "A CUDA toolkit to look in before CUDA_PATH, CUDA_HOME and /usr/local/cuda")
+set(MILLPOND_ORT_HEADERS "" CACHE PATH "Folder of ONNX Runtime's own headers, to build against them instead of src/ep/ort_abi.h")
+set(MILLPOND_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=: 'address,undefined' or 'thread'")
+option(MILLPOND_WERROR "Treat warnings as errors" ON)
+option(MILLPOND_TESTS "Build the C tests" ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
+endif()
+if(MILLPOND_ORT_HEADERS AND NOT EXISTS ${MILLPOND_ORT_HEADERS}/onnxruntime_c_api.h)
+    message(FATAL_ERROR "MILLPOND_ORT_HEADERS=${MILLPOND_ORT_HEADERS} holds no onnxruntime_c_api.h; "
+                        "name the folder that does, or leave the option empty to use Millpond's own header.")
+endif()
+
+find_package(Threads REQUIRED)
+find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter) # generates the kernel table

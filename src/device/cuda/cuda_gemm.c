@@ -1,0 +1,325 @@
+/* cuda_gemm.c - matrix products through cuBLASLt.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * cuBLASLt counts by columns. A row-major matrix read by columns is its transpose, so the product
+ * is asked for as C' = B' * A', with n rows and m columns; a bias along a row of C runs along the
+ * rows of C', which is what the library's bias epilogue adds. What it has no algorithm for (k = 0,
+ * a bias with some types) a kernel of our own does after it. */
+#include "device/cuda/cuda_glue.h"
+#include "device/cuda/cuda_private.h"
+
+#include <stdlib.h>
+
+enum { WORKSPACE_MAX = 32 << 20 };
+
+typedef struct cuda_gemm {
+    cuda_math base;
+    mp_gemm shape;
+    pthread_mutex_t lock; /* guards the bias address in `desc` from being set until it is read */
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algo;
+    bool bias_fused;
+    mp_kernel *rows; /* NULL where cuBLASLt does it all */
+} cuda_gemm;
+
+typedef struct type_row {
+    mp_dtype type;
+    cudaDataType_t data, scale;
+    cublasComputeType_t compute;
+} type_row;
+
+static const type_row type_rows[] = {
+    {MP_F32, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+    {MP_F64, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F},
+    {MP_F16, CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+    {MP_BF16, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F},
+};
+
+static const type_row *type_find(mp_dtype type) {
+    for (size_t i = 0; i < MP_COUNT_OF(type_rows); i++) {
+        if (type_rows[i].type == type) {
+            return &type_rows[i];
+        }
+    }
+    return NULL;
+}
+
+#define BLASLT_TRY(name, call)                             \
+    do {                                                   \
+        const cublasStatus_t try_result = mp__blaslt.call; \
+        if (try_result != CUBLAS_STATUS_SUCCESS) {         \
+            return mp__cuda_blaslt_fail(try_result, name); \
+        }                                                  \
+    } while (0)
+
+/* ---- preparing ---- */
+
+static mp_status shape_check(const mp_gemm *shape) {
+    const int64_t a_row = shape->trans_a ? shape->m : shape->k;
+    const int64_t b_row = shape->trans_b ? shape->k : shape->n;
+    if (type_find(shape->type) == NULL) {
+        return MP_FAIL(UNSUPPORTED, "matrix products of type %s are not available on a GPU",
+                       mp_dtype_name(shape->type));
+    }
+    if (shape->m < 1 || shape->n < 1 || shape->k < 0 || shape->batch < 1 ||
+        shape->batch > INT32_MAX || shape->align < 1 || shape->ldc < shape->n ||
+        (shape->k > 0 && (shape->lda < a_row || shape->ldb < b_row))) {
+        return MP_FAIL(
+            INVALID_ARGUMENT,
+            "a matrix product with m %lld, n %lld, k %lld, row lengths %lld, %lld, %lld, "
+            "batch %lld is not possible",
+            (long long)shape->m, (long long)shape->n, (long long)shape->k, (long long)shape->lda,
+            (long long)shape->ldb, (long long)shape->ldc, (long long)shape->batch);
+    }
+    return MP_OK;
+}
+
+/* A matrix stored with `rows` rows of `row` elements, `ld` apart. */
+static mp_status layout_make(const mp_gemm *shape, int64_t rows, int64_t row, int64_t ld,
+                             int64_t stride, cublasLtMatrixLayout_t *out) {
+    const int32_t batch = (int32_t)shape->batch;
+    BLASLT_TRY("cublasLtMatrixLayoutCreate",
+               layout_create(out, type_find(shape->type)->data, (uint64_t)row, (uint64_t)rows, ld));
+    BLASLT_TRY("cublasLtMatrixLayoutSetAttribute",
+               layout_set(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
+    BLASLT_TRY(
+        "cublasLtMatrixLayoutSetAttribute",
+        layout_set(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
+    return MP_OK;
+}
+
+static mp_status layouts_make(cuda_gemm *gemm) {
+    const mp_gemm *shape = &gemm->shape;
+    MP_TRY(layout_make(shape, shape->trans_a ? shape->k : shape->m,
+                       shape->trans_a ? shape->m : shape->k, shape->lda, shape->stride_a,
+                       &gemm->a));
+    MP_TRY(layout_make(shape, shape->trans_b ? shape->n : shape->k,
+                       shape->trans_b ? shape->k : shape->n, shape->ldb, shape->stride_b,
+                       &gemm->b));
+    return layout_make(shape, shape->m, shape->n, shape->ldc, shape->stride_c, &gemm->c);
+}
+
+/* The library's first operand is our B. */
+static mp_status desc_make(cuda_gemm *gemm) {
+    const mp_gemm *shape = &gemm->shape;
+    const type_row *row = type_find(shape->type);
+    const cublasOperation_t first = shape->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = shape->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasComputeType_t compute =
+        shape->type == MP_F32 && shape->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : row->compute;
+    BLASLT_TRY("cublasLtMatmulDescCreate", desc_create(&gemm->desc, compute, row->scale));
+    BLASLT_TRY("cublasLtMatmulDescSetAttribute",
+               desc_set(gemm->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
+    BLASLT_TRY("cublasLtMatmulDescSetAttribute",
+               desc_set(gemm->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
+    return MP_OK;
+}
+
+static mp_status bias_set(cuda_gemm *gemm, mp_addr bias) {
+    const cublasLtEpilogue_t epilogue =
+        bias != 0 ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    BLASLT_TRY("cublasLtMatmulDescSetAttribute",
+               desc_set(gemm->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    BLASLT_TRY("cublasLtMatmulDescSetAttribute",
+               desc_set(gemm->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    return MP_OK;
+}
+
+static mp_status preference_fill(const mp_gemm *shape, cublasLtMatmulPreference_t preference) {
+    static const cublasLtMatmulPreferenceAttributes_t operands[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const uint64_t workspace = WORKSPACE_MAX;
+    const uint32_t align = (uint32_t)shape->align;
+    /* Partial sums stay in the type of arithmetic: in a narrow type they would lose digits. */
+    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    BLASLT_TRY("cublasLtMatmulPreferenceSetAttribute",
+               preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                              sizeof workspace));
+    BLASLT_TRY("cublasLtMatmulPreferenceSetAttribute",
+               preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+                              sizeof reductions));
+    for (size_t i = 0; i < MP_COUNT_OF(operands); i++) {
+        BLASLT_TRY("cublasLtMatmulPreferenceSetAttribute",
+                   preference_set(preference, operands[i], &align, sizeof align));
+    }
+    return MP_OK;
+}
+
+static mp_status heuristic_ask(cuda_gemm *gemm, cublasLtHandle_t handle,
+                               cublasLtMatmulPreference_t preference) {
+    cublasLtMatmulHeuristicResult_t found = {0};
+    int count = 0;
+    MP_TRY(preference_fill(&gemm->shape, preference));
+    const cublasStatus_t result = mp__blaslt.heuristic(
+        handle, gemm->desc, gemm->b, gemm->a, gemm->c, gemm->c, preference, 1, &found, &count);
+    if (result != CUBLAS_STATUS_SUCCESS) {
+        return mp__cuda_blaslt_fail(result, "cublasLtMatmulAlgoGetHeuristic");
+    }
+    if (count == 0 || found.state != CUBLAS_STATUS_SUCCESS) {
+        return mp__cuda_blaslt_fail(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic");
+    }
+    gemm->algo = found.algo;
+    gemm->base.workspace = found.workspaceSize;
+    return MP_OK;
+}
+
+static mp_status algorithm_choose(cuda_device *device, cuda_gemm *gemm) {
+    cublasLtHandle_t handle = NULL;
+    cublasLtMatmulPreference_t preference = NULL;
+    BLASLT_TRY("cublasLtMatmulPreferenceCreate", preference_create(&preference));
+    mp_status status = mp__cuda_blaslt_take(device, &handle);
+    if (status == MP_OK) {
+        status = heuristic_ask(gemm, handle, preference);
+        mp__cuda_blaslt_give(device, handle);
+    }
+    (void)mp__blaslt.preference_destroy(preference);
+    return status;
+}
+
+/* An address with no more alignment than promised; the heuristic looks at it, nobody reads it. */
+static mp_addr bias_stand_in(const mp_gemm *shape) {
+    return ((mp_addr)1 << 20) + (mp_addr)shape->align;
+}
+
+static mp_status gemm_fill(cuda_device *device, cuda_gemm *gemm) {
+    const mp_gemm *shape = &gemm->shape;
+    mp_status status = MP_OK;
+    if (shape->k > 0) {
+        MP_TRY(layouts_make(gemm));
+        MP_TRY(desc_make(gemm));
+        gemm->bias_fused = shape->bias;
+        MP_TRY(bias_set(gemm, shape->bias ? bias_stand_in(shape) : 0));
+        status = algorithm_choose(device, gemm);
+        if ((status == MP_UNSUPPORTED || status == MP_INVALID_ARGUMENT) && shape->bias) {
+            gemm->bias_fused = false;
+            MP_TRY(bias_set(gemm, 0));
+            status = algorithm_choose(device, gemm);
+        }
+    }
+    if (status == MP_OK && (shape->k == 0 || shape->bias != gemm->bias_fused)) {
+        status = mp__cuda_glue_load(device, GLUE_ROWS, shape->type, &gemm->rows);
+    }
+    return status;
+}
+
+/* ---- running ---- */
+
+static mp_status rows_run(cuda_device *device, mp_stream *stream, const cuda_gemm *gemm,
+                          const mp_addr *operands, mp_addr d, double beta) {
+    const mp_gemm *shape = &gemm->shape;
+    const glue_rows_args args = {.c = operands[MP_GEMM_C],
+                                 .d = d,
+                                 .bias = shape->bias ? operands[MP_GEMM_BIAS] : 0,
+                                 .batch = shape->batch,
+                                 .m = shape->m,
+                                 .n = shape->n,
+                                 .ldc = shape->ldc,
+                                 .stride = shape->stride_c,
+                                 .beta = beta};
+    return mp__cuda_glue_rows(device, stream, gemm->rows, &args);
+}
+
+static cublasStatus_t matmul_run(const cuda_gemm *gemm, cublasLtHandle_t handle, CUstream stream,
+                                 const mp_addr *operands, mp_addr workspace) {
+    const mp_gemm *shape = &gemm->shape;
+    const mp_addr d = shape->beta != 0 ? operands[MP_GEMM_D] : operands[MP_GEMM_C];
+    const double alpha64 = (double)shape->alpha;
+    const double beta64 = (double)shape->beta;
+    const bool wide = shape->type == MP_F64;
+    return mp__blaslt.matmul(handle, gemm->desc, wide ? (const void *)&alpha64 : &shape->alpha,
+                             (const void *)operands[MP_GEMM_B], gemm->b,
+                             (const void *)operands[MP_GEMM_A], gemm->a,
+                             wide ? (const void *)&beta64 : &shape->beta, (const void *)d, gemm->c,
+                             (void *)operands[MP_GEMM_C], gemm->c, &gemm->algo, (void *)workspace,
+                             gemm->base.workspace, stream);
+}
+
+static mp_status product_run(cuda_device *device, mp_stream *stream, cuda_gemm *gemm,
+                             const mp_addr *operands, mp_addr workspace) {
+    cublasLtHandle_t handle = NULL;
+    MP_TRY(mp__cuda_stream_blaslt(device, stream, &handle));
+    mp_status status = MP_OK;
+    cublasStatus_t result = CUBLAS_STATUS_SUCCESS;
+    if (gemm->bias_fused) { /* the bias address is a part of the description */
+        (void)pthread_mutex_lock(&gemm->lock);
+        status = bias_set(gemm, operands[MP_GEMM_BIAS]);
+    }
+    if (status == MP_OK) {
+        result = matmul_run(gemm, handle, cuda_stream_of(stream), operands, workspace);
+    }
+    if (gemm->bias_fused) {
+        (void)pthread_mutex_unlock(&gemm->lock);
+    }
+    if (status == MP_OK && result != CUBLAS_STATUS_SUCCESS) {
+        status = mp__cuda_blaslt_fail(result, "cublasLtMatmul");
+    }
+    return status;
+}
+
+static mp_status gemm_run(cuda_device *device, mp_stream *stream, cuda_math *math,
+                          const mp_addr *operands, mp_addr workspace) {
+    cuda_gemm *gemm = (cuda_gemm *)(void *)math;
+    const mp_gemm *shape = &gemm->shape;
+    if (shape->k == 0) {
+        return rows_run(device, stream, gemm, operands, shape->beta != 0 ? operands[MP_GEMM_D] : 0,
+                        (double)shape->beta);
+    }
+    MP_TRY(product_run(device, stream, gemm, operands, workspace));
+    return gemm->rows != NULL ? rows_run(device, stream, gemm, operands, operands[MP_GEMM_C], 1.0)
+                              : MP_OK;
+}
+
+static void gemm_release(cuda_device *device, cuda_math *math) {
+    cuda_gemm *gemm = (cuda_gemm *)(void *)math;
+    const cublasLtMatrixLayout_t layouts[] = {gemm->a, gemm->b, gemm->c};
+    for (size_t i = 0; i < MP_COUNT_OF(layouts); i++) {
+        if (layouts[i] != NULL) {
+            (void)mp__blaslt.layout_destroy(layouts[i]);
+        }
+    }
+    if (gemm->desc != NULL) {
+        (void)mp__blaslt.desc_destroy(gemm->desc);
+    }
+    if (gemm->rows != NULL) {
+        mp__cuda_kernel_unload(&device->base, gemm->rows);
+    }
+    (void)pthread_mutex_destroy(&gemm->lock);
+    free(gemm);
+}
+
+static const cuda_math_ops gemm_ops = {.run = gemm_run, .release = gemm_release};
+
+mp_status mp__cuda_gemm_prepare(mp_device *self, const mp_gemm *shape, mp_math **out) {
+    cuda_device *device = cuda_device_of(self);
+    cuda_scope scope;
+    MP_TRY(shape_check(shape));
+    MP_TRY(mp__cuda_need(CUDA_LIB_BLASLT));
+    cuda_gemm *gemm = calloc(1, sizeof *gemm);
+    if (gemm == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a matrix product");
+    }
+    gemm->base.ops = &gemm_ops;
+    gemm->shape = *shape;
+    (void)pthread_mutex_init(&gemm->lock, NULL);
+    mp_status status = mp__cuda_enter(device, &scope);
+    if (status != MP_OK) {
+        (void)pthread_mutex_destroy(&gemm->lock);
+        free(gemm);
+        return status;
+    }
+    status = gemm_fill(device, gemm);
+    if (status != MP_OK) {
+        gemm_release(device, &gemm->base);
+    }
+    mp__cuda_exit(&scope);
+    if (status != MP_OK) {
+        return mp__fail(status, "matrix product of %s, m %lld, n %lld, k %lld: %s",
+                        mp_dtype_name(shape->type), (long long)shape->m, (long long)shape->n,
+                        (long long)shape->k, mp_error_message());
+    }
+    *out = (mp_math *)(void *)gemm;
+    return MP_OK;
+}

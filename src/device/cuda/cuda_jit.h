@@ -1,0 +1,32 @@
+/* cuda_jit.h - kernel text to code for one GPU architecture, through NVRTC and the cache.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Nothing here needs a driver or a GPU, so that every kernel can be compiled for every
+ * architecture on any machine. */
+#ifndef MP_DEVICE_CUDA_JIT_H
+#define MP_DEVICE_CUDA_JIT_H
+
+#include "device/cuda/cuda_cache.h"
+#include "device/device.h"
+
+/* Compiles, past the cache. `arch` is 90 for compute capability 9.0; where NVRTC does not know it
+ * yet, the result is PTX for the newest architecture it knows, which the driver translates.
+ * Gives: `*out`, until its data is freed. Threads: any. Blocks: yes.
+ * Fails: NOT_FOUND (no NVRTC), UNSUPPORTED (GPU too old), INVALID_ARGUMENT with the first error. */
+MP_MUST_CHECK mp_status mp__cuda_compile(const mp_kernel_image *image, int arch, cuda_blob *out);
+
+/* As mp__cuda_compile, but from the cache where it is there. */
+MP_MUST_CHECK mp_status mp__cuda_build(const mp_kernel_image *image, int arch, cuda_blob *out);
+
+/* Whether the kernel compiles to machine code for `arch` and the code has the kernel's name in it;
+ * for tests. Fails: as mp__cuda_compile, and UNSUPPORTED where NVRTC does not know `arch`. */
+MP_MUST_CHECK mp_status mp__cuda_compile_check(const mp_kernel_image *image, int arch);
+
+/* The kernels that the CUDA device itself brings (cuda_glue.c), for the same tests. */
+const mp_kernel_image *mp__cuda_own_images(size_t *count);
+
+/* Fails where NVRTC cannot be loaded, with the remedy. */
+MP_MUST_CHECK mp_status mp__cuda_compiler_version(int *major, int *minor);
+
+#endif

@@ -1,0 +1,164 @@
+/* cuda_kernel.c - kernels loaded on a GPU, and their launch.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An image is loaded once a device, however often it is asked for. The launch is the hottest path
+ * of the program: it takes no lock and, in a thread whose context is already the device's, makes
+ * one call beside the launch itself. */
+#include "device/cuda/cuda_jit.h"
+#include "device/cuda/cuda_private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static cuda_kernel *kernel_find(const cuda_device *device, const mp_kernel_image *image) {
+    cuda_kernel *kernel = device->kernels;
+    while (kernel != NULL && kernel->image != image) {
+        kernel = kernel->next;
+    }
+    return kernel;
+}
+
+/* Lets the kernel have all the dynamic shared memory that its own static part leaves. */
+static CUresult shared_open(const cuda_device *device, CUfunction function) {
+    int fixed = 0;
+    const CUresult result =
+        mp__cu.function_attribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
+    const int room = (int)device->base.info.shared_bytes_max - fixed;
+    if (result != CUDA_SUCCESS || room <= 0) {
+        return result;
+    }
+    return mp__cu.function_set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, room);
+}
+
+static size_t args_size_of(CUfunction function) {
+    size_t offset = 0;
+    size_t size = 0;
+    if (mp__cu.function_parameter == NULL ||
+        mp__cu.function_parameter(function, 0, &offset, &size) != CUDA_SUCCESS) {
+        return 0;
+    }
+    return size;
+}
+
+/* In the device's context. */
+static mp_status module_open(const cuda_device *device, cuda_kernel *kernel,
+                             const cuda_blob *code) {
+    const char *call = "cuModuleLoadData";
+    CUresult result = mp__cu.module_load(&kernel->module, code->data);
+    if (result == CUDA_SUCCESS) {
+        call = "cuModuleGetFunction";
+        result = mp__cu.module_function(&kernel->function, kernel->module, kernel->image->name);
+    }
+    if (result == CUDA_SUCCESS) {
+        call = "cuFuncSetAttribute";
+        result = shared_open(device, kernel->function);
+    }
+    if (result == CUDA_SUCCESS) {
+        kernel->args_size = args_size_of(kernel->function);
+        return MP_OK;
+    }
+    const mp_status status = mp__cuda_fail(device, result, call);
+    if (kernel->module != NULL) {
+        (void)mp__cu.module_unload(kernel->module);
+    }
+    return mp__fail(status, "kernel %s: %s", kernel->image->name, mp_error_message());
+}
+
+static mp_status kernel_open(cuda_device *device, const mp_kernel_image *image, cuda_kernel **out) {
+    cuda_blob code = {0};
+    cuda_scope scope;
+    cuda_kernel *fresh = calloc(1, sizeof *fresh);
+    if (fresh == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of kernel %s", image->name);
+    }
+    fresh->image = image;
+    mp_status status = mp__cuda_build(image, device->base.info.arch, &code);
+    if (status == MP_OK) {
+        status = mp__cuda_enter(device, &scope);
+    }
+    if (status == MP_OK) {
+        status = module_open(device, fresh, &code);
+        mp__cuda_exit(&scope);
+    }
+    free(code.data);
+    if (status != MP_OK) {
+        free(fresh);
+        return status;
+    }
+    *out = fresh;
+    return MP_OK;
+}
+
+mp_status mp__cuda_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out) {
+    cuda_device *device = cuda_device_of(self);
+    mp_status status = MP_OK;
+    (void)pthread_mutex_lock(&device->kernel_lock);
+    cuda_kernel *kernel = kernel_find(device, image);
+    if (kernel == NULL) {
+        status = kernel_open(device, image, &kernel);
+        if (kernel != NULL) {
+            kernel->next = device->kernels;
+            device->kernels = kernel;
+        }
+    }
+    if (kernel != NULL) {
+        kernel->references++;
+        *out = (mp_kernel *)(void *)kernel;
+    }
+    (void)pthread_mutex_unlock(&device->kernel_lock);
+    return status;
+}
+
+/* Takes a reference away; gives the kernel where it was the last. */
+static cuda_kernel *kernel_drop(cuda_device *device, cuda_kernel *kernel) {
+    (void)pthread_mutex_lock(&device->kernel_lock);
+    const bool last = --kernel->references == 0;
+    if (last) {
+        cuda_kernel **link = &device->kernels;
+        while (*link != kernel) {
+            link = &(*link)->next;
+        }
+        *link = kernel->next;
+    }
+    (void)pthread_mutex_unlock(&device->kernel_lock);
+    return last ? kernel : NULL;
+}
+
+void mp__cuda_kernel_unload(mp_device *self, mp_kernel *kernel) {
+    cuda_device *device = cuda_device_of(self);
+    cuda_kernel *gone = kernel_drop(device, (cuda_kernel *)(void *)kernel);
+    cuda_scope scope;
+    if (gone != NULL && mp__cuda_enter(device, &scope) == MP_OK) {
+        mp__cuda_warn(device, mp__cu.module_unload(gone->module), "cuModuleUnload");
+        mp__cuda_exit(&scope);
+    }
+    free(gone);
+}
+
+static mp_status launch_fail(const cuda_device *device, CUresult result, const cuda_kernel *kernel,
+                             mp_grid grid) {
+    const mp_status status = mp__cuda_fail(device, result, "cuLaunchKernel");
+    return mp__fail(status, "launch of %s (%u x %u blocks of %u lanes, %u bytes shared): %s",
+                    kernel->image->name, grid.blocks, grid.blocks_y, grid.lanes, grid.shared_bytes,
+                    mp_error_message());
+}
+
+mp_status mp__cuda_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
+                          const void *args, size_t args_size) {
+    const cuda_device *device = cuda_device_of(self);
+    const cuda_kernel *code = (const cuda_kernel *)(const void *)kernel;
+    assert(grid.blocks > 0 && grid.lanes > 0);
+    assert(code->args_size == 0 || code->args_size == args_size);
+    (void)args_size;
+    /* The driver only reads the arguments, but takes them as `void **`. */
+    void *parameters[] = {(void *)(uintptr_t)args};
+    cuda_scope scope;
+    MP_TRY(mp__cuda_enter(device, &scope));
+    const CUresult result = mp__cu.launch(
+        code->function, grid.blocks, grid.blocks_y != 0 ? grid.blocks_y : 1, 1, grid.lanes, 1, 1,
+        grid.shared_bytes, cuda_stream_of(stream), parameters, NULL);
+    mp__cuda_exit(&scope);
+    return __builtin_expect(result == CUDA_SUCCESS, 1) ? MP_OK
+                                                       : launch_fail(device, result, code, grid);
+}

@@ -1,0 +1,208 @@
+/* cuda_private.h - what the files of the CUDA device share: its structs and how a call is made.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Every entry of the device table has the shape
+ *     cuda_scope scope;
+ *     MP_TRY(mp__cuda_enter(device, &scope));
+ *     const CUresult result = mp__cu.something(...);
+ *     return mp__cuda_leave(device, &scope, result, "cuSomething");
+ * so that it runs in the device's primary context and the thread's own context is back afterwards.
+ */
+#ifndef MP_DEVICE_CUDA_PRIVATE_H
+#define MP_DEVICE_CUDA_PRIVATE_H
+
+#include "device/cuda/cuda_load.h"
+#include "device/device.h"
+#include "device/math.h"
+
+#include <pthread.h>
+
+enum { CUDA_HANDLES_KEPT = 32, CUDA_DEVICES_MAX = 64 };
+
+/* Handles of cuBLASLt or cuDNN that nobody is using. A handle serves one call at a time and
+ * remembers a stream, so each stream that needs one has its own from its first call on (calls on
+ * one stream come one at a time); preparing borrows one. */
+typedef struct cuda_handles {
+    pthread_mutex_t lock;
+    int count;
+    void *items[CUDA_HANDLES_KEPT];
+} cuda_handles;
+
+typedef struct cuda_device {
+    mp_device base; /* first, so that cuda_device_of() is a cast */
+    CUdevice handle;
+    CUcontext context;    /* the primary context, retained until the process ends */
+    CUmemoryPool mempool; /* the device's default pool; NULL where it has none */
+    CUstream copies;      /* for calls that wait for their bytes */
+    size_t granule;
+    pthread_mutex_t kernel_lock; /* held while a kernel is compiled, too */
+    struct cuda_kernel *kernels;
+    pthread_mutex_t lock;        /* guards regions and peers */
+    struct cuda_region *regions; /* reserved addresses */
+    uint64_t peers;              /* ordinals that may read and write this device's memory */
+    cuda_handles blaslt, dnn;
+} cuda_device;
+
+typedef struct cuda_stream {
+    CUstream handle;
+    bool owned;
+    void *blaslt, *dnn; /* library handles, taken at the first need */
+} cuda_stream;
+
+typedef struct cuda_kernel {
+    CUfunction function;
+    CUmodule module;
+    size_t args_size; /* of its one parameter; 0 where the driver cannot tell */
+    const mp_kernel_image *image;
+    size_t references;
+    struct cuda_kernel *next;
+} cuda_kernel;
+
+typedef struct cuda_math cuda_math;
+
+typedef struct cuda_math_ops {
+    mp_status (*run)(cuda_device *device, mp_stream *stream, cuda_math *math,
+                     const mp_addr *operands, mp_addr workspace);
+    void (*release)(cuda_device *device, cuda_math *math); /* in the device's context */
+} cuda_math_ops;
+
+struct cuda_math { /* first member of every prepared object */
+    const cuda_math_ops *ops;
+    size_t workspace;
+};
+
+static inline cuda_device *cuda_device_of(mp_device *device) {
+    return (cuda_device *)(void *)device;
+}
+
+static inline cuda_stream *cuda_stream_from(mp_stream *stream) {
+    return (cuda_stream *)(void *)stream;
+}
+
+static inline CUstream cuda_stream_of(mp_stream *stream) {
+    return cuda_stream_from(stream)->handle;
+}
+
+static inline CUevent cuda_event_of(mp_event *event) {
+    return (CUevent)(void *)event;
+}
+
+/* ---- calls ---- */
+
+typedef struct cuda_scope {
+    CUcontext previous;
+    bool switched;
+} cuda_scope;
+
+/* Writes the sentence for a driver's error: the call, the device, the error and what to do. */
+mp_status mp__cuda_fail(const cuda_device *device, CUresult result, const char *call)
+    __attribute__((cold));
+
+/* As mp__cuda_fail, for calls that cannot report: logs. Silent while the process ends. */
+void mp__cuda_warn(const cuda_device *device, CUresult result, const char *call);
+
+/* Makes the device's context current where it is not. */
+mp_status mp__cuda_switch(const cuda_device *device, cuda_scope *scope);
+
+static inline mp_status mp__cuda_enter(const cuda_device *device, cuda_scope *scope) {
+    scope->switched = false;
+    if (__builtin_expect(mp__cu.context_current(&scope->previous) == CUDA_SUCCESS &&
+                             scope->previous == device->context,
+                         1)) {
+        return MP_OK;
+    }
+    return mp__cuda_switch(device, scope);
+}
+
+static inline void mp__cuda_exit(const cuda_scope *scope) {
+    if (scope->switched) {
+        (void)mp__cu.context_set(scope->previous);
+    }
+}
+
+static inline mp_status mp__cuda_leave(const cuda_device *device, const cuda_scope *scope,
+                                       CUresult result, const char *call) {
+    mp__cuda_exit(scope);
+    return __builtin_expect(result == CUDA_SUCCESS, 1) ? MP_OK
+                                                       : mp__cuda_fail(device, result, call);
+}
+
+/* ---- library handles (cuda_handle.c); all in the device's context ---- */
+
+/* The stream's own handle. Safe during capture. */
+mp_status mp__cuda_stream_blaslt(cuda_device *device, mp_stream *stream, cublasLtHandle_t *out);
+mp_status mp__cuda_stream_dnn(cuda_device *device, mp_stream *stream, cudnnHandle_t *out);
+/* Gives the stream's handles back, before it is destroyed. */
+void mp__cuda_stream_release(cuda_device *device, cuda_stream *stream);
+
+/* A handle for one call that is not on a caller's stream, and its return. */
+mp_status mp__cuda_blaslt_take(cuda_device *device, cublasLtHandle_t *out);
+void mp__cuda_blaslt_give(cuda_device *device, cublasLtHandle_t handle);
+mp_status mp__cuda_dnn_take(cuda_device *device, cudnnHandle_t *out);
+void mp__cuda_dnn_give(cuda_device *device, cudnnHandle_t handle);
+
+/* The sentence for a failed call of a library. */
+mp_status mp__cuda_blaslt_fail(cublasStatus_t result, const char *call);
+mp_status mp__cuda_dnn_fail(cudnnStatus_t result, const char *call);
+
+/* ---- entries of the table, by file ---- */
+
+/* cuda_memory.c */
+mp_status mp__cuda_alloc(mp_device *self, size_t size, mp_addr *out);
+void mp__cuda_free(mp_device *self, mp_addr addr, size_t size);
+mp_status mp__cuda_alloc_pinned(mp_device *self, size_t size, mp_addr *out);
+void mp__cuda_free_pinned(mp_device *self, mp_addr addr, size_t size);
+mp_status mp__cuda_alloc_async(mp_device *self, mp_stream *stream, size_t size, mp_addr *out);
+mp_status mp__cuda_free_async(mp_device *self, mp_stream *stream, mp_addr addr, size_t size);
+mp_status mp__cuda_memory_info(mp_device *self, size_t *free_bytes, size_t *total_bytes);
+mp_status mp__cuda_copy(mp_device *self, mp_stream *stream, mp_addr target, mp_addr source,
+                        size_t size);
+mp_status mp__cuda_fill(mp_device *self, mp_stream *stream, mp_addr target, uint32_t value,
+                        size_t width, size_t count);
+
+/* cuda_virtual.c */
+size_t mp__cuda_granule(mp_device *self);
+mp_status mp__cuda_reserve(mp_device *self, size_t size, mp_addr *out);
+void mp__cuda_unreserve(mp_device *self, mp_addr addr, size_t size);
+mp_status mp__cuda_map(mp_device *self, mp_addr addr, size_t size);
+mp_status mp__cuda_unmap(mp_device *self, mp_addr addr, size_t size);
+mp_status mp__cuda_peer_enable(mp_device *self, mp_device *other);
+
+/* cuda_stream.c */
+mp_status mp__cuda_stream_create(mp_device *self, mp_stream **out);
+mp_status mp__cuda_stream_wrap(mp_device *self, void *native, mp_stream **out);
+void mp__cuda_stream_destroy(mp_device *self, mp_stream *stream);
+void *mp__cuda_stream_native(mp_device *self, mp_stream *stream);
+mp_status mp__cuda_stream_synchronize(mp_device *self, mp_stream *stream);
+mp_status mp__cuda_stream_query(mp_device *self, mp_stream *stream, bool *idle);
+mp_status mp__cuda_stream_call(mp_device *self, mp_stream *stream, mp_host_call *fn, void *context);
+mp_status mp__cuda_synchronize(mp_device *self);
+mp_status mp__cuda_event_create(mp_device *self, bool timed, mp_event **out);
+void mp__cuda_event_destroy(mp_device *self, mp_event *event);
+mp_status mp__cuda_event_record(mp_device *self, mp_event *event, mp_stream *stream);
+mp_status mp__cuda_event_wait(mp_device *self, mp_event *event, mp_stream *stream);
+mp_status mp__cuda_event_synchronize(mp_device *self, mp_event *event);
+mp_status mp__cuda_event_query(mp_device *self, mp_event *event, bool *reached);
+mp_status mp__cuda_event_elapsed(mp_device *self, mp_event *start, mp_event *end, float *ms);
+mp_status mp__cuda_capture_begin(mp_device *self, mp_stream *stream);
+mp_status mp__cuda_capture_end(mp_device *self, mp_stream *stream, mp_graph **out);
+mp_status mp__cuda_capture_active(mp_device *self, mp_stream *stream, bool *active);
+mp_status mp__cuda_graph_launch(mp_device *self, mp_graph *graph, mp_stream *stream);
+void mp__cuda_graph_destroy(mp_device *self, mp_graph *graph);
+
+/* cuda_kernel.c */
+mp_status mp__cuda_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
+void mp__cuda_kernel_unload(mp_device *self, mp_kernel *kernel);
+mp_status mp__cuda_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
+                          const void *args, size_t args_size);
+
+/* cuda_gemm.c, cuda_conv.c, and cuda_math.c for what they share */
+mp_status mp__cuda_gemm_prepare(mp_device *self, const mp_gemm *shape, mp_math **out);
+mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math **out);
+size_t mp__cuda_math_workspace(mp_device *self, const mp_math *math);
+mp_status mp__cuda_math_run(mp_device *self, mp_stream *stream, mp_math *math,
+                            const mp_addr *operands, mp_addr workspace);
+void mp__cuda_math_release(mp_device *self, mp_math *math);
+
+#endif

@@ -1,0 +1,185 @@
+/* device.h - what the pool, the operators and the provider may ask of a device.
+ *
+ * Implemented by device/cuda (the driver, loaded at run time) and device/host (emulated on the
+ * CPU). Everything above this table cannot tell the two apart.
+ *
+ * Rules for every call: `self` is never NULL and sizes are never zero unless it says so; a thread's
+ * current CUDA context is left as it was found; a call may come from any thread; calls on one
+ * stream are ordered by the caller. Failures leave one sentence in mp_error_message(). */
+#ifndef MP_DEVICE_DEVICE_H
+#define MP_DEVICE_DEVICE_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct mp_device mp_device;
+typedef struct mp_stream mp_stream; /* a queue of work; first in, first out */
+typedef struct mp_event mp_event;   /* a mark in a stream */
+typedef struct mp_graph mp_graph;   /* a recorded queue, ready to be launched again */
+typedef struct mp_kernel mp_kernel; /* a kernel loaded on one device */
+typedef struct mp_math mp_math;     /* a prepared matrix product or convolution, see math.h */
+typedef struct mp_gemm mp_gemm;
+typedef struct mp_conv mp_conv;
+
+typedef uintptr_t mp_addr; /* an address of device, pinned or host memory; one address space */
+
+enum { MP_ALIGNMENT = 256 }; /* of every allocation */
+
+typedef enum mp_device_kind { MP_DEVICE_HOST, MP_DEVICE_CUDA } mp_device_kind;
+
+typedef struct mp_device_info {
+    mp_device_kind kind;
+    char name[128];          /* "NVIDIA H200", "Millpond emulated device" */
+    char pci_bus_id[32];     /* lower case, "" where there is none */
+    char driver[64];         /* "CUDA 13.0", "host" */
+    int arch;                /* 90 for compute capability 9.0; 0 on the host device */
+    int multiprocessors;     /* worker threads on the host device */
+    int warp;                /* lanes that run in step; 1 on the host device */
+    uint32_t block_lanes_max;
+    size_t shared_bytes_max; /* dynamic shared memory of a block */
+    size_t memory_bytes;
+} mp_device_info;
+
+/* ---- kernels ---- */
+
+typedef struct mp_source { /* one file of kernel text; static storage */
+    const char *name;      /* as it is written in #include: "kernel/prelude.h" */
+    const char *text;
+} mp_source;
+
+typedef void mp_host_entry(const void *args);
+
+/* One kernel for one choice of types: what a device needs to load it. Static storage. */
+typedef struct mp_kernel_image {
+    const char *name;          /* "pointwise1_relu_f32"; also the extern "C" symbol */
+    const char *source;        /* name of the main file within `sources` */
+    const char *const *defines; /* "K_T0=f32", ...; NULL ends */
+    const mp_source *sources;  /* every file of kernel text; a NULL name ends */
+    mp_host_entry *host;       /* the same text compiled for the CPU */
+    bool lanes;                /* its lanes meet at barriers (K_BLOCK_KERNEL) */
+} mp_kernel_image;
+
+/* Kernels without barriers are grid-stride loops: any grid yields the same result. Kernels with
+ * barriers work for every power of two of lanes, so a host may run a block with one lane. */
+typedef struct mp_grid {
+    uint32_t blocks;   /* at least 1 */
+    uint32_t blocks_y; /* 0 means 1 */
+    uint32_t lanes;    /* of a block, at least 1 */
+    uint32_t shared_bytes;
+} mp_grid;
+
+typedef void mp_host_call(void *context);
+
+typedef struct mp_device_ops {
+    /* -- memory -- */
+
+    /* Gives: `*out`, aligned to MP_ALIGNMENT, until free. Blocks: may.
+     * Fails: OUT_OF_MEMORY, nothing lost. */
+    mp_status (*alloc)(mp_device *self, size_t size, mp_addr *out);
+    /* Takes: `addr`. The caller has made sure that no queued work still uses it. */
+    void (*free)(mp_device *self, mp_addr addr, size_t size);
+    /* Page-locked host memory that the device reads and writes directly. */
+    mp_status (*alloc_pinned)(mp_device *self, size_t size, mp_addr *out);
+    void (*free_pinned)(mp_device *self, mp_addr addr, size_t size);
+    /* Ordered by `stream`: usable by work queued after the call, freed when the stream gets there. */
+    mp_status (*alloc_async)(mp_device *self, mp_stream *stream, size_t size, mp_addr *out);
+    mp_status (*free_async)(mp_device *self, mp_stream *stream, mp_addr addr, size_t size);
+    /* Addresses without memory, and memory put behind them; sizes are multiples of the granule. */
+    size_t (*granule)(mp_device *self);
+    mp_status (*reserve)(mp_device *self, size_t size, mp_addr *out);
+    void (*unreserve)(mp_device *self, mp_addr addr, size_t size);
+    mp_status (*map)(mp_device *self, mp_addr addr, size_t size);
+    mp_status (*unmap)(mp_device *self, mp_addr addr, size_t size);
+    mp_status (*memory_info)(mp_device *self, size_t *free_bytes, size_t *total_bytes);
+
+    /* -- copies and fills --
+     * A NULL stream: the call returns when the bytes are there. Otherwise queued, with CUDA's
+     * meaning for memory that is not pinned: a source on the host has been read when the call
+     * returns; a target on the host has been written when the call returns. */
+    mp_status (*copy)(mp_device *self, mp_stream *stream, mp_addr target, mp_addr source,
+                      size_t size);
+    /* Writes `count` elements of `width` bytes (1, 2 or 4), each the low bytes of `value`. */
+    mp_status (*fill)(mp_device *self, mp_stream *stream, mp_addr target, uint32_t value,
+                      size_t width, size_t count);
+
+    /* -- streams -- */
+
+    mp_status (*stream_create)(mp_device *self, mp_stream **out);
+    /* Wraps a native handle (CUstream; 0 is the legacy default stream) that the caller owns. */
+    mp_status (*stream_wrap)(mp_device *self, void *native, mp_stream **out);
+    /* Takes: `stream`, after its queued work has ended. Never fails. Blocks: yes. */
+    void (*stream_destroy)(mp_device *self, mp_stream *stream);
+    void *(*stream_native)(mp_device *self, mp_stream *stream);
+    mp_status (*stream_synchronize)(mp_device *self, mp_stream *stream);
+    mp_status (*stream_query)(mp_device *self, mp_stream *stream, bool *idle);
+    /* Runs `fn` on a thread of the device's choice when the stream gets there. `fn` must not call
+     * the device. */
+    mp_status (*stream_call)(mp_device *self, mp_stream *stream, mp_host_call *fn, void *context);
+    mp_status (*synchronize)(mp_device *self); /* all streams */
+
+    /* -- events -- */
+
+    mp_status (*event_create)(mp_device *self, bool timed, mp_event **out);
+    void (*event_destroy)(mp_device *self, mp_event *event);
+    mp_status (*event_record)(mp_device *self, mp_event *event, mp_stream *stream);
+    /* Work queued on `stream` from now on starts after the last record of `event`. An event that
+     * was never recorded counts as reached. */
+    mp_status (*event_wait)(mp_device *self, mp_event *event, mp_stream *stream);
+    mp_status (*event_synchronize)(mp_device *self, mp_event *event);
+    mp_status (*event_query)(mp_device *self, mp_event *event, bool *reached);
+    /* Milliseconds between two reached events that were created with `timed`. */
+    mp_status (*event_elapsed)(mp_device *self, mp_event *start, mp_event *end, float *ms);
+
+    /* -- graphs -- */
+
+    mp_status (*capture_begin)(mp_device *self, mp_stream *stream);
+    mp_status (*capture_end)(mp_device *self, mp_stream *stream, mp_graph **out);
+    mp_status (*capture_active)(mp_device *self, mp_stream *stream, bool *active);
+    mp_status (*graph_launch)(mp_device *self, mp_graph *graph, mp_stream *stream);
+    void (*graph_destroy)(mp_device *self, mp_graph *graph);
+
+    /* -- kernels -- */
+
+    /* Gives: `*out`, until kernel_unload. Compiles where needed. Borrows: `image`, for good.
+     * Blocks: yes. Not during capture of a stream on the same thread. */
+    mp_status (*kernel_load)(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
+    void (*kernel_unload)(mp_device *self, mp_kernel *kernel);
+    /* Queues the kernel. Borrows: `args` during the call only. */
+    mp_status (*launch)(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
+                        const void *args, size_t args_size);
+
+    /* -- library math, described in math.h -- */
+
+    mp_status (*gemm_prepare)(mp_device *self, const mp_gemm *gemm, mp_math **out);
+    mp_status (*conv_prepare)(mp_device *self, const mp_conv *conv, mp_math **out);
+    size_t (*math_workspace)(mp_device *self, const mp_math *math);
+    mp_status (*math_run)(mp_device *self, mp_stream *stream, mp_math *math,
+                          const mp_addr *operands, mp_addr workspace);
+    void (*math_release)(mp_device *self, mp_math *math);
+
+    /* -- between devices -- */
+
+    /* Lets this device read and write the memory of `other`. Fails: UNSUPPORTED. */
+    mp_status (*peer_enable)(mp_device *self, mp_device *other);
+} mp_device_ops;
+
+struct mp_device {
+    const mp_device_ops *ops; /* every entry is set in every backend */
+    int ordinal;              /* CUDA ordinal; 0 on the host device */
+    mp_device_info info;
+};
+
+/* ---- finding devices ---- */
+
+/* How many devices of a kind there are. 0 is an answer, not a failure; `*why` (may be NULL) then
+ * says in one sentence what is missing; static or thread storage, borrowed until the next call. */
+int mp_device_count(mp_device_kind kind, const char **why);
+
+/* The device with this ordinal, opened on first use and kept until the process ends.
+ * Gives: a borrowed pointer. Threads: any. Blocks: on the first call. */
+mp_status mp_device_get(mp_device_kind kind, int ordinal, mp_device **out);
+
+#endif

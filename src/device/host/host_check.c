@@ -1,0 +1,232 @@
+/* host_check.c - what an adversarial device looks for.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An item refers to memory by exact ranges (copies, fills) or by words (every eight-byte word of a
+ * launch's arguments that lies in a range the device knows is taken for an address). What it refers
+ * to is looked up when it is queued and again when it runs, and asked for when memory goes. */
+#include "device/host/host_internal.h"
+
+#include <string.h>
+
+/* ---- poison ---- */
+
+void mp__host_poison(mp_addr addr, size_t size, uint16_t pattern) {
+    unsigned char *bytes = (unsigned char *)addr;
+    const uint64_t word = pattern * UINT64_C(0x0001000100010001);
+    size_t i = 0;
+    for (; i + sizeof word <= size; i += sizeof word) {
+        memcpy(bytes + i, &word, sizeof word);
+    }
+    memcpy(bytes + i, &word, size - i);
+}
+
+bool mp__host_poisoned(mp_addr addr, size_t size, uint16_t pattern) {
+    const unsigned char *bytes = (const unsigned char *)addr;
+    const uint64_t word = pattern * UINT64_C(0x0001000100010001);
+    uint64_t different = 0;
+    size_t i = 0;
+    for (; i + sizeof word <= size; i += sizeof word) {
+        uint64_t found;
+        memcpy(&found, bytes + i, sizeof found);
+        different |= found ^ word;
+    }
+    return different == 0 && memcmp(bytes + i, &word, size - i) == 0;
+}
+
+/* ---- what an item refers to ---- */
+
+typedef struct reference {
+    mp_addr addr;
+    size_t size; /* 1 where only the address is known */
+} reference;
+
+typedef bool reference_fn(void *context, const host_item *item, reference ref);
+
+static bool each_word(const host_item *item, reference_fn *fn, void *context) {
+    const unsigned char *bytes = item->bytes;
+    for (size_t i = 0; i + sizeof(mp_addr) <= item->bytes_size; i += sizeof(mp_addr)) {
+        reference ref = {.size = 1};
+        memcpy(&ref.addr, bytes + i, sizeof ref.addr);
+        if (fn(context, item, ref)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool each_operand(const host_item *item, reference_fn *fn, void *context) {
+    for (size_t i = 0; i < MP_MATH_OPERANDS_MAX; i++) {
+        if (fn(context, item, (reference){.addr = item->math.operands[i], .size = 1})) {
+            return true;
+        }
+    }
+    return fn(context, item, (reference){.addr = item->math.workspace, .size = 1});
+}
+
+/* Calls `fn` until it returns true. Returns whether it did. */
+static bool each_reference(const host_item *item, reference_fn *fn, void *context) {
+    switch (item->kind) {
+    case HOST_LAUNCH:
+        return each_word(item, fn, context);
+    case HOST_COPY:
+        return fn(context, item, (reference){item->copy.target, item->copy.size}) ||
+               (item->bytes == NULL &&
+                fn(context, item, (reference){item->copy.source, item->copy.size}));
+    case HOST_FILL:
+        return fn(context, item,
+                  (reference){item->fill.target, item->fill.width * item->fill.count});
+    case HOST_RUN_MATH:
+        return each_operand(item, fn, context);
+    case HOST_RUN_GRAPH:
+        for (uint32_t i = 0; i < item->graph.graph->count; i++) {
+            if ((item->graph.done == NULL || !item->graph.done[i]) &&
+                each_reference(item->graph.graph->nodes[i], fn, context)) {
+                return true;
+            }
+        }
+        return false;
+    case HOST_CALL:
+    case HOST_RECORD:
+    case HOST_WAIT:
+    case HOST_ALLOC:
+    case HOST_FREE:
+        break;
+    }
+    return false;
+}
+
+static const char *name_of(const host_item *item) {
+    switch (item->kind) {
+    case HOST_LAUNCH:
+        return item->launch.image->name;
+    case HOST_COPY:
+        return "a copy";
+    case HOST_FILL:
+        return "a fill";
+    case HOST_RUN_MATH:
+        return item->math.math->is_conv ? "a convolution" : "a matrix product";
+    case HOST_RUN_GRAPH:
+        return "a graph";
+    case HOST_CALL:
+    case HOST_RECORD:
+    case HOST_WAIT:
+    case HOST_ALLOC:
+    case HOST_FREE:
+        break;
+    }
+    return "an item";
+}
+
+/* ---- looking at one item ---- */
+
+typedef struct check {
+    host_device *host;
+    const host_queue *queue;
+    bool queueing;
+} check;
+
+/* What is wrong with a reference; NULL where nothing is. Under memory_lock. */
+static const char *find_wrong(const check *look, reference ref, host_range *where) {
+    const host_device *host = look->host;
+    const host_range *range = mp__host_range_find(&host->ranges, ref.addr);
+    if (range == NULL) {
+        return NULL; /* a number, or memory of the host */
+    }
+    *where = *range;
+    if (range->kind == HOST_RANGE_FREED) {
+        return "freed memory";
+    }
+    if (range->kind == HOST_RANGE_PENDING && !look->queueing) {
+        return "memory that its alloc_async has not been reached for";
+    }
+    const size_t dead = mp__host_range_after(&host->dead, ref.addr);
+    if (look->queueing && dead < host->dead.count &&
+        host->dead.items[dead].begin < ref.addr + ref.size) {
+        *where = host->dead.items[dead];
+        return "memory that was given back to the pool";
+    }
+    return NULL;
+}
+
+static bool check_reference(void *context, const host_item *item, reference ref) {
+    const check *look = context;
+    host_range where = {0};
+    (void)pthread_mutex_lock(&look->host->memory_lock);
+    const char *wrong = find_wrong(look, ref, &where);
+    (void)pthread_mutex_unlock(&look->host->memory_lock);
+    if (wrong != NULL) {
+        mp__host_breach(look->host,
+                        "%s, %s on stream %u, refers to %s: 0x%zx in %zu bytes at 0x%zx",
+                        name_of(item), look->queueing ? "queued" : "running", look->queue->number,
+                        wrong, (size_t)ref.addr, where.size, (size_t)where.begin);
+    }
+    return wrong != NULL;
+}
+
+void mp__host_check_item(host_device *host, const host_queue *queue, const host_item *item,
+                         bool queueing) {
+    if (!queueing && item->kind == HOST_RUN_GRAPH) {
+        return; /* its nodes are looked at as they run */
+    }
+    check look = {.host = host, .queue = queue, .queueing = queueing};
+    (void)each_reference(item, check_reference, &look);
+}
+
+/* ---- looking for items that refer to a range ---- */
+
+static bool refers_to(void *context, const host_item *item, reference ref) {
+    (void)item;
+    const reference *range = context;
+    return mp__host_overlap(ref.addr, ref.size, range->addr, range->size);
+}
+
+static const host_item *find_user(const host_device *host, mp_addr addr, size_t size,
+                                  const host_queue **where) {
+    reference range = {.addr = addr, .size = size};
+    for (const host_queue *queue = host->queues; queue != NULL; queue = queue->next) {
+        for (const host_item *item = queue->head; item != NULL; item = item->next) {
+            if (each_reference(item, refers_to, &range)) {
+                *where = queue;
+                return item;
+            }
+        }
+    }
+    return NULL;
+}
+
+bool mp__host_in_use(const host_device *host, mp_addr addr, size_t size) {
+    const host_queue *where = NULL;
+    return find_user(host, addr, size, &where) != NULL;
+}
+
+void mp__host_check_gone(host_device *host, mp_addr addr, size_t size, const char *call) {
+    const host_queue *where = NULL;
+    const host_item *user = find_user(host, addr, size, &where);
+    if (user != NULL) {
+        mp__host_breach(host, "%s of %zu bytes at 0x%zx, which %s, queued on stream %u, still uses",
+                        call, size, (size_t)addr, name_of(user), where->number);
+    }
+}
+
+/* ---- looking for writes into freed memory ---- */
+
+void mp__host_check_freed(host_device *host, size_t bytes_max) {
+    if (!mp__host_adversarial(host)) {
+        return;
+    }
+    (void)pthread_mutex_lock(&host->memory_lock);
+    size_t looked = 0;
+    for (size_t i = 0; i < host->ranges.count && looked < bytes_max; i++) {
+        const host_range *range = &host->ranges.items[(host->check_next + i) % host->ranges.count];
+        if (range->kind != HOST_RANGE_FREED) {
+            continue;
+        }
+        looked += range->size;
+        if (!mp__host_poisoned(range->begin, range->size, HOST_POISON_FREED)) {
+            mp__host_breach(host, "something has written into freed memory, %zu bytes at 0x%zx",
+                            range->size, (size_t)range->begin);
+        }
+    }
+    host->check_next++;
+    (void)pthread_mutex_unlock(&host->memory_lock);
+}

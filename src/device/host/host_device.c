@@ -1,0 +1,286 @@
+/* host_device.c - the emulated devices: their table, their objects, their lives.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "device/host/host_internal.h"
+
+#include "base/log.h"
+#include "base/worker.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static_assert(offsetof(host_device, base) == 0, "mp__host_from() relies on it");
+
+static const mp_device_ops host_ops = {
+    .alloc = mp__host_alloc,
+    .free = mp__host_free,
+    .alloc_pinned = mp__host_alloc_pinned,
+    .free_pinned = mp__host_free_pinned,
+    .alloc_async = mp__host_alloc_async,
+    .free_async = mp__host_free_async,
+    .granule = mp__host_granule,
+    .reserve = mp__host_reserve,
+    .unreserve = mp__host_unreserve,
+    .map = mp__host_map,
+    .unmap = mp__host_unmap,
+    .memory_info = mp__host_memory_info,
+    .copy = mp__host_copy,
+    .fill = mp__host_fill,
+    .stream_create = mp__host_stream_create,
+    .stream_wrap = mp__host_stream_wrap,
+    .stream_destroy = mp__host_stream_destroy,
+    .stream_native = mp__host_stream_native,
+    .stream_synchronize = mp__host_stream_synchronize,
+    .stream_query = mp__host_stream_query,
+    .stream_call = mp__host_stream_call,
+    .synchronize = mp__host_synchronize,
+    .event_create = mp__host_event_create,
+    .event_destroy = mp__host_event_destroy,
+    .event_record = mp__host_event_record,
+    .event_wait = mp__host_event_wait,
+    .event_synchronize = mp__host_event_synchronize,
+    .event_query = mp__host_event_query,
+    .event_elapsed = mp__host_event_elapsed,
+    .capture_begin = mp__host_capture_begin,
+    .capture_end = mp__host_capture_end,
+    .capture_active = mp__host_capture_active,
+    .graph_launch = mp__host_graph_launch,
+    .graph_destroy = mp__host_graph_destroy,
+    .kernel_load = mp__host_kernel_load,
+    .kernel_unload = mp__host_kernel_unload,
+    .launch = mp__host_launch,
+    .gemm_prepare = mp__host_gemm_prepare,
+    .conv_prepare = mp__host_conv_prepare,
+    .math_workspace = mp__host_math_workspace,
+    .math_run = mp__host_math_run,
+    .math_release = mp__host_math_release,
+    .peer_enable = mp__host_peer_enable,
+};
+
+static pthread_mutex_t every_lock = PTHREAD_MUTEX_INITIALIZER;
+static host_device *every; /* under every_lock; shared and private ones */
+
+/* ---- random numbers, faults, breaches ---- */
+
+static uint64_t mix(uint64_t *state) { /* splitmix64 */
+    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+uint32_t mp__host_random(host_device *host, uint32_t bound) {
+    return (uint32_t)(((mix(&host->random) >> 32) * bound) >> 32);
+}
+
+mp_status mp__host_call(host_device *host, const char *call) {
+    uint64_t left = atomic_load_explicit(&host->fault_in, memory_order_relaxed);
+    while (left != 0) {
+        if (!atomic_compare_exchange_weak(&host->fault_in, &left, left - 1)) {
+            continue;
+        }
+        if (left == 1) {
+            return mp__fail((mp_status)atomic_load(&host->fault_status),
+                            "%s fails on the emulated device because a test asked for it", call);
+        }
+        break;
+    }
+    return MP_OK;
+}
+
+bool mp__host_device_fail(mp_device *device, uint64_t nth, mp_status status) {
+    host_device *host = mp__host_from(device);
+    atomic_store(&host->fault_status, (int)status);
+    return atomic_exchange(&host->fault_in, nth) != 0;
+}
+
+void mp__host_breach(host_device *host, const char *format, ...) {
+    char text[sizeof host->breach - 64];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    (void)pthread_mutex_lock(&host->breach_lock);
+    const bool first = !atomic_load(&host->broken);
+    if (first) {
+        if (mp__host_adversarial(host)) {
+            (void)snprintf(host->breach, sizeof host->breach,
+                           "%s (MILLPOND_HOST=adversarial:%" PRIu64 ")", text, host->config.seed);
+        } else {
+            (void)snprintf(host->breach, sizeof host->breach, "%s", text);
+        }
+        atomic_store(&host->broken, true);
+    }
+    (void)pthread_mutex_unlock(&host->breach_lock);
+    if (first) {
+        MP_LOG(ERROR, "emulated device %d: %s", host->base.ordinal, host->breach);
+    }
+}
+
+const char *mp__host_device_breach(mp_device *device) {
+    host_device *host = mp__host_from(device);
+    return atomic_load(&host->broken) ? host->breach : NULL;
+}
+
+mp_status mp__host_health(host_device *host) {
+    if (atomic_load_explicit(&host->broken, memory_order_acquire)) {
+        return MP_FAIL(DEVICE, "%s", host->breach);
+    }
+    return MP_OK;
+}
+
+/* ---- objects ---- */
+
+mp_status mp__host_object_create(host_device *host, host_kind kind, size_t size, void *out) {
+    host_object *object = calloc(1, size);
+    if (object == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no memory for a record of %zu bytes", size);
+    }
+    object->kind = kind;
+    atomic_init(&object->references, 1);
+    (void)pthread_mutex_lock(&host->lock);
+    object->next = &host->objects;
+    object->prev = host->objects.prev;
+    object->prev->next = object;
+    object->next->prev = object;
+    (void)pthread_mutex_unlock(&host->lock);
+    memcpy(out, &object, sizeof object);
+    return MP_OK;
+}
+
+void mp__host_object_destroy(host_device *host, host_object *object) {
+    (void)pthread_mutex_lock(&host->lock);
+    object->prev->next = object->next;
+    object->next->prev = object->prev;
+    (void)pthread_mutex_unlock(&host->lock);
+    mp__host_object_drop(object);
+}
+
+void mp__host_object_keep(host_object *object) {
+    atomic_fetch_add_explicit(&object->references, 1, memory_order_relaxed);
+}
+
+void mp__host_object_drop(host_object *object) {
+    if (atomic_fetch_sub(&object->references, 1) != 1) {
+        return;
+    }
+    if (object->kind == HOST_GRAPH) {
+        mp__host_graph_clear((mp_graph *)(void *)object);
+    } else if (object->kind == HOST_EVENT) {
+        mp__host_nodes_free(&((mp_event *)(void *)object)->after);
+    }
+    free(object);
+}
+
+/* ---- devices ---- */
+
+host_device *mp__host_each(host_device *after) {
+    (void)pthread_mutex_lock(&every_lock);
+    host_device *next = after == NULL ? every : after->next_device;
+    (void)pthread_mutex_unlock(&every_lock);
+    return next;
+}
+
+static void link_device(host_device *host) {
+    (void)pthread_mutex_lock(&every_lock);
+    host->next_device = every;
+    every = host;
+    (void)pthread_mutex_unlock(&every_lock);
+}
+
+static void unlink_device(host_device *host) {
+    (void)pthread_mutex_lock(&every_lock);
+    host_device **link = &every;
+    while (*link != host) {
+        link = &(*link)->next_device;
+    }
+    *link = host->next_device;
+    (void)pthread_mutex_unlock(&every_lock);
+}
+
+mp_status mp__host_peer_enable(mp_device *self, mp_device *other) {
+    MP_TRY(mp__host_call(mp__host_from(self), "peer_enable"));
+    if (other->ops != &host_ops) {
+        return MP_FAIL(UNSUPPORTED, "an emulated device cannot reach the memory of \"%s\"",
+                       other->info.name);
+    }
+    return MP_OK; /* all emulated memory is memory of this process */
+}
+
+static void fill_info(host_device *host) {
+    mp_device_info *info = &host->base.info;
+    info->kind = MP_DEVICE_HOST;
+    (void)snprintf(info->name, sizeof info->name, "Millpond emulated device");
+    (void)snprintf(info->driver, sizeof info->driver, "host");
+    info->multiprocessors = (int)mp_worker_count();
+    info->warp = 1;
+    info->block_lanes_max = HOST_LANES_MAX;
+    info->shared_bytes_max = HOST_SHARED_BYTES_MAX;
+    info->memory_bytes = host->config.memory_bytes;
+}
+
+static void seed_adversary(host_device *host) {
+    static const uint32_t laziness[] = {8, 7, 6, 4, 2, 0};
+    host->random = host->config.seed * UINT64_C(0xd1342543de82ef95) + 1;
+    host->laziness = laziness[mp__host_random(host, MP_COUNT_OF(laziness))];
+    const size_t half = host->config.memory_bytes / 2;
+    host->quarantine_max = half < ((size_t)64 << 20) ? half : (size_t)64 << 20;
+}
+
+mp_status mp__host_device_create(const mp_host_config *config, mp_device **out) {
+    host_device *host = calloc(1, sizeof *host);
+    if (host == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no memory for the record of an emulated device");
+    }
+    host->base.ops = &host_ops;
+    host->config = *config;
+    host->objects.next = host->objects.prev = &host->objects;
+    seed_adversary(host);
+    fill_info(host);
+    (void)pthread_mutex_init(&host->lock, NULL);
+    (void)pthread_mutex_init(&host->memory_lock, NULL);
+    (void)pthread_mutex_init(&host->breach_lock, NULL);
+    (void)pthread_cond_init(&host->progress, NULL);
+    mp__host_queue_open(host, &host->default_queue);
+    link_device(host);
+    *out = &host->base;
+    return MP_OK;
+}
+
+/* Takes back every object of a kind, or of any kind but streams. Returns how many there were. */
+static size_t destroy_objects(host_device *host, bool streams) {
+    size_t count = 0;
+    host_object *object = host->objects.next;
+    while (object != &host->objects) {
+        host_object *next = object->next;
+        if ((object->kind == HOST_STREAM) == streams) {
+            count++;
+            if (streams) {
+                mp__host_stream_destroy(&host->base, (mp_stream *)(void *)object);
+            } else {
+                mp__host_object_destroy(host, object);
+            }
+        }
+        object = next;
+    }
+    return count;
+}
+
+size_t mp__host_device_destroy(mp_device *device) {
+    host_device *host = mp__host_from(device);
+    size_t left = destroy_objects(host, true);
+    mp__host_queue_close(&host->default_queue);
+    left += destroy_objects(host, false);
+    left += mp__host_memory_close(host);
+    unlink_device(host);
+    (void)pthread_cond_destroy(&host->progress);
+    (void)pthread_mutex_destroy(&host->breach_lock);
+    (void)pthread_mutex_destroy(&host->memory_lock);
+    (void)pthread_mutex_destroy(&host->lock);
+    free(host);
+    return left;
+}

@@ -1,0 +1,50 @@
+/* host_device.h - the emulated device: a GPU's contract kept by CPU threads.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * MILLPOND_HOST chooses how its streams run queued work:
+ *   eager             at once, on the calling thread (the default)
+ *   threaded          on one worker thread a stream
+ *   adversarial:SEED  as late and in as odd an order as streams and events allow, decided by SEED;
+ *                     fresh and freed memory is poisoned, and queued work that touches freed
+ *                     memory is reported with the seed
+ * In eager mode a host call (stream_call) runs inside the call that queues it; in adversarial mode
+ * queued work advances only inside calls to the device. Host calls must therefore not need a lock
+ * that a caller of the device holds.
+ * MILLPOND_HOST_MEMORY sets its memory in bytes (suffix K, M, G; default: half of the machine's).
+ * MILLPOND_HOST_DEVICES sets how many such devices there are (1 to 8, default 1). */
+#ifndef MP_DEVICE_HOST_DEVICE_H
+#define MP_DEVICE_HOST_DEVICE_H
+
+#include "device/device.h"
+
+int mp__host_device_count(void);
+mp_status mp__host_device_get(int ordinal, mp_device **out);
+
+typedef struct mp_host_config {
+    enum { MP_HOST_EAGER, MP_HOST_THREADED, MP_HOST_ADVERSARIAL } mode;
+    uint64_t seed;
+    size_t memory_bytes;
+} mp_host_config;
+
+/* A device of its own, beside the shared ones; for tests. Gives: `*out`, until destroy.
+ * mp__host_device_destroy reports what was not given back: its return is the count of allocations,
+ * streams, events, graphs, kernels and math objects still alive (which it then frees). */
+mp_status mp__host_device_create(const mp_host_config *config, mp_device **out);
+size_t mp__host_device_destroy(mp_device *device);
+
+/* Fault injection for tests: the call number `nth` from now (1 is the next) that may fail fails
+ * with `status`, once; 0 disarms. Returns whether the previous fault was still waiting. */
+bool mp__host_device_fail(mp_device *device, uint64_t nth, mp_status status);
+
+/* The first breach of the contract that an adversarial device has seen, in one sentence with its
+ * seed; NULL where there is none. From then on every synchronize fails with that sentence.
+ * Borrowed: until the device is destroyed. */
+const char *mp__host_device_breach(mp_device *device);
+
+/* Tells an adversarial device that a part of one of its allocations has been given back to
+ * (`live` false) or lent out by (`live` true) an allocator above it. Work queued later that
+ * refers to a part that is not live is a breach; work queued before is not. No effect on other
+ * devices. */
+void mp__host_device_note(mp_device *device, mp_addr addr, size_t size, bool live);
+
+#endif

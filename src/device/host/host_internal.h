@@ -1,0 +1,364 @@
+/* host_internal.h - what the files of the emulated device share.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Work is an item. An eager device runs it where it is queued; otherwise a copy of it waits in its
+ * stream's queue until that stream's thread (threaded) or the scheduler (adversarial) runs it.
+ *
+ * Locks, in the order they may be taken: `lock` guards queues, events, captures, objects and the
+ * random numbers; `memory_lock` guards the tables of ranges. No item runs under either. */
+#ifndef MP_DEVICE_HOST_INTERNAL_H
+#define MP_DEVICE_HOST_INTERNAL_H
+
+#include "device/host/host_device.h"
+#include "device/host/host_range.h"
+#include "device/math.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+enum {
+    HOST_SHARED_BYTES_MAX = 48 << 10,
+    HOST_LANES_MAX = 1024,
+    HOST_GRANULE = 2 << 20, /* as on a GPU, so that both take the same paths */
+};
+
+typedef struct host_device host_device;
+typedef struct host_queue host_queue;
+typedef struct host_capture host_capture;
+typedef struct host_item host_item;
+
+/* ---- objects: counted, because queued items keep what they use ---- */
+
+typedef enum host_kind { HOST_STREAM, HOST_EVENT, HOST_GRAPH, HOST_KERNEL, HOST_MATH } host_kind;
+
+typedef struct host_object {         /* first member of every object the device gives out */
+    struct host_object *next, *prev; /* among the device's objects, while its user has it */
+    host_kind kind;
+    atomic_uint references;
+} host_object;
+
+/* Gives: a zeroed object of `size` bytes, in the device's list, with one reference. */
+mp_status mp__host_object_create(host_device *host, host_kind kind, size_t size, void *out);
+/* The user has given it back: takes it off the list and drops the user's reference. */
+void mp__host_object_destroy(host_device *host, host_object *object);
+void mp__host_object_keep(host_object *object);
+void mp__host_object_drop(host_object *object);
+
+typedef struct host_nodes { /* items of a capture, by index */
+    uint32_t *items;        /* owned */
+    uint32_t count, capacity;
+} host_nodes;
+
+struct mp_event {
+    host_object object;
+    bool timed;
+    uint64_t recorded, reached; /* under lock: records queued, and the last one that has run */
+    host_queue *source;         /* borrowed: where it was recorded last */
+    struct timespec at;         /* under lock */
+    uint64_t capture;           /* id of the capture that recorded it last; 0 outside */
+    host_nodes after;           /* what that record comes after */
+};
+
+struct mp_stream {
+    host_object object;
+    host_queue *queue;
+    bool owned; /* false: wraps a queue of someone else */
+};
+
+struct mp_kernel {
+    host_object object;
+    const mp_kernel_image *image; /* borrowed, static */
+};
+
+struct mp_math {
+    host_object object;
+    bool is_conv;
+    union {
+        mp_gemm gemm;
+        mp_conv conv;
+    };
+};
+
+/* ---- items and queues ---- */
+
+typedef enum host_item_kind {
+    HOST_LAUNCH,
+    HOST_COPY,
+    HOST_FILL,
+    HOST_CALL,
+    HOST_RECORD,
+    HOST_WAIT,
+    HOST_ALLOC,
+    HOST_FREE,
+    HOST_RUN_MATH,
+    HOST_RUN_GRAPH,
+} host_item_kind;
+
+struct host_item {
+    host_item *next;
+    host_item_kind kind;
+    union {
+        struct {
+            const mp_kernel_image *image;
+            mp_grid grid;
+        } launch;
+        struct {
+            mp_addr target, source;
+            size_t size;
+        } copy;
+        struct {
+            mp_addr target;
+            uint32_t value;
+            size_t width, count;
+        } fill;
+        struct {
+            mp_host_call *fn;
+            void *context;
+        } call;
+        struct {
+            mp_event *event; /* kept */
+            uint64_t generation;
+            host_queue *source;
+        } mark; /* record and wait */
+        struct {
+            mp_addr addr;
+            size_t size;
+        } memory;
+        struct {
+            mp_math *math; /* kept */
+            mp_addr operands[MP_MATH_OPERANDS_MAX];
+            mp_addr workspace;
+        } math;
+        struct {
+            mp_graph *graph; /* kept */
+            uint8_t *done;   /* owned; one a node, NULL until the first step */
+        } graph;
+    };
+    const void *bytes; /* arguments of a launch or the snapshot of a copy's source; may be NULL */
+    size_t bytes_size;
+};
+
+struct mp_graph { /* nodes in the order they were captured, which is an order they may run in */
+    host_object object;
+    uint32_t count;
+    host_item **nodes; /* owned */
+    host_nodes *after; /* owned; what each node comes after */
+    bool calls;        /* has a host call */
+};
+
+struct host_queue {
+    host_queue *next; /* among the device's queues */
+    uint32_t number;  /* for messages; 0 is the default stream */
+    host_item *head, *tail;
+    bool busy;             /* its head is running */
+    uint32_t refusals;     /* "not yet" answers since it last was idle */
+    host_capture *capture; /* NULL outside of captures */
+    host_nodes after;      /* during capture: what the next node comes after */
+    pthread_t thread;      /* threaded mode */
+    pthread_cond_t wake;
+    bool has_thread, stopping;
+    host_device *host; /* borrowed */
+};
+
+struct host_device {
+    mp_device base; /* first, so that mp__host_from is a cast */
+    mp_host_config config;
+    host_device *next_device; /* among all emulated devices */
+
+    pthread_mutex_t lock;
+    pthread_cond_t progress; /* an item has run */
+    host_queue *queues;
+    host_queue default_queue;
+    uint32_t queue_count;
+    host_object objects; /* head of the list of what users have */
+    host_capture *captures;
+    uint64_t capture_count;
+    uint64_t random;
+    uint32_t laziness; /* of 8 chances, how many leave unneeded work where it is */
+    size_t queued;     /* items in all queues */
+
+    pthread_mutex_t memory_lock;
+    host_ranges ranges;   /* memory that is the device's or was until lately */
+    host_ranges reserved; /* addresses had from reserve */
+    host_ranges dead;     /* parts that an allocator above has taken back */
+    size_t memory_used;
+    size_t quarantine_size, quarantine_max;
+    uint64_t free_count;
+    size_t check_next; /* where the next look for writes into freed memory begins */
+
+    atomic_uint_fast64_t fault_in; /* calls until the injected fault; 0: none */
+    atomic_int fault_status;
+    pthread_mutex_t breach_lock; /* the innermost */
+    atomic_bool broken;          /* `breach` has been written */
+    char breach[512];
+};
+
+static inline host_device *mp__host_from(mp_device *device) {
+    return (host_device *)(void *)device;
+}
+
+static inline bool mp__host_adversarial(const host_device *host) {
+    return host->config.mode == MP_HOST_ADVERSARIAL;
+}
+
+/* ---- host_device.c ---- */
+
+/* Counts a call that may fail; fails when an injected fault is due. */
+mp_status mp__host_call(host_device *host, const char *call);
+/* Fails when the device has seen a breach or queued work has failed. */
+mp_status mp__host_health(host_device *host);
+/* Keeps and logs the first breach. Threads: any, no lock but `lock` held. */
+void mp__host_breach(host_device *host, const char *format, ...) MP_PRINTF(2, 3);
+/* The next random number below `bound`. Under `lock`. */
+uint32_t mp__host_random(host_device *host, uint32_t bound);
+/* The emulated device after `after`, or the first for NULL; NULL at the end. */
+host_device *mp__host_each(host_device *after);
+mp_status mp__host_peer_enable(mp_device *self, mp_device *other);
+
+/* ---- host_memory.c: the table's memory entries ---- */
+
+mp_status mp__host_alloc(mp_device *self, size_t size, mp_addr *out);
+void mp__host_free(mp_device *self, mp_addr addr, size_t size);
+mp_status mp__host_alloc_pinned(mp_device *self, size_t size, mp_addr *out);
+void mp__host_free_pinned(mp_device *self, mp_addr addr, size_t size);
+mp_status mp__host_alloc_async(mp_device *self, mp_stream *stream, size_t size, mp_addr *out);
+mp_status mp__host_free_async(mp_device *self, mp_stream *stream, mp_addr addr, size_t size);
+mp_status mp__host_memory_info(mp_device *self, size_t *free_bytes, size_t *total_bytes);
+
+/* Takes `size` bytes from the device's memory, or gives them back. */
+mp_status mp__host_charge(host_device *host, size_t size);
+void mp__host_refund(host_device *host, size_t size);
+/* The stream has come to an alloc_async or free_async. */
+void mp__host_memory_arrive(host_device *host, mp_addr addr);
+void mp__host_memory_leave(host_device *host, mp_addr addr, size_t size);
+/* Frees what is left at the end; returns how many allocations and reservations that was. */
+size_t mp__host_memory_close(host_device *host);
+
+/* ---- host_map.c: reserved addresses ---- */
+
+size_t mp__host_granule(mp_device *self);
+mp_status mp__host_reserve(mp_device *self, size_t size, mp_addr *out);
+void mp__host_unreserve(mp_device *self, mp_addr addr, size_t size);
+mp_status mp__host_map(mp_device *self, mp_addr addr, size_t size);
+mp_status mp__host_unmap(mp_device *self, mp_addr addr, size_t size);
+/* Unmaps all reservations at the end of the device. */
+void mp__host_map_close(host_device *host);
+
+/* ---- host_copy.c ---- */
+
+mp_status mp__host_copy(mp_device *self, mp_stream *stream, mp_addr target, mp_addr source,
+                        size_t size);
+mp_status mp__host_fill(mp_device *self, mp_stream *stream, mp_addr target, uint32_t value,
+                        size_t width, size_t count);
+void mp__host_fill_now(mp_addr target, uint32_t value, size_t width, size_t count);
+
+/* ---- host_item.c ---- */
+
+/* Runs an item, or one random node of a graph's. Returns whether all of it has run. */
+bool mp__host_item_run(host_device *host, host_queue *queue, host_item *item);
+/* Whether nothing in other queues keeps it waiting. Under `lock`. */
+bool mp__host_item_ready(const host_item *item);
+/* Gives: a copy that keeps the objects it uses, NULL without memory. */
+host_item *mp__host_item_clone(const host_item *item);
+void mp__host_item_free(host_item *item);
+
+/* ---- host_queue.c: what waits, and who runs it ---- */
+
+/* Queues a copy of the item, adds it to the stream's capture, or runs it (eager). */
+mp_status mp__host_enqueue(host_device *host, host_queue *queue, host_item *item);
+
+/* Waits until `done(what)`, which is asked under `lock`; the work to run for that is in `target`,
+ * or anywhere when that is NULL. Entered and left without the lock. */
+typedef bool host_done(const host_device *host, const void *what);
+void mp__host_wait(host_device *host, host_queue *target, host_done *done, const void *what);
+/* Waits until nothing is queued in `queue`; in no queue when that is NULL. */
+void mp__host_drain(host_device *host, host_queue *queue);
+/* An adversarial device runs a little now, or nothing, and after enough calls all of `queue`. */
+void mp__host_nudge(host_device *host, host_queue *queue);
+void mp__host_queue_open(host_device *host, host_queue *queue);
+/* Waits for what is queued, then ends the queue. */
+void mp__host_queue_close(host_queue *queue);
+
+/* ---- host_stream.c: the table's stream and event entries ---- */
+
+mp_status mp__host_stream_create(mp_device *self, mp_stream **out);
+mp_status mp__host_stream_wrap(mp_device *self, void *native, mp_stream **out);
+void mp__host_stream_destroy(mp_device *self, mp_stream *stream);
+void *mp__host_stream_native(mp_device *self, mp_stream *stream);
+mp_status mp__host_stream_synchronize(mp_device *self, mp_stream *stream);
+mp_status mp__host_stream_query(mp_device *self, mp_stream *stream, bool *idle);
+mp_status mp__host_stream_call(mp_device *self, mp_stream *stream, mp_host_call *fn, void *context);
+mp_status mp__host_synchronize(mp_device *self);
+mp_status mp__host_event_create(mp_device *self, bool timed, mp_event **out);
+void mp__host_event_destroy(mp_device *self, mp_event *event);
+mp_status mp__host_event_record(mp_device *self, mp_event *event, mp_stream *stream);
+mp_status mp__host_event_wait(mp_device *self, mp_event *event, mp_stream *stream);
+mp_status mp__host_event_synchronize(mp_device *self, mp_event *event);
+mp_status mp__host_event_query(mp_device *self, mp_event *event, bool *reached);
+mp_status mp__host_event_elapsed(mp_device *self, mp_event *start, mp_event *end, float *ms);
+void mp__host_event_reach(host_device *host, mp_event *event, uint64_t generation);
+
+/* ---- host_graph.c ---- */
+
+mp_status mp__host_capture_begin(mp_device *self, mp_stream *stream);
+mp_status mp__host_capture_end(mp_device *self, mp_stream *stream, mp_graph **out);
+mp_status mp__host_capture_active(mp_device *self, mp_stream *stream, bool *active);
+mp_status mp__host_graph_launch(mp_device *self, mp_graph *graph, mp_stream *stream);
+void mp__host_graph_destroy(mp_device *self, mp_graph *graph);
+/* Frees what a graph owns, not its record. */
+void mp__host_graph_clear(mp_graph *graph);
+/* Fails when the calling thread captures a stream: what a GPU does then for calls that could wait
+ * or that change what is captured. */
+mp_status mp__host_not_capturing(host_device *host, const char *call);
+mp_status mp__host_capture_add(host_device *host, host_queue *queue, const host_item *item);
+mp_status mp__host_capture_record(host_device *host, host_queue *queue, mp_event *event);
+mp_status mp__host_capture_wait(host_device *host, host_queue *queue, mp_event *event);
+/* Runs all nodes, or on an adversarial device one that may run. Returns whether all have run. */
+bool mp__host_graph_run(host_device *host, host_queue *queue, host_item *item);
+/* The stream goes away: its capture, if any, ends without a graph. */
+void mp__host_capture_abandon(host_queue *queue);
+void mp__host_nodes_free(host_nodes *nodes);
+
+/* ---- host_kernel.c, host_block.c ---- */
+
+mp_status mp__host_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
+void mp__host_kernel_unload(mp_device *self, mp_kernel *kernel);
+mp_status mp__host_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
+                          const void *args, size_t args_size);
+
+/* Runs a kernel, its blocks spread over the workers, each with one lane. */
+void mp__host_run_blocks(const mp_kernel_image *image, mp_grid grid, const void *args);
+/* Runs a kernel on this thread with blocks, and lanes between barriers, in an order drawn from
+ * `random`. Returns NULL, or what the kernel did wrong; static storage. */
+const char *mp__host_run_shuffled(const mp_kernel_image *image, mp_grid grid, const void *args,
+                                  uint64_t random);
+
+/* ---- host_check.c: what an adversarial device looks for ---- */
+
+enum { HOST_POISON_FRESH = 0xfff5, HOST_POISON_FREED = 0xfffb }; /* NaN in every float type */
+
+void mp__host_poison(mp_addr addr, size_t size, uint16_t pattern);
+/* Whether all of it still is `pattern`. */
+bool mp__host_poisoned(mp_addr addr, size_t size, uint16_t pattern);
+/* Looks at what the item refers to: when it is queued, and again when it runs. */
+void mp__host_check_item(host_device *host, const host_queue *queue, const host_item *item,
+                         bool queueing);
+/* Reports queued items that refer to a range which is about to go. Under `lock`. */
+void mp__host_check_gone(host_device *host, mp_addr addr, size_t size, const char *call);
+/* Whether a queued item refers to the range. Under `lock`. */
+bool mp__host_in_use(const host_device *host, mp_addr addr, size_t size);
+/* Looks for writes into freed memory, in `bytes_max` bytes of it. */
+void mp__host_check_freed(host_device *host, size_t bytes_max);
+
+/* ---- host_math.c ---- */
+
+mp_status mp__host_gemm_prepare(mp_device *self, const mp_gemm *gemm, mp_math **out);
+mp_status mp__host_conv_prepare(mp_device *self, const mp_conv *conv, mp_math **out);
+size_t mp__host_math_workspace(mp_device *self, const mp_math *math);
+mp_status mp__host_math_run(mp_device *self, mp_stream *stream, mp_math *math,
+                            const mp_addr *operands, mp_addr workspace);
+void mp__host_math_release(mp_device *self, mp_math *math);
+mp_status mp__host_math_now(const mp_math *math, const mp_addr *operands, mp_addr workspace);
+
+#endif

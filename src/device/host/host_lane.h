@@ -1,0 +1,29 @@
+/* host_lane.h - what a kernel compiled for the CPU knows about where it runs.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The emulated device sets `k_lane` before it enters a kernel. A kernel without barriers is entered
+ * once a block with one lane; a kernel with barriers is entered with one lane a block, or once a
+ * lane with each lane on a stack of its own. All lanes of a block stay on one thread. */
+#ifndef MP_DEVICE_HOST_LANE_H
+#define MP_DEVICE_HOST_LANE_H
+
+#include <stdint.h>
+
+struct k_dim {
+    uint32_t x, y, z;
+};
+
+struct k_lane {
+    struct k_dim thread, block, block_dim, grid_dim;
+};
+
+/* Lives in another library than the kernels: read it once a call. */
+extern _Thread_local struct k_lane k_lane;
+
+/* Returns when every lane of the block has called it. */
+void k_host_barrier(void);
+
+/* The block's dynamic shared memory: at least the launch's shared_bytes, aligned to 16. */
+void *k_host_shared(void);
+
+#endif

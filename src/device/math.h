@@ -1,0 +1,57 @@
+/* math.h - library math: matrix products and convolutions, as descriptions.
+ *
+ * A description is prepared once for a shape (algorithm and workspace chosen) and run many times
+ * with addresses. cuBLASLt and cuDNN do it on a GPU, OpenBLAS and our own loops on the host. A
+ * prepared object may be run from any thread, on any stream of its device, concurrently. */
+#ifndef MP_DEVICE_MATH_H
+#define MP_DEVICE_MATH_H
+
+#include "base/dtype.h"
+#include "device/device.h"
+
+/* C[m,n] = alpha * op(A)[m,k] * op(B)[k,n] + beta * D[m,n] (+ bias[n]), row-major, `batch` times.
+ * Types: MP_F32, MP_F64, MP_F16, MP_BF16; narrow types accumulate in float. k may be 0.
+ * m, n and batch are at least 1. */
+struct mp_gemm {
+    mp_dtype type;
+    bool trans_a, trans_b; /* A is stored [k,m], B is stored [n,k] */
+    bool tf32;             /* may round float inputs to TF32 on devices that have it */
+    bool bias;             /* operand 4: n values, added to each row */
+    int64_t m, n, k;
+    int64_t lda, ldb, ldc; /* elements between rows as stored; ldc serves C and D */
+    int64_t batch;
+    int64_t stride_a, stride_b, stride_c; /* elements between batches; 0 repeats A or B */
+    float alpha, beta;
+    int32_t align; /* bytes that all operand addresses are known to be multiples of: 2 to 256 */
+};
+
+/* Operands of math_run for a gemm: D may equal C; D is unused when beta is 0. */
+enum { MP_GEMM_A, MP_GEMM_B, MP_GEMM_C, MP_GEMM_D, MP_GEMM_BIAS, MP_GEMM_OPERANDS };
+
+enum { MP_CONV_SPATIAL_MAX = 3 };
+
+/* y = convolution of x [batch, in_channels, in...] with w, + bias, then activation; NCHW.
+ * Forward: w is [out_channels, in_channels / groups, kernel...].
+ * Transposed: w is [in_channels, out_channels / groups, kernel...], the gradient of the forward
+ * form with respect to its input. Padding may differ at the two ends and may be larger than the
+ * kernel; output sizes are given, not derived. Types as for gemm. */
+struct mp_conv {
+    mp_dtype type;
+    bool transposed;
+    bool tf32;
+    bool bias; /* operand 3: out_channels values */
+    bool relu; /* y = max(y, 0) at the end */
+    int32_t spatial; /* 1 to 3 */
+    int32_t search;  /* 0 exhaustive (time the algorithms), 1 heuristic, 2 the default algorithm */
+    bool workspace_max; /* any workspace is welcome; otherwise 32 MiB at most */
+    int64_t batch, in_channels, out_channels, groups;
+    int64_t in[MP_CONV_SPATIAL_MAX], out[MP_CONV_SPATIAL_MAX], kernel[MP_CONV_SPATIAL_MAX];
+    int64_t stride[MP_CONV_SPATIAL_MAX], dilation[MP_CONV_SPATIAL_MAX];
+    int64_t pad_begin[MP_CONV_SPATIAL_MAX], pad_end[MP_CONV_SPATIAL_MAX];
+};
+
+enum { MP_CONV_X, MP_CONV_W, MP_CONV_Y, MP_CONV_BIAS, MP_CONV_OPERANDS };
+
+enum { MP_MATH_OPERANDS_MAX = 5 };
+
+#endif

@@ -1,0 +1,280 @@
+/* capability.c - which nodes of a graph this provider takes.
+ *
+ * First pass: every node that has a kernel of ours, or is ours already (ONNX Runtime asks again
+ * after it has changed the layout). Second pass: the arithmetic of shapes goes back to the CPU.
+ * It starts at values that are in host memory anyway, outputs of Shape and of nodes on the CPU,
+ * and follows them as long as a node's inputs are all such values, graph inputs or small
+ * constants; taking such a node would only add copies to and fro.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ep/bridge.h"
+#include "ep/plugin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SMALL_CONSTANT = 100 }; /* elements */
+
+typedef struct graph_node {
+    const OrtNode *node;
+    const mp_op *op; /* NULL: no kernel of ours */
+    bool ours;
+    bool assigned; /* before this pass */
+} graph_node;
+
+/* Values known to be in host memory: a growing set of pointers. */
+typedef struct value_set {
+    const OrtValueInfo **values; /* owned */
+    size_t count, capacity;
+} value_set;
+
+static mp_status value_set_add(value_set *set, const OrtValueInfo *value) {
+    if (set->count == set->capacity) {
+        const size_t capacity = set->capacity * 2 + 16;
+        const OrtValueInfo **grown = realloc(set->values, capacity * sizeof *grown);
+        if (grown == NULL) {
+            return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
+        }
+        set->values = grown;
+        set->capacity = capacity;
+    }
+    set->values[set->count++] = value;
+    return MP_OK;
+}
+
+static const char *value_name(const OrtValueInfo *value) {
+    const char *name = "";
+    OrtStatus *status = ORT->GetValueInfoName(value, &name);
+    if (status != NULL) {
+        ORT->ReleaseStatus(status);
+    }
+    return name;
+}
+
+/* By name: ONNX Runtime may hand out several objects for one value. */
+static bool value_set_has(const value_set *set, const OrtValueInfo *value) {
+    const char *name = value_name(value);
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->values[i] == value || strcmp(value_name(set->values[i]), name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- first pass ---- */
+
+static mp_status look_up(OrtEpGraphSupportInfo *support, graph_node *n) {
+    const char *ep = NULL;
+    const char *type = NULL;
+    const char *domain = NULL;
+    int version = 0;
+    const OrtKernelDef *definition = NULL;
+    MP_TRY(mp__from_ort(ORT->Node_GetEpName(n->node, &ep)));
+    n->assigned = ep != NULL && ep[0] != '\0';
+    const bool others = n->assigned && strcmp(ep, MP_EP_NAME) != 0;
+    if (others) {
+        return MP_OK;
+    }
+    MP_TRY(mp__from_ort(ORT_EP->EpGraphSupportInfo_LookUpKernel(support, n->node, &definition)));
+    if (definition == NULL) {
+        return MP_OK;
+    }
+    MP_TRY(mp__from_ort(ORT->Node_GetOperatorType(n->node, &type)));
+    MP_TRY(mp__from_ort(ORT->Node_GetDomain(n->node, &domain)));
+    MP_TRY(mp__from_ort(ORT->Node_GetSinceVersion(n->node, &version)));
+    n->op = mp_op_find(strcmp(domain, "ai.onnx") == 0 ? "" : domain, type, version);
+    n->ours = n->op != NULL;
+    return MP_OK;
+}
+
+/* ---- second pass ---- */
+
+typedef struct values {
+    const OrtValueInfo **list; /* owned; entries may be NULL */
+    size_t count;
+} values;
+
+static mp_status inputs_of(const OrtNode *node, values *out) {
+    MP_TRY(mp__from_ort(ORT->Node_GetNumInputs(node, &out->count)));
+    out->list = calloc(out->count + 1, sizeof *out->list);
+    if (out->list == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
+    }
+    return mp__from_ort(ORT->Node_GetInputs(node, out->list, out->count));
+}
+
+static mp_status outputs_of(const OrtNode *node, values *out) {
+    MP_TRY(mp__from_ort(ORT->Node_GetNumOutputs(node, &out->count)));
+    out->list = calloc(out->count + 1, sizeof *out->list);
+    if (out->list == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
+    }
+    return mp__from_ort(ORT->Node_GetOutputs(node, out->list, out->count));
+}
+
+static mp_status element_type(const OrtValueInfo *value, ONNXTensorElementDataType *type) {
+    const OrtTypeInfo *info = NULL;
+    const OrtTensorTypeAndShapeInfo *tensor = NULL;
+    *type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    MP_TRY(mp__from_ort(ORT->GetValueInfoTypeInfo(value, &info)));
+    if (info != NULL) {
+        MP_TRY(mp__from_ort(ORT->CastTypeInfoToTensorInfo(info, &tensor)));
+    }
+    return tensor == NULL ? MP_OK : mp__from_ort(ORT->GetTensorElementType(tensor, type));
+}
+
+/* The CPU has few kernels for these. */
+static bool is_narrow_float(ONNXTensorElementDataType type) {
+    return type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16 ||
+           type == ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16 ||
+           (type >= ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FN &&
+            type <= ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2FNUZ) ||
+           type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT4E2M1;
+}
+
+static mp_status is_small_constant(const OrtValueInfo *value, bool *out) {
+    bool constant = false;
+    const OrtValue *tensor = NULL;
+    OrtTensorTypeAndShapeInfo *info = NULL;
+    size_t count = 0;
+    *out = false;
+    MP_TRY(mp__from_ort(ORT->ValueInfo_IsConstantInitializer(value, &constant)));
+    if (!constant) {
+        return MP_OK;
+    }
+    MP_TRY(mp__from_ort(ORT->ValueInfo_GetInitializerValue(value, &tensor)));
+    if (tensor == NULL) {
+        return MP_OK;
+    }
+    MP_TRY(mp__from_ort(ORT->GetTensorTypeAndShape(tensor, &info)));
+    const mp_status status = mp__from_ort(ORT->GetTensorShapeElementCount(info, &count));
+    ORT->ReleaseTensorTypeAndShapeInfo(info);
+    *out = status == MP_OK && count <= SMALL_CONSTANT;
+    return status;
+}
+
+static mp_status is_graph_input(const OrtValueInfo *value, bool *out) {
+    bool required = false;
+    bool optional = false;
+    MP_TRY(mp__from_ort(ORT->ValueInfo_IsRequiredGraphInput(value, &required)));
+    MP_TRY(mp__from_ort(ORT->ValueInfo_IsOptionalGraphInput(value, &optional)));
+    *out = required || optional;
+    return MP_OK;
+}
+
+/* Whether input `i` speaks for the CPU; `*host` tells that it is in host memory already. */
+static mp_status input_prefers_cpu(const mp_op *op, size_t i, const OrtValueInfo *value,
+                                   const value_set *host_values, bool *prefers, bool *host) {
+    ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    bool graph_input = false;
+    bool constant = false;
+    *host = false;
+    *prefers = false;
+    MP_TRY(element_type(value, &type));
+    if (is_narrow_float(type)) {
+        return MP_OK;
+    }
+    MP_TRY(is_small_constant(value, &constant));
+    MP_TRY(is_graph_input(value, &graph_input));
+    if (constant || graph_input) {
+        *prefers = true;
+        return MP_OK;
+    }
+    const bool wanted_there = (op->host_in & 1u << (i < 31 ? i : 31)) != 0;
+    *host = value_set_has(host_values, value);
+    *prefers = *host && !wanted_there;
+    return MP_OK;
+}
+
+static mp_status prefers_cpu(const graph_node *n, const values *in, const value_set *host_values,
+                             bool *out) {
+    bool any_host = false;
+    *out = false;
+    for (size_t i = 0; i < in->count; i++) {
+        bool prefers = false;
+        bool host = false;
+        if (in->list[i] == NULL) {
+            continue;
+        }
+        MP_TRY(input_prefers_cpu(n->op, i, in->list[i], host_values, &prefers, &host));
+        if (!prefers) {
+            return MP_OK;
+        }
+        any_host = any_host || host;
+    }
+    *out = any_host;
+    return MP_OK;
+}
+
+/* Which outputs of the node are in host memory, given where the node runs. */
+static mp_status note_host_outputs(const graph_node *n, value_set *host_values) {
+    values out = {NULL, 0};
+    mp_status status = outputs_of(n->node, &out);
+    for (size_t i = 0; status == MP_OK && i < out.count; i++) {
+        const bool host = !n->ours || (n->op->host_out & 1u << (i < 31 ? i : 31)) != 0;
+        if (host && out.list[i] != NULL) {
+            status = value_set_add(host_values, out.list[i]);
+        }
+    }
+    free(out.list);
+    return status;
+}
+
+static mp_status second_pass(graph_node *nodes, size_t count) {
+    value_set host_values = {NULL, 0, 0};
+    mp_status status = MP_OK;
+    for (size_t i = 0; status == MP_OK && i < count; i++) { /* ORT lists them in run order */
+        graph_node *n = &nodes[i];
+        if (n->ours && !n->assigned) {
+            values in = {NULL, 0};
+            bool to_cpu = false;
+            status = inputs_of(n->node, &in);
+            if (status == MP_OK) {
+                status = prefers_cpu(n, &in, &host_values, &to_cpu);
+            }
+            n->ours = !to_cpu;
+            free(in.list);
+        }
+        if (status == MP_OK) {
+            status = note_host_outputs(n, &host_values);
+        }
+    }
+    free(host_values.values);
+    return status;
+}
+
+/* ---- both ---- */
+
+static mp_status partition(const OrtGraph *graph, OrtEpGraphSupportInfo *support, graph_node *nodes,
+                           const OrtNode **list, size_t count) {
+    MP_TRY(mp__from_ort(ORT->Graph_GetNodes(graph, list, count)));
+    for (size_t i = 0; i < count; i++) {
+        nodes[i].node = list[i];
+        MP_TRY(look_up(support, &nodes[i]));
+    }
+    MP_TRY(second_pass(nodes, count));
+    for (size_t i = 0; i < count; i++) {
+        if (nodes[i].ours) {
+            MP_TRY(mp__from_ort(ORT_EP->EpGraphSupportInfo_AddSingleNode(support, nodes[i].node)));
+        }
+    }
+    return MP_OK;
+}
+
+OrtStatus *mp__get_capability(OrtEp *self, const OrtGraph *graph, OrtEpGraphSupportInfo *support) {
+    (void)self;
+    size_t count = 0;
+    ORT_TRY(ORT->Graph_GetNumNodes(graph, &count));
+    if (count == 0) {
+        return NULL;
+    }
+    graph_node *nodes = calloc(count, sizeof *nodes);
+    const OrtNode **list = calloc(count, sizeof *list);
+    const mp_status status =
+        nodes != NULL && list != NULL
+            ? partition(graph, support, nodes, list, count)
+            : MP_FAIL(OUT_OF_MEMORY, "no host memory to partition a graph of %zu nodes", count);
+    free(list);
+    free(nodes);
+    return mp__to_ort(status);
+}

@@ -1,0 +1,250 @@
+/* kernel.c - one node of a session as ONNX Runtime sees it.
+ *
+ * Compute looks the inputs' shapes up among the plans made so far; on a hit the only work left is
+ * to ask for the outputs and to queue the plan's steps.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ep/bridge.h"
+#include "ep/node_attrs.h"
+#include "ep/plan_cache.h"
+#include "ep/plugin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEW = 16 }; /* inputs and outputs that need no memory of their own */
+
+typedef struct kernel {
+    OrtKernelImpl base; /* first */
+    mp_provider *provider;
+    mp_node node;
+    mp_attr_store *attrs; /* owned; what node.attrs points into */
+    char *name;           /* owned */
+    int in_count, out_count;
+    mp_plan_cache *plans; /* owned */
+} kernel;
+
+/* What one Compute works with; on the stack, unless a node has very many inputs. */
+typedef struct call {
+    mp_tensor *in;
+    mp_addr *in_addr, *out_addr;
+    mp_tensor few_in[FEW];
+    mp_addr few_in_addr[FEW], few_out_addr[FEW];
+    void *many; /* owned */
+} call;
+
+static mp_status call_open(call *c, const kernel *k) {
+    c->in = c->few_in;
+    c->in_addr = c->few_in_addr;
+    c->out_addr = c->few_out_addr;
+    c->many = NULL;
+    if (k->in_count <= FEW && k->out_count <= FEW) {
+        return MP_OK;
+    }
+    const size_t in = (size_t)k->in_count;
+    const size_t out = (size_t)k->out_count;
+    c->many = calloc(1, in * sizeof(mp_tensor) + (in + out) * sizeof(mp_addr));
+    if (c->many == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a call with %zu inputs", in);
+    }
+    c->in = c->many;
+    c->in_addr = (mp_addr *)(void *)(c->in + in);
+    c->out_addr = c->in_addr + in;
+    return MP_OK;
+}
+
+/* ---- inputs ---- */
+
+static mp_status set_shape(mp_tensor *tensor, ONNXTensorElementDataType type, const int64_t *dims,
+                           size_t rank, int i) {
+    if (rank > MP_RANK_MAX) {
+        return MP_FAIL(UNSUPPORTED, "input %d has rank %zu; ranks up to %d are supported", i, rank,
+                       MP_RANK_MAX);
+    }
+    tensor->type = (mp_dtype)type;
+    tensor->shape.rank = (int32_t)rank;
+    for (size_t d = 0; d < rank; d++) {
+        tensor->shape.dim[d] = dims[d];
+    }
+    return MP_OK;
+}
+
+static bool on_host(const mp_op *op, int i) {
+    return (op->host_in & 1u << (i < 31 ? i : 31)) != 0;
+}
+
+static mp_status read_input(const kernel *k, const OrtKernelContext *context, int i, call *c) {
+    const OrtValue *value = NULL;
+    mp_tensor *tensor = &c->in[i];
+    MP_TRY(mp__from_ort(ORT->KernelContext_GetInput(context, (size_t)i, &value)));
+    c->in_addr[i] = 0;
+    tensor->data = 0;
+    if (value == NULL) {
+        tensor->type = MP_NONE;
+        tensor->shape.rank = 0;
+        return MP_OK;
+    }
+    ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    const int64_t *dims = NULL;
+    size_t rank = 0;
+    const void *data = NULL;
+    MP_TRY(
+        mp__from_ort(ORT->GetTensorElementTypeAndShapeDataReference(value, &type, &dims, &rank)));
+    MP_TRY(set_shape(tensor, type, dims, rank, i));
+    MP_TRY(mp__from_ort(ORT->GetTensorData(value, &data)));
+    c->in_addr[i] = (mp_addr)data;
+    if (on_host(k->node.op, i)) {
+        tensor->data = (mp_addr)data;
+    }
+    return MP_OK;
+}
+
+/* ---- outputs ---- */
+
+static mp_status make_outputs(OrtKernelContext *context, const mp_plan *plan, call *c) {
+    const int count = mp_plan_output_count(plan);
+    for (int i = 0; i < count; i++) {
+        const mp_tensor *out = mp_plan_output_at(plan, i);
+        OrtValue *value = NULL;
+        void *data = NULL;
+        MP_TRY(mp__from_ort(ORT->KernelContext_GetOutput(context, (size_t)i, out->shape.dim,
+                                                         (size_t)out->shape.rank, &value)));
+        if (value != NULL) {
+            MP_TRY(mp__from_ort(ORT->GetTensorMutableData(value, &data)));
+        }
+        c->out_addr[i] = (mp_addr)data;
+    }
+    return MP_OK;
+}
+
+/* ---- running ---- */
+
+enum { ALIGNED = 16 };
+
+static bool all_aligned(const mp_addr *addresses, int count) {
+    mp_addr low_bits = 0;
+    for (int i = 0; i < count; i++) {
+        low_bits |= addresses[i];
+    }
+    return low_bits % ALIGNED == 0;
+}
+
+static mp_status run_plan(const kernel *k, const mp_plan *plan, mp_stream *stream, const call *c) {
+    mp_block_cache *cache = k->provider->unit->cache;
+    const size_t bytes = mp_plan_scratch_bytes(plan);
+    mp_addr scratch = 0;
+    if (bytes > 0) {
+        MP_TRY(mp_block_cache_alloc(cache, bytes, stream, &scratch));
+    }
+    const mp_status status = mp_plan_run(plan, stream, c->in_addr, c->out_addr, scratch);
+    mp_block_cache_free(cache, scratch); /* the stream's order keeps later users apart */
+    return status;
+}
+
+static mp_status find_plan(const kernel *k, const call *c, int32_t align, mp_plan **out) {
+    return mp_plan_cache_get(k->plans, k->provider->unit->device, &k->node, c->in, k->in_count,
+                             k->out_count, align, out);
+}
+
+static mp_status compute_with(const kernel *k, OrtKernelContext *context, call *c) {
+    for (int i = 0; i < k->in_count; i++) {
+        MP_TRY(read_input(k, context, i, c));
+    }
+    mp_plan *plan = NULL;
+    const bool in_aligned = all_aligned(c->in_addr, k->in_count);
+    MP_TRY(find_plan(k, c, in_aligned ? ALIGNED : 1, &plan));
+    mp_stream *stream = NULL;
+    mp_status status = make_outputs(context, plan, c);
+    if (status == MP_OK && in_aligned && !all_aligned(c->out_addr, k->out_count)) {
+        mp_plan_release(plan); /* the caller bound an output at an odd address */
+        plan = NULL;
+        status = find_plan(k, c, 1, &plan);
+    }
+    if (status == MP_OK) {
+        status = mp__stream_of_context(k->provider, context, &stream);
+    }
+    if (status == MP_OK) {
+        status = run_plan(k, plan, stream, c);
+    }
+    mp_plan_release(plan);
+    return status;
+}
+
+static OrtStatus *compute(OrtKernelImpl *self, OrtKernelContext *context) {
+    const kernel *k = (const kernel *)self;
+    call c;
+    MP_TRY_ORT(call_open(&c, k));
+    const mp_status status = compute_with(k, context, &c);
+    free(c.many);
+    return mp__to_ort(status);
+}
+
+/* ---- life ---- */
+
+static void release(OrtKernelImpl *self) {
+    kernel *k = (kernel *)self;
+    mp_plan_cache_destroy(k->plans);
+    mp__attrs_release(k->attrs);
+    free(k->name);
+    free(k);
+}
+
+static mp_status read_name(const OrtKernelInfo *info, char **out) {
+    size_t size = 0;
+    OrtStatus *status = ORT->KernelInfo_GetNodeName(info, NULL, &size);
+    if (status != NULL) {
+        ORT->ReleaseStatus(status); /* says only that NULL is too small */
+    }
+    char *name = calloc(1, size + 1);
+    if (name == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a name of %zu bytes", size);
+    }
+    const mp_status read = mp__from_ort(ORT->KernelInfo_GetNodeName(info, name, &size));
+    if (read != MP_OK) {
+        free(name);
+        return read;
+    }
+    *out = name;
+    return MP_OK;
+}
+
+static mp_status fill(kernel *k, const mp_op *op, const OrtKernelInfo *info) {
+    const OrtEp *ep = NULL;
+    size_t inputs = 0;
+    size_t outputs = 0;
+    MP_TRY(mp__from_ort(ORT_EP->KernelInfo_GetEp(info, &ep)));
+    MP_TRY(mp__from_ort(ORT->KernelInfo_GetInputCount(info, &inputs)));
+    MP_TRY(mp__from_ort(ORT->KernelInfo_GetOutputCount(info, &outputs)));
+    MP_TRY(mp__from_ort(ORT->KernelInfo_GetOperatorSinceVersion(info, &k->node.version)));
+    if (inputs > INT32_MAX / 2 || outputs > INT32_MAX / 2) {
+        return MP_FAIL(INVALID_ARGUMENT, "a node with %zu inputs is too large", inputs);
+    }
+    k->provider = (mp_provider *)(uintptr_t)ep;
+    k->in_count = (int)inputs;
+    k->out_count = (int)outputs;
+    MP_TRY(read_name(info, &k->name));
+    MP_TRY(mp__attrs_read(op, info, &k->attrs));
+    MP_TRY(mp_plan_cache_create(&k->plans));
+    k->node.op = op;
+    k->node.name = k->name;
+    k->node.attrs = mp__attrs_list(k->attrs, &k->node.attr_count);
+    k->node.options = k->provider->op_options;
+    return MP_OK;
+}
+
+OrtStatus *mp__kernel_create(void *op, const OrtKernelInfo *info, OrtKernelImpl **out) {
+    *out = NULL;
+    kernel *k = calloc(1, sizeof *k);
+    if (k == NULL) {
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a kernel"));
+    }
+    k->base = (OrtKernelImpl){
+        .ort_version_supported = mp_the_plugin.version, .Compute = compute, .Release = release};
+    const mp_status status = fill(k, op, info);
+    if (status != MP_OK) {
+        OrtStatus *failed = mp__to_ort(status);
+        release(&k->base);
+        return failed;
+    }
+    *out = &k->base;
+    return NULL;
+}

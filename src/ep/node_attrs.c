@@ -1,0 +1,149 @@
+/* node_attrs.c - reads attributes into one list. SPDX-License-Identifier: Apache-2.0 */
+#include "ep/node_attrs.h"
+
+#include "ep/bridge.h"
+#include "ep/plugin.h"
+
+#include <stdlib.h>
+
+enum { ATTR_ELEMENTS_MAX = 1 << 24 };
+
+struct mp_attr_store {
+    size_t count;
+    mp_attr *attrs; /* owned, and so are the strings and arrays they point to */
+};
+
+/* ORT answers with an error for an attribute that the node does not have. */
+static bool succeeded(OrtStatus *status) {
+    if (status != NULL) {
+        ORT->ReleaseStatus(status);
+    }
+    return status == NULL;
+}
+
+static mp_status room(size_t count, size_t width, void **out) {
+    if (count > ATTR_ELEMENTS_MAX) {
+        return MP_FAIL(INVALID_ARGUMENT, "an attribute of %zu elements is too long", count);
+    }
+    *out = calloc(count + 1, width);
+    return *out != NULL ? MP_OK : MP_FAIL(OUT_OF_MEMORY, "no host memory for an attribute");
+}
+
+/* Each reader sets `*given` where the node has the attribute. ORT gives the size of strings and
+ * arrays when asked with no buffer. */
+
+static mp_status read_string(const OrtKernelInfo *info, mp_attr *attr, bool *given) {
+    size_t size = 0;
+    void *text = NULL;
+    (void)succeeded(ORT->KernelInfoGetAttribute_string(info, attr->name, NULL, &size));
+    if (size == 0) {
+        return MP_OK;
+    }
+    MP_TRY(room(size, 1, &text));
+    *given = succeeded(ORT->KernelInfoGetAttribute_string(info, attr->name, text, &size));
+    attr->s = text;
+    return MP_OK;
+}
+
+static mp_status read_ints(const OrtKernelInfo *info, mp_attr *attr, bool *given) {
+    void *values = NULL;
+    if (!succeeded(ORT->KernelInfoGetAttributeArray_int64(info, attr->name, NULL, &attr->count))) {
+        return MP_OK;
+    }
+    MP_TRY(room(attr->count, sizeof(int64_t), &values));
+    *given =
+        succeeded(ORT->KernelInfoGetAttributeArray_int64(info, attr->name, values, &attr->count));
+    attr->ints = values;
+    return MP_OK;
+}
+
+static mp_status read_floats(const OrtKernelInfo *info, mp_attr *attr, bool *given) {
+    void *values = NULL;
+    if (!succeeded(ORT->KernelInfoGetAttributeArray_float(info, attr->name, NULL, &attr->count))) {
+        return MP_OK;
+    }
+    MP_TRY(room(attr->count, sizeof(float), &values));
+    *given =
+        succeeded(ORT->KernelInfoGetAttributeArray_float(info, attr->name, values, &attr->count));
+    attr->floats = values;
+    return MP_OK;
+}
+
+static mp_status read_one(const OrtKernelInfo *info, mp_attr *attr, bool *given) {
+    *given = false;
+    switch (attr->kind) {
+    case MP_ATTR_INT:
+        *given = succeeded(ORT->KernelInfoGetAttribute_int64(info, attr->name, &attr->i));
+        return MP_OK;
+    case MP_ATTR_FLOAT:
+        *given = succeeded(ORT->KernelInfoGetAttribute_float(info, attr->name, &attr->f));
+        return MP_OK;
+    case MP_ATTR_STRING:
+        return read_string(info, attr, given);
+    case MP_ATTR_INTS:
+        return read_ints(info, attr, given);
+    case MP_ATTR_FLOATS:
+        return read_floats(info, attr, given);
+    }
+    return MP_FAIL(INTERNAL, "attribute '%s' is of an unknown kind", attr->name);
+}
+
+static void attr_release(const mp_attr *attr) {
+    free((void *)(uintptr_t)attr->s);
+    free((void *)(uintptr_t)attr->ints);
+    free((void *)(uintptr_t)attr->floats);
+}
+
+static size_t length(const mp_attr_def *defs) {
+    size_t count = 0;
+    while (defs != NULL && defs[count].name != NULL) {
+        count++;
+    }
+    return count;
+}
+
+mp_status mp__attrs_read(const mp_op *op, const OrtKernelInfo *info, mp_attr_store **out) {
+    const size_t count = length(op->attrs);
+    mp_attr_store *store = calloc(1, sizeof *store);
+    mp_attr *attrs = calloc(count + 1, sizeof *attrs);
+    if (store == NULL || attrs == NULL) {
+        free(store);
+        free(attrs);
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for %zu attributes", count);
+    }
+    store->attrs = attrs;
+    for (size_t i = 0; i < count; i++) {
+        mp_attr *attr = &attrs[store->count];
+        *attr = (mp_attr){.name = op->attrs[i].name, .kind = op->attrs[i].kind};
+        bool given = false;
+        const mp_status status = read_one(info, attr, &given);
+        if (status != MP_OK) {
+            attr_release(attr);
+            mp__attrs_release(store);
+            return status;
+        }
+        if (given) {
+            store->count++;
+        } else {
+            attr_release(attr);
+        }
+    }
+    *out = store;
+    return MP_OK;
+}
+
+void mp__attrs_release(mp_attr_store *store) {
+    if (store == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < store->count; i++) {
+        attr_release(&store->attrs[i]);
+    }
+    free(store->attrs);
+    free(store);
+}
+
+const mp_attr *mp__attrs_list(const mp_attr_store *store, size_t *count) {
+    *count = store->count;
+    return store->attrs;
+}

@@ -1,0 +1,134 @@
+/* plugin.h - the objects of the provider and how they own each other.
+ *
+ *     plugin (one a process)   the API tables of the ONNX Runtime that loaded us
+ *       factory                one a registration: devices, kernel registry, data transfer
+ *         unit                 one a device: its memory infos and its caches of memory
+ *         provider             one a session: options, streams
+ *           kernel             one a node
+ *
+ * Every callback of ONNX Runtime's ABI gets the first member of one of these.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_EP_PLUGIN_H
+#define MP_EP_PLUGIN_H
+
+#include "ep/ort.h"
+
+#include "op/op.h"
+#include "pool/block_cache.h"
+
+#include <pthread.h>
+
+#define MP_EP_NAME   "CudaPluginExecutionProvider"
+#define MP_EP_VENDOR "NVIDIA"
+
+enum {
+    MP_VENDOR_ID = 0x10DE, /* NVIDIA; the emulated device answers to it too */
+    MP_ORT_API_MIN = 26,
+    MP_ORT_API_MAX = 29, /* the newest that ort_abi.h describes */
+    MP_UNITS_MAX = 8,    /* devices of a factory; ONNX Runtime takes no more */
+};
+
+/* The tables of the runtime that loaded the plugin. Set by CreateEpFactories before anything else
+ * runs, the same for every factory of a process. */
+typedef struct mp_plugin {
+    const OrtApi *ort;
+    const OrtEpApi *ep;
+    uint32_t version; /* of both tables: MP_ORT_API_MIN to MP_ORT_API_MAX */
+} mp_plugin;
+
+extern mp_plugin mp_the_plugin;
+#define ORT    (mp_the_plugin.ort)
+#define ORT_EP (mp_the_plugin.ep)
+
+typedef struct mp_factory mp_factory;
+typedef struct mp_provider mp_provider;
+
+/* One device as the factory offers it. */
+typedef struct mp_unit {
+    mp_device *device;                    /* borrowed from the process */
+    const OrtHardwareDevice *hardware;    /* borrowed from ORT, or `own_hardware` */
+    OrtHardwareDevice *own_hardware;      /* owned; NULL where ORT listed the device */
+    OrtMemoryInfo *memory, *pinned;       /* owned */
+    const OrtMemoryDevice *memory_device; /* borrowed from `memory` */
+    mp_block_cache *cache, *pinned_cache; /* owned */
+} mp_unit;
+
+struct mp_factory {
+    OrtEpFactory base; /* first */
+    pthread_mutex_t lock;
+    mp_unit units[MP_UNITS_MAX];
+    int unit_count;
+    OrtKernelRegistry *registry; /* owned; made by the first session */
+    OrtDataTransferImpl transfer;
+};
+
+/* What a session asked for; see options.c for the keys. */
+typedef struct mp_options {
+    bool use_tf32;
+    bool cudnn_conv_use_max_workspace;
+    int cudnn_conv_algo_search; /* as mp_conv.search */
+    int64_t device_id;          /* what ORT passes on; the device given to the session decides */
+} mp_options;
+
+struct mp_provider {
+    OrtEp base; /* first */
+    mp_factory *factory;
+    mp_unit *unit;
+    mp_options options;
+    mp_op_options op_options;
+    mp_stream *default_stream; /* owned; for nodes that ORT runs without a stream; made on need */
+    pthread_mutex_t lock;      /* guards default_stream */
+};
+
+/* ---- factory.c ---- */
+mp_status mp__factory_create(const char *registration, mp_factory **out);
+void mp__factory_release(mp_factory *factory);
+
+/* ---- units.c ---- */
+/* Opens the devices that MILLPOND_DEVICE (auto, host, cuda) chooses and pairs them with `hardware`,
+ * what ORT found; a device that ORT did not find gets a hardware device of our own. */
+mp_status mp__units_open(mp_factory *factory, const OrtHardwareDevice *const *hardware,
+                         size_t count);
+void mp__units_close(mp_factory *factory);
+/* The unit whose memory is `device`, or NULL. */
+mp_unit *mp__unit_of(mp_factory *factory, const OrtMemoryDevice *device);
+
+/* ---- provider.c ---- */
+OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSessionOptions *session,
+                               OrtEp **out);
+void mp__provider_release(mp_provider *provider);
+
+/* ---- options.c ---- */
+void mp__options_read(const OrtSessionOptions *session, mp_options *out);
+
+/* ---- capability.c ---- */
+OrtStatus *mp__get_capability(OrtEp *self, const OrtGraph *graph, OrtEpGraphSupportInfo *support);
+
+/* ---- registry.c ---- */
+/* Gives: `*out`, one kernel for each row and schema version. Rows that disagree with ORT's own
+ * schema are reported to the log and left out. */
+OrtStatus *mp__registry_create(OrtKernelRegistry **out);
+
+/* ---- kernel.c, memcpy_kernel.c ---- */
+OrtStatus *mp__kernel_create(void *op, const OrtKernelInfo *info, OrtKernelImpl **out);
+OrtStatus *mp__memcpy_create(void *unused, const OrtKernelInfo *info, OrtKernelImpl **out);
+
+/* ---- allocator.c ---- */
+OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info, OrtAllocator **out);
+void mp__allocator_release(OrtAllocator *allocator);
+
+/* ---- sync_stream.c ---- */
+OrtStatus *mp__sync_stream_create(mp_unit *unit, OrtSyncStreamImpl **out);
+/* The stream behind one of ours; NULL gives NULL. */
+mp_stream *mp__stream_of(const OrtSyncStream *stream);
+/* The stream a node runs on: ORT's for this run, or the provider's own. */
+mp_status mp__stream_of_context(mp_provider *provider, const OrtKernelContext *context,
+                                mp_stream **out);
+
+/* ---- transfer.c ---- */
+void mp__transfer_init(OrtDataTransferImpl *transfer);
+/* Copies a tensor's bytes; `stream` may be NULL. */
+mp_status mp__copy_value(mp_factory *factory, const OrtValue *source, OrtValue *target,
+                         mp_stream *stream);
+
+#endif

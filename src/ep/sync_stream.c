@@ -1,0 +1,216 @@
+/* sync_stream.c - ONNX Runtime's streams and notifications over the device's streams and events.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+#include "ep/bridge.h"
+#include "ep/plugin.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+typedef struct sync_stream {
+    OrtSyncStreamImpl base; /* first */
+    mp_unit *unit;
+    mp_stream *stream;        /* owned */
+    void *native;             /* what GetHandle gives: CUstream on a GPU */
+    struct sync_stream *next; /* in `all` */
+} sync_stream;
+
+typedef struct notification {
+    OrtSyncNotificationImpl base; /* first */
+    const sync_stream *owner;
+    mp_event *event; /* owned */
+} notification;
+
+/* ---- every stream, by its native handle ----
+ * ORT before API 28 shows a kernel only that handle. `generation` moves when a stream goes, which
+ * makes the threads' last hits stale. */
+
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static sync_stream *all;
+static atomic_uint generation = 1;
+
+static void all_add(sync_stream *s) {
+    pthread_mutex_lock(&all_lock);
+    s->next = all;
+    all = s;
+    pthread_mutex_unlock(&all_lock);
+}
+
+static void all_remove(const sync_stream *s) {
+    pthread_mutex_lock(&all_lock);
+    sync_stream **link = &all;
+    while (*link != NULL && *link != s) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL) {
+        *link = s->next;
+    }
+    atomic_fetch_add(&generation, 1);
+    pthread_mutex_unlock(&all_lock);
+}
+
+static mp_stream *find_native(const void *native) {
+    static _Thread_local struct {
+        const void *native;
+        mp_stream *stream;
+        unsigned generation;
+    } last;
+    const unsigned now = atomic_load(&generation);
+    if (last.generation == now && last.native == native) {
+        return last.stream;
+    }
+    pthread_mutex_lock(&all_lock);
+    const sync_stream *s = all;
+    while (s != NULL && s->native != native) {
+        s = s->next;
+    }
+    mp_stream *found = s != NULL ? s->stream : NULL;
+    last.native = native;
+    last.stream = found;
+    last.generation = now;
+    pthread_mutex_unlock(&all_lock);
+    return found;
+}
+
+/* ---- notifications ---- */
+
+static void notification_release(OrtSyncNotificationImpl *self) {
+    notification *n = (notification *)self;
+    mp_device *device = n->owner->unit->device;
+    device->ops->event_destroy(device, n->event);
+    free(n);
+}
+
+static OrtStatus *notification_activate(OrtSyncNotificationImpl *self) {
+    const notification *n = (const notification *)self;
+    mp_device *device = n->owner->unit->device;
+    return mp__to_ort(device->ops->event_record(device, n->event, n->owner->stream));
+}
+
+static OrtStatus *notification_wait_on_device(OrtSyncNotificationImpl *self,
+                                              OrtSyncStream *consumer) {
+    const notification *n = (const notification *)self;
+    mp_device *device = n->owner->unit->device;
+    mp_stream *stream = mp__stream_of(consumer);
+    /* A consumer that is no stream of ours cannot wait on the device, so the host does. */
+    return mp__to_ort(stream != NULL ? device->ops->event_wait(device, n->event, stream)
+                                     : device->ops->event_synchronize(device, n->event));
+}
+
+static OrtStatus *notification_wait_on_host(OrtSyncNotificationImpl *self) {
+    const notification *n = (const notification *)self;
+    mp_device *device = n->owner->unit->device;
+    return mp__to_ort(device->ops->event_synchronize(device, n->event));
+}
+
+/* ---- streams ---- */
+
+static sync_stream *from(const OrtSyncStreamImpl *self) {
+    return (sync_stream *)(uintptr_t)self;
+}
+
+static void release(OrtSyncStreamImpl *self) {
+    sync_stream *s = from(self);
+    mp_device *device = s->unit->device;
+    all_remove(s);
+    if (device->ops->stream_synchronize(device, s->stream) != MP_OK) {
+        MP_LOG(ERROR, "a stream is closed on a device that reports: %s", mp_error_message());
+    }
+    mp_block_cache_settle(s->unit->cache, s->stream);
+    device->ops->stream_destroy(device, s->stream);
+    free(s);
+}
+
+static void *get_handle(OrtSyncStreamImpl *self) {
+    return from(self)->native;
+}
+
+static OrtStatus *create_notification(OrtSyncStreamImpl *self, OrtSyncNotificationImpl **out) {
+    const sync_stream *s = from(self);
+    *out = NULL;
+    notification *n = calloc(1, sizeof *n);
+    if (n == NULL) {
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a notification"));
+    }
+    const mp_status status = s->unit->device->ops->event_create(s->unit->device, false, &n->event);
+    if (status != MP_OK) {
+        free(n);
+        return mp__to_ort(status);
+    }
+    n->owner = s;
+    n->base = (OrtSyncNotificationImpl){
+        .ort_version_supported = mp_the_plugin.version,
+        .Release = notification_release,
+        .Activate = notification_activate,
+        .WaitOnDevice = notification_wait_on_device,
+        .WaitOnHost = notification_wait_on_host,
+    };
+    *out = &n->base;
+    return NULL;
+}
+
+static OrtStatus *flush(OrtSyncStreamImpl *self) {
+    const sync_stream *s = from(self);
+    mp_device *device = s->unit->device;
+    return mp__to_ort(device->ops->stream_synchronize(device, s->stream));
+}
+
+static OrtStatus *on_session_run_end(OrtSyncStreamImpl *self) {
+    ORT_TRY(flush(self));
+    mp_block_cache_settle(from(self)->unit->cache, from(self)->stream);
+    return NULL;
+}
+
+OrtStatus *mp__sync_stream_create(mp_unit *unit, OrtSyncStreamImpl **out) {
+    sync_stream *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a stream"));
+    }
+    const mp_status status = unit->device->ops->stream_create(unit->device, &s->stream);
+    if (status != MP_OK) {
+        free(s);
+        return mp__to_ort(status);
+    }
+    s->unit = unit;
+    s->native = unit->device->ops->stream_native(unit->device, s->stream);
+    s->base = (OrtSyncStreamImpl){
+        .ort_version_supported = mp_the_plugin.version,
+        .Release = release,
+        .GetHandle = get_handle,
+        .CreateNotification = create_notification,
+        .Flush = flush,
+        .OnSessionRunEnd = on_session_run_end,
+    };
+    all_add(s);
+    *out = &s->base;
+    return NULL;
+}
+
+mp_stream *mp__stream_of(const OrtSyncStream *stream) {
+    const OrtSyncStreamImpl *impl = stream != NULL ? ORT_EP->SyncStream_GetImpl(stream) : NULL;
+    return impl != NULL && impl->GetHandle == get_handle ? from(impl)->stream : NULL;
+}
+
+static mp_status default_stream(mp_provider *provider, mp_stream **out) {
+    mp_device *device = provider->unit->device;
+    pthread_mutex_lock(&provider->lock);
+    mp_status status = MP_OK;
+    if (provider->default_stream == NULL) {
+        status = device->ops->stream_create(device, &provider->default_stream);
+    }
+    *out = provider->default_stream;
+    pthread_mutex_unlock(&provider->lock);
+    return status;
+}
+
+mp_status mp__stream_of_context(mp_provider *provider, const OrtKernelContext *context,
+                                mp_stream **out) {
+    void *native = NULL;
+    MP_TRY(mp__from_ort(ORT->KernelContext_GetGPUComputeStream(context, &native)));
+    mp_stream *stream = native != NULL ? find_native(native) : NULL;
+    if (stream == NULL) {
+        return default_stream(provider, out);
+    }
+    *out = stream;
+    return MP_OK;
+}

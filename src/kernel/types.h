@@ -1,0 +1,19 @@
+/* types.h - fixed-width integers for every compiler; NVRTC has no standard headers.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_TYPES_H
+#define MP_KERNEL_TYPES_H
+
+#if defined(__CUDACC_RTC__)
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#else
+#include <stdint.h>
+#endif
+
+#endif

@@ -1,0 +1,164 @@
+/* conv.c - Conv and ConvTranspose, by library math. SPDX-License-Identifier: Apache-2.0 */
+#include "op/families.h"
+#include "op/window.h"
+
+#include <string.h>
+
+/* Checks X, W and B against each other and fills in what both operators share. */
+static mp_status describe(const mp_planner *p, bool transposed, mp_conv *conv, mp_window *window) {
+    const mp_shape *x = &p->in[0].shape;
+    const mp_shape *w = &p->in[1].shape;
+    const mp_tensor *bias = mp_plan_in(p, 2);
+    const int64_t groups = mp_node_int(p->node, "group", 1);
+    char x_text[192];
+    char w_text[192];
+    mp_shape_text(x, x_text);
+    mp_shape_text(w, w_text);
+    if (x->rank < 3 || x->rank != w->rank) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "X of shape %s and W of shape %s need the same rank, 3 to 5", x_text,
+                       w_text);
+    }
+    MP_TRY(mp_window_read(p->node, x->rank - 2, &w->dim[2], window));
+    const int64_t x_channels = transposed ? w->dim[0] : w->dim[1] * groups;
+    if (groups < 1 || x->dim[1] != x_channels || w->dim[0] % groups != 0 ||
+        x->dim[1] % groups != 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "X of shape %s, W of shape %s and group %lld do not fit",
+                       x_text, w_text, (long long)groups);
+    }
+    *conv = (mp_conv){
+        .type = p->in[0].type,
+        .transposed = transposed,
+        .tf32 = p->node->options.tf32,
+        .bias = bias != NULL,
+        .spatial = window->spatial,
+        .search = p->node->options.conv_search,
+        .workspace_max = p->node->options.conv_workspace_max,
+        .batch = x->dim[0],
+        .in_channels = x->dim[1],
+        .out_channels = transposed ? w->dim[1] * groups : w->dim[0],
+        .groups = groups,
+    };
+    if (bias != NULL && (bias->shape.rank != 1 || bias->shape.dim[0] != conv->out_channels)) {
+        return MP_FAIL(INVALID_ARGUMENT, "B of shape %s does not have %lld elements",
+                       mp_shape_text(&bias->shape, x_text), (long long)conv->out_channels);
+    }
+    memcpy(conv->in, &x->dim[2], (size_t)window->spatial * sizeof(int64_t));
+    return MP_OK;
+}
+
+/* With conv->out known: the output, and the step unless there is nothing to compute. */
+static mp_status finish(mp_planner *p, mp_conv *conv, const mp_window *window) {
+    mp_shape out = {.rank = 2 + conv->spatial, .dim = {conv->batch, conv->out_channels}};
+    for (int d = 0; d < conv->spatial; d++) {
+        out.dim[2 + d] = conv->out[d];
+        conv->kernel[d] = window->kernel[d];
+        conv->stride[d] = window->stride[d];
+        conv->dilation[d] = window->dilation[d];
+        conv->pad_begin[d] = window->pad_begin[d];
+        conv->pad_end[d] = window->pad_end[d];
+    }
+    MP_TRY(mp_plan_output(p, 0, conv->type, &out));
+    if (mp_shape_count(&out) == 0) {
+        return MP_OK;
+    }
+    if (conv->in_channels == 0) {
+        return MP_FAIL(UNSUPPORTED, "an input without channels has no convolution");
+    }
+    const mp_ref operands[MP_CONV_OPERANDS] = {
+        [MP_CONV_X] = MP_IN(0),
+        [MP_CONV_W] = MP_IN(1),
+        [MP_CONV_Y] = MP_OUT(0),
+        [MP_CONV_BIAS] = conv->bias ? MP_IN(2) : MP_NOWHERE,
+    };
+    return mp_plan_conv(p, conv, operands);
+}
+
+static mp_status plan_conv(mp_planner *p) {
+    mp_conv conv;
+    mp_window window;
+    MP_TRY(describe(p, false, &conv, &window));
+    MP_TRY(mp_window_slide(&window, conv.in, false, conv.out));
+    return finish(p, &conv, &window);
+}
+
+/* ---- ConvTranspose ---- */
+
+/* The output size of dimension d; settles its padding. `asked` is 0 where the model leaves the
+ * size open. */
+static int64_t transposed_size(mp_window *window, int d, int64_t in, int64_t output_padding,
+                               int64_t asked) {
+    const int64_t stride = window->stride[d];
+    const int64_t whole = stride * (in - 1) + output_padding + mp_window_extent(window, d);
+    const bool same =
+        window->auto_pad == MP_PAD_SAME_UPPER || window->auto_pad == MP_PAD_SAME_LOWER;
+    if (asked == 0 && !same) {
+        return whole - window->pad_begin[d] - window->pad_end[d];
+    }
+    const int64_t out = asked != 0 ? asked : in * stride;
+    const int64_t total = whole > out ? whole - out : 0;
+    const bool upper = window->auto_pad == MP_PAD_SAME_UPPER;
+    window->pad_begin[d] = upper ? total / 2 : total - total / 2;
+    window->pad_end[d] = total - window->pad_begin[d];
+    return out;
+}
+
+/* output_shape may or may not include the batch and the channels. */
+static mp_status read_output_shape(const mp_node *node, int spatial, int64_t *out) {
+    const mp_attr *attr = mp_node_attr(node, "output_shape");
+    if (attr == NULL || attr->count == 0) {
+        memset(out, 0, (size_t)spatial * sizeof *out);
+        return MP_OK;
+    }
+    const size_t wanted = (size_t)spatial;
+    if (attr->count != wanted && attr->count != wanted + 2) {
+        return MP_FAIL(INVALID_ARGUMENT, "output_shape has %zu values where %d are needed",
+                       attr->count, spatial);
+    }
+    memcpy(out, attr->ints + (attr->count - wanted), wanted * sizeof *out);
+    return MP_OK;
+}
+
+static mp_status plan_conv_transpose(mp_planner *p) {
+    mp_conv conv;
+    mp_window window;
+    int64_t output_padding[MP_SPATIAL_MAX];
+    int64_t asked[MP_SPATIAL_MAX];
+    MP_TRY(describe(p, true, &conv, &window));
+    MP_TRY(mp_window_ints(p->node, "output_padding", conv.spatial, 0, output_padding));
+    MP_TRY(read_output_shape(p->node, conv.spatial, asked));
+    for (int d = 0; d < conv.spatial; d++) {
+        conv.out[d] = transposed_size(&window, d, conv.in[d], output_padding[d], asked[d]);
+        if (conv.out[d] < 0 || asked[d] < 0) {
+            return MP_FAIL(INVALID_ARGUMENT, "spatial dimension %d would have %lld elements", d,
+                           (long long)(asked[d] < 0 ? asked[d] : conv.out[d]));
+        }
+    }
+    return finish(p, &conv, &window);
+}
+
+static const mp_attr_def conv_attrs[] = {MP_WINDOW_ATTRS, {"group", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def transpose_attrs[] = {MP_WINDOW_ATTRS,
+                                              {"group", MP_ATTR_INT},
+                                              {"output_padding", MP_ATTR_INTS},
+                                              {"output_shape", MP_ATTR_INTS},
+                                              {NULL, 0}};
+
+static const mp_op ops[] = {
+    {.domain = "",
+     .name = "Conv",
+     .since = 1,
+     .until = 22,
+     .types = {{"T", MP_FLOATS}},
+     .attrs = conv_attrs,
+     .plan = plan_conv},
+    {.domain = "",
+     .name = "ConvTranspose",
+     .since = 1,
+     .until = 22,
+     .types = {{"T", MP_FLOATS}},
+     .attrs = transpose_attrs,
+     .plan = plan_conv_transpose},
+};
+
+const mp_op_family mp__family_conv = {"conv", ops, MP_COUNT_OF(ops)};

@@ -1,0 +1,17 @@
+/* kernel_cache.h - kernels loaded on each device, found by name. SPDX-License-Identifier:
+ * Apache-2.0 */
+#ifndef MP_OP_KERNEL_CACHE_H
+#define MP_OP_KERNEL_CACHE_H
+
+#include "device/device.h"
+
+/* The kernel instance `name` (without "mp_k_") on `device`, loaded on first use.
+ * Gives: a pointer borrowed from the cache. Threads: any. Blocks: while it compiles.
+ * Fails: INTERNAL for a name that kernels.txt lacks, or as kernel_load does. */
+mp_status mp_kernel_cache_get(mp_device *device, const char *name, const mp_kernel **out);
+
+/* Unloads what was loaded for `device`; before a device of a test is destroyed. No other call for
+ * that device may be under way. */
+void mp_kernel_cache_drop(mp_device *device);
+
+#endif

@@ -1,0 +1,470 @@
+/* movement.c - Transpose, Expand, Slice, Concat, Split, Gather, GatherND: elements are moved, never
+ * looked at. All but the gathers are strided copies. SPDX-License-Identifier: Apache-2.0 */
+#include "op/movement.h"
+
+#include "kernel/movement_args.h"
+#include "op/families.h"
+#include "op/host_input.h"
+
+#include <string.h>
+
+/* ---- the strided copy ---- */
+
+size_t mp_move_unit(const mp_planner *p, int64_t bytes, size_t size) {
+    size_t unit = size;
+    while (unit * 2 <= (size_t)p->align && unit < 16 && bytes % (int64_t)(unit * 2) == 0) {
+        unit *= 2;
+    }
+    return unit;
+}
+
+/* How many neighbouring elements may move as one: the inner dimension must be contiguous on both
+ * sides and every other step and the starts must stay multiples. */
+static int64_t elements_per_unit(const mp_planner *p, const k_layout *space, size_t size,
+                                 const mp_strided *source, const mp_strided *target) {
+    const int inner = space->rank - 1;
+    if (space->stride[0][inner] != 1 || space->stride[1][inner] != 1) {
+        return 1;
+    }
+    int64_t per_unit = 1;
+    for (int64_t next = 2; next * (int64_t)size <= p->align && next * (int64_t)size <= 16;
+         next *= 2) {
+        bool fits = space->dim[inner] % next == 0 && source->offset % next == 0 &&
+                    target->offset % next == 0;
+        for (int d = 0; d < inner; d++) {
+            fits = fits && space->stride[0][d] % next == 0 && space->stride[1][d] % next == 0;
+        }
+        if (!fits) {
+            break;
+        }
+        per_unit = next;
+    }
+    return per_unit;
+}
+
+static void use_units(k_layout *space, int64_t per_unit) {
+    const int inner = space->rank - 1;
+    space->dim[inner] /= per_unit;
+    for (int d = 0; d < inner; d++) {
+        space->stride[0][d] /= per_unit;
+        space->stride[1][d] /= per_unit;
+    }
+    if (!space->wide) {
+        space->divider[inner] = mp_divider((uint32_t)space->dim[inner]);
+    }
+}
+
+mp_status mp_plan_strided_copy(mp_planner *p, const mp_shape *shape, size_t size,
+                               const mp_strided *source, const mp_strided *target) {
+    const int64_t count = mp_shape_count(shape);
+    if (count == 0) {
+        return MP_OK;
+    }
+    int64_t stride[2][MP_RANK_MAX];
+    memcpy(stride[0], source->stride, sizeof stride[0]);
+    memcpy(stride[1], target->stride, sizeof stride[1]);
+    mp_strided_copy_args args = {.count = count};
+    mp_layout_make(shape, stride, 2, &args.layout);
+    const mp_ref from = mp_ref_at(source->ref, (uint64_t)(source->offset * (int64_t)size));
+    const mp_ref to = mp_ref_at(target->ref, (uint64_t)(target->offset * (int64_t)size));
+    const k_layout *space = &args.layout;
+    if (count == 1 || (space->rank == 1 && space->stride[0][0] == 1 && space->stride[1][0] == 1)) {
+        return mp_plan_copy(p, to, from, (size_t)count * size);
+    }
+    const int64_t per_unit = elements_per_unit(p, space, size, source, target);
+    use_units(&args.layout, per_unit);
+    args.count /= per_unit;
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "strided_copy_b%zu", size * (size_t)per_unit * 8));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+                     MP_BIND(mp_strided_copy_args, x, from),
+                     MP_BIND(mp_strided_copy_args, out, to));
+}
+
+/* All of a tensor, in its own order. */
+static mp_strided whole(mp_ref ref, const mp_shape *shape) {
+    mp_strided side = {.ref = ref};
+    mp_shape_strides(shape, side.stride);
+    return side;
+}
+
+/* ---- Transpose ---- */
+
+static mp_status read_permutation(const mp_node *node, int rank, int *out) {
+    const mp_attr *attr = mp_node_attr(node, "perm");
+    uint32_t seen = 0;
+    if (attr != NULL && attr->count != (size_t)rank) {
+        return MP_FAIL(INVALID_ARGUMENT, "perm has %zu values for a tensor of rank %d", attr->count,
+                       rank);
+    }
+    for (int d = 0; d < rank; d++) {
+        out[d] = rank - 1 - d;
+        if (attr != NULL) {
+            MP_TRY(mp_shape_axis(attr->ints[d], rank, "perm", &out[d]));
+        }
+        seen |= 1u << out[d];
+    }
+    return seen == (1u << rank) - 1 ? MP_OK : MP_FAIL(INVALID_ARGUMENT, "perm names an axis twice");
+}
+
+static mp_status plan_transpose(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    int order[MP_RANK_MAX];
+    int64_t stride[MP_RANK_MAX] = {0};
+    mp_shape shape = {.rank = x->shape.rank};
+    MP_TRY(read_permutation(p->node, x->shape.rank, order));
+    mp_shape_strides(&x->shape, stride);
+    mp_strided source = {.ref = MP_IN(0)};
+    for (int d = 0; d < shape.rank; d++) {
+        shape.dim[d] = x->shape.dim[order[d]];
+        source.stride[d] = stride[order[d]];
+    }
+    MP_TRY(mp_plan_output(p, 0, x->type, &shape));
+    const mp_strided target = whole(MP_OUT(0), &shape);
+    return mp_plan_strided_copy(p, &shape, mp_dtype_size(x->type), &source, &target);
+}
+
+/* ---- Expand ---- */
+
+static mp_status plan_expand(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    mp_shape asked = {.rank = 0};
+    mp_shape shape;
+    int count = 0;
+    MP_TRY(mp_host_ints(p, 1, "shape", MP_RANK_MAX, asked.dim, &count));
+    asked.rank = count > 0 ? count : 0;
+    size_t bytes = 0;
+    MP_TRY(mp_shape_bytes(&asked, x->type, &bytes));
+    MP_TRY(mp_shape_broadcast(&x->shape, &asked, &shape));
+    MP_TRY(mp_plan_output(p, 0, x->type, &shape));
+    mp_strided source = {.ref = MP_IN(0)};
+    mp_shape_broadcast_strides(&x->shape, &shape, source.stride);
+    const mp_strided target = whole(MP_OUT(0), &shape);
+    return mp_plan_strided_copy(p, &shape, mp_dtype_size(x->type), &source, &target);
+}
+
+/* ---- Slice ---- */
+
+typedef struct slices {
+    int64_t start[MP_RANK_MAX], step[MP_RANK_MAX];
+    mp_shape out;
+} slices;
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high) {
+    return value < low ? low : value > high ? high : value;
+}
+
+/* One axis from `start` to `end` (exclusive) in steps of `step`, as Python has it. */
+static mp_status cut(slices *s, int axis, int64_t start, int64_t end, int64_t step) {
+    const int64_t dim = s->out.dim[axis];
+    if (step == 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "steps has a 0 for axis %d", axis);
+    }
+    start = start < 0 && start >= -dim ? start + dim : start;
+    end = end < 0 && end >= -dim ? end + dim : end;
+    const int64_t last = step > 0 ? dim : dim - 1;
+    const int64_t first = step > 0 ? 0 : -1;
+    start = clamp(start, 0, last);
+    end = clamp(end, first, last);
+    const int64_t distance = step > 0 ? end - start : start - end;
+    const uint64_t size = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
+    s->out.dim[axis] = distance > 0 ? (int64_t)(((uint64_t)distance - 1) / size + 1) : 0;
+    s->start[axis] = start;
+    s->step[axis] = step;
+    return MP_OK;
+}
+
+static mp_status read_slices(const mp_planner *p, slices *s) {
+    int64_t starts[MP_RANK_MAX];
+    int64_t ends[MP_RANK_MAX];
+    int64_t axes[MP_RANK_MAX];
+    int64_t steps[MP_RANK_MAX];
+    int count = 0;
+    int end_count = 0;
+    int axis_count = 0;
+    int step_count = 0;
+    uint32_t seen = 0;
+    MP_TRY(mp_listed_ints(p, "starts", 1, MP_RANK_MAX, starts, &count));
+    MP_TRY(mp_listed_ints(p, "ends", 2, MP_RANK_MAX, ends, &end_count));
+    MP_TRY(mp_listed_ints(p, "axes", 3, MP_RANK_MAX, axes, &axis_count));
+    MP_TRY(mp_listed_ints(p, "steps", 4, MP_RANK_MAX, steps, &step_count));
+    if (count < 0 || end_count != count || (axis_count >= 0 && axis_count != count) ||
+        (step_count >= 0 && step_count != count)) {
+        return MP_FAIL(INVALID_ARGUMENT, "starts, ends, axes and steps have %d, %d, %d, %d values",
+                       count, end_count, axis_count, step_count);
+    }
+    for (int k = 0; k < count; k++) {
+        int axis = 0;
+        MP_TRY(mp_shape_axis(axis_count >= 0 ? axes[k] : k, s->out.rank, "axes", &axis));
+        if ((seen & 1u << axis) != 0) {
+            return MP_FAIL(INVALID_ARGUMENT, "axes names axis %d twice", axis);
+        }
+        seen |= 1u << axis;
+        MP_TRY(cut(s, axis, starts[k], ends[k], step_count >= 0 ? steps[k] : 1));
+    }
+    return MP_OK;
+}
+
+static mp_status plan_slice(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    int64_t stride[MP_RANK_MAX] = {0};
+    slices s = {.out = x->shape};
+    for (int d = 0; d < MP_RANK_MAX; d++) {
+        s.step[d] = 1;
+    }
+    MP_TRY(read_slices(p, &s));
+    MP_TRY(mp_plan_output(p, 0, x->type, &s.out));
+    if (mp_shape_count(&s.out) == 0) {
+        return MP_OK;
+    }
+    mp_shape_strides(&x->shape, stride);
+    mp_strided source = {.ref = MP_IN(0)};
+    for (int d = 0; d < s.out.rank; d++) {
+        source.offset += s.start[d] * stride[d];
+        source.stride[d] = s.out.dim[d] > 1 ? s.step[d] * stride[d] : 0;
+    }
+    const mp_strided target = whole(MP_OUT(0), &s.out);
+    return mp_plan_strided_copy(p, &s.out, mp_dtype_size(x->type), &source, &target);
+}
+
+/* ---- Concat and Split ---- */
+
+static mp_status plan_concat(mp_planner *p) {
+    const mp_tensor *first = &p->in[0];
+    mp_shape shape = first->shape;
+    int axis = 0;
+    MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 1), shape.rank, "axis", &axis));
+    for (int i = 1; i < p->in_count; i++) {
+        mp_shape other = p->in[i].shape;
+        const int64_t added = other.rank == shape.rank ? other.dim[axis] : 0;
+        other.dim[axis] = shape.dim[axis];
+        if (!mp_shape_equal(&other, &shape)) {
+            char a[192];
+            char b[192];
+            return MP_FAIL(INVALID_ARGUMENT, "inputs of shape %s and %s differ beside axis %d",
+                           mp_shape_text(&first->shape, a), mp_shape_text(&p->in[i].shape, b),
+                           axis);
+        }
+        shape.dim[axis] += added;
+    }
+    MP_TRY(mp_plan_output(p, 0, first->type, &shape));
+    mp_strided target = whole(MP_OUT(0), &shape);
+    for (int i = 0; i < p->in_count; i++) {
+        const mp_shape *part = &p->in[i].shape;
+        const mp_strided source = whole(MP_IN(i), part);
+        MP_TRY(mp_plan_strided_copy(p, part, mp_dtype_size(first->type), &source, &target));
+        target.offset += part->dim[axis] * target.stride[axis];
+    }
+    return MP_OK;
+}
+
+/* Sizes along the axis: listed, or as even as num_outputs (or the outputs there are) allow. */
+static mp_status split_size(const mp_planner *p, int64_t dim, const int64_t *listed, int count,
+                            int i, int64_t *out) {
+    const int64_t parts = mp_node_int(p->node, "num_outputs", p->out_count);
+    if (count >= 0) {
+        if (i >= count || listed[i] < 0) {
+            return MP_FAIL(INVALID_ARGUMENT, "split has no valid size for output %d", i);
+        }
+        *out = listed[i];
+        return MP_OK;
+    }
+    if (parts < 1 || parts < p->out_count) {
+        return MP_FAIL(INVALID_ARGUMENT, "num_outputs is %lld for %d outputs", (long long)parts,
+                       p->out_count);
+    }
+    if (dim % parts != 0 && mp_node_attr(p->node, "num_outputs") == NULL) {
+        return MP_FAIL(INVALID_ARGUMENT, "%lld elements do not split evenly into %lld",
+                       (long long)dim, (long long)parts);
+    }
+    const int64_t even = (dim + parts - 1) / parts;
+    const int64_t left = dim - even * i;
+    *out = left < 0 ? 0 : left < even ? left : even;
+    return MP_OK;
+}
+
+static mp_status plan_split(mp_planner *p) {
+    enum { LISTED_MAX = 1024 };
+    const mp_tensor *x = &p->in[0];
+    int64_t listed[LISTED_MAX];
+    int count = 0;
+    int axis = 0;
+    MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), x->shape.rank, "axis", &axis));
+    MP_TRY(mp_listed_ints(p, "split", 1, LISTED_MAX, listed, &count));
+    mp_strided source = whole(MP_IN(0), &x->shape);
+    const int64_t dim = x->shape.dim[axis];
+    int64_t used = 0;
+    for (int i = 0; i < p->out_count; i++) {
+        mp_shape part = x->shape;
+        MP_TRY(split_size(p, dim, listed, count, i, &part.dim[axis]));
+        if (part.dim[axis] > dim - used) {
+            break;
+        }
+        MP_TRY(mp_plan_output(p, i, x->type, &part));
+        const mp_strided target = whole(MP_OUT(i), &part);
+        MP_TRY(mp_plan_strided_copy(p, &part, mp_dtype_size(x->type), &source, &target));
+        used += part.dim[axis];
+        source.offset = used * source.stride[axis];
+    }
+    return used == dim
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "the sizes of the parts do not add up to %lld elements",
+                         (long long)dim);
+}
+
+/* ---- Gather ---- */
+
+static mp_status plan_gather(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    const mp_tensor *indices = &p->in[1];
+    int axis = 0;
+    MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), x->shape.rank, "axis", &axis));
+    mp_shape shape = {.rank = x->shape.rank - 1 + indices->shape.rank};
+    if (shape.rank > MP_RANK_MAX) {
+        return MP_FAIL(UNSUPPORTED, "the result would have rank %d; ranks up to %d are supported",
+                       shape.rank, MP_RANK_MAX);
+    }
+    int at = 0;
+    for (int d = 0; d < axis; d++) {
+        shape.dim[at++] = x->shape.dim[d];
+    }
+    for (int d = 0; d < indices->shape.rank; d++) {
+        shape.dim[at++] = indices->shape.dim[d];
+    }
+    for (int d = axis + 1; d < x->shape.rank; d++) {
+        shape.dim[at++] = x->shape.dim[d];
+    }
+    MP_TRY(mp_plan_output(p, 0, x->type, &shape));
+    if (mp_shape_count(&shape) == 0) {
+        return MP_OK;
+    }
+    mp_gather_args args = {.axis_dim = x->shape.dim[axis]};
+    if (args.axis_dim == 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "axis %d of X is empty, so no index is valid", axis);
+    }
+    const size_t size = mp_dtype_size(x->type);
+    const int64_t run = mp_shape_span(&x->shape, axis + 1, x->shape.rank);
+    const size_t unit = mp_move_unit(p, run * (int64_t)size, size);
+    args.inner = run * (int64_t)size / (int64_t)unit;
+    const mp_shape space = {
+        .rank = 3,
+        .dim = {mp_shape_span(&x->shape, 0, axis), mp_shape_count(&indices->shape), args.inner}};
+    int64_t stride[2][MP_RANK_MAX] = {{args.axis_dim * args.inner, 0, 1}, {0, 1, 0}};
+    mp_layout_make(&space, stride, 2, &args.layout);
+    args.count = mp_shape_count(&space);
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "gather_b%zu_%s", unit * 8, mp_dtype_word(indices->type)));
+    return MP_LAUNCH(
+        p, kernel, mp_plan_grid(p, args.count, 1), args, MP_BIND(mp_gather_args, x, MP_IN(0)),
+        MP_BIND(mp_gather_args, indices, MP_IN(1)), MP_BIND(mp_gather_args, out, MP_OUT(0)));
+}
+
+/* ---- GatherND ---- */
+
+static mp_status check_gather_nd(const mp_shape *x, const mp_shape *indices, int64_t batch_dims) {
+    char a[192];
+    char b[192];
+    bool fits =
+        indices->rank > 0 && batch_dims >= 0 && batch_dims < indices->rank && batch_dims < x->rank;
+    for (int d = 0; fits && d < batch_dims; d++) {
+        fits = x->dim[d] == indices->dim[d];
+    }
+    fits = fits && indices->dim[indices->rank - 1] >= 1 &&
+           indices->dim[indices->rank - 1] <= x->rank - batch_dims;
+    return fits ? MP_OK
+                : MP_FAIL(INVALID_ARGUMENT,
+                          "data of shape %s, indices of shape %s and batch_dims %lld do not fit",
+                          mp_shape_text(x, a), mp_shape_text(indices, b), (long long)batch_dims);
+}
+
+static mp_status plan_gather_nd(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    const mp_shape *indices = &p->in[1].shape;
+    const int64_t asked = mp_node_int(p->node, "batch_dims", 0);
+    MP_TRY(check_gather_nd(&x->shape, indices, asked));
+    const int batch_dims = (int)asked;
+    mp_gather_nd_args args = {.depth = (int32_t)indices->dim[indices->rank - 1]};
+    mp_shape shape = *indices;
+    shape.rank = indices->rank - 1;
+    for (int d = batch_dims + args.depth; d < x->shape.rank; d++) {
+        if (shape.rank == MP_RANK_MAX) {
+            return MP_FAIL(UNSUPPORTED, "the result would have a rank above %d", MP_RANK_MAX);
+        }
+        shape.dim[shape.rank++] = x->shape.dim[d];
+    }
+    MP_TRY(mp_plan_output(p, 0, x->type, &shape));
+    if (mp_shape_count(&shape) == 0) {
+        return MP_OK;
+    }
+    const size_t size = mp_dtype_size(x->type);
+    const int64_t run = mp_shape_span(&x->shape, batch_dims + args.depth, x->shape.rank);
+    const size_t unit = mp_move_unit(p, run * (int64_t)size, size);
+    const int64_t shrink = (int64_t)(unit / size);
+    int64_t stride[MP_RANK_MAX];
+    mp_shape_strides(&x->shape, stride);
+    for (int d = 0; d < args.depth; d++) {
+        args.dim[d] = x->shape.dim[batch_dims + d];
+        args.stride[d] = stride[batch_dims + d] / shrink;
+        if (args.dim[d] == 0) {
+            return MP_FAIL(INVALID_ARGUMENT, "axis %d of data is empty, so no index is valid", d);
+        }
+    }
+    args.slice = run / shrink;
+    args.slices = mp_shape_span(indices, 0, indices->rank - 1);
+    args.slices_per_batch = mp_shape_span(indices, batch_dims, indices->rank - 1);
+    args.batch_stride = mp_shape_span(&x->shape, batch_dims, x->shape.rank) / shrink;
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "gather_nd_b%zu", unit * 8));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.slices * args.slice, 1), args,
+                     MP_BIND(mp_gather_nd_args, x, MP_IN(0)),
+                     MP_BIND(mp_gather_nd_args, indices, MP_IN(1)),
+                     MP_BIND(mp_gather_nd_args, out, MP_OUT(0)));
+}
+
+/* ---- the rows ---- */
+
+static const mp_attr_def perm[] = {{"perm", MP_ATTR_INTS}, {NULL, 0}};
+static const mp_attr_def axis_only[] = {{"axis", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def axis_split[] = {{"axis", MP_ATTR_INT}, {"split", MP_ATTR_INTS}, {NULL, 0}};
+static const mp_attr_def axis_outputs[] = {
+    {"axis", MP_ATTR_INT}, {"num_outputs", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def slice_attrs[] = {
+    {"starts", MP_ATTR_INTS}, {"ends", MP_ATTR_INTS}, {"axes", MP_ATTR_INTS}, {NULL, 0}};
+static const mp_attr_def batch_dims[] = {{"batch_dims", MP_ATTR_INT}, {NULL, 0}};
+
+/* Schemas before 13 know no bfloat16. */
+enum { OLD_TYPES = MP_ALL_TYPES & ~(1u << MP_BF16), INDEX = 1u << MP_I32 | 1u << MP_I64 };
+
+#define MOVE(op_name, from, to, set, function, ...)                                          \
+    {                                                                                        \
+        .domain = "", .name = (op_name), .since = (from), .until = (to), .plan = (function), \
+        .types = {{"T", (set)}}, __VA_ARGS__                                                 \
+    }
+
+static const mp_op ops[] = {
+    MOVE("Concat", 4, 13, MP_ALL_TYPES, plan_concat, .attrs = axis_only),
+    MOVE("Expand", 8, 13, MP_ALL_TYPES, plan_expand, .host_in = 1u << 1),
+    {.domain = "",
+     .name = "Gather",
+     .since = 1,
+     .until = 13,
+     .attrs = axis_only,
+     .types = {{"T", MP_ALL_TYPES}, {"Tind", INDEX}},
+     .plan = plan_gather},
+    MOVE("GatherND", 11, 11, OLD_TYPES, plan_gather_nd, .attrs = NULL),
+    MOVE("GatherND", 12, 13, MP_ALL_TYPES, plan_gather_nd, .attrs = batch_dims),
+    MOVE("Slice", 1, 1, OLD_TYPES, plan_slice, .attrs = slice_attrs),
+    {.domain = "",
+     .name = "Slice",
+     .since = 10,
+     .until = 13,
+     .host_in = 0x1e,
+     .types = {{"T", MP_ALL_TYPES}, {"Tind", INDEX}},
+     .plan = plan_slice},
+    MOVE("Split", 2, 11, OLD_TYPES, plan_split, .attrs = axis_split),
+    MOVE("Split", 13, 13, MP_ALL_TYPES, plan_split, .host_in = 1u << 1, .attrs = axis_only),
+    MOVE("Split", 18, 18, MP_ALL_TYPES, plan_split, .host_in = 1u << 1, .attrs = axis_outputs),
+    MOVE("Transpose", 1, 25, MP_ALL_TYPES, plan_transpose, .attrs = perm),
+};
+
+const mp_op_family mp__family_movement = {"movement", ops, MP_COUNT_OF(ops)};

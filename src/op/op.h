@@ -1,0 +1,110 @@
+/* op.h - what an ONNX operator is, apart from any runtime.
+ *
+ * An operator is one row of a table and one function, `plan`: from the shapes of the inputs (and
+ * the values of the few inputs that live on the host) it declares the outputs and the scratch
+ * memory and lists the steps (launches, copies, matrix products). Nothing is queued while planning
+ * and nothing is decided while running: a plan is kept for its input shapes and run again with
+ * other addresses, by a node of a session, inside a captured graph or inside a fused island.
+ *
+ *     row -> mp_node (attributes read) -> mp_plan (one for each set of shapes) -> mp_plan_run
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_OP_OP_H
+#define MP_OP_OP_H
+
+#include "op/plan.h"
+#include "op/shape.h"
+
+typedef struct mp_op mp_op;
+typedef struct mp_node mp_node;
+
+/* ---- the row ---- */
+
+enum { MP_CONSTRAINTS_MAX = 6, MP_ALIASES_MAX = 3, MP_VERSION_MAX = 1000000 };
+
+typedef struct mp_constraint {
+    const char *name; /* as in ONNX's schema: "T", "Tind"; NULL ends */
+    mp_dtypes types;
+} mp_constraint;
+
+typedef enum mp_attr_kind {
+    MP_ATTR_INT = 1,
+    MP_ATTR_FLOAT,
+    MP_ATTR_STRING,
+    MP_ATTR_INTS,
+    MP_ATTR_FLOATS,
+} mp_attr_kind;
+
+typedef struct mp_attr_def {
+    const char *name; /* NULL ends */
+    mp_attr_kind kind;
+} mp_attr_def;
+
+typedef struct mp_alias {
+    int8_t in, out;
+} mp_alias;
+
+struct mp_op {
+    const char *domain; /* "" is ai.onnx */
+    const char *name;
+    int since, until; /* schema versions, inclusive; a schema newer than `until` is not claimed */
+    mp_constraint types[MP_CONSTRAINTS_MAX];
+    uint32_t host_in;  /* bit i: input i is in host memory when planning; bit 31: i >= 31 too */
+    uint32_t host_out; /* bit i: output i is written to host memory */
+    int view_of;       /* 1 + the input whose memory output 0 may simply be; 0 for none */
+    mp_alias in_place[MP_ALIASES_MAX]; /* output may reuse the input's memory when nobody else */
+    int in_place_count;                /* reads it and the sizes agree */
+    const mp_attr_def *attrs;          /* NULL for none */
+    mp_status (*plan)(mp_planner *p);
+    const void *detail; /* what makes this row special within its family, typed by the family */
+};
+
+/* Every operator, as a table of tables. Static storage. `*count` rows. */
+typedef struct mp_op_family {
+    const char *name; /* "pointwise" */
+    const mp_op *ops;
+    size_t count;
+} mp_op_family;
+
+extern const mp_op_family *const mp_op_families[];
+extern const size_t mp_op_family_count;
+
+/* The row for an operator of schema version `version`, or NULL. */
+const mp_op *mp_op_find(const char *domain, const char *name, int version);
+
+/* ---- a node: an operator with its attributes ---- */
+
+typedef struct mp_attr {
+    const char *name;
+    mp_attr_kind kind;
+    int64_t i;
+    float f;
+    const char *s;
+    const int64_t *ints;
+    const float *floats;
+    size_t count; /* of ints or floats */
+} mp_attr;
+
+/* Choices of the session that concern operators. */
+typedef struct mp_op_options {
+    bool tf32;               /* float matrix products may use TF32 */
+    bool conv_workspace_max; /* any workspace is welcome */
+    int32_t conv_search;     /* 0 exhaustive, 1 heuristic, 2 default */
+} mp_op_options;
+
+struct mp_node {
+    const mp_op *op;
+    int version;          /* of the schema the model uses */
+    const char *name;     /* for messages; "" if it has none */
+    const mp_attr *attrs; /* those that the model gives */
+    size_t attr_count;
+    mp_op_options options;
+};
+
+/* A given attribute, or NULL. */
+const mp_attr *mp_node_attr(const mp_node *node, const char *name);
+int64_t mp_node_int(const mp_node *node, const char *name, int64_t fallback);
+float mp_node_float(const mp_node *node, const char *name, float fallback);
+const char *mp_node_string(const mp_node *node, const char *name, const char *fallback);
+
+#endif

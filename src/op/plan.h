@@ -1,0 +1,131 @@
+/* plan.h - an operator's work for given shapes: outputs, scratch memory, steps.
+ *
+ * Built by an operator's `plan` function through the mp_plan_* calls, in the order in which the
+ * steps run. Addresses are not known yet: steps name tensors by mp_ref.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_OP_PLAN_H
+#define MP_OP_PLAN_H
+
+#include "device/math.h"
+#include "op/shape.h"
+
+struct mp_node;
+
+typedef struct mp_tensor {
+    mp_dtype type; /* MP_NONE: an optional input that is absent */
+    mp_shape shape;
+    mp_addr data; /* while planning: only of host inputs, borrowed for the call; otherwise 0 */
+} mp_tensor;
+
+/* ---- naming memory before it exists ---- */
+
+typedef enum mp_place { MP_PLACE_NONE, MP_PLACE_IN, MP_PLACE_OUT, MP_PLACE_SCRATCH } mp_place;
+
+typedef struct mp_ref {
+    mp_place place;
+    uint32_t index;  /* of the input or output */
+    uint64_t offset; /* in bytes */
+} mp_ref;
+
+#define MP_IN(i)   ((mp_ref){MP_PLACE_IN, (uint32_t)(i), 0})
+#define MP_OUT(i)  ((mp_ref){MP_PLACE_OUT, (uint32_t)(i), 0})
+#define MP_NOWHERE ((mp_ref){MP_PLACE_NONE, 0, 0})
+
+static inline mp_ref mp_ref_at(mp_ref ref, uint64_t offset) {
+    ref.offset += offset;
+    return ref;
+}
+
+/* Which pointer of an argument struct is which tensor. */
+typedef struct mp_bind {
+    size_t field; /* offsetof the pointer */
+    mp_ref ref;
+} mp_bind;
+
+#define MP_BIND(args_type, member, ref) ((mp_bind){offsetof(args_type, member), (ref)})
+
+/* ---- the builder ---- */
+
+typedef struct mp_plan mp_plan;
+
+typedef struct mp_planner {
+    mp_device *device;
+    const struct mp_node *node;
+    const mp_tensor *in; /* in_count of them */
+    int in_count;
+    int out_count; /* outputs the model names, trailing absent ones left out */
+    int32_t align; /* bytes that every address will be a multiple of: 16, or 1 if not known */
+    mp_plan *plan; /* being built */
+} mp_planner;
+
+/* The tensor of input i, or NULL where it is absent or beyond the end. */
+const mp_tensor *mp_plan_in(const mp_planner *p, int i);
+
+/* Declares output i. Call for each i < out_count; for an output the model leaves out it is allowed
+ * and ignored. Fails: INVALID_ARGUMENT for a shape too large. */
+mp_status mp_plan_output(mp_planner *p, int i, mp_dtype dtype, const mp_shape *shape);
+
+/* Scratch memory of this run, aligned to MP_ALIGNMENT; its content is undefined. `size` may be 0.
+ */
+mp_status mp_plan_scratch(mp_planner *p, size_t size, mp_ref *out);
+
+/* Bytes of `count` elements; fails on overflow. */
+mp_status mp_plan_bytes(int64_t count, mp_dtype dtype, size_t *out);
+
+/* A kernel instance by name, printf-style, without "mp_k_": mp_plan_kernel(p, &k, "cast_%s_%s",
+ * mp_dtype_word(from), mp_dtype_word(to)). Fails: INTERNAL for a name that kernels.txt lacks. */
+mp_status mp_plan_kernel(mp_planner *p, const mp_kernel **out, const char *format, ...)
+    MP_PRINTF(3, 4);
+
+/* A launch: `args` is copied, its bound pointers are filled in when the plan runs. */
+mp_status mp__plan_launch(mp_planner *p, const mp_kernel *kernel, mp_grid grid, const void *args,
+                          size_t args_size, const mp_bind *binds, size_t bind_count);
+#define MP_LAUNCH(p, kernel, grid, args, ...)                                                     \
+    mp__plan_launch((p), (kernel), (grid), &(args), sizeof(args), (const mp_bind[]){__VA_ARGS__}, \
+                    sizeof((const mp_bind[]){__VA_ARGS__}) / sizeof(mp_bind))
+
+/* The same with a table of bindings made by the caller, and with fewer argument bytes. */
+#define MP_LAUNCH_BOUND(p, kernel, grid, args, size, binds, count) \
+    mp__plan_launch((p), (kernel), (grid), (args), (size), (binds), (count))
+
+/* A grid for a kernel without barriers over `count` elements of which a lane takes `per_lane`. */
+mp_grid mp_plan_grid(const mp_planner *p, int64_t count, int per_lane);
+
+/* A grid for a block kernel that deals `rows` to blocks of `lanes` (a power of two). */
+mp_grid mp_plan_grid_rows(const mp_planner *p, int64_t rows, uint32_t lanes);
+
+/* Copies bytes between places on the device; nothing happens where both turn out to be one. */
+mp_status mp_plan_copy(mp_planner *p, mp_ref target, mp_ref source, size_t size);
+
+/* `count` elements of `width` bytes (1, 2, 4) set to `value`. */
+mp_status mp_plan_fill(mp_planner *p, mp_ref target, uint32_t value, size_t width, size_t count);
+
+/* Bytes known while planning, for output i in host memory. */
+mp_status mp_plan_host_output(mp_planner *p, int i, const void *bytes, size_t size);
+
+/* Library math; workspace is arranged for. Unused operands are MP_NOWHERE. */
+mp_status mp_plan_gemm(mp_planner *p, const mp_gemm *gemm, const mp_ref operands[MP_GEMM_OPERANDS]);
+mp_status mp_plan_conv(mp_planner *p, const mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS]);
+
+/* ---- a finished plan ---- */
+
+/* Plans `node` for these inputs. Gives: `*out` with one reference. Threads: any. Blocks: while
+ * kernels compile. Fails: INVALID_ARGUMENT with a sentence that names the node. */
+mp_status mp_plan_make(mp_device *device, const struct mp_node *node, const mp_tensor *in,
+                       int in_count, int out_count, int32_t align, mp_plan **out);
+void mp_plan_retain(mp_plan *plan);
+void mp_plan_release(mp_plan *plan);
+
+/* Declared outputs. */
+int mp_plan_output_count(const mp_plan *plan);
+const mp_tensor *mp_plan_output_at(const mp_plan *plan, int i);
+size_t mp_plan_scratch_bytes(const mp_plan *plan);
+int mp_plan_step_count(const mp_plan *plan);
+
+/* Queues every step on `stream`; host outputs are written before it returns. `in` and `out` are
+ * addresses in the order of the node; `scratch` has mp_plan_scratch_bytes. Threads: any, at the
+ * same time too. Blocks: no. */
+mp_status mp_plan_run(const mp_plan *plan, mp_stream *stream, const mp_addr *in, const mp_addr *out,
+                      mp_addr scratch);
+
+#endif

@@ -1,0 +1,328 @@
+/* pointwise.c - the element-wise operators. Their functions are text in kernel/pointwise.def; here
+ * is what ONNX calls them, in which versions, and where their attributes go.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/pointwise.h"
+
+#include "kernel/pointwise_args.h"
+#include "op/families.h"
+#include "op/op.h"
+
+#include <float.h>
+
+/* ---- steps ---- */
+
+mp_status mp_pointwise1(mp_planner *p, const char *word, mp_dtype dtype, mp_ref x, mp_ref out,
+                        int64_t count, float a, float b) {
+    if (count == 0) {
+        return MP_OK;
+    }
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "pointwise1_%s_%s", word, mp_dtype_word(dtype)));
+    const mp_pointwise1_args args = {.count = count, .a = a, .b = b};
+    const int per_lane = (int)(16 / mp_dtype_size(dtype));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, count, per_lane), args,
+                     MP_BIND(mp_pointwise1_args, x, x), MP_BIND(mp_pointwise1_args, out, out));
+}
+
+static int form_of(const mp_shape *x, const mp_shape *y, const mp_shape *out) {
+    const int64_t count = mp_shape_count(out);
+    const bool x_whole = mp_shape_count(x) == count;
+    const bool y_whole = mp_shape_count(y) == count;
+    if (x_whole && y_whole) {
+        return P_SAME;
+    }
+    if (y_whole && mp_shape_count(x) == 1) {
+        return P_SCALAR_X;
+    }
+    return x_whole && mp_shape_count(y) == 1 ? P_SCALAR_Y : P_BROADCAST;
+}
+
+mp_status mp_pointwise2(mp_planner *p, const char *word, mp_dtype dtype, mp_operand x, mp_operand y,
+                        mp_ref out, const mp_shape *shape, float a, float b) {
+    const int64_t count = mp_shape_count(shape);
+    if (count == 0) {
+        return MP_OK;
+    }
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "pointwise2_%s_%s", word, mp_dtype_word(dtype)));
+    mp_pointwise2_args args = {
+        .count = count, .a = a, .b = b, .form = form_of(x.shape, y.shape, shape)};
+    int per_lane = (int)(16 / mp_dtype_size(dtype));
+    if (args.form == P_BROADCAST) {
+        int64_t stride[2][MP_RANK_MAX];
+        mp_shape_broadcast_strides(x.shape, shape, stride[0]);
+        mp_shape_broadcast_strides(y.shape, shape, stride[1]);
+        mp_layout_make(shape, stride, 2, &args.layout);
+        per_lane = 1;
+    }
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, count, per_lane), args,
+                     MP_BIND(mp_pointwise2_args, x, x.ref), MP_BIND(mp_pointwise2_args, y, y.ref),
+                     MP_BIND(mp_pointwise2_args, out, out));
+}
+
+/* ---- operators of one input ---- */
+
+typedef struct unary {
+    const char *word;
+    const char *attr_a, *attr_b; /* float attributes, NULL for none */
+    float a, b;                  /* their defaults */
+} unary;
+
+static mp_status plan_unary_as(mp_planner *p, mp_dtype result, float a, float b) {
+    const unary *u = p->node->op->detail;
+    const mp_tensor *x = &p->in[0];
+    MP_TRY(mp_plan_output(p, 0, result, &x->shape));
+    return mp_pointwise1(p, u->word, x->type, MP_IN(0), MP_OUT(0), mp_shape_count(&x->shape), a, b);
+}
+
+static mp_status plan_unary(mp_planner *p) {
+    const unary *u = p->node->op->detail;
+    const float a = u->attr_a != NULL ? mp_node_float(p->node, u->attr_a, u->a) : u->a;
+    const float b = u->attr_b != NULL ? mp_node_float(p->node, u->attr_b, u->b) : u->b;
+    return plan_unary_as(p, p->in[0].type, a, b);
+}
+
+static mp_status plan_isnan(mp_planner *p) {
+    return plan_unary_as(p, MP_BOOL, 0, 0);
+}
+
+static mp_status plan_isinf(mp_planner *p) {
+    const bool positive = mp_node_int(p->node, "detect_positive", 1) != 0;
+    const bool negative = mp_node_int(p->node, "detect_negative", 1) != 0;
+    return plan_unary_as(p, MP_BOOL, positive ? 1.0f : 0.0f, negative ? 1.0f : 0.0f);
+}
+
+/* ---- operators of two inputs ---- */
+
+static mp_operand operand_in(const mp_planner *p, int i) {
+    return (mp_operand){MP_IN(i), &p->in[i].shape};
+}
+
+static mp_status plan_binary_as(mp_planner *p, const char *word, mp_dtype result) {
+    mp_shape shape;
+    MP_TRY(mp_shape_broadcast(&p->in[0].shape, &p->in[1].shape, &shape));
+    MP_TRY(mp_plan_output(p, 0, result, &shape));
+    return mp_pointwise2(p, word, p->in[0].type, operand_in(p, 0), operand_in(p, 1), MP_OUT(0),
+                         &shape, 0, 0);
+}
+
+static mp_status plan_binary(mp_planner *p) {
+    return plan_binary_as(p, p->node->op->detail, p->in[0].type);
+}
+
+static mp_status plan_compare(mp_planner *p) {
+    return plan_binary_as(p, p->node->op->detail, MP_BOOL);
+}
+
+static mp_status plan_mod(mp_planner *p) {
+    const bool c_sign = mp_node_int(p->node, "fmod", 0) != 0;
+    if (!c_sign && (MP_BIT(p->in[0].type) & MP_FLOATS) != 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "inputs of type %s need the attribute fmod=1",
+                       mp_dtype_name(p->in[0].type));
+    }
+    return plan_binary_as(p, c_sign ? "fmod" : "mod", p->in[0].type);
+}
+
+static mp_status plan_prelu(mp_planner *p) {
+    mp_shape shape;
+    MP_TRY(mp_shape_broadcast(&p->in[0].shape, &p->in[1].shape, &shape));
+    if (!mp_shape_equal(&shape, &p->in[0].shape)) {
+        char x[192];
+        char slope[192];
+        return MP_FAIL(INVALID_ARGUMENT, "slope of shape %s does not broadcast to X of shape %s",
+                       mp_shape_text(&p->in[1].shape, slope), mp_shape_text(&p->in[0].shape, x));
+    }
+    return plan_binary_as(p, "prelu", p->in[0].type);
+}
+
+/* ---- operators of any number of inputs: folded from the left into the output ---- */
+
+static mp_status plan_variadic(mp_planner *p) {
+    const char *word = p->node->op->detail;
+    const mp_dtype dtype = p->in[0].type;
+    mp_shape shape = p->in[0].shape;
+    for (int i = 1; i < p->in_count; i++) {
+        MP_TRY(mp_shape_broadcast(&shape, &p->in[i].shape, &shape));
+    }
+    MP_TRY(mp_plan_output(p, 0, dtype, &shape));
+    const bool mean = word == NULL;
+    const float share = mean ? 1.0f / (float)p->in_count : 1.0f;
+    if (p->in_count == 1) {
+        size_t bytes = 0;
+        MP_TRY(mp_shape_bytes(&shape, dtype, &bytes));
+        return mp_plan_copy(p, MP_OUT(0), MP_IN(0), bytes);
+    }
+    mp_operand sum = operand_in(p, 0);
+    for (int i = 1; i < p->in_count; i++) {
+        const float a = i == 1 ? share : 1.0f;
+        MP_TRY(mp_pointwise2(p, mean ? "mean_step" : word, dtype, sum, operand_in(p, i), MP_OUT(0),
+                             &shape, a, share));
+        sum = (mp_operand){MP_OUT(0), &shape};
+    }
+    return MP_OK;
+}
+
+/* ---- Clip ---- */
+
+static mp_status plan_clip_attributes(mp_planner *p) {
+    return plan_unary_as(p, p->in[0].type, mp_node_float(p->node, "min", -FLT_MAX),
+                         mp_node_float(p->node, "max", FLT_MAX));
+}
+
+static mp_status plan_clip(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    for (int i = 1; i <= 2; i++) {
+        const mp_tensor *bound = mp_plan_in(p, i);
+        if (bound != NULL && mp_shape_count(&bound->shape) != 1) {
+            char text[192];
+            return MP_FAIL(INVALID_ARGUMENT, "%s must be a scalar, not of shape %s",
+                           i == 1 ? "min" : "max", mp_shape_text(&bound->shape, text));
+        }
+    }
+    MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
+    const mp_clip_args args = {.count = mp_shape_count(&x->shape)};
+    if (args.count == 0) {
+        return MP_OK;
+    }
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "clip_%s", mp_dtype_word(x->type)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+                     MP_BIND(mp_clip_args, x, MP_IN(0)),
+                     MP_BIND(mp_clip_args, low, mp_plan_in(p, 1) ? MP_IN(1) : MP_NOWHERE),
+                     MP_BIND(mp_clip_args, high, mp_plan_in(p, 2) ? MP_IN(2) : MP_NOWHERE),
+                     MP_BIND(mp_clip_args, out, MP_OUT(0)));
+}
+
+/* ---- the rows ---- */
+
+static const mp_attr_def alpha_beta[] = {
+    {"alpha", MP_ATTR_FLOAT}, {"beta", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def alpha[] = {{"alpha", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def alpha_gamma[] = {
+    {"alpha", MP_ATTR_FLOAT}, {"gamma", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def min_max[] = {{"min", MP_ATTR_FLOAT}, {"max", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def detect[] = {
+    {"detect_positive", MP_ATTR_INT}, {"detect_negative", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def fmod_only[] = {{"fmod", MP_ATTR_INT}, {NULL, 0}};
+
+#define IN_PLACE  .in_place = {{0, 0}}, .in_place_count = 1
+#define IN_PLACE2 .in_place = {{0, 0}, {1, 0}}, .in_place_count = 2
+
+/* name, versions, types, word [, attributes, where their values go] */
+#define UNARY(op_name, from, to, set, ...)                                                    \
+    {                                                                                         \
+        .name = (op_name), .since = (from), .until = (to), .types = {{"T", (set)}}, IN_PLACE, \
+        .plan = plan_unary, .domain = "", __VA_ARGS__                                         \
+    }
+#define WORD(text)             \
+    .detail = &(const unary) { \
+        .word = (text)         \
+    }
+#define WITH(text, list, name_a, default_a, name_b, default_b)                                     \
+    .attrs = (list), .detail = &(const unary) {                                                    \
+        .word = (text), .attr_a = (name_a), .attr_b = (name_b), .a = (default_a), .b = (default_b) \
+    }
+#define TEST(op_name, from, to, set, function, ...)                                          \
+    {                                                                                        \
+        .name = (op_name), .since = (from), .until = (to), .plan = (function), .domain = "", \
+        .types = {{"T1", (set)}, {"T2", MP_BIT(MP_BOOL)}}, __VA_ARGS__                       \
+    }
+#define BINARY(op_name, from, to, set, word)                                                   \
+    {                                                                                          \
+        .name = (op_name), .since = (from), .until = (to), .types = {{"T", (set)}}, IN_PLACE2, \
+        .plan = plan_binary, .domain = "", .detail = (word)                                    \
+    }
+#define COMPARE(op_name, from, to, set, word)                                                  \
+    {                                                                                          \
+        .name = (op_name), .since = (from), .until = (to), .plan = plan_compare, .domain = "", \
+        .types = {{"T", (set)}, {"T1", MP_BIT(MP_BOOL)}}, .detail = (word)                     \
+    }
+#define VARIADIC(op_name, from, to, set, word)                                                \
+    {                                                                                         \
+        .name = (op_name), .since = (from), .until = (to), .types = {{"T", (set)}}, IN_PLACE, \
+        .plan = plan_variadic, .domain = "", .detail = (word)                                 \
+    }
+
+static const mp_op ops[] = {
+    UNARY("Abs", 6, 13, MP_NUMBERS, WORD("abs")),
+    UNARY("Neg", 6, 13, MP_FLOATS | MP_SIGNED_INTS, WORD("neg")),
+    UNARY("Sign", 9, 13, MP_NUMBERS, WORD("sign")),
+    UNARY("Floor", 6, 13, MP_FLOATS, WORD("floor")),
+    UNARY("Ceil", 6, 13, MP_FLOATS, WORD("ceil")),
+    UNARY("Round", 11, 22, MP_FLOATS, WORD("round")),
+    UNARY("Sqrt", 6, 13, MP_FLOATS, WORD("sqrt")),
+    UNARY("Reciprocal", 6, 13, MP_FLOATS, WORD("reciprocal")),
+    UNARY("Exp", 6, 13, MP_FLOATS, WORD("exp")),
+    UNARY("Log", 6, 13, MP_FLOATS, WORD("log")),
+    UNARY("Sin", 7, 22, MP_FLOATS, WORD("sin")),
+    UNARY("Cos", 7, 22, MP_FLOATS, WORD("cos")),
+    UNARY("Tanh", 6, 13, MP_FLOATS, WORD("tanh")),
+    UNARY("Erf", 9, 13, MP_FLOATS, WORD("erf")),
+    UNARY("Relu", 6, 14, MP_FLOATS | MP_SIGNED_INTS, WORD("relu")),
+    UNARY("Sigmoid", 6, 13, MP_FLOATS, WORD("sigmoid")),
+    UNARY("HardSigmoid", 6, 22, MP_FLOATS,
+          WITH("hard_sigmoid", alpha_beta, "alpha", 0.2f, "beta", 0.5f)),
+    UNARY("LeakyRelu", 6, 16, MP_FLOATS, WITH("leaky_relu", alpha, "alpha", 0.01f, NULL, 0)),
+    UNARY("Elu", 6, 22, MP_FLOATS, WITH("elu", alpha, "alpha", 1.0f, NULL, 0)),
+    UNARY("Selu", 6, 22, MP_FLOATS,
+          WITH("selu", alpha_gamma, "alpha", 1.67326319217681884765625f, "gamma",
+               1.05070102214813232421875f)),
+    UNARY("Softplus", 1, 22, MP_FLOATS, WORD("softplus")),
+    UNARY("Softsign", 1, 22, MP_FLOATS, WORD("softsign")),
+    UNARY("ThresholdedRelu", 10, 22, MP_FLOATS,
+          WITH("thresholded_relu", alpha, "alpha", 1.0f, NULL, 0)),
+    UNARY("HardSwish", 14, 22, MP_FLOATS, WORD("hard_swish")),
+    UNARY("Not", 1, 1, MP_BIT(MP_BOOL), WORD("not")),
+    TEST("IsNaN", 9, 20, MP_FLOATS, plan_isnan, WORD("isnan")),
+    TEST("IsInf", 10, 20, MP_FLOATS, plan_isinf, WORD("isinf"), .attrs = detect),
+    BINARY("Add", 7, 14, MP_NUMBERS, "add"),
+    BINARY("Sub", 7, 14, MP_NUMBERS, "sub"),
+    BINARY("Mul", 7, 14, MP_NUMBERS, "mul"),
+    BINARY("Div", 7, 14, MP_NUMBERS, "div"),
+    {.name = "Mod",
+     .domain = "",
+     .since = 10,
+     .until = 13,
+     .types = {{"T", MP_NUMBERS}},
+     IN_PLACE2,
+     .attrs = fmod_only,
+     .plan = plan_mod},
+    {.name = "PRelu",
+     .domain = "",
+     .since = 7,
+     .until = 16,
+     IN_PLACE,
+     .plan = plan_prelu,
+     .types = {{"T",
+                MP_FLOATS | MP_BIT(MP_I32) | MP_BIT(MP_I64) | MP_BIT(MP_U32) | MP_BIT(MP_U64)}}},
+    COMPARE("And", 7, 7, MP_BIT(MP_BOOL), "and"),
+    COMPARE("Or", 7, 7, MP_BIT(MP_BOOL), "or"),
+    COMPARE("Xor", 7, 7, MP_BIT(MP_BOOL), "xor"),
+    COMPARE("Equal", 7, 19, MP_ALL_TYPES, "equal"),
+    COMPARE("Less", 7, 13, MP_NUMBERS, "less"),
+    COMPARE("LessOrEqual", 12, 16, MP_NUMBERS, "less_or_equal"),
+    COMPARE("Greater", 7, 13, MP_NUMBERS, "greater"),
+    COMPARE("GreaterOrEqual", 12, 16, MP_NUMBERS, "greater_or_equal"),
+    VARIADIC("Max", 8, 13, MP_NUMBERS, "max"),
+    VARIADIC("Min", 8, 13, MP_NUMBERS, "min"),
+    VARIADIC("Sum", 8, 13, MP_FLOATS, "add"),
+    VARIADIC("Mean", 8, 13, MP_FLOATS, NULL),
+    {.name = "Clip",
+     .domain = "",
+     .since = 6,
+     .until = 10,
+     .types = {{"T", MP_FLOATS & ~MP_BIT(MP_BF16)}},
+     IN_PLACE,
+     .attrs = min_max,
+     .plan = plan_clip_attributes,
+     WORD("clip")},
+    {.name = "Clip",
+     .domain = "",
+     .since = 11,
+     .until = 13,
+     .types = {{"T", MP_NUMBERS}},
+     IN_PLACE,
+     .plan = plan_clip},
+};
+
+const mp_op_family mp__family_pointwise = {"pointwise", ops, MP_COUNT_OF(ops)};

@@ -1,0 +1,158 @@
+/* reduce.c - the Reduce operators and the global pools. SPDX-License-Identifier: Apache-2.0 */
+#include "op/reduce.h"
+
+#include "kernel/reduce_args.h"
+#include "op/families.h"
+#include "op/host_input.h"
+
+#include <string.h>
+
+/* ---- the step ---- */
+
+/* Lanes of a block for rows of `columns`: enough to share the row, no more than have work. */
+static uint32_t lanes_for(int64_t columns) {
+    uint32_t lanes = 32;
+    while (lanes < 512 && (int64_t)lanes * 8 < columns) {
+        lanes *= 2;
+    }
+    return lanes;
+}
+
+static void split_axes(const mp_shape *shape, uint32_t axes, k_layout *kept, k_layout *dropped,
+                       int64_t *outputs, int64_t *reduced) {
+    int64_t stride[MP_RANK_MAX] = {0};
+    int64_t kept_stride[1][MP_RANK_MAX];
+    int64_t dropped_stride[1][MP_RANK_MAX];
+    mp_shape kept_shape = {.rank = 0};
+    mp_shape dropped_shape = {.rank = 0};
+    mp_shape_strides(shape, stride);
+    for (int d = 0; d < shape->rank; d++) {
+        if ((axes & 1u << d) != 0) {
+            dropped_stride[0][dropped_shape.rank] = stride[d];
+            dropped_shape.dim[dropped_shape.rank++] = shape->dim[d];
+        } else {
+            kept_stride[0][kept_shape.rank] = stride[d];
+            kept_shape.dim[kept_shape.rank++] = shape->dim[d];
+        }
+    }
+    *outputs = mp_shape_count(&kept_shape);
+    *reduced = mp_shape_count(&dropped_shape);
+    mp_layout_make(&kept_shape, kept_stride, 1, kept);
+    mp_layout_make(&dropped_shape, dropped_stride, 1, dropped);
+}
+
+/* A lane alone does an output where that reads memory in order (outputs are neighbours) and there
+ * are outputs enough for every lane, or where there is next to nothing to share. */
+static bool prefers_lane(const mp_planner *p, const mp_reduce_args *args) {
+    const bool neighbours = args->kept.stride[0][args->kept.rank - 1] == 1;
+    const int64_t many = (int64_t)p->device->info.multiprocessors * 256;
+    return args->reduced <= 4 || (neighbours && args->outputs >= many);
+}
+
+mp_status mp_plan_reduce(mp_planner *p, const char *word, mp_dtype dtype, mp_ref x,
+                         const mp_shape *shape, uint32_t axes, mp_ref out) {
+    mp_reduce_args args = {.outputs = 0};
+    split_axes(shape, axes, &args.kept, &args.dropped, &args.outputs, &args.reduced);
+    if (args.outputs == 0) {
+        return MP_OK;
+    }
+    const bool lane = prefers_lane(p, &args) && strcmp(word, "logsumexp") != 0;
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "reduce_%s_%s_%s", lane ? "lane" : "block", word,
+                          mp_dtype_word(dtype)));
+    const mp_grid grid = lane ? mp_plan_grid(p, args.outputs, 1)
+                              : mp_plan_grid_rows(p, args.outputs, lanes_for(args.reduced));
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_reduce_args, x, x),
+                     MP_BIND(mp_reduce_args, out, out));
+}
+
+/* ---- the operators ---- */
+
+static mp_shape shape_without(const mp_shape *x, uint32_t axes, bool keep) {
+    mp_shape shape = {.rank = 0};
+    for (int d = 0; d < x->rank; d++) {
+        const bool dropped = (axes & 1u << d) != 0;
+        if (!dropped || keep) {
+            shape.dim[shape.rank++] = dropped ? 1 : x->dim[d];
+        }
+    }
+    return shape;
+}
+
+static mp_status plan_reduce(mp_planner *p) {
+    const char *word = p->node->op->detail;
+    const mp_tensor *x = &p->in[0];
+    uint32_t axes = 0;
+    int count = 0;
+    MP_TRY(mp_listed_axes(p, "axes", 1, x->shape.rank, &axes, &count));
+    const bool nothing_to_do = count <= 0 && mp_node_int(p->node, "noop_with_empty_axes", 0) != 0;
+    if (count <= 0 && !nothing_to_do) {
+        axes = (1u << x->shape.rank) - 1;
+    }
+    const mp_shape shape = shape_without(&x->shape, axes, mp_node_int(p->node, "keepdims", 1) != 0);
+    MP_TRY(mp_plan_output(p, 0, x->type, &shape));
+    return mp_plan_reduce(p, word, x->type, MP_IN(0), &x->shape, axes, MP_OUT(0));
+}
+
+static mp_status plan_global_pool(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    if (x->shape.rank < 3) {
+        char text[192];
+        return MP_FAIL(INVALID_ARGUMENT, "X of shape %s has no spatial dimensions",
+                       mp_shape_text(&x->shape, text));
+    }
+    const uint32_t axes = ((1u << x->shape.rank) - 1) & ~3u;
+    const mp_shape shape = shape_without(&x->shape, axes, true);
+    MP_TRY(mp_plan_output(p, 0, x->type, &shape));
+    return mp_plan_reduce(p, p->node->op->detail, x->type, MP_IN(0), &x->shape, axes, MP_OUT(0));
+}
+
+/* ---- the rows ---- */
+
+static const mp_attr_def old_attrs[] = {
+    {"axes", MP_ATTR_INTS}, {"keepdims", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def new_attrs[] = {
+    {"keepdims", MP_ATTR_INT}, {"noop_with_empty_axes", MP_ATTR_INT}, {NULL, 0}};
+
+enum {
+    SUMS = MP_FLOATS | 1u << MP_I32 | 1u << MP_I64 | 1u << MP_U32 | 1u << MP_U64,
+    EXTREMES = SUMS | 1u << MP_I8 | 1u << MP_U8,
+    BF16 = 1u << MP_BF16,
+};
+
+/* Axes were an attribute up to schema `old`, and are an input from `first` on. */
+#define REDUCE(op_name, set, word, old, first, last)                                            \
+    {.domain = "",                                                                              \
+     .name = (op_name),                                                                         \
+     .since = 1,                                                                                \
+     .until = (old),                                                                            \
+     .attrs = old_attrs,                                                                        \
+     .types = {{"T", (mp_dtypes)((old) < 13 ? (set) & ~BF16 : (set))}},                         \
+     .plan = plan_reduce,                                                                       \
+     .detail = (word)},                                                                         \
+    {                                                                                           \
+        .domain = "", .name = (op_name), .since = (first), .until = (last), .host_in = 1u << 1, \
+        .types = {{"T", (set)}}, .attrs = new_attrs, .plan = plan_reduce, .detail = (word)      \
+    }
+#define GLOBAL_POOL(op_name, word)                                                             \
+    {                                                                                          \
+        .domain = "", .name = (op_name), .since = 1, .until = 22, .types = {{"T", MP_FLOATS}}, \
+        .plan = plan_global_pool, .detail = (word)                                             \
+    }
+
+static const mp_op ops[] = {
+    REDUCE("ReduceSum", SUMS, "sum", 11, 13, 13),
+    REDUCE("ReduceMean", SUMS, "mean", 13, 18, 18),
+    REDUCE("ReduceMax", EXTREMES, "max", 13, 18, 20),
+    REDUCE("ReduceMin", EXTREMES, "min", 13, 18, 20),
+    REDUCE("ReduceProd", SUMS, "prod", 13, 18, 18),
+    REDUCE("ReduceL1", SUMS, "l1", 13, 18, 18),
+    REDUCE("ReduceL2", SUMS, "l2", 13, 18, 18),
+    REDUCE("ReduceSumSquare", SUMS, "sumsq", 13, 18, 18),
+    REDUCE("ReduceLogSum", MP_FLOATS, "logsum", 13, 18, 18),
+    REDUCE("ReduceLogSumExp", MP_FLOATS, "logsumexp", 13, 18, 18),
+    GLOBAL_POOL("GlobalAveragePool", "mean"),
+    GLOBAL_POOL("GlobalMaxPool", "max"),
+};
+
+const mp_op_family mp__family_reduce = {"reduce", ops, MP_COUNT_OF(ops)};

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ONNX package's own tests of single operators, made to run on an execution provider of ONNX Runtime.
+
+A case is covered where every node of its graph has a kernel of the EP for the node's schema version and element types.
+ONNX's newest opsets are ahead of ONNX Runtime: such a model is stamped with the newest opset that is accepted, if it
+means the same there. bfloat16 does not pass through Python, so it is converted inside the model.
+"""
+
+import functools
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import provider
+from onnx import TensorProto, helper, numpy_helper
+from registered import parameter_types, registry, schema
+
+OPSET_MAX, IR_MAX = 25, 11
+RANDOM = {"Bernoulli", "RandomUniform", "RandomNormal", "RandomUniformLike", "RandomNormalLike", "Multinomial"}
+PLAIN_TYPES = {
+    TensorProto.DataType.Value(name)
+    for name in (
+        "FLOAT",
+        "FLOAT16",
+        "DOUBLE",
+        "INT8",
+        "INT16",
+        "INT32",
+        "INT64",
+        "UINT8",
+        "UINT16",
+        "UINT32",
+        "UINT64",
+        "BOOL",
+    )
+}
+BFLOAT16 = TensorProto.BFLOAT16
+# Operators whose newest schema, ahead of ONNX Runtime, means the same for the types of the older one.
+MORE_TYPES_ONLY = {"Cast", "BitShift", "Compress", "OneHot", "Unique", "SpaceToDepth", "DepthToSpace", "Celu"}
+MORE_TYPES_ONLY |= {"ReduceLogSum", "ReduceLogSumExp", "ReverseSequence", "Einsum", "Range"}
+# Operators that ONNX Runtime replaces before it assigns nodes, and the operators it needs for that.
+DISSOLVED = {"Constant": set(), "CastLike": {"Cast"}}
+
+
+@dataclass
+class NodeTest:
+    name: str
+    model: onnx.ModelProto
+    data: list
+    relative: float
+    absolute: float
+
+
+@functools.cache
+def collect():
+    from onnx.backend.test import loader
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = loader.load_model_tests(kind="node")
+    return [NodeTest(c.name, c.model, list(c.data_sets), c.rtol, c.atol) for c in sorted(cases, key=lambda c: c.name)]
+
+
+def opset_of(model, domain=""):
+    return max(
+        (o.version for o in model.opset_import if o.domain in (domain, "ai.onnx" if domain == "" else domain)),
+        default=0,
+    )
+
+
+def same_meaning(node, opset):
+    old, new = schema(node.op_type, OPSET_MAX), schema(node.op_type, opset)
+    if old is None or new is None or any(a.name not in old.attributes for a in node.attribute):
+        return False
+    return old.since_version == new.since_version or node.op_type in MORE_TYPES_ONLY
+
+
+def restamped(model):
+    """The model at an opset that ONNX Runtime takes, or None if a node means something else there."""
+    out = onnx.ModelProto()
+    out.CopyFrom(model)
+    out.ir_version = min(out.ir_version, IR_MAX)
+    opset = opset_of(model)
+    if opset <= OPSET_MAX:
+        return out
+    for node in model.graph.node:
+        if node.domain in ("", "ai.onnx") and not same_meaning(node, opset):
+            return None
+    for entry in out.opset_import:
+        if entry.domain in ("", "ai.onnx"):
+            entry.version = OPSET_MAX
+    return out
+
+
+def element_types(model):
+    """{value name: element type}, by inference; 0 where it is not a tensor or not known."""
+    try:
+        graph = onnx.shape_inference.infer_shapes(model).graph
+    except onnx.shape_inference.InferenceError:
+        graph = model.graph
+    types = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.output, *graph.value_info)}
+    types.update({t.name: t.data_type for t in graph.initializer})
+    return types
+
+
+def kernel_missing(node, model, types):
+    """None, or the words that say which kernel the EP lacks."""
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    if node.op_type in DISSOLVED and DISSOLVED[node.op_type] <= {name for _, name in registry().operators()}:
+        return None
+    if (domain, node.op_type) not in registry().operators():
+        return node.op_type
+    found = schema(node.op_type, opset_of(model, domain), domain)
+    if found is None or not any(True for _ in registry().types(domain, node.op_type, found.since_version)):
+        return f"{node.op_type}-{found.since_version if found else '?'}"
+    typed = parameter_types(found.inputs, known_types(node.input, types)) if node.input else {}
+    if node.output:
+        typed |= parameter_types(found.outputs, known_types(node.output, types))
+    if registry().covers(domain, node.op_type, found.since_version, typed):
+        return None
+    return f"{node.op_type} of {', '.join(sorted({kind[7:-1] for kind in typed.values()}))}"
+
+
+def known_types(names, types):
+    """Element types as words, None for a value left out or of unknown type."""
+    known = [types.get(name, 0) if name else 0 for name in names]
+    return [TensorProto.DataType.Name(element).lower() if element else None for element in known]
+
+
+def not_covered(test, model):
+    """None, or why this case says nothing about the EP."""
+    if model is None:
+        return "opset newer than ONNX Runtime's"
+    if not model.graph.node:
+        return "no node"
+    values = [*model.graph.input, *model.graph.output]
+    if any(not v.type.HasField("tensor_type") for v in values):
+        return "sequences, optionals and maps"
+    if any(v.type.tensor_type.elem_type not in PLAIN_TYPES | {BFLOAT16} for v in values):
+        return "element types that Python cannot carry, strings"
+    types = element_types(model)
+    for node in model.graph.node:
+        lacking = kernel_missing(node, model, types)
+        if lacking:
+            return f"no kernel: {lacking}"
+    return None
+
+
+def bridged(model):
+    """The model with its bfloat16 inputs and outputs as float, converted inside."""
+    values = [v for v in (*model.graph.input, *model.graph.output) if v.type.tensor_type.elem_type == BFLOAT16]
+    inner = {v.name: f"{v.name}__inner" for v in values}
+    for node in model.graph.node:
+        node.input[:] = [inner.get(name, name) for name in node.input]
+        node.output[:] = [inner.get(name, name) for name in node.output]
+    first = [
+        helper.make_node("Cast", [v.name], [inner[v.name]], to=BFLOAT16) for v in model.graph.input if v.name in inner
+    ]
+    last = [
+        helper.make_node("Cast", [inner[v.name]], [v.name], to=TensorProto.FLOAT)
+        for v in model.graph.output
+        if v.name in inner
+    ]
+    nodes = [*first, *model.graph.node, *last]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    for value in values:
+        value.type.tensor_type.elem_type = TensorProto.FLOAT
+    return model
+
+
+def as_array(value, element):
+    value = numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+    return value.astype(np.float32) if element == BFLOAT16 else value
+
+
+def make_session(model):
+    """(session, whether the CPU was needed): first without the CPU to fall back on, then with it."""
+    for fall_back in (False, True):
+        options = provider.session_options(threads=1, log_level=4)
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        try:
+            return provider.session(model, provider.NAME, {"use_tf32": "0"}, options, fall_back), fall_back
+        except ort.capi.onnxruntime_pybind11_state.Fail as error:
+            if fall_back or "fallback" not in str(error):
+                raise
+    raise AssertionError("unreachable")
+
+
+def wrong_on_cpu(session, model):
+    """Nodes left to the CPU although they compute more than shapes."""
+    types = element_types(model)
+    outputs = {node.name: {types.get(name, 0) for name in node.output if name} for node in model.graph.node}
+    import placement
+
+    return placement.misplaced(provider.assigned_nodes(session), outputs, provider.CPU)
+
+
+def differs(result, want, test, element):
+    if result.shape != want.shape:
+        return f"shape {result.shape} where {want.shape} is expected"
+    if want.dtype.kind != "f":
+        return None if np.array_equal(result, want) else "other values"
+    relative = max(test.relative, 1e-2) if element == BFLOAT16 else test.relative
+    if np.allclose(result.astype(np.float64), want.astype(np.float64), relative, test.absolute, equal_nan=True):
+        return None
+    with np.errstate(all="ignore"):
+        return f"off by up to {np.nanmax(np.abs(result.astype(np.float64) - want.astype(np.float64))):.3g}"
+
+
+def run(test, model):
+    """Raises AssertionError where the EP is wrong; gives whether shape computation stayed on the CPU."""
+    elements_in = [v.type.tensor_type.elem_type for v in model.graph.input]
+    elements_out = [v.type.tensor_type.elem_type for v in model.graph.output]
+    for index, node in enumerate(model.graph.node):
+        node.name = node.name or f"node{index}"
+    session, on_cpu = make_session(bridged(model).SerializeToString())
+    wrong = wrong_on_cpu(session, model) if on_cpu else []
+    assert not wrong, f"on the CPU: {wrong}"
+    names = [value.name for value in model.graph.input]
+    for inputs, outputs in test.data:
+        feed = {name: as_array(value, kind) for name, value, kind in zip(names, inputs, elements_in, strict=False)}
+        for index, (result, want) in enumerate(zip(session.run(None, feed), outputs, strict=True)):
+            want = as_array(want, elements_out[index])
+            if any(node.op_type in RANDOM for node in model.graph.node):
+                assert result.shape == want.shape
+                continue
+            fault = differs(result, want, test, elements_out[index])
+            assert fault is None, f"output {index}: {fault}"
+    return on_cpu

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a one-node model and its inputs from a row of op_cases, and its expected outputs on ONNX Runtime's CPU EP.
+
+Where the CPU EP lacks an element type, the reference runs in a wider one and is rounded; bfloat16, which numpy and
+ONNX Runtime's Python interface cannot carry, is converted inside the model.
+"""
+
+import zlib
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+from op_cases import NUMBERS, UNSIGNED, D, K, P, R, V
+
+NUMPY = {
+    "float": np.float32,
+    "float16": np.float16,
+    "double": np.float64,
+    "int8": np.int8,
+    "int16": np.int16,
+    "int32": np.int32,
+    "int64": np.int64,
+    "uint8": np.uint8,
+    "uint16": np.uint16,
+    "uint32": np.uint32,
+    "uint64": np.uint64,
+    "bool": np.bool_,
+}
+WIDER = {"int8": "int32", "int16": "int32", "uint8": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
+WIDER |= {"float16": "float", "bfloat16": "float", "double": "float"}
+TOLERANCE = {"float": 2e-6, "double": 1e-9, "float16": 2e-3, "bfloat16": 1.6e-2}
+IR_VERSION = 10
+
+
+def proto_type(name):
+    return getattr(TensorProto, name.upper())
+
+
+def carried(name):
+    """The type that carries `name` between numpy and the model."""
+    return "float" if name == "bfloat16" else name
+
+
+def round_bfloat16(x):
+    """float32 values rounded to the nearest bfloat16, ties to even; NaN stays NaN."""
+    x = np.asarray(x, np.float32)
+    bits = x.view(np.uint32).astype(np.uint64)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+    return np.where(np.isnan(x), x, rounded).astype(np.float32).reshape(x.shape)
+
+
+def to_type(values, name):
+    values = np.asarray(values)
+    with np.errstate(all="ignore"):
+        if name == "bfloat16":
+            return round_bfloat16(values)
+        return np.ascontiguousarray(values.astype(NUMPY[name])).reshape(values.shape)
+
+
+def random_values(spec, name, generator):
+    if name == "bool":
+        return generator.integers(0, 2, spec.shape).astype(bool)
+    if name in NUMBERS[4:]:
+        low, high = (spec.low, spec.high) if name not in UNSIGNED else (max(spec.low, 0), spec.high + 3)
+        return generator.integers(
+            max(1, int(low)) if isinstance(spec, P) and spec.low > 0 else int(low), int(high) + 1, spec.shape
+        )
+    return generator.uniform(spec.low, spec.high, spec.shape)
+
+
+def fits(case, name):
+    """Given values such as NaN or -7 do not exist in every type."""
+    for spec in case.inputs:
+        if isinstance(spec, V):
+            values = np.asarray(spec.values, np.float64)
+            if name not in TOLERANCE and not np.isfinite(values).all():
+                return False
+            if name not in TOLERANCE and (values != np.round(values)).any():
+                return False
+            if name in UNSIGNED and (values < 0).any():
+                return False
+    return True
+
+
+def arrays(case, name, specs):
+    """(values, element type) of each input, None for one left out; the same for the same case."""
+    generator = np.random.default_rng(zlib.crc32(repr((case.op, case.attrs, specs)).encode()))
+    out = []
+    for spec in specs:
+        if spec is None:
+            out.append(None)
+        elif isinstance(spec, (K, D)):
+            out.append((to_type(spec.values, spec.type), spec.type))
+        elif isinstance(spec, V):
+            out.append((to_type(spec.values, name), name))
+        else:
+            assert isinstance(spec, (R, P))
+            out.append((to_type(random_values(spec, name, generator), name), name))
+    return out
+
+
+def attributes(case):
+    return {key: proto_type(value) if key == "to" else value for key, value in case.attrs.items()}
+
+
+def output_types(case, opset, name):
+    """Element types of the outputs, by inference; they decide how a result travels and how close it must be."""
+    inputs, names = [], []
+    values = arrays(case, name, case.inputs)
+    for i, pair in enumerate(values):
+        names.append("" if pair is None else f"x{i}")
+        if pair is not None:
+            inputs.append(helper.make_tensor_value_info(f"x{i}", proto_type(pair[1]), pair[0].shape))
+    constants = [
+        numpy_helper.from_array(pair[0], f"x{i}")
+        for i, pair in enumerate(values)
+        if isinstance(case.inputs[i], K) and pair[1] != "bfloat16"
+    ]
+    outputs = [f"y{i}" for i in range(case.outputs)]
+    node = helper.make_node(case.op, names, outputs, domain=case.domain, **attributes(case))
+    graph = helper.make_graph([node], "types", inputs, [onnx.ValueInfoProto(name=y) for y in outputs], constants)
+    opsets = [helper.make_opsetid("", opset)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+    inferred = onnx.shape_inference.infer_shapes(model).graph.output
+    kinds = [TensorProto.DataType.Name(y.type.tensor_type.elem_type).lower() for y in inferred]
+    return [kind if kind != "undefined" else name for kind in kinds]
+
+
+def given_dims(case, i, values):
+    """Symbolic, so that one session takes several shapes; fixed for shape-like inputs that keep theirs."""
+    if isinstance(case.inputs[i], D) and all(np.shape(specs[i].values) == values.shape for specs in case.input_sets()):
+        return values.shape
+    return [f"d{i}_{axis}" for axis in range(values.ndim)]
+
+
+def model_bytes(case, opset, name, kinds):
+    """The node between its graph inputs and outputs, bfloat16 converted at both ends."""
+    nodes, inputs, constants, names = [], [], [], []
+    for i, pair in enumerate(arrays(case, name, case.inputs)):
+        if pair is None:
+            names.append("")
+            continue
+        values, kind = pair
+        names.append(f"x{i}")
+        given = f"x{i}_given" if kind == "bfloat16" else f"x{i}"
+        if kind == "bfloat16":
+            nodes.append(helper.make_node("Cast", [given], [f"x{i}"], to=TensorProto.BFLOAT16, name=f"in{i}"))
+        if isinstance(case.inputs[i], K):
+            constants.append(numpy_helper.from_array(values, given))
+        else:
+            dims = given_dims(case, i, values)
+            inputs.append(helper.make_tensor_value_info(given, proto_type(carried(kind)), dims))
+    outs = [f"y{i}" for i in range(case.outputs)]
+    nodes.append(helper.make_node(case.op, names, outs, name="tested", domain=case.domain, **attributes(case)))
+    results = []
+    for i, kind in enumerate(kinds):
+        name_out = outs[i]
+        if kind == "bfloat16":
+            name_out = f"{outs[i]}_given"
+            nodes.append(helper.make_node("Cast", [outs[i]], [name_out], to=TensorProto.FLOAT, name=f"out{i}"))
+        results.append(helper.make_tensor_value_info(name_out, proto_type(carried(kind)), None))
+    graph = helper.make_graph(nodes, "case", inputs, results, constants)
+    opsets = [helper.make_opsetid("", max(opset, 13) if any(n.op_type == "Cast" for n in nodes[:-1]) else opset)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION).SerializeToString()
+
+
+def feed(case, name, specs):
+    out = {}
+    for i, pair in enumerate(arrays(case, name, specs)):
+        if pair is not None and not isinstance(specs[i], K):
+            out[f"x{i}_given" if pair[1] == "bfloat16" else f"x{i}"] = pair[0]
+    return out
+
+
+def cpu_options():
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    return options
+
+
+ORT_FAULTS = ort.capi.onnxruntime_pybind11_state
+NOT_THERE = (ORT_FAULTS.NotImplemented, ORT_FAULTS.Fail, ORT_FAULTS.InvalidGraph)
+
+
+def expected(case, opset, name, kinds):
+    """[[outputs] of each input set] on the CPU EP, and the element type it ran in: the case's own or a wider one."""
+    for kind in (name, WIDER.get(name), "float"):
+        if kind is None or kind == "bfloat16":
+            continue
+        model = model_bytes(case, opset, kind, output_types(case, opset, kind))
+        try:
+            session = ort.InferenceSession(model, cpu_options(), providers=["CPUExecutionProvider"])
+        except NOT_THERE:
+            continue
+        sets = []
+        for specs in case.input_sets():
+            outputs = session.run(None, widened(feed(case, name, specs), specs, kind))
+            sets.append([to_type(y, narrow) for y, narrow in zip(outputs, kinds, strict=True)])
+        return sets, kind
+    raise RuntimeError(f"the CPU EP runs {case.op}-{opset} neither in {name} nor in a wider type")
+
+
+def widened(inputs, specs, kind):
+    """The inputs of a case in another element type; those of a fixed type stay as they are."""
+    out = {}
+    for key, value in inputs.items():
+        key = key.removesuffix("_given")
+        typed = isinstance(specs[int(key.removeprefix("x"))], (R, P, V))
+        out[key] = to_type(value, kind) if typed else value
+    return out
+
+
+def close(result, wanted, kind, reference, slack):
+    """None, or what differs; `reference` is the element type the expected values were computed in.
+
+    Floats may differ by a share of the largest magnitude, as sums in another order do.
+    """
+    if result.shape != wanted.shape or result.dtype != wanted.dtype:
+        return f"{result.dtype}{list(result.shape)} where {wanted.dtype}{list(wanted.shape)} is expected"
+    if kind not in TOLERANCE:
+        same = result == wanted
+        limit = 0.0
+    else:
+        got, want = result.astype(np.float64), wanted.astype(np.float64)
+        finite = np.isfinite(want)
+        scale = np.abs(want[finite]).max() if finite.any() else 0.0
+        limit = max(TOLERANCE[kind], TOLERANCE.get(reference, 0.0)) * slack * max(scale, 1e-3)
+        with np.errstate(invalid="ignore"):
+            near = finite & np.isfinite(got) & (np.abs(got - want) <= limit)
+        same = (got == want) | (np.isnan(got) & np.isnan(want)) | near
+    if same.all():
+        return None
+    at = tuple(int(i) for i in np.argwhere(~same)[0]) if result.ndim else ()
+    first = f"first at {list(at)}: {result[at]} where {wanted[at]} is expected"
+    return f"{int((~same).sum())} of {same.size} differ, {first} (limit {limit:.1e})"

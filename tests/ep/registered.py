@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kernels the EP has registered, as ONNX Runtime tells it."""
+
+import functools
+
+import onnx
+import provider
+from onnxruntime.capi import _pybind_state as state
+
+
+class Registry:
+    def __init__(self, definitions):
+        self.kernels = {}
+        for kernel in definitions:
+            self.kernels.setdefault((kernel.domain or "", kernel.op_name), []).append(kernel)
+
+    def operators(self):
+        return set(self.kernels)
+
+    def types(self, domain, name, since):
+        """{constraint: element types} of each kernel for schema version `since`."""
+        for kernel in self.kernels.get((domain, name), []):
+            first, last = kernel.version_range
+            if first <= since <= last:
+                yield {constraint: set(types) for constraint, types in kernel.type_constraints.items()}
+
+    def covers(self, domain, name, since, typed):
+        """Whether a kernel takes the given types; `typed` is {constraint: "tensor(float)"}."""
+        return any(
+            all(types[constraint] >= {kind} for constraint, kind in typed.items() if constraint in types)
+            for types in self.types(domain, name, since)
+        )
+
+
+@functools.cache
+def registry():
+    provider.register()
+    return Registry(state.get_registered_ep_kernel_defs(provider.NAME))
+
+
+@functools.cache
+def schema(name, opset, domain=""):
+    """The schema that `opset` means, or None where the operator is not there yet or no more."""
+    try:
+        found = onnx.defs.get_schema(name, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+    return None if found.deprecated else found
+
+
+def parameter_types(parameters, kinds):
+    """{constraint or type: "tensor(...)"} from the parameters of a schema and the element types given to them."""
+    typed = {}
+    for i, kind in enumerate(kinds):
+        parameter = parameters[min(i, len(parameters) - 1)]
+        if kind is not None:
+            typed[parameter.type_str] = f"tensor({kind})"
+    return typed

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trained models on our EP: where their nodes run, and whether they say what they say on ONNX Runtime's CPU EP."""
+
+import time
+from collections import Counter
+from pathlib import Path
+
+import feeds
+import numpy as np
+import placement
+import provider
+import pytest
+
+ON_DEVICE = [
+    "mtcnn_pnet",
+    "mtcnn_rnet",
+    "mtcnn_onet",
+    "magika",
+    "ppocr_cls",
+    "ppocrv6_det",
+    "ppocrv6_rec",
+    "ppocrv6_rec_fp16",
+    "minilm_l6_int8w",
+    "smollm2-135m-fp32",
+]
+PARTLY_ON_CPU = ["silero_vad", "kokoro_int8", "romanizer_loop"]
+# Largest relative norm of the difference from the CPU EP. TF32, on by default on GPUs, keeps 10 bits of mantissa.
+RELATIVE_MAX = {"default": 5e-3, "ppocrv6_rec_fp16": 3e-2}
+READING_SLACK = 0.03
+NEW_WORDS = 6
+ANSWER = "The capital of France is"
+
+
+class Loaded:
+    def __init__(self, name, root):
+        path = Path(root) / "models" / f"{name}.onnx"
+        if not path.exists():
+            pytest.skip(f"{path} is not there: run tools/fetch_models.py")
+        self.name, self.path = name, str(path)
+        started = time.perf_counter()
+        self.session = provider.session(self.path)
+        self.load_s = time.perf_counter() - started
+
+
+@pytest.fixture(scope="module")
+def loaded(request, root):
+    """A session on our EP; module scope makes pytest run all tests of one model before it loads the next."""
+    return Loaded(request.param, root)
+
+
+def for_models(names):
+    return pytest.mark.parametrize("loaded", names, indirect=True, ids=names)
+
+
+def relative_norm(result, expected):
+    result, expected = result.astype(np.float64), expected.astype(np.float64)
+    return float(np.linalg.norm(result - expected) / max(np.linalg.norm(expected), 1e-30))
+
+
+def same_reading(a, b):
+    if isinstance(a, list):
+        return len(a) == len(b) and all(same_reading(x, y) for x, y in zip(a, b, strict=True))
+    return abs(a - b) <= READING_SLACK if isinstance(a, float) else a == b
+
+
+@for_models(ON_DEVICE)
+def test_nodes_are_on_the_device(loaded, summary):
+    nodes = list(provider.assigned_nodes(loaded.session))
+    on_cpu = [operator for where, operator, _ in nodes if where == provider.CPU]
+    wrong = placement.misplaced(nodes, placement.output_types(loaded.path), provider.CPU)
+    listed = ", ".join(f"{operator} {count}" for operator, count in Counter(on_cpu).most_common())
+    summary(
+        f"{loaded.name}: {len(nodes) - len(on_cpu)} nodes on the device, {len(on_cpu)} on the CPU ({listed or '-'})"
+    )
+    assert not wrong, f"on the CPU, yet no shape computation: {wrong}"
+    assert len(nodes) > len(on_cpu)
+
+
+@for_models(ON_DEVICE + [name for name in PARTLY_ON_CPU if name != "kokoro_int8"])
+def test_outputs_agree_with_the_cpu(loaded, root):
+    names = [output.name for output in loaded.session.get_outputs()]
+    reference = feeds.cpu_session(loaded.path)
+    limit = RELATIVE_MAX.get(loaded.name, RELATIVE_MAX["default"])
+    for label, inputs in feeds.feeds(loaded.name, root):
+        expected, result = reference.run(names, inputs), loaded.session.run(names, inputs)
+        meant, said = (feeds.reading(loaded.name, root, outputs) for outputs in (expected, result))
+        assert same_reading(meant, said), f"{label}: {said} on our EP, {meant} on the CPU EP"
+        for output, got, want in zip(names, result, expected, strict=True):
+            assert got.shape == want.shape and got.dtype == want.dtype, f"{label}, {output}: {got.shape} {got.dtype}"
+            if want.dtype.kind != "f":
+                assert np.array_equal(got, want), f"{label}, {output}"
+            else:
+                assert relative_norm(got, want) <= limit, f"{label}, {output}: {relative_norm(got, want):.2e} off"
+
+
+@for_models(["ppocrv6_rec"])
+def test_lines_are_read(loaded, root):
+    for label, inputs in feeds.feeds(loaded.name, root):
+        text = feeds.reading(loaded.name, root, loaded.session.run(None, inputs))
+        wanted = (
+            [feeds.PAGE_LINES[label][1]] if label in feeds.PAGE_LINES else [t for _, t in feeds.PAGE_LINES.values()]
+        )
+        assert text == wanted
+
+
+@for_models(["smollm2-135m-fp32"])
+def test_text_is_continued(loaded, root, summary):
+    """Greedy generation, each step fed with the cache that the step before gave."""
+    step, ids = feeds.smollm2_prefill(root), []
+    outputs = ["logits", *feeds.smollm2_cache_names("present")]
+    for _ in range(NEW_WORDS):
+        logits, *present = loaded.session.run(outputs, step)
+        ids.append(int(logits[0, -1].argmax()))
+        step = feeds.smollm2_step(
+            [ids[-1]], dict(zip(feeds.smollm2_cache_names("past_key_values"), present, strict=True))
+        )
+    words = feeds.json_data(root, "smollm2_tokens")["words"]
+    text = "".join(words[i] for i in ids)
+    summary(f"{loaded.name}: {text!r}")
+    assert text.startswith(ANSWER)
+
+
+@for_models(["kokoro_int8"])
+def test_voice_sounds_alike(loaded, root):
+    """The waveform is chaotic in its phase, so length and spectrum are compared."""
+    label, inputs = next(iter(feeds.feeds(loaded.name, root)))
+    expected = feeds.cpu_session(loaded.path).run(None, inputs)[0]
+    result = loaded.session.run(None, inputs)[0]
+    assert result.shape == expected.shape, label
+    assert np.abs(feeds.loudness(result) - feeds.loudness(expected)).mean() < 0.3, label

@@ -1,0 +1,158 @@
+/* op_test.c - runs one operator on a device. SPDX-License-Identifier: Apache-2.0 */
+#include "op/op_test.h"
+
+#include "op/kernel_cache.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct on_device {
+    mp_addr addr;
+    size_t size;
+} on_device;
+
+op_tensor op_tensor_of(mp_dtype type, const void *data, int rank, const int64_t *dims) {
+    op_tensor tensor = {.type = type, .shape = {.rank = rank}, .data = data};
+    memcpy(tensor.shape.dim, dims, (size_t)rank * sizeof *dims);
+    return tensor;
+}
+
+static size_t bytes_of(const op_tensor *tensor) {
+    size_t bytes = 0;
+    CHECK_OK(mp_shape_bytes(&tensor->shape, tensor->type, &bytes));
+    return bytes;
+}
+
+static bool on_host(uint32_t mask, int i) {
+    return (mask & 1u << i) != 0;
+}
+
+static const mp_op *row_of(const op_case *c) {
+    const mp_op *op = mp_op_find(c->domain != NULL ? c->domain : "", c->name, c->version);
+    if (op == NULL) {
+        test_fail(__FILE__, __LINE__, "no row for %s version %d", c->name, c->version);
+    }
+    return op;
+}
+
+mp_status op_plan(mp_device *device, const op_case *c, mp_plan **out) {
+    const mp_op *op = row_of(c);
+    const mp_node node = {.op = op,
+                          .version = c->version,
+                          .name = "test",
+                          .attrs = c->attrs,
+                          .attr_count = c->attr_count,
+                          .options = c->options};
+    mp_tensor in[OP_INPUTS];
+    for (int i = 0; i < c->in_count; i++) {
+        in[i] = (mp_tensor){.type = c->in[i].type, .shape = c->in[i].shape};
+        if (on_host(op->host_in, i) && c->in[i].type != MP_NONE) {
+            in[i].data = (mp_addr)c->in[i].data;
+        }
+    }
+    return mp_plan_make(device, &node, in, c->in_count, c->out_count, c->align != 0 ? c->align : 16,
+                        out);
+}
+
+static on_device take(mp_device *device, size_t size) {
+    on_device memory = {.size = size > 0 ? size : 1};
+    CHECK_OK(device->ops->alloc(device, memory.size, &memory.addr));
+    return memory;
+}
+
+static on_device upload(mp_device *device, mp_stream *stream, const op_tensor *tensor) {
+    const size_t size = bytes_of(tensor);
+    const on_device memory = take(device, size);
+    if (size > 0) {
+        CHECK_OK(device->ops->copy(device, stream, memory.addr, (mp_addr)tensor->data, size));
+    }
+    return memory;
+}
+
+static void download(mp_device *device, mp_stream *stream, mp_addr from, op_tensor *tensor) {
+    const size_t size = bytes_of(tensor);
+    void *data = calloc(1, size + 1);
+    CHECK(data != NULL);
+    if (size > 0) {
+        CHECK_OK(device->ops->copy(device, stream, (mp_addr)data, from, size));
+    }
+    tensor->data = data;
+}
+
+void op_run(mp_device *device, op_case *c) {
+    const mp_op *op = row_of(c);
+    mp_plan *plan = NULL;
+    mp_stream *stream = NULL;
+    on_device in[OP_INPUTS] = {{0, 0}};
+    on_device out[OP_OUTPUTS] = {{0, 0}};
+    mp_addr in_addr[OP_INPUTS] = {0};
+    mp_addr out_addr[OP_OUTPUTS] = {0};
+    CHECK_OK(device->ops->stream_create(device, &stream));
+    CHECK_OK(op_plan(device, c, &plan));
+    for (int i = 0; i < c->in_count; i++) {
+        if (c->in[i].type != MP_NONE && !on_host(op->host_in, i)) {
+            in[i] = upload(device, stream, &c->in[i]);
+            in_addr[i] = in[i].addr;
+        } else {
+            in_addr[i] = (mp_addr)c->in[i].data;
+        }
+    }
+    for (int i = 0; i < c->out_count; i++) {
+        const mp_tensor *declared = mp_plan_output_at(plan, i);
+        c->out[i] = (op_tensor){.type = declared->type, .shape = declared->shape};
+        if (on_host(op->host_out, i)) {
+            void *data = calloc(1, bytes_of(&c->out[i]) + 1);
+            CHECK(data != NULL);
+            c->out[i].data = data;
+            out_addr[i] = (mp_addr)data;
+        } else {
+            out[i] = take(device, bytes_of(&c->out[i]));
+            out_addr[i] = out[i].addr;
+        }
+    }
+    const on_device scratch = take(device, mp_plan_scratch_bytes(plan));
+    CHECK_OK(mp_plan_run(plan, stream, in_addr, out_addr, scratch.addr));
+    for (int i = 0; i < c->out_count; i++) {
+        if (!on_host(op->host_out, i)) {
+            download(device, stream, out[i].addr, &c->out[i]);
+        }
+    }
+    CHECK_OK(device->ops->stream_synchronize(device, stream));
+    for (int i = 0; i < OP_INPUTS; i++) {
+        if (in[i].addr != 0) {
+            device->ops->free(device, in[i].addr, in[i].size);
+        }
+    }
+    for (int i = 0; i < OP_OUTPUTS; i++) {
+        if (out[i].addr != 0) {
+            device->ops->free(device, out[i].addr, out[i].size);
+        }
+    }
+    device->ops->free(device, scratch.addr, scratch.size);
+    mp_plan_release(plan);
+    device->ops->stream_destroy(device, stream);
+}
+
+void op_close(mp_device *device, op_case *c) {
+    for (int i = 0; i < c->out_count; i++) {
+        free((void *)(uintptr_t)c->out[i].data);
+        c->out[i].data = NULL;
+    }
+    mp_kernel_cache_drop(device);
+}
+
+float op_value(uint64_t seed, int64_t i) {
+    uint64_t state = seed * 0x9E3779B97F4A7C15u + (uint64_t)i;
+    return (float)((int)(test_random(&state) % 64) - 32) / 16.0f;
+}
+
+void op_check_close(double got, double want, double bound, const char *what, int64_t i) {
+    if (isnan(want) ? isnan(got) : got == want) {
+        return;
+    }
+    const double scale = fabs(want) > 1 ? fabs(want) : 1;
+    if (!(fabs(got - want) <= bound * scale)) {
+        test_fail(__FILE__, __LINE__, "%s[%lld] is %.9g, not %.9g", what, (long long)i, got, want);
+    }
+}

@@ -1,0 +1,327 @@
+/* cuda_cache_test.c - compiled kernels on disk, and the compiler; without a GPU.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+
+#include "device/cuda/cuda_cache.h"
+#include "device/cuda/cuda_jit.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PATH_SIZE = 512 };
+
+static char folder[PATH_SIZE];
+
+static void folder_remove(void) {
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry = entries != NULL ? readdir(entries) : NULL; entry != NULL;
+         entry = readdir(entries)) {
+        (void)unlinkat(dirfd(entries), entry->d_name, 0);
+    }
+    if (entries != NULL) {
+        (void)closedir(entries);
+    }
+    (void)rmdir(folder);
+}
+
+/* A cache of this test's own; each test is a process, so the choice is made anew. */
+static void folder_use(void) {
+    (void)snprintf(folder, sizeof folder, "%s", "/tmp/millpond-cache-XXXXXX");
+    CHECK(mkdtemp(folder) != NULL);
+    CHECK(atexit(folder_remove) == 0);
+    CHECK(setenv("MILLPOND_CACHE_DIR", folder, 1) == 0 && unsetenv("MILLPOND_CACHE") == 0);
+    CHECK_STR_HAS(mp__cuda_cache_folder(), folder);
+}
+
+static void key_make(uint8_t key[MP_SHA256_SIZE], uint8_t first) {
+    memset(key, 0x5a, MP_SHA256_SIZE);
+    key[0] = first;
+}
+
+static int files_count(void) {
+    int count = 0;
+    DIR *entries = opendir(folder);
+    CHECK(entries != NULL);
+    for (struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
+        count += entry->d_name[0] != '.';
+    }
+    (void)closedir(entries);
+    return count;
+}
+
+static void file_of(const uint8_t key[MP_SHA256_SIZE], char out[PATH_SIZE]) {
+    char hex[2 * MP_SHA256_SIZE + 1];
+    for (size_t i = 0; i < MP_SHA256_SIZE; i++) {
+        (void)snprintf(hex + 2 * i, 3, "%02x", key[i]);
+    }
+    CHECK(snprintf(out, PATH_SIZE, "%.300s/%s", folder, hex) < PATH_SIZE);
+}
+
+static void store_and_check(const uint8_t key[MP_SHA256_SIZE], const char *text) {
+    cuda_blob found = {0};
+    mp__cuda_cache_store(key, text, strlen(text));
+    CHECK(mp__cuda_cache_load(key, &found));
+    CHECK(found.size == strlen(text) && memcmp(found.data, text, found.size) == 0);
+    free(found.data);
+}
+
+TEST(cuda_cache_keeps_and_replaces) {
+    uint8_t key[MP_SHA256_SIZE];
+    char path[PATH_SIZE];
+    cuda_blob found = {0};
+    struct stat entry;
+    folder_use();
+    key_make(key, 1);
+    CHECK(!mp__cuda_cache_load(key, &found));
+    store_and_check(key, "first");
+    store_and_check(key, "second, longer");
+    file_of(key, path);
+    CHECK(stat(path, &entry) == 0 && (entry.st_mode & 0777) == 0600);
+    CHECK_EQ_INT(files_count(), 1);
+    key_make(key, 2);
+    CHECK(!mp__cuda_cache_load(key, &found));
+}
+
+static void damage(const char *path, off_t at, char byte) {
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && pwrite(fd, &byte, 1, at) == 1 && close(fd) == 0);
+}
+
+TEST(cuda_cache_drops_damaged_files) {
+    uint8_t key[MP_SHA256_SIZE];
+    char path[PATH_SIZE];
+    cuda_blob found = {0};
+    struct stat entry;
+    folder_use();
+    key_make(key, 3);
+    file_of(key, path);
+    store_and_check(key, "0123456789");
+    CHECK(stat(path, &entry) == 0);
+    for (off_t at = 0; at < entry.st_size; at++) { /* each byte matters */
+        store_and_check(key, "0123456789");
+        damage(path, at, '!');
+        CHECK(!mp__cuda_cache_load(key, &found));
+        CHECK(access(path, F_OK) != 0);
+    }
+    for (off_t size = 0; size < entry.st_size; size += 7) {
+        store_and_check(key, "0123456789");
+        CHECK(truncate(path, size) == 0);
+        CHECK(!mp__cuda_cache_load(key, &found));
+    }
+    store_and_check(key, "0123456789");
+    CHECK(truncate(path, entry.st_size + 1) == 0);
+    CHECK(!mp__cuda_cache_load(key, &found));
+}
+
+TEST(cuda_cache_follows_no_links_and_waits_for_no_pipes) {
+    uint8_t key[MP_SHA256_SIZE];
+    char path[PATH_SIZE];
+    char other[PATH_SIZE];
+    cuda_blob found = {0};
+    folder_use();
+    key_make(key, 4);
+    store_and_check(key, "linked");
+    file_of(key, path);
+    CHECK(snprintf(other, sizeof other, "%.300s/other", folder) > 0);
+    CHECK(rename(path, other) == 0 && symlink(other, path) == 0);
+    CHECK(!mp__cuda_cache_load(key, &found));
+    store_and_check(key, "a file again");
+    CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0);
+    CHECK(!mp__cuda_cache_load(key, &found));
+    store_and_check(key, "a file again");
+}
+
+TEST(cuda_cache_can_be_off) {
+    uint8_t key[MP_SHA256_SIZE];
+    cuda_blob found = {0};
+    CHECK(setenv("MILLPOND_CACHE", "off", 1) == 0);
+    CHECK_EQ_INT(strlen(mp__cuda_cache_folder()), 0);
+    key_make(key, 5);
+    mp__cuda_cache_store(key, "text", 4);
+    CHECK(!mp__cuda_cache_load(key, &found));
+}
+
+TEST(cuda_cache_refuses_an_open_folder) {
+    (void)snprintf(folder, sizeof folder, "%s", "/tmp/millpond-cache-XXXXXX");
+    CHECK(mkdtemp(folder) != NULL && chmod(folder, 0777) == 0);
+    CHECK(setenv("MILLPOND_CACHE_DIR", folder, 1) == 0 && unsetenv("MILLPOND_CACHE") == 0);
+    CHECK_EQ_INT(strlen(mp__cuda_cache_folder()), 0);
+    folder_remove();
+}
+
+TEST(cuda_cache_refuses_a_relative_folder) {
+    CHECK(setenv("MILLPOND_CACHE_DIR", "here", 1) == 0 && unsetenv("MILLPOND_CACHE") == 0);
+    CHECK_EQ_INT(strlen(mp__cuda_cache_folder()), 0);
+    CHECK(access("here", F_OK) != 0);
+}
+
+TEST(cuda_cache_follows_xdg) {
+    char root[] = "/tmp/millpond-xdg-XXXXXX";
+    char path[PATH_SIZE];
+    struct stat entry;
+    CHECK(mkdtemp(root) != NULL);
+    CHECK(unsetenv("MILLPOND_CACHE_DIR") == 0 && unsetenv("MILLPOND_CACHE") == 0);
+    CHECK(setenv("XDG_CACHE_HOME", root, 1) == 0);
+    (void)snprintf(path, sizeof path, "%s/millpond/kernels", root);
+    CHECK_STR_HAS(mp__cuda_cache_folder(), path);
+    CHECK(stat(path, &entry) == 0 && (entry.st_mode & 0777) == 0700);
+    (void)rmdir(path);
+    *strrchr(path, '/') = '\0';
+    (void)rmdir(path);
+    (void)rmdir(root);
+}
+
+/* Writes and reads one key over and over; whatever is read must be one of the whole texts. */
+static void *hammer(void *context) {
+    uint8_t key[MP_SHA256_SIZE];
+    char text[5000];
+    key_make(key, 6);
+    memset(text, *(const char *)context, sizeof text);
+    for (int i = 0; i < 100; i++) {
+        cuda_blob found = {0};
+        mp__cuda_cache_store(key, text, sizeof text);
+        if (mp__cuda_cache_load(key, &found)) {
+            const char *data = found.data;
+            CHECK(found.size == sizeof text && data[0] == data[sizeof text - 1]);
+            free(found.data);
+        }
+    }
+    return NULL;
+}
+
+TEST(cuda_cache_is_shared_by_threads_and_processes) {
+    static char letters[] = "abcd";
+    pthread_t threads[2];
+    folder_use();
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    for (size_t i = 0; i < MP_COUNT_OF(threads); i++) {
+        CHECK(pthread_create(&threads[i], NULL, hammer, letters + i + (child == 0 ? 2 : 0)) == 0);
+    }
+    for (size_t i = 0; i < MP_COUNT_OF(threads); i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    if (child == 0) {
+        _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK_EQ_INT(files_count(), 1);
+}
+
+/* ---- the compiler ---- */
+
+static const mp_source sources[] = {
+    {"test/scale.cu",
+     "#include \"test/factor.h\"\n"
+     "extern \"C\" __global__ void NAME(float *y) { y[threadIdx.x] *= FACTOR; }\n"},
+    {"test/factor.h", "#define FACTOR 3.0f\n"},
+    {"test/broken.cu", "extern \"C\" __global__ void NAME(float *y) { y[0] = nonsense; }\n"},
+    {"test/stranger.cu", "#include \"/etc/hostname\"\n#include <stdio.h>\n"},
+    {"test/thief.cu", "#include \"test/scale.cu\"\n"},
+    {NULL, NULL}};
+
+static mp_kernel_image image_of(const char *source) {
+    static const char *const defines[] = {"NAME=mp_test_scale", NULL};
+    return (mp_kernel_image){
+        .name = "mp_test_scale", .source = source, .defines = defines, .sources = sources};
+}
+
+static void compiler_need(void) {
+    int major = 0;
+    int minor = 0;
+    if (mp__cuda_compiler_version(&major, &minor) != MP_OK) {
+        SKIP("%s", mp_error_message());
+    }
+}
+
+TEST(cuda_compile_gives_machine_code) {
+    static const int archs[] = {75, 80, 90, 100};
+    const mp_kernel_image image = image_of("test/scale.cu");
+    compiler_need();
+    for (size_t i = 0; i < MP_COUNT_OF(archs); i++) {
+        CHECK_OK(mp__cuda_compile_check(&image, archs[i]));
+    }
+}
+
+TEST(cuda_compile_knows_its_own_kernels) {
+    static const int archs[] = {75, 80, 90, 100};
+    size_t count = 0;
+    const mp_kernel_image *images = mp__cuda_own_images(&count);
+    compiler_need();
+    CHECK_EQ_INT(count, 8);
+    for (size_t i = 0; i < count * MP_COUNT_OF(archs); i++) {
+        CHECK_OK(
+            mp__cuda_compile_check(&images[i / MP_COUNT_OF(archs)], archs[i % MP_COUNT_OF(archs)]));
+    }
+}
+
+TEST(cuda_compile_falls_back_to_ptx) {
+    const mp_kernel_image image = image_of("test/scale.cu");
+    cuda_blob code = {0};
+    compiler_need();
+    CHECK_OK(mp__cuda_compile(&image, 990, &code)); /* a GPU of the far future */
+    CHECK(memmem(code.data, code.size, ".target", 7) != NULL);
+    free(code.data);
+    CHECK_FAILS(mp__cuda_compile_check(&image, 990), UNSUPPORTED, "99.0");
+    CHECK_FAILS(mp__cuda_compile(&image, 20, &code), UNSUPPORTED, "older NVRTC");
+}
+
+TEST(cuda_compile_reports_the_first_error) {
+    const mp_kernel_image image = image_of("test/broken.cu");
+    cuda_blob code = {0};
+    compiler_need();
+    CHECK_FAILS(mp__cuda_compile(&image, 90, &code), INVALID_ARGUMENT, "nonsense");
+    CHECK_STR_HAS(mp_error_message(), "mp_test_scale");
+}
+
+TEST(cuda_compile_reads_no_files) {
+    char root[] = "/tmp/millpond-jit-XXXXXX";
+    cuda_blob code = {0};
+    compiler_need();
+    const mp_kernel_image stranger = image_of("test/stranger.cu");
+    CHECK_FAILS(mp__cuda_compile(&stranger, 90, &code), INVALID_ARGUMENT, "error");
+    const mp_kernel_image thief = image_of("test/thief.cu");
+    CHECK_FAILS(mp__cuda_compile(&thief, 90, &code), INVALID_ARGUMENT, "scale.cu");
+    /* A header of the same name in the working directory changes nothing. */
+    CHECK(mkdtemp(root) != NULL && chdir(root) == 0 && mkdir("test", 0700) == 0);
+    FILE *out = fopen("test/factor.h", "w");
+    CHECK(out != NULL && fputs("#error from the working directory\n", out) >= 0);
+    CHECK(fclose(out) == 0);
+    const mp_kernel_image image = image_of("test/scale.cu");
+    const mp_status status = mp__cuda_compile(&image, 90, &code);
+    (void)unlink("test/factor.h");
+    (void)rmdir("test");
+    CHECK(chdir("/") == 0 && rmdir(root) == 0);
+    CHECK_OK(status);
+    free(code.data);
+}
+
+TEST(cuda_build_uses_the_cache) {
+    static const char *const renamed[] = {"NAME=mp_test_scale", "OTHER", NULL};
+    mp_kernel_image image = image_of("test/scale.cu");
+    cuda_blob first = {0};
+    cuda_blob second = {0};
+    compiler_need();
+    folder_use();
+    CHECK_OK(mp__cuda_build(&image, 90, &first));
+    CHECK_EQ_INT(files_count(), 1);
+    CHECK_OK(mp__cuda_build(&image, 90, &second));
+    CHECK_EQ_INT(files_count(), 1);
+    CHECK(first.size == second.size && memcmp(first.data, second.data, first.size) == 0);
+    free(second.data);
+    CHECK_OK(mp__cuda_build(&image, 80, &second));
+    CHECK_EQ_INT(files_count(), 2);
+    free(second.data);
+    image.defines = renamed;
+    CHECK_OK(mp__cuda_build(&image, 90, &second));
+    CHECK_EQ_INT(files_count(), 3);
+    free(first.data);
+    free(second.data);
+}

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the house's rules that a compiler does not: who may include whom, names, licences.
+
+    check_layers.py [--root DIR]
+
+src/ is layers: base < device < pool < kernel < op < ep. RULES says what each folder may include; a folder that
+is not a layer's own belongs to the layer it lies in. Prints each breach as file:line.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+# Folder of src/ -> what its files may include: "x/" any header below x, "x/y.h" that header alone.
+# The most specific folder counts. DEVICE and POOL are what later layers may see of those two.
+DEVICE = ["device/device.h", "device/math.h"]
+POOL = ["pool/pool.h", "pool/block_cache.h"]
+RULES = {
+    "base": ["base/"],
+    "device": ["base/", "device/"],
+    "device/cuda": ["base/", *DEVICE, "device/cuda/"],
+    "device/host": ["base/", *DEVICE, "device/host/"],
+    "pool": ["base/", *DEVICE, "pool/", "millpond/"],
+    # Kernel text is for two compilers and knows nothing of the host code; the table hands it to devices.
+    "kernel": ["kernel/"],
+    "op": ["base/", *DEVICE, *POOL, "kernel/", "op/"],
+    "ep": ["base/", *DEVICE, *POOL, "kernel/kernel_table.h", "op/", "ep/", "millpond/"],
+}
+EXTRA = {  # file -> what it may include beside that
+    "kernel/prelude.h": ["device/host/host_lane.h"],
+    "kernel/kernel_table.h": ["device/device.h"],
+}
+VENDOR = [  # (headers of others, the folder that may include them)
+    (re.compile(r"(cuda|nvrtc|cublas|cudnn|cufft|cupti|curand|nvml|driver_types|vector_types)[\w/]*\.h"),
+     "device/cuda"),
+    (re.compile(r"(core/session/)?onnxruntime\w*\.h"), "ep"),
+]
+INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
+SPDX = "SPDX-License-Identifier: Apache-2.0"
+SPDX_WITHIN_LINES = 40  # the first comment of a file may be long
+CODE = {".c", ".h", ".cu", ".def", ".py", ".sh", ".cmake", ".map"}
+CODE_NAMES = {"CMakeLists.txt", "Makefile"}
+CODE_FOLDERS = ["src", "include", "tests", "bench", "tools", "demo", "cmake", "python", ".ci"]
+
+
+def rule_of(name):
+    """The includes allowed to a file of src, by its path below src."""
+    folder = name.rpartition("/")[0]
+    while folder and folder not in RULES:
+        folder = folder.rpartition("/")[0]
+    return RULES.get(folder)
+
+
+def includes_of(path):
+    """Yields (line number, bracket, header)."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        found = INCLUDE.match(line)
+        if found:
+            yield number, found.group(1), found.group(2)
+
+
+def check_include(root, name, bracket, header):
+    """What is wrong with one include of the file `name` of src, or None."""
+    for pattern, owner in VENDOR:
+        if pattern.fullmatch(header):
+            if not name.startswith(owner + "/"):
+                return f"only {owner}/ may include <{header}>"
+            return None
+    if bracket == "<":
+        return None
+    if not ((root / "src" / header).is_file() or (root / "include" / header).is_file()):
+        return f'"{header}" is no file of src/ or include/; write the path from there'
+    allowed = rule_of(name) + EXTRA.get(name, [])
+    if not any(header == item or (item.endswith("/") and header.startswith(item)) for item in allowed):
+        return f'may not include "{header}"; its folder may include: {" ".join(allowed)}'
+    return None
+
+
+def check_source(root, path, breaches):
+    name = path.relative_to(root / "src").as_posix()
+    if rule_of(name) is None:
+        breaches.append(f"src/{name}:1: lies in no layer; layers are {' '.join(k for k in RULES if '/' not in k)}")
+        return
+    for number, bracket, header in includes_of(path):
+        problem = check_include(root, name, bracket, header)
+        if problem:
+            breaches.append(f"src/{name}:{number}: {problem}")
+
+
+def is_code(path):
+    return path.is_file() and (path.suffix in CODE or path.name in CODE_NAMES or path.parent.name == ".ci")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
+    root = parser.parse_args().root.resolve()
+    breaches = []
+    sources = sorted(path for path in (root / "src").rglob("*") if path.is_file())
+
+    first = {}
+    for path in sources:
+        if path.suffix in {".c", ".h", ".cu"}:
+            check_source(root, path, breaches)
+        other = first.setdefault(path.name, path)
+        if other != path:
+            breaches.append(f"{path.relative_to(root)}:1: the name is taken by {other.relative_to(root)}")
+
+    files = [path for folder in CODE_FOLDERS for path in sorted((root / folder).rglob("*")) if is_code(path)]
+    files += [root / name for name in sorted(CODE_NAMES) if (root / name).is_file()]
+    for path in files:
+        head = path.read_text(encoding="utf-8").splitlines()[:SPDX_WITHIN_LINES]
+        if not any(SPDX in line for line in head):
+            breaches.append(f"{path.relative_to(root)}:1: the first comment lacks '{SPDX}'")
+
+    for breach in breaches:
+        print(breach)
+    print(f"check_layers: {len(sources)} files of src, {len(files)} files of code, {len(breaches)} breaches")
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

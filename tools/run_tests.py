@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the tests, step by step, and ends with one line that counts them all.
+
+    run_tests.py --build build/dev [--gpu] [--quick] [--only NAME[,NAME]] [--list]
+
+A step is a program. Its counts come from its last line of the form "3 passed, 0 failed, 1 skipped" (our
+runner's and pytest's both fit); a program without one counts as a single test, and exit status 77 as skipped.
+Whole outputs lie in BUILD/test-logs; shown here are failures, reasons to skip, and lines "summary: ...".
+"""
+
+import argparse
+import collections
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SKIP_STATUS = 77
+COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
+SHOWN_LINES_MAX = 60
+
+
+@dataclass
+class Step:
+    name: str
+    what: str
+    command: list
+    modes: str = "cpu"  # of: cpu, quick, gpu
+    needs: list = field(default_factory=list)  # files or programs; without one, the step is skipped
+    limit_s: int = 900
+    prepares: bool = False  # no test: its success counts nothing
+    wheels: bool = False  # a C program that should find the libraries which Python packages carry
+
+
+def pytest(*paths):
+    return [sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "--no-header", "-p", "no:cacheprovider",
+            *(str(ROOT / path) for path in paths)]
+
+
+def steps_of(build):
+    """Every step there is, in the order they run: the quick ones first."""
+    tests = build / "tests"
+    unit = str(tests / "unit_tests")
+    tool = [sys.executable]
+    sanitizer = ["compute-sanitizer", "--tool", "memcheck", "--target-processes", "all", "--report-api-errors", "no",
+                 "--error-exitcode", "9"]
+    return [
+        Step("layers", "layers and house rules", [*tool, ROOT / "tools/check_layers.py"], "cpu quick gpu"),
+        Step("libraries", "what the libraries export and need",
+             [*tool, ROOT / "tools/check_libraries.py", "--build", build], "cpu quick gpu"),
+        Step("abi", "our ONNX Runtime ABI header against the table",
+             [*tool, ROOT / "tests/ep/ort_abi_check.py", "--cc", os.environ.get("CC", "cc")], "cpu quick"),
+        Step("unit", "C tests: eager, threaded, adversarial with 20 seeds, GPU where there is one", [unit],
+             "cpu quick gpu", [unit], wheels=True),
+        Step("kernels", "every kernel compiled by NVRTC for sm_75, 80, 90, 100",
+             [*tool, ROOT / "tools/check_kernels.py", "--known", build / "known-kernels.txt"], "cpu", limit_s=1800),
+        Step("memcheck", "C tests on the GPU under compute-sanitizer", [*sanitizer, unit, "cuda", "--no-fork"],
+             "gpu", ["compute-sanitizer", unit], wheels=True),
+        Step("memcheck-ops", "operators on the GPU under compute-sanitizer",
+             [*sanitizer, *pytest("tests/ep/test_op_cases.py")], "gpu",
+             ["compute-sanitizer", ROOT / "tests/ep/test_op_cases.py"], 1500),
+        Step("ep", "the provider in ONNX Runtime: options, threads, life times, operators, ONNX's node tests",
+             pytest("tests/ep"), "cpu gpu", [ROOT / "tests/ep"], 1800),
+        Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"], "cpu",
+             prepares=True),
+        Step("models", "trained models", pytest("tests/models"), "cpu gpu", [ROOT / "tests/models"], 1800),
+    ]
+
+
+def missing_of(step):
+    """The first thing the step needs and does not find, or None."""
+    for need in step.needs:
+        if not (Path(need).exists() or ("/" not in str(need) and shutil.which(str(need)))):
+            return need
+    return None
+
+
+def wheel_libraries():
+    """Folders of the libraries in this Python's packages: CUDA's and OpenBLAS."""
+    patterns = [f"{path}/{below}" for path in sys.path if path for below in ("nvidia/*/lib", "scipy_openblas32/lib")]
+    return [folder for pattern in patterns for folder in sorted(glob.glob(pattern))]
+
+
+def environment(build, gpu):
+    env = dict(os.environ, PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1")
+    env.setdefault("MILLPOND_EP_LIBRARY", str(build / "lib/libonnxruntime_providers_cuda_plugin.so"))
+    env["MILLPOND_DEVICE"] = "cuda" if gpu else env.get("MILLPOND_DEVICE", "host")
+    return env
+
+
+def run(step, log, env):
+    """Runs the step with its output in `log`; returns its exit status, or None when its time was up."""
+    if step.wheels:
+        folders = [*wheel_libraries(), *env.get("LD_LIBRARY_PATH", "").split(":")]
+        env = dict(env, LD_LIBRARY_PATH=":".join(folder for folder in folders if folder))
+    with open(log, "w", encoding="utf-8") as out:
+        process = subprocess.Popen([str(word) for word in step.command], cwd=ROOT, env=env, stdout=out,
+                                   stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            return process.wait(step.limit_s)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt) as reason:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if isinstance(reason, KeyboardInterrupt):
+                raise
+            return None
+
+
+def counts_of(status, lines):
+    """(passed, failed, skipped) of a step."""
+    if status == SKIP_STATUS:
+        return 0, 0, 1
+    for line in reversed(lines[-40:]):
+        found = collections.Counter()
+        for number, word in COUNT.findall(line):
+            found[word.rstrip("s")] += int(number)
+        if found:
+            passed, failed, skipped = found["passed"], found["failed"] + found["error"], found["skipped"]
+            if failed == 0 and (status != 0 or passed + skipped == 0):
+                failed = 1  # every test was fine, but the program was not; or there was none
+            return passed, failed, skipped
+    return (1, 0, 0) if status == 0 else (0, 1, 0)
+
+
+def show_skips(lines):
+    reasons = collections.Counter()
+    for line in lines:
+        tap = re.match(r"ok \d+ - .* # SKIP (.*)", line)
+        pytest_line = re.match(r"SKIPPED \[(\d+)\] (?:\S+: )?(.*)", line)
+        if tap:
+            reasons[tap.group(1)] += 1
+        elif pytest_line:
+            reasons[pytest_line.group(2)] += int(pytest_line.group(1))
+    for reason, count in reasons.most_common(8):
+        print(f"      skipped {count}: {reason[:160]}")
+
+
+def show_failures(lines, log):
+    """The lines that say what went wrong: marked ones if there are any, or else the end."""
+    marked = []
+    in_report = False  # of our runner: comment lines that follow "not ok"
+    for line in lines:
+        in_report = line.startswith("not ok ") or (in_report and line.startswith("# "))
+        if in_report or re.match(r"FAILED |ERROR |E  ", line):
+            marked.append(line)
+    shown = marked or lines[-40:]
+    for line in shown[:SHOWN_LINES_MAX]:
+        print(f"      {line[:240]}")
+    if len(shown) > SHOWN_LINES_MAX:
+        print(f"      ... and {len(shown) - SHOWN_LINES_MAX} lines more")
+    print(f"      whole output: {os.path.relpath(log, ROOT)}")
+
+
+def run_step(step, log, env):
+    """Runs one step and prints what came of it; returns its counts."""
+    missing = missing_of(step)
+    if missing is not None:
+        name = os.path.relpath(missing, ROOT) if "/" in str(missing) else missing
+        print(f"{step.name:<13} skipped: {name} is not there", flush=True)
+        return 0, 0, 1
+    print(f"{step.name:<13} {step.what}", flush=True)
+    start = time.monotonic()
+    status = run(step, log, env)
+    seconds = time.monotonic() - start
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    counts = (0, 0, 0) if step.prepares and status == 0 else counts_of(status, lines)
+    for line in lines:
+        if line.startswith("summary: "):
+            print("      " + line.removeprefix("summary: "))
+    if status is None:
+        print(f"      no end after {step.limit_s} s: stopped")
+    if status == SKIP_STATUS and lines:
+        print(f"      skipped: {lines[-1]}")
+    if counts[1] > 0:
+        show_failures(lines, log)
+    show_skips(lines)
+    print(f"      {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped in {seconds:.1f} s", flush=True)
+    return counts
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", type=Path, required=True, help="build folder, such as build/dev")
+    parser.add_argument("--gpu", action="store_true", help="the steps for a machine with a GPU, on that GPU")
+    parser.add_argument("--quick", action="store_true", help="only the steps that take seconds")
+    parser.add_argument("--only", default="", help="names of steps, separated by commas")
+    parser.add_argument("--list", action="store_true", help="name the steps and stop")
+    args = parser.parse_args()
+    build = args.build.resolve()
+    mode = "gpu" if args.gpu else "quick" if args.quick else "cpu"
+    steps = [step for step in steps_of(build) if mode in step.modes.split()]
+    if args.only:
+        wanted = set(args.only.split(","))
+        unknown = wanted - {step.name for step in steps}
+        if unknown:
+            parser.error(f"no such step: {', '.join(sorted(unknown))}; --list names them")
+        steps = [step for step in steps if step.name in wanted]
+    if args.list:
+        for step in steps:
+            print(f"{step.name:<13} {step.what}")
+        return 0
+
+    logs = build / "test-logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    env = environment(build, args.gpu)
+    totals = [0, 0, 0]
+    for step in steps:
+        counts = run_step(step, logs / f"{step.name}.log", env)
+        totals = [a + b for a, b in zip(totals, counts, strict=True)]
+    print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped", flush=True)
+    return 1 if totals[1] > 0 or totals[0] == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
