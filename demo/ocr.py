@@ -22,6 +22,7 @@ from picture import network_input, read_png
 
 ROOT = Path(__file__).resolve().parent.parent
 DETECTOR, READER = "ppocrv6_det", "ppocrv6_rec"
+CONFIDENCE_MIN = 0.5
 RUNS, RUNS_MIN, TIMING_S = 9, 2, 0.7
 
 
@@ -57,7 +58,7 @@ def read_text(picture, detector, reader):
     lines = []
     for box in text.boxes(probability, picture.shape):
         lines.append(text.decoded(reader.run(network_input(box.crop(picture)))[0], alphabet))
-    return [line for line in lines if line[0]]
+    return [(line, confidence) for line, confidence in lines if line and confidence >= CONFIDENCE_MIN]
 
 
 def compare(model, reference):
@@ -93,7 +94,7 @@ def print_device(name):
 def print_assignment(models):
     rows = [("model", "provider", "nodes", "operators")]
     for name, model in models.items():
-        for where, operators in sorted(provider.assignment(model.session).items()):
+        for where, operators in sorted(provider.assignment(model.session).items(), reverse=True):
             listed = ", ".join(f"{op} {count}" for op, count in operators.most_common(6))
             more = f", and {len(operators) - 6} more" if len(operators) > 6 else ""
             rows.append((name, where, sum(operators.values()), listed + more))

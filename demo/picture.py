@@ -48,15 +48,20 @@ def read_png(path):
         data = f.read()
     if not data.startswith(SIGNATURE):
         raise ValueError(f"{path} is not a PNG file")
+    try:
+        return decoded_png(data)
+    except (zlib.error, struct.error, KeyError, IndexError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def decoded_png(data):
     parts = {}
     for kind, body in chunks(data):
         parts[kind] = parts.get(kind, b"") + body
     width, height, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", parts[b"IHDR"])
     if depth != 8 or interlaced:
-        raise ValueError(
-            f"{path} has {depth} bits a channel{' and is interlaced' if interlaced else ''}; "
-            "save it as an 8-bit PNG without interlacing"
-        )
+        form = f"{depth} bits a channel{' and interlacing' if interlaced else ''}"
+        raise ValueError(f"a PNG file with {form} cannot be read; save it with 8 bits and without interlacing")
     channels = CHANNELS[kind]
     raw = np.frombuffer(zlib.decompress(parts[b"IDAT"]), np.uint8).reshape(height, width * channels + 1)
     rows = np.zeros((height, width * channels), np.int32)

@@ -35,7 +35,8 @@ const char *mp_error_message(void);
 mp_status mp__fail(mp_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
 
-#define MP_FAIL(code, ...) mp__fail(MP_##code, __VA_ARGS__)
+/* The code stands in the expression itself, so that compilers and analysers know it is not MP_OK. */
+#define MP_FAIL(code, ...) ((void)mp__fail(MP_##code, __VA_ARGS__), MP_##code)
 
 #define MP_TRY(expr)                         \
     do {                                     \

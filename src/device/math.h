@@ -22,7 +22,8 @@ struct mp_gemm {
     int64_t batch;
     int64_t stride_a, stride_b, stride_c; /* elements between batches; 0 repeats A or B */
     float alpha, beta;
-    int32_t align; /* bytes that all operand addresses are known to be multiples of: 2 to 256 */
+    int32_t align; /* bytes that all operand addresses are known to be multiples of: 1 to 256;
+                    * they are always multiples of an element's size */
 };
 
 /* Operands of math_run for a gemm: D may equal C; D is unused when beta is 0. */

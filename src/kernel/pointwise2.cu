@@ -1,16 +1,8 @@
-/* pointwise2.cu - out[i] = f(x[i], y[i]) with either side repeated as broadcasting asks. Bound by
- * memory. SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/index.h"
+/* pointwise2.cu - out[i] = f(x[i], y[i]), where either side may be one element. Bound by memory.
+ * SPDX-License-Identifier: Apache-2.0 */
+#define P_BINARY
 #include "kernel/pointwise.h"
 #include "kernel/pointwise_args.h"
-
-K_FN P_OUT p_apply(T left, T right, float a, float b) {
-    const TC x = T_load(left);
-    const TC y = T_load(right);
-    (void)a;
-    (void)b;
-    return P_STORE(K_EXPRESSION);
-}
 
 K_FN p_in p_repeat(T element) {
     p_in pack;
@@ -24,15 +16,6 @@ K_KERNEL(mp_pointwise2_args, args) {
     const T *x = (const T *)args.x; /* out may be x or y where that has its shape */
     const T *y = (const T *)args.y;
     P_OUT *out = (P_OUT *)args.out;
-
-    if (args.form == P_BROADCAST) {
-        K_GRID_LOOP(i, args.count) {
-            int64_t at[2];
-            k_offsets(&args.layout, i, 2, at);
-            out[i] = p_apply(x[at[0]], y[at[1]], args.a, args.b);
-        }
-        return;
-    }
     const int x_step = args.form != P_SCALAR_X;
     const int y_step = args.form != P_SCALAR_Y;
     const T x0 = x[0];

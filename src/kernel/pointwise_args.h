@@ -11,12 +11,12 @@ typedef struct mp_pointwise1_args {
     float a, b; /* attributes of the operator */
 } mp_pointwise1_args;
 
-/* How the operands of a binary function lie. */
+/* Which sides of a binary function are one element. */
 enum {
-    P_SAME,     /* x, y and the result have one shape */
-    P_SCALAR_X, /* x is one element */
+    P_SAME, /* neither: x, y and the result have one shape */
+    P_SCALAR_X,
     P_SCALAR_Y,
-    P_BROADCAST, /* `layout` tells, x is view 0 and y view 1 */
+    P_BROADCAST, /* repeated otherwise: the broadcast kernel */
 };
 
 typedef struct mp_pointwise2_args {
@@ -26,8 +26,15 @@ typedef struct mp_pointwise2_args {
     float a, b;
     int32_t form;
     int32_t unused;
-    k_layout layout;
 } mp_pointwise2_args;
+
+typedef struct mp_broadcast2_args {
+    const void *x, *y;
+    void *out;
+    int64_t count;
+    float a, b;
+    k_layout layout; /* view 0 is x, view 1 is y */
+} mp_broadcast2_args;
 
 typedef struct mp_clip_args {
     const void *x, *low, *high; /* low and high: one element each, or NULL */

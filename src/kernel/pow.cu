@@ -21,11 +21,11 @@ K_FN T p_pow(T base, U exponent) {
 #endif
 }
 
-K_KERNEL(mp_pointwise2_args, args) {
+K_KERNEL(mp_broadcast2_args, args) {
     const T *x = (const T *)args.x; /* out may be x where that has its shape */
     const U *y = (const U *)args.y;
     T *out = (T *)args.out;
-    if (args.form == P_BROADCAST || args.form == P_SCALAR_X) {
+    if (args.layout.rank > 1 || args.layout.stride[0][0] == 0) {
         K_GRID_LOOP(i, args.count) {
             int64_t at[2];
             k_offsets(&args.layout, i, 2, at);
@@ -33,7 +33,7 @@ K_KERNEL(mp_pointwise2_args, args) {
         }
         return;
     }
-    const int64_t y_step = args.form == P_SAME;
+    const int64_t y_step = args.layout.stride[1][0]; /* 1, or 0 for one exponent */
     K_GRID_LOOP(i, args.count) {
         out[i] = p_pow(x[i], y[i * y_step]);
     }

@@ -37,25 +37,35 @@ static int form_of(const mp_shape *x, const mp_shape *y, const mp_shape *out) {
     return x_whole && mp_shape_count(y) == 1 ? P_SCALAR_Y : P_BROADCAST;
 }
 
+static mp_status pointwise2_broadcast(mp_planner *p, const char *word, mp_dtype dtype, mp_operand x,
+                                      mp_operand y, mp_ref out, const mp_shape *shape, float a,
+                                      float b) {
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "broadcast2_%s_%s", word, mp_dtype_word(dtype)));
+    mp_broadcast2_args args = {.count = mp_shape_count(shape), .a = a, .b = b};
+    int64_t stride[2][MP_RANK_MAX];
+    mp_shape_broadcast_strides(x.shape, shape, stride[0]);
+    mp_shape_broadcast_strides(y.shape, shape, stride[1]);
+    mp_layout_make(shape, stride, 2, &args.layout);
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+                     MP_BIND(mp_broadcast2_args, x, x.ref), MP_BIND(mp_broadcast2_args, y, y.ref),
+                     MP_BIND(mp_broadcast2_args, out, out));
+}
+
 mp_status mp_pointwise2(mp_planner *p, const char *word, mp_dtype dtype, mp_operand x, mp_operand y,
                         mp_ref out, const mp_shape *shape, float a, float b) {
-    const int64_t count = mp_shape_count(shape);
-    if (count == 0) {
+    const mp_pointwise2_args args = {
+        .count = mp_shape_count(shape), .a = a, .b = b, .form = form_of(x.shape, y.shape, shape)};
+    if (args.count == 0) {
         return MP_OK;
+    }
+    if (args.form == P_BROADCAST) {
+        return pointwise2_broadcast(p, word, dtype, x, y, out, shape, a, b);
     }
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "pointwise2_%s_%s", word, mp_dtype_word(dtype)));
-    mp_pointwise2_args args = {
-        .count = count, .a = a, .b = b, .form = form_of(x.shape, y.shape, shape)};
-    int per_lane = (int)(16 / mp_dtype_size(dtype));
-    if (args.form == P_BROADCAST) {
-        int64_t stride[2][MP_RANK_MAX];
-        mp_shape_broadcast_strides(x.shape, shape, stride[0]);
-        mp_shape_broadcast_strides(y.shape, shape, stride[1]);
-        mp_layout_make(shape, stride, 2, &args.layout);
-        per_lane = 1;
-    }
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, count, per_lane), args,
+    const int per_lane = (int)(16 / mp_dtype_size(dtype));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, per_lane), args,
                      MP_BIND(mp_pointwise2_args, x, x.ref), MP_BIND(mp_pointwise2_args, y, y.ref),
                      MP_BIND(mp_pointwise2_args, out, out));
 }

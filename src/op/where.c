@@ -26,25 +26,13 @@ static mp_status plan_where(mp_planner *p) {
                      MP_BIND(mp_where_args, out, MP_OUT(0)));
 }
 
-static int form_of(const mp_shape *x, const mp_shape *y, const mp_shape *out) {
-    const int64_t count = mp_shape_count(out);
-    if (mp_shape_count(x) != count) {
-        return P_BROADCAST;
-    }
-    if (mp_shape_count(y) == count) {
-        return P_SAME;
-    }
-    return mp_shape_count(y) == 1 ? P_SCALAR_Y : P_BROADCAST;
-}
-
 static mp_status plan_pow(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     const mp_tensor *y = &p->in[1];
     mp_shape shape;
     MP_TRY(mp_shape_broadcast(&x->shape, &y->shape, &shape));
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
-    mp_pointwise2_args args = {.count = mp_shape_count(&shape),
-                               .form = form_of(&x->shape, &y->shape, &shape)};
+    mp_broadcast2_args args = {.count = mp_shape_count(&shape)};
     if (args.count == 0) {
         return MP_OK;
     }
@@ -55,8 +43,8 @@ static mp_status plan_pow(mp_planner *p) {
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "pow_%s_%s", mp_dtype_word(x->type), mp_dtype_word(y->type)));
     return MP_LAUNCH(
-        p, kernel, mp_plan_grid(p, args.count, 1), args, MP_BIND(mp_pointwise2_args, x, MP_IN(0)),
-        MP_BIND(mp_pointwise2_args, y, MP_IN(1)), MP_BIND(mp_pointwise2_args, out, MP_OUT(0)));
+        p, kernel, mp_plan_grid(p, args.count, 1), args, MP_BIND(mp_broadcast2_args, x, MP_IN(0)),
+        MP_BIND(mp_broadcast2_args, y, MP_IN(1)), MP_BIND(mp_broadcast2_args, out, MP_OUT(0)));
 }
 
 enum {

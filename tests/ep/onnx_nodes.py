@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 import onnxruntime as ort
+import placement
 import provider
 from onnx import TensorProto, helper, numpy_helper
 from registered import parameter_types, registry, schema
@@ -94,17 +95,6 @@ def restamped(model):
     return out
 
 
-def element_types(model):
-    """{value name: element type}, by inference; 0 where it is not a tensor or not known."""
-    try:
-        graph = onnx.shape_inference.infer_shapes(model).graph
-    except onnx.shape_inference.InferenceError:
-        graph = model.graph
-    types = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.output, *graph.value_info)}
-    types.update({t.name: t.data_type for t in graph.initializer})
-    return types
-
-
 def kernel_missing(node, model, types):
     """None, or the words that say which kernel the EP lacks."""
     domain = "" if node.domain == "ai.onnx" else node.domain
@@ -140,7 +130,7 @@ def not_covered(test, model):
         return "sequences, optionals and maps"
     if any(v.type.tensor_type.elem_type not in PLAIN_TYPES | {BFLOAT16} for v in values):
         return "element types that Python cannot carry, strings"
-    types = element_types(model)
+    types = placement.element_types(model)
     for node in model.graph.node:
         lacking = kernel_missing(node, model, types)
         if lacking:
@@ -189,15 +179,6 @@ def make_session(model):
     raise AssertionError("unreachable")
 
 
-def wrong_on_cpu(session, model):
-    """Nodes left to the CPU although they compute more than shapes."""
-    types = element_types(model)
-    outputs = {node.name: {types.get(name, 0) for name in node.output if name} for node in model.graph.node}
-    import placement
-
-    return placement.misplaced(provider.assigned_nodes(session), outputs, provider.CPU)
-
-
 def differs(result, want, test, element):
     if result.shape != want.shape:
         return f"shape {result.shape} where {want.shape} is expected"
@@ -216,8 +197,10 @@ def run(test, model):
     elements_out = [v.type.tensor_type.elem_type for v in model.graph.output]
     for index, node in enumerate(model.graph.node):
         node.name = node.name or f"node{index}"
+    original = onnx.ModelProto()
+    original.CopyFrom(model)
     session, on_cpu = make_session(bridged(model).SerializeToString())
-    wrong = wrong_on_cpu(session, model) if on_cpu else []
+    wrong = placement.misplaced(provider.assigned_nodes(session), original, provider.CPU) if on_cpu else []
     assert not wrong, f"on the CPU: {wrong}"
     names = [value.name for value in model.graph.input]
     for inputs, outputs in test.data:

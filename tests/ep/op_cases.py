@@ -330,7 +330,7 @@ case("ConstantOfShape", [D([0, 3])], ("int64",), (9,))
 REDUCED_BY = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")
 REDUCED = ("float", "float16", "bfloat16", "double", "int32", "int64", "int8", "uint8")
 for name in map("Reduce{}".format, REDUCED_BY):
-    source = P if name == "ReduceLogSum" else R
+    source = {"ReduceLogSum": P, "ReduceProd": lambda shape: R(shape, 0.9, 1.1)}.get(name, R)
     old = 11 if name == "ReduceSum" else 13
     new = (13, NEWEST) if name == "ReduceSum" else (18, NEWEST)
     for axes, keep in (([1], 1), ([-1], 0), ([0], 1), ([0, 2], 0), ([0, 1, 2], 1), ([1, 2], 1)):

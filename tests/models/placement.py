@@ -1,40 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which nodes of a model may run on the CPU.
 
-The rule: a node may be on the CPU only if it computes shapes, that is, if every tensor it gives out holds integers or
-booleans. Everything else belongs on the device.
+The rule: a node may be on the CPU only if it computes shapes. That is so if every tensor it gives out holds integers or
+booleans, or if all it reads are shapes, constants and what such nodes made of them (a scale taken from a dimension).
+Everything else belongs on the device.
 """
 
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 SHAPE_TYPES = {TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL}
-INLINE_MAX = 1024  # bytes; larger weights say nothing about shapes
+SHAPE_SOURCES = {"Shape", "Size"}
+INLINE_MAX = 1024  # bytes; larger weights go to a file of their own, which nobody reads
 
 
-def light_graph(path):
-    """The model with its large weights as inputs, so that type inference is quick."""
-    model = onnx.load(path)
-    large = [t for t in model.graph.initializer if t.ByteSize() > INLINE_MAX]
-    inputs = {value.name for value in model.graph.input}
-    for tensor in large:
-        if tensor.name not in inputs:
-            model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-        model.graph.initializer.remove(tensor)
-    return onnx.shape_inference.infer_shapes(model)
+def keep_graph(options, folder):
+    """Makes a session save its optimised graph, the one whose nodes are assigned; gives the file's path."""
+    options.optimized_model_filepath = str(folder / "optimised.onnx")
+    prefix = "session.optimized_model_external_initializers"
+    options.add_session_config_entry(f"{prefix}_file_name", "weights")
+    options.add_session_config_entry(f"{prefix}_min_size_in_bytes", str(INLINE_MAX))
+    return options.optimized_model_filepath
 
 
-def output_types(path):
-    """{node name: element types of its outputs}; the type of an output that inference cannot tell is 0."""
-    graph = light_graph(path).graph
-    known = {v.name: v.type.tensor_type.elem_type for v in [*graph.value_info, *graph.output]}
-    return {node.name: {known.get(name, 0) for name in node.output if name} for node in graph.node}
+def kept_graph(path):
+    return onnx.load(path, load_external_data=False)
 
 
-def misplaced(nodes, types, cpu):
-    """Of (provider, operator, name), those that run on the CPU against the rule."""
-    return [
-        f"{operator} ({name})"
-        for provider, operator, name in nodes
-        if provider == cpu and not (name in types and types[name] <= SHAPE_TYPES)
-    ]
+def element_types(model):
+    """{value: element type}, by inference; 0 where it is not a tensor or not known."""
+    try:
+        graph = onnx.shape_inference.infer_shapes(model).graph
+    except onnx.shape_inference.InferenceError:
+        graph = model.graph
+    types = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.output, *graph.value_info)}
+    types.update({t.name: t.data_type for t in graph.initializer})
+    return types
+
+
+def shape_nodes(model):
+    """Names of the nodes that compute shapes by the rule."""
+    types = element_types(model)
+    known = {t.name for t in model.graph.initializer}
+    found = set()
+    for node in model.graph.node:  # in an order in which values are made before they are read
+        outputs = [name for name in node.output if name]
+        from_shapes = node.op_type in SHAPE_SOURCES or all(name in known for name in node.input if name)
+        if from_shapes:
+            known.update(outputs)
+        if from_shapes or all(types.get(name, 0) in SHAPE_TYPES for name in outputs):
+            found.add(node.name)
+    return found
+
+
+def misplaced(nodes, model, cpu):
+    """Of (provider, operator, node name), those that run on the CPU against the rule."""
+    allowed = shape_nodes(model)
+    return [f"{operator} ({name})" for provider, operator, name in nodes if provider == cpu and name not in allowed]

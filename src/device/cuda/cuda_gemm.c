@@ -127,12 +127,18 @@ static mp_status bias_set(cuda_gemm *gemm, mp_addr bias) {
     return MP_OK;
 }
 
+/* What the operands' addresses are multiples of: of an element at least. */
+static uint32_t alignment(const mp_gemm *shape) {
+    const uint32_t element = (uint32_t)mp_dtype_size(shape->type);
+    return (uint32_t)shape->align > element ? (uint32_t)shape->align : element;
+}
+
 static mp_status preference_fill(const mp_gemm *shape, cublasLtMatmulPreference_t preference) {
     static const cublasLtMatmulPreferenceAttributes_t operands[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const uint64_t workspace = WORKSPACE_MAX;
-    const uint32_t align = (uint32_t)shape->align;
+    const uint32_t align = alignment(shape);
     /* Partial sums stay in the type of arithmetic: in a narrow type they would lose digits. */
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     BLASLT_TRY("cublasLtMatmulPreferenceSetAttribute",
@@ -181,7 +187,7 @@ static mp_status algorithm_choose(cuda_device *device, cuda_gemm *gemm) {
 
 /* An address with no more alignment than promised; the heuristic looks at it, nobody reads it. */
 static mp_addr bias_stand_in(const mp_gemm *shape) {
-    return ((mp_addr)1 << 20) + (mp_addr)shape->align;
+    return ((mp_addr)1 << 20) + alignment(shape);
 }
 
 static mp_status gemm_fill(cuda_device *device, cuda_gemm *gemm) {

@@ -3,8 +3,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * An image is loaded once a device, however often it is asked for. The launch is the hottest path
- * of the program: it takes no lock and, in a thread whose context is already the device's, makes
- * one call beside the launch itself. */
+ * of the program: it takes no lock, and since a CUkernel runs in the context of its stream, the
+ * thread's own context need not even be looked at. */
 #include "device/cuda/cuda_jit.h"
 #include "device/cuda/cuda_private.h"
 
@@ -41,26 +41,33 @@ static size_t args_size_of(CUfunction function) {
     return size;
 }
 
-/* In the device's context. */
-static mp_status module_open(const cuda_device *device, cuda_kernel *kernel,
-                             const cuda_blob *code) {
-    const char *call = "cuModuleLoadData";
-    CUresult result = mp__cu.module_load(&kernel->module, code->data);
+/* In the device's context. Asking for the function loads the code now; left to the first launch it
+ * would break a capture. */
+static mp_status library_open(const cuda_device *device, cuda_kernel *kernel,
+                              const cuda_blob *code) {
+    CUfunction function = NULL;
+    const char *call = "cuLibraryLoadData";
+    CUresult result =
+        mp__cu.library_load(&kernel->library, code->data, NULL, NULL, 0, NULL, NULL, 0);
     if (result == CUDA_SUCCESS) {
-        call = "cuModuleGetFunction";
-        result = mp__cu.module_function(&kernel->function, kernel->module, kernel->image->name);
+        call = "cuLibraryGetKernel";
+        result = mp__cu.library_kernel(&kernel->kernel, kernel->library, kernel->image->name);
+    }
+    if (result == CUDA_SUCCESS) {
+        call = "cuKernelGetFunction";
+        result = mp__cu.kernel_function(&function, kernel->kernel);
     }
     if (result == CUDA_SUCCESS) {
         call = "cuFuncSetAttribute";
-        result = shared_open(device, kernel->function);
+        result = shared_open(device, function);
     }
     if (result == CUDA_SUCCESS) {
-        kernel->args_size = args_size_of(kernel->function);
+        kernel->args_size = args_size_of(function);
         return MP_OK;
     }
     const mp_status status = mp__cuda_fail(device, result, call);
-    if (kernel->module != NULL) {
-        (void)mp__cu.module_unload(kernel->module);
+    if (kernel->library != NULL) {
+        (void)mp__cu.library_unload(kernel->library);
     }
     return mp__fail(status, "kernel %s: %s", kernel->image->name, mp_error_message());
 }
@@ -78,7 +85,7 @@ static mp_status kernel_open(cuda_device *device, const mp_kernel_image *image, 
         status = mp__cuda_enter(device, &scope);
     }
     if (status == MP_OK) {
-        status = module_open(device, fresh, &code);
+        status = library_open(device, fresh, &code);
         mp__cuda_exit(&scope);
     }
     free(code.data);
@@ -130,7 +137,7 @@ void mp__cuda_kernel_unload(mp_device *self, mp_kernel *kernel) {
     cuda_kernel *gone = kernel_drop(device, (cuda_kernel *)(void *)kernel);
     cuda_scope scope;
     if (gone != NULL && mp__cuda_enter(device, &scope) == MP_OK) {
-        mp__cuda_warn(device, mp__cu.module_unload(gone->module), "cuModuleUnload");
+        mp__cuda_warn(device, mp__cu.library_unload(gone->library), "cuLibraryUnload");
         mp__cuda_exit(&scope);
     }
     free(gone);
@@ -144,21 +151,31 @@ static mp_status launch_fail(const cuda_device *device, CUresult result, const c
                     mp_error_message());
 }
 
+static CUresult launch(const cuda_kernel *code, CUstream stream, mp_grid grid, const void *args) {
+    /* The driver only reads the arguments, but takes them as `void **`. */
+    void *parameters[] = {(void *)(uintptr_t)args};
+    return mp__cu.launch((CUfunction)code->kernel, grid.blocks,
+                         grid.blocks_y != 0 ? grid.blocks_y : 1, 1, grid.lanes, 1, 1,
+                         grid.shared_bytes, stream, parameters, NULL);
+}
+
 mp_status mp__cuda_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
                           const void *args, size_t args_size) {
     const cuda_device *device = cuda_device_of(self);
     const cuda_kernel *code = (const cuda_kernel *)(const void *)kernel;
+    const CUstream native = cuda_stream_of(stream);
     assert(grid.blocks > 0 && grid.lanes > 0);
     assert(code->args_size == 0 || code->args_size == args_size);
     (void)args_size;
-    /* The driver only reads the arguments, but takes them as `void **`. */
-    void *parameters[] = {(void *)(uintptr_t)args};
-    cuda_scope scope;
-    MP_TRY(mp__cuda_enter(device, &scope));
-    const CUresult result = mp__cu.launch(
-        code->function, grid.blocks, grid.blocks_y != 0 ? grid.blocks_y : 1, 1, grid.lanes, 1, 1,
-        grid.shared_bytes, cuda_stream_of(stream), parameters, NULL);
-    mp__cuda_exit(&scope);
+    CUresult result = CUDA_SUCCESS;
+    if (__builtin_expect(native != NULL, 1)) {
+        result = launch(code, native, grid, args); /* in the context of the stream */
+    } else {
+        cuda_scope scope;
+        MP_TRY(mp__cuda_enter(device, &scope));
+        result = launch(code, native, grid, args);
+        mp__cuda_exit(&scope);
+    }
     return __builtin_expect(result == CUDA_SUCCESS, 1) ? MP_OK
                                                        : launch_fail(device, result, code, grid);
 }

@@ -51,8 +51,8 @@ typedef struct cuda_stream {
 } cuda_stream;
 
 typedef struct cuda_kernel {
-    CUfunction function;
-    CUmodule module;
+    CUlibrary library;
+    CUkernel kernel;
     size_t args_size; /* of its one parameter; 0 where the driver cannot tell */
     const mp_kernel_image *image;
     size_t references;
