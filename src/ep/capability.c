@@ -3,7 +3,7 @@
  * First pass: every node that has a kernel of ours, or is ours already (ONNX Runtime asks again
  * after it has changed the layout). Second pass: the arithmetic of shapes goes back to the CPU.
  * It starts at values that are in host memory anyway, outputs of Shape and of nodes on the CPU,
- * and follows them as long as a node's inputs are all such values, graph inputs or small
+ * and follows them as long as a node's inputs are all such values, integer graph inputs or small
  * constants; taking such a node would only add copies to and fro.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/bridge.h"
@@ -123,6 +123,11 @@ static mp_status element_type(const OrtValueInfo *value, ONNXTensorElementDataTy
     return tensor == NULL ? MP_OK : mp__from_ort(ORT->GetTensorElementType(tensor, type));
 }
 
+static bool is_float(ONNXTensorElementDataType type) {
+    return type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT ||
+           type == ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE;
+}
+
 /* The CPU has few kernels for these. */
 static bool is_narrow_float(ONNXTensorElementDataType type) {
     return type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16 ||
@@ -176,7 +181,7 @@ static mp_status input_prefers_cpu(const mp_op *op, size_t i, const OrtValueInfo
     }
     MP_TRY(is_small_constant(value, &constant));
     MP_TRY(is_graph_input(value, &graph_input));
-    if (constant || graph_input) {
+    if (constant || (graph_input && !is_float(type))) { /* a float input is data, not a shape */
         *prefers = true;
         return MP_OK;
     }

@@ -34,7 +34,8 @@ static const char *get_version(const OrtEpFactory *self) {
 
 /* ---- devices ---- */
 
-static void describe(const mp_unit *unit, OrtKeyValuePairs *metadata, OrtKeyValuePairs *options) {
+static void describe(const mp_factory *factory, const mp_unit *unit, OrtKeyValuePairs *metadata,
+                     OrtKeyValuePairs *options) {
     const mp_device_info *info = &unit->device->info;
     char number[32];
     (void)snprintf(number, sizeof number, "%d", unit->device->ordinal);
@@ -44,6 +45,7 @@ static void describe(const mp_unit *unit, OrtKeyValuePairs *metadata, OrtKeyValu
     (void)snprintf(number, sizeof number, "%d.%d", info->arch / 10, info->arch % 10);
     ORT->AddKeyValuePair(metadata, "cuda_compute_capability", number);
     ORT->AddKeyValuePair(metadata, "emulated", info->kind == MP_DEVICE_HOST ? "1" : "0");
+    ORT->AddKeyValuePair(metadata, "device_reason", factory->device_reason);
     ORT->AddKeyValuePair(metadata, "driver", info->driver);
     (void)snprintf(number, sizeof number, "%zu", info->memory_bytes);
     ORT->AddKeyValuePair(metadata, "memory_bytes", number);
@@ -54,7 +56,7 @@ static OrtStatus *offer(OrtEpFactory *self, const mp_unit *unit, OrtEpDevice **o
     OrtKeyValuePairs *options = NULL;
     ORT->CreateKeyValuePairs(&metadata);
     ORT->CreateKeyValuePairs(&options);
-    describe(unit, metadata, options);
+    describe(from(self), unit, metadata, options);
     OrtEpDevice *device = NULL;
     OrtStatus *status = ORT_EP->CreateEpDevice(self, unit->hardware, metadata, options, &device);
     ORT->ReleaseKeyValuePairs(metadata);

@@ -68,6 +68,16 @@ static mp_status set_shape(mp_tensor *tensor, ONNXTensorElementDataType type, co
     return MP_OK;
 }
 
+/* ORT hands out a tensor without memory where an allocator had none to give. */
+static mp_status check_memory(const mp_tensor *tensor, const void *data, const char *what, int i) {
+    if (data != NULL || mp_shape_count(&tensor->shape) == 0) {
+        return MP_OK;
+    }
+    char text[192];
+    return MP_FAIL(OUT_OF_MEMORY, "there was no memory for %s %d, a %s tensor of shape %s", what, i,
+                   mp_dtype_name(tensor->type), mp_shape_text(&tensor->shape, text));
+}
+
 static bool on_host(const mp_op *op, int i) {
     return (op->host_in & 1u << (i < 31 ? i : 31)) != 0;
 }
@@ -91,6 +101,7 @@ static mp_status read_input(const kernel *k, const OrtKernelContext *context, in
         mp__from_ort(ORT->GetTensorElementTypeAndShapeDataReference(value, &type, &dims, &rank)));
     MP_TRY(set_shape(tensor, type, dims, rank, i));
     MP_TRY(mp__from_ort(ORT->GetTensorData(value, &data)));
+    MP_TRY(check_memory(tensor, data, "input", i));
     c->in_addr[i] = (mp_addr)data;
     if (on_host(k->node.op, i)) {
         tensor->data = (mp_addr)data;
@@ -110,6 +121,7 @@ static mp_status make_outputs(OrtKernelContext *context, const mp_plan *plan, ca
                                                          (size_t)out->shape.rank, &value)));
         if (value != NULL) {
             MP_TRY(mp__from_ort(ORT->GetTensorMutableData(value, &data)));
+            MP_TRY(check_memory(out, data, "output", i));
         }
         c->out_addr[i] = (mp_addr)data;
     }

@@ -26,6 +26,7 @@ enum {
     MP_ORT_API_MIN = 26,
     MP_ORT_API_MAX = 29, /* the newest that ort_abi.h describes */
     MP_UNITS_MAX = 8,    /* devices of a factory; ONNX Runtime takes no more */
+    MP_REASON_MAX = 512,
 };
 
 /* The tables of the runtime that loaded the plugin. Set by CreateEpFactories before anything else
@@ -58,7 +59,8 @@ struct mp_factory {
     pthread_mutex_t lock;
     mp_unit units[MP_UNITS_MAX];
     int unit_count;
-    OrtKernelRegistry *registry; /* owned; made by the first session */
+    char device_reason[MP_REASON_MAX]; /* why these devices, in one clause */
+    OrtKernelRegistry *registry;       /* owned; made by the first session */
     OrtDataTransferImpl transfer;
 };
 

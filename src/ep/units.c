@@ -10,18 +10,25 @@
 #include <strings.h>
 
 /* MILLPOND_DEVICE: "host", "cuda", or auto: GPUs where there are some, else the emulated device. */
-static mp_status choose_kind(mp_device_kind *out) {
+static mp_status choose_kind(mp_factory *factory, mp_device_kind *out) {
     const char *wish = getenv("MILLPOND_DEVICE");
+    char *reason = factory->device_reason;
     const bool any = wish == NULL || wish[0] == '\0' || strcmp(wish, "auto") == 0;
     if (!any && strcmp(wish, "host") != 0 && strcmp(wish, "cuda") != 0) {
         return MP_FAIL(INVALID_ARGUMENT, "MILLPOND_DEVICE is '%s'; say auto, host or cuda", wish);
     }
+    (void)snprintf(reason, MP_REASON_MAX, "MILLPOND_DEVICE=%s asks for it", any ? "auto" : wish);
     if (!any && strcmp(wish, "host") == 0) {
         *out = MP_DEVICE_HOST;
         return MP_OK;
     }
     const char *why = NULL;
-    if (mp_device_count(MP_DEVICE_CUDA, &why) > 0) {
+    const int gpus = mp_device_count(MP_DEVICE_CUDA, &why);
+    if (gpus > 0) {
+        if (any) {
+            (void)snprintf(reason, MP_REASON_MAX, "the CUDA driver lists %d GPU%s", gpus,
+                           gpus > 1 ? "s" : "");
+        }
         *out = MP_DEVICE_CUDA;
         return MP_OK;
     }
@@ -29,7 +36,9 @@ static mp_status choose_kind(mp_device_kind *out) {
         return MP_FAIL(NOT_FOUND, "MILLPOND_DEVICE is 'cuda', but no GPU can be used: %s",
                        why != NULL ? why : "the driver lists none");
     }
-    MP_LOG(INFO, "using the emulated device: %s", why != NULL ? why : "the driver lists no GPU");
+    (void)snprintf(reason, MP_REASON_MAX, "no GPU can be used: %s",
+                   why != NULL ? why : "the driver lists none");
+    MP_LOG(INFO, "the emulated device is used, since %s", reason);
     *out = MP_DEVICE_HOST;
     return MP_OK;
 }
@@ -136,7 +145,7 @@ mp_status mp__units_open(mp_factory *factory, const OrtHardwareDevice *const *ha
         return MP_OK; /* ORT may ask again; sessions already use the first answer */
     }
     mp_device_kind kind = MP_DEVICE_HOST;
-    MP_TRY(choose_kind(&kind));
+    MP_TRY(choose_kind(factory, &kind));
     const int devices = mp_device_count(kind, NULL);
     for (int i = 0; i < devices && i < MP_UNITS_MAX; i++) {
         mp_device *device = NULL;

@@ -46,9 +46,9 @@ K_BLOCK_KERNEL(mp_softmax_args, args) {
         const S top = s_block_max(largest);
         sum = s_block_sum(s_rescale(sum, largest, top));
 #if S_IS_LOG
-        const S shift = top + s_log(sum);
+        const S shift = s_log(sum); /* apart from top, which may be large */
         K_BLOCK_LOOP(c, args.columns) {
-            out[c * args.inner] = T_store((TC)((S)T_load(x[c * args.inner]) - shift));
+            out[c * args.inner] = T_store((TC)((S)T_load(x[c * args.inner]) - top - shift));
         }
 #else
         const S scale = (S)1 / sum;
