@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Expands src/kernel/kernels.txt into what the build needs.
 
     kernel_gen.py --source-dir src --out DIR [--text-only]

@@ -1,4 +1,4 @@
-/* dtype.c - look-ups in the table of element types. */
+/* dtype.c - look-ups in the table of element types. SPDX-License-Identifier: Apache-2.0 */
 #include "base/dtype.h"
 
 size_t mp_dtype_size(mp_dtype dtype) {

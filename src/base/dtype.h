@@ -1,7 +1,7 @@
 /* dtype.h - element types of tensors, one table.
  *
  * Columns: name in C, word in kernel names, bytes, ONNX's TensorProto.DataType value (ONNX Runtime
- * uses the same numbers), ONNX's name in type constraints. */
+ * uses the same numbers), ONNX's name in type constraints. SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_BASE_DTYPE_H
 #define MP_BASE_DTYPE_H
 

@@ -1,4 +1,5 @@
 /* log.h - one sink for what is worth telling but is no failure.
+ * SPDX-License-Identifier: Apache-2.0
  *
  * By default lines go to stderr, from `warning` up; MILLPOND_LOG=off|error|warning|info|debug
  * changes that. A host (ONNX Runtime, a test) may install its own sink. Never stdout. */

@@ -1,4 +1,5 @@
-/* macros.h - words the compiler understands, used everywhere. */
+/* macros.h - words the compiler understands, used everywhere.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_BASE_MACROS_H
 #define MP_BASE_MACROS_H
 

@@ -1,4 +1,4 @@
-/* status.c - the per-thread failure sentence. */
+/* status.c - the per-thread failure sentence. SPDX-License-Identifier: Apache-2.0 */
 #include "base/status.h"
 
 #include <stdarg.h>

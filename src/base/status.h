@@ -2,7 +2,8 @@
  *
  * Functions that can fail return mp_status. The place that finds the fault writes one sentence
  * with MP_FAIL (what failed, with which value, what to do); callers pass the code up with MP_TRY.
- * The sentence is kept per thread until the next failure on that thread. */
+ * The sentence is kept per thread until the next failure on that thread.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_BASE_STATUS_H
 #define MP_BASE_STATUS_H
 
@@ -36,7 +37,7 @@ mp_status mp__fail(mp_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
 
 /* The code stands in the expression itself, so that compilers and analysers know it is not MP_OK. */
-#define MP_FAIL(code, ...) ((void)mp__fail(MP_##code, __VA_ARGS__), MP_##code)
+#define MP_FAIL(code, ...) ((void)mp__fail(MP_##code, __VA_ARGS__), (mp_status)MP_##code)
 
 #define MP_TRY(expr)                         \
     do {                                     \

@@ -5,7 +5,8 @@
  *
  * Rules for every call: `self` is never NULL and sizes are never zero unless it says so; a thread's
  * current CUDA context is left as it was found; a call may come from any thread; calls on one
- * stream are ordered by the caller. Failures leave one sentence in mp_error_message(). */
+ * stream are ordered by the caller. Failures leave one sentence in mp_error_message().
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_DEVICE_H
 #define MP_DEVICE_DEVICE_H
 

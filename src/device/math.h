@@ -2,7 +2,8 @@
  *
  * A description is prepared once for a shape (algorithm and workspace chosen) and run many times
  * with addresses. cuBLASLt and cuDNN do it on a GPU, OpenBLAS and our own loops on the host. A
- * prepared object may be run from any thread, on any stream of its device, concurrently. */
+ * prepared object may be run from any thread, on any stream of its device, concurrently.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_MATH_H
 #define MP_DEVICE_MATH_H
 

@@ -185,7 +185,7 @@ static mp_status input_prefers_cpu(const mp_op *op, size_t i, const OrtValueInfo
         *prefers = true;
         return MP_OK;
     }
-    const bool wanted_there = (op->host_in & 1u << (i < 31 ? i : 31)) != 0;
+    const bool wanted_there = mp_op_host_in(op, i);
     *host = value_set_has(host_values, value);
     *prefers = *host && !wanted_there;
     return MP_OK;
@@ -216,7 +216,7 @@ static mp_status note_host_outputs(const graph_node *n, value_set *host_values) 
     values out = {NULL, 0};
     mp_status status = outputs_of(n->node, &out);
     for (size_t i = 0; status == MP_OK && i < out.count; i++) {
-        const bool host = !n->ours || (n->op->host_out & 1u << (i < 31 ? i : 31)) != 0;
+        const bool host = !n->ours || mp_op_host_out(n->op, i);
         if (host && out.list[i] != NULL) {
             status = value_set_add(host_values, out.list[i]);
         }

@@ -78,10 +78,6 @@ static mp_status check_memory(const mp_tensor *tensor, const void *data, const c
                    mp_dtype_name(tensor->type), mp_shape_text(&tensor->shape, text));
 }
 
-static bool on_host(const mp_op *op, int i) {
-    return (op->host_in & 1u << (i < 31 ? i : 31)) != 0;
-}
-
 static mp_status read_input(const kernel *k, const OrtKernelContext *context, int i, call *c) {
     const OrtValue *value = NULL;
     mp_tensor *tensor = &c->in[i];
@@ -103,7 +99,7 @@ static mp_status read_input(const kernel *k, const OrtKernelContext *context, in
     MP_TRY(mp__from_ort(ORT->GetTensorData(value, &data)));
     MP_TRY(check_memory(tensor, data, "input", i));
     c->in_addr[i] = (mp_addr)data;
-    if (on_host(k->node.op, i)) {
+    if (mp_op_host_in(k->node.op, (size_t)i)) {
         tensor->data = (mp_addr)data;
     }
     return MP_OK;

@@ -74,13 +74,13 @@ static OrtStatus *add_constraint(OrtKernelDefBuilder *builder, const char *name,
 
 static OrtStatus *set_memory(OrtKernelDefBuilder *builder, const mp_op *op, size_t inputs,
                              size_t outputs) {
-    for (size_t i = 0; i < inputs && i < 31; i++) {
-        if ((op->host_in & 1u << i) != 0) {
+    for (size_t i = 0; i < inputs; i++) {
+        if (mp_op_host_in(op, i)) {
             ORT_TRY(ORT_EP->KernelDefBuilder_SetInputMemType(builder, i, OrtMemTypeCPUInput));
         }
     }
-    for (size_t i = 0; i < outputs && i < 31; i++) {
-        if ((op->host_out & 1u << i) != 0) {
+    for (size_t i = 0; i < outputs; i++) {
+        if (mp_op_host_out(op, i)) {
             ORT_TRY(ORT_EP->KernelDefBuilder_SetOutputMemType(builder, i, OrtMemTypeCPUOutput));
         }
     }

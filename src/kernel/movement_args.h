@@ -1,5 +1,5 @@
-/* movement_args.h - arguments of the kernels that move elements. SPDX-License-Identifier:
- * Apache-2.0 */
+/* movement_args.h - arguments of the kernels that move elements.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_MOVEMENT_ARGS_H
 #define MP_KERNEL_MOVEMENT_ARGS_H
 

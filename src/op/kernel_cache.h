@@ -1,5 +1,5 @@
-/* kernel_cache.h - kernels loaded on each device, found by name. SPDX-License-Identifier:
- * Apache-2.0 */
+/* kernel_cache.h - kernels loaded on each device, found by name.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_KERNEL_CACHE_H
 #define MP_OP_KERNEL_CACHE_H
 

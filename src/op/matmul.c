@@ -1,6 +1,6 @@
 /* matmul.c - MatMul and Gemm, by library math. SPDX-License-Identifier: Apache-2.0 */
 #include "op/families.h"
-#include "op/pointwise.h"
+#include "op/pointwise_steps.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* movement.h - steps that move elements, for any operator's plan. SPDX-License-Identifier:
- * Apache-2.0 */
+/* movement.h - steps that move elements, for any operator's plan.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_MOVEMENT_H
 #define MP_OP_MOVEMENT_H
 

@@ -1,7 +1,7 @@
 /* pointwise.c - the element-wise operators. Their functions are text in kernel/pointwise.def; here
  * is what ONNX calls them, in which versions, and where their attributes go.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/pointwise.h"
+#include "op/pointwise_steps.h"
 
 #include "kernel/pointwise_args.h"
 #include "op/families.h"

@@ -1,5 +1,5 @@
 /* reduce.c - the Reduce operators and the global pools. SPDX-License-Identifier: Apache-2.0 */
-#include "op/reduce.h"
+#include "op/reduce_steps.h"
 
 #include "kernel/reduce_args.h"
 #include "op/families.h"
