@@ -22,7 +22,7 @@ endif
 $(ENV): requirements.txt tools/setup.py
 	@$(SYSTEM_PYTHON) tools/setup.py --out $@
 
-.PHONY: setup configure build demo test test-quick bench lint format test-gpu bench-gpu clean distclean help
+.PHONY: setup configure build demo test test-quick bench lint format docs test-gpu bench-gpu clean distclean help
 
 setup: $(ENV) ## Install pinned tools and packages into .venv (every other target does this too)
 	@:
@@ -54,6 +54,9 @@ lint: configure ## Check format, clang-tidy, Python style, spelling and layers
 
 format: setup ## Rewrite C and Python files in the house's format
 	@$(PYTHON) tools/lint.py --build $(BUILD) --fix
+
+docs: build ## Write docs/operators.md anew from the operators that are registered
+	@$(PYTHON) tools/operators_doc.py
 
 test-gpu: ## Run the tests on this machine's GPU, and the operator tests under compute-sanitizer
 	@$(MAKE) --no-print-directory build PRESET=cuda

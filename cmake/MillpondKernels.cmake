@@ -41,11 +41,14 @@ add_library(
 # Kernel text follows CUDA's rules of arithmetic: a product and a sum are not fused unless asked,
 # integers wrap, and no one reads errno. One text for every type makes some warnings noise (x < 0 of an unsigned x), and
 # the text kept for NVRTC is longer than the strings that C11 promises.
+set(kernel_level -O3) # gcc 12 vectorises at -O3 only
+if(MILLPOND_SANITIZE)
+    set(kernel_level -O1) # instrumented at -O2 they take twice as long to build
+endif()
 add_library(millpond_kernel_flags INTERFACE)
 target_compile_options(
     millpond_kernel_flags
     INTERFACE -ffp-contract=off -fno-math-errno -fwrapv -g1 -Wno-conversion -Wno-double-promotion
               -Wno-type-limits -Wno-overlength-strings
-              # instrumented at -O2 they take twice as long to build; gcc 12 vectorises at -O3 only
-              $<IF:$<BOOL:${MILLPOND_SANITIZE}>,-O1,-O3>)
+              ${kernel_level})
 target_link_libraries(millpond_kernel PRIVATE millpond_flags millpond_kernel_flags) # in this order

@@ -54,6 +54,8 @@ def steps_of(build):
                  "--error-exitcode", "9"]
     return [
         Step("layers", "layers and house rules", [*tool, ROOT / "tools/check_layers.py"], "cpu quick gpu"),
+        Step("readme", "links of the documents, tables of variables and options", [*tool, ROOT / "tools/check_docs.py"],
+             "cpu quick gpu"),
         Step("libraries", "what the libraries export and need",
              [*tool, ROOT / "tools/check_libraries.py", "--build", build], "cpu quick gpu"),
         Step("abi", "our ONNX Runtime ABI header against the table",
@@ -67,6 +69,8 @@ def steps_of(build):
         Step("memcheck-ops", "operators on the GPU under compute-sanitizer",
              [*sanitizer, *pytest("tests/ep/test_op_cases.py")], "gpu",
              ["compute-sanitizer", ROOT / "tests/ep/test_op_cases.py"], 1500),
+        Step("docs", "docs/operators.md lists what is registered",
+             [*tool, ROOT / "tools/operators_doc.py", "--check"], "cpu"),
         Step("ep", "the provider in ONNX Runtime: options, threads, life times, operators, ONNX's node tests",
              pytest("tests/ep"), "cpu gpu", [ROOT / "tests/ep"], 1800),
         Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"], "cpu",

@@ -42,6 +42,9 @@ enum {
     MP_INTS = MP_SIGNED_INTS | MP_UNSIGNED_INTS,
     MP_NUMBERS = MP_FLOATS | MP_INTS,
     MP_ALL_TYPES = MP_NUMBERS | 1u << 9,
+    /* Without bfloat16, which ONNX's older schemas do not know. */
+    MP_IEEE_FLOATS = MP_FLOATS & ~(1u << 16),
+    MP_OLD_TYPES = MP_ALL_TYPES & ~(1u << 16),
 };
 
 /* Bytes of one element; 0 for a value that is not in the table. */

@@ -36,7 +36,8 @@ const char *mp_error_message(void);
 mp_status mp__fail(mp_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
 
-/* The code stands in the expression itself, so that compilers and analysers know it is not MP_OK. */
+/* The code stands in the expression itself, so that compilers and analysers know it is not MP_OK.
+ */
 #define MP_FAIL(code, ...) ((void)mp__fail(MP_##code, __VA_ARGS__), (mp_status)MP_##code)
 
 #define MP_TRY(expr)                         \

@@ -33,12 +33,12 @@ typedef enum mp_device_kind { MP_DEVICE_HOST, MP_DEVICE_CUDA } mp_device_kind;
 
 typedef struct mp_device_info {
     mp_device_kind kind;
-    char name[128];          /* "NVIDIA H200", "Millpond emulated device" */
-    char pci_bus_id[32];     /* lower case, "" where there is none */
-    char driver[64];         /* "CUDA 13.0", "host" */
-    int arch;                /* 90 for compute capability 9.0; 0 on the host device */
-    int multiprocessors;     /* worker threads on the host device */
-    int warp;                /* lanes that run in step; 1 on the host device */
+    char name[128];      /* "NVIDIA H200", "Millpond emulated device" */
+    char pci_bus_id[32]; /* lower case, "" where there is none */
+    char driver[64];     /* "CUDA 13.0", "host" */
+    int arch;            /* 90 for compute capability 9.0; 0 on the host device */
+    int multiprocessors; /* worker threads on the host device */
+    int warp;            /* lanes that run in step; 1 on the host device */
     uint32_t block_lanes_max;
     size_t shared_bytes_max; /* dynamic shared memory of a block */
     size_t memory_bytes;
@@ -55,12 +55,12 @@ typedef void mp_host_entry(const void *args);
 
 /* One kernel for one choice of types: what a device needs to load it. Static storage. */
 typedef struct mp_kernel_image {
-    const char *name;          /* "pointwise1_relu_f32"; also the extern "C" symbol */
-    const char *source;        /* name of the main file within `sources` */
+    const char *name;           /* "pointwise1_relu_f32"; also the extern "C" symbol */
+    const char *source;         /* name of the main file within `sources` */
     const char *const *defines; /* "K_T0=f32", ...; NULL ends */
-    const mp_source *sources;  /* every file of kernel text; a NULL name ends */
-    mp_host_entry *host;       /* the same text compiled for the CPU */
-    bool lanes;                /* its lanes meet at barriers (K_BLOCK_KERNEL) */
+    const mp_source *sources;   /* every file of kernel text; a NULL name ends */
+    mp_host_entry *host;        /* the same text compiled for the CPU */
+    bool lanes;                 /* its lanes meet at barriers (K_BLOCK_KERNEL) */
 } mp_kernel_image;
 
 /* Kernels without barriers are grid-stride loops: any grid yields the same result. Kernels with
@@ -85,7 +85,8 @@ typedef struct mp_device_ops {
     /* Page-locked host memory that the device reads and writes directly. */
     mp_status (*alloc_pinned)(mp_device *self, size_t size, mp_addr *out);
     void (*free_pinned)(mp_device *self, mp_addr addr, size_t size);
-    /* Ordered by `stream`: usable by work queued after the call, freed when the stream gets there. */
+    /* Ordered by `stream`: usable by work queued after the call, freed when the stream gets there.
+     */
     mp_status (*alloc_async)(mp_device *self, mp_stream *stream, size_t size, mp_addr *out);
     mp_status (*free_async)(mp_device *self, mp_stream *stream, mp_addr addr, size_t size);
     /* Addresses without memory, and memory put behind them; sizes are multiples of the granule. */

@@ -30,9 +30,10 @@ mp_status mp_device_get(mp_device_kind kind, int ordinal, mp_device **out) {
 #if MILLPOND_WITH_CUDA
     return mp__cuda_device_get(ordinal, out);
 #else
-    return MP_FAIL(UNSUPPORTED,
-                   "CUDA device %d asked for, but this build of Millpond has no CUDA backend; build "
-                   "it where a CUDA toolkit is installed",
-                   ordinal);
+    return MP_FAIL(
+        UNSUPPORTED,
+        "CUDA device %d asked for, but this build of Millpond has no CUDA backend; build "
+        "it where a CUDA toolkit is installed",
+        ordinal);
 #endif
 }

@@ -41,8 +41,8 @@ struct mp_conv {
     mp_dtype type;
     bool transposed;
     bool tf32;
-    bool bias; /* operand 3: out_channels values */
-    bool relu; /* y = max(y, 0) at the end */
+    bool bias;       /* operand 3: out_channels values */
+    bool relu;       /* y = max(y, 0) at the end */
     int32_t spatial; /* 1 to 3 */
     int32_t search;  /* 0 exhaustive (time the algorithms), 1 heuristic, 2 the default algorithm */
     bool workspace_max; /* any workspace is welcome; otherwise 32 MiB at most */

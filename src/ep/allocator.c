@@ -81,6 +81,7 @@ OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info_asked,
     if (a == NULL) {
         return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for an allocator"));
     }
+    mp__factory_keep(unit->factory);
     a->unit = unit;
     a->pinned = ORT->MemoryInfoGetDeviceMemType(info_asked) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
     a->cache = a->pinned ? unit->pinned_cache : unit->cache;
@@ -99,5 +100,7 @@ OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info_asked,
 }
 
 void mp__allocator_release(OrtAllocator *self) {
+    mp_factory *factory = from(self)->unit->factory;
     free(from(self));
+    mp__factory_drop(factory);
 }

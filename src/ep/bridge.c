@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "ep/plugin.h"
 
+/* Never ORT_EP_FAIL: Python's InferenceSession takes it as a reason to move the whole session to
+ * the CPU, for good, and one run that did not fit would do that. */
 static OrtErrorCode code_of(mp_status status) {
     switch (status) {
     case MP_OK:
@@ -20,7 +22,7 @@ static OrtErrorCode code_of(mp_status status) {
     case MP_INTERNAL:
         break;
     }
-    return ORT_EP_FAIL;
+    return ORT_FAIL;
 }
 
 OrtStatus *mp__to_ort(mp_status status) {

@@ -21,73 +21,63 @@ typedef struct graph_node {
     bool assigned; /* before this pass */
 } graph_node;
 
-/* Values known to be in host memory: a growing set of pointers. */
+/* Values known to be in host memory: a hash table of names, at most half full. By name, since ONNX
+ * Runtime may hand out several objects for one value. */
 typedef struct value_set {
-    const OrtValueInfo **values; /* owned */
-    size_t count, capacity;
+    const char **slots; /* owned, the names borrowed from the graph; slot_count is a power of two */
+    size_t count, slot_count;
 } value_set;
 
+static size_t slot_of(const value_set *set, const char *name) {
+    size_t hash = 5381;
+    for (const char *at = name; *at != '\0'; at++) {
+        hash = hash * 33 + (unsigned char)*at;
+    }
+    size_t slot = hash & (set->slot_count - 1);
+    while (set->slots[slot] != NULL && strcmp(set->slots[slot], name) != 0) {
+        slot = (slot + 1) & (set->slot_count - 1);
+    }
+    return slot;
+}
+
+static mp_status value_set_grow(value_set *set) {
+    const value_set old = *set;
+    const size_t slot_count = old.slot_count > 0 ? old.slot_count * 2 : 64;
+    const char **slots = calloc(slot_count, sizeof *slots);
+    if (slots == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
+    }
+    set->slots = slots;
+    set->slot_count = slot_count;
+    for (size_t i = 0; i < old.slot_count; i++) {
+        if (old.slots[i] != NULL) {
+            set->slots[slot_of(set, old.slots[i])] = old.slots[i];
+        }
+    }
+    free(old.slots);
+    return MP_OK;
+}
+
 static mp_status value_set_add(value_set *set, const OrtValueInfo *value) {
-    if (set->count == set->capacity) {
-        const size_t capacity = set->capacity * 2 + 16;
-        const OrtValueInfo **grown = realloc(set->values, capacity * sizeof *grown);
-        if (grown == NULL) {
-            return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
-        }
-        set->values = grown;
-        set->capacity = capacity;
+    const char *name = NULL;
+    MP_TRY(mp__from_ort(ORT->GetValueInfoName(value, &name)));
+    if (set->count * 2 >= set->slot_count) {
+        MP_TRY(value_set_grow(set));
     }
-    set->values[set->count++] = value;
+    const size_t slot = slot_of(set, name);
+    set->count += set->slots[slot] == NULL;
+    set->slots[slot] = name;
     return MP_OK;
 }
 
-static const char *value_name(const OrtValueInfo *value) {
-    const char *name = "";
-    OrtStatus *status = ORT->GetValueInfoName(value, &name);
-    if (status != NULL) {
-        ORT->ReleaseStatus(status);
-    }
-    return name;
-}
-
-/* By name: ONNX Runtime may hand out several objects for one value. */
-static bool value_set_has(const value_set *set, const OrtValueInfo *value) {
-    const char *name = value_name(value);
-    for (size_t i = 0; i < set->count; i++) {
-        if (set->values[i] == value || strcmp(value_name(set->values[i]), name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* ---- first pass ---- */
-
-static mp_status look_up(OrtEpGraphSupportInfo *support, graph_node *n) {
-    const char *ep = NULL;
-    const char *type = NULL;
-    const char *domain = NULL;
-    int version = 0;
-    const OrtKernelDef *definition = NULL;
-    MP_TRY(mp__from_ort(ORT->Node_GetEpName(n->node, &ep)));
-    n->assigned = ep != NULL && ep[0] != '\0';
-    const bool others = n->assigned && strcmp(ep, MP_EP_NAME) != 0;
-    if (others) {
-        return MP_OK;
-    }
-    MP_TRY(mp__from_ort(ORT_EP->EpGraphSupportInfo_LookUpKernel(support, n->node, &definition)));
-    if (definition == NULL) {
-        return MP_OK;
-    }
-    MP_TRY(mp__from_ort(ORT->Node_GetOperatorType(n->node, &type)));
-    MP_TRY(mp__from_ort(ORT->Node_GetDomain(n->node, &domain)));
-    MP_TRY(mp__from_ort(ORT->Node_GetSinceVersion(n->node, &version)));
-    n->op = mp_op_find(strcmp(domain, "ai.onnx") == 0 ? "" : domain, type, version);
-    n->ours = n->op != NULL;
+static mp_status value_set_has(const value_set *set, const OrtValueInfo *value, bool *out) {
+    const char *name = NULL;
+    MP_TRY(mp__from_ort(ORT->GetValueInfoName(value, &name)));
+    *out = set->count > 0 && set->slots[slot_of(set, name)] != NULL;
     return MP_OK;
 }
 
-/* ---- second pass ---- */
+/* ---- the values of a node ---- */
 
 typedef struct values {
     const OrtValueInfo **list; /* owned; entries may be NULL */
@@ -112,14 +102,119 @@ static mp_status outputs_of(const OrtNode *node, values *out) {
     return mp__from_ort(ORT->Node_GetOutputs(node, out->list, out->count));
 }
 
-static mp_status element_type(const OrtValueInfo *value, ONNXTensorElementDataType *type) {
+/* Borrowed from `value`; NULL for what is no tensor. */
+static mp_status tensor_info(const OrtValueInfo *value, const OrtTensorTypeAndShapeInfo **out) {
     const OrtTypeInfo *info = NULL;
+    *out = NULL;
+    MP_TRY(mp__from_ort(ORT->GetValueInfoTypeInfo(value, &info)));
+    return info == NULL ? MP_OK : mp__from_ort(ORT->CastTypeInfoToTensorInfo(info, out));
+}
+
+/* ---- first pass ---- */
+
+static mp_status list_fits(const values *of, bool *out) {
+    *out = true;
+    for (size_t i = 0; i < of->count && *out; i++) {
+        const OrtTensorTypeAndShapeInfo *tensor = NULL;
+        size_t rank = 0;
+        if (of->list[i] != NULL) {
+            MP_TRY(tensor_info(of->list[i], &tensor));
+        }
+        if (tensor != NULL) {
+            MP_TRY(mp__from_ort(ORT->GetDimensionsCount(tensor, &rank)));
+        }
+        *out = rank <= MP_RANK_MAX;
+    }
+    return MP_OK;
+}
+
+static mp_status same_value(const OrtValueInfo *a, const OrtValueInfo *b, bool *out) {
+    const char *a_name = NULL;
+    const char *b_name = NULL;
+    *out = false;
+    if (a == NULL || b == NULL) {
+        return MP_OK;
+    }
+    MP_TRY(mp__from_ort(ORT->GetValueInfoName(a, &a_name)));
+    MP_TRY(mp__from_ort(ORT->GetValueInfoName(b, &b_name)));
+    *out = strcmp(a_name, b_name) == 0;
+    return MP_OK;
+}
+
+/* Whether one value is wanted both on the host and on the device, as in Squeeze(axes, axes). ORT
+ * keeps it in one of the two places, and a kernel that reads the other would crash. */
+static mp_status is_torn(const mp_op *op, const values *in, bool *out) {
+    *out = false;
+    for (size_t i = 0; i < in->count && !*out; i++) {
+        for (size_t j = 0; j < in->count && !*out && mp_op_host_in(op, i); j++) {
+            if (!mp_op_host_in(op, j)) {
+                MP_TRY(same_value(in->list[i], in->list[j], out));
+            }
+        }
+    }
+    return MP_OK;
+}
+
+/* Whether our kernel can run the node: no tensor is known to have more dimensions than kernels can
+ * walk, and each input is where it should be. */
+static mp_status can_run(const mp_op *op, const OrtNode *node, bool *out) {
+    bool torn = false;
+    values in = {NULL, 0};
+    values made = {NULL, 0};
+    mp_status status = inputs_of(node, &in);
+    if (status == MP_OK) {
+        status = is_torn(op, &in, &torn);
+    }
+    if (status == MP_OK) {
+        status = list_fits(&in, out);
+        *out = *out && !torn;
+    }
+    if (status == MP_OK && *out) {
+        status = outputs_of(node, &made);
+        if (status == MP_OK) {
+            status = list_fits(&made, out);
+        }
+    }
+    free(in.list);
+    free(made.list);
+    return status;
+}
+
+static mp_status look_up(OrtEpGraphSupportInfo *support, graph_node *n) {
+    const char *ep = NULL;
+    const char *type = NULL;
+    const char *domain = NULL;
+    int version = 0;
+    const OrtKernelDef *definition = NULL;
+    bool fits = false;
+    MP_TRY(mp__from_ort(ORT->Node_GetEpName(n->node, &ep)));
+    n->assigned = ep != NULL && ep[0] != '\0';
+    const bool others = n->assigned && strcmp(ep, MP_EP_NAME) != 0;
+    if (others) {
+        return MP_OK;
+    }
+    MP_TRY(mp__from_ort(ORT_EP->EpGraphSupportInfo_LookUpKernel(support, n->node, &definition)));
+    if (definition == NULL) {
+        return MP_OK;
+    }
+    MP_TRY(mp__from_ort(ORT->Node_GetOperatorType(n->node, &type)));
+    MP_TRY(mp__from_ort(ORT->Node_GetDomain(n->node, &domain)));
+    MP_TRY(mp__from_ort(ORT->Node_GetSinceVersion(n->node, &version)));
+    const mp_op *op = mp_op_find(strcmp(domain, "ai.onnx") == 0 ? "" : domain, type, version);
+    if (op != NULL) {
+        MP_TRY(can_run(op, n->node, &fits));
+    }
+    n->op = fits ? op : NULL;
+    n->ours = fits;
+    return MP_OK;
+}
+
+/* ---- second pass ---- */
+
+static mp_status element_type(const OrtValueInfo *value, ONNXTensorElementDataType *type) {
     const OrtTensorTypeAndShapeInfo *tensor = NULL;
     *type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-    MP_TRY(mp__from_ort(ORT->GetValueInfoTypeInfo(value, &info)));
-    if (info != NULL) {
-        MP_TRY(mp__from_ort(ORT->CastTypeInfoToTensorInfo(info, &tensor)));
-    }
+    MP_TRY(tensor_info(value, &tensor));
     return tensor == NULL ? MP_OK : mp__from_ort(ORT->GetTensorElementType(tensor, type));
 }
 
@@ -186,7 +281,7 @@ static mp_status input_prefers_cpu(const mp_op *op, size_t i, const OrtValueInfo
         return MP_OK;
     }
     const bool wanted_there = mp_op_host_in(op, i);
-    *host = value_set_has(host_values, value);
+    MP_TRY(value_set_has(host_values, value, host));
     *prefers = *host && !wanted_there;
     return MP_OK;
 }
@@ -244,7 +339,7 @@ static mp_status second_pass(graph_node *nodes, size_t count) {
             status = note_host_outputs(n, &host_values);
         }
     }
-    free(host_values.values);
+    free(host_values.slots);
     return status;
 }
 

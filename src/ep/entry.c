@@ -26,6 +26,20 @@ static uint32_t api_version_of(const char *text) {
     return end == text + 2 || minor > 9999 ? 0 : (uint32_t)minor;
 }
 
+/* Objects of an earlier factory may be alive and use the tables, so they are set once. */
+static OrtStatus *adopt(mp_plugin tables) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    if (ORT == NULL) {
+        mp_the_plugin = tables;
+    }
+    const bool same = ORT == tables.ort && ORT_EP == tables.ep;
+    pthread_mutex_unlock(&lock);
+    return same ? NULL
+                : tables.ort->CreateStatus(
+                      ORT_FAIL, "the library is in use by another ONNX Runtime of this process");
+}
+
 /* Never asks for a version above the runtime's: that would print to the host's stderr. */
 static OrtStatus *negotiate(const OrtApiBase *base) {
     const char *text = base->GetVersionString();
@@ -50,8 +64,7 @@ static OrtStatus *negotiate(const OrtApiBase *base) {
                                           "this ONNX Runtime does not hand out its provider API")
                    : NULL;
     }
-    mp_the_plugin = (mp_plugin){.ort = ort, .ep = ep, .version = version};
-    return NULL;
+    return adopt((mp_plugin){.ort = ort, .ep = ep, .version = version});
 }
 
 OrtStatus *CreateEpFactories(const char *registration, const OrtApiBase *base,
@@ -64,10 +77,12 @@ OrtStatus *CreateEpFactories(const char *registration, const OrtApiBase *base,
         *factory_count = 0;
     }
     ORT_TRY(negotiate(base));
-    if (ORT == NULL || factories == NULL || factory_count == NULL || factories_max < 1) {
-        return ORT == NULL ? NULL
-                           : ORT->CreateStatus(ORT_INVALID_ARGUMENT,
-                                               "CreateEpFactories needs room for one factory");
+    if (ORT == NULL) {
+        return NULL; /* the runtime is so strange that it has no table to make a status with */
+    }
+    if (factories == NULL || factory_count == NULL || factories_max < 1) {
+        return ORT->CreateStatus(ORT_INVALID_ARGUMENT,
+                                 "CreateEpFactories needs room for one factory");
     }
     mp__log_attach(logger);
     mp_factory *factory = NULL;
@@ -83,8 +98,8 @@ OrtStatus *CreateEpFactories(const char *registration, const OrtApiBase *base,
 
 OrtStatus *ReleaseEpFactory(OrtEpFactory *factory) {
     if (factory != NULL) {
-        mp__factory_release((mp_factory *)factory);
         mp__log_detach();
+        mp__factory_drop((mp_factory *)factory);
     }
     return NULL;
 }

@@ -162,6 +162,7 @@ static void release_allocator(OrtEpFactory *self, OrtAllocator *allocator) {
 }
 
 static OrtStatus *create_data_transfer(OrtEpFactory *self, OrtDataTransferImpl **out) {
+    mp__factory_keep(from(self));
     *out = &from(self)->transfer;
     return NULL;
 }
@@ -206,13 +207,21 @@ mp_status mp__factory_create(const char *registration, mp_factory **out) {
         .IsStreamAware = is_stream_aware,
         .CreateSyncStreamForDevice = create_sync_stream,
     };
+    factory->references = 1;
     pthread_mutex_init(&factory->lock, NULL);
     mp__transfer_init(&factory->transfer);
     *out = factory;
     return MP_OK;
 }
 
-void mp__factory_release(mp_factory *factory) {
+void mp__factory_keep(mp_factory *factory) {
+    atomic_fetch_add_explicit(&factory->references, 1, memory_order_relaxed);
+}
+
+void mp__factory_drop(mp_factory *factory) {
+    if (atomic_fetch_sub_explicit(&factory->references, 1, memory_order_acq_rel) > 1) {
+        return;
+    }
     if (factory->registry != NULL) {
         ORT_EP->ReleaseKernelRegistry(factory->registry);
     }

@@ -161,6 +161,7 @@ static mp_status compute_with(const kernel *k, OrtKernelContext *context, call *
     const bool in_aligned = all_aligned(c->in_addr, k->in_count);
     MP_TRY(find_plan(k, c, in_aligned ? ALIGNED : 1, &plan));
     mp_stream *stream = NULL;
+    bool own = false;
     mp_status status = make_outputs(context, plan, c);
     if (status == MP_OK && in_aligned && !all_aligned(c->out_addr, k->out_count)) {
         mp_plan_release(plan); /* the caller bound an output at an odd address */
@@ -168,10 +169,13 @@ static mp_status compute_with(const kernel *k, OrtKernelContext *context, call *
         status = find_plan(k, c, 1, &plan);
     }
     if (status == MP_OK) {
-        status = mp__stream_of_context(k->provider, context, &stream);
+        status = mp__stream_of_context(k->provider, context, &stream, &own);
     }
     if (status == MP_OK) {
         status = run_plan(k, plan, stream, c);
+    }
+    if (status == MP_OK) {
+        status = mp__stream_done(k->provider, stream, own);
     }
     mp_plan_release(plan);
     return status;

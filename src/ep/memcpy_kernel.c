@@ -18,11 +18,13 @@ static OrtStatus *compute(OrtKernelImpl *self, OrtKernelContext *context) {
     const int64_t *dims = NULL;
     size_t rank = 0;
     mp_stream *stream = NULL;
+    bool own = false;
     ORT_TRY(ORT->KernelContext_GetInput(context, 0, &source));
     ORT_TRY(ORT->GetTensorElementTypeAndShapeDataReference(source, &type, &dims, &rank));
     ORT_TRY(ORT->KernelContext_GetOutput(context, 0, dims, rank, &target));
-    MP_TRY_ORT(mp__stream_of_context(provider, context, &stream));
-    return mp__to_ort(mp__copy_value(provider->factory, source, target, stream));
+    MP_TRY_ORT(mp__stream_of_context(provider, context, &stream, &own));
+    MP_TRY_ORT(mp__copy_value(provider->factory, source, target, stream));
+    return mp__to_ort(mp__stream_done(provider, stream, own));
 }
 
 static void release(OrtKernelImpl *self) {

@@ -17,6 +17,7 @@
 #include "pool/block_cache.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define MP_EP_NAME   "CudaPluginExecutionProvider"
 #define MP_EP_VENDOR "NVIDIA"
@@ -29,8 +30,8 @@ enum {
     MP_REASON_MAX = 512,
 };
 
-/* The tables of the runtime that loaded the plugin. Set by CreateEpFactories before anything else
- * runs, the same for every factory of a process. */
+/* The tables of the runtime that loaded the plugin. Set by the first CreateEpFactories before
+ * anything else runs, and the same for the life of the process. */
 typedef struct mp_plugin {
     const OrtApi *ort;
     const OrtEpApi *ep;
@@ -46,6 +47,7 @@ typedef struct mp_provider mp_provider;
 
 /* One device as the factory offers it. */
 typedef struct mp_unit {
+    mp_factory *factory;                  /* borrowed; whoever uses the unit keeps it */
     mp_device *device;                    /* borrowed from the process */
     const OrtHardwareDevice *hardware;    /* borrowed from ORT, or `own_hardware` */
     OrtHardwareDevice *own_hardware;      /* owned; NULL where ORT listed the device */
@@ -55,7 +57,8 @@ typedef struct mp_unit {
 } mp_unit;
 
 struct mp_factory {
-    OrtEpFactory base; /* first */
+    OrtEpFactory base;     /* first */
+    atomic_int references; /* the registration, providers, allocators, streams, transfers */
     pthread_mutex_t lock;
     mp_unit units[MP_UNITS_MAX];
     int unit_count;
@@ -84,7 +87,9 @@ struct mp_provider {
 
 /* ---- factory.c ---- */
 mp_status mp__factory_create(const char *registration, mp_factory **out);
-void mp__factory_release(mp_factory *factory);
+/* A session or a value may outlive its registration: each holds the factory until it goes too. */
+void mp__factory_keep(mp_factory *factory);
+void mp__factory_drop(mp_factory *factory);
 
 /* ---- units.c ---- */
 /* Opens the devices that MILLPOND_DEVICE (auto, host, cuda) chooses and pairs them with `hardware`,
@@ -123,9 +128,12 @@ void mp__allocator_release(OrtAllocator *allocator);
 OrtStatus *mp__sync_stream_create(mp_unit *unit, OrtSyncStreamImpl **out);
 /* The stream behind one of ours; NULL gives NULL. */
 mp_stream *mp__stream_of(const OrtSyncStream *stream);
-/* The stream a node runs on: ORT's for this run, or the provider's own. */
+/* The stream a node runs on: ORT's for this run, or the provider's own, where `*own` is set. */
 mp_status mp__stream_of_context(mp_provider *provider, const OrtKernelContext *context,
-                                mp_stream **out);
+                                mp_stream **out, bool *own);
+/* After the node's work is queued. ORT knows nothing of a provider's own stream and takes the work
+ * for done when the node returns, so that stream is waited for. */
+mp_status mp__stream_done(const mp_provider *provider, mp_stream *stream, bool own);
 
 /* ---- transfer.c ---- */
 void mp__transfer_init(OrtDataTransferImpl *transfer);

@@ -57,6 +57,7 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
     if (provider == NULL) {
         return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a provider"));
     }
+    mp__factory_keep(factory);
     provider->factory = factory;
     provider->unit = unit;
     pthread_mutex_init(&provider->lock, NULL);
@@ -92,5 +93,7 @@ void mp__provider_release(mp_provider *provider) {
         device->ops->stream_destroy(device, provider->default_stream);
     }
     pthread_mutex_destroy(&provider->lock);
+    mp_factory *factory = provider->factory;
     free(provider);
+    mp__factory_drop(factory);
 }

@@ -17,7 +17,9 @@ typedef struct sync_stream {
 
 typedef struct notification {
     OrtSyncNotificationImpl base; /* first */
-    const sync_stream *owner;
+    const sync_stream *owner;     /* only to activate; may go before the notification */
+    mp_factory *factory;          /* kept */
+    mp_device *device;
     mp_event *event; /* owned */
 } notification;
 
@@ -65,9 +67,11 @@ static mp_stream *find_native(const void *native) {
         s = s->next;
     }
     mp_stream *found = s != NULL ? s->stream : NULL;
-    last.native = native;
-    last.stream = found;
-    last.generation = now;
+    if (found != NULL) { /* a stream that is made later may have the handle not found now */
+        last.native = native;
+        last.stream = found;
+        last.generation = now;
+    }
     pthread_mutex_unlock(&all_lock);
     return found;
 }
@@ -76,31 +80,28 @@ static mp_stream *find_native(const void *native) {
 
 static void notification_release(OrtSyncNotificationImpl *self) {
     notification *n = (notification *)self;
-    mp_device *device = n->owner->unit->device;
-    device->ops->event_destroy(device, n->event);
+    n->device->ops->event_destroy(n->device, n->event);
+    mp__factory_drop(n->factory);
     free(n);
 }
 
 static OrtStatus *notification_activate(OrtSyncNotificationImpl *self) {
     const notification *n = (const notification *)self;
-    mp_device *device = n->owner->unit->device;
-    return mp__to_ort(device->ops->event_record(device, n->event, n->owner->stream));
+    return mp__to_ort(n->device->ops->event_record(n->device, n->event, n->owner->stream));
 }
 
 static OrtStatus *notification_wait_on_device(OrtSyncNotificationImpl *self,
                                               OrtSyncStream *consumer) {
     const notification *n = (const notification *)self;
-    mp_device *device = n->owner->unit->device;
     mp_stream *stream = mp__stream_of(consumer);
     /* A consumer that is no stream of ours cannot wait on the device, so the host does. */
-    return mp__to_ort(stream != NULL ? device->ops->event_wait(device, n->event, stream)
-                                     : device->ops->event_synchronize(device, n->event));
+    return mp__to_ort(stream != NULL ? n->device->ops->event_wait(n->device, n->event, stream)
+                                     : n->device->ops->event_synchronize(n->device, n->event));
 }
 
 static OrtStatus *notification_wait_on_host(OrtSyncNotificationImpl *self) {
     const notification *n = (const notification *)self;
-    mp_device *device = n->owner->unit->device;
-    return mp__to_ort(device->ops->event_synchronize(device, n->event));
+    return mp__to_ort(n->device->ops->event_synchronize(n->device, n->event));
 }
 
 /* ---- streams ---- */
@@ -118,6 +119,7 @@ static void release(OrtSyncStreamImpl *self) {
     }
     mp_block_cache_settle(s->unit->cache, s->stream);
     device->ops->stream_destroy(device, s->stream);
+    mp__factory_drop(s->unit->factory);
     free(s);
 }
 
@@ -137,6 +139,9 @@ static OrtStatus *create_notification(OrtSyncStreamImpl *self, OrtSyncNotificati
         free(n);
         return mp__to_ort(status);
     }
+    mp__factory_keep(s->unit->factory);
+    n->factory = s->unit->factory;
+    n->device = s->unit->device;
     n->owner = s;
     n->base = (OrtSyncNotificationImpl){
         .ort_version_supported = mp_the_plugin.version,
@@ -171,6 +176,7 @@ OrtStatus *mp__sync_stream_create(mp_unit *unit, OrtSyncStreamImpl **out) {
         free(s);
         return mp__to_ort(status);
     }
+    mp__factory_keep(unit->factory);
     s->unit = unit;
     s->native = unit->device->ops->stream_native(unit->device, s->stream);
     s->base = (OrtSyncStreamImpl){
@@ -186,9 +192,12 @@ OrtStatus *mp__sync_stream_create(mp_unit *unit, OrtSyncStreamImpl **out) {
     return NULL;
 }
 
+/* By the handle, which every stream of ORT's has. ORT up to 1.29 also shows an allocator streams
+ * that are none of ours, and asking those for their implementation reads foreign memory. */
 mp_stream *mp__stream_of(const OrtSyncStream *stream) {
-    const OrtSyncStreamImpl *impl = stream != NULL ? ORT_EP->SyncStream_GetImpl(stream) : NULL;
-    return impl != NULL && impl->GetHandle == get_handle ? from(impl)->stream : NULL;
+    void *native =
+        stream != NULL ? ORT->SyncStream_GetHandle((OrtSyncStream *)(uintptr_t)stream) : NULL;
+    return native != NULL ? find_native(native) : NULL;
 }
 
 static mp_status default_stream(mp_provider *provider, mp_stream **out) {
@@ -204,13 +213,15 @@ static mp_status default_stream(mp_provider *provider, mp_stream **out) {
 }
 
 mp_status mp__stream_of_context(mp_provider *provider, const OrtKernelContext *context,
-                                mp_stream **out) {
+                                mp_stream **out, bool *own) {
     void *native = NULL;
     MP_TRY(mp__from_ort(ORT->KernelContext_GetGPUComputeStream(context, &native)));
-    mp_stream *stream = native != NULL ? find_native(native) : NULL;
-    if (stream == NULL) {
-        return default_stream(provider, out);
-    }
-    *out = stream;
-    return MP_OK;
+    *out = native != NULL ? find_native(native) : NULL;
+    *own = *out == NULL;
+    return *own ? default_stream(provider, out) : MP_OK;
+}
+
+mp_status mp__stream_done(const mp_provider *provider, mp_stream *stream, bool own) {
+    mp_device *device = provider->unit->device;
+    return own ? device->ops->stream_synchronize(device, stream) : MP_OK;
 }

@@ -68,7 +68,7 @@ static OrtStatus *copy_tensors(OrtDataTransferImpl *self, const OrtValue **sourc
 }
 
 static void release(OrtDataTransferImpl *self) {
-    (void)self; /* part of the factory */
+    mp__factory_drop(factory_of(self)); /* of which it is a part */
 }
 
 void mp__transfer_init(OrtDataTransferImpl *transfer) {

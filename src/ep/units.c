@@ -129,6 +129,7 @@ static void unit_close(mp_unit *unit) {
 
 static mp_status unit_open(mp_factory *factory, mp_unit *unit, mp_device *device,
                            const OrtHardwareDevice *const *hardware, size_t count) {
+    unit->factory = factory;
     unit->device = device;
     unit->hardware = find_hardware(factory, device, hardware, count);
     if (unit->hardware == NULL) {

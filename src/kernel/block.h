@@ -6,13 +6,11 @@
 
 #include "kernel/prelude.h"
 
-enum { K_LANES_MAX = 1024 };
-
 #if K_HOST
 
 #define K_BLOCK_REDUCE(name, type, combine)                       \
     K_FN type name(type value) {                                  \
-        __shared__ type slot[K_LANES_MAX];                        \
+        type *slot = (type *)k_host_slots();                      \
         const uint32_t lane = threadIdx.x;                        \
         uint32_t half = blockDim.x / 2;                           \
         if (half == 0) {                                          \

@@ -1,5 +1,6 @@
 /* gather.cu - picks slices along one axis. An index that is out of range, which only a broken model
- * has, reads the nearest slice: it must not read foreign memory. SPDX-License-Identifier: Apache-2.0 */
+ * has, reads the nearest slice: it must not read foreign memory.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/index.h"
 #include "kernel/movement_args.h"
 

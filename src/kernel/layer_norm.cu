@@ -14,16 +14,23 @@ K_BLOCK_KERNEL(mp_layer_norm_args, args) {
         K_BLOCK_LOOP(c, args.columns) {
             sum += (K_SUM)T_load(x[c]);
         }
-        const K_SUM mean = k_block_sum(sum) / (K_SUM)args.columns;
+        const K_SUM first = k_block_sum(sum) / (K_SUM)args.columns;
+        /* The rounding of a mean that is large beside the deviations shows in what is left over:
+         * the second pass sums that too and takes it off. */
+        K_SUM rest = 0;
         K_SUM squares = 0;
         K_BLOCK_LOOP(c, args.columns) {
-            const K_SUM off = (K_SUM)T_load(x[c]) - mean;
+            const K_SUM off = (K_SUM)T_load(x[c]) - first;
+            rest += off;
             squares += off * off;
         }
-        const K_SUM variance = k_block_sum(squares) / (K_SUM)args.columns;
+        rest = k_block_sum(rest) / (K_SUM)args.columns;
+        const K_SUM mean = first + rest;
+        const K_SUM spread = k_block_sum(squares) / (K_SUM)args.columns - rest * rest;
+        const K_SUM variance = spread < 0 ? 0 : spread; /* NaN stays */
         const K_SUM inverse = (K_SUM)1 / (K_SUM)sqrt((double)(variance + (K_SUM)args.epsilon));
         K_BLOCK_LOOP(c, args.columns) {
-            const K_SUM normal = ((K_SUM)T_load(x[c]) - mean) * inverse;
+            const K_SUM normal = ((K_SUM)T_load(x[c]) - first - rest) * inverse;
             const K_SUM shift = bias ? (K_SUM)T_load(bias[c]) : (K_SUM)0;
             out[c] = T_store((TC)(normal * (K_SUM)T_load(scale[c]) + shift));
         }

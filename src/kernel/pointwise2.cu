@@ -21,8 +21,7 @@ K_KERNEL(mp_pointwise2_args, args) {
     const T x0 = x[0];
     const T y0 = y[0];
     const uint64_t skew = (x_step ? (uint64_t)x % sizeof(p_in) : 0) |
-                          (y_step ? (uint64_t)y % sizeof(p_in) : 0) |
-                          (uint64_t)out % sizeof(p_out);
+                          (y_step ? (uint64_t)y % sizeof(p_in) : 0) | (uint64_t)out % sizeof(p_out);
     const int64_t packs = skew == 0 ? args.count / P_WIDTH : 0;
     K_GRID_LOOP(i, packs) {
         const p_in left = x_step ? ((const p_in *)x)[i] : p_repeat(x0);

@@ -4,8 +4,8 @@
 #include "kernel/block.h"
 #include "kernel/reduce_args.h"
 
-#define S_plain 0
-#define S_log   1
+#define S_plain  0
+#define S_log    1
 #define S_IS_LOG K_JOIN(S_, K_OP)
 
 #if T_DOUBLE
@@ -53,8 +53,7 @@ K_BLOCK_KERNEL(mp_softmax_args, args) {
 #else
         const S scale = (S)1 / sum;
         K_BLOCK_LOOP(c, args.columns) {
-            out[c * args.inner] =
-                T_store((TC)(s_exp((S)T_load(x[c * args.inner]) - top) * scale));
+            out[c * args.inner] = T_store((TC)(s_exp((S)T_load(x[c * args.inner]) - top) * scale));
         }
 #endif
     }

@@ -1,5 +1,6 @@
 /* strided_copy.cu - moves elements between two layouts: slices, expansions, concatenations, general
- * transpositions. Neighbouring lanes write neighbouring elements. SPDX-License-Identifier: Apache-2.0 */
+ * transpositions. Neighbouring lanes write neighbouring elements.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/index.h"
 #include "kernel/movement_args.h"
 

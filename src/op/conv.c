@@ -1,5 +1,6 @@
 /* conv.c - Conv and ConvTranspose, by library math. SPDX-License-Identifier: Apache-2.0 */
 #include "op/families.h"
+#include "op/pointwise_steps.h"
 #include "op/window.h"
 
 #include <string.h>
@@ -20,9 +21,10 @@ static mp_status describe(const mp_planner *p, bool transposed, mp_conv *conv, m
                        w_text);
     }
     MP_TRY(mp_window_read(p->node, x->rank - 2, &w->dim[2], window));
-    const int64_t x_channels = transposed ? w->dim[0] : w->dim[1] * groups;
-    if (groups < 1 || x->dim[1] != x_channels || w->dim[0] % groups != 0 ||
-        x->dim[1] % groups != 0) {
+    MP_TRY(mp_window_check_input(window, &x->dim[2]));
+    int64_t grouped = 0; /* channels on the side that W has divided by the groups */
+    if (groups < 1 || __builtin_mul_overflow(w->dim[1], groups, &grouped) ||
+        x->dim[1] != (transposed ? w->dim[0] : grouped) || w->dim[0] % groups != 0) {
         return MP_FAIL(INVALID_ARGUMENT, "X of shape %s, W of shape %s and group %lld do not fit",
                        x_text, w_text, (long long)groups);
     }
@@ -36,7 +38,7 @@ static mp_status describe(const mp_planner *p, bool transposed, mp_conv *conv, m
         .workspace_max = p->node->options.conv_workspace_max,
         .batch = x->dim[0],
         .in_channels = x->dim[1],
-        .out_channels = transposed ? w->dim[1] * groups : w->dim[0],
+        .out_channels = transposed ? grouped : w->dim[0],
         .groups = groups,
     };
     if (bias != NULL && (bias->shape.rank != 1 || bias->shape.dim[0] != conv->out_channels)) {
@@ -47,7 +49,18 @@ static mp_status describe(const mp_planner *p, bool transposed, mp_conv *conv, m
     return MP_OK;
 }
 
-/* With conv->out known: the output, and the step unless there is nothing to compute. */
+/* Every output is a sum over nothing, and the bias. */
+static mp_status plan_bias_only(mp_planner *p, const mp_conv *conv, const mp_shape *out) {
+    size_t bytes = 0;
+    mp_shape bias = {.rank = 1 + conv->spatial, .dim = {conv->out_channels, 1, 1, 1}};
+    MP_TRY(mp_shape_bytes(out, conv->type, &bytes));
+    MP_TRY(mp_plan_fill(p, MP_OUT(0), 0, 1, bytes));
+    return conv->bias ? mp_pointwise2(p, "add", conv->type, (mp_operand){MP_OUT(0), out},
+                                      (mp_operand){MP_IN(2), &bias}, MP_OUT(0), out, 0, 0)
+                      : MP_OK;
+}
+
+/* With conv->out known: the output, and the steps unless there is nothing to compute. */
 static mp_status finish(mp_planner *p, mp_conv *conv, const mp_window *window) {
     mp_shape out = {.rank = 2 + conv->spatial, .dim = {conv->batch, conv->out_channels}};
     for (int d = 0; d < conv->spatial; d++) {
@@ -62,8 +75,8 @@ static mp_status finish(mp_planner *p, mp_conv *conv, const mp_window *window) {
     if (mp_shape_count(&out) == 0) {
         return MP_OK;
     }
-    if (conv->in_channels == 0) {
-        return MP_FAIL(UNSUPPORTED, "an input without channels has no convolution");
+    if (mp_shape_count(&p->in[0].shape) == 0) {
+        return plan_bias_only(p, conv, &out);
     }
     const mp_ref operands[MP_CONV_OPERANDS] = {
         [MP_CONV_X] = MP_IN(0),
@@ -85,22 +98,31 @@ static mp_status plan_conv(mp_planner *p) {
 /* ---- ConvTranspose ---- */
 
 /* The output size of dimension d; settles its padding. `asked` is 0 where the model leaves the
- * size open. */
-static int64_t transposed_size(mp_window *window, int d, int64_t in, int64_t output_padding,
-                               int64_t asked) {
+ * size open. Fails: INVALID_ARGUMENT for a size whose convolution would not give the input's. */
+static mp_status transposed_size(mp_window *window, int d, int64_t in, int64_t output_padding,
+                                 int64_t asked, int64_t *out) {
     const int64_t stride = window->stride[d];
     const int64_t whole = stride * (in - 1) + output_padding + mp_window_extent(window, d);
     const bool same =
         window->auto_pad == MP_PAD_SAME_UPPER || window->auto_pad == MP_PAD_SAME_LOWER;
     if (asked == 0 && !same) {
-        return whole - window->pad_begin[d] - window->pad_end[d];
+        *out = whole - window->pad_begin[d] - window->pad_end[d];
+    } else {
+        /* ONNX says in * stride for SAME, ONNX Runtime no more than the input reaches over. */
+        *out = asked != 0 ? asked : whole < in * stride ? whole : in * stride;
+        const int64_t total = whole > *out ? whole - *out : 0;
+        const bool upper = window->auto_pad == MP_PAD_SAME_UPPER;
+        window->pad_begin[d] = upper ? total / 2 : total - total / 2;
+        window->pad_end[d] = total - window->pad_begin[d];
     }
-    const int64_t out = asked != 0 ? asked : in * stride;
-    const int64_t total = whole > out ? whole - out : 0;
-    const bool upper = window->auto_pad == MP_PAD_SAME_UPPER;
-    window->pad_begin[d] = upper ? total / 2 : total - total / 2;
-    window->pad_end[d] = total - window->pad_begin[d];
-    return out;
+    if (*out < 0 || output_padding < 0 || *out - whole >= stride) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "spatial dimension %d would have %lld elements, with an output_padding of "
+                       "%lld; the input has %lld and reaches over %lld",
+                       d, (long long)*out, (long long)output_padding, (long long)in,
+                       (long long)whole);
+    }
+    return MP_OK;
 }
 
 /* output_shape may or may not include the batch and the channels. */
@@ -115,7 +137,12 @@ static mp_status read_output_shape(const mp_node *node, int spatial, int64_t *ou
         return MP_FAIL(INVALID_ARGUMENT, "output_shape has %zu values where %d are needed",
                        attr->count, spatial);
     }
-    memcpy(out, attr->ints + (attr->count - wanted), wanted * sizeof *out);
+    for (size_t d = 0; d < wanted; d++) {
+        out[d] = attr->ints[attr->count - wanted + d];
+        if (out[d] < 0 || out[d] > INT64_MAX / 4) {
+            return MP_FAIL(INVALID_ARGUMENT, "output_shape has the value %lld", (long long)out[d]);
+        }
+    }
     return MP_OK;
 }
 
@@ -128,11 +155,7 @@ static mp_status plan_conv_transpose(mp_planner *p) {
     MP_TRY(mp_window_ints(p->node, "output_padding", conv.spatial, 0, output_padding));
     MP_TRY(read_output_shape(p->node, conv.spatial, asked));
     for (int d = 0; d < conv.spatial; d++) {
-        conv.out[d] = transposed_size(&window, d, conv.in[d], output_padding[d], asked[d]);
-        if (conv.out[d] < 0 || asked[d] < 0) {
-            return MP_FAIL(INVALID_ARGUMENT, "spatial dimension %d would have %lld elements", d,
-                           (long long)(asked[d] < 0 ? asked[d] : conv.out[d]));
-        }
+        MP_TRY(transposed_size(&window, d, conv.in[d], output_padding[d], asked[d], &conv.out[d]));
     }
     return finish(p, &conv, &window);
 }

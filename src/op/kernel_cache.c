@@ -1,5 +1,6 @@
 /* kernel_cache.c - one slot for each kernel instance and device. A slot is written once, under the
- * lock, and read without it. SPDX-License-Identifier: Apache-2.0 */
+ * lock, and read without it; a device's table stays in the list for good, so that a reader may
+ * walk the list while another device is dropped. SPDX-License-Identifier: Apache-2.0 */
 #include "op/kernel_cache.h"
 
 #include "kernel/kernel_table.h"
@@ -12,9 +13,9 @@
 enum { PREFIX = sizeof "mp_k_" - 1 };
 
 typedef struct device_kernels {
-    struct device_kernels *_Atomic next;
-    mp_device *device;
-    mp_kernel *_Atomic slots[]; /* one an image */
+    struct device_kernels *next; /* set before the table is in the list */
+    mp_device *_Atomic device;   /* NULL: free for the next device */
+    mp_kernel *_Atomic slots[];  /* one an image */
 } device_kernels;
 
 static device_kernels *_Atomic first;
@@ -26,8 +27,8 @@ static int by_name(const void *name, const void *image) {
 
 static device_kernels *find(const mp_device *device) {
     device_kernels *at = atomic_load_explicit(&first, memory_order_acquire);
-    while (at != NULL && at->device != device) {
-        at = atomic_load_explicit(&at->next, memory_order_acquire);
+    while (at != NULL && atomic_load_explicit(&at->device, memory_order_acquire) != device) {
+        at = at->next;
     }
     return at;
 }
@@ -36,12 +37,18 @@ static device_kernels *find(const mp_device *device) {
 static mp_status find_or_add(mp_device *device, device_kernels **out) {
     device_kernels *kernels = find(device);
     if (kernels == NULL) {
+        kernels = find(NULL);
+        if (kernels != NULL) {
+            atomic_store_explicit(&kernels->device, device, memory_order_release);
+        }
+    }
+    if (kernels == NULL) {
         const size_t count = (size_t)mp__kernel_image_count;
         kernels = calloc(1, sizeof *kernels + count * sizeof kernels->slots[0]);
         if (kernels == NULL) {
             return MP_FAIL(OUT_OF_MEMORY, "no host memory for the table of %zu kernels", count);
         }
-        kernels->device = device;
+        atomic_init(&kernels->device, device);
         kernels->next = atomic_load_explicit(&first, memory_order_relaxed);
         atomic_store_explicit(&first, kernels, memory_order_release);
     }
@@ -86,21 +93,15 @@ mp_status mp_kernel_cache_get(mp_device *device, const char *name, const mp_kern
 
 void mp_kernel_cache_drop(mp_device *device) {
     pthread_mutex_lock(&lock);
-    device_kernels *_Atomic *link = &first;
-    device_kernels *at = atomic_load(link);
-    while (at != NULL && at->device != device) {
-        link = &at->next;
-        at = atomic_load(link);
-    }
-    if (at != NULL) {
-        atomic_store(link, atomic_load(&at->next));
-        for (int i = 0; i < mp__kernel_image_count; i++) {
-            mp_kernel *kernel = atomic_load(&at->slots[i]);
-            if (kernel != NULL) {
-                device->ops->kernel_unload(device, kernel);
-            }
+    device_kernels *kernels = find(device);
+    for (int i = 0; kernels != NULL && i < mp__kernel_image_count; i++) {
+        mp_kernel *kernel = atomic_exchange(&kernels->slots[i], NULL);
+        if (kernel != NULL) {
+            device->ops->kernel_unload(device, kernel);
         }
-        free(at);
+    }
+    if (kernels != NULL) {
+        atomic_store(&kernels->device, NULL);
     }
     pthread_mutex_unlock(&lock);
 }

@@ -432,8 +432,7 @@ static const mp_attr_def slice_attrs[] = {
     {"starts", MP_ATTR_INTS}, {"ends", MP_ATTR_INTS}, {"axes", MP_ATTR_INTS}, {NULL, 0}};
 static const mp_attr_def batch_dims[] = {{"batch_dims", MP_ATTR_INT}, {NULL, 0}};
 
-/* Schemas before 13 know no bfloat16. */
-enum { OLD_TYPES = MP_ALL_TYPES & ~(1u << MP_BF16), INDEX = 1u << MP_I32 | 1u << MP_I64 };
+enum { INDEX = 1u << MP_I32 | 1u << MP_I64 };
 
 #define MOVE(op_name, from, to, set, function, ...)                                          \
     {                                                                                        \
@@ -451,9 +450,9 @@ static const mp_op ops[] = {
      .attrs = axis_only,
      .types = {{"T", MP_ALL_TYPES}, {"Tind", INDEX}},
      .plan = plan_gather},
-    MOVE("GatherND", 11, 11, OLD_TYPES, plan_gather_nd, .attrs = NULL),
+    MOVE("GatherND", 11, 11, MP_OLD_TYPES, plan_gather_nd, .attrs = NULL),
     MOVE("GatherND", 12, 13, MP_ALL_TYPES, plan_gather_nd, .attrs = batch_dims),
-    MOVE("Slice", 1, 1, OLD_TYPES, plan_slice, .attrs = slice_attrs),
+    MOVE("Slice", 1, 1, MP_OLD_TYPES, plan_slice, .attrs = slice_attrs),
     {.domain = "",
      .name = "Slice",
      .since = 10,
@@ -461,7 +460,7 @@ static const mp_op ops[] = {
      .host_in = 0x1e,
      .types = {{"T", MP_ALL_TYPES}, {"Tind", INDEX}},
      .plan = plan_slice},
-    MOVE("Split", 2, 11, OLD_TYPES, plan_split, .attrs = axis_split),
+    MOVE("Split", 2, 11, MP_OLD_TYPES, plan_split, .attrs = axis_split),
     MOVE("Split", 13, 13, MP_ALL_TYPES, plan_split, .host_in = 1u << 1, .attrs = axis_only),
     MOVE("Split", 18, 18, MP_ALL_TYPES, plan_split, .host_in = 1u << 1, .attrs = axis_outputs),
     MOVE("Transpose", 1, 25, MP_ALL_TYPES, plan_transpose, .attrs = perm),

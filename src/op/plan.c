@@ -243,6 +243,17 @@ mp_status mp_plan_conv(mp_planner *p, const mp_conv *conv,
 
 /* ---- life of a plan ---- */
 
+/* After this, products of the dimensions of one input do not overflow. */
+static mp_status check_inputs(const mp_tensor *in, int in_count) {
+    for (int i = 0; i < in_count; i++) {
+        size_t bytes = 0;
+        if (in[i].type != MP_NONE) {
+            MP_TRY(mp_shape_bytes(&in[i].shape, in[i].type, &bytes));
+        }
+    }
+    return MP_OK;
+}
+
 static mp_status check_outputs(const mp_plan *plan) {
     for (int i = 0; i < plan->out_count; i++) {
         if (plan->out[i].type == MP_NONE) {
@@ -272,14 +283,18 @@ mp_status mp_plan_make(mp_device *device, const struct mp_node *node, const mp_t
                           .out_count = out_count,
                           .align = align,
                           .plan = plan};
-    mp_status status = node->op->plan(&planner);
+    mp_status status = check_inputs(in, in_count);
+    if (status == MP_OK) {
+        status = node->op->plan(&planner);
+    }
     if (status == MP_OK) {
         status = check_outputs(plan);
     }
     if (status != MP_OK) {
+        (void)mp__fail(status, "%s%s%s%s: %s", node->op->name, node->name[0] != '\0' ? " '" : "",
+                       node->name, node->name[0] != '\0' ? "'" : "", mp_error_message());
         mp_plan_release(plan);
-        return mp__fail(status, "%s%s%s%s: %s", node->op->name, node->name[0] != '\0' ? " '" : "",
-                        node->name, node->name[0] != '\0' ? "'" : "", mp_error_message());
+        return status;
     }
     *out = plan;
     return MP_OK;
@@ -331,12 +346,13 @@ typedef struct addresses {
     mp_addr scratch;
 } addresses;
 
+/* 0 for an output that the model leaves out. */
 static mp_addr resolve(const addresses *where, mp_ref ref) {
     switch (ref.place) {
     case MP_PLACE_IN:
         return where->in[ref.index] + ref.offset;
     case MP_PLACE_OUT:
-        return where->out[ref.index] + ref.offset;
+        return where->out[ref.index] != 0 ? where->out[ref.index] + ref.offset : 0;
     case MP_PLACE_SCRATCH:
         return where->scratch + ref.offset;
     case MP_PLACE_NONE:
@@ -351,20 +367,34 @@ static mp_status run_launch(mp_device *device, mp_stream *stream, const step *s,
     const size_t size = s->launch.args_size;
     const unsigned char *stored = behind(s);
     const mp_bind *binds = (const mp_bind *)(const void *)(stored + padded(size));
+    bool has_target = s->launch.bind_count == 0;
     memcpy(args, stored, size);
     for (uint32_t i = 0; i < s->launch.bind_count; i++) {
         const mp_addr address = resolve(where, binds[i].ref);
         memcpy(args + binds[i].field, &address, sizeof address);
+        has_target = has_target || binds[i].ref.place == MP_PLACE_SCRATCH ||
+                     (binds[i].ref.place == MP_PLACE_OUT && address != 0);
     }
-    return device->ops->launch(device, stream, s->launch.kernel, s->launch.grid, args, size);
+    return !has_target
+               ? MP_OK
+               : device->ops->launch(device, stream, s->launch.kernel, s->launch.grid, args, size);
 }
 
 static mp_status run_copy(mp_device *device, mp_stream *stream, const step *s,
                           const addresses *where) {
     const mp_addr target = resolve(where, s->copy.target);
     const mp_addr source = resolve(where, s->copy.source);
-    return target == source ? MP_OK
-                            : device->ops->copy(device, stream, target, source, s->copy.size);
+    return target == source || target == 0
+               ? MP_OK
+               : device->ops->copy(device, stream, target, source, s->copy.size);
+}
+
+static mp_status run_fill(mp_device *device, mp_stream *stream, const step *s,
+                          const addresses *where) {
+    const mp_addr target = resolve(where, s->fill.target);
+    return target == 0 ? MP_OK
+                       : device->ops->fill(device, stream, target, s->fill.value, s->fill.width,
+                                           s->fill.count);
 }
 
 static mp_status run_math(mp_device *device, mp_stream *stream, const step *s,
@@ -385,10 +415,11 @@ static mp_status run_step(mp_device *device, mp_stream *stream, const step *s,
     case STEP_COPY:
         return run_copy(device, stream, s, where);
     case STEP_FILL:
-        return device->ops->fill(device, stream, resolve(where, s->fill.target), s->fill.value,
-                                 s->fill.width, s->fill.count);
+        return run_fill(device, stream, s, where);
     case STEP_HOST:
-        memcpy((void *)where->out[s->host.index], behind(s), s->host.size);
+        if (where->out[s->host.index] != 0) {
+            memcpy((void *)where->out[s->host.index], behind(s), s->host.size);
+        }
         return MP_OK;
     case STEP_MATH:
         return run_math(device, stream, s, where);

@@ -123,8 +123,9 @@ size_t mp_plan_scratch_bytes(const mp_plan *plan);
 int mp_plan_step_count(const mp_plan *plan);
 
 /* Queues every step on `stream`; host outputs are written before it returns. `in` and `out` are
- * addresses in the order of the node; `scratch` has mp_plan_scratch_bytes. Threads: any, at the
- * same time too. Blocks: no. */
+ * addresses in the order of the node, 0 for what the model leaves out: a step that would write
+ * nothing else is left out too. `scratch` has mp_plan_scratch_bytes. Threads: any, at the same time
+ * too. Blocks: no. */
 mp_status mp_plan_run(const mp_plan *plan, mp_stream *stream, const mp_addr *in, const mp_addr *out,
                       mp_addr scratch);
 

@@ -321,7 +321,7 @@ static const mp_op ops[] = {
      .domain = "",
      .since = 6,
      .until = 10,
-     .types = {{"T", MP_FLOATS & ~MP_BIT(MP_BF16)}},
+     .types = {{"T", MP_IEEE_FLOATS}},
      IN_PLACE,
      .attrs = min_max,
      .plan = plan_clip_attributes,

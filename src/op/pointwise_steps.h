@@ -1,4 +1,5 @@
-/* pointwise_steps.h - element-wise steps for any operator's plan. SPDX-License-Identifier: Apache-2.0 */
+/* pointwise_steps.h - element-wise steps for any operator's plan.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_POINTWISE_STEPS_H
 #define MP_OP_POINTWISE_STEPS_H
 

@@ -1,4 +1,5 @@
-/* reduce_steps.h - reductions as steps, for any operator's plan. SPDX-License-Identifier: Apache-2.0 */
+/* reduce_steps.h - reductions as steps, for any operator's plan.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_REDUCE_STEPS_H
 #define MP_OP_REDUCE_STEPS_H
 

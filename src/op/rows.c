@@ -109,7 +109,7 @@ static const mp_attr_def layer_norm_attrs[] = {
      .since = 1,                                                                                \
      .until = 11,                                                                               \
      .attrs = axis_only,                                                                        \
-     .types = {{"T", MP_FLOATS & ~MP_BIT(MP_BF16)}},                                            \
+     .types = {{"T", MP_IEEE_FLOATS}},                                                          \
      .plan = plan_softmax_flat,                                                                 \
      .detail = (word)},                                                                         \
     {                                                                                           \

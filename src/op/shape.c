@@ -9,11 +9,11 @@ int64_t mp_shape_count(const mp_shape *shape) {
 }
 
 int64_t mp_shape_span(const mp_shape *shape, int from, int to) {
-    int64_t count = 1;
+    uint64_t count = 1; /* of an empty tensor, a part of the product may wrap; the whole is 0 */
     for (int d = from; d < to; d++) {
-        count *= shape->dim[d];
+        count *= (uint64_t)shape->dim[d];
     }
-    return count;
+    return (int64_t)count;
 }
 
 bool mp_shape_equal(const mp_shape *a, const mp_shape *b) {
@@ -39,8 +39,10 @@ mp_status mp_shape_bytes(const mp_shape *shape, mp_dtype dtype, size_t *out) {
         }
         empty = empty || shape->dim[d] == 0;
     }
-    for (int d = 0; d < shape->rank && !empty; d++) {
-        if (__builtin_mul_overflow(bytes, shape->dim[d], &bytes) || bytes > INT64_MAX / 2) {
+    /* Without the zeros, so that products over a part of an empty tensor's dimensions hold too. */
+    for (int d = 0; d < shape->rank; d++) {
+        const int64_t dim = shape->dim[d] != 0 ? shape->dim[d] : 1;
+        if (__builtin_mul_overflow(bytes, dim, &bytes) || bytes > INT64_MAX / 2) {
             return MP_FAIL(INVALID_ARGUMENT, "a %s tensor of shape %s is too large to address",
                            mp_dtype_name(dtype), mp_shape_text(shape, text));
         }

@@ -26,7 +26,8 @@ int64_t mp_shape_span(const mp_shape *shape, int from, int to);
 
 bool mp_shape_equal(const mp_shape *a, const mp_shape *b);
 
-/* Bytes of a tensor. Fails: INVALID_ARGUMENT for a negative dimension or more than 2^62 bytes. */
+/* Bytes of a tensor. Fails: INVALID_ARGUMENT for a negative dimension or more than 2^62 bytes; of
+ * an empty tensor the dimensions that are not 0 count. */
 mp_status mp_shape_bytes(const mp_shape *shape, mp_dtype dtype, size_t *out);
 
 /* "2x3x4", "scalar": for messages; `text` holds at least 192 bytes. Returns `text`. */

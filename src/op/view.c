@@ -138,9 +138,6 @@ static const mp_attr_def axes[] = {{"axes", MP_ATTR_INTS}, {NULL, 0}};
 static const mp_attr_def allowzero[] = {{"allowzero", MP_ATTR_INT}, {NULL, 0}};
 static const mp_attr_def start_end[] = {{"start", MP_ATTR_INT}, {"end", MP_ATTR_INT}, {NULL, 0}};
 
-/* Schemas before 13 know no bfloat16. */
-enum { OLD_TYPES = MP_ALL_TYPES & ~(1u << MP_BF16) };
-
 #define VIEW(op_name, from, to, set, function, ...)                                          \
     {                                                                                        \
         .domain = "", .name = (op_name), .since = (from), .until = (to), .plan = (function), \
@@ -164,9 +161,9 @@ static const mp_op ops[] = {
      .view_of = 1},
     VIEW("Reshape", 5, 13, MP_ALL_TYPES, plan_reshape, .host_in = 1u << 1),
     VIEW("Reshape", 14, 25, MP_ALL_TYPES, plan_reshape, .host_in = 1u << 1, .attrs = allowzero),
-    VIEW("Squeeze", 1, 11, OLD_TYPES, plan_squeeze, .attrs = axes),
+    VIEW("Squeeze", 1, 11, MP_OLD_TYPES, plan_squeeze, .attrs = axes),
     VIEW("Squeeze", 13, 25, MP_ALL_TYPES, plan_squeeze, .host_in = 1u << 1),
-    VIEW("Unsqueeze", 1, 11, OLD_TYPES, plan_unsqueeze, .attrs = axes),
+    VIEW("Unsqueeze", 1, 11, MP_OLD_TYPES, plan_unsqueeze, .attrs = axes),
     VIEW("Unsqueeze", 13, 25, MP_ALL_TYPES, plan_unsqueeze, .host_in = 1u << 1),
     LOOK("Shape", 1, 13, plan_shape, .attrs = NULL),
     LOOK("Shape", 15, 25, plan_shape, .attrs = start_end),

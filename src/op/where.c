@@ -47,17 +47,14 @@ static mp_status plan_pow(mp_planner *p) {
         MP_BIND(mp_broadcast2_args, y, MP_IN(1)), MP_BIND(mp_broadcast2_args, out, MP_OUT(0)));
 }
 
-enum {
-    POW_OLD = MP_FLOATS & ~(1u << MP_BF16),
-    POW_INTS = 1u << MP_I32 | 1u << MP_I64,
-};
+enum { POW_INTS = 1u << MP_I32 | 1u << MP_I64 };
 
 static const mp_op ops[] = {
     {.domain = "",
      .name = "Pow",
      .since = 7,
      .until = 11,
-     .types = {{"T", POW_OLD}},
+     .types = {{"T", MP_IEEE_FLOATS}},
      .in_place = {{0, 0}},
      .in_place_count = 1,
      .plan = plan_pow},

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-enum { SIZE_LIMIT = 1 << 30 }; /* of any one attribute, so that sums cannot overflow */
+enum { SIZE_LIMIT = 1 << 30 };         /* of any one attribute, so that sums cannot overflow */
+#define INPUT_LIMIT ((int64_t)1 << 31) /* of an input's dimension; times a stride it still fits */
 
 mp_status mp_window_ints(const mp_node *node, const char *name, int count, int64_t fallback,
                          int64_t *out) {
@@ -106,7 +107,19 @@ static void pad_same(mp_window *window, int d, int64_t in) {
     window->pad_end[d] = total - window->pad_begin[d];
 }
 
+mp_status mp_window_check_input(const mp_window *window, const int64_t *in) {
+    for (int d = 0; d < window->spatial; d++) {
+        if (in[d] > INPUT_LIMIT) {
+            return MP_FAIL(INVALID_ARGUMENT,
+                           "spatial dimension %d has %lld elements; %lld are possible", d,
+                           (long long)in[d], (long long)INPUT_LIMIT);
+        }
+    }
+    return MP_OK;
+}
+
 mp_status mp_window_slide(mp_window *window, const int64_t *in, bool ceil_mode, int64_t *out) {
+    MP_TRY(mp_window_check_input(window, in));
     for (int d = 0; d < window->spatial; d++) {
         if (window->auto_pad == MP_PAD_SAME_UPPER || window->auto_pad == MP_PAD_SAME_LOWER) {
             pad_same(window, d, in[d]);
@@ -114,12 +127,12 @@ mp_status mp_window_slide(mp_window *window, const int64_t *in, bool ceil_mode, 
         const int64_t stride = window->stride[d];
         const int64_t padded = in[d] + window->pad_begin[d] + window->pad_end[d];
         const int64_t room = padded - mp_window_extent(window, d);
-        if (room < 0) {
+        if (room < 0 && (!ceil_mode || room <= -stride)) {
             return MP_FAIL(INVALID_ARGUMENT,
                            "a window over %lld elements does not fit an input of %lld with padding",
                            (long long)mp_window_extent(window, d), (long long)padded);
         }
-        out[d] = (ceil_mode ? room + stride - 1 : room) / stride + 1;
+        out[d] = ceil_mode ? (room + 2 * stride - 1) / stride : room / stride + 1;
         /* A window that would start in the padding at the end has nothing to look at. */
         if (ceil_mode && (out[d] - 1) * stride >= in[d] + window->pad_begin[d]) {
             out[d]--;

@@ -39,8 +39,12 @@ mp_status mp_window_ints(const mp_node *node, const char *name, int count, int64
 /* Elements that a window covers: dilation * (kernel - 1) + 1. */
 int64_t mp_window_extent(const mp_window *window, int d);
 
+/* Fails: INVALID_ARGUMENT for an input so long that positions in it could overflow. */
+mp_status mp_window_check_input(const mp_window *window, const int64_t *in);
+
 /* Settles auto_pad for inputs of `in` and gives the output sizes. With `ceil_mode` a last window
- * that starts inside the padded input counts. Fails: INVALID_ARGUMENT where no window fits. */
+ * that starts inside the input or the padding before it counts. Fails: INVALID_ARGUMENT where no
+ * window fits. */
 mp_status mp_window_slide(mp_window *window, const int64_t *in, bool ceil_mode, int64_t *out);
 
 #endif

@@ -289,12 +289,15 @@ void mp_block_cache_settle(mp_block_cache *cache, const mp_stream *stream) {
 }
 
 mp_status mp_block_cache_shrink(mp_block_cache *cache) {
-    MP_TRY(cache->device->ops->synchronize(cache->device));
-    pthread_mutex_lock(&cache->lock);
-    release_kept(cache);
-    cache->stats.shrinks++;
+    pthread_mutex_lock(
+        &cache->lock); /* first, or a block used meanwhile might be freed too early */
+    const mp_status status = cache->device->ops->synchronize(cache->device);
+    if (status == MP_OK) {
+        release_kept(cache);
+        cache->stats.shrinks++;
+    }
     pthread_mutex_unlock(&cache->lock);
-    return MP_OK;
+    return status;
 }
 
 mp_block_cache_stats mp_block_cache_get_stats(mp_block_cache *cache) {

@@ -41,6 +41,8 @@ BFLOAT16 = TensorProto.BFLOAT16
 # Operators whose newest schema, ahead of ONNX Runtime, means the same for the types of the older one.
 MORE_TYPES_ONLY = {"Cast", "BitShift", "Compress", "OneHot", "Unique", "SpaceToDepth", "DepthToSpace", "Celu"}
 MORE_TYPES_ONLY |= {"ReduceLogSum", "ReduceLogSumExp", "ReverseSequence", "Einsum", "Range"}
+# ONNX aligns corners by the size before it is cut to a whole number, ONNX Runtime by the size after; we follow it.
+AS_ONNX_RUNTIME = {f"test_resize_downsample_scales_{mode}_align_corners" for mode in ("linear", "cubic")}
 # Operators that ONNX Runtime replaces before it assigns nodes, and the operators it needs for that.
 DISSOLVED = {"Constant": set(), "CastLike": {"Cast"}}
 
@@ -123,6 +125,8 @@ def not_covered(test, model):
     """None, or why this case says nothing about the EP."""
     if model is None:
         return "opset newer than ONNX Runtime's"
+    if test.name in AS_ONNX_RUNTIME:
+        return "other results in ONNX Runtime"
     if not model.graph.node:
         return "no node"
     values = [*model.graph.input, *model.graph.output]

@@ -475,3 +475,28 @@ case("Resize", [R((1, 2, 4, 5)), K([1.0, 1.0, 2.0, 2.0], "float")], F32, (10,), 
 case("Resize", [R((1, 2, 6)), None, K([1.0, 1.0, 0.5], "float")], F32, mode="nearest", note="1-D")
 case("Resize", [R((1, 2, 4, 5)), NO_ROI, K([1.0, 1.0, 2.0, 2.0], "float")], F32, mode="cubic", slack=8)
 case("Upsample", [R((1, 2, 4, 5)), K([1.0, 1.0, 2.0, 3.0], "float")], F32, (9,), mode="nearest")
+for policy in ("not_larger", "not_smaller"):
+    case("Resize", [R((1, 2, 4, 5)), None, None, K([9, 8])], F32, (18, 19), mode="linear", slack=8, axes=[2, 3],
+         keep_aspect_ratio_policy=policy)
+for transform in ("half_pixel_symmetric", "align_corners", "pytorch_half_pixel", "asymmetric"):
+    case("Resize", [R((1, 2, 4, 5)), None, K([1.0, 1.0, 0.8, 1.7], "float")], F32, (19,), mode="cubic", slack=8,
+         exclude_outside=1, cubic_coeff_a=-0.5, coordinate_transformation_mode=transform)
+    case("Resize", [R((3, 4, 5)), None, K([1.4, 0.8, 1.7], "float")], (*F32, "int32", "uint8"), (19,), mode="linear",
+         slack=8, coordinate_transformation_mode=transform)
+REGION = K([0.0, 0.0, 0.2, -0.1, 1.0, 1.0, 0.7, 1.2], "float")
+for mode in ("nearest", "linear", "cubic"):
+    case("Resize", [R((1, 2, 4, 5)), REGION, None, K([1, 2, 7, 3])], F32, (13, 19), mode=mode, slack=8,
+         coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=7.5)
+SMOOTHED = (((1, 2, 9, 7), [1.0, 1.0, 0.4, 0.55]), ((1, 2, 4, 5), [1.0, 1.0, 1.5, 0.6]), ((9, 8), [0.3, 1.0]))
+for mode, (shape, scales), outside in itertools.product(("linear", "cubic"), SMOOTHED, (0, 1)):
+    case("Resize", [P(shape), None, K(scales, "float")], (*F32, "int32", "uint8"), (18, 19), mode=mode, slack=8,
+         antialias=1, exclude_outside=outside)
+case("Resize", [R((2, 1, 3, 1, 4, 2)), None, K([1.5, 1.0, 2.0, 1.0, 0.5, 2.0], "float")], F32, (13, 19), note="rank 6",
+     mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+case("Upsample", [R((1, 2, 4, 5))], (*F32, "int32", "uint8"), (7,), mode="linear", slack=8, scales=[1.0, 1.0, 2.0, 1.5])
+case("MaxPool", [R((1, 2, 5, 6))], ("int8", "uint8"), (12, 22), kernel_shape=[2, 3], pads=[1, 1, 0, 1])
+case("MaxPool", [R((2, 2, 5, 6))], F32, (8, 22), outputs=2, kernel_shape=[2, 3], storage_order=1, note="column major")
+case("MaxPool", [R((1, 2, 3, 5))], F32, (10, 22), kernel_shape=[4, 2], strides=[2, 3], ceil_mode=1, note="one window")
+case("AveragePool", [R((1, 2, 9, 9))], FLOATS, (7, 22), kernel_shape=[9, 9], note="whole input")
+case("AveragePool", [R((1, 2, 9, 9))], F32, (19, 22), kernel_shape=[3, 2], dilations=[2, 3], count_include_pad=1,
+     pads=[1, 1, 2, 0], strides=[2, 2], ceil_mode=1)

@@ -14,7 +14,9 @@ typedef struct on_device {
 
 op_tensor op_tensor_of(mp_dtype type, const void *data, int rank, const int64_t *dims) {
     op_tensor tensor = {.type = type, .shape = {.rank = rank}, .data = data};
-    memcpy(tensor.shape.dim, dims, (size_t)rank * sizeof *dims);
+    for (int d = 0; d < rank; d++) {
+        tensor.shape.dim[d] = dims[d];
+    }
     return tensor;
 }
 
@@ -61,11 +63,13 @@ static on_device take(mp_device *device, size_t size) {
     return memory;
 }
 
-static on_device upload(mp_device *device, mp_stream *stream, const op_tensor *tensor) {
+static on_device upload(mp_device *device, mp_stream *stream, const op_tensor *tensor,
+                        uint32_t skew) {
     const size_t size = bytes_of(tensor);
-    const on_device memory = take(device, size);
+    const on_device memory = take(device, size + skew);
     if (size > 0) {
-        CHECK_OK(device->ops->copy(device, stream, memory.addr, (mp_addr)tensor->data, size));
+        CHECK_OK(
+            device->ops->copy(device, stream, memory.addr + skew, (mp_addr)tensor->data, size));
     }
     return memory;
 }
@@ -92,8 +96,8 @@ void op_run(mp_device *device, op_case *c) {
     CHECK_OK(op_plan(device, c, &plan));
     for (int i = 0; i < c->in_count; i++) {
         if (c->in[i].type != MP_NONE && !on_host(op->host_in, i)) {
-            in[i] = upload(device, stream, &c->in[i]);
-            in_addr[i] = in[i].addr;
+            in[i] = upload(device, stream, &c->in[i], c->skew);
+            in_addr[i] = in[i].addr + c->skew;
         } else {
             in_addr[i] = (mp_addr)c->in[i].data;
         }
@@ -107,15 +111,15 @@ void op_run(mp_device *device, op_case *c) {
             c->out[i].data = data;
             out_addr[i] = (mp_addr)data;
         } else {
-            out[i] = take(device, bytes_of(&c->out[i]));
-            out_addr[i] = out[i].addr;
+            out[i] = take(device, bytes_of(&c->out[i]) + c->skew);
+            out_addr[i] = out[i].addr + c->skew;
         }
     }
     const on_device scratch = take(device, mp_plan_scratch_bytes(plan));
     CHECK_OK(mp_plan_run(plan, stream, in_addr, out_addr, scratch.addr));
     for (int i = 0; i < c->out_count; i++) {
         if (!on_host(op->host_out, i)) {
-            download(device, stream, out[i].addr, &c->out[i]);
+            download(device, stream, out_addr[i], &c->out[i]);
         }
     }
     CHECK_OK(device->ops->stream_synchronize(device, stream));

@@ -28,6 +28,7 @@ typedef struct op_case {
     size_t attr_count;
     mp_op_options options;
     int32_t align; /* 0 means 16 */
+    uint32_t skew; /* bytes by which device tensors miss their alignment; goes with align 1 */
     op_tensor in[OP_INPUTS];
     int in_count, out_count;
     op_tensor out[OP_OUTPUTS];

@@ -22,6 +22,12 @@ static _Thread_local _Alignas(64) unsigned char shared_bytes[HOST_SHARED_BYTES_M
 static _Thread_local bool in_fiber;
 static _Thread_local bool at_barrier; /* why the fiber that ran last came back */
 
+static _Thread_local _Alignas(64) unsigned char slot_bytes[K_HOST_SLOTS_BYTES];
+
+void *k_host_slots(void) {
+    return slot_bytes;
+}
+
 void *k_host_shared(void) {
     return shared_bytes;
 }

@@ -26,4 +26,9 @@ void k_host_barrier(void);
 /* The block's dynamic shared memory: at least the launch's shared_bytes, aligned to 16. */
 void *k_host_shared(void);
 
+/* K_HOST_SLOTS_BYTES more for the reductions over a block, aligned to 16. In one place, since each
+ * kernel's own `static _Thread_local` array would cost every thread of the process its memory. */
+enum { K_HOST_SLOTS_BYTES = 1024 * 8 };
+void *k_host_slots(void);
+
 #endif

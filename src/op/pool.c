@@ -1,0 +1,126 @@
+/* pool.c - MaxPool and AveragePool. The kernel always has three spatial dimensions; those that a
+ * tensor lacks are of size 1, in front. A window that is the whole input is a reduction.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/pool_args.h"
+#include "op/families.h"
+#include "op/reduce_steps.h"
+#include "op/window.h"
+
+#include <string.h>
+
+enum {
+    EXTENT_MAX = 1 << 29,     /* so that the kernel's 32-bit coordinates cannot overflow */
+    REDUCE_ELEMENTS_MIN = 64, /* below this a lane alone is as fast as a block */
+};
+
+static mp_status check_sizes(const mp_window *window, const int64_t *in) {
+    for (int d = 0; d < window->spatial; d++) {
+        const int64_t padded = in[d] + window->pad_begin[d] + window->pad_end[d];
+        if (padded > EXTENT_MAX || window->stride[d] > EXTENT_MAX) {
+            return MP_FAIL(
+                UNSUPPORTED,
+                "spatial dimension %d has %lld elements with padding and stride %lld; at "
+                "most %d are supported",
+                d, (long long)padded, (long long)window->stride[d], EXTENT_MAX);
+        }
+    }
+    return MP_OK;
+}
+
+static bool covers_input(const mp_window *window, const int64_t *in) {
+    for (int d = 0; d < window->spatial; d++) {
+        if (window->kernel[d] != in[d] || window->dilation[d] != 1 || window->pad_begin[d] != 0 ||
+            window->pad_end[d] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void fill_window(const mp_window *window, const int64_t *in, const int64_t *out,
+                        mp_pool_args *args) {
+    const int absent = K_POOL_DIMS - window->spatial;
+    for (int k = 0; k < K_POOL_DIMS; k++) {
+        const int d = k - absent;
+        const bool here = d >= 0;
+        args->out_dim[k] = here ? (int32_t)out[d] : 1;
+        args->in[k] = here ? (int32_t)in[d] : 1;
+        args->kernel[k] = here ? (int32_t)window->kernel[d] : 1;
+        args->stride[k] = here ? (int32_t)window->stride[d] : 1;
+        args->dilation[k] = here ? (int32_t)window->dilation[d] : 1;
+        args->pad_begin[k] = here ? (int32_t)window->pad_begin[d] : 0;
+        args->pad_end[k] = here ? (int32_t)window->pad_end[d] : 0;
+        args->divider[k] = mp_divider((uint32_t)args->out_dim[k]);
+    }
+}
+
+static mp_status plan_pool(mp_planner *p) {
+    const char *word = p->node->op->detail;
+    const mp_tensor *x = &p->in[0];
+    const bool indices = p->out_count > 1;
+    mp_window window;
+    if (x->shape.rank < 3) {
+        char text[192];
+        return MP_FAIL(INVALID_ARGUMENT, "X of shape %s has no spatial dimensions",
+                       mp_shape_text(&x->shape, text));
+    }
+    MP_TRY(mp_window_read(p->node, x->shape.rank - 2, NULL, &window));
+    const int64_t *in = &x->shape.dim[2];
+    mp_shape shape = x->shape;
+    MP_TRY(mp_window_slide(&window, in, mp_node_int(p->node, "ceil_mode", 0) != 0, &shape.dim[2]));
+    MP_TRY(check_sizes(&window, in));
+    MP_TRY(mp_plan_output(p, 0, x->type, &shape));
+    MP_TRY(mp_plan_output(p, 1, MP_I64, &shape));
+    mp_pool_args args = {
+        .count = mp_shape_count(&shape),
+        .plane = mp_shape_span(&x->shape, 2, x->shape.rank),
+        .column_major = mp_node_int(p->node, "storage_order", 0) != 0,
+        .include_pad = mp_node_int(p->node, "count_include_pad", 0) != 0,
+    };
+    if (args.count == 0) {
+        return MP_OK;
+    }
+    if (!indices && args.plane >= REDUCE_ELEMENTS_MIN && covers_input(&window, in)) {
+        const uint32_t axes = ((1u << x->shape.rank) - 1) & ~3u;
+        return mp_plan_reduce(p, word, x->type, MP_IN(0), &x->shape, axes, MP_OUT(0));
+    }
+    args.wide = args.count > INT32_MAX;
+    fill_window(&window, in, &shape.dim[2], &args);
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "pool_%s%s_%s", indices ? "arg" : "", word,
+                          mp_dtype_word(x->type)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+                     MP_BIND(mp_pool_args, x, MP_IN(0)), MP_BIND(mp_pool_args, out, MP_OUT(0)),
+                     MP_BIND(mp_pool_args, indices, indices ? MP_OUT(1) : MP_NOWHERE));
+}
+
+/* ---- the rows ---- */
+
+static const mp_attr_def max_attrs[] = {
+    MP_WINDOW_ATTRS, {"ceil_mode", MP_ATTR_INT}, {"storage_order", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def mean_attrs[] = {
+    MP_WINDOW_ATTRS, {"ceil_mode", MP_ATTR_INT}, {"count_include_pad", MP_ATTR_INT}, {NULL, 0}};
+
+#define MAX_POOL(from, to, ...)                                                                  \
+    {                                                                                            \
+        .domain = "", .name = "MaxPool", .since = (from), .until = (to), .types = {__VA_ARGS__}, \
+        .attrs = max_attrs, .plan = plan_pool, .detail = "max"                                   \
+    }
+#define INDICES \
+    { "I", MP_BIT(MP_I64) }
+
+static const mp_op ops[] = {
+    MAX_POOL(1, 7, {"T", MP_IEEE_FLOATS}),
+    MAX_POOL(8, 11, {"T", MP_IEEE_FLOATS}, INDICES),
+    MAX_POOL(12, 22, {"T", MP_FLOATS | MP_BIT(MP_I8) | MP_BIT(MP_U8)}, INDICES),
+    {.domain = "",
+     .name = "AveragePool",
+     .since = 1,
+     .until = 22,
+     .types = {{"T", MP_FLOATS}},
+     .attrs = mean_attrs,
+     .plan = plan_pool,
+     .detail = "mean"},
+};
+
+const mp_op_family mp__family_pool = {"pool", ops, MP_COUNT_OF(ops)};

@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes docs/operators.md: what the provider registers, beside what ONNX Runtime's own CUDA provider does.
+
+    operators_doc.py            write the page anew
+    operators_doc.py --check    exit status 1, and the lines that differ, where the page is not current
+
+What is listed is what the built library registers with the ONNX Runtime of requirements.txt: its schemas decide which
+versions and types of a row of src/op exist. With another version the check is skipped (exit status 77). The table of
+ONNX Runtime's own provider is tests/data/cuda_kernels.tsv.
+"""
+
+import argparse
+import csv
+import difflib
+import os
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "demo"), str(ROOT / "tests" / "ep")]
+
+PAGE = ROOT / "docs" / "operators.md"
+THEIRS = ROOT / "tests" / "data" / "cuda_kernels.tsv"
+SKIP_STATUS = 77
+DIFFERENCES_MAX = 30
+INSERTED = {"MemcpyFromHost", "MemcpyToHost"}  # ONNX Runtime puts these in; no model has them
+FLOATS = {"float", "double", "float16", "bfloat16"}
+SIGNED = {"int8", "int16", "int32", "int64"}
+UNSIGNED = {"uint8", "uint16", "uint32", "uint64"}
+SETS = [  # the largest first
+    ("all", FLOATS | SIGNED | UNSIGNED | {"bool"}),
+    ("numbers", FLOATS | SIGNED | UNSIGNED),
+    ("ints", SIGNED | UNSIGNED),
+    ("floats", FLOATS),
+    ("signed", SIGNED),
+    ("unsigned", UNSIGNED),
+]
+HEAD = """\
+# Operators
+
+Written by `make docs` from the kernels that the provider registers with ONNX Runtime {version}; do not edit.
+
+- *Versions*: schema versions with a kernel. Version 13 of `Abs` serves every opset from 13 until `Abs` changes again.
+- *Types*: element types of the newest version, by the name that the schema gives the constraint; a star marks an
+  operator whose older versions take fewer. `floats` is float, double, float16 and bfloat16; `signed` and `unsigned`
+  are the integers of 8 to 64 bits, `ints` both, `numbers` floats and ints, `all` numbers and bool. `a` without `b` is
+  written `a - b`.
+- *In-tree CUDA EP*: the versions that the CUDA provider of onnxruntime-gpu 1.31.1 registers.
+
+A node that is not covered here runs on ONNX Runtime's CPU provider.
+"""
+
+
+def title(domain, name):
+    return f"{domain}.{name}" if domain else name
+
+
+def versions_text(ranges):
+    """[(7, 7), (13, 13)] as "7, 13"; an open end is None."""
+    parts = []
+    for first, last in sorted(set(ranges), key=lambda pair: pair[0]):
+        parts.append(str(first) if first == last else f"{first}+" if last is None else f"{first}-{last}")
+    return ", ".join(parts)
+
+
+def types_text(types):
+    """A set of element types in the fewest words."""
+    rest, words = set(types), []
+    for name, members in SETS:
+        if members <= rest:
+            words.append(name)
+            rest -= members
+    for name, members in SETS:  # nearly a whole set
+        missing = members - rest
+        if not words and 0 < len(missing) <= 2 and len(rest & members) >= 2 * len(missing) + 1:
+            words.append(f"{name} - {' - '.join(sorted(missing))}")
+            rest -= members
+    return ", ".join(words + sorted(rest))
+
+
+def constraints_text(constraints):
+    return "; ".join(f"{name}: {types_text(types)}" for name, types in sorted(constraints.items()))
+
+
+def element_types(texts):
+    """"tensor(float)" and the like, as names."""
+    return {found.group(1) for text in texts if (found := re.fullmatch(r"tensor\((\w+)\)", text))}
+
+
+def ours():
+    """{(domain, operator): [(version, {constraint: types})]}, the newest version last."""
+    from registered import registry
+
+    table = {}
+    for (domain, name), kernels in registry().kernels.items():
+        if name in INSERTED:
+            continue
+        by_version = {}
+        for kernel in kernels:
+            types = by_version.setdefault(kernel.version_range[0], {})
+            for constraint, texts in kernel.type_constraints.items():
+                types.setdefault(constraint, set()).update(element_types(texts))
+        table["" if domain == "ai.onnx" else domain, name] = sorted(by_version.items())
+    return table
+
+
+def theirs():
+    """{(domain, operator): [(first, last)]} of ONNX Runtime's own CUDA provider."""
+    table = {}
+    with open(THEIRS, newline="", encoding="utf-8") as f:
+        for row in csv.DictReader(f, delimiter="\t"):
+            first, _, last = row["versions"].rstrip("+").partition("-")
+            end = None if row["versions"].endswith("+") else int(last or first)
+            domain = "" if row["domain"] == "ai.onnx" else row["domain"]
+            if row["op"] not in INSERTED:
+                table.setdefault((domain, row["op"]), []).append((int(first), end))
+    return table
+
+
+def row(key, versions, their_versions):
+    newest = versions[-1][1]
+    fewer = any(types.get(name, set()) < allowed for _, types in versions for name, allowed in newest.items())
+    cells = (
+        title(*key),
+        versions_text([(version, version) for version, _ in versions]),
+        constraints_text(newest) + (" *" if fewer else ""),
+        versions_text(their_versions) or "none",
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+def page(mine, other, version):
+    lines = [HEAD.format(version=version)]
+    shared = [key for key in other if key in mine]
+    count = f"{len(mine)} operators, of which the in-tree CUDA EP has {len(shared)}; it has {len(other)} in all."
+    lines.append(count + "\n")
+    lines += ["| Operator | Versions | Types | In-tree CUDA EP |", "| --- | --- | --- | --- |"]
+    lines += [row(key, mine[key], other.get(key, [])) for key in sorted(mine, key=lambda key: title(*key).lower())]
+    lines += ["", "## Not covered yet", "", "Operators that the in-tree CUDA EP has and this provider does not:", ""]
+    for domain in sorted({domain for domain, _ in other}):
+        names = sorted(name for key_domain, name in other if key_domain == domain and (domain, name) not in mine)
+        if names:
+            lines.append(f"- {domain or 'ai.onnx'} ({len(names)}): {', '.join(names)}")
+    return "\n".join(lines) + "\n"
+
+
+def pinned_version():
+    text = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    return re.search(r"^onnxruntime==(\S+)", text, re.MULTILINE).group(1)
+
+
+def check(fresh):
+    old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    if old == fresh:
+        print("docs/operators.md is current")
+        return 0
+    names = {"fromfile": "docs/operators.md", "tofile": "as registered", "lineterm": ""}
+    for line in list(difflib.unified_diff(old.splitlines(), fresh.splitlines(), n=0, **names))[:DIFFERENCES_MAX]:
+        print(line)
+    print("docs/operators.md is not current: run `make docs`")
+    return 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="compare, do not write")
+    args = parser.parse_args()
+    os.environ.setdefault("MILLPOND_DEVICE", "host")
+    import onnxruntime
+
+    if onnxruntime.__version__ != pinned_version():
+        print(f"this is onnxruntime {onnxruntime.__version__}; the page is written with {pinned_version()}")
+        return SKIP_STATUS
+    fresh = page(ours(), theirs(), onnxruntime.__version__)
+    if args.check:
+        return check(fresh)
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(fresh, encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
