@@ -58,13 +58,16 @@ format: setup ## Rewrite C and Python files in the house's format
 docs: build ## Write docs/operators.md anew from the operators that are registered
 	@$(PYTHON) tools/operators_doc.py
 
+# The library is named again, since this make has exported the one of its own preset.
+GPU_BUILD = PRESET=cuda MILLPOND_EP_LIBRARY=$(CURDIR)/build/cuda/lib/libonnxruntime_providers_cuda_plugin.so
+
 test-gpu: ## Run the tests on this machine's GPU, and the operator tests under compute-sanitizer
 	@$(MAKE) --no-print-directory build PRESET=cuda
-	@$(MAKE) --no-print-directory gpu-tests PRESET=cuda
+	@$(MAKE) --no-print-directory gpu-tests $(GPU_BUILD)
 
 bench-gpu: ## Time the models on this machine's GPU; writes bench/results/*.json
 	@$(MAKE) --no-print-directory build PRESET=cuda
-	@$(MAKE) --no-print-directory gpu-bench PRESET=cuda
+	@$(MAKE) --no-print-directory gpu-bench $(GPU_BUILD)
 
 .PHONY: gpu-tests gpu-bench
 gpu-tests: setup

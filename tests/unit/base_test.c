@@ -14,13 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The environment is read once a process. */
-static void need_own_process(void) {
-    if (!test_has_process()) {
-        SKIP("needs a process of its own");
-    }
-}
-
 /* ---- options ---- */
 
 typedef struct settings {
@@ -205,7 +198,7 @@ static void run_and_check(size_t count, size_t piece) {
 }
 
 TEST(workers_do_each_item_once) {
-    need_own_process();
+    NEEDS_OWN_PROCESS();
     (void)setenv("MILLPOND_HOST_THREADS", "4", 1);
     CHECK_EQ_INT(mp_worker_count(), 4);
     for (size_t round = 0; round < 200; round++) {
@@ -261,7 +254,7 @@ TEST(workers_survive_a_fork) {
 }
 
 TEST(a_wrong_thread_count_is_ignored) {
-    need_own_process();
+    NEEDS_OWN_PROCESS();
     (void)setenv("MILLPOND_HOST_THREADS", "0", 1);
     CHECK(mp_worker_count() >= 1);
 }
@@ -284,7 +277,7 @@ static void keep(void *context, mp_log_level level, const char *file, int line, 
 }
 
 TEST(the_log_has_a_threshold_and_a_sink) {
-    need_own_process();
+    NEEDS_OWN_PROCESS();
     (void)setenv("MILLPOND_LOG", "Info", 1);
     lines kept = {.count = 0};
     mp_log_set_sink(keep, &kept);
@@ -300,7 +293,7 @@ TEST(the_log_has_a_threshold_and_a_sink) {
 }
 
 TEST(the_log_can_be_off) {
-    need_own_process();
+    NEEDS_OWN_PROCESS();
     (void)setenv("MILLPOND_LOG", "off", 1);
     CHECK(!mp_log_enabled(MP_LOG_ERROR));
 }

@@ -32,6 +32,7 @@ static void folder_remove(void) {
 
 /* A cache of this test's own; each test is a process, so the choice is made anew. */
 static void folder_use(void) {
+    NEEDS_OWN_PROCESS();
     (void)snprintf(folder, sizeof folder, "%s", "/tmp/millpond-cache-XXXXXX");
     CHECK(mkdtemp(folder) != NULL);
     CHECK(atexit(folder_remove) == 0);
@@ -138,6 +139,7 @@ TEST(cuda_cache_follows_no_links_and_waits_for_no_pipes) {
 }
 
 TEST(cuda_cache_can_be_off) {
+    NEEDS_OWN_PROCESS();
     uint8_t key[MP_SHA256_SIZE];
     cuda_blob found = {0};
     CHECK(setenv("MILLPOND_CACHE", "off", 1) == 0);
@@ -148,6 +150,7 @@ TEST(cuda_cache_can_be_off) {
 }
 
 TEST(cuda_cache_refuses_an_open_folder) {
+    NEEDS_OWN_PROCESS();
     (void)snprintf(folder, sizeof folder, "%s", "/tmp/millpond-cache-XXXXXX");
     CHECK(mkdtemp(folder) != NULL && chmod(folder, 0777) == 0);
     CHECK(setenv("MILLPOND_CACHE_DIR", folder, 1) == 0 && unsetenv("MILLPOND_CACHE") == 0);
@@ -156,12 +159,14 @@ TEST(cuda_cache_refuses_an_open_folder) {
 }
 
 TEST(cuda_cache_refuses_a_relative_folder) {
+    NEEDS_OWN_PROCESS();
     CHECK(setenv("MILLPOND_CACHE_DIR", "here", 1) == 0 && unsetenv("MILLPOND_CACHE") == 0);
     CHECK_EQ_INT(strlen(mp__cuda_cache_folder()), 0);
     CHECK(access("here", F_OK) != 0);
 }
 
 TEST(cuda_cache_follows_xdg) {
+    NEEDS_OWN_PROCESS();
     char root[] = "/tmp/millpond-xdg-XXXXXX";
     char path[PATH_SIZE];
     struct stat entry;

@@ -60,6 +60,14 @@ uint64_t test_random(uint64_t *state);
 
 #define SKIP(...) test_skip(__VA_ARGS__)
 
+/* For tests of what a process does once, as reading its environment. */
+#define NEEDS_OWN_PROCESS()                \
+    do {                                   \
+        if (!test_has_process()) {         \
+            SKIP("needs its own process"); \
+        }                                  \
+    } while (0)
+
 #define CHECK(cond)                                            \
     do {                                                       \
         if (!(cond)) {                                         \

@@ -273,13 +273,22 @@ static cudnnStatus_t workspace_ask(const cuda_conv *conv, cudnnHandle_t handle, 
                                            conv->narrow, (cudnnConvolutionFwdAlgo_t)algo, size);
 }
 
+/* A Fourier transform mixes the whole input into each output, so that what should be an exact zero
+ * comes out as the rounding of the largest value. */
+static bool is_transform(const cuda_conv *conv, int algo) {
+    return conv->shape.transposed ? algo == (int)CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT ||
+                                        algo == (int)CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING
+                                  : algo == (int)CUDNN_CONVOLUTION_FWD_ALGO_FFT ||
+                                        algo == (int)CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING;
+}
+
 /* Settles on a candidate where it works within the limits. */
 static bool candidate_take(cuda_conv *conv, cudnnHandle_t handle, const candidate *choice) {
     const bool strict = conv->shape.type == MP_F32 && !conv->shape.tf32;
     const bool tensor_math = choice->math == CUDNN_TENSOR_OP_MATH ||
                              choice->math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
     size_t size = 0;
-    if (!choice->works || (strict && tensor_math) ||
+    if (!choice->works || is_transform(conv, choice->algo) || (strict && tensor_math) ||
         mp__dnn.conv_math(conv->desc, strict ? CUDNN_FMA_MATH : choice->math) !=
             CUDNN_STATUS_SUCCESS ||
         workspace_ask(conv, handle, choice->algo, &size) != CUDNN_STATUS_SUCCESS ||
