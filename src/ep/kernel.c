@@ -37,6 +37,7 @@ static mp_status call_open(call *c, const kernel *k) {
     c->in_addr = c->few_in_addr;
     c->out_addr = c->few_out_addr;
     c->many = NULL;
+    memset(c->few_out_addr, 0, sizeof c->few_out_addr);
     if (k->in_count <= FEW && k->out_count <= FEW) {
         return MP_OK;
     }

@@ -108,7 +108,7 @@ static mp_plan *list_find(mp_plan_cache *cache, const key *k) {
 }
 
 static void list_add(mp_plan_cache *cache, const key *k, mp_plan *plan) {
-    uint64_t *words = malloc(k->count * sizeof *words);
+    uint64_t *words = calloc(k->count + 1, sizeof *words);
     if (words == NULL) {
         return; /* the plan serves this once */
     }

@@ -122,7 +122,7 @@ OrtStatus *mp__memcpy_create(void *unused, const OrtKernelInfo *info, OrtKernelI
 
 /* ---- allocator.c ---- */
 OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info, OrtAllocator **out);
-void mp__allocator_release(OrtAllocator *allocator);
+void mp__allocator_release(OrtAllocator *self);
 
 /* ---- sync_stream.c ---- */
 OrtStatus *mp__sync_stream_create(mp_unit *unit, OrtSyncStreamImpl **out);

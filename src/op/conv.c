@@ -149,8 +149,8 @@ static mp_status read_output_shape(const mp_node *node, int spatial, int64_t *ou
 static mp_status plan_conv_transpose(mp_planner *p) {
     mp_conv conv;
     mp_window window;
-    int64_t output_padding[MP_SPATIAL_MAX];
-    int64_t asked[MP_SPATIAL_MAX];
+    int64_t output_padding[MP_SPATIAL_MAX] = {0};
+    int64_t asked[MP_SPATIAL_MAX] = {0};
     MP_TRY(describe(p, true, &conv, &window));
     MP_TRY(mp_window_ints(p->node, "output_padding", conv.spatial, 0, output_padding));
     MP_TRY(read_output_shape(p->node, conv.spatial, asked));

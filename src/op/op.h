@@ -41,7 +41,7 @@ typedef struct mp_attr_def {
 } mp_attr_def;
 
 typedef struct mp_alias {
-    int8_t in, out;
+    int in, out;
 } mp_alias;
 
 struct mp_op {

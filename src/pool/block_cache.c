@@ -157,14 +157,14 @@ static void device_free(const mp_block_cache *cache, const block *b) {
 static size_t release_kept(mp_block_cache *cache) {
     size_t bytes = 0;
     for (int c = 0; c < CLASSES; c++) {
-        while (cache->free[c] != NULL) {
-            block *b = cache->free[c];
-            list_remove(cache, b);
+        for (block *b = cache->free[c], *next = NULL; b != NULL; b = next) {
+            next = b->next_free;
             table_remove(cache, b);
             bytes += b->size;
             device_free(cache, b);
             free(b);
         }
+        cache->free[c] = NULL;
     }
     cache->stats.total -= bytes;
     return bytes;

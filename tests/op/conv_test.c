@@ -14,7 +14,7 @@ typedef struct geometry {
 } geometry;
 
 static float *values(uint64_t seed, int64_t count) {
-    float *data = malloc((size_t)(count + 1) * sizeof *data);
+    float *data = calloc((size_t)(count + 1), sizeof *data);
     CHECK(data != NULL);
     for (int64_t i = 0; i < count; i++) {
         data[i] = op_value(seed, i);
@@ -148,7 +148,7 @@ static void check_case(mp_device *device, const geometry *g) {
     op_run(device, &c);
     CHECK_EQ_INT(c.out[0].shape.rank, 2 + g->spatial);
     CHECK_EQ_INT(c.out[0].shape.dim[1], g->out_channels);
-    for (int d = 0; d < g->spatial; d++) {
+    for (int d = 0; d < 3 && d < g->spatial; d++) {
         CHECK_EQ_INT(c.out[0].shape.dim[2 + d], out[d]);
     }
     double *want = expected(g, out, x, w, bias);

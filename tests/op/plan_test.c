@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-enum { COUNT = 40 };
+enum { COUNT = 40, HALF = COUNT / 2 };
 
 static const mp_shape shape = {.rank = 1, .dim = {COUNT}};
 
@@ -67,7 +67,7 @@ static void buffers_open(mp_device *device, buffers *b) {
     float x[COUNT];
     *b = (buffers){.host = {0, 0}};
     for (int i = 0; i < COUNT; i++) {
-        x[i] = (float)(i - COUNT / 2);
+        x[i] = (float)(i - HALF);
     }
     CHECK_OK(device->ops->stream_create(device, &b->stream));
     CHECK_OK(device->ops->alloc(device, BYTES, &b->in));
@@ -103,7 +103,7 @@ static void check_results(mp_device *device, const buffers *b) {
     fetch(device, b, 1, filled, sizeof filled);
     fetch(device, b, 3, copy, sizeof copy);
     for (int i = 0; i < COUNT; i++) {
-        const float x = (float)(i - COUNT / 2);
+        const float x = (float)(i - HALF);
         CHECK(y[i] == (x > 0 ? x : 0));
         CHECK(copy[i] == x);
         CHECK_EQ_INT(filled[i], i == 1 ? 0x02020202 : 0x01010101);
