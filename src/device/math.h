@@ -45,7 +45,7 @@ struct mp_conv {
     bool relu;       /* y = max(y, 0) at the end */
     int32_t spatial; /* 1 to 3 */
     int32_t search;  /* 0 exhaustive (time the algorithms), 1 heuristic, 2 the default algorithm */
-    bool workspace_max; /* any workspace is welcome; otherwise 32 MiB at most */
+    bool workspace_max; /* a workspace of up to 512 MiB is welcome; otherwise 32 MiB at most */
     int64_t batch, in_channels, out_channels, groups;
     int64_t in[MP_CONV_SPATIAL_MAX], out[MP_CONV_SPATIAL_MAX], kernel[MP_CONV_SPATIAL_MAX];
     int64_t stride[MP_CONV_SPATIAL_MAX], dilation[MP_CONV_SPATIAL_MAX];

@@ -96,7 +96,7 @@ typedef struct mp_attr {
 /* Choices of the session that concern operators. */
 typedef struct mp_op_options {
     bool tf32;               /* float matrix products may use TF32 */
-    bool conv_workspace_max; /* any workspace is welcome */
+    bool conv_workspace_max; /* as mp_conv.workspace_max */
     int32_t conv_search;     /* 0 exhaustive, 1 heuristic, 2 default */
 } mp_op_options;
 

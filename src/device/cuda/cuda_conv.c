@@ -15,7 +15,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { DIMS_MAX = 2 + MP_CONV_SPATIAL_MAX, ALGOS_MAX = 16, WORKSPACE_LIMIT = 32 << 20 };
+enum {
+    DIMS_MAX = 2 + MP_CONV_SPATIAL_MAX,
+    ALGOS_MAX = 16,
+    WORKSPACE_LIMIT = 32 << 20,
+    WORKSPACE_GREEDY = 512 << 20
+};
 
 /* The convolution as cuDNN is asked for it, forward or transposed: "wide" is the side that stride
  * and kernel walk over (x, or y of a transposed one), "narrow" the other. */
@@ -220,6 +225,10 @@ static mp_status descs_make(cuda_conv *conv) {
 
 /* ---- choosing an algorithm ---- */
 
+static size_t workspace_limit(const mp_conv *shape) {
+    return shape->workspace_max ? WORKSPACE_GREEDY : WORKSPACE_LIMIT;
+}
+
 /* The two directions have structs and functions of their own in cuDNN, but the same fields. */
 typedef struct candidate {
     int algo;
@@ -234,34 +243,80 @@ typedef struct candidate {
         .repeatable = (result).determinism == CUDNN_DETERMINISTIC, .math = (result).mathType \
     }
 
-static cudnnStatus_t ask_forward(const cuda_conv *conv, cudnnHandle_t handle, candidate *out,
-                                 int *count) {
+/* Memory to time algorithms in. Its content does not matter, its size does: left to itself, cuDNN
+ * takes all that the greediest algorithm would like. */
+typedef struct trial {
+    mp_addr memory; /* owned */
+    size_t size;
+    void *wide, *weights, *narrow, *workspace; /* within `memory` */
+    size_t workspace_size;
+} trial;
+
+static size_t trial_part(size_t size) {
+    return (size + MP_ALIGNMENT - 1) / MP_ALIGNMENT * MP_ALIGNMENT;
+}
+
+static mp_status trial_open(cuda_device *device, const cuda_conv *conv, trial *out) {
+    size_t wide = 0;
+    size_t weights = 0;
+    size_t narrow = 0;
+    if (mp__dnn.tensor_size(conv->wide, &wide) != CUDNN_STATUS_SUCCESS ||
+        mp__dnn.filter_size(conv->weights, &weights) != CUDNN_STATUS_SUCCESS ||
+        mp__dnn.tensor_size(conv->narrow, &narrow) != CUDNN_STATUS_SUCCESS) {
+        return MP_FAIL(UNSUPPORTED, "cuDNN does not say how large its tensors are");
+    }
+    wide = trial_part(wide);
+    weights = trial_part(weights);
+    narrow = trial_part(narrow);
+    out->workspace_size = workspace_limit(&conv->shape);
+    out->size = wide + weights + narrow + out->workspace_size;
+    MP_TRY(device->base.ops->alloc(&device->base, out->size, &out->memory));
+    out->wide = (void *)out->memory;
+    out->weights = (void *)(out->memory + wide);
+    out->narrow = (void *)(out->memory + wide + weights);
+    out->workspace = (void *)(out->memory + wide + weights + narrow);
+    return MP_OK;
+}
+
+static void trial_close(cuda_device *device, const trial *t) {
+    device->base.ops->free(&device->base, t->memory, t->size);
+}
+
+/* With a trial the algorithms are timed, without one cuDNN is asked for its opinion. */
+static cudnnStatus_t ask_forward(const cuda_conv *conv, cudnnHandle_t handle, const trial *t,
+                                 candidate *out, int *count) {
     cudnnConvolutionFwdAlgoPerf_t results[ALGOS_MAX];
     const cudnnStatus_t status =
-        conv->shape.search == 0
-            ? mp__dnn.forward_find(handle, conv->wide, conv->weights, conv->desc, conv->narrow,
-                                   ALGOS_MAX, count, results)
-            : mp__dnn.forward_heuristic(handle, conv->wide, conv->weights, conv->desc, conv->narrow,
-                                        ALGOS_MAX, count, results);
+        t != NULL ? mp__dnn.forward_find(handle, conv->wide, t->wide, conv->weights, t->weights,
+                                         conv->desc, conv->narrow, t->narrow, ALGOS_MAX, count,
+                                         results, t->workspace, t->workspace_size)
+                  : mp__dnn.forward_heuristic(handle, conv->wide, conv->weights, conv->desc,
+                                              conv->narrow, ALGOS_MAX, count, results);
     for (int i = 0; status == CUDNN_STATUS_SUCCESS && i < *count; i++) {
         out[i] = CANDIDATE(results[i]);
     }
     return status;
 }
 
-static cudnnStatus_t ask_backward(const cuda_conv *conv, cudnnHandle_t handle, candidate *out,
-                                  int *count) {
+static cudnnStatus_t ask_backward(const cuda_conv *conv, cudnnHandle_t handle, const trial *t,
+                                  candidate *out, int *count) {
     cudnnConvolutionBwdDataAlgoPerf_t results[ALGOS_MAX];
     const cudnnStatus_t status =
-        conv->shape.search == 0
-            ? mp__dnn.backward_find(handle, conv->weights, conv->narrow, conv->desc, conv->wide,
-                                    ALGOS_MAX, count, results)
-            : mp__dnn.backward_heuristic(handle, conv->weights, conv->narrow, conv->desc,
-                                         conv->wide, ALGOS_MAX, count, results);
+        t != NULL ? mp__dnn.backward_find(handle, conv->weights, t->weights, conv->narrow,
+                                          t->narrow, conv->desc, conv->wide, t->wide, ALGOS_MAX,
+                                          count, results, t->workspace, t->workspace_size)
+                  : mp__dnn.backward_heuristic(handle, conv->weights, conv->narrow, conv->desc,
+                                               conv->wide, ALGOS_MAX, count, results);
     for (int i = 0; status == CUDNN_STATUS_SUCCESS && i < *count; i++) {
         out[i] = CANDIDATE(results[i]);
     }
     return status;
+}
+
+static cudnnStatus_t ask(const cuda_conv *conv, cudnnHandle_t handle, const trial *t,
+                         candidate *out, int *count) {
+    return conv->shape.transposed ? ask_backward(conv, handle, t, out, count)
+                                  : ask_forward(conv, handle, t, out, count);
 }
 
 static cudnnStatus_t workspace_ask(const cuda_conv *conv, cudnnHandle_t handle, int algo,
@@ -292,7 +347,7 @@ static bool candidate_take(cuda_conv *conv, cudnnHandle_t handle, const candidat
         mp__dnn.conv_math(conv->desc, strict ? CUDNN_FMA_MATH : choice->math) !=
             CUDNN_STATUS_SUCCESS ||
         workspace_ask(conv, handle, choice->algo, &size) != CUDNN_STATUS_SUCCESS ||
-        (size > WORKSPACE_LIMIT && !conv->shape.workspace_max)) {
+        size > workspace_limit(&conv->shape)) {
         return false;
     }
     conv->algo = choice->algo;
@@ -300,7 +355,7 @@ static bool candidate_take(cuda_conv *conv, cudnnHandle_t handle, const candidat
     return true;
 }
 
-static mp_status algorithm_choose(cuda_conv *conv, cudnnHandle_t handle) {
+static mp_status algorithm_choose(cuda_device *device, cuda_conv *conv, cudnnHandle_t handle) {
     const candidate usual = {.algo = conv->shape.transposed
                                          ? (int)CUDNN_CONVOLUTION_BWD_DATA_ALGO_1
                                          : (int)CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
@@ -311,8 +366,13 @@ static mp_status algorithm_choose(cuda_conv *conv, cudnnHandle_t handle) {
     if (conv->shape.search == 2 && candidate_take(conv, handle, &usual)) {
         return MP_OK;
     }
-    const cudnnStatus_t status = conv->shape.transposed ? ask_backward(conv, handle, found, &count)
-                                                        : ask_forward(conv, handle, found, &count);
+    trial t = {.memory = 0};
+    /* A device too full for a trial still gets an answer. */
+    const bool timed = conv->shape.search == 0 && trial_open(device, conv, &t) == MP_OK;
+    const cudnnStatus_t status = ask(conv, handle, timed ? &t : NULL, found, &count);
+    if (timed) {
+        trial_close(device, &t);
+    }
     if (status != CUDNN_STATUS_SUCCESS) {
         return mp__cuda_dnn_fail(status, "the choice of an algorithm");
     }
@@ -324,7 +384,8 @@ static mp_status algorithm_choose(cuda_conv *conv, cudnnHandle_t handle) {
         }
     }
     return MP_FAIL(UNSUPPORTED, "cuDNN has no algorithm for it%s",
-                   conv->shape.workspace_max ? "" : " within 32 MiB of workspace");
+                   conv->shape.workspace_max ? " within 512 MiB of workspace"
+                                             : " within 32 MiB of workspace");
 }
 
 /* ---- preparing ---- */
@@ -360,7 +421,7 @@ static mp_status conv_fill(cuda_device *device, cuda_conv *conv) {
     MP_TRY(frame_make(&conv->shape, &conv->frame));
     MP_TRY(descs_make(conv));
     MP_TRY(mp__cuda_dnn_take(device, &handle));
-    const mp_status status = algorithm_choose(conv, handle);
+    const mp_status status = algorithm_choose(device, conv, handle);
     mp__cuda_dnn_give(device, handle);
     MP_TRY(status);
     atomic_store(&conv->fused, fusible(conv));
