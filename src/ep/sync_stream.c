@@ -192,8 +192,9 @@ OrtStatus *mp__sync_stream_create(mp_unit *unit, OrtSyncStreamImpl **out) {
     return NULL;
 }
 
-/* By the handle, which every stream of ORT's has. ORT up to 1.29 also shows an allocator streams
- * that are none of ours, and asking those for their implementation reads foreign memory. */
+/* By the handle, never by the implementation: under IOBinding ORT 1.26 to 1.28 was seen to give an
+ * allocator a stream whose implementation pointer is garbage. A handle that is none of ours is only
+ * compared, so the block then counts as the host's. */
 mp_stream *mp__stream_of(const OrtSyncStream *stream) {
     void *native =
         stream != NULL ? ORT->SyncStream_GetHandle((OrtSyncStream *)(uintptr_t)stream) : NULL;
