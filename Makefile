@@ -45,7 +45,8 @@ test: build ## Run every test that needs no GPU; the last line counts them
 test-quick: build ## The C tests and checks only, in some seconds
 	@$(PYTHON) tools/run_tests.py --build $(BUILD) --quick $(TEST_FLAGS)
 
-bench: build ## Time the models and a chain of small operators; writes bench/results/*.json
+bench: build ## Time the pool, the models and a chain of small operators; writes bench/results/*.json
+	@$(PYTHON) bench/bench_pool.py --build $(BUILD) --repeats 3 --budget-s 120 $(POOL_FLAGS)
 	@$(PYTHON) tools/fetch_models.py --group test
 	@$(PYTHON) bench/bench_models.py $(BENCH_FLAGS)
 
@@ -65,7 +66,7 @@ test-gpu: ## Run the tests on this machine's GPU, and the operator tests under c
 	@$(MAKE) --no-print-directory build PRESET=cuda
 	@$(MAKE) --no-print-directory gpu-tests $(GPU_BUILD)
 
-bench-gpu: ## Time the models on this machine's GPU; writes bench/results/*.json
+bench-gpu: ## Time the pool and the models on this machine's GPU; writes bench/results/*.json
 	@$(MAKE) --no-print-directory build PRESET=cuda
 	@$(MAKE) --no-print-directory gpu-bench $(GPU_BUILD)
 
@@ -75,6 +76,7 @@ gpu-tests: setup
 	@$(PYTHON) tools/run_tests.py --build $(BUILD) --gpu $(TEST_FLAGS)
 
 gpu-bench: setup
+	@$(PYTHON) bench/bench_pool.py --build $(BUILD) --stage cuda $(POOL_FLAGS)
 	@$(PYTHON) tools/fetch_models.py --group test || echo "models not fetched: those absent are left out"
 	@MILLPOND_DEVICE=cuda $(PYTHON) bench/bench_models.py $(BENCH_FLAGS)
 

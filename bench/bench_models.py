@@ -11,10 +11,7 @@ bench/results/NAME.json, with the device and the versions they were measured wit
 
 import argparse
 import json
-import os
 import platform
-import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -26,6 +23,7 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("demo", "tests/models", "tests
 
 import feeds  # noqa: E402
 import fetch_models  # noqa: E402
+import machine  # noqa: E402  (beside this file)
 import onnxruntime as ort  # noqa: E402
 import provider  # noqa: E402
 import small_models  # noqa: E402
@@ -106,16 +104,6 @@ def subjects(root, only):
             yield name, str(path), feeds.feeds(name, root)
 
 
-def commit():
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
-
-
-def cpu_model():
-    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
-    return found.group(1) if found else platform.machine()
-
-
 def setting(device):
     known = provider.metadata(device)
     return {
@@ -123,14 +111,14 @@ def setting(device):
         "emulated": provider.is_emulated(device),
         "compute_capability": known.get("cuda_compute_capability", ""),
         "driver": known.get("driver", ""),
-        "cpu": f"{cpu_model()}, {os.cpu_count()} threads",
+        "cpu": machine.cpu(),
         "onnxruntime": ort.__version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "commit": commit(),
-        "command": " ".join(["bench/bench_models.py", *sys.argv[1:]]),
-        "environment": {k: v for k, v in sorted(os.environ.items()) if k in ("MILLPOND_DEVICE", "MILLPOND_HOST")},
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": machine.commit(),
+        "command": machine.command("bench/bench_models.py"),
+        "environment": machine.environment(),
+        "time": machine.now(),
     }
 
 
@@ -159,8 +147,7 @@ def main():
             show(row)
     if not result["results"]:
         sys.exit(f"bench_models: nothing to measure; no subject holds '{args.only}', or no models were fetched")
-    default = re.sub(r"[^a-z0-9]+", "-", result["device"].lower()).strip("-")
-    target = ROOT / "bench" / "results" / f"{args.name or default}.json"
+    target = ROOT / "bench" / "results" / f"{args.name or machine.file_name(result['device'])}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"written to {target.relative_to(ROOT)}")

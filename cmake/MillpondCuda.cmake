@@ -23,6 +23,15 @@ if(NOT MILLPOND_WITH_CUDA STREQUAL "OFF")
             list(APPEND cuda_missing ${header})
         endif()
     endforeach()
+    # For ranges on a profiler's timeline; welcome, not needed.
+    find_path(
+        MILLPOND_HEADER_nvtx3 nvtx3/nvToolsExt.h
+        HINTS ${MILLPOND_CUDA_PATH}/include $ENV{CUDA_PATH}/include $ENV{CUDA_HOME}/include
+              /usr/local/cuda/include ${cuda_wheel_includes})
+    mark_as_advanced(MILLPOND_HEADER_nvtx3)
+    if(MILLPOND_HEADER_nvtx3)
+        list(APPEND MILLPOND_CUDA_INCLUDES ${MILLPOND_HEADER_nvtx3})
+    endif()
     list(REMOVE_DUPLICATES MILLPOND_CUDA_INCLUDES)
     list(JOIN cuda_missing ", " cuda_missing)
     if(NOT cuda_missing)

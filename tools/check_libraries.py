@@ -20,7 +20,8 @@ EP_EXPORTS = {"CreateEpFactories", "ReleaseEpFactory"}
 EP_BYTES_MAX = 15_000_000
 # Whatever else a library wants, it opens at run time: nothing is linked that may be absent.
 SYSTEM_LIBRARIES = re.compile(r"lib(c|m|dl|pthread|rt|gcc_s)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+|linux-vdso\.so\.1")
-PUBLIC_HEADER = ROOT / "include/millpond/millpond.h"
+PUBLIC_HEADERS = [ROOT / "include/millpond/millpond.h", ROOT / "include/millpond/status.h"]
+PRIVATE_NODE = "MILLPOND_PRIVATE_"  # and the version
 
 
 def output(*command):
@@ -35,8 +36,7 @@ def exports(library):
         name, _, node = name.partition("@")
         if not (kind == "A" and name == node.lstrip("@")):  # the nodes themselves are listed too
             found[name] = node.lstrip("@")
-    found.pop("MILLPOND_PRIVATE", None)
-    return {name: node for name, node in found.items() if not name.startswith("MILLPOND_0")}
+    return {name: node for name, node in found.items() if not name.startswith("MILLPOND_")}
 
 
 def dynamic(library, tag):
@@ -89,16 +89,36 @@ def check_pool_exports(_, pool):
     return f"exports {', '.join(odd[:5])}" if odd else None
 
 
+def declared_functions():
+    """Names of the functions that the public headers declare."""
+    names = set()
+    for header in PUBLIC_HEADERS:
+        text = re.sub(r"/\*.*?\*/", "", header.read_text(encoding="utf-8"), flags=re.S)
+        text = re.sub(r"\btypedef\b[^;{]*;", "", text)  # types of functions
+        names |= set(re.findall(r"\b(mp_\w+)\s*\((?!\*)[^;{}]*\)[^;{}]*;", text))
+    return names
+
+
 def check_public_api(_, pool):
-    """The header's functions, and no others, are in the public version node."""
-    text = re.sub(r"/\*.*?\*/", "", PUBLIC_HEADER.read_text(encoding="utf-8"), flags=re.S) \
-        if PUBLIC_HEADER.is_file() else ""
-    declared = set(re.findall(r"\b(mp_\w+)\s*\((?!\*)[^;{}]*\)[^;{}]*;", text))
-    public = {name for name, node in exports(pool).items() if node != "MILLPOND_PRIVATE"}
+    """The headers' functions, and no others, are in the public version node."""
+    declared = declared_functions()
+    public = {name for name, node in exports(pool).items() if not node.startswith(PRIVATE_NODE)}
     if declared != public:
         return (f"declared but not in the map: {sorted(declared - public)}; "
                 f"in the map but not declared: {sorted(public - declared)}")
     return None
+
+
+def check_private_node(ep, pool):
+    """What only libraries of one build may share carries their version."""
+    header = PUBLIC_HEADERS[0].read_text(encoding="utf-8")
+    want = PRIVATE_NODE + re.search(r'MILLPOND_VERSION "(.*)"', header).group(1)
+    for library in (ep, pool):
+        found = set(re.findall(PRIVATE_NODE + r"[\w.]*", output("readelf", "-VW", library)))
+        if found != {want}:
+            return f"{library.name} has the node {', '.join(sorted(found))} instead of {want}"
+    project = re.search(r"project\(millpond VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
+    return None if want.endswith(f"_{project.group(1)}") else f"CMakeLists.txt has version {project.group(1)}"
 
 
 CHECKS = [
@@ -108,7 +128,8 @@ CHECKS = [
     ("only libc and its kin are linked", check_needed),
     ("no executable stack", check_stack),
     ("libmillpond.so exports only names of ours", check_pool_exports),
-    ("the public header and the version script agree", check_public_api),
+    ("the public headers and the version script agree", check_public_api),
+    ("the private node carries the version", check_private_node),
 ]
 
 
@@ -127,11 +148,10 @@ def main():
     ep = build / "lib/libonnxruntime_providers_cuda_plugin.so"
     pool = build / "lib/libmillpond.so"
     results = [(what, check(ep, pool)) for what, check in CHECKS]
-    if PUBLIC_HEADER.is_file():
-        for language, compiler, standard in (("c", "gcc", "c11"), ("c++", "g++", "c++17")):
-            if shutil.which(compiler):
-                results.append((f"the public header compiles as {standard}",
-                                compile_header(language, compiler, standard)))
+    for language, compiler, standard in (("c", "gcc", "c11"), ("c++", "g++", "c++11"), ("c++", "g++", "c++20")):
+        if shutil.which(compiler):
+            results.append((f"the public header compiles as {standard}",
+                            compile_header(language, compiler, standard)))
     failed = 0
     for number, (what, problem) in enumerate(results, 1):
         print(f"{'ok' if problem is None else 'not ok'} {number} - {what}")

@@ -17,11 +17,12 @@
 #include <stdint.h>
 
 typedef struct mp_device mp_device;
-typedef struct mp_stream mp_stream; /* a queue of work; first in, first out */
-typedef struct mp_event mp_event;   /* a mark in a stream */
-typedef struct mp_graph mp_graph;   /* a recorded queue, ready to be launched again */
-typedef struct mp_kernel mp_kernel; /* a kernel loaded on one device */
-typedef struct mp_math mp_math;     /* a prepared matrix product or convolution, see math.h */
+typedef struct mp_stream mp_stream;   /* a queue of work; first in, first out */
+typedef struct mp_event mp_event;     /* a mark in a stream */
+typedef struct mp_graph mp_graph;     /* a recorded queue, ready to be launched again */
+typedef struct mp_kernel mp_kernel;   /* a kernel loaded on one device */
+typedef struct mp_mempool mp_mempool; /* the driver's own pool, ordered by streams */
+typedef struct mp_math mp_math;       /* a prepared matrix product or convolution, see math.h */
 typedef struct mp_gemm mp_gemm;
 typedef struct mp_conv mp_conv;
 
@@ -42,7 +43,15 @@ typedef struct mp_device_info {
     uint32_t block_lanes_max;
     size_t shared_bytes_max; /* dynamic shared memory of a block */
     size_t memory_bytes;
+    bool notes; /* note() has an effect: an emulated device that looks for breaches */
 } mp_device_info;
+
+typedef struct mp_mempool_usage {  /* bytes */
+    size_t reserved, reserved_max; /* had from the device */
+    size_t used, used_max;         /* given out, and not yet given back by a free_async */
+} mp_mempool_usage;
+
+enum { MP_IPC_HANDLE_BYTES = 64 };
 
 /* ---- kernels ---- */
 
@@ -75,7 +84,8 @@ typedef struct mp_grid {
 typedef void mp_host_call(void *context);
 
 typedef struct mp_device_ops {
-    /* -- memory -- */
+    /* -- memory --
+     * None of these calls disturbs or joins a capture, of whatever thread and mode. */
 
     /* Gives: `*out`, aligned to MP_ALIGNMENT, until free. Blocks: may.
      * Fails: OUT_OF_MEMORY, nothing lost. */
@@ -85,17 +95,62 @@ typedef struct mp_device_ops {
     /* Page-locked host memory that the device reads and writes directly. */
     mp_status (*alloc_pinned)(mp_device *self, size_t size, mp_addr *out);
     void (*free_pinned)(mp_device *self, mp_addr addr, size_t size);
-    /* Ordered by `stream`: usable by work queued after the call, freed when the stream gets there.
-     */
-    mp_status (*alloc_async)(mp_device *self, mp_stream *stream, size_t size, mp_addr *out);
-    mp_status (*free_async)(mp_device *self, mp_stream *stream, mp_addr addr, size_t size);
-    /* Addresses without memory, and memory put behind them; sizes are multiples of the granule. */
+    mp_status (*memory_info)(mp_device *self, size_t *free_bytes, size_t *total_bytes);
+    /* Tells an emulated device that looks for breaches (info.notes) that a part of its memory, of
+     * whatever kind, has been given back to (`live` false) or lent out by (`live` true) an
+     * allocator above it. Work queued later that refers to a part that is not live is a breach;
+     * work queued before is not. Nothing on other devices. */
+    void (*note)(mp_device *self, mp_addr addr, size_t size, bool live);
+
+    /* -- addresses without memory, and memory put behind them --
+     * Addresses and sizes are multiples of the granule; it is 0 where the device lacks all this. */
+
     size_t (*granule)(mp_device *self);
     mp_status (*reserve)(mp_device *self, size_t size, mp_addr *out);
     void (*unreserve)(mp_device *self, mp_addr addr, size_t size);
     mp_status (*map)(mp_device *self, mp_addr addr, size_t size);
     mp_status (*unmap)(mp_device *self, mp_addr addr, size_t size);
-    mp_status (*memory_info)(mp_device *self, size_t *free_bytes, size_t *total_bytes);
+    /* Moves the memory behind `source`, all of it mapped, to `target`, reserved and without memory,
+     * with its contents; nothing is behind `source` afterwards. The caller has made sure that no
+     * queued work still uses `source`. Fails: all stays where it was. */
+    mp_status (*remap)(mp_device *self, mp_addr target, mp_addr source, size_t size);
+
+    /* -- memory ordered by streams --
+     * Memory that streams have freed stays with its mempool up to `release_threshold` bytes; more
+     * goes back to the device at the next synchronization. 0 leaves the driver's default. */
+
+    /* Gives: `*out`, until mempool_destroy. Fails: UNSUPPORTED where the driver has none. */
+    mp_status (*mempool_create)(mp_device *self, size_t release_threshold, mp_mempool **out);
+    /* Takes: `mempool`, all of whose memory has been freed by a free_async that was reached. */
+    void (*mempool_destroy)(mp_device *self, mp_mempool *mempool);
+    /* Gives: `*out`, usable by work queued on `stream` after the call, until free_async; by other
+     * work once `stream` has come here. Fails: OUT_OF_MEMORY; UNSUPPORTED while `stream` is being
+     * captured, which does not disturb the capture. */
+    mp_status (*mempool_alloc)(mp_device *self, mp_mempool *mempool, mp_stream *stream, size_t size,
+                               mp_addr *out);
+    /* Takes: `addr`, which is freed when `stream` gets there; it need not be the stream that the
+     * memory was given on. Fails: UNSUPPORTED, as mempool_alloc. */
+    mp_status (*free_async)(mp_device *self, mp_stream *stream, mp_addr addr, size_t size);
+    /* Gives unused memory back to the device until at most `keep` bytes are left; what streams have
+     * not freed yet stays. */
+    mp_status (*mempool_trim)(mp_device *self, mp_mempool *mempool, size_t keep);
+    mp_status (*mempool_usage)(mp_device *self, mp_mempool *mempool, mp_mempool_usage *out);
+    /* The largest figures start anew from what they are now. */
+    mp_status (*mempool_reset_peaks)(mp_device *self, mp_mempool *mempool);
+
+    /* -- memory of other processes -- */
+
+    /* A handle for the allocation that begins at `base`, had from alloc (not from reserve or a
+     * mempool). Other processes may open it for as long as the allocation lives.
+     * Fails: UNSUPPORTED where the device cannot share memory, INVALID_ARGUMENT. */
+    mp_status (*ipc_export)(mp_device *self, mp_addr base,
+                            unsigned char handle[MP_IPC_HANDLE_BYTES]);
+    /* Gives: `*out`, the whole allocation of another process, until ipc_close, one for each open.
+     * Fails: INVALID_ARGUMENT for a handle of this process or one that is stale. */
+    mp_status (*ipc_open)(mp_device *self, const unsigned char handle[MP_IPC_HANDLE_BYTES],
+                          mp_addr *out);
+    /* The caller has made sure that no queued work still uses it. */
+    mp_status (*ipc_close)(mp_device *self, mp_addr addr);
 
     /* -- copies and fills --
      * A NULL stream: the call returns when the bytes are there. Otherwise queued, with CUDA's
@@ -110,17 +165,26 @@ typedef struct mp_device_ops {
     /* -- streams -- */
 
     mp_status (*stream_create)(mp_device *self, mp_stream **out);
-    /* Wraps a native handle (CUstream; 0 is the legacy default stream) that the caller owns. */
+    /* Wraps a native handle that the caller owns: on a GPU a CUstream, on the emulated device an
+     * mp_stream of it. NULL and 1 are the legacy default stream; 2 is the calling thread's own
+     * default stream, and such a wrap may be used on this thread only. Cheap; one stream may be
+     * wrapped many times. Destroying a wrap neither waits nor touches the stream, which may be
+     * gone by then. */
     mp_status (*stream_wrap)(mp_device *self, void *native, mp_stream **out);
-    /* Takes: `stream`, after its queued work has ended. Never fails. Blocks: yes. */
+    /* Takes: `stream`. Waits for its queued work, unless it is a wrap. Never fails. */
     void (*stream_destroy)(mp_device *self, mp_stream *stream);
+    /* The handle to wrap or to pass to others, the same for a stream and for its wraps. */
     void *(*stream_native)(mp_device *self, mp_stream *stream);
+    /* A number that no other stream of the process has or had, though native handles are used
+     * again. The default streams have one each, too. */
+    mp_status (*stream_id)(mp_device *self, mp_stream *stream, uint64_t *out);
     mp_status (*stream_synchronize)(mp_device *self, mp_stream *stream);
     mp_status (*stream_query)(mp_device *self, mp_stream *stream, bool *idle);
     /* Runs `fn` on a thread of the device's choice when the stream gets there. `fn` must not call
      * the device. */
     mp_status (*stream_call)(mp_device *self, mp_stream *stream, mp_host_call *fn, void *context);
-    mp_status (*synchronize)(mp_device *self); /* all streams */
+    /* Waits for all streams. Fails, and breaks the capture, while any stream is being captured. */
+    mp_status (*synchronize)(mp_device *self);
 
     /* -- events -- */
 

@@ -1,4 +1,4 @@
-/* allocator.c - ONNX Runtime's allocator interface over a cache of blocks.
+/* allocator.c - ONNX Runtime's allocator interface over a pool.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/bridge.h"
@@ -11,7 +11,7 @@
 typedef struct allocator {
     OrtAllocator base; /* first */
     mp_unit *unit;
-    mp_block_cache *cache; /* borrowed from the unit */
+    mp_pool *pool; /* owned */
     bool pinned;
 } allocator;
 
@@ -20,25 +20,36 @@ static allocator *from(const OrtAllocator *self) {
 }
 
 /* NULL tells ORT that memory ran out; the log line says why. */
-static void *lend(const allocator *a, size_t size, const mp_stream *stream) {
-    mp_addr addr = 0;
-    if (mp_block_cache_alloc(a->cache, size, stream, &addr) != MP_OK) {
+static void *give(mp_status status, const mp_addr *addr) {
+    if (status != MP_OK) {
         MP_LOG(ERROR, "%s", mp_error_message());
         return NULL;
     }
-    return (void *)addr;
+    return (void *)*addr;
 }
 
 static void *alloc(OrtAllocator *self, size_t size) {
-    return size == 0 ? NULL : lend(from(self), size, NULL);
+    mp_addr addr = 0;
+    return size == 0 ? NULL
+                     : give(mp_pool_alloc(from(self)->pool, size, MP_NO_STREAM, &addr), &addr);
 }
 
 static void *alloc_on_stream(OrtAllocator *self, size_t size, OrtSyncStream *stream) {
-    return size == 0 ? NULL : lend(from(self), size, mp__stream_of(stream));
+    mp_addr addr = 0;
+    return size == 0
+               ? NULL
+               : give(mp_pool_alloc(from(self)->pool, size, mp__native_of(stream), &addr), &addr);
+}
+
+static void *reserve(OrtAllocator *self, size_t size) {
+    mp_addr addr = 0;
+    return size == 0 ? NULL : give(mp_pool_reserve(from(self)->pool, size, &addr), &addr);
 }
 
 static void free_block(OrtAllocator *self, void *memory) {
-    mp_block_cache_free(from(self)->cache, (mp_addr)memory);
+    if (mp_pool_free(from(self)->pool, (mp_addr)memory) != MP_OK) {
+        MP_LOG(ERROR, "%s", mp_error_message());
+    }
 }
 
 static const OrtMemoryInfo *info(const OrtAllocator *self) {
@@ -47,20 +58,22 @@ static const OrtMemoryInfo *info(const OrtAllocator *self) {
 }
 
 static OrtStatus *get_stats(const OrtAllocator *self, OrtKeyValuePairs **out) {
-    const mp_block_cache_stats stats = mp_block_cache_get_stats(from(self)->cache);
+    mp_pool_stats stats;
+    MP_TRY_ORT(mp_pool_get_stats(from(self)->pool, &stats, sizeof stats));
     const struct {
         const char *key;
         uint64_t value;
     } rows[] = {
-        {"Limit", from(self)->unit->device->info.memory_bytes},
+        {"Limit", stats.limit < INT64_MAX ? stats.limit : INT64_MAX}, /* ORT reads it signed */
         {"InUse", stats.in_use},
         {"TotalAllocated", stats.total},
         {"MaxInUse", stats.in_use_max},
         {"NumAllocs", stats.allocs},
-        {"NumReserves", 0},
-        {"NumArenaExtensions", stats.device_allocs},
-        {"NumArenaShrinkages", stats.shrinks},
-        {"MaxAllocSize", stats.request_max},
+        {"NumReserves", stats.reserves},
+        {"NumArenaExtensions", stats.extensions},
+        {"NumArenaShrinkages", stats.shrinkages},
+        {"MaxAllocSize", stats.alloc_size_max},
+        {"RequestedInUse", stats.requested},
     };
     ORT->CreateKeyValuePairs(out);
     for (size_t i = 0; i < MP_COUNT_OF(rows); i++) {
@@ -72,25 +85,26 @@ static OrtStatus *get_stats(const OrtAllocator *self, OrtKeyValuePairs **out) {
 }
 
 static OrtStatus *shrink(OrtAllocator *self) {
-    return mp__to_ort(mp_block_cache_shrink(from(self)->cache));
+    return mp__to_ort(mp_pool_shrink(from(self)->pool, NULL));
 }
 
-OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info_asked,
+OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info_asked, mp_pool *pool,
                                 OrtAllocator **out) {
     allocator *a = calloc(1, sizeof *a);
     if (a == NULL) {
+        mp_pool_close(pool);
         return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for an allocator"));
     }
     mp__factory_keep(unit->factory);
     a->unit = unit;
+    a->pool = pool;
     a->pinned = ORT->MemoryInfoGetDeviceMemType(info_asked) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
-    a->cache = a->pinned ? unit->pinned_cache : unit->cache;
     a->base = (OrtAllocator){
         .version = mp_the_plugin.version,
         .Alloc = alloc,
         .Free = free_block,
         .Info = info,
-        .Reserve = alloc,
+        .Reserve = reserve,
         .GetStats = get_stats,
         .AllocOnStream = a->pinned ? NULL : alloc_on_stream,
         .Shrink = shrink,
@@ -101,6 +115,7 @@ OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info_asked,
 
 void mp__allocator_release(OrtAllocator *self) {
     mp_factory *factory = from(self)->unit->factory;
+    mp_pool_close(from(self)->pool);
     free(from(self));
     mp__factory_drop(factory);
 }

@@ -146,14 +146,18 @@ static void release_ep(OrtEpFactory *self, OrtEp *ep) {
 
 static OrtStatus *create_allocator(OrtEpFactory *self, const OrtMemoryInfo *info,
                                    const OrtKeyValuePairs *options, OrtAllocator **out) {
-    (void)options;
     *out = NULL;
     mp_unit *unit = mp__unit_of(from(self), ORT_EP->MemoryInfo_GetMemoryDevice(info));
     if (unit == NULL) {
         return mp__to_ort(
             MP_FAIL(INVALID_ARGUMENT, "no device of %s has the memory asked for", MP_EP_NAME));
     }
-    return mp__allocator_create(unit, info, out);
+    const bool pinned =
+        ORT->MemoryInfoGetDeviceMemType(info) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
+    mp_pool *pool = NULL;
+    MP_TRY_ORT(
+        mp__memory_open(unit, pinned ? MP_MEMORY_PINNED : MP_MEMORY_DEVICE, options, "", &pool));
+    return mp__allocator_create(unit, info, pool, out);
 }
 
 static void release_allocator(OrtEpFactory *self, OrtAllocator *allocator) {
@@ -181,7 +185,9 @@ static OrtStatus *create_sync_stream(OrtEpFactory *self, const OrtMemoryDevice *
         return mp__to_ort(
             MP_FAIL(INVALID_ARGUMENT, "no device of %s has the memory asked for", MP_EP_NAME));
     }
-    return mp__sync_stream_create(unit, out);
+    mp_pool *pool = NULL;
+    MP_TRY_ORT(mp__memory_open(unit, MP_MEMORY_DEVICE, NULL, "", &pool));
+    return mp__sync_stream_create(unit, pool, out);
 }
 
 /* ---- life ---- */

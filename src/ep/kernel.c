@@ -138,15 +138,17 @@ static bool all_aligned(const mp_addr *addresses, int count) {
 }
 
 static mp_status run_plan(const kernel *k, const mp_plan *plan, mp_stream *stream, const call *c) {
-    mp_block_cache *cache = k->provider->unit->cache;
+    mp_pool *pool = k->provider->pool;
+    mp_device *device = k->provider->unit->device;
     const size_t bytes = mp_plan_scratch_bytes(plan);
     mp_addr scratch = 0;
     if (bytes > 0) {
-        MP_TRY(mp_block_cache_alloc(cache, bytes, stream, &scratch));
+        void *native = device->ops->stream_native(device, stream);
+        MP_TRY(mp_pool_alloc(pool, bytes, native, &scratch));
     }
     const mp_status status = mp_plan_run(plan, stream, c->in_addr, c->out_addr, scratch);
-    mp_block_cache_free(cache, scratch); /* the stream's order keeps later users apart */
-    return status;
+    const mp_status freed = mp_pool_free(pool, scratch); /* the stream's order keeps users apart */
+    return status != MP_OK ? status : freed;
 }
 
 static mp_status find_plan(const kernel *k, const call *c, int32_t align, mp_plan **out) {

@@ -21,6 +21,13 @@
 enum { SEARCHES = 3 };
 static const char *const searches[] = {"EXHAUSTIVE", "HEURISTIC", "DEFAULT", "0", "1", "2", NULL};
 
+/* The address of a function, as a number. */
+#define ADDRESS(field)                                                                            \
+    {                                                                                             \
+        .name = #field, .kind = MP_OPTION_INT, .offset = offsetof(mp_options, field), .least = 0, \
+        .most = INT64_MAX                                                                         \
+    }
+
 static const mp_option table[] = {
     {.name = "use_tf32", .kind = MP_OPTION_BOOL, .offset = offsetof(mp_options, use_tf32)},
     {.name = "cudnn_conv_use_max_workspace",
@@ -35,6 +42,9 @@ static const mp_option table[] = {
      .offset = offsetof(mp_options, device_id),
      .least = 0,
      .most = INT32_MAX},
+    ADDRESS(gpu_external_alloc),
+    ADDRESS(gpu_external_free),
+    ADDRESS(gpu_external_empty_cache),
 };
 
 typedef struct entries {
@@ -80,7 +90,8 @@ static void warn_of_unknown(const entries *all) {
     const size_t length = strlen(OWN_PREFIX);
     for (size_t i = 0; i < all->count; i++) {
         const char *name = all->keys[i] + length;
-        if (strncasecmp(all->keys[i], OWN_PREFIX, length) != 0 || is_known(name)) {
+        if (strncasecmp(all->keys[i], OWN_PREFIX, length) != 0 || is_known(name) ||
+            strncasecmp(name, "arena.", strlen("arena.")) == 0) { /* the pool looks at those */
             continue;
         }
         const char *near = mp_option_nearest(table, MP_COUNT_OF(table), name);
@@ -88,6 +99,15 @@ static void warn_of_unknown(const entries *all) {
                near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
                near != NULL ? "'?" : "");
     }
+}
+
+static void check_external(mp_options *options) {
+    if ((options->gpu_external_alloc != 0) == (options->gpu_external_free != 0)) {
+        return;
+    }
+    MP_LOG(WARNING, "gpu_external_alloc and gpu_external_free must both be set; both are ignored");
+    options->gpu_external_alloc = options->gpu_external_free = 0;
+    options->gpu_external_empty_cache = 0;
 }
 
 void mp__options_read(const OrtSessionOptions *session, mp_options *out) {
@@ -106,5 +126,6 @@ void mp__options_read(const OrtSessionOptions *session, mp_options *out) {
     }
     out->cudnn_conv_algo_search %= SEARCHES;
     warn_of_unknown(&all);
+    check_external(out);
     ORT->ReleaseKeyValuePairs(pairs);
 }

@@ -2,7 +2,7 @@
  *
  *     plugin (one a process)   the API tables of the ONNX Runtime that loaded us
  *       factory                one a registration: devices, kernel registry, data transfer
- *         unit                 one a device: its memory infos and its caches of memory
+ *         unit                 one a device: its memory infos
  *         provider             one a session: options, streams
  *           kernel             one a node
  *
@@ -13,8 +13,8 @@
 
 #include "ep/ort.h"
 
+#include "millpond/millpond.h"
 #include "op/op.h"
-#include "pool/block_cache.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -53,7 +53,6 @@ typedef struct mp_unit {
     OrtHardwareDevice *own_hardware;      /* owned; NULL where ORT listed the device */
     OrtMemoryInfo *memory, *pinned;       /* owned */
     const OrtMemoryDevice *memory_device; /* borrowed from `memory` */
-    mp_block_cache *cache, *pinned_cache; /* owned */
 } mp_unit;
 
 struct mp_factory {
@@ -73,6 +72,8 @@ typedef struct mp_options {
     bool cudnn_conv_use_max_workspace;
     int cudnn_conv_algo_search; /* as mp_conv.search */
     int64_t device_id;          /* what ORT passes on; the device given to the session decides */
+    /* addresses of functions that own the memory beneath; 0: ours does */
+    int64_t gpu_external_alloc, gpu_external_free, gpu_external_empty_cache;
 } mp_options;
 
 struct mp_provider {
@@ -81,6 +82,7 @@ struct mp_provider {
     mp_unit *unit;
     mp_options options;
     mp_op_options op_options;
+    mp_pool *pool;             /* owned; where scratch comes from */
     mp_stream *default_stream; /* owned; for nodes that ORT runs without a stream; made on need */
     pthread_mutex_t lock;      /* guards default_stream */
 };
@@ -120,14 +122,28 @@ OrtStatus *mp__registry_create(OrtKernelRegistry **out);
 OrtStatus *mp__kernel_create(void *op, const OrtKernelInfo *info, OrtKernelImpl **out);
 OrtStatus *mp__memcpy_create(void *unused, const OrtKernelInfo *info, OrtKernelImpl **out);
 
+/* ---- memory.c ---- */
+/* A handle on the unit's pool; `pairs` (NULL for none) are the options asked for, of which those
+ * that begin with `prefix` and "arena." count. Gives: `*out`, until mp_pool_close. */
+mp_status mp__memory_open(const mp_unit *unit, mp_memory memory, const OrtKeyValuePairs *pairs,
+                          const char *prefix, mp_pool **out);
+/* The pool of a session: over the functions that its options name, if any. */
+mp_status mp__memory_open_session(const mp_unit *unit, const OrtSessionOptions *session,
+                                  const mp_options *options, mp_pool **out);
+
 /* ---- allocator.c ---- */
-OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info, OrtAllocator **out);
+/* Takes: `pool`, also when it fails. */
+OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info, mp_pool *pool,
+                                OrtAllocator **out);
 void mp__allocator_release(OrtAllocator *self);
 
 /* ---- sync_stream.c ---- */
-OrtStatus *mp__sync_stream_create(mp_unit *unit, OrtSyncStreamImpl **out);
-/* The stream behind one of ours; NULL gives NULL. */
+/* Takes: `pool`, also when it fails; it is told when memory of the stream may serve others. */
+OrtStatus *mp__sync_stream_create(mp_unit *unit, mp_pool *pool, OrtSyncStreamImpl **out);
+/* The stream behind one of ours; NULL for NULL and for others. */
 mp_stream *mp__stream_of(const OrtSyncStream *stream);
+/* What the pool knows the stream by; MP_NO_STREAM for one that is none of ours, and for NULL. */
+void *mp__native_of(const OrtSyncStream *stream);
 /* The stream a node runs on: ORT's for this run, or the provider's own, where `*own` is set. */
 mp_status mp__stream_of_context(mp_provider *provider, const OrtKernelContext *context,
                                 mp_stream **out, bool *own);

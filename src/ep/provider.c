@@ -1,6 +1,7 @@
 /* provider.c - the provider of one session. SPDX-License-Identifier: Apache-2.0 */
 #include "ep/bridge.h"
 #include "ep/plugin.h"
+#include "pool/pool_handle.h"
 
 #include "base/log.h"
 
@@ -37,7 +38,23 @@ static OrtStatus *create_sync_stream(OrtEp *self, const OrtMemoryDevice *memory,
                                   "another",
                                   provider->unit->device->ordinal));
     }
-    return mp__sync_stream_create(provider->unit, out);
+    mp_pool *pool = NULL;
+    MP_TRY_ORT(mp__pool_again(provider->pool, &pool));
+    return mp__sync_stream_create(provider->unit, pool, out);
+}
+
+/* Set only where the session's options name functions of another library. */
+static OrtStatus *create_external_allocator(OrtEp *self, const OrtMemoryInfo *info,
+                                            OrtAllocator **out) {
+    mp_provider *provider = from(self);
+    mp_pool *pool = NULL;
+    *out = NULL;
+    if (ORT->MemoryInfoGetDeviceMemType(info) == OrtDeviceMemoryType_HOST_ACCESSIBLE) {
+        MP_TRY_ORT(mp__memory_open(provider->unit, MP_MEMORY_PINNED, NULL, "", &pool));
+    } else {
+        MP_TRY_ORT(mp__pool_again(provider->pool, &pool));
+    }
+    return mp__allocator_create(provider->unit, info, pool, out);
 }
 
 static OrtStatus *is_concurrent_run_supported(OrtEp *self, bool *out) {
@@ -62,6 +79,13 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
     provider->unit = unit;
     pthread_mutex_init(&provider->lock, NULL);
     mp__options_read(session, &provider->options);
+    const mp_status opened =
+        mp__memory_open_session(unit, session, &provider->options, &provider->pool);
+    if (opened != MP_OK) {
+        OrtStatus *failed = mp__to_ort(opened);
+        mp__provider_release(provider);
+        return failed;
+    }
     provider->op_options = (mp_op_options){
         .tf32 = provider->options.use_tf32,
         .conv_workspace_max = provider->options.cudnn_conv_use_max_workspace,
@@ -71,6 +95,8 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
         .ort_version_supported = mp_the_plugin.version,
         .GetName = get_name,
         .GetCapability = mp__get_capability,
+        .CreateAllocator =
+            provider->options.gpu_external_alloc != 0 ? create_external_allocator : NULL,
         .CreateSyncStreamForDevice = create_sync_stream,
         .GetKernelRegistry = get_kernel_registry,
         .IsConcurrentRunSupported = is_concurrent_run_supported,
@@ -89,9 +115,11 @@ void mp__provider_release(mp_provider *provider) {
         if (device->ops->stream_synchronize(device, provider->default_stream) != MP_OK) {
             MP_LOG(ERROR, "a session is closed on a device that reports: %s", mp_error_message());
         }
-        mp_block_cache_settle(provider->unit->cache, provider->default_stream);
+        (void)mp_pool_stream_gone(provider->pool,
+                                  device->ops->stream_native(device, provider->default_stream));
         device->ops->stream_destroy(device, provider->default_stream);
     }
+    mp_pool_close(provider->pool);
     pthread_mutex_destroy(&provider->lock);
     mp_factory *factory = provider->factory;
     free(provider);

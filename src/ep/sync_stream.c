@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "ep/bridge.h"
 #include "ep/plugin.h"
+#include "pool/pool_handle.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 typedef struct sync_stream {
     OrtSyncStreamImpl base; /* first */
     mp_unit *unit;
+    mp_pool *pool;            /* owned */
     mp_stream *stream;        /* owned */
     void *native;             /* what GetHandle gives: CUstream on a GPU */
     struct sync_stream *next; /* in `all` */
@@ -20,7 +22,10 @@ typedef struct notification {
     const sync_stream *owner;     /* only to activate; may go before the notification */
     mp_factory *factory;          /* kept */
     mp_device *device;
+    mp_pool *pool;   /* owned */
     mp_event *event; /* owned */
+    void *native;    /* of the owner */
+    uint64_t mark;   /* of the last activation, in the pool's count */
 } notification;
 
 /* ---- every stream, by its native handle ----
@@ -76,27 +81,40 @@ static mp_stream *find_native(const void *native) {
     return found;
 }
 
+/* By the handle, never by the implementation: under IOBinding ORT 1.26 to 1.28 was seen to give an
+ * allocator a stream whose implementation pointer is garbage. A handle that is none of ours is only
+ * compared, so the block then counts as the host's. */
+static mp_stream *find_stream(const OrtSyncStream *stream, void **native) {
+    *native = stream != NULL ? ORT->SyncStream_GetHandle((OrtSyncStream *)(uintptr_t)stream) : NULL;
+    return *native != NULL ? find_native(*native) : NULL;
+}
+
 /* ---- notifications ---- */
 
 static void notification_release(OrtSyncNotificationImpl *self) {
     notification *n = (notification *)self;
     n->device->ops->event_destroy(n->device, n->event);
+    mp_pool_close(n->pool);
     mp__factory_drop(n->factory);
     free(n);
 }
 
 static OrtStatus *notification_activate(OrtSyncNotificationImpl *self) {
-    const notification *n = (const notification *)self;
+    notification *n = (notification *)self;
+    MP_TRY_ORT(mp_pool_stream_mark(n->pool, n->native, &n->mark));
     return mp__to_ort(n->device->ops->event_record(n->device, n->event, n->owner->stream));
 }
 
 static OrtStatus *notification_wait_on_device(OrtSyncNotificationImpl *self,
                                               OrtSyncStream *consumer) {
     const notification *n = (const notification *)self;
-    mp_stream *stream = mp__stream_of(consumer);
-    /* A consumer that is no stream of ours cannot wait on the device, so the host does. */
-    return mp__to_ort(stream != NULL ? n->device->ops->event_wait(n->device, n->event, stream)
-                                     : n->device->ops->event_synchronize(n->device, n->event));
+    void *native = NULL;
+    mp_stream *stream = find_stream(consumer, &native);
+    if (stream == NULL) { /* it cannot wait on the device, so the host does */
+        return mp__to_ort(n->device->ops->event_synchronize(n->device, n->event));
+    }
+    MP_TRY_ORT(n->device->ops->event_wait(n->device, n->event, stream));
+    return mp__to_ort(mp_pool_stream_ordered(n->pool, native, n->native, n->mark));
 }
 
 static OrtStatus *notification_wait_on_host(OrtSyncNotificationImpl *self) {
@@ -114,10 +132,10 @@ static void release(OrtSyncStreamImpl *self) {
     sync_stream *s = from(self);
     mp_device *device = s->unit->device;
     all_remove(s);
-    if (device->ops->stream_synchronize(device, s->stream) != MP_OK) {
+    if (mp_pool_stream_gone(s->pool, s->native) != MP_OK) { /* waits for the stream */
         MP_LOG(ERROR, "a stream is closed on a device that reports: %s", mp_error_message());
     }
-    mp_block_cache_settle(s->unit->cache, s->stream);
+    mp_pool_close(s->pool);
     device->ops->stream_destroy(device, s->stream);
     mp__factory_drop(s->unit->factory);
     free(s);
@@ -134,8 +152,12 @@ static OrtStatus *create_notification(OrtSyncStreamImpl *self, OrtSyncNotificati
     if (n == NULL) {
         return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a notification"));
     }
-    const mp_status status = s->unit->device->ops->event_create(s->unit->device, false, &n->event);
+    mp_status status = mp__pool_again(s->pool, &n->pool);
+    if (status == MP_OK) {
+        status = s->unit->device->ops->event_create(s->unit->device, false, &n->event);
+    }
     if (status != MP_OK) {
+        mp_pool_close(n->pool);
         free(n);
         return mp__to_ort(status);
     }
@@ -143,6 +165,7 @@ static OrtStatus *create_notification(OrtSyncStreamImpl *self, OrtSyncNotificati
     n->factory = s->unit->factory;
     n->device = s->unit->device;
     n->owner = s;
+    n->native = s->native;
     n->base = (OrtSyncNotificationImpl){
         .ort_version_supported = mp_the_plugin.version,
         .Release = notification_release,
@@ -162,22 +185,24 @@ static OrtStatus *flush(OrtSyncStreamImpl *self) {
 
 static OrtStatus *on_session_run_end(OrtSyncStreamImpl *self) {
     ORT_TRY(flush(self));
-    mp_block_cache_settle(from(self)->unit->cache, from(self)->stream);
-    return NULL;
+    return mp__to_ort(mp_pool_stream_settled(from(self)->pool, from(self)->native));
 }
 
-OrtStatus *mp__sync_stream_create(mp_unit *unit, OrtSyncStreamImpl **out) {
+OrtStatus *mp__sync_stream_create(mp_unit *unit, mp_pool *pool, OrtSyncStreamImpl **out) {
     sync_stream *s = calloc(1, sizeof *s);
     if (s == NULL) {
+        mp_pool_close(pool);
         return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a stream"));
     }
     const mp_status status = unit->device->ops->stream_create(unit->device, &s->stream);
     if (status != MP_OK) {
+        mp_pool_close(pool);
         free(s);
         return mp__to_ort(status);
     }
     mp__factory_keep(unit->factory);
     s->unit = unit;
+    s->pool = pool;
     s->native = unit->device->ops->stream_native(unit->device, s->stream);
     s->base = (OrtSyncStreamImpl){
         .ort_version_supported = mp_the_plugin.version,
@@ -192,13 +217,14 @@ OrtStatus *mp__sync_stream_create(mp_unit *unit, OrtSyncStreamImpl **out) {
     return NULL;
 }
 
-/* By the handle, never by the implementation: under IOBinding ORT 1.26 to 1.28 was seen to give an
- * allocator a stream whose implementation pointer is garbage. A handle that is none of ours is only
- * compared, so the block then counts as the host's. */
 mp_stream *mp__stream_of(const OrtSyncStream *stream) {
-    void *native =
-        stream != NULL ? ORT->SyncStream_GetHandle((OrtSyncStream *)(uintptr_t)stream) : NULL;
-    return native != NULL ? find_native(native) : NULL;
+    void *native = NULL;
+    return find_stream(stream, &native);
+}
+
+void *mp__native_of(const OrtSyncStream *stream) {
+    void *native = NULL;
+    return find_stream(stream, &native) != NULL ? native : MP_NO_STREAM;
 }
 
 static mp_status default_stream(mp_provider *provider, mp_stream **out) {

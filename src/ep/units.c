@@ -3,45 +3,12 @@
 #include "base/log.h"
 #include "ep/bridge.h"
 #include "ep/plugin.h"
+#include "pool/pool_handle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-/* MILLPOND_DEVICE: "host", "cuda", or auto: GPUs where there are some, else the emulated device. */
-static mp_status choose_kind(mp_factory *factory, mp_device_kind *out) {
-    const char *wish = getenv("MILLPOND_DEVICE");
-    char *reason = factory->device_reason;
-    const bool any = wish == NULL || wish[0] == '\0' || strcmp(wish, "auto") == 0;
-    if (!any && strcmp(wish, "host") != 0 && strcmp(wish, "cuda") != 0) {
-        return MP_FAIL(INVALID_ARGUMENT, "MILLPOND_DEVICE is '%s'; say auto, host or cuda", wish);
-    }
-    (void)snprintf(reason, MP_REASON_MAX, "MILLPOND_DEVICE=%s asks for it", any ? "auto" : wish);
-    if (!any && strcmp(wish, "host") == 0) {
-        *out = MP_DEVICE_HOST;
-        return MP_OK;
-    }
-    const char *why = NULL;
-    const int gpus = mp_device_count(MP_DEVICE_CUDA, &why);
-    if (gpus > 0) {
-        if (any) {
-            (void)snprintf(reason, MP_REASON_MAX, "the CUDA driver lists %d GPU%s", gpus,
-                           gpus > 1 ? "s" : "");
-        }
-        *out = MP_DEVICE_CUDA;
-        return MP_OK;
-    }
-    if (!any) {
-        return MP_FAIL(NOT_FOUND, "MILLPOND_DEVICE is 'cuda', but no GPU can be used: %s",
-                       why != NULL ? why : "the driver lists none");
-    }
-    (void)snprintf(reason, MP_REASON_MAX, "no GPU can be used: %s",
-                   why != NULL ? why : "the driver lists none");
-    MP_LOG(INFO, "the emulated device is used, since %s", reason);
-    *out = MP_DEVICE_HOST;
-    return MP_OK;
-}
 
 /* ---- pairing with what ORT found ---- */
 
@@ -113,8 +80,6 @@ static mp_status create_memory_infos(mp_unit *unit) {
 }
 
 static void unit_close(mp_unit *unit) {
-    mp_block_cache_destroy(unit->cache);
-    mp_block_cache_destroy(unit->pinned_cache);
     if (unit->memory != NULL) {
         ORT->ReleaseMemoryInfo(unit->memory);
     }
@@ -135,9 +100,7 @@ static mp_status unit_open(mp_factory *factory, mp_unit *unit, mp_device *device
     if (unit->hardware == NULL) {
         MP_TRY(create_hardware(unit));
     }
-    MP_TRY(create_memory_infos(unit));
-    MP_TRY(mp_block_cache_create(device, false, &unit->cache));
-    return mp_block_cache_create(device, true, &unit->pinned_cache);
+    return create_memory_infos(unit);
 }
 
 mp_status mp__units_open(mp_factory *factory, const OrtHardwareDevice *const *hardware,
@@ -146,7 +109,11 @@ mp_status mp__units_open(mp_factory *factory, const OrtHardwareDevice *const *ha
         return MP_OK; /* ORT may ask again; sessions already use the first answer */
     }
     mp_device_kind kind = MP_DEVICE_HOST;
-    MP_TRY(choose_kind(factory, &kind));
+    int ordinal = 0; /* a session chooses among all of the kind */
+    MP_TRY(mp__choose_device(NULL, &kind, &ordinal, factory->device_reason, MP_REASON_MAX));
+    if (kind == MP_DEVICE_HOST) {
+        MP_LOG(INFO, "the emulated device is used, since %s", factory->device_reason);
+    }
     const int devices = mp_device_count(kind, NULL);
     for (int i = 0; i < devices && i < MP_UNITS_MAX; i++) {
         mp_device *device = NULL;

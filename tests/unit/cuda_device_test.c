@@ -227,19 +227,22 @@ TEST(cuda_memory_fills) {
 TEST(cuda_memory_async) {
     mp_device *device = gpu();
     mp_stream *stream = NULL;
+    mp_mempool *mempool = NULL;
     mp_addr addr = 0;
+    const mp_status status = device->ops->mempool_create(device, 0, &mempool);
+    if (status == MP_UNSUPPORTED) {
+        SKIP("%s", mp_error_message());
+    }
+    CHECK_OK(status);
     CHECK_OK(device->ops->stream_create(device, &stream));
     for (int i = 0; i < 10; i++) {
-        const mp_status status = device->ops->alloc_async(device, stream, MIB, &addr);
-        if (status == MP_UNSUPPORTED) {
-            SKIP("%s", mp_error_message());
-        }
-        CHECK_OK(status);
+        CHECK_OK(device->ops->mempool_alloc(device, mempool, stream, MIB, &addr));
         CHECK(addr % MP_ALIGNMENT == 0);
         CHECK_OK(device->ops->fill(device, stream, addr, (uint32_t)i, 4, MIB / 4));
         CHECK_OK(device->ops->free_async(device, stream, addr, MIB));
     }
     CHECK_OK(device->ops->stream_synchronize(device, stream));
+    device->ops->mempool_destroy(device, mempool);
     device->ops->stream_destroy(device, stream);
 }
 

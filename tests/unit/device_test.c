@@ -168,10 +168,12 @@ DEVICE_TEST(memory_ordered_by_a_stream) {
     mp_stream *stream = open_stream(device);
     mp_kernel *kernel = load(device, &test_affine_image);
     const mp_addr out = get(device, BYTES), in = get(device, BYTES);
+    mp_mempool *mempool = NULL;
     put(device, in, 0);
+    CHECK_OK(device->ops->mempool_create(device, 0, &mempool));
     for (int64_t round = 1; round <= 3; round++) {
         mp_addr middle = 0;
-        CHECK_OK(device->ops->alloc_async(device, stream, BYTES, &middle));
+        CHECK_OK(device->ops->mempool_alloc(device, mempool, stream, BYTES, &middle));
         CHECK(middle % MP_ALIGNMENT == 0);
         affine(device, stream, kernel, middle, in, round, 0);
         affine(device, stream, kernel, out, middle, 2, 1);
@@ -179,6 +181,7 @@ DEVICE_TEST(memory_ordered_by_a_stream) {
     }
     CHECK_OK(device->ops->stream_synchronize(device, stream));
     check(device, out, 1, 6);
+    device->ops->mempool_destroy(device, mempool);
     device->ops->kernel_unload(device, kernel);
     device->ops->stream_destroy(device, stream);
     device->ops->free(device, in, BYTES);

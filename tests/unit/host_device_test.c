@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { COUNT = 500, BYTES = COUNT * 8, SEEDS = 24 };
+enum { COUNT = 500, BYTES = COUNT * 8, SEEDS = 24, GRANULE = 2 << 20 };
 
 /* ---- a private device and what most tests need on it ---- */
 
@@ -22,6 +22,7 @@ typedef struct bench {
     const mp_device_ops *ops;
     mp_stream *streams[2];
     mp_kernel *affine;
+    mp_mempool *mempool;
 } bench;
 
 static void swallow(void *context, mp_log_level level, const char *file, int line,
@@ -41,6 +42,7 @@ static bench open_bench(int mode, uint64_t seed) {
     CHECK_OK(b.ops->stream_create(b.device, &b.streams[0]));
     CHECK_OK(b.ops->stream_create(b.device, &b.streams[1]));
     CHECK_OK(b.ops->kernel_load(b.device, &test_affine_image, &b.affine));
+    CHECK_OK(b.ops->mempool_create(b.device, 0, &b.mempool));
     return b;
 }
 
@@ -48,6 +50,7 @@ static void close_bench(bench *b) {
     b->ops->stream_destroy(b->device, b->streams[0]);
     b->ops->stream_destroy(b->device, b->streams[1]);
     b->ops->kernel_unload(b->device, b->affine);
+    b->ops->mempool_destroy(b->device, b->mempool);
     CHECK_EQ_INT(mp__host_device_destroy(b->device), 0);
     mp_log_set_sink(NULL, NULL);
 }
@@ -370,11 +373,11 @@ TEST(using_stream_memory_on_another_stream_shows) {
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         bench b = open_bench(MP_HOST_ADVERSARIAL, seed);
         mp_addr x = 0;
-        CHECK_OK(b.ops->alloc_async(b.device, b.streams[0], BYTES, &x));
+        CHECK_OK(b.ops->mempool_alloc(b.device, b.mempool, b.streams[0], BYTES, &x));
         CHECK_OK(queue_affine(&b, 1, x, x, 0, 7)); /* comes after nothing */
         (void)b.ops->stream_synchronize(b.device, b.streams[1]);
         if (mp__host_device_breach(b.device) != NULL) {
-            check_adversary_breach(&b, seed, "alloc_async has not been reached");
+            check_adversary_breach(&b, seed, "mempool_alloc has not been reached");
             found++;
         }
         CHECK_OK(b.ops->free_async(b.device, b.streams[0], x, BYTES));
@@ -388,10 +391,10 @@ TEST(parts_given_back_to_a_pool_are_watched) {
     const mp_addr x = get(&b), y = get(&b);
     clear(&b, x);
     clear(&b, y);
-    mp__host_device_note(b.device, x, BYTES, false);
-    mp__host_device_note(b.device, x, BYTES, true);
+    b.ops->note(b.device, x, BYTES, false);
+    b.ops->note(b.device, x, BYTES, true);
     CHECK_OK(queue_affine(&b, 0, x, y, 1, 7));
-    mp__host_device_note(b.device, x, BYTES, false); /* queued before: allowed */
+    b.ops->note(b.device, x, BYTES, false); /* queued before: allowed */
     CHECK_OK(b.ops->synchronize(b.device));
     CHECK_OK(queue_affine(&b, 0, y, x, 1, 7));
     check_adversary_breach(&b, 3, "given back to the pool");
@@ -488,13 +491,14 @@ TEST(out_of_memory_says_the_sizes) {
         CHECK_OK(b.ops->alloc(b.device, size, &x));
         CHECK_FAILS(b.ops->alloc(b.device, size, &y), OUT_OF_MEMORY,
                     "12582912 bytes asked for on emulated device 0, where 12582912 of 16777216");
-        CHECK_FAILS(b.ops->alloc_async(b.device, b.streams[0], size, &y), OUT_OF_MEMORY, "in use");
+        CHECK_FAILS(b.ops->mempool_alloc(b.device, b.mempool, b.streams[0], size, &y),
+                    OUT_OF_MEMORY, "in use");
         CHECK_OK(b.ops->reserve(b.device, (size_t)8 << 20, &y));
         CHECK_FAILS(b.ops->map(b.device, y, (size_t)8 << 20), OUT_OF_MEMORY, "in use");
         b.ops->unreserve(b.device, y, (size_t)8 << 20);
         /* What a stream is still to free counts as free for that stream. */
         CHECK_OK(b.ops->free_async(b.device, b.streams[0], x, size));
-        CHECK_OK(b.ops->alloc_async(b.device, b.streams[0], size, &x));
+        CHECK_OK(b.ops->mempool_alloc(b.device, b.mempool, b.streams[0], size, &x));
         CHECK_OK(b.ops->free_async(b.device, b.streams[0], x, size));
         CHECK_OK(b.ops->synchronize(b.device));
         close_bench(&b);
@@ -558,18 +562,21 @@ TEST(wrong_captures_are_refused) {
                     "being captured");
         CHECK_FAILS(b.ops->stream_query(b.device, b.streams[0], &idle), INVALID_ARGUMENT,
                     "being captured");
-        CHECK_FAILS(b.ops->synchronize(b.device), INVALID_ARGUMENT, "captures");
-        CHECK_FAILS(b.ops->alloc(b.device, 64, &y), INVALID_ARGUMENT, "captures");
+        CHECK_FAILS(b.ops->synchronize(b.device), INVALID_ARGUMENT, "being captured");
+        CHECK_FAILS(b.ops->fill(b.device, b.streams[0], x, 0, 4, 4), DEVICE, "broken the capture");
+        CHECK_FAILS(b.ops->capture_end(b.device, b.streams[0], &graph), DEVICE, "broken");
+        CHECK_OK(b.ops->capture_begin(b.device, b.streams[0]));
         CHECK_FAILS(b.ops->copy(b.device, NULL, x, (mp_addr)local, 64), INVALID_ARGUMENT,
                     "captures");
         CHECK_FAILS(b.ops->copy(b.device, b.streams[0], x, (mp_addr)local, 64), INVALID_ARGUMENT,
                     "not pinned");
-        CHECK_FAILS(b.ops->alloc_async(b.device, b.streams[0], 64, &y), UNSUPPORTED, "captured");
+        CHECK_FAILS(b.ops->mempool_alloc(b.device, b.mempool, b.streams[0], 64, &y), UNSUPPORTED,
+                    "captured");
         CHECK_FAILS(b.ops->event_wait(b.device, outside, b.streams[0]), INVALID_ARGUMENT,
                     "outside of the capture");
         CHECK_OK(b.ops->event_record(b.device, inside, b.streams[0]));
-        CHECK_FAILS(b.ops->event_synchronize(b.device, inside), INVALID_ARGUMENT, "capture");
         CHECK_OK(b.ops->capture_end(b.device, b.streams[0], &graph));
+        CHECK_FAILS(b.ops->event_synchronize(b.device, inside), INVALID_ARGUMENT, "capture");
         CHECK_FAILS(b.ops->event_wait(b.device, inside, b.streams[1]), INVALID_ARGUMENT, "ended");
         CHECK_OK(b.ops->capture_begin(b.device, b.streams[0]));
         CHECK_FAILS(b.ops->graph_launch(b.device, graph, b.streams[0]), UNSUPPORTED, "captured");
@@ -611,8 +618,8 @@ TEST(what_is_left_is_counted) {
         CHECK_OK(b.ops->fill(b.device, b.streams[0], x, 0, 4, 4));
         CHECK_OK(b.ops->capture_end(b.device, b.streams[0], &graph));
         CHECK_OK(queue_affine(&b, 0, x, x, 1, 7));
-        /* 2 allocations, 1 reservation, 1 mapping, event, graph, 2 streams, kernel */
-        CHECK_EQ_INT(mp__host_device_destroy(b.device), 9);
+        /* 2 allocations, 1 reservation, 1 mapping, event, graph, 2 streams, kernel, mempool */
+        CHECK_EQ_INT(mp__host_device_destroy(b.device), 10);
     }
 }
 
@@ -642,7 +649,9 @@ typedef struct held { /* what many_calls has got so far */
     mp_event *event;
     mp_graph *graph;
     mp_math *math;
-    mp_addr x, pinned;
+    mp_addr x, pinned, base;
+    mp_mempool *mempool;
+    mp_addr y;
 } held;
 
 static mp_status many_calls(const bench *b, held *h) {
@@ -669,12 +678,32 @@ static mp_status many_calls(const bench *b, held *h) {
     MP_TRY(b->ops->capture_begin(device, h->stream));
     MP_TRY(b->ops->capture_end(device, h->stream, &h->graph));
     MP_TRY(b->ops->graph_launch(device, h->graph, h->stream));
+    MP_TRY(b->ops->reserve(device, 2 * GRANULE, &h->base));
+    MP_TRY(b->ops->map(device, h->base, GRANULE));
+    MP_TRY(b->ops->remap(device, h->base + GRANULE, h->base, GRANULE));
+    MP_TRY(b->ops->mempool_create(device, 0, &h->mempool));
+    MP_TRY(b->ops->mempool_alloc(device, h->mempool, h->stream, BYTES, &h->y));
+    MP_TRY(b->ops->free_async(device, h->stream, h->y, BYTES));
+    h->y = 0;
+    MP_TRY(b->ops->mempool_trim(device, h->mempool, 0));
     return b->ops->synchronize(device);
 }
 
 static void release(const bench *b, const held *h) {
     mp_device *device = b->device;
     CHECK_OK(b->ops->stream_synchronize(device, b->streams[0]));
+    if (h->y != 0) {
+        CHECK_OK(b->ops->free_async(device, b->streams[0], h->y, BYTES));
+    }
+    if (h->mempool != NULL) {
+        b->ops->mempool_destroy(device, h->mempool);
+    }
+    if (h->base != 0) {
+        for (int i = 0; i < 2; i++) {
+            (void)b->ops->unmap(device, h->base + (mp_addr)i * GRANULE, GRANULE); /* one of them */
+        }
+        b->ops->unreserve(device, h->base, 2 * GRANULE);
+    }
     if (h->stream != NULL) {
         b->ops->stream_destroy(device, h->stream);
     }
@@ -717,7 +746,7 @@ TEST(the_nth_call_fails_once) {
         while (!fail_nth(mode, nth)) {
             nth++;
         }
-        CHECK_EQ_INT(nth, 15); /* each of the 14 calls has failed once */
+        CHECK_EQ_INT(nth, 22); /* each of the 21 calls has failed once */
     }
 }
 

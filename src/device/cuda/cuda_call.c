@@ -30,6 +30,9 @@ static const error_note notes[] = {
      "; the block asks for more registers or shared memory than there are"},
     {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, MP_UNSUPPORTED,
      "; the stream is being captured into a graph, which this call cannot be part of"},
+    {CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, MP_UNSUPPORTED,
+     "; a stream that waits for the default stream is being captured, and the call would join the "
+     "capture: name a stream of your own"},
     {CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, MP_DEVICE,
      "; an earlier call broke the capture: run the work once before capturing it"},
     {CUDA_ERROR_DEVICE_UNAVAILABLE, MP_DEVICE,

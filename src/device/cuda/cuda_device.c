@@ -19,20 +19,31 @@ static const mp_device_ops cuda_ops = {
     .free = mp__cuda_free,
     .alloc_pinned = mp__cuda_alloc_pinned,
     .free_pinned = mp__cuda_free_pinned,
-    .alloc_async = mp__cuda_alloc_async,
-    .free_async = mp__cuda_free_async,
+    .memory_info = mp__cuda_memory_info,
+    .note = mp__cuda_note,
     .granule = mp__cuda_granule,
     .reserve = mp__cuda_reserve,
     .unreserve = mp__cuda_unreserve,
     .map = mp__cuda_map,
     .unmap = mp__cuda_unmap,
-    .memory_info = mp__cuda_memory_info,
+    .remap = mp__cuda_remap,
+    .mempool_create = mp__cuda_mempool_create,
+    .mempool_destroy = mp__cuda_mempool_destroy,
+    .mempool_alloc = mp__cuda_mempool_alloc,
+    .free_async = mp__cuda_free_async,
+    .mempool_trim = mp__cuda_mempool_trim,
+    .mempool_usage = mp__cuda_mempool_usage,
+    .mempool_reset_peaks = mp__cuda_mempool_reset_peaks,
+    .ipc_export = mp__cuda_ipc_export,
+    .ipc_open = mp__cuda_ipc_open,
+    .ipc_close = mp__cuda_ipc_close,
     .copy = mp__cuda_copy,
     .fill = mp__cuda_fill,
     .stream_create = mp__cuda_stream_create,
     .stream_wrap = mp__cuda_stream_wrap,
     .stream_destroy = mp__cuda_stream_destroy,
     .stream_native = mp__cuda_stream_native,
+    .stream_id = mp__cuda_stream_id,
     .stream_synchronize = mp__cuda_stream_synchronize,
     .stream_query = mp__cuda_stream_query,
     .stream_call = mp__cuda_stream_call,
@@ -113,10 +124,7 @@ static size_t granule_of(const cuda_device *device) {
 static mp_status device_fill(cuda_device *device) {
     info_fill(device);
     device->granule = granule_of(device);
-    if (attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) == 0 ||
-        mp__cu.device_mempool(&device->mempool, device->handle) != CUDA_SUCCESS) {
-        device->mempool = NULL;
-    }
+    device->has_mempools = attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) != 0;
     const CUresult result = mp__cu.stream_create(&device->copies, CU_STREAM_NON_BLOCKING);
     return result == CUDA_SUCCESS ? MP_OK : mp__cuda_fail(device, result, "cuStreamCreate");
 }

@@ -8,9 +8,9 @@
 #include "device/cuda/cuda_private.h"
 
 #include <assert.h>
+#include <string.h>
 
-/* Adds the size to the sentence of a failed allocation. */
-static mp_status with_size(mp_status status, size_t size) {
+mp_status mp__cuda_with_size(mp_status status, size_t size) {
     return status == MP_OK
                ? MP_OK
                : mp__fail(status, "allocation of %zu bytes: %s", size, mp_error_message());
@@ -20,9 +20,9 @@ mp_status mp__cuda_alloc(mp_device *self, size_t size, mp_addr *out) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
     CUdeviceptr address = 0;
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result = mp__cu.alloc(&address, size);
-    MP_TRY(with_size(mp__cuda_leave(device, &scope, result, "cuMemAlloc"), size));
+    MP_TRY(mp__cuda_with_size(mp__cuda_leave(device, &scope, result, "cuMemAlloc"), size));
     *out = (mp_addr)address;
     return MP_OK;
 }
@@ -31,7 +31,7 @@ void mp__cuda_free(mp_device *self, mp_addr addr, size_t size) {
     (void)size;
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
-    if (mp__cuda_enter(device, &scope) == MP_OK) {
+    if (mp__cuda_enter_aside(device, &scope) == MP_OK) {
         mp__cuda_warn(device, mp__cu.free(addr), "cuMemFree");
         mp__cuda_exit(&scope);
     }
@@ -41,9 +41,9 @@ mp_status mp__cuda_alloc_pinned(mp_device *self, size_t size, mp_addr *out) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
     void *address = NULL;
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result = mp__cu.alloc_host(&address, size, CU_MEMHOSTALLOC_PORTABLE);
-    MP_TRY(with_size(mp__cuda_leave(device, &scope, result, "cuMemHostAlloc"), size));
+    MP_TRY(mp__cuda_with_size(mp__cuda_leave(device, &scope, result, "cuMemHostAlloc"), size));
     *out = (mp_addr)address;
     return MP_OK;
 }
@@ -52,51 +52,78 @@ void mp__cuda_free_pinned(mp_device *self, mp_addr addr, size_t size) {
     (void)size;
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
-    if (mp__cuda_enter(device, &scope) == MP_OK) {
+    if (mp__cuda_enter_aside(device, &scope) == MP_OK) {
         mp__cuda_warn(device, mp__cu.free_host((void *)addr), "cuMemFreeHost");
         mp__cuda_exit(&scope);
     }
 }
 
-mp_status mp__cuda_alloc_async(mp_device *self, mp_stream *stream, size_t size, mp_addr *out) {
-    cuda_device *device = cuda_device_of(self);
-    if (device->mempool == NULL) {
-        return MP_FAIL(
-            UNSUPPORTED,
-            "CUDA device %d (%s) has no stream-ordered memory pool; allocate without one",
-            self->ordinal, self->info.name);
-    }
-    cuda_scope scope;
-    CUdeviceptr address = 0;
-    MP_TRY(mp__cuda_enter(device, &scope));
-    const CUresult result =
-        mp__cu.alloc_from_pool(&address, size, device->mempool, cuda_stream_of(stream));
-    MP_TRY(with_size(mp__cuda_leave(device, &scope, result, "cuMemAllocFromPoolAsync"), size));
-    *out = (mp_addr)address;
-    return MP_OK;
-}
-
-mp_status mp__cuda_free_async(mp_device *self, mp_stream *stream, mp_addr addr, size_t size) {
-    (void)size;
-    cuda_device *device = cuda_device_of(self);
-    cuda_scope scope;
-    MP_TRY(mp__cuda_enter(device, &scope));
-    const CUresult result = mp__cu.free_async(addr, cuda_stream_of(stream));
-    return mp__cuda_leave(device, &scope, result, "cuMemFreeAsync");
-}
-
 mp_status mp__cuda_memory_info(mp_device *self, size_t *free_bytes, size_t *total_bytes) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result = mp__cu.memory_info(free_bytes, total_bytes);
     return mp__cuda_leave(device, &scope, result, "cuMemGetInfo");
 }
 
+void mp__cuda_note(mp_device *self, mp_addr addr, size_t size, bool live) {
+    (void)self;
+    (void)addr;
+    (void)size;
+    (void)live;
+}
+
+/* ---- memory of other processes ---- */
+
+static_assert(sizeof(CUipcMemHandle) == MP_IPC_HANDLE_BYTES, "device.h promises the size");
+
+mp_status mp__cuda_ipc_export(mp_device *self, mp_addr base, unsigned char *handle) {
+    cuda_device *device = cuda_device_of(self);
+    cuda_scope scope;
+    CUipcMemHandle fresh;
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
+    const CUresult result = mp__cu.ipc_export(&fresh, base);
+    MP_TRY(mp__cuda_leave(device, &scope, result, "cuIpcGetMemHandle"));
+    memcpy(handle, &fresh, sizeof fresh);
+    return MP_OK;
+}
+
+mp_status mp__cuda_ipc_open(mp_device *self, const unsigned char *handle, mp_addr *out) {
+    cuda_device *device = cuda_device_of(self);
+    cuda_scope scope;
+    CUipcMemHandle theirs;
+    CUdeviceptr address = 0;
+    memcpy(&theirs, handle, sizeof theirs);
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
+    const CUresult result = mp__cu.ipc_open(&address, theirs, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    const mp_status status = mp__cuda_leave(device, &scope, result, "cuIpcOpenMemHandle");
+    if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_INVALID_HANDLE ||
+        result == CUDA_ERROR_MAP_FAILED) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "%s; the handle must come from another process that still has the memory",
+                       mp_error_message());
+    }
+    MP_TRY(status);
+    *out = (mp_addr)address;
+    return MP_OK;
+}
+
+mp_status mp__cuda_ipc_close(mp_device *self, mp_addr addr) {
+    cuda_device *device = cuda_device_of(self);
+    cuda_scope scope;
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
+    return mp__cuda_leave(device, &scope, mp__cu.ipc_close(addr), "cuIpcCloseMemHandle");
+}
+
 /* ---- copies and fills ---- */
 
+/* Work for a stream is part of that stream's capture; without one the call is no part of any. */
+static mp_status begin(const cuda_device *device, const mp_stream *stream, cuda_scope *scope) {
+    return stream != NULL ? mp__cuda_enter(device, scope) : mp__cuda_enter_aside(device, scope);
+}
+
 /* Ends a copy or fill: waits for it where the caller named no stream. */
-static mp_status finish(cuda_device *device, const cuda_scope *scope, const mp_stream *stream,
+static mp_status finish(cuda_device *device, cuda_scope *scope, const mp_stream *stream,
                         CUresult result, const char *call) {
     if (stream == NULL && result == CUDA_SUCCESS) {
         result = mp__cu.stream_synchronize(device->copies);
@@ -109,7 +136,7 @@ mp_status mp__cuda_copy(mp_device *self, mp_stream *stream, mp_addr target, mp_a
     cuda_device *device = cuda_device_of(self);
     const CUstream queue = stream != NULL ? cuda_stream_of(stream) : device->copies;
     cuda_scope scope;
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(begin(device, stream, &scope));
     const CUresult result = mp__cu.copy_async(target, source, size, queue);
     return finish(device, &scope, stream, result, "cuMemcpyAsync");
 }
@@ -120,7 +147,7 @@ mp_status mp__cuda_fill(mp_device *self, mp_stream *stream, mp_addr target, uint
     cuda_device *device = cuda_device_of(self);
     const CUstream queue = stream != NULL ? cuda_stream_of(stream) : device->copies;
     cuda_scope scope;
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(begin(device, stream, &scope));
     const CUresult result =
         width == 1   ? mp__cu.fill8_async(target, (unsigned char)value, count, queue)
         : width == 2 ? mp__cu.fill16_async(target, (unsigned short)value, count, queue)

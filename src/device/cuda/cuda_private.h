@@ -8,6 +8,8 @@
  *     const CUresult result = mp__cu.something(...);
  *     return mp__cuda_leave(device, &scope, result, "cuSomething");
  * so that it runs in the device's primary context and the thread's own context is back afterwards.
+ * Calls that CUDA forbids to a thread while streams are captured, though they are no part of what
+ * is captured (memory, queries), begin with mp__cuda_enter_aside instead.
  */
 #ifndef MP_DEVICE_CUDA_PRIVATE_H
 #define MP_DEVICE_CUDA_PRIVATE_H
@@ -32,15 +34,16 @@ typedef struct cuda_handles {
 typedef struct cuda_device {
     mp_device base; /* first, so that cuda_device_of() is a cast */
     CUdevice handle;
-    CUcontext context;    /* the primary context, retained until the process ends */
-    CUmemoryPool mempool; /* the device's default pool; NULL where it has none */
-    CUstream copies;      /* for calls that wait for their bytes */
+    CUcontext context; /* the primary context, retained until the process ends */
+    CUstream copies;   /* for calls that wait for their bytes */
+    bool has_mempools;
     size_t granule;
     pthread_mutex_t kernel_lock; /* held while a kernel is compiled, too */
     struct cuda_kernel *kernels;
-    pthread_mutex_t lock;        /* guards regions and peers */
+    pthread_mutex_t lock;        /* guards regions, mempools and peers */
     struct cuda_region *regions; /* reserved addresses */
-    uint64_t peers;              /* ordinals that may read and write this device's memory */
+    struct cuda_mempool *mempools;
+    uint64_t peers; /* ordinals that may read and write this device's memory */
     cuda_handles blaslt, dnn;
 } cuda_device;
 
@@ -49,6 +52,11 @@ typedef struct cuda_stream {
     bool owned;
     void *blaslt, *dnn; /* library handles, taken at the first need */
 } cuda_stream;
+
+typedef struct cuda_mempool {
+    CUmemoryPool handle;
+    struct cuda_mempool *next; /* among the device's */
+} cuda_mempool;
 
 typedef struct cuda_kernel {
     CUlibrary library;
@@ -93,6 +101,8 @@ static inline CUevent cuda_event_of(mp_event *event) {
 typedef struct cuda_scope {
     CUcontext previous;
     bool switched;
+    bool aside;
+    CUstreamCaptureMode mode; /* the thread's own, while aside */
 } cuda_scope;
 
 /* Writes the sentence for a driver's error: the call, the device, the error and what to do. */
@@ -107,6 +117,7 @@ mp_status mp__cuda_switch(const cuda_device *device, cuda_scope *scope);
 
 static inline mp_status mp__cuda_enter(const cuda_device *device, cuda_scope *scope) {
     scope->switched = false;
+    scope->aside = false;
     if (__builtin_expect(mp__cu.context_current(&scope->previous) == CUDA_SUCCESS &&
                              scope->previous == device->context,
                          1)) {
@@ -115,13 +126,25 @@ static inline mp_status mp__cuda_enter(const cuda_device *device, cuda_scope *sc
     return mp__cuda_switch(device, scope);
 }
 
-static inline void mp__cuda_exit(const cuda_scope *scope) {
+/* The same for calls that are no part of any capture: until the exit, the thread's capture mode is
+ * the relaxed one, which lets them pass. */
+static inline mp_status mp__cuda_enter_aside(const cuda_device *device, cuda_scope *scope) {
+    MP_TRY(mp__cuda_enter(device, scope));
+    scope->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    scope->aside = mp__cu.capture_mode(&scope->mode) == CUDA_SUCCESS;
+    return MP_OK;
+}
+
+static inline void mp__cuda_exit(cuda_scope *scope) {
+    if (scope->aside) {
+        (void)mp__cu.capture_mode(&scope->mode);
+    }
     if (scope->switched) {
         (void)mp__cu.context_set(scope->previous);
     }
 }
 
-static inline mp_status mp__cuda_leave(const cuda_device *device, const cuda_scope *scope,
+static inline mp_status mp__cuda_leave(const cuda_device *device, cuda_scope *scope,
                                        CUresult result, const char *call) {
     mp__cuda_exit(scope);
     return __builtin_expect(result == CUDA_SUCCESS, 1) ? MP_OK
@@ -153,13 +176,30 @@ mp_status mp__cuda_alloc(mp_device *self, size_t size, mp_addr *out);
 void mp__cuda_free(mp_device *self, mp_addr addr, size_t size);
 mp_status mp__cuda_alloc_pinned(mp_device *self, size_t size, mp_addr *out);
 void mp__cuda_free_pinned(mp_device *self, mp_addr addr, size_t size);
-mp_status mp__cuda_alloc_async(mp_device *self, mp_stream *stream, size_t size, mp_addr *out);
-mp_status mp__cuda_free_async(mp_device *self, mp_stream *stream, mp_addr addr, size_t size);
 mp_status mp__cuda_memory_info(mp_device *self, size_t *free_bytes, size_t *total_bytes);
+void mp__cuda_note(mp_device *self, mp_addr addr, size_t size, bool live);
 mp_status mp__cuda_copy(mp_device *self, mp_stream *stream, mp_addr target, mp_addr source,
                         size_t size);
 mp_status mp__cuda_fill(mp_device *self, mp_stream *stream, mp_addr target, uint32_t value,
                         size_t width, size_t count);
+
+mp_status mp__cuda_ipc_export(mp_device *self, mp_addr base, unsigned char *handle);
+mp_status mp__cuda_ipc_open(mp_device *self, const unsigned char *handle, mp_addr *out);
+mp_status mp__cuda_ipc_close(mp_device *self, mp_addr addr);
+/* Adds the size to the sentence of a failed allocation. */
+mp_status mp__cuda_with_size(mp_status status, size_t size);
+
+/* cuda_mempool.c */
+mp_status mp__cuda_mempool_create(mp_device *self, size_t release_threshold, mp_mempool **out);
+void mp__cuda_mempool_destroy(mp_device *self, mp_mempool *mempool);
+mp_status mp__cuda_mempool_alloc(mp_device *self, mp_mempool *mempool, mp_stream *stream,
+                                 size_t size, mp_addr *out);
+mp_status mp__cuda_free_async(mp_device *self, mp_stream *stream, mp_addr addr, size_t size);
+mp_status mp__cuda_mempool_trim(mp_device *self, mp_mempool *mempool, size_t keep);
+mp_status mp__cuda_mempool_usage(mp_device *self, mp_mempool *mempool, mp_mempool_usage *out);
+mp_status mp__cuda_mempool_reset_peaks(mp_device *self, mp_mempool *mempool);
+/* Lets the devices in `readers` use the memory of `owner`'s mempools. Under the owner's lock. */
+CUresult mp__cuda_mempools_grant(const cuda_device *owner, uint64_t readers);
 
 /* cuda_virtual.c */
 size_t mp__cuda_granule(mp_device *self);
@@ -167,6 +207,7 @@ mp_status mp__cuda_reserve(mp_device *self, size_t size, mp_addr *out);
 void mp__cuda_unreserve(mp_device *self, mp_addr addr, size_t size);
 mp_status mp__cuda_map(mp_device *self, mp_addr addr, size_t size);
 mp_status mp__cuda_unmap(mp_device *self, mp_addr addr, size_t size);
+mp_status mp__cuda_remap(mp_device *self, mp_addr target, mp_addr source, size_t size);
 mp_status mp__cuda_peer_enable(mp_device *self, mp_device *other);
 
 /* cuda_stream.c */
@@ -174,6 +215,7 @@ mp_status mp__cuda_stream_create(mp_device *self, mp_stream **out);
 mp_status mp__cuda_stream_wrap(mp_device *self, void *native, mp_stream **out);
 void mp__cuda_stream_destroy(mp_device *self, mp_stream *stream);
 void *mp__cuda_stream_native(mp_device *self, mp_stream *stream);
+mp_status mp__cuda_stream_id(mp_device *self, mp_stream *stream, uint64_t *out);
 mp_status mp__cuda_stream_synchronize(mp_device *self, mp_stream *stream);
 mp_status mp__cuda_stream_query(mp_device *self, mp_stream *stream, bool *idle);
 mp_status mp__cuda_stream_call(mp_device *self, mp_stream *stream, mp_host_call *fn, void *context);

@@ -22,7 +22,7 @@ mp_status mp__cuda_stream_create(mp_device *self, mp_stream **out) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
     CUstream handle = NULL;
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result = mp__cu.stream_create(&handle, CU_STREAM_NON_BLOCKING);
     mp_status status = result == CUDA_SUCCESS ? stream_new(handle, true, out) : MP_OK;
     if (status != MP_OK) {
@@ -32,16 +32,18 @@ mp_status mp__cuda_stream_create(mp_device *self, mp_stream **out) {
     return made != MP_OK ? made : status;
 }
 
+/* CUDA has two names for the legacy default stream; ours is NULL. */
 mp_status mp__cuda_stream_wrap(mp_device *self, void *native, mp_stream **out) {
     (void)self;
-    return stream_new((CUstream)native, false, out);
+    const CUstream handle = native;
+    return stream_new(handle == CU_STREAM_LEGACY ? NULL : handle, false, out);
 }
 
 void mp__cuda_stream_destroy(mp_device *self, mp_stream *stream) {
     cuda_device *device = cuda_device_of(self);
     cuda_stream *gone = cuda_stream_from(stream);
     cuda_scope scope;
-    if (mp__cuda_enter(device, &scope) == MP_OK) {
+    if (mp__cuda_enter_aside(device, &scope) == MP_OK) {
         if (gone->owned) {
             mp__cuda_warn(device, mp__cu.stream_synchronize(gone->handle), "cuStreamSynchronize");
         }
@@ -59,16 +61,27 @@ void *mp__cuda_stream_native(mp_device *self, mp_stream *stream) {
     return cuda_stream_of(stream);
 }
 
+mp_status mp__cuda_stream_id(mp_device *self, mp_stream *stream, uint64_t *out) {
+    cuda_device *device = cuda_device_of(self);
+    cuda_scope scope;
+    unsigned long long id = 0;
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
+    const CUresult result = mp__cu.stream_id(cuda_stream_of(stream), &id);
+    MP_TRY(mp__cuda_leave(device, &scope, result, "cuStreamGetId"));
+    *out = id;
+    return MP_OK;
+}
+
 mp_status mp__cuda_stream_synchronize(mp_device *self, mp_stream *stream) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result = mp__cu.stream_synchronize(cuda_stream_of(stream));
     return mp__cuda_leave(device, &scope, result, "cuStreamSynchronize");
 }
 
 /* Turns "not ready" from an error into an answer. */
-static mp_status answer(const cuda_device *device, const cuda_scope *scope, CUresult result,
+static mp_status answer(const cuda_device *device, cuda_scope *scope, CUresult result,
                         const char *call, bool *reached) {
     *reached = result == CUDA_SUCCESS;
     return mp__cuda_leave(device, scope, result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result,
@@ -78,7 +91,7 @@ static mp_status answer(const cuda_device *device, const cuda_scope *scope, CUre
 mp_status mp__cuda_stream_query(mp_device *self, mp_stream *stream, bool *idle) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result = mp__cu.stream_query(cuda_stream_of(stream));
     return answer(device, &scope, result, "cuStreamQuery", idle);
 }
@@ -106,7 +119,7 @@ mp_status mp__cuda_event_create(mp_device *self, bool timed, mp_event **out) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
     CUevent handle = NULL;
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result =
         mp__cu.event_create(&handle, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
     MP_TRY(mp__cuda_leave(device, &scope, result, "cuEventCreate"));
@@ -117,7 +130,7 @@ mp_status mp__cuda_event_create(mp_device *self, bool timed, mp_event **out) {
 void mp__cuda_event_destroy(mp_device *self, mp_event *event) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
-    if (mp__cuda_enter(device, &scope) == MP_OK) {
+    if (mp__cuda_enter_aside(device, &scope) == MP_OK) {
         mp__cuda_warn(device, mp__cu.event_destroy(cuda_event_of(event)), "cuEventDestroy");
         mp__cuda_exit(&scope);
     }
@@ -143,7 +156,7 @@ mp_status mp__cuda_event_wait(mp_device *self, mp_event *event, mp_stream *strea
 mp_status mp__cuda_event_synchronize(mp_device *self, mp_event *event) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result = mp__cu.event_synchronize(cuda_event_of(event));
     return mp__cuda_leave(device, &scope, result, "cuEventSynchronize");
 }
@@ -151,7 +164,7 @@ mp_status mp__cuda_event_synchronize(mp_device *self, mp_event *event) {
 mp_status mp__cuda_event_query(mp_device *self, mp_event *event, bool *reached) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result = mp__cu.event_query(cuda_event_of(event));
     return answer(device, &scope, result, "cuEventQuery", reached);
 }
@@ -159,7 +172,7 @@ mp_status mp__cuda_event_query(mp_device *self, mp_event *event, bool *reached) 
 mp_status mp__cuda_event_elapsed(mp_device *self, mp_event *start, mp_event *end, float *ms) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result = mp__cu.event_elapsed(ms, cuda_event_of(start), cuda_event_of(end));
     return mp__cuda_leave(device, &scope, result, "cuEventElapsedTime");
 }

@@ -81,7 +81,7 @@ mp_status mp__cuda_reserve(mp_device *self, size_t size, mp_addr *out) {
         return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a %zu byte range", size);
     }
     cuda_scope scope;
-    mp_status status = mp__cuda_enter(device, &scope);
+    mp_status status = mp__cuda_enter_aside(device, &scope);
     if (status == MP_OK) {
         CUdeviceptr address = 0;
         const CUresult result = mp__cu.address_reserve(&address, size, 0, 0, 0);
@@ -115,7 +115,7 @@ void mp__cuda_unreserve(mp_device *self, mp_addr addr, size_t size) {
     (void)pthread_mutex_unlock(&device->lock);
     free(gone);
     cuda_scope scope;
-    if (mp__cuda_enter(device, &scope) == MP_OK) {
+    if (mp__cuda_enter_aside(device, &scope) == MP_OK) {
         mp__cuda_warn(device, mp__cu.address_free(addr, size), "cuMemAddressFree");
         mp__cuda_exit(&scope);
     }
@@ -179,7 +179,7 @@ static mp_status range_change(cuda_device *device, mp_addr addr, size_t size, bo
     cuda_scope scope;
     MP_TRY(region_of(device, addr, size, !mapping, &region));
     assert(region != NULL);
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result =
         mapping ? range_map(device, addr, size) : mp__cu.memory_unmap(addr, size);
     MP_TRY(mp__cuda_leave(device, &scope, result,
@@ -205,6 +205,68 @@ mp_status mp__cuda_unmap(mp_device *self, mp_addr addr, size_t size) {
     return range_change_locked(self, addr, size, false);
 }
 
+/* ---- moving memory to other addresses ----
+ * A piece may be mapped at two places, so the new place is made first: up to the last step, nothing
+ * has happened at the old one. */
+
+/* Maps the piece behind `source` at `target`, too. */
+static CUresult piece_share(const cuda_device *device, mp_addr target, mp_addr source) {
+    CUmemGenericAllocationHandle piece = 0;
+    CUresult result = mp__cu.memory_retain(&piece, (void *)source);
+    if (result == CUDA_SUCCESS) {
+        result = mp__cu.memory_map(target, device->granule, 0, piece, 0);
+        (void)mp__cu.memory_release(piece);
+    }
+    return result;
+}
+
+/* All or nothing. Under the lock, in the device's context. */
+static CUresult range_move(const cuda_device *device, mp_addr target, mp_addr source, size_t size) {
+    size_t done = 0;
+    CUresult result = CUDA_SUCCESS;
+    while (done < size && result == CUDA_SUCCESS) {
+        result = piece_share(device, target + done, source + done);
+        done += result == CUDA_SUCCESS ? device->granule : 0;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = access_grant(device, target, size);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = mp__cu.memory_unmap(source, size);
+    }
+    if (result != CUDA_SUCCESS && done > 0) {
+        (void)mp__cu.memory_unmap(target, done);
+    }
+    return result;
+}
+
+/* Under the lock. */
+static mp_status remap_locked(cuda_device *device, mp_addr target, mp_addr source, size_t size) {
+    cuda_region *from = NULL;
+    cuda_region *to = NULL;
+    cuda_scope scope;
+    MP_TRY(region_of(device, source, size, true, &from));
+    MP_TRY(region_of(device, target, size, false, &to));
+    assert(from != NULL && to != NULL);
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
+    const CUresult result = range_move(device, target, source, size);
+    MP_TRY(mp__cuda_leave(device, &scope, result,
+                          "moving memory (cuMemRetainAllocationHandle, cuMemMap, cuMemSetAccess, "
+                          "cuMemUnmap)"));
+    const size_t count = size / device->granule;
+    mark(from, (source - from->base) / device->granule, count, false);
+    mark(to, (target - to->base) / device->granule, count, true);
+    return MP_OK;
+}
+
+mp_status mp__cuda_remap(mp_device *self, mp_addr target, mp_addr source, size_t size) {
+    cuda_device *device = cuda_device_of(self);
+    (void)pthread_mutex_lock(&device->lock);
+    const mp_status status = remap_locked(device, target, source, size);
+    (void)pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
 /* ---- between devices ---- */
 
 /* Opens all mapped memory of `owner` to the devices in its `peers`. Under the owner's lock. */
@@ -223,25 +285,20 @@ static CUresult regions_grant(const cuda_device *owner) {
     return CUDA_SUCCESS;
 }
 
-static CUresult pool_grant(const cuda_device *owner, int reader) {
-    const CUmemAccessDesc access = {.location = location_of(reader),
-                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    return owner->mempool != NULL ? mp__cu.pool_access(owner->mempool, &access, 1) : CUDA_SUCCESS;
-}
-
-/* Each way of allocating has its own way of granting: plain memory through the contexts, the pool
- * and mapped memory each by itself. */
+/* Each way of allocating has its own way of granting: plain memory through the contexts,
+ * mempools and mapped memory each by itself. */
 static mp_status grant_all(cuda_device *device, cuda_device *owner) {
     cuda_scope scope;
-    MP_TRY(mp__cuda_enter(device, &scope));
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
     CUresult result = mp__cu.context_peer(owner->context, 0);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
-        result = pool_grant(owner, device->base.ordinal);
-    }
-    if (result == CUDA_SUCCESS) {
+        const uint64_t reader = (uint64_t)1 << device->base.ordinal;
         (void)pthread_mutex_lock(&owner->lock);
-        owner->peers |= (uint64_t)1 << device->base.ordinal;
-        result = regions_grant(owner);
+        owner->peers |= reader;
+        result = mp__cuda_mempools_grant(owner, reader);
+        if (result == CUDA_SUCCESS) {
+            result = regions_grant(owner);
+        }
         (void)pthread_mutex_unlock(&owner->lock);
     }
     return mp__cuda_leave(device, &scope, result, "enabling access between GPUs");

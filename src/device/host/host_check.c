@@ -137,7 +137,7 @@ static const char *find_wrong(const check *look, reference ref, host_range *wher
         return "freed memory";
     }
     if (range->kind == HOST_RANGE_PENDING && !look->queueing) {
-        return "memory that its alloc_async has not been reached for";
+        return "memory that its mempool_alloc has not been reached for";
     }
     const size_t dead = mp__host_range_after(&host->dead, ref.addr);
     if (look->queueing && dead < host->dead.count &&

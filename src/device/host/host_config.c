@@ -62,6 +62,24 @@ static mp_status read_memory(mp_host_config *config) {
     return mp_parse_size("MILLPOND_HOST_MEMORY", text, &config->memory_bytes);
 }
 
+/* A switch that is 0 or 1. */
+static mp_status read_switch(const char *name, bool *on) {
+    const char *text = setting(name);
+    int64_t value = *on;
+    if (text != NULL) {
+        MP_TRY(mp_parse_int(name, text, 0, 1, &value));
+    }
+    *on = value != 0;
+    return MP_OK;
+}
+
+static mp_status read_switches(mp_host_config *config) {
+    bool mempools = true;
+    MP_TRY(read_switch("MILLPOND_HOST_MEMPOOLS", &mempools));
+    config->no_mempools = !mempools;
+    return read_switch("MILLPOND_HOST_IPC", &config->ipc);
+}
+
 static mp_status read_count(int *out) {
     const char *text = setting("MILLPOND_HOST_DEVICES");
     int64_t count = 1;
@@ -84,6 +102,7 @@ static mp_status open_shared(int ordinal) {
     mp_host_config config = {.seed = 0};
     MP_TRY(read_mode(&config));
     MP_TRY(read_memory(&config));
+    MP_TRY(read_switches(&config));
     MP_TRY(mp__host_device_create(&config, &shared[ordinal]));
     shared[ordinal]->ordinal = ordinal;
     return MP_OK;

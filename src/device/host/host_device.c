@@ -20,20 +20,31 @@ static const mp_device_ops host_ops = {
     .free = mp__host_free,
     .alloc_pinned = mp__host_alloc_pinned,
     .free_pinned = mp__host_free_pinned,
-    .alloc_async = mp__host_alloc_async,
-    .free_async = mp__host_free_async,
+    .memory_info = mp__host_memory_info,
+    .note = mp__host_note,
     .granule = mp__host_granule,
     .reserve = mp__host_reserve,
     .unreserve = mp__host_unreserve,
     .map = mp__host_map,
     .unmap = mp__host_unmap,
-    .memory_info = mp__host_memory_info,
+    .remap = mp__host_remap,
+    .mempool_create = mp__host_mempool_create,
+    .mempool_destroy = mp__host_mempool_destroy,
+    .mempool_alloc = mp__host_mempool_alloc,
+    .free_async = mp__host_free_async,
+    .mempool_trim = mp__host_mempool_trim,
+    .mempool_usage = mp__host_mempool_usage,
+    .mempool_reset_peaks = mp__host_mempool_reset_peaks,
+    .ipc_export = mp__host_ipc_export,
+    .ipc_open = mp__host_ipc_open,
+    .ipc_close = mp__host_ipc_close,
     .copy = mp__host_copy,
     .fill = mp__host_fill,
     .stream_create = mp__host_stream_create,
     .stream_wrap = mp__host_stream_wrap,
     .stream_destroy = mp__host_stream_destroy,
     .stream_native = mp__host_stream_native,
+    .stream_id = mp__host_stream_id,
     .stream_synchronize = mp__host_stream_synchronize,
     .stream_query = mp__host_stream_query,
     .stream_call = mp__host_stream_call,
@@ -221,6 +232,7 @@ static void fill_info(host_device *host) {
     info->block_lanes_max = HOST_LANES_MAX;
     info->shared_bytes_max = HOST_SHARED_BYTES_MAX;
     info->memory_bytes = host->config.memory_bytes;
+    info->notes = mp__host_adversarial(host);
 }
 
 static void seed_adversary(host_device *host) {
@@ -238,6 +250,7 @@ mp_status mp__host_device_create(const mp_host_config *config, mp_device **out) 
     }
     host->base.ops = &host_ops;
     host->config = *config;
+    host->file = -1;
     host->objects.next = host->objects.prev = &host->objects;
     seed_adversary(host);
     fill_info(host);
@@ -245,7 +258,7 @@ mp_status mp__host_device_create(const mp_host_config *config, mp_device **out) 
     (void)pthread_mutex_init(&host->memory_lock, NULL);
     (void)pthread_mutex_init(&host->breach_lock, NULL);
     (void)pthread_cond_init(&host->progress, NULL);
-    mp__host_queue_open(host, &host->default_queue);
+    mp__host_queue_open(host, &host->default_queue, NULL);
     link_device(host);
     *out = &host->base;
     return MP_OK;
@@ -273,6 +286,7 @@ static size_t destroy_objects(host_device *host, bool streams) {
 size_t mp__host_device_destroy(mp_device *device) {
     host_device *host = mp__host_from(device);
     size_t left = destroy_objects(host, true);
+    mp__host_thread_queues_close(host);
     mp__host_queue_close(&host->default_queue);
     left += destroy_objects(host, false);
     left += mp__host_memory_close(host);

@@ -11,7 +11,10 @@
  * queued work advances only inside calls to the device. Host calls must therefore not need a lock
  * that a caller of the device holds.
  * MILLPOND_HOST_MEMORY sets its memory in bytes (suffix K, M, G; default: half of the machine's).
- * MILLPOND_HOST_DEVICES sets how many such devices there are (1 to 8, default 1). */
+ * MILLPOND_HOST_DEVICES sets how many such devices there are (1 to 8, default 1).
+ * MILLPOND_HOST_MEMPOOLS=0 leaves out stream-ordered memory, as an old driver does.
+ * MILLPOND_HOST_IPC=1 keeps memory in a file of the system's memory, so that other processes of the
+ * user can open it. */
 #ifndef MP_DEVICE_HOST_DEVICE_H
 #define MP_DEVICE_HOST_DEVICE_H
 
@@ -24,11 +27,13 @@ typedef struct mp_host_config {
     enum { MP_HOST_EAGER, MP_HOST_THREADED, MP_HOST_ADVERSARIAL } mode;
     uint64_t seed;
     size_t memory_bytes;
+    bool no_mempools;
+    bool ipc;
 } mp_host_config;
 
 /* A device of its own, beside the shared ones; for tests. Gives: `*out`, until destroy.
  * mp__host_device_destroy reports what was not given back: its return is the count of allocations,
- * streams, events, graphs, kernels and math objects still alive (which it then frees). */
+ * streams, events, graphs, kernels, mempools and math objects still alive (which it then frees). */
 mp_status mp__host_device_create(const mp_host_config *config, mp_device **out);
 size_t mp__host_device_destroy(mp_device *device);
 
@@ -40,11 +45,5 @@ bool mp__host_device_fail(mp_device *device, uint64_t nth, mp_status status);
  * seed; NULL where there is none. From then on every synchronize fails with that sentence.
  * Borrowed: until the device is destroyed. */
 const char *mp__host_device_breach(mp_device *device);
-
-/* Tells an adversarial device that a part of one of its allocations has been given back to
- * (`live` false) or lent out by (`live` true) an allocator above it. Work queued later that
- * refers to a part that is not live is a breach; work queued before is not. No effect on other
- * devices. */
-void mp__host_device_note(mp_device *device, mp_addr addr, size_t size, bool live);
 
 #endif

@@ -17,6 +17,7 @@ struct host_capture {
     host_queue *origin;
     mp_graph *graph; /* owned; what has been written down */
     uint32_t capacity;
+    bool broken; /* under lock: a forbidden call was made, and it cannot become a graph */
 };
 
 /* ---- sets of nodes ---- */
@@ -116,15 +117,21 @@ static mp_status add_item(host_capture *capture, host_queue *queue, const host_i
     return MP_OK;
 }
 
+static mp_status fail_broken(void) {
+    return MP_FAIL(DEVICE, "a call that is forbidden during capture has broken the capture; do the "
+                           "waiting and asking before it or after it");
+}
+
 mp_status mp__host_capture_add(host_device *host, host_queue *queue, const host_item *item) {
     if (item->kind == HOST_ALLOC || item->kind == HOST_FREE || item->kind == HOST_RUN_GRAPH) {
         return MP_FAIL(UNSUPPORTED, "%s cannot be captured; do it outside of the capture",
                        item->kind == HOST_RUN_GRAPH ? "graph_launch"
-                       : item->kind == HOST_ALLOC   ? "alloc_async"
+                       : item->kind == HOST_ALLOC   ? "mempool_alloc"
                                                     : "free_async");
     }
     (void)pthread_mutex_lock(&host->lock);
-    const mp_status status = add_item(queue->capture, queue, item);
+    const mp_status status =
+        queue->capture->broken ? fail_broken() : add_item(queue->capture, queue, item);
     (void)pthread_mutex_unlock(&host->lock);
     return status;
 }
@@ -142,6 +149,23 @@ mp_status mp__host_not_capturing(host_device *host, const char *call) {
         return MP_FAIL(INVALID_ARGUMENT, "%s while this thread captures a stream", call);
     }
     return MP_OK;
+}
+
+bool mp__host_capture_break(host_device *host, uint64_t id) {
+    bool found = false;
+    (void)pthread_mutex_lock(&host->lock);
+    for (host_capture *capture = host->captures; capture != NULL; capture = capture->next) {
+        if (id == 0 || capture->id == id) {
+            capture->broken = true;
+            found = true;
+        }
+    }
+    (void)pthread_mutex_unlock(&host->lock);
+    return found;
+}
+
+uint64_t mp__host_capture_id(const host_capture *capture) {
+    return capture->id;
 }
 
 mp_status mp__host_capture_begin(mp_device *self, mp_stream *stream) {
@@ -263,7 +287,7 @@ mp_status mp__host_capture_end(mp_device *self, mp_stream *stream, mp_graph **ou
                        "capture_end on another thread than the one that began the capture");
     }
     (void)pthread_mutex_lock(&host->lock);
-    mp_status status = check_joined(capture);
+    mp_status status = capture->broken ? fail_broken() : check_joined(capture);
     detach(host, capture);
     (void)pthread_mutex_unlock(&host->lock);
     if (status == MP_OK) {

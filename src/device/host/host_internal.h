@@ -30,7 +30,14 @@ typedef struct host_item host_item;
 
 /* ---- objects: counted, because queued items keep what they use ---- */
 
-typedef enum host_kind { HOST_STREAM, HOST_EVENT, HOST_GRAPH, HOST_KERNEL, HOST_MATH } host_kind;
+typedef enum host_kind {
+    HOST_STREAM,
+    HOST_EVENT,
+    HOST_GRAPH,
+    HOST_KERNEL,
+    HOST_MATH,
+    HOST_MEMPOOL,
+} host_kind;
 
 typedef struct host_object {         /* first member of every object the device gives out */
     struct host_object *next, *prev; /* among the device's objects, while its user has it */
@@ -64,6 +71,15 @@ struct mp_stream {
     host_object object;
     host_queue *queue;
     bool owned; /* false: wraps a queue of someone else */
+};
+
+struct mp_mempool { /* all under memory_lock */
+    host_object object;
+    mp_mempool *next; /* among the device's */
+    size_t threshold;
+    size_t cached; /* part of reserved: freed, and kept for later */
+    mp_mempool_usage usage;
+    bool closed; /* its user has given it back */
 };
 
 struct mp_kernel {
@@ -150,6 +166,9 @@ struct mp_graph { /* nodes in the order they were captured, which is an order th
 struct host_queue {
     host_queue *next; /* among the device's queues */
     uint32_t number;  /* for messages; 0 is the default stream */
+    uint64_t id;      /* no other queue of the process has it */
+    void *native;     /* what users pass around */
+    uint64_t user;    /* of a thread's default stream: whose it is */
     host_item *head, *tail;
     bool busy;             /* its head is running */
     uint32_t refusals;     /* "not yet" answers since it last was idle */
@@ -179,6 +198,9 @@ struct host_device {
     size_t queued;     /* items in all queues */
 
     pthread_mutex_t memory_lock;
+    mp_mempool *mempools;
+    int file;             /* of the memory that other processes may open; -1 before the first */
+    uint64_t file_size;   /* no place in the file is used twice */
     host_ranges ranges;   /* memory that is the device's or was until lately */
     host_ranges reserved; /* addresses had from reserve */
     host_ranges dead;     /* parts that an allocator above has taken back */
@@ -222,18 +244,50 @@ mp_status mp__host_alloc(mp_device *self, size_t size, mp_addr *out);
 void mp__host_free(mp_device *self, mp_addr addr, size_t size);
 mp_status mp__host_alloc_pinned(mp_device *self, size_t size, mp_addr *out);
 void mp__host_free_pinned(mp_device *self, mp_addr addr, size_t size);
-mp_status mp__host_alloc_async(mp_device *self, mp_stream *stream, size_t size, mp_addr *out);
-mp_status mp__host_free_async(mp_device *self, mp_stream *stream, mp_addr addr, size_t size);
+void mp__host_note(mp_device *self, mp_addr addr, size_t size, bool live);
 mp_status mp__host_memory_info(mp_device *self, size_t *free_bytes, size_t *total_bytes);
 
 /* Takes `size` bytes from the device's memory, or gives them back. */
 mp_status mp__host_charge(host_device *host, size_t size);
 void mp__host_refund(host_device *host, size_t size);
-/* The stream has come to an alloc_async or free_async. */
-void mp__host_memory_arrive(host_device *host, mp_addr addr);
-void mp__host_memory_leave(host_device *host, mp_addr addr, size_t size);
+/* Memory of the machine for the device, not charged to it. `mempool` is kept; NULL for none. */
+mp_status mp__host_obtain(host_device *host, size_t size, host_range_kind kind, mp_mempool *mempool,
+                          mp_addr *out);
+void mp__host_give_back(host_device *host, mp_addr addr, size_t size, bool pinned);
+/* Whether [addr, addr + size) is one allocation that its user has. Under memory_lock. */
+bool mp__host_is_lent(const host_range *range, mp_addr addr, size_t size, bool pinned);
+/* Reports queued work that still uses what is about to go. */
+void mp__host_check_unused(host_device *host, mp_addr addr, size_t size, const char *call);
 /* Frees what is left at the end; returns how many allocations and reservations that was. */
 size_t mp__host_memory_close(host_device *host);
+
+/* ---- host_mempool.c: memory ordered by streams ---- */
+
+mp_status mp__host_mempool_create(mp_device *self, size_t release_threshold, mp_mempool **out);
+void mp__host_mempool_destroy(mp_device *self, mp_mempool *mempool);
+mp_status mp__host_mempool_alloc(mp_device *self, mp_mempool *mempool, mp_stream *stream,
+                                 size_t size, mp_addr *out);
+mp_status mp__host_free_async(mp_device *self, mp_stream *stream, mp_addr addr, size_t size);
+mp_status mp__host_mempool_trim(mp_device *self, mp_mempool *mempool, size_t keep);
+mp_status mp__host_mempool_usage(mp_device *self, mp_mempool *mempool, mp_mempool_usage *out);
+mp_status mp__host_mempool_reset_peaks(mp_device *self, mp_mempool *mempool);
+/* The stream has come to a mempool_alloc or free_async. */
+void mp__host_memory_arrive(host_device *host, mp_addr addr);
+void mp__host_memory_leave(host_device *host, mp_addr addr, size_t size);
+/* The range, charged to the device, is free again. Under memory_lock. */
+void mp__host_mempool_return(host_device *host, host_range *range);
+/* What a synchronization does: mempools give back what is beyond their thresholds. */
+void mp__host_mempools_settle(host_device *host);
+
+/* ---- host_ipc.c: memory that other processes may open ---- */
+
+mp_status mp__host_ipc_export(mp_device *self, mp_addr base, unsigned char *handle);
+mp_status mp__host_ipc_open(mp_device *self, const unsigned char *handle, mp_addr *out);
+mp_status mp__host_ipc_close(mp_device *self, mp_addr addr);
+/* Memory in the device's shared file. `*offset` is its place there, never 0.
+ * Fails: OUT_OF_MEMORY. */
+mp_status mp__host_file_alloc(host_device *host, size_t size, void **out, uint64_t *offset);
+void mp__host_file_free(host_device *host, void *memory, size_t size, uint64_t offset);
 
 /* ---- host_map.c: reserved addresses ---- */
 
@@ -242,6 +296,7 @@ mp_status mp__host_reserve(mp_device *self, size_t size, mp_addr *out);
 void mp__host_unreserve(mp_device *self, mp_addr addr, size_t size);
 mp_status mp__host_map(mp_device *self, mp_addr addr, size_t size);
 mp_status mp__host_unmap(mp_device *self, mp_addr addr, size_t size);
+mp_status mp__host_remap(mp_device *self, mp_addr target, mp_addr source, size_t size);
 /* Unmaps all reservations at the end of the device. */
 void mp__host_map_close(host_device *host);
 
@@ -276,7 +331,7 @@ void mp__host_wait(host_device *host, host_queue *target, host_done *done, const
 void mp__host_drain(host_device *host, host_queue *queue);
 /* An adversarial device runs a little now, or nothing, and after enough calls all of `queue`. */
 void mp__host_nudge(host_device *host, host_queue *queue);
-void mp__host_queue_open(host_device *host, host_queue *queue);
+void mp__host_queue_open(host_device *host, host_queue *queue, void *native);
 /* Waits for what is queued, then ends the queue. */
 void mp__host_queue_close(host_queue *queue);
 
@@ -286,6 +341,7 @@ mp_status mp__host_stream_create(mp_device *self, mp_stream **out);
 mp_status mp__host_stream_wrap(mp_device *self, void *native, mp_stream **out);
 void mp__host_stream_destroy(mp_device *self, mp_stream *stream);
 void *mp__host_stream_native(mp_device *self, mp_stream *stream);
+mp_status mp__host_stream_id(mp_device *self, mp_stream *stream, uint64_t *out);
 mp_status mp__host_stream_synchronize(mp_device *self, mp_stream *stream);
 mp_status mp__host_stream_query(mp_device *self, mp_stream *stream, bool *idle);
 mp_status mp__host_stream_call(mp_device *self, mp_stream *stream, mp_host_call *fn, void *context);
@@ -297,6 +353,8 @@ mp_status mp__host_event_wait(mp_device *self, mp_event *event, mp_stream *strea
 mp_status mp__host_event_synchronize(mp_device *self, mp_event *event);
 mp_status mp__host_event_query(mp_device *self, mp_event *event, bool *reached);
 mp_status mp__host_event_elapsed(mp_device *self, mp_event *start, mp_event *end, float *ms);
+/* Ends the threads' default streams. */
+void mp__host_thread_queues_close(host_device *host);
 void mp__host_event_reach(host_device *host, mp_event *event, uint64_t generation);
 
 /* ---- host_graph.c ---- */
@@ -311,6 +369,10 @@ void mp__host_graph_clear(mp_graph *graph);
 /* Fails when the calling thread captures a stream: what a GPU does then for calls that could wait
  * or that change what is captured. */
 mp_status mp__host_not_capturing(host_device *host, const char *call);
+/* A call that CUDA forbids during capture was made: `id` is the capture's, 0 for all of them.
+ * Returns whether there was one. */
+bool mp__host_capture_break(host_device *host, uint64_t id);
+uint64_t mp__host_capture_id(const host_capture *capture);
 mp_status mp__host_capture_add(host_device *host, host_queue *queue, const host_item *item);
 mp_status mp__host_capture_record(host_device *host, host_queue *queue, mp_event *event);
 mp_status mp__host_capture_wait(host_device *host, host_queue *queue, mp_event *event);

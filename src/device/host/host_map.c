@@ -79,29 +79,33 @@ void mp__host_unreserve(mp_device *self, mp_addr addr, size_t size) {
     (void)pthread_mutex_unlock(&host->memory_lock);
 }
 
-static mp_status map_charged(host_device *host, mp_addr addr, size_t size) {
+/* Makes reserved addresses usable. Under memory_lock. */
+static mp_status make_usable(host_device *host, mp_addr addr, size_t size, const char *call) {
     const host_range *range = mp__host_range_find(&host->reserved, addr);
     if (range == NULL || addr + size > range->begin + range->size || has_memory(host, addr, size)) {
         return MP_FAIL(INVALID_ARGUMENT,
-                       "map of %zu bytes at 0x%zx, which are not reserved or have memory already",
-                       size, (size_t)addr);
+                       "%s of %zu bytes at 0x%zx, which are not reserved or have memory already",
+                       call, size, (size_t)addr);
     }
     if (mprotect((void *)addr, size, PROT_READ | PROT_WRITE) != 0) {
         return MP_FAIL(OUT_OF_MEMORY, "the machine has no %zu bytes for the emulated device: %s",
                        size, strerror(errno));
     }
-    return mp__host_range_insert(
+    const mp_status status = mp__host_range_insert(
         &host->ranges, (host_range){.begin = addr, .size = size, .kind = HOST_RANGE_MAPPED});
+    if (status != MP_OK) {
+        (void)mprotect((void *)addr, size, PROT_NONE);
+    }
+    return status;
 }
 
 mp_status mp__host_map(mp_device *self, mp_addr addr, size_t size) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "map"));
-    MP_TRY(mp__host_not_capturing(host, "map"));
     MP_TRY(check_multiple(addr, size, "map"));
     MP_TRY(mp__host_charge(host, size));
     (void)pthread_mutex_lock(&host->memory_lock);
-    const mp_status status = map_charged(host, addr, size);
+    const mp_status status = make_usable(host, addr, size, "map");
     (void)pthread_mutex_unlock(&host->memory_lock);
     if (status != MP_OK) {
         mp__host_refund(host, size);
@@ -111,16 +115,26 @@ mp_status mp__host_map(mp_device *self, mp_addr addr, size_t size) {
     return status;
 }
 
-static mp_status unmap_locked(host_device *host, mp_addr addr, size_t size) {
+/* Under memory_lock. */
+static mp_status check_mapped(const host_device *host, mp_addr addr, size_t size,
+                              const char *call) {
     const host_range *range = mp__host_range_find(&host->ranges, addr);
     if (range == NULL || range->kind != HOST_RANGE_MAPPED ||
         !mp__host_range_covers(&host->ranges, addr, size)) {
-        return MP_FAIL(INVALID_ARGUMENT, "unmap of %zu bytes at 0x%zx, where no memory is mapped",
-                       size, (size_t)addr);
+        return MP_FAIL(INVALID_ARGUMENT, "%s of %zu bytes at 0x%zx, where no memory is mapped",
+                       call, size, (size_t)addr);
     }
-    MP_TRY(mp__host_range_cut(&host->ranges, addr, size));
+    return MP_OK;
+}
+
+/* Forgets the memory behind the range. A failure leaves it known. Under memory_lock. */
+static mp_status forget(host_device *host, mp_addr addr, size_t size) {
     MP_TRY(mp__host_range_cut(&host->dead, addr, size));
-    host->memory_used -= size;
+    return mp__host_range_cut(&host->ranges, addr, size);
+}
+
+/* Gives the pages back to the system. */
+static mp_status make_unusable(mp_addr addr, size_t size) {
     if (mmap((void *)addr, size, PROT_NONE, EMPTY_FLAGS | MAP_FIXED, -1, 0) == MAP_FAILED) {
         return MP_FAIL(DEVICE, "the machine did not take back %zu bytes at 0x%zx: %s", size,
                        (size_t)addr, strerror(errno));
@@ -128,17 +142,46 @@ static mp_status unmap_locked(host_device *host, mp_addr addr, size_t size) {
     return MP_OK;
 }
 
+static mp_status unmap_locked(host_device *host, mp_addr addr, size_t size) {
+    MP_TRY(check_mapped(host, addr, size, "unmap"));
+    MP_TRY(forget(host, addr, size));
+    host->memory_used -= size;
+    return make_unusable(addr, size);
+}
+
 mp_status mp__host_unmap(mp_device *self, mp_addr addr, size_t size) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "unmap"));
     MP_TRY(check_multiple(addr, size, "unmap"));
-    if (mp__host_adversarial(host)) {
-        (void)pthread_mutex_lock(&host->lock);
-        mp__host_check_gone(host, addr, size, "unmap");
-        (void)pthread_mutex_unlock(&host->lock);
-    }
+    mp__host_check_unused(host, addr, size, "unmap");
     (void)pthread_mutex_lock(&host->memory_lock);
     const mp_status status = unmap_locked(host, addr, size);
+    (void)pthread_mutex_unlock(&host->memory_lock);
+    return status;
+}
+
+/* Nobody can tell a copy from moved pages, and a copy cannot stop halfway. */
+static mp_status remap_locked(host_device *host, mp_addr target, mp_addr source, size_t size) {
+    MP_TRY(check_mapped(host, source, size, "remap"));
+    MP_TRY(make_usable(host, target, size, "remap"));
+    const mp_status status = forget(host, source, size);
+    if (status != MP_OK) {
+        (void)mp__host_range_cut(&host->ranges, target, size);
+        (void)mprotect((void *)target, size, PROT_NONE);
+        return status;
+    }
+    memcpy((void *)target, (const void *)source, size);
+    return make_unusable(source, size);
+}
+
+mp_status mp__host_remap(mp_device *self, mp_addr target, mp_addr source, size_t size) {
+    host_device *host = mp__host_from(self);
+    MP_TRY(mp__host_call(host, "remap"));
+    MP_TRY(check_multiple(target, size, "remap"));
+    MP_TRY(check_multiple(source, size, "remap"));
+    mp__host_check_unused(host, source, size, "remap");
+    (void)pthread_mutex_lock(&host->memory_lock);
+    const mp_status status = remap_locked(host, target, source, size);
     (void)pthread_mutex_unlock(&host->memory_lock);
     return status;
 }

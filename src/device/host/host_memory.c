@@ -1,4 +1,4 @@
-/* host_memory.c - memory of the emulated device, pinned memory, and stream-ordered memory.
+/* host_memory.c - memory of the emulated device, and pinned memory.
  * SPDX-License-Identifier: Apache-2.0
  *
  * An adversarial device puts a border behind every allocation, and keeps what is freed for a while
@@ -6,6 +6,8 @@
 #include "device/host/host_internal.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { BORDER_BYTES = 256 };
 
@@ -45,52 +47,78 @@ mp_status mp__host_memory_info(mp_device *self, size_t *free_bytes, size_t *tota
 
 /* ---- getting ---- */
 
-static mp_status obtain(host_device *host, size_t size, host_range_kind kind, mp_addr *out) {
-    const bool adversarial = mp__host_adversarial(host);
-    const size_t border = adversarial ? BORDER_BYTES : 0;
-    void *memory = NULL;
-    if (size > SIZE_MAX - border || posix_memalign(&memory, MP_ALIGNMENT, size + border) != 0) {
+/* Allocations of at least this many bytes go into the shared file of a device that has one: smaller
+ * ones would need a mapping each. */
+enum { FILE_BYTES_MIN = 4096 };
+
+static size_t border_of(const host_device *host) {
+    return mp__host_adversarial(host) ? BORDER_BYTES : 0;
+}
+
+static mp_status machine_alloc(host_device *host, size_t size, bool shared, void **out,
+                               uint64_t *offset) {
+    const size_t border = border_of(host);
+    *offset = 0;
+    if (shared && size >= FILE_BYTES_MIN && size <= SIZE_MAX - border) {
+        return mp__host_file_alloc(host, size + border, out, offset);
+    }
+    if (size > SIZE_MAX - border || posix_memalign(out, MP_ALIGNMENT, size + border) != 0) {
         return MP_FAIL(OUT_OF_MEMORY, "the machine has no %zu bytes for the emulated device", size);
     }
+    return MP_OK;
+}
+
+static void machine_free(host_device *host, mp_addr addr, size_t size, uint64_t offset) {
+    if (offset != 0) {
+        mp__host_file_free(host, (void *)addr, size + border_of(host), offset);
+    } else {
+        free((void *)addr);
+    }
+}
+
+mp_status mp__host_obtain(host_device *host, size_t size, host_range_kind kind, mp_mempool *mempool,
+                          mp_addr *out) {
+    void *memory = NULL;
+    uint64_t offset = 0;
+    const bool shared = host->config.ipc && kind == HOST_RANGE_DEVICE && mempool == NULL;
+    MP_TRY(machine_alloc(host, size, shared, &memory, &offset));
     const mp_addr addr = (mp_addr)memory;
-    if (adversarial) {
+    if (mp__host_adversarial(host)) {
         mp__host_poison(addr, size, HOST_POISON_FRESH);
-        mp__host_poison(addr + size, border, HOST_POISON_FREED);
+        mp__host_poison(addr + size, BORDER_BYTES, HOST_POISON_FREED);
     }
     (void)pthread_mutex_lock(&host->memory_lock);
     const mp_status status = mp__host_range_insert(
-        &host->ranges, (host_range){.begin = addr, .size = size, .kind = kind});
+        &host->ranges,
+        (host_range){
+            .begin = addr, .size = size, .kind = kind, .mempool = mempool, .offset = offset});
     (void)pthread_mutex_unlock(&host->memory_lock);
     if (status != MP_OK) {
-        free(memory);
+        machine_free(host, addr, size, offset);
         return status;
+    }
+    if (mempool != NULL) {
+        mp__host_object_keep(&mempool->object);
     }
     *out = addr;
     return MP_OK;
 }
 
-static mp_status obtain_charged(host_device *host, size_t size, host_range_kind kind,
-                                mp_addr *out) {
+mp_status mp__host_alloc(mp_device *self, size_t size, mp_addr *out) {
+    host_device *host = mp__host_from(self);
+    MP_TRY(mp__host_call(host, "alloc"));
     MP_TRY(mp__host_charge(host, size));
-    const mp_status status = obtain(host, size, kind, out);
+    const mp_status status = mp__host_obtain(host, size, HOST_RANGE_DEVICE, NULL, out);
     if (status != MP_OK) {
         mp__host_refund(host, size);
     }
     return status;
 }
 
-mp_status mp__host_alloc(mp_device *self, size_t size, mp_addr *out) {
-    host_device *host = mp__host_from(self);
-    MP_TRY(mp__host_call(host, "alloc"));
-    MP_TRY(mp__host_not_capturing(host, "alloc"));
-    return obtain_charged(host, size, HOST_RANGE_DEVICE, out);
-}
-
 mp_status mp__host_alloc_pinned(mp_device *self, size_t size, mp_addr *out) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "alloc_pinned"));
-    MP_TRY(mp__host_not_capturing(host, "alloc_pinned"));
-    return obtain(host, size, HOST_RANGE_PINNED, out);
+    return mp__host_obtain(host, size, HOST_RANGE_PINNED, NULL, out);
 }
 
 /* ---- giving back; all under memory_lock ---- */
@@ -105,9 +133,9 @@ static void check_still_poisoned(host_device *host, mp_addr addr, size_t size, c
 static void evict(host_device *host, const host_range *range) {
     check_still_poisoned(host, range->begin, range->size, "into freed memory");
     host->quarantine_size -= range->size;
-    void *memory = (void *)range->begin;
+    const host_range gone = *range;
     mp__host_range_remove(&host->ranges, range);
-    free(memory);
+    machine_free(host, gone.begin, gone.size, gone.offset);
 }
 
 static const host_range *oldest_freed(const host_device *host) {
@@ -134,34 +162,36 @@ static void put_in_quarantine(host_device *host, host_range *range) {
     }
 }
 
-/* Whether [addr, addr + size) is one allocation that its user has. */
-static bool is_lent(const host_range *range, mp_addr addr, size_t size, bool pinned) {
+bool mp__host_is_lent(const host_range *range, mp_addr addr, size_t size, bool pinned) {
     return range != NULL && range->begin == addr && range->size == size &&
            range->kind != HOST_RANGE_FREED && range->kind != HOST_RANGE_MAPPED &&
-           (range->kind == HOST_RANGE_PINNED) == pinned;
+           range->kind != HOST_RANGE_OPENED && (range->kind == HOST_RANGE_PINNED) == pinned;
 }
 
-static void give_back(host_device *host, mp_addr addr, size_t size, bool pinned) {
+void mp__host_give_back(host_device *host, mp_addr addr, size_t size, bool pinned) {
     (void)pthread_mutex_lock(&host->memory_lock);
     host_range *range = mp__host_range_find(&host->ranges, addr);
-    if (!is_lent(range, addr, size, pinned)) {
+    if (!mp__host_is_lent(range, addr, size, pinned)) {
         const bool twice = range != NULL && range->kind == HOST_RANGE_FREED;
         mp__host_breach(host, "free of %zu bytes at 0x%zx, which %s", size, (size_t)addr,
                         twice ? "have been freed already" : "is no allocation of that size");
         (void)pthread_mutex_unlock(&host->memory_lock);
         return;
     }
-    host->memory_used -= pinned ? 0 : size;
+    if (!pinned) {
+        mp__host_mempool_return(host, range);
+    }
     if (mp__host_adversarial(host)) {
         put_in_quarantine(host, range);
     } else {
+        const uint64_t offset = range->offset;
         mp__host_range_remove(&host->ranges, range);
-        free((void *)addr);
+        machine_free(host, addr, size, offset);
     }
     (void)pthread_mutex_unlock(&host->memory_lock);
 }
 
-static void check_unused(host_device *host, mp_addr addr, size_t size, const char *call) {
+void mp__host_check_unused(host_device *host, mp_addr addr, size_t size, const char *call) {
     if (mp__host_adversarial(host)) {
         (void)pthread_mutex_lock(&host->lock);
         mp__host_check_gone(host, addr, size, call);
@@ -171,64 +201,35 @@ static void check_unused(host_device *host, mp_addr addr, size_t size, const cha
 
 void mp__host_free(mp_device *self, mp_addr addr, size_t size) {
     host_device *host = mp__host_from(self);
-    check_unused(host, addr, size, "free");
-    give_back(host, addr, size, false);
+    mp__host_check_unused(host, addr, size, "free");
+    mp__host_give_back(host, addr, size, false);
 }
 
 void mp__host_free_pinned(mp_device *self, mp_addr addr, size_t size) {
     host_device *host = mp__host_from(self);
-    check_unused(host, addr, size, "free_pinned");
-    give_back(host, addr, size, true);
-}
-
-/* ---- ordered by a stream ---- */
-
-mp_status mp__host_alloc_async(mp_device *self, mp_stream *stream, size_t size, mp_addr *out) {
-    host_device *host = mp__host_from(self);
-    MP_TRY(mp__host_call(host, "alloc_async"));
-    const host_range_kind kind =
-        mp__host_adversarial(host) ? HOST_RANGE_PENDING : HOST_RANGE_DEVICE;
-    mp_addr addr = 0;
-    if (obtain_charged(host, size, kind, &addr) != MP_OK) {
-        /* What this stream is still to free may be enough. */
-        mp__host_drain(host, stream->queue);
-        MP_TRY(obtain_charged(host, size, kind, &addr));
-    }
-    host_item item = {.kind = HOST_ALLOC, .memory = {.addr = addr, .size = size}};
-    const mp_status status = mp__host_enqueue(host, stream->queue, &item);
-    if (status != MP_OK) {
-        give_back(host, addr, size, false);
-        return status;
-    }
-    *out = addr;
-    return MP_OK;
-}
-
-mp_status mp__host_free_async(mp_device *self, mp_stream *stream, mp_addr addr, size_t size) {
-    host_device *host = mp__host_from(self);
-    MP_TRY(mp__host_call(host, "free_async"));
-    host_item item = {.kind = HOST_FREE, .memory = {.addr = addr, .size = size}};
-    return mp__host_enqueue(host, stream->queue, &item);
-}
-
-void mp__host_memory_arrive(host_device *host, mp_addr addr) {
-    (void)pthread_mutex_lock(&host->memory_lock);
-    host_range *range = mp__host_range_find(&host->ranges, addr);
-    if (range != NULL && range->kind == HOST_RANGE_PENDING) {
-        range->kind = HOST_RANGE_DEVICE;
-    }
-    (void)pthread_mutex_unlock(&host->memory_lock);
-}
-
-void mp__host_memory_leave(host_device *host, mp_addr addr, size_t size) {
-    check_unused(host, addr, size, "free_async");
-    give_back(host, addr, size, false);
+    mp__host_check_unused(host, addr, size, "free_pinned");
+    mp__host_give_back(host, addr, size, true);
 }
 
 /* ---- what an allocator above takes and gives ---- */
 
-void mp__host_device_note(mp_device *device, mp_addr addr, size_t size, bool live) {
-    host_device *host = mp__host_from(device);
+/* Poisons what there is of the range: parts of reserved addresses may have no memory. Under
+ * memory_lock. */
+static void poison_part(const host_device *host, mp_addr addr, size_t size, uint16_t pattern) {
+    const mp_addr end = addr + size;
+    for (size_t i = mp__host_range_after(&host->ranges, addr);
+         i < host->ranges.count && host->ranges.items[i].begin < end; i++) {
+        const host_range *range = &host->ranges.items[i];
+        const mp_addr from = range->begin > addr ? range->begin : addr;
+        const mp_addr range_end = range->begin + range->size;
+        if (range->kind != HOST_RANGE_FREED) {
+            mp__host_poison(from, (range_end < end ? range_end : end) - from, pattern);
+        }
+    }
+}
+
+void mp__host_note(mp_device *self, mp_addr addr, size_t size, bool live) {
+    host_device *host = mp__host_from(self);
     if (!mp__host_adversarial(host) || size == 0) {
         return;
     }
@@ -240,13 +241,14 @@ void mp__host_device_note(mp_device *device, mp_addr addr, size_t size, bool liv
             &host->dead, (host_range){.begin = addr, .size = size, .kind = HOST_RANGE_FREED});
     }
     /* Work queued before may still use these bytes, and then they stay as they are. */
-    if (status == MP_OK && !mp__host_in_use(host, addr, size) &&
-        mp__host_range_covers(&host->ranges, addr, size)) {
-        mp__host_poison(addr, size, live ? HOST_POISON_FRESH : HOST_POISON_FREED);
+    if (status == MP_OK && !mp__host_in_use(host, addr, size)) {
+        poison_part(host, addr, size, live ? HOST_POISON_FRESH : HOST_POISON_FREED);
     }
     (void)pthread_mutex_unlock(&host->memory_lock);
     (void)pthread_mutex_unlock(&host->lock);
 }
+
+/* ---- the end ---- */
 
 size_t mp__host_memory_close(host_device *host) {
     size_t left = host->reserved.count;
@@ -254,9 +256,17 @@ size_t mp__host_memory_close(host_device *host) {
     for (size_t i = 0; i < host->ranges.count; i++) {
         const host_range *range = &host->ranges.items[i];
         left += range->kind != HOST_RANGE_FREED;
-        if (range->kind != HOST_RANGE_MAPPED) {
-            free((void *)range->begin);
+        if (range->kind == HOST_RANGE_OPENED) {
+            (void)munmap((void *)range->begin, range->size);
+        } else if (range->kind != HOST_RANGE_MAPPED) {
+            machine_free(host, range->begin, range->size, range->offset);
         }
+        if (range->mempool != NULL) {
+            mp__host_object_drop(&range->mempool->object);
+        }
+    }
+    if (host->file >= 0) {
+        (void)close(host->file);
     }
     mp__host_map_close(host);
     mp__host_range_clear(&host->ranges);

@@ -238,9 +238,12 @@ mp_status mp__host_enqueue(host_device *host, host_queue *queue, host_item *item
 
 /* ---- lives of queues ---- */
 
-void mp__host_queue_open(host_device *host, host_queue *queue) {
+void mp__host_queue_open(host_device *host, host_queue *queue, void *native) {
+    static atomic_uint_fast64_t ids;
     (void)pthread_cond_init(&queue->wake, NULL);
     queue->host = host;
+    queue->native = native;
+    queue->id = atomic_fetch_add(&ids, 1) + 1;
     (void)pthread_mutex_lock(&host->lock);
     queue->number = host->queue_count++;
     queue->next = host->queues;

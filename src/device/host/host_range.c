@@ -84,9 +84,12 @@ mp_status mp__host_range_cut(host_ranges *ranges, mp_addr addr, size_t size) {
             host_range right = *range;
             right.begin = end;
             right.size = range_end - end;
-            MP_TRY(mp__host_range_insert(ranges, right));
-            ranges->items[index].size = addr - ranges->items[index].begin;
-            return MP_OK;
+            range->size = addr - range->begin; /* first: a place is found by where others end */
+            const mp_status status = mp__host_range_insert(ranges, right);
+            if (status != MP_OK) {
+                ranges->items[index].size = range_end - ranges->items[index].begin;
+            }
+            return status;
         }
         if (range->begin < addr) {
             range->size = addr - range->begin;

@@ -11,7 +11,8 @@ typedef enum host_range_kind {
     HOST_RANGE_DEVICE,  /* device memory of its own */
     HOST_RANGE_MAPPED,  /* device memory put behind reserved addresses */
     HOST_RANGE_PINNED,  /* host memory the device reads and writes */
-    HOST_RANGE_PENDING, /* given by alloc_async, whose stream has not come to it yet */
+    HOST_RANGE_PENDING, /* given by mempool_alloc, whose stream has not come to it yet */
+    HOST_RANGE_OPENED,  /* memory of another process */
     HOST_RANGE_FREED,   /* given back, poisoned, kept to see who still touches it */
 } host_range_kind;
 
@@ -19,7 +20,10 @@ typedef struct host_range {
     mp_addr begin;
     size_t size;
     host_range_kind kind;
-    uint64_t serial; /* the order in which ranges were freed */
+    uint64_t serial;     /* the order in which ranges were freed */
+    mp_mempool *mempool; /* kept: where it came from; NULL for other memory */
+    bool leaving;        /* a free_async of it is queued */
+    uint64_t offset;     /* in the device's shared file; 0 where it is not in there */
 } host_range;
 
 typedef struct host_ranges {

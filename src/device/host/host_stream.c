@@ -30,26 +30,101 @@ mp_status mp__host_stream_create(mp_device *self, mp_stream **out) {
         free(queue);
         return status;
     }
-    mp__host_queue_open(host, queue);
+    mp__host_queue_open(host, queue, *out);
     return MP_OK;
+}
+
+/* ---- wraps ---- */
+
+/* The special handles, as CUDA has them. */
+#define LEGACY     ((void *)(uintptr_t)1)
+#define PER_THREAD ((void *)(uintptr_t)2)
+
+/* Tells threads apart for good, which the system's numbers do not. */
+static uint64_t thread_number(void) {
+    static atomic_uint_fast64_t count;
+    static _Thread_local uint64_t number;
+    if (number == 0) {
+        number = atomic_fetch_add(&count, 1) + 1;
+    }
+    return number;
+}
+
+/* The queue with this native handle; NULL where there is none. */
+static host_queue *find_queue(host_device *host, const void *native, uint64_t user) {
+    (void)pthread_mutex_lock(&host->lock);
+    host_queue *queue = host->queues;
+    while (queue != NULL && (queue->native != native || queue->user != user)) {
+        queue = queue->next;
+    }
+    (void)pthread_mutex_unlock(&host->lock);
+    return queue;
+}
+
+/* The calling thread's default stream, made at its first use. */
+static mp_status thread_queue(host_device *host, host_queue **out) {
+    const uint64_t user = thread_number();
+    *out = find_queue(host, PER_THREAD, user);
+    if (*out != NULL) {
+        return MP_OK;
+    }
+    host_queue *fresh = calloc(1, sizeof *fresh);
+    if (fresh == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no memory for the default stream of a thread");
+    }
+    fresh->user = user;
+    mp__host_queue_open(host, fresh, PER_THREAD);
+    *out = fresh;
+    return MP_OK;
+}
+
+void mp__host_thread_queues_close(host_device *host) {
+    host_queue *next = NULL;
+    for (host_queue *queue = host->queues; queue != NULL; queue = next) {
+        next = queue->next;
+        if (queue->native == PER_THREAD) {
+            mp__host_queue_close(queue);
+            free(queue);
+        }
+    }
+}
+
+/* The queue of a wrap that is used as a native handle; NULL where it is none. */
+static host_queue *queue_of_wrap(host_device *host, const void *native) {
+    host_queue *queue = NULL;
+    (void)pthread_mutex_lock(&host->lock);
+    for (const host_object *object = host->objects.next; object != &host->objects;
+         object = object->next) {
+        if (object == native && object->kind == HOST_STREAM) {
+            queue = ((const mp_stream *)native)->queue;
+        }
+    }
+    (void)pthread_mutex_unlock(&host->lock);
+    return queue;
+}
+
+static mp_status queue_of(host_device *host, void *native, host_queue **out) {
+    if (native == NULL || native == LEGACY) {
+        *out = &host->default_queue;
+        return MP_OK;
+    }
+    if (native == PER_THREAD) {
+        return thread_queue(host, out);
+    }
+    *out = find_queue(host, native, 0);
+    if (*out == NULL) {
+        *out = queue_of_wrap(host, native);
+    }
+    return *out != NULL ? MP_OK
+                        : MP_FAIL(INVALID_ARGUMENT, "%p is no stream of emulated device %d", native,
+                                  host->base.ordinal);
 }
 
 mp_status mp__host_stream_wrap(mp_device *self, void *native, mp_stream **out) {
     host_device *host = mp__host_from(self);
+    host_queue *queue = NULL;
     MP_TRY(mp__host_call(host, "stream_wrap"));
-    if (native == NULL) {
-        return open_stream(host, &host->default_queue, false, out);
-    }
-    (void)pthread_mutex_lock(&host->lock);
-    host_queue *queue = host->queues;
-    while (queue != NULL && queue != native) {
-        queue = queue->next;
-    }
-    (void)pthread_mutex_unlock(&host->lock);
-    if (queue == NULL) {
-        return MP_FAIL(INVALID_ARGUMENT, "%p is no stream of emulated device %d", native,
-                       host->base.ordinal);
-    }
+    MP_TRY(queue_of(host, native, &queue));
     return open_stream(host, queue, false, out);
 }
 
@@ -57,19 +132,26 @@ void mp__host_stream_destroy(mp_device *self, mp_stream *stream) {
     if (stream->owned) {
         mp__host_queue_close(stream->queue);
         free(stream->queue);
-    } else {
-        mp__host_drain(mp__host_from(self), stream->queue);
     }
     mp__host_object_destroy(mp__host_from(self), &stream->object);
 }
 
 void *mp__host_stream_native(mp_device *self, mp_stream *stream) {
-    host_queue *queue = stream->queue;
-    return queue == &mp__host_from(self)->default_queue ? NULL : queue;
+    (void)self;
+    return stream->queue->native;
 }
 
-static mp_status check_outside_capture(const mp_stream *stream, const char *call) {
-    if (stream->queue->capture != NULL) {
+mp_status mp__host_stream_id(mp_device *self, mp_stream *stream, uint64_t *out) {
+    MP_TRY(mp__host_call(mp__host_from(self), "stream_id"));
+    *out = stream->queue->id;
+    return MP_OK;
+}
+
+static mp_status check_outside_capture(host_device *host, const mp_stream *stream,
+                                       const char *call) {
+    const host_capture *capture = stream->queue->capture;
+    if (capture != NULL) {
+        (void)mp__host_capture_break(host, mp__host_capture_id(capture));
         return MP_FAIL(INVALID_ARGUMENT, "%s of stream %u, which is being captured", call,
                        stream->queue->number);
     }
@@ -81,18 +163,19 @@ enum { CHECK_BYTES = 1 << 20 }; /* of freed memory, looked at by every stream_sy
 mp_status mp__host_stream_synchronize(mp_device *self, mp_stream *stream) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "stream_synchronize"));
-    MP_TRY(check_outside_capture(stream, "stream_synchronize"));
+    MP_TRY(check_outside_capture(host, stream, "stream_synchronize"));
     if (host->config.mode != MP_HOST_EAGER) {
         mp__host_drain(host, stream->queue);
         mp__host_check_freed(host, CHECK_BYTES);
     }
+    mp__host_mempools_settle(host);
     return mp__host_health(host);
 }
 
 mp_status mp__host_stream_query(mp_device *self, mp_stream *stream, bool *idle) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "stream_query"));
-    MP_TRY(check_outside_capture(stream, "stream_query"));
+    MP_TRY(check_outside_capture(host, stream, "stream_query"));
     mp__host_nudge(host, stream->queue);
     (void)pthread_mutex_lock(&host->lock);
     *idle = stream->queue->head == NULL;
@@ -111,11 +194,14 @@ mp_status mp__host_stream_call(mp_device *self, mp_stream *stream, mp_host_call 
 mp_status mp__host_synchronize(mp_device *self) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "synchronize"));
-    MP_TRY(mp__host_not_capturing(host, "synchronize"));
+    if (mp__host_capture_break(host, 0)) {
+        return MP_FAIL(INVALID_ARGUMENT, "synchronize while a stream is being captured");
+    }
     if (host->config.mode != MP_HOST_EAGER) {
         mp__host_drain(host, NULL);
         mp__host_check_freed(host, SIZE_MAX);
     }
+    mp__host_mempools_settle(host);
     return mp__host_health(host);
 }
 
@@ -189,9 +275,10 @@ mp_status mp__host_event_wait(mp_device *self, mp_event *event, mp_stream *strea
 
 static mp_status check_uncaptured(host_device *host, const mp_event *event, const char *call) {
     (void)pthread_mutex_lock(&host->lock);
-    const bool captured = event->capture != 0;
+    const uint64_t capture = event->capture;
     (void)pthread_mutex_unlock(&host->lock);
-    if (captured) {
+    if (capture != 0) {
+        (void)mp__host_capture_break(host, capture);
         return MP_FAIL(INVALID_ARGUMENT, "%s of an event that was last recorded in a capture",
                        call);
     }
@@ -218,6 +305,7 @@ mp_status mp__host_event_synchronize(mp_device *self, mp_event *event) {
     host_queue *source = event->source;
     (void)pthread_mutex_unlock(&host->lock);
     mp__host_wait(host, source, is_reached, &mark);
+    mp__host_mempools_settle(host);
     return mp__host_health(host);
 }
 

@@ -1,0 +1,273 @@
+/* millpond.h - one pool of GPU memory for all libraries of a process.
+ *
+ *     mp_pool *pool;
+ *     mp_addr block;
+ *     if (mp_pool_open("auto", MP_MEMORY_DEVICE, "my program", NULL, &pool) == MP_OK &&
+ *         mp_pool_alloc(pool, 1 << 20, stream, &block) == MP_OK) {
+ *         ... queue work on `stream` that uses the block ...
+ *         mp_pool_free(pool, block);
+ *     }
+ *     mp_pool_close(pool);
+ *
+ * Everybody who opens the same memory of the same device shares one pool: what one gives back
+ * serves the next. Memory is lent in the order of streams: a block freed may at once be lent again
+ * to work queued later on the same stream. Other streams get it when an event, an order that the
+ * caller declares, or the end of the stream's work makes that safe.
+ *
+ * A `stream` is the native handle: CUstream or cudaStream_t on a GPU (NULL is the legacy default
+ * stream), an mp_stream of the emulated device otherwise; or MP_NO_STREAM. It must live until its
+ * blocks are freed and mp_pool_stream_gone was called for it.
+ *
+ * Unless said otherwise: sizes are bytes; addresses are aligned to 256; a function may be called
+ * from any thread, also at the same time; it leaves its outputs alone when it fails; nothing that a
+ * caller can pass in ends the process. In a child that was forked from a process that used a pool,
+ * every call fails with UNSUPPORTED.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MILLPOND_MILLPOND_H
+#define MILLPOND_MILLPOND_H
+
+#include "millpond/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MILLPOND_VERSION "0.1.0"
+
+/* The version of the library that is loaded; static storage. */
+const char *mp_version(void);
+
+typedef struct mp_pool mp_pool; /* one user's handle on a shared pool */
+typedef uintptr_t mp_addr;      /* an address of device or pinned memory */
+
+typedef enum mp_memory {
+    MP_MEMORY_DEVICE, /* of a GPU, or of the emulated device */
+    MP_MEMORY_PINNED, /* of the host, page-locked, for that device; without an order of streams */
+} mp_memory;
+
+/* In place of a stream: the memory is used by the host, or in an order that the caller keeps
+ * without help; free means that nothing uses it any more. */
+#define MP_NO_STREAM ((void *)~(uintptr_t)0)
+
+/* ---- opening ---- */
+
+/* Opens the pool of a device's memory, made on first use.
+ *
+ * `device`: "cuda:N" (ordinal of the driver), "host:N" (the emulated device), "cuda", "host", or
+ * "auto" (NULL too): the first GPU, else the emulated device; MILLPOND_DEVICE decides where set.
+ * `client`: who asks, for the statistics: "numba", "my program"; at most 31 characters.
+ * `options`: "key=value" texts, NULL ends, NULL for none; see docs/memory.md for the keys.
+ * MILLPOND_POOL ("key=value,key=value") holds options for every pool of the process; `options` win.
+ * A later opener's options that differ from those of the first give a warning and are ignored.
+ *
+ * Gives: `*out`, until mp_pool_close. Blocks: on first use of the device.
+ * Fails: INVALID_ARGUMENT (a name or an option), NOT_FOUND (no such device), DEVICE. */
+mp_status mp_pool_open(const char *device, mp_memory memory, const char *client,
+                       const char *const *options, mp_pool **out);
+
+/* Takes: `pool` (NULL is ignored). The last handle of a pool takes its memory with it, but for
+ * blocks that are still lent: they stay valid, and the pool stays until they are freed through
+ * another handle or the process ends. Waits for the device. */
+void mp_pool_close(mp_pool *pool);
+
+/* ---- blocks ---- */
+
+/* Lends `size` bytes (0 counts as 1) to work queued on `stream` after this call.
+ * Gives: `*out`, until freed. Blocks: only when the pool must grow.
+ * Fails: OUT_OF_MEMORY, the pool unchanged; the sentence names what is in use, by whom, and the
+ * largest free chunk. */
+mp_status mp_pool_alloc(mp_pool *pool, size_t size, void *stream, mp_addr *out);
+
+/* Gives a block back in the order of the stream it was lent on: work queued there may still use it.
+ * `addr` 0 is ignored. The handle may be another one of the same pool.
+ * Fails: INVALID_ARGUMENT for an address that is not a lent block (never lent, freed before, or the
+ * middle of a block); nothing happens then. */
+mp_status mp_pool_free(mp_pool *pool, mp_addr addr);
+
+/* The same in the order of `stream`: the caller has made that stream wait for all work that uses
+ * the block. */
+mp_status mp_pool_free_on(mp_pool *pool, mp_addr addr, void *stream);
+
+/* Declares that work queued on `stream`, another one than the block was lent on, uses the block.
+ * After it is freed, it is not lent again before that work has ended or is ordered before.
+ * Fails: INVALID_ARGUMENT (not a lent block), OUT_OF_MEMORY (host). */
+mp_status mp_pool_record_use(mp_pool *pool, mp_addr addr, void *stream);
+
+/* Memory outside the arena, straight from the device, for what stays (weights): neither rounded up
+ * to chunks nor touched by shrink. Freed by mp_pool_free, which waits for the device. */
+mp_status mp_pool_reserve(mp_pool *pool, size_t size, mp_addr *out);
+
+typedef struct mp_block_info {
+    mp_addr addr;       /* where the block begins */
+    size_t size;        /* of the chunk that was lent */
+    size_t requested;   /* what was asked for */
+    mp_addr region;     /* where the device's allocation around it begins */
+    size_t region_size; /* 0 where the pool does not know it */
+    void *stream;       /* it was lent on */
+    char client[32];    /* who asked */
+} mp_block_info;
+
+/* What is known of the lent block around `addr`, which may lie anywhere in it.
+ * Fails: NOT_FOUND. */
+mp_status mp_pool_find(mp_pool *pool, mp_addr addr, mp_block_info *out);
+
+/* ---- order between streams ----
+ * The pool records events of its own where another stream could use freed memory; these calls only
+ * tell it more. */
+
+/* All work queued on `stream` so far has ended: what was freed on it may serve any stream. */
+mp_status mp_pool_stream_settled(mp_pool *pool, void *stream);
+
+/* `stream` is about to be destroyed; waits for its work. Its free memory serves any stream, and
+ * its lent blocks count as lent without one. */
+mp_status mp_pool_stream_gone(mp_pool *pool, void *stream);
+
+/* Numbers this moment of `producer`; the caller records an event on it right after. */
+mp_status mp_pool_stream_mark(mp_pool *pool, void *producer, uint64_t *mark);
+
+/* `consumer` has been made to wait for the event recorded after `mark`: what was freed on
+ * `producer` before the mark may serve `consumer`. */
+mp_status mp_pool_stream_ordered(mp_pool *pool, void *consumer, void *producer, uint64_t mark);
+
+/* ---- captured graphs ---- */
+
+typedef struct mp_capture mp_capture;
+
+/* `stream` is about to be captured into a graph. Until mp_pool_capture_end, blocks lent on it come
+ * from memory set apart for this graph, no call disturbs the capture, and what is freed serves only
+ * this capture. `*capture` is NULL, or one given before: graphs that never run at the same time may
+ * share their memory.
+ * Gives: `*capture`, until mp_pool_capture_release. Fails: BUSY where the stream is in one. */
+mp_status mp_pool_capture_begin(mp_pool *pool, void *stream, mp_capture **capture);
+mp_status mp_pool_capture_end(mp_pool *pool, void *stream);
+
+/* Takes: `capture` (NULL is ignored), whose graphs are gone and have ended running. Its memory goes
+ * back to the pool, lent blocks as soon as they are freed. */
+void mp_pool_capture_release(mp_pool *pool, mp_capture *capture);
+
+/* ---- giving back ---- */
+
+/* Waits for the device and gives it back every region that has no block in it; the next growth is
+ * as small as the first. `*released` (may be NULL): how many bytes. */
+mp_status mp_pool_shrink(mp_pool *pool, size_t *released);
+
+/* The most that all pools of this process together may have from their devices (pinned memory does
+ * not count); 0 for no limit, which is the default where MILLPOND_LIMIT is not set. A limit below
+ * what is had already only stops growth. */
+void mp_limit_set(size_t bytes);
+size_t mp_limit_get(void);
+
+/* Called when memory runs out, before the request fails, on the thread that asks and without any
+ * lock: may free blocks, of this pool or of another library, and returns whether it did. */
+typedef bool mp_pressure_fn(void *context, size_t size);
+
+/* Hooks are called in the order they were added until one returns true and the request succeeds. A
+ * hook is not called while it runs on the same thread.
+ * Fails: OUT_OF_MEMORY (host). */
+mp_status mp_pool_add_hook(mp_pool *pool, mp_pressure_fn *fn, void *context);
+/* Returns after no thread runs in the hook. Fails: NOT_FOUND. Not from inside a hook. */
+mp_status mp_pool_remove_hook(mp_pool *pool, mp_pressure_fn *fn, void *context);
+
+/* ---- looking at it ---- */
+
+typedef struct mp_pool_stats {
+    uint64_t limit;          /* bytes; UINT64_MAX where there is none */
+    uint64_t in_use;         /* bytes of lent blocks, as lent */
+    uint64_t requested;      /* bytes of lent blocks, as asked for */
+    uint64_t in_use_max;     /* the most ever in use at one time */
+    uint64_t total;          /* bytes had from the device */
+    uint64_t total_max;      /* the most ever had at one time */
+    uint64_t alloc_size_max; /* the largest request served */
+    uint64_t allocs;         /* requests served, reserves among them */
+    uint64_t frees;
+    uint64_t reserves;
+    uint64_t extensions; /* times the pool grew */
+    uint64_t shrinkages; /* regions (or ranges of pages) given back */
+    uint64_t failures;   /* requests that ran out of memory */
+    uint64_t events;     /* recorded to let another stream use memory */
+    uint64_t waits;      /* times a stream was made to wait for another */
+} mp_pool_stats;
+
+/* Exact at one moment. `size` is sizeof(mp_pool_stats) of the caller. */
+mp_status mp_pool_get_stats(mp_pool *pool, mp_pool_stats *out, size_t size);
+/* The largest figures start anew from what they are now. */
+void mp_pool_reset_peaks(mp_pool *pool);
+
+typedef struct mp_share {
+    char name[32];      /* of the client */
+    void *stream;       /* of a stream's share; MP_NO_STREAM for memory without one */
+    uint64_t in_use;    /* bytes lent now */
+    uint64_t requested; /* bytes asked for */
+    uint64_t blocks;    /* lent now */
+    uint64_t free;      /* bytes kept for this stream; 0 for a client */
+    uint64_t allocs;    /* ever */
+} mp_share;
+
+/* Who holds what: one share a client, or one a stream. Fills at most `capacity` of them; `*count`
+ * is how many there are. */
+mp_status mp_pool_get_clients(mp_pool *pool, mp_share *out, size_t capacity, size_t *count);
+mp_status mp_pool_get_streams(mp_pool *pool, mp_share *out, size_t capacity, size_t *count);
+
+/* Receives text piece by piece. */
+typedef void mp_write_fn(void *context, const char *text, size_t size);
+
+/* Writes a page of plain text: sizes, bins, fragmentation, regions, clients. Allocates nothing. */
+mp_status mp_pool_dump(mp_pool *pool, mp_write_fn *write, void *context);
+
+/* ---- trace ---- */
+
+typedef enum mp_trace_format {
+    MP_TRACE_SNAPSHOT, /* a snapshot that PyTorch's memory viewer opens (pickle) */
+    MP_TRACE_RMM_CSV,  /* the log that RMM's replay benchmark reads */
+    MP_TRACE_HTML,     /* a page that needs nothing else: timeline, regions, who holds what */
+} mp_trace_format;
+
+/* Keeps the last `capacity` events (64 bytes each) from now on; 0 stops and forgets.
+ * Fails: OUT_OF_MEMORY (host), INVALID_ARGUMENT beyond 2^30 events. */
+mp_status mp_pool_trace(mp_pool *pool, size_t capacity);
+
+/* Writes the events kept and what the pool looks like now. `path` is replaced only once all is
+ * written. Fails: INVALID_ARGUMENT, NOT_FOUND (cannot be written; says why). */
+mp_status mp_pool_trace_write(mp_pool *pool, mp_trace_format format, const char *path);
+
+/* ---- memory of another library beneath ---- */
+
+/* What another library must do to own the memory that a pool lends. Functions may be called from
+ * any thread; `context` is passed on; the table is copied. Only `alloc` and `free` are needed. */
+typedef struct mp_external {
+    void *context;
+    void *(*alloc)(void *context, size_t size); /* NULL: no memory. Aligned to 256 */
+    void (*free)(void *context, void *memory, size_t size);
+    void (*empty_cache)(void *context); /* give unused memory back to the device */
+    bool (*info)(void *context, size_t *free_bytes, size_t *total_bytes);
+    /* Writes at most `*size` bytes of a handle that another process can open for the allocation
+     * at `memory`, and sets `*size`. */
+    bool (*ipc)(void *context, void *memory, void *handle, size_t *size);
+} mp_external;
+
+/* As mp_pool_open, over `external`: who gives an equal table shares the pool. With the option
+ * arena.external=direct every block is an allocation of its own; by default the pool takes regions.
+ */
+mp_status mp_pool_open_external(const char *device, const char *client, const mp_external *external,
+                                const char *const *options, mp_pool **out);
+
+/* ---- other processes ---- */
+
+typedef struct mp_ipc_handle {
+    unsigned char bytes[64];
+} mp_ipc_handle;
+
+/* A handle for the device's allocation around the lent block at `addr`, and how far into it the
+ * block begins. Fails: UNSUPPORTED for expandable regions and stream-ordered pools (open the pool
+ * with arena.ipc=1), INVALID_ARGUMENT (not a lent block). */
+mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, size_t *offset);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,43 @@
+/* arena_option.h - how an arena behaves, and the texts that say so.
+ *
+ * The keys, their defaults and meanings are listed in docs/memory.md.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_POOL_ARENA_OPTION_H
+#define MP_POOL_ARENA_OPTION_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum extend_strategy { EXTEND_POWER_OF_TWO, EXTEND_AS_REQUESTED } extend_strategy;
+
+typedef enum external_use { EXTERNAL_REGIONS, EXTERNAL_DIRECT } external_use;
+
+typedef struct arena_options {
+    int extend_strategy; /* extend_strategy */
+    size_t initial_chunk_size_bytes;
+    size_t max_dead_bytes_per_chunk;
+    size_t initial_growth_chunk_size_bytes;
+    size_t max_power_of_two_extend_bytes;
+    size_t max_mem; /* SIZE_MAX for no limit */
+    bool use_cuda_mempool;
+    size_t cuda_mempool_release_threshold;
+    size_t cuda_mempool_bytes_to_keep_on_shrink;
+    bool expandable;
+    bool ipc;
+    bool guard, poison;
+    size_t stream_cache_bytes;
+    int external; /* external_use: what an external manager is asked for, regions or each block */
+    bool dead_bytes_given; /* max_dead_bytes_per_chunk was set, not left at its default */
+} arena_options;
+
+/* The defaults, then MILLPOND_POOL, then `texts` ("key=value", NULL ends; NULL for none).
+ * Fails: INVALID_ARGUMENT: an unknown key, a value that cannot be read, or two that contradict. */
+mp_status mp__arena_options_read(const char *const *texts, arena_options *out);
+
+/* Names the first key whose value differs; NULL where all are the same. Static storage. */
+const char *mp__arena_options_differ(const arena_options *left, const arena_options *right);
+
+#endif

@@ -1,0 +1,82 @@
+/* chunk.h - the record of one piece of a region, and the store that records come from.
+ *
+ * The chunks of a region tile it: each knows its neighbours. A record is one cache line and is
+ * never given back to the system while its arena lives, so a stale pointer to one may be read (not
+ * trusted): that lets a free find its chunk without a lock.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_POOL_CHUNK_H
+#define MP_POOL_CHUNK_H
+
+#include "pool/size_class.h"
+
+#include <stdatomic.h>
+
+typedef enum chunk_state {
+    CHUNK_UNUSED,   /* a record without memory */
+    CHUNK_LENT,     /* guarded by the lock of its lane */
+    CHUNK_KEPT,     /* free, in its lane's shelf; guarded by the lock of its lane */
+    CHUNK_MOVING,   /* taken by the thread that frees it, on its way to where it belongs */
+    CHUNK_FREE,     /* in the bins of its lane; from here on guarded by the arena's lock */
+    CHUNK_WAITING,  /* freed, in the list of those that a declared stream may still use */
+    CHUNK_UNMAPPED, /* addresses without memory */
+    CHUNK_RESERVED, /* lent outside the arena; not part of a region */
+} chunk_state;
+
+typedef struct use use; /* a further stream that uses a lent chunk, see order.c */
+
+typedef struct chunk chunk;
+struct chunk {
+    _Atomic(mp_addr) addr;
+    chunk *prev, *next; /* in the region, by address; guarded by the arena's lock */
+    chunk *link, *back; /* in a bin or a list */
+    uint64_t requested; /* bytes asked for; of a lent chunk */
+    union {
+        use *uses;      /* of a lent or waiting chunk; owned */
+        uint64_t epoch; /* of a free chunk: the moment of its lane that must have passed */
+    };
+    uint32_t units;
+    atomic_uint_least16_t lane; /* whose order it follows; index in the arena */
+    uint8_t client;             /* of a lent chunk */
+    atomic_uint_least8_t state;
+};
+
+static inline size_t chunk_bytes(const chunk *c) {
+    return (size_t)c->units * UNIT;
+}
+
+static inline mp_addr chunk_addr(const chunk *c) {
+    return atomic_load_explicit(&c->addr, memory_order_relaxed);
+}
+
+static inline chunk_state chunk_state_of(const chunk *c) {
+    return (chunk_state)atomic_load_explicit(&c->state, memory_order_relaxed);
+}
+
+static inline void chunk_set_state(chunk *c, chunk_state state) {
+    atomic_store_explicit(&c->state, (uint_least8_t)state, memory_order_relaxed);
+}
+
+static inline unsigned chunk_lane(const chunk *c) {
+    return atomic_load_explicit(&c->lane, memory_order_relaxed);
+}
+
+static inline void chunk_set_lane(chunk *c, unsigned lane) {
+    atomic_store_explicit(&c->lane, (uint_least16_t)lane, memory_order_relaxed);
+}
+
+/* ---- the store; guarded by the arena's lock ---- */
+
+typedef struct chunk_store {
+    chunk *unused;
+    struct chunk_slab *slabs; /* owned */
+    size_t unused_count;
+} chunk_store;
+
+/* Makes sure that the next `count` calls of chunk_take succeed. Fails: OUT_OF_MEMORY. */
+mp_status mp__chunk_prepare(chunk_store *store, size_t count);
+/* An unused record, all zero but for its links; one that was prepared for. */
+chunk *mp__chunk_take(chunk_store *store);
+void mp__chunk_put(chunk_store *store, chunk *c);
+void mp__chunk_store_close(chunk_store *store);
+
+#endif

@@ -1,0 +1,29 @@
+/* pool_handle.h - what our own libraries and tests may ask of a pool beside millpond.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_POOL_POOL_HANDLE_H
+#define MP_POOL_POOL_HANDLE_H
+
+#include "pool/layout.h"
+
+/* As mp_pool_open, for a device that is open already. */
+mp_status mp__pool_open_on(mp_device *device, mp_memory memory, const char *client,
+                           const char *const *options, mp_pool **out);
+
+/* As mp_pool_open_external. */
+mp_status mp__pool_open_external_on(mp_device *device, const char *client,
+                                    const mp_external *external, const char *const *options,
+                                    mp_pool **out);
+
+/* Another handle on the same pool, for the same client. Gives: `*out`, until mp_pool_close. */
+mp_status mp__pool_again(mp_pool *pool, mp_pool **out);
+
+/* Gives: `*out`, to be freed with mp__layout_free. */
+mp_status mp__pool_layout(mp_pool *pool, mp_layout *out);
+
+/* The device that MILLPOND_DEVICE (auto, host, cuda) or `wish` chooses, with an ordinal behind a
+ * colon; `*why`, of `why_size` characters, says why in one clause.
+ * Fails: INVALID_ARGUMENT, NOT_FOUND. */
+mp_status mp__choose_device(const char *wish, mp_device_kind *kind, int *ordinal, char *why,
+                            size_t why_size);
+
+#endif

@@ -1,0 +1,129 @@
+/* pool_registry.c - who shares which arena. SPDX-License-Identifier: Apache-2.0 */
+#include "pool/pool_registry.h"
+
+#include "base/log.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static arena *all;
+
+static bool is_same(const source *left, const source *right) {
+    const mp_external *l = &left->external;
+    const mp_external *r = &right->external;
+    if (left->device != right->device || left->memory != right->memory ||
+        left->is_external != right->is_external) {
+        return false;
+    }
+    return !left->is_external ||
+           (l->context == r->context && l->alloc == r->alloc && l->free == r->free &&
+            l->empty_cache == r->empty_cache && l->info == r->info && l->ipc == r->ipc);
+}
+
+static void unlink_arena(const arena *a) {
+    arena **link = &all;
+    while (*link != a) {
+        link = &(*link)->next;
+    }
+    *link = a->next;
+}
+
+static void warn_of_difference(const arena *a, const arena_options *options) {
+    const char *key = mp__arena_options_differ(&a->options, options);
+    if (key != NULL) {
+        MP_LOG(WARNING,
+               "the pool of %s memory of device %d is in use already with another %s, which stays; "
+               "set it where the pool is opened first, or in MILLPOND_POOL",
+               a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device", a->device->ordinal, key);
+    }
+}
+
+/* The driver's own pool, if it has one; else the arena. */
+static mp_status add_mempool(arena *a) {
+    const mp__mempool_options options = {
+        .release_threshold = a->options.cuda_mempool_release_threshold,
+        .bytes_to_keep_on_shrink = a->options.cuda_mempool_bytes_to_keep_on_shrink};
+    const mp_status status = mp__mempool_create(a->device, &options, &a->mempool);
+    if (status != MP_UNSUPPORTED) {
+        return status;
+    }
+    MP_LOG(WARNING, "arena.use_cuda_mempool: %s; the pool uses its own arena instead",
+           mp_error_message());
+    return MP_OK;
+}
+
+static mp_status make(const source *from, const arena_options *options, arena **out) {
+    arena *fresh = NULL;
+    MP_TRY(mp__arena_create(from, options, &fresh));
+    if (options->use_cuda_mempool && from->memory == MP_MEMORY_DEVICE && !from->is_external) {
+        const mp_status status = add_mempool(fresh);
+        if (status != MP_OK) {
+            mp__arena_destroy(fresh);
+            return status;
+        }
+    }
+    if (options->expandable && from->memory == MP_MEMORY_DEVICE && !mp__expand_wanted(fresh)) {
+        MP_LOG(WARNING,
+               "arena.expandable: %s cannot map pages on demand; the pool uses plain "
+               "regions instead",
+               from->is_external ? "an external memory manager" : from->device->info.name);
+    }
+    *out = fresh;
+    return MP_OK;
+}
+
+/* One that nobody has a handle on, kept only for blocks that were lent, which are back by now. */
+static bool is_left_over(arena *a) {
+    return a->references == 0 && !mp__arena_is_used(a);
+}
+
+mp_status mp__registry_get(const source *from, const arena_options *options, bool given,
+                           arena **out) {
+    (void)pthread_mutex_lock(&lock);
+    arena *a = all;
+    while (a != NULL && !is_same(&a->source, from)) {
+        a = a->next;
+    }
+    if (a != NULL && is_left_over(a)) {
+        unlink_arena(a);
+        mp__arena_destroy(a);
+        a = NULL;
+    }
+    mp_status status = MP_OK;
+    if (a == NULL) {
+        status = make(from, options, &a);
+        if (status == MP_OK) {
+            a->next = all;
+            all = a;
+        }
+    } else if (given) {
+        warn_of_difference(a, options);
+    }
+    if (status == MP_OK) {
+        a->references++;
+        *out = a;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return status;
+}
+
+void mp__registry_keep(arena *a) {
+    (void)pthread_mutex_lock(&lock);
+    a->references++;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+void mp__registry_release(arena *a) {
+    (void)pthread_mutex_lock(&lock);
+    if (--a->references == 0) {
+        if (mp__arena_is_used(a)) {
+            MP_LOG(
+                WARNING,
+                "a pool of device %d is closed while blocks of it are lent; they stay until they "
+                "are freed",
+                a->device->ordinal);
+        } else {
+            unlink_arena(a);
+            mp__arena_destroy(a);
+        }
+    }
+    (void)pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,22 @@
+/* pool_registry.h - the arenas of the process: one for each memory of each device.
+ *
+ * An mp_device stands for {vendor, device, ordinal}: two identical GPUs are two of them, so they
+ * never share an arena.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_POOL_POOL_REGISTRY_H
+#define MP_POOL_POOL_REGISTRY_H
+
+#include "pool/arena.h"
+
+/* The arena of `from`, made where there is none; `given`: whether `options` were asked for, so that
+ * it is worth a warning when they are not those of the arena. Gives: `*out`, until release. */
+mp_status mp__registry_get(const source *from, const arena_options *options, bool given,
+                           arena **out);
+
+/* Adds a reference to an arena that has one. */
+void mp__registry_keep(arena *a);
+
+/* With the last reference the arena goes, unless blocks are still lent. */
+void mp__registry_release(arena *a);
+
+#endif

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trace as people look at it: the page in a browser, the snapshot as PyTorch's viewer undoes it, RMM's log.
+
+The browser tests are skipped where there is no Chromium.
+"""
+
+import csv
+import html
+import json
+import os
+import pickle
+import pickletools
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trace_files
+
+ROOT = Path(__file__).resolve().parents[2]
+BROWSERS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
+LENT, FREE, KEPT, WAITING, UNMAPPED = range(5)
+# What the reader in PyTorch's MemoryViz.js knows, of protocols up to 4.
+OPCODES = {"PROTO", "STOP", "MARK", "EMPTY_DICT", "SETITEMS", "SETITEM", "DICT", "EMPTY_LIST", "APPEND", "APPENDS",
+           "LIST", "TUPLE", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "NEWTRUE", "NEWFALSE", "NONE", "BININT",
+           "BININT1", "BININT2", "LONG1", "BINFLOAT", "SHORT_BINUNICODE", "BINUNICODE", "MEMOIZE", "BINPUT",
+           "LONG_BINPUT", "BINGET", "LONG_BINGET", "FRAME"}
+
+
+def library():
+    given = os.environ.get("MILLPOND_EP_LIBRARY")
+    folders = [Path(given).parent] if given else sorted(ROOT.glob("build/*/lib"), key=lambda path: path.stat().st_mtime)
+    if not folders or not (folders[-1] / "libmillpond.so").is_file():
+        pytest.skip("libmillpond.so is not built")
+    return folders[-1] / "libmillpond.so"
+
+
+@pytest.fixture(scope="module", params=["", "arena.expandable=1", "arena.use_cuda_mempool=1"],
+                ids=["regions", "expandable", "mempool"])
+def traced(request, tmp_path_factory):
+    """(folder with trace.pickle, .csv and .html; the pool's statistics when they were written)."""
+    folder = tmp_path_factory.mktemp("trace")
+    done = subprocess.run([sys.executable, trace_files.__file__, str(library()), str(folder), *request.param.split()],
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def data(traced):
+    return trace_files.page_data((traced[0] / "trace.html").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def snapshot(traced):
+    with open(traced[0] / "trace.pickle", "rb") as file:
+        return pickle.load(file)
+
+
+# ---- the data of the page, against the pool's own figures ----
+
+
+def test_page_says_what_the_pool_says(traced, data):
+    about, blocks, events = data
+    stats = traced[1]
+    lent = [block for block in blocks if block["state"] == LENT]
+    assert about["clients"] == trace_files.CLIENTS
+    assert about["device"] == "host:0"
+    assert about["dropped"] == 0
+    assert {name: about["stats"][name] for name in trace_files.STATS[1:]} == {name: stats[name] for name in stats
+                                                                             if name != "limit"}
+    assert sum(block["size"] for block in lent) == stats["in_use"]
+    assert sum(block["requested"] for block in lent) == stats["requested"]
+    assert events[-1]["total"] == stats["total"]
+    actions = {event["action"] for event in events}
+    assert actions >= {"alloc", "free", "fail"}
+    assert all(later["time"] >= event["time"] for event, later in zip(events, events[1:], strict=False))
+
+
+def test_blocks_fill_their_regions(data):
+    about, blocks, _ = data
+    for addr, size, expandable, _, first, count in about["regions"]:
+        at = addr
+        for block in blocks[first:first + count]:
+            assert block["addr"] == at
+            assert block["size"] > 0
+            assert block["state"] != UNMAPPED or expandable
+            at += block["size"]
+        assert at == addr + size
+
+
+# ---- the snapshot ----
+
+
+def test_snapshot_uses_what_the_viewer_reads(traced):
+    content = (traced[0] / "trace.pickle").read_bytes()
+    used = [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(content)]
+    assert {name for name, _ in used} <= OPCODES
+    assert used[0] == ("PROTO", 4)
+
+
+def test_segments_are_the_regions(traced, snapshot, data):
+    about, blocks, _ = data
+    mapped = sum(block["size"] for block in blocks if block["state"] != UNMAPPED)
+    assert sum(segment["total_size"] for segment in snapshot["segments"]) == mapped
+    assert sum(segment["allocated_size"] for segment in snapshot["segments"]) == traced[1]["in_use"]
+    for segment in snapshot["segments"]:
+        at = segment["address"]
+        for block in segment["blocks"]:
+            assert block["address"] == at
+            assert block["state"] in {"active_allocated", "active_pending_free", "inactive"}
+            assert bool(block["frames"]) == (block["state"] == "active_allocated")
+            at += block["size"]
+        assert at == segment["address"] + segment["total_size"]
+        assert segment["device"] == 0
+        assert segment["segment_pool_id"] == (0, 0)
+        assert segment["segment_type"] in {"large", "small"}
+    names = {frame["name"] for segment in snapshot["segments"] for block in segment["blocks"]
+             for frame in block["frames"]}
+    assert names == set(trace_files.CLIENTS)
+
+
+class Mapped:
+    """Addresses that have memory: ranges that do not touch."""
+
+    def __init__(self, ranges):
+        self.ranges = []
+        for begin, size in sorted(ranges):
+            self.add(begin, size)
+
+    def holds(self, begin, size):
+        return any(start <= begin and begin + size <= end for start, end in self.ranges)
+
+    def add(self, begin, size):
+        end = begin + size
+        met = [one for one in self.ranges if one[0] <= end and begin <= one[1]]
+        self.ranges = [one for one in self.ranges if one not in met]
+        self.ranges.append((min([begin, *(one[0] for one in met)]), max([end, *(one[1] for one in met)])))
+
+    def remove(self, begin, size):
+        assert self.holds(begin, size)
+        start, end = next(one for one in self.ranges if one[0] <= begin and begin + size <= one[1])
+        self.ranges.remove((start, end))
+        self.ranges += [one for one in ((start, begin), (begin + size, end)) if one[0] < one[1]]
+
+
+def test_snapshot_is_undone_as_the_viewer_does(snapshot):
+    mapped = Mapped((segment["address"], segment["total_size"]) for segment in snapshot["segments"])
+    active = {block["address"]: block["state"] for segment in snapshot["segments"] for block in segment["blocks"]
+              if block["state"] != "inactive"}
+    assert len(snapshot["device_traces"]) == 1
+    for event in reversed(snapshot["device_traces"][0]):
+        action, addr, size = event["action"], event.get("addr"), event["size"]
+        if action == "alloc":
+            assert active.pop(addr) == "active_allocated"
+            assert mapped.holds(addr, size)
+        elif action == "free_requested":
+            assert active[addr] == "active_pending_free"
+            active[addr] = "active_allocated"
+        elif action == "free_completed":
+            assert addr not in active
+            assert mapped.holds(addr, size)
+            active[addr] = "active_pending_free"
+        elif action in {"segment_alloc", "segment_map"}:
+            mapped.remove(addr, size)
+        elif action in {"segment_free", "segment_unmap"}:
+            assert not mapped.holds(addr, 1)
+            mapped.add(addr, size)
+        else:
+            assert action == "oom"
+            assert size == 1 << 60
+            assert event["device_free"] >= 0
+        assert event["frames"][0]["name"] in trace_files.CLIENTS
+        assert event["time_us"] > 10**15
+
+
+# ---- RMM's log ----
+
+
+def test_csv_is_a_log_that_can_be_replayed(traced, data):
+    _, _, events = data
+    lines = (traced[0] / "trace.csv").read_text(encoding="ascii").splitlines()
+    assert lines[0] == "Thread,Time,Action,Pointer,Size,Stream"
+    lent, counts = {}, {"allocate": 0, "free": 0, "allocate failure": 0}
+    for row in csv.DictReader(lines):
+        counts[row["Action"]] += 1
+        assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{6}", row["Time"])
+        assert re.fullmatch(r"0|0x[0-9a-f]+", row["Stream"])
+        if row["Action"] == "allocate failure":
+            assert row["Pointer"] == "(nil)"
+            continue
+        assert re.fullmatch(r"0x[0-9a-f]+", row["Pointer"])
+        if row["Action"] == "allocate":
+            assert lent.setdefault(row["Pointer"], row["Size"]) == row["Size"]
+        else:
+            assert lent.pop(row["Pointer"]) == row["Size"]
+    assert counts["allocate"] == sum(event["action"] == "alloc" for event in events)
+    assert 0 < counts["free"] < sum(event["action"] == "free" for event in events)
+    assert counts["allocate failure"] == 1
+
+
+# ---- the page in a browser ----
+
+
+@pytest.fixture(scope="module")
+def browse(tmp_path_factory):
+    """A function that opens an address and returns (what the browser printed, its log)."""
+    program = next((found for found in map(shutil.which, BROWSERS) if found), None)
+    if program is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is on the path")
+    profile = tmp_path_factory.mktemp("profile")
+    flags = ["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--enable-logging=stderr",
+             "--window-size=1280,2000", "--virtual-time-budget=5000", f"--user-data-dir={profile}"]
+    if os.geteuid() == 0:
+        flags.append("--no-sandbox")  # the browser's own sandbox refuses to run as root
+
+    def run(address, *more):
+        done = subprocess.run([program, *flags, *more, address], capture_output=True, text=True, timeout=120,
+                              check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def page(traced):
+    return (traced[0] / "trace.html").as_uri()
+
+
+def figure(dom, name):
+    return re.search(f'<dd id="{name}" data-value="([^"]*)"', dom).group(1)
+
+
+def strips(dom):
+    """(size, lent, fragmentation) of every strip."""
+    found = re.findall(r'<div class="region" data-size="(\d+)" data-lent="(\d+)" data-fragmentation="([\d.]+)"', dom)
+    return [(int(size), int(lent), fragmentation) for size, lent, fragmentation in found]
+
+
+def fragmentation(blocks):
+    free = [block["size"] for block in blocks if block["state"] in (FREE, KEPT)]
+    return f"{1 - max(free) / sum(free) if free else 0:.4f}"
+
+
+def expected_strips(about, blocks):
+    """What the page should show now, region by region; six or more blocks outside the arena share a strip."""
+    out, outside = [], []
+    alone = sum(reserved for _, _, _, reserved, _, _ in about["regions"]) >= 6
+    for _, size, _, reserved, first, count in about["regions"]:
+        own = blocks[first:first + count]
+        if reserved and alone:
+            outside += own
+        else:
+            out.append((size, sum(block["size"] for block in own if block["state"] == LENT), fragmentation(own)))
+    if outside:
+        out.append((sum(block["size"] for block in outside),
+                    sum(block["size"] for block in outside if block["state"] == LENT), fragmentation(outside)))
+    return out
+
+
+def test_page_shows_the_pool(browse, page, traced, data):
+    about, blocks, events = data
+    dom, log = browse(page, "--dump-dom")
+    assert log == []
+    assert 'data-ready="yes"' in dom
+    assert re.search(r'<p class="notice" id="fault" role="alert" hidden="?"?', dom)
+    stats = traced[1]
+    assert int(figure(dom, "lent")) == stats["in_use"]
+    assert int(figure(dom, "asked")) == stats["requested"]
+    assert int(figure(dom, "had")) == stats["total"]
+    assert int(figure(dom, "failures")) == stats["failures"] == 1
+    free = [block["size"] for block in blocks if block["state"] in (FREE, KEPT)]
+    assert int(figure(dom, "free")) == sum(free)
+    assert figure(dom, "fragmentation") == fragmentation(blocks)
+    assert strips(dom) == expected_strips(about, blocks)
+    assert f"{len(events):,} events" in dom
+    assert "out of memory, once" in dom
+
+
+def test_names_do_not_become_markup(browse, page):
+    dom, _ = browse(page, "--dump-dom")
+    assert dom.count(html.escape(trace_files.HOSTILE, quote=False)) >= 2  # legend and tables
+    assert 'id="evil"' not in dom
+    assert "<b id=evil>" not in dom
+
+
+def test_page_goes_back_in_time(browse, page, data):
+    about, blocks, events = data
+    for moment in (0, 1, len(events) // 3, len(events) - 50):
+        lent = {block["addr"]: block for block in blocks if block["state"] == LENT}
+        for event in reversed(events[moment:]):
+            if event["action"] == "alloc":
+                del lent[event["addr"]]
+            elif event["action"] == "free":
+                lent[event["addr"]] = event
+        dom, log = browse(f"{page}#event={moment}&by=stream&axis=event&width=scale", "--dump-dom")
+        assert log == []
+        assert f'data-event="{moment}"' in dom
+        assert int(figure(dom, "lent")) == sum(block["size"] for block in lent.values())
+        assert int(figure(dom, "asked")) == sum(block["requested"] for block in lent.values())
+        shown = strips(dom)
+        assert sum(own for _, own, _ in shown) == int(figure(dom, "lent"))
+        if moment > 0:
+            had = events[moment - 1]["total"]
+            assert int(figure(dom, "had")) == had
+            in_arena = any(not reserved for _, _, _, reserved, _, _ in about["regions"])
+            assert sum(size for size, _, _ in shown) >= had or not in_arena  # the driver's pool has some more
+
+
+def test_page_asks_nobody_else(traced):
+    text = (traced[0] / "trace.html").read_text(encoding="utf-8")
+    assert "default-src 'none'" in text
+    assert re.findall(r'(?:src|href)\s*=\s*"([^"]*)"', text) == ["data:,"]
+    assert not re.search(r"https?:|\bfetch\(|XMLHttpRequest|import\(|@import", text)
+
+
+def picture(content):
+    """(width, height) of a PNG."""
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    return struct.unpack(">II", content[16:24])
+
+
+def test_page_is_drawn_in_light_and_dark(browse, page, tmp_path):
+    pictures = []
+    for name, more in (("light", []), ("dark", ["--blink-settings=preferredColorScheme=0"])):
+        path = tmp_path / f"{name}.png"
+        _, log = browse(page, f"--screenshot={path}", *more)
+        assert log == []
+        pictures.append(path.read_bytes())
+        assert picture(pictures[-1]) == (1280, 2000)
+        assert len(pictures[-1]) > 50_000  # an empty page has a tenth of it
+    assert pictures[0] != pictures[1]

@@ -1,0 +1,132 @@
+/* cuda_memory_test.c - memory of a real GPU beside captures of the strictest mode, and from another
+ * process; skipped where there is none.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "memory_calls.h"
+#include "test.h"
+
+#include "device/cuda/cuda_load.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MIB = 1 << 20 };
+
+static mp_device *gpu(void) {
+    const char *why = NULL;
+    mp_device *device = NULL;
+    if (mp_device_count(MP_DEVICE_CUDA, &why) == 0) {
+        SKIP("%s", why);
+    }
+    CHECK_OK(mp_device_get(MP_DEVICE_CUDA, 0, &device));
+    return device;
+}
+
+/* ---- captures of other libraries ---- */
+
+typedef struct shared_event {
+    mp_device *device;
+    mp_event *event;
+} shared_event;
+
+static void *call_from_another_thread(void *context) {
+    const shared_event *shared = context;
+    test_memory_calls(shared->device, shared->event);
+    return NULL;
+}
+
+/* The global mode forbids unsafe calls to every thread of the process. */
+TEST(cuda_memory_calls_leave_global_captures_alone) {
+    static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
+                                                CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                                                CU_STREAM_CAPTURE_MODE_RELAXED};
+    mp_device *device = gpu();
+    mp_stream *stream = NULL, *outside = NULL;
+    mp_event *event = NULL;
+    CUcontext context = NULL;
+    CHECK_EQ_INT(mp__cu.context_retain(&context, device->ordinal), CUDA_SUCCESS);
+    CHECK_EQ_INT(mp__cu.context_set(context), CUDA_SUCCESS);
+    CHECK_OK(device->ops->stream_create(device, &stream));
+    CHECK_OK(device->ops->stream_create(device, &outside));
+    CHECK_OK(device->ops->event_create(device, false, &event));
+    CHECK_OK(device->ops->event_record(device, event, outside));
+    CHECK_OK(device->ops->stream_synchronize(device, outside));
+    for (size_t i = 0; i < MP_COUNT_OF(modes); i++) {
+        const CUstream native = device->ops->stream_native(device, stream);
+        shared_event shared = {.device = device, .event = event};
+        pthread_t thread;
+        CUgraph graph = NULL;
+        CHECK_EQ_INT(mp__cu.capture_begin(native, modes[i]), CUDA_SUCCESS);
+        test_memory_calls(device, event);
+        CHECK_EQ_INT(pthread_create(&thread, NULL, call_from_another_thread, &shared), 0);
+        CHECK_EQ_INT(pthread_join(thread, NULL), 0);
+        CHECK_EQ_INT(mp__cu.capture_end(native, &graph), CUDA_SUCCESS);
+        CHECK_EQ_INT(mp__cu.graph_destroy(graph), CUDA_SUCCESS);
+    }
+    /* The thread's own mode is as it was: the strictest. */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CHECK_EQ_INT(mp__cu.capture_mode(&mode), CUDA_SUCCESS);
+    CHECK_EQ_INT(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    device->ops->event_destroy(device, event);
+    device->ops->stream_destroy(device, outside);
+    device->ops->stream_destroy(device, stream);
+    CHECK_EQ_INT(mp__cu.context_release(device->ordinal), CUDA_SUCCESS);
+}
+
+/* ---- other processes ---- */
+
+/* The other process: opens the memory, checks it, writes into it. Returns what failed. */
+static int use_from_outside(int from) {
+    unsigned char handle[MP_IPC_HANDLE_BYTES];
+    mp_device *device = NULL;
+    mp_addr addr = 0;
+    uint32_t word = 0;
+    if (read(from, handle, sizeof handle) != (ssize_t)sizeof handle) {
+        return 1; /* the test was skipped */
+    }
+    if (mp_device_get(MP_DEVICE_CUDA, 0, &device) != MP_OK ||
+        device->ops->ipc_open(device, handle, &addr) != MP_OK) {
+        return 2;
+    }
+    if (device->ops->copy(device, NULL, (mp_addr)&word, addr + MIB - 4, 4) != MP_OK || word != 11) {
+        return 3;
+    }
+    if (device->ops->fill(device, NULL, addr, 12, 4, MIB / 4) != MP_OK) {
+        return 4;
+    }
+    return device->ops->ipc_close(device, addr) == MP_OK ? 0 : 5;
+}
+
+TEST(cuda_memory_is_shared_with_another_process) {
+    NEEDS_OWN_PROCESS(); /* CUDA must not have been used before the fork */
+    int ends[2];
+    CHECK_EQ_INT(pipe(ends), 0);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        (void)close(ends[1]);
+        _exit(use_from_outside(ends[0]));
+    }
+    (void)close(ends[0]);
+    mp_device *device = gpu();
+    unsigned char handle[MP_IPC_HANDLE_BYTES];
+    mp_addr addr = 0;
+    uint32_t word = 0;
+    int state = 0;
+    CHECK_OK(device->ops->alloc(device, MIB, &addr));
+    CHECK_OK(device->ops->fill(device, NULL, addr, 11, 4, MIB / 4));
+    const mp_status status = device->ops->ipc_export(device, addr, handle);
+    if (status == MP_UNSUPPORTED) {
+        SKIP("%s", mp_error_message());
+    }
+    CHECK_OK(status);
+    CHECK_EQ_INT(write(ends[1], handle, sizeof handle), sizeof handle);
+    CHECK_EQ_INT(waitpid(child, &state, 0), child);
+    CHECK(WIFEXITED(state));
+    CHECK_EQ_INT(WEXITSTATUS(state), 0);
+    CHECK_OK(device->ops->copy(device, NULL, (mp_addr)&word, addr + MIB - 4, 4));
+    CHECK_EQ_INT(word, 12);
+    CHECK(device->ops->ipc_open(device, handle, &addr) != MP_OK); /* not in its own process */
+    device->ops->free(device, addr, MIB);
+}

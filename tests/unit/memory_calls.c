@@ -1,0 +1,50 @@
+/* memory_calls.c - every call that device.h allows while streams are captured.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "memory_calls.h"
+
+#include "test.h"
+
+enum { MIB = 1 << 20 };
+
+void test_memory_calls(mp_device *device, mp_event *event) {
+    const mp_device_ops *ops = device->ops;
+    const size_t granule = ops->granule(device);
+    mp_addr addr = 0;
+    size_t left = 0, total = 0;
+    bool reached = false;
+    CHECK_OK(ops->alloc(device, MIB, &addr));
+    ops->free(device, addr, MIB);
+    CHECK_OK(ops->alloc_pinned(device, MIB, &addr));
+    ops->free_pinned(device, addr, MIB);
+    CHECK_OK(ops->memory_info(device, &left, &total));
+    if (granule > 0) {
+        CHECK_OK(ops->reserve(device, 2 * granule, &addr));
+        CHECK_OK(ops->map(device, addr, granule));
+        CHECK_OK(ops->remap(device, addr + granule, addr, granule));
+        CHECK_OK(ops->unmap(device, addr + granule, granule));
+        ops->unreserve(device, addr, 2 * granule);
+    }
+    mp_event *fresh = NULL;
+    mp_stream *stream = NULL;
+    mp_mempool *mempool = NULL;
+    mp_mempool_usage usage = {0};
+    uint64_t id = 0;
+    CHECK_OK(ops->event_query(device, event, &reached));
+    CHECK_OK(ops->event_synchronize(device, event));
+    CHECK_OK(ops->event_create(device, false, &fresh));
+    CHECK_OK(ops->stream_create(device, &stream));
+    CHECK_OK(ops->stream_id(device, stream, &id));
+    CHECK_OK(ops->event_record(device, fresh, stream));
+    CHECK_OK(ops->stream_query(device, stream, &reached));
+    CHECK_OK(ops->stream_synchronize(device, stream));
+    if (ops->mempool_create(device, 0, &mempool) == MP_OK) {
+        CHECK_OK(ops->mempool_alloc(device, mempool, stream, MIB, &addr));
+        CHECK_OK(ops->free_async(device, stream, addr, MIB));
+        CHECK_OK(ops->stream_synchronize(device, stream));
+        CHECK_OK(ops->mempool_trim(device, mempool, 0));
+        CHECK_OK(ops->mempool_usage(device, mempool, &usage));
+        ops->mempool_destroy(device, mempool);
+    }
+    ops->event_destroy(device, fresh);
+    ops->stream_destroy(device, stream);
+}

@@ -1,0 +1,159 @@
+/* pool_look_test.c - what a pool tells of itself: statistics, the dump, the trace.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/pool_kit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- statistics ---- */
+
+DEVICE_TEST(pool_look_fills_the_statistics_that_a_caller_knows) {
+    kit k;
+    kit_open(&k, device, KIT_OPTIONS("arena.max_mem=1M"));
+    const mp_addr block = kit_alloc(&k, 1000, NULL);
+    struct {
+        mp_pool_stats stats;
+        unsigned char behind[32];
+    } area;
+    memset(&area, 0xee, sizeof area);
+    /* An older program knows only the first of them. */
+    CHECK_OK(mp_pool_get_stats(k.pool, &area.stats, offsetof(mp_pool_stats, requested)));
+    CHECK_EQ_INT(area.stats.limit, KIT_MIB(1));
+    CHECK_EQ_INT(area.stats.in_use, 1024);
+    CHECK_EQ_INT(area.stats.requested, 0xeeeeeeeeeeeeeeee);
+    CHECK_OK(mp_pool_get_stats(k.pool, &area.stats, sizeof area.stats));
+    CHECK_EQ_INT(area.stats.requested, 1000);
+    CHECK_EQ_INT(area.behind[0], 0xee);
+    /* A newer one knows more than we do: that much is 0. */
+    CHECK_OK(mp_pool_get_stats(k.pool, &area.stats, sizeof area));
+    CHECK_EQ_INT(area.behind[0] + area.behind[31], 0);
+    kit_free(&k, block);
+    kit_close(&k);
+}
+
+/* ---- the dump ---- */
+
+typedef struct page {
+    char text[1 << 16];
+    size_t size;
+} page;
+
+static void write_page(void *context, const char *text, size_t size) {
+    page *p = context;
+    CHECK(size < sizeof p->text - p->size);
+    memcpy(p->text + p->size, text, size);
+    p->size += size;
+    p->text[p->size] = 0;
+}
+
+DEVICE_TEST(pool_look_dumps_a_page) {
+    kit k;
+    kit_open(&k, device, KIT_OPTIONS("arena.max_dead_bytes_per_chunk=0"));
+    kit_stream stream = kit_stream_open(&k);
+    const mp_addr a = kit_alloc(&k, 123456, &stream), b = kit_alloc(&k, 1000, NULL);
+    mp_addr weights = 0;
+    CHECK_OK(mp_pool_reserve(k.pool, 70000, &weights));
+    page *p = calloc(1, sizeof *p);
+    CHECK(p != NULL);
+    CHECK_OK(mp_pool_dump(k.pool, write_page, p));
+    CHECK(p->size > 0 && p->text[p->size - 1] == '\n');
+    CHECK_STR_HAS(p->text, "kit");
+    CHECK_STR_HAS(p->text, "123648"); /* as lent */
+    CHECK(memchr(p->text, 0, p->size) == NULL);
+    free(p);
+    kit_free(&k, a);
+    kit_free(&k, b);
+    kit_free(&k, weights);
+    kit_stream_close(&k, &stream);
+    kit_close(&k);
+}
+
+/* ---- the trace ---- */
+
+/* Reads a file, of at most 4 MiB. */
+static char *read_all(const char *path) {
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, KIT_MIB(4));
+    CHECK(file != NULL && text != NULL);
+    const size_t got = fread(text, 1, KIT_MIB(4) - 1, file);
+    (void)fclose(file);
+    CHECK(got > 0);
+    return text;
+}
+
+static size_t count_of(const char *text, const char *word) {
+    size_t count = 0;
+    for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
+        count++;
+    }
+    return count;
+}
+
+DEVICE_TEST(pool_look_traces_what_happens) {
+    kit k;
+    char folder[] = "/tmp/millpond-test-XXXXXX", path[64];
+    CHECK(mkdtemp(folder) != NULL);
+    (void)snprintf(path, sizeof path, "%s/log.csv", folder);
+    kit_open(&k, device, KIT_OPTIONS("arena.max_mem=1M"));
+    kit_free(&k, kit_alloc(&k, 111, NULL)); /* not traced yet */
+    CHECK_OK(mp_pool_trace(k.pool, 64));
+    const mp_addr kept = kit_alloc(&k, 2222, NULL);
+    kit_free(&k, kit_alloc(&k, 3333, NULL));
+    CHECK_OK(mp_pool_trace_write(k.pool, MP_TRACE_RMM_CSV, path));
+    char *text = read_all(path);
+    CHECK_EQ_INT(count_of(text, ",allocate,"), 2);
+    CHECK_EQ_INT(count_of(text, ",free,"), 1);
+    CHECK_EQ_INT(count_of(text, ",2222,"), 1);
+    CHECK_EQ_INT(count_of(text, ",3333,"), 2);
+    CHECK_EQ_INT(count_of(text, ",111,"), 0);
+    free(text);
+    CHECK_OK(mp_pool_trace_write(k.pool, MP_TRACE_SNAPSHOT, path)); /* replaces it */
+    text = read_all(path);
+    CHECK((unsigned char)text[0] == 0x80); /* the first byte of a pickle */
+    free(text);
+    CHECK_OK(mp_pool_trace_write(k.pool, MP_TRACE_HTML, path));
+    text = read_all(path);
+    CHECK_STR_HAS(text, "<html");
+    free(text);
+    CHECK(unlink(path) == 0);
+    CHECK(rmdir(folder) == 0); /* nothing else was left in it */
+    kit_free(&k, kept);
+    kit_close(&k);
+}
+
+DEVICE_TEST(pool_look_refuses_traces_that_cannot_be) {
+    kit k;
+    kit_open(&k, device, KIT_OPTIONS("arena.max_mem=1M"));
+    CHECK_FAILS(mp_pool_trace(k.pool, ((size_t)1 << 30) + 1), INVALID_ARGUMENT, "1073741825");
+    CHECK_FAILS(mp_pool_trace(k.pool, SIZE_MAX), INVALID_ARGUMENT, "");
+    CHECK_FAILS(mp_pool_trace_write(k.pool, MP_TRACE_HTML, "/nowhere/at/all.html"), NOT_FOUND,
+                "/nowhere/at/all.html");
+    CHECK_FAILS(mp_pool_trace_write(k.pool, (mp_trace_format)9, "/tmp/x"), INVALID_ARGUMENT, "9");
+    CHECK_OK(mp_pool_trace(k.pool, 1));
+    CHECK_OK(mp_pool_trace(k.pool, 0));
+    CHECK_OK(mp_pool_trace(k.pool, 0));
+    kit_close(&k);
+}
+
+/* ---- other processes ---- */
+
+DEVICE_TEST(pool_look_exports_only_what_another_process_can_open) {
+    static const char *const options[] = {"arena.expandable=1", "arena.use_cuda_mempool=1"};
+    for (size_t i = 0; i < MP_COUNT_OF(options); i++) {
+        kit k;
+        mp_ipc_handle handle;
+        size_t offset = 77;
+        kit_open(&k, device, KIT_OPTIONS(options[i]));
+        mp_addr block = 0;
+        CHECK_OK(mp_pool_alloc(k.pool, 1000, MP_NO_STREAM, &block));
+        CHECK_FAILS(mp_pool_ipc_export(k.pool, block, &handle, &offset), UNSUPPORTED, "arena.ipc");
+        CHECK_EQ_INT(offset, 77);
+        kit_free(&k, block);
+        if (k.pool != NULL) {
+            mp_pool_close(k.pool);
+            k.pool = NULL;
+        }
+        kit_close(&k);
+    }
+}

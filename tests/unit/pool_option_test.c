@@ -1,0 +1,143 @@
+/* pool_option_test.c - the words that pools are set up with: what is taken, what is refused and
+ * how. SPDX-License-Identifier: Apache-2.0 */
+#include "pool/pool_kit.h"
+
+#include <stdlib.h>
+
+static mp_status try_options(const char *const *options) {
+    mp_pool *pool = NULL;
+    const mp_status status = mp_pool_open("host", MP_MEMORY_DEVICE, "test", options, &pool);
+    CHECK((pool != NULL) == (status == MP_OK));
+    mp_pool_close(pool);
+    return status;
+}
+
+TEST(pool_option_takes_every_key) {
+    static const char *const good[] = {
+        "arena.extend_strategy=0",
+        "arena.extend_strategy=1",
+        "arena.initial_chunk_size_bytes=1048576",
+        "arena.initial_chunk_size_bytes=64k",
+        "arena.initial_chunk_size_bytes=1",
+        "arena.max_dead_bytes_per_chunk=134217728",
+        "arena.max_dead_bytes_per_chunk=0",
+        "arena.initial_growth_chunk_size_bytes=2M",
+        "arena.max_power_of_two_extend_bytes=1G",
+        "arena.max_mem=4294967296",
+        "arena.max_mem=0",
+        "arena.max_mem=18446744073709551615",
+        "arena.use_cuda_mempool=0",
+        "arena.use_cuda_mempool=1",
+        "arena.cuda_mempool_release_threshold=1M",
+        "arena.cuda_mempool_bytes_to_keep_on_shrink=1M",
+        "arena.expandable=1",
+        "arena.expandable=0",
+        "arena.ipc=1",
+        "arena.guard=1",
+    };
+    for (size_t i = 0; i < MP_COUNT_OF(good); i++) {
+        CHECK_OK(try_options(KIT_OPTIONS(good[i])));
+    }
+    CHECK_OK(
+        try_options(KIT_OPTIONS("arena.max_mem=1M", "arena.max_mem=2M"))); /* the last counts */
+}
+
+TEST(pool_option_refuses_what_it_cannot_use) {
+    static const struct {
+        const char *option, *sentence; /* a part that the sentence must have */
+    } bad[] = {
+        {"arena.extend_strategy=2", "arena.extend_strategy"},
+        {"arena.extend_strategy=", "arena.extend_strategy"},
+        {"arena.extend_strategy=-1", "arena.extend_strategy"},
+        {"arena.max_mem=-1", "arena.max_mem"},
+        {"arena.max_mem=lots", "lots"},
+        {"arena.max_mem=1 M", "arena.max_mem"},
+        {"arena.max_mem=99999999999999999999", "arena.max_mem"},
+        {"arena.max_mem=17179869184G", "arena.max_mem"},
+        {"arena.initial_chunk_size_bytes=-5", "arena.initial_chunk_size_bytes"},
+        {"arena.max_dead_bytes_per_chunk=1.5", "arena.max_dead_bytes_per_chunk"},
+        {"arena.initial_growth_chunk_size_bytes=x", "arena.initial_growth_chunk_size_bytes"},
+        {"arena.max_power_of_two_extend_bytes=-1", "arena.max_power_of_two_extend_bytes"},
+        {"arena.use_cuda_mempool=2", "arena.use_cuda_mempool"},
+        {"arena.use_cuda_mempool=yes", "arena.use_cuda_mempool"},
+        {"arena.cuda_mempool_release_threshold=-1", "arena.cuda_mempool_release_threshold"},
+        {"arena.cuda_mempool_bytes_to_keep_on_shrink=-1", "arena.cuda_mempool_bytes_to_keep"},
+        {"arena.expandable=maybe", "arena.expandable"},
+        {"arena.max_men=1", "arena.max_mem"}, /* what was meant */
+        {"max_mem=1", "max_mem"},
+        {"arena.max_mem", "arena.max_mem"},
+        {"=1", ""},
+        {"", ""},
+        {"=", ""},
+        {"nothing.like.any.of.them=1", "nothing.like.any.of.them"},
+    };
+    for (size_t i = 0; i < MP_COUNT_OF(bad); i++) {
+        CHECK_FAILS(try_options(KIT_OPTIONS(bad[i].option)), INVALID_ARGUMENT, bad[i].sentence);
+    }
+    CHECK_OK(try_options(NULL)); /* what failed left nothing behind */
+}
+
+/* Addresses of other processes' use and pages mapped on demand exclude each other. */
+TEST(pool_option_refuses_contradictions) {
+    CHECK_FAILS(try_options(KIT_OPTIONS("arena.expandable=1", "arena.ipc=1")), INVALID_ARGUMENT,
+                "arena.ipc");
+    CHECK_FAILS(try_options(KIT_OPTIONS("arena.use_cuda_mempool=1", "arena.ipc=1")),
+                INVALID_ARGUMENT, "arena.ipc");
+}
+
+static uint64_t limit_with(const char *environment, const char *const *options) {
+    mp_pool *pool = NULL;
+    mp_pool_stats stats;
+    CHECK(setenv("MILLPOND_POOL", environment, 1) == 0);
+    CHECK_OK(mp_pool_open("host", MP_MEMORY_DEVICE, "test", options, &pool));
+    CHECK_OK(mp_pool_get_stats(pool, &stats, sizeof stats));
+    mp_pool_close(pool);
+    return stats.limit;
+}
+
+TEST(pool_option_reads_the_environment) {
+    NEEDS_OWN_PROCESS();
+    CHECK_EQ_INT(limit_with("arena.max_mem=5M", NULL), KIT_MIB(5));
+    CHECK_EQ_INT(limit_with("arena.extend_strategy=1,arena.max_mem=6M", NULL), KIT_MIB(6));
+    CHECK_EQ_INT(limit_with("arena.max_mem=7M", KIT_OPTIONS("arena.max_mem=3M")), KIT_MIB(3));
+    CHECK(limit_with("", NULL) == UINT64_MAX);
+    static const char *const bad[] = {"arena.max_mem", "arena.max_mem=x", "what=1",
+                                      "arena.max_mem=1M,what=1"};
+    for (size_t i = 0; i < MP_COUNT_OF(bad); i++) {
+        CHECK(setenv("MILLPOND_POOL", bad[i], 1) == 0);
+        CHECK_FAILS(try_options(NULL), INVALID_ARGUMENT, "MILLPOND_POOL");
+    }
+}
+
+TEST(pool_option_without_a_limit) {
+    mp_pool *pool = NULL;
+    mp_pool_stats stats;
+    CHECK_OK(mp_pool_open("host", MP_MEMORY_DEVICE, "test", KIT_OPTIONS("arena.max_mem=0"), &pool));
+    CHECK_OK(mp_pool_get_stats(pool, &stats, sizeof stats));
+    CHECK(stats.limit == UINT64_MAX);
+    mp_pool_close(pool);
+}
+
+/* Absurd sizes are no reason to fail where less will do. */
+DEVICE_TEST(pool_option_backs_off_from_absurd_sizes) {
+    static const char *const options[] = {
+        "arena.initial_chunk_size_bytes=18446744073709551615",
+        "arena.initial_chunk_size_bytes=8388608G",
+        "arena.initial_chunk_size_bytes=1",
+        "arena.max_power_of_two_extend_bytes=18446744073709551615",
+        "arena.max_power_of_two_extend_bytes=1",
+        "arena.max_dead_bytes_per_chunk=18446744073709551615",
+    };
+    if (device->info.kind == MP_DEVICE_CUDA) {
+        SKIP("would take most of a GPU that others may use");
+    }
+    for (size_t i = 0; i < MP_COUNT_OF(options); i++) {
+        kit k;
+        kit_open(&k, device, KIT_OPTIONS(options[i]));
+        const mp_addr a = kit_alloc(&k, 1000, NULL), b = kit_alloc(&k, KIT_MIB(2), NULL);
+        CHECK(a != b);
+        kit_free(&k, a);
+        kit_free(&k, b);
+        kit_close(&k);
+    }
+}
