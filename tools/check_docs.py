@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the documents say that a program can see: links, and the tables of variables and options.
+"""Checks what the documents say that a program can see: links, tables of variables and options, the C example.
 
-Every MILLPOND_ variable that src/ reads and every key of src/ep/options.c has a row in README.md and the other way
-round; links between documents lead to files and headings that are there. Prints each breach as file: what.
+Every MILLPOND_ variable that src/ reads, every key of src/ep/options.c and every key of the pool has a row in
+README.md, those of the pool in docs/memory.md too, and the other way round; README.md shows examples/pool.c as it is;
+links between documents lead to files and headings that are there. Prints each breach as file: what.
 """
 
 import re
@@ -12,9 +13,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-READ_BY_CODE = re.compile(r'(?:getenv|setting)\("(MILLPOND_\w+)"\)')
-OPTION_KEY = re.compile(r'\.name = "(\w+)",\s*\.kind')
-TABLE_ROW = re.compile(r"^\| `(\w+)`", re.MULTILINE)
+MEMORY = ROOT / "docs/memory.md"
+EXAMPLE = ROOT / "examples/pool.c"
+READ_BY_CODE = re.compile(r'(?:getenv|setting|read_switch)\("(MILLPOND_\w+)"')
+OPTION_KEY = re.compile(r'\.name = "(\w+)",\s*\.kind|^ {4}ADDRESS\((\w+)\)', re.MULTILINE)
+POOL_KEY = re.compile(r"^ {4}(?:WORD|OPTION)\((\w+), ", re.MULTILINE)  # rows of the pool's table
+FIRST_CELL = re.compile(r"^\| (`[^|]*`) \|", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
@@ -46,18 +50,28 @@ def broken_links(path):
             yield f"{path.relative_to(ROOT)}: link to {link}, a heading which is not there"
 
 
-def section(heading):
-    """README's text from a heading to the next."""
-    text = README.read_text(encoding="utf-8")
+def section(path, heading):
+    """A document's text from a heading to the next."""
+    text = path.read_text(encoding="utf-8")
     found = re.search(rf"^#+ {re.escape(heading)}$(.*?)(?=^#)", text, re.MULTILINE | re.DOTALL)
     return found.group(1) if found else ""
 
 
-def differences(what, in_code, in_readme):
-    for name in sorted(in_code - in_readme):
-        yield f"README.md: no row for the {what} {name}"
-    for name in sorted(in_readme - in_code):
-        yield f"README.md: a row for the {what} {name}, which the code does not read"
+def rows(path, heading):
+    """The names in the first cells of the tables of a section; a cell may hold several."""
+    return {name for cell in FIRST_CELL.findall(section(path, heading)) for name in re.findall(r"`([\w.]+)`", cell)}
+
+
+def differences(path, what, in_code, in_document):
+    for name in sorted(in_code - in_document):
+        yield f"{path.relative_to(ROOT)}: no row for the {what} {name}"
+    for name in sorted(in_document - in_code):
+        yield f"{path.relative_to(ROOT)}: a row for the {what} {name}, which the code does not read"
+
+
+def example():
+    """The example's code, without its first comment."""
+    return EXAMPLE.read_text(encoding="utf-8").partition("*/\n")[2]
 
 
 def breaches():
@@ -65,11 +79,17 @@ def breaches():
         yield from broken_links(path)
     sources = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("*.c"))]
     variables = {name for text in sources for name in READ_BY_CODE.findall(text)}
-    listed = {name for name in TABLE_ROW.findall(section("Environment")) if name.startswith("MILLPOND_")}
-    yield from differences("variable", variables, listed)
+    listed = {name for name in rows(README, "Environment") if name.startswith("MILLPOND_")}
+    yield from differences(README, "variable", variables, listed)
     options = (ROOT / "src/ep/options.c").read_text(encoding="utf-8")
-    keys = set(OPTION_KEY.findall(options))
-    yield from differences("option", keys, set(TABLE_ROW.findall(section("Options of a session"))))
+    keys = {name or address for name, address in OPTION_KEY.findall(options)}
+    pool_options = (ROOT / "src/pool/arena_option.c").read_text(encoding="utf-8")
+    pool_keys = {f"arena.{name}" for name in POOL_KEY.findall(pool_options)}
+    yield from differences(README, "option", keys | pool_keys, rows(README, "Options of a session"))
+    memory = {name for name in rows(MEMORY, "Options") if name.startswith("arena.")}
+    yield from differences(MEMORY, "option", pool_keys, memory)
+    if f"```c\n{example()}```" not in README.read_text(encoding="utf-8"):
+        yield f"README.md: the C program differs from {EXAMPLE.relative_to(ROOT)}"
 
 
 def main():

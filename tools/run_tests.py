@@ -73,6 +73,8 @@ def steps_of(build):
              [*tool, ROOT / "tools/operators_doc.py", "--check"], "cpu"),
         Step("ep", "the provider in ONNX Runtime: options, threads, life times, operators, ONNX's node tests",
              pytest("tests/ep"), "cpu gpu", [ROOT / "tests/ep"], 1800),
+        Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
+             pytest("tests/pool"), "cpu", [ROOT / "tests/pool"]),
         Step("bench", "the pool's benchmark: every case on the emulated device, its traces, its check",
              pytest("tests/bench"), "cpu", [build / "bench/pool/pool_bench"], 600),
         Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"], "cpu",

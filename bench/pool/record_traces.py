@@ -157,7 +157,7 @@ def filter_picture(cupy, cuda, threshold, log, stream, chance, kept):
     height, width = (32 * chance.randint(4, 48) for _ in range(2))
     picture = cupy.random.standard_normal((height, width), dtype=cupy.float32)
     spectrum = cupy.fft.rfft2(picture)
-    spectrum *= cupy.exp(-cupy.abs(cupy.fft.rfftfreq(width, dtype=cupy.float32))[None, :] * 4)
+    spectrum *= cupy.exp(-cupy.abs(cupy.fft.rfftfreq(width).astype(cupy.float32))[None, :] * 4)
     smooth = cupy.fft.irfft2(spectrum, s=picture.shape).astype(cupy.float32)
     mask = log.numba_array(cuda, smooth.shape, "float32", stream.ptr)
     threshold(smooth, float(smooth.mean()), mask, stream)

@@ -56,6 +56,7 @@ void mp__chunk_bin(arena *a, chunk *c) {
     if (l->index == 0) {
         c->epoch = 0;
     }
+    l->binned = c->epoch > l->binned ? c->epoch : l->binned;
     if (joins(c, c->prev)) {
         chunk *left = c->prev;
         mp__bins_remove(&l->bins, left);
@@ -162,34 +163,50 @@ static bool has_free(const arena *a, uint32_t units) {
     size_t bytes = 0;
     for (size_t i = 0; i < lane_count_of(a); i++) {
         lane *l = lane_at(a, (unsigned)i);
-        (void)pthread_mutex_lock(&l->lock);
+        spin_lock(&l->lock);
         bytes += l->bins.bytes + l->shelf_bytes;
-        (void)pthread_mutex_unlock(&l->lock);
+        spin_unlock(&l->lock);
     }
     return bytes >= (size_t)units * UNIT;
 }
 
+/* Also of other streams, where nothing has to be waited for. */
+static chunk *find_safe(arena *a, lane *l, uint32_t units) {
+    chunk *c = find_here(a, l, units);
+    return c != NULL ? c : mp__order_find(a, l, units, false);
+}
+
 /* What is there already, from the cheapest place to the dearest. */
 static chunk *find_anywhere(arena *a, lane *l, uint32_t units) {
-    chunk *c = find_here(a, l, units);
-    if (c == NULL) {
-        c = mp__order_find(a, l, units, false);
-    }
+    chunk *c = find_safe(a, l, units);
     if (c == NULL && a->waiting != NULL) {
-        mp__order_collect(a, true);
+        mp__order_collect(a, false);
         c = find_here(a, l, units);
     }
     if (c == NULL && has_free(a, units)) {
         mp__arena_gather(a);
-        c = find_here(a, l, units);
+        c = find_safe(a, l, units);
         if (c == NULL) {
-            c = mp__order_find(a, l, units, false);
-        }
-        if (c == NULL) {
-            c = mp__order_find(a, l, units, true);
+            mp__order_settle_idle(a);
+            mp__arena_gather_idle(a);
+            c = find_safe(a, l, units);
         }
     }
     return c;
+}
+
+/* When the device has no more: what `l` can have by waiting, on the device or else here. */
+static mp_status find_by_waiting(arena *a, lane *l, uint32_t units, chunk **out) {
+    mp__order_collect(a, true);
+    *out = find_here(a, l, units);
+    if (*out == NULL) {
+        *out = mp__order_find(a, l, units, true);
+    }
+    if (*out == NULL && a->captures_open == 0) {
+        MP_TRY(mp__arena_quiesce(a));
+        *out = find_here(a, l, units);
+    }
+    return MP_OK;
 }
 
 /* Fails: OUT_OF_MEMORY, with the sentence of the device or of the limit. */
@@ -202,14 +219,12 @@ static mp_status find_or_grow(arena *a, lane *l, uint32_t units, chunk **out) {
         return MP_OK;
     }
     mp_status status = mp__region_grow(a, l, units);
-    if (status == MP_OUT_OF_MEMORY && a->captures_open == 0) {
-        MP_TRY(mp__arena_quiesce(a));
-        *out = find_here(a, l, units);
+    if (status == MP_OUT_OF_MEMORY) {
+        MP_TRY(find_by_waiting(a, l, units, out));
         if (*out != NULL) {
             return MP_OK;
         }
-        status = mp__region_grow(a, l, units);
-        if (status == MP_OUT_OF_MEMORY && mp__region_trim(a) > 0) {
+        if (mp__region_trim_helps(a, units) && mp__region_trim(a) > 0) {
             status = mp__region_grow(a, l, units); /* what lay in pieces may do in one */
         }
     }
@@ -315,9 +330,9 @@ static bool units_of(const arena *a, size_t size, uint32_t *out) {
 }
 
 static void count_block(arena *a, lane *l, chunk *c, chunk_state state) {
-    (void)pthread_mutex_lock(&l->lock);
+    spin_lock(&l->lock);
     const bool counted = mp__usage_add_fast(l, c, state);
-    (void)pthread_mutex_unlock(&l->lock);
+    spin_unlock(&l->lock);
     if (!counted) {
         mp__usage_add(a, l, c, state);
     }
@@ -361,7 +376,7 @@ mp_status mp__arena_alloc(arena *a, size_t size, void *native, uint8_t client, m
         lend(c, l, size, client);
         counted = mp__usage_add_fast(l, c, CHUNK_LENT);
     }
-    (void)pthread_mutex_unlock(&l->lock);
+    spin_unlock(&l->lock);
     if (c == NULL) {
         MP_TRY(alloc_slow(a, l, units, size, client, &c));
     }
@@ -384,7 +399,7 @@ chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out) {
     }
     while (c != NULL && chunk_addr(c) == begin) {
         lane *l = lane_of(a, c);
-        (void)pthread_mutex_lock(&l->lock);
+        spin_lock(&l->lock);
         if (chunk_lane(c) == l->index) {
             const chunk_state state = chunk_state_of(c);
             if (chunk_addr(c) == begin && (state == CHUNK_LENT || state == CHUNK_RESERVED)) {
@@ -393,7 +408,7 @@ chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out) {
             }
             c = NULL;
         }
-        (void)pthread_mutex_unlock(&l->lock);
+        spin_unlock(&l->lock);
     }
     return NULL;
 }
@@ -453,9 +468,9 @@ static void free_slow(arena *a, chunk *c, lane *from, lane *to) {
         mp__address_remove(&a->addresses, c);
         mp__order_wait_for_uses(a, c);
     } else {
-        (void)pthread_mutex_lock(&heir->lock);
+        spin_lock(&heir->lock);
         c->epoch = heir->epoch;
-        (void)pthread_mutex_unlock(&heir->lock);
+        spin_unlock(&heir->lock);
         mp__chunk_release(a, c);
     }
     (void)pthread_mutex_unlock(&a->lock);
@@ -464,10 +479,12 @@ static void free_slow(arena *a, chunk *c, lane *from, lane *to) {
 mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
     lane *to = NULL;
     lane *l = NULL;
-    if (native != MP_SAME_STREAM) {
-        MP_TRY(mp__lane_now(a, mp__lane_key(a, native), &to));
-    }
     chunk *c = mp__arena_lock_block(a, addr, &l);
+    if (c != NULL && native != MP_SAME_STREAM && (l->detour || l->key != mp__lane_key(a, native))) {
+        spin_unlock(&l->lock); /* one lane at a time */
+        MP_TRY(mp__lane_now(a, mp__lane_key(a, native), &to));
+        c = mp__arena_lock_block(a, addr, &l);
+    }
     if (c == NULL) {
         return refuse(a, addr, "free");
     }
@@ -480,7 +497,7 @@ mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
             a->device->ops->note(a->device, chunk_addr(c), chunk_bytes(c), false);
         }
         const bool full = mp__shelf_put(a, l, c);
-        (void)pthread_mutex_unlock(&l->lock);
+        spin_unlock(&l->lock);
         if (full) {
             (void)pthread_mutex_lock(&a->lock);
             mp__shelf_clear(a, l, false);
@@ -489,7 +506,7 @@ mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
         return MP_OK;
     }
     chunk_set_state(c, CHUNK_MOVING);
-    (void)pthread_mutex_unlock(&l->lock);
+    spin_unlock(&l->lock);
     if (is_reserved) {
         free_reserved(a, c);
     } else {
@@ -511,7 +528,7 @@ mp_status mp__arena_record_use(arena *a, mp_addr addr, void *native) {
         status = mp__use_add(c, other);
         trace(a, c, other, MP_TRACE_USE);
     }
-    (void)pthread_mutex_unlock(&l->lock);
+    spin_unlock(&l->lock);
     return status;
 }
 
@@ -610,7 +627,12 @@ mp_status mp__arena_create(const source *from, const arena_options *options, are
     if (a == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a pool");
     }
-    (void)pthread_mutex_init(&a->lock, NULL);
+    pthread_mutexattr_t kind;
+    (void)pthread_mutexattr_init(&kind);
+    (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP); /* it is held for long by
+                                                                           growth only */
+    (void)pthread_mutex_init(&a->lock, &kind);
+    (void)pthread_mutexattr_destroy(&kind);
     (void)pthread_cond_init(&a->hook_done, NULL);
     a->device = from->device;
     a->source = *from;

@@ -22,6 +22,7 @@
 #include "pool/bins.h"
 #include "pool/layout.h"
 #include "pool/mempool.h"
+#include "pool/spin.h"
 #include "pool/trace.h"
 
 #include <pthread.h>
@@ -59,12 +60,13 @@ struct mp_capture {
 };
 
 struct lane {
-    pthread_mutex_t lock;
+    _Alignas(128) mp_spin lock; /* of which other threads' lanes are no part */
     unsigned index;
     void *key;        /* in the table of lanes; guarded by both locks; NULL is the legacy stream */
     void *native;     /* the stream's handle; of a capture: of the stream that was captured */
     bool in_table;    /* found by its key; guarded by the arena's lock */
     bool gone;        /* its stream was destroyed; what is freed goes to lane 0 */
+    unsigned life;    /* how many streams, or captures, have come to an end on it */
     bool detour;      /* gone or capturing: the short way must not be taken */
     lane *capture;    /* while its stream is captured: where blocks come from and go to */
     bool is_capture;  /* the memory of a captured graph */
@@ -72,6 +74,7 @@ struct lane {
     pthread_t thread; /* that one */
 
     uint64_t epoch; /* the present one; guarded by `lock` */
+    uint64_t shelf_filled[(SHELF_CLASSES + 63) / 64]; /* one bit a class */
     chunk *shelf[SHELF_CLASSES];
     size_t shelf_bytes, shelf_count;
     int shelf_next; /* class that is cleared next when the shelf is full */
@@ -85,6 +88,7 @@ struct lane {
     bins bins;
     mp_stream *stream;                  /* owned; a wrap of `native`, made on need */
     uint64_t reached;                   /* every chunk freed in it or before is free for all */
+    uint64_t binned; /* the last epoch of a chunk that was put into the bins */
     lane_event events[LANE_EVENTS_MAX]; /* oldest first */
     size_t event_count;
     uint64_t *seen; /* owned; by lane: the epoch of it that this stream has waited for */
@@ -127,8 +131,8 @@ struct arena {
 
     struct {
         _Atomic(lane *) lane;
-        void *key;
-    } lane_slots[LANE_SLOTS];         /* keys are only ever added */
+        _Atomic(void *) key;
+    } lane_slots[LANE_SLOTS];         /* once filled, a slot is never empty again */
     _Atomic(lane *) lanes[LANES_MAX]; /* owned; by index */
     atomic_size_t lane_count;
     address_map addresses;
@@ -181,24 +185,24 @@ static inline size_t arena_total(const arena *a) {
 
 /* What the lane of a native stream is found by. */
 void *mp__lane_key(const arena *a, void *native);
-/* The lane of a key, made on first use. It may be another stream's by the time its lock is had:
- * see mp__lane_lock. Fails: OUT_OF_MEMORY, UNSUPPORTED (too many streams). */
-mp_status mp__lane_get(arena *a, void *key, lane **out);
 /* Gives the lane that a request on the stream of `key` goes to, locked: that of the stream, or of
- * the graph that it is captured into. Fails: as mp__lane_get. */
+ * the graph that it is captured into. Fails: OUT_OF_MEMORY, UNSUPPORTED (too many streams). */
 mp_status mp__lane_lock(arena *a, void *key, lane **out);
 /* The same, without its lock: where work of the stream belongs that is queued now. */
 mp_status mp__lane_now(arena *a, void *key, lane **out);
 /* The lane of a key, a fresh one where that of the key belonged to a stream that is gone. Under the
  * arena's lock. Not for MP_NO_STREAM. */
 mp_status mp__lane_current(arena *a, void *key, lane **out);
+/* The lane of a key, also of a stream that is gone; NULL where it has none. Under the arena's lock.
+ */
+lane *mp__lane_known(const arena *a, void *key);
 /* A lane that no stream is found by; one used again where there is one without blocks. Under the
  * arena's lock. */
 mp_status mp__lane_add(arena *a, lane **out);
 void mp__lane_close(arena *a, lane *l);
 /* Puts a chunk on the shelf. Under the lane's lock. Returns whether the shelf is now too full. */
 bool mp__shelf_put(const arena *a, lane *l, chunk *c);
-/* A chunk that fits, or NULL. Under the lane's lock. */
+/* A chunk that fits, at most an eighth larger, or NULL. Under the lane's lock. */
 chunk *mp__shelf_take(lane *l, uint32_t units);
 /* Moves chunks from the shelf to the bins: some, to make room, or all. Under the arena's lock. */
 void mp__shelf_clear(arena *a, lane *l, bool all);
@@ -245,6 +249,8 @@ chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out);
 mp_status mp__region_grow(arena *a, lane *l, uint32_t units);
 /* Gives back every region that is one idle chunk. Returns the bytes. */
 size_t mp__region_trim(arena *a);
+/* Whether there would be room for `units` after that. */
+bool mp__region_trim_helps(const arena *a, uint32_t units);
 mp_status mp__source_alloc(const source *s, size_t size, mp_addr *out);
 void mp__source_free(const source *s, mp_addr addr, size_t size);
 /* Counts bytes against arena.max_mem and the limit of the process. */
@@ -260,6 +266,8 @@ bool mp__expand_wanted(const arena *a);
 mp_status mp__expand_grow(arena *a, lane *l, uint32_t units);
 /* Unmaps whole pages of idle chunks. Returns the bytes. */
 size_t mp__expand_trim(arena *a);
+/* How many bytes that would be. */
+size_t mp__expand_idle(const arena *a);
 /* Unmaps what is mapped and gives the addresses back. */
 void mp__expand_close(arena *a, const region *r);
 
@@ -270,6 +278,9 @@ void mp__expand_close(arena *a, const region *r);
 chunk *mp__order_find(arena *a, lane *l, uint32_t units, bool wait);
 /* Finds out which events have been reached. */
 void mp__order_poll(arena *a);
+/* Finds out which streams have nothing to do: what was freed on them is idle. On the others an event
+ * is recorded, so that a later look knows more. */
+void mp__order_settle_idle(arena *a);
 /* All work on the lane's stream has ended. */
 void mp__order_settle(lane *l);
 /* Moves waiting chunks whose further streams are done to their bins; with `wait` also those whose

@@ -22,46 +22,53 @@ static void empty_lane(arena *a, lane *l) {
 
 /* With `gone` all that the lane is given from now on goes to lane 0. */
 static void set_gone(lane *l) {
-    (void)pthread_mutex_lock(&l->lock);
+    spin_lock(&l->lock);
     l->gone = true;
     l->detour = true;
-    (void)pthread_mutex_unlock(&l->lock);
+    l->life++;
+    spin_unlock(&l->lock);
+}
+
+/* Waits for the stream, and gives away what it keeps. Under the arena's lock. */
+static mp_status give_up(arena *a, lane *l) {
+    if (l->capture != NULL) {
+        return MP_FAIL(BUSY, "a stream that is being captured cannot be given up");
+    }
+    mp_stream *stream = mp__order_stream(a, l);
+    if (stream != NULL) {
+        MP_TRY(a->device->ops->stream_synchronize(a->device, stream));
+    }
+    set_gone(l);
+    empty_lane(a, l);
+    if (l->stream != NULL) {
+        a->device->ops->stream_destroy(a->device, l->stream); /* the wrap only */
+        l->stream = NULL;
+    }
+    return MP_OK;
 }
 
 mp_status mp__arena_stream_gone(arena *a, void *native) {
-    lane *l = NULL;
-    MP_TRY(mp__lane_get(a, mp__lane_key(a, native), &l));
-    if (l->index == 0) {
+    void *key = mp__lane_key(a, native);
+    if (key == MP_NO_STREAM) {
         return MP_OK;
     }
     (void)pthread_mutex_lock(&a->lock);
-    mp_status status = l->capture != NULL
-                           ? MP_FAIL(BUSY, "a stream that is being captured cannot be given up")
-                           : MP_OK;
-    mp_stream *stream = status == MP_OK ? mp__order_stream(a, l) : NULL;
-    if (stream != NULL) {
-        status = a->device->ops->stream_synchronize(a->device, stream);
-    }
-    if (status == MP_OK) {
-        set_gone(l);
-        empty_lane(a, l);
-        if (l->stream != NULL) {
-            a->device->ops->stream_destroy(a->device, l->stream); /* the wrap only */
-            l->stream = NULL;
-        }
+    lane *l = mp__lane_known(a, key);
+    mp_status status = l == NULL ? mp__lane_current(a, key, &l) : MP_OK;
+    if (status == MP_OK && !l->gone) {
+        status = give_up(a, l);
     }
     (void)pthread_mutex_unlock(&a->lock);
     return status;
 }
 
 mp_status mp__arena_stream_settled(arena *a, void *native) {
-    lane *l = NULL;
-    MP_TRY(mp__lane_get(a, mp__lane_key(a, native), &l));
-    if (l->index != 0) {
-        (void)pthread_mutex_lock(&a->lock);
+    (void)pthread_mutex_lock(&a->lock);
+    lane *l = mp__lane_known(a, mp__lane_key(a, native));
+    if (l != NULL && l->index != 0) {
         mp__order_settle(l); /* no walk over chunks: they are compared with it when needed */
-        (void)pthread_mutex_unlock(&a->lock);
     }
+    (void)pthread_mutex_unlock(&a->lock);
     return MP_OK;
 }
 
@@ -76,9 +83,9 @@ static mp_status own_lane(arena *a, void *native, lane **out) {
 }
 
 static uint64_t end_epoch(lane *l) {
-    (void)pthread_mutex_lock(&l->lock);
+    spin_lock(&l->lock);
     const uint64_t epoch = l->epoch++;
-    (void)pthread_mutex_unlock(&l->lock);
+    spin_unlock(&l->lock);
     return epoch;
 }
 
@@ -101,9 +108,9 @@ static mp_status order(arena *a, void *consumer, void *producer, uint64_t mark) 
     if (to->index == 0 || from->index == 0 || to == from) {
         return MP_OK;
     }
-    (void)pthread_mutex_lock(&from->lock);
+    spin_lock(&from->lock);
     const bool known = mark < from->epoch;
-    (void)pthread_mutex_unlock(&from->lock);
+    spin_unlock(&from->lock);
     return known ? mp__order_see(to, from, mark)
                  : MP_FAIL(INVALID_ARGUMENT, "mark %llu was never given for that stream",
                            (unsigned long long)mark);
@@ -141,11 +148,11 @@ static mp_status add_lane(arena *a, mp_capture *capture, void *stream, lane **ou
     }
     lane *l = NULL;
     MP_TRY(mp__lane_add(a, &l));
-    (void)pthread_mutex_lock(&l->lock);
+    spin_lock(&l->lock);
     l->is_capture = true;
     l->key = l; /* found by no stream */
     l->native = stream;
-    (void)pthread_mutex_unlock(&l->lock);
+    spin_unlock(&l->lock);
     lanes[count - 1] = l;
     streams[count - 1] = stream;
     capture->lane_count = count;
@@ -201,10 +208,10 @@ static mp_status begin(arena *a, lane *l, mp_capture **capture) {
         }
         return status;
     }
-    (void)pthread_mutex_lock(&l->lock);
+    spin_lock(&l->lock);
     l->capture = to;
     l->detour = true;
-    (void)pthread_mutex_unlock(&l->lock);
+    spin_unlock(&l->lock);
     a->captures_open++;
     *capture = given;
     return MP_OK;
@@ -227,17 +234,16 @@ mp_status mp__arena_capture_begin(arena *a, void *native, mp_capture **capture) 
 }
 
 mp_status mp__arena_capture_end(arena *a, void *native) {
-    lane *l = NULL;
-    MP_TRY(mp__lane_get(a, mp__lane_key(a, native), &l));
     (void)pthread_mutex_lock(&a->lock);
+    lane *l = mp__lane_known(a, mp__lane_key(a, native));
     mp_status status = MP_OK;
-    if (l->capture == NULL) {
+    if (l == NULL || l->capture == NULL) {
         status = MP_FAIL(INVALID_ARGUMENT, "the stream is not in a capture of this pool");
     } else {
-        (void)pthread_mutex_lock(&l->lock);
+        spin_lock(&l->lock);
         l->capture = NULL;
         l->detour = l->gone;
-        (void)pthread_mutex_unlock(&l->lock);
+        spin_unlock(&l->lock);
         a->captures_open--;
     }
     (void)pthread_mutex_unlock(&a->lock);

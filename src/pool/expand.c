@@ -206,7 +206,7 @@ static size_t move_pages(arena *a, mp_addr target, size_t bytes) {
     return moved;
 }
 
-static size_t pages_to_give(const arena *a) {
+size_t mp__expand_idle(const arena *a) {
     size_t bytes = 0;
     for (size_t i = 0; i < a->region_count; i++) {
         if (!a->regions[i].expandable) {
@@ -220,13 +220,13 @@ static size_t pages_to_give(const arena *a) {
     return bytes;
 }
 
-/* Makes a free chunk of pages that lie under idle chunks; `refused` where there are too few. */
-static mp_status gather_pages(arena *a, lane *l, uint32_t units, mp_status refused) {
+/* Makes a free chunk of pages that lie under idle chunks; BUSY where there are too few. */
+static mp_status gather_pages(arena *a, lane *l, uint32_t units) {
     const size_t page = page_of(a);
     const size_t bytes = ((size_t)units * UNIT + page - 1) / page * page;
     chunk *hole = mp__bins_best(&a->holes, (uint32_t)(bytes / UNIT), UINT64_MAX);
-    if (hole == NULL || pages_to_give(a) < bytes) {
-        return refused;
+    if (hole == NULL || mp__expand_idle(a) < bytes) {
+        return MP_BUSY; /* no failure: nothing is said */
     }
     /* The target is cut off first, so that holes made by the move do not join it. */
     mp__bins_remove(&a->holes, hole);
@@ -247,7 +247,7 @@ static mp_status gather_pages(arena *a, lane *l, uint32_t units, mp_status refus
         hole->epoch = 0;
         mp__chunk_bin(a, hole);
     }
-    return moved == bytes ? MP_OK : refused;
+    return moved == bytes ? MP_OK : MP_BUSY;
 }
 
 static mp_status map_more(arena *a, lane *l, chunk *hole, size_t bytes) {
@@ -272,8 +272,13 @@ mp_status mp__expand_grow(arena *a, lane *l, uint32_t units) {
         hole = choose_hole(a, l, units, &bytes);
         assert(hole != NULL);
     }
-    const mp_status status = map_more(a, l, hole, bytes);
-    return status == MP_OUT_OF_MEMORY ? gather_pages(a, l, units, status) : status;
+    /* Moving pages costs a quarter of making new ones, and keeps the whole small. */
+    if (gather_pages(a, l, units) == MP_OK) {
+        return MP_OK;
+    }
+    hole = choose_hole(a, l, units, &bytes); /* a part may have been moved */
+    return hole != NULL ? map_more(a, l, hole, bytes)
+                        : MP_FAIL(OUT_OF_MEMORY, "there are no addresses left for %u units", units);
 }
 
 /* ---- giving back ---- */

@@ -6,6 +6,7 @@
 #include "pool/arena.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the table by key ---- */
 
@@ -18,13 +19,50 @@ static lane *lane_in(const arena *a, size_t slot) {
                                 memory_order_acquire);
 }
 
-/* The slot of a key, or the empty one where it would go. A key stays in its slot for good. */
+static void *key_in(const arena *a, size_t slot) {
+    return atomic_load_explicit(&((arena *)(uintptr_t)a)->lane_slots[slot].key,
+                                memory_order_relaxed);
+}
+
+/* The slot of a key, or the empty one that ends the search; LANE_SLOTS where there is neither.
+ * Without the arena's lock the lane found there may have become another key's. */
 static size_t find(const arena *a, const void *key) {
-    size_t i = slot_of(key);
-    while (lane_in(a, i) != NULL && a->lane_slots[i].key != key) {
-        i = (i + 1) % LANE_SLOTS;
+    const size_t first = slot_of(key);
+    for (size_t i = 0; i < LANE_SLOTS; i++) {
+        const size_t slot = (first + i) % LANE_SLOTS;
+        if (lane_in(a, slot) == NULL || key_in(a, slot) == key) {
+            return slot;
+        }
     }
-    return i;
+    return LANE_SLOTS;
+}
+
+/* ---- under the arena's lock ---- */
+
+/* Whether the lane of a slot has become another key's, or nobody's. */
+static bool is_stale(const arena *a, size_t slot) {
+    const lane *l = lane_in(a, slot);
+    return l != NULL && (!l->in_table || l->key != key_in(a, slot));
+}
+
+/* The lane of a key; NULL where it has none. */
+static lane *look_up(const arena *a, const void *key) {
+    const size_t slot = find(a, key);
+    return slot < LANE_SLOTS && !is_stale(a, slot) ? lane_in(a, slot) : NULL;
+}
+
+/* Where a key that has no lane goes: its old slot, or the first on its way that can be had. There
+ * are more slots than lanes, so one is empty or stale. */
+static size_t slot_for(const arena *a, const void *key) {
+    const size_t found = find(a, key);
+    if (found < LANE_SLOTS && lane_in(a, found) != NULL) {
+        return found;
+    }
+    size_t slot = slot_of(key);
+    while (slot != found && !is_stale(a, slot)) {
+        slot = (slot + 1) % LANE_SLOTS;
+    }
+    return slot;
 }
 
 void *mp__lane_key(const arena *a, void *native) {
@@ -48,12 +86,13 @@ static mp_status make(arena *a, lane **out) {
                        "fewer, or use them again",
                        LANES_MAX);
     }
-    lane *l = calloc(1, sizeof *l);
+    lane *l = aligned_alloc(_Alignof(lane), sizeof *l);
     if (l == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a stream");
     }
-    (void)pthread_mutex_init(&l->lock, NULL);
+    memset(l, 0, sizeof *l);
     l->index = (unsigned)index;
+    l->key = MP_NO_STREAM;
     l->epoch = 1;
     atomic_store_explicit(&a->lanes[index], l, memory_order_release);
     atomic_store_explicit(&a->lane_count, index + 1, memory_order_release);
@@ -61,19 +100,23 @@ static mp_status make(arena *a, lane **out) {
     return MP_OK;
 }
 
+/* Makes the lane of a stream that is gone, which has nothing lent any more, nobody's. */
+static bool recycle(lane *l) {
+    spin_lock(&l->lock);
+    const bool unused = l->gone && l->in_use == 0;
+    if (unused) {
+        l->gone = l->detour = l->is_capture = l->thread_own = false;
+        l->in_table = false;
+        l->key = MP_NO_STREAM;
+    }
+    spin_unlock(&l->lock);
+    return unused;
+}
+
 mp_status mp__lane_add(arena *a, lane **out) {
     for (size_t i = 1; i < lane_count_of(a); i++) {
         lane *l = lane_at(a, (unsigned)i);
-        if (!l->gone || l->in_table) {
-            continue;
-        }
-        (void)pthread_mutex_lock(&l->lock);
-        const bool unused = l->in_use == 0;
-        if (unused) {
-            l->gone = l->detour = l->is_capture = l->thread_own = false;
-        }
-        (void)pthread_mutex_unlock(&l->lock);
-        if (unused) {
+        if (l->gone && recycle(l)) {
             *out = l;
             return MP_OK;
         }
@@ -85,7 +128,6 @@ void mp__lane_close(arena *a, lane *l) {
     if (l->stream != NULL) {
         a->device->ops->stream_destroy(a->device, l->stream);
     }
-    (void)pthread_mutex_destroy(&l->lock);
     free(l->seen);
     free(l);
 }
@@ -93,15 +135,15 @@ void mp__lane_close(arena *a, lane *l) {
 /* Makes `l` the one that `key` finds. Under the arena's lock. */
 static void put_in_table(arena *a, lane *l, void *key) {
     const bool own = a->device->info.kind == MP_DEVICE_CUDA && key == mp__lane_key(a, (void *)2);
-    (void)pthread_mutex_lock(&l->lock);
+    spin_lock(&l->lock);
     l->key = key;
     l->native = own ? (void *)2 : key;
     l->thread_own = own;
     l->thread = pthread_self();
     l->in_table = true;
-    (void)pthread_mutex_unlock(&l->lock);
-    const size_t slot = find(a, key);
-    a->lane_slots[slot].key = key;
+    spin_unlock(&l->lock);
+    const size_t slot = slot_for(a, key);
+    atomic_store_explicit(&a->lane_slots[slot].key, key, memory_order_relaxed);
     atomic_store_explicit(&a->lane_slots[slot].lane, l, memory_order_release);
 }
 
@@ -112,34 +154,19 @@ static mp_status add_for(arena *a, void *key, lane **out) {
     return MP_OK;
 }
 
-mp_status mp__lane_get(arena *a, void *key, lane **out) {
-    lane *l = key == MP_NO_STREAM ? lane_at(a, 0) : lane_in(a, find(a, key));
-    mp_status status = MP_OK;
-    if (l == NULL) {
-        (void)pthread_mutex_lock(&a->lock);
-        l = lane_in(a, find(a, key)); /* another thread may have been first */
-        if (l == NULL) {
-            status = add_for(a, key, &l);
-        }
-        (void)pthread_mutex_unlock(&a->lock);
-    }
-    *out = l;
-    return status;
-}
-
 /* ---- detours ---- */
 
 /* The handle of a stream that was destroyed is that of a new one. What the old one has lent still
  * counts on its lane, so the new one gets another. Under the arena's lock. */
 static mp_status revive(arena *a, lane *l, lane **out) {
-    (void)pthread_mutex_lock(&l->lock);
+    spin_lock(&l->lock);
     const bool unused = l->in_use == 0;
     if (unused) {
         l->gone = l->detour = false;
     } else {
         l->in_table = false;
     }
-    (void)pthread_mutex_unlock(&l->lock);
+    spin_unlock(&l->lock);
     *out = l;
     if (unused) {
         return MP_OK;
@@ -150,7 +177,7 @@ static mp_status revive(arena *a, lane *l, lane **out) {
 }
 
 mp_status mp__lane_current(arena *a, void *key, lane **out) {
-    lane *l = lane_in(a, find(a, key));
+    lane *l = look_up(a, key);
     if (l == NULL) {
         return add_for(a, key, out);
     }
@@ -171,22 +198,37 @@ static mp_status detour(arena *a, void *key, lane **out) {
     return status;
 }
 
-mp_status mp__lane_lock(arena *a, void *key, lane **out) {
-    lane *l = NULL;
-    MP_TRY(mp__lane_get(a, key, &l));
-    (void)pthread_mutex_lock(&l->lock);
-    if (__builtin_expect(l->detour || l->key != key, false)) {
-        (void)pthread_mutex_unlock(&l->lock);
-        MP_TRY(detour(a, key, &l));
-        (void)pthread_mutex_lock(&l->lock);
+lane *mp__lane_known(const arena *a, void *key) {
+    return key == MP_NO_STREAM ? lane_at(a, 0) : look_up(a, key);
+}
+
+/* The lane that a key most likely has; NULL where it has none. */
+static lane *guess(const arena *a, void *key) {
+    if (key == MP_NO_STREAM) {
+        return lane_at(a, 0);
     }
-    *out = l;
+    const size_t slot = find(a, key);
+    return slot < LANE_SLOTS ? lane_in(a, slot) : NULL;
+}
+
+mp_status mp__lane_lock(arena *a, void *key, lane **out) {
+    lane *l = guess(a, key);
+    if (l != NULL) {
+        spin_lock(&l->lock);
+        if (__builtin_expect(!l->detour && l->key == key, true)) {
+            *out = l;
+            return MP_OK;
+        }
+        spin_unlock(&l->lock);
+    }
+    MP_TRY(detour(a, key, out));
+    spin_lock(&(*out)->lock);
     return MP_OK;
 }
 
 mp_status mp__lane_now(arena *a, void *key, lane **out) {
     MP_TRY(mp__lane_lock(a, key, out));
-    (void)pthread_mutex_unlock(&(*out)->lock);
+    spin_unlock(&(*out)->lock);
     return MP_OK;
 }
 
@@ -198,26 +240,51 @@ bool mp__shelf_put(const arena *a, lane *l, chunk *c) {
     c->epoch = l->epoch;
     c->link = l->shelf[class];
     l->shelf[class] = c;
+    l->shelf_filled[class / 64] |= (uint64_t)1 << (class % 64);
     l->shelf_bytes += chunk_bytes(c);
     l->shelf_count++;
     return l->shelf_bytes > a->options.stream_cache_bytes;
 }
 
-static chunk *pop(lane *l, chunk **link) {
+static chunk *pop(lane *l, int class, chunk **link) {
     chunk *c = *link;
     *link = c->link;
     c->link = NULL;
+    if (l->shelf[class] == NULL) {
+        l->shelf_filled[class / 64] &= ~((uint64_t)1 << (class % 64));
+    }
     l->shelf_bytes -= chunk_bytes(c);
     l->shelf_count--;
     return c;
 }
 
+/* The first class from `class` on, up to `last`, that has chunks; -1 where none has. */
+static int next_filled(const lane *l, int class, int last) {
+    for (int word = class / 64; word <= last / 64; word++) {
+        const uint64_t from = word == class / 64 ? UINT64_MAX << (class % 64) : UINT64_MAX;
+        const uint64_t bits = l->shelf_filled[word] & from;
+        if (bits != 0) {
+            const int found = word * 64 + __builtin_ctzll(bits);
+            return found <= last ? found : -1;
+        }
+    }
+    return -1;
+}
+
 chunk *mp__shelf_take(lane *l, uint32_t units) {
-    enum { LOOK = 4 };
-    chunk **link = &l->shelf[class_of(units)];
-    for (int i = 0; i < LOOK && *link != NULL; i++, link = &(*link)->link) {
-        if ((*link)->units >= units) {
-            return pop(l, link);
+    enum { LOOK = 4, SLACK = 8 }; /* up to an eighth more than was asked for saves a search */
+    const uint32_t most = units + units / SLACK;
+    const int last = class_of(most < SHELF_UNITS_MAX ? most : SHELF_UNITS_MAX);
+    for (int class = next_filled(l, class_of(units), last); class >= 0;
+         class = next_filled(l, class + 1, last)) {
+        chunk **link = &l->shelf[class];
+        for (int i = 0; i < LOOK && *link != NULL; i++, link = &(*link)->link) {
+            if ((*link)->units >= units && (*link)->units <= most) {
+                return pop(l, class, link);
+            }
+        }
+        if (class == last) {
+            break;
         }
     }
     return NULL;
@@ -226,20 +293,20 @@ chunk *mp__shelf_take(lane *l, uint32_t units) {
 /* Takes up to `count` chunks off the shelf, linked to each other. */
 static chunk *take_some(lane *l, size_t count) {
     chunk *taken = NULL;
-    (void)pthread_mutex_lock(&l->lock);
+    spin_lock(&l->lock);
     while (count > 0 && l->shelf_count > 0) {
         chunk **link = &l->shelf[l->shelf_next];
         if (*link == NULL) {
             l->shelf_next = (l->shelf_next + 1) % SHELF_CLASSES;
             continue;
         }
-        chunk *c = pop(l, link);
+        chunk *c = pop(l, l->shelf_next, link);
         chunk_set_state(c, CHUNK_MOVING);
         c->link = taken;
         taken = c;
         count--;
     }
-    (void)pthread_mutex_unlock(&l->lock);
+    spin_unlock(&l->lock);
     return taken;
 }
 

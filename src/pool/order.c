@@ -17,8 +17,8 @@
 
 struct use {
     use *next;
-    unsigned lane;
-    uint64_t epoch; /* of that lane; set when the block is freed */
+    unsigned lane, life; /* of the stream: a lane may become another's */
+    uint64_t epoch;      /* of that lane; set when the block is freed */
 };
 
 enum { WAITING_MAX = 64 }; /* blocks that wait before they are looked at */
@@ -91,14 +91,19 @@ void mp__order_poll(arena *a) {
 
 /* Ends the lane's epoch and returns it. */
 static uint64_t end_epoch(lane *l) {
-    (void)pthread_mutex_lock(&l->lock);
+    spin_lock(&l->lock);
     const uint64_t epoch = l->epoch++;
-    (void)pthread_mutex_unlock(&l->lock);
+    spin_unlock(&l->lock);
     return epoch;
 }
 
 void mp__order_settle(lane *l) {
     l->reached = end_epoch(l);
+}
+
+static bool stream_is_idle(arena *a, mp_stream *stream) {
+    bool idle = false;
+    return a->device->ops->stream_query(a->device, stream, &idle) == MP_OK && idle;
 }
 
 /* An event of `l` that covers `epoch`, recorded now where there is none. NULL: it cannot be. */
@@ -125,6 +130,26 @@ static const lane_event *event_for(arena *a, lane *l, uint64_t epoch) {
     a->counts.events++;
     l->events[l->event_count] = fresh;
     return &l->events[l->event_count++];
+}
+
+void mp__order_settle_idle(arena *a) {
+    for (size_t i = 1; i < lane_count_of(a); i++) {
+        lane *l = lane_at(a, (unsigned)i);
+        if (l->bins.count == 0) {
+            continue;
+        }
+        poll_lane(a, l);
+        mp_stream *stream = l->binned > l->reached ? usable_stream(a, l) : NULL;
+        if (stream == NULL) {
+            continue;
+        }
+        const uint64_t epoch = end_epoch(l); /* first: what is freed meanwhile is in the next */
+        if (stream_is_idle(a, stream)) {
+            l->reached = epoch;
+        } else {
+            (void)event_for(a, l, l->binned);
+        }
+    }
 }
 
 /* ---- what a stream has waited for ---- */
@@ -198,7 +223,7 @@ chunk *mp__order_find(arena *a, lane *l, uint32_t units, bool wait) {
 
 mp_status mp__use_add(chunk *c, const lane *other) {
     for (const use *u = c->uses; u != NULL; u = u->next) {
-        if (u->lane == other->index) {
+        if (u->lane == other->index && u->life == other->life) {
             return MP_OK;
         }
     }
@@ -206,7 +231,7 @@ mp_status mp__use_add(chunk *c, const lane *other) {
     if (fresh == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a stream's use");
     }
-    *fresh = (use){.next = c->uses, .lane = other->index};
+    *fresh = (use){.next = c->uses, .lane = other->index, .life = other->life};
     c->uses = fresh;
     return MP_OK;
 }
@@ -219,13 +244,28 @@ void mp__uses_free(use *uses) {
 }
 
 static uint64_t epoch_of(lane *l) {
-    (void)pthread_mutex_lock(&l->lock);
+    spin_lock(&l->lock);
     const uint64_t epoch = l->epoch;
-    (void)pthread_mutex_unlock(&l->lock);
+    spin_unlock(&l->lock);
     return epoch;
 }
 
+/* Forgets the uses of streams that have come to an end since. */
+static void drop_ended(const arena *a, chunk *c) {
+    use **link = &c->uses;
+    while (*link != NULL) {
+        use *u = *link;
+        if (u->life == lane_at(a, u->lane)->life) {
+            link = &u->next;
+        } else {
+            *link = u->next;
+            free(u);
+        }
+    }
+}
+
 void mp__order_wait_for_uses(arena *a, chunk *c) {
+    drop_ended(a, c);
     for (use *u = c->uses; u != NULL; u = u->next) {
         u->epoch = epoch_of(lane_at(a, u->lane));
     }

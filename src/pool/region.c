@@ -243,6 +243,18 @@ static void release(arena *a, const region *r) {
     mp__region_give(a, r->size);
 }
 
+bool mp__region_trim_helps(const arena *a, uint32_t units) {
+    size_t bytes = available(a) + mp__expand_idle(a);
+    for (size_t i = 0; i < a->region_count; i++) {
+        const region *r = &a->regions[i];
+        bytes += !r->expandable && is_one_idle_chunk(a, r) ? r->size : 0;
+        if (bytes < r->size) {
+            return true; /* more than can be counted: there is no limit */
+        }
+    }
+    return bytes >= (size_t)units * UNIT;
+}
+
 size_t mp__region_trim(arena *a) {
     size_t bytes = mp__expand_trim(a);
     for (size_t i = a->region_count; i-- > 0;) {

@@ -14,13 +14,13 @@
 
 void mp__lanes_lock(arena *a) {
     for (size_t i = 0; i < lane_count_of(a); i++) {
-        (void)pthread_mutex_lock(&lane_at(a, (unsigned)i)->lock);
+        spin_lock(&lane_at(a, (unsigned)i)->lock);
     }
 }
 
 void mp__lanes_unlock(arena *a) {
     for (size_t i = lane_count_of(a); i-- > 0;) {
-        (void)pthread_mutex_unlock(&lane_at(a, (unsigned)i)->lock);
+        spin_unlock(&lane_at(a, (unsigned)i)->lock);
     }
 }
 
@@ -59,16 +59,16 @@ static void assign_anew(arena *a, lane *l, uint64_t need) {
 
 void mp__usage_add(arena *a, lane *l, chunk *c, chunk_state state) {
     (void)pthread_mutex_lock(&a->lock);
-    (void)pthread_mutex_lock(&l->lock);
+    spin_lock(&l->lock);
     const uint64_t wanted = l->in_use + chunk_bytes(c);
     const uint64_t more = wanted > l->allowance ? wanted - l->allowance : 0;
     if (more <= a->peak - a->assigned) {
         l->allowance += more;
         a->assigned += more;
         count(l, c, state);
-        (void)pthread_mutex_unlock(&l->lock);
+        spin_unlock(&l->lock);
     } else {
-        (void)pthread_mutex_unlock(&l->lock);
+        spin_unlock(&l->lock);
         mp__lanes_lock(a);
         assign_anew(a, l, chunk_bytes(c));
         count(l, c, state);
@@ -191,7 +191,9 @@ mp_status mp__usage_streams(arena *a, mp_share *out, size_t capacity, size_t *co
             }
         }
         mp__lanes_unlock(a);
-        memcpy(out, shares, (count < capacity ? count : capacity) * sizeof *shares);
+        for (size_t i = 0; i < count && i < capacity; i++) {
+            out[i] = shares[i];
+        }
         *count_out = count;
     }
     (void)pthread_mutex_unlock(&a->lock);

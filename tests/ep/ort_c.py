@@ -3,13 +3,12 @@
 allocators, statistics.
 
 The wheel's C library is another runtime than its Python module, and the provider takes only one in a process: a
-program that imports this one must not register the provider through `onnxruntime`. Types of arguments come from the
-table of slots that the provider is checked against.
+program that imports this one must not register the provider through `onnxruntime`. ORT_C_LIBRARY names the library.
+Types of arguments come from the table of slots that the provider is checked against.
 """
 
 import csv
 import ctypes
-import importlib.util
 import os
 from pathlib import Path
 
@@ -47,13 +46,6 @@ class EnvCreationOptions(ctypes.Structure):
         ("threading_options", ctypes.c_void_p),
         ("config_entries", ctypes.c_void_p),
     ]
-
-
-def library():
-    """The C library of the installed wheel, or None: wheels before 1.31 have none."""
-    found = importlib.util.find_spec("onnxruntime")
-    folder = Path(found.origin).parent / "capi"
-    return next(iter(sorted(folder.glob("libonnxruntime.so.1*"))), None)
 
 
 def c_type(text):
@@ -98,9 +90,11 @@ class Table:
         return getattr(self, name)
 
 
-BASE = ctypes.CDLL(str(library())).OrtGetApiBase
+BASE = ctypes.CDLL(os.environ["ORT_C_LIBRARY"]).OrtGetApiBase
 BASE.restype = ctypes.c_void_p
-API = Table("OrtApi", Table("OrtApiBase", BASE()).GetApi(29))
+VERSIONS = Table("OrtApiBase", BASE())
+VERSION = min(29, int(VERSIONS.GetVersionString().split(b".")[1]))  # 29 is the newest that the table of slots has
+API = Table("OrtApi", VERSIONS.GetApi(VERSION))
 
 
 def made(create, *arguments):
@@ -170,9 +164,7 @@ def tensor(array):
     """A value over an array's memory, which the caller keeps."""
     memory = made(API.CreateMemoryInfo_V2, b"Cpu", 0, 0, 0, DEFAULT, 0, DEVICE_ALLOCATOR)
     shape = (ctypes.c_int64 * array.ndim)(*array.shape)
-    value = made(
-        API.CreateTensorWithDataAsOrtValue, memory, array.ctypes.data, array.nbytes, shape, array.ndim, FLOAT
-    )
+    value = made(API.CreateTensorWithDataAsOrtValue, memory, array.ctypes.data, array.nbytes, shape, array.ndim, FLOAT)
     API.ReleaseMemoryInfo(memory)
     return value
 
@@ -186,20 +178,26 @@ def floats(value):
 
 
 class Session:
-    def __init__(self, environment, model, options=(), config=(), threads=1):
-        self.settings = made(API.CreateSessionOptions)
-        API.SetIntraOpNumThreads(self.settings, threads)
+    def __init__(self, environment, model, options=(), config=(), device=None):
+        self.environment, self.device = environment, device or environment.devices()[0]
+        settings = made(API.CreateSessionOptions)
+        API.SetIntraOpNumThreads(settings, 1)
         for key, value in dict(config).items():
-            API.AddSessionConfigEntry(self.settings, key.encode(), str(value).encode())
+            API.AddSessionConfigEntry(settings, key.encode(), str(value).encode())
         options = dict(options)
         API.SessionOptionsAppendExecutionProvider_V2(
-            self.settings, environment.address, pointers([environment.device()]), 1,
-            texts(options.keys()), texts(options.values()), len(options)
+            settings,
+            environment.address,
+            pointers([self.device]),
+            1,
+            texts(options.keys()),
+            texts(options.values()),
+            len(options),
         )
-        self.address = None
-        self.address = made(
-            API.CreateSessionFromArray, environment.address, model, len(model), self.settings
-        )
+        try:
+            self.address = made(API.CreateSessionFromArray, environment.address, model, len(model), settings)
+        finally:
+            API.ReleaseSessionOptions(settings)
 
     def run(self, x, out="y", config=()):
         """The output of a model with one input and one output."""
@@ -220,7 +218,7 @@ class Session:
     def run_on_device(self, x):
         """The output as a value that stays on the device."""
         x = np.ascontiguousarray(x, np.float32)
-        memory = API.EpDevice_MemoryInfo(ENVIRONMENT.device(), DEFAULT)
+        memory = API.EpDevice_MemoryInfo(self.device, DEFAULT)
         binding, given = made(API.CreateIoBinding, self.address), tensor(x)
         API.BindInput(binding, b"x", given)
         API.BindOutputToDevice(binding, b"y", memory)
@@ -233,66 +231,58 @@ class Session:
         API.ReleaseValue(given)
         return value
 
-    def allocator(self, kind=DEFAULT):
-        """The session's own view of the device's memory."""
-        memory = API.EpDevice_MemoryInfo(ENVIRONMENT.device(), kind)
-        return Allocator(made(API.CreateAllocator, self.address, memory))
+    def stats(self, kind=DEFAULT):
+        """Of the memory that the session lends from."""
+        memory = API.EpDevice_MemoryInfo(self.device, kind)
+        allocator = Allocator(made(API.CreateAllocator, self.address, memory))
+        stats = allocator.stats()
+        API.ReleaseAllocator(allocator.address)
+        return stats
 
     def close(self):
         API.ReleaseSession(self.address)
-        API.ReleaseSessionOptions(self.settings)
-
-
-ENVIRONMENT = None
 
 
 class Environment:
-    """The one environment of a process, with the provider registered."""
+    """The one environment of a process; the provider is registered."""
 
     def __init__(self, config=(), register=True):
-        global ENVIRONMENT
         entries = pairs(dict(config))
-        options = EnvCreationOptions(29, WARNING, b"test", None, None, None, entries)
+        options = EnvCreationOptions(VERSION, WARNING, b"test", None, None, None, entries)
         self.address = made(API.CreateEnvWithOptions, ctypes.byref(options))
         API.ReleaseKeyValuePairs(entries)
-        ENVIRONMENT = self
         if register:
             self.register()
 
     def register(self, name=NAME, path=None):
-        API.RegisterExecutionProviderLibrary(
-            self.address, name.encode(), os.fsencode(path or os.environ["MILLPOND_EP_LIBRARY"])
-        )
+        library = os.fsencode(path or os.environ["MILLPOND_EP_LIBRARY"])
+        API.RegisterExecutionProviderLibrary(self.address, name.encode(), library)
 
     def unregister(self, name=NAME):
         API.UnregisterExecutionProviderLibrary(self.address, name.encode())
 
     def devices(self):
-        count = ctypes.c_size_t()
-        found = ctypes.c_void_p()
+        found, count = ctypes.c_void_p(), ctypes.c_size_t()
         API.GetEpDevices(self.address, ctypes.byref(found), ctypes.byref(count))
-        all_devices = (ctypes.c_void_p * count.value).from_address(found.value)
-        return [device for device in all_devices if API.EpDevice_EpName(device).decode() == NAME]
+        everybody = (ctypes.c_void_p * count.value).from_address(found.value)
+        return [device for device in everybody if API.EpDevice_EpName(device).decode() == NAME]
 
-    def device(self, index=0):
-        return self.devices()[index]
-
-    def shared(self, kind=DEFAULT, index=0):
-        memory = API.EpDevice_MemoryInfo(self.device(index), kind)
+    def shared(self, kind=DEFAULT):
+        """The allocator that everybody shares, or None."""
+        memory = API.EpDevice_MemoryInfo(self.devices()[0], kind)
         address = made(API.GetSharedAllocator, self.address, memory)
         return Allocator(address) if address else None
 
-    def create_shared(self, options=None, kind=DEFAULT, allocator=DEVICE_ALLOCATOR):
+    def replace_shared(self, options=None, kind=DEFAULT, allocator=DEVICE_ALLOCATOR):
         given = pairs(options) if options is not None else None
         try:
-            return Allocator(
-                made(API.CreateSharedAllocator, self.address, self.device(), kind, allocator, given)
-            )
+            address = made(API.CreateSharedAllocator, self.address, self.devices()[0], kind, allocator, given)
         finally:
             API.ReleaseKeyValuePairs(given)
+        return Allocator(address)
 
     def release_shared(self, kind=DEFAULT):
-        API.ReleaseSharedAllocator(self.address, self.device(), kind)
+        API.ReleaseSharedAllocator(self.address, self.devices()[0], kind)
 
-    def session(self, model, options=(), config=(), threads=1):
-        return Session(self, model, options, config, threads)
+    def session(self, model, options=(), config=(), device=None):
+        return Session(self, model, options, config, device)

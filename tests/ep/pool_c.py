@@ -7,7 +7,10 @@ from pathlib import Path
 
 DEVICE, PINNED = 0, 1
 NO_STREAM = ctypes.c_void_p(-1)
-STATS = ["limit", "in_use", "requested", "in_use_max", "total", "total_max", "alloc_size_max", "allocs", "frees", "reserves", "extensions", "shrinkages", "failures", "events", "waits"]
+STATS = [
+    *("limit", "in_use", "requested", "in_use_max", "total", "total_max", "alloc_size_max", "allocs", "frees"),
+    *("reserves", "extensions", "shrinkages", "failures", "events", "waits"),
+]  # of mp_pool_stats, in its order
 
 
 class Stats(ctypes.Structure):
@@ -43,6 +46,11 @@ class Pool:
     def alloc(self, size):
         block = ctypes.c_void_p()
         check("mp_pool_alloc", self.handle, ctypes.c_size_t(size), NO_STREAM, ctypes.byref(block))
+        return block.value
+
+    def reserve(self, size):
+        block = ctypes.c_void_p()
+        check("mp_pool_reserve", self.handle, ctypes.c_size_t(size), ctypes.byref(block))
         return block.value
 
     def free(self, block):

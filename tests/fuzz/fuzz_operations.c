@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) { // NOLINT
     }
     const mp_host_config host = {.mode = data[1] % 2 == 0 ? MP_HOST_EAGER : MP_HOST_ADVERSARIAL,
                                  .seed = data[1],
-                                 .memory_bytes = (size_t)32 << 20};
+                                 .memory_bytes = (size_t)16 << 20};
     const uint64_t count = (size - 2) / MODEL_OP_BYTES;
     const model_plan plan = {.config = &model_configs[data[0] % model_config_count],
                              .count = count < OPERATIONS_MAX ? count : OPERATIONS_MAX,

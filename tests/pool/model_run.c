@@ -434,8 +434,9 @@ static void close_all(model *m) {
 /* Nothing in a run is an error that the pool should have to tell of. */
 static void take_line(void *context, mp_log_level level, const char *file, int line,
                       const char *text) {
-    if (level == MP_LOG_ERROR) {
-        (void)model_fail(context, "%s:%d: %s", file, line, text);
+    model *m = context;
+    if (level == MP_LOG_ERROR && m->plan->fault == 0) {
+        (void)model_fail(m, "%s:%d: %s", file, line, text);
     }
 }
 

@@ -22,6 +22,7 @@ typedef void (*function)(void);
 static const function all[] = {
 %s};
 int main(void) {
+    const function *volatile used = all;
     mp_pool *pool = NULL;
     const char *const options[] = {"arena.max_mem=4M", NULL};
     mp_addr block = 0;
@@ -37,7 +38,7 @@ int main(void) {
     }
     mp_pool_close(pool);
     printf("%%s %%d %%u\\n", mp_version(), (int)stats.requested, (unsigned)(sizeof all / sizeof all[0]));
-    return 0;
+    return used[0] != NULL ? 0 : 3;
 }
 """
 
@@ -103,13 +104,14 @@ def test_an_older_library_is_refused_by_name(tmp_path):
     """A library of another version says which node is missing, instead of failing at some call."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc")
-    (tmp_path / "old.c").write_text("int mp_log_enabled(int level) { return level; }\n", encoding="utf-8")
-    (tmp_path / "old.map").write_text("MILLPOND_PRIVATE_0.0.1 { global: mp_*; local: *; };\n", encoding="utf-8")
+    (tmp_path / "old.c").write_text("int mp_version; int mp_log_enabled;\n", encoding="utf-8")
+    (tmp_path / "old.map").write_text("MILLPOND_0.1 { global: mp_version; };\n"
+                                      "MILLPOND_PRIVATE_0.0.1 { global: mp_*; local: *; };\n", encoding="utf-8")
     ep = library_folder() / "libonnxruntime_providers_cuda_plugin.so"
     if not ep.is_file():
         pytest.skip("the provider is not built")
-    subprocess.run(["gcc", "-shared", "-fPIC", f"-Wl,--version-script={tmp_path / 'old.map'}", "-Wl,-soname,libmillpond.so",
-                    str(tmp_path / "old.c"), "-o", str(tmp_path / "libmillpond.so")], check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", f"-Wl,--version-script={tmp_path / 'old.map'}",
+                    "-Wl,-soname,libmillpond.so", str(tmp_path / "old.c"), "-o", str(tmp_path / "libmillpond.so")], check=True)
     shutil.copy(ep, tmp_path / ep.name)
     done = subprocess.run(["python3", "-c", f"import ctypes; ctypes.CDLL({str(tmp_path / ep.name)!r})"],
                           capture_output=True, text=True, check=False)
