@@ -220,13 +220,16 @@ size_t mp__expand_idle(const arena *a) {
     return bytes;
 }
 
-/* Makes a free chunk of pages that lie under idle chunks; BUSY where there are too few. */
-static mp_status gather_pages(arena *a, lane *l, uint32_t units) {
+/* Makes a free chunk of up to `units` of pages that lie under idle chunks, with a hole behind it for
+ * what is missing. */
+static void gather_pages(arena *a, lane *l, uint32_t units) {
     const size_t page = page_of(a);
     const size_t bytes = ((size_t)units * UNIT + page - 1) / page * page;
     chunk *hole = mp__bins_best(&a->holes, (uint32_t)(bytes / UNIT), UINT64_MAX);
-    if (hole == NULL || mp__expand_idle(a) < bytes) {
-        return MP_BUSY; /* no failure: nothing is said */
+    mp__order_settle_idle(a);
+    mp__arena_gather_idle(a);
+    if (hole == NULL || mp__expand_idle(a) == 0) {
+        return;
     }
     /* The target is cut off first, so that holes made by the move do not join it. */
     mp__bins_remove(&a->holes, hole);
@@ -247,7 +250,6 @@ static mp_status gather_pages(arena *a, lane *l, uint32_t units) {
         hole->epoch = 0;
         mp__chunk_bin(a, hole);
     }
-    return moved == bytes ? MP_OK : MP_BUSY;
 }
 
 static mp_status map_more(arena *a, lane *l, chunk *hole, size_t bytes) {
@@ -264,6 +266,25 @@ static mp_status map_more(arena *a, lane *l, chunk *hole, size_t bytes) {
     return MP_OK;
 }
 
+/* Up to this total new pages are made, which disturbs nobody; beyond it pages are moved, so that
+ * what lies in pieces stays below an eighth of the most that was ever in use. */
+static size_t plenty(const arena *a, size_t bytes) {
+    size_t most = bytes;
+    for (size_t i = 0; i < lane_count_of(a); i++) {
+        lane *l = lane_at(a, (unsigned)i);
+        spin_lock(&l->lock);
+        most += l->in_use;
+        spin_unlock(&l->lock);
+    }
+    most = most > a->peak ? most : (size_t)a->peak;
+    return most + most / 8;
+}
+
+static bool has_room(const arena *a, const lane *l, uint32_t units) {
+    return mp__bins_best(&l->bins, units, UINT64_MAX) != NULL ||
+           mp__bins_best(&lane_at(a, 0)->bins, units, UINT64_MAX) != NULL;
+}
+
 mp_status mp__expand_grow(arena *a, lane *l, uint32_t units) {
     size_t bytes = 0;
     chunk *hole = choose_hole(a, l, units, &bytes);
@@ -272,11 +293,17 @@ mp_status mp__expand_grow(arena *a, lane *l, uint32_t units) {
         hole = choose_hole(a, l, units, &bytes);
         assert(hole != NULL);
     }
-    /* Moving pages costs a quarter of making new ones, and keeps the whole small. */
-    if (gather_pages(a, l, units) == MP_OK) {
+    if (arena_total(a) + bytes <= plenty(a, bytes)) {
+        const mp_status status = map_more(a, l, hole, bytes);
+        if (status != MP_OUT_OF_MEMORY) {
+            return status;
+        }
+    }
+    gather_pages(a, l, units);
+    if (has_room(a, l, units)) {
         return MP_OK;
     }
-    hole = choose_hole(a, l, units, &bytes); /* a part may have been moved */
+    hole = choose_hole(a, l, units, &bytes);
     return hole != NULL ? map_more(a, l, hole, bytes)
                         : MP_FAIL(OUT_OF_MEMORY, "there are no addresses left for %u units", units);
 }

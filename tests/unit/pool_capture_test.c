@@ -144,6 +144,9 @@ DEVICE_TEST(pool_capture_is_not_disturbed_by_other_calls) {
     begin(&s, &capture);
     const mp_addr beside = kit_alloc(&s.k, BLOCK, &s.other);
     kit_fill(&s.k, &s.other, beside, BLOCK, 3);
+    const mp_addr large = kit_alloc(&s.k, KIT_MIB(3), &s.other); /* a region of its own */
+    kit_fill(&s.k, &s.other, large, KIT_MIB(3), 4);
+    kit_free(&s.k, large); /* and still being filled when the pool shrinks */
     captured_work(&s, BLOCK, 30, used);
     kit_free(&s.k, before); /* lent on the captured stream, ahead of the capture */
     CHECK_OK(mp_pool_record_use(s.k.pool, shared, s.stream.native));
