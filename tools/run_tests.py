@@ -75,6 +75,8 @@ def steps_of(build):
              pytest("tests/ep"), "cpu gpu", [ROOT / "tests/ep"], 1800),
         Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
              pytest("tests/pool"), "cpu", [ROOT / "tests/pool"]),
+        Step("pool-model", "the pool against its model: a million operations", [tests / "pool_model"], "cpu",
+             [tests / "pool_model"]),
         Step("bench", "the pool's benchmark: every case on the emulated device, its traces, its check",
              pytest("tests/bench"), "cpu", [build / "bench/pool/pool_bench"], 600),
         Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"], "cpu",

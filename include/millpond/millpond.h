@@ -178,7 +178,8 @@ typedef struct mp_pool_stats {
     uint64_t limit;          /* bytes; UINT64_MAX where there is none */
     uint64_t in_use;         /* bytes of lent blocks, as lent */
     uint64_t requested;      /* bytes of lent blocks, as asked for */
-    uint64_t in_use_max;     /* the most ever in use at one time */
+    uint64_t in_use_max;     /* the most ever in use at one time; where several threads lend at the
+                              * same time, up to 256 KiB a stream too high */
     uint64_t total;          /* bytes had from the device */
     uint64_t total_max;      /* the most ever had at one time */
     uint64_t alloc_size_max; /* the largest request served */

@@ -12,8 +12,8 @@
 typedef struct address_table address_table;
 
 typedef struct address_map {
-    _Atomic(address_table *) table; /* owned; NULL before the first entry */
-    size_t count;
+    _Alignas(64) _Atomic(address_table *) table; /* owned; NULL before the first entry */
+    _Alignas(64) size_t count;                   /* away from what readers read */
 } address_map;
 
 /* Makes sure that the next `count` calls of mp__address_add succeed. Fails: OUT_OF_MEMORY. */

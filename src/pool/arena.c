@@ -131,11 +131,16 @@ mp_status mp__arena_quiesce(arena *a) {
     if (a->captures_open > 0) {
         return MP_FAIL(BUSY, "the device cannot be waited for while a stream is being captured");
     }
+    for (size_t i = 1; i < lane_count_of(a); i++) { /* first: what is freed while the device is
+                                                       waited for is in the next epoch */
+        lane *l = lane_at(a, (unsigned)i);
+        l->ending = mp__order_end_epoch(l);
+    }
     MP_TRY(a->device->ops->synchronize(a->device));
     for (size_t i = 1; i < lane_count_of(a); i++) {
         lane *l = lane_at(a, (unsigned)i);
         if (!l->is_capture) {
-            mp__order_settle(l);
+            l->reached = l->ending;
         }
     }
     mp__order_collect(a, false);
@@ -170,6 +175,33 @@ static bool has_free(const arena *a, uint32_t units) {
     return bytes >= (size_t)units * UNIT;
 }
 
+size_t mp__arena_plenty(const arena *a, size_t bytes) {
+    enum { LANE_BYTES = 4 << 20 }; /* what the shelf of a further stream may hold */
+    size_t most = bytes;
+    for (size_t i = 0; i < lane_count_of(a); i++) {
+        lane *l = lane_at(a, (unsigned)i);
+        spin_lock(&l->lock);
+        most += l->in_use;
+        spin_unlock(&l->lock);
+    }
+    most = most > a->peak ? most : (size_t)a->peak;
+    const size_t others = lane_count_of(a) > 2 ? lane_count_of(a) - 2 : 0;
+    const size_t pieces = mp__expand_wanted(a) ? most / 8 + most / 16 : most;
+    return most + pieces + others * LANE_BYTES;
+}
+
+/* Takes chunks off shelves: those of other streams only where much has been had for little, since
+ * each of them must then go the long way for a while. */
+static void gather_for(arena *a, lane *l, size_t bytes) {
+    if (arena_total(a) > mp__arena_plenty(a, bytes)) {
+        mp__arena_gather(a);
+        return;
+    }
+    mp__shelf_clear(a, l, true);
+    mp__order_poll(a);
+    mp__arena_gather_idle(a);
+}
+
 /* Also of other streams, where nothing has to be waited for. */
 static chunk *find_safe(arena *a, lane *l, uint32_t units) {
     chunk *c = find_here(a, l, units);
@@ -184,7 +216,7 @@ static chunk *find_anywhere(arena *a, lane *l, uint32_t units) {
         c = find_here(a, l, units);
     }
     if (c == NULL && has_free(a, units)) {
-        mp__arena_gather(a);
+        gather_for(a, l, (size_t)units * UNIT);
         c = find_safe(a, l, units);
         if (c == NULL) {
             mp__order_settle_idle(a);
@@ -197,6 +229,7 @@ static chunk *find_anywhere(arena *a, lane *l, uint32_t units) {
 
 /* When the device has no more: what `l` can have by waiting, on the device or else here. */
 static mp_status find_by_waiting(arena *a, lane *l, uint32_t units, chunk **out) {
+    mp__arena_gather(a);
     mp__order_collect(a, true);
     *out = find_here(a, l, units);
     if (*out == NULL) {

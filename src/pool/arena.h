@@ -73,7 +73,7 @@ struct lane {
     bool thread_own;  /* the default stream of one thread: only that thread may record events */
     pthread_t thread; /* that one */
 
-    uint64_t epoch; /* the present one; guarded by `lock` */
+    uint64_t epoch;                                   /* the present one; guarded by `lock` */
     uint64_t shelf_filled[(SHELF_CLASSES + 63) / 64]; /* one bit a class */
     chunk *shelf[SHELF_CLASSES];
     size_t shelf_bytes, shelf_count;
@@ -87,8 +87,9 @@ struct lane {
     /* guarded by the arena's lock */
     bins bins;
     mp_stream *stream;                  /* owned; a wrap of `native`, made on need */
+    uint64_t ending;                    /* while the device is waited for, see quiesce */
     uint64_t reached;                   /* every chunk freed in it or before is free for all */
-    uint64_t binned; /* the last epoch of a chunk that was put into the bins */
+    uint64_t binned;                    /* the last epoch of a chunk that was put into the bins */
     lane_event events[LANE_EVENTS_MAX]; /* oldest first */
     size_t event_count;
     uint64_t *seen; /* owned; by lane: the epoch of it that this stream has waited for */
@@ -153,6 +154,7 @@ struct arena {
     mp_capture *captures;    /* owned, until released */
     unsigned captures_open;  /* streams being captured: the device must not be waited for */
     uint64_t peak, assigned; /* see usage.c */
+    atomic_bool crowded;     /* the same */
     mp_pool_stats counts;    /* those that the arena's lock guards; the rest is summed up */
     hook hooks[HOOKS_MAX];
     size_t hook_count;
@@ -221,6 +223,9 @@ chunk *mp__chunk_split(arena *a, chunk *c, uint32_t units);
 void mp__chunk_join(arena *a, chunk *left, chunk *right);
 /* Whether `c` may be lent to any stream at once. */
 bool mp__chunk_is_idle(const arena *a, const chunk *c);
+/* How much the arena may have from the device before it takes pains to have less, for a request of
+ * `bytes`. */
+size_t mp__arena_plenty(const arena *a, size_t bytes);
 /* Puts what is idle into the bins of lane 0, merged. */
 void mp__arena_gather_idle(arena *a);
 /* The same, with what is on shelves. */
@@ -278,11 +283,12 @@ void mp__expand_close(arena *a, const region *r);
 chunk *mp__order_find(arena *a, lane *l, uint32_t units, bool wait);
 /* Finds out which events have been reached. */
 void mp__order_poll(arena *a);
-/* Finds out which streams have nothing to do: what was freed on them is idle. On the others an event
- * is recorded, so that a later look knows more. */
+/* Finds out which streams have nothing to do: what was freed on them is idle. On the others an
+ * event is recorded, so that a later look knows more. */
 void mp__order_settle_idle(arena *a);
 /* All work on the lane's stream has ended. */
 void mp__order_settle(lane *l);
+uint64_t mp__order_end_epoch(lane *l);
 /* Moves waiting chunks whose further streams are done to their bins; with `wait` also those whose
  * own stream can be made to wait for them. */
 void mp__order_collect(arena *a, bool wait);

@@ -220,8 +220,8 @@ size_t mp__expand_idle(const arena *a) {
     return bytes;
 }
 
-/* Makes a free chunk of up to `units` of pages that lie under idle chunks, with a hole behind it for
- * what is missing. */
+/* Makes a free chunk of up to `units` of pages that lie under idle chunks, with a hole behind it
+ * for what is missing. */
 static void gather_pages(arena *a, lane *l, uint32_t units) {
     const size_t page = page_of(a);
     const size_t bytes = ((size_t)units * UNIT + page - 1) / page * page;
@@ -266,20 +266,6 @@ static mp_status map_more(arena *a, lane *l, chunk *hole, size_t bytes) {
     return MP_OK;
 }
 
-/* Up to this total new pages are made, which disturbs nobody; beyond it pages are moved, so that
- * what lies in pieces stays below an eighth of the most that was ever in use. */
-static size_t plenty(const arena *a, size_t bytes) {
-    size_t most = bytes;
-    for (size_t i = 0; i < lane_count_of(a); i++) {
-        lane *l = lane_at(a, (unsigned)i);
-        spin_lock(&l->lock);
-        most += l->in_use;
-        spin_unlock(&l->lock);
-    }
-    most = most > a->peak ? most : (size_t)a->peak;
-    return most + most / 8;
-}
-
 static bool has_room(const arena *a, const lane *l, uint32_t units) {
     return mp__bins_best(&l->bins, units, UINT64_MAX) != NULL ||
            mp__bins_best(&lane_at(a, 0)->bins, units, UINT64_MAX) != NULL;
@@ -293,7 +279,8 @@ mp_status mp__expand_grow(arena *a, lane *l, uint32_t units) {
         hole = choose_hole(a, l, units, &bytes);
         assert(hole != NULL);
     }
-    if (arena_total(a) + bytes <= plenty(a, bytes)) {
+    /* Up to this total new pages are made, which disturbs nobody; beyond it pages are moved. */
+    if (arena_total(a) + bytes <= mp__arena_plenty(a, bytes)) {
         const mp_status status = map_more(a, l, hole, bytes);
         if (status != MP_OUT_OF_MEMORY) {
             return status;

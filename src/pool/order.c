@@ -97,6 +97,10 @@ static uint64_t end_epoch(lane *l) {
     return epoch;
 }
 
+uint64_t mp__order_end_epoch(lane *l) {
+    return end_epoch(l);
+}
+
 void mp__order_settle(lane *l) {
     l->reached = end_epoch(l);
 }

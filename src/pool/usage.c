@@ -6,11 +6,16 @@
  * has an allowance up to which it may lend without asking. The allowances together (`assigned`)
  * never exceed the peak, so a lane within its allowance cannot make a new peak. A lane that needs
  * more asks under the arena's lock: it gets what is left of the peak, then what others do not use,
- * and only when the true sum of all lanes exceeds the peak is there a new one. */
+ * and only when the true sum of all lanes exceeds the peak is there a new one.
+ *
+ * Once two threads have asked at the same time, every lane gets a margin, so that they need not ask
+ * each other all the time: from then on the peak may be too high by the margins. */
 #include "pool/arena.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { MARGIN = 256 << 10 }; /* bytes a lane */
 
 void mp__lanes_lock(arena *a) {
     for (size_t i = 0; i < lane_count_of(a); i++) {
@@ -43,22 +48,35 @@ bool mp__usage_add_fast(lane *l, chunk *c, chunk_state state) {
     return true;
 }
 
-/* Under all locks: gives `l` room for `need` bytes and, within the peak, for its next ones. */
+/* Under all locks: gives `l` room for `need` bytes, and every lane its part of what is left of the
+ * peak. */
 static void assign_anew(arena *a, lane *l, uint64_t need) {
-    uint64_t sum = need;
-    for (size_t i = 0; i < lane_count_of(a); i++) {
-        lane *other = lane_at(a, (unsigned)i);
-        other->allowance = other->in_use;
-        sum += other->in_use;
+    const size_t lanes = lane_count_of(a);
+    const uint64_t margin = atomic_load_explicit(&a->crowded, memory_order_relaxed) ? MARGIN : 0;
+    uint64_t sum = need + lanes * margin;
+    for (size_t i = 0; i < lanes; i++) {
+        sum += lane_at(a, (unsigned)i)->in_use;
     }
     a->peak = sum > a->peak ? sum : a->peak;
-    const uint64_t spare = (a->peak - sum) / 2;
-    l->allowance += need + spare;
-    a->assigned = sum + spare;
+    const uint64_t part = margin + (a->peak - sum) / lanes;
+    a->assigned = 0;
+    for (size_t i = 0; i < lanes; i++) {
+        lane *other = lane_at(a, (unsigned)i);
+        other->allowance = other->in_use + part + (other == l ? need : 0);
+        a->assigned += other->allowance;
+    }
+}
+
+/* Two threads that come here at the same time would come here again and again. */
+static void lock_for_usage(arena *a) {
+    if (pthread_mutex_trylock(&a->lock) != 0) {
+        atomic_store_explicit(&a->crowded, true, memory_order_relaxed);
+        (void)pthread_mutex_lock(&a->lock);
+    }
 }
 
 void mp__usage_add(arena *a, lane *l, chunk *c, chunk_state state) {
-    (void)pthread_mutex_lock(&a->lock);
+    lock_for_usage(a);
     spin_lock(&l->lock);
     const uint64_t wanted = l->in_use + chunk_bytes(c);
     const uint64_t more = wanted > l->allowance ? wanted - l->allowance : 0;
@@ -116,6 +134,7 @@ void mp__usage_reset_peaks(arena *a) {
     (void)pthread_mutex_lock(&a->lock);
     mp__lanes_lock(a);
     a->peak = 0;
+    atomic_store_explicit(&a->crowded, false, memory_order_relaxed);
     for (size_t i = 0; i < lane_count_of(a); i++) {
         lane *l = lane_at(a, (unsigned)i);
         l->allowance = l->in_use;

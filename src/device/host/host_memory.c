@@ -240,8 +240,11 @@ void mp__host_note(mp_device *self, mp_addr addr, size_t size, bool live) {
         status = mp__host_range_insert(
             &host->dead, (host_range){.begin = addr, .size = size, .kind = HOST_RANGE_FREED});
     }
-    /* Work queued before may still use these bytes, and then they stay as they are. */
-    if (status == MP_OK && !mp__host_in_use(host, addr, size)) {
+    /* Work queued before may still use these bytes, and then they stay as they are. Of a launch
+     * only the addresses are known, so any use of the allocation from its begin on counts. */
+    const host_range *around = mp__host_range_find(&host->ranges, addr);
+    const mp_addr begin = around != NULL ? around->begin : addr;
+    if (status == MP_OK && !mp__host_in_use(host, begin, addr + size - begin)) {
         poison_part(host, addr, size, live ? HOST_POISON_FRESH : HOST_POISON_FREED);
     }
     (void)pthread_mutex_unlock(&host->memory_lock);
