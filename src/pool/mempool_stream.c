@@ -46,6 +46,13 @@ mp_status mp__mempool_stream_of(mp__mempool *pool, void *native, mempool_stream 
         *out = stream;
         return MP_OK;
     }
+    if (native == PER_THREAD && pool->device->info.kind == MP_DEVICE_CUDA) {
+        /* seen to hang in driver 580 when such a thread ends with memory of a pool still lent */
+        return MP_FAIL(UNSUPPORTED,
+                       "the driver's own pool cannot lend on a thread's default stream "
+                       "(handle 2); create a stream, or open the pool without "
+                       "arena.use_cuda_mempool");
+    }
     stream = calloc(1, sizeof *stream);
     if (stream == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a stream");

@@ -108,7 +108,7 @@ void mp__usage_stats_locked(const arena *a, mp_pool_stats *out) {
     *out = a->counts;
     out->limit = a->options.max_mem == SIZE_MAX ? UINT64_MAX : a->options.max_mem;
     out->total = arena_total(a);
-    out->in_use_max = a->peak;
+    out->in_use_max = a->peak < out->total_max ? a->peak : out->total_max; /* margins aside */
     for (size_t i = 0; i < lane_count_of(a); i++) {
         const lane *l = lane_at(a, (unsigned)i);
         out->in_use += l->in_use;

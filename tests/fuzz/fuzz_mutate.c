@@ -96,8 +96,9 @@ static change_fn *const changes[] = {flip_bit, set_byte, take_out,    put_in,
 
 void fuzz_mutate(uint8_t *bytes, size_t *size, const uint8_t *other, size_t other_size,
                  uint64_t *random) {
-    change c = {
-        .bytes = bytes, .size = *size, .other = other, .other_size = other_size, .random = random};
+    change c = {.size = *size, .other = other, .other_size = other_size};
+    c.bytes = bytes;
+    c.random = random;
     for (size_t count = 1 + below(&c, 4); count > 0; count--) {
         changes[below(&c, sizeof changes / sizeof changes[0])](&c);
     }

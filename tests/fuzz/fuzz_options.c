@@ -105,9 +105,9 @@ static void try_text(const char *device, const char *environment, const char *co
 static void cut(char *text, const char *lines[OPTIONS_MAX + 1]) {
     size_t count = 0;
     char *rest = text;
-    while (rest != NULL && count < OPTIONS_MAX) {
+    do {
         lines[count++] = strsep(&rest, "\n");
-    }
+    } while (rest != NULL && count < OPTIONS_MAX);
     lines[count] = NULL;
 }
 
@@ -129,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) { // NOLINT
         try_text("host:0", "", lines);
         break;
     case 2:
-        try_text("host:0", lines[0], lines[0] != NULL ? lines + 1 : NULL);
+        try_text("host:0", lines[0], lines + 1);
         break;
     default:
         try_text(lines[0], "", lines + 1);

@@ -111,15 +111,12 @@ static bool run(const model_config *config, int mode, uint64_t ops) {
 int main(int argc, char **argv) {
     (void)argc;
     parse(argv);
-    uint64_t runs = 0;
-    for (size_t i = 0; i < model_config_count * 3; i++) {
-        runs += is_chosen(&model_configs[i / 3], (int)(i % 3));
-    }
+    const uint64_t configs = options.config == NULL ? model_config_count : 1;
+    const uint64_t ops = options.ops / (options.mode < 0 ? 2 * configs : configs);
     int passed = 0, failed = 0;
     for (size_t i = 0; i < model_config_count * 3; i++) {
         if (is_chosen(&model_configs[i / 3], (int)(i % 3))) {
-            *(run(&model_configs[i / 3], (int)(i % 3), options.ops / runs) ? &passed : &failed) +=
-                1;
+            *(run(&model_configs[i / 3], (int)(i % 3), ops) ? &passed : &failed) += 1;
         }
     }
     (void)printf("%d passed, %d failed, 0 skipped\n", passed, failed);

@@ -110,8 +110,8 @@ def test_an_older_library_is_refused_by_name(tmp_path):
     ep = library_folder() / "libonnxruntime_providers_cuda_plugin.so"
     if not ep.is_file():
         pytest.skip("the provider is not built")
-    subprocess.run(["gcc", "-shared", "-fPIC", f"-Wl,--version-script={tmp_path / 'old.map'}",
-                    "-Wl,-soname,libmillpond.so", str(tmp_path / "old.c"), "-o", str(tmp_path / "libmillpond.so")], check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,--version-script=old.map", "-Wl,-soname,libmillpond.so", "old.c",
+                    "-o", "libmillpond.so"], cwd=tmp_path, check=True)
     shutil.copy(ep, tmp_path / ep.name)
     done = subprocess.run(["python3", "-c", f"import ctypes; ctypes.CDLL({str(tmp_path / ep.name)!r})"],
                           capture_output=True, text=True, check=False)

@@ -78,6 +78,7 @@ static void look(worker *w) {
     CHECK_OK(mp_pool_get_stats(w->crowd->pool, &stats, sizeof stats));
     CHECK(stats.in_use <= stats.total && stats.requested <= stats.in_use);
     CHECK(stats.in_use <= stats.in_use_max && stats.total <= stats.total_max);
+    CHECK(stats.in_use_max <= stats.total_max);
     CHECK_OK(mp_pool_get_clients(w->crowd->pool, shares, 16, &count));
     CHECK_OK(mp_pool_get_streams(w->crowd->pool, shares, 16, &count));
 }
