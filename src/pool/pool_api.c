@@ -545,10 +545,8 @@ mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, si
     arena *a = pool->arena;
     mp_block_info block;
     mp_ipc_handle handle = {{0}};
-    const mp_status found = mp_pool_find(pool, addr, &block);
-    if (found != MP_OK) {
-        return mp__fail(found == MP_NOT_FOUND ? MP_INVALID_ARGUMENT : found, "%s",
-                        mp_error_message());
+    if (mp_pool_find(pool, addr, &block) != MP_OK || block.addr != addr) {
+        return MP_FAIL(INVALID_ARGUMENT, "no lent block begins at 0x%" PRIxPTR, addr);
     }
     if (a->mempool != NULL || a->source.memory == MP_MEMORY_PINNED ||
         (a->options.expandable && mp__expand_wanted(a))) {

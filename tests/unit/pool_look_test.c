@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- statistics ---- */
@@ -156,4 +157,56 @@ DEVICE_TEST(pool_look_exports_only_what_another_process_can_open) {
         }
         kit_close(&k);
     }
+}
+
+typedef struct parcel { /* from one process to another */
+    mp_ipc_handle handle;
+    size_t offset;
+} parcel;
+
+/* The other process: finds what the first one has written. Returns an exit status. */
+static int open_parcel(int from) {
+    const mp_host_config config = {.memory_bytes = KIT_MIB(16), .ipc = true};
+    mp_device *device = NULL;
+    mp_addr region = 0;
+    parcel got;
+    if (read(from, &got, sizeof got) != (ssize_t)sizeof got ||
+        mp__host_device_create(&config, &device) != MP_OK ||
+        device->ops->ipc_open(device, got.handle.bytes, &region) != MP_OK) {
+        return 1;
+    }
+    const unsigned char *bytes = (const unsigned char *)region + got.offset;
+    const bool same = bytes[0] == 0x21 && bytes[4999] == 0x21;
+    return device->ops->ipc_close(device, region) == MP_OK && same ? 0 : 2;
+}
+
+TEST(pool_look_exports_blocks_to_another_process) {
+    NEEDS_OWN_PROCESS();
+    int ends[2], state = 1;
+    CHECK(pipe(ends) == 0);
+    const pid_t child = fork(); /* first, since a child of a process with a pool may not use it */
+    if (child == 0) {
+        _exit(open_parcel(ends[0]));
+    }
+    const mp_host_config config = {.memory_bytes = KIT_MIB(16), .ipc = true};
+    mp_device *device = NULL;
+    kit k;
+    CHECK_OK(mp__host_device_create(&config, &device));
+    kit_open(&k, device, KIT_OPTIONS("arena.ipc=1"));
+    const mp_addr first = kit_alloc(&k, 3000, NULL), block = kit_alloc(&k, 5000, NULL);
+    memset((void *)block, 0x21, 5000);
+    parcel sent = {.offset = 0}, other = {.offset = 1};
+    CHECK_OK(mp_pool_ipc_export(k.pool, block, &sent.handle, &sent.offset));
+    CHECK_OK(mp_pool_ipc_export(k.pool, first, &other.handle, &other.offset));
+    CHECK_EQ_INT(sent.offset - other.offset, block - first); /* of one region */
+    CHECK(write(ends[1], &sent, sizeof sent) == (ssize_t)sizeof sent);
+    CHECK(waitpid(child, &state, 0) == child);
+    CHECK(WIFEXITED(state));
+    CHECK_EQ_INT(WEXITSTATUS(state), 0);
+    kit_free(&k, first);
+    kit_free(&k, block);
+    kit_close(&k);
+    CHECK_EQ_INT(mp__host_device_destroy(device), 0);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
 }

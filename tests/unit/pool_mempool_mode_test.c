@@ -154,3 +154,21 @@ DEVICE_TEST(pool_mempool_mode_closes_with_blocks_lent) {
     kit_free(&s.k, block);
     scene_close(&s);
 }
+
+TEST(pool_mempool_mode_falls_back_to_the_arena) {
+    const mp_host_config config = {.memory_bytes = KIT_MIB(16), .no_mempools = true};
+    mp_device *device = NULL;
+    kit k;
+    CHECK_OK(mp__host_device_create(&config, &device));
+    kit_log_keep();
+    kit_open(&k, device, KIT_OPTIONS(MEMPOOL));
+    CHECK(kit_log_has("arena.use_cuda_mempool")); /* a warning */
+    kit_log_end();
+    kit_stream stream = kit_stream_open(&k);
+    const mp_addr block = kit_alloc(&k, 1000, &stream);
+    CHECK_EQ_INT(kit_region_size(&k, block), KIT_MIB(1));
+    kit_free(&k, block);
+    kit_stream_close(&k, &stream);
+    kit_close(&k);
+    CHECK_EQ_INT(mp__host_device_destroy(device), 0);
+}
