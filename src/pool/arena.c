@@ -348,7 +348,8 @@ static mp_status alloc_slow(arena *a, lane *l, uint32_t units, size_t size, uint
         return status;
     }
     char why[WHY_MAX];
-    return mp__arena_fail(a, size, client, keep_message(why));
+    (void)mp__arena_fail(a, size, client, keep_message(why));
+    return MP_OUT_OF_MEMORY;
 }
 
 /* ---- lending ---- */

@@ -15,7 +15,7 @@ enum {
     CLASS_COUNT = EXACT_CLASSES + (32 - 6) * (1 << STEP_BITS), /* every 32-bit count of units */
 };
 
-static const uint64_t UNITS_MAX = UINT32_MAX; /* of one chunk: just below 1 TiB */
+#define UNITS_MAX ((uint64_t)UINT32_MAX) /* of one chunk: just below 1 TiB */
 
 static inline int class_of(uint32_t units) {
     if (units < EXACT_CLASSES) {

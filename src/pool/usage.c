@@ -12,6 +12,7 @@
  * each other all the time: from then on the peak may be too high by the margins. */
 #include "pool/arena.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +53,7 @@ bool mp__usage_add_fast(lane *l, chunk *c, chunk_state state) {
  * peak. */
 static void assign_anew(arena *a, lane *l, uint64_t need) {
     const size_t lanes = lane_count_of(a);
+    assert(lanes > 0);
     const uint64_t margin = atomic_load_explicit(&a->crowded, memory_order_relaxed) ? MARGIN : 0;
     uint64_t sum = need + lanes * margin;
     for (size_t i = 0; i < lanes; i++) {
