@@ -127,6 +127,8 @@ struct arena {
     arena_options options;
     size_t border;        /* bytes before a block that belong to its guard; 0 without */
     bool notes;           /* the device wants to be told of blocks */
+    bool expandable;      /* regions are addresses, with pages mapped on demand */
+    bool direct;          /* every block is an allocation of the external manager */
     mp__mempool *mempool; /* owned; in its place, where the driver's pool was asked for */
     mp_trace *trace;      /* owned */
 
@@ -148,7 +150,7 @@ struct arena {
     chunk *waiting;        /* freed, still used by a declared stream */
     size_t waiting_count;
     chunk *reserved; /* lent outside the arena */
-    chunk *buried;   /* reserved chunks freed during a capture, to be given back after it */
+    chunk *retired;   /* reserved chunks freed during a capture, to be given back after it */
     mp_event *spare_events[LANE_EVENTS_MAX];
     size_t spare_event_count;
     mp_capture *captures;    /* owned, until released */
@@ -177,6 +179,22 @@ static inline lane *lane_of(const arena *a, const chunk *c) {
 
 static inline size_t lane_count_of(const arena *a) {
     return atomic_load_explicit(&((arena *)(uintptr_t)a)->lane_count, memory_order_acquire);
+}
+
+/* The units that a block of `size` bytes takes. False: more than any device has. */
+static inline bool units_of(const arena *a, size_t size, uint32_t *out) {
+    if (size > UNITS_MAX * UNIT - 2 * a->border) {
+        return false;
+    }
+    *out = (uint32_t)((size + 2 * a->border + UNIT - 1) / UNIT);
+    return true;
+}
+
+/* Tells a device that looks for breaches who has what. */
+static inline void arena_note(const arena *a, mp_addr addr, size_t size, bool live) {
+    if (a->notes) {
+        a->device->ops->note(a->device, addr, size, live);
+    }
 }
 
 static inline size_t arena_total(const arena *a) {
@@ -209,7 +227,9 @@ chunk *mp__shelf_take(lane *l, uint32_t units);
 /* Moves chunks from the shelf to the bins: some, to make room, or all. Under the arena's lock. */
 void mp__shelf_clear(arena *a, lane *l, bool all);
 
-/* ---- arena.c: all under the arena's lock ---- */
+/* ---- coalesce.c: under the arena's lock ---- */
+
+enum { CHUNK_RECORDS = 8 }; /* that one growth and one cut may take */
 
 /* Puts a chunk that is in no list and not in `addresses` into the bins of its lane, merged with its
  * neighbours there. Its lane and epoch are set. */
@@ -223,15 +243,40 @@ chunk *mp__chunk_split(arena *a, chunk *c, uint32_t units);
 void mp__chunk_join(arena *a, chunk *left, chunk *right);
 /* Whether `c` may be lent to any stream at once. */
 bool mp__chunk_is_idle(const arena *a, const chunk *c);
-/* How much the arena may have from the device before it takes pains to have less, for a request of
- * `bytes`. */
-size_t mp__arena_plenty(const arena *a, size_t bytes);
 /* Puts what is idle into the bins of lane 0, merged. */
 void mp__arena_gather_idle(arena *a);
 /* The same, with what is on shelves. */
 void mp__arena_gather(arena *a);
 /* Waits for the device, so that every free chunk is idle. Not while a stream is captured. */
 mp_status mp__arena_quiesce(arena *a);
+
+/* ---- find.c: under the arena's lock ---- */
+
+/* Gives: `*out`, a chunk of at least `units` for `l`, in no list.
+ * Fails: OUT_OF_MEMORY, with the sentence of the device or of the limit. */
+mp_status mp__chunk_obtain(arena *a, lane *l, uint32_t units, chunk **out);
+/* How much the arena may have from the device before it takes pains to have less, for a request of
+ * `bytes`. */
+size_t mp__arena_plenty(const arena *a, size_t bytes);
+
+/* ---- pressure.c ---- */
+
+/* As the functions of millpond.h. */
+mp_status mp__pressure_add(arena *a, mp_pressure_fn *fn, void *context);
+mp_status mp__pressure_remove(arena *a, mp_pressure_fn *fn, void *context);
+/* Runs the hooks from `*next` (0 to begin) on until one says that it has freed something; `*next`
+ * is then the one after it. Hooks run without locks, and none on a thread that runs one already. */
+bool mp__pressure_run(arena *a, size_t size, size_t *next);
+
+/* ---- reserve.c ---- */
+
+mp_status mp__arena_reserve(arena *a, size_t size, uint8_t client, mp_addr *out);
+/* Takes: `c`, MOVING, which was RESERVED. */
+void mp__reserve_free(arena *a, chunk *c);
+/* Gives what was freed back to the source; the device uses none of it. Under the arena's lock. */
+void mp__reserve_give_back(arena *a);
+
+/* ---- arena.c ---- */
 
 mp_status mp__arena_create(const source *from, const arena_options *options, arena **out);
 /* Whether blocks are still lent. */
@@ -242,7 +287,6 @@ mp_status mp__arena_alloc(arena *a, size_t size, void *native, uint8_t client, m
 /* `native` MP_SAME_STREAM: the one it was lent on. */
 #define MP_SAME_STREAM ((void *)~(uintptr_t)1)
 mp_status mp__arena_free(arena *a, mp_addr addr, void *native);
-mp_status mp__arena_reserve(arena *a, size_t size, uint8_t client, mp_addr *out);
 mp_status mp__arena_shrink(arena *a, size_t *released);
 mp_status mp__arena_record_use(arena *a, mp_addr addr, void *native);
 /* Locks the lane of the lent block that begins at `addr`, and gives both. NULL: there is none. */
@@ -321,6 +365,8 @@ mp_status mp__usage_streams(arena *a, mp_share *out, size_t capacity, size_t *co
 void mp__usage_add(arena *a, lane *l, chunk *c, chunk_state state);
 /* The same under the lane's lock; false, and nothing done, where mp__usage_add is needed. */
 bool mp__usage_add_fast(lane *l, chunk *c, chunk_state state);
+/* The one or the other. Threads: any, without locks. */
+void mp__usage_count(arena *a, lane *l, chunk *c, chunk_state state);
 /* Under the lane's lock. */
 void mp__usage_remove(lane *l, const chunk *c);
 void mp__usage_stats(arena *a, mp_pool_stats *out);
@@ -331,9 +377,11 @@ void mp__usage_reset_peaks(arena *a);
 void mp__lanes_lock(arena *a);
 void mp__lanes_unlock(arena *a);
 
-/* ---- limit.c ---- */
-bool mp__limit_take(size_t bytes);
-void mp__limit_give(size_t bytes);
+/* ---- report.c ---- */
+
+/* Events for the trace, where it is on. */
+void mp__report_block(const arena *a, const chunk *c, const lane *l, mp_trace_action action);
+void mp__report_memory(const arena *a, mp_addr addr, size_t size, mp_trace_action action);
 
 /* ---- guard.c ---- */
 
@@ -346,8 +394,8 @@ void mp__guard_check(arena *a, lane *l, const chunk *c);
 void mp__arena_dump(arena *a, mp_write_fn *write, void *context);
 /* Gives: `*out`, to be freed with mp__layout_free. */
 mp_status mp__arena_layout(arena *a, mp_layout *out);
-/* Fails with the sentence of a request that found no memory, and logs the dump; `why` is what the
- * device or the limit said. */
+/* Fails with the sentence of a request that found no memory, and logs the dump; `why` is the
+ * reason, NULL for the sentence of the last failure on this thread. */
 mp_status mp__arena_fail(arena *a, size_t size, uint8_t client, const char *why);
 mp_status mp__arena_find(arena *a, mp_addr addr, mp_block_info *out);
 

@@ -64,6 +64,15 @@ static inline void chunk_set_lane(chunk *c, unsigned lane) {
     atomic_store_explicit(&c->lane, (uint_least16_t)lane, memory_order_relaxed);
 }
 
+/* Makes a chunk in no list one that is about to be lent: MOVING until it is counted. */
+static inline void chunk_lend(chunk *c, unsigned lane, size_t size, uint8_t client) {
+    chunk_set_lane(c, lane);
+    c->requested = size;
+    c->client = client;
+    c->uses = NULL;
+    chunk_set_state(c, CHUNK_MOVING);
+}
+
 /* ---- the store; guarded by the arena's lock ---- */
 
 typedef struct chunk_store {

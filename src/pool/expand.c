@@ -13,7 +13,10 @@
 
 #include <assert.h>
 
-enum { TIMES_MEMORY = 4 }; /* addresses reserved, as a multiple of the device's memory */
+enum {
+    TIMES_MEMORY = 4, /* addresses reserved, as a multiple of the device's memory */
+    CUT_RECORDS = 2,  /* that cutting pages out of a chunk takes */
+};
 
 bool mp__expand_wanted(const arena *a) {
     return a->options.expandable && a->source.memory == MP_MEMORY_DEVICE &&
@@ -22,17 +25,6 @@ bool mp__expand_wanted(const arena *a) {
 
 static size_t page_of(const arena *a) {
     return a->device->ops->granule(a->device);
-}
-
-static void trace(const arena *a, mp_addr addr, size_t size, mp_trace_action action) {
-    if (mp__trace_on(a->trace)) {
-        mp__trace_add(a->trace, (mp_trace_event){.addr = addr,
-                                                 .size = size,
-                                                 .stream = MP_NO_STREAM,
-                                                 .total = arena_total(a),
-                                                 .action = (uint8_t)action,
-                                                 .pages = true});
-    }
 }
 
 /* ---- holes ---- */
@@ -124,9 +116,7 @@ static void fill_hole(arena *a, lane *l, chunk *hole, size_t bytes) {
         chunk *rest = mp__chunk_split(a, hole, (uint32_t)(bytes / UNIT));
         mp__bins_add(&a->holes, rest);
     }
-    if (a->notes) {
-        a->device->ops->note(a->device, chunk_addr(hole), bytes, false);
-    }
+    arena_note(a, chunk_addr(hole), bytes, false);
     const unsigned index = l->is_capture ? 0 : l->index;
     chunk *left = hole->prev;
     if (left != NULL && chunk_state_of(left) == CHUNK_FREE && chunk_lane(left) != index &&
@@ -187,12 +177,10 @@ static size_t move_pages(arena *a, mp_addr target, size_t bytes) {
             mp_addr first = 0;
             size_t size = can_give(a, c) ? whole_pages(a, c, &first) : 0;
             size = size < bytes - moved ? size : bytes - moved;
-            if (size == 0 || mp__chunk_prepare(&a->chunks, 4) != MP_OK) {
+            if (size == 0 || mp__chunk_prepare(&a->chunks, CUT_RECORDS + CHUNK_RECORDS) != MP_OK) {
                 continue;
             }
-            if (a->notes) {
-                a->device->ops->note(a->device, first, size, true);
-            }
+            arena_note(a, first, size, true);
             if (a->device->ops->remap(a->device, target + moved, first, size) != MP_OK) {
                 return moved;
             }
@@ -243,9 +231,7 @@ static void gather_pages(arena *a, lane *l, uint32_t units) {
         add_hole(a, rest);
     }
     if (moved > 0) {
-        if (a->notes) {
-            a->device->ops->note(a->device, chunk_addr(hole), moved, false);
-        }
+        arena_note(a, chunk_addr(hole), moved, false);
         chunk_set_lane(hole, l->is_capture ? 0 : l->index);
         hole->epoch = 0;
         mp__chunk_bin(a, hole);
@@ -262,7 +248,7 @@ static mp_status map_more(arena *a, lane *l, chunk *hole, size_t bytes) {
     const mp_addr addr = chunk_addr(hole);
     fill_hole(a, l, hole, bytes);
     a->counts.extensions++;
-    trace(a, addr, bytes, MP_TRACE_GROW);
+    mp__report_memory(a, addr, bytes, MP_TRACE_GROW);
     return MP_OK;
 }
 
@@ -298,16 +284,14 @@ mp_status mp__expand_grow(arena *a, lane *l, uint32_t units) {
 /* ---- giving back ---- */
 
 static size_t unmap_chunk(arena *a, chunk *c, mp_addr first, size_t size) {
-    if (a->notes) {
-        a->device->ops->note(a->device, first, size, true);
-    }
+    arena_note(a, first, size, true);
     if (a->device->ops->unmap(a->device, first, size) != MP_OK) {
         return 0;
     }
     add_hole(a, cut_out(a, c, first, size));
     mp__region_give(a, size);
     a->counts.shrinkages++;
-    trace(a, first, size, MP_TRACE_SHRINK);
+    mp__report_memory(a, first, size, MP_TRACE_SHRINK);
     return size;
 }
 
@@ -321,7 +305,7 @@ static size_t trim_region(arena *a, const region *r) {
         while (next != NULL && chunk_state_of(next) == CHUNK_UNMAPPED) {
             next = next->next;
         }
-        if (size > 0 && mp__chunk_prepare(&a->chunks, 4) == MP_OK) {
+        if (size > 0 && mp__chunk_prepare(&a->chunks, CUT_RECORDS + CHUNK_RECORDS) == MP_OK) {
             bytes += unmap_chunk(a, c, first, size);
         }
     }
@@ -350,9 +334,7 @@ void mp__expand_close(arena *a, const region *r) {
             size += chunk_bytes(c);
             c = c->next;
         }
-        if (a->notes) {
-            a->device->ops->note(a->device, first, size, true);
-        }
+        arena_note(a, first, size, true);
         (void)a->device->ops->unmap(a->device, first, size);
         mp__region_give(a, size);
     }

@@ -1,9 +1,13 @@
 /* limit.c - what all pools of the process may have from their devices together.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/limit.h"
+
 #include "base/log.h"
 #include "base/option.h"
-#include "pool/arena.h"
+#include "millpond/millpond.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 static atomic_size_t limit; /* 0: none */

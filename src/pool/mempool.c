@@ -7,6 +7,7 @@
 #include "pool/mempool_private.h"
 
 #include "base/log.h"
+#include "pool/limit.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -44,6 +45,31 @@ mp_status mp__mempool_create(mp_device *device, const mp__mempool_options *optio
     (void)pthread_cond_init(&fresh->idle, NULL);
     *out = fresh;
     return MP_OK;
+}
+
+/* ---- limits ---- */
+
+/* Under the lock. */
+static mp_status take_size(mp__mempool *pool, size_t size) {
+    const size_t most = pool->options.max_mem;
+    if (size > most - pool->counted) {
+        return MP_FAIL(OUT_OF_MEMORY, "%zu bytes more would exceed arena.max_mem (%zu bytes)", size,
+                       most);
+    }
+    if (!mp__limit_take(size)) {
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "%zu bytes more would exceed the limit of the process (%zu bytes, "
+                       "MILLPOND_LIMIT)",
+                       size, mp_limit_get());
+    }
+    pool->counted += size;
+    return MP_OK;
+}
+
+/* Under the lock. */
+static void give_size(mp__mempool *pool, size_t size) {
+    pool->counted -= size;
+    mp__limit_give(size);
 }
 
 /* ---- streams of a block ---- */
@@ -133,6 +159,9 @@ static mp_status free_held(mp__mempool *pool, mempool_block *block, bool lent) {
     hold_streams(block, false);
     (void)pthread_cond_broadcast(&pool->idle);
     pool->stats.frees += status == MP_OK && lent;
+    if (status == MP_OK && !later) {
+        give_size(pool, block->size);
+    }
     if (status != MP_OK && lent) {
         mp__mempool_link(pool, block);
     } else if (status != MP_OK || later) {
@@ -249,12 +278,20 @@ static void count_request(mp__mempool *pool, const mempool_block *block) {
 /* Takes: `block`, which is lent or freed afterwards. Its stream is held. */
 static mp_status lend(mp__mempool *pool, mempool_block *block, mp_addr *out) {
     mempool_stream *stream = block->stream; /* the block's may change once it is in the table */
-    const mp_status status = get_memory_patiently(pool, block);
+    (void)pthread_mutex_lock(&pool->lock);
+    mp_status status = take_size(pool, block->size);
+    (void)pthread_mutex_unlock(&pool->lock);
+    const bool counted = status == MP_OK;
+    if (counted) {
+        status = get_memory_patiently(pool, block);
+    }
     (void)pthread_mutex_lock(&pool->lock);
     if (status == MP_OK) {
         *out = block->addr;
         mp__mempool_link(pool, block);
         count_request(pool, block);
+    } else if (counted) {
+        give_size(pool, block->size);
     }
     (void)pthread_mutex_unlock(&pool->lock);
     mp__mempool_unhold(pool, stream);
@@ -264,8 +301,8 @@ static mp_status lend(mp__mempool *pool, mempool_block *block, mp_addr *out) {
     return status;
 }
 
-static mp_status try_alloc(mp__mempool *pool, size_t size, void *stream, uint8_t client,
-                           bool reserved, mp_addr *out) {
+static mp_status lend_new(mp__mempool *pool, size_t size, void *stream, uint8_t client,
+                          bool reserved, mp_addr *out) {
     MP_TRY(check_request(pool, size));
     mempool_block *block = calloc(1, sizeof *block);
     if (block == NULL) {
@@ -284,24 +321,19 @@ static mp_status try_alloc(mp__mempool *pool, size_t size, void *stream, uint8_t
     return lend(pool, block, out);
 }
 
-static mp_status alloc_counted(mp__mempool *pool, size_t size, void *stream, uint8_t client,
-                               bool reserved, mp_addr *out) {
-    const mp_status status = try_alloc(pool, size, stream, client, reserved, out);
-    if (status == MP_OUT_OF_MEMORY) {
-        (void)pthread_mutex_lock(&pool->lock);
-        pool->stats.failures++;
-        (void)pthread_mutex_unlock(&pool->lock);
-    }
-    return status;
-}
-
 mp_status mp__mempool_alloc(mp__mempool *pool, size_t size, void *stream, uint8_t client,
                             mp_addr *out) {
-    return alloc_counted(pool, size, stream, client, false, out);
+    return lend_new(pool, size, stream, client, false, out);
 }
 
 mp_status mp__mempool_reserve(mp__mempool *pool, size_t size, uint8_t client, mp_addr *out) {
-    return alloc_counted(pool, size, MP_NO_STREAM, client, true, out);
+    return lend_new(pool, size, MP_NO_STREAM, client, true, out);
+}
+
+void mp__mempool_count_failure(mp__mempool *pool) {
+    (void)pthread_mutex_lock(&pool->lock);
+    pool->stats.failures++;
+    (void)pthread_mutex_unlock(&pool->lock);
 }
 
 /* ---- further users of a block ---- */
@@ -362,12 +394,13 @@ mp_status mp__mempool_shrink(mp__mempool *pool, size_t *released) {
 
 /* ---- the end ---- */
 
-/* Frees a block without any order: all work has ended. */
+/* Frees a block without any order: all work has ended, and nobody else has the pool. */
 static void drop(mp__mempool *pool, mempool_block *block) {
     const mp_device_ops *ops = pool->device->ops;
     if (ops->free_async(pool->device, pool->own.wrap, block->addr, block->size) != MP_OK) {
         ops->free(pool->device, block->addr, block->size);
     }
+    give_size(pool, block->size);
     mp__mempool_block_free(block);
 }
 

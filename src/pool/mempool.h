@@ -9,6 +9,10 @@
  * own, and a block lent on it is usable at once. A stream that is captured can neither be lent to
  * (UNSUPPORTED) nor free: what is freed in its order then is given back after the capture, so
  * whoever captures keeps blocks that the graph uses until the graph is gone.
+ *
+ * max_mem and the limit of the process count what is lent, as lent, until the driver has been told
+ * of its free. What the driver keeps beyond that does not count: no call of the driver can bound
+ * it before the request that makes it grow.
  * All functions: threads any.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_POOL_MEMPOOL_H
@@ -21,6 +25,7 @@ typedef struct mp__mempool mp__mempool;
 typedef struct mp__mempool_options {
     size_t release_threshold; /* bytes the driver keeps; 0 leaves its default */
     size_t bytes_to_keep_on_shrink;
+    size_t max_mem; /* the most that is lent at one time; SIZE_MAX: no limit */
 } mp__mempool_options;
 
 /* Gives: `*out`, until destroy. Fails: UNSUPPORTED where the driver has no such pools. */
@@ -40,6 +45,9 @@ mp_status mp__mempool_alloc(mp__mempool *pool, size_t size, void *stream, uint8_
 
 /* As mp_pool_reserve: the same memory, without a stream, counted apart. */
 mp_status mp__mempool_reserve(mp__mempool *pool, size_t size, uint8_t client, mp_addr *out);
+
+/* Counts a request that found no memory for good, which only who asks for it knows. */
+void mp__mempool_count_failure(mp__mempool *pool);
 
 /* In the order of the stream the block was lent on. `addr` 0 is ignored.
  * Fails: INVALID_ARGUMENT for an address that is not a lent block; another code when the device
@@ -75,7 +83,8 @@ mp_status mp__mempool_shrink(mp__mempool *pool, size_t *released);
 
 /* ---- looking at it ---- */
 
-/* `total` and `total_max` are the driver's figures (what the pool reserves); `limit` is "none". */
+/* `total` and `total_max` are the driver's figures (what the pool reserves); `limit` is max_mem,
+ * which `total` may exceed. */
 mp_status mp__mempool_stats(mp__mempool *pool, mp_pool_stats *out);
 mp_status mp__mempool_reset_peaks(mp__mempool *pool);
 

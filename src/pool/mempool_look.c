@@ -48,7 +48,7 @@ mp_status mp__mempool_stats(mp__mempool *pool, mp_pool_stats *out) {
     mp_pool_stats stats = pool->stats;
     (void)pthread_mutex_unlock(&pool->lock);
     MP_TRY(status);
-    stats.limit = UINT64_MAX;
+    stats.limit = pool->options.max_mem == SIZE_MAX ? UINT64_MAX : (uint64_t)pool->options.max_mem;
     stats.total = usage.reserved;
     stats.total_max = usage.reserved_max;
     *out = stats;

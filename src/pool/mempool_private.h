@@ -47,6 +47,7 @@ struct mp__mempool {
     mempool_block **buckets;
     size_t bucket_count; /* a power of two */
     size_t block_count;
+    size_t counted;       /* against max_mem, and the limit of the process */
     mempool_block *later; /* freed in the order of a stream that is captured */
     mp_pool_stats stats;  /* but for what the driver says */
     mp_share clients[MP_CLIENTS_MAX];

@@ -6,24 +6,16 @@
  * for it, and nobody else can queue anything there. */
 #include "pool/mempool_private.h"
 
-#include <stdatomic.h>
+#include "base/thread_number.h"
+
 #include <stdlib.h>
 
 /* The special handles, as CUDA has them. */
 #define LEGACY     ((void *)(uintptr_t)1)
 #define PER_THREAD ((void *)(uintptr_t)2)
 
-static uint64_t thread_number(void) {
-    static atomic_uint_fast64_t count;
-    static _Thread_local uint64_t number;
-    if (number == 0) {
-        number = atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + 1;
-    }
-    return number;
-}
-
 bool mp__mempool_is_foreign(const mempool_stream *stream) {
-    return stream->thread != 0 && stream->thread != thread_number();
+    return stream->thread != 0 && stream->thread != mp_thread_number();
 }
 
 /* ---- finding ---- */
@@ -37,7 +29,8 @@ static mempool_stream *find(mp__mempool *pool, const void *native, uint64_t thre
 }
 
 static mempool_stream *look_up(mp__mempool *pool, void *native) {
-    return find(pool, native == LEGACY ? NULL : native, native == PER_THREAD ? thread_number() : 0);
+    return find(pool, native == LEGACY ? NULL : native,
+                native == PER_THREAD ? mp_thread_number() : 0);
 }
 
 mp_status mp__mempool_stream_of(mp__mempool *pool, void *native, mempool_stream **out) {
@@ -63,7 +56,7 @@ mp_status mp__mempool_stream_of(mp__mempool *pool, void *native, mempool_stream 
         return status;
     }
     stream->native = native == LEGACY ? NULL : native;
-    stream->thread = native == PER_THREAD ? thread_number() : 0;
+    stream->thread = native == PER_THREAD ? mp_thread_number() : 0;
     stream->share.stream = stream->native;
     stream->next = pool->own.next;
     pool->own.next = stream;

@@ -1,6 +1,7 @@
 /* pool_api.c - the public functions: arguments are checked here, and the arena or the driver's pool
  * does the work. SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
+#include "pool/mempool_mode.h"
 #include "pool/pool_handle.h"
 #include "pool/pool_registry.h"
 
@@ -180,51 +181,13 @@ void mp_pool_close(mp_pool *pool) {
 
 /* ---- blocks ---- */
 
-/* Blocks of the driver's pool are traced here: lent ones after the call, freed ones before it,
- * since the driver may lend them anew at once. What is not a lent block is not traced. */
-static void trace_mempool(const mp_pool *pool, mp_trace_action action, mp_addr addr) {
-    const arena *a = pool->arena;
-    mp__mempool_block block;
-    mp_pool_stats stats;
-    if (mp__trace_on(a->trace) && mp__mempool_find(a->mempool, addr, &block) == MP_OK &&
-        block.addr == addr && mp__mempool_stats(a->mempool, &stats) == MP_OK) {
-        mp__trace_add(a->trace, (mp_trace_event){.addr = addr,
-                                                 .size = block.size,
-                                                 .requested = block.requested,
-                                                 .stream = block.stream,
-                                                 .total = stats.total,
-                                                 .action = (uint8_t)action,
-                                                 .client = block.client});
-    }
-}
-
-/* Traces what came of a request to the driver's pool. */
-static mp_status trace_request(const mp_pool *pool, mp_status status, size_t size, void *stream,
-                               const mp_addr *addr) {
-    const arena *a = pool->arena;
-    mp_pool_stats stats;
-    if (status == MP_OK) {
-        trace_mempool(pool, MP_TRACE_ALLOC, *addr);
-    } else if (status == MP_OUT_OF_MEMORY && mp__trace_on(a->trace) &&
-               mp__mempool_stats(a->mempool, &stats) == MP_OK) {
-        mp__trace_add(a->trace, (mp_trace_event){.size = size,
-                                                 .requested = size,
-                                                 .stream = stream,
-                                                 .total = stats.total,
-                                                 .action = MP_TRACE_FAIL,
-                                                 .client = pool->client});
-    }
-    return status;
-}
-
 mp_status mp_pool_alloc(mp_pool *pool, size_t size, void *stream, mp_addr *out) {
     CHECK_CALL(pool != NULL && out != NULL, "wrong");
     arena *a = pool->arena;
     if (a->mempool != NULL) {
-        const mp_status status = mp__mempool_alloc(a->mempool, size, stream, pool->client, out);
-        return trace_request(pool, status, size, stream, out);
+        return mp__mempool_mode_alloc(a, size, stream, pool->client, out);
     }
-    if (a->source.is_external && a->options.external == EXTERNAL_DIRECT) {
+    if (a->direct) {
         return mp__arena_reserve(a, size, pool->client, out);
     }
     return mp__arena_alloc(a, size, stream, pool->client, out);
@@ -235,12 +198,8 @@ static mp_status free_in_order(mp_pool *pool, mp_addr addr, void *stream) {
     if (addr == 0) {
         return MP_OK;
     }
-    if (a->mempool == NULL) {
-        return mp__arena_free(a, addr, stream);
-    }
-    trace_mempool(pool, MP_TRACE_FREE, addr);
-    return stream == MP_SAME_STREAM ? mp__mempool_free(a->mempool, addr)
-                                    : mp__mempool_free_on(a->mempool, addr, stream);
+    return a->mempool != NULL ? mp__mempool_mode_free(a, addr, stream)
+                              : mp__arena_free(a, addr, stream);
 }
 
 mp_status mp_pool_free(mp_pool *pool, mp_addr addr) {
@@ -264,28 +223,15 @@ mp_status mp_pool_reserve(mp_pool *pool, size_t size, mp_addr *out) {
     CHECK_CALL(pool != NULL && out != NULL, "wrong");
     arena *a = pool->arena;
     if (a->mempool != NULL) {
-        const mp_status status = mp__mempool_reserve(a->mempool, size, pool->client, out);
-        return trace_request(pool, status, size, MP_NO_STREAM, out);
+        return mp__mempool_mode_reserve(a, size, pool->client, out);
     }
     return mp__arena_reserve(a, size, pool->client, out);
-}
-
-static mp_status find_in_mempool(arena *a, mp_addr addr, mp_block_info *out) {
-    mp__mempool_block block;
-    MP_TRY(mp__mempool_find(a->mempool, addr, &block));
-    *out = (mp_block_info){.addr = block.addr,
-                           .size = block.size,
-                           .requested = block.requested,
-                           .region = block.addr,
-                           .stream = block.stream};
-    memcpy(out->client, a->clients[block.client], sizeof out->client);
-    return MP_OK;
 }
 
 mp_status mp_pool_find(mp_pool *pool, mp_addr addr, mp_block_info *out) {
     CHECK_CALL(pool != NULL && out != NULL, "wrong");
     arena *a = pool->arena;
-    return a->mempool != NULL ? find_in_mempool(a, addr, out) : mp__arena_find(a, addr, out);
+    return a->mempool != NULL ? mp__mempool_mode_find(a, addr, out) : mp__arena_find(a, addr, out);
 }
 
 /* ---- order; the driver's pool keeps its own ---- */
@@ -353,56 +299,12 @@ mp_status mp_pool_shrink(mp_pool *pool, size_t *released) {
 
 mp_status mp_pool_add_hook(mp_pool *pool, mp_pressure_fn *fn, void *context) {
     CHECK_CALL(pool != NULL && fn != NULL, "wrong");
-    arena *a = pool->arena;
-    mp_status status = MP_OK;
-    (void)pthread_mutex_lock(&a->lock);
-    if (a->hook_count == HOOKS_MAX) {
-        status = MP_FAIL(OUT_OF_MEMORY, "a pool has room for %d hooks", HOOKS_MAX);
-    } else {
-        a->hooks[a->hook_count++] = (hook){.fn = fn, .context = context};
-    }
-    (void)pthread_mutex_unlock(&a->lock);
-    return status;
-}
-
-/* The hook's place is given up only after every thread has left every hook, since others are found
- * by their place. */
-static void drop_hook(arena *a, size_t at) {
-    a->hooks[at].gone = true;
-    for (size_t i = 0; i < a->hook_count;) {
-        if (a->hooks[i].running > 0) {
-            (void)pthread_cond_wait(&a->hook_done, &a->lock);
-            i = 0;
-        } else {
-            i++;
-        }
-    }
-    size_t kept = 0;
-    for (size_t i = 0; i < a->hook_count; i++) {
-        if (!a->hooks[i].gone) {
-            a->hooks[kept++] = a->hooks[i];
-        }
-    }
-    a->hook_count = kept;
+    return mp__pressure_add(pool->arena, fn, context);
 }
 
 mp_status mp_pool_remove_hook(mp_pool *pool, mp_pressure_fn *fn, void *context) {
     CHECK_CALL(pool != NULL && fn != NULL, "wrong");
-    arena *a = pool->arena;
-    mp_status status = MP_OK;
-    (void)pthread_mutex_lock(&a->lock);
-    size_t at = 0;
-    while (at < a->hook_count &&
-           (a->hooks[at].fn != fn || a->hooks[at].context != context || a->hooks[at].gone)) {
-        at++;
-    }
-    if (at == a->hook_count) {
-        status = MP_FAIL(NOT_FOUND, "the pool has no such hook");
-    } else {
-        drop_hook(a, at);
-    }
-    (void)pthread_mutex_unlock(&a->lock);
-    return status;
+    return mp__pressure_remove(pool->arena, fn, context);
 }
 
 /* ---- looking at it ---- */
@@ -432,20 +334,10 @@ void mp_pool_reset_peaks(mp_pool *pool) {
     }
 }
 
-static void mempool_clients(arena *a, mp_share *out, size_t capacity, size_t *count) {
-    (void)pthread_mutex_lock(&a->lock);
-    *count = a->client_count;
-    for (size_t i = 0; i < a->client_count && i < capacity; i++) {
-        out[i] = mp__mempool_client_share(a->mempool, (uint8_t)i);
-        memcpy(out[i].name, a->clients[i], sizeof out[i].name);
-    }
-    (void)pthread_mutex_unlock(&a->lock);
-}
-
 mp_status mp_pool_get_clients(mp_pool *pool, mp_share *out, size_t capacity, size_t *count) {
     CHECK_CALL(pool != NULL && count != NULL && (out != NULL || capacity == 0), "wrong");
     if (pool->arena->mempool != NULL) {
-        mempool_clients(pool->arena, out, capacity, count);
+        mp__mempool_mode_clients(pool->arena, out, capacity, count);
     } else {
         mp__usage_clients(pool->arena, out, capacity, count);
     }
@@ -461,32 +353,10 @@ mp_status mp_pool_get_streams(mp_pool *pool, mp_share *out, size_t capacity, siz
     return MP_OK;
 }
 
-static mp_status dump_mempool(arena *a, mp_write_fn *write, void *context) {
-    char line[256];
-    mp_pool_stats stats;
-    mp_share shares[MP_CLIENTS_MAX];
-    size_t count = 0;
-    MP_TRY(mp__mempool_stats(a->mempool, &stats));
-    int size = snprintf(line, sizeof line,
-                        "the driver's pool, device %d (%s)\nin use %" PRIu64
-                        " bytes (most ever %" PRIu64 ") of %" PRIu64 " had from the device\n",
-                        a->device->ordinal, a->device->info.name, stats.in_use, stats.in_use_max,
-                        stats.total);
-    write(context, line, (size_t)size < sizeof line ? (size_t)size : sizeof line - 1);
-    mempool_clients(a, shares, MP_COUNT_OF(shares), &count);
-    for (size_t i = 0; i < count; i++) {
-        size =
-            snprintf(line, sizeof line, "client %-31s %14" PRIu64 " bytes in %" PRIu64 " blocks\n",
-                     shares[i].name, shares[i].in_use, shares[i].blocks);
-        write(context, line, (size_t)size < sizeof line ? (size_t)size : sizeof line - 1);
-    }
-    return MP_OK;
-}
-
 mp_status mp_pool_dump(mp_pool *pool, mp_write_fn *write, void *context) {
     CHECK_CALL(pool != NULL && write != NULL, "wrong");
     if (pool->arena->mempool != NULL) {
-        return dump_mempool(pool->arena, write, context);
+        return mp__mempool_mode_dump(pool->arena, write, context);
     }
     mp__arena_dump(pool->arena, write, context);
     return MP_OK;
@@ -501,15 +371,7 @@ mp_status mp_pool_trace(mp_pool *pool, size_t capacity) {
 
 mp_status mp__pool_layout(mp_pool *pool, mp_layout *out) {
     arena *a = pool->arena;
-    if (a->mempool == NULL) {
-        return mp__arena_layout(a, out);
-    }
-    MP_TRY(mp__mempool_layout(a->mempool, out));
-    (void)pthread_mutex_lock(&a->lock);
-    out->client_count = a->client_count;
-    memcpy(out->clients, a->clients, sizeof out->clients);
-    (void)pthread_mutex_unlock(&a->lock);
-    return MP_OK;
+    return a->mempool != NULL ? mp__mempool_mode_layout(a, out) : mp__arena_layout(a, out);
 }
 
 mp_status mp_pool_trace_write(mp_pool *pool, mp_trace_format format, const char *path) {
@@ -548,8 +410,7 @@ mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, si
     if (mp_pool_find(pool, addr, &block) != MP_OK || block.addr != addr) {
         return MP_FAIL(INVALID_ARGUMENT, "no lent block begins at 0x%" PRIxPTR, addr);
     }
-    if (a->mempool != NULL || a->source.memory == MP_MEMORY_PINNED ||
-        (a->options.expandable && mp__expand_wanted(a))) {
+    if (a->mempool != NULL || a->source.memory == MP_MEMORY_PINNED || a->expandable) {
         return MP_FAIL(UNSUPPORTED, "this pool's memory cannot be opened by other processes; open "
                                     "the pool of device memory with arena.ipc=1");
     }

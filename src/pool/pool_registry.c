@@ -2,6 +2,7 @@
 #include "pool/pool_registry.h"
 
 #include "base/log.h"
+#include "pool/mempool_mode.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static arena *all;
@@ -36,31 +37,15 @@ static void warn_of_difference(const arena *a, const arena_options *options) {
     }
 }
 
-/* The driver's own pool, if it has one; else the arena. */
-static mp_status add_mempool(arena *a) {
-    const mp__mempool_options options = {
-        .release_threshold = a->options.cuda_mempool_release_threshold,
-        .bytes_to_keep_on_shrink = a->options.cuda_mempool_bytes_to_keep_on_shrink};
-    const mp_status status = mp__mempool_create(a->device, &options, &a->mempool);
-    if (status != MP_UNSUPPORTED) {
-        return status;
-    }
-    MP_LOG(WARNING, "arena.use_cuda_mempool: %s; the pool uses its own arena instead",
-           mp_error_message());
-    return MP_OK;
-}
-
 static mp_status make(const source *from, const arena_options *options, arena **out) {
     arena *fresh = NULL;
     MP_TRY(mp__arena_create(from, options, &fresh));
-    if (options->use_cuda_mempool && from->memory == MP_MEMORY_DEVICE && !from->is_external) {
-        const mp_status status = add_mempool(fresh);
-        if (status != MP_OK) {
-            mp__arena_destroy(fresh);
-            return status;
-        }
+    const mp_status status = mp__mempool_mode_enter(fresh);
+    if (status != MP_OK) {
+        mp__arena_destroy(fresh);
+        return status;
     }
-    if (options->expandable && from->memory == MP_MEMORY_DEVICE && !mp__expand_wanted(fresh)) {
+    if (options->expandable && from->memory == MP_MEMORY_DEVICE && !fresh->expandable) {
         MP_LOG(WARNING,
                "arena.expandable: %s cannot map pages on demand; the pool uses plain "
                "regions instead",

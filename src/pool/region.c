@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/nvtx.h"
 #include "pool/arena.h"
+#include "pool/limit.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -72,16 +73,6 @@ void mp__region_give(arena *a, size_t size) {
     (void)atomic_fetch_sub_explicit(&a->total, size, memory_order_relaxed);
     if (a->source.memory == MP_MEMORY_DEVICE) {
         mp__limit_give(size);
-    }
-}
-
-static void trace(const arena *a, mp_addr addr, size_t size, mp_trace_action action) {
-    if (mp__trace_on(a->trace)) {
-        mp__trace_add(a->trace, (mp_trace_event){.addr = addr,
-                                                 .size = size,
-                                                 .stream = MP_NO_STREAM,
-                                                 .total = arena_total(a),
-                                                 .action = (uint8_t)action});
     }
 }
 
@@ -209,12 +200,10 @@ static mp_status add_region(arena *a, lane *l, uint32_t units) {
     c->epoch = 0;
     chunk_set_lane(c, l->is_capture ? 0 : l->index);
     (void)mp__region_add(a, (region){.addr = addr, .size = size, .first = c}); /* has room */
-    if (a->notes) {
-        a->device->ops->note(a->device, addr, size, false);
-    }
+    arena_note(a, addr, size, false);
     mp__chunk_bin(a, c);
     a->counts.extensions++;
-    trace(a, addr, size, MP_TRACE_GROW);
+    mp__report_memory(a, addr, size, MP_TRACE_GROW);
     MP_LOG(DEBUG, "the pool of %s grew by %zu bytes to %zu", a->device->info.name, size,
            arena_total(a));
     return MP_OK;
@@ -222,8 +211,7 @@ static mp_status add_region(arena *a, lane *l, uint32_t units) {
 
 mp_status mp__region_grow(arena *a, lane *l, uint32_t units) {
     mp__nvtx_push("millpond grow");
-    const mp_status status =
-        mp__expand_wanted(a) ? mp__expand_grow(a, l, units) : add_region(a, l, units);
+    const mp_status status = a->expandable ? mp__expand_grow(a, l, units) : add_region(a, l, units);
     mp__nvtx_pop();
     return status;
 }
@@ -236,23 +224,20 @@ static bool is_one_idle_chunk(const arena *a, const region *r) {
 }
 
 static void release(arena *a, const region *r) {
-    if (a->notes) { /* the device checks whole allocations by itself */
-        a->device->ops->note(a->device, r->addr, r->size, true);
-    }
+    arena_note(a, r->addr, r->size, true); /* the device checks whole allocations by itself */
     mp__source_free(&a->source, r->addr, r->size);
     mp__region_give(a, r->size);
 }
 
 bool mp__region_trim_helps(const arena *a, uint32_t units) {
-    size_t bytes = available(a) + mp__expand_idle(a);
+    const size_t wanted = (size_t)units * UNIT;
+    const size_t room = available(a);
+    size_t idle = mp__expand_idle(a);
     for (size_t i = 0; i < a->region_count; i++) {
         const region *r = &a->regions[i];
-        bytes += !r->expandable && is_one_idle_chunk(a, r) ? r->size : 0;
-        if (bytes < r->size) {
-            return true; /* more than can be counted: there is no limit */
-        }
+        idle += !r->expandable && is_one_idle_chunk(a, r) ? r->size : 0;
     }
-    return bytes >= (size_t)units * UNIT;
+    return room >= wanted || idle >= wanted - room;
 }
 
 size_t mp__region_trim(arena *a) {
@@ -268,7 +253,7 @@ size_t mp__region_trim(arena *a) {
         release(a, &r);
         bytes += r.size;
         a->counts.shrinkages++;
-        trace(a, r.addr, r.size, MP_TRACE_SHRINK);
+        mp__report_memory(a, r.addr, r.size, MP_TRACE_SHRINK);
     }
     return bytes;
 }

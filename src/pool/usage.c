@@ -97,6 +97,15 @@ void mp__usage_add(arena *a, lane *l, chunk *c, chunk_state state) {
     (void)pthread_mutex_unlock(&a->lock);
 }
 
+void mp__usage_count(arena *a, lane *l, chunk *c, chunk_state state) {
+    spin_lock(&l->lock);
+    const bool counted = mp__usage_add_fast(l, c, state);
+    spin_unlock(&l->lock);
+    if (!counted) {
+        mp__usage_add(a, l, c, state);
+    }
+}
+
 void mp__usage_remove(lane *l, const chunk *c) {
     l->in_use -= chunk_bytes(c);
     l->frees++;

@@ -155,6 +155,69 @@ DEVICE_TEST(pool_mempool_mode_closes_with_blocks_lent) {
     scene_close(&s);
 }
 
+DEVICE_TEST(pool_mempool_mode_obeys_its_limit) {
+    scene s;
+    scene_open(&s, device, KIT_OPTIONS(MEMPOOL, "arena.max_mem=4M"));
+    CHECK_EQ_INT(kit_stats(&s.k).limit, KIT_MIB(4));
+    const mp_addr most = kit_alloc(&s.k, KIT_MIB(3), &s.a);
+    mp_addr refused = 0;
+    CHECK_FAILS(mp_pool_alloc(s.k.pool, KIT_MIB(2), s.a.native, &refused), OUT_OF_MEMORY,
+                "arena.max_mem (4194304 bytes)");
+    CHECK_FAILS(mp_pool_reserve(s.k.pool, SIZE_MAX / 2, &refused), OUT_OF_MEMORY, "bytes");
+    CHECK_EQ_INT(kit_stats(&s.k).failures, 2);
+    const mp_addr rest = kit_alloc(&s.k, KIT_MIB(1), &s.b);
+    kit_free(&s.k, most);
+    const mp_addr again = kit_alloc(&s.k, KIT_MIB(3), &s.b); /* what is freed counts no more */
+    kit_free(&s.k, rest);
+    kit_free(&s.k, again);
+    scene_close(&s);
+}
+
+TEST(pool_mempool_mode_obeys_the_limit_of_the_process) {
+    NEEDS_OWN_PROCESS();
+    mp_pool *pool = NULL;
+    mp_addr block = 0, other = 0;
+    CHECK_OK(mp_pool_open("host:0", MP_MEMORY_DEVICE, "test", KIT_OPTIONS(MEMPOOL), &pool));
+    mp_limit_set(KIT_MIB(4));
+    CHECK_OK(mp_pool_alloc(pool, KIT_MIB(3), MP_NO_STREAM, &block));
+    CHECK_FAILS(mp_pool_alloc(pool, KIT_MIB(2), MP_NO_STREAM, &other), OUT_OF_MEMORY,
+                "MILLPOND_LIMIT");
+    CHECK_OK(mp_pool_free(pool, block));
+    CHECK_OK(mp_pool_alloc(pool, KIT_MIB(4), MP_NO_STREAM, &block));
+    CHECK_OK(mp_pool_free(pool, block));
+    mp_limit_set(0);
+    mp_pool_close(pool);
+}
+
+typedef struct holder {
+    mp_pool *pool;
+    mp_addr block;
+} holder;
+
+static bool let_go(void *context, size_t size) {
+    holder *h = context;
+    CHECK_EQ_INT(size, KIT_MIB(3));
+    const mp_addr block = h->block;
+    h->block = 0;
+    CHECK_OK(mp_pool_free(h->pool, block));
+    return block != 0;
+}
+
+DEVICE_TEST(pool_mempool_mode_asks_hooks_before_it_fails) {
+    scene s;
+    scene_open(&s, device, KIT_OPTIONS(MEMPOOL, "arena.max_mem=4M"));
+    holder h = {.pool = s.k.pool, .block = kit_alloc(&s.k, KIT_MIB(2), &s.a)};
+    CHECK_OK(mp_pool_add_hook(s.k.pool, let_go, &h));
+    const mp_addr block = kit_alloc(&s.k, KIT_MIB(3), &s.b);
+    CHECK_EQ_INT(h.block, 0);
+    CHECK_EQ_INT(kit_stats(&s.k).failures, 0);
+    mp_addr refused = 0;
+    CHECK(mp_pool_alloc(s.k.pool, KIT_MIB(3), s.b.native, &refused) == MP_OUT_OF_MEMORY);
+    CHECK_OK(mp_pool_remove_hook(s.k.pool, let_go, &h));
+    kit_free(&s.k, block);
+    scene_close(&s);
+}
+
 TEST(pool_mempool_mode_falls_back_to_the_arena) {
     const mp_host_config config = {.memory_bytes = KIT_MIB(16), .no_mempools = true};
     mp_device *device = NULL;

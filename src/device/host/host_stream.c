@@ -5,6 +5,8 @@
  * wait is for the number that was the last one when the wait was queued. */
 #include "device/host/host_internal.h"
 
+#include "base/thread_number.h"
+
 #include <stdlib.h>
 
 /* ---- streams ---- */
@@ -40,16 +42,6 @@ mp_status mp__host_stream_create(mp_device *self, mp_stream **out) {
 #define LEGACY     ((void *)(uintptr_t)1)
 #define PER_THREAD ((void *)(uintptr_t)2)
 
-/* Tells threads apart for good, which the system's numbers do not. */
-static uint64_t thread_number(void) {
-    static atomic_uint_fast64_t count;
-    static _Thread_local uint64_t number;
-    if (number == 0) {
-        number = atomic_fetch_add(&count, 1) + 1;
-    }
-    return number;
-}
-
 /* The queue with this native handle; NULL where there is none. */
 static host_queue *find_queue(host_device *host, const void *native, uint64_t user) {
     (void)pthread_mutex_lock(&host->lock);
@@ -63,7 +55,7 @@ static host_queue *find_queue(host_device *host, const void *native, uint64_t us
 
 /* The calling thread's default stream, made at its first use. */
 static mp_status thread_queue(host_device *host, host_queue **out) {
-    const uint64_t user = thread_number();
+    const uint64_t user = mp_thread_number();
     *out = find_queue(host, PER_THREAD, user);
     if (*out != NULL) {
         return MP_OK;
