@@ -69,6 +69,19 @@ typedef enum mp_memory {
 mp_status mp_pool_open(const char *device, mp_memory memory, const char *client,
                        const char *const *options, mp_pool **out);
 
+typedef struct mp_pool_device {
+    char device[16];       /* "cuda:0" or "host:0", as mp_pool_open takes it */
+    char name[128];        /* what the device calls itself */
+    int32_t ordinal;       /* the driver's number of it */
+    bool is_emulated;      /* its addresses are the host's, and its streams are not CUDA's */
+    mp_memory memory;      /* the pool's kind */
+    uint64_t memory_free;  /* bytes of the device, now; with an external manager what that says */
+    uint64_t memory_total; /* both 0 where it cannot be told */
+} mp_pool_device;
+
+/* Whose memory the pool lends. `size` is sizeof(mp_pool_device) of the caller. */
+mp_status mp_pool_get_device(mp_pool *pool, mp_pool_device *out, size_t size);
+
 /* Takes: `pool` (NULL is ignored). The last handle of a pool takes its memory with it, but for
  * blocks that are still lent: they stay valid, and the pool stays until they are freed through
  * another handle or the process ends. Waits for the device. */

@@ -150,7 +150,7 @@ struct arena {
     chunk *waiting;        /* freed, still used by a declared stream */
     size_t waiting_count;
     chunk *reserved; /* lent outside the arena */
-    chunk *retired;   /* reserved chunks freed during a capture, to be given back after it */
+    chunk *retired;  /* reserved chunks freed during a capture, to be given back after it */
     mp_event *spare_events[LANE_EVENTS_MAX];
     size_t spare_event_count;
     mp_capture *captures;    /* owned, until released */
@@ -302,6 +302,8 @@ size_t mp__region_trim(arena *a);
 bool mp__region_trim_helps(const arena *a, uint32_t units);
 mp_status mp__source_alloc(const source *s, size_t size, mp_addr *out);
 void mp__source_free(const source *s, mp_addr addr, size_t size);
+/* What the device, or the external manager, has. False: it cannot be told. Without locks. */
+bool mp__source_info(const source *s, size_t *left, size_t *all);
 /* Counts bytes against arena.max_mem and the limit of the process. */
 mp_status mp__region_take(arena *a, size_t size);
 void mp__region_give(arena *a, size_t size);

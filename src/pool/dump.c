@@ -200,19 +200,12 @@ static void name_holders(arena *a, char *out, size_t size) {
     }
 }
 
-/* "; the device has 100 of 200 bytes free", where it can be asked. */
+/* "; the device has 100 of 200 bytes left", where it can be asked. */
 static void name_rest(const arena *a, char *out, size_t size) {
-    const mp_external *external = &a->source.external;
     size_t left = 0;
     size_t all = 0;
-    bool known = false;
-    if (a->source.is_external) {
-        known = external->info != NULL && external->info(external->context, &left, &all);
-    } else if (a->source.memory == MP_MEMORY_DEVICE) {
-        known = a->device->ops->memory_info(a->device, &left, &all) == MP_OK;
-    }
     out[0] = '\0';
-    if (known) {
+    if (mp__source_info(&a->source, &left, &all)) {
         (void)snprintf(out, size, "; the device has %zu of %zu bytes left", left, all);
     }
 }

@@ -179,6 +179,27 @@ void mp_pool_close(mp_pool *pool) {
     }
 }
 
+mp_status mp_pool_get_device(mp_pool *pool, mp_pool_device *out, size_t size) {
+    CHECK_CALL(pool != NULL && out != NULL && size > 0, "0");
+    const source *from = &pool->arena->source;
+    const mp_device *device = from->device;
+    mp_pool_device fresh = {.ordinal = device->ordinal,
+                            .is_emulated = device->info.kind == MP_DEVICE_HOST,
+                            .memory = from->memory};
+    size_t left = 0;
+    size_t all = 0;
+    if (mp__source_info(from, &left, &all)) {
+        fresh.memory_free = left;
+        fresh.memory_total = all;
+    }
+    (void)snprintf(fresh.device, sizeof fresh.device, "%s:%d", fresh.is_emulated ? "host" : "cuda",
+                   device->ordinal);
+    (void)snprintf(fresh.name, sizeof fresh.name, "%s", device->info.name);
+    memset(out, 0, size);
+    memcpy(out, &fresh, size < sizeof fresh ? size : sizeof fresh);
+    return MP_OK;
+}
+
 /* ---- blocks ---- */
 
 mp_status mp_pool_alloc(mp_pool *pool, size_t size, void *stream, mp_addr *out) {

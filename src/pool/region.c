@@ -46,6 +46,15 @@ void mp__source_free(const source *s, mp_addr addr, size_t size) {
     }
 }
 
+bool mp__source_info(const source *s, size_t *left, size_t *all) {
+    const mp_external *external = &s->external;
+    if (s->is_external) {
+        return external->info != NULL && external->info(external->context, left, all);
+    }
+    return s->memory == MP_MEMORY_DEVICE &&
+           s->device->ops->memory_info(s->device, left, all) == MP_OK;
+}
+
 /* ---- limits ---- */
 
 static size_t available(const arena *a) {
