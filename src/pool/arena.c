@@ -148,7 +148,7 @@ mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
     lane *to = NULL;
     lane *l = NULL;
     chunk *c = mp__arena_lock_block(a, addr, &l);
-    if (c != NULL && native != MP_SAME_STREAM && (l->detour || l->key != mp__lane_key(a, native))) {
+    if (c != NULL && native != MP_SAME_STREAM && !lane_is_for(l, mp__lane_key(a, native))) {
         spin_unlock(&l->lock); /* one lane at a time */
         MP_TRY(mp__lane_now(a, mp__lane_key(a, native), &to));
         c = mp__arena_lock_block(a, addr, &l);

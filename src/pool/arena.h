@@ -17,6 +17,7 @@
 #ifndef MP_POOL_ARENA_H
 #define MP_POOL_ARENA_H
 
+#include "base/thread_number.h"
 #include "pool/address_map.h"
 #include "pool/arena_option.h"
 #include "pool/bins.h"
@@ -62,16 +63,16 @@ struct mp_capture {
 struct lane {
     _Alignas(128) mp_spin lock; /* of which other threads' lanes are no part */
     unsigned index;
-    void *key;        /* in the table of lanes; guarded by both locks; NULL is the legacy stream */
-    void *native;     /* the stream's handle; of a capture: of the stream that was captured */
-    bool in_table;    /* found by its key; guarded by the arena's lock */
-    bool gone;        /* its stream was destroyed; what is freed goes to lane 0 */
-    unsigned life;    /* how many streams, or captures, have come to an end on it */
-    bool detour;      /* gone or capturing: the short way must not be taken */
-    lane *capture;    /* while its stream is captured: where blocks come from and go to */
-    bool is_capture;  /* the memory of a captured graph */
-    bool thread_own;  /* the default stream of one thread: only that thread may record events */
-    pthread_t thread; /* that one */
+    void *key;       /* in the table of lanes; guarded by both locks; NULL is the legacy stream */
+    void *native;    /* the stream's handle; of a capture: of the stream that was captured */
+    bool in_table;   /* found by its key; guarded by the arena's lock */
+    bool gone;       /* its stream was destroyed; what is freed goes to lane 0 */
+    unsigned life;   /* how many streams, or captures, have come to an end on it */
+    bool detour;     /* gone or capturing: the short way must not be taken */
+    lane *capture;   /* while its stream is captured: where blocks come from and go to */
+    bool is_capture; /* the memory of a captured graph */
+    bool ended;      /* the default stream of a thread that has ended; gone once that is reached */
+    uint64_t thread; /* whose default stream it is: only that thread can reach it; else 0 */
 
     uint64_t epoch;                                   /* the present one; guarded by `lock` */
     uint64_t shelf_filled[(SHELF_CLASSES + 63) / 64]; /* one bit a class */
@@ -177,6 +178,17 @@ static inline lane *lane_of(const arena *a, const chunk *c) {
     return lane_at(a, chunk_lane(c));
 }
 
+/* Whether `key` means another stream by now: the default stream of a thread that began where one
+ * that has ended had begun. */
+static inline bool lane_is_left_behind(const lane *l) {
+    return __builtin_expect(l->thread != 0, false) && l->thread != mp_thread_number();
+}
+
+/* Whether requests on the stream of `key` may go to `l` the short way. Under the lane's lock. */
+static inline bool lane_is_for(const lane *l, const void *key) {
+    return !l->detour && l->key == key && !lane_is_left_behind(l);
+}
+
 static inline size_t lane_count_of(const arena *a) {
     return atomic_load_explicit(&((arena *)(uintptr_t)a)->lane_count, memory_order_acquire);
 }
@@ -219,6 +231,9 @@ lane *mp__lane_known(const arena *a, void *key);
 /* A lane that no stream is found by; one used again where there is one without blocks. Under the
  * arena's lock. */
 mp_status mp__lane_add(arena *a, lane **out);
+/* The lane's stream has no work any more: all that the lane is given from now on goes to lane 0.
+ * Under the arena's lock. */
+void mp__lane_end(arena *a, lane *l);
 void mp__lane_close(arena *a, lane *l);
 /* Puts a chunk on the shelf. Under the lane's lock. Returns whether the shelf is now too full. */
 bool mp__shelf_put(const arena *a, lane *l, chunk *c);

@@ -20,15 +20,6 @@ static void empty_lane(arena *a, lane *l) {
     mp__arena_gather_idle(a);
 }
 
-/* With `gone` all that the lane is given from now on goes to lane 0. */
-static void set_gone(lane *l) {
-    spin_lock(&l->lock);
-    l->gone = true;
-    l->detour = true;
-    l->life++;
-    spin_unlock(&l->lock);
-}
-
 /* Waits for the stream, and gives away what it keeps. Under the arena's lock. */
 static mp_status give_up(arena *a, lane *l) {
     if (l->capture != NULL) {
@@ -38,12 +29,8 @@ static mp_status give_up(arena *a, lane *l) {
     if (stream != NULL) {
         MP_TRY(a->device->ops->stream_synchronize(a->device, stream));
     }
-    set_gone(l);
+    mp__lane_end(a, l);
     empty_lane(a, l);
-    if (l->stream != NULL) {
-        a->device->ops->stream_destroy(a->device, l->stream); /* the wrap only */
-        l->stream = NULL;
-    }
     return MP_OK;
 }
 
@@ -277,7 +264,7 @@ static void release_lane(arena *a, lane *l) {
     if (a->notes) {
         note_free(a, l);
     }
-    set_gone(l);
+    mp__lane_end(a, l);
     empty_lane(a, l);
 }
 

@@ -121,6 +121,9 @@ mp_status mp__arena_quiesce(arena *a) {
         if (!l->is_capture) {
             l->reached = l->ending;
         }
+        if (l->ended && !l->gone) {
+            mp__lane_end(a, l);
+        }
     }
     mp__order_collect(a, false);
     mp__arena_gather(a);

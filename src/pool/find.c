@@ -54,6 +54,17 @@ static void gather_for(arena *a, lane *l, size_t bytes) {
     mp__arena_gather_idle(a);
 }
 
+/* Whether the arena is still so small that it had better grow than have a shelf taken apart, after
+ * which many requests must go the long way. */
+static bool is_small(const arena *a, uint32_t units) {
+    enum { LANE_BYTES = 8 << 20, LANES = 32 };
+    const size_t bytes = (size_t)units * UNIT;
+    const size_t growth = a->next_extension > bytes ? a->next_extension : bytes;
+    const size_t streams = lane_count_of(a) > 2 ? lane_count_of(a) - 1 : 1;
+    return units <= SHELF_UNITS_MAX &&
+           arena_total(a) + growth <= (streams < LANES ? streams : LANES) * LANE_BYTES;
+}
+
 /* Also of other streams, where nothing has to be waited for. */
 static chunk *find_safe(arena *a, lane *l, uint32_t units) {
     chunk *c = find_here(a, l, units);
@@ -67,7 +78,7 @@ static chunk *find_anywhere(arena *a, lane *l, uint32_t units) {
         mp__order_collect(a, false);
         c = find_here(a, l, units);
     }
-    if (c == NULL && has_free(a, units)) {
+    if (c == NULL && !is_small(a, units) && has_free(a, units)) {
         gather_for(a, l, (size_t)units * UNIT);
         c = find_safe(a, l, units);
         if (c == NULL) {

@@ -3,6 +3,7 @@
  *
  * A lane stays for as long as its arena, but may become another stream's. So whoever has found one
  * looks at its key again under its lock. */
+#include "base/log.h"
 #include "pool/arena.h"
 
 #include <stdlib.h>
@@ -65,15 +66,18 @@ static size_t slot_for(const arena *a, const void *key) {
     return slot;
 }
 
+/* The default stream of a thread has one handle for all threads. */
+#define PER_THREAD ((void *)(uintptr_t)2)
+
 void *mp__lane_key(const arena *a, void *native) {
-    static _Thread_local char own; /* the default stream of a thread has one handle for all */
+    static _Thread_local char own;
     if (a->source.memory == MP_MEMORY_PINNED) {
         return MP_NO_STREAM;
     }
-    if ((uintptr_t)native > 2 || a->device->info.kind != MP_DEVICE_CUDA) {
+    if ((uintptr_t)native > (uintptr_t)PER_THREAD) {
         return native;
     }
-    return (uintptr_t)native == 2 ? (void *)&own : NULL; /* 1 and NULL are one stream */
+    return native == PER_THREAD ? (void *)&own : NULL; /* 1 and NULL are one stream */
 }
 
 /* ---- life ---- */
@@ -105,8 +109,8 @@ static bool recycle(lane *l) {
     spin_lock(&l->lock);
     const bool unused = l->gone && l->in_use == 0;
     if (unused) {
-        l->gone = l->detour = l->is_capture = l->thread_own = false;
-        l->in_table = false;
+        l->gone = l->ended = l->detour = l->is_capture = l->in_table = false;
+        l->thread = 0;
         l->key = MP_NO_STREAM;
     }
     spin_unlock(&l->lock);
@@ -124,22 +128,35 @@ mp_status mp__lane_add(arena *a, lane **out) {
     return make(a, out);
 }
 
-void mp__lane_close(arena *a, lane *l) {
+static void drop_wrap(arena *a, lane *l) {
     if (l->stream != NULL) {
         a->device->ops->stream_destroy(a->device, l->stream);
+        l->stream = NULL;
     }
+}
+
+void mp__lane_end(arena *a, lane *l) {
+    spin_lock(&l->lock);
+    l->gone = true;
+    l->detour = true;
+    l->life++;
+    spin_unlock(&l->lock);
+    drop_wrap(a, l);
+}
+
+void mp__lane_close(arena *a, lane *l) {
+    drop_wrap(a, l);
     free(l->seen);
     free(l);
 }
 
 /* Makes `l` the one that `key` finds. Under the arena's lock. */
 static void put_in_table(arena *a, lane *l, void *key) {
-    const bool own = a->device->info.kind == MP_DEVICE_CUDA && key == mp__lane_key(a, (void *)2);
+    const bool own = key == mp__lane_key(a, PER_THREAD);
     spin_lock(&l->lock);
     l->key = key;
-    l->native = own ? (void *)2 : key;
-    l->thread_own = own;
-    l->thread = pthread_self();
+    l->native = own ? PER_THREAD : key;
+    l->thread = own ? mp_thread_number() : 0;
     l->in_table = true;
     spin_unlock(&l->lock);
     const size_t slot = slot_for(a, key);
@@ -176,8 +193,27 @@ static mp_status revive(arena *a, lane *l, lane **out) {
     return status;
 }
 
+/* The thread of the lane has ended. What it queued may still run, and only the whole device can be
+ * asked for it: now, or when it is waited for anyway. Under the arena's lock. */
+static void leave_behind(arena *a, lane *l) {
+    spin_lock(&l->lock);
+    l->in_table = false;
+    l->ended = l->detour = true;
+    a->captures_open -= l->capture != NULL; /* it has ended with its stream */
+    l->capture = NULL;
+    spin_unlock(&l->lock);
+    if (a->captures_open == 0 && mp__arena_quiesce(a) != MP_OK) {
+        MP_LOG(WARNING, "what a thread that has ended left behind cannot be waited for: %s",
+               mp_error_message());
+    }
+}
+
 mp_status mp__lane_current(arena *a, void *key, lane **out) {
     lane *l = look_up(a, key);
+    if (l != NULL && lane_is_left_behind(l)) {
+        leave_behind(a, l);
+        l = NULL;
+    }
     if (l == NULL) {
         return add_for(a, key, out);
     }
@@ -199,7 +235,11 @@ static mp_status detour(arena *a, void *key, lane **out) {
 }
 
 lane *mp__lane_known(const arena *a, void *key) {
-    return key == MP_NO_STREAM ? lane_at(a, 0) : look_up(a, key);
+    if (key == MP_NO_STREAM) {
+        return lane_at(a, 0);
+    }
+    lane *l = look_up(a, key);
+    return l != NULL && !lane_is_left_behind(l) ? l : NULL;
 }
 
 /* The lane that a key most likely has; NULL where it has none. */
@@ -215,7 +255,7 @@ mp_status mp__lane_lock(arena *a, void *key, lane **out) {
     lane *l = guess(a, key);
     if (l != NULL) {
         spin_lock(&l->lock);
-        if (__builtin_expect(!l->detour && l->key == key, true)) {
+        if (__builtin_expect(lane_is_for(l, key), true)) {
             *out = l;
             return MP_OK;
         }

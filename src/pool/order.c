@@ -26,8 +26,7 @@ enum { WAITING_MAX = 64 }; /* blocks that wait before they are looked at */
 /* ---- streams and events ---- */
 
 mp_stream *mp__order_stream(arena *a, lane *l) {
-    if (l->index == 0 || l->is_capture || l->gone ||
-        (l->thread_own && !pthread_equal(l->thread, pthread_self()))) {
+    if (l->index == 0 || l->is_capture || l->gone || lane_is_left_behind(l)) {
         return NULL;
     }
     if (l->stream == NULL) {
