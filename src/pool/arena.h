@@ -168,6 +168,7 @@ struct arena {
     /* guarded by the registry */
     arena *next;
     unsigned references;
+    uint32_t warned; /* keys of options that later openers wanted otherwise, and were told so */
 };
 
 static inline lane *lane_at(const arena *a, unsigned index) {

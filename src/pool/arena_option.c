@@ -3,6 +3,7 @@
 
 #include "base/option.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,8 @@ static const mp_option table[] = {
     OPTION(stream_cache_bytes, SIZE),
     WORD(external, externals),
 };
+
+static_assert(MP_COUNT_OF(table) <= 32, "a set of keys has 32 bits");
 
 static const arena_options defaults = {
     .extend_strategy = EXTEND_POWER_OF_TWO,
@@ -140,14 +143,17 @@ mp_status mp__arena_options_read(const char *const *texts, arena_options *out) {
     return MP_OK;
 }
 
-const char *mp__arena_options_differ(const arena_options *left, const arena_options *right) {
+const char *mp__arena_options_differ(const arena_options *left, const arena_options *right,
+                                     uint32_t *known) {
     static const size_t sizes[] = {[MP_OPTION_BOOL] = sizeof(bool),
                                    [MP_OPTION_INT] = sizeof(int64_t),
                                    [MP_OPTION_SIZE] = sizeof(size_t),
                                    [MP_OPTION_WORD] = sizeof(int)};
     for (size_t i = 0; i < MP_COUNT_OF(table); i++) {
-        if (memcmp((const char *)left + table[i].offset, (const char *)right + table[i].offset,
+        if ((*known >> i & 1) == 0 &&
+            memcmp((const char *)left + table[i].offset, (const char *)right + table[i].offset,
                    sizes[table[i].kind]) != 0) {
+            *known |= (uint32_t)1 << i;
             return table[i].name;
         }
     }

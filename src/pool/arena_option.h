@@ -37,7 +37,9 @@ typedef struct arena_options {
  * Fails: INVALID_ARGUMENT: an unknown key, a value that cannot be read, or two that contradict. */
 mp_status mp__arena_options_read(const char *const *texts, arena_options *out);
 
-/* Names the first key whose value differs; NULL where all are the same. Static storage. */
-const char *mp__arena_options_differ(const arena_options *left, const arena_options *right);
+/* Names the first key whose value differs and that is not in `*known`, a set of keys, which gains
+ * it; NULL where there is none. Static storage. */
+const char *mp__arena_options_differ(const arena_options *left, const arena_options *right,
+                                     uint32_t *known);
 
 #endif

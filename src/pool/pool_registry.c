@@ -27,9 +27,10 @@ static void unlink_arena(const arena *a) {
     *link = a->next;
 }
 
-static void warn_of_difference(const arena *a, const arena_options *options) {
-    const char *key = mp__arena_options_differ(&a->options, options);
-    if (key != NULL) {
+/* Once for each key: who opens a pool often would read it often. */
+static void warn_of_differences(arena *a, const arena_options *options) {
+    for (const char *key;
+         (key = mp__arena_options_differ(&a->options, options, &a->warned)) != NULL;) {
         MP_LOG(WARNING,
                "the pool of %s memory of device %d is in use already with another %s, which stays; "
                "set it where the pool is opened first, or in MILLPOND_POOL",
@@ -80,7 +81,7 @@ mp_status mp__registry_get(const source *from, const arena_options *options, boo
             all = a;
         }
     } else if (given) {
-        warn_of_difference(a, options);
+        warn_of_differences(a, options);
     }
     if (status == MP_OK) {
         a->references++;

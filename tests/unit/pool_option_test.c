@@ -142,3 +142,27 @@ TEST(pool_option_backs_off_from_absurd_sizes) {
     }
     CHECK_EQ_INT(mp__host_device_destroy(device), 0);
 }
+
+/* A later opener is told of every key that it wanted otherwise, and of each only once. */
+TEST(pool_option_that_comes_too_late_warns_once) {
+    mp_pool *first = NULL;
+    mp_pool *later = NULL;
+    CHECK_OK(
+        mp_pool_open("host", MP_MEMORY_DEVICE, "test", KIT_OPTIONS("arena.max_mem=64M"), &first));
+    for (int turn = 0; turn < 3; turn++) {
+        kit_log_keep();
+        CHECK_OK(mp_pool_open("host", MP_MEMORY_DEVICE, "test",
+                              KIT_OPTIONS("arena.max_mem=32M", "arena.initial_chunk_size_bytes=4M"),
+                              &later));
+        CHECK(kit_log_has("another arena.initial_chunk_size_bytes, which stays") == (turn == 0));
+        mp_pool_close(later);
+        kit_log_end();
+    }
+    kit_log_keep();
+    CHECK_OK(mp_pool_open("host", MP_MEMORY_DEVICE, "test",
+                          KIT_OPTIONS("arena.max_mem=64M", "arena.poison=1"), &later));
+    CHECK(kit_log_has("another arena.poison"));
+    kit_log_end();
+    mp_pool_close(later);
+    mp_pool_close(first);
+}
