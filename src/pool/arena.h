@@ -87,6 +87,7 @@ struct lane {
 
     /* guarded by the arena's lock */
     bins bins;
+    chunk_list records;                 /* of chunks lent on it */
     mp_stream *stream;                  /* owned; a wrap of `native`, made on need */
     uint64_t ending;                    /* while the device is waited for, see quiesce */
     uint64_t reached;                   /* every chunk freed in it or before is free for all */
@@ -221,7 +222,9 @@ void *mp__lane_key(const arena *a, void *native);
 /* Gives the lane that a request on the stream of `key` goes to, locked: that of the stream, or of
  * the graph that it is captured into. Fails: OUT_OF_MEMORY, UNSUPPORTED (too many streams). */
 mp_status mp__lane_lock(arena *a, void *key, lane **out);
-/* The same, without its lock: where work of the stream belongs that is queued now. */
+/* The lane of `key`, locked, where no other lock is needed to find it; else NULL. */
+lane *mp__lane_try(arena *a, void *key);
+/* As mp__lane_lock, without its lock: where work of the stream belongs that is queued now. */
 mp_status mp__lane_now(arena *a, void *key, lane **out);
 /* The lane of a key, a fresh one where that of the key belonged to a stream that is gone. Under the
  * arena's lock. Not for MP_NO_STREAM. */
@@ -255,8 +258,11 @@ void mp__chunk_release(arena *a, chunk *c);
 /* Cuts `c`, which is in no list, after `units`; gives the record of the rest, which gets the same
  * lane, epoch and state. Records must be prepared. */
 chunk *mp__chunk_split(arena *a, chunk *c, uint32_t units);
+/* The first `units` of `c`, which is in no list, as a chunk with a record of `l`; `c` keeps the
+ * rest, or is none any more. One record of `l` must be prepared. */
+chunk *mp__chunk_cut(arena *a, lane *l, chunk *c, uint32_t units);
 /* Joins `right`, which is in no list, to its neighbour `left`. */
-void mp__chunk_join(arena *a, chunk *left, chunk *right);
+void mp__chunk_join(chunk *left, chunk *right);
 /* Whether `c` may be lent to any stream at once. */
 bool mp__chunk_is_idle(const arena *a, const chunk *c);
 /* Puts what is idle into the bins of lane 0, merged. */
@@ -307,6 +313,15 @@ mp_status mp__arena_shrink(arena *a, size_t *released);
 mp_status mp__arena_record_use(arena *a, mp_addr addr, void *native);
 /* Locks the lane of the lent block that begins at `addr`, and gives both. NULL: there is none. */
 chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out);
+/* The same without the arena's lock: where NULL, there may be one all the same. */
+chunk *mp__arena_try_block(arena *a, mp_addr addr, lane **out);
+
+/* ---- try.c ---- */
+
+/* The short way alone. BUSY, without a sentence and with nothing done, where there is none: where
+ * it would take the arena's lock, under which others wait for the device. */
+mp_status mp__arena_try_alloc(arena *a, size_t size, void *native, uint8_t client, mp_addr *out);
+mp_status mp__arena_try_free(arena *a, mp_addr addr, void *native);
 
 /* ---- region.c: under the arena's lock ---- */
 
@@ -325,6 +340,8 @@ mp_status mp__region_take(arena *a, size_t size);
 void mp__region_give(arena *a, size_t size);
 const region *mp__region_of(const arena *a, mp_addr addr);
 mp_status mp__region_add(arena *a, region fresh);
+/* `first` begins the region at `addr` now. */
+void mp__region_set_first(arena *a, mp_addr addr, chunk *first);
 void mp__regions_close(arena *a);
 
 /* ---- expand.c: expandable regions, under the arena's lock ---- */

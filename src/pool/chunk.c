@@ -1,62 +1,101 @@
-/* chunk.c - slabs of chunk records. SPDX-License-Identifier: Apache-2.0 */
+/* chunk.c - slabs of chunk records, given out in runs.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A slab is aligned to its size, so that a record finds the slab, and the list its run is for. */
 #include "pool/chunk.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLAB_CHUNKS = 1023 }; /* and one line for the slab's head: 64 KiB */
+enum { SLAB_BYTES = 64 << 10, RUN_CHUNKS = 16, SLAB_RUNS = SLAB_BYTES / 64 / RUN_CHUNKS };
 
 static_assert(sizeof(chunk) == 64, "a chunk's record is one cache line");
 
-typedef struct chunk_slab {
-    struct chunk_slab *next;
-    _Alignas(64) chunk chunks[SLAB_CHUNKS];
+typedef struct run {
+    chunk chunks[RUN_CHUNKS];
+} run;
+
+typedef union chunk_slab {
+    struct {
+        union chunk_slab *next;
+        chunk_list *home[SLAB_RUNS]; /* of each run */
+    } head;
+    run runs[SLAB_RUNS]; /* the first is where the head lies */
 } chunk_slab;
 
+static_assert(sizeof(chunk_slab) == SLAB_BYTES, "a slab is as large as its alignment");
+static_assert(sizeof(((chunk_slab *)0)->head) <= sizeof(run), "the head takes one run");
+
+static chunk_slab *slab_of(const chunk *c) {
+    return (chunk_slab *)((uintptr_t)c & ~(uintptr_t)(SLAB_BYTES - 1));
+}
+
+static chunk_list *home_of(const chunk *c) {
+    return slab_of(c)->head.home[((uintptr_t)c % SLAB_BYTES) / sizeof(run)];
+}
+
 static mp_status add_slab(chunk_store *store) {
-    chunk_slab *slab = aligned_alloc(64, sizeof *slab);
+    chunk_slab *slab = aligned_alloc(SLAB_BYTES, sizeof *slab);
     if (slab == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the records of %d chunks", SLAB_CHUNKS);
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the records of %d chunks",
+                       (SLAB_RUNS - 1) * RUN_CHUNKS);
     }
     memset(slab, 0, sizeof *slab);
-    slab->next = store->slabs;
+    slab->head.next = store->slabs;
     store->slabs = slab;
-    for (size_t i = SLAB_CHUNKS; i-- > 0;) { /* so that they are taken in order */
-        mp__chunk_put(store, &slab->chunks[i]);
-    }
+    store->runs_left = SLAB_RUNS - 1;
     return MP_OK;
 }
 
-mp_status mp__chunk_prepare(chunk_store *store, size_t count) {
-    while (store->unused_count < count) {
+/* Gives a run to a list for good. */
+static mp_status add_run(chunk_store *store, chunk_list *list) {
+    if (store->runs_left == 0) {
         MP_TRY(add_slab(store));
     }
+    const size_t index = SLAB_RUNS - store->runs_left--;
+    store->slabs->head.home[index] = list;
+    for (size_t i = RUN_CHUNKS; i-- > 0;) { /* so that they are taken in order */
+        mp__chunk_put(&store->slabs->runs[index].chunks[i]);
+    }
     return MP_OK;
 }
 
-chunk *mp__chunk_take(chunk_store *store) {
-    chunk *c = store->unused;
+mp_status mp__chunk_prepare(chunk_store *store, chunk_list *list, size_t count) {
+    while (list->count < count) {
+        MP_TRY(add_run(store, list));
+    }
+    return MP_OK;
+}
+
+chunk *mp__chunk_take(chunk_list *list) {
+    chunk *c = list->first;
     assert(c != NULL);
-    store->unused = c->link;
-    store->unused_count--;
+    list->first = c->link;
+    list->count--;
     c->link = NULL;
     return c;
 }
 
-void mp__chunk_put(chunk_store *store, chunk *c) {
+void mp__chunk_put(chunk *c) {
+    chunk_list *list = home_of(c);
     atomic_store_explicit(&c->addr, 0, memory_order_relaxed);
     chunk_set_state(c, CHUNK_UNUSED);
     c->prev = c->next = c->back = NULL;
-    c->link = store->unused;
-    store->unused = c;
-    store->unused_count++;
+    c->link = list->first;
+    list->first = c;
+    list->count++;
+}
+
+bool mp__chunk_is_from(const chunk *c, const chunk_list *list) {
+    return home_of(c) == list;
 }
 
 void mp__chunk_store_close(chunk_store *store) {
     for (chunk_slab *slab = store->slabs, *next = NULL; slab != NULL; slab = next) {
-        next = slab->next;
+        next = slab->head.next;
         free(slab);
     }
-    *store = (chunk_store){NULL, NULL, 0};
+    *store = (chunk_store){.slabs = NULL};
 }

@@ -10,6 +10,7 @@
 #include "pool/size_class.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 typedef enum chunk_state {
     CHUNK_UNUSED,   /* a record without memory */
@@ -73,19 +74,29 @@ static inline void chunk_lend(chunk *c, unsigned lane, size_t size, uint8_t clie
     chunk_set_state(c, CHUNK_MOVING);
 }
 
-/* ---- the store; guarded by the arena's lock ---- */
+/* ---- records; guarded by the arena's lock ----
+ * Records of chunks lent on one lane come from runs of their own: processors fetch pairs of cache
+ * lines, and threads that write records beside each other take them from each other. */
+
+typedef struct chunk_list { /* unused records */
+    chunk *first;
+    size_t count;
+} chunk_list;
 
 typedef struct chunk_store {
-    chunk *unused;
-    struct chunk_slab *slabs; /* owned */
-    size_t unused_count;
+    union chunk_slab *slabs; /* owned */
+    size_t runs_left;        /* in the first */
+    chunk_list shared;       /* for chunks that are of no lane yet */
 } chunk_store;
 
-/* Makes sure that the next `count` calls of chunk_take succeed. Fails: OUT_OF_MEMORY. */
-mp_status mp__chunk_prepare(chunk_store *store, size_t count);
+/* Makes sure that the next `count` calls of mp__chunk_take succeed. `list` must stay where it is
+ * for as long as the store. Fails: OUT_OF_MEMORY. */
+mp_status mp__chunk_prepare(chunk_store *store, chunk_list *list, size_t count);
 /* An unused record, all zero but for its links; one that was prepared for. */
-chunk *mp__chunk_take(chunk_store *store);
-void mp__chunk_put(chunk_store *store, chunk *c);
+chunk *mp__chunk_take(chunk_list *list);
+/* Puts a record back into the list that it came from. */
+void mp__chunk_put(chunk *c);
+bool mp__chunk_is_from(const chunk *c, const chunk_list *list);
 void mp__chunk_store_close(chunk_store *store);
 
 #endif

@@ -7,7 +7,7 @@
 
 chunk *mp__chunk_split(arena *a, chunk *c, uint32_t units) {
     assert(units < c->units);
-    chunk *rest = mp__chunk_take(&a->chunks);
+    chunk *rest = mp__chunk_take(&a->chunks.shared);
     atomic_store_explicit(&rest->addr, chunk_addr(c) + (size_t)units * UNIT, memory_order_relaxed);
     rest->units = c->units - units;
     rest->epoch = c->epoch;
@@ -23,13 +23,42 @@ chunk *mp__chunk_split(arena *a, chunk *c, uint32_t units) {
     return rest;
 }
 
-void mp__chunk_join(arena *a, chunk *left, chunk *right) {
+chunk *mp__chunk_cut(arena *a, lane *l, chunk *c, uint32_t units) {
+    if (units == c->units && mp__chunk_is_from(c, &l->records)) {
+        return c;
+    }
+    chunk *front = mp__chunk_take(&l->records);
+    const mp_addr addr = chunk_addr(c);
+    atomic_store_explicit(&front->addr, addr, memory_order_relaxed);
+    front->units = units;
+    front->prev = c->prev;
+    if (front->prev != NULL) {
+        front->prev->next = front;
+    } else {
+        mp__region_set_first(a, addr, front);
+    }
+    if (units < c->units) {
+        front->next = c;
+        c->prev = front;
+        c->units -= units;
+        atomic_store_explicit(&c->addr, addr + chunk_bytes(front), memory_order_relaxed);
+        return front;
+    }
+    front->next = c->next;
+    if (front->next != NULL) {
+        front->next->prev = front;
+    }
+    mp__chunk_put(c);
+    return front;
+}
+
+void mp__chunk_join(chunk *left, chunk *right) {
     left->units += right->units;
     left->next = right->next;
     if (right->next != NULL) {
         right->next->prev = left;
     }
-    mp__chunk_put(&a->chunks, right);
+    mp__chunk_put(right);
 }
 
 static bool joins(const chunk *c, const chunk *neighbour) {
@@ -51,14 +80,14 @@ void mp__chunk_bin(arena *a, chunk *c) {
         chunk *left = c->prev;
         mp__bins_remove(&l->bins, left);
         left->epoch = c->epoch > left->epoch ? c->epoch : left->epoch;
-        mp__chunk_join(a, left, c);
+        mp__chunk_join(left, c);
         c = left;
     }
     if (joins(c, c->next)) {
         chunk *right = c->next;
         mp__bins_remove(&l->bins, right);
         c->epoch = right->epoch > c->epoch ? right->epoch : c->epoch;
-        mp__chunk_join(a, c, right);
+        mp__chunk_join(c, right);
     }
     chunk_set_state(c, CHUNK_FREE);
     mp__bins_add(&l->bins, c);

@@ -35,13 +35,13 @@ static void add_hole(arena *a, chunk *c) {
     if (c->prev != NULL && chunk_state_of(c->prev) == CHUNK_UNMAPPED) {
         chunk *left = c->prev;
         mp__bins_remove(&a->holes, left);
-        mp__chunk_join(a, left, c);
+        mp__chunk_join(left, c);
         c = left;
     }
     if (c->next != NULL && chunk_state_of(c->next) == CHUNK_UNMAPPED) {
         chunk *right = c->next;
         mp__bins_remove(&a->holes, right);
-        mp__chunk_join(a, c, right);
+        mp__chunk_join(c, right);
     }
     c->epoch = 0;
     mp__bins_add(&a->holes, c);
@@ -59,14 +59,14 @@ static mp_status reserve_addresses(arena *a, uint32_t units) {
     }
     mp_addr addr = 0;
     MP_TRY(a->device->ops->reserve(a->device, size, &addr));
-    chunk *c = mp__chunk_take(&a->chunks);
+    chunk *c = mp__chunk_take(&a->chunks.shared);
     atomic_store_explicit(&c->addr, addr, memory_order_relaxed);
     c->units = (uint32_t)(size / UNIT);
     const mp_status status =
         mp__region_add(a, (region){.addr = addr, .size = size, .first = c, .expandable = true});
     if (status != MP_OK) {
         a->device->ops->unreserve(a->device, addr, size);
-        mp__chunk_put(&a->chunks, c);
+        mp__chunk_put(c);
         return status;
     }
     add_hole(a, c);
@@ -127,7 +127,7 @@ static void fill_hole(arena *a, lane *l, chunk *hole, size_t bytes) {
         chunk_set_state(left, CHUNK_MOVING);
         chunk_set_lane(hole, index);
         hole->epoch = 0;
-        mp__chunk_join(a, left, hole);
+        mp__chunk_join(left, hole);
         mp__chunk_bin(a, left);
         return;
     }
@@ -177,7 +177,8 @@ static size_t move_pages(arena *a, mp_addr target, size_t bytes) {
             mp_addr first = 0;
             size_t size = can_give(a, c) ? whole_pages(a, c, &first) : 0;
             size = size < bytes - moved ? size : bytes - moved;
-            if (size == 0 || mp__chunk_prepare(&a->chunks, CUT_RECORDS + CHUNK_RECORDS) != MP_OK) {
+            if (size == 0 || mp__chunk_prepare(&a->chunks, &a->chunks.shared,
+                                               CUT_RECORDS + CHUNK_RECORDS) != MP_OK) {
                 continue;
             }
             arena_note(a, first, size, true);
@@ -305,7 +306,8 @@ static size_t trim_region(arena *a, const region *r) {
         while (next != NULL && chunk_state_of(next) == CHUNK_UNMAPPED) {
             next = next->next;
         }
-        if (size > 0 && mp__chunk_prepare(&a->chunks, CUT_RECORDS + CHUNK_RECORDS) == MP_OK) {
+        if (size > 0 && mp__chunk_prepare(&a->chunks, &a->chunks.shared,
+                                          CUT_RECORDS + CHUNK_RECORDS) == MP_OK) {
             bytes += unmap_chunk(a, c, first, size);
         }
     }

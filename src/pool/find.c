@@ -106,7 +106,7 @@ static mp_status find_by_waiting(arena *a, lane *l, uint32_t units, chunk **out)
 }
 
 static mp_status grow(arena *a, lane *l, uint32_t units) {
-    MP_TRY(mp__chunk_prepare(&a->chunks, CHUNK_RECORDS));
+    MP_TRY(mp__chunk_prepare(&a->chunks, &a->chunks.shared, CHUNK_RECORDS));
     return mp__region_grow(a, l, units);
 }
 
@@ -131,22 +131,28 @@ static mp_status find_or_grow(arena *a, lane *l, uint32_t units, chunk **out) {
     return *out != NULL ? MP_OK : MP_FAIL(INTERNAL, "a region that was just added has no room");
 }
 
-/* Takes `c` out of its bin and cuts off what would lie dead. */
-static void take(arena *a, chunk *c, uint32_t units) {
+/* Takes out of `c`, which is in a bin, what is to be lent; the rest stays there, unless it is
+ * better lent too than left dead. */
+static chunk *take(arena *a, lane *l, chunk *c, uint32_t units) {
     bins *from = &lane_of(a, c)->bins;
-    mp__bins_remove(from, c);
     const uint32_t rest = c->units - units;
-    if (rest > 0 && (rest >= units || (size_t)rest * UNIT >= a->options.max_dead_bytes_per_chunk)) {
-        mp__bins_add(from, mp__chunk_split(a, c, units));
+    mp__bins_remove(from, c);
+    if (rest < units && (size_t)rest * UNIT < a->options.max_dead_bytes_per_chunk) {
+        return mp__chunk_cut(a, l, c, c->units);
     }
+    chunk *front = mp__chunk_cut(a, l, c, units);
+    if (rest > 0) {
+        mp__bins_add(from, c);
+    }
+    return front;
 }
 
 mp_status mp__chunk_obtain(arena *a, lane *l, uint32_t units, chunk **out) {
     chunk *c = NULL;
-    MP_TRY(mp__chunk_prepare(&a->chunks, CHUNK_RECORDS));
+    MP_TRY(mp__chunk_prepare(&a->chunks, &a->chunks.shared, CHUNK_RECORDS));
+    MP_TRY(mp__chunk_prepare(&a->chunks, &l->records, 1));
     MP_TRY(mp__address_prepare(&a->addresses, 1));
     MP_TRY(find_or_grow(a, l, units, &c));
-    take(a, c, units);
-    *out = c;
+    *out = take(a, l, c, units);
     return MP_OK;
 }

@@ -111,6 +111,10 @@ const region *mp__region_of(const arena *a, mp_addr addr) {
     return addr - r->addr < r->size ? r : NULL;
 }
 
+void mp__region_set_first(arena *a, mp_addr addr, chunk *first) {
+    a->regions[index_after(a, addr) - 1].first = first;
+}
+
 static mp_status make_room(arena *a) {
     if (a->region_count < a->region_capacity) {
         return MP_OK;
@@ -203,7 +207,7 @@ static mp_status add_region(arena *a, lane *l, uint32_t units) {
         a->next_extension = next_before;
         return status;
     }
-    chunk *c = mp__chunk_take(&a->chunks);
+    chunk *c = mp__chunk_take(&a->chunks.shared);
     atomic_store_explicit(&c->addr, addr, memory_order_relaxed);
     c->units = (uint32_t)(size / UNIT);
     c->epoch = 0;
@@ -257,7 +261,7 @@ size_t mp__region_trim(arena *a) {
             continue;
         }
         mp__bins_remove(&lane_of(a, r.first)->bins, r.first);
-        mp__chunk_put(&a->chunks, r.first);
+        mp__chunk_put(r.first);
         remove_at(a, i);
         release(a, &r);
         bytes += r.size;

@@ -10,7 +10,7 @@
 static mp_status reserve(arena *a, uint32_t units, size_t size, uint8_t client, chunk **out) {
     mp_addr addr = 0;
     const size_t bytes = (size_t)units * UNIT;
-    MP_TRY(mp__chunk_prepare(&a->chunks, 1));
+    MP_TRY(mp__chunk_prepare(&a->chunks, &a->chunks.shared, 1));
     MP_TRY(mp__address_prepare(&a->addresses, 1));
     MP_TRY(mp__region_take(a, bytes));
     const mp_status status = mp__source_alloc(&a->source, bytes, &addr);
@@ -18,7 +18,7 @@ static mp_status reserve(arena *a, uint32_t units, size_t size, uint8_t client, 
         mp__region_give(a, bytes);
         return status;
     }
-    chunk *c = mp__chunk_take(&a->chunks);
+    chunk *c = mp__chunk_take(&a->chunks.shared);
     atomic_store_explicit(&c->addr, addr, memory_order_relaxed);
     c->units = units;
     chunk_lend(c, 0, size, client);
@@ -72,7 +72,7 @@ void mp__reserve_give_back(arena *a) {
         next = c->link;
         mp__source_free(&a->source, chunk_addr(c), chunk_bytes(c));
         mp__region_give(a, chunk_bytes(c));
-        mp__chunk_put(&a->chunks, c);
+        mp__chunk_put(c);
     }
     a->retired = NULL;
 }
