@@ -11,8 +11,9 @@
 
 /* ---- threads ---- */
 
-enum { SET_BLOCKS = 64, CHANGES = 200000, CHANGES_QUICK = 1000, TIMED = 20000, TIMED_QUICK = 500 };
-enum { CHANGES_A_LOOK = 128 }; /* from one look at the clock to the next */
+enum { SET_BLOCKS = 64, CHANGES = 1 << 20, CHANGES_QUICK = 1024, TIMED = 20000, TIMED_QUICK = 500 };
+enum { CHANGES_A_LOOK = 128 };        /* from one look at the clock to the next */
+enum { LIST = 160 * CHANGES_A_LOOK }; /* short enough not to take the caches from the allocator */
 static const uint64_t set_least = 256, set_most = 64 * KIB;
 
 typedef struct block {
@@ -39,13 +40,10 @@ static inline void replace(const backend *hot, worker *own, const op *fresh) {
     own->failures += at->memory == NULL;
 }
 
-/* The list's changes from number `done` on: a free, an allocation, a free, ... */
+/* The list's changes from number `done` on: a free, an allocation, a free, ... A thread goes
+ * through them again and again: what a change replaces is what lies in its slot. */
 static const op *changes_at(const worker *own, size_t done) {
     return &own->list.items[own->list.build + 2 * done];
-}
-
-static size_t changes_in(const worker *own) {
-    return (own->list.count - own->list.build) / 2;
 }
 
 static void build(bench *self, unsigned index, void *context) {
@@ -59,8 +57,9 @@ static void throughput(bench *self, unsigned index, void *context) {
     worker *own = (worker *)context + index;
     const backend hot = self->backend;
     const uint64_t end = now_ns() + (uint64_t)(self->limit_ms * 1e6);
-    while (own->changes + CHANGES_A_LOOK <= changes_in(own) && now_ns() < end) {
-        const op *next = changes_at(own, own->changes);
+    const size_t changes = self->quick ? CHANGES_QUICK : CHANGES;
+    while (own->changes < changes && now_ns() < end) {
+        const op *next = changes_at(own, own->changes % LIST);
         for (unsigned i = 0; i < CHANGES_A_LOOK; i++) {
             replace(&hot, own, &next[2 * i + 1]);
         }
@@ -116,10 +115,9 @@ static void threads_report(const worker *workers, unsigned count, bool own_strea
 
 static void threads_row(bench *self, unsigned count, bool own_streams) {
     const size_t timed = self->quick ? TIMED_QUICK : TIMED;
-    const size_t changes = self->quick ? CHANGES_QUICK : CHANGES;
     worker *workers = must_alloc(count, sizeof *workers);
     for (unsigned i = 0; i < count; i++) {
-        workers[i].list = ops_churn(100 + i, SET_BLOCKS, changes, set_least, set_most);
+        workers[i].list = ops_churn(100 + i, SET_BLOCKS, LIST, set_least, set_most);
         workers[i].stream = bench_stream(self, own_streams ? i : 0);
         workers[i].timed = samples_make(timed);
     }
