@@ -2,22 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times Millpond's pool beside other allocators, in equal loops over equal lists, and compares them row by row.
 
-    bench/bench_pool.py [--build build/dev] [--stage auto|cuda|host] [--repeats 5] [--budget-s 330] [--only NAME,...]
-                        [--cases NAME,...] [--peer NAME=LIBRARY[:INIT]]... [--note TEXT] [--quick] [--name NAME]
+    bench/bench_pool.py [--build build/dev] [--stage auto|cuda|host] [--repeats 5] [--budget-s 330] [--resume FILE]
+                        [--only NAME,...] [--cases NAME,...] [--peer NAME[@CASE+CASE]=LIBRARY[:INIT]]... [--note TEXT]
+                        [--quick] [--name NAME]
     bench/bench_pool.py --table bench/results/pool-NAME.json
 
 Every allocator runs in a fresh process, and the processes of a repeat follow each other, so that a drift of the machine
 meets all. A figure is the median of the repeats; the file has the least and the most, too. A repeat that would exceed
-the budget is not begun. A peer is any library with the functions of bench/pool/plugin.h. On a GPU the driver's
-allocators take part, and those of PyTorch and CuPy where they are installed. Marks in the table: `!` this peer is
-better than Millpond, `~` better, but the ranges of the two overlap, `>` the time of the pass was up before its end, `x`
-allocations failed; neither counts as better.
+the budget is not begun; with --resume, the same command goes on with it another time. A peer is any library with the
+functions of bench/pool/plugin.h. On a GPU the driver's allocators take part, and those of PyTorch and CuPy where they
+are installed. Marks in the table: `!` this peer is better than Millpond, `~` better, but the ranges of the two overlap,
+`>` the time of the pass was up before its end, `x` allocations failed; neither counts as better.
 """
 
 import argparse
+import importlib.metadata
 import importlib.util
 import json
-import math
 import os
 import platform
 import statistics
@@ -30,46 +31,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import machine  # noqa: E402  (beside this file)
+from pool_repeats import Repeats, digest  # noqa: E402  (likewise)
+from pool_table import METRICS, WORDS, show  # noqa: E402  (likewise)
 
 ROOT = machine.ROOT
 POOL = Path(__file__).resolve().parent / "pool"
 LIMIT_S = 300  # of one process
-
-# What the project aims at on an NVIDIA H200: (case, row, metric, bound).
-AIMS = [
-    ("pair", "256 B", "p50_ns", 60), ("pair", "256 B", "p999_ns", 500), ("live", "100000 blocks", "ns", 300),
-    ("random", "10000 x 1 MiB", "warm_ms", 3),
-]
-AIM_SCALING = (16, 8)  # so many threads on own streams, at least so many times the throughput of one
-
-# What is compared: (name in the rows, unit of the table, factor to it, whether more is better).
-METRICS = {
-    "p50_ns": ("ns", 1, False), "p99_ns": ("ns", 1, False), "p999_ns": ("ns", 1, False), "mean_ns": ("ns", 1, False),
-    "ns": ("ns", 1, False), "cold_ms": ("ms", 1, False), "warm_ms": ("ms", 1, False),
-    "mops": ("M/s", 1, True), "cold_ratio": ("x", 1, False), "warm_ratio": ("x", 1, False),
-    "alloc_p50_ns": ("ns", 1, False), "alloc_p99_ns": ("ns", 1, False), "free_p50_ns": ("ns", 1, False),
-    "wall_ratio": ("x", 1, False), "cold_ns": ("ns", 1, False), "warm_ns": ("ns", 1, False),
-    "reserved_ratio": ("x", 1, False), "failures_percent": ("%", 1, False), "filled": ("%", 100, True),
-    "trim_ms": ("ms", 1, False), "unused_percent": ("%", 1, False), "grow_ms": ("ms", 1, False),
-}
-WORDS = {
-    "pair": "allocate and free one size, one thread",
-    "live": "free one and allocate another in a live set, random order",
-    "random": "RMM's random_allocations: N blocks up to a size; cold on a fresh pool, warm after it",
-    "threads": "free one and allocate another in a set of 64 blocks a thread",
-    "handover": "one thread allocates, another frees on another stream",
-    "streams": "a block around each of 4 slow kernels a stream: wall time over that without an allocator",
-    "pingpong": "freed on a stream at work, wanted on another; wall time over that with two fixed blocks",
-    "replay": "recorded traces: time of an operation, peak reserved over peak live",
-    "phases": "phases of varying sizes: peak reserved over peak live",
-    "full": "churn on a device that is nearly full",
-    "trim": "memory given back to the device; unused: what is still had for nothing",
-    "python-replay": "recorded traces, from Python",
-    "python-pair": "allocate and free one size, from Python",
-    "python-live": "a live set, from Python",
-    "python-random": "random_allocations, from Python",
-}
-
 
 @dataclass
 class Backend:
@@ -83,11 +50,18 @@ class Backend:
     failures: list = field(default_factory=list)
     versions: dict = field(default_factory=dict)
 
+    def take(self, found):
+        """What one repeat has found, now or in an earlier call."""
+        self.runs.append(found["rows"])
+        self.cases = found["cases"]
+        self.failures += found["failures"]
+        self.versions.update(found["versions"])
+
 
 # The cases of allocators that others of the table already tell most about, or that are too slow for the rest: each
 # call of cuMemFree waits for the device.
-C_CASES = list(WORDS)[:11]
-PYTHON_CASES = list(WORDS)[11:]
+C_CASES = [case for case in WORDS if not case.startswith("python-")]
+PYTHON_CASES = [case for case in WORDS if case.startswith("python-")]
 CASES_OF = {
     "millpond-mempool": "pair live random replay phases trim",
     "cuda": "pair random streams pingpong replay phases full",
@@ -120,6 +94,8 @@ def c_backends(args, program, plugin):
         name, _, rest = peer.partition("=")
         name, _, cases = name.partition("@")
         library, _, init = rest.partition(":")
+        if not Path(library).is_file():
+            sys.exit(f"bench_pool: --peer {peer}: there is no library '{library}'")
         added = backend(name, "--library", Path(library).resolve(), "--init", init)
         added.cases = cases.split("+") if cases else added.cases
         found.append(added)
@@ -136,7 +112,8 @@ def python_backends(args, plugin):
         if args.stage != "cuda" or importlib.util.find_spec(framework) is None:
             return []
         ours = f"{framework}+millpond"
-        return [backend(ours, ours=True), *(backend(peer, base=ours) for peer in peers)]
+        return [backend(ours, ours=True), backend(f"{ours}-expandable", ours=True),
+                *(backend(peer, base=ours) for peer in peers)]
 
     return [backend("ctypes+millpond", ours=True), *family("torch", "torch", "torch-expandable"),
             *family("cupy", "cupy")]
@@ -159,20 +136,30 @@ def all_backends(args, program, plugin):
 # ---- running ----
 
 
+def rows_of(output):
+    """Whole lines of JSON; the last of a process that was ended may be a part."""
+    lines = (output or b"").decode(errors="replace").splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
 def process(command, env):
     """(rows, what went wrong or None) of one process."""
     try:
-        done = subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True,
-                              timeout=LIMIT_S)
+        done = subprocess.run([str(word) for word in command], env=env, capture_output=True, timeout=LIMIT_S)
     except subprocess.TimeoutExpired as late:
-        text = late.stdout or b""
-        rows = [json.loads(line) for line in text.decode().splitlines() if line.endswith("}")]
-        return rows, f"no end after {LIMIT_S} s"
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        return rows_of(late.stdout), f"no end after {LIMIT_S} s"
+    rows = rows_of(done.stdout)
     if done.returncode == 0 and rows and rows[-1].get("done"):
         return rows, None
-    words = done.stderr.strip().splitlines()[-2:]
+    words = done.stderr.decode(errors="replace").strip().splitlines()[-2:]
     return rows, "; ".join(words) or f"exit status {done.returncode}"
+
+
+def probe(program, stage):
+    """What pool_bench says of the device."""
+    command = [program, "--builtin", "floor", "--stage", stage, "--cases", "pair", "--quick"]
+    rows, problem = process(command, os.environ)
+    return rows[0] if problem is None else sys.exit(f"bench_pool: {problem}")
 
 
 def is_python(backend):
@@ -190,38 +177,43 @@ def options_of(backend, args, traces, cases):
 
 def run(backend, args, traces, env):
     """All cases of one backend in one process; another one goes on behind a case that fails, which is then left out."""
-    cases, found = list(backend.cases), []
+    cases = backend.cases
+    found = {"rows": [], "cases": list(cases), "failures": [], "versions": {}}
     while cases:
         rows, problem = process([*backend.command, *options_of(backend, args, traces, cases)], env)
-        found += rows
+        found["rows"] += rows
         for row in rows:
-            backend.versions.update(row.get("versions", {}))
+            found["versions"].update(row.get("versions", {}))
         if problem is None:
             break
         begun = next((row["begin"] for row in reversed(rows) if "begin" in row), None)
-        backend.failures.append(f"{begun}: {problem}" if begun else problem)
-        print(f"  {backend.name}: {backend.failures[-1]}", flush=True)
+        found["failures"].append(f"{begun}: {problem}" if begun else problem)
+        print(f"  {backend.name}: {found['failures'][-1]}", flush=True)
         if begun is None:
-            backend.cases = []
+            found["cases"] = []
             break
         cases = cases[cases.index(begun) + 1 :]
-        backend.cases.remove(begun)
+        found["cases"].remove(begun)
     return found
 
 
-def repeat(backends, args, traces, env):
-    """All repeats that the budget has time for; returns how many."""
+def measure(backends, repeats, args, traces, env):
+    """All repeats that are missing, or as many as the budget has time for; one at least."""
     start, longest = time.monotonic(), 0
-    for number in range(args.repeats):
+    while len(repeats.all) < args.repeats:
         begun = time.monotonic()
-        if number > 0 and begun - start + longest > args.budget_s:
-            return number
+        if longest > 0 and begun - start + longest > args.budget_s:
+            print(f"{len(repeats.all)} of {args.repeats} repeats are made"
+                  f"{'; the same command goes on' if args.resume else ''}", flush=True)
+            return
+        found = {}
         for backend in backends:
             if backend.cases:
-                backend.runs.append(run(backend, args, traces, env))
+                found[backend.name] = run(backend, args, traces, env)
+                backend.take(found[backend.name])
+        repeats.add(machine.now(), found)
         longest = max(longest, time.monotonic() - begun)
-        print(f"repeat {number + 1} of {args.repeats}: {time.monotonic() - begun:.1f} s", flush=True)
-    return args.repeats
+        print(f"repeat {len(repeats.all)} of {args.repeats}: {time.monotonic() - begun:.1f} s", flush=True)
 
 
 # ---- comparing ----
@@ -308,68 +300,10 @@ def row_facts(backends):
     return facts
 
 
-# ---- showing ----
-
-
-def short(value, metric):
-    value *= METRICS[metric][1]
-    if value == 0 or not math.isfinite(value):
-        return "0"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(digits, 3)}f}"
-
-
-def table(result, case, out):
-    """One case as a table in Markdown: a line for each row and metric, a column for each backend."""
-    rows = [row for row in result["rows"] if row["case"] == case]
-    names = [name for name in result["backends"] if any(name in row["values"] for row in rows)]
-    out.append(f"\n**{case}**: {WORDS[case]}\n")
-    out.append("| row | " + " | ".join(names) + " |")
-    out.append("| --- | " + " | ".join("---:" for _ in names) + " |")
-    for row in rows:
-        cells = []
-        for name in names:
-            value = row["values"].get(name)
-            cell = short(value[0], row["metric"]) if value else ""
-            cells.append(row["marks"].get(name, "") + cell + row["better"].get(name, ""))
-        unit = METRICS[row["metric"]][0]
-        label = row["metric"].rsplit("_", 1)[0] if row["metric"].endswith(("_ns", "_ms", "_percent")) else row["metric"]
-        out.append(f"| {row['row']}, {label} ({unit}) | " + " | ".join(cells) + " |")
-
-
-def aims(result):
-    """Lines that say which aims were reached by Millpond as a user gets it."""
-    ours = next(iter(result["backends"]))
-    found = {(row["case"], row["row"], row["metric"]): row["values"][ours][0]
-             for row in result["rows"] if ours in row["values"]}
-    for case, row, metric, bound in AIMS:
-        value = found.get((case, row, metric))
-        if value is not None:
-            yield f"{case} {row} {metric}: {value:.3g}, aim < {bound}: {'reached' if value < bound else 'missed'}"
-    threads, times = AIM_SCALING
-    one, many = (found.get(("threads", f"{count:2d}, own streams", "mops")) for count in (1, threads))
-    if one and many:
-        word = "reached" if many >= times * one else "missed"
-        yield f"{threads} threads on own streams: {many / one:.1f} times one, aim >= {times}: {word}"
-
-
-def show(result):
-    out = [f"{result['device']}{' (emulated)' if result['emulated'] else ''}, {result['driver']}, {result['cpu']}; "
-           f"{result['repeats']} repeats, commit {result['commit']}"]
-    for case in WORDS:
-        if any(row["case"] == case for row in result["rows"]):
-            table(result, case, out)
-    lost = [f"{row['case']} {row['row']} {row['metric']}: {', '.join(row['better'])}"
-            for row in result["rows"] if "!" in row["better"].values()]
-    out.append(f"\nRows in which a peer is clearly better: {len(lost)} of {len(result['rows'])}")
-    out += [f"- {line}" for line in lost]
-    out += ["", *(f"- {line}" for line in aims(result))] if not result["emulated"] else []
-    out += [f"- failed: {name}: {reason}" for name, entry in result["backends"].items() for reason in entry["failures"]]
-    print("\n".join(out))
-
-
-def gpu_driver():
+def gpu_driver(stage):
     """The version of the kernel's driver and the highest clock, where nvidia-smi tells."""
+    if stage != "cuda":
+        return ""
     try:
         done = subprocess.run(["nvidia-smi", "--query-gpu=driver_version,clocks.max.sm", "--format=csv,noheader"],
                               capture_output=True, text=True, timeout=30)
@@ -378,16 +312,36 @@ def gpu_driver():
     return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else ""
 
 
-def setting(backends):
-    """What the first run of pool_bench says of the device, and what we know of the machine."""
+def version_of(module):
+    """The version of an installed module, by the packages that bring it; "" without one."""
+    packages = sorted(set(importlib.metadata.packages_distributions().get(module, [])))
+    return " ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+
+
+def measured(args, device, build, backends, traces):
+    """What repeats must have in common to be of one measurement."""
+    libraries = [word for backend in backends for word in backend.command if isinstance(word, Path)]
+    files = sorted({*libraries, build / "lib/libmillpond.so", POOL / "traces.py", *traces}, key=lambda path: path.name)
+    options = {f"command of {backend.name}": command_of(backend, options_of(backend, args, traces, backend.cases))
+               for backend in backends}
+    return {
+        "device": device["device"], "driver": device["driver"], "GPU's driver": gpu_driver(device["stage"]),
+        "processor": machine.cpu(), "Python": platform.python_version(), "PyTorch": version_of("torch"),
+        "CuPy": version_of("cupy"), "environment": machine.environment(),
+        # Results that lie in the tree make it dirty; the build says more of what was changed.
+        "commit": machine.commit().removesuffix("-dirty"), "build": digest(files), **options,
+    }
+
+
+def setting(backends, device):
+    """The device, and what the first run of pool_bench and we know of the machine."""
     told = next((rows[0] for backend in backends if not is_python(backend) for rows in backend.runs if rows), {})
     versions = {}
     for backend in backends:
         versions.update(backend.versions)
     return {
-        "device": told.get("device", "unknown"), "emulated": told.get("stage") == "host",
-        "driver": told.get("driver", "unknown"), "gpu_driver": gpu_driver() if told.get("stage") == "cuda" else "",
-        "cpu": machine.cpu(),
+        "device": device["device"], "emulated": device["stage"] == "host", "driver": device["driver"],
+        "gpu_driver": gpu_driver(device["stage"]), "cpu": machine.cpu(),
         "limit_ms": told.get("limit_ms"), "cap_mib": told.get("cap_mib"),
         "tick_overhead_ns": told.get("tick_overhead_ns"), "versions": {"python": platform.python_version(), **versions},
         "commit": machine.commit(), "command": machine.command("bench/bench_pool.py"),
@@ -404,6 +358,8 @@ def arguments():
     parser.add_argument("--stage", default="auto", choices=["auto", "cuda", "host"])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--budget-s", type=float, default=330, help="no repeat is begun that would end later")
+    parser.add_argument("--resume", type=Path, metavar="FILE",
+                        help="keep every repeat in FILE, and go on from those it has, of this machine and build")
     parser.add_argument("--limit-ms", default="120", help="time of one timed pass; four times that for `random`")
     parser.add_argument("--cap-mib", default="32000", help="most memory that a case has live")
     parser.add_argument("--threads", help="most threads; by default one a processor")
@@ -420,9 +376,9 @@ def arguments():
     return parser.parse_args()
 
 
-def command_of(backend):
+def command_of(backend, options=()):
     """For the reader of the file: without folders."""
-    words = [word.name if isinstance(word, Path) else word for word in backend.command]
+    words = [word.name if isinstance(word, Path) else word for word in (*backend.command, *options)]
     return " ".join(Path(word).name if word == sys.executable else word or "''" for word in words)
 
 
@@ -438,12 +394,6 @@ def write(result, target):
     target.write_text(text, encoding="utf-8")
 
 
-def has_gpu(program):
-    done = subprocess.run([program, "--builtin", "floor", "--stage", "cuda", "--cases", "pair", "--quick"],
-                          capture_output=True)
-    return done.returncode == 0
-
-
 def main():
     args = arguments()
     if args.table:
@@ -453,13 +403,19 @@ def main():
     program, plugin = build / "bench/pool/pool_bench", build / "bench/pool/libbench_millpond.so"
     if not program.exists():
         sys.exit(f"bench_pool: {program} is not there; build first: make")
-    if args.stage == "auto":
-        args.stage = "cuda" if has_gpu(program) else "host"
+    device = probe(program, args.stage)
+    args.stage = device["stage"]
     env = dict(os.environ, MILLPOND_DEVICE=args.stage)
     backends = all_backends(args, program, plugin)
     traces = sorted(args.traces.glob("*.csv.gz"))
-    repeats = repeat(backends, args, traces, env)
-    result = {**setting(backends), "repeats": repeats, "notes": args.note, "build": build.name,
+    repeats = Repeats(measured(args, device, build, backends, traces), args.resume)
+    for earlier in repeats.all:
+        for backend in backends:
+            if backend.name in earlier["backends"]:
+                backend.take(earlier["backends"][backend.name])
+    measure(backends, repeats, args, traces, env)
+    result = {**setting(backends, device), "repeats": len(repeats.all), "notes": args.note, "build": build.name,
+              "times": [each["time"] for each in repeats.all],
               "values": "median, least, most of the repeats",
               "backends": {backend.name: {"command": command_of(backend), "repeats": len(backend.runs),
                                           "failures": backend.failures} for backend in backends},

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parent
-sys.path[:0] = [str(path) for path in (TESTS / "ep", TESTS / "models", TESTS.parent / "demo", TESTS.parent / "tools")]
+sys.path[:0] = [str(path) for path in (TESTS, TESTS / "ep", TESTS / "models", TESTS.parent / "demo",
+                                       TESTS.parent / "tools")]
 
 SUMMARY = []
 

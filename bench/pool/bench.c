@@ -33,6 +33,20 @@ void *must_alloc(size_t count, size_t size) {
     return memset(memory, 0, bytes);
 }
 
+void *must_grow(void *items, size_t count, size_t *capacity, size_t size) {
+    enum { FIRST = 1024 };
+    if (count < *capacity) {
+        return items;
+    }
+    const size_t more = *capacity != 0 ? 2 * *capacity : FIRST;
+    void *grown = more <= SIZE_MAX / size ? realloc(items, more * size) : NULL;
+    if (grown == NULL) {
+        die("no memory for %zu records of %zu bytes", more, size);
+    }
+    *capacity = more;
+    return grown;
+}
+
 /* ---- streams and pools ---- */
 
 void *bench_stream(bench *self, unsigned index) {

@@ -40,6 +40,9 @@ void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn)
 
 /* Memory or the end of the program; zeroed, and aligned so that threads share no cache line. */
 void *must_alloc(size_t count, size_t size);
+/* `items` (NULL at first) with room for one more than `count` of them; `*capacity` says for how
+ * many. Or the end of the program. */
+void *must_grow(void *items, size_t count, size_t *capacity, size_t size);
 
 void *bench_stream(bench *self, unsigned index);
 

@@ -38,13 +38,7 @@ void ranges_add(ranges *self, const void *block, uint64_t size) {
         die("wrong: %zu bytes were lent at %p while others are live at %p", (size_t)size, block,
             (void *)self->items[at].begin);
     }
-    if (self->count == self->capacity) {
-        self->capacity = self->capacity != 0 ? 2 * self->capacity : 256;
-        self->items = realloc(self->items, self->capacity * sizeof *self->items);
-        if (self->items == NULL) {
-            die("no memory for %zu ranges", self->capacity);
-        }
-    }
+    self->items = must_grow(self->items, self->count, &self->capacity, sizeof *self->items);
     memmove(self->items + at + 1, self->items + at, (self->count - at) * sizeof *self->items);
     self->items[at] = added;
     self->count++;

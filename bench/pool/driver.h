@@ -28,7 +28,6 @@ typedef uint64_t cu_memory; /* CUdeviceptr; streams, events, contexts, modules a
     X(fill, cuMemsetD32Async, (cu_memory, unsigned, size_t, void *))                         \
     X(read, cuMemcpyDtoHAsync_v2, (void *, cu_memory, size_t, void *))                       \
     X(stream_create, cuStreamCreate, (void **, unsigned))                                    \
-    X(stream_wait, cuStreamSynchronize, (void *))                                            \
     X(stream_wait_event, cuStreamWaitEvent, (void *, void *, unsigned))                      \
     X(event_create, cuEventCreate, (void **, unsigned))                                      \
     X(event_record, cuEventRecord, (void *, void *))                                         \

@@ -30,90 +30,68 @@ static const bench_case cases[] = {
     {"trim", "memory given back to the device", case_trim},
 };
 
+/* The options; those before WORDS take one word each. */
+enum { LIBRARY, BUILTIN, INIT, SYMBOLS, STAGE, CASES, LIMIT_MS, CAP_MIB, THREADS, WORDS };
+enum { TRACE = WORDS, QUICK, LIST };
+
+static const struct option options[] = {
+    {"library", required_argument, NULL, LIBRARY},
+    {"builtin", required_argument, NULL, BUILTIN},
+    {"init", required_argument, NULL, INIT},
+    {"symbols", required_argument, NULL, SYMBOLS},
+    {"stage", required_argument, NULL, STAGE},
+    {"cases", required_argument, NULL, CASES},
+    {"limit-ms", required_argument, NULL, LIMIT_MS},
+    {"cap-mib", required_argument, NULL, CAP_MIB},
+    {"threads", required_argument, NULL, THREADS},
+    {"trace", required_argument, NULL, TRACE},
+    {"quick", no_argument, NULL, QUICK},
+    {"list", no_argument, NULL, LIST},
+    {NULL, 0, NULL, 0},
+};
+
 typedef struct arguments {
-    const char *library, *builtin, *init, *symbols, *stage, *cases;
+    const char *words[WORDS]; /* NULL: not given */
     const char *traces[TRACES_MAX + 1];
     size_t trace_count;
-    double limit_ms;
-    unsigned long cap_mib, threads;
     bool quick, list;
 } arguments;
 
-static double number(const char *option, const char *text) {
-    char *end;
-    const double value = strtod(text, &end);
-    if (end == text || *end != 0 || value < 0) {
-        die("--%s takes a number, not '%s'", option, text);
-    }
-    return value;
-}
-
 static arguments read_arguments(int count, char **words) {
-    static const struct option options[] = {
-        {"library", required_argument, NULL, 'l'},
-        {"builtin", required_argument, NULL, 'b'},
-        {"init", required_argument, NULL, 'i'},
-        {"symbols", required_argument, NULL, 's'},
-        {"stage", required_argument, NULL, 'd'},
-        {"cases", required_argument, NULL, 'c'},
-        {"trace", required_argument, NULL, 't'},
-        {"limit-ms", required_argument, NULL, 'm'},
-        {"cap-mib", required_argument, NULL, 'p'},
-        {"threads", required_argument, NULL, 'n'},
-        {"quick", no_argument, NULL, 'q'},
-        {"list", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    arguments out = {.init = "", .stage = "auto", .limit_ms = 500, .cap_mib = 32000};
-    for (int c, at = 0; (c = getopt_long(count, words, "", options, &at)) != -1;) {
-        switch (c) {
-        case 'l':
-            out.library = optarg;
-            break;
-        case 'b':
-            out.builtin = optarg;
-            break;
-        case 'i':
-            out.init = optarg;
-            break;
-        case 's':
-            out.symbols = optarg;
-            break;
-        case 'd':
-            out.stage = optarg;
-            break;
-        case 'c':
-            out.cases = optarg;
-            break;
-        case 'm':
-            out.limit_ms = number("limit-ms", optarg);
-            break;
-        case 'p':
-            out.cap_mib = (unsigned long)number("cap-mib", optarg);
-            break;
-        case 'n':
-            out.threads = (unsigned long)number("threads", optarg);
-            break;
-        case 'q':
+    arguments out = {.words = {[INIT] = "",
+                               [STAGE] = "auto",
+                               [LIMIT_MS] = "500",
+                               [CAP_MIB] = "32000",
+                               [THREADS] = "0"}};
+    for (int c; (c = getopt_long(count, words, "", options, NULL)) != -1;) {
+        if (c < WORDS) {
+            out.words[c] = optarg;
+        } else if (c == QUICK) {
             out.quick = true;
-            break;
-        case 'h':
+        } else if (c == LIST) {
             out.list = true;
-            break;
-        case 't':
-            if (out.trace_count == TRACES_MAX) {
-                die("more than %d traces", TRACES_MAX);
-            }
-            out.traces[out.trace_count++] = optarg;
-            break;
-        default:
+        } else if (c != TRACE) {
             exit(2); /* getopt has said why */
+        } else if (out.trace_count == TRACES_MAX) {
+            die("more than %d traces", TRACES_MAX);
+        } else {
+            out.traces[out.trace_count++] = optarg;
         }
     }
     if (optind < count) {
         die("'%s' is no option", words[optind]);
     }
     return out;
+}
+
+static double number(const arguments *given, int which) {
+    const char *text = given->words[which];
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text || *end != 0 || !(value >= 0 && value < 1e9)) {
+        die("--%s takes a number, not '%s'", options[which].name, text);
+    }
+    return value;
 }
 
 static stage *stage_open(const char *name) {
@@ -177,31 +155,33 @@ int main(int count, char **words) {
         }
         return 0;
     }
-    if ((given.library == NULL) == (given.builtin == NULL)) {
+    if ((given.words[LIBRARY] == NULL) == (given.words[BUILTIN] == NULL)) {
         die("name an allocator: either --library FILE or --builtin NAME");
     }
-    check_names(given.cases);
-    bench self = {.stage = stage_open(given.stage),
-                  .init = given.init,
-                  .limit_ms = given.limit_ms,
+    check_names(given.words[CASES]);
+    const uint64_t cap = (uint64_t)number(&given, CAP_MIB) * MIB;
+    const unsigned threads = (unsigned)number(&given, THREADS);
+    bench self = {.limit_ms = number(&given, LIMIT_MS),
+                  .stage = stage_open(given.words[STAGE]),
+                  .init = given.words[INIT],
                   .quick = given.quick,
                   .traces = given.traces};
     /* The pool under test opens the device of the stage. */
     if (setenv("MILLPOND_DEVICE", self.stage->name, 1) != 0) {
         die("the environment is full");
     }
-    if (given.library != NULL) {
-        backend_load(given.library, given.symbols, &self.backend);
+    if (given.words[LIBRARY] != NULL) {
+        backend_load(given.words[LIBRARY], given.words[SYMBOLS], &self.backend);
     } else {
-        backend_builtin(given.builtin, &self.backend);
+        backend_builtin(given.words[BUILTIN], &self.backend);
     }
     self.stage->memory(&left, &total);
-    self.cap = given.cap_mib * MIB < left / 2 ? given.cap_mib * MIB : left / 2;
-    self.threads_max = given.threads != 0 ? (unsigned)given.threads : processor_count();
+    self.cap = cap < left / 2 ? cap : left / 2;
+    self.threads_max = threads != 0 ? threads : processor_count();
     tick_calibrate();
     report_setting(&self);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (listed(given.cases, cases[i].name)) {
+        if (listed(given.words[CASES], cases[i].name)) {
             (void)printf("{\"begin\": \"%s\"}\n", cases[i].name); /* whose fault an end would be */
             (void)fflush(stdout);
             cases[i].run(&self);

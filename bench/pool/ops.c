@@ -8,15 +8,7 @@
 enum { ALLOC_PERCENT = 73, KEEP_PERCENT = 10, KEEP_PHASES = 3, CHUNK = 64, SAMPLE_LIMIT = 10 };
 
 void ops_add(ops *self, op item) {
-    if (self->count == self->capacity) {
-        const size_t capacity = self->capacity != 0 ? 2 * self->capacity : 1024;
-        op *grown = realloc(self->items, capacity * sizeof *grown);
-        if (grown == NULL) {
-            die("no memory for %zu operations", capacity);
-        }
-        self->items = grown;
-        self->capacity = capacity;
-    }
+    self->items = must_grow(self->items, self->count, &self->capacity, sizeof *self->items);
     self->items[self->count++] = item;
     self->slots = item.slot >= self->slots ? (size_t)item.slot + 1 : self->slots;
     self->streams = item.stream >= self->streams ? item.stream + 1u : self->streams;

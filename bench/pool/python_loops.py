@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times one allocator from Python, in a process of its own; bench_pool.py runs it.
 
-    python_loops.py --backend NAME --plugin libbench_millpond.so [--init OPTIONS] [--trace FILE]... [--quick]
+    python_loops.py --backend NAME --plugin libbench_millpond.so [--trace FILE]... [--quick]
 
 A framework's own pool and Millpond's stand behind the same functions of that framework, so the cost of calling from
 Python is the same for both:
@@ -13,6 +13,8 @@ torch+millpond   the same with Millpond behind CUDAPluggableAllocator, which add
 cupy             cupy.cuda.MemoryPool().malloc
 cupy+millpond    cupy.cuda.CFunctionAllocator over Millpond, on the stream that the loop has chosen
 ctypes+millpond  Millpond called by ctypes; needs no framework and no GPU
+
+A name that ends with +millpond-expandable is the same over expandable regions (arena.expandable=1).
 """
 
 import argparse
@@ -142,7 +144,11 @@ class Ctypes:
         self.drop = lambda block: free(block, 0, 0, NO_STREAM)
 
 
-BACKENDS = {"torch": Torch, "cupy": Cupy, "ctypes": Ctypes}
+# name: (class, the options of Millpond's pool, or None without it)
+BACKENDS = {"torch": (Torch, None), "torch-expandable": (Torch, None), "cupy": (Cupy, None)}
+for framework, kind in (("torch", Torch), ("cupy", Cupy), ("ctypes", Ctypes)):
+    BACKENDS[f"{framework}+millpond"] = kind, ""
+    BACKENDS[f"{framework}+millpond-expandable"] = kind, "arena.expandable=1"
 
 
 # ---- the loops ----
@@ -278,21 +284,16 @@ def versions():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", required=True)
+    parser.add_argument("--backend", required=True, choices=BACKENDS, metavar="NAME", help=", ".join(BACKENDS))
     parser.add_argument("--plugin", type=Path, required=True)
-    parser.add_argument("--init", default="")
     parser.add_argument("--cases", default=",".join(CASES), help="names, separated by commas")
     parser.add_argument("--trace", action="append", default=[])
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()
-    framework, _, ours = args.backend.partition("+")
-    framework, _, mode = framework.partition("-")
-    if framework not in BACKENDS:
-        parser.error(f"no backend '{args.backend}'")
-    if mode == "expandable":
+    kind, options = BACKENDS[args.backend]
+    if args.backend == "torch-expandable":
         os.environ["PYTORCH_CUDA_ALLOC_CONF"] = os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
-    plugin = Plugin(args.plugin, args.init) if ours else None
-    backend = BACKENDS[framework](plugin)
+    backend = kind(Plugin(args.plugin, options) if options is not None else None)
     print(json.dumps({"versions": versions()}), flush=True)
     for name in args.cases.split(","):
         print(json.dumps({"begin": name}), flush=True)

@@ -16,7 +16,6 @@ typedef struct stage {
     char driver[64];
     void (*thread_enter)(void); /* first of all on each thread but the one that opened the stage */
     void *(*stream_create)(void);
-    void (*wait)(void *stream);
     void (*wait_all)(void);
     /* `later` waits for what is queued on `earlier` by now. */
     void (*order)(void *earlier, void *later);

@@ -36,10 +36,6 @@ static void *stream_create(void) {
     return stream;
 }
 
-static void wait_for(void *stream) {
-    driver_must(cu.stream_wait(stream), "cuStreamSynchronize");
-}
-
 static void wait_all(void) {
     driver_must(cu.context_wait(), "cuCtxSynchronize");
 }
@@ -95,7 +91,6 @@ stage *stage_cuda(const char **why) {
     static stage self = {.name = "cuda",
                          .thread_enter = enter,
                          .stream_create = stream_create,
-                         .wait = wait_for,
                          .wait_all = wait_all,
                          .order = order,
                          .busy = busy,

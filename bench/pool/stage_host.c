@@ -35,10 +35,6 @@ static void *stream_create(void) {
     return stream;
 }
 
-static void wait_for(void *stream) {
-    must(device->ops->stream_synchronize(device, stream), "stream_synchronize");
-}
-
 static void wait_all(void) {
     must(device->ops->synchronize(device), "synchronize");
 }
@@ -108,7 +104,6 @@ stage *stage_host(const char **why) {
     static stage self = {.name = "host",
                          .thread_enter = enter,
                          .stream_create = stream_create,
-                         .wait = wait_for,
                          .wait_all = wait_all,
                          .order = order,
                          .busy = busy,

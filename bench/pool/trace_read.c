@@ -58,13 +58,7 @@ static uint32_t block_add(table *self, uint64_t pointer, uint64_t size) {
         slot = self->unused - 1;
         self->unused = self->blocks[slot].next;
     } else {
-        if (self->count == self->capacity) {
-            self->capacity = self->capacity != 0 ? 2 * self->capacity : 1024;
-            self->blocks = realloc(self->blocks, self->capacity * sizeof *self->blocks);
-            if (self->blocks == NULL) {
-                die("no memory for %zu live blocks", self->capacity);
-            }
-        }
+        self->blocks = must_grow(self->blocks, self->count, &self->capacity, sizeof *self->blocks);
         slot = (uint32_t)self->count++;
     }
     uint32_t *chain = chain_of(self, pointer);

@@ -4,6 +4,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench/pool")]
 
 import bench_pool  # noqa: E402
+import pool_repeats  # noqa: E402
+import provider  # noqa: E402
 import python_loops  # noqa: E402
+import record_traces  # noqa: E402
 import traces  # noqa: E402
 
 LOG = """Thread,Time,Action,Pointer,Size,Stream
@@ -30,9 +34,8 @@ LOG = """Thread,Time,Action,Pointer,Size,Stream
 
 @pytest.fixture(scope="module")
 def build():
-    folder = Path(os.environ.get("MILLPOND_EP_LIBRARY", ROOT / "build/dev/lib/x")).resolve().parents[1]
-    if not (folder / "bench/pool/pool_bench").exists():
-        pytest.skip("pool_bench is not built")
+    folder = provider.library_path().resolve().parents[1]
+    assert (folder / "bench/pool/pool_bench").exists(), "the build has a library and no pool_bench"
     return folder
 
 
@@ -58,14 +61,19 @@ def plugin(build, name="millpond"):
     return "--library", build / f"bench/pool/libbench_{name}.so"
 
 
+def bench(build, out, *options):
+    """bench_pool.py on the emulated device: how it ended, and its result."""
+    command = [sys.executable, ROOT / "bench/bench_pool.py", "--build", build, "--stage", "host", "--quick",
+               "--out", out, *options]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment())
+    return done, json.loads(out.read_text()) if out.exists() else None
+
+
 def test_the_whole_benchmark(build, log, tmp_path):
     out = tmp_path / "pool.json"
-    command = [sys.executable, ROOT / "bench/bench_pool.py", "--build", build, "--stage", "host", "--quick",
-               "--repeats", "2", "--traces", log.parent, "--out", out, "--peer",
-               f"twin@pair={build}/bench/pool/libbench_millpond.so:arena.expandable=1"]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment())
+    done, result = bench(build, out, "--repeats", 2, "--traces", log.parent, "--peer",
+                         f"twin@pair={build}/bench/pool/libbench_millpond.so:arena.expandable=1")
     assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads(out.read_text())
     assert result["emulated"] and result["repeats"] == 2
     assert all(entry["failures"] == [] for entry in result["backends"].values())
     seen = {(row["case"], name) for row in result["rows"] for name in row["values"]}
@@ -79,6 +87,83 @@ def test_the_whole_benchmark(build, log, tmp_path):
     shown = subprocess.run([sys.executable, str(ROOT / "bench/bench_pool.py"), "--table", str(out)],
                            capture_output=True, text=True)
     assert shown.returncode == 0 and shown.stdout in done.stdout
+
+
+# ---- a measurement in several calls ----
+
+ONE_CASE = ("--only", "millpond", "--cases", "pair", "--no-python")
+
+
+def test_repeats_of_several_calls_are_one_result(build, tmp_path):
+    kept, out = tmp_path / "kept.json", tmp_path / "pool.json"
+    results = []
+    for repeats, made in ((1, 1), (3, 2), (3, 0)):
+        done, result = bench(build, out, *ONE_CASE, "--repeats", repeats, "--resume", kept)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("repeat ") == made and result["repeats"] == len(result["times"]) == repeats
+        results.append(result)
+    first, joined, again = results
+    assert joined["rows"] == again["rows"] and joined["times"] == again["times"]
+    assert joined["times"][:1] == first["times"]
+    mine = bench_pool.Backend("millpond", [], ["pair"])
+    for each in json.loads(kept.read_text())["repeats"]:
+        mine.take(each["backends"]["millpond"])
+    numbers, _ = bench_pool.figures(mine)
+    alone = {(row["row"], row["metric"]): row["values"]["millpond"][0] for row in first["rows"]}
+    for row in joined["rows"]:
+        values = numbers[row["case"], row["row"]][row["metric"]]
+        assert len(values) == 3 and values[0] == pytest.approx(alone[row["row"], row["metric"]], rel=1e-3)
+        assert row["values"]["millpond"] == pytest.approx(list(bench_pool.summary(values)), rel=1e-3)
+
+
+def test_another_measurement_is_not_resumed(build, tmp_path):
+    kept, out = tmp_path / "kept.json", tmp_path / "pool.json"
+    assert bench(build, out, *ONE_CASE, "--repeats", 1, "--resume", kept)[0].returncode == 0
+    before = kept.read_bytes()
+    done, _ = bench(build, out, *ONE_CASE, "--repeats", 2, "--resume", kept, "--limit-ms", 60)
+    assert done.returncode != 0 and kept.read_bytes() == before
+    assert re.fullmatch(r"bench_pool: .*kept.json cannot be resumed here: its command of millpond is '.*-ms 120.*', "
+                        r"and here it is '.*-ms 60.*'; .*\n", done.stderr)
+    known = json.loads(before)
+    for word in ("device", "driver", "processor", "commit", "build", "environment", "Python"):
+        there = {**known["about"], word: "another"}
+        kept.write_text(json.dumps({**known, "about": there}))
+        done, _ = bench(build, out, *ONE_CASE, "--repeats", 2, "--resume", kept)
+        assert done.returncode != 0 and f"its {word} is 'another', and here it is " in done.stderr
+        assert done.stderr.count("\n") == 1
+    kept.write_text("[]")
+    done, _ = bench(build, out, *ONE_CASE, "--resume", kept)
+    assert done.returncode != 0 and "kept.json holds no repeats" in done.stderr
+
+
+def test_a_case_that_has_failed_is_left_out_of_later_calls(tmp_path):
+    about, path = {"device": "a"}, tmp_path / "kept" / "file.json"
+    found = {"rows": [{"case": "pair", "row": "256 B", "p50_ns": 5}], "cases": ["pair"], "failures": ["live: no"],
+             "versions": {"torch": "2"}}
+    pool_repeats.Repeats(about, path).add("now", {"peer": found})
+    backend = bench_pool.Backend("peer", [], ["pair", "live"])
+    [kept] = pool_repeats.Repeats(about, path).all
+    backend.take(kept["backends"]["peer"])
+    assert (backend.cases, backend.failures, backend.runs) == (["pair"], ["live: no"], [found["rows"]])
+    assert [entry.name for entry in path.parent.iterdir()] == ["file.json"]
+
+
+# ---- pool_bench and the loops in Python ----
+
+
+@pytest.mark.parametrize("name", ["ctypes+millpond", "ctypes+millpond-expandable"])
+def test_python_loops_drive_the_pool(build, log, name):
+    _, library = plugin(build)
+    command = [sys.executable, python_loops.__file__, "--backend", name, "--plugin", library, "--quick", "--trace", log]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          env=environment(MILLPOND_DEVICE="host"))
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {row["case"] for row in rows if "case" in row} == set(python_loops.CASES) and rows[-1] == {"done": True}
+    [replay] = [row for row in rows if row.get("case") == "python-replay"]
+    assert replay["live_peak"] == 73000
+    # Pages are of 2 MiB; the first region of an arena without them has 1.
+    assert replay["reserved_peak"] == (2 << 20 if name.endswith("expandable") else 1 << 20)
 
 
 @pytest.mark.parametrize("mode", ["threaded", "adversarial:1", "adversarial:2"])
@@ -154,10 +239,11 @@ def test_a_snapshot_becomes_a_trace():
     assert items == [(True, 0, 300, 0, 0), (True, 1, 5000, 0, 1), (False, 0, 300, 0, 0), (True, 0, 200, 0, 0)]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "bench/pool/traces").glob("*.csv.gz")), ids=lambda path: path.name)
-def test_the_traces_kept_here_are_sound(path):
+@pytest.mark.parametrize("name", record_traces.RECORDERS)
+def test_the_traces_kept_here_are_sound(name):
+    path = record_traces.OUT / f"{name}.csv.gz"
     items = traces.read(path)
-    assert len(items) > 500 and path.stat().st_size <= 200 * 1024
+    assert len(items) > 500 and path.stat().st_size <= record_traces.BYTES_MAX
     assert traces.live_peak(items) > 1 << 20
 
 

@@ -36,16 +36,16 @@ def check(name, *arguments):
 
 
 class Pool:
-    """One client's handle on the pool of the first device."""
+    """One client's handle on the pool of a device."""
 
-    def __init__(self, client, memory=DEVICE, options=()):
+    def __init__(self, client, memory=DEVICE, options=(), device="auto"):
         self.handle = ctypes.c_void_p()
         given = (ctypes.c_char_p * (len(options) + 1))(*[text.encode() for text in options], None)
-        check("mp_pool_open", b"auto", memory, client.encode(), given, ctypes.byref(self.handle))
+        check("mp_pool_open", device.encode(), memory, client.encode(), given, ctypes.byref(self.handle))
 
-    def alloc(self, size):
+    def alloc(self, size, stream=NO_STREAM):
         block = ctypes.c_void_p()
-        check("mp_pool_alloc", self.handle, ctypes.c_size_t(size), NO_STREAM, ctypes.byref(block))
+        check("mp_pool_alloc", self.handle, ctypes.c_size_t(size), stream, ctypes.byref(block))
         return block.value
 
     def reserve(self, size):
@@ -55,6 +55,15 @@ class Pool:
 
     def free(self, block):
         check("mp_pool_free", self.handle, ctypes.c_void_p(block))
+
+    def shrink(self):
+        check("mp_pool_shrink", self.handle, None)
+
+    def trace(self, capacity):
+        check("mp_pool_trace", self.handle, ctypes.c_size_t(capacity))
+
+    def write_trace(self, file_format, path):
+        check("mp_pool_trace_write", self.handle, file_format, str(path).encode())
 
     def stats(self):
         out = Stats()

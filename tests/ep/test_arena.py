@@ -13,6 +13,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import needs
 import provider
 import pytest
 
@@ -74,7 +75,7 @@ def run_child(code, environment):
 def c_child(code, **environment):
     """Runs code over ONNX Runtime's C API; gives what it wrote to stderr."""
     if ORT_C_LIBRARY is None:
-        pytest.skip(f"this wheel has no C library in {CAPI}")
+        needs.missing(f"this wheel has no C library in {CAPI}")
     return run_child(textwrap.dedent(COMMON_START) + C_START + textwrap.dedent(code), environment).stderr
 
 

@@ -7,10 +7,12 @@
  * known, and is written to a file. */
 #include "fuzz.h"
 #include "fuzz_mutate.h"
+#include "unit/random.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +39,7 @@ static struct {
     double seconds;
     uint64_t runs; /* at most; 0: as many as there is time for */
     uint64_t seed;
-    const char *save; /* folder for inputs that reached something new; NULL for none */
+    const char *save; /* folder for inputs that reached something new; NULL: they are not kept */
 } options = {.seconds = 10, .seed = 1};
 
 static input corpus[CORPUS_MAX];
@@ -180,8 +182,8 @@ static void save(void) {
 }
 
 static void run_changed(uint64_t *random) {
-    const input *first = &corpus[fuzz_random(random) % corpus_count];
-    const input *second = &corpus[fuzz_random(random) % corpus_count];
+    const input *first = &corpus[test_random(random) % corpus_count];
+    const input *second = &corpus[test_random(random) % corpus_count];
     memcpy(page->bytes, first->bytes, first->size);
     page->size = first->size;
     fuzz_mutate(page->bytes, &page->size, second->bytes, second->size, random);
@@ -213,8 +215,9 @@ static int report(int state) {
                      page->runs, page->kept, page->reached);
         return 0;
     }
-    char path[64];
-    (void)snprintf(path, sizeof path, "fuzz-failure-%d.bin", (int)getpid());
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s/fuzz-failure-%d.bin",
+                   options.save != NULL ? options.save : ".", (int)getpid());
     write_input(path, page->bytes, page->size);
     (void)printf("not ok 1 - after %" PRIu64 " inputs, this one ended the process (%s %d): %s\n",
                  page->runs, WIFSIGNALED(state) ? "signal" : "exit status",
@@ -229,6 +232,7 @@ static _Noreturn void usage(const char *program) {
     (void)fprintf(stderr,
                   "usage: %s [--seconds S] [--runs N] [--seed N] [--save FOLDER] [PATH...]\n"
                   "Runs the inputs in PATHs (files, or folders of them), then changed ones.\n"
+                  "FOLDER gets those that reach something new, and one that ends the process.\n"
                   "--runs 0 --seconds 0 with one file runs that file again.\n",
                   program);
     exit(2);

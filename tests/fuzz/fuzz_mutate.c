@@ -3,6 +3,7 @@
 #include "fuzz_mutate.h"
 
 #include "fuzz.h"
+#include "unit/random.h"
 
 #include <string.h>
 
@@ -14,15 +15,8 @@ typedef struct change {
     uint64_t *random;
 } change;
 
-uint64_t fuzz_random(uint64_t *state) {
-    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 static size_t below(change *c, size_t bound) {
-    return bound == 0 ? 0 : (size_t)(fuzz_random(c->random) % bound);
+    return bound == 0 ? 0 : (size_t)(test_random(c->random) % bound);
 }
 
 /* Puts as much of `piece` at `at` as there is room for. */

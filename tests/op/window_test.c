@@ -24,21 +24,22 @@ static int64_t counted(const mp_window *w, int64_t in, bool ceil_mode) {
     }
 }
 
+/* The next digit, below `base`, of what `*code` counts through. */
+static int64_t digit(int64_t *code, int64_t base) {
+    const int64_t found = *code % base;
+    *code /= base;
+    return found;
+}
+
 TEST(windows_slide_as_counted) {
     for (int64_t code = 0; code < 8 * 4 * 3 * 3 * 3 * 3 * 2; code++) {
         int64_t rest = code;
-        const int64_t in = 1 + rest % 8;
-        rest /= 8;
-        mp_window w = {.spatial = 1, .kernel = {1 + rest % 4}};
-        rest /= 4;
-        w.stride[0] = 1 + rest % 3;
-        rest /= 3;
-        w.dilation[0] = 1 + rest % 3;
-        rest /= 3;
-        w.pad_begin[0] = rest % 3;
-        rest /= 3;
-        w.pad_end[0] = rest % 3;
-        rest /= 3;
+        const int64_t in = 1 + digit(&rest, 8);
+        mp_window w = {.spatial = 1, .kernel = {1 + digit(&rest, 4)}};
+        w.stride[0] = 1 + digit(&rest, 3);
+        w.dilation[0] = 1 + digit(&rest, 3);
+        w.pad_begin[0] = digit(&rest, 3);
+        w.pad_end[0] = digit(&rest, 3);
         const bool ceil_mode = rest != 0;
         if (ceil_mode && w.pad_end[0] >= mp_window_extent(&w, 0)) {
             continue; /* whole windows of padding, which pools refuse */
@@ -57,14 +58,10 @@ TEST(windows_slide_as_counted) {
 TEST(windows_of_same_padding_cover_the_input) {
     for (int64_t code = 0; code < 12 * 5 * 4 * 3 * 2; code++) {
         int64_t rest = code;
-        const int64_t in = 1 + rest % 12;
-        rest /= 12;
-        mp_window w = {.spatial = 1, .kernel = {1 + rest % 5}};
-        rest /= 5;
-        w.stride[0] = 1 + rest % 4;
-        rest /= 4;
-        w.dilation[0] = 1 + rest % 3;
-        rest /= 3;
+        const int64_t in = 1 + digit(&rest, 12);
+        mp_window w = {.spatial = 1, .kernel = {1 + digit(&rest, 5)}};
+        w.stride[0] = 1 + digit(&rest, 4);
+        w.dilation[0] = 1 + digit(&rest, 3);
         const bool upper = rest != 0;
         w.auto_pad = upper ? MP_PAD_SAME_UPPER : MP_PAD_SAME_LOWER;
         int64_t out = -1;

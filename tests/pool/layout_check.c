@@ -34,7 +34,6 @@ layout_sums layout_add_up(const mp_layout *layout) {
         case MP_BLOCK_FREE:
         case MP_BLOCK_KEPT:
             sums.free += block->size;
-            sums.free_largest = block->size > sums.free_largest ? block->size : sums.free_largest;
             break;
         case MP_BLOCK_WAITING:
             sums.waiting += block->size;
@@ -45,15 +44,6 @@ layout_sums layout_add_up(const mp_layout *layout) {
         }
     }
     return sums;
-}
-
-const mp_layout_block *layout_block_at(const mp_layout *layout, mp_addr addr) {
-    for (size_t i = 0; i < layout->block_count; i++) {
-        if (layout->blocks[i].addr == addr) {
-            return &layout->blocks[i];
-        }
-    }
-    return NULL;
 }
 
 const mp_layout_region *layout_region_around(const mp_layout *layout, mp_addr addr) {

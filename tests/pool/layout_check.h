@@ -5,12 +5,11 @@
 
 #include "pool/layout.h"
 
-/* Bytes of blocks by state, and the largest free one. */
+/* Bytes of blocks by state. */
 typedef struct layout_sums {
     size_t lent, free, waiting, unmapped; /* `free`: chunks and kept ones */
     size_t requested;
     size_t lent_count;
-    size_t free_largest; /* a chunk or a kept block */
 } layout_sums;
 
 layout_sums layout_add_up(const mp_layout *layout);
@@ -20,8 +19,6 @@ layout_sums layout_add_up(const mp_layout *layout);
  * Returns whether all is well; otherwise `why` says in one sentence what is not. */
 bool layout_is_sound(const mp_layout *layout, char *why, size_t why_size);
 
-/* The block that begins at `addr`; NULL where none does. */
-const mp_layout_block *layout_block_at(const mp_layout *layout, mp_addr addr);
 /* The region around `addr`; NULL where there is none. */
 const mp_layout_region *layout_region_around(const mp_layout *layout, mp_addr addr);
 

@@ -5,7 +5,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { SHARES_MAX = 32 };
@@ -171,11 +170,6 @@ static bool blocks_agree(model *m, const mp_layout *layout) {
                                                (size_t)m->live[next]->addr, m->live[next]->size);
 }
 
-static void drop(mp_layout *layout) {
-    free(layout->regions);
-    free(layout->blocks);
-}
-
 bool model_check_layout(model *m) {
     mp_layout layout = {0};
     char why[256];
@@ -184,7 +178,7 @@ bool model_check_layout(model *m) {
     }
     const bool sound = layout_is_sound(&layout, why, sizeof why) || model_fail(m, "%s", why);
     const bool well = sound && blocks_agree(m, &layout);
-    drop(&layout);
+    mp__layout_free(&layout);
     return well;
 }
 
@@ -215,7 +209,7 @@ bool model_check_refusal(model *m, size_t size) {
         return false;
     }
     const size_t gap = largest_gap(&layout);
-    drop(&layout);
+    mp__layout_free(&layout);
     const size_t guarded = size + 1024; /* at most, rounded up and with a guard */
     return gap < guarded ||
            model_fail(m, "%zu bytes were refused where %zu side by side are not lent", size, gap);

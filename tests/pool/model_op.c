@@ -3,6 +3,7 @@
 #include "model.h"
 
 #include "model_state.h"
+#include "unit/random.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -55,12 +56,6 @@ static const char *const names[] = {
 #undef NAME
 };
 
-static uint64_t mix(uint64_t z) {
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 static model_kind kind_of(uint64_t random) {
     uint32_t sum = 0;
     for (int i = 0; i < MODEL_KINDS; i++) {
@@ -95,10 +90,10 @@ static uint32_t size_of(uint64_t random, size_t most) {
 }
 
 model_op model_op_at(const model_config *config, uint64_t seed, uint64_t index) {
-    const uint64_t base = mix(seed * UINT64_C(0x9e3779b97f4a7c15) + index);
-    const uint64_t more = mix(base + UINT64_C(0x632be59bd9b4e019));
+    const uint64_t base = test_mix(seed * UINT64_C(0x9e3779b97f4a7c15) + index);
+    const uint64_t more = test_mix(base + UINT64_C(0x632be59bd9b4e019));
     return (model_op){
-        .kind = kind_of(mix(base + 1) >> 7),
+        .kind = kind_of(test_mix(base + 1) >> 7),
         .which = (uint32_t)(base >> 32),
         .size = size_of(more, config->size_max),
         .client = (uint8_t)(base % MODEL_CLIENTS),

@@ -96,8 +96,7 @@ static bool lent(model *m, const model_op *op, mp_addr addr, bool reserved) {
                          .size = info.size,
                          .requested = requested,
                          .stream = (uint8_t)stream,
-                         .client = op->client,
-                         .reserved = reserved};
+                         .client = op->client};
     m->reserves += reserved;
     return model_write(m, &block) && add(m, &block);
 }

@@ -26,7 +26,6 @@ typedef struct model_block {
     uint8_t stream;  /* it was lent on */
     uint8_t uses;    /* a bit for each further stream */
     uint8_t client;
-    bool reserved;
 } model_block;
 
 typedef struct model_range {

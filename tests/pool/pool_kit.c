@@ -5,7 +5,6 @@
 #include "base/log.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 /* ---- opening ---- */
 
@@ -120,15 +119,9 @@ mp_layout kit_layout(kit *k) {
     return layout;
 }
 
-void kit_layout_free(mp_layout *layout) {
-    free(layout->regions);
-    free(layout->blocks);
-    *layout = (mp_layout){0};
-}
-
 void kit_check(kit *k) {
     mp_layout layout = kit_layout(k);
-    kit_layout_free(&layout);
+    mp__layout_free(&layout);
 }
 
 size_t kit_region_size(kit *k, mp_addr addr) {
@@ -136,7 +129,7 @@ size_t kit_region_size(kit *k, mp_addr addr) {
     const mp_layout_region *region = layout_region_around(&layout, addr);
     CHECK(region != NULL);
     const size_t size = region->size;
-    kit_layout_free(&layout);
+    mp__layout_free(&layout);
     return size;
 }
 

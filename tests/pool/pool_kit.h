@@ -54,9 +54,8 @@ void kit_verify(kit *k);
 void kit_order(kit *k, const kit_stream *before, const kit_stream *after);
 
 mp_pool_stats kit_stats(kit *k);
-/* Gives: a layout that has been checked, until kit_layout_free. */
+/* Gives: a layout that has been checked, until mp__layout_free. */
 mp_layout kit_layout(kit *k);
-void kit_layout_free(mp_layout *layout);
 /* Checks the layout. */
 void kit_check(kit *k);
 /* The size of the region around `addr`. */

@@ -5,8 +5,11 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import needs
+import provider
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,16 +46,6 @@ int main(void) {
 """
 
 
-def library_folder():
-    library = os.environ.get("MILLPOND_EP_LIBRARY")
-    if library is None:
-        built = sorted(ROOT.glob("build/*/lib/libmillpond.so"), key=lambda path: path.stat().st_mtime)
-        if not built:
-            pytest.skip("nothing is built")
-        return built[-1].parent
-    return Path(library).parent
-
-
 def functions():
     """The names that the headers declare, in their order."""
     names = []
@@ -64,13 +57,11 @@ def functions():
 
 
 def build_and_run(compiler, standard, language, source, folder):
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no {compiler}")
     program = folder / "program"
-    lib = library_folder()
-    built = subprocess.run([compiler, f"-std={standard}", *WARNINGS, "-I", str(INCLUDE), "-x", language, str(source),
-                            "-x", "none", "-L", str(lib), "-lmillpond", f"-Wl,-rpath,{lib}", "-o", str(program)],
-                           capture_output=True, text=True, check=False)
+    lib = provider.library_path().parent
+    built = subprocess.run([needs.program(compiler), f"-std={standard}", *WARNINGS, "-I", str(INCLUDE), "-x", language,
+                            str(source), "-x", "none", "-L", str(lib), "-lmillpond", f"-Wl,-rpath,{lib}",
+                            "-o", str(program)], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     env = dict(os.environ, MILLPOND_DEVICE=os.environ.get("MILLPOND_DEVICE", "host"))
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False, env=env, timeout=60)
@@ -102,18 +93,14 @@ def test_the_example_is_ten_lines():
 
 def test_an_older_library_is_refused_by_name(tmp_path):
     """A library of another version says which node is missing, instead of failing at some call."""
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc")
     (tmp_path / "old.c").write_text("int mp_version; int mp_log_enabled;\n", encoding="utf-8")
     (tmp_path / "old.map").write_text("MILLPOND_0.1 { global: mp_version; };\n"
                                       "MILLPOND_PRIVATE_0.0.1 { global: mp_*; local: *; };\n", encoding="utf-8")
-    ep = library_folder() / "libonnxruntime_providers_cuda_plugin.so"
-    if not ep.is_file():
-        pytest.skip("the provider is not built")
-    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,--version-script=old.map", "-Wl,-soname,libmillpond.so", "old.c",
-                    "-o", "libmillpond.so"], cwd=tmp_path, check=True)
+    ep = provider.library_path()
+    subprocess.run([needs.program("gcc"), "-shared", "-fPIC", "-Wl,--version-script=old.map",
+                    "-Wl,-soname,libmillpond.so", "old.c", "-o", "libmillpond.so"], cwd=tmp_path, check=True)
     shutil.copy(ep, tmp_path / ep.name)
-    done = subprocess.run(["python3", "-c", f"import ctypes; ctypes.CDLL({str(tmp_path / ep.name)!r})"],
+    done = subprocess.run([sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(tmp_path / ep.name)!r})"],
                           capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "MILLPOND_PRIVATE_" in done.stderr

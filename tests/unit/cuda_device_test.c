@@ -11,16 +11,6 @@
 
 enum { COUNT = 1 << 16, MIB = 1 << 20 };
 
-static mp_device *gpu(void) {
-    const char *why = NULL;
-    mp_device *device = NULL;
-    if (mp_device_count(MP_DEVICE_CUDA, &why) == 0) {
-        SKIP("%s", why);
-    }
-    CHECK_OK(mp_device_get(MP_DEVICE_CUDA, 0, &device));
-    return device;
-}
-
 /* ---- kernels of these tests ---- */
 
 typedef struct test_args {
@@ -86,7 +76,7 @@ static void check_words(mp_device *device, mp_addr addr, size_t count, uint32_t 
 /* ---- finding ---- */
 
 TEST(cuda_device_info) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_device *again = NULL;
     const mp_device_info *info = &device->info;
     CHECK_OK(mp_device_get(MP_DEVICE_CUDA, 0, &again));
@@ -129,7 +119,7 @@ TEST(cuda_device_opened_by_many_threads) {
 }
 
 TEST(cuda_device_leaves_the_context_alone) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     void *current = NULL;
     mp_addr addr = 0;
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -147,7 +137,7 @@ TEST(cuda_device_leaves_the_context_alone) {
 /* ---- memory ---- */
 
 TEST(cuda_memory_alloc) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_addr addr = 0;
     size_t free_before = 0;
     size_t free_after = 0;
@@ -165,7 +155,7 @@ TEST(cuda_memory_alloc) {
 }
 
 TEST(cuda_memory_copies) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     mp_addr first = 0;
     mp_addr second = 0;
@@ -204,7 +194,7 @@ TEST(cuda_memory_copies) {
 }
 
 TEST(cuda_memory_fills) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     mp_addr addr = 0;
     CHECK_OK(device->ops->stream_create(device, &stream));
@@ -225,7 +215,7 @@ TEST(cuda_memory_fills) {
 }
 
 TEST(cuda_memory_async) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     mp_mempool *mempool = NULL;
     mp_addr addr = 0;
@@ -247,7 +237,7 @@ TEST(cuda_memory_async) {
 }
 
 TEST(cuda_memory_virtual) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     const size_t granule = device->ops->granule(device);
     mp_addr base = 0;
     if (granule == 0) {
@@ -279,7 +269,7 @@ TEST(cuda_memory_virtual) {
 }
 
 TEST(cuda_memory_virtual_out_of_memory) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     const size_t granule = device->ops->granule(device);
     size_t free_before = 0;
     size_t free_after = 0;
@@ -312,7 +302,7 @@ static void set_flag(void *context) {
 }
 
 TEST(cuda_stream_order) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     mp_stream *wrapped = NULL;
     mp_kernel *kernel = NULL;
@@ -349,7 +339,7 @@ TEST(cuda_stream_order) {
 }
 
 TEST(cuda_events) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *streams[2] = {NULL};
     mp_event *event = NULL;
     mp_event *start = NULL;
@@ -395,7 +385,7 @@ TEST(cuda_events) {
 }
 
 TEST(cuda_graphs) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     mp_kernel *kernel = NULL;
     mp_graph *graph = NULL;
@@ -437,7 +427,7 @@ TEST(cuda_graphs) {
 /* ---- kernels ---- */
 
 TEST(cuda_kernels) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     mp_kernel *kernel = NULL;
     mp_kernel *again = NULL;
@@ -473,7 +463,7 @@ TEST(cuda_kernels) {
 /* What a launch costs, for whoever reads the log; no promise is checked. */
 TEST(cuda_launch_cost) {
     enum { LAUNCHES = 20000 };
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     mp_kernel *kernel = NULL;
     mp_addr addr = 0;
@@ -524,7 +514,7 @@ static void *work(void *context) {
 
 TEST(cuda_many_threads) {
     pthread_t threads[8];
-    worker self = {.device = gpu()};
+    worker self = {.device = test_gpu()};
     CHECK_OK(self.device->ops->kernel_load(self.device, &add_image, &self.kernel));
     for (size_t i = 0; i < MP_COUNT_OF(threads); i++) {
         CHECK(pthread_create(&threads[i], NULL, work, &self) == 0);
@@ -538,7 +528,7 @@ TEST(cuda_many_threads) {
 /* ---- two GPUs ---- */
 
 TEST(cuda_peers) {
-    mp_device *near = gpu();
+    mp_device *near = test_gpu();
     mp_device *far = NULL;
     mp_addr here = 0;
     mp_addr there = 0;

@@ -11,16 +11,6 @@
 
 enum { BYTES_MAX = 1 << 22 };
 
-static mp_device *gpu(void) {
-    const char *why = NULL;
-    mp_device *device = NULL;
-    if (mp_device_count(MP_DEVICE_CUDA, &why) == 0) {
-        SKIP("%s", why);
-    }
-    CHECK_OK(mp_device_get(MP_DEVICE_CUDA, 0, &device));
-    return device;
-}
-
 /* ---- numbers: small eighths, exact in every type, so that sums differ by rounding only ---- */
 
 static double value_at(uint64_t *state) {
@@ -207,7 +197,7 @@ static mp_gemm gemm_of(mp_dtype type, bool trans_a, bool trans_b, int64_t m, int
 TEST(cuda_gemm_shapes) {
     static const int64_t sizes[][3] = {{1, 1, 1},    {1, 64, 32},  {64, 1, 32},   {33, 17, 5},
                                        {7, 129, 64}, {64, 64, 64}, {128, 96, 384}};
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     CHECK_OK(device->ops->stream_create(device, &stream));
     for (size_t i = 0; i < MP_COUNT_OF(sizes) * 16; i++) {
@@ -220,7 +210,7 @@ TEST(cuda_gemm_shapes) {
 }
 
 TEST(cuda_gemm_forms) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     CHECK_OK(device->ops->stream_create(device, &stream));
     for (size_t i = 0; i < MP_COUNT_OF(float_types); i++) {
@@ -256,7 +246,7 @@ TEST(cuda_gemm_forms) {
 }
 
 TEST(cuda_gemm_without_depth) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     CHECK_OK(device->ops->stream_create(device, &stream));
     for (size_t i = 0; i < MP_COUNT_OF(float_types); i++) {
@@ -273,7 +263,7 @@ TEST(cuda_gemm_without_depth) {
 }
 
 TEST(cuda_gemm_refuses) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_math *math = NULL;
     mp_gemm g = gemm_of(MP_I32, false, false, 4, 4, 4);
     CHECK_FAILS(device->ops->gemm_prepare(device, &g, &math), UNSUPPORTED, "int32");
@@ -318,7 +308,7 @@ static void *gemm_thread(void *context) {
 TEST(cuda_gemm_in_threads) {
     gemm_job jobs[4];
     pthread_t threads[4];
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_math *math = NULL;
     mp_gemm g = gemm_of(MP_F32, false, false, 32, 48, 64);
     g.bias = true;
@@ -467,7 +457,7 @@ static void conv_check_tails(mp_device *device, mp_stream *stream, mp_conv c, co
 }
 
 static void conv_check_all(bool transposed) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     CHECK_OK(device->ops->stream_create(device, &stream));
     for (int32_t spatial = 1; spatial <= 3; spatial++) {
@@ -509,7 +499,7 @@ TEST(cuda_conv_transposed) {
 }
 
 TEST(cuda_conv_types_and_searches) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     CHECK_OK(device->ops->stream_create(device, &stream));
     for (int i = 0; i < 4 * 3 * 2; i++) {
@@ -530,7 +520,7 @@ TEST(cuda_conv_types_and_searches) {
 }
 
 TEST(cuda_conv_refuses) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_math *math = NULL;
     mp_conv c = conv_of(2, 9, 3, 1, 1, 1, 1, false);
     c.groups = 3;
@@ -542,7 +532,7 @@ TEST(cuda_conv_refuses) {
 
 /* Both kinds of library math inside a captured graph, after one run to warm up. */
 TEST(cuda_math_in_a_graph) {
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     mp_graph *graph = NULL;
     mp_math *math = NULL;

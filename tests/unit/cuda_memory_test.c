@@ -6,42 +6,19 @@
 
 #include "device/cuda/cuda_load.h"
 
-#include <pthread.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { MIB = 1 << 20 };
 
-static mp_device *gpu(void) {
-    const char *why = NULL;
-    mp_device *device = NULL;
-    if (mp_device_count(MP_DEVICE_CUDA, &why) == 0) {
-        SKIP("%s", why);
-    }
-    CHECK_OK(mp_device_get(MP_DEVICE_CUDA, 0, &device));
-    return device;
-}
-
 /* ---- captures of other libraries ---- */
-
-typedef struct shared_event {
-    mp_device *device;
-    mp_event *event;
-} shared_event;
-
-static void *call_from_another_thread(void *context) {
-    const shared_event *shared = context;
-    test_memory_calls(shared->device, shared->event);
-    return NULL;
-}
 
 /* The global mode forbids unsafe calls to every thread of the process. */
 TEST(cuda_memory_calls_leave_global_captures_alone) {
     static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                                 CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
                                                 CU_STREAM_CAPTURE_MODE_RELAXED};
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     mp_stream *stream = NULL, *outside = NULL;
     mp_event *event = NULL;
     CUcontext context = NULL;
@@ -54,13 +31,9 @@ TEST(cuda_memory_calls_leave_global_captures_alone) {
     CHECK_OK(device->ops->stream_synchronize(device, outside));
     for (size_t i = 0; i < MP_COUNT_OF(modes); i++) {
         const CUstream native = device->ops->stream_native(device, stream);
-        shared_event shared = {.device = device, .event = event};
-        pthread_t thread;
         CUgraph graph = NULL;
         CHECK_EQ_INT(mp__cu.capture_begin(native, modes[i]), CUDA_SUCCESS);
         test_memory_calls(device, event);
-        CHECK_EQ_INT(pthread_create(&thread, NULL, call_from_another_thread, &shared), 0);
-        CHECK_EQ_INT(pthread_join(thread, NULL), 0);
         CHECK_EQ_INT(mp__cu.capture_end(native, &graph), CUDA_SUCCESS);
         CHECK_EQ_INT(mp__cu.graph_destroy(graph), CUDA_SUCCESS);
     }
@@ -76,26 +49,18 @@ TEST(cuda_memory_calls_leave_global_captures_alone) {
 
 /* ---- other processes ---- */
 
-/* The other process: opens the memory, checks it, writes into it. Returns what failed. */
+/* The other process. Returns what failed. */
 static int use_from_outside(int from) {
     unsigned char handle[MP_IPC_HANDLE_BYTES];
     mp_device *device = NULL;
     mp_addr addr = 0;
-    uint32_t word = 0;
     if (read(from, handle, sizeof handle) != (ssize_t)sizeof handle) {
-        return 1; /* the test was skipped */
+        return 5; /* the test was skipped */
     }
-    if (mp_device_get(MP_DEVICE_CUDA, 0, &device) != MP_OK ||
-        device->ops->ipc_open(device, handle, &addr) != MP_OK) {
-        return 2;
+    if (mp_device_get(MP_DEVICE_CUDA, 0, &device) != MP_OK) {
+        return 6;
     }
-    if (device->ops->copy(device, NULL, (mp_addr)&word, addr + MIB - 4, 4) != MP_OK || word != 11) {
-        return 3;
-    }
-    if (device->ops->fill(device, NULL, addr, 12, 4, MIB / 4) != MP_OK) {
-        return 4;
-    }
-    return device->ops->ipc_close(device, addr) == MP_OK ? 0 : 5;
+    return test_use_shared(device, handle, &addr);
 }
 
 TEST(cuda_memory_is_shared_with_another_process) {
@@ -109,7 +74,7 @@ TEST(cuda_memory_is_shared_with_another_process) {
         _exit(use_from_outside(ends[0]));
     }
     (void)close(ends[0]);
-    mp_device *device = gpu();
+    mp_device *device = test_gpu();
     unsigned char handle[MP_IPC_HANDLE_BYTES];
     mp_addr addr = 0;
     uint32_t word = 0;

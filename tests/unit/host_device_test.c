@@ -774,9 +774,7 @@ static void check_setting(const char *name, const char *value, mp_status expecte
 }
 
 TEST(wrong_settings_are_explained) {
-    if (!test_has_process()) {
-        SKIP("needs a process of its own");
-    }
+    NEEDS_OWN_PROCESS();
     mp_device *device = NULL;
     (void)unsetenv("MILLPOND_HOST");
     check_setting("MILLPOND_HOST", "lazy", MP_INVALID_ARGUMENT, "eager, threaded, adversarial");

@@ -31,7 +31,7 @@ static bench open_bench(mp_device *device, size_t threshold, size_t keep) {
     const mp__mempool_options options = {
         .max_mem = SIZE_MAX, .release_threshold = threshold, .bytes_to_keep_on_shrink = keep};
     const mp_status status = mp__mempool_create(device, &options, &x.pool);
-    if (status == MP_UNSUPPORTED) {
+    if (status == MP_UNSUPPORTED && device->info.kind == MP_DEVICE_CUDA) {
         SKIP("%s", mp_error_message());
     }
     CHECK_OK(status);
@@ -342,7 +342,7 @@ DEVICE_TEST(mempool_returns_what_is_left_at_the_end) {
     close_bench(&x);
     if (device->info.kind == MP_DEVICE_HOST) {
         CHECK_EQ_INT(free_bytes(device), before);
-    } else {
+    } else { /* of 40 MiB; the driver may keep some for itself, and others use the GPU too */
         CHECK(free_bytes(device) + 32 * MIB > before);
     }
 }
@@ -450,10 +450,10 @@ static void fill_all_memory(mp_device *device) {
 /* What another stream is still to free is waited for before a request fails. */
 TEST(mempool_waits_before_it_runs_out) {
     for (uint64_t seed = 0; seed < 12; seed++) {
-        mp_host_config config = {.seed = seed, .memory_bytes = MIB};
-        config.mode = seed == 0   ? MP_HOST_EAGER
-                      : seed == 1 ? MP_HOST_THREADED
-                                  : MP_HOST_ADVERSARIAL;
+        const mp_host_config config = {.mode = seed < MP_HOST_ADVERSARIAL ? (unsigned)seed
+                                                                          : MP_HOST_ADVERSARIAL,
+                                       .seed = seed,
+                                       .memory_bytes = MIB};
         mp_device *device = NULL;
         CHECK_OK(mp__host_device_create(&config, &device));
         fill_all_memory(device);
@@ -527,12 +527,20 @@ DEVICE_TEST(mempool_may_fail_to_open) {
     if (device->info.kind != MP_DEVICE_HOST) {
         SKIP("a GPU's calls cannot be made to fail");
     }
-    for (uint64_t nth = 1; nth <= 2; nth++) {
-        mp__mempool *pool = NULL;
+    mp__mempool *pool = NULL;
+    uint64_t nth = 1;
+    for (;; nth++) {
         (void)mp__host_device_fail(device, nth, MP_OUT_OF_MEMORY);
-        CHECK_FAILS(mp__mempool_create(device, &options, &pool), OUT_OF_MEMORY, "test");
-        CHECK(!mp__host_device_fail(device, 0, MP_OK));
+        const mp_status status = mp__mempool_create(device, &options, &pool);
+        if (mp__host_device_fail(device, 0, MP_OK)) { /* fewer calls than that */
+            CHECK_OK(status);
+            break;
+        }
+        CHECK(status == MP_OUT_OF_MEMORY && pool == NULL);
+        CHECK_STR_HAS(mp_error_message(), "test");
     }
+    CHECK(nth > 2);
+    mp__mempool_destroy(pool);
 }
 
 /* ---- threads ---- */

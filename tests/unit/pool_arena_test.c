@@ -154,6 +154,7 @@ TEST(pool_arena_passes_on_that_the_device_is_full) {
     const mp_addr first = kit_alloc(&k, KIT_MIB(7), NULL);
     mp_addr block = 0;
     CHECK_FAILS(mp_pool_alloc(k.pool, KIT_MIB(3), MP_NO_STREAM, &block), OUT_OF_MEMORY, "kit");
+    CHECK_STR_HAS(mp_error_message(), "; the device has 2097152 of 10485760 bytes left");
     block = kit_alloc(&k, KIT_MIB(2), NULL); /* the failure spoilt nothing */
     kit_free(&k, first);
     kit_free(&k, block);
@@ -336,7 +337,7 @@ DEVICE_TEST(pool_arena_reserves_outside_of_its_regions) {
     CHECK(region != NULL && region->reserved && region->addr == weights);
     CHECK(region->size >= KIT_MIB(3) + 1000 && region->size < KIT_MIB(3) + 1000 + MP_ALIGNMENT);
     CHECK(!layout_region_around(&layout, block)->reserved);
-    kit_layout_free(&layout);
+    mp__layout_free(&layout);
     CHECK_OK(mp_pool_shrink(k.pool, NULL));
     CHECK_EQ_INT(kit_stats(&k).total, stats.total);
     kit_free(&k, weights); /* back to the device at once */

@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/pool_kit.h"
 
-enum { BLOCK = 32 << 10, SLOTS = 2 };
+enum { BLOCK = 32 << 10, SLOTS = 2, USED = 4 };
 
 typedef struct scene {
     kit k;
@@ -28,6 +28,15 @@ static void scene_close(scene *s) {
     kit_close(&s->k);
 }
 
+/* A graph that was captured, the memory set apart for it, and which of that it uses. */
+typedef struct recording {
+    mp_capture *capture;
+    mp_graph *graph;
+    mp_addr used[USED]; /* 0: none */
+    size_t size;
+    uint32_t tag; /* what a replay must find; the next number too */
+} recording;
+
 static void begin(scene *s, mp_capture **capture) {
     CHECK_OK(mp_pool_capture_begin(s->k.pool, s->stream.native, capture));
     CHECK(*capture != NULL);
@@ -45,31 +54,41 @@ static void copy(scene *s, const kit_stream *stream, mp_addr target, mp_addr sou
     CHECK_OK(s->k.device->ops->copy(s->k.device, stream->queue, target, source, size));
 }
 
-/* Work with three blocks, of which the third may lie where the first was. `used` gets their
- * addresses; results[0] becomes `tag`, results[1] `tag` + 1. */
-static void captured_work(scene *s, size_t size, uint32_t tag, mp_addr used[3]) {
+/* Work with three blocks, of which the third may lie where the first was. results[0] becomes `tag`,
+ * results[1] `tag` + 1. */
+static void captured_work(scene *s, recording *r) {
     const kit_stream *stream = &s->stream;
-    used[0] = kit_alloc(&s->k, size, stream);
-    kit_fill(&s->k, stream, used[0], size, tag);
-    used[1] = kit_alloc(&s->k, size, stream);
-    copy(s, stream, used[1], used[0], size);
+    mp_addr *used = r->used;
+    used[0] = kit_alloc(&s->k, r->size, stream);
+    kit_fill(&s->k, stream, used[0], r->size, r->tag);
+    used[1] = kit_alloc(&s->k, r->size, stream);
+    copy(s, stream, used[1], used[0], r->size);
     kit_free(&s->k, used[0]);
-    used[2] = kit_alloc(&s->k, size, stream);
-    kit_fill(&s->k, stream, used[2], size, tag + 1);
-    copy(s, stream, s->results, used[1] + size - sizeof tag, sizeof tag);
-    copy(s, stream, s->results + sizeof tag, used[2], sizeof tag);
+    used[2] = kit_alloc(&s->k, r->size, stream);
+    kit_fill(&s->k, stream, used[2], r->size, r->tag + 1);
+    copy(s, stream, s->results, used[1] + r->size - sizeof r->tag, sizeof r->tag);
+    copy(s, stream, s->results + sizeof r->tag, used[2], sizeof r->tag);
     kit_free(&s->k, used[1]);
     kit_free(&s->k, used[2]);
 }
 
-static void replay(scene *s, mp_graph *graph, uint32_t tag) {
+/* Captures the work; `capture` is that of a graph to share memory with, or NULL. */
+static recording record(scene *s, size_t size, uint32_t tag, mp_capture *capture) {
+    recording r = {.capture = capture, .size = size, .tag = tag};
+    begin(s, &r.capture);
+    captured_work(s, &r);
+    r.graph = end(s);
+    return r;
+}
+
+static void replay(scene *s, const recording *r) {
     uint32_t *results = (uint32_t *)s->results;
     kit_verify(&s->k);
     memset(results, 0, SLOTS * sizeof *results);
-    CHECK_OK(s->k.device->ops->graph_launch(s->k.device, graph, s->stream.queue));
+    CHECK_OK(s->k.device->ops->graph_launch(s->k.device, r->graph, s->stream.queue));
     CHECK_OK(s->k.device->ops->stream_synchronize(s->k.device, s->stream.queue));
-    CHECK_EQ_INT(results[0], tag);
-    CHECK_EQ_INT(results[1], tag + 1);
+    CHECK_EQ_INT(results[0], r->tag);
+    CHECK_EQ_INT(results[1], r->tag + 1);
 }
 
 static bool overlap(mp_addr a, size_t a_size, mp_addr b, size_t b_size) {
@@ -78,20 +97,19 @@ static bool overlap(mp_addr a, size_t a_size, mp_addr b, size_t b_size) {
 
 /* Lends many blocks, none of which may lie in the graph's memory, and has them in use during
  * replays. */
-static void replay_among_others(scene *s, mp_graph *graph, uint32_t tag, const mp_addr *used,
-                                size_t used_count, size_t size) {
+static void replay_among_others(scene *s, const recording *r) {
     enum { OTHERS = 24 };
     mp_addr others[OTHERS];
     const kit_stream *streams[] = {&s->stream, &s->other};
     for (uint32_t i = 0; i < OTHERS; i++) {
         others[i] = kit_alloc(&s->k, BLOCK, streams[i % 2]);
-        for (size_t u = 0; u < used_count; u++) {
-            CHECK(!overlap(others[i], BLOCK, used[u], size));
+        for (size_t u = 0; u < USED; u++) {
+            CHECK(!overlap(others[i], BLOCK, r->used[u], r->size));
         }
         kit_fill(&s->k, streams[i % 2], others[i], BLOCK, 500 + i);
     }
-    replay(s, graph, tag);
-    replay(s, graph, tag);
+    replay(s, r);
+    replay(s, r);
     for (uint32_t i = 0; i < OTHERS; i++) {
         kit_read(&s->k, streams[i % 2], others[i], 500 + i);
         kit_read(&s->k, streams[i % 2], others[i] + BLOCK - 4, 500 + i);
@@ -100,21 +118,22 @@ static void replay_among_others(scene *s, mp_graph *graph, uint32_t tag, const m
     kit_verify(&s->k);
 }
 
+/* The graph goes, and its memory with it. */
+static void discard(scene *s, const recording *r) {
+    s->k.device->ops->graph_destroy(s->k.device, r->graph);
+    mp_pool_capture_release(s->k.pool, r->capture);
+}
+
 DEVICE_TEST(pool_capture_sets_memory_apart) {
     scene s;
     scene_open(&s, device);
     kit_free(&s.k, kit_alloc(&s.k, BLOCK, &s.stream)); /* something free lies ready */
-    mp_capture *capture = NULL;
-    mp_addr used[3];
-    begin(&s, &capture);
-    captured_work(&s, BLOCK, 70, used);
-    mp_graph *graph = end(&s);
-    replay_among_others(&s, graph, 70, used, 3, BLOCK);
+    const recording r = record(&s, BLOCK, 70, NULL);
+    replay_among_others(&s, &r);
     CHECK_OK(mp_pool_shrink(s.k.pool, NULL)); /* must leave the graph its memory */
-    replay(&s, graph, 70);
+    replay(&s, &r);
     kit_check(&s.k);
-    device->ops->graph_destroy(device, graph);
-    mp_pool_capture_release(s.k.pool, capture);
+    discard(&s, &r);
     scene_close(&s);
 }
 
@@ -122,14 +141,9 @@ DEVICE_TEST(pool_capture_sets_memory_apart) {
 DEVICE_TEST(pool_capture_is_not_disturbed_by_growth) {
     scene s;
     scene_open(&s, device);
-    mp_capture *capture = NULL;
-    mp_addr used[3];
-    begin(&s, &capture);
-    captured_work(&s, KIT_MIB(3), 10, used);
-    mp_graph *graph = end(&s);
-    replay_among_others(&s, graph, 10, used, 3, KIT_MIB(3));
-    device->ops->graph_destroy(device, graph);
-    mp_pool_capture_release(s.k.pool, capture);
+    const recording r = record(&s, KIT_MIB(3), 10, NULL);
+    replay_among_others(&s, &r);
+    discard(&s, &r);
     scene_close(&s);
 }
 
@@ -139,27 +153,25 @@ DEVICE_TEST(pool_capture_is_not_disturbed_by_other_calls) {
     scene_open(&s, device);
     const mp_addr before = kit_alloc(&s.k, BLOCK, &s.stream);
     const mp_addr shared = kit_alloc(&s.k, BLOCK, &s.other);
-    mp_capture *capture = NULL;
-    mp_addr used[3];
-    begin(&s, &capture);
+    recording r = {.size = BLOCK, .tag = 30};
+    begin(&s, &r.capture);
     const mp_addr beside = kit_alloc(&s.k, BLOCK, &s.other);
     kit_fill(&s.k, &s.other, beside, BLOCK, 3);
     const mp_addr large = kit_alloc(&s.k, KIT_MIB(3), &s.other); /* a region of its own */
     kit_fill(&s.k, &s.other, large, KIT_MIB(3), 4);
     kit_free(&s.k, large); /* and still being filled when the pool shrinks */
-    captured_work(&s, BLOCK, 30, used);
+    captured_work(&s, &r);
     kit_free(&s.k, before); /* lent on the captured stream, ahead of the capture */
     CHECK_OK(mp_pool_record_use(s.k.pool, shared, s.stream.native));
     kit_free(&s.k, shared);
     CHECK_OK(mp_pool_shrink(s.k.pool, NULL));
     kit_check(&s.k);
-    mp_graph *graph = end(&s);
-    replay_among_others(&s, graph, 30, used, 3, BLOCK);
+    r.graph = end(&s);
+    replay_among_others(&s, &r);
     kit_read(&s.k, &s.other, beside, 3);
     kit_verify(&s.k);
     kit_free(&s.k, beside);
-    device->ops->graph_destroy(device, graph);
-    mp_pool_capture_release(s.k.pool, capture);
+    discard(&s, &r);
     scene_close(&s);
 }
 
@@ -167,26 +179,18 @@ DEVICE_TEST(pool_capture_is_not_disturbed_by_other_calls) {
 DEVICE_TEST(pool_capture_shares_memory_between_graphs) {
     scene s;
     scene_open(&s, device);
-    mp_capture *capture = NULL;
-    mp_addr first_used[3], second_used[3];
-    begin(&s, &capture);
-    captured_work(&s, BLOCK, 40, first_used);
-    mp_graph *first = end(&s);
+    const recording first = record(&s, BLOCK, 40, NULL);
     const uint64_t total = kit_stats(&s.k).total;
-    mp_capture *const same = capture;
-    begin(&s, &capture);
-    CHECK(capture == same);
-    captured_work(&s, BLOCK, 50, second_used);
-    mp_graph *second = end(&s);
+    const recording second = record(&s, BLOCK, 50, first.capture);
+    CHECK(second.capture == first.capture);
     CHECK_EQ_INT(kit_stats(&s.k).total, total);
     for (int i = 0; i < 3; i++) {
-        replay(&s, first, 40);
-        replay(&s, second, 50);
+        replay(&s, &first);
+        replay(&s, &second);
     }
-    device->ops->graph_destroy(device, first);
-    replay(&s, second, 50);
-    device->ops->graph_destroy(device, second);
-    mp_pool_capture_release(s.k.pool, capture);
+    device->ops->graph_destroy(device, first.graph); /* the other one keeps the memory */
+    replay(&s, &second);
+    discard(&s, &second);
     scene_close(&s);
 }
 
@@ -194,22 +198,13 @@ DEVICE_TEST(pool_capture_shares_memory_between_graphs) {
 DEVICE_TEST(pool_capture_keeps_graphs_apart) {
     scene s;
     scene_open(&s, device);
-    mp_capture *captures[2] = {NULL, NULL};
-    mp_graph *graphs[2];
-    mp_addr used[2][3];
-    for (uint32_t i = 0; i < 2; i++) {
-        begin(&s, &captures[i]);
-        captured_work(&s, BLOCK, 60 + 10 * i, used[i]);
-        graphs[i] = end(&s);
-    }
+    const recording first = record(&s, BLOCK, 60, NULL), second = record(&s, BLOCK, 70, NULL);
     for (int i = 0; i < 9; i++) {
-        CHECK(!overlap(used[0][i / 3], BLOCK, used[1][i % 3], BLOCK));
+        CHECK(!overlap(first.used[i / 3], BLOCK, second.used[i % 3], BLOCK));
     }
-    device->ops->graph_destroy(device, graphs[0]);
-    mp_pool_capture_release(s.k.pool, captures[0]);
-    replay_among_others(&s, graphs[1], 70, used[1], 3, BLOCK);
-    device->ops->graph_destroy(device, graphs[1]);
-    mp_pool_capture_release(s.k.pool, captures[1]);
+    discard(&s, &first);
+    replay_among_others(&s, &second);
+    discard(&s, &second);
     scene_close(&s);
 }
 
@@ -241,25 +236,23 @@ DEVICE_TEST(pool_capture_keeps_blocks_that_stay_lent) {
 DEVICE_TEST(pool_capture_spans_streams) {
     scene s;
     scene_open(&s, device);
-    mp_capture *capture = NULL;
-    begin(&s, &capture);
-    CHECK_OK(mp_pool_capture_begin(s.k.pool, s.other.native, &capture));
+    recording r = {.size = BLOCK, .tag = 80};
+    begin(&s, &r.capture);
+    CHECK_OK(mp_pool_capture_begin(s.k.pool, s.other.native, &r.capture));
     kit_order(&s.k, &s.stream, &s.other);
-    mp_addr used[4];
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < USED; i++) {
         const kit_stream *stream = i % 2 == 0 ? &s.stream : &s.other;
-        used[i] = kit_alloc(&s.k, BLOCK, stream);
-        kit_fill(&s.k, stream, used[i], BLOCK, 80 + i % 2);
-        copy(&s, stream, s.results + (i % 2) * 4, used[i] + BLOCK - 4, 4);
-        kit_free(&s.k, used[i]);
+        r.used[i] = kit_alloc(&s.k, BLOCK, stream);
+        kit_fill(&s.k, stream, r.used[i], BLOCK, 80 + i % 2);
+        copy(&s, stream, s.results + (mp_addr)(i % 2) * 4, r.used[i] + BLOCK - 4, 4);
+        kit_free(&s.k, r.used[i]);
     }
     kit_order(&s.k, &s.other, &s.stream);
     CHECK_OK(mp_pool_capture_end(s.k.pool, s.other.native));
-    mp_graph *graph = end(&s);
-    replay_among_others(&s, graph, 80, used, 4, BLOCK);
-    replay(&s, graph, 80);
-    device->ops->graph_destroy(device, graph);
-    mp_pool_capture_release(s.k.pool, capture);
+    r.graph = end(&s);
+    replay_among_others(&s, &r);
+    replay(&s, &r);
+    discard(&s, &r);
     scene_close(&s);
 }
 
@@ -285,16 +278,11 @@ DEVICE_TEST(pool_capture_outlives_its_handle) {
     scene s;
     scene_open(&s, device);
     mp_pool *second = NULL;
-    mp_capture *capture = NULL;
-    mp_addr used[3];
-    begin(&s, &capture);
-    captured_work(&s, BLOCK, 20, used);
-    mp_graph *graph = end(&s);
+    const recording r = record(&s, BLOCK, 20, NULL);
     CHECK_OK(mp__pool_open_on(device, MP_MEMORY_DEVICE, "kit", NULL, &second));
     mp_pool_close(s.k.pool);
     s.k.pool = second;
-    replay_among_others(&s, graph, 20, used, 3, BLOCK);
-    device->ops->graph_destroy(device, graph);
-    mp_pool_capture_release(s.k.pool, capture);
+    replay_among_others(&s, &r);
+    discard(&s, &r);
     scene_close(&s);
 }

@@ -10,7 +10,8 @@ typedef struct library {
     pthread_mutex_t lock;
     size_t had, had_max, limit; /* bytes */
     size_t cached;              /* bytes that empty_cache makes available again */
-    int allocs, frees, empties, infos, exports;
+    int allocs, frees, empties, exports;
+    bool cannot_tell; /* what it has left */
 } library;
 
 static void *library_alloc(void *context, size_t size) {
@@ -43,6 +44,15 @@ static void library_empty_cache(void *context) {
     l->empties++;
     l->cached = 0;
     (void)pthread_mutex_unlock(&l->lock);
+}
+
+static bool library_info(void *context, size_t *free_bytes, size_t *total_bytes) {
+    library *l = context;
+    (void)pthread_mutex_lock(&l->lock);
+    *free_bytes = l->limit - l->had;
+    *total_bytes = l->limit;
+    (void)pthread_mutex_unlock(&l->lock);
+    return !l->cannot_tell;
 }
 
 static bool library_ipc(void *context, void *memory, void *handle, size_t *size) {
@@ -146,6 +156,53 @@ TEST(pool_external_is_shared_by_equal_tables) {
     mp_pool_close(plain);
 }
 
+/* ---- what is left ---- */
+
+static void check_room(mp_pool *pool, size_t left, size_t all) {
+    mp_pool_device about = {.memory_free = 7, .memory_total = 7};
+    CHECK_OK(mp_pool_get_device(pool, &about, sizeof about));
+    CHECK_EQ_INT(about.memory, MP_MEMORY_DEVICE);
+    CHECK(strcmp(about.device, "host:0") == 0);
+    CHECK_EQ_INT(about.memory_free, left);
+    CHECK_EQ_INT(about.memory_total, all);
+}
+
+/* A request fails that is larger than the library; the sentence ends with `end`. */
+static void check_refusal(mp_pool *pool, const char *end) {
+    mp_addr refused = 0;
+    CHECK_FAILS(mp_pool_alloc(pool, KIT_MIB(65), MP_NO_STREAM, &refused), OUT_OF_MEMORY, end);
+    const char *said = mp_error_message();
+    CHECK(strcmp(said + strlen(said) - strlen(end), end) == 0);
+}
+
+TEST(pool_external_says_what_the_library_has_left) {
+    library l = new_library(KIT_MIB(64));
+    mp_external table = table_of(&l);
+    table.info = library_info;
+    mp_pool *pool = open_over(&table, NULL);
+    check_room(pool, KIT_MIB(64), KIT_MIB(64));
+    mp_addr block = 0;
+    CHECK_OK(mp_pool_alloc(pool, 1000, MP_NO_STREAM, &block));
+    check_room(pool, KIT_MIB(63), KIT_MIB(64));
+    check_refusal(pool, "; the device has 66060288 of 67108864 bytes left");
+    l.cannot_tell = true;
+    check_room(pool, 0, 0);
+    check_refusal(pool, "the external memory manager has no 68157440 bytes");
+    CHECK_OK(mp_pool_free(pool, block));
+    mp_pool_close(pool);
+}
+
+TEST(pool_external_need_not_say_what_is_left) {
+    library l = new_library(KIT_MIB(64));
+    const mp_external table = table_of(&l);
+    mp_pool *pool = open_over(&table, NULL);
+    check_room(pool, 0, 0);
+    check_refusal(pool, "the external memory manager has no 68157440 bytes");
+    mp_pool_close(pool);
+}
+
+/* ---- other processes ---- */
+
 TEST(pool_external_exports_through_the_table) {
     library l = new_library(KIT_MIB(64));
     mp_external table = table_of(&l);
@@ -170,6 +227,8 @@ TEST(pool_external_exports_through_the_table) {
     CHECK_OK(mp_pool_free(pool, block));
     mp_pool_close(pool);
 }
+
+/* ---- tables and options ---- */
 
 TEST(pool_external_wants_alloc_and_free) {
     library l = new_library(KIT_MIB(64));

@@ -1,4 +1,5 @@
-/* pool_look_test.c - what a pool tells of itself: statistics, the dump, the trace.
+/* pool_look_test.c - what a pool tells of itself: its device, statistics, the dump, the trace; and
+ * its memory to other processes.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/pool_kit.h"
 
@@ -30,6 +31,67 @@ DEVICE_TEST(pool_look_fills_the_statistics_that_a_caller_knows) {
     CHECK_OK(mp_pool_get_stats(k.pool, &area.stats, sizeof area));
     CHECK_EQ_INT(area.behind[0] + area.behind[31], 0);
     kit_free(&k, block);
+    kit_close(&k);
+}
+
+/* ---- the device ---- */
+
+DEVICE_TEST(pool_look_names_its_device) {
+    kit k;
+    mp_pool_device about = {.ordinal = -1};
+    size_t left = 0, all = 0;
+    char wanted[16];
+    kit_open(&k, device, KIT_OPTIONS("arena.max_mem=1M"));
+    const mp_addr block = kit_alloc(&k, 1000, NULL);
+    CHECK_OK(device->ops->memory_info(device, &left, &all));
+    CHECK_OK(mp_pool_get_device(k.pool, &about, sizeof about));
+    const bool emulated = device->info.kind == MP_DEVICE_HOST;
+    (void)snprintf(wanted, sizeof wanted, "%s:%d", emulated ? "host" : "cuda", device->ordinal);
+    CHECK(strcmp(about.device, wanted) == 0);
+    CHECK(strcmp(about.name, device->info.name) == 0);
+    CHECK_EQ_INT(about.ordinal, device->ordinal);
+    CHECK_EQ_INT(about.is_emulated, emulated);
+    CHECK_EQ_INT(about.memory, MP_MEMORY_DEVICE);
+    CHECK_EQ_INT(about.memory_total, all);
+    if (emulated) { /* of a GPU, others may have taken some since */
+        CHECK_EQ_INT(about.memory_free, left);
+    }
+    CHECK(about.memory_free > 0 && about.memory_free <= all - KIT_MIB(1)); /* a region is had */
+    kit_free(&k, block);
+    kit_close(&k);
+}
+
+DEVICE_TEST(pool_look_cannot_tell_the_room_for_pinned_memory) {
+    mp_pool *pool = NULL;
+    mp_pool_device about = {.memory_free = 7, .memory_total = 7};
+    CHECK_OK(mp__pool_open_on(device, MP_MEMORY_PINNED, "kit", NULL, &pool));
+    CHECK_OK(mp_pool_get_device(pool, &about, sizeof about));
+    CHECK_EQ_INT(about.memory, MP_MEMORY_PINNED);
+    CHECK_EQ_INT(about.ordinal, device->ordinal);
+    CHECK(strcmp(about.name, device->info.name) == 0);
+    CHECK_EQ_INT(about.memory_free, 0);
+    CHECK_EQ_INT(about.memory_total, 0);
+    mp_pool_close(pool);
+}
+
+DEVICE_TEST(pool_look_fills_what_a_caller_knows_of_the_device) {
+    kit k;
+    struct {
+        mp_pool_device about;
+        unsigned char behind[32];
+    } area;
+    kit_open(&k, device, KIT_OPTIONS("arena.max_mem=1M"));
+    memset(&area, 0xee, sizeof area);
+    /* An older program knows only the first of it. */
+    CHECK_OK(mp_pool_get_device(k.pool, &area.about, offsetof(mp_pool_device, ordinal)));
+    CHECK(strcmp(area.about.name, device->info.name) == 0);
+    CHECK_EQ_INT(area.about.ordinal, (int32_t)0xeeeeeeee);
+    CHECK_OK(mp_pool_get_device(k.pool, &area.about, sizeof area.about));
+    CHECK_EQ_INT(area.about.ordinal, device->ordinal);
+    CHECK_EQ_INT(area.behind[0], 0xee);
+    /* A newer one knows more than we do: that much is 0. */
+    CHECK_OK(mp_pool_get_device(k.pool, &area.about, sizeof area));
+    CHECK_EQ_INT(area.behind[0] + area.behind[31], 0);
     kit_close(&k);
 }
 
@@ -146,15 +208,12 @@ DEVICE_TEST(pool_look_exports_only_what_another_process_can_open) {
         mp_ipc_handle handle;
         size_t offset = 77;
         kit_open(&k, device, KIT_OPTIONS(options[i]));
-        mp_addr block = 0;
-        CHECK_OK(mp_pool_alloc(k.pool, 1000, MP_NO_STREAM, &block));
+        const mp_addr block = kit_alloc(&k, 1000, NULL);
         CHECK_FAILS(mp_pool_ipc_export(k.pool, block, &handle, &offset), UNSUPPORTED, "arena.ipc");
         CHECK_EQ_INT(offset, 77);
         kit_free(&k, block);
-        if (k.pool != NULL) {
-            mp_pool_close(k.pool);
-            k.pool = NULL;
-        }
+        mp_pool_close(k.pool); /* what the driver keeps is in no region of ours to check */
+        k.pool = NULL;
         kit_close(&k);
     }
 }

@@ -300,7 +300,7 @@ static bool child_is_refused(mp_pool *pool, mp_addr block) {
     };
     for (size_t i = 0; i < MP_COUNT_OF(statuses); i++) {
         if (statuses[i] != MP_UNSUPPORTED) {
-            (void)printf("call %zu: %s\n", i, mp_status_name(statuses[i]));
+            (void)fprintf(stderr, "call %zu: %s\n", i, mp_status_name(statuses[i]));
             return false;
         }
     }

@@ -84,13 +84,8 @@ static void look(worker *w) {
 }
 
 static void check_layout(worker *w) {
-    mp_layout layout = {0};
-    char why[256];
-    CHECK_OK(mp__pool_layout(w->crowd->pool, &layout));
-    if (!layout_is_sound(&layout, why, sizeof why)) {
-        test_fail(__FILE__, __LINE__, "%s", why);
-    }
-    kit_layout_free(&layout);
+    kit k = {.pool = w->crowd->pool};
+    kit_check(&k);
 }
 
 static void count_text(void *context, const char *text, size_t size) {

@@ -64,13 +64,6 @@ uint64_t test_seed(void) {
     return current_seed;
 }
 
-uint64_t test_random(uint64_t *state) {
-    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 static _Noreturn void end_test(outcome result) {
     if (options.forks) {
         (void)fflush(NULL);
@@ -100,6 +93,16 @@ void test_skip(const char *format, ...) {
     (void)vsnprintf(page->text, sizeof page->text, format, args);
     va_end(args);
     end_test(SKIPPED);
+}
+
+mp_device *test_gpu(void) {
+    const char *why = NULL;
+    mp_device *device = NULL;
+    if (mp_device_count(MP_DEVICE_CUDA, &why) == 0) {
+        test_skip("%s", why);
+    }
+    CHECK_OK(mp_device_get(MP_DEVICE_CUDA, 0, &device));
+    return device;
 }
 
 static void run_on_host(const test_case *test, variant kind, uint64_t seed) {

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "unit/random.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -32,15 +33,15 @@ void test_fail(const char *file, int line, const char *format, ...)
 /* Ends the test as skipped, with the reason. Only from the test's own thread. */
 void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
+/* The first GPU; ends the test as skipped where there is none. Only from the test's own thread. */
+mp_device *test_gpu(void);
+
 /* Whether no other test runs in this process. */
 bool test_has_process(void);
 
 /* What drives the random choices of this test: the adversary's seed in a DEVICE_TEST, otherwise the
  * first of the runner's seeds. */
 uint64_t test_seed(void);
-
-/* The next of a row of well mixed numbers; `*state` is the row. */
-uint64_t test_random(uint64_t *state);
 
 #define TEST(id)                                                   \
     static void id(void);                                          \
