@@ -2,14 +2,15 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- * A slab is aligned to its size, so that a record finds the slab, and the list its run is for. */
+ * A slab is aligned to its size, so that a record finds the slab, and the list its run is for. A
+ * run is a page: what a thread touches lies on few. */
 #include "pool/chunk.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLAB_BYTES = 64 << 10, RUN_CHUNKS = 16, SLAB_RUNS = SLAB_BYTES / 64 / RUN_CHUNKS };
+enum { SLAB_BYTES = 256 << 10, RUN_CHUNKS = 64, SLAB_RUNS = SLAB_BYTES / 64 / RUN_CHUNKS };
 
 static_assert(sizeof(chunk) == 64, "a chunk's record is one cache line");
 
@@ -42,7 +43,7 @@ static mp_status add_slab(chunk_store *store) {
         return MP_FAIL(OUT_OF_MEMORY, "no host memory for the records of %d chunks",
                        (SLAB_RUNS - 1) * RUN_CHUNKS);
     }
-    memset(slab, 0, sizeof *slab);
+    memset(&slab->head, 0, sizeof slab->head); /* the rest is not touched before it is used */
     slab->head.next = store->slabs;
     store->slabs = slab;
     store->runs_left = SLAB_RUNS - 1;
@@ -55,9 +56,11 @@ static mp_status add_run(chunk_store *store, chunk_list *list) {
         MP_TRY(add_slab(store));
     }
     const size_t index = SLAB_RUNS - store->runs_left--;
+    run *fresh = &store->slabs->runs[index];
+    memset(fresh, 0, sizeof *fresh);
     store->slabs->head.home[index] = list;
     for (size_t i = RUN_CHUNKS; i-- > 0;) { /* so that they are taken in order */
-        mp__chunk_put(&store->slabs->runs[index].chunks[i]);
+        mp__chunk_put(&fresh->chunks[i]);
     }
     return MP_OK;
 }
