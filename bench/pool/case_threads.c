@@ -13,7 +13,7 @@
 
 enum { SET_BLOCKS = 64, CHANGES = 1 << 20, CHANGES_QUICK = 1024, TIMED = 20000, TIMED_QUICK = 500 };
 enum { CHANGES_A_LOOK = 128 };        /* from one look at the clock to the next */
-enum { LIST = 160 * CHANGES_A_LOOK }; /* short enough not to take the caches from the allocator */
+enum { LIST = 160 * CHANGES_A_LOOK }; /* changes that a thread goes through again and again */
 static const uint64_t set_least = 256, set_most = 64 * KIB;
 
 typedef struct block {
@@ -21,35 +21,34 @@ typedef struct block {
     uint64_t size;
 } block;
 
+typedef struct change { /* small, so that the list leaves the caches to the allocator */
+    uint32_t slot, size;
+} change;
+
 typedef struct worker {
-    _Alignas(128) ops list;   /* every thread has other sizes */
-    block blocks[SET_BLOCKS]; /* what is live now; a pass may have been cut short */
+    _Alignas(128) change list[LIST]; /* every thread has other sizes */
+    block blocks[SET_BLOCKS];        /* what is live now */
     void *stream;
     samples timed;
     size_t changes; /* done in the untimed pass */
     uint64_t failures;
 } worker;
 
-static inline void replace(const backend *hot, worker *own, const op *fresh) {
-    block *at = &own->blocks[fresh->slot];
+/* Gives back what lies in the slot, if anything, and allocates anew. */
+static inline void replace(const backend *hot, worker *own, change fresh) {
+    block *at = &own->blocks[fresh.slot];
     if (at->memory != NULL) {
         hot->free(at->memory, (ssize_t)at->size, 0, own->stream);
     }
-    at->memory = hot->alloc((ssize_t)fresh->size, 0, own->stream);
-    at->size = fresh->size;
+    at->memory = hot->alloc((ssize_t)fresh.size, 0, own->stream);
+    at->size = fresh.size;
     own->failures += at->memory == NULL;
-}
-
-/* The list's changes from number `done` on: a free, an allocation, a free, ... A thread goes
- * through them again and again: what a change replaces is what lies in its slot. */
-static const op *changes_at(const worker *own, size_t done) {
-    return &own->list.items[own->list.build + 2 * done];
 }
 
 static void build(bench *self, unsigned index, void *context) {
     worker *own = (worker *)context + index;
-    for (size_t i = 0; i < own->list.build; i++) {
-        replace(&self->backend, own, &own->list.items[i]);
+    for (unsigned i = 0; i < SET_BLOCKS; i++) {
+        replace(&self->backend, own, (change){.slot = i, .size = own->list[i].size});
     }
 }
 
@@ -59,9 +58,9 @@ static void throughput(bench *self, unsigned index, void *context) {
     const uint64_t end = now_ns() + (uint64_t)(self->limit_ms * 1e6);
     const size_t changes = self->quick ? CHANGES_QUICK : CHANGES;
     while (own->changes < changes && now_ns() < end) {
-        const op *next = changes_at(own, own->changes % LIST);
+        const change *next = &own->list[own->changes % LIST];
         for (unsigned i = 0; i < CHANGES_A_LOOK; i++) {
-            replace(&hot, own, &next[2 * i + 1]);
+            replace(&hot, own, next[i]);
         }
         own->changes += CHANGES_A_LOOK;
     }
@@ -72,7 +71,7 @@ static void latency(bench *self, unsigned index, void *context) {
     const backend hot = self->backend;
     const uint64_t end = now_ns() + (uint64_t)(self->limit_ms * 1e6);
     for (size_t done = 0; done < own->timed.capacity && now_ns() < end; done++) {
-        const op *fresh = changes_at(own, done) + 1;
+        const change fresh = own->list[done % LIST];
         const uint64_t begin = tick_begin();
         replace(&hot, own, fresh);
         samples_add(&own->timed, tick_end() - begin);
@@ -117,7 +116,11 @@ static void threads_row(bench *self, unsigned count, bool own_streams) {
     const size_t timed = self->quick ? TIMED_QUICK : TIMED;
     worker *workers = must_alloc(count, sizeof *workers);
     for (unsigned i = 0; i < count; i++) {
-        workers[i].list = ops_churn(100 + i, SET_BLOCKS, LIST, set_least, set_most);
+        uint64_t state = 100 + i;
+        for (size_t k = 0; k < LIST; k++) {
+            workers[i].list[k].slot = (uint32_t)draw_below(&state, SET_BLOCKS);
+            workers[i].list[k].size = (uint32_t)draw_size(&state, set_least, set_most);
+        }
         workers[i].stream = bench_stream(self, own_streams ? i : 0);
         workers[i].timed = samples_make(timed);
     }
@@ -129,7 +132,6 @@ static void threads_row(bench *self, unsigned count, bool own_streams) {
     pool_close(self);
     threads_report(workers, count, own_streams, ns);
     for (unsigned i = 0; i < count; i++) {
-        ops_drop(&workers[i].list);
         samples_drop(&workers[i].timed);
     }
     free(workers);
