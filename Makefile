@@ -1,4 +1,4 @@
-# make, on a machine with gcc, make and python3 (with venv): everything else is installed into .venv.
+# make, on a machine with gcc, make and python3 (with venv and its headers): everything else is installed into .venv.
 # SPDX-License-Identifier: Apache-2.0
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
@@ -22,7 +22,7 @@ endif
 $(ENV): requirements.txt tools/setup.py
 	@$(SYSTEM_PYTHON) tools/setup.py --out $@
 
-.PHONY: setup configure build demo test test-quick bench lint format docs test-gpu bench-gpu clean distclean help
+.PHONY: setup configure build demo test test-quick bench wheel lint format docs test-gpu bench-gpu clean distclean help
 
 setup: $(ENV) ## Install pinned tools and packages into .venv (every other target does this too)
 	@:
@@ -47,8 +47,12 @@ test-quick: build ## The C tests and checks only, in some seconds
 
 bench: build ## Time the pool, the models and a chain of small operators; writes bench/results/*.json
 	@$(PYTHON) bench/bench_pool.py --build $(BUILD) --repeats 3 --budget-s 120 $(POOL_FLAGS)
+	@PYTHONPATH=$(BUILD)/python $(PYTHON) bench/bench_binding.py
 	@$(PYTHON) tools/fetch_models.py --group test
 	@$(PYTHON) bench/bench_models.py $(BENCH_FLAGS)
+
+wheel: setup ## Build the Python wheel and its source archive into dist/, and check them
+	@$(PYTHON) tools/wheel.py --out dist $(WHEEL_FLAGS)
 
 lint: configure ## Check format, clang-tidy, Python style, spelling and layers
 	@$(PYTHON) tools/lint.py --build $(BUILD) $(LINT_FLAGS)
@@ -77,6 +81,7 @@ gpu-tests: setup
 
 gpu-bench: setup
 	@$(PYTHON) bench/bench_pool.py --build $(BUILD) --stage cuda $(POOL_FLAGS)
+	@MILLPOND_DEVICE=cuda PYTHONPATH=$(BUILD)/python $(PYTHON) bench/bench_binding.py
 	@$(PYTHON) tools/fetch_models.py --group test || echo "models not fetched: those absent are left out"
 	@MILLPOND_DEVICE=cuda $(PYTHON) bench/bench_models.py $(BENCH_FLAGS)
 

@@ -5,6 +5,8 @@ set_property(CACHE MILLPOND_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(MILLPOND_CUDA_PATH "" CACHE PATH "A CUDA toolkit to look in before CUDA_PATH, CUDA_HOME and /usr/local/cuda")
 set(MILLPOND_ORT_HEADERS "" CACHE PATH "Folder of ONNX Runtime's own headers, to build against them instead of src/ep/ort_abi.h")
 set(MILLPOND_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=: 'address,undefined' or 'thread'")
+set(MILLPOND_PYTHON AUTO CACHE STRING "Build the Python package: ON, OFF, or AUTO (ON where Python's headers are found)")
+set_property(CACHE MILLPOND_PYTHON PROPERTY STRINGS AUTO ON OFF)
 option(MILLPOND_WERROR "Treat warnings as errors" ON)
 option(MILLPOND_TESTS "Build the C tests" ON)
 

@@ -42,7 +42,7 @@ class Step:
 
 def pytest(*paths):
     return [sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "--no-header", "-p", "no:cacheprovider",
-            *(str(ROOT / path) for path in paths)]
+            *(path if path.startswith("-") else str(ROOT / path) for path in paths)]
 
 
 def steps_of(build):
@@ -77,6 +77,11 @@ def steps_of(build):
              pytest("tests/pool"), "cpu", [ROOT / "tests/pool"]),
         Step("pool-model", "the pool against its model: a million operations", [tests / "pool_model"], "cpu",
              [tests / "pool_model"]),
+        Step("python", "the Python package: functions, errors, threads, ends of processes; adapters of what is there",
+             pytest("tests/python", "--ignore=" + str(ROOT / "tests/python/test_wheel.py")), "cpu gpu",
+             [build / "python/millpond/_core.abi3.so"], 1200),
+        Step("wheel", "the wheel: contents, what it links, README's example in a clean environment",
+             pytest("tests/python/test_wheel.py"), "cpu", [build / "python/millpond/_core.abi3.so"], 1200),
         Step("bench", "the pool's benchmark: every case on the emulated device, its traces, its check",
              pytest("tests/bench"), "cpu", [build / "bench/pool/pool_bench"], 600),
         Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"], "cpu",
@@ -102,6 +107,7 @@ def wheel_libraries():
 def environment(build, gpu):
     env = dict(os.environ, PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1")
     env.setdefault("MILLPOND_EP_LIBRARY", str(build / "lib/libonnxruntime_providers_cuda_plugin.so"))
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(build / "python"), env.get("PYTHONPATH")]))
     env["MILLPOND_DEVICE"] = "cuda" if gpu else env.get("MILLPOND_DEVICE", "host")
     return env
 

@@ -81,14 +81,8 @@ mp_status mp__arena_alloc(arena *a, size_t size, void *native, uint8_t client, m
 
 /* ---- taking back ---- */
 
-chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out) {
-    const mp_addr begin = addr - a->border;
-    chunk *c = mp__address_find(&a->addresses, begin);
-    if (c == NULL) { /* it may have been overlooked while the table changed */
-        (void)pthread_mutex_lock(&a->lock);
-        c = mp__address_find(&a->addresses, begin);
-        (void)pthread_mutex_unlock(&a->lock);
-    }
+/* Locks the lane of `c`, found for a block that begins at `begin`; NULL where it is not lent. */
+static chunk *lock_chunk(arena *a, chunk *c, mp_addr begin, lane **out) {
     while (c != NULL && chunk_addr(c) == begin) {
         lane *l = lane_of(a, c);
         spin_lock(&l->lock);
@@ -103,6 +97,22 @@ chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out) {
         spin_unlock(&l->lock);
     }
     return NULL;
+}
+
+chunk *mp__arena_try_block(arena *a, mp_addr addr, lane **out) {
+    const mp_addr begin = addr - a->border;
+    return lock_chunk(a, mp__address_find(&a->addresses, begin), begin, out);
+}
+
+chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out) {
+    const mp_addr begin = addr - a->border;
+    chunk *c = mp__address_find(&a->addresses, begin);
+    if (c == NULL) { /* it may have been overlooked while the table changed */
+        (void)pthread_mutex_lock(&a->lock);
+        c = mp__address_find(&a->addresses, begin);
+        (void)pthread_mutex_unlock(&a->lock);
+    }
+    return lock_chunk(a, c, begin, out);
 }
 
 static mp_status refuse(const arena *a, mp_addr addr, const char *what) {

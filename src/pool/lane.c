@@ -251,15 +251,23 @@ static lane *guess(const arena *a, void *key) {
     return slot < LANE_SLOTS ? lane_in(a, slot) : NULL;
 }
 
-mp_status mp__lane_lock(arena *a, void *key, lane **out) {
+lane *mp__lane_try(arena *a, void *key) {
     lane *l = guess(a, key);
     if (l != NULL) {
         spin_lock(&l->lock);
         if (__builtin_expect(lane_is_for(l, key), true)) {
-            *out = l;
-            return MP_OK;
+            return l;
         }
         spin_unlock(&l->lock);
+    }
+    return NULL;
+}
+
+mp_status mp__lane_lock(arena *a, void *key, lane **out) {
+    lane *l = mp__lane_try(a, key);
+    if (l != NULL) {
+        *out = l;
+        return MP_OK;
     }
     MP_TRY(detour(a, key, out));
     spin_lock(&(*out)->lock);

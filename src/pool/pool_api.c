@@ -143,6 +143,10 @@ mp_status mp__pool_again(mp_pool *pool, mp_pool **out) {
     return MP_OK;
 }
 
+mp_device *mp__pool_device(const mp_pool *pool) {
+    return pool->arena->device;
+}
+
 static mp_status find_device(const char *name, mp_device **out) {
     char why[512];
     mp_device_kind kind = MP_DEVICE_HOST;
@@ -212,6 +216,30 @@ mp_status mp_pool_alloc(mp_pool *pool, size_t size, void *stream, mp_addr *out) 
         return mp__arena_reserve(a, size, pool->client, out);
     }
     return mp__arena_alloc(a, size, stream, pool->client, out);
+}
+
+mp_status mp__pool_try_alloc(mp_pool *pool, size_t size, void *stream, mp_addr *out) {
+    arena *a = pool->arena;
+    if (is_forked() || a->mempool != NULL || a->direct) {
+        return MP_BUSY;
+    }
+    return mp__arena_try_alloc(a, size, stream, pool->client, out);
+}
+
+mp_status mp__pool_try_free(mp_pool *pool, mp_addr addr) {
+    arena *a = pool->arena;
+    if (is_forked() || a->mempool != NULL) {
+        return MP_BUSY;
+    }
+    return mp__arena_try_free(a, addr, MP_SAME_STREAM);
+}
+
+mp_status mp__pool_try_free_on(mp_pool *pool, mp_addr addr, void *stream) {
+    arena *a = pool->arena;
+    if (is_forked() || a->mempool != NULL) {
+        return MP_BUSY;
+    }
+    return mp__arena_try_free(a, addr, stream);
 }
 
 static mp_status free_in_order(mp_pool *pool, mp_addr addr, void *stream) {

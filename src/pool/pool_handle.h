@@ -17,6 +17,21 @@ mp_status mp__pool_open_external_on(mp_device *device, const char *client,
 /* Another handle on the same pool, for the same client. Gives: `*out`, until mp_pool_close. */
 mp_status mp__pool_again(mp_pool *pool, mp_pool **out);
 
+/* The device whose memory it is; borrowed. */
+mp_device *mp__pool_device(const mp_pool *pool);
+
+/* As mp_pool_alloc, mp_pool_free and mp_pool_free_on, for a caller that holds a lock which others
+ * need while they wait for the device: they take no lock for longer than some dozen instructions.
+ * BUSY, without a sentence and with nothing done, where that is not enough. `pool` is not NULL. */
+mp_status mp__pool_try_alloc(mp_pool *pool, size_t size, void *stream, mp_addr *out);
+mp_status mp__pool_try_free(mp_pool *pool, mp_addr addr);
+mp_status mp__pool_try_free_on(mp_pool *pool, mp_addr addr, void *stream);
+
+/* Makes work queued on `consumer` from now on wait for all that is queued on `producer`, and tells
+ * the pool; returns once that has ended where `consumer` is MP_NO_STREAM.
+ * Fails: UNSUPPORTED while one of them is captured, OUT_OF_MEMORY, DEVICE. */
+mp_status mp__pool_follow(mp_pool *pool, void *consumer, void *producer);
+
 /* Gives: `*out`, to be freed with mp__layout_free. */
 mp_status mp__pool_layout(mp_pool *pool, mp_layout *out);
 

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package as a whole: its names, its errors, and that the stub of the extension tells the truth."""
+
+import ast
+import inspect
+import pickle
+import re
+from pathlib import Path
+
+import millpond
+import pytest
+from core_kit import run_python
+
+HEADER = Path(millpond.get_include()) / "millpond/millpond.h"
+STUB = Path(millpond.__file__).with_name("_core.pyi")
+
+def test_names():
+    assert millpond.__version__ == millpond.version() == re.search(
+        r'MILLPOND_VERSION "(.*)"', HEADER.read_text(encoding="utf-8")).group(1)
+    assert millpond.get_ep_name() == "CudaPluginExecutionProvider"
+    assert Path(millpond.get_library_path()).is_file()
+    assert Path(millpond.get_library_path()).with_name("libmillpond.so").is_file()
+    for name in millpond.__all__:
+        assert getattr(millpond, name) is not None
+    assert set(millpond.__all__) <= set(dir(millpond))
+    with pytest.raises(AttributeError, match="no attribute 'pond'"):
+        _ = millpond.pond
+
+
+def test_import_brings_no_framework():
+    run_python("""
+        import sys, millpond
+        millpond.Pool().alloc(100)
+        heavy = {"numba", "cupy", "torch", "onnxruntime", "cuda", "numpy", "typer", "rich"} & set(sys.modules)
+        assert not heavy, heavy
+    """)
+
+
+def stub_names(body):
+    """{name: its ast} of the functions and classes of a stub that exist at run time."""
+    return {node.name: node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            and not any(getattr(mark, "id", "") == "type_check_only" for mark in node.decorator_list)}
+
+
+def parameters_of(node):
+    names = [item.arg for item in node.args.posonlyargs + node.args.args + node.args.kwonlyargs]
+    return [name for name in names if name not in ("self", "cls")]
+
+
+def test_the_stub_tells_the_truth():
+    from millpond import _core
+
+    tree = ast.parse(STUB.read_text(encoding="utf-8"))
+    names = stub_names(tree.body)
+    assert set(names) == {name for name in dir(_core) if not name.startswith("_")}
+    for name, node in names.items():
+        found = getattr(_core, name)
+        if isinstance(node, ast.FunctionDef):
+            assert list(inspect.signature(found).parameters) == parameters_of(node), name
+            continue
+        methods = stub_names(node.body)
+        public = {key for key in vars(found) if not key.startswith("_")}
+        assert {key for key in methods if not key.startswith("_")} == public, name
+        for key, method in methods.items():
+            if not key.startswith("_") and callable(getattr(found, key)):
+                given = [word for word in inspect.signature(getattr(found, key)).parameters if word != "self"]
+                assert given == parameters_of(method), (name, key)
+                assert getattr(found, key).__doc__, (name, key)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("OutOfMemoryError", MemoryError), ("InvalidArgumentError", ValueError),
+                                            ("NotFoundError", LookupError), ("UnsupportedError", NotImplementedError)])
+def test_errors(name, kind):
+    error = getattr(millpond, name)
+    assert issubclass(error, kind)
+    assert issubclass(error, millpond.Error)
+    assert issubclass(error, RuntimeError)
+    assert error.__module__ == "millpond"
+    assert error.__doc__
+    again = pickle.loads(pickle.dumps(error("a sentence")))
+    assert type(again) is error
+    assert str(again) == "a sentence"

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the Python wheel and its source archive, and checks the wheel.
+
+    wheel.py --out dist [--cuda] [--no-sdist]
+
+Needs scikit-build-core, CMake and Ninja, which requirements.txt has, and Python's headers; nothing is fetched.
+--cuda: fails where CUDA's headers are missing, instead of leaving the CUDA backend out.
+Objects stay in build/wheel, so that a second build only compiles what has changed.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import check_wheel  # noqa: E402  (beside this file)
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def settings(cuda):
+    """For scikit-build-core: the tag says what check_wheel.py makes sure of."""
+    return {"wheel.tags": check_wheel.tag(), **({"cmake.define.MILLPOND_WITH_CUDA": "ON"} if cuda else {})}
+
+
+def build(out, cuda, sdist):
+    """Returns the wheel's path."""
+    from scikit_build_core import build as backend
+
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(len(os.sched_getaffinity(0))))
+    out.mkdir(parents=True, exist_ok=True)
+    with contextlib.chdir(ROOT):
+        if sdist:
+            print(f"# {backend.build_sdist(str(out))}")
+        return out / backend.build_wheel(str(out), settings(cuda))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--cuda", action="store_true", help="the CUDA backend must be in it")
+    parser.add_argument("--no-sdist", action="store_true", help="the wheel only")
+    args = parser.parse_args()
+    if importlib.util.find_spec("scikit_build_core") is None:
+        sys.exit("wheel: scikit-build-core is not installed; `make setup` installs it where there is network")
+    wheel = build(args.out.resolve(), args.cuda, not args.no_sdist)
+    return check_wheel.check(wheel, args.cuda)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
