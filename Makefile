@@ -1,4 +1,4 @@
-# make, on a machine with gcc, make and python3 (with venv and its headers): everything else is installed into .venv.
+# make, on a machine with gcc, make and python3 (with venv): everything else is installed into .venv.
 # SPDX-License-Identifier: Apache-2.0
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
@@ -12,7 +12,7 @@ ENV := build/env.mk
 NINJA_FLAGS ?= $(if $(MAKE_TERMOUT),,--quiet)
 export MILLPOND_EP_LIBRARY ?= $(CURDIR)/$(BUILD)/lib/libonnxruntime_providers_cuda_plugin.so
 
-# Written by tools/setup.py before any goal that needs it: PYTHON, CMAKE, NINJA. A file that names a
+# Written by tools/setup.py before any goal that needs it: PYTHON, CMAKE, NINJA, PYTHON_HEADERS. A file that names a
 # Python which is gone (.venv was deleted) is made again.
 $(shell sed -n 's/^PYTHON := //p' $(ENV) 2>/dev/null | xargs -r test -x || rm -f $(ENV))
 ifneq ($(filter-out help clean distclean,$(or $(MAKECMDGOALS),build)),)
@@ -29,7 +29,7 @@ setup: $(ENV) ## Install pinned tools and packages into .venv (every other targe
 
 configure: setup
 	@test -f $(BUILD)/build.ninja || { mkdir -p $(BUILD); $(CMAKE) --preset $(PRESET) \
-	    -DCMAKE_MAKE_PROGRAM=$(NINJA) -DPython3_EXECUTABLE=$(PYTHON) > $(BUILD)/configure.log \
+	    -DCMAKE_MAKE_PROGRAM=$(NINJA) -DPython3_EXECUTABLE=$(PYTHON) -DMILLPOND_PYTHON_HEADERS=$(PYTHON_HEADERS) > $(BUILD)/configure.log \
 	    || { cat $(BUILD)/configure.log; exit 1; }; }
 
 build: configure ## Build the libraries and C tests (PRESET=dev, asan, tsan, release or cuda)

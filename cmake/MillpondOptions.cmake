@@ -7,6 +7,7 @@ set(MILLPOND_ORT_HEADERS "" CACHE PATH "Folder of ONNX Runtime's own headers, to
 set(MILLPOND_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=: 'address,undefined' or 'thread'")
 set(MILLPOND_PYTHON AUTO CACHE STRING "Build the Python package: ON, OFF, or AUTO (ON where Python's headers are found)")
 set_property(CACHE MILLPOND_PYTHON PROPERTY STRINGS AUTO ON OFF)
+set(MILLPOND_PYTHON_HEADERS "" CACHE PATH "Folder of Python.h; by default that of the Python in use")
 option(MILLPOND_WERROR "Treat warnings as errors" ON)
 option(MILLPOND_TESTS "Build the C tests" ON)
 

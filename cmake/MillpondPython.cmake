@@ -7,9 +7,12 @@
 set(MILLPOND_BUILT_PYTHON OFF)
 set(python_missing)
 if(NOT MILLPOND_PYTHON STREQUAL "OFF")
-    execute_process(
-        COMMAND ${Python3_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_path('include'), end='')"
-        OUTPUT_VARIABLE python_include)
+    set(python_include ${MILLPOND_PYTHON_HEADERS})
+    if(NOT python_include)
+        execute_process(
+            COMMAND ${Python3_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_path('include'), end='')"
+            OUTPUT_VARIABLE python_include)
+    endif()
     if(EXISTS ${python_include}/Python.h)
         set(MILLPOND_BUILT_PYTHON ON)
     elseif(MILLPOND_PYTHON STREQUAL "ON")
@@ -34,7 +37,8 @@ set(throwing_sources ${python_sources})
 list(FILTER throwing_sources INCLUDE REGEX "/(cupy|torch)_[a-z]+\\.c$")
 set_source_files_properties(${throwing_sources} PROPERTIES COMPILE_OPTIONS -fexceptions)
 target_include_directories(millpond_core PRIVATE ${PROJECT_SOURCE_DIR}/python/src)
-target_include_directories(millpond_core SYSTEM PRIVATE ${python_include})
+# Debian's headers include those of the architecture from the folder above.
+target_include_directories(millpond_core SYSTEM PRIVATE ${python_include} ${python_include}/..)
 target_compile_options(millpond_core PRIVATE -fvisibility=hidden)
 # Last, since the interpreter's symbols stay undefined, which millpond_flags forbids.
 target_link_libraries(

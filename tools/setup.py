@@ -6,6 +6,8 @@
 
 With network: a virtual environment with the pinned packages, made anew when the pins change.
 Without, or with MILLPOND_OFFLINE=1: this Python and the programs on the path, if they suffice.
+Python's headers come from Debian's package where they are not installed; without them all but the Python package is
+built.
 Writes their paths as make variables; the file's presence is the Makefile's stamp.
 """
 
@@ -16,6 +18,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 PYTHON_MIN = (3, 11)  # onnxruntime 1.31 has no wheel for older ones
@@ -26,9 +29,9 @@ def fail(message):
     sys.exit(f"setup: {message}")
 
 
-def run(*command):
+def run(*command, folder=None):
     """Runs a command quietly; returns (worked, last lines of its output)."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return done.returncode == 0, "\n".join(done.stdout.strip().splitlines()[-4:])
 
 
@@ -53,6 +56,25 @@ def make_venv(venv, requirements):
         return f"pip could not install {requirements.name}:\n{output}"
     stamp.write_text(key)
     return None
+
+
+def headers(venv):
+    """The folder of Python.h where it is not the installed one's: unpacked from Debian's package. "" where it is, or
+    cannot be had."""
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    folder = venv.resolve() / "headers"
+    found = folder / "usr" / "include" / name
+    if (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        return ""
+    if not (found / "Python.h").exists():
+        if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+            return ""
+        folder.mkdir(parents=True, exist_ok=True)
+        run("apt-get", "download", f"lib{name}-dev", folder=folder)
+        for package in folder.glob("*.deb"):
+            run("dpkg", "-x", str(package), str(folder))
+            package.unlink()
+    return found if (found / "Python.h").exists() else ""
 
 
 def installed_tools():
@@ -86,6 +108,7 @@ def main():
             fail(f"{reason}\nsetup: and this machine lacks what would do instead: {missing}")
         first_line = reason.splitlines()[0].rstrip(":")
         print(f"setup: {first_line}; using {tools['PYTHON']} and {tools['CMAKE']} as they are")
+    tools["PYTHON_HEADERS"] = "" if offline else headers(args.venv)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text("".join(f"{name} := {path}\n" for name, path in tools.items()))
 
