@@ -84,11 +84,19 @@ def print_table(rows):
 def print_device(name):
     if name == provider.CPU:
         print("Device: the CPU, through ONNX Runtime's own provider (--provider cpu)")
-        return True
+        return
     device = provider.register()[0]
     kind = "emulated on the CPU" if provider.is_emulated(device) else "GPU"
     print(f"Device: {provider.device_name(device)} ({kind}), because {provider.why_this_device(device)}")
-    return provider.is_emulated(device)
+
+
+def print_memory(name):
+    if name == provider.CPU:
+        print()
+        return
+    stats = provider.pool_stats()
+    lent, had = stats["in_use_max"] / 2**20, stats["total_max"] / 2**20
+    print(f"\nMemory: {lent:.0f} MiB lent by the pool at most, {had:.0f} MiB had from the device")
 
 
 def print_assignment(models):
@@ -118,11 +126,10 @@ def run(args, models_dir):
     name = provider.CPU if args.provider == "cpu" else provider.NAME
     source = args.picture or models_dir / "data" / "page.png"
     picture = read_png(source)
-    emulated = print_device(name)
+    print_device(name)
     paths = {key: models_dir / "models" / f"{key}.onnx" for key in (DETECTOR, READER)}
-    with provider.MemoryPeak(emulated) as peak:
-        models = {key: Model(path, name) for key, path in paths.items()}
-        lines = read_text(picture, models[DETECTOR], models[READER])
+    models = {key: Model(path, name) for key, path in paths.items()}
+    lines = read_text(picture, models[DETECTOR], models[READER])
     print(f"\nText in {source.name} ({picture.shape[1]}x{picture.shape[0]})")
     for line, confidence in lines:
         print(f"  {confidence:4.0%}  {line}")
@@ -130,7 +137,7 @@ def run(args, models_dir):
         print("  none found")
     print_assignment(models)
     print_comparison(models, {key: Model(path, provider.CPU) for key, path in paths.items()})
-    print(f"\nMemory peak: {peak.bytes / 2**20:.0f} MiB of {peak.source} above the start")
+    print_memory(name)
     print(f"Total: {time.perf_counter() - started:.1f} s")
 
 

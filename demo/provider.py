@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Millpond's execution provider seen from Python: finding the library, registering it, sessions, what ran where."""
+"""millpond.onnxruntime for the demo, the tests and the benchmarks, with the library and package of a build here."""
 
-import ctypes
+import importlib.util
 import os
-import resource
-import threading
-from collections import Counter
+import sys
 from pathlib import Path
 
 import onnxruntime as ort
 
-NAME, CPU = "CudaPluginExecutionProvider", "CPUExecutionProvider"
 LIBRARY = "libonnxruntime_providers_cuda_plugin.so"
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,6 +25,25 @@ def library_path():
     return built[-1]
 
 
+def find_package():
+    """Lets `import millpond` find the package that was built with the library; one installed will do as well."""
+    folder = library_path().absolute().parents[1] / "python"
+    if (folder / "millpond" / "_core.abi3.so").exists():
+        sys.path.insert(0, str(folder))
+    elif importlib.util.find_spec("millpond") is None:
+        raise ImportError(f"{folder} has no package millpond, which is built where Python's headers are (Debian: apt "
+                          "install python3-dev); then run `make` again")
+
+
+find_package()
+
+from millpond import _ort_register  # noqa: E402  (where it is found is known by now)
+from millpond import onnxruntime as pond  # noqa: E402
+
+NAME, CPU = pond.get_ep_name(), _ort_register.CPU
+metadata = _ort_register.metadata
+
+
 def devices():
     """The EP's devices as ONNX Runtime lists them."""
     return [device for device in ort.get_ep_devices() if device.ep_name == NAME]
@@ -35,36 +51,26 @@ def devices():
 
 def register():
     """Registers the library once in this process and gives its devices."""
-    if not devices():
-        ort.register_execution_provider_library(NAME, str(library_path()))
-    found = devices()
-    if not found:
-        raise RuntimeError(f"{library_path()} was registered but offers no device; see its messages above")
-    return found
-
-
-def metadata(device):
-    return {**dict(device.device.metadata), **dict(device.ep_metadata)}
+    pond.register(library=library_path())
+    return devices()
 
 
 def is_emulated(device):
-    """The EP's metadata says whether the device is a GPU or its emulation on the CPU."""
-    known = metadata(device)
-    return any("emulated" in key.lower() and value.lower() in ("1", "true", "yes") for key, value in known.items())
+    """Whether the device is a GPU or its emulation on the CPU."""
+    return metadata(device)["emulated"] == "1"
 
 
 def device_name(device):
-    known = metadata(device)
-    return known.get("cuda_device_name") or known.get("name") or device.device.vendor
+    return metadata(device)["cuda_device_name"]
 
 
 def why_this_device(device):
-    reason = metadata(device).get("device_reason")
-    if reason:
-        return reason
-    if os.environ.get("MILLPOND_DEVICE"):
-        return f"MILLPOND_DEVICE={os.environ['MILLPOND_DEVICE']} asks for it"
-    return "no usable NVIDIA GPU was found" if is_emulated(device) else "an NVIDIA GPU was found"
+    return metadata(device)["device_reason"]
+
+
+def pool_stats():
+    """Figures of the pool that sessions on the first device live from."""
+    return _ort_register.pool_of(pond.devices()[0]).stats()
 
 
 def session_options(threads=0, log_level=3):
@@ -84,66 +90,14 @@ def session(model, name=NAME, provider_options=None, options=None, fall_back=Tru
     if name == CPU:
         return ort.InferenceSession(model, options, providers=[CPU])
     register()
-    providers = [(name, provider_options or {})]
-    if fall_back:
-        return ort.InferenceSession(model, options, providers=[*providers, CPU])
-    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    return ort.InferenceSession(model, options, providers=providers)
+    return pond.session(model, options=provider_options, session_options=options, fall_back=fall_back)
 
 
 def assigned_nodes(session):
     """(provider, operator, node name) of each node of the optimised graph."""
-    for subgraph in session.get_provider_graph_assignment_info():
-        for node in subgraph.get_nodes():
-            operator = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
-            yield subgraph.ep_name, operator, node.name
+    return [(node.provider, node.title, node.name) for node in pond.placement(session).nodes]
 
 
 def assignment(session):
     """{provider: {operator: nodes}}"""
-    table = {}
-    for provider, operator, _ in assigned_nodes(session):
-        table.setdefault(provider, Counter())[operator] += 1
-    return table
-
-
-class MemoryPeak:
-    """The most device memory in use inside a `with` block, in bytes above its start.
-
-    A GPU is asked through the driver every few milliseconds; the emulated device's memory is the process's own.
-    """
-
-    def __init__(self, emulated):
-        self.source = "process memory" if emulated else "GPU memory"
-        self.driver = None if emulated else ctypes.CDLL("libcuda.so.1")
-        self.context = ctypes.c_void_p()
-        self.done = threading.Event()
-        self.bytes = 0
-
-    def used(self):
-        if self.driver is None:
-            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        self.driver.cuCtxSetCurrent(self.context)
-        self.driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
-        return total.value - free.value
-
-    def watch(self):
-        while not self.done.wait(0.005):
-            self.bytes = max(self.bytes, self.used() - self.start)
-
-    def __enter__(self):
-        if self.driver is not None:
-            self.driver.cuInit(0)
-            self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(self.context), 0)
-        self.start = self.used()
-        self.thread = threading.Thread(target=self.watch, daemon=True)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.done.set()
-        self.thread.join()
-        self.bytes = max(self.bytes, self.used() - self.start)
-        if self.driver is not None:
-            self.driver.cuDevicePrimaryCtxRelease_v2(0)
+    return pond.placement(session).counts

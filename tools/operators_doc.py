@@ -7,7 +7,7 @@
 
 What is listed is what the built library registers with the ONNX Runtime of requirements.txt: its schemas decide which
 versions and types of a row of src/op exist. With another version the check is skipped (exit status 77). The table of
-ONNX Runtime's own provider is tests/data/cuda_kernels.tsv.
+ONNX Runtime's own provider is python/src/millpond/cuda_kernels.tsv, which the wheel has too.
 """
 
 import argparse
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "demo"), str(ROOT / "tests" / "ep")]
 
 PAGE = ROOT / "docs" / "operators.md"
-THEIRS = ROOT / "tests" / "data" / "cuda_kernels.tsv"
+THEIRS = ROOT / "python" / "src" / "millpond" / "cuda_kernels.tsv"
 SKIP_STATUS = 77
 DIFFERENCES_MAX = 30
 INSERTED = {"MemcpyFromHost", "MemcpyToHost"}  # ONNX Runtime puts these in; no model has them

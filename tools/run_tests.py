@@ -45,6 +45,9 @@ def pytest(*paths):
             *(path if path.startswith("-") else str(ROOT / path) for path in paths)]
 
 
+PROVIDER_TESTS = ("cli", "monitor", "onnx")  # of the Python package
+
+
 def steps_of(build):
     """Every step there is, in the order they run: the quick ones first."""
     tests = build / "tests"
@@ -78,7 +81,13 @@ def steps_of(build):
         Step("pool-model", "the pool against its model: a million operations", [tests / "pool_model"], "cpu",
              [tests / "pool_model"]),
         Step("python", "the Python package: functions, errors, threads, ends of processes; adapters of what is there",
-             pytest("tests/python", "--ignore=" + str(ROOT / "tests/python/test_wheel.py")), "cpu gpu",
+             pytest("tests/python", "--ignore=" + str(ROOT / "tests/python/test_wheel.py"),
+                    *(f"--ignore-glob=*/test_{name}*.py" for name in PROVIDER_TESTS)), "cpu gpu",
+             [build / "python/millpond/_core.abi3.so"], 1200),
+        # In a process of their own: the provider keeps the pool that the others want to open with their own options.
+        Step("python-ort", "the Python package with ONNX Runtime: sessions, values, the command line, the monitor",
+             pytest(*sorted(str(path.relative_to(ROOT)) for name in PROVIDER_TESTS
+                            for path in (ROOT / "tests/python").glob(f"test_{name}*.py"))), "cpu gpu",
              [build / "python/millpond/_core.abi3.so"], 1200),
         Step("wheel", "the wheel: contents, what it links, README's example in a clean environment",
              pytest("tests/python/test_wheel.py"), "cpu", [build / "python/millpond/_core.abi3.so"], 1200),

@@ -113,3 +113,22 @@ void mp__registry_release(arena *a) {
     }
     (void)pthread_mutex_unlock(&lock);
 }
+
+size_t mp__registry_list(registry_entry *out, size_t capacity) {
+    size_t count = 0;
+    (void)pthread_mutex_lock(&lock);
+    for (arena *a = all; a != NULL; a = a->next) {
+        if (is_left_over(a)) {
+            continue;
+        }
+        if (count < capacity) {
+            out[count] = (registry_entry){.kind = a->device->info.kind,
+                                          .ordinal = a->device->ordinal,
+                                          .memory = a->source.memory,
+                                          .is_external = a->source.is_external};
+        }
+        count++;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return count;
+}

@@ -19,4 +19,14 @@ void mp__registry_keep(arena *a);
 /* With the last reference the arena goes, unless blocks are still lent. */
 void mp__registry_release(arena *a);
 
+typedef struct registry_entry {
+    mp_device_kind kind;
+    int ordinal;
+    mp_memory memory;
+    bool is_external;
+} registry_entry;
+
+/* Writes at most `capacity` entries, one an arena that is in use; gives how many there are. */
+size_t mp__registry_list(registry_entry *out, size_t capacity);
+
 #endif

@@ -67,3 +67,37 @@ def host(pool):
     if not pool.is_emulated:
         pytest.skip("for the emulated device")
     return pool
+
+
+# ---- for millpond.onnxruntime and the command line ----
+
+
+@pytest.fixture
+def adder():
+    """A session of y = x + 1 over four floats."""
+    import onnx_kit
+    from ort_kit import EXACT, mort
+
+    return mort.session(onnx_kit.add_one(), options=EXACT)
+
+
+@pytest.fixture
+def ort_pool():
+    """A pool of the provider's device."""
+    import millpond
+    from ort_kit import device
+
+    pool = millpond.Pool(device().spec, client="ort test")
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """A folder of tiny models, for the commands that run them."""
+    pytest.importorskip("onnxruntime", minversion="1.26", reason="ONNX Runtime 1.26 is not installed")
+    from cli_kit import write_models
+
+    folder = tmp_path_factory.mktemp("models")
+    write_models(folder)
+    return folder

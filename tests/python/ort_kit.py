@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of millpond.onnxruntime share: arrays of a device that stand in for other libraries', and sessions."""
 
-import millpond
 import numpy as np
 import pytest
 
-pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+ort = pytest.importorskip("onnxruntime", minversion="1.26", reason="ONNX Runtime 1.26 is not installed")
 
 import millpond.onnxruntime as mort  # noqa: E402
-import onnx_kit  # noqa: E402
-from millpond._ort_native import make_tensor  # noqa: E402
+from millpond import _ort_types as ort_types  # noqa: E402, F401
+from millpond import _ort_values as ort_values  # noqa: E402, F401
+from millpond._ort_native import check_version, make_tensor  # noqa: E402, F401
 
 EXACT = {"use_tf32": False}
 
@@ -59,17 +59,3 @@ class Packed:
     def __dlpack__(self, *, stream=None):
         self.streams.append(stream)
         return make_tensor(self.buffer.address, self.kind, (2, self.device), self.shape, self.buffer)
-
-
-@pytest.fixture
-def adder():
-    """A session of y = x + 1 over four floats."""
-    return mort.session(onnx_kit.add_one(), options=EXACT)
-
-
-@pytest.fixture
-def ort_pool():
-    """A pool of the provider's device; nothing that the test lent may be left."""
-    pool = millpond.Pool(device().spec, client="ort test")
-    yield pool
-    pool.close()

@@ -31,7 +31,7 @@ def test_import_brings_no_framework():
     run_python("""
         import sys, millpond
         millpond.Pool().alloc(100)
-        heavy = {"numba", "cupy", "torch", "onnxruntime", "cuda", "numpy", "typer", "rich"} & set(sys.modules)
+        heavy = {"numba", "cupy", "torch", "onnxruntime", "cuda", "numpy", "click", "rich"} & set(sys.modules)
         assert not heavy, heavy
     """)
 

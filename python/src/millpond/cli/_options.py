@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that several commands have, and sessions as they ask for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+import millpond
+from millpond.cli import NOTHING
+from millpond.cli._app import Finding
+from millpond.cli._inputs import Wishes, read_wishes
+
+MODEL = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def apply(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return apply
+
+
+session_options = _together(
+    click.option("--device", default="auto", show_default=True, help='"auto", "cuda:N" or "host:N" (emulated).'),
+    click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of the provider."),
+    click.option("--threads", default=0, show_default="all", help="Threads of ONNX Runtime for the CPU's nodes."),
+)
+
+input_options = _together(
+    click.option("--input", "inputs", multiple=True, metavar="[NAME=]FILE",
+                 help="A .npy, .npz or picture file to read an input from; the arrays of a .npz have inputs' names."),
+    click.option("--shape", "shapes", multiple=True, metavar="NAME=1,3,224,224", help="Shape of a made-up input."),
+    click.option("--dim", "sizes", multiple=True, metavar="DIM=N", help="Size of a named dimension."),
+    click.option("--fill", "fills", multiple=True, metavar="NAME=VALUE", help="Value of a made-up input, not random."),
+    click.option("--seed", default=0, show_default=True, help="Of random inputs."),
+    click.option("--mean", default="0", show_default=True, help="Taken off the channels of a picture in [0, 1]."),
+    click.option("--std", default="1", show_default=True, help="What they are then divided by."),
+)
+
+
+def wishes_of(given: Mapping[str, Any]) -> Wishes:
+    """The input options of a command."""
+    return read_wishes(given["inputs"], given["shapes"], given["sizes"], given["fills"], given["seed"], given["mean"],
+                       given["std"])
+
+
+def provider_options(pairs: Sequence[str]) -> dict[str, str]:
+    options = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise click.UsageError(f"--option {pair}: say --option KEY=VALUE")
+        options[key] = value
+    return options
+
+
+def quiet(options: Any, threads: int) -> Any:
+    """Sets ONNX Runtime's SessionOptions up for a command."""
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3  # errors; warnings of ours come by the provider's own log
+    return options
+
+
+def cpu_session(path: Path, threads: int) -> Any:
+    """The model on ONNX Runtime's CPU provider, which others are compared with."""
+    from millpond._ort_native import ort
+    from millpond._ort_register import CPU
+
+    return ort.InferenceSession(str(path), quiet(ort.SessionOptions(), threads), providers=[CPU])
+
+
+def find_device(device: str) -> Any:
+    """A device of the provider. What --device names has precedence over MILLPOND_DEVICE."""
+    import millpond.onnxruntime as mort
+    from millpond import _ort_register
+
+    kind = device.partition(":")[0]
+    if kind in ("cuda", "host") and not mort.is_registered():
+        os.environ["MILLPOND_DEVICE"] = kind
+    try:
+        return _ort_register.find(int(device) if device.isdecimal() else device)
+    except millpond.Error as error:
+        raise Finding(NOTHING, f"--device {device}: {error}") from None

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`millpond run`, `bench` and `parity`."""
+
+import json
+
+import numpy as np
+import onnx_kit
+import pytest
+from cli_kit import refused, run, run_json
+
+ort = pytest.importorskip("onnxruntime", minversion="1.26", reason="ONNX Runtime 1.26 is not installed")
+
+from millpond.cli import _compare, _inputs, _parity, _timing  # noqa: E402
+
+PROVIDER, CPU = "CudaPluginExecutionProvider", "CPUExecutionProvider"
+
+
+# ---- run ----
+
+
+def test_run(models):
+    found = run_json("run", models / "mixed.onnx", "--dim", "n=3", "--seed", "5")
+    assert found["nodes"][CPU] == {"Det": 1} and sum(found["nodes"][PROVIDER].values()) == 3
+    assert found["elsewhere"] == [{"operator": "Det", "reason": "no kernel for this operator", "nodes": 1}]
+    assert [(each["name"], each["shape"], each["source"]) for each in found["inputs"]] == [
+        ("x", [3, 16], "random"), ("q", [2, 2], "random")]
+    (output,) = found["outputs"]
+    assert output["ok"] and found["agrees"] and output["relative"] < 5e-3 and output["shape"] == [3, 8]
+    for name in ("millpond", "CPU"):
+        times = found["latency_ms"][name]
+        assert times["runs"] == 20
+        assert 0 < times["least"] <= times["p50"] <= times["p90"] <= times["p99"] <= times["most"]
+    memory = found["memory"]
+    assert memory["lent_max"] > memory["lent_before"] and memory["total_max"] >= memory["lent_max"]
+    out, said = run("run", models / "mixed.onnx")
+    assert said == ""
+    for part in ("Where the nodes run", "Why not on the device", "Latency of a run", "Memory of the pool", "p99"):
+        assert part in out
+
+
+def test_the_same_seed_gives_the_same(models, tmp_path):
+    saved = []
+    for seed in (1, 1, 2):
+        path = tmp_path / f"{len(saved)}.npz"
+        run("run", models / "add.onnx", "--seed", seed, "--save", path, "--no-compare", "--runs", 1)
+        with np.load(path) as archive:
+            saved.append(archive["y"])
+    assert np.array_equal(saved[0], saved[1]) and not np.array_equal(saved[0], saved[2])
+
+
+def test_inputs_from_files(models, tmp_path):
+    x, q = np.full((2, 16), 3.0), np.eye(2, dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)  # doubles, which become floats
+    np.savez(tmp_path / "both.npz", x=x.astype(np.float32), q=q)
+    np.save(tmp_path / "four.npy", np.arange(4, dtype=np.float32))
+    found = run_json("run", models / "mixed.onnx", "--input", f"x={tmp_path}/x.npy", "--fill", "q=2")
+    assert [each["source"] for each in found["inputs"]] == [f"{tmp_path}/x.npy", "filled with 2"]
+    found = run_json("run", models / "mixed.onnx", "--input", tmp_path / "both.npz")
+    assert {each["source"] for each in found["inputs"]} == {f"{tmp_path}/both.npz"}
+    run("run", models / "add.onnx", "--input", tmp_path / "four.npy", "--save", tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as archive:
+        assert archive["y"].tolist() == [1, 2, 3, 4]
+
+
+def test_pictures(models, tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    pixels = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
+    image.fromarray(pixels).save(tmp_path / "small.png")
+    image.fromarray(pixels).resize((60, 40), image.Resampling.NEAREST).save(tmp_path / "large.png")
+
+    def result(model, *more):
+        run("run", models / f"{model}.onnx", *more, "--save", tmp_path / "out.npz")
+        with np.load(tmp_path / "out.npz") as archive:
+            return archive["out"]
+
+    small = f"image={tmp_path}/small.png"
+    np.testing.assert_allclose(-result("picture", "--input", small)[0], pixels.transpose(2, 0, 1) / 255, rtol=1e-6)
+    shifted = result("picture", "--input", tmp_path / "small.png", "--mean", "0.5,0.25,0", "--std", "0.5,1,2")
+    wanted = (pixels / 255 - [0.5, 0.25, 0]) / [0.5, 1, 2]
+    np.testing.assert_allclose(shifted[0], -wanted.transpose(2, 0, 1), rtol=1e-5, atol=1e-6)
+    assert result("picture", "--input", small, "--shape", "image=1,3,8,9").shape == (1, 3, 8, 9)
+    assert np.array_equal(result("pixels", "--input", small)[0], pixels)
+    assert result("pixels", "--input", f"image={tmp_path}/large.png").shape == (1, 4, 6, 3)
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    assert "cannot be read as a picture" in refused("run", models / "picture.onnx", "--input", tmp_path / "bad.png")
+    assert "is a picture, and the model's input 'x'" in refused("run", models / "add.onnx", "--input",
+                                                               tmp_path / "small.png")
+
+
+@pytest.mark.parametrize(("model", "arguments", "part"), [
+    ("picture", [], "the size of dimension 2 of the input 'image' (n,3,h,w) is open; say --dim h=N or --shape image="),
+    ("add", ["--shape", "z=4"], "no input 'z'; it has x"), ("add", ["--fill", "z=4"], "no input 'z'"),
+    ("add", ["--shape", "x"], "say --shape NAME=1,3,224,224"), ("add", ["--shape", "x=a,b"], "no list of numbers"),
+    ("add", ["--shape", "x=-4"], "negative"), ("add", ["--input", "/nowhere.npy"], "there is no file /nowhere.npy"),
+    ("mixed", ["--input", __file__], "cannot be read"), ("add", ["--option", "use_tf32"], "say --option KEY=VALUE"),
+    ("add", ["--tolerance", "-1"], "--tolerance"), ("add", ["--runs", "0"], "--runs"),
+    ("add", ["--device", "abacus"], None),
+])
+def test_wrong_inputs(models, model, arguments, part):
+    status = 3 if part is None else 2
+    said = refused("run", models / f"{model}.onnx", *arguments, status=status)
+    assert (part or "no device 'abacus'") in said
+
+
+def test_files_that_do_not_fit(models, tmp_path):
+    np.save(tmp_path / "text.npy", np.array(["a", "b"]))
+    np.save(tmp_path / "three.npy", np.zeros(3, np.float32))
+    np.savez(tmp_path / "other.npz", nothing=np.zeros(4))
+    np.save(tmp_path / "objects.npy", np.array([{}, []], dtype=object))
+    for file, part in (("text", "is <U1, and the model's input 'x' is a tensor(float)"), ("objects", "cannot be read")):
+        assert part in refused("run", models / "add.onnx", "--input", tmp_path / f"{file}.npy")
+    assert "no input 'nothing'; it has x" in refused("run", models / "add.onnx", "--input", tmp_path / "other.npz")
+    assert "say for which input" in refused("run", models / "mixed.onnx", "--input", tmp_path / "three.npy")
+    said = refused("run", models / "add.onnx", "--input", tmp_path / "three.npy", status=1)
+    assert "ONNX Runtime: " in said and "x" in said
+
+
+def test_a_model_that_is_none(models):
+    assert "ONNX Runtime: " in refused("run", models / "broken.onnx", status=1)
+
+
+def test_outputs_that_differ(models, monkeypatch):
+    """A tolerance of nothing at all, on a model whose sums the two providers round differently."""
+    data = json.loads(run("run", models / "mixed.onnx", "--dim", "n=50", "--tolerance", 0, "--json", status=1)[0])
+    assert not data["agrees"] and not data["outputs"][0]["ok"] and data["outputs"][0]["largest"] > 0
+    said = run("run", models / "mixed.onnx", "--dim", "n=50", "--tolerance", 0, status=1)[1]
+    assert said == "millpond: outputs differ from the CPU's: y\n"
+    run("run", models / "mixed.onnx", "--dim", "n=50", "--tolerance", 0, "--no-compare")
+
+
+def test_options_of_the_provider(models):
+    said = refused("run", models / "add.onnx", "--option", "arena.max_mem=lots", status=1)
+    assert said.startswith('millpond: ONNX Runtime: arena.max_mem is "lots"; use a number of bytes')
+    _, said = run("run", models / "mixed.onnx", "--option", "use_tf32=perhaps")
+    assert "use_tf32" in said and "perhaps" in said
+    assert run("run", models / "mixed.onnx", "--option", "use_tf32=0", "--threads", 1)[1] == ""
+
+
+def test_the_device_asked_for_has_precedence(models):
+    found = run_json("run", models / "add.onnx", "--device", "host", MILLPOND_DEVICE="cuda")
+    assert found["device"] == {"spec": "host:0", "name": "Millpond emulated device", "emulated": True}
+    found = run_json("run", models / "add.onnx", "--device", "host:1", MILLPOND_HOST_DEVICES="2")
+    assert found["device"]["spec"] == "host:1"
+    assert "MILLPOND_DEVICE decides" in refused("run", models / "add.onnx", "--device", "host:7", status=3)
+
+
+# ---- comparing ----
+
+
+def arrays(*values, dtype=np.float32):
+    return [np.array(value, dtype) for value in values]
+
+
+@pytest.mark.parametrize(("result", "expected", "ok", "largest"), [
+    ([1.0, 2.0], [1.0, 2.0], True, 0), ([1.0, 2.001], [1.0, 2.0], True, 0.001), ([1.0, 3.0], [1.0, 2.0], False, 1),
+    ([np.nan, 1], [np.nan, 1], True, 0), ([np.nan, 1], [0, 1], False, np.inf), ([0, 1], [np.nan, 1], False, np.inf),
+    ([np.inf, 1], [np.inf, 1], True, 0), ([-np.inf, 1], [np.inf, 1], False, np.inf), ([], [], True, 0),
+    ([0.0], [0.0], True, 0), ([1e-9], [0.0], True, 1e-9), ([1.0], [0.0], False, 1)])
+def test_floats_are_compared(result, expected, ok, largest):
+    found = _compare.compare("y", *arrays(result, expected))
+    assert found.ok == ok and found.largest == pytest.approx(largest, rel=1e-2)
+
+
+def test_other_values_are_compared():
+    assert _compare.compare("y", *arrays([1, 2], [1, 2], dtype=np.int64)).ok
+    assert not _compare.compare("y", *arrays([1, 2], [1, 3], dtype=np.int64)).ok
+    assert _compare.compare("y", *arrays([100, 2], [100, 3], dtype=np.int64), 0.1).ok
+    assert not _compare.compare("y", np.zeros(2, np.float32), np.zeros(3, np.float32)).ok
+    assert "float64" in _compare.compare("y", np.zeros(2, np.float32), np.zeros(2)).note
+    assert _compare.compare("y", np.array(["a"]), np.array(["a"])).ok
+    assert not _compare.compare("y", np.array(["a"]), np.array(["b"])).ok
+    assert _compare.compare("y", [np.zeros(2), np.ones(2)], [np.zeros(2), np.ones(2)]).ok
+    assert not _compare.compare("y", [np.zeros(2), np.ones(2)], [np.zeros(2), np.zeros(2)]).ok
+    assert not _compare.compare("y", [np.zeros(2)], []).ok
+    assert _compare.compare("y", {"a": 1}, {"a": 1}).ok
+    assert _compare.compare("y", *arrays([1.02], [1], dtype=np.float16)).ok  # its limit is wider
+    assert not _compare.compare("y", *arrays([1.02], [1])).ok
+
+
+def test_latency():
+    found = _timing.latency(list(range(1, 101)))
+    assert (found.runs, found.least, found.most) == (100, 1, 100)
+    assert found.p50 == pytest.approx(50.5) and found.p90 == pytest.approx(90.1) and found.p99 == pytest.approx(99.01)
+    assert len(_timing.repeated(lambda: None, 7, 60)) == 7
+    assert len(_timing.repeated(lambda: None, 7, 0)) == 1
+
+
+def test_random_inputs_have_the_model_s_types():
+    for kind, dtype in ((onnx_kit.BOOL, "bool"), (onnx_kit.INT64, "int64"), (onnx_kit.FLOAT16, "float16"),
+                        (onnx_kit.UINT8, "uint8"), (onnx_kit.DOUBLE, "float64")):
+        same = onnx_kit.model([onnx_kit.Node("Identity", ["x"], ["y"])], {"x": (kind, [50])}, {"y": (kind, [50])})
+        session = ort.InferenceSession(same, providers=[CPU])
+        value = _inputs.feeds(session, _inputs.Wishes())["x"]
+        assert value.dtype == dtype and len(np.unique(value)) > 1
+
+
+# ---- bench ----
+
+
+def test_bench(models, tmp_path):
+    path = tmp_path / "out.json"
+    found = run_json("bench", models / "add.onnx", models / "mixed.onnx", "--seconds", 0.02, "--repeats", 3,
+                     "--output", path, "--provider", "millpond", "--provider", "cpu")
+    assert json.loads(path.read_text()) == found
+    assert found["onnxruntime"] == ort.__version__ and found["repeats"] == 3 and not found["bind"]
+    rows = {(row["model"], row["provider"]): row for row in found["rows"]}
+    assert set(rows) == {(model, provider) for model in ("add.onnx", "mixed.onnx") for provider in ("millpond", "cpu")}
+    for (_, provider), row in rows.items():
+        assert len(row["blocks"]) == 3 and row["runs"] >= 3 and row["least"] <= row["median"] <= row["most"]
+        assert (row["relative"] is None) == (provider == "cpu")
+    assert rows["mixed.onnx", "millpond"]["relative"] < 5e-3
+    out, _ = run("bench", models / "add.onnx", "--seconds", 0.02, "--repeats", 2, "--bind")
+    assert "CPU / this" in out and "add.onnx  millpond" in out
+
+
+def test_bench_with_providers_that_are_not_there(models):
+    has_cuda = "CUDAExecutionProvider" in ort.get_available_providers()
+    if has_cuda:
+        pytest.skip("this ONNX Runtime has a CUDA provider of its own")
+    found = run_json("bench", models / "add.onnx", "--seconds", 0.01, "--repeats", 1, "--provider", "cpu",
+                     "--provider", "cuda")
+    notes = {row["provider"]: row["note"] for row in found["rows"]}
+    assert notes["cpu"] == "" and "onnxruntime-gpu has" in notes["cuda"]
+    out, said = run("bench", models / "add.onnx", "--provider", "cuda", status=3)
+    assert said == "millpond: nothing could be timed\n" and "onnxruntime-gpu" in out
+
+
+def test_bench_keeps_values_on_the_device(models):
+    from millpond.cli import _bench
+    from ort_kit import mort
+
+    session = mort.session(models / "add.onnx")
+    bound = _bench.Bound(session, 0, lambda array: _bench._in_pool(array, mort.devices()[0]))
+    for _ in range(2):
+        assert bound({"x": np.arange(4, dtype=np.float32)}) is None
+    (output,) = bound.binding.get_outputs()
+    assert output.device_name() == "cuda" and output.numpy().tolist() == [1, 2, 3, 4]
+
+
+# ---- parity ----
+
+
+def test_parity_of_the_provider():
+    from millpond._ort_placement import Kernels
+
+    found = run_json("parity")
+    mine = {operator for operator in Kernels().all if operator[1] not in _parity.INSERTED}
+    assert found["operators"] == len(mine) and found["theirs"] == len(_parity.their_versions()) > 200
+    (onnx,) = [each for each in found["domains"] if each["domain"] == "ai.onnx"]
+    assert "Relu" in onnx["here"] and "Relu" not in onnx["missing"] and set(onnx["missing"]).isdisjoint(onnx["here"])
+    assert found["versions"]["Relu"][-1] >= 14
+    assert "Missing here, com.microsoft" in run("parity", "--missing")[0]
+
+
+def test_parity_of_models(models):
+    assert "0 not covered" in run("parity", models / "add.onnx")[0]
+    (found,) = json.loads(run("parity", models / "mixed.onnx", "--json", status=1)[0])
+    det = found["operators"][0]
+    assert det == {"operator": "Det", "version": 11, "nodes": 1, "why": "no kernel for this operator", "in_cuda": False}
+    assert (found["on_device"], found["shape_work"], found["uncovered"]) == (3, 0, 1)
+    assert run("parity", models / "mixed.onnx", status=1)[1] == "millpond: nodes that are not covered: 1\n"
+    (found,) = run_json("parity", models / "shapes.onnx")
+    assert found["uncovered"] == 0 and found["shape_work"] >= 1
+    assert len(json.loads(run("parity", models / "add.onnx", models / "mixed.onnx", "--json", status=1)[0])) == 2
+    assert "no ONNX model" in refused("parity", models / "broken.onnx", status=1)
+
+
+def test_versions_and_functions_in_a_model(tmp_path):
+    function = onnx_kit.block(1, "Twice") + onnx_kit.block(10, "mine")
+    path = tmp_path / "model.onnx"
+    nodes = [onnx_kit.Node("Twice", ["x"], ["y"], "", "mine"), onnx_kit.Node("Relu", ["y"], ["z"])]
+    path.write_bytes(onnx_kit.model(nodes, {"x": [1]}, {"z": [1]}, opset=5, domains=["mine"])
+                     + onnx_kit.block(25, function))
+    lines = {line.operator: line for line in _parity.static_lines(path)}
+    assert lines["mine.Twice"].why == "a function of the model, whose nodes take its place"
+    assert lines["Relu"].why.startswith("no kernel for version 1; there are 6, ")
+
+
+def test_the_table_is_whole():
+    table = _parity.their_versions()
+    assert ("", "Relu") in table and ("com.microsoft", "Attention") in table
+    assert all(first <= (last or first) for ranges in table.values() for first, last in ranges)
