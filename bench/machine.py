@@ -23,7 +23,8 @@ def cpu():
 
 
 def command(script):
-    return " ".join([script, *sys.argv[1:]])
+    """The command as another would give it: with the names of files, but not where they lay."""
+    return " ".join([script, *(re.sub(r"(^|=)/\S*/", r"\1", word) for word in sys.argv[1:])])
 
 
 def environment():

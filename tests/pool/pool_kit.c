@@ -19,7 +19,9 @@ void kit_open(kit *k, mp_device *device, const char *const *options) {
 void kit_close(kit *k) {
     kit_verify(k);
     if (k->pool != NULL) {
-        kit_check(k);
+        if (!k->unchecked) {
+            kit_check(k);
+        }
         mp_pool_close(k->pool);
     }
     k->device->ops->free_pinned(k->device, k->reads, KIT_READS_MAX * sizeof(uint32_t));
@@ -40,6 +42,19 @@ void kit_stream_close(kit *k, kit_stream *stream) {
     }
     k->device->ops->stream_destroy(k->device, stream->queue);
     *stream = (kit_stream){0};
+}
+
+void kit_pair_open(kit_pair *p, mp_device *device, const char *const *options) {
+    kit_open(&p->k, device, options);
+    p->a = kit_stream_open(&p->k);
+    p->b = kit_stream_open(&p->k);
+}
+
+void kit_pair_close(kit_pair *p) {
+    kit_stream_close(&p->k, &p->a);
+    kit_stream_close(&p->k, &p->b);
+    CHECK_EQ_INT(kit_stats(&p->k).in_use, 0);
+    kit_close(&p->k);
 }
 
 /* ---- blocks ---- */

@@ -29,6 +29,7 @@ typedef struct kit {
     mp_addr reads;     /* owned; pinned, one uint32_t a read */
     uint32_t wanted[KIT_READS_MAX];
     size_t read_count;
+    bool unchecked; /* its layout is not looked at when it closes */
 } kit;
 
 /* Opens a pool on `device` as client "kit"; without one where `options` is NULL. */
@@ -39,6 +40,16 @@ void kit_close(kit *k);
 kit_stream kit_stream_open(kit *k);
 /* Waits, tells the pool, destroys. */
 void kit_stream_close(kit *k, kit_stream *stream);
+
+/* A pool and two streams. */
+typedef struct kit_pair {
+    kit k;
+    kit_stream a, b;
+} kit_pair;
+
+void kit_pair_open(kit_pair *p, mp_device *device, const char *const *options);
+/* Closes the streams, checks that nothing is lent, closes the pool. */
+void kit_pair_close(kit_pair *p);
 
 /* Lends from the pool; checks alignment and that the pool finds the block. */
 mp_addr kit_alloc(kit *k, size_t size, const kit_stream *stream);

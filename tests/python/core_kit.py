@@ -24,7 +24,7 @@ def run_python(code, *arguments, status=0, quiet=True, **variables):
                           capture_output=True, text=True, check=False, timeout=LIMIT_S, env=env)
     assert done.returncode == status, f"ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     if quiet:
-        assert done.stderr == ""
+        assert done.stderr == "", done.stderr
     return done.stdout
 
 

@@ -4,13 +4,12 @@
 Values, streams, threads. A case fails by an exception.
 """
 
-import threading
-
 import cupy
 import millpond
 import millpond.cupy
 import numpy as np
-from cupy_gpu_kit import MIB, case, check_works, in_use, main, spin
+from case_kit import MIB, case, check_in_threads
+from cupy_gpu_kit import check_works, in_use, main, spin
 
 
 @case
@@ -68,66 +67,45 @@ def scopes():
     assert in_use() == 0
 
 
+def check_order(reader, dropper, taker, declared=False):
+    """An array made on the first stream is read late on one, dropped on one, and its memory wanted on one."""
+    millpond.cupy.install()
+    count = 1 << 20
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    for turn in range(40):
+        with streams[0]:
+            x = cupy.full(count, turn, "i4")
+        streams[0].synchronize()
+        with streams[reader]:
+            spin()
+            total = x.sum()
+        if declared:
+            millpond.cupy.record_use(x, streams[reader])
+        with streams[dropper]:
+            del x
+        with streams[taker]:
+            others = [cupy.full(count, -1, "i4") for _ in range(3)]
+        streams[reader].synchronize()
+        assert int(total) == turn * count, turn
+        del others, total
+
+
 @case
 def streams_in_order():
     """Memory that a slow stream still reads is not given to another one."""
-    millpond.cupy.install()
-    count = 1 << 20
-    first, second = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
-    for turn in range(40):
-        with first:
-            x = cupy.full(count, turn, "i4")
-            spin()
-            total = x.sum()
-            del x
-        with second:
-            others = [cupy.full(count, -1, "i4") for _ in range(3)]
-        first.synchronize()
-        assert int(total) == turn * count, turn
-        del others, total
+    check_order(reader=0, dropper=0, taker=1)
 
 
 @case
 def dropped_elsewhere():
     """An array that is used and dropped on another stream than it was made on."""
-    millpond.cupy.install()
-    count = 1 << 20
-    first, second = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
-    for turn in range(40):
-        with first:
-            x = cupy.full(count, turn, "i4")
-        first.synchronize()
-        with second:
-            spin()
-            total = x.sum()
-            del x
-        with first:
-            others = [cupy.full(count, -1, "i4") for _ in range(3)]
-        second.synchronize()
-        assert int(total) == turn * count, turn
-        del others, total
+    check_order(reader=1, dropper=1, taker=0)
 
 
 @case
 def declared_use():
     """record_use() where the array is dropped on its own stream while another one reads it."""
-    millpond.cupy.install()
-    count = 1 << 20
-    first, second = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
-    for turn in range(40):
-        with first:
-            x = cupy.full(count, turn, "i4")
-        first.synchronize()
-        with second:
-            spin()
-            total = x.sum()
-        millpond.cupy.record_use(x, second)
-        with first:
-            del x
-            others = [cupy.full(count, -1, "i4") for _ in range(3)]
-        second.synchronize()
-        assert int(total) == turn * count, turn
-        del others, total
+    check_order(reader=1, dropper=0, taker=0, declared=True)
 
 
 @case
@@ -158,24 +136,9 @@ def default_stream_of_threads():
 @case
 def threads():
     millpond.cupy.install()
-    wrong = []
-
-    def work(seed):
-        stream = cupy.cuda.Stream(non_blocking=True) if seed % 2 else cupy.cuda.get_current_stream()
-        with stream:
-            for turn in range(60):
-                parts = [cupy.full(1000 * (1 + (seed + turn + part) % 50), part, "i8") for part in range(5)]
-                expected = sum(part * array.size for part, array in enumerate(parts))
-                found = sum(int(array.sum()) for array in parts)
-                if found != expected:
-                    wrong.append((seed, turn, found, expected))
-
-    team = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for one in team:
-        one.start()
-    for one in team:
-        one.join()
-    assert not wrong, wrong[:3]
+    check_in_threads(
+        lambda count, value: cupy.full(count, value, "i8"),
+        lambda seed: cupy.cuda.Stream(non_blocking=True) if seed % 2 else cupy.cuda.get_current_stream())
     assert in_use() == 0
 
 

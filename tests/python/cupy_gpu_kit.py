@@ -7,10 +7,7 @@ import sys
 import cupy
 import millpond
 import millpond.cupy
-
-MIB = 1 << 20
-HUGE = 1 << 45
-CASES = {}
+from case_kit import CASES
 
 SPIN = cupy.RawKernel(r"""
 extern "C" __global__ void spin(long long cycles) {
@@ -18,11 +15,6 @@ extern "C" __global__ void spin(long long cycles) {
     while (clock64() - start < cycles) {
     }
 }""", "spin")
-
-
-def case(function):
-    CASES[function.__name__] = function
-    return function
 
 
 def spin(cycles=20_000_000):

@@ -10,7 +10,8 @@ import cupy
 import millpond
 import millpond.cupy
 import numpy as np
-from cupy_gpu_kit import HUGE, MIB, case, check_works, expect_out_of_memory, in_use, main
+from case_kit import HUGE, MIB, case
+from cupy_gpu_kit import check_works, expect_out_of_memory, in_use, main
 
 
 @case

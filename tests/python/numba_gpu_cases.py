@@ -10,7 +10,8 @@ from pathlib import Path
 
 import millpond.numba
 import numpy as np
-from numba_gpu_kit import MIB, SkipError, address_of, case, check, define_kernels, driver, grid, in_use, pool
+from case_kit import MIB, case
+from numba_gpu_kit import SkipError, address_of, check, define_kernels, driver, grid, in_use, pool
 
 # ---- arrays ----
 

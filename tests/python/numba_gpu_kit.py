@@ -11,18 +11,11 @@ import sys
 import millpond.numba
 import numpy as np
 
-MIB = 1 << 20
-CASES = {}
 cuda = None  # the Numba under test; set by choose()
 
 
 class SkipError(Exception):
     """The case says nothing on this machine."""
-
-
-def case(function):
-    CASES[function.__name__] = function
-    return function
 
 
 def choose(package):

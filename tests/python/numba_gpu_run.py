@@ -11,6 +11,7 @@ import millpond.numba
 import numba_gpu_cases  # noqa: F401 - has cases
 import numba_gpu_kit as kit
 import numba_gpu_streams  # noqa: F401 - has cases
+from case_kit import CASES
 
 
 def main():
@@ -19,7 +20,7 @@ def main():
     if name != "variable":  # that one has the environment say so
         millpond.numba.use(cuda, **settings)
     try:
-        kit.CASES[name](cuda)
+        CASES[name](cuda)
     except kit.SkipError as reason:
         print(f"skipped: {reason}")
 

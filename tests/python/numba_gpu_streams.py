@@ -5,7 +5,8 @@ import time
 
 import millpond.numba
 import numpy as np
-from numba_gpu_kit import SkipError, address_of, case, check, define_kernels, driver, grid, in_use
+from case_kit import case
+from numba_gpu_kit import SkipError, address_of, check, define_kernels, driver, grid, in_use
 
 
 def passed_on(cuda, first, second, declare=None):

@@ -19,15 +19,9 @@ import time
 
 import millpond
 import numpy as np
+from case_kit import CASES, MIB, case
 
-MIB = 1 << 20
 BUDGET = 2048 * MIB  # of live arrays
-CASES = {}
-
-
-def case(function):
-    CASES[function.__name__] = function
-    return function
 
 
 # ---- the libraries, each as: make(bytes, value) -> array of int32, and check(array, value) ----

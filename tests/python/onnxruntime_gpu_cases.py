@@ -12,16 +12,11 @@ import sys
 import millpond
 import numpy as np
 import onnx_kit
+from case_kit import CASES, case
 from ort_kit import mort
 
 COUNT = 1 << 20
-CASES = {}
 LIBRARY = sys.argv[2] if len(sys.argv) > 2 else None
-
-
-def case(function):
-    CASES[function.__name__] = function
-    return function
 
 
 class Cupy:
@@ -292,6 +287,7 @@ def all_together():
     """Sessions, CuPy, Numba and PyTorch on one pool, each with the other's memory."""
     host = np.arange(COUNT, dtype=np.float32)
     others = [library(name, install=True) for name in ("numba", "cupy", "torch")]
+    own = [other.array(host) for other in others]
     adder, expected, value = session(), host, host
     for _ in range(5):
         for other in others:
@@ -300,6 +296,8 @@ def all_together():
         for other in others:
             other.taken(mort.run(adder, {"x": value})["y"])
     assert (other.numpy(value) == expected).all()
+    for array in own:
+        assert (mort.run(adder, {"x": array})["y"].numpy() == host + 1).all()
     clients = {share["name"] for share in millpond.Pool("cuda:0").clients()}
     assert {"onnxruntime", "numba", "cupy", "torch"} <= clients, clients
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package as a whole: its names, its errors, and that the stub of the extension tells the truth."""
+"""The package as a whole: its names, its errors, and that the hints of the extension tell the truth."""
 
 import ast
 import inspect
@@ -12,7 +12,7 @@ import pytest
 from core_kit import run_python
 
 HEADER = Path(millpond.get_include()) / "millpond/millpond.h"
-STUB = Path(millpond.__file__).with_name("_core.pyi")
+HINTS = Path(millpond.__file__).with_name("_core.pyi")
 
 def test_names():
     assert millpond.__version__ == millpond.version() == re.search(
@@ -36,8 +36,8 @@ def test_import_brings_no_framework():
     """)
 
 
-def stub_names(body):
-    """{name: its ast} of the functions and classes of a stub that exist at run time."""
+def hinted_names(body):
+    """{name: its ast} of the functions and classes of type hints that exist at run time."""
     return {node.name: node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)
             and not any(getattr(mark, "id", "") == "type_check_only" for mark in node.decorator_list)}
 
@@ -47,18 +47,18 @@ def parameters_of(node):
     return [name for name in names if name not in ("self", "cls")]
 
 
-def test_the_stub_tells_the_truth():
+def test_the_type_hints_tell_the_truth():
     from millpond import _core
 
-    tree = ast.parse(STUB.read_text(encoding="utf-8"))
-    names = stub_names(tree.body)
+    tree = ast.parse(HINTS.read_text(encoding="utf-8"))
+    names = hinted_names(tree.body)
     assert set(names) == {name for name in dir(_core) if not name.startswith("_")}
     for name, node in names.items():
         found = getattr(_core, name)
         if isinstance(node, ast.FunctionDef):
             assert list(inspect.signature(found).parameters) == parameters_of(node), name
             continue
-        methods = stub_names(node.body)
+        methods = hinted_names(node.body)
         public = {key for key in vars(found) if not key.startswith("_")}
         assert {key for key in methods if not key.startswith("_")} == public, name
         for key, method in methods.items():

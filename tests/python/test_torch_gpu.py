@@ -6,8 +6,8 @@ import pytest
 from gpu_kit import gpu_of, run_case
 
 EXPANDABLE = {"MILLPOND_POOL": "arena.expandable=1"}
-BOTH = ("values", "nothing", "record_stream", "streams_in_order", "exhaustion", "exhaustion_in_backward", "empty_cache",
-        "graphs", "threads", "buffers", "cupy_and_back")
+BOTH = ("values", "nothing", "record_stream", "record_use", "streams_in_order", "exhaustion", "exhaustion_in_backward",
+        "empty_cache", "graphs", "threads", "buffers", "cupy_and_back")
 GRAPHS = ("graphs", "failed_capture", "graphed_callables", "late", "gives_way", "all_threads", "buffers",
           "cupy_and_back")  # and what else torch_gpu_graph_cases.py has
 ROWS = [

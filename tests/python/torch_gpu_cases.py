@@ -4,26 +4,13 @@
 Values, streams, threads, exhaustion, statistics. A case fails by an exception.
 """
 
-import threading
+import contextlib
 
 import millpond
 import millpond.torch
 import torch
-from torch_gpu_kit import (
-    HUGE,
-    MIB,
-    ROUTE,
-    case,
-    empty,
-    expect_out_of_memory,
-    in_use,
-    is_ours,
-    main,
-    pool,
-    routed,
-    spin,
-    start,
-)
+from case_kit import HUGE, MIB, case, check_in_threads
+from torch_gpu_kit import ROUTE, empty, expect_out_of_memory, in_use, is_ours, main, pool, routed, spin, start
 
 
 def train(device, steps=3):
@@ -78,48 +65,43 @@ def nothing():
         millpond.torch.record_use(x, torch.cuda.Stream())
 
 
-@case
-def record_stream():
+def check_order(reader, taker, declare=None):
+    """A tensor made and dropped on the first stream is read late on one, and its memory wanted on one."""
     start()
     count = 1 << 20
     with routed():
-        first, second = torch.cuda.Stream(), torch.cuda.Stream()
+        streams = torch.cuda.Stream(), torch.cuda.Stream()
         for turn in range(40):
-            with torch.cuda.stream(first):
+            with torch.cuda.stream(streams[0]):
                 x = torch.full((count,), turn, dtype=torch.int32, device="cuda")
-            first.synchronize()
-            with torch.cuda.stream(second):
+            streams[0].synchronize()
+            with torch.cuda.stream(streams[reader]):
                 spin()
                 total = x.sum()
-            if turn % 2:
-                x.record_stream(second)
-            else:
-                millpond.torch.record_use(x, second)
-            with torch.cuda.stream(first):
+            if declare:
+                declare(x, streams[reader])
+            with torch.cuda.stream(streams[0]):
                 del x
+            with torch.cuda.stream(streams[taker]):
                 others = [torch.full((count,), -1, dtype=torch.int32, device="cuda") for _ in range(3)]
-            second.synchronize()
+            streams[reader].synchronize()
             assert int(total) == turn * count, turn
             del others, total
+
+
+@case
+def record_stream():
+    check_order(reader=1, taker=0, declare=torch.Tensor.record_stream)
+
+
+@case
+def record_use():
+    check_order(reader=1, taker=0, declare=millpond.torch.record_use)
 
 
 @case
 def streams_in_order():
-    start()
-    count = 1 << 20
-    with routed():
-        first, second = torch.cuda.Stream(), torch.cuda.Stream()
-        for turn in range(40):
-            with torch.cuda.stream(first):
-                x = torch.full((count,), turn, dtype=torch.int32, device="cuda")
-                spin()
-                total = x.sum()
-                del x
-            with torch.cuda.stream(second):
-                others = [torch.full((count,), -1, dtype=torch.int32, device="cuda") for _ in range(3)]
-            first.synchronize()
-            assert int(total) == turn * count, turn
-            del others, total
+    check_order(reader=0, taker=1)
 
 
 @case
@@ -223,25 +205,13 @@ def fraction():
 @case
 def threads():
     start()
-    wrong = []
 
-    def work(seed):
-        stream = torch.cuda.Stream() if seed % 2 else torch.cuda.current_stream()
-        with routed(), torch.cuda.stream(stream):
-            for turn in range(60):
-                parts = [torch.full((1000 * (1 + (seed + turn + part) % 50),), part, dtype=torch.int64, device="cuda")
-                         for part in range(5)]
-                expected = sum(part * tensor.numel() for part, tensor in enumerate(parts))
-                found = sum(int(tensor.sum()) for tensor in parts)
-                if found != expected:
-                    wrong.append((seed, turn, found, expected))
+    @contextlib.contextmanager
+    def stream_of(seed):
+        with routed(), torch.cuda.stream(torch.cuda.Stream() if seed % 2 else torch.cuda.current_stream()):
+            yield
 
-    team = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for one in team:
-        one.start()
-    for one in team:
-        one.join()
-    assert not wrong, wrong[:3]
+    check_in_threads(lambda count, value: torch.full((count,), value, dtype=torch.int64, device="cuda"), stream_of)
 
 
 if __name__ == "__main__":

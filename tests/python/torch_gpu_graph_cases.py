@@ -9,7 +9,8 @@ import gc
 import millpond
 import millpond.torch
 import torch
-from torch_gpu_kit import HUGE, MIB, ROUTE, case, empty, in_use, is_ours, main, routed, start
+from case_kit import HUGE, MIB, case
+from torch_gpu_kit import ROUTE, empty, in_use, is_ours, main, routed, start
 
 
 @case

@@ -9,16 +9,9 @@ import sys
 import millpond
 import millpond.torch
 import torch
+from case_kit import CASES
 
-MIB = 1 << 20
-HUGE = 1 << 45
-CASES = {}
 ROUTE = sys.argv[1] if len(sys.argv) > 1 else "none"
-
-
-def case(function):
-    CASES[function.__name__] = function
-    return function
 
 
 def routed():

@@ -8,26 +8,8 @@
 
 #define ONE_REGION KIT_OPTIONS("arena.max_mem=1M", "arena.max_dead_bytes_per_chunk=0")
 
-typedef struct scene {
-    kit k;
-    kit_stream a, b;
-} scene;
-
-static void scene_open(scene *s, mp_device *device, const char *const *options) {
-    kit_open(&s->k, device, options);
-    s->a = kit_stream_open(&s->k);
-    s->b = kit_stream_open(&s->k);
-}
-
-static void scene_close(scene *s) {
-    kit_stream_close(&s->k, &s->a);
-    kit_stream_close(&s->k, &s->b);
-    CHECK_EQ_INT(kit_stats(&s->k).in_use, 0);
-    kit_close(&s->k);
-}
-
 /* What the short way gives, or else the long one; `*is_short` says which. */
-static mp_addr alloc_either(scene *s, size_t size, const kit_stream *stream, bool *is_short) {
+static mp_addr alloc_either(kit_pair *s, size_t size, const kit_stream *stream, bool *is_short) {
     mp_addr addr = 0;
     const mp_status status = mp__pool_try_alloc(s->k.pool, size, stream->native, &addr);
     *is_short = status == MP_OK;
@@ -38,7 +20,7 @@ static mp_addr alloc_either(scene *s, size_t size, const kit_stream *stream, boo
     return addr;
 }
 
-static bool free_either(scene *s, mp_addr addr) {
+static bool free_either(kit_pair *s, mp_addr addr) {
     const mp_status status = mp__pool_try_free(s->k.pool, addr);
     if (status == MP_BUSY) {
         CHECK_OK(mp_pool_free(s->k.pool, addr));
@@ -47,9 +29,9 @@ static bool free_either(scene *s, mp_addr addr) {
 }
 
 DEVICE_TEST(pool_try_serves_from_the_shelf) {
-    scene s;
+    kit_pair s;
     bool is_short = false;
-    scene_open(&s, device, KIT_OPTIONS("arena.guard=0"));
+    kit_pair_open(&s, device, KIT_OPTIONS("arena.guard=0"));
     const mp_addr first = alloc_either(&s, 5000, &s.a, &is_short);
     CHECK(!is_short); /* the pool had to grow */
     CHECK(free_either(&s, first));
@@ -63,15 +45,15 @@ DEVICE_TEST(pool_try_serves_from_the_shelf) {
     CHECK_EQ_INT(kit_stats(&s.k).allocs, 101);
     CHECK_EQ_INT(kit_stats(&s.k).frees, 101);
     kit_check(&s.k);
-    scene_close(&s);
+    kit_pair_close(&s);
 }
 
 /* Random sizes, streams and orders: all figures are those of the same calls the long way, and each
  * block holds what was written to it. */
 DEVICE_TEST(pool_try_mixes_with_the_long_way) {
     enum { LIVE = 16, STEPS = 2000 };
-    scene s;
-    scene_open(&s, device, KIT_OPTIONS("arena.max_dead_bytes_per_chunk=0"));
+    kit_pair s;
+    kit_pair_open(&s, device, KIT_OPTIONS("arena.max_dead_bytes_per_chunk=0"));
     mp_addr live[LIVE] = {0};
     uint64_t random = test_seed();
     uint64_t requested = 0;
@@ -106,7 +88,7 @@ DEVICE_TEST(pool_try_mixes_with_the_long_way) {
         }
     }
     kit_check(&s.k);
-    scene_close(&s);
+    kit_pair_close(&s);
 }
 
 /* ---- threads: the thread sanitizer watches ---- */
@@ -114,14 +96,14 @@ DEVICE_TEST(pool_try_mixes_with_the_long_way) {
 enum { THREADS = 4, TURNS = 1500 };
 
 typedef struct worker {
-    scene *scene;
+    kit_pair *pair;
     uint64_t random;
     pthread_t thread;
 } worker;
 
 static void *work(void *context) {
     worker *w = context;
-    scene *s = w->scene;
+    kit_pair *s = w->pair;
     for (int turn = 0; turn < TURNS; turn++) {
         const kit_stream *stream = test_random(&w->random) % 2 != 0 ? &s->a : &s->b;
         bool is_short = false;
@@ -140,11 +122,11 @@ static void *work(void *context) {
 }
 
 DEVICE_TEST(pool_try_by_threads) {
-    scene s;
+    kit_pair s;
     worker workers[THREADS];
-    scene_open(&s, device, KIT_OPTIONS("arena.stream_cache_bytes=64K"));
+    kit_pair_open(&s, device, KIT_OPTIONS("arena.stream_cache_bytes=64K"));
     for (int i = 0; i < THREADS; i++) {
-        workers[i] = (worker){.scene = &s, .random = test_seed() + (uint64_t)i};
+        workers[i] = (worker){.pair = &s, .random = test_seed() + (uint64_t)i};
         CHECK_EQ_INT(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) {
@@ -153,13 +135,13 @@ DEVICE_TEST(pool_try_by_threads) {
     CHECK_EQ_INT(kit_stats(&s.k).allocs, 2 * THREADS * TURNS);
     CHECK_EQ_INT(kit_stats(&s.k).in_use, 0);
     kit_check(&s.k);
-    scene_close(&s);
+    kit_pair_close(&s);
 }
 
 DEVICE_TEST(pool_try_leaves_the_rest_alone) {
-    scene s;
+    kit_pair s;
     mp_addr addr = 77;
-    scene_open(&s, device, NULL);
+    kit_pair_open(&s, device, NULL);
     CHECK_OK(mp__pool_open_on(device, MP_MEMORY_DEVICE, "kit", NULL, &s.k.pool));
     CHECK_EQ_INT(mp__pool_try_alloc(s.k.pool, 5000, s.a.native, &addr), MP_BUSY);
     CHECK_EQ_INT(mp__pool_try_alloc(s.k.pool, SIZE_MAX, s.a.native, &addr), MP_BUSY);
@@ -180,25 +162,25 @@ DEVICE_TEST(pool_try_leaves_the_rest_alone) {
     CHECK_OK(mp_pool_reserve(s.k.pool, 5000, &addr));
     CHECK_EQ_INT(mp__pool_try_free(s.k.pool, addr), MP_BUSY);
     kit_free(&s.k, addr);
-    scene_close(&s);
+    kit_pair_close(&s);
 }
 
 DEVICE_TEST(pool_try_is_not_for_guarded_blocks) {
-    scene s;
+    kit_pair s;
     mp_addr addr = 0;
-    scene_open(&s, device, KIT_OPTIONS("arena.guard=1"));
+    kit_pair_open(&s, device, KIT_OPTIONS("arena.guard=1"));
     for (int i = 0; i < 3; i++) {
         CHECK_EQ_INT(mp__pool_try_alloc(s.k.pool, 5000, s.a.native, &addr), MP_BUSY);
         addr = kit_alloc(&s.k, 5000, &s.a);
         CHECK_EQ_INT(mp__pool_try_free(s.k.pool, addr), MP_BUSY);
         kit_free(&s.k, addr);
     }
-    scene_close(&s);
+    kit_pair_close(&s);
 }
 
 DEVICE_TEST(pool_follow_orders_work_and_memory) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_pair s;
+    kit_pair_open(&s, device, ONE_REGION);
     const mp_addr block = kit_alloc(&s.k, KIT_MIB(1), &s.a);
     for (uint32_t tag = 1; tag < 20; tag++) {
         kit_fill(&s.k, &s.a, block, KIT_MIB(1), tag);
@@ -213,13 +195,13 @@ DEVICE_TEST(pool_follow_orders_work_and_memory) {
     CHECK_EQ_INT(again, block);
     CHECK_EQ_INT(kit_stats(&s.k).waits, before.waits);
     kit_free(&s.k, again);
-    scene_close(&s);
+    kit_pair_close(&s);
 }
 
 DEVICE_TEST(pool_follow_by_the_host_waits) {
-    scene s;
+    kit_pair s;
     mp_addr target = 0;
-    scene_open(&s, device, ONE_REGION);
+    kit_pair_open(&s, device, ONE_REGION);
     CHECK_OK(device->ops->alloc_pinned(device, 256, &target));
     const mp_addr block = kit_alloc(&s.k, 256, &s.a);
     for (uint32_t tag = 1; tag < 20; tag++) {
@@ -232,17 +214,17 @@ DEVICE_TEST(pool_follow_by_the_host_waits) {
     CHECK_OK(mp__pool_follow(s.k.pool, s.a.native, s.a.native));
     kit_free(&s.k, block);
     device->ops->free_pinned(device, target, 256);
-    scene_close(&s);
+    kit_pair_close(&s);
 }
 
 DEVICE_TEST(pool_follow_stays_out_of_captures) {
-    scene s;
+    kit_pair s;
     mp_graph *graph = NULL;
-    scene_open(&s, device, ONE_REGION);
+    kit_pair_open(&s, device, ONE_REGION);
     CHECK_OK(device->ops->capture_begin(device, s.a.queue));
     CHECK_EQ_INT(mp__pool_follow(s.k.pool, s.b.native, s.a.native), MP_UNSUPPORTED);
     CHECK_EQ_INT(mp__pool_follow(s.k.pool, s.a.native, s.b.native), MP_UNSUPPORTED);
     CHECK_OK(device->ops->capture_end(device, s.a.queue, &graph));
     device->ops->graph_destroy(device, graph);
-    scene_close(&s);
+    kit_pair_close(&s);
 }
