@@ -19,6 +19,16 @@ def summary():
     return lambda line: SUMMARY.append(f"summary: {line}")
 
 
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # one of several processes, of pytest-xdist
+        session.config.workeroutput["summary"] = SUMMARY
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    SUMMARY.extend(getattr(node, "workeroutput", {}).get("summary", []))
+
+
 def pytest_terminal_summary(terminalreporter):
     for line in SUMMARY:
         terminalreporter.write_line(line)

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles every kernel instance with NVRTC for several GPU architectures; needs no GPU, driver or toolkit.
+"""Compiles every kernel instance with NVRTC for a GPU architecture; needs no GPU, driver or toolkit.
 
-    check_kernels.py [--archs 75,80,90,100] [--jobs N] [--known FILE] [FILTER]
+    check_kernels.py [--archs 75,80,90,100] [--all] [--jobs N] [--known FILE] [FILTER]
 
 NVRTC comes from PyPI's nvidia-cuda-nvrtc or from a toolkit (CUDA_PATH, CUDA_HOME, /usr/local/cuda); without
 either the check says so and ends with status 77, which counts as skipped. The instances and the text are those
 of kernel_gen.py, the options those of src/device/cuda/cuda_jit.c. What compiled is remembered in the file --known
 by the hash of all that went in, so that a second run compiles only what changed.
+
+The architectures take turns over the instances, since those of a text differ in types alone; the first instance of
+each text is compiled for all of them. --all compiles every instance for each.
 """
 
 import argparse
@@ -20,6 +23,7 @@ import multiprocessing
 import os
 import re
 import sys
+import zlib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -150,10 +154,22 @@ def check(job):
     return job, None
 
 
+def jobs_of(kernels, archs):
+    """(kernel, architecture) pairs that cover every kernel once, and every text for each architecture."""
+    seen = set()
+    for kernel in kernels:
+        if kernel.source not in seen:
+            seen.add(kernel.source)
+            yield from ((kernel, arch) for arch in archs)
+        else:  # by the name, so that a kernel more does not change all the others' turns
+            yield kernel, archs[zlib.crc32(kernel.name.encode()) % len(archs)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("filter", nargs="?", default="", help="only kernels whose name contains this")
     parser.add_argument("--archs", default="75,80,90,100", help="compute capabilities times ten")
+    parser.add_argument("--all", action="store_true", help="every instance for every architecture")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--known", type=Path, help="file that remembers what compiled")
     args = parser.parse_args()
@@ -163,7 +179,7 @@ def main():
         return SKIP_STATUS
     archs = [int(arch) for arch in args.archs.split(",")]
     kernels = [Kernel(*row) for row in kernel_gen.instances(SRC / "kernel") if args.filter in row[0]]
-    jobs = [(kernel, arch) for kernel in kernels for arch in archs]
+    jobs = [(kernel, arch) for kernel in kernels for arch in archs] if args.all else [*jobs_of(kernels, archs)]
     known = set(args.known.read_text().split()) if args.known and args.known.is_file() else set()
     left = [job for job in jobs if compiler.key(*job) not in known]
     failed = collections.Counter()
@@ -179,7 +195,7 @@ def main():
                     print(f"# {line}")
     if args.known:
         if not args.filter:  # drop what no kernel has any more
-            known &= {compiler.key(*job) for job in jobs}
+            known &= {compiler.key(kernel, arch) for kernel in kernels for arch in archs}
         args.known.write_text("\n".join(sorted(known)) + "\n")
     wrong = sum(failed.values())
     print(f"summary: {len(kernels)} kernel instances for {', '.join(f'sm_{arch}' for arch in archs)} by NVRTC "

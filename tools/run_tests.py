@@ -12,6 +12,7 @@ Whole outputs lie in BUILD/test-logs; shown here are failures, reasons to skip, 
 import argparse
 import collections
 import glob
+import importlib.util
 import os
 import re
 import shutil
@@ -40,15 +41,17 @@ class Step:
     wheels: bool = False  # a C program that should find the libraries which Python packages carry
 
 
-def pytest(*paths):
+def pytest(*paths, gpu=True):
+    """A step of pytest; without a GPU, whose memory some tests look at, in as many processes as there are cores."""
+    several = ["-n", str(os.cpu_count())] if not gpu and importlib.util.find_spec("xdist") else []
     return [sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "--no-header", "-p", "no:cacheprovider",
-            *(path if path.startswith("-") else str(ROOT / path) for path in paths)]
+            *several, *(path if path.startswith("-") else str(ROOT / path) for path in paths)]
 
 
 PROVIDER_TESTS = ("cli", "monitor", "onnx")  # of the Python package
 
 
-def steps_of(build):
+def steps_of(build, gpu):
     """Every step there is, in the order they run: the quick ones first."""
     tests = build / "tests"
     unit = str(tests / "unit_tests")
@@ -64,9 +67,10 @@ def steps_of(build):
              [*tool, ROOT / "tools/check_libraries.py", "--build", build], "cpu quick gpu"),
         Step("abi", "our ONNX Runtime ABI header against the table",
              [*tool, ROOT / "tests/ep/ort_abi_check.py", "--cc", os.environ.get("CC", "cc")], "cpu quick"),
-        Step("unit", "C tests: eager, threaded, adversarial with 20 seeds, GPU where there is one", [unit],
+        Step("unit", "C tests: eager, threaded, adversarial with 20 seeds, GPU where there is one",
+             [unit, *(["--jobs", str(os.cpu_count())] if not gpu else [])],
              "cpu quick gpu", wheels=True),
-        Step("kernels", "every kernel compiled by NVRTC for sm_75, 80, 90, 100",
+        Step("kernels", "every kernel compiled by NVRTC, sm_75, 80, 90 and 100 in turn",
              [*tool, ROOT / "tools/check_kernels.py", "--known", build / "known-kernels.txt"], "cpu", limit_s=1800),
         Step("memcheck", "C tests on the GPU under compute-sanitizer", [*sanitizer, unit, "cuda", "--no-fork"],
              "gpu", ["compute-sanitizer"], wheels=True),
@@ -75,18 +79,18 @@ def steps_of(build):
         Step("docs", "docs/operators.md lists what is registered",
              [*tool, ROOT / "tools/operators_doc.py", "--check"], "cpu"),
         Step("ep", "the provider in ONNX Runtime: options, threads, life times, operators, ONNX's node tests",
-             pytest("tests/ep"), "cpu gpu", limit_s=1800),
+             pytest("tests/ep", gpu=gpu), "cpu gpu", limit_s=1800),
         Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
              pytest("tests/pool"), "cpu"),
         Step("pool-model", "the pool against its model: a million operations", [tests / "pool_model"], "cpu"),
         Step("python", "the Python package: functions, errors, threads, ends of processes; adapters of what is there",
              pytest("tests/python", "--ignore=" + str(ROOT / "tests/python/test_wheel.py"),
-                    *(f"--ignore-glob=*/test_{name}*.py" for name in PROVIDER_TESTS)), "cpu gpu",
+                    *(f"--ignore-glob=*/test_{name}*.py" for name in PROVIDER_TESTS), gpu=gpu), "cpu gpu",
              [extension], 1200),
         # In a process of their own: the provider keeps the pool that the others want to open with their own options.
         Step("python-ort", "the Python package with ONNX Runtime: sessions, values, the command line, the monitor",
              pytest(*sorted(str(path.relative_to(ROOT)) for name in PROVIDER_TESTS
-                            for path in (ROOT / "tests/python").glob(f"test_{name}*.py"))), "cpu gpu",
+                            for path in (ROOT / "tests/python").glob(f"test_{name}*.py")), gpu=gpu), "cpu gpu",
              [extension], 1200),
         Step("wheel", "the wheel: contents, what it links, README's example in a clean environment",
              pytest("tests/python/test_wheel.py"), "cpu", [extension], 1200),
@@ -227,7 +231,7 @@ def main():
     args = parser.parse_args()
     build = args.build.resolve()
     mode = "gpu" if args.gpu else "quick" if args.quick else "cpu"
-    steps = [step for step in steps_of(build) if mode in step.modes.split()]
+    steps = [step for step in steps_of(build, args.gpu) if mode in step.modes.split()]
     if args.only:
         wanted = set(args.only.split(","))
         unknown = wanted - {step.name for step in steps}

@@ -291,8 +291,9 @@ def exhaustion(cuda):
         assert len(held) >= 10  # the test limits the pool to 1 GiB
     try:
         fill[grid(1000)](np.zeros(2048 * MIB, np.uint8), 1)
-    except Exception as error:
-        assert type(error).__mro__[1].__name__ == "CUDAError" and "OUT_OF_MEMORY" in str(error), error
+    except Exception as error:  # Numba's own, or what cuda.core makes of it where that has the argument's memory
+        is_cores = type(error).__mro__[1].__name__ == "CUDAError"
+        assert (is_cores or isinstance(error, api_error)) and "OUT_OF_MEMORY" in str(error), error
     else:
         raise AssertionError("an argument larger than the pool")
     held.clear()

@@ -2,15 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A test runs in a forked process whose output is shown only when it fails. What it wants to say
- * beyond its exit status (the failure, the reason to skip) lies in one page shared with the runner.
+ * beyond its exit status (the failure, the reason to skip) lies in a page shared with the runner.
  * The runner itself opens no device and starts no thread, so that forking stays safe. */
 #include "test.h"
 
 #include "device/host/host_device.h"
+#include "test_process.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -19,7 +17,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef enum outcome { PASSED, FAILED, SKIPPED, OUTCOMES } outcome;
@@ -37,11 +34,12 @@ static struct {
     uint64_t seed;
     int seeds;
     int limit_s;
+    int jobs; /* tests at the same time; those on a GPU run alone */
     bool list, forks, verbose, cuda;
-} options = {.seed = 1, .seeds = 20, .limit_s = 120, .forks = true};
+} options = {.seed = 1, .seeds = 20, .limit_s = 120, .jobs = 1, .forks = true};
 
 static test_case *tests;
-static shared_page *page;
+static shared_page *page; /* of the test that runs in this process */
 static uint64_t current_seed;
 static pthread_t test_thread;
 static jmp_buf test_end; /* without processes, the way out of a test */
@@ -160,44 +158,25 @@ static outcome run_here(const test_case *test, variant kind) {
     return thread_failed ? FAILED : PASSED;
 }
 
-static double now_ms(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+/* ---- tests in processes of their own ---- */
+
+typedef struct job {
+    const test_case *test;
+    variant kind;
+    shared_page *page;
+} job;
+
+static void run_job(void *context) {
+    const job *j = context;
+    page = j->page;
+    run_variant(j->test, j->kind);
 }
 
-/* What a test's process wrote: its beginning, since the first report tells most. */
-typedef struct capture {
-    char text[16384];
-    size_t size;
-} capture;
-
-/* Reads until the process has closed its end or the time is up. Returns whether it closed. */
-static bool read_output(int from, double until_ms, capture *out) {
-    for (;;) {
-        const double left = until_ms - now_ms();
-        if (left <= 0) {
-            return false;
-        }
-        struct pollfd waiting = {.fd = from, .events = POLLIN};
-        if (poll(&waiting, 1, (int)left + 1) <= 0) {
-            continue;
-        }
-        char some[4096];
-        const ssize_t got = read(from, some, sizeof some);
-        if (got <= 0) {
-            return true;
-        }
-        const size_t room = sizeof out->text - 1 - out->size;
-        const size_t kept = (size_t)got < room ? (size_t)got : room;
-        memcpy(out->text + out->size, some, kept);
-        out->size += kept;
-    }
-}
-
-static outcome outcome_of(int state, bool in_time) {
+/* What became of a test whose process has ended. */
+static outcome outcome_of(const test_process *process, shared_page *said) {
     char more[128] = "";
-    if (!in_time) {
+    const int state = process->state;
+    if (!process->in_time) {
         (void)snprintf(more, sizeof more, "no end after %d s", options.limit_s);
     } else if (WIFSIGNALED(state)) {
         (void)snprintf(more, sizeof more, "killed by signal %d", WTERMSIG(state));
@@ -206,40 +185,10 @@ static outcome outcome_of(int state, bool in_time) {
     } else {
         (void)snprintf(more, sizeof more, "exit status %d", WEXITSTATUS(state));
     }
-    if (page->text[0] == 0) {
-        (void)snprintf(page->text, sizeof page->text, "%s", more);
+    if (said->text[0] == 0) {
+        (void)snprintf(said->text, sizeof said->text, "%s", more);
     }
     return FAILED;
-}
-
-static outcome run_forked(const test_case *test, variant kind, capture *out) {
-    int ends[2];
-    (void)fflush(NULL);
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        perror("pipe2");
-        exit(2);
-    }
-    const pid_t child = fork();
-    if (child < 0) {
-        perror("fork");
-        exit(2);
-    }
-    if (child == 0) {
-        (void)dup2(ends[1], STDOUT_FILENO);
-        (void)dup2(ends[1], STDERR_FILENO);
-        run_variant(test, kind);
-        exit(PASSED); /* not _exit: sanitizers look for leaks on the way out */
-    }
-    (void)close(ends[1]);
-    const bool in_time = read_output(ends[0], now_ms() + options.limit_s * 1e3, out);
-    if (!in_time) {
-        (void)kill(child, SIGKILL);
-    }
-    (void)close(ends[0]);
-    int state = 0;
-    while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
-    }
-    return outcome_of(state, in_time);
 }
 
 static void print_comment(const char *text) {
@@ -250,19 +199,19 @@ static void print_comment(const char *text) {
     }
 }
 
-static void print_result(int number, const char *name, outcome result, double ms,
-                         const capture *out) {
-    (void)printf("%s %d - %s", result == FAILED ? "not ok" : "ok", number, name);
+static void print_result(int number, const job *j, outcome result, double ms, const char *output) {
+    (void)printf("%s %d - %s%s", result == FAILED ? "not ok" : "ok", number, j->test->name,
+                 variant_names[j->kind]);
     if (result == SKIPPED) {
-        (void)printf(" # SKIP %s\n", page->text);
+        (void)printf(" # SKIP %s\n", j->page->text);
     } else {
         (void)printf(" # %.0f ms\n", ms);
     }
     if (result == FAILED) {
-        print_comment(page->text);
+        print_comment(j->page->text);
     }
     if (result == FAILED || options.verbose) {
-        print_comment(out->text);
+        print_comment(output);
     }
     (void)fflush(stdout);
 }
@@ -278,43 +227,86 @@ static bool cuda_is_there(void) {
            WEXITSTATUS(state) == 0;
 }
 
-static bool variant_applies(const test_case *test, variant kind) {
-    return (test->run != NULL) == (kind == PLAIN) && (kind != CUDA || options.cuda);
+static bool is_wanted(const test_case *test, variant kind) {
+    if ((test->run != NULL) != (kind == PLAIN) || (kind == CUDA && !options.cuda)) {
+        return false;
+    }
+    char name[256];
+    (void)snprintf(name, sizeof name, "%s%s", test->name, variant_names[kind]);
+    return options.filter == NULL || strstr(name, options.filter) != NULL;
 }
 
-static void run_all(int counts[OUTCOMES]) {
-    int number = 0;
-    for (const test_case *test = tests; test != NULL; test = test->next) {
-        for (variant kind = PLAIN; kind <= CUDA; kind++) {
-            char name[256];
-            (void)snprintf(name, sizeof name, "%s%s", test->name, variant_names[kind]);
-            if (!variant_applies(test, kind) ||
-                (options.filter != NULL && strstr(name, options.filter) == NULL)) {
-                continue;
+/* The next wanted test after `*test` and `*kind`, into them; false at the end. Begins with NULL. */
+static bool next_test(const test_case **test, variant *kind) {
+    bool begins = *test == NULL;
+    for (*test = begins ? tests : *test; *test != NULL; *test = (*test)->next) {
+        for (variant next = begins ? PLAIN : *kind + 1; next <= CUDA; next++) {
+            if (is_wanted(*test, next)) {
+                *kind = next;
+                return true;
             }
-            if (options.list) {
-                (void)puts(name);
-                continue;
-            }
-            static capture out;
-            memset(&out, 0, sizeof out);
-            page->text[0] = 0;
-            const double start_ms = now_ms();
-            const outcome result =
-                options.forks ? run_forked(test, kind, &out) : run_here(test, kind);
-            counts[result]++;
-            print_result(++number, name, result, now_ms() - start_ms, &out);
         }
+        begins = true;
     }
-    if (!options.list) {
-        (void)printf("1..%d\n", number);
+    return false;
+}
+
+static void list_all(void) {
+    const test_case *test = NULL;
+    for (variant kind = PLAIN; next_test(&test, &kind);) {
+        (void)printf("%s%s\n", test->name, variant_names[kind]);
     }
+}
+
+static int run_all_here(int counts[OUTCOMES]) {
+    job j = {.page = page};
+    int number = 0;
+    while (next_test(&j.test, &j.kind)) {
+        page->text[0] = 0;
+        const double start_ms = test_now_ms();
+        const outcome result = run_here(j.test, j.kind);
+        counts[result]++;
+        print_result(++number, &j, result, test_now_ms() - start_ms, "");
+    }
+    return number;
+}
+
+/* Results come in the order in which tests end. */
+static int run_all_forked(int counts[OUTCOMES]) {
+    static test_process processes[TEST_PROCESSES_MAX];
+    job jobs[TEST_PROCESSES_MAX];
+    const test_case *test = NULL;
+    variant kind = PLAIN, started = PLAIN;
+    int number = 0, running = 0;
+    for (bool more = next_test(&test, &kind); more || running > 0;) {
+        const bool is_alone = kind == CUDA || (running > 0 && started == CUDA);
+        if (more && running < (is_alone ? 1 : options.jobs)) {
+            int free_slot = 0;
+            while (processes[free_slot].child != 0) {
+                free_slot++;
+            }
+            jobs[free_slot] = (job){test, kind, page + free_slot};
+            jobs[free_slot].page->text[0] = 0;
+            test_process_start(&processes[free_slot], options.limit_s, run_job, &jobs[free_slot]);
+            started = kind;
+            running++;
+            more = next_test(&test, &kind);
+            continue;
+        }
+        const test_process *done = test_process_wait(processes, (size_t)options.jobs);
+        const job *j = &jobs[done - processes];
+        const outcome result = outcome_of(done, j->page);
+        counts[result]++;
+        print_result(++number, j, result, test_now_ms() - done->start_ms, done->text);
+        running--;
+    }
+    return number;
 }
 
 static _Noreturn void usage(const char *program) {
     (void)fprintf(stderr,
                   "usage: %s [filter] [--list] [--seed N] [--seeds COUNT] [--timeout SECONDS] "
-                  "[--no-fork] [--verbose]\n"
+                  "[--jobs N] [--no-fork] [--verbose]\n"
                   "Runs the tests whose name contains `filter`. --seed N runs the adversarial\n"
                   "devices with that seed alone; --seeds says how many follow from it.\n",
                   program);
@@ -344,6 +336,11 @@ static void parse(char **argv) {
             options.seeds = 1;
         } else if (strcmp(argv[i], "--seeds") == 0) {
             options.seeds = (int)number_after(argv, &i);
+        } else if (strcmp(argv[i], "--jobs") == 0) {
+            const uint64_t jobs = number_after(argv, &i);
+            options.jobs = (int)(jobs < 1                    ? 1
+                                 : jobs < TEST_PROCESSES_MAX ? jobs
+                                                             : TEST_PROCESSES_MAX);
         } else if (strcmp(argv[i], "--timeout") == 0) {
             options.limit_s = (int)number_after(argv, &i);
         } else if (argv[i][0] == '-' || options.filter != NULL) {
@@ -357,17 +354,20 @@ static void parse(char **argv) {
 int main(int argc, char **argv) {
     (void)argc;
     parse(argv);
-    page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const size_t pages = TEST_PROCESSES_MAX * sizeof *page;
+    page = mmap(NULL, pages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) {
         perror("mmap");
         return 2;
     }
     options.cuda = cuda_is_there();
-    int counts[OUTCOMES] = {0};
-    run_all(counts);
     if (options.list) {
+        list_all();
         return 0;
     }
+    int counts[OUTCOMES] = {0};
+    const int number = options.forks ? run_all_forked(counts) : run_all_here(counts);
+    (void)printf("1..%d\n", number);
     (void)printf("%d passed, %d failed, %d skipped\n", counts[PASSED], counts[FAILED],
                  counts[SKIPPED]);
     return counts[FAILED] == 0 ? 0 : 1;
