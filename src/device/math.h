@@ -32,20 +32,24 @@ enum { MP_GEMM_A, MP_GEMM_B, MP_GEMM_C, MP_GEMM_D, MP_GEMM_BIAS, MP_GEMM_OPERAND
 
 enum { MP_CONV_SPATIAL_MAX = 3 };
 
-/* y = convolution of x [batch, in_channels, in...] with w, + bias, then activation; NCHW.
+/* y = convolution of x [batch, in_channels, in...] with w, + bias, then activation.
  * Forward: w is [out_channels, in_channels / groups, kernel...].
  * Transposed: w is [in_channels, out_channels / groups, kernel...], the gradient of the forward
- * form with respect to its input. Padding may differ at the two ends and may be larger than the
+ * form with respect to its input. With `channels_last` x, y and w are all stored with their second
+ * dimension last: [batch, in..., in_channels], [out_channels, kernel..., in_channels / groups]; a
+ * device that cannot do such a convolution fails UNSUPPORTED when it is prepared. Padding may differ at the two ends and may be larger than the
  * kernel; output sizes are given, not derived. Types as for gemm. */
 struct mp_conv {
     mp_dtype type;
     bool transposed;
+    bool channels_last;
     bool tf32;
     bool bias;       /* operand 3: out_channels values */
     bool relu;       /* y = max(y, 0) at the end */
     int32_t spatial; /* 1 to 3 */
     int32_t search;  /* 0 exhaustive (time the algorithms), 1 heuristic, 2 the default algorithm */
     bool workspace_max; /* a workspace of up to 512 MiB is welcome; otherwise 32 MiB at most */
+    int32_t align;      /* bytes that all operand addresses are known to be multiples of */
     int64_t batch, in_channels, out_channels, groups;
     int64_t in[MP_CONV_SPATIAL_MAX], out[MP_CONV_SPATIAL_MAX], kernel[MP_CONV_SPATIAL_MAX];
     int64_t stride[MP_CONV_SPATIAL_MAX], dilation[MP_CONV_SPATIAL_MAX];

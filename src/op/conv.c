@@ -1,4 +1,6 @@
-/* conv.c - Conv and ConvTranspose, by library math. SPDX-License-Identifier: Apache-2.0 */
+/* conv.c - Conv and ConvTranspose, by library math, with channels first or last.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/channels.h"
 #include "op/families.h"
 #include "op/pointwise_steps.h"
 #include "op/window.h"
@@ -7,7 +9,8 @@
 
 /* Checks X, W and B against each other and fills in what both operators share. */
 static mp_status describe(const mp_planner *p, bool transposed, mp_conv *conv, mp_window *window) {
-    const mp_shape *x = &p->in[0].shape;
+    const mp_shape image = mp_shape_first(p, &p->in[0].shape);
+    const mp_shape *x = &image;
     const mp_shape *w = &p->in[1].shape;
     const mp_tensor *bias = mp_plan_in(p, 2);
     const int64_t groups = mp_node_int(p->node, "group", 1);
@@ -31,11 +34,13 @@ static mp_status describe(const mp_planner *p, bool transposed, mp_conv *conv, m
     *conv = (mp_conv){
         .type = p->in[0].type,
         .transposed = transposed,
+        .channels_last = mp_channels_last(p),
         .tf32 = p->node->options.tf32,
         .bias = bias != NULL,
         .spatial = window->spatial,
         .search = p->node->options.conv_search,
         .workspace_max = p->node->options.conv_workspace_max,
+        .align = p->align,
         .batch = x->dim[0],
         .in_channels = x->dim[1],
         .out_channels = transposed ? grouped : w->dim[0],
@@ -49,15 +54,63 @@ static mp_status describe(const mp_planner *p, bool transposed, mp_conv *conv, m
     return MP_OK;
 }
 
-/* Every output is a sum over nothing, and the bias. */
+/* Every output is a sum over nothing, and the bias. `out` as stored. */
 static mp_status plan_bias_only(mp_planner *p, const mp_conv *conv, const mp_shape *out) {
     size_t bytes = 0;
     mp_shape bias = {.rank = 1 + conv->spatial, .dim = {conv->out_channels, 1, 1, 1}};
+    if (mp_channels_last(p)) {
+        bias.rank = 1;
+    }
     MP_TRY(mp_shape_bytes(out, conv->type, &bytes));
     MP_TRY(mp_plan_fill(p, MP_OUT(0), 0, 1, bytes));
     return conv->bias ? mp_pointwise2(p, "add", conv->type, (mp_operand){MP_OUT(0), out},
                                       (mp_operand){MP_IN(2), &bias}, MP_OUT(0), out, 0, 0)
                       : MP_OK;
+}
+
+static mp_status scratch_like(mp_planner *p, const mp_shape *shape, mp_dtype dtype, mp_ref *out) {
+    size_t bytes = 0;
+    MP_TRY(mp_shape_bytes(shape, dtype, &bytes));
+    return mp_plan_scratch(p, bytes, out);
+}
+
+/* Where the device has no such convolution with channels last, the tensors are turned. */
+static mp_status plan_turned(mp_planner *p, const mp_conv *conv, const mp_shape *out,
+                             const mp_ref operands[MP_CONV_OPERANDS]) {
+    const mp_shape image = mp_shape_first(p, &p->in[0].shape);
+    mp_conv turned = *conv;
+    mp_ref own[MP_CONV_OPERANDS];
+    turned.channels_last = false;
+    memcpy(own, operands, sizeof own);
+    MP_TRY(scratch_like(p, &image, conv->type, &own[MP_CONV_X]));
+    MP_TRY(scratch_like(p, out, conv->type, &own[MP_CONV_Y]));
+    MP_TRY(mp_plan_channels_to_first(p, conv->type, &image, operands[MP_CONV_X], own[MP_CONV_X]));
+    MP_TRY(mp_plan_conv(p, &turned, own));
+    return mp_plan_channels_to_last(p, conv->type, out, own[MP_CONV_Y], operands[MP_CONV_Y]);
+}
+
+/* The weights come as ONNX has them, and the library wants them as the image. */
+static mp_status plan_last(mp_planner *p, const mp_conv *conv, const mp_shape *out,
+                           const mp_ref operands[MP_CONV_OPERANDS]) {
+    const mp_shape *w = &p->in[1].shape;
+    mp_math *math = NULL;
+    mp_ref own[MP_CONV_OPERANDS];
+    mp_status status = mp_plan_conv_prepare(p, conv, &math);
+    if (status == MP_UNSUPPORTED) {
+        return plan_turned(p, conv, out, operands);
+    }
+    MP_TRY(status);
+    memcpy(own, operands, sizeof own);
+    status = scratch_like(p, w, conv->type, &own[MP_CONV_W]);
+    if (status == MP_OK) {
+        status =
+            mp_plan_channels_to_last(p, conv->type, w, operands[MP_CONV_W], own[MP_CONV_W]);
+    }
+    if (status != MP_OK) {
+        mp_plan_conv_drop(p, math);
+        return status;
+    }
+    return mp_plan_conv_step(p, math, own);
 }
 
 /* With conv->out known: the output, and the steps unless there is nothing to compute. */
@@ -71,12 +124,13 @@ static mp_status finish(mp_planner *p, mp_conv *conv, const mp_window *window) {
         conv->pad_begin[d] = window->pad_begin[d];
         conv->pad_end[d] = window->pad_end[d];
     }
-    MP_TRY(mp_plan_output(p, 0, conv->type, &out));
+    const mp_shape stored = mp_shape_stored(p, &out);
+    MP_TRY(mp_plan_output(p, 0, conv->type, &stored));
     if (mp_shape_count(&out) == 0) {
         return MP_OK;
     }
     if (mp_shape_count(&p->in[0].shape) == 0) {
-        return plan_bias_only(p, conv, &out);
+        return plan_bias_only(p, conv, &stored);
     }
     const mp_ref operands[MP_CONV_OPERANDS] = {
         [MP_CONV_X] = MP_IN(0),
@@ -84,7 +138,8 @@ static mp_status finish(mp_planner *p, mp_conv *conv, const mp_window *window) {
         [MP_CONV_Y] = MP_OUT(0),
         [MP_CONV_BIAS] = conv->bias ? MP_IN(2) : MP_NOWHERE,
     };
-    return mp_plan_conv(p, conv, operands);
+    return conv->channels_last ? plan_last(p, conv, &out, operands)
+                               : mp_plan_conv(p, conv, operands);
 }
 
 static mp_status plan_conv(mp_planner *p) {
@@ -167,21 +222,22 @@ static const mp_attr_def transpose_attrs[] = {MP_WINDOW_ATTRS,
                                               {"output_shape", MP_ATTR_INTS},
                                               {NULL, 0}};
 
+#define CONV(domain_)                                                           \
+    {                                                                           \
+        .domain = (domain_), .name = "Conv", .since = 1, .until = 22,           \
+        .types = {{"T", MP_FLOATS}}, .attrs = conv_attrs, .plan = plan_conv     \
+    }
+#define CONV_TRANSPOSE(domain_)                                                          \
+    {                                                                                    \
+        .domain = (domain_), .name = "ConvTranspose", .since = 1, .until = 22,           \
+        .types = {{"T", MP_FLOATS}}, .attrs = transpose_attrs, .plan = plan_conv_transpose \
+    }
+
 static const mp_op ops[] = {
-    {.domain = "",
-     .name = "Conv",
-     .since = 1,
-     .until = 22,
-     .types = {{"T", MP_FLOATS}},
-     .attrs = conv_attrs,
-     .plan = plan_conv},
-    {.domain = "",
-     .name = "ConvTranspose",
-     .since = 1,
-     .until = 22,
-     .types = {{"T", MP_FLOATS}},
-     .attrs = transpose_attrs,
-     .plan = plan_conv_transpose},
+    CONV(""),
+    CONV(MP_NHWC_DOMAIN),
+    CONV_TRANSPOSE(""),
+    CONV_TRANSPOSE(MP_NHWC_DOMAIN),
 };
 
 const mp_op_family mp__family_conv = {"conv", ops, MP_COUNT_OF(ops)};

@@ -389,7 +389,8 @@ static void conv_reference(const mp_conv *c, const operand *x, const operand *w,
     }
 }
 
-static void conv_check(mp_device *device, mp_stream *stream, const mp_conv *c, const char *what) {
+static void conv_check_one(mp_device *device, mp_stream *stream, const mp_conv *c,
+                           const char *what) {
     uint64_t state = 11;
     mp_math *math = NULL;
     const int64_t taps = volume(c->kernel, c->spatial);
@@ -421,6 +422,14 @@ static void conv_check(mp_device *device, mp_stream *stream, const mp_conv *c, c
     operand_free(device, &w);
     operand_free(device, &y);
     operand_free(device, &bias);
+}
+
+/* Aligned operands may go another way than those of which nothing is known. */
+static void conv_check(mp_device *device, mp_stream *stream, const mp_conv *c, const char *what) {
+    mp_conv aligned = *c;
+    aligned.align = 16;
+    conv_check_one(device, stream, c, what);
+    conv_check_one(device, stream, &aligned, what);
 }
 
 /* Sizes follow from the input's: `out` as ONNX derives it. */
@@ -530,8 +539,8 @@ TEST(cuda_conv_refuses) {
     CHECK_FAILS(device->ops->conv_prepare(device, &c, &math), UNSUPPORTED, "int8");
 }
 
-/* Both kinds of library math inside a captured graph, after one run to warm up. */
-TEST(cuda_math_in_a_graph) {
+/* A convolution inside a captured graph, after one run to warm up. */
+static void conv_check_captured(int32_t align) {
     mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     mp_graph *graph = NULL;
@@ -541,6 +550,7 @@ TEST(cuda_math_in_a_graph) {
     mp_conv c = conv_of(2, 9, 3, 2, 1, 0, 1, false);
     c.bias = true;
     c.relu = true;
+    c.align = align;
     CHECK_OK(device->ops->stream_create(device, &stream));
     if (device->ops->conv_prepare(device, &c, &math) != MP_OK) {
         SKIP("%s", mp_error_message());
@@ -571,4 +581,9 @@ TEST(cuda_math_in_a_graph) {
     operand_free(device, &y);
     operand_free(device, &bias);
     device->ops->stream_destroy(device, stream);
+}
+
+TEST(cuda_conv_in_a_graph) {
+    conv_check_captured(1);
+    conv_check_captured(16);
 }

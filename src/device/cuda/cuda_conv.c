@@ -604,25 +604,32 @@ static mp_status library_need(void) {
                : status;
 }
 
-mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math **out) {
-    cuda_device *device = cuda_device_of(self);
-    cuda_scope scope;
-    MP_TRY(shape_check(shape));
-    MP_TRY(library_need());
+static mp_status conv_make(cuda_device *device, const mp_conv *shape, cuda_math **out) {
     cuda_conv *conv = calloc(1, sizeof *conv);
     if (conv == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a convolution");
     }
     conv->base.ops = &conv_ops;
     conv->shape = *shape;
-    mp_status status = mp__cuda_enter(device, &scope);
-    if (status != MP_OK) {
-        free(conv);
-        return status;
-    }
-    status = conv_fill(device, conv);
+    const mp_status status = conv_fill(device, conv);
     if (status != MP_OK) {
         conv_release(device, &conv->base);
+        return status;
+    }
+    *out = &conv->base;
+    return MP_OK;
+}
+
+mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math **out) {
+    cuda_device *device = cuda_device_of(self);
+    cuda_scope scope;
+    cuda_math *made = NULL;
+    MP_TRY(shape_check(shape));
+    MP_TRY(library_need());
+    MP_TRY(mp__cuda_enter(device, &scope));
+    mp_status status = mp__cuda_conv_graph_prepare(device, shape, &made);
+    if (status == MP_UNSUPPORTED) {
+        status = conv_make(device, shape, &made);
     }
     mp__cuda_exit(&scope);
     if (status != MP_OK) {
@@ -630,6 +637,6 @@ mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math *
                         mp_dtype_name(shape->type), (long long)shape->in_channels,
                         (long long)shape->out_channels, mp_error_message());
     }
-    *out = (mp_math *)(void *)conv;
+    *out = (mp_math *)(void *)made;
     return MP_OK;
 }

@@ -242,6 +242,8 @@ mp_status mp__cuda_launch(mp_device *self, mp_stream *stream, const mp_kernel *k
 /* cuda_gemm.c, cuda_conv.c, and cuda_math.c for what they share */
 mp_status mp__cuda_gemm_prepare(mp_device *self, const mp_gemm *shape, mp_math **out);
 mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math **out);
+/* cuda_conv_graph.c; in the device's context. Fails: UNSUPPORTED where cuda_conv.c must do it. */
+mp_status mp__cuda_conv_graph_prepare(cuda_device *device, const mp_conv *shape, cuda_math **out);
 size_t mp__cuda_math_workspace(mp_device *self, const mp_math *math);
 mp_status mp__cuda_math_run(mp_device *self, mp_stream *stream, mp_math *math,
                             const mp_addr *operands, mp_addr workspace);
