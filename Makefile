@@ -22,7 +22,7 @@ endif
 $(ENV): requirements.txt tools/setup.py
 	@$(SYSTEM_PYTHON) tools/setup.py --out $@
 
-.PHONY: setup configure build demo test test-quick bench wheel lint format docs test-gpu bench-gpu clean distclean help
+.PHONY: setup configure build demo test test-quick test-versions bench wheel lint format docs test-gpu bench-gpu clean distclean help
 
 setup: $(ENV) ## Install pinned tools and packages into .venv (every other target does this too)
 	@:
@@ -44,6 +44,9 @@ test: build ## Run every test that needs no GPU; the last line counts them
 
 test-quick: build ## The C tests and checks only, in some seconds
 	@$(PYTHON) tools/run_tests.py --build $(BUILD) --quick $(TEST_FLAGS)
+
+test-versions: build ## The provider in the oldest ONNX Runtime, one between, and the newest on PyPI
+	@$(PYTHON) tools/test_versions.py --build $(BUILD) $(VERSION_FLAGS)
 
 bench: build ## Time the pool, the models and a chain of small operators; writes bench/results/*.json
 	@$(PYTHON) bench/bench_pool.py --build $(BUILD) --repeats 3 --budget-s 120 $(POOL_FLAGS)
@@ -84,6 +87,7 @@ gpu-bench: setup
 	@MILLPOND_DEVICE=cuda PYTHONPATH=$(BUILD)/python $(PYTHON) bench/bench_binding.py
 	@$(PYTHON) tools/fetch_models.py --group test || echo "models not fetched: those absent are left out"
 	@MILLPOND_DEVICE=cuda $(PYTHON) bench/bench_models.py $(BENCH_FLAGS)
+	@MILLPOND_DEVICE=cuda $(PYTHON) bench/bench_runtime.py --build $(BUILD)
 
 clean: ## Delete what was built
 	rm -rf build

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared by all Python tests: where modules are found, and lines for the end of the report."""
 
+import collections
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ sys.path[:0] = [str(path) for path in (TESTS, TESTS / "ep", TESTS / "models", TE
                                        TESTS.parent / "tools")]
 
 SUMMARY = []
+TALLY = collections.Counter()
 
 
 @pytest.fixture
@@ -19,18 +21,30 @@ def summary():
     return lambda line: SUMMARY.append(f"summary: {line}")
 
 
+@pytest.fixture
+def tally():
+    """A function that counts; at the end of the report each thing counted has a line "summary: COUNT THING"."""
+
+    def count(thing, by=1):
+        TALLY[thing] += by
+
+    return count
+
+
 def pytest_sessionfinish(session):
     if hasattr(session.config, "workeroutput"):  # one of several processes, of pytest-xdist
-        session.config.workeroutput["summary"] = SUMMARY
+        session.config.workeroutput.update(summary=SUMMARY, tally=dict(TALLY))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    SUMMARY.extend(getattr(node, "workeroutput", {}).get("summary", []))
+    output = getattr(node, "workeroutput", {})
+    SUMMARY.extend(output.get("summary", []))
+    TALLY.update(output.get("tally", {}))
 
 
 def pytest_terminal_summary(terminalreporter):
-    for line in SUMMARY:
+    for line in [*SUMMARY, *(f"summary: {count} {thing}" for thing, count in TALLY.items() if count)]:
         terminalreporter.write_line(line)
 
 

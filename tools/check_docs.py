@@ -16,7 +16,7 @@ README = ROOT / "README.md"
 MEMORY = ROOT / "docs/memory.md"
 EXAMPLE = ROOT / "examples/pool.c"
 READ_BY_CODE = re.compile(r'(?:getenv|setting|read_switch)\("(MILLPOND_\w+)"')
-OPTION_KEY = re.compile(r'\.name = "(\w+)",\s*\.kind|^ {4}ADDRESS\((\w+)\)', re.MULTILINE)
+OPTION_KEY = re.compile(r'(?:OPTION|FLAG|ADDRESS)\(([a-z]\w*),|ADDRESS\(([a-z]\w*)\)|\.alias = "(\w+)"')
 POOL_KEY = re.compile(r"^ {4}(?:WORD|OPTION)\((\w+), ", re.MULTILINE)  # rows of the pool's table
 FIRST_CELL = re.compile(r"^\| (`[^|]*`) \|", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -82,7 +82,8 @@ def breaches():
     listed = {name for name in rows(README, "Environment") if name.startswith("MILLPOND_")}
     yield from differences(README, "variable", variables, listed)
     options = (ROOT / "src/ep/options.c").read_text(encoding="utf-8")
-    keys = {name or address for name, address in OPTION_KEY.findall(options)}
+    table = options[options.index("static const row rows[]") :]
+    keys = {name for names in OPTION_KEY.findall(table) for name in names if name}
     pool_options = (ROOT / "src/pool/arena_option.c").read_text(encoding="utf-8")
     pool_keys = {f"arena.{name}" for name in POOL_KEY.findall(pool_options)}
     yield from differences(README, "option", keys | pool_keys, rows(README, "Options of a session"))

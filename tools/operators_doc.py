@@ -11,7 +11,6 @@ ONNX Runtime's own provider is python/src/millpond/cuda_kernels.tsv, which the w
 """
 
 import argparse
-import csv
 import difflib
 import os
 import re
@@ -22,10 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "demo"), str(ROOT / "tests" / "ep")]
 
 PAGE = ROOT / "docs" / "operators.md"
-THEIRS = ROOT / "python" / "src" / "millpond" / "cuda_kernels.tsv"
 SKIP_STATUS = 77
 DIFFERENCES_MAX = 30
-INSERTED = {"MemcpyFromHost", "MemcpyToHost"}  # ONNX Runtime puts these in; no model has them
+STATE_WORDS = {"covered": "covered", "partly": "in part", "only here": "only here"}
 FLOATS = {"float", "double", "float16", "bfloat16"}
 SIGNED = {"int8", "int16", "int32", "int64"}
 UNSIGNED = {"uint8", "uint16", "uint32", "uint64"}
@@ -48,6 +46,8 @@ Written by `make docs` from the kernels that the provider registers with ONNX Ru
   are the integers of 8 to 64 bits, `ints` both, `numbers` floats and ints, `all` numbers and bool. `a` without `b` is
   written `a - b`.
 - *In-tree CUDA EP*: the versions that the CUDA provider of onnxruntime-gpu 1.31.1 registers.
+- *Beside it*: `covered`, where every version and type of the in-tree EP is here; `in part`, where some are missing;
+  `wider`, where this provider has more. `millpond parity --missing --wider` says the same of an installed library.
 
 A node that is not covered here runs on ONNX Runtime's CPU provider.
 """
@@ -84,60 +84,65 @@ def constraints_text(constraints):
     return "; ".join(f"{name}: {types_text(types)}" for name, types in sorted(constraints.items()))
 
 
-def element_types(texts):
-    """"tensor(float)" and the like, as names."""
-    return {found.group(1) for text in texts if (found := re.fullmatch(r"tensor\((\w+)\)", text))}
-
-
-def ours():
-    """{(domain, operator): [(version, {constraint: types})]}, the newest version last."""
+def registered_and_known():
+    """What the provider registers, as millpond._parity_table has it, and what ONNX Runtime's schemas allow."""
+    from millpond import _ort_placement, _parity_table
     from registered import registry
 
-    table = {}
-    for (domain, name), kernels in registry().kernels.items():
-        if name in INSERTED:
-            continue
-        by_version = {}
-        for kernel in kernels:
-            types = by_version.setdefault(kernel.version_range[0], {})
-            for constraint, texts in kernel.type_constraints.items():
-                types.setdefault(constraint, set()).update(element_types(texts))
-        table["" if domain == "ai.onnx" else domain, name] = sorted(by_version.items())
-    return table
+    kernels = {("" if domain == "ai.onnx" else domain, name): found
+               for (domain, name), found in registry().kernels.items()}
+    return _parity_table.ours(kernels), _parity_table.known(_ort_placement.Schemas().all)
 
 
-def theirs():
-    """{(domain, operator): [(first, last)]} of ONNX Runtime's own CUDA provider."""
-    table = {}
-    with open(THEIRS, newline="", encoding="utf-8") as f:
-        for row in csv.DictReader(f, delimiter="\t"):
-            first, _, last = row["versions"].rstrip("+").partition("-")
-            end = None if row["versions"].endswith("+") else int(last or first)
-            domain = "" if row["domain"] == "ai.onnx" else row["domain"]
-            if row["op"] not in INSERTED:
-                table.setdefault((domain, row["op"]), []).append((int(first), end))
-    return table
-
-
-def row(key, versions, their_versions):
-    newest = versions[-1][1]
-    fewer = any(types.get(name, set()) < allowed for _, types in versions for name, allowed in newest.items())
+def row(key, versions, their_rows, difference):
+    newest = versions[max(versions)]
+    fewer = any(types.get(name, set()) < allowed for types in versions.values() for name, allowed in newest.items())
     cells = (
         title(*key),
-        versions_text([(version, version) for version, _ in versions]),
+        versions_text([(version, version) for version in versions]),
         constraints_text(newest) + (" *" if fewer else ""),
-        versions_text(their_versions) or "none",
+        versions_text([(row.first, row.last) for row in their_rows]) or "none",
+        STATE_WORDS[difference.state] + (", wider" if difference.is_wider else ""),
     )
     return "| " + " | ".join(cells) + " |"
 
 
-def page(mine, other, version):
+def said(versions, types):
+    """Versions, and types of versions, in one line."""
+    from millpond._parity_table import types_by_version
+
+    parts = [f"versions {', '.join(map(str, versions))}"] if versions else []
+    return "; ".join([*parts, *filter(None, [types_by_version(types, types_text)])])
+
+
+def summary_lines(differences):
+    from millpond._parity_table import by_domain
+
+    lines = ["| Domain | Covered | In part | Missing | Wider | Only here |", "| --- | --- | --- | --- | --- | --- |"]
+    for each in by_domain(differences):
+        cells = (each[name] for name in ("domain", "covered", "partly", "missing", "wider", "only here"))
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return lines
+
+
+def page(mine, other, allowed, version):
+    from millpond._parity_table import compare
+
+    differences = compare(mine, other, allowed)
+    shared = mine.keys() & other.keys()
     lines = [HEAD.format(version=version)]
-    shared = [key for key in other if key in mine]
     count = f"{len(mine)} operators, of which the in-tree CUDA EP has {len(shared)}; it has {len(other)} in all."
-    lines.append(count + "\n")
-    lines += ["| Operator | Versions | Types | In-tree CUDA EP |", "| --- | --- | --- | --- |"]
-    lines += [row(key, mine[key], other.get(key, [])) for key in sorted(mine, key=lambda key: title(*key).lower())]
+    lines += [count, "", *summary_lines(differences), ""]
+    lines += ["| Operator | Versions | Types | In-tree CUDA EP | Beside it |", "| --- | --- | --- | --- | --- |"]
+    lines += [row(key, mine[key], other.get(key, []), differences[key])
+              for key in sorted(mine, key=lambda key: title(*key).lower())]
+    lines += ["", "## Covered in part", "", "What the in-tree CUDA EP has of an operator and this provider does not; "
+              "versions of a type in brackets:", ""]
+    lines += [f"- {title(*key)}: {said(each.missing_versions, each.missing_types)}"
+              for key, each in differences.items() if each.state == "partly"]
+    lines += ["", "## Wider", "", "What this provider has of an operator and the in-tree CUDA EP does not:", ""]
+    lines += [f"- {title(*key)}: {said(each.wider_versions, each.wider_types)}"
+              for key, each in differences.items() if each.is_wider]
     lines += ["", "## Not covered yet", "", "Operators that the in-tree CUDA EP has and this provider does not:", ""]
     for domain in sorted({domain for domain, _ in other}):
         names = sorted(name for key_domain, name in other if key_domain == domain and (domain, name) not in mine)
@@ -173,7 +178,12 @@ def main():
     if onnxruntime.__version__ != pinned_version():
         print(f"this is onnxruntime {onnxruntime.__version__}; the page is written with {pinned_version()}")
         return SKIP_STATUS
-    fresh = page(ours(), theirs(), onnxruntime.__version__)
+    import provider  # noqa: F401  (finds the package, which goes with the library)
+    from millpond import _parity_table
+
+    mine, allowed = registered_and_known()
+
+    fresh = page(mine, _parity_table.theirs(), allowed, onnxruntime.__version__)
     if args.check:
         return check(fresh)
     PAGE.parent.mkdir(exist_ok=True)

@@ -67,6 +67,20 @@ mp_status mp_parse_size(const char *name, const char *value, size_t *out) {
     return MP_OK;
 }
 
+mp_status mp_parse_address(const char *name, const char *value, uintptr_t *out) {
+    const int base = value[0] == '0' && (value[1] == 'x' || value[1] == 'X') ? 16 : 10;
+    char *end = NULL;
+    errno = 0;
+    const unsigned long long number = strtoull(value, &end, base);
+    if (!isdigit((unsigned char)*value) || *end != 0 || errno != 0 || number > UINTPTR_MAX) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "%s is \"%s\"; use an address as a whole number, decimal or 0x...", name,
+                       value);
+    }
+    *out = (uintptr_t)number;
+    return MP_OK;
+}
+
 mp_status mp_parse_word(const char *name, const char *value, const char *const *words, int *out) {
     char all[WORDS_TEXT_MAX] = "";
     for (int i = 0; words[i] != NULL; i++) {
@@ -147,7 +161,30 @@ mp_status mp_option_set(const mp_option *table, size_t count, void *target, cons
             return mp_parse_size(row->name, value, field);
         case MP_OPTION_WORD:
             return mp_parse_word(row->name, value, row->words, field);
+        case MP_OPTION_ADDRESS:
+            return mp_parse_address(row->name, value, field);
         }
     }
     return unknown(table, count, name);
+}
+
+void mp_option_print(const mp_option *row, const void *source, char *text, size_t size) {
+    const void *field = (const char *)source + row->offset;
+    switch (row->kind) {
+    case MP_OPTION_BOOL:
+        (void)snprintf(text, size, "%d", *(const bool *)field);
+        return;
+    case MP_OPTION_INT:
+        (void)snprintf(text, size, "%" PRId64, *(const int64_t *)field);
+        return;
+    case MP_OPTION_SIZE:
+        (void)snprintf(text, size, "%zu", *(const size_t *)field);
+        return;
+    case MP_OPTION_WORD:
+        (void)snprintf(text, size, "%s", row->words[*(const int *)field]);
+        return;
+    case MP_OPTION_ADDRESS:
+        (void)snprintf(text, size, "0x%" PRIxPTR, *(const uintptr_t *)field);
+        return;
+    }
 }

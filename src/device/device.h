@@ -25,6 +25,9 @@ typedef struct mp_mempool mp_mempool; /* the driver's own pool, ordered by strea
 typedef struct mp_math mp_math;       /* a prepared matrix product or convolution, see math.h */
 typedef struct mp_gemm mp_gemm;
 typedef struct mp_conv mp_conv;
+typedef struct mp_import mp_import;       /* memory of another API */
+typedef struct mp_semaphore mp_semaphore; /* a timeline semaphore of another API */
+typedef struct mp_profile mp_profile;     /* who listens to what a device does, see profile.h */
 
 typedef uintptr_t mp_addr; /* an address of device, pinned or host memory; one address space */
 
@@ -230,6 +233,37 @@ typedef struct mp_device_ops {
 
     /* Lets this device read and write the memory of `other`. Fails: UNSUPPORTED. */
     mp_status (*peer_enable)(mp_device *self, mp_device *other);
+
+    /* -- memory and semaphores of other APIs --
+     * By POSIX file descriptors, as Vulkan exports them (OPAQUE_FD). The caller keeps `fd`. What
+     * comes from outside is not trusted: faults of it are INVALID_ARGUMENT. */
+
+    /* Gives: all `size` bytes of the memory, at `*addr`, until import_close. */
+    mp_status (*import_open)(mp_device *self, int fd, size_t size, mp_import **out, mp_addr *addr);
+    /* The caller has made sure that no queued work still uses it. */
+    void (*import_close)(mp_device *self, mp_import *import);
+    /* A semaphore that counts. Gives: `*out`, until semaphore_close. */
+    mp_status (*semaphore_open)(mp_device *self, int fd, mp_semaphore **out);
+    /* The caller has made sure that no queued work still uses it. */
+    void (*semaphore_close)(mp_device *self, mp_semaphore *semaphore);
+    /* When `stream` gets there the semaphore counts `value`, which is more than it counts then.
+     * Neither call can be captured. */
+    mp_status (*semaphore_signal)(mp_device *self, mp_semaphore *semaphore, mp_stream *stream,
+                                  uint64_t value);
+    /* Work queued on `stream` from now on starts after the semaphore counts at least `value`. */
+    mp_status (*semaphore_wait)(mp_device *self, mp_semaphore *semaphore, mp_stream *stream,
+                                uint64_t value);
+
+    /* -- what it did, told to profile.h -- */
+
+    /* From now on ended work that was queued under a mark is told. Counted: each begin that
+     * succeeded has one end. Blocks: yes. Fails: NOT_FOUND, UNSUPPORTED. */
+    mp_status (*profile_begin)(mp_device *self);
+    /* Returns when all work of a listener that has ended has been told. */
+    void (*profile_flush)(mp_device *self, const mp_profile *listener);
+    void (*profile_end)(mp_device *self);
+    /* Nanoseconds of the clock that the records' times are of; only while it tells. */
+    int64_t (*profile_clock)(mp_device *self);
 } mp_device_ops;
 
 struct mp_device {

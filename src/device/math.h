@@ -37,8 +37,9 @@ enum { MP_CONV_SPATIAL_MAX = 3 };
  * Transposed: w is [in_channels, out_channels / groups, kernel...], the gradient of the forward
  * form with respect to its input. With `channels_last` x, y and w are all stored with their second
  * dimension last: [batch, in..., in_channels], [out_channels, kernel..., in_channels / groups]; a
- * device that cannot do such a convolution fails UNSUPPORTED when it is prepared. Padding may differ at the two ends and may be larger than the
- * kernel; output sizes are given, not derived. Types as for gemm. */
+ * device that cannot do such a convolution fails UNSUPPORTED when it is prepared. Padding may
+ * differ at the two ends and may be larger than the kernel; output sizes are given, not derived.
+ * Types as for gemm. */
 struct mp_conv {
     mp_dtype type;
     bool transposed;

@@ -2,11 +2,14 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/bridge.h"
+#include "ep/graph.h"
 #include "ep/plugin.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { API_NAMES_STREAMS = 29 }; /* the first that always says for which stream memory is */
 
 typedef struct allocator {
     OrtAllocator base; /* first */
@@ -28,17 +31,21 @@ static void *give(mp_status status, const mp_addr *addr) {
     return (void *)*addr;
 }
 
-static void *alloc(OrtAllocator *self, size_t size) {
+static void *alloc_pinned(OrtAllocator *self, size_t size) {
     mp_addr addr = 0;
     return size == 0 ? NULL
                      : give(mp_pool_alloc(from(self)->pool, size, MP_NO_STREAM, &addr), &addr);
 }
 
+static void *alloc(OrtAllocator *self, size_t size) {
+    mp_addr addr = 0;
+    return size == 0 ? NULL : give(mp__lend(from(self)->pool, size, MP_NO_STREAM, &addr), &addr);
+}
+
 static void *alloc_on_stream(OrtAllocator *self, size_t size, OrtSyncStream *stream) {
     mp_addr addr = 0;
-    return size == 0
-               ? NULL
-               : give(mp_pool_alloc(from(self)->pool, size, mp__native_of(stream), &addr), &addr);
+    return size == 0 ? NULL
+                     : give(mp__lend(from(self)->pool, size, mp__native_of(stream), &addr), &addr);
 }
 
 static void *reserve(OrtAllocator *self, size_t size) {
@@ -46,8 +53,22 @@ static void *reserve(OrtAllocator *self, size_t size) {
     return size == 0 ? NULL : give(mp_pool_reserve(from(self)->pool, size, &addr), &addr);
 }
 
+/* ONNX Runtime before API 29 was seen to ask for memory of a run with a stream that is none of
+ * ours, and to free it while the run's work is under way. Then its order is that of the stream
+ * which the run has used on this thread. */
+static void *order_of(const allocator *a, mp_addr addr) {
+    mp_block_info info;
+    if (mp_the_plugin.version >= API_NAMES_STREAMS || a->pinned || mp__recorded_run() != NULL ||
+        mp_pool_find(a->pool, addr, &info) != MP_OK || info.stream != MP_NO_STREAM) {
+        return MP_NO_STREAM;
+    }
+    const mp_run_stream *last = mp__run_stream_last();
+    return last != NULL && last->unit->device == a->unit->device ? last->native : MP_NO_STREAM;
+}
+
 static void free_block(OrtAllocator *self, void *memory) {
-    if (mp_pool_free(from(self)->pool, (mp_addr)memory) != MP_OK) {
+    void *order = order_of(from(self), (mp_addr)memory);
+    if (mp__give_back_on(from(self)->pool, (mp_addr)memory, order) != MP_OK) {
         MP_LOG(ERROR, "%s", mp_error_message());
     }
 }
@@ -101,7 +122,7 @@ OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info_asked, 
     a->pinned = ORT->MemoryInfoGetDeviceMemType(info_asked) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
     a->base = (OrtAllocator){
         .version = mp_the_plugin.version,
-        .Alloc = alloc,
+        .Alloc = a->pinned ? alloc_pinned : alloc,
         .Free = free_block,
         .Info = info,
         .Reserve = reserve,

@@ -2,12 +2,16 @@
  *
  * First pass: every node that has a kernel of ours, or is ours already (ONNX Runtime asks again
  * after it has changed the layout). Second pass: the arithmetic of shapes goes back to the CPU.
- * It starts at values that are in host memory anyway, outputs of Shape and of nodes on the CPU,
- * and follows them as long as a node's inputs are all such values, integer graph inputs or small
- * constants; taking such a node would only add copies to and fro.
+ * It starts at values that are in host memory anyway: outputs of Shape and of nodes on the CPU, the
+ * number of a Loop's iteration. It follows them as long as a node's inputs are all such values,
+ * integer graph inputs or small constants; taking such a node would only add copies to and fro.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/bridge.h"
+#include "ep/control_flow.h"
+#include "ep/nhwc.h"
 #include "ep/plugin.h"
+#include "ep/refusal.h"
+#include "ep/subgraph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -180,7 +184,7 @@ static mp_status can_run(const mp_op *op, const OrtNode *node, bool *out) {
     return status;
 }
 
-static mp_status look_up(OrtEpGraphSupportInfo *support, graph_node *n) {
+static mp_status look_up(mp_provider *provider, OrtEpGraphSupportInfo *support, graph_node *n) {
     const char *ep = NULL;
     const char *type = NULL;
     const char *domain = NULL;
@@ -195,14 +199,22 @@ static mp_status look_up(OrtEpGraphSupportInfo *support, graph_node *n) {
     }
     MP_TRY(mp__from_ort(ORT_EP->EpGraphSupportInfo_LookUpKernel(support, n->node, &definition)));
     if (definition == NULL) {
-        return MP_OK;
+        return mp__nhwc_note_missing(n->node);
     }
     MP_TRY(mp__from_ort(ORT->Node_GetOperatorType(n->node, &type)));
     MP_TRY(mp__from_ort(ORT->Node_GetDomain(n->node, &domain)));
     MP_TRY(mp__from_ort(ORT->Node_GetSinceVersion(n->node, &version)));
-    const mp_op *op = mp_op_find(strcmp(domain, "ai.onnx") == 0 ? "" : domain, type, version);
-    if (op != NULL) {
+    domain = strcmp(domain, "ai.onnx") == 0 ? "" : domain;
+    const mp_op *control = mp__control_find(domain, type, version);
+    const mp_op *op = control != NULL ? control : mp_op_find(domain, type, version);
+    if (op != NULL && !mp__refused(provider, op)) {
         MP_TRY(can_run(op, n->node, &fits));
+    }
+    if (control != NULL && fits) {
+        MP_TRY(mp__subgraph_is_for_us(n->node, &fits));
+    }
+    if (fits) {
+        MP_TRY(mp__nhwc_note_taken(provider, op, n->node, version));
     }
     n->op = fits ? op : NULL;
     n->ours = fits;
@@ -278,7 +290,7 @@ static mp_status input_prefers_cpu(const mp_op *op, size_t i, const OrtValueInfo
     MP_TRY(is_graph_input(value, &graph_input));
     if (constant || (graph_input && !is_float(type))) { /* a float input is data, not a shape */
         *prefers = true;
-        return MP_OK;
+        return constant ? MP_OK : value_set_has(host_values, value, host);
     }
     const bool wanted_there = mp_op_host_in(op, i);
     MP_TRY(value_set_has(host_values, value, host));
@@ -320,9 +332,19 @@ static mp_status note_host_outputs(const graph_node *n, value_set *host_values) 
     return status;
 }
 
-static mp_status second_pass(graph_node *nodes, size_t count) {
+static mp_status note_host_inputs(const OrtGraph *graph, value_set *host_values) {
+    const OrtValueInfo *inputs[MP_HOST_INPUTS_MAX] = {NULL};
+    size_t count = 0;
+    MP_TRY(mp__subgraph_host_inputs(graph, inputs, &count));
+    for (size_t i = 0; i < count; i++) {
+        MP_TRY(value_set_add(host_values, inputs[i]));
+    }
+    return MP_OK;
+}
+
+static mp_status second_pass(const OrtGraph *graph, graph_node *nodes, size_t count) {
     value_set host_values = {NULL, 0, 0};
-    mp_status status = MP_OK;
+    mp_status status = note_host_inputs(graph, &host_values);
     for (size_t i = 0; status == MP_OK && i < count; i++) { /* ORT lists them in run order */
         graph_node *n = &nodes[i];
         if (n->ours && !n->assigned) {
@@ -345,14 +367,15 @@ static mp_status second_pass(graph_node *nodes, size_t count) {
 
 /* ---- both ---- */
 
-static mp_status partition(const OrtGraph *graph, OrtEpGraphSupportInfo *support, graph_node *nodes,
-                           const OrtNode **list, size_t count) {
+static mp_status partition(mp_provider *provider, const OrtGraph *graph,
+                           OrtEpGraphSupportInfo *support, graph_node *nodes, const OrtNode **list,
+                           size_t count) {
     MP_TRY(mp__from_ort(ORT->Graph_GetNodes(graph, list, count)));
     for (size_t i = 0; i < count; i++) {
         nodes[i].node = list[i];
-        MP_TRY(look_up(support, &nodes[i]));
+        MP_TRY(look_up(provider, support, &nodes[i]));
     }
-    MP_TRY(second_pass(nodes, count));
+    MP_TRY(second_pass(graph, nodes, count));
     for (size_t i = 0; i < count; i++) {
         if (nodes[i].ours) {
             MP_TRY(mp__from_ort(ORT_EP->EpGraphSupportInfo_AddSingleNode(support, nodes[i].node)));
@@ -362,7 +385,6 @@ static mp_status partition(const OrtGraph *graph, OrtEpGraphSupportInfo *support
 }
 
 OrtStatus *mp__get_capability(OrtEp *self, const OrtGraph *graph, OrtEpGraphSupportInfo *support) {
-    (void)self;
     size_t count = 0;
     ORT_TRY(ORT->Graph_GetNumNodes(graph, &count));
     if (count == 0) {
@@ -372,7 +394,7 @@ OrtStatus *mp__get_capability(OrtEp *self, const OrtGraph *graph, OrtEpGraphSupp
     const OrtNode **list = calloc(count, sizeof *list);
     const mp_status status =
         nodes != NULL && list != NULL
-            ? partition(graph, support, nodes, list, count)
+            ? partition((mp_provider *)self, graph, support, nodes, list, count)
             : MP_FAIL(OUT_OF_MEMORY, "no host memory to partition a graph of %zu nodes", count);
     free(list);
     free(nodes);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "ep/bridge.h"
 #include "ep/plugin.h"
+#include "ep/run_stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,15 +108,6 @@ static OrtStatus *get_supported_devices(OrtEpFactory *self,
 
 /* ---- providers ---- */
 
-static mp_unit *unit_for(mp_factory *factory, const OrtHardwareDevice *hardware) {
-    for (int i = 0; i < factory->unit_count; i++) {
-        if (factory->units[i].hardware == hardware) {
-            return &factory->units[i];
-        }
-    }
-    return NULL;
-}
-
 static OrtStatus *create_ep(OrtEpFactory *self, const OrtHardwareDevice *const *hardware,
                             const OrtKeyValuePairs *const *metadata, size_t count,
                             const OrtSessionOptions *session, const OrtLogger *logger,
@@ -129,7 +121,7 @@ static OrtStatus *create_ep(OrtEpFactory *self, const OrtHardwareDevice *const *
                                   "those that get_ep_devices() lists",
                                   MP_EP_NAME, count));
     }
-    mp_unit *unit = unit_for(from(self), hardware[0]);
+    mp_unit *unit = mp__unit_with(from(self), hardware[0]);
     if (unit == NULL) {
         return mp__to_ort(
             MP_FAIL(INVALID_ARGUMENT, "the device given is not one of %s", MP_EP_NAME));
@@ -186,8 +178,10 @@ static OrtStatus *create_sync_stream(OrtEpFactory *self, const OrtMemoryDevice *
             MP_FAIL(INVALID_ARGUMENT, "no device of %s has the memory asked for", MP_EP_NAME));
     }
     mp_pool *pool = NULL;
+    mp_run_stream *stream = NULL;
     MP_TRY_ORT(mp__memory_open(unit, MP_MEMORY_DEVICE, NULL, "", &pool));
-    return mp__sync_stream_create(unit, pool, out);
+    MP_TRY_ORT(mp__run_stream_create(unit, pool, NULL, &stream));
+    return mp__sync_stream_create(stream, out);
 }
 
 /* ---- life ---- */
@@ -212,6 +206,8 @@ mp_status mp__factory_create(const char *registration, mp_factory **out) {
         .CreateDataTransfer = create_data_transfer,
         .IsStreamAware = is_stream_aware,
         .CreateSyncStreamForDevice = create_sync_stream,
+        .GetHardwareDeviceIncompatibilityDetails = mp__incompatibility,
+        .CreateExternalResourceImporterForDevice = mp__external_create,
     };
     factory->references = 1;
     pthread_mutex_init(&factory->lock, NULL);

@@ -3,11 +3,14 @@
  * Compute looks the inputs' shapes up among the plans made so far; on a hit the only work left is
  * to ask for the outputs and to queue the plan's steps.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/nvtx.h"
 #include "ep/bridge.h"
+#include "ep/graph.h"
 #include "ep/node_attrs.h"
 #include "ep/plan_cache.h"
 #include "ep/plugin.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +22,7 @@ typedef struct kernel {
     mp_node node;
     mp_attr_store *attrs; /* owned; what node.attrs points into */
     char *name;           /* owned */
+    char *label;          /* owned; operator and name, on a profiler's timeline */
     int in_count, out_count;
     mp_plan_cache *plans; /* owned */
 } kernel;
@@ -137,21 +141,42 @@ static bool all_aligned(const mp_addr *addresses, int count) {
     return low_bits % ALIGNED == 0;
 }
 
-static mp_status run_plan(const kernel *k, const mp_plan *plan, mp_stream *stream, const call *c) {
-    mp_pool *pool = k->provider->pool;
+/* Scratch memory of one run; none where `size` is 0. */
+static mp_status scratch_take(const kernel *k, size_t size, mp_stream *stream, mp_addr *out) {
     mp_device *device = k->provider->unit->device;
-    const size_t bytes = mp_plan_scratch_bytes(plan);
+    *out = 0;
+    return size > 0
+               ? mp__lend(k->provider->pool, size, device->ops->stream_native(device, stream), out)
+               : MP_OK;
+}
+
+static mp_status run_plan(const kernel *k, const OrtKernelContext *context, const mp_plan *plan,
+                          const call *c) {
+    mp_stream *stream = NULL;
+    bool own = false;
     mp_addr scratch = 0;
-    if (bytes > 0) {
-        void *native = device->ops->stream_native(device, stream);
-        MP_TRY(mp_pool_alloc(pool, bytes, native, &scratch));
+    MP_TRY(mp__run_saw(c->in_addr, k->in_count, c->out_addr, k->out_count));
+    MP_TRY(mp__stream_of_context(k->provider, context, &stream, &own));
+    const mp_run *recorded = mp__recorded_run();
+    MP_TRY(scratch_take(k, mp_plan_scratch_bytes(plan), stream, &scratch));
+    mp_status status = MP_OK;
+    if (recorded != mp__recorded_run()) { /* there was no memory for a graph */
+        status = mp__stream_of_context(k->provider, context, &stream, &own);
     }
-    const mp_status status = mp_plan_run(plan, stream, c->in_addr, c->out_addr, scratch);
-    const mp_status freed = mp_pool_free(pool, scratch); /* the stream's order keeps users apart */
-    return status != MP_OK ? status : freed;
+    if (status == MP_OK) {
+        status = mp_plan_run(plan, stream, c->in_addr, c->out_addr, scratch);
+    }
+    /* The stream's order keeps users apart. */
+    const mp_status freed = mp__give_back(k->provider->pool, scratch);
+    MP_TRY(status);
+    MP_TRY(freed);
+    return mp__stream_done(k->provider, stream, own);
 }
 
 static mp_status find_plan(const kernel *k, const call *c, int32_t align, mp_plan **out) {
+    if (mp__recorded_run() != NULL && !mp_plan_cache_has(k->plans, c->in, k->in_count, align)) {
+        MP_TRY(mp__run_stop_recording("a node has new shapes, for which kernels may be loaded"));
+    }
     return mp_plan_cache_get(k->plans, k->provider->unit->device, &k->node, c->in, k->in_count,
                              k->out_count, align, out);
 }
@@ -163,8 +188,6 @@ static mp_status compute_with(const kernel *k, OrtKernelContext *context, call *
     mp_plan *plan = NULL;
     const bool in_aligned = all_aligned(c->in_addr, k->in_count);
     MP_TRY(find_plan(k, c, in_aligned ? ALIGNED : 1, &plan));
-    mp_stream *stream = NULL;
-    bool own = false;
     mp_status status = make_outputs(context, plan, c);
     if (status == MP_OK && in_aligned && !all_aligned(c->out_addr, k->out_count)) {
         mp_plan_release(plan); /* the caller bound an output at an odd address */
@@ -172,24 +195,80 @@ static mp_status compute_with(const kernel *k, OrtKernelContext *context, call *
         status = find_plan(k, c, 1, &plan);
     }
     if (status == MP_OK) {
-        status = mp__stream_of_context(k->provider, context, &stream, &own);
-    }
-    if (status == MP_OK) {
-        status = run_plan(k, plan, stream, c);
-    }
-    if (status == MP_OK) {
-        status = mp__stream_done(k->provider, stream, own);
+        status = run_plan(k, context, plan, c);
     }
     mp_plan_release(plan);
     return status;
+}
+
+/* ---- outputs whose sizes depend on data ---- */
+
+static mp_status find_finish(const kernel *k, const call *c, const int64_t *found, int32_t align,
+                             mp_plan **out) {
+    return mp_plan_finish(k->provider->unit->device, &k->node, c->in, k->in_count, k->out_count,
+                          align, found, out);
+}
+
+/* The second plan, now that the values are known. */
+static mp_status finish(const kernel *k, OrtKernelContext *context, call *c, mp_stream *stream,
+                        const int64_t *found, mp_addr kept) {
+    mp_plan *plan = NULL;
+    mp_addr scratch = 0;
+    const bool in_aligned = all_aligned(c->in_addr, k->in_count);
+    MP_TRY(find_finish(k, c, found, in_aligned ? ALIGNED : 1, &plan));
+    mp_status status = make_outputs(context, plan, c);
+    if (status == MP_OK && in_aligned && !all_aligned(c->out_addr, k->out_count)) {
+        mp_plan_release(plan);
+        plan = NULL;
+        status = find_finish(k, c, found, 1, &plan);
+    }
+    if (status == MP_OK) {
+        status = scratch_take(k, mp_plan_scratch_bytes(plan), stream, &scratch);
+    }
+    if (status == MP_OK) {
+        status = mp_plan_run_finish(plan, stream, c->in_addr, c->out_addr, scratch, kept);
+    }
+    const mp_status freed = mp__give_back(k->provider->pool, scratch);
+    mp_plan_release(plan);
+    return status != MP_OK ? status : freed;
+}
+
+static mp_status compute_counted(const kernel *k, OrtKernelContext *context, call *c) {
+    mp_plan *plan = NULL;
+    mp_stream *stream = NULL;
+    mp_addr kept = 0;
+    bool own = false;
+    int64_t found[MP_FOUND_MAX] = {0};
+    MP_TRY(mp__run_unfit("the size of a node's output depends on values on the device"));
+    for (int i = 0; i < k->in_count; i++) {
+        MP_TRY(read_input(k, context, i, c));
+    }
+    MP_TRY(mp__stream_of_context(k->provider, context, &stream, &own));
+    MP_TRY(find_plan(k, c, all_aligned(c->in_addr, k->in_count) ? ALIGNED : 1, &plan));
+    mp_status status = scratch_take(k, mp_plan_scratch_bytes(plan), stream, &kept);
+    if (status == MP_OK) {
+        status = mp_plan_run_count(plan, stream, c->in_addr, kept, found);
+    }
+    if (status == MP_OK) {
+        status = finish(k, context, c, stream, found, kept);
+    }
+    const mp_status freed = mp__give_back(k->provider->pool, kept);
+    mp_plan_release(plan);
+    MP_TRY(status);
+    MP_TRY(freed);
+    return mp__stream_done(k->provider, stream, own);
 }
 
 static OrtStatus *compute(OrtKernelImpl *self, OrtKernelContext *context) {
     const kernel *k = (const kernel *)self;
     call c;
     MP_TRY_ORT(call_open(&c, k));
-    const mp_status status = compute_with(k, context, &c);
+    mp__nvtx_push(k->label);
+    const mp_status status =
+        k->node.op->finish != NULL ? compute_counted(k, context, &c) : compute_with(k, context, &c);
+    mp__nvtx_pop();
     free(c.many);
+    mp__run_node_ended(k->provider, status);
     return mp__to_ort(status);
 }
 
@@ -200,6 +279,7 @@ static void release(OrtKernelImpl *self) {
     mp_plan_cache_destroy(k->plans);
     mp__attrs_release(k->attrs);
     free(k->name);
+    free(k->label);
     free(k);
 }
 
@@ -237,6 +317,10 @@ static mp_status fill(kernel *k, const mp_op *op, const OrtKernelInfo *info) {
     k->in_count = (int)inputs;
     k->out_count = (int)outputs;
     MP_TRY(read_name(info, &k->name));
+    if (asprintf(&k->label, "%s %s", op->name, k->name) < 0) {
+        k->label = NULL;
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a node's label");
+    }
     MP_TRY(mp__attrs_read(op, info, &k->attrs));
     MP_TRY(mp_plan_cache_create(&k->plans));
     k->node.op = op;
@@ -260,6 +344,7 @@ OrtStatus *mp__kernel_create(void *op, const OrtKernelInfo *info, OrtKernelImpl 
         release(&k->base);
         return failed;
     }
+    atomic_fetch_add(&k->provider->kernel_count, 1);
     *out = &k->base;
     return NULL;
 }

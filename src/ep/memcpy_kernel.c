@@ -1,5 +1,6 @@
 /* memcpy_kernel.c - the copies that ONNX Runtime puts between nodes of two providers, on the run's
  * stream. SPDX-License-Identifier: Apache-2.0 */
+#include "base/nvtx.h"
 #include "ep/bridge.h"
 #include "ep/plugin.h"
 
@@ -10,8 +11,7 @@ typedef struct memcpy_kernel {
     mp_provider *provider;
 } memcpy_kernel;
 
-static OrtStatus *compute(OrtKernelImpl *self, OrtKernelContext *context) {
-    mp_provider *provider = ((memcpy_kernel *)self)->provider;
+static OrtStatus *copy(mp_provider *provider, OrtKernelContext *context) {
     const OrtValue *source = NULL;
     OrtValue *target = NULL;
     ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
@@ -25,6 +25,13 @@ static OrtStatus *compute(OrtKernelImpl *self, OrtKernelContext *context) {
     MP_TRY_ORT(mp__stream_of_context(provider, context, &stream, &own));
     MP_TRY_ORT(mp__copy_value(provider->factory, source, target, stream));
     return mp__to_ort(mp__stream_done(provider, stream, own));
+}
+
+static OrtStatus *compute(OrtKernelImpl *self, OrtKernelContext *context) {
+    mp__nvtx_push("Memcpy");
+    OrtStatus *status = copy(((memcpy_kernel *)self)->provider, context);
+    mp__nvtx_pop();
+    return status;
 }
 
 static void release(OrtKernelImpl *self) {

@@ -5,6 +5,7 @@
 #include "ep/plugin.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { ATTR_ELEMENTS_MAX = 1 << 24 };
 
@@ -69,6 +70,48 @@ static mp_status read_floats(const OrtKernelInfo *info, mp_attr *attr, bool *giv
     return MP_OK;
 }
 
+/* Takes: `value`. Copies what it holds. */
+static mp_status copy_tensor(OrtValue *value, mp_attr *attr) {
+    ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    const int64_t *dims = NULL;
+    const void *data = NULL;
+    size_t rank = 0, bytes = 0;
+    void *copy = NULL;
+    mp_tensor *tensor = &attr->tensor;
+    mp_status status =
+        mp__from_ort(ORT->GetTensorElementTypeAndShapeDataReference(value, &type, &dims, &rank));
+    if (status == MP_OK && (rank > MP_RANK_MAX || mp_dtype_size((mp_dtype)type) == 0)) {
+        status = MP_FAIL(UNSUPPORTED, "attribute '%s' is a tensor of rank %zu and ONNX type %d",
+                         attr->name, rank, (int)type);
+    }
+    if (status == MP_OK) {
+        tensor->type = (mp_dtype)type;
+        tensor->shape.rank = (int32_t)rank;
+        memcpy(tensor->shape.dim, dims, rank * sizeof *dims);
+        status = mp_shape_bytes(&tensor->shape, tensor->type, &bytes);
+    }
+    if (status == MP_OK) {
+        status = mp__from_ort(ORT->GetTensorData(value, &data));
+    }
+    if (status == MP_OK) {
+        status = room(bytes, 1, &copy);
+    }
+    if (status == MP_OK && bytes > 0) {
+        memcpy(copy, data, bytes);
+    }
+    tensor->data = (mp_addr)copy;
+    ORT->ReleaseValue(value);
+    return status;
+}
+
+static mp_status read_tensor(const OrtKernelInfo *info, mp_attr *attr, bool *given) {
+    OrtAllocator *allocator = NULL;
+    OrtValue *value = NULL;
+    MP_TRY(mp__from_ort(ORT->GetAllocatorWithDefaultOptions(&allocator)));
+    *given = succeeded(ORT->KernelInfoGetAttribute_tensor(info, attr->name, allocator, &value));
+    return *given ? copy_tensor(value, attr) : MP_OK;
+}
+
 static mp_status read_one(const OrtKernelInfo *info, mp_attr *attr, bool *given) {
     *given = false;
     switch (attr->kind) {
@@ -84,6 +127,8 @@ static mp_status read_one(const OrtKernelInfo *info, mp_attr *attr, bool *given)
         return read_ints(info, attr, given);
     case MP_ATTR_FLOATS:
         return read_floats(info, attr, given);
+    case MP_ATTR_TENSOR:
+        return read_tensor(info, attr, given);
     }
     return MP_FAIL(INTERNAL, "attribute '%s' is of an unknown kind", attr->name);
 }
@@ -92,6 +137,7 @@ static void attr_release(const mp_attr *attr) {
     free((void *)(uintptr_t)attr->s);
     free((void *)(uintptr_t)attr->ints);
     free((void *)(uintptr_t)attr->floats);
+    free((void *)attr->tensor.data);
 }
 
 static size_t length(const mp_attr_def *defs) {

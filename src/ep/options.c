@@ -1,103 +1,180 @@
 /* options.c - the session's options for this provider.
  *
- * A key is looked for as ep.cudapluginexecutionprovider.<key>, then ep.cuda.<key>, then <key>. A
- * value that cannot be read, or a key of ours that is not known, gives a warning and the default
- * stays: a session that starts is worth more than one that does not.
+ * A key is looked for as ep.cudapluginexecutionprovider.<key>, then ep.cuda.<key>, then <key>; in
+ * each place by its own name, then by its alias. A value that cannot be read, or a key of ours that
+ * is not known, gives a warning and the default stays: a session that starts is worth more than one
+ * that does not. README.md says what each key does.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "base/option.h"
 #include "ep/bridge.h"
 #include "ep/plugin.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#define OWN_PREFIX    "ep.cudapluginexecutionprovider."
-#define FAMILY_PREFIX "ep.cuda."
+/* Where a key may stand. */
+enum { OWN, FAMILY, BARE, PLACES };
+enum { EVERYWHERE = 1 << OWN | 1 << FAMILY | 1 << BARE, PREFIXED = 1 << OWN | 1 << FAMILY };
+static const char *const prefixes[PLACES] = {"ep.cudapluginexecutionprovider.", "ep.cuda.", ""};
 
 /* By name, or by the number that ONNX Runtime's own CUDA provider gives them. */
 enum { SEARCHES = 3 };
 static const char *const searches[] = {"EXHAUSTIVE", "HEURISTIC", "DEFAULT", "0", "1", "2", NULL};
 
-/* The address of a function, as a number. */
-#define ADDRESS(field)                                                                            \
-    {                                                                                             \
-        .name = #field, .kind = MP_OPTION_INT, .offset = offsetof(mp_options, field), .least = 0, \
-        .most = INT64_MAX                                                                         \
-    }
+/* Under this entry a session may give itself a name, by which its options are found. */
+#define NAME_KEY "millpond.session"
+enum { TEXT_MAX = 2048 };
 
-static const mp_option table[] = {
-    {.name = "use_tf32", .kind = MP_OPTION_BOOL, .offset = offsetof(mp_options, use_tf32)},
-    {.name = "cudnn_conv_use_max_workspace",
-     .kind = MP_OPTION_BOOL,
-     .offset = offsetof(mp_options, cudnn_conv_use_max_workspace)},
-    {.name = "cudnn_conv_algo_search",
-     .kind = MP_OPTION_WORD,
-     .offset = offsetof(mp_options, cudnn_conv_algo_search),
-     .words = searches},
-    {.name = "device_id",
-     .kind = MP_OPTION_INT,
-     .offset = offsetof(mp_options, device_id),
-     .least = 0,
-     .most = INT32_MAX},
+typedef struct row {
+    mp_option option;
+    const char *fallback; /* as a user would write it */
+    const char *alias;    /* NULL for none */
+    int places;
+} row;
+
+#define OPTION(field, kind_, ...)                     \
+    .option = {.name = #field,                        \
+               .kind = MP_OPTION_##kind_,             \
+               .offset = offsetof(mp_options, field), \
+               __VA_ARGS__}
+#define FLAG(field, fallback_) \
+    { OPTION(field, BOOL, ), .fallback = (fallback_), .places = EVERYWHERE }
+#define ADDRESS(field) \
+    { OPTION(field, ADDRESS, ), .fallback = "0", .places = EVERYWHERE }
+
+static const row rows[] = {
+    {OPTION(prefer_nhwc, BOOL, ), .fallback = "0", .alias = "prefer_nhwc_layout",
+     .places = EVERYWHERE},
+    FLAG(use_tf32, "1"),
+    FLAG(enable_cudnn, "1"),
+    FLAG(cudnn_conv_use_max_workspace, "1"),
+    {OPTION(cudnn_conv_algo_search, WORD, .words = searches), .fallback = "EXHAUSTIVE",
+     .alias = "cudnn_conv_algo", .places = EVERYWHERE},
+    FLAG(cudnn_conv1d_pad_to_nc1d, "0"),
+    FLAG(fuse_conv_bias, "0"),
+    FLAG(enable_skip_layer_norm_strict_mode, "0"),
+    {OPTION(sdpa_kernel, INT, .most = INT32_MAX), .fallback = "0", .places = EVERYWHERE},
+    {OPTION(device_id, INT, .most = INT32_MAX), .fallback = "0", .places = EVERYWHERE},
     ADDRESS(gpu_external_alloc),
     ADDRESS(gpu_external_free),
     ADDRESS(gpu_external_empty_cache),
+    FLAG(enable_cuda_graph, "0"),
+    {OPTION(min_num_runs_before_cuda_graph_capture, INT, .most = INT32_MAX), .fallback = "2",
+     .places = PREFIXED},
+    FLAG(has_user_compute_stream, "0"),
+    ADDRESS(user_compute_stream),
+    FLAG(use_ep_level_unified_stream, "0"),
+    FLAG(do_copy_in_default_stream, "1"),
 };
+
+/* ---- what the session says ---- */
 
 typedef struct entries {
     const char *const *keys, *const *values;
     size_t count;
 } entries;
 
-static const char *value_of(const entries *all, const char *prefix, const char *name) {
-    const size_t length = strlen(prefix);
-    for (size_t i = 0; i < all->count; i++) {
-        if (strncasecmp(all->keys[i], prefix, length) == 0 &&
-            strcasecmp(all->keys[i] + length, name) == 0) {
+/* The part of `key` behind the prefix of `place`, or NULL. */
+static const char *name_in(const char *key, int place) {
+    const size_t length = strlen(prefixes[place]);
+    return strncasecmp(key, prefixes[place], length) == 0 ? key + length : NULL;
+}
+
+static const char *value_of(const entries *all, int place, const char *name) {
+    for (size_t i = 0; name != NULL && i < all->count; i++) {
+        const char *own = name_in(all->keys[i], place);
+        if (own != NULL && strcasecmp(own, name) == 0) {
             return all->values[i];
         }
     }
     return NULL;
 }
 
-static void read_one(const entries *all, const mp_option *option, mp_options *out) {
-    static const char *const prefixes[] = {OWN_PREFIX, FAMILY_PREFIX, ""};
-    for (size_t i = 0; i < MP_COUNT_OF(prefixes); i++) {
-        const char *value = value_of(all, prefixes[i], option->name);
-        if (value == NULL) {
-            continue;
+static const char *find_value(const entries *all, const row *r) {
+    const char *value = NULL;
+    for (int place = 0; value == NULL && place < PLACES; place++) {
+        if ((r->places >> place & 1) != 0) {
+            value = value_of(all, place, r->option.name);
+            value = value != NULL ? value : value_of(all, place, r->alias);
         }
-        if (mp_option_set(table, MP_COUNT_OF(table), out, option->name, value) != MP_OK) {
-            MP_LOG(WARNING, "%s; the default is kept", mp_error_message());
-        }
-        return;
     }
+    return value;
 }
 
+static mp_status set(const row *r, const char *value, mp_options *out) {
+    return mp_option_set(&r->option, 1, out, r->option.name, value);
+}
+
+static void read_all(const entries *all, mp_options *out) {
+    for (size_t i = 0; i < MP_COUNT_OF(rows); i++) {
+        const char *value = find_value(all, &rows[i]);
+        if (value != NULL && set(&rows[i], value, out) != MP_OK) {
+            MP_LOG(WARNING, "%s; the default, %s, is kept", mp_error_message(), rows[i].fallback);
+        }
+    }
+    out->cudnn_conv_algo_search %= SEARCHES;
+}
+
+/* ---- what it should not have said ---- */
+
+/* Options of ONNX Runtime's built-in CUDA provider that have another name here, or none. */
+static const struct {
+    const char *name, *advice;
+} foreign[] = {
+    {"gpu_mem_limit", "use arena.max_mem"},
+    {"arena_extend_strategy", "use arena.extend_strategy"},
+    {"tunable_op_enable", "operators are not tuned at run time"},
+    {"tunable_op_tuning_enable", "operators are not tuned at run time"},
+    {"tunable_op_max_tuning_duration_ms", "operators are not tuned at run time"},
+};
+
 static bool is_known(const char *name) {
-    for (size_t i = 0; i < MP_COUNT_OF(table); i++) {
-        if (strcasecmp(table[i].name, name) == 0) {
+    for (size_t i = 0; i < MP_COUNT_OF(rows); i++) {
+        if (strcasecmp(rows[i].option.name, name) == 0 ||
+            (rows[i].alias != NULL && strcasecmp(rows[i].alias, name) == 0)) {
             return true;
         }
     }
-    return false;
+    return strncasecmp(name, "arena.", strlen("arena.")) == 0; /* the pool looks at those */
+}
+
+static const char *nearest(const char *name) {
+    mp_option names[2 * MP_COUNT_OF(rows)];
+    size_t count = 0;
+    for (size_t i = 0; i < MP_COUNT_OF(rows); i++) {
+        names[count++].name = rows[i].option.name;
+        if (rows[i].alias != NULL) {
+            names[count++].name = rows[i].alias;
+        }
+    }
+    return mp_option_nearest(names, count, name);
+}
+
+static void warn_of(const char *name) {
+    for (size_t i = 0; i < MP_COUNT_OF(foreign); i++) {
+        if (strcasecmp(foreign[i].name, name) == 0) {
+            MP_LOG(WARNING, "%s has no option '%s': %s; it is ignored", MP_EP_NAME, name,
+                   foreign[i].advice);
+            return;
+        }
+    }
+    const char *near = nearest(name);
+    MP_LOG(WARNING, "%s has no option '%s'%s%s%s; it is ignored", MP_EP_NAME, name,
+           near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+           near != NULL ? "'?" : "");
 }
 
 static void warn_of_unknown(const entries *all) {
-    const size_t length = strlen(OWN_PREFIX);
     for (size_t i = 0; i < all->count; i++) {
-        const char *name = all->keys[i] + length;
-        if (strncasecmp(all->keys[i], OWN_PREFIX, length) != 0 || is_known(name) ||
-            strncasecmp(name, "arena.", strlen("arena.")) == 0) { /* the pool looks at those */
-            continue;
+        const char *name = name_in(all->keys[i], OWN);
+        if (name != NULL && !is_known(name)) {
+            warn_of(name);
         }
-        const char *near = mp_option_nearest(table, MP_COUNT_OF(table), name);
-        MP_LOG(WARNING, "%s has no option '%s'%s%s%s; it is ignored", MP_EP_NAME, name,
-               near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
-               near != NULL ? "'?" : "");
     }
 }
 
@@ -110,8 +187,19 @@ static void check_external(mp_options *options) {
     options->gpu_external_empty_cache = 0;
 }
 
+/* ---- both ---- */
+
+static void set_defaults(mp_options *out) {
+    *out = (mp_options){.use_tf32 = false};
+    for (size_t i = 0; i < MP_COUNT_OF(rows); i++) {
+        const mp_status status = set(&rows[i], rows[i].fallback, out);
+        assert(status == MP_OK);
+        (void)status;
+    }
+}
+
 void mp__options_read(const OrtSessionOptions *session, mp_options *out) {
-    *out = (mp_options){.use_tf32 = true, .cudnn_conv_use_max_workspace = true};
+    set_defaults(out);
     OrtKeyValuePairs *pairs = NULL;
     const mp_status status = mp__from_ort(ORT->GetSessionOptionsConfigEntries(session, &pairs));
     if (status != MP_OK) {
@@ -121,11 +209,66 @@ void mp__options_read(const OrtSessionOptions *session, mp_options *out) {
     }
     entries all = {NULL, NULL, 0};
     ORT->GetKeyValuePairs(pairs, &all.keys, &all.values, &all.count);
-    for (size_t i = 0; i < MP_COUNT_OF(table); i++) {
-        read_one(&all, &table[i], out);
-    }
-    out->cudnn_conv_algo_search %= SEARCHES;
+    read_all(&all, out);
     warn_of_unknown(&all);
     check_external(out);
     ORT->ReleaseKeyValuePairs(pairs);
+}
+
+/* ---- what others may know ---- */
+
+mp_op_options mp__options_of_ops(const mp_options *options) {
+    return (mp_op_options){
+        .tf32 = options->use_tf32,
+        .conv_workspace_max = options->cudnn_conv_use_max_workspace,
+        .conv_search = options->cudnn_conv_algo_search,
+        .skip_layer_norm_strict = options->enable_skip_layer_norm_strict_mode,
+        .sdpa_kernel = (int32_t)options->sdpa_kernel,
+    };
+}
+
+/* "key=value" with `separator` in between; cut to fit `size`. */
+static void print(const mp_options *options, const char *separator, char *text, size_t size) {
+    size_t used = 0;
+    for (size_t i = 0; i < MP_COUNT_OF(rows) && used < size; i++) {
+        char value[32];
+        mp_option_print(&rows[i].option, options, value, sizeof value);
+        used += (size_t)snprintf(text + used, size - used, "%s%s=%s", i > 0 ? separator : "",
+                                 rows[i].option.name, value);
+    }
+}
+
+/* Gives: the name that the session goes by, until free; NULL for none. */
+static char *session_name(const OrtSessionOptions *session) {
+    int given = 0;
+    size_t size = 0;
+    if (mp__from_ort(ORT->HasSessionConfigEntry(session, NAME_KEY, &given)) != MP_OK || !given ||
+        mp__from_ort(ORT->GetSessionConfigEntry(session, NAME_KEY, NULL, &size)) != MP_OK) {
+        return NULL;
+    }
+    char *name = calloc(1, size + 1);
+    if (name != NULL &&
+        mp__from_ort(ORT->GetSessionConfigEntry(session, NAME_KEY, name, &size)) != MP_OK) {
+        free(name);
+        return NULL;
+    }
+    return name;
+}
+
+void mp__options_publish(const OrtSessionOptions *session, const mp_options *options,
+                         mp_note **note) {
+    char text[TEXT_MAX];
+    *note = NULL;
+    print(options, ", ", text, sizeof text);
+    MP_LOG(INFO, "a session on device %d runs with %s", (int)options->device_id, text);
+    char *name = session_name(session);
+    if (name == NULL) {
+        return;
+    }
+    print(options, "\n", text, sizeof text);
+    if (mp_note_add(name, text, note) != MP_OK) {
+        MP_LOG(WARNING, "the options of session %s cannot be read back: %s", name,
+               mp_error_message());
+    }
+    free(name);
 }

@@ -171,3 +171,16 @@ mp_status mp_plan_cache_get(mp_plan_cache *cache, mp_device *device, const mp_no
     *out = plan;
     return status;
 }
+
+bool mp_plan_cache_has(mp_plan_cache *cache, const mp_tensor *in, int in_count, int32_t align) {
+    key k;
+    mp_plan *plan = NULL;
+    if (key_make(&k, in, in_count, align) == MP_OK && !k.too_long) {
+        pthread_mutex_lock(&cache->lock);
+        plan = list_find(cache, &k);
+        pthread_mutex_unlock(&cache->lock);
+    }
+    key_release(&k);
+    mp_plan_release(plan);
+    return plan != NULL;
+}

@@ -16,4 +16,7 @@ mp_status mp_plan_cache_get(mp_plan_cache *cache, mp_device *device, const mp_no
                             const mp_tensor *in, int in_count, int out_count, int32_t align,
                             mp_plan **out);
 
+/* Whether mp_plan_cache_get would find a plan and make none. */
+bool mp_plan_cache_has(mp_plan_cache *cache, const mp_tensor *in, int in_count, int32_t align);
+
 #endif

@@ -13,6 +13,7 @@
 
 #include "ep/ort.h"
 
+#include "base/note.h"
 #include "millpond/millpond.h"
 #include "op/op.h"
 
@@ -68,13 +69,25 @@ struct mp_factory {
 
 /* What a session asked for; see options.c for the keys. */
 typedef struct mp_options {
+    bool prefer_nhwc;
     bool use_tf32;
+    bool enable_cudnn;
     bool cudnn_conv_use_max_workspace;
     int cudnn_conv_algo_search; /* as mp_conv.search */
-    int64_t device_id;          /* what ORT passes on; the device given to the session decides */
+    bool cudnn_conv1d_pad_to_nc1d, fuse_conv_bias;
+    bool enable_skip_layer_norm_strict_mode;
+    int64_t sdpa_kernel;
+    int64_t device_id; /* what ORT passes on; the device given to the session decides */
     /* addresses of functions that own the memory beneath; 0: ours does */
-    int64_t gpu_external_alloc, gpu_external_free, gpu_external_empty_cache;
+    uintptr_t gpu_external_alloc, gpu_external_free, gpu_external_empty_cache;
+    bool enable_cuda_graph;
+    int64_t min_num_runs_before_cuda_graph_capture;
+    bool has_user_compute_stream, use_ep_level_unified_stream, do_copy_in_default_stream;
+    uintptr_t user_compute_stream; /* a native handle */
 } mp_options;
+
+typedef enum mp_presence { MP_NOT_TRIED, MP_THERE, MP_MISSING } mp_presence;
+enum { MP_KEPT_MAX = 32 };
 
 struct mp_provider {
     OrtEp base; /* first */
@@ -82,9 +95,14 @@ struct mp_provider {
     mp_unit *unit;
     mp_options options;
     mp_op_options op_options;
-    mp_pool *pool;             /* owned; where scratch comes from */
-    mp_stream *default_stream; /* owned; for nodes that ORT runs without a stream; made on need */
-    pthread_mutex_t lock;      /* guards default_stream */
+    mp_note *options_note;         /* owned; what mp__options_publish left */
+    mp_presence convolutions;      /* whether the device has them; see refusal.c */
+    const char *kept[MP_KEPT_MAX]; /* operators whose layout stays; static storage, see nhwc.c */
+    int kept_count;
+    mp_pool *pool;                           /* owned; where scratch comes from */
+    struct mp_run_stream *only_stream;       /* a reference; NULL where each thread has its own */
+    struct mp_thread_record *thread_records; /* see per_thread.h */
+    atomic_int kernel_count;
 };
 
 /* ---- factory.c ---- */
@@ -93,12 +111,20 @@ mp_status mp__factory_create(const char *registration, mp_factory **out);
 void mp__factory_keep(mp_factory *factory);
 void mp__factory_drop(mp_factory *factory);
 
+/* ---- incompatibility.c, external.c: of the factory's table ---- */
+OrtStatus *mp__incompatibility(OrtEpFactory *self, const OrtHardwareDevice *hardware,
+                               OrtDeviceEpIncompatibilityDetails *details);
+OrtStatus *mp__external_create(OrtEpFactory *self, const OrtEpDevice *device,
+                               OrtExternalResourceImporterImpl **out);
+
 /* ---- units.c ---- */
 /* Opens the devices that MILLPOND_DEVICE (auto, host, cuda) chooses and pairs them with `hardware`,
  * what ORT found; a device that ORT did not find gets a hardware device of our own. */
 mp_status mp__units_open(mp_factory *factory, const OrtHardwareDevice *const *hardware,
                          size_t count);
 void mp__units_close(mp_factory *factory);
+/* The unit with this hardware, or NULL. */
+mp_unit *mp__unit_with(mp_factory *factory, const OrtHardwareDevice *hardware);
 /* The unit whose memory is `device`, or NULL. */
 mp_unit *mp__unit_of(mp_factory *factory, const OrtMemoryDevice *device);
 
@@ -107,8 +133,18 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
                                OrtEp **out);
 void mp__provider_release(mp_provider *provider);
 
+/* ---- resource.c ---- */
+/* Sets what tells ONNX Runtime of a session's device and memory. */
+void mp__resource_install(OrtEp *ep);
+
 /* ---- options.c ---- */
 void mp__options_read(const OrtSessionOptions *session, mp_options *out);
+/* Those that concern operators. */
+mp_op_options mp__options_of_ops(const mp_options *options);
+/* Makes known what the session runs with: a line for the log, and a note under the name that the
+ * session gives itself, if it does. Gives: `*note`, until mp_note_remove; NULL for none. */
+void mp__options_publish(const OrtSessionOptions *session, const mp_options *options,
+                         mp_note **note);
 
 /* ---- capability.c ---- */
 OrtStatus *mp__get_capability(OrtEp *self, const OrtGraph *graph, OrtEpGraphSupportInfo *support);
@@ -117,6 +153,9 @@ OrtStatus *mp__get_capability(OrtEp *self, const OrtGraph *graph, OrtEpGraphSupp
 /* Gives: `*out`, one kernel for each row and schema version. Rows that disagree with ORT's own
  * schema are reported to the log and left out. */
 OrtStatus *mp__registry_create(OrtKernelRegistry **out);
+/* The types that `schema` allows for the constraint `name`; `*found` tells whether it has it. */
+OrtStatus *mp__schema_types(const OrtOpSchema *schema, const char *name, bool *found,
+                            mp_dtypes *out);
 
 /* ---- kernel.c, memcpy_kernel.c ---- */
 OrtStatus *mp__kernel_create(void *op, const OrtKernelInfo *info, OrtKernelImpl **out);
@@ -138,18 +177,25 @@ OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info, mp_poo
 void mp__allocator_release(OrtAllocator *self);
 
 /* ---- sync_stream.c ---- */
-/* Takes: `pool`, also when it fails; it is told when memory of the stream may serve others. */
-OrtStatus *mp__sync_stream_create(mp_unit *unit, mp_pool *pool, OrtSyncStreamImpl **out);
+/* Takes: `stream`, also when it fails. */
+OrtStatus *mp__sync_stream_create(struct mp_run_stream *stream, OrtSyncStreamImpl **out);
 /* The stream behind one of ours; NULL for NULL and for others. */
 mp_stream *mp__stream_of(const OrtSyncStream *stream);
 /* What the pool knows the stream by; MP_NO_STREAM for one that is none of ours, and for NULL. */
 void *mp__native_of(const OrtSyncStream *stream);
-/* The stream a node runs on: ORT's for this run, or the provider's own, where `*own` is set. */
+/* The pool that is told of the stream's work; NULL for one that is none of ours, and for NULL. */
+mp_pool *mp__pool_of_stream(const OrtSyncStream *stream);
+/* The stream a node runs on: ORT's for this run, or the thread's own, where `*own` is set. */
 mp_status mp__stream_of_context(mp_provider *provider, const OrtKernelContext *context,
                                 mp_stream **out, bool *own);
-/* After the node's work is queued. ORT knows nothing of a provider's own stream and takes the work
+/* After the node's work is queued. ORT knows nothing of a thread's own stream and takes the work
  * for done when the node returns, so that stream is waited for. */
 mp_status mp__stream_done(const mp_provider *provider, mp_stream *stream, bool own);
+
+/* ---- peers.c ---- */
+/* Lets two devices reach each other's memory from now on, if they can; copies between them go
+ * through the host otherwise. Cheap after the first time. */
+void mp__peers_connect(mp_device *a, mp_device *b);
 
 /* ---- transfer.c ---- */
 void mp__transfer_init(OrtDataTransferImpl *transfer);

@@ -1,6 +1,10 @@
 /* provider.c - the provider of one session. SPDX-License-Identifier: Apache-2.0 */
 #include "ep/bridge.h"
+#include "ep/graph.h"
+#include "ep/nhwc.h"
 #include "ep/plugin.h"
+#include "ep/profiler.h"
+#include "ep/stream_options.h"
 #include "pool/pool_handle.h"
 
 #include "base/log.h"
@@ -38,9 +42,9 @@ static OrtStatus *create_sync_stream(OrtEp *self, const OrtMemoryDevice *memory,
                                   "another",
                                   provider->unit->device->ordinal));
     }
-    mp_pool *pool = NULL;
-    MP_TRY_ORT(mp__pool_again(provider->pool, &pool));
-    return mp__sync_stream_create(provider->unit, pool, out);
+    mp_run_stream *stream = NULL;
+    MP_TRY_ORT(mp__session_stream(provider, &stream));
+    return mp__sync_stream_create(stream, out);
 }
 
 /* Set only where the session's options name functions of another library. */
@@ -58,14 +62,20 @@ static OrtStatus *create_external_allocator(OrtEp *self, const OrtMemoryInfo *in
 }
 
 static OrtStatus *is_concurrent_run_supported(OrtEp *self, bool *out) {
-    (void)self;
-    *out = true; /* kernels keep no state between runs but their plans, which are shared */
+    /* Kernels keep no state between runs but their plans, which are shared. */
+    *out = from(self)->only_stream == NULL;
     return NULL;
 }
 
-static OrtStatus *sync_device(OrtEp *self) {
-    mp_device *device = from(self)->unit->device;
-    return mp__to_ort(device->ops->synchronize(device));
+/* Not the whole device: that would break the captures of other threads. */
+static OrtStatus *sync_streams(OrtEp *self) {
+    return mp__to_ort(mp__run_streams_wait(from(self)));
+}
+
+static mp_status open_provider(mp_provider *provider, const OrtSessionOptions *session) {
+    MP_TRY(mp__stream_options_settle(&provider->options));
+    MP_TRY(mp__memory_open_session(provider->unit, session, &provider->options, &provider->pool));
+    return mp__only_stream_open(provider);
 }
 
 OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSessionOptions *session,
@@ -77,20 +87,16 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
     mp__factory_keep(factory);
     provider->factory = factory;
     provider->unit = unit;
-    pthread_mutex_init(&provider->lock, NULL);
     mp__options_read(session, &provider->options);
-    const mp_status opened =
-        mp__memory_open_session(unit, session, &provider->options, &provider->pool);
+    provider->options.device_id = unit->device->ordinal;
+    const mp_status opened = open_provider(provider, session);
     if (opened != MP_OK) {
         OrtStatus *failed = mp__to_ort(opened);
         mp__provider_release(provider);
         return failed;
     }
-    provider->op_options = (mp_op_options){
-        .tf32 = provider->options.use_tf32,
-        .conv_workspace_max = provider->options.cudnn_conv_use_max_workspace,
-        .conv_search = provider->options.cudnn_conv_algo_search,
-    };
+    provider->op_options = mp__options_of_ops(&provider->options);
+    mp__options_publish(session, &provider->options, &provider->options_note);
     provider->base = (OrtEp){
         .ort_version_supported = mp_the_plugin.version,
         .GetName = get_name,
@@ -98,10 +104,15 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
         .CreateAllocator =
             provider->options.gpu_external_alloc != 0 ? create_external_allocator : NULL,
         .CreateSyncStreamForDevice = create_sync_stream,
+        .GetPreferredDataLayout = mp__preferred_layout,
+        .ShouldConvertDataLayoutForOp = mp__should_convert,
         .GetKernelRegistry = get_kernel_registry,
         .IsConcurrentRunSupported = is_concurrent_run_supported,
-        .Sync = sync_device,
+        .Sync = sync_streams,
+        .CreateProfiler = mp__profiler_create,
     };
+    mp__graph_install(provider);
+    mp__resource_install(&provider->base);
     *out = &provider->base;
     return NULL;
 }
@@ -110,17 +121,10 @@ void mp__provider_release(mp_provider *provider) {
     if (provider == NULL) {
         return;
     }
-    if (provider->default_stream != NULL) {
-        mp_device *device = provider->unit->device;
-        if (device->ops->stream_synchronize(device, provider->default_stream) != MP_OK) {
-            MP_LOG(ERROR, "a session is closed on a device that reports: %s", mp_error_message());
-        }
-        (void)mp_pool_stream_gone(provider->pool,
-                                  device->ops->stream_native(device, provider->default_stream));
-        device->ops->stream_destroy(device, provider->default_stream);
-    }
+    mp__thread_records_close(provider);
+    mp__run_stream_drop(provider->only_stream);
+    mp_note_remove(provider->options_note);
     mp_pool_close(provider->pool);
-    pthread_mutex_destroy(&provider->lock);
     mp_factory *factory = provider->factory;
     free(provider);
     mp__factory_drop(factory);

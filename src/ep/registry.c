@@ -7,24 +7,14 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/bridge.h"
+#include "ep/control_flow.h"
+#include "ep/element_types.h"
 #include "ep/plugin.h"
+#include "op/channels.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- what a schema allows ---- */
-
-static mp_dtype dtype_of_text(const char *text) {
-    char want[32];
-#define X(name, word, size, onnx, onnx_name)                    \
-    (void)snprintf(want, sizeof want, "tensor(%s)", onnx_name); \
-    if (strcmp(text, want) == 0) {                              \
-        return MP_##name;                                       \
-    }
-    MP_DTYPE_LIST(X)
-#undef X
-    return MP_NONE;
-}
 
 static OrtStatus *allowed_types(const OrtOpSchemaTypeConstraint *constraint, mp_dtypes *out) {
     const char *const *texts = NULL;
@@ -32,16 +22,14 @@ static OrtStatus *allowed_types(const OrtOpSchemaTypeConstraint *constraint, mp_
     ORT_TRY(ORT_EP->OpSchemaTypeConstraint_GetAllowedTypes(constraint, &texts, &count));
     mp_dtypes set = 0;
     for (size_t i = 0; i < count; i++) {
-        const mp_dtype dtype = dtype_of_text(texts[i]);
-        set |= dtype != MP_NONE ? MP_BIT(dtype) : 0;
+        set |= mp__types_of_text(texts[i]);
     }
     *out = set;
     return NULL;
 }
 
-/* The types that `schema` allows for the constraint `name`; `*found` tells whether it has it. */
-static OrtStatus *schema_types(const OrtOpSchema *schema, const char *name, bool *found,
-                               mp_dtypes *out) {
+OrtStatus *mp__schema_types(const OrtOpSchema *schema, const char *name, bool *found,
+                            mp_dtypes *out) {
     size_t count = 0;
     *found = false;
     ORT_TRY(ORT_EP->OpSchema_GetTypeConstraintCount(schema, &count));
@@ -142,7 +130,7 @@ static OrtStatus *add_kernel(OrtKernelRegistry *registry, const mp_op *op,
     ORT_TRY(ORT_EP->CreateKernelDefBuilder(&builder));
     OrtStatus *status = describe(builder, op, schema, version, types);
     if (status == NULL) {
-        status = build_and_add(registry, builder, mp__kernel_create, op);
+        status = build_and_add(registry, builder, mp__kernel_create_of(op), op);
     }
     ORT_EP->ReleaseKernelDefBuilder(builder);
     return status;
@@ -162,7 +150,7 @@ static OrtStatus *match_types(const mp_op *op, const OrtOpSchema *schema, usable
     for (int c = 0; c < MP_CONSTRAINTS_MAX && op->types[c].name != NULL; c++) {
         bool found = false;
         mp_dtypes allowed = 0;
-        ORT_TRY(schema_types(schema, op->types[c].name, &found, &allowed));
+        ORT_TRY(mp__schema_types(schema, op->types[c].name, &found, &allowed));
         if (!found) {
             report(op, "the schema has no type constraint named", op->types[c].name);
             *usable = false;
@@ -176,6 +164,9 @@ static OrtStatus *match_types(const mp_op *op, const OrtOpSchema *schema, usable
 }
 
 static void report_forbidden(const mp_op *op, const usable_types *seen) {
+    if (strcmp(op->domain, MP_NHWC_DOMAIN) == 0) {
+        return; /* ONNX Runtime's own schemas, which follow ONNX's some versions later */
+    }
     for (int c = 0; c < MP_CONSTRAINTS_MAX && op->types[c].name != NULL; c++) {
         const mp_dtypes extra = op->types[c].types & ~seen->set[c];
         for (unsigned t = 1; t < MP_DTYPE_END; t++) {
@@ -238,7 +229,7 @@ static OrtStatus *describe_memcpy(OrtKernelDefBuilder *builder, const char *name
     ORT_TRY(ORT_EP->KernelDefBuilder_SetDomain(builder, ""));
     ORT_TRY(ORT_EP->KernelDefBuilder_SetSinceVersion(builder, 1, 1));
     ORT_TRY(ORT_EP->KernelDefBuilder_SetExecutionProvider(builder, MP_EP_NAME));
-    ORT_TRY(add_constraint(builder, "T", MP_ALL_TYPES));
+    ORT_TRY(add_constraint(builder, "T", MP_CARRIED_TYPES));
     return to_host ? ORT_EP->KernelDefBuilder_SetOutputMemType(builder, 0, OrtMemTypeCPUOutput)
                    : ORT_EP->KernelDefBuilder_SetInputMemType(builder, 0, OrtMemTypeCPUInput);
 }
@@ -259,6 +250,9 @@ static OrtStatus *add_all(OrtKernelRegistry *registry) {
         for (size_t i = 0; i < mp_op_families[f]->count; i++) {
             ORT_TRY(add_row(registry, &mp_op_families[f]->ops[i]));
         }
+    }
+    for (size_t i = 0; i < mp__control_count; i++) {
+        ORT_TRY(add_row(registry, &mp__controls[i].op));
     }
     ORT_TRY(add_memcpy(registry, "MemcpyFromHost", false));
     return add_memcpy(registry, "MemcpyToHost", true);

@@ -1,171 +1,88 @@
 /* sync_stream.c - ONNX Runtime's streams and notifications over the device's streams and events.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/log.h"
 #include "ep/bridge.h"
+#include "ep/graph.h"
 #include "ep/plugin.h"
-#include "pool/pool_handle.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
 typedef struct sync_stream {
     OrtSyncStreamImpl base; /* first */
-    mp_unit *unit;
-    mp_pool *pool;            /* owned */
-    mp_stream *stream;        /* owned */
-    void *native;             /* what GetHandle gives: CUstream on a GPU */
-    struct sync_stream *next; /* in `all` */
+    mp_run_stream *stream;  /* a reference */
 } sync_stream;
 
 typedef struct notification {
     OrtSyncNotificationImpl base; /* first */
-    const sync_stream *owner;     /* only to activate; may go before the notification */
-    mp_factory *factory;          /* kept */
-    mp_device *device;
-    mp_pool *pool;   /* owned */
-    mp_event *event; /* owned */
-    void *native;    /* of the owner */
-    uint64_t mark;   /* of the last activation, in the pool's count */
+    mp_run_stream *producer;      /* a reference: ORT may release its stream before */
+    mp_event *event;              /* owned */
+    uint64_t mark;                /* of the last activation, in the pool's count */
 } notification;
-
-/* ---- every stream, by its native handle ----
- * ORT before API 28 shows a kernel only that handle. `generation` moves when a stream goes, which
- * makes the threads' last hits stale. */
-
-static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
-static sync_stream *all;
-static atomic_uint generation = 1;
-
-static void all_add(sync_stream *s) {
-    pthread_mutex_lock(&all_lock);
-    s->next = all;
-    all = s;
-    pthread_mutex_unlock(&all_lock);
-}
-
-static void all_remove(const sync_stream *s) {
-    pthread_mutex_lock(&all_lock);
-    sync_stream **link = &all;
-    while (*link != NULL && *link != s) {
-        link = &(*link)->next;
-    }
-    if (*link != NULL) {
-        *link = s->next;
-    }
-    atomic_fetch_add(&generation, 1);
-    pthread_mutex_unlock(&all_lock);
-}
-
-static mp_stream *find_native(const void *native) {
-    static _Thread_local struct {
-        const void *native;
-        mp_stream *stream;
-        unsigned generation;
-    } last;
-    const unsigned now = atomic_load(&generation);
-    if (last.generation == now && last.native == native) {
-        return last.stream;
-    }
-    pthread_mutex_lock(&all_lock);
-    const sync_stream *s = all;
-    while (s != NULL && s->native != native) {
-        s = s->next;
-    }
-    mp_stream *found = s != NULL ? s->stream : NULL;
-    if (found != NULL) { /* a stream that is made later may have the handle not found now */
-        last.native = native;
-        last.stream = found;
-        last.generation = now;
-    }
-    pthread_mutex_unlock(&all_lock);
-    return found;
-}
 
 /* By the handle, never by the implementation: under IOBinding ORT 1.26 to 1.28 was seen to give an
  * allocator a stream whose implementation pointer is garbage. A handle that is none of ours is only
  * compared, so the block then counts as the host's. */
-static mp_stream *find_stream(const OrtSyncStream *stream, void **native) {
-    *native = stream != NULL ? ORT->SyncStream_GetHandle((OrtSyncStream *)(uintptr_t)stream) : NULL;
-    return *native != NULL ? find_native(*native) : NULL;
+static mp_run_stream *find_stream(const OrtSyncStream *stream) {
+    void *native =
+        stream != NULL ? ORT->SyncStream_GetHandle((OrtSyncStream *)(uintptr_t)stream) : NULL;
+    return native != NULL ? mp__run_stream_find(native, NULL) : NULL;
 }
 
 /* ---- notifications ---- */
 
+static const char waits[] = "the host or another stream waits within the run";
+
+static mp_device *device_of(const notification *n) {
+    return n->producer->unit->device;
+}
+
 static void notification_release(OrtSyncNotificationImpl *self) {
     notification *n = (notification *)self;
-    n->device->ops->event_destroy(n->device, n->event);
-    mp_pool_close(n->pool);
-    mp__factory_drop(n->factory);
+    device_of(n)->ops->event_destroy(device_of(n), n->event);
+    mp__run_stream_drop(n->producer);
     free(n);
 }
 
 static OrtStatus *notification_activate(OrtSyncNotificationImpl *self) {
     notification *n = (notification *)self;
-    MP_TRY_ORT(mp_pool_stream_mark(n->pool, n->native, &n->mark));
-    return mp__to_ort(n->device->ops->event_record(n->device, n->event, n->owner->stream));
+    MP_TRY_ORT(mp__run_unfit(waits));
+    MP_TRY_ORT(mp_pool_stream_mark(n->producer->pool, n->producer->native, &n->mark));
+    return mp__to_ort(device_of(n)->ops->event_record(device_of(n), n->event, n->producer->stream));
 }
 
 static OrtStatus *notification_wait_on_device(OrtSyncNotificationImpl *self,
                                               OrtSyncStream *consumer) {
     const notification *n = (const notification *)self;
-    void *native = NULL;
-    mp_stream *stream = find_stream(consumer, &native);
-    if (stream == NULL) { /* it cannot wait on the device, so the host does */
-        return mp__to_ort(n->device->ops->event_synchronize(n->device, n->event));
+    const mp_run_stream *waiting = find_stream(consumer);
+    MP_TRY_ORT(mp__run_unfit(waits));
+    if (waiting == NULL) { /* it cannot wait on the device, so the host does */
+        return mp__to_ort(device_of(n)->ops->event_synchronize(device_of(n), n->event));
     }
-    MP_TRY_ORT(n->device->ops->event_wait(n->device, n->event, stream));
-    return mp__to_ort(mp_pool_stream_ordered(n->pool, native, n->native, n->mark));
+    MP_TRY_ORT(device_of(n)->ops->event_wait(device_of(n), n->event, waiting->stream));
+    return mp__to_ort(
+        mp_pool_stream_ordered(n->producer->pool, waiting->native, n->producer->native, n->mark));
 }
 
 static OrtStatus *notification_wait_on_host(OrtSyncNotificationImpl *self) {
     const notification *n = (const notification *)self;
-    return mp__to_ort(n->device->ops->event_synchronize(n->device, n->event));
-}
-
-/* ---- streams ---- */
-
-static sync_stream *from(const OrtSyncStreamImpl *self) {
-    return (sync_stream *)(uintptr_t)self;
-}
-
-static void release(OrtSyncStreamImpl *self) {
-    sync_stream *s = from(self);
-    mp_device *device = s->unit->device;
-    all_remove(s);
-    if (mp_pool_stream_gone(s->pool, s->native) != MP_OK) { /* waits for the stream */
-        MP_LOG(ERROR, "a stream is closed on a device that reports: %s", mp_error_message());
-    }
-    mp_pool_close(s->pool);
-    device->ops->stream_destroy(device, s->stream);
-    mp__factory_drop(s->unit->factory);
-    free(s);
-}
-
-static void *get_handle(OrtSyncStreamImpl *self) {
-    return from(self)->native;
+    MP_TRY_ORT(mp__run_unfit(waits));
+    return mp__to_ort(device_of(n)->ops->event_synchronize(device_of(n), n->event));
 }
 
 static OrtStatus *create_notification(OrtSyncStreamImpl *self, OrtSyncNotificationImpl **out) {
-    const sync_stream *s = from(self);
+    mp_run_stream *producer = ((sync_stream *)self)->stream;
+    mp_device *device = producer->unit->device;
     *out = NULL;
     notification *n = calloc(1, sizeof *n);
     if (n == NULL) {
         return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a notification"));
     }
-    mp_status status = mp__pool_again(s->pool, &n->pool);
-    if (status == MP_OK) {
-        status = s->unit->device->ops->event_create(s->unit->device, false, &n->event);
-    }
+    const mp_status status = device->ops->event_create(device, false, &n->event);
     if (status != MP_OK) {
-        mp_pool_close(n->pool);
         free(n);
         return mp__to_ort(status);
     }
-    mp__factory_keep(s->unit->factory);
-    n->factory = s->unit->factory;
-    n->device = s->unit->device;
-    n->owner = s;
-    n->native = s->native;
+    mp__run_stream_keep(producer);
+    n->producer = producer;
     n->base = (OrtSyncNotificationImpl){
         .ort_version_supported = mp_the_plugin.version,
         .Release = notification_release,
@@ -177,33 +94,39 @@ static OrtStatus *create_notification(OrtSyncStreamImpl *self, OrtSyncNotificati
     return NULL;
 }
 
+/* ---- streams ---- */
+
+static mp_run_stream *stream_of(const OrtSyncStreamImpl *self) {
+    return ((const sync_stream *)self)->stream;
+}
+
+static void release(OrtSyncStreamImpl *self) {
+    mp__run_stream_drop(stream_of(self));
+    free(self);
+}
+
+static void *get_handle(OrtSyncStreamImpl *self) {
+    return stream_of(self)->native;
+}
+
 static OrtStatus *flush(OrtSyncStreamImpl *self) {
-    const sync_stream *s = from(self);
-    mp_device *device = s->unit->device;
-    return mp__to_ort(device->ops->stream_synchronize(device, s->stream));
+    MP_TRY_ORT(mp__run_unfit(waits));
+    return mp__to_ort(mp__run_stream_wait(stream_of(self)));
 }
 
 static OrtStatus *on_session_run_end(OrtSyncStreamImpl *self) {
+    const mp_run_stream *stream = stream_of(self);
     ORT_TRY(flush(self));
-    return mp__to_ort(mp_pool_stream_settled(from(self)->pool, from(self)->native));
+    return mp__to_ort(mp_pool_stream_settled(stream->pool, stream->native));
 }
 
-OrtStatus *mp__sync_stream_create(mp_unit *unit, mp_pool *pool, OrtSyncStreamImpl **out) {
+OrtStatus *mp__sync_stream_create(mp_run_stream *stream, OrtSyncStreamImpl **out) {
     sync_stream *s = calloc(1, sizeof *s);
     if (s == NULL) {
-        mp_pool_close(pool);
+        mp__run_stream_drop(stream);
         return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a stream"));
     }
-    const mp_status status = unit->device->ops->stream_create(unit->device, &s->stream);
-    if (status != MP_OK) {
-        mp_pool_close(pool);
-        free(s);
-        return mp__to_ort(status);
-    }
-    mp__factory_keep(unit->factory);
-    s->unit = unit;
-    s->pool = pool;
-    s->native = unit->device->ops->stream_native(unit->device, s->stream);
+    s->stream = stream;
     s->base = (OrtSyncStreamImpl){
         .ort_version_supported = mp_the_plugin.version,
         .Release = release,
@@ -212,40 +135,49 @@ OrtStatus *mp__sync_stream_create(mp_unit *unit, mp_pool *pool, OrtSyncStreamImp
         .Flush = flush,
         .OnSessionRunEnd = on_session_run_end,
     };
-    all_add(s);
     *out = &s->base;
     return NULL;
 }
 
+/* ---- for others ---- */
+
 mp_stream *mp__stream_of(const OrtSyncStream *stream) {
-    void *native = NULL;
-    return find_stream(stream, &native);
+    const mp_run_stream *found = find_stream(stream);
+    return found != NULL ? found->stream : NULL;
 }
 
 void *mp__native_of(const OrtSyncStream *stream) {
-    void *native = NULL;
-    return find_stream(stream, &native) != NULL ? native : MP_NO_STREAM;
+    const mp_run_stream *found = find_stream(stream);
+    return found != NULL ? found->native : MP_NO_STREAM;
 }
 
-static mp_status default_stream(mp_provider *provider, mp_stream **out) {
-    mp_device *device = provider->unit->device;
-    pthread_mutex_lock(&provider->lock);
-    mp_status status = MP_OK;
-    if (provider->default_stream == NULL) {
-        status = device->ops->stream_create(device, &provider->default_stream);
-    }
-    *out = provider->default_stream;
-    pthread_mutex_unlock(&provider->lock);
-    return status;
+mp_pool *mp__pool_of_stream(const OrtSyncStream *stream) {
+    const mp_run_stream *found = find_stream(stream);
+    return found != NULL ? found->pool : NULL;
+}
+
+/* The stream of ONNX Runtime for this run, or NULL. */
+static mp_run_stream *given_stream(const mp_provider *provider, const void *native) {
+    return native != NULL ? mp__run_stream_find(native, provider) : NULL;
 }
 
 mp_status mp__stream_of_context(mp_provider *provider, const OrtKernelContext *context,
                                 mp_stream **out, bool *own) {
     void *native = NULL;
-    MP_TRY(mp__from_ort(ORT->KernelContext_GetGPUComputeStream(context, &native)));
-    *out = native != NULL ? find_native(native) : NULL;
-    *own = *out == NULL;
-    return *own ? default_stream(provider, out) : MP_OK;
+    mp_run_stream *stream = mp__recorded_into(provider);
+    *own = false;
+    if (stream == NULL) {
+        MP_TRY(mp__from_ort(ORT->KernelContext_GetGPUComputeStream(context, &native)));
+        stream = given_stream(provider, native);
+    }
+    if (stream == NULL) {
+        mp_thread_record *record = NULL;
+        MP_TRY(mp__thread_record_get(provider, &record));
+        MP_TRY(mp__thread_stream(record, &stream));
+        *own = true;
+    }
+    *out = stream->stream;
+    return MP_OK;
 }
 
 mp_status mp__stream_done(const mp_provider *provider, mp_stream *stream, bool own) {

@@ -139,6 +139,15 @@ void mp__units_close(mp_factory *factory) {
     factory->unit_count = 0;
 }
 
+mp_unit *mp__unit_with(mp_factory *factory, const OrtHardwareDevice *hardware) {
+    for (int i = 0; i < factory->unit_count; i++) {
+        if (factory->units[i].hardware == hardware) {
+            return &factory->units[i];
+        }
+    }
+    return NULL;
+}
+
 mp_unit *mp__unit_of(mp_factory *factory, const OrtMemoryDevice *device) {
     if (ORT_EP->MemoryDevice_GetDeviceType(device) != OrtMemoryInfoDeviceType_GPU ||
         ORT_EP->MemoryDevice_GetVendorId(device) != MP_VENDOR_ID) {

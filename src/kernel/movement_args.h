@@ -12,6 +12,19 @@ typedef struct mp_strided_copy_args {
     k_layout layout; /* view 0 reads x, view 1 writes out */
 } mp_strided_copy_args;
 
+enum { K_TRANSPOSE_SIDE = 32 };
+
+/* out[o][c][r] = x[o][r][c]: columns are neighbours in x, rows are neighbours in out. */
+typedef struct mp_transpose_args {
+    const void *x;
+    void *out;
+    int64_t rows, columns;
+    int64_t row_stride;    /* of x, in elements */
+    int64_t column_stride; /* of out */
+    int64_t tiles, tiles_across, tiles_down;
+    k_layout outer; /* the other dimensions; view 0: x, view 1: out */
+} mp_transpose_args;
+
 /* out[o][j][i] = x[o][indices[j]][i]; a negative index counts from the end. */
 typedef struct mp_gather_args {
     const void *x, *indices;

@@ -1,6 +1,7 @@
 /* pool.cu - the mean or the largest element of a window over up to three dimensions; argmax also
- * tells where that lies. One lane an output, so neighbouring lanes read neighbouring windows. A NaN
- * in the window is its maximum. SPDX-License-Identifier: Apache-2.0 */
+ * tells where that lies. One lane an output, so neighbouring lanes read neighbouring windows, or
+ * (K_LAST) neighbouring channels. A NaN in the window is its maximum.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/index.h"
 #include "kernel/pool_args.h"
 
@@ -8,6 +9,13 @@
 #define P_argmax 2
 #define P_mean   3
 #define P_OP     K_JOIN(P_, K_OP)
+
+/* The element at an offset of the plane that starts at `x`. */
+#if K_LAST
+#define P_AT(args, x, offset) ((x)[(offset) * (args)->channels])
+#else
+#define P_AT(args, x, offset) ((x)[offset])
+#endif
 
 /* The part of one dimension's window that lies in the input: `taps` positions from `first` on,
  * `dilation` apart; and how many positions count where padding does. */
@@ -69,7 +77,7 @@ K_FN void p_pool(const mp_pool_args *args, const T *x, const p_span span[K_POOL_
     int64_t counted = 1;
     (void)plane;
     P_EACH_TAP(offset) {
-        sum += T_load(x[offset]);
+        sum += T_load(P_AT(args, x, offset));
     }
     for (int32_t d = 0; d < K_POOL_DIMS; d++) {
         counted *= args->include_pad ? span[d].padded : span[d].taps;
@@ -103,7 +111,7 @@ K_FN void p_pool(const mp_pool_args *args, const T *x, const p_span span[K_POOL_
 #if P_OP == P_argmax
     int64_t at = -1;
     P_EACH_TAP(offset) {
-        const TC value = T_load(x[offset]);
+        const TC value = T_load(P_AT(args, x, offset));
         if (at < 0 || P_BEATS(value, best)) {
             best = value;
             at = offset;
@@ -118,7 +126,7 @@ K_FN void p_pool(const mp_pool_args *args, const T *x, const p_span span[K_POOL_
     int not_number = 0; /* apart from the maximum, so that neither is a branch */
 #endif
     P_EACH_TAP(offset) {
-        const TC value = T_load(x[offset]);
+        const TC value = T_load(P_AT(args, x, offset));
         best = value > best ? value : best;
 #if T_FLOAT
         not_number |= value != value;
@@ -133,15 +141,42 @@ K_FN void p_pool(const mp_pool_args *args, const T *x, const p_span span[K_POOL_
 
 #endif
 
+#if K_LAST
+
+/* Finds the place of output `i` in its plane, and where the plane starts. No number: indices are
+ * never asked for with channels last. */
+K_FN int64_t p_find(const mp_pool_args *args, int64_t i, int32_t place[K_POOL_DIMS],
+                    int64_t *start) {
+    const int64_t point =
+        args->wide ? i / args->channels : (int64_t)k_divide((uint32_t)i, args->by_channels);
+    const int64_t channel = i - point * args->channels;
+    const int64_t image = p_place(args, point, place);
+    *start = image * args->plane * args->channels + channel;
+    return -1;
+}
+
+#else
+
+/* The number of the plane that output `i` is of, its place there, and where the plane starts. */
+K_FN int64_t p_find(const mp_pool_args *args, int64_t i, int32_t place[K_POOL_DIMS],
+                    int64_t *start) {
+    const int64_t plane = p_place(args, i, place);
+    *start = plane * args->plane;
+    return plane;
+}
+
+#endif
+
 K_KERNEL(mp_pool_args, args) {
     const T *x = (const T *)args.x;
     K_GRID_LOOP(i, args.count) {
         int32_t place[K_POOL_DIMS];
         p_span span[K_POOL_DIMS];
-        const int64_t plane = p_place(&args, i, place);
+        int64_t start;
+        const int64_t plane = p_find(&args, i, place, &start);
         for (int32_t d = 0; d < K_POOL_DIMS; d++) {
             span[d] = p_window(&args, d, place[d]);
         }
-        p_pool(&args, x + plane * args.plane, span, i, plane);
+        p_pool(&args, x + start, span, i, plane);
     }
 }

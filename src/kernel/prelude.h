@@ -10,6 +10,7 @@
  *   K_M(exp)(x)   a math function of TC's precision (TC is float or double)
  *   K_GRID_LOOP(i, n)   visits each index once over the whole grid
  *   K_BLOCK_LOOP(i, n)  visits each index once over the lanes of a block
+ *   K_SHARED(type, name)  the block's shared memory, of the launch's shared_bytes
  * and gives gcc the words of CUDA that it lacks: threadIdx.x, blockIdx, blockDim, gridDim,
  * __shared__, __syncthreads().
  *
@@ -39,6 +40,10 @@
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); \
          i += (int64_t)blockDim.x * gridDim.x)
 #define K_BLOCK_LOOP(i, n) for (int64_t i = threadIdx.x; i < (n); i += blockDim.x)
+
+#define K_SHARED(type, name)                                   \
+    extern __shared__ __align__(16) unsigned char k_dynamic[]; \
+    type *name = (type *)k_dynamic
 
 #define K_INF (__int_as_float(0x7f800000))
 #define K_NAN (__int_as_float(0x7fffffff))
@@ -87,6 +92,8 @@ static inline int64_t k_share(int64_t n, int64_t lane, int64_t lanes) {
          i < i##_end; i++)
 #define K_BLOCK_LOOP(i, n) \
     for (int64_t i = threadIdx.x, i##_step = blockDim.x, i##_end = (n); i < i##_end; i += i##_step)
+
+#define K_SHARED(type, name) type *name = (type *)k_host_shared()
 
 #define K_INF INFINITY
 #define K_NAN NAN

@@ -103,8 +103,7 @@ static mp_status plan_last(mp_planner *p, const mp_conv *conv, const mp_shape *o
     memcpy(own, operands, sizeof own);
     status = scratch_like(p, w, conv->type, &own[MP_CONV_W]);
     if (status == MP_OK) {
-        status =
-            mp_plan_channels_to_last(p, conv->type, w, operands[MP_CONV_W], own[MP_CONV_W]);
+        status = mp_plan_channels_to_last(p, conv->type, w, operands[MP_CONV_W], own[MP_CONV_W]);
     }
     if (status != MP_OK) {
         mp_plan_conv_drop(p, math);
@@ -222,15 +221,16 @@ static const mp_attr_def transpose_attrs[] = {MP_WINDOW_ATTRS,
                                               {"output_shape", MP_ATTR_INTS},
                                               {NULL, 0}};
 
-#define CONV(domain_)                                                           \
-    {                                                                           \
-        .domain = (domain_), .name = "Conv", .since = 1, .until = 22,           \
-        .types = {{"T", MP_FLOATS}}, .attrs = conv_attrs, .plan = plan_conv     \
+#define CONV(domain_)                                                                              \
+    {                                                                                              \
+        .domain = (domain_), .name = "Conv", .since = 1, .until = 22, .types = {{"T", MP_FLOATS}}, \
+        .needs_conv = true, .attrs = conv_attrs, .plan = plan_conv                                 \
     }
-#define CONV_TRANSPOSE(domain_)                                                          \
-    {                                                                                    \
-        .domain = (domain_), .name = "ConvTranspose", .since = 1, .until = 22,           \
-        .types = {{"T", MP_FLOATS}}, .attrs = transpose_attrs, .plan = plan_conv_transpose \
+#define CONV_TRANSPOSE(domain_)                                                    \
+    {                                                                              \
+        .domain = (domain_), .name = "ConvTranspose", .since = 1, .until = 22,     \
+        .types = {{"T", MP_FLOATS}}, .needs_conv = true, .attrs = transpose_attrs, \
+        .plan = plan_conv_transpose                                                \
     }
 
 static const mp_op ops[] = {

@@ -54,6 +54,55 @@ static void use_units(k_layout *space, int64_t per_unit) {
     }
 }
 
+/* The dimension whose elements are neighbours in the source, where it is another than those of the
+ * target and both are long enough for tiles; -1 otherwise. */
+static int crossed_dimension(const k_layout *space) {
+    enum { LEAST = 8 };
+    const int inner = space->rank - 1;
+    if (space->stride[0][inner] == 1 || space->stride[1][inner] != 1 || space->dim[inner] < LEAST) {
+        return -1;
+    }
+    for (int d = 0; d < inner; d++) {
+        if (space->stride[0][d] == 1 && space->dim[d] >= LEAST) {
+            return d;
+        }
+    }
+    return -1;
+}
+
+static int64_t tiles_along(int64_t size) {
+    return (size + K_TRANSPOSE_SIDE - 1) / K_TRANSPOSE_SIDE;
+}
+
+/* Tile by tile through shared memory. */
+static mp_status plan_tiles(mp_planner *p, const k_layout *space, int crossed, size_t size,
+                            mp_ref from, mp_ref to) {
+    const int inner = space->rank - 1;
+    mp_shape outer = {.rank = 0};
+    int64_t stride[2][MP_RANK_MAX] = {{0}};
+    for (int d = 0; d < inner; d++) {
+        if (d != crossed) {
+            stride[0][outer.rank] = space->stride[0][d];
+            stride[1][outer.rank] = space->stride[1][d];
+            outer.dim[outer.rank++] = space->dim[d];
+        }
+    }
+    mp_transpose_args args = {.rows = space->dim[inner],
+                              .columns = space->dim[crossed],
+                              .row_stride = space->stride[0][inner],
+                              .column_stride = space->stride[1][crossed],
+                              .tiles_across = tiles_along(space->dim[crossed]),
+                              .tiles_down = tiles_along(space->dim[inner])};
+    args.tiles = args.tiles_across * args.tiles_down * mp_shape_count(&outer);
+    mp_layout_make(&outer, stride, 2, &args.outer);
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "transpose_b%zu", size * 8));
+    mp_grid grid = mp_plan_grid_rows(p, args.tiles, 256);
+    grid.shared_bytes = (uint32_t)(K_TRANSPOSE_SIDE * (K_TRANSPOSE_SIDE + 1) * size);
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_transpose_args, x, from),
+                     MP_BIND(mp_transpose_args, out, to));
+}
+
 mp_status mp_plan_strided_copy(mp_planner *p, const mp_shape *shape, size_t size,
                                const mp_strided *source, const mp_strided *target) {
     const int64_t count = mp_shape_count(shape);
@@ -70,6 +119,10 @@ mp_status mp_plan_strided_copy(mp_planner *p, const mp_shape *shape, size_t size
     const k_layout *space = &args.layout;
     if (count == 1 || (space->rank == 1 && space->stride[0][0] == 1 && space->stride[1][0] == 1)) {
         return mp_plan_copy(p, to, from, (size_t)count * size);
+    }
+    const int crossed = crossed_dimension(space);
+    if (crossed >= 0) {
+        return plan_tiles(p, space, crossed, size, from, to);
     }
     const int64_t per_unit = elements_per_unit(p, space, size, source, target);
     use_units(&args.layout, per_unit);
@@ -314,6 +367,30 @@ static mp_status plan_split(mp_planner *p) {
 
 /* ---- Gather ---- */
 
+mp_status mp_plan_gather(mp_planner *p, const mp_gather *g) {
+    mp_gather_args args = {.axis_dim = g->shape->dim[g->axis]};
+    const size_t size = mp_dtype_size(g->type);
+    const int64_t run = mp_shape_span(g->shape, g->axis + 1, g->shape->rank);
+    const size_t unit = mp_move_unit(p, run * (int64_t)size, size);
+    args.inner = run * (int64_t)size / (int64_t)unit;
+    const mp_shape space = {
+        .rank = 3, .dim = {mp_shape_span(g->shape, 0, g->axis), g->index_count, args.inner}};
+    args.count = mp_shape_count(&space);
+    if (args.count == 0) {
+        return MP_OK;
+    }
+    if (args.axis_dim == 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "axis %d of X is empty, so no index is valid", g->axis);
+    }
+    int64_t stride[2][MP_RANK_MAX] = {{args.axis_dim * args.inner, 0, 1}, {0, 1, 0}};
+    mp_layout_make(&space, stride, 2, &args.layout);
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "gather_b%zu_%s", unit * 8, mp_dtype_word(g->index_type)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+                     MP_BIND(mp_gather_args, x, g->x), MP_BIND(mp_gather_args, indices, g->indices),
+                     MP_BIND(mp_gather_args, out, g->out));
+}
+
 static mp_status plan_gather(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     const mp_tensor *indices = &p->in[1];
@@ -335,28 +412,15 @@ static mp_status plan_gather(mp_planner *p) {
         shape.dim[at++] = x->shape.dim[d];
     }
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
-    if (mp_shape_count(&shape) == 0) {
-        return MP_OK;
-    }
-    mp_gather_args args = {.axis_dim = x->shape.dim[axis]};
-    if (args.axis_dim == 0) {
-        return MP_FAIL(INVALID_ARGUMENT, "axis %d of X is empty, so no index is valid", axis);
-    }
-    const size_t size = mp_dtype_size(x->type);
-    const int64_t run = mp_shape_span(&x->shape, axis + 1, x->shape.rank);
-    const size_t unit = mp_move_unit(p, run * (int64_t)size, size);
-    args.inner = run * (int64_t)size / (int64_t)unit;
-    const mp_shape space = {
-        .rank = 3,
-        .dim = {mp_shape_span(&x->shape, 0, axis), mp_shape_count(&indices->shape), args.inner}};
-    int64_t stride[2][MP_RANK_MAX] = {{args.axis_dim * args.inner, 0, 1}, {0, 1, 0}};
-    mp_layout_make(&space, stride, 2, &args.layout);
-    args.count = mp_shape_count(&space);
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "gather_b%zu_%s", unit * 8, mp_dtype_word(indices->type)));
-    return MP_LAUNCH(
-        p, kernel, mp_plan_grid(p, args.count, 1), args, MP_BIND(mp_gather_args, x, MP_IN(0)),
-        MP_BIND(mp_gather_args, indices, MP_IN(1)), MP_BIND(mp_gather_args, out, MP_OUT(0)));
+    const mp_gather gather = {.x = MP_IN(0),
+                              .type = x->type,
+                              .shape = &x->shape,
+                              .axis = axis,
+                              .indices = MP_IN(1),
+                              .index_type = indices->type,
+                              .index_count = mp_shape_count(&indices->shape),
+                              .out = MP_OUT(0)};
+    return mp_plan_gather(p, &gather);
 }
 
 /* ---- GatherND ---- */

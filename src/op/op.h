@@ -33,6 +33,7 @@ typedef enum mp_attr_kind {
     MP_ATTR_STRING,
     MP_ATTR_INTS,
     MP_ATTR_FLOATS,
+    MP_ATTR_TENSOR,
 } mp_attr_kind;
 
 typedef struct mp_attr_def {
@@ -54,8 +55,13 @@ struct mp_op {
     int view_of;       /* 1 + the input whose memory output 0 may simply be; 0 for none */
     mp_alias in_place[MP_ALIASES_MAX]; /* output may reuse the input's memory when nobody else */
     int in_place_count;                /* reads it and the sizes agree */
+    bool needs_conv;                   /* no use without the device's convolutions */
     const mp_attr_def *attrs;          /* NULL for none */
     mp_status (*plan)(mp_planner *p);
+    /* For outputs whose sizes depend on data: `plan` declares none, counts, and says what is read
+     * back (mp_plan_read_back); this, given the values, declares the outputs and lists the steps
+     * that write them. NULL for other operators. */
+    mp_status (*finish)(mp_planner *p, const int64_t *found);
     const void *detail; /* what makes this row special within its family, typed by the family */
 };
 
@@ -90,14 +96,17 @@ typedef struct mp_attr {
     const char *s;
     const int64_t *ints;
     const float *floats;
-    size_t count; /* of ints or floats */
+    size_t count;     /* of ints or floats */
+    mp_tensor tensor; /* its data in host memory */
 } mp_attr;
 
 /* Choices of the session that concern operators. */
 typedef struct mp_op_options {
-    bool tf32;               /* float matrix products may use TF32 */
-    bool conv_workspace_max; /* as mp_conv.workspace_max */
-    int32_t conv_search;     /* 0 exhaustive, 1 heuristic, 2 default */
+    bool tf32;                   /* float matrix products may use TF32 */
+    bool conv_workspace_max;     /* as mp_conv.workspace_max */
+    int32_t conv_search;         /* 0 exhaustive, 1 heuristic, 2 default */
+    bool skip_layer_norm_strict; /* SkipLayerNormalization sums in float whatever its type */
+    int32_t sdpa_kernel;         /* bits of attention kernels that are allowed; 0: all */
 } mp_op_options;
 
 struct mp_node {

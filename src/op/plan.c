@@ -57,6 +57,8 @@ struct mp_plan {
     int step_count;
     mp_tensor *out; /* owned; type MP_NONE until declared */
     size_t scratch;
+    mp_ref found; /* what is read back after a run */
+    int found_count;
     size_t used, capacity;
     unsigned char *steps; /* owned */
 };
@@ -88,6 +90,16 @@ mp_status mp_plan_scratch(mp_planner *p, size_t size, mp_ref *out) {
     }
     *out = (mp_ref){MP_PLACE_SCRATCH, 0, p->plan->scratch};
     p->plan->scratch = (end + MP_ALIGNMENT - 1) & ~(size_t)(MP_ALIGNMENT - 1);
+    return MP_OK;
+}
+
+mp_status mp_plan_read_back(mp_planner *p, mp_ref source, int count) {
+    if (p->node->op->finish == NULL || count < 1 || count > MP_FOUND_MAX ||
+        source.place != MP_PLACE_SCRATCH) {
+        return MP_FAIL(INTERNAL, "a plan cannot read %d values back", count);
+    }
+    p->plan->found = source;
+    p->plan->found_count = count;
     return MP_OK;
 }
 
@@ -237,8 +249,20 @@ mp_status mp_plan_gemm(mp_planner *p, const mp_gemm *gemm,
 mp_status mp_plan_conv(mp_planner *p, const mp_conv *conv,
                        const mp_ref operands[MP_CONV_OPERANDS]) {
     mp_math *math = NULL;
-    MP_TRY(p->device->ops->conv_prepare(p->device, conv, &math));
+    MP_TRY(mp_plan_conv_prepare(p, conv, &math));
+    return mp_plan_conv_step(p, math, operands);
+}
+
+mp_status mp_plan_conv_prepare(mp_planner *p, const mp_conv *conv, mp_math **out) {
+    return p->device->ops->conv_prepare(p->device, conv, out);
+}
+
+mp_status mp_plan_conv_step(mp_planner *p, mp_math *math, const mp_ref operands[MP_CONV_OPERANDS]) {
     return add_math(p, math, operands, MP_CONV_OPERANDS);
+}
+
+void mp_plan_conv_drop(mp_planner *p, mp_math *math) {
+    p->device->ops->math_release(p->device, math);
 }
 
 /* ---- life of a plan ---- */
@@ -263,8 +287,22 @@ static mp_status check_outputs(const mp_plan *plan) {
     return MP_OK;
 }
 
-mp_status mp_plan_make(mp_device *device, const struct mp_node *node, const mp_tensor *in,
-                       int in_count, int out_count, int32_t align, mp_plan **out) {
+/* Has the operator list its steps: the first of its functions, or with `found` the second. */
+static mp_status list_steps(mp_planner *planner, const int64_t *found) {
+    const mp_op *op = planner->node->op;
+    if (op->finish != NULL && found == NULL) {
+        MP_TRY(op->plan(planner));
+        return planner->plan->found_count > 0
+                   ? MP_OK
+                   : MP_FAIL(INTERNAL, "%s finds nothing to finish with", op->name);
+    }
+    MP_TRY(found != NULL ? op->finish(planner, found) : op->plan(planner));
+    return check_outputs(planner->plan);
+}
+
+static mp_status make(mp_device *device, const struct mp_node *node, const mp_tensor *in,
+                      int in_count, int out_count, int32_t align, const int64_t *found,
+                      mp_plan **out) {
     mp_plan *plan = calloc(1, sizeof *plan);
     mp_tensor *outputs = calloc(out_count > 0 ? (size_t)out_count : 1, sizeof *outputs);
     if (plan == NULL || outputs == NULL) {
@@ -285,10 +323,7 @@ mp_status mp_plan_make(mp_device *device, const struct mp_node *node, const mp_t
                           .plan = plan};
     mp_status status = check_inputs(in, in_count);
     if (status == MP_OK) {
-        status = node->op->plan(&planner);
-    }
-    if (status == MP_OK) {
-        status = check_outputs(plan);
+        status = list_steps(&planner, found);
     }
     if (status != MP_OK) {
         (void)mp__fail(status, "%s%s%s%s: %s", node->op->name, node->name[0] != '\0' ? " '" : "",
@@ -298,6 +333,17 @@ mp_status mp_plan_make(mp_device *device, const struct mp_node *node, const mp_t
     }
     *out = plan;
     return MP_OK;
+}
+
+mp_status mp_plan_make(mp_device *device, const struct mp_node *node, const mp_tensor *in,
+                       int in_count, int out_count, int32_t align, mp_plan **out) {
+    return make(device, node, in, in_count, out_count, align, NULL, out);
+}
+
+mp_status mp_plan_finish(mp_device *device, const struct mp_node *node, const mp_tensor *in,
+                         int in_count, int out_count, int32_t align,
+                         const int64_t found[MP_FOUND_MAX], mp_plan **out) {
+    return make(device, node, in, in_count, out_count, align, found, out);
 }
 
 void mp_plan_retain(mp_plan *plan) {
@@ -343,7 +389,7 @@ int mp_plan_step_count(const mp_plan *plan) {
 
 typedef struct addresses {
     const mp_addr *in, *out;
-    mp_addr scratch;
+    mp_addr scratch, kept;
 } addresses;
 
 /* 0 for an output that the model leaves out. */
@@ -355,6 +401,8 @@ static mp_addr resolve(const addresses *where, mp_ref ref) {
         return where->out[ref.index] != 0 ? where->out[ref.index] + ref.offset : 0;
     case MP_PLACE_SCRATCH:
         return where->scratch + ref.offset;
+    case MP_PLACE_KEPT:
+        return where->kept + ref.offset;
     case MP_PLACE_NONE:
         break;
     }
@@ -427,11 +475,36 @@ static mp_status run_step(mp_device *device, mp_stream *stream, const step *s,
     return MP_FAIL(INTERNAL, "a plan has a step of unknown kind %d", (int)s->kind);
 }
 
-mp_status mp_plan_run(const mp_plan *plan, mp_stream *stream, const mp_addr *in, const mp_addr *out,
-                      mp_addr scratch) {
-    const addresses where = {in, out, scratch};
+static mp_status run_steps(const mp_plan *plan, mp_stream *stream, const addresses *where) {
     for (size_t at = 0; at < plan->used; at += step_at(plan, at)->size) {
-        MP_TRY(run_step(plan->device, stream, step_at(plan, at), &where));
+        MP_TRY(run_step(plan->device, stream, step_at(plan, at), where));
     }
     return MP_OK;
+}
+
+mp_status mp_plan_run(const mp_plan *plan, mp_stream *stream, const mp_addr *in, const mp_addr *out,
+                      mp_addr scratch) {
+    return run_steps(plan, stream, &(addresses){in, out, scratch, 0});
+}
+
+mp_status mp_plan_run_finish(const mp_plan *plan, mp_stream *stream, const mp_addr *in,
+                             const mp_addr *out, mp_addr scratch, mp_addr kept) {
+    return run_steps(plan, stream, &(addresses){in, out, scratch, kept});
+}
+
+mp_status mp_plan_run_count(const mp_plan *plan, mp_stream *stream, const mp_addr *in,
+                            mp_addr scratch, int64_t found[MP_FOUND_MAX]) {
+    mp_device *device = plan->device;
+    const addresses where = {in, NULL, scratch, 0};
+    bool captured = false;
+    MP_TRY(device->ops->capture_active(device, stream, &captured));
+    if (captured) {
+        return MP_FAIL(UNSUPPORTED,
+                       "the sizes of its outputs depend on data, which a captured graph cannot "
+                       "wait for; leave enable_cuda_graph off for this model");
+    }
+    MP_TRY(run_steps(plan, stream, &where));
+    /* To memory that is not pinned, so that it is there when the call returns. */
+    return device->ops->copy(device, stream, (mp_addr)found, resolve(&where, plan->found),
+                             (size_t)plan->found_count * sizeof *found);
 }

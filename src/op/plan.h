@@ -19,7 +19,13 @@ typedef struct mp_tensor {
 
 /* ---- naming memory before it exists ---- */
 
-typedef enum mp_place { MP_PLACE_NONE, MP_PLACE_IN, MP_PLACE_OUT, MP_PLACE_SCRATCH } mp_place;
+typedef enum mp_place {
+    MP_PLACE_NONE,
+    MP_PLACE_IN,
+    MP_PLACE_OUT,
+    MP_PLACE_SCRATCH,
+    MP_PLACE_KEPT, /* while finishing: the scratch memory of the plan that counted */
+} mp_place;
 
 typedef struct mp_ref {
     mp_place place;
@@ -30,6 +36,7 @@ typedef struct mp_ref {
 #define MP_IN(i)   ((mp_ref){MP_PLACE_IN, (uint32_t)(i), 0})
 #define MP_OUT(i)  ((mp_ref){MP_PLACE_OUT, (uint32_t)(i), 0})
 #define MP_NOWHERE ((mp_ref){MP_PLACE_NONE, 0, 0})
+#define MP_KEPT    ((mp_ref){MP_PLACE_KEPT, 0, 0})
 
 static inline mp_ref mp_ref_at(mp_ref ref, uint64_t offset) {
     ref.offset += offset;
@@ -107,6 +114,17 @@ mp_status mp_plan_host_output(mp_planner *p, int i, const void *bytes, size_t si
 mp_status mp_plan_gemm(mp_planner *p, const mp_gemm *gemm, const mp_ref operands[MP_GEMM_OPERANDS]);
 mp_status mp_plan_conv(mp_planner *p, const mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS]);
 
+/* A convolution that steps of its own precede, which depend on whether the device can do it.
+ * mp_plan_conv_step takes `math`, also on failure. */
+mp_status mp_plan_conv_prepare(mp_planner *p, const mp_conv *conv, mp_math **out);
+mp_status mp_plan_conv_step(mp_planner *p, mp_math *math, const mp_ref operands[MP_CONV_OPERANDS]);
+void mp_plan_conv_drop(mp_planner *p, mp_math *math);
+
+/* For an operator with `finish`: that many int64_t at `source`, in scratch memory, are the values
+ * that it is given. */
+enum { MP_FOUND_MAX = 4 };
+mp_status mp_plan_read_back(mp_planner *p, mp_ref source, int count);
+
 /* ---- a finished plan ---- */
 
 /* Plans `node` for these inputs. Gives: `*out` with one reference. Threads: any. Blocks: while
@@ -128,5 +146,23 @@ int mp_plan_step_count(const mp_plan *plan);
  * too. Blocks: no. */
 mp_status mp_plan_run(const mp_plan *plan, mp_stream *stream, const mp_addr *in, const mp_addr *out,
                       mp_addr scratch);
+
+/* ---- the two plans of an operator with `finish` ----
+ * The first has no outputs and is run with its scratch memory, whose content then stays for the
+ * second, which is made anew for the values found. */
+
+/* Runs the first plan and reads the values back, MP_FOUND_MAX of them at most. Blocks: until
+ * `stream` gets there. Fails: UNSUPPORTED, with nothing queued, while `stream` is captured. */
+mp_status mp_plan_run_count(const mp_plan *plan, mp_stream *stream, const mp_addr *in,
+                            mp_addr scratch, int64_t found[MP_FOUND_MAX]);
+
+/* As mp_plan_make, by `finish`. */
+mp_status mp_plan_finish(mp_device *device, const struct mp_node *node, const mp_tensor *in,
+                         int in_count, int out_count, int32_t align,
+                         const int64_t found[MP_FOUND_MAX], mp_plan **out);
+
+/* As mp_plan_run, for the second plan; `kept` is the first one's scratch memory. */
+mp_status mp_plan_run_finish(const mp_plan *plan, mp_stream *stream, const mp_addr *in,
+                             const mp_addr *out, mp_addr scratch, mp_addr kept);
 
 #endif

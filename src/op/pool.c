@@ -2,6 +2,7 @@
  * tensor lacks are of size 1, in front. A window that is the whole input is a reduction.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pool_args.h"
+#include "op/channels.h"
 #include "op/families.h"
 #include "op/reduce_steps.h"
 #include "op/window.h"
@@ -54,44 +55,62 @@ static void fill_window(const mp_window *window, const int64_t *in, const int64_
     }
 }
 
-static mp_status plan_pool(mp_planner *p) {
-    const char *word = p->node->op->detail;
+/* A window that is the whole input. */
+static mp_status plan_whole(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
+    const uint32_t all = (1u << x->shape.rank) - 1;
+    const uint32_t axes = mp_channels_last(p) ? all >> 1 & ~1u : all & ~3u;
+    return mp_plan_reduce(p, p->node->op->detail, x->type, MP_IN(0), &x->shape, axes, MP_OUT(0));
+}
+
+static mp_status plan_windows(mp_planner *p, const mp_pool_args *args) {
     const bool indices = p->out_count > 1;
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "pool%s_%s%s_%s", mp_channels_last(p) ? "_last" : "",
+                          indices ? "arg" : "", (const char *)p->node->op->detail,
+                          mp_dtype_word(p->in[0].type)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args->count, 1), *args,
+                     MP_BIND(mp_pool_args, x, MP_IN(0)), MP_BIND(mp_pool_args, out, MP_OUT(0)),
+                     MP_BIND(mp_pool_args, indices, indices ? MP_OUT(1) : MP_NOWHERE));
+}
+
+static mp_status plan_pool(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    const mp_shape image = mp_shape_first(p, &x->shape);
     mp_window window;
-    if (x->shape.rank < 3) {
+    if (image.rank < 3) {
         char text[192];
         return MP_FAIL(INVALID_ARGUMENT, "X of shape %s has no spatial dimensions",
                        mp_shape_text(&x->shape, text));
     }
-    MP_TRY(mp_window_read(p->node, x->shape.rank - 2, NULL, &window));
-    const int64_t *in = &x->shape.dim[2];
-    mp_shape shape = x->shape;
+    MP_TRY(mp_window_read(p->node, image.rank - 2, NULL, &window));
+    if (mp_channels_last(p) && p->out_count > 1) {
+        return MP_FAIL(UNSUPPORTED, "indices with channels last; ONNX counts them channels first");
+    }
+    const int64_t *in = &image.dim[2];
+    mp_shape shape = image;
     MP_TRY(mp_window_slide(&window, in, mp_node_int(p->node, "ceil_mode", 0) != 0, &shape.dim[2]));
     MP_TRY(check_sizes(&window, in));
-    MP_TRY(mp_plan_output(p, 0, x->type, &shape));
-    MP_TRY(mp_plan_output(p, 1, MP_I64, &shape));
+    const mp_shape stored = mp_shape_stored(p, &shape);
+    MP_TRY(mp_plan_output(p, 0, x->type, &stored));
+    MP_TRY(mp_plan_output(p, 1, MP_I64, &stored));
     mp_pool_args args = {
         .count = mp_shape_count(&shape),
-        .plane = mp_shape_span(&x->shape, 2, x->shape.rank),
+        .plane = mp_shape_span(&image, 2, image.rank),
+        .channels = image.dim[1],
         .column_major = mp_node_int(p->node, "storage_order", 0) != 0,
         .include_pad = mp_node_int(p->node, "count_include_pad", 0) != 0,
     };
     if (args.count == 0) {
         return MP_OK;
     }
-    if (!indices && args.plane >= REDUCE_ELEMENTS_MIN && covers_input(&window, in)) {
-        const uint32_t axes = ((1u << x->shape.rank) - 1) & ~3u;
-        return mp_plan_reduce(p, word, x->type, MP_IN(0), &x->shape, axes, MP_OUT(0));
+    if (p->out_count < 2 && args.plane >= REDUCE_ELEMENTS_MIN && covers_input(&window, in)) {
+        return plan_whole(p);
     }
     args.wide = args.count > INT32_MAX;
+    args.by_channels = args.wide ? args.by_channels : mp_divider((uint32_t)args.channels);
     fill_window(&window, in, &shape.dim[2], &args);
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "pool_%s%s_%s", indices ? "arg" : "", word,
-                          mp_dtype_word(x->type)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
-                     MP_BIND(mp_pool_args, x, MP_IN(0)), MP_BIND(mp_pool_args, out, MP_OUT(0)),
-                     MP_BIND(mp_pool_args, indices, indices ? MP_OUT(1) : MP_NOWHERE));
+    return plan_windows(p, &args);
 }
 
 /* ---- the rows ---- */
@@ -101,26 +120,25 @@ static const mp_attr_def max_attrs[] = {
 static const mp_attr_def mean_attrs[] = {
     MP_WINDOW_ATTRS, {"ceil_mode", MP_ATTR_INT}, {"count_include_pad", MP_ATTR_INT}, {NULL, 0}};
 
-#define MAX_POOL(from, to, ...)                                                                  \
-    {                                                                                            \
-        .domain = "", .name = "MaxPool", .since = (from), .until = (to), .types = {__VA_ARGS__}, \
-        .attrs = max_attrs, .plan = plan_pool, .detail = "max"                                   \
+#define MAX_POOL(domain_, from, to, ...)                                               \
+    {                                                                                  \
+        .domain = (domain_), .name = "MaxPool", .since = (from), .until = (to),        \
+        .types = {__VA_ARGS__}, .attrs = max_attrs, .plan = plan_pool, .detail = "max" \
+    }
+#define MEAN_POOL(domain_)                                                                    \
+    {                                                                                         \
+        .domain = (domain_), .name = "AveragePool", .since = 1, .until = 22,                  \
+        .types = {{"T", MP_FLOATS}}, .attrs = mean_attrs, .plan = plan_pool, .detail = "mean" \
     }
 #define INDICES \
     { "I", MP_BIT(MP_I64) }
 
-static const mp_op ops[] = {
-    MAX_POOL(1, 7, {"T", MP_IEEE_FLOATS}),
-    MAX_POOL(8, 11, {"T", MP_IEEE_FLOATS}, INDICES),
-    MAX_POOL(12, 22, {"T", MP_FLOATS | MP_BIT(MP_I8) | MP_BIT(MP_U8)}, INDICES),
-    {.domain = "",
-     .name = "AveragePool",
-     .since = 1,
-     .until = 22,
-     .types = {{"T", MP_FLOATS}},
-     .attrs = mean_attrs,
-     .plan = plan_pool,
-     .detail = "mean"},
-};
+#define BOTH(domain_)                                                                         \
+    MAX_POOL(domain_, 1, 7, {"T", MP_IEEE_FLOATS}),                                           \
+        MAX_POOL(domain_, 8, 11, {"T", MP_IEEE_FLOATS}, INDICES),                             \
+        MAX_POOL(domain_, 12, 22, {"T", MP_FLOATS | MP_BIT(MP_I8) | MP_BIT(MP_U8)}, INDICES), \
+        MEAN_POOL(domain_)
+
+static const mp_op ops[] = {BOTH(""), BOTH(MP_NHWC_DOMAIN)};
 
 const mp_op_family mp__family_pool = {"pool", ops, MP_COUNT_OF(ops)};

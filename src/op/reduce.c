@@ -2,6 +2,7 @@
 #include "op/reduce_steps.h"
 
 #include "kernel/reduce_args.h"
+#include "op/channels.h"
 #include "op/families.h"
 #include "op/host_input.h"
 
@@ -101,7 +102,8 @@ static mp_status plan_global_pool(mp_planner *p) {
         return MP_FAIL(INVALID_ARGUMENT, "X of shape %s has no spatial dimensions",
                        mp_shape_text(&x->shape, text));
     }
-    const uint32_t axes = ((1u << x->shape.rank) - 1) & ~3u;
+    const uint32_t all = (1u << x->shape.rank) - 1;
+    const uint32_t axes = mp_channels_last(p) ? all >> 1 & ~1u : all & ~3u;
     const mp_shape shape = shape_without(&x->shape, axes, true);
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
     return mp_plan_reduce(p, p->node->op->detail, x->type, MP_IN(0), &x->shape, axes, MP_OUT(0));
@@ -134,10 +136,10 @@ enum {
         .domain = "", .name = (op_name), .since = (first), .until = (last), .host_in = 1u << 1, \
         .types = {{"T", (set)}}, .attrs = new_attrs, .plan = plan_reduce, .detail = (word)      \
     }
-#define GLOBAL_POOL(op_name, word)                                                             \
-    {                                                                                          \
-        .domain = "", .name = (op_name), .since = 1, .until = 22, .types = {{"T", MP_FLOATS}}, \
-        .plan = plan_global_pool, .detail = (word)                                             \
+#define GLOBAL_POOL(op_domain, op_name, word)                                   \
+    {                                                                           \
+        .domain = (op_domain), .name = (op_name), .since = 1, .until = 22,      \
+        .types = {{"T", MP_FLOATS}}, .plan = plan_global_pool, .detail = (word) \
     }
 
 static const mp_op ops[] = {
@@ -151,8 +153,10 @@ static const mp_op ops[] = {
     REDUCE("ReduceSumSquare", SUMS, "sumsq", 13, 18, 18),
     REDUCE("ReduceLogSum", MP_FLOATS, "logsum", 13, 18, 18),
     REDUCE("ReduceLogSumExp", MP_FLOATS, "logsumexp", 13, 18, 18),
-    GLOBAL_POOL("GlobalAveragePool", "mean"),
-    GLOBAL_POOL("GlobalMaxPool", "max"),
+    GLOBAL_POOL("", "GlobalAveragePool", "mean"),
+    GLOBAL_POOL("", "GlobalMaxPool", "max"),
+    GLOBAL_POOL(MP_NHWC_DOMAIN, "GlobalAveragePool", "mean"),
+    GLOBAL_POOL(MP_NHWC_DOMAIN, "GlobalMaxPool", "max"),
 };
 
 const mp_op_family mp__family_reduce = {"reduce", ops, MP_COUNT_OF(ops)};

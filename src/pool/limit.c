@@ -51,3 +51,12 @@ bool mp__limit_take(size_t bytes) {
 void mp__limit_give(size_t bytes) {
     (void)atomic_fetch_sub(&taken, bytes);
 }
+
+size_t mp__limit_left(void) {
+    const size_t most = mp_limit_get();
+    const size_t now = atomic_load(&taken);
+    if (most == 0) {
+        return SIZE_MAX;
+    }
+    return now < most ? most - now : 0;
+}

@@ -20,6 +20,10 @@ mp_status mp__pool_again(mp_pool *pool, mp_pool **out);
 /* The device whose memory it is; borrowed. */
 mp_device *mp__pool_device(const mp_pool *pool);
 
+/* Bytes that the pool could still lend, at most: what it has and has not lent, and what the device
+ * has free, as far as arena.max_mem and the limit of the process allow. */
+mp_status mp__pool_available(mp_pool *pool, uint64_t *out);
+
 /* As mp_pool_alloc, mp_pool_free and mp_pool_free_on, for a caller that holds a lock which others
  * need while they wait for the device: they take no lock for longer than some dozen instructions.
  * BUSY, without a sentence and with nothing done, where that is not enough. `pool` is not NULL. */

@@ -43,6 +43,11 @@ MORE_TYPES_ONLY = {"Cast", "BitShift", "Compress", "OneHot", "Unique", "SpaceToD
 MORE_TYPES_ONLY |= {"ReduceLogSum", "ReduceLogSumExp", "ReverseSequence", "Einsum", "Range"}
 # ONNX aligns corners by the size before it is cut to a whole number, ONNX Runtime by the size after; we follow it.
 AS_ONNX_RUNTIME = {f"test_resize_downsample_scales_{mode}_align_corners" for mode in ("linear", "cubic")}
+# Each of their operators rounds to 16 bits, where ONNX's figures were rounded once: two units of the last place.
+ROUNDED_OFTEN = {
+    "test_attention_4d_causal_fp16_expanded": 2e-3,
+    "test_attention_4d_causal_bf16_expanded": 1.6e-2,
+}
 # Operators that ONNX Runtime replaces before it assigns nodes, and the operators it needs for that.
 DISSOLVED = {"Constant": set(), "CastLike": {"Cast"}}
 
@@ -121,6 +126,14 @@ def known_types(names, types):
     return [TensorProto.DataType.Name(element).lower() if element else None for element in known]
 
 
+def all_nodes(graph):
+    """Those of the graphs within, too."""
+    for node in graph.node:
+        yield node
+        for body in placement.bodies(node):
+            yield from all_nodes(body)
+
+
 def not_covered(test, model):
     """None, or why this case says nothing about the EP."""
     if model is None:
@@ -135,7 +148,7 @@ def not_covered(test, model):
     if any(v.type.tensor_type.elem_type not in PLAIN_TYPES | {BFLOAT16} for v in values):
         return "element types that Python cannot carry, strings"
     types = placement.element_types(model)
-    for node in model.graph.node:
+    for node in all_nodes(model.graph):
         lacking = kernel_missing(node, model, types)
         if lacking:
             return f"no kernel: {lacking}"
@@ -189,6 +202,8 @@ def differs(result, want, test, element):
     if want.dtype.kind != "f":
         return None if np.array_equal(result, want) else "other values"
     relative = max(test.relative, 1e-2) if element == BFLOAT16 else test.relative
+    if test.name in ROUNDED_OFTEN:
+        relative = ROUNDED_OFTEN[test.name]
     if np.allclose(result.astype(np.float64), want.astype(np.float64), relative, test.absolute, equal_nan=True):
         return None
     with np.errstate(all="ignore"):
@@ -199,7 +214,7 @@ def run(test, model):
     """Raises AssertionError where the EP is wrong; gives whether shape computation stayed on the CPU."""
     elements_in = [v.type.tensor_type.elem_type for v in model.graph.input]
     elements_out = [v.type.tensor_type.elem_type for v in model.graph.output]
-    for index, node in enumerate(model.graph.node):
+    for index, node in enumerate(all_nodes(model.graph)):
         node.name = node.name or f"node{index}"
     original = onnx.ModelProto()
     original.CopyFrom(model)

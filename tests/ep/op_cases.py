@@ -10,6 +10,7 @@ import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
+from onnx import TensorProto, helper
 
 FLOATS = ("float", "float16", "bfloat16", "double")
 SIGNED = ("int32", "int64", "int8", "int16")
@@ -391,6 +392,31 @@ for trans_a, trans_b in itertools.product((0, 1), repeat=2):
 case("Gemm", [R((0, 4)), R((4, 5)), R((5,))], F32)
 case("Gemm", [R((3, 4)), R((4, 5)), R((5,))], F32, slack=4, runs=[[R((8, 4)), R((4, 2)), R((2,))]])
 
+# ---- constants ----
+case("ConstantOfShape", [D([2, 3])], F32, (9, 20, 21), runs=[[D([0, 5])], [D([7])], [D(np.zeros(0, np.int64))]])
+for kind in ALL:
+    value = helper.make_tensor("value", getattr(TensorProto, kind.upper()), [1], [-2.5 if kind in FLOATS else 1])
+    case("ConstantOfShape", [D([3, 1, 5])], (kind,), (20,), value=value)
+for kind, number in (("int64", -2**40 + 3), ("int64", -1), ("double", 0.1), ("uint64", 2**63 + 1), ("int16", -2)):
+    value = helper.make_tensor("value", getattr(TensorProto, kind.upper()), [1], [number])
+    case("ConstantOfShape", [D([1027])], (kind,), (9,), value=value)
+
+# ---- outputs whose sizes depend on data ----
+SPARSE = [[0, 1, 0, 3], [5, 0, 0, 0], [0, 7, 8, 0]]
+FOUND = ("bool", "uint8", "int32", "int64", "float16", "float")
+case("NonZero", [V(SPARSE)], FOUND, (9, 13), runs=[[V([[0, 2], [0, 0]])], [V([[0, 0]])], [V([[1], [0]])]])
+case("NonZero", [V(SPECIALS)], ("float", "float16"), note="special")
+for shape in ((), (0,), (4, 0, 2), (9000,), (2, 1, 3, 1, 2, 1, 2, 2)):
+    case("NonZero", [D(np.arange(np.prod(shape, dtype=int)).reshape(shape) % 3, "float")], F32)
+PICKED = D([True, False, True, True], "bool")
+case("Compress", [R((4, 3)), PICKED], [t for t in ALL if t != "bfloat16"], (9, 11), axis=0)
+for attrs in ({}, {"axis": 0}, {"axis": -1}, {"axis": 1}):
+    case("Compress", [R((4, 5, 4)), PICKED], FEW, **attrs)
+case("Compress", [R((2, 3)), D([True, False, False, True, True, True], "bool")], F32, note="all of the elements")
+case("Compress", [R((5, 2)), D([False] * 5, "bool")], F32, axis=0, note="nothing")
+case("Compress", [R((0, 2)), D(np.zeros(0, bool), "bool")], F32, axis=0)
+case("Compress", [R((9000, 16)), D(np.arange(9000) % 7 == 0, "bool")], F32, axis=0)
+
 # ---- convolution and pooling ----
 NARROW = ("float", "float16", "bfloat16", "double")
 case("Conv", [R((1, 3, 8)), R((4, 3, 3))], NARROW, (1, 11, 22), slack=4)
@@ -448,6 +474,53 @@ case("MaxPool", [R((1, 2, 4, 5, 6))], F32, (8, 12), kernel_shape=[2, 2, 2])
 case("MaxPool", [R((1, 2, 7, 8))], F32, kernel_shape=[2, 2], runs=[[R((3, 2, 4, 4))], [R((1, 2, 7, 8))]])
 case("AveragePool", [R((1, 2, 9))], F32, (7, 11), kernel_shape=[3])
 case("AveragePool", [R((1, 2, 4, 5, 6))], F32, (11,), kernel_shape=[2, 2, 2])
+case("MaxPool", [R((2, 3, 5, 6))], F32, (8, 12, 22), outputs=2, kernel_shape=[3, 2], pads=[1, 1, 1, 0], note="indices")
+case("MaxPool", [R((2, 3, 3, 4, 5))], F32, (12, 22), outputs=2, kernel_shape=[2, 2, 3], strides=[1, 2, 2])
+
+# ---- a factor for each channel, and channels that are moved ----
+SCALE, SHIFT, MEAN, VARIANCE = R((3,)), R((3,)), R((3,)), P((3,))
+PER_CHANNEL = [SCALE, SHIFT, MEAN, VARIANCE]
+case("BatchNormalization", [R((2, 3, 4, 5)), *PER_CHANNEL], FLOATS, (7, 9, 14, 15), slack=4)
+for shape in ((2, 3, 7), (4, 3), (1, 3, 2, 3, 4), (0, 3, 4), (3, 3, 33, 31)):
+    case("BatchNormalization", [R(shape), *PER_CHANNEL], F32, slack=4, epsilon=0.01, momentum=0.5)
+case("BatchNormalization", [R((5,)), R((1,)), R((1,)), R((1,)), P((1,))], F32, (15,), slack=4, note="one dimension")
+WIDE_CHANNELS = [D([0.5, -2.0, 3.0], "float"), D([1.0, 0.25, 0.0], "float"), D([0.1, 2.0, -1.0], "float")]
+case("BatchNormalization", [R((2, 3, 4)), *WIDE_CHANNELS, D([1.0, 0.5, 4.0], "float")], ("float16", "bfloat16"), (15,),
+     slack=4, note="statistics in float")
+case("BatchNormalization", [R((2, 3, 4)), *PER_CHANNEL], F32, slack=4, runs=[[R((1, 3, 9)), *PER_CHANNEL]])
+for shape in ((2, 3, 4, 5), (4, 3), (2, 3, 33, 31)):
+    case("BatchNormalization", [R(shape), *PER_CHANNEL], F32, (14, 15), outputs=3, slack=8, training_mode=1,
+         momentum=0.8, epsilon=0.01)
+case("LRN", [R((2, 7, 4, 5))], FLOATS, (1, 13), slack=4, size=3)
+for attrs in ({"size": 1}, {"size": 5, "alpha": 0.5}, {"size": 9, "alpha": 0.3, "beta": 0.4, "bias": 2.0}):
+    case("LRN", [R((1, 7, 3, 5))], F32, (1, 13), slack=4, **attrs)
+case("LRN", [R((0, 3, 4, 4))], F32, size=3)
+MOVED = [t for t in ALL if t != "bfloat16"]
+case("DepthToSpace", [R((2, 12, 3, 5))], MOVED, (1, 11, 13), blocksize=2)
+case("DepthToSpace", [R((1, 18, 2, 3))], ("float", "uint8", "double"), (11, 13), blocksize=3, mode="CRD")
+case("DepthToSpace", [R((2, 3, 4, 5))], F32, blocksize=1)
+case("DepthToSpace", [R((0, 4, 4, 5))], F32, blocksize=2)
+case("SpaceToDepth", [R((2, 3, 4, 6))], MOVED, (1, 13), blocksize=2)
+case("SpaceToDepth", [R((1, 2, 6, 9))], F32, (1, 13), blocksize=3, runs=[[R((2, 1, 3, 3))]])
+
+# ---- sampling ----
+SAMPLED = ("float", "float16", "double")
+GRID = R((2, 4, 5, 2), -1.4, 1.4)
+for mode in ("bilinear", "nearest", "bicubic"):
+    for padding in ("zeros", "border", "reflection"):
+        for corners in (0, 1):
+            attrs = {"mode": mode, "padding_mode": padding, "align_corners": corners}
+            case("GridSample", [R((2, 3, 5, 7)), GRID], F32, (16,), slack=32, **attrs)
+            attrs["mode"] = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+            case("GridSample", [R((2, 3, 5, 7)), GRID], F32, (20, 22), slack=32, **attrs)
+            if mode != "bicubic":
+                case("GridSample", [R((2, 3, 4, 5, 6)), R((2, 2, 3, 4, 3), -1.4, 1.4)], F32, (20,), slack=32, **attrs)
+case("GridSample", [R((2, 3, 5, 7)), GRID], SAMPLED, (16, 20, 22), slack=32)
+case("GridSample", [R((2, 3, 5, 7)), R((2, 4, 5, 2), -40, 40)], F32, slack=32, padding_mode="reflection", note="far")
+case("GridSample", [R((1, 2, 1, 1)), R((1, 3, 3, 2), -1.4, 1.4)], F32, slack=32, padding_mode="border", note="a pixel")
+case("GridSample", [R((0, 3, 5, 7)), R((0, 4, 5, 2))], F32, note="empty batch")
+case("GridSample", [R((1, 2, 4, 3)), R((1, 3, 2, 2), -1, 1)], F32, slack=32, runs=[[R((2, 1, 3, 3)), GRID]])
+case("GridSample", [R((2, 3, 5, 7)), GRID], F32, (1,), domain="com.microsoft", note="in test_nhwc.py")
 for name in ("GlobalAveragePool", "GlobalMaxPool"):
     case(name, [R((2, 3, 5, 6))], NARROW, (1, 22), slack=2)
     case(name, [R((2, 3, 7))], F32)

@@ -163,3 +163,20 @@ TEST(plan_cache_serves_threads) {
     mp_plan_cache_destroy(cache);
     CHECK_EQ_INT(mp__host_device_destroy(device), 0);
 }
+
+TEST(plan_cache_says_what_it_has) {
+    mp_device *device = open_device();
+    mp_plan_cache *cache = NULL;
+    inputs x;
+    CHECK_OK(mp_plan_cache_create(&cache));
+    set(&x, 5, 1);
+    CHECK(!mp_plan_cache_has(cache, x.in, 2, 16));
+    mp_plan_release(get(cache, device, &x, 2, 16));
+    CHECK(mp_plan_cache_has(cache, x.in, 2, 16));
+    CHECK(!mp_plan_cache_has(cache, x.in, 2, 1));
+    set(&x, 5, 2);
+    CHECK(!mp_plan_cache_has(cache, x.in, 2, 16));
+    CHECK_EQ_INT(made, 1);
+    mp_plan_cache_destroy(cache);
+    CHECK_EQ_INT(mp__host_device_destroy(device), 0);
+}

@@ -41,11 +41,29 @@ def element_types(model):
 def shape_nodes(model):
     """Names of the nodes that compute shapes by the rule."""
     types = element_types(model)
-    known = {t.name for t in model.graph.initializer}
+    return _shape_nodes(model.graph, types, {t.name for t in model.graph.initializer})
+
+
+def bodies(node):
+    """The graphs within an If, Loop or Scan."""
+    return [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+
+
+def _shape_nodes(graph, types, known):
+    """Those of a graph and of the graphs within; `known` are shapes and constants, to which it adds."""
     found = set()
-    for node in model.graph.node:  # in an order in which values are made before they are read
+    for node in graph.node:  # in an order in which values are made before they are read
         outputs = [name for name in node.output if name]
-        from_shapes = node.op_type in SHAPE_SOURCES or all(name in known for name in node.input if name)
+        inner = bodies(node)
+        for body in inner:
+            values = (*body.input, *body.output, *body.value_info)
+            within = types | {v.name: v.type.tensor_type.elem_type for v in values}
+            counted = {v.name for v in body.input[:2]} if node.op_type == "Loop" else set()  # number and condition
+            found |= _shape_nodes(body, within, known | counted | {t.name for t in body.initializer})
+        if inner:  # where nothing within belongs on the device, neither does it
+            from_shapes = all(each.name in found for body in inner for each in body.node)
+        else:
+            from_shapes = node.op_type in SHAPE_SOURCES or all(name in known for name in node.input if name)
         if from_shapes:
             known.update(outputs)
         if from_shapes or all(types.get(name, 0) in SHAPE_TYPES for name in outputs):

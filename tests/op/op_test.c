@@ -38,7 +38,9 @@ static const mp_op *row_of(const op_case *c) {
     return op;
 }
 
-mp_status op_plan(mp_device *device, const op_case *c, mp_plan **out) {
+/* The first plan, or with `found` the second. */
+static mp_status make_plan(mp_device *device, const op_case *c, const int64_t *found,
+                           mp_plan **out) {
     const mp_op *op = row_of(c);
     const mp_node node = {.op = op,
                           .version = c->version,
@@ -53,8 +55,18 @@ mp_status op_plan(mp_device *device, const op_case *c, mp_plan **out) {
             in[i].data = (mp_addr)c->in[i].data;
         }
     }
-    return mp_plan_make(device, &node, in, c->in_count, c->out_count, c->align != 0 ? c->align : 16,
-                        out);
+    const int32_t align = c->align != 0 ? c->align : 16;
+    return found != NULL
+               ? mp_plan_finish(device, &node, in, c->in_count, c->out_count, align, found, out)
+               : mp_plan_make(device, &node, in, c->in_count, c->out_count, align, out);
+}
+
+mp_status op_plan(mp_device *device, const op_case *c, mp_plan **out) {
+    return make_plan(device, c, NULL, out);
+}
+
+mp_status op_finish(mp_device *device, const op_case *c, const int64_t *found, mp_plan **out) {
+    return make_plan(device, c, found, out);
 }
 
 static on_device take(mp_device *device, size_t size) {
@@ -102,6 +114,15 @@ void op_run(mp_device *device, op_case *c) {
             in_addr[i] = (mp_addr)c->in[i].data;
         }
     }
+    mp_plan *counting = NULL;
+    on_device kept = {0, 0};
+    if (op->finish != NULL) {
+        int64_t found[MP_FOUND_MAX] = {0};
+        kept = take(device, mp_plan_scratch_bytes(plan));
+        CHECK_OK(mp_plan_run_count(plan, stream, in_addr, kept.addr, found));
+        counting = plan;
+        CHECK_OK(op_finish(device, c, found, &plan));
+    }
     for (int i = 0; i < c->out_count; i++) {
         const mp_tensor *declared = mp_plan_output_at(plan, i);
         c->out[i] = (op_tensor){.type = declared->type, .shape = declared->shape};
@@ -116,7 +137,7 @@ void op_run(mp_device *device, op_case *c) {
         }
     }
     const on_device scratch = take(device, mp_plan_scratch_bytes(plan));
-    CHECK_OK(mp_plan_run(plan, stream, in_addr, out_addr, scratch.addr));
+    CHECK_OK(mp_plan_run_finish(plan, stream, in_addr, out_addr, scratch.addr, kept.addr));
     for (int i = 0; i < c->out_count; i++) {
         if (!on_host(op->host_out, i)) {
             download(device, stream, out_addr[i], &c->out[i]);
@@ -134,6 +155,10 @@ void op_run(mp_device *device, op_case *c) {
         }
     }
     device->ops->free(device, scratch.addr, scratch.size);
+    if (kept.addr != 0) {
+        device->ops->free(device, kept.addr, kept.size);
+    }
+    mp_plan_release(counting);
     mp_plan_release(plan);
     device->ops->stream_destroy(device, stream);
 }

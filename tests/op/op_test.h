@@ -37,6 +37,9 @@ typedef struct op_case {
 /* Plans the case. Gives: `*out` on success. For tests of what must fail. */
 mp_status op_plan(mp_device *device, const op_case *c, mp_plan **out);
 
+/* The second plan of an operator with `finish`, for values found. */
+mp_status op_finish(mp_device *device, const op_case *c, const int64_t *found, mp_plan **out);
+
 /* Plans and runs the case; any failure ends the test. Fills c->out. */
 void op_run(mp_device *device, op_case *c);
 

@@ -2,6 +2,7 @@
 """`millpond run`, `bench` and `parity`."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import onnx_kit
@@ -10,6 +11,7 @@ from cli_kit import refused, run, run_json
 
 ort = pytest.importorskip("onnxruntime", minversion="1.26", reason="ONNX Runtime 1.26 is not installed")
 
+from millpond import _parity_table  # noqa: E402
 from millpond.cli import _compare, _inputs, _parity, _timing  # noqa: E402
 
 PROVIDER, CPU = "CudaPluginExecutionProvider", "CPUExecutionProvider"
@@ -244,12 +246,40 @@ def test_parity_of_the_provider():
     from millpond._ort_placement import Kernels
 
     found = run_json("parity")
-    mine = {operator for operator in Kernels().all if operator[1] not in _parity.INSERTED}
-    assert found["operators"] == len(mine) and found["theirs"] == len(_parity.their_versions()) > 200
+    mine = {operator for operator in Kernels().all if operator[1] not in _parity_table.INSERTED}
+    assert found["operators"] == len(mine) and found["theirs"] == len(_parity_table.theirs()) > 200
     (onnx,) = [each for each in found["domains"] if each["domain"] == "ai.onnx"]
     assert "Relu" in onnx["here"] and "Relu" not in onnx["missing"] and set(onnx["missing"]).isdisjoint(onnx["here"])
     assert found["versions"]["Relu"][-1] >= 14
-    assert "Missing here, com.microsoft" in run("parity", "--missing")[0]
+    for each in found["domains"]:
+        assert each["covered"] + each["partly"] == len(set(each["here"]) & set(each["theirs"]))
+    relu = found["differences"].get("Relu", {"state": "covered", "missing_versions": [], "missing_types": {}})
+    assert relu["state"] == "covered" and not relu["missing_versions"] and not relu["missing_types"]
+    text = run("parity", "--missing", "--wider")[0]
+    assert "Missing here, com.microsoft" in text and "Here in part" in text and "Wider here" in text
+
+
+def test_versions_and_types_are_compared():
+    row = _parity_table.Row
+    mine = {("", "A"): {1: {"T": {"float"}}, 7: {"T": {"float", "int8"}, "U": {"bool"}}, 30: {"T": {"float"}}},
+            ("", "B"): {6: {"T": {"float", "double"}}}, ("x", "Mine"): {1: {}}}
+    theirs = {("", "A"): [row(1, 6, {"T": {"float", "double", "bfloat16"}}), row(7, 13, {"T": {"float"}}),
+                          row(14, None, {"T": {"float"}})],
+              ("", "B"): [row(1, 6, {"T": {"float"}})], ("", "C"): [row(1, None, {})]}
+    allowed = {("", "A"): {1: {"T": {"float", "double"}}, 7: {"T": {"float", "int8"}}, 13: {}, 30: {}},
+               ("", "B"): {1: {}, 6: {}, 13: {}}, ("", "C"): {1: {}}}
+    found = _parity_table.compare(mine, theirs, allowed)
+    assert {name: each.state for (_, name), each in found.items()} == {
+        "A": "partly", "B": "partly", "C": "missing", "Mine": "only here"}
+    a, b = found["", "A"], found["", "B"]
+    assert (a.missing_versions, a.missing_types) == ([13], {1: {"T": {"double"}}})
+    assert (a.wider_versions, a.wider_types) == ([], {7: {"T": {"int8"}}})
+    assert (b.missing_versions, b.missing_types, b.wider_types) == ([1], {}, {6: {"T": {"double"}}})
+    assert a.is_wider and b.is_wider and not found["x", "Mine"].is_wider
+    assert _parity_table.by_domain(found) == [
+        {"domain": "ai.onnx", "covered": 0, "partly": 2, "missing": 1, "only here": 0, "wider": 2},
+        {"domain": "x", "covered": 0, "partly": 0, "missing": 0, "only here": 1, "wider": 0}]
+    assert _parity_table.types_by_version({7: {"T": {"b", "a"}}, 9: {"T": {"a", "b"}}}) == "T: a, b (9, 7)"
 
 
 def test_parity_of_models(models):
@@ -265,6 +295,22 @@ def test_parity_of_models(models):
     assert "no ONNX model" in refused("parity", models / "broken.onnx", status=1)
 
 
+def test_parity_of_a_folder(models, tmp_path):
+    (tmp_path / "below").mkdir()
+    for name in ("add", "mixed", "broken"):
+        (tmp_path / "below" / f"{name}.onnx").write_bytes((models / f"{name}.onnx").read_bytes())
+    out, said = run("parity", tmp_path, status=1)
+    assert said == "millpond: models that cannot be loaded: 1; nodes that are not covered: 1\n"
+    assert "3 models" in out and "Det" in out.partition("3 models")[2]
+    found = json.loads(run("parity", tmp_path, "--json", status=1)[0])
+    assert [Path(each["model"]).stem for each in found] == ["add", "broken", "mixed"]
+    assert "no ONNX model" in found[1]["error"] and found[0]["uncovered"] == 0
+    (tmp_path / "none").mkdir()
+    assert "no model (*.onnx)" in run("parity", tmp_path / "none", status=2)[1]
+
+
+
+
 def test_versions_and_functions_in_a_model(tmp_path):
     function = onnx_kit.block(1, "Twice") + onnx_kit.block(10, "mine")
     path = tmp_path / "model.onnx"
@@ -277,6 +323,7 @@ def test_versions_and_functions_in_a_model(tmp_path):
 
 
 def test_the_table_is_whole():
-    table = _parity.their_versions()
+    table = _parity_table.theirs()
     assert ("", "Relu") in table and ("com.microsoft", "Attention") in table
-    assert all(first <= (last or first) for ranges in table.values() for first, last in ranges)
+    assert all(row.first <= (row.last or row.first) for rows in table.values() for row in rows)
+    assert any("float16" in kinds for row in table["", "Relu"] for kinds in row.types.values())

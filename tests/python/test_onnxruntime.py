@@ -238,6 +238,26 @@ def test_options_arrive():
     assert given["use_tf32"] == "0" and given["cudnn_conv_algo_search"] == "HEURISTIC"
 
 
+def test_effective_options_are_what_the_session_runs_with():
+    session = mort.session(onnx_kit.mixed(), options={"use_tf32": False, "cudnn_conv_algo_search": "1"})
+    other = mort.session(onnx_kit.mixed(), options={"use_tf32": "perhaps"})
+    options = mort.effective_options(session)
+    assert options["use_tf32"] == "0" and options["cudnn_conv_algo_search"] == "HEURISTIC"
+    assert options["enable_cudnn"] == "1" and options["device_id"] == "0"
+    assert mort.effective_options(other)["use_tf32"] == "1"
+
+
+def test_sessions_without_effective_options_are_refused():
+    unnamed = ort.InferenceSession(onnx_kit.mixed(), providers=["CPUExecutionProvider"])
+    with pytest.raises(millpond.InvalidArgumentError, match="millpond.session"):
+        mort.effective_options(unnamed)
+    options = ort.SessionOptions()
+    options.add_session_config_entry("millpond.session", "elsewhere")
+    named = ort.InferenceSession(onnx_kit.mixed(), options, providers=["CPUExecutionProvider"])
+    with pytest.raises(millpond.InvalidArgumentError, match="'elsewhere' is not on the provider"):
+        mort.effective_options(named)
+
+
 def test_session_options_arrive(capfd):
     options = ort.SessionOptions()
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
@@ -315,9 +335,8 @@ def test_nodes_of_inner_graphs():
     node = Node("If", ["c"], ["y"], "choice", attributes={"then_branch": branch, "else_branch": other})
     model = onnx_kit.model([node], {"c": (onnx_kit.BOOL, []), "q": [2, 2]}, {"y": []})
     found = mort.placement(model)
-    assert found.counts[millpond.get_ep_name()] == {"ReduceSum": 1}
-    assert {node.name: node.reason for node in found.elsewhere} == {
-        "inner": "no kernel for this operator", "choice": "no kernel for this operator"}
+    assert found.counts[millpond.get_ep_name()] == {"ReduceSum": 1, "If": 1}
+    assert {node.name: node.reason for node in found.elsewhere} == {"inner": "no kernel for this operator"}
 
 
 def test_a_session_that_has_not_recorded_it():

@@ -21,6 +21,7 @@ typedef struct settings {
     int64_t device;
     size_t limit;
     int strategy;
+    uintptr_t stream;
 } settings;
 
 static const char *const strategies[] = {"kNextPowerOfTwo", "kSameAsRequested", NULL};
@@ -37,6 +38,7 @@ static const mp_option table[] = {
      .kind = MP_OPTION_WORD,
      .offset = offsetof(settings, strategy),
      .words = strategies},
+    {.name = "stream", .kind = MP_OPTION_ADDRESS, .offset = offsetof(settings, stream)},
 };
 
 static mp_status set(settings *target, const char *name, const char *value) {
@@ -59,6 +61,26 @@ TEST(options_are_read) {
     CHECK(s.limit == 16);
     CHECK_OK(set(&s, "arena_extend_strategy", "ksameasrequested"));
     CHECK_EQ_INT(s.strategy, 1);
+    CHECK_OK(set(&s, "stream", "0xFFFFFFFFFFFFFFFF"));
+    CHECK(s.stream == UINTPTR_MAX);
+    CHECK_OK(set(&s, "stream", "4096"));
+    CHECK(s.stream == 4096);
+}
+
+TEST(options_are_printed_as_they_are_read) {
+    static const char *const texts[] = {"1", "-3", "2147483648", "kSameAsRequested", "0x7f00"};
+    settings s = {.device = -3};
+    for (size_t i = 0; i < MP_COUNT_OF(table); i++) {
+        char text[32];
+        if (i != 1) {
+            CHECK_OK(set(&s, table[i].name, texts[i]));
+        }
+        mp_option_print(&table[i], &s, text, sizeof text);
+        CHECK(strcmp(text, texts[i]) == 0);
+    }
+    char cut[4];
+    mp_option_print(&table[3], &s, cut, sizeof cut);
+    CHECK(strcmp(cut, "kSa") == 0);
 }
 
 TEST(wrong_options_are_explained) {
@@ -74,8 +96,14 @@ TEST(wrong_options_are_explained) {
     CHECK_FAILS(set(&s, "gpu_mem_limit", "1MB"), INVALID_ARGUMENT, "bytes");
     CHECK_FAILS(set(&s, "arena_extend_strategy", "kFast"), INVALID_ARGUMENT,
                 "kNextPowerOfTwo, kSameAsRequested");
+    CHECK_FAILS(set(&s, "stream", "-1"), INVALID_ARGUMENT, "an address");
+    CHECK_FAILS(set(&s, "stream", "0x10000000000000000"), INVALID_ARGUMENT, "an address");
+    CHECK_FAILS(set(&s, "stream", "12 "), INVALID_ARGUMENT, "\"12 \"");
+    CHECK_FAILS(set(&s, "stream", "4K"), INVALID_ARGUMENT, "0x");
+    CHECK_FAILS(set(&s, "stream", ""), INVALID_ARGUMENT, "an address");
     CHECK_EQ_INT(s.device, 7);
     CHECK_EQ_INT(s.limit, 5);
+    CHECK(s.stream == 0);
 }
 
 TEST(unknown_options_have_a_neighbour) {

@@ -356,6 +356,13 @@ static int64_t wide_of(const mp_conv *c, const int64_t *sizes, int64_t narrow, i
     return index;
 }
 
+/* Where an element lies in [outer][channels][points], or with channels last. */
+static int64_t spot(const mp_conv *c, int64_t outer, int64_t channels, int64_t points,
+                    int64_t channel, int64_t point) {
+    return c->channels_last ? (outer * points + point) * channels + channel
+                            : (outer * channels + channel) * points + point;
+}
+
 /* Both directions: y gathers from x, or (transposed) x scatters into y. */
 static void conv_reference(const mp_conv *c, const operand *x, const operand *w, operand *y,
                            const operand *bias) {
@@ -366,7 +373,8 @@ static void conv_reference(const mp_conv *c, const operand *x, const operand *w,
     const int64_t *narrow = c->transposed ? c->in : c->out;
     const int64_t narrow_size = c->transposed ? x_size : y_size;
     for (int64_t i = 0; i < c->batch * c->out_channels * y_size; i++) {
-        y->values[i] = c->bias ? bias->values[i / y_size % c->out_channels] : 0;
+        const int64_t channel = (c->channels_last ? i : i / y_size) % c->out_channels;
+        y->values[i] = c->bias ? bias->values[channel] : 0;
     }
     for (int64_t at = 0; at < c->batch * c->out_channels * ig * narrow_size * taps; at++) {
         const int64_t tap = at % taps, place = at / taps % narrow_size;
@@ -378,10 +386,10 @@ static void conv_reference(const mp_conv *c, const operand *x, const operand *w,
         if (there < 0) {
             continue;
         }
-        const int64_t ix = (b * c->in_channels + in) * x_size + (c->transposed ? place : there);
-        const int64_t iy = (b * c->out_channels + o) * y_size + (c->transposed ? there : place);
+        const int64_t ix = spot(c, b, c->in_channels, x_size, in, c->transposed ? place : there);
+        const int64_t iy = spot(c, b, c->out_channels, y_size, o, c->transposed ? there : place);
         const int64_t iw =
-            c->transposed ? (in * og + o % og) * taps + tap : (o * ig + i) * taps + tap;
+            c->transposed ? spot(c, in, og, taps, o % og, tap) : spot(c, o, ig, taps, i, tap);
         y->values[iy] += x->values[ix] * w->values[iw];
     }
     for (int64_t i = 0; c->relu && i < c->batch * c->out_channels * y_size; i++) {
@@ -525,6 +533,32 @@ TEST(cuda_conv_types_and_searches) {
     mp_conv c = conv_of(2, 12, 3, 1, 1, 1, 1, false);
     c.tf32 = true;
     conv_check(device, stream, &c, "TF32");
+    device->ops->stream_destroy(device, stream);
+}
+
+/* What tensor cores are made for must work as it is, without turning the tensors. */
+TEST(cuda_conv_channels_last) {
+    static const mp_dtype types[] = {MP_F16, MP_BF16, MP_F32};
+    mp_device *device = test_gpu();
+    mp_stream *stream = NULL;
+    CHECK_OK(device->ops->stream_create(device, &stream));
+    for (size_t i = 0; i < MP_COUNT_OF(types); i++) {
+        mp_conv c = conv_of(2, 12, 3, 1, 1, 1, 1, false);
+        c.type = types[i];
+        c.channels_last = true;
+        c.tf32 = true;
+        c.in_channels = 16;
+        c.out_channels = 24;
+        c.align = 16;
+        for (int tail = 0; tail < 4; tail++) {
+            c.bias = (tail & 1) != 0;
+            c.relu = (tail & 2) != 0;
+            conv_check_one(device, stream, &c, "channels last");
+        }
+        c.pad_end[0] = 2;
+        c.out[0] += 1;
+        conv_check_one(device, stream, &c, "channels last, uneven padding");
+    }
     device->ops->stream_destroy(device, stream);
 }
 

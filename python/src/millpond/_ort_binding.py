@@ -86,6 +86,8 @@ class Binding:
         self.session = session
         self.device = register.find(int(options.get("device_id", 0))) if options is not None else None
         self._binding = session.io_binding()
+        self._run_options = ort.RunOptions()
+        self._run_options.add_run_config_entry("gpu_graph_id", "-1")  # a graph knows only the first values bound
         self._inputs = {argument.name: argument for argument in session.get_inputs()}
         self._outputs = {argument.name: argument for argument in session.get_outputs()}
         self._given: dict[str, tuple[Any, Any]] = {}  # input: the array, and the OrtValue that it is
@@ -173,7 +175,7 @@ class Binding:
         self._binding.clear_binding_outputs()  # else a run would write into the memory of the one before
         for name, (array, value) in self._wanted.items():
             self._bind_output(name, array, value)
-        self.session.run_with_iobinding(self._binding, run_options)
+        self.session.run_with_iobinding(self._binding, run_options or self._run_options)
         return self._results()
 
     def _results(self) -> dict[str, Any]:

@@ -79,13 +79,13 @@ class Schemas:
     def __init__(self) -> None:
         from onnxruntime.capi import _pybind_state as state
 
-        self._all: dict[tuple[str, str], list[Any]] = {}
+        self.all: dict[tuple[str, str], list[Any]] = {}
         for schema in state.get_all_operator_schema():
-            self._all.setdefault((plain(schema.domain), schema.name), []).append(schema)
+            self.all.setdefault((plain(schema.domain), schema.name), []).append(schema)
 
     def find(self, domain: str, operator: str, opset: int) -> Any:
         """The schema that a version of the operator set means; None where there is none."""
-        known = [each for each in self._all.get((domain, operator), ()) if each.since_version <= opset]
+        known = [each for each in self.all.get((domain, operator), ()) if each.since_version <= opset]
         return max(known, key=lambda schema: schema.since_version, default=None)
 
 

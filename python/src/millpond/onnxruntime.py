@@ -23,6 +23,7 @@ from millpond import get_ep_name, get_library_path
 from millpond._core import InvalidArgumentError
 from millpond._ort_binding import Binding, bind, run
 from millpond._ort_native import ort as _ort
+from millpond._ort_options import effective_options, name_session
 from millpond._ort_placement import PlacedNode, Placement, placement_of, watched
 from millpond._ort_register import Device, devices, is_registered, register, unregister
 from millpond._ort_values import DeviceArray, as_array, as_ortvalue
@@ -37,6 +38,7 @@ __all__ = [
     "as_ortvalue",
     "bind",
     "devices",
+    "effective_options",
     "get_ep_name",
     "get_library_path",
     "is_registered",
@@ -74,6 +76,7 @@ def _session_options(given: Any, fall_back: bool) -> Any:
     if options.has_providers():
         raise InvalidArgumentError("the SessionOptions have providers already; make new ones for each session")
     _set(options, "session.record_ep_graph_assignment_info", "1")
+    name_session(options)
     if not fall_back:
         _set(options, "session.disable_cpu_ep_fallback", "1")
     return options

@@ -117,10 +117,15 @@ static bool frame_sizes(const mp_conv *shape, frame *out) {
     return fits;
 }
 
+/* What the window kernel sees as one element of a line: a pixel with all its channels. */
+static int64_t line_unit(const mp_conv *shape, int64_t channels) {
+    return shape->channels_last ? channels : 1;
+}
+
 /* Whether a plane, counted in elements, suits the 32-bit index of the window kernel. */
-static bool planes_fit(const frame *form) {
-    int64_t wide = 1;
-    int64_t narrow = 1;
+static bool planes_fit(const mp_conv *shape, const frame *form) {
+    int64_t wide = line_unit(shape, form->wide[1]);
+    int64_t narrow = line_unit(shape, form->narrow[1]);
     for (int i = 2; i < 2 + form->spatial; i++) {
         wide *= form->wide[i];
         narrow *= form->narrow[i];
@@ -147,7 +152,7 @@ static mp_status frame_make(const mp_conv *shape, frame *out) {
     fits &= narrow_down(narrow_channels, &out->narrow[1]);
     fits &= narrow_down(narrow_channels, &out->weights[0]);
     fits &= narrow_down(wide_channels / shape->groups, &out->weights[1]);
-    if (!fits || !planes_fit(out)) {
+    if (!fits || !planes_fit(shape, out)) {
         return MP_FAIL(UNSUPPORTED, "cuDNN counts sizes in 32 bits and one is larger");
     }
     return MP_OK;
@@ -191,18 +196,18 @@ static mp_status tensors_make(cuda_conv *conv) {
     const cudnnDataType_t data = type_find(conv->shape.type)->data;
     const int dims = 2 + form->spatial;
     const int bias_sizes[DIMS_MAX] = {1, (int)conv->shape.out_channels, 1, 1, 1};
+    const cudnnTensorFormat_t format =
+        conv->shape.channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
     DNN_TRY("cudnnCreateTensorDescriptor", tensor_create(&conv->wide));
     DNN_TRY("cudnnCreateTensorDescriptor", tensor_create(&conv->narrow));
     DNN_TRY("cudnnCreateTensorDescriptor", tensor_create(&conv->bias));
     DNN_TRY("cudnnCreateFilterDescriptor", filter_create(&conv->weights));
+    DNN_TRY("cudnnSetTensorNdDescriptorEx", tensor_set(conv->wide, format, data, dims, form->wide));
     DNN_TRY("cudnnSetTensorNdDescriptorEx",
-            tensor_set(conv->wide, CUDNN_TENSOR_NCHW, data, dims, form->wide));
-    DNN_TRY("cudnnSetTensorNdDescriptorEx",
-            tensor_set(conv->narrow, CUDNN_TENSOR_NCHW, data, dims, form->narrow));
-    DNN_TRY("cudnnSetTensorNdDescriptorEx",
-            tensor_set(conv->bias, CUDNN_TENSOR_NCHW, data, dims, bias_sizes));
+            tensor_set(conv->narrow, format, data, dims, form->narrow));
+    DNN_TRY("cudnnSetTensorNdDescriptorEx", tensor_set(conv->bias, format, data, dims, bias_sizes));
     DNN_TRY("cudnnSetFilterNdDescriptor",
-            filter_set(conv->weights, data, CUDNN_TENSOR_NCHW, dims, form->weights));
+            filter_set(conv->weights, data, format, dims, form->weights));
     return MP_OK;
 }
 
@@ -514,17 +519,26 @@ static void offsets_set(glue_window_args *args, const mp_conv *shape, int sign) 
     }
 }
 
+/* Sizes and offsets are of pixels so far; the kernel counts in elements. */
+static void lines_widen(glue_window_args *args, const mp_conv *shape, int64_t channels) {
+    const int64_t unit = line_unit(shape, channels);
+    args->x_size[MP_CONV_SPATIAL_MAX - 1] *= unit;
+    args->y_size[MP_CONV_SPATIAL_MAX - 1] *= unit;
+    args->offset[MP_CONV_SPATIAL_MAX - 1] *= unit;
+    args->planes = shape->batch * channels / unit;
+    args->channels = channels;
+    args->channels_last = shape->channels_last;
+}
+
 /* x into the padded buffer. */
 static mp_status pad_run(cuda_device *device, mp_stream *stream, const cuda_conv *conv, mp_addr x,
                          mp_addr buffer) {
     const mp_conv *shape = &conv->shape;
-    glue_window_args args = {.x = x,
-                             .y = buffer,
-                             .planes = shape->batch * shape->in_channels,
-                             .channels = shape->in_channels};
+    glue_window_args args = {.x = x, .y = buffer};
     sizes_set(args.x_size, shape->in, shape->spatial);
     frame_sizes_set(args.y_size, &conv->frame);
     offsets_set(&args, shape, -1);
+    lines_widen(&args, shape, shape->in_channels);
     return mp__cuda_glue_window(device, stream, conv->window, &args);
 }
 
@@ -535,13 +549,12 @@ static mp_status tail_run(cuda_device *device, mp_stream *stream, const cuda_con
     glue_window_args args = {.x = buffer,
                              .y = operands[MP_CONV_Y],
                              .bias = shape->bias ? operands[MP_CONV_BIAS] : 0,
-                             .planes = shape->batch * shape->out_channels,
-                             .channels = shape->out_channels,
                              .relu = shape->relu,
                              .in_place = buffer == 0};
     sizes_set(args.y_size, shape->out, shape->spatial);
     frame_sizes_set(args.x_size, &conv->frame);
     offsets_set(&args, shape, 1);
+    lines_widen(&args, shape, shape->out_channels);
     return mp__cuda_glue_window(device, stream, conv->window, &args);
 }
 
@@ -611,10 +624,13 @@ static mp_status conv_make(cuda_device *device, const mp_conv *shape, cuda_math 
     }
     conv->base.ops = &conv_ops;
     conv->shape = *shape;
-    const mp_status status = conv_fill(device, conv);
+    mp_status status = conv_fill(device, conv);
     if (status != MP_OK) {
         conv_release(device, &conv->base);
-        return status;
+        /* What cuDNN refuses with channels last, the caller may have the other way. */
+        return shape->channels_last && status != MP_OUT_OF_MEMORY
+                   ? mp__fail(MP_UNSUPPORTED, "with channels last: %s", mp_error_message())
+                   : status;
     }
     *out = &conv->base;
     return MP_OK;

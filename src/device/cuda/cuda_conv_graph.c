@@ -60,6 +60,7 @@ static const type_row *type_find(mp_dtype type) {
 
 typedef struct sizes {
     int dims;
+    bool channels_last;
     int64_t x[DIMS_MAX], w[DIMS_MAX], y[DIMS_MAX], bias[DIMS_MAX];
     int64_t pad_begin[MP_CONV_SPATIAL_MAX], pad_end[MP_CONV_SPATIAL_MAX];
     int64_t stride[MP_CONV_SPATIAL_MAX], dilation[MP_CONV_SPATIAL_MAX];
@@ -67,7 +68,7 @@ typedef struct sizes {
 
 static void sizes_make(const mp_conv *shape, sizes *out) {
     const int shift = shape->spatial == 1 ? 1 : 0; /* room for the height of 1 */
-    *out = (sizes){.dims = 2 + shape->spatial + shift};
+    *out = (sizes){.dims = 2 + shape->spatial + shift, .channels_last = shape->channels_last};
     for (int i = 0; i < DIMS_MAX; i++) {
         out->x[i] = out->w[i] = out->y[i] = out->bias[i] = 1;
     }
@@ -93,10 +94,14 @@ static void sizes_make(const mp_conv *shape, sizes *out) {
 static dnn_descriptor tensor(dnn_builder *b, int64_t uid, cudnnDataType_t type, const sizes *s,
                              const int64_t *size, bool is_virtual) {
     int64_t stride[DIMS_MAX];
-    int64_t step = 1;
+    int64_t step = s->channels_last ? size[1] : 1;
     for (int i = s->dims - 1; i >= 0; i--) {
-        stride[i] = step;
-        step *= size[i];
+        if (i == 1 && s->channels_last) {
+            stride[i] = 1;
+        } else {
+            stride[i] = step;
+            step *= size[i];
+        }
     }
     return mp__dnn_tensor(b, uid, type, s->dims, size, stride, is_virtual);
 }
@@ -316,6 +321,11 @@ static mp_status tail_run(cuda_device *device, mp_stream *stream, const conv_gra
                              .in_place = 1};
     for (int i = 0; i < shape->spatial; i++) {
         args.y_size[MP_CONV_SPATIAL_MAX - shape->spatial + i] = shape->out[i];
+    }
+    if (shape->channels_last) {
+        args.planes = shape->batch;
+        args.y_size[MP_CONV_SPATIAL_MAX - 1] *= shape->out_channels;
+        args.channels_last = 1;
     }
     return mp__cuda_glue_window(device, stream, g->tail, &args);
 }

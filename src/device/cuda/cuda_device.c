@@ -69,6 +69,16 @@ static const mp_device_ops cuda_ops = {
     .math_run = mp__cuda_math_run,
     .math_release = mp__cuda_math_release,
     .peer_enable = mp__cuda_peer_enable,
+    .import_open = mp__cuda_import_open,
+    .import_close = mp__cuda_import_close,
+    .semaphore_open = mp__cuda_semaphore_open,
+    .semaphore_close = mp__cuda_semaphore_close,
+    .semaphore_signal = mp__cuda_semaphore_signal,
+    .semaphore_wait = mp__cuda_semaphore_wait,
+    .profile_begin = mp__cuda_profile_begin,
+    .profile_flush = mp__cuda_profile_flush,
+    .profile_end = mp__cuda_profile_end,
+    .profile_clock = mp__cuda_profile_clock,
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

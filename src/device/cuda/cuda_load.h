@@ -8,6 +8,7 @@
 #define MP_DEVICE_CUDA_LOAD_H
 
 #include "base/status.h"
+#include "device/cuda/cuda_pti.h"
 
 #include <cublasLt.h>
 #include <cuda.h>
@@ -15,10 +16,9 @@
 #include <nvrtc.h>
 #include <stdint.h>
 
-/* Headers of cuFFT and CUPTI are missing from many toolkits' include folders; as long as only their
- * versions are asked for, these two lines stand in. Both return an enum, 0 for success. */
+/* cuFFT's header is missing from many toolkits' include folders; as long as only its version is
+ * asked for, this line stands in. It returns an enum, 0 for success. */
 int cufftGetVersion(int *version);
-int cuptiGetVersion(uint32_t *version);
 
 /* The prototypes come from NVIDIA's headers. Where a header renames a function to a newer version,
  * the older symbol named in the table has the same parameters. */

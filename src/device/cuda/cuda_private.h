@@ -210,6 +210,18 @@ mp_status mp__cuda_unmap(mp_device *self, mp_addr addr, size_t size);
 mp_status mp__cuda_remap(mp_device *self, mp_addr target, mp_addr source, size_t size);
 mp_status mp__cuda_peer_enable(mp_device *self, mp_device *other);
 
+/* ---- cuda_external.c ---- */
+
+mp_status mp__cuda_import_open(mp_device *self, int fd, size_t size, mp_import **out,
+                               mp_addr *addr);
+void mp__cuda_import_close(mp_device *self, mp_import *import);
+mp_status mp__cuda_semaphore_open(mp_device *self, int fd, mp_semaphore **out);
+void mp__cuda_semaphore_close(mp_device *self, mp_semaphore *semaphore);
+mp_status mp__cuda_semaphore_signal(mp_device *self, mp_semaphore *semaphore, mp_stream *stream,
+                                    uint64_t value);
+mp_status mp__cuda_semaphore_wait(mp_device *self, mp_semaphore *semaphore, mp_stream *stream,
+                                  uint64_t value);
+
 /* cuda_stream.c */
 mp_status mp__cuda_stream_create(mp_device *self, mp_stream **out);
 mp_status mp__cuda_stream_wrap(mp_device *self, void *native, mp_stream **out);
@@ -238,6 +250,12 @@ mp_status mp__cuda_kernel_load(mp_device *self, const mp_kernel_image *image, mp
 void mp__cuda_kernel_unload(mp_device *self, mp_kernel *kernel);
 mp_status mp__cuda_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
                           const void *args, size_t args_size);
+
+/* cuda_profile.c */
+mp_status mp__cuda_profile_begin(mp_device *self);
+void mp__cuda_profile_flush(mp_device *self, const mp_profile *listener);
+void mp__cuda_profile_end(mp_device *self);
+int64_t mp__cuda_profile_clock(mp_device *self);
 
 /* cuda_gemm.c, cuda_conv.c, and cuda_math.c for what they share */
 mp_status mp__cuda_gemm_prepare(mp_device *self, const mp_gemm *shape, mp_math **out);

@@ -90,6 +90,8 @@ static bool each_reference(const host_item *item, reference_fn *fn, void *contex
     case HOST_WAIT:
     case HOST_ALLOC:
     case HOST_FREE:
+    case HOST_SIGNAL:
+    case HOST_AWAIT:
         break;
     }
     return false;
@@ -112,6 +114,8 @@ static const char *name_of(const host_item *item) {
     case HOST_WAIT:
     case HOST_ALLOC:
     case HOST_FREE:
+    case HOST_SIGNAL:
+    case HOST_AWAIT:
         break;
     }
     return "an item";

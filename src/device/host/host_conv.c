@@ -303,6 +303,9 @@ static void run_planes(void *context, size_t begin, size_t end) {
 /* ---- entry ---- */
 
 size_t mp__host_conv_workspace(const mp_conv *conv) {
+    if (conv->channels_last) {
+        return mp__host_conv_last_workspace(conv);
+    }
     const conv_shape s = mp__host_conv_shape(conv);
     /* Narrow weights are widened once a run. */
     return s.real->direct ? 0
@@ -322,6 +325,9 @@ static void widen_part(void *context, size_t begin, size_t end) {
 }
 
 mp_status mp__host_conv_run(const mp_conv *conv, const mp_addr *operands, mp_addr workspace) {
+    if (conv->channels_last) {
+        return mp__host_conv_last_run(conv, operands, workspace);
+    }
     plan p = {
         .shape = mp__host_conv_shape(conv),
         .x = (const char *)operands[MP_CONV_X],

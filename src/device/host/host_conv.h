@@ -36,6 +36,10 @@ void mp__host_conv_finish(const conv_shape *shape, const char *bias, int64_t cha
 mp_status mp__host_conv_transposed(const conv_shape *shape, const char *x, const char *w,
                                    const char *bias, char *y);
 
+/* The same for tensors with channels last: they are turned, and the result is turned back. */
+size_t mp__host_conv_last_workspace(const mp_conv *conv);
+mp_status mp__host_conv_last_run(const mp_conv *conv, const mp_addr *operands, mp_addr workspace);
+
 /* The failure of a convolution that found no scratch memory. */
 mp_status mp__host_conv_no_scratch(void);
 

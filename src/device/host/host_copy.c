@@ -75,7 +75,10 @@ static mp_status copy_now(host_device *host, host_item *item) {
     if (mp__host_adversarial(host)) {
         mp__host_check_item(host, &host->default_queue, item, false);
     }
-    (void)mp__host_item_run(host, &host->default_queue, item);
+    if (mp__host_profiled(host)) {
+        mp__host_profile_mark(item);
+    }
+    (void)mp__host_item_run(host, &host->default_queue, item, NULL);
     return MP_OK;
 }
 

@@ -70,6 +70,16 @@ static const mp_device_ops host_ops = {
     .math_run = mp__host_math_run,
     .math_release = mp__host_math_release,
     .peer_enable = mp__host_peer_enable,
+    .import_open = mp__host_import_open,
+    .import_close = mp__host_import_close,
+    .semaphore_open = mp__host_semaphore_open,
+    .semaphore_close = mp__host_semaphore_close,
+    .semaphore_signal = mp__host_semaphore_signal,
+    .semaphore_wait = mp__host_semaphore_wait,
+    .profile_begin = mp__host_profile_begin,
+    .profile_flush = mp__host_profile_flush,
+    .profile_end = mp__host_profile_end,
+    .profile_clock = mp__host_profile_clock,
 };
 
 static pthread_mutex_t every_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -183,6 +193,8 @@ void mp__host_object_drop(host_object *object) {
         mp__host_graph_clear((mp_graph *)(void *)object);
     } else if (object->kind == HOST_EVENT) {
         mp__host_nodes_free(&((mp_event *)(void *)object)->after);
+    } else if (object->kind == HOST_SEMAPHORE) {
+        mp__host_semaphore_unmap((mp_semaphore *)(void *)object);
     }
     free(object);
 }

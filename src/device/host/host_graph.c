@@ -354,11 +354,12 @@ void mp__host_graph_destroy(mp_device *self, mp_graph *graph) {
     mp__host_object_destroy(mp__host_from(self), &graph->object);
 }
 
-static void run_node(host_device *host, host_queue *queue, host_item *node) {
+static void run_node(host_device *host, host_queue *queue, host_item *node,
+                     const host_item *replay) {
     if (mp__host_adversarial(host)) {
         mp__host_check_item(host, queue, node, false);
     }
-    (void)mp__host_item_run(host, queue, node);
+    (void)mp__host_item_run(host, queue, node, replay);
 }
 
 static bool may_run(const mp_graph *graph, const uint8_t *done, uint32_t node) {
@@ -387,15 +388,23 @@ static uint32_t choose_node(const mp_graph *graph, const uint8_t *done, uint32_t
     return chosen;
 }
 
+/* Which nodes have run; NULL where they run in their order. */
+static uint8_t *marks_of(host_device *host, host_item *item) {
+    if (mp__host_adversarial(host) && item->graph.done == NULL) {
+        uint8_t *fresh = calloc(item->graph.graph->count + (size_t)1, 1);
+        (void)pthread_mutex_lock(&host->lock);
+        item->graph.done = fresh;
+        (void)pthread_mutex_unlock(&host->lock);
+    }
+    return item->graph.done;
+}
+
 bool mp__host_graph_run(host_device *host, host_queue *queue, host_item *item) {
     mp_graph *graph = item->graph.graph;
-    if (mp__host_adversarial(host) && item->graph.done == NULL) {
-        item->graph.done = calloc(graph->count + (size_t)1, 1);
-    }
-    uint8_t *done = item->graph.done;
+    uint8_t *done = marks_of(host, item);
     if (done == NULL) { /* also without memory: the captured order is always right */
         for (uint32_t i = 0; i < graph->count; i++) {
-            run_node(host, queue, graph->nodes[i]);
+            run_node(host, queue, graph->nodes[i], item);
         }
         return true;
     }
@@ -404,8 +413,10 @@ bool mp__host_graph_run(host_device *host, host_queue *queue, host_item *item) {
     (void)pthread_mutex_unlock(&host->lock);
     const uint32_t node = choose_node(graph, done, skip);
     if (node < graph->count) {
-        run_node(host, queue, graph->nodes[node]);
+        run_node(host, queue, graph->nodes[node], item);
+        (void)pthread_mutex_lock(&host->lock); /* others look at what is still to come */
         done[node] = 1;
+        (void)pthread_mutex_unlock(&host->lock);
     }
     return choose_node(graph, done, 0) == graph->count;
 }

@@ -37,6 +37,7 @@ typedef enum host_kind {
     HOST_KERNEL,
     HOST_MATH,
     HOST_MEMPOOL,
+    HOST_SEMAPHORE,
 } host_kind;
 
 typedef struct host_object {         /* first member of every object the device gives out */
@@ -71,6 +72,11 @@ struct mp_stream {
     host_object object;
     host_queue *queue;
     bool owned; /* false: wraps a queue of someone else */
+};
+
+struct mp_semaphore {
+    host_object object;
+    _Atomic(uint64_t) *count; /* owned; of memory that other processes may share */
 };
 
 struct mp_mempool { /* all under memory_lock */
@@ -109,6 +115,8 @@ typedef enum host_item_kind {
     HOST_FREE,
     HOST_RUN_MATH,
     HOST_RUN_GRAPH,
+    HOST_SIGNAL,
+    HOST_AWAIT,
 } host_item_kind;
 
 struct host_item {
@@ -150,9 +158,14 @@ struct host_item {
             mp_graph *graph; /* kept */
             uint8_t *done;   /* owned; one a node, NULL until the first step */
         } graph;
+        struct {
+            mp_semaphore *semaphore; /* kept */
+            uint64_t value;
+        } count;
     };
     const void *bytes; /* arguments of a launch or the snapshot of a copy's source; may be NULL */
     size_t bytes_size;
+    uint64_t tag, correlation; /* for whom it was queued, see profile.h; 0 while nobody profiles */
 };
 
 struct mp_graph { /* nodes in the order they were captured, which is an order they may run in */
@@ -196,6 +209,7 @@ struct host_device {
     uint64_t random;
     uint32_t laziness; /* of 8 chances, how many leave unneeded work where it is */
     size_t queued;     /* items in all queues */
+    size_t awaiting;   /* of them, those that wait for a semaphore, which others may signal */
 
     pthread_mutex_t memory_lock;
     mp_mempool *mempools;
@@ -208,6 +222,8 @@ struct host_device {
     size_t quarantine_size, quarantine_max;
     uint64_t free_count;
     size_t check_next; /* where the next look for writes into freed memory begins */
+
+    atomic_uint profiles; /* who listens to its work */
 
     atomic_uint_fast64_t fault_in; /* calls until the injected fault; 0: none */
     atomic_int fault_status;
@@ -289,6 +305,23 @@ mp_status mp__host_ipc_close(mp_device *self, mp_addr addr);
 mp_status mp__host_file_alloc(host_device *host, size_t size, void **out, uint64_t *offset);
 void mp__host_file_free(host_device *host, void *memory, size_t size, uint64_t offset);
 
+/* ---- host_external.c: memory and semaphores of other APIs ---- */
+
+mp_status mp__host_import_open(mp_device *self, int fd, size_t size, mp_import **out,
+                               mp_addr *addr);
+void mp__host_import_close(mp_device *self, mp_import *import);
+mp_status mp__host_semaphore_open(mp_device *self, int fd, mp_semaphore **out);
+void mp__host_semaphore_close(mp_device *self, mp_semaphore *semaphore);
+mp_status mp__host_semaphore_signal(mp_device *self, mp_semaphore *semaphore, mp_stream *stream,
+                                    uint64_t value);
+mp_status mp__host_semaphore_wait(mp_device *self, mp_semaphore *semaphore, mp_stream *stream,
+                                  uint64_t value);
+/* Whether what a HOST_AWAIT waits for has come, and the act of a HOST_SIGNAL. */
+bool mp__host_semaphore_reached(const host_item *item);
+void mp__host_semaphore_count(host_device *host, const host_item *item);
+/* The last reference has gone. */
+void mp__host_semaphore_unmap(mp_semaphore *semaphore);
+
 /* ---- host_map.c: reserved addresses ---- */
 
 size_t mp__host_granule(mp_device *self);
@@ -310,13 +343,30 @@ void mp__host_fill_now(mp_addr target, uint32_t value, size_t width, size_t coun
 
 /* ---- host_item.c ---- */
 
-/* Runs an item, or one random node of a graph's. Returns whether all of it has run. */
-bool mp__host_item_run(host_device *host, host_queue *queue, host_item *item);
+/* Runs an item, or one random node of a graph's. Returns whether all of it has run. For a node
+ * `replay` is the item that launched its graph, otherwise NULL. */
+bool mp__host_item_run(host_device *host, host_queue *queue, host_item *item,
+                       const host_item *replay);
 /* Whether nothing in other queues keeps it waiting. Under `lock`. */
 bool mp__host_item_ready(const host_item *item);
 /* Gives: a copy that keeps the objects it uses, NULL without memory. */
 host_item *mp__host_item_clone(const host_item *item);
 void mp__host_item_free(host_item *item);
+
+/* ---- host_profile.c: what it tells a profiler ---- */
+
+mp_status mp__host_profile_begin(mp_device *self);
+void mp__host_profile_flush(mp_device *self, const mp_profile *listener);
+void mp__host_profile_end(mp_device *self);
+int64_t mp__host_profile_clock(mp_device *self);
+static inline bool mp__host_profiled(const host_device *host) {
+    return __builtin_expect(atomic_load_explicit(&host->profiles, memory_order_relaxed) != 0, 0);
+}
+/* Writes the thread's mark into an item that is about to be queued or run. */
+void mp__host_profile_mark(host_item *item);
+/* Tells what an item did from `begin_ns` until now. */
+void mp__host_profile_tell(host_device *host, const host_queue *queue, const host_item *item,
+                           const host_item *replay, int64_t begin_ns);
 
 /* ---- host_queue.c: what waits, and who runs it ---- */
 

@@ -1,6 +1,7 @@
 /* host_item.c - one piece of queued work: copied, run, dropped.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_internal.h"
+#include "device/profile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,9 @@ static host_object *object_of(const host_item *item) {
         return &item->math.math->object;
     case HOST_RUN_GRAPH:
         return &item->graph.graph->object;
+    case HOST_SIGNAL:
+    case HOST_AWAIT:
+        return &item->count.semaphore->object;
     case HOST_LAUNCH:
     case HOST_COPY:
     case HOST_FILL:
@@ -57,6 +61,9 @@ void mp__host_item_free(host_item *item) {
 }
 
 bool mp__host_item_ready(const host_item *item) {
+    if (item->kind == HOST_AWAIT) {
+        return mp__host_semaphore_reached(item);
+    }
     return item->kind != HOST_WAIT || item->mark.event->reached >= item->mark.generation;
 }
 
@@ -92,7 +99,7 @@ static void run_math(host_device *host, const host_queue *queue, const host_item
     }
 }
 
-bool mp__host_item_run(host_device *host, host_queue *queue, host_item *item) {
+static bool run(host_device *host, host_queue *queue, host_item *item) {
     switch (item->kind) {
     case HOST_LAUNCH:
         run_launch(host, queue, item);
@@ -110,6 +117,10 @@ bool mp__host_item_run(host_device *host, host_queue *queue, host_item *item) {
         mp__host_event_reach(host, item->mark.event, item->mark.generation);
         break;
     case HOST_WAIT:
+    case HOST_AWAIT:
+        break;
+    case HOST_SIGNAL:
+        mp__host_semaphore_count(host, item);
         break;
     case HOST_ALLOC:
         mp__host_memory_arrive(host, item->memory.addr);
@@ -124,4 +135,15 @@ bool mp__host_item_run(host_device *host, host_queue *queue, host_item *item) {
         return mp__host_graph_run(host, queue, item);
     }
     return true;
+}
+
+bool mp__host_item_run(host_device *host, host_queue *queue, host_item *item,
+                       const host_item *replay) {
+    if (!mp__host_profiled(host)) {
+        return run(host, queue, item);
+    }
+    const int64_t begin = mp_profile_now();
+    const bool ended = run(host, queue, item);
+    mp__host_profile_tell(host, queue, item, replay, begin);
+    return ended;
 }

@@ -3,6 +3,7 @@
 #include "device/host/host_math.h"
 
 #include "device/host/host_internal.h"
+#include "device/profile.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -121,12 +122,26 @@ mp_status mp__host_math_now(const mp_math *math, const mp_addr *operands, mp_add
                          : mp__host_gemm_run(&math->gemm, operands);
 }
 
+/* At once, so that a failure is this call's. */
+static mp_status run_eager(host_device *host, const host_queue *queue, mp_math *math,
+                           const mp_addr *operands, mp_addr workspace) {
+    if (!mp__host_profiled(host)) {
+        return mp__host_math_now(math, operands, workspace);
+    }
+    host_item item = {.kind = HOST_RUN_MATH, .math = {.math = math}};
+    mp__host_profile_mark(&item);
+    const int64_t begin = mp_profile_now();
+    MP_TRY(mp__host_math_now(math, operands, workspace));
+    mp__host_profile_tell(host, queue, &item, NULL, begin);
+    return MP_OK;
+}
+
 mp_status mp__host_math_run(mp_device *self, mp_stream *stream, mp_math *math,
                             const mp_addr *operands, mp_addr workspace) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "math_run"));
     if (host->config.mode == MP_HOST_EAGER && stream->queue->capture == NULL) {
-        return mp__host_math_now(math, operands, workspace);
+        return run_eager(host, stream->queue, math, operands, workspace);
     }
     host_item item = {.kind = HOST_RUN_MATH, .math = {.math = math, .workspace = workspace}};
     const size_t count = math->is_conv ? MP_CONV_OPERANDS : MP_GEMM_OPERANDS;

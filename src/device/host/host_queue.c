@@ -10,9 +10,10 @@
 #include <string.h>
 
 enum {
-    QUEUED_MAX = 2000,  /* beyond it queueing runs work, so that memory stays bounded */
-    REFUSALS_MAX = 8,   /* "not yet" answers in a row */
-    RUN_AT_ONCE_MAX = 4 /* items run while one more is queued */
+    QUEUED_MAX = 2000,   /* beyond it queueing runs work, so that memory stays bounded */
+    REFUSALS_MAX = 8,    /* "not yet" answers in a row */
+    RUN_AT_ONCE_MAX = 4, /* items run while one more is queued */
+    MOMENT_NS = 200000
 };
 
 /* ---- running one head; under lock, which is let go meanwhile ---- */
@@ -25,6 +26,7 @@ static void pop(host_device *host, host_queue *queue) {
         queue->refusals = 0;
     }
     host->queued--;
+    host->awaiting -= item->kind == HOST_AWAIT;
 }
 
 static void run_head(host_device *host, host_queue *queue) {
@@ -34,7 +36,7 @@ static void run_head(host_device *host, host_queue *queue) {
     if (mp__host_adversarial(host)) {
         mp__host_check_item(host, queue, item, false);
     }
-    const bool ended = mp__host_item_run(host, queue, item);
+    const bool ended = mp__host_item_run(host, queue, item, NULL);
     (void)pthread_mutex_lock(&host->lock);
     queue->busy = false;
     if (ended) {
@@ -76,6 +78,9 @@ static host_queue *any_ready(host_device *host, bool host_calls) {
 static host_queue *needed_by(host_queue *target) {
     host_queue *queue = target;
     while (queue->head != NULL && !mp__host_item_ready(queue->head)) {
+        if (queue->head->kind == HOST_AWAIT) {
+            return NULL; /* who signals is not known */
+        }
         queue = queue->head->mark.source;
     }
     return can_run(queue, true) ? queue : NULL;
@@ -108,13 +113,30 @@ static void run_some(host_device *host) {
 
 /* ---- waiting ---- */
 
+/* Until something has run, or for a moment: another process tells nobody when it signals. Under
+ * lock. */
+static void wait_for_progress(host_device *host) {
+    struct timespec moment;
+    if (host->awaiting == 0) {
+        (void)pthread_cond_wait(&host->progress, &host->lock);
+        return;
+    }
+    (void)clock_gettime(CLOCK_REALTIME, &moment);
+    moment.tv_nsec += MOMENT_NS;
+    if (moment.tv_nsec >= 1000000000) {
+        moment.tv_nsec -= 1000000000;
+        moment.tv_sec++;
+    }
+    (void)pthread_cond_timedwait(&host->progress, &host->lock, &moment);
+}
+
 static void wait_locked(host_device *host, host_queue *target, host_done *done, const void *what) {
     while (!done(host, what)) {
         host_queue *next = mp__host_adversarial(host) ? choose(host, target) : NULL;
         if (next != NULL) {
             run_head(host, next);
         } else {
-            (void)pthread_cond_wait(&host->progress, &host->lock);
+            wait_for_progress(host);
         }
     }
 }
@@ -165,7 +187,7 @@ static void *queue_main(void *context) {
             }
             (void)pthread_cond_wait(&queue->wake, &host->lock);
         } else if (!mp__host_item_ready(queue->head)) {
-            (void)pthread_cond_wait(&host->progress, &host->lock);
+            wait_for_progress(host);
         } else {
             run_head(host, queue);
         }
@@ -197,6 +219,7 @@ static void append(host_device *host, host_queue *queue, host_item *item) {
     }
     queue->tail = item;
     host->queued++;
+    host->awaiting += item->kind == HOST_AWAIT;
     /* A waiting thread may have found nothing to run. */
     (void)pthread_cond_broadcast(&host->progress);
 }
@@ -215,11 +238,14 @@ static mp_status enqueue_locked(host_device *host, host_queue *queue, host_item 
 }
 
 mp_status mp__host_enqueue(host_device *host, host_queue *queue, host_item *item) {
+    if (mp__host_profiled(host)) {
+        mp__host_profile_mark(item);
+    }
     if (queue->capture != NULL) {
         return mp__host_capture_add(host, queue, item);
     }
     if (host->config.mode == MP_HOST_EAGER) {
-        (void)mp__host_item_run(host, queue, item);
+        (void)mp__host_item_run(host, queue, item, NULL);
         return MP_OK;
     }
     host_item *copy = mp__host_item_clone(item);

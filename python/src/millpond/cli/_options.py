@@ -16,6 +16,7 @@ from millpond.cli._app import Finding
 from millpond.cli._inputs import Wishes, read_wishes
 
 MODEL = click.Path(exists=True, dir_okay=False, path_type=Path)
+MODEL_OR_FOLDER = click.Path(exists=True, path_type=Path)
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:

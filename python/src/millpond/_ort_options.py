@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a session runs with.
+
+A session gives itself a name by a configuration entry. The provider leaves the options that it settled on under that
+name in the library, where they stay as long as the session does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+from typing import Any
+
+from millpond import _native
+from millpond._core import InvalidArgumentError
+
+NAME_KEY = "millpond.session"
+
+_numbers = itertools.count(1)
+_find = ctypes.CDLL(_native.PATH).mp_note_find
+_find.restype = ctypes.c_int
+_find.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t)]
+
+
+def name_session(options: Any) -> None:
+    """Gives a session that will be made with these SessionOptions a name, unless it has one."""
+    with contextlib.suppress(Exception):  # its error for an entry that is not there has no class of its own
+        if options.get_session_config_entry(NAME_KEY):
+            return
+    options.add_session_config_entry(NAME_KEY, f"session {next(_numbers)}")
+
+
+def _text_of(name: str) -> str | None:
+    length = ctypes.c_size_t()
+    if _find(name.encode(), None, 0, ctypes.byref(length)) != 0:
+        return None
+    text = ctypes.create_string_buffer(length.value + 1)
+    if _find(name.encode(), text, len(text), ctypes.byref(length)) != 0:
+        return None
+    return text.value.decode()
+
+
+def effective_options(session: Any) -> dict[str, str]:
+    """The provider's options that a session runs with: what was given, wherever it was, and the defaults.
+
+    The session has a name if session() made it, or if its SessionOptions have the configuration entry
+    "millpond.session". Raises InvalidArgumentError for one without, and for one that is not on the provider.
+    """
+    try:
+        name = session.get_session_options().get_session_config_entry(NAME_KEY)
+    except Exception as error:
+        raise InvalidArgumentError(
+            f"the session has no name by which its options are found; make it with session(), or set the session "
+            f"configuration entry {NAME_KEY}"
+        ) from error
+    text = _text_of(name)
+    if text is None:
+        raise InvalidArgumentError(f"the session named {name!r} is not on the provider")
+    return dict(line.split("=", 1) for line in text.splitlines())

@@ -1,0 +1,294 @@
+/* profile.c - the listeners, the marks of threads, and the records that wait for their listener.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A tag is the number of its listener above the number of the mark. Listeners come and go, so a
+ * record finds its listener by that number, under the one lock; nothing is kept for one that went.
+ */
+#include "device/profile.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    MARK_BITS = 40,        /* of a tag; the listener's number is above */
+    RECORDS_MAX = 1 << 20, /* of a listener; ONNX Runtime keeps as many events of its own */
+    NAMES_MIN = 256,       /* slots of the table of names; a power of two */
+};
+
+typedef struct name_table { /* every name once; open addressing */
+    char **items;           /* owned, and so is each */
+    size_t count, slots;
+} name_table;
+
+struct mp_profile {
+    mp_profile *next; /* among the listeners */
+    mp_device *device;
+    uint64_t number;
+    atomic_uint_fast64_t marks; /* given out so far */
+    mp_profile_record *records; /* owned; under lock, as all below */
+    size_t count, capacity;
+    size_t dropped;
+    int64_t pending;
+    name_table names;
+    int64_t opened_ns, opened_device_ns; /* one moment on both clocks */
+};
+
+typedef struct mark {
+    const mp_profile *owner;
+    uint64_t id, tag;
+    bool used;
+} mark;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static mp_profile *listeners;
+static uint64_t listener_count; /* ever; under lock */
+
+/* ---- marks ---- */
+
+enum {
+    MARKS_MAX = 64
+}; /* more push out the oldest: marks that nobody ended, as runs end that fail */
+
+static _Thread_local mark marks[MARKS_MAX];
+static _Thread_local int mark_count;
+
+void mp_profile_push(mp_profile *profile, uint64_t id) {
+    if (mark_count == MARKS_MAX) {
+        memmove(&marks[0], &marks[1], (MARKS_MAX - 1) * sizeof marks[0]);
+        mark_count--;
+    }
+    const uint64_t serial = atomic_fetch_add_explicit(&profile->marks, 1, memory_order_relaxed) + 1;
+    marks[mark_count++] =
+        (mark){.owner = profile, .id = id, .tag = profile->number << MARK_BITS | serial};
+}
+
+uint64_t mp_profile_pop(mp_profile *profile, uint64_t id) {
+    int at = mark_count - 1;
+    while (at >= 0 && (marks[at].owner != profile || marks[at].id != id)) {
+        at--;
+    }
+    if (at < 0) {
+        return 0;
+    }
+    const uint64_t tag = marks[at].used ? marks[at].tag : 0;
+    mark_count = at; /* those above were left behind */
+    return tag;
+}
+
+uint64_t mp__profile_tag(void) {
+    if (mark_count == 0) {
+        return 0;
+    }
+    mark *last = &marks[mark_count - 1];
+    last->used = true;
+    return last->tag;
+}
+
+uint64_t mp__profile_correlation(void) {
+    static atomic_uint_fast64_t count;
+    return atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + 1;
+}
+
+int64_t mp_profile_now(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* ---- names ---- */
+
+static size_t hash_of(const char *text) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (; *text != '\0'; text++) {
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    }
+    return (size_t)hash;
+}
+
+static char **slot_of(const name_table *names, const char *text) {
+    size_t at = hash_of(text) & (names->slots - 1);
+    while (names->items[at] != NULL && strcmp(names->items[at], text) != 0) {
+        at = (at + 1) & (names->slots - 1);
+    }
+    return &names->items[at];
+}
+
+static bool grow_names(name_table *names) {
+    if (names->count * 2 < names->slots) {
+        return true;
+    }
+    name_table wider = {.count = names->count,
+                        .slots = names->slots != 0 ? names->slots * 2 : NAMES_MIN};
+    wider.items = calloc(wider.slots, sizeof wider.items[0]);
+    if (wider.items == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < names->slots; i++) {
+        if (names->items[i] != NULL) {
+            *slot_of(&wider, names->items[i]) = names->items[i];
+        }
+    }
+    free(names->items);
+    *names = wider;
+    return true;
+}
+
+/* The table's own copy of a text, or NULL without memory. */
+static const char *keep_name(name_table *names, const char *text) {
+    if (!grow_names(names)) {
+        return NULL;
+    }
+    char **slot = slot_of(names, text);
+    if (*slot == NULL) {
+        *slot = strdup(text);
+        names->count += *slot != NULL;
+    }
+    return *slot;
+}
+
+static void free_names(name_table *names) {
+    for (size_t i = 0; i < names->slots; i++) {
+        free(names->items[i]);
+    }
+    free(names->items);
+}
+
+/* ---- records ---- */
+
+static bool grow_records(mp_profile *profile) {
+    if (profile->count < profile->capacity) {
+        return true;
+    }
+    const size_t capacity = profile->capacity == 0 ? 1024 : profile->capacity * 2;
+    mp_profile_record *records =
+        capacity <= RECORDS_MAX ? realloc(profile->records, capacity * sizeof *records) : NULL;
+    if (records == NULL) {
+        return false;
+    }
+    profile->records = records;
+    profile->capacity = capacity;
+    return true;
+}
+
+static void keep_record(mp_profile *profile, const mp_profile_record *record) {
+    const char *name = grow_records(profile) ? keep_name(&profile->names, record->name) : NULL;
+    if (name == NULL) {
+        profile->dropped++;
+        return;
+    }
+    profile->records[profile->count] = *record;
+    profile->records[profile->count++].name = name;
+}
+
+/* Under lock. */
+static mp_profile *find_listener(uint64_t tag) {
+    mp_profile *profile = listeners;
+    while (profile != NULL && profile->number != tag >> MARK_BITS) {
+        profile = profile->next;
+    }
+    return profile;
+}
+
+void mp__profile_add(const mp_profile_record *record) {
+    (void)pthread_mutex_lock(&lock);
+    mp_profile *profile = find_listener(record->tag);
+    if (profile != NULL) {
+        keep_record(profile, record);
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+void mp__profile_expect(uint64_t tag, int change) {
+    (void)pthread_mutex_lock(&lock);
+    mp_profile *profile = find_listener(tag);
+    if (profile != NULL) {
+        profile->pending += change;
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+int64_t mp__profile_pending(const mp_profile *profile) {
+    (void)pthread_mutex_lock(&lock);
+    const int64_t pending = profile->pending;
+    (void)pthread_mutex_unlock(&lock);
+    return pending;
+}
+
+/* ---- listeners ---- */
+
+mp_status mp_profile_open(mp_device *device, mp_profile **out) {
+    *out = NULL;
+    mp_profile *profile = calloc(1, sizeof *profile);
+    if (profile == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory to profile %s", device->info.name);
+    }
+    const mp_status status = device->ops->profile_begin(device);
+    if (status != MP_OK) {
+        free(profile);
+        return status;
+    }
+    profile->device = device;
+    profile->opened_ns = mp_profile_now();
+    profile->opened_device_ns = device->ops->profile_clock(device);
+    (void)pthread_mutex_lock(&lock);
+    profile->number = ++listener_count;
+    profile->next = listeners;
+    listeners = profile;
+    (void)pthread_mutex_unlock(&lock);
+    *out = profile;
+    return MP_OK;
+}
+
+static void unlink_listener(const mp_profile *profile) {
+    (void)pthread_mutex_lock(&lock);
+    mp_profile **link = &listeners;
+    while (*link != profile) {
+        link = &(*link)->next;
+    }
+    *link = profile->next;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+static int by_begin(const void *left, const void *right) {
+    const int64_t a = ((const mp_profile_record *)left)->begin_ns;
+    const int64_t b = ((const mp_profile_record *)right)->begin_ns;
+    return (a > b) - (a < b);
+}
+
+/* From the device's clock to ours. The two may run at slightly different speeds, so moments between
+ * the two at which both were read lie on the line between them. */
+static void set_clocks(mp_profile *profile, int64_t now, int64_t device_now) {
+    const int64_t span = device_now - profile->opened_device_ns;
+    const int64_t drift = now - profile->opened_ns - span;
+    for (size_t i = 0; i < profile->count; i++) {
+        mp_profile_record *record = &profile->records[i];
+        const int64_t since = record->begin_ns - profile->opened_device_ns;
+        const double share = span > 0 ? (double)since / (double)span : 0;
+        const int64_t shift =
+            profile->opened_ns - profile->opened_device_ns + (int64_t)(share * (double)drift);
+        record->begin_ns += shift;
+        record->end_ns += shift;
+    }
+}
+
+size_t mp_profile_close(mp_profile *profile, mp_profile_visit *visit, void *context) {
+    mp_device *device = profile->device;
+    device->ops->profile_flush(device, profile);
+    unlink_listener(profile); /* from here on nobody else writes to it */
+    set_clocks(profile, mp_profile_now(), device->ops->profile_clock(device));
+    device->ops->profile_end(device);
+    if (profile->count > 0) {
+        qsort(profile->records, profile->count, sizeof profile->records[0], by_begin);
+    }
+    for (size_t i = 0; i < profile->count; i++) {
+        visit(context, &profile->records[i]);
+    }
+    const size_t dropped = profile->dropped;
+    free_names(&profile->names);
+    free(profile->records);
+    free(profile);
+    return dropped;
+}

@@ -1,0 +1,40 @@
+/* element_types.c - the table of element_types.h looked up. SPDX-License-Identifier: Apache-2.0 */
+#include "ep/element_types.h"
+
+#include "base/status.h"
+
+#include <string.h>
+
+typedef struct element {
+    unsigned number;
+    size_t size;
+    const char *text;
+} element;
+
+static const element elements[] = {
+#define X(name, word, size, onnx, text) {(onnx), (size), "tensor(" text ")"},
+    MP_DTYPE_LIST(X)
+#undef X
+        {17, 1, "tensor(float8e4m3fn)"},
+    {18, 1, "tensor(float8e4m3fnuz)"},
+    {19, 1, "tensor(float8e5m2)"},
+    {20, 1, "tensor(float8e5m2fnuz)"},
+};
+
+size_t mp__element_size(ONNXTensorElementDataType type) {
+    for (size_t i = 0; i < MP_COUNT_OF(elements); i++) {
+        if (elements[i].number == (unsigned)type) {
+            return elements[i].size;
+        }
+    }
+    return 0;
+}
+
+mp_dtypes mp__types_of_text(const char *text) {
+    for (size_t i = 0; i < MP_COUNT_OF(elements); i++) {
+        if (strcmp(elements[i].text, text) == 0) {
+            return 1u << elements[i].number;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For the provider's tests: faults of older ONNX Runtimes, and samples of tests with many cases.
+
+    --sample N      of a test with many cases only every Nth, for runs with one more ONNX Runtime
+
+A fault in FAULTS is ONNX Runtime's own, gone in the version that is named. What it spoils is skipped before that.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import onnxruntime
+import pytest
+
+MANY = 20  # cases of one test
+COUNTS_CASES = {"test_report"}  # of no use after a sample
+VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
+
+
+@dataclass(frozen=True)
+class Fault:
+    fixed: tuple[int, int]
+    why: str
+    spoils: Any  # a function of a test's name and its row of op_cases, if it has one
+
+
+BOUND_BY_NAME = {"test_output_outlives_its_session", "test_output_of_one_session_feeds_another",
+                 "test_values_outlive_their_registration"}
+FAULTS = [
+    Fault((1, 27), "the CPU provider, which is the reference, gives 1 as Erf of a NaN",
+          lambda name, case: case and case.op == "Erf" and case.note == "special"),
+    Fault((1, 29), "the CPU provider, which is the reference, leaves out the padding of windows that ceil_mode adds",
+          lambda name, case: (case and case.op == "AveragePool" and case.attrs.get("ceil_mode")
+                              and case.attrs.get("count_include_pad"))),
+    Fault((1, 30), "bind_output(name, 'cuda') looks for a device without a vendor and finds no allocator",
+          lambda name, case: name in BOUND_BY_NAME),
+]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--sample", type=int, default=1, help="of tests with many cases only every Nth")
+
+
+def sampled(items, step):
+    """Every `step`th case of tests with many, and every other test."""
+    cases = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {item for same in cases.values() for item in (same[::step] if len(same) > MANY else same)}
+    return [item for item in items if item in kept and not (step > 1 and item.name in COUNTS_CASES)]
+
+
+def pytest_collection_modifyitems(config, items):
+    faults = [fault for fault in FAULTS if fault.fixed > VERSION]
+    for item in items if faults else []:
+        case = getattr(item, "callspec", None) and item.callspec.params.get("case")
+        for fault in faults:
+            if fault.spoils(item.name.partition("[")[0], case):
+                version = ".".join(map(str, fault.fixed))
+                item.add_marker(pytest.mark.skip(reason=f"ONNX Runtime before {version}: {fault.why}"))
+    kept = sampled(items, config.getoption("--sample"))
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the provider tells ONNX Runtime and its users of devices: layers of a model, reasons why a device is no use,
+options of a living session, several devices, registrations that end.
+"""
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import provider
+import pytest
+import small_models
+from test_arena import c_child
+from test_provider import child, finished
+
+DYNAMIC = "ep.dynamic.workload_type"
+TWO = {"MILLPOND_DEVICE": "host", "MILLPOND_HOST_DEVICES": "2"}
+
+
+# ---- layers: which node is for which device ----
+
+
+def layered(key, rules, annotations=()):
+    """Where the nodes of the small model run, {node: provider}; `annotations` are {node: layer}."""
+    proto = onnx.load_from_string(small_models.mixed())
+    for node in proto.graph.node:
+        if node.name in dict(annotations):
+            node.metadata_props.add(key="layer_ann", value=dict(annotations)[node.name])
+    options = provider.session_options()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_session_config_entry(key, rules)
+    session = provider.session(proto.SerializeToString(), options=options, provider_options={"use_tf32": "0"})
+    feed = small_models.mixed_feed(3)
+    want = ort.InferenceSession(small_models.mixed(), providers=[provider.CPU]).run(None, feed)[0]
+    np.testing.assert_allclose(session.run(None, feed)[0], want, rtol=1e-5, atol=1e-5)
+    return {name: ep for ep, _, name in provider.assigned_nodes(session)}
+
+
+RULES = ["cpu(product, tail)", "cpu(=product, =tail); gpu(middle)", "gpu(middle); cpu(tail, product)"]
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_annotated_layers_are_respected(rules):
+    layers = {"product": "product", "bias": "middle", "softmax": "tail", "sum": "middle"}
+    where = layered("session.layer_assignment_settings", rules, layers)
+    assert where["product"] == where["softmax"] == provider.CPU
+    assert where["bias"] == where["sum"] == provider.NAME
+
+
+def test_layers_by_the_names_of_nodes():
+    try:
+        where = layered("session.name_based_layer_assignment", "cpu(softmax); gpu(product)")
+    except ort.capi.onnxruntime_pybind11_state.Fail as error:
+        pytest.skip(f"this ONNX Runtime does not know the option: {error}")
+    if int(ort.__version__.split(".")[1]) < 31:
+        pytest.skip("ONNX Runtime 1.31 is the first that is known to look at names")
+    assert where["softmax"] == provider.CPU and where["product"] == where["bias"] == provider.NAME
+
+
+def test_nodes_without_a_layer_go_where_they_fit():
+    where = layered("session.layer_assignment_settings", "cpu(elsewhere)")
+    assert where["product"] == where["softmax"] == provider.NAME
+
+
+# ---- why a device is no use ----
+
+
+def reasons(device):
+    from onnxruntime.capi import _pybind_state as state
+
+    if not hasattr(state, "get_hardware_device_ep_incompatibility_details"):
+        pytest.skip("this ONNX Runtime does not ask")
+    return state.get_hardware_device_ep_incompatibility_details(provider.NAME, device)
+
+
+def test_a_device_of_ours_is_fine():
+    [device, *_] = provider.register()
+    assert reasons(device.device)["reasons_bitmask"] == 0
+
+
+def test_a_cpu_is_another_device():
+    provider.register()
+    cpu = next(device for device in ort.get_ep_devices() if device.ep_name == provider.CPU)
+    found = reasons(cpu.device)
+    assert found["reasons_bitmask"] == 2 and "NVIDIA" in found["notes"]
+
+
+NVIDIA_GPU = """
+import ctypes
+ENTRIES = ort_c.Table("OrtEpApi", ort_c.API.GetEpApi())
+environment = Environment()
+metadata = ort_c.pairs({})
+gpu = ort_c.made(ENTRIES.CreateHardwareDevice, 1, 0x10DE, 0x2330, b"NVIDIA", metadata)
+details = ort_c.made(ort_c.API.GetHardwareDeviceEpIncompatibilityDetails, environment.address, ort_c.NAME.encode(), gpu)
+mask, notes = ctypes.c_uint32(), ctypes.c_char_p()
+ort_c.API.DeviceEpIncompatibilityDetails_GetReasonsBitmask(details, ctypes.byref(mask))
+ort_c.API.DeviceEpIncompatibilityDetails_GetNotes(details, ctypes.byref(notes))
+notes = notes.value.decode()
+emulated = ort_c.read_pairs(ort_c.API.EpDevice_EpMetadata(environment.devices()[0]))["emulated"] == "1"
+"""
+
+
+def test_a_gpu_that_cannot_be_used_says_why():
+    """Where there is a GPU, MILLPOND_DEVICE=host is the reason; where there is none, what the driver lacks."""
+    c_child(NVIDIA_GPU + """
+assert emulated and mask.value != 0
+if "MILLPOND_DEVICE=host" not in notes:
+    assert mask.value in (1, 4) and "driver" in notes, notes
+""", MILLPOND_DEVICE="host")
+
+
+def test_a_gpu_that_the_driver_does_not_show():
+    c_child(NVIDIA_GPU + """
+assert emulated or (mask.value == 2 and "nvidia-smi" in notes), notes
+""")
+
+
+# ---- options of a living session ----
+
+
+def test_memory_is_given_back_when_asked():
+    done = child(f"""
+        session = provider.session(small_models.add_chain(3, 1 << 20))
+        feed = {{"x": np.zeros(1 << 20, np.float32)}}
+        session.run(None, feed)
+        before = provider.pool_stats()["total"]
+        session.set_ep_dynamic_options({{"{DYNAMIC}": "Efficient"}})
+        assert provider.pool_stats()["total"] < before
+        assert session.run(None, feed)[0].sum() == 3 << 20
+        session.set_ep_dynamic_options({{"{DYNAMIC}": "Default"}})
+        assert session.run(None, feed)[0].sum() == 3 << 20
+    """)
+    finished(done)
+
+
+@pytest.mark.parametrize(("options", "words"), [({"use_tf32": "0"}, "use_tf32"), ({DYNAMIC: "Lazy"}, "Lazy")])
+def test_other_options_cannot_change(options, words):
+    session = provider.session(small_models.add_chain(2))
+    with pytest.raises(Exception, match=words):
+        session.set_ep_dynamic_options(options)
+    assert session.run(None, {"x": np.zeros(4, np.float32)})[0].tolist() == [2.0] * 4
+
+
+# ---- several devices ----
+
+TWO_DEVICES = """
+devices = provider.register()
+assert len(devices) >= 2, devices
+def session_on(device, model):
+    options = provider.session_options(threads=1)
+    options.add_provider_for_devices([device], {"use_tf32": "0"})
+    return ort.InferenceSession(model, options)
+"""
+TWO_RUN = [
+    """
+    # A value of either device as the input of a session on the other one, in both directions.
+    model = small_models.add_chain(3, 1 << 16)
+    sessions = [session_on(device, model) for device in devices[:2]]
+    x = np.random.default_rng(3).standard_normal(1 << 16).astype(np.float32)
+    for home in (0, 1):
+        for there in (0, 1):
+            value = ort.OrtValue.ortvalue_from_numpy(x, "cuda", home)
+            for _ in range(3):
+                binding = sessions[there].io_binding()
+                binding.bind_ortvalue_input("x", value)
+                binding.bind_output("y")
+                sessions[there].run_with_iobinding(binding)
+                np.testing.assert_allclose(binding.copy_outputs_to_cpu()[0], x + 3, rtol=1e-5, atol=1e-5)
+    """,
+    """
+    # Copies between devices, without a session.
+    from onnxruntime.capi import _pybind_state as state
+    x = np.random.default_rng(4).standard_normal((300, 70)).astype(np.float32)
+    for source, target in ((0, 1), (1, 0), (0, 0)):
+        a = ort.OrtValue.ortvalue_from_numpy(x, "cuda", source)
+        b = ort.OrtValue.ortvalue_from_numpy(np.zeros_like(x), "cuda", target)
+        state.copy_tensors([a._ortvalue], [b._ortvalue], None)
+        np.testing.assert_array_equal(b.numpy(), x)
+    """,
+    """
+    # A thread for each device, at the same time.
+    import threading
+    model, faults = small_models.mixed(), []
+    want = {rows: expected(rows) for rows in (1, 4, 9)}
+    def work(device):
+        try:
+            session = session_on(device, model)
+            for i in range(20):
+                rows = (1, 4, 9)[i % 3]
+                np.testing.assert_allclose(run(session, rows), want[rows], rtol=1e-5, atol=1e-5)
+        except BaseException as fault:
+            faults.append(fault)
+    threads = [threading.Thread(target=work, args=(device,)) for device in devices[:2] * 2]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not faults, faults[0]
+    """,
+]
+
+
+def unindented(text):
+    return "\n".join(line.removeprefix("    ") for line in text.splitlines())
+
+
+@pytest.mark.parametrize("mode", ["eager", "threaded", "adversarial:2"])
+@pytest.mark.parametrize("code", TWO_RUN, ids=["values", "copies", "threads"])
+def test_two_devices(code, mode):
+    finished(child(TWO_DEVICES + unindented(code), MILLPOND_HOST=mode, **TWO))
+
+
+@pytest.mark.parametrize("code", TWO_RUN, ids=["values", "copies", "threads"])
+def test_two_gpus(code):
+    if len(provider.register()) < 2:
+        pytest.skip("there are no two devices")
+    finished(child(TWO_DEVICES + unindented(code)))
+
+
+# ---- the end of a registration ----
+
+
+@pytest.mark.parametrize("order", ["values", "session", "binding"])
+def test_what_outlives_its_registration(order):
+    """Values, sessions and bindings that live on after it are used and freed without a crash."""
+    done = child(f"""
+        session = provider.session(small_models.add_chain(3, 64))
+        x = ort.OrtValue.ortvalue_from_numpy(np.ones(64, np.float32), "cuda", 0)
+        binding = session.io_binding()
+        binding.bind_ortvalue_input("x", x)
+        y = ort.OrtValue.ortvalue_from_shape_and_type([64], np.float32, "cuda", 0)
+        binding.bind_ortvalue_output("y", y)
+        session.run_with_iobinding(binding)
+        try:
+            ort.unregister_execution_provider_library(provider.NAME)
+        except Exception as error:
+            print("refused:", error, file=sys.stderr)
+        things = dict(values=[x, y], session=[session], binding=[binding])
+        first = things.pop({order!r})
+        if {order!r} != "session":
+            assert session.run(None, {{"x": np.zeros(64, np.float32)}})[0].tolist() == [3.0] * 64
+        del x, y, session, binding
+        first.clear()
+        gc.collect()
+        things.clear()
+        gc.collect()
+        provider.register()
+        assert provider.session(small_models.add_chain(2)).run(None, {{"x": np.zeros(4, np.float32)}})[0].sum() == 8
+    """)
+    finished(done)

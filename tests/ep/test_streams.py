@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams of sessions: the user's, one for all, one a run; waiting, order, threads."""
+
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import graph_kit as kit
+import numpy as np
+import onnxruntime as ort
+import provider
+import pytest
+import small_models
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS / "python"))
+import core_kit  # noqa: E402  (found by the path above)
+
+ORT = tuple(map(int, ort.__version__.split(".")[:2]))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def emulated():
+    return provider.is_emulated(provider.register()[0])
+
+
+@pytest.fixture
+def stream(emulated):
+    made = core_kit.HostStream() if emulated else core_kit.CudaStream()
+    yield made
+    gc.collect()
+    made.destroy()
+
+
+def session(length=3, **options):
+    given = {key: str(value) for key, value in options.items()}
+    return provider.session(small_models.add_chain(length), provider_options=given,
+                            options=provider.session_options(threads=1))
+
+
+def zeros(value=0):
+    return {"x": np.full(4, value, np.float32)}
+
+
+def child(code, **environment):
+    paths = [str(TESTS / "ep"), str(TESTS / "python"), str(TESTS.parent / "demo"), os.environ.get("PYTHONPATH", "")]
+    env = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    start = "import gc, threading, numpy as np, onnxruntime as ort, graph_kit as kit, provider, small_models\n"
+    script = start + "provider.register()\n" + textwrap.dedent(code)
+    done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", script], capture_output=True, text=True,
+                          env=env, timeout=120, check=False)
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
+    return done.stderr
+
+
+# ---- the user's stream ----
+
+
+@pytest.mark.parametrize("form", [str, hex, lambda handle: "0X" + hex(handle)[2:].upper()])
+@pytest.mark.parametrize("graphs", [0, 1])
+def test_stream_of_the_user(stream, form, graphs):
+    running = session(user_compute_stream=form(stream.handle), enable_cuda_graph=graphs)
+    for i in range(4):
+        assert running.run(None, zeros(i))[0].tolist() == [i + 3.0] * 4
+    bound = kit.Bound(running, zeros(), {"y": [4]})
+    for i in range(6):
+        assert bound.run(x=np.full(4, i, np.float32)).tolist() == [i + 3.0] * 4
+    assert kit.is_captured(running, zeros()) == bool(graphs)
+
+
+@pytest.mark.parametrize("graphs", [0, 1])
+def test_runs_wait_for_earlier_work_of_the_stream(emulated, graphs):
+    if graphs and ORT < (1, 27):
+        pytest.skip("this ONNX Runtime waits for a graph that it has launched")
+    child(f"""
+        import core_kit
+        stream = core_kit.{"HostStream" if emulated else "CudaStream"}()
+        options = {{"user_compute_stream": str(stream.handle), "enable_cuda_graph": "{graphs}"}}
+        running, other = kit.session(small_models.add_chain(3), **options), kit.session(small_models.add_chain(3))
+        bound = kit.Bound(running, {{"x": np.zeros(4, np.float32)}}, {{"y": [4]}})
+        for value in (1, 5):
+            assert bound.run(x=np.full(4, value, np.float32)).tolist() == [value + 3] * 4
+        gate = threading.Event()
+        stream.call(lambda: gate.wait(60))
+        bound.inputs["x"].update_inplace(np.full(4, 9, np.float32))
+        running.run_with_iobinding(bound.binding, kit.run_options(disable_synchronize_execution_providers=1))
+        assert bound.outputs["y"].numpy().tolist() == [8] * 4  # not yet
+        assert other.run(None, {{"x": np.zeros(4, np.float32)}})[0].tolist() == [3] * 4  # on a stream of its own
+        assert bound.outputs["y"].numpy().tolist() == [8] * 4
+        gate.set()
+        stream.synchronize()  # unlike ONNX Runtime's, lets the gate have Python's lock
+        bound.binding.synchronize_outputs()
+        assert bound.outputs["y"].numpy().tolist() == [12] * 4
+        del bound, running
+        gc.collect()
+        stream.destroy()
+    """, MILLPOND_HOST="threaded")  # fmt: skip
+
+
+def test_two_sessions_on_one_stream(stream):
+    first, second = (session(length, user_compute_stream=stream.handle) for length in (2, 5))
+    for i in range(3):
+        assert first.run(None, zeros(i))[0].tolist() == [i + 2.0] * 4
+        assert second.run(None, zeros(i))[0].tolist() == [i + 5.0] * 4
+    del first
+    gc.collect()
+    assert second.run(None, zeros(1))[0].tolist() == [6.0] * 4
+    stream.synchronize()
+
+
+@pytest.mark.parametrize("text", ["perhaps", "0x", "12 monkeys", "-1", "1.5"])
+def test_stream_that_is_no_number(text):
+    """It gives a warning, and the session runs on streams of its own."""
+    said = child(f"""
+        running = provider.session(small_models.add_chain(3), provider_options={{"user_compute_stream": {text!r}}},
+                                   options=provider.session_options(threads=1, log_level=2))
+        assert running.run(None, {{"x": np.zeros(4, np.float32)}})[0].tolist() == [3.0] * 4
+    """)
+    assert "user_compute_stream" in said and text in said
+
+
+def test_stream_that_is_none(emulated):
+    if not emulated:
+        pytest.skip("a driver does not survive a wrong handle")
+    with pytest.raises(Exception, match="no stream"):
+        session(user_compute_stream=hex(id(object())))
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"user_compute_stream": 2}, "for each thread"),
+    ({"has_user_compute_stream": 1, "gpu_external_alloc": 99, "gpu_external_free": 99}, "exclude each other"),
+])
+def test_streams_that_are_refused(options, words):
+    with pytest.raises(Exception, match=words) as caught:
+        session(**options)
+    assert "INVALID_ARGUMENT" in str(caught.value)
+
+
+def test_copies_in_other_streams_give_a_warning():
+    said = child("""
+        provider.session(small_models.add_chain(3), provider_options={"do_copy_in_default_stream": "0"},
+                         options=provider.session_options(threads=1, log_level=2))
+    """)
+    assert "do_copy_in_default_stream=0 has no effect" in said
+
+
+# ---- one for all, one a run ----
+
+
+@pytest.mark.parametrize(("options", "mode"), [
+    ({}, "eager"),
+    ({}, "threaded"),
+    ({}, "adversarial:21"),
+    ({"use_ep_level_unified_stream": "1"}, "threaded"),
+    ({"use_ep_level_unified_stream": "1"}, "adversarial:22"),
+    ({"has_user_compute_stream": "1"}, "threaded"),
+    ({"has_user_compute_stream": "1"}, "adversarial:23"),
+])
+def test_one_session_from_many_threads(options, mode):
+    child(f"""
+        model = kit.dense("n")
+        running = provider.session(model, provider_options={{"use_tf32": "0", **{options!r}}},
+                                   options=provider.session_options(threads=1))
+        faults = []
+        def work(number):
+            try:
+                generator = np.random.default_rng(number)
+                for turn in range(12):
+                    x = generator.standard_normal((int(generator.integers(1, 9)), 16)).astype(np.float32)
+                    [y] = running.run(None, {{"x": x}})
+                    np.testing.assert_allclose(y, reference.run(None, {{"x": x}})[0], rtol=1e-4, atol=1e-5)
+            except BaseException as fault:
+                faults.append(fault)
+        reference = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not faults, faults[0]
+        del running
+        gc.collect()
+        assert provider.pool_stats()["in_use"] == 0
+    """, MILLPOND_HOST=mode)  # fmt: skip
+
+
+def test_waiting_for_outputs_leaves_captures_alone():
+    """One session's threads capture again and again, while another waits for its streams."""
+    capturing, plain = kit.session(small_models.add_chain(20)), session()
+    stop, faults = threading.Event(), []
+
+    def wait():
+        try:
+            binding = plain.io_binding()
+            binding.bind_cpu_input("x", np.zeros(4, np.float32))
+            binding.bind_output("y")
+            while not stop.is_set():
+                plain.run_with_iobinding(binding)
+                binding.synchronize_inputs()
+                binding.synchronize_outputs()
+                time.sleep(0.001)
+        except BaseException as fault:  # noqa: BLE001  the main thread reports it
+            faults.append(fault)
+
+    threads = [threading.Thread(target=wait) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for graph in range(40):
+            bound = kit.Bound(capturing, zeros(), {"y": [4]}, graph)
+            assert bound.run(x=np.full(4, graph, np.float32)).tolist() == [graph + 20.0] * 4
+            assert kit.is_captured(capturing, zeros(), graph)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not faults, faults[0]
+
+
+def test_values_wait_for_unsynchronized_runs():
+    running = session(length=30)
+    bound = kit.Bound(running, zeros(), {"y": [4]})
+    for i in range(10):
+        bound.inputs["x"].update_inplace(np.full(4, i, np.float32))
+        running.run_with_iobinding(bound.binding, kit.run_options(disable_synchronize_execution_providers=1))
+        bound.binding.synchronize_outputs()
+        assert bound.outputs["y"].numpy().tolist() == [i + 30.0] * 4
+
+
+def test_options_are_seen_by_onnxruntime():
+    running = session(use_ep_level_unified_stream=1)
+    assert isinstance(running, ort.InferenceSession)
+    assert running.get_provider_options()[provider.NAME]["use_ep_level_unified_stream"] == "1"
+    assert running.run(None, zeros())[0].tolist() == [3.0] * 4
