@@ -235,8 +235,12 @@ static mp_status end_recorded(mp_graphs *graphs, bool waits) {
     if (status == MP_OK && whole) {
         status = keep_graph(graphs, graph);
     }
-    graphs->chain = 0;
     graphs->entry->nodes = graphs->run.nodes;
+    if (failed || status != MP_OK) {
+        graphs->chain = 0;
+    } else {
+        count_chain(graphs, graphs->entry->graph == NULL);
+    }
     if (graphs->entry->graph == NULL) {
         drop_recording(graphs, graph);
         /* A recording that ends in an error is not worth another one. */

@@ -35,6 +35,7 @@ typedef struct rig_binding {
     int fail_node;    /* 1 + the node that fails in the next run; 0 for none */
     int foreign_node; /* the same for a node of another provider before it */
     bool is_unfit;
+    bool is_stopped; /* each recording ends before the last node */
     bool is_unsynced;
 } rig_binding;
 

@@ -125,6 +125,36 @@ DEVICE_TEST(graph_is_not_made_of_runs_that_do_not_fit) {
     rig_close(&s);
 }
 
+/* Three are tried, and ONNX Runtime, which would give up after eight runs, is never kept waiting.
+ */
+DEVICE_TEST(graph_recordings_that_come_to_nothing) {
+    for (int least = 0; least < 9; least++) {
+        rig_session s;
+        rig_binding b;
+        mp_options wishes = rig_wishes;
+        wishes.min_num_runs_before_cuda_graph_capture = least;
+        CHECK_OK(rig_open(&s, device, NULL, &wishes));
+        CHECK_OK(rig_bind(&b, &s));
+        kit_log_keep();
+        b.is_stopped = true;
+        for (uint32_t i = 0; i < 4; i++) {
+            CHECK(!rig_run_is_launch(&b, NULL, i));
+        }
+        CHECK(kit_log_has("has failed before"));
+        kit_log_end();
+        const int before = b.runs;
+        CHECK(!rig_run_is_launch(&b, NULL, 9));
+        CHECK_EQ_INT(b.runs, before + 1);
+        b.is_stopped = false;
+        rig_release_graph(&s, 0);
+        while (!rig_run_is_launch(&b, NULL, 10)) {
+            CHECK(b.runs < before + 20);
+        }
+        rig_unbind(&b);
+        rig_close(&s);
+    }
+}
+
 /* The run that would be recorded turns out not to fit, once it is under way. */
 DEVICE_TEST(graph_recording_ends_in_the_middle_of_a_run) {
     rig_session s;
