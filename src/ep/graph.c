@@ -129,7 +129,10 @@ static bool is_due(const mp_graphs *graphs, const mp_graph_entry *entry) {
 
 static OrtStatus *on_run_start(OrtEp *self, const OrtRunOptions *options) {
     mp_graphs *graphs = NULL;
-    MP_TRY_ORT(get_graphs(from(self), &graphs));
+    const mp_status found = get_graphs(from(self), &graphs);
+    if (found != MP_OK) {
+        return mp__to_ort(found);
+    }
     if (graphs->depth++ > 0) { /* a run from within a run: part of that */
         return NULL;
     }

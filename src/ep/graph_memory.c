@@ -16,9 +16,12 @@
 
 /* A block that the driver did not take back stays lent, so a second try is in order. */
 static void give_back(mp_pool *pool, mp_addr addr) {
-    if (mp_pool_free(pool, addr) != MP_OK && mp_pool_free(pool, addr) != MP_OK) {
-        MP_LOG(ERROR, "a block of a graph is lost: %s", mp_error_message());
+    for (int tries = 0; tries < 2; tries++) {
+        if (mp_pool_free(pool, addr) == MP_OK) {
+            return;
+        }
     }
+    MP_LOG(ERROR, "a block of a graph is lost: %s", mp_error_message());
 }
 
 /* ---- set apart ---- */

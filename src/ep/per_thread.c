@@ -44,9 +44,8 @@ static void unlink_from_thread(const mp_thread_record *record) {
     pthread_mutex_unlock(&owner->lock);
 }
 
+/* Takes: `record`, which is in no list any more. */
 static void destroy(mp_thread_record *record) {
-    unlink_from_session(record);
-    unlink_from_thread(record);
     mp__graphs_destroy(record->graphs);
     mp__run_stream_drop(record->stream);
     free(record);
@@ -55,8 +54,10 @@ static void destroy(mp_thread_record *record) {
 static void end_thread(void *value) {
     thread_owner *owner = value;
     pthread_mutex_lock(&all_lock);
-    while (owner->records != NULL) {
-        destroy(owner->records);
+    for (mp_thread_record *record = owner->records, *next = NULL; record != NULL; record = next) {
+        next = record->next;
+        unlink_from_session(record);
+        destroy(record);
     }
     pthread_mutex_unlock(&all_lock);
     pthread_mutex_destroy(&owner->lock);
@@ -66,9 +67,13 @@ static void end_thread(void *value) {
 
 void mp__thread_records_close(mp_provider *provider) {
     pthread_mutex_lock(&all_lock);
-    while (provider->thread_records != NULL) {
-        destroy(provider->thread_records);
+    for (mp_thread_record *record = provider->thread_records, *next = NULL; record != NULL;
+         record = next) {
+        next = record->beside;
+        unlink_from_thread(record);
+        destroy(record);
     }
+    provider->thread_records = NULL;
     pthread_mutex_unlock(&all_lock);
 }
 

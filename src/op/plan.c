@@ -290,13 +290,19 @@ static mp_status check_outputs(const mp_plan *plan) {
 /* Has the operator list its steps: the first of its functions, or with `found` the second. */
 static mp_status list_steps(mp_planner *planner, const int64_t *found) {
     const mp_op *op = planner->node->op;
-    if (op->finish != NULL && found == NULL) {
+    if (found == NULL) {
         MP_TRY(op->plan(planner));
+        if (op->finish == NULL) {
+            return check_outputs(planner->plan);
+        }
         return planner->plan->found_count > 0
                    ? MP_OK
                    : MP_FAIL(INTERNAL, "%s finds nothing to finish with", op->name);
     }
-    MP_TRY(found != NULL ? op->finish(planner, found) : op->plan(planner));
+    if (op->finish == NULL) {
+        return MP_FAIL(INTERNAL, "%s has nothing to finish", op->name);
+    }
+    MP_TRY(op->finish(planner, found));
     return check_outputs(planner->plan);
 }
 
@@ -392,13 +398,14 @@ typedef struct addresses {
     mp_addr scratch, kept;
 } addresses;
 
-/* 0 for an output that the model leaves out. */
+/* 0 for an output that the model leaves out, or that a plan which counts does not have. */
 static mp_addr resolve(const addresses *where, mp_ref ref) {
     switch (ref.place) {
     case MP_PLACE_IN:
         return where->in[ref.index] + ref.offset;
     case MP_PLACE_OUT:
-        return where->out[ref.index] != 0 ? where->out[ref.index] + ref.offset : 0;
+        return where->out != NULL && where->out[ref.index] != 0 ? where->out[ref.index] + ref.offset
+                                                                : 0;
     case MP_PLACE_SCRATCH:
         return where->scratch + ref.offset;
     case MP_PLACE_KEPT:
@@ -465,7 +472,7 @@ static mp_status run_step(mp_device *device, mp_stream *stream, const step *s,
     case STEP_FILL:
         return run_fill(device, stream, s, where);
     case STEP_HOST:
-        if (where->out[s->host.index] != 0) {
+        if (where->out != NULL && where->out[s->host.index] != 0) {
             memcpy((void *)where->out[s->host.index], behind(s), s->host.size);
         }
         return MP_OK;

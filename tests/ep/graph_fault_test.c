@@ -86,7 +86,7 @@ static bool pass_with_fault(const char *const *options, uint64_t nth, mp_status 
     for (uint32_t i = 0; i < 4; i++) {
         if (rig_set(&s, b.x, i) == MP_OK && rig_run(&b, "3") == MP_OK) {
             const mp_status right = rig_is(&s, b.y, i);
-            CHECK(right == MP_OK || right != MP_INTERNAL);
+            CHECK(right != MP_INTERNAL); /* that would be other values */
         }
     }
     (void)s.provider.base.ReleaseCapturedGraph(&s.provider.base, 3);
