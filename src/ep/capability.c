@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/bridge.h"
 #include "ep/control_flow.h"
+#include "ep/element_types.h"
 #include "ep/nhwc.h"
 #include "ep/plugin.h"
 #include "ep/refusal.h"
@@ -106,14 +107,6 @@ static mp_status outputs_of(const OrtNode *node, values *out) {
     return mp__from_ort(ORT->Node_GetOutputs(node, out->list, out->count));
 }
 
-/* Borrowed from `value`; NULL for what is no tensor. */
-static mp_status tensor_info(const OrtValueInfo *value, const OrtTensorTypeAndShapeInfo **out) {
-    const OrtTypeInfo *info = NULL;
-    *out = NULL;
-    MP_TRY(mp__from_ort(ORT->GetValueInfoTypeInfo(value, &info)));
-    return info == NULL ? MP_OK : mp__from_ort(ORT->CastTypeInfoToTensorInfo(info, out));
-}
-
 /* ---- first pass ---- */
 
 static mp_status list_fits(const values *of, bool *out) {
@@ -122,7 +115,7 @@ static mp_status list_fits(const values *of, bool *out) {
         const OrtTensorTypeAndShapeInfo *tensor = NULL;
         size_t rank = 0;
         if (of->list[i] != NULL) {
-            MP_TRY(tensor_info(of->list[i], &tensor));
+            MP_TRY(mp__value_tensor(of->list[i], &tensor));
         }
         if (tensor != NULL) {
             MP_TRY(mp__from_ort(ORT->GetDimensionsCount(tensor, &rank)));
@@ -226,7 +219,7 @@ static mp_status look_up(mp_provider *provider, OrtEpGraphSupportInfo *support, 
 static mp_status element_type(const OrtValueInfo *value, ONNXTensorElementDataType *type) {
     const OrtTensorTypeAndShapeInfo *tensor = NULL;
     *type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-    MP_TRY(tensor_info(value, &tensor));
+    MP_TRY(mp__value_tensor(value, &tensor));
     return tensor == NULL ? MP_OK : mp__from_ort(ORT->GetTensorElementType(tensor, type));
 }
 

@@ -1,7 +1,8 @@
 /* element_types.c - the table of element_types.h looked up. SPDX-License-Identifier: Apache-2.0 */
 #include "ep/element_types.h"
 
-#include "base/status.h"
+#include "ep/bridge.h"
+#include "ep/plugin.h"
 
 #include <string.h>
 
@@ -20,6 +21,20 @@ static const element elements[] = {
     {19, 1, "tensor(float8e5m2)"},
     {20, 1, "tensor(float8e5m2fnuz)"},
 };
+
+mp_status mp__value_tensor(const OrtValueInfo *value, const OrtTensorTypeAndShapeInfo **out) {
+    const OrtTypeInfo *info = NULL;
+    *out = NULL;
+    MP_TRY(mp__from_ort(ORT->GetValueInfoTypeInfo(value, &info)));
+    return info == NULL ? MP_OK : mp__from_ort(ORT->CastTypeInfoToTensorInfo(info, out));
+}
+
+mp_status mp__value_type(const OrtValueInfo *value, ONNXTensorElementDataType *out) {
+    const OrtTensorTypeAndShapeInfo *tensor = NULL;
+    *out = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    MP_TRY(mp__value_tensor(value, &tensor));
+    return tensor != NULL ? mp__from_ort(ORT->GetTensorElementType(tensor, out)) : MP_OK;
+}
 
 size_t mp__element_size(ONNXTensorElementDataType type) {
     for (size_t i = 0; i < MP_COUNT_OF(elements); i++) {

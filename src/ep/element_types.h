@@ -7,12 +7,18 @@
 #define MP_EP_ELEMENT_TYPES_H
 
 #include "base/dtype.h"
+#include "base/status.h"
 #include "ep/ort.h"
 
 enum {
     MP_PASSED_TYPES = 1u << 17 | 1u << 18 | 1u << 19 | 1u << 20,
     MP_CARRIED_TYPES = MP_ALL_TYPES | MP_PASSED_TYPES,
 };
+
+/* What a graph says of a value; borrowed from it, NULL for what is no tensor. */
+mp_status mp__value_tensor(const OrtValueInfo *value, const OrtTensorTypeAndShapeInfo **out);
+/* Its type; UNDEFINED where it is no tensor. */
+mp_status mp__value_type(const OrtValueInfo *value, ONNXTensorElementDataType *out);
 
 /* Bytes of one element; 0 for strings and for what is smaller than a byte. */
 size_t mp__element_size(ONNXTensorElementDataType type);

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "ep/bridge.h"
+#include "ep/element_types.h"
 #include "op/channels.h"
 
 #include <stdio.h>
@@ -63,17 +64,8 @@ OrtStatus *mp__should_convert(OrtEp *self, const char *domain, const char *name,
 /* ---- which nodes can be converted ---- */
 
 static mp_status element_type(const OrtValueInfo *value, mp_dtype *out) {
-    const OrtTypeInfo *info = NULL;
-    const OrtTensorTypeAndShapeInfo *tensor = NULL;
     ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-    *out = MP_NONE;
-    MP_TRY(mp__from_ort(ORT->GetValueInfoTypeInfo(value, &info)));
-    if (info != NULL) {
-        MP_TRY(mp__from_ort(ORT->CastTypeInfoToTensorInfo(info, &tensor)));
-    }
-    if (tensor != NULL) {
-        MP_TRY(mp__from_ort(ORT->GetTensorElementType(tensor, &type)));
-    }
+    MP_TRY(mp__value_type(value, &type));
     *out = (mp_dtype)type;
     return MP_OK;
 }

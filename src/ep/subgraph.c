@@ -66,16 +66,8 @@ typedef OrtStatus *get_count(const OrtNode *node, size_t *count);
 typedef OrtStatus *get_values(const OrtNode *node, const OrtValueInfo **values, size_t count);
 
 static mp_status can_hold(const OrtValueInfo *value, bool *out) {
-    const OrtTypeInfo *info = NULL;
-    const OrtTensorTypeAndShapeInfo *tensor = NULL;
     ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-    MP_TRY(mp__from_ort(ORT->GetValueInfoTypeInfo(value, &info)));
-    if (info != NULL) {
-        MP_TRY(mp__from_ort(ORT->CastTypeInfoToTensorInfo(info, &tensor)));
-    }
-    if (tensor != NULL) {
-        MP_TRY(mp__from_ort(ORT->GetTensorElementType(tensor, &type)));
-    }
+    MP_TRY(mp__value_type(value, &type));
     *out = mp__element_size(type) > 0;
     return MP_OK;
 }
