@@ -95,7 +95,8 @@ def lint_tidy(args):
     generated = str(args.build.resolve() / "generated")
     entries = [entry for entry in json.loads(database.read_text()) if not entry["file"].startswith(generated)]
     headers = sorted(path for folder in C_FOLDERS for path in (ROOT / folder).rglob("*.[hd]*") if path.is_file())
-    common = (ROOT / ".clang-tidy").read_bytes() + b"".join(path.read_bytes() for path in headers)
+    rules = [ROOT / ".clang-tidy", ROOT / "tests/.clang-tidy"]
+    common = b"".join(path.read_bytes() for path in [*rules, *headers])
     stamps = args.build / "tidy"
     stamps.mkdir(exist_ok=True)
     left = []
