@@ -99,6 +99,7 @@ DEVICE_TEST(a_profile_has_kernels_copies_and_fills) {
     const rig r = open_rig(device);
     mp_addr pinned = 0;
     CHECK_OK(device->ops->alloc_pinned(device, BYTES, &pinned));
+    memset((void *)pinned, 0, BYTES);
     mp_profile *profile = listen(device);
     const int64_t begin = mp_profile_now();
     mp_profile_push(profile, 7);
