@@ -21,7 +21,7 @@ VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 class Fault:
     fixed: tuple[int, int]
     why: str
-    spoils: Any  # a function of a test's name and its row of op_cases, if it has one
+    spoils: Any  # a function of a test's name and its row of `cases`, if it has one
 
 
 BOUND_BY_NAME = {"test_output_outlives_its_session", "test_output_of_one_session_feeds_another",

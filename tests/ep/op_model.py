@@ -10,8 +10,8 @@ import zlib
 import numpy as np
 import onnx
 import onnxruntime as ort
+from cases.kit import NUMBERS, UNSIGNED, D, K, P, R, V
 from onnx import TensorProto, helper, numpy_helper
-from op_cases import NUMBERS, UNSIGNED, D, K, P, R, V
 
 NUMPY = {
     "float": np.float32,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channels last: with prefer_nhwc ONNX Runtime rewrites nodes for us, and results stay those of the CPU's provider.
 
-Every case of op_cases for an operator that is converted is run here again, in the domain of the rewritten nodes; that
+Every row of `cases` for an operator that is converted is run here again, in the domain of the rewritten nodes; that
 the node has really been rewritten and is ours is part of each test.
 """
 

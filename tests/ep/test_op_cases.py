@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each row of op_cases on our EP, against ONNX Runtime's CPU EP. A row is tried where its kernel is registered."""
+"""Each row of `cases` on our EP, against ONNX Runtime's CPU EP. A row is tried where its kernel is registered."""
 
+import cases
 import onnxruntime as ort
-import op_cases
 import op_model
 import provider
 import pytest
@@ -33,7 +33,7 @@ def allowed_by_schema(case, opset, name):
 def variants():
     """(label, case, opset, element type): the newest opset with every registered type, older ones with the first."""
     seen, out = {}, []
-    for case in op_cases.CASES:
+    for case in cases.CASES:
         for opset in sorted(case.opsets, reverse=True):
             types = [t for t in case.types if op_model.fits(case, t) and is_registered(case, opset, t)]
             types = [t for t in types if allowed_by_schema(case, opset, t)]
@@ -70,8 +70,8 @@ def test_case(case, opset, name):
 
 
 def test_every_registered_operator_has_a_case(summary):
-    tried = {(case.domain, case.op) for case in op_cases.CASES}
+    tried = {(case.domain, case.op) for case in cases.CASES}
     needed = {(d, n) for d, n in registry().operators() if d != REWRITTEN and n not in NO_CASE_NEEDED}
     missing = sorted(f"{d}.{n}" if d else n for d, n in needed - tried)
     summary(f"{len(registry().operators())} operators registered, {len(registry().operators() & tried)} have cases")
-    assert not missing, f"no case in tests/ep/op_cases.py for {', '.join(missing)}"
+    assert not missing, f"no case in tests/ep/cases for {', '.join(missing)}"

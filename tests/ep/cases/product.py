@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Matrix products, convolutions, pooling."""
+
+import itertools
+
+from cases.kit import F32, FLOATS, R, case
+
+# ---- matrix products ----
+for a, b in (
+    ((3, 4), (4, 5)),
+    ((4,), (4, 5)),
+    ((3, 4), (4,)),
+    ((4,), (4,)),
+    ((2, 3, 4), (4, 5)),
+    ((2, 3, 4), (2, 4, 5)),
+    ((2, 1, 3, 4), (5, 4, 2)),
+    ((3, 4), (2, 4, 5)),
+    ((2, 4), (3, 2, 4, 5)),
+    ((0, 4), (4, 5)),
+    ((3, 0), (0, 5)),
+    ((65, 33), (33, 70)),
+    ((1, 128), (128, 1)),
+    ((2, 1, 2, 1, 1, 1, 3, 4), (1, 2, 1, 1, 2, 1, 4, 2)),
+):
+    types = (*FLOATS, "int32", "int64", "uint32", "uint64") if a == (3, 4) else ("float", "double")
+    case("MatMul", [R(a), R(b)], types, (1, 9, 13), slack=4)
+case("MatMul", [R((3, 4)), R((4, 5))], F32, slack=4, runs=[[R((7, 4)), R((4, 2))], [R((1, 6)), R((6, 3))]])
+for trans_a, trans_b in itertools.product((0, 1), repeat=2):
+    a, b = ((4, 3) if trans_a else (3, 4)), ((5, 4) if trans_b else (4, 5))
+    for bias in ([], [R((5,))], [R((3, 5))], [R((3, 1))], [R(())], [R((1, 5))]):
+        attrs = {"transA": trans_a, "transB": trans_b, "alpha": 0.5, "beta": 2.0}
+        case("Gemm", [R(a), R(b), *bias], FLOATS if not bias else F32, (11, 13), slack=4, **attrs)
+    case("Gemm", [R(a), R(b), R((5,))], F32, (7, 9, 13), slack=4, transA=trans_a, transB=trans_b)
+case("Gemm", [R((0, 4)), R((4, 5)), R((5,))], F32)
+case("Gemm", [R((3, 4)), R((4, 5)), R((5,))], F32, slack=4, runs=[[R((8, 4)), R((4, 2)), R((2,))]])
+
+# ---- convolution and pooling ----
+NARROW = ("float", "float16", "bfloat16", "double")
+case("Conv", [R((1, 3, 8)), R((4, 3, 3))], NARROW, (1, 11, 22), slack=4)
+case("Conv", [R((2, 3, 7, 9)), R((4, 3, 3, 3)), R((4,))], NARROW, (1, 11, 22), slack=4)
+for attrs in (
+    {"strides": [2, 2]},
+    {"pads": [1, 1, 1, 1]},
+    {"pads": [0, 1, 2, 0]},
+    {"pads": [2, 0, 1, 3], "strides": [2, 3]},
+    {"dilations": [2, 2], "pads": [2, 2, 2, 2]},
+    {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+    {"auto_pad": "SAME_LOWER"},
+    {"auto_pad": "VALID"},
+    {"kernel_shape": [3, 3], "strides": [1, 2], "dilations": [1, 2]},
+):
+    case("Conv", [R((1, 4, 9, 10)), R((6, 4, 3, 3)), R((6,))], F32, slack=4, **attrs)
+    case("Conv", [R((1, 4, 9, 10)), R((4, 1, 3, 3)), R((4,))], F32, slack=4, group=4, **attrs)
+case("Conv", [R((1, 4, 9, 10)), R((8, 2, 1, 1))], F32, slack=4, group=2)
+case("Conv", [R((2, 6, 5, 5)), R((6, 1, 5, 5))], NARROW, slack=4, group=6, pads=[2, 2, 2, 2])
+case("Conv", [R((1, 8, 6, 6)), R((16, 8, 1, 1)), R((16,))], NARROW, slack=4, note="1x1")
+case("Conv", [R((1, 2, 4, 5, 6)), R((3, 2, 2, 3, 2)), R((3,))], ("float", "double"), slack=4, pads=[0, 1, 0, 1, 0, 1])
+case("Conv", [R((0, 3, 8, 8)), R((4, 3, 3, 3))], F32, note="empty batch")
+FIRST, SECOND = [R((1, 3, 8, 8)), R((4, 3, 3, 3))], [R((2, 3, 12, 5)), R((4, 3, 3, 3))]
+case("Conv", FIRST, F32, slack=4, runs=[SECOND, FIRST])
+case("ConvTranspose", [R((1, 3, 5)), R((3, 4, 3))], F32, (1, 11, 22), slack=4)
+case("ConvTranspose", [R((2, 3, 4, 5)), R((3, 4, 3, 3)), R((4,))], NARROW, (1, 11, 22), slack=4)
+for attrs in (
+    {"strides": [2, 2]},
+    {"strides": [2, 2], "pads": [1, 1, 1, 1]},
+    {"strides": [2, 2], "output_padding": [1, 1], "pads": [1, 1, 1, 1]},
+    {"strides": [3, 2], "output_shape": [12, 10]},
+    {"dilations": [2, 2]},
+    {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+):
+    case("ConvTranspose", [R((1, 4, 4, 5)), R((4, 2, 3, 3)), R((2,))], F32, slack=4, **attrs)
+case("ConvTranspose", [R((1, 4, 4, 5)), R((4, 2, 2, 2)), R((4,))], F32, slack=4, group=2, strides=[2, 2])
+POOLS = (
+    {"kernel_shape": [2, 2]},
+    {"kernel_shape": [2, 3], "strides": [2, 2]},
+    {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 1, 1, 0]},
+    {"kernel_shape": [2, 2], "auto_pad": "SAME_UPPER", "strides": [2, 2]},
+    {"kernel_shape": [3, 3], "auto_pad": "SAME_LOWER"},
+    {"kernel_shape": [2, 2], "auto_pad": "VALID"},
+)
+for attrs in POOLS:
+    case("MaxPool", [R((2, 3, 7, 8))], NARROW if len(attrs) == 1 else F32, (10, 11, 12, 22), **attrs)
+    case("AveragePool", [R((2, 3, 7, 8))], NARROW if len(attrs) == 1 else F32, (10, 11, 19, 22), **attrs)
+    case("AveragePool", [R((2, 3, 7, 8))], F32, (11, 19, 22), count_include_pad=1, **attrs)
+case("MaxPool", [R((1, 2, 9, 9))], F32, (10, 12, 22), kernel_shape=[3, 3], dilations=[2, 2])
+case("MaxPool", [R((1, 2, 6, 6))], F32, (8, 12), outputs=2, kernel_shape=[2, 2], strides=[2, 2], note="indices")
+case("MaxPool", [R((1, 2, 9))], F32, (1, 8, 12), kernel_shape=[3])
+case("MaxPool", [R((1, 2, 4, 5, 6))], F32, (8, 12), kernel_shape=[2, 2, 2])
+case("MaxPool", [R((1, 2, 7, 8))], F32, kernel_shape=[2, 2], runs=[[R((3, 2, 4, 4))], [R((1, 2, 7, 8))]])
+case("AveragePool", [R((1, 2, 9))], F32, (7, 11), kernel_shape=[3])
+case("AveragePool", [R((1, 2, 4, 5, 6))], F32, (11,), kernel_shape=[2, 2, 2])
+case("MaxPool", [R((2, 3, 5, 6))], F32, (8, 12, 22), outputs=2, kernel_shape=[3, 2], pads=[1, 1, 1, 0], note="indices")
+case("MaxPool", [R((2, 3, 3, 4, 5))], F32, (12, 22), outputs=2, kernel_shape=[2, 2, 3], strides=[1, 2, 2])
+case("MaxPool", [R((1, 2, 5, 6))], ("int8", "uint8"), (12, 22), kernel_shape=[2, 3], pads=[1, 1, 0, 1])
+case("MaxPool", [R((2, 2, 5, 6))], F32, (8, 22), outputs=2, kernel_shape=[2, 3], storage_order=1, note="column major")
+case("MaxPool", [R((1, 2, 3, 5))], F32, (10, 22), kernel_shape=[4, 2], strides=[2, 3], ceil_mode=1, note="one window")
+case("AveragePool", [R((1, 2, 9, 9))], FLOATS, (7, 22), kernel_shape=[9, 9], note="whole input")
+case("AveragePool", [R((1, 2, 9, 9))], F32, (19, 22), kernel_shape=[3, 2], dilations=[2, 3], count_include_pad=1,
+     pads=[1, 1, 2, 0], strides=[2, 2], ceil_mode=1)
+for name in ("GlobalAveragePool", "GlobalMaxPool"):
+    case(name, [R((2, 3, 5, 6))], NARROW, (1, 22), slack=2)
+    case(name, [R((2, 3, 7))], F32)
+    case(name, [R((1, 2, 3, 4, 5))], F32)
