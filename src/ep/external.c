@@ -264,33 +264,34 @@ static OrtStatus *import_semaphore(OrtExternalResourceImporterImpl *self,
     return NULL;
 }
 
-static mp_status stream_for(const OrtSyncStream *stream, mp_stream **out) {
-    *out = mp__stream_of(stream);
-    return *out != NULL ? MP_OK
-                        : MP_FAIL(INVALID_ARGUMENT,
+/* What the device does with a semaphore on a stream. */
+typedef mp_status semaphore_call(mp_device *self, mp_semaphore *semaphore, mp_stream *stream,
+                                 uint64_t value);
+
+static OrtStatus *on_stream(OrtExternalResourceImporterImpl *self,
+                            const OrtExternalSemaphoreHandle *handle, const OrtSyncStream *stream,
+                            uint64_t value, semaphore_call *call) {
+    mp_stream *on = mp__stream_of(stream);
+    if (on == NULL) {
+        return mp__to_ort(MP_FAIL(INVALID_ARGUMENT,
                                   "a semaphore is signalled and waited for on a stream of %s, and "
                                   "this is none",
-                                  MP_EP_NAME);
+                                  MP_EP_NAME));
+    }
+    return mp__to_ort(
+        call(from(self)->unit->device, ((const semaphore *)handle)->semaphore, on, value));
 }
 
 static OrtStatus *wait_semaphore(OrtExternalResourceImporterImpl *self,
                                  OrtExternalSemaphoreHandle *handle, OrtSyncStream *stream,
                                  uint64_t value) {
-    mp_device *device = from(self)->unit->device;
-    mp_stream *on = NULL;
-    MP_TRY_ORT(stream_for(stream, &on));
-    return mp__to_ort(
-        device->ops->semaphore_wait(device, ((semaphore *)handle)->semaphore, on, value));
+    return on_stream(self, handle, stream, value, from(self)->unit->device->ops->semaphore_wait);
 }
 
 static OrtStatus *signal_semaphore(OrtExternalResourceImporterImpl *self,
                                    OrtExternalSemaphoreHandle *handle, OrtSyncStream *stream,
                                    uint64_t value) {
-    mp_device *device = from(self)->unit->device;
-    mp_stream *on = NULL;
-    MP_TRY_ORT(stream_for(stream, &on));
-    return mp__to_ort(
-        device->ops->semaphore_signal(device, ((semaphore *)handle)->semaphore, on, value));
+    return on_stream(self, handle, stream, value, from(self)->unit->device->ops->semaphore_signal);
 }
 
 /* ---- the importer ---- */

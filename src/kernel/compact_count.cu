@@ -1,14 +1,13 @@
 /* compact_count.cu - how many elements of each tile are not zero. NaN is not.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/block.h"
-#include "kernel/compact_args.h"
+#include "kernel/compact.h"
 
 K_BLOCK_KERNEL(mp_compact_args, args) {
     const T *x = (const T *)args.x;
     for (int64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
-        const int64_t start = tile * args.tile;
-        const int64_t left = args.count - start;
-        const int64_t size = left < args.tile ? left : args.tile;
+        int64_t start = 0;
+        const int64_t size = k_tile(&args, tile, &start);
         int64_t found = 0;
         K_BLOCK_LOOP(i, size) {
             found += T_load(x[start + i]) != (TC)0;

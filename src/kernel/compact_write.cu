@@ -1,7 +1,7 @@
 /* compact_write.cu - the positions of the elements that are not zero, or their indices: one row of
  * the output for each dimension. SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/block_scan.h"
-#include "kernel/compact_args.h"
+#include "kernel/compact.h"
 
 K_FN void put(const mp_compact_args *args, int64_t at, int64_t position) {
     if (args->rank == 0) {
@@ -17,9 +17,8 @@ K_FN void put(const mp_compact_args *args, int64_t at, int64_t position) {
 K_BLOCK_KERNEL(mp_compact_args, args) {
     const T *x = (const T *)args.x;
     for (int64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
-        const int64_t start = tile * args.tile;
-        const int64_t left = args.count - start;
-        const int64_t size = left < args.tile ? left : args.tile;
+        int64_t start = 0;
+        const int64_t size = k_tile(&args, tile, &start);
         int64_t at = args.starts[tile];
         for (int64_t i = 0; i < size; i += blockDim.x) {
             const int64_t mine = i + threadIdx.x;

@@ -236,3 +236,15 @@ def close(result, wanted, kind, reference, slack):
     at = tuple(int(i) for i in np.argwhere(~same)[0]) if result.ndim else ()
     first = f"first at {list(at)}: {result[at]} where {wanted[at]} is expected"
     return f"{int((~same).sum())} of {same.size} differ, {first} (limit {limit:.1e})"
+
+
+def check(session, case, opset, name):
+    """Every input set of a case on `session`, made of its model, against the CPU EP."""
+    kinds = output_types(case, opset, name)
+    wanted, reference = expected(case, opset, name, kinds)
+    for number, (specs, outputs) in enumerate(zip(case.input_sets(), wanted, strict=True)):
+        results = session.run(None, feed(case, name, specs))
+        for index, (result, want, kind) in enumerate(zip(results, outputs, kinds, strict=True)):
+            result = to_type(result, kind) if kind == "bfloat16" else result
+            fault = close(result, want, kind, reference, case.slack)
+            assert fault is None, f"{case.note} {case.inputs} {case.attrs}, run {number}, output {index}: {fault}"

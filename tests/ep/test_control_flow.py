@@ -5,12 +5,13 @@ The expected values are those of ONNX Runtime's CPU provider. Models are in ONNX
 version that a test asks for.
 """
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnxruntime as ort
 import provider
 import pytest
+import tolerance
 from onnx import helper, numpy_helper, parser
 from registered import registry, schema
 from test_provider import child, finished
@@ -49,7 +50,8 @@ def compare(result, expected):
     for got, want in zip(result, expected, strict=True):
         assert got.dtype == want.dtype and got.shape == want.shape
         if want.dtype.kind == "f":
-            np.testing.assert_allclose(got, want, rtol=1e-3 if want.dtype == np.float16 else 1e-5, atol=1e-6)
+            limits = tolerance.FLOAT16 if want.dtype == np.float16 else tolerance.FLOAT32
+            np.testing.assert_allclose(got, want, **limits)
         else:
             np.testing.assert_array_equal(got, want)
 
@@ -541,22 +543,14 @@ def run_in_threads():
     sizes = ((3, 5), (1, 9), (8, 2), (0, 4))
     feeds = [{"count": number(count), "x": floats(size, 2, 2), "start": floats(size)} for count, size in sizes]
     wanted = [reference.run(None, feed) for feed in feeds]
-    faults = []
 
     def work(start):
-        try:
-            for i in range(RUNS_A_THREAD):
-                at = (start + i) % len(feeds)
-                compare(session.run(None, feeds[at]), wanted[at])
-        except BaseException as fault:  # noqa: BLE001  the main thread reports it
-            faults.append(fault)
+        for i in range(RUNS_A_THREAD):
+            at = (start + i) % len(feeds)
+            compare(session.run(None, feeds[at]), wanted[at])
 
-    threads = [threading.Thread(target=work, args=(start,)) for start in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults, faults[0]
+    with ThreadPoolExecutor(THREADS) as threads:
+        list(threads.map(work, range(THREADS)))
 
 
 def test_loops_from_many_threads():
@@ -587,7 +581,7 @@ def test_fault_within_a_body():
     session = exact(model(text))
     good = {"count": number(2), "x": floats(2, 3), "w": floats(3, 2)}
     for _ in range(2):
-        np.testing.assert_allclose(session.run(None, good)[0], 2 * good["x"] @ good["w"], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(session.run(None, good)[0], 2 * good["x"] @ good["w"], **tolerance.FLOAT32)
         with pytest.raises(Exception, match="MatMul"):
             session.run(None, {**good, "w": floats(4, 2)})
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import graph_kit as kit
@@ -22,8 +23,10 @@ RELEASES = hasattr(ort.InferenceSession, "release_captured_graph")
 BINDS_DEVICE = tuple(map(int, ort.__version__.split(".")[:2])) >= (1, 30)
 CHILD_START = """
 import gc, sys, threading
+from concurrent.futures import ThreadPoolExecutor
 import numpy as np, onnxruntime as ort
-import graph_kit as kit, provider, small_models
+import graph_kit as kit, provider, small_models, tolerance
+import tolerance
 ort.set_default_logger_severity(1)
 provider.register()
 """
@@ -101,7 +104,7 @@ def test_products_and_shape_arithmetic(pool, mode):
                 x = generator.standard_normal((rows, 16)).astype(np.float32)
                 if rows not in bound:
                     bound[rows] = kit.Bound(first, {"x": x}, {"y": [rows, 8]}, graph=rows)
-                np.testing.assert_allclose(bound[rows].run(x=x), kit.cpu_result(dense, {"x": x}), rtol=1e-4, atol=1e-5)
+                np.testing.assert_allclose(bound[rows].run(x=x), kit.cpu_result(dense, {"x": x}), **tolerance.FLOAT32)
                 x = generator.standard_normal(2 * rows).astype(np.float32)
                 if -rows not in bound:
                     bound[-rows] = kit.Bound(second, {"x": x}, {"y": [rows, 2]}, graph=rows)
@@ -321,33 +324,28 @@ def test_bound_values_stay_as_long_as_the_graph(pool):
 def test_sessions_end_with_graphs_of_other_threads():
     child("""
         sessions = [kit.session(small_models.add_chain(n)) for n in (3, 5)]
-        gate, faults = threading.Barrier(5), []
+        gate = threading.Barrier(5, timeout=120)
         def work(number):
-            try:
-                bounds = [kit.Bound(session, {"x": np.zeros(4, np.float32)}, {"y": [4]}) for session in sessions]
-                for i in range(4):
-                    for n, bound in zip((3, 5), bounds):
-                        assert bound.run(x=np.full(4, i, np.float32)).tolist() == [i + n] * 4
-                keeper = bounds[1]
-                del bound, bounds
-                gate.wait()
-                gate.wait()
-                for i in range(4):
-                    assert keeper.run(x=np.full(4, i, np.float32)).tolist() == [i + 5] * 4
-            except BaseException as fault:
-                faults.append(fault)
-                gate.abort()
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        gate.wait()
-        del sessions[0]
-        gc.collect()
-        sessions.insert(0, None)
-        gate.wait()
-        for thread in threads:
-            thread.join()
-        assert not faults, faults[0]
+            bounds = [kit.Bound(session, {"x": np.zeros(4, np.float32)}, {"y": [4]}) for session in sessions]
+            for i in range(4):
+                for n, bound in zip((3, 5), bounds):
+                    assert bound.run(x=np.full(4, i, np.float32)).tolist() == [i + n] * 4
+            keeper = bounds[1]
+            del bound, bounds
+            gate.wait()
+            gate.wait()
+            for i in range(4):
+                assert keeper.run(x=np.full(4, i, np.float32)).tolist() == [i + 5] * 4
+        with ThreadPoolExecutor(4) as threads:
+            done = [threads.submit(work, i) for i in range(4)]
+            gate.wait()
+            del sessions[0]
+            gc.collect()
+            sessions.insert(0, None)
+            gate.wait()
+        for each in done:
+            each.result()
+        del done, each
         del sessions, threads
         gc.collect()
         assert provider.pool_stats()["in_use"] == 0
@@ -371,33 +369,27 @@ def test_many_threads(mode, pool, options):
     child(f"""
         lengths = (4, 9)
         sessions = [kit.session(small_models.add_chain(n, 3000), **{options!r}) for n in lengths]
-        faults = []
+        gate = threading.Barrier(5)
         def work(number):
-            try:
-                generator = np.random.default_rng(number)
-                bounds = {{}}
-                for turn in range(24):
-                    which, graph = turn % 2, int(generator.integers(-1, 2))
-                    key = which, graph
-                    if key not in bounds:
-                        bounds[key] = kit.Bound(sessions[which], {{"x": np.zeros(3000, np.float32)}}, {{"y": [3000]}},
-                                                graph)
-                    x = generator.integers(0, 1000, 3000).astype(np.float32)
-                    assert np.array_equal(bounds[key].run(x=x), x + lengths[which]), (number, turn)
-                    if turn % 5 == 0:
-                        [y] = sessions[which].run(None, {{"x": x}}, kit.run_options(-1))
-                        assert np.array_equal(y, x + lengths[which]), (number, turn)
-                    if turn % 11 == 10:
-                        gc.collect()
-            except BaseException as fault:
-                faults.append(fault)
+            gate.wait()  # so that each is on a thread of its own, which has graphs of its own
+            generator = np.random.default_rng(number)
+            bounds = {{}}
+            for turn in range(24):
+                which, graph = turn % 2, int(generator.integers(-1, 2))
+                key = which, graph
+                if key not in bounds:
+                    bounds[key] = kit.Bound(sessions[which], {{"x": np.zeros(3000, np.float32)}}, {{"y": [3000]}},
+                                            graph)
+                x = generator.integers(0, 1000, 3000).astype(np.float32)
+                assert np.array_equal(bounds[key].run(x=x), x + lengths[which]), (number, turn)
+                if turn % 5 == 0:
+                    [y] = sessions[which].run(None, {{"x": x}}, kit.run_options(-1))
+                    assert np.array_equal(y, x + lengths[which]), (number, turn)
+                if turn % 11 == 10:
+                    gc.collect()
         for rounds in range(2):
-            threads = [threading.Thread(target=work, args=(i,)) for i in range(5)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            assert not faults, faults[0]
+            with ThreadPoolExecutor(5) as threads:
+                list(threads.map(work, range(5)))
         del sessions, threads
         gc.collect()
         assert provider.pool_stats()["in_use"] == 0
@@ -406,28 +398,25 @@ def test_many_threads(mode, pool, options):
 
 def test_sessions_come_and_go_while_others_launch():
     keeper = kit.session(small_models.add_chain(6))
-    stop, faults = threading.Event(), []
+    stop = threading.Event()
 
     def work():
-        try:
-            bound = chain(keeper)
-            i = 0
-            while not stop.is_set() or i < 10:
-                check_chain(bound, 6, [i])
-                i += 1
-        except BaseException as fault:  # noqa: BLE001  the main thread reports it
-            faults.append(fault)
+        bound = chain(keeper)
+        i = 0
+        while not stop.is_set() or i < 10:
+            check_chain(bound, 6, [i])
+            i += 1
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for _ in range(10):
-        check_chain(chain(kit.session(small_models.add_chain(2))), 2, range(4))
-        gc.collect()
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert not faults, faults[0]
+    with ThreadPoolExecutor(3) as threads:
+        done = [threads.submit(work) for _ in range(3)]
+        try:
+            for _ in range(10):
+                check_chain(chain(kit.session(small_models.add_chain(2))), 2, range(4))
+                gc.collect()
+        finally:
+            stop.set()
+    for each in done:
+        each.result()
 
 
 def test_example():

@@ -6,6 +6,7 @@ import onnxruntime as ort
 import provider
 import pytest
 import small_models
+import tolerance
 from onnx import TensorProto, helper, numpy_helper
 
 OWN, FAMILY = f"ep.{provider.NAME.lower()}.", "ep.cuda."
@@ -182,7 +183,7 @@ def test_convolutions_are_right_with_each_option(options):
             model, provider_options={"use_tf32": "0", **options}, options=provider.session_options(threads=1)
         )
         expected = ort.InferenceSession(model, providers=[provider.CPU]).run(None, feed)[0]
-        np.testing.assert_allclose(session.run(None, feed)[0], expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(session.run(None, feed)[0], expected, **tolerance.FLOAT32)
 
 
 def test_without_cudnn_convolutions_run_on_the_cpu():

@@ -16,6 +16,7 @@ import onnxruntime as ort
 import provider
 import pytest
 import small_models
+import tolerance
 from onnx import helper
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -62,7 +63,7 @@ def cpu_result(model, feed):
 
 def assert_close(result, expected):
     """What TF32 on a GPU leaves of these models, whose sums are short."""
-    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-4)
+    np.testing.assert_allclose(result, expected, **tolerance.TF32)
 
 
 # ---- devices ----

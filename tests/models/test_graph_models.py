@@ -8,6 +8,7 @@ import graph_kit as kit
 import numpy as np
 import provider
 import pytest
+import tolerance
 
 MODELS = ["mtcnn_onet", "minilm_l6_int8w", "ppocrv6_rec", "smollm2-135m-fp32"]
 LAUNCHES = 3
@@ -55,6 +56,7 @@ def test_graph_of_a_trained_model(name, root, summary):
             value.update_inplace(np.ascontiguousarray(feed[key]))
         session.run_with_iobinding(binding)
         for argument, value, wanted in zip(session.get_outputs(), taken, plain.run(None, feed), strict=True):
-            np.testing.assert_allclose(value.numpy(), wanted, rtol=1e-3, atol=1e-4, err_msg=f"{argument.name}, {turn}")
+            where = f"{argument.name}, {turn}"
+            np.testing.assert_allclose(value.numpy(), wanted, **tolerance.OTHER_ALGORITHMS, err_msg=where)
     assert kit.is_captured(session, inputs)
     summary(f"{name}: captured, {LAUNCHES} launches agree with runs without a graph")
