@@ -134,7 +134,7 @@ def table(folder, rows):
     for name, source, _ in rows:
         lanes = "true" if re.search(r"^K_BLOCK_KERNEL", (folder / source).read_text(), re.M) else "false"
         out.append(f'    {{.name = "mp_k_{name}", .source = "kernel/{source}", .defines = defines_{name}, '
-                   f".sources = sources, .host = mp_k_{name}, .lanes = {lanes}}},")
+                   f".sources = sources, .host = mp_k_{name}, .lanes = {lanes}, .waits = true}},")
     out += ["};", f"const int mp__kernel_image_count = {len(rows)};", ""]
     return "\n".join(out)
 

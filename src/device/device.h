@@ -73,6 +73,7 @@ typedef struct mp_kernel_image {
     const mp_source *sources;   /* every file of kernel text; a NULL name ends */
     mp_host_entry *host;        /* the same text compiled for the CPU */
     bool lanes;                 /* its lanes meet at barriers (K_BLOCK_KERNEL) */
+    bool waits;                 /* begins by waiting for the kernel before it (kernel/prelude.h) */
 } mp_kernel_image;
 
 /* Kernels without barriers are grid-stride loops: any grid yields the same result. Kernels with

@@ -33,8 +33,25 @@
 #define K_FN       [[maybe_unused]] static __device__ __forceinline__
 #define K_ALIGN(n) __align__(n)
 
-#define K_KERNEL(args_type, a)       extern "C" __global__ void K_NAME(const args_type a)
-#define K_BLOCK_KERNEL(args_type, a) extern "C" __global__ void K_NAME(const args_type a)
+/* The kernel before may still be running when these blocks arrive (programmatic dependent launch):
+ * they wait until it has ended and written all, and only then let those of the next kernel come. */
+K_FN void k_enter(void) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+#define K_DEVICE_ENTRY(args_type, a)                                         \
+    static __device__ __forceinline__ void k_body(const args_type &a);       \
+    extern "C" __global__ void K_NAME(const __grid_constant__ args_type a) { \
+        k_enter();                                                           \
+        k_body(a);                                                           \
+    }                                                                        \
+    static __device__ __forceinline__ void k_body(const args_type &a)
+
+#define K_KERNEL(args_type, a)       K_DEVICE_ENTRY(args_type, a)
+#define K_BLOCK_KERNEL(args_type, a) K_DEVICE_ENTRY(args_type, a)
 
 #define K_GRID_LOOP(i, n)                                                     \
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); \

@@ -62,6 +62,7 @@ typedef struct cuda_kernel {
     CUlibrary library;
     CUkernel kernel;
     size_t args_size; /* of its one parameter; 0 where the driver cannot tell */
+    bool early;       /* may be brought up while the kernel before it ends */
     const mp_kernel_image *image;
     size_t references;
     struct cuda_kernel *next;
