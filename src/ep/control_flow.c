@@ -275,6 +275,8 @@ static OrtStatus *create_scan(void *op, const OrtKernelInfo *info, OrtKernelImpl
 
 #define ANY \
     { "V", MP_CARRIED_TYPES }
+#define WHOLE /* results of iterations are put together by the byte */ \
+    { "V", MP_CARRIED_TYPES & ~MP_PACKED }
 #define INT \
     { "I", MP_BIT(MP_I64) }
 #define BOOL \
@@ -293,9 +295,9 @@ static OrtStatus *create_scan(void *op, const OrtKernelInfo *info, OrtKernelImpl
 
 const mp_control mp__controls[] = {
     CONTROL("If", 1, 25, 1u, create_if, BOOL, ANY),
-    CONTROL("Loop", 1, 25, 3u, create_loop, INT, BOOL, ANY),
+    CONTROL("Loop", 1, 25, 3u, create_loop, INT, BOOL, WHOLE),
     CONTROL("Scan", 9, 25, 0u, create_scan,
-            ANY), /* ONNX Runtime has no kernel of version 8 to offer */
+            WHOLE), /* ONNX Runtime has no kernel of version 8 to offer */
 };
 const size_t mp__control_count = MP_COUNT_OF(mp__controls);
 

@@ -8,18 +8,13 @@
 
 typedef struct element {
     unsigned number;
-    size_t size;
     const char *text;
 } element;
 
 static const element elements[] = {
-#define X(name, word, size, onnx, text) {(onnx), (size), "tensor(" text ")"},
-    MP_DTYPE_LIST(X)
+#define X(name, word, size, onnx, text) {(onnx), "tensor(" text ")"},
+    MP_DTYPE_LIST(X) MP_NARROW_LIST(X)
 #undef X
-        {17, 1, "tensor(float8e4m3fn)"},
-    {18, 1, "tensor(float8e4m3fnuz)"},
-    {19, 1, "tensor(float8e5m2)"},
-    {20, 1, "tensor(float8e5m2fnuz)"},
 };
 
 mp_status mp__value_tensor(const OrtValueInfo *value, const OrtTensorTypeAndShapeInfo **out) {
@@ -37,12 +32,11 @@ mp_status mp__value_type(const OrtValueInfo *value, ONNXTensorElementDataType *o
 }
 
 size_t mp__element_size(ONNXTensorElementDataType type) {
-    for (size_t i = 0; i < MP_COUNT_OF(elements); i++) {
-        if (elements[i].number == (unsigned)type) {
-            return elements[i].size;
-        }
-    }
-    return 0;
+    return mp_dtype_size((mp_dtype)type);
+}
+
+bool mp__element_known(ONNXTensorElementDataType type) {
+    return mp_dtype_bits((mp_dtype)type) > 0;
 }
 
 mp_dtypes mp__types_of_text(const char *text) {

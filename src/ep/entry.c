@@ -64,7 +64,7 @@ static OrtStatus *negotiate(const OrtApiBase *base) {
                                           "this ONNX Runtime does not hand out its provider API")
                    : NULL;
     }
-    return adopt((mp_plugin){.ort = ort, .ep = ep, .version = version});
+    return adopt((mp_plugin){.ort = ort, .ep = ep, .version = version, .runtime = runtime});
 }
 
 OrtStatus *CreateEpFactories(const char *registration, const OrtApiBase *base,

@@ -302,6 +302,16 @@ static mp_status read_name(const OrtKernelInfo *info, char **out) {
     return MP_OK;
 }
 
+/* An output that the model leaves out has a name of no characters. */
+static mp_status read_absent(const OrtKernelInfo *info, size_t outputs, uint32_t *out) {
+    for (size_t i = 0; i < outputs && i < 32; i++) {
+        size_t size = 0;
+        MP_TRY(mp__from_ort(ORT->KernelInfo_GetOutputName(info, i, NULL, &size)));
+        *out |= size <= 1 ? 1u << i : 0;
+    }
+    return MP_OK;
+}
+
 static mp_status fill(kernel *k, const mp_op *op, const OrtKernelInfo *info) {
     const OrtEp *ep = NULL;
     size_t inputs = 0;
@@ -316,6 +326,7 @@ static mp_status fill(kernel *k, const mp_op *op, const OrtKernelInfo *info) {
     k->provider = (mp_provider *)(uintptr_t)ep;
     k->in_count = (int)inputs;
     k->out_count = (int)outputs;
+    MP_TRY(read_absent(info, outputs, &k->node.out_absent));
     MP_TRY(read_name(info, &k->name));
     if (asprintf(&k->label, "%s %s", op->name, k->name) < 0) {
         k->label = NULL;

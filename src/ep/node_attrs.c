@@ -70,6 +70,37 @@ static mp_status read_floats(const OrtKernelInfo *info, mp_attr *attr, bool *giv
     return MP_OK;
 }
 
+/* Takes: `list`, memory of `allocator`. Copies the strings into one block. */
+static mp_status join_strings(OrtAllocator *allocator, char **list, mp_attr *attr) {
+    size_t size = 0;
+    void *text = NULL;
+    for (size_t i = 0; i < attr->count; i++) {
+        size += strlen(list[i]) + 1;
+    }
+    const mp_status status = room(size, 1, &text);
+    char *at = text;
+    for (size_t i = 0; i < attr->count; i++) {
+        const size_t length_here = strlen(list[i]) + 1;
+        if (status == MP_OK) {
+            memcpy(at, list[i], length_here);
+            at += length_here;
+        }
+        allocator->Free(allocator, list[i]);
+    }
+    allocator->Free(allocator, list);
+    attr->s = text;
+    return status;
+}
+
+static mp_status read_strings(const OrtKernelInfo *info, mp_attr *attr, bool *given) {
+    OrtAllocator *allocator = NULL;
+    char **list = NULL;
+    MP_TRY(mp__from_ort(ORT->GetAllocatorWithDefaultOptions(&allocator)));
+    *given = succeeded(ORT->KernelInfoGetAttributeArray_string(info, attr->name, allocator, &list,
+                                                               &attr->count));
+    return *given ? join_strings(allocator, list, attr) : MP_OK;
+}
+
 /* Takes: `value`. Copies what it holds. */
 static mp_status copy_tensor(OrtValue *value, mp_attr *attr) {
     ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
@@ -80,7 +111,7 @@ static mp_status copy_tensor(OrtValue *value, mp_attr *attr) {
     mp_tensor *tensor = &attr->tensor;
     mp_status status =
         mp__from_ort(ORT->GetTensorElementTypeAndShapeDataReference(value, &type, &dims, &rank));
-    if (status == MP_OK && (rank > MP_RANK_MAX || mp_dtype_size((mp_dtype)type) == 0)) {
+    if (status == MP_OK && (rank > MP_RANK_MAX || mp_dtype_bits((mp_dtype)type) == 0)) {
         status = MP_FAIL(UNSUPPORTED, "attribute '%s' is a tensor of rank %zu and ONNX type %d",
                          attr->name, rank, (int)type);
     }
@@ -129,6 +160,8 @@ static mp_status read_one(const OrtKernelInfo *info, mp_attr *attr, bool *given)
         return read_floats(info, attr, given);
     case MP_ATTR_TENSOR:
         return read_tensor(info, attr, given);
+    case MP_ATTR_STRINGS:
+        return read_strings(info, attr, given);
     }
     return MP_FAIL(INTERNAL, "attribute '%s' is of an unknown kind", attr->name);
 }

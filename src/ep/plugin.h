@@ -37,6 +37,7 @@ typedef struct mp_plugin {
     const OrtApi *ort;
     const OrtEpApi *ep;
     uint32_t version; /* of both tables: MP_ORT_API_MIN to MP_ORT_API_MAX */
+    uint32_t runtime; /* 31 of ONNX Runtime 1.31 */
 } mp_plugin;
 
 extern mp_plugin mp_the_plugin;

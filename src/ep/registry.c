@@ -16,6 +16,22 @@
 
 /* ---- what a schema allows ---- */
 
+/* Whether kernels may name the type: the schemas of an older ONNX Runtime are ahead of its ABI. */
+static bool is_nameable(unsigned type) {
+    const OrtDataType *found = NULL;
+    OrtStatus *status = ORT_EP->GetTensorDataType((ONNXTensorElementDataType)type, &found);
+    ORT->ReleaseStatus(status);
+    return status == NULL;
+}
+
+static mp_dtypes nameable(mp_dtypes set) {
+    mp_dtypes out = 0;
+    for (unsigned t = 1; t < MP_DTYPE_END; t++) {
+        out |= (set & MP_BIT(t)) != 0 && is_nameable(t) ? MP_BIT(t) : 0;
+    }
+    return out;
+}
+
 static OrtStatus *allowed_types(const OrtOpSchemaTypeConstraint *constraint, mp_dtypes *out) {
     const char *const *texts = NULL;
     size_t count = 0;
@@ -24,7 +40,7 @@ static OrtStatus *allowed_types(const OrtOpSchemaTypeConstraint *constraint, mp_
     for (size_t i = 0; i < count; i++) {
         set |= mp__types_of_text(texts[i]);
     }
-    *out = set;
+    *out = nameable(set);
     return NULL;
 }
 
@@ -138,9 +154,13 @@ static OrtStatus *add_kernel(OrtKernelRegistry *registry, const mp_op *op,
 
 /* ---- one row against the schemas ---- */
 
+/* An older ONNX Runtime lacks schemas and types that rows have; that is no fault of the table. */
 static void report(const mp_op *op, const char *fault, const char *detail) {
-    MP_LOG(ERROR, "operator table: row %s%s%s %d-%d: %s %s", op->domain,
-           op->domain[0] != '\0' ? "." : "", op->name, op->since, op->until, fault, detail);
+    enum { WRITTEN_AFTER = 31 };
+    if (mp_the_plugin.runtime >= WRITTEN_AFTER) {
+        MP_LOG(ERROR, "operator table: row %s%s%s %d-%d: %s %s", op->domain,
+               op->domain[0] != '\0' ? "." : "", op->name, op->since, op->until, fault, detail);
+    }
 }
 
 /* What of the row's types this schema allows. `seen` collects what any schema allowed. */
@@ -229,7 +249,7 @@ static OrtStatus *describe_memcpy(OrtKernelDefBuilder *builder, const char *name
     ORT_TRY(ORT_EP->KernelDefBuilder_SetDomain(builder, ""));
     ORT_TRY(ORT_EP->KernelDefBuilder_SetSinceVersion(builder, 1, 1));
     ORT_TRY(ORT_EP->KernelDefBuilder_SetExecutionProvider(builder, MP_EP_NAME));
-    ORT_TRY(add_constraint(builder, "T", MP_CARRIED_TYPES));
+    ORT_TRY(add_constraint(builder, "T", nameable(MP_CARRIED_TYPES)));
     return to_host ? ORT_EP->KernelDefBuilder_SetOutputMemType(builder, 0, OrtMemTypeCPUOutput)
                    : ORT_EP->KernelDefBuilder_SetInputMemType(builder, 0, OrtMemTypeCPUInput);
 }

@@ -68,7 +68,7 @@ typedef OrtStatus *get_values(const OrtNode *node, const OrtValueInfo **values, 
 static mp_status can_hold(const OrtValueInfo *value, bool *out) {
     ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
     MP_TRY(mp__value_type(value, &type));
-    *out = mp__element_size(type) > 0;
+    *out = mp__element_known(type);
     return MP_OK;
 }
 

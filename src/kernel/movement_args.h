@@ -9,6 +9,8 @@ typedef struct mp_strided_copy_args {
     const void *x; /* already at the first element to read */
     void *out;
     int64_t count;
+    int32_t in_order; /* element i of the layout is element i of out */
+    int32_t unused;
     k_layout layout; /* view 0 reads x, view 1 writes out */
 } mp_strided_copy_args;
 
@@ -34,16 +36,5 @@ typedef struct mp_gather_args {
     int64_t inner;    /* of i */
     k_layout layout;  /* of o, j, i; view 0: x at index 0, view 1: indices */
 } mp_gather_args;
-
-/* out[s][i] = x[batch of s][indices[s][0]]...[indices[s][depth - 1]][i] */
-typedef struct mp_gather_nd_args {
-    const void *x, *indices;
-    void *out;
-    int64_t slices, slice; /* how many, and elements in each */
-    int64_t slices_per_batch, batch_stride;
-    int32_t depth; /* of an index, up to K_RANK_MAX */
-    int32_t unused;
-    int64_t dim[K_RANK_MAX], stride[K_RANK_MAX]; /* of x, for each part of an index */
-} mp_gather_nd_args;
 
 #endif

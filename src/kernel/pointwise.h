@@ -89,7 +89,47 @@ K_FN TC p_sigmoid(TC x) { /* never exponentiates a positive number, so nothing o
 K_FN TC p_softplus(TC x) {
     return (x > (TC)0 ? x : (TC)0) + K_M(log1p)(K_M(exp)(-p_abs(x)));
 }
+
+/* x times the normal distribution's share below x: by erf, or as tanh approximates it. */
+K_FN TC p_gelu(TC x, int by_tanh) {
+    const TC t = by_tanh ? K_M(tanh)((TC)0.7978845608028654 * (x + (TC)0.044715 * x * x * x))
+                         : K_M(erf)(x * (TC)0.7071067811865476);
+    return (TC)0.5 * x * ((TC)1 + t);
+}
+#else
+/* Bits that leave are lost; a distance beyond the width leaves none. */
+K_FN TC p_shift(TC x, TC distance, int left) {
+    if ((uint64_t)distance >= sizeof(TC) * 8) {
+        return 0;
+    }
+    return (TC)(left ? (uint64_t)x << distance : (uint64_t)x >> distance);
+}
 #endif
+
+/* x + bias, cut to a whole number and wrapped where x is one. */
+K_FN TC p_moved(TC x, float bias) {
+#if T_FLOAT
+    return x + (TC)bias;
+#else
+    const double exact = 0x1p53; /* doubles below it hold every whole number */
+    const double moved = (double)x + (double)bias;
+    if (moved > -exact && moved < exact) {
+        return (TC)(int64_t)moved;
+    }
+    const int64_t step = bias > -0x1p53f && bias < 0x1p53f ? (int64_t)bias : 0;
+    return (TC)((uint64_t)x + (uint64_t)step);
+#endif
+}
+
+/* Towards zero by `bias`; what lies within `border` of zero becomes zero. */
+K_FN TC p_shrink(TC x, float bias, float border) {
+#if T_FLOAT
+    const TC edge = (TC)border, real = x;
+#else
+    const double edge = (double)border, real = (double)x;
+#endif
+    return real < -edge ? p_moved(x, bias) : real > edge ? p_moved(x, -bias) : (TC)0;
+}
 
 #if K_OUT_BOOL
 typedef k_bool P_OUT;

@@ -1,6 +1,6 @@
-/* pool.cu - the mean or the largest element of a window over up to three dimensions; argmax also
- * tells where that lies. One lane an output, so neighbouring lanes read neighbouring windows, or
- * (K_LAST) neighbouring channels. A NaN in the window is its maximum.
+/* pool.cu - the mean, the norm or the largest element of a window over up to three dimensions;
+ * argmax also tells where that lies. One lane an output, so neighbouring lanes read neighbouring
+ * windows, or (K_LAST) neighbouring channels. A NaN in the window is its maximum.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/index.h"
 #include "kernel/pool_args.h"
@@ -8,6 +8,7 @@
 #define P_max    1
 #define P_argmax 2
 #define P_mean   3
+#define P_lp     4
 #define P_OP     K_JOIN(P_, K_OP)
 
 /* The element at an offset of the plane that starts at `x`. */
@@ -83,6 +84,24 @@ K_FN void p_pool(const mp_pool_args *args, const T *x, const p_span span[K_POOL_
         counted *= args->include_pad ? span[d].padded : span[d].taps;
     }
     ((T *)args->out)[i] = T_store(counted > 0 ? sum / (TC)counted : (TC)0);
+}
+
+#elif P_OP == P_lp
+
+/* The sum of what the magnitudes are to the power, and its root. */
+K_FN void p_pool(const mp_pool_args *args, const T *x, const p_span span[K_POOL_DIMS], int64_t i,
+                 int64_t plane) {
+    const TC power = (TC)args->power;
+    TC sum = (TC)0;
+    (void)plane;
+    P_EACH_TAP(offset) {
+        const TC value = K_M(fabs)(T_load(P_AT(args, x, offset)));
+        sum += power == 1 ? value : power == 2 ? value * value : K_M(pow)(value, power);
+    }
+    if (power != 1) {
+        sum = power == 2 ? K_M(sqrt)(sum) : K_M(pow)(sum, 1 / power);
+    }
+    ((T *)args->out)[i] = T_store(sum);
 }
 
 #else

@@ -19,7 +19,7 @@ typedef struct mp_pool_args {
     int32_t wide;         /* count is 2^31 or more: dividers are not used */
     int32_t column_major; /* the order in which indices number a plane */
     int32_t include_pad;  /* an average counts padding */
-    int32_t unused;
+    float power;          /* of lp */
     k_divider by_channels;
     k_divider divider[K_POOL_DIMS]; /* by out[] */
     int32_t out_dim[K_POOL_DIMS], in[K_POOL_DIMS], kernel[K_POOL_DIMS], stride[K_POOL_DIMS];

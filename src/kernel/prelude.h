@@ -17,7 +17,8 @@
  * Two kinds of kernel:
  *   K_KERNEL        no barriers; only grid loops; right for any grid.
  *   K_BLOCK_KERNEL  lanes of a block meet at __syncthreads(); right for any power of two of lanes,
- *                   one included. Rows are dealt by blockIdx.x in a loop that steps gridDim.x.
+ *                   one included. Rows are dealt by blockIdx.x in a loop that steps gridDim.x. One
+ *                   that needs many registers says K_BLOCK_KERNEL_UP_TO and how many lanes at most.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_PRELUDE_H
 #define MP_KERNEL_PRELUDE_H
@@ -42,16 +43,18 @@ K_FN void k_enter(void) {
 #endif
 }
 
-#define K_DEVICE_ENTRY(args_type, a)                                         \
-    static __device__ __forceinline__ void k_body(const args_type &a);       \
-    extern "C" __global__ void K_NAME(const __grid_constant__ args_type a) { \
-        k_enter();                                                           \
-        k_body(a);                                                           \
-    }                                                                        \
+#define K_DEVICE_ENTRY(bounds, args_type, a)                                        \
+    static __device__ __forceinline__ void k_body(const args_type &a);              \
+    extern "C" __global__ void bounds K_NAME(const __grid_constant__ args_type a) { \
+        k_enter();                                                                  \
+        k_body(a);                                                                  \
+    }                                                                               \
     static __device__ __forceinline__ void k_body(const args_type &a)
 
-#define K_KERNEL(args_type, a)       K_DEVICE_ENTRY(args_type, a)
-#define K_BLOCK_KERNEL(args_type, a) K_DEVICE_ENTRY(args_type, a)
+#define K_KERNEL(args_type, a)       K_DEVICE_ENTRY(, args_type, a)
+#define K_BLOCK_KERNEL(args_type, a) K_DEVICE_ENTRY(, args_type, a)
+#define K_BLOCK_KERNEL_UP_TO(lanes, args_type, a) \
+    K_DEVICE_ENTRY(__launch_bounds__(lanes), args_type, a)
 
 #define K_GRID_LOOP(i, n)                                                     \
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); \
@@ -92,8 +95,9 @@ K_FN void k_enter(void) {
     }                                                \
     static void K_JOIN(K_NAME, _body)(args_type a)
 
-#define K_KERNEL(args_type, a)       K_HOST_ENTRY(const args_type, a)
-#define K_BLOCK_KERNEL(args_type, a) K_HOST_ENTRY(const args_type, a)
+#define K_KERNEL(args_type, a)                    K_HOST_ENTRY(const args_type, a)
+#define K_BLOCK_KERNEL(args_type, a)              K_HOST_ENTRY(const args_type, a)
+#define K_BLOCK_KERNEL_UP_TO(lanes, args_type, a) K_HOST_ENTRY(const args_type, a)
 
 /* A lane's contiguous share of n: the compiler may then vectorise the loop. */
 static inline int64_t k_share(int64_t n, int64_t lane, int64_t lanes) {
@@ -101,8 +105,8 @@ static inline int64_t k_share(int64_t n, int64_t lane, int64_t lanes) {
     const int64_t rest = n % lanes;
     return whole * lane + (lane < rest ? lane : rest);
 }
-#define K_GRID_LANE                  ((int64_t)blockIdx.x * blockDim.x + threadIdx.x)
-#define K_GRID_LANES                 ((int64_t)blockDim.x * gridDim.x)
+#define K_GRID_LANE                               ((int64_t)blockIdx.x * blockDim.x + threadIdx.x)
+#define K_GRID_LANES                              ((int64_t)blockDim.x * gridDim.x)
 #define K_GRID_LOOP(i, n)                                               \
     for (int64_t i = k_share((n), K_GRID_LANE, K_GRID_LANES),           \
                  i##_end = k_share((n), K_GRID_LANE + 1, K_GRID_LANES); \

@@ -3,9 +3,9 @@
 #ifndef MP_KERNEL_REDUCE_H
 #define MP_KERNEL_REDUCE_H
 
-#include "kernel/block.h"
 #include "kernel/index.h"
 #include "kernel/reduce_args.h"
+#include "kernel/row_lanes.h"
 
 #define R_sum       1
 #define R_mean      2
@@ -71,6 +71,17 @@ K_FN K_SUM r_add(K_SUM a, K_SUM x) {
     return a + x;
 #endif
 }
+
+/* Two partial results. */
+K_FN K_SUM r_merge(K_SUM a, K_SUM b) {
+#if R_OP == R_max || R_OP == R_min || R_OP == R_prod
+    return r_add(a, b);
+#else
+    return a + b;
+#endif
+}
+
+K_GROUP_REDUCE(r_group, K_SUM, r_block, r_merge(a, b))
 
 K_FN T r_store(K_SUM a, int64_t count) {
     (void)count;

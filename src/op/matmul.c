@@ -1,6 +1,7 @@
 /* matmul.c - MatMul and Gemm, by library math. SPDX-License-Identifier: Apache-2.0 */
 #include "op/families.h"
 #include "op/pointwise_steps.h"
+#include "op/product.h"
 
 #include <string.h>
 
@@ -17,20 +18,13 @@ static int32_t align_after(int32_t align, int64_t stride, mp_dtype dtype) {
 
 /* ---- MatMul ---- */
 
-/* One matrix product in NumPy's terms: batch dimensions of both sides, then m, k and n. */
-typedef struct product {
-    mp_shape a_batch, b_batch, batch; /* of A, of B, of the result */
-    int64_t m, k, n;
-    mp_shape out;
-} product;
-
 static mp_shape batch_of(const mp_shape *shape) {
     mp_shape batch = *shape;
     batch.rank = shape->rank > 2 ? shape->rank - 2 : 0;
     return batch;
 }
 
-static mp_status describe(const mp_shape *a, const mp_shape *b, product *out) {
+mp_status mp_product_read(const mp_shape *a, const mp_shape *b, mp_product *out) {
     char left[192];
     char right[192];
     if (a->rank == 0 || b->rank == 0) {
@@ -79,7 +73,7 @@ static mp_status add_gemm(mp_planner *p, const mp_gemm *gemm, mp_ref a, mp_ref b
 }
 
 /* Batches that both sides step through evenly are one call; what is left outside is a loop. */
-static mp_status plan_batches(mp_planner *p, mp_dtype dtype, const product *x) {
+static mp_status plan_batches(mp_planner *p, mp_dtype dtype, const mp_product *x) {
     int64_t stride[2][MP_RANK_MAX];
     k_layout space;
     mp_shape_broadcast_strides(&x->a_batch, &x->batch, stride[0]);
@@ -122,8 +116,8 @@ static mp_status plan_batches(mp_planner *p, mp_dtype dtype, const product *x) {
 
 static mp_status plan_matmul(mp_planner *p) {
     const mp_dtype dtype = p->in[0].type;
-    product x;
-    MP_TRY(describe(&p->in[0].shape, &p->in[1].shape, &x));
+    mp_product x;
+    MP_TRY(mp_product_read(&p->in[0].shape, &p->in[1].shape, &x));
     MP_TRY(mp_plan_output(p, 0, dtype, &x.out));
     if (mp_shape_count(&x.out) == 0) {
         return MP_OK;

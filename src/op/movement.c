@@ -1,5 +1,5 @@
-/* movement.c - Transpose, Expand, Slice, Concat, Split, Gather, GatherND: elements are moved, never
- * looked at. All but the gathers are strided copies. SPDX-License-Identifier: Apache-2.0 */
+/* movement.c - Transpose, Expand, Slice, Crop: strided copies, and the steps for them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/movement.h"
 
 #include "kernel/movement_args.h"
@@ -52,6 +52,17 @@ static void use_units(k_layout *space, int64_t per_unit) {
     if (!space->wide) {
         space->divider[inner] = mp_divider((uint32_t)space->dim[inner]);
     }
+}
+
+static bool is_in_order(const k_layout *space) {
+    int64_t step = 1;
+    for (int d = space->rank - 1; d >= 0; d--) {
+        if (space->stride[1][d] != step) {
+            return false;
+        }
+        step *= space->dim[d];
+    }
+    return true;
 }
 
 /* The dimension whose elements are neighbours in the source, where it is another than those of the
@@ -127,9 +138,10 @@ mp_status mp_plan_strided_copy(mp_planner *p, const mp_shape *shape, size_t size
     const int64_t per_unit = elements_per_unit(p, space, size, source, target);
     use_units(&args.layout, per_unit);
     args.count /= per_unit;
+    args.in_order = is_in_order(&args.layout);
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "strided_copy_b%zu", size * (size_t)per_unit * 8));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, args.in_order ? 4 : 1), args,
                      MP_BIND(mp_strided_copy_args, x, from),
                      MP_BIND(mp_strided_copy_args, out, to));
 }
@@ -280,221 +292,54 @@ static mp_status plan_slice(mp_planner *p) {
     return mp_plan_strided_copy(p, &s.out, mp_dtype_size(x->type), &source, &target);
 }
 
-/* ---- Concat and Split ---- */
+/* ---- Crop ---- */
 
-static mp_status plan_concat(mp_planner *p) {
-    const mp_tensor *first = &p->in[0];
-    mp_shape shape = first->shape;
-    int axis = 0;
-    MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 1), shape.rank, "axis", &axis));
-    for (int i = 1; i < p->in_count; i++) {
-        mp_shape other = p->in[i].shape;
-        const int64_t added = other.rank == shape.rank ? other.dim[axis] : 0;
-        other.dim[axis] = shape.dim[axis];
-        if (!mp_shape_equal(&other, &shape)) {
-            char a[192];
-            char b[192];
-            return MP_FAIL(INVALID_ARGUMENT, "inputs of shape %s and %s differ beside axis %d",
-                           mp_shape_text(&first->shape, a), mp_shape_text(&p->in[i].shape, b),
-                           axis);
-        }
-        shape.dim[axis] += added;
-    }
-    MP_TRY(mp_plan_output(p, 0, first->type, &shape));
-    mp_strided target = whole(MP_OUT(0), &shape);
-    for (int i = 0; i < p->in_count; i++) {
-        const mp_shape *part = &p->in[i].shape;
-        const mp_strided source = whole(MP_IN(i), part);
-        MP_TRY(mp_plan_strided_copy(p, part, mp_dtype_size(first->type), &source, &target));
-        target.offset += part->dim[axis] * target.stride[axis];
-    }
-    return MP_OK;
-}
-
-/* Sizes along the axis: listed, or as even as num_outputs (or the outputs there are) allow. */
-static mp_status split_size(const mp_planner *p, int64_t dim, const int64_t *listed, int count,
-                            int i, int64_t *out) {
-    const int64_t parts = mp_node_int(p->node, "num_outputs", p->out_count);
-    if (count >= 0) {
-        if (i >= count || listed[i] < 0) {
-            return MP_FAIL(INVALID_ARGUMENT, "split has no valid size for output %d", i);
-        }
-        *out = listed[i];
-        return MP_OK;
-    }
-    if (parts < 1 || parts < p->out_count) {
-        return MP_FAIL(INVALID_ARGUMENT, "num_outputs is %lld for %d outputs", (long long)parts,
-                       p->out_count);
-    }
-    if (dim % parts != 0 && mp_node_attr(p->node, "num_outputs") == NULL) {
-        return MP_FAIL(INVALID_ARGUMENT, "%lld elements do not split evenly into %lld",
-                       (long long)dim, (long long)parts);
-    }
-    const int64_t even = (dim + parts - 1) / parts;
-    const int64_t left = dim - even * i;
-    *out = left < 0 ? 0 : left < even ? left : even;
-    return MP_OK;
-}
-
-static mp_status plan_split(mp_planner *p) {
-    enum { LISTED_MAX = 1024 };
+/* What lies within the border [left, top, right, bottom], or `scale` rows and columns of it. */
+static mp_status plan_crop(mp_planner *p) {
+    enum { RANK = 4 };
     const mp_tensor *x = &p->in[0];
-    int64_t listed[LISTED_MAX];
+    int64_t border[4];
+    int64_t scale[2];
     int count = 0;
-    int axis = 0;
-    MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), x->shape.rank, "axis", &axis));
-    MP_TRY(mp_listed_ints(p, "split", 1, LISTED_MAX, listed, &count));
+    int scale_count = 0;
+    char text[192];
+    MP_TRY(mp_listed_ints(p, "border", -1, 4, border, &count));
+    MP_TRY(mp_listed_ints(p, "scale", -1, 2, scale, &scale_count));
+    if (x->shape.rank != RANK || count != 4 || (scale_count >= 1 && scale_count != 2)) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "input of shape %s with %d values of border and %d of scale; a rank of 4, "
+                       "four and none or two are needed",
+                       mp_shape_text(&x->shape, text), count, scale_count);
+    }
+    mp_shape shape = x->shape;
     mp_strided source = whole(MP_IN(0), &x->shape);
-    const int64_t dim = x->shape.dim[axis];
-    int64_t used = 0;
-    for (int i = 0; i < p->out_count; i++) {
-        mp_shape part = x->shape;
-        MP_TRY(split_size(p, dim, listed, count, i, &part.dim[axis]));
-        if (part.dim[axis] > dim - used) {
-            break;
+    for (int k = 0; k < 2; k++) { /* rows, then columns */
+        const int64_t dim = x->shape.dim[k + 2];
+        const int64_t from = border[1 - k];
+        const int64_t behind = border[3 - k];
+        if (from < 0 || behind < 0 || from > dim || behind > dim - from) {
+            return MP_FAIL(INVALID_ARGUMENT, "border leaves nothing of input of shape %s",
+                           mp_shape_text(&x->shape, text));
         }
-        MP_TRY(mp_plan_output(p, i, x->type, &part));
-        const mp_strided target = whole(MP_OUT(i), &part);
-        MP_TRY(mp_plan_strided_copy(p, &part, mp_dtype_size(x->type), &source, &target));
-        used += part.dim[axis];
-        source.offset = used * source.stride[axis];
-    }
-    return used == dim
-               ? MP_OK
-               : MP_FAIL(INVALID_ARGUMENT, "the sizes of the parts do not add up to %lld elements",
-                         (long long)dim);
-}
-
-/* ---- Gather ---- */
-
-mp_status mp_plan_gather(mp_planner *p, const mp_gather *g) {
-    mp_gather_args args = {.axis_dim = g->shape->dim[g->axis]};
-    const size_t size = mp_dtype_size(g->type);
-    const int64_t run = mp_shape_span(g->shape, g->axis + 1, g->shape->rank);
-    const size_t unit = mp_move_unit(p, run * (int64_t)size, size);
-    args.inner = run * (int64_t)size / (int64_t)unit;
-    const mp_shape space = {
-        .rank = 3, .dim = {mp_shape_span(g->shape, 0, g->axis), g->index_count, args.inner}};
-    args.count = mp_shape_count(&space);
-    if (args.count == 0) {
-        return MP_OK;
-    }
-    if (args.axis_dim == 0) {
-        return MP_FAIL(INVALID_ARGUMENT, "axis %d of X is empty, so no index is valid", g->axis);
-    }
-    int64_t stride[2][MP_RANK_MAX] = {{args.axis_dim * args.inner, 0, 1}, {0, 1, 0}};
-    mp_layout_make(&space, stride, 2, &args.layout);
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "gather_b%zu_%s", unit * 8, mp_dtype_word(g->index_type)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
-                     MP_BIND(mp_gather_args, x, g->x), MP_BIND(mp_gather_args, indices, g->indices),
-                     MP_BIND(mp_gather_args, out, g->out));
-}
-
-static mp_status plan_gather(mp_planner *p) {
-    const mp_tensor *x = &p->in[0];
-    const mp_tensor *indices = &p->in[1];
-    int axis = 0;
-    MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), x->shape.rank, "axis", &axis));
-    mp_shape shape = {.rank = x->shape.rank - 1 + indices->shape.rank};
-    if (shape.rank > MP_RANK_MAX) {
-        return MP_FAIL(UNSUPPORTED, "the result would have rank %d; ranks up to %d are supported",
-                       shape.rank, MP_RANK_MAX);
-    }
-    int at = 0;
-    for (int d = 0; d < axis; d++) {
-        shape.dim[at++] = x->shape.dim[d];
-    }
-    for (int d = 0; d < indices->shape.rank; d++) {
-        shape.dim[at++] = indices->shape.dim[d];
-    }
-    for (int d = axis + 1; d < x->shape.rank; d++) {
-        shape.dim[at++] = x->shape.dim[d];
+        const int64_t length = scale_count == 2 ? scale[k] : dim - from - behind;
+        if (length < 0 || length > dim - from) {
+            return MP_FAIL(INVALID_ARGUMENT,
+                           "scale %lld does not fit into %lld elements of axis %d",
+                           (long long)length, (long long)dim, k + 2);
+        }
+        shape.dim[k + 2] = length;
+        source.offset += from * source.stride[k + 2];
     }
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
-    const mp_gather gather = {.x = MP_IN(0),
-                              .type = x->type,
-                              .shape = &x->shape,
-                              .axis = axis,
-                              .indices = MP_IN(1),
-                              .index_type = indices->type,
-                              .index_count = mp_shape_count(&indices->shape),
-                              .out = MP_OUT(0)};
-    return mp_plan_gather(p, &gather);
-}
-
-/* ---- GatherND ---- */
-
-static mp_status check_gather_nd(const mp_shape *x, const mp_shape *indices, int64_t batch_dims) {
-    char a[192];
-    char b[192];
-    bool fits =
-        indices->rank > 0 && batch_dims >= 0 && batch_dims < indices->rank && batch_dims < x->rank;
-    for (int d = 0; fits && d < batch_dims; d++) {
-        fits = x->dim[d] == indices->dim[d];
-    }
-    fits = fits && indices->dim[indices->rank - 1] >= 1 &&
-           indices->dim[indices->rank - 1] <= x->rank - batch_dims;
-    return fits ? MP_OK
-                : MP_FAIL(INVALID_ARGUMENT,
-                          "data of shape %s, indices of shape %s and batch_dims %lld do not fit",
-                          mp_shape_text(x, a), mp_shape_text(indices, b), (long long)batch_dims);
-}
-
-static mp_status plan_gather_nd(mp_planner *p) {
-    const mp_tensor *x = &p->in[0];
-    const mp_shape *indices = &p->in[1].shape;
-    const int64_t asked = mp_node_int(p->node, "batch_dims", 0);
-    MP_TRY(check_gather_nd(&x->shape, indices, asked));
-    const int batch_dims = (int)asked;
-    mp_gather_nd_args args = {.depth = (int32_t)indices->dim[indices->rank - 1]};
-    mp_shape shape = *indices;
-    shape.rank = indices->rank - 1;
-    for (int d = batch_dims + args.depth; d < x->shape.rank; d++) {
-        if (shape.rank == MP_RANK_MAX) {
-            return MP_FAIL(UNSUPPORTED, "the result would have a rank above %d", MP_RANK_MAX);
-        }
-        shape.dim[shape.rank++] = x->shape.dim[d];
-    }
-    MP_TRY(mp_plan_output(p, 0, x->type, &shape));
-    if (mp_shape_count(&shape) == 0) {
-        return MP_OK;
-    }
-    const size_t size = mp_dtype_size(x->type);
-    const int64_t run = mp_shape_span(&x->shape, batch_dims + args.depth, x->shape.rank);
-    const size_t unit = mp_move_unit(p, run * (int64_t)size, size);
-    const int64_t shrink = (int64_t)(unit / size);
-    int64_t stride[MP_RANK_MAX];
-    mp_shape_strides(&x->shape, stride);
-    for (int d = 0; d < args.depth; d++) {
-        args.dim[d] = x->shape.dim[batch_dims + d];
-        args.stride[d] = stride[batch_dims + d] / shrink;
-        if (args.dim[d] == 0) {
-            return MP_FAIL(INVALID_ARGUMENT, "axis %d of data is empty, so no index is valid", d);
-        }
-    }
-    args.slice = run / shrink;
-    args.slices = mp_shape_span(indices, 0, indices->rank - 1);
-    args.slices_per_batch = mp_shape_span(indices, batch_dims, indices->rank - 1);
-    args.batch_stride = mp_shape_span(&x->shape, batch_dims, x->shape.rank) / shrink;
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "gather_nd_b%zu", unit * 8));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.slices * args.slice, 1), args,
-                     MP_BIND(mp_gather_nd_args, x, MP_IN(0)),
-                     MP_BIND(mp_gather_nd_args, indices, MP_IN(1)),
-                     MP_BIND(mp_gather_nd_args, out, MP_OUT(0)));
+    const mp_strided target = whole(MP_OUT(0), &shape);
+    return mp_plan_strided_copy(p, &shape, mp_dtype_size(x->type), &source, &target);
 }
 
 /* ---- the rows ---- */
 
 static const mp_attr_def perm[] = {{"perm", MP_ATTR_INTS}, {NULL, 0}};
-static const mp_attr_def axis_only[] = {{"axis", MP_ATTR_INT}, {NULL, 0}};
-static const mp_attr_def axis_split[] = {{"axis", MP_ATTR_INT}, {"split", MP_ATTR_INTS}, {NULL, 0}};
-static const mp_attr_def axis_outputs[] = {
-    {"axis", MP_ATTR_INT}, {"num_outputs", MP_ATTR_INT}, {NULL, 0}};
 static const mp_attr_def slice_attrs[] = {
     {"starts", MP_ATTR_INTS}, {"ends", MP_ATTR_INTS}, {"axes", MP_ATTR_INTS}, {NULL, 0}};
-static const mp_attr_def batch_dims[] = {{"batch_dims", MP_ATTR_INT}, {NULL, 0}};
 
 enum { INDEX = 1u << MP_I32 | 1u << MP_I64 };
 
@@ -504,18 +349,19 @@ enum { INDEX = 1u << MP_I32 | 1u << MP_I64 };
         .types = {{"T", (set)}}, __VA_ARGS__                                                 \
     }
 
+static const mp_attr_def crop_attrs[] = {
+    {"border", MP_ATTR_INTS}, {"scale", MP_ATTR_INTS}, {NULL, 0}};
+
 static const mp_op ops[] = {
-    MOVE("Concat", 4, 13, MP_ALL_TYPES, plan_concat, .attrs = axis_only),
-    MOVE("Expand", 8, 13, MP_ALL_TYPES, plan_expand, .host_in = 1u << 1),
+    MOVE("Crop", 1, 1, MP_IEEE_FLOATS, plan_crop, .attrs = crop_attrs),
     {.domain = "",
-     .name = "Gather",
+     .name = "DynamicSlice",
      .since = 1,
-     .until = 13,
-     .attrs = axis_only,
-     .types = {{"T", MP_ALL_TYPES}, {"Tind", INDEX}},
-     .plan = plan_gather},
-    MOVE("GatherND", 11, 11, MP_OLD_TYPES, plan_gather_nd, .attrs = NULL),
-    MOVE("GatherND", 12, 13, MP_ALL_TYPES, plan_gather_nd, .attrs = batch_dims),
+     .until = 1,
+     .host_in = 0xe,
+     .types = {{"T", MP_OLD_TYPES}, {"Tind", INDEX}},
+     .plan = plan_slice},
+    MOVE("Expand", 8, 13, MP_ALL_TYPES, plan_expand, .host_in = 1u << 1),
     MOVE("Slice", 1, 1, MP_OLD_TYPES, plan_slice, .attrs = slice_attrs),
     {.domain = "",
      .name = "Slice",
@@ -524,10 +370,7 @@ static const mp_op ops[] = {
      .host_in = 0x1e,
      .types = {{"T", MP_ALL_TYPES}, {"Tind", INDEX}},
      .plan = plan_slice},
-    MOVE("Split", 2, 11, MP_OLD_TYPES, plan_split, .attrs = axis_split),
-    MOVE("Split", 13, 13, MP_ALL_TYPES, plan_split, .host_in = 1u << 1, .attrs = axis_only),
-    MOVE("Split", 18, 18, MP_ALL_TYPES, plan_split, .host_in = 1u << 1, .attrs = axis_outputs),
-    MOVE("Transpose", 1, 25, MP_ALL_TYPES, plan_transpose, .attrs = perm),
+    MOVE("Transpose", 1, 25, MP_ALL_TYPES | MP_FLOAT8, plan_transpose, .attrs = perm),
 };
 
 const mp_op_family mp__family_movement = {"movement", ops, MP_COUNT_OF(ops)};

@@ -34,6 +34,7 @@ typedef enum mp_attr_kind {
     MP_ATTR_INTS,
     MP_ATTR_FLOATS,
     MP_ATTR_TENSOR,
+    MP_ATTR_STRINGS,
 } mp_attr_kind;
 
 typedef struct mp_attr_def {
@@ -93,10 +94,10 @@ typedef struct mp_attr {
     mp_attr_kind kind;
     int64_t i;
     float f;
-    const char *s;
+    const char *s; /* of STRINGS: `count` of them, one behind the other */
     const int64_t *ints;
     const float *floats;
-    size_t count;     /* of ints or floats */
+    size_t count;     /* of ints, floats or strings */
     mp_tensor tensor; /* its data in host memory */
 } mp_attr;
 
@@ -115,6 +116,7 @@ struct mp_node {
     const char *name;     /* for messages; "" if it has none */
     const mp_attr *attrs; /* those that the model gives */
     size_t attr_count;
+    uint32_t out_absent; /* bit i: the model leaves output i out; of the first 32 */
     mp_op_options options;
 };
 

@@ -52,6 +52,7 @@ typedef struct step {
 
 struct mp_plan {
     atomic_int references;
+    atomic_ullong runs;  /* started so far */
     mp_device *device; /* borrowed */
     int out_count;
     int step_count;
@@ -71,6 +72,10 @@ static size_t padded(size_t size) {
 
 const mp_tensor *mp_plan_in(const mp_planner *p, int i) {
     return i < p->in_count && p->in[i].type != MP_NONE ? &p->in[i] : NULL;
+}
+
+bool mp_plan_wants(const mp_planner *p, int i) {
+    return i < p->out_count && (i > 31 || (p->node->out_absent >> i & 1) == 0);
 }
 
 mp_status mp_plan_output(mp_planner *p, int i, mp_dtype dtype, const mp_shape *shape) {
@@ -396,6 +401,7 @@ int mp_plan_step_count(const mp_plan *plan) {
 typedef struct addresses {
     const mp_addr *in, *out;
     mp_addr scratch, kept;
+    uint64_t run;
 } addresses;
 
 /* 0 for an output that the model leaves out, or that a plan which counts does not have. */
@@ -410,6 +416,8 @@ static mp_addr resolve(const addresses *where, mp_ref ref) {
         return where->scratch + ref.offset;
     case MP_PLACE_KEPT:
         return where->kept + ref.offset;
+    case MP_PLACE_RUN:
+        return where->run;
     case MP_PLACE_NONE:
         break;
     }
@@ -482,7 +490,9 @@ static mp_status run_step(mp_device *device, mp_stream *stream, const step *s,
     return MP_FAIL(INTERNAL, "a plan has a step of unknown kind %d", (int)s->kind);
 }
 
-static mp_status run_steps(const mp_plan *plan, mp_stream *stream, const addresses *where) {
+static mp_status run_steps(const mp_plan *plan, mp_stream *stream, addresses *where) {
+    atomic_ullong *runs = (atomic_ullong *)(uintptr_t)&plan->runs; /* all else stays as it is */
+    where->run = atomic_fetch_add_explicit(runs, 1, memory_order_relaxed);
     for (size_t at = 0; at < plan->used; at += step_at(plan, at)->size) {
         MP_TRY(run_step(plan->device, stream, step_at(plan, at), where));
     }
@@ -491,18 +501,18 @@ static mp_status run_steps(const mp_plan *plan, mp_stream *stream, const address
 
 mp_status mp_plan_run(const mp_plan *plan, mp_stream *stream, const mp_addr *in, const mp_addr *out,
                       mp_addr scratch) {
-    return run_steps(plan, stream, &(addresses){in, out, scratch, 0});
+    return run_steps(plan, stream, &(addresses){in, out, scratch, 0, 0});
 }
 
 mp_status mp_plan_run_finish(const mp_plan *plan, mp_stream *stream, const mp_addr *in,
                              const mp_addr *out, mp_addr scratch, mp_addr kept) {
-    return run_steps(plan, stream, &(addresses){in, out, scratch, kept});
+    return run_steps(plan, stream, &(addresses){in, out, scratch, kept, 0});
 }
 
 mp_status mp_plan_run_count(const mp_plan *plan, mp_stream *stream, const mp_addr *in,
                             mp_addr scratch, int64_t found[MP_FOUND_MAX]) {
     mp_device *device = plan->device;
-    const addresses where = {in, NULL, scratch, 0};
+    addresses where = {in, NULL, scratch, 0, 0};
     bool captured = false;
     MP_TRY(device->ops->capture_active(device, stream, &captured));
     if (captured) {

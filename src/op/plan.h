@@ -25,6 +25,7 @@ typedef enum mp_place {
     MP_PLACE_OUT,
     MP_PLACE_SCRATCH,
     MP_PLACE_KEPT, /* while finishing: the scratch memory of the plan that counted */
+    MP_PLACE_RUN,  /* no memory: how many runs this plan has had, for random numbers */
 } mp_place;
 
 typedef struct mp_ref {
@@ -37,6 +38,7 @@ typedef struct mp_ref {
 #define MP_OUT(i)  ((mp_ref){MP_PLACE_OUT, (uint32_t)(i), 0})
 #define MP_NOWHERE ((mp_ref){MP_PLACE_NONE, 0, 0})
 #define MP_KEPT    ((mp_ref){MP_PLACE_KEPT, 0, 0})
+#define MP_RUN     ((mp_ref){MP_PLACE_RUN, 0, 0}) /* bound to a uint64_t */
 
 static inline mp_ref mp_ref_at(mp_ref ref, uint64_t offset) {
     ref.offset += offset;
@@ -67,6 +69,9 @@ typedef struct mp_planner {
 
 /* The tensor of input i, or NULL where it is absent or beyond the end. */
 const mp_tensor *mp_plan_in(const mp_planner *p, int i);
+
+/* Whether the model has output i. */
+bool mp_plan_wants(const mp_planner *p, int i);
 
 /* Declares output i. Call for each i < out_count; for an output the model leaves out it is allowed
  * and ignored. Fails: INVALID_ARGUMENT for a shape too large. */

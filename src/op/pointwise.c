@@ -5,6 +5,7 @@
 
 #include "kernel/pointwise_args.h"
 #include "op/families.h"
+#include "op/narrow.h"
 #include "op/op.h"
 
 #include <float.h>
@@ -93,12 +94,23 @@ static mp_status plan_unary(mp_planner *p) {
 }
 
 static mp_status plan_isnan(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    if (mp_is_narrow(x->type)) {
+        MP_TRY(mp_plan_output(p, 0, MP_BOOL, &x->shape));
+        return mp_plan_narrow_isnan(p, x->type, MP_IN(0), MP_OUT(0), mp_shape_count(&x->shape));
+    }
     return plan_unary_as(p, MP_BOOL, 0, 0);
 }
 
 static mp_status plan_isinf(mp_planner *p) {
     const bool positive = mp_node_int(p->node, "detect_positive", 1) != 0;
     const bool negative = mp_node_int(p->node, "detect_negative", 1) != 0;
+    const mp_tensor *x = &p->in[0];
+    if (mp_is_narrow(x->type)) {
+        MP_TRY(mp_plan_output(p, 0, MP_BOOL, &x->shape));
+        return mp_plan_narrow_isinf(p, x->type, positive, negative, MP_IN(0), MP_OUT(0),
+                                    mp_shape_count(&x->shape));
+    }
     return plan_unary_as(p, MP_BOOL, positive ? 1.0f : 0.0f, negative ? 1.0f : 0.0f);
 }
 
@@ -211,6 +223,9 @@ static const mp_attr_def alpha[] = {{"alpha", MP_ATTR_FLOAT}, {NULL, 0}};
 static const mp_attr_def alpha_gamma[] = {
     {"alpha", MP_ATTR_FLOAT}, {"gamma", MP_ATTR_FLOAT}, {NULL, 0}};
 static const mp_attr_def min_max[] = {{"min", MP_ATTR_FLOAT}, {"max", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def scale_only[] = {{"scale", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def bias_lambd[] = {
+    {"bias", MP_ATTR_FLOAT}, {"lambd", MP_ATTR_FLOAT}, {NULL, 0}};
 static const mp_attr_def detect[] = {
     {"detect_positive", MP_ATTR_INT}, {"detect_negative", MP_ATTR_INT}, {NULL, 0}};
 static const mp_attr_def fmod_only[] = {{"fmod", MP_ATTR_INT}, {NULL, 0}};
@@ -266,6 +281,15 @@ static const mp_op ops[] = {
     UNARY("Log", 6, 13, MP_FLOATS, WORD("log")),
     UNARY("Sin", 7, 22, MP_FLOATS, WORD("sin")),
     UNARY("Cos", 7, 22, MP_FLOATS, WORD("cos")),
+    UNARY("Tan", 7, 22, MP_FLOATS, WORD("tan")),
+    UNARY("Asin", 7, 22, MP_FLOATS, WORD("asin")),
+    UNARY("Acos", 7, 22, MP_FLOATS, WORD("acos")),
+    UNARY("Atan", 7, 22, MP_FLOATS, WORD("atan")),
+    UNARY("Sinh", 9, 22, MP_FLOATS, WORD("sinh")),
+    UNARY("Cosh", 9, 22, MP_FLOATS, WORD("cosh")),
+    UNARY("Asinh", 9, 22, MP_FLOATS, WORD("asinh")),
+    UNARY("Acosh", 9, 22, MP_FLOATS, WORD("acosh")),
+    UNARY("Atanh", 9, 22, MP_FLOATS, WORD("atanh")),
     UNARY("Tanh", 6, 13, MP_FLOATS, WORD("tanh")),
     UNARY("Erf", 9, 13, MP_FLOATS, WORD("erf")),
     UNARY("Relu", 6, 14, MP_FLOATS | MP_SIGNED_INTS, WORD("relu")),
@@ -277,14 +301,25 @@ static const mp_op ops[] = {
     UNARY("Selu", 6, 22, MP_FLOATS,
           WITH("selu", alpha_gamma, "alpha", 1.67326319217681884765625f, "gamma",
                1.05070102214813232421875f)),
+    UNARY("Celu", 12, 12, MP_BIT(MP_F32), WITH("celu", alpha, "alpha", 1.0f, NULL, 0)),
+    UNARY("Swish", 24, 24, MP_FLOATS, WITH("swish", alpha, "alpha", 1.0f, NULL, 0)),
+    UNARY("Mish", 18, 22, MP_FLOATS, WORD("mish")),
+    UNARY("Affine", 1, 1, MP_IEEE_FLOATS, WITH("affine", alpha_beta, "alpha", 1.0f, "beta", 0.0f)),
+    UNARY("Scale", 1, 1, MP_IEEE_FLOATS, WITH("affine", scale_only, "scale", 1.0f, NULL, 0)),
+    UNARY("ScaledTanh", 1, 1, MP_IEEE_FLOATS,
+          WITH("scaled_tanh", alpha_beta, "alpha", 1.0f, "beta", 1.0f)),
+    UNARY("ParametricSoftplus", 1, 1, MP_IEEE_FLOATS,
+          WITH("parametric_softplus", alpha_beta, "alpha", 1.0f, "beta", 1.0f)),
+    UNARY("Shrink", 9, 9, MP_IEEE_FLOATS | MP_INTS,
+          WITH("shrink", bias_lambd, "bias", 0.0f, "lambd", 0.5f)),
     UNARY("Softplus", 1, 22, MP_FLOATS, WORD("softplus")),
     UNARY("Softsign", 1, 22, MP_FLOATS, WORD("softsign")),
-    UNARY("ThresholdedRelu", 10, 22, MP_FLOATS,
+    UNARY("ThresholdedRelu", 1, 22, MP_FLOATS,
           WITH("thresholded_relu", alpha, "alpha", 1.0f, NULL, 0)),
     UNARY("HardSwish", 14, 22, MP_FLOATS, WORD("hard_swish")),
     UNARY("Not", 1, 1, MP_BIT(MP_BOOL), WORD("not")),
-    TEST("IsNaN", 9, 20, MP_FLOATS, plan_isnan, WORD("isnan")),
-    TEST("IsInf", 10, 20, MP_FLOATS, plan_isinf, WORD("isinf"), .attrs = detect),
+    TEST("IsNaN", 9, 20, MP_FLOATS | MP_FLOAT8, plan_isnan, WORD("isnan")),
+    TEST("IsInf", 10, 20, MP_FLOATS | MP_FLOAT8, plan_isinf, WORD("isinf"), .attrs = detect),
     BINARY("Add", 7, 14, MP_NUMBERS, "add"),
     BINARY("Sub", 7, 14, MP_NUMBERS, "sub"),
     BINARY("Mul", 7, 14, MP_NUMBERS, "mul"),
@@ -313,10 +348,10 @@ static const mp_op ops[] = {
     COMPARE("LessOrEqual", 12, 16, MP_NUMBERS, "less_or_equal"),
     COMPARE("Greater", 7, 13, MP_NUMBERS, "greater"),
     COMPARE("GreaterOrEqual", 12, 16, MP_NUMBERS, "greater_or_equal"),
-    VARIADIC("Max", 8, 13, MP_NUMBERS, "max"),
-    VARIADIC("Min", 8, 13, MP_NUMBERS, "min"),
-    VARIADIC("Sum", 8, 13, MP_FLOATS, "add"),
-    VARIADIC("Mean", 8, 13, MP_FLOATS, NULL),
+    VARIADIC("Max", 6, 13, MP_NUMBERS, "max"),
+    VARIADIC("Min", 6, 13, MP_NUMBERS, "min"),
+    VARIADIC("Sum", 6, 13, MP_FLOATS, "add"),
+    VARIADIC("Mean", 6, 13, MP_FLOATS, NULL),
     {.name = "Clip",
      .domain = "",
      .since = 6,

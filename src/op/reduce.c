@@ -10,13 +10,19 @@
 
 /* ---- the step ---- */
 
-/* Lanes of a block for rows of `columns`: enough to share the row, no more than have work. */
-static uint32_t lanes_for(int64_t columns) {
-    uint32_t lanes = 32;
-    while (lanes < 512 && (int64_t)lanes * 8 < columns) {
-        lanes *= 2;
+/* Lanes that share what goes into an output, where each has about 16 elements, and the block that
+ * they are part of. */
+static mp_grid block_grid(const mp_planner *p, int64_t parts, int64_t columns, int32_t *width) {
+    enum { EACH = 16, LANES = 128, MOST = 512 };
+    const bool neighbours = *width > 0;
+    int32_t share = neighbours ? 1 : 32;
+    while (share < MOST && (int64_t)share * EACH < columns) {
+        share *= 2;
     }
-    return lanes;
+    share = neighbours && share == 64 ? LANES : share;
+    const int64_t groups = neighbours && share < LANES ? LANES / share : 1;
+    *width = neighbours ? share : 0;
+    return mp_plan_grid_rows(p, parts / groups + (parts % groups != 0), (uint32_t)(share * groups));
 }
 
 static void split_axes(const mp_shape *shape, uint32_t axes, k_layout *kept, k_layout *dropped,
@@ -42,29 +48,83 @@ static void split_axes(const mp_shape *shape, uint32_t axes, k_layout *kept, k_l
     mp_layout_make(&dropped_shape, dropped_stride, 1, dropped);
 }
 
-/* A lane alone does an output where that reads memory in order (outputs are neighbours) and there
- * are outputs enough for every lane, or where there is next to nothing to share. */
+typedef struct reduction {
+    mp_reduce_args args;
+    const char *word;
+    mp_dtype dtype;
+    mp_ref x, out, partial;
+} reduction;
+
+static mp_status launch(mp_planner *p, reduction *r, bool lane, int32_t stage) {
+    const mp_kernel *kernel = NULL;
+    mp_reduce_args args = r->args;
+    const int64_t parts = args.outputs * (stage == K_REDUCE_PIECES ? args.pieces : 1);
+    const int64_t each = stage == K_REDUCE_MERGE    ? args.pieces
+                         : stage == K_REDUCE_PIECES ? args.piece
+                                                    : args.reduced;
+    args.stage = stage;
+    args.width =
+        stage != K_REDUCE_MERGE && args.dropped.rank == 1 && args.dropped.stride[0][0] == 1;
+    MP_TRY(mp_plan_kernel(p, &kernel, "reduce_%s_%s_%s", lane ? "lane" : "block", r->word,
+                          mp_dtype_word(r->dtype)));
+    const mp_grid grid = lane ? mp_plan_grid(p, parts, 1) : block_grid(p, parts, each, &args.width);
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_reduce_args, x, r->x),
+                     MP_BIND(mp_reduce_args, out, stage == K_REDUCE_PIECES ? MP_NOWHERE : r->out),
+                     MP_BIND(mp_reduce_args, partial, r->partial));
+}
+
+/* A lane alone does an output, or a piece of it, where that reads memory in order (outputs are
+ * neighbours) and there are outputs enough, or where there is next to nothing to share. */
 static bool prefers_lane(const mp_planner *p, const mp_reduce_args *args) {
+    enum { ENOUGH = 32 }; /* for whole lines of memory */
     const bool neighbours = args->kept.stride[0][args->kept.rank - 1] == 1;
     const int64_t many = (int64_t)p->device->info.multiprocessors * 256;
-    return args->reduced <= 4 || (neighbours && args->outputs >= many);
+    const bool in_lines = args->outputs >= ENOUGH && args->kept.dim[args->kept.rank - 1] >= ENOUGH;
+    return args->reduced <= 4 ||
+           (neighbours && (args->outputs >= many || (in_lines && args->reduced >= ENOUGH)));
+}
+
+/* How many pieces fill the device, none of them too short. Multiples of 16 keep their alignment. */
+static void cut(const mp_planner *p, mp_reduce_args *args, bool lane) {
+    enum { LANE_LEAST = 32, BLOCK_LEAST = 8192, PIECES_MAX = 4096 };
+    const int64_t processors = p->device->info.multiprocessors;
+    const int64_t wanted = processors * (lane ? 1024 : 4) / args->outputs;
+    const int64_t most = args->reduced / (lane ? LANE_LEAST : BLOCK_LEAST);
+    int64_t pieces = wanted < most ? wanted : most;
+    pieces = pieces < PIECES_MAX ? pieces : PIECES_MAX;
+    args->pieces = 1;
+    args->piece = args->reduced;
+    if (pieces > 1) {
+        args->piece = ((args->reduced + pieces - 1) / pieces + 15) / 16 * 16;
+        args->pieces = (args->reduced + args->piece - 1) / args->piece;
+    }
+}
+
+static bool may_pack(const mp_planner *p, const mp_reduce_args *args, mp_dtype dtype) {
+    return p->align >= 16 && args->dropped.rank == 1 && args->dropped.stride[0][0] == 1 &&
+           args->reduced % (16 / (int64_t)mp_dtype_size(dtype)) == 0;
 }
 
 mp_status mp_plan_reduce(mp_planner *p, const char *word, mp_dtype dtype, mp_ref x,
                          const mp_shape *shape, uint32_t axes, mp_ref out) {
-    mp_reduce_args args = {.outputs = 0};
-    split_axes(shape, axes, &args.kept, &args.dropped, &args.outputs, &args.reduced);
-    if (args.outputs == 0) {
+    reduction r = {.word = word, .dtype = dtype, .x = x, .out = out, .partial = MP_NOWHERE};
+    mp_reduce_args *args = &r.args;
+    split_axes(shape, axes, &args->kept, &args->dropped, &args->outputs, &args->reduced);
+    if (args->outputs == 0) {
         return MP_OK;
     }
-    const bool lane = prefers_lane(p, &args) && strcmp(word, "logsumexp") != 0;
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "reduce_%s_%s_%s", lane ? "lane" : "block", word,
-                          mp_dtype_word(dtype)));
-    const mp_grid grid = lane ? mp_plan_grid(p, args.outputs, 1)
-                              : mp_plan_grid_rows(p, args.outputs, lanes_for(args.reduced));
-    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_reduce_args, x, x),
-                     MP_BIND(mp_reduce_args, out, out));
+    const bool whole = strcmp(word, "logsumexp") == 0; /* which the kernels do in one piece */
+    const bool lane = prefers_lane(p, args) && !whole;
+    args->packed = may_pack(p, args, dtype);
+    cut(p, args, lane);
+    if (whole || args->pieces == 1) {
+        return launch(p, &r, lane, K_REDUCE_WHOLE);
+    }
+    size_t bytes = 0;
+    MP_TRY(mp_plan_bytes(args->outputs * args->pieces, MP_F64, &bytes));
+    MP_TRY(mp_plan_scratch(p, bytes, &r.partial));
+    MP_TRY(launch(p, &r, lane, K_REDUCE_PIECES));
+    return launch(p, &r, false, K_REDUCE_MERGE);
 }
 
 /* ---- the operators ---- */

@@ -1,30 +1,35 @@
-/* rows.c - operators that normalise rows: Softmax, LogSoftmax, LayerNormalization.
- * SPDX-License-Identifier: Apache-2.0 */
+/* rows.c - operators along rows whose result depends on the row alone: Softmax, LogSoftmax,
+ * LpNormalization. SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/lp_norm_args.h"
 #include "kernel/reduce_args.h"
 #include "op/families.h"
+#include "op/row_grid.h"
+#include "op/row_shape.h"
 
-/* Lanes that share a row: each should have a few elements, and a row fits one block. */
-static uint32_t lanes_for(int64_t columns) {
-    uint32_t lanes = 32;
-    while (lanes < 1024 && (int64_t)lanes * 4 < columns) {
-        lanes *= 2;
-    }
-    return lanes;
+/* Whether to give each row one lane: rows are neighbours in memory, and enough of them to fill the
+ * device. */
+static bool rows_apart(const mp_planner *p, mp_rows r) {
+    return r.inner >= 8 && r.rows >= (int64_t)p->device->info.multiprocessors * 64;
 }
 
 /* ---- Softmax ---- */
 
-static mp_status softmax(mp_planner *p, mp_softmax_args args) {
+static mp_status softmax(mp_planner *p, mp_rows r) {
     const mp_tensor *x = &p->in[0];
+    const int64_t pack = 16 / (int64_t)mp_dtype_size(x->type);
     MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
     if (mp_shape_count(&x->shape) == 0) {
         return MP_OK;
     }
+    mp_softmax_args args = {.rows = r.rows,
+                            .columns = r.columns,
+                            .inner = r.inner,
+                            .packed = r.inner == 1 && p->align >= 16 && r.columns % pack == 0};
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "softmax_%s_%s", (const char *)p->node->op->detail,
                           mp_dtype_word(x->type)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid_rows(p, args.rows, lanes_for(args.columns)), args,
-                     MP_BIND(mp_softmax_args, x, MP_IN(0)),
+    const mp_grid grid = mp_row_grid(p, r.rows, r.columns, rows_apart(p, r), &args.width);
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_softmax_args, x, MP_IN(0)),
                      MP_BIND(mp_softmax_args, out, MP_OUT(0)));
 }
 
@@ -36,72 +41,52 @@ static mp_status plan_softmax_flat(mp_planner *p) {
     if (asked != x->rank) {
         MP_TRY(mp_shape_axis(asked, x->rank, "axis", &axis));
     }
-    return softmax(p, (mp_softmax_args){.rows = mp_shape_span(x, 0, axis),
-                                        .columns = mp_shape_span(x, axis, x->rank),
-                                        .inner = 1});
+    return softmax(p, (mp_rows){.rows = mp_shape_span(x, 0, axis),
+                                .columns = mp_shape_span(x, axis, x->rank),
+                                .inner = 1});
+}
+
+static mp_status read_axis(const mp_planner *p, int *axis) {
+    const mp_shape *x = &p->in[0].shape;
+    *axis = 0;
+    return x->rank == 0 ? MP_OK
+                        : mp_shape_axis(mp_node_int(p->node, "axis", -1), x->rank, "axis", axis);
 }
 
 static mp_status plan_softmax(mp_planner *p) {
-    const mp_shape *x = &p->in[0].shape;
     int axis = 0;
-    if (x->rank == 0) {
-        return softmax(p, (mp_softmax_args){.rows = 1, .columns = 1, .inner = 1});
-    }
-    MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", -1), x->rank, "axis", &axis));
-    const int64_t inner = mp_shape_span(x, axis + 1, x->rank);
-    return softmax(p, (mp_softmax_args){.rows = mp_shape_span(x, 0, axis) * inner,
-                                        .columns = x->dim[axis],
-                                        .inner = inner});
+    MP_TRY(read_axis(p, &axis));
+    return softmax(p, mp_rows_along(&p->in[0].shape, axis));
 }
 
-/* ---- LayerNormalization ---- */
+/* ---- LpNormalization ---- */
 
-static mp_status check_vector(const mp_planner *p, int i, const char *name, int64_t columns) {
-    const mp_tensor *vector = mp_plan_in(p, i);
-    char text[192];
-    return vector == NULL || mp_shape_count(&vector->shape) == columns
-               ? MP_OK
-               : MP_FAIL(UNSUPPORTED, "%s of shape %s for rows of %lld elements", name,
-                         mp_shape_text(&vector->shape, text), (long long)columns);
-}
-
-static mp_status plan_layer_norm(mp_planner *p) {
+static mp_status plan_lp_norm(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
+    const int64_t power = mp_node_int(p->node, "p", 2);
     int axis = 0;
-    MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", -1), x->shape.rank, "axis", &axis));
-    const mp_layer_norm_args args = {
-        .rows = mp_shape_span(&x->shape, 0, axis),
-        .columns = mp_shape_span(&x->shape, axis, x->shape.rank),
-        .epsilon = mp_node_float(p->node, "epsilon", 1e-5f),
-    };
-    mp_shape statistics = x->shape;
-    for (int d = axis; d < statistics.rank; d++) {
-        statistics.dim[d] = 1;
+    MP_TRY(read_axis(p, &axis));
+    if (power != 1 && power != 2) {
+        return MP_FAIL(INVALID_ARGUMENT, "p is %lld; 1 and 2 are possible", (long long)power);
     }
-    MP_TRY(check_vector(p, 1, "Scale", args.columns));
-    MP_TRY(check_vector(p, 2, "B", args.columns));
     MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
-    MP_TRY(mp_plan_output(p, 1, MP_F32, &statistics));
-    MP_TRY(mp_plan_output(p, 2, MP_F32, &statistics));
     if (mp_shape_count(&x->shape) == 0) {
         return MP_OK;
     }
+    const mp_rows r = mp_rows_along(&x->shape, axis);
+    mp_lp_norm_args args = {
+        .rows = r.rows, .columns = r.columns, .inner = r.inner, .p = (int32_t)power};
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "layer_norm_%s", mp_dtype_word(x->type)));
-    return MP_LAUNCH(
-        p, kernel, mp_plan_grid_rows(p, args.rows, lanes_for(args.columns)), args,
-        MP_BIND(mp_layer_norm_args, x, MP_IN(0)), MP_BIND(mp_layer_norm_args, scale, MP_IN(1)),
-        MP_BIND(mp_layer_norm_args, bias, mp_plan_in(p, 2) != NULL ? MP_IN(2) : MP_NOWHERE),
-        MP_BIND(mp_layer_norm_args, out, MP_OUT(0)),
-        MP_BIND(mp_layer_norm_args, mean, p->out_count > 1 ? MP_OUT(1) : MP_NOWHERE),
-        MP_BIND(mp_layer_norm_args, inverse, p->out_count > 2 ? MP_OUT(2) : MP_NOWHERE));
+    MP_TRY(mp_plan_kernel(p, &kernel, "lp_norm_%s", mp_dtype_word(x->type)));
+    const mp_grid grid = mp_row_grid(p, r.rows, r.columns, rows_apart(p, r), &args.width);
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_lp_norm_args, x, MP_IN(0)),
+                     MP_BIND(mp_lp_norm_args, out, MP_OUT(0)));
 }
 
 /* ---- the rows ---- */
 
 static const mp_attr_def axis_only[] = {{"axis", MP_ATTR_INT}, {NULL, 0}};
-static const mp_attr_def layer_norm_attrs[] = {
-    {"axis", MP_ATTR_INT}, {"epsilon", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def lp_norm_attrs[] = {{"axis", MP_ATTR_INT}, {"p", MP_ATTR_INT}, {NULL, 0}};
 
 #define SOFTMAX(op_name, word)                                                                  \
     {.domain = "",                                                                              \
@@ -121,12 +106,12 @@ static const mp_op ops[] = {
     SOFTMAX("Softmax", "plain"),
     SOFTMAX("LogSoftmax", "log"),
     {.domain = "",
-     .name = "LayerNormalization",
-     .since = 17,
-     .until = 17,
-     .types = {{"T", MP_FLOATS}, {"U", MP_BIT(MP_F32)}},
-     .attrs = layer_norm_attrs,
-     .plan = plan_layer_norm},
+     .name = "LpNormalization",
+     .since = 1,
+     .until = 22,
+     .types = {{"T", MP_FLOATS}},
+     .attrs = lp_norm_attrs,
+     .plan = plan_lp_norm},
 };
 
 const mp_op_family mp__family_rows = {"rows", ops, MP_COUNT_OF(ops)};

@@ -30,7 +30,9 @@ bool mp_shape_equal(const mp_shape *a, const mp_shape *b) {
 
 mp_status mp_shape_bytes(const mp_shape *shape, mp_dtype dtype, size_t *out) {
     char text[192];
-    int64_t bytes = (int64_t)mp_dtype_size(dtype);
+    const int64_t bits = (int64_t)mp_dtype_bits(dtype);
+    const int64_t packed = bits > 0 && bits < 8 ? 8 / bits : 1; /* elements of a byte */
+    int64_t bytes = packed > 1 ? 1 : bits / 8;
     bool empty = false;
     for (int d = 0; d < shape->rank; d++) {
         if (shape->dim[d] < 0) {
@@ -47,7 +49,7 @@ mp_status mp_shape_bytes(const mp_shape *shape, mp_dtype dtype, size_t *out) {
                            mp_dtype_name(dtype), mp_shape_text(shape, text));
         }
     }
-    *out = empty ? 0 : (size_t)bytes;
+    *out = empty ? 0 : (size_t)((bytes + packed - 1) / packed);
     return MP_OK;
 }
 

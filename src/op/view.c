@@ -39,7 +39,7 @@ static mp_status plan_reshape(mp_planner *p) {
     int open = -1;
     int64_t known = 1;
     char from[192];
-    MP_TRY(mp_host_ints(p, 1, "shape", MP_RANK_MAX, shape.dim, &shape.rank));
+    MP_TRY(mp_listed_ints(p, "shape", 1, MP_RANK_MAX, shape.dim, &shape.rank));
     for (int d = 0; d < shape.rank; d++) {
         if (shape.dim[d] == 0 && !zero_is_zero) {
             if (d >= x->rank) {
@@ -135,39 +135,43 @@ static mp_status plan_size(mp_planner *p) {
 
 static const mp_attr_def axis[] = {{"axis", MP_ATTR_INT}, {NULL, 0}};
 static const mp_attr_def axes[] = {{"axes", MP_ATTR_INTS}, {NULL, 0}};
+static const mp_attr_def shape_only[] = {{"shape", MP_ATTR_INTS}, {NULL, 0}};
 static const mp_attr_def allowzero[] = {{"allowzero", MP_ATTR_INT}, {NULL, 0}};
 static const mp_attr_def start_end[] = {{"start", MP_ATTR_INT}, {"end", MP_ATTR_INT}, {NULL, 0}};
+
+enum { EVERY = MP_ALL_TYPES | MP_NARROW }; /* nobody looks at the elements */
 
 #define VIEW(op_name, from, to, set, function, ...)                                          \
     {                                                                                        \
         .domain = "", .name = (op_name), .since = (from), .until = (to), .plan = (function), \
         .types = {{"T", (set)}}, .view_of = 1, __VA_ARGS__                                   \
     }
-#define LOOK(op_name, from, to, function, ...)                                               \
+#define LOOK(op_name, from, to, set, function, ...)                                          \
     {                                                                                        \
         .domain = "", .name = (op_name), .since = (from), .until = (to), .plan = (function), \
-        .types = {{"T", MP_ALL_TYPES}, {"T1", MP_BIT(MP_I64)}}, .host_out = 1, __VA_ARGS__   \
+        .types = {{"T", (set)}, {"T1", MP_BIT(MP_I64)}}, .host_out = 1, __VA_ARGS__          \
     }
 
 static const mp_op ops[] = {
-    VIEW("Flatten", 1, 25, MP_ALL_TYPES, plan_flatten, .attrs = axis),
+    VIEW("Flatten", 1, 25, EVERY, plan_flatten, .attrs = axis),
     VIEW("Identity", 1, 13, MP_ALL_TYPES, plan_identity, .attrs = NULL),
     {.domain = "",
      .name = "Identity",
      .since = 14,
      .until = 25,
      .plan = plan_identity,
-     .types = {{"V", MP_ALL_TYPES}},
+     .types = {{"V", EVERY}},
      .view_of = 1},
+    VIEW("Reshape", 1, 1, MP_IEEE_FLOATS, plan_reshape, .attrs = shape_only),
     VIEW("Reshape", 5, 13, MP_ALL_TYPES, plan_reshape, .host_in = 1u << 1),
-    VIEW("Reshape", 14, 25, MP_ALL_TYPES, plan_reshape, .host_in = 1u << 1, .attrs = allowzero),
+    VIEW("Reshape", 14, 25, EVERY, plan_reshape, .host_in = 1u << 1, .attrs = allowzero),
     VIEW("Squeeze", 1, 11, MP_OLD_TYPES, plan_squeeze, .attrs = axes),
-    VIEW("Squeeze", 13, 25, MP_ALL_TYPES, plan_squeeze, .host_in = 1u << 1),
+    VIEW("Squeeze", 13, 25, EVERY, plan_squeeze, .host_in = 1u << 1),
     VIEW("Unsqueeze", 1, 11, MP_OLD_TYPES, plan_unsqueeze, .attrs = axes),
-    VIEW("Unsqueeze", 13, 25, MP_ALL_TYPES, plan_unsqueeze, .host_in = 1u << 1),
-    LOOK("Shape", 1, 13, plan_shape, .attrs = NULL),
-    LOOK("Shape", 15, 25, plan_shape, .attrs = start_end),
-    LOOK("Size", 1, 25, plan_size, .attrs = NULL),
+    VIEW("Unsqueeze", 13, 25, EVERY, plan_unsqueeze, .host_in = 1u << 1),
+    LOOK("Shape", 1, 13, MP_ALL_TYPES, plan_shape, .attrs = NULL),
+    LOOK("Shape", 15, 25, EVERY, plan_shape, .attrs = start_end),
+    LOOK("Size", 1, 25, EVERY, plan_size, .attrs = NULL),
 };
 
 const mp_op_family mp__family_view = {"view", ops, MP_COUNT_OF(ops)};

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes a one-node model and its inputs from a row of op_cases, and its expected outputs on ONNX Runtime's CPU EP.
 
-Where the CPU EP lacks an element type, the reference runs in a wider one and is rounded; bfloat16, which numpy and
-ONNX Runtime's Python interface cannot carry, is converted inside the model.
+Where the CPU EP lacks an element type, the reference runs in a wider one and is rounded; bfloat16 and the types that
+are only stored, which numpy and ONNX Runtime's Python interface cannot carry, are converted inside the model.
 """
 
 import zlib
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
-from cases.kit import NUMBERS, UNSIGNED, D, K, P, R, V
+from cases.kit import NEWEST, NUMBERS, UNSIGNED, D, K, P, R, V
 from onnx import TensorProto, helper, numpy_helper
 
 NUMPY = {
@@ -27,6 +28,11 @@ NUMPY = {
     "uint64": np.uint64,
     "bool": np.bool_,
 }
+# Types that travel as another, and the first opset whose Cast knows them.
+FLOAT8 = {"float8e4m3fn": ml_dtypes.float8_e4m3fn, "float8e4m3fnuz": ml_dtypes.float8_e4m3fnuz}
+FLOAT8 |= {"float8e5m2": ml_dtypes.float8_e5m2, "float8e5m2fnuz": ml_dtypes.float8_e5m2fnuz}
+PACKED = {"int4": ("int8", 21), "uint4": ("uint8", 21), "int2": ("int8", 25), "uint2": ("uint8", 25)}
+CARRIED = {"bfloat16": ("float", 13)} | dict.fromkeys(FLOAT8, ("float", 19)) | PACKED
 WIDER = {"int8": "int32", "int16": "int32", "uint8": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
 WIDER |= {"float16": "float", "bfloat16": "float", "double": "float"}
 TOLERANCE = {"float": 2e-6, "double": 1e-9, "float16": 2e-3, "bfloat16": 1.6e-2}
@@ -39,7 +45,19 @@ def proto_type(name):
 
 def carried(name):
     """The type that carries `name` between numpy and the model."""
-    return "float" if name == "bfloat16" else name
+    return CARRIED[name][0] if name in CARRIED else name
+
+
+def cast_opset(kinds):
+    """The first opset that can convert values of these types inside a model."""
+    return max((CARRIED[kind][1] for kind in kinds if kind in CARRIED), default=1)
+
+
+def imports(case, opset, kinds):
+    """What a model of the case imports. Operators of other domains than ONNX's stand beside a new opset of it."""
+    if case.domain:
+        return [helper.make_opsetid("", max(NEWEST, cast_opset(kinds))), helper.make_opsetid(case.domain, opset)]
+    return [helper.make_opsetid("", max(opset, cast_opset(kinds)))]
 
 
 def round_bfloat16(x):
@@ -55,12 +73,18 @@ def to_type(values, name):
     with np.errstate(all="ignore"):
         if name == "bfloat16":
             return round_bfloat16(values)
+        if name in FLOAT8:
+            return values.astype(FLOAT8[name]).astype(np.float32)
+        name = carried(name)
         return np.ascontiguousarray(values.astype(NUMPY[name])).reshape(values.shape)
 
 
 def random_values(spec, name, generator):
     if name == "bool":
         return generator.integers(0, 2, spec.shape).astype(bool)
+    if name in PACKED:
+        low, high = (0, 3) if name in ("uint4", "uint2") else (-2, 1)
+        return generator.integers(low, high + 1, spec.shape)
     if name in NUMBERS[4:]:
         low, high = (spec.low, spec.high) if name not in UNSIGNED else (max(spec.low, 0), spec.high + 3)
         return generator.integers(
@@ -74,6 +98,8 @@ def fits(case, name):
     for spec in case.inputs:
         if isinstance(spec, V):
             values = np.asarray(spec.values, np.float64)
+            if name in FLOAT8:
+                continue
             if name not in TOLERANCE and not np.isfinite(values).all():
                 return False
             if name not in TOLERANCE and (values != np.round(values)).any():
@@ -101,7 +127,8 @@ def arrays(case, name, specs):
 
 
 def attributes(case):
-    return {key: proto_type(value) if key == "to" else value for key, value in case.attrs.items()}
+    named = ("to", "output_dtype")
+    return {key: proto_type(value) if key in named else value for key, value in case.attrs.items()}
 
 
 def output_types(case, opset, name):
@@ -115,16 +142,26 @@ def output_types(case, opset, name):
     constants = [
         numpy_helper.from_array(pair[0], f"x{i}")
         for i, pair in enumerate(values)
-        if isinstance(case.inputs[i], K) and pair[1] != "bfloat16"
+        if isinstance(case.inputs[i], K) and pair[1] not in CARRIED
     ]
     outputs = [f"y{i}" for i in range(case.outputs)]
     node = helper.make_node(case.op, names, outputs, domain=case.domain, **attributes(case))
     graph = helper.make_graph([node], "types", inputs, [onnx.ValueInfoProto(name=y) for y in outputs], constants)
-    opsets = [helper.make_opsetid("", opset)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-    inferred = onnx.shape_inference.infer_shapes(model).graph.output
+    given = [pair[1] for pair in values if pair is not None]
+    model = helper.make_model(graph, opset_imports=imports(case, opset, given), ir_version=IR_VERSION)
+    inferred = infer_own(model) if case.domain else onnx.shape_inference.infer_shapes(model).graph.output
     kinds = [TensorProto.DataType.Name(y.type.tensor_type.elem_type).lower() for y in inferred]
     return [kind if kind != "undefined" else name for kind in kinds]
+
+
+def infer_own(model):
+    """Outputs of a node of ONNX Runtime's own domains, as its CPU EP sees them; of no type where it has no kernel."""
+    try:
+        session = ort.InferenceSession(model.SerializeToString(), cpu_options(), providers=["CPUExecutionProvider"])
+    except NOT_THERE:
+        return model.graph.output
+    kinds = [y.type.removeprefix("tensor(").removesuffix(")") for y in session.get_outputs()]
+    return [helper.make_tensor_value_info(f"y{i}", proto_type(kind), None) for i, kind in enumerate(kinds)]
 
 
 def given_dims(case, i, values):
@@ -135,7 +172,7 @@ def given_dims(case, i, values):
 
 
 def model_bytes(case, opset, name, kinds):
-    """The node between its graph inputs and outputs, bfloat16 converted at both ends."""
+    """The node between its graph inputs and outputs, types of CARRIED converted at both ends."""
     nodes, inputs, constants, names = [], [], [], []
     for i, pair in enumerate(arrays(case, name, case.inputs)):
         if pair is None:
@@ -143,9 +180,9 @@ def model_bytes(case, opset, name, kinds):
             continue
         values, kind = pair
         names.append(f"x{i}")
-        given = f"x{i}_given" if kind == "bfloat16" else f"x{i}"
-        if kind == "bfloat16":
-            nodes.append(helper.make_node("Cast", [given], [f"x{i}"], to=TensorProto.BFLOAT16, name=f"in{i}"))
+        given = f"x{i}_given" if kind in CARRIED else f"x{i}"
+        if kind in CARRIED:
+            nodes.append(helper.make_node("Cast", [given], [f"x{i}"], to=proto_type(kind), name=f"in{i}"))
         if isinstance(case.inputs[i], K):
             constants.append(numpy_helper.from_array(values, given))
         else:
@@ -156,12 +193,13 @@ def model_bytes(case, opset, name, kinds):
     results = []
     for i, kind in enumerate(kinds):
         name_out = outs[i]
-        if kind == "bfloat16":
+        if kind in CARRIED:
             name_out = f"{outs[i]}_given"
-            nodes.append(helper.make_node("Cast", [outs[i]], [name_out], to=TensorProto.FLOAT, name=f"out{i}"))
+            to = proto_type(carried(kind))
+            nodes.append(helper.make_node("Cast", [outs[i]], [name_out], to=to, name=f"out{i}"))
         results.append(helper.make_tensor_value_info(name_out, proto_type(carried(kind)), None))
     graph = helper.make_graph(nodes, "case", inputs, results, constants)
-    opsets = [helper.make_opsetid("", max(opset, 13) if any(n.op_type == "Cast" for n in nodes[:-1]) else opset)]
+    opsets = imports(case, opset, [*kinds, *(pair[1] for pair in arrays(case, name, case.inputs) if pair is not None)])
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION).SerializeToString()
 
 
@@ -169,7 +207,7 @@ def feed(case, name, specs):
     out = {}
     for i, pair in enumerate(arrays(case, name, specs)):
         if pair is not None and not isinstance(specs[i], K):
-            out[f"x{i}_given" if pair[1] == "bfloat16" else f"x{i}"] = pair[0]
+            out[f"x{i}_given" if pair[1] in CARRIED else f"x{i}"] = pair[0]
     return out
 
 
@@ -196,9 +234,14 @@ def expected(case, opset, name, kinds):
         except NOT_THERE:
             continue
         sets = []
-        for specs in case.input_sets():
-            outputs = session.run(None, widened(feed(case, name, specs), specs, kind))
-            sets.append([to_type(y, narrow) for y, narrow in zip(outputs, kinds, strict=True)])
+        try:
+            for specs in case.input_sets():
+                outputs = session.run(None, widened(feed(case, name, specs), specs, kind))
+                sets.append([to_type(y, narrow) for y, narrow in zip(outputs, kinds, strict=True)])
+        except ORT_FAULTS.RuntimeException as fault:  # LSTM and GRU say only now that they lack double
+            if "does not support" not in str(fault):
+                raise
+            continue
         return sets, kind
     raise RuntimeError(f"the CPU EP runs {case.op}-{opset} neither in {name} nor in a wider type")
 
@@ -207,9 +250,11 @@ def widened(inputs, specs, kind):
     """The inputs of a case in another element type; those of a fixed type stay as they are."""
     out = {}
     for key, value in inputs.items():
-        key = key.removesuffix("_given")
-        typed = isinstance(specs[int(key.removeprefix("x"))], (R, P, V))
-        out[key] = to_type(value, kind) if typed else value
+        name = key.removesuffix("_given")
+        spec = specs[int(name.removeprefix("x"))]
+        typed = isinstance(spec, (R, P, V))
+        travels = (kind if typed else spec.type) in CARRIED
+        out[f"{name}_given" if travels else name] = to_type(value, kind) if typed else value
     return out
 
 
@@ -221,7 +266,7 @@ def close(result, wanted, kind, reference, slack):
     if result.shape != wanted.shape or result.dtype != wanted.dtype:
         return f"{result.dtype}{list(result.shape)} where {wanted.dtype}{list(wanted.shape)} is expected"
     if kind not in TOLERANCE:
-        same = result == wanted
+        same = (result == wanted) | ((result != result) & (wanted != wanted))
         limit = 0.0
     else:
         got, want = result.astype(np.float64), wanted.astype(np.float64)

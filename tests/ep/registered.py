@@ -41,11 +41,25 @@ def registry():
 @functools.cache
 def schema(name, opset, domain=""):
     """The schema that `opset` means, or None where the operator is not there yet or no more."""
+    if domain not in ("", "ai.onnx", "ai.onnx.ml"):
+        return own_schemas().get((domain, name))
     try:
         found = onnx.defs.get_schema(name, opset, domain)
     except onnx.defs.SchemaError:
-        return None
-    return None if found.deprecated else found
+        found = kept_schema(name, opset, domain)
+    return None if found is None or found.deprecated else found
+
+
+def kept_schema(name, opset, domain):
+    """That of an operator which ONNX has given up and ONNX Runtime still knows."""
+    known = [s for s in state.get_all_operator_schema() if (s.domain, s.name) == (domain, name)]
+    return max((s for s in known if s.since_version <= opset), key=lambda s: s.since_version, default=None)
+
+
+@functools.cache
+def own_schemas():
+    """Those that ONNX Runtime has beyond ONNX, whose domains have one version of each operator."""
+    return {(found.domain, found.name): found for found in state.get_all_operator_schema()}
 
 
 def parameter_types(parameters, kinds):
@@ -54,5 +68,5 @@ def parameter_types(parameters, kinds):
     for i, kind in enumerate(kinds):
         parameter = parameters[min(i, len(parameters) - 1)]
         if kind is not None:
-            typed[parameter.type_str] = f"tensor({kind})"
+            typed[getattr(parameter, "type_str", None) or parameter.typeStr] = f"tensor({kind})"
     return typed

@@ -15,7 +15,7 @@ def model(nodes, inputs, outputs, constants=(), opset=OPSET):
     ]
     weights = [numpy_helper.from_array(np.asarray(value), name) for name, value in dict(constants).items()]
     graph = helper.make_graph(nodes, "small", *info, weights)
-    opsets = [helper.make_opsetid("", opset)]
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION).SerializeToString()
 
 
@@ -30,7 +30,7 @@ def add_chain(length, count=4):
 
 
 def mixed():
-    """MatMul, a bias, a softmax and an operator that stays on the CPU in every build (a string-free rarity)."""
+    """MatMul, a bias, a softmax and an operator that no GPU provider has."""
     generator = np.random.default_rng(7)
     weights = {
         "w": generator.standard_normal((16, 8)).astype(np.float32),
@@ -40,15 +40,17 @@ def mixed():
         helper.make_node("MatMul", ["x", "w"], ["h"], name="product"),
         helper.make_node("Add", ["h", "b"], ["s"], name="bias"),
         helper.make_node("Softmax", ["s"], ["p"], name="softmax", axis=-1),
-        helper.make_node("Det", ["q"], ["d"], name="determinant"),
+        helper.make_node(
+            "LinearRegressor", ["q"], ["d"], name="regression", domain="ai.onnx.ml", coefficients=[0.5, -1.5, 2.0, 1.0]
+        ),
         helper.make_node("Add", ["p", "d"], ["y"], name="sum"),
     ]
-    return model(nodes, {"x": ["n", 16], "q": [2, 2]}, {"y": ["n", 8]}, weights)
+    return model(nodes, {"x": ["n", 16], "q": [1, 4]}, {"y": ["n", 8]}, weights)
 
 
 def mixed_feed(rows, seed=0):
     generator = np.random.default_rng(seed)
     return {
         "x": generator.standard_normal((rows, 16)).astype(np.float32),
-        "q": generator.standard_normal((2, 2)).astype(np.float32),
+        "q": generator.standard_normal((1, 4)).astype(np.float32),
     }

@@ -31,7 +31,7 @@ def ir_version(opset):
 
 
 def model(text, opset=OPSET):
-    head = f'<ir_version: {ir_version(opset)}, opset_import: ["" : {opset}]>\n'
+    head = f'<ir_version: {ir_version(opset)}, opset_import: ["" : {opset}, "ai.onnx.ml" : 1]>\n'
     return parser.parse_model(head + text).SerializeToString()
 
 
@@ -140,10 +140,15 @@ def test_branch_that_hands_captured_values_on():
 
 def test_bodies_without_work_for_the_device_stay_on_the_cpu():
     text = """
-    choose (bool c, float[2, 2] x) => (float y) {
+    choose (bool c, float[n, 2] x) => (float[n, 1] y) {
       y = If (c) <
-        then_branch = one () => (float p) { p = Det (x) },
-        else_branch = other () => (float q) { t = Det (x) q = Det (x) }>
+        then_branch = one () => (float[n, 1] p) {
+          p = ai.onnx.ml.LinearRegressor <coefficients: floats = [0.5, 2.0]> (x)
+        },
+        else_branch = other () => (float[n, 1] q) {
+          t = ai.onnx.ml.LinearRegressor <coefficients: floats = [1.0, -1.0]> (x)
+          q = ai.onnx.ml.LinearRegressor <coefficients: floats = [3.0]> (t)
+        }>
     }
     """
     session = check(model(text), *[{"c": flag(value), "x": floats(2, 2)} for value in (True, False)])
@@ -518,16 +523,14 @@ def test_weights_within_a_body():
 
 # The values that a node on the CPU gives are copied by ONNX Runtime, into memory that it asks for without a stream.
 FROM_THE_CPU = """
-grow (int64 count, float[n, 2, 2] x, float[n] start) => (float[n, 2, 2] y, float[n] last, int64[k] numbers) {
+grow (int64 count, float[n, 4] x, float[n, 1] start) => (float[n, 4] y, float[n, 1] last, int64[k] numbers) {
   yes = Constant <value = bool {1}> ()
   y, last, numbers = Loop (count, yes, x, start) <
-    body = step (int64 i, bool c, float[n, 2, 2] v, float[n] s)
-        => (bool again, float[n, 2, 2] next, float[n] d, int64 number) {
-      axes = Constant <value = int64[2] {1, 2}> ()
-      u = Unsqueeze (s, axes)
-      w = Mul (v, u)
+    body = step (int64 i, bool c, float[n, 4] v, float[n, 1] s)
+        => (bool again, float[n, 4] next, float[n, 1] d, int64 number) {
+      w = Mul (v, s)
       next = Tanh (w)
-      d = Det (next)
+      d = ai.onnx.ml.LinearRegressor <coefficients: floats = [0.5, -1.5, 2.0, 1.0]> (next)
       number = Identity (i)
       again = Identity (c)
     }>
@@ -538,10 +541,11 @@ THREADS, RUNS_A_THREAD = 6, 40
 
 def run_in_threads():
     session = exact(model(FROM_THE_CPU))
-    assert {"Loop", "Tanh"} <= set(on_device(session)) and "Det" not in on_device(session)
+    assert {"Loop", "Tanh"} <= set(on_device(session))
+    assert not [operator for operator in on_device(session) if "Regressor" in operator]
     reference = ort.InferenceSession(model(FROM_THE_CPU), providers=[provider.CPU])
     sizes = ((3, 5), (1, 9), (8, 2), (0, 4))
-    feeds = [{"count": number(count), "x": floats(size, 2, 2), "start": floats(size)} for count, size in sizes]
+    feeds = [{"count": number(count), "x": floats(size, 4), "start": floats(size, 1)} for count, size in sizes]
     wanted = [reference.run(None, feed) for feed in feeds]
 
     def work(start):

@@ -31,6 +31,7 @@ typedef struct op_case {
     uint32_t skew; /* bytes by which device tensors miss their alignment; goes with align 1 */
     op_tensor in[OP_INPUTS];
     int in_count, out_count;
+    uint32_t out_absent; /* bit i: the model leaves output i out */
     op_tensor out[OP_OUTPUTS];
 } op_case;
 

@@ -33,6 +33,15 @@ REAL(real_exp, exp(x))
 REAL(real_log, log(x))
 REAL(real_sin, sin(x))
 REAL(real_cos, cos(x))
+REAL(real_tan, tan(x))
+REAL(real_asin, asin(x))
+REAL(real_acos, acos(x))
+REAL(real_atan, atan(x))
+REAL(real_sinh, sinh(x))
+REAL(real_cosh, cosh(x))
+REAL(real_asinh, asinh(x))
+REAL(real_acosh, acosh(x))
+REAL(real_atanh, atanh(x))
 REAL(real_tanh, tanh(x))
 REAL(real_erf, erf(x))
 REAL(real_relu, x < 0 ? 0 : x)
@@ -43,6 +52,13 @@ REAL(real_leaky_relu, x < 0 ? a * x : x)
 REAL(real_elu, x < 0 ? a * expm1(x) : x)
 REAL(real_selu, b *(x < 0 ? a * expm1(x) : x))
 REAL(real_softplus, x > 30 ? x : log1p(exp(x)))
+REAL(real_celu, x > 0 ? x : a * expm1(x / a))
+REAL(real_swish, x / (1 + exp(-a * x)))
+REAL(real_mish, x *tanh(x > 30 ? x : log1p(exp(x))))
+REAL(real_affine, a *x + b)
+REAL(real_scaled_tanh, a *tanh(b *x))
+REAL(real_parametric_softplus, a *(b *x > 30 ? b * x : log1p(exp(b * x))))
+REAL(real_shrink, x<-b ? x + a : x> b ? x - a : 0)
 REAL(real_softsign, x / (1 + fabs(x)))
 REAL(real_thresholded_relu, x > a ? x : 0)
 REAL(real_hard_swish, x *clamp(x / 6 + 0.5, 0, 1))
@@ -97,6 +113,7 @@ static int64_t modulus(int64_t x, int64_t y, bool u) {
 WHOLE(whole_abs, less(x, 0, u) ? wrap(-(uint64_t)x) : x)
 WHOLE(whole_neg, wrap(-(uint64_t)x))
 WHOLE(whole_sign, u ? x != 0 : (x > 0) - (x < 0))
+WHOLE(whole_shrink, x) /* without a bias */
 WHOLE(whole_relu, less(x, 0, u) ? 0 : x)
 WHOLE(whole_not, !x)
 WHOLE(whole_add, wrap((uint64_t)x + (uint64_t)y))
@@ -141,6 +158,15 @@ static const subject unary[] = {
     {"Log", 13, real_log, NULL, NULL, NULL, 0, 0},
     {"Sin", 22, real_sin, NULL, NULL, NULL, 0, 0},
     {"Cos", 22, real_cos, NULL, NULL, NULL, 0, 0},
+    {"Tan", 22, real_tan, NULL, NULL, NULL, 0, 0},
+    {"Asin", 22, real_asin, NULL, NULL, NULL, 0, 0},
+    {"Acos", 22, real_acos, NULL, NULL, NULL, 0, 0},
+    {"Atan", 22, real_atan, NULL, NULL, NULL, 0, 0},
+    {"Sinh", 22, real_sinh, NULL, NULL, NULL, 0, 0},
+    {"Cosh", 22, real_cosh, NULL, NULL, NULL, 0, 0},
+    {"Asinh", 22, real_asinh, NULL, NULL, NULL, 0, 0},
+    {"Acosh", 22, real_acosh, NULL, NULL, NULL, 0, 0},
+    {"Atanh", 22, real_atanh, NULL, NULL, NULL, 0, 0},
     {"Tanh", 13, real_tanh, NULL, NULL, NULL, 0, 0},
     {"Erf", 13, real_erf, NULL, NULL, NULL, 0, 0},
     {"Relu", 14, real_relu, whole_relu, NULL, NULL, 0, 0},
@@ -156,6 +182,17 @@ static const subject unary[] = {
      1.05070102214813232421875f},
     {"Selu", 6, real_selu, NULL, "alpha", "gamma", 1.5f, 2.0f},
     {"Softplus", 22, real_softplus, NULL, NULL, NULL, 0, 0},
+    {"Celu", 12, real_celu, NULL, NULL, NULL, 1, 0},
+    {"Celu", 12, real_celu, NULL, "alpha", NULL, 1.5f, 0},
+    {"Swish", 24, real_swish, NULL, NULL, NULL, 1, 0},
+    {"Swish", 24, real_swish, NULL, "alpha", NULL, 0.25f, 0},
+    {"Mish", 22, real_mish, NULL, NULL, NULL, 0, 0},
+    {"Affine", 1, real_affine, NULL, "alpha", "beta", 0.5f, -2.0f},
+    {"Scale", 1, real_affine, NULL, "scale", NULL, 0.5f, 0},
+    {"ScaledTanh", 1, real_scaled_tanh, NULL, "alpha", "beta", 2.0f, 0.5f},
+    {"ParametricSoftplus", 1, real_parametric_softplus, NULL, "alpha", "beta", 2.0f, 0.5f},
+    {"Shrink", 9, real_shrink, whole_shrink, NULL, NULL, 0, 0.5f},
+    {"Shrink", 9, real_shrink, NULL, "bias", "lambd", 0.5f, 1.5f},
     {"Softsign", 22, real_softsign, NULL, NULL, NULL, 0, 0},
     {"ThresholdedRelu", 22, real_thresholded_relu, NULL, "alpha", NULL, 0.5f, 0},
     {"HardSwish", 22, real_hard_swish, NULL, NULL, NULL, 0, 0},

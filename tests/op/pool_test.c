@@ -305,3 +305,35 @@ DEVICE_TEST(pool_refuses_what_does_not_fit) {
     c.in[0] = op_f32(x, 4, 6);
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "no spatial dimensions");
 }
+
+/* ---- LpPool ---- */
+
+DEVICE_TEST(lp_pool_of_odd_powers) {
+    const float x[] = {1, -2, 3, -4, 0, 2};
+    const mp_attr attrs[] = {OP_INT("p", 3)};
+    op_case c = {.name = "GlobalLpPool",
+                 .version = 22,
+                 .attrs = attrs,
+                 .attr_count = 1,
+                 .in = {op_f32(x, 1, 2, 3)},
+                 .in_count = 1,
+                 .out_count = 1};
+    op_run(device, &c);
+    op_check_close((double)((const float *)c.out[0].data)[0], cbrt(36), 1e-6, "norm", 0);
+    op_check_close((double)((const float *)c.out[0].data)[1], cbrt(72), 1e-6, "norm", 1);
+    op_close(device, &c);
+}
+
+DEVICE_TEST(lp_pool_refuses_a_power_of_zero) {
+    const float x[6] = {0};
+    const mp_attr attrs[] = {OP_INT("p", 0)};
+    mp_plan *plan = NULL;
+    op_case c = {.name = "GlobalLpPool",
+                 .version = 22,
+                 .attrs = attrs,
+                 .attr_count = 1,
+                 .in = {op_f32(x, 1, 2, 3)},
+                 .in_count = 1,
+                 .out_count = 1};
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "p is 0");
+}

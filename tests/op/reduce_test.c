@@ -217,6 +217,37 @@ DEVICE_TEST(reduce_long_and_many) {
     }
 }
 
+/* Few outputs, each from much: pieces of rows, of columns and of what lies apart, then merged. Sums
+ * of so many are exact in double. */
+DEVICE_TEST(reduce_in_pieces) {
+    const mp_shape shapes[] = {
+        {2, {2, 40000}}, {2, {1, 33001}}, {2, {3000, 40}}, {3, {2, 20000, 3}}};
+    const uint32_t axes[] = {2, 2, 1, 2};
+    const mp_dtype types[] = {MP_F64, MP_I32, MP_F32};
+    for (size_t s = 0; s < MP_COUNT_OF(shapes); s++) {
+        for (size_t n = 0; n < MP_COUNT_OF(reductions) * 3; n++) {
+            const reduction *r = &reductions[n / 3];
+            const mp_dtype type = types[n % 3];
+            if (!takes(r, type)) {
+                continue;
+            }
+            void *x = reducible(r, type, &shapes[s]);
+            for (int64_t i = 8;
+                 strcmp(r->name, "ReduceProd") == 0 && i < mp_shape_count(&shapes[s]); i++) {
+                op_store_real(type, x, i, 1);
+            }
+            op_case c;
+            run_reduce(device, r, type, x, &shapes[s], axes[s], false, &c);
+            const int64_t last = mp_shape_count(&c.out[0].shape) - 1;
+            op_check_close(op_real(type, c.out[0].data, last),
+                           expected(r, type, x, &shapes[s], axes[s], last),
+                           type == MP_F32 ? 1e-4 : 1e-12, r->name, last);
+            op_close(device, &c);
+            free(x);
+        }
+    }
+}
+
 DEVICE_TEST(reduce_of_nothing_gives_what_is_neutral) {
     const mp_shape shape = {.rank = 2, .dim = {3, 0}};
     for (size_t k = 0; k < MP_COUNT_OF(reductions); k++) {

@@ -217,3 +217,30 @@ TEST(divider_divides) {
         }
     }
 }
+
+TEST(shape_of_packed_elements_is_whole_bytes) {
+    static const struct {
+        mp_dtype type;
+        int64_t count;
+        size_t bytes;
+    } sizes[] = {{MP_I4, 1, 1},     {MP_I4, 2, 1}, {MP_U4, 3, 2}, {MP_F4E2M1, 8, 4},
+                 {MP_U2, 4, 1},     {MP_I2, 5, 2}, {MP_U2, 0, 0}, {MP_F8E5M2, 3, 3},
+                 {MP_F8E8M0, 5, 5}, {MP_I4, 0, 0}, {MP_U2, 17, 5}};
+    for (size_t i = 0; i < MP_COUNT_OF(sizes); i++) {
+        const mp_shape shape = {.rank = 1, .dim = {sizes[i].count}};
+        size_t bytes = 0;
+        CHECK_OK(mp_shape_bytes(&shape, sizes[i].type, &bytes));
+        CHECK_EQ_INT(bytes, sizes[i].bytes);
+    }
+    const mp_shape huge = {.rank = 2, .dim = {INT64_C(1) << 40, INT64_C(1) << 40}};
+    size_t bytes = 0;
+    CHECK_FAILS(mp_shape_bytes(&huge, MP_I4, &bytes), INVALID_ARGUMENT, "too large");
+}
+
+TEST(dtype_numbers_are_those_of_onnx) {
+    CHECK(mp_dtype_of_onnx(22) == MP_I4 && mp_dtype_of_onnx(17) == MP_F8E4M3FN);
+    CHECK(mp_dtype_of_onnx(24) == MP_F8E8M0 && mp_dtype_of_onnx(25) == MP_U2);
+    CHECK(mp_dtype_of_onnx(26) == MP_I2 && mp_dtype_of_onnx(1) == MP_F32);
+    CHECK(mp_dtype_of_onnx(8) == MP_NONE && mp_dtype_of_onnx(27) == MP_NONE);
+    CHECK(mp_dtype_of_onnx(-1) == MP_NONE && mp_dtype_of_onnx(0) == MP_NONE);
+}

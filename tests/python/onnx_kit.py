@@ -19,7 +19,7 @@ class Node:
     outputs: list
     name: str = ""
     domain: str = ""
-    attributes: dict = field(default_factory=dict)  # ints, floats, lists of ints, bytes of graphs
+    attributes: dict = field(default_factory=dict)  # ints, floats, lists of them, bytes of graphs
 
 
 def varint(value):
@@ -48,6 +48,8 @@ def attribute(name, value):
         return head + block(6, value) + number(20, 5)
     if isinstance(value, int):
         return head + number(3, value) + number(20, 2)
+    if all(isinstance(each, float) for each in value):
+        return head + b"".join(varint(7 << 3 | 5) + struct.pack("<f", each) for each in value) + number(20, 6)
     return head + b"".join(number(8, each) for each in value) + number(20, 7)
 
 
@@ -105,15 +107,17 @@ def relay(kind, shape=(4,)):
 
 
 def mixed():
-    """On the device but for Det, which is on the CPU in every build."""
+    """On the device but for LinearRegressor, which no GPU provider has."""
     generator = np.random.default_rng(7)
     constants = {"w": generator.standard_normal((16, 8)).astype(np.float32)}
     nodes = [Node("MatMul", ["x", "w"], ["h"], "product"), Node("Softmax", ["h"], ["p"], "softmax"),
-             Node("Det", ["q"], ["d"], "determinant"), Node("Add", ["p", "d"], ["y"], "sum")]
-    return model(nodes, {"x": ["n", 16], "q": [2, 2]}, {"y": ["n", 8]}, constants)
+             Node("LinearRegressor", ["q"], ["d"], "regression", "ai.onnx.ml",
+                  {"coefficients": [0.5, -1.5, 2.0, 1.0]}),
+             Node("Add", ["p", "d"], ["y"], "sum")]
+    return model(nodes, {"x": ["n", 16], "q": [1, 4]}, {"y": ["n", 8]}, constants, domains=["ai.onnx.ml"])
 
 
 def mixed_feed(rows, seed=0):
     generator = np.random.default_rng(seed)
     return {"x": generator.standard_normal((rows, 16)).astype(np.float32),
-            "q": generator.standard_normal((2, 2)).astype(np.float32)}
+            "q": generator.standard_normal((1, 4)).astype(np.float32)}

@@ -294,10 +294,10 @@ def why(model):
 def test_placement_of_a_session_and_of_a_model():
     model = onnx_kit.mixed()
     for found in (mort.placement(mort.session(model)), mort.placement(model)):
-        assert {node.operator for node in found.elsewhere} == {"Det"}
+        assert {node.operator for node in found.elsewhere} == {"LinearRegressor"}
         assert sum(found.counts[millpond.get_ep_name()].values()) == 3
     (node,) = found.elsewhere
-    assert (node.name, node.provider, node.domain) == ("determinant", "CPUExecutionProvider", "")
+    assert (node.name, node.provider, node.domain) == ("regression", "CPUExecutionProvider", "ai.onnx.ml")
     assert node.reason == "no kernel for this operator" and not node.is_shape_work
 
 
@@ -319,9 +319,9 @@ def test_reasons():
     rank = model_of([Node("Neg", ["x"], ["y"], "deep")], {"x": [1] * 9}, {"y": [1] * 9})
     assert why(rank)["Neg"].reason == "x has 9 dimensions; kernels take at most 8"
 
-    other = onnx_kit.model([Node("Gelu", ["x"], ["y"], "gelu", "com.microsoft")], {"x": [4]}, {"y": [4]},
-                           domains=["com.microsoft"])
-    assert why(other)["com.microsoft.Gelu"].reason == "no kernel for this operator"
+    distance = Node("CDist", ["x", "x"], ["y"], "distance", "com.microsoft")
+    other = onnx_kit.model([distance], {"x": [4, 2]}, {"y": [4, 4]}, domains=["com.microsoft"])
+    assert why(other)["com.microsoft.CDist"].reason == "no kernel for this operator"
 
 
 def model_of(nodes, inputs, outputs, constants=()):
@@ -329,11 +329,12 @@ def model_of(nodes, inputs, outputs, constants=()):
 
 
 def test_nodes_of_inner_graphs():
-    branch = onnx_kit.graph_bytes([Node("Det", ["q"], ["d"], "inner")], {}, {"d": []})
-    other = onnx_kit.graph_bytes([Node("ReduceSum", ["q", ""], ["e"], "sum", attributes={"keepdims": 0})], {},
-                                 {"e": []})
+    node = Node("LinearRegressor", ["q"], ["d"], "inner", "ai.onnx.ml", {"coefficients": [1.0, 2.0]})
+    branch = onnx_kit.graph_bytes([node], {}, {"d": [2, 1]})
+    other = onnx_kit.graph_bytes([Node("ReduceSum", ["q", ""], ["e"], "sum")], {}, {"e": [1, 1]})
     node = Node("If", ["c"], ["y"], "choice", attributes={"then_branch": branch, "else_branch": other})
-    model = onnx_kit.model([node], {"c": (onnx_kit.BOOL, []), "q": [2, 2]}, {"y": []})
+    model = onnx_kit.model([node], {"c": (onnx_kit.BOOL, []), "q": [2, 2]}, {"y": ["m", 1]},
+                           domains=["ai.onnx.ml"])
     found = mort.placement(model)
     assert found.counts[millpond.get_ep_name()] == {"ReduceSum": 1, "If": 1}
     assert {node.name: node.reason for node in found.elsewhere} == {"inner": "no kernel for this operator"}

@@ -47,7 +47,7 @@ unary("ThresholdedRelu", specials=False, alpha=0.7)
 for name in ("Acos", "Asin", "Atan", "Tan", "Sinh", "Cosh", "Asinh", "Atanh"):
     unary(name, source=lambda shape: R(shape, -0.9, 0.9), types=("float", "double", "float16"), specials=False)
 unary("Gelu", opsets=(20,), specials=False)
-unary("Gelu", opsets=(20,), specials=False, approximate="tanh")
+unary("Gelu", types=FLOATS[:3], opsets=(20,), specials=False, approximate="tanh")
 unary("Mish", opsets=(18,), specials=False)
 unary("Identity", types=ALL, opsets=(1, 13, NEWEST))
 case("IsNaN", [V(SPECIALS)], FLOATS, (9, 13, NEWEST))

@@ -1,0 +1,48 @@
+/* scatter_reduce.cu - joins elements with those at the places that indices name; one out of range
+ * is left out. Many may name one place, so each joins in one atomic step; sums of floats depend on
+ * their order in the last bits. SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/atomic.h"
+#include "kernel/indexed.h"
+
+#if T_FLOAT
+typedef TC WRAPS;
+#else
+typedef uint64_t WRAPS; /* integers that overflow wrap */
+#endif
+
+K_FN T join(T left, T right, int how) {
+    const TC x = T_load(left);
+    const TC y = T_load(right);
+    TC result;
+    if (how == K_SCATTER_ADD) {
+        result = (TC)((WRAPS)x + (WRAPS)y);
+    } else if (how == K_SCATTER_MUL) {
+        result = (TC)((WRAPS)x * (WRAPS)y);
+    } else if (how == K_SCATTER_MAX) { /* a NaN on either side wins */
+        result = x != x ? x : y != y ? y : x > y ? x : y;
+    } else {
+        result = x != x ? x : y != y ? y : x < y ? x : y;
+    }
+    return T_store(result);
+}
+
+K_KERNEL(mp_scatter_args, args) {
+    const T *__restrict__ updates = (const T *)args.updates;
+    T *out = (T *)args.out;
+    K_GRID_LOOP(i, args.walk.count) {
+        int valid = 0;
+        const int64_t at = k_indexed_at(&args.walk, i, &valid);
+        if (!valid || (args.how == K_SCATTER_ADD && k_atomic_add(out + at, updates[i]))) {
+            continue;
+        }
+        k_bits seen = k_atomic_read(out + at);
+        for (;;) {
+            const k_bits wanted = k_to_bits(join(k_from_bits(seen), updates[i], args.how));
+            const k_bits found = wanted == seen ? seen : k_atomic_swap(out + at, seen, wanted);
+            if (found == seen) {
+                break;
+            }
+            seen = found;
+        }
+    }
+}

@@ -1,0 +1,12 @@
+/* upload_steps.h - numbers that are known while planning, put on the device.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_OP_UPLOAD_STEPS_H
+#define MP_OP_UPLOAD_STEPS_H
+
+#include "op/plan.h"
+
+/* `count` words in scratch memory. They travel as kernel arguments, some 4 KB a launch, so that a
+ * captured graph holds them and nothing waits: for tables, not for weights. */
+mp_status mp_plan_upload(mp_planner *p, const uint64_t *words, int64_t count, mp_ref *out);
+
+#endif

@@ -1,0 +1,221 @@
+/* group_query_test.c - GroupQueryAttention and RotaryEmbedding against plain loops: caches with
+ * room, lengths and positions out of range, pieces of each size.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/op_value.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- GroupQueryAttention ---- */
+
+/* One token of two entries whose caches are filled to different lengths and have room behind. */
+DEVICE_TEST(group_query_fills_the_cache_in_place) {
+    enum { HEAD = 8, HEADS = 4, KV = 2, ROOM = 12, PACKED = (HEADS + 2 * KV) * HEAD };
+    const int32_t lengths[2] = {3, 10};
+    const int32_t total = 11;
+    float *packed = op_numbers(MP_F32, 1, 2 * PACKED);
+    float *keys = op_numbers(MP_F32, 2, 2 * KV * ROOM * HEAD);
+    float *values = op_numbers(MP_F32, 3, 2 * KV * ROOM * HEAD);
+    const mp_attr attrs[] = {OP_INT("num_heads", HEADS), OP_INT("kv_num_heads", KV)};
+    op_case c = {.domain = "com.microsoft",
+                 .name = "GroupQueryAttention",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 2,
+                 .in = {op_f32(packed, 2, 1, PACKED),
+                        {0},
+                        {0},
+                        op_f32(keys, 2, KV, ROOM, HEAD),
+                        op_f32(values, 2, KV, ROOM, HEAD),
+                        OP_TENSOR(MP_I32, lengths, 2),
+                        OP_TENSOR(MP_I32, &total, 1)},
+                 .in_count = 7,
+                 .out_count = 3};
+    op_run(device, &c);
+    const float *present[2] = {c.out[1].data, c.out[2].data};
+    for (int64_t i = 0; i < 2 * KV * ROOM * HEAD; i++) {
+        const int64_t b = i / (KV * ROOM * HEAD), h = i / (ROOM * HEAD) % KV;
+        const int64_t row = i / HEAD % ROOM, d = i % HEAD;
+        const float *fresh = packed + b * PACKED + (HEADS + h) * HEAD + d;
+        CHECK(present[0][i] == (row == lengths[b] ? fresh[0] : keys[i]));
+        CHECK(present[1][i] == (row == lengths[b] ? fresh[(ptrdiff_t)KV * HEAD] : values[i]));
+    }
+    for (int64_t b = 0; b < 2; b++) {
+        for (int64_t h = 0; h < HEADS; h++) {
+            double weight[ROOM];
+            double sum = 0;
+            const int64_t unit = (b * KV + h / 2) * ROOM;
+            for (int64_t j = 0; j <= lengths[b]; j++) {
+                double dot = 0;
+                for (int64_t d = 0; d < HEAD; d++) {
+                    dot += (double)packed[b * PACKED + h * HEAD + d] *
+                           (double)present[0][(unit + j) * HEAD + d];
+                }
+                weight[j] = exp(dot / sqrt(HEAD));
+                sum += weight[j];
+            }
+            for (int64_t d = 0; d < HEAD; d++) {
+                double want = 0;
+                for (int64_t j = 0; j <= lengths[b]; j++) {
+                    want += weight[j] / sum * (double)present[1][(unit + j) * HEAD + d];
+                }
+                const int64_t at = (b * HEADS + h) * HEAD + d;
+                op_check_close((double)((const float *)c.out[0].data)[at], want, 2e-5, "y", at);
+            }
+        }
+    }
+    op_close(device, &c);
+    free(packed);
+    free(keys);
+    free(values);
+}
+
+/* Lengths and positions that no cache has are taken as the nearest. */
+DEVICE_TEST(group_query_survives_wild_lengths) {
+    enum { HEAD = 8 };
+    const int32_t lengths[2] = {INT32_MAX, INT32_MIN};
+    const int32_t total = 6;
+    float *x = op_numbers(MP_F32, 1, 2 * 3 * HEAD);
+    float *cache = op_numbers(MP_F32, 2, 2 * 5 * HEAD);
+    const mp_attr attrs[] = {OP_INT("num_heads", 1), OP_INT("kv_num_heads", 1),
+                             OP_INT("do_rotary", 1)};
+    op_case c = {.domain = "com.microsoft",
+                 .name = "GroupQueryAttention",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 3,
+                 .in = {op_f32(x, 2, 1, 3 * HEAD),
+                        {0},
+                        {0},
+                        op_f32(cache, 2, 1, 5, HEAD),
+                        op_f32(cache, 2, 1, 5, HEAD),
+                        OP_TENSOR(MP_I32, lengths, 2),
+                        OP_TENSOR(MP_I32, &total, 1),
+                        op_f32(cache, 10, 4),
+                        op_f32(cache, 10, 4)},
+                 .in_count = 9,
+                 .out_count = 3};
+    op_run(device, &c);
+    for (int64_t i = 0; i < 2 * HEAD; i++) {
+        CHECK(isfinite(((const float *)c.out[0].data)[i]));
+    }
+    op_close(device, &c);
+    free(x);
+    free(cache);
+}
+
+DEVICE_TEST(group_query_refuses) {
+    const int32_t lengths[1] = {0};
+    const int32_t total = 0;
+    float x[32] = {0};
+    const mp_attr attrs[] = {OP_INT("num_heads", 2), OP_INT("kv_num_heads", 1),
+                             OP_INT("do_rotary", 1)};
+    mp_plan *plan = NULL;
+    op_case c = {.domain = "com.microsoft",
+                 .name = "GroupQueryAttention",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 2,
+                 .in = {op_f32(x, 1, 1, 32),
+                        {0},
+                        {0},
+                        {0},
+                        {0},
+                        OP_TENSOR(MP_I32, lengths, 1),
+                        OP_TENSOR(MP_I32, &total, 1)},
+                 .in_count = 7,
+                 .out_count = 3};
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "total_sequence_length");
+    c.out_count = 4;
+    CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "output_qk");
+    c.out_count = 3;
+    c.in[0].shape.dim[2] = 31;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "query");
+    const int32_t one = 1;
+    c.in[0].shape.dim[2] = 32;
+    c.in[6].data = &one;
+    c.attr_count = 3;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "cos_cache");
+}
+
+/* ---- RotaryEmbedding ---- */
+
+static void check_rotary(mp_device *device, int64_t head, int64_t turned, bool interleaved,
+                         uint32_t skew) {
+    enum { BATCH = 2, HEADS = 3, ROWS = 4, PLACES = 6 };
+    const int64_t half = turned / 2;
+    const int64_t positions[BATCH * ROWS] = {0, 5, 2, -9, 1, 1, 100, 3};
+    float *x = op_numbers(MP_F32, 1, BATCH * HEADS * ROWS * head);
+    float *cosine = op_numbers(MP_F32, 2, PLACES * half);
+    float *sine = op_numbers(MP_F32, 3, PLACES * half);
+    const mp_attr attrs[] = {OP_INT("interleaved", interleaved),
+                             OP_INT("rotary_embedding_dim", turned)};
+    op_case c = {.name = "RotaryEmbedding",
+                 .version = 23,
+                 .attrs = attrs,
+                 .attr_count = 2,
+                 .align = skew != 0 ? 1 : 16,
+                 .skew = skew,
+                 .in = {op_f32(x, BATCH, HEADS, ROWS, head), op_f32(cosine, PLACES, half),
+                        op_f32(sine, PLACES, half), op_i64(positions, BATCH, ROWS)},
+                 .in_count = 4,
+                 .out_count = 1};
+    op_run(device, &c);
+    const float *y = c.out[0].data;
+    for (int64_t line = 0; line < BATCH * HEADS * ROWS; line++) {
+        int64_t at = positions[line / (HEADS * ROWS) * ROWS + line % ROWS];
+        at = at < 0 ? 0 : at < PLACES ? at : PLACES - 1;
+        for (int64_t d = 0; d < head; d++) {
+            const int64_t pair = interleaved ? d / 2 : d % half;
+            const bool second = interleaved ? d % 2 == 1 : d >= half;
+            const int64_t other = interleaved ? d ^ 1 : second ? d - half : d + half;
+            double want = (double)x[line * head + d];
+            if (d < turned) {
+                want = want * (double)cosine[at * half + pair] +
+                       (second ? 1 : -1) * (double)x[line * head + other] *
+                           (double)sine[at * half + pair];
+            }
+            op_check_close((double)y[line * head + d], want, 1e-6, "rotary", line * head + d);
+        }
+    }
+    op_close(device, &c);
+    free(x);
+    free(cosine);
+    free(sine);
+}
+
+DEVICE_TEST(rotary_in_packs_and_pairs) {
+    for (int interleaved = 0; interleaved < 2; interleaved++) {
+        check_rotary(device, 16, 16, interleaved != 0, 0);
+        check_rotary(device, 24, 8, interleaved != 0, 0);
+        check_rotary(device, 10, 6, interleaved != 0, 0);
+        check_rotary(device, 7, 4, interleaved != 0, 0);
+        check_rotary(device, 16, 16, interleaved != 0, 4);
+    }
+}
+
+DEVICE_TEST(rotary_refuses) {
+    float x[64] = {0};
+    const int64_t positions[] = {0, 1};
+    const mp_attr attrs[] = {OP_INT("rotary_embedding_dim", 10), OP_INT("num_heads", 3)};
+    mp_plan *plan = NULL;
+    op_case c = {
+        .name = "RotaryEmbedding",
+        .version = 23,
+        .attrs = attrs,
+        .attr_count = 1,
+        .in = {op_f32(x, 1, 1, 2, 8), op_f32(x, 4, 4), op_f32(x, 4, 4), op_i64(positions, 1, 2)},
+        .in_count = 4,
+        .out_count = 1};
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "cannot turn");
+    c.attr_count = 0;
+    c.in[1].shape.dim[1] = c.in[2].shape.dim[1] = 3;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "half as long");
+    c.in[1].shape.dim[1] = c.in[2].shape.dim[1] = 4;
+    c.in_count = 3;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "position_ids");
+    c.in[0] = op_f32(x, 1, 2, 8);
+    c.attrs = attrs + 1;
+    c.attr_count = 1;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "num_heads");
+}

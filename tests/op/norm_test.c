@@ -1,0 +1,210 @@
+/* norm_test.c - normalisation of channels, groups, chosen dimensions and sums against loops, with
+ * rows shared by a few lanes, by a block and by a block that reads them again.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/op_value.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct moments {
+    double mean, deviation;
+} moments;
+
+/* Of those elements of `x` whose entry in `row` is `which`. */
+static moments moments_of(const float *x, const int64_t *row, int64_t count, int64_t which) {
+    double sum = 0, squares = 0, mine = 0;
+    for (int64_t i = 0; i < count; i++) {
+        sum += row[i] == which ? (double)x[i] : 0;
+        mine += row[i] == which;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        squares += row[i] == which ? pow((double)x[i] - sum / mine, 2) : 0;
+    }
+    return (moments){sum / mine, sqrt(squares / mine)};
+}
+
+static void check(const op_case *c, const float *x, const int64_t *row, int64_t rows,
+                  const int64_t *scale_at, const float *scale, const float *bias, double epsilon) {
+    const int64_t count = mp_shape_count(&c->out[0].shape);
+    for (int64_t r = 0; r < rows; r++) {
+        const moments m = moments_of(x, row, count, r);
+        for (int64_t i = 0; i < count; i++) {
+            const double normal =
+                ((double)x[i] - m.mean) / sqrt(m.deviation * m.deviation + epsilon);
+            const double want =
+                scale == NULL ? normal
+                              : normal * (double)scale[scale_at[i]] + (double)bias[scale_at[i]];
+            if (row[i] == r) {
+                op_check_close((double)((const float *)c->out[0].data)[i], want, 2e-5, c->name, i);
+            }
+        }
+    }
+}
+
+/* Channels C in `groups` groups; version 18 has a scale a group, 21 a scale a channel. */
+static void check_channels(mp_device *device, const char *name, int version, int64_t groups,
+                           int64_t channels, int64_t inner, int32_t align) {
+    enum { N = 2 };
+    const int64_t count = N * channels * inner;
+    const bool by_group = version == 18;
+    const int64_t scales = by_group ? groups : channels;
+    float *x = op_numbers(MP_F32, 1, count), *scale = op_numbers(MP_F32, 2, scales),
+          *bias = op_numbers(MP_F32, 3, scales);
+    int64_t *row = calloc((size_t)count, sizeof *row), *at = calloc((size_t)count, sizeof *at);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t channel = i / inner % channels, group = channel / (channels / groups);
+        row[i] = i / (channels * inner) * groups + group;
+        at[i] = by_group ? group : channel;
+    }
+    const mp_attr attrs[] = {OP_INT("num_groups", groups), OP_FLOAT("epsilon", 0.01f)};
+    op_case c = {.name = name,
+                 .version = version,
+                 .attrs = attrs,
+                 .attr_count = 2,
+                 .align = align,
+                 .skew = align == 1 ? 4 : 0,
+                 .in = {op_f32(x, N, channels, inner), op_f32(scale, scales), op_f32(bias, scales)},
+                 .in_count = 3,
+                 .out_count = 1};
+    op_run(device, &c);
+    check(&c, x, row, N * groups, at, scale, bias, 0.01);
+    op_close(device, &c);
+    free(x);
+    free(scale);
+    free(bias);
+    free(row);
+    free(at);
+}
+
+DEVICE_TEST(norm_of_channels_and_groups) {
+    const int64_t inner[] = {1, 3, 8, 60, 1000, 9000};
+    for (int k = 0; k < 6; k++) {
+        for (int32_t align = 1; align <= 16; align += 15) {
+            check_channels(device, "InstanceNormalization", 6, 4, 4, inner[k], align);
+            check_channels(device, "GroupNormalization", 18, 2, 4, inner[k], align);
+            check_channels(device, "GroupNormalization", 21, 2, 4, inner[k], align);
+        }
+    }
+}
+
+DEVICE_TEST(norm_of_chosen_dimensions) {
+    enum { A = 3, B = 4, C = 5, COUNT = A * B * C };
+    float *x = op_numbers(MP_F32, 4, COUNT);
+    int64_t row[COUNT];
+    const mp_attr attrs[] = {OP_INTS("axes", 0, -1)};
+    op_case c = {.name = "MeanVarianceNormalization",
+                 .version = 13,
+                 .attrs = attrs,
+                 .attr_count = 1,
+                 .in = {op_f32(x, A, B, C)},
+                 .in_count = 1,
+                 .out_count = 1};
+    for (int64_t i = 0; i < COUNT; i++) {
+        row[i] = i / C % B;
+    }
+    op_run(device, &c);
+    check(&c, x, row, B, NULL, NULL, NULL, 0);
+    op_close(device, &c);
+    free(x);
+}
+
+/* x and a skip that is repeated, and the sum as a further output. */
+DEVICE_TEST(norm_of_a_sum) {
+    enum { N = 2, S = 3, H = 40, COUNT = N * S * H };
+    float *x = op_numbers(MP_F32, 5, COUNT), *skip = op_numbers(MP_F32, 6, S * H),
+          *gamma = op_numbers(MP_F32, 7, H), *beta = op_numbers(MP_F32, 8, H),
+          *bias = op_numbers(MP_F32, 9, H);
+    float sum[COUNT];
+    int64_t row[COUNT], at[COUNT];
+    const mp_attr attrs[] = {OP_FLOAT("epsilon", 0.01f)};
+    op_case c = {.domain = "com.microsoft",
+                 .name = "SkipLayerNormalization",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 1,
+                 .in = {op_f32(x, N, S, H), op_f32(skip, S, H), op_f32(gamma, H), op_f32(beta, H),
+                        op_f32(bias, H)},
+                 .in_count = 5,
+                 .out_count = 4};
+    for (int64_t i = 0; i < COUNT; i++) {
+        sum[i] = x[i] + skip[i % (S * H)] + bias[i % H];
+        row[i] = i / H;
+        at[i] = i % H;
+    }
+    op_run(device, &c);
+    check(&c, sum, row, N * S, at, gamma, beta, 0.01);
+    CHECK(op_same(&c.out[3], sum));
+    op_close(device, &c);
+    free(x);
+    free(skip);
+    free(gamma);
+    free(beta);
+    free(bias);
+}
+
+/* The scale's type is that of the result; the statistics are of float. */
+static void check_mixed(mp_device *device, mp_dtype type, mp_dtype out_type, int64_t columns) {
+    enum { ROWS = 3 };
+    void *x = op_numbers(type, 10, ROWS * columns), *scale = op_numbers(out_type, 11, columns);
+    op_case c = {.name = "SimplifiedLayerNormalization",
+                 .version = 1,
+                 .in = {OP_TENSOR(type, x, ROWS, columns), OP_TENSOR(out_type, scale, columns)},
+                 .in_count = 2,
+                 .out_count = 2};
+    op_run(device, &c);
+    CHECK_EQ_INT(c.out[0].type, out_type);
+    CHECK_EQ_INT(c.out[1].type, MP_F32);
+    for (int64_t r = 0; r < ROWS; r++) {
+        double squares = 0;
+        for (int64_t k = 0; k < columns; k++) {
+            squares += pow(op_real(type, x, r * columns + k), 2) / (double)columns;
+        }
+        const double inverse = 1 / sqrt(squares + 1e-5);
+        op_check_close(op_real(MP_F32, c.out[1].data, r), inverse, 1e-5, "inverse", r);
+        for (int64_t i = r * columns; i < (r + 1) * columns; i++) {
+            const double want =
+                op_real(type, x, i) * inverse * op_real(out_type, scale, i % columns);
+            op_check_close(op_real(out_type, c.out[0].data, i), want, op_precision(out_type) + 1e-5,
+                           "mixed", i);
+        }
+    }
+    op_close(device, &c);
+    free(x);
+    free(scale);
+}
+
+DEVICE_TEST(norm_of_mixed_types) {
+    const mp_dtype pairs[][2] = {{MP_F32, MP_F16},  {MP_F16, MP_F32},   {MP_F32, MP_BF16},
+                                 {MP_BF16, MP_F32}, {MP_BF16, MP_BF16}, {MP_F64, MP_F64}};
+    for (int k = 0; k < 6; k++) {
+        check_mixed(device, pairs[k][0], pairs[k][1], 40);
+        check_mixed(device, pairs[k][0], pairs[k][1], 33);
+    }
+}
+
+DEVICE_TEST(norm_refuses_what_does_not_fit) {
+    const float x[24] = {0};
+    const mp_attr three[] = {OP_INT("num_groups", 3)};
+    mp_plan *plan = NULL;
+    op_case c = {.name = "GroupNormalization",
+                 .version = 21,
+                 .attrs = three,
+                 .attr_count = 1,
+                 .in = {op_f32(x, 2, 4, 3), op_f32(x, 4), op_f32(x, 4)},
+                 .in_count = 3,
+                 .out_count = 1};
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "do not make num_groups=3 groups");
+    c.name = "InstanceNormalization";
+    c.version = 22;
+    c.in[1] = op_f32(x, 3);
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "scale of shape 3; 4 values");
+    c.in[0] = op_f32(x, 2, 4);
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "3 dimensions or more");
+    c = (op_case){.domain = "com.microsoft",
+                  .name = "SkipLayerNormalization",
+                  .version = 1,
+                  .in = {op_f32(x, 2, 3, 4), op_f32(x, 2, 1, 4), op_f32(x, 4)},
+                  .in_count = 3,
+                  .out_count = 1};
+    CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "skip of shape 2x1x4");
+}
