@@ -8,6 +8,7 @@
 #define MP_KERNEL_ROW_LANES_H
 
 #include "kernel/block.h"
+#include "kernel/reduce_args.h"
 
 enum {
     K_PACK = 16 / sizeof(T), /* elements of 16 bytes */
