@@ -96,8 +96,8 @@ static mp_status read_strings(const OrtKernelInfo *info, mp_attr *attr, bool *gi
     OrtAllocator *allocator = NULL;
     char **list = NULL;
     MP_TRY(mp__from_ort(ORT->GetAllocatorWithDefaultOptions(&allocator)));
-    *given = succeeded(ORT->KernelInfoGetAttributeArray_string(info, attr->name, allocator, &list,
-                                                               &attr->count));
+    *given = succeeded(
+        ORT->KernelInfoGetAttributeArray_string(info, attr->name, allocator, &list, &attr->count));
     return *given ? join_strings(allocator, list, attr) : MP_OK;
 }
 

@@ -22,13 +22,13 @@ enum {
 };
 
 typedef struct tile {
-    uint32_t *a, *b;             /* WORDS * PITCH each */
-    uint32_t *a_sum, *b_sum;     /* TILE each */
-    uint32_t *sum;               /* GROUPS * TILE * TILE */
+    uint32_t *a, *b;         /* WORDS * PITCH each */
+    uint32_t *a_sum, *b_sum; /* TILE each */
+    uint32_t *sum;           /* GROUPS * TILE * TILE */
     const uint8_t *from_a, *from_b;
-    int64_t row, column;         /* of the tile's corner */
-    int64_t at[2];               /* which matrix of A, of B */
-    uint32_t padding;            /* what B has beyond an image, four times */
+    int64_t row, column; /* of the tile's corner */
+    int64_t at[2];       /* which matrix of A, of B */
+    uint32_t padding;    /* what B has beyond an image, four times */
 } tile;
 
 /* ---- loading ---- */
@@ -215,8 +215,7 @@ K_BLOCK_KERNEL(mp_integer_args, args) {
         k_offsets(&args.batch, matrix, 2, t.at);
         t.from_a = (const uint8_t *)args.a + t.at[0] * args.m * args.k;
 #if K_CONV
-        t.from_b = (const uint8_t *)args.b +
-                   t.at[1] * args.window.channels * args.window.channel;
+        t.from_b = (const uint8_t *)args.b + t.at[1] * args.window.channels * args.window.channel;
         t.padding = (uint32_t)i_zero(&args.side[1], t.at[1], 0) & 0xffu;
 #else
         t.from_b = (const uint8_t *)args.b + t.at[1] * args.k * args.n;

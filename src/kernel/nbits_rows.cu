@@ -10,7 +10,8 @@
 
 enum { PIECE = K_NBITS_PIECE, COLUMNS = K_NBITS_COLUMNS, ROWS = K_NBITS_ROWS, GROUP = 32 };
 
-/* Elements [k, k + PIECE) of `rows` rows of A, as far as there are so many; 0 for what is beyond. */
+/* Elements [k, k + PIECE) of `rows` rows of A, as far as there are so many; 0 for what is beyond.
+ */
 K_FN void load_rows(const mp_nbits_args *args, int64_t row, int rows, int64_t k,
                     float (*x)[PIECE]) {
     const int64_t left = args->w.k - k;

@@ -22,9 +22,8 @@ K_KERNEL(mp_nbits_args, args) {
         T *to = (T *)args.out + column * w->k + k;
         w_piece piece;
         for (int e = 0; e < PIECE; e++) {
-            piece.at[e] = w->group != 0 && e < left
-                              ? grouped(w, column, k, packed, e)
-                              : T_store(w_value(w, packed, e, &block));
+            piece.at[e] = w->group != 0 && e < left ? grouped(w, column, k, packed, e)
+                                                    : T_store(w_value(w, packed, e, &block));
         }
         if (w->aligned && left >= PIECE) {
             *(w_piece *)(void *)to = piece;

@@ -52,8 +52,8 @@ typedef struct step {
 
 struct mp_plan {
     atomic_int references;
-    atomic_ullong runs;  /* started so far */
-    mp_device *device; /* borrowed */
+    atomic_ullong runs; /* started so far */
+    mp_device *device;  /* borrowed */
     int out_count;
     int step_count;
     mp_tensor *out; /* owned; type MP_NONE until declared */
