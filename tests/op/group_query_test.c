@@ -190,7 +190,7 @@ DEVICE_TEST(rotary_in_packs_and_pairs) {
         check_rotary(device, 24, 8, interleaved != 0, 0);
         check_rotary(device, 10, 6, interleaved != 0, 0);
         check_rotary(device, 7, 4, interleaved != 0, 0);
-        check_rotary(device, 16, 16, interleaved != 0, 4);
+        check_rotary(device, 16, 16, interleaved != 0, 8);
     }
 }
 

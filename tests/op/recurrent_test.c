@@ -282,7 +282,7 @@ DEVICE_TEST(recurrent_by_products) {
 DEVICE_TEST(recurrent_without_alignment) {
     check_kinds(
         device,
-        (network){.type = MP_F16, .steps = 3, .batch = 2, .input = 8, .hidden = 16, .skew = 2});
+        (network){.type = MP_F16, .steps = 3, .batch = 2, .input = 8, .hidden = 16, .skew = 4});
     check_kinds(device, (network){.type = MP_F32, .steps = 3, .batch = 1, .input = 1, .hidden = 1});
 }
 
