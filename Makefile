@@ -88,6 +88,7 @@ gpu-bench: setup
 	@$(PYTHON) tools/fetch_models.py --group test || echo "models not fetched: those absent are left out"
 	@MILLPOND_DEVICE=cuda $(PYTHON) bench/bench_models.py $(BENCH_FLAGS)
 	@MILLPOND_DEVICE=cuda $(PYTHON) bench/bench_runtime.py --build $(BUILD)
+	@MILLPOND_DEVICE=cuda $(PYTHON) bench/bench_bandwidth.py
 
 clean: ## Delete what was built
 	rm -rf build
