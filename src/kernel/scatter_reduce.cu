@@ -10,6 +10,12 @@ typedef TC WRAPS;
 typedef uint64_t WRAPS; /* integers that overflow wrap */
 #endif
 
+#if T_FLOAT
+#define IS_NAN(value) ((value) != (value))
+#else
+#define IS_NAN(value) 0
+#endif
+
 K_FN T join(T left, T right, int how) {
     const TC x = T_load(left);
     const TC y = T_load(right);
@@ -18,10 +24,12 @@ K_FN T join(T left, T right, int how) {
         result = (TC)((WRAPS)x + (WRAPS)y);
     } else if (how == K_SCATTER_MUL) {
         result = (TC)((WRAPS)x * (WRAPS)y);
-    } else if (how == K_SCATTER_MAX) { /* a NaN on either side wins */
-        result = x != x ? x : y != y ? y : x > y ? x : y;
+    } else if (IS_NAN(x) || IS_NAN(y)) { /* on either side it wins */
+        result = IS_NAN(x) ? x : y;
+    } else if (how == K_SCATTER_MAX) {
+        result = x > y ? x : y;
     } else {
-        result = x != x ? x : y != y ? y : x < y ? x : y;
+        result = x < y ? x : y;
     }
     return T_store(result);
 }

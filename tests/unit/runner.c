@@ -31,6 +31,7 @@ static const char *const variant_names[] = {"", "@eager", "@threaded", "@adversa
 
 static struct {
     const char *filter;
+    const char *skip; /* leaves out tests whose name contains it */
     uint64_t seed;
     int seeds;
     int limit_s;
@@ -233,7 +234,8 @@ static bool is_wanted(const test_case *test, variant kind) {
     }
     char name[256];
     (void)snprintf(name, sizeof name, "%s%s", test->name, variant_names[kind]);
-    return options.filter == NULL || strstr(name, options.filter) != NULL;
+    return (options.filter == NULL || strstr(name, options.filter) != NULL) &&
+           (options.skip == NULL || strstr(name, options.skip) == NULL);
 }
 
 /* The next wanted test after `*test` and `*kind`, into them; false at the end. Begins with NULL. */
@@ -304,12 +306,14 @@ static int run_all_forked(int counts[OUTCOMES]) {
 }
 
 static _Noreturn void usage(const char *program) {
-    (void)fprintf(stderr,
-                  "usage: %s [filter] [--list] [--seed N] [--seeds COUNT] [--timeout SECONDS] "
-                  "[--jobs N] [--no-fork] [--verbose]\n"
-                  "Runs the tests whose name contains `filter`. --seed N runs the adversarial\n"
-                  "devices with that seed alone; --seeds says how many follow from it.\n",
-                  program);
+    (void)fprintf(
+        stderr,
+        "usage: %s [filter] [--skip TEXT] [--list] [--seed N] [--seeds COUNT] "
+        "[--timeout SECONDS] [--jobs N] [--no-fork] [--verbose]\n"
+        "Runs the tests whose name contains `filter` and not the TEXT of --skip. --seed N\n"
+        "runs the adversarial devices with that seed alone; --seeds says how many follow\n"
+        "from it.\n",
+        program);
     exit(2);
 }
 
@@ -336,6 +340,8 @@ static void parse(char **argv) {
             options.seeds = 1;
         } else if (strcmp(argv[i], "--seeds") == 0) {
             options.seeds = (int)number_after(argv, &i);
+        } else if (strcmp(argv[i], "--skip") == 0 && argv[i + 1] != NULL) {
+            options.skip = argv[++i];
         } else if (strcmp(argv[i], "--jobs") == 0) {
             const uint64_t jobs = number_after(argv, &i);
             options.jobs = (int)(jobs < 1                    ? 1
