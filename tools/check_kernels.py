@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles every kernel instance with NVRTC for a GPU architecture; needs no GPU, driver or toolkit.
 
-    check_kernels.py [--archs 75,80,90,100] [--all] [--jobs N] [--known FILE] [FILTER]
+    check_kernels.py [--archs 75,80,90,100] [--all | --sample N] [--jobs N] [--known FILE] [FILTER]
 
 NVRTC comes from PyPI's nvidia-cuda-nvrtc or from a toolkit (CUDA_PATH, CUDA_HOME, /usr/local/cuda); without
 either the check says so and ends with status 77, which counts as skipped. The instances and the text are those
@@ -19,6 +19,7 @@ import ctypes
 import functools
 import glob
 import hashlib
+import itertools
 import multiprocessing
 import os
 import re
@@ -154,15 +155,17 @@ def check(job):
     return job, None
 
 
-def jobs_of(kernels, archs):
-    """(kernel, architecture) pairs that cover every kernel once, and every text for each architecture."""
+def jobs_of(kernels, archs, sample):
+    """(kernel, architecture) pairs: every text for each architecture, of its further instances one in `sample`."""
     seen = set()
     for kernel in kernels:
         if kernel.source not in seen:
             seen.add(kernel.source)
             yield from ((kernel, arch) for arch in archs)
-        else:  # by the name, so that a kernel more does not change all the others' turns
-            yield kernel, archs[zlib.crc32(kernel.name.encode()) % len(archs)]
+            continue
+        turn = zlib.crc32(kernel.name.encode())  # by the name: a kernel more does not change all the others' turns
+        if turn // len(archs) % sample == 0:
+            yield kernel, archs[turn % len(archs)]
 
 
 def main():
@@ -170,6 +173,7 @@ def main():
     parser.add_argument("filter", nargs="?", default="", help="only kernels whose name contains this")
     parser.add_argument("--archs", default="75,80,90,100", help="compute capabilities times ten")
     parser.add_argument("--all", action="store_true", help="every instance for every architecture")
+    parser.add_argument("--sample", type=int, default=1, help="of the further instances of a text one in so many")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--known", type=Path, help="file that remembers what compiled")
     args = parser.parse_args()
@@ -179,7 +183,7 @@ def main():
         return SKIP_STATUS
     archs = [int(arch) for arch in args.archs.split(",")]
     kernels = [Kernel(*row) for row in kernel_gen.instances(SRC / "kernel") if args.filter in row[0]]
-    jobs = [(kernel, arch) for kernel in kernels for arch in archs] if args.all else [*jobs_of(kernels, archs)]
+    jobs = list(itertools.product(kernels, archs) if args.all else jobs_of(kernels, archs, args.sample))
     known = set(args.known.read_text().split()) if args.known and args.known.is_file() else set()
     left = [job for job in jobs if compiler.key(*job) not in known]
     failed = collections.Counter()
