@@ -55,7 +55,7 @@ def test_inputs_of_nodes_on_the_cpu_are_read_anew(ort_pool):
     """ONNX Runtime copies these when they are bound, so that happens before each run."""
     session = mort.session(onnx_kit.mixed(), options=EXACT)
     feed = onnx_kit.mixed_feed(3)
-    q = mort.as_ortvalue(Interface(on_device(ort_pool, feed["q"]), "float32", (2, 2)))
+    q = mort.as_ortvalue(Interface(on_device(ort_pool, feed["q"]), "float32", (1, 4)))
     binding = mort.bind(session, {"x": feed["x"], "q": q})
     cpu = ort.InferenceSession(onnx_kit.mixed(), providers=["CPUExecutionProvider"])
     for factor in (1, 3):
