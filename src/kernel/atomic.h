@@ -91,30 +91,19 @@ K_FN k_bits k_atomic_swap(T *at, k_bits seen, k_bits wanted) {
     return k_cas((k_bits *)at, seen, wanted);
 }
 
-K_FN int k_add_once(float *at, float value) {
-    atomicAdd(at, value);
-    return 1;
-}
-K_FN int k_add_once(double *at, double value) {
-    atomicAdd(at, value);
-    return 1;
-}
-K_FN int k_add_once(int32_t *at, int32_t value) {
-    atomicAdd(at, value);
-    return 1;
-}
-K_FN int k_add_once(uint32_t *at, uint32_t value) {
-    atomicAdd(at, value);
-    return 1;
-}
-K_FN int k_add_once(int64_t *at, int64_t value) {
-    atomicAdd((unsigned long long *)at, (unsigned long long)value);
-    return 1;
-}
-K_FN int k_add_once(uint64_t *at, uint64_t value) {
-    atomicAdd((unsigned long long *)at, (unsigned long long)value);
-    return 1;
-}
+/* For `type`, added as the hardware's `word`. */
+#define K_ADD_ONCE(type, word)                  \
+    K_FN int k_add_once(type *at, type value) { \
+        atomicAdd((word *)at, (word)value);     \
+        return 1;                               \
+    }
+K_ADD_ONCE(float, float)
+K_ADD_ONCE(double, double)
+K_ADD_ONCE(int32_t, int)
+K_ADD_ONCE(uint32_t, unsigned)
+K_ADD_ONCE(int64_t, unsigned long long)
+K_ADD_ONCE(uint64_t, unsigned long long)
+#undef K_ADD_ONCE
 template <typename Narrow> K_FN int k_add_once(Narrow *, Narrow) {
     return 0;
 }

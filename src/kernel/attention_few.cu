@@ -7,6 +7,7 @@
  * On the emulated device a group is one lane that holds the whole head.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention.h"
+#include "kernel/lanes_sum.h"
 
 #if K_HOST
 enum { SLICE = K_ATTENTION_HEAD_MAX };
@@ -67,16 +68,7 @@ K_FN void few_slice(const T *row, int32_t first, int32_t size, int32_t wide, flo
 }
 
 /* The sum over the lanes of a group. */
-K_FN float few_meet(float value, int32_t lanes) {
-#if !K_HOST
-    for (int32_t half = lanes / 2; half > 0; half /= 2) {
-        value += __shfl_xor_sync(0xffffffffu, value, half);
-    }
-#else
-    (void)lanes;
-#endif
-    return value;
-}
+K_LANES_SUM(few_meet, float)
 
 K_FN void few_add(few_state *state, int32_t r, float score, const float *v, int32_t size) {
     if (score > state->top[r]) {

@@ -7,8 +7,7 @@ K_KERNEL(mp_cast_narrow_args, args) {
     const int32_t aligned = ((uint64_t)args.x | (uint64_t)args.out) % 16 == 0;
     K_GRID_LOOP(g, (args.count + K_GROUP - 1) / K_GROUP) {
         const int64_t first = g * K_GROUP;
-        const int64_t left = args.count - first;
-        const int32_t count = left < K_GROUP ? (int32_t)left : K_GROUP;
+        const int32_t count = n_group_size(first, args.count);
         uint32_t bits[K_GROUP];
         n_pack in;
         n_floats_load(x, first, count, aligned, &in);

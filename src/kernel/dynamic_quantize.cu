@@ -36,8 +36,7 @@ K_BLOCK_KERNEL(mp_dynamic_quantize_args, args) {
     for (int64_t g = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; g * K_GROUP < wanted;
          g += step) {
         const int64_t first = g * K_GROUP;
-        const int64_t left = args.count - first;
-        const int32_t count = left < K_GROUP ? (int32_t)left : K_GROUP;
+        const int32_t count = n_group_size(first, args.count);
         uint32_t bits[K_GROUP];
         n_pack in;
         n_floats_load(x, first, count, aligned, &in);

@@ -47,6 +47,11 @@ K_FN uint32_t n_load(const uint8_t *base, int32_t width, int64_t i) {
     }
 }
 
+/* Elements of the group that begins with `first`, of `count` in all. */
+K_FN int32_t n_group_size(int64_t first, int64_t count) {
+    return count - first < K_GROUP ? (int32_t)(count - first) : K_GROUP;
+}
+
 /* Elements [first, first + count) into bits[0..count), count <= K_GROUP; `first` is a multiple of
  * K_GROUP. With `aligned`, base is at a multiple of 16 bytes. */
 K_FN void n_group_load(const void *base, int32_t width, int64_t first, int32_t count,

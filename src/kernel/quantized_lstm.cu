@@ -2,6 +2,7 @@
  * with a block for each direction: at every step the state of all entries is quantised by its own
  * range, then a few lanes share a unit and read its rows of the four gates as bytes.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/lanes_sum.h"
 #include "kernel/quantized_lstm.h"
 #include "kernel/recurrent.h"
 
@@ -18,16 +19,7 @@ typedef struct lstm_sums {
     int32_t products[GATES][ROWS], weights[GATES], bytes[ROWS];
 } lstm_sums;
 
-K_FN int32_t lstm_meet(int32_t value, int32_t lanes) {
-#if !K_HOST
-    for (int32_t half = lanes / 2; half > 0; half /= 2) {
-        value += __shfl_xor_sync(0xffffffffu, value, half);
-    }
-#else
-    (void)lanes;
-#endif
-    return value;
-}
+K_LANES_SUM(lstm_meet, int32_t)
 
 /* The state's range, then its bytes. */
 K_FN q_parameter lstm_quantize(const mp_quantized_lstm_args *args, const lstm_block *b) {

@@ -3,7 +3,7 @@
 #ifndef MP_KERNEL_RECURRENT_H
 #define MP_KERNEL_RECURRENT_H
 
-#include "kernel/prelude.h"
+#include "kernel/lanes_sum.h"
 #include "kernel/recurrent_args.h"
 
 #if K_HOST
@@ -157,15 +157,6 @@ K_FN void c_write_states(const k_cell *cell, const c_unit *at, TA h, TA c) {
 }
 
 /* The sum over neighbouring lanes that share a unit; one lane on the emulated device. */
-K_FN TA c_meet(TA value, int32_t lanes) {
-#if !K_HOST
-    for (int32_t half = lanes / 2; half > 0; half /= 2) {
-        value += __shfl_xor_sync(0xffffffffu, value, half);
-    }
-#else
-    (void)lanes;
-#endif
-    return value;
-}
+K_LANES_SUM(c_meet, TA)
 
 #endif

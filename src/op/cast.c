@@ -88,8 +88,7 @@ static mp_status cast_to(mp_planner *p, mp_dtype to_type, mp_narrowing how) {
     if (middle.type == MP_NONE) {
         return cast_step(p, from, to, count, how);
     }
-    MP_TRY(mp_plan_bytes(count, middle.type, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, &middle.ref));
+    MP_TRY(mp_plan_scratch_of(p, count, middle.type, &middle.ref));
     MP_TRY(cast_step(p, from, middle, count, how));
     return cast_step(p, middle, to, count, how);
 }

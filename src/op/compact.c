@@ -113,14 +113,12 @@ static mp_status plan_compress(mp_planner *p) {
 static mp_status finish_compress(mp_planner *p, const int64_t *found) {
     picked what;
     mp_ref places = MP_NOWHERE;
-    size_t bytes = 0;
     MP_TRY(read_picked(p, &what));
     MP_TRY(check_found(found[0], what.count));
     mp_shape shape = what.x;
     shape.dim[what.axis] = found[0];
     MP_TRY(mp_plan_output(p, 0, p->in[0].type, &shape));
-    MP_TRY(mp_plan_bytes(found[0], MP_I64, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, &places));
+    MP_TRY(mp_plan_scratch_of(p, found[0], MP_I64, &places));
     MP_TRY(write_found(p, MP_IN(1), MP_BOOL, what.count, found[0], NULL, places));
     const mp_gather gather = {.x = MP_IN(0),
                               .type = p->in[0].type,

@@ -98,6 +98,12 @@ mp_status mp_plan_scratch(mp_planner *p, size_t size, mp_ref *out) {
     return MP_OK;
 }
 
+mp_status mp_plan_scratch_of(mp_planner *p, int64_t count, mp_dtype dtype, mp_ref *out) {
+    size_t bytes = 0;
+    MP_TRY(mp_plan_bytes(count, dtype, &bytes));
+    return mp_plan_scratch(p, bytes, out);
+}
+
 mp_status mp_plan_read_back(mp_planner *p, mp_ref source, int count) {
     if (p->node->op->finish == NULL || count < 1 || count > MP_FOUND_MAX ||
         source.place != MP_PLACE_SCRATCH) {

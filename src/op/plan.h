@@ -81,6 +81,9 @@ mp_status mp_plan_output(mp_planner *p, int i, mp_dtype dtype, const mp_shape *s
  */
 mp_status mp_plan_scratch(mp_planner *p, size_t size, mp_ref *out);
 
+/* The same for `count` elements. Fails on overflow. */
+mp_status mp_plan_scratch_of(mp_planner *p, int64_t count, mp_dtype dtype, mp_ref *out);
+
 /* Bytes of `count` elements; fails on overflow. */
 mp_status mp_plan_bytes(int64_t count, mp_dtype dtype, size_t *out);
 

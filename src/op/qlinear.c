@@ -36,16 +36,10 @@ static mp_status convert(mp_planner *p, bool back, mp_dtype narrow, int scale, m
     return mp_plan_convert(p, &c, &one_scale, true);
 }
 
-static mp_status floats(mp_planner *p, int64_t count, mp_ref *out) {
-    size_t bytes = 0;
-    MP_TRY(mp_plan_bytes(count, MP_F32, &bytes));
-    return mp_plan_scratch(p, bytes, out);
-}
-
 /* Input `i`, whose scale follows it, as floats in scratch memory. */
 static mp_status load(mp_planner *p, int i, mp_ref *out) {
     const int64_t count = mp_shape_count(&p->in[i].shape);
-    MP_TRY(floats(p, count, out));
+    MP_TRY(mp_plan_scratch_of(p, count, MP_F32, out));
     return convert(p, true, p->in[i].type, i + 1, MP_IN(i), *out, count);
 }
 
@@ -65,7 +59,7 @@ static mp_status plan_binary(mp_planner *p) {
     }
     MP_TRY(load(p, A, &a));
     MP_TRY(load(p, B, &b));
-    MP_TRY(floats(p, count, &out));
+    MP_TRY(mp_plan_scratch_of(p, count, MP_F32, &out));
     MP_TRY(mp_pointwise2(p, p->node->op->detail, MP_F32, (mp_operand){a, &p->in[A].shape},
                          (mp_operand){b, &p->in[B].shape}, out, &shape, 0, 0));
     return convert(p, false, p->in[A].type, OUT_SCALE, out, MP_OUT(0), count);
@@ -111,7 +105,7 @@ static mp_status plan_global_mean(mp_planner *p) {
         return MP_FAIL(INVALID_ARGUMENT, "there is no mean of no elements");
     }
     MP_TRY(load(p, X, &values));
-    MP_TRY(floats(p, count, &means));
+    MP_TRY(mp_plan_scratch_of(p, count, MP_F32, &means));
     MP_TRY(mp_plan_reduce(p, "mean", MP_F32, values, &x->shape, axes, means));
     return convert(p, false, x->type, OUT_SCALE, means, MP_OUT(0), count);
 }

@@ -125,8 +125,7 @@ static mp_status plan_steps(mp_planner *p, const mp_recurrent *r, const k_quanti
     mp_ref h;
     mp_ref c;
     mp_ref outside = MP_NOWHERE;
-    MP_TRY(mp_plan_bytes(states, MP_F32, &size));
-    MP_TRY(mp_plan_scratch(p, size, &h));
+    MP_TRY(mp_plan_scratch_of(p, states, MP_F32, &h));
     MP_TRY(mp_plan_scratch(p, size, &c));
     if (!shared) {
         MP_TRY(mp_plan_scratch(p, (size_t)(bytes * cell->directions), &outside));

@@ -114,7 +114,6 @@ static mp_status plan_multinomial(mp_planner *p) {
                                 .samples = samples,
                                 .wide = dtype == MP_I64};
     mp_ref sums = MP_NOWHERE;
-    size_t bytes = 0;
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_output(p, 0, (mp_dtype)dtype, &shape));
     if (args.rows == 0) {
@@ -123,8 +122,7 @@ static mp_status plan_multinomial(mp_planner *p) {
     if (args.classes == 0) {
         return MP_FAIL(INVALID_ARGUMENT, "there are no classes to draw from");
     }
-    MP_TRY(mp_plan_bytes(args.rows * args.classes, MP_F64, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, &sums));
+    MP_TRY(mp_plan_scratch_of(p, args.rows * args.classes, MP_F64, &sums));
     MP_TRY(mp_plan_kernel(p, &kernel, "multinomial_%s", mp_dtype_word(x->type)));
     return MP_LAUNCH(
         p, kernel, mp_plan_grid_rows(p, args.rows, 256), args,

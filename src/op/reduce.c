@@ -120,9 +120,7 @@ mp_status mp_plan_reduce(mp_planner *p, const char *word, mp_dtype dtype, mp_ref
     if (whole || args->pieces == 1) {
         return launch(p, &r, lane, K_REDUCE_WHOLE);
     }
-    size_t bytes = 0;
-    MP_TRY(mp_plan_bytes(args->outputs * args->pieces, MP_F64, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, &r.partial));
+    MP_TRY(mp_plan_scratch_of(p, args->outputs * args->pieces, MP_F64, &r.partial));
     MP_TRY(launch(p, &r, lane, K_REDUCE_PIECES));
     return launch(p, &r, false, K_REDUCE_MERGE);
 }

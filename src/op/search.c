@@ -92,7 +92,6 @@ static mp_status mark_largest(mp_planner *p, mp_rows r) {
     const mp_tensor *x = &p->in[0];
     mp_ref index = MP_NOWHERE;
     const mp_kernel *kernel = NULL;
-    size_t bytes = 0;
     MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
     const mp_one_hot_row_args args = {.count = r.rows * r.columns,
                                       .columns = r.columns,
@@ -101,8 +100,7 @@ static mp_status mark_largest(mp_planner *p, mp_rows r) {
     if (args.count == 0) {
         return MP_OK;
     }
-    MP_TRY(mp_plan_bytes(r.rows, MP_I64, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, &index));
+    MP_TRY(mp_plan_scratch_of(p, r.rows, MP_I64, &index));
     MP_TRY(find(p, r, true, false, index));
     MP_TRY(mp_plan_kernel(p, &kernel, "one_hot_row_b%d", mp_order_bits(x->type)));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,

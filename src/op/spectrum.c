@@ -19,16 +19,10 @@ static mp_status plan_cast(mp_planner *p, mp_ref x, mp_dtype from, mp_ref out, m
                      MP_BIND(mp_pointwise1_args, x, x), MP_BIND(mp_pointwise1_args, out, out));
 }
 
-static mp_status float_scratch(mp_planner *p, int64_t count, mp_ref *out) {
-    size_t bytes = 0;
-    MP_TRY(mp_plan_bytes(count, MP_F32, &bytes));
-    return mp_plan_scratch(p, bytes, out);
-}
-
 /* Input i as float. */
 static mp_status widen(mp_planner *p, int i, mp_ref *out) {
     const int64_t count = mp_shape_count(&p->in[i].shape);
-    MP_TRY(float_scratch(p, count, out));
+    MP_TRY(mp_plan_scratch_of(p, count, MP_F32, out));
     return count > 0 ? plan_cast(p, MP_IN(i), p->in[i].type, *out, MP_F32, count) : MP_OK;
 }
 
@@ -54,7 +48,7 @@ static mp_status plan_typed(mp_planner *p, const mp_spectrum_args *args, const m
     if (window >= 0) {
         MP_TRY(widen(p, window, &s.window));
     }
-    MP_TRY(float_scratch(p, count, &s.out));
+    MP_TRY(mp_plan_scratch_of(p, count, MP_F32, &s.out));
     MP_TRY(mp_plan_spectrum(p, &s));
     return plan_cast(p, s.out, MP_F32, MP_OUT(0), type, count);
 }

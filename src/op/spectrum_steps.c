@@ -105,9 +105,7 @@ static mp_status plan_matrix(mp_planner *p, const mp_spectrum *s, mp_ref turns, 
                                      .hermitian = s->args.hermitian};
     const int64_t count = x_width(s) * out_width(s);
     const mp_kernel *kernel = NULL;
-    size_t bytes = 0;
-    MP_TRY(mp_plan_bytes(count, s->type, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, out));
+    MP_TRY(mp_plan_scratch_of(p, count, s->type, out));
     MP_TRY(mp_plan_kernel(p, &kernel, "dft_matrix_%s", mp_dtype_word(s->type)));
     return MP_LAUNCH(
         p, kernel, mp_plan_grid(p, count, 1), args, MP_BIND(mp_dft_matrix_args, window, s->window),

@@ -6,9 +6,7 @@
 
 mp_status mp_plan_upload(mp_planner *p, const uint64_t *words, int64_t count, mp_ref *out) {
     const mp_kernel *kernel = NULL;
-    size_t bytes = 0;
-    MP_TRY(mp_plan_bytes(count, MP_U64, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, out));
+    MP_TRY(mp_plan_scratch_of(p, count, MP_U64, out));
     MP_TRY(mp_plan_kernel(p, &kernel, "upload"));
     for (int64_t done = 0; done < count; done += K_UPLOAD_WORDS) {
         const int64_t rest = count - done;
