@@ -123,10 +123,14 @@ def test_text_is_continued(loaded, root, summary):
 
 
 @for_models(["kokoro_int8"])
-def test_voice_sounds_alike(loaded, root):
-    """The waveform is chaotic in its phase, so length and spectrum are compared."""
+def test_voice_sounds_alike(loaded, root, summary):
+    """The waveform is chaotic under rounding, and so are its frames, by one or two: with one byte of the encoder other
+    than it was, ONNX Runtime's CPU provider is 0.03 to 0.07 off itself. So length and spectrum are compared."""
     label, inputs = next(iter(feeds.feeds(loaded.name, root)))
-    expected = feeds.cpu_session(loaded.path).run(None, inputs)[0]
-    result = loaded.session.run(None, inputs)[0]
-    assert result.shape == expected.shape, label
-    assert np.abs(feeds.loudness(result) - feeds.loudness(expected)).mean() < 0.3, label
+    reference = feeds.cpu_session(feeds.with_real_edges(loaded.path))
+    expected, result = reference.run(None, inputs)[0], loaded.session.run(None, inputs)[0]
+    frames = abs(len(result) - len(expected)) / feeds.VOICE_FRAME
+    off = np.abs(feeds.loudness(result) - feeds.loudness(expected)).mean()
+    summary(f"{loaded.name}: {frames:.0f} frames longer or shorter, log power {off:.3f} off")
+    assert len(result) % feeds.VOICE_FRAME == 0 and frames <= 2, label
+    assert off < 0.1, label
