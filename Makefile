@@ -9,6 +9,7 @@ PRESET ?= dev
 JOBS ?= $(shell nproc)
 BUILD := build/$(PRESET)
 ENV := build/env.mk
+CMAKE_FLAGS ?=
 NINJA_FLAGS ?= $(if $(MAKE_TERMOUT),,--quiet)
 export MILLPOND_EP_LIBRARY ?= $(CURDIR)/$(BUILD)/lib/libonnxruntime_providers_cuda_plugin.so
 
@@ -29,7 +30,8 @@ setup: $(ENV) ## Install pinned tools and packages into .venv (every other targe
 
 configure: setup
 	@test -f $(BUILD)/build.ninja || { mkdir -p $(BUILD); $(CMAKE) --preset $(PRESET) \
-	    -DCMAKE_MAKE_PROGRAM=$(NINJA) -DPython3_EXECUTABLE=$(PYTHON) -DMILLPOND_PYTHON_HEADERS=$(PYTHON_HEADERS) > $(BUILD)/configure.log \
+	    -DCMAKE_MAKE_PROGRAM=$(NINJA) -DPython3_EXECUTABLE=$(PYTHON) -DMILLPOND_PYTHON_HEADERS=$(PYTHON_HEADERS) $(CMAKE_FLAGS) \
+	    > $(BUILD)/configure.log \
 	    || { cat $(BUILD)/configure.log; exit 1; }; }
 
 build: configure ## Build the libraries and C tests (PRESET=dev, asan, tsan, release or cuda)

@@ -34,10 +34,7 @@ add_custom_command(
     COMMENT "Embedding kernel text"
     VERBATIM)
 
-# A static library, so that link commands stay short; the table refers to every instance in it.
-add_library(
-    millpond_kernel STATIC ${kernel_instances} ${kernel_out}/kernel_table.c
-                           ${kernel_out}/kernel_table.stamp)
+add_library(millpond_kernel STATIC ${kernel_out}/kernel_table.c ${kernel_out}/kernel_table.stamp)
 # Kernel text follows CUDA's rules of arithmetic: a product and a sum are not fused unless asked,
 # integers wrap, and no one reads errno. One text for every type makes some warnings noise (x < 0 of an unsigned x), and
 # the text kept for NVRTC is longer than the strings that C11 promises.
@@ -57,4 +54,13 @@ if(MILLPOND_SANITIZE STREQUAL "thread")
     # Between blocks a text has the races of a GPU's, which compute-sanitizer looks for.
     target_compile_options(millpond_kernel_flags INTERFACE -fno-sanitize=thread)
 endif()
-target_link_libraries(millpond_kernel PRIVATE millpond_flags millpond_kernel_flags) # in this order
+# Static libraries, so that link commands stay short; the table refers to every instance. They depend on nothing but the
+# text and the flags above, the same with and without assertions, so a second build may take those of the first.
+if(MILLPOND_HOST_KERNELS)
+    add_library(millpond_host_kernels STATIC IMPORTED)
+    set_target_properties(millpond_host_kernels PROPERTIES IMPORTED_LOCATION ${MILLPOND_HOST_KERNELS})
+else()
+    add_library(millpond_host_kernels STATIC ${kernel_instances})
+    target_link_libraries(millpond_host_kernels PRIVATE millpond_flags millpond_kernel_flags) # in this order
+endif()
+target_link_libraries(millpond_kernel PRIVATE millpond_flags millpond_kernel_flags PUBLIC millpond_host_kernels)

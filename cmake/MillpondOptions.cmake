@@ -5,6 +5,7 @@ set_property(CACHE MILLPOND_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(MILLPOND_CUDA_PATH "" CACHE PATH "A CUDA toolkit to look in before CUDA_PATH, CUDA_HOME and /usr/local/cuda")
 set(MILLPOND_ORT_HEADERS "" CACHE PATH "Folder of ONNX Runtime's own headers, to build against them instead of src/ep/ort_abi.h")
 set(MILLPOND_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=: 'address,undefined' or 'thread'")
+set(MILLPOND_HOST_KERNELS "" CACHE FILEPATH "libmillpond_host_kernels.a of another build of this source; empty: compile them")
 set(MILLPOND_PYTHON AUTO CACHE STRING "Build the Python package: ON, OFF, or AUTO (ON where Python's headers are found)")
 set_property(CACHE MILLPOND_PYTHON PROPERTY STRINGS AUTO ON OFF)
 set(MILLPOND_PYTHON_HEADERS "" CACHE PATH "Folder of Python.h; by default that of the Python in use")
@@ -17,6 +18,10 @@ endif()
 if(MILLPOND_ORT_HEADERS AND NOT EXISTS ${MILLPOND_ORT_HEADERS}/onnxruntime_c_api.h)
     message(FATAL_ERROR "MILLPOND_ORT_HEADERS=${MILLPOND_ORT_HEADERS} holds no onnxruntime_c_api.h; "
                         "name the folder that does, or leave the option empty to use Millpond's own header.")
+endif()
+if(MILLPOND_HOST_KERNELS AND NOT EXISTS ${MILLPOND_HOST_KERNELS})
+    message(FATAL_ERROR "MILLPOND_HOST_KERNELS=${MILLPOND_HOST_KERNELS} is not there; "
+                        "build that first, or leave the option empty to compile the kernels.")
 endif()
 
 find_package(Threads REQUIRED)

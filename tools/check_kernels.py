@@ -9,8 +9,9 @@ either the check says so and ends with status 77, which counts as skipped. The i
 of kernel_gen.py, the options those of src/device/cuda/cuda_jit.c. What compiled is remembered in the file --known
 by the hash of all that went in, so that a second run compiles only what changed.
 
-The architectures take turns over the instances, since those of a text differ in types alone; the first instance of
-each text is compiled for all of them. --all compiles every instance for each.
+The first instance of each text is compiled to machine code for every architecture. The further ones, which differ in
+types alone, take turns over the architectures, and with --sample N only one in N of them goes on from PTX to machine
+code, which takes half the time. --all compiles every instance to machine code for each.
 """
 
 import argparse
@@ -33,6 +34,7 @@ import kernel_gen  # noqa: E402  (beside this file)
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 SKIP_STATUS = 77
+MACHINE, PTX = "sm_", "compute_"  # how the names of targets begin
 
 Kernel = collections.namedtuple("Kernel", "name source defines")
 
@@ -88,9 +90,9 @@ class Compiler:
                       for path in sorted([*folder.glob("*.h"), *folder.glob("*.cu")])}
         self.header_names = [name for name in self.texts if name.endswith(".h")]
 
-    def key(self, kernel, arch):
+    def key(self, kernel, target):
         """A hash of all that decides whether the kernel compiles."""
-        parts = [self.version(), str(arch), kernel.name, *self.options, *kernel.defines,
+        parts = [self.version(), target, kernel.name, *self.options, *kernel.defines,
                  self.texts[f"kernel/{kernel.source}"], *(self.texts[name] for name in self.header_names)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -112,16 +114,16 @@ class Compiler:
         self.call("nvrtcGetProgramLog", program, text)
         return text.value.decode(errors="replace")
 
-    def code(self, program):
+    def code(self, program, kind):
         size = ctypes.c_size_t()
-        self.call("nvrtcGetCUBINSize", program, ctypes.byref(size))
+        self.call(f"nvrtcGet{kind}Size", program, ctypes.byref(size))
         data = ctypes.create_string_buffer(size.value)
-        self.call("nvrtcGetCUBIN", program, data)
+        self.call(f"nvrtcGet{kind}", program, data)
         return data.raw
 
-    def compile(self, kernel, arch):
+    def compile(self, kernel, target):
         """Raises Failure unless the kernel compiles and its code has the kernel's symbol."""
-        options = [f"--gpu-architecture=sm_{arch}", *self.options, *(f"-D{define}" for define in kernel.defines)]
+        options = [f"--gpu-architecture={target}", *self.options, *(f"-D{define}" for define in kernel.defines)]
         program = ctypes.c_void_p()
         headers = [self.texts[name] for name in self.header_names]
         source = f"kernel/{kernel.source}"
@@ -132,7 +134,8 @@ class Compiler:
                 self.call("nvrtcCompileProgram", program, len(options), c_strings(options))
             except Failure as failure:
                 raise Failure(self.log(program) or str(failure)) from None
-            if f"mp_k_{kernel.name}".encode() not in self.code(program):
+            kind = "CUBIN" if target.startswith(MACHINE) else "PTX"
+            if f"mp_k_{kernel.name}".encode() not in self.code(program, kind):
                 raise Failure(f"{source} has no kernel named mp_k_{kernel.name}")
         finally:
             self.library.nvrtcDestroyProgram(ctypes.byref(program))
@@ -156,16 +159,16 @@ def check(job):
 
 
 def jobs_of(kernels, archs, sample):
-    """(kernel, architecture) pairs: every text for each architecture, of its further instances one in `sample`."""
+    """(kernel, target) pairs."""
     seen = set()
     for kernel in kernels:
         if kernel.source not in seen:
             seen.add(kernel.source)
-            yield from ((kernel, arch) for arch in archs)
+            yield from ((kernel, f"{MACHINE}{arch}") for arch in archs)
             continue
         turn = zlib.crc32(kernel.name.encode())  # by the name: a kernel more does not change all the others' turns
-        if turn // len(archs) % sample == 0:
-            yield kernel, archs[turn % len(archs)]
+        kind = MACHINE if turn // len(archs) % sample == 0 else PTX
+        yield kernel, f"{kind}{archs[turn % len(archs)]}"
 
 
 def main():
@@ -173,7 +176,7 @@ def main():
     parser.add_argument("filter", nargs="?", default="", help="only kernels whose name contains this")
     parser.add_argument("--archs", default="75,80,90,100", help="compute capabilities times ten")
     parser.add_argument("--all", action="store_true", help="every instance for every architecture")
-    parser.add_argument("--sample", type=int, default=1, help="of the further instances of a text one in so many")
+    parser.add_argument("--sample", type=int, default=1, help="one in so many of the further instances to machine code")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--known", type=Path, help="file that remembers what compiled")
     args = parser.parse_args()
@@ -183,26 +186,28 @@ def main():
         return SKIP_STATUS
     archs = [int(arch) for arch in args.archs.split(",")]
     kernels = [Kernel(*row) for row in kernel_gen.instances(SRC / "kernel") if args.filter in row[0]]
-    jobs = list(itertools.product(kernels, archs) if args.all else jobs_of(kernels, archs, args.sample))
+    targets = [f"{MACHINE}{arch}" for arch in archs]
+    jobs = list(itertools.product(kernels, targets) if args.all else jobs_of(kernels, archs, args.sample))
     known = set(args.known.read_text().split()) if args.known and args.known.is_file() else set()
     left = [job for job in jobs if compiler.key(*job) not in known]
     failed = collections.Counter()
     with multiprocessing.get_context("fork").Pool(args.jobs, start_worker) as pool:
-        for (kernel, arch), problem in pool.imap_unordered(check, left, chunksize=8):
+        for (kernel, target), problem in pool.imap_unordered(check, left, chunksize=8):
             if problem is None:
-                known.add(compiler.key(kernel, arch))
+                known.add(compiler.key(kernel, target))
                 continue
             failed[kernel.name] += 1
             if failed[kernel.name] == 1 and len(failed) <= 10:  # the first ones tell enough
-                print(f"not ok {kernel.name} for sm_{arch}")
+                print(f"not ok {kernel.name} for {target}")
                 for line in problem.splitlines()[:12]:
                     print(f"# {line}")
     if args.known:
         if not args.filter:  # drop what no kernel has any more
-            known &= {compiler.key(kernel, arch) for kernel in kernels for arch in archs}
+            possible = itertools.product(kernels, (f"{kind}{arch}" for kind in (MACHINE, PTX) for arch in archs))
+            known &= {compiler.key(*job) for job in possible}
         args.known.write_text("\n".join(sorted(known)) + "\n")
     wrong = sum(failed.values())
-    print(f"summary: {len(kernels)} kernel instances for {', '.join(f'sm_{arch}' for arch in archs)} by NVRTC "
+    print(f"summary: {len(kernels)} kernel instances for {', '.join(targets)} by NVRTC "
           f"{compiler.version()} of {compiler.file}; {len(jobs) - len(left)} of {len(jobs)} known from before")
     print(f"{len(jobs) - wrong} passed, {wrong} failed, 0 skipped")
     return 1 if wrong else 0

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the Python wheel and its source archive, and checks the wheel.
 
-    wheel.py --out dist [--cuda] [--no-sdist]
+    wheel.py --out dist [--cuda] [--no-sdist] [--kernels build/dev/libmillpond_host_kernels.a]
 
 Needs scikit-build-core, CMake and Ninja, which requirements.txt has, and Python's headers; nothing is fetched.
 --cuda: fails where CUDA's headers are missing, instead of leaving the CUDA backend out.
 Objects stay in build/wheel, so that a second build only compiles what has changed.
+--kernels: takes the emulated device's kernels, most of what there is to compile, from another build of this source.
 """
 
 import argparse
@@ -22,22 +23,25 @@ import check_wheel  # noqa: E402  (beside this file)
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def settings(cuda):
+def settings(args):
     """For scikit-build-core: the tag says what check_wheel.py makes sure of."""
-    return {"wheel.tags": check_wheel.tag(), **({"cmake.define.MILLPOND_WITH_CUDA": "ON"} if cuda else {})}
+    return {"wheel.tags": check_wheel.tag(), **({"cmake.define.MILLPOND_WITH_CUDA": "ON"} if args.cuda else {}),
+            "cmake.define.MILLPOND_HOST_KERNELS": str(args.kernels.resolve()) if args.kernels else ""}
 
 
-def build(out, cuda, sdist):
+def build(args):
     """Returns the wheel's path."""
     from scikit_build_core import build as backend
 
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(len(os.sched_getaffinity(0))))
+    out = args.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
+    given = settings(args)
     with contextlib.chdir(ROOT):
-        if sdist:
+        if not args.no_sdist:
             print(f"# {backend.build_sdist(str(out))}")
-        return out / backend.build_wheel(str(out), settings(cuda))
+        return out / backend.build_wheel(str(out), given)
 
 
 def main():
@@ -45,11 +49,11 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cuda", action="store_true", help="the CUDA backend must be in it")
     parser.add_argument("--no-sdist", action="store_true", help="the wheel only")
+    parser.add_argument("--kernels", type=Path, help="archive of kernels that another build of this source made")
     args = parser.parse_args()
     if importlib.util.find_spec("scikit_build_core") is None:
         sys.exit("wheel: scikit-build-core is not installed; `make setup` installs it where there is network")
-    wheel = build(args.out.resolve(), args.cuda, not args.no_sdist)
-    return check_wheel.check(wheel, args.cuda)
+    return check_wheel.check(build(args), args.cuda)
 
 
 if __name__ == "__main__":

@@ -57,50 +57,71 @@ static void *ramp(mp_dtype type, int64_t count) {
     return data;
 }
 
+/* A case of x, scale and zero point, in slices along the second dimension or in blocks of it. */
+typedef struct linear {
+    void *x, *scale, *zero; /* free them */
+    mp_attr attrs[2];
+    op_case c;
+} linear;
+
+/* Gives: the case in `made`, with a zero point of ramp(); x and scale hold nothing yet or ramp().
+ */
+static void make_linear(linear *made, const char *name, mp_dtype x, mp_dtype scale, mp_dtype zero,
+                        spread how, uint32_t skew) {
+    const int64_t scales = scales_of(how);
+    *made =
+        (linear){.x = (MP_BIT(x) & MP_FLOATS) != 0 ? op_memory(x, COUNT) : ramp(x, COUNT),
+                 .scale = op_memory(scale, scales),
+                 .zero = ramp(zero, scales),
+                 .attrs = {OP_INT("axis", -2), OP_INT("block_size", how == BLOCKED ? BLOCK : 0)}};
+    made->c = (op_case){.name = name,
+                        .version = 25,
+                        .attrs = made->attrs,
+                        .attr_count = 2,
+                        .align = skew != 0 ? 1 : 16,
+                        .skew = skew,
+                        .in = {OP_TENSOR(x, made->x, OUTER, ALONG, INNER),
+                               scale_tensor(how, scale, made->scale),
+                               scale_tensor(how, zero, made->zero)},
+                        .in_count = 3,
+                        .out_count = 1};
+}
+
 static const mp_dtype results[] = {MP_I8, MP_U8, MP_I16, MP_U16, MP_I4, MP_U4, MP_I2, MP_U2};
 static const mp_dtype wides[] = {MP_F32, MP_F16, MP_BF16};
+
+static void close_linear(mp_device *device, linear *made) {
+    op_close(device, &made->c);
+    free(made->x);
+    free(made->scale);
+    free(made->zero);
+}
 
 static void check_quantize(mp_device *device, mp_dtype to, mp_dtype from, spread how,
                            uint32_t skew) {
     const int bits = (int)mp_dtype_bits(to);
     const double low = below_zero(to) ? -ldexp(1, bits - 1) : 0, high = low + ldexp(1, bits) - 1;
-    const int64_t scales = scales_of(how);
-    void *x = op_memory(from, COUNT);
-    void *scale = op_memory(from, scales);
-    void *zero = ramp(to, scales);
+    linear made;
+    make_linear(&made, "QuantizeLinear", from, from, to, how, skew);
     for (int64_t i = 0; i < COUNT; i++) {
-        op_store_real(from, x, i, (double)op_value(9, i) * (i % 7 == 0 ? 300 : 3));
+        op_store_real(from, made.x, i, (double)op_value(9, i) * (i % 7 == 0 ? 300 : 3));
     }
-    op_store_real(from, x, 1, (double)NAN);
-    op_store_real(from, x, 2, (double)INFINITY);
-    op_store_real(from, x, 3, -(double)INFINITY);
-    for (int64_t i = 0; i < scales; i++) {
-        op_store_real(from, scale, i, 0.25 * (double)(1 + i % 4));
+    op_store_real(from, made.x, 1, (double)NAN);
+    op_store_real(from, made.x, 2, (double)INFINITY);
+    op_store_real(from, made.x, 3, -(double)INFINITY);
+    for (int64_t i = 0; i < scales_of(how); i++) {
+        op_store_real(from, made.scale, i, 0.25 * (double)(1 + i % 4));
     }
-    const mp_attr attrs[] = {OP_INT("axis", -2), OP_INT("block_size", how == BLOCKED ? BLOCK : 0)};
-    op_case c = {.name = "QuantizeLinear",
-                 .version = 25,
-                 .attrs = attrs,
-                 .attr_count = 2,
-                 .align = skew != 0 ? 1 : 16,
-                 .skew = skew,
-                 .in = {OP_TENSOR(from, x, OUTER, ALONG, INNER), scale_tensor(how, from, scale),
-                        scale_tensor(how, to, zero)},
-                 .in_count = 3,
-                 .out_count = 1};
-    op_run(device, &c);
-    CHECK(c.out[0].type == to);
+    op_run(device, &made.c);
+    CHECK(made.c.out[0].type == to);
     for (int64_t i = 0; i < COUNT; i++) {
         const int64_t at = scale_at(how, i);
-        const float share = (float)op_real(from, x, i) / (float)op_real(from, scale, at);
-        const double moved = (double)rintf(share) + (double)stored_at(to, zero, at);
+        const float share = (float)op_real(from, made.x, i) / (float)op_real(from, made.scale, at);
+        const double moved = (double)rintf(share) + (double)stored_at(to, made.zero, at);
         const double want = isnan(share) ? low : fmin(fmax(moved, low), high);
-        CHECK_EQ_INT(stored_at(to, c.out[0].data, i), (int64_t)want);
+        CHECK_EQ_INT(stored_at(to, made.c.out[0].data, i), (int64_t)want);
     }
-    op_close(device, &c);
-    free(x);
-    free(scale);
-    free(zero);
+    close_linear(device, &made);
 }
 
 DEVICE_TEST(quantize_every_integer_type) {
@@ -116,36 +137,21 @@ DEVICE_TEST(quantize_every_integer_type) {
 
 static void check_dequantize(mp_device *device, mp_dtype from, mp_dtype to, spread how,
                              uint32_t skew) {
-    const int64_t scales = scales_of(how);
-    void *x = ramp(from, COUNT);
-    void *scale = op_memory(to, scales);
-    void *zero = ramp(from, scales + 1);
-    for (int64_t i = 0; i < scales; i++) {
-        op_store_real(to, scale, i, 0.3 * (double)(1 + i % 4));
+    linear made;
+    make_linear(&made, "DequantizeLinear", from, to, from, how, skew);
+    for (int64_t i = 0; i < scales_of(how); i++) {
+        op_store_real(to, made.scale, i, 0.3 * (double)(1 + i % 4));
     }
-    const mp_attr attrs[] = {OP_INT("axis", 1), OP_INT("block_size", how == BLOCKED ? BLOCK : 0)};
-    op_case c = {.name = "DequantizeLinear",
-                 .version = 25,
-                 .attrs = attrs,
-                 .attr_count = 2,
-                 .align = skew != 0 ? 1 : 16,
-                 .skew = skew,
-                 .in = {OP_TENSOR(from, x, OUTER, ALONG, INNER), scale_tensor(how, to, scale),
-                        scale_tensor(how, from, zero)},
-                 .in_count = 3,
-                 .out_count = 1};
-    op_run(device, &c);
-    CHECK(c.out[0].type == to);
+    op_run(device, &made.c);
+    CHECK(made.c.out[0].type == to);
     for (int64_t i = 0; i < COUNT; i++) {
         const int64_t at = scale_at(how, i);
-        const int64_t moved = stored_at(from, x, i) - stored_at(from, zero, at);
-        const double want = op_rounded(to, (double)((float)moved * (float)op_real(to, scale, at)));
-        CHECK(op_real(to, c.out[0].data, i) == want);
+        const int64_t moved = stored_at(from, made.x, i) - stored_at(from, made.zero, at);
+        const double scale = op_real(to, made.scale, at);
+        const double want = op_rounded(to, (double)((float)moved * (float)scale));
+        CHECK(op_real(to, made.c.out[0].data, i) == want);
     }
-    op_close(device, &c);
-    free(x);
-    free(scale);
-    free(zero);
+    close_linear(device, &made);
 }
 
 DEVICE_TEST(dequantize_every_integer_type) {

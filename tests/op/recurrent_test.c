@@ -306,15 +306,12 @@ DEVICE_TEST(recurrent_lengths_out_of_range) {
     free_data(&in);
 }
 
+static const network small_lstm = {
+    .name = "LSTM", .gates = 4, .type = MP_F32, .steps = 3, .batch = 2, .input = 2, .hidden = 3};
+
 /* Y is left out, the states are not. */
 DEVICE_TEST(recurrent_with_outputs_left_out) {
-    network n = {.name = "LSTM",
-                 .gates = 4,
-                 .type = MP_F32,
-                 .steps = 3,
-                 .batch = 2,
-                 .input = 2,
-                 .hidden = 3};
+    network n = small_lstm;
     const mp_attr attrs[] = {OP_INT("hidden_size", 3), OP_TEXT("direction", "bidirectional")};
     data in = make_data(&n);
     op_case all = case_of(&n, &in, attrs, 2);
@@ -330,13 +327,7 @@ DEVICE_TEST(recurrent_with_outputs_left_out) {
 }
 
 DEVICE_TEST(recurrent_refuses) {
-    network n = {.name = "LSTM",
-                 .gates = 4,
-                 .type = MP_F32,
-                 .steps = 3,
-                 .batch = 2,
-                 .input = 2,
-                 .hidden = 3};
+    network n = small_lstm;
     const char names[] = "Sigmoid\0Tanh\0Swish\0Tanh\0Tanh\0Tanh";
     mp_attr attrs[] = {OP_INT("hidden_size", 3),
                        OP_TEXT("direction", "bidirectional"),

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel as a user has it: built, looked into, installed into clean environments, and README.md's example run.
 
-Needs scikit-build-core and a compiler, for some minutes the first time; MILLPOND_WHEEL names one that is built.
+Needs scikit-build-core and a compiler; MILLPOND_WHEEL names one that is built. The emulated device's kernels come from
+the build under test where that has them, since compiling them takes minutes.
 """
 
 import importlib.util
@@ -39,7 +40,10 @@ def dist():
         pytest.skip("scikit-build-core is not installed")
     out = ROOT / "build/dist"
     shutil.rmtree(out, ignore_errors=True)
-    run(sys.executable, ROOT / "tools/wheel.py", "--out", out)
+    library = os.environ.get("MILLPOND_EP_LIBRARY")
+    kernels = Path(library).resolve().parents[1] / "libmillpond_host_kernels.a" if library else None
+    given = ["--kernels", kernels] if kernels and kernels.is_file() else []
+    run(sys.executable, ROOT / "tools/wheel.py", "--out", out, *given)
     return out
 
 
