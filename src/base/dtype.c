@@ -39,6 +39,11 @@ mp_dtype mp_dtype_of_onnx(int64_t onnx) {
     }
 }
 
+mp_dtype mp_dtype_unsigned(mp_dtype dtype) {
+    static const mp_dtype of_size[] = {[1] = MP_U8, [2] = MP_U16, [4] = MP_U32, [8] = MP_U64};
+    return (MP_BIT(dtype) & MP_INTS) != 0 ? of_size[mp_dtype_size(dtype)] : dtype;
+}
+
 const char *mp_dtype_word(mp_dtype dtype) {
     switch (dtype) {
 #define X(name, word, size, onnx, text) \

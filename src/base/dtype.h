@@ -77,6 +77,9 @@ size_t mp_dtype_bits(mp_dtype dtype);
  * newest types in another order. */
 mp_dtype mp_dtype_of_onnx(int64_t onnx);
 
+/* The unsigned integer of the same width for an integer, otherwise the type itself. */
+mp_dtype mp_dtype_unsigned(mp_dtype dtype);
+
 /* "f32", "i64", ...: the word used in kernel names; "?" for a value that is in no table. */
 const char *mp_dtype_word(mp_dtype dtype);
 

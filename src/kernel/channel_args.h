@@ -3,7 +3,7 @@
 #ifndef MP_KERNEL_CHANNEL_ARGS_H
 #define MP_KERNEL_CHANNEL_ARGS_H
 
-#include "kernel/index_args.h"
+#include "kernel/walk_args.h"
 
 /* Element i is of channel i / inner % channels: `inner` is 1 where channels are last. */
 typedef struct k_channels {
@@ -42,8 +42,8 @@ typedef struct mp_batch_norm_running_args {
 typedef struct mp_channel_affine_args {
     const void *x, *factors;
     void *out;
-    int64_t count;
-    k_channels channels;
+    int64_t channels;
+    k_walk walk; /* views: 0 x, 1 the factors, and likewise the summands */
 } mp_channel_affine_args;
 
 /* out = x / (bias + alpha / size * sum of squares of `size` channels around)^beta */

@@ -19,31 +19,40 @@ K_FN uint32_t k_divide(uint32_t n, k_divider d) {
     return (high + n) >> d.shift;
 }
 
-/* Offsets of element `i` of the iteration space in up to K_VIEWS tensors. */
-K_FN void k_offsets(const k_layout *layout, int64_t i, int32_t views, int64_t *offset) {
+/* Offsets of element `n` of an iteration space that is not wide, in up to K_VIEWS tensors. */
+K_FN void k_offsets_narrow(const k_layout *layout, uint32_t n, int32_t views, int64_t *offset) {
     for (int32_t v = 0; v < views; v++) {
         offset[v] = 0;
     }
-    if (layout->wide) {
-        for (int32_t d = layout->rank - 1; d > 0; d--) {
-            const int64_t outer = i / layout->dim[d];
-            const int64_t at = i - outer * layout->dim[d];
-            for (int32_t v = 0; v < views; v++) {
-                offset[v] += at * layout->stride[v][d];
-            }
-            i = outer;
+    for (int32_t d = layout->rank - 1; d > 0; d--) {
+        const uint32_t outer = k_divide(n, layout->divider[d]);
+        const int64_t at = n - outer * (uint32_t)layout->dim[d];
+        for (int32_t v = 0; v < views; v++) {
+            offset[v] += at * layout->stride[v][d];
         }
-    } else {
-        uint32_t n = (uint32_t)i;
-        for (int32_t d = layout->rank - 1; d > 0; d--) {
-            const uint32_t outer = k_divide(n, layout->divider[d]);
-            const int64_t at = n - outer * (uint32_t)layout->dim[d];
-            for (int32_t v = 0; v < views; v++) {
-                offset[v] += at * layout->stride[v][d];
-            }
-            n = outer;
+        n = outer;
+    }
+    for (int32_t v = 0; v < views; v++) {
+        offset[v] += n * layout->stride[v][0];
+    }
+}
+
+/* The same for any. */
+K_FN void k_offsets(const k_layout *layout, int64_t i, int32_t views, int64_t *offset) {
+    if (!layout->wide) {
+        k_offsets_narrow(layout, (uint32_t)i, views, offset);
+        return;
+    }
+    for (int32_t v = 0; v < views; v++) {
+        offset[v] = 0;
+    }
+    for (int32_t d = layout->rank - 1; d > 0; d--) {
+        const int64_t outer = i / layout->dim[d];
+        const int64_t at = i - outer * layout->dim[d];
+        for (int32_t v = 0; v < views; v++) {
+            offset[v] += at * layout->stride[v][d];
         }
-        i = n;
+        i = outer;
     }
     for (int32_t v = 0; v < views; v++) {
         offset[v] += i * layout->stride[v][0];

@@ -152,14 +152,4 @@ typedef struct K_ALIGN(sizeof(P_OUT) * P_WIDTH) p_out {
     P_OUT lane[P_WIDTH];
 } p_out;
 
-#ifdef P_BINARY
-K_FN P_OUT p_apply(T left, T right, float a, float b) {
-    const TC x = T_load(left);
-    const TC y = T_load(right);
-    (void)a;
-    (void)b;
-    return P_STORE(K_EXPRESSION);
-}
-#endif
-
 #endif

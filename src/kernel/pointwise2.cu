@@ -1,41 +1,50 @@
-/* pointwise2.cu - out[i] = f(x[i], y[i]), where either side may be one element. Bound by memory.
- * SPDX-License-Identifier: Apache-2.0 */
-#define P_BINARY
+/* pointwise2.cu - out[i] = f(x[..], y[..]) with both sides repeated as broadcasting asks. Bound by
+ * memory. SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pointwise.h"
 #include "kernel/pointwise_args.h"
+#include "kernel/walk.h"
 
-K_FN p_in p_repeat(T element) {
-    p_in pack;
-    for (int k = 0; k < P_WIDTH; k++) {
-        pack.lane[k] = element;
-    }
-    return pack;
+K_FN P_OUT p_apply(T left, T right, float a, float b) {
+    const TC x = T_load(left);
+    const TC y = T_load(right);
+    (void)a;
+    (void)b;
+    return P_STORE(K_EXPRESSION);
 }
+
+K_WALK_PACK(p_pack, T)
+K_WALK_PACK(p_made, P_OUT)
+K_WALK_READ(p_read, p_pack, T)
 
 K_KERNEL(mp_pointwise2_args, args) {
     const T *x = (const T *)args.x; /* out may be x or y where that has its shape */
     const T *y = (const T *)args.y;
     P_OUT *out = (P_OUT *)args.out;
-    const int x_step = args.form != P_SCALAR_X;
-    const int y_step = args.form != P_SCALAR_Y;
-    const T x0 = x[0];
-    const T y0 = y[0];
-    const uint64_t skew = (x_step ? (uint64_t)x % sizeof(p_in) : 0) |
-                          (y_step ? (uint64_t)y % sizeof(p_in) : 0) | (uint64_t)out % sizeof(p_out);
-    const int64_t packs = skew == 0 ? args.count / P_WIDTH : 0;
-    K_GRID_LOOP(i, packs) {
-        const p_in left = x_step ? ((const p_in *)x)[i] : p_repeat(x0);
-        const p_in right = y_step ? ((const p_in *)y)[i] : p_repeat(y0);
-        p_out result;
-        for (int k = 0; k < P_WIDTH; k++) {
-            result.lane[k] = p_apply(left.lane[k], right.lane[k], args.a, args.b);
+    if (k_walk_is_flat(&args.walk)) {
+        const int x_step = !(args.walk.repeated & 1);
+        const int y_step = !(args.walk.repeated & 2);
+        const T x0 = x[0];
+        const T y0 = y[0];
+        K_GRID_LOOP(i, args.walk.count) {
+            out[i] = p_apply(x_step ? x[i] : x0, y_step ? y[i] : y0, args.a, args.b);
         }
-        ((p_out *)out)[i] = result;
+        return;
     }
-    const int64_t done = packs * P_WIDTH;
-    K_GRID_LOOP(i, args.count - done) {
-        const T left = x_step ? x[done + i] : x0;
-        const T right = y_step ? y[done + i] : y0;
-        out[done + i] = p_apply(left, right, args.a, args.b);
+    const int64_t packs = k_walk_packs(&args.walk, K_WALK_SKEW(out, P_OUT));
+    K_GRID_LOOP(i, packs) {
+        const k_spot spot = k_spot_of(&args.walk, i, 2);
+        const p_pack left = p_read(x, &args.walk, &spot, 0);
+        const p_pack right = p_read(y, &args.walk, &spot, 1);
+        p_made made;
+        for (int32_t k = 0; k < K_WALK; k++) {
+            made.lane[k] = p_apply(left.lane[k], right.lane[k], args.a, args.b);
+        }
+        *(p_made *)(out + spot.first) = made;
+    }
+    const int64_t done = packs * K_WALK;
+    K_GRID_LOOP(i, args.walk.count - done) {
+        uint32_t at[2];
+        k_walk_to(&args.walk, (uint32_t)(done + i), 2, at);
+        out[done + i] = p_apply(x[at[0]], y[at[1]], args.a, args.b);
     }
 }

@@ -1,8 +1,16 @@
 /* pow.cu - out[i] = x[i] to the power y[i], in the type of x; the exponent has a type of its own.
- * Results of an integer base are exact; one that T cannot hold is T's lowest value.
+ * Results of an integer base are exact; one that T cannot hold is T's lowest value. Bound by memory
+ * where the exponents are 2 or 3, as they mostly are.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/index.h"
 #include "kernel/pointwise_args.h"
+#include "kernel/walk.h"
+
+/* Called for each element of a pack: in place it would be repeated as often. */
+#if K_HOST
+#define P_CALLED static
+#else
+#define P_CALLED static __device__ __noinline__
+#endif
 
 #if !T_FLOAT
 /* What a result too large for T becomes, as on x86. */
@@ -37,13 +45,26 @@ K_FN T p_power_of_int(T base, int64_t exponent) {
 }
 #endif
 
-K_FN T p_pow(T base, U exponent) {
+#if T_FLOAT
+K_FN int p_is_small(U exponent) {
+    const UC y = U_load(exponent);
+    return y == (UC)2 || y == (UC)3;
+}
+
+K_FN T p_small_power(T base, U exponent) {
+    const TC x = T_load(base);
+    return T_store(U_load(exponent) == (UC)2 ? x * x : x * x * x);
+}
+#endif
+
+P_CALLED T p_pow(T base, U exponent) {
     const TC x = T_load(base);
     const UC y = U_load(exponent);
 #if T_FLOAT && !T_DOUBLE && !U_DOUBLE
-    return y == (UC)2 ? T_store(x * x) : T_store(powf(x, (float)y)); /* by far the most common */
+    return p_is_small(exponent) ? p_small_power(base, exponent) : T_store(powf(x, (float)y));
 #elif T_FLOAT
-    return y == (UC)2 ? T_store(x * x) : T_store((TC)pow((double)x, (double)y));
+    return p_is_small(exponent) ? p_small_power(base, exponent)
+                                : T_store((TC)pow((double)x, (double)y));
 #elif U_FLOAT
     const int64_t whole = y > (UC)-1e9 && y < (UC)1e9 ? (int64_t)y : 0;
     return (UC)whole == y ? p_power_of_int(x, whole) : p_narrow(pow((double)x, (double)y));
@@ -52,20 +73,54 @@ K_FN T p_pow(T base, U exponent) {
 #endif
 }
 
-K_KERNEL(mp_broadcast2_args, args) {
+K_WALK_PACK(elements, T)
+K_WALK_PACK(exponents, U)
+K_WALK_READ(elements_read, elements, T)
+K_WALK_READ(exponents_read, exponents, U)
+
+K_FN elements p_powers(elements base, exponents exponent) {
+    elements made;
+#if T_FLOAT
+    int small = 1;
+    for (int32_t k = 0; k < K_WALK; k++) {
+        small &= p_is_small(exponent.lane[k]);
+    }
+    if (small) {
+        for (int32_t k = 0; k < K_WALK; k++) {
+            made.lane[k] = p_small_power(base.lane[k], exponent.lane[k]);
+        }
+        return made;
+    }
+#endif
+    for (int32_t k = 0; k < K_WALK; k++) {
+        made.lane[k] = p_pow(base.lane[k], exponent.lane[k]);
+    }
+    return made;
+}
+
+K_KERNEL(mp_pow_args, args) {
     const T *x = (const T *)args.x; /* out may be x where that has its shape */
     const U *y = (const U *)args.y;
     T *out = (T *)args.out;
-    if (args.layout.rank > 1 || args.layout.stride[0][0] == 0) {
-        K_GRID_LOOP(i, args.count) {
-            int64_t at[2];
-            k_offsets(&args.layout, i, 2, at);
-            out[i] = p_pow(x[at[0]], y[at[1]]);
+    if (k_walk_is_flat(&args.walk)) {
+        const int x_step = !(args.walk.repeated & 1);
+        const int y_step = !(args.walk.repeated & 2);
+        K_GRID_LOOP(i, args.walk.count) {
+            out[i] = p_pow(x[i * x_step], y[i * y_step]);
         }
         return;
     }
-    const int64_t y_step = args.layout.stride[1][0]; /* 1, or 0 for one exponent */
-    K_GRID_LOOP(i, args.count) {
-        out[i] = p_pow(x[i], y[i * y_step]);
+    const int64_t packs = k_walk_packs(&args.walk, K_WALK_SKEW(out, T));
+    K_GRID_LOOP(i, packs) {
+        const k_spot spot = k_spot_of(&args.walk, i, 2);
+        const elements base = elements_read(x, &args.walk, &spot, 0);
+        const exponents exponent = exponents_read(y, &args.walk, &spot, 1);
+        *(elements *)(out + spot.first) = p_powers(base, exponent);
+    }
+    const int64_t done = packs * K_WALK;
+    K_GRID_LOOP(i, args.walk.count - done) {
+        uint32_t at[2];
+        k_walk_to(&args.walk, (uint32_t)(done + i), 2, at);
+        out[done + i] = p_pow(x[at[0]], y[at[1]]);
     }
 }

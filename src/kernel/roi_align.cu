@@ -1,8 +1,7 @@
 /* roi_align.cu - each bin of a region: the mean of samples between pixels, or the largest of their
  * four shares, as ONNX's reference has it, not of the samples.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/prelude.h"
-#include "kernel/roi_args.h"
+#include "kernel/roi.h"
 
 /* The four pixels around a point and their weights; none beyond the edge by more than a pixel. */
 typedef struct corners {
@@ -76,7 +75,7 @@ K_FN TC pool(const mp_roi_align_args *args, const T *image, side y, side x) {
         for (int64_t j = 0; j < columns; j++) {
             const TC at_x = x.start + ((TC)j + (TC)0.5) * x.bin / (TC)columns;
             corners c;
-            if (!find_corners(at_y, at_x, args->in_h, args->in_w, &c)) {
+            if (!find_corners(at_y, at_x, args->space.in_h, args->space.in_w, &c)) {
                 most = most < 0 ? 0 : most;
                 continue;
             }
@@ -95,21 +94,19 @@ K_FN TC pool(const mp_roi_align_args *args, const T *image, side y, side x) {
 }
 
 K_KERNEL(mp_roi_align_args, args) {
-    const T *images = (const T *)args.x, *rois = (const T *)args.rois;
+    const mp_roi_space *space = &args.space;
     T *out = (T *)args.out;
-    K_GRID_LOOP(i, args.count) {
-        const int64_t bin_x = i % args.out_w, bin_y = i / args.out_w % args.out_h;
-        const int64_t plane = i / args.out_w / args.out_h;
-        const int64_t channel = plane % args.channels, region = plane / args.channels;
-        const int64_t batch = args.batch[region];
+    K_GRID_LOOP(i, space->count) {
+        const k_bin bin = k_bin_of(space, i);
+        const int64_t batch = args.batch[bin.region];
         TC value = 0;
-        if (batch >= 0 && batch < args.batches) {
-            const T *roi = rois + region * 4;
-            const T *image = images + (batch * args.channels + channel) * args.in_h * args.in_w;
-            side x = side_of(&args, roi[0], roi[2], args.out_w);
-            side y = side_of(&args, roi[1], roi[3], args.out_h);
-            x.start += (TC)bin_x * x.bin;
-            y.start += (TC)bin_y * y.bin;
+        if (batch >= 0 && batch < space->batches) {
+            const T *roi = (const T *)args.rois + bin.region * 4;
+            const T *image = k_image_of(space, args.x, batch, bin.channel);
+            side x = side_of(&args, roi[0], roi[2], space->out_w);
+            side y = side_of(&args, roi[1], roi[3], space->out_h);
+            x.start += (TC)bin.x * x.bin;
+            y.start += (TC)bin.y * y.bin;
             value = pool(&args, image, y, x);
         }
         out[i] = T_store(value);

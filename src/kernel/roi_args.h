@@ -9,12 +9,16 @@
 enum { K_ROI_SAMPLES_MAX = 4096 };
 
 /* x is [batches][channels][in_h][in_w], out is [regions][channels][out_h][out_w]. */
+typedef struct mp_roi_space {
+    int64_t count; /* of out */
+    int64_t batches, channels, in_h, in_w, out_h, out_w;
+} mp_roi_space;
+
 typedef struct mp_roi_align_args {
     const void *x, *rois; /* rois: x1, y1, x2, y2 of each region */
     const int64_t *batch; /* of each region */
     void *out;
-    int64_t count; /* of out */
-    int64_t batches, channels, in_h, in_w, out_h, out_w;
+    mp_roi_space space;
     float scale;
     int32_t samples;    /* along a side of a bin; 0: as many as it has pixels */
     int32_t half_pixel; /* pixels have their centres at halves */
@@ -24,8 +28,7 @@ typedef struct mp_roi_align_args {
 typedef struct mp_roi_pool_args {
     const void *x, *rois; /* rois: batch, x1, y1, x2, y2 of each region */
     void *out;
-    int64_t count;
-    int64_t batches, channels, in_h, in_w, out_h, out_w;
+    mp_roi_space space;
     float scale;
     int32_t unused;
 } mp_roi_pool_args;

@@ -1,7 +1,6 @@
 /* roi_pool.cu - the largest pixel of each bin of a region, whose edges are rounded to pixels.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/prelude.h"
-#include "kernel/roi_args.h"
+#include "kernel/roi.h"
 
 /* Pixels [first, last) of a bin within the image. */
 typedef struct extent {
@@ -28,28 +27,25 @@ K_FN extent extent_of(int64_t low, int64_t high, int64_t bin, int64_t bins, int6
 }
 
 K_KERNEL(mp_roi_pool_args, args) {
-    const T *images = (const T *)args.x, *rois = (const T *)args.rois;
+    const mp_roi_space *space = &args.space;
     T *out = (T *)args.out;
-    K_GRID_LOOP(i, args.count) {
-        const int64_t bin_x = i % args.out_w, bin_y = i / args.out_w % args.out_h;
-        const int64_t plane = i / args.out_w / args.out_h;
-        const int64_t channel = plane % args.channels;
-        const T *roi = rois + plane / args.channels * 5;
+    K_GRID_LOOP(i, space->count) {
+        const k_bin bin = k_bin_of(space, i);
+        const T *roi = (const T *)args.rois + bin.region * 5;
         const TC named = T_load(roi[0]);
         TC most = 0; /* of an empty bin */
-        if (named >= 0 && named < (TC)args.batches) {
-            const int64_t batch = (int64_t)named;
-            const T *image = images + (batch * args.channels + channel) * args.in_h * args.in_w;
-            const extent x = extent_of(pixel(roi[1], args.scale), pixel(roi[3], args.scale), bin_x,
-                                       args.out_w, args.in_w);
-            const extent y = extent_of(pixel(roi[2], args.scale), pixel(roi[4], args.scale), bin_y,
-                                       args.out_h, args.in_h);
+        if (named >= 0 && named < (TC)space->batches) {
+            const T *image = k_image_of(space, args.x, (int64_t)named, bin.channel);
+            const extent x = extent_of(pixel(roi[1], args.scale), pixel(roi[3], args.scale), bin.x,
+                                       space->out_w, space->in_w);
+            const extent y = extent_of(pixel(roi[2], args.scale), pixel(roi[4], args.scale), bin.y,
+                                       space->out_h, space->in_h);
             if (x.first < x.last && y.first < y.last) {
                 most = -(TC)K_INF;
             }
             for (int64_t row = y.first; row < y.last; row++) {
                 for (int64_t column = x.first; column < x.last; column++) {
-                    const TC value = T_load(image[row * args.in_w + column]);
+                    const TC value = T_load(image[row * space->in_w + column]);
                     most = value > most ? value : most;
                 }
             }

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/channel_steps.h"
 #include "op/families.h"
+#include "op/pieces.h"
 
 static mp_status check_vectors(const mp_planner *p, int64_t channels) {
     static const char *const names[] = {"X", "scale", "B", "mean", "var"};
@@ -114,16 +115,26 @@ static mp_status plan_fold(mp_planner *p, const normalization *n, const statisti
 }
 
 static mp_status plan_affine(mp_planner *p, const normalization *n, mp_ref factors) {
+    const mp_dtype type = p->in[0].type;
+    const int per_lane = (int)(16 / mp_dtype_size(type));
+    const int64_t count = mp_shape_count(&n->image);
+    const int64_t inner = mp_channel_stride(p, &n->image);
+    const mp_shape whole = {3, {count / n->channels / inner, n->channels, inner}};
+    const mp_shape vector = {2, {n->channels, 1}};
     const mp_kernel *kernel = NULL;
-    const mp_channel_affine_args args = {
-        .count = mp_shape_count(&n->image),
-        .channels = mp_channels_of(p, &n->image),
-    };
-    MP_TRY(mp_plan_kernel(p, &kernel, "channel_affine_%s", mp_dtype_word(p->in[0].type)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
-                     MP_BIND(mp_channel_affine_args, x, MP_IN(0)),
-                     MP_BIND(mp_channel_affine_args, factors, factors),
-                     MP_BIND(mp_channel_affine_args, out, MP_OUT(0)));
+    MP_TRY(mp_plan_kernel(p, &kernel, "channel_affine_%s", mp_dtype_word(type)));
+    mp_piece at;
+    for (int64_t first = 0; first < count; first += at.walk.count) {
+        mp_piece_at(&whole, (const mp_shape *const[]){&whole, &vector}, 2, first, &at);
+        const mp_channel_affine_args args = {.channels = n->channels, .walk = at.walk};
+        MP_TRY(MP_LAUNCH(
+            p, kernel, mp_plan_grid(p, at.walk.count, per_lane), args,
+            MP_BIND(mp_channel_affine_args, x, mp_ref_element(MP_IN(0), at.in[0], type)),
+            MP_BIND(mp_channel_affine_args, factors,
+                    mp_ref_element(factors, at.in[1], n->computed)),
+            MP_BIND(mp_channel_affine_args, out, mp_ref_element(MP_OUT(0), at.out, type))));
+    }
+    return MP_OK;
 }
 
 static mp_status plan_batch_norm(mp_planner *p) {

@@ -6,18 +6,13 @@
 
 #include <string.h>
 
-static mp_dtype unsigned_of(mp_dtype dtype) {
-    static const mp_dtype of_size[] = {[1] = MP_U8, [2] = MP_U16, [4] = MP_U32, [8] = MP_U64};
-    return of_size[mp_dtype_size(dtype)];
-}
-
 static mp_status plan_binary(mp_planner *p, const char *word, float flag) {
     const mp_tensor *x = &p->in[0];
     const mp_tensor *y = &p->in[1];
     mp_shape shape;
     MP_TRY(mp_shape_broadcast(&x->shape, &y->shape, &shape));
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
-    return mp_pointwise2(p, word, unsigned_of(x->type), (mp_operand){MP_IN(0), &x->shape},
+    return mp_pointwise2(p, word, mp_dtype_unsigned(x->type), (mp_operand){MP_IN(0), &x->shape},
                          (mp_operand){MP_IN(1), &y->shape}, MP_OUT(0), &shape, flag, 0);
 }
 
@@ -29,7 +24,7 @@ static mp_status plan_bitwise(mp_planner *p) {
 static mp_status plan_bit_not(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
-    return mp_pointwise1(p, "bit_not", unsigned_of(x->type), MP_IN(0), MP_OUT(0),
+    return mp_pointwise1(p, "bit_not", mp_dtype_unsigned(x->type), MP_IN(0), MP_OUT(0),
                          mp_shape_count(&x->shape), 0, 0);
 }
 

@@ -7,8 +7,10 @@
 #include "op/families.h"
 #include "op/narrow.h"
 #include "op/op.h"
+#include "op/pieces.h"
 
 #include <float.h>
+#include <string.h>
 
 /* ---- steps ---- */
 
@@ -25,50 +27,44 @@ mp_status mp_pointwise1(mp_planner *p, const char *word, mp_dtype dtype, mp_ref 
                      MP_BIND(mp_pointwise1_args, x, x), MP_BIND(mp_pointwise1_args, out, out));
 }
 
-static int form_of(const mp_shape *x, const mp_shape *y, const mp_shape *out) {
-    const int64_t count = mp_shape_count(out);
-    const bool x_whole = mp_shape_count(x) == count;
-    const bool y_whole = mp_shape_count(y) == count;
-    if (x_whole && y_whole) {
-        return P_SAME;
+/* The instance that computes it: those that wrap are of unsigned integers only. */
+static mp_dtype computed_as(const char *word, mp_dtype dtype) {
+    static const char *const unsigned_only[] = {"add", "sub", "mul", "equal"};
+    for (size_t i = 0; i < MP_COUNT_OF(unsigned_only); i++) {
+        if (strcmp(word, unsigned_only[i]) == 0) {
+            return mp_dtype_unsigned(dtype);
+        }
     }
-    if (y_whole && mp_shape_count(x) == 1) {
-        return P_SCALAR_X;
-    }
-    return x_whole && mp_shape_count(y) == 1 ? P_SCALAR_Y : P_BROADCAST;
+    return dtype;
 }
 
-static mp_status pointwise2_broadcast(mp_planner *p, const char *word, mp_dtype dtype, mp_operand x,
-                                      mp_operand y, mp_ref out, const mp_shape *shape, float a,
-                                      float b) {
+/* As mp_pointwise2, for a result of another type. */
+static mp_status pointwise2_to(mp_planner *p, const char *word, mp_dtype dtype, mp_operand x,
+                               mp_operand y, mp_ref out, mp_dtype result, const mp_shape *shape,
+                               float a, float b) {
+    const int64_t count = mp_shape_count(shape);
+    const int per_lane = (int)(16 / mp_dtype_size(dtype));
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "broadcast2_%s_%s", word, mp_dtype_word(dtype)));
-    mp_broadcast2_args args = {.count = mp_shape_count(shape), .a = a, .b = b};
-    int64_t stride[2][MP_RANK_MAX];
-    mp_shape_broadcast_strides(x.shape, shape, stride[0]);
-    mp_shape_broadcast_strides(y.shape, shape, stride[1]);
-    mp_layout_make(shape, stride, 2, &args.layout);
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
-                     MP_BIND(mp_broadcast2_args, x, x.ref), MP_BIND(mp_broadcast2_args, y, y.ref),
-                     MP_BIND(mp_broadcast2_args, out, out));
+    if (count == 0) {
+        return MP_OK;
+    }
+    MP_TRY(mp_plan_kernel(p, &kernel, "pointwise2_%s_%s", word,
+                          mp_dtype_word(computed_as(word, dtype))));
+    mp_piece piece;
+    for (int64_t first = 0; first < count; first += piece.walk.count) {
+        mp_piece_at(shape, (const mp_shape *const[]){x.shape, y.shape}, 2, first, &piece);
+        const mp_pointwise2_args args = {.a = a, .b = b, .walk = piece.walk};
+        MP_TRY(MP_LAUNCH(p, kernel, mp_plan_grid(p, piece.walk.count, per_lane), args,
+                         MP_BIND(mp_pointwise2_args, x, mp_ref_element(x.ref, piece.in[0], dtype)),
+                         MP_BIND(mp_pointwise2_args, y, mp_ref_element(y.ref, piece.in[1], dtype)),
+                         MP_BIND(mp_pointwise2_args, out, mp_ref_element(out, piece.out, result))));
+    }
+    return MP_OK;
 }
 
 mp_status mp_pointwise2(mp_planner *p, const char *word, mp_dtype dtype, mp_operand x, mp_operand y,
                         mp_ref out, const mp_shape *shape, float a, float b) {
-    const mp_pointwise2_args args = {
-        .count = mp_shape_count(shape), .a = a, .b = b, .form = form_of(x.shape, y.shape, shape)};
-    if (args.count == 0) {
-        return MP_OK;
-    }
-    if (args.form == P_BROADCAST) {
-        return pointwise2_broadcast(p, word, dtype, x, y, out, shape, a, b);
-    }
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "pointwise2_%s_%s", word, mp_dtype_word(dtype)));
-    const int per_lane = (int)(16 / mp_dtype_size(dtype));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, per_lane), args,
-                     MP_BIND(mp_pointwise2_args, x, x.ref), MP_BIND(mp_pointwise2_args, y, y.ref),
-                     MP_BIND(mp_pointwise2_args, out, out));
+    return pointwise2_to(p, word, dtype, x, y, out, dtype, shape, a, b);
 }
 
 /* ---- operators of one input ---- */
@@ -120,20 +116,26 @@ static mp_operand operand_in(const mp_planner *p, int i) {
     return (mp_operand){MP_IN(i), &p->in[i].shape};
 }
 
-static mp_status plan_binary_as(mp_planner *p, const char *word, mp_dtype result) {
+/* f(x, y), or f(y, x) where `first` is 1. */
+static mp_status plan_binary_as(mp_planner *p, const char *word, mp_dtype result, int first) {
     mp_shape shape;
     MP_TRY(mp_shape_broadcast(&p->in[0].shape, &p->in[1].shape, &shape));
     MP_TRY(mp_plan_output(p, 0, result, &shape));
-    return mp_pointwise2(p, word, p->in[0].type, operand_in(p, 0), operand_in(p, 1), MP_OUT(0),
-                         &shape, 0, 0);
+    return pointwise2_to(p, word, p->in[0].type, operand_in(p, first), operand_in(p, 1 - first),
+                         MP_OUT(0), result, &shape, 0, 0);
 }
 
 static mp_status plan_binary(mp_planner *p) {
-    return plan_binary_as(p, p->node->op->detail, p->in[0].type);
+    return plan_binary_as(p, p->node->op->detail, p->in[0].type, 0);
 }
 
 static mp_status plan_compare(mp_planner *p) {
-    return plan_binary_as(p, p->node->op->detail, MP_BOOL);
+    return plan_binary_as(p, p->node->op->detail, MP_BOOL, 0);
+}
+
+/* x > y by the kernel of y < x. */
+static mp_status plan_compare_turned(mp_planner *p) {
+    return plan_binary_as(p, p->node->op->detail, MP_BOOL, 1);
 }
 
 static mp_status plan_mod(mp_planner *p) {
@@ -142,7 +144,9 @@ static mp_status plan_mod(mp_planner *p) {
         return MP_FAIL(INVALID_ARGUMENT, "inputs of type %s need the attribute fmod=1",
                        mp_dtype_name(p->in[0].type));
     }
-    return plan_binary_as(p, c_sign ? "fmod" : "mod", p->in[0].type);
+    const bool same =
+        (MP_BIT(p->in[0].type) & MP_UNSIGNED_INTS) != 0; /* where nothing is negative */
+    return plan_binary_as(p, c_sign || same ? "fmod" : "mod", p->in[0].type, 0);
 }
 
 static mp_status plan_prelu(mp_planner *p) {
@@ -154,7 +158,13 @@ static mp_status plan_prelu(mp_planner *p) {
         return MP_FAIL(INVALID_ARGUMENT, "slope of shape %s does not broadcast to X of shape %s",
                        mp_shape_text(&p->in[1].shape, slope), mp_shape_text(&p->in[0].shape, x));
     }
-    return plan_binary_as(p, "prelu", p->in[0].type);
+    if ((MP_BIT(p->in[0].type) & MP_UNSIGNED_INTS) != 0) {
+        size_t bytes = 0;
+        MP_TRY(mp_shape_bytes(&shape, p->in[0].type, &bytes));
+        MP_TRY(mp_plan_output(p, 0, p->in[0].type, &shape));
+        return mp_plan_copy(p, MP_OUT(0), MP_IN(0), bytes); /* nothing is negative */
+    }
+    return plan_binary_as(p, "prelu", p->in[0].type, 0);
 }
 
 /* ---- operators of any number of inputs: folded from the left into the output ---- */
@@ -208,7 +218,8 @@ static mp_status plan_clip(mp_planner *p) {
     }
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "clip_%s", mp_dtype_word(x->type)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+    const int per_lane = (int)(16 / mp_dtype_size(x->type));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, per_lane), args,
                      MP_BIND(mp_clip_args, x, MP_IN(0)),
                      MP_BIND(mp_clip_args, low, mp_plan_in(p, 1) ? MP_IN(1) : MP_NOWHERE),
                      MP_BIND(mp_clip_args, high, mp_plan_in(p, 2) ? MP_IN(2) : MP_NOWHERE),
@@ -257,10 +268,10 @@ static const mp_attr_def fmod_only[] = {{"fmod", MP_ATTR_INT}, {NULL, 0}};
         .name = (op_name), .since = (from), .until = (to), .types = {{"T", (set)}}, IN_PLACE2, \
         .plan = plan_binary, .domain = "", .detail = (word)                                    \
     }
-#define COMPARE(op_name, from, to, set, word)                                                  \
-    {                                                                                          \
-        .name = (op_name), .since = (from), .until = (to), .plan = plan_compare, .domain = "", \
-        .types = {{"T", (set)}, {"T1", MP_BIT(MP_BOOL)}}, .detail = (word)                     \
+#define COMPARE(op_name, from, to, set, word, function)                                      \
+    {                                                                                        \
+        .name = (op_name), .since = (from), .until = (to), .plan = (function), .domain = "", \
+        .types = {{"T", (set)}, {"T1", MP_BIT(MP_BOOL)}}, .detail = (word)                   \
     }
 #define VARIADIC(op_name, from, to, set, word)                                                \
     {                                                                                         \
@@ -340,14 +351,14 @@ static const mp_op ops[] = {
      .plan = plan_prelu,
      .types = {{"T",
                 MP_FLOATS | MP_BIT(MP_I32) | MP_BIT(MP_I64) | MP_BIT(MP_U32) | MP_BIT(MP_U64)}}},
-    COMPARE("And", 7, 7, MP_BIT(MP_BOOL), "and"),
-    COMPARE("Or", 7, 7, MP_BIT(MP_BOOL), "or"),
-    COMPARE("Xor", 7, 7, MP_BIT(MP_BOOL), "xor"),
-    COMPARE("Equal", 7, 19, MP_ALL_TYPES, "equal"),
-    COMPARE("Less", 7, 13, MP_NUMBERS, "less"),
-    COMPARE("LessOrEqual", 12, 16, MP_NUMBERS, "less_or_equal"),
-    COMPARE("Greater", 7, 13, MP_NUMBERS, "greater"),
-    COMPARE("GreaterOrEqual", 12, 16, MP_NUMBERS, "greater_or_equal"),
+    COMPARE("And", 7, 7, MP_BIT(MP_BOOL), "and", plan_compare),
+    COMPARE("Or", 7, 7, MP_BIT(MP_BOOL), "or", plan_compare),
+    COMPARE("Xor", 7, 7, MP_BIT(MP_BOOL), "xor", plan_compare),
+    COMPARE("Equal", 7, 19, MP_ALL_TYPES, "equal", plan_compare),
+    COMPARE("Less", 7, 13, MP_NUMBERS, "less", plan_compare),
+    COMPARE("LessOrEqual", 12, 16, MP_NUMBERS, "less_or_equal", plan_compare),
+    COMPARE("Greater", 7, 13, MP_NUMBERS, "less", plan_compare_turned),
+    COMPARE("GreaterOrEqual", 12, 16, MP_NUMBERS, "less_or_equal", plan_compare_turned),
     VARIADIC("Max", 6, 13, MP_NUMBERS, "max"),
     VARIADIC("Min", 6, 13, MP_NUMBERS, "min"),
     VARIADIC("Sum", 6, 13, MP_FLOATS, "add"),

@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* Checks the shapes and declares the output [regions, channels, out_h, out_w]. */
-static mp_status declare(mp_planner *p, int columns, int64_t out_h, int64_t out_w) {
+static mp_status declare(mp_planner *p, int columns, int64_t out_h, int64_t out_w,
+                         mp_roi_space *space) {
     const mp_shape *x = &p->in[0].shape, *rois = &p->in[1].shape;
     char x_text[192];
     char rois_text[192];
@@ -21,7 +22,15 @@ static mp_status declare(mp_planner *p, int columns, int64_t out_h, int64_t out_
                        (long long)out_h, (long long)out_w);
     }
     const mp_shape out = {.rank = 4, .dim = {rois->dim[0], x->dim[1], out_h, out_w}};
-    return mp_plan_output(p, 0, p->in[0].type, &out);
+    MP_TRY(mp_plan_output(p, 0, p->in[0].type, &out));
+    *space = (mp_roi_space){.count = mp_shape_count(&out),
+                            .batches = mp_shape_count(x) > 0 ? x->dim[0] : 0, /* with pixels */
+                            .channels = x->dim[1],
+                            .in_h = x->dim[2],
+                            .in_w = x->dim[3],
+                            .out_h = out_h,
+                            .out_w = out_w};
+    return MP_OK;
 }
 
 static mp_status read_scale(const mp_node *node, float *out) {
@@ -44,12 +53,11 @@ static mp_status read_word(const mp_node *node, const char *name, const char *us
 /* ---- RoiAlign ---- */
 
 static mp_status plan_roi_align(mp_planner *p) {
-    const mp_shape *x = &p->in[0].shape, *rois = &p->in[1].shape, *batch = &p->in[2].shape;
+    const mp_shape *rois = &p->in[1].shape, *batch = &p->in[2].shape;
     const mp_node *node = p->node;
     const int64_t samples = mp_node_int(node, "sampling_ratio", 0);
     bool largest = false, without_half = node->version < 16;
-    mp_roi_align_args args = {.out_h = mp_node_int(node, "output_height", 1),
-                              .out_w = mp_node_int(node, "output_width", 1)};
+    mp_roi_align_args args = {.samples = 0};
     MP_TRY(read_scale(node, &args.scale));
     MP_TRY(read_word(node, "mode", "avg", "max", &largest));
     if (!without_half) {
@@ -60,7 +68,8 @@ static mp_status plan_roi_align(mp_planner *p) {
         return MP_FAIL(INVALID_ARGUMENT, "sampling_ratio %lld must be 0 to %d", (long long)samples,
                        K_ROI_SAMPLES_MAX);
     }
-    MP_TRY(declare(p, 4, args.out_h, args.out_w));
+    MP_TRY(declare(p, 4, mp_node_int(node, "output_height", 1),
+                   mp_node_int(node, "output_width", 1), &args.space));
     if (batch->rank != 1 || batch->dim[0] != rois->dim[0]) {
         char text[192];
         return MP_FAIL(INVALID_ARGUMENT,
@@ -69,52 +78,39 @@ static mp_status plan_roi_align(mp_planner *p) {
                        mp_shape_text(batch, text), (long long)rois->dim[0]);
     }
     const mp_kernel *kernel = NULL;
-    args.count = rois->dim[0] * x->dim[1] * args.out_h * args.out_w;
-    args.batches = x->dim[0];
-    args.channels = x->dim[1];
-    args.in_h = x->dim[2];
-    args.in_w = x->dim[3];
     args.samples = (int32_t)samples;
     args.half_pixel = !without_half;
     args.largest = largest;
-    if (args.count == 0) {
+    if (args.space.count == 0) {
         return MP_OK;
-    }
-    if (mp_shape_count(x) == 0) {
-        args.batches = 0; /* no region has an image */
     }
     MP_TRY(mp_plan_kernel(p, &kernel, "roi_align_%s", mp_dtype_word(p->in[0].type)));
     return MP_LAUNCH(
-        p, kernel, mp_plan_grid(p, args.count, 1), args, MP_BIND(mp_roi_align_args, x, MP_IN(0)),
-        MP_BIND(mp_roi_align_args, rois, MP_IN(1)), MP_BIND(mp_roi_align_args, batch, MP_IN(2)),
-        MP_BIND(mp_roi_align_args, out, MP_OUT(0)));
+        p, kernel, mp_plan_grid(p, args.space.count, 1), args,
+        MP_BIND(mp_roi_align_args, x, MP_IN(0)), MP_BIND(mp_roi_align_args, rois, MP_IN(1)),
+        MP_BIND(mp_roi_align_args, batch, MP_IN(2)), MP_BIND(mp_roi_align_args, out, MP_OUT(0)));
 }
 
 /* ---- MaxRoiPool ---- */
 
 static mp_status plan_roi_pool(mp_planner *p) {
-    const mp_shape *x = &p->in[0].shape;
     const mp_attr *pooled = mp_node_attr(p->node, "pooled_shape");
     const mp_kernel *kernel = NULL;
     if (pooled == NULL || pooled->count != 2) {
         return MP_FAIL(INVALID_ARGUMENT, "pooled_shape must have two values, not %zu",
                        pooled != NULL ? pooled->count : 0);
     }
-    mp_roi_pool_args args = {.out_h = pooled->ints[0], .out_w = pooled->ints[1]};
+    mp_roi_pool_args args = {.scale = 1};
     MP_TRY(read_scale(p->node, &args.scale));
-    MP_TRY(declare(p, 5, args.out_h, args.out_w));
-    args.batches = mp_shape_count(x) > 0 ? x->dim[0] : 0;
-    args.channels = x->dim[1];
-    args.in_h = x->dim[2];
-    args.in_w = x->dim[3];
-    args.count = p->in[1].shape.dim[0] * x->dim[1] * args.out_h * args.out_w;
-    if (args.count == 0) {
+    MP_TRY(declare(p, 5, pooled->ints[0], pooled->ints[1], &args.space));
+    if (args.space.count == 0) {
         return MP_OK;
     }
     MP_TRY(mp_plan_kernel(p, &kernel, "roi_pool_%s", mp_dtype_word(p->in[0].type)));
-    return MP_LAUNCH(
-        p, kernel, mp_plan_grid(p, args.count, 1), args, MP_BIND(mp_roi_pool_args, x, MP_IN(0)),
-        MP_BIND(mp_roi_pool_args, rois, MP_IN(1)), MP_BIND(mp_roi_pool_args, out, MP_OUT(0)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.space.count, 1), args,
+                     MP_BIND(mp_roi_pool_args, x, MP_IN(0)),
+                     MP_BIND(mp_roi_pool_args, rois, MP_IN(1)),
+                     MP_BIND(mp_roi_pool_args, out, MP_OUT(0)));
 }
 
 /* ---- the rows ---- */

@@ -2,28 +2,34 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pointwise_args.h"
 #include "op/families.h"
+#include "op/pieces.h"
 
 static mp_status plan_where(mp_planner *p) {
     mp_shape shape = p->in[0].shape;
     MP_TRY(mp_shape_broadcast(&shape, &p->in[1].shape, &shape));
     MP_TRY(mp_shape_broadcast(&shape, &p->in[2].shape, &shape));
     MP_TRY(mp_plan_output(p, 0, p->in[1].type, &shape));
-    mp_where_args args = {.count = mp_shape_count(&shape)};
-    if (args.count == 0) {
+    const int64_t count = mp_shape_count(&shape);
+    const mp_dtype type = p->in[1].type;
+    const size_t size = mp_dtype_size(type);
+    const mp_kernel *kernel = NULL;
+    if (count == 0) {
         return MP_OK;
     }
-    int64_t stride[3][MP_RANK_MAX];
-    for (int i = 0; i < 3; i++) {
-        mp_shape_broadcast_strides(&p->in[i].shape, &shape, stride[i]);
-        args.broadcast |= mp_shape_count(&p->in[i].shape) != args.count;
+    MP_TRY(mp_plan_kernel(p, &kernel, "where_b%zu", size * 8));
+    const mp_shape *const in[] = {&p->in[0].shape, &p->in[1].shape, &p->in[2].shape};
+    mp_piece at;
+    for (int64_t first = 0; first < count; first += at.walk.count) {
+        mp_piece_at(&shape, in, 3, first, &at);
+        const mp_where_args args = {.walk = at.walk};
+        MP_TRY(MP_LAUNCH(
+            p, kernel, mp_plan_grid(p, at.walk.count, (int)(16 / size)), args,
+            MP_BIND(mp_where_args, condition, mp_ref_element(MP_IN(0), at.in[0], MP_BOOL)),
+            MP_BIND(mp_where_args, x, mp_ref_element(MP_IN(1), at.in[1], type)),
+            MP_BIND(mp_where_args, y, mp_ref_element(MP_IN(2), at.in[2], type)),
+            MP_BIND(mp_where_args, out, mp_ref_element(MP_OUT(0), at.out, type))));
     }
-    mp_layout_make(&shape, stride, 3, &args.layout);
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "where_b%zu", mp_dtype_size(p->in[1].type) * 8));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
-                     MP_BIND(mp_where_args, condition, MP_IN(0)),
-                     MP_BIND(mp_where_args, x, MP_IN(1)), MP_BIND(mp_where_args, y, MP_IN(2)),
-                     MP_BIND(mp_where_args, out, MP_OUT(0)));
+    return MP_OK;
 }
 
 static mp_status plan_pow(mp_planner *p) {
@@ -32,19 +38,23 @@ static mp_status plan_pow(mp_planner *p) {
     mp_shape shape;
     MP_TRY(mp_shape_broadcast(&x->shape, &y->shape, &shape));
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
-    mp_broadcast2_args args = {.count = mp_shape_count(&shape)};
-    if (args.count == 0) {
+    const int64_t count = mp_shape_count(&shape);
+    const mp_kernel *kernel = NULL;
+    if (count == 0) {
         return MP_OK;
     }
-    int64_t stride[2][MP_RANK_MAX];
-    mp_shape_broadcast_strides(&x->shape, &shape, stride[0]);
-    mp_shape_broadcast_strides(&y->shape, &shape, stride[1]);
-    mp_layout_make(&shape, stride, 2, &args.layout);
-    const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "pow_%s_%s", mp_dtype_word(x->type), mp_dtype_word(y->type)));
-    return MP_LAUNCH(
-        p, kernel, mp_plan_grid(p, args.count, 1), args, MP_BIND(mp_broadcast2_args, x, MP_IN(0)),
-        MP_BIND(mp_broadcast2_args, y, MP_IN(1)), MP_BIND(mp_broadcast2_args, out, MP_OUT(0)));
+    const int per_lane = (int)(16 / mp_dtype_size(x->type));
+    mp_piece at;
+    for (int64_t first = 0; first < count; first += at.walk.count) {
+        mp_piece_at(&shape, (const mp_shape *const[]){&x->shape, &y->shape}, 2, first, &at);
+        const mp_pow_args args = {.walk = at.walk};
+        MP_TRY(MP_LAUNCH(p, kernel, mp_plan_grid(p, at.walk.count, per_lane), args,
+                         MP_BIND(mp_pow_args, x, mp_ref_element(MP_IN(0), at.in[0], x->type)),
+                         MP_BIND(mp_pow_args, y, mp_ref_element(MP_IN(1), at.in[1], y->type)),
+                         MP_BIND(mp_pow_args, out, mp_ref_element(MP_OUT(0), at.out, x->type))));
+    }
+    return MP_OK;
 }
 
 enum { POW_INTS = 1u << MP_I32 | 1u << MP_I64 };
