@@ -50,10 +50,6 @@ target_compile_options(
     INTERFACE -ffp-contract=off -fno-math-errno -fwrapv -g1 -Wno-conversion -Wno-double-promotion
               -Wno-type-limits -Wno-overlength-strings
               ${kernel_level})
-if(MILLPOND_SANITIZE STREQUAL "thread")
-    # Between blocks a text has the races of a GPU's, which compute-sanitizer looks for.
-    target_compile_options(millpond_kernel_flags INTERFACE -fno-sanitize=thread)
-endif()
 # Static libraries, so that link commands stay short; the table refers to every instance. They depend on nothing but the
 # text and the flags above, the same with and without assertions, so a second build may take those of the first.
 if(MILLPOND_HOST_KERNELS)

@@ -11,8 +11,10 @@ Whole outputs lie in BUILD/test-logs; shown here are failures, reasons to skip, 
 
 import argparse
 import collections
+import concurrent.futures
 import glob
 import importlib.util
+import itertools
 import os
 import re
 import shutil
@@ -39,6 +41,7 @@ class Step:
     limit_s: int = 900
     prepares: bool = False  # no test: its success counts nothing
     wheels: bool = False  # a C program that should find the libraries which Python packages carry
+    beside: bool = False  # it keeps one core busy: runs beside the steps before and after it that do, too
 
 
 def pytest(*paths, gpu=True):
@@ -84,8 +87,13 @@ def steps_of(build, gpu):
         Step("ep", "the provider in ONNX Runtime: options, threads, life times, operators, ONNX's node tests",
              pytest("tests/ep", gpu=gpu), "cpu gpu", limit_s=1800),
         Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
-             pytest("tests/pool"), "cpu"),
-        Step("pool-model", "the pool against its model: a million operations", [tests / "pool_model"], "cpu"),
+             pytest("tests/pool"), "cpu", beside=True),
+        Step("pool-model", "the pool against its model: a million operations", [tests / "pool_model"], "cpu",
+             beside=True),
+        Step("bench", "the pool's benchmark: every case on the emulated device, its traces, its check",
+             pytest("tests/bench"), "cpu", limit_s=600, beside=True),
+        Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"], "cpu",
+             prepares=True, beside=True),
         Step("python", "the Python package: functions, errors, threads, ends of processes; adapters of what is there",
              pytest("tests/python", "--ignore=" + str(ROOT / "tests/python/test_wheel.py"),
                     *(f"--ignore-glob=*/test_{name}*.py" for name in PROVIDER_TESTS), gpu=gpu), "cpu gpu",
@@ -97,10 +105,6 @@ def steps_of(build, gpu):
              [extension], 1200),
         Step("wheel", "the wheel: contents, what it links, README's example in a clean environment",
              pytest("tests/python/test_wheel.py"), "cpu", [extension], 1200),
-        Step("bench", "the pool's benchmark: every case on the emulated device, its traces, its check",
-             pytest("tests/bench"), "cpu", limit_s=600),
-        Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"], "cpu",
-             prepares=True),
         Step("models", "trained models", pytest("tests/models"), "cpu gpu", limit_s=1800),
     ]
 
@@ -196,18 +200,22 @@ def show_failures(lines, log):
     print(f"      whole output: {os.path.relpath(log, ROOT)}")
 
 
-def run_step(step, log, env):
-    """Runs one step and prints what came of it; returns its counts."""
+def execute(step, log, env):
+    """Runs a step unless what it needs is missing; returns (that or None, exit status, seconds)."""
     missing = missing_of(step)
+    if missing is not None:
+        return missing, None, 0
+    start = time.monotonic()
+    return None, run(step, log, env), time.monotonic() - start
+
+
+def report(step, log, missing, status, seconds):
+    """Prints what came of a step; returns its counts."""
     if missing is not None:
         name = os.path.relpath(missing, ROOT) if "/" in str(missing) else missing
         fails = bool(os.environ.get("CI"))
-        print(f"{step.name:<13} {'failed' if fails else 'skipped'}: {name} is not there", flush=True)
+        print(f"      {'failed' if fails else 'skipped'}: {name} is not there", flush=True)
         return 0, int(fails), int(not fails)
-    print(f"{step.name:<13} {step.what}", flush=True)
-    start = time.monotonic()
-    status = run(step, log, env)
-    seconds = time.monotonic() - start
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     counts = (0, 0, 0) if step.prepares and status == 0 else counts_of(status, lines)
     for line in lines:
@@ -222,6 +230,21 @@ def run_step(step, log, env):
     show_skips(lines)
     print(f"      {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped in {seconds:.1f} s", flush=True)
     return counts
+
+
+def run_step(step, log, env):
+    """Runs one step and prints what came of it; returns its counts."""
+    print(f"{step.name:<13} {step.what}", flush=True)
+    return report(step, log, *execute(step, log, env))
+
+
+def run_beside(steps, logs, env):
+    """Runs these steps as many at a time as there are cores; gives the counts of each."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        outcomes = [pool.submit(execute, step, logs / f"{step.name}.log", env) for step in steps]
+        for step, outcome in zip(steps, outcomes, strict=True):
+            print(f"{step.name:<13} {step.what}", flush=True)
+            yield report(step, logs / f"{step.name}.log", *outcome.result())
 
 
 def main():
@@ -250,9 +273,10 @@ def main():
     logs.mkdir(parents=True, exist_ok=True)
     env = environment(build, args.gpu)
     totals = [0, 0, 0]
-    for step in steps:
-        counts = run_step(step, logs / f"{step.name}.log", env)
-        totals = [a + b for a, b in zip(totals, counts, strict=True)]
+    for beside, group in itertools.groupby(steps, lambda step: step.beside):
+        for counts in run_beside(list(group), logs, env) if beside else (
+                run_step(step, logs / f"{step.name}.log", env) for step in group):
+            totals = [a + b for a, b in zip(totals, counts, strict=True)]
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped", flush=True)
     return 1 if totals[1] > 0 or totals[0] == 0 else 0
 

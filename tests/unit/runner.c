@@ -31,7 +31,7 @@ static const char *const variant_names[] = {"", "@eager", "@threaded", "@adversa
 
 static struct {
     const char *filter;
-    const char *skip; /* leaves out tests whose name contains it */
+    const char *modes; /* names of variants, separated by commas; NULL for all */
     uint64_t seed;
     int seeds;
     int limit_s;
@@ -228,14 +228,20 @@ static bool cuda_is_there(void) {
            WEXITSTATUS(state) == 0;
 }
 
+/* Tests without a device have no mode and are always wanted. */
+static bool is_wanted_mode(variant kind) {
+    return kind == PLAIN || options.modes == NULL ||
+           strstr(options.modes, variant_names[kind] + 1) != NULL;
+}
+
 static bool is_wanted(const test_case *test, variant kind) {
-    if ((test->run != NULL) != (kind == PLAIN) || (kind == CUDA && !options.cuda)) {
+    if ((test->run != NULL) != (kind == PLAIN) || (kind == CUDA && !options.cuda) ||
+        !is_wanted_mode(kind)) {
         return false;
     }
     char name[256];
     (void)snprintf(name, sizeof name, "%s%s", test->name, variant_names[kind]);
-    return (options.filter == NULL || strstr(name, options.filter) != NULL) &&
-           (options.skip == NULL || strstr(name, options.skip) == NULL);
+    return options.filter == NULL || strstr(name, options.filter) != NULL;
 }
 
 /* The next wanted test after `*test` and `*kind`, into them; false at the end. Begins with NULL. */
@@ -308,11 +314,11 @@ static int run_all_forked(int counts[OUTCOMES]) {
 static _Noreturn void usage(const char *program) {
     (void)fprintf(
         stderr,
-        "usage: %s [filter] [--skip TEXT] [--list] [--seed N] [--seeds COUNT] "
+        "usage: %s [filter] [--modes eager,threaded,adversarial,cuda] [--list] [--seed N] [--seeds COUNT] "
         "[--timeout SECONDS] [--jobs N] [--no-fork] [--verbose]\n"
-        "Runs the tests whose name contains `filter` and not the TEXT of --skip. --seed N\n"
-        "runs the adversarial devices with that seed alone; --seeds says how many follow\n"
-        "from it.\n",
+        "Runs the tests whose name contains `filter`, those of a device in all modes or in\n"
+        "those named. --seed N runs the adversarial devices with that seed alone; --seeds says\n"
+        "how many follow from it.\n",
         program);
     exit(2);
 }
@@ -340,8 +346,8 @@ static void parse(char **argv) {
             options.seeds = 1;
         } else if (strcmp(argv[i], "--seeds") == 0) {
             options.seeds = (int)number_after(argv, &i);
-        } else if (strcmp(argv[i], "--skip") == 0 && argv[i + 1] != NULL) {
-            options.skip = argv[++i];
+        } else if (strcmp(argv[i], "--modes") == 0 && argv[i + 1] != NULL) {
+            options.modes = argv[++i];
         } else if (strcmp(argv[i], "--jobs") == 0) {
             const uint64_t jobs = number_after(argv, &i);
             options.jobs = (int)(jobs < 1                    ? 1
