@@ -200,7 +200,11 @@ static mp_status look_up(mp_provider *provider, OrtEpGraphSupportInfo *support, 
     domain = strcmp(domain, "ai.onnx") == 0 ? "" : domain;
     const mp_op *control = mp__control_find(domain, type, version);
     const mp_op *op = control != NULL ? control : mp_op_find(domain, type, version);
-    if (op != NULL && !mp__refused(provider, op)) {
+    bool refused = op == NULL;
+    if (!refused) {
+        MP_TRY(mp__refused(provider, op, n->node, version, &refused));
+    }
+    if (!refused) {
         MP_TRY(can_run(op, n->node, &fits));
     }
     if (control != NULL && fits) {

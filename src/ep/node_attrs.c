@@ -181,7 +181,8 @@ static size_t length(const mp_attr_def *defs) {
     return count;
 }
 
-mp_status mp__attrs_read(const mp_op *op, const OrtKernelInfo *info, mp_attr_store **out) {
+/* Room for all that `op` lists. */
+static mp_status store_open(const mp_op *op, mp_attr_store **out) {
     const size_t count = length(op->attrs);
     mp_attr_store *store = calloc(1, sizeof *store);
     mp_attr *attrs = calloc(count + 1, sizeof *attrs);
@@ -191,8 +192,16 @@ mp_status mp__attrs_read(const mp_op *op, const OrtKernelInfo *info, mp_attr_sto
         return MP_FAIL(OUT_OF_MEMORY, "no host memory for %zu attributes", count);
     }
     store->attrs = attrs;
+    *out = store;
+    return MP_OK;
+}
+
+mp_status mp__attrs_read(const mp_op *op, const OrtKernelInfo *info, mp_attr_store **out) {
+    const size_t count = length(op->attrs);
+    mp_attr_store *store = NULL;
+    MP_TRY(store_open(op, &store));
     for (size_t i = 0; i < count; i++) {
-        mp_attr *attr = &attrs[store->count];
+        mp_attr *attr = &store->attrs[store->count];
         *attr = (mp_attr){.name = op->attrs[i].name, .kind = op->attrs[i].kind};
         bool given = false;
         const mp_status status = read_one(info, attr, &given);
@@ -208,6 +217,32 @@ mp_status mp__attrs_read(const mp_op *op, const OrtKernelInfo *info, mp_attr_sto
         }
     }
     *out = store;
+    return MP_OK;
+}
+
+/* Sets `attr`, a number, to what the node has; false where it has none. */
+static bool read_number(const OrtNode *node, mp_attr *attr) {
+    const OrtOpAttr *found = NULL;
+    size_t size = 0;
+    const bool given = succeeded(ORT->Node_GetAttributeByName(node, attr->name, &found));
+    if (!given || found == NULL) {
+        return false;
+    }
+    return attr->kind == MP_ATTR_INT
+               ? succeeded(ORT->ReadOpAttr(found, ORT_OP_ATTR_INT, &attr->i, sizeof attr->i, &size))
+               : succeeded(
+                     ORT->ReadOpAttr(found, ORT_OP_ATTR_FLOAT, &attr->f, sizeof attr->f, &size));
+}
+
+mp_status mp__attrs_of_node(const mp_op *op, const OrtNode *node, mp_attr_store **out) {
+    const size_t count = length(op->attrs);
+    MP_TRY(store_open(op, out));
+    for (size_t i = 0; i < count; i++) {
+        mp_attr *attr = &(*out)->attrs[(*out)->count];
+        *attr = (mp_attr){.name = op->attrs[i].name, .kind = op->attrs[i].kind};
+        const bool number = attr->kind == MP_ATTR_INT || attr->kind == MP_ATTR_FLOAT;
+        (*out)->count += number && read_number(node, attr);
+    }
     return MP_OK;
 }
 

@@ -1,9 +1,16 @@
-/* refusal.c - convolutions need cuDNN on a GPU. Where a session forbids it or the machine has none,
- * they are left to the CPU's provider when the session is made, instead of failing in the first
- * run. SPDX-License-Identifier: Apache-2.0 */
+/* refusal.c - what cannot be run is left to the CPU's provider when the session is made, instead of
+ * failing in the first run: convolutions, where a session forbids cuDNN or the machine has none,
+ * and nodes that their operator does not accept. SPDX-License-Identifier: Apache-2.0 */
 #include "ep/refusal.h"
 
 #include "base/log.h"
+#include "ep/bridge.h"
+#include "ep/element_types.h"
+#include "ep/node_attrs.h"
+
+#include <stdlib.h>
+
+/* ---- convolutions ---- */
 
 /* A convolution of one element. */
 static mp_status try_convolution(mp_device *device) {
@@ -25,7 +32,7 @@ static mp_status try_convolution(mp_device *device) {
     return MP_OK;
 }
 
-bool mp__refused(mp_provider *provider, const mp_op *op) {
+static bool lacks_conv(mp_provider *provider, const mp_op *op) {
     if (!op->needs_conv) {
         return false;
     }
@@ -40,4 +47,88 @@ bool mp__refused(mp_provider *provider, const mp_op *op) {
         }
     }
     return provider->convolutions == MP_MISSING;
+}
+
+/* ---- nodes ---- */
+
+/* `list` has room for `count` entries; those that are left out are MP_NONE. */
+static mp_status input_types(const OrtNode *node, mp_tensor *list, size_t count) {
+    const OrtValueInfo **values = calloc(count + 1, sizeof *values);
+    if (values == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory to look at %zu inputs", count);
+    }
+    mp_status status = mp__from_ort(ORT->Node_GetInputs(node, values, count));
+    for (size_t i = 0; status == MP_OK && i < count; i++) {
+        ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+        if (values[i] != NULL) {
+            status = mp__value_type(values[i], &type);
+        }
+        list[i].type = (mp_dtype)type;
+    }
+    free(values);
+    return status;
+}
+
+/* Which of the first 32 outputs the model leaves out. */
+static mp_status absent_outputs(const OrtNode *node, size_t count, uint32_t *out) {
+    const OrtValueInfo **values = calloc(count + 1, sizeof *values);
+    if (values == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory to look at %zu outputs", count);
+    }
+    mp_status status = mp__from_ort(ORT->Node_GetOutputs(node, values, count));
+    for (size_t i = 0; status == MP_OK && i < count && i < 32; i++) {
+        const char *name = "";
+        if (values[i] != NULL) {
+            status = mp__from_ort(ORT->GetValueInfoName(values[i], &name));
+        }
+        *out |= name[0] == '\0' ? 1u << i : 0;
+    }
+    free(values);
+    return status;
+}
+
+/* Asks the operator. Fails only where the graph cannot be read. */
+static mp_status ask(const OrtNode *node, const mp_node *as_ours, size_t inputs, size_t outputs,
+                     bool *refused) {
+    mp_tensor *in = calloc(inputs + 1, sizeof *in);
+    if (in == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory to look at %zu inputs", inputs);
+    }
+    const mp_status status = input_types(node, in, inputs);
+    if (status == MP_OK) {
+        const mp_planner planner = {
+            .node = as_ours, .in = in, .in_count = (int)inputs, .out_count = (int)outputs};
+        *refused = as_ours->op->accept(&planner) != MP_OK;
+    }
+    if (*refused) {
+        MP_LOG(WARNING, "node '%s' is left to other providers: %s: %s", as_ours->name,
+               as_ours->op->name, mp_error_message());
+    }
+    free(in);
+    return status;
+}
+
+static mp_status is_unacceptable(const mp_op *op, const OrtNode *node, int version, bool *out) {
+    mp_node as_ours = {.op = op, .version = version, .name = ""};
+    mp_attr_store *attrs = NULL;
+    size_t inputs = 0;
+    size_t outputs = 0;
+    MP_TRY(mp__from_ort(ORT->Node_GetName(node, &as_ours.name)));
+    MP_TRY(mp__from_ort(ORT->Node_GetNumInputs(node, &inputs)));
+    MP_TRY(mp__from_ort(ORT->Node_GetNumOutputs(node, &outputs)));
+    if (inputs > INT32_MAX / 2 || outputs > INT32_MAX / 2) {
+        return MP_FAIL(INVALID_ARGUMENT, "a node with %zu inputs is too large", inputs);
+    }
+    MP_TRY(absent_outputs(node, outputs, &as_ours.out_absent));
+    MP_TRY(mp__attrs_of_node(op, node, &attrs));
+    as_ours.attrs = mp__attrs_list(attrs, &as_ours.attr_count);
+    const mp_status status = ask(node, &as_ours, inputs, outputs, out);
+    mp__attrs_release(attrs);
+    return status;
+}
+
+mp_status mp__refused(mp_provider *provider, const mp_op *op, const OrtNode *node, int version,
+                      bool *out) {
+    *out = lacks_conv(provider, op);
+    return *out || op->accept == NULL ? MP_OK : is_unacceptable(op, node, version, out);
 }

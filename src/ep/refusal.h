@@ -5,8 +5,10 @@
 
 #include "ep/plugin.h"
 
-/* Whether the session's options or the device speak against running `op`. Called while a session
- * is made, by one thread. */
-bool mp__refused(mp_provider *provider, const mp_op *op);
+/* Whether the session's options, the device, or what the operator says of this node (mp_op.accept)
+ * speak against running it; `version` is that of its schema. Called while a session is made, by one
+ * thread. */
+mp_status mp__refused(mp_provider *provider, const mp_op *op, const OrtNode *node, int version,
+                      bool *out);
 
 #endif

@@ -3,6 +3,12 @@
 #include "kernel/prelude.h"
 
 K_FN uint64_t key_of(const mp_label_args *args, int64_t i) {
+    if (args->kind == K_LABEL_INT16) {
+        return ((const uint16_t *)args->x)[i];
+    }
+    if (args->kind == K_LABEL_INT32) {
+        return ((const uint32_t *)args->x)[i];
+    }
     if (args->kind == K_LABEL_FLOAT) {
         const uint32_t bits = ((const uint32_t *)args->x)[i];
         const uint32_t size = bits & 0x7fffffffu;
@@ -30,10 +36,12 @@ K_KERNEL(mp_label_args, args) {
         }
         const int found = low < args.entries && args.table[low] == key;
         const uint64_t value = found ? args.table[args.entries + low] : args.fallback;
-        if (args.wide) {
+        if (args.size == 8) {
             ((uint64_t *)args.out)[i] = value;
-        } else {
+        } else if (args.size == 4) {
             ((uint32_t *)args.out)[i] = (uint32_t)value;
+        } else {
+            ((uint16_t *)args.out)[i] = (uint16_t)value;
         }
     }
 }

@@ -4,9 +4,9 @@
 
 #include "kernel/types.h"
 
-/* How both sides write a key: int64 as it is; floats by their bits, where zeros are alike and all
- * that is not a number is alike. */
-enum { K_LABEL_INT64, K_LABEL_FLOAT, K_LABEL_DOUBLE };
+/* How both sides write a key: integers by their bits, without their sign's; floats by their bits,
+ * where zeros are alike and all that is not a number is alike. */
+enum { K_LABEL_INT64, K_LABEL_INT32, K_LABEL_INT16, K_LABEL_FLOAT, K_LABEL_DOUBLE };
 
 typedef struct mp_label_args {
     const void *x;
@@ -15,7 +15,7 @@ typedef struct mp_label_args {
     int64_t count, entries;
     uint64_t fallback;
     int32_t kind; /* of the elements of x */
-    int32_t wide; /* values are of 8 bytes, otherwise of 4 */
+    int32_t size; /* of a value in bytes: 2, 4 or 8 */
 } mp_label_args;
 
 #endif

@@ -26,13 +26,45 @@ enum { OUT_Y, OUT_PRESENT_KEY, OUT_PRESENT_VALUE, OUT_SCORES };
 
 typedef struct sizes {
     int64_t batch, rows, heads, kv_heads, head;
+    int64_t fresh;                /* rows of key and value: as many as query has, or none */
     int64_t past, total, present; /* rows of the caches as given, in use, as made */
     bool packed, prompt;
 } sizes;
 
 /* ---- what is given ---- */
 
-static mp_status check_supported(const mp_planner *p) {
+/* Two inputs are given both or left out both. */
+static bool is_torn(const mp_planner *p, int i, int j) {
+    return (mp_plan_in(p, i) == NULL) != (mp_plan_in(p, j) == NULL);
+}
+
+static mp_status check_heads(const mp_planner *p) {
+    const int64_t heads = mp_node_int(p->node, "num_heads", 0);
+    const int64_t kv_heads = mp_node_int(p->node, "kv_num_heads", 0);
+    return heads >= 1 && heads <= INT32_MAX && kv_heads >= 1 && heads % kv_heads == 0
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "num_heads %lld is no multiple of kv_num_heads %lld",
+                         (long long)heads, (long long)kv_heads);
+}
+
+static mp_status check_pairs(const mp_planner *p) {
+    const mp_tensor *past = mp_plan_in(p, IN_PAST_KEY);
+    if (is_torn(p, IN_KEY, IN_VALUE)) {
+        return MP_FAIL(INVALID_ARGUMENT, "key and value are given both or not at all");
+    }
+    if (is_torn(p, IN_PAST_KEY, IN_PAST_VALUE) ||
+        (past != NULL && (past->type != p->in[IN_QUERY].type ||
+                          p->in[IN_PAST_VALUE].type != p->in[IN_QUERY].type))) {
+        return MP_FAIL(UNSUPPORTED, "past_key and past_value are given both, of query's type");
+    }
+    return mp_node_int(p->node, "do_rotary", 0) == 0 ||
+                   (mp_plan_in(p, IN_COSINE) != NULL && mp_plan_in(p, IN_SINE) != NULL)
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "do_rotary needs cos_cache and sin_cache");
+}
+
+/* Needs no shapes: asked when a session is made, too. */
+static mp_status accept_group_query(const mp_planner *p) {
     for (int i = IN_LAST; i < p->in_count; i++) {
         if (mp_plan_in(p, i) != NULL) {
             return MP_FAIL(UNSUPPORTED,
@@ -44,7 +76,11 @@ static mp_status check_supported(const mp_planner *p) {
     if (mp_plan_wants(p, OUT_SCORES) || mp_node_int(p->node, "sliding_window_cache", 0) != 0) {
         return MP_FAIL(UNSUPPORTED, "output_qk and sliding_window_cache are not supported");
     }
-    return MP_OK;
+    if (mp_node_int(p->node, "local_window_size", -1) == 0) {
+        return MP_FAIL(UNSUPPORTED, "a local_window_size of 0, in which no key is");
+    }
+    MP_TRY(check_heads(p));
+    return check_pairs(p);
 }
 
 static mp_status read_query(const mp_planner *p, sizes *s) {
@@ -56,21 +92,15 @@ static mp_status read_query(const mp_planner *p, sizes *s) {
     s->packed = key == NULL;
     const int64_t heads = s->packed ? s->heads + 2 * s->kv_heads : s->heads;
     char text[192];
-    if (s->heads < 1 || s->heads > INT32_MAX || s->kv_heads < 1 || s->kv_heads > s->heads ||
-        s->heads % s->kv_heads != 0) {
-        return MP_FAIL(INVALID_ARGUMENT, "num_heads %lld is no multiple of kv_num_heads %lld",
-                       (long long)s->heads, (long long)s->kv_heads);
-    }
-    if (q->rank != 3 || q->dim[2] % heads != 0 || (key == NULL) != (value == NULL)) {
-        return MP_FAIL(INVALID_ARGUMENT,
-                       "query of shape %s for %lld heads; key and value go with it or are given "
-                       "both",
-                       mp_shape_text(q, text), (long long)heads);
+    if (q->rank != 3 || q->dim[2] % heads != 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "query of shape %s for %lld heads", mp_shape_text(q, text),
+                       (long long)heads);
     }
     s->batch = q->dim[0];
     s->rows = q->dim[1];
     s->head = q->dim[2] / heads;
-    const mp_shape want = {.rank = 3, .dim = {s->batch, s->rows, s->kv_heads * s->head}};
+    s->fresh = key != NULL && key->shape.rank == 3 && key->shape.dim[1] == 0 ? 0 : s->rows;
+    const mp_shape want = {.rank = 3, .dim = {s->batch, s->fresh, s->kv_heads * s->head}};
     return s->packed || (mp_shape_equal(&key->shape, &want) && mp_shape_equal(&value->shape, &want))
                ? MP_OK
                : MP_FAIL(INVALID_ARGUMENT, "key and value must be of shape %s",
@@ -83,19 +113,20 @@ static mp_status read_caches(const mp_planner *p, sizes *s) {
     int count = 0;
     s->past = key != NULL && key->shape.rank == 4 ? key->shape.dim[2] : 0;
     const mp_shape want = {.rank = 4, .dim = {s->batch, s->kv_heads, s->past, s->head}};
-    if ((key == NULL) != (value == NULL) ||
-        (key != NULL &&
-         (!mp_shape_equal(&key->shape, &want) || !mp_shape_equal(&value->shape, &want) ||
-          key->type != p->in[IN_QUERY].type || value->type != key->type))) {
+    if (key != NULL &&
+        (!mp_shape_equal(&key->shape, &want) || !mp_shape_equal(&value->shape, &want))) {
         char text[192];
-        return MP_FAIL(INVALID_ARGUMENT,
-                       "past_key and past_value are given both, of shape %s and of query's type",
+        return MP_FAIL(INVALID_ARGUMENT, "past_key and past_value must be of shape %s",
                        mp_shape_text(&want, text));
     }
     MP_TRY(mp_host_ints(p, IN_TOTAL, "total_sequence_length", 1, &s->total, &count));
     if (count != 1 || s->total < s->rows) {
         return MP_FAIL(INVALID_ARGUMENT, "total_sequence_length is %lld for %lld new tokens",
                        (long long)(count == 1 ? s->total : 0), (long long)s->rows);
+    }
+    if (s->fresh < s->rows && s->past < s->total) {
+        return MP_FAIL(INVALID_ARGUMENT, "no new keys, and past ones for %lld of %lld tokens",
+                       (long long)s->past, (long long)s->total);
     }
     s->present = s->past > s->total ? s->past : s->total;
     s->prompt = s->total == s->rows;
@@ -142,11 +173,11 @@ static mp_status read_rotary(const mp_planner *p, const sizes *s, mp_rotary *r) 
     const mp_tensor *cosine = mp_plan_in(p, IN_COSINE);
     const mp_tensor *sine = mp_plan_in(p, IN_SINE);
     const mp_tensor *positions = mp_plan_in(p, IN_POSITIONS);
-    if (cosine == NULL || sine == NULL || cosine->shape.rank != 2 ||
-        !mp_shape_equal(&cosine->shape, &sine->shape) || cosine->shape.dim[1] * 2 > s->head) {
+    if (cosine->shape.rank != 2 || !mp_shape_equal(&cosine->shape, &sine->shape) ||
+        cosine->shape.dim[1] * 2 > s->head) {
         return MP_FAIL(INVALID_ARGUMENT,
-                       "do_rotary needs cos_cache and sin_cache of one shape, with "
-                       "two dimensions and rows of at most half a head");
+                       "cos_cache and sin_cache must be of one shape, with two dimensions and rows "
+                       "of at most half a head");
     }
     if (positions != NULL && mp_shape_count(&positions->shape) != s->batch * s->rows) {
         return MP_FAIL(INVALID_ARGUMENT, "position_ids has %lld values for %lld tokens",
@@ -197,7 +228,7 @@ static mp_status place_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_head
     MP_TRY(read_rotary(p, s, &r));
     if (!s->packed) {
         MP_TRY(turn(p, r, s->heads, q));
-        return turn(p, r, s->kv_heads, k);
+        return s->fresh > 0 ? turn(p, r, s->kv_heads, k) : MP_OK;
     }
     MP_TRY(turn(p, r, s->heads + s->kv_heads, q));
     *k = heads_in(q->ref, s, type, s->heads + s->kv_heads, s->heads);
@@ -219,7 +250,7 @@ static mp_status present_place(mp_planner *p, int output, const mp_shape *shape,
 static mp_status plan_group_query(mp_planner *p) {
     sizes s;
     const mp_dtype type = p->in[IN_QUERY].type;
-    MP_TRY(check_supported(p));
+    MP_TRY(accept_group_query(p));
     MP_TRY(read_query(p, &s));
     MP_TRY(read_caches(p, &s));
     mp_attention a = {.type = type,
@@ -240,7 +271,7 @@ static mp_status plan_group_query(mp_planner *p) {
                            .lengths = MP_IN(IN_LENGTHS),
                            .prompt = s.prompt,
                            .past_rows = s.past,
-                           .fresh_rows = s.rows,
+                           .fresh_rows = s.fresh,
                            .present_rows = s.present};
     MP_TRY(mp_plan_output(p, OUT_Y, type, &out));
     MP_TRY(present_place(p, OUT_PRESENT_KEY, &cache, &append.present[0]));
@@ -278,7 +309,8 @@ static const mp_op ops[] = {
          {{"T", TYPES}, {"T_CACHE", TYPES}, {"T_KV_SCALE", MP_BIT(MP_F32)}, {"M", MP_BIT(MP_I32)}},
      .host_in = 1u << IN_TOTAL,
      .attrs = attrs,
-     .plan = plan_group_query},
+     .plan = plan_group_query,
+     .accept = accept_group_query},
 };
 
 const mp_op_family mp__family_group_query = {"group_query", ops, MP_COUNT_OF(ops)};

@@ -4,6 +4,7 @@
 #include "op/kernel_cache.h"
 
 #include "kernel/kernel_table.h"
+#include "op/table_cache.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -92,6 +93,7 @@ mp_status mp_kernel_cache_get(mp_device *device, const char *name, const mp_kern
 }
 
 void mp_kernel_cache_drop(mp_device *device) {
+    mp_table_cache_drop(device);
     pthread_mutex_lock(&lock);
     device_kernels *kernels = find(device);
     for (int i = 0; kernels != NULL && i < mp__kernel_image_count; i++) {

@@ -10,8 +10,8 @@
  * Fails: INTERNAL for a name that kernels.txt lacks, or as kernel_load does. */
 mp_status mp_kernel_cache_get(mp_device *device, const char *name, const mp_kernel **out);
 
-/* Unloads what was loaded for `device`; before a device of a test is destroyed. No other call for
- * that device may be under way. */
+/* Unloads what was loaded for `device`, and frees its tables (table_cache.h); before a device of a
+ * test is destroyed. No other call for that device may be under way. */
 void mp_kernel_cache_drop(mp_device *device);
 
 #endif

@@ -9,6 +9,12 @@
 
 enum { ENTRIES_MAX = 1 << 20, TENSORS_SINCE = 4 };
 
+/* What lists can hold, and tensors. */
+enum {
+    LISTS = 1u << MP_F32 | 1u << MP_I64,
+    TENSORS = LISTS | 1u << MP_F64 | 1u << MP_I32 | 1u << MP_I16
+};
+
 typedef struct entry {
     uint64_t key, value;
     int64_t place;
@@ -37,21 +43,33 @@ static listed read_list(const mp_node *node, const char *ints, const char *float
                         : (listed){MP_NONE, 0, NULL};
 }
 
-/* The bits of element i, of which there are 4 or 8 bytes. */
+/* The bits of element i, of which there are 2, 4 or 8 bytes. */
 static uint64_t bits_at(const listed *list, int64_t i) {
     const size_t size = mp_dtype_size(list->type);
+    const char *at = (const char *)list->data + (size_t)i * size;
+    uint16_t half = 0;
     uint32_t single = 0;
-    uint64_t bits = 0;
-    if (size == sizeof bits) {
-        memcpy(&bits, (const char *)list->data + (size_t)i * size, size);
-        return bits;
+    uint64_t whole = 0;
+    switch (size) {
+    case sizeof half:
+        memcpy(&half, at, size);
+        return half;
+    case sizeof single:
+        memcpy(&single, at, size);
+        return single;
+    default:
+        memcpy(&whole, at, size);
+        return whole;
     }
-    memcpy(&single, (const char *)list->data + (size_t)i * size, sizeof single);
-    return single;
 }
 
-static int kind_of(mp_dtype type) {
-    return type == MP_F32 ? K_LABEL_FLOAT : type == MP_F64 ? K_LABEL_DOUBLE : K_LABEL_INT64;
+static int32_t kind_of(mp_dtype type) {
+    static const int32_t kinds[MP_DTYPE_END] = {[MP_I64] = K_LABEL_INT64,
+                                                [MP_I32] = K_LABEL_INT32,
+                                                [MP_I16] = K_LABEL_INT16,
+                                                [MP_F32] = K_LABEL_FLOAT,
+                                                [MP_F64] = K_LABEL_DOUBLE};
+    return kinds[type];
 }
 
 static bool is_nan(uint64_t bits, mp_dtype type) {
@@ -117,17 +135,21 @@ static mp_status upload_table(mp_planner *p, const listed *keys, const listed *v
     return status;
 }
 
+/* What an element without a label becomes: as given, or by the schema -1 or -0. */
 static mp_status read_fallback(const mp_node *node, mp_dtype type, uint64_t *out) {
     const mp_attr *attr = mp_node_attr(node, "default_tensor");
-    const int64_t whole = mp_node_int(node, "default_int64", -1);
+    const int64_t whole = type == MP_I64 ? mp_node_int(node, "default_int64", -1) : -1;
     const float single = mp_node_float(node, "default_float", -0.0F);
-    const double wide = -0.0; /* doubles have a default of their own only as a tensor */
-    const listed given = attr != NULL
-                             ? (listed){attr->tensor.type, mp_shape_count(&attr->tensor.shape),
-                                        (const void *)attr->tensor.data}
-                         : type == MP_I64 ? (listed){type, 1, &whole}
-                         : type == MP_F32 ? (listed){type, 1, &single}
-                                          : (listed){type, 1, &wide};
+    const double wide = -0.0;         /* doubles have a default of their own only as a tensor */
+    listed given = {type, 1, &whole}; /* narrower integers of all ones, too, are -1 */
+    if (attr != NULL) {
+        given = (listed){attr->tensor.type, mp_shape_count(&attr->tensor.shape),
+                         (const void *)attr->tensor.data};
+    } else if (type == MP_F32) {
+        given.data = &single;
+    } else if (type == MP_F64) {
+        given.data = &wide;
+    }
     if (given.type != type || given.count != 1) {
         return MP_FAIL(INVALID_ARGUMENT,
                        "default_tensor has %lld elements of type %s; one of type %s is needed",
@@ -138,13 +160,13 @@ static mp_status read_fallback(const mp_node *node, mp_dtype type, uint64_t *out
 }
 
 static mp_status check_lists(const mp_planner *p, const listed *keys, const listed *values) {
-    const mp_dtypes known = MP_BIT(MP_I64) | MP_BIT(MP_F32) | MP_BIT(MP_F64);
     if (keys->type != p->in[0].type) {
         return MP_FAIL(INVALID_ARGUMENT, "keys of type %s for an input of type %s",
                        mp_dtype_name(keys->type), mp_dtype_name(p->in[0].type));
     }
-    if ((MP_BIT(values->type) & known) == 0) {
-        return MP_FAIL(INVALID_ARGUMENT, "values of type %s; give int64, float or double",
+    if ((MP_BIT(values->type) & TENSORS) == 0) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "values of type %s; give int16, int32, int64, float or double",
                        mp_dtype_name(values->type));
     }
     if (keys->count != values->count || keys->count > ENTRIES_MAX) {
@@ -162,7 +184,7 @@ static mp_status plan_label_encoder(mp_planner *p) {
     MP_TRY(check_lists(p, &keys, &values));
     mp_label_args args = {.count = mp_shape_count(&x->shape),
                           .kind = kind_of(x->type),
-                          .wide = mp_dtype_size(values.type) == sizeof(uint64_t)};
+                          .size = (int32_t)mp_dtype_size(values.type)};
     mp_ref table = MP_NOWHERE;
     const mp_kernel *kernel = NULL;
     MP_TRY(read_fallback(p->node, values.type, &args.fallback));
@@ -177,15 +199,15 @@ static mp_status plan_label_encoder(mp_planner *p) {
                      MP_BIND(mp_label_args, table, table));
 }
 
-#define LISTS                                                               \
+#define LIST_ATTRS                                                          \
     {"keys_int64s", MP_ATTR_INTS}, {"keys_floats", MP_ATTR_FLOATS},         \
         {"values_int64s", MP_ATTR_INTS}, {"values_floats", MP_ATTR_FLOATS}, \
         {"default_int64", MP_ATTR_INT}, {                                   \
         "default_float", MP_ATTR_FLOAT                                      \
     }
 
-static const mp_attr_def list_attrs[] = {LISTS, {NULL, 0}};
-static const mp_attr_def tensor_attrs[] = {LISTS,
+static const mp_attr_def list_attrs[] = {LIST_ATTRS, {NULL, 0}};
+static const mp_attr_def tensor_attrs[] = {LIST_ATTRS,
                                            {"keys_tensor", MP_ATTR_TENSOR},
                                            {"values_tensor", MP_ATTR_TENSOR},
                                            {"default_tensor", MP_ATTR_TENSOR},
@@ -198,8 +220,8 @@ static const mp_attr_def tensor_attrs[] = {LISTS,
     }
 
 static const mp_op ops[] = {
-    ROW(2, MP_BIT(MP_F32) | MP_BIT(MP_I64), list_attrs),
-    ROW(4, MP_BIT(MP_F32) | MP_BIT(MP_I64) | MP_BIT(MP_F64), tensor_attrs),
+    ROW(2, LISTS, list_attrs),
+    ROW(4, TENSORS, tensor_attrs),
 };
 
 const mp_op_family mp__family_label_encoder = {"label_encoder", ops, MP_COUNT_OF(ops)};

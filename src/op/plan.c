@@ -7,6 +7,7 @@
 
 #include "op/kernel_cache.h"
 #include "op/op.h"
+#include "op/table_cache.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -102,6 +103,13 @@ mp_status mp_plan_scratch_of(mp_planner *p, int64_t count, mp_dtype dtype, mp_re
     size_t bytes = 0;
     MP_TRY(mp_plan_bytes(count, dtype, &bytes));
     return mp_plan_scratch(p, bytes, out);
+}
+
+mp_status mp_plan_table(mp_planner *p, const mp_table *table, mp_ref *out) {
+    mp_addr addr = 0;
+    MP_TRY(mp_table_cache_get(p->device, table, &addr));
+    *out = addr != 0 ? (mp_ref){MP_PLACE_TABLE, 0, addr} : MP_NOWHERE;
+    return MP_OK;
 }
 
 mp_status mp_plan_read_back(mp_planner *p, mp_ref source, int count) {
@@ -424,6 +432,8 @@ static mp_addr resolve(const addresses *where, mp_ref ref) {
         return where->kept + ref.offset;
     case MP_PLACE_RUN:
         return where->run;
+    case MP_PLACE_TABLE:
+        return ref.offset;
     case MP_PLACE_NONE:
         break;
     }

@@ -10,6 +10,7 @@
 #include "op/shape.h"
 
 struct mp_node;
+struct mp_table;
 
 typedef struct mp_tensor {
     mp_dtype type; /* MP_NONE: an optional input that is absent */
@@ -24,8 +25,9 @@ typedef enum mp_place {
     MP_PLACE_IN,
     MP_PLACE_OUT,
     MP_PLACE_SCRATCH,
-    MP_PLACE_KEPT, /* while finishing: the scratch memory of the plan that counted */
-    MP_PLACE_RUN,  /* no memory: how many runs this plan has had, for random numbers */
+    MP_PLACE_KEPT,  /* while finishing: the scratch memory of the plan that counted */
+    MP_PLACE_RUN,   /* no memory: how many runs this plan has had, for random numbers */
+    MP_PLACE_TABLE, /* `offset` is an address in the device's tables */
 } mp_place;
 
 typedef struct mp_ref {
@@ -83,6 +85,10 @@ mp_status mp_plan_scratch(mp_planner *p, size_t size, mp_ref *out);
 
 /* The same for `count` elements. Fails on overflow. */
 mp_status mp_plan_scratch_of(mp_planner *p, int64_t count, mp_dtype dtype, mp_ref *out);
+
+/* What follows from attributes and lengths alone (table_cache.h), made here and now. `*out` is
+ * MP_NOWHERE where the device keeps no more tables: the plan then makes it in scratch memory. */
+mp_status mp_plan_table(mp_planner *p, const struct mp_table *table, mp_ref *out);
 
 /* Bytes of `count` elements; fails on overflow. */
 mp_status mp_plan_bytes(int64_t count, mp_dtype dtype, size_t *out);

@@ -27,16 +27,14 @@ static mp_status widen(mp_planner *p, int i, mp_ref *out) {
 }
 
 /* Transforms input 0 into output 0 of shape `out`, with the window in input `window`, -1 for none.
- */
-static mp_status plan_typed(mp_planner *p, const mp_spectrum_args *args, const mp_shape *out,
-                            int window) {
+ * `s` has the sizes. */
+static mp_status plan_typed(mp_planner *p, mp_spectrum s, const mp_shape *out, int window) {
     const mp_dtype type = p->in[0].type;
     const bool narrow = type != MP_F32 && type != MP_F64;
-    mp_spectrum s = {.type = narrow ? MP_F32 : type,
-                     .x = MP_IN(0),
-                     .window = window >= 0 ? MP_IN(window) : MP_NOWHERE,
-                     .out = MP_OUT(0),
-                     .args = *args};
+    s.type = narrow ? MP_F32 : type;
+    s.x = MP_IN(0);
+    s.window = window >= 0 ? MP_IN(window) : MP_NOWHERE;
+    s.out = MP_OUT(0);
     const int64_t count = mp_shape_count(out);
     if (count == 0) {
         return MP_OK;
@@ -128,20 +126,20 @@ static mp_status plan_dft(mp_planner *p) {
     }
     const bool hermitian = onesided && inverse;
     const int64_t length = x->dim[axis];
-    mp_spectrum_args args = {.inverse = inverse, .hermitian = hermitian};
-    MP_TRY(read_positive(p, 1, "dft_length", hermitian ? 2 * (length - 1) : length, &args.n));
-    args.have = smaller(length, hermitian ? args.n / 2 + 1 : args.n);
-    args.made = onesided && !inverse ? args.n / 2 + 1 : args.n;
+    mp_spectrum s = {.inverse = inverse, .hermitian = hermitian};
+    MP_TRY(read_positive(p, 1, "dft_length", hermitian ? 2 * (length - 1) : length, &s.n));
+    s.have = smaller(length, hermitian ? s.n / 2 + 1 : s.n);
+    s.made = onesided && !inverse ? s.n / 2 + 1 : s.n;
     mp_shape out = *x;
-    out.dim[axis] = args.made;
+    out.dim[axis] = s.made;
     out.dim[x->rank - 1] = hermitian ? 1 : 2;
     MP_TRY(mp_plan_output(p, 0, p->in[0].type, &out));
     const int64_t inner = mp_shape_span(x, axis + 1, x->rank - 1);
-    args.rows = mp_shape_span(x, 0, axis) * inner;
-    args.minor_rows = inner;
-    args.from = (mp_spectrum_side){length * inner, 1, inner, parts, 0};
-    args.to = (mp_spectrum_side){args.made * inner, 1, inner, hermitian ? 1 : 2, 0};
-    return plan_typed(p, &args, &out, -1);
+    s.rows = mp_shape_span(x, 0, axis) * inner;
+    s.minor_rows = inner;
+    s.from = (mp_spectrum_side){length * inner, 1, inner, parts, 0};
+    s.to = (mp_spectrum_side){s.made * inner, 1, inner, hermitian ? 1 : 2, 0};
+    return plan_typed(p, s, &out, -1);
 }
 
 /* ---- STFT ---- */
@@ -185,14 +183,14 @@ static mp_status plan_stft(mp_planner *p) {
     const int64_t made = onesided ? frame / 2 + 1 : frame;
     const mp_shape out = {.rank = 4, .dim = {x.dim[0], frames, made, 2}};
     MP_TRY(mp_plan_output(p, 0, p->in[0].type, &out));
-    const mp_spectrum_args args = {.rows = x.dim[0] * frames,
-                                   .minor_rows = frames,
-                                   .n = frame,
-                                   .have = frame,
-                                   .made = made,
-                                   .from = {x.dim[1], step, 1, parts, 0},
-                                   .to = {frames * made, made, 1, 2, 0}};
-    return plan_typed(p, &args, &out, mp_plan_in(p, 2) != NULL ? 2 : -1);
+    const mp_spectrum s = {.rows = x.dim[0] * frames,
+                           .minor_rows = frames,
+                           .n = frame,
+                           .have = frame,
+                           .made = made,
+                           .from = {x.dim[1], step, 1, parts, 0},
+                           .to = {frames * made, made, 1, 2, 0}};
+    return plan_typed(p, s, &out, mp_plan_in(p, 2) != NULL ? 2 : -1);
 }
 
 /* ---- the rows ---- */

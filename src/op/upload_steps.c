@@ -1,10 +1,17 @@
-/* upload_steps.c - tables as kernel arguments. SPDX-License-Identifier: Apache-2.0 */
+/* upload_steps.c - tables of numbers known while planning. SPDX-License-Identifier: Apache-2.0 */
 #include "op/upload_steps.h"
 #include "kernel/upload_args.h"
+#include "op/table_cache.h"
 
 #include <string.h>
 
-mp_status mp_plan_upload(mp_planner *p, const uint64_t *words, int64_t count, mp_ref *out) {
+static mp_status copy_words(const void *words, mp_device *device, mp_stream *stream, mp_addr out,
+                            size_t size) {
+    return device->ops->copy(device, stream, out, (mp_addr)words, size);
+}
+
+/* As kernel arguments, so that a captured graph holds them and nothing waits. */
+static mp_status upload_in_runs(mp_planner *p, const uint64_t *words, int64_t count, mp_ref *out) {
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_scratch_of(p, count, MP_U64, out));
     MP_TRY(mp_plan_kernel(p, &kernel, "upload"));
@@ -17,4 +24,18 @@ mp_status mp_plan_upload(mp_planner *p, const uint64_t *words, int64_t count, mp
             MP_BIND(mp_upload_args, out, mp_ref_at(*out, (uint64_t)done * sizeof *words))));
     }
     return MP_OK;
+}
+
+mp_status mp_plan_upload(mp_planner *p, const uint64_t *words, int64_t count, mp_ref *out) {
+    size_t size = 0;
+    MP_TRY(mp_plan_bytes(count, MP_U64, &size));
+    if (size > 0) {
+        const mp_table table = {
+            .fill = copy_words, .context = words, .key = words, .key_size = size, .size = size};
+        MP_TRY(mp_plan_table(p, &table, out));
+        if (out->place == MP_PLACE_TABLE) {
+            return MP_OK;
+        }
+    }
+    return upload_in_runs(p, words, count, out);
 }

@@ -5,8 +5,8 @@
 
 #include "op/plan.h"
 
-/* `count` words in scratch memory. They travel as kernel arguments, some 4 KB a launch, so that a
- * captured graph holds them and nothing waits: for tables, not for weights. */
+/* `count` words among the device's tables or, where it keeps no more, in scratch memory: then they
+ * travel in each run as kernel arguments, some 4 KB a launch. For tables, not for weights. */
 mp_status mp_plan_upload(mp_planner *p, const uint64_t *words, int64_t count, mp_ref *out);
 
 #endif

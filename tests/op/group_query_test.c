@@ -104,6 +104,36 @@ DEVICE_TEST(group_query_survives_wild_lengths) {
     free(cache);
 }
 
+/* What a session asks before there are shapes. */
+TEST(group_query_accepts_by_attributes_and_types) {
+    const mp_op *op = mp_op_find("com.microsoft", "GroupQueryAttention", 1);
+    static const mp_attr attrs[][3] = {
+        {OP_INT("num_heads", 4), OP_INT("kv_num_heads", 2), OP_INT("do_rotary", 0)},
+        {OP_INT("num_heads", 4), OP_INT("kv_num_heads", 3), OP_INT("do_rotary", 0)},
+        {OP_INT("num_heads", 4), OP_INT("kv_num_heads", 2), OP_INT("do_rotary", 1)},
+        {OP_INT("num_heads", 4), OP_INT("kv_num_heads", 2), OP_INT("local_window_size", 0)},
+        {OP_INT("num_heads", 4), OP_INT("kv_num_heads", 2), OP_INT("sliding_window_cache", 1)}};
+    static const char *const sentences[] = {NULL, "no multiple", "cos_cache", "local_window_size",
+                                            "sliding_window_cache"};
+    mp_tensor in[14] = {{.type = MP_F32}, {.type = MP_F32}, {.type = MP_F32}};
+    in[5].type = in[6].type = MP_I32;
+    for (size_t i = 0; i < MP_COUNT_OF(attrs); i++) {
+        const mp_node node = {
+            .op = op, .version = 1, .name = "", .attrs = attrs[i], .attr_count = 3};
+        const mp_planner p = {.node = &node, .in = in, .in_count = 7, .out_count = 3};
+        CHECK((op->accept(&p) == MP_OK) == (i == 0));
+        CHECK(i == 0 || strstr(mp_error_message(), sentences[i]) != NULL);
+    }
+    mp_node node = {.op = op, .version = 1, .name = "", .attrs = attrs[0], .attr_count = 3};
+    mp_planner p = {.node = &node, .in = in, .in_count = 7, .out_count = 4};
+    CHECK_FAILS(op->accept(&p), UNSUPPORTED, "output_qk");
+    node.out_absent = 1u << 3;
+    CHECK_OK(op->accept(&p));
+    in[13].type = MP_F32;
+    p.in_count = 14;
+    CHECK_FAILS(op->accept(&p), UNSUPPORTED, "input 13");
+}
+
 DEVICE_TEST(group_query_refuses) {
     const int32_t lengths[1] = {0};
     const int32_t total = 0;
@@ -133,6 +163,14 @@ DEVICE_TEST(group_query_refuses) {
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "query");
     const int32_t one = 1;
     c.in[0].shape.dim[2] = 32;
+    c.in[1] = op_f32(x, 1, 1, 8);
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "key and value");
+    c.in[1] = (op_tensor){.type = MP_NONE};
+    c.in[4] = op_f32(x, 1, 1, 1, 8);
+    CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "given both");
+    c.in[3] = OP_TENSOR(MP_F16, x, 1, 1, 1, 8);
+    CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "query's type");
+    c.in[3] = c.in[4] = (op_tensor){.type = MP_NONE};
     c.in[6].data = &one;
     c.attr_count = 3;
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "cos_cache");

@@ -162,3 +162,12 @@ grouped(2, 4, 0, 16, rest=[None, None, R((4,))])
 grouped(1, 2, 5, 16, rest=[None, R((1, 4, 2, 7))])
 grouped(2, 1, 6, 16, rest=[None, R((1, 4, 1, 7))])
 grouped(1, 2, 5, 16, rotary=16, rest=[D([[9, 3]])])
+
+
+# No new keys: another layer has filled the caches.
+for rotary in (0, 16):
+    caches = [R((30, 8), -1, 1)] * 2 if rotary else []
+    for rows in (1, 3, 6):
+        inputs = [R((1, rows, 64)), *[R((1, 0, 32))] * 2, *[R((1, 2, 6, 16))] * 2, D([5], "int32"), D([6], "int32")]
+        case("GroupQueryAttention", inputs + caches, F32, (1,), outputs=3, slack=4, domain=MS, num_heads=4,
+             kv_num_heads=2, do_rotary=int(rotary > 0))

@@ -3,7 +3,8 @@
 
 Inputs: R random, P random and positive, V given values (all of the row's element type); D a graph input and K a
 constant of a fixed type (int64 unless said); None an input left out. The newest opset of a row is tried with every
-type that is registered, older ones with the first. `runs` are further input sets for the same session.
+type that is registered, older ones with the first. `runs` are further input sets for the same session. What a row
+expects comes from ONNX Runtime's CPU provider, or from `reference`: a function of inputs and attributes, giving a list.
 """
 
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ class Case:
     slack: float = 1.0  # factor on the tolerance, for long sums
     domain: str = ""
     note: str = ""
+    reference: object = None
 
     def input_sets(self):
         return [self.inputs, *self.runs]
@@ -72,8 +74,10 @@ class Case:
 CASES = []
 
 
-def case(op, inputs, types=FLOATS, opsets=(NEWEST,), outputs=1, runs=(), slack=1.0, domain="", note="", **attrs):
-    CASES.append(Case(op, list(inputs), tuple(types), attrs, tuple(opsets), outputs, list(runs), slack, domain, note))
+def case(op, inputs, types=FLOATS, opsets=(NEWEST,), outputs=1, runs=(), slack=1.0, domain="", note="", reference=None,
+         **attrs):
+    CASES.append(Case(op, list(inputs), tuple(types), attrs, tuple(opsets), outputs, list(runs), slack, domain, note,
+                      reference))
 
 
 # Shapes of two operands: equal, scalars, trailing, inner, both ways, empty, rank 8, odd and long.
