@@ -39,10 +39,8 @@ add_library(millpond_kernel STATIC ${kernel_out}/kernel_table.c ${kernel_out}/ke
 # integers wrap, and no one reads errno. One text for every type makes some warnings noise (x < 0 of an unsigned x), and
 # the text kept for NVRTC is longer than the strings that C11 promises.
 set(kernel_level -O3) # gcc 12 vectorises at -O3 only
-if(MILLPOND_SANITIZE)
-    set(kernel_level -O1) # instrumented at -O2 they take twice as long to build
-elseif(CMAKE_BUILD_TYPE STREQUAL "Debug")
-    set(kernel_level -O0) # where building is all that matters
+if(MILLPOND_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set(kernel_level -O0) # there are so many that building them is all that matters
 endif()
 add_library(millpond_kernel_flags INTERFACE)
 target_compile_options(

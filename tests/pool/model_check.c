@@ -126,7 +126,7 @@ static bool check_streams(model *m) {
         for (size_t i = 0; i < count; i++) {
             said = shares[i].stream == m->streams[stream].native ? shares[i] : said;
         }
-        char name[16];
+        char name[24];
         (void)snprintf(name, sizeof name, "stream %d", stream);
         if (!compare_shares(m, name, &said, &known)) {
             return false;

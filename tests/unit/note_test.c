@@ -65,7 +65,7 @@ static void *add_and_remove(void *name) {
 }
 
 TEST(threads_find_their_own_notes) {
-    static char names[THREADS][8];
+    static char names[THREADS][16];
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
         (void)snprintf(names[i], sizeof names[i], "n%d", i);

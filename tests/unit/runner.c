@@ -314,9 +314,8 @@ static int run_all_forked(int counts[OUTCOMES]) {
 static _Noreturn void usage(const char *program) {
     (void)fprintf(
         stderr,
-        "usage: %s [filter] [--modes eager,threaded,adversarial,cuda] [--list] [--seed N] [--seeds "
-        "COUNT] "
-        "[--timeout SECONDS] [--jobs N] [--no-fork] [--verbose]\n"
+        "usage: %s [filter] [--modes eager,threaded,adversarial,cuda] [--seed N] [--seeds COUNT]\n"
+        "       [--list] [--timeout SECONDS] [--jobs N] [--no-fork] [--verbose]\n"
         "Runs the tests whose name contains `filter`, those of a device in all modes or in\n"
         "those named. --seed N runs the adversarial devices with that seed alone; --seeds says\n"
         "how many follow from it.\n",
