@@ -31,6 +31,9 @@ WORDS_PATHS = [*PYTHON_FOLDERS, "src", "include", "docs", "cmake", ".ci",
                "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CMakeLists.txt", "Makefile"]
 # Flags that only gcc knows, or that make clang-tidy repeat what the compilers already say.
 TIDY_DROPS = {"-Werror"}
+# How much of a function's paths the analyzer looks at. Its own limit, three times as much, takes half as long again and
+# has found nothing more here.
+TIDY_LIMITS = [word for option in ("-analyzer-config", "max-nodes=75000") for word in ("-Xclang", option)]
 
 
 def run(command):
@@ -78,7 +81,7 @@ def tidy_one(program, build, entry, stamp):
     for at, word in enumerate(arguments):
         if word == "-isystem":
             flags += [word, arguments[at + 1]]
-    status, output = run([program, "--quiet", entry["file"], "--", *flags, "-Wno-unknown-warning-option"])
+    status, output = run([program, "--quiet", entry["file"], "--", *flags, *TIDY_LIMITS, "-Wno-unknown-warning-option"])
     if status == 0:
         stamp.touch()
         return ""

@@ -124,7 +124,9 @@ def wheel_libraries():
 
 
 def environment(build, gpu):
-    env = dict(os.environ, PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1")
+    # Tests start Python a thousand times, and .venv comes without bytecode: it is kept once, outside of the tree.
+    env = dict(os.environ, PYTHONUNBUFFERED="1", PYTHONPYCACHEPREFIX=str(build / "bytecode"))
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
     env.setdefault("MILLPOND_EP_LIBRARY", str(build / "lib/libonnxruntime_providers_cuda_plugin.so"))
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(build / "python"), env.get("PYTHONPATH")]))
     env["MILLPOND_DEVICE"] = "cuda" if gpu else env.get("MILLPOND_DEVICE", "host")

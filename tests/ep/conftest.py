@@ -32,6 +32,9 @@ FAULTS = [
     Fault((1, 29), "the CPU provider, which is the reference, leaves out the padding of windows that ceil_mode adds",
           lambda name, case, kind: (case and case.op == "AveragePool" and case.attrs.get("ceil_mode")
                               and case.attrs.get("count_include_pad"))),
+    Fault((1, 29), "the CPU provider, which is the reference, gives a spectrum for the signal of half a spectrum",
+          lambda name, case, kind: case and case.op == "DFT" and case.attrs.get("inverse")
+                              and case.attrs.get("onesided")),
     Fault((1, 29), "the CPU provider, which is the reference, caps scores after masking and lacks masks of 16 bits",
           lambda name, case, kind: (case and case.op == "Attention"
                                     and ("softcap" in case.attrs or len(case.inputs) > 3))),
