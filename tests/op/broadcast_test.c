@@ -35,20 +35,6 @@ static mp_shape shape_of(const mp_shape *form, int64_t length) {
     return shape;
 }
 
-static int64_t place(const mp_shape *out, const mp_shape *in, int64_t i) {
-    int64_t offset = 0;
-    int64_t step = 1;
-    for (int d = out->rank - 1; d >= 0; d--) {
-        const int own = d - (out->rank - in->rank);
-        if (own >= 0) {
-            offset += in->dim[own] == 1 ? 0 : i % out->dim[d] * step;
-            step *= in->dim[own];
-        }
-        i /= out->dim[d];
-    }
-    return offset;
-}
-
 /* ---- running with each tensor where the test wants it ---- */
 
 enum { GUARD = 64 }; /* bytes about a tensor, which must stay as they are */
@@ -156,8 +142,8 @@ static void check_pair(mp_device *device, const char *name, int version, mp_dtyp
     void *out = run_at(device, &c, bytes, skew[VIEWS] * (compares ? 1 : size), in_place);
     const mp_shape *shape = &c.out[0].shape;
     for (int64_t i = 0; i < mp_shape_count(shape); i++) {
-        const int64_t at_x = place(shape, left, i);
-        const int64_t at_y = place(shape, right, i);
+        const int64_t at_x = op_place(shape, left, i);
+        const int64_t at_y = op_place(shape, right, i);
         if (op_is_float(type)) {
             const double a = op_real(type, x, at_x);
             const double b = op_real(type, y, at_y);
@@ -234,9 +220,9 @@ static void check_where(mp_device *device, mp_dtype type, size_t form, int64_t l
     char *out = run_at(device, &c, bytes, skew[VIEWS] * size, -1);
     const mp_shape *whole = &c.out[0].shape;
     for (int64_t i = 0; i < mp_shape_count(whole); i++) {
-        const bool first = condition[place(whole, of[0], i)] != 0;
+        const bool first = condition[op_place(whole, of[0], i)] != 0;
         const char *from = first ? x : y;
-        const int64_t at = place(whole, of[first ? 1 : 2], i);
+        const int64_t at = op_place(whole, of[first ? 1 : 2], i);
         CHECK(memcmp(out + (size_t)i * size, from + (size_t)at * size, size) == 0);
     }
     free(out);
@@ -278,8 +264,8 @@ static void check_pow(mp_device *device, mp_dtype base, mp_dtype exponent, const
     void *out = run_at(device, &c, bytes, skew[VIEWS] * (uint32_t)mp_dtype_size(base), -1);
     const mp_shape *shape = &c.out[0].shape;
     for (int64_t i = 0; i < mp_shape_count(shape); i++) {
-        const double a = op_real(base, x, place(shape, left, i));
-        const int power = (int)op_real(exponent, y, place(shape, right, i));
+        const double a = op_real(base, x, op_place(shape, left, i));
+        const int power = (int)op_real(exponent, y, op_place(shape, right, i));
         double want = 1;
         for (int k = 0; k < power; k++) {
             want *= a;

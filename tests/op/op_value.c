@@ -165,3 +165,17 @@ double op_precision(mp_dtype type) {
         return 0x1p-23;
     }
 }
+
+int64_t op_place(const mp_shape *out, const mp_shape *in, int64_t i) {
+    int64_t offset = 0;
+    int64_t step = 1;
+    for (int d = out->rank - 1; d >= 0; d--) {
+        const int own = d - (out->rank - in->rank);
+        if (own >= 0) {
+            offset += in->dim[own] == 1 ? 0 : i % out->dim[d] * step;
+            step *= in->dim[own];
+        }
+        i /= out->dim[d];
+    }
+    return offset;
+}

@@ -35,6 +35,9 @@ void *op_numbers(mp_dtype type, uint64_t seed, int64_t count);
 /* Gives: `count` elements of uninitialised use, zeroed. */
 void *op_memory(mp_dtype type, int64_t count);
 
+/* Where element `i` of `out` lies in a tensor that broadcasts to it, by plain division. */
+int64_t op_place(const mp_shape *out, const mp_shape *in, int64_t i);
+
 /* What rounding once to `type` may cost relative to the value, doubled. */
 double op_precision(mp_dtype type);
 

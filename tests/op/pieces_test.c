@@ -1,6 +1,6 @@
 /* pieces_test.c - outputs of any size in pieces, and how a kernel walks a piece, without memory.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/op_test.h"
+#include "op/op_value.h"
 #include "op/pieces.h"
 
 #define K_T0 f32
@@ -9,27 +9,13 @@
 enum { VIEWS = 3 };
 static const int64_t two_31 = INT64_C(1) << 31;
 
-static int64_t place(const mp_shape *out, const mp_shape *in, int64_t i) {
-    int64_t offset = 0;
-    int64_t step = 1;
-    for (int d = out->rank - 1; d >= 0; d--) {
-        const int own = d - (out->rank - in->rank);
-        if (own >= 0) {
-            offset += in->dim[own] == 1 ? 0 : i % out->dim[d] * step;
-            step *= in->dim[own];
-        }
-        i /= out->dim[d];
-    }
-    return offset;
-}
-
 /* Element `i` of the piece, found alone, is where plain division finds it. */
 static void check_element(const mp_shape *shape, const mp_shape *const *in, const mp_piece *piece,
                           int64_t i) {
     uint32_t at[VIEWS];
     k_walk_to(&piece->walk, (uint32_t)i, VIEWS, at);
     for (int v = 0; v < VIEWS; v++) {
-        CHECK_EQ_INT(piece->in[v] + at[v], place(shape, in[v], piece->out + i));
+        CHECK_EQ_INT(piece->in[v] + at[v], op_place(shape, in[v], piece->out + i));
         CHECK((piece->walk.whole >> v & 1) == 0 || at[v] == i);
     }
 }
@@ -44,7 +30,7 @@ static void check_pack(const mp_shape *shape, const mp_shape *const *in, const m
         for (uint32_t k = 0; k < K_WALK; k++) {
             const int64_t at =
                 k < spot.cut ? spot.at[v] + k * step : spot.next[v] + (k - spot.cut) * step;
-            CHECK_EQ_INT(piece->in[v] + at, place(shape, in[v], piece->out + spot.first + k));
+            CHECK_EQ_INT(piece->in[v] + at, op_place(shape, in[v], piece->out + spot.first + k));
         }
     }
 }

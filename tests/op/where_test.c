@@ -5,21 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Offset of output element `i` in a tensor that broadcasts to `out`. */
-static int64_t place(const mp_shape *out, const mp_shape *in, int64_t i) {
-    int64_t offset = 0;
-    int64_t step = 1;
-    for (int d = out->rank - 1; d >= 0; d--) {
-        const int own = d - (out->rank - in->rank);
-        if (own >= 0) {
-            offset += in->dim[own] == 1 ? 0 : i % out->dim[d] * step;
-            step *= in->dim[own];
-        }
-        i /= out->dim[d];
-    }
-    return offset;
-}
-
 /* ---- Where ---- */
 
 static const mp_shape triples[][3] = {
@@ -48,9 +33,9 @@ static void check_where(mp_device *device, mp_dtype type, const mp_shape *shapes
     const mp_shape *out = &c.out[0].shape;
     const size_t size = mp_dtype_size(type);
     for (int64_t i = 0; i < mp_shape_count(out); i++) {
-        const bool first = condition[place(out, &shapes[0], i)] != 0;
+        const bool first = condition[op_place(out, &shapes[0], i)] != 0;
         const char *from = first ? x : y;
-        const int64_t at = place(out, &shapes[first ? 1 : 2], i);
+        const int64_t at = op_place(out, &shapes[first ? 1 : 2], i);
         CHECK(memcmp((const char *)c.out[0].data + (size_t)i * size, from + (size_t)at * size,
                      size) == 0);
     }
