@@ -12,6 +12,7 @@ Whole outputs lie in BUILD/test-logs; shown here are failures, reasons to skip, 
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import glob
 import importlib.util
 import itertools
@@ -27,6 +28,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SKIP_STATUS = 77
+running = set()  # processes of steps, to be ended with us
 COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
 SHOWN_LINES_MAX = 60
 
@@ -145,14 +147,23 @@ def run(step, log, env):
         except OSError as error:  # it was not built, or cannot be run
             out.write(f"{error}\n")
             return 127
+        running.add(process)
         try:
             return process.wait(step.limit_s)
         except (subprocess.TimeoutExpired, KeyboardInterrupt) as reason:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            stop(process)
             if isinstance(reason, KeyboardInterrupt):
                 raise
             return None
+        finally:
+            running.discard(process)
+
+
+def stop(process):
+    """Ends a step with all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def counts_of(status, lines):
@@ -244,9 +255,24 @@ def run_beside(steps, logs, env):
     """Runs these steps as many at a time as there are cores; gives the counts of each."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         outcomes = [pool.submit(execute, step, logs / f"{step.name}.log", env) for step in steps]
-        for step, outcome in zip(steps, outcomes, strict=True):
-            print(f"{step.name:<13} {step.what}", flush=True)
-            yield report(step, logs / f"{step.name}.log", *outcome.result())
+        try:
+            for step, outcome in zip(steps, outcomes, strict=True):
+                print(f"{step.name:<13} {step.what}", flush=True)
+                yield report(step, logs / f"{step.name}.log", *outcome.result())
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(running):
+                stop(process)
+            raise
+
+
+def run_all(steps, logs, env):
+    """Gives the counts of each step."""
+    for beside, group in itertools.groupby(steps, lambda step: step.beside):
+        if beside:
+            yield from run_beside(list(group), logs, env)
+        else:
+            yield from (run_step(step, logs / f"{step.name}.log", env) for step in group)
 
 
 def main():
@@ -275,10 +301,8 @@ def main():
     logs.mkdir(parents=True, exist_ok=True)
     env = environment(build, args.gpu)
     totals = [0, 0, 0]
-    for beside, group in itertools.groupby(steps, lambda step: step.beside):
-        for counts in run_beside(list(group), logs, env) if beside else (
-                run_step(step, logs / f"{step.name}.log", env) for step in group):
-            totals = [a + b for a, b in zip(totals, counts, strict=True)]
+    for counts in run_all(steps, logs, env):
+        totals = [a + b for a, b in zip(totals, counts, strict=True)]
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped", flush=True)
     return 1 if totals[1] > 0 or totals[0] == 0 else 0
 

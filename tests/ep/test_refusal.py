@@ -6,6 +6,7 @@ import numpy as np
 import onnxruntime as ort
 import provider
 import pytest
+import tolerance
 from onnx import TensorProto, helper
 
 HEADS, KV_HEADS, SIZE, PAST = 4, 2, 16, 4
@@ -59,7 +60,7 @@ def test_group_query_attention(rows, past, outputs, attributes, ours):
     assert owner(session) == (provider.NAME if ours else provider.CPU)
     alone = ort.InferenceSession(model, providers=[provider.CPU])
     for got, want in zip(session.run(None, given), alone.run(None, given), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(got, want, **tolerance.FLOAT32)
 
 
 def test_what_no_provider_runs_is_not_ours_either():
