@@ -5,7 +5,7 @@
 
 K_BLOCK_KERNEL(mp_lp_norm_args, args) {
     const k_turn t = k_turns(args.width);
-    for (int64_t first = t.first; first < args.rows; first += t.step) {
+    K_TURN_LOOP(first, t, args.rows) {
         const int64_t row = first + t.group;
         const int64_t columns = row < args.rows ? args.columns : 0;
         const int64_t outer = row / args.inner;

@@ -18,7 +18,9 @@
  *   K_KERNEL        no barriers; only grid loops; right for any grid.
  *   K_BLOCK_KERNEL  lanes of a block meet at __syncthreads(); right for any power of two of lanes,
  *                   one included. Rows are dealt by blockIdx.x in a loop that steps gridDim.x. One
- *                   that needs many registers says K_BLOCK_KERNEL_UP_TO and how many lanes at most.
+ *                   that needs many registers says K_BLOCK_KERNEL_UP_TO and how many lanes at most;
+ *                   with K_BLOCK_KERNEL_IN_64 it has 64 registers a lane, so that a multiprocessor
+ *                   has 1024 lanes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_PRELUDE_H
 #define MP_KERNEL_PRELUDE_H
@@ -55,6 +57,8 @@ K_FN void k_enter(void) {
 #define K_BLOCK_KERNEL(args_type, a) K_DEVICE_ENTRY(, args_type, a)
 #define K_BLOCK_KERNEL_UP_TO(lanes, args_type, a) \
     K_DEVICE_ENTRY(__launch_bounds__(lanes), args_type, a)
+#define K_BLOCK_KERNEL_IN_64(lanes, args_type, a) \
+    K_DEVICE_ENTRY(__launch_bounds__(lanes, 1024 / (lanes)), args_type, a)
 
 #define K_GRID_LOOP(i, n)                                                     \
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); \
@@ -98,6 +102,7 @@ K_FN void k_enter(void) {
 #define K_KERNEL(args_type, a)                    K_HOST_ENTRY(const args_type, a)
 #define K_BLOCK_KERNEL(args_type, a)              K_HOST_ENTRY(const args_type, a)
 #define K_BLOCK_KERNEL_UP_TO(lanes, args_type, a) K_HOST_ENTRY(const args_type, a)
+#define K_BLOCK_KERNEL_IN_64(lanes, args_type, a) K_HOST_ENTRY(const args_type, a)
 
 /* A lane's contiguous share of n: the compiler may then vectorise the loop. */
 static inline int64_t k_share(int64_t n, int64_t lane, int64_t lanes) {

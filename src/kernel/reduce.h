@@ -8,15 +8,12 @@
 #include "kernel/row_lanes.h"
 
 #define R_sum       1
-#define R_mean      2
-#define R_max       3
-#define R_min       4
-#define R_prod      5
-#define R_l1        6
-#define R_l2        7
-#define R_sumsq     8
-#define R_logsum    9
-#define R_logsumexp 10
+#define R_max       2
+#define R_min       3
+#define R_prod      4
+#define R_l1        5
+#define R_sumsq     6
+#define R_logsumexp 7
 #define R_OP        K_JOIN(R_, K_OP)
 
 #if R_OP == R_max
@@ -52,8 +49,22 @@ K_FN K_SUM r_identity(void) {
 #endif
 }
 
+#if (R_OP == R_max || R_OP == R_min) && T_FLOAT && !T_DOUBLE && !K_HOST && __CUDA_ARCH__ >= 800
+#define R_ONE_INSTRUCTION 1
+#else
+#define R_ONE_INSTRUCTION 0
+#endif
+
 K_FN K_SUM r_add(K_SUM a, K_SUM x) {
-#if R_OP == R_max && T_FLOAT
+#if R_ONE_INSTRUCTION
+    float most;
+#if R_OP == R_max
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(x));
+#else
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(x));
+#endif
+    return most;
+#elif R_OP == R_max && T_FLOAT
     return a != a ? a : x != x ? x : a > x ? a : x;
 #elif R_OP == R_max
     return a > x ? a : x;
@@ -65,7 +76,7 @@ K_FN K_SUM r_add(K_SUM a, K_SUM x) {
     return a * x;
 #elif R_OP == R_l1
     return a + (x < 0 ? (K_SUM)-x : x);
-#elif R_OP == R_l2 || R_OP == R_sumsq
+#elif R_OP == R_sumsq
     return a + x * x;
 #else
     return a + x;
@@ -83,34 +94,61 @@ K_FN K_SUM r_merge(K_SUM a, K_SUM b) {
 
 K_GROUP_REDUCE(r_group, K_SUM, r_block, r_merge(a, b))
 
-K_FN T r_store(K_SUM a, int64_t count) {
-    (void)count;
-#if R_OP == R_mean && T_FLOAT
-    return T_store((TC)(a / (K_SUM)count));
-#elif R_OP == R_mean
-    return T_store((TC)(count > 0 ? a / (K_SUM)count : 0));
-#elif R_OP == R_l2
-    return T_store((TC)sqrt((double)a));
-#elif R_OP == R_logsum
-    return T_store((TC)log((double)a));
+#if T_FLOAT && !T_DOUBLE && !K_HOST
+#define r_log  logf
+#define r_sqrt sqrtf
+#define r_exp  expf
+typedef float R_REAL;
 #else
-    return T_store((TC)a);
+#define r_log  log
+#define r_sqrt sqrt
+#define r_exp  exp
+typedef double R_REAL;
 #endif
+
+K_FN T r_store(const mp_reduce_args *args, K_SUM a) {
+#if R_OP == R_sum
+    if (args->finish == K_REDUCE_MEAN) {
+#if T_FLOAT
+        return T_store((TC)(a / (K_SUM)args->reduced));
+#else
+        return T_store((TC)(args->reduced > 0 ? a / (K_SUM)args->reduced : 0));
+#endif
+    }
+#endif
+#if R_OP == R_sum && T_FLOAT
+    if (args->finish == K_REDUCE_LOG) {
+        return T_store((TC)r_log((R_REAL)a));
+    }
+#endif
+#if R_OP == R_sumsq
+    if (args->finish == K_REDUCE_ROOT) {
+        return T_store((TC)r_sqrt((R_REAL)a));
+    }
+#endif
+    (void)args;
+    return T_store((TC)a);
+}
+
+/* Where element `i` of an iteration space of one view lies. */
+K_FN int64_t r_offset(const k_layout *layout, int64_t i) {
+    int64_t offset = 0;
+    K_ONE_COPY
+    for (int32_t d = layout->rank - 1; d > 0; d--) {
+        const int64_t outer =
+            layout->wide ? i / layout->dim[d] : (int64_t)k_divide((uint32_t)i, layout->divider[d]);
+        offset += (i - outer * layout->dim[d]) * layout->stride[0][d];
+        i = outer;
+    }
+    return offset + i * layout->stride[0][0];
 }
 
 K_FN int64_t r_kept(const mp_reduce_args *args, int64_t output) {
-    int64_t at[1];
-    k_offsets(&args->kept, output, 1, at);
-    return at[0];
+    return r_offset(&args->kept, output);
 }
 
 K_FN int64_t r_dropped(const mp_reduce_args *args, int64_t i) {
-    if (args->dropped.rank == 1) {
-        return i * args->dropped.stride[0][0];
-    }
-    int64_t at[1];
-    k_offsets(&args->dropped, i, 1, at);
-    return at[0];
+    return r_offset(&args->dropped, i);
 }
 
 #endif

@@ -1,9 +1,10 @@
 /* softmax.cu - exp(x - max) / sum over each row, or its logarithm. A row that fits the registers of
- * its lanes is read once. Of a longer one maximum and sum are found together, and it is read again
- * for the result. Rows that are neighbours in memory are dealt to one lane each.
- * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/reduce_args.h"
+ * its lanes is read once; each lane takes its elements relative to the largest of them, so that a
+ * longer row has its maximum and sum after one reading, and is read again for the result. Rows that
+ * are neighbours in memory are dealt to one lane each. SPDX-License-Identifier: Apache-2.0 */
+#define K_LONG_PACKS
 #include "kernel/row_lanes.h"
+#include "kernel/softmax_args.h"
 
 #define S_plain  0
 #define S_log    1
@@ -15,136 +16,207 @@ typedef double S;
 #define s_log log
 #else
 typedef float S;
-#define s_exp expf
 #define s_log logf
+#if K_HOST
+#define s_exp expf
+#else
+/* Of what is not above 0. The product's rounding costs 2^-24 of the exponent: a result of e^-10 is
+ * right to 5e-7 of itself. */
+K_FN float s_exp(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.44269504f));
+    return power;
+}
 #endif
+#endif
+
+/* A NaN may get lost here: it comes back in the sum. */
+K_FN S s_larger(S a, S b) {
+#if K_HOST
+    return a > b ? a : b;
+#else
+    return K_M(fmax)(a, b);
+#endif
+}
 
 /* The largest element, and the sum of exp(x - largest). */
 typedef struct s_total {
     S largest, sum;
 } s_total;
 
-/* Where a lane has seen nothing, or only -inf, its sum is 0 and must stay so. */
-K_FN S s_rescale(S sum, S from, S to) {
-    return sum == 0 ? 0 : sum * s_exp(from - to);
+/* What is taken off before exp: where nothing or only -inf was seen, exp(-inf - 0) is 0. */
+K_FN S s_base(S largest) {
+    return largest == -(S)K_INF ? (S)0 : largest;
 }
 
-K_FN s_total s_add(s_total t, S value) {
-    if (value > t.largest) {
-        t.sum = s_rescale(t.sum, t.largest, value);
-        t.largest = value;
+/* exp(x - base) of what a lane keeps of a span, and their sum. For a softmax they take the place of
+ * the elements; its logarithm needs the elements. */
+K_FN S s_powers(const k_span *s, S base, S *keep) {
+    S sum = 0;
+    K_SPAN_LOOP(k, s) {
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            const S power = s_exp(keep[k * K_PACK + i] - base);
+            sum += power;
+#if !S_IS_LOG
+            keep[k * K_PACK + i] = power;
+#endif
+        }
     }
-    t.sum += value == -(S)K_INF ? 0 : s_exp(value - t.largest); /* a NaN stays one */
-    return t;
+    return sum;
 }
 
-K_FN T s_result(S value, s_total all, S factor) {
+K_FN s_total s_add(s_total t, const k_span *s, S *keep) {
+    s_total both = t;
+    K_SPAN_LOOP(k, s) {
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            both.largest = s_larger(both.largest, keep[k * K_PACK + i]);
+        }
+    }
+    const S base = s_base(both.largest);
+    both.sum = s_powers(s, base, keep);
+    both.sum += t.sum == 0 ? 0 : t.sum * s_exp(t.largest - base);
+    return both;
+}
+
+typedef struct s_end {
+    S factor, base, logarithm;
+} s_end;
+
+/* What makes a result of what a lane keeps, which is relative to `mine` where the row was kept. */
+K_FN s_end s_end_of(s_total mine, int kept, uint32_t width) {
+    s_end end;
+    const S largest = (S)k_group_max((K_SUM)mine.largest, width);
+    const S base = s_base(largest);
+    const S share = s_exp(mine.largest - base);
+    const S sum = (S)k_group_sum((K_SUM)(mine.sum == 0 ? 0 : mine.sum * share), width);
 #if S_IS_LOG
-    return T_store((TC)(value - all.largest - factor)); /* apart: the largest may be large */
+    (void)kept;
+    end.base = largest;
+    end.factor = 1;
+    end.logarithm = s_log(sum);
 #else
-    return T_store((TC)(s_exp(value - all.largest) * factor));
+    end.base = base;
+    end.factor = (kept ? share : (S)1) / sum;
+    end.logarithm = 0;
+#endif
+    return end;
+}
+
+K_FN T s_result(S kept, s_end end) {
+#if S_IS_LOG
+    return T_store((TC)(kept - end.base - end.logarithm)); /* apart: the base may be large */
+#else
+    return T_store((TC)(kept * end.factor));
 #endif
 }
 
-K_FN S s_factor(S sum) {
-#if S_IS_LOG
-    return s_log(sum);
-#else
-    return (S)1 / sum;
-#endif
-}
+/* ---- rows of neighbours ---- */
 
-K_FN void s_load(const T *x, int pack, S *value) {
-    if (pack == 1) {
-        value[0] = (S)T_load(x[0]);
-        return;
+K_FN void s_load(const k_span *s, const T *x, int how, S *keep) {
+    const T none = T_store(-(TC)K_INF);
+    k_pack pack[K_KEEP_PACKS];
+    K_PACK_LOOP(k, s) {
+        pack[k] = k_span_pack(s, x, k, how, none);
     }
-    const k_pack packed = *(const k_pack *)x;
-    K_UNROLL
-    for (int i = 0; i < K_PACK; i++) {
-        value[i] = (S)T_load(packed.at[i]);
+    K_PACK_LOOP(k, s) {
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            keep[k * K_PACK + i] = (S)T_load(pack[k].at[i]);
+        }
     }
 }
 
-K_FN void s_store(T *out, int pack, const S *value, s_total all, S factor) {
-    if (pack == 1) {
-        out[0] = s_result(value[0], all, factor);
-        return;
+K_FN void s_store(const k_span *s, T *out, int how, const S *keep, s_end end) {
+    K_SPAN_LOOP(k, s) {
+        k_pack pack;
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            pack.at[i] = s_result(keep[k * K_PACK + i], end);
+        }
+        k_span_put(s, out, k, how, pack);
     }
-    k_pack packed;
-    K_UNROLL
-    for (int i = 0; i < K_PACK; i++) {
-        packed.at[i] = s_result(value[i], all, factor);
-    }
-    *(k_pack *)out = packed;
 }
 
-K_FN void s_kept(const T *x, T *out, int64_t columns, k_turn t, int pack) {
+K_FN void s_row(const T *x, T *out, int64_t columns, k_turn t, int whole) {
+    const int32_t shift = k_row_shift(x);
+    const int64_t most = (int64_t)t.width * K_KEEP, end = columns > 0 ? columns + shift : 0;
+    const int in = whole ? K_WHOLE : K_INSIDE;
+    const int put = whole ? K_WHOLE : shift == k_row_shift(out) ? K_INSIDE : K_SINGLE;
+    const int kept = end <= most;
     S keep[K_KEEP];
-    s_total all = {-(S)K_INF, 0};
-    K_KEPT_LOOP(k, c, pack, t.lane, t.width) {
-        if (c < columns) {
-            s_load(x + c, pack, keep + k);
-            K_UNROLL
-            for (int i = 0; i < pack; i++) {
-                all.largest = keep[k + i] > all.largest ? keep[k + i] : all.largest;
+    s_total mine = {-(S)K_INF, 0};
+    K_ONE_COPY
+    for (int64_t from = 0; from < end; from += most) {
+        const k_span s = k_span_at(shift, columns, from, t.lane, t.width);
+        s_load(&s, x + s.at, in, keep);
+        mine = s_add(mine, &s, keep);
+    }
+    const s_end result = s_end_of(mine, kept, t.width);
+    K_ONE_COPY
+    for (int64_t from = 0; from < end; from += most) {
+        const k_span s = k_span_at(shift, columns, from, t.lane, t.width);
+        if (!kept) {
+            s_load(&s, x + s.at, in, keep);
+            (void)s_powers(&s, result.base, keep);
+        }
+        s_store(&s, out + s.at, put, keep, result);
+    }
+}
+
+/* ---- rows whose columns lie `inner` apart ---- */
+
+/* From column c on, of every `width` one, as many as a pack has. */
+K_FN void s_load_apart(const T *x, int64_t columns, int64_t inner, int64_t c, uint32_t width,
+                       S *value) {
+    K_UNROLL
+    for (int i = 0; i < K_PACK; i++, c += width) {
+        value[i] = c < columns ? (S)T_load(x[c * inner]) : -(S)K_INF;
+    }
+}
+
+K_FN void s_row_apart(const T *x, T *out, int64_t columns, int64_t inner, k_turn t) {
+    const k_span one = {0, 0, K_PACK, K_PACK, K_PACK}; /* of one pack */
+    const int64_t step = (int64_t)t.width * K_PACK;
+    S value[K_KEEP];
+    s_total mine = {-(S)K_INF, 0};
+    for (int64_t c = t.lane; c < columns; c += step) {
+        s_load_apart(x, columns, inner, c, t.width, value);
+        mine = s_add(mine, &one, value);
+    }
+    const s_end end = s_end_of(mine, 0, t.width);
+    for (int64_t c = t.lane; c < columns; c += step) {
+        s_load_apart(x, columns, inner, c, t.width, value);
+        (void)s_powers(&one, end.base, value);
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            const int64_t at = c + (int64_t)i * t.width;
+            if (at < columns) {
+                out[at * inner] = s_result(value[i], end);
             }
         }
     }
-    all.largest = (S)k_group_max((K_SUM)all.largest, t.width);
-    K_KEPT_LOOP(k, c, pack, t.lane, t.width) {
-        K_UNROLL
-        for (int i = 0; i < pack && c < columns; i++) {
-            all.sum += s_exp(keep[k + i] - all.largest);
-        }
-    }
-    const S factor = s_factor((S)k_group_sum((K_SUM)all.sum, t.width));
-    K_KEPT_LOOP(k, c, pack, t.lane, t.width) {
-        if (c < columns) {
-            s_store(out + c, pack, keep + k, all, factor);
-        }
-    }
 }
 
-/* `inner` is the step from one column to the next; packs have 1. */
-K_FN void s_read_again(const T *x, T *out, int64_t columns, int64_t inner, k_turn t, int pack) {
-    const int64_t first = (int64_t)t.lane * pack, step = (int64_t)t.width * pack;
-    S value[K_PACK];
-    s_total mine = {-(S)K_INF, 0};
-    for (int64_t c = first; c < columns; c += step) {
-        s_load(x + c * inner, pack, value);
-        for (int i = 0; i < pack; i++) {
-            mine = s_add(mine, value[i]);
-        }
-    }
-    s_total all;
-    all.largest = (S)k_group_max((K_SUM)mine.largest, t.width);
-    all.sum = (S)k_group_sum((K_SUM)s_rescale(mine.sum, mine.largest, all.largest), t.width);
-    const S factor = s_factor(all.sum);
-    for (int64_t c = first; c < columns; c += step) {
-        s_load(x + c * inner, pack, value);
-        s_store(out + c * inner, pack, value, all, factor);
-    }
-}
-
-K_BLOCK_KERNEL_UP_TO(K_ROW_LANES_MAX, mp_softmax_args, args) {
+K_BLOCK_KERNEL_IN_64(K_ROW_LANES_MAX, mp_softmax_args, args) {
     const k_turn t = k_turns(args.width);
-    const int kept = args.inner == 1 && args.columns <= (int64_t)t.width * K_KEEP;
-    for (int64_t first = t.first; first < args.rows; first += t.step) {
+    K_TURN_LOOP(first, t, args.rows) {
         const int64_t row = first + t.group;
         const int64_t columns = row < args.rows ? args.columns : 0;
-        const int64_t outer = row / args.inner;
-        const int64_t start = outer * args.columns * args.inner + (row - outer * args.inner);
-        const T *x = (const T *)args.x + start;
-        T *out = (T *)args.out + start;
-        if (kept && args.packed) {
-            s_kept(x, out, columns, t, K_PACK);
-        } else if (kept) {
-            s_kept(x, out, columns, t, 1);
-        } else if (args.packed) {
-            s_read_again(x, out, columns, 1, t, K_PACK);
+        const T *x = (const T *)args.x;
+        T *out = (T *)args.out;
+        if (args.inner == 1) {
+            const int64_t start = row * args.columns;
+            if (args.packed && !K_HOST) {
+                s_row(x + start, out + start, columns, t, 1);
+            } else {
+                s_row(x + start, out + start, columns, t, 0);
+            }
         } else {
-            s_read_again(x, out, columns, args.inner, t, 1);
+            const int64_t outer = row / args.inner;
+            const int64_t start = outer * args.columns * args.inner + (row - outer * args.inner);
+            s_row_apart(x + start, out + start, columns, args.inner, t);
         }
     }
 }

@@ -16,16 +16,15 @@ typedef struct norm {
 } norm;
 
 static mp_status launch(mp_planner *p, norm *n) {
-    const int64_t pack = 16 / (int64_t)mp_dtype_size(n->type);
     const mp_kernel *kernel = NULL;
     if (n->args.rows == 0 || n->args.columns == 0) {
         return MP_OK;
     }
-    n->args.packed = p->align >= 16 && n->args.columns % pack == 0;
     n->args.skip_rows = n->args.skip_rows > 0 ? n->args.skip_rows : 1;
     MP_TRY(mp_plan_kernel(p, &kernel, "norm_%s_%s", mp_dtype_word(n->type),
                           mp_dtype_word(n->out_type)));
-    const mp_grid grid = mp_row_grid(p, n->args.rows, n->args.columns, false, &n->args.width);
+    const mp_grid grid =
+        mp_row_grid(p, n->type, n->args.rows, n->args.columns, false, &n->args.width);
     return MP_LAUNCH(p, kernel, grid, n->args, MP_BIND(mp_norm_args, x, n->x),
                      MP_BIND(mp_norm_args, skip, n->skip), MP_BIND(mp_norm_args, add, n->add),
                      MP_BIND(mp_norm_args, scale, n->scale), MP_BIND(mp_norm_args, bias, n->bias),
@@ -193,9 +192,13 @@ static mp_status plan_channels(mp_planner *p, int64_t groups, int64_t per_row) {
                             .columns = groups > 0 ? channels / groups * inner : 0,
                             .groups = groups,
                             .per_row = per_row,
-                            .inner = inner,
                             .epsilon = mp_node_float(p->node, "epsilon", 1e-5f),
                             .centred = 1};
+    if (n.args.columns > 0) {
+        const int64_t share = n.args.columns / per_row; /* of a scale */
+        n.args.inner = share;
+        n.args.by_inner = mp_divider(share < 1 << 30 ? (uint32_t)share : 1u << 30);
+    }
     MP_TRY(check_channels(p, 1, "scale", groups * per_row));
     MP_TRY(check_channels(p, 2, "B", groups * per_row));
     MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));

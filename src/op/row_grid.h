@@ -2,20 +2,31 @@
 #ifndef MP_OP_ROW_GRID_H
 #define MP_OP_ROW_GRID_H
 
-#include "kernel/reduce_args.h"
+#include "kernel/row_lanes_args.h"
 #include "op/plan.h"
 
-/* The grid for a kernel with kernel/row_lanes.h, and the lanes that share a row of `columns`: each
- * has about eight elements. With `apart`, columns are not neighbours but rows are, and each has one
- * lane. */
-static inline mp_grid mp_row_grid(const mp_planner *p, int64_t rows, int64_t columns, bool apart,
-                                  int32_t *width) {
-    enum { EACH = 8, LANES = 128, MOST = K_ROW_LANES_MAX };
+/* The grid for a kernel with kernel/row_lanes.h, and the lanes that share a row of `columns`, so
+ * many that they can keep it. With `apart`, columns are not neighbours but rows are, and each has
+ * one lane.
+ *
+ * A warp for each row needs no barriers, and each lane then has much on its way; where there are
+ * too few rows to fill the device, more lanes with less each are sooner done. */
+static inline mp_grid mp_row_grid(const mp_planner *p, mp_dtype type, int64_t rows, int64_t columns,
+                                  bool apart, int32_t *width) {
+    enum { LANES = 128, WARP = 32, MOST = K_ROW_LANES_MAX };
+    const int64_t pack = 16 / (int64_t)mp_dtype_size(type);
+    const int64_t keep = pack == 2 ? K_ROW_KEEP / 4 : K_ROW_KEEP;
+    const int64_t touched = columns + (columns % pack != 0 ? pack - 1 : 0);
+    const bool spare = rows < (int64_t)p->device->info.multiprocessors * 8;
+    const int64_t each = spare ? keep / 4 : keep / 2;
     int32_t share = 1;
-    while (!apart && share < MOST && (int64_t)share * EACH < columns) {
+    while (!apart && share < MOST && share * each < touched) {
         share *= 2;
     }
-    share = share == 64 ? LANES : share;
+    if (share > WARP && !spare && WARP * keep >= touched) {
+        share = WARP;
+    }
+    share = share == 64 ? LANES : share; /* more than a warp is a block */
     *width = share;
     const int64_t groups = share < LANES ? LANES / share : 1;
     return mp_plan_grid_rows(p, rows / groups + (rows % groups != 0), (uint32_t)(share * groups));

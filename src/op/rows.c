@@ -1,7 +1,7 @@
 /* rows.c - operators along rows whose result depends on the row alone: Softmax, LogSoftmax,
  * LpNormalization. SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/lp_norm_args.h"
-#include "kernel/reduce_args.h"
+#include "kernel/softmax_args.h"
 #include "op/families.h"
 #include "op/row_grid.h"
 #include "op/row_shape.h"
@@ -28,7 +28,7 @@ static mp_status softmax(mp_planner *p, mp_rows r) {
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "softmax_%s_%s", (const char *)p->node->op->detail,
                           mp_dtype_word(x->type)));
-    const mp_grid grid = mp_row_grid(p, r.rows, r.columns, rows_apart(p, r), &args.width);
+    const mp_grid grid = mp_row_grid(p, x->type, r.rows, r.columns, rows_apart(p, r), &args.width);
     return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_softmax_args, x, MP_IN(0)),
                      MP_BIND(mp_softmax_args, out, MP_OUT(0)));
 }
@@ -78,7 +78,7 @@ static mp_status plan_lp_norm(mp_planner *p) {
         .rows = r.rows, .columns = r.columns, .inner = r.inner, .p = (int32_t)power};
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "lp_norm_%s", mp_dtype_word(x->type)));
-    const mp_grid grid = mp_row_grid(p, r.rows, r.columns, rows_apart(p, r), &args.width);
+    const mp_grid grid = mp_row_grid(p, x->type, r.rows, r.columns, rows_apart(p, r), &args.width);
     return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_lp_norm_args, x, MP_IN(0)),
                      MP_BIND(mp_lp_norm_args, out, MP_OUT(0)));
 }
