@@ -5,13 +5,15 @@
     bench/bench_bandwidth.py [--only TEXT] [--elements N] [--name NAME]
 
 A model of one node runs on tensors bound on the device, many times without waiting in between; its bytes are those of
-its inputs and outputs, each read or written once. The copy is PyTorch's, or where that is missing a `Slice` of all. The
+its inputs and outputs, each read or written once; a tensor has as many bytes in float16 as in float32, so that what a call
+costs weighs the same in both. The copy is PyTorch's, or where that is missing a `Slice` of all. The
 goal is 0.85 of the copy for element-wise operators and 0.7 for the others. The results go to
 bench/results/bandwidth-NAME.json.
 """
 
 import argparse
 import json
+import math
 import sys
 import time
 from dataclasses import dataclass, field
@@ -35,6 +37,7 @@ except ImportError:
 
 ELEMENTS = 1 << 27
 TURNS, REPEATS = 10, 5
+PERIOD = 1_000_003  # random values repeat after so many
 POINTWISE, ROWS, MOVED = ("element-wise", 0.85), ("rows", 0.7), ("moved", 0.7)
 TYPES = {"float": (np.float32, TensorProto.FLOAT), "float16": (np.float16, TensorProto.FLOAT16)}
 
@@ -75,7 +78,7 @@ def rows(n):
     yield Row("Pow", POINTWISE, [[n]], lambda x, y: x.pow(2), [np.float32(2)])
     yield Row("Clip", POINTWISE, [[n], [], []], lambda x, a, b: x.clamp(-1, 1))
     yield Row("PRelu", POINTWISE, [image, [64, 1, 1]], lambda x, a: f.prelu(x, a.reshape(-1)))
-    yield Row("Where", POINTWISE, [[n], [n]], lambda x, y, c: torch.where(c, x, y), [np.arange(n) % 3 == 0],
+    yield Row("Where", POINTWISE, [[n], [n]], lambda x, y, c: torch.where(c, x, y), [np.resize([True, False, False], n)],
               note="condition first")
     yield Row("Cast", POINTWISE, [[n]], lambda x: x.to(torch.bfloat16), attrs={"to": TensorProto.BFLOAT16})
     yield Row("BatchNormalization", POINTWISE, [image, [64], [64], [64], [64]],
@@ -180,8 +183,8 @@ def measure(row, kind, rate):
     generator = np.random.default_rng(2)
     inputs = {}
     for i, shape in enumerate(row.shapes):
-        values = generator.random(shape or 1, np.float32) * (2 - row.low) + row.low
-        inputs[f"x{i}"] = values.reshape(shape).astype(numpy_type)
+        values = generator.random(min(math.prod(shape), PERIOD), np.float32) * (2 - row.low) + row.low
+        inputs[f"x{i}"] = np.resize(values.astype(numpy_type), shape)
     model, given, constants = model_of(row, kind)
     seconds, written = ours(model, inputs | given)
     read = sum(x.nbytes for x in (inputs | given).values()) - (1 - row.read) * inputs["x0"].nbytes
@@ -196,7 +199,7 @@ def measure(row, kind, rate):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="measure only operators whose name holds this")
-    parser.add_argument("--elements", type=int, default=ELEMENTS, help="of the largest tensor, a power of two")
+    parser.add_argument("--elements", type=int, default=ELEMENTS, help="of the largest tensor of float32, a power of two")
     parser.add_argument("--name", help="name of the result file; by default after the device")
     args = parser.parse_args()
     device = provider.register()[0]
@@ -205,8 +208,9 @@ def main():
               "elements": args.elements, "copy_gb_s": round(rate / 1e9, 1), "torch": torch and torch.__version__}
     print(f"{result['device']}: a copy moves {result['copy_gb_s']} GB/s; shares of that, and times over PyTorch's")
     found = []
-    for row in rows(args.elements):
-        for kind in TYPES:
+    for pair in zip(*(rows(args.elements * 4 // np.dtype(numpy_type).itemsize) for numpy_type, _ in TYPES.values()),
+                    strict=True):
+        for row, kind in zip(pair, TYPES, strict=True):
             if args.only in row.op:
                 one = measure(row, kind, rate)
                 found.append(one)

@@ -15,6 +15,15 @@ typedef struct norm {
     mp_ref x, skip, add, scale, bias, out, mean, inverse, sum;
 } norm;
 
+/* Whether the kernel may take rows by whole packs: all tensors are aligned, and so then are rows. */
+static bool packed(const mp_planner *p, const norm *n) {
+    const mp_norm_args *args = &n->args;
+    const int64_t pack = 16 / (int64_t)mp_dtype_size(n->type);
+    const int64_t neighbours = args->per_row > 0 ? args->inner : args->columns;
+    return p->align >= 16 && args->columns % pack == 0 && neighbours % pack == 0 &&
+           args->columns <= mp_row_keep(n->type) * args->width;
+}
+
 static mp_status launch(mp_planner *p, norm *n) {
     const mp_kernel *kernel = NULL;
     if (n->args.rows == 0 || n->args.columns == 0) {
@@ -25,6 +34,7 @@ static mp_status launch(mp_planner *p, norm *n) {
                           mp_dtype_word(n->out_type)));
     const mp_grid grid =
         mp_row_grid(p, n->type, n->args.rows, n->args.columns, false, &n->args.width);
+    n->args.packed = packed(p, n);
     return MP_LAUNCH(p, kernel, grid, n->args, MP_BIND(mp_norm_args, x, n->x),
                      MP_BIND(mp_norm_args, skip, n->skip), MP_BIND(mp_norm_args, add, n->add),
                      MP_BIND(mp_norm_args, scale, n->scale), MP_BIND(mp_norm_args, bias, n->bias),

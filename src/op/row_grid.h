@@ -5,6 +5,11 @@
 #include "kernel/row_lanes_args.h"
 #include "op/plan.h"
 
+/* How many elements a lane keeps. */
+static inline int64_t mp_row_keep(mp_dtype type) {
+    return mp_dtype_size(type) == 8 ? K_ROW_KEEP / 4 : K_ROW_KEEP;
+}
+
 /* The grid for a kernel with kernel/row_lanes.h, and the lanes that share a row of `columns`, so
  * many that they can keep it. With `apart`, columns are not neighbours but rows are, and each has
  * one lane.
@@ -15,7 +20,7 @@ static inline mp_grid mp_row_grid(const mp_planner *p, mp_dtype type, int64_t ro
                                   bool apart, int32_t *width) {
     enum { LANES = 128, WARP = 32, MOST = K_ROW_LANES_MAX };
     const int64_t pack = 16 / (int64_t)mp_dtype_size(type);
-    const int64_t keep = pack == 2 ? K_ROW_KEEP / 4 : K_ROW_KEEP;
+    const int64_t keep = mp_row_keep(type);
     const int64_t touched = columns + (columns % pack != 0 ? pack - 1 : 0);
     const bool spare = rows < (int64_t)p->device->info.multiprocessors * 8;
     const int64_t each = spare ? keep / 4 : keep / 2;

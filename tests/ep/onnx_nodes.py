@@ -55,8 +55,9 @@ ROUNDED_OFTEN = {
     "test_attention_4d_causal_fp16_expanded": 2e-3,
     "test_attention_4d_causal_bf16_expanded": 1.6e-2,
 }
-# Their figures, of up to 50, carry the rounding of a transform in float: 2e-7 where the value is 0.
-ROUNDED_TO = {"test_dft_inverse": 1e-6, "test_dft_inverse_opset19": 1e-6}
+# Their figures, of up to 90, carry the rounding of a transform in float where the value is 0: Fourier's, 2e-7, and of
+# convolutions that cuDNN does by Winograd's, 1e-5.
+ROUNDED_TO = {"test_dft_inverse": 1e-6, "test_dft_inverse_opset19": 1e-6, "test_convtranspose_group_2_image_3": 2e-5}
 # Operators that ONNX Runtime replaces before it assigns nodes, and the operators it needs for that.
 DISSOLVED = {"Constant": set(), "CastLike": {"Cast"}}
 

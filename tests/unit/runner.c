@@ -259,6 +259,11 @@ static bool next_test(const test_case **test, variant *kind) {
     return false;
 }
 
+/* Such a test may fill the device, or look at how full it is. */
+static bool is_alone(const test_case *test, variant kind) {
+    return kind == CUDA || (options.cuda && strncmp(test->name, "cuda_", 5) == 0);
+}
+
 static void list_all(void) {
     const test_case *test = NULL;
     for (variant kind = PLAIN; next_test(&test, &kind);) {
@@ -284,11 +289,12 @@ static int run_all_forked(int counts[OUTCOMES]) {
     static test_process processes[TEST_PROCESSES_MAX];
     job jobs[TEST_PROCESSES_MAX];
     const test_case *test = NULL;
-    variant kind = PLAIN, started = PLAIN;
+    variant kind = PLAIN;
+    bool alone = false; /* whether what runs is */
     int number = 0, running = 0;
     for (bool more = next_test(&test, &kind); more || running > 0;) {
-        const bool is_alone = kind == CUDA || (running > 0 && started == CUDA);
-        if (more && running < (is_alone ? 1 : options.jobs)) {
+        alone = running > 0 && alone;
+        if (more && running < (alone || is_alone(test, kind) ? 1 : options.jobs)) {
             int free_slot = 0;
             while (processes[free_slot].child != 0) {
                 free_slot++;
@@ -296,7 +302,7 @@ static int run_all_forked(int counts[OUTCOMES]) {
             jobs[free_slot] = (job){test, kind, page + free_slot};
             jobs[free_slot].page->text[0] = 0;
             test_process_start(&processes[free_slot], options.limit_s, run_job, &jobs[free_slot]);
-            started = kind;
+            alone = is_alone(test, kind);
             running++;
             more = next_test(&test, &kind);
             continue;

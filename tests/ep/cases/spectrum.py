@@ -78,6 +78,11 @@ case("DFT", [R((2, 16, 1)), D(8)], F32, (17,), slack=8, runs=[[R((3, 5, 1)), D(1
 case("DFT", [R((0, 16, 1))], F32, (20,), note="empty")
 
 # ---- frames ----
+def framed(signal, step, window, onesided=1):
+    frames = np.lib.stride_tricks.sliding_window_view(signal, len(window), axis=1)[:, :: int(step)]
+    return fourier(np.moveaxis(frames, -1, 2) * window[:, np.newaxis], onesided=onesided)
+
+
 for length in (16, 20, 400, 512):
     slack = 64 if length == 400 else 4  # as above
     signal = R((2, 1203, 1))
@@ -85,7 +90,8 @@ for length in (16, 20, 400, 512):
     case("STFT", [signal, K(length // 4), R((length,))], F32, (17,), slack=slack, onesided=0)
     case("STFT", [signal, K(length // 4), None, K(length)], F32, (17,), slack=slack)
     case("STFT", [signal, K(7, "int32"), R((length,)), K(length, "int32")], F32, (17,), slack=slack)
-    case("STFT", [R((2, 1203, 2)), K(100), R((length,))], F32, (17,), slack=slack, onesided=0, note="complex")
+    # The CPU EP up to 1.30 gives garbage for complex signals.
+    case("STFT", [R((2, 1203, 2)), K(100), R((length,))], F32, (17,), onesided=0, note="complex", reference=framed)
 for length in (16, 20):
     case("STFT", [R((1, 160, 1)), K(8), R((length,))], FLOATS, (17,), slack=4)
 case("STFT", [R((1, 64, 1)), D(16), R((32,)), D(32)], F32, (17,), slack=4, runs=[[R((3, 99, 1)), D(5), R((9,)), D(9)]])
