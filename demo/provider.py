@@ -73,6 +73,11 @@ def pool_stats():
     return _ort_register.pool_of(pond.devices()[0]).stats()
 
 
+def memory_info():
+    """(bytes free, bytes in all) of the first device."""
+    return _ort_register.pool_of(pond.devices()[0]).memory_info()
+
+
 def session_options(threads=0, log_level=3):
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
