@@ -5,9 +5,9 @@
     bench/bench_bandwidth.py [--only TEXT] [--elements N] [--name NAME]
 
 A model of one node runs on tensors bound on the device, many times without waiting in between; its bytes are those of
-its inputs and outputs, each read or written once; a tensor has as many bytes in float16 as in float32, so that what a call
-costs weighs the same in both. The copy is PyTorch's, or where that is missing a `Slice` of all. The
-goal is 0.85 of the copy for element-wise operators and 0.7 for the others. The results go to
+its inputs and outputs, each read or written once. A tensor has as many bytes in float16 as in float32, so that what a
+call costs weighs the same in both. The copy is PyTorch's, or where that is missing a `Slice` of all. The goal is 0.85
+of the copy for element-wise operators and 0.7 for the others. The results go to
 bench/results/bandwidth-NAME.json.
 """
 
@@ -78,8 +78,8 @@ def rows(n):
     yield Row("Pow", POINTWISE, [[n]], lambda x, y: x.pow(2), [np.float32(2)])
     yield Row("Clip", POINTWISE, [[n], [], []], lambda x, a, b: x.clamp(-1, 1))
     yield Row("PRelu", POINTWISE, [image, [64, 1, 1]], lambda x, a: f.prelu(x, a.reshape(-1)))
-    yield Row("Where", POINTWISE, [[n], [n]], lambda x, y, c: torch.where(c, x, y), [np.resize([True, False, False], n)],
-              note="condition first")
+    yield Row("Where", POINTWISE, [[n], [n]], lambda x, y, c: torch.where(c, x, y),
+              [np.resize([True, False, False], n)], note="condition first")
     yield Row("Cast", POINTWISE, [[n]], lambda x: x.to(torch.bfloat16), attrs={"to": TensorProto.BFLOAT16})
     yield Row("BatchNormalization", POINTWISE, [image, [64], [64], [64], [64]],
               lambda x, s, b, m, v: f.batch_norm(x, m, v, s, b), low=0.5)
@@ -199,7 +199,7 @@ def measure(row, kind, rate):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="measure only operators whose name holds this")
-    parser.add_argument("--elements", type=int, default=ELEMENTS, help="of the largest tensor of float32, a power of two")
+    parser.add_argument("--elements", type=int, default=ELEMENTS, help="of the largest float32 tensor, a power of two")
     parser.add_argument("--name", help="name of the result file; by default after the device")
     args = parser.parse_args()
     device = provider.register()[0]

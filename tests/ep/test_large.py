@@ -222,8 +222,10 @@ def elements():
 
 
 def model_of(case, values):
-    """(model, its inputs): the node, and an operator behind it that picks elements of its output. Large values are inputs,
-    others constants."""
+    """(model, its inputs): the node, and an operator behind it that picks elements of its output.
+
+    Large values are inputs, others constants.
+    """
     outputs = [f"y{i}" for i in range(case.outputs)]
     given = {f"x{i}": value for i, value in enumerate(values) if value is not None}
     names = [f"x{i}" if value is not None else "" for i, value in enumerate(values)]
