@@ -2,6 +2,10 @@
  * mean. Three passes over a row: the sum, the squares of what is off the mean, the result. A row
  * that fits the registers of its lanes is read in the first alone; of a longer one the others find
  * much in cache. Scale, bias and result may be of another type than x.
+ *
+ * Packed rows, of whatever tensor, are packs of x's 16 bytes, aligned and few enough to be kept;
+ * those of a pack share a scale where there is one for several columns. An instance apart has them,
+ * so that nothing of what other rows need takes its registers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/index.h"
 #include "kernel/norm_args.h"
@@ -13,6 +17,10 @@
 #else
 #define n_sqrt sqrtf
 #endif
+
+#define N_edged  0
+#define N_packed 1
+enum { N_WHOLE = K_JOIN(N_, K_ROWS) && !K_HOST };
 
 enum { OUT_BYTES = sizeof(U) * K_PACK, OUT_ALIGNED = OUT_BYTES < 16 ? OUT_BYTES : 16 };
 typedef struct K_ALIGN(OUT_ALIGNED) n_out {
@@ -26,14 +34,13 @@ typedef struct n_row {
     int32_t shift;
 } n_row;
 
-/* How `other`, of T or of U, may be read where the row at x is read inside by packs, or is `whole`
- * packs as the others are. */
-K_FN int n_how(const n_row *r, const T *other, int whole) {
-    return whole ? K_WHOLE : k_row_shift(other) == r->shift ? K_INSIDE : K_SINGLE;
+/* How `other`, of T or of U, may be read where the row at x is read inside by packs. */
+K_FN int n_how(const n_row *r, const T *other) {
+    return N_WHOLE ? K_WHOLE : k_row_shift(other) == r->shift ? K_INSIDE : K_SINGLE;
 }
 
-K_FN int n_how_u(const n_row *r, const U *other, int whole) {
-    if (whole) {
+K_FN int n_how_u(const n_row *r, const U *other) {
+    if (N_WHOLE) {
         return K_WHOLE;
     }
     const uint64_t first = (uint64_t)other - (uint64_t)r->shift * sizeof(U); /* NULL is no harm */
@@ -42,12 +49,11 @@ K_FN int n_how_u(const n_row *r, const U *other, int whole) {
 
 /* ---- in ---- */
 
-K_FN void n_load(const mp_norm_args *args, const n_row *r, const k_span *s, int whole,
-                 K_SUM *keep) {
+K_FN void n_load(const mp_norm_args *args, const n_row *r, const k_span *s, K_SUM *keep) {
     const T *x = (const T *)args->x + r->start;
     k_pack pack[K_KEEP_PACKS];
     K_PACK_LOOP(k, s) {
-        pack[k] = k_span_pack(s, x + s->at, k, whole ? K_WHOLE : K_INSIDE, T_store(0));
+        pack[k] = k_span_pack(s, x + s->at, k, N_WHOLE ? K_WHOLE : K_INSIDE, T_store(0));
     }
     K_PACK_LOOP(k, s) {
         K_UNROLL
@@ -64,8 +70,7 @@ K_FN void n_load(const mp_norm_args *args, const n_row *r, const k_span *s, int 
         const T *from = (const T *)of + (more == 0 ? r->skip : 0);
         const k_span again = k_span_anew(*s);
         K_PACK_LOOP(k, s) {
-            const int how = n_how(r, from, whole);
-            const k_pack one = k_span_pack(&again, from + s->at, k, how, T_store(0));
+            const k_pack one = k_span_pack(&again, from + s->at, k, n_how(r, from), T_store(0));
             K_UNROLL
             for (int i = 0; i < K_PACK; i++) {
                 keep[k * K_PACK + i] += (K_SUM)T_load(one.at[i]);
@@ -93,15 +98,14 @@ K_FN K_SUM n_sum(const k_span *s, const K_SUM *keep) {
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-K_FN n_spread n_spread_of(n_spread all, const k_span *s, const K_SUM *keep, K_SUM mean,
-                          int whole) {
+K_FN n_spread n_spread_of(n_spread all, const k_span *s, const K_SUM *keep, K_SUM mean) {
     K_SUM squares = 0; /* of every second element, for the same reason */
     K_PACK_LOOP(k, s) {
         const int32_t e = k * s->step;
-        const int inside = whole ? e < s->end : k_as_pack(s, e, K_INSIDE);
+        const int inside = N_WHOLE ? e < s->end : k_as_pack(s, e, K_INSIDE);
         K_UNROLL
         for (int i = 0; i < K_PACK; i++) {
-            const int counts = inside || (!whole && k_in_row(s, e + i));
+            const int counts = inside || (!N_WHOLE && k_in_row(s, e + i));
             const K_SUM off = counts ? keep[k * K_PACK + i] - mean : 0;
             all.off += off;
             if (i % 2 == 0) {
@@ -176,16 +180,15 @@ K_FN void n_vector(const k_span *s, const U *vector, int32_t k, int how, K_SUM *
     }
 }
 
-/* The same where neighbours mostly share one, and those of a pack do if all is `whole`. */
-K_FN void n_shared(const mp_norm_args *args, n_place p, const U *vector, int32_t e, int whole,
-                   K_SUM *out) {
+/* The same where neighbours mostly share one. */
+K_FN void n_shared(const mp_norm_args *args, n_place p, const U *vector, int32_t e, K_SUM *out) {
     const uint32_t first = n_scale_at(args, p, e);
     const K_SUM one = (K_SUM)U_load(vector[first]);
     K_UNROLL
     for (int i = 0; i < K_PACK; i++) {
         out[i] = one;
     }
-    if (whole || first == n_scale_at(args, p, e + K_PACK - 1)) {
+    if (N_WHOLE || first == n_scale_at(args, p, e + K_PACK - 1)) {
         return;
     }
     K_UNROLL
@@ -197,8 +200,8 @@ K_FN void n_shared(const mp_norm_args *args, n_place p, const U *vector, int32_t
 K_FN void n_scales(const mp_norm_args *args, const k_span *s, n_place place, const U *vector,
                    const U *shared, int32_t k, int how, K_SUM *out) {
     if (args->per_row > 0) {
-        const int32_t lead = how != K_WHOLE && s->at < 0 ? (int32_t)s->at : 0;
-        n_shared(args, place, shared, lead + k * s->step, how == K_WHOLE, out);
+        const int32_t lead = !N_WHOLE && s->at < 0 ? (int32_t)s->at : 0;
+        n_shared(args, place, shared, lead + k * s->step, out);
     } else {
         n_vector(s, vector, k, how, out);
     }
@@ -223,13 +226,13 @@ K_FN void n_put(const k_span *s, U *to, int32_t k, int how, n_out made) {
 }
 
 K_FN void n_store(const mp_norm_args *args, const n_row *r, const k_span *of, n_moments m,
-                  int whole, const K_SUM *keep) {
+                  const K_SUM *keep) {
     const k_span s = k_span_anew(*of);
     const U *scales = (const U *)args->scale, *biases = (const U *)args->bias;
     U *out = (U *)args->out + r->start;
-    const int shared = args->per_row > 0, how = n_how_u(r, out, whole);
-    const int how_scale = n_how_u(r, scales, whole), how_bias = n_how_u(r, biases, whole);
-    const int32_t lead = !whole && s.at < 0 ? (int32_t)s.at : 0;
+    const int shared = args->per_row > 0, how = n_how_u(r, out);
+    const int how_scale = n_how_u(r, scales), how_bias = n_how_u(r, biases);
+    const int32_t lead = !N_WHOLE && s.at < 0 ? (int32_t)s.at : 0;
     n_place place = {scales, biases, 0, 0};
     if (shared) {
         place = n_place_of(args, r, s.at - lead);
@@ -266,7 +269,7 @@ K_FN void n_store(const mp_norm_args *args, const n_row *r, const k_span *of, n_
     }
 }
 
-K_FN void n_store_sum(const mp_norm_args *args, const n_row *r, const k_span *of, int whole,
+K_FN void n_store_sum(const mp_norm_args *args, const n_row *r, const k_span *of,
                       const K_SUM *keep) {
     const k_span s = k_span_anew(*of);
     T *sum = (T *)args->sum + r->start;
@@ -276,7 +279,7 @@ K_FN void n_store_sum(const mp_norm_args *args, const n_row *r, const k_span *of
         for (int i = 0; i < K_PACK; i++) {
             pack.at[i] = T_store((TC)keep[k * K_PACK + i]);
         }
-        k_span_put(&s, sum + s.at, k, n_how(r, sum, whole), pack);
+        k_span_put(&s, sum + s.at, k, n_how(r, sum), pack);
     }
 }
 
@@ -297,17 +300,17 @@ K_FN n_moments n_norm(const mp_norm_args *args, const n_row *r, k_turn t) {
         for (int64_t from = 0; from < end; from += most) {
             const k_span s = k_span_at(r->shift, r->columns, from, t.lane, t.width);
             if (pass == pass_first || end > most) {
-                n_load(args, r, &s, 0, keep);
+                n_load(args, r, &s, keep);
             }
             if (pass == SUM) {
                 all.off += n_sum(&s, keep);
             } else if (pass == SPREAD) {
-                all = n_spread_of(all, &s, keep, m.mean, 0);
+                all = n_spread_of(all, &s, keep, m.mean);
             } else {
                 if (args->sum) {
-                    n_store_sum(args, r, &s, 0, keep);
+                    n_store_sum(args, r, &s, keep);
                 }
-                n_store(args, r, &s, m, 0, keep);
+                n_store(args, r, &s, m, keep);
             }
         }
         if (pass < STORE) {
@@ -323,23 +326,23 @@ K_FN n_moments n_norm(const mp_norm_args *args, const n_row *r, k_turn t) {
     return m;
 }
 
-/* The same for a row of whole packs that its lanes keep. */
+/* The same for a packed row. */
 K_FN n_moments n_norm_packed(const mp_norm_args *args, const n_row *r, k_turn t) {
     const k_span s = k_span_at(0, r->columns, 0, t.lane, t.width);
     const n_spread none = {0, 0};
     K_SUM keep[K_KEEP], mean = 0;
-    n_load(args, r, &s, 1, keep);
+    n_load(args, r, &s, keep);
     if (args->sum) {
-        n_store_sum(args, r, &s, 1, keep);
+        n_store_sum(args, r, &s, keep);
     }
     if (args->centred) {
         mean = k_group_sum(n_sum(&s, keep), t.width) / (K_SUM)args->columns;
     }
-    n_spread all = n_spread_of(none, &s, keep, mean, 1);
+    n_spread all = n_spread_of(none, &s, keep, mean);
     all.off = k_group_sum(all.off, t.width);
     all.squares = k_group_sum(all.squares, t.width);
     const n_moments m = n_moments_of(args, all, mean);
-    n_store(args, r, &s, m, 1, keep);
+    n_store(args, r, &s, m, keep);
     return m;
 }
 
@@ -366,8 +369,7 @@ K_BLOCK_KERNEL_IN_64(K_ROW_LANES_MAX, mp_norm_args, args) {
     K_TURN_LOOP(first, t, args.rows) {
         const int64_t row = first + t.group;
         const n_row r = n_row_of(&args, row);
-        const n_moments m =
-            args.packed && !K_HOST ? n_norm_packed(&args, &r, t) : n_norm(&args, &r, t);
+        const n_moments m = N_WHOLE ? n_norm_packed(&args, &r, t) : n_norm(&args, &r, t);
         if (r.columns > 0 && t.lane == 0) {
             n_put_stat(args.mean, args.wide_stats, row, m.mean + m.rest);
             n_put_stat(args.inverse, args.wide_stats, row, m.inverse);

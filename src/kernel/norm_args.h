@@ -21,8 +21,6 @@ typedef struct mp_norm_args {
     int32_t centred;    /* 0: the mean counts as 0 */
     int32_t wide_stats; /* mean and inverse are of double */
     int32_t width;      /* lanes that share a row */
-    int32_t packed;     /* rows, of whatever tensor, are packs of x's 16 bytes and aligned; those of
-                         * a pack share one scale where there is one for several columns */
 } mp_norm_args;
 
 #endif

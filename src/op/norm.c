@@ -15,8 +15,8 @@ typedef struct norm {
     mp_ref x, skip, add, scale, bias, out, mean, inverse, sum;
 } norm;
 
-/* Whether the kernel may take rows by whole packs: all tensors are aligned, and so then are rows. */
-static bool packed(const mp_planner *p, const norm *n) {
+/* Whether rows are packed, as the kernel calls it: all tensors are aligned, and so then are rows. */
+static bool is_packed(const mp_planner *p, const norm *n) {
     const mp_norm_args *args = &n->args;
     const int64_t pack = 16 / (int64_t)mp_dtype_size(n->type);
     const int64_t neighbours = args->per_row > 0 ? args->inner : args->columns;
@@ -30,11 +30,10 @@ static mp_status launch(mp_planner *p, norm *n) {
         return MP_OK;
     }
     n->args.skip_rows = n->args.skip_rows > 0 ? n->args.skip_rows : 1;
-    MP_TRY(mp_plan_kernel(p, &kernel, "norm_%s_%s", mp_dtype_word(n->type),
-                          mp_dtype_word(n->out_type)));
     const mp_grid grid =
         mp_row_grid(p, n->type, n->args.rows, n->args.columns, false, &n->args.width);
-    n->args.packed = packed(p, n);
+    MP_TRY(mp_plan_kernel(p, &kernel, "norm_%s_%s_%s", is_packed(p, n) ? "packed" : "edged",
+                          mp_dtype_word(n->type), mp_dtype_word(n->out_type)));
     return MP_LAUNCH(p, kernel, grid, n->args, MP_BIND(mp_norm_args, x, n->x),
                      MP_BIND(mp_norm_args, skip, n->skip), MP_BIND(mp_norm_args, add, n->add),
                      MP_BIND(mp_norm_args, scale, n->scale), MP_BIND(mp_norm_args, bias, n->bias),
