@@ -22,6 +22,10 @@
 #define N_packed 1
 enum { N_WHOLE = K_JOIN(N_, K_ROWS) && !K_HOST };
 
+/* The rounding of a mean that is large beside the deviations shows in what is left over when it is
+ * taken off. Elements of 16 bits are rounded far more than that themselves. */
+enum { N_REST = sizeof(T) > 2 };
+
 enum { OUT_BYTES = sizeof(U) * K_PACK, OUT_ALIGNED = OUT_BYTES < 16 ? OUT_BYTES : 16 };
 typedef struct K_ALIGN(OUT_ALIGNED) n_out {
     U at[K_PACK];
@@ -81,8 +85,7 @@ K_FN void n_load(const mp_norm_args *args, const n_row *r, const k_span *s, K_SU
 
 /* ---- sums ---- */
 
-/* What a lane has seen of a row. The rounding of a mean that is large beside the deviations shows
- * in what is left over: `off` sums that too, and it is taken off. */
+/* What a lane has seen of a row: what is left over besides, if that is looked at. */
 typedef struct n_spread {
     K_SUM off, squares;
 } n_spread;
@@ -102,12 +105,15 @@ K_FN n_spread n_spread_of(n_spread all, const k_span *s, const K_SUM *keep, K_SU
     K_SUM squares = 0; /* of every second element, for the same reason */
     K_PACK_LOOP(k, s) {
         const int32_t e = k * s->step;
-        const int inside = N_WHOLE ? e < s->end : k_as_pack(s, e, K_INSIDE);
+        const int inside = N_WHOLE || k_as_pack(s, e, K_INSIDE);
+        if (N_WHOLE && e >= s->end) {
+            continue;
+        }
         K_UNROLL
         for (int i = 0; i < K_PACK; i++) {
-            const int counts = inside || (!N_WHOLE && k_in_row(s, e + i));
+            const int counts = inside || k_in_row(s, e + i);
             const K_SUM off = counts ? keep[k * K_PACK + i] - mean : 0;
-            all.off += off;
+            all.off += N_REST ? off : 0;
             if (i % 2 == 0) {
                 squares += off * off;
             } else {
@@ -126,7 +132,7 @@ typedef struct n_moments {
 K_FN n_moments n_moments_of(const mp_norm_args *args, n_spread all, K_SUM mean) {
     n_moments m;
     m.mean = mean;
-    m.rest = args->centred ? all.off / (K_SUM)args->columns : (K_SUM)0;
+    m.rest = N_REST && args->centred ? all.off / (K_SUM)args->columns : (K_SUM)0;
     const K_SUM squares = all.squares / (K_SUM)args->columns - m.rest * m.rest;
     const K_SUM variance = squares < 0 ? 0 : squares; /* NaN stays */
     m.inverse = (K_SUM)1 / (n_sqrt(variance + (K_SUM)args->epsilon) + (K_SUM)args->floor);
@@ -339,7 +345,7 @@ K_FN n_moments n_norm_packed(const mp_norm_args *args, const n_row *r, k_turn t)
         mean = k_group_sum(n_sum(&s, keep), t.width) / (K_SUM)args->columns;
     }
     n_spread all = n_spread_of(none, &s, keep, mean);
-    all.off = k_group_sum(all.off, t.width);
+    all.off = N_REST ? k_group_sum(all.off, t.width) : 0;
     all.squares = k_group_sum(all.squares, t.width);
     const n_moments m = n_moments_of(args, all, mean);
     n_store(args, r, &s, m, keep);

@@ -30,8 +30,12 @@ enum {
 #endif
 enum { K_KEEP_PACKS = K_KEEP / K_PACK };
 
-typedef struct K_ALIGN(16) k_pack {
+/* Its words are what is moved: elements of 16 bits would be taken apart and put together again. */
+typedef union K_ALIGN(16) k_pack {
     T at[K_PACK];
+    struct {
+        uint32_t at[sizeof(T) * K_PACK / 4];
+    } words;
 } k_pack;
 
 #if K_HOST
@@ -113,16 +117,18 @@ K_FN int k_as_pack(const k_span *s, int32_t e, int how) {
 K_FN k_pack k_span_pack(const k_span *s, const T *from, int32_t k, int how, T none) {
     const int32_t e = k * s->step;
     const T *x = from + (uint32_t)e;
-    k_pack pack;
+    k_pack empty, pack;
     K_UNROLL
     for (int i = 0; i < K_PACK; i++) {
-        pack.at[i] = none;
+        empty.at[i] = none;
     }
+    pack.words = empty.words;
     if (e >= s->end) {
         return pack;
     }
     if (k_as_pack(s, e, how)) {
-        return *(const k_pack *)x;
+        pack.words = ((const k_pack *)x)->words;
+        return pack;
     }
     K_UNROLL
     for (int i = 0; i < K_PACK; i++) {
