@@ -98,7 +98,7 @@ def show(row):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", required=True, help="folder with the package onnxruntime of onnxruntime-gpu")
-    parser.add_argument("--only", default="", help="measure only subjects whose name holds this")
+    parser.add_argument("--only", default="", help="only subjects whose name holds this; several with commas between")
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each figure")
     parser.add_argument("--repeats", type=int, default=2, help="turns of each side")
     parser.add_argument("--name", help="name of the result file; by default after the device")

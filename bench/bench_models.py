@@ -93,14 +93,15 @@ def sessions(model, with_cpu):
 
 
 def subjects(root, only):
-    """(name, model, pairs of label and inputs) of each subject whose name holds `only`."""
+    """(name, model, pairs of label and inputs) of each subject whose name holds `only`, or one of its parts between commas."""
+    parts = only.split(",")
     for name, length in CHAINS.items():
-        if only in name:
+        if any(part in name for part in parts):
             x = np.arange(CHAIN_COUNT, dtype=np.float32)
             yield name, small_models.add_chain(length, CHAIN_COUNT), [(f"{CHAIN_COUNT} floats", {"x": x})]
     for name in feeds.FEEDS:
         path = Path(root) / "models" / f"{name}.onnx"
-        if only in name and path.exists():
+        if any(part in name for part in parts) and path.exists():
             yield name, str(path), feeds.feeds(name, root)
 
 
@@ -130,7 +131,7 @@ def show(row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="measure only subjects whose name holds this")
+    parser.add_argument("--only", default="", help="only subjects whose name holds this; several with commas between")
     parser.add_argument("--seconds", type=float, default=2.0, help="time for each figure")
     parser.add_argument("--name", help="name of the result file; by default after the device")
     parser.add_argument("--no-cpu", action="store_true", help="do not measure the CPU EP")
