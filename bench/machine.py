@@ -12,9 +12,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
+ARCHIVED = "$Format:%h$"  # `git archive` puts the commit here
+
+
 def commit():
     done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
+    return done.stdout.strip() or ("unknown" if ARCHIVED.startswith("$") else ARCHIVED)
 
 
 def cpu():
