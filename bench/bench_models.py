@@ -93,7 +93,7 @@ def sessions(model, with_cpu):
 
 
 def subjects(root, only):
-    """(name, model, pairs of label and inputs) of each subject whose name holds `only` or a part of it between commas."""
+    """(name, model, pairs of label and feed) of each subject whose name holds `only` or a part between commas."""
     parts = only.split(",")
     for name, length in CHAINS.items():
         if any(part in name for part in parts):
