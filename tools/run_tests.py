@@ -53,6 +53,7 @@ def pytest(*paths, gpu=True):
             *several, *(path if path.startswith("-") else str(ROOT / path) for path in paths)]
 
 
+OPERATOR_TESTS = ("op_cases", "onnx_nodes", "nhwc", "prepared", "large", "random_graphs")
 PROVIDER_TESTS = ("cli", "monitor", "onnx")  # of the Python package
 
 
@@ -94,8 +95,12 @@ def steps_of(build, gpu):
              pytest("tests/bench"), "cpu", limit_s=600, beside=True),
         Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"], "cpu",
              prepares=True, beside=True),
-        Step("ep", "the provider in ONNX Runtime: options, threads, life times, operators, ONNX's node tests",
-             pytest("tests/ep", gpu=gpu), "cpu gpu", limit_s=1800),
+        Step("ops", "operators in ONNX Runtime and ONNX's node tests, with borders around every block of memory",
+             pytest(*(f"tests/ep/test_{name}.py" for name in OPERATOR_TESTS), "--borders", gpu=gpu), "cpu gpu",
+             limit_s=1800),
+        Step("ep", "the provider in ONNX Runtime: options, threads, life times, graphs, streams, faults",
+             pytest("tests/ep", *(f"--ignore=tests/ep/test_{name}.py" for name in OPERATOR_TESTS), gpu=gpu), "cpu gpu",
+             limit_s=1800),
         Step("python", "the Python package: functions, errors, threads, ends of processes; adapters of what is there",
              pytest("tests/python", "--ignore=" + str(ROOT / "tests/python/test_wheel.py"),
                     *(f"--ignore-glob=*/test_{name}*.py" for name in PROVIDER_TESTS), gpu=gpu), "cpu gpu",

@@ -9,6 +9,7 @@
 #include "ep/node_attrs.h"
 #include "ep/plan_cache.h"
 #include "ep/plugin.h"
+#include "ep/prepared.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ typedef struct kernel {
     char *name;           /* owned */
     char *label;          /* owned; operator and name, on a profiler's timeline */
     int in_count, out_count;
-    mp_plan_cache *plans; /* owned */
+    mp_plan_cache *plans;  /* owned */
+    mp_prepared *prepared; /* owned; a list */
 } kernel;
 
 /* What one Compute works with; on the stack, unless a node has very many inputs. */
@@ -83,17 +85,7 @@ static mp_status check_memory(const mp_tensor *tensor, const void *data, const c
                    mp_dtype_name(tensor->type), mp_shape_text(&tensor->shape, text));
 }
 
-static mp_status read_input(const kernel *k, const OrtKernelContext *context, int i, call *c) {
-    const OrtValue *value = NULL;
-    mp_tensor *tensor = &c->in[i];
-    MP_TRY(mp__from_ort(ORT->KernelContext_GetInput(context, (size_t)i, &value)));
-    c->in_addr[i] = 0;
-    tensor->data = 0;
-    if (value == NULL) {
-        tensor->type = MP_NONE;
-        tensor->shape.rank = 0;
-        return MP_OK;
-    }
+static mp_status read_value(const OrtValue *value, int i, mp_tensor *tensor, mp_addr *addr) {
     ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
     const int64_t *dims = NULL;
     size_t rank = 0;
@@ -103,9 +95,30 @@ static mp_status read_input(const kernel *k, const OrtKernelContext *context, in
     MP_TRY(set_shape(tensor, type, dims, rank, i));
     MP_TRY(mp__from_ort(ORT->GetTensorData(value, &data)));
     MP_TRY(check_memory(tensor, data, "input", i));
-    c->in_addr[i] = (mp_addr)data;
+    *addr = (mp_addr)data;
+    return MP_OK;
+}
+
+static mp_status read_input(const kernel *k, const OrtKernelContext *context, int i, call *c) {
+    const OrtValue *value = NULL;
+    mp_tensor *tensor = &c->in[i];
+    if (mp_node_prepared(&k->node, i)) {
+        const mp_prepared *prepared = mp__prepared_input(k->prepared, i);
+        *tensor = prepared->given;
+        c->in_addr[i] = prepared->addr;
+        return MP_OK;
+    }
+    MP_TRY(mp__from_ort(ORT->KernelContext_GetInput(context, (size_t)i, &value)));
+    c->in_addr[i] = 0;
+    tensor->data = 0;
+    if (value == NULL) {
+        tensor->type = MP_NONE;
+        tensor->shape.rank = 0;
+        return MP_OK;
+    }
+    MP_TRY(read_value(value, i, tensor, &c->in_addr[i]));
     if (mp_op_host_in(k->node.op, (size_t)i)) {
-        tensor->data = (mp_addr)data;
+        tensor->data = c->in_addr[i];
     }
     return MP_OK;
 }
@@ -272,11 +285,30 @@ static OrtStatus *compute(OrtKernelImpl *self, OrtKernelContext *context) {
     return mp__to_ort(status);
 }
 
+/* ---- constants ---- */
+
+/* What a cache for several sessions would keep is left as it is. */
+static OrtStatus *prepack(OrtKernelImpl *self, const OrtValue *value, int i,
+                          OrtAllocator *allocator, OrtSharedPrePackedWeightCache *cache,
+                          bool *done) {
+    kernel *k = (kernel *)self;
+    mp_tensor given = {.type = MP_NONE};
+    mp_addr addr = 0;
+    (void)allocator;
+    *done = false;
+    if (cache != NULL) {
+        return NULL;
+    }
+    MP_TRY_ORT(read_value(value, i, &given, &addr));
+    return mp__to_ort(mp__prepare(k->provider, &k->node, i, &given, addr, &k->prepared, done));
+}
+
 /* ---- life ---- */
 
 static void release(OrtKernelImpl *self) {
     kernel *k = (kernel *)self;
     mp_plan_cache_destroy(k->plans);
+    mp__prepared_release(k->provider, k->prepared);
     mp__attrs_release(k->attrs);
     free(k->name);
     free(k->label);
@@ -347,8 +379,11 @@ OrtStatus *mp__kernel_create(void *op, const OrtKernelInfo *info, OrtKernelImpl 
     if (k == NULL) {
         return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a kernel"));
     }
-    k->base = (OrtKernelImpl){
-        .ort_version_supported = mp_the_plugin.version, .Compute = compute, .Release = release};
+    const mp_op *row = op;
+    k->base = (OrtKernelImpl){.ort_version_supported = mp_the_plugin.version,
+                              .Compute = compute,
+                              .Release = release,
+                              .PrePackWeight = row->prepare != NULL ? prepack : NULL};
     const mp_status status = fill(k, op, info);
     if (status != MP_OK) {
         OrtStatus *failed = mp__to_ort(status);

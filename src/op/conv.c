@@ -74,14 +74,30 @@ static mp_status scratch_like(mp_planner *p, const mp_shape *shape, mp_dtype dty
     return mp_plan_scratch(p, bytes, out);
 }
 
+/* Weights come as ONNX has them, and a library wants them as the image. Constants are turned once.
+ */
+static mp_status prepare_weights(mp_planner *p, int i) {
+    const mp_tensor *w = &p->in[i];
+    if (i != 1 || !mp_channels_last(p) || w->shape.rank < 3 || w->shape.dim[1] == 1) {
+        return MP_OK; /* one channel: both orders are the same */
+    }
+    MP_TRY(mp_plan_output(p, 0, w->type, &w->shape));
+    return mp_plan_channels_to_last(p, w->type, &w->shape, MP_IN(i), MP_OUT(0));
+}
+
 /* Where the device has no such convolution with channels last, the tensors are turned. */
 static mp_status plan_turned(mp_planner *p, const mp_conv *conv, const mp_shape *out,
                              const mp_ref operands[MP_CONV_OPERANDS]) {
     const mp_shape image = mp_shape_first(p, &p->in[0].shape);
+    const mp_shape *w = &p->in[1].shape;
     mp_conv turned = *conv;
     mp_ref own[MP_CONV_OPERANDS];
     turned.channels_last = false;
     memcpy(own, operands, sizeof own);
+    if (mp_node_prepared(p->node, 1)) {
+        MP_TRY(scratch_like(p, w, conv->type, &own[MP_CONV_W]));
+        MP_TRY(mp_plan_channels_to_first(p, conv->type, w, operands[MP_CONV_W], own[MP_CONV_W]));
+    }
     MP_TRY(scratch_like(p, &image, conv->type, &own[MP_CONV_X]));
     MP_TRY(scratch_like(p, out, conv->type, &own[MP_CONV_Y]));
     MP_TRY(mp_plan_channels_to_first(p, conv->type, &image, operands[MP_CONV_X], own[MP_CONV_X]));
@@ -89,7 +105,6 @@ static mp_status plan_turned(mp_planner *p, const mp_conv *conv, const mp_shape 
     return mp_plan_channels_to_last(p, conv->type, out, own[MP_CONV_Y], operands[MP_CONV_Y]);
 }
 
-/* The weights come as ONNX has them, and the library wants them as the image. */
 static mp_status plan_last(mp_planner *p, const mp_conv *conv, const mp_shape *out,
                            const mp_ref operands[MP_CONV_OPERANDS]) {
     const mp_shape *w = &p->in[1].shape;
@@ -101,6 +116,9 @@ static mp_status plan_last(mp_planner *p, const mp_conv *conv, const mp_shape *o
     }
     MP_TRY(status);
     memcpy(own, operands, sizeof own);
+    if (mp_node_prepared(p->node, 1) || w->dim[1] == 1) {
+        return mp_plan_conv_step(p, math, own);
+    }
     status = scratch_like(p, w, conv->type, &own[MP_CONV_W]);
     if (status == MP_OK) {
         status = mp_plan_channels_to_last(p, conv->type, w, operands[MP_CONV_W], own[MP_CONV_W]);
@@ -224,13 +242,13 @@ static const mp_attr_def transpose_attrs[] = {MP_WINDOW_ATTRS,
 #define CONV(domain_)                                                                              \
     {                                                                                              \
         .domain = (domain_), .name = "Conv", .since = 1, .until = 22, .types = {{"T", MP_FLOATS}}, \
-        .needs_conv = true, .attrs = conv_attrs, .plan = plan_conv                                 \
+        .needs_conv = true, .attrs = conv_attrs, .plan = plan_conv, .prepare = prepare_weights     \
     }
 #define CONV_TRANSPOSE(domain_)                                                    \
     {                                                                              \
         .domain = (domain_), .name = "ConvTranspose", .since = 1, .until = 22,     \
         .types = {{"T", MP_FLOATS}}, .needs_conv = true, .attrs = transpose_attrs, \
-        .plan = plan_conv_transpose                                                \
+        .plan = plan_conv_transpose, .prepare = prepare_weights                    \
     }
 
 static const mp_op ops[] = {

@@ -15,7 +15,8 @@ typedef struct norm {
     mp_ref x, skip, add, scale, bias, out, mean, inverse, sum;
 } norm;
 
-/* Whether rows are packed, as the kernel calls it: all tensors are aligned, and so then are rows. */
+/* Whether rows are packed, as the kernel calls it: all tensors are aligned, and so then are rows.
+ */
 static bool is_packed(const mp_planner *p, const norm *n) {
     const mp_norm_args *args = &n->args;
     const int64_t pack = 16 / (int64_t)mp_dtype_size(n->type);

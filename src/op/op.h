@@ -67,6 +67,11 @@ struct mp_op {
      * back (mp_plan_read_back); this, given the values, declares the outputs and lists the steps
      * that write them. NULL for other operators. */
     mp_status (*finish)(mp_planner *p, const int64_t *found);
+    /* For an input that is a constant of the model and that `plan` wants in another form: declares
+     * that as output 0, of as many bytes, and lists the steps that make it; nothing where input `i`
+     * is wanted as it is. Of the inputs it knows type and shape of this one. NULL: all are wanted
+     * as they are. */
+    mp_status (*prepare)(mp_planner *p, int i);
     const void *detail; /* what makes this row special within its family, typed by the family */
 };
 
@@ -121,8 +126,13 @@ struct mp_node {
     const mp_attr *attrs; /* those that the model gives */
     size_t attr_count;
     uint32_t out_absent; /* bit i: the model leaves output i out; of the first 32 */
+    uint32_t prepared;   /* bit i: input i comes as `prepare` makes it, with its shape as given */
     mp_op_options options;
 };
+
+static inline bool mp_node_prepared(const mp_node *node, int i) {
+    return i < 32 && (node->prepared >> i & 1) != 0;
+}
 
 /* A given attribute, or NULL. */
 const mp_attr *mp_node_attr(const mp_node *node, const char *name);

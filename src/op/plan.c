@@ -94,7 +94,7 @@ mp_status mp_plan_scratch(mp_planner *p, size_t size, mp_ref *out) {
     if (__builtin_add_overflow(p->plan->scratch, size, &end) || end > SIZE_MAX - MP_ALIGNMENT) {
         return MP_FAIL(INVALID_ARGUMENT, "%zu bytes of scratch memory are too many", size);
     }
-    *out = (mp_ref){MP_PLACE_SCRATCH, 0, p->plan->scratch};
+    *out = size > 0 ? (mp_ref){MP_PLACE_SCRATCH, 0, p->plan->scratch} : MP_NOWHERE;
     p->plan->scratch = (end + MP_ALIGNMENT - 1) & ~(size_t)(MP_ALIGNMENT - 1);
     return MP_OK;
 }
@@ -306,10 +306,18 @@ static mp_status check_outputs(const mp_plan *plan) {
     return MP_OK;
 }
 
-/* Has the operator list its steps: the first of its functions, or with `found` the second. */
-static mp_status list_steps(mp_planner *planner, const int64_t *found) {
+/* Which of an operator's functions lists the steps, and what for. */
+typedef struct purpose {
+    const int64_t *found; /* what is to be finished with; NULL otherwise */
+    int prepared;         /* the input that is to be prepared; -1 otherwise */
+} purpose;
+
+static mp_status list_steps(mp_planner *planner, purpose why) {
     const mp_op *op = planner->node->op;
-    if (found == NULL) {
+    if (why.prepared >= 0) {
+        return op->prepare(planner, why.prepared);
+    }
+    if (why.found == NULL) {
         MP_TRY(op->plan(planner));
         if (op->finish == NULL) {
             return check_outputs(planner->plan);
@@ -321,13 +329,12 @@ static mp_status list_steps(mp_planner *planner, const int64_t *found) {
     if (op->finish == NULL) {
         return MP_FAIL(INTERNAL, "%s has nothing to finish", op->name);
     }
-    MP_TRY(op->finish(planner, found));
+    MP_TRY(op->finish(planner, why.found));
     return check_outputs(planner->plan);
 }
 
 static mp_status make(mp_device *device, const struct mp_node *node, const mp_tensor *in,
-                      int in_count, int out_count, int32_t align, const int64_t *found,
-                      mp_plan **out) {
+                      int in_count, int out_count, int32_t align, purpose why, mp_plan **out) {
     mp_plan *plan = calloc(1, sizeof *plan);
     mp_tensor *outputs = calloc(out_count > 0 ? (size_t)out_count : 1, sizeof *outputs);
     if (plan == NULL || outputs == NULL) {
@@ -348,7 +355,7 @@ static mp_status make(mp_device *device, const struct mp_node *node, const mp_te
                           .plan = plan};
     mp_status status = check_inputs(in, in_count);
     if (status == MP_OK) {
-        status = list_steps(&planner, found);
+        status = list_steps(&planner, why);
     }
     if (status != MP_OK) {
         (void)mp__fail(status, "%s%s%s%s: %s", node->op->name, node->name[0] != '\0' ? " '" : "",
@@ -362,13 +369,30 @@ static mp_status make(mp_device *device, const struct mp_node *node, const mp_te
 
 mp_status mp_plan_make(mp_device *device, const struct mp_node *node, const mp_tensor *in,
                        int in_count, int out_count, int32_t align, mp_plan **out) {
-    return make(device, node, in, in_count, out_count, align, NULL, out);
+    const purpose run = {.prepared = -1};
+    return make(device, node, in, in_count, out_count, align, run, out);
+}
+
+mp_status mp_plan_prepare(mp_device *device, const struct mp_node *node, const mp_tensor *in, int i,
+                          int32_t align, mp_plan **out) {
+    const purpose prepare = {.prepared = i};
+    *out = NULL;
+    if (node->op->prepare == NULL) {
+        return MP_OK;
+    }
+    MP_TRY(make(device, node, in, i + 1, 1, align, prepare, out));
+    if ((*out)->out[0].type == MP_NONE) {
+        mp_plan_release(*out);
+        *out = NULL;
+    }
+    return MP_OK;
 }
 
 mp_status mp_plan_finish(mp_device *device, const struct mp_node *node, const mp_tensor *in,
                          int in_count, int out_count, int32_t align,
                          const int64_t found[MP_FOUND_MAX], mp_plan **out) {
-    return make(device, node, in, in_count, out_count, align, found, out);
+    const purpose end = {.found = found, .prepared = -1};
+    return make(device, node, in, in_count, out_count, align, end, out);
 }
 
 void mp_plan_retain(mp_plan *plan) {

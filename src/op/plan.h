@@ -79,8 +79,8 @@ bool mp_plan_wants(const mp_planner *p, int i);
  * and ignored. Fails: INVALID_ARGUMENT for a shape too large. */
 mp_status mp_plan_output(mp_planner *p, int i, mp_dtype dtype, const mp_shape *shape);
 
-/* Scratch memory of this run, aligned to MP_ALIGNMENT; its content is undefined. `size` may be 0.
- */
+/* Scratch memory of this run, aligned to MP_ALIGNMENT; its content is undefined. MP_NOWHERE for a
+ * `size` of 0, so that what is written there fails and spoils nothing. */
 mp_status mp_plan_scratch(mp_planner *p, size_t size, mp_ref *out);
 
 /* The same for `count` elements. Fails on overflow. */
@@ -160,6 +160,12 @@ int mp_plan_step_count(const mp_plan *plan);
  * too. Blocks: no. */
 mp_status mp_plan_run(const mp_plan *plan, mp_stream *stream, const mp_addr *in, const mp_addr *out,
                       mp_addr scratch);
+
+/* What makes a constant input into the form that the operator wants it in: `in` has that input
+ * alone, at place `i` of i + 1. Gives: `*out`, NULL where it is wanted as it is; run it with the
+ * input's address at place `i`. Otherwise as mp_plan_make. */
+mp_status mp_plan_prepare(mp_device *device, const struct mp_node *node, const mp_tensor *in, int i,
+                          int32_t align, mp_plan **out);
 
 /* ---- the two plans of an operator with `finish` ----
  * The first has no outputs and is run with its scratch memory, whose content then stays for the

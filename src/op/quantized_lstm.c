@@ -46,15 +46,32 @@ static mp_status check_weight(const mp_planner *p, const weight *w, const k_cell
     return MP_OK;
 }
 
-/* The columns of each direction as rows, in scratch memory. */
-static mp_status turn_weight(mp_planner *p, const weight *w, const k_cell *cell, mp_ref *out) {
-    const int64_t columns = cell->kind * cell->hidden;
-    const mp_shape shape = {.rank = 3, .dim = {cell->directions, columns, w->depth}};
-    const mp_strided source = {.ref = MP_IN(w->input), .stride = {w->depth * columns, 1, columns}};
-    mp_strided target = {.stride = {columns * w->depth, w->depth, 1}};
-    MP_TRY(mp_plan_scratch(p, (size_t)mp_shape_count(&shape), &target.ref));
-    *out = target.ref;
-    return mp_plan_strided_copy(p, &shape, 1, &source, &target);
+/* Input `i`, a weight matrix of bytes, into `target` with the columns of each direction as rows. */
+static mp_status turn(mp_planner *p, int i, mp_ref target) {
+    const mp_shape *given = &p->in[i].shape;
+    const int64_t depth = given->dim[1], columns = given->dim[2];
+    const mp_shape shape = {.rank = 3, .dim = {given->dim[0], columns, depth}};
+    const mp_strided from = {.ref = MP_IN(i), .stride = {depth * columns, 1, columns}};
+    const mp_strided to = {.ref = target, .stride = {columns * depth, depth, 1}};
+    return mp_plan_strided_copy(p, &shape, 1, &from, &to);
+}
+
+/* The weights are constants, and then turned once. */
+static mp_status prepare_weight(mp_planner *p, int i) {
+    if ((i != MP_RNN_W && i != MP_RNN_R) || p->in[i].shape.rank != 3) {
+        return MP_OK;
+    }
+    MP_TRY(mp_plan_output(p, 0, p->in[i].type, &p->in[i].shape));
+    return turn(p, i, MP_OUT(0));
+}
+
+static mp_status turned_weight(mp_planner *p, const weight *w, mp_ref *out) {
+    *out = MP_IN(w->input);
+    if (mp_node_prepared(p->node, w->input)) {
+        return MP_OK;
+    }
+    MP_TRY(mp_plan_scratch(p, (size_t)mp_shape_count(&p->in[w->input].shape), out));
+    return turn(p, w->input, *out);
 }
 
 /* X as bytes, and the scale and zero point with which they were made. */
@@ -121,12 +138,11 @@ static mp_status plan_steps(mp_planner *p, const mp_recurrent *r, const k_quanti
     const int64_t bytes = cell->batch * args.pitch;
     const bool shared = bytes <= (int64_t)p->device->info.shared_bytes_max;
     const mp_kernel *kernel = NULL;
-    size_t size = 0;
     mp_ref h;
     mp_ref c;
     mp_ref outside = MP_NOWHERE;
     MP_TRY(mp_plan_scratch_of(p, states, MP_F32, &h));
-    MP_TRY(mp_plan_scratch(p, size, &c));
+    MP_TRY(mp_plan_scratch_of(p, states, MP_F32, &c));
     if (!shared) {
         MP_TRY(mp_plan_scratch(p, (size_t)(bytes * cell->directions), &outside));
     }
@@ -161,8 +177,8 @@ static mp_status plan_quantized(mp_planner *p) {
     if (r.cell.steps == 0 || r.input == 0) {
         return MP_FAIL(INVALID_ARGUMENT, "X has no step or no element; at least one is needed");
     }
-    MP_TRY(turn_weight(p, &given[0], &r.cell, &w_turned));
-    MP_TRY(turn_weight(p, &given[1], &r.cell, &r_turned));
+    MP_TRY(turned_weight(p, &given[0], &w_turned));
+    MP_TRY(turned_weight(p, &given[1], &r_turned));
     MP_TRY(plan_projection(p, &r, &w, w_turned, &projected));
     return plan_steps(p, &r, &recurrent, r_turned, projected);
 }
@@ -187,6 +203,7 @@ static const mp_op ops[] = {
                {"T2", MP_BIT(MP_I8) | MP_BIT(MP_U8)}},
      .attrs = attrs,
      .plan = plan_quantized,
+     .prepare = prepare_weight,
      .detail = &lstm},
 };
 

@@ -2,10 +2,12 @@
 """For the provider's tests: faults of older ONNX Runtimes, and samples of tests with many cases.
 
     --sample N      of a test with many cases only every Nth, for runs with one more ONNX Runtime
+    --borders       the pool puts borders around its blocks: a test in which one is written outside fails
 
 A fault in FAULTS is ONNX Runtime's own, gone in the version that is named. What it spoils is skipped before that.
 """
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +54,21 @@ FAULTS = [
 
 def pytest_addoption(parser):
     parser.addoption("--sample", type=int, default=1, help="of tests with many cases only every Nth")
+    parser.addoption("--borders", action="store_true", help="a block that is written outside fails the test")
+
+
+def pytest_configure(config):
+    if config.getoption("--borders"):
+        os.environ["MILLPOND_POOL"] = "arena.guard=1,arena.poison=1"
+
+
+@pytest.fixture(autouse=True)
+def borders(request):
+    """The pool looks at a block's borders when it is given back, and has only the log to speak to."""
+    captured = request.getfixturevalue("capfd") if request.config.getoption("--borders") else None
+    yield
+    if captured:
+        assert "was written outside" not in captured.readouterr().err
 
 
 def sampled(items, step):

@@ -9,7 +9,7 @@
 
 static const char *const names[] = {
     "pointwise1_relu_f32", "pointwise1_exp_f32", "pointwise2_add_f32",
-    "pointwise2_mul_f64",  "clip_f32",           "norm_f32_f32"};
+    "pointwise2_mul_f64",  "clip_f32",           "norm_packed_f32_f32"};
 
 DEVICE_TEST(kernel_cache_finds_by_name) {
     const mp_kernel *first = NULL;
