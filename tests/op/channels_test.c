@@ -168,6 +168,68 @@ DEVICE_TEST(depth_and_space_are_each_others_way_back) {
     }
 }
 
+/* ---- convolutions, whose weights may be constants ---- */
+
+enum { KERNEL = 2, TAPS = KERNEL * KERNEL, OUT_MAX = 6 };
+
+/* Sums of products with channels first; a transposed one goes from each point to its neighbours. */
+static void convolve(bool transposed, int group, int outer, const float *w, double *y) {
+    const int rows = transposed ? ROWS + 1 : ROWS - 1,
+              columns = transposed ? COLUMNS + 1 : COLUMNS - 1;
+    const int inner = CHANNELS / group, outs = outer / group;
+    memset(y, 0, sizeof(double) * (size_t)(BATCH * outer * rows * columns));
+    for (int i = 0; i < COUNT * outs * TAPS; i++) {
+        const int tap = i % TAPS, o = i / TAPS % outs, at = i / TAPS / outs;
+        const int c = at / POINTS % CHANNELS, n = at / POINTS / CHANNELS, in = c % inner;
+        const int out = c / inner * outs + o, sign = transposed ? 1 : -1;
+        const int row = at % POINTS / COLUMNS + sign * (tap / KERNEL);
+        const int column = at % COLUMNS + sign * (tap % KERNEL);
+        if (row >= 0 && row < rows && column >= 0 && column < columns) {
+            const int weight = transposed ? c * outs + o : out * inner + in;
+            y[((n * outer + out) * rows + row) * columns + column] +=
+                (double)number(at) * (double)w[weight * TAPS + tap];
+        }
+    }
+}
+
+static void check_conv(mp_device *device, bool transposed, int group, int outer, bool constant) {
+    float x[COUNT], w[CHANNELS * OUT_MAX * TAPS];
+    double want[BATCH * OUT_MAX * (ROWS + 1) * (COLUMNS + 1)];
+    const int first = transposed ? CHANNELS : outer;
+    const int second = (transposed ? outer : CHANNELS) / group;
+    const int points = transposed ? (ROWS + 1) * (COLUMNS + 1) : (ROWS - 1) * (COLUMNS - 1);
+    const mp_attr attrs[] = {OP_INT("group", group)};
+    op_case c = {.domain = NHWC,
+                 .name = transposed ? "ConvTranspose" : "Conv",
+                 .version = 11,
+                 .attrs = attrs,
+                 .attr_count = 1,
+                 .in = {image(true, x), op_f32(w, first, second, KERNEL, KERNEL)},
+                 .in_count = 2,
+                 .out_count = 1,
+                 .constant = constant ? 2 : 0};
+    for (int i = 0; i < first * second * TAPS; i++) {
+        w[i] = number(i * 7 + 3);
+    }
+    convolve(transposed, group, outer, w, want);
+    op_run(device, &c);
+    CHECK_EQ_INT(c.prepared, constant && second > 1 ? 2 : 0);
+    const float *y = c.out[0].data;
+    for (int i = 0; i < BATCH * outer * points; i++) {
+        const int point = i % points, k = i / points % outer, n = i / points / outer;
+        check_near(y[(n * points + point) * outer + k], want[i]);
+    }
+    op_close(device, &c);
+}
+
+DEVICE_TEST(weights_of_convolutions_are_prepared_once_or_turned) {
+    for (int constant = 0; constant < 2; constant++) {
+        check_conv(device, false, 1, 4, constant != 0);
+        check_conv(device, false, CHANNELS, CHANNELS, constant != 0); /* a channel a group */
+        check_conv(device, true, 1, 3, constant != 0);
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void refuse(mp_device *device, op_case *c, mp_status expected, const char *text) {

@@ -38,17 +38,27 @@ static const mp_op *row_of(const op_case *c) {
     return op;
 }
 
+static mp_node node_of(const op_case *c) {
+    return (mp_node){.op = row_of(c),
+                     .version = c->version,
+                     .name = "test",
+                     .attrs = c->attrs,
+                     .attr_count = c->attr_count,
+                     .out_absent = c->out_absent,
+                     .prepared = c->prepared,
+                     .options = c->options};
+}
+
+static int32_t align_of(const op_case *c) {
+    return c->align != 0 ? c->align : 16;
+}
+
 /* The first plan, or with `found` the second. */
 static mp_status make_plan(mp_device *device, const op_case *c, const int64_t *found,
                            mp_plan **out) {
-    const mp_op *op = row_of(c);
-    const mp_node node = {.op = op,
-                          .version = c->version,
-                          .name = "test",
-                          .attrs = c->attrs,
-                          .attr_count = c->attr_count,
-                          .out_absent = c->out_absent,
-                          .options = c->options};
+    const mp_node node = node_of(c);
+    const mp_op *op = node.op;
+    const int32_t align = align_of(c);
     mp_tensor in[OP_INPUTS];
     for (int i = 0; i < c->in_count; i++) {
         in[i] = (mp_tensor){.type = c->in[i].type, .shape = c->in[i].shape};
@@ -56,7 +66,6 @@ static mp_status make_plan(mp_device *device, const op_case *c, const int64_t *f
             in[i].data = (mp_addr)c->in[i].data;
         }
     }
-    const int32_t align = c->align != 0 ? c->align : 16;
     return found != NULL
                ? mp_plan_finish(device, &node, in, c->in_count, c->out_count, align, found, out)
                : mp_plan_make(device, &node, in, c->in_count, c->out_count, align, out);
@@ -97,6 +106,30 @@ static void download(mp_device *device, mp_stream *stream, mp_addr from, op_tens
     tensor->data = data;
 }
 
+/* Puts input `i` into the form that its operator wants a constant in, if it wants another. */
+static void prepare(mp_device *device, mp_stream *stream, op_case *c, int i, on_device *memory,
+                    mp_addr *addr) {
+    const mp_node node = node_of(c);
+    mp_tensor in[OP_INPUTS] = {0};
+    mp_addr in_addr[OP_INPUTS] = {0};
+    mp_plan *plan = NULL;
+    in[i] = (mp_tensor){.type = c->in[i].type, .shape = c->in[i].shape};
+    in_addr[i] = *addr;
+    CHECK_OK(mp_plan_prepare(device, &node, in, i, align_of(c), &plan));
+    if (plan == NULL) {
+        return;
+    }
+    const on_device made = take(device, bytes_of(&c->in[i]));
+    CHECK_EQ_INT((int64_t)mp_plan_scratch_bytes(plan), 0);
+    CHECK_OK(mp_plan_run(plan, stream, in_addr, &made.addr, 0));
+    CHECK_OK(device->ops->stream_synchronize(device, stream));
+    device->ops->free(device, memory->addr, memory->size);
+    mp_plan_release(plan);
+    *memory = made;
+    *addr = made.addr;
+    c->prepared |= 1u << i;
+}
+
 void op_run(mp_device *device, op_case *c) {
     const mp_op *op = row_of(c);
     mp_plan *plan = NULL;
@@ -106,7 +139,7 @@ void op_run(mp_device *device, op_case *c) {
     mp_addr in_addr[OP_INPUTS] = {0};
     mp_addr out_addr[OP_OUTPUTS] = {0};
     CHECK_OK(device->ops->stream_create(device, &stream));
-    CHECK_OK(op_plan(device, c, &plan));
+    c->prepared = 0;
     for (int i = 0; i < c->in_count; i++) {
         if (c->in[i].type != MP_NONE && !on_host(op->host_in, i)) {
             in[i] = upload(device, stream, &c->in[i], c->skew);
@@ -114,7 +147,11 @@ void op_run(mp_device *device, op_case *c) {
         } else {
             in_addr[i] = (mp_addr)c->in[i].data;
         }
+        if (on_host(c->constant, i)) {
+            prepare(device, stream, c, i, &in[i], &in_addr[i]);
+        }
     }
+    CHECK_OK(op_plan(device, c, &plan));
     mp_plan *counting = NULL;
     on_device kept = {0, 0};
     if (op->finish != NULL) {
