@@ -9,9 +9,10 @@ either the check says so and ends with status 77, which counts as skipped. The i
 of kernel_gen.py, the options those of src/device/cuda/cuda_jit.c. What compiled is remembered in the file --known
 by the hash of all that went in, so that a second run compiles only what changed.
 
-The first instance of each text is compiled to machine code for every architecture. The further ones, which differ in
-types alone, take turns over the architectures, and with --sample N only one in N of them goes on from PTX to machine
-code, which takes half the time. --all compiles every instance to machine code for each.
+The first instance of each text is compiled to machine code for every architecture; the further ones, which differ in
+types alone, take turns over them. With --sample N, for want of time, only one in N of the further ones is compiled, and
+the first goes to machine code for one architecture and to PTX for the others, which takes half as long. --all compiles
+every instance to machine code for each.
 """
 
 import argparse
@@ -162,13 +163,13 @@ def jobs_of(kernels, archs, sample):
     """(kernel, target) pairs."""
     seen = set()
     for kernel in kernels:
+        turn = zlib.crc32(kernel.name.encode())  # by the name: a kernel more does not change all the others' turns
+        mine = archs[turn % len(archs)]
         if kernel.source not in seen:
             seen.add(kernel.source)
-            yield from ((kernel, f"{MACHINE}{arch}") for arch in archs)
-            continue
-        turn = zlib.crc32(kernel.name.encode())  # by the name: a kernel more does not change all the others' turns
-        kind = MACHINE if turn // len(archs) % sample == 0 else PTX
-        yield kernel, f"{kind}{archs[turn % len(archs)]}"
+            yield from ((kernel, f"{MACHINE if sample == 1 or arch == mine else PTX}{arch}") for arch in archs)
+        elif turn // len(archs) % sample == 0:
+            yield kernel, f"{MACHINE}{mine}"
 
 
 def main():
@@ -176,7 +177,7 @@ def main():
     parser.add_argument("filter", nargs="?", default="", help="only kernels whose name contains this")
     parser.add_argument("--archs", default="75,80,90,100", help="compute capabilities times ten")
     parser.add_argument("--all", action="store_true", help="every instance for every architecture")
-    parser.add_argument("--sample", type=int, default=1, help="one in so many of the further instances to machine code")
+    parser.add_argument("--sample", type=int, default=1, help="one in so many of the further instances")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--known", type=Path, help="file that remembers what compiled")
     args = parser.parse_args()

@@ -262,7 +262,8 @@ def places_in(count):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.op}-{case.note}".strip("-").replace(" ", "-"))
-def test_beyond_32_bits(case, elements):
+def test_beyond_32_bits(case, elements, tally):
+    tally(f"cases with tensors of more than {elements} elements")
     model, large = model_of(case, list(values_of(case, elements)))
     options = provider.session_options()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
