@@ -179,3 +179,15 @@ int64_t op_place(const mp_shape *out, const mp_shape *in, int64_t i) {
     }
     return offset;
 }
+
+void op_moments(mp_dtype type, const void *data, int64_t first, int64_t count, double *mean,
+                double *variance) {
+    *mean = 0;
+    *variance = 0;
+    for (int64_t i = first; i < first + count; i++) {
+        *mean += op_real(type, data, i) / (double)count;
+    }
+    for (int64_t i = first; i < first + count; i++) {
+        *variance += pow(op_real(type, data, i) - *mean, 2) / (double)count;
+    }
+}

@@ -38,6 +38,10 @@ void *op_memory(mp_dtype type, int64_t count);
 /* Where element `i` of `out` lies in a tensor that broadcasts to it, by plain division. */
 int64_t op_place(const mp_shape *out, const mp_shape *in, int64_t i);
 
+/* Mean and variance of `count` elements from `first` on, in two passes. */
+void op_moments(mp_dtype type, const void *data, int64_t first, int64_t count, double *mean,
+                double *variance);
+
 /* What rounding once to `type` may cost relative to the value, doubled. */
 double op_precision(mp_dtype type);
 

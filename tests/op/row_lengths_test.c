@@ -139,12 +139,7 @@ static void check_norm(mp_device *device, mp_dtype type, bool skewed, extent e, 
     op_run(device, &c);
     for (int64_t r = 0; r < e.rows; r++) {
         double mean = 0, variance = 0;
-        for (int64_t i = r * e.columns; i < (r + 1) * e.columns; i++) {
-            mean += op_real(type, x, i) / (double)e.columns;
-        }
-        for (int64_t i = r * e.columns; i < (r + 1) * e.columns; i++) {
-            variance += pow(op_real(type, x, i) - mean, 2) / (double)e.columns;
-        }
+        op_moments(type, x, r * e.columns, e.columns, &mean, &variance);
         for (int64_t k = 0; k < e.columns; k++) {
             const int64_t i = r * e.columns + k;
             const double normal = (op_real(type, x, i) - mean) / sqrt(variance + epsilon);
