@@ -23,7 +23,9 @@ from onnx import helper
 
 TESTS = Path(__file__).resolve().parents[1]
 THREADS, RUNS = 3, 6
-CLOCK_ERROR_US = 2000  # of a GPU's clock against ours; the emulated device has ours
+# Of a GPU's clock against ours. And all events are shifted by the time between ONNX Runtime's look at its clock, before
+# it has us begin, and our own: a time slice, where the machine has more to do.
+CLOCK_ERROR_US = 20000
 ROUNDING_US = 2  # begin and duration are cut to whole microseconds
 
 
