@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line as a whole: help, errors, exit codes, completion, terminals and pipes; and `doctor`."""
 
+import functools
 import json
 import os
 import re
@@ -98,7 +99,9 @@ def test_interrupted(tmp_path):
                              env=environment(MILLPOND_MONITOR="1", XDG_RUNTIME_DIR=str(tmp_path)))
     child.stdout.readline()
     command = [sys.executable, "-m", "millpond", "memory", "--watch", "--every", "0.1"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    # What a shell starts in the background ignores interrupts, and so do its children.
+    heeds = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heeds,
                                env=environment(XDG_RUNTIME_DIR=str(tmp_path)))
     try:
         process.stdout.readline()
