@@ -127,6 +127,7 @@ typedef struct check {
     host_device *host;
     const host_queue *queue;
     bool queueing;
+    uint64_t loans; /* that had been made when the item was queued */
 } check;
 
 /* What is wrong with a reference; NULL where nothing is. Under memory_lock. */
@@ -152,6 +153,40 @@ static const char *find_wrong(const check *look, reference ref, host_range *wher
     return NULL;
 }
 
+/* Work that was queued before its memory was lent again must not run after work of the new user:
+ * whoever queued that did not order its stream after the old use. Under memory_lock. */
+static bool find_late(const check *look, reference ref, host_range *where) {
+    const host_ranges *lent = &look->host->lent;
+    for (size_t i = mp__host_range_after(lent, ref.addr);
+         i < lent->count && lent->items[i].begin < ref.addr + ref.size; i++) {
+        host_range *range = &lent->items[i];
+        if (range->serial <= look->loans) {
+            range->user = look->queue->number + 1;
+        } else if (range->user != 0) {
+            *where = *range;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool check_order(void *context, const host_item *item, reference ref) {
+    const check *look = context;
+    host_range where = {0};
+    (void)pthread_mutex_lock(&look->host->memory_lock);
+    const bool late = find_late(look, ref, &where);
+    (void)pthread_mutex_unlock(&look->host->memory_lock);
+    if (late) {
+        mp__host_breach(look->host,
+                        "%s on stream %u runs after stream %u has used its memory, which was "
+                        "allocated anew in between, %zu bytes at 0x%zx: the new user's first work "
+                        "was not ordered after the old one's (mp_pool_record_use does that)",
+                        name_of(item), look->queue->number, where.user - 1, where.size,
+                        (size_t)where.begin);
+    }
+    return late;
+}
+
 static bool check_reference(void *context, const host_item *item, reference ref) {
     const check *look = context;
     host_range where = {0};
@@ -167,13 +202,22 @@ static bool check_reference(void *context, const host_item *item, reference ref)
     return wrong != NULL;
 }
 
-void mp__host_check_item(host_device *host, const host_queue *queue, const host_item *item,
-                         bool queueing) {
-    if (!queueing && item->kind == HOST_RUN_GRAPH) {
+void mp__host_check_queued(host_device *host, const host_queue *queue, host_item *item) {
+    check look = {.host = host, .queue = queue, .queueing = true};
+    (void)pthread_mutex_lock(&host->memory_lock);
+    item->loans = host->loans;
+    (void)pthread_mutex_unlock(&host->memory_lock);
+    (void)each_reference(item, check_reference, &look);
+}
+
+void mp__host_check_running(host_device *host, const host_queue *queue, const host_item *item,
+                            uint64_t loans) {
+    if (item->kind == HOST_RUN_GRAPH) {
         return; /* its nodes are looked at as they run */
     }
-    check look = {.host = host, .queue = queue, .queueing = queueing};
+    check look = {.host = host, .queue = queue, .loans = loans};
     (void)each_reference(item, check_reference, &look);
+    (void)each_reference(item, check_order, &look);
 }
 
 /* ---- looking for items that refer to a range ---- */

@@ -73,7 +73,7 @@ static mp_status check_overlap(mp_addr target, mp_addr source, size_t size) {
 static mp_status copy_now(host_device *host, host_item *item) {
     MP_TRY(mp__host_not_capturing(host, "a copy without a stream"));
     if (mp__host_adversarial(host)) {
-        mp__host_check_item(host, &host->default_queue, item, false);
+        mp__host_check_running(host, &host->default_queue, item, UINT64_MAX);
     }
     if (mp__host_profiled(host)) {
         mp__host_profile_mark(item);

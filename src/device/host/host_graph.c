@@ -357,7 +357,7 @@ void mp__host_graph_destroy(mp_device *self, mp_graph *graph) {
 static void run_node(host_device *host, host_queue *queue, host_item *node,
                      const host_item *replay) {
     if (mp__host_adversarial(host)) {
-        mp__host_check_item(host, queue, node, false);
+        mp__host_check_running(host, queue, node, replay->loans);
     }
     (void)mp__host_item_run(host, queue, node, replay);
 }

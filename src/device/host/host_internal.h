@@ -165,6 +165,7 @@ struct host_item {
     };
     const void *bytes; /* arguments of a launch or the snapshot of a copy's source; may be NULL */
     size_t bytes_size;
+    uint64_t loans;            /* of the device when it was queued, on an adversarial one */
     uint64_t tag, correlation; /* for whom it was queued, see profile.h; 0 while nobody profiles */
 };
 
@@ -218,6 +219,8 @@ struct host_device {
     host_ranges ranges;   /* memory that is the device's or was until lately */
     host_ranges reserved; /* addresses had from reserve */
     host_ranges dead;     /* parts that an allocator above has taken back */
+    host_ranges lent;     /* parts that it has given out; `serial` is the number of the loan */
+    uint64_t loans;       /* that it has told of */
     size_t memory_used;
     size_t quarantine_size, quarantine_max;
     uint64_t free_count;
@@ -453,9 +456,11 @@ enum { HOST_POISON_FRESH = 0xfff5, HOST_POISON_FREED = 0xfffb }; /* NaN in every
 void mp__host_poison(mp_addr addr, size_t size, uint16_t pattern);
 /* Whether all of it still is `pattern`. */
 bool mp__host_poisoned(mp_addr addr, size_t size, uint16_t pattern);
-/* Looks at what the item refers to: when it is queued, and again when it runs. */
-void mp__host_check_item(host_device *host, const host_queue *queue, const host_item *item,
-                         bool queueing);
+/* Looks at what the item refers to: when it is queued, which sets its `loans`, and again when it
+ * runs. `loans`: those of the item, or of the one that launched its graph. */
+void mp__host_check_queued(host_device *host, const host_queue *queue, host_item *item);
+void mp__host_check_running(host_device *host, const host_queue *queue, const host_item *item,
+                            uint64_t loans);
 /* Reports queued items that refer to a range which is about to go. Under `lock`. */
 void mp__host_check_gone(host_device *host, mp_addr addr, size_t size, const char *call);
 /* Whether a queued item refers to the range. Under `lock`. */

@@ -34,7 +34,7 @@ static void run_head(host_device *host, host_queue *queue) {
     queue->busy = true;
     (void)pthread_mutex_unlock(&host->lock);
     if (mp__host_adversarial(host)) {
-        mp__host_check_item(host, queue, item, false);
+        mp__host_check_running(host, queue, item, item->loans);
     }
     const bool ended = mp__host_item_run(host, queue, item, NULL);
     (void)pthread_mutex_lock(&host->lock);
@@ -231,7 +231,7 @@ static mp_status enqueue_locked(host_device *host, host_queue *queue, host_item 
         (void)pthread_cond_signal(&queue->wake);
         return MP_OK;
     }
-    mp__host_check_item(host, queue, item, true);
+    mp__host_check_queued(host, queue, item);
     append(host, queue, item);
     run_some(host);
     return MP_OK;
