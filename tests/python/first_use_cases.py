@@ -4,7 +4,7 @@
     python first_use_cases.py WAY [undeclared] [OPTION=VALUE]
 
 All of a small pool is used on one stream, late; then the way in question allocates it on a second stream, and a third
-one uses it at once. Fails where the third one's work overtook the first one's, or an adversarial device saw that happen;
+one uses it at once. Fails where work of the third one overtook that of the first, or an adversarial device saw it happen;
 with "undeclared" this is printed as "found".
 """
 
