@@ -4,8 +4,8 @@
     python first_use_cases.py WAY [undeclared] [OPTION=VALUE]
 
 All of a small pool is used on one stream, late; then the way in question allocates it on a second stream, and a third
-one uses it at once. Fails where work of the third one overtook that of the first, or an adversarial device saw it happen;
-with "undeclared" this is printed as "found".
+one uses it at once. Fails where work of the third one overtook that of the first, or where an adversarial device saw
+it happen; with "undeclared" this is printed as "found".
 """
 
 import ctypes
