@@ -12,6 +12,7 @@
 #include "device/host/host_device.h"
 #include "device/host/host_range.h"
 #include "device/math.h"
+#include "device/profile.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -44,6 +45,7 @@ typedef struct host_object {         /* first member of every object the device 
     struct host_object *next, *prev; /* among the device's objects, while its user has it */
     host_kind kind;
     atomic_uint references;
+    void (*clear)(struct host_object *self); /* frees what it owns; NULL: nothing */
 } host_object;
 
 /* Gives: a zeroed object of `size` bytes, in the device's list, with one reference. */
@@ -104,24 +106,42 @@ struct mp_math {
 
 /* ---- items and queues ---- */
 
-typedef enum host_item_kind {
-    HOST_LAUNCH,
-    HOST_COPY,
-    HOST_FILL,
-    HOST_CALL,
-    HOST_RECORD,
-    HOST_WAIT,
-    HOST_ALLOC,
-    HOST_FREE,
-    HOST_RUN_MATH,
-    HOST_RUN_GRAPH,
-    HOST_SIGNAL,
-    HOST_AWAIT,
+typedef struct host_reference { /* memory that an item refers to */
+    mp_addr addr;
+    size_t size; /* 1 where only the address is known */
+} host_reference;
+
+/* Returns whether the walk ends. */
+typedef bool host_reference_fn(void *context, const host_item *item, host_reference ref);
+
+/* What can be queued. Each kind is a constant beside the call that queues it; entries may be NULL
+ * unless said otherwise. */
+typedef struct host_item_kind {
+    /* What it does; returns whether all of it is done. Never NULL. */
+    bool (*run)(host_device *host, host_queue *queue, host_item *item);
+    /* Whether nothing in other queues, or elsewhere, keeps it waiting. Under `lock`. NULL: never.
+     */
+    bool (*is_ready)(const host_item *item);
+    /* The object that it keeps while it is queued. */
+    host_object *(*object)(const host_item *item);
+    /* Calls `fn` for all memory that it refers to, until `fn` returns true; returns whether it did.
+     */
+    bool (*references)(const host_item *item, host_reference_fn *fn, void *context);
+    /* What messages call it; needed where there are references. Static storage. */
+    const char *(*name)(const host_item *item);
+    /* Fills in kind, name (perhaps kept in `text`) and figures for a profiler; NULL: it is not
+     * told. */
+    void (*describe)(host_device *host, const host_item *item, mp_profile_record *record,
+                     char text[32]);
+    const char *not_captured; /* the call that a capture refuses; NULL: it can be captured */
+    bool is_foreign;          /* what it waits for is not in a queue of this device */
+    bool has_nodes;           /* it is a graph, whose nodes run one by one */
 } host_item_kind;
 
 struct host_item {
     host_item *next;
-    host_item_kind kind;
+    const host_item_kind *kind;
+    bool calls; /* a function of the host */
     union {
         struct {
             const mp_kernel_image *image;
@@ -156,7 +176,6 @@ struct host_item {
         } math;
         struct {
             mp_graph *graph; /* kept */
-            uint8_t *done;   /* owned; one a node, NULL until the first step */
         } graph;
         struct {
             mp_semaphore *semaphore; /* kept */
@@ -166,6 +185,7 @@ struct host_item {
     const void *bytes; /* arguments of a launch or the snapshot of a copy's source; may be NULL */
     size_t bytes_size;
     uint64_t loans;            /* of the device when it was queued, on an adversarial one */
+    uint8_t *done;             /* owned; of a graph: one a node, NULL until the first step */
     uint64_t tag, correlation; /* for whom it was queued, see profile.h; 0 while nobody profiles */
 };
 
@@ -243,7 +263,7 @@ static inline bool mp__host_adversarial(const host_device *host) {
     return host->config.mode == MP_HOST_ADVERSARIAL;
 }
 
-/* ---- host_device.c ---- */
+/* ---- host_core.c ---- */
 
 /* Counts a call that may fail; fails when an injected fault is due. */
 mp_status mp__host_call(host_device *host, const char *call);
@@ -255,7 +275,9 @@ void mp__host_breach(host_device *host, const char *format, ...) MP_PRINTF(2, 3)
 uint32_t mp__host_random(host_device *host, uint32_t bound);
 /* The emulated device after `after`, or the first for NULL; NULL at the end. */
 host_device *mp__host_each(host_device *after);
-mp_status mp__host_peer_enable(mp_device *self, mp_device *other);
+/* Adds a device to that list, or takes it off. */
+void mp__host_link(host_device *host);
+void mp__host_unlink(host_device *host);
 
 /* ---- host_memory.c: the table's memory entries ---- */
 
@@ -290,9 +312,6 @@ mp_status mp__host_free_async(mp_device *self, mp_stream *stream, mp_addr addr, 
 mp_status mp__host_mempool_trim(mp_device *self, mp_mempool *mempool, size_t keep);
 mp_status mp__host_mempool_usage(mp_device *self, mp_mempool *mempool, mp_mempool_usage *out);
 mp_status mp__host_mempool_reset_peaks(mp_device *self, mp_mempool *mempool);
-/* The stream has come to a mempool_alloc or free_async. */
-void mp__host_memory_arrive(host_device *host, mp_addr addr);
-void mp__host_memory_leave(host_device *host, mp_addr addr, size_t size);
 /* The range, charged to the device, is free again. Under memory_lock. */
 void mp__host_mempool_return(host_device *host, host_range *range);
 /* What a synchronization does: mempools give back what is beyond their thresholds. */
@@ -319,11 +338,6 @@ mp_status mp__host_semaphore_signal(mp_device *self, mp_semaphore *semaphore, mp
                                     uint64_t value);
 mp_status mp__host_semaphore_wait(mp_device *self, mp_semaphore *semaphore, mp_stream *stream,
                                   uint64_t value);
-/* Whether what a HOST_AWAIT waits for has come, and the act of a HOST_SIGNAL. */
-bool mp__host_semaphore_reached(const host_item *item);
-void mp__host_semaphore_count(host_device *host, const host_item *item);
-/* The last reference has gone. */
-void mp__host_semaphore_unmap(mp_semaphore *semaphore);
 
 /* ---- host_map.c: reserved addresses ---- */
 
@@ -342,7 +356,6 @@ mp_status mp__host_copy(mp_device *self, mp_stream *stream, mp_addr target, mp_a
                         size_t size);
 mp_status mp__host_fill(mp_device *self, mp_stream *stream, mp_addr target, uint32_t value,
                         size_t width, size_t count);
-void mp__host_fill_now(mp_addr target, uint32_t value, size_t width, size_t count);
 
 /* ---- host_item.c ---- */
 
@@ -408,7 +421,6 @@ mp_status mp__host_event_query(mp_device *self, mp_event *event, bool *reached);
 mp_status mp__host_event_elapsed(mp_device *self, mp_event *start, mp_event *end, float *ms);
 /* Ends the threads' default streams. */
 void mp__host_thread_queues_close(host_device *host);
-void mp__host_event_reach(host_device *host, mp_event *event, uint64_t generation);
 
 /* ---- host_graph.c ---- */
 
@@ -417,8 +429,6 @@ mp_status mp__host_capture_end(mp_device *self, mp_stream *stream, mp_graph **ou
 mp_status mp__host_capture_active(mp_device *self, mp_stream *stream, bool *active);
 mp_status mp__host_graph_launch(mp_device *self, mp_graph *graph, mp_stream *stream);
 void mp__host_graph_destroy(mp_device *self, mp_graph *graph);
-/* Frees what a graph owns, not its record. */
-void mp__host_graph_clear(mp_graph *graph);
 /* Fails when the calling thread captures a stream: what a GPU does then for calls that could wait
  * or that change what is captured. */
 mp_status mp__host_not_capturing(host_device *host, const char *call);
@@ -429,8 +439,6 @@ uint64_t mp__host_capture_id(const host_capture *capture);
 mp_status mp__host_capture_add(host_device *host, host_queue *queue, const host_item *item);
 mp_status mp__host_capture_record(host_device *host, host_queue *queue, mp_event *event);
 mp_status mp__host_capture_wait(host_device *host, host_queue *queue, mp_event *event);
-/* Runs all nodes, or on an adversarial device one that may run. Returns whether all have run. */
-bool mp__host_graph_run(host_device *host, host_queue *queue, host_item *item);
 /* The stream goes away: its capture, if any, ends without a graph. */
 void mp__host_capture_abandon(host_queue *queue);
 void mp__host_nodes_free(host_nodes *nodes);
@@ -476,6 +484,5 @@ size_t mp__host_math_workspace(mp_device *self, const mp_math *math);
 mp_status mp__host_math_run(mp_device *self, mp_stream *stream, mp_math *math,
                             const mp_addr *operands, mp_addr workspace);
 void mp__host_math_release(mp_device *self, mp_math *math);
-mp_status mp__host_math_now(const mp_math *math, const mp_addr *operands, mp_addr workspace);
 
 #endif
