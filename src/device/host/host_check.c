@@ -3,7 +3,7 @@
  *
  * What an item refers to is looked up when it is queued and again when it runs, and asked for when
  * memory goes. */
-#include "device/host/host_internal.h"
+#include "device/host/host_work.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * Memory that no emulated device knows is pageable: as a source it is read while the copy is being
  * queued, as a target it is waited for. Device and pinned memory is touched when the stream gets
  * there. */
-#include "device/host/host_internal.h"
+#include "device/host/host_work.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* host_device.c - the emulated devices: their table and their lives.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "device/host/host_internal.h"
+#include "device/host/host_memory.h"
+#include "device/host/host_work.h"
 
 #include "base/worker.h"
 

@@ -6,7 +6,8 @@
  * What stands for exported memory is a file that can be mapped (memfd_create); what stands for a
  * timeline semaphore is one whose first eight bytes count. A file that shrinks would end the
  * process that has it mapped, so each must be sealed against that, or is sealed here. */
-#include "device/host/host_internal.h"
+#include "device/host/host_memory.h"
+#include "device/host/host_work.h"
 
 #include <errno.h>
 #include <fcntl.h>

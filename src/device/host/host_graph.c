@@ -5,7 +5,7 @@
  * frontier (`after`): what its next node will come after. Recording an event copies the frontier,
  * waiting for it adds the copy to the waiting stream's frontier, and a stream outside joins the
  * capture that way. Nodes are in an order they may run in, since each comes after earlier ones. */
-#include "device/host/host_internal.h"
+#include "device/host/host_work.h"
 
 #include <stdlib.h>
 #include <string.h>

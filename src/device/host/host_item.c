@@ -1,6 +1,6 @@
 /* host_item.c - one piece of queued work: copied, run, dropped.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "device/host/host_internal.h"
+#include "device/host/host_work.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* host_kernel.c - loads and launches kernels that were compiled for the CPU.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "device/host/host_internal.h"
+#include "device/host/host_work.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_math.h"
 
-#include "device/host/host_internal.h"
+#include "device/host/host_work.h"
 
 #include <inttypes.h>
 #include <stdio.h>

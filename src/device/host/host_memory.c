@@ -3,7 +3,8 @@
  *
  * An adversarial device puts a border behind every allocation, and keeps what is freed for a while
  * (poisoned, in the table as HOST_RANGE_FREED), so that late writes and stale addresses show. */
-#include "device/host/host_internal.h"
+#include "device/host/host_memory.h"
+#include "device/host/host_work.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -4,7 +4,8 @@
  * A mempool counts: what it has from the device (reserved) is what is given out, what is freed but
  * not reached by its stream, and what is kept for later (cached). Kept bytes stay charged to the
  * device; the machine's memory behind them is always fresh, so that stale addresses show. */
-#include "device/host/host_internal.h"
+#include "device/host/host_memory.h"
+#include "device/host/host_work.h"
 
 /* ---- bookkeeping; all under memory_lock ---- */
 

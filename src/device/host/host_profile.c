@@ -4,7 +4,7 @@
  * An item keeps the mark of the thread that queued it, and an item of a graph that of the thread
  * that captured it; whoever runs the item times it. Begin and end are those of the work itself, so
  * a queue of threads or of the adversary shows work where it really was. */
-#include "device/host/host_internal.h"
+#include "device/host/host_work.h"
 
 mp_status mp__host_profile_begin(mp_device *self) {
     host_device *host = mp__host_from(self);

@@ -5,7 +5,7 @@
  * Threaded: one thread a queue. Adversarial: whoever waits, or queues more, runs some ready head of
  * some queue; which one, and whether any, is drawn from the device's random numbers. Host calls run
  * only for a thread that waits, since a thread that queues may hold a lock the call needs. */
-#include "device/host/host_internal.h"
+#include "device/host/host_work.h"
 
 #include <string.h>
 

@@ -3,7 +3,8 @@
  *
  * An event counts: queueing a record takes the next number, running it publishes the number, and a
  * wait is for the number that was the last one when the wait was queued. */
-#include "device/host/host_internal.h"
+#include "device/host/host_memory.h"
+#include "device/host/host_work.h"
 
 #include "base/thread_number.h"
 
