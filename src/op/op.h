@@ -60,8 +60,9 @@ struct mp_op {
     const mp_attr_def *attrs;          /* NULL for none */
     mp_status (*plan)(mp_planner *p);
     /* For what a session can know before it runs: attributes, which inputs and outputs there are,
-     * the types of inputs. Nothing else of `p` is set. A node for which it fails is left to other
-     * providers, with its sentence. NULL: every node is taken. */
+     * types and shapes of inputs, of which ranks and dimensions that are not known are -1. Nothing
+     * else of `p` is set. A node for which it fails is left to other providers, with its sentence.
+     * NULL: every node is taken. */
     mp_status (*accept)(const mp_planner *p);
     /* For outputs whose sizes depend on data: `plan` declares none, counts, and says what is read
      * back (mp_plan_read_back); this, given the values, declares the outputs and lists the steps
