@@ -187,6 +187,20 @@ static void check_external(mp_options *options) {
     options->gpu_external_empty_cache = 0;
 }
 
+/* Those of ONNX Runtime's other kernels, such as cuDNN's (8), choose nothing here. */
+static void check_sdpa(mp_options *options) {
+    const int64_t unknown = options->sdpa_kernel & ~(int64_t)MP_SDPA_ALL;
+    if (unknown == 0) {
+        return;
+    }
+    options->sdpa_kernel &= MP_SDPA_ALL;
+    MP_LOG(
+        WARNING,
+        "sdpa_kernel has bits that name no attention kernel here, %lld; it is taken as %lld (1 is "
+        "a kernel for few queries, 2 fused tiles, 16 matrix products, 0 leaves it to the shapes)",
+        (long long)unknown, (long long)options->sdpa_kernel);
+}
+
 /* ---- both ---- */
 
 static void set_defaults(mp_options *out) {
@@ -212,6 +226,7 @@ void mp__options_read(const OrtSessionOptions *session, mp_options *out) {
     read_all(&all, out);
     warn_of_unknown(&all);
     check_external(out);
+    check_sdpa(out);
     ORT->ReleaseKeyValuePairs(pairs);
 }
 

@@ -120,6 +120,15 @@ typedef struct mp_op_options {
     int32_t sdpa_kernel;         /* bits of attention kernels that are allowed; 0: all */
 } mp_op_options;
 
+/* The bits of sdpa_kernel, as ONNX Runtime numbers them. What none of those that are allowed can do
+ * (double, heads too long for shared memory) goes by products. */
+enum {
+    MP_SDPA_FEW = 1, /* a few queries at a time */
+    MP_SDPA_TILES = 2,
+    MP_SDPA_PRODUCTS = 16,
+    MP_SDPA_ALL = MP_SDPA_FEW | MP_SDPA_TILES | MP_SDPA_PRODUCTS,
+};
+
 struct mp_node {
     const mp_op *op;
     int version;          /* of the schema the model uses */
