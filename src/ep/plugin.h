@@ -154,6 +154,8 @@ OrtStatus *mp__get_capability(OrtEp *self, const OrtGraph *graph, OrtEpGraphSupp
 /* Gives: `*out`, one kernel for each row and schema version. Rows that disagree with ORT's own
  * schema are reported to the log and left out. */
 OrtStatus *mp__registry_create(OrtKernelRegistry **out);
+/* Adds one row: part of the above. */
+OrtStatus *mp__registry_add_row(OrtKernelRegistry *registry, const mp_op *op);
 /* The types that `schema` allows for the constraint `name`; `*found` tells whether it has it. */
 OrtStatus *mp__schema_types(const OrtOpSchema *schema, const char *name, bool *found,
                             mp_dtypes *out);
