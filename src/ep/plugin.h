@@ -78,6 +78,8 @@ typedef struct mp_options {
     bool cudnn_conv1d_pad_to_nc1d, fuse_conv_bias;
     bool enable_skip_layer_norm_strict_mode;
     int64_t sdpa_kernel;
+    bool tunable_op_enable, tunable_op_tuning_enable;
+    int64_t tunable_op_max_tuning_duration_ms;
     int64_t device_id; /* what ORT passes on; the device given to the session decides */
     /* addresses of functions that own the memory beneath; 0: ours does */
     uintptr_t gpu_external_alloc, gpu_external_free, gpu_external_empty_cache;

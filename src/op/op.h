@@ -118,6 +118,8 @@ typedef struct mp_op_options {
     int32_t conv_search;         /* 0 exhaustive, 1 heuristic, 2 default */
     bool skip_layer_norm_strict; /* SkipLayerNormalization sums in float whatever its type */
     int32_t sdpa_kernel;         /* bits of attention kernels that are allowed; 0: all */
+    mp_tune tune;                /* how algorithms of matrix products are chosen */
+    int64_t tune_ms;
 } mp_op_options;
 
 /* The bits of sdpa_kernel, as ONNX Runtime numbers them. What none of those that are allowed can do
