@@ -59,6 +59,7 @@ static const row rows[] = {
     FLAG(fuse_conv_bias, "0"),
     FLAG(enable_skip_layer_norm_strict_mode, "0"),
     {OPTION(sdpa_kernel, INT, .most = INT32_MAX), .fallback = "0", .places = EVERYWHERE},
+    {OPTION(partition_memory_limit, SIZE, ), .fallback = "0", .places = EVERYWHERE},
     FLAG(tunable_op_enable, "0"),
     FLAG(tunable_op_tuning_enable, "0"),
     {OPTION(tunable_op_max_tuning_duration_ms, INT, .most = INT32_MAX), .fallback = "0",

@@ -23,6 +23,7 @@ DEFAULTS = {
     "fuse_conv_bias": "0",
     "enable_skip_layer_norm_strict_mode": "0",
     "sdpa_kernel": "0",
+    "partition_memory_limit": "0",
     "tunable_op_enable": "0",
     "tunable_op_tuning_enable": "0",
     "tunable_op_max_tuning_duration_ms": "0",
