@@ -128,14 +128,14 @@ def summary_lines(differences):
 RANKS = """
 ## Ranks
 
-Tensors have up to 16 dimensions. Kernels walk eight: neighbours that an operator treats alike are merged before, so that
-what is left is nearly always less, and where it is more, the tensor is walked in parts, one launch each (65,536 at most).
-What cannot be merged nor walked in parts is left to the CPU provider where the rank is known when the session is made, and
-else refused in a sentence when it runs:
+Tensors have up to 16 dimensions. Kernels walk eight: neighbours that an operator treats alike are merged before, so
+that what is left is nearly always less, and where it is more, the tensor is walked in parts, one launch each (65,536 at
+most). What cannot be merged nor walked in parts is left to the CPU provider where the rank is known when the session is
+made, and else refused in a sentence when it runs:
 
 - `NonZero` of a rank above 8, and indices of `GatherND` and `ScatterND` with more than 8 parts;
-- `GatherElements` and `ScatterElements` above rank 8 whose indices are shorter than the data along so many axes that more
-  than 8 are left (a size that is not known counts as shorter);
+- `GatherElements` and `ScatterElements` above rank 8 whose indices are shorter than the data along so many axes that
+  more than 8 are left (a size that is not known counts as shorter);
 - `Resize` and `Upsample` above rank 8: with a rank that is not known they run where at most 8 axes change;
 - products of integers above rank 10, and `Col2Im` of more than 6 axes.
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of more dimensions than kernels walk: those that behave alike are merged, what is left is walked in parts, and
-what cannot be merged is left to the CPU provider or, where the rank is not known before the run, refused in a sentence."""
+"""Tensors of more dimensions than kernels walk: those that behave alike are merged, what is left is walked in parts.
+What cannot be merged is left to the CPU provider or, where the rank is not known before the run, refused in a sentence.
+"""
 
 import numpy as np
 import onnxruntime as ort
@@ -69,7 +70,9 @@ MERGED = {
     "transpose_shuffled": Case("Transpose", numbers(2, 3, 1, 2, 2, 3, 2, 1, 2, 2, 2, 3), perm=SHUFFLED),
     "transpose_16": Case("Transpose", numbers(*(2,) * 16), perm=tuple(range(15, -1, -1))),
     "expand": Case("Expand", numbers(*ALTERNATE[0]), ints(*(2,) * 12), fed=1),
-    "slice": Case("Slice", numbers(*(3,) * 9), ints(*(2,) * 9), ints(*(-9,) * 9), ints(*range(9)), ints(*(-2,) * 9), fed=1),
+    "slice": Case(
+        "Slice", numbers(*(3,) * 9), ints(*(2,) * 9), ints(*(-9,) * 9), ints(*range(9)), ints(*(-2,) * 9), fed=1
+    ),
     "pad": Case("Pad", numbers(*FEW), ints(*(1, 0) * 10), fed=1),
     "pad_everywhere": Case("Pad", numbers(*(1, 2) * 5), ints(*(1,) * 10, *(0,) * 10), np.float32([7]), fed=1),
     "pad_reflected": Case("Pad", numbers(*(2, 3) * 5), ints(*(1, 0) * 10), fed=1, mode="reflect"),
@@ -119,12 +122,18 @@ def test_dimensions_are_merged(name, rank_known):
 
 REFUSED = {
     "nonzero": (Case("NonZero", numbers(*TWOS)), "X has rank 9; ranks up to 8 are supported here"),
-    "gather_nd": (Case("GatherND", numbers(*TWOS, 2), indices((3, 9), 2)), "an index of 9 parts; up to 8 are supported"),
+    "gather_nd": (
+        Case("GatherND", numbers(*TWOS, 2), indices((3, 9), 2)),
+        "an index of 9 parts; up to 8 are supported",
+    ),
     "gather_elements": (
         Case("GatherElements", numbers(*(3,) * 10), indices((2,) * 10, 3), axis=4),
         "10 dimensions are left when those that behave alike are merged",
     ),
-    "rank_17": (Case("Add", numbers(*(1,) * 15, 2, 1), numbers(3)), "input 0 has rank 17; ranks up to 16 are supported"),
+    "rank_17": (
+        Case("Add", numbers(*(1,) * 15, 2, 1), numbers(3)),
+        "input 0 has rank 17; ranks up to 16 are supported",
+    ),
 }
 
 

@@ -126,7 +126,8 @@ def products(count, shared=False, batch=2):
         onnx.numpy_helper.from_array(np.eye(SIDE, dtype=np.float32), f"w{i}") for i in range(1 if shared else count)
     ]
     nodes = [
-        onnx.helper.make_node("MatMul", [f"x{i}", f"w{0 if shared else i}"], [f"x{i + 1}"], f"n{i}") for i in range(count)
+        onnx.helper.make_node("MatMul", [f"x{i}", f"w{0 if shared else i}"], [f"x{i + 1}"], f"n{i}")
+        for i in range(count)
     ]
     kind = onnx.TensorProto.FLOAT
     x = onnx.helper.make_tensor_value_info("x0", kind, [batch, SIDE])

@@ -12,8 +12,8 @@ from cli_kit import refused, run, run_json
 ort = pytest.importorskip("onnxruntime", minversion="1.26", reason="ONNX Runtime 1.26 is not installed")
 
 from millpond import _parity_table  # noqa: E402
-from millpond.cli._app import Finding  # noqa: E402
 from millpond.cli import _compare, _inputs, _parity, _timing  # noqa: E402
+from millpond.cli._app import Finding  # noqa: E402
 
 PROVIDER, CPU = "CudaPluginExecutionProvider", "CPUExecutionProvider"
 REGRESSOR = "ai.onnx.ml.LinearRegressor"  # on the CPU in every build

@@ -148,8 +148,8 @@ def compare(mine: dict[Operator, dict[int, Types]], other: dict[Operator, list[R
 
 def against_schemas(mine: Mapping[Operator, Mapping[int, Types]],
                     allowed: Mapping[Operator, Mapping[int, Types]]) -> list[str]:
-    """What kernels are registered for and no schema has, a sentence each: such a kernel is never chosen by ONNX Runtime,
-    and its nodes run elsewhere without a word. `allowed` is what known() gives."""
+    """What kernels are registered for and no schema has, a sentence each: ONNX Runtime never chooses such a kernel, and
+    its nodes run elsewhere without a word. `allowed` is what known() gives."""
     found = []
     for operator, versions in sorted(mine.items()):
         schemas = allowed.get(operator, {})
