@@ -10,9 +10,9 @@ set(kernel_out ${CMAKE_BINARY_DIR}/generated)
 set(kernel_command
     ${Python3_EXECUTABLE} ${kernel_gen} --source-dir ${PROJECT_SOURCE_DIR}/src --out ${kernel_out})
 
-file(GLOB kernel_tables CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/*.txt
+file(GLOB_RECURSE kernel_tables CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/*.txt
      ${PROJECT_SOURCE_DIR}/src/kernel/*.def)
-file(GLOB kernel_texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/*.cu
+file(GLOB_RECURSE kernel_texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/*.cu
      ${PROJECT_SOURCE_DIR}/src/kernel/*.h)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${kernel_gen} ${kernel_tables})
 

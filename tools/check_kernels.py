@@ -87,8 +87,8 @@ class Compiler:
         self.library, self.file = loaded if loaded else (None, None)
         self.options = fixed_options()
         folder = SRC / "kernel"
-        self.texts = {f"kernel/{path.name}": path.read_text(encoding="utf-8")
-                      for path in sorted([*folder.glob("*.h"), *folder.glob("*.cu")])}
+        self.texts = {path.relative_to(SRC).as_posix(): path.read_text(encoding="utf-8")
+                      for path in sorted([*folder.rglob("*.h"), *folder.rglob("*.cu")])}
         self.header_names = [name for name in self.texts if name.endswith(".h")]
 
     def key(self, kernel, target):

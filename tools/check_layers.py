@@ -29,7 +29,7 @@ RULES = {
     "ep": ["base/", *DEVICE, *POOL, "kernel/kernel_table.h", "op/", "ep/", "millpond/"],
 }
 EXTRA = {  # file -> what it may include beside that
-    "kernel/prelude.h": ["device/host/host_lane.h"],
+    "kernel/core/prelude.h": ["device/host/host_lane.h"],
     "kernel/kernel_table.h": ["device/device.h"],
 }
 VENDOR = [  # (headers of others, the folder that may include them)

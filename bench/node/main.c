@@ -7,7 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/device.h"
 #include "ep/plan_cache.h"
-#include "op/op.h"
+#include "op/core/op.h"
 #include "pool/pool_handle.h"
 
 #include <stdio.h>

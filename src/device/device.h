@@ -59,7 +59,7 @@ enum { MP_IPC_HANDLE_BYTES = 64 };
 /* ---- kernels ---- */
 
 typedef struct mp_source { /* one file of kernel text; static storage */
-    const char *name;      /* as it is written in #include: "kernel/prelude.h" */
+    const char *name;      /* as it is written in #include: "kernel/core/prelude.h" */
     const char *text;
 } mp_source;
 
@@ -73,7 +73,7 @@ typedef struct mp_kernel_image {
     const mp_source *sources;   /* every file of kernel text; a NULL name ends */
     mp_host_entry *host;        /* the same text compiled for the CPU */
     bool lanes;                 /* its lanes meet at barriers (K_BLOCK_KERNEL) */
-    bool waits;                 /* begins by waiting for the kernel before it (kernel/prelude.h) */
+    bool waits; /* begins by waiting for the kernel before it (kernel/core/prelude.h) */
 } mp_kernel_image;
 
 /* Kernels without barriers are grid-stride loops: any grid yields the same result. Kernels with

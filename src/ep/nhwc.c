@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "ep/bridge.h"
 #include "ep/element_types.h"
-#include "op/channels.h"
+#include "op/core/channels.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 
 #include "ep/ort.h"
 
-#include "op/op.h"
+#include "op/core/op.h"
 
 typedef struct mp_attr_store mp_attr_store;
 

@@ -3,7 +3,7 @@
 #ifndef MP_EP_PLAN_CACHE_H
 #define MP_EP_PLAN_CACHE_H
 
-#include "op/op.h"
+#include "op/core/op.h"
 
 typedef struct mp_plan_cache mp_plan_cache;
 

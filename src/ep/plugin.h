@@ -15,7 +15,7 @@
 
 #include "base/note.h"
 #include "millpond/millpond.h"
-#include "op/op.h"
+#include "op/core/op.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

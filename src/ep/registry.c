@@ -10,7 +10,7 @@
 #include "ep/control_flow.h"
 #include "ep/element_types.h"
 #include "ep/plugin.h"
-#include "op/channels.h"
+#include "op/core/channels.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "ep/plan_cache.h"
 
 #include "device/host/host_device.h"
-#include "op/host_input.h"
+#include "op/core/host_input.h"
 #include "unit/test.h"
 
 #include <pthread.h>

@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "device/host/host_device.h"
-#include "op/kernel_cache.h"
+#include "op/core/kernel_cache.h"
 #include "op/op_test.h"
 #include "pool/pool_handle.h"
 

@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
-#include "op/kernel_cache.h"
+#include "op/core/kernel_cache.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* kernel_cache_test.c - kernels by name, from several threads and for devices that come and go.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/kernel_cache.h"
+#include "op/core/kernel_cache.h"
 
 #include "device/host/host_device.h"
 #include "unit/test.h"

@@ -1,7 +1,7 @@
 /* op_test.c - runs one operator on a device. SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_test.h"
 
-#include "op/kernel_cache.h"
+#include "op/core/kernel_cache.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #ifndef MP_TESTS_OP_OP_TEST_H
 #define MP_TESTS_OP_OP_TEST_H
 
-#include "op/op.h"
+#include "op/core/op.h"
 #include "unit/test.h"
 
 enum { OP_INPUTS = 16, OP_OUTPUTS = 8 };

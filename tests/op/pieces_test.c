@@ -1,10 +1,10 @@
 /* pieces_test.c - outputs of any size in pieces, and how a kernel walks a piece, without memory.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "op/core/pieces.h"
 #include "op/op_value.h"
-#include "op/pieces.h"
 
 #define K_T0 f32
-#include "kernel/walk.h"
+#include "kernel/core/walk.h"
 
 enum { VIEWS = 3 };
 static const int64_t two_31 = INT64_C(1) << 31;

@@ -1,10 +1,10 @@
 /* plan_test.c - plans with steps of every kind, made by operators of the test's own.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/plan.h"
+#include "op/core/plan.h"
 
-#include "kernel/pointwise_args.h"
-#include "op/kernel_cache.h"
-#include "op/op.h"
+#include "kernel/pointwise/pointwise_args.h"
+#include "op/core/kernel_cache.h"
+#include "op/core/op.h"
 #include "op/op_test.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* shape_test.c - shapes, iteration spaces and the division by constants, against plain arithmetic.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/shape.h"
+#include "op/core/shape.h"
 
-#include "kernel/index.h"
+#include "kernel/core/index.h"
 #include "unit/test.h"
 
 static uint64_t row = 1;

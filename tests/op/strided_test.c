@@ -1,8 +1,8 @@
 /* strided_test.c - Expand and Slice of every element size against a walk over coordinates: rows of
  * any length, repeated, in steps and backwards, from starts that are not aligned; and the kernel's
  * way through a space that is too large for 32 bits. SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/movement_args.h"
-#include "op/kernel_cache.h"
+#include "kernel/move/movement_args.h"
+#include "op/core/kernel_cache.h"
 #include "op/op_value.h"
 
 #include <stdlib.h>

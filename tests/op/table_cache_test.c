@@ -1,9 +1,9 @@
 /* table_cache_test.c - tables that are made once: which are one, what has room, what fails, and
  * what operators do without. SPDX-License-Identifier: Apache-2.0 */
-#include "op/table_cache.h"
+#include "op/core/table_cache.h"
 
 #include "device/host/host_device.h"
-#include "op/kernel_cache.h"
+#include "op/core/kernel_cache.h"
 #include "op/op_value.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* window_test.c - where windows lie, against counting them one by one.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/window.h"
+#include "op/signal/signal_window.h"
 
 #include "op/op_test.h"
 #include "unit/test.h"

@@ -6,8 +6,8 @@
 #include "test.h"
 
 #include "base/half.h"
-#include "device/host/host_blas.h"
 #include "device/host/host_device.h"
+#include "device/host/math/host_blas.h"
 #include "device/math.h"
 
 #include <math.h>

@@ -1,0 +1,261 @@
+/* host_conv.c - convolutions on the CPU, forward.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * An image and a group become a matrix product: the weights [channels, taps] times the taps of
+ * every output point [taps, points]. The second matrix is built a panel of points at a time, small
+ * enough for the cache, in the thread's scratch memory; panels are what the workers share. A
+ * convolution with one input channel a group is too thin for that and is summed tap by tap. */
+#include "device/host/math/host_conv.h"
+
+#include "base/worker.h"
+
+#include <string.h>
+
+enum {
+    PANEL_BYTES = 1 << 20, /* of the matrix built for one panel */
+    STEP = 16,             /* panels begin at multiples of it */
+};
+
+static bool is_pointwise(const conv_shape *s) {
+    for (int i = 0; i < 3; i++) {
+        if (s->kernel[i] != 1 || s->stride[i] != 1 || s->pad[i] != 0 || s->in[i] != s->out[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the taps of a panel ---- */
+
+typedef struct row {   /* one channel and one tap of it, for the points of a panel */
+    const char *plane; /* of the channel */
+    tap_range d, h, w;
+} row;
+
+/* Points [begin, end) of one line of the output. */
+static void load_line(const conv_shape *s, const row *r, int64_t d, int64_t h, int64_t begin,
+                      int64_t end, char *to) {
+    const size_t real_size = s->real->real_size;
+    int64_t first = begin, last = begin; /* the part that lies in the image */
+    if (d >= r->d.begin && d < r->d.end && h >= r->h.begin && h < r->h.end) {
+        first = r->w.begin > begin ? r->w.begin : begin;
+        last = r->w.end < end ? r->w.end : end;
+        if (first > last) {
+            first = last = begin;
+        }
+    }
+    memset(to, 0, (size_t)(first - begin) * real_size);
+    if (first < last) {
+        const int64_t z = d * s->stride[0] + r->d.offset, y = h * s->stride[1] + r->h.offset;
+        const int64_t at = (z * s->in[1] + y) * s->in[2] + first * s->stride[2] + r->w.offset;
+        s->real->load(to + (size_t)(first - begin) * real_size,
+                      r->plane + (size_t)at * s->real->size, (size_t)(last - first),
+                      (size_t)s->stride[2]);
+    }
+    memset(to + (size_t)(last - begin) * real_size, 0, (size_t)(end - last) * real_size);
+}
+
+static void load_row(const conv_shape *s, const row *r, int64_t begin, int64_t end, char *to) {
+    const int64_t width = s->out[2];
+    for (int64_t point = begin; point < end;) {
+        const int64_t line = point / width, from = point % width;
+        const int64_t left = end - point;
+        const int64_t count = width - from < left ? width - from : left;
+        load_line(s, r, line / s->out[1], line % s->out[1], from, from + count, to);
+        to += (size_t)count * s->real->real_size;
+        point += count;
+    }
+}
+
+/* [group_in * taps, end - begin] of the channels at `x`. */
+static void load_panel(const conv_shape *s, const char *x, int64_t begin, int64_t end, char *to) {
+    const size_t row_bytes = (size_t)(end - begin) * s->real->real_size;
+    for (int64_t channel = 0; channel < s->group_in; channel++) {
+        for (int64_t tap = 0; tap < s->taps; tap++) {
+            const int64_t w = tap % s->kernel[2], rest = tap / s->kernel[2];
+            const row r = {
+                .plane = x + (size_t)(channel * s->in_points) * s->real->size,
+                .d = mp__host_conv_range(s, 0, rest / s->kernel[1]),
+                .h = mp__host_conv_range(s, 1, rest % s->kernel[1]),
+                .w = mp__host_conv_range(s, 2, w),
+            };
+            load_row(s, &r, begin, end, to);
+            to += row_bytes;
+        }
+    }
+}
+
+/* ---- panels ---- */
+
+typedef struct plan {
+    conv_shape shape;
+    const char *x, *w, *bias;
+    char *y;
+    int64_t panel, panels; /* points of a panel, and how many panels an image has */
+    int64_t part, parts;   /* output channels of a task, and how many parts a group has */
+    bool pointwise;        /* the image itself is the second matrix */
+    atomic_bool failed;
+} plan;
+
+typedef struct task {
+    int64_t batch, group, begin, end; /* points */
+    int64_t channel, channels;        /* output channels, within the group */
+} task;
+
+static task find_task(const plan *p, int64_t index) {
+    const conv_shape *s = &p->shape;
+    task t = {0};
+    t.begin = index % p->panels * p->panel;
+    t.end = t.begin + p->panel < s->out_points ? t.begin + p->panel : s->out_points;
+    index /= p->panels;
+    t.channel = index % p->parts * p->part;
+    t.channels = s->group_out - t.channel < p->part ? s->group_out - t.channel : p->part;
+    index /= p->parts;
+    t.group = index % s->conv->groups;
+    t.batch = index / s->conv->groups;
+    return t;
+}
+
+static void finish_task(const plan *p, const task *t, char *sums) {
+    const conv_shape *s = &p->shape;
+    const size_t points = (size_t)(t->end - t->begin);
+    for (int64_t i = 0; i < t->channels; i++) {
+        const int64_t channel = t->group * s->group_out + t->channel + i;
+        char *to = p->y + (size_t)((t->batch * s->conv->out_channels + channel) * s->out_points +
+                                   t->begin) *
+                              s->real->size;
+        char *from = sums != NULL ? sums + (size_t)i * points * s->real->real_size : to;
+        mp__host_conv_finish(s, p->bias, channel, to, from, points);
+    }
+}
+
+static void run_task(plan *p, const task *t) {
+    const conv_shape *s = &p->shape;
+    const int64_t points = t->end - t->begin, depth = s->group_in * s->taps;
+    const size_t real_size = s->real->real_size;
+    const size_t panel_size = p->pointwise ? 0 : (size_t)(depth * points) * real_size;
+    const size_t sums_size = s->real->direct ? 0 : (size_t)(t->channels * points) * real_size;
+    const int64_t in_channel = t->batch * s->conv->in_channels + t->group * s->group_in;
+    const int64_t out_channel = t->group * s->group_out + t->channel;
+    const char *x = p->x + (size_t)(in_channel * s->in_points) * s->real->size;
+    char *y = p->y + (size_t)((t->batch * s->conv->out_channels + out_channel) * s->out_points +
+                              t->begin) *
+                         s->real->size;
+    char *scratch = mp__host_scratch(panel_size + sums_size + 1); /* 1: never of no size */
+    if (scratch == NULL) {
+        atomic_store(&p->failed, true);
+        return;
+    }
+    if (!p->pointwise) {
+        load_panel(s, x, t->begin, t->end, scratch);
+    }
+    s->real->product(&(host_product){
+        .m = t->channels,
+        .n = points,
+        .k = depth,
+        .lda = depth,
+        .ldb = p->pointwise ? s->out_points : points,
+        .ldc = s->real->direct ? s->out_points : points,
+        .a = p->w + (size_t)(out_channel * depth) * real_size,
+        .b = p->pointwise ? x + (size_t)t->begin * real_size : scratch,
+        .c = s->real->direct ? y : scratch + panel_size,
+        .alpha = 1.0F,
+    });
+    finish_task(p, t, s->real->direct ? NULL : scratch + panel_size);
+}
+
+static void run_tasks(void *context, size_t begin, size_t end) {
+    plan *p = context;
+    for (size_t i = begin; i < end; i++) {
+        const task t = find_task(p, (int64_t)i);
+        run_task(p, &t);
+    }
+}
+
+static void choose_panels(plan *p) {
+    const conv_shape *s = &p->shape;
+    const int64_t column_bytes = s->group_in * s->taps * (int64_t)s->real->real_size;
+    const int64_t wanted = (int64_t)mp_worker_count() * 2;
+    const int64_t images = s->conv->batch * s->conv->groups;
+    const int64_t fitting = PANEL_BYTES / column_bytes, shared = s->out_points * images / wanted;
+    const int64_t points = (fitting < shared ? fitting : shared) / STEP * STEP;
+    p->panel = points < STEP ? STEP : points;
+    p->panel = p->panel < s->out_points ? p->panel : s->out_points;
+    p->panels = (s->out_points + p->panel - 1) / p->panel;
+    const int64_t parts = p->panels * images >= wanted ? 1 : wanted / (p->panels * images);
+    p->part = (s->group_out + parts - 1) / parts;
+    p->parts = (s->group_out + p->part - 1) / p->part;
+}
+
+static void run_panels(plan *p) {
+    const mp_conv *conv = p->shape.conv;
+    p->pointwise = p->shape.real->direct && is_pointwise(&p->shape);
+    choose_panels(p);
+    mp_worker_run((size_t)(conv->batch * conv->groups * p->parts * p->panels), 1, run_tasks, p);
+}
+
+/* ---- one input channel a group ---- */
+
+static void add_tap(const conv_shape *s, const char *x, int64_t tap, const char *weight,
+                    char *sums) {
+    const size_t size = s->real->real_size;
+    const tap_range d = mp__host_conv_range(s, 0, tap / s->kernel[2] / s->kernel[1]);
+    const tap_range h = mp__host_conv_range(s, 1, tap / s->kernel[2] % s->kernel[1]);
+    const tap_range w = mp__host_conv_range(s, 2, tap % s->kernel[2]);
+    for (int64_t z = d.begin; z < d.end; z++) {
+        for (int64_t y = h.begin; y < h.end; y++) {
+            const int64_t in_line =
+                (z * s->stride[0] + d.offset) * s->in[1] + y * s->stride[1] + h.offset;
+            const int64_t from = in_line * s->in[2] + w.begin * s->stride[2] + w.offset;
+            const int64_t to = (z * s->out[1] + y) * s->out[2] + w.begin;
+            if (w.begin < w.end) {
+                s->real->gather(sums + (size_t)to * size, 1, x + (size_t)from * size,
+                                (size_t)s->stride[2], weight, (size_t)(w.end - w.begin));
+            }
+        }
+    }
+}
+
+static void run_plane(plan *p, int64_t index) {
+    const conv_shape *s = &p->shape;
+    const int64_t out_channel = index % s->conv->out_channels;
+    const int64_t batch = index / s->conv->out_channels;
+    const size_t in_count = (size_t)s->in_points, out_count = (size_t)s->out_points;
+    const size_t real_size = s->real->real_size;
+    const char *x = p->x + (size_t)(batch * s->conv->groups + out_channel / s->group_out) *
+                               in_count * s->real->size;
+    char *y = p->y + (size_t)index * out_count * s->real->size;
+    char *sums = y;
+    if (!s->real->direct) {
+        char *scratch = mp__host_scratch((in_count + out_count) * real_size);
+        if (scratch == NULL) {
+            atomic_store(&p->failed, true);
+            return;
+        }
+        s->real->load(scratch, x, in_count, 1);
+        x = scratch;
+        sums = scratch + in_count * real_size;
+    }
+    s->real->fill(sums, NULL, out_count);
+    for (int64_t tap = 0; tap < s->taps; tap++) {
+        add_tap(s, x, tap, p->w + (size_t)(out_channel * s->taps + tap) * real_size, sums);
+    }
+    mp__host_conv_finish(s, p->bias, out_channel, y, sums, out_count);
+}
+
+static void run_planes(void *context, size_t begin, size_t end) {
+    for (size_t i = begin; i < end; i++) {
+        run_plane(context, (int64_t)i);
+    }
+}
+
+mp_status mp__host_conv_forward(const conv_shape *shape, const char *x, const char *w,
+                                const char *bias, char *y) {
+    plan p = {.shape = *shape, .x = x, .w = w, .bias = bias, .y = y};
+    if (p.shape.group_in == 1) {
+        mp_worker_run((size_t)(shape->conv->batch * shape->conv->out_channels), 1, run_planes, &p);
+    } else {
+        run_panels(&p);
+    }
+    return atomic_load(&p.failed) ? mp__host_conv_no_scratch() : MP_OK;
+}

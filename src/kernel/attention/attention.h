@@ -1,0 +1,120 @@
+/* attention.h - what the kernels of attention share: which keys a query sees, what becomes of a
+ * score, loads of eight elements. A score that is left out is -inf; a row that sees no key is 0.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_ATTENTION_H
+#define MP_KERNEL_ATTENTION_H
+
+#include "kernel/attention/attention_args.h"
+#include "kernel/core/prelude.h"
+
+#if K_HOST
+#define A_UNROLL
+#else
+#define A_UNROLL _Pragma("unroll")
+#endif
+
+#define A_NONE (-(TA)K_INF)
+
+/* Valid keys of a batch entry. */
+K_FN int64_t a_length(const k_score_rule *rule, int64_t entry) {
+    if (rule->lengths == 0) {
+        return rule->keys;
+    }
+    int64_t given = rule->lengths_wide ? ((const int64_t *)rule->lengths)[entry]
+                                       : ((const int32_t *)rule->lengths)[entry];
+    given = (given < rule->keys ? given : rule->keys) + rule->length_more;
+    return given < 0 ? 0 : given < rule->keys ? given : rule->keys;
+}
+
+/* The keys [from, to) that query `row` may see, by all but the mask. */
+typedef struct a_span {
+    int64_t from, to;
+} a_span;
+
+K_FN a_span a_visible(const k_score_rule *rule, int64_t length, int64_t row) {
+    const int64_t past = rule->past_by_length ? length - rule->rows : rule->past;
+    const int64_t next = row + past + 1; /* the first key after the query's own */
+    a_span span = {0, length < rule->mask_keys ? length : rule->mask_keys};
+    if (rule->causal && next < span.to) {
+        span.to = next < 0 ? 0 : next;
+    }
+    if (rule->window > 0 && next > rule->window) {
+        span.from = next - rule->window;
+    }
+    return span;
+}
+
+/* Where the mask of a row begins. */
+K_FN int64_t a_mask_row(const k_score_rule *rule, int64_t entry, int64_t head, int64_t row) {
+    return entry * rule->mask_stride[0] + head * rule->mask_stride[1] + row * rule->mask_stride[2];
+}
+
+K_FN TA a_capped(const k_score_rule *rule, TA dot) {
+    const TA cap = (TA)rule->softcap;
+    const TA score = dot * (TA)rule->scale;
+    return cap > 0 ? cap * K_M(tanh)(score / cap) : score;
+}
+
+K_FN TA a_masked(const k_score_rule *rule, int64_t mask_row, int64_t key, TA score) {
+    const int64_t at = mask_row + key * rule->mask_stride[3];
+    switch (rule->mask_kind) {
+    case K_MASK_BOOL:
+        return k_load_bool(((const k_bool *)rule->mask)[at]) ? score : A_NONE;
+    case K_MASK_F32:
+        return score + (TA)((const float *)rule->mask)[at];
+    case K_MASK_F64:
+        return score + (TA)((const double *)rule->mask)[at];
+    case K_MASK_F16:
+        return score + (TA)k_load_f16(((const k_f16 *)rule->mask)[at]);
+    case K_MASK_BF16:
+        return score + (TA)k_load_bf16(((const k_bf16 *)rule->mask)[at]);
+    default:
+        return score;
+    }
+}
+
+/* The score of the sink of a head; -inf where there is none. */
+K_FN TA a_sink(const k_score_rule *rule, int64_t head) {
+    if (rule->sink_kind == K_SINK_HEADS) {
+        return (TA)T_load(((const T *)rule->sink)[head]);
+    }
+    return rule->sink_kind == K_SINK_ZERO ? 0 : A_NONE;
+}
+
+/* exp(score - top), 0 for what is left out, also where everything is. */
+K_FN TA a_weight(TA score, TA top) {
+    return score == A_NONE ? 0 : K_M(exp)(score - top);
+}
+
+/* What a row's sums are multiplied by at its end, given the sum of its weights. */
+K_FN TA a_norm(TA top, TA sum, TA sink) {
+    const TA all = sink == A_NONE ? sum : sum + K_M(exp)(sink - top);
+    return sum == 0 ? 0 : (TA)1 / all;
+}
+
+enum { A_PIECE = 8 };
+
+typedef union a_pack {
+    k_b128 raw[sizeof(T) * A_PIECE / 16];
+    T item[A_PIECE];
+} a_pack;
+
+/* Eight elements of a row of `size`, from `first`; 0 beyond its end. */
+K_FN void a_load(const T *row, int32_t first, int32_t size, int32_t wide, TA *out) {
+    if (wide && first < size) {
+        a_pack pack;
+        const k_b128 *from = (const k_b128 *)(const void *)(row + first);
+        A_UNROLL for (int32_t i = 0; i < (int32_t)(sizeof(T) * A_PIECE / 16); i++) {
+            pack.raw[i] = from[i];
+        }
+        A_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
+            out[e] = (TA)T_load(pack.item[e]);
+        }
+        return;
+    }
+    A_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
+        out[e] = first + e < size ? (TA)T_load(row[first + e]) : 0;
+    }
+}
+
+#endif

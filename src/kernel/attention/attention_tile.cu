@@ -1,0 +1,293 @@
+/* attention_tile.cu - attention for many queries: a tile of queries stays in shared memory while
+ * tiles of keys and values pass, with a running maximum and sum of each row. Heads that share a
+ * key head are rows of one tile. All arithmetic is float: a lane takes 4 x 4 products at a time,
+ * whose operands are read four at once, since Q, K and the weights lie with their rows as
+ * neighbours.
+ *
+ *     q      [head size][tile_rows + 4]
+ *     kv     K as [head size][tile_keys + 4], then V as [tile_keys][v size]
+ *     weight [tile_keys][tile_rows + 4]
+ *     sum    [tile_rows][v size]
+ *     top, total, shrink, from, to, mask_row: one a row; part: four a row
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/attention/attention.h"
+
+enum { SIDE = 4, PARTS = 4 /* in which a row is looked at */ };
+
+typedef struct K_ALIGN(16) tile_four {
+    float of[SIDE];
+} tile_four;
+
+typedef struct tile {
+    float *q, *kv, *weight, *sum, *top, *total, *shrink, *part;
+    int32_t *from, *to;
+    int64_t *mask_row;
+    int32_t head, value; /* sizes, rounded up to 8 */
+    int32_t rows, keys;  /* of a tile */
+    int32_t row_pitch, key_pitch;
+    int64_t entry, kv_head, row_first, row_count;
+} tile;
+
+K_FN int32_t tile_padded(int32_t size) {
+    return (size + A_PIECE - 1) / A_PIECE * A_PIECE;
+}
+
+K_FN tile tile_layout(const mp_attention_args *args, unsigned char *shared) {
+    tile t;
+    t.head = tile_padded(args->head_size);
+    t.value = tile_padded(args->v_head_size);
+    t.rows = args->tile_rows;
+    t.keys = args->tile_keys;
+    t.row_pitch = t.rows + SIDE;
+    t.key_pitch = t.keys + SIDE;
+    const int32_t keys_size = t.head * t.key_pitch, values_size = t.keys * t.value;
+    t.mask_row = (int64_t *)(void *)shared;
+    t.q = (float *)(void *)(t.mask_row + t.rows);
+    t.kv = t.q + t.head * t.row_pitch;
+    t.weight = t.kv + (keys_size > values_size ? keys_size : values_size);
+    t.sum = t.weight + t.keys * t.row_pitch;
+    t.top = t.sum + t.rows * t.value;
+    t.total = t.top + t.rows;
+    t.shrink = t.total + t.rows;
+    t.part = t.shrink + t.rows;
+    t.from = (int32_t *)(void *)(t.part + PARTS * t.rows);
+    t.to = t.from + t.rows;
+    return t;
+}
+
+K_FN int64_t tile_head(const k_score_rule *rule, const tile *t, int64_t r) {
+    return t->kv_head * rule->group + (t->row_first + r) / rule->rows;
+}
+
+K_FN int64_t tile_query(const k_score_rule *rule, const tile *t, int64_t r) {
+    return (t->row_first + r) % rule->rows;
+}
+
+/* Q and what is known of its rows. */
+K_FN void tile_begin(const mp_attention_args *args, const tile *t) {
+    const k_score_rule *rule = &args->rule;
+    const int64_t length = a_length(rule, t->entry);
+    const T *q = (const T *)args->q + t->entry * args->q_stride[0];
+    K_BLOCK_LOOP(r, t->rows) {
+        const int64_t row = tile_query(rule, t, r);
+        a_span span = {0, 0};
+        if (r < t->row_count) {
+            span = a_visible(rule, length, row);
+        }
+        t->from[r] = (int32_t)span.from;
+        t->to[r] = (int32_t)span.to;
+        t->mask_row[r] = a_mask_row(rule, t->entry, tile_head(rule, t, r), row);
+        t->top[r] = A_NONE;
+        t->total[r] = 0;
+        t->shrink[r] = 0;
+    }
+    K_BLOCK_LOOP(i, t->rows * (t->head / A_PIECE)) {
+        const int64_t r = i % t->rows;
+        const int32_t d = (int32_t)(i / t->rows) * A_PIECE;
+        float part[A_PIECE] = {0};
+        if (r < t->row_count) {
+            a_load(q + tile_head(rule, t, r) * args->q_stride[1] +
+                       tile_query(rule, t, r) * args->q_stride[2],
+                   d, args->head_size, args->wide, part);
+        }
+        A_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
+            t->q[(d + e) * t->row_pitch + r] = part[e];
+        }
+    }
+    K_BLOCK_LOOP(i, t->rows * t->value) {
+        t->sum[i] = 0;
+    }
+}
+
+/* Lanes take neighbouring keys, so that neighbours in shared memory are written together. */
+K_FN void tile_load_keys(const mp_attention_args *args, const tile *t, int64_t key_first,
+                         int64_t key_end) {
+    const T *k = (const T *)args->k + t->entry * args->k_stride[0] + t->kv_head * args->k_stride[1];
+    K_BLOCK_LOOP(i, t->keys * (t->head / A_PIECE)) {
+        const int64_t key = i % t->keys;
+        const int32_t d = (int32_t)(i / t->keys) * A_PIECE;
+        float part[A_PIECE] = {0};
+        if (key_first + key < key_end) {
+            a_load(k + (key_first + key) * args->k_stride[2], d, args->head_size, args->wide, part);
+        }
+        A_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
+            t->kv[(d + e) * t->key_pitch + key] = part[e];
+        }
+    }
+}
+
+K_FN void tile_load_values(const mp_attention_args *args, const tile *t, int64_t key_first,
+                           int64_t key_end) {
+    const T *v = (const T *)args->v + t->entry * args->v_stride[0] + t->kv_head * args->v_stride[1];
+    const int64_t pieces = t->value / A_PIECE;
+    K_BLOCK_LOOP(i, t->keys * pieces) {
+        const int64_t key = i / pieces;
+        const int32_t d = (int32_t)(i % pieces) * A_PIECE;
+        float part[A_PIECE] = {0};
+        if (key_first + key < key_end) {
+            a_load(v + (key_first + key) * args->v_stride[2], d, args->v_head_size, args->wide,
+                   part);
+        }
+        A_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
+            t->kv[key * t->value + d + e] = part[e];
+        }
+    }
+}
+
+/* Adds 4 x 4 products, `count` of each: a[i][row] * b[i][column]. */
+K_FN void tile_product(const float *a, int32_t a_pitch, const float *b, int32_t b_pitch,
+                       int32_t count, float (*out)[SIDE]) {
+    for (int32_t i = 0; i < count; i++) {
+        const tile_four x = *(const tile_four *)(const void *)(a + i * a_pitch);
+        const tile_four y = *(const tile_four *)(const void *)(b + i * b_pitch);
+        A_UNROLL for (int32_t r = 0; r < SIDE; r++) {
+            A_UNROLL for (int32_t c = 0; c < SIDE; c++) {
+                out[r][c] += x.of[r] * y.of[c];
+            }
+        }
+    }
+}
+
+K_FN void tile_scores(const mp_attention_args *args, const tile *t, int64_t key_first) {
+    const k_score_rule *rule = &args->rule;
+    const int64_t across = t->keys / SIDE;
+    K_BLOCK_LOOP(i, t->rows / SIDE * across) {
+        const int32_t r0 = (int32_t)(i / across) * SIDE, c0 = (int32_t)(i % across) * SIDE;
+        float dot[SIDE][SIDE] = {{0}};
+        tile_product(t->q + r0, t->row_pitch, t->kv + c0, t->key_pitch, t->head, dot);
+        A_UNROLL for (int32_t c = 0; c < SIDE; c++) {
+            const int64_t key = key_first + c0 + c;
+            tile_four column;
+            A_UNROLL for (int32_t r = 0; r < SIDE; r++) {
+                const int32_t seen = key >= t->from[r0 + r] && key < t->to[r0 + r];
+                column.of[r] =
+                    seen ? a_masked(rule, t->mask_row[r0 + r], key, a_capped(rule, dot[r][c]))
+                         : A_NONE;
+            }
+            *(tile_four *)(void *)(t->weight + (c0 + c) * t->row_pitch + r0) = column;
+        }
+    }
+}
+
+/* Scores become weights. A NaN is passed over for the maximum and stays in the sum. */
+K_FN void tile_weights(const tile *t) {
+    const int32_t share = t->keys / PARTS;
+    K_BLOCK_LOOP(i, t->rows * PARTS) {
+        const int32_t r = (int32_t)(i % t->rows), first = (int32_t)(i / t->rows) * share;
+        float top = A_NONE;
+        for (int32_t c = first; c < first + share; c++) {
+            const float score = t->weight[c * t->row_pitch + r];
+            top = score > top ? score : top;
+        }
+        t->part[i] = top;
+    }
+    __syncthreads();
+    K_BLOCK_LOOP(r, t->rows) {
+        float top = t->top[r];
+        for (int32_t part = 0; part < PARTS; part++) {
+            const float other = t->part[part * t->rows + r];
+            top = other > top ? other : top;
+        }
+        t->shrink[r] = t->total[r] == 0 ? 0 : expf(t->top[r] - top);
+        t->top[r] = top;
+    }
+    __syncthreads();
+    K_BLOCK_LOOP(i, t->rows * PARTS) {
+        const int32_t r = (int32_t)(i % t->rows), first = (int32_t)(i / t->rows) * share;
+        const float top = t->top[r];
+        float sum = 0;
+        for (int32_t c = first; c < first + share; c++) {
+            float *at = t->weight + c * t->row_pitch + r;
+            *at = a_weight(*at, top);
+            sum += *at;
+        }
+        t->part[i] = sum;
+    }
+}
+
+K_FN void tile_values(const tile *t) {
+    K_BLOCK_LOOP(r, t->rows) {
+        float sum = 0;
+        for (int32_t part = 0; part < PARTS; part++) {
+            sum += t->part[part * t->rows + r];
+        }
+        t->total[r] = t->total[r] * t->shrink[r] + sum;
+    }
+    const int64_t across = t->value / SIDE;
+    K_BLOCK_LOOP(i, t->rows / SIDE * across) {
+        const int32_t r0 = (int32_t)(i / across) * SIDE, d0 = (int32_t)(i % across) * SIDE;
+        float sum[SIDE][SIDE];
+        A_UNROLL for (int32_t r = 0; r < SIDE; r++) {
+            const float shrink = t->shrink[r0 + r];
+            const tile_four before =
+                *(const tile_four *)(const void *)(t->sum + (r0 + r) * t->value + d0);
+            A_UNROLL for (int32_t d = 0; d < SIDE; d++) {
+                sum[r][d] = shrink == 0 ? 0 : before.of[d] * shrink;
+            }
+        }
+        tile_product(t->weight + r0, t->row_pitch, t->kv + d0, t->value, t->keys, sum);
+        A_UNROLL for (int32_t r = 0; r < SIDE; r++) {
+            tile_four after;
+            A_UNROLL for (int32_t d = 0; d < SIDE; d++) {
+                after.of[d] = sum[r][d];
+            }
+            *(tile_four *)(void *)(t->sum + (r0 + r) * t->value + d0) = after;
+        }
+    }
+}
+
+K_FN void tile_end(const mp_attention_args *args, const tile *t) {
+    const k_score_rule *rule = &args->rule;
+    K_BLOCK_LOOP(i, t->row_count * args->v_head_size) {
+        const int64_t r = i / args->v_head_size, d = i % args->v_head_size;
+        const int64_t head = tile_head(rule, t, r);
+        const float sink = a_sink(rule, head);
+        const float top = sink > t->top[r] ? sink : t->top[r];
+        const float share = t->total[r] == 0 ? 0 : expf(t->top[r] - top);
+        const float norm = a_norm(top, t->total[r] * share, sink);
+        ((T *)args->out)[t->entry * args->out_stride[0] + head * args->out_stride[1] +
+                         tile_query(rule, t, r) * args->out_stride[2] + d] =
+            T_store(t->sum[r * t->value + d] * share * norm);
+    }
+}
+
+/* The keys that any row of the tile sees. */
+K_FN a_span tile_keys_seen(const k_score_rule *rule, const tile *t) {
+    const int64_t length = a_length(rule, t->entry);
+    const int64_t last = t->row_first + t->row_count - 1;
+    const int32_t one_head = t->row_first / rule->rows == last / rule->rows;
+    a_span span = a_visible(rule, length, one_head ? t->row_first % rule->rows : 0);
+    span.to = a_visible(rule, length, one_head ? last % rule->rows : rule->rows - 1).to;
+    return span;
+}
+
+K_BLOCK_KERNEL_UP_TO(256, mp_attention_args, args) {
+    K_SHARED(unsigned char, shared);
+    const k_score_rule *rule = &args.rule;
+    tile t = tile_layout(&args, shared);
+    const int64_t rows = rule->group * rule->rows;
+    const int64_t row_tiles = (rows + t.rows - 1) / t.rows;
+    for (int64_t i = blockIdx.x; i < rule->batch * rule->kv_heads * row_tiles; i += gridDim.x) {
+        const int64_t unit = i / row_tiles;
+        t.entry = unit / rule->kv_heads;
+        t.kv_head = unit % rule->kv_heads;
+        t.row_first = i % row_tiles * t.rows;
+        t.row_count = rows - t.row_first < t.rows ? rows - t.row_first : t.rows;
+        tile_begin(&args, &t);
+        const a_span seen = tile_keys_seen(rule, &t);
+        for (int64_t key = seen.from; key < seen.to; key += t.keys) {
+            tile_load_keys(&args, &t, key, seen.to);
+            __syncthreads();
+            tile_scores(&args, &t, key);
+            __syncthreads();
+            tile_load_values(&args, &t, key, seen.to);
+            tile_weights(&t);
+            __syncthreads();
+            tile_values(&t);
+            __syncthreads();
+        }
+        __syncthreads();
+        tile_end(&args, &t);
+        __syncthreads();
+    }
+}

@@ -1,0 +1,112 @@
+/* rotary.cu - rotary position embedding: pairs of elements of a head turn by an angle of their
+ * token's position; elements behind them are copied. A lane takes a piece: a pair, or 16 bytes of
+ * pairs where all sizes allow it. SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/attention/attention_args.h"
+#include "kernel/core/prelude.h"
+
+enum { PACK = 16 / sizeof(T) };
+
+typedef union r_pack {
+    k_b128 raw;
+    T item[PACK];
+} r_pack;
+
+K_FN r_pack r_read(const T *from) {
+    r_pack pack;
+    pack.raw = *(const k_b128 *)(const void *)from;
+    return pack;
+}
+
+K_FN void r_write(T *to, r_pack pack) {
+    *(k_b128 *)(void *)to = pack.raw;
+}
+
+K_FN void r_turn(T *x, T *y, T cosine, T sine) {
+    const float a = T_load(*x), b = T_load(*y);
+    const float c = T_load(cosine), s = T_load(sine);
+    *x = T_store(a * c - b * s);
+    *y = T_store(a * s + b * c);
+}
+
+/* The row of the caches for a token. */
+K_FN int64_t r_position(const mp_rotary_args *args, int64_t entry, int64_t row) {
+    int64_t at = entry * args->rows + row;
+    if (args->position_kind == K_POSITION_GIVEN) {
+        at = ((const int64_t *)args->positions)[at];
+    } else if (args->position_kind == K_POSITION_FIRST) {
+        const int64_t first = *(const int64_t *)args->positions;
+        at = first > args->cache_rows ? args->cache_rows : first + row;
+    } else if (args->position_kind == K_POSITION_LENGTHS) {
+        const int64_t length = (int64_t)((const int32_t *)args->positions)[entry] + 1;
+        at = args->prompt ? row : length - args->rows + row;
+    }
+    return at < 0 ? 0 : at < args->cache_rows ? at : args->cache_rows - 1;
+}
+
+K_FN void r_pairs(const mp_rotary_args *args, const T *x, T *out, int64_t angle, int64_t piece) {
+    const int64_t half = args->half;
+    int64_t first = piece, second = piece + half; /* behind the pairs: neighbours, copied */
+    if (piece >= half) {
+        first = 2 * piece;
+        second = first + 1;
+    } else if (args->interleaved) {
+        first = 2 * piece;
+        second = first + 1;
+    }
+    T a = x[first], b = a;
+    if (second < args->head_size) {
+        b = x[second];
+    }
+    if (piece < half) {
+        r_turn(&a, &b, ((const T *)args->cosine)[angle + piece],
+               ((const T *)args->sine)[angle + piece]);
+    }
+    out[first] = a;
+    if (second < args->head_size) {
+        out[second] = b;
+    }
+}
+
+K_FN void r_packs(const mp_rotary_args *args, const T *x, T *out, int64_t angle, int64_t piece) {
+    const int64_t half = args->half, at = piece * PACK;
+    int64_t first = at, second = at + half;
+    if (args->interleaved || at >= half) {
+        first = 2 * at;
+        second = first + PACK;
+    }
+    r_pack a = r_read(x + first), b = r_read(x + second);
+    if (at < half) {
+        const r_pack cosine = r_read((const T *)args->cosine + angle + at);
+        const r_pack sine = r_read((const T *)args->sine + angle + at);
+        for (int32_t i = 0; i < PACK; i++) {
+            if (!args->interleaved) {
+                r_turn(&a.item[i], &b.item[i], cosine.item[i], sine.item[i]);
+            } else if (i < PACK / 2) {
+                r_turn(&a.item[2 * i], &a.item[2 * i + 1], cosine.item[i], sine.item[i]);
+            } else {
+                r_turn(&b.item[2 * i - PACK], &b.item[2 * i + 1 - PACK], cosine.item[i],
+                       sine.item[i]);
+            }
+        }
+    }
+    r_write(out + first, a);
+    r_write(out + second, b);
+}
+
+K_KERNEL(mp_rotary_args, args) {
+    K_GRID_LOOP(i, args.batch * args.rows * args.heads * args.pieces) {
+        const int64_t line = i / args.pieces, piece = i - line * args.pieces;
+        const int64_t token = line / args.heads, head = line - token * args.heads;
+        const int64_t entry = token / args.rows, row = token - entry * args.rows;
+        const T *x = (const T *)args.x + entry * args.x_stride[0] + head * args.x_stride[1] +
+                     row * args.x_stride[2];
+        T *out = (T *)args.out + entry * args.out_stride[0] + head * args.out_stride[1] +
+                 row * args.out_stride[2];
+        const int64_t angle = r_position(&args, entry, row) * args.half;
+        if (args.packed) {
+            r_packs(&args, x, out, angle, piece);
+        } else {
+            r_pairs(&args, x, out, angle, piece);
+        }
+    }
+}

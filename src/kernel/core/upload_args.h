@@ -1,0 +1,15 @@
+/* upload_args.h - arguments of upload.cu. SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_UPLOAD_ARGS_H
+#define MP_KERNEL_UPLOAD_ARGS_H
+
+#include "kernel/core/types.h"
+
+enum { K_UPLOAD_WORDS = 500 }; /* so that all arguments stay below 4 KiB */
+
+typedef struct mp_upload_args {
+    uint64_t *out;
+    int64_t count;
+    uint64_t word[K_UPLOAD_WORDS];
+} mp_upload_args;
+
+#endif

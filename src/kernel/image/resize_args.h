@@ -1,0 +1,83 @@
+/* resize_args.h - arguments of the resize kernels.
+ *
+ * A table says for every output coordinate of every resized axis which inputs it is made of, and
+ * with what weights. One small kernel writes the tables, another walks the output and reads them,
+ * so coordinates are computed once for an axis and not once for an element.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_RESIZE_ARGS_H
+#define MP_KERNEL_RESIZE_ARGS_H
+
+#include "kernel/core/index_args.h"
+
+enum { K_RESIZE_PARTS = 2 * K_RANK_MAX + 1 };
+
+/* How an output coordinate becomes an input coordinate. */
+enum {
+    K_HALF_PIXEL,
+    K_HALF_PIXEL_SYMMETRIC,
+    K_PYTORCH_HALF_PIXEL,
+    K_ALIGN_CORNERS,
+    K_ASYMMETRIC,
+    K_CROP_AND_RESIZE,
+    K_HALF_PIXEL_FOR_NEAREST,
+};
+
+/* Which neighbour is the nearest. */
+enum { K_ROUND_PREFER_FLOOR, K_ROUND_PREFER_CEIL, K_FLOOR, K_CEIL, K_TRUNCATE_OR_CEIL };
+
+typedef struct mp_resize_axis {
+    int32_t in, out;
+    int32_t table;           /* its first entry; entries of the axes follow each other */
+    int32_t window;          /* weights of an entry, of smoothing tables */
+    float scale, start, end; /* start and end of the region to crop, as shares of the input */
+    float support;           /* of smoothing tables: how far inputs matter, in inputs */
+    int64_t weights;         /* of smoothing tables: its first weight */
+} mp_resize_axis;
+
+/* Entry e of the tables of nearest, linear and cubic: K_TAPS indices from index[e * K_TAPS], -1 for
+ * a coordinate outside that is to be extrapolated, and as many weights. Of smoothing tables:
+ * index[2 e] is the first input (or -1), index[2 e + 1] how many there are. */
+typedef struct mp_resize_table_args {
+    int32_t *index;
+    float *weight;
+    int64_t count; /* entries */
+    int32_t axes;
+    int32_t transform, nearest;
+    int32_t exclude_outside, extrapolate;
+    int32_t cubic;       /* smoothing: by a cubic filter instead of a triangle */
+    int32_t fixed_point; /* smoothing: weights are whole numbers, 2^22 for 1 */
+    float cubic_a;
+    mp_resize_axis axis[K_RANK_MAX];
+} mp_resize_table_args;
+
+/* The output as dimensions that alternate: kept, resized, kept, ..., resized, kept. Kept ones are
+ * walked with `stride`, resized ones by their table. */
+typedef struct mp_resize_args {
+    const void *x;
+    void *out;
+    const int32_t *index;
+    const float *weight;
+    int64_t count;
+    int32_t wide; /* count is 2^31 or more: dividers are not used */
+    int32_t axes; /* resized */
+    int64_t dim[K_RESIZE_PARTS], stride[K_RESIZE_PARTS];
+    k_divider divider[K_RESIZE_PARTS];
+    int32_t table[K_RANK_MAX];
+    uint64_t outside; /* what extrapolation gives, as bits of an element */
+    float outside_value;
+    int32_t unused;
+} mp_resize_args;
+
+/* One smoothing pass: out[i][j][k] = the sum over the inputs n of j of weight * x[i][n][k]. */
+typedef struct mp_resize_pass_args {
+    const void *x;
+    void *out;
+    const int32_t *index;
+    const float *weight;
+    int64_t count, inner; /* of out; of k */
+    int32_t in, length;   /* of n; of j */
+    int32_t window;
+    float outside_value;
+} mp_resize_pass_args;
+
+#endif

@@ -1,0 +1,48 @@
+/* indexed_args.h - arguments of the kernels that gather and scatter by indices in a tensor.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_INDEXED_ARGS_H
+#define MP_KERNEL_INDEXED_ARGS_H
+
+#include "kernel/core/index_args.h"
+
+/* A walk over elements, each of which names an element of another tensor by an index of `depth`
+ * parts: the one at view 0 of the layout plus the sum of part[d] * stride[d]. */
+typedef struct k_indexed {
+    const void *indices;
+    int64_t count;                               /* of the walk */
+    int32_t depth;                               /* up to K_RANK_MAX */
+    int32_t is_narrow;                           /* the indices are int32, not int64 */
+    int64_t dim[K_RANK_MAX], stride[K_RANK_MAX]; /* of the tensor, for each part */
+    k_layout layout; /* view 0: the tensor at index 0, view 1: the first part of the index */
+} k_indexed;
+
+typedef struct mp_gather_at_args {
+    const void *x;
+    void *out;
+    k_indexed walk; /* over out */
+} mp_gather_at_args;
+
+/* How a scattered element joins what is there. */
+enum { K_SCATTER_ADD, K_SCATTER_MUL, K_SCATTER_MAX, K_SCATTER_MIN };
+
+typedef struct mp_scatter_args {
+    const void *updates;
+    void *out;
+    k_indexed walk; /* over updates */
+    int32_t how;    /* of scatter_reduce.cu */
+    int32_t unused;
+} mp_scatter_args;
+
+/* present[..][write[b] + s][..] = update[b][..][s][..] */
+typedef struct mp_tensor_scatter_args {
+    const void *update, *write; /* write: int64, or NULL for zeros */
+    void *out;
+    int64_t count;
+    int64_t length; /* of the cache along the axis */
+    int64_t step;   /* between its elements along the axis */
+    int32_t is_circular;
+    int32_t unused;
+    k_layout layout; /* over update; view 0: out where write is 0, view 1: b, view 2: s */
+} mp_tensor_scatter_args;
+
+#endif

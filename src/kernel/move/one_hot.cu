@@ -1,0 +1,47 @@
+/* one_hot.cu - of `depth` elements the one that an index names is `on`, the others `off`; an index
+ * out of range names none. Bound by memory. SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/core/index.h"
+#include "kernel/move/pick_args.h"
+
+/* Indices may be of any number type; the branch is the same for all lanes. */
+K_FN int64_t index_at(const void *indices, int32_t type, int64_t at) {
+    switch (type) {
+    case 1:
+        return (int64_t)((const float *)indices)[at];
+    case 2:
+        return ((const uint8_t *)indices)[at];
+    case 3:
+        return ((const int8_t *)indices)[at];
+    case 4:
+        return ((const uint16_t *)indices)[at];
+    case 5:
+        return ((const int16_t *)indices)[at];
+    case 6:
+        return ((const int32_t *)indices)[at];
+    case 10:
+        return (int64_t)k_load_f16(((const k_f16 *)indices)[at]);
+    case 11:
+        return (int64_t)((const double *)indices)[at];
+    case 12:
+        return ((const uint32_t *)indices)[at];
+    case 13: {
+        const uint64_t index = ((const uint64_t *)indices)[at];
+        return (int64_t)(index >> 63 ? ~(uint64_t)0 >> 1 : index);
+    }
+    default:
+        return ((const int64_t *)indices)[at];
+    }
+}
+
+K_KERNEL(mp_one_hot_args, args) {
+    const T *__restrict__ values = (const T *)args.values;
+    T *__restrict__ out = (T *)args.out;
+    const T off = values[0];
+    const T on = values[1];
+    K_GRID_LOOP(i, args.count) {
+        int64_t at[2];
+        k_offsets(&args.layout, i, 2, at);
+        const int64_t index = index_at(args.indices, args.index_type, at[0]);
+        out[i] = (index < 0 ? index + args.depth : index) == at[1] ? on : off;
+    }
+}

@@ -1,0 +1,65 @@
+/* quantize.h - which scale and zero point belong to an element.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_QUANTIZE_H
+#define MP_KERNEL_QUANTIZE_H
+
+#include "kernel/core/index.h"
+#include "kernel/pointwise/narrow_value.h"
+
+/* The place of element `i`'s scale. */
+K_FN int64_t q_place(const k_scales *s, int64_t i) {
+    if (s->single) {
+        return 0;
+    }
+    int64_t outer, along, inner;
+    if (s->wide) {
+        const int64_t row = i / s->inner;
+        inner = i - row * s->inner;
+        outer = row / s->axis;
+        along = (row - outer * s->axis) / s->block;
+    } else {
+        const uint32_t row = k_divide((uint32_t)i, s->divide_inner);
+        const uint32_t slice = k_divide(row, s->divide_axis);
+        inner = (uint32_t)i - row * (uint32_t)s->inner;
+        along = k_divide(row - slice * (uint32_t)s->axis, s->divide_block);
+        outer = slice;
+    }
+    return outer * s->by_outer + along * s->by_block + inner * s->by_inner;
+}
+
+K_FN float q_scale(const void *scale, int32_t type, int64_t place) {
+    if (type == K_SCALE_F32) {
+        return ((const float *)scale)[place];
+    }
+    if (type == K_SCALE_F16) {
+        return k_load_f16(((const k_f16 *)scale)[place]);
+    }
+    if (type == K_SCALE_BF16) {
+        return k_load_bf16(((const k_bf16 *)scale)[place]);
+    }
+    const uint32_t exponent = ((const uint8_t *)scale)[place];
+    return exponent == 255u ? K_NAN : k_float_of_bits(exponent != 0 ? exponent << 23 : 0x400000u);
+}
+
+/* Zero points of floats are 0 whatever they say. */
+K_FN int32_t q_zero(const void *zero, const k_narrow *type, int64_t place) {
+    return zero != 0 && type->kind <= K_NARROW_SIGNED
+               ? n_whole(type, n_load((const uint8_t *)zero, type->width, place))
+               : 0;
+}
+
+/* x / scale rounded to nearest even, moved by the zero point and kept within the range; NaN becomes
+ * the lowest value, as on ONNX Runtime's CPU provider. */
+K_FN uint32_t q_quantize(const k_narrow *type, float x, float scale, int32_t zero) {
+    const float share = x / scale;
+    if (type->kind > K_NARROW_SIGNED) {
+        return n_to_bits(type, share);
+    }
+    const float low = (float)(type->low - zero);
+    const float high = (float)(type->high - zero);
+    const float whole = rintf(share);
+    const float from_below = whole > low ? whole : low;
+    return (uint32_t)((int32_t)(from_below < high ? from_below : high) + zero);
+}
+
+#endif

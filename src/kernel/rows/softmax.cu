@@ -1,0 +1,222 @@
+/* softmax.cu - exp(x - max) / sum over each row, or its logarithm. A row that fits the registers of
+ * its lanes is read once; each lane takes its elements relative to the largest of them, so that a
+ * longer row has its maximum and sum after one reading, and is read again for the result. Rows that
+ * are neighbours in memory are dealt to one lane each. SPDX-License-Identifier: Apache-2.0 */
+#define K_LONG_PACKS
+#include "kernel/core/row_lanes.h"
+#include "kernel/rows/softmax_args.h"
+
+#define S_plain  0
+#define S_log    1
+#define S_IS_LOG K_JOIN(S_, K_OP)
+
+#if T_DOUBLE
+typedef double S;
+#define s_exp exp
+#define s_log log
+#else
+typedef float S;
+#define s_log logf
+#if K_HOST
+#define s_exp expf
+#else
+/* Of what is not above 0. The product's rounding costs 2^-24 of the exponent: a result of e^-10 is
+ * right to 5e-7 of itself. */
+K_FN float s_exp(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.44269504f));
+    return power;
+}
+#endif
+#endif
+
+/* A NaN may get lost here: it comes back in the sum. */
+K_FN S s_larger(S a, S b) {
+#if K_HOST
+    return a > b ? a : b;
+#else
+    return K_M(fmax)(a, b);
+#endif
+}
+
+/* The largest element, and the sum of exp(x - largest). */
+typedef struct s_total {
+    S largest, sum;
+} s_total;
+
+/* What is taken off before exp: where nothing or only -inf was seen, exp(-inf - 0) is 0. */
+K_FN S s_base(S largest) {
+    return largest == -(S)K_INF ? (S)0 : largest;
+}
+
+/* exp(x - base) of what a lane keeps of a span, and their sum. For a softmax they take the place of
+ * the elements; its logarithm needs the elements. */
+K_FN S s_powers(const k_span *s, S base, S *keep) {
+    S sum = 0;
+    K_SPAN_LOOP(k, s) {
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            const S power = s_exp(keep[k * K_PACK + i] - base);
+            sum += power;
+#if !S_IS_LOG
+            keep[k * K_PACK + i] = power;
+#endif
+        }
+    }
+    return sum;
+}
+
+K_FN s_total s_add(s_total t, const k_span *s, S *keep) {
+    s_total both = t;
+    K_SPAN_LOOP(k, s) {
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            both.largest = s_larger(both.largest, keep[k * K_PACK + i]);
+        }
+    }
+    const S base = s_base(both.largest);
+    both.sum = s_powers(s, base, keep);
+    both.sum += t.sum == 0 ? 0 : t.sum * s_exp(t.largest - base);
+    return both;
+}
+
+typedef struct s_end {
+    S factor, base, logarithm;
+} s_end;
+
+/* What makes a result of what a lane keeps, which is relative to `mine` where the row was kept. */
+K_FN s_end s_end_of(s_total mine, int kept, uint32_t width) {
+    s_end end;
+    const S largest = (S)k_group_max((K_SUM)mine.largest, width);
+    const S base = s_base(largest);
+    const S share = s_exp(mine.largest - base);
+    const S sum = (S)k_group_sum((K_SUM)(mine.sum == 0 ? 0 : mine.sum * share), width);
+#if S_IS_LOG
+    (void)kept;
+    end.base = largest;
+    end.factor = 1;
+    end.logarithm = s_log(sum);
+#else
+    end.base = base;
+    end.factor = (kept ? share : (S)1) / sum;
+    end.logarithm = 0;
+#endif
+    return end;
+}
+
+K_FN T s_result(S kept, s_end end) {
+#if S_IS_LOG
+    return T_store((TC)(kept - end.base - end.logarithm)); /* apart: the base may be large */
+#else
+    return T_store((TC)(kept * end.factor));
+#endif
+}
+
+/* ---- rows of neighbours ---- */
+
+K_FN void s_load(const k_span *s, const T *x, int how, S *keep) {
+    const T none = T_store(-(TC)K_INF);
+    k_pack pack[K_KEEP_PACKS];
+    K_PACK_LOOP(k, s) {
+        pack[k] = k_span_pack(s, x, k, how, none);
+    }
+    K_PACK_LOOP(k, s) {
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            keep[k * K_PACK + i] = (S)T_load(pack[k].at[i]);
+        }
+    }
+}
+
+K_FN void s_store(const k_span *s, T *out, int how, const S *keep, s_end end) {
+    K_SPAN_LOOP(k, s) {
+        k_pack pack;
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            pack.at[i] = s_result(keep[k * K_PACK + i], end);
+        }
+        k_span_put(s, out, k, how, pack);
+    }
+}
+
+K_FN void s_row(const T *x, T *out, int64_t columns, k_turn t, int whole) {
+    const int32_t shift = k_row_shift(x);
+    const int64_t most = (int64_t)t.width * K_KEEP, end = columns > 0 ? columns + shift : 0;
+    const int in = whole ? K_WHOLE : K_INSIDE;
+    const int put = whole ? K_WHOLE : shift == k_row_shift(out) ? K_INSIDE : K_SINGLE;
+    const int kept = end <= most;
+    S keep[K_KEEP];
+    s_total mine = {-(S)K_INF, 0};
+    K_ONE_COPY
+    for (int64_t from = 0; from < end; from += most) {
+        const k_span s = k_span_at(shift, columns, from, t.lane, t.width);
+        s_load(&s, x + s.at, in, keep);
+        mine = s_add(mine, &s, keep);
+    }
+    const s_end result = s_end_of(mine, kept, t.width);
+    K_ONE_COPY
+    for (int64_t from = 0; from < end; from += most) {
+        const k_span s = k_span_at(shift, columns, from, t.lane, t.width);
+        if (!kept) {
+            s_load(&s, x + s.at, in, keep);
+            (void)s_powers(&s, result.base, keep);
+        }
+        s_store(&s, out + s.at, put, keep, result);
+    }
+}
+
+/* ---- rows whose columns lie `inner` apart ---- */
+
+/* From column c on, of every `width` one, as many as a pack has. */
+K_FN void s_load_apart(const T *x, int64_t columns, int64_t inner, int64_t c, uint32_t width,
+                       S *value) {
+    K_UNROLL
+    for (int i = 0; i < K_PACK; i++, c += width) {
+        value[i] = c < columns ? (S)T_load(x[c * inner]) : -(S)K_INF;
+    }
+}
+
+K_FN void s_row_apart(const T *x, T *out, int64_t columns, int64_t inner, k_turn t) {
+    const k_span one = {0, 0, K_PACK, K_PACK, K_PACK}; /* of one pack */
+    const int64_t step = (int64_t)t.width * K_PACK;
+    S value[K_KEEP];
+    s_total mine = {-(S)K_INF, 0};
+    for (int64_t c = t.lane; c < columns; c += step) {
+        s_load_apart(x, columns, inner, c, t.width, value);
+        mine = s_add(mine, &one, value);
+    }
+    const s_end end = s_end_of(mine, 0, t.width);
+    for (int64_t c = t.lane; c < columns; c += step) {
+        s_load_apart(x, columns, inner, c, t.width, value);
+        (void)s_powers(&one, end.base, value);
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            const int64_t at = c + (int64_t)i * t.width;
+            if (at < columns) {
+                out[at * inner] = s_result(value[i], end);
+            }
+        }
+    }
+}
+
+K_BLOCK_KERNEL_IN_64(K_ROW_LANES_MAX, mp_softmax_args, args) {
+    const k_turn t = k_turns(args.width);
+    K_TURN_LOOP(first, t, args.rows) {
+        const int64_t row = first + t.group;
+        const int64_t columns = row < args.rows ? args.columns : 0;
+        const T *x = (const T *)args.x;
+        T *out = (T *)args.out;
+        if (args.inner == 1) {
+            const int64_t start = row * args.columns;
+            if (args.packed && !K_HOST) {
+                s_row(x + start, out + start, columns, t, 1);
+            } else {
+                s_row(x + start, out + start, columns, t, 0);
+            }
+        } else {
+            const int64_t outer = row / args.inner;
+            const int64_t start = outer * args.columns * args.inner + (row - outer * args.inner);
+            s_row_apart(x + start, out + start, columns, args.inner, t);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+/* attention_steps.c - attention as one kernel, and what is moved before it. Three ways by shape:
+ * few queries (bound by reading the cache), tiles in shared memory, and products by library math
+ * where the work is large. SPDX-License-Identifier: Apache-2.0 */
+#include "op/attention/attention_steps.h"
+
+#include "op/move/slice.h"
+
+#include <string.h>
+
+enum {
+    FEW_ROWS_MAX = 16,        /* queries of a key head, beyond which tiles are better */
+    FUSED_WORK_MAX = 1 << 28, /* multiplications, beyond which tensor cores pay */
+    SPLIT_KEYS_MIN = 128,     /* fewer are not worth a block */
+    BLOCKS_WANTED = 4,        /* a multiprocessor */
+    TILE_LANES = 256,
+    TILE_SHARED_WANTED = 112 << 10 /* leaves room for a second block */
+};
+
+/* ---- descriptions ---- */
+
+mp_heads mp_heads_first(mp_ref ref, int64_t heads, int64_t rows, int64_t size) {
+    return (mp_heads){ref, {heads * rows * size, rows * size, size}};
+}
+
+mp_heads mp_heads_last(mp_ref ref, int64_t heads, int64_t rows, int64_t size) {
+    return (mp_heads){ref, {rows * heads * size, size, heads * size}};
+}
+
+k_score_rule mp_score_rule(int64_t batch, int64_t heads, int64_t kv_heads, int64_t rows,
+                           int64_t keys) {
+    return (k_score_rule){.batch = batch,
+                          .heads = heads,
+                          .kv_heads = kv_heads,
+                          .group = heads / kv_heads,
+                          .rows = rows,
+                          .keys = keys,
+                          .mask_keys = INT64_MAX,
+                          .scale = 1};
+}
+
+static int32_t mask_kind(mp_dtype type) {
+    switch (type) {
+    case MP_BOOL:
+        return K_MASK_BOOL;
+    case MP_F32:
+        return K_MASK_F32;
+    case MP_F64:
+        return K_MASK_F64;
+    case MP_F16:
+        return K_MASK_F16;
+    case MP_BF16:
+        return K_MASK_BF16;
+    default:
+        return K_MASK_NONE;
+    }
+}
+
+mp_status mp_score_mask(k_score_rule *rule, const mp_tensor *mask) {
+    const int64_t full[4] = {rule->batch, rule->heads, rule->rows, rule->keys};
+    const mp_shape *shape = &mask->shape;
+    int64_t stride[MP_RANK_MAX];
+    bool fits = shape->rank >= 1 && shape->rank <= 4;
+    rule->mask_kind = mask_kind(mask->type);
+    mp_shape_strides(shape, stride);
+    for (int d = 0; d < 4; d++) {
+        const int at = d - (4 - shape->rank);
+        const int64_t dim = fits && at >= 0 ? shape->dim[at] : 1;
+        fits = fits && (dim == 1 || dim == full[d] || d == 3);
+        rule->mask_stride[d] = dim == 1 ? 0 : stride[at];
+        if (d == 3 && dim != 1 && dim < full[d]) {
+            rule->mask_keys = dim;
+        }
+    }
+    if (!fits || rule->mask_kind == K_MASK_NONE) {
+        char text[192];
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "a mask of type %s and shape %s; it must be bool or float and broadcast to "
+                       "%lldx%lldx%lldx%lld",
+                       mp_dtype_name(mask->type), mp_shape_text(shape, text), (long long)full[0],
+                       (long long)full[1], (long long)full[2], (long long)full[3]);
+    }
+    return MP_OK;
+}
+
+mp_status mp_plan_heads_copy(mp_planner *p, mp_dtype type, const int64_t size[4],
+                             const mp_heads *source, const mp_heads *target) {
+    const mp_shape shape = {.rank = 4, .dim = {size[0], size[1], size[2], size[3]}};
+    mp_strided from = {.ref = source->ref};
+    mp_strided to = {.ref = target->ref};
+    memcpy(from.stride, source->stride, sizeof source->stride);
+    memcpy(to.stride, target->stride, sizeof target->stride);
+    from.stride[3] = 1;
+    to.stride[3] = 1;
+    return mp_plan_strided_copy(p, &shape, mp_dtype_size(type), &from, &to);
+}
+
+/* ---- one kernel ---- */
+
+static bool is_wide(const mp_planner *p, const mp_attention *a) {
+    const mp_heads *const sides[] = {&a->q, &a->k, &a->v};
+    const int64_t size = (int64_t)mp_dtype_size(a->type);
+    bool wide = p->align >= 16 && a->head_size % 8 == 0 && a->v_head_size % 8 == 0;
+    for (size_t i = 0; i < MP_COUNT_OF(sides); i++) {
+        wide = wide && sides[i]->ref.offset % 16 == 0;
+        for (int d = 0; d < 3; d++) {
+            wide = wide && sides[i]->stride[d] * size % 16 == 0;
+        }
+    }
+    return wide;
+}
+
+static mp_attention_args args_of(const mp_planner *p, const mp_attention *a) {
+    mp_attention_args args = {.splits = 1,
+                              .split_keys = a->rule.keys,
+                              .head_size = (int32_t)a->head_size,
+                              .v_head_size = (int32_t)a->v_head_size,
+                              .wide = is_wide(p, a),
+                              .rule = a->rule};
+    memcpy(args.q_stride, a->q.stride, sizeof args.q_stride);
+    memcpy(args.k_stride, a->k.stride, sizeof args.k_stride);
+    memcpy(args.v_stride, a->v.stride, sizeof args.v_stride);
+    memcpy(args.out_stride, a->out.stride, sizeof args.out_stride);
+    return args;
+}
+
+static mp_status launch(mp_planner *p, const mp_attention *a, const mp_kernel *kernel, mp_grid grid,
+                        const mp_attention_args *args, mp_ref part) {
+    return MP_LAUNCH(
+        p, kernel, grid, *args, MP_BIND(mp_attention_args, q, a->q.ref),
+        MP_BIND(mp_attention_args, k, a->k.ref), MP_BIND(mp_attention_args, v, a->v.ref),
+        MP_BIND(mp_attention_args, out, a->out.ref), MP_BIND(mp_attention_args, part, part),
+        MP_BIND(mp_attention_args, rule.mask, a->mask),
+        MP_BIND(mp_attention_args, rule.lengths, a->lengths),
+        MP_BIND(mp_attention_args, rule.sink, a->sink));
+}
+
+/* Lanes that share a key, a slice of the head each. */
+static int32_t lanes_of_head(const mp_attention *a) {
+    const int64_t size = a->head_size > a->v_head_size ? a->head_size : a->v_head_size;
+    int32_t lanes = 1;
+    while ((int64_t)lanes * K_ATTENTION_SLICE < size) {
+        lanes *= 2;
+    }
+    return lanes;
+}
+
+static mp_status plan_few(mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    const int64_t rows = rule->group * rule->rows;
+    const int at_once = rows == 1 ? 1 : 4; /* more would leave too few registers for loads ahead */
+    mp_attention_args args = args_of(p, a);
+    args.group_lanes = lanes_of_head(a);
+    args.groups = K_ATTENTION_LANES / args.group_lanes;
+    const int64_t units = rule->batch * rule->kv_heads * ((rows + at_once - 1) / at_once);
+    const int64_t wanted = (int64_t)p->device->info.multiprocessors * BLOCKS_WANTED / units;
+    const int64_t most = rule->keys / SPLIT_KEYS_MIN;
+    const int64_t splits = wanted < most ? wanted : most;
+    if (splits > 1) {
+        args.split_keys = (rule->keys + splits - 1) / splits;
+        args.splits = (rule->keys + args.split_keys - 1) / args.split_keys;
+    }
+    const int64_t pitch = a->v_head_size + K_ATTENTION_STATE;
+    mp_ref part = MP_NOWHERE;
+    if (args.splits > 1) {
+        size_t bytes = 0;
+        const mp_shape shape = {
+            .rank = 3, .dim = {rule->batch * rule->heads * rule->rows, args.splits, pitch}};
+        MP_TRY(mp_shape_bytes(&shape, MP_F32, &bytes));
+        MP_TRY(mp_plan_scratch(p, bytes, &part));
+    }
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_few_%d_%s", at_once, mp_dtype_word(a->type)));
+    mp_grid grid = mp_plan_grid_rows(p, units * args.splits, K_ATTENTION_LANES);
+    grid.shared_bytes = (uint32_t)(args.groups * at_once * pitch * (int64_t)sizeof(float));
+    MP_TRY(launch(p, a, kernel, grid, &args, part));
+    if (args.splits == 1) {
+        return MP_OK;
+    }
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_combine_%s", mp_dtype_word(a->type)));
+    grid = mp_plan_grid(p, rule->batch * rule->heads * rule->rows * a->v_head_size, 1);
+    return launch(p, a, kernel, grid, &args, part);
+}
+
+/* Shared memory of attention_tile.cu, whose first comment is the list. */
+static size_t tile_bytes(const mp_attention *a, int64_t rows, int64_t keys) {
+    const int64_t head = (a->head_size + 7) / 8 * 8;
+    const int64_t value = (a->v_head_size + 7) / 8 * 8;
+    const int64_t k = head * (keys + 4);
+    const int64_t v = keys * value;
+    const int64_t floats = head * (rows + 4) + (k > v ? k : v) + keys * (rows + 4) + rows * value +
+                           rows * 7 /* top, total, shrink, part */;
+    return (size_t)(floats * 4 + rows * (8 + 2 * 4));
+}
+
+/* The largest tiles that leave room for a second block, or that fit at all. */
+static size_t choose_tile(const mp_planner *p, const mp_attention *a, mp_attention_args *args) {
+    static const int32_t sides[][2] = {{64, 64}, {64, 32}, {32, 64}, {32, 32}, {32, 16},
+                                       {16, 32}, {16, 16}, {8, 16},  {8, 8},   {4, 4}};
+    const size_t room = p->device->info.shared_bytes_max;
+    for (size_t i = 0; i < MP_COUNT_OF(sides); i++) {
+        const size_t bytes = tile_bytes(a, sides[i][0], sides[i][1]);
+        if (bytes <= room && (bytes <= TILE_SHARED_WANTED || i + 1 == MP_COUNT_OF(sides))) {
+            args->tile_rows = sides[i][0];
+            args->tile_keys = sides[i][1];
+            return bytes;
+        }
+    }
+    return 0;
+}
+
+static mp_status plan_tiles(mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    mp_attention_args args = args_of(p, a);
+    const size_t bytes = choose_tile(p, a, &args);
+    if (bytes == 0) {
+        return mp_plan_attention_products(p, a);
+    }
+    const int64_t row_tiles = (rule->group * rule->rows + args.tile_rows - 1) / args.tile_rows;
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_tile_%s", mp_dtype_word(a->type)));
+    mp_grid grid = mp_plan_grid_rows(p, rule->batch * rule->kv_heads * row_tiles, TILE_LANES);
+    grid.shared_bytes = (uint32_t)bytes;
+    return launch(p, a, kernel, grid, &args, MP_NOWHERE);
+}
+
+/* ---- the choice ---- */
+
+static bool can_fuse(const mp_attention *a) {
+    return a->type != MP_F64 && a->debug_mode == MP_DEBUG_NONE &&
+           a->head_size <= K_ATTENTION_HEAD_MAX && a->v_head_size <= K_ATTENTION_HEAD_MAX &&
+           a->rule.keys <= INT32_MAX;
+}
+
+mp_status mp_plan_attention(mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    const int32_t asked = p->node->options.sdpa_kernel;
+    const int32_t allowed = (asked & MP_SDPA_ALL) != 0 ? asked & MP_SDPA_ALL : MP_SDPA_ALL;
+    const mp_shape out = {.rank = 4, .dim = {rule->batch, rule->heads, rule->rows, a->v_head_size}};
+    const int64_t count = mp_shape_count(&out);
+    if (count == 0) {
+        return MP_OK;
+    }
+    if (rule->keys == 0) {
+        const size_t size = mp_dtype_size(a->type);
+        return mp_plan_fill(p, a->out.ref, 0, size < 4 ? size : 4,
+                            (size_t)count * (size < 4 ? 1 : size / 4));
+    }
+    const double work = (double)rule->batch * (double)rule->heads * (double)rule->rows *
+                        (double)rule->keys * (double)(a->head_size + a->v_head_size);
+    const bool few = rule->group * rule->rows <= FEW_ROWS_MAX;
+    const bool large = work > (double)FUSED_WORK_MAX;
+    const bool tiles = (allowed & MP_SDPA_TILES) != 0;
+    const bool products = (allowed & MP_SDPA_PRODUCTS) != 0;
+    if (!can_fuse(a) || allowed == MP_SDPA_PRODUCTS || (products && !few && (large || !tiles))) {
+        return mp_plan_attention_products(p, a);
+    }
+    return (allowed & MP_SDPA_FEW) != 0 && (few || !tiles) ? plan_few(p, a) : plan_tiles(p, a);
+}

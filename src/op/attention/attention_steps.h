@@ -1,0 +1,79 @@
+/* attention_steps.h - attention as steps, for any operator's plan: the product itself, the caches
+ * of keys and values, rotary embedding. SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_OP_ATTENTION_STEPS_H
+#define MP_OP_ATTENTION_STEPS_H
+
+#include "kernel/attention/attention_args.h"
+#include "op/core/op.h"
+
+/* Heads of a tensor: elements of one are neighbours, the rest is steps in elements. */
+typedef struct mp_heads {
+    mp_ref ref;
+    int64_t stride[3]; /* batch, head, row */
+} mp_heads;
+
+/* [batch, heads, rows, size] and [batch, rows, heads * size]. */
+mp_heads mp_heads_first(mp_ref ref, int64_t heads, int64_t rows, int64_t size);
+mp_heads mp_heads_last(mp_ref ref, int64_t heads, int64_t rows, int64_t size);
+
+enum { MP_DEBUG_NONE = -1 };
+
+/* out = softmax(rule(q k^T)) v. The rule's pointers come from the references; what is not used
+ * there is MP_NOWHERE. `out` has no gaps. */
+typedef struct mp_attention {
+    mp_dtype type; /* MP_F32, MP_F64, MP_F16, MP_BF16 */
+    mp_heads q, k, v, out;
+    int64_t head_size, v_head_size;
+    k_score_rule rule;
+    mp_ref mask, lengths, sink;
+    mp_ref debug;       /* [batch, heads, rows, keys] */
+    int32_t debug_mode; /* MP_DEBUG_NONE, or as qk_matmul_output_mode */
+} mp_attention;
+
+/* A rule without mask, lengths and sink, every key seen. */
+k_score_rule mp_score_rule(int64_t batch, int64_t heads, int64_t kv_heads, int64_t rows,
+                           int64_t keys);
+
+/* How a mask that broadcasts to [batch, heads, rows, keys], or ends before the last key, is read.
+ */
+mp_status mp_score_mask(k_score_rule *rule, const mp_tensor *mask);
+
+mp_status mp_plan_attention(mp_planner *p, const mp_attention *a);
+
+/* The same by a product, a softmax and a product: for long sequences, double, debug output. */
+mp_status mp_plan_attention_products(mp_planner *p, const mp_attention *a);
+
+/* Copies between layouts. */
+mp_status mp_plan_heads_copy(mp_planner *p, mp_dtype type, const int64_t size[4],
+                             const mp_heads *source, const mp_heads *target);
+
+/* Caches of keys [0] and values [1], [batch, heads, present_rows, size] each. */
+typedef struct mp_kv_append {
+    mp_dtype type;
+    int64_t batch, heads;
+    int64_t size[2];
+    mp_ref past[2];
+    mp_heads fresh[2];
+    mp_ref present[2];
+    mp_ref lengths; /* MP_NOWHERE: the past has past_rows everywhere */
+    bool prompt;
+    int64_t past_rows, fresh_rows, present_rows;
+} mp_kv_append;
+
+mp_status mp_plan_kv_append(mp_planner *p, const mp_kv_append *append);
+
+typedef struct mp_rotary {
+    mp_dtype type;
+    mp_heads x, out;
+    int64_t batch, heads, rows, head_size;
+    int64_t turned; /* elements of a head that turn: even, at most head_size */
+    mp_ref cosine, sine;
+    int64_t cache_rows;
+    mp_ref positions;
+    k_position_kind position_kind;
+    bool prompt, interleaved;
+} mp_rotary;
+
+mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r);
+
+#endif

@@ -1,0 +1,316 @@
+/* group_query.c - GroupQueryAttention of com.microsoft: heads share keys, a cache grows by each
+ * token, positions turn the heads. Three steps or four: turn Q and K, append K and V to the cache,
+ * attend. SPDX-License-Identifier: Apache-2.0 */
+#include "op/attention/attention_steps.h"
+#include "op/core/families.h"
+#include "op/core/host_input.h"
+
+#include <math.h>
+
+enum {
+    IN_QUERY,
+    IN_KEY,
+    IN_VALUE,
+    IN_PAST_KEY,
+    IN_PAST_VALUE,
+    IN_LENGTHS, /* of each entry, less one */
+    IN_TOTAL,
+    IN_COSINE,
+    IN_SINE,
+    IN_POSITIONS,
+    IN_BIAS,
+    IN_SINK,
+    IN_LAST
+};
+enum { OUT_Y, OUT_PRESENT_KEY, OUT_PRESENT_VALUE, OUT_SCORES };
+
+typedef struct sizes {
+    int64_t batch, rows, heads, kv_heads, head;
+    int64_t fresh;                /* rows of key and value: as many as query has, or none */
+    int64_t past, total, present; /* rows of the caches as given, in use, as made */
+    bool packed, prompt;
+} sizes;
+
+/* ---- what is given ---- */
+
+/* Two inputs are given both or left out both. */
+static bool is_torn(const mp_planner *p, int i, int j) {
+    return (mp_plan_in(p, i) == NULL) != (mp_plan_in(p, j) == NULL);
+}
+
+static mp_status check_heads(const mp_planner *p) {
+    const int64_t heads = mp_node_int(p->node, "num_heads", 0);
+    const int64_t kv_heads = mp_node_int(p->node, "kv_num_heads", 0);
+    return heads >= 1 && heads <= INT32_MAX && kv_heads >= 1 && heads % kv_heads == 0
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "num_heads %lld is no multiple of kv_num_heads %lld",
+                         (long long)heads, (long long)kv_heads);
+}
+
+static mp_status check_pairs(const mp_planner *p) {
+    const mp_tensor *past = mp_plan_in(p, IN_PAST_KEY);
+    if (is_torn(p, IN_KEY, IN_VALUE)) {
+        return MP_FAIL(INVALID_ARGUMENT, "key and value are given both or not at all");
+    }
+    if (is_torn(p, IN_PAST_KEY, IN_PAST_VALUE) ||
+        (past != NULL && (past->type != p->in[IN_QUERY].type ||
+                          p->in[IN_PAST_VALUE].type != p->in[IN_QUERY].type))) {
+        return MP_FAIL(UNSUPPORTED, "past_key and past_value are given both, of query's type");
+    }
+    return mp_node_int(p->node, "do_rotary", 0) == 0 ||
+                   (mp_plan_in(p, IN_COSINE) != NULL && mp_plan_in(p, IN_SINE) != NULL)
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "do_rotary needs cos_cache and sin_cache");
+}
+
+/* Needs no shapes: asked when a session is made, too. */
+static mp_status accept_group_query(const mp_planner *p) {
+    for (int i = IN_LAST; i < p->in_count; i++) {
+        if (mp_plan_in(p, i) != NULL) {
+            return MP_FAIL(UNSUPPORTED,
+                           "input %d (scales of a quantised cache, norms of Q and K) is not "
+                           "supported",
+                           i);
+        }
+    }
+    if (mp_plan_wants(p, OUT_SCORES) || mp_node_int(p->node, "sliding_window_cache", 0) != 0) {
+        return MP_FAIL(UNSUPPORTED, "output_qk and sliding_window_cache are not supported");
+    }
+    if (mp_node_int(p->node, "local_window_size", -1) == 0) {
+        return MP_FAIL(UNSUPPORTED, "a local_window_size of 0, in which no key is");
+    }
+    MP_TRY(check_heads(p));
+    return check_pairs(p);
+}
+
+static mp_status read_query(const mp_planner *p, sizes *s) {
+    const mp_tensor *key = mp_plan_in(p, IN_KEY);
+    const mp_tensor *value = mp_plan_in(p, IN_VALUE);
+    const mp_shape *q = &p->in[IN_QUERY].shape;
+    s->heads = mp_node_int(p->node, "num_heads", 0);
+    s->kv_heads = mp_node_int(p->node, "kv_num_heads", 0);
+    s->packed = key == NULL;
+    const int64_t heads = s->packed ? s->heads + 2 * s->kv_heads : s->heads;
+    char text[192];
+    if (q->rank != 3 || q->dim[2] % heads != 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "query of shape %s for %lld heads", mp_shape_text(q, text),
+                       (long long)heads);
+    }
+    s->batch = q->dim[0];
+    s->rows = q->dim[1];
+    s->head = q->dim[2] / heads;
+    s->fresh = key != NULL && key->shape.rank == 3 && key->shape.dim[1] == 0 ? 0 : s->rows;
+    const mp_shape want = {.rank = 3, .dim = {s->batch, s->fresh, s->kv_heads * s->head}};
+    return s->packed || (mp_shape_equal(&key->shape, &want) && mp_shape_equal(&value->shape, &want))
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "key and value must be of shape %s",
+                         mp_shape_text(&want, text));
+}
+
+static mp_status read_caches(const mp_planner *p, sizes *s) {
+    const mp_tensor *key = mp_plan_in(p, IN_PAST_KEY);
+    const mp_tensor *value = mp_plan_in(p, IN_PAST_VALUE);
+    int count = 0;
+    s->past = key != NULL && key->shape.rank == 4 ? key->shape.dim[2] : 0;
+    const mp_shape want = {.rank = 4, .dim = {s->batch, s->kv_heads, s->past, s->head}};
+    if (key != NULL &&
+        (!mp_shape_equal(&key->shape, &want) || !mp_shape_equal(&value->shape, &want))) {
+        char text[192];
+        return MP_FAIL(INVALID_ARGUMENT, "past_key and past_value must be of shape %s",
+                       mp_shape_text(&want, text));
+    }
+    MP_TRY(mp_host_ints(p, IN_TOTAL, "total_sequence_length", 1, &s->total, &count));
+    if (count != 1 || s->total < s->rows) {
+        return MP_FAIL(INVALID_ARGUMENT, "total_sequence_length is %lld for %lld new tokens",
+                       (long long)(count == 1 ? s->total : 0), (long long)s->rows);
+    }
+    if (s->fresh < s->rows && s->past < s->total) {
+        return MP_FAIL(INVALID_ARGUMENT, "no new keys, and past ones for %lld of %lld tokens",
+                       (long long)s->past, (long long)s->total);
+    }
+    s->present = s->past > s->total ? s->past : s->total;
+    s->prompt = s->total == s->rows;
+    const mp_shape *lengths = &p->in[IN_LENGTHS].shape;
+    return mp_shape_count(lengths) == s->batch
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "seqlens_k has %lld values for %lld entries",
+                         (long long)mp_shape_count(lengths), (long long)s->batch);
+}
+
+static mp_status read_rule(const mp_planner *p, const sizes *s, mp_attention *a) {
+    const mp_tensor *sink = mp_plan_in(p, IN_SINK);
+    const mp_tensor *bias = mp_plan_in(p, IN_BIAS);
+    const double scale = (double)mp_node_float(p->node, "scale", 0);
+    const int64_t window = mp_node_int(p->node, "local_window_size", -1);
+    const bool smooth = mp_node_int(p->node, "smooth_softmax", 0) > 0;
+    a->rule = mp_score_rule(s->batch, s->heads, s->kv_heads, s->rows, s->total);
+    a->rule.scale = scale != 0 ? scale : 1 / sqrt((double)s->head);
+    a->rule.softcap = (double)mp_node_float(p->node, "softcap", 0);
+    a->rule.causal = mp_node_int(p->node, "causal", 1) != 0;
+    a->rule.window = window > 0 ? window : 0;
+    a->rule.length_more = 1;
+    a->rule.past_by_length = !s->prompt;
+    a->rule.sink_kind = sink != NULL ? K_SINK_HEADS : smooth ? K_SINK_ZERO : K_SINK_NONE;
+    a->lengths = MP_IN(IN_LENGTHS);
+    a->sink = sink != NULL ? MP_IN(IN_SINK) : MP_NOWHERE;
+    a->mask = bias != NULL ? MP_IN(IN_BIAS) : MP_NOWHERE;
+    if (sink != NULL && mp_shape_count(&sink->shape) != s->heads) {
+        return MP_FAIL(INVALID_ARGUMENT, "head_sink has %lld values for %lld heads",
+                       (long long)mp_shape_count(&sink->shape), (long long)s->heads);
+    }
+    return bias != NULL ? mp_score_mask(&a->rule, bias) : MP_OK;
+}
+
+/* ---- steps ---- */
+
+/* Heads `first` and on of a tensor in which all heads of a token lie side by side. */
+static mp_heads heads_in(mp_ref ref, const sizes *s, mp_dtype type, int64_t all, int64_t first) {
+    return mp_heads_last(mp_ref_at(ref, (uint64_t)(first * s->head) * mp_dtype_size(type)), all,
+                         s->rows, s->head);
+}
+
+static mp_status read_rotary(const mp_planner *p, const sizes *s, mp_rotary *r) {
+    const mp_tensor *cosine = mp_plan_in(p, IN_COSINE);
+    const mp_tensor *sine = mp_plan_in(p, IN_SINE);
+    const mp_tensor *positions = mp_plan_in(p, IN_POSITIONS);
+    if (cosine->shape.rank != 2 || !mp_shape_equal(&cosine->shape, &sine->shape) ||
+        cosine->shape.dim[1] * 2 > s->head) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "cos_cache and sin_cache must be of one shape, with two dimensions and rows "
+                       "of at most half a head");
+    }
+    if (positions != NULL && mp_shape_count(&positions->shape) != s->batch * s->rows) {
+        return MP_FAIL(INVALID_ARGUMENT, "position_ids has %lld values for %lld tokens",
+                       (long long)mp_shape_count(&positions->shape),
+                       (long long)(s->batch * s->rows));
+    }
+    *r = (mp_rotary){.type = p->in[IN_QUERY].type,
+                     .batch = s->batch,
+                     .rows = s->rows,
+                     .head_size = s->head,
+                     .turned = cosine->shape.dim[1] * 2,
+                     .cosine = MP_IN(IN_COSINE),
+                     .sine = MP_IN(IN_SINE),
+                     .cache_rows = cosine->shape.dim[0],
+                     .positions = MP_IN(positions != NULL ? IN_POSITIONS : IN_LENGTHS),
+                     .position_kind = positions != NULL ? K_POSITION_GIVEN : K_POSITION_LENGTHS,
+                     .prompt = s->prompt,
+                     .interleaved = mp_node_int(p->node, "rotary_interleaved", 0) != 0};
+    return MP_OK;
+}
+
+/* Turns heads into scratch memory of their own; `side` then says where they are. */
+static mp_status turn(mp_planner *p, mp_rotary r, int64_t heads, mp_heads *side) {
+    const mp_shape shape = {.rank = 4, .dim = {r.batch, r.rows, heads, r.head_size}};
+    size_t bytes = 0;
+    mp_ref place;
+    MP_TRY(mp_shape_bytes(&shape, r.type, &bytes));
+    MP_TRY(mp_plan_scratch(p, bytes, &place));
+    r.heads = heads;
+    r.x = *side;
+    r.out = *side = mp_heads_last(place, heads, r.rows, r.head_size);
+    return mp_plan_rotary(p, &r);
+}
+
+/* Q, K and V of the new tokens, turned where that is asked for. Packed Q and K turn as one. */
+static mp_status place_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_heads *k, mp_heads *v) {
+    const mp_dtype type = p->in[IN_QUERY].type;
+    const int64_t all = s->packed ? s->heads + 2 * s->kv_heads : s->heads;
+    *q = heads_in(MP_IN(IN_QUERY), s, type, all, 0);
+    *k = s->packed ? heads_in(MP_IN(IN_QUERY), s, type, all, s->heads)
+                   : heads_in(MP_IN(IN_KEY), s, type, s->kv_heads, 0);
+    *v = s->packed ? heads_in(MP_IN(IN_QUERY), s, type, all, s->heads + s->kv_heads)
+                   : heads_in(MP_IN(IN_VALUE), s, type, s->kv_heads, 0);
+    if (mp_node_int(p->node, "do_rotary", 0) == 0) {
+        return MP_OK;
+    }
+    mp_rotary r;
+    MP_TRY(read_rotary(p, s, &r));
+    if (!s->packed) {
+        MP_TRY(turn(p, r, s->heads, q));
+        return s->fresh > 0 ? turn(p, r, s->kv_heads, k) : MP_OK;
+    }
+    MP_TRY(turn(p, r, s->heads + s->kv_heads, q));
+    *k = heads_in(q->ref, s, type, s->heads + s->kv_heads, s->heads);
+    return MP_OK;
+}
+
+static mp_status present_place(mp_planner *p, int output, const mp_shape *shape, mp_ref *out) {
+    const mp_dtype type = p->in[IN_QUERY].type;
+    size_t bytes = 0;
+    *out = MP_OUT(output);
+    MP_TRY(mp_plan_output(p, output, type, shape));
+    if (mp_plan_wants(p, output)) {
+        return MP_OK;
+    }
+    MP_TRY(mp_shape_bytes(shape, type, &bytes));
+    return mp_plan_scratch(p, bytes, out);
+}
+
+static mp_status plan_group_query(mp_planner *p) {
+    sizes s;
+    const mp_dtype type = p->in[IN_QUERY].type;
+    MP_TRY(accept_group_query(p));
+    MP_TRY(read_query(p, &s));
+    MP_TRY(read_caches(p, &s));
+    mp_attention a = {.type = type,
+                      .head_size = s.head,
+                      .v_head_size = s.head,
+                      .debug = MP_NOWHERE,
+                      .debug_mode = MP_DEBUG_NONE};
+    MP_TRY(read_rule(p, &s, &a));
+    const mp_shape out = {.rank = 3, .dim = {s.batch, s.rows, s.heads * s.head}};
+    const mp_shape cache = {.rank = 4, .dim = {s.batch, s.kv_heads, s.present, s.head}};
+    const bool has_past = mp_plan_in(p, IN_PAST_KEY) != NULL;
+    mp_kv_append append = {.type = type,
+                           .batch = s.batch,
+                           .heads = s.kv_heads,
+                           .size = {s.head, s.head},
+                           .past = {has_past ? MP_IN(IN_PAST_KEY) : MP_NOWHERE,
+                                    has_past ? MP_IN(IN_PAST_VALUE) : MP_NOWHERE},
+                           .lengths = MP_IN(IN_LENGTHS),
+                           .prompt = s.prompt,
+                           .past_rows = s.past,
+                           .fresh_rows = s.fresh,
+                           .present_rows = s.present};
+    MP_TRY(mp_plan_output(p, OUT_Y, type, &out));
+    MP_TRY(present_place(p, OUT_PRESENT_KEY, &cache, &append.present[0]));
+    MP_TRY(present_place(p, OUT_PRESENT_VALUE, &cache, &append.present[1]));
+    MP_TRY(place_fresh(p, &s, &a.q, &append.fresh[0], &append.fresh[1]));
+    MP_TRY(mp_plan_kv_append(p, &append));
+    a.k = mp_heads_first(append.present[0], s.kv_heads, s.present, s.head);
+    a.v = mp_heads_first(append.present[1], s.kv_heads, s.present, s.head);
+    a.out = mp_heads_last(MP_OUT(OUT_Y), s.heads, s.rows, s.head);
+    return mp_plan_attention(p, &a);
+}
+
+/* ---- the row ---- */
+
+static const mp_attr_def attrs[] = {{"causal", MP_ATTR_INT},
+                                    {"do_rotary", MP_ATTR_INT},
+                                    {"kv_num_heads", MP_ATTR_INT},
+                                    {"local_window_size", MP_ATTR_INT},
+                                    {"num_heads", MP_ATTR_INT},
+                                    {"rotary_interleaved", MP_ATTR_INT},
+                                    {"scale", MP_ATTR_FLOAT},
+                                    {"sliding_window_cache", MP_ATTR_INT},
+                                    {"smooth_softmax", MP_ATTR_INT},
+                                    {"softcap", MP_ATTR_FLOAT},
+                                    {NULL, 0}};
+
+enum { TYPES = 1u << MP_F32 | 1u << MP_F16 | 1u << MP_BF16 };
+
+static const mp_op ops[] = {
+    {.domain = "com.microsoft",
+     .name = "GroupQueryAttention",
+     .since = 1,
+     .until = 1,
+     .types =
+         {{"T", TYPES}, {"T_CACHE", TYPES}, {"T_KV_SCALE", MP_BIT(MP_F32)}, {"M", MP_BIT(MP_I32)}},
+     .host_in = 1u << IN_TOTAL,
+     .attrs = attrs,
+     .plan = plan_group_query,
+     .accept = accept_group_query},
+};
+
+const mp_op_family mp__family_group_query = {"group_query", ops, MP_COUNT_OF(ops)};

@@ -1,0 +1,314 @@
+/* resize.c - Resize and Upsample: tables for the axes that change, then one walk over the output;
+ * with antialiasing one pass an axis. SPDX-License-Identifier: Apache-2.0 */
+#include "op/image/resize_read.h"
+
+#include "base/half.h"
+#include "op/core/families.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct tables {
+    mp_resize_table_args args;
+    mp_ref index, weight;
+    int dim[MP_RANK_MAX]; /* of the tensor, for each axis */
+} tables;
+
+/* ---- tables ---- */
+
+/* Lists the axes in `mask`. */
+static mp_status tables_init(const mp_resize *r, const mp_shape *x, uint32_t mask, tables *t) {
+    *t = (tables){.args = {.transform = r->transform,
+                           .nearest = r->nearest,
+                           .exclude_outside = r->exclude_outside,
+                           .extrapolate = r->extrapolate,
+                           .cubic_a = r->cubic_a}};
+    for (int d = 0; d < x->rank; d++) {
+        if ((mask & 1u << d) == 0) {
+            continue;
+        }
+        if (x->dim[d] > INT32_MAX / 2 || t->args.count + r->out.dim[d] > INT32_MAX / 2) {
+            return MP_FAIL(UNSUPPORTED,
+                           "axis %d is resized from %lld to %lld elements; at most %d "
+                           "are supported",
+                           d, (long long)x->dim[d], (long long)r->out.dim[d], INT32_MAX / 2);
+        }
+        if (t->args.axes == K_RANK_MAX) {
+            return MP_FAIL(UNSUPPORTED, "more than %d axes are resized; resize some of them first",
+                           K_RANK_MAX);
+        }
+        t->dim[t->args.axes] = d;
+        t->args.axis[t->args.axes++] = (mp_resize_axis){.in = (int32_t)x->dim[d],
+                                                        .out = (int32_t)r->out.dim[d],
+                                                        .table = (int32_t)t->args.count,
+                                                        .scale = r->scale[d],
+                                                        .start = r->start[d],
+                                                        .end = r->end[d]};
+        t->args.count += r->out.dim[d];
+    }
+    return MP_OK;
+}
+
+/* Arranges for memory and queues the kernel `name` that fills it: `indices` an entry, and `weights`
+ * in all. */
+static mp_status tables_write(mp_planner *p, const char *name, int64_t indices, int64_t weights,
+                              tables *t) {
+    size_t index_bytes = 0;
+    size_t weight_bytes = 0;
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_bytes(t->args.count * indices, MP_I32, &index_bytes));
+    MP_TRY(mp_plan_bytes(weights, MP_F32, &weight_bytes));
+    MP_TRY(mp_plan_scratch(p, index_bytes, &t->index));
+    MP_TRY(mp_plan_scratch(p, weight_bytes, &t->weight));
+    MP_TRY(mp_plan_kernel(p, &kernel, "%s", name));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, t->args.count, 1), t->args,
+                     MP_BIND(mp_resize_table_args, index, t->index),
+                     MP_BIND(mp_resize_table_args, weight, t->weight));
+}
+
+/* ---- nearest, linear, cubic ---- */
+
+/* The alternating dimensions of mp_resize_args. */
+static void fill_parts(const mp_resize *r, const mp_shape *x, const tables *t,
+                       mp_resize_args *args) {
+    int64_t stride[MP_RANK_MAX];
+    mp_shape_strides(x, stride);
+    args->axes = t->args.axes;
+    for (int a = 0; a <= args->axes; a++) {
+        const int from = a > 0 ? t->dim[a - 1] + 1 : 0;
+        const int to = a < args->axes ? t->dim[a] : x->rank;
+        args->dim[2 * a] = mp_shape_span(x, from, to);
+        args->stride[2 * a] = to > from ? stride[to - 1] : 0;
+        if (a < args->axes) {
+            args->dim[2 * a + 1] = r->out.dim[to];
+            args->stride[2 * a + 1] = stride[to];
+            args->table[a] = t->args.axis[a].table;
+        }
+    }
+    args->count = mp_shape_count(&r->out);
+    args->wide = args->count > INT32_MAX;
+    for (int k = 0; k <= 2 * args->axes && !args->wide; k++) {
+        args->divider[k] = mp_divider((uint32_t)args->dim[k]);
+    }
+}
+
+static int64_t whole_number(float value, int64_t low, int64_t high) {
+    return value <= (float)low ? low : value >= (float)high ? high : (int64_t)value;
+}
+
+/* An element of `dtype` as the low bits of a word, as conversions in kernels would make it. */
+static uint64_t element_bits(mp_dtype dtype, float value) {
+    uint64_t bits = 0;
+    const double wide = (double)value;
+    switch (dtype) {
+    case MP_F32:
+        memcpy(&bits, &value, sizeof value);
+        return bits;
+    case MP_F64:
+        memcpy(&bits, &wide, sizeof wide);
+        return bits;
+    case MP_F16:
+        return mp_to_f16(value);
+    case MP_BF16:
+        return mp_to_bf16(value);
+    case MP_I32:
+        return (uint64_t)whole_number(value, INT32_MIN, INT32_MAX);
+    case MP_I8:
+        return (uint64_t)whole_number(value, INT8_MIN, INT8_MAX);
+    default:
+        return (uint64_t)whole_number(value, 0, UINT8_MAX);
+    }
+}
+
+/* The number that a kernel was built for: how many axes it unrolls. */
+static int axes_built(int axes) {
+    return axes <= 3 ? axes : K_RANK_MAX;
+}
+
+static mp_status plan_interpolate(mp_planner *p, const mp_resize *r, uint32_t mask) {
+    static const int taps_of[] = {
+        [MP_RESIZE_NEAREST] = 1, [MP_RESIZE_LINEAR] = 2, [MP_RESIZE_CUBIC] = 4};
+    static const char *const table_of[] = {[MP_RESIZE_NEAREST] = "resize_table_1",
+                                           [MP_RESIZE_LINEAR] = "resize_table_2",
+                                           [MP_RESIZE_CUBIC] = "resize_table_4"};
+    const mp_tensor *x = &p->in[0];
+    const int taps = taps_of[r->mode];
+    const mp_kernel *kernel = NULL;
+    tables t;
+    mp_resize_args args = {.outside_value = r->outside,
+                           .outside = element_bits(x->type, r->outside)};
+    MP_TRY(tables_init(r, &x->shape, mask, &t));
+    MP_TRY(tables_write(p, table_of[r->mode], taps, taps > 1 ? t.args.count * taps : 0, &t));
+    fill_parts(r, &x->shape, &t, &args);
+    const int axes = axes_built(args.axes);
+    if (r->mode == MP_RESIZE_NEAREST) {
+        const int bits = (int)mp_dtype_size(x->type) * 8;
+        MP_TRY(mp_plan_kernel(p, &kernel, "resize_nearest_%d_b%d", axes, bits));
+    } else {
+        MP_TRY(mp_plan_kernel(p, &kernel, "resize_blend_%d_%d_%s", taps, axes,
+                              mp_dtype_word(x->type)));
+    }
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+                     MP_BIND(mp_resize_args, x, MP_IN(0)), MP_BIND(mp_resize_args, out, MP_OUT(0)),
+                     MP_BIND(mp_resize_args, index, t.index),
+                     MP_BIND(mp_resize_args, weight, t.weight));
+}
+
+/* ---- antialiasing ---- */
+
+/* The filter covers 2 (linear) or 4 (cubic) outputs' worth of inputs, or of outputs where there are
+ * more of those. */
+static mp_status size_windows(const mp_resize *r, tables *t, int64_t *weights) {
+    *weights = 0;
+    for (int a = 0; a < t->args.axes; a++) {
+        mp_resize_axis *axis = &t->args.axis[a];
+        const float reach = r->mode == MP_RESIZE_CUBIC ? 2.0f : 1.0f;
+        const float shrink = 1.0f / axis->scale;
+        axis->support = shrink >= 1.0f ? reach * shrink : reach;
+        if (!(axis->support < 0x1p28f)) {
+            return MP_FAIL(UNSUPPORTED, "antialiasing for a scale of %g", (double)axis->scale);
+        }
+        axis->window = (int32_t)ceilf(axis->support) * 2 + 1;
+        axis->weights = *weights;
+        if (__builtin_add_overflow(*weights, (int64_t)axis->out * axis->window, weights)) {
+            return MP_FAIL(INVALID_ARGUMENT, "antialiasing for a scale of %g", (double)axis->scale);
+        }
+    }
+    return MP_OK;
+}
+
+/* Axis `a` from `source` to `target`; `shape` is that of the source and becomes the target's. */
+static mp_status plan_pass(mp_planner *p, const mp_resize *r, const tables *t, int a,
+                           mp_shape *shape, mp_ref source, mp_ref target) {
+    const int d = t->dim[a];
+    const mp_resize_axis *axis = &t->args.axis[a];
+    const mp_kernel *kernel = NULL;
+    shape->dim[d] = axis->out;
+    const mp_resize_pass_args args = {.count = mp_shape_count(shape),
+                                      .inner = mp_shape_span(shape, d + 1, shape->rank),
+                                      .in = axis->in,
+                                      .length = axis->out,
+                                      .window = axis->window,
+                                      .outside_value = r->outside};
+    MP_TRY(mp_plan_kernel(p, &kernel, "resize_smooth_%s", mp_dtype_word(p->in[0].type)));
+    const uint64_t entry = (uint64_t)axis->table * 2 * sizeof(int32_t);
+    const uint64_t first = (uint64_t)axis->weights * sizeof(float);
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+                     MP_BIND(mp_resize_pass_args, x, source),
+                     MP_BIND(mp_resize_pass_args, out, target),
+                     MP_BIND(mp_resize_pass_args, index, mp_ref_at(t->index, entry)),
+                     MP_BIND(mp_resize_pass_args, weight, mp_ref_at(t->weight, first)));
+}
+
+static mp_status plan_smooth(mp_planner *p, const mp_resize *r, uint32_t mask) {
+    const mp_tensor *x = &p->in[0];
+    mp_shape shape = x->shape;
+    mp_ref source = MP_IN(0);
+    int64_t weights = 0;
+    tables t;
+    MP_TRY(tables_init(r, &x->shape, mask, &t));
+    t.args.cubic = r->mode == MP_RESIZE_CUBIC;
+    t.args.fixed_point = mp_dtype_size(x->type) == 1;
+    MP_TRY(size_windows(r, &t, &weights));
+    MP_TRY(tables_write(p, "resize_smooth_table", 2, weights, &t));
+    for (int a = t.args.axes - 1; a >= 0; a--) {
+        mp_ref target = MP_OUT(0);
+        if (a > 0) {
+            mp_shape next = shape;
+            size_t bytes = 0;
+            next.dim[t.dim[a]] = t.args.axis[a].out;
+            MP_TRY(mp_shape_bytes(&next, x->type, &bytes));
+            MP_TRY(mp_plan_scratch(p, bytes, &target));
+        }
+        MP_TRY(plan_pass(p, r, &t, a, &shape, source, target));
+        source = target;
+    }
+    return MP_OK;
+}
+
+/* ---- the operators ---- */
+
+/* The axes that ONNX Runtime's CPU kernels interpolate along, whether they change or not. Integers
+ * are cut off, so a sum that would be whole but for its rounding has to be rounded alike. */
+static uint32_t axes_of_integers(const mp_resize *r, int rank) {
+    const uint32_t all = (1u << rank) - 1;
+    const bool channels_last = rank == 4 && r->scale[1] != 1.0f;
+    return rank <= 3 ? all : channels_last ? 6u : all & ~3u;
+}
+
+/* Which axes change is a matter of values; of a higher rank they may be more than kernels walk. */
+static mp_status accept_resize(const mp_planner *p) {
+    return mp_rank_accept(&p->in[0].shape, K_RANK_MAX, "X");
+}
+
+static mp_status plan_resize(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    mp_resize r;
+    MP_TRY(mp_resize_read(p, p->node->op->detail, &r));
+    MP_TRY(mp_plan_output(p, 0, x->type, &r.out));
+    if (mp_shape_equal(&r.out, &x->shape)) {
+        size_t bytes = 0;
+        MP_TRY(mp_shape_bytes(&x->shape, x->type, &bytes));
+        return mp_plan_copy(p, MP_OUT(0), MP_IN(0), bytes);
+    }
+    if (mp_shape_count(&r.out) == 0) {
+        return MP_OK;
+    }
+    uint32_t changed = 0;
+    uint32_t scaled = 0;
+    for (int d = 0; d < x->shape.rank; d++) {
+        const bool differs = r.out.dim[d] != x->shape.dim[d];
+        changed |= differs ? 1u << d : 0;
+        scaled |= differs || r.scale[d] != 1.0f ? 1u << d : 0;
+    }
+    if (r.mode == MP_RESIZE_LINEAR && (MP_BIT(x->type) & MP_INTS) != 0) {
+        scaled |= axes_of_integers(&r, x->shape.rank);
+    }
+    return r.antialias ? plan_smooth(p, &r, changed) : plan_interpolate(p, &r, scaled);
+}
+
+/* ---- the rows ---- */
+
+static const mp_attr_def upsample_attrs[] = {
+    {"mode", MP_ATTR_STRING}, {"scales", MP_ATTR_FLOATS}, {NULL, 0}};
+static const mp_attr_def mode_attrs[] = {{"mode", MP_ATTR_STRING}, {NULL, 0}};
+#define RESIZE_ATTRS                                                                      \
+    {"coordinate_transformation_mode", MP_ATTR_STRING}, {"cubic_coeff_a", MP_ATTR_FLOAT}, \
+        {"exclude_outside", MP_ATTR_INT}, {"extrapolation_value", MP_ATTR_FLOAT},         \
+        {"mode", MP_ATTR_STRING}, {                                                       \
+        "nearest_mode", MP_ATTR_STRING                                                    \
+    }
+static const mp_attr_def resize11_attrs[] = {RESIZE_ATTRS, {NULL, 0}};
+static const mp_attr_def resize18_attrs[] = {RESIZE_ATTRS,
+                                             {"antialias", MP_ATTR_INT},
+                                             {"axes", MP_ATTR_INTS},
+                                             {"keep_aspect_ratio_policy", MP_ATTR_STRING},
+                                             {NULL, 0}};
+
+enum {
+    OLD_TYPES = MP_IEEE_FLOATS | 1u << MP_I32 | 1u << MP_I8 | 1u << MP_U8,
+    TYPES = OLD_TYPES | 1u << MP_BF16,
+};
+
+static const mp_resize_form by_attribute = {.old_rules = true};
+static const mp_resize_form by_input = {.old_rules = true, .scales = 1};
+static const mp_resize_form by_inputs = {.roi = 1, .scales = 2, .sizes = 3};
+
+#define ROW(op_name, from, to, list, form, host, ...)                                            \
+    {                                                                                            \
+        .domain = "", .name = (op_name), .since = (from), .until = (to), .types = {__VA_ARGS__}, \
+        .host_in = (host), .attrs = (list), .plan = plan_resize, .accept = accept_resize,        \
+        .detail = &(form)                                                                        \
+    }
+#define ROI \
+    { "T2", MP_IEEE_FLOATS }
+
+static const mp_op ops[] = {
+    ROW("Upsample", 7, 8, upsample_attrs, by_attribute, 0, {"T", OLD_TYPES}),
+    ROW("Upsample", 9, 9, mode_attrs, by_input, 1u << 1, {"T", OLD_TYPES}),
+    ROW("Resize", 10, 10, mode_attrs, by_input, 1u << 1, {"T", OLD_TYPES}),
+    ROW("Resize", 11, 17, resize11_attrs, by_inputs, 7u << 1, {"T1", TYPES}, ROI),
+    ROW("Resize", 18, 19, resize18_attrs, by_inputs, 7u << 1, {"T1", TYPES}, ROI),
+};
+
+const mp_op_family mp__family_resize = {"resize", ops, MP_COUNT_OF(ops)};

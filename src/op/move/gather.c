@@ -1,0 +1,126 @@
+/* gather.c - Gather, GatherElements, GatherND: elements are picked by indices on the device.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/move/movement_args.h"
+#include "op/core/families.h"
+#include "op/move/index_walk.h"
+#include "op/move/slice.h"
+
+/* ---- Gather ---- */
+
+mp_status mp_plan_gather(mp_planner *p, const mp_gather *g) {
+    mp_gather_args args = {.axis_dim = g->shape->dim[g->axis]};
+    const size_t size = mp_dtype_size(g->type);
+    const int64_t run = mp_shape_span(g->shape, g->axis + 1, g->shape->rank);
+    const size_t unit = mp_move_unit(p, run * (int64_t)size, size);
+    args.inner = run * (int64_t)size / (int64_t)unit;
+    const mp_shape space = {
+        .rank = 3, .dim = {mp_shape_span(g->shape, 0, g->axis), g->index_count, args.inner}};
+    args.count = mp_shape_count(&space);
+    if (args.count == 0) {
+        return MP_OK;
+    }
+    if (args.axis_dim == 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "axis %d of X is empty, so no index is valid", g->axis);
+    }
+    int64_t stride[2][MP_RANK_MAX] = {{args.axis_dim * args.inner, 0, 1}, {0, 1, 0}};
+    MP_TRY(mp_layout_make(&space, stride, 2, &args.layout));
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "gather_b%zu_%s", unit * 8, mp_dtype_word(g->index_type)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+                     MP_BIND(mp_gather_args, x, g->x), MP_BIND(mp_gather_args, indices, g->indices),
+                     MP_BIND(mp_gather_args, out, g->out));
+}
+
+static mp_status plan_gather(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    const mp_tensor *indices = &p->in[1];
+    int axis = 0;
+    MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), x->shape.rank, "axis", &axis));
+    mp_shape shape = {.rank = x->shape.rank - 1 + indices->shape.rank};
+    if (shape.rank > MP_RANK_MAX) {
+        return MP_FAIL(UNSUPPORTED, "the result would have rank %d; ranks up to %d are supported",
+                       shape.rank, MP_RANK_MAX);
+    }
+    int at = 0;
+    for (int d = 0; d < axis; d++) {
+        shape.dim[at++] = x->shape.dim[d];
+    }
+    for (int d = 0; d < indices->shape.rank; d++) {
+        shape.dim[at++] = indices->shape.dim[d];
+    }
+    for (int d = axis + 1; d < x->shape.rank; d++) {
+        shape.dim[at++] = x->shape.dim[d];
+    }
+    MP_TRY(mp_plan_output(p, 0, x->type, &shape));
+    const mp_gather gather = {.x = MP_IN(0),
+                              .type = x->type,
+                              .shape = &x->shape,
+                              .axis = axis,
+                              .indices = MP_IN(1),
+                              .index_type = indices->type,
+                              .index_count = mp_shape_count(&indices->shape),
+                              .out = MP_OUT(0)};
+    return mp_plan_gather(p, &gather);
+}
+
+/* ---- GatherElements and GatherND ---- */
+
+static mp_status gather_at(mp_planner *p, size_t unit, const k_indexed *walk) {
+    if (walk->count == 0) {
+        return MP_OK;
+    }
+    const mp_gather_at_args args = {.walk = *walk};
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "gather_at_b%zu", unit * 8));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, walk->count, 1), args,
+                     MP_BIND(mp_gather_at_args, x, MP_IN(0)),
+                     MP_BIND(mp_gather_at_args, walk.indices, MP_IN(1)),
+                     MP_BIND(mp_gather_at_args, out, MP_OUT(0)));
+}
+
+static mp_status plan_gather_elements(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    int axis = 0;
+    k_indexed walk;
+    MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), x->shape.rank, "axis", &axis));
+    MP_TRY(mp_indexed_elements(&x->shape, &p->in[1], axis, &walk));
+    MP_TRY(mp_plan_output(p, 0, x->type, &p->in[1].shape));
+    return gather_at(p, mp_dtype_size(x->type), &walk);
+}
+
+static mp_status plan_gather_nd(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    mp_sliced to;
+    MP_TRY(mp_indexed_slices(p, x, &p->in[1], mp_node_int(p->node, "batch_dims", 0), true, &to));
+    MP_TRY(mp_plan_output(p, 0, x->type, &to.slices));
+    return gather_at(p, to.unit, &to.walk);
+}
+
+/* ---- the rows ---- */
+
+static const mp_attr_def axis_only[] = {{"axis", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def batch_dims[] = {{"batch_dims", MP_ATTR_INT}, {NULL, 0}};
+
+enum { INDEX = 1u << MP_I32 | 1u << MP_I64 };
+
+#define ROW(name_, from, to, set, plan_, attrs_, accept_)                             \
+    {                                                                                 \
+        .domain = "", .name = (name_), .since = (from), .until = (to),                \
+        .types = {{"T", (set)}, {"Tind", INDEX}}, .attrs = (attrs_), .plan = (plan_), \
+        .accept = (accept_)                                                           \
+    }
+#define ROW_ND(from, to, set, attrs_)                                                              \
+    {                                                                                              \
+        .domain = "", .name = "GatherND", .since = (from), .until = (to), .types = {{"T", (set)}}, \
+        .attrs = (attrs_), .plan = plan_gather_nd, .accept = mp_indexed_slices_accept              \
+    }
+
+static const mp_op ops[] = {
+    ROW("Gather", 1, 13, MP_ALL_TYPES, plan_gather, axis_only, NULL),
+    ROW("GatherElements", 11, 13, MP_ALL_TYPES, plan_gather_elements, axis_only,
+        mp_indexed_elements_accept),
+    ROW_ND(11, 11, MP_OLD_TYPES, NULL),
+    ROW_ND(12, 13, MP_ALL_TYPES, batch_dims),
+};
+
+const mp_op_family mp__family_gather = {"gather", ops, MP_COUNT_OF(ops)};

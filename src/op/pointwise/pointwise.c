@@ -1,0 +1,384 @@
+/* pointwise.c - the element-wise operators. Their functions are text in
+ * kernel/pointwise/pointwise.def; here is what ONNX calls them, in which versions, and where their
+ * attributes go. SPDX-License-Identifier: Apache-2.0 */
+#include "op/pointwise/pointwise_steps.h"
+
+#include "kernel/pointwise/pointwise_args.h"
+#include "op/core/families.h"
+#include "op/core/op.h"
+#include "op/core/pieces.h"
+#include "op/pointwise/narrow.h"
+
+#include <float.h>
+#include <string.h>
+
+/* ---- steps ---- */
+
+mp_status mp_pointwise1(mp_planner *p, const char *word, mp_dtype dtype, mp_ref x, mp_ref out,
+                        int64_t count, float a, float b) {
+    if (count == 0) {
+        return MP_OK;
+    }
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "pointwise1_%s_%s", word, mp_dtype_word(dtype)));
+    const mp_pointwise1_args args = {.count = count, .a = a, .b = b};
+    const int per_lane = (int)(16 / mp_dtype_size(dtype));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, count, per_lane), args,
+                     MP_BIND(mp_pointwise1_args, x, x), MP_BIND(mp_pointwise1_args, out, out));
+}
+
+/* The instance that computes it: those that wrap are of unsigned integers only. */
+static mp_dtype computed_as(const char *word, mp_dtype dtype) {
+    static const char *const unsigned_only[] = {"add", "sub", "mul", "equal"};
+    for (size_t i = 0; i < MP_COUNT_OF(unsigned_only); i++) {
+        if (strcmp(word, unsigned_only[i]) == 0) {
+            return mp_dtype_unsigned(dtype);
+        }
+    }
+    return dtype;
+}
+
+/* As mp_pointwise2, for a result of another type. */
+static mp_status pointwise2_to(mp_planner *p, const char *word, mp_dtype dtype, mp_operand x,
+                               mp_operand y, mp_ref out, mp_dtype result, const mp_shape *shape,
+                               float a, float b) {
+    const int64_t count = mp_shape_count(shape);
+    const int per_lane = (int)(16 / mp_dtype_size(dtype));
+    const mp_kernel *kernel = NULL;
+    if (count == 0) {
+        return MP_OK;
+    }
+    MP_TRY(mp_plan_kernel(p, &kernel, "pointwise2_%s_%s", word,
+                          mp_dtype_word(computed_as(word, dtype))));
+    mp_piece piece;
+    for (int64_t first = 0; first < count; first += piece.walk.count) {
+        MP_TRY(mp_piece_at(shape, (const mp_shape *const[]){x.shape, y.shape}, 2, first, &piece));
+        const mp_pointwise2_args args = {.a = a, .b = b, .walk = piece.walk};
+        MP_TRY(MP_LAUNCH(p, kernel, mp_plan_grid(p, piece.walk.count, per_lane), args,
+                         MP_BIND(mp_pointwise2_args, x, mp_ref_element(x.ref, piece.in[0], dtype)),
+                         MP_BIND(mp_pointwise2_args, y, mp_ref_element(y.ref, piece.in[1], dtype)),
+                         MP_BIND(mp_pointwise2_args, out, mp_ref_element(out, piece.out, result))));
+    }
+    return MP_OK;
+}
+
+mp_status mp_pointwise2(mp_planner *p, const char *word, mp_dtype dtype, mp_operand x, mp_operand y,
+                        mp_ref out, const mp_shape *shape, float a, float b) {
+    return pointwise2_to(p, word, dtype, x, y, out, dtype, shape, a, b);
+}
+
+/* ---- operators of one input ---- */
+
+typedef struct unary {
+    const char *word;
+    const char *attr_a, *attr_b; /* float attributes, NULL for none */
+    float a, b;                  /* their defaults */
+} unary;
+
+static mp_status plan_unary_as(mp_planner *p, mp_dtype result, float a, float b) {
+    const unary *u = p->node->op->detail;
+    const mp_tensor *x = &p->in[0];
+    MP_TRY(mp_plan_output(p, 0, result, &x->shape));
+    return mp_pointwise1(p, u->word, x->type, MP_IN(0), MP_OUT(0), mp_shape_count(&x->shape), a, b);
+}
+
+static mp_status plan_unary(mp_planner *p) {
+    const unary *u = p->node->op->detail;
+    const float a = u->attr_a != NULL ? mp_node_float(p->node, u->attr_a, u->a) : u->a;
+    const float b = u->attr_b != NULL ? mp_node_float(p->node, u->attr_b, u->b) : u->b;
+    return plan_unary_as(p, p->in[0].type, a, b);
+}
+
+static mp_status plan_isnan(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    if (mp_is_narrow(x->type)) {
+        MP_TRY(mp_plan_output(p, 0, MP_BOOL, &x->shape));
+        return mp_plan_narrow_isnan(p, x->type, MP_IN(0), MP_OUT(0), mp_shape_count(&x->shape));
+    }
+    return plan_unary_as(p, MP_BOOL, 0, 0);
+}
+
+static mp_status plan_isinf(mp_planner *p) {
+    const bool positive = mp_node_int(p->node, "detect_positive", 1) != 0;
+    const bool negative = mp_node_int(p->node, "detect_negative", 1) != 0;
+    const mp_tensor *x = &p->in[0];
+    if (mp_is_narrow(x->type)) {
+        MP_TRY(mp_plan_output(p, 0, MP_BOOL, &x->shape));
+        return mp_plan_narrow_isinf(p, x->type, positive, negative, MP_IN(0), MP_OUT(0),
+                                    mp_shape_count(&x->shape));
+    }
+    return plan_unary_as(p, MP_BOOL, positive ? 1.0f : 0.0f, negative ? 1.0f : 0.0f);
+}
+
+/* ---- operators of two inputs ---- */
+
+static mp_operand operand_in(const mp_planner *p, int i) {
+    return (mp_operand){MP_IN(i), &p->in[i].shape};
+}
+
+/* f(x, y), or f(y, x) where `first` is 1. */
+static mp_status plan_binary_as(mp_planner *p, const char *word, mp_dtype result, int first) {
+    mp_shape shape;
+    MP_TRY(mp_shape_broadcast(&p->in[0].shape, &p->in[1].shape, &shape));
+    MP_TRY(mp_plan_output(p, 0, result, &shape));
+    return pointwise2_to(p, word, p->in[0].type, operand_in(p, first), operand_in(p, 1 - first),
+                         MP_OUT(0), result, &shape, 0, 0);
+}
+
+static mp_status plan_binary(mp_planner *p) {
+    return plan_binary_as(p, p->node->op->detail, p->in[0].type, 0);
+}
+
+static mp_status plan_compare(mp_planner *p) {
+    return plan_binary_as(p, p->node->op->detail, MP_BOOL, 0);
+}
+
+/* x > y by the kernel of y < x. */
+static mp_status plan_compare_turned(mp_planner *p) {
+    return plan_binary_as(p, p->node->op->detail, MP_BOOL, 1);
+}
+
+static mp_status plan_mod(mp_planner *p) {
+    const bool c_sign = mp_node_int(p->node, "fmod", 0) != 0;
+    if (!c_sign && (MP_BIT(p->in[0].type) & MP_FLOATS) != 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "inputs of type %s need the attribute fmod=1",
+                       mp_dtype_name(p->in[0].type));
+    }
+    const bool same =
+        (MP_BIT(p->in[0].type) & MP_UNSIGNED_INTS) != 0; /* where nothing is negative */
+    return plan_binary_as(p, c_sign || same ? "fmod" : "mod", p->in[0].type, 0);
+}
+
+static mp_status plan_prelu(mp_planner *p) {
+    mp_shape shape;
+    MP_TRY(mp_shape_broadcast(&p->in[0].shape, &p->in[1].shape, &shape));
+    if (!mp_shape_equal(&shape, &p->in[0].shape)) {
+        char x[192];
+        char slope[192];
+        return MP_FAIL(INVALID_ARGUMENT, "slope of shape %s does not broadcast to X of shape %s",
+                       mp_shape_text(&p->in[1].shape, slope), mp_shape_text(&p->in[0].shape, x));
+    }
+    if ((MP_BIT(p->in[0].type) & MP_UNSIGNED_INTS) != 0) {
+        size_t bytes = 0;
+        MP_TRY(mp_shape_bytes(&shape, p->in[0].type, &bytes));
+        MP_TRY(mp_plan_output(p, 0, p->in[0].type, &shape));
+        return mp_plan_copy(p, MP_OUT(0), MP_IN(0), bytes); /* nothing is negative */
+    }
+    return plan_binary_as(p, "prelu", p->in[0].type, 0);
+}
+
+/* ---- operators of any number of inputs: folded from the left into the output ---- */
+
+static mp_status plan_variadic(mp_planner *p) {
+    const char *word = p->node->op->detail;
+    const mp_dtype dtype = p->in[0].type;
+    mp_shape shape = p->in[0].shape;
+    for (int i = 1; i < p->in_count; i++) {
+        MP_TRY(mp_shape_broadcast(&shape, &p->in[i].shape, &shape));
+    }
+    MP_TRY(mp_plan_output(p, 0, dtype, &shape));
+    const bool mean = word == NULL;
+    const float share = mean ? 1.0f / (float)p->in_count : 1.0f;
+    if (p->in_count == 1) {
+        size_t bytes = 0;
+        MP_TRY(mp_shape_bytes(&shape, dtype, &bytes));
+        return mp_plan_copy(p, MP_OUT(0), MP_IN(0), bytes);
+    }
+    mp_operand sum = operand_in(p, 0);
+    for (int i = 1; i < p->in_count; i++) {
+        const float a = i == 1 ? share : 1.0f;
+        MP_TRY(mp_pointwise2(p, mean ? "mean_step" : word, dtype, sum, operand_in(p, i), MP_OUT(0),
+                             &shape, a, share));
+        sum = (mp_operand){MP_OUT(0), &shape};
+    }
+    return MP_OK;
+}
+
+/* ---- Clip ---- */
+
+static mp_status plan_clip_attributes(mp_planner *p) {
+    return plan_unary_as(p, p->in[0].type, mp_node_float(p->node, "min", -FLT_MAX),
+                         mp_node_float(p->node, "max", FLT_MAX));
+}
+
+static mp_status plan_clip(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    for (int i = 1; i <= 2; i++) {
+        const mp_tensor *bound = mp_plan_in(p, i);
+        if (bound != NULL && mp_shape_count(&bound->shape) != 1) {
+            char text[192];
+            return MP_FAIL(INVALID_ARGUMENT, "%s must be a scalar, not of shape %s",
+                           i == 1 ? "min" : "max", mp_shape_text(&bound->shape, text));
+        }
+    }
+    MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
+    const mp_clip_args args = {.count = mp_shape_count(&x->shape)};
+    if (args.count == 0) {
+        return MP_OK;
+    }
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "clip_%s", mp_dtype_word(x->type)));
+    const int per_lane = (int)(16 / mp_dtype_size(x->type));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, per_lane), args,
+                     MP_BIND(mp_clip_args, x, MP_IN(0)),
+                     MP_BIND(mp_clip_args, low, mp_plan_in(p, 1) ? MP_IN(1) : MP_NOWHERE),
+                     MP_BIND(mp_clip_args, high, mp_plan_in(p, 2) ? MP_IN(2) : MP_NOWHERE),
+                     MP_BIND(mp_clip_args, out, MP_OUT(0)));
+}
+
+/* ---- the rows ---- */
+
+static const mp_attr_def alpha_beta[] = {
+    {"alpha", MP_ATTR_FLOAT}, {"beta", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def alpha[] = {{"alpha", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def alpha_gamma[] = {
+    {"alpha", MP_ATTR_FLOAT}, {"gamma", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def min_max[] = {{"min", MP_ATTR_FLOAT}, {"max", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def scale_only[] = {{"scale", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def bias_lambd[] = {
+    {"bias", MP_ATTR_FLOAT}, {"lambd", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def detect[] = {
+    {"detect_positive", MP_ATTR_INT}, {"detect_negative", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def fmod_only[] = {{"fmod", MP_ATTR_INT}, {NULL, 0}};
+
+#define IN_PLACE  .in_place = {{0, 0}}, .in_place_count = 1
+#define IN_PLACE2 .in_place = {{0, 0}, {1, 0}}, .in_place_count = 2
+
+/* name, versions, types, word [, attributes, where their values go] */
+#define UNARY(op_name, from, to, set, ...)                                                    \
+    {                                                                                         \
+        .name = (op_name), .since = (from), .until = (to), .types = {{"T", (set)}}, IN_PLACE, \
+        .plan = plan_unary, .domain = "", __VA_ARGS__                                         \
+    }
+#define WORD(text)             \
+    .detail = &(const unary) { \
+        .word = (text)         \
+    }
+#define WITH(text, list, name_a, default_a, name_b, default_b)                                     \
+    .attrs = (list), .detail = &(const unary) {                                                    \
+        .word = (text), .attr_a = (name_a), .attr_b = (name_b), .a = (default_a), .b = (default_b) \
+    }
+#define TEST(op_name, from, to, set, function, ...)                                          \
+    {                                                                                        \
+        .name = (op_name), .since = (from), .until = (to), .plan = (function), .domain = "", \
+        .types = {{"T1", (set)}, {"T2", MP_BIT(MP_BOOL)}}, __VA_ARGS__                       \
+    }
+#define BINARY(op_name, from, to, set, word)                                                   \
+    {                                                                                          \
+        .name = (op_name), .since = (from), .until = (to), .types = {{"T", (set)}}, IN_PLACE2, \
+        .plan = plan_binary, .domain = "", .detail = (word)                                    \
+    }
+#define COMPARE(op_name, from, to, set, word, function)                                      \
+    {                                                                                        \
+        .name = (op_name), .since = (from), .until = (to), .plan = (function), .domain = "", \
+        .types = {{"T", (set)}, {"T1", MP_BIT(MP_BOOL)}}, .detail = (word)                   \
+    }
+#define VARIADIC(op_name, from, to, set, word)                                                \
+    {                                                                                         \
+        .name = (op_name), .since = (from), .until = (to), .types = {{"T", (set)}}, IN_PLACE, \
+        .plan = plan_variadic, .domain = "", .detail = (word)                                 \
+    }
+
+static const mp_op ops[] = {
+    UNARY("Abs", 6, 13, MP_NUMBERS, WORD("abs")),
+    UNARY("Neg", 6, 13, MP_FLOATS | MP_SIGNED_INTS, WORD("neg")),
+    UNARY("Sign", 9, 13, MP_NUMBERS, WORD("sign")),
+    UNARY("Floor", 6, 13, MP_FLOATS, WORD("floor")),
+    UNARY("Ceil", 6, 13, MP_FLOATS, WORD("ceil")),
+    UNARY("Round", 11, 22, MP_FLOATS, WORD("round")),
+    UNARY("Sqrt", 6, 13, MP_FLOATS, WORD("sqrt")),
+    UNARY("Reciprocal", 6, 13, MP_FLOATS, WORD("reciprocal")),
+    UNARY("Exp", 6, 13, MP_FLOATS, WORD("exp")),
+    UNARY("Log", 6, 13, MP_FLOATS, WORD("log")),
+    UNARY("Sin", 7, 22, MP_FLOATS, WORD("sin")),
+    UNARY("Cos", 7, 22, MP_FLOATS, WORD("cos")),
+    UNARY("Tan", 7, 22, MP_FLOATS, WORD("tan")),
+    UNARY("Asin", 7, 22, MP_FLOATS, WORD("asin")),
+    UNARY("Acos", 7, 22, MP_FLOATS, WORD("acos")),
+    UNARY("Atan", 7, 22, MP_FLOATS, WORD("atan")),
+    UNARY("Sinh", 9, 22, MP_FLOATS, WORD("sinh")),
+    UNARY("Cosh", 9, 22, MP_FLOATS, WORD("cosh")),
+    UNARY("Asinh", 9, 22, MP_FLOATS, WORD("asinh")),
+    UNARY("Acosh", 9, 22, MP_FLOATS, WORD("acosh")),
+    UNARY("Atanh", 9, 22, MP_FLOATS, WORD("atanh")),
+    UNARY("Tanh", 6, 13, MP_FLOATS, WORD("tanh")),
+    UNARY("Erf", 9, 13, MP_FLOATS, WORD("erf")),
+    UNARY("Relu", 6, 14, MP_FLOATS | MP_SIGNED_INTS, WORD("relu")),
+    UNARY("Sigmoid", 6, 13, MP_FLOATS, WORD("sigmoid")),
+    UNARY("HardSigmoid", 6, 22, MP_FLOATS,
+          WITH("hard_sigmoid", alpha_beta, "alpha", 0.2f, "beta", 0.5f)),
+    UNARY("LeakyRelu", 6, 16, MP_FLOATS, WITH("leaky_relu", alpha, "alpha", 0.01f, NULL, 0)),
+    UNARY("Elu", 6, 22, MP_FLOATS, WITH("elu", alpha, "alpha", 1.0f, NULL, 0)),
+    UNARY("Selu", 6, 22, MP_FLOATS,
+          WITH("selu", alpha_gamma, "alpha", 1.67326319217681884765625f, "gamma",
+               1.05070102214813232421875f)),
+    UNARY("Celu", 12, 12, MP_BIT(MP_F32), WITH("celu", alpha, "alpha", 1.0f, NULL, 0)),
+    UNARY("Swish", 24, 24, MP_FLOATS, WITH("swish", alpha, "alpha", 1.0f, NULL, 0)),
+    UNARY("Mish", 18, 22, MP_FLOATS, WORD("mish")),
+    UNARY("Affine", 1, 1, MP_IEEE_FLOATS, WITH("affine", alpha_beta, "alpha", 1.0f, "beta", 0.0f)),
+    UNARY("Scale", 1, 1, MP_IEEE_FLOATS, WITH("affine", scale_only, "scale", 1.0f, NULL, 0)),
+    UNARY("ScaledTanh", 1, 1, MP_IEEE_FLOATS,
+          WITH("scaled_tanh", alpha_beta, "alpha", 1.0f, "beta", 1.0f)),
+    UNARY("ParametricSoftplus", 1, 1, MP_IEEE_FLOATS,
+          WITH("parametric_softplus", alpha_beta, "alpha", 1.0f, "beta", 1.0f)),
+    UNARY("Shrink", 9, 9, MP_IEEE_FLOATS | MP_INTS,
+          WITH("shrink", bias_lambd, "bias", 0.0f, "lambd", 0.5f)),
+    UNARY("Softplus", 1, 22, MP_FLOATS, WORD("softplus")),
+    UNARY("Softsign", 1, 22, MP_FLOATS, WORD("softsign")),
+    UNARY("ThresholdedRelu", 1, 22, MP_FLOATS,
+          WITH("thresholded_relu", alpha, "alpha", 1.0f, NULL, 0)),
+    UNARY("HardSwish", 14, 22, MP_FLOATS, WORD("hard_swish")),
+    UNARY("Not", 1, 1, MP_BIT(MP_BOOL), WORD("not")),
+    TEST("IsNaN", 9, 20, MP_FLOATS | MP_FLOAT8, plan_isnan, WORD("isnan")),
+    TEST("IsInf", 10, 20, MP_FLOATS | MP_FLOAT8, plan_isinf, WORD("isinf"), .attrs = detect),
+    BINARY("Add", 7, 14, MP_NUMBERS, "add"),
+    BINARY("Sub", 7, 14, MP_NUMBERS, "sub"),
+    BINARY("Mul", 7, 14, MP_NUMBERS, "mul"),
+    BINARY("Div", 7, 14, MP_NUMBERS, "div"),
+    {.name = "Mod",
+     .domain = "",
+     .since = 10,
+     .until = 13,
+     .types = {{"T", MP_NUMBERS}},
+     IN_PLACE2,
+     .attrs = fmod_only,
+     .plan = plan_mod},
+    {.name = "PRelu",
+     .domain = "",
+     .since = 7,
+     .until = 16,
+     IN_PLACE,
+     .plan = plan_prelu,
+     .types = {{"T",
+                MP_FLOATS | MP_BIT(MP_I32) | MP_BIT(MP_I64) | MP_BIT(MP_U32) | MP_BIT(MP_U64)}}},
+    COMPARE("And", 7, 7, MP_BIT(MP_BOOL), "and", plan_compare),
+    COMPARE("Or", 7, 7, MP_BIT(MP_BOOL), "or", plan_compare),
+    COMPARE("Xor", 7, 7, MP_BIT(MP_BOOL), "xor", plan_compare),
+    COMPARE("Equal", 7, 19, MP_ALL_TYPES, "equal", plan_compare),
+    COMPARE("Less", 7, 13, MP_NUMBERS, "less", plan_compare),
+    COMPARE("LessOrEqual", 12, 16, MP_NUMBERS, "less_or_equal", plan_compare),
+    COMPARE("Greater", 7, 13, MP_NUMBERS, "less", plan_compare_turned),
+    COMPARE("GreaterOrEqual", 12, 16, MP_NUMBERS, "less_or_equal", plan_compare_turned),
+    VARIADIC("Max", 6, 13, MP_NUMBERS, "max"),
+    VARIADIC("Min", 6, 13, MP_NUMBERS, "min"),
+    VARIADIC("Sum", 6, 13, MP_FLOATS, "add"),
+    VARIADIC("Mean", 6, 13, MP_FLOATS, NULL),
+    {.name = "Clip",
+     .domain = "",
+     .since = 6,
+     .until = 10,
+     .types = {{"T", MP_IEEE_FLOATS}},
+     IN_PLACE,
+     .attrs = min_max,
+     .plan = plan_clip_attributes,
+     WORD("clip")},
+    {.name = "Clip",
+     .domain = "",
+     .since = 11,
+     .until = 13,
+     .types = {{"T", MP_NUMBERS}},
+     IN_PLACE,
+     .plan = plan_clip},
+};
+
+const mp_op_family mp__family_pointwise = {"pointwise", ops, MP_COUNT_OF(ops)};

@@ -1,0 +1,258 @@
+/* quantize.c - QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear.
+ *
+ * A scale serves the whole tensor, a slice along an axis, or a block of neighbours along it; all
+ * three are steps in the tensor of scales (k_scales). Quotients are rounded once, from float: the
+ * attribute `precision` asks for no more than that.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/quantize/quantize_steps.h"
+
+#include "op/core/families.h"
+
+/* ---- which scale is whose ---- */
+
+static mp_status scales_along(const mp_shape *x, int axis, int64_t block, bool blocked,
+                              k_scales *out) {
+    const bool wide = mp_shape_count(x) > INT32_MAX;
+    const int64_t inner = mp_shape_span(x, axis + 1, x->rank);
+    const int64_t blocks = x->dim[axis] / block + (x->dim[axis] % block != 0);
+    *out = (k_scales){.wide = wide,
+                      .axis = x->dim[axis],
+                      .inner = inner,
+                      .block = block,
+                      .by_outer = blocked ? blocks * inner : 0,
+                      .by_block = blocked ? inner : 1,
+                      .by_inner = blocked ? 1 : 0};
+    if (!wide && mp_shape_count(x) > 0) {
+        out->divide_inner = mp_divider((uint32_t)inner);
+        out->divide_axis = mp_divider((uint32_t)x->dim[axis]);
+        out->divide_block = mp_divider((uint32_t)(block < INT32_MAX ? block : INT32_MAX));
+    }
+    return MP_OK;
+}
+
+static mp_status misfit(const mp_tensor *scale, const mp_shape *x, int64_t block) {
+    char text[192];
+    char of[192];
+    return MP_FAIL(INVALID_ARGUMENT,
+                   "a scale of shape %s does not fit a tensor of shape %s with block_size %lld",
+                   mp_shape_text(&scale->shape, text), mp_shape_text(x, of), (long long)block);
+}
+
+static mp_status blocked_scales(const mp_tensor *scale, const mp_shape *x, int axis, int64_t block,
+                                k_scales *out) {
+    mp_shape want = *x;
+    want.dim[axis] = x->dim[axis] / block + (x->dim[axis] % block != 0);
+    return mp_shape_equal(&scale->shape, &want) ? scales_along(x, axis, block, true, out)
+                                                : misfit(scale, x, block);
+}
+
+mp_status mp_scales_read(const mp_planner *p, const mp_tensor *scale, const mp_tensor *zero,
+                         const mp_shape *x, k_scales *out) {
+    const int64_t block = mp_node_int(p->node, "block_size", 0);
+    const int64_t asked = mp_node_int(p->node, "axis", 1);
+    const int64_t count = mp_shape_count(&scale->shape);
+    int axis = 0;
+    if (zero != NULL && mp_shape_count(&zero->shape) != count) {
+        char text[192];
+        char of[192];
+        return MP_FAIL(INVALID_ARGUMENT, "a zero point of shape %s does not go with a scale of %s",
+                       mp_shape_text(&zero->shape, text), mp_shape_text(&scale->shape, of));
+    }
+    if (block < 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "block_size is %lld; it is a count, or 0 for none",
+                       (long long)block);
+    }
+    if (block == 0 && scale->shape.rank <= 1 && count == 1) {
+        *out = (k_scales){.single = 1};
+        return MP_OK;
+    }
+    MP_TRY(mp_shape_axis(asked, x->rank, "axis", &axis));
+    if (block > 0) {
+        return blocked_scales(scale, x, axis, block, out);
+    }
+    return scale->shape.rank == 1 && count == x->dim[axis] ? scales_along(x, axis, 1, false, out)
+                                                           : misfit(scale, x, block);
+}
+
+static int32_t scale_word(mp_dtype dtype) {
+    switch (dtype) {
+    case MP_F16:
+        return K_SCALE_F16;
+    case MP_BF16:
+        return K_SCALE_BF16;
+    case MP_F8E8M0:
+        return K_SCALE_F8E8M0;
+    default:
+        return K_SCALE_F32;
+    }
+}
+
+/* ---- Quantize- and DequantizeLinear ---- */
+
+mp_status mp_plan_convert(mp_planner *p, const mp_conversion *c, const k_scales *scales,
+                          bool saturate) {
+    const mp_kernel *kernel = NULL;
+    const mp_quantize_args args = {.count = c->count,
+                                   .scale_type = scale_word(c->scale_type),
+                                   .type =
+                                       mp_narrow(c->narrow, (mp_narrowing){.saturate = saturate}),
+                                   .scales = *scales};
+    if (c->count == 0) {
+        return MP_OK;
+    }
+    MP_TRY(mp_plan_kernel(p, &kernel, "%s_%s", c->back ? "dequantize" : "quantize",
+                          mp_dtype_word(c->wide)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, c->count, K_GROUP), args,
+                     MP_BIND(mp_quantize_args, x, c->x), MP_BIND(mp_quantize_args, scale, c->scale),
+                     MP_BIND(mp_quantize_args, zero, c->zero),
+                     MP_BIND(mp_quantize_args, out, c->out));
+}
+
+/* Input 0 by the scale and the zero point in inputs 1 and 2. */
+static mp_status convert(mp_planner *p, bool back, mp_dtype narrow, mp_dtype wide, bool saturate) {
+    const mp_tensor *x = &p->in[0];
+    const mp_tensor *zero = mp_plan_in(p, 2);
+    const mp_conversion c = {.back = back,
+                             .narrow = narrow,
+                             .wide = wide,
+                             .scale_type = p->in[1].type,
+                             .x = MP_IN(0),
+                             .scale = MP_IN(1),
+                             .zero = zero != NULL ? MP_IN(2) : MP_NOWHERE,
+                             .out = MP_OUT(0),
+                             .count = mp_shape_count(&x->shape)};
+    k_scales scales;
+    MP_TRY(mp_scales_read(p, &p->in[1], zero, &x->shape, &scales));
+    return mp_plan_convert(p, &c, &scales, saturate);
+}
+
+/* The attribute output_dtype, or `fallback` where it is 0 or absent. */
+static mp_status asked_type(const mp_planner *p, mp_dtype fallback, mp_dtype *out) {
+    const int64_t asked = mp_node_int(p->node, "output_dtype", 0);
+    *out = asked != 0 ? mp_dtype_of_onnx(asked) : fallback;
+    return *out != MP_NONE
+               ? MP_OK
+               : MP_FAIL(UNSUPPORTED, "output_dtype is ONNX's element type %lld", (long long)asked);
+}
+
+static mp_status plan_quantize(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    const mp_tensor *zero = mp_plan_in(p, 2);
+    const mp_dtypes results = MP_BIT(MP_I8) | MP_BIT(MP_U8) | MP_BIT(MP_I16) | MP_BIT(MP_U16) |
+                              (MP_NARROW & ~MP_BIT(MP_F8E8M0));
+    mp_dtype to = MP_NONE;
+    MP_TRY(asked_type(p, zero != NULL ? zero->type : MP_U8, &to));
+    if ((MP_BIT(to) & results) == 0 || (zero != NULL && zero->type != to)) {
+        return MP_FAIL(INVALID_ARGUMENT, "values of %s cannot be quantised with a zero point of %s",
+                       mp_dtype_name(to), zero != NULL ? mp_dtype_name(zero->type) : "no type");
+    }
+    MP_TRY(mp_plan_output(p, 0, to, &x->shape));
+    return convert(p, false, to, x->type, mp_node_int(p->node, "saturate", 1) != 0);
+}
+
+static mp_status plan_dequantize(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    const mp_dtypes results = MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16);
+    mp_dtype to = MP_NONE;
+    MP_TRY(asked_type(p, p->in[1].type, &to));
+    if ((MP_BIT(to) & results) == 0) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "%s is not a type that values are dequantised to; "
+                       "output_dtype names float, float16 or bfloat16",
+                       mp_dtype_name(to));
+    }
+    MP_TRY(mp_plan_output(p, 0, to, &x->shape));
+    return convert(p, true, x->type, to, true);
+}
+
+/* ---- DynamicQuantizeLinear ---- */
+
+enum {
+    RANGE_LANES = 512,
+    /* Up to this many elements one block does it all, and other blocks find the range again. */
+    RANGE_AT_ONCE = RANGE_LANES * 16,
+};
+
+mp_status mp_plan_dynamic_quantize(mp_planner *p, mp_ref x, int64_t count,
+                                   const mp_quantized *out) {
+    mp_dynamic_quantize_args args = {.count = count,
+                                     .type = mp_narrow(MP_U8, (mp_narrowing){.saturate = true})};
+    const int64_t each = (int64_t)RANGE_LANES * K_GROUP;
+    const int64_t most = (int64_t)p->device->info.multiprocessors * 2;
+    const int64_t wanted = count / each + (count % each != 0);
+    const int64_t parts = wanted < most ? wanted : most;
+    const mp_kernel *minmax = NULL;
+    const mp_kernel *kernel = NULL;
+    mp_ref ranges = MP_NOWHERE;
+    MP_TRY(mp_plan_kernel(p, &kernel, "dynamic_quantize_f32"));
+    if (count > RANGE_AT_ONCE) {
+        args.parts = parts;
+        MP_TRY(mp_plan_kernel(p, &minmax, "minmax_f32"));
+        MP_TRY(mp_plan_scratch(p, (size_t)parts * 2 * sizeof(float), &ranges));
+        MP_TRY(MP_LAUNCH(p, minmax, mp_plan_grid_rows(p, parts, RANGE_LANES), args,
+                         MP_BIND(mp_dynamic_quantize_args, x, x),
+                         MP_BIND(mp_dynamic_quantize_args, ranges, ranges)));
+    }
+    return MP_LAUNCH(p, kernel, mp_plan_grid_rows(p, args.parts > 0 ? wanted : parts, RANGE_LANES),
+                     args, MP_BIND(mp_dynamic_quantize_args, x, x),
+                     MP_BIND(mp_dynamic_quantize_args, ranges, ranges),
+                     MP_BIND(mp_dynamic_quantize_args, out, out->values),
+                     MP_BIND(mp_dynamic_quantize_args, scale, out->scale),
+                     MP_BIND(mp_dynamic_quantize_args, zero, out->zero));
+}
+
+static mp_status plan_dynamic(mp_planner *p) {
+    const mp_shape *x = &p->in[0].shape;
+    const mp_shape scalar = {.rank = 0};
+    MP_TRY(mp_plan_output(p, 0, MP_U8, x));
+    MP_TRY(mp_plan_output(p, 1, MP_F32, &scalar));
+    MP_TRY(mp_plan_output(p, 2, MP_U8, &scalar));
+    const mp_quantized out = {.values = MP_OUT(0),
+                              .scale = p->out_count > 1 ? MP_OUT(1) : MP_NOWHERE,
+                              .zero = p->out_count > 2 ? MP_OUT(2) : MP_NOWHERE};
+    return mp_plan_dynamic_quantize(p, MP_IN(0), mp_shape_count(x), &out);
+}
+
+/* ---- the rows ---- */
+
+enum {
+    BYTES = MP_BIT(MP_I8) | MP_BIT(MP_U8),
+    WORDS = BYTES | MP_BIT(MP_I16) | MP_BIT(MP_U16),
+    HALVES = MP_BIT(MP_I4) | MP_BIT(MP_U4),
+    STORED = MP_NARROW & ~MP_BIT(MP_F8E8M0), /* also what quantised values are */
+    F32 = MP_BIT(MP_F32),
+    SCALES = MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16),
+    ANY_SCALE = SCALES | MP_BIT(MP_F8E8M0),
+    WHOLE = MP_BIT(MP_I32),
+};
+
+static const mp_attr_def attrs[] = {{"axis", MP_ATTR_INT},
+                                    {"block_size", MP_ATTR_INT},
+                                    {"output_dtype", MP_ATTR_INT},
+                                    {"saturate", MP_ATTR_INT},
+                                    {NULL, 0}};
+
+#define ROW(in_domain, op_name, from, to, function, ...)                          \
+    {                                                                             \
+        .domain = (in_domain), .name = (op_name), .since = (from), .until = (to), \
+        .types = {__VA_ARGS__}, .attrs = attrs, .plan = (function)                \
+    }
+#define QUANTIZE(from, to, ...) ROW("", "QuantizeLinear", from, to, plan_quantize, __VA_ARGS__)
+#define DEQUANTIZE(from, to, ...) \
+    ROW("", "DequantizeLinear", from, to, plan_dequantize, __VA_ARGS__)
+
+static const mp_op ops[] = {
+    QUANTIZE(10, 13, {"T1", F32}, {"T2", BYTES}),
+    QUANTIZE(19, 21, {"T1", SCALES}, {"T2", WORDS | MP_FLOAT8 | HALVES}),
+    QUANTIZE(23, 25, {"T1", SCALES}, {"T2", ANY_SCALE}, {"T3", WORDS | STORED}),
+    DEQUANTIZE(10, 13, {"T", BYTES | WHOLE}),
+    DEQUANTIZE(19, 21, {"T1", WORDS | WHOLE | MP_FLOAT8 | HALVES}, {"T2", SCALES}),
+    DEQUANTIZE(23, 25, {"T1", WORDS | WHOLE | STORED}, {"T2", ANY_SCALE}, {"T3", SCALES}),
+    ROW("", "DynamicQuantizeLinear", 11, 11, plan_dynamic, {"T1", F32}, {"T2", MP_BIT(MP_U8)}),
+    ROW("com.microsoft", "QuantizeLinear", 1, 1, plan_quantize, {"T1", F32 | MP_BIT(MP_F16)},
+        {"T2", WORDS | HALVES}),
+    ROW("com.microsoft", "DequantizeLinear", 1, 1, plan_dequantize, {"T1", WORDS | WHOLE | HALVES},
+        {"T2", F32 | MP_BIT(MP_F16)}),
+};
+
+const mp_op_family mp__family_quantize = {"quantize", ops, MP_COUNT_OF(ops)};

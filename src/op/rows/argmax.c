@@ -1,0 +1,179 @@
+/* argmax.c - ArgMax, ArgMin, and Hardmax, which marks what ArgMax finds.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/rows/argmax_args.h"
+#include "kernel/rows/one_hot_row_args.h"
+#include "op/core/families.h"
+#include "op/core/op.h"
+#include "op/core/row_shape.h"
+#include "op/rows/key_bits.h"
+
+/* ---- the step ---- */
+
+enum { LANES = 256, PIECE_MIN = 16384 };
+
+/* Whether a lane should search a row alone: rows that are neighbours in memory and enough of them,
+ * or next to nothing to share. */
+static bool prefers_lane(const mp_planner *p, mp_rows r) {
+    const int64_t many = (int64_t)p->device->info.multiprocessors * 256;
+    return r.columns <= 4 || (r.inner >= 32 && r.rows >= many);
+}
+
+static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_arg_args args, int32_t stage,
+                        int64_t blocks, mp_ref out, mp_ref partial) {
+    const int64_t width = stage == K_ARG_MERGE ? args.pieces : args.columns;
+    uint32_t lanes = LANES;
+    while (stage != K_ARG_LANES && lanes > 32 && (int64_t)lanes * 4 > width) {
+        lanes /= 2;
+    }
+    mp_grid grid = mp_plan_grid_rows(p, blocks, lanes);
+    grid.shared_bytes = lanes * (uint32_t)sizeof(k_best);
+    args.stage = stage;
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_arg_args, x, MP_IN(0)),
+                     MP_BIND(mp_arg_args, out, out), MP_BIND(mp_arg_args, partial, partial));
+}
+
+/* The index of the largest (or smallest) element of each row of input 0, which has some. */
+static mp_status find(mp_planner *p, mp_rows r, bool largest, bool last, mp_ref out) {
+    const mp_dtype dtype = p->in[0].type;
+    const mp_kernel *kernel = NULL;
+    mp_arg_args args = {.rows = r.rows,
+                        .columns = r.columns,
+                        .inner = r.inner,
+                        .last = last ? ~(uint64_t)0 : 0,
+                        .order = mp_order_of(dtype, largest)};
+    MP_TRY(mp_plan_kernel(p, &kernel, "arg_b%d", mp_order_bits(dtype)));
+    if (prefers_lane(p, r)) {
+        return launch(p, kernel, args, K_ARG_LANES, (r.rows + LANES - 1) / LANES, out, MP_NOWHERE);
+    }
+    args.pieces = mp_row_pieces(r.rows, r.columns, p->device->info.multiprocessors, PIECE_MIN);
+    if (args.pieces == 1) {
+        return launch(p, kernel, args, K_ARG_WHOLE, r.rows, out, MP_NOWHERE);
+    }
+    mp_ref partial = MP_NOWHERE;
+    args.piece = (r.columns + args.pieces - 1) / args.pieces;
+    MP_TRY(mp_plan_scratch(p, (size_t)(r.rows * args.pieces) * sizeof(k_best), &partial));
+    MP_TRY(launch(p, kernel, args, K_ARG_PIECES, r.rows * args.pieces, MP_NOWHERE, partial));
+    return launch(p, kernel, args, K_ARG_MERGE, r.rows, out, partial);
+}
+
+/* ---- ArgMax, ArgMin ---- */
+
+static mp_status plan_arg(mp_planner *p) {
+    const mp_shape *x = &p->in[0].shape;
+    const bool *largest = p->node->op->detail;
+    const bool keep = mp_node_int(p->node, "keepdims", 1) != 0;
+    const bool last = mp_node_int(p->node, "select_last_index", 0) != 0;
+    mp_shape shape = {.rank = 0};
+    int axis = 0;
+    if (x->rank > 0) {
+        MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), x->rank, "axis", &axis));
+    }
+    for (int d = 0; d < x->rank; d++) {
+        if (d != axis || keep) {
+            shape.dim[shape.rank++] = d == axis ? 1 : x->dim[d];
+        }
+    }
+    MP_TRY(mp_plan_output(p, 0, MP_I64, &shape));
+    const mp_rows r = mp_rows_along(x, axis);
+    if (r.rows == 0) {
+        return MP_OK;
+    }
+    if (r.columns == 0) {
+        char text[192];
+        return MP_FAIL(INVALID_ARGUMENT, "axis %d of the shape %s is empty, so nothing is largest",
+                       axis, mp_shape_text(x, text));
+    }
+    return find(p, r, *largest, last, MP_OUT(0));
+}
+
+/* ---- Hardmax ---- */
+
+static mp_status mark_largest(mp_planner *p, mp_rows r) {
+    const mp_tensor *x = &p->in[0];
+    mp_ref index = MP_NOWHERE;
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
+    const mp_one_hot_row_args args = {.count = r.rows * r.columns,
+                                      .columns = r.columns,
+                                      .inner = r.inner,
+                                      .one = mp_one_bits(x->type)};
+    if (args.count == 0) {
+        return MP_OK;
+    }
+    MP_TRY(mp_plan_scratch_of(p, r.rows, MP_I64, &index));
+    MP_TRY(find(p, r, true, false, index));
+    MP_TRY(mp_plan_kernel(p, &kernel, "one_hot_row_b%d", mp_order_bits(x->type)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+                     MP_BIND(mp_one_hot_row_args, index, index),
+                     MP_BIND(mp_one_hot_row_args, out, MP_OUT(0)));
+}
+
+/* Up to version 11 the dimensions from `axis` on are one row. */
+static mp_status plan_hardmax_flat(mp_planner *p) {
+    const mp_shape *x = &p->in[0].shape;
+    const int64_t asked = mp_node_int(p->node, "axis", 1);
+    int axis = x->rank;
+    if (asked != x->rank) {
+        MP_TRY(mp_shape_axis(asked, x->rank, "axis", &axis));
+    }
+    return mark_largest(p, (mp_rows){.rows = mp_shape_span(x, 0, axis),
+                                     .columns = mp_shape_span(x, axis, x->rank),
+                                     .inner = 1});
+}
+
+static mp_status plan_hardmax(mp_planner *p) {
+    const mp_shape *x = &p->in[0].shape;
+    int axis = 0;
+    if (x->rank > 0) {
+        MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", -1), x->rank, "axis", &axis));
+    }
+    return mark_largest(p, mp_rows_along(x, axis));
+}
+
+/* ---- the rows ---- */
+
+static const mp_attr_def old_attrs[] = {
+    {"axis", MP_ATTR_INT}, {"keepdims", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def new_attrs[] = {{"axis", MP_ATTR_INT},
+                                        {"keepdims", MP_ATTR_INT},
+                                        {"select_last_index", MP_ATTR_INT},
+                                        {NULL, 0}};
+static const mp_attr_def axis_only[] = {{"axis", MP_ATTR_INT}, {NULL, 0}};
+static const bool largest = true, smallest = false;
+
+enum { OLD_NUMBERS = MP_NUMBERS & ~(1 << MP_BF16) };
+
+#define ARG(op_name, which)                                                                      \
+    {.domain = "",                                                                               \
+     .name = (op_name),                                                                          \
+     .since = 1,                                                                                 \
+     .until = 11,                                                                                \
+     .types = {{"T", OLD_NUMBERS}},                                                              \
+     .attrs = old_attrs,                                                                         \
+     .plan = plan_arg,                                                                           \
+     .detail = (which)},                                                                         \
+    {                                                                                            \
+        .domain = "", .name = (op_name), .since = 12, .until = 13, .types = {{"T", MP_NUMBERS}}, \
+        .attrs = new_attrs, .plan = plan_arg, .detail = (which)                                  \
+    }
+
+static const mp_op ops[] = {
+    ARG("ArgMax", &largest),
+    ARG("ArgMin", &smallest),
+    {.domain = "",
+     .name = "Hardmax",
+     .since = 1,
+     .until = 11,
+     .types = {{"T", MP_IEEE_FLOATS}},
+     .attrs = axis_only,
+     .plan = plan_hardmax_flat},
+    {.domain = "",
+     .name = "Hardmax",
+     .since = 13,
+     .until = 13,
+     .types = {{"T", MP_FLOATS}},
+     .attrs = axis_only,
+     .plan = plan_hardmax},
+};
+
+const mp_op_family mp__family_search = {"search", ops, MP_COUNT_OF(ops)};

@@ -1,0 +1,392 @@
+/* norm.c - operators that bring rows to mean 0 and deviation 1, or to deviation 1 alone:
+ * LayerNormalization and what differs from it in where the rows and their scales are.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/rows/norm_args.h"
+#include "op/core/families.h"
+#include "op/core/host_input.h"
+#include "op/core/row_grid.h"
+#include "op/move/slice.h"
+
+/* ---- the step ---- */
+
+typedef struct norm {
+    mp_norm_args args;
+    mp_dtype type, out_type; /* of x; of the result, the scale and the bias */
+    mp_ref x, skip, add, scale, bias, out, mean, inverse, sum;
+} norm;
+
+/* Whether rows are packed, as the kernel calls it: all tensors are aligned, and so then are rows.
+ */
+static bool is_packed(const mp_planner *p, const norm *n) {
+    const mp_norm_args *args = &n->args;
+    const int64_t pack = 16 / (int64_t)mp_dtype_size(n->type);
+    const int64_t neighbours = args->per_row > 0 ? args->inner : args->columns;
+    return p->align >= 16 && args->columns % pack == 0 && neighbours % pack == 0 &&
+           args->columns <= mp_row_keep(n->type) * args->width;
+}
+
+static mp_status launch(mp_planner *p, norm *n) {
+    const mp_kernel *kernel = NULL;
+    if (n->args.rows == 0 || n->args.columns == 0) {
+        return MP_OK;
+    }
+    n->args.skip_rows = n->args.skip_rows > 0 ? n->args.skip_rows : 1;
+    const mp_grid grid =
+        mp_row_grid(p, n->type, n->args.rows, n->args.columns, false, &n->args.width);
+    MP_TRY(mp_plan_kernel(p, &kernel, "norm_%s_%s_%s", is_packed(p, n) ? "packed" : "edged",
+                          mp_dtype_word(n->type), mp_dtype_word(n->out_type)));
+    return MP_LAUNCH(p, kernel, grid, n->args, MP_BIND(mp_norm_args, x, n->x),
+                     MP_BIND(mp_norm_args, skip, n->skip), MP_BIND(mp_norm_args, add, n->add),
+                     MP_BIND(mp_norm_args, scale, n->scale), MP_BIND(mp_norm_args, bias, n->bias),
+                     MP_BIND(mp_norm_args, out, n->out), MP_BIND(mp_norm_args, sum, n->sum),
+                     MP_BIND(mp_norm_args, mean, n->mean),
+                     MP_BIND(mp_norm_args, inverse, n->inverse));
+}
+
+static mp_ref output_or_nowhere(const mp_planner *p, int i) {
+    return i < p->out_count ? MP_OUT(i) : MP_NOWHERE;
+}
+
+/* ---- rows of the last dimensions, a scale for each column ---- */
+
+/* What sets an operator of this kind apart. */
+typedef struct kind {
+    bool centred;
+    int bias, mean, inverse; /* which input and outputs; -1 for none */
+} kind;
+
+/* A scale or bias for each element of a row. One that is smaller is repeated into scratch memory.
+ */
+static mp_status vector(mp_planner *p, int i, const char *name, const mp_shape *row, mp_ref *out) {
+    const mp_tensor *given = i >= 0 ? mp_plan_in(p, i) : NULL;
+    *out = MP_NOWHERE;
+    if (given == NULL) {
+        return MP_OK;
+    }
+    mp_shape shape = given->shape, both = {.rank = 0};
+    while (shape.rank > row->rank && shape.dim[0] == 1) {
+        shape.rank--;
+        for (int d = 0; d < shape.rank; d++) {
+            shape.dim[d] = shape.dim[d + 1];
+        }
+    }
+    const bool fits = shape.rank <= row->rank && mp_shape_broadcast(&shape, row, &both) == MP_OK &&
+                      mp_shape_equal(&both, row);
+    if (!fits) {
+        char text[192], row_text[192];
+        return MP_FAIL(UNSUPPORTED, "%s of shape %s for rows of %s elements", name,
+                       mp_shape_text(&given->shape, text), mp_shape_text(row, row_text));
+    }
+    *out = MP_IN(i);
+    if (mp_shape_count(&shape) == mp_shape_count(row)) {
+        return MP_OK;
+    }
+    size_t bytes = 0;
+    mp_strided source = {.ref = MP_IN(i)}, target = {.ref = MP_NOWHERE};
+    MP_TRY(mp_shape_bytes(row, given->type, &bytes));
+    MP_TRY(mp_plan_scratch(p, bytes, &target.ref));
+    mp_shape_broadcast_strides(&shape, row, source.stride);
+    mp_shape_strides(row, target.stride);
+    *out = target.ref;
+    return mp_plan_strided_copy(p, row, mp_dtype_size(given->type), &source, &target);
+}
+
+static mp_status plan_layer_norm(mp_planner *p) {
+    const kind *of = p->node->op->detail;
+    const mp_tensor *x = &p->in[0];
+    const bool wide = mp_node_int(p->node, "stash_type", MP_F32) == MP_F64;
+    int axis = 0;
+    MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", -1), x->shape.rank, "axis", &axis));
+    mp_shape row = {.rank = 0}, statistics = x->shape;
+    for (int d = axis; d < x->shape.rank; d++) {
+        row.dim[row.rank++] = x->shape.dim[d];
+        statistics.dim[d] = 1;
+    }
+    norm n = {.type = x->type, .out_type = p->in[1].type, .x = MP_IN(0), .out = MP_OUT(0)};
+    n.args = (mp_norm_args){.rows = mp_shape_span(&x->shape, 0, axis),
+                            .columns = mp_shape_count(&row),
+                            .epsilon = mp_node_float(p->node, "epsilon", 1e-5f),
+                            .centred = of->centred,
+                            .wide_stats = wide};
+    MP_TRY(vector(p, 1, "Scale", &row, &n.scale));
+    MP_TRY(vector(p, of->bias, "B", &row, &n.bias));
+    MP_TRY(mp_plan_output(p, 0, n.out_type, &x->shape));
+    const int stats[] = {of->mean, of->inverse};
+    for (int i = 0; i < 2; i++) {
+        if (stats[i] >= 0) {
+            MP_TRY(mp_plan_output(p, stats[i], wide ? MP_F64 : MP_F32, &statistics));
+        }
+    }
+    n.mean = of->mean >= 0 ? output_or_nowhere(p, of->mean) : MP_NOWHERE;
+    n.inverse = of->inverse >= 0 ? output_or_nowhere(p, of->inverse) : MP_NOWHERE;
+    return launch(p, &n);
+}
+
+/* ---- the sum of two tensors, brought to mean 0: between the blocks of a transformer ---- */
+
+/* Rows of `skip`, which the rows of x go through again and again. */
+static mp_status skip_rows(const mp_shape *x, const mp_shape *skip, int64_t *out) {
+    mp_shape both = {.rank = 0};
+    const int lead = x->rank - skip->rank;
+    bool fits = lead >= 0 && skip->rank > 0 && mp_shape_broadcast(x, skip, &both) == MP_OK &&
+                mp_shape_equal(&both, x) && skip->dim[skip->rank - 1] == x->dim[x->rank - 1];
+    for (int d = 0, inside = 0; fits && d < skip->rank; d++) { /* only the first may be repeated */
+        inside = inside || skip->dim[d] != 1;
+        fits = !inside || skip->dim[d] == x->dim[lead + d];
+    }
+    if (!fits) {
+        char text[192], x_text[192];
+        return MP_FAIL(UNSUPPORTED, "skip of shape %s for an input of shape %s",
+                       mp_shape_text(skip, text), mp_shape_text(x, x_text));
+    }
+    *out = mp_shape_span(skip, 0, skip->rank - 1);
+    return MP_OK;
+}
+
+static mp_status plan_skip_norm(mp_planner *p) {
+    const kind *of = p->node->op->detail;
+    const mp_tensor *x = &p->in[0];
+    if (x->shape.rank == 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "the input must not be a scalar");
+    }
+    const int last = x->shape.rank - 1, added = of->centred ? 4 : 3;
+    const mp_shape row = {.rank = 1, .dim = {x->shape.dim[last]}};
+    mp_shape statistics = x->shape;
+    statistics.dim[last] = 1;
+    norm n = {.type = x->type,
+              .out_type = x->type,
+              .x = MP_IN(0),
+              .skip = MP_IN(1),
+              .out = MP_OUT(0),
+              .mean = output_or_nowhere(p, 1),
+              .inverse = output_or_nowhere(p, 2),
+              .sum = output_or_nowhere(p, 3)};
+    n.args = (mp_norm_args){.rows = mp_shape_span(&x->shape, 0, last),
+                            .columns = row.dim[0],
+                            .epsilon = mp_node_float(p->node, "epsilon", 1e-12f),
+                            .centred = of->centred};
+    MP_TRY(skip_rows(&x->shape, &p->in[1].shape, &n.args.skip_rows));
+    MP_TRY(vector(p, 2, "gamma", &row, &n.scale));
+    MP_TRY(vector(p, of->bias, "beta", &row, &n.bias));
+    MP_TRY(vector(p, added, "bias", &row, &n.add));
+    MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
+    MP_TRY(mp_plan_output(p, 1, MP_F32, &statistics));
+    MP_TRY(mp_plan_output(p, 2, MP_F32, &statistics));
+    MP_TRY(mp_plan_output(p, 3, x->type, &x->shape));
+    return launch(p, &n);
+}
+
+/* ---- rows of some channels of a batch, a scale for each channel ---- */
+
+static mp_status check_channels(const mp_planner *p, int i, const char *name, int64_t count) {
+    const mp_shape *shape = &p->in[i].shape;
+    char text[192];
+    return shape->rank == 1 && shape->dim[0] == count
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "%s of shape %s; %lld values are needed", name,
+                         mp_shape_text(shape, text), (long long)count);
+}
+
+/* `groups` rows for each element of the batch, with `per_row` scales each. */
+static mp_status plan_channels(mp_planner *p, int64_t groups, int64_t per_row) {
+    const mp_tensor *x = &p->in[0];
+    const int64_t channels = x->shape.dim[1];
+    const int64_t inner = mp_shape_span(&x->shape, 2, x->shape.rank);
+    norm n = {.type = x->type,
+              .out_type = x->type,
+              .x = MP_IN(0),
+              .scale = MP_IN(1),
+              .bias = MP_IN(2),
+              .out = MP_OUT(0)};
+    n.args = (mp_norm_args){.rows = x->shape.dim[0] * groups,
+                            .columns = groups > 0 ? channels / groups * inner : 0,
+                            .groups = groups,
+                            .per_row = per_row,
+                            .epsilon = mp_node_float(p->node, "epsilon", 1e-5f),
+                            .centred = 1};
+    if (n.args.columns > 0) {
+        const int64_t share = n.args.columns / per_row; /* of a scale */
+        n.args.inner = share;
+        n.args.by_inner = mp_divider(share < 1 << 30 ? (uint32_t)share : 1u << 30);
+    }
+    MP_TRY(check_channels(p, 1, "scale", groups * per_row));
+    MP_TRY(check_channels(p, 2, "B", groups * per_row));
+    MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
+    return launch(p, &n);
+}
+
+static mp_status check_rank(const mp_planner *p, int least) {
+    char text[192];
+    return p->in[0].shape.rank >= least
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "X of shape %s; %d dimensions or more are needed",
+                         mp_shape_text(&p->in[0].shape, text), least);
+}
+
+static mp_status plan_instance_norm(mp_planner *p) {
+    MP_TRY(check_rank(p, 3));
+    return plan_channels(p, p->in[0].shape.dim[1], 1);
+}
+
+static mp_status plan_group_norm(mp_planner *p) {
+    const bool *by_group = p->node->op->detail;
+    const int64_t groups = mp_node_int(p->node, "num_groups", 0);
+    MP_TRY(check_rank(p, 2));
+    const int64_t channels = p->in[0].shape.dim[1];
+    if (groups < 1 || channels % groups != 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "%lld channels do not make num_groups=%lld groups",
+                       (long long)channels, (long long)groups);
+    }
+    return plan_channels(p, groups, *by_group ? 1 : channels / groups);
+}
+
+/* ---- MeanVarianceNormalization: rows of any dimensions, no scale ---- */
+
+static mp_status plan_mean_variance(mp_planner *p) {
+    const mp_tensor *x = &p->in[0];
+    const int rank = x->shape.rank;
+    const float floor = 1e-9f; /* as ONNX defines the operator */
+    uint32_t axes = 0;
+    int count = 0;
+    MP_TRY(mp_listed_axes(p, "axes", -1, rank, &axes, &count));
+    if (count < 0) {
+        MP_TRY(check_rank(p, 4));
+        axes = 1u << 0 | 1u << 2 | 1u << 3;
+    }
+    /* The dimensions that are kept first, then those of a row. */
+    mp_shape shape = {.rank = 0}, row = {.rank = 0};
+    mp_strided given = {.ref = MP_IN(0)}, turned = {.ref = MP_NOWHERE};
+    int64_t stride[MP_RANK_MAX] = {0};
+    mp_shape_strides(&x->shape, stride);
+    for (uint32_t part = 0; part < 2; part++) {
+        for (int d = 0; d < rank; d++) {
+            if ((axes >> d & 1u) == part) {
+                given.stride[shape.rank] = stride[d];
+                shape.dim[shape.rank++] = x->shape.dim[d];
+            }
+            if (part == 1 && (axes >> d & 1u) == 1) {
+                row.dim[row.rank++] = x->shape.dim[d];
+            }
+        }
+    }
+    norm n = {.type = x->type, .out_type = x->type, .x = MP_IN(0), .out = MP_OUT(0)};
+    n.args = (mp_norm_args){.rows = mp_shape_span(&shape, 0, rank - row.rank),
+                            .columns = mp_shape_count(&row),
+                            .floor = floor,
+                            .centred = 1};
+    MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
+    const bool in_order = axes >> (rank - row.rank) == (1u << row.rank) - 1;
+    if (in_order || mp_shape_count(&x->shape) == 0) {
+        return launch(p, &n);
+    }
+    size_t bytes = 0;
+    const size_t size = mp_dtype_size(x->type);
+    mp_shape_strides(&shape, turned.stride);
+    MP_TRY(mp_shape_bytes(&x->shape, x->type, &bytes));
+    MP_TRY(mp_plan_scratch(p, bytes, &turned.ref));
+    MP_TRY(mp_plan_strided_copy(p, &shape, size, &given, &turned));
+    n.x = turned.ref;
+    n.out = turned.ref; /* each lane writes what it alone has read */
+    MP_TRY(launch(p, &n));
+    given.ref = MP_OUT(0);
+    return mp_plan_strided_copy(p, &shape, size, &turned, &given);
+}
+
+/* ---- the rows ---- */
+
+static const mp_attr_def layer_attrs[] = {
+    {"axis", MP_ATTR_INT}, {"epsilon", MP_ATTR_FLOAT}, {"stash_type", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def new_layer_attrs[] = {
+    {"axis", MP_ATTR_INT}, {"epsilon", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def epsilon_attr[] = {{"epsilon", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def group_attrs[] = {
+    {"epsilon", MP_ATTR_FLOAT}, {"num_groups", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def axes_attr[] = {{"axes", MP_ATTR_INTS}, {NULL, 0}};
+
+static const kind layer = {.centred = true, .bias = 2, .mean = 1, .inverse = 2};
+static const kind simplified = {.bias = -1, .mean = -1, .inverse = 1};
+static const kind root_mean_square = {.bias = -1, .mean = -1, .inverse = -1};
+static const kind skip_layer = {.centred = true, .bias = 3};
+static const kind skip_simplified = {.bias = -1};
+static const bool by_group = true, by_channel = false;
+
+enum {
+    NARROW = 1u << MP_F16 | 1u << MP_BF16,
+    STATS = 1u << MP_F32 | 1u << MP_F64,
+    SINGLE = 1u << MP_F32 | NARROW,
+};
+
+/* X and the result may be of different types: one row for each type of X. */
+#define MIXED(op_name, first, which, x, v)                                     \
+    {                                                                          \
+        .domain = "", .name = (op_name), .since = (first), .until = (first),   \
+        .types = {{"T", (x)}, {"V", (v)}, {"U", STATS}}, .attrs = layer_attrs, \
+        .plan = plan_layer_norm, .detail = (which)                             \
+    }
+#define MIXED_ALL(op_name, first, which)                                               \
+    MIXED(op_name, first, which, MP_BIT(MP_F32), SINGLE),                              \
+        MIXED(op_name, first, which, MP_BIT(MP_F64), MP_BIT(MP_F64)),                  \
+        MIXED(op_name, first, which, MP_BIT(MP_F16), MP_BIT(MP_F16) | MP_BIT(MP_F32)), \
+        MIXED(op_name, first, which, MP_BIT(MP_BF16), MP_BIT(MP_BF16) | MP_BIT(MP_F32))
+#define RMS(x, v)                                                                             \
+    {                                                                                         \
+        .domain = "", .name = "RMSNormalization", .since = 23, .until = 23,                   \
+        .types = {{"T", (x)}, {"V", (v)}}, .attrs = new_layer_attrs, .plan = plan_layer_norm, \
+        .detail = &root_mean_square                                                           \
+    }
+#define SKIP(op_name, which)                                                                       \
+    {                                                                                              \
+        .domain = "com.microsoft", .name = (op_name), .since = 1, .until = 1,                      \
+        .types = {{"T", SINGLE}}, .attrs = epsilon_attr, .plan = plan_skip_norm, .detail = (which) \
+    }
+
+static const mp_op ops[] = {
+    MIXED_ALL("LayerNormalization", 1, &layer),
+    {.domain = "",
+     .name = "LayerNormalization",
+     .since = 17,
+     .until = 17,
+     .types = {{"T", MP_FLOATS}, {"U", MP_BIT(MP_F32)}},
+     .attrs = new_layer_attrs,
+     .plan = plan_layer_norm,
+     .detail = &layer},
+    MIXED_ALL("SimplifiedLayerNormalization", 1, &simplified),
+    RMS(MP_BIT(MP_F32), SINGLE),
+    RMS(MP_BIT(MP_F64), MP_BIT(MP_F64)),
+    RMS(MP_BIT(MP_F16), MP_BIT(MP_F16) | MP_BIT(MP_F32)),
+    RMS(MP_BIT(MP_BF16), MP_BIT(MP_BF16) | MP_BIT(MP_F32)),
+    SKIP("SkipLayerNormalization", &skip_layer),
+    SKIP("SkipSimplifiedLayerNormalization", &skip_simplified),
+    {.domain = "",
+     .name = "InstanceNormalization",
+     .since = 1,
+     .until = 22,
+     .types = {{"T", MP_FLOATS}},
+     .attrs = epsilon_attr,
+     .plan = plan_instance_norm},
+    {.domain = "",
+     .name = "GroupNormalization",
+     .since = 18,
+     .until = 18,
+     .types = {{"T", MP_FLOATS}},
+     .attrs = group_attrs,
+     .plan = plan_group_norm,
+     .detail = &by_group},
+    {.domain = "",
+     .name = "GroupNormalization",
+     .since = 21,
+     .until = 21,
+     .types = {{"T", MP_FLOATS}},
+     .attrs = group_attrs,
+     .plan = plan_group_norm,
+     .detail = &by_channel},
+    {.domain = "",
+     .name = "MeanVarianceNormalization",
+     .since = 9,
+     .until = 13,
+     .types = {{"T", MP_FLOATS}},
+     .attrs = axes_attr,
+     .plan = plan_mean_variance},
+};
+
+const mp_op_family mp__family_norm = {"norm", ops, MP_COUNT_OF(ops)};
