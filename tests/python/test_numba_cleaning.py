@@ -298,6 +298,41 @@ def test_configure_refuses(rig):
     assert _numba_manager.settings.pool_options() == {"arena.max_mem": "1G", "arena.ipc": True}
 
 
+# ---- other devices ----
+
+
+def test_peers_are_enabled_for_the_pool_too(rig, monkeypatch):
+    calls, codes = [], []
+
+    class Gpu:
+        def ordinal_of(self, context):
+            return {0x77: 1}[context]
+
+    class Peer:
+        def __init__(self, device, **more):
+            calls.append((device, more["client"]))
+
+        def enable_peer(self, ordinal):
+            calls.append(ordinal)
+
+    def enable(context, flags):
+        calls.append((context, flags))
+        if codes:
+            raise rig.driver.CudaAPIError(codes.pop(), "no")
+
+    monkeypatch.setitem(rig.driver.driver.__dict__, "cuCtxEnablePeerAccess", enable)
+    monkeypatch.setattr(rig.manager, "_gpu", Gpu())
+    monkeypatch.setattr(_numba_manager, "Pool", Peer)
+    codes.append(704)  # another library was first
+    rig.context.enable_peer_access(0x77)
+    assert calls == [(0x77, 0), ("host:1", "numba"), 0]
+    for code in (704, 217):  # now Numba was; and GPUs that are not connected
+        codes.append(code)
+        with pytest.raises(rig.driver.CudaAPIError):
+            rig.context.enable_peer_access(0x77)
+    assert calls[3:] == [(0x77, 0)] * 2
+
+
 class Recorder:
     """The pool, which notes what is declared."""
 

@@ -76,6 +76,7 @@ class Manager:
         self._backlogs: list[Backlog] = []
         self._gpu: Driver | None = None
         self._native: NativeMemory
+        self._peers: set[int] = set()  # devices whose memory Numba has opened to this one
 
     @property
     def interface_version(self) -> int:
@@ -98,6 +99,7 @@ class Manager:
             self._open()
             self._take_arguments()
             share_devices(self._driver, self.context.device)
+            self.context.enable_peer_access = partial(_enable_peer_access, weakref.ref(self))
             self._is_ready = True
 
     def _open(self) -> None:
@@ -270,6 +272,22 @@ class Manager:
         source = self.context.device.get_device_identity()
         return _numba_ipc.make_handle(self._driver, memory, raw, source, offset + address - block["address"])
 
+    # ---- other devices ----
+
+    def enable_peer_access(self, peer_context: Any, flags: int = 0) -> None:
+        """As Numba's own of the context: this device may use the memory of the other one from now on; also that of the
+        pool which the driver opens in other ways. Raises CudaAPIError, where Numba has opened it before too."""
+        self._open()
+        ordinal = self._gpu.ordinal_of(peer_context)
+        try:
+            type(self.context).enable_peer_access(self.context, peer_context, flags)
+        except self._driver.CudaAPIError as error:
+            if int(error.code) != cuda.PEER_ALREADY or ordinal in self._peers:
+                raise  # otherwise another library has opened it, or the pool for ONNX Runtime
+        kind = self._pool.device.partition(":")[0]
+        Pool(f"{kind}:{ordinal}", client=CLIENT, options=settings.pool_options()).enable_peer(self._pool.ordinal)
+        self._peers.add(ordinal)
+
     # ---- cleaning up ----
 
     def get_memory_info(self) -> Any:
@@ -355,6 +373,11 @@ class Manager:
         device = None if self.context is None else getattr(self.context.device, "_dev", None)
         if hasattr(device, "millpond_device"):
             self.context.device._dev = device.millpond_device
+
+
+def _enable_peer_access(manager: "weakref.ref[Manager]", peer_context: Any, flags: int = 0) -> None:
+    """What a context has in place of Numba's function."""
+    manager().enable_peer_access(peer_context, flags)
 
 
 # ---- what finalizers and hooks call; none of it refers to a manager ----
