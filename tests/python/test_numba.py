@@ -2,7 +2,6 @@
 """millpond.numba with Numba's own classes, on the emulated device: the contract, and device memory."""
 # ruff: noqa: F811 - fixtures are imported, and arguments have their names
 
-import ctypes
 import threading
 import warnings
 
@@ -10,7 +9,7 @@ import millpond.numba
 import numpy as np
 import pytest
 from millpond import _numba_manager
-from millpond._numba_binding import dialect_of
+from millpond._numba_binding import dialect_of, handle_of
 from numba_kit import FakeDevice, Rig, address_of, content, driver, fill, package, rig  # noqa: F401
 
 KIB = 1 << 10
@@ -147,8 +146,8 @@ def test_memalloc_gives_what_numba_expects(rig, size):
     driver = rig.driver
     assert type(memory) is driver.MemoryPointer and type(memory.device_pointer) is dialect_of(driver).device_pointer
     assert address_of(memory) % 256 == 0 and memory.size == size and memory.is_managed
-    assert isinstance(memory.device_ctypes_pointer, ctypes.c_size_t)
-    assert (driver.device_pointer(memory), driver.device_memory_size(memory)) == (address_of(memory), size)
+    assert handle_of(memory.device_ctypes_pointer) == address_of(memory)
+    assert (handle_of(driver.device_pointer(memory)), driver.device_memory_size(memory)) == (address_of(memory), size)
     assert driver.is_device_memory(memory)
     assert rig.pool.find(address_of(memory))["client"] == "numba"
     fill(memory, 7)

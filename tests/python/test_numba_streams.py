@@ -4,6 +4,7 @@ non-blocking stream to another, on the emulated device, all of whose streams are
 # ruff: noqa: F811 - fixtures are imported, and arguments have their names
 
 import gc
+import inspect
 import threading
 import weakref
 
@@ -100,11 +101,12 @@ def test_what_is_a_stream(rig):
     rig.pool.stream_gone(0x7000)
 
 
-def make_stream(driver, handle, **more):
+def make_stream(driver, handle, finalizer=None):
     """A stream of Numba, which it made itself."""
-    if hasattr(driver, "binding"):
-        return driver.Stream(driver.binding.CUstream(handle), **more)
-    return driver.Stream(None, driver.drvapi.cu_stream(handle), more.pop("finalizer", None), **more)
+    context = [None] if "context" in inspect.signature(driver.Stream).parameters else []
+    own = getattr(getattr(driver, "drvapi", None), "cu_stream", None)
+    is_ctypes = own is not None and not getattr(driver, "USE_NV_BINDING", False)
+    return driver.Stream(*context, own(handle) if is_ctypes else driver.binding.CUstream(handle), finalizer)
 
 
 def test_the_pool_is_told_before_numba_destroys_a_stream(rig):
