@@ -6,37 +6,46 @@ every library of the process: the pools', and what others have from them. So whi
 gives back Numba's own things only. Under another memory manager it does what Numba does.
 """
 
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Iterable
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 
-def share_contexts(devices: Iterable[Any], is_ours: Callable[[Any], bool]) -> None:
-    """Changes what resetting these device objects of Numba does; weak references to them, as they are kept here.
+def is_ours(manager: Any) -> bool:
+    """Whether a memory manager, or a class of them, is the pool's."""
+    return getattr(manager, "is_millpond", False)
 
-    is_ours(manager): whether this memory manager of a context is the pool's; of None: whether the next one will be.
-    """
-    for device in devices:
+
+def chosen_manager(driver: ModuleType) -> Any:
+    """The class of the next context's memory manager; None while Numba has not asked for one."""
+    return getattr(driver, "_memory_manager", None)
+
+
+def share_devices(driver: ModuleType, *more: Any) -> None:
+    """Changes what resetting Numba's device objects does: those that it has by now, and `more` (weak references)."""
+    for device in (*more, *map(weakref.proxy, driver.driver.list_devices())):
         if hasattr(device, "primary_context"):  # a context that another library made may have a bare number instead
-            device.reset = partial(_close, device, is_ours)
+            device.reset = partial(_close, driver, device)
 
 
-def unshare_contexts(devices: Iterable[Any]) -> None:
+def unshare(devices: Iterable[Any]) -> None:
     """What resetting them does is Numba's own again."""
     for device in devices:
         vars(device).pop("reset", None)
 
 
-def _close(device: Any, is_ours: Callable[[Any], bool]) -> None:
+def _close(driver: ModuleType, device: Any) -> None:
     context = device.primary_context
     manager = None if context is None else context.memory_manager
-    stays = is_ours(None)
+    stays = is_ours(chosen_manager(driver))
     if not stays:
-        unshare_contexts([device])
+        unshare([device])
     if not stays and not is_ours(manager):
         device.reset()
     elif context is not None:
         context.reset()
         device.primary_context = None
-        if is_ours(manager):
+        if manager is not None and is_ours(manager):
             manager.retire()

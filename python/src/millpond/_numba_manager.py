@@ -22,7 +22,7 @@ from . import _numba_ipc
 from ._core import Error, NotFoundError, OutOfMemoryError, Pool
 from ._numba_backlog import Backlog, Deferral, Driver
 from ._numba_binding import Dialect, dialect_of
-from ._numba_close import share_contexts
+from ._numba_close import share_devices
 from ._numba_native import NativeMemory
 from ._numba_streams import Order, current, free_in_order
 
@@ -53,6 +53,7 @@ class Manager:
 
     is_millpond = True
 
+    context: Any  # Numba's base class has it
     _driver: ModuleType  # Numba's, that the class was made for; and what each allocation needs of it:
     _dialect: Dialect
     _MemoryPointer: type
@@ -404,21 +405,6 @@ def _flush_under_pressure(backlogs: "list[weakref.ref[Backlog]]", size: int) -> 
     """Whether memory that waited could be given back, before a request of anybody fails."""
     waiting = [backlog() for backlog in backlogs]
     return sum(backlog.flush(patient=True) for backlog in waiting if backlog is not None) > 0
-
-
-# ---- which memory manager Numba has ----
-
-
-def is_ours(driver: ModuleType, manager: Any) -> bool:
-    """Whether a context's manager is the pool's; of None: whether that of the next context will be."""
-    if manager is None:
-        manager = getattr(driver, "_memory_manager", None)
-    return getattr(manager, "is_millpond", False)
-
-
-def share_devices(driver: ModuleType, *more: Any) -> None:
-    """`cuda.close()` resets no primary context while Numba's memory is the pool's."""
-    share_contexts((*more, *map(weakref.proxy, driver.driver.list_devices())), partial(is_ours, driver))
 
 
 # ---- the class ----

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from . import _numba_manager
 from ._core import NotFoundError
 from ._numba_binding import dialect_of, no_managers
-from ._numba_close import unshare_contexts
+from ._numba_close import chosen_manager, is_ours, share_devices, unshare
 from ._numba_streams import Order, current, stream_handle
 
 if TYPE_CHECKING:
@@ -97,12 +97,12 @@ def use(cuda: ModuleType | None = None, **settings: Any) -> type:
         configure(**settings)
     driver = _driver_of(cuda if cuda is not None else _find_cuda())
     chosen = _numba_manager.manager_class(driver)
-    before = driver._memory_manager
-    if not getattr(before, "is_millpond", False):
+    before = chosen_manager(driver)
+    if not is_ours(before):
         _before[driver.__name__] = before
     driver.set_memory_manager(chosen)
-    _numba_manager.share_devices(driver)
-    busy = _devices(driver, is_ours=False)
+    share_devices(driver)
+    busy = _devices(driver, with_pool=False)
     if busy:
         warnings.warn(
             f"Numba has a context on device {busy}, which keeps its own memory: call millpond.numba.use() before the "
@@ -121,11 +121,11 @@ def restore(cuda: ModuleType | None = None) -> None:
     Numba has a context with the pool, which keeps it until `numba.cuda.close()`.
     """
     driver = _driver_of(cuda if cuda is not None else _find_cuda())
-    if not _numba_manager.is_ours(driver, None):
+    if not is_ours(chosen_manager(driver)):
         return
     driver.set_memory_manager(_before.pop(driver.__name__, None) or driver.NumbaCUDAMemoryManager)
-    unshare_contexts(device for device in driver.driver.list_devices() if not _has_pool(driver, device))
-    busy = _devices(driver, is_ours=True)
+    unshare(device for device in driver.driver.list_devices() if not _has_pool(device))
+    busy = _devices(driver, with_pool=True)
     if busy:
         warnings.warn(
             f"Numba has a context on device {busy}, which keeps the pool: cuda.close() ends it",
@@ -185,7 +185,7 @@ def record_use(array: Any, stream: "Stream") -> None:
             continue
         pool.record_use(block["address"], None if stream is None else stream_handle(stream))
         return
-    if not _numba_manager.is_ours(None, _manager_of(memory)):
+    if not is_ours(_manager_of(memory)):
         raise ValueError("this array's memory is not of the pool: call millpond.numba.use() before it is made")
     raise NotFoundError(
         f"the pool has not lent the memory at {address:#x}: it was freed, or had before millpond.numba.use()"
@@ -223,17 +223,17 @@ def _find_cuda() -> ModuleType:
 _before: dict[str, Any] = {}  # what use() took the place of, by the driver module's name
 
 
-def _has_pool(driver: ModuleType, device: Any) -> bool:
+def _has_pool(device: Any) -> bool:
     context = device.primary_context
-    return context is not None and _numba_manager.is_ours(driver, context.memory_manager)
+    return context is not None and is_ours(context.memory_manager)
 
 
-def _devices(driver: ModuleType, *, is_ours: bool) -> str:
+def _devices(driver: ModuleType, *, with_pool: bool) -> str:
     """The devices that Numba has a context on, with the pool or with other memory."""
     return ", ".join(
         str(int(device.id))
         for device in driver.driver.list_devices()
-        if device.primary_context is not None and _has_pool(driver, device) == is_ours
+        if device.primary_context is not None and _has_pool(device) == with_pool
     )
 
 
