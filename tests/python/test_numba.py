@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from millpond import _numba_manager
 from millpond._numba_binding import dialect_of, handle_of
-from numba_kit import FakeDevice, Rig, address_of, content, driver, fill, package, rig  # noqa: F401
+from numba_kit import Rig, address_of, content, driver, fill, make_device, package, rig, would_reset  # noqa: F401
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -80,7 +80,7 @@ def test_restore_undoes_use(package, driver, monkeypatch):
     millpond.numba.use(cuda)
     millpond.numba.use(cuda)  # twice is no harm
     rig = Rig(driver)
-    idle = FakeDevice()
+    idle = make_device(driver)
     monkeypatch.setitem(driver.driver.devices, 0, rig.device)
     monkeypatch.setitem(driver.driver.devices, 1, idle)
     rig.context.prepare_for_use()
@@ -98,6 +98,10 @@ def test_restore_undoes_use(package, driver, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         millpond.numba.restore(cuda)  # nothing to undo
+        millpond.numba.use(cuda)
+        make_device(driver).reset()  # also of a device that Numba finds later
+        millpond.numba.restore(cuda)
+    assert driver.Device.reset is would_reset
 
 
 def test_a_later_memory_manager_has_numba_s_own_reset(package, driver, monkeypatch):

@@ -6,9 +6,8 @@ every library of the process: the pools', and what others have from them. So whi
 gives back Numba's own things only. Under another memory manager it does what Numba does.
 """
 
-import weakref
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable
+from functools import wraps
 from types import ModuleType
 from typing import Any
 
@@ -23,27 +22,30 @@ def chosen_manager(driver: ModuleType) -> Any:
     return getattr(driver, "_memory_manager", None)
 
 
-def share_devices(driver: ModuleType, *more: Any) -> None:
-    """Changes what resetting Numba's device objects does: those that it has by now, and `more` (weak references)."""
-    for device in (*more, *map(weakref.proxy, driver.driver.list_devices())):
-        if hasattr(device, "primary_context"):  # a context that another library made may have a bare number instead
-            device.reset = partial(_close, driver, device)
+def share_contexts(driver: ModuleType) -> None:
+    """Changes what resetting one of Numba's device objects does, for those that it will make as well."""
+    own: Callable[[Any], None] = driver.Device.reset
+    if hasattr(own, "millpond_own"):
+        return
+
+    @wraps(own)
+    def reset(device: Any) -> None:
+        _close(driver, device, own)
+
+    reset.millpond_own = own  # type: ignore[attr-defined]
+    driver.Device.reset = reset
 
 
-def unshare(devices: Iterable[Any]) -> None:
+def unshare_contexts(driver: ModuleType) -> None:
     """What resetting them does is Numba's own again."""
-    for device in devices:
-        vars(device).pop("reset", None)
+    driver.Device.reset = getattr(driver.Device.reset, "millpond_own", driver.Device.reset)
 
 
-def _close(driver: ModuleType, device: Any) -> None:
+def _close(driver: ModuleType, device: Any, own: Callable[[Any], None]) -> None:
     context = device.primary_context
     manager = None if context is None else context.memory_manager
-    stays = is_ours(chosen_manager(driver))
-    if not stays:
-        unshare([device])
-    if not stays and not is_ours(manager):
-        device.reset()
+    if not is_ours(chosen_manager(driver)) and not is_ours(manager):
+        own(device)
     elif context is not None:
         context.reset()
         device.primary_context = None

@@ -22,7 +22,7 @@ from . import _numba_ipc
 from ._core import Error, NotFoundError, OutOfMemoryError, Pool
 from ._numba_backlog import Backlog, Deferral, Driver
 from ._numba_binding import Dialect, dialect_of
-from ._numba_close import share_devices
+from ._numba_close import share_contexts
 from ._numba_native import NativeMemory
 from ._numba_streams import Order, current, free_in_order
 
@@ -99,7 +99,7 @@ class Manager:
                 return
             self._open()
             self._take_arguments()
-            share_devices(self._driver, self.context.device)
+            share_contexts(self._driver)
             self.context.enable_peer_access = partial(_enable_peer_access, weakref.ref(self))
             self._is_ready = True
 
@@ -173,7 +173,8 @@ class Manager:
 
     def _memalloc_in_order(self, size: int, order: Order) -> Any:
         """The same for a stream that the user has named, inside `millpond.numba.stream`."""
-        self._open()
+        if self._pool is None:
+            self._open()
         pool = self._pool
         try:
             address = order.lend(pool, size)

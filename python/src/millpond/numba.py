@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from . import _numba_manager
 from ._core import NotFoundError
 from ._numba_binding import dialect_of, no_managers
-from ._numba_close import chosen_manager, is_ours, share_devices, unshare
+from ._numba_close import chosen_manager, is_ours, share_contexts, unshare_contexts
 from ._numba_streams import Order, current, stream_handle
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def use(cuda: ModuleType | None = None, **settings: Any) -> type:
     if not is_ours(before):
         _before[driver.__name__] = before
     driver.set_memory_manager(chosen)
-    share_devices(driver)
+    share_contexts(driver)
     busy = _devices(driver, with_pool=False)
     if busy:
         warnings.warn(
@@ -124,9 +124,10 @@ def restore(cuda: ModuleType | None = None) -> None:
     if not is_ours(chosen_manager(driver)):
         return
     driver.set_memory_manager(_before.pop(driver.__name__, None) or driver.NumbaCUDAMemoryManager)
-    unshare(device for device in driver.driver.list_devices() if not _has_pool(device))
     busy = _devices(driver, with_pool=True)
-    if busy:
+    if not busy:
+        unshare_contexts(driver)
+    else:
         warnings.warn(
             f"Numba has a context on device {busy}, which keeps the pool: cuda.close() ends it",
             RuntimeWarning,
