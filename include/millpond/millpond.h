@@ -298,6 +298,14 @@ typedef struct mp_ipc_handle {
  * with arena.ipc=1), INVALID_ARGUMENT (not a lent block). */
 mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, size_t *offset);
 
+/* ---- other devices ---- */
+
+/* Lets the device `ordinal`, of the same kind, read and write all memory that Millpond has of this
+ * pool's device, now and later: also expandable regions and the driver's own pool, which
+ * cuCtxEnablePeerAccess does not open. Kernels there may then use blocks of this pool.
+ * Fails: UNSUPPORTED (the two GPUs are not connected), or as mp_pool_open for `ordinal`. */
+mp_status mp_pool_enable_peer(mp_pool *pool, int32_t ordinal);
+
 #ifdef __cplusplus
 }
 #endif

@@ -39,6 +39,7 @@ PyObject *core_pool_trace(PyObject *self, PyObject *capacity);
 PyObject *core_pool_write_trace(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                 PyObject *keywords);
 PyObject *core_pool_ipc_export(PyObject *self, PyObject *address);
+PyObject *core_pool_enable_peer(PyObject *self, PyObject *ordinal);
 
 /* ---- core_capture.c ---- */
 

@@ -320,3 +320,21 @@ PyObject *core_pool_write_trace(PyObject *self, PyObject *const *args, Py_ssize_
     Py_DECREF(path);
     return done;
 }
+
+PyObject *core_pool_enable_peer(PyObject *self, PyObject *ordinal) {
+    core_pool *pool = (core_pool *)self;
+    const long number = PyLong_AsLong(ordinal);
+    if (number == -1 && PyErr_Occurred() != NULL) {
+        return NULL;
+    }
+    if (number < 0 || number > INT32_MAX) {
+        (void)core_reject("a device's number is not %ld", number);
+        return NULL;
+    }
+    if (!core_pool_check(pool)) {
+        return NULL;
+    }
+    mp_status status = MP_OK;
+    CORE_CALL(pool, status = mp_pool_enable_peer(pool->native, (int32_t)number));
+    return status == MP_OK ? Py_NewRef(Py_None) : core_raise(status);
+}

@@ -119,6 +119,10 @@ static PyMethodDef methods[] = {
      "ipc_export($self, address, /)\n--\n\n"
      "A handle of 64 bytes of the device's memory around a block, for another process, and how\n"
      "far into that memory the block begins. Raises UnsupportedError, InvalidArgumentError."},
+    {"enable_peer", core_pool_enable_peer, METH_O,
+     "enable_peer($self, ordinal, /)\n--\n\n"
+     "The device `ordinal` of the same kind may use all memory that Millpond has of this pool's\n"
+     "device, expandable regions too. Raises UnsupportedError where the two are not connected."},
     {"close", core_pool_close, METH_NOARGS,
      "close($self)\n--\n\nNo more requests through this Pool. Its Buffers stay valid."},
     {"__enter__", core_pool_enter_with, METH_NOARGS, NULL},

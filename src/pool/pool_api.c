@@ -479,3 +479,13 @@ mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, si
     *offset = block.addr - block.region;
     return MP_OK;
 }
+
+/* ---- other devices ---- */
+
+mp_status mp_pool_enable_peer(mp_pool *pool, int32_t ordinal) {
+    CHECK_CALL(pool != NULL, "wrong");
+    mp_device *owner = pool->arena->device;
+    mp_device *reader = NULL;
+    MP_TRY(mp_device_get(owner->info.kind, ordinal, &reader));
+    return reader->ops->peer_enable(reader, owner);
+}

@@ -316,3 +316,21 @@ def two_gpus(cuda):
             check(arrays[device], device)
             arrays[device] = None
     assert millpond.numba.flush() == 2
+
+
+@case
+def peers(cuda):
+    """A kernel of one GPU reads memory of the other's pool."""
+    if len(cuda.gpus) < 2:
+        raise SkipError("one GPU only")
+    with cuda.gpus[1]:
+        theirs, context = cuda.to_device(np.arange(1000, dtype=np.float32)), cuda.current_context()
+        cuda.synchronize()
+    with cuda.gpus[0]:
+        if not cuda.current_context().can_access_peer(1):
+            raise SkipError("the two GPUs are not connected")
+        cuda.current_context().enable_peer_access(context.handle)
+        add, _, _ = define_kernels()
+        mine = cuda.device_array(1000, np.float32)
+        add[grid(1000)](theirs, theirs, mine)
+        assert (mine.copy_to_host() == 2 * np.arange(1000)).all()

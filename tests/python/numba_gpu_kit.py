@@ -6,6 +6,7 @@ A case is a function that is given a Numba (numba.cuda or numba_cuda_mlir.cuda).
 
 import gc
 import importlib
+import os
 import sys
 
 import millpond.numba
@@ -21,6 +22,8 @@ class SkipError(Exception):
 def choose(package):
     """Imports the Numba under test."""
     global cuda
+    if os.environ.get("MILLPOND_TEST_OWN_TARGET") == "1":
+        sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "NumbaCudaFinder"]
     cuda = importlib.import_module(package)
     return cuda
 

@@ -9,11 +9,13 @@ from case_kit import case
 from numba_gpu_kit import SkipError, address_of, check, define_kernels, driver, grid, in_use
 
 
-def passed_on(cuda, first, second, declare=None):
+def passed_on(cuda, first, second, declare=None, announce=None, make=None):
     """Stream `first` is late to write to an array, which is freed meanwhile; new arrays are used on `second`.
 
-    Returns whether one of them had the memory, and whether the late work changed any.
+    declare(array) is called before the first is freed, announce(array) before each new one is used, and
+    make(stream, count) makes them. Returns whether one of them had the memory, and whether the late work changed any.
     """
+    make = make or (lambda stream, count: cuda.device_array(count, np.int32))
     _, fill, fill_late = define_kernels()
     count, met, corrupt = 8192, False, False
     warm = cuda.device_array(count, np.int32)
@@ -21,15 +23,17 @@ def passed_on(cuda, first, second, declare=None):
     fill_late[(*grid(count), first)](warm, 0, 1)
     cuda.synchronize()
     for _ in range(4):
-        array = cuda.device_array(count, np.int32)
+        array = make(first, count)
         address = address_of(array)
         fill_late[(*grid(count), first)](array, 1, 60)
         if declare is not None:
             declare(array)
         del array
         millpond.numba.flush()
-        new = [cuda.device_array(count, np.int32) for _ in range(40)]
+        new = [make(second, count) for _ in range(40)]
         for array in new:
+            if announce is not None:
+                announce(array)
             fill[(*grid(count), second)](array, 2)
         cuda.synchronize()
         met = met or address in [address_of(array) for array in new]
@@ -78,6 +82,64 @@ def declared_use(cuda):
 def non_blocking_in_order(cuda):
     _, corrupt = passed_on(cuda, non_blocking_stream(cuda), cuda.stream())
     assert not corrupt, "late work wrote into the next array, though all work is waited for"
+
+
+@case
+def non_blocking_first_use(cuda):
+    """With "sync": the memory was used on streams of both kinds before, and is used on a non-blocking one next."""
+    for first in (cuda.stream(), non_blocking_stream(cuda)):
+        _, corrupt = passed_on(cuda, first, non_blocking_stream(cuda))
+        assert not corrupt, "late work wrote into the next array, though all work is waited for"
+
+
+@case
+def announced_use(cuda):
+    """Otherwise the non-blocking stream is declared before its first use."""
+    stream = non_blocking_stream(cuda)
+    _, corrupt = passed_on(
+        cuda, cuda.stream(), stream, announce=lambda array: millpond.numba.record_use(array, stream)
+    )
+    assert not corrupt, "the first use on another stream does not wait for what the memory was used for before"
+
+
+@case
+def arrays_of_a_stream(cuda):
+    def make(stream, count):
+        with millpond.numba.stream(stream):
+            return cuda.device_array(count, np.int32)
+
+    kinds = (cuda.stream, lambda: non_blocking_stream(cuda))
+    for first, second in [(one, other) for one in kinds for other in kinds]:
+        _, corrupt = passed_on(cuda, first(), second(), make=make)
+        assert not corrupt, "late work of one stream wrote into an array of another"
+
+
+@case
+def arguments_of_a_non_blocking_launch(cuda):
+    """They are not written by late work on memory that was freed before."""
+    add, _, fill_late = define_kernels()
+    late, stream, count = cuda.stream(), non_blocking_stream(cuda), 8192
+    host = np.arange(count, dtype=np.int32)
+    try:
+        add[(*grid(count), stream)](host, host, np.zeros_like(host))
+    except (RuntimeError, ValueError) as error:
+        if "NumPy only supports stream=None" not in str(error):
+            raise
+        raise SkipError("this cuda.core has no NumPy arguments on streams, with any memory manager") from None
+    fill_late[(*grid(count), late)](cuda.device_array(count, np.int32), 0, 1)
+    cuda.synchronize()
+    for _ in range(4):
+        old = [cuda.device_array(count, np.int32) for _ in range(8)]
+        for array in old:
+            fill_late[(*grid(count), late)](array, 1, 20)
+        del array, old
+        millpond.numba.flush()
+        for _ in range(4):
+            result = np.zeros_like(host)
+            add[(*grid(count), stream)](host, host, result)
+            stream.synchronize()
+            assert (result == 2 * host).all(), "late work of another stream wrote into an argument"
+        cuda.synchronize()
 
 
 @case

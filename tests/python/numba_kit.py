@@ -3,6 +3,7 @@
 
 import ctypes
 import gc
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -14,9 +15,13 @@ import pytest
 from millpond import _numba_manager
 
 HERE = Path(__file__).resolve().parent
+# Where this is set, numba.cuda is Numba's own CUDA target, though numba-cuda is installed, which takes its place.
+OWN_TARGET = os.environ.get("MILLPOND_TEST_OWN_TARGET") == "1"
+if OWN_TARGET:
+    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "NumbaCudaFinder"]
 # numba-cuda-mlir is large: it is tested where it is installed.
 PACKAGES = ["numba.cuda"] if importlib.util.find_spec("numba") else []
-PACKAGES += ["numba_cuda_mlir.cuda"] if importlib.util.find_spec("numba_cuda_mlir") else []
+PACKAGES += ["numba_cuda_mlir.cuda"] if not OWN_TARGET and importlib.util.find_spec("numba_cuda_mlir") else []
 PACKAGES = PACKAGES or ["numba.cuda"]  # which says then why it is skipped
 
 
@@ -27,14 +32,19 @@ def driver_of(package):
 
 
 class FakeCoreDevice:
-    """What Numba keeps of cuda.core's device."""
+    """What Numba keeps of cuda.core's device, and other code of the thread has as well."""
+
+    compute_capability = (9, 0)
 
     def __init__(self):
         self.memory_resource = "cuda.core's own"
 
+    def allocate(self, size, stream=None):
+        return self.memory_resource, size, stream
+
 
 class FakeDevice:
-    """Numba's device object; a GPU whose context nobody may reset."""
+    """What Numba's device object is made of here; a GPU whose context nobody may reset."""
 
     id = 0
 
@@ -45,8 +55,14 @@ class FakeDevice:
     def get_device_identity(self):
         return {"pci_domain_id": 0, "pci_bus_id": 1, "pci_device_id": 2}
 
-    def reset(self):
-        raise AssertionError("the GPU's context would be reset")
+
+def would_reset(device):
+    raise AssertionError("the GPU's context would be reset")
+
+
+def make_device(driver):
+    """A device object of Numba."""
+    return type("Device", (FakeDevice, driver.Device), {})()
 
 
 class Rig:
@@ -56,7 +72,8 @@ class Rig:
         if not hasattr(driver, "_logger"):  # Numba makes it together with the driver
             driver._logger = driver.make_logger()
         self.driver = driver
-        self.device = FakeDevice()
+        self.device = make_device(driver)
+        self.core_device = self.device._dev
         self.open()
 
     def open(self):
@@ -102,8 +119,10 @@ def package(request):
 
 
 @pytest.fixture
-def driver(package):
-    return driver_of(package)
+def driver(package, monkeypatch):
+    found = driver_of(package)
+    monkeypatch.setattr(found.Device, "reset", would_reset)  # in place of Numba's, which needs a GPU
+    return found
 
 
 @pytest.fixture
@@ -118,9 +137,13 @@ def rig(driver, monkeypatch):
     rig.manager.retire()
 
 
+def address_of(memory):
+    return memory.device_pointer_value
+
+
 def fill(memory, byte):
-    ctypes.memset(int(memory.handle), byte, memory.size)
+    ctypes.memset(address_of(memory), byte, memory.size)
 
 
 def content(memory):
-    return set(ctypes.string_at(int(memory.handle), memory.size))
+    return set(ctypes.string_at(address_of(memory), memory.size))

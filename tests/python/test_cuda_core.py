@@ -186,18 +186,39 @@ def test_without_cuda_core():
     assert done.stdout.endswith("pip install cuda-core\n")
 
 
+class Gpu:
+    def is_blocking(self, handle):
+        return handle == 0x5000
+
+
 def test_numba_s_arguments_wait_with_its_arrays(forgets, pool):
     from millpond._numba_arguments import ArgumentResource
 
-    class Gpu:
-        def is_blocking(self, handle):
-            return handle == 0x5000
+    given = []
+    resource = ArgumentResource(pool, 0, lambda *block: given.append(block), Gpu())
+    resource.allocate(100, stream=Stream(0x5000)).close()
+    resource.allocate(100, stream=Stream(1)).close()
+    resource.allocate(100, stream=0).close()
+    assert pool.calls == [("alloc", 100, 0)] * 3  # the legacy default stream, which a blocking one keeps to
+    assert given == [(0x1000, 100)] * 3
+
+
+def test_numba_s_arguments_of_a_non_blocking_launch_keep_to_its_stream(forgets, pool):
+    from millpond._numba_arguments import ArgumentResource
 
     given = []
-    resource = ArgumentResource(pool, lambda *block: given.append(block), Gpu())
-    resource.allocate(100, stream=Stream(0x5000)).close()
-    assert pool.calls == [("alloc", 100, 0)]  # the legacy default stream, which a blocking one keeps to
-    resource.allocate(100, stream=Stream(0x6000)).close()
+    resource = ArgumentResource(pool, 0, lambda *block: given.append(block), Gpu())
+    for _ in range(2):
+        resource.allocate(100, stream=Stream(0x6000)).close()
+    assert pool.calls == [("alloc", 100, 0x6000), ("free_address", 0x1000)] * 2 and given == []
     resource.allocate(100, stream=Stream(1)).close()
-    assert pool.calls[1:] == [("alloc", 100, 0), ("record_use", 0x1000, 0x6000), ("alloc", 100, 0)]
-    assert given == [(0x1000, 100)] * 3
+    assert pool.calls[4:] == [("alloc", 100, 0)] and given == [(0x1000, 100)]  # the same address, lent otherwise
+
+
+def test_numba_s_arguments_with_sync_are_ready_for_every_stream(forgets, pool):
+    from millpond._numba_arguments import ArgumentResource
+
+    given = []
+    resource = ArgumentResource(pool, None, lambda *block: given.append(block), Gpu())
+    resource.allocate(100, stream=Stream(0x6000)).close()
+    assert pool.calls == [("alloc", 100, None)] and given == [(0x1000, 100)]

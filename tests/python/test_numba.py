@@ -2,7 +2,6 @@
 """millpond.numba with Numba's own classes, on the emulated device: the contract, and device memory."""
 # ruff: noqa: F811 - fixtures are imported, and arguments have their names
 
-import ctypes
 import threading
 import warnings
 
@@ -10,7 +9,8 @@ import millpond.numba
 import numpy as np
 import pytest
 from millpond import _numba_manager
-from numba_kit import Rig, content, driver, fill, package, rig  # noqa: F401
+from millpond._numba_binding import dialect_of, handle_of
+from numba_kit import Rig, address_of, content, driver, fill, make_device, package, rig, would_reset  # noqa: F401
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -60,6 +60,68 @@ def test_use_sets_it_and_warns_of_contexts(package, driver, monkeypatch):
         millpond.numba.use(cuda)
 
 
+def test_close_after_use_s_warning_resets_no_gpu(package, driver, monkeypatch):
+    """The warning advises cuda.close(), and other libraries have memory of the pool by then."""
+    cuda = __import__(package, fromlist=["x"])
+    monkeypatch.setattr(driver, "_memory_manager", driver.NumbaCUDAMemoryManager)
+    native = Rig(driver)
+    monkeypatch.setitem(driver.driver.devices, 0, native.device)
+    with pytest.warns(RuntimeWarning, match="context on device 0"):
+        millpond.numba.use(cuda)
+    native.device.reset()  # what cuda.close() calls; Numba's own would raise here
+    assert native.device.primary_context is None and driver._memory_manager is _numba_manager.manager_class(driver)
+    millpond.numba.restore(cuda)
+
+
+def test_restore_undoes_use(package, driver, monkeypatch):
+    cuda = __import__(package, fromlist=["x"])
+    monkeypatch.setattr(driver, "_memory_manager", driver.NumbaCUDAMemoryManager)
+    monkeypatch.setattr(_numba_manager.Manager, "device_name", lambda self: "host:0")
+    millpond.numba.use(cuda)
+    millpond.numba.use(cuda)  # twice is no harm
+    rig = Rig(driver)
+    idle = make_device(driver)
+    monkeypatch.setitem(driver.driver.devices, 0, rig.device)
+    monkeypatch.setitem(driver.driver.devices, 1, idle)
+    rig.context.prepare_for_use()
+    memory = rig.context.memalloc(100)
+    with pytest.warns(RuntimeWarning, match=r"context on device 0, which keeps the pool: cuda\.close\(\)"):
+        millpond.numba.restore(cuda)
+    assert driver._memory_manager is driver.NumbaCUDAMemoryManager
+    with pytest.raises(AssertionError, match="would be reset"):
+        idle.reset()
+    rig.device.reset()  # the pool's context: its arrays stay
+    fill(memory, 3)
+    assert content(memory) == {3} and rig.manager not in _numba_manager.active
+    with pytest.raises(AssertionError, match="would be reset"):
+        rig.device.reset()  # from now on Numba's own
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        millpond.numba.restore(cuda)  # nothing to undo
+        millpond.numba.use(cuda)
+        make_device(driver).reset()  # also of a device that Numba finds later
+        millpond.numba.restore(cuda)
+    assert driver.Device.reset is would_reset
+
+
+def test_a_later_memory_manager_has_numba_s_own_reset(package, driver, monkeypatch):
+    cuda = __import__(package, fromlist=["x"])
+    monkeypatch.setattr(driver, "_memory_manager", driver.NumbaCUDAMemoryManager)
+    monkeypatch.setattr(_numba_manager.Manager, "device_name", lambda self: "host:0")
+    millpond.numba.use(cuda)
+    rig = Rig(driver)
+    monkeypatch.setitem(driver.driver.devices, 0, rig.device)
+    rig.context.prepare_for_use()
+    driver.set_memory_manager(driver.NumbaCUDAMemoryManager)
+    rig.device.reset()
+    rig.open()
+    assert isinstance(rig.manager, driver.NumbaCUDAMemoryManager)
+    with pytest.raises(AssertionError, match="would be reset"):
+        rig.device.reset()
+    millpond.numba.restore(cuda)
+    assert driver._memory_manager is driver.NumbaCUDAMemoryManager
+
+
 def test_reset_before_initialize_and_initialize_again(rig):
     rig.open()
     manager = rig.manager
@@ -86,21 +148,22 @@ def test_memory_without_initialize(rig):
 def test_memalloc_gives_what_numba_expects(rig, size):
     memory = rig.context.memalloc(size)
     driver = rig.driver
-    assert type(memory) is driver.MemoryPointer and isinstance(memory.device_pointer, driver.binding.CUdeviceptr)
-    assert int(memory.handle) % 256 == 0 and memory.size == size and memory.is_managed
-    assert isinstance(memory.device_ctypes_pointer, ctypes.c_size_t)
+    assert type(memory) is driver.MemoryPointer and type(memory.device_pointer) is dialect_of(driver).device_pointer
+    assert address_of(memory) % 256 == 0 and memory.size == size and memory.is_managed
+    assert handle_of(memory.device_ctypes_pointer) == address_of(memory)
+    assert (handle_of(driver.device_pointer(memory)), driver.device_memory_size(memory)) == (address_of(memory), size)
     assert driver.is_device_memory(memory)
-    assert rig.pool.find(int(memory.handle))["client"] == "numba"
+    assert rig.pool.find(address_of(memory))["client"] == "numba"
     fill(memory, 7)
     assert content(memory) == {7}
 
 
 def test_views_count_and_keep_the_block(rig):
     memory = rig.context.memalloc(1024)
-    address = int(memory.handle)
+    address = address_of(memory)
     view = memory.view(10)
     further = view.view(10)
-    assert (int(view.handle), int(further.handle)) == (address + 10, address + 20) and memory.refct == 3
+    assert (address_of(view), address_of(further)) == (address + 10, address + 20) and memory.refct == 3
     del further
     assert memory.refct == 2
     del view
@@ -139,7 +202,7 @@ def test_flush_gives_back_all(rig):
 
 def test_finalizers_do_not_raise(rig, capfd):
     memory = rig.context.memalloc(512)
-    rig.pool.free_address(int(memory.handle))  # somebody else frees it
+    rig.pool.free_address(address_of(memory))  # somebody else frees it
     del memory
     freed = rig.context.memalloc(512)
     freed.free()

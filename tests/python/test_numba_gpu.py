@@ -12,6 +12,8 @@ from numba_kit import HERE, PACKAGES, driver_of, environment
 
 RUN = HERE / "numba_gpu_run.py"
 
+OWN_TARGET = {"MILLPOND_TEST_OWN_TARGET": "1"}  # numba.cuda is Numba's own
+
 # Case, settings of millpond.numba.use(), variables of the process.
 ROWS = [
     ("arrays", {}, {}),
@@ -43,6 +45,21 @@ ROWS = [
     ("streams_out_of_order", {"streams": "fast"}, {}),
     ("declared_use", {}, {}),
     ("non_blocking_in_order", {"streams": "sync"}, {}),
+    ("non_blocking_first_use", {"streams": "sync"}, {}),
+    ("announced_use", {}, {}),
+    ("announced_use", {"options": {"arena.expandable": 1}}, {}),
+    ("arrays_of_a_stream", {}, {}),
+    ("arrays_of_a_stream", {"options": {"arena.use_cuda_mempool": 1}}, {}),
+    ("arguments_of_a_non_blocking_launch", {}, {}),
+    ("arguments_of_a_non_blocking_launch", {"streams": "sync"}, {}),
+    ("peers", {"options": {"arena.expandable": 1}}, {}),
+    ("arrays", {}, OWN_TARGET),
+    ("pinned", {}, OWN_TARGET),
+    ("mapped", {}, OWN_TARGET),
+    ("managed", {}, OWN_TARGET),
+    ("close", {}, OWN_TARGET),
+    ("streams_in_order", {}, OWN_TARGET),
+    ("arrays_of_a_stream", {}, OWN_TARGET),
     ("capture", {}, {}),
     ("cost", {}, {}),
 ]
@@ -64,6 +81,8 @@ def package(request):
 
 @pytest.mark.parametrize(("case", "settings", "variables"), ROWS, ids=[f"{row[0]}-{i}" for i, row in enumerate(ROWS)])
 def test_case(package, case, settings, variables, summary):
+    if variables is OWN_TARGET and package != "numba.cuda":
+        pytest.skip("numba_cuda_mlir is a package of its own")
     quiet = {"NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": "0", "NUMBA_CUDA_WARN_ON_IMPLICIT_COPY": "0"}
     done = subprocess.run([sys.executable, str(RUN), package, case, json.dumps(settings)], check=False, timeout=300,
                           env=environment(**quiet, **variables), capture_output=True, text=True, cwd=HERE)

@@ -356,7 +356,7 @@ CALLS = {
     "find": (1,), "stream_settled": (0,), "stream_gone": (0,), "stream_mark": (0,), "stream_ordered": (0, 1, 1),
     "capture_begin": (0,), "capture_end": (0,), "shrink": (), "add_hook": (print,), "stats": (), "reset_peaks": (),
     "clients": (), "streams": (), "memory_info": (), "dump": (), "trace": (1,), "write_trace": ("a.html",),
-    "ipc_export": (4096,), "__enter__": (),
+    "ipc_export": (4096,), "enable_peer": (0,), "__enter__": (),
 }  # fmt: skip
 
 
@@ -395,6 +395,25 @@ def test_buffers_outlive_the_pool():
         del one, two
         assert other.stats()["in_use"] == 0
     """)
+
+
+def test_peers():
+    run_python("""
+        import millpond
+        pool = millpond.Pool("host:0")
+        pool.enable_peer(1)
+        for wrong, error in ((2, millpond.InvalidArgumentError), (-1, ValueError), ("1", TypeError)):
+            try:
+                pool.enable_peer(wrong)
+            except error:
+                continue
+            raise AssertionError(wrong)
+        pool.close()
+        try:
+            pool.enable_peer(1)
+        except millpond.InvalidArgumentError:
+            print("closed")
+    """, MILLPOND_HOST_DEVICES="2")
 
 
 def test_with(pool):

@@ -204,6 +204,7 @@ TEST(pool_error_of_a_pool_that_is_null) {
         mp_pool_trace(NULL, 16),
         mp_pool_trace_write(NULL, MP_TRACE_HTML, "x"),
         mp_pool_ipc_export(NULL, 4096, &handle, &count),
+        mp_pool_enable_peer(NULL, 0),
     };
     check_all_refused(statuses, MP_COUNT_OF(statuses));
     mp_pool_close(NULL);

@@ -7,7 +7,8 @@
     del block                            # goes back in the order of that stream
 
 Everybody who opens the same memory of the same device shares one pool. The adapters are submodules, imported when
-they are first used: `millpond.numba`, `millpond.cuda_core`, `millpond.cupy`, `millpond.torch`, `millpond.onnxruntime`.
+they are first used: `millpond.numba`, `millpond.cuda_core`, `millpond.cupy`, `millpond.rmm`, `millpond.torch`,
+`millpond.onnxruntime`.
 This package imports none of those libraries, and works without a GPU. Sizes are bytes.
 """
 
@@ -57,7 +58,7 @@ __all__ = [
 ]
 
 _FOLDER = Path(__file__).absolute().parent  # links of a build folder lead to the sources
-_ADAPTERS = ("cli", "cuda_core", "cupy", "monitor", "numba", "onnxruntime", "torch")
+_ADAPTERS = ("cli", "cuda_core", "cupy", "monitor", "numba", "onnxruntime", "rmm", "torch")
 
 
 def get_include() -> str:

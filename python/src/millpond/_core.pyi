@@ -213,6 +213,9 @@ class Pool:
         """By default the format that the name asks for: .html, .pickle, .csv."""
     def ipc_export(self, address: int, /) -> tuple[bytes, int]:
         """A handle of 64 bytes, and how far into its memory the block begins."""
+    def enable_peer(self, ordinal: int, /) -> None:
+        """The device `ordinal` of the same kind may use all memory that Millpond has of this pool's device, expandable
+        regions too. Raises UnsupportedError where the two are not connected."""
     def close(self) -> None:
         """No more requests through it. Buffers stay valid. Called when the last reference goes."""
     def __enter__(self) -> Self: ...

@@ -25,16 +25,41 @@ class ContextGoneError(Exception):
     """The context that the blocks belong to was destroyed, and they with it."""
 
 
+class Deferral:
+    """Whether cleaning up is put off: true inside `cuda.defer_cleanup()`, which may be nested."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    def begin(self) -> None:
+        with self._lock:
+            self._count += 1
+
+    def end(self) -> bool:
+        """Whether this was the outermost one."""
+        with self._lock:
+            self._count -= 1
+            return self._count == 0
+
+
 class Backlog:
     """Collects freed blocks, and frees them for good some at a time.
 
     free(block): gives one back; what it raises is ignored, as there is nobody to tell.
     fence(): makes what was given so far safe to lend again; returns whether it did.
+    deferral: while it is true, blocks are only collected, however many; flush() frees them all the same.
     """
 
-    def __init__(self, free: Callable[[Any], object], fence: Callable[[], bool]) -> None:
+    def __init__(
+        self, free: Callable[[Any], object], fence: Callable[[], bool], deferral: Deferral | None = None
+    ) -> None:
         self._free = free
         self._fence = fence
+        self._deferral = Deferral() if deferral is None else deferral
         self._blocks: deque[Any] = deque()
         self._append = self._blocks.append
         self._room = ROOM  # about: an update lost to another thread only makes the next flush late
@@ -47,10 +72,15 @@ class Backlog:
         try:
             self._append(block)
             self._room -= size + BLOCK_COST
-            if self._room <= 0:
+            if self._room <= 0 and not self._deferral:
                 self.flush()
         except Exception:  # there is nobody to raise it to; what is left waits for the next flush
             return
+
+    def catch_up(self) -> None:
+        """Frees what was given while that was put off, where it is more than may wait."""
+        if self._room <= 0:
+            self.flush(patient=True)
 
     def flush(self, *, patient: bool = False) -> int:
         """Frees what was given so far, and returns how many blocks.
@@ -161,6 +191,14 @@ class Driver:
         """Calls a driver function for its effect. Raises RuntimeError where it fails."""
         with self.entered():
             self._check(*getattr(self._binding, name)(*args))
+
+    def ordinal_of(self, context: Any) -> int:
+        """The driver's number of the device of a context. Raises RuntimeError where that is none."""
+        self._check(*self._binding.cuCtxPushCurrent(context))
+        try:
+            return int(self._check(*self._binding.cuCtxGetDevice()))
+        finally:
+            self._binding.cuCtxPopCurrent()
 
     def is_blocking(self, stream: int) -> bool:
         """Whether a stream of the present context keeps to the sides of the legacy default stream."""

@@ -2,27 +2,52 @@
 """`numba.cuda.close()` leaves the contexts of the GPUs alone.
 
 Numba would reset the primary contexts of all GPUs, also of those that it does not use, and with them the memory of
-every library of the process: the pools', and what others have from them. So closing gives back Numba's own things only.
+every library of the process: the pools', and what others have from them. So while Numba's memory is the pool's, closing
+gives back Numba's own things only. Under another memory manager it does what Numba does.
 """
 
-from functools import partial
+from collections.abc import Callable
+from functools import wraps
+from types import ModuleType
 from typing import Any
 
 
-def share_contexts(*devices: Any) -> None:
-    """Changes what resetting these device objects of Numba does; weak references to them, as they are kept here."""
-    for device in devices:
-        if hasattr(device, "primary_context"):  # a context that another library made may have a bare number instead
-            device.reset = partial(_close, device)
+def is_ours(manager: Any) -> bool:
+    """Whether a memory manager, or a class of them, is the pool's."""
+    return getattr(manager, "is_millpond", False)
 
 
-def _close(device: Any) -> None:
-    """As Numba's own, but for the primary context, which stays."""
-    context = device.primary_context
-    if context is None:
+def chosen_manager(driver: ModuleType) -> Any:
+    """The class of the next context's memory manager; None while Numba has not asked for one."""
+    return getattr(driver, "_memory_manager", None)
+
+
+def share_contexts(driver: ModuleType) -> None:
+    """Changes what resetting one of Numba's device objects does, for those that it will make as well."""
+    own: Callable[[Any], None] = driver.Device.reset
+    if hasattr(own, "millpond_own"):
         return
-    context.reset()
-    device.primary_context = None
-    retire = getattr(context.memory_manager, "retire", None)
-    if retire is not None:
-        retire()
+
+    @wraps(own)
+    def reset(device: Any) -> None:
+        _close(driver, device, own)
+
+    reset.millpond_own = own  # type: ignore[attr-defined]
+    driver.Device.reset = reset
+
+
+def unshare_contexts(driver: ModuleType) -> None:
+    """What resetting them does is Numba's own again."""
+    driver.Device.reset = getattr(driver.Device.reset, "millpond_own", driver.Device.reset)
+
+
+def _close(driver: ModuleType, device: Any, own: Callable[[Any], None]) -> None:
+    context = device.primary_context
+    manager = None if context is None else context.memory_manager
+    if not is_ours(chosen_manager(driver)) and not is_ours(manager):
+        own(device)
+    elif context is not None:
+        context.reset()
+        device.primary_context = None
+        if manager is not None and is_ours(manager):
+            manager.retire()

@@ -2,8 +2,8 @@
 """Memory that Numba has straight from the driver, since a pool has no such kind: mapped, write-combined and managed
 memory, and arrays of the user that are page-locked for a while.
 
-To free it waits for the device. So it is collected, and freed some at a time and never while cleaning up is deferred;
-only page-locking ends at once, because an array may be locked again right after.
+To free it waits for the device. So it is collected, and freed some at a time, and while cleaning up is deferred only
+when memory runs out. Page-locking alone ends at once, because an array may be locked again right after.
 """
 
 import itertools
@@ -11,17 +11,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ._numba_backlog import Backlog, Driver
+from ._numba_backlog import Backlog, Deferral, Driver
 
 
 class NativeMemory:
     """What one manager has from the driver. Finalizers refer to this, not to the manager."""
 
-    def __init__(self, driver: Driver, may_free: Callable[[], bool]) -> None:
+    def __init__(self, driver: Driver | None, deferral: Deferral) -> None:
         self._driver = driver
         self._alive: dict[int, Any] = {}  # Numba's objects count references; somebody has to hold them
         self._keys = itertools.count()
-        self.backlog = Backlog(self._free, may_free)
+        self.backlog = Backlog(self._free, lambda: True, deferral)
 
     def finalizer(self, free: str, address: int, size: int) -> "Finalizer":
         """Frees `address` with the driver function `free`, some time after it was called."""
