@@ -214,9 +214,11 @@ def lend(stream):
 @pytest.mark.parametrize(("streams", "lend"), [
     ("sync", array()),
     ("fence", array("stream")),
+    ("fence", array(after="millpond.numba.record_use(memory, stream)")),
+    ("fast", array(after="millpond.numba.record_use(memory, stream)")),
     ("fence", ARGUMENT),
     ("sync", ARGUMENT),
-], ids=["sync", "stream", "argument", "argument-sync"])  # fmt: skip
+], ids=["sync", "stream", "declared", "declared-fast", "argument", "argument-sync"])  # fmt: skip
 def test_memory_that_goes_to_a_non_blocking_stream(mode, streams, lend):
     driver_of(PACKAGES[0])
     if lend is ARGUMENT:
