@@ -67,9 +67,9 @@ static OrtStatus *is_concurrent_run_supported(OrtEp *self, bool *out) {
     return NULL;
 }
 
-/* Not the whole device: that would break the captures of other threads. */
-static OrtStatus *sync_streams(OrtEp *self) {
-    return mp__to_ort(mp__run_streams_wait(from(self)));
+/* Stream by stream: waiting for the device at once would break the captures of other threads. */
+static OrtStatus *sync_device(OrtEp *self) {
+    return mp__to_ort(mp__run_streams_wait_device(from(self)));
 }
 
 static mp_status open_provider(mp_provider *provider, const OrtSessionOptions *session) {
@@ -108,7 +108,7 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
         .ShouldConvertDataLayoutForOp = mp__should_convert,
         .GetKernelRegistry = get_kernel_registry,
         .IsConcurrentRunSupported = is_concurrent_run_supported,
-        .Sync = sync_streams,
+        .Sync = sync_device,
         .CreateProfiler = mp__profiler_create,
     };
     mp__graph_install(provider);

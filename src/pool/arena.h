@@ -381,6 +381,11 @@ void mp__uses_free(use *uses);
 void mp__order_wait_for_uses(arena *a, chunk *c);
 void mp__order_close(arena *a);
 
+/* ---- wait.c ---- */
+
+/* Waits for what is queued on the arena's streams, but for captured ones. Not under its lock. */
+mp_status mp__arena_wait(arena *a);
+
 /* ---- capture.c: as the functions of millpond.h ---- */
 
 mp_status mp__arena_stream_settled(arena *a, void *native);

@@ -36,6 +36,10 @@ mp_status mp__pool_try_free_on(mp_pool *pool, mp_addr addr, void *stream);
  * Fails: UNSUPPORTED while one of them is captured, OUT_OF_MEMORY, DEVICE. */
 mp_status mp__pool_follow(mp_pool *pool, void *consumer, void *producer);
 
+/* Waits for what is queued on the device's default stream and on all streams that its pools know:
+ * memory was lent on them, or declared to be used there. Captures are left alone. */
+mp_status mp__pools_wait(mp_device *device);
+
 /* Gives: `*out`, to be freed with mp__layout_free. */
 mp_status mp__pool_layout(mp_pool *pool, mp_layout *out);
 

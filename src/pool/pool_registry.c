@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "pool/mempool_mode.h"
+#include "pool/pool_handle.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static arena *all;
@@ -113,6 +114,50 @@ void mp__registry_release(arena *a) {
     }
     (void)pthread_mutex_unlock(&lock);
 }
+
+/* ---- waiting ---- */
+
+/* The default stream cannot be asked for while a stream is captured that it would wait for. */
+static mp_status wait_for_default(mp_device *device) {
+    mp_stream *stream = NULL;
+    bool captured = true;
+    MP_TRY(device->ops->stream_wrap(device, NULL, &stream));
+    mp_status status = MP_OK;
+    if (device->ops->capture_active(device, stream, &captured) == MP_OK && !captured) {
+        status = device->ops->stream_synchronize(device, stream);
+    }
+    device->ops->stream_destroy(device, stream); /* the wrap only */
+    return status;
+}
+
+/* The device's first arena after `before` (NULL: of all) that has a handle, kept. */
+static arena *keep_next(const arena *before, const mp_device *device) {
+    (void)pthread_mutex_lock(&lock);
+    arena *a = before != NULL ? before->next : all;
+    while (a != NULL && (a->device != device || a->references == 0)) {
+        a = a->next;
+    }
+    if (a != NULL) {
+        a->references++;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return a;
+}
+
+mp_status mp__pools_wait(mp_device *device) {
+    mp_status status = wait_for_default(device);
+    arena *a = keep_next(NULL, device);
+    while (a != NULL) {
+        const mp_status one = mp__arena_wait(a);
+        status = status == MP_OK ? one : status;
+        arena *next = keep_next(a, device);
+        mp__registry_release(a);
+        a = next;
+    }
+    return status;
+}
+
+/* ---- looking ---- */
 
 size_t mp__registry_list(registry_entry *out, size_t capacity) {
     size_t count = 0;
