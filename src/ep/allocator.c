@@ -135,6 +135,9 @@ OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info_asked, 
 }
 
 void mp__allocator_release(OrtAllocator *self) {
+    if (self == NULL) {
+        return;
+    }
     mp_factory *factory = from(self)->unit->factory;
     mp_pool_close(from(self)->pool);
     free(from(self));

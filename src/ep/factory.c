@@ -121,7 +121,7 @@ static OrtStatus *create_ep(OrtEpFactory *self, const OrtHardwareDevice *const *
                                   "those that get_ep_devices() lists",
                                   MP_EP_NAME, count));
     }
-    mp_unit *unit = mp__unit_with(from(self), hardware[0]);
+    mp_unit *unit = hardware != NULL ? mp__unit_with(from(self), hardware[0]) : NULL;
     if (unit == NULL) {
         return mp__to_ort(
             MP_FAIL(INVALID_ARGUMENT, "the device given is not one of %s", MP_EP_NAME));

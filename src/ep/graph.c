@@ -107,7 +107,7 @@ static mp_status get_graphs(mp_provider *provider, mp_graphs **out) {
 
 /* As ONNX Runtime reads it, which refuses what is no number. */
 static int read_id(const OrtRunOptions *options) {
-    const char *text = ORT->GetRunConfigEntry(options, "gpu_graph_id");
+    const char *text = options != NULL ? ORT->GetRunConfigEntry(options, "gpu_graph_id") : NULL;
     return text != NULL ? (int)strtol(text, NULL, 10) : 0;
 }
 

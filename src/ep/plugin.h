@@ -175,7 +175,7 @@ mp_status mp__memory_open_session(const mp_unit *unit, const OrtSessionOptions *
 /* Takes: `pool`, also when it fails. */
 OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info, mp_pool *pool,
                                 OrtAllocator **out);
-void mp__allocator_release(OrtAllocator *self);
+void mp__allocator_release(OrtAllocator *self); /* NULL is ignored */
 
 /* ---- sync_stream.c ---- */
 /* Takes: `stream`, also when it fails. */
