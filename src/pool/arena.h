@@ -169,7 +169,7 @@ struct arena {
     /* guarded by the registry */
     arena *next;
     unsigned references;
-    uint32_t warned; /* keys of options that later openers wanted otherwise, and were told so */
+    arena_told told; /* options that later openers wanted otherwise */
 };
 
 static inline lane *lane_at(const arena *a, unsigned index) {

@@ -9,6 +9,13 @@
 mp_status mp__pool_open_on(mp_device *device, mp_memory memory, const char *client,
                            const char *const *options, mp_pool **out);
 
+/* The same over `base`: options that are not the opener's own, such as those of its surroundings.
+ * They count where it makes the pool, and give no warning where it does not; NULL for none. */
+mp_status mp__pool_open_over(mp_device *device, mp_memory memory, const char *client,
+                             const char *const *base, const char *const *options, mp_pool **out);
+/* Whether a pool could be opened with them. Fails: INVALID_ARGUMENT. */
+mp_status mp__pool_options_check(const char *const *base, const char *const *options);
+
 /* As mp_pool_open_external. */
 mp_status mp__pool_open_external_on(mp_device *device, const char *client,
                                     const mp_external *external, const char *const *options,

@@ -28,14 +28,15 @@ static void unlink_arena(const arena *a) {
     *link = a->next;
 }
 
-/* Once for each key: who opens a pool often would read it often. */
+/* Once for each key and value: who opens a pool often would read it often. */
 static void warn_of_differences(arena *a, const arena_options *options) {
-    for (const char *key;
-         (key = mp__arena_options_differ(&a->options, options, &a->warned)) != NULL;) {
+    arena_difference found;
+    while (mp__arena_options_differ(&a->options, options, &a->told, &found)) {
         MP_LOG(WARNING,
-               "the pool of %s memory of device %d is in use already with another %s, which stays; "
-               "set it where the pool is opened first, or in MILLPOND_POOL",
-               a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device", a->device->ordinal, key);
+               "the pool of %s memory of device %d is in use already with %s=%s, which stays, not "
+               "%s; set it where the pool is opened first, or in MILLPOND_POOL",
+               a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device", a->device->ordinal,
+               found.key, found.kept, found.wanted);
     }
 }
 
@@ -62,8 +63,7 @@ static bool is_left_over(arena *a) {
     return a->references == 0 && !mp__arena_is_used(a);
 }
 
-mp_status mp__registry_get(const source *from, const arena_options *options, bool given,
-                           arena **out) {
+mp_status mp__registry_get(const source *from, const arena_options *options, arena **out) {
     (void)pthread_mutex_lock(&lock);
     arena *a = all;
     while (a != NULL && !is_same(&a->source, from)) {
@@ -81,7 +81,7 @@ mp_status mp__registry_get(const source *from, const arena_options *options, boo
             a->next = all;
             all = a;
         }
-    } else if (given) {
+    } else {
         warn_of_differences(a, options);
     }
     if (status == MP_OK) {
