@@ -1,9 +1,10 @@
-/* allocator.c - ONNX Runtime's allocator interface over a pool.
+/* allocator.c - ONNX Runtime's allocator interface over a pool, which is opened when it is needed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/bridge.h"
 #include "ep/graph.h"
 #include "ep/plugin.h"
+#include "ep/pool_later.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@ enum { API_NAMES_STREAMS = 29 }; /* the first that always says for which stream 
 typedef struct allocator {
     OrtAllocator base; /* first */
     mp_unit *unit;
-    mp_pool *pool; /* owned */
+    mp_pool_later pool;
     bool pinned;
 } allocator;
 
@@ -31,35 +32,64 @@ static void *give(mp_status status, const mp_addr *addr) {
     return (void *)*addr;
 }
 
+static mp_status pool_of(const OrtAllocator *self, mp_pool **out) {
+    return mp__pool_later_get(&from(self)->pool, out);
+}
+
 static void *alloc_pinned(OrtAllocator *self, size_t size) {
+    mp_pool *pool = NULL;
     mp_addr addr = 0;
-    return size == 0 ? NULL
-                     : give(mp_pool_alloc(from(self)->pool, size, MP_NO_STREAM, &addr), &addr);
+    if (size == 0) {
+        return NULL;
+    }
+    mp_status status = pool_of(self, &pool);
+    if (status == MP_OK) {
+        status = mp_pool_alloc(pool, size, MP_NO_STREAM, &addr);
+    }
+    return give(status, &addr);
+}
+
+static void *lend(OrtAllocator *self, size_t size, void *native) {
+    mp_pool *pool = NULL;
+    mp_addr addr = 0;
+    if (size == 0) {
+        return NULL;
+    }
+    mp_status status = pool_of(self, &pool);
+    if (status == MP_OK) {
+        status = mp__lend(pool, size, native, &addr);
+    }
+    return give(status, &addr);
 }
 
 static void *alloc(OrtAllocator *self, size_t size) {
-    mp_addr addr = 0;
-    return size == 0 ? NULL : give(mp__lend(from(self)->pool, size, MP_NO_STREAM, &addr), &addr);
+    return lend(self, size, MP_NO_STREAM);
 }
 
 static void *alloc_on_stream(OrtAllocator *self, size_t size, OrtSyncStream *stream) {
-    mp_addr addr = 0;
-    return size == 0 ? NULL
-                     : give(mp__lend(from(self)->pool, size, mp__native_of(stream), &addr), &addr);
+    return lend(self, size, mp__native_of(stream));
 }
 
 static void *reserve(OrtAllocator *self, size_t size) {
+    mp_pool *pool = NULL;
     mp_addr addr = 0;
-    return size == 0 ? NULL : give(mp_pool_reserve(from(self)->pool, size, &addr), &addr);
+    if (size == 0) {
+        return NULL;
+    }
+    mp_status status = pool_of(self, &pool);
+    if (status == MP_OK) {
+        status = mp_pool_reserve(pool, size, &addr);
+    }
+    return give(status, &addr);
 }
 
 /* ONNX Runtime before API 29 was seen to ask for memory of a run with a stream that is none of
  * ours, and to free it while the run's work is under way. Then its order is that of the stream
  * which the run has used on this thread. */
-static void *order_of(const allocator *a, mp_addr addr) {
+static void *order_of(const allocator *a, mp_pool *pool, mp_addr addr) {
     mp_block_info info;
     if (mp_the_plugin.version >= API_NAMES_STREAMS || a->pinned || mp__recorded_run() != NULL ||
-        mp_pool_find(a->pool, addr, &info) != MP_OK || info.stream != MP_NO_STREAM) {
+        mp_pool_find(pool, addr, &info) != MP_OK || info.stream != MP_NO_STREAM) {
         return MP_NO_STREAM;
     }
     const mp_run_stream *last = mp__run_stream_last();
@@ -67,8 +97,16 @@ static void *order_of(const allocator *a, mp_addr addr) {
 }
 
 static void free_block(OrtAllocator *self, void *memory) {
-    void *order = order_of(from(self), (mp_addr)memory);
-    if (mp__give_back_on(from(self)->pool, (mp_addr)memory, order) != MP_OK) {
+    const mp_addr addr = (mp_addr)memory;
+    mp_pool *pool = NULL;
+    if (addr == 0) {
+        return;
+    }
+    mp_status status = pool_of(self, &pool);
+    if (status == MP_OK) {
+        status = mp__give_back_on(pool, addr, order_of(from(self), pool, addr));
+    }
+    if (status != MP_OK) {
         MP_LOG(ERROR, "%s", mp_error_message());
     }
 }
@@ -79,8 +117,10 @@ static const OrtMemoryInfo *info(const OrtAllocator *self) {
 }
 
 static OrtStatus *get_stats(const OrtAllocator *self, OrtKeyValuePairs **out) {
+    mp_pool *pool = NULL;
     mp_pool_stats stats;
-    MP_TRY_ORT(mp_pool_get_stats(from(self)->pool, &stats, sizeof stats));
+    MP_TRY_ORT(pool_of(self, &pool));
+    MP_TRY_ORT(mp_pool_get_stats(pool, &stats, sizeof stats));
     const struct {
         const char *key;
         uint64_t value;
@@ -106,7 +146,9 @@ static OrtStatus *get_stats(const OrtAllocator *self, OrtKeyValuePairs **out) {
 }
 
 static OrtStatus *shrink(OrtAllocator *self) {
-    return mp__to_ort(mp_pool_shrink(from(self)->pool, NULL));
+    mp_pool *pool = NULL;
+    MP_TRY_ORT(pool_of(self, &pool));
+    return mp__to_ort(mp_pool_shrink(pool, NULL));
 }
 
 OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info_asked, mp_pool *pool,
@@ -118,8 +160,8 @@ OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info_asked, 
     }
     mp__factory_keep(unit->factory);
     a->unit = unit;
-    a->pool = pool;
     a->pinned = ORT->MemoryInfoGetDeviceMemType(info_asked) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
+    mp__pool_later_init(&a->pool, unit, a->pinned ? MP_MEMORY_PINNED : MP_MEMORY_DEVICE, pool);
     a->base = (OrtAllocator){
         .version = mp_the_plugin.version,
         .Alloc = a->pinned ? alloc_pinned : alloc,
@@ -139,7 +181,7 @@ void mp__allocator_release(OrtAllocator *self) {
         return;
     }
     mp_factory *factory = from(self)->unit->factory;
-    mp_pool_close(from(self)->pool);
+    mp__pool_later_close(&from(self)->pool);
     free(from(self));
     mp__factory_drop(factory);
 }

@@ -147,8 +147,12 @@ static OrtStatus *create_allocator(OrtEpFactory *self, const OrtMemoryInfo *info
     const bool pinned =
         ORT->MemoryInfoGetDeviceMemType(info) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
     mp_pool *pool = NULL;
-    MP_TRY_ORT(
-        mp__memory_open(unit, pinned ? MP_MEMORY_PINNED : MP_MEMORY_DEVICE, options, "", &pool));
+    bool asks = false;
+    MP_TRY_ORT(mp__memory_check(options, &asks));
+    if (asks) { /* else whoever needs the pool first says what it is like */
+        MP_TRY_ORT(
+            mp__memory_open(unit, pinned ? MP_MEMORY_PINNED : MP_MEMORY_DEVICE, options, &pool));
+    }
     return mp__allocator_create(unit, info, pool, out);
 }
 
@@ -179,7 +183,7 @@ static OrtStatus *create_sync_stream(OrtEpFactory *self, const OrtMemoryDevice *
     }
     mp_pool *pool = NULL;
     mp_run_stream *stream = NULL;
-    MP_TRY_ORT(mp__memory_open(unit, MP_MEMORY_DEVICE, NULL, "", &pool));
+    MP_TRY_ORT(mp__memory_open(unit, MP_MEMORY_DEVICE, NULL, &pool));
     MP_TRY_ORT(mp__run_stream_create(unit, pool, NULL, &stream));
     return mp__sync_stream_create(stream, out);
 }

@@ -101,6 +101,7 @@ struct mp_provider {
     const char *kept[MP_KEPT_MAX]; /* operators whose layout stays; static storage, see nhwc.c */
     int kept_count;
     mp_pool *pool;                           /* owned; where scratch comes from */
+    mp_pool *pinned;                         /* owned; for as long as the session lives */
     struct mp_run_stream *only_stream;       /* a reference; NULL where each thread has its own */
     struct mp_thread_record *thread_records; /* see per_thread.h */
     atomic_int kernel_count;
@@ -164,15 +165,21 @@ OrtStatus *mp__memcpy_create(void *unused, const OrtKernelInfo *info, OrtKernelI
 
 /* ---- memory.c ---- */
 /* A handle on the unit's pool; `pairs` (NULL for none) are the options asked for, of which those
- * that begin with `prefix` and "arena." count. Gives: `*out`, until mp_pool_close. */
+ * that begin with "arena." count, over those of the environment. Allocators that wait for the pool
+ * (pool_later.h) have it then, too. Gives: `*out`, until mp_pool_close. */
 mp_status mp__memory_open(const mp_unit *unit, mp_memory memory, const OrtKeyValuePairs *pairs,
-                          const char *prefix, mp_pool **out);
-/* The pool of a session: over the functions that its options name, if any. */
+                          mp_pool **out);
+/* Whether a pool could be opened so, and whether there is an option in `pairs` that the environment
+ * does not say as well. Fails: INVALID_ARGUMENT. */
+mp_status mp__memory_check(const OrtKeyValuePairs *pairs, bool *asks);
+/* The pools of a session, of device and pinned memory: the former over the functions that the
+ * session's options name, if any. Gives: both until mp_pool_close, `*memory` also when it fails
+ * (or NULL). */
 mp_status mp__memory_open_session(const mp_unit *unit, const OrtSessionOptions *session,
-                                  const mp_options *options, mp_pool **out);
+                                  const mp_options *options, mp_pool **memory, mp_pool **pinned);
 
 /* ---- allocator.c ---- */
-/* Takes: `pool`, also when it fails. */
+/* Takes: `pool`, also when it fails; NULL: one that is had when it is needed. */
 OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info, mp_pool *pool,
                                 OrtAllocator **out);
 void mp__allocator_release(OrtAllocator *self); /* NULL is ignored */

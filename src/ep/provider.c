@@ -54,7 +54,7 @@ static OrtStatus *create_external_allocator(OrtEp *self, const OrtMemoryInfo *in
     mp_pool *pool = NULL;
     *out = NULL;
     if (ORT->MemoryInfoGetDeviceMemType(info) == OrtDeviceMemoryType_HOST_ACCESSIBLE) {
-        MP_TRY_ORT(mp__memory_open(provider->unit, MP_MEMORY_PINNED, NULL, "", &pool));
+        MP_TRY_ORT(mp__pool_again(provider->pinned, &pool));
     } else {
         MP_TRY_ORT(mp__pool_again(provider->pool, &pool));
     }
@@ -74,7 +74,8 @@ static OrtStatus *sync_device(OrtEp *self) {
 
 static mp_status open_provider(mp_provider *provider, const OrtSessionOptions *session) {
     MP_TRY(mp__stream_options_settle(&provider->options));
-    MP_TRY(mp__memory_open_session(provider->unit, session, &provider->options, &provider->pool));
+    MP_TRY(mp__memory_open_session(provider->unit, session, &provider->options, &provider->pool,
+                                   &provider->pinned));
     return mp__only_stream_open(provider);
 }
 
@@ -125,6 +126,7 @@ void mp__provider_release(mp_provider *provider) {
     mp__run_stream_drop(provider->only_stream);
     mp_note_remove(provider->options_note);
     mp_pool_close(provider->pool);
+    mp_pool_close(provider->pinned);
     mp_factory *factory = provider->factory;
     free(provider);
     mp__factory_drop(factory);

@@ -355,14 +355,134 @@ def test_session_options_make_the_arena_where_nobody_has():
     assert "arena.max_mem" in other and "stays" in other
 
 
-def test_a_sessions_options_come_too_late_for_the_shared_arena():
-    text = c_child("""
+PREFIXES = ["PREFIX", "'ep.cuda.'", "'EP.Cuda.'"]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_options_of_the_first_session_take_effect(prefix):
+    """For both kinds of memory, though ONNX Runtime asks for its allocators when the library is registered."""
+    text = c_child(f"""
         environment = Environment()
-        session = environment.session(sums(), {"arena.max_mem": "1M"})
+        arena, pinned = environment.shared(), environment.shared(PINNED)
+        prefix = {prefix}
+        session = environment.session(sums(), config={{prefix + "arena.max_mem": "1M",
+                                                       prefix + "arena.extend_strategy": "1"}})
+        for stats in (arena.stats(), pinned.stats(), session.stats(), session.stats(PINNED)):
+            assert stats["Limit"] == MIB
+        check(session, 1000)
+        assert 0 < arena.stats()["TotalAllocated"] < MIB // 4  # as requested, not by regions of 1 MiB
+        refused(lambda: session.run(np.zeros(MIB)))
+        check(session, 1000)
+        session.close()
+        assert arena.stats()["Limit"] == MIB and arena.stats()["TotalAllocated"] > 0  # kept for the next session
+        session = environment.session(sums())
+        refused(lambda: session.run(np.zeros(MIB)))
+    """)
+    assert "stays" not in text
+
+
+def test_own_prefix_wins():
+    c_child("""
+        both = {"ep.cuda.arena.max_mem": "3M", PREFIX + "arena.max_mem": "2M"}
+        session = Environment().session(sums(), config=both)
+        assert session.stats()["Limit"] == 2 * MIB
+    """)
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_mempool_mode_by_the_first_sessions_options(prefix):
+    text = c_child(f"""
+        environment = Environment()
+        session = environment.session(sums(3), config={{{prefix} + "arena.use_cuda_mempool": "1"}})
+        check(session, MIB, factor=8)
+        stats = session.stats()
+        assert stats["NumArenaExtensions"] == 0 and stats["MaxInUse"] >= 8 * MIB  # it is no arena
+        assert environment.shared().stats()["NumAllocs"] == stats["NumAllocs"]
+    """)
+    assert "use_cuda_mempool" not in text
+    text = c_child(f"""
+        session = Environment().session(sums(3), config={{{prefix} + "arena.use_cuda_mempool": "1"}})
+        check(session, MIB, factor=8)
+        assert session.stats()["NumArenaExtensions"] > 0
+    """, MILLPOND_DEVICE="host", MILLPOND_HOST_MEMPOOLS="0")  # fmt: skip
+    assert "use_cuda_mempool" in text, "the driver's pool was not even asked for"
+
+
+@pytest.mark.parametrize("first", ["environment.shared().free(environment.shared().alloc(100))",
+                                   "environment.session(sums())", "environment.shared().stats()",
+                                   "mine = pool_c.Pool('mine')"])
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_sessions_options_that_come_too_late_give_a_warning(first, prefix):
+    text = c_child(f"""
+        environment = Environment()
+        before = {first.removeprefix("mine = ")}
+        session = environment.session(sums(), config={{{prefix} + "arena.max_mem": "1M"}})
         assert environment.shared().stats()["Limit"] == session.stats()["Limit"] == 2**63 - 1
         check(session, MIB)
     """)
-    assert "arena.max_mem" in text and "stays" in text
+    assert text.count("device memory of device 0 is in use already with arena.max_mem=0, which stays, not 1048576") == 1
+
+
+def test_a_program_after_the_registration_decides_the_options():
+    text = c_child("""
+        environment = Environment()
+        mine = pool_c.Pool("mine", options=["arena.max_mem=8M"])
+        session = environment.session(sums())
+        assert session.stats()["Limit"] == environment.shared().stats()["Limit"] == 8 * MIB
+    """)
+    assert "stays" not in text
+
+
+def test_a_sessions_entry_without_a_prefix_gives_a_warning():
+    text = c_child("""
+        session = Environment().session(sums(), config={"arena.max_mem": "1M"})
+        assert session.stats()["Limit"] == 2**63 - 1
+    """)
+    assert "'arena.max_mem' is ignored; write ep.cuda.arena.max_mem" in text
+
+
+def test_sessions_options_come_on_top_of_the_environments():
+    text = c_child("""
+        environment = Environment({"ep_factory.CudaPluginExecutionProvider.arena.max_mem": "8M"})
+        def say(what):
+            print(what, file=sys.stderr, flush=True)
+        first = environment.session(sums(), {"arena.extend_strategy": "1"})
+        check(first, 1000)
+        assert first.stats()["Limit"] == 8 * MIB and first.stats()["TotalAllocated"] < MIB // 4
+        environment.session(sums())
+        environment.session(sums(), {"arena.extend_strategy": "1"})
+        environment.session(sums(), {"arena.max_mem": "8M"})
+        for value in ("1G", "1G", "2G"):
+            say("next")
+            environment.session(sums(), {"arena.max_mem": value})
+        say("next")
+        environment.session(sums())
+    """)
+    quiet, first, again, other, last = text.split("next\n")
+    assert "stays" not in quiet + again + last
+    assert first.count("device memory of device 0 is in use already with arena.max_mem=8388608, which stays, "
+                       "not 1073741824") == 1
+    assert other.count("arena.max_mem=8388608, which stays, not 2147483648") == 2  # and of pinned memory
+
+
+def test_an_allocator_that_cannot_have_its_pool_says_why():
+    """One sentence in the log and no memory, each time; and memory once there can be a pool."""
+    text = c_child("""
+        arena = Environment().shared()
+        others = [pool_c.Pool(f"client {i}") for i in range(32)]
+        for _ in range(2):
+            assert arena.table.Alloc(arena.address, 1000) is None
+            assert arena.table.AllocOnStream(arena.address, 1000, None) is None
+            assert arena.reserve(1000) is None
+        refused(arena.stats, "32 clients")
+        refused(arena.shrink, "32 clients")
+        for each in others:
+            each.close()
+        block = arena.alloc(1000)
+        assert block and arena.stats()["NumAllocs"] == 1
+        arena.free(block)
+    """)
+    assert text.count("a pool tells 32 clients apart; 'onnxruntime' is one too many") == 6
 
 
 def test_shared_allocator_is_replaced_while_nobody_uses_its_pool():
@@ -715,7 +835,7 @@ assert np.all(session.run(np.full(5000, 4)) == 7)
 assert source.clients()["source"].allocs >= weights + 2
 value = session.run_on_device(np.full(5000, 5))
 assert source.clients()["source"].in_use > 4 * 5000 * (weights + 1)
-assert set(source.clients()) == {"source", "onnxruntime"} and source.clients()["onnxruntime"].allocs == 0
+assert set(source.clients()) == {"source"}  # the provider has not even opened the device's own pool
 second = environment.session(small_models.add_chain(3, 5000), options)
 assert np.all(second.run(np.full(5000, 4)) == 7)
 plain = environment.session(sums())
