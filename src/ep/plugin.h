@@ -78,7 +78,7 @@ typedef struct mp_options {
     bool cudnn_conv1d_pad_to_nc1d, fuse_conv_bias;
     bool enable_skip_layer_norm_strict_mode;
     int64_t sdpa_kernel;
-    int64_t device_id; /* what ORT passes on; the device given to the session decides */
+    int64_t device_id; /* of the device that the session was given */
     /* addresses of functions that own the memory beneath; 0: ours does */
     uintptr_t gpu_external_alloc, gpu_external_free, gpu_external_empty_cache;
     bool enable_cuda_graph;
@@ -140,7 +140,8 @@ void mp__provider_release(mp_provider *provider);
 void mp__resource_install(OrtEp *ep);
 
 /* ---- options.c ---- */
-void mp__options_read(const OrtSessionOptions *session, mp_options *out);
+/* For a session on device `ordinal`. Fails: INVALID_ARGUMENT where the options name another. */
+mp_status mp__options_read(const OrtSessionOptions *session, int ordinal, mp_options *out);
 /* Those that concern operators. */
 mp_op_options mp__options_of_ops(const mp_options *options);
 /* Makes known what the session runs with: a line for the log, and a note under the name that the

@@ -73,6 +73,7 @@ static OrtStatus *sync_device(OrtEp *self) {
 }
 
 static mp_status open_provider(mp_provider *provider, const OrtSessionOptions *session) {
+    MP_TRY(mp__options_read(session, provider->unit->device->ordinal, &provider->options));
     MP_TRY(mp__stream_options_settle(&provider->options));
     MP_TRY(mp__memory_open_session(provider->unit, session, &provider->options, &provider->pool,
                                    &provider->pinned));
@@ -88,8 +89,6 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
     mp__factory_keep(factory);
     provider->factory = factory;
     provider->unit = unit;
-    mp__options_read(session, &provider->options);
-    provider->options.device_id = unit->device->ordinal;
     const mp_status opened = open_provider(provider, session);
     if (opened != MP_OK) {
         OrtStatus *failed = mp__to_ort(opened);
