@@ -16,6 +16,7 @@ typedef struct allocator {
     OrtAllocator base; /* first */
     mp_unit *unit;
     mp_pool_later pool;
+    const OrtMemoryInfo *info; /* borrowed from the unit */
     bool pinned;
 } allocator;
 
@@ -112,8 +113,7 @@ static void free_block(OrtAllocator *self, void *memory) {
 }
 
 static const OrtMemoryInfo *info(const OrtAllocator *self) {
-    const allocator *a = from(self);
-    return a->pinned ? a->unit->pinned : a->unit->memory;
+    return from(self)->info;
 }
 
 static OrtStatus *get_stats(const OrtAllocator *self, OrtKeyValuePairs **out) {
@@ -151,7 +151,34 @@ static OrtStatus *shrink(OrtAllocator *self) {
     return mp__to_ort(mp_pool_shrink(pool, NULL));
 }
 
-OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info_asked, mp_pool *pool,
+/* ONNX Runtime asks for three of them: memory of the device, pinned memory, and memory of the
+ * device for initializers, which stay for as long as their session does and so go past the arena.
+ * The last has no Shrink, since it has nothing to give back; with it ONNX Runtime would shrink the
+ * pool twice. */
+static void fill(allocator *a, const OrtMemoryInfo *asked) {
+    OrtAllocatorType type = OrtDeviceAllocator;
+    OrtStatus *unknown = ORT->MemoryInfoGetType(asked, &type);
+    if (unknown != NULL) {
+        ORT->ReleaseStatus(unknown);
+    }
+    const bool constant = type == OrtReadOnlyAllocator;
+    a->pinned = ORT->MemoryInfoGetDeviceMemType(asked) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
+    a->info = a->pinned ? a->unit->pinned : constant ? a->unit->constant : a->unit->memory;
+    a->base = (OrtAllocator){
+        .version = mp_the_plugin.version,
+        .Alloc = a->pinned  ? alloc_pinned
+                 : constant ? reserve
+                            : alloc,
+        .Free = free_block,
+        .Info = info,
+        .Reserve = reserve,
+        .GetStats = get_stats,
+        .AllocOnStream = a->pinned || constant ? NULL : alloc_on_stream,
+        .Shrink = constant ? NULL : shrink,
+    };
+}
+
+OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *asked, mp_pool *pool,
                                 OrtAllocator **out) {
     allocator *a = calloc(1, sizeof *a);
     if (a == NULL) {
@@ -160,18 +187,8 @@ OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info_asked, 
     }
     mp__factory_keep(unit->factory);
     a->unit = unit;
-    a->pinned = ORT->MemoryInfoGetDeviceMemType(info_asked) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
+    fill(a, asked);
     mp__pool_later_init(&a->pool, unit, a->pinned ? MP_MEMORY_PINNED : MP_MEMORY_DEVICE, pool);
-    a->base = (OrtAllocator){
-        .version = mp_the_plugin.version,
-        .Alloc = a->pinned ? alloc_pinned : alloc,
-        .Free = free_block,
-        .Info = info,
-        .Reserve = reserve,
-        .GetStats = get_stats,
-        .AllocOnStream = a->pinned ? NULL : alloc_on_stream,
-        .Shrink = shrink,
-    };
     *out = &a->base;
     return NULL;
 }

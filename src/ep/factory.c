@@ -68,6 +68,9 @@ static OrtStatus *offer(OrtEpFactory *self, const mp_unit *unit, OrtEpDevice **o
     if (status == NULL) {
         status = ORT_EP->EpDevice_AddAllocatorInfo(device, unit->pinned);
     }
+    if (status == NULL) {
+        status = ORT_EP->EpDevice_AddAllocatorInfo(device, unit->constant);
+    }
     if (status != NULL) {
         if (device != NULL) {
             ORT_EP->ReleaseEpDevice(device);

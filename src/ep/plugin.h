@@ -54,6 +54,7 @@ typedef struct mp_unit {
     const OrtHardwareDevice *hardware;    /* borrowed from ORT, or `own_hardware` */
     OrtHardwareDevice *own_hardware;      /* owned; NULL where ORT listed the device */
     OrtMemoryInfo *memory, *pinned;       /* owned */
+    OrtMemoryInfo *constant;              /* owned; `memory` for what stays: weights */
     const OrtMemoryDevice *memory_device; /* borrowed from `memory` */
 } mp_unit;
 

@@ -62,7 +62,7 @@ def run_child(code, environment):
         **os.environ,
         "MILLPOND_EP_LIBRARY": str(provider.library_path()),
         "ORT_C_LIBRARY": str(ORT_C_LIBRARY),
-        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]),
         **environment,
     }
     for name in {"MILLPOND_POOL", "MILLPOND_LIMIT"} - set(environment):
@@ -200,18 +200,23 @@ def test_reserve_stays_outside_the_arena():
     """)
 
 
-@pytest.mark.parametrize("outside", [False, True])
-def test_initializers_are_reserved_where_asked_for(outside):
+@pytest.mark.parametrize("config", [{}, {"session.use_device_allocator_for_initializers": "1"},
+                                    {"session.use_env_allocators": "1"}])
+def test_initializers_stay_outside_the_arena(config):
+    """By the allocator for initializers, without Reserve being asked for."""
     c_child(f"""
         environment = Environment()
-        config = {{"session.use_device_allocator_for_initializers": "{int(outside)}"}}
-        session = environment.session(small_models.add_chain(3, MIB), config=config)
+        session = environment.session(small_models.add_chain(3, MIB), config={config!r})
         arena = environment.shared()
         stats = arena.stats()
-        assert stats["NumReserves"] == (1 if {outside} else 0), stats
-        assert stats["NumArenaExtensions"] == (0 if {outside} else 1), stats
-        assert stats["InUse"] >= 4 * MIB  # the ones that are added
+        assert stats["NumReserves"] == 1 and stats["NumArenaExtensions"] == 0, stats
+        assert stats["InUse"] == stats["TotalAllocated"] == 4 * MIB, stats  # the ones that are added
         result = session.run(np.full(MIB, 5))
+        assert np.all(result == 8)
+        assert arena.stats()["NumArenaExtensions"] > 0
+        arena.shrink()
+        assert arena.stats()["TotalAllocated"] == 4 * MIB  # the arena is empty, the weights are there
+        result = session.run(np.full(MIB, 5), config={{"memory.enable_memory_arena_shrinkage": "gpu:0"}})
         assert np.all(result == 8)
         session.close()
         assert arena.stats()["InUse"] == 0

@@ -62,6 +62,28 @@ for kind in (DEFAULT, PINNED):
 """)
 
 
+def test_allocator_of_initializers():
+    """It reserves, whatever is asked for, and has neither streams nor anything to shrink."""
+    child("""
+read_only = made(API.CreateMemoryInfo_V2, b"Cuda", 1, 0x10DE, 0, DEFAULT, 0, 2)
+address_of = made(factory.CreateAllocator, address, read_only, None)
+allocator, device_wide = ort_c.Allocator(address_of), environment.shared()
+assert allocator.info() == ("Cuda", 2)
+slots = ort_c.slots("OrtAllocator")
+for name, there in (("Alloc", True), ("Reserve", True), ("AllocOnStream", False), ("Shrink", False)):
+    assert bool(ctypes.c_void_p.from_address(address_of + 8 * slots[name][0]).value) == there, name
+for allocate in (allocator.table.Alloc, allocator.table.Reserve):
+    block = allocate(address_of, 5 * MIB)
+    stats = device_wide.stats()
+    assert stats["NumArenaExtensions"] == 0 and stats["InUse"] == stats["TotalAllocated"] == 5 * MIB
+    allocator.table.Free(address_of, block)
+    assert device_wide.stats()["TotalAllocated"] == 0
+assert device_wide.stats()["NumReserves"] == 2
+factory.ReleaseAllocator(address, address_of)
+API.ReleaseMemoryInfo(read_only)
+""")
+
+
 def test_stream_without_options_and_waiter():
     child("""
 stream = made(factory.CreateSyncStreamForDevice, address, memory_device, None)
