@@ -116,22 +116,26 @@ static const OrtMemoryInfo *info(const OrtAllocator *self) {
     return from(self)->info;
 }
 
+/* As ONNX Runtime's own arena has them: -1 for no limit, and of the extensions those that have not
+ * been given back. docs/memory.md says where the meaning differs. */
 static OrtStatus *get_stats(const OrtAllocator *self, OrtKeyValuePairs **out) {
     mp_pool *pool = NULL;
     mp_pool_stats stats;
     MP_TRY_ORT(pool_of(self, &pool));
     MP_TRY_ORT(mp_pool_get_stats(pool, &stats, sizeof stats));
+    const uint64_t there =
+        stats.extensions > stats.shrinkages ? stats.extensions - stats.shrinkages : 0;
     const struct {
         const char *key;
         uint64_t value;
     } rows[] = {
-        {"Limit", stats.limit < INT64_MAX ? stats.limit : INT64_MAX}, /* ORT reads it signed */
+        {"Limit", stats.limit}, /* UINT64_MAX for none, which is -1 below */
         {"InUse", stats.in_use},
         {"TotalAllocated", stats.total},
         {"MaxInUse", stats.in_use_max},
         {"NumAllocs", stats.allocs},
         {"NumReserves", stats.reserves},
-        {"NumArenaExtensions", stats.extensions},
+        {"NumArenaExtensions", there},
         {"NumArenaShrinkages", stats.shrinkages},
         {"MaxAllocSize", stats.alloc_size_max},
         {"RequestedInUse", stats.requested},
@@ -139,7 +143,7 @@ static OrtStatus *get_stats(const OrtAllocator *self, OrtKeyValuePairs **out) {
     ORT->CreateKeyValuePairs(out);
     for (size_t i = 0; i < MP_COUNT_OF(rows); i++) {
         char number[32];
-        (void)snprintf(number, sizeof number, "%" PRIu64, rows[i].value);
+        (void)snprintf(number, sizeof number, "%" PRId64, (int64_t)rows[i].value);
         ORT->AddKeyValuePair(*out, rows[i].key, number);
     }
     return NULL;
