@@ -14,6 +14,18 @@
  * to work queued later on the same stream. Other streams get it when an event, an order that the
  * caller declares, or the end of the stream's work makes that safe.
  *
+ * **First use.** A block may be lent while work that used its memory before is still running; the
+ * stream it is lent on comes after that work, other streams need not. So
+ *   1. work queued after mp_pool_alloc on the stream it named may use the block at once;
+ *   2. another stream may use it after mp_pool_record_use has named that stream, which makes it
+ *      come after the earlier work, or after an event that was recorded on the block's stream after
+ *      mp_pool_alloc returned; without mp_pool_record_use that stream must have ended with the
+ *      block, or be waited for by the block's stream, before the block is freed;
+ *   3. a block lent with MP_NO_STREAM is ready for every stream and for the host at once: nothing
+ *      uses its memory any more. So is one of mp_pool_reserve, and every block of pinned memory.
+ * On a GPU, blocking streams come after work on the legacy default stream by themselves, so rule 1
+ * holds for all of them where a block is lent on NULL; it does not for non-blocking streams.
+ *
  * A `stream` is the native handle: CUstream or cudaStream_t on a GPU (NULL is the legacy default
  * stream), an mp_stream of the emulated device otherwise; or MP_NO_STREAM. It must live until its
  * blocks are freed and mp_pool_stream_gone was called for it.
@@ -105,9 +117,15 @@ mp_status mp_pool_free(mp_pool *pool, mp_addr addr);
  * the block. */
 mp_status mp_pool_free_on(mp_pool *pool, mp_addr addr, void *stream);
 
-/* Declares that work queued on `stream`, another one than the block was lent on, uses the block.
- * After it is freed, it is not lent again before that work has ended or is ordered before.
- * Fails: INVALID_ARGUMENT (not a lent block), OUT_OF_MEMORY (host). */
+/* Declares that work queued on `stream` from now on, another one than the block was lent on, uses
+ * the block. That work comes after whatever used the memory before it was lent; it does not come
+ * after the caller's own work on the block, which the caller orders. Once the block is freed, it is
+ * not lent again before work queued on `stream` until then has ended or is ordered before.
+ * Blocks: only where `stream` is being captured and the memory is still in use: a graph cannot wait
+ * for work outside of it.
+ * Fails: INVALID_ARGUMENT (not a lent block), OUT_OF_MEMORY (host), BUSY (the memory waits for a
+ * stream that was captured without mp_pool_capture_begin; the block must not be used on `stream`
+ * then), DEVICE. */
 mp_status mp_pool_record_use(mp_pool *pool, mp_addr addr, void *stream);
 
 /* Memory outside the arena, straight from the device, for what stays (weights): neither rounded up

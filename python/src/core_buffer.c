@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "core.h"
 
+#include "pool/pool_handle.h"
+
 #include <stddef.h>
 #include <structmember.h>
 
@@ -38,7 +40,7 @@ bool core_buffer_check(const core_buffer *buffer) {
 static mp_status give_up_share(core_pool *pool, core_block *block, mp_addr addr, void *stream) {
     mp_status status = MP_OK;
     if (stream != CORE_SAME_STREAM && stream != MP_NO_STREAM) {
-        status = mp_pool_record_use(pool->native, addr, stream);
+        status = mp__pool_record_end(pool->native, addr, stream);
     }
     core_block_drop(block);
     return status;
@@ -192,8 +194,8 @@ static PyGetSetDef properties[] = {
 static PyMethodDef methods[] = {
     {"record_use", buffer_record_use, METH_O,
      "record_use($self, stream, /)\n--\n\n"
-     "Work queued on `stream`, another one than it was lent on, uses it too: once freed it is\n"
-     "lent anew only after that work."},
+     "Work queued on `stream` from now on, another one than it was lent on, uses it too: that\n"
+     "comes after earlier users of the memory, which is lent anew only after it."},
     {"free", CORE_METHOD(buffer_free), KEYWORDS,
      "free($self, stream=...)\n--\n\n"
      "Gives it back now, in the order of `stream`, by default its own. None: nothing uses it.\n"

@@ -206,7 +206,7 @@ static bool is_hooked(void) {
  * be declared, the device is waited for; but not in a forked child, where nothing can be done. */
 static mp_status free_slowly(const adapter_pool *from, mp_addr addr, void *stream) {
     mp_block_info block;
-    if (stream != MP_NO_STREAM && mp_pool_record_use(from->pool, addr, stream) != MP_OK) {
+    if (stream != MP_NO_STREAM && mp__pool_record_end(from->pool, addr, stream) != MP_OK) {
         MP_TRY(mp_pool_find(from->pool, addr, &block));
         MP_TRY(from->device->ops->synchronize(from->device));
     }

@@ -115,7 +115,7 @@ chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out) {
     return lock_chunk(a, c, begin, out);
 }
 
-static mp_status refuse(const arena *a, mp_addr addr, const char *what) {
+mp_status mp__arena_refuse(const arena *a, mp_addr addr, const char *what) {
     return MP_FAIL(INVALID_ARGUMENT,
                    "%s of address 0x%" PRIxPTR ", which is not a block lent by the pool of %s: it "
                    "was never lent, is freed already, or lies inside a block",
@@ -164,7 +164,7 @@ mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
         c = mp__arena_lock_block(a, addr, &l);
     }
     if (c == NULL) {
-        return refuse(a, addr, "free");
+        return mp__arena_refuse(a, addr, "free");
     }
     mp__usage_remove(l, c);
     mp__report_block(a, c, to != NULL ? to : l, MP_TRACE_FREE);
@@ -191,23 +191,6 @@ mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
         free_slow(a, c, l, to != NULL ? to : l);
     }
     return MP_OK;
-}
-
-mp_status mp__arena_record_use(arena *a, mp_addr addr, void *native) {
-    lane *other = NULL;
-    lane *l = NULL;
-    MP_TRY(mp__lane_now(a, mp__lane_key(a, native), &other));
-    chunk *c = mp__arena_lock_block(a, addr, &l);
-    if (c == NULL) {
-        return refuse(a, addr, "use");
-    }
-    mp_status status = MP_OK;
-    if (other != l && other->index != 0 && chunk_state_of(c) == CHUNK_LENT) {
-        status = mp__use_add(c, other);
-        mp__report_block(a, c, other, MP_TRACE_USE);
-    }
-    spin_unlock(&l->lock);
-    return status;
 }
 
 /* ---- giving back ---- */

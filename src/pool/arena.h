@@ -310,7 +310,8 @@ mp_status mp__arena_alloc(arena *a, size_t size, void *native, uint8_t client, m
 #define MP_SAME_STREAM ((void *)~(uintptr_t)1)
 mp_status mp__arena_free(arena *a, mp_addr addr, void *native);
 mp_status mp__arena_shrink(arena *a, size_t *released);
-mp_status mp__arena_record_use(arena *a, mp_addr addr, void *native);
+/* Fails: what `what` was to be done with is not a lent block. */
+mp_status mp__arena_refuse(const arena *a, mp_addr addr, const char *what);
 /* Locks the lane of the lent block that begins at `addr`, and gives both. NULL: there is none. */
 chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out);
 /* The same without the arena's lock: where NULL, there may be one all the same. */
@@ -374,6 +375,12 @@ void mp__order_collect(arena *a, bool wait);
 /* `l` has waited for `epoch` of `other`. Fails: OUT_OF_MEMORY (host): then it is not known. */
 mp_status mp__order_see(lane *l, const lane *other, uint64_t epoch);
 mp_stream *mp__order_stream(arena *a, lane *l); /* NULL: it has none, or it cannot be had */
+/* Makes the stream of `l` wait for `epoch` of `other`. False: one of them takes no event now. */
+bool mp__order_wait(arena *a, lane *l, lane *other, uint64_t epoch);
+/* Returns once `epoch` of `l` has been reached. Fails: BUSY where no event can tell. */
+mp_status mp__order_reach(arena *a, lane *l, uint64_t epoch);
+/* Records an event for all that was freed on `l` so far, as long as it takes one. */
+void mp__order_cover(arena *a, lane *l);
 /* Declares a further stream of a lent block; under the lock of the block's lane as well. */
 mp_status mp__use_add(chunk *c, const lane *other);
 void mp__uses_free(use *uses);
@@ -385,6 +392,13 @@ void mp__order_close(arena *a);
 
 /* Waits for what is queued on the arena's streams, but for captured ones. Not under its lock. */
 mp_status mp__arena_wait(arena *a);
+
+/* ---- first_use.c ---- */
+
+/* As mp_pool_record_use. */
+mp_status mp__arena_record_use(arena *a, mp_addr addr, void *native);
+/* The same for a stream that was ordered before it used the block: it is not made to wait. */
+mp_status mp__arena_record_end(arena *a, mp_addr addr, void *native);
 
 /* ---- capture.c: as the functions of millpond.h ---- */
 

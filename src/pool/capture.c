@@ -195,6 +195,7 @@ static mp_status begin(arena *a, lane *l, mp_capture **capture) {
         }
         return status;
     }
+    mp__order_cover(a, l); /* while it is captured it takes no event */
     spin_lock(&l->lock);
     l->capture = to;
     l->detour = true;

@@ -29,7 +29,15 @@ typedef struct chunk chunk;
 struct chunk {
     _Atomic(mp_addr) addr;
     chunk *prev, *next; /* in the region, by address; guarded by the arena's lock */
-    chunk *link, *back; /* in a bin or a list */
+    union {
+        struct {
+            chunk *link, *back; /* in a bin or a list */
+        };
+        struct {                  /* of a lent chunk: what its memory was used for before */
+            uint64_t after_epoch; /* must have passed before any other stream first uses it */
+            unsigned after_lane;  /* whose epoch that is */
+        };
+    };
     uint64_t requested; /* bytes asked for; of a lent chunk */
     union {
         use *uses;      /* of a lent or waiting chunk; owned */
@@ -65,8 +73,10 @@ static inline void chunk_set_lane(chunk *c, unsigned lane) {
     atomic_store_explicit(&c->lane, (uint_least16_t)lane, memory_order_relaxed);
 }
 
-/* Makes a chunk in no list one that is about to be lent: MOVING until it is counted. */
+/* Makes a free chunk in no list one that is about to be lent: MOVING until it is counted. */
 static inline void chunk_lend(chunk *c, unsigned lane, size_t size, uint8_t client) {
+    c->after_lane = chunk_lane(c);
+    c->after_epoch = c->epoch;
     chunk_set_lane(c, lane);
     c->requested = size;
     c->client = client;

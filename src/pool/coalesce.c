@@ -30,6 +30,8 @@ chunk *mp__chunk_cut(arena *a, lane *l, chunk *c, uint32_t units) {
     chunk *front = mp__chunk_take(&l->records);
     const mp_addr addr = chunk_addr(c);
     atomic_store_explicit(&front->addr, addr, memory_order_relaxed);
+    chunk_set_lane(front, chunk_lane(c));
+    front->epoch = c->epoch;
     front->units = units;
     front->prev = c->prev;
     if (front->prev != NULL) {

@@ -336,42 +336,6 @@ void mp__mempool_count_failure(mp__mempool *pool) {
     (void)pthread_mutex_unlock(&pool->lock);
 }
 
-/* ---- further users of a block ---- */
-
-static bool is_known(const mempool_block *block, const mempool_stream *stream) {
-    bool known = block->stream == stream || stream->native == MP_NO_STREAM;
-    for (const mempool_use *use = block->uses; use != NULL && !known; use = use->next) {
-        known = use->stream == stream;
-    }
-    return known;
-}
-
-static mp_status add_use(mp__mempool *pool, mp_addr addr, void *native) {
-    mempool_block *block = mp__mempool_get(pool, addr);
-    mempool_stream *stream = NULL;
-    if (block == NULL) {
-        return MP_FAIL(INVALID_ARGUMENT, "0x%zx is not a lent block of this pool", (size_t)addr);
-    }
-    MP_TRY(mp__mempool_stream_of(pool, native, &stream));
-    if (is_known(block, stream)) {
-        return MP_OK;
-    }
-    mempool_use *use = malloc(sizeof *use);
-    if (use == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to note that a further stream uses a block");
-    }
-    *use = (mempool_use){.next = block->uses, .stream = stream};
-    block->uses = use;
-    return MP_OK;
-}
-
-mp_status mp__mempool_record_use(mp__mempool *pool, mp_addr addr, void *stream) {
-    (void)pthread_mutex_lock(&pool->lock);
-    const mp_status status = add_use(pool, addr, stream);
-    (void)pthread_mutex_unlock(&pool->lock);
-    return status;
-}
-
 /* ---- giving back ---- */
 
 mp_status mp__mempool_shrink(mp__mempool *pool, size_t *released) {

@@ -57,9 +57,11 @@ mp_status mp__mempool_free(mp__mempool *pool, mp_addr addr);
 /* In the order of `stream`, which the caller has made wait for all work that uses the block. */
 mp_status mp__mempool_free_on(mp__mempool *pool, mp_addr addr, void *stream);
 
-/* Work on `stream` uses the block, too: it is freed after that work. Fails: as mp_pool_record_use.
- */
+/* Work that is queued on `stream` from now on uses the block, too: it comes after the block's
+ * allocation, and the block is freed after it. Fails: as mp_pool_record_use. */
 mp_status mp__mempool_record_use(mp__mempool *pool, mp_addr addr, void *stream);
+/* The same for a stream that was ordered before it used the block: it is not made to wait. */
+mp_status mp__mempool_record_end(mp__mempool *pool, mp_addr addr, void *stream);
 
 typedef struct mp__mempool_block {
     mp_addr addr; /* where the block begins */

@@ -180,8 +180,7 @@ static uint64_t seen_of(const lane *l, const lane *other) {
     return seen > other->reached ? seen : other->reached;
 }
 
-/* Makes the stream of `l` wait for `epoch` of `other`. */
-static bool wait_for(arena *a, lane *l, lane *other, uint64_t epoch) {
+bool mp__order_wait(arena *a, lane *l, lane *other, uint64_t epoch) {
     if (epoch <= seen_of(l, other)) {
         return true;
     }
@@ -193,6 +192,25 @@ static bool wait_for(arena *a, lane *l, lane *other, uint64_t epoch) {
     a->counts.waits++;
     (void)mp__order_see(l, other, event->epoch); /* not knowing it costs another wait only */
     return true;
+}
+
+mp_status mp__order_reach(arena *a, lane *l, uint64_t epoch) {
+    const lane_event *event = event_for(a, l, epoch);
+    if (event == NULL) {
+        return MP_FAIL(BUSY, "the memory waits for work of another stream that takes no event now, "
+                             "such as one that is being captured; allocate it before that "
+                             "stream's capture begins, or on the stream that uses it");
+    }
+    MP_TRY(a->device->ops->event_synchronize(a->device, event->event));
+    poll_lane(a, l);
+    return MP_OK;
+}
+
+void mp__order_cover(arena *a, lane *l) {
+    spin_lock(&l->lock);
+    const uint64_t epoch = l->epoch;
+    spin_unlock(&l->lock);
+    (void)event_for(a, l, epoch);
 }
 
 /* ---- chunks of other streams ---- */
@@ -216,7 +234,7 @@ chunk *mp__order_find(arena *a, lane *l, uint32_t units, bool wait) {
                 best, mp__bins_best(&other->bins, units, wait ? UINT64_MAX : seen_of(l, other)));
         }
     }
-    if (best != NULL && wait && !wait_for(a, l, lane_of(a, best), best->epoch)) {
+    if (best != NULL && wait && !mp__order_wait(a, l, lane_of(a, best), best->epoch)) {
         return NULL;
     }
     return best;
@@ -290,7 +308,7 @@ static bool use_is_over(arena *a, lane *own, const use *u, bool wait) {
         return true;
     }
     if (wait) {
-        return wait_for(a, own, other, u->epoch);
+        return mp__order_wait(a, own, other, u->epoch);
     }
     (void)event_for(a, other, u->epoch); /* so that a later look finds it reached */
     return false;

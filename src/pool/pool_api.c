@@ -277,6 +277,15 @@ mp_status mp_pool_record_use(mp_pool *pool, mp_addr addr, void *stream) {
                               : mp__arena_record_use(a, addr, stream);
 }
 
+mp_status mp__pool_record_end(mp_pool *pool, mp_addr addr, void *stream) {
+    arena *a = pool->arena;
+    if (is_forked()) {
+        return refuse_forked();
+    }
+    return a->mempool != NULL ? mp__mempool_record_end(a->mempool, addr, stream)
+                              : mp__arena_record_end(a, addr, stream);
+}
+
 mp_status mp_pool_reserve(mp_pool *pool, size_t size, mp_addr *out) {
     CHECK_CALL(pool != NULL && out != NULL, "wrong");
     arena *a = pool->arena;

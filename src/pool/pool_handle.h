@@ -38,6 +38,10 @@ mp_status mp__pool_try_alloc(mp_pool *pool, size_t size, void *stream, mp_addr *
 mp_status mp__pool_try_free(mp_pool *pool, mp_addr addr);
 mp_status mp__pool_try_free_on(mp_pool *pool, mp_addr addr, void *stream);
 
+/* As mp_pool_record_use, for a stream that has used the block already and was ordered before it
+ * did: the stream is not made to wait. `pool` is not NULL. */
+mp_status mp__pool_record_end(mp_pool *pool, mp_addr addr, void *stream);
+
 /* Makes work queued on `consumer` from now on wait for all that is queued on `producer`, and tells
  * the pool; returns once that has ended where `consumer` is MP_NO_STREAM.
  * Fails: UNSUPPORTED while one of them is captured, OUT_OF_MEMORY, DEVICE. */

@@ -23,6 +23,7 @@ static mp_status reserve(arena *a, uint32_t units, size_t size, uint8_t client, 
     c->units = units;
     chunk_lend(c, 0, size, client);
     mp__address_add(&a->addresses, c);
+    c->back = NULL;
     c->link = a->reserved;
     if (c->link != NULL) {
         c->link->back = c;

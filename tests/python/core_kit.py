@@ -51,6 +51,24 @@ class HostStream:
         self.kept.append(HOST_CALL(lambda _: function()))
         self.check(self.library.mp__host_stream_call(self.device, ctypes.c_void_p(self.handle), self.kept[-1], None))
 
+    def fill(self, address, value, size):
+        """Queues a fill with a byte."""
+        self.check(self.library.mp__host_fill(self.device, ctypes.c_void_p(self.handle), ctypes.c_void_p(address),
+                                              value, ctypes.c_size_t(1), ctypes.c_size_t(size)))
+
+    def copy(self, target, source, size):
+        """Queues a copy; host memory must be pinned."""
+        self.check(self.library.mp__host_copy(self.device, ctypes.c_void_p(self.handle), ctypes.c_void_p(target),
+                                              ctypes.c_void_p(source), ctypes.c_size_t(size)))
+
+    def follow(self, other):
+        """Work queued here from now on comes after what is queued on `other`."""
+        event = ctypes.c_void_p()
+        self.check(self.library.mp__host_event_create(self.device, False, ctypes.byref(event)))
+        self.check(self.library.mp__host_event_record(self.device, event, ctypes.c_void_p(other.handle)))
+        self.check(self.library.mp__host_event_wait(self.device, event, ctypes.c_void_p(self.handle)))
+        self.library.mp__host_event_destroy(self.device, event)
+
     def synchronize(self):
         self.check(self.library.mp__host_stream_synchronize(self.device, ctypes.c_void_p(self.handle)))
 
@@ -80,6 +98,21 @@ class CudaStream:
     def call(self, function):
         self.kept.append(HOST_CALL(lambda _: function()))
         self.check(self.driver.cuLaunchHostFunc(ctypes.c_void_p(self.handle), self.kept[-1], None))
+
+    def fill(self, address, value, size):
+        self.check(self.driver.cuMemsetD8Async(ctypes.c_void_p(address), ctypes.c_ubyte(value), ctypes.c_size_t(size),
+                                               ctypes.c_void_p(self.handle)))
+
+    def copy(self, target, source, size):
+        self.check(self.driver.cuMemcpyAsync(ctypes.c_void_p(target), ctypes.c_void_p(source), ctypes.c_size_t(size),
+                                             ctypes.c_void_p(self.handle)))
+
+    def follow(self, other):
+        event = ctypes.c_void_p()
+        self.check(self.driver.cuEventCreate(ctypes.byref(event), 2))  # without times
+        self.check(self.driver.cuEventRecord(event, ctypes.c_void_p(other.handle)))
+        self.check(self.driver.cuStreamWaitEvent(ctypes.c_void_p(self.handle), event, 0))
+        self.check(self.driver.cuEventDestroy_v2(event))
 
     def synchronize(self):
         self.check(self.driver.cuStreamSynchronize(ctypes.c_void_p(self.handle)))

@@ -96,7 +96,9 @@ class Buffer(ReadableBuffer):
     @property
     def pool(self) -> Pool: ...
     def record_use(self, stream: Stream, /) -> None:
-        """Work queued on `stream`, another one, uses it too: it is lent anew only after that work."""
+        """Work queued on `stream`, another one, from now on uses it too: that comes after earlier users of the memory,
+        which is lent anew only after it. Raises Error where the memory waits for a stream that is being captured
+        without the pool's knowledge."""
     def free(self, stream: Stream = ...) -> None:
         """Gives it back now, in the order of `stream` (by default its own). A second call does nothing. Memory that
         DLPack has passed on goes back with its last user. Raises BufferError while there are memoryviews of it."""
@@ -176,7 +178,7 @@ class Pool:
     def free_address(self, address: int, stream: Stream = ..., /) -> None:
         """Frees in the order of `stream`, by default the one it was lent on."""
     def record_use(self, address: int, stream: Stream, /) -> None:
-        """Work queued on `stream`, another one than the block was lent on, uses it too."""
+        """Work queued on `stream`, another one than the block was lent on, from now on uses it too; as Buffer's."""
     def find(self, address: int, /) -> BlockInfo:
         """What is known of the lent block around `address`. Raises NotFoundError."""
     def stream_settled(self, stream: Stream, /) -> None:

@@ -266,8 +266,9 @@ def as_array(buffer: Buffer, dtype: Any = "uint8", shape: Any = None) -> Any:
 
 
 def record_use(array: Any, stream: Stream) -> None:
-    """Declares that work queued on `stream` uses the array, which was made on another stream.
+    """Declares that work queued on `stream` from now on uses the array, which was made on another stream.
 
+    That work comes after earlier users of the array's memory, which is not lent again before it has ended.
     Raises NotFoundError where the array's memory is not the pool's.
     """
     if array.data.ptr:  # an empty array has none

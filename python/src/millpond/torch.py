@@ -268,7 +268,7 @@ def as_tensor(buffer: Buffer, dtype: Any = None, shape: Any = None) -> Any:
 
 
 def record_use(tensor: Any, stream: Stream) -> None:
-    """Declares that work queued on `stream` uses the tensor, which was made on another stream.
+    """Declares that work queued on `stream` from now on uses the tensor, which was made on another stream.
 
     As `tensor.record_stream`, and for tensors made by as_tensor() as well, which PyTorch knows nothing of.
     """

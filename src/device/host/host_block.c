@@ -6,8 +6,8 @@
  * blocks as workers are enough. The adversary runs the blocks in a shuffled order, and the lanes of
  * a kernel with barriers as fibers, in a fresh order between any two barriers. */
 #include "device/host/host_fiber.h"
-#include "device/host/host_internal.h"
 #include "device/host/host_lane.h"
+#include "device/host/host_work.h"
 
 #include "base/worker.h"
 

@@ -1,10 +1,9 @@
 /* host_check.c - what an adversarial device looks for.
  * SPDX-License-Identifier: Apache-2.0
  *
- * An item refers to memory by exact ranges (copies, fills) or by words (every eight-byte word of a
- * launch's arguments that lies in a range the device knows is taken for an address). What it refers
- * to is looked up when it is queued and again when it runs, and asked for when memory goes. */
-#include "device/host/host_internal.h"
+ * What an item refers to is looked up when it is queued and again when it runs, and asked for when
+ * memory goes. */
+#include "device/host/host_work.h"
 
 #include <string.h>
 
@@ -35,90 +34,12 @@ bool mp__host_poisoned(mp_addr addr, size_t size, uint16_t pattern) {
 
 /* ---- what an item refers to ---- */
 
-typedef struct reference {
-    mp_addr addr;
-    size_t size; /* 1 where only the address is known */
-} reference;
-
-typedef bool reference_fn(void *context, const host_item *item, reference ref);
-
-static bool each_word(const host_item *item, reference_fn *fn, void *context) {
-    const unsigned char *bytes = item->bytes;
-    for (size_t i = 0; i + sizeof(mp_addr) <= item->bytes_size; i += sizeof(mp_addr)) {
-        reference ref = {.size = 1};
-        memcpy(&ref.addr, bytes + i, sizeof ref.addr);
-        if (fn(context, item, ref)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool each_operand(const host_item *item, reference_fn *fn, void *context) {
-    for (size_t i = 0; i < MP_MATH_OPERANDS_MAX; i++) {
-        if (fn(context, item, (reference){.addr = item->math.operands[i], .size = 1})) {
-            return true;
-        }
-    }
-    return fn(context, item, (reference){.addr = item->math.workspace, .size = 1});
-}
-
-/* Calls `fn` until it returns true. Returns whether it did. */
-static bool each_reference(const host_item *item, reference_fn *fn, void *context) {
-    switch (item->kind) {
-    case HOST_LAUNCH:
-        return each_word(item, fn, context);
-    case HOST_COPY:
-        return fn(context, item, (reference){item->copy.target, item->copy.size}) ||
-               (item->bytes == NULL &&
-                fn(context, item, (reference){item->copy.source, item->copy.size}));
-    case HOST_FILL:
-        return fn(context, item,
-                  (reference){item->fill.target, item->fill.width * item->fill.count});
-    case HOST_RUN_MATH:
-        return each_operand(item, fn, context);
-    case HOST_RUN_GRAPH:
-        for (uint32_t i = 0; i < item->graph.graph->count; i++) {
-            if ((item->graph.done == NULL || !item->graph.done[i]) &&
-                each_reference(item->graph.graph->nodes[i], fn, context)) {
-                return true;
-            }
-        }
-        return false;
-    case HOST_CALL:
-    case HOST_RECORD:
-    case HOST_WAIT:
-    case HOST_ALLOC:
-    case HOST_FREE:
-    case HOST_SIGNAL:
-    case HOST_AWAIT:
-        break;
-    }
-    return false;
+static bool each_reference(const host_item *item, host_reference_fn *fn, void *context) {
+    return item->kind->references != NULL && item->kind->references(item, fn, context);
 }
 
 static const char *name_of(const host_item *item) {
-    switch (item->kind) {
-    case HOST_LAUNCH:
-        return item->launch.image->name;
-    case HOST_COPY:
-        return "a copy";
-    case HOST_FILL:
-        return "a fill";
-    case HOST_RUN_MATH:
-        return item->math.math->is_conv ? "a convolution" : "a matrix product";
-    case HOST_RUN_GRAPH:
-        return "a graph";
-    case HOST_CALL:
-    case HOST_RECORD:
-    case HOST_WAIT:
-    case HOST_ALLOC:
-    case HOST_FREE:
-    case HOST_SIGNAL:
-    case HOST_AWAIT:
-        break;
-    }
-    return "an item";
+    return item->kind->name != NULL ? item->kind->name(item) : "an item";
 }
 
 /* ---- looking at one item ---- */
@@ -127,10 +48,11 @@ typedef struct check {
     host_device *host;
     const host_queue *queue;
     bool queueing;
+    uint64_t loans; /* that had been made when the item was queued */
 } check;
 
 /* What is wrong with a reference; NULL where nothing is. Under memory_lock. */
-static const char *find_wrong(const check *look, reference ref, host_range *where) {
+static const char *find_wrong(const check *look, host_reference ref, host_range *where) {
     const host_device *host = look->host;
     const host_range *range = mp__host_range_find(&host->ranges, ref.addr);
     if (range == NULL) {
@@ -152,7 +74,41 @@ static const char *find_wrong(const check *look, reference ref, host_range *wher
     return NULL;
 }
 
-static bool check_reference(void *context, const host_item *item, reference ref) {
+/* Work that was queued before its memory was lent again must not run after work of the new user:
+ * whoever queued that did not order its stream after the old use. Under memory_lock. */
+static bool find_late(const check *look, host_reference ref, host_range *where) {
+    const host_ranges *lent = &look->host->lent;
+    for (size_t i = mp__host_range_after(lent, ref.addr);
+         i < lent->count && lent->items[i].begin < ref.addr + ref.size; i++) {
+        host_range *range = &lent->items[i];
+        if (range->serial <= look->loans) {
+            range->user = look->queue->number + 1;
+        } else if (range->user != 0) {
+            *where = *range;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool check_order(void *context, const host_item *item, host_reference ref) {
+    const check *look = context;
+    host_range where = {0};
+    (void)pthread_mutex_lock(&look->host->memory_lock);
+    const bool late = find_late(look, ref, &where);
+    (void)pthread_mutex_unlock(&look->host->memory_lock);
+    if (late) {
+        mp__host_breach(look->host,
+                        "%s on stream %u runs after stream %u has used its memory, which was "
+                        "allocated anew in between, %zu bytes at 0x%zx: the new user's first work "
+                        "was not ordered after the old one's (mp_pool_record_use does that)",
+                        name_of(item), look->queue->number, where.user - 1, where.size,
+                        (size_t)where.begin);
+    }
+    return late;
+}
+
+static bool check_reference(void *context, const host_item *item, host_reference ref) {
     const check *look = context;
     host_range where = {0};
     (void)pthread_mutex_lock(&look->host->memory_lock);
@@ -167,26 +123,35 @@ static bool check_reference(void *context, const host_item *item, reference ref)
     return wrong != NULL;
 }
 
-void mp__host_check_item(host_device *host, const host_queue *queue, const host_item *item,
-                         bool queueing) {
-    if (!queueing && item->kind == HOST_RUN_GRAPH) {
-        return; /* its nodes are looked at as they run */
-    }
-    check look = {.host = host, .queue = queue, .queueing = queueing};
+void mp__host_check_queued(host_device *host, const host_queue *queue, host_item *item) {
+    check look = {.host = host, .queue = queue, .queueing = true};
+    (void)pthread_mutex_lock(&host->memory_lock);
+    item->loans = host->loans;
+    (void)pthread_mutex_unlock(&host->memory_lock);
     (void)each_reference(item, check_reference, &look);
+}
+
+void mp__host_check_running(host_device *host, const host_queue *queue, const host_item *item,
+                            uint64_t loans) {
+    if (item->kind->has_nodes) {
+        return; /* they are looked at as they run */
+    }
+    check look = {.host = host, .queue = queue, .loans = loans};
+    (void)each_reference(item, check_reference, &look);
+    (void)each_reference(item, check_order, &look);
 }
 
 /* ---- looking for items that refer to a range ---- */
 
-static bool refers_to(void *context, const host_item *item, reference ref) {
+static bool refers_to(void *context, const host_item *item, host_reference ref) {
     (void)item;
-    const reference *range = context;
+    const host_reference *range = context;
     return mp__host_overlap(ref.addr, ref.size, range->addr, range->size);
 }
 
 static const host_item *find_user(const host_device *host, mp_addr addr, size_t size,
                                   const host_queue **where) {
-    reference range = {.addr = addr, .size = size};
+    host_reference range = {.addr = addr, .size = size};
     for (const host_queue *queue = host->queues; queue != NULL; queue = queue->next) {
         for (const host_item *item = queue->head; item != NULL; item = item->next) {
             if (each_reference(item, refers_to, &range)) {

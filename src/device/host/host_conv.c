@@ -16,45 +16,6 @@ enum {
     STEP = 16,             /* panels begin at multiples of it */
 };
 
-/* ---- shapes ---- */
-
-static void unfold(int64_t to[3], const int64_t *from, int32_t spatial, int64_t missing) {
-    for (int32_t i = 0; i < 3; i++) {
-        const int32_t at = i - (3 - spatial);
-        to[i] = at >= 0 ? from[at] : missing;
-    }
-}
-
-conv_shape mp__host_conv_shape(const mp_conv *conv) {
-    conv_shape s = {
-        .conv = conv,
-        .real = mp__host_real(conv->type),
-        .group_in = conv->in_channels / conv->groups,
-        .group_out = conv->out_channels / conv->groups,
-    };
-    unfold(s.in, conv->in, conv->spatial, 1);
-    unfold(s.out, conv->out, conv->spatial, 1);
-    unfold(s.kernel, conv->kernel, conv->spatial, 1);
-    unfold(s.stride, conv->stride, conv->spatial, 1);
-    unfold(s.dilation, conv->dilation, conv->spatial, 1);
-    unfold(s.pad, conv->pad_begin, conv->spatial, 0);
-    s.in_points = s.in[0] * s.in[1] * s.in[2];
-    s.out_points = s.out[0] * s.out[1] * s.out[2];
-    s.taps = s.kernel[0] * s.kernel[1] * s.kernel[2];
-    return s;
-}
-
-tap_range mp__host_conv_range(const conv_shape *s, int axis, int64_t tap) {
-    const int64_t offset = tap * s->dilation[axis] - s->pad[axis], stride = s->stride[axis];
-    const int64_t first = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
-    const int64_t room = s->in[axis] - 1 - offset; /* of the last point, times the stride */
-    const int64_t end = room < 0 ? 0 : room / stride + 1;
-    tap_range range = {.offset = offset, .begin = first, .end = end};
-    range.end = range.end < s->out[axis] ? range.end : s->out[axis];
-    range.begin = range.begin < range.end ? range.begin : range.end;
-    return range;
-}
-
 static bool is_pointwise(const conv_shape *s) {
     for (int i = 0; i < 3; i++) {
         if (s->kernel[i] != 1 || s->stride[i] != 1 || s->pad[i] != 0 || s->in[i] != s->out[i]) {
@@ -153,18 +114,6 @@ static task find_task(const plan *p, int64_t index) {
     t.group = index % s->conv->groups;
     t.batch = index / s->conv->groups;
     return t;
-}
-
-void mp__host_conv_finish(const conv_shape *s, const char *bias, int64_t channel, char *to,
-                          void *from, size_t count) {
-    double value;
-    if (bias != NULL) {
-        s->real->load(&value, bias + (size_t)channel * s->real->size, 1, 1);
-        s->real->shift(from, &value, count);
-    }
-    if (to != from || s->conv->relu) {
-        s->real->store(to, from, count, s->conv->relu);
-    }
 }
 
 static void finish_task(const plan *p, const task *t, char *sums) {
@@ -300,58 +249,13 @@ static void run_planes(void *context, size_t begin, size_t end) {
     }
 }
 
-/* ---- entry ---- */
-
-size_t mp__host_conv_workspace(const mp_conv *conv) {
-    if (conv->channels_last) {
-        return mp__host_conv_last_workspace(conv);
-    }
-    const conv_shape s = mp__host_conv_shape(conv);
-    /* Narrow weights are widened once a run. */
-    return s.real->direct ? 0
-                          : (size_t)(conv->in_channels * s.group_out * s.taps) * s.real->real_size;
-}
-
-typedef struct widening {
-    const host_real *real;
-    char *to;
-    const char *from;
-} widening;
-
-static void widen_part(void *context, size_t begin, size_t end) {
-    const widening *w = context;
-    w->real->load(w->to + begin * w->real->real_size, w->from + begin * w->real->size, end - begin,
-                  1);
-}
-
-mp_status mp__host_conv_run(const mp_conv *conv, const mp_addr *operands, mp_addr workspace) {
-    if (conv->channels_last) {
-        return mp__host_conv_last_run(conv, operands, workspace);
-    }
-    plan p = {
-        .shape = mp__host_conv_shape(conv),
-        .x = (const char *)operands[MP_CONV_X],
-        .w = (const char *)operands[MP_CONV_W],
-        .bias = conv->bias ? (const char *)operands[MP_CONV_BIAS] : NULL,
-        .y = (char *)operands[MP_CONV_Y],
-    };
-    if (!p.shape.real->direct) {
-        widening w = {.real = p.shape.real, .to = (char *)workspace, .from = p.w};
-        const size_t count = (size_t)(conv->in_channels * p.shape.group_out * p.shape.taps);
-        mp_worker_run(count, (size_t)1 << 15, widen_part, &w);
-        p.w = w.to;
-    }
-    if (conv->transposed) {
-        return mp__host_conv_transposed(&p.shape, p.x, p.w, p.bias, p.y);
-    }
+mp_status mp__host_conv_forward(const conv_shape *shape, const char *x, const char *w,
+                                const char *bias, char *y) {
+    plan p = {.shape = *shape, .x = x, .w = w, .bias = bias, .y = y};
     if (p.shape.group_in == 1) {
-        mp_worker_run((size_t)(conv->batch * conv->out_channels), 1, run_planes, &p);
+        mp_worker_run((size_t)(shape->conv->batch * shape->conv->out_channels), 1, run_planes, &p);
     } else {
         run_panels(&p);
     }
     return atomic_load(&p.failed) ? mp__host_conv_no_scratch() : MP_OK;
-}
-
-mp_status mp__host_conv_no_scratch(void) {
-    return MP_FAIL(OUT_OF_MEMORY, "no scratch memory for a convolution on the CPU");
 }

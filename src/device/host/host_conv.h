@@ -1,4 +1,4 @@
-/* host_conv.h - what forward and transposed convolutions share.
+/* host_conv.h - what the files of convolutions on the CPU share.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Every convolution is treated as three-dimensional; missing dimensions have size 1. */
@@ -32,13 +32,18 @@ tap_range mp__host_conv_range(const conv_shape *shape, int axis, int64_t tap);
 void mp__host_conv_finish(const conv_shape *shape, const char *bias, int64_t channel, char *to,
                           void *from, size_t count);
 
-/* `w` holds computed values. */
+/* Channels first; `w` holds computed values. Fails: OUT_OF_MEMORY. */
+mp_status mp__host_conv_forward(const conv_shape *shape, const char *x, const char *w,
+                                const char *bias, char *y);
 mp_status mp__host_conv_transposed(const conv_shape *shape, const char *x, const char *w,
                                    const char *bias, char *y);
 
-/* The same for tensors with channels last: they are turned, and the result is turned back. */
-size_t mp__host_conv_last_workspace(const mp_conv *conv);
-mp_status mp__host_conv_last_run(const mp_conv *conv, const mp_addr *operands, mp_addr workspace);
+/* Tensors with channels last: bytes of the workspace that their copies with channels first take,
+ * making those of x and w (`own`: the operands to work with), and writing the result back. */
+size_t mp__host_conv_last_size(const mp_conv *conv);
+void mp__host_conv_last_begin(const mp_conv *conv, const mp_addr *operands, mp_addr workspace,
+                              mp_addr *own);
+void mp__host_conv_last_end(const mp_conv *conv, const mp_addr *own, const mp_addr *operands);
 
 /* The failure of a convolution that found no scratch memory. */
 mp_status mp__host_conv_no_scratch(void);

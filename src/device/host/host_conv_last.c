@@ -1,6 +1,6 @@
-/* host_conv_last.c - convolutions with channels last, on the CPU: x and w are turned into the order
- * that host_conv.c works in, and y is turned back. The workspace is [x][w][y][what the convolution
- * itself needs]. SPDX-License-Identifier: Apache-2.0 */
+/* host_conv_last.c - convolutions with channels last, on the CPU: x and w are reordered to channels
+ * first, and y is reordered back. The workspace is [x][w][y][what the convolution itself needs].
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_conv.h"
 
 #include "base/worker.h"
@@ -8,13 +8,13 @@
 #include <string.h>
 
 /* [outer][channels][points] and [outer][points][channels]. */
-typedef struct turn {
+typedef struct reordering {
     int64_t outer, channels, points;
     size_t size; /* of an element */
     bool to_last;
     const char *from;
     char *to;
-} turn;
+} reordering;
 
 static void move_element(char *to, const char *from, size_t size) {
     switch (size) { /* constants, so that the compiler moves a register */
@@ -31,8 +31,8 @@ static void move_element(char *to, const char *from, size_t size) {
 }
 
 /* Row `i` of what is written: a point's channels, or a channel's points. */
-static void turn_rows(void *context, size_t begin, size_t end) {
-    const turn *t = context;
+static void reorder_rows(void *context, size_t begin, size_t end) {
+    const reordering *t = context;
     const int64_t rows = t->to_last ? t->points : t->channels;
     const int64_t columns = t->to_last ? t->channels : t->points;
     for (size_t i = begin; i < end; i++) {
@@ -45,17 +45,17 @@ static void turn_rows(void *context, size_t begin, size_t end) {
     }
 }
 
-static void turn_run(turn t) {
+static void reorder(reordering t) {
     const int64_t rows = t.to_last ? t.points : t.channels;
-    mp_worker_run((size_t)(t.outer * rows), 64, turn_rows, &t);
+    mp_worker_run((size_t)(t.outer * rows), 64, reorder_rows, &t);
 }
 
 typedef struct parts {
-    turn x, w, y;
+    reordering x, w, y;
     size_t x_size, w_size, y_size; /* rounded up */
 } parts;
 
-static size_t part_size(const turn *t) {
+static size_t part_size(const reordering *t) {
     const size_t size = (size_t)(t->outer * t->channels * t->points) * t->size;
     return (size + MP_ALIGNMENT - 1) / MP_ALIGNMENT * MP_ALIGNMENT;
 }
@@ -76,23 +76,15 @@ static parts parts_of(const mp_conv *conv) {
     return p;
 }
 
-static mp_conv channels_first(const mp_conv *conv) {
-    mp_conv first = *conv;
-    first.channels_last = false;
-    return first;
-}
-
-size_t mp__host_conv_last_workspace(const mp_conv *conv) {
+size_t mp__host_conv_last_size(const mp_conv *conv) {
     const parts p = parts_of(conv);
-    const mp_conv first = channels_first(conv);
-    return p.x_size + p.w_size + p.y_size + mp__host_conv_workspace(&first);
+    return p.x_size + p.w_size + p.y_size;
 }
 
-mp_status mp__host_conv_last_run(const mp_conv *conv, const mp_addr *operands, mp_addr workspace) {
+void mp__host_conv_last_begin(const mp_conv *conv, const mp_addr *operands, mp_addr workspace,
+                              mp_addr *own) {
     parts p = parts_of(conv);
-    const mp_conv first = channels_first(conv);
-    mp_addr own[MP_CONV_OPERANDS];
-    memcpy(own, operands, sizeof own);
+    memcpy(own, operands, MP_CONV_OPERANDS * sizeof *own);
     own[MP_CONV_X] = workspace;
     own[MP_CONV_W] = workspace + p.x_size;
     own[MP_CONV_Y] = workspace + p.x_size + p.w_size;
@@ -100,11 +92,13 @@ mp_status mp__host_conv_last_run(const mp_conv *conv, const mp_addr *operands, m
     p.x.to = (char *)own[MP_CONV_X];
     p.w.from = (const char *)operands[MP_CONV_W];
     p.w.to = (char *)own[MP_CONV_W];
+    reorder(p.x);
+    reorder(p.w);
+}
+
+void mp__host_conv_last_end(const mp_conv *conv, const mp_addr *own, const mp_addr *operands) {
+    parts p = parts_of(conv);
     p.y.from = (const char *)own[MP_CONV_Y];
     p.y.to = (char *)operands[MP_CONV_Y];
-    turn_run(p.x);
-    turn_run(p.w);
-    MP_TRY(mp__host_conv_run(&first, own, own[MP_CONV_Y] + p.y_size));
-    turn_run(p.y);
-    return MP_OK;
+    reorder(p.y);
 }

@@ -4,9 +4,124 @@
  * Memory that no emulated device knows is pageable: as a source it is read while the copy is being
  * queued, as a target it is waited for. Device and pinned memory is touched when the stream gets
  * there. */
-#include "device/host/host_internal.h"
+#include "device/host/host_work.h"
 
 #include <string.h>
+
+/* ---- items ---- */
+
+static bool run_copy(host_device *host, host_queue *queue, host_item *item) {
+    (void)host;
+    (void)queue;
+    const void *source = item->bytes != NULL ? item->bytes : (const void *)item->copy.source;
+    if ((mp_addr)source != item->copy.target) {
+        memcpy((void *)item->copy.target, source, item->copy.size);
+    }
+    return true;
+}
+
+static bool copy_references(const host_item *item, host_reference_fn *fn, void *context) {
+    return fn(context, item, (host_reference){item->copy.target, item->copy.size}) ||
+           (item->bytes == NULL &&
+            fn(context, item, (host_reference){item->copy.source, item->copy.size}));
+}
+
+static const char *copy_word(const host_item *item) {
+    (void)item;
+    return "a copy";
+}
+
+static bool is_on_device(host_device *host, mp_addr addr) {
+    (void)pthread_mutex_lock(&host->memory_lock);
+    const host_range *range = mp__host_range_find(&host->ranges, addr);
+    const bool found = range != NULL && range->kind != HOST_RANGE_PINNED;
+    (void)pthread_mutex_unlock(&host->memory_lock);
+    return found;
+}
+
+static bool is_anywhere(host_device *host, mp_addr addr) {
+    bool found = is_on_device(host, addr);
+    for (host_device *other = mp__host_each(NULL); !found && other != NULL;
+         other = mp__host_each(other)) {
+        found = is_on_device(other, addr);
+    }
+    return found;
+}
+
+static const char *copy_name(host_device *host, const host_item *item) {
+    const bool from = item->bytes == NULL && is_anywhere(host, item->copy.source);
+    const bool to = is_anywhere(host, item->copy.target);
+    return mp__profile_copy_name(from, to);
+}
+
+static void describe_copy(host_device *host, const host_item *item, mp_profile_record *record,
+                          char text[32]) {
+    (void)text;
+    record->kind = MP_PROFILE_COPY;
+    record->name = copy_name(host, item);
+    record->bytes = item->copy.size;
+}
+
+static const host_item_kind copy_kind = {
+    .run = run_copy,
+    .references = copy_references,
+    .name = copy_word,
+    .describe = describe_copy,
+};
+
+static void fill_now(mp_addr target, uint32_t value, size_t width, size_t count) {
+    uint16_t *halves = (uint16_t *)target;
+    uint32_t *words = (uint32_t *)target;
+    switch (width) {
+    case 1:
+        memset((void *)target, (int)(value & 0xff), count);
+        break;
+    case 2:
+        for (size_t i = 0; i < count; i++) {
+            halves[i] = (uint16_t)value;
+        }
+        break;
+    default:
+        for (size_t i = 0; i < count; i++) {
+            words[i] = value;
+        }
+    }
+}
+
+static bool run_fill(host_device *host, host_queue *queue, host_item *item) {
+    (void)host;
+    (void)queue;
+    fill_now(item->fill.target, item->fill.value, item->fill.width, item->fill.count);
+    return true;
+}
+
+static bool fill_references(const host_item *item, host_reference_fn *fn, void *context) {
+    return fn(context, item,
+              (host_reference){item->fill.target, item->fill.width * item->fill.count});
+}
+
+static const char *fill_word(const host_item *item) {
+    (void)item;
+    return "a fill";
+}
+
+static void describe_fill(host_device *host, const host_item *item, mp_profile_record *record,
+                          char text[32]) {
+    (void)host;
+    (void)text;
+    record->kind = MP_PROFILE_FILL;
+    record->name = MP_PROFILE_FILL_NAME;
+    record->bytes = item->fill.width * item->fill.count;
+}
+
+static const host_item_kind fill_kind = {
+    .run = run_fill,
+    .references = fill_references,
+    .name = fill_word,
+    .describe = describe_fill,
+};
+
+/* ---- queueing ---- */
 
 typedef enum place { PLACE_DEVICE, PLACE_PAGEABLE } place;
 
@@ -73,7 +188,7 @@ static mp_status check_overlap(mp_addr target, mp_addr source, size_t size) {
 static mp_status copy_now(host_device *host, host_item *item) {
     MP_TRY(mp__host_not_capturing(host, "a copy without a stream"));
     if (mp__host_adversarial(host)) {
-        mp__host_check_item(host, &host->default_queue, item, false);
+        mp__host_check_running(host, &host->default_queue, item, UINT64_MAX);
     }
     if (mp__host_profiled(host)) {
         mp__host_profile_mark(item);
@@ -111,7 +226,7 @@ mp_status mp__host_copy(mp_device *self, mp_stream *stream, mp_addr target, mp_a
     MP_TRY(find_place(host, "the target of a copy", target, size, &to));
     MP_TRY(find_place(host, "the source of a copy", source, size, &from));
     MP_TRY(check_overlap(target, source, size));
-    host_item item = {.kind = HOST_COPY,
+    host_item item = {.kind = &copy_kind,
                       .copy = {.target = target, .source = source, .size = size}};
     return stream == NULL ? copy_now(host, &item)
                           : copy_queued(host, stream->queue, &item, to, from);
@@ -139,26 +254,7 @@ mp_status mp__host_fill(mp_device *self, mp_stream *stream, mp_addr target, uint
                        "fill at 0x%zx, which is neither device memory nor pinned memory",
                        (size_t)target);
     }
-    host_item item = {.kind = HOST_FILL,
+    host_item item = {.kind = &fill_kind,
                       .fill = {.target = target, .value = value, .width = width, .count = count}};
     return stream == NULL ? copy_now(host, &item) : mp__host_enqueue(host, stream->queue, &item);
-}
-
-void mp__host_fill_now(mp_addr target, uint32_t value, size_t width, size_t count) {
-    uint16_t *halves = (uint16_t *)target;
-    uint32_t *words = (uint32_t *)target;
-    switch (width) {
-    case 1:
-        memset((void *)target, (int)(value & 0xff), count);
-        break;
-    case 2:
-        for (size_t i = 0; i < count; i++) {
-            halves[i] = (uint16_t)value;
-        }
-        break;
-    default:
-        for (size_t i = 0; i < count; i++) {
-            words[i] = value;
-        }
-    }
 }

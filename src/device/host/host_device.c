@@ -1,19 +1,26 @@
-/* host_device.c - the emulated devices: their table, their objects, their lives.
+/* host_device.c - the emulated devices: their table and their lives.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "device/host/host_internal.h"
+#include "device/host/host_memory.h"
+#include "device/host/host_work.h"
 
-#include "base/log.h"
 #include "base/worker.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static_assert(offsetof(host_device, base) == 0, "mp__host_from() relies on it");
+
+static mp_status peer_enable(mp_device *self, mp_device *other) {
+    MP_TRY(mp__host_call(mp__host_from(self), "peer_enable"));
+    if (other->info.kind != MP_DEVICE_HOST) {
+        return MP_FAIL(UNSUPPORTED, "an emulated device cannot reach the memory of \"%s\"",
+                       other->info.name);
+    }
+    return MP_OK; /* all emulated memory is memory of this process */
+}
 
 static const mp_device_ops host_ops = {
     .alloc = mp__host_alloc,
@@ -69,7 +76,7 @@ static const mp_device_ops host_ops = {
     .math_workspace = mp__host_math_workspace,
     .math_run = mp__host_math_run,
     .math_release = mp__host_math_release,
-    .peer_enable = mp__host_peer_enable,
+    .peer_enable = peer_enable,
     .import_open = mp__host_import_open,
     .import_close = mp__host_import_close,
     .semaphore_open = mp__host_semaphore_open,
@@ -81,158 +88,6 @@ static const mp_device_ops host_ops = {
     .profile_end = mp__host_profile_end,
     .profile_clock = mp__host_profile_clock,
 };
-
-static pthread_mutex_t every_lock = PTHREAD_MUTEX_INITIALIZER;
-static host_device *every; /* under every_lock; shared and private ones */
-
-/* ---- random numbers, faults, breaches ---- */
-
-static uint64_t mix(uint64_t *state) { /* splitmix64 */
-    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-uint32_t mp__host_random(host_device *host, uint32_t bound) {
-    return (uint32_t)(((mix(&host->random) >> 32) * bound) >> 32);
-}
-
-mp_status mp__host_call(host_device *host, const char *call) {
-    uint64_t left = atomic_load_explicit(&host->fault_in, memory_order_relaxed);
-    while (left != 0) {
-        if (!atomic_compare_exchange_weak(&host->fault_in, &left, left - 1)) {
-            continue;
-        }
-        if (left == 1) {
-            return mp__fail((mp_status)atomic_load(&host->fault_status),
-                            "%s fails on the emulated device because a test asked for it", call);
-        }
-        break;
-    }
-    return MP_OK;
-}
-
-bool mp__host_device_fail(mp_device *device, uint64_t nth, mp_status status) {
-    host_device *host = mp__host_from(device);
-    atomic_store(&host->fault_status, (int)status);
-    return atomic_exchange(&host->fault_in, nth) != 0;
-}
-
-void mp__host_breach(host_device *host, const char *format, ...) {
-    char text[sizeof host->breach - 64];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    (void)pthread_mutex_lock(&host->breach_lock);
-    const bool first = !atomic_load(&host->broken);
-    if (first) {
-        if (mp__host_adversarial(host)) {
-            (void)snprintf(host->breach, sizeof host->breach,
-                           "%s (MILLPOND_HOST=adversarial:%" PRIu64 ")", text, host->config.seed);
-        } else {
-            (void)snprintf(host->breach, sizeof host->breach, "%s", text);
-        }
-        atomic_store(&host->broken, true);
-    }
-    (void)pthread_mutex_unlock(&host->breach_lock);
-    if (first) {
-        MP_LOG(ERROR, "emulated device %d: %s", host->base.ordinal, host->breach);
-    }
-}
-
-const char *mp__host_device_breach(mp_device *device) {
-    host_device *host = mp__host_from(device);
-    return atomic_load(&host->broken) ? host->breach : NULL;
-}
-
-mp_status mp__host_health(host_device *host) {
-    if (atomic_load_explicit(&host->broken, memory_order_acquire)) {
-        return MP_FAIL(DEVICE, "%s", host->breach);
-    }
-    return MP_OK;
-}
-
-/* ---- objects ---- */
-
-mp_status mp__host_object_create(host_device *host, host_kind kind, size_t size, void *out) {
-    host_object *object = calloc(1, size);
-    if (object == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no memory for a record of %zu bytes", size);
-    }
-    object->kind = kind;
-    atomic_init(&object->references, 1);
-    (void)pthread_mutex_lock(&host->lock);
-    object->next = &host->objects;
-    object->prev = host->objects.prev;
-    object->prev->next = object;
-    object->next->prev = object;
-    (void)pthread_mutex_unlock(&host->lock);
-    memcpy(out, &object, sizeof object);
-    return MP_OK;
-}
-
-void mp__host_object_destroy(host_device *host, host_object *object) {
-    (void)pthread_mutex_lock(&host->lock);
-    object->prev->next = object->next;
-    object->next->prev = object->prev;
-    (void)pthread_mutex_unlock(&host->lock);
-    mp__host_object_drop(object);
-}
-
-void mp__host_object_keep(host_object *object) {
-    atomic_fetch_add_explicit(&object->references, 1, memory_order_relaxed);
-}
-
-void mp__host_object_drop(host_object *object) {
-    if (atomic_fetch_sub(&object->references, 1) != 1) {
-        return;
-    }
-    if (object->kind == HOST_GRAPH) {
-        mp__host_graph_clear((mp_graph *)(void *)object);
-    } else if (object->kind == HOST_EVENT) {
-        mp__host_nodes_free(&((mp_event *)(void *)object)->after);
-    } else if (object->kind == HOST_SEMAPHORE) {
-        mp__host_semaphore_unmap((mp_semaphore *)(void *)object);
-    }
-    free(object);
-}
-
-/* ---- devices ---- */
-
-host_device *mp__host_each(host_device *after) {
-    (void)pthread_mutex_lock(&every_lock);
-    host_device *next = after == NULL ? every : after->next_device;
-    (void)pthread_mutex_unlock(&every_lock);
-    return next;
-}
-
-static void link_device(host_device *host) {
-    (void)pthread_mutex_lock(&every_lock);
-    host->next_device = every;
-    every = host;
-    (void)pthread_mutex_unlock(&every_lock);
-}
-
-static void unlink_device(host_device *host) {
-    (void)pthread_mutex_lock(&every_lock);
-    host_device **link = &every;
-    while (*link != host) {
-        link = &(*link)->next_device;
-    }
-    *link = host->next_device;
-    (void)pthread_mutex_unlock(&every_lock);
-}
-
-mp_status mp__host_peer_enable(mp_device *self, mp_device *other) {
-    MP_TRY(mp__host_call(mp__host_from(self), "peer_enable"));
-    if (other->ops != &host_ops) {
-        return MP_FAIL(UNSUPPORTED, "an emulated device cannot reach the memory of \"%s\"",
-                       other->info.name);
-    }
-    return MP_OK; /* all emulated memory is memory of this process */
-}
 
 static void fill_info(host_device *host) {
     mp_device_info *info = &host->base.info;
@@ -271,7 +126,7 @@ mp_status mp__host_device_create(const mp_host_config *config, mp_device **out) 
     (void)pthread_mutex_init(&host->breach_lock, NULL);
     (void)pthread_cond_init(&host->progress, NULL);
     mp__host_queue_open(host, &host->default_queue, NULL);
-    link_device(host);
+    mp__host_link(host);
     *out = &host->base;
     return MP_OK;
 }
@@ -302,7 +157,7 @@ size_t mp__host_device_destroy(mp_device *device) {
     mp__host_queue_close(&host->default_queue);
     left += destroy_objects(host, false);
     left += mp__host_memory_close(host);
-    unlink_device(host);
+    mp__host_unlink(host);
     (void)pthread_cond_destroy(&host->progress);
     (void)pthread_mutex_destroy(&host->breach_lock);
     (void)pthread_mutex_destroy(&host->memory_lock);

@@ -6,7 +6,8 @@
  * What stands for exported memory is a file that can be mapped (memfd_create); what stands for a
  * timeline semaphore is one whose first eight bytes count. A file that shrinks would end the
  * process that has it mapped, so each must be sealed against that, or is sealed here. */
-#include "device/host/host_internal.h"
+#include "device/host/host_memory.h"
+#include "device/host/host_work.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -115,6 +116,11 @@ void mp__host_import_close(mp_device *self, mp_import *import) {
 
 /* ---- semaphores ---- */
 
+static void unmap_semaphore(host_object *self) {
+    mp_semaphore *semaphore = (mp_semaphore *)(void *)self;
+    (void)munmap((void *)(uintptr_t)semaphore->count, sizeof *semaphore->count);
+}
+
 mp_status mp__host_semaphore_open(mp_device *self, int fd, mp_semaphore **out) {
     host_device *host = mp__host_from(self);
     mp_semaphore *fresh = NULL;
@@ -127,35 +133,49 @@ mp_status mp__host_semaphore_open(mp_device *self, int fd, mp_semaphore **out) {
         (void)munmap(count, sizeof *fresh->count);
         return status;
     }
+    fresh->object.clear = unmap_semaphore;
     fresh->count = count;
     *out = fresh;
     return MP_OK;
-}
-
-void mp__host_semaphore_unmap(mp_semaphore *semaphore) {
-    (void)munmap((void *)(uintptr_t)semaphore->count, sizeof *semaphore->count);
 }
 
 void mp__host_semaphore_close(mp_device *self, mp_semaphore *semaphore) {
     mp__host_object_destroy(mp__host_from(self), &semaphore->object);
 }
 
-bool mp__host_semaphore_reached(const host_item *item) {
+static host_object *counted_semaphore(const host_item *item) {
+    return &item->count.semaphore->object;
+}
+
+static bool is_reached(const host_item *item) {
     return atomic_load(item->count.semaphore->count) >= item->count.value;
 }
 
-void mp__host_semaphore_count(host_device *host, const host_item *item) {
+static bool run_signal(host_device *host, host_queue *queue, host_item *item) {
+    (void)queue;
     _Atomic(uint64_t) *count = item->count.semaphore->count;
     const uint64_t before = atomic_load(count);
-    if (before >= item->count.value) {
-        mp__host_breach(host,
-                        "a semaphore that counts %llu was signalled with %llu; a timeline "
-                        "only goes up",
-                        (unsigned long long)before, (unsigned long long)item->count.value);
-        return;
+    if (before < item->count.value) {
+        atomic_store(count, item->count.value);
+        return true;
     }
-    atomic_store(count, item->count.value);
+    mp__host_breach(host,
+                    "a semaphore that counts %llu was signalled with %llu; a timeline only goes up",
+                    (unsigned long long)before, (unsigned long long)item->count.value);
+    return true;
 }
+
+static const host_item_kind signal_kind = {.run = run_signal, .object = counted_semaphore};
+
+static bool run_await(host_device *host, host_queue *queue, host_item *item) {
+    (void)host;
+    (void)queue;
+    (void)item;
+    return true; /* that it is its turn is all */
+}
+
+static const host_item_kind await_kind = {
+    .run = run_await, .is_ready = is_reached, .object = counted_semaphore, .is_foreign = true};
 
 static mp_status check_call(host_device *host, const mp_stream *stream, const char *call) {
     MP_TRY(mp__host_call(host, call));
@@ -168,14 +188,14 @@ static mp_status check_call(host_device *host, const mp_stream *stream, const ch
 mp_status mp__host_semaphore_signal(mp_device *self, mp_semaphore *semaphore, mp_stream *stream,
                                     uint64_t value) {
     host_device *host = mp__host_from(self);
-    host_item item = {.kind = HOST_SIGNAL, .count = {.semaphore = semaphore, .value = value}};
+    host_item item = {.kind = &signal_kind, .count = {.semaphore = semaphore, .value = value}};
     MP_TRY(check_call(host, stream, "semaphore_signal"));
     return mp__host_enqueue(host, stream->queue, &item);
 }
 
 static mp_status wait_here(const host_item *item) {
     const struct timespec moment = {.tv_nsec = 1000000};
-    for (int ms = 0; !mp__host_semaphore_reached(item); ms++) {
+    for (int ms = 0; !is_reached(item); ms++) {
         if (ms >= EAGER_WAIT_MS) {
             return MP_FAIL(BUSY,
                            "nobody has signalled a semaphore with %llu for %d seconds; an eager "
@@ -190,7 +210,7 @@ static mp_status wait_here(const host_item *item) {
 mp_status mp__host_semaphore_wait(mp_device *self, mp_semaphore *semaphore, mp_stream *stream,
                                   uint64_t value) {
     host_device *host = mp__host_from(self);
-    host_item item = {.kind = HOST_AWAIT, .count = {.semaphore = semaphore, .value = value}};
+    host_item item = {.kind = &await_kind, .count = {.semaphore = semaphore, .value = value}};
     MP_TRY(check_call(host, stream, "semaphore_wait"));
     if (host->config.mode == MP_HOST_EAGER) {
         return wait_here(&item);

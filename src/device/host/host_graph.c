@@ -5,7 +5,7 @@
  * frontier (`after`): what its next node will come after. Recording an event copies the frontier,
  * waiting for it adds the copy to the waiting stream's frontier, and a stream outside joins the
  * capture that way. Nodes are in an order they may run in, since each comes after earlier ones. */
-#include "device/host/host_internal.h"
+#include "device/host/host_work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,8 @@ static mp_status copy_nodes(host_nodes *nodes, const host_nodes *source) {
 
 /* ---- graphs ---- */
 
-void mp__host_graph_clear(mp_graph *graph) {
+static void clear_graph(host_object *self) {
+    mp_graph *graph = (mp_graph *)(void *)self;
     for (uint32_t i = 0; i < graph->count; i++) {
         mp__host_item_free(graph->nodes[i]);
         mp__host_nodes_free(&graph->after[i]);
@@ -113,7 +114,7 @@ static mp_status add_item(host_capture *capture, host_queue *queue, const host_i
     graph->nodes[graph->count] = node;
     graph->after[graph->count] = after;
     graph->count++;
-    graph->calls |= item->kind == HOST_CALL;
+    graph->calls |= item->calls;
     return MP_OK;
 }
 
@@ -123,11 +124,9 @@ static mp_status fail_broken(void) {
 }
 
 mp_status mp__host_capture_add(host_device *host, host_queue *queue, const host_item *item) {
-    if (item->kind == HOST_ALLOC || item->kind == HOST_FREE || item->kind == HOST_RUN_GRAPH) {
+    if (item->kind->not_captured != NULL) {
         return MP_FAIL(UNSUPPORTED, "%s cannot be captured; do it outside of the capture",
-                       item->kind == HOST_RUN_GRAPH ? "graph_launch"
-                       : item->kind == HOST_ALLOC   ? "mempool_alloc"
-                                                    : "free_async");
+                       item->kind->not_captured);
     }
     (void)pthread_mutex_lock(&host->lock);
     const mp_status status =
@@ -185,6 +184,7 @@ mp_status mp__host_capture_begin(mp_device *self, mp_stream *stream) {
         return MP_FAIL(OUT_OF_MEMORY, "no memory for the record of a capture");
     }
     graph->object.kind = HOST_GRAPH;
+    graph->object.clear = clear_graph;
     atomic_init(&graph->object.references, 1);
     capture->graph = graph;
     capture->thread = pthread_self();
@@ -263,6 +263,7 @@ static mp_status publish(host_device *host, host_capture *capture, mp_graph **ou
     mp_graph *graph = NULL;
     MP_TRY(mp__host_object_create(host, HOST_GRAPH, sizeof *graph, &graph));
     mp_graph *written = capture->graph;
+    graph->object.clear = clear_graph;
     graph->count = written->count;
     graph->nodes = written->nodes;
     graph->after = written->after;
@@ -343,13 +344,6 @@ mp_status mp__host_capture_wait(host_device *host, host_queue *queue, mp_event *
 
 /* ---- replay ---- */
 
-mp_status mp__host_graph_launch(mp_device *self, mp_graph *graph, mp_stream *stream) {
-    host_device *host = mp__host_from(self);
-    MP_TRY(mp__host_call(host, "graph_launch"));
-    host_item item = {.kind = HOST_RUN_GRAPH, .graph = {.graph = graph}};
-    return mp__host_enqueue(host, stream->queue, &item);
-}
-
 void mp__host_graph_destroy(mp_device *self, mp_graph *graph) {
     mp__host_object_destroy(mp__host_from(self), &graph->object);
 }
@@ -357,7 +351,7 @@ void mp__host_graph_destroy(mp_device *self, mp_graph *graph) {
 static void run_node(host_device *host, host_queue *queue, host_item *node,
                      const host_item *replay) {
     if (mp__host_adversarial(host)) {
-        mp__host_check_item(host, queue, node, false);
+        mp__host_check_running(host, queue, node, replay->loans);
     }
     (void)mp__host_item_run(host, queue, node, replay);
 }
@@ -390,16 +384,16 @@ static uint32_t choose_node(const mp_graph *graph, const uint8_t *done, uint32_t
 
 /* Which nodes have run; NULL where they run in their order. */
 static uint8_t *marks_of(host_device *host, host_item *item) {
-    if (mp__host_adversarial(host) && item->graph.done == NULL) {
+    if (mp__host_adversarial(host) && item->done == NULL) {
         uint8_t *fresh = calloc(item->graph.graph->count + (size_t)1, 1);
         (void)pthread_mutex_lock(&host->lock);
-        item->graph.done = fresh;
+        item->done = fresh;
         (void)pthread_mutex_unlock(&host->lock);
     }
-    return item->graph.done;
+    return item->done;
 }
 
-bool mp__host_graph_run(host_device *host, host_queue *queue, host_item *item) {
+static bool run_graph(host_device *host, host_queue *queue, host_item *item) {
     mp_graph *graph = item->graph.graph;
     uint8_t *done = marks_of(host, item);
     if (done == NULL) { /* also without memory: the captured order is always right */
@@ -419,4 +413,42 @@ bool mp__host_graph_run(host_device *host, host_queue *queue, host_item *item) {
         (void)pthread_mutex_unlock(&host->lock);
     }
     return choose_node(graph, done, 0) == graph->count;
+}
+
+static host_object *launched_graph(const host_item *item) {
+    return &item->graph.graph->object;
+}
+
+/* Those of the nodes that are still to run. */
+static bool graph_references(const host_item *item, host_reference_fn *fn, void *context) {
+    const mp_graph *graph = item->graph.graph;
+    for (uint32_t i = 0; i < graph->count; i++) {
+        const host_item *node = graph->nodes[i];
+        if ((item->done == NULL || !item->done[i]) && node->kind->references != NULL &&
+            node->kind->references(node, fn, context)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *graph_word(const host_item *item) {
+    (void)item;
+    return "a graph";
+}
+
+static const host_item_kind graph_kind = {
+    .run = run_graph,
+    .object = launched_graph,
+    .references = graph_references,
+    .name = graph_word,
+    .not_captured = "graph_launch",
+    .has_nodes = true,
+};
+
+mp_status mp__host_graph_launch(mp_device *self, mp_graph *graph, mp_stream *stream) {
+    host_device *host = mp__host_from(self);
+    MP_TRY(mp__host_call(host, "graph_launch"));
+    host_item item = {.kind = &graph_kind, .calls = graph->calls, .graph = {.graph = graph}};
+    return mp__host_enqueue(host, stream->queue, &item);
 }

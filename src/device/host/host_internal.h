@@ -12,6 +12,7 @@
 #include "device/host/host_device.h"
 #include "device/host/host_range.h"
 #include "device/math.h"
+#include "device/profile.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -44,6 +45,7 @@ typedef struct host_object {         /* first member of every object the device 
     struct host_object *next, *prev; /* among the device's objects, while its user has it */
     host_kind kind;
     atomic_uint references;
+    void (*clear)(struct host_object *self); /* frees what it owns; NULL: nothing */
 } host_object;
 
 /* Gives: a zeroed object of `size` bytes, in the device's list, with one reference. */
@@ -104,24 +106,42 @@ struct mp_math {
 
 /* ---- items and queues ---- */
 
-typedef enum host_item_kind {
-    HOST_LAUNCH,
-    HOST_COPY,
-    HOST_FILL,
-    HOST_CALL,
-    HOST_RECORD,
-    HOST_WAIT,
-    HOST_ALLOC,
-    HOST_FREE,
-    HOST_RUN_MATH,
-    HOST_RUN_GRAPH,
-    HOST_SIGNAL,
-    HOST_AWAIT,
+typedef struct host_reference { /* memory that an item refers to */
+    mp_addr addr;
+    size_t size; /* 1 where only the address is known */
+} host_reference;
+
+/* Returns whether the walk ends. */
+typedef bool host_reference_fn(void *context, const host_item *item, host_reference ref);
+
+/* What can be queued. Each kind is a constant beside the call that queues it; entries may be NULL
+ * unless said otherwise. */
+typedef struct host_item_kind {
+    /* What it does; returns whether all of it is done. Never NULL. */
+    bool (*run)(host_device *host, host_queue *queue, host_item *item);
+    /* Whether nothing in other queues, or elsewhere, keeps it waiting. Under `lock`. NULL: never.
+     */
+    bool (*is_ready)(const host_item *item);
+    /* The object that it keeps while it is queued. */
+    host_object *(*object)(const host_item *item);
+    /* Calls `fn` for all memory that it refers to, until `fn` returns true; returns whether it did.
+     */
+    bool (*references)(const host_item *item, host_reference_fn *fn, void *context);
+    /* What messages call it; needed where there are references. Static storage. */
+    const char *(*name)(const host_item *item);
+    /* Fills in kind, name (perhaps kept in `text`) and figures for a profiler; NULL: it is not
+     * told. */
+    void (*describe)(host_device *host, const host_item *item, mp_profile_record *record,
+                     char text[32]);
+    const char *not_captured; /* the call that a capture refuses; NULL: it can be captured */
+    bool is_foreign;          /* what it waits for is not in a queue of this device */
+    bool has_nodes;           /* it is a graph, whose nodes run one by one */
 } host_item_kind;
 
 struct host_item {
     host_item *next;
-    host_item_kind kind;
+    const host_item_kind *kind;
+    bool calls; /* a function of the host */
     union {
         struct {
             const mp_kernel_image *image;
@@ -156,7 +176,6 @@ struct host_item {
         } math;
         struct {
             mp_graph *graph; /* kept */
-            uint8_t *done;   /* owned; one a node, NULL until the first step */
         } graph;
         struct {
             mp_semaphore *semaphore; /* kept */
@@ -165,6 +184,8 @@ struct host_item {
     };
     const void *bytes; /* arguments of a launch or the snapshot of a copy's source; may be NULL */
     size_t bytes_size;
+    uint64_t loans;            /* of the device when it was queued, on an adversarial one */
+    uint8_t *done;             /* owned; of a graph: one a node, NULL until the first step */
     uint64_t tag, correlation; /* for whom it was queued, see profile.h; 0 while nobody profiles */
 };
 
@@ -218,6 +239,8 @@ struct host_device {
     host_ranges ranges;   /* memory that is the device's or was until lately */
     host_ranges reserved; /* addresses had from reserve */
     host_ranges dead;     /* parts that an allocator above has taken back */
+    host_ranges lent;     /* parts that it has given out; `serial` is the number of the loan */
+    uint64_t loans;       /* that it has told of */
     size_t memory_used;
     size_t quarantine_size, quarantine_max;
     uint64_t free_count;
@@ -240,7 +263,7 @@ static inline bool mp__host_adversarial(const host_device *host) {
     return host->config.mode == MP_HOST_ADVERSARIAL;
 }
 
-/* ---- host_device.c ---- */
+/* ---- host_core.c ---- */
 
 /* Counts a call that may fail; fails when an injected fault is due. */
 mp_status mp__host_call(host_device *host, const char *call);
@@ -252,225 +275,8 @@ void mp__host_breach(host_device *host, const char *format, ...) MP_PRINTF(2, 3)
 uint32_t mp__host_random(host_device *host, uint32_t bound);
 /* The emulated device after `after`, or the first for NULL; NULL at the end. */
 host_device *mp__host_each(host_device *after);
-mp_status mp__host_peer_enable(mp_device *self, mp_device *other);
-
-/* ---- host_memory.c: the table's memory entries ---- */
-
-mp_status mp__host_alloc(mp_device *self, size_t size, mp_addr *out);
-void mp__host_free(mp_device *self, mp_addr addr, size_t size);
-mp_status mp__host_alloc_pinned(mp_device *self, size_t size, mp_addr *out);
-void mp__host_free_pinned(mp_device *self, mp_addr addr, size_t size);
-void mp__host_note(mp_device *self, mp_addr addr, size_t size, bool live);
-mp_status mp__host_memory_info(mp_device *self, size_t *free_bytes, size_t *total_bytes);
-
-/* Takes `size` bytes from the device's memory, or gives them back. */
-mp_status mp__host_charge(host_device *host, size_t size);
-void mp__host_refund(host_device *host, size_t size);
-/* Memory of the machine for the device, not charged to it. `mempool` is kept; NULL for none. */
-mp_status mp__host_obtain(host_device *host, size_t size, host_range_kind kind, mp_mempool *mempool,
-                          mp_addr *out);
-void mp__host_give_back(host_device *host, mp_addr addr, size_t size, bool pinned);
-/* Whether [addr, addr + size) is one allocation that its user has. Under memory_lock. */
-bool mp__host_is_lent(const host_range *range, mp_addr addr, size_t size, bool pinned);
-/* Reports queued work that still uses what is about to go. */
-void mp__host_check_unused(host_device *host, mp_addr addr, size_t size, const char *call);
-/* Frees what is left at the end; returns how many allocations and reservations that was. */
-size_t mp__host_memory_close(host_device *host);
-
-/* ---- host_mempool.c: memory ordered by streams ---- */
-
-mp_status mp__host_mempool_create(mp_device *self, size_t release_threshold, mp_mempool **out);
-void mp__host_mempool_destroy(mp_device *self, mp_mempool *mempool);
-mp_status mp__host_mempool_alloc(mp_device *self, mp_mempool *mempool, mp_stream *stream,
-                                 size_t size, mp_addr *out);
-mp_status mp__host_free_async(mp_device *self, mp_stream *stream, mp_addr addr, size_t size);
-mp_status mp__host_mempool_trim(mp_device *self, mp_mempool *mempool, size_t keep);
-mp_status mp__host_mempool_usage(mp_device *self, mp_mempool *mempool, mp_mempool_usage *out);
-mp_status mp__host_mempool_reset_peaks(mp_device *self, mp_mempool *mempool);
-/* The stream has come to a mempool_alloc or free_async. */
-void mp__host_memory_arrive(host_device *host, mp_addr addr);
-void mp__host_memory_leave(host_device *host, mp_addr addr, size_t size);
-/* The range, charged to the device, is free again. Under memory_lock. */
-void mp__host_mempool_return(host_device *host, host_range *range);
-/* What a synchronization does: mempools give back what is beyond their thresholds. */
-void mp__host_mempools_settle(host_device *host);
-
-/* ---- host_ipc.c: memory that other processes may open ---- */
-
-mp_status mp__host_ipc_export(mp_device *self, mp_addr base, unsigned char *handle);
-mp_status mp__host_ipc_open(mp_device *self, const unsigned char *handle, mp_addr *out);
-mp_status mp__host_ipc_close(mp_device *self, mp_addr addr);
-/* Memory in the device's shared file. `*offset` is its place there, never 0.
- * Fails: OUT_OF_MEMORY. */
-mp_status mp__host_file_alloc(host_device *host, size_t size, void **out, uint64_t *offset);
-void mp__host_file_free(host_device *host, void *memory, size_t size, uint64_t offset);
-
-/* ---- host_external.c: memory and semaphores of other APIs ---- */
-
-mp_status mp__host_import_open(mp_device *self, int fd, size_t size, mp_import **out,
-                               mp_addr *addr);
-void mp__host_import_close(mp_device *self, mp_import *import);
-mp_status mp__host_semaphore_open(mp_device *self, int fd, mp_semaphore **out);
-void mp__host_semaphore_close(mp_device *self, mp_semaphore *semaphore);
-mp_status mp__host_semaphore_signal(mp_device *self, mp_semaphore *semaphore, mp_stream *stream,
-                                    uint64_t value);
-mp_status mp__host_semaphore_wait(mp_device *self, mp_semaphore *semaphore, mp_stream *stream,
-                                  uint64_t value);
-/* Whether what a HOST_AWAIT waits for has come, and the act of a HOST_SIGNAL. */
-bool mp__host_semaphore_reached(const host_item *item);
-void mp__host_semaphore_count(host_device *host, const host_item *item);
-/* The last reference has gone. */
-void mp__host_semaphore_unmap(mp_semaphore *semaphore);
-
-/* ---- host_map.c: reserved addresses ---- */
-
-size_t mp__host_granule(mp_device *self);
-mp_status mp__host_reserve(mp_device *self, size_t size, mp_addr *out);
-void mp__host_unreserve(mp_device *self, mp_addr addr, size_t size);
-mp_status mp__host_map(mp_device *self, mp_addr addr, size_t size);
-mp_status mp__host_unmap(mp_device *self, mp_addr addr, size_t size);
-mp_status mp__host_remap(mp_device *self, mp_addr target, mp_addr source, size_t size);
-/* Unmaps all reservations at the end of the device. */
-void mp__host_map_close(host_device *host);
-
-/* ---- host_copy.c ---- */
-
-mp_status mp__host_copy(mp_device *self, mp_stream *stream, mp_addr target, mp_addr source,
-                        size_t size);
-mp_status mp__host_fill(mp_device *self, mp_stream *stream, mp_addr target, uint32_t value,
-                        size_t width, size_t count);
-void mp__host_fill_now(mp_addr target, uint32_t value, size_t width, size_t count);
-
-/* ---- host_item.c ---- */
-
-/* Runs an item, or one random node of a graph's. Returns whether all of it has run. For a node
- * `replay` is the item that launched its graph, otherwise NULL. */
-bool mp__host_item_run(host_device *host, host_queue *queue, host_item *item,
-                       const host_item *replay);
-/* Whether nothing in other queues keeps it waiting. Under `lock`. */
-bool mp__host_item_ready(const host_item *item);
-/* Gives: a copy that keeps the objects it uses, NULL without memory. */
-host_item *mp__host_item_clone(const host_item *item);
-void mp__host_item_free(host_item *item);
-
-/* ---- host_profile.c: what it tells a profiler ---- */
-
-mp_status mp__host_profile_begin(mp_device *self);
-void mp__host_profile_flush(mp_device *self, const mp_profile *listener);
-void mp__host_profile_end(mp_device *self);
-int64_t mp__host_profile_clock(mp_device *self);
-static inline bool mp__host_profiled(const host_device *host) {
-    return __builtin_expect(atomic_load_explicit(&host->profiles, memory_order_relaxed) != 0, 0);
-}
-/* Writes the thread's mark into an item that is about to be queued or run. */
-void mp__host_profile_mark(host_item *item);
-/* Tells what an item did from `begin_ns` until now. */
-void mp__host_profile_tell(host_device *host, const host_queue *queue, const host_item *item,
-                           const host_item *replay, int64_t begin_ns);
-
-/* ---- host_queue.c: what waits, and who runs it ---- */
-
-/* Queues a copy of the item, adds it to the stream's capture, or runs it (eager). */
-mp_status mp__host_enqueue(host_device *host, host_queue *queue, host_item *item);
-
-/* Waits until `done(what)`, which is asked under `lock`; the work to run for that is in `target`,
- * or anywhere when that is NULL. Entered and left without the lock. */
-typedef bool host_done(const host_device *host, const void *what);
-void mp__host_wait(host_device *host, host_queue *target, host_done *done, const void *what);
-/* Waits until nothing is queued in `queue`; in no queue when that is NULL. */
-void mp__host_drain(host_device *host, host_queue *queue);
-/* An adversarial device runs a little now, or nothing, and after enough calls all of `queue`. */
-void mp__host_nudge(host_device *host, host_queue *queue);
-void mp__host_queue_open(host_device *host, host_queue *queue, void *native);
-/* Waits for what is queued, then ends the queue. */
-void mp__host_queue_close(host_queue *queue);
-
-/* ---- host_stream.c: the table's stream and event entries ---- */
-
-mp_status mp__host_stream_create(mp_device *self, mp_stream **out);
-mp_status mp__host_stream_wrap(mp_device *self, void *native, mp_stream **out);
-void mp__host_stream_destroy(mp_device *self, mp_stream *stream);
-void *mp__host_stream_native(mp_device *self, mp_stream *stream);
-mp_status mp__host_stream_id(mp_device *self, mp_stream *stream, uint64_t *out);
-mp_status mp__host_stream_synchronize(mp_device *self, mp_stream *stream);
-mp_status mp__host_stream_query(mp_device *self, mp_stream *stream, bool *idle);
-mp_status mp__host_stream_call(mp_device *self, mp_stream *stream, mp_host_call *fn, void *context);
-mp_status mp__host_synchronize(mp_device *self);
-mp_status mp__host_event_create(mp_device *self, bool timed, mp_event **out);
-void mp__host_event_destroy(mp_device *self, mp_event *event);
-mp_status mp__host_event_record(mp_device *self, mp_event *event, mp_stream *stream);
-mp_status mp__host_event_wait(mp_device *self, mp_event *event, mp_stream *stream);
-mp_status mp__host_event_synchronize(mp_device *self, mp_event *event);
-mp_status mp__host_event_query(mp_device *self, mp_event *event, bool *reached);
-mp_status mp__host_event_elapsed(mp_device *self, mp_event *start, mp_event *end, float *ms);
-/* Ends the threads' default streams. */
-void mp__host_thread_queues_close(host_device *host);
-void mp__host_event_reach(host_device *host, mp_event *event, uint64_t generation);
-
-/* ---- host_graph.c ---- */
-
-mp_status mp__host_capture_begin(mp_device *self, mp_stream *stream);
-mp_status mp__host_capture_end(mp_device *self, mp_stream *stream, mp_graph **out);
-mp_status mp__host_capture_active(mp_device *self, mp_stream *stream, bool *active);
-mp_status mp__host_graph_launch(mp_device *self, mp_graph *graph, mp_stream *stream);
-void mp__host_graph_destroy(mp_device *self, mp_graph *graph);
-/* Frees what a graph owns, not its record. */
-void mp__host_graph_clear(mp_graph *graph);
-/* Fails when the calling thread captures a stream: what a GPU does then for calls that could wait
- * or that change what is captured. */
-mp_status mp__host_not_capturing(host_device *host, const char *call);
-/* A call that CUDA forbids during capture was made: `id` is the capture's, 0 for all of them.
- * Returns whether there was one. */
-bool mp__host_capture_break(host_device *host, uint64_t id);
-uint64_t mp__host_capture_id(const host_capture *capture);
-mp_status mp__host_capture_add(host_device *host, host_queue *queue, const host_item *item);
-mp_status mp__host_capture_record(host_device *host, host_queue *queue, mp_event *event);
-mp_status mp__host_capture_wait(host_device *host, host_queue *queue, mp_event *event);
-/* Runs all nodes, or on an adversarial device one that may run. Returns whether all have run. */
-bool mp__host_graph_run(host_device *host, host_queue *queue, host_item *item);
-/* The stream goes away: its capture, if any, ends without a graph. */
-void mp__host_capture_abandon(host_queue *queue);
-void mp__host_nodes_free(host_nodes *nodes);
-
-/* ---- host_kernel.c, host_block.c ---- */
-
-mp_status mp__host_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
-void mp__host_kernel_unload(mp_device *self, mp_kernel *kernel);
-mp_status mp__host_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
-                          const void *args, size_t args_size);
-
-/* Runs a kernel, its blocks spread over the workers, each with one lane. */
-void mp__host_run_blocks(const mp_kernel_image *image, mp_grid grid, const void *args);
-/* Runs a kernel on this thread with blocks, and lanes between barriers, in an order drawn from
- * `random`. Returns NULL, or what the kernel did wrong; static storage. */
-const char *mp__host_run_shuffled(const mp_kernel_image *image, mp_grid grid, const void *args,
-                                  uint64_t random);
-
-/* ---- host_check.c: what an adversarial device looks for ---- */
-
-enum { HOST_POISON_FRESH = 0xfff5, HOST_POISON_FREED = 0xfffb }; /* NaN in every float type */
-
-void mp__host_poison(mp_addr addr, size_t size, uint16_t pattern);
-/* Whether all of it still is `pattern`. */
-bool mp__host_poisoned(mp_addr addr, size_t size, uint16_t pattern);
-/* Looks at what the item refers to: when it is queued, and again when it runs. */
-void mp__host_check_item(host_device *host, const host_queue *queue, const host_item *item,
-                         bool queueing);
-/* Reports queued items that refer to a range which is about to go. Under `lock`. */
-void mp__host_check_gone(host_device *host, mp_addr addr, size_t size, const char *call);
-/* Whether a queued item refers to the range. Under `lock`. */
-bool mp__host_in_use(const host_device *host, mp_addr addr, size_t size);
-/* Looks for writes into freed memory, in `bytes_max` bytes of it. */
-void mp__host_check_freed(host_device *host, size_t bytes_max);
-
-/* ---- host_math.c ---- */
-
-mp_status mp__host_gemm_prepare(mp_device *self, const mp_gemm *gemm, mp_math **out);
-mp_status mp__host_conv_prepare(mp_device *self, const mp_conv *conv, mp_math **out);
-size_t mp__host_math_workspace(mp_device *self, const mp_math *math);
-mp_status mp__host_math_run(mp_device *self, mp_stream *stream, mp_math *math,
-                            const mp_addr *operands, mp_addr workspace);
-void mp__host_math_release(mp_device *self, mp_math *math);
-mp_status mp__host_math_now(const mp_math *math, const mp_addr *operands, mp_addr workspace);
+/* Adds a device to that list, or takes it off. */
+void mp__host_link(host_device *host);
+void mp__host_unlink(host_device *host);
 
 #endif

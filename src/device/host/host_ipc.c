@@ -5,7 +5,7 @@
  * fresh pages at its end, and a page in front that says that it lives; what is freed becomes a
  * hole, so that the file only grows in its addresses. Another process of the user reaches the file
  * through /proc, as the handle says. */
-#include "device/host/host_internal.h"
+#include "device/host/host_memory.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,6 +1,68 @@
 /* host_kernel.c - loads and launches kernels that were compiled for the CPU.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "device/host/host_internal.h"
+#include "device/host/host_work.h"
+
+#include <string.h>
+
+/* ---- items ---- */
+
+static bool run_launch(host_device *host, host_queue *queue, host_item *item) {
+    if (!mp__host_adversarial(host)) {
+        mp__host_run_blocks(item->launch.image, item->launch.grid, item->bytes);
+        return true;
+    }
+    (void)pthread_mutex_lock(&host->lock);
+    const uint64_t random = (uint64_t)mp__host_random(host, UINT32_MAX) << 32;
+    (void)pthread_mutex_unlock(&host->lock);
+    const char *fault =
+        mp__host_run_shuffled(item->launch.image, item->launch.grid, item->bytes, random);
+    if (fault != NULL) {
+        mp__host_breach(host, "kernel %s on stream %u: %s", item->launch.image->name, queue->number,
+                        fault);
+    }
+    return true;
+}
+
+/* Every eight-byte word of the arguments that lies in a range the device knows is taken for an
+ * address. */
+static bool launch_references(const host_item *item, host_reference_fn *fn, void *context) {
+    const unsigned char *bytes = item->bytes;
+    for (size_t i = 0; i + sizeof(mp_addr) <= item->bytes_size; i += sizeof(mp_addr)) {
+        host_reference ref = {.size = 1};
+        memcpy(&ref.addr, bytes + i, sizeof ref.addr);
+        if (fn(context, item, ref)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *launch_name(const host_item *item) {
+    return item->launch.image->name;
+}
+
+static void describe_launch(host_device *host, const host_item *item, mp_profile_record *record,
+                            char text[32]) {
+    const mp_grid grid = item->launch.grid;
+    const uint32_t blocks[] = {grid.blocks, grid.blocks_y != 0 ? grid.blocks_y : 1, 1};
+    const uint32_t lanes[] = {grid.lanes, 1, 1};
+    (void)host;
+    (void)text;
+    record->name = item->launch.image->name;
+    for (int i = 0; i < 3; i++) {
+        record->grid[i] = blocks[i];
+        record->block[i] = lanes[i];
+    }
+}
+
+static const host_item_kind launch_kind = {
+    .run = run_launch,
+    .references = launch_references,
+    .name = launch_name,
+    .describe = describe_launch,
+};
+
+/* ---- kernels ---- */
 
 mp_status mp__host_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out) {
     host_device *host = mp__host_from(self);
@@ -38,7 +100,7 @@ mp_status mp__host_launch(mp_device *self, mp_stream *stream, const mp_kernel *k
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "launch"));
     MP_TRY(check_grid(kernel, grid));
-    host_item item = {.kind = HOST_LAUNCH,
+    host_item item = {.kind = &launch_kind,
                       .launch = {.image = kernel->image, .grid = grid},
                       .bytes = args,
                       .bytes_size = args_size};

@@ -4,7 +4,8 @@
  * A reservation is a mapping that no access is allowed to. Putting memory behind a part of it
  * allows access; taking it away replaces the part by a fresh mapping, so that the pages go back to
  * the system and a stale access faults. */
-#include "device/host/host_internal.h"
+#include "device/host/host_memory.h"
+#include "device/host/host_work.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,43 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_math.h"
 
-#include "device/host/host_internal.h"
-#include "device/profile.h"
+#include "device/host/host_work.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
-
-/* ---- scratch memory ---- */
-
-typedef struct scratch {
-    void *memory; /* owned */
-    size_t size;
-} scratch;
-
-static _Thread_local scratch mine;
-static pthread_key_t key;
-static pthread_once_t key_once = PTHREAD_ONCE_INIT;
-static bool key_made;
-
-static void make_key(void) {
-    key_made = pthread_key_create(&key, free) == 0;
-}
-
-void *mp__host_scratch(size_t size) {
-    if (size <= mine.size) {
-        return mine.memory;
-    }
-    (void)pthread_once(&key_once, make_key);
-    void *fresh = NULL;
-    if (!key_made || posix_memalign(&fresh, 64, size) != 0) {
-        return NULL;
-    }
-    free(mine.memory);
-    mine = (scratch){.memory = fresh, .size = size};
-    (void)pthread_setspecific(key, fresh);
-    return fresh;
-}
 
 /* ---- preparing ---- */
 
@@ -117,21 +85,66 @@ void mp__host_math_release(mp_device *self, mp_math *math) {
 
 /* ---- running ---- */
 
-mp_status mp__host_math_now(const mp_math *math, const mp_addr *operands, mp_addr workspace) {
+static mp_status math_now(const mp_math *math, const mp_addr *operands, mp_addr workspace) {
     return math->is_conv ? mp__host_conv_run(&math->conv, operands, workspace)
                          : mp__host_gemm_run(&math->gemm, operands);
 }
+
+static bool run_item(host_device *host, host_queue *queue, host_item *item) {
+    if (math_now(item->math.math, item->math.operands, item->math.workspace) != MP_OK) {
+        mp__host_breach(host, "library math on stream %u failed: %s", queue->number,
+                        mp_error_message());
+    }
+    return true;
+}
+
+static host_object *run_math_object(const host_item *item) {
+    return &item->math.math->object;
+}
+
+static bool math_references(const host_item *item, host_reference_fn *fn, void *context) {
+    for (size_t i = 0; i < MP_MATH_OPERANDS_MAX; i++) {
+        if (fn(context, item, (host_reference){.addr = item->math.operands[i], .size = 1})) {
+            return true;
+        }
+    }
+    return fn(context, item, (host_reference){.addr = item->math.workspace, .size = 1});
+}
+
+static const char *math_word(const host_item *item) {
+    return item->math.math->is_conv ? "a convolution" : "a matrix product";
+}
+
+static void describe_math(host_device *host, const host_item *item, mp_profile_record *record,
+                          char text[32]) {
+    const mp_math *math = item->math.math;
+    const mp_dtype type = math->is_conv ? math->conv.type : math->gemm.type;
+    (void)host;
+    (void)snprintf(text, 32, "%s_%s", math->is_conv ? "conv" : "gemm", mp_dtype_word(type));
+    record->name = text;
+    for (int i = 0; i < 3; i++) {
+        record->grid[i] = record->block[i] = 1;
+    }
+}
+
+static const host_item_kind math_kind = {
+    .run = run_item,
+    .object = run_math_object,
+    .references = math_references,
+    .name = math_word,
+    .describe = describe_math,
+};
 
 /* At once, so that a failure is this call's. */
 static mp_status run_eager(host_device *host, const host_queue *queue, mp_math *math,
                            const mp_addr *operands, mp_addr workspace) {
     if (!mp__host_profiled(host)) {
-        return mp__host_math_now(math, operands, workspace);
+        return math_now(math, operands, workspace);
     }
-    host_item item = {.kind = HOST_RUN_MATH, .math = {.math = math}};
+    host_item item = {.kind = &math_kind, .math = {.math = math}};
     mp__host_profile_mark(&item);
     const int64_t begin = mp_profile_now();
-    MP_TRY(mp__host_math_now(math, operands, workspace));
+    MP_TRY(math_now(math, operands, workspace));
     mp__host_profile_tell(host, queue, &item, NULL, begin);
     return MP_OK;
 }
@@ -143,7 +156,7 @@ mp_status mp__host_math_run(mp_device *self, mp_stream *stream, mp_math *math,
     if (host->config.mode == MP_HOST_EAGER && stream->queue->capture == NULL) {
         return run_eager(host, stream->queue, math, operands, workspace);
     }
-    host_item item = {.kind = HOST_RUN_MATH, .math = {.math = math, .workspace = workspace}};
+    host_item item = {.kind = &math_kind, .math = {.math = math, .workspace = workspace}};
     const size_t count = math->is_conv ? MP_CONV_OPERANDS : MP_GEMM_OPERANDS;
     memcpy(item.math.operands, operands, count * sizeof *operands);
     if (!math->is_conv && math->gemm.beta == 0) {

@@ -3,7 +3,8 @@
  *
  * An adversarial device puts a border behind every allocation, and keeps what is freed for a while
  * (poisoned, in the table as HOST_RANGE_FREED), so that late writes and stale addresses show. */
-#include "device/host/host_internal.h"
+#include "device/host/host_memory.h"
+#include "device/host/host_work.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -236,9 +237,17 @@ void mp__host_note(mp_device *self, mp_addr addr, size_t size, bool live) {
     (void)pthread_mutex_lock(&host->lock);
     (void)pthread_mutex_lock(&host->memory_lock);
     mp_status status = mp__host_range_cut(&host->dead, addr, size);
-    if (status == MP_OK && !live) {
-        status = mp__host_range_insert(
-            &host->dead, (host_range){.begin = addr, .size = size, .kind = HOST_RANGE_FREED});
+    if (status == MP_OK) {
+        status = mp__host_range_cut(&host->lent, addr, size);
+    }
+    if (status == MP_OK) {
+        host->loans += live;
+        status =
+            mp__host_range_insert(live ? &host->lent : &host->dead,
+                                  (host_range){.begin = addr,
+                                               .size = size,
+                                               .kind = live ? HOST_RANGE_DEVICE : HOST_RANGE_FREED,
+                                               .serial = host->loans});
     }
     /* Work queued before may still use these bytes, and then they stay as they are. Of a launch
      * only the addresses are known, so any use of the allocation from its begin on counts. */
@@ -275,5 +284,6 @@ size_t mp__host_memory_close(host_device *host) {
     mp__host_range_clear(&host->ranges);
     mp__host_range_clear(&host->reserved);
     mp__host_range_clear(&host->dead);
+    mp__host_range_clear(&host->lent);
     return left;
 }

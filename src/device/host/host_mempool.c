@@ -4,7 +4,8 @@
  * A mempool counts: what it has from the device (reserved) is what is given out, what is freed but
  * not reached by its stream, and what is kept for later (cached). Kept bytes stay charged to the
  * device; the machine's memory behind them is always fresh, so that stale addresses show. */
-#include "device/host/host_internal.h"
+#include "device/host/host_memory.h"
+#include "device/host/host_work.h"
 
 /* ---- bookkeeping; all under memory_lock ---- */
 
@@ -114,6 +115,30 @@ void mp__host_mempool_destroy(mp_device *self, mp_mempool *mempool) {
     mp__host_object_destroy(host, &mempool->object);
 }
 
+/* ---- items ---- */
+
+static bool run_alloc(host_device *host, host_queue *queue, host_item *item) {
+    (void)queue;
+    (void)pthread_mutex_lock(&host->memory_lock);
+    host_range *range = mp__host_range_find(&host->ranges, item->memory.addr);
+    if (range != NULL && range->kind == HOST_RANGE_PENDING) {
+        range->kind = HOST_RANGE_DEVICE;
+    }
+    (void)pthread_mutex_unlock(&host->memory_lock);
+    return true;
+}
+
+static const host_item_kind alloc_kind = {.run = run_alloc, .not_captured = "mempool_alloc"};
+
+static bool run_free(host_device *host, host_queue *queue, host_item *item) {
+    (void)queue;
+    mp__host_check_unused(host, item->memory.addr, item->memory.size, "free_async");
+    mp__host_give_back(host, item->memory.addr, item->memory.size, false);
+    return true;
+}
+
+static const host_item_kind free_kind = {.run = run_free, .not_captured = "free_async"};
+
 /* ---- memory ---- */
 
 static mp_status check_uncaptured(const mp_stream *stream, const char *call) {
@@ -153,7 +178,7 @@ mp_status mp__host_mempool_alloc(mp_device *self, mp_mempool *mempool, mp_stream
         mp__host_drain(host, stream->queue);
         MP_TRY(obtain_charged(host, mempool, size, &addr));
     }
-    host_item item = {.kind = HOST_ALLOC, .memory = {.addr = addr, .size = size}};
+    host_item item = {.kind = &alloc_kind, .memory = {.addr = addr, .size = size}};
     const mp_status status = mp__host_enqueue(host, stream->queue, &item);
     if (status != MP_OK) {
         mp__host_give_back(host, addr, size, false);
@@ -189,26 +214,12 @@ mp_status mp__host_free_async(mp_device *self, mp_stream *stream, mp_addr addr, 
                        "are being freed already",
                        size, (size_t)addr);
     }
-    host_item item = {.kind = HOST_FREE, .memory = {.addr = addr, .size = size}};
+    host_item item = {.kind = &free_kind, .memory = {.addr = addr, .size = size}};
     const mp_status status = mp__host_enqueue(host, stream->queue, &item);
     if (status != MP_OK) {
         (void)mark_leaving(host, addr, size, false);
     }
     return status;
-}
-
-void mp__host_memory_arrive(host_device *host, mp_addr addr) {
-    (void)pthread_mutex_lock(&host->memory_lock);
-    host_range *range = mp__host_range_find(&host->ranges, addr);
-    if (range != NULL && range->kind == HOST_RANGE_PENDING) {
-        range->kind = HOST_RANGE_DEVICE;
-    }
-    (void)pthread_mutex_unlock(&host->memory_lock);
-}
-
-void mp__host_memory_leave(host_device *host, mp_addr addr, size_t size) {
-    mp__host_check_unused(host, addr, size, "free_async");
-    mp__host_give_back(host, addr, size, false);
 }
 
 mp_status mp__host_mempool_trim(mp_device *self, mp_mempool *mempool, size_t keep) {

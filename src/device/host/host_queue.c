@@ -5,7 +5,7 @@
  * Threaded: one thread a queue. Adversarial: whoever waits, or queues more, runs some ready head of
  * some queue; which one, and whether any, is drawn from the device's random numbers. Host calls run
  * only for a thread that waits, since a thread that queues may hold a lock the call needs. */
-#include "device/host/host_internal.h"
+#include "device/host/host_work.h"
 
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void pop(host_device *host, host_queue *queue) {
         queue->refusals = 0;
     }
     host->queued--;
-    host->awaiting -= item->kind == HOST_AWAIT;
+    host->awaiting -= item->kind->is_foreign;
 }
 
 static void run_head(host_device *host, host_queue *queue) {
@@ -34,7 +34,7 @@ static void run_head(host_device *host, host_queue *queue) {
     queue->busy = true;
     (void)pthread_mutex_unlock(&host->lock);
     if (mp__host_adversarial(host)) {
-        mp__host_check_item(host, queue, item, false);
+        mp__host_check_running(host, queue, item, item->loans);
     }
     const bool ended = mp__host_item_run(host, queue, item, NULL);
     (void)pthread_mutex_lock(&host->lock);
@@ -48,13 +48,9 @@ static void run_head(host_device *host, host_queue *queue) {
 
 /* ---- the adversary's choices; under lock ---- */
 
-static bool calls_host(const host_item *item) {
-    return item->kind == HOST_CALL || (item->kind == HOST_RUN_GRAPH && item->graph.graph->calls);
-}
-
 static bool can_run(const host_queue *queue, bool host_calls) {
     return queue->head != NULL && !queue->busy && mp__host_item_ready(queue->head) &&
-           (host_calls || !calls_host(queue->head));
+           (host_calls || !queue->head->calls);
 }
 
 static host_queue *any_ready(host_device *host, bool host_calls) {
@@ -78,7 +74,7 @@ static host_queue *any_ready(host_device *host, bool host_calls) {
 static host_queue *needed_by(host_queue *target) {
     host_queue *queue = target;
     while (queue->head != NULL && !mp__host_item_ready(queue->head)) {
-        if (queue->head->kind == HOST_AWAIT) {
+        if (queue->head->kind->is_foreign) {
             return NULL; /* who signals is not known */
         }
         queue = queue->head->mark.source;
@@ -219,7 +215,7 @@ static void append(host_device *host, host_queue *queue, host_item *item) {
     }
     queue->tail = item;
     host->queued++;
-    host->awaiting += item->kind == HOST_AWAIT;
+    host->awaiting += item->kind->is_foreign;
     /* A waiting thread may have found nothing to run. */
     (void)pthread_cond_broadcast(&host->progress);
 }
@@ -231,7 +227,7 @@ static mp_status enqueue_locked(host_device *host, host_queue *queue, host_item 
         (void)pthread_cond_signal(&queue->wake);
         return MP_OK;
     }
-    mp__host_check_item(host, queue, item, true);
+    mp__host_check_queued(host, queue, item);
     append(host, queue, item);
     run_some(host);
     return MP_OK;

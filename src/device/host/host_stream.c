@@ -3,11 +3,60 @@
  *
  * An event counts: queueing a record takes the next number, running it publishes the number, and a
  * wait is for the number that was the last one when the wait was queued. */
-#include "device/host/host_internal.h"
+#include "device/host/host_memory.h"
+#include "device/host/host_work.h"
 
 #include "base/thread_number.h"
 
 #include <stdlib.h>
+
+/* ---- items ---- */
+
+static bool run_call(host_device *host, host_queue *queue, host_item *item) {
+    (void)host;
+    (void)queue;
+    item->call.fn(item->call.context);
+    return true;
+}
+
+static const host_item_kind call_kind = {.run = run_call};
+
+static host_object *marked_event(const host_item *item) {
+    return &item->mark.event->object;
+}
+
+static void reach(host_device *host, mp_event *event, uint64_t generation) {
+    (void)pthread_mutex_lock(&host->lock);
+    if (event->reached < generation) {
+        event->reached = generation;
+        if (event->timed) {
+            (void)clock_gettime(CLOCK_MONOTONIC, &event->at);
+        }
+    }
+    (void)pthread_mutex_unlock(&host->lock);
+}
+
+static bool run_record(host_device *host, host_queue *queue, host_item *item) {
+    (void)queue;
+    reach(host, item->mark.event, item->mark.generation);
+    return true;
+}
+
+static const host_item_kind record_kind = {.run = run_record, .object = marked_event};
+
+static bool run_wait(host_device *host, host_queue *queue, host_item *item) {
+    (void)host;
+    (void)queue;
+    (void)item;
+    return true; /* that it is its turn is all */
+}
+
+static bool wait_is_over(const host_item *item) {
+    return item->mark.event->reached >= item->mark.generation;
+}
+
+static const host_item_kind wait_kind = {
+    .run = run_wait, .is_ready = wait_is_over, .object = marked_event};
 
 /* ---- streams ---- */
 
@@ -179,7 +228,7 @@ mp_status mp__host_stream_call(mp_device *self, mp_stream *stream, mp_host_call 
                                void *context) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "stream_call"));
-    host_item item = {.kind = HOST_CALL, .call = {.fn = fn, .context = context}};
+    host_item item = {.kind = &call_kind, .calls = true, .call = {.fn = fn, .context = context}};
     return mp__host_enqueue(host, stream->queue, &item);
 }
 
@@ -199,11 +248,16 @@ mp_status mp__host_synchronize(mp_device *self) {
 
 /* ---- events ---- */
 
+static void clear_event(host_object *self) {
+    mp__host_nodes_free(&((mp_event *)(void *)self)->after);
+}
+
 mp_status mp__host_event_create(mp_device *self, bool timed, mp_event **out) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "event_create"));
     mp_event *event = NULL;
     MP_TRY(mp__host_object_create(host, HOST_EVENT, sizeof *event, &event));
+    event->object.clear = clear_event;
     event->timed = timed;
     *out = event;
     return MP_OK;
@@ -211,17 +265,6 @@ mp_status mp__host_event_create(mp_device *self, bool timed, mp_event **out) {
 
 void mp__host_event_destroy(mp_device *self, mp_event *event) {
     mp__host_object_destroy(mp__host_from(self), &event->object);
-}
-
-void mp__host_event_reach(host_device *host, mp_event *event, uint64_t generation) {
-    (void)pthread_mutex_lock(&host->lock);
-    if (event->reached < generation) {
-        event->reached = generation;
-        if (event->timed) {
-            (void)clock_gettime(CLOCK_MONOTONIC, &event->at);
-        }
-    }
-    (void)pthread_mutex_unlock(&host->lock);
 }
 
 mp_status mp__host_event_record(mp_device *self, mp_event *event, mp_stream *stream) {
@@ -237,7 +280,7 @@ mp_status mp__host_event_record(mp_device *self, mp_event *event, mp_stream *str
     event->source = stream->queue;
     event->capture = 0;
     (void)pthread_mutex_unlock(&host->lock);
-    host_item item = {.kind = HOST_RECORD,
+    host_item item = {.kind = &record_kind,
                       .mark = {.event = event, .generation = before + 1, .source = stream->queue}};
     const mp_status status = mp__host_enqueue(host, stream->queue, &item);
     if (status != MP_OK) {
@@ -255,7 +298,7 @@ mp_status mp__host_event_wait(mp_device *self, mp_event *event, mp_stream *strea
     (void)pthread_mutex_lock(&host->lock);
     const bool captured = event->capture != 0 || stream->queue->capture != NULL;
     host_item item = {
-        .kind = HOST_WAIT,
+        .kind = &wait_kind,
         .mark = {.event = event, .generation = event->recorded, .source = event->source}};
     const bool reached = event->reached >= event->recorded;
     (void)pthread_mutex_unlock(&host->lock);
