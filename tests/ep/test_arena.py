@@ -170,7 +170,7 @@ def test_shrink_gives_back_whole_regions_and_starts_growth_anew():
 
 
 def test_statistics_mean_what_those_of_onnxruntimes_own_arena_mean():
-    """The same requests to both; only MaxAllocSize differs, which is what was asked for here and what was lent there."""
+    """The same requests to both; only MaxAllocSize differs, as asked for here and as lent there."""
     c_child("""
         environment = Environment()
         session = environment.session(sums(3))
@@ -345,7 +345,8 @@ def test_malformed_options_of_the_environment_are_refused():
     """)
 
 
-@pytest.mark.parametrize("prefix", ["ep_factory.CudaPluginExecutionProvider.", "EP_Factory.cudapluginexecutionprovider."])
+@pytest.mark.parametrize("prefix", ["ep_factory.CudaPluginExecutionProvider.",
+                                    "EP_Factory.cudapluginexecutionprovider."])
 def test_options_of_the_environment_take_effect(prefix):
     text = c_child(f"""
         prefix = {prefix!r}

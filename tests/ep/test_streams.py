@@ -256,8 +256,7 @@ def test_waiting_for_inputs_waits_for_the_environments_streams(mode, graphs):
 @pytest.mark.parametrize("mode", MODES)
 def test_waiting_for_inputs_waits_for_other_sessions(mode):
     child(SYNC_START + """
-    first, second = (provider.session(small_models.add_chain(length, count), options=provider.session_options(threads=1))
-                     for length in (12, 3))
+    first, second = (kit.session(small_models.add_chain(length, count), enable_cuda_graph=0) for length in (12, 3))
     x, between, y = value(0), value(0), value(0)
     give, take = on_device(first, x, between), on_device(second, between, y)
     wrong = []
