@@ -182,8 +182,8 @@ def test_statistics_mean_what_those_of_onnxruntimes_own_arena_mean():
             return [action(each) for each in (ours, theirs)]
         def compare(*left_out):
             mine, other = both(lambda each: each.stats())
-            assert mine.keys() == other.keys()
-            for name in mine.keys() - set(left_out):
+            assert mine.keys() >= other.keys()  # RequestedInUse is younger than ONNX Runtime 1.26
+            for name in other.keys() - set(left_out):
                 assert mine[name] == other[name], (name, mine, other)
         compare()
         assert ours.stats()["Limit"] == -1
