@@ -23,7 +23,7 @@ endif
 $(ENV): requirements.txt tools/setup.py
 	@$(SYSTEM_PYTHON) tools/setup.py --out $@
 
-.PHONY: setup configure build demo test test-quick test-versions bench wheel lint format docs test-gpu bench-gpu clean distclean help
+.PHONY: setup configure build demo test test-quick test-versions bench bench-gate wheel lint format docs test-gpu bench-gpu clean distclean help
 
 setup: $(ENV) ## Install pinned tools and packages into .venv (every other target does this too)
 	@:
@@ -55,6 +55,9 @@ bench: build ## Time the pool, the models and a chain of small operators; writes
 	@PYTHONPATH=$(BUILD)/python $(PYTHON) bench/bench_binding.py
 	@$(PYTHON) tools/fetch_models.py --group test
 	@$(PYTHON) bench/bench_models.py $(BENCH_FLAGS)
+
+bench-gate: build ## Measure ratios beside peers here, and compare them with the most that bench/gates.tsv allows
+	@PYTHONPATH=$(BUILD)/python $(PYTHON) bench/gate.py --build $(BUILD) $(GATE_FLAGS)
 
 wheel: setup ## Build the Python wheel and its source archive into dist/, and check them
 	@$(PYTHON) tools/wheel.py --out dist $(WHEEL_FLAGS)

@@ -102,6 +102,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each figure")
     parser.add_argument("--repeats", type=int, default=2, help="turns of each side")
     parser.add_argument("--name", help="name of the result file; by default after the device")
+    parser.add_argument("--out", type=Path, help="write to this file instead")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.side:
@@ -119,9 +120,9 @@ def main():
     for row in rows.values():
         show(row)
     result["rows"] = list(rows.values())
-    target = ROOT / "bench/results" / f"in-tree-{args.name or machine.file_name(result['device'])}.json"
+    target = args.out or ROOT / "bench/results" / f"in-tree-{args.name or machine.file_name(result['device'])}.json"
     target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {target.relative_to(ROOT)}")
+    print(f"written to {target}")
     return None
 
 

@@ -125,6 +125,24 @@ def summary_lines(differences):
     return lines
 
 
+RANKS = """
+## Ranks
+
+Tensors have up to 16 dimensions. Kernels walk eight: neighbours that an operator treats alike are merged before, so
+that what is left is nearly always less, and where it is more, the tensor is walked in parts, one launch each (65,536 at
+most). What cannot be merged nor walked in parts is left to the CPU provider where the rank is known when the session is
+made, and else refused in a sentence when it runs:
+
+- `NonZero` of a rank above 8, and indices of `GatherND` and `ScatterND` with more than 8 parts;
+- `GatherElements` and `ScatterElements` above rank 8 whose indices are shorter than the data along so many axes that
+  more than 8 are left (a size that is not known counts as shorter);
+- `Resize` and `Upsample` above rank 8: with a rank that is not known they run where at most 8 axes change;
+- products of integers above rank 10, and `Col2Im` of more than 6 axes.
+
+Every node with a tensor of a rank above 16 is left to the CPU provider, or refused when it runs.
+"""
+
+
 def page(mine, other, allowed, version):
     from millpond._parity_table import compare
 
@@ -136,6 +154,7 @@ def page(mine, other, allowed, version):
     lines += ["| Operator | Versions | Types | In-tree CUDA EP | Beside it |", "| --- | --- | --- | --- | --- |"]
     lines += [row(key, mine[key], other.get(key, []), differences[key])
               for key in sorted(mine, key=lambda key: title(*key).lower())]
+    lines += RANKS.splitlines()
     lines += ["", "## Covered in part", "", "What the in-tree CUDA EP has of an operator and this provider does not; "
               "versions of a type in brackets:", ""]
     lines += [f"- {title(*key)}: {said(each.missing_versions, each.missing_types)}"

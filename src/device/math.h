@@ -10,6 +10,13 @@
 #include "base/dtype.h"
 #include "device/device.h"
 
+/* How a device that has several algorithms for a product chooses. The emulated one has one. */
+typedef enum mp_tune {
+    MP_TUNE_OFF,     /* as the library thinks best */
+    MP_TUNE_USE,     /* what was measured in this process before, where it was */
+    MP_TUNE_MEASURE, /* the same, and measured now where it was not: that runs products and waits */
+} mp_tune;
+
 /* C[m,n] = alpha * op(A)[m,k] * op(B)[k,n] + beta * D[m,n] (+ bias[n]), row-major, `batch` times.
  * Types: MP_F32, MP_F64, MP_F16, MP_BF16; narrow types accumulate in float. k may be 0.
  * m, n and batch are at least 1. */
@@ -25,6 +32,8 @@ struct mp_gemm {
     float alpha, beta;
     int32_t align; /* bytes that all operand addresses are known to be multiples of: 1 to 256;
                     * they are always multiples of an element's size */
+    mp_tune tune;
+    int64_t tune_ms; /* measuring takes no other candidate after that long; 0: all are measured */
 };
 
 /* Operands of math_run for a gemm: D may equal C; D is unused when beta is 0. */

@@ -5,8 +5,11 @@
  * It starts at values that are in host memory anyway: outputs of Shape and of nodes on the CPU, the
  * number of a Loop's iteration. It follows them as long as a node's inputs are all such values,
  * integer graph inputs or small constants; taking such a node would only add copies to and fro.
+ * Third pass: where the session limits its memory, what is beyond it goes back, too.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
 #include "ep/bridge.h"
+#include "ep/budget.h"
 #include "ep/control_flow.h"
 #include "ep/element_types.h"
 #include "ep/nhwc.h"
@@ -14,6 +17,7 @@
 #include "ep/refusal.h"
 #include "ep/subgraph.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,59 +30,19 @@ typedef struct graph_node {
     bool assigned; /* before this pass */
 } graph_node;
 
-/* Values known to be in host memory: a hash table of names, at most half full. By name, since ONNX
- * Runtime may hand out several objects for one value. */
-typedef struct value_set {
-    const char **slots; /* owned, the names borrowed from the graph; slot_count is a power of two */
-    size_t count, slot_count;
-} value_set;
-
-static size_t slot_of(const value_set *set, const char *name) {
-    size_t hash = 5381;
-    for (const char *at = name; *at != '\0'; at++) {
-        hash = hash * 33 + (unsigned char)*at;
-    }
-    size_t slot = hash & (set->slot_count - 1);
-    while (set->slots[slot] != NULL && strcmp(set->slots[slot], name) != 0) {
-        slot = (slot + 1) & (set->slot_count - 1);
-    }
-    return slot;
-}
-
-static mp_status value_set_grow(value_set *set) {
-    const value_set old = *set;
-    const size_t slot_count = old.slot_count > 0 ? old.slot_count * 2 : 64;
-    const char **slots = calloc(slot_count, sizeof *slots);
-    if (slots == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
-    }
-    set->slots = slots;
-    set->slot_count = slot_count;
-    for (size_t i = 0; i < old.slot_count; i++) {
-        if (old.slots[i] != NULL) {
-            set->slots[slot_of(set, old.slots[i])] = old.slots[i];
-        }
-    }
-    free(old.slots);
-    return MP_OK;
-}
+/* Values known to be in host memory. */
+typedef mp_name_set value_set;
 
 static mp_status value_set_add(value_set *set, const OrtValueInfo *value) {
     const char *name = NULL;
     MP_TRY(mp__from_ort(ORT->GetValueInfoName(value, &name)));
-    if (set->count * 2 >= set->slot_count) {
-        MP_TRY(value_set_grow(set));
-    }
-    const size_t slot = slot_of(set, name);
-    set->count += set->slots[slot] == NULL;
-    set->slots[slot] = name;
-    return MP_OK;
+    return mp__name_set_add(set, name, NULL);
 }
 
 static mp_status value_set_has(const value_set *set, const OrtValueInfo *value, bool *out) {
     const char *name = NULL;
     MP_TRY(mp__from_ort(ORT->GetValueInfoName(value, &name)));
-    *out = set->count > 0 && set->slots[slot_of(set, name)] != NULL;
+    *out = mp__name_set_has(set, name);
     return MP_OK;
 }
 
@@ -358,11 +322,59 @@ static mp_status second_pass(const OrtGraph *graph, graph_node *nodes, size_t co
             status = note_host_outputs(n, &host_values);
         }
     }
-    free(host_values.slots);
+    mp__name_set_clear(&host_values);
     return status;
 }
 
-/* ---- both ---- */
+/* ---- third pass ---- */
+
+static void say_what_is_left(const mp_provider *provider, const graph_node *first, size_t left) {
+    const char *name = "";
+    const char *type = "";
+    ORT->ReleaseStatus(ORT->Node_GetName(first->node, &name));
+    ORT->ReleaseStatus(ORT->Node_GetOperatorType(first->node, &type));
+    MP_LOG(INFO,
+           "partition_memory_limit of %zu bytes: %zu nodes from '%s' (%s) on are left to other "
+           "providers; weights and outputs of those before it need %" PRIu64 " bytes",
+           provider->options.partition_memory_limit, left, name, type, provider->budget->used);
+}
+
+/* From the first node on whose memory is beyond the session's limit, nodes are left to others: a
+ * prefix on the device needs fewer copies than what is scattered. Nodes that have been given to us
+ * before (ONNX Runtime asks again) stay. */
+static mp_status third_pass(mp_provider *provider, graph_node *nodes, size_t count) {
+    const graph_node *first = NULL;
+    size_t left = 0;
+    if (provider->options.partition_memory_limit == 0) {
+        return MP_OK;
+    }
+    if (provider->budget == NULL) {
+        provider->budget = calloc(1, sizeof *provider->budget);
+    }
+    if (provider->budget == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
+    }
+    for (size_t i = 0; i < count; i++) {
+        graph_node *n = &nodes[i];
+        bool fits = first == NULL;
+        if (!n->ours) {
+            continue;
+        }
+        if (fits || n->assigned) {
+            MP_TRY(mp__budget_take(provider->budget, provider->options.partition_memory_limit,
+                                   n->op, n->node, n->assigned, &fits));
+        }
+        n->ours = fits;
+        left += !fits;
+        first = first == NULL && !fits ? n : first;
+    }
+    if (first != NULL) {
+        say_what_is_left(provider, first, left);
+    }
+    return MP_OK;
+}
+
+/* ---- all ---- */
 
 static mp_status partition(mp_provider *provider, const OrtGraph *graph,
                            OrtEpGraphSupportInfo *support, graph_node *nodes, const OrtNode **list,
@@ -373,6 +385,7 @@ static mp_status partition(mp_provider *provider, const OrtGraph *graph,
         MP_TRY(look_up(provider, support, &nodes[i]));
     }
     MP_TRY(second_pass(graph, nodes, count));
+    MP_TRY(third_pass(provider, nodes, count));
     for (size_t i = 0; i < count; i++) {
         if (nodes[i].ours) {
             MP_TRY(mp__from_ort(ORT_EP->EpGraphSupportInfo_AddSingleNode(support, nodes[i].node)));

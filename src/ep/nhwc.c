@@ -189,11 +189,58 @@ static mp_status list_types(const OrtNode *node, char *text, size_t size) {
     return status;
 }
 
+/* The names of the schema's type constraints; "none" where there is no such schema. */
+static mp_status list_constraints(const char *type, int version, char *text, size_t size) {
+    OrtOpSchema *schema = NULL;
+    size_t count = 0;
+    size_t used = 0;
+    snprintf(text, size, "none");
+    MP_TRY(mp__from_ort(ORT_EP->GetOpSchema(type, version, MP_NHWC_DOMAIN, &schema)));
+    if (schema == NULL) {
+        return MP_OK;
+    }
+    mp_status status = mp__from_ort(ORT_EP->OpSchema_GetTypeConstraintCount(schema, &count));
+    for (size_t i = 0; status == MP_OK && i < count && used < size; i++) {
+        const OrtOpSchemaTypeConstraint *constraint = NULL;
+        const char *name = "";
+        status = mp__from_ort(ORT_EP->OpSchema_GetTypeConstraint(schema, i, &constraint));
+        if (status == MP_OK) {
+            status =
+                mp__from_ort(ORT_EP->OpSchemaTypeConstraint_GetTypeParamName(constraint, &name));
+        }
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i > 0 ? ", " : "", name);
+    }
+    ORT_EP->ReleaseOpSchema(schema);
+    return status;
+}
+
+/* What the provider's row has: "T of float, float16"; "none" where there is no row. */
+static void list_row(const mp_op *row, char *text, size_t size) {
+    size_t used = 0;
+    snprintf(text, size, "none");
+    for (int c = 0; row != NULL && c < MP_CONSTRAINTS_MAX && row->types[c].name != NULL; c++) {
+        const char *before = " of ";
+        if (used < size) {
+            used += (size_t)snprintf(text + used, size - used, "%s%s", c > 0 ? "; " : "",
+                                     row->types[c].name);
+        }
+        for (unsigned t = 1; t < MP_DTYPE_END && used < size; t++) {
+            if ((row->types[c].types & MP_BIT(t)) != 0) {
+                used += (size_t)snprintf(text + used, size - used, "%s%s", before,
+                                         mp_dtype_name((mp_dtype)t));
+                before = ", ";
+            }
+        }
+    }
+}
+
 mp_status mp__nhwc_note_missing(const OrtNode *node) {
     const char *domain = NULL;
     const char *type = NULL;
     const char *name = NULL;
     char types[128];
+    char expected[128];
+    char registered[256];
     int version = 0;
     MP_TRY(mp__from_ort(ORT->Node_GetDomain(node, &domain)));
     if (domain == NULL || strcmp(domain, MP_NHWC_DOMAIN) != 0) {
@@ -203,9 +250,14 @@ mp_status mp__nhwc_note_missing(const OrtNode *node) {
     MP_TRY(mp__from_ort(ORT->Node_GetName(node, &name)));
     MP_TRY(mp__from_ort(ORT->Node_GetSinceVersion(node, &version)));
     MP_TRY(list_types(node, types, sizeof types));
-    MP_LOG(WARNING,
-           "node '%s' was rewritten for channels last, and there is no kernel for %s version %d of "
-           "domain %s with inputs of %s; without prefer_nhwc it stays as it was",
-           name, type, version, domain, types);
+    MP_TRY(list_constraints(type, version, expected, sizeof expected));
+    const mp_op *row = mp_op_find(MP_NHWC_DOMAIN, type, version);
+    list_row(row != NULL ? row : twin_of(type), registered, sizeof registered);
+    MP_LOG(
+        WARNING,
+        "node '%s' was rewritten for channels last, and there is no kernel for %s version %d of "
+        "domain %s with inputs of %s (type constraints of its schema: %s; of this provider's row: "
+        "%s); without prefer_nhwc it stays as it was",
+        name, type, version, domain, types, expected, registered);
     return MP_OK;
 }

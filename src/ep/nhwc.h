@@ -15,7 +15,8 @@ mp_status mp__nhwc_note_taken(mp_provider *provider, const mp_op *op, const OrtN
                               int version);
 
 /* To be told of each node without a kernel of ours: one that was rewritten for us can run nowhere
- * else, so the log gets a warning that names its operator, version and types. */
+ * else, so the log gets a warning that names its operator, version and types, and the
+ * type constraints that its schema and our row have. */
 mp_status mp__nhwc_note_missing(const OrtNode *node);
 
 #endif

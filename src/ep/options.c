@@ -59,6 +59,11 @@ static const row rows[] = {
     FLAG(fuse_conv_bias, "0"),
     FLAG(enable_skip_layer_norm_strict_mode, "0"),
     {OPTION(sdpa_kernel, INT, .most = INT32_MAX), .fallback = "0", .places = EVERYWHERE},
+    {OPTION(partition_memory_limit, SIZE, ), .fallback = "0", .places = EVERYWHERE},
+    FLAG(tunable_op_enable, "0"),
+    FLAG(tunable_op_tuning_enable, "0"),
+    {OPTION(tunable_op_max_tuning_duration_ms, INT, .most = INT32_MAX), .fallback = "0",
+     .places = EVERYWHERE},
     {OPTION(device_id, INT, .most = INT32_MAX), .fallback = "0", .places = EVERYWHERE},
     ADDRESS(gpu_external_alloc),
     ADDRESS(gpu_external_free),
@@ -128,9 +133,6 @@ static const struct {
 } foreign[] = {
     {"gpu_mem_limit", "use arena.max_mem"},
     {"arena_extend_strategy", "use arena.extend_strategy"},
-    {"tunable_op_enable", "operators are not tuned at run time"},
-    {"tunable_op_tuning_enable", "operators are not tuned at run time"},
-    {"tunable_op_max_tuning_duration_ms", "operators are not tuned at run time"},
 };
 
 static bool is_known(const char *name) {
@@ -187,6 +189,29 @@ static void check_external(mp_options *options) {
     options->gpu_external_empty_cache = 0;
 }
 
+/* Those of ONNX Runtime's other kernels, such as cuDNN's (8), choose nothing here. */
+static void check_sdpa(mp_options *options) {
+    const int64_t unknown = options->sdpa_kernel & ~(int64_t)MP_SDPA_ALL;
+    if (unknown == 0) {
+        return;
+    }
+    options->sdpa_kernel &= MP_SDPA_ALL;
+    MP_LOG(
+        WARNING,
+        "sdpa_kernel has bits that name no attention kernel here, %lld; it is taken as %lld (1 is "
+        "a kernel for few queries, 2 fused tiles, 16 matrix products, 0 leaves it to the shapes)",
+        (long long)unknown, (long long)options->sdpa_kernel);
+}
+
+static void check_tuning(mp_options *options) {
+    if (options->tunable_op_tuning_enable && !options->tunable_op_enable) {
+        options->tunable_op_tuning_enable = false;
+        MP_LOG(WARNING,
+               "tunable_op_tuning_enable is ignored: set tunable_op_enable to 1 as well, so "
+               "that what is measured is used");
+    }
+}
+
 /* ---- the device ----
  * ONNX Runtime writes the number of the device that it gives to the session among its options. */
 
@@ -236,6 +261,8 @@ mp_status mp__options_read(const OrtSessionOptions *session, int ordinal, mp_opt
     read_all(&all, out);
     warn_of_unknown(&all);
     check_external(out);
+    check_sdpa(out);
+    check_tuning(out);
     const mp_status checked = check_device(&all, ordinal);
     out->device_id = ordinal;
     ORT->ReleaseKeyValuePairs(pairs);
@@ -251,6 +278,10 @@ mp_op_options mp__options_of_ops(const mp_options *options) {
         .conv_search = options->cudnn_conv_algo_search,
         .skip_layer_norm_strict = options->enable_skip_layer_norm_strict_mode,
         .sdpa_kernel = (int32_t)options->sdpa_kernel,
+        .tune = !options->tunable_op_enable          ? MP_TUNE_OFF
+                : !options->tunable_op_tuning_enable ? MP_TUNE_USE
+                                                     : MP_TUNE_MEASURE,
+        .tune_ms = options->tunable_op_max_tuning_duration_ms,
     };
 }
 

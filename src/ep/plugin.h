@@ -79,6 +79,9 @@ typedef struct mp_options {
     bool cudnn_conv1d_pad_to_nc1d, fuse_conv_bias;
     bool enable_skip_layer_norm_strict_mode;
     int64_t sdpa_kernel;
+    size_t partition_memory_limit; /* bytes; 0: none */
+    bool tunable_op_enable, tunable_op_tuning_enable;
+    int64_t tunable_op_max_tuning_duration_ms;
     int64_t device_id; /* of the device that the session was given */
     /* addresses of functions that own the memory beneath; 0: ours does */
     uintptr_t gpu_external_alloc, gpu_external_free, gpu_external_empty_cache;
@@ -101,6 +104,7 @@ struct mp_provider {
     mp_presence convolutions;      /* whether the device has them; see refusal.c */
     const char *kept[MP_KEPT_MAX]; /* operators whose layout stays; static storage, see nhwc.c */
     int kept_count;
+    struct mp_budget *budget;                /* owned; NULL without a limit, see budget.h */
     mp_pool *pool;                           /* owned; where scratch comes from */
     mp_pool *pinned;                         /* owned; for as long as the session lives */
     struct mp_run_stream *only_stream;       /* a reference; NULL where each thread has its own */
@@ -151,12 +155,15 @@ void mp__options_publish(const OrtSessionOptions *session, const mp_options *opt
                          mp_note **note);
 
 /* ---- capability.c ---- */
+void mp__budget_release(struct mp_budget *budget); /* budget.c; NULL is ignored */
 OrtStatus *mp__get_capability(OrtEp *self, const OrtGraph *graph, OrtEpGraphSupportInfo *support);
 
 /* ---- registry.c ---- */
 /* Gives: `*out`, one kernel for each row and schema version. Rows that disagree with ORT's own
  * schema are reported to the log and left out. */
 OrtStatus *mp__registry_create(OrtKernelRegistry **out);
+/* Adds one row: part of the above. */
+OrtStatus *mp__registry_add_row(OrtKernelRegistry *registry, const mp_op *op);
 /* The types that `schema` allows for the constraint `name`; `*found` tells whether it has it. */
 OrtStatus *mp__schema_types(const OrtOpSchema *schema, const char *name, bool *found,
                             mp_dtypes *out);

@@ -124,6 +124,7 @@ void mp__provider_release(mp_provider *provider) {
     mp__thread_records_close(provider);
     mp__run_stream_drop(provider->only_stream);
     mp_note_remove(provider->options_note);
+    mp__budget_release(provider->budget);
     mp_pool_close(provider->pool);
     mp_pool_close(provider->pinned);
     mp_factory *factory = provider->factory;

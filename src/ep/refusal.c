@@ -51,8 +51,25 @@ static bool lacks_conv(mp_provider *provider, const mp_op *op) {
 
 /* ---- nodes ---- */
 
-/* `list` has room for `count` entries; those that are left out are MP_NONE. */
-static mp_status input_types(const OrtNode *node, mp_tensor *list, size_t count) {
+/* What is not known is -1. A rank above MP_RANK_MAX counts as unknown: such nodes are not taken. */
+static mp_status known_shape(const OrtValueInfo *value, mp_shape *out) {
+    const OrtTensorTypeAndShapeInfo *tensor = NULL;
+    size_t rank = 0;
+    out->rank = -1;
+    MP_TRY(mp__value_tensor(value, &tensor));
+    if (tensor == NULL || !ORT->TensorTypeAndShape_HasShape(tensor)) {
+        return MP_OK;
+    }
+    MP_TRY(mp__from_ort(ORT->GetDimensionsCount(tensor, &rank)));
+    if (rank > MP_RANK_MAX) {
+        return MP_OK;
+    }
+    out->rank = (int32_t)rank;
+    return mp__from_ort(ORT->GetDimensions(tensor, out->dim, rank));
+}
+
+/* Types and shapes. `list` has room for `count` entries; those that are left out are MP_NONE. */
+static mp_status read_inputs(const OrtNode *node, mp_tensor *list, size_t count) {
     const OrtValueInfo **values = calloc(count + 1, sizeof *values);
     if (values == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "no host memory to look at %zu inputs", count);
@@ -62,6 +79,10 @@ static mp_status input_types(const OrtNode *node, mp_tensor *list, size_t count)
         ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
         if (values[i] != NULL) {
             status = mp__value_type(values[i], &type);
+        }
+        list[i].shape.rank = -1;
+        if (status == MP_OK && values[i] != NULL) {
+            status = known_shape(values[i], &list[i].shape);
         }
         list[i].type = (mp_dtype)type;
     }
@@ -94,7 +115,7 @@ static mp_status ask(const OrtNode *node, const mp_node *as_ours, size_t inputs,
     if (in == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "no host memory to look at %zu inputs", inputs);
     }
-    const mp_status status = input_types(node, in, inputs);
+    const mp_status status = read_inputs(node, in, inputs);
     if (status == MP_OK) {
         const mp_planner planner = {
             .node = as_ours, .in = in, .in_count = (int)inputs, .out_count = (int)outputs};

@@ -222,7 +222,7 @@ static OrtStatus *add_version(OrtKernelRegistry *registry, const mp_op *op, int 
     return status;
 }
 
-static OrtStatus *add_row(OrtKernelRegistry *registry, const mp_op *op) {
+OrtStatus *mp__registry_add_row(OrtKernelRegistry *registry, const mp_op *op) {
     usable_types seen = {{0}};
     bool any = false;
     for (int newest = op->until; newest >= op->since;) {
@@ -268,11 +268,11 @@ static OrtStatus *add_memcpy(OrtKernelRegistry *registry, const char *name, bool
 static OrtStatus *add_all(OrtKernelRegistry *registry) {
     for (size_t f = 0; f < mp_op_family_count; f++) {
         for (size_t i = 0; i < mp_op_families[f]->count; i++) {
-            ORT_TRY(add_row(registry, &mp_op_families[f]->ops[i]));
+            ORT_TRY(mp__registry_add_row(registry, &mp_op_families[f]->ops[i]));
         }
     }
     for (size_t i = 0; i < mp__control_count; i++) {
-        ORT_TRY(add_row(registry, &mp__controls[i].op));
+        ORT_TRY(mp__registry_add_row(registry, &mp__controls[i].op));
     }
     ORT_TRY(add_memcpy(registry, "MemcpyFromHost", false));
     return add_memcpy(registry, "MemcpyToHost", true);

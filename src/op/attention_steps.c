@@ -7,9 +7,6 @@
 
 #include <string.h>
 
-/* Bits of the session's option sdpa_kernel, as ONNX Runtime numbers them. */
-enum { ALLOW_FLASH = 1, ALLOW_TILES = 2, ALLOW_MATH = 16 };
-
 enum {
     FEW_ROWS_MAX = 16,        /* queries of a key head, beyond which tiles are better */
     FUSED_WORK_MAX = 1 << 28, /* multiplications, beyond which tensor cores pay */
@@ -237,8 +234,7 @@ static bool can_fuse(const mp_attention *a) {
 mp_status mp_plan_attention(mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int32_t asked = p->node->options.sdpa_kernel;
-    const int32_t known = asked & (ALLOW_FLASH | ALLOW_TILES | ALLOW_MATH);
-    const int32_t allowed = known != 0 ? known : ALLOW_FLASH | ALLOW_TILES | ALLOW_MATH;
+    const int32_t allowed = (asked & MP_SDPA_ALL) != 0 ? asked & MP_SDPA_ALL : MP_SDPA_ALL;
     const mp_shape out = {.rank = 4, .dim = {rule->batch, rule->heads, rule->rows, a->v_head_size}};
     const int64_t count = mp_shape_count(&out);
     if (count == 0) {
@@ -253,8 +249,10 @@ mp_status mp_plan_attention(mp_planner *p, const mp_attention *a) {
                         (double)rule->keys * (double)(a->head_size + a->v_head_size);
     const bool few = rule->group * rule->rows <= FEW_ROWS_MAX;
     const bool large = work > (double)FUSED_WORK_MAX;
-    if (!can_fuse(a) || allowed == ALLOW_MATH || ((allowed & ALLOW_MATH) != 0 && large && !few)) {
+    const bool tiles = (allowed & MP_SDPA_TILES) != 0;
+    const bool products = (allowed & MP_SDPA_PRODUCTS) != 0;
+    if (!can_fuse(a) || allowed == MP_SDPA_PRODUCTS || (products && !few && (large || !tiles))) {
         return mp_plan_attention_products(p, a);
     }
-    return few && (allowed & ALLOW_FLASH) != 0 ? plan_few(p, a) : plan_tiles(p, a);
+    return (allowed & MP_SDPA_FEW) != 0 && (few || !tiles) ? plan_few(p, a) : plan_tiles(p, a);
 }

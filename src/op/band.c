@@ -18,7 +18,7 @@ static mp_status plan_band(mp_planner *p, mp_dtype dtype, mp_ref x, mp_band_args
     }
     stride[0][rank - 2] = -1;
     stride[0][rank - 1] = 1;
-    mp_layout_make(shape, stride, 1, &args->layout);
+    MP_TRY(mp_layout_make(shape, stride, 1, &args->layout));
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "band_b%zu", mp_dtype_size(dtype) * 8));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args->count, 1), *args, MP_BIND(mp_band_args, x, x),

@@ -125,7 +125,7 @@ static mp_status plan_affine(mp_planner *p, const normalization *n, mp_ref facto
     MP_TRY(mp_plan_kernel(p, &kernel, "channel_affine_%s", mp_dtype_word(type)));
     mp_piece at;
     for (int64_t first = 0; first < count; first += at.walk.count) {
-        mp_piece_at(&whole, (const mp_shape *const[]){&whole, &vector}, 2, first, &at);
+        MP_TRY(mp_piece_at(&whole, (const mp_shape *const[]){&whole, &vector}, 2, first, &at));
         const mp_channel_affine_args args = {.channels = n->channels, .walk = at.walk};
         MP_TRY(MP_LAUNCH(
             p, kernel, mp_plan_grid(p, at.walk.count, per_lane), args,

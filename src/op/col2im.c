@@ -6,7 +6,16 @@
 
 #include <string.h>
 
-enum { SPATIAL_MAX = MP_RANK_MAX - 2 };
+enum { SPATIAL_MAX = K_RANK_MAX - 2 };
+
+/* How many axes the image has is the length of image_shape. */
+static mp_status accept_col2im(const mp_planner *p) {
+    const mp_shape *image = &p->in[1].shape;
+    return image->rank != 1 || image->dim[0] <= SPATIAL_MAX
+               ? MP_OK
+               : MP_FAIL(UNSUPPORTED, "an image of %lld axes; up to %d are supported",
+                         (long long)image->dim[0], SPATIAL_MAX);
+}
 
 /* An attribute with one value of `least` or more an axis, `fallback` where it is absent. */
 static mp_status read_each(const mp_planner *p, const char *name, int count, int64_t least,
@@ -102,7 +111,8 @@ static const mp_op ops[] = {
      .host_in = 1u << 1 | 1u << 2,
      .types = {{"T", MP_FLOATS}},
      .attrs = attrs,
-     .plan = plan_col2im},
+     .plan = plan_col2im,
+     .accept = accept_col2im},
 };
 
 const mp_op_family mp__family_col2im = {"col2im", ops, MP_COUNT_OF(ops)};

@@ -4,6 +4,8 @@
 #include "op/families.h"
 #include "op/movement.h"
 
+#include <string.h>
+
 enum { TILE = 4096, LANES = 256 };
 
 /* ---- the steps ---- */
@@ -50,8 +52,10 @@ static mp_status write_found(mp_planner *p, mp_ref x, mp_dtype dtype, int64_t co
     }
     args.found = found;
     if (shape != NULL) {
+        int64_t stride[MP_RANK_MAX] = {0};
+        mp_shape_strides(shape, stride);
         args.rank = shape->rank;
-        mp_shape_strides(shape, args.stride);
+        memcpy(args.stride, stride, sizeof args.stride);
     }
     MP_TRY(mp_plan_kernel(p, &kernel, "compact_write_%s", mp_dtype_word(dtype)));
     return launch(p, kernel, mp_plan_grid_rows(p, args.tiles, LANES), &args, x, MP_KEPT, out);
@@ -65,7 +69,13 @@ static mp_status check_found(int64_t found, int64_t count) {
 
 /* ---- NonZero ---- */
 
+/* Every dimension is a row of the result, so none can be merged. */
+static mp_status accept_nonzero(const mp_planner *p) {
+    return mp_rank_accept(&p->in[0].shape, K_RANK_MAX, "X");
+}
+
 static mp_status plan_nonzero(mp_planner *p) {
+    MP_TRY(accept_nonzero(p));
     return count_found(p, MP_IN(0), p->in[0].type, mp_shape_count(&p->in[0].shape));
 }
 
@@ -146,6 +156,7 @@ static const mp_op ops[] = {
      .until = 13,
      .types = {{"T", FOUND}},
      .plan = plan_nonzero,
+     .accept = accept_nonzero,
      .finish = finish_nonzero},
     {.domain = "",
      .name = "Compress",

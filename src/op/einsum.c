@@ -20,7 +20,8 @@ typedef struct view {
     int64_t dim[MP_RANK_MAX], stride[MP_RANK_MAX];
 } view;
 
-typedef uint64_t label_set; /* bit i: label i */
+__extension__ typedef unsigned __int128 label_set; /* bit i: label i */
+static_assert(MP_LABELS <= 128, "a set has a bit for each label");
 
 #define LABEL_BIT(label) ((label_set)1 << (label))
 

@@ -23,7 +23,7 @@ mp_status mp_plan_gather(mp_planner *p, const mp_gather *g) {
         return MP_FAIL(INVALID_ARGUMENT, "axis %d of X is empty, so no index is valid", g->axis);
     }
     int64_t stride[2][MP_RANK_MAX] = {{args.axis_dim * args.inner, 0, 1}, {0, 1, 0}};
-    mp_layout_make(&space, stride, 2, &args.layout);
+    MP_TRY(mp_layout_make(&space, stride, 2, &args.layout));
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "gather_b%zu_%s", unit * 8, mp_dtype_word(g->index_type)));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
@@ -103,20 +103,22 @@ static const mp_attr_def batch_dims[] = {{"batch_dims", MP_ATTR_INT}, {NULL, 0}}
 
 enum { INDEX = 1u << MP_I32 | 1u << MP_I64 };
 
-#define ROW(name_, from, to, set, plan_, attrs_)                                     \
-    {                                                                                \
-        .domain = "", .name = (name_), .since = (from), .until = (to),               \
-        .types = {{"T", (set)}, {"Tind", INDEX}}, .attrs = (attrs_), .plan = (plan_) \
+#define ROW(name_, from, to, set, plan_, attrs_, accept_)                             \
+    {                                                                                 \
+        .domain = "", .name = (name_), .since = (from), .until = (to),                \
+        .types = {{"T", (set)}, {"Tind", INDEX}}, .attrs = (attrs_), .plan = (plan_), \
+        .accept = (accept_)                                                           \
     }
 #define ROW_ND(from, to, set, attrs_)                                                              \
     {                                                                                              \
         .domain = "", .name = "GatherND", .since = (from), .until = (to), .types = {{"T", (set)}}, \
-        .attrs = (attrs_), .plan = plan_gather_nd                                                  \
+        .attrs = (attrs_), .plan = plan_gather_nd, .accept = mp_indexed_slices_accept              \
     }
 
 static const mp_op ops[] = {
-    ROW("Gather", 1, 13, MP_ALL_TYPES, plan_gather, axis_only),
-    ROW("GatherElements", 11, 13, MP_ALL_TYPES, plan_gather_elements, axis_only),
+    ROW("Gather", 1, 13, MP_ALL_TYPES, plan_gather, axis_only, NULL),
+    ROW("GatherElements", 11, 13, MP_ALL_TYPES, plan_gather_elements, axis_only,
+        mp_indexed_elements_accept),
     ROW_ND(11, 11, MP_OLD_TYPES, NULL),
     ROW_ND(12, 13, MP_ALL_TYPES, batch_dims),
 };

@@ -15,7 +15,7 @@ static mp_status scale_channels(mp_planner *p, const float *bias, int64_t from, 
                                  .scale = mp_node_float(p->node, "scale", 1)};
     const uint64_t skip = (uint64_t)(from * place) * mp_dtype_size(p->in[0].type);
     memcpy(args.bias, bias + from, (size_t)some * sizeof *bias);
-    mp_layout_make(&space, stride, 2, &args.layout);
+    MP_TRY(mp_layout_make(&space, stride, 2, &args.layout));
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "image_scaler_%s", mp_dtype_word(p->in[0].type)));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,

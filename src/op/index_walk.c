@@ -3,6 +3,7 @@
 #include "op/index_walk.h"
 
 #include "op/movement.h"
+#include "op/op.h"
 
 /* Nothing may be named in an empty dimension: there is no element to draw an index to. */
 static mp_status check_dims(const k_indexed *walk) {
@@ -41,8 +42,41 @@ mp_status mp_indexed_elements(const mp_shape *data, const mp_tensor *indices, in
         return MP_OK;
     }
     stride[0][axis] = 0;
-    mp_layout_make(walked, stride, 2, &out->layout);
+    MP_TRY(mp_layout_make(walked, stride, 2, &out->layout));
     return check_dims(out);
+}
+
+/* Dimensions that are not known are taken to be unlike, so that they do not merge. */
+mp_status mp_indexed_elements_accept(const mp_planner *p) {
+    enum { UNLIKE = 3, LIKE = 2 };
+    const mp_shape *data = &p->in[0].shape, *walked = &p->in[1].shape;
+    mp_shape x = {.rank = data->rank}, steps = {.rank = data->rank};
+    int64_t stride[2][MP_RANK_MAX] = {{0}};
+    k_layout layout;
+    int axis = 0;
+    if (data->rank <= K_RANK_MAX || walked->rank != data->rank) {
+        return MP_OK;
+    }
+    MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), data->rank, "axis", &axis));
+    for (int d = 0; d < data->rank; d++) {
+        const bool like = d == axis || (data->dim[d] == walked->dim[d] && data->dim[d] >= 0);
+        steps.dim[d] = walked->dim[d] == 1 ? 1 : LIKE;
+        x.dim[d] = like ? steps.dim[d] : UNLIKE;
+    }
+    mp_shape_strides(&x, stride[0]);
+    mp_shape_strides(&steps, stride[1]);
+    stride[0][axis] = 0;
+    return mp_layout_make(&steps, stride, 2, &layout);
+}
+
+/* Every part of an index names a dimension of its own. */
+mp_status mp_indexed_slices_accept(const mp_planner *p) {
+    const mp_shape *rows = &p->in[1].shape;
+    const int64_t depth = rows->rank > 0 ? rows->dim[rows->rank - 1] : 0;
+    return depth <= K_RANK_MAX
+               ? MP_OK
+               : MP_FAIL(UNSUPPORTED, "an index of %lld parts; up to %d are supported",
+                         (long long)depth, K_RANK_MAX);
 }
 
 static mp_status check_slices(const mp_shape *data, const mp_shape *indices, int64_t batch_dims) {
@@ -82,6 +116,7 @@ mp_status mp_indexed_slices(const mp_planner *p, const mp_tensor *data, const mp
     const mp_shape *x = &data->shape;
     const mp_shape *rows = &indices->shape;
     MP_TRY(check_slices(x, rows, batch_dims));
+    MP_TRY(mp_indexed_slices_accept(p));
     const int batched = (int)batch_dims;
     const int depth = (int)rows->dim[rows->rank - 1];
     *out = (mp_sliced){.unit = mp_dtype_size(data->type)};
@@ -112,6 +147,6 @@ mp_status mp_indexed_slices(const mp_planner *p, const mp_tensor *data, const mp
     }
     int64_t views[2][MP_RANK_MAX] = {{mp_shape_span(x, batched, x->rank) / shrink, 0, 1},
                                      {space.dim[1] * depth, depth, 0}};
-    mp_layout_make(&space, views, 2, &walk->layout);
+    MP_TRY(mp_layout_make(&space, views, 2, &walk->layout));
     return check_dims(walk);
 }

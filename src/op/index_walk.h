@@ -21,6 +21,11 @@ typedef struct mp_sliced {
     k_indexed walk;
 } mp_sliced;
 
+/* What of their nodes a session can know, as mp_op's accept: data and indices are inputs 0 and 1.
+ */
+mp_status mp_indexed_elements_accept(const mp_planner *p);
+mp_status mp_indexed_slices_accept(const mp_planner *p);
+
 mp_status mp_indexed_slices(const mp_planner *p, const mp_tensor *data, const mp_tensor *indices,
                             int64_t batch_dims, bool whole_units, mp_sliced *out);
 

@@ -116,7 +116,7 @@ static mp_status make_args(const mp_planner *p, const roles *at, const conv *c,
     a->flip = mp_integer_flip(w->type);
     a->words = p->align >= 4 && args->k % 4 == 0;
     args->side[1].flip = mp_integer_flip(x->type);
-    mp_layout_make(&batch, stride, 2, &args->batch);
+    MP_TRY(mp_layout_make(&batch, stride, 2, &args->batch));
     return make_window(c, &x->shape, args);
 }
 

@@ -118,7 +118,7 @@ static mp_status read_product(const mp_planner *p, const sides *s, mp_integer_ar
     }
     mp_shape_broadcast_strides(&x.a_batch, &x.batch, stride[0]);
     mp_shape_broadcast_strides(&x.b_batch, &x.batch, stride[1]);
-    mp_layout_make(&x.batch, stride, 2, &args->batch);
+    MP_TRY(mp_layout_make(&x.batch, stride, 2, &args->batch));
     args->side[0].words = p->align >= 4 && x.k % 4 == 0;
     args->side[1].words = p->align >= 4 && x.n % 4 == 0;
     return MP_OK;
@@ -228,6 +228,14 @@ static mp_status plan_dynamic(mp_planner *p) {
     return mp_plan_integer(p, "product", &args, &refs);
 }
 
+/* Which dimensions of batches merge is a matter of sizes that a session may not know. */
+static mp_status accept_batches(const mp_planner *p) {
+    for (int i = 0; i < p->in_count; i++) {
+        MP_TRY(mp_rank_accept(&p->in[i].shape, K_RANK_MAX + 2, "an input"));
+    }
+    return MP_OK;
+}
+
 /* ---- the rows ---- */
 
 enum {
@@ -240,7 +248,7 @@ enum {
 #define ROW(in_domain, op_name, from, to, function, ...)                          \
     {                                                                             \
         .domain = (in_domain), .name = (op_name), .since = (from), .until = (to), \
-        .plan = (function), .types = {                                            \
+        .plan = (function), .accept = accept_batches, .types = {                  \
             __VA_ARGS__                                                           \
         }                                                                         \
     }

@@ -75,10 +75,10 @@ static mp_status add_gemm(mp_planner *p, const mp_gemm *gemm, mp_ref a, mp_ref b
 /* Batches that both sides step through evenly are one call; what is left outside is a loop. */
 static mp_status plan_batches(mp_planner *p, mp_dtype dtype, const mp_product *x) {
     int64_t stride[2][MP_RANK_MAX];
-    k_layout space;
+    mp_space space;
     mp_shape_broadcast_strides(&x->a_batch, &x->batch, stride[0]);
     mp_shape_broadcast_strides(&x->b_batch, &x->batch, stride[1]);
-    mp_layout_make(&x->batch, stride, 2, &space);
+    mp_space_make(&x->batch, stride, 2, &space);
     const int inner = space.rank - 1;
     int64_t loops = 1;
     for (int d = 0; d < inner; d++) {

@@ -76,7 +76,7 @@ static mp_status plan_one_hot(mp_planner *p) {
     const int64_t inner = mp_shape_span(&shape, axis + 1, rank);
     const mp_shape space = {.rank = 3, .dim = {mp_shape_span(&shape, 0, axis), args.depth, inner}};
     int64_t stride[2][MP_RANK_MAX] = {{inner, 0, 1}, {0, 1, 0}};
-    mp_layout_make(&space, stride, 2, &args.layout);
+    MP_TRY(mp_layout_make(&space, stride, 2, &args.layout));
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "one_hot_b%zu", mp_dtype_size(values->type) * 8));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,

@@ -60,8 +60,9 @@ struct mp_op {
     const mp_attr_def *attrs;          /* NULL for none */
     mp_status (*plan)(mp_planner *p);
     /* For what a session can know before it runs: attributes, which inputs and outputs there are,
-     * the types of inputs. Nothing else of `p` is set. A node for which it fails is left to other
-     * providers, with its sentence. NULL: every node is taken. */
+     * types and shapes of inputs, of which ranks and dimensions that are not known are -1. Nothing
+     * else of `p` is set. A node for which it fails is left to other providers, with its sentence.
+     * NULL: every node is taken. */
     mp_status (*accept)(const mp_planner *p);
     /* For outputs whose sizes depend on data: `plan` declares none, counts, and says what is read
      * back (mp_plan_read_back); this, given the values, declares the outputs and lists the steps
@@ -117,7 +118,18 @@ typedef struct mp_op_options {
     int32_t conv_search;         /* 0 exhaustive, 1 heuristic, 2 default */
     bool skip_layer_norm_strict; /* SkipLayerNormalization sums in float whatever its type */
     int32_t sdpa_kernel;         /* bits of attention kernels that are allowed; 0: all */
+    mp_tune tune;                /* how algorithms of matrix products are chosen */
+    int64_t tune_ms;
 } mp_op_options;
+
+/* The bits of sdpa_kernel, as ONNX Runtime numbers them. What none of those that are allowed can do
+ * (double, heads too long for shared memory) goes by products. */
+enum {
+    MP_SDPA_FEW = 1, /* a few queries at a time */
+    MP_SDPA_TILES = 2,
+    MP_SDPA_PRODUCTS = 16,
+    MP_SDPA_ALL = MP_SDPA_FEW | MP_SDPA_TILES | MP_SDPA_PRODUCTS,
+};
 
 struct mp_node {
     const mp_op *op;

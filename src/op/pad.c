@@ -73,27 +73,23 @@ static int64_t elements_per_unit(const mp_planner *p, const padding *pad, size_t
     return per_unit;
 }
 
-static mp_status plan_padding(mp_planner *p, padding *pad, const mp_shape *shape) {
+/* What a kernel can walk: `pad` is merged. */
+static mp_status plan_pass(mp_planner *p, const padding *pad, mp_ref x, mp_ref out) {
     const size_t size = mp_dtype_size(pad->type);
-    mp_pad_args args = {
-        .count = mp_shape_count(shape), .value_size = (int32_t)size, .mode = pad->mode};
-    if (args.count == 0) {
-        return MP_OK;
-    }
-    merge(pad);
+    mp_pad_args args = {.count = 1, .value_size = (int32_t)size, .mode = pad->mode};
     const int64_t per_unit = elements_per_unit(p, pad, size);
-    args.count /= per_unit;
     args.rank = pad->rank;
-    args.wide = args.count > INT32_MAX;
     for (int d = 0; d < pad->rank; d++) {
         const int64_t shrink = d == pad->rank - 1 ? per_unit : 1;
         args.dim[d] = pad->dim[d].out / shrink;
         args.size[d] = pad->dim[d].size / shrink;
         args.before[d] = pad->dim[d].before / shrink;
         args.stride[d] = shrink > 1 ? 1 : pad->dim[d].stride / per_unit;
-        if (!args.wide) {
-            args.divider[d] = mp_divider((uint32_t)args.dim[d]);
-        }
+        args.count *= args.dim[d];
+    }
+    args.wide = args.count > INT32_MAX;
+    for (int d = 0; d < pad->rank && !args.wide; d++) {
+        args.divider[d] = mp_divider((uint32_t)args.dim[d]);
     }
     args.stride[pad->rank - 1] = 1;
     if (pad->value != NULL) {
@@ -102,11 +98,97 @@ static mp_status plan_padding(mp_planner *p, padding *pad, const mp_shape *shape
     const bool on_device = pad->value == NULL && mp_plan_in(p, 2) != NULL;
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "pad_b%zu", size * (size_t)per_unit * 8));
-    return MP_LAUNCH(
-        p, kernel, mp_plan_grid(p, args.count, 4), args,
-        MP_BIND(mp_pad_args, x, mp_ref_at(MP_IN(0), (uint64_t)pad->offset * (uint64_t)size)),
-        MP_BIND(mp_pad_args, value, on_device ? MP_IN(2) : MP_NOWHERE),
-        MP_BIND(mp_pad_args, out, MP_OUT(0)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 4), args,
+                     MP_BIND(mp_pad_args, x, mp_ref_at(x, (uint64_t)pad->offset * (uint64_t)size)),
+                     MP_BIND(mp_pad_args, value, on_device ? MP_IN(2) : MP_NOWHERE),
+                     MP_BIND(mp_pad_args, out, out));
+}
+
+/* ---- more dimensions than the kernel walks ---- */
+
+/* What is used of x, without gaps. */
+static mp_status make_compact(mp_planner *p, const padding *pad, mp_ref *out) {
+    mp_shape used = {.rank = pad->rank};
+    mp_strided source = {.ref = MP_IN(0), .offset = pad->offset};
+    mp_strided target = {.ref = MP_NOWHERE};
+    for (int d = 0; d < pad->rank; d++) {
+        used.dim[d] = pad->dim[d].size;
+        source.stride[d] = pad->dim[d].stride;
+    }
+    mp_shape_strides(&used, target.stride);
+    MP_TRY(mp_plan_scratch_of(p, mp_shape_count(&used), pad->type, &target.ref));
+    *out = target.ref;
+    return mp_plan_strided_copy(p, &used, mp_dtype_size(pad->type), &source, &target);
+}
+
+/* Dimensions [from, to) of `pad`; those before are padded already, those behind not yet. */
+static padding pass_of(const padding *pad, int from, int to) {
+    padding pass = {.mode = pad->mode, .value = pad->value, .type = pad->type};
+    int64_t outer = 1;
+    int64_t inner = 1;
+    for (int d = 0; d < from; d++) {
+        outer *= pad->dim[d].out;
+    }
+    for (int d = to; d < pad->rank; d++) {
+        inner *= pad->dim[d].size;
+    }
+    pass.dim[pass.rank++] = (padded){.out = outer, .size = outer};
+    for (int d = from; d < to; d++) {
+        pass.dim[pass.rank++] = pad->dim[d];
+    }
+    pass.dim[pass.rank++] = (padded){.out = inner, .size = inner};
+    int64_t stride = 1;
+    for (int d = pass.rank - 1; d >= 0; d--) {
+        pass.dim[d].stride = stride;
+        stride *= pass.dim[d].size;
+    }
+    return pass;
+}
+
+/* Some dimensions a pass, as every mode does one dimension after the other. */
+static mp_status plan_passes(mp_planner *p, const padding *pad) {
+    enum { EACH = K_RANK_MAX - 2 };
+    mp_ref from = MP_NOWHERE;
+    MP_TRY(make_compact(p, pad, &from));
+    for (int d = 0; d < pad->rank; d += EACH) {
+        const int end = d + EACH < pad->rank ? d + EACH : pad->rank;
+        padding pass = pass_of(pad, d, end);
+        mp_ref to = MP_OUT(0);
+        int64_t count = 1;
+        for (int k = 0; k < pass.rank; k++) {
+            count *= pass.dim[k].out;
+        }
+        if (end < pad->rank) {
+            MP_TRY(mp_plan_scratch_of(p, count, pad->type, &to));
+        }
+        merge(&pass);
+        MP_TRY(plan_pass(p, &pass, from, to));
+        from = to;
+    }
+    return MP_OK;
+}
+
+static bool is_empty(const padding *pad) {
+    for (int d = 0; d < pad->rank; d++) {
+        if (pad->dim[d].size == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static mp_status plan_padding(mp_planner *p, padding *pad, const mp_shape *shape) {
+    const int64_t count = mp_shape_count(shape);
+    if (count == 0) {
+        return MP_OK;
+    }
+    if (is_empty(pad)) { /* nothing but the value */
+        pad->dim[0] = (padded){.out = count, .stride = 1};
+        pad->rank = 1;
+        pad->offset = 0;
+    }
+    merge(pad);
+    return pad->rank > K_RANK_MAX ? plan_passes(p, pad) : plan_pass(p, pad, MP_IN(0), MP_OUT(0));
 }
 
 /* ---- Pad ---- */
@@ -227,7 +309,7 @@ static mp_status plan_pad(mp_planner *p) {
 /* ---- Tile ---- */
 
 /* As one strided copy over [repeats, elements, repeats, elements, ...], where that is of no higher
- * rank than a copy may have. */
+ * rank than a kernel walks. */
 static bool as_strided(const mp_shape *x, const int64_t *repeats, mp_shape *space,
                        mp_strided *source) {
     int64_t stride[MP_RANK_MAX] = {0};
@@ -244,7 +326,7 @@ static bool as_strided(const mp_shape *x, const int64_t *repeats, mp_shape *spac
         if (last >= 0 && source->stride[last] == step * extent) {
             space->dim[last] *= extent;
             source->stride[last] = step;
-        } else if (space->rank == MP_RANK_MAX) {
+        } else if (space->rank == K_RANK_MAX) {
             return false;
         } else {
             space->dim[space->rank] = extent;

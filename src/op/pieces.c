@@ -8,11 +8,12 @@
 enum { PIECE_MAX = INT32_MAX, PIECE_UNIT = 1024 };
 
 /* How many of the outer dimensions do not fit into a piece as a whole; `*inner` are the elements of
- * those that do. */
-static int outer_dims(const k_layout *space, int64_t *inner) {
+ * those that do. A piece has a part of one more dimension, and no more than a kernel can walk. */
+static int outer_dims(const mp_space *space, int64_t *inner) {
+    const int least = space->rank > K_RANK_MAX ? space->rank - K_RANK_MAX + 1 : 0;
     int outer = space->rank;
     *inner = 1;
-    while (outer > 0 && space->dim[outer - 1] <= PIECE_MAX / *inner) {
+    while (outer > least && space->dim[outer - 1] <= PIECE_MAX / *inner) {
         *inner *= space->dim[--outer];
     }
     return outer;
@@ -20,7 +21,7 @@ static int outer_dims(const k_layout *space, int64_t *inner) {
 
 /* Cuts the last of the `outer` dimensions down to what goes from element `first` on, and moves the
  * piece there. The dimensions before it are one index each. */
-static void cut(k_layout *space, int outer, int64_t inner, int views, mp_piece *out) {
+static void cut(mp_space *space, int outer, int64_t inner, int views, mp_piece *out) {
     const int last = outer - 1;
     int64_t rest = out->out / inner;
     const int64_t begin = rest % space->dim[last];
@@ -36,7 +37,7 @@ static void cut(k_layout *space, int outer, int64_t inner, int views, mp_piece *
     space->dim[last] = left < even ? left : even;
 }
 
-static bool is_whole(const k_layout *space, int from, int view) {
+static bool is_whole(const mp_space *space, int from, int view) {
     int64_t step = 1;
     for (int d = space->rank - 1; d >= from; d--) {
         if (space->dim[d] != 1 && space->stride[view][d] != step) {
@@ -47,7 +48,7 @@ static bool is_whole(const k_layout *space, int from, int view) {
     return true;
 }
 
-static void set_level(k_walk_level *level, const k_layout *space, int d, int views) {
+static void set_level(k_walk_level *level, const mp_space *space, int d, int views) {
     level->dim = (uint32_t)space->dim[d];
     level->divider = mp_divider(level->dim);
     for (int v = 0; v < views; v++) {
@@ -56,7 +57,7 @@ static void set_level(k_walk_level *level, const k_layout *space, int d, int vie
 }
 
 /* Dimensions [from, rank) of the space. */
-static void set_walk(const k_layout *space, int from, int views, k_walk *walk) {
+static void set_walk(const mp_space *space, int from, int views, k_walk *walk) {
     const int inner = space->rank - 1;
     walk->count = 1;
     for (int d = from; d <= inner; d++) {
@@ -78,21 +79,32 @@ static void set_walk(const k_layout *space, int from, int views, k_walk *walk) {
     }
 }
 
-void mp_piece_at(const mp_shape *shape, const mp_shape *const *in, int views, int64_t first,
-                 mp_piece *out) {
+/* How often there are pieces of their own along the `dims` outermost dimensions. */
+static int64_t apart(const mp_space *space, int dims) {
+    int64_t count = 1;
+    for (int d = 0; d < dims; d++) {
+        count *= space->dim[d];
+    }
+    return count;
+}
+
+mp_status mp_piece_at(const mp_shape *shape, const mp_shape *const *in, int views, int64_t first,
+                      mp_piece *out) {
     int64_t stride[K_WALK_VIEWS][MP_RANK_MAX];
     int64_t inner = 1;
-    k_layout space;
+    mp_space space;
     for (int v = 0; v < views; v++) {
         mp_shape_broadcast_strides(in[v], shape, stride[v]);
     }
-    mp_layout_make(shape, stride, views, &space);
+    mp_space_make(shape, stride, views, &space);
     *out = (mp_piece){.out = first};
     const int outer = outer_dims(&space, &inner);
     if (outer > 0) {
+        MP_TRY(mp_parts_check(apart(&space, outer - 1), shape));
         cut(&space, outer, inner, views, out);
     }
     set_walk(&space, outer > 0 ? outer - 1 : 0, views, &out->walk);
+    return MP_OK;
 }
 
 mp_ref mp_ref_element(mp_ref ref, int64_t element, mp_dtype dtype) {

@@ -1,5 +1,7 @@
 /* pieces.h - an output made from inputs that broadcast to it, in pieces that a kernel walks with
- * numbers of 32 bits. Nearly always there is one piece. SPDX-License-Identifier: Apache-2.0 */
+ * numbers of 32 bits. Nearly always there is one piece; more where the output is very large, or of
+ * so many dimensions that do not merge that a kernel cannot walk all of them.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_PIECES_H
 #define MP_OP_PIECES_H
 
@@ -13,9 +15,10 @@ typedef struct mp_piece {
 } mp_piece;
 
 /* The piece of an output of that shape, not empty, that begins with element `first`: 0, or where
- * the piece before ended. `views` inputs, which broadcast to the shape. */
-void mp_piece_at(const mp_shape *shape, const mp_shape *const *in, int views, int64_t first,
-                 mp_piece *out);
+ * the piece before ended. `views` inputs, which broadcast to the shape. Fails: UNSUPPORTED for
+ * more than MP_PARTS_MAX pieces. */
+mp_status mp_piece_at(const mp_shape *shape, const mp_shape *const *in, int views, int64_t first,
+                      mp_piece *out);
 
 /* `ref` moved on by elements of `dtype`. */
 mp_ref mp_ref_element(mp_ref ref, int64_t element, mp_dtype dtype);

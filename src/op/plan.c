@@ -261,7 +261,10 @@ static mp_status add_math(mp_planner *p, mp_math *math, const mp_ref *operands, 
 mp_status mp_plan_gemm(mp_planner *p, const mp_gemm *gemm,
                        const mp_ref operands[MP_GEMM_OPERANDS]) {
     mp_math *math = NULL;
-    MP_TRY(p->device->ops->gemm_prepare(p->device, gemm, &math));
+    mp_gemm tuned = *gemm;
+    tuned.tune = p->node->options.tune;
+    tuned.tune_ms = p->node->options.tune_ms;
+    MP_TRY(p->device->ops->gemm_prepare(p->device, &tuned, &math));
     return add_math(p, math, operands, MP_GEMM_OPERANDS);
 }
 

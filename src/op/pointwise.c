@@ -52,7 +52,7 @@ static mp_status pointwise2_to(mp_planner *p, const char *word, mp_dtype dtype, 
                           mp_dtype_word(computed_as(word, dtype))));
     mp_piece piece;
     for (int64_t first = 0; first < count; first += piece.walk.count) {
-        mp_piece_at(shape, (const mp_shape *const[]){x.shape, y.shape}, 2, first, &piece);
+        MP_TRY(mp_piece_at(shape, (const mp_shape *const[]){x.shape, y.shape}, 2, first, &piece));
         const mp_pointwise2_args args = {.a = a, .b = b, .walk = piece.walk};
         MP_TRY(MP_LAUNCH(p, kernel, mp_plan_grid(p, piece.walk.count, per_lane), args,
                          MP_BIND(mp_pointwise2_args, x, mp_ref_element(x.ref, piece.in[0], dtype)),

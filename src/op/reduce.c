@@ -31,7 +31,7 @@ static const char *kernel_of(const char *word, int32_t *finish) {
     return word;
 }
 
-static void split_axes(const mp_shape *shape, uint32_t axes, mp_reduce_args *args) {
+static mp_status split_axes(const mp_shape *shape, uint32_t axes, mp_reduce_args *args) {
     int64_t stride[MP_RANK_MAX] = {0};
     int64_t kept_stride[1][MP_RANK_MAX];
     int64_t dropped_stride[1][MP_RANK_MAX];
@@ -49,8 +49,8 @@ static void split_axes(const mp_shape *shape, uint32_t axes, mp_reduce_args *arg
     }
     args->outputs = mp_shape_count(&kept_shape);
     args->reduced = mp_shape_count(&dropped_shape);
-    mp_layout_make(&kept_shape, kept_stride, 1, &args->kept);
-    mp_layout_make(&dropped_shape, dropped_stride, 1, &args->dropped);
+    MP_TRY(mp_layout_make(&kept_shape, kept_stride, 1, &args->kept));
+    return mp_layout_make(&dropped_shape, dropped_stride, 1, &args->dropped);
 }
 
 typedef struct reduction {
@@ -209,7 +209,7 @@ mp_status mp_plan_reduce(mp_planner *p, const char *word, mp_dtype dtype, mp_ref
                    .partial = MP_NOWHERE};
     mp_reduce_args *args = &r.args;
     r.word = kernel_of(word, &args->finish);
-    split_axes(shape, axes, args);
+    MP_TRY(split_axes(shape, axes, args));
     if (args->outputs == 0) {
         return MP_OK;
     }

@@ -33,6 +33,10 @@ static mp_status tables_init(const mp_resize *r, const mp_shape *x, uint32_t mas
                            "are supported",
                            d, (long long)x->dim[d], (long long)r->out.dim[d], INT32_MAX / 2);
         }
+        if (t->args.axes == K_RANK_MAX) {
+            return MP_FAIL(UNSUPPORTED, "more than %d axes are resized; resize some of them first",
+                           K_RANK_MAX);
+        }
         t->dim[t->args.axes] = d;
         t->args.axis[t->args.axes++] = (mp_resize_axis){.in = (int32_t)x->dim[d],
                                                         .out = (int32_t)r->out.dim[d],
@@ -118,7 +122,7 @@ static uint64_t element_bits(mp_dtype dtype, float value) {
 
 /* The number that a kernel was built for: how many axes it unrolls. */
 static int axes_built(int axes) {
-    return axes <= 3 ? axes : MP_RANK_MAX;
+    return axes <= 3 ? axes : K_RANK_MAX;
 }
 
 static mp_status plan_interpolate(mp_planner *p, const mp_resize *r, uint32_t mask) {
@@ -232,6 +236,11 @@ static uint32_t axes_of_integers(const mp_resize *r, int rank) {
     return rank <= 3 ? all : channels_last ? 6u : all & ~3u;
 }
 
+/* Which axes change is a matter of values; of a higher rank they may be more than kernels walk. */
+static mp_status accept_resize(const mp_planner *p) {
+    return mp_rank_accept(&p->in[0].shape, K_RANK_MAX, "X");
+}
+
 static mp_status plan_resize(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     mp_resize r;
@@ -288,7 +297,8 @@ static const mp_resize_form by_inputs = {.roi = 1, .scales = 2, .sizes = 3};
 #define ROW(op_name, from, to, list, form, host, ...)                                            \
     {                                                                                            \
         .domain = "", .name = (op_name), .since = (from), .until = (to), .types = {__VA_ARGS__}, \
-        .host_in = (host), .attrs = (list), .plan = plan_resize, .detail = &(form)               \
+        .host_in = (host), .attrs = (list), .plan = plan_resize, .accept = accept_resize,        \
+        .detail = &(form)                                                                        \
     }
 #define ROI \
     { "T2", MP_IEEE_FLOATS }

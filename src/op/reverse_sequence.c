@@ -46,7 +46,7 @@ static mp_status plan_reverse_sequence(mp_planner *p) {
     mp_reverse_args args = {.count = mp_shape_count(&space),
                             .time = x->shape.dim[time],
                             .stride = time == 0 ? space.dim[1] * inner : inner};
-    mp_layout_make(&space, stride, 2, &args.layout);
+    MP_TRY(mp_layout_make(&space, stride, 2, &args.layout));
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "reverse_sequence_b%zu", unit * 8));
     return MP_LAUNCH(

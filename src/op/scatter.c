@@ -101,17 +101,17 @@ static const mp_attr_def reduction_only[] = {{"reduction", MP_ATTR_STRING}, {NUL
 
 enum { INDEX = 1u << MP_I32 | 1u << MP_I64 };
 
-#define ELEMENTS(op_name, from, to, set, attrs_)                                             \
-    {                                                                                        \
-        .domain = "", .name = (op_name), .since = (from), .until = (to),                     \
-        .types = {{"T", (set)}, {"Tind", INDEX}}, .in_place = {{0, 0}}, .in_place_count = 1, \
-        .attrs = (attrs_), .plan = plan_scatter_elements                                     \
+#define ELEMENTS(op_name, from, to, set, attrs_)                                               \
+    {                                                                                          \
+        .domain = "", .name = (op_name), .since = (from), .until = (to),                       \
+        .types = {{"T", (set)}, {"Tind", INDEX}}, .in_place = {{0, 0}}, .in_place_count = 1,   \
+        .attrs = (attrs_), .plan = plan_scatter_elements, .accept = mp_indexed_elements_accept \
     }
 #define SLICES(from, to, set, attrs_)                                                          \
     {                                                                                          \
         .domain = "", .name = "ScatterND", .since = (from), .until = (to),                     \
         .types = {{"T", (set)}}, .in_place = {{0, 0}}, .in_place_count = 1, .attrs = (attrs_), \
-        .plan = plan_scatter_nd                                                                \
+        .plan = plan_scatter_nd, .accept = mp_indexed_slices_accept                            \
     }
 
 static const mp_op ops[] = {

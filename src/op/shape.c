@@ -58,8 +58,13 @@ char *mp_shape_text(const mp_shape *shape, char *text) {
         memcpy(text, "scalar", sizeof "scalar");
         return text;
     }
+    enum { ROOM = 192, LONGEST = 21, REST = 5 }; /* "x-9223372036854775808", "x..." */
     char *at = text;
     for (int d = 0; d < shape->rank; d++) {
+        if (at + LONGEST + REST > text + ROOM) {
+            memcpy(at, "x...", sizeof "x...");
+            break;
+        }
         at += sprintf(at, d == 0 ? "%lld" : "x%lld", (long long)shape->dim[d]);
     }
     return text;
@@ -72,6 +77,14 @@ mp_status mp_shape_axis(int64_t axis, int rank, const char *what, int *out) {
     }
     *out = (int)(axis < 0 ? axis + rank : axis);
     return MP_OK;
+}
+
+mp_status mp_rank_accept(const mp_shape *shape, int most, const char *what) {
+    return shape->rank <= most ? MP_OK
+                               : MP_FAIL(UNSUPPORTED,
+                                         "%s has rank %d; ranks up to %d are supported here, where "
+                                         "dimensions cannot be merged",
+                                         what, shape->rank, most);
 }
 
 mp_status mp_shape_broadcast(const mp_shape *a, const mp_shape *b, mp_shape *out) {
@@ -124,7 +137,7 @@ k_divider mp_divider(uint32_t divisor) {
 }
 
 /* Whether every view steps from dimension `inner` into `outer` as if they were one. */
-static bool merges(const k_layout *space, int64_t inner_dim, int views,
+static bool merges(const mp_space *space, int64_t inner_dim, int views,
                    int64_t (*stride)[MP_RANK_MAX], int inner) {
     const int last = space->rank - 1;
     for (int v = 0; v < views; v++) {
@@ -135,13 +148,11 @@ static bool merges(const k_layout *space, int64_t inner_dim, int views,
     return true;
 }
 
-void mp_layout_make(const mp_shape *shape, int64_t (*stride)[MP_RANK_MAX], int views,
-                    k_layout *out) {
-    k_layout space = {.rank = 0};
-    int64_t count = 1;
+void mp_space_make(const mp_shape *shape, int64_t (*stride)[MP_RANK_MAX], int views,
+                   mp_space *out) {
+    mp_space space = {.rank = 0};
     for (int d = 0; d < shape->rank; d++) {
         const int64_t dim = shape->dim[d];
-        count *= dim;
         if (dim == 1) {
             continue;
         }
@@ -158,9 +169,46 @@ void mp_layout_make(const mp_shape *shape, int64_t (*stride)[MP_RANK_MAX], int v
         space.rank = 1;
         space.dim[0] = 1;
     }
-    space.wide = count > INT32_MAX;
-    for (int d = 0; d < space.rank && !space.wide && count > 0; d++) {
-        space.divider[d] = mp_divider((uint32_t)space.dim[d]);
-    }
     *out = space;
+}
+
+mp_status mp_space_layout(const mp_space *space, k_layout *out) {
+    int64_t count = 1;
+    if (space->rank > K_RANK_MAX) {
+        return MP_FAIL(
+            UNSUPPORTED,
+            "%d dimensions are left when those that behave alike are merged, and kernels "
+            "walk %d; reshape the tensor to fewer dimensions",
+            space->rank, K_RANK_MAX);
+    }
+    *out = (k_layout){.rank = space->rank};
+    for (int d = 0; d < space->rank; d++) {
+        count *= space->dim[d];
+        out->dim[d] = space->dim[d];
+        for (int v = 0; v < K_VIEWS; v++) {
+            out->stride[v][d] = space->stride[v][d];
+        }
+    }
+    out->wide = count > INT32_MAX;
+    for (int d = 0; d < space->rank && !out->wide && count > 0; d++) {
+        out->divider[d] = mp_divider((uint32_t)space->dim[d]);
+    }
+    return MP_OK;
+}
+
+mp_status mp_layout_make(const mp_shape *shape, int64_t (*stride)[MP_RANK_MAX], int views,
+                         k_layout *out) {
+    mp_space space;
+    mp_space_make(shape, stride, views, &space);
+    return mp_space_layout(&space, out);
+}
+
+mp_status mp_parts_check(int64_t parts, const mp_shape *shape) {
+    char text[192];
+    return parts <= MP_PARTS_MAX
+               ? MP_OK
+               : MP_FAIL(UNSUPPORTED,
+                         "a tensor of shape %s would be walked in %lld parts, and %d are the most; "
+                         "reshape it to fewer dimensions",
+                         mp_shape_text(shape, text), (long long)parts, MP_PARTS_MAX);
 }

@@ -16,7 +16,7 @@ size_t mp_move_unit(const mp_planner *p, int64_t bytes, size_t size) {
 
 /* How many neighbouring elements may move as one: the inner dimension must be contiguous on both
  * sides and every other step and the starts must stay multiples. */
-static int64_t elements_per_unit(const mp_planner *p, const k_layout *space, size_t size,
+static int64_t elements_per_unit(const mp_planner *p, const mp_space *space, size_t size,
                                  const mp_strided *source, const mp_strided *target) {
     const int inner = space->rank - 1;
     if (space->stride[0][inner] != 1 || space->stride[1][inner] != 1) {
@@ -38,23 +38,19 @@ static int64_t elements_per_unit(const mp_planner *p, const k_layout *space, siz
     return per_unit;
 }
 
-static void use_units(k_layout *space, int64_t per_unit, int64_t units) {
+static void use_units(mp_space *space, int64_t per_unit) {
     const int inner = space->rank - 1;
     space->dim[inner] /= per_unit;
     for (int d = 0; d < inner; d++) {
         space->stride[0][d] /= per_unit;
         space->stride[1][d] /= per_unit;
     }
-    space->wide = units > INT32_MAX;
-    for (int d = 0; d <= inner && !space->wide; d++) {
-        space->divider[d] = mp_divider((uint32_t)space->dim[d]);
-    }
     if (inner > 0 && space->dim[inner] == 1) {
         space->rank--; /* whole rows are units now */
     }
 }
 
-static bool is_in_order(const k_layout *space) {
+static bool is_in_order(const mp_space *space) {
     int64_t step = 1;
     for (int d = space->rank - 1; d >= 0; d--) {
         if (space->stride[1][d] != step) {
@@ -67,7 +63,7 @@ static bool is_in_order(const k_layout *space) {
 
 /* The dimension whose elements are neighbours in the source, where it is another than those of the
  * target and both are long enough for tiles; -1 otherwise. */
-static int crossed_dimension(const k_layout *space) {
+static int crossed_dimension(const mp_space *space) {
     enum { LEAST = 8 };
     const int inner = space->rank - 1;
     if (space->stride[0][inner] == 1 || space->stride[1][inner] != 1 || space->dim[inner] < LEAST) {
@@ -106,7 +102,8 @@ static void shape_tile(mp_transpose_args *args, int64_t side) {
 }
 
 /* Which tiles there are of rows along the inner dimension and columns along `crossed`. */
-static mp_transpose_args tiles_of(const k_layout *space, int crossed, int64_t side) {
+static mp_status tiles_of(const mp_space *space, int crossed, int64_t side,
+                          mp_transpose_args *out) {
     enum { X, OUT, ROW, COLUMN, VIEWS };
     const int inner = space->rank - 1;
     mp_transpose_args args = {.rows = space->dim[inner],
@@ -134,8 +131,9 @@ static mp_transpose_args tiles_of(const k_layout *space, int crossed, int64_t si
     stride[COLUMN][tiles.rank] = columns;
     tiles.dim[tiles.rank++] = (args.columns - 1) / columns + 1;
     args.count = mp_shape_count(&tiles);
-    mp_layout_make(&tiles, stride, VIEWS, &args.tiles);
-    return args;
+    MP_TRY(mp_layout_make(&tiles, stride, VIEWS, &args.tiles));
+    *out = args;
+    return MP_OK;
 }
 
 /* Tile by tile through shared memory, of which a line of each square is a little apart. */
@@ -151,6 +149,78 @@ static mp_status plan_tiles(mp_planner *p, const mp_transpose_args *args, size_t
                      MP_BIND(mp_transpose_args, out, to));
 }
 
+/* A space that a kernel can walk, in elements of `size` bytes. */
+static mp_status plan_part(mp_planner *p, const mp_space *space, size_t size, mp_ref from,
+                           mp_ref to) {
+    mp_strided_copy_args args = {.count = 1};
+    for (int d = 0; d < space->rank; d++) {
+        args.count *= space->dim[d];
+    }
+    const int crossed = crossed_dimension(space);
+    if (crossed >= 0) {
+        mp_transpose_args tiles;
+        MP_TRY(tiles_of(space, crossed, K_SQUARE_SIDE((int64_t)size), &tiles));
+        if (!tiles.tiles.wide) {
+            return plan_tiles(p, &tiles, size, from, to);
+        }
+    }
+    const int run = K_COPY_RUN((int)size);
+    MP_TRY(mp_space_layout(space, &args.layout));
+    args.in_order = is_in_order(space);
+    args.in_runs = args.in_order && !args.layout.wide && space->dim[space->rank - 1] >= run;
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "strided_copy_b%zu", size * 8));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, args.in_runs ? run : 1), args,
+                     MP_BIND(mp_strided_copy_args, x, from),
+                     MP_BIND(mp_strided_copy_args, out, to));
+}
+
+/* ---- more dimensions than a kernel walks ---- */
+
+/* Moves the shortest of the outer dimensions from `space` to the end of `apart`. */
+static void set_apart(mp_space *space, mp_space *apart) {
+    int shortest = 0;
+    for (int d = 1; d < space->rank - 1; d++) {
+        shortest = space->dim[d] < space->dim[shortest] ? d : shortest;
+    }
+    apart->dim[apart->rank] = space->dim[shortest];
+    for (int v = 0; v < 2; v++) {
+        apart->stride[v][apart->rank] = space->stride[v][shortest];
+    }
+    apart->rank++;
+    space->rank--;
+    for (int d = shortest; d < space->rank; d++) {
+        space->dim[d] = space->dim[d + 1];
+        for (int v = 0; v < 2; v++) {
+            space->stride[v][d] = space->stride[v][d + 1];
+        }
+    }
+}
+
+/* One part for each index into the dimensions that are set apart; nearly always there are none. */
+static mp_status plan_parts(mp_planner *p, const mp_shape *shape, mp_space *space, size_t size,
+                            mp_ref from, mp_ref to) {
+    mp_space apart = {.rank = 0};
+    int64_t parts = 1;
+    while (space->rank > K_RANK_MAX) {
+        set_apart(space, &apart);
+        parts *= apart.dim[apart.rank - 1];
+    }
+    MP_TRY(mp_parts_check(parts, shape));
+    for (int64_t i = 0; i < parts; i++) {
+        int64_t rest = i;
+        int64_t at[2] = {0, 0};
+        for (int d = apart.rank - 1; d >= 0; d--) {
+            at[0] += rest % apart.dim[d] * apart.stride[0][d];
+            at[1] += rest % apart.dim[d] * apart.stride[1][d];
+            rest /= apart.dim[d];
+        }
+        MP_TRY(plan_part(p, space, size, mp_ref_at(from, (uint64_t)(at[0] * (int64_t)size)),
+                         mp_ref_at(to, (uint64_t)(at[1] * (int64_t)size))));
+    }
+    return MP_OK;
+}
+
 mp_status mp_plan_strided_copy(mp_planner *p, const mp_shape *shape, size_t size,
                                const mp_strided *source, const mp_strided *target) {
     const int64_t count = mp_shape_count(shape);
@@ -158,33 +228,16 @@ mp_status mp_plan_strided_copy(mp_planner *p, const mp_shape *shape, size_t size
         return MP_OK;
     }
     int64_t stride[2][MP_RANK_MAX];
+    mp_space space;
     memcpy(stride[0], source->stride, sizeof stride[0]);
     memcpy(stride[1], target->stride, sizeof stride[1]);
-    mp_strided_copy_args args = {.count = count};
-    mp_layout_make(shape, stride, 2, &args.layout);
+    mp_space_make(shape, stride, 2, &space);
     const mp_ref from = mp_ref_at(source->ref, (uint64_t)(source->offset * (int64_t)size));
     const mp_ref to = mp_ref_at(target->ref, (uint64_t)(target->offset * (int64_t)size));
-    const k_layout *space = &args.layout;
-    if (count == 1 || (space->rank == 1 && space->stride[0][0] == 1 && space->stride[1][0] == 1)) {
+    if (count == 1 || (space.rank == 1 && space.stride[0][0] == 1 && space.stride[1][0] == 1)) {
         return mp_plan_copy(p, to, from, (size_t)count * size);
     }
-    const int64_t per_unit = elements_per_unit(p, space, size, source, target);
-    const size_t unit = size * (size_t)per_unit;
-    args.count /= per_unit;
-    use_units(&args.layout, per_unit, args.count);
-    const int crossed = crossed_dimension(space);
-    if (crossed >= 0) {
-        const mp_transpose_args tiles = tiles_of(space, crossed, K_SQUARE_SIDE((int64_t)unit));
-        if (!tiles.tiles.wide) {
-            return plan_tiles(p, &tiles, unit, from, to);
-        }
-    }
-    const int run = K_COPY_RUN((int)unit);
-    args.in_order = is_in_order(space);
-    args.in_runs = args.in_order && !space->wide && space->dim[space->rank - 1] >= run;
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "strided_copy_b%zu", unit * 8));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, args.in_runs ? run : 1), args,
-                     MP_BIND(mp_strided_copy_args, x, from),
-                     MP_BIND(mp_strided_copy_args, out, to));
+    const int64_t per_unit = elements_per_unit(p, &space, size, source, target);
+    use_units(&space, per_unit);
+    return plan_parts(p, shape, &space, size * (size_t)per_unit, from, to);
 }

@@ -53,7 +53,7 @@ static mp_status write_update(mp_planner *p, int axis, mp_tensor_scatter_args *a
     stride[0][2] = inner;
     stride[0][1] = args->length * inner;
     stride[0][0] = space.dim[1] * stride[0][1];
-    mp_layout_make(&space, stride, 3, &args->layout);
+    MP_TRY(mp_layout_make(&space, stride, 3, &args->layout));
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "tensor_scatter_b%zu", unit * 8));
     return MP_LAUNCH(

@@ -20,7 +20,7 @@ static mp_status plan_where(mp_planner *p) {
     const mp_shape *const in[] = {&p->in[0].shape, &p->in[1].shape, &p->in[2].shape};
     mp_piece at;
     for (int64_t first = 0; first < count; first += at.walk.count) {
-        mp_piece_at(&shape, in, 3, first, &at);
+        MP_TRY(mp_piece_at(&shape, in, 3, first, &at));
         const mp_where_args args = {.walk = at.walk};
         MP_TRY(MP_LAUNCH(
             p, kernel, mp_plan_grid(p, at.walk.count, (int)(16 / size)), args,
@@ -47,7 +47,7 @@ static mp_status plan_pow(mp_planner *p) {
     const int per_lane = (int)(16 / mp_dtype_size(x->type));
     mp_piece at;
     for (int64_t first = 0; first < count; first += at.walk.count) {
-        mp_piece_at(&shape, (const mp_shape *const[]){&x->shape, &y->shape}, 2, first, &at);
+        MP_TRY(mp_piece_at(&shape, (const mp_shape *const[]){&x->shape, &y->shape}, 2, first, &at));
         const mp_pow_args args = {.walk = at.walk};
         MP_TRY(MP_LAUNCH(p, kernel, mp_plan_grid(p, at.walk.count, per_lane), args,
                          MP_BIND(mp_pow_args, x, mp_ref_element(MP_IN(0), at.in[0], x->type)),

@@ -149,6 +149,23 @@ def test_a_rewritten_node_without_a_kernel_is_named(capfd):
         provider.session(model.SerializeToString(), options=options)
     text = capfd.readouterr().err
     assert "no kernel for QLinearConv version 10 of domain com.ms.internal.nhwc with inputs of uint8, float" in text
+    assert "(type constraints of its schema: T1, T2, T3, T4; of this provider's row: none)" in text
+
+
+def test_a_rewritten_node_of_a_type_that_the_row_lacks(capfd):
+    """The warning says which constraints the schema has, and what the row has for them."""
+    image = helper.make_tensor_value_info("x", TensorProto.INT32, None)
+    grid = helper.make_tensor_value_info("grid", TensorProto.FLOAT, None)
+    result = helper.make_tensor_value_info("y", TensorProto.INT32, None)
+    node = helper.make_node("GridSample", ["x", "grid"], ["y"], "sample", domain=DOMAIN)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 17)]
+    model = helper.make_model(
+        helper.make_graph([node], "sampled", [image, grid], [result]), opset_imports=opsets, ir_version=8
+    )
+    with pytest.raises(Exception, match="GridSample"):
+        provider.session(model.SerializeToString(), options=provider.session_options(threads=1, log_level=2))
+    text = capfd.readouterr().err
+    assert "with inputs of int32, float (type constraints of its schema: T1, T2; of this provider's row: T1 of " in text
 
 
 # ---- results ----

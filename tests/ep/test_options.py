@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of a session: where they are looked for, what becomes of bad ones, what each of them does."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import onnxruntime as ort
 import provider
@@ -21,6 +24,10 @@ DEFAULTS = {
     "fuse_conv_bias": "0",
     "enable_skip_layer_norm_strict_mode": "0",
     "sdpa_kernel": "0",
+    "partition_memory_limit": "0",
+    "tunable_op_enable": "0",
+    "tunable_op_tuning_enable": "0",
+    "tunable_op_max_tuning_duration_ms": "0",
     "device_id": "0",
     "gpu_external_alloc": "0x0",
     "gpu_external_free": "0x0",
@@ -34,6 +41,7 @@ FLAGS = (
     "cudnn_conv1d_pad_to_nc1d",
     "fuse_conv_bias",
     "enable_skip_layer_norm_strict_mode",
+    "tunable_op_enable",
 )
 
 
@@ -155,7 +163,6 @@ def test_unknown_keys_of_others_are_left_alone(capfd):
     [
         ("gpu_mem_limit", "arena.max_mem"),
         ("arena_extend_strategy", "arena.extend_strategy"),
-        ("tunable_op_enable", "tuned"),
     ],
 )
 def test_names_of_the_built_in_provider_are_explained(key, advice, capfd):
@@ -212,6 +219,83 @@ def test_without_cudnn_convolutions_run_on_the_cpu():
         )
         assert provider.assignment(with_it)[provider.NAME]["Conv"] == 1
         assert provider.assignment(without)[provider.CPU]["Conv"] == 1
+
+
+@pytest.mark.parametrize(("given", "taken", "unknown"), [("8", "0", "8"), ("13", "1", "12"), ("51", "19", "32")])
+def test_bits_that_name_no_attention_kernel(given, taken, unknown, capfd):
+    assert effective({"sdpa_kernel": given})["sdpa_kernel"] == taken
+    sentence = f"sdpa_kernel has bits that name no attention kernel here, {unknown}; it is taken as {taken} (1 is"
+    assert sentence in warnings(capfd)
+
+
+@pytest.mark.parametrize("taken", ["0", "1", "2", "16", "19"])
+def test_bits_that_name_attention_kernels_give_no_warning(taken, capfd):
+    assert effective({"sdpa_kernel": taken})["sdpa_kernel"] == taken
+    assert "sdpa_kernel" not in warnings(capfd)
+
+
+def test_tuning_needs_what_it_is_for(capfd):
+    """As with ONNX Runtime's own provider, measuring alone would be of no use."""
+    both = {"tunable_op_enable": "1", "tunable_op_tuning_enable": "1", "tunable_op_max_tuning_duration_ms": "250"}
+    found = effective(both)
+    assert {key: found[key] for key in both} == both and "tunable" not in warnings(capfd)
+    assert effective({"tunable_op_tuning_enable": "1"})["tunable_op_tuning_enable"] == "0"
+    assert "tunable_op_tuning_enable is ignored: set tunable_op_enable to 1" in warnings(capfd)
+
+
+def test_products_that_are_tuned_are_right():
+    """On the emulated device they are what they always are."""
+    for model, feed in ((small_models.mixed(), small_models.mixed_feed(3)),):
+        want = ort.InferenceSession(model, providers=[provider.CPU]).run(None, feed)[0]
+        for tuning in ("0", "1"):
+            options = {"tunable_op_enable": "1", "tunable_op_tuning_enable": tuning, "use_tf32": "0"}
+            got = provider.session(model, provider_options=options).run(None, feed)[0]
+            np.testing.assert_allclose(got, want, **tolerance.FLOAT32)
+
+
+FEW, MANY = 2, 40  # queries
+
+
+@pytest.mark.parametrize(
+    ("bits", "rows", "kernel"),
+    [
+        ("0", FEW, "attention_few"),
+        ("0", MANY, "attention_tile"),
+        ("1", FEW, "attention_few"),
+        ("1", MANY, "attention_few"),
+        ("2", FEW, "attention_tile"),
+        ("2", MANY, "attention_tile"),
+        ("3", FEW, "attention_few"),
+        ("3", MANY, "attention_tile"),
+        ("16", FEW, None),
+        ("16", MANY, None),
+        ("17", MANY, None),
+        ("18", FEW, "attention_tile"),
+        ("13", MANY, "attention_few"),
+    ],
+)
+def test_attention_runs_the_kernels_that_are_allowed(bits, rows, kernel, tmp_path):
+    if not provider.is_emulated(provider.register()[0]):
+        pytest.skip("which kernel ran is looked up in the emulated device's profile, which needs no CUPTI")
+    heads, size = 2, 8
+    names = ["q", "k", "v"]
+    kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, heads, None, size]) for name in names]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Attention", names, ["y"])], "attention", kinds, [result])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11).SerializeToString()
+    generator = np.random.default_rng(1)
+    feed = {name: generator.standard_normal((1, heads, rows, size), np.float32) for name in names}
+    options = provider.session_options(threads=1)
+    options.enable_profiling = True
+    options.profile_file_prefix = str(tmp_path / "profile")
+    session = provider.session(model, provider_options={"sdpa_kernel": bits, "use_tf32": "0"}, options=options)
+    got = session.run(None, feed)[0]
+    expected = ort.InferenceSession(model, providers=[provider.CPU]).run(None, feed)[0]
+    np.testing.assert_allclose(got, expected, **tolerance.FLOAT32)
+    ran = {event["name"] for event in json.loads(Path(session.end_profiling()).read_text()) if event["cat"] == "Kernel"}
+    assert {word for word in ("attention_few", "attention_tile") for name in ran if word in name} == (
+        {kernel} if kernel else set()
+    )
 
 
 def test_options_end_with_their_session():

@@ -114,6 +114,103 @@ assert emulated or (mask.value == 2 and "nvidia-smi" in notes), notes
 """)
 
 
+# ---- a limit for weights and outputs ----
+
+SIDE = 64
+WEIGHT, OUTPUT = SIDE * SIDE * 4, 2 * SIDE * 4  # bytes
+
+
+def products(count, shared=False, batch=2):
+    """One product after the other, each with a weight of its own or all with one."""
+    weights = [
+        onnx.numpy_helper.from_array(np.eye(SIDE, dtype=np.float32), f"w{i}") for i in range(1 if shared else count)
+    ]
+    nodes = [
+        onnx.helper.make_node("MatMul", [f"x{i}", f"w{0 if shared else i}"], [f"x{i + 1}"], f"n{i}")
+        for i in range(count)
+    ]
+    kind = onnx.TensorProto.FLOAT
+    x = onnx.helper.make_tensor_value_info("x0", kind, [batch, SIDE])
+    y = onnx.helper.make_tensor_value_info(f"x{count}", kind, [batch, SIDE])
+    graph = onnx.helper.make_graph(nodes, "products", [x], [y], weights)
+    return onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+    ).SerializeToString()
+
+
+def limited(model, limit, **more):
+    options = provider.session_options(threads=1)
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    given = {"partition_memory_limit": str(limit), "use_tf32": "0", **more}
+    return provider.session(model, provider_options=given, options=options)
+
+
+def taken(session):
+    return sorted(node for ep, _, node in provider.assigned_nodes(session) if ep == provider.NAME)
+
+
+@pytest.mark.parametrize(
+    ("limit", "nodes"),
+    [
+        (0, 4),
+        (4 * (WEIGHT + OUTPUT), 4),
+        (4 * (WEIGHT + OUTPUT) - 1, 3),
+        (2 * (WEIGHT + OUTPUT), 2),
+        (2 * (WEIGHT + OUTPUT) - 1, 1),
+        (1, 0),
+        ("33K", 2),
+    ],
+)
+def test_nodes_beyond_the_limit_are_left(limit, nodes):
+    session = limited(products(4), limit)
+    assert taken(session) == [f"n{i}" for i in range(nodes)]
+    x = np.random.default_rng(1).standard_normal((2, SIDE), np.float32)
+    np.testing.assert_allclose(session.run(None, {"x0": x})[0], x, rtol=1e-6)
+
+
+def test_what_is_left_is_said(tmp_path):
+    (tmp_path / "model.onnx").write_bytes(products(4))
+    done = child(f"""
+        ort.set_default_logger_severity(1)
+        options = provider.session_options()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        limit = {{"partition_memory_limit": "{2 * (WEIGHT + OUTPUT)}"}}
+        provider.session({str(tmp_path / "model.onnx")!r}, options=options, provider_options=limit)
+    """, MILLPOND_LOG="info")  # fmt: skip
+    lines = [line for line in finished(done).stderr.splitlines() if "nodes from" in line]
+    said = (
+        f"partition_memory_limit of {2 * (WEIGHT + OUTPUT)} bytes: 2 nodes from 'n2' (MatMul) on are left to other "
+        f"providers; weights and outputs of those before it need {2 * (WEIGHT + OUTPUT)} bytes"
+    )
+    assert lines and all(said in line for line in lines)
+
+
+def test_a_weight_of_several_nodes_counts_once():
+    assert len(taken(limited(products(4, shared=True), WEIGHT + 4 * OUTPUT))) == 4
+    assert len(taken(limited(products(4, shared=True), WEIGHT + 4 * OUTPUT - 1))) == 3
+
+
+def test_dimensions_that_are_not_known_count_as_one():
+    assert len(taken(limited(products(2, batch="N"), 2 * (WEIGHT + OUTPUT // 2)))) == 2
+    assert len(taken(limited(products(2, batch="N"), 2 * (WEIGHT + OUTPUT // 2) - 1))) == 1
+
+
+def test_nodes_that_were_rewritten_stay():
+    """ONNX Runtime asks again after it has changed the layout; what is counted then is not counted twice."""
+    weight = onnx.numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "w")
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], "conv")
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3, 8, 8])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 4, 6, 6])
+    graph = onnx.helper.make_graph([node], "conv", [x], [y], [weight])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    needed = (4 * 3 * 9 + 4 * 36) * 4
+    feed = {"x": np.ones((1, 3, 8, 8), np.float32)}
+    for limit in (needed, needed - 1):
+        session = limited(model.SerializeToString(), limit, prefer_nhwc="1")
+        assert (session.run(None, feed)[0] == 27).all()
+        assert any(ep == provider.NAME for ep, _, _ in provider.assigned_nodes(session)) == (limit == needed)
+
+
 # ---- options of a living session ----
 
 

@@ -108,6 +108,13 @@ DEVICE_TEST(pad_of_rank_8) {
                (const int64_t[]){1, 0, 0, 1, 2, 0, 1, 1, 0, 1, 0, 1, 0, 1, 0, 2});
 }
 
+DEVICE_TEST(pad_of_rank_11) {
+    check_pads(device, 11, (const int64_t[]){2, 1, 2, 2, 1, 2, 2, 2, 1, 2, 3},
+               (const int64_t[]){1, 0, 0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 2});
+    check_pads(device, 9, (const int64_t[]){3, 3, 2, 2, 2, 2, 2, 3, 3},
+               (const int64_t[]){-1, 0, 1, 0, 1, 1, 0, 1, -1, 0, -1, 0, 1, 1, 0, 1, -1, 1});
+}
+
 DEVICE_TEST(pad_takes_the_value_of_old_versions) {
     const uint16_t half[] = {0x3c00, 0x4000};                 /* 1, 2 */
     const uint16_t want[] = {0xb800, 0x3c00, 0x4000, 0xb800}; /* -0.5 around them */

@@ -2,7 +2,7 @@
  * they refuse. SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
-enum { MOST = 8 };
+enum { MOST = MP_RANK_MAX };
 
 typedef struct form {
     int in_rank;
@@ -124,7 +124,8 @@ DEVICE_TEST(unsqueeze_rules) {
         {0, {0}, 1, {0}, 1, {1}, NULL},
         {2, {3, 5}, 1, {3}, 0, {0}, "axes 3 is outside"},
         {2, {3, 5}, 2, {1, 1}, 0, {0}, "names axis 1 twice"},
-        {7, {1, 1, 1, 1, 1, 1, 2}, 2, {0, 1}, 0, {0}, "a tensor of rank 9"},
+        {7, {1, 1, 1, 1, 1, 1, 2}, 2, {0, 1}, 9, {1, 1, 1, 1, 1, 1, 1, 1, 2}, NULL},
+        {15, {[14] = 0}, 2, {0, 1}, 0, {0}, "a tensor of rank 17"},
     };
     check_by_input(device, "Unsqueeze", 13, forms, MP_COUNT_OF(forms));
     check_by_attr(device, "Unsqueeze", 11, forms, MP_COUNT_OF(forms));

@@ -13,6 +13,7 @@ ort = pytest.importorskip("onnxruntime", minversion="1.26", reason="ONNX Runtime
 
 from millpond import _parity_table  # noqa: E402
 from millpond.cli import _compare, _inputs, _parity, _timing  # noqa: E402
+from millpond.cli._app import Finding  # noqa: E402
 
 PROVIDER, CPU = "CudaPluginExecutionProvider", "CPUExecutionProvider"
 REGRESSOR = "ai.onnx.ml.LinearRegressor"  # on the CPU in every build
@@ -281,6 +282,27 @@ def test_versions_and_types_are_compared():
         {"domain": "ai.onnx", "covered": 0, "partly": 2, "missing": 1, "only here": 0, "wider": 2},
         {"domain": "x", "covered": 0, "partly": 0, "missing": 0, "only here": 1, "wider": 0}]
     assert _parity_table.types_by_version({7: {"T": {"b", "a"}}, 9: {"T": {"a", "b"}}}) == "T: a, b (9, 7)"
+
+
+def test_kernels_are_checked_against_schemas():
+    """What is registered is sound; of what is not, each part is named."""
+    assert run_json("parity")["against_schemas"] == []
+    allowed = {("", "A"): {7: {"T": {"float", "int8"}, "U": {"bool"}}}}
+    assert _parity_table.against_schemas({("", "A"): {7: {"T": {"float"}, "U": {"bool"}}}}, allowed) == []
+    wrong = {("", "A"): {6: {"T": {"float"}}, 7: {"T": {"float", "double", "bfloat16"}, "T1": {"bool"}}},
+             ("x", "B"): {1: {"T": {"float"}}}}
+    assert _parity_table.against_schemas(wrong, allowed) == [
+        "A: no schema begins with version 6",
+        "A version 7: the schema does not allow bfloat16, double for T",
+        "A version 7: the schema has no type constraint T1; it has T, U",
+        "x.B: no schema begins with version 1"]
+
+
+def test_parity_ends_with_1_where_a_kernel_has_no_schema(monkeypatch):
+    monkeypatch.setattr(_parity_table, "known", lambda schemas: {})
+    monkeypatch.setattr(_parity_table, "ours", lambda kernels: {("", "A"): {6: {"T": {"float"}}}})
+    with pytest.raises(Finding, match="no schema of ONNX Runtime has: 1"):
+        _parity.command.callback((), missing=False, wider=False, as_json=True)
 
 
 def test_parity_of_models(models):

@@ -207,6 +207,28 @@ DEVICE_TEST(products_with_scales_and_bias) {
     }
 }
 
+/* Twice, so that the second one is what was found for the first. */
+DEVICE_TEST(products_with_the_fastest_algorithm) {
+    for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
+        for (int times = 0; times < 2; times++) {
+            mp_gemm g = dense(types[t], 33, 40, 48, times == 0, true);
+            g.tune = MP_TUNE_MEASURE;
+            check_gemm(device, g);
+            g.tune_ms = 1;
+            g.batch = 3;
+            g.stride_a = 33 * 48;
+            g.stride_b = 0;
+            g.stride_c = 33 * 40;
+            check_gemm(device, g);
+            g.bias = true;
+            g.beta = 1.0F;
+            check_gemm(device, g);
+            g.tune = MP_TUNE_USE;
+            check_gemm(device, g);
+        }
+    }
+}
+
 DEVICE_TEST(products_over_nothing) {
     for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
         mp_gemm g = dense(types[t], 4, 6, 0, false, false);

@@ -146,6 +146,28 @@ def compare(mine: dict[Operator, dict[int, Types]], other: dict[Operator, list[R
     }
 
 
+def against_schemas(mine: Mapping[Operator, Mapping[int, Types]],
+                    allowed: Mapping[Operator, Mapping[int, Types]]) -> list[str]:
+    """What kernels are registered for and no schema has, a sentence each: ONNX Runtime never chooses such a kernel, and
+    its nodes run elsewhere without a word. `allowed` is what known() gives."""
+    found = []
+    for operator, versions in sorted(mine.items()):
+        schemas = allowed.get(operator, {})
+        title = ".".join(filter(None, operator))
+        for version, types in sorted(versions.items()):
+            if version not in schemas:
+                found.append(f"{title}: no schema begins with version {version}")
+                continue
+            for name, kinds in sorted(types.items()):
+                if name not in schemas[version]:
+                    has = ", ".join(sorted(schemas[version])) or "none"
+                    found.append(f"{title} version {version}: the schema has no type constraint {name}; it has {has}")
+                elif more := kinds - schemas[version][name]:
+                    found.append(f"{title} version {version}: the schema does not allow {', '.join(sorted(more))} "
+                                 f"for {name}")
+    return found
+
+
 STATES = ("covered", "partly", "missing", "only here")
 
 

@@ -6,6 +6,8 @@
  * is asked for as C' = B' * A', with n rows and m columns; a bias along a row of C runs along the
  * rows of C', which is what the library's bias epilogue adds. What it has no algorithm for (k = 0,
  * a bias with some types) a kernel of our own does after it. */
+#include "base/log.h"
+#include "device/cuda/cuda_gemm_tune.h"
 #include "device/cuda/cuda_glue.h"
 #include "device/cuda/cuda_private.h"
 
@@ -154,31 +156,200 @@ static mp_status preference_fill(const mp_gemm *shape, cublasLtMatmulPreference_
     return MP_OK;
 }
 
+static cublasStatus_t matmul_run(const cuda_gemm *gemm, cublasLtHandle_t handle, CUstream stream,
+                                 const mp_addr *operands, mp_addr workspace) {
+    const mp_gemm *shape = &gemm->shape;
+    const mp_addr d = shape->beta != 0 ? operands[MP_GEMM_D] : operands[MP_GEMM_C];
+    const double alpha64 = (double)shape->alpha;
+    const double beta64 = (double)shape->beta;
+    const bool wide = shape->type == MP_F64;
+    return mp__blaslt.matmul(handle, gemm->desc, wide ? (const void *)&alpha64 : &shape->alpha,
+                             (const void *)operands[MP_GEMM_B], gemm->b,
+                             (const void *)operands[MP_GEMM_A], gemm->a,
+                             wide ? (const void *)&beta64 : &shape->beta, (const void *)d, gemm->c,
+                             (void *)operands[MP_GEMM_C], gemm->c, &gemm->algo, (void *)workspace,
+                             gemm->base.workspace, stream);
+}
+
+/* ---- choosing an algorithm ---- */
+
+/* `found` has room for `most`. */
 static mp_status heuristic_ask(cuda_gemm *gemm, cublasLtHandle_t handle,
-                               cublasLtMatmulPreference_t preference) {
-    cublasLtMatmulHeuristicResult_t found = {0};
-    int count = 0;
+                               cublasLtMatmulPreference_t preference,
+                               cublasLtMatmulHeuristicResult_t *found, int most, int *count) {
     MP_TRY(preference_fill(&gemm->shape, preference));
     const cublasStatus_t result = mp__blaslt.heuristic(
-        handle, gemm->desc, gemm->b, gemm->a, gemm->c, gemm->c, preference, 1, &found, &count);
+        handle, gemm->desc, gemm->b, gemm->a, gemm->c, gemm->c, preference, most, found, count);
     if (result != CUBLAS_STATUS_SUCCESS) {
         return mp__cuda_blaslt_fail(result, "cublasLtMatmulAlgoGetHeuristic");
     }
-    if (count == 0 || found.state != CUBLAS_STATUS_SUCCESS) {
+    if (*count == 0 || found[0].state != CUBLAS_STATUS_SUCCESS) {
         return mp__cuda_blaslt_fail(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic");
     }
-    gemm->algo = found.algo;
-    gemm->base.workspace = found.workspaceSize;
+    return MP_OK;
+}
+
+static void use_algorithm(cuda_gemm *gemm, const cublasLtMatmulHeuristicResult_t *found) {
+    gemm->algo = found->algo;
+    gemm->base.workspace = found->workspaceSize;
+}
+
+/* Memory to run candidates in, whose content does not matter. */
+typedef struct trial {
+    cuda_device *device;
+    cuda_gemm *gemm;
+    cublasLtHandle_t handle;
+    const cublasLtMatmulHeuristicResult_t *found;
+    mp_addr memory; /* owned */
+    size_t size;
+    mp_addr operands[MP_GEMM_OPERANDS], workspace;
+    float first_ms, best_ms; /* negative where nothing worked */
+} trial;
+
+/* Bytes of `rows` rows of `ld` elements in each batch. */
+static size_t operand_bytes(const mp_gemm *shape, int64_t rows, int64_t ld, int64_t stride) {
+    const size_t too_many = SIZE_MAX / 16;
+    size_t count = 0, last = 0, bytes = 0;
+    if (__builtin_mul_overflow((size_t)rows, (size_t)ld, &last) ||
+        __builtin_mul_overflow((size_t)(shape->batch - 1), (size_t)stride, &count) ||
+        __builtin_add_overflow(count, last, &count) ||
+        __builtin_mul_overflow(count, mp_dtype_size(shape->type), &bytes) || bytes > too_many) {
+        return too_many;
+    }
+    return (bytes + MP_ALIGNMENT - 1) / MP_ALIGNMENT * MP_ALIGNMENT;
+}
+
+static mp_status trial_open(trial *t) {
+    const mp_gemm *shape = &t->gemm->shape;
+    const int64_t a_rows = shape->trans_a ? shape->k : shape->m;
+    const int64_t b_rows = shape->trans_b ? shape->n : shape->k;
+    const size_t c = operand_bytes(shape, shape->m, shape->ldc, shape->stride_c);
+    const size_t parts[MP_GEMM_OPERANDS] = {
+        [MP_GEMM_A] = operand_bytes(shape, a_rows, shape->lda, shape->stride_a),
+        [MP_GEMM_B] = operand_bytes(shape, b_rows, shape->ldb, shape->stride_b),
+        [MP_GEMM_C] = c,
+        [MP_GEMM_D] = shape->beta != 0 ? c : 0,
+        [MP_GEMM_BIAS] = operand_bytes(shape, 1, shape->n, 0),
+    };
+    t->size = WORKSPACE_MAX;
+    for (size_t i = 0; i < MP_GEMM_OPERANDS; i++) {
+        t->size += parts[i];
+    }
+    mp_device *device = &t->device->base;
+    MP_TRY(device->ops->alloc(device, t->size, &t->memory));
+    mp_addr at = t->memory;
+    for (size_t i = 0; i < MP_GEMM_OPERANDS; i++) {
+        t->operands[i] = at;
+        at += parts[i];
+    }
+    t->workspace = at;
+    return MP_OK;
+}
+
+static bool try_runs(const trial *t, int runs) {
+    const CUstream stream = t->device->copies;
+    for (int i = 0; i < runs; i++) {
+        if (matmul_run(t->gemm, t->handle, stream, t->operands, t->workspace) !=
+            CUBLAS_STATUS_SUCCESS) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The better of two rounds, after a run that does not count; negative where it does not work. */
+static float time_between(const trial *t, CUevent start, CUevent end) {
+    enum { ROUNDS = 2, RUNS = 5 };
+    const CUstream stream = t->device->copies;
+    float best = -1;
+    bool works = try_runs(t, 1);
+    for (int round = 0; works && round < ROUNDS; round++) {
+        float ms = 0;
+        works = mp__cu.event_record(start, stream) == CUDA_SUCCESS && try_runs(t, RUNS) &&
+                mp__cu.event_record(end, stream) == CUDA_SUCCESS &&
+                mp__cu.event_synchronize(end) == CUDA_SUCCESS &&
+                mp__cu.event_elapsed(&ms, start, end) == CUDA_SUCCESS;
+        best = works && (best < 0 || ms < best) ? ms : best;
+    }
+    return works ? best / RUNS : -1;
+}
+
+static float time_candidate(void *context, int candidate) {
+    trial *t = context;
+    CUevent start = NULL, end = NULL;
+    use_algorithm(t->gemm, &t->found[candidate]);
+    const bool works = t->found[candidate].state == CUBLAS_STATUS_SUCCESS &&
+                       mp__cu.event_create(&start, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
+                       mp__cu.event_create(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS;
+    const float ms = works ? time_between(t, start, end) : -1;
+    if (start != NULL) {
+        (void)mp__cu.event_destroy(start);
+    }
+    if (end != NULL) {
+        (void)mp__cu.event_destroy(end);
+    }
+    t->first_ms = candidate == 0 ? ms : t->first_ms;
+    t->best_ms = ms >= 0 && (t->best_ms < 0 || ms < t->best_ms) ? ms : t->best_ms;
+    return ms;
+}
+
+static void report(const mp_gemm *shape, const trial *t, int best, int count) {
+    MP_LOG(
+        INFO,
+        "a product of %s, m %lld, n %lld, k %lld, batch %lld, was measured: algorithm %d of %d is "
+        "used, %.1f us beside %.1f us of the first",
+        mp_dtype_name(shape->type), (long long)shape->m, (long long)shape->n, (long long)shape->k,
+        (long long)shape->batch, best + 1, count,
+        (double)(best == 0 ? t->first_ms : t->best_ms) * 1e3, (double)t->first_ms * 1e3);
+}
+
+/* The fastest of `count` candidates; the first where the device is too full for a trial. */
+static int measure(cuda_device *device, cuda_gemm *gemm, cublasLtHandle_t handle,
+                   const cublasLtMatmulHeuristicResult_t *found, int count) {
+    const mp_gemm *shape = &gemm->shape;
+    trial t = {.device = device, .gemm = gemm, .handle = handle, .found = found, .best_ms = -1};
+    cuda_scope scope;
+    int best = 0;
+    if (mp__cuda_enter_aside(device, &scope) != MP_OK) {
+        return 0;
+    }
+    if (trial_open(&t) == MP_OK) {
+        if (!gemm->bias_fused || bias_set(gemm, t.operands[MP_GEMM_BIAS]) == MP_OK) {
+            best = mp__cuda_gemm_fastest(count, shape->tune_ms, time_candidate, &t);
+        }
+        (void)mp__cu.stream_synchronize(device->copies);
+        device->base.ops->free(&device->base, t.memory, t.size);
+        mp__cuda_gemm_remember(device->base.ordinal, shape, gemm->bias_fused, &found[best]);
+        report(shape, &t, best, count);
+    }
+    mp__cuda_exit(&scope);
+    return best;
+}
+
+static mp_status choose_with(cuda_device *device, cuda_gemm *gemm, cublasLtHandle_t handle,
+                             cublasLtMatmulPreference_t preference) {
+    const bool measured = gemm->shape.tune == MP_TUNE_MEASURE;
+    const int most = measured ? CUDA_GEMM_CANDIDATES : 1;
+    cublasLtMatmulHeuristicResult_t found[CUDA_GEMM_CANDIDATES] = {{.workspaceSize = 0}};
+    int count = 0;
+    MP_TRY(heuristic_ask(gemm, handle, preference, found, most, &count));
+    use_algorithm(gemm, &found[measured ? measure(device, gemm, handle, found, count) : 0]);
     return MP_OK;
 }
 
 static mp_status algorithm_choose(cuda_device *device, cuda_gemm *gemm) {
     cublasLtHandle_t handle = NULL;
     cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t known;
+    if (gemm->shape.tune != MP_TUNE_OFF &&
+        mp__cuda_gemm_recall(device->base.ordinal, &gemm->shape, gemm->bias_fused, &known)) {
+        use_algorithm(gemm, &known);
+        return MP_OK;
+    }
     BLASLT_TRY("cublasLtMatmulPreferenceCreate", preference_create(&preference));
     mp_status status = mp__cuda_blaslt_take(device, &handle);
     if (status == MP_OK) {
-        status = heuristic_ask(gemm, handle, preference);
+        status = choose_with(device, gemm, handle, preference);
         mp__cuda_blaslt_give(device, handle);
     }
     (void)mp__blaslt.preference_destroy(preference);
@@ -226,21 +397,6 @@ static mp_status rows_run(cuda_device *device, mp_stream *stream, const cuda_gem
                                  .stride = shape->stride_c,
                                  .beta = beta};
     return mp__cuda_glue_rows(device, stream, gemm->rows, &args);
-}
-
-static cublasStatus_t matmul_run(const cuda_gemm *gemm, cublasLtHandle_t handle, CUstream stream,
-                                 const mp_addr *operands, mp_addr workspace) {
-    const mp_gemm *shape = &gemm->shape;
-    const mp_addr d = shape->beta != 0 ? operands[MP_GEMM_D] : operands[MP_GEMM_C];
-    const double alpha64 = (double)shape->alpha;
-    const double beta64 = (double)shape->beta;
-    const bool wide = shape->type == MP_F64;
-    return mp__blaslt.matmul(handle, gemm->desc, wide ? (const void *)&alpha64 : &shape->alpha,
-                             (const void *)operands[MP_GEMM_B], gemm->b,
-                             (const void *)operands[MP_GEMM_A], gemm->a,
-                             wide ? (const void *)&beta64 : &shape->beta, (const void *)d, gemm->c,
-                             (void *)operands[MP_GEMM_C], gemm->c, &gemm->algo, (void *)workspace,
-                             gemm->base.workspace, stream);
 }
 
 static mp_status product_run(cuda_device *device, mp_stream *stream, cuda_gemm *gemm,

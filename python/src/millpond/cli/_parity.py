@@ -45,7 +45,8 @@ def overview() -> dict[str, Any]:
 
     kernels, schemas = Kernels(), Schemas()
     mine, other = _parity_table.ours(kernels.all), _parity_table.theirs()
-    differences = _parity_table.compare(mine, other, _parity_table.known(schemas.all))
+    known = _parity_table.known(schemas.all)
+    differences = _parity_table.compare(mine, other, known)
 
     def of(operators: Iterable[Operator], domain: str) -> list[str]:
         return sorted(name for where, name in operators if (where or "ai.onnx") == domain)
@@ -65,6 +66,7 @@ def overview() -> dict[str, Any]:
         "versions": {title(operator): kernels.versions(*operator) for operator in sorted(mine)},
         "differences": {title(operator): _as_data(each) for operator, each in differences.items()
                         if each.state == "partly" or each.is_wider},
+        "against_schemas": _parity_table.against_schemas(mine, known),
     }
 
 
@@ -95,6 +97,8 @@ def _show_overview(show: Show, found: dict[str, Any], with_missing: bool, with_w
     ]
     columns = ["domain", "CUDA EP", "covered", "in part", "missing", "wider", "only here"]
     show.table(columns, rows, columns[1:])
+    for sentence in found["against_schemas"]:
+        show.line(sentence)
     for each in found["domains"] if with_missing else []:
         if each["missing"]:
             show.heading(f"Missing here, {each['domain']}")
@@ -225,6 +229,8 @@ def _show_sum(show: Show, results: list[dict[str, Any]]) -> None:
 def command(models: tuple[Path, ...], missing: bool, wider: bool, as_json: bool, **given: Any) -> None:
     """Say which operators the provider covers: of models, of those in folders, or of ONNX Runtime's CUDA provider.
 
+    Without a model each kernel is also checked against ONNX Runtime's schemas, and what no schema has ends with 1.
+
     For a model: its operators as the file has them, then where its nodes are after ONNX Runtime's optimisation, and
     why not on the device. Ends with 1 where a node that does not work on shapes is not on the device, or where one of
     several models cannot be loaded.
@@ -234,6 +240,8 @@ def command(models: tuple[Path, ...], missing: bool, wider: bool, as_json: bool,
         found = overview()
         _show_overview(show, found, missing, wider)
         show.data(found)
+        if wrong := found["against_schemas"]:
+            raise Finding(FAILED, f"registered for what no schema of ONNX Runtime has: {len(wrong)}")
         return
     results = examine_all(models_in(models), given, show)
     for result in results:
