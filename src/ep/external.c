@@ -196,6 +196,10 @@ static OrtStatus *create_tensor(OrtExternalResourceImporterImpl *self,
     mp_addr addr = 0;
     size_t bytes = 0;
     *out = NULL;
+    if (m == NULL || about == NULL) {
+        return mp__to_ort(MP_FAIL(INVALID_ARGUMENT, "a tensor over imported memory needs a handle "
+                                                    "of that memory and a descriptor"));
+    }
     MP_TRY_ORT(place(m, about, &addr, &bytes));
     atomic_fetch_add_explicit(&m->references, 1, memory_order_relaxed);
     OrtStatus *status = ORT->CreateTensorWithDataAndDeleterAsOrtValue(
@@ -272,6 +276,9 @@ static OrtStatus *on_stream(OrtExternalResourceImporterImpl *self,
                             const OrtExternalSemaphoreHandle *handle, const OrtSyncStream *stream,
                             uint64_t value, semaphore_call *call) {
     mp_stream *on = mp__stream_of(stream);
+    if (handle == NULL) {
+        return mp__to_ort(MP_FAIL(INVALID_ARGUMENT, "there is no semaphore to signal or wait for"));
+    }
     if (on == NULL) {
         return mp__to_ort(MP_FAIL(INVALID_ARGUMENT,
                                   "a semaphore is signalled and waited for on a stream of %s, and "
@@ -305,7 +312,7 @@ static void release(OrtExternalResourceImporterImpl *self) {
 OrtStatus *mp__external_create(OrtEpFactory *self, const OrtEpDevice *device,
                                OrtExternalResourceImporterImpl **out) {
     mp_factory *factory = (mp_factory *)self;
-    mp_unit *unit = mp__unit_with(factory, ORT->EpDevice_Device(device));
+    mp_unit *unit = device != NULL ? mp__unit_with(factory, ORT->EpDevice_Device(device)) : NULL;
     *out = NULL;
     if (unit == NULL) {
         return mp__to_ort(

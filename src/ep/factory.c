@@ -68,6 +68,9 @@ static OrtStatus *offer(OrtEpFactory *self, const mp_unit *unit, OrtEpDevice **o
     if (status == NULL) {
         status = ORT_EP->EpDevice_AddAllocatorInfo(device, unit->pinned);
     }
+    if (status == NULL) {
+        status = ORT_EP->EpDevice_AddAllocatorInfo(device, unit->constant);
+    }
     if (status != NULL) {
         if (device != NULL) {
             ORT_EP->ReleaseEpDevice(device);
@@ -121,7 +124,7 @@ static OrtStatus *create_ep(OrtEpFactory *self, const OrtHardwareDevice *const *
                                   "those that get_ep_devices() lists",
                                   MP_EP_NAME, count));
     }
-    mp_unit *unit = mp__unit_with(from(self), hardware[0]);
+    mp_unit *unit = hardware != NULL ? mp__unit_with(from(self), hardware[0]) : NULL;
     if (unit == NULL) {
         return mp__to_ort(
             MP_FAIL(INVALID_ARGUMENT, "the device given is not one of %s", MP_EP_NAME));
@@ -147,8 +150,12 @@ static OrtStatus *create_allocator(OrtEpFactory *self, const OrtMemoryInfo *info
     const bool pinned =
         ORT->MemoryInfoGetDeviceMemType(info) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
     mp_pool *pool = NULL;
-    MP_TRY_ORT(
-        mp__memory_open(unit, pinned ? MP_MEMORY_PINNED : MP_MEMORY_DEVICE, options, "", &pool));
+    bool asks = false;
+    MP_TRY_ORT(mp__memory_check(options, &asks));
+    if (asks) { /* else whoever needs the pool first says what it is like */
+        MP_TRY_ORT(
+            mp__memory_open(unit, pinned ? MP_MEMORY_PINNED : MP_MEMORY_DEVICE, options, &pool));
+    }
     return mp__allocator_create(unit, info, pool, out);
 }
 
@@ -179,7 +186,7 @@ static OrtStatus *create_sync_stream(OrtEpFactory *self, const OrtMemoryDevice *
     }
     mp_pool *pool = NULL;
     mp_run_stream *stream = NULL;
-    MP_TRY_ORT(mp__memory_open(unit, MP_MEMORY_DEVICE, NULL, "", &pool));
+    MP_TRY_ORT(mp__memory_open(unit, MP_MEMORY_DEVICE, NULL, &pool));
     MP_TRY_ORT(mp__run_stream_create(unit, pool, NULL, &stream));
     return mp__sync_stream_create(stream, out);
 }

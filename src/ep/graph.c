@@ -107,7 +107,7 @@ static mp_status get_graphs(mp_provider *provider, mp_graphs **out) {
 
 /* As ONNX Runtime reads it, which refuses what is no number. */
 static int read_id(const OrtRunOptions *options) {
-    const char *text = ORT->GetRunConfigEntry(options, "gpu_graph_id");
+    const char *text = options != NULL ? ORT->GetRunConfigEntry(options, "gpu_graph_id") : NULL;
     return text != NULL ? (int)strtol(text, NULL, 10) : 0;
 }
 
@@ -343,14 +343,16 @@ static OrtStatus *release_graph(OrtEp *self, int id) {
     return NULL;
 }
 
-/* Right after a launch ONNX Runtime means that one; otherwise all that the session has queued. */
+/* Right after a launch ONNX Runtime means that one, and threads must not wait for each other's
+ * graphs. But where it was told not to wait, this is the user's call, who may mean anything. */
 static OrtStatus *sync_launched(OrtEp *self) {
     mp_graphs *graphs = known_graphs(self);
-    if (graphs != NULL && graphs->was_launched) {
+    const bool was_launched = graphs != NULL && graphs->was_launched;
+    if (was_launched) {
         graphs->was_launched = false;
-        return mp__to_ort(mp__run_stream_wait(graphs->record->stream));
+        return mp__to_ort(mp__run_streams_wait_launch(from(self)));
     }
-    return mp__to_ort(mp__run_streams_wait(from(self)));
+    return mp__to_ort(mp__run_streams_wait_device(from(self)));
 }
 
 void mp__graph_install(mp_provider *provider) {

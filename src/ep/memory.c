@@ -4,10 +4,14 @@
  *
  * Every allocator, stream and session has a handle of its own on the pool of its device, so the
  * pool goes when the last of them does, and a shared allocator that is replaced before there is a
- * session takes the old pool with it. */
+ * session takes the old pool with it.
+ *
+ * What ONNX Runtime's environment says is beneath what a session or an allocator says, and nobody
+ * is told that a pool has it otherwise: who comes later has not asked for it. */
 #include "base/log.h"
 #include "ep/bridge.h"
 #include "ep/plugin.h"
+#include "ep/pool_later.h"
 #include "pool/pool_handle.h"
 
 #include <stdio.h>
@@ -17,8 +21,14 @@
 
 #define CLIENT             "onnxruntime"
 #define OWN_PREFIX         "ep.cudapluginexecutionprovider."
+#define FAMILY_PREFIX      "ep.cuda."
 #define ENVIRONMENT_PREFIX "ep_factory." MP_EP_NAME "."
 #define ARENA              "arena."
+
+/* By who says it, the last one wins. NULL ends. */
+static const char *const of_allocator[] = {"", NULL};
+static const char *const of_session[] = {FAMILY_PREFIX, OWN_PREFIX, NULL};
+static const char *const of_environment[] = {ENVIRONMENT_PREFIX, NULL};
 
 /* ---- options as texts ---- */
 
@@ -48,57 +58,135 @@ static mp_status make_text(const char *name, const char *value, char **out) {
     return MP_OK;
 }
 
-/* Gives: `*out`, ended by NULL, until free_texts. */
-static mp_status make_texts(const OrtKeyValuePairs *pairs, const char *prefix, char ***out) {
+/* Adds to `texts`, which has room, what `pairs` say behind `prefix`. */
+static mp_status add_texts(const OrtKeyValuePairs *pairs, const char *prefix, char **texts,
+                           size_t *made) {
     const char *const *keys = NULL;
     const char *const *values = NULL;
     size_t count = 0;
-    if (pairs != NULL) {
-        ORT->GetKeyValuePairs(pairs, &keys, &values, &count);
+    ORT->GetKeyValuePairs(pairs, &keys, &values, &count);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = option_of(keys[i], prefix);
+        if (name != NULL) {
+            MP_TRY(make_text(name, values[i], &texts[*made]));
+            (*made)++;
+        }
     }
-    char **texts = calloc(count + 1, sizeof(char *));
+    return MP_OK;
+}
+
+/* Gives: `*out`, ended by NULL, until free_texts. `pairs`: NULL for none. */
+static mp_status make_texts(const OrtKeyValuePairs *pairs, const char *const *prefixes,
+                            char ***out) {
+    const char *const *unused = NULL;
+    size_t count = 0;
+    size_t made = 0;
+    if (pairs != NULL) {
+        ORT->GetKeyValuePairs(pairs, &unused, &unused, &count);
+    }
+    char **texts = calloc(2 * count + 1, sizeof(char *)); /* there are two prefixes at most */
     if (texts == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "no host memory for %zu options", count);
     }
-    size_t made = 0;
-    for (size_t i = 0; i < count; i++) {
-        const char *name = option_of(keys[i], prefix);
-        const mp_status status = name != NULL ? make_text(name, values[i], &texts[made]) : MP_OK;
-        if (status != MP_OK) {
-            free_texts(texts);
-            return status;
-        }
-        made += name != NULL;
+    mp_status status = MP_OK;
+    for (size_t i = 0; pairs != NULL && prefixes[i] != NULL && status == MP_OK; i++) {
+        status = add_texts(pairs, prefixes[i], texts, &made);
+    }
+    if (status != MP_OK) {
+        free_texts(texts);
+        return status;
     }
     *out = texts;
     return MP_OK;
 }
 
-/* Those of the environment. ONNX Runtime passes them on to nobody. */
+/* Those of the environment. */
 static mp_status make_environment_texts(char ***out) {
     OrtKeyValuePairs *entries = NULL;
     if (mp__from_ort(ORT_EP->GetEnvConfigEntries(&entries)) != MP_OK) {
         MP_LOG(WARNING, "the environment's options cannot be read: %s", mp_error_message());
-        return make_texts(NULL, "", out);
+        return make_texts(NULL, of_environment, out);
     }
-    const mp_status status = make_texts(entries, ENVIRONMENT_PREFIX, out);
+    const mp_status status = make_texts(entries, of_environment, out);
     ORT->ReleaseKeyValuePairs(entries);
     return status;
 }
 
+static bool has_text(char *const *texts, const char *text) {
+    while (*texts != NULL && strcmp(*texts, text) != 0) {
+        texts++;
+    }
+    return *texts != NULL;
+}
+
+/* Drops those that are in `base`, too. */
+static void drop_known(char **texts, char *const *base) {
+    size_t kept = 0;
+    for (size_t i = 0; texts[i] != NULL; i++) {
+        if (has_text(base, texts[i])) {
+            free(texts[i]);
+        } else {
+            texts[kept++] = texts[i];
+        }
+    }
+    texts[kept] = NULL;
+}
+
+typedef struct wishes {
+    char **base;  /* owned; the environment's */
+    char **texts; /* owned; one's own */
+} wishes;
+
+static void wishes_free(const wishes *w) {
+    free_texts(w->base);
+    free_texts(w->texts);
+}
+
+/* Gives: `*out`, until wishes_free. */
+static mp_status wishes_read(const OrtKeyValuePairs *pairs, const char *const *prefixes,
+                             wishes *out) {
+    *out = (wishes){NULL, NULL};
+    MP_TRY(make_environment_texts(&out->base));
+    const mp_status status = make_texts(pairs, prefixes, &out->texts);
+    if (status != MP_OK) {
+        wishes_free(out);
+    }
+    return status;
+}
+
+/* Newer versions of ONNX Runtime may pass what the environment says as if it were an allocator's
+ * own, so what both say is the environment's. */
+static mp_status wishes_of_allocator(const OrtKeyValuePairs *pairs, wishes *out) {
+    MP_TRY(wishes_read(pairs, of_allocator, out));
+    drop_known(out->texts, out->base);
+    return MP_OK;
+}
+
 /* ---- pools ---- */
 
+static mp_status open_pool(const mp_unit *unit, mp_memory memory, const wishes *w, mp_pool **out) {
+    MP_TRY(mp__pool_open_over(unit->device, memory, CLIENT, (const char *const *)w->base,
+                              (const char *const *)w->texts, out));
+    mp__pool_later_join(unit, memory, *out);
+    return MP_OK;
+}
+
 mp_status mp__memory_open(const mp_unit *unit, mp_memory memory, const OrtKeyValuePairs *pairs,
-                          const char *prefix, mp_pool **out) {
-    char **texts = NULL;
-    MP_TRY(make_texts(pairs, prefix, &texts));
-    if (texts[0] == NULL) { /* who asks for nothing gets what the environment asks for */
-        free_texts(texts);
-        MP_TRY(make_environment_texts(&texts));
-    }
+                          mp_pool **out) {
+    wishes w;
+    MP_TRY(wishes_of_allocator(pairs, &w));
+    const mp_status status = open_pool(unit, memory, &w, out);
+    wishes_free(&w);
+    return status;
+}
+
+mp_status mp__memory_check(const OrtKeyValuePairs *pairs, bool *asks) {
+    wishes w;
+    MP_TRY(wishes_of_allocator(pairs, &w));
+    *asks = w.texts[0] != NULL;
     const mp_status status =
-        mp__pool_open_on(unit->device, memory, CLIENT, (const char *const *)texts, out);
-    free_texts(texts);
+        mp__pool_options_check((const char *const *)w.base, (const char *const *)w.texts);
+    wishes_free(&w);
     return status;
 }
 
@@ -166,14 +254,46 @@ static mp_status open_external(const mp_unit *unit, const mp_options *options, m
     return mp__pool_open_external_on(unit->device, CLIENT, &external, direct, out);
 }
 
-mp_status mp__memory_open_session(const mp_unit *unit, const OrtSessionOptions *session,
-                                  const mp_options *options, mp_pool **out) {
-    if (options->gpu_external_alloc != 0) {
-        return open_external(unit, options, out);
+/* A key without a prefix may be meant for anybody, so it is not taken. */
+static void warn_of_bare(const OrtKeyValuePairs *pairs) {
+    const char *const *keys = NULL;
+    const char *const *values = NULL;
+    size_t count = 0;
+    ORT->GetKeyValuePairs(pairs, &keys, &values, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (option_of(keys[i], "") != NULL) {
+            MP_LOG(WARNING, "the session's entry '%s' is ignored; write " FAMILY_PREFIX "%s",
+                   keys[i], keys[i]);
+        }
     }
+}
+
+static mp_status open_both(const mp_unit *unit, const wishes *w, mp_pool **memory,
+                           mp_pool **pinned) {
+    MP_TRY(open_pool(unit, MP_MEMORY_DEVICE, w, memory));
+    return open_pool(unit, MP_MEMORY_PINNED, w, pinned);
+}
+
+static mp_status open_ours(const mp_unit *unit, const OrtSessionOptions *session, mp_pool **memory,
+                           mp_pool **pinned) {
     OrtKeyValuePairs *pairs = NULL;
+    wishes w;
     MP_TRY(mp__from_ort(ORT->GetSessionOptionsConfigEntries(session, &pairs)));
-    const mp_status status = mp__memory_open(unit, MP_MEMORY_DEVICE, pairs, OWN_PREFIX, out);
+    mp_status status = wishes_read(pairs, of_session, &w);
+    if (status == MP_OK) {
+        warn_of_bare(pairs);
+        status = open_both(unit, &w, memory, pinned);
+        wishes_free(&w);
+    }
     ORT->ReleaseKeyValuePairs(pairs);
     return status;
+}
+
+mp_status mp__memory_open_session(const mp_unit *unit, const OrtSessionOptions *session,
+                                  const mp_options *options, mp_pool **memory, mp_pool **pinned) {
+    if (options->gpu_external_alloc == 0) {
+        return open_ours(unit, session, memory, pinned);
+    }
+    MP_TRY(open_external(unit, options, memory));
+    return mp__memory_open(unit, MP_MEMORY_PINNED, NULL, pinned);
 }

@@ -212,6 +212,29 @@ static void check_tuning(mp_options *options) {
     }
 }
 
+/* ---- the device ----
+ * ONNX Runtime writes the number of the device that it gives to the session among its options. */
+
+static mp_status check_device_at(const entries *all, int place, int ordinal) {
+    const char *value = value_of(all, place, "device_id");
+    int64_t number = 0;
+    if (value == NULL || mp_parse_int("device_id", value, 0, INT32_MAX, &number) != MP_OK ||
+        number == ordinal) {
+        return MP_OK; /* what cannot be read is warned of with the other options */
+    }
+    return MP_FAIL(INVALID_ARGUMENT,
+                   "the option %sdevice_id is %s, and the session was given device %d; leave the "
+                   "option out, or give the session the device that it names",
+                   prefixes[place], value, ordinal);
+}
+
+static mp_status check_device(const entries *all, int ordinal) {
+    for (int place = 0; place < PLACES; place++) {
+        MP_TRY(check_device_at(all, place, ordinal));
+    }
+    return MP_OK;
+}
+
 /* ---- both ---- */
 
 static void set_defaults(mp_options *out) {
@@ -223,14 +246,15 @@ static void set_defaults(mp_options *out) {
     }
 }
 
-void mp__options_read(const OrtSessionOptions *session, mp_options *out) {
+mp_status mp__options_read(const OrtSessionOptions *session, int ordinal, mp_options *out) {
     set_defaults(out);
+    out->device_id = ordinal;
     OrtKeyValuePairs *pairs = NULL;
     const mp_status status = mp__from_ort(ORT->GetSessionOptionsConfigEntries(session, &pairs));
     if (status != MP_OK) {
         MP_LOG(WARNING, "the session's options cannot be read, the defaults are kept: %s",
                mp_error_message());
-        return;
+        return MP_OK;
     }
     entries all = {NULL, NULL, 0};
     ORT->GetKeyValuePairs(pairs, &all.keys, &all.values, &all.count);
@@ -239,7 +263,10 @@ void mp__options_read(const OrtSessionOptions *session, mp_options *out) {
     check_external(out);
     check_sdpa(out);
     check_tuning(out);
+    const mp_status checked = check_device(&all, ordinal);
+    out->device_id = ordinal;
     ORT->ReleaseKeyValuePairs(pairs);
+    return checked;
 }
 
 /* ---- what others may know ---- */

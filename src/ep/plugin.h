@@ -54,6 +54,7 @@ typedef struct mp_unit {
     const OrtHardwareDevice *hardware;    /* borrowed from ORT, or `own_hardware` */
     OrtHardwareDevice *own_hardware;      /* owned; NULL where ORT listed the device */
     OrtMemoryInfo *memory, *pinned;       /* owned */
+    OrtMemoryInfo *constant;              /* owned; `memory` for what stays: weights */
     const OrtMemoryDevice *memory_device; /* borrowed from `memory` */
 } mp_unit;
 
@@ -81,7 +82,7 @@ typedef struct mp_options {
     size_t partition_memory_limit; /* bytes; 0: none */
     bool tunable_op_enable, tunable_op_tuning_enable;
     int64_t tunable_op_max_tuning_duration_ms;
-    int64_t device_id; /* what ORT passes on; the device given to the session decides */
+    int64_t device_id; /* of the device that the session was given */
     /* addresses of functions that own the memory beneath; 0: ours does */
     uintptr_t gpu_external_alloc, gpu_external_free, gpu_external_empty_cache;
     bool enable_cuda_graph;
@@ -105,6 +106,7 @@ struct mp_provider {
     int kept_count;
     struct mp_budget *budget;                /* owned; NULL without a limit, see budget.h */
     mp_pool *pool;                           /* owned; where scratch comes from */
+    mp_pool *pinned;                         /* owned; for as long as the session lives */
     struct mp_run_stream *only_stream;       /* a reference; NULL where each thread has its own */
     struct mp_thread_record *thread_records; /* see per_thread.h */
     atomic_int kernel_count;
@@ -143,7 +145,8 @@ void mp__provider_release(mp_provider *provider);
 void mp__resource_install(OrtEp *ep);
 
 /* ---- options.c ---- */
-void mp__options_read(const OrtSessionOptions *session, mp_options *out);
+/* For a session on device `ordinal`. Fails: INVALID_ARGUMENT where the options name another. */
+mp_status mp__options_read(const OrtSessionOptions *session, int ordinal, mp_options *out);
 /* Those that concern operators. */
 mp_op_options mp__options_of_ops(const mp_options *options);
 /* Makes known what the session runs with: a line for the log, and a note under the name that the
@@ -171,18 +174,24 @@ OrtStatus *mp__memcpy_create(void *unused, const OrtKernelInfo *info, OrtKernelI
 
 /* ---- memory.c ---- */
 /* A handle on the unit's pool; `pairs` (NULL for none) are the options asked for, of which those
- * that begin with `prefix` and "arena." count. Gives: `*out`, until mp_pool_close. */
+ * that begin with "arena." count, over those of the environment. Allocators that wait for the pool
+ * (pool_later.h) have it then, too. Gives: `*out`, until mp_pool_close. */
 mp_status mp__memory_open(const mp_unit *unit, mp_memory memory, const OrtKeyValuePairs *pairs,
-                          const char *prefix, mp_pool **out);
-/* The pool of a session: over the functions that its options name, if any. */
+                          mp_pool **out);
+/* Whether a pool could be opened so, and whether there is an option in `pairs` that the environment
+ * does not say as well. Fails: INVALID_ARGUMENT. */
+mp_status mp__memory_check(const OrtKeyValuePairs *pairs, bool *asks);
+/* The pools of a session, of device and pinned memory: the former over the functions that the
+ * session's options name, if any. Gives: both until mp_pool_close, `*memory` also when it fails
+ * (or NULL). */
 mp_status mp__memory_open_session(const mp_unit *unit, const OrtSessionOptions *session,
-                                  const mp_options *options, mp_pool **out);
+                                  const mp_options *options, mp_pool **memory, mp_pool **pinned);
 
 /* ---- allocator.c ---- */
-/* Takes: `pool`, also when it fails. */
+/* Takes: `pool`, also when it fails; NULL: one that is had when it is needed. */
 OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info, mp_pool *pool,
                                 OrtAllocator **out);
-void mp__allocator_release(OrtAllocator *self);
+void mp__allocator_release(OrtAllocator *self); /* NULL is ignored */
 
 /* ---- sync_stream.c ---- */
 /* Takes: `stream`, also when it fails. */

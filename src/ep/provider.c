@@ -54,7 +54,7 @@ static OrtStatus *create_external_allocator(OrtEp *self, const OrtMemoryInfo *in
     mp_pool *pool = NULL;
     *out = NULL;
     if (ORT->MemoryInfoGetDeviceMemType(info) == OrtDeviceMemoryType_HOST_ACCESSIBLE) {
-        MP_TRY_ORT(mp__memory_open(provider->unit, MP_MEMORY_PINNED, NULL, "", &pool));
+        MP_TRY_ORT(mp__pool_again(provider->pinned, &pool));
     } else {
         MP_TRY_ORT(mp__pool_again(provider->pool, &pool));
     }
@@ -67,14 +67,16 @@ static OrtStatus *is_concurrent_run_supported(OrtEp *self, bool *out) {
     return NULL;
 }
 
-/* Not the whole device: that would break the captures of other threads. */
-static OrtStatus *sync_streams(OrtEp *self) {
-    return mp__to_ort(mp__run_streams_wait(from(self)));
+/* Stream by stream: waiting for the device at once would break the captures of other threads. */
+static OrtStatus *sync_device(OrtEp *self) {
+    return mp__to_ort(mp__run_streams_wait_device(from(self)));
 }
 
 static mp_status open_provider(mp_provider *provider, const OrtSessionOptions *session) {
+    MP_TRY(mp__options_read(session, provider->unit->device->ordinal, &provider->options));
     MP_TRY(mp__stream_options_settle(&provider->options));
-    MP_TRY(mp__memory_open_session(provider->unit, session, &provider->options, &provider->pool));
+    MP_TRY(mp__memory_open_session(provider->unit, session, &provider->options, &provider->pool,
+                                   &provider->pinned));
     return mp__only_stream_open(provider);
 }
 
@@ -87,8 +89,6 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
     mp__factory_keep(factory);
     provider->factory = factory;
     provider->unit = unit;
-    mp__options_read(session, &provider->options);
-    provider->options.device_id = unit->device->ordinal;
     const mp_status opened = open_provider(provider, session);
     if (opened != MP_OK) {
         OrtStatus *failed = mp__to_ort(opened);
@@ -108,7 +108,7 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
         .ShouldConvertDataLayoutForOp = mp__should_convert,
         .GetKernelRegistry = get_kernel_registry,
         .IsConcurrentRunSupported = is_concurrent_run_supported,
-        .Sync = sync_streams,
+        .Sync = sync_device,
         .CreateProfiler = mp__profiler_create,
     };
     mp__graph_install(provider);
@@ -126,6 +126,7 @@ void mp__provider_release(mp_provider *provider) {
     mp_note_remove(provider->options_note);
     mp__budget_release(provider->budget);
     mp_pool_close(provider->pool);
+    mp_pool_close(provider->pinned);
     mp_factory *factory = provider->factory;
     free(provider);
     mp__factory_drop(factory);

@@ -7,6 +7,8 @@
 #include "ep/run_stream.h"
 
 #include "base/log.h"
+#include "base/thread_number.h"
+#include "pool/pool_handle.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -33,6 +35,12 @@ static mp_status open_stream(mp_run_stream *s, void *native) {
     return MP_OK;
 }
 
+/* Whether it is one of the streams that a session with graphs has for each thread. */
+static bool is_of_thread(const mp_provider *owner) {
+    return owner != NULL && owner->options.enable_cuda_graph &&
+           !owner->options.use_ep_level_unified_stream;
+}
+
 static mp_status make(mp_unit *unit, mp_pool *pool, const mp_provider *owner, bool is_wrap,
                       void *native, mp_run_stream **out) {
     mp_run_stream *s = calloc(1, sizeof *s);
@@ -40,8 +48,12 @@ static mp_status make(mp_unit *unit, mp_pool *pool, const mp_provider *owner, bo
         mp_pool_close(pool);
         return MP_FAIL(OUT_OF_MEMORY, "no host memory for a stream");
     }
-    *s = (mp_run_stream){
-        .unit = unit, .pool = pool, .owner = owner, .is_wrap = is_wrap, .references = 1};
+    *s = (mp_run_stream){.unit = unit,
+                         .pool = pool,
+                         .owner = owner,
+                         .is_wrap = is_wrap,
+                         .thread = is_of_thread(owner) ? mp_thread_number() : 0,
+                         .references = 1};
     const mp_status status = open_stream(s, native);
     if (status != MP_OK) {
         mp_pool_close(pool);
@@ -202,11 +214,30 @@ mp_status mp__run_stream_wait(mp_run_stream *stream) {
     return status;
 }
 
-/* The first stream of `owner` after `before` (NULL: of all), kept. */
-static mp_run_stream *keep_next(const mp_run_stream *before, const mp_provider *owner) {
+typedef bool choice(const mp_run_stream *stream, const mp_provider *owner);
+
+static bool is_of(const mp_run_stream *stream, const mp_provider *owner) {
+    return stream->owner == owner;
+}
+
+/* Of a wrap that another session has, the user may destroy the stream as soon as that session is
+ * closed; the pool knows such streams, and when they go. */
+static bool is_of_device(const mp_run_stream *stream, const mp_provider *owner) {
+    return stream->unit->device == owner->unit->device &&
+           (!stream->is_wrap || stream->owner == owner);
+}
+
+static bool is_not_of_other_launches(const mp_run_stream *stream, const mp_provider *owner) {
+    return is_of_device(stream, owner) &&
+           (stream->thread == 0 || stream->thread == mp_thread_number());
+}
+
+/* The first stream chosen after `before` (NULL: of all), kept. */
+static mp_run_stream *keep_next(const mp_run_stream *before, choice *chosen,
+                                const mp_provider *owner) {
     pthread_mutex_lock(&all_lock);
     mp_run_stream *s = before != NULL ? before->next : all;
-    while (s != NULL && s->owner != owner) {
+    while (s != NULL && !chosen(s, owner)) {
         s = s->next;
     }
     if (s != NULL) {
@@ -216,17 +247,30 @@ static mp_run_stream *keep_next(const mp_run_stream *before, const mp_provider *
     return s;
 }
 
-mp_status mp__run_streams_wait(const mp_provider *owner) {
+static mp_status wait_for(choice *chosen, const mp_provider *owner) {
     mp_status status = MP_OK;
-    mp_run_stream *s = keep_next(NULL, owner);
+    mp_run_stream *s = keep_next(NULL, chosen, owner);
     while (s != NULL) {
         const mp_status one = mp__run_stream_wait(s);
         status = status == MP_OK ? one : status;
-        mp_run_stream *next = keep_next(s, owner);
+        mp_run_stream *next = keep_next(s, chosen, owner);
         mp__run_stream_drop(s);
         s = next;
     }
     return status;
+}
+
+mp_status mp__run_streams_wait(const mp_provider *owner) {
+    return wait_for(is_of, owner);
+}
+
+mp_status mp__run_streams_wait_device(const mp_provider *owner) {
+    MP_TRY(wait_for(is_of_device, owner));
+    return mp__pools_wait(owner->unit->device);
+}
+
+mp_status mp__run_streams_wait_launch(const mp_provider *owner) {
+    return wait_for(is_not_of_other_launches, owner);
 }
 
 void mp__run_stream_set_captured(mp_run_stream *stream, bool captured) {

@@ -18,6 +18,7 @@ typedef struct mp_run_stream {
     void *native;             /* never NULL: the legacy default stream goes by 1 */
     const mp_provider *owner; /* whose runs are queued here; only compared. NULL: a factory's */
     bool is_wrap;             /* of a stream of the user's */
+    uint64_t thread;          /* the only one that launches graphs here; 0: no such stream */
     pthread_mutex_t lock;     /* held while the host waits for the stream; guards `captured` */
     bool captured;
     int references;             /* guarded by the list's lock */
@@ -45,6 +46,11 @@ mp_run_stream *mp__run_stream_last(void);
 mp_status mp__run_stream_wait(mp_run_stream *stream);
 /* The same for every stream of `owner`. */
 mp_status mp__run_streams_wait(const mp_provider *owner);
+/* For all that has been queued on the owner's device, by whomever: on streams of sessions and of
+ * ONNX Runtime's users, and on those that pools know. Captured streams are left alone. */
+mp_status mp__run_streams_wait_device(const mp_provider *owner);
+/* The same but for the streams on which other threads launch graphs, and for other libraries'. */
+mp_status mp__run_streams_wait_launch(const mp_provider *owner);
 
 /* For who begins and ends a capture: nobody waits for the stream in between. */
 void mp__run_stream_set_captured(mp_run_stream *stream, bool captured);

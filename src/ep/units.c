@@ -75,6 +75,9 @@ static mp_status create_memory_infos(mp_unit *unit) {
     MP_TRY(mp__from_ort(ORT->CreateMemoryInfo_V2(
         "CudaPinned", OrtMemoryInfoDeviceType_GPU, MP_VENDOR_ID, id,
         OrtDeviceMemoryType_HOST_ACCESSIBLE, 0, OrtDeviceAllocator, &unit->pinned)));
+    MP_TRY(mp__from_ort(ORT->CreateMemoryInfo_V2("Cuda", OrtMemoryInfoDeviceType_GPU, MP_VENDOR_ID,
+                                                 id, OrtDeviceMemoryType_DEFAULT, 0,
+                                                 OrtReadOnlyAllocator, &unit->constant)));
     unit->memory_device = ORT_EP->MemoryInfo_GetMemoryDevice(unit->memory);
     return MP_OK;
 }
@@ -85,6 +88,9 @@ static void unit_close(mp_unit *unit) {
     }
     if (unit->pinned != NULL) {
         ORT->ReleaseMemoryInfo(unit->pinned);
+    }
+    if (unit->constant != NULL) {
+        ORT->ReleaseMemoryInfo(unit->constant);
     }
     if (unit->own_hardware != NULL) {
         ORT_EP->ReleaseHardwareDevice(unit->own_hardware);

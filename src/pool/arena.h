@@ -169,7 +169,7 @@ struct arena {
     /* guarded by the registry */
     arena *next;
     unsigned references;
-    uint32_t warned; /* keys of options that later openers wanted otherwise, and were told so */
+    arena_told told; /* options that later openers wanted otherwise */
 };
 
 static inline lane *lane_at(const arena *a, unsigned index) {
@@ -387,6 +387,11 @@ void mp__uses_free(use *uses);
 /* `c`, MOVING and with uses, waits for them. */
 void mp__order_wait_for_uses(arena *a, chunk *c);
 void mp__order_close(arena *a);
+
+/* ---- wait.c ---- */
+
+/* Waits for what is queued on the arena's streams, but for captured ones. Not under its lock. */
+mp_status mp__arena_wait(arena *a);
 
 /* ---- first_use.c ---- */
 

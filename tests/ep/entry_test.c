@@ -148,6 +148,17 @@ TEST(entry_checks_its_arguments) {
     CHECK(ReleaseEpFactory(NULL) == NULL);
 }
 
+TEST(entry_factory_releases_nothing_without_a_word) {
+    OrtEpFactory *factory = NULL;
+    size_t count = 0;
+    version_text = "1.31.1";
+    version_most = 29;
+    CHECK(create(&factory, &count) == NULL);
+    factory->ReleaseAllocator(factory, NULL);
+    factory->ReleaseEp(factory, NULL);
+    CHECK(ReleaseEpFactory(factory) == NULL);
+}
+
 TEST(entry_refuses_a_second_runtime) {
     OrtEpFactory *factory = NULL;
     OrtEpFactory *second = NULL;
