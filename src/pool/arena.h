@@ -431,7 +431,9 @@ void mp__lanes_unlock(arena *a);
 
 /* ---- report.c ---- */
 
-/* Events for the trace, where it is on. */
+/* A line of the log with the options that a new pool has settled on. */
+void mp__report_options(const arena *a);
+/* Events for the trace, where it is on; of memory a line of the log too. */
 void mp__report_block(const arena *a, const chunk *c, const lane *l, mp_trace_action action);
 void mp__report_memory(const arena *a, mp_addr addr, size_t size, mp_trace_action action);
 

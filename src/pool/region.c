@@ -1,6 +1,5 @@
 /* region.c - regions: how large the next one is, where it comes from, and giving it back.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/log.h"
 #include "base/nvtx.h"
 #include "pool/arena.h"
 #include "pool/limit.h"
@@ -221,8 +220,6 @@ static mp_status add_region(arena *a, lane *l, uint32_t units) {
     mp__chunk_bin(a, c);
     a->counts.extensions++;
     mp__report_memory(a, addr, size, MP_TRACE_GROW);
-    MP_LOG(DEBUG, "the pool of %s grew by %zu bytes to %zu", a->device->info.name, size,
-           arena_total(a));
     return MP_OK;
 }
 
