@@ -55,6 +55,7 @@ size_t mp__arena_plenty(const arena *a, size_t bytes) {
 
 enum {
     THRIFT = 4096,           /* chunks gathered before it ends */
+    ASKING = 16,             /* chunks that might be gathered while streams are asked */
     THRIFT_BYTES = 64 << 20, /* an arena that is larger is spared it, unless growth is to be as */
     THRIFT_BLOCKS_MAX = 128, /* requested, or so few blocks are lent that the shelf is short */
 };
@@ -174,6 +175,7 @@ static chunk *find_by_gathering(arena *a, lane *l, uint32_t units) {
         }
         mp__order_settle_idle(a);
         mp__arena_gather_idle(a);
+        count_gathered(a, l, ASKING);
         c = find_safe(a, l, units);
     }
     if (c == NULL && mp__order_settle_kept(a, l)) {

@@ -356,12 +356,9 @@ static chunk *take_some(lane *l, size_t count) {
     chunk *taken = NULL;
     spin_lock(&l->lock);
     while (count > 0 && l->shelf_count > 0) {
-        chunk **link = &l->shelf[l->shelf_next];
-        if (*link == NULL) {
-            l->shelf_next = (l->shelf_next + 1) % SHELF_CLASSES;
-            continue;
-        }
-        chunk *c = pop(l, l->shelf_next, link);
+        const int next = next_filled(l, l->shelf_next, SHELF_CLASSES - 1);
+        l->shelf_next = next >= 0 ? next : next_filled(l, 0, SHELF_CLASSES - 1);
+        chunk *c = pop(l, l->shelf_next, &l->shelf[l->shelf_next]);
         chunk_set_state(c, CHUNK_MOVING);
         c->link = taken;
         taken = c;
