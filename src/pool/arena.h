@@ -78,6 +78,7 @@ struct lane {
     uint64_t shelf_filled[(SHELF_CLASSES + 63) / 64]; /* one bit a class */
     chunk *shelf[SHELF_CLASSES];
     size_t shelf_bytes, shelf_count;
+    uint32_t slack; /* the most units by which a chunk of the shelf may exceed a request */
     int shelf_next; /* class that is cleared next when the shelf is full */
 
     /* `in_use` never exceeds `allowance`, see usage.c. */
@@ -96,6 +97,7 @@ struct lane {
     size_t event_count;
     uint64_t *seen; /* owned; by lane: the epoch of it that this stream has waited for */
     size_t seen_count;
+    size_t gathered; /* chunks taken off shelves for it since it grew, see find.c */
 };
 
 /* ---- regions ---- */
@@ -241,10 +243,16 @@ void mp__lane_end(arena *a, lane *l);
 void mp__lane_close(arena *a, lane *l);
 /* Puts a chunk on the shelf. Under the lane's lock. Returns whether the shelf is now too full. */
 bool mp__shelf_put(const arena *a, lane *l, chunk *c);
-/* A chunk that fits, at most an eighth larger, or NULL. Under the lane's lock. */
+/* A chunk that fits, larger by an eighth or the lane's slack at most, or NULL. Under the lane's
+ * lock. */
 chunk *mp__shelf_take(lane *l, uint32_t units);
-/* Moves chunks from the shelf to the bins: some, to make room, or all. Under the arena's lock. */
-void mp__shelf_clear(arena *a, lane *l, bool all);
+/* Moves chunks from the shelf to the bins: some, to make room, or all. Returns how many. Under the
+ * arena's lock. */
+size_t mp__shelf_clear(arena *a, lane *l, bool all);
+/* The same for the chunk that fits best, or for all, of those that others may have: of epochs up
+ * to `epoch_max`, and with no later ones of their size. Under the arena's lock. */
+bool mp__shelf_offer(arena *a, lane *l, uint32_t units, uint64_t epoch_max);
+size_t mp__shelf_offer_all(arena *a, lane *l, uint64_t epoch_max);
 
 /* ---- coalesce.c: under the arena's lock ---- */
 
@@ -273,6 +281,10 @@ void mp__arena_gather(arena *a);
 mp_status mp__arena_quiesce(arena *a);
 
 /* ---- find.c: under the arena's lock ---- */
+
+/* Makes a lane begin to be thrifty, where that is worth it. Under the lane's lock as well, where
+ * others know it. */
+void mp__find_begin(const arena *a, lane *l);
 
 /* Gives: `*out`, a chunk of at least `units` for `l`, in no list.
  * Fails: OUT_OF_MEMORY, with the sentence of the device or of the limit. */
@@ -366,6 +378,11 @@ void mp__order_poll(arena *a);
 /* Finds out which streams have nothing to do: what was freed on them is idle. On the others an
  * event is recorded, so that a later look knows more. */
 void mp__order_settle_idle(arena *a);
+/* The same for the shelves of streams other than `asking`, where nothing is recorded. Returns
+ * whether one has nothing to do. */
+bool mp__order_settle_kept(arena *a, const lane *asking);
+/* The last epoch of `other` whose memory `l` may use. */
+uint64_t mp__order_seen(const lane *l, const lane *other);
 /* All work on the lane's stream has ended. */
 void mp__order_settle(lane *l);
 uint64_t mp__order_end_epoch(lane *l);
@@ -433,7 +450,9 @@ void mp__lanes_unlock(arena *a);
 
 /* ---- report.c ---- */
 
-/* Events for the trace, where it is on. */
+/* A line of the log with the options that a new pool has settled on. */
+void mp__report_options(const arena *a);
+/* Events for the trace, where it is on; of memory a line of the log too. */
 void mp__report_block(const arena *a, const chunk *c, const lane *l, mp_trace_action action);
 void mp__report_memory(const arena *a, mp_addr addr, size_t size, mp_trace_action action);
 

@@ -2,7 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/bins.h"
 
-enum { LOOK_MAX = 16 }; /* chunks of one class that a search looks at */
+enum {
+    FEW = 256,     /* chunks of which a search looks at the whole class */
+    LOOK_MAX = 16, /* and at how many of it otherwise */
+};
 
 void mp__bins_add(bins *all, chunk *c) {
     const int class = class_of(c->units);
@@ -51,8 +54,25 @@ int mp__bins_next(const bins *all, int class) {
     return word * 64 + __builtin_ctzll(bits);
 }
 
+static bool fits_better(const chunk *c, const chunk *best) {
+    return best == NULL || c->units < best->units ||
+           (c->units == best->units && chunk_addr(c) < chunk_addr(best));
+}
+
+/* The best of a class in bins with few chunks: of the smallest that fit the one at the lowest
+ * address. */
+static chunk *best_of_few(const bins *all, int class, uint32_t units, uint64_t epoch_max) {
+    chunk *best = NULL;
+    for (chunk *c = all->head[class]; c != NULL; c = c->link) {
+        if (c->units >= units && c->epoch <= epoch_max && fits_better(c, best)) {
+            best = c;
+        }
+    }
+    return best;
+}
+
 /* Of the class of `units` the smallest that fits; of a larger class, where all fit, the first. */
-static chunk *best_of_class(const bins *all, int class, uint32_t units, uint64_t epoch_max) {
+static chunk *best_of_many(const bins *all, int class, uint32_t units, uint64_t epoch_max) {
     const bool all_fit = class != class_of(units);
     chunk *best = NULL;
     int looked = 0;
@@ -69,9 +89,11 @@ static chunk *best_of_class(const bins *all, int class, uint32_t units, uint64_t
 }
 
 chunk *mp__bins_best(const bins *all, uint32_t units, uint64_t epoch_max) {
+    const bool few = all->count <= FEW;
     for (int class = mp__bins_next(all, class_of(units) - 1); class >= 0;
          class = mp__bins_next(all, class)) {
-        chunk *best = best_of_class(all, class, units, epoch_max);
+        chunk *best = few ? best_of_few(all, class, units, epoch_max)
+                          : best_of_many(all, class, units, epoch_max);
         if (best != NULL) {
             return best;
         }

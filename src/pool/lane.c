@@ -98,6 +98,7 @@ static mp_status make(arena *a, lane **out) {
     l->index = (unsigned)index;
     l->key = MP_NO_STREAM;
     l->epoch = 1;
+    mp__find_begin(a, l);
     atomic_store_explicit(&a->lanes[index], l, memory_order_release);
     atomic_store_explicit(&a->lane_count, index + 1, memory_order_release);
     *out = l;
@@ -105,13 +106,14 @@ static mp_status make(arena *a, lane **out) {
 }
 
 /* Makes the lane of a stream that is gone, which has nothing lent any more, nobody's. */
-static bool recycle(lane *l) {
+static bool recycle(const arena *a, lane *l) {
     spin_lock(&l->lock);
     const bool unused = l->gone && l->in_use == 0;
     if (unused) {
         l->gone = l->ended = l->detour = l->is_capture = l->in_table = false;
         l->thread = 0;
         l->key = MP_NO_STREAM;
+        mp__find_begin(a, l);
     }
     spin_unlock(&l->lock);
     return unused;
@@ -120,7 +122,7 @@ static bool recycle(lane *l) {
 mp_status mp__lane_add(arena *a, lane **out) {
     for (size_t i = 1; i < lane_count_of(a); i++) {
         lane *l = lane_at(a, (unsigned)i);
-        if (l->gone && recycle(l)) {
+        if (l->gone && recycle(a, l)) {
             *out = l;
             return MP_OK;
         }
@@ -321,7 +323,8 @@ static int next_filled(const lane *l, int class, int last) {
 
 chunk *mp__shelf_take(lane *l, uint32_t units) {
     enum { LOOK = 4, SLACK = 8 }; /* up to an eighth more than was asked for saves a search */
-    const uint32_t most = units + units / SLACK;
+    const uint32_t eighth = units / SLACK;
+    const uint32_t most = units + (eighth < l->slack ? eighth : l->slack);
     const int last = class_of(most < SHELF_UNITS_MAX ? most : SHELF_UNITS_MAX);
     for (int class = next_filled(l, class_of(units), last); class >= 0;
          class = next_filled(l, class + 1, last)) {
@@ -338,17 +341,24 @@ chunk *mp__shelf_take(lane *l, uint32_t units) {
     return NULL;
 }
 
+/* Puts chunks that are MOVING and linked to each other into the bins. Returns how many they are. */
+static size_t release_all(arena *a, chunk *taken) {
+    size_t count = 0;
+    for (chunk *c = taken, *next = NULL; c != NULL; c = next, count++) {
+        next = c->link;
+        mp__chunk_release(a, c);
+    }
+    return count;
+}
+
 /* Takes up to `count` chunks off the shelf, linked to each other. */
 static chunk *take_some(lane *l, size_t count) {
     chunk *taken = NULL;
     spin_lock(&l->lock);
     while (count > 0 && l->shelf_count > 0) {
-        chunk **link = &l->shelf[l->shelf_next];
-        if (*link == NULL) {
-            l->shelf_next = (l->shelf_next + 1) % SHELF_CLASSES;
-            continue;
-        }
-        chunk *c = pop(l, l->shelf_next, link);
+        const int next = next_filled(l, l->shelf_next, SHELF_CLASSES - 1);
+        l->shelf_next = next >= 0 ? next : next_filled(l, 0, SHELF_CLASSES - 1);
+        chunk *c = pop(l, l->shelf_next, &l->shelf[l->shelf_next]);
         chunk_set_state(c, CHUNK_MOVING);
         c->link = taken;
         taken = c;
@@ -358,10 +368,54 @@ static chunk *take_some(lane *l, size_t count) {
     return taken;
 }
 
-void mp__shelf_clear(arena *a, lane *l, bool all) {
+size_t mp__shelf_clear(arena *a, lane *l, bool all) {
     enum { SOME = 32 };
-    for (chunk *c = take_some(l, all ? SIZE_MAX : SOME), *next = NULL; c != NULL; c = next) {
-        next = c->link;
-        mp__chunk_release(a, c);
+    return release_all(a, take_some(l, all ? SIZE_MAX : SOME));
+}
+
+/* Chunks of a class lie in the order of their frees, so the first is of the last epoch: a class
+ * that has one of a later epoch is in use right now, and left alone. */
+static bool is_at_rest(const lane *l, int class, uint64_t epoch_max) {
+    return l->index == 0 || l->shelf[class]->epoch <= epoch_max;
+}
+
+/* The smallest chunk of a class that fits, off the shelf; NULL where none does. */
+static chunk *take_smallest(lane *l, int class, uint32_t units) {
+    chunk **best = NULL;
+    for (chunk **link = &l->shelf[class]; *link != NULL; link = &(*link)->link) {
+        if ((*link)->units >= units && (best == NULL || (*link)->units < (*best)->units)) {
+            best = link;
+        }
     }
+    return best != NULL ? pop(l, class, best) : NULL;
+}
+
+bool mp__shelf_offer(arena *a, lane *l, uint32_t units, uint64_t epoch_max) {
+    chunk *c = NULL;
+    spin_lock(&l->lock);
+    for (int class = next_filled(l, class_of(units), SHELF_CLASSES - 1); class >= 0 && c == NULL;
+         class = class < SHELF_CLASSES - 1 ? next_filled(l, class + 1, SHELF_CLASSES - 1) : -1) {
+        c = is_at_rest(l, class, epoch_max) ? take_smallest(l, class, units) : NULL;
+    }
+    if (c != NULL) {
+        chunk_set_state(c, CHUNK_MOVING);
+    }
+    spin_unlock(&l->lock);
+    return release_all(a, c) > 0;
+}
+
+size_t mp__shelf_offer_all(arena *a, lane *l, uint64_t epoch_max) {
+    chunk *taken = NULL;
+    spin_lock(&l->lock);
+    for (int class = next_filled(l, 0, SHELF_CLASSES - 1); class >= 0;
+         class = class < SHELF_CLASSES - 1 ? next_filled(l, class + 1, SHELF_CLASSES - 1) : -1) {
+        while (l->shelf[class] != NULL && is_at_rest(l, class, epoch_max)) {
+            chunk *c = pop(l, class, &l->shelf[class]);
+            chunk_set_state(c, CHUNK_MOVING);
+            c->link = taken;
+            taken = c;
+        }
+    }
+    spin_unlock(&l->lock);
+    return release_all(a, taken);
 }

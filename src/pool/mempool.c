@@ -350,6 +350,9 @@ mp_status mp__mempool_shrink(mp__mempool *pool, size_t *released) {
     (void)pthread_mutex_lock(&pool->lock);
     pool->stats.shrinkages += less > 0;
     (void)pthread_mutex_unlock(&pool->lock);
+    MP_LOG(INFO,
+           "the driver's own pool of device %d was trimmed by %zu bytes, and has %zu bytes now",
+           pool->device->ordinal, less, (size_t)after.reserved);
     if (released != NULL) {
         *released = less;
     }

@@ -73,6 +73,10 @@ typedef struct mp__mempool_block {
 /* The lent block around `addr`. Looks at all blocks. Fails: NOT_FOUND. */
 mp_status mp__mempool_find(mp__mempool *pool, mp_addr addr, mp__mempool_block *out);
 
+/* Shows `fn` each lent block, and each that is to be freed later. `fn` must not call the pool. */
+typedef void mp__mempool_visit_fn(void *context, const mp__mempool_block *block, bool lent);
+void mp__mempool_look(mp__mempool *pool, mp__mempool_visit_fn *fn, void *context);
+
 /* ---- streams and memory at large ---- */
 
 /* `stream` is about to be destroyed: waits for its work. Its lent blocks count as lent without a

@@ -39,6 +39,29 @@ mp_status mp__mempool_find(mp__mempool *pool, mp_addr addr, mp__mempool_block *o
                : MP_FAIL(NOT_FOUND, "0x%zx lies in no lent block of this pool", (size_t)addr);
 }
 
+typedef struct visit {
+    mp__mempool_visit_fn *fn;
+    void *context;
+} visit;
+
+static void show(void *context, mempool_block *block, bool lent) {
+    const visit *v = context;
+    v->fn(v->context,
+          &(mp__mempool_block){.addr = block->addr,
+                               .size = block->size,
+                               .requested = block->requested,
+                               .stream = block->stream->native,
+                               .client = block->client},
+          lent);
+}
+
+void mp__mempool_look(mp__mempool *pool, mp__mempool_visit_fn *fn, void *context) {
+    visit v = {fn, context};
+    (void)pthread_mutex_lock(&pool->lock);
+    mp__mempool_each(pool, show, &v);
+    (void)pthread_mutex_unlock(&pool->lock);
+}
+
 /* ---- figures ---- */
 
 mp_status mp__mempool_stats(mp__mempool *pool, mp_pool_stats *out) {

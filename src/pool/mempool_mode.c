@@ -130,6 +130,41 @@ void mp__mempool_mode_clients(arena *a, mp_share *out, size_t capacity, size_t *
     (void)pthread_mutex_unlock(&a->lock);
 }
 
+typedef struct block_page {
+    const arena *a;
+    const dump_writer *w;
+    dump_table table;
+    dump_list list;
+} block_page;
+
+static void count_block(void *context, const mp__mempool_block *block, bool lent) {
+    block_page *page = context;
+    if (lent) {
+        mp__dump_count_lent(&page->table, block->size, block->requested);
+    } else {
+        mp__dump_count_free(&page->table, block->size);
+    }
+}
+
+static void put_block(void *context, const mp__mempool_block *block, bool lent) {
+    block_page *page = context;
+    mp__dump_put_chunk(page->w, &page->list,
+                       &(dump_chunk){.addr = block->addr,
+                                     .size = block->size,
+                                     .requested = block->requested,
+                                     .client = lent ? page->a->clients[block->client] : NULL,
+                                     .state = "freed, still waiting for a stream"});
+}
+
+/* What the driver keeps beyond these blocks it alone knows. */
+static void put_blocks(const arena *a, const dump_writer *w) {
+    block_page page = {.a = a, .w = w};
+    mp__mempool_look(a->mempool, count_block, &page);
+    mp__dump_put_table(w, &page.table);
+    mp__mempool_look(a->mempool, put_block, &page);
+    mp__dump_end_chunks(w, &page.list);
+}
+
 mp_status mp__mempool_mode_dump(arena *a, mp_write_fn *write, void *context) {
     const dump_writer w = {write, context};
     mp_pool_stats stats;
@@ -137,12 +172,18 @@ mp_status mp__mempool_mode_dump(arena *a, mp_write_fn *write, void *context) {
     size_t count = 0;
     MP_TRY(mp__mempool_stats(a->mempool, &stats));
     mp__dump_put(&w,
-                 "the driver's pool, device %d (%s)\nin use %" PRIu64 " bytes (most ever %" PRIu64
-                 ") of %" PRIu64 " had from the device\n",
-                 a->device->ordinal, a->device->info.name, stats.in_use, stats.in_use_max,
-                 stats.total);
+                 "the driver's pool, device %d (%s)\nin use %" PRIu64 " bytes (asked for %" PRIu64
+                 ", most ever %" PRIu64 ") of %" PRIu64 " had from the device (most ever %" PRIu64
+                 ")\n",
+                 a->device->ordinal, a->device->info.name, stats.in_use, stats.requested,
+                 stats.in_use_max, stats.total, stats.total_max);
+    mp__dump_put(&w,
+                 "%" PRIu64 " requests, %" PRIu64 " frees, %" PRIu64 " given back, %" PRIu64
+                 " failures\n",
+                 stats.allocs, stats.frees, stats.shrinkages, stats.failures);
     mp__mempool_mode_clients(a, shares, MP_COUNT_OF(shares), &count);
     mp__dump_clients(&w, shares, count);
+    put_blocks(a, &w);
     return MP_OK;
 }
 

@@ -155,6 +155,26 @@ void mp__order_settle_idle(arena *a) {
     }
 }
 
+bool mp__order_settle_kept(arena *a, const lane *asking) {
+    bool any = false;
+    for (size_t i = 1; i < lane_count_of(a); i++) {
+        lane *l = lane_at(a, (unsigned)i);
+        spin_lock(&l->lock);
+        const bool kept = l->shelf_count > 0;
+        spin_unlock(&l->lock);
+        mp_stream *stream = kept && l != asking ? usable_stream(a, l) : NULL;
+        if (stream == NULL) {
+            continue;
+        }
+        const uint64_t epoch = end_epoch(l);
+        if (stream_is_idle(a, stream)) {
+            l->reached = epoch;
+            any = true;
+        }
+    }
+    return any;
+}
+
 /* ---- what a stream has waited for ---- */
 
 mp_status mp__order_see(lane *l, const lane *other, uint64_t epoch) {
@@ -178,6 +198,10 @@ mp_status mp__order_see(lane *l, const lane *other, uint64_t epoch) {
 static uint64_t seen_of(const lane *l, const lane *other) {
     const uint64_t seen = other->index < l->seen_count ? l->seen[other->index] : 0;
     return seen > other->reached ? seen : other->reached;
+}
+
+uint64_t mp__order_seen(const lane *l, const lane *other) {
+    return seen_of(l, other);
 }
 
 bool mp__order_wait(arena *a, lane *l, lane *other, uint64_t epoch) {

@@ -54,6 +54,7 @@ static mp_status make(const source *from, const arena_options *options, arena **
                "regions instead",
                from->is_external ? "an external memory manager" : from->device->info.name);
     }
+    mp__report_options(fresh);
     *out = fresh;
     return MP_OK;
 }

@@ -1,6 +1,5 @@
 /* region.c - regions: how large the next one is, where it comes from, and giving it back.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/log.h"
 #include "base/nvtx.h"
 #include "pool/arena.h"
 #include "pool/limit.h"
@@ -145,6 +144,15 @@ static void remove_at(arena *a, size_t at) {
 
 /* ---- growing ---- */
 
+static size_t round_down(size_t size) {
+    const size_t most = (size_t)UNITS_MAX * UNIT;
+    return size > most ? most : size / UNIT * UNIT;
+}
+
+static size_t round_up(size_t size) {
+    return round_down(size <= SIZE_MAX - UNIT ? size + UNIT - 1 : size);
+}
+
 /* The size to ask for: at least `bytes`. Doubles the size of the next extension, but only where
  * this one did not have to be doubled to fit. */
 static size_t next_size(arena *a, size_t bytes) {
@@ -152,7 +160,7 @@ static size_t next_size(arena *a, size_t bytes) {
         return bytes;
     }
     const size_t most = a->options.max_power_of_two_extend_bytes;
-    size_t size = a->next_extension;
+    size_t size = round_up(a->next_extension);
     if (size >= bytes) {
         a->next_extension = size < most / 2 ? 2 * size : most;
         return size;
@@ -162,11 +170,6 @@ static size_t next_size(arena *a, size_t bytes) {
     }
     a->next_extension = size;
     return size;
-}
-
-static size_t round_down(size_t size) {
-    const size_t most = (size_t)UNITS_MAX * UNIT;
-    return size > most ? most : size / UNIT * UNIT;
 }
 
 /* Asks for `*size`, then for a tenth less and less, down to `least`. */
@@ -217,8 +220,6 @@ static mp_status add_region(arena *a, lane *l, uint32_t units) {
     mp__chunk_bin(a, c);
     a->counts.extensions++;
     mp__report_memory(a, addr, size, MP_TRACE_GROW);
-    MP_LOG(DEBUG, "the pool of %s grew by %zu bytes to %zu", a->device->info.name, size,
-           arena_total(a));
     return MP_OK;
 }
 

@@ -5,6 +5,7 @@
  *
  * The device must not use such a block any more when it goes. While a stream is captured it cannot
  * be waited for, so the block is kept in `retired` until it can. */
+#include "base/log.h"
 #include "pool/arena.h"
 
 static mp_status reserve(arena *a, uint32_t units, size_t size, uint8_t client, chunk **out) {
@@ -57,12 +58,17 @@ mp_status mp__arena_reserve(arena *a, size_t size, uint8_t client, mp_addr *out)
         status = reserve_once(a, units, size, client, &c);
     }
     if (status == MP_OUT_OF_MEMORY) {
-        return mp__arena_fail(a, size, client, NULL);
+        status = mp__arena_fail(a, size, client, NULL);
+        MP_LOG(INFO, "nothing could be reserved: %s", mp_error_message());
+        return status;
     }
     MP_TRY(status);
     mp__usage_count(a, lane_at(a, 0), c, CHUNK_RESERVED);
     mp__report_block(a, c, lane_at(a, 0), MP_TRACE_ALLOC);
     *out = chunk_addr(c) + a->border;
+    if (!a->direct) {
+        MP_LOG(DEBUG, "%zu bytes were reserved on device %d", chunk_bytes(c), a->device->ordinal);
+    }
     return MP_OK;
 }
 
