@@ -11,8 +11,9 @@ Every allocator runs in a fresh process, and the processes of a repeat follow ea
 meets all. A figure is the median of the repeats; the file has the least and the most, too. A repeat that would exceed
 the budget is not begun; with --resume, the same command goes on with it another time. A peer is any library with the
 functions of bench/pool/plugin.h. On a GPU the driver's allocators take part, and those of PyTorch and CuPy where they
-are installed; ONNX Runtime's own arena is that of its CPU (bench/pool/plugin_ort.c). Marks in the table: `!` this peer is better than Millpond, `~` better, but the ranges of the two overlap,
-`>` the time of the pass was up before its end, `x` allocations failed; neither counts as better.
+are installed; ONNX Runtime's own arena is that of its CPU (bench/pool/plugin_ort.c). Marks in the table: `!` this peer
+is better than Millpond, `~` better, but the ranges of the two overlap, `>` the time of the pass was up before its end,
+`x` allocations failed; neither counts as better.
 """
 
 import argparse

@@ -7,7 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plugin.h"
 
-#include "ep/ort_abi.h"
+#include "ep/abi/ort_abi.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

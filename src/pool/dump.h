@@ -2,7 +2,7 @@
 #ifndef MP_POOL_DUMP_H
 #define MP_POOL_DUMP_H
 
-#include "pool/arena.h"
+#include "pool/arena/arena.h"
 
 typedef struct dump_writer {
     mp_write_fn *write;

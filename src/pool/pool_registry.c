@@ -2,7 +2,7 @@
 #include "pool/pool_registry.h"
 
 #include "base/log.h"
-#include "pool/mempool_mode.h"
+#include "pool/mempool/mempool_mode.h"
 #include "pool/pool_handle.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -6,7 +6,7 @@
 #ifndef MP_POOL_POOL_REGISTRY_H
 #define MP_POOL_POOL_REGISTRY_H
 
-#include "pool/arena.h"
+#include "pool/arena/arena.h"
 
 /* The arena of `from`, made where there is none; a warning is logged where the opener has given
  * options that the arena has otherwise. Gives: `*out`, until release. */
