@@ -81,10 +81,9 @@ static bool lends_few(const arena *a, const lane *l) {
 }
 
 void mp__find_begin(const arena *a, lane *l) {
-    const bool is_thrifty =
-        lane_count_of(a) <= THRIFT_LANES_MAX &&
-        (a->options.extend_strategy == EXTEND_AS_REQUESTED || arena_total(a) <= THRIFT_BYTES ||
-         lends_few(a, l));
+    const bool is_thrifty = lane_count_of(a) <= THRIFT_LANES_MAX &&
+                            (a->options.extend_strategy == EXTEND_AS_REQUESTED ||
+                             arena_total(a) <= THRIFT_BYTES || lends_few(a, l));
     l->gathered = is_thrifty ? 0 : THRIFT;
     l->asked = 0;
     l->slack = is_thrifty ? 0 : slack_of(a);
