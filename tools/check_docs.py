@@ -3,10 +3,11 @@
 """Checks what the documents say that a program can see: links, file names, tables of variables and options, counts.
 
 Every MILLPOND_ variable that src/ and python/src/ read, every key of src/ep/session/options.c and every key of the pool
-has a row in README.md, those of the pool in docs/memory.md too, and the other way round; README.md shows
-examples/pool.c as it is, leads to every document, and counts operators as docs/operators.md does; docs/testing.md has
-the steps of tools/run_tests.py; links lead to files and headings that exist, and so do names of source files; every
-file of src/pool is in docs/architecture.md. Prints each breach as file: what.
+has a row in README.md, those of the pool in docs/memory.md too, and the other way round. README.md shows
+examples/pool.c as it is, links to every document, and counts operators as docs/operators.md does. docs/testing.md has
+the steps of tools/run_tests.py, docs/architecture.md every file of src/pool, and docs/add_an_operator.md lines that are
+in the files it names. Links lead to files and headings that exist, and so do names of source files. Prints each breach
+as file: what.
 """
 
 import fnmatch
@@ -20,6 +21,7 @@ MEMORY = ROOT / "docs/memory.md"
 EXAMPLE = ROOT / "examples/pool.c"
 OPERATORS = ROOT / "docs/operators.md"
 ARCHITECTURE = ROOT / "docs/architecture.md"
+GUIDE = ROOT / "docs/add_an_operator.md"
 TESTING = ROOT / "docs/testing.md"
 READ_BY_CODE = re.compile(r'(?:getenv|setting|read_switch|environ(?:\.get)?)[(\[]"(MILLPOND_\w+)"')
 OPTION_KEY = re.compile(r'(?:OPTION|FLAG|ADDRESS)\(([a-z]\w*),|ADDRESS\(([a-z]\w*)\)|\.alias = "(\w+)"')
@@ -84,6 +86,16 @@ def unnamed_files(files):
             yield f"docs/architecture.md: does not say what {name} is for"
 
 
+def guide_lines():
+    """Lines that the guide to operators says to write into a file: they are in one that the step names."""
+    text = GUIDE.read_text(encoding="utf-8")
+    block = r"^\d\. ((?:(?!^\d\. ).)*?)^ +```\w+\n +([^\n]+)\n +```"
+    for step, line in re.findall(block, text, re.MULTILINE | re.DOTALL):
+        names = [ROOT / name for name in CODE_SPAN.findall(step) if (ROOT / name).is_file()]
+        if not any(line in path.read_text(encoding="utf-8") for path in names):
+            yield f"{GUIDE.relative_to(ROOT)}: shows the line {line}, which none of the files named before it has"
+
+
 def operator_counts():
     """README.md's figures of operators, as the table of docs/operators.md has them."""
     table = re.search(r"^\| ai\.onnx \| (\d+) \| (\d+) \| (\d+) \| \d+ \| (\d+) \|",
@@ -125,6 +137,7 @@ def breaches():
         yield from broken_links(path)
         yield from absent_files(path, files)
     yield from unnamed_files(files)
+    yield from guide_lines()
     yield from operator_counts()
     for path in sorted((ROOT / "docs").glob("*.md")):
         if f"]({path.relative_to(ROOT).as_posix()}" not in README.read_text(encoding="utf-8"):
