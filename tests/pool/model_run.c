@@ -50,7 +50,7 @@ static bool add(model *m, const model_block *block) {
     }
     model_block *copy = malloc(sizeof *copy);
     if (copy == NULL) {
-        return model_fail(m, "no memory for the model");
+        return model_fail(m, "cannot allocate memory for the model");
     }
     *copy = *block;
     memmove(&m->live[at + 1], &m->live[at], (m->live_count - at) * sizeof(model_block *));
@@ -361,7 +361,7 @@ static step_fn *const steps[MODEL_KINDS] = {
 static bool begin(model *m) {
     m->live = malloc((m->plan->config->live_max + 1) * sizeof(model_block *));
     if (m->live == NULL) {
-        return model_fail(m, "no memory for the model");
+        return model_fail(m, "cannot allocate memory for the model");
     }
     for (int client = 0; client < MODEL_CLIENTS; client++) {
         if (!open_client(m, client)) {

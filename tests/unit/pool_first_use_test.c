@@ -282,7 +282,7 @@ static bool is_caught(uint64_t seed, bool declare) {
     const char *breach = mp__host_device_breach(device);
     const bool caught = breach != NULL;
     if (caught) {
-        CHECK_STR_HAS(breach, "allocated anew in between");
+        CHECK_STR_HAS(breach, "allocated again in between");
         CHECK_STR_HAS(breach, "stream 2 has used its memory");
     }
     (void)mp_pool_free(pool, block);
