@@ -129,7 +129,7 @@ def test_stream_that_is_no_number(text):
 def test_stream_that_is_none(emulated):
     if not emulated:
         pytest.skip("a driver does not survive a wrong handle")
-    with pytest.raises(Exception, match="no stream"):
+    with pytest.raises(Exception, match="not a stream"):
         session(user_compute_stream=hex(id(object())))
 
 
