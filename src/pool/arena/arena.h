@@ -98,6 +98,7 @@ struct lane {
     uint64_t *seen; /* owned; by lane: the epoch of it that this stream has waited for */
     size_t seen_count;
     size_t gathered; /* chunks taken off shelves for it since it grew, see obtain.c */
+    unsigned asked;  /* times that streams were asked for it since */
 };
 
 /* ---- regions ---- */

@@ -58,6 +58,8 @@ enum {
     ASKING = 16,             /* chunks that might be gathered while streams are asked */
     THRIFT_BYTES = 64 << 20, /* an arena that is larger is spared it, unless growth is to be as */
     THRIFT_BLOCKS_MAX = 128, /* requested, or so few blocks are allocated that the shelf is short */
+    THRIFT_LANES_MAX = 2,    /* further streams would meet at the arena's lock */
+    ASKS_MAX = 16,           /* times that a lane asks streams for one growth, see find_at_rest */
 };
 
 /* The most units that a chunk of the shelf may have beyond an eighth of a request. */
@@ -79,9 +81,11 @@ static bool lends_few(const arena *a, const lane *l) {
 }
 
 void mp__find_begin(const arena *a, lane *l) {
-    const bool is_thrifty = a->options.extend_strategy == EXTEND_AS_REQUESTED ||
-                            arena_total(a) <= THRIFT_BYTES || lends_few(a, l);
+    const bool is_thrifty = lane_count_of(a) <= THRIFT_LANES_MAX &&
+                            (a->options.extend_strategy == EXTEND_AS_REQUESTED ||
+                             arena_total(a) <= THRIFT_BYTES || lends_few(a, l));
     l->gathered = is_thrifty ? 0 : THRIFT;
+    l->asked = 0;
     l->slack = is_thrifty ? 0 : slack_of(a);
 }
 
@@ -148,13 +152,30 @@ static void gather_others(arena *a, lane *l) {
     mp__arena_gather_idle(a);
 }
 
+/* What streams at rest keep, and what that joins to; they are asked whether they are at rest. That
+ * costs less than growth, but more than many other requests, and so do theirs that follow. */
+static chunk *find_at_rest(arena *a, lane *l, uint32_t units) {
+    chunk *c = find_kept(a, l, units);
+    if (c != NULL || l->asked == ASKS_MAX) {
+        return c;
+    }
+    l->asked++;
+    (void)mp__order_settle_kept(a, l);
+    c = find_kept(a, l, units);
+    if (c == NULL) {
+        gather_others(a, l);
+        c = find_safe(a, l, units);
+    }
+    return c;
+}
+
 /* What is there in pieces, or kept: of this stream, then of those at rest. What others use is taken
  * only where much more is reserved than is needed, since they must then go the long way for a
  * while. */
 static chunk *find_by_gathering(arena *a, lane *l, uint32_t units) {
     mp__order_poll(a);
     if (is_worn(a, l, units)) {
-        return find_kept(a, l, units);
+        return find_at_rest(a, l, units);
     }
     if (mp__shelf_offer(a, l, units, UINT64_MAX)) { /* the rest of the shelf can stay */
         count_gathered(a, l, 1);
