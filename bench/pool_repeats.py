@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The repeats of one measurement, which may be made by several calls of bench_pool.py: a file keeps them.
 
-The file says what was measured, and where: a call that goes on must agree in all of it. It is written anew after each
+The file says what was measured, and where: a call that goes on must agree in all of it. It is rewritten after each
 repeat, so a call that is stopped loses the one it was at, and no more.
 """
 

@@ -96,7 +96,7 @@ def print_memory(name):
         return
     stats = provider.pool_stats()
     lent, had = stats["in_use_max"] / 2**20, stats["total_max"] / 2**20
-    print(f"\nMemory: {lent:.0f} MiB lent by the pool at most, {had:.0f} MiB had from the device")
+    print(f"\nMemory: {lent:.0f} MiB allocated by the pool at its peak, {had:.0f} MiB reserved from the device")
 
 
 def print_assignment(models):

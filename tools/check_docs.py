@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the documents say that a program can see: links, tables of variables and options, the C example.
+"""Checks what the documents say that a program can see: links, file names, tables of variables and options, counts.
 
-Every MILLPOND_ variable that src/ reads, every key of src/ep/session/options.c and every key of the pool has a row in
-README.md, those of the pool in docs/memory.md too, and the other way round; README.md shows examples/pool.c as it is;
-links between documents lead to files and headings that are there. Prints each breach as file: what.
+Every MILLPOND_ variable that src/ and python/src/ read, every key of src/ep/session/options.c and every key of the pool
+has a row in README.md, those of the pool in docs/memory.md too, and the other way round. README.md shows
+examples/pool.c as it is, links to every document, and counts operators as docs/operators.md does. docs/testing.md has
+the steps of tools/run_tests.py, docs/architecture.md every file of src/pool, and docs/add_an_operator.md lines that are
+in the files it names. Links lead to files and headings that exist, and so do names of source files. Prints each breach
+as file: what.
 """
 
+import fnmatch
 import re
 import sys
 from pathlib import Path
@@ -15,11 +19,21 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 MEMORY = ROOT / "docs/memory.md"
 EXAMPLE = ROOT / "examples/pool.c"
-READ_BY_CODE = re.compile(r'(?:getenv|setting|read_switch)\("(MILLPOND_\w+)"')
+OPERATORS = ROOT / "docs/operators.md"
+ARCHITECTURE = ROOT / "docs/architecture.md"
+GUIDE = ROOT / "docs/add_an_operator.md"
+TESTING = ROOT / "docs/testing.md"
+READ_BY_CODE = re.compile(r'(?:getenv|setting|read_switch|environ(?:\.get)?)[(\[]"(MILLPOND_\w+)"')
 OPTION_KEY = re.compile(r'(?:OPTION|FLAG|ADDRESS)\(([a-z]\w*),|ADDRESS\(([a-z]\w*)\)|\.alias = "(\w+)"')
 POOL_KEY = re.compile(r"^ {4}(?:WORD|OPTION)\((\w+), ", re.MULTILINE)  # rows of the pool's table
 FIRST_CELL = re.compile(r"^\| (`[^|]*`) \|", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE_SPAN = re.compile(r"`([^`\n]+)`")
+# What is a file of this tree where a code span names it; files that users have (memory.html) end otherwise.
+FILE_NAME = re.compile(r"[\w.*/-]+\.(?:c|h|cu|def|py|cmake)")
+TREE = ["src", "include", "python", "tests", "bench", "tools", "examples", "demo", "cmake"]
+OF_OTHERS = {"onnxruntime_c_api.h", "torch/cuda/_memory_viz.py"}
+STEP = re.compile(r'^        Step\("([\w-]+)", ', re.MULTILINE)
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
@@ -50,6 +64,49 @@ def broken_links(path):
             yield f"{path.relative_to(ROOT)}: link to {link}, a heading which is not there"
 
 
+def tree_files():
+    """Every file of the tree's own, by its path."""
+    return [path.relative_to(ROOT).as_posix() for folder in TREE for path in (ROOT / folder).rglob("*")
+            if path.is_file()]
+
+
+def absent_files(path, files):
+    """Names of source files that lead nowhere; a name may leave out the folders before it, and have stars."""
+    for span in sorted(set(CODE_SPAN.findall(text_of(path)))):
+        if FILE_NAME.fullmatch(span) and span not in OF_OTHERS:
+            if not any(fnmatch.fnmatchcase("/" + name, "*/" + span) for name in files):
+                yield f"{path.relative_to(ROOT)}: names {span}, a file which is not there"
+
+
+def unnamed_files(files):
+    """Files of the pool that the page on the architecture leaves out; those of the trace stand there as a folder."""
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    for name in files:
+        if re.fullmatch(r"src/pool/((arena|mempool)/)?\w+\.c", name) and f"{name.rpartition('/')[2]}`" not in text:
+            yield f"docs/architecture.md: does not say what {name} is for"
+
+
+def guide_lines():
+    """Lines that the guide to operators says to write into a file: they are in one that the step names."""
+    text = GUIDE.read_text(encoding="utf-8")
+    block = r"^\d\. ((?:(?!^\d\. ).)*?)^ +```\w+\n +([^\n]+)\n +```"
+    for step, line in re.findall(block, text, re.MULTILINE | re.DOTALL):
+        names = [ROOT / name for name in CODE_SPAN.findall(step) if (ROOT / name).is_file()]
+        if not any(line in path.read_text(encoding="utf-8") for path in names):
+            yield f"{GUIDE.relative_to(ROOT)}: shows the line {line}, which none of the files named before it has"
+
+
+def operator_counts():
+    """README.md's figures of operators, as the table of docs/operators.md has them."""
+    table = re.search(r"^\| ai\.onnx \| (\d+) \| (\d+) \| (\d+) \| \d+ \| (\d+) \|",
+                      OPERATORS.read_text(encoding="utf-8"), re.MULTILINE)
+    covered, partly, missing, ours = (int(figure) for figure in table.groups())
+    wanted = f"of the {covered + partly + missing} operators of `ai.onnx` that ONNX Runtime's own CUDA provider has, " \
+             f"{covered} in full and {partly} in part, and {ours} more"
+    if wanted not in " ".join(README.read_text(encoding="utf-8").split()):
+        yield f'README.md: should say "{wanted}", as docs/operators.md counts them'
+
+
 def section(path, heading):
     """A document's text from a heading to the next."""
     text = path.read_text(encoding="utf-8")
@@ -59,7 +116,7 @@ def section(path, heading):
 
 def rows(path, heading):
     """The names in the first cells of the tables of a section; a cell may hold several."""
-    return {name for cell in FIRST_CELL.findall(section(path, heading)) for name in re.findall(r"`([\w.]+)`", cell)}
+    return {name for cell in FIRST_CELL.findall(section(path, heading)) for name in re.findall(r"`([\w.-]+)`", cell)}
 
 
 def differences(path, what, in_code, in_document):
@@ -75,9 +132,20 @@ def example():
 
 
 def breaches():
+    files = tree_files()
     for path in documents():
         yield from broken_links(path)
-    sources = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("*.c"))]
+        yield from absent_files(path, files)
+    yield from unnamed_files(files)
+    yield from guide_lines()
+    yield from operator_counts()
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        if f"]({path.relative_to(ROOT).as_posix()}" not in README.read_text(encoding="utf-8"):
+            yield f"README.md: no link to {path.relative_to(ROOT)}"
+    steps = set(STEP.findall((ROOT / "tools/run_tests.py").read_text(encoding="utf-8")))
+    yield from differences(TESTING, "step", steps, rows(TESTING, "The kinds"))
+    sources = [path.read_text(encoding="utf-8") for folder in ("src", "python/src") for end in ("c", "py")
+               for path in sorted((ROOT / folder).rglob(f"*.{end}"))]
     variables = {name for text in sources for name in READ_BY_CODE.findall(text)}
     listed = {name for name in rows(README, "Environment") if name.startswith("MILLPOND_")}
     yield from differences(README, "variable", variables, listed)

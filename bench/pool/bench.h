@@ -49,7 +49,7 @@ void *bench_stream(bench *self, unsigned index);
 /* A fresh pool, and its end. A pool is opened with no work in flight. */
 void pool_open(bench *self, size_t cap);
 void pool_close(bench *self);
-/* Bytes had from the device; by its free memory where the backend does not count. */
+/* Bytes reserved from the device; by its free memory where the backend does not count. */
 void pool_reserved(bench *self, uint64_t *now, uint64_t *peak);
 /* Looks at the device's memory if the pool does not count: too slow for a timed part. */
 void pool_sample(bench *self);

@@ -1,5 +1,5 @@
 /* case_replay.c - recorded traces, and phases of varying sizes: the time of an operation, and how
- * much is had from the device for what is live.
+ * much is reserved from the device for what is live.
  *
  * Each recorded thread is a thread again. Operations keep the order of the record, and only the
  * calls of the allocator are timed, not the handing over from thread to thread.

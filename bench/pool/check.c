@@ -1,7 +1,7 @@
-/* check.c - looks for overlapping blocks, and for memory that was lent too early.
+/* check.c - looks for overlapping blocks, and for memory that was allocated too early.
  *
- * A block is freed as soon as its read is queued, behind slow work. An allocator that lends it to
- * another stream without an order between the two lets that stream's fill run before the read,
+ * A block is freed as soon as its read is queued, behind slow work. An allocator that allocates it
+ * to another stream without an order between the two lets that stream's fill run before the read,
  * which then finds the wrong number. SPDX-License-Identifier: Apache-2.0 */
 #include "check.h"
 
@@ -35,8 +35,8 @@ void ranges_add(ranges *self, const void *block, uint64_t size) {
     const struct range added = {(uintptr_t)block, (uintptr_t)block + size};
     const size_t at = range_at(self, added.begin);
     if (at < self->count && self->items[at].begin < added.end) {
-        die("wrong: %zu bytes were lent at %p while others are live at %p", (size_t)size, block,
-            (void *)self->items[at].begin);
+        die("wrong: %zu bytes were allocated at %p while others are live at %p", (size_t)size,
+            block, (void *)self->items[at].begin);
     }
     self->items = must_grow(self->items, self->count, &self->capacity, sizeof *self->items);
     memmove(self->items + at + 1, self->items + at, (self->count - at) * sizeof *self->items);
@@ -123,8 +123,8 @@ void check_streams(bench *self) {
         for (size_t word = 0; word < words[i]; word++) {
             const uint32_t found = target[(size_t)i * CHECK_WORDS + word];
             if (found != i + 1) {
-                die("wrong: word %zu of block %u holds %u; its memory was lent too early", word,
-                    i + 1, found);
+                die("wrong: word %zu of block %u holds %u; its memory was allocated too early",
+                    word, i + 1, found);
             }
         }
     }

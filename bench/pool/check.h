@@ -19,7 +19,7 @@ void ranges_drop(ranges *self);
 
 /* Fills blocks on several streams, each with its own number, hands some over to another stream by
  * an event, reads them all back and gives them back at once; ends the program where a block was
- * lent twice or has another's number. With the pool that is open. */
+ * allocated twice or has another's number. With the pool that is open. */
 void check_streams(bench *self);
 
 #endif

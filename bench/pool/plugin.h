@@ -25,7 +25,8 @@ typedef void bench_free_fn(void *memory, ssize_t size, int device, void *stream)
 typedef int bench_init_fn(const char *text, size_t cap);
 /* Closes it and gives all its memory back to the device. */
 typedef void bench_fini_fn(void);
-/* Bytes had from the device: now, and the most since the pool was opened. Returns 0 if known. */
+/* Bytes reserved from the device: now, and the most since the pool was opened. Returns 0 if known.
+ */
 typedef int bench_reserved_fn(uint64_t *now, uint64_t *peak);
 /* Gives back to the device what no block needs. All work has ended. Returns 0 if it can. */
 typedef int bench_trim_fn(void);

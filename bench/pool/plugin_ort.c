@@ -1,8 +1,8 @@
 /* plugin_ort.c - ONNX Runtime's own arena in the shape that pool_bench drives.
  *
  * It is the arena of its CPU, which is the class that its CUDA provider uses too, with the settings
- * that are the defaults of both; so what it lends is memory of the host, and it takes part only in
- * cases that touch no block. --init is the path of libonnxruntime.so. The arena is had through a
+ * that are the defaults of both; so what it allocates is memory of the host, and it takes part only
+ * in cases that touch no block. --init is the path of libonnxruntime.so. The arena is had through a
  * session that asks for the environment's allocators. It knows no streams.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plugin.h"

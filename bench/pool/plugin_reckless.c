@@ -1,7 +1,7 @@
 /* plugin_reckless.c - an allocator that is wrong on purpose: pool_bench must refuse to time it.
  *
- * It lends what was freed last to whoever asks next, without regard to streams: the mistake that
- * the check before the cases with several streams looks for.
+ * It allocates what was freed last to whoever asks next, without regard to streams: the mistake
+ * that the check before the cases with several streams looks for.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plugin.h"
 

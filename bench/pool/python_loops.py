@@ -70,7 +70,7 @@ class Plugin:
 
 # A backend has take(size), which returns a token; drop(token), after which the token is forgotten and the block goes
 # back; use(number), which chooses one of 16 streams; fresh(), which begins with a pool that has no memory; and
-# reserved(), the most bytes had from the device since then.
+# reserved(), the most bytes reserved from the device since then.
 
 
 class Torch:

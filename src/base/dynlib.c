@@ -225,7 +225,8 @@ mp_status mp_dynlib_open(const mp_dynlib_place *place, void **out) {
     search state = {.place = place};
     folders packages = {.items = malloc(ROOTS_MAX * sizeof *packages.items)};
     if (packages.items == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to look for %s", place->names[0]);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to look for %s",
+                       place->names[0]);
     }
     (void)dl_iterate_phdr(folder_of_object, &packages);
     folder_of_ourselves(&packages);

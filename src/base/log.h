@@ -1,4 +1,4 @@
-/* log.h - one sink for what is worth telling but is no failure.
+/* log.h - one sink for what is worth reporting but is not a failure.
  * SPDX-License-Identifier: Apache-2.0
  *
  * By default lines go to stderr, from `warning` up; MILLPOND_LOG=off|error|warning|info|debug

@@ -20,7 +20,8 @@ mp_status mp_note_add(const char *name, const char *text, mp_note **out) {
     const size_t text_size = strlen(text) + 1;
     mp_note *note = malloc(sizeof *note + name_size + text_size);
     if (note == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a note of %zu bytes", text_size);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a note of %zu bytes",
+                       text_size);
     }
     memcpy(note->name, name, name_size);
     memcpy(note->name + name_size, text, text_size);

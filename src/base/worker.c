@@ -107,7 +107,7 @@ static void *worker_main(void *unused) {
     return NULL;
 }
 
-/* A thread that cannot be had is no failure: the loop has fewer hands. */
+/* A thread that cannot be started is not a failure: the loop runs on fewer. */
 static void start_workers(size_t wanted) {
     pthread_attr_t attributes;
     if (started >= wanted || pthread_attr_init(&attributes) != 0) {

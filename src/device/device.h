@@ -50,7 +50,7 @@ typedef struct mp_device_info {
 } mp_device_info;
 
 typedef struct mp_mempool_usage {  /* bytes */
-    size_t reserved, reserved_max; /* had from the device */
+    size_t reserved, reserved_max; /* reserved from the device */
     size_t used, used_max;         /* given out, and not yet given back by a free_async */
 } mp_mempool_usage;
 
@@ -101,7 +101,7 @@ typedef struct mp_device_ops {
     void (*free_pinned)(mp_device *self, mp_addr addr, size_t size);
     mp_status (*memory_info)(mp_device *self, size_t *free_bytes, size_t *total_bytes);
     /* Tells an emulated device that looks for breaches (info.notes) that a part of its memory, of
-     * whatever kind, has been given back to (`live` false) or lent out by (`live` true) an
+     * whatever kind, has been freed to (`live` false) or allocated by (`live` true) an
      * allocator above it. Work queued later that refers to a part that is not live is a breach;
      * work queued before is not. Nothing on other devices. */
     void (*note)(mp_device *self, mp_addr addr, size_t size, bool live);
@@ -139,12 +139,12 @@ typedef struct mp_device_ops {
      * not freed yet stays. */
     mp_status (*mempool_trim)(mp_device *self, mp_mempool *mempool, size_t keep);
     mp_status (*mempool_usage)(mp_device *self, mp_mempool *mempool, mp_mempool_usage *out);
-    /* The largest figures start anew from what they are now. */
+    /* The peaks restart at the present values. */
     mp_status (*mempool_reset_peaks)(mp_device *self, mp_mempool *mempool);
 
     /* -- memory of other processes -- */
 
-    /* A handle for the allocation that begins at `base`, had from alloc (not from reserve or a
+    /* A handle for the allocation that begins at `base`, returned by alloc (not by reserve or a
      * mempool). Other processes may open it for as long as the allocation lives.
      * Fails: UNSUPPORTED where the device cannot share memory, INVALID_ARGUMENT. */
     mp_status (*ipc_export)(mp_device *self, mp_addr base,

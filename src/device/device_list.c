@@ -32,7 +32,7 @@ mp_status mp_device_get(mp_device_kind kind, int ordinal, mp_device **out) {
 #else
     return MP_FAIL(
         UNSUPPORTED,
-        "CUDA device %d asked for, but this build of Millpond has no CUDA backend; build "
+        "CUDA device %d requested, but this build of Millpond has no CUDA backend; build "
         "it where a CUDA toolkit is installed",
         ordinal);
 #endif

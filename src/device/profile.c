@@ -223,7 +223,8 @@ mp_status mp_profile_open(mp_device *device, mp_profile **out) {
     *out = NULL;
     mp_profile *profile = calloc(1, sizeof *profile);
     if (profile == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to profile %s", device->info.name);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to profile %s",
+                       device->info.name);
     }
     const mp_status status = device->ops->profile_begin(device);
     if (status != MP_OK) {

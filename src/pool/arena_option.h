@@ -41,7 +41,7 @@ mp_status mp__arena_options_read(const char *const *base, const char *const *tex
                                  arena_options *out);
 
 /* What openers of an arena were told that they do not get: keys with the values that they wanted.
- * Where there are too many, the first are forgotten, and would be told anew. */
+ * Where there are too many, the first are forgotten, and would be told again. */
 enum { ARENA_TOLD_MAX = 32 };
 
 typedef struct arena_told {

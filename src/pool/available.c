@@ -1,4 +1,4 @@
-/* available.c - how much a pool could still lend. SPDX-License-Identifier: Apache-2.0 */
+/* available.c - how much a pool could still allocate. SPDX-License-Identifier: Apache-2.0 */
 #include "pool/limit.h"
 #include "pool/pool_handle.h"
 

@@ -13,7 +13,7 @@ static mp_status parse(const char *wish, char kind[8], int *ordinal) {
     const size_t size = colon != NULL ? (size_t)(colon - wish) : strlen(wish);
     int64_t number = 0;
     if (size >= 8) {
-        return MP_FAIL(INVALID_ARGUMENT, "there is no device '%s'; say auto, host:N or cuda:N",
+        return MP_FAIL(INVALID_ARGUMENT, "there is no device '%s'; use auto, host:N or cuda:N",
                        wish);
     }
     memcpy(kind, wish, size);
@@ -31,7 +31,7 @@ static mp_status choose(const char *wish, const char *asked_by, mp_device_kind *
     MP_TRY(parse(wish, word, ordinal));
     const bool any = strcmp(word, "auto") == 0;
     if (!any && strcmp(word, "host") != 0 && strcmp(word, "cuda") != 0) {
-        return MP_FAIL(INVALID_ARGUMENT, "%s is '%s'; say auto, host or cuda", asked_by, wish);
+        return MP_FAIL(INVALID_ARGUMENT, "%s is '%s'; use auto, host or cuda", asked_by, wish);
     }
     if (strcmp(word, "host") == 0) {
         (void)snprintf(why, why_size, "%s=%s asks for it", asked_by, wish);

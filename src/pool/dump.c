@@ -162,16 +162,16 @@ void mp__arena_dump(arena *a, mp_write_fn *write, void *context) {
                  a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device", a->device->ordinal,
                  a->device->info.name);
     mp__dump_put(&w,
-                 "in use %" PRIu64 " bytes (asked for %" PRIu64 ", most ever %" PRIu64
-                 ") of %" PRIu64 " had from the device (most ever %" PRIu64 ")\n",
+                 "in use %" PRIu64 " bytes (requested %" PRIu64 ", peak %" PRIu64 ") of %" PRIu64
+                 " reserved from the device (peak %" PRIu64 ")\n",
                  stats.in_use, stats.requested, stats.in_use_max, stats.total, stats.total_max);
     mp__dump_put(&w,
                  "%" PRIu64 " requests, %" PRIu64 " frees, %" PRIu64 " extensions, %" PRIu64
-                 " given back, %" PRIu64 " failures\n",
+                 " returned, %" PRIu64 " failures\n",
                  stats.allocs, stats.frees, stats.extensions, stats.shrinkages, stats.failures);
     put_clients(a, &w);
     (void)pthread_mutex_lock(&a->lock);
-    mp__lanes_lock(a); /* what is lent or on a shelf must not change meanwhile */
+    mp__lanes_lock(a); /* what is allocated or on a shelf must not change meanwhile */
     const free_view view = view_free(a);
     mp__dump_put(&w, "free %zu bytes in %zu chunks, the largest %zu, fragmentation %u %%\n",
                  view.bytes, view.count, view.largest, fragmentation_of(&view));
@@ -266,10 +266,11 @@ mp_status mp__arena_fail(arena *a, size_t size, uint8_t client, const char *why)
     }
     log_dump(a);
     return MP_FAIL(OUT_OF_MEMORY,
-                   "no %zu bytes of %s memory of device %d (%s) for '%s': %" PRIu64 " of %" PRIu64
-                   " bytes had are in use (%s), %zu are free in %zu chunks, the largest of %zu "
-                   "bytes; %s%s",
+                   "cannot allocate %zu bytes of %s memory of device %d (%s) for '%s': %" PRIu64
+                   " of the %" PRIu64 " bytes reserved from the device are in use (%s), %zu are "
+                   "free in %zu chunk%s, the largest of %zu bytes; %s%s",
                    size, a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device",
                    a->device->ordinal, a->device->info.name, a->clients[client], stats.in_use,
-                   stats.total, holders, view.bytes, view.count, view.largest, reason, rest);
+                   stats.total, holders, view.bytes, view.count, view.count == 1 ? "" : "s",
+                   view.largest, reason, rest);
 }

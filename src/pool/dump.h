@@ -33,15 +33,15 @@ typedef struct dump_size {
 
 typedef struct dump_table {          /* begins as zeros */
     dump_power powers[DUMP_POWERS];  /* of 256 bytes */
-    dump_size sizes[DUMP_SIZES_MAX]; /* of lent blocks, the smallest first */
+    dump_size sizes[DUMP_SIZES_MAX]; /* of allocated blocks, the smallest first */
     size_t size_count;
-    size_t left_out; /* lent blocks, smaller than all of `sizes` */
+    size_t left_out; /* allocated blocks, smaller than all of `sizes` */
 } dump_table;
 
 typedef struct dump_chunk {
     mp_addr addr;
     size_t size, requested;
-    const char *client; /* of a lent one; else NULL */
+    const char *client; /* of an allocated one; else NULL */
     const char *state;  /* of another */
 } dump_chunk;
 

@@ -1,5 +1,5 @@
-/* dump_table.c - what is lent and free, by powers of two and by size, for the pages of text about
- * an arena and about the driver's own pool. SPDX-License-Identifier: Apache-2.0 */
+/* dump_table.c - what is allocated and free, by powers of two and by size, for the pages of text
+ * about an arena and about the driver's own pool. SPDX-License-Identifier: Apache-2.0 */
 #include "pool/dump.h"
 
 #include <inttypes.h>
@@ -11,8 +11,8 @@ static int power_of(size_t size) {
     return power < DUMP_POWERS ? power : DUMP_POWERS - 1;
 }
 
-/* Counts a lent block under its size, the sizes in order; where there is no room for one more, the
- * largest sizes stay. */
+/* Counts an allocated block under its size, the sizes in order; where there is no room for one
+ * more, the largest sizes stay. */
 static void count_size(dump_table *t, size_t size) {
     size_t at = t->size_count;
     while (at > 0 && t->sizes[at - 1].size > size) {
@@ -54,19 +54,20 @@ void mp__dump_put_table(const dump_writer *w, const dump_table *t) {
     for (int power = 0; power < DUMP_POWERS; power++) {
         const dump_power *row = &t->powers[power];
         if (row->free_count + row->lent_count > 0) {
-            mp__dump_put(w,
-                         "bin %14zu bytes: %zu lent (%zu bytes, %zu asked for, %zu wasted), %zu "
-                         "free (%zu bytes)\n",
-                         (size_t)UNIT << power, row->lent_count, row->lent_bytes, row->requested,
-                         row->lent_bytes - row->requested, row->free_count, row->free_bytes);
+            mp__dump_put(
+                w,
+                "bin %14zu bytes: %zu allocated (%zu bytes, %zu requested, %zu wasted), %zu "
+                "free (%zu bytes)\n",
+                (size_t)UNIT << power, row->lent_count, row->lent_bytes, row->requested,
+                row->lent_bytes - row->requested, row->free_count, row->free_bytes);
         }
     }
     for (size_t i = 0; i < t->size_count; i++) {
-        mp__dump_put(w, "lent %zu of %zu bytes: %zu bytes\n", t->sizes[i].count, t->sizes[i].size,
-                     t->sizes[i].count * t->sizes[i].size);
+        mp__dump_put(w, "blocks of %zu bytes: %zu, %zu bytes in all\n", t->sizes[i].size,
+                     t->sizes[i].count, t->sizes[i].count * t->sizes[i].size);
     }
     if (t->left_out > 0) {
-        mp__dump_put(w, "and %zu smaller blocks are lent\n", t->left_out);
+        mp__dump_put(w, "and %zu smaller blocks\n", t->left_out);
     }
 }
 
@@ -75,8 +76,8 @@ void mp__dump_put_chunk(const dump_writer *w, dump_list *list, const dump_chunk 
         return;
     }
     if (c->client != NULL) {
-        mp__dump_put(w, "chunk 0x%" PRIxPTR ": %zu bytes lent to %s, who asked for %zu\n", c->addr,
-                     c->size, c->client, c->requested);
+        mp__dump_put(w, "chunk 0x%" PRIxPTR ": %zu bytes allocated by %s, which requested %zu\n",
+                     c->addr, c->size, c->client, c->requested);
     } else {
         mp__dump_put(w, "chunk 0x%" PRIxPTR ": %zu bytes %s\n", c->addr, c->size, c->state);
     }

@@ -1,4 +1,5 @@
-/* follow.c - one stream made to wait for another, for whoever passes memory on between libraries.
+/* follow.c - one stream made to wait for another, for callers that pass memory on between
+ * libraries.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/pool_handle.h"
 

@@ -1,7 +1,7 @@
 /* layout.h - what a pool looks like at one moment: its regions, and every block in them.
  *
- * Every byte of a region lies in exactly one block, and every lent block in a region: a block that
- * the device gave on its own is a region with one block.
+ * Every byte of a region lies in exactly one block, and every allocated block in a region: a block
+ * that the device gave on its own is a region with one block.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_POOL_LAYOUT_H
 #define MP_POOL_LAYOUT_H
@@ -23,17 +23,17 @@ typedef enum mp_block_state {
 typedef struct mp_layout_block {
     mp_addr addr;
     size_t size;
-    size_t requested; /* 0 unless lent */
+    size_t requested; /* 0 unless allocated */
     void *stream;     /* MP_NO_STREAM where any stream may use it */
     uint8_t state;    /* mp_block_state */
-    uint8_t client;   /* index in `clients`; of a lent block */
+    uint8_t client;   /* index in `clients`; of an allocated block */
 } mp_layout_block;
 
 typedef struct mp_layout_region {
     mp_addr addr;
     size_t size;
     bool expandable; /* pages are mapped on demand */
-    bool reserved;   /* outside the arena: one block, had and given back with it */
+    bool reserved;   /* outside the arena: one block, allocated and released with it */
     size_t first_block, block_count;
 } mp_layout_region;
 

@@ -10,7 +10,7 @@
  * and counts nothing, where that would exceed the limit. Threads: any. */
 bool mp__limit_take(size_t bytes);
 void mp__limit_give(size_t bytes);
-/* Bytes that may still be had; SIZE_MAX where there is no limit. */
+/* Bytes that may still be reserved; SIZE_MAX where there is no limit. */
 size_t mp__limit_left(void);
 
 #endif

@@ -27,8 +27,8 @@ mp_status mp__pool_again(mp_pool *pool, mp_pool **out);
 /* The device whose memory it is; borrowed. */
 mp_device *mp__pool_device(const mp_pool *pool);
 
-/* Bytes that the pool could still lend, at most: what it has and has not lent, and what the device
- * has free, as far as arena.max_mem and the limit of the process allow. */
+/* Bytes that the pool could still allocate, at most: what it has and has not allocated, and what
+ * the device has free, as far as arena.max_mem and the limit of the process allow. */
 mp_status mp__pool_available(mp_pool *pool, uint64_t *out);
 
 /* As mp_pool_alloc, mp_pool_free and mp_pool_free_on, for a caller that holds a lock which others
@@ -48,7 +48,7 @@ mp_status mp__pool_record_end(mp_pool *pool, mp_addr addr, void *stream);
 mp_status mp__pool_follow(mp_pool *pool, void *consumer, void *producer);
 
 /* Waits for what is queued on the device's default stream and on all streams that its pools know:
- * memory was lent on them, or declared to be used there. Captures are left alone. */
+ * memory was allocated on them, or declared to be used there. Captures are left alone. */
 mp_status mp__pools_wait(mp_device *device);
 
 /* Gives: `*out`, to be freed with mp__layout_free. */

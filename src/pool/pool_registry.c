@@ -28,7 +28,7 @@ static void unlink_arena(const arena *a) {
     *link = a->next;
 }
 
-/* Once for each key and value: who opens a pool often would read it often. */
+/* Once for each key and value: callers that open a pool often would see it often. */
 static void warn_of_differences(arena *a, const arena_options *options) {
     arena_difference found;
     while (mp__arena_options_differ(&a->options, options, &a->told, &found)) {
@@ -59,7 +59,7 @@ static mp_status make(const source *from, const arena_options *options, arena **
     return MP_OK;
 }
 
-/* One that nobody has a handle on, kept only for blocks that were lent, which are back by now. */
+/* One without handles, kept only for blocks that were still allocated and are freed by now. */
 static bool is_left_over(arena *a) {
     return a->references == 0 && !mp__arena_is_used(a);
 }
@@ -103,11 +103,10 @@ void mp__registry_release(arena *a) {
     (void)pthread_mutex_lock(&lock);
     if (--a->references == 0) {
         if (mp__arena_is_used(a)) {
-            MP_LOG(
-                WARNING,
-                "a pool of device %d is closed while blocks of it are lent; they stay until they "
-                "are freed",
-                a->device->ordinal);
+            MP_LOG(WARNING,
+                   "a pool of device %d is closed while blocks of it are allocated; they stay "
+                   "until they are freed",
+                   a->device->ordinal);
         } else {
             unlink_arena(a);
             mp__arena_destroy(a);

@@ -15,7 +15,7 @@ mp_status mp__registry_get(const source *from, const arena_options *options, are
 /* Adds a reference to an arena that has one. */
 void mp__registry_keep(arena *a);
 
-/* With the last reference the arena goes, unless blocks are still lent. */
+/* With the last reference the arena goes, unless blocks are still allocated. */
 void mp__registry_release(arena *a);
 
 typedef struct registry_entry {

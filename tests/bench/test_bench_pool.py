@@ -169,7 +169,7 @@ def test_python_loops_drive_the_pool(build, log, name):
 @pytest.mark.parametrize("mode", ["threaded", "adversarial:1", "adversarial:2"])
 def test_a_wrong_allocator_is_not_timed(build, mode):
     status, rows, said = pool_bench(build, *plugin(build, "reckless"), "--cases", "handover", MILLPOND_HOST=mode)
-    assert status == 2 and "lent too early" in said
+    assert status == 2 and "allocated too early" in said
     assert rows[-1] == {"begin": "handover"}
 
 

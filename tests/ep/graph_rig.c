@@ -78,7 +78,7 @@ static mp_device *device_of(const rig_session *s) {
     return s->unit.device;
 }
 
-/* A block that the driver's pool did not take back stays lent; a second try is in order. */
+/* A block that the driver's pool did not take back stays allocated; a second try is in order. */
 static mp_status give_back(const rig_session *s, mp_addr addr) {
     const mp_status status = mp__give_back(s->provider.pool, addr);
     return status == MP_DEVICE || status == MP_OUT_OF_MEMORY ? mp__give_back(s->provider.pool, addr)

@@ -183,7 +183,7 @@ static bool is_lent(const rig_session *s, mp_addr addr) {
     return mp_pool_find(s->provider.pool, addr, &info) == MP_OK;
 }
 
-/* What a graph writes to is not lent to others, though its user has freed it. */
+/* What a graph writes to is not allocated to others, though its user has freed it. */
 static void check_holds(mp_device *device, const char *const *options) {
     rig_session s;
     rig_binding b;

@@ -232,7 +232,7 @@ class Session:
         return value
 
     def stats(self, kind=DEFAULT):
-        """Of the memory that the session lends from."""
+        """Of the memory that the session allocates from."""
         memory = API.EpDevice_MemoryInfo(self.device, kind)
         allocator = Allocator(made(API.CreateAllocator, self.address, memory))
         stats = allocator.stats()

@@ -170,7 +170,7 @@ def test_shrink_gives_back_whole_regions_and_starts_growth_anew():
 
 
 def test_statistics_mean_what_those_of_onnxruntimes_own_arena_mean():
-    """The same requests to both; only MaxAllocSize differs, as asked for here and as lent there."""
+    """The same requests to both; only MaxAllocSize differs: as requested here, rounded there."""
     c_child("""
         environment = Environment()
         session = environment.session(sums(3))
@@ -848,17 +848,17 @@ def test_each_device_has_a_pool_of_its_own():
 
 EXTERNAL_START = """
 source = pool_c.Pool("source")  # who owns the memory; any library would do
-lent, refusing, emptied = {}, [False], [0]
+allocated, refusing, emptied = {}, [False], [0]
 @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)
 def take(size):
     if refusing[0]:
         return None
     block = source.alloc(size)
-    lent[block] = size
+    allocated[block] = size
     return block
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def give(block):
-    del lent[block]
+    del allocated[block]
     source.free(block)
 @ctypes.CFUNCTYPE(None)
 def empty():
@@ -876,7 +876,7 @@ def test_session_lends_from_functions():
         + """
 options["gpu_external_empty_cache"] = address(empty)
 session = environment.session(small_models.add_chain(3, 5000), options)
-weights = len(lent)
+weights = len(allocated)
 assert weights >= 1
 assert np.all(session.run(np.full(5000, 4)) == 7)
 assert source.clients()["source"].allocs >= weights + 2
@@ -898,10 +898,10 @@ assert np.all(second.run(np.full(5000, 8)) == 11)
 ort_c.API.ReleaseValue(value)
 second.close()
 session.close()
-assert not lent and source.clients()["source"].in_use == 0
+assert not allocated and source.clients()["source"].in_use == 0
 """
     )
-    assert "no 20000 bytes" in text and "the external memory manager has no" in text
+    assert "cannot allocate 20000 bytes" in text and "the external memory manager cannot provide" in text
 
 
 @pytest.mark.parametrize("name", ["gpu_external_alloc", "gpu_external_free"])
@@ -911,7 +911,7 @@ def test_one_function_alone_is_ignored_with_a_warning(name):
         + f"""
 session = environment.session(sums(), {{{name!r}: options[{name!r}]}})
 check(session, 5000)
-assert not lent and source.clients()["source"].allocs == 0 and source.clients()["onnxruntime"].allocs >= 2
+assert not allocated and source.clients()["source"].allocs == 0 and source.clients()["onnxruntime"].allocs >= 2
 """
     )
     assert "gpu_external_alloc and gpu_external_free must both be set" in text

@@ -305,7 +305,7 @@ def test_released_graphs_give_their_memory_back():
 
 @pytest.mark.parametrize("pool", ["", "arena.use_cuda_mempool=1"])
 def test_bound_values_stay_as_long_as_the_graph(pool):
-    """Freed by their user, they are not lent to others, since each launch writes there."""
+    """Freed by their user, they are not allocated to others, since each launch writes there."""
     child("""
         session = kit.session(small_models.add_chain(3, 1000))
         bound = kit.Bound(session, {"x": np.zeros(1000, np.float32)}, {"y": [1000]})

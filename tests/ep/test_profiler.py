@@ -202,7 +202,7 @@ def test_a_run_that_fails_leaves_the_profile_right(emulated, tmp_path):
                 helper.make_node("Neg", ["y"], ["z"], name="neg")]
     model = small_models.model(nodes_of, {"x": ["n"]}, {"z": ["a", "b"]}, {"shape": np.array([-1, 4], np.int64)})
     session = profiled(tmp_path, model)
-    for count in (8, 6, 12, 7, 4):  # 6 and 7 are no multiples of 4
+    for count in (8, 6, 12, 7, 4):  # 6 and 7 are not multiples of 4
         feed = {"x": np.ones(count, np.float32)}
         if count % 4:
             with pytest.raises(Exception, match="(?i)reshape"):

@@ -129,7 +129,7 @@ def test_stream_that_is_no_number(text):
 def test_stream_that_is_none(emulated):
     if not emulated:
         pytest.skip("a driver does not survive a wrong handle")
-    with pytest.raises(Exception, match="no stream"):
+    with pytest.raises(Exception, match="not a stream"):
         session(user_compute_stream=hex(id(object())))
 
 
@@ -274,7 +274,7 @@ def test_waiting_for_inputs_waits_for_other_sessions(mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("known", [0, 1])
 def test_waiting_for_inputs_waits_for_streams_of_other_libraries(emulated, mode, known):
-    """For those that the pool knows of (memory was lent on them, or declared to be used there), and the default one."""
+    """For those that the pool knows of (by an allocation or a declared use), and the default one."""
     if not emulated:
         pytest.skip("the mode is the emulated device's")
     child(SYNC_START + f"""

@@ -122,7 +122,7 @@ DEVICE_TEST(bit_cast_keeps_the_bits) {
     CHECK(c.out[0].type == MP_U32 && op_same(&c.out[0], want));
     op_close(device, &c);
     c.attrs = to_i64;
-    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "no type as wide as float");
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "not a type as wide as float");
 }
 
 DEVICE_TEST(gelu_refuses_what_makes_no_sense) {

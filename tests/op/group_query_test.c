@@ -113,8 +113,8 @@ TEST(group_query_accepts_by_attributes_and_types) {
         {OP_INT("num_heads", 4), OP_INT("kv_num_heads", 2), OP_INT("do_rotary", 1)},
         {OP_INT("num_heads", 4), OP_INT("kv_num_heads", 2), OP_INT("local_window_size", 0)},
         {OP_INT("num_heads", 4), OP_INT("kv_num_heads", 2), OP_INT("sliding_window_cache", 1)}};
-    static const char *const sentences[] = {NULL, "no multiple", "cos_cache", "local_window_size",
-                                            "sliding_window_cache"};
+    static const char *const sentences[] = {NULL, "not a multiple", "cos_cache",
+                                            "local_window_size", "sliding_window_cache"};
     mp_tensor in[14] = {{.type = MP_F32}, {.type = MP_F32}, {.type = MP_F32}};
     in[5].type = in[6].type = MP_I32;
     for (size_t i = 0; i < MP_COUNT_OF(attrs); i++) {
@@ -167,7 +167,7 @@ DEVICE_TEST(group_query_refuses) {
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "key and value");
     c.in[1] = (op_tensor){.type = MP_NONE};
     c.in[4] = op_f32(x, 1, 1, 1, 8);
-    CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "given both");
+    CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "both be given");
     c.in[3] = OP_TENSOR(MP_F16, x, 1, 1, 1, 8);
     CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "query's type");
     c.in[3] = c.in[4] = (op_tensor){.type = MP_NONE};
@@ -245,7 +245,7 @@ DEVICE_TEST(rotary_refuses) {
         .in = {op_f32(x, 1, 1, 2, 8), op_f32(x, 4, 4), op_f32(x, 4, 4), op_i64(positions, 1, 2)},
         .in_count = 4,
         .out_count = 1};
-    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "cannot turn");
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "cannot be rotated");
     c.attr_count = 0;
     c.in[1].shape.dim[1] = c.in[2].shape.dim[1] = 3;
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "half as long");

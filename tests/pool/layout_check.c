@@ -67,7 +67,7 @@ static bool block_is_sound(const mp_layout *layout, const mp_layout_block *block
                      (size_t)block->addr, block->size, block->state, block->requested);
     }
     if (lent && block->client >= layout->client_count) {
-        return wrong(r, "block 0x%zx is lent to client %d of %zu", (size_t)block->addr,
+        return wrong(r, "block 0x%zx is allocated to client %d of %zu", (size_t)block->addr,
                      block->client, layout->client_count);
     }
     return true;

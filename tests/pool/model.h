@@ -1,9 +1,10 @@
 /* model.h - a pool against a simple model of it, driven by random operations.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The model knows every lent block, by address, and what the pool should count; it knows nothing of
- * how the pool finds memory. On every block work is queued that writes a number of its own there
- * and reads it back later, so memory that two streams had at a time shows in what was read.
+ * The model knows every allocated block, by address, and what the pool should count; it knows
+ * nothing of how the pool finds memory. On every block work is queued that writes a number of its
+ * own there and reads it back later, so memory that two streams had at a time shows in what was
+ * read.
  *
  * The n-th operation follows from the seed and n alone, and each makes sense in any state of the
  * model. So a list of operations that fails can be cut down to the few that matter. */

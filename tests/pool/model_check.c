@@ -149,8 +149,8 @@ static bool blocks_agree(model *m, const mp_layout *layout) {
             continue;
         }
         if (next == m->live_count) {
-            return model_fail(m, "block 0x%zx of %zu bytes is lent to nobody", (size_t)said->addr,
-                              said->size);
+            return model_fail(m, "block 0x%zx of %zu bytes is allocated to nobody",
+                              (size_t)said->addr, said->size);
         }
         const model_block *known = m->live[next++];
         const mp_addr addr = known->addr - m->plan->config->border;
@@ -182,7 +182,7 @@ bool model_check_layout(model *m) {
     return well;
 }
 
-/* The most bytes that lie side by side in one region without being lent. */
+/* The most bytes that lie side by side in one region without being allocated. */
 static size_t largest_gap(const mp_layout *layout) {
     size_t most = 0;
     for (size_t i = 0; i < layout->region_count; i++) {
@@ -212,5 +212,6 @@ bool model_check_refusal(model *m, size_t size) {
     mp__layout_free(&layout);
     const size_t guarded = size + 1024; /* at most, rounded up and with a guard */
     return gap < guarded ||
-           model_fail(m, "%zu bytes were refused where %zu side by side are not lent", size, gap);
+           model_fail(m, "%zu bytes were refused where %zu side by side are not allocated", size,
+                      gap);
 }

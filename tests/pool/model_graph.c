@@ -21,7 +21,7 @@ const model_graph *model_graph_in(const model *m, mp_addr addr, size_t size) {
 
 /* ---- capturing ---- */
 
-/* One block: lent, written, read back, freed; all but the freeing is in the graph. */
+/* One block: allocated, written, read back, freed; all but the freeing is in the graph. */
 static bool add_block(model *m, model_graph *graph, size_t size) {
     const model_stream *stream = &m->streams[graph->stream];
     const mp_device_ops *ops = m->device->ops;
@@ -41,11 +41,12 @@ static bool add_block(model *m, model_graph *graph, size_t size) {
     }
     const size_t next = model_live_after(m, addr);
     if (next < m->live_count && m->live[next]->addr < addr + info.size) {
-        return model_fail(m, "0x%zx was lent to a capture while it is lent", (size_t)addr);
+        return model_fail(m, "0x%zx was allocated by a capture while it is allocated",
+                          (size_t)addr);
     }
     const model_graph *other = model_graph_in(m, addr, info.size);
     if (other != NULL && other->capture != graph->capture) {
-        return model_fail(m, "0x%zx was lent to a capture while another graph has it",
+        return model_fail(m, "0x%zx was allocated by a capture while another graph has it",
                           (size_t)addr);
     }
     m->allocs++;

@@ -40,17 +40,17 @@ bool model_excused(const model *m, mp_status status) {
 static bool add(model *m, const model_block *block) {
     const size_t at = model_live_after(m, block->addr);
     if (at < m->live_count && m->live[at]->addr < block->addr + block->size) {
-        return model_fail(m, "0x%zx of %zu bytes was lent while 0x%zx of %zu bytes is lent",
-                          (size_t)block->addr, block->size, (size_t)m->live[at]->addr,
-                          m->live[at]->size);
+        return model_fail(
+            m, "0x%zx of %zu bytes was allocated while 0x%zx of %zu bytes is allocated",
+            (size_t)block->addr, block->size, (size_t)m->live[at]->addr, m->live[at]->size);
     }
     if (model_graph_in(m, block->addr, block->size) != NULL) {
-        return model_fail(m, "0x%zx of %zu bytes was lent while a graph has it",
+        return model_fail(m, "0x%zx of %zu bytes was allocated while a graph has it",
                           (size_t)block->addr, block->size);
     }
     model_block *copy = malloc(sizeof *copy);
     if (copy == NULL) {
-        return model_fail(m, "no memory for the model");
+        return model_fail(m, "cannot allocate memory for the model");
     }
     *copy = *block;
     memmove(&m->live[at + 1], &m->live[at], (m->live_count - at) * sizeof(model_block *));
@@ -76,7 +76,7 @@ static void forget(model *m, size_t at) {
     free(block);
 }
 
-/* ---- lending ---- */
+/* ---- allocating ---- */
 
 static bool lent(model *m, const model_op *op, mp_addr addr, bool reserved) {
     mp_block_info info = {0};
@@ -88,9 +88,9 @@ static bool lent(model *m, const model_op *op, mp_addr addr, bool reserved) {
     if (addr == 0 || addr % MP_ALIGNMENT != 0 || info.addr != addr || info.requested != requested ||
         info.size < requested || info.stream != m->streams[stream].native ||
         info.client[0] != 'a' + op->client) {
-        return model_fail(m, "%zu bytes lent at 0x%zx are found as %zu of %zu at 0x%zx, client %s",
-                          requested, (size_t)addr, info.requested, info.size, (size_t)info.addr,
-                          info.client);
+        return model_fail(
+            m, "%zu bytes allocated at 0x%zx are found as %zu of %zu at 0x%zx, client %s",
+            requested, (size_t)addr, info.requested, info.size, (size_t)info.addr, info.client);
     }
     model_block block = {.addr = addr,
                          .size = info.size,
@@ -182,8 +182,9 @@ static bool is_live(const model *m, mp_addr addr) {
 
 static bool refused(model *m, mp_addr addr) {
     const mp_status status = mp_pool_free(m->pools[0], addr);
-    return status == MP_INVALID_ARGUMENT || model_fail(m, "free of 0x%zx, which is not lent: %s",
-                                                       (size_t)addr, mp_status_name(status));
+    return status == MP_INVALID_ARGUMENT ||
+           model_fail(m, "free of 0x%zx, which is not allocated: %s", (size_t)addr,
+                      mp_status_name(status));
 }
 
 static bool step_free_twice(model *m, const model_op *op) {
@@ -361,7 +362,7 @@ static step_fn *const steps[MODEL_KINDS] = {
 static bool begin(model *m) {
     m->live = malloc((m->plan->config->live_max + 1) * sizeof(model_block *));
     if (m->live == NULL) {
-        return model_fail(m, "no memory for the model");
+        return model_fail(m, "cannot allocate memory for the model");
     }
     for (int client = 0; client < MODEL_CLIENTS; client++) {
         if (!open_client(m, client)) {

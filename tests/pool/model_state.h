@@ -23,7 +23,7 @@ typedef struct model_block {
     size_t requested;
     uint32_t tag;    /* what is written there */
     uint32_t middle; /* offset of a word in it that is written and read, beside both ends */
-    uint8_t stream;  /* it was lent on */
+    uint8_t stream;  /* it was allocated on */
     uint8_t uses;    /* a bit for each further stream */
     uint8_t client;
 } model_block;
@@ -60,7 +60,7 @@ typedef struct model {
 
     model_block **live; /* owned; by address */
     size_t live_count;
-    mp_addr freed[MODEL_FREED]; /* lately; some may be lent again */
+    mp_addr freed[MODEL_FREED]; /* lately; some may be allocated again */
 
     mp_addr words; /* owned; pinned: reads first, then those of graphs */
     uint32_t wanted[MODEL_READS];

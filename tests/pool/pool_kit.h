@@ -48,10 +48,10 @@ typedef struct kit_pair {
 } kit_pair;
 
 void kit_pair_open(kit_pair *p, mp_device *device, const char *const *options);
-/* Closes the streams, checks that nothing is lent, closes the pool. */
+/* Closes the streams, checks that nothing is allocated, closes the pool. */
 void kit_pair_close(kit_pair *p);
 
-/* Lends from the pool; checks alignment and that the pool finds the block. */
+/* Allocates from the pool; checks alignment and that the pool finds the block. */
 mp_addr kit_alloc(kit *k, size_t size, const kit_stream *stream);
 void kit_free(kit *k, mp_addr addr);
 
@@ -71,7 +71,7 @@ mp_layout kit_layout(kit *k);
 void kit_check(kit *k);
 /* The size of the region around `addr`. */
 size_t kit_region_size(kit *k, mp_addr addr);
-/* The size of the lent block at `addr`. */
+/* The size of the allocated block at `addr`. */
 size_t kit_block_size(kit *k, mp_addr addr);
 
 /* ---- the log ---- */

@@ -57,8 +57,8 @@ def test_all_at_once():
 
 
 EXAMPLES = {
-    "cupy_pool.py": ("sum 499999500000", "refused: no 35184372088832 bytes of device memory", "b is 4"),
-    "torch_pool.py": ("gradient (10, 100)", "refused: no 35184372088832 bytes of device", "sum 1000000", "b is 4"),
+    "cupy_pool.py": ("sum 499999500000", "refused: cannot allocate 35184372088832 bytes of device memory", "b is 4"),
+    "torch_pool.py": ("gradient (10, 100)", "refused: cannot allocate 35184372088832 bytes", "sum 1000000", "b is 4"),
     "torch_mem_pool.py": ("sum 10000000", "refused: CUDA out of memory.", "gradient 2000"),
 }
 

@@ -164,7 +164,7 @@ def test_errors_of_calls(pool, call, error, words):
 def test_free_refuses_what_is_not_lent(pool):
     address = pool.alloc_address(5000)
     for wrong in (address + 256, address - 256, address + 1):
-        with pytest.raises(millpond.InvalidArgumentError, match="not a block lent"):
+        with pytest.raises(millpond.InvalidArgumentError, match="not an allocated block"):
             pool.free_address(wrong)
     pool.free_address(address)
     with pytest.raises(millpond.InvalidArgumentError, match="freed already"):

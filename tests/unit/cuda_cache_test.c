@@ -30,7 +30,7 @@ static void folder_remove(void) {
     (void)rmdir(folder);
 }
 
-/* A cache of this test's own; each test is a process, so the choice is made anew. */
+/* A cache of this test's own; each test is a process, so the choice is made again. */
 static void folder_use(void) {
     NEEDS_OWN_PROCESS();
     (void)snprintf(folder, sizeof folder, "%s", "/tmp/millpond-cache-XXXXXX");

@@ -350,7 +350,7 @@ TEST(freeing_twice_is_a_breach) {
         const mp_addr x = get(&b), y = get(&b);
         give(&b, x);
         give(&b, x);
-        check_breach(&b, mode == MP_HOST_ADVERSARIAL ? "freed already" : "no allocation");
+        check_breach(&b, mode == MP_HOST_ADVERSARIAL ? "freed already" : "not an allocation");
         give(&b, y);
         close_bench(&b);
     }
@@ -361,7 +361,7 @@ TEST(freeing_with_another_size_is_a_breach) {
         bench b = open_bench(mode, 1);
         const mp_addr x = get(&b);
         b.ops->free(b.device, x, BYTES / 2);
-        check_breach(&b, "no allocation of that size");
+        check_breach(&b, "not an allocation of that size");
         b.ops->free_pinned(b.device, x, BYTES);
         give(&b, x);
         close_bench(&b);
@@ -490,7 +490,7 @@ TEST(out_of_memory_says_the_sizes) {
         mp_addr x = 0, y = 0;
         CHECK_OK(b.ops->alloc(b.device, size, &x));
         CHECK_FAILS(b.ops->alloc(b.device, size, &y), OUT_OF_MEMORY,
-                    "12582912 bytes asked for on emulated device 0, where 12582912 of 16777216");
+                    "12582912 bytes requested on emulated device 0, where 12582912 of 16777216");
         CHECK_FAILS(b.ops->mempool_alloc(b.device, b.mempool, b.streams[0], size, &y),
                     OUT_OF_MEMORY, "in use");
         CHECK_OK(b.ops->reserve(b.device, (size_t)8 << 20, &y));
@@ -513,7 +513,8 @@ TEST(wrong_ranges_are_refused) {
         CHECK_FAILS(b.ops->copy(b.device, NULL, x, y, BYTES + 1), INVALID_ARGUMENT,
                     "larger than the allocation");
         CHECK_FAILS(b.ops->copy(b.device, b.streams[0], x + 8, x, 64), INVALID_ARGUMENT, "overlap");
-        CHECK_FAILS(b.ops->copy(b.device, NULL, x, 0, 64), INVALID_ARGUMENT, "no memory");
+        CHECK_FAILS(b.ops->copy(b.device, NULL, x, 0, 64), INVALID_ARGUMENT,
+                    "not allocated memory");
         CHECK_FAILS(b.ops->fill(b.device, NULL, x, 0, 3, 4), INVALID_ARGUMENT, "width");
         CHECK_FAILS(b.ops->fill(b.device, NULL, x + 1, 0, 4, 4), INVALID_ARGUMENT, "divide");
         CHECK_FAILS(b.ops->fill(b.device, NULL, x, 0, 4, BYTES), INVALID_ARGUMENT, "larger");
@@ -781,7 +782,7 @@ TEST(wrong_settings_are_explained) {
     check_setting("MILLPOND_HOST", "adversarial:x", MP_INVALID_ARGUMENT, "seed");
     check_setting("MILLPOND_HOST_MEMORY", "much", MP_INVALID_ARGUMENT, "\"much\"");
     check_setting("MILLPOND_HOST_DEVICES", "9", MP_INVALID_ARGUMENT, "from 1 to 8");
-    CHECK_FAILS(mp__host_device_get(1, &device), INVALID_ARGUMENT, "device 1 asked for");
+    CHECK_FAILS(mp__host_device_get(1, &device), INVALID_ARGUMENT, "device 1 requested");
     (void)setenv("MILLPOND_HOST_MEMORY", "3M", 1);
     check_setting("MILLPOND_HOST", "Adversarial:77", MP_OK, "");
     CHECK_OK(mp_device_get(MP_DEVICE_HOST, 0, &device));

@@ -254,7 +254,7 @@ TEST(native_handles_are_the_streams_themselves) {
     CHECK_OK(device->ops->stream_wrap(device, wrap, &again)); /* a wrap will do, too */
     CHECK(device->ops->stream_native(device, wrap) == stream);
     CHECK(device->ops->stream_native(device, again) == stream);
-    CHECK_FAILS(device->ops->stream_wrap(device, &wrap, &again), INVALID_ARGUMENT, "no stream");
+    CHECK_FAILS(device->ops->stream_wrap(device, &wrap, &again), INVALID_ARGUMENT, "not a stream");
     device->ops->stream_destroy(device, again);
     device->ops->stream_destroy(device, wrap);
     CHECK_OK(device->ops->stream_synchronize(device, stream)); /* the owner's is still there */

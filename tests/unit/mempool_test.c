@@ -272,7 +272,7 @@ DEVICE_TEST(mempool_shows_its_blocks) {
     CHECK_EQ_INT(found.addr, second);
     CHECK_EQ_INT(found.requested, BLOCK);
     CHECK(found.stream == native_of(&x, x.b) && found.client == 1);
-    CHECK_FAILS(mp__mempool_find(x.pool, (mp_addr)&found, &found), NOT_FOUND, "no lent block");
+    CHECK_FAILS(mp__mempool_find(x.pool, (mp_addr)&found, &found), NOT_FOUND, "no allocated block");
     CHECK_OK(mp__mempool_layout(x.pool, &layout));
     CHECK_EQ_INT(layout.region_count, 2);
     CHECK_EQ_INT(layout.block_count, 2);
@@ -295,15 +295,16 @@ DEVICE_TEST(mempool_refuses_what_it_has_not_lent) {
     const mp_addr block = lend(&x, BLOCK, x.a);
     int other = 0;
     CHECK_OK(mp__mempool_free(x.pool, 0));
-    CHECK_FAILS(mp__mempool_free(x.pool, block + 256), INVALID_ARGUMENT, "not a lent block");
+    CHECK_FAILS(mp__mempool_free(x.pool, block + 256), INVALID_ARGUMENT, "not an allocated block");
     CHECK_FAILS(mp__mempool_free(x.pool, (mp_addr)&other), INVALID_ARGUMENT, "0x");
-    CHECK_FAILS(mp__mempool_record_use(x.pool, block + 1, NULL), INVALID_ARGUMENT, "not a lent");
+    CHECK_FAILS(mp__mempool_record_use(x.pool, block + 1, NULL), INVALID_ARGUMENT,
+                "not an allocated");
     CHECK_OK(mp__mempool_free(x.pool, block));
     CHECK_FAILS(mp__mempool_free(x.pool, block), INVALID_ARGUMENT, "freed already");
     CHECK_FAILS(mp__mempool_free_on(x.pool, block, NULL), INVALID_ARGUMENT, "freed already");
     mp_addr untouched = 77;
     CHECK_FAILS(mp__mempool_alloc(x.pool, SIZE_MAX, NULL, 0, &untouched), OUT_OF_MEMORY,
-                "bytes asked for");
+                "bytes requested");
     CHECK_EQ_INT(untouched, 77);
     const mp_pool_stats stats = stats_of(&x);
     CHECK_EQ_INT(stats.frees, 1);
@@ -337,7 +338,7 @@ DEVICE_TEST(mempool_returns_what_is_left_at_the_end) {
     const size_t before = free_bytes(device);
     bench x = open_bench(device, 64 * MIB, 64 * MIB);
     for (int i = 0; i < 5; i++) {
-        fill(&x, x.a, lend(&x, 8 * MIB, x.a), 1); /* left lent, in use by queued work */
+        fill(&x, x.a, lend(&x, 8 * MIB, x.a), 1); /* left allocated, in use by queued work */
     }
     close_bench(&x);
     if (device->info.kind == MP_DEVICE_HOST) {
@@ -372,7 +373,7 @@ DEVICE_TEST(mempool_blocks_outlive_their_stream) {
         CHECK_OK(mp__mempool_free(x.pool, block));
         CHECK_OK(mp__mempool_free(x.pool, used));
     }
-    CHECK_OK(mp__mempool_stream_gone(x.pool, native_of(&x, x.b))); /* never lent on */
+    CHECK_OK(mp__mempool_stream_gone(x.pool, native_of(&x, x.b))); /* never allocated on */
     CHECK_EQ_INT(stats_of(&x).in_use, 0);
     mp_share shares[4];
     CHECK_EQ_INT(mp__mempool_stream_shares(x.pool, shares, 4), 1);
@@ -491,7 +492,7 @@ static bool fail_nth(mp_device *device, uint64_t nth, mp_status fault) {
     for (size_t i = 0; i < 4; i++) {
         mp__mempool_block found = {0};
         count += blocks[i] != 0;
-        if (blocks[i] != 0) { /* a block that could not be freed is lent as before */
+        if (blocks[i] != 0) { /* a block that could not be freed is allocated as before */
             CHECK_OK(mp__mempool_find(x.pool, blocks[i], &found));
         }
     }

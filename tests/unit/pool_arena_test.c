@@ -233,7 +233,7 @@ DEVICE_TEST(pool_arena_merges_free_neighbours) {
     kit_close(&k);
 }
 
-/* Holes of 3, 5 and 4 KiB between lent blocks. */
+/* Holes of 3, 5 and 4 KiB between allocated blocks. */
 DEVICE_TEST(pool_arena_takes_the_chunk_that_fits_best) {
     enum { COUNT = 7 };
     static const size_t sizes[COUNT] = {256, 3072, 256, 5120, 256, 4096, 256};
@@ -440,8 +440,8 @@ DEVICE_TEST(pool_arena_grows_once_it_has_gathered_enough) {
 
 /* ---- slack ---- */
 
-/* A kept chunk that is larger than a request by less than an eighth is lent with it, but not by
- * more than is allowed to lie dead. */
+/* A kept chunk that is larger than a request by less than an eighth is allocated with it, but not
+ * by more than is allowed to lie dead. */
 DEVICE_TEST(pool_arena_bounds_what_a_kept_chunk_lends_too_much) {
     static const struct {
         const char *option;

@@ -95,7 +95,7 @@ static bool overlap(mp_addr a, size_t a_size, mp_addr b, size_t b_size) {
     return a < b + b_size && b < a + a_size;
 }
 
-/* Lends many blocks, none of which may lie in the graph's memory, and has them in use during
+/* Allocates many blocks, none of which may lie in the graph's memory, and has them in use during
  * replays. */
 static void replay_among_others(scene *s, const recording *r) {
     enum { OTHERS = 24 };
@@ -161,7 +161,7 @@ DEVICE_TEST(pool_capture_is_not_disturbed_by_other_calls) {
     kit_fill(&s.k, &s.other, large, KIT_MIB(3), 4);
     kit_free(&s.k, large); /* and still being filled when the pool shrinks */
     captured_work(&s, &r);
-    kit_free(&s.k, before); /* lent on the captured stream, ahead of the capture */
+    kit_free(&s.k, before); /* allocated on the captured stream, ahead of the capture */
     CHECK_OK(mp_pool_record_use(s.k.pool, shared, s.stream.native));
     kit_free(&s.k, shared);
     CHECK_OK(mp_pool_shrink(s.k.pool, NULL));

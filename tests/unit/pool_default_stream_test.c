@@ -31,7 +31,7 @@ DEVICE_TEST(pool_default_stream_has_two_handles) {
 typedef struct turn {
     kit *k;
     uint32_t tag;
-    mp_addr kept; /* lent by this thread and not freed */
+    mp_addr kept; /* allocated by this thread and not freed */
     bool keep;
 } turn;
 
@@ -76,7 +76,8 @@ DEVICE_TEST(pool_default_stream_of_a_thread_ends_with_it) {
     kit_close(&k);
 }
 
-/* What such a thread has left lent is freed by others, in no order with any stream of theirs. */
+/* What such a thread has left allocated is freed by others, in no order with any stream of theirs.
+ */
 DEVICE_TEST(pool_default_stream_may_leave_blocks) {
     kit k;
     kit_open(&k, device, ONE_REGION);

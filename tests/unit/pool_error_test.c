@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* A pool with one block lent and one freed, and what it looked like then. */
+/* A pool with one block allocated and one freed, and what it looked like then. */
 typedef struct scene {
     kit k;
     mp_addr lent, freed;
@@ -80,7 +80,7 @@ DEVICE_TEST(pool_error_says_what_an_address_may_be) {
     scene_open(&s, device, "arena.guard=0");
     CHECK_FAILS(mp_pool_free(s.k.pool, s.freed), INVALID_ARGUMENT, "freed already");
     CHECK_FAILS(mp_pool_free(s.k.pool, s.lent + 256), INVALID_ARGUMENT, "inside a block");
-    CHECK_FAILS(mp_pool_free(s.k.pool, (mp_addr)&nothing), INVALID_ARGUMENT, "never lent");
+    CHECK_FAILS(mp_pool_free(s.k.pool, (mp_addr)&nothing), INVALID_ARGUMENT, "never allocated");
     CHECK_OK(mp_pool_free(s.k.pool, 0));
     CHECK_OK(mp_pool_free_on(s.k.pool, 0, MP_NO_STREAM));
     scene_close(&s);

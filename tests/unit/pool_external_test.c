@@ -187,7 +187,7 @@ TEST(pool_external_says_what_the_library_has_left) {
     check_refusal(pool, "; the device has 66060288 of 67108864 bytes left");
     l.cannot_tell = true;
     check_room(pool, 0, 0);
-    check_refusal(pool, "the external memory manager has no 68157440 bytes");
+    check_refusal(pool, "the external memory manager cannot provide 68157440 bytes");
     CHECK_OK(mp_pool_free(pool, block));
     mp_pool_close(pool);
 }
@@ -197,7 +197,7 @@ TEST(pool_external_need_not_say_what_is_left) {
     const mp_external table = table_of(&l);
     mp_pool *pool = open_over(&table, NULL);
     check_room(pool, 0, 0);
-    check_refusal(pool, "the external memory manager has no 68157440 bytes");
+    check_refusal(pool, "the external memory manager cannot provide 68157440 bytes");
     mp_pool_close(pool);
 }
 

@@ -1,11 +1,11 @@
-/* pool_first_use_test.c - the first use of a block on another stream than it was lent on: the
- * memory may still be in use by work that was queued before the block was lent.
+/* pool_first_use_test.c - the first use of a block on another stream than it was allocated on: the
+ * memory may still be in use by work that was queued before the block was allocated.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/pool_kit.h"
 
 #include "base/log.h"
 
-/* Everything in these pools is one region of 1 MiB, so that blocks must be lent again. */
+/* Everything in these pools is one region of 1 MiB, so that blocks must be allocated again. */
 #define ONE_REGION KIT_OPTIONS("arena.max_mem=1M", "arena.max_dead_bytes_per_chunk=0")
 #define MEMPOOL    KIT_OPTIONS("arena.use_cuda_mempool=1")
 
@@ -38,7 +38,7 @@ static void work(kit *k, const kit_stream *stream, mp_addr block, uint32_t tag) 
     kit_read(k, stream, block + KIT_MIB(1) - sizeof tag, tag);
 }
 
-/* All of the pool is used on `user`, lent on `lender`; `declare` says so before. */
+/* All of the pool is used on `user`, allocated on `lender`; `declare` says so before. */
 static void pass_on(kit *k, const kit_stream *lender, const kit_stream *user, uint32_t tag,
                     bool declare) {
     const mp_addr block = kit_alloc(k, KIT_MIB(1), lender);
@@ -49,7 +49,7 @@ static void pass_on(kit *k, const kit_stream *lender, const kit_stream *user, ui
     kit_free(k, block);
 }
 
-/* The lending stream's own earlier work, which a block freed there is lent again before. */
+/* The allocating stream's own earlier work, which a block freed there is allocated again before. */
 DEVICE_TEST(first_use_comes_after_earlier_work_of_the_lending_stream) {
     scene s;
     scene_open(&s, device, ONE_REGION);
@@ -61,7 +61,7 @@ DEVICE_TEST(first_use_comes_after_earlier_work_of_the_lending_stream) {
     scene_close(&s);
 }
 
-/* Another stream's earlier work, which the lending stream was made to wait for. */
+/* Another stream's earlier work, which the allocating stream was made to wait for. */
 DEVICE_TEST(first_use_comes_after_what_the_lending_stream_waits_for) {
     scene s;
     scene_open(&s, device, ONE_REGION);
@@ -282,7 +282,7 @@ static bool is_caught(uint64_t seed, bool declare) {
     const char *breach = mp__host_device_breach(device);
     const bool caught = breach != NULL;
     if (caught) {
-        CHECK_STR_HAS(breach, "allocated anew in between");
+        CHECK_STR_HAS(breach, "allocated again in between");
         CHECK_STR_HAS(breach, "stream 2 has used its memory");
     }
     (void)mp_pool_free(pool, block);

@@ -43,7 +43,7 @@ TEST(pool_limit_counts_all_pools_together) {
     mp_pool_close(pinned);
 }
 
-/* A limit stops growth, not lending. */
+/* A limit stops growth, not allocating. */
 TEST(pool_limit_lends_what_is_there) {
     NEEDS_OWN_PROCESS();
     mp_pool *pool = NULL;

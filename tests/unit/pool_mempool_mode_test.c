@@ -122,7 +122,7 @@ DEVICE_TEST(pool_mempool_mode_survives_the_end_of_a_stream) {
     kit_pair_close(&s);
 }
 
-/* A pool that is closed with blocks lent keeps them, as an arena does. */
+/* A pool that is closed with blocks allocated keeps them, as an arena does. */
 DEVICE_TEST(pool_mempool_mode_closes_with_blocks_lent) {
     kit_pair s;
     kit_pair_open(&s, device, KIT_OPTIONS(MEMPOOL));

@@ -28,7 +28,7 @@ TEST(pool_peer_asks_the_device_that_reads) {
     CHECK_OK(mp_pool_open("host:0", MP_MEMORY_DEVICE, "test", NULL, &pool));
     CHECK_OK(mp_pool_enable_peer(pool, 1));
     CHECK_OK(mp_pool_enable_peer(pool, 0)); /* itself */
-    CHECK_FAILS(mp_pool_enable_peer(pool, 2), INVALID_ARGUMENT, "device 2 asked for");
+    CHECK_FAILS(mp_pool_enable_peer(pool, 2), INVALID_ARGUMENT, "device 2 requested");
 
     const mp_device_ops *real = devices[1]->ops;
     mp_device_ops changed = *real;

@@ -61,7 +61,7 @@ TEST(pool_registry_keeps_memories_and_devices_apart) {
         mp_block_info info;
         for (size_t j = 0; j < i; j++) {
             CHECK(mp_pool_find(pools[j], blocks[i], &info) == MP_NOT_FOUND);
-            CHECK_FAILS(mp_pool_free(pools[j], blocks[i]), INVALID_ARGUMENT, "lent");
+            CHECK_FAILS(mp_pool_free(pools[j], blocks[i]), INVALID_ARGUMENT, "allocated");
         }
     }
     for (size_t i = 0; i < 4; i++) {

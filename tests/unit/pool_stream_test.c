@@ -1,10 +1,10 @@
 /* pool_stream_test.c - memory that passes from one stream to another: at once on its own stream, on
  * others only when that is safe. The work queued here fills and reads blocks, so memory that was
- * lent too early shows in what is read.
+ * allocated too early shows in what is read.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/pool_kit.h"
 
-/* Everything in these pools is one region of 1 MiB, so that blocks must be lent again. */
+/* Everything in these pools is one region of 1 MiB, so that blocks must be allocated again. */
 #define ONE_REGION KIT_OPTIONS("arena.max_mem=1M", "arena.max_dead_bytes_per_chunk=0")
 
 enum { BLOCK = 64 << 10 };
@@ -31,7 +31,7 @@ static void scene_close(scene *s) {
     kit_close(&s->k);
 }
 
-/* Lends all of the pool on a stream, fills and reads it there, and gives it back. */
+/* Allocates all of the pool on a stream, fills and reads it there, and gives it back. */
 static mp_addr use_all(kit *k, const kit_stream *stream, uint32_t tag) {
     const mp_addr block = kit_alloc(k, KIT_MIB(1), stream);
     kit_fill(k, stream, block, KIT_MIB(1), tag);
@@ -164,7 +164,7 @@ DEVICE_TEST(pool_stream_survives_the_end_of_a_stream) {
     kit_fill(&s.k, &s.a, rest, KIT_MIB(1) - BLOCK, 9);
     kit_read(&s.k, &s.a, kept, 7);
     kit_verify(&s.k);
-    kit_free(&s.k, kept); /* lent without a stream: nothing uses it any more */
+    kit_free(&s.k, kept); /* allocated without a stream: nothing uses it any more */
     CHECK_EQ_INT(kit_alloc(&s.k, BLOCK, &s.b), kept);
     kit_free(&s.k, kept);
     kit_free(&s.k, rest);

@@ -39,7 +39,7 @@ static size_t pick_size(worker *w) {
     return 1 + pick(w, most[pick(w, 4)]);
 }
 
-/* Writes the block on the stream it was lent on. */
+/* Writes the block on the stream it was allocated on. */
 static void work_on(worker *w, mp_addr block, size_t size) {
     const mp_device_ops *ops = w->crowd->device->ops;
     CHECK_OK(ops->fill(w->crowd->device, w->stream.queue, block, (uint32_t)pick(w, 1000), 1, size));

@@ -206,7 +206,7 @@ bool mp__cuda_cache_load(const uint8_t key[MP_SHA256_SIZE], cuda_blob *out) {
     const bool sound = read_sound(fd, key, out);
     (void)close(fd);
     if (!sound) {
-        MP_LOG(INFO, "the cached kernel %s/%s is damaged and is built anew", folder_path, name);
+        MP_LOG(INFO, "the cached kernel %s/%s is damaged and is rebuilt", folder_path, name);
         (void)unlinkat(folder_fd, name, 0);
     }
     return sound;

@@ -620,7 +620,8 @@ static mp_status library_need(void) {
 static mp_status conv_make(cuda_device *device, const mp_conv *shape, cuda_math **out) {
     cuda_conv *conv = calloc(1, sizeof *conv);
     if (conv == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a convolution");
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate host memory for the record of a convolution");
     }
     conv->base.ops = &conv_ops;
     conv->shape = *shape;

@@ -388,11 +388,12 @@ static mp_status graph_fill(cuda_device *device, conv_graph *g) {
 
 mp_status mp__cuda_conv_graph_prepare(cuda_device *device, const mp_conv *shape, cuda_math **out) {
     if (!is_expressible(shape)) {
-        return MP_FAIL(UNSUPPORTED, "the graph of it cannot be put in cuDNN's words");
+        return MP_FAIL(UNSUPPORTED, "the graph of it cannot be expressed in cuDNN's terms");
     }
     conv_graph *g = calloc(1, sizeof *g);
     if (g == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a convolution");
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate host memory for the record of a convolution");
     }
     (void)pthread_mutex_init(&g->lock, NULL);
     g->base.ops = &graph_ops;

@@ -3,8 +3,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A device works in the GPU's primary context, the one that the CUDA runtime and every other
- * library of the process use, so that addresses and streams can be passed to and fro. It is kept
- * until the process ends: the driver takes contexts down by itself, and at a time of its own. */
+ * library of the process use, so that addresses and streams can be passed back and forth. It is
+ * kept until the process ends: the driver takes contexts down by itself, and at a time of its own.
+ */
 #include "device/cuda/cuda_device.h"
 
 #include "device/cuda/cuda_private.h"
@@ -163,7 +164,8 @@ static mp_status context_open(cuda_device *device) {
 static mp_status device_open(int ordinal, cuda_device **out) {
     cuda_device *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of CUDA device %d", ordinal);
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate host memory for the record of CUDA device %d", ordinal);
     }
     fresh->base.ops = &cuda_ops;
     fresh->base.ordinal = ordinal;
@@ -187,7 +189,7 @@ static mp_status count_get(int *out) {
     MP_TRY(mp__cuda_need(CUDA_LIB_DRIVER));
     const CUresult result = mp__cu.device_count(&count);
     if (result != CUDA_SUCCESS) {
-        return MP_FAIL(DEVICE, "NVIDIA's driver does not tell how many GPUs there are (error %d)",
+        return MP_FAIL(DEVICE, "NVIDIA's driver does not report how many GPUs there are (error %d)",
                        (int)result);
     }
     if (count == 0) {
@@ -225,7 +227,7 @@ mp_status mp__cuda_device_get(int ordinal, mp_device **out) {
     MP_TRY(count_get(&count));
     if (ordinal < 0 || ordinal >= count) {
         return MP_FAIL(NOT_FOUND,
-                       "CUDA device %d was asked for and there %s %d; ordinals start at 0", ordinal,
+                       "CUDA device %d was requested and there %s %d; ordinals start at 0", ordinal,
                        count == 1 ? "is" : "are", count);
     }
     cuda_device *device = atomic_load(&devices[ordinal]);

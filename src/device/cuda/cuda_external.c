@@ -22,7 +22,7 @@ static CUexternalSemaphore semaphore_of(mp_semaphore *semaphore) {
 static mp_status duplicate(int fd, int *out) {
     *out = fd >= 0 ? dup(fd) : -1;
     return *out >= 0 ? MP_OK
-                     : MP_FAIL(INVALID_ARGUMENT, "%d is no open file descriptor%s%s", fd,
+                     : MP_FAIL(INVALID_ARGUMENT, "%d is not an open file descriptor%s%s", fd,
                                fd >= 0 ? ": " : "", fd >= 0 ? strerror(errno) : "");
 }
 
@@ -30,7 +30,7 @@ static mp_status duplicate(int fd, int *out) {
 static mp_status refuse(const cuda_device *device, CUresult result, const char *call, int fd,
                         const char *what) {
     (void)mp__cuda_fail(device, result, call);
-    return MP_FAIL(INVALID_ARGUMENT, "file descriptor %d is not taken as %s: %s", fd, what,
+    return MP_FAIL(INVALID_ARGUMENT, "file descriptor %d cannot be imported as %s: %s", fd, what,
                    mp_error_message());
 }
 
@@ -60,8 +60,9 @@ mp_status mp__cuda_import_open(mp_device *self, int fd, size_t size, mp_import *
     int own = -1;
     MP_TRY(duplicate(fd, &own));
     mp_import *fresh = calloc(1, sizeof *fresh);
-    mp_status status = fresh != NULL ? mp__cuda_enter_aside(device, &scope)
-                                     : MP_FAIL(OUT_OF_MEMORY, "no host memory to import memory");
+    mp_status status = fresh != NULL
+                           ? mp__cuda_enter_aside(device, &scope)
+                           : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to import memory");
     if (status != MP_OK) {
         (void)close(own);
         free(fresh);

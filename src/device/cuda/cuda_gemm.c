@@ -461,7 +461,8 @@ mp_status mp__cuda_gemm_prepare(mp_device *self, const mp_gemm *shape, mp_math *
     MP_TRY(mp__cuda_need(CUDA_LIB_BLASLT));
     cuda_gemm *gemm = calloc(1, sizeof *gemm);
     if (gemm == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a matrix product");
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate host memory for the record of a matrix product");
     }
     gemm->base.ops = &gemm_ops;
     gemm->shape = *shape;

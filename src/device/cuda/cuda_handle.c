@@ -2,9 +2,9 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- * Handles are dear (cuDNN's first one loads hundreds of megabytes) and are never destroyed, only
- * passed on. A cuDNN handle that no stream owns points at the device's own stream for copies, so
- * that it never remembers one that is gone. */
+ * Handles are expensive (cuDNN's first one loads hundreds of megabytes) and are never destroyed,
+ * only passed on. A cuDNN handle that no stream owns points at the device's own stream for copies,
+ * so that it never remembers one that is gone. */
 #include "device/cuda/cuda_private.h"
 
 typedef mp_status handle_create(const cuda_device *device, void **out);
@@ -64,7 +64,7 @@ static mp_status take(cuda_device *device, cuda_handles *handles, handle_create 
         return MP_OK;
     }
     /* Creating one allocates memory, which a thread that captures a stream may do only in the
-     * relaxed mode: the allocation is no part of the graph. */
+     * relaxed mode: the allocation is not part of the graph. */
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     (void)mp__cu.capture_mode(&mode);
     const mp_status status = create(device, out);

@@ -45,7 +45,7 @@ static mp_status nvrtc_fail(const mp_kernel_image *image, nvrtcResult result, co
 mp_status mp__cuda_compiler_version(int *major, int *minor) {
     MP_TRY(mp__cuda_need(CUDA_LIB_NVRTC));
     if (mp__nvrtc.version(major, minor) != NVRTC_SUCCESS) {
-        return MP_FAIL(INTERNAL, "NVRTC does not tell its version; install it anew");
+        return MP_FAIL(INTERNAL, "NVRTC does not report its version; reinstall it");
     }
     return MP_OK;
 }
@@ -58,7 +58,7 @@ static mp_status target_choose(int arch, target *out) {
     int newest = 0;
     if (mp__nvrtc.arch_count(&count) != NVRTC_SUCCESS || count < 1 || count > ARCHS_MAX ||
         mp__nvrtc.archs(archs) != NVRTC_SUCCESS) {
-        return MP_FAIL(INTERNAL, "NVRTC does not tell which GPUs it knows; install it anew");
+        return MP_FAIL(INTERNAL, "NVRTC does not report which GPUs it supports; reinstall it");
     }
     for (int i = 0; i < count; i++) {
         newest = archs[i] > newest && archs[i] <= arch ? archs[i] : newest;
@@ -97,7 +97,8 @@ static mp_status headers_collect(job *work) {
     }
     work->headers = calloc((size_t)count * 2 + 1, sizeof *work->headers);
     if (work->headers == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to compile kernel %s", work->image->name);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to compile kernel %s",
+                       work->image->name);
     }
     for (const mp_source *source = work->image->sources; source->name != NULL; source++) {
         if (!is_main_file(source->name)) {
@@ -118,7 +119,8 @@ static mp_status options_collect(job *work) {
     work->options = calloc(count, sizeof *work->options);
     work->option_text = malloc(size);
     if (work->options == NULL || work->option_text == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to compile kernel %s", work->image->name);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to compile kernel %s",
+                       work->image->name);
     }
     char *at = work->option_text;
     const char *const end = at + size;
@@ -201,8 +203,8 @@ static mp_status code_fetch(const job *work, nvrtcProgram program, cuda_blob *ou
     }
     char *code = malloc(size);
     if (code == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the %zu bytes of kernel %s", size,
-                       work->image->name);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the %zu bytes of kernel %s",
+                       size, work->image->name);
     }
     result = native ? mp__nvrtc.cubin(program, code) : mp__nvrtc.ptx(program, code);
     if (result != NVRTC_SUCCESS) {

@@ -81,7 +81,8 @@ static mp_status kernel_open(cuda_device *device, const mp_kernel_image *image, 
     cuda_scope scope;
     cuda_kernel *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of kernel %s", image->name);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of kernel %s",
+                       image->name);
     }
     fresh->image = image;
     fresh->early = image->waits && device->base.info.arch >= ARCH_OF_DEPENDENT_LAUNCH;

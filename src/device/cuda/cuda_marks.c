@@ -31,7 +31,8 @@ mp_status mp__cuda_marks_open(void) {
         ring = calloc(CALLS, sizeof *ring);
     }
     return ring != NULL ? MP_OK
-                        : MP_FAIL(OUT_OF_MEMORY, "no host memory for the marks of %d calls", CALLS);
+                        : MP_FAIL(OUT_OF_MEMORY,
+                                  "cannot allocate host memory for the marks of %d calls", CALLS);
 }
 
 void mp__cuda_call_mark(uint32_t correlation, uint64_t tag) {

@@ -77,7 +77,8 @@ mp_status mp__cuda_mempool_create(mp_device *self, size_t release_threshold, mp_
     }
     cuda_mempool *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a memory pool");
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate host memory for the record of a memory pool");
     }
     cuda_scope scope;
     mp_status status = mp__cuda_enter_aside(device, &scope);
@@ -214,7 +215,7 @@ mp_status mp__cuda_mempool_reset_peaks(mp_device *self, mp_mempool *mempool) {
     CUresult result = CUDA_SUCCESS;
     MP_TRY(mp__cuda_enter_aside(device, &scope));
     for (size_t i = 0; i < MP_COUNT_OF(figures) && result == CUDA_SUCCESS; i++) {
-        cuuint64_t zero = 0; /* the only value allowed; the driver starts anew from the present */
+        cuuint64_t zero = 0; /* the only value allowed; the driver restarts at the present value */
         if (figures[i].peak) {
             result = mp__cu.pool_set(mempool_from(mempool)->handle, figures[i].name, &zero);
         }

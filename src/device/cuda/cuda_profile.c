@@ -81,7 +81,7 @@ void mp__cuda_profile_callback(void *context, int domain, uint32_t id, const voi
     }
 }
 
-/* ---- records: on a thread of CUPTI's, or of whoever flushes ---- */
+/* ---- records: on a thread of CUPTI's, or of the caller of flush ---- */
 
 typedef char *demangler(const char *name, char *buffer, size_t *size, int *status);
 
@@ -230,7 +230,7 @@ static mp_status refusal(int result, const char *call) {
 static int enable_callbacks(void) {
     int result = PTI_SUCCESS;
     for (size_t i = 0; i < MP_COUNT_OF(calls); i++) {
-        /* A library that does not know a newer call is no reason to stop. */
+        /* A library that does not know a newer call is not a reason to stop. */
         (void)mp__pti.callback_enable(1, client.subscriber, PTI_DOMAIN_DRIVER, calls[i]);
     }
     for (size_t i = 0; i < MP_COUNT_OF(node_events) && result == PTI_SUCCESS; i++) {

@@ -11,7 +11,7 @@
 static mp_status stream_new(CUstream handle, bool owned, mp_stream **out) {
     cuda_stream *fresh = malloc(sizeof *fresh);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a stream");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of a stream");
     }
     *fresh = (cuda_stream){.handle = handle, .owned = owned};
     *out = (mp_stream *)(void *)fresh;

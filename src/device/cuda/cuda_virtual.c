@@ -78,7 +78,8 @@ mp_status mp__cuda_reserve(mp_device *self, size_t size, mp_addr *out) {
     }
     cuda_region *fresh = calloc(1, sizeof *fresh + (granules / 64 + 1) * sizeof fresh->mapped[0]);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a %zu byte range", size);
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate host memory for the record of a %zu byte range", size);
     }
     cuda_scope scope;
     mp_status status = mp__cuda_enter_aside(device, &scope);

@@ -154,11 +154,11 @@ const char *mp__host_run_shuffled(const mp_kernel_image *image, mp_grid grid, co
                   .lanes = grid.lanes};
     const uint64_t count = (uint64_t)run.blocks * run.blocks_y;
     if (count > UINT32_MAX || (image->lanes && mp__host_fiber_reserve(run.lanes) != MP_OK)) {
-        return "there is no memory for its lanes";
+        return "cannot allocate memory for its lanes";
     }
     uint32_t *order = malloc((count + run.lanes) * sizeof *order);
     if (order == NULL) {
-        return "there is no memory for its lanes";
+        return "cannot allocate memory for its lanes";
     }
     for (uint32_t i = 0; i < count; i++) {
         order[i] = i;

@@ -74,8 +74,8 @@ static const char *find_wrong(const check *look, host_reference ref, host_range 
     return NULL;
 }
 
-/* Work that was queued before its memory was lent again must not run after work of the new user:
- * whoever queued that did not order its stream after the old use. Under memory_lock. */
+/* Work that was queued before its memory was allocated again must not run after work of the new
+ * user: whoever queued that did not order its stream after the old use. Under memory_lock. */
 static bool find_late(const check *look, host_reference ref, host_range *where) {
     const host_ranges *lent = &look->host->lent;
     for (size_t i = mp__host_range_after(lent, ref.addr);
@@ -100,7 +100,7 @@ static bool check_order(void *context, const host_item *item, host_reference ref
     if (late) {
         mp__host_breach(look->host,
                         "%s on stream %u runs after stream %u has used its memory, which was "
-                        "allocated anew in between, %zu bytes at 0x%zx: the new user's first work "
+                        "allocated again in between, %zu bytes at 0x%zx: the new user's first work "
                         "was not ordered after the old one's (mp_pool_record_use does that)",
                         name_of(item), look->queue->number, where.user - 1, where.size,
                         (size_t)where.begin);

@@ -113,7 +113,7 @@ mp_status mp__host_device_get(int ordinal, mp_device **out) {
     MP_TRY(read_count(&count));
     if (ordinal < 0 || ordinal >= count) {
         return MP_FAIL(INVALID_ARGUMENT,
-                       "emulated device %d asked for, but there are %d; MILLPOND_HOST_DEVICES sets "
+                       "emulated device %d requested, but there are %d; MILLPOND_HOST_DEVICES sets "
                        "how many",
                        ordinal, count);
     }

@@ -155,8 +155,8 @@ static mp_status find_place(host_device *host, const char *what, mp_addr addr, s
     host_range range = {0};
     bool covers = false;
     if (addr == 0 || size > UINTPTR_MAX - addr) {
-        return MP_FAIL(INVALID_ARGUMENT, "%s of %zu bytes at 0x%zx is no memory", what, size,
-                       (size_t)addr);
+        return MP_FAIL(INVALID_ARGUMENT, "%s of %zu bytes at 0x%zx is not allocated memory", what,
+                       size, (size_t)addr);
     }
     if (!look_everywhere(host, addr, size, &range, &covers)) {
         *out = PLACE_PAGEABLE;

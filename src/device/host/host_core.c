@@ -84,7 +84,7 @@ mp_status mp__host_health(host_device *host) {
 mp_status mp__host_object_create(host_device *host, host_kind kind, size_t size, void *out) {
     host_object *object = calloc(1, size);
     if (object == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no memory for a record of %zu bytes", size);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory for a record of %zu bytes", size);
     }
     object->kind = kind;
     atomic_init(&object->references, 1);

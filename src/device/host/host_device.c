@@ -113,7 +113,8 @@ static void seed_adversary(host_device *host) {
 mp_status mp__host_device_create(const mp_host_config *config, mp_device **out) {
     host_device *host = calloc(1, sizeof *host);
     if (host == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no memory for the record of an emulated device");
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate memory for the record of an emulated device");
     }
     host->base.ops = &host_ops;
     host->config = *config;

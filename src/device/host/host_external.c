@@ -29,17 +29,17 @@ struct mp_import {
 static mp_status check_file(int fd, size_t size) {
     struct stat about;
     if (fd < 0 || fstat(fd, &about) != 0) {
-        return MP_FAIL(INVALID_ARGUMENT, "%d is no open file descriptor", fd);
+        return MP_FAIL(INVALID_ARGUMENT, "%d is not an open file descriptor", fd);
     }
     if (!S_ISREG(about.st_mode)) {
         return MP_FAIL(INVALID_ARGUMENT,
-                       "file descriptor %d is no memory; the emulated device takes memory of "
+                       "file descriptor %d is not memory; the emulated device takes memory of "
                        "memfd_create",
                        fd);
     }
     if (size == 0 || about.st_size < 0 || size > (uint64_t)about.st_size) {
         return MP_FAIL(INVALID_ARGUMENT,
-                       "%zu bytes were asked for of file descriptor %d, which has %lld", size, fd,
+                       "%zu bytes were requested of file descriptor %d, which has %lld", size, fd,
                        (long long)about.st_size);
     }
     return MP_OK;
@@ -78,7 +78,7 @@ mp_status mp__host_import_open(mp_device *self, int fd, size_t size, mp_import *
     MP_TRY(mp__host_call(host, "import_open"));
     mp_import *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no memory for the record of imported memory");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory for the record of imported memory");
     }
     mp_status status = map(fd, size, &memory);
     if (status == MP_OK) {

@@ -333,7 +333,7 @@ mp_status mp__host_fiber_reserve(uint32_t count) {
     (void)pthread_once(&key_once, make_key);
     fibers *fresh = key_fault == 0 ? make_fibers(count) : NULL;
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no memory for the stacks of %u lanes", count);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory for the stacks of %u lanes", count);
     }
     if (mine != NULL) {
         free_fibers(mine);

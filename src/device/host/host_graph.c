@@ -37,7 +37,8 @@ static mp_status add_node(host_nodes *nodes, uint32_t node) {
         const uint32_t capacity = nodes->capacity == 0 ? 4 : nodes->capacity * 2;
         uint32_t *items = realloc(nodes->items, capacity * sizeof *items);
         if (items == NULL) {
-            return MP_FAIL(OUT_OF_MEMORY, "no memory for %u nodes of a capture", capacity);
+            return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory for %u nodes of a capture",
+                           capacity);
         }
         nodes->items = items;
         nodes->capacity = capacity;
@@ -85,7 +86,7 @@ static mp_status grow_graph(host_capture *capture) {
         graph->after = after;
     }
     if (nodes == NULL || after == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no memory for a capture of %u nodes", capacity);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory for a capture of %u nodes", capacity);
     }
     capture->capacity = capacity;
     return MP_OK;
@@ -98,7 +99,7 @@ static mp_status add_item(host_capture *capture, host_queue *queue, const host_i
     mp_status status = copy_nodes(&after, &queue->after);
     host_item *node = status == MP_OK ? mp__host_item_clone(item) : NULL;
     if (status == MP_OK && node == NULL) {
-        status = MP_FAIL(OUT_OF_MEMORY, "no memory for a captured item");
+        status = MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory for a captured item");
     }
     if (status == MP_OK) {
         queue->after.count = 0;
@@ -181,7 +182,7 @@ mp_status mp__host_capture_begin(mp_device *self, mp_stream *stream) {
     if (capture == NULL || graph == NULL) {
         free(capture);
         free(graph);
-        return MP_FAIL(OUT_OF_MEMORY, "no memory for the record of a capture");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory for the record of a capture");
     }
     graph->object.kind = HOST_GRAPH;
     graph->object.clear = clear_graph;
@@ -235,7 +236,8 @@ static mp_status check_joined(const host_capture *capture) {
     const mp_graph *graph = capture->graph;
     uint8_t *seen = calloc(graph->count + (size_t)1, 1);
     if (seen == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no memory to check a capture of %u nodes", graph->count);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory to check a capture of %u nodes",
+                       graph->count);
     }
     const host_nodes *frontier = &capture->origin->after;
     for (uint32_t i = 0; i < frontier->count; i++) {

@@ -237,7 +237,7 @@ struct host_device {
     int file;             /* of the memory that other processes may open; -1 before the first */
     uint64_t file_size;   /* no place in the file is used twice */
     host_ranges ranges;   /* memory that is the device's or was until lately */
-    host_ranges reserved; /* addresses had from reserve */
+    host_ranges reserved; /* addresses from reserve */
     host_ranges dead;     /* parts that an allocator above has taken back */
     host_ranges lent;     /* parts that it has given out; `serial` is the number of the loan */
     uint64_t loans;       /* that it has told of */

@@ -58,8 +58,8 @@ static mp_status extend(host_device *host, uint64_t size, uint64_t *offset) {
     (void)pthread_mutex_unlock(&host->memory_lock);
     return done ? MP_OK
                 : MP_FAIL(OUT_OF_MEMORY,
-                          "the machine has no %" PRIu64 " bytes that can be shared: %s", size,
-                          strerror(errno));
+                          "the machine cannot provide %" PRIu64 " bytes that can be shared: %s",
+                          size, strerror(errno));
 }
 
 static void make_hole(const host_device *host, uint64_t offset, uint64_t size) {
@@ -81,8 +81,8 @@ mp_status mp__host_file_alloc(host_device *host, size_t size, void **out, uint64
     if (memory == MAP_FAILED) {
         const int fault = errno;
         make_hole(host, place, head);
-        return MP_FAIL(OUT_OF_MEMORY, "the machine has no %zu bytes that can be shared: %s", size,
-                       strerror(fault));
+        return MP_FAIL(OUT_OF_MEMORY, "the machine cannot provide %zu bytes that can be shared: %s",
+                       size, strerror(fault));
     }
     *out = memory;
     *offset = place + head;
@@ -213,7 +213,7 @@ mp_status mp__host_ipc_close(mp_device *self, mp_addr addr) {
     const size_t size = opened ? range->size : 0;
     (void)pthread_mutex_unlock(&host->memory_lock);
     if (!opened) {
-        return MP_FAIL(INVALID_ARGUMENT, "ipc_close of 0x%zx, which was not had from ipc_open",
+        return MP_FAIL(INVALID_ARGUMENT, "ipc_close of 0x%zx, which did not come from ipc_open",
                        (size_t)addr);
     }
     mp__host_check_unused(host, addr, size, "ipc_close");

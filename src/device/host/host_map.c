@@ -37,7 +37,7 @@ mp_status mp__host_reserve(mp_device *self, size_t size, mp_addr *out) {
                        ? MAP_FAILED
                        : mmap(NULL, size + HOST_GRANULE, PROT_NONE, EMPTY_FLAGS, -1, 0);
     if (memory == MAP_FAILED) {
-        return MP_FAIL(OUT_OF_MEMORY, "the machine has no %zu bytes of addresses left", size);
+        return MP_FAIL(OUT_OF_MEMORY, "the machine cannot provide %zu bytes of addresses", size);
     }
     const size_t before = (HOST_GRANULE - (mp_addr)memory % HOST_GRANULE) % HOST_GRANULE;
     if (before > 0) {
@@ -68,7 +68,7 @@ void mp__host_unreserve(mp_device *self, mp_addr addr, size_t size) {
     (void)pthread_mutex_lock(&host->memory_lock);
     const host_range *range = mp__host_range_find(&host->reserved, addr);
     if (range == NULL || range->begin != addr || range->size != size) {
-        mp__host_breach(host, "unreserve of %zu bytes at 0x%zx, which is no reservation", size,
+        mp__host_breach(host, "unreserve of %zu bytes at 0x%zx, which is not a reservation", size,
                         (size_t)addr);
     } else if (has_memory(host, addr, size)) {
         mp__host_breach(host, "unreserve of %zu bytes at 0x%zx, where memory is still mapped", size,
@@ -89,8 +89,9 @@ static mp_status make_usable(host_device *host, mp_addr addr, size_t size, const
                        call, size, (size_t)addr);
     }
     if (mprotect((void *)addr, size, PROT_READ | PROT_WRITE) != 0) {
-        return MP_FAIL(OUT_OF_MEMORY, "the machine has no %zu bytes for the emulated device: %s",
-                       size, strerror(errno));
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "the machine cannot provide %zu bytes for the emulated device: %s", size,
+                       strerror(errno));
     }
     const mp_status status = mp__host_range_insert(
         &host->ranges, (host_range){.begin = addr, .size = size, .kind = HOST_RANGE_MAPPED});

@@ -23,7 +23,7 @@ mp_status mp__host_charge(host_device *host, size_t size) {
     if (!fits) {
         return MP_FAIL(
             OUT_OF_MEMORY,
-            "%zu bytes asked for on emulated device %d, where %zu of %zu are in use; free "
+            "%zu bytes requested on emulated device %d, where %zu of %zu are in use; free "
             "some, or raise MILLPOND_HOST_MEMORY",
             size, host->base.ordinal, used, limit);
     }
@@ -64,7 +64,8 @@ static mp_status machine_alloc(host_device *host, size_t size, bool shared, void
         return mp__host_file_alloc(host, size + border, out, offset);
     }
     if (size > SIZE_MAX - border || posix_memalign(out, MP_ALIGNMENT, size + border) != 0) {
-        return MP_FAIL(OUT_OF_MEMORY, "the machine has no %zu bytes for the emulated device", size);
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "the machine cannot provide %zu bytes for the emulated device", size);
     }
     return MP_OK;
 }
@@ -175,7 +176,7 @@ void mp__host_give_back(host_device *host, mp_addr addr, size_t size, bool pinne
     if (!mp__host_is_lent(range, addr, size, pinned)) {
         const bool twice = range != NULL && range->kind == HOST_RANGE_FREED;
         mp__host_breach(host, "free of %zu bytes at 0x%zx, which %s", size, (size_t)addr,
-                        twice ? "have been freed already" : "is no allocation of that size");
+                        twice ? "have been freed already" : "is not an allocation of that size");
         (void)pthread_mutex_unlock(&host->memory_lock);
         return;
     }

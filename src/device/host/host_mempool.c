@@ -34,7 +34,7 @@ static mp_status charge(host_device *host, mp_mempool *mempool, size_t size, siz
     const size_t limit = host->config.memory_bytes;
     if (host->memory_used > limit || size - kept > limit - host->memory_used) {
         return MP_FAIL(OUT_OF_MEMORY,
-                       "%zu bytes asked for in a mempool on emulated device %d, where %zu of %zu "
+                       "%zu bytes requested from a mempool on emulated device %d, where %zu of %zu "
                        "are in use; free some, or raise MILLPOND_HOST_MEMORY",
                        size, host->base.ordinal, host->memory_used, limit);
     }
@@ -209,10 +209,11 @@ mp_status mp__host_free_async(mp_device *self, mp_stream *stream, mp_addr addr, 
     MP_TRY(mp__host_call(host, "free_async"));
     MP_TRY(check_uncaptured(stream, "free_async"));
     if (!mark_leaving(host, addr, size, true)) {
-        return MP_FAIL(INVALID_ARGUMENT,
-                       "free_async of %zu bytes at 0x%zx, which are no allocation of that size or "
-                       "are being freed already",
-                       size, (size_t)addr);
+        return MP_FAIL(
+            INVALID_ARGUMENT,
+            "free_async of %zu bytes at 0x%zx, which are not an allocation of that size or "
+            "are being freed already",
+            size, (size_t)addr);
     }
     host_item item = {.kind = &free_kind, .memory = {.addr = addr, .size = size}};
     const mp_status status = mp__host_enqueue(host, stream->queue, &item);

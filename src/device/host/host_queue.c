@@ -198,8 +198,8 @@ static mp_status start_thread(host_queue *queue) {
     }
     const int fault = pthread_create(&queue->thread, NULL, queue_main, queue);
     if (fault != 0) {
-        return MP_FAIL(DEVICE, "no thread for stream %u of the emulated device: %s", queue->number,
-                       strerror(fault));
+        return MP_FAIL(DEVICE, "cannot start a thread for stream %u of the emulated device: %s",
+                       queue->number, strerror(fault));
     }
     queue->has_thread = true;
     return MP_OK;
@@ -246,7 +246,8 @@ mp_status mp__host_enqueue(host_device *host, host_queue *queue, host_item *item
     }
     host_item *copy = mp__host_item_clone(item);
     if (copy == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no memory to queue work with %zu bytes of arguments",
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate memory to queue work with %zu bytes of arguments",
                        item->bytes_size);
     }
     (void)pthread_mutex_lock(&host->lock);

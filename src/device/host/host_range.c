@@ -50,7 +50,8 @@ static mp_status make_room(host_ranges *ranges) {
     const size_t capacity = ranges->capacity == 0 ? 64 : ranges->capacity * 2;
     host_range *items = realloc(ranges->items, capacity * sizeof *items);
     if (items == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no memory for a table of %zu address ranges", capacity);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory for a table of %zu address ranges",
+                       capacity);
     }
     ranges->items = items;
     ranges->capacity = capacity;

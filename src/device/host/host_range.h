@@ -20,8 +20,8 @@ typedef struct host_range {
     mp_addr begin;
     size_t size;
     host_range_kind kind;
-    uint64_t serial;     /* the order in which ranges were freed, or lent */
-    uint32_t user;       /* of a lent one: 1 more than the number of a stream that has used it */
+    uint64_t serial; /* the order in which ranges were freed, or allocated */
+    uint32_t user;   /* of an allocated one: 1 more than the number of a stream that has used it */
     mp_mempool *mempool; /* kept: where it came from; NULL for other memory */
     bool leaving;        /* a free_async of it is queued */
     uint64_t offset;     /* in the device's shared file; 0 where it is not in there */

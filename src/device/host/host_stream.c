@@ -74,7 +74,7 @@ mp_status mp__host_stream_create(mp_device *self, mp_stream **out) {
     MP_TRY(mp__host_call(host, "stream_create"));
     host_queue *queue = calloc(1, sizeof *queue);
     if (queue == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no memory for the queue of a stream");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory for the queue of a stream");
     }
     const mp_status status = open_stream(host, queue, true, out);
     if (status != MP_OK) {
@@ -111,7 +111,7 @@ static mp_status thread_queue(host_device *host, host_queue **out) {
     }
     host_queue *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no memory for the default stream of a thread");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory for the default stream of a thread");
     }
     fresh->user = user;
     mp__host_queue_open(host, fresh, PER_THREAD);
@@ -157,8 +157,8 @@ static mp_status queue_of(host_device *host, void *native, host_queue **out) {
         *out = queue_of_wrap(host, native);
     }
     return *out != NULL ? MP_OK
-                        : MP_FAIL(INVALID_ARGUMENT, "%p is no stream of emulated device %d", native,
-                                  host->base.ordinal);
+                        : MP_FAIL(INVALID_ARGUMENT, "%p is not a stream of emulated device %d",
+                                  native, host->base.ordinal);
 }
 
 mp_status mp__host_stream_wrap(mp_device *self, void *native, mp_stream **out) {

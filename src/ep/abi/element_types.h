@@ -15,9 +15,9 @@ enum {
     MP_CARRIED_TYPES = MP_ALL_TYPES | MP_NARROW,
 };
 
-/* What a graph says of a value; borrowed from it, NULL for what is no tensor. */
+/* What a graph says of a value; borrowed from it, NULL for anything but a tensor. */
 mp_status mp__value_tensor(const OrtValueInfo *value, const OrtTensorTypeAndShapeInfo **out);
-/* Its type; UNDEFINED where it is no tensor. */
+/* Its type; UNDEFINED if it is not a tensor. */
 mp_status mp__value_type(const OrtValueInfo *value, ONNXTensorElementDataType *out);
 
 /* Bytes of one element; 0 for strings and for what is smaller than a byte. */

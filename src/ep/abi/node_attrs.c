@@ -27,7 +27,8 @@ static mp_status room(size_t count, size_t width, void **out) {
         return MP_FAIL(INVALID_ARGUMENT, "an attribute of %zu elements is too long", count);
     }
     *out = calloc(count + 1, width);
-    return *out != NULL ? MP_OK : MP_FAIL(OUT_OF_MEMORY, "no host memory for an attribute");
+    return *out != NULL ? MP_OK
+                        : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for an attribute");
 }
 
 /* Each reader sets `*given` where the node has the attribute. ORT gives the size of strings and
@@ -189,7 +190,7 @@ static mp_status store_open(const mp_op *op, mp_attr_store **out) {
     if (store == NULL || attrs == NULL) {
         free(store);
         free(attrs);
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for %zu attributes", count);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for %zu attributes", count);
     }
     store->attrs = attrs;
     *out = store;

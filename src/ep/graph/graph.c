@@ -47,7 +47,7 @@ static mp_status get_entry(mp_graphs *graphs, int id, mp_graph_entry **out) {
     }
     mp_graph_entry *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of graph %d", id);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of graph %d", id);
     }
     fresh->id = id;
     fresh->next = graphs->entries;
@@ -91,7 +91,7 @@ static mp_status get_graphs(mp_provider *provider, mp_graphs **out) {
     if (record->graphs == NULL) {
         mp_graphs *fresh = calloc(1, sizeof *fresh);
         if (fresh == NULL) {
-            return MP_FAIL(OUT_OF_MEMORY, "no host memory for a thread's graphs");
+            return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a thread's graphs");
         }
         fresh->record = record;
         pthread_mutex_init(&fresh->lock, NULL);
@@ -104,7 +104,7 @@ static mp_status get_graphs(mp_provider *provider, mp_graphs **out) {
 
 /* ---- a run begins ---- */
 
-/* As ONNX Runtime reads it, which refuses what is no number. */
+/* As ONNX Runtime reads it, which refuses anything but a number. */
 static int read_id(const OrtRunOptions *options) {
     const char *text = options != NULL ? ORT->GetRunConfigEntry(options, "gpu_graph_id") : NULL;
     return text != NULL ? (int)strtol(text, NULL, 10) : 0;
@@ -306,8 +306,8 @@ static OrtStatus *replay(OrtEp *self, int id) {
     }
     if (status == MP_NOT_FOUND) {
         return mp__to_ort(MP_FAIL(NOT_FOUND,
-                                  "graph %d of this thread is there no more, released by another "
-                                  "thread, or the run before has failed; run again",
+                                  "graph %d of this thread no longer exists: another thread "
+                                  "released it, or the previous run failed; run again",
                                   id));
     }
     MP_TRY_ORT(status);

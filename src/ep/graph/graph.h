@@ -62,7 +62,7 @@ void mp__run_node_ended(const mp_provider *provider, mp_status status);
 /* While the thread records, the memory is the graph's, whatever `native` is. */
 mp_status mp__lend(mp_pool *pool, size_t size, void *native, mp_addr *out);
 /* A block that a captured graph uses is freed with the graph. `native`: as for mp_pool_free_on, or
- * MP_NO_STREAM for the order that the block was lent in. */
+ * MP_NO_STREAM for the order that the block was allocated in. */
 mp_status mp__give_back(mp_pool *pool, mp_addr addr);
 mp_status mp__give_back_on(mp_pool *pool, mp_addr addr, void *native);
 

@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A pool of ours sets memory apart by itself. The driver's own pool does not: there every block is
- * taken from outside the order of streams and lent again within the recording only, from a list. */
+ * taken from outside stream order and allocated again within the recording only, from a list. */
 #include "ep/graph/graph_memory.h"
 
 #include "base/log.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A block that the driver did not take back stays lent, so a second try is in order. */
+/* A block that the driver did not take back stays allocated, so a second try is in order. */
 static void give_back(mp_pool *pool, mp_addr addr) {
     for (int tries = 0; tries < 2; tries++) {
         if (mp_pool_free(pool, addr) == MP_OK) {
@@ -38,7 +38,7 @@ mp_status mp__graph_memory_begin(mp_graph_memory *memory, void *native) {
     return MP_OK;
 }
 
-/* Those still lent belong to whoever has them. */
+/* Those still allocated belong to their users. */
 static void forget_lent(mp_graph_memory *memory) {
     size_t kept = 0;
     for (size_t i = 0; i < memory->count; i++) {
@@ -87,7 +87,8 @@ static mp_status add_block(mp_graph_memory *memory, size_t size, mp_graph_block 
         const size_t capacity = memory->capacity * 2 + 16;
         mp_graph_block *blocks = realloc(memory->blocks, capacity * sizeof *blocks);
         if (blocks == NULL) {
-            return MP_FAIL(OUT_OF_MEMORY, "no host memory for %zu blocks of a graph", capacity);
+            return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for %zu blocks of a graph",
+                           capacity);
         }
         memory->blocks = blocks;
         memory->capacity = capacity;
@@ -201,7 +202,7 @@ static int by_address(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* From addresses to the blocks they lie in, each once; what is no lent block is left out. */
+/* From addresses to the blocks they lie in, each once; what is not in one is left out. */
 static size_t blocks_of(mp_pool *pool, mp_addr *addresses, size_t count) {
     size_t found = 0;
     mp_block_info info;
@@ -233,7 +234,8 @@ mp_status mp__holds_make(mp_pool *pool, mp_addr *addresses, size_t count, mp_hol
     if (!fits) {
         free(addresses);
         *out = (mp_holds){0};
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the list of a graph's blocks");
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate host memory for the list of a graph's blocks");
     }
     return MP_OK;
 }

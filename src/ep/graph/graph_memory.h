@@ -43,7 +43,8 @@ typedef struct mp_holds {
     size_t count;
 } mp_holds;
 
-/* Holds the lent blocks of `pool` that `addresses` lie in. Takes: the array, also when it fails. */
+/* Holds the allocated blocks of `pool` that `addresses` lie in. Takes: the array, also when it
+ * fails. */
 mp_status mp__holds_make(mp_pool *pool, mp_addr *addresses, size_t count, mp_holds *out);
 /* Frees what nobody holds any more and has been freed meanwhile. */
 void mp__holds_drop(mp_pool *pool, mp_holds *holds);

@@ -149,7 +149,7 @@ static mp_status make_room(mp_run *run, size_t more) {
     const size_t capacity = run->seen_capacity * 2 + more + 64;
     mp_addr *grown = realloc(run->seen, capacity * sizeof *grown);
     if (grown == NULL) {
-        return mp__run_stop_recording("no host memory for a list of addresses");
+        return mp__run_stop_recording("cannot allocate host memory for a list of addresses");
     }
     run->seen = grown;
     run->seen_capacity = capacity;
@@ -198,7 +198,7 @@ mp_status mp__lend(mp_pool *pool, size_t size, void *native, mp_addr *out) {
         return status;
     }
     /* Memory of earlier runs is not for the graph, but it may do for this run. */
-    MP_TRY(mp__run_stop_recording("there is no memory to set apart for it"));
+    MP_TRY(mp__run_stop_recording("no memory can be set apart for it"));
     return mp_pool_alloc(pool, size, native, out);
 }
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a tensor as far as its shape is known; 0 for what is no tensor. */
+/* Bytes of a tensor as far as its shape is known; 0 for anything but a tensor. */
 static mp_status bytes_of(const OrtValueInfo *value, uint64_t *out) {
     const OrtTensorTypeAndShapeInfo *tensor = NULL;
     ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
@@ -22,7 +22,7 @@ static mp_status bytes_of(const OrtValueInfo *value, uint64_t *out) {
     MP_TRY(mp__from_ort(ORT->GetDimensionsCount(tensor, &rank)));
     int64_t *dims = calloc(rank + 1, sizeof *dims);
     if (dims == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
     }
     const mp_status status = mp__from_ort(ORT->GetDimensions(tensor, dims, rank));
     uint64_t bits = mp_dtype_bits((mp_dtype)type);
@@ -120,9 +120,10 @@ mp_status mp__budget_take(mp_budget *budget, uint64_t limit, const mp_op *op, co
     MP_TRY(mp__from_ort(ORT->Node_GetNumOutputs(node, &outputs)));
     const OrtValueInfo **list = calloc(inputs + outputs + 1, sizeof *list);
     bill b = {.budget = budget, .names = calloc(inputs + outputs + 1, sizeof *b.names)};
-    mp_status status = list != NULL && b.names != NULL
-                           ? fill_bill(&b, op, node, list, inputs, outputs)
-                           : MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
+    mp_status status =
+        list != NULL && b.names != NULL
+            ? fill_bill(&b, op, node, list, inputs, outputs)
+            : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
     if (status == MP_OK) {
         *fits = must || (budget->used <= limit && b.bytes <= limit - budget->used);
         status = *fits ? settle(budget, &b) : MP_OK;

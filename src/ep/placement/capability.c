@@ -4,7 +4,7 @@
  * after it has changed the layout). Second pass: the arithmetic of shapes goes back to the CPU.
  * It starts at values that are in host memory anyway: outputs of Shape and of nodes on the CPU, the
  * number of a Loop's iteration. It follows them as long as a node's inputs are all such values,
- * integer graph inputs or small constants; taking such a node would only add copies to and fro.
+ * integer graph inputs or small constants; taking such a node would only add copies back and forth.
  * Third pass: where the session limits its memory, what is beyond it goes back, too.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
@@ -57,7 +57,7 @@ static mp_status inputs_of(const OrtNode *node, values *out) {
     MP_TRY(mp__from_ort(ORT->Node_GetNumInputs(node, &out->count)));
     out->list = calloc(out->count + 1, sizeof *out->list);
     if (out->list == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
     }
     return mp__from_ort(ORT->Node_GetInputs(node, out->list, out->count));
 }
@@ -66,7 +66,7 @@ static mp_status outputs_of(const OrtNode *node, values *out) {
     MP_TRY(mp__from_ort(ORT->Node_GetNumOutputs(node, &out->count)));
     out->list = calloc(out->count + 1, sizeof *out->list);
     if (out->list == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
     }
     return mp__from_ort(ORT->Node_GetOutputs(node, out->list, out->count));
 }
@@ -352,7 +352,7 @@ static mp_status third_pass(mp_provider *provider, graph_node *nodes, size_t cou
         provider->budget = calloc(1, sizeof *provider->budget);
     }
     if (provider->budget == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
     }
     for (size_t i = 0; i < count; i++) {
         graph_node *n = &nodes[i];
@@ -405,7 +405,8 @@ OrtStatus *mp__get_capability(OrtEp *self, const OrtGraph *graph, OrtEpGraphSupp
     const mp_status status =
         nodes != NULL && list != NULL
             ? partition((mp_provider *)self, graph, support, nodes, list, count)
-            : MP_FAIL(OUT_OF_MEMORY, "no host memory to partition a graph of %zu nodes", count);
+            : MP_FAIL(OUT_OF_MEMORY,
+                      "cannot allocate host memory to partition a graph of %zu nodes", count);
     free(list);
     free(nodes);
     return mp__to_ort(status);

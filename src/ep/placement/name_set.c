@@ -23,7 +23,7 @@ static mp_status grow(mp_name_set *set) {
     const size_t slot_count = old.slot_count > 0 ? old.slot_count * 2 : SLOTS_LEAST;
     char **slots = calloc(slot_count, sizeof *slots);
     if (slots == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
     }
     set->slots = slots;
     set->slot_count = slot_count;
@@ -49,7 +49,7 @@ mp_status mp__name_set_add(mp_name_set *set, const char *name, bool *fresh) {
     }
     set->slots[slot] = strdup(name);
     if (set->slots[slot] == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
     }
     set->count++;
     return MP_OK;

@@ -75,7 +75,7 @@ static mp_status inputs_of(const OrtNode *node, const OrtValueInfo ***list, size
     MP_TRY(mp__from_ort(ORT->Node_GetNumInputs(node, count)));
     const OrtValueInfo **inputs = calloc(*count + 1, sizeof *inputs);
     if (inputs == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to partition the graph");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
     }
     const mp_status status = mp__from_ort(ORT->Node_GetInputs(node, inputs, *count));
     if (status != MP_OK) {

@@ -154,7 +154,8 @@ static OrtStatus *add_kernel(OrtKernelRegistry *registry, const mp_op *op,
 
 /* ---- one row against the schemas ---- */
 
-/* An older ONNX Runtime lacks schemas and types that rows have; that is no fault of the table. */
+/* An older ONNX Runtime lacks schemas and types that rows have; that is not an error in the table.
+ */
 static void report(const mp_op *op, const char *fault, const char *detail) {
     enum { WRITTEN_AFTER = 31 };
     if (mp_the_plugin.runtime >= WRITTEN_AFTER) {

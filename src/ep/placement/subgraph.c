@@ -13,7 +13,8 @@
 static mp_status make_list(size_t count, void *out) {
     void *list = calloc(count + 1, sizeof(void *));
     if (list == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to look at %zu parts of a graph", count);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to look at %zu parts of a graph",
+                       count);
     }
     memcpy(out, &list, sizeof list);
     return MP_OK;

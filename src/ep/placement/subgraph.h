@@ -9,7 +9,7 @@
 /* Whether `node`, an If, Loop or Scan, should be this provider's. All its values must be tensors
  * that a device can hold, those too that its bodies take from around it: ONNX Runtime looks at the
  * first of a list of values only. And a node within the bodies, at any depth, must be this
- * provider's: without one, all values in there are in host memory, and the node had better be there
+ * provider's: without one, all values in there are in host memory, so the node should be there
  * too. ONNX Runtime places the nodes of bodies before those around them. */
 mp_status mp__subgraph_is_for_us(const OrtNode *node, bool *out);
 

@@ -34,7 +34,7 @@ typedef struct joined {
 } joined;
 
 /* ONNX Runtime asks for no stream when it takes memory for a result that a node on the CPU made, so
- * the pool would lend it out again, to any stream, before the copy has read it. */
+ * the pool would allocate it again, to any stream, before the copy has read it. */
 static void keep_until_read(const joined *j, mp_addr part) {
     if (j->native != NULL) {
         (void)mp_pool_record_use(j->provider->pool, part, j->native); /* it may be none of ours */
@@ -238,7 +238,7 @@ static OrtStatus *create_loop(void *op, const OrtKernelInfo *info, OrtKernelImpl
     ORT_TRY(provider_of(info, &provider));
     loop_helper *helper = calloc(1, sizeof *helper);
     if (helper == NULL) {
-        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a kernel"));
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a kernel"));
     }
     helper->base = (OrtLoopKernelHelper){.ort_version_supported = mp_the_plugin.version,
                                          .Release = loop_release,
@@ -258,7 +258,7 @@ static OrtStatus *create_scan(void *op, const OrtKernelInfo *info, OrtKernelImpl
     ORT_TRY(provider_of(info, &provider));
     scan_helper *helper = calloc(1, sizeof *helper);
     if (helper == NULL) {
-        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a kernel"));
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a kernel"));
     }
     helper->base = (OrtScanKernelHelper){.ort_version_supported = mp_the_plugin.version,
                                          .Release = scan_release,

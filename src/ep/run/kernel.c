@@ -51,7 +51,7 @@ static mp_status call_open(call *c, const kernel *k) {
     const size_t out = (size_t)k->out_count;
     c->many = calloc(1, in * sizeof(mp_tensor) + (in + out) * sizeof(mp_addr));
     if (c->many == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a call with %zu inputs", in);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a call with %zu inputs", in);
     }
     c->in = c->many;
     c->in_addr = (mp_addr *)(void *)(c->in + in);
@@ -81,8 +81,8 @@ static mp_status check_memory(const mp_tensor *tensor, const void *data, const c
         return MP_OK;
     }
     char text[192];
-    return MP_FAIL(OUT_OF_MEMORY, "there was no memory for %s %d, a %s tensor of shape %s", what, i,
-                   mp_dtype_name(tensor->type), mp_shape_text(&tensor->shape, text));
+    return MP_FAIL(OUT_OF_MEMORY, "no memory could be allocated for %s %d, a %s tensor of shape %s",
+                   what, i, mp_dtype_name(tensor->type), mp_shape_text(&tensor->shape, text));
 }
 
 static mp_status read_value(const OrtValue *value, int i, mp_tensor *tensor, mp_addr *addr) {
@@ -323,7 +323,7 @@ static mp_status read_name(const OrtKernelInfo *info, char **out) {
     }
     char *name = calloc(1, size + 1);
     if (name == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a name of %zu bytes", size);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a name of %zu bytes", size);
     }
     const mp_status read = mp__from_ort(ORT->KernelInfo_GetNodeName(info, name, &size));
     if (read != MP_OK) {
@@ -362,7 +362,7 @@ static mp_status fill(kernel *k, const mp_op *op, const OrtKernelInfo *info) {
     MP_TRY(read_name(info, &k->name));
     if (asprintf(&k->label, "%s %s", op->name, k->name) < 0) {
         k->label = NULL;
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a node's label");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a node's label");
     }
     MP_TRY(mp__attrs_read(op, info, &k->attrs));
     MP_TRY(mp_plan_cache_create(&k->plans));
@@ -377,7 +377,7 @@ OrtStatus *mp__kernel_create(void *op, const OrtKernelInfo *info, OrtKernelImpl 
     *out = NULL;
     kernel *k = calloc(1, sizeof *k);
     if (k == NULL) {
-        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a kernel"));
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a kernel"));
     }
     const mp_op *row = op;
     k->base = (OrtKernelImpl){.ort_version_supported = mp_the_plugin.version,

@@ -44,7 +44,7 @@ OrtStatus *mp__memcpy_create(void *unused, const OrtKernelInfo *info, OrtKernelI
     ORT_TRY(ORT_EP->KernelInfo_GetEp(info, &ep));
     memcpy_kernel *kernel = calloc(1, sizeof *kernel);
     if (kernel == NULL) {
-        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a kernel"));
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a kernel"));
     }
     kernel->provider = (mp_provider *)(uintptr_t)ep;
     kernel->base = (OrtKernelImpl){

@@ -89,7 +89,7 @@ static mp_status open_owner(void) {
     thread_owner *fresh = key_made ? calloc(1, sizeof *fresh) : NULL;
     if (fresh == NULL || pthread_setspecific(key, fresh) != 0) {
         free(fresh);
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a thread");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of a thread");
     }
     pthread_mutex_init(&fresh->lock, NULL);
     mine = fresh;
@@ -130,7 +130,8 @@ mp_status mp__thread_record_get(mp_provider *provider, mp_thread_record **out) {
     }
     mp_thread_record *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a session's record of a thread");
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate host memory for a session's record of a thread");
     }
     fresh->provider = provider;
     fresh->thread = mine;

@@ -38,7 +38,7 @@ static mp_status key_reserve(key *k, size_t words) {
     const size_t capacity = k->capacity * 2 + words;
     uint64_t *grown = malloc(capacity * sizeof *grown);
     if (grown == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the key of a plan");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the key of a plan");
     }
     memcpy(grown, k->words, k->count * sizeof *grown);
     if (k->words != k->few) {
@@ -129,7 +129,7 @@ static void list_add(mp_plan_cache *cache, const key *k, mp_plan *plan) {
 mp_status mp_plan_cache_create(mp_plan_cache **out) {
     mp_plan_cache *cache = calloc(1, sizeof *cache);
     if (cache == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a node's plans");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a node's plans");
     }
     pthread_mutex_init(&cache->lock, NULL);
     *out = cache;

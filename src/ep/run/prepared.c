@@ -33,7 +33,7 @@ static mp_status make(const mp_provider *provider, const mp_plan *plan, int i,
     size_t size = 0;
     mp_prepared *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a prepared input");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a prepared input");
     }
     *fresh = (mp_prepared){.next = *list, .input = i, .given = *given};
     mp_status status = mp_shape_bytes(&given->shape, given->type, &size);

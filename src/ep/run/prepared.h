@@ -9,7 +9,7 @@ typedef struct mp_prepared {
     struct mp_prepared *next;
     int input;
     mp_tensor given; /* type and shape as the model has them */
-    mp_addr addr;    /* owned; the session's pool has lent it */
+    mp_addr addr;    /* owned; the session's pool has allocated it */
 } mp_prepared;
 
 /* Prepares input `i` of `node`, which is `given` at `addr`, and notes it in `node` and `*list`,

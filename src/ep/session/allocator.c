@@ -187,7 +187,7 @@ OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *asked, mp_po
     allocator *a = calloc(1, sizeof *a);
     if (a == NULL) {
         mp_pool_close(pool);
-        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for an allocator"));
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for an allocator"));
     }
     mp__factory_keep(unit->factory);
     a->unit = unit;

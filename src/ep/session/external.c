@@ -45,7 +45,7 @@ static importer *from(const OrtExternalResourceImporterImpl *self) {
 static mp_status descriptor_of(const void *native, int *fd) {
     const uintptr_t number = (uintptr_t)native;
     if (number > INT_MAX) {
-        return MP_FAIL(INVALID_ARGUMENT, "the native handle %p is no file descriptor", native);
+        return MP_FAIL(INVALID_ARGUMENT, "the native handle %p is not a file descriptor", native);
     }
     *fd = (int)number;
     return MP_OK;
@@ -120,7 +120,7 @@ static OrtStatus *import_memory(OrtExternalResourceImporterImpl *self,
     MP_TRY_ORT(check_memory(about, &fd));
     memory *m = calloc(1, sizeof *m);
     if (m == NULL) {
-        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory to import memory"));
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to import memory"));
     }
     const mp_status status =
         device->ops->import_open(device, fd, about->size_bytes, &m->import, &m->addr);
@@ -251,7 +251,8 @@ static OrtStatus *import_semaphore(OrtExternalResourceImporterImpl *self,
     MP_TRY_ORT(descriptor_of(about->native_handle, &fd));
     semaphore *s = calloc(1, sizeof *s);
     if (s == NULL) {
-        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory to import a semaphore"));
+        return mp__to_ort(
+            MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to import a semaphore"));
     }
     const mp_status status = device->ops->semaphore_open(device, fd, &s->semaphore);
     if (status != MP_OK) {
@@ -320,7 +321,7 @@ OrtStatus *mp__external_create(OrtEpFactory *self, const OrtEpDevice *device,
     }
     importer *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory to import memory"));
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to import memory"));
     }
     mp__factory_keep(factory);
     fresh->unit = unit;

@@ -145,7 +145,7 @@ static OrtStatus *create_allocator(OrtEpFactory *self, const OrtMemoryInfo *info
     mp_unit *unit = mp__unit_of(from(self), ORT_EP->MemoryInfo_GetMemoryDevice(info));
     if (unit == NULL) {
         return mp__to_ort(
-            MP_FAIL(INVALID_ARGUMENT, "no device of %s has the memory asked for", MP_EP_NAME));
+            MP_FAIL(INVALID_ARGUMENT, "no device of %s has the requested memory", MP_EP_NAME));
     }
     const bool pinned =
         ORT->MemoryInfoGetDeviceMemType(info) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
@@ -182,7 +182,7 @@ static OrtStatus *create_sync_stream(OrtEpFactory *self, const OrtMemoryDevice *
     mp_unit *unit = mp__unit_of(from(self), memory);
     if (unit == NULL) {
         return mp__to_ort(
-            MP_FAIL(INVALID_ARGUMENT, "no device of %s has the memory asked for", MP_EP_NAME));
+            MP_FAIL(INVALID_ARGUMENT, "no device of %s has the requested memory", MP_EP_NAME));
     }
     mp_pool *pool = NULL;
     mp_run_stream *stream = NULL;
@@ -196,7 +196,7 @@ static OrtStatus *create_sync_stream(OrtEpFactory *self, const OrtMemoryDevice *
 mp_status mp__factory_create(const char *registration, mp_factory **out) {
     mp_factory *factory = calloc(1, sizeof *factory);
     if (factory == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to register '%s'",
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to register '%s'",
                        registration != NULL ? registration : "");
     }
     factory->base = (OrtEpFactory){

@@ -1,4 +1,4 @@
-/* incompatibility.c - why a piece of hardware is not one of ours, for the user who asks.
+/* incompatibility.c - why a piece of hardware is not one of ours, for the user who wants to know.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/abi/bridge.h"
 #include "ep/session/plugin.h"

@@ -1,4 +1,4 @@
-/* memory.c - the pools that the provider lends from, and the options they are opened with.
+/* memory.c - the pools that the provider allocates from, and the options they are opened with.
  *
  * SPDX-License-Identifier: Apache-2.0
  *
@@ -7,7 +7,7 @@
  * session takes the old pool with it.
  *
  * What ONNX Runtime's environment says is beneath what a session or an allocator says, and nobody
- * is told that a pool has it otherwise: who comes later has not asked for it. */
+ * is told that a pool is set up otherwise: later openers have not asked for it. */
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/session/plugin.h"
@@ -52,7 +52,8 @@ static mp_status make_text(const char *name, const char *value, char **out) {
     const size_t size = strlen(name) + strlen(value) + 2;
     *out = malloc(size);
     if (*out == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for an option of %zu bytes", size);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for an option of %zu bytes",
+                       size);
     }
     (void)snprintf(*out, size, "%s=%s", name, value);
     return MP_OK;
@@ -86,7 +87,7 @@ static mp_status make_texts(const OrtKeyValuePairs *pairs, const char *const *pr
     }
     char **texts = calloc(2 * count + 1, sizeof(char *)); /* there are two prefixes at most */
     if (texts == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for %zu options", count);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for %zu options", count);
     }
     mp_status status = MP_OK;
     for (size_t i = 0; pairs != NULL && prefixes[i] != NULL && status == MP_OK; i++) {
@@ -238,7 +239,9 @@ static mp_status find_functions(const mp_options *options, functions **out) {
     }
     pthread_mutex_unlock(&lock);
     *out = f;
-    return f != NULL ? MP_OK : MP_FAIL(OUT_OF_MEMORY, "no host memory for an external allocator");
+    return f != NULL
+               ? MP_OK
+               : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for an external allocator");
 }
 
 static mp_status open_external(const mp_unit *unit, const mp_options *options, mp_pool **out) {

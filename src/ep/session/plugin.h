@@ -188,7 +188,7 @@ mp_status mp__memory_open_session(const mp_unit *unit, const OrtSessionOptions *
                                   const mp_options *options, mp_pool **memory, mp_pool **pinned);
 
 /* ---- allocator.c ---- */
-/* Takes: `pool`, also when it fails; NULL: one that is had when it is needed. */
+/* Takes: `pool`, also when it fails; NULL: one that is opened when it is needed. */
 OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info, mp_pool *pool,
                                 OrtAllocator **out);
 void mp__allocator_release(OrtAllocator *self); /* NULL is ignored */

@@ -1,4 +1,4 @@
-/* pool_later.c - handles on pools that are had when they are first needed.
+/* pool_later.c - handles on pools that are opened when they are first needed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/session/pool_later.h"
 
@@ -75,5 +75,7 @@ mp_status mp__pool_later_get(mp_pool_later *later, mp_pool **out) {
     }
     MP_TRY(open_now(later));
     *out = atomic_load_explicit(&later->pool, memory_order_acquire);
-    return *out != NULL ? MP_OK : MP_FAIL(OUT_OF_MEMORY, "no host memory for a handle on a pool");
+    return *out != NULL
+               ? MP_OK
+               : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a handle on a pool");
 }

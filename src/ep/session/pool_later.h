@@ -1,4 +1,4 @@
-/* pool_later.h - a handle on a device's pool that is had when it is first needed.
+/* pool_later.h - a handle on a device's pool that is opened when it is first needed.
  *
  * ONNX Runtime asks for an allocator of each memory when the library is registered, before anybody
  * can have said what the pools shall be like. So those allocators open nothing. They get a handle
@@ -13,11 +13,11 @@
 typedef struct mp_pool_later {
     mp_unit *unit; /* borrowed */
     mp_memory memory;
-    _Atomic(mp_pool *) pool;    /* owned; NULL until it is had */
+    _Atomic(mp_pool *) pool;    /* owned; NULL until it is opened */
     struct mp_pool_later *next; /* in the list of those that wait */
 } mp_pool_later;
 
-/* Takes: `pool`; where it is NULL, one is had later. Not to be moved until closed. */
+/* Takes: `pool`; if it is NULL, one is opened later. Not to be moved until closed. */
 void mp__pool_later_init(mp_pool_later *later, mp_unit *unit, mp_memory memory, mp_pool *pool);
 void mp__pool_later_close(mp_pool_later *later);
 

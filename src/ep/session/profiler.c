@@ -288,7 +288,7 @@ OrtStatus *mp__profiler_create(OrtEp *self, OrtEpProfilerImpl **out) {
     *out = NULL;
     profiler *p = calloc(1, sizeof *p);
     if (p == NULL) {
-        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a profiler"));
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a profiler"));
     }
     pthread_mutex_init(&p->lock, NULL);
     mp__factory_keep(provider->factory);

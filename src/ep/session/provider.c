@@ -84,7 +84,7 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
                                OrtEp **out) {
     mp_provider *provider = calloc(1, sizeof *provider);
     if (provider == NULL) {
-        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a provider"));
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a provider"));
     }
     mp__factory_keep(factory);
     provider->factory = factory;

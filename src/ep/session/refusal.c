@@ -72,7 +72,7 @@ static mp_status known_shape(const OrtValueInfo *value, mp_shape *out) {
 static mp_status read_inputs(const OrtNode *node, mp_tensor *list, size_t count) {
     const OrtValueInfo **values = calloc(count + 1, sizeof *values);
     if (values == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to look at %zu inputs", count);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to look at %zu inputs", count);
     }
     mp_status status = mp__from_ort(ORT->Node_GetInputs(node, values, count));
     for (size_t i = 0; status == MP_OK && i < count; i++) {
@@ -94,7 +94,7 @@ static mp_status read_inputs(const OrtNode *node, mp_tensor *list, size_t count)
 static mp_status absent_outputs(const OrtNode *node, size_t count, uint32_t *out) {
     const OrtValueInfo **values = calloc(count + 1, sizeof *values);
     if (values == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to look at %zu outputs", count);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to look at %zu outputs", count);
     }
     mp_status status = mp__from_ort(ORT->Node_GetOutputs(node, values, count));
     for (size_t i = 0; status == MP_OK && i < count && i < 32; i++) {
@@ -113,7 +113,7 @@ static mp_status ask(const OrtNode *node, const mp_node *as_ours, size_t inputs,
                      bool *refused) {
     mp_tensor *in = calloc(inputs + 1, sizeof *in);
     if (in == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to look at %zu inputs", inputs);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to look at %zu inputs", inputs);
     }
     const mp_status status = read_inputs(node, in, inputs);
     if (status == MP_OK) {

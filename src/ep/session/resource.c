@@ -18,8 +18,8 @@ static const mp_provider *from(const OrtEp *self) {
 
 /* ---- what there is ---- */
 
-/* What the pool of the session could still lend; ONNX Runtime fills the device up to it where the
- * session asks for that (session.resource_cuda_partitioning_settings). */
+/* What the pool of the session could still allocate; ONNX Runtime fills the device up to it where
+ * the session asks for that (session.resource_cuda_partitioning_settings). */
 static OrtStatus *get_available_resource(const OrtEp *self, OrtResourceCount *out) {
     uint64_t bytes = 0;
     MP_TRY_ORT(mp__pool_available(from(self)->pool, &bytes));
@@ -41,8 +41,8 @@ static OrtStatus *on_session_initialization_end(OrtEp *self) {
     MP_TRY_ORT(mp_pool_get_stats(provider->pool, &stats, sizeof stats));
     MP_TRY_ORT(mp__pool_available(provider->pool, &left));
     MP_LOG(INFO,
-           "a session is ready on device %d (%s): its pool lends %" PRIu64 " bytes and could lend "
-           "%" PRIu64 " more",
+           "a session is ready on device %d (%s): its pool has %" PRIu64
+           " bytes allocated and could allocate %" PRIu64 " more",
            provider->unit->device->ordinal, provider->unit->device->info.name, stats.in_use, left);
     return NULL;
 }
@@ -61,7 +61,7 @@ static mp_status check_dynamic(const char *key, const char *value) {
     }
     return strcmp(value, "Default") == 0 || strcmp(value, "Efficient") == 0
                ? MP_OK
-               : MP_FAIL(INVALID_ARGUMENT, WORKLOAD " is '%s'; say Default or Efficient", value);
+               : MP_FAIL(INVALID_ARGUMENT, WORKLOAD " is '%s'; use Default or Efficient", value);
 }
 
 /* Efficient: memory that no run needs now goes back to the device. The pool has it again when it

@@ -46,7 +46,7 @@ static mp_status make(mp_unit *unit, mp_pool *pool, const mp_provider *owner, bo
     mp_run_stream *s = calloc(1, sizeof *s);
     if (s == NULL) {
         mp_pool_close(pool);
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a stream");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a stream");
     }
     *s = (mp_run_stream){.unit = unit,
                          .pool = pool,

@@ -74,7 +74,7 @@ static OrtStatus *create_notification(OrtSyncStreamImpl *self, OrtSyncNotificati
     *out = NULL;
     notification *n = calloc(1, sizeof *n);
     if (n == NULL) {
-        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a notification"));
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a notification"));
     }
     const mp_status status = device->ops->event_create(device, false, &n->event);
     if (status != MP_OK) {
@@ -124,7 +124,7 @@ OrtStatus *mp__sync_stream_create(mp_run_stream *stream, OrtSyncStreamImpl **out
     sync_stream *s = calloc(1, sizeof *s);
     if (s == NULL) {
         mp__run_stream_drop(stream);
-        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a stream"));
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a stream"));
     }
     s->stream = stream;
     s->base = (OrtSyncStreamImpl){

@@ -61,7 +61,7 @@ static mp_status copy_value(mp_factory *factory, const OrtValue *source, OrtValu
         return MP_OK;
     }
     if (from == NULL || to == NULL) { /* where an allocator had none to give */
-        return MP_FAIL(OUT_OF_MEMORY, "there was no memory for a tensor of %zu bytes", size);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory for a tensor of %zu bytes", size);
     }
     MP_TRY(device_of(factory, ORT_EP->Value_GetMemoryDevice(source),
                      ORT_EP->Value_GetMemoryDevice(target), &device));
@@ -74,7 +74,7 @@ mp_status mp__copy_value(mp_factory *factory, const OrtValue *source, OrtValue *
 }
 
 /* ONNX Runtime takes memory for some copies without naming a stream: those of values that go into
- * and out of the bodies of control flow. The pool would lend it out again, to any stream, once it
+ * and out of the bodies of control flow. The pool would allocate it again, to any stream, once it
  * is given back, though this stream may still have to write or read it. */
 static void keep_for_stream(const OrtSyncStream *stream, const OrtValue *value) {
     mp_pool *pool = mp__pool_of_stream(stream);

@@ -36,7 +36,7 @@ static mp_status sizes_heads_last(const mp_planner *p, sizes *out) {
     }
     if (q->dim[2] % out->heads != 0 || k->dim[2] % out->kv_heads != 0 ||
         v->dim[2] % out->kv_heads != 0) {
-        return no_fit(p, "the last dimensions are no multiples of q_num_heads and kv_num_heads");
+        return no_fit(p, "the last dimensions are not multiples of q_num_heads and kv_num_heads");
     }
     out->rows = q->dim[1];
     out->fresh = k->dim[1];
@@ -77,7 +77,7 @@ static mp_status read_past(const mp_planner *p, sizes *out) {
     }
     if (key == NULL || value == NULL) {
         return MP_FAIL(INVALID_ARGUMENT,
-                       "past_key and past_value are given together or not at all");
+                       "past_key and past_value must both be given or both left out");
     }
     if (mp_plan_in(p, IN_NONPAD) != NULL) {
         return MP_FAIL(INVALID_ARGUMENT, "nonpad_kv_seqlen is for caches that come as K and V; "
@@ -110,7 +110,7 @@ static mp_status read_sizes(const mp_planner *p, sizes *out) {
         return no_fit(p, "the numbers of entries differ");
     }
     if (out->kv_heads < 1 || out->heads % out->kv_heads != 0) {
-        return no_fit(p, "the heads of Q are no multiple of those of K");
+        return no_fit(p, "the heads of Q are not a multiple of those of K");
     }
     return read_past(p, out);
 }

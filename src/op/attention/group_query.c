@@ -43,19 +43,20 @@ static mp_status check_heads(const mp_planner *p) {
     const int64_t kv_heads = mp_node_int(p->node, "kv_num_heads", 0);
     return heads >= 1 && heads <= INT32_MAX && kv_heads >= 1 && heads % kv_heads == 0
                ? MP_OK
-               : MP_FAIL(INVALID_ARGUMENT, "num_heads %lld is no multiple of kv_num_heads %lld",
+               : MP_FAIL(INVALID_ARGUMENT, "num_heads %lld is not a multiple of kv_num_heads %lld",
                          (long long)heads, (long long)kv_heads);
 }
 
 static mp_status check_pairs(const mp_planner *p) {
     const mp_tensor *past = mp_plan_in(p, IN_PAST_KEY);
     if (is_torn(p, IN_KEY, IN_VALUE)) {
-        return MP_FAIL(INVALID_ARGUMENT, "key and value are given both or not at all");
+        return MP_FAIL(INVALID_ARGUMENT, "key and value must both be given or both left out");
     }
     if (is_torn(p, IN_PAST_KEY, IN_PAST_VALUE) ||
         (past != NULL && (past->type != p->in[IN_QUERY].type ||
                           p->in[IN_PAST_VALUE].type != p->in[IN_QUERY].type))) {
-        return MP_FAIL(UNSUPPORTED, "past_key and past_value are given both, of query's type");
+        return MP_FAIL(UNSUPPORTED,
+                       "past_key and past_value must both be given, with query's type");
     }
     return mp_node_int(p->node, "do_rotary", 0) == 0 ||
                    (mp_plan_in(p, IN_COSINE) != NULL && mp_plan_in(p, IN_SINE) != NULL)

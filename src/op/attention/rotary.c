@@ -41,7 +41,7 @@ static mp_status read_heads(const mp_planner *p, int64_t turned, mp_rotary *r) {
     }
     r->heads = given > 0 ? given : x->dim[2] / (width * 2);
     if (r->heads < 1 || x->dim[2] % r->heads != 0) {
-        return no_fit(p, "the last dimension of X is no multiple of num_heads");
+        return no_fit(p, "the last dimension of X is not a multiple of num_heads");
     }
     r->head_size = x->dim[2] / r->heads;
     return MP_OK;
@@ -53,7 +53,8 @@ static mp_status read_positions(const mp_planner *p, mp_rotary *r) {
     const mp_shape *cosine = &p->in[at->cosine].shape;
     if (!mp_shape_equal(cosine, &p->in[at->sine].shape) ||
         cosine->dim[cosine->rank - 1] != r->turned / 2) {
-        return no_fit(p, "the caches' rows must be half as long as what turns of a head");
+        return no_fit(
+            p, "the caches' rows must be half as long as the part of a head that is rotated");
     }
     r->positions = MP_NOWHERE;
     r->cache_rows = mp_shape_span(cosine, 0, cosine->rank - 1);
@@ -92,10 +93,11 @@ static mp_status plan_rotary(mp_planner *p) {
     MP_TRY(read_heads(p, turned, &r));
     r.turned = turned > 0 ? turned : r.head_size;
     if (turned < 0 || r.turned > r.head_size || r.turned % 2 != 0 || r.head_size > INT32_MAX) {
-        return MP_FAIL(INVALID_ARGUMENT,
-                       "%lld elements of heads of %lld cannot turn; an even number of at most the "
-                       "head's size can",
-                       (long long)r.turned, (long long)r.head_size);
+        return MP_FAIL(
+            INVALID_ARGUMENT,
+            "%lld elements of heads of %lld cannot be rotated; an even number of at most the "
+            "head's size can",
+            (long long)r.turned, (long long)r.head_size);
     }
     MP_TRY(read_positions(p, &r));
     MP_TRY(mp_plan_output(p, 0, r.type, x));

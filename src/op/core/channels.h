@@ -2,7 +2,7 @@
  *
  * ONNX Runtime rewrites a node for a provider that prefers channels last: it puts the node into a
  * domain of its own and stores its first input and its outputs as [batch, d..., channels]; what the
- * node means stays as ONNX has it. So one plan serves both domains: it reckons with shapes as ONNX
+ * node means stays as ONNX has it. So one plan serves both domains: it computes with shapes as ONNX
  * has them ("first", channels first) and asks here for what is in memory ("stored").
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_CHANNELS_H

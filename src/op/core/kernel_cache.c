@@ -47,7 +47,8 @@ static mp_status find_or_add(mp_device *device, device_kernels **out) {
         const size_t count = (size_t)mp__kernel_image_count;
         kernels = calloc(1, sizeof *kernels + count * sizeof kernels->slots[0]);
         if (kernels == NULL) {
-            return MP_FAIL(OUT_OF_MEMORY, "no host memory for the table of %zu kernels", count);
+            return MP_FAIL(OUT_OF_MEMORY,
+                           "cannot allocate host memory for the table of %zu kernels", count);
         }
         atomic_init(&kernels->device, device);
         kernels->next = atomic_load_explicit(&first, memory_order_relaxed);

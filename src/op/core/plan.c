@@ -150,7 +150,8 @@ static mp_status add_step(mp_planner *p, step_kind kind, size_t extra, step **ou
         const size_t capacity = plan->capacity + (plan->capacity > size ? plan->capacity : size);
         unsigned char *grown = realloc(plan->steps, capacity);
         if (grown == NULL) {
-            return MP_FAIL(OUT_OF_MEMORY, "no host memory for a plan of %zu bytes", capacity);
+            return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a plan of %zu bytes",
+                           capacity);
         }
         plan->steps = grown;
         plan->capacity = capacity;
@@ -343,7 +344,8 @@ static mp_status make(mp_device *device, const struct mp_node *node, const mp_te
     if (plan == NULL || outputs == NULL) {
         free(plan);
         free(outputs);
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a plan of %s", node->op->name);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a plan of %s",
+                       node->op->name);
     }
     plan->references = 1;
     plan->device = device;

@@ -169,7 +169,7 @@ mp_status mp_plan_prepare(mp_device *device, const struct mp_node *node, const m
 
 /* ---- the two plans of an operator with `finish` ----
  * The first has no outputs and is run with its scratch memory, whose content then stays for the
- * second, which is made anew for the values found. */
+ * second, which is made again for the values found. */
 
 /* Runs the first plan and reads the values back, MP_FOUND_MAX of them at most. Blocks: until
  * `stream` gets there. Fails: UNSUPPORTED, with nothing queued, while `stream` is captured. */

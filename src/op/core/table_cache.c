@@ -54,7 +54,7 @@ static mp_status fill(mp_device *device, const mp_table *table, mp_addr addr) {
 static mp_status add(mp_device *device, const mp_table *table, entry **out) {
     entry *fresh = calloc(1, sizeof *fresh + table->key_size);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the key of a table");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the key of a table");
     }
     *fresh = (entry){.next = first,
                      .device = device,

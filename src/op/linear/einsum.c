@@ -352,7 +352,7 @@ static mp_status plan_einsum(mp_planner *p) {
     const mp_status status =
         labels != NULL && after != NULL
             ? plan_with(p, labels, after)
-            : MP_FAIL(OUT_OF_MEMORY, "no host memory for %d inputs", p->in_count);
+            : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for %d inputs", p->in_count);
     free(labels);
     free(after);
     return status;

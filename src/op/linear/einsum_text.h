@@ -21,7 +21,7 @@ typedef struct mp_equation {
 
 /* Reads the equation for the inputs of `p`. Gives: `in[i]`, the labels of each input's dimensions;
  * a label may be there twice, and a dimension of one may stand for any size. Fails:
- * INVALID_ARGUMENT for what is no equation or does not fit the shapes. */
+ * INVALID_ARGUMENT for what is not an equation or does not fit the shapes. */
 mp_status mp_einsum_read(const mp_planner *p, const char *text, mp_labels *in, mp_equation *out);
 
 #endif

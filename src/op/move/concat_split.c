@@ -137,7 +137,8 @@ static mp_status move_between(mp_planner *p, const mp_shape *whole, int axis, si
 static mp_status make_list(int count, part **out) {
     *out = calloc((size_t)count + 1, sizeof **out);
     return *out != NULL ? MP_OK
-                        : MP_FAIL(OUT_OF_MEMORY, "no host memory for a list of %d parts", count);
+                        : MP_FAIL(OUT_OF_MEMORY,
+                                  "cannot allocate host memory for a list of %d parts", count);
 }
 
 /* ---- Concat ---- */

@@ -43,7 +43,7 @@ static mp_status plan_bit_cast(mp_planner *p) {
     const int64_t asked = mp_node_int(p->node, "to", 0);
     const mp_dtype to = mp_dtype_of_onnx(asked);
     if (mp_dtype_bits(to) != mp_dtype_bits(x->type)) {
-        return MP_FAIL(INVALID_ARGUMENT, "to is %lld, which is no type as wide as %s",
+        return MP_FAIL(INVALID_ARGUMENT, "to is %lld, which is not a type as wide as %s",
                        (long long)asked, mp_dtype_name(x->type));
     }
     size_t bytes = 0;

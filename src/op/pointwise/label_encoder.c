@@ -121,7 +121,8 @@ static mp_status upload_table(mp_planner *p, const listed *keys, const listed *v
     uint64_t *table = calloc((size_t)keys->count + 1, 2 * sizeof *table);
     mp_status status = MP_OK;
     if (sorted == NULL || table == NULL) {
-        status = MP_FAIL(OUT_OF_MEMORY, "no host memory for %lld labels", (long long)keys->count);
+        status = MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for %lld labels",
+                         (long long)keys->count);
     } else {
         *entries = sort_entries(p->node, keys, values, sorted);
         for (int64_t i = 0; i < *entries; i++) {

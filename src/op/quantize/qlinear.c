@@ -102,7 +102,7 @@ static mp_status plan_global_mean(mp_planner *p) {
         return MP_OK;
     }
     if (mp_shape_count(&x->shape) == 0) {
-        return MP_FAIL(INVALID_ARGUMENT, "there is no mean of no elements");
+        return MP_FAIL(INVALID_ARGUMENT, "the mean of an empty tensor is not defined");
     }
     MP_TRY(load(p, X, &values));
     MP_TRY(mp_plan_scratch_of(p, count, MP_F32, &means));

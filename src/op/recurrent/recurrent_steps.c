@@ -8,7 +8,7 @@
 
 enum {
     ALONE_BYTES_MAX = 512 << 10, /* of R, read by one block a step */
-    FEW_ENTRIES = 16,            /* up to which R is read anew for every four entries */
+    FEW_ENTRIES = 16,            /* up to which R is read again for every four entries */
     BLOCK_UNITS_MIN = 16
 };
 

@@ -83,7 +83,8 @@ static mp_status upload_edges(mp_planner *p, const mel *m, mp_ref *out) {
     const int64_t count = m->bands + 2;
     uint64_t *edges = calloc((size_t)count, sizeof *edges);
     if (edges == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for %lld edges", (long long)count);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for %lld edges",
+                       (long long)count);
     }
     for (int64_t i = 0; i < count; i++) {
         edges[i] = edge_at(m, i);

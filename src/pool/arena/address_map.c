@@ -41,7 +41,8 @@ static void insert(address_table *table, mp_addr addr, chunk *c) {
 static mp_status grow(address_map *map, address_table *old, size_t slots) {
     address_table *fresh = calloc(1, sizeof *fresh + slots * sizeof fresh->slots[0]);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a table of %zu addresses", slots);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a table of %zu addresses",
+                       slots);
     }
     fresh->mask = slots - 1;
     fresh->outgrown = old;

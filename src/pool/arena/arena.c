@@ -1,8 +1,8 @@
-/* arena.c - lending and taking back chunks: the short way over a shelf, the long way over the bins.
+/* arena.c - allocating and freeing chunks: the short way over a shelf, the long way over the bins.
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- * `addresses` holds exactly the chunks that are lent, on a shelf, or reserved. */
+ * `addresses` holds exactly the chunks that are allocated, on a shelf, or reserved. */
 #include "pool/arena/arena.h"
 
 #include "base/log.h"
@@ -42,9 +42,9 @@ static mp_status alloc_slow(arena *a, lane *l, uint32_t units, size_t size, uint
     return MP_OUT_OF_MEMORY;
 }
 
-/* ---- lending ---- */
+/* ---- allocating ---- */
 
-/* What a lent block wants before its user gets it. */
+/* What is done for an allocated block before its user gets it. */
 static mp_addr hand_over(arena *a, lane *l, const chunk *c) {
     mp__report_block(a, c, l, MP_TRACE_ALLOC);
     arena_note(a, chunk_addr(c), chunk_bytes(c), true);
@@ -79,9 +79,9 @@ mp_status mp__arena_alloc(arena *a, size_t size, void *native, uint8_t client, m
     return MP_OK;
 }
 
-/* ---- taking back ---- */
+/* ---- freeing ---- */
 
-/* Locks the lane of `c`, found for a block that begins at `begin`; NULL where it is not lent. */
+/* Locks the lane of `c`, found for a block that begins at `begin`; NULL if it is not allocated. */
 static chunk *lock_chunk(arena *a, chunk *c, mp_addr begin, lane **out) {
     while (c != NULL && chunk_addr(c) == begin) {
         lane *l = lane_of(a, c);
@@ -117,8 +117,8 @@ chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out) {
 
 mp_status mp__arena_refuse(const arena *a, mp_addr addr, const char *what) {
     return MP_FAIL(INVALID_ARGUMENT,
-                   "%s of address 0x%" PRIxPTR ", which is not a block lent by the pool of %s: it "
-                   "was never lent, is freed already, or lies inside a block",
+                   "%s of address 0x%" PRIxPTR ", which is not an allocated block of the pool of "
+                   "%s: it was never allocated, has been freed already, or lies inside a block",
                    what, addr, a->device->info.name);
 }
 
@@ -225,7 +225,7 @@ mp_status mp__arena_shrink(arena *a, size_t *released) {
 mp_status mp__arena_create(const source *from, const arena_options *options, arena **out) {
     arena *a = aligned_alloc(_Alignof(arena), sizeof *a); /* parts of it have lines of their own */
     if (a == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a pool");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of a pool");
     }
     memset(a, 0, sizeof *a);
     pthread_mutexattr_t kind;

@@ -88,7 +88,7 @@ struct lane {
 
     /* guarded by the arena's lock */
     bins bins;
-    chunk_list records;                 /* of chunks lent on it */
+    chunk_list records;                 /* of chunks allocated on it */
     mp_stream *stream;                  /* owned; a wrap of `native`, made on need */
     uint64_t ending;                    /* while the device is waited for, see quiesce */
     uint64_t reached;                   /* every chunk freed in it or before is free for all */
@@ -144,7 +144,7 @@ struct arena {
     _Atomic(lane *) lanes[LANES_MAX]; /* owned; by index */
     atomic_size_t lane_count;
     address_map addresses;
-    atomic_size_t total; /* bytes had from the device */
+    atomic_size_t total; /* bytes reserved from the device */
 
     pthread_mutex_t lock; /* guards all below */
     chunk_store chunks;
@@ -154,7 +154,7 @@ struct arena {
     bins holes;            /* unmapped chunks of expandable regions */
     chunk *waiting;        /* freed, still used by a declared stream */
     size_t waiting_count;
-    chunk *reserved; /* lent outside the arena */
+    chunk *reserved; /* allocated outside the arena */
     chunk *retired;  /* reserved chunks freed during a capture, to be given back after it */
     mp_event *spare_events[LANE_EVENTS_MAX];
     size_t spare_event_count;
@@ -207,7 +207,7 @@ static inline bool units_of(const arena *a, size_t size, uint32_t *out) {
     return true;
 }
 
-/* Tells a device that looks for breaches who has what. */
+/* Tells a device that looks for breaches which blocks are allocated. */
 static inline void arena_note(const arena *a, mp_addr addr, size_t size, bool live) {
     if (a->notes) {
         a->device->ops->note(a->device, addr, size, live);
@@ -262,7 +262,7 @@ enum { CHUNK_RECORDS = 8 }; /* that one growth and one cut may take */
 /* Puts a chunk that is in no list and not in `addresses` into the bins of its lane, merged with its
  * neighbours there. Its lane and epoch are set. */
 void mp__chunk_bin(arena *a, chunk *c);
-/* The same for one that was lent or on a shelf. */
+/* The same for one that was allocated or on a shelf. */
 void mp__chunk_release(arena *a, chunk *c);
 /* Cuts `c`, which is in no list, after `units`; gives the record of the rest, which gets the same
  * lane, epoch and state. Records must be prepared. */
@@ -272,7 +272,7 @@ chunk *mp__chunk_split(arena *a, chunk *c, uint32_t units);
 chunk *mp__chunk_cut(arena *a, lane *l, chunk *c, uint32_t units);
 /* Joins `right`, which is in no list, to its neighbour `left`. */
 void mp__chunk_join(chunk *left, chunk *right);
-/* Whether `c` may be lent to any stream at once. */
+/* Whether `c` may be allocated on any stream at once. */
 bool mp__chunk_is_idle(const arena *a, const chunk *c);
 /* Puts what is idle into the bins of lane 0, merged. */
 void mp__arena_gather_idle(arena *a);
@@ -314,18 +314,18 @@ void mp__reserve_give_back(arena *a);
 /* ---- arena.c ---- */
 
 mp_status mp__arena_create(const source *from, const arena_options *options, arena **out);
-/* Whether blocks are still lent. */
+/* Whether blocks are still allocated. */
 bool mp__arena_is_used(arena *a);
 void mp__arena_destroy(arena *a);
 
 mp_status mp__arena_alloc(arena *a, size_t size, void *native, uint8_t client, mp_addr *out);
-/* `native` MP_SAME_STREAM: the one it was lent on. */
+/* `native` MP_SAME_STREAM: the one it was allocated on. */
 #define MP_SAME_STREAM ((void *)~(uintptr_t)1)
 mp_status mp__arena_free(arena *a, mp_addr addr, void *native);
 mp_status mp__arena_shrink(arena *a, size_t *released);
-/* Fails: what `what` was to be done with is not a lent block. */
+/* Fails: what `what` was to be done with is not an allocated block. */
 mp_status mp__arena_refuse(const arena *a, mp_addr addr, const char *what);
-/* Locks the lane of the lent block that begins at `addr`, and gives both. NULL: there is none. */
+/* Locks the lane of the allocated block that begins at `addr`; gives both. NULL: there is none. */
 chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out);
 /* The same without the arena's lock: where NULL, there may be one all the same. */
 chunk *mp__arena_try_block(arena *a, mp_addr addr, lane **out);
@@ -392,14 +392,14 @@ uint64_t mp__order_end_epoch(lane *l);
 void mp__order_collect(arena *a, bool wait);
 /* `l` has waited for `epoch` of `other`. Fails: OUT_OF_MEMORY (host): then it is not known. */
 mp_status mp__order_see(lane *l, const lane *other, uint64_t epoch);
-mp_stream *mp__order_stream(arena *a, lane *l); /* NULL: it has none, or it cannot be had */
+mp_stream *mp__order_stream(arena *a, lane *l); /* NULL: it has none, or it cannot be created */
 /* Makes the stream of `l` wait for `epoch` of `other`. False: one of them takes no event now. */
 bool mp__order_wait(arena *a, lane *l, lane *other, uint64_t epoch);
 /* Returns once `epoch` of `l` has been reached. Fails: BUSY where no event can tell. */
 mp_status mp__order_reach(arena *a, lane *l, uint64_t epoch);
 /* Records an event for all that was freed on `l` so far, as long as it takes one. */
 void mp__order_cover(arena *a, lane *l);
-/* Declares a further stream of a lent block; under the lock of the block's lane as well. */
+/* Declares a further stream of an allocated block; under the lock of the block's lane as well. */
 mp_status mp__use_add(chunk *c, const lane *other);
 void mp__uses_free(use *uses);
 /* `c`, MOVING and with uses, waits for them. */

@@ -115,7 +115,7 @@ mp_status mp__arena_stream_ordered(arena *a, void *consumer, void *producer, uin
 static mp_status new_capture(arena *a, mp_capture **out) {
     mp_capture *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a capture");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of a capture");
     }
     fresh->owner = a;
     fresh->next = a->captures;
@@ -131,7 +131,8 @@ static mp_status add_lane(arena *a, mp_capture *capture, void *stream, lane **ou
     void **streams = realloc(capture->streams, count * sizeof(void *));
     capture->streams = streams != NULL ? streams : capture->streams;
     if (lanes == NULL || streams == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a captured stream");
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate host memory for the record of a captured stream");
     }
     lane *l = NULL;
     MP_TRY(mp__lane_add(a, &l));

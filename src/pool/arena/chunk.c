@@ -40,7 +40,7 @@ static chunk_list *home_of(const chunk *c) {
 static mp_status add_slab(chunk_store *store) {
     chunk_slab *slab = aligned_alloc(SLAB_BYTES, sizeof *slab);
     if (slab == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the records of %d chunks",
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the records of %d chunks",
                        (SLAB_RUNS - 1) * RUN_CHUNKS);
     }
     memset(&slab->head, 0, sizeof slab->head); /* the rest is not touched before it is used */

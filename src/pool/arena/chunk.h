@@ -20,10 +20,10 @@ typedef enum chunk_state {
     CHUNK_FREE,     /* in the bins of its lane; from here on guarded by the arena's lock */
     CHUNK_WAITING,  /* freed, in the list of those that a declared stream may still use */
     CHUNK_UNMAPPED, /* addresses without memory */
-    CHUNK_RESERVED, /* lent outside the arena; not part of a region */
+    CHUNK_RESERVED, /* allocated outside the arena; not part of a region */
 } chunk_state;
 
-typedef struct use use; /* a further stream that uses a lent chunk, see order.c */
+typedef struct use use; /* a further stream that uses an allocated chunk, see order.c */
 
 typedef struct chunk chunk;
 struct chunk {
@@ -33,19 +33,19 @@ struct chunk {
         struct {
             chunk *link, *back; /* in a bin or a list */
         };
-        struct {                  /* of a lent chunk: what its memory was used for before */
+        struct {                  /* of an allocated chunk: what its memory was used for before */
             uint64_t after_epoch; /* must have passed before any other stream first uses it */
             unsigned after_lane;  /* whose epoch that is */
         };
     };
-    uint64_t requested; /* bytes asked for; of a lent chunk */
+    uint64_t requested; /* bytes requested; of an allocated chunk */
     union {
-        use *uses;      /* of a lent or waiting chunk; owned */
+        use *uses;      /* of an allocated or waiting chunk; owned */
         uint64_t epoch; /* of a free chunk: the moment of its lane that must have passed */
     };
     uint32_t units;
     atomic_uint_least16_t lane; /* whose order it follows; index in the arena */
-    uint8_t client;             /* of a lent chunk */
+    uint8_t client;             /* of an allocated chunk */
     atomic_uint_least8_t state;
 };
 
@@ -73,7 +73,7 @@ static inline void chunk_set_lane(chunk *c, unsigned lane) {
     atomic_store_explicit(&c->lane, (uint_least16_t)lane, memory_order_relaxed);
 }
 
-/* Makes a free chunk in no list one that is about to be lent: MOVING until it is counted. */
+/* Makes a free chunk in no list one that is about to be allocated: MOVING until it is counted. */
 static inline void chunk_lend(chunk *c, unsigned lane, size_t size, uint8_t client) {
     c->after_lane = chunk_lane(c);
     c->after_epoch = c->epoch;
@@ -85,8 +85,8 @@ static inline void chunk_lend(chunk *c, unsigned lane, size_t size, uint8_t clie
 }
 
 /* ---- records; guarded by the arena's lock ----
- * Records of chunks lent on one lane come from runs of their own: processors fetch pairs of cache
- * lines, and threads that write records beside each other take them from each other. */
+ * Records of chunks allocated on one lane come from runs of their own: processors fetch pairs of
+ * cache lines, and threads that write records beside each other take them from each other. */
 
 typedef struct chunk_list { /* unused records */
     chunk *first;

@@ -1,14 +1,15 @@
 /* expand.c - expandable regions: addresses for much more than the device has, and pages behind
  * them only where chunks are.
  *
- *     | lent | free |  hole  | lent |            hole            |
+ *     | used | free |  hole  | used |            hole            |
  *     [ pages ......]        [ pages]
  *
  * SPDX-License-Identifier: Apache-2.0
  *
  * A hole is an UNMAPPED chunk of whole pages. Growth maps pages at the low end of a hole, next to a
- * free chunk where that saves pages. When no more pages are to be had, those under idle chunks
- * elsewhere are moved there: memory in pieces becomes memory in one. */
+ * free chunk where that saves pages. Once the arena has plenty for what is in use
+ * (mp__arena_plenty), pages under idle chunks elsewhere are moved there instead: scattered memory
+ * becomes contiguous. */
 #include "pool/arena/arena.h"
 
 #include <assert.h>

@@ -27,7 +27,7 @@ static mp_block_state block_state_of(const chunk *c, bool for_graph) {
     return MP_BLOCK_LENT;
 }
 
-/* Blocks whose stream was destroyed count as lent without one. */
+/* Blocks whose stream was destroyed count as allocated without one. */
 static void *stream_of(const arena *a, const chunk *c) {
     const lane *l = lane_of(a, c);
     return l->gone ? MP_NO_STREAM : l->native;
@@ -121,7 +121,7 @@ static void fill_layout(const arena *a, const part *parts, size_t count, mp_layo
 static mp_status make_layout(const arena *a, mp_layout *out) {
     part *parts = calloc(count_parts(a) + 1, sizeof *parts);
     if (parts == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a list of regions");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a list of regions");
     }
     const size_t count = list_parts(a, parts);
     const size_t chunks = count_chunks(parts, count);
@@ -130,7 +130,8 @@ static mp_status make_layout(const arena *a, mp_layout *out) {
     mp_status status = MP_OK;
     if (out->regions == NULL || out->blocks == NULL) {
         mp__layout_free(out);
-        status = MP_FAIL(OUT_OF_MEMORY, "no host memory for a list of %zu chunks", chunks);
+        status =
+            MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a list of %zu chunks", chunks);
     } else {
         fill_layout(a, parts, count, out);
     }
@@ -190,6 +191,6 @@ mp_status mp__arena_find(arena *a, mp_addr addr, mp_block_info *out) {
     mp__lanes_unlock(a);
     (void)pthread_mutex_unlock(&a->lock);
     return lent ? MP_OK
-                : MP_FAIL(NOT_FOUND, "no lent block of the pool of %s is around 0x%" PRIxPTR,
+                : MP_FAIL(NOT_FOUND, "no allocated block of the pool of %s contains 0x%" PRIxPTR,
                           a->device->info.name, addr);
 }

@@ -52,7 +52,7 @@ static lane *look_up(const arena *a, const void *key) {
     return slot < LANE_SLOTS && !is_stale(a, slot) ? lane_in(a, slot) : NULL;
 }
 
-/* Where a key that has no lane goes: its old slot, or the first on its way that can be had. There
+/* Where a key that has no lane goes: its old slot, or the first on its way that is free. There
  * are more slots than lanes, so one is empty or stale. */
 static size_t slot_for(const arena *a, const void *key) {
     const size_t found = find(a, key);
@@ -92,7 +92,7 @@ static mp_status make(arena *a, lane **out) {
     }
     lane *l = aligned_alloc(_Alignof(lane), sizeof *l);
     if (l == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a stream");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of a stream");
     }
     memset(l, 0, sizeof *l);
     l->index = (unsigned)index;
@@ -105,7 +105,7 @@ static mp_status make(arena *a, lane **out) {
     return MP_OK;
 }
 
-/* Makes the lane of a stream that is gone, which has nothing lent any more, nobody's. */
+/* Makes the lane of a stream that is gone, which has nothing allocated any more, nobody's. */
 static bool recycle(const arena *a, lane *l) {
     spin_lock(&l->lock);
     const bool unused = l->gone && l->in_use == 0;
@@ -175,8 +175,8 @@ static mp_status add_for(arena *a, void *key, lane **out) {
 
 /* ---- detours ---- */
 
-/* The handle of a stream that was destroyed is that of a new one. What the old one has lent still
- * counts on its lane, so the new one gets another. Under the arena's lock. */
+/* The handle of a stream that was destroyed is that of a new one. What the old one has allocated
+ * still counts on its lane, so the new one gets another. Under the arena's lock. */
 static mp_status revive(arena *a, lane *l, lane **out) {
     spin_lock(&l->lock);
     const bool unused = l->in_use == 0;

@@ -48,8 +48,8 @@ size_t mp__arena_plenty(const arena *a, size_t bytes) {
  * paid for: its shelf serves exact sizes only and is emptied at each request that it did not serve,
  * so that memory lies as if it were merged at each free, and the next growth, which may double
  * everything, comes as late as it can. Afterwards the shelf is gathered only where a request would
- * make the arena grow; and where the arena is small, not even there: it had better grow than have
- * the same blocks gathered over and over. `gathered` counts that for each lane.
+ * make the arena grow; and where the arena is small, not even there: growing is better than
+ * gathering the same blocks over and over. `gathered` counts that for each lane.
  *
  * Each chunk gathered was freed since the last time, so gathering adds a bounded time to a free. */
 
@@ -57,7 +57,7 @@ enum {
     THRIFT = 4096,           /* chunks gathered before it ends */
     ASKING = 16,             /* chunks that might be gathered while streams are asked */
     THRIFT_BYTES = 64 << 20, /* an arena that is larger is spared it, unless growth is to be as */
-    THRIFT_BLOCKS_MAX = 128, /* requested, or so few blocks are lent that the shelf is short */
+    THRIFT_BLOCKS_MAX = 128, /* requested, or so few blocks are allocated that the shelf is short */
     THRIFT_LANES_MAX = 2,    /* further streams would meet at the arena's lock */
     ASKS_MAX = 16,           /* times that a lane asks streams for one growth, see find_at_rest */
 };
@@ -103,7 +103,7 @@ static void gather_own(arena *a, lane *l) {
     count_gathered(a, l, 1 + mp__shelf_clear(a, l, true));
 }
 
-/* Whether the arena is so small that it had better grow, at last. */
+/* Whether the arena is so small that growing is better than gathering again. */
 static bool is_worn(const arena *a, const lane *l, uint32_t units) {
     enum { LANE_BYTES = 8 << 20, LANES = 32 };
     const size_t bytes = (size_t)units * UNIT;
@@ -114,7 +114,7 @@ static bool is_worn(const arena *a, const lane *l, uint32_t units) {
            arena_total(a) + growth <= (streams < LANES ? streams : LANES) * LANE_BYTES;
 }
 
-/* Whether the free memory of `other` may be lent to others at all. */
+/* Whether the free memory of `other` may be used by others at all. */
 static bool lends(const lane *l, const lane *other) {
     return other != l && (!other->is_capture || other->gone);
 }
@@ -170,7 +170,8 @@ static chunk *find_at_rest(arena *a, lane *l, uint32_t units) {
 }
 
 /* What is there in pieces, or kept: of this stream, then of those at rest. What others use is taken
- * only where much has been had for little, since they must then go the long way for a while. */
+ * only where much more is reserved than is needed, since they must then go the long way for a
+ * while. */
 static chunk *find_by_gathering(arena *a, lane *l, uint32_t units) {
     mp__order_poll(a);
     if (is_worn(a, l, units)) {
@@ -206,7 +207,7 @@ static chunk *find_by_gathering(arena *a, lane *l, uint32_t units) {
     return c;
 }
 
-/* What is there already, from the cheapest place to the dearest. */
+/* What is there already, from the cheapest place to the most expensive. */
 static chunk *find_anywhere(arena *a, lane *l, uint32_t units) {
     if (l->gathered < THRIFT) {
         gather_own(a, l);
@@ -272,8 +273,8 @@ static mp_status find_or_grow(arena *a, lane *l, uint32_t units, chunk **out) {
     return *out != NULL ? MP_OK : MP_FAIL(INTERNAL, "a region that was just added has no room");
 }
 
-/* Takes out of `c`, which is in a bin, what is to be lent; the rest stays there, unless it is
- * better lent too than left dead. */
+/* Takes out of `c`, which is in a bin, what is to be allocated; the rest stays there, unless it is
+ * better allocated too than wasted. */
 static chunk *take(arena *a, lane *l, chunk *c, uint32_t units) {
     bins *from = &lane_of(a, c)->bins;
     const uint32_t rest = c->units - units;

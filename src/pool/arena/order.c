@@ -182,7 +182,8 @@ mp_status mp__order_see(lane *l, const lane *other, uint64_t epoch) {
         const size_t count = (size_t)other->index + 16;
         uint64_t *seen = realloc(l->seen, count * sizeof *seen);
         if (seen == NULL) {
-            return MP_FAIL(OUT_OF_MEMORY, "no host memory for the order of %zu streams", count);
+            return MP_FAIL(OUT_OF_MEMORY,
+                           "cannot allocate host memory for the order of %zu streams", count);
         }
         for (size_t i = l->seen_count; i < count; i++) {
             seen[i] = 0;
@@ -239,7 +240,7 @@ void mp__order_cover(arena *a, lane *l) {
 
 /* ---- chunks of other streams ---- */
 
-/* Whether the free memory of `other` may be lent to others at all. */
+/* Whether the free memory of `other` may be used by others at all. */
 static bool lends(const lane *l, const lane *other) {
     return other != l && other->bins.count > 0 && (!other->is_capture || other->gone);
 }
@@ -274,7 +275,8 @@ mp_status mp__use_add(chunk *c, const lane *other) {
     }
     use *fresh = malloc(sizeof *fresh);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a stream's use");
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate host memory for the record of a stream's use");
     }
     *fresh = (use){.next = c->uses, .lane = other->index, .life = other->life};
     c->uses = fresh;

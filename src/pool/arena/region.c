@@ -22,7 +22,7 @@ mp_status mp__source_alloc(const source *s, size_t size, mp_addr *out) {
         memory = s->external.alloc(s->external.context, size);
     }
     if (memory == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "the external memory manager has no %zu bytes", size);
+        return MP_FAIL(OUT_OF_MEMORY, "the external memory manager cannot provide %zu bytes", size);
     }
     if ((uintptr_t)memory % UNIT != 0) {
         s->external.free(s->external.context, memory, size);
@@ -121,7 +121,8 @@ static mp_status make_room(arena *a) {
     const size_t capacity = a->region_capacity == 0 ? 16 : 2 * a->region_capacity;
     region *regions = realloc(a->regions, capacity * sizeof *regions);
     if (regions == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the records of %zu regions", capacity);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the records of %zu regions",
+                       capacity);
     }
     a->regions = regions;
     a->region_capacity = capacity;

@@ -1,5 +1,5 @@
 /* reserve.c - blocks outside the arena, straight from the source: weights, and the blocks of an
- * external manager that lends each of them itself.
+ * external manager that allocates each of them itself.
  *
  * SPDX-License-Identifier: Apache-2.0
  *
@@ -101,7 +101,7 @@ void mp__reserve_free(arena *a, chunk *c) {
     unlink_reserved(a, c);
     c->link = a->retired;
     a->retired = c;
-    /* Blocks that another library lends one by one follow that library's order. */
+    /* Blocks that another library allocates one by one follow that library's order. */
     if (a->direct || (a->captures_open == 0 && a->device->ops->synchronize(a->device) == MP_OK)) {
         mp__reserve_give_back(a);
     }

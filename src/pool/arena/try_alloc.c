@@ -12,7 +12,7 @@ static bool is_guarded(const arena *a) {
     return a->border > 0 || a->options.poison;
 }
 
-/* A chunk of the shelf, lent and counted; NULL where that takes more. Under the lane's lock. */
+/* A chunk of the shelf, allocated and counted; NULL if that takes more. Under the lane's lock. */
 static chunk *take_kept(const arena *a, lane *l, uint32_t units, size_t size, uint8_t client) {
     chunk *c = mp__shelf_take(l, units);
     if (c == NULL) {

@@ -2,11 +2,12 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- * A request must not touch a count that all threads share. So each lane counts what it has lent and
- * has an allowance up to which it may lend without asking. The allowances together (`assigned`)
- * never exceed the peak, so a lane within its allowance cannot make a new peak. A lane that needs
- * more asks under the arena's lock: it gets what is left of the peak, then what others do not use,
- * and only when the true sum of all lanes exceeds the peak is there a new one.
+ * A request must not touch a count that all threads share. So each lane counts what it has
+ * allocated and has an allowance up to which it may allocate without asking. The allowances
+ * together (`assigned`) never exceed the peak, so a lane within its allowance cannot make a new
+ * peak. A lane that needs more asks under the arena's lock: it gets what is left of the peak, then
+ * what others do not use, and only when the true sum of all lanes exceeds the peak is there a new
+ * one.
  *
  * Once two threads have asked at the same time, every lane gets a margin, so that they need not ask
  * each other all the time: from then on the peak may be too high by the margins. */
@@ -228,5 +229,7 @@ mp_status mp__usage_streams(arena *a, mp_share *out, size_t capacity, size_t *co
     }
     (void)pthread_mutex_unlock(&a->lock);
     free(shares);
-    return shares != NULL ? MP_OK : MP_FAIL(OUT_OF_MEMORY, "no host memory for a list of streams");
+    return shares != NULL
+               ? MP_OK
+               : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a list of streams");
 }

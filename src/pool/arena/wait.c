@@ -54,7 +54,7 @@ mp_status mp__arena_wait(arena *a) {
     const size_t lane_count = lane_count_of(a);
     mp_event **events = malloc((lane_count + 1) * sizeof *events);
     mp_status status = events == NULL ? MP_FAIL(OUT_OF_MEMORY,
-                                                "no host memory to wait for %zu "
+                                                "cannot allocate host memory to wait for %zu "
                                                 "streams",
                                                 lane_count)
                                       : mark_all(a, lane_count, events, &count);

@@ -1,4 +1,4 @@
-/* mempool.c - a pool in mempool mode: lends, takes back, trims.
+/* mempool.c - a pool in mempool mode: allocates, frees, trims.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A free queues, in this order: a wait for every further stream that was declared, and the driver's
@@ -29,7 +29,7 @@ mp_status mp__mempool_create(mp_device *device, const mp__mempool_options *optio
                              mp__mempool **out) {
     mp__mempool *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a pool");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of a pool");
     }
     fresh->device = device;
     fresh->options = *options;
@@ -150,7 +150,7 @@ static mp_status free_after_all(mp__mempool *pool, const mempool_block *block) {
 }
 
 /* Frees a block that is in no list and whose streams are held, which it lets go. A failure puts the
- * block back: among the lent ones, or among those for later. */
+ * block back: among the allocated ones, or among those for later. */
 static mp_status free_held(mp__mempool *pool, mempool_block *block, bool lent) {
     bool later = false;
     const mp_status status =
@@ -175,15 +175,17 @@ static mp_status free_held(mp__mempool *pool, mempool_block *block, bool lent) {
     return status;
 }
 
-/* Takes a lent block out of the table, its streams held. `own_order`: freed where it was lent. */
+/* Takes an allocated block out of the table, its streams held. `own_order`: freed where it was
+ * allocated. */
 static mp_status take(mp__mempool *pool, mp_addr addr, bool own_order, void *native,
                       mempool_block **out) {
     mempool_block *block = mp__mempool_get(pool, addr);
     if (block == NULL) {
-        return MP_FAIL(INVALID_ARGUMENT,
-                       "0x%zx is not a lent block of this pool: it was never lent by it, has been "
-                       "freed already, or lies inside a block",
-                       (size_t)addr);
+        return MP_FAIL(
+            INVALID_ARGUMENT,
+            "0x%zx is not an allocated block of this pool: it was never allocated there, has been "
+            "freed already, or lies inside a block",
+            (size_t)addr);
     }
     block->free_on = block->stream;
     if (!own_order) {
@@ -229,11 +231,11 @@ void mp__mempool_collect(mp__mempool *pool) {
     }
 }
 
-/* ---- lending ---- */
+/* ---- allocating ---- */
 
 static mp_status check_request(const mp__mempool *pool, size_t size) {
     if (size > pool->device->info.memory_bytes) {
-        return MP_FAIL(OUT_OF_MEMORY, "%zu bytes asked for, and %s has %zu in all", size,
+        return MP_FAIL(OUT_OF_MEMORY, "%zu bytes requested, and %s has %zu in all", size,
                        pool->device->info.name, pool->device->info.memory_bytes);
     }
     return MP_OK;
@@ -275,7 +277,7 @@ static void count_request(mp__mempool *pool, const mempool_block *block) {
     block->stream->share.allocs++;
 }
 
-/* Takes: `block`, which is lent or freed afterwards. Its stream is held. */
+/* Takes: `block`, which is allocated or freed afterwards. Its stream is held. */
 static mp_status lend(mp__mempool *pool, mempool_block *block, mp_addr *out) {
     mempool_stream *stream = block->stream; /* the block's may change once it is in the table */
     (void)pthread_mutex_lock(&pool->lock);
@@ -306,7 +308,7 @@ static mp_status lend_new(mp__mempool *pool, size_t size, void *stream, uint8_t 
     MP_TRY(check_request(pool, size));
     mempool_block *block = calloc(1, sizeof *block);
     if (block == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a block");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of a block");
     }
     block->requested = size > 0 ? size : 1;
     block->size = (block->requested + MP_ALIGNMENT - 1) / MP_ALIGNMENT * MP_ALIGNMENT;
@@ -391,7 +393,8 @@ static void drop_streams(mp__mempool *pool) {
 void mp__mempool_destroy(mp__mempool *pool) {
     const mp_device_ops *ops = pool->device->ops;
     if (pool->block_count > 0) {
-        MP_LOG(WARNING, "a pool of %s is closed with %zu blocks (%" PRIu64 " bytes) still lent",
+        MP_LOG(WARNING,
+               "a pool of %s is closed with %zu blocks (%" PRIu64 " bytes) still allocated",
                pool->device->info.name, pool->block_count, pool->stats.in_use);
     }
     if (ops->synchronize(pool->device) != MP_OK) {

@@ -1,9 +1,9 @@
 /* mempool_look.c - what a pool in mempool mode tells of itself.
  * SPDX-License-Identifier: Apache-2.0
  *
- * What is lent is counted here, byte by byte; what the pool has from the device is for the driver
- * to say. Blocks are counted as lent only while the driver has given them out, so the driver's
- * figure is never the smaller one. */
+ * What is allocated is counted here, byte by byte; what the pool has from the device is for the
+ * driver to say. Blocks are counted as allocated only while the driver has them allocated, so the
+ * driver's figure is never the smaller one. */
 #include "pool/mempool/mempool_private.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ mp_status mp__mempool_find(mp__mempool *pool, mp_addr addr, mp__mempool_block *o
     (void)pthread_mutex_unlock(&pool->lock);
     return wanted.found != NULL
                ? MP_OK
-               : MP_FAIL(NOT_FOUND, "0x%zx lies in no lent block of this pool", (size_t)addr);
+               : MP_FAIL(NOT_FOUND, "0x%zx lies in no allocated block of this pool", (size_t)addr);
 }
 
 typedef struct visit {
@@ -152,7 +152,8 @@ static mp_status fill_layout(mp__mempool *pool, mp_layout *layout) {
     layout->blocks = calloc(count + 1, sizeof *layout->blocks);
     layout->regions = calloc(count + 1, sizeof *layout->regions);
     if (layout->blocks == NULL || layout->regions == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a picture of %zu blocks", count);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a picture of %zu blocks",
+                       count);
     }
     mp__mempool_each(pool, add_block, layout);
     layout->region_count = count;

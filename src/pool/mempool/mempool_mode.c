@@ -29,8 +29,8 @@ mp_status mp__mempool_mode_enter(arena *a) {
 
 /* ---- trace ---- */
 
-/* Lent blocks are traced after the call, freed ones before it, since the driver may lend them anew
- * at once. What is not a lent block is not traced. */
+/* Allocated blocks are traced after the call, freed ones before it, since the driver may allocate
+ * them again at once. What is not an allocated block is not traced. */
 static void trace_block(const arena *a, mp_trace_action action, mp_addr addr) {
     mp__mempool_block block;
     mp_pool_stats stats;
@@ -46,7 +46,7 @@ static void trace_block(const arena *a, mp_trace_action action, mp_addr addr) {
     }
 }
 
-/* ---- lending ---- */
+/* ---- allocating ---- */
 
 /* Counts a failure and writes its sentence, which ends with the last one of this thread. */
 static mp_status fail(arena *a, size_t size, void *stream, uint8_t client) {
@@ -63,11 +63,12 @@ static mp_status fail(arena *a, size_t size, void *stream, uint8_t client) {
                                                  .action = MP_TRACE_FAIL,
                                                  .client = client});
     }
-    return MP_FAIL(OUT_OF_MEMORY,
-                   "no %zu bytes of device memory of device %d (%s) for '%s' from the driver's "
-                   "pool: %" PRIu64 " of %" PRIu64 " bytes had are in use; %s",
-                   size, a->device->ordinal, a->device->info.name, a->clients[client], stats.in_use,
-                   stats.total, why);
+    return MP_FAIL(
+        OUT_OF_MEMORY,
+        "cannot allocate %zu bytes of device memory of device %d (%s) for '%s' from the driver's "
+        "pool: %" PRIu64 " of the %" PRIu64 " bytes reserved from the device are in use; %s",
+        size, a->device->ordinal, a->device->info.name, a->clients[client], stats.in_use,
+        stats.total, why);
 }
 
 static mp_status try_request(arena *a, size_t size, void *stream, uint8_t client, bool reserve,
@@ -172,15 +173,13 @@ mp_status mp__mempool_mode_dump(arena *a, mp_write_fn *write, void *context) {
     size_t count = 0;
     MP_TRY(mp__mempool_stats(a->mempool, &stats));
     mp__dump_put(&w,
-                 "the driver's pool, device %d (%s)\nin use %" PRIu64 " bytes (asked for %" PRIu64
-                 ", most ever %" PRIu64 ") of %" PRIu64 " had from the device (most ever %" PRIu64
-                 ")\n",
+                 "the driver's pool, device %d (%s)\nin use %" PRIu64 " bytes (requested %" PRIu64
+                 ", peak %" PRIu64 ") of %" PRIu64 " reserved from the device (peak %" PRIu64 ")\n",
                  a->device->ordinal, a->device->info.name, stats.in_use, stats.requested,
                  stats.in_use_max, stats.total, stats.total_max);
-    mp__dump_put(&w,
-                 "%" PRIu64 " requests, %" PRIu64 " frees, %" PRIu64 " given back, %" PRIu64
-                 " failures\n",
-                 stats.allocs, stats.frees, stats.shrinkages, stats.failures);
+    mp__dump_put(
+        &w, "%" PRIu64 " requests, %" PRIu64 " frees, %" PRIu64 " returned, %" PRIu64 " failures\n",
+        stats.allocs, stats.frees, stats.shrinkages, stats.failures);
     mp__mempool_mode_clients(a, shares, MP_COUNT_OF(shares), &count);
     mp__dump_clients(&w, shares, count);
     put_blocks(a, &w);

@@ -1,4 +1,4 @@
-/* mempool_mode.h - what an arena does whose memory the driver's own pool lends: the work of
+/* mempool_mode.h - what an arena does whose memory comes from the driver's own pool: the work of
  * the functions of millpond.h of the same names. Threads: any.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_POOL_MEMPOOL_MODE_H
@@ -12,7 +12,7 @@ mp_status mp__mempool_mode_enter(arena *a);
 
 mp_status mp__mempool_mode_alloc(arena *a, size_t size, void *stream, uint8_t client, mp_addr *out);
 mp_status mp__mempool_mode_reserve(arena *a, size_t size, uint8_t client, mp_addr *out);
-/* `stream` MP_SAME_STREAM: the one it was lent on. */
+/* `stream` MP_SAME_STREAM: the one it was allocated on. */
 mp_status mp__mempool_mode_free(arena *a, mp_addr addr, void *stream);
 
 mp_status mp__mempool_mode_find(arena *a, mp_addr addr, mp_block_info *out);

@@ -30,7 +30,7 @@ typedef struct mempool_block {
     struct mempool_block *next; /* in its bucket, or among those to be freed later */
     mp_addr addr;
     size_t size, requested;
-    mempool_stream *stream;  /* it was lent on */
+    mempool_stream *stream;  /* it was allocated on */
     mempool_stream *free_on; /* it is freed on */
     mempool_use *uses;       /* owned */
     uint8_t client;
@@ -67,7 +67,7 @@ mp_status mp__mempool_is_captured(mp__mempool *pool, const mempool_stream *strea
 /* Waits for the work of every stream that is not captured and can be reached. */
 mp_status mp__mempool_wait(mp__mempool *pool);
 
-/* ---- mempool_table.c: lent blocks by address; all under the lock ---- */
+/* ---- mempool_table.c: allocated blocks by address; all under the lock ---- */
 
 /* Fails: OUT_OF_MEMORY. */
 mp_status mp__mempool_table_open(mp__mempool *pool);
@@ -75,7 +75,7 @@ mempool_block *mp__mempool_get(const mp__mempool *pool, mp_addr addr);
 /* Adds a block, or takes it out, with what statistics say of it. */
 void mp__mempool_link(mp__mempool *pool, mempool_block *block);
 void mp__mempool_unlink(mp__mempool *pool, mempool_block *block);
-/* Calls `fn` for each lent block and each that is to be freed later. `fn` must not link. */
+/* Calls `fn` for each allocated block and each that is to be freed later. `fn` must not link. */
 typedef void mempool_block_fn(void *context, mempool_block *block, bool lent);
 void mp__mempool_each(const mp__mempool *pool, mempool_block_fn *fn, void *context);
 void mp__mempool_block_free(mempool_block *block);

@@ -1,4 +1,4 @@
-/* mempool_stream.c - the streams that a pool in mempool mode has lent memory on.
+/* mempool_stream.c - the streams that a pool in mempool mode has allocated memory on.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A native handle is wrapped once and kept until mp__mempool_stream_gone. The handle of a thread's
@@ -40,15 +40,15 @@ mp_status mp__mempool_stream_of(mp__mempool *pool, void *native, mempool_stream 
         return MP_OK;
     }
     if (native == PER_THREAD && pool->device->info.kind == MP_DEVICE_CUDA) {
-        /* seen to hang in driver 580 when such a thread ends with memory of a pool still lent */
+        /* seen to hang in driver 580 when such a thread ends with blocks of a pool allocated */
         return MP_FAIL(UNSUPPORTED,
-                       "the driver's own pool cannot lend on a thread's default stream "
+                       "the driver's own pool cannot allocate on a thread's default stream "
                        "(handle 2); create a stream, or open the pool without "
                        "arena.use_cuda_mempool");
     }
     stream = calloc(1, sizeof *stream);
     if (stream == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a stream");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of a stream");
     }
     const mp_status status = pool->device->ops->stream_wrap(pool->device, native, &stream->wrap);
     if (status != MP_OK) {
@@ -101,9 +101,9 @@ static mp_status hold_all(mp__mempool *pool, mempool_stream ***out, size_t *coun
     }
     (void)pthread_mutex_unlock(&pool->lock);
     *out = held;
-    return held != NULL
-               ? MP_OK
-               : MP_FAIL(OUT_OF_MEMORY, "no host memory to wait for %zu streams", capacity);
+    return held != NULL ? MP_OK
+                        : MP_FAIL(OUT_OF_MEMORY,
+                                  "cannot allocate host memory to wait for %zu streams", capacity);
 }
 
 mp_status mp__mempool_is_captured(mp__mempool *pool, const mempool_stream *stream, bool *captured) {

@@ -1,4 +1,4 @@
-/* mempool_table.c - the lent blocks of a pool in mempool mode, by address.
+/* mempool_table.c - the allocated blocks of a pool in mempool mode, by address.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/mempool/mempool_private.h"
 
@@ -37,8 +37,9 @@ static void make_room(mp__mempool *pool) {
 
 mp_status mp__mempool_table_open(mp__mempool *pool) {
     make_room(pool);
-    return pool->buckets != NULL ? MP_OK
-                                 : MP_FAIL(OUT_OF_MEMORY, "no host memory for a table of blocks");
+    return pool->buckets != NULL
+               ? MP_OK
+               : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a table of blocks");
 }
 
 mempool_block *mp__mempool_get(const mp__mempool *pool, mp_addr addr) {

@@ -19,7 +19,8 @@ static mp_status add_use(mp__mempool *pool, mp_addr addr, void *native, mempool_
     mempool_block *block = mp__mempool_get(pool, addr);
     mempool_stream *stream = NULL;
     if (block == NULL) {
-        return MP_FAIL(INVALID_ARGUMENT, "0x%zx is not a lent block of this pool", (size_t)addr);
+        return MP_FAIL(INVALID_ARGUMENT, "0x%zx is not an allocated block of this pool",
+                       (size_t)addr);
     }
     MP_TRY(mp__mempool_stream_of(pool, native, &stream));
     if (is_known(block, stream)) {
@@ -27,11 +28,12 @@ static mp_status add_use(mp__mempool *pool, mp_addr addr, void *native, mempool_
     }
     mempool_use *use = malloc(sizeof *use);
     if (use == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory to note that a further stream uses a block");
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate host memory to note that a further stream uses a block");
     }
     *use = (mempool_use){.next = block->uses, .stream = stream};
     block->uses = use;
-    if (block->stream != &pool->own) { /* else the memory was waited for when it was lent */
+    if (block->stream != &pool->own) { /* else the memory was waited for when it was allocated */
         *from = block->stream;
         *to = stream;
         block->stream->users++;

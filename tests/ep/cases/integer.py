@@ -46,7 +46,7 @@ for left, right in itertools.product(BYTES, BYTES):
     case("MatMulInteger", [a, b, D(7, left), D(100, right)], F32, (10,))
     case("MatMulInteger", [a, b, D(7, left), spread(3, (37,), right)], F32, (10,), note="a zero point for each column")
     case("MatMulInteger", [spread(1, (2, 3, 20), left), spread(2, (2, 20, 5), right), D(3, left),
-                           spread(3, (2, 1, 5), right)], F32, (10,), note="anew for each matrix")
+                           spread(3, (2, 1, 5), right)], F32, (10,), note="again for each matrix")
 
 # ---- QLinearMatMul ----
 for left, right in (("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8")):

@@ -52,5 +52,5 @@ void mp__host_conv_finish(const conv_shape *s, const char *bias, int64_t channel
 }
 
 mp_status mp__host_conv_no_scratch(void) {
-    return MP_FAIL(OUT_OF_MEMORY, "no scratch memory for a convolution on the CPU");
+    return MP_FAIL(OUT_OF_MEMORY, "cannot allocate scratch memory for a convolution on the CPU");
 }

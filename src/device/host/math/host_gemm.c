@@ -198,7 +198,8 @@ mp_status mp__host_gemm_run(const mp_gemm *gemm, const mp_addr *operands) {
     const size_t piece = count / (mp_worker_count() * 8);
     mp_worker_run(count, small ? count : piece > 0 ? piece : 1, run_tiles, &p);
     if (atomic_load(&p.failed)) {
-        return MP_FAIL(OUT_OF_MEMORY, "no scratch memory for a matrix product on the CPU");
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate scratch memory for a matrix product on the CPU");
     }
     return MP_OK;
 }
