@@ -74,16 +74,6 @@ mp_status mp__arena_reserve(arena *a, size_t size, uint8_t client, mp_addr *out)
 
 /* ---- giving back ---- */
 
-void mp__reserve_give_back(arena *a) {
-    for (chunk *c = a->retired, *next = NULL; c != NULL; c = next) {
-        next = c->link;
-        mp__source_free(&a->source, chunk_addr(c), chunk_bytes(c));
-        mp__region_give(a, chunk_bytes(c));
-        mp__chunk_put(c);
-    }
-    a->retired = NULL;
-}
-
 static void unlink_reserved(arena *a, chunk *c) {
     if (c->back != NULL) {
         c->back->link = c->link;
