@@ -1,6 +1,6 @@
 /* gather_idle.c - free memory brought together: what has become idle joins lane 0, shelves are
- * emptied, and the device is waited for. Under the arena's lock. SPDX-License-Identifier:
- * Apache-2.0 */
+ * emptied, and the device is waited for. Under the arena's lock.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
 
 static void gather_lane(arena *a, lane *l) {
