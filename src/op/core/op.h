@@ -57,6 +57,8 @@ struct mp_op {
     mp_alias in_place[MP_ALIASES_MAX]; /* output may reuse the input's memory when nobody else */
     int in_place_count;                /* reads it and the sizes agree */
     bool needs_conv;                   /* no use without the device's convolutions */
+    bool variadic; /* the inputs are a list of any length: none of them may be left out, which
+                    * ONNX Runtime checks for other operators only */
     const mp_attr_def *attrs;          /* NULL for none */
     mp_status (*plan)(mp_planner *p);
     /* For what a session can know before it runs: attributes, which inputs and outputs there are,

@@ -80,8 +80,8 @@ static mp_status plan_arg(mp_planner *p) {
     }
     if (r.columns == 0) {
         char text[192];
-        return MP_FAIL(INVALID_ARGUMENT, "axis %d of the shape %s is empty, so nothing is largest",
-                       axis, mp_shape_text(x, text));
+        return MP_FAIL(INVALID_ARGUMENT, "axis %d of the shape %s is empty, so nothing is %s", axis,
+                       mp_shape_text(x, text), *largest ? "largest" : "smallest");
     }
     return find(p, r, *largest, last, MP_OUT(0));
 }
