@@ -11,8 +11,9 @@ Every allocator runs in a fresh process, and the processes of a repeat follow ea
 meets all. A figure is the median of the repeats; the file has the least and the most, too. A repeat that would exceed
 the budget is not begun; with --resume, the same command goes on with it another time. A peer is any library with the
 functions of bench/pool/plugin.h. On a GPU the driver's allocators take part, and those of PyTorch and CuPy where they
-are installed. Marks in the table: `!` this peer is better than Millpond, `~` better, but the ranges of the two overlap,
-`>` the time of the pass was up before its end, `x` allocations failed; neither counts as better.
+are installed; ONNX Runtime's own arena is that of its CPU (bench/pool/plugin_ort.c). Marks in the table: `!` this peer
+is better than Millpond, `~` better, but the ranges of the two overlap, `>` the time of the pass was up before its end,
+`x` allocations failed; neither counts as better.
 """
 
 import argparse
@@ -66,6 +67,7 @@ CASES_OF = {
     "millpond-mempool": "pair live random replay phases trim",
     "cuda": "pair random streams pingpong replay phases full",
     "cuda-async-0": "pair random replay phases full trim",
+    "ort-arena": "pair live random threads replay phases",  # the same: its blocks are the host's
     "floor": "pair live random threads replay phases",  # those that touch no block
     "torch-expandable": "python-replay",
     "ctypes+millpond": "python-pair python-live python-random",
@@ -75,6 +77,13 @@ CASES_OF = {
 def cases_of(name, wanted):
     known = CASES_OF.get(name, " ".join(WORDS)).split()
     return [case for case in WORDS if case in known and case in wanted]
+
+
+def ort_library():
+    """The library of ONNX Runtime's C API in its wheel; None without one."""
+    found = importlib.util.find_spec("onnxruntime")
+    folder = Path(found.origin).parent / "capi" if found is not None and found.origin else None
+    return next(iter(sorted(folder.glob("libonnxruntime.so.1*"))), None) if folder is not None else None
 
 
 def c_backends(args, program, plugin):
@@ -90,6 +99,9 @@ def c_backends(args, program, plugin):
         found += [backend("cuda", "--builtin", "cuda"),
                   backend("cuda-async", "--builtin", "cuda-async", "--init", "max"),
                   backend("cuda-async-0", "--builtin", "cuda-async", "--init", "0")]
+    ort = ort_library()
+    if ort is not None:
+        found.append(backend("ort-arena", "--library", plugin.with_name("libbench_ort.so"), "--init", ort))
     for peer in args.peer:
         name, _, rest = peer.partition("=")
         name, _, cases = name.partition("@")

@@ -3,7 +3,7 @@
 set(MILLPOND_WITH_CUDA AUTO CACHE STRING "Build the CUDA backend: ON, OFF, or AUTO (ON where a toolkit's headers are found)")
 set_property(CACHE MILLPOND_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(MILLPOND_CUDA_PATH "" CACHE PATH "A CUDA toolkit to look in before CUDA_PATH, CUDA_HOME and /usr/local/cuda")
-set(MILLPOND_ORT_HEADERS "" CACHE PATH "Folder of ONNX Runtime's own headers, to build against them instead of src/ep/ort_abi.h")
+set(MILLPOND_ORT_HEADERS "" CACHE PATH "Folder of ONNX Runtime's own headers, to build against them instead of src/ep/abi/ort_abi.h")
 set(MILLPOND_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=: 'address,undefined' or 'thread'")
 set(MILLPOND_HOST_KERNELS "" CACHE FILEPATH "libmillpond_host_kernels.a of another build of this source; empty: compile them")
 set(MILLPOND_PYTHON AUTO CACHE STRING "Build the Python package: ON, OFF, or AUTO (ON where Python's headers are found)")

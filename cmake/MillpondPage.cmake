@@ -2,9 +2,9 @@
 # a C file with that text. Sets MILLPOND_PAGE, a source of libmillpond.so.
 # SPDX-License-Identifier: Apache-2.0
 set(page_gen ${PROJECT_SOURCE_DIR}/tools/page_gen.py)
-set(page_main ${PROJECT_SOURCE_DIR}/src/pool/trace_page.html)
-file(GLOB page_texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/pool/trace_page*.js
-     ${PROJECT_SOURCE_DIR}/src/pool/trace_page*.css)
+set(page_main ${PROJECT_SOURCE_DIR}/src/pool/trace/page/trace_page.html)
+file(GLOB page_texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/pool/trace/page/trace_page*.js
+     ${PROJECT_SOURCE_DIR}/src/pool/trace/page/trace_page*.css)
 set(MILLPOND_PAGE ${CMAKE_BINARY_DIR}/generated/trace_page_text.c)
 
 add_custom_command(

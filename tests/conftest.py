@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by all Python tests: where modules are found, and lines for the end of the report."""
+"""Shared by all Python tests: where modules and the library are found, and lines for the end of the report."""
 
 import collections
+import os
 import sys
 from pathlib import Path
 
@@ -10,6 +11,11 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 sys.path[:0] = [str(path) for path in (TESTS, TESTS / "ep", TESTS / "models", TESTS.parent / "demo",
                                        TESTS.parent / "tools")]
+
+LIBRARY = "libonnxruntime_providers_cuda_plugin.so"
+BUILT = sorted(TESTS.parent.glob(f"build/*/lib/{LIBRARY}"), key=lambda path: path.stat().st_mtime)
+if BUILT:  # as demo/provider.py, for all modules and the processes that tests start
+    os.environ.setdefault("MILLPOND_EP_LIBRARY", str(BUILT[-1]))
 
 SUMMARY = []
 TALLY = collections.Counter()

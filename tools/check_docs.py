@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks what the documents say that a program can see: links, tables of variables and options, the C example.
 
-Every MILLPOND_ variable that src/ reads, every key of src/ep/options.c and every key of the pool has a row in
+Every MILLPOND_ variable that src/ reads, every key of src/ep/session/options.c and every key of the pool has a row in
 README.md, those of the pool in docs/memory.md too, and the other way round; README.md shows examples/pool.c as it is;
 links between documents lead to files and headings that are there. Prints each breach as file: what.
 """
@@ -81,7 +81,7 @@ def breaches():
     variables = {name for text in sources for name in READ_BY_CODE.findall(text)}
     listed = {name for name in rows(README, "Environment") if name.startswith("MILLPOND_")}
     yield from differences(README, "variable", variables, listed)
-    options = (ROOT / "src/ep/options.c").read_text(encoding="utf-8")
+    options = (ROOT / "src/ep/session/options.c").read_text(encoding="utf-8")
     table = options[options.index("static const row rows[]") :]
     keys = {name for names in OPTION_KEY.findall(table) for name in names if name}
     pool_options = (ROOT / "src/pool/arena_option.c").read_text(encoding="utf-8")

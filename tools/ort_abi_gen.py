@@ -183,7 +183,7 @@ def build():
     types += "".join(f"typedef struct {n} {n};\n" for n in names) + CALLBACKS
     api = "\n".join(struct_text(n, note, structs[n]) for n, note in API_STRUCTS.items())
     ep = "\n".join(struct_text(n, note, structs[n]) for n, note in EP_STRUCTS.items()) + ENTRY_POINTS
-    own = ['"ep/ort_abi_types.h"']
+    own = ['"ep/abi/ort_abi_types.h"']
     system = ["<stdbool.h>", "<stddef.h>", "<stdint.h>"]
     parts = {
         "ort_abi_types.h": (

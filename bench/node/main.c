@@ -6,7 +6,7 @@
  * since what disturbs a loop only makes it longer. bench/bench_runtime.py reads it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/device.h"
-#include "ep/plan_cache.h"
+#include "ep/run/plan_cache.h"
 #include "op/core/op.h"
 #include "pool/pool_handle.h"
 

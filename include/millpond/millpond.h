@@ -128,8 +128,9 @@ mp_status mp_pool_free_on(mp_pool *pool, mp_addr addr, void *stream);
  * then), DEVICE. */
 mp_status mp_pool_record_use(mp_pool *pool, mp_addr addr, void *stream);
 
-/* Memory outside the arena, straight from the device, for what stays (weights): neither rounded up
- * to chunks nor touched by shrink. Freed by mp_pool_free, which waits for the device. */
+/* Memory outside the arena, straight from the device, for what stays (weights): an allocation of
+ * its own, not touched by shrink. Its size is rounded up to 256 bytes only, and counts towards
+ * arena.max_mem and the limit of the process. Freed by mp_pool_free, which waits for the device. */
 mp_status mp_pool_reserve(mp_pool *pool, size_t size, mp_addr *out);
 
 typedef struct mp_block_info {
@@ -247,7 +248,9 @@ mp_status mp_pool_get_streams(mp_pool *pool, mp_share *out, size_t capacity, siz
 /* Receives text piece by piece. */
 typedef void mp_write_fn(void *context, const char *text, size_t size);
 
-/* Writes a page of plain text: sizes, bins, fragmentation, regions, clients. Allocates nothing. */
+/* Writes a page of plain text: sizes, clients, fragmentation, what is lent and free by powers of
+ * two and of which sizes blocks are lent, regions, chunks; of regions, sizes and chunks as many as
+ * fit on a page. Allocates nothing. */
 mp_status mp_pool_dump(mp_pool *pool, mp_write_fn *write, void *context);
 
 /* ---- trace ---- */

@@ -62,6 +62,15 @@ static const char *nearest_to(const char *word) {
     return mp_option_nearest(table, MP_COUNT_OF(table), key);
 }
 
+static uint32_t key_bit(const char *key) {
+    for (size_t i = 0; i < MP_COUNT_OF(table); i++) {
+        if (strcasecmp(table[i].name, key) == 0) {
+            return (uint32_t)1 << i;
+        }
+    }
+    return 0;
+}
+
 static mp_status set_one(arena_options *out, const char *key, const char *value) {
     if (strncasecmp(key, "arena.", strlen("arena.")) != 0) {
         const char *nearest = nearest_to(key);
@@ -76,6 +85,7 @@ static mp_status set_one(arena_options *out, const char *key, const char *value)
     if (strcasecmp(key, "arena.max_dead_bytes_per_chunk") == 0) {
         out->dead_bytes_given = true;
     }
+    out->given |= key_bit(key);
     return MP_OK;
 }
 
@@ -132,30 +142,72 @@ static mp_status check(arena_options *o) {
     return MP_OK;
 }
 
-mp_status mp__arena_options_read(const char *const *texts, arena_options *out) {
+static mp_status set_texts(arena_options *out, const char *const *texts) {
+    for (size_t i = 0; texts != NULL && texts[i] != NULL; i++) {
+        MP_TRY(set_text(out, texts[i], strlen(texts[i])));
+    }
+    return MP_OK;
+}
+
+mp_status mp__arena_options_read(const char *const *base, const char *const *texts,
+                                 arena_options *out) {
     arena_options fresh = defaults;
     MP_TRY(set_environment(&fresh));
-    for (size_t i = 0; texts != NULL && texts[i] != NULL; i++) {
-        MP_TRY(set_text(&fresh, texts[i], strlen(texts[i])));
-    }
+    MP_TRY(set_texts(&fresh, base));
+    fresh.given = 0;
+    MP_TRY(set_texts(&fresh, texts));
     MP_TRY(check(&fresh));
     *out = fresh;
     return MP_OK;
 }
 
-const char *mp__arena_options_differ(const arena_options *left, const arena_options *right,
-                                     uint32_t *known) {
-    static const size_t sizes[] = {[MP_OPTION_BOOL] = sizeof(bool),
-                                   [MP_OPTION_INT] = sizeof(int64_t),
-                                   [MP_OPTION_SIZE] = sizeof(size_t),
-                                   [MP_OPTION_WORD] = sizeof(int)};
-    for (size_t i = 0; i < MP_COUNT_OF(table); i++) {
-        if ((*known >> i & 1) == 0 &&
-            memcmp((const char *)left + table[i].offset, (const char *)right + table[i].offset,
-                   sizes[table[i].kind]) != 0) {
-            *known |= (uint32_t)1 << i;
-            return table[i].name;
+/* ---- two openers ---- */
+
+static uint64_t value_of(const arena_options *options, const mp_option *row) {
+    const char *field = (const char *)options + row->offset;
+    switch (row->kind) {
+    case MP_OPTION_BOOL:
+        return *(const bool *)field;
+    case MP_OPTION_WORD:
+        return (uint64_t) * (const int *)field;
+    default:
+        return *(const size_t *)field;
+    }
+}
+
+static bool was_told(const arena_told *told, size_t key, uint64_t value) {
+    for (size_t i = 0; i < told->count && i < ARENA_TOLD_MAX; i++) {
+        if (told->list[i].key == key && told->list[i].value == value) {
+            return true;
         }
     }
-    return NULL;
+    return false;
+}
+
+/* As one would write it. */
+static void print(const arena_options *options, const mp_option *row, char text[32]) {
+    if (row->offset == offsetof(arena_options, max_mem) && options->max_mem == SIZE_MAX) {
+        (void)snprintf(text, 32, "0");
+        return;
+    }
+    mp_option_print(row, options, text, 32);
+}
+
+bool mp__arena_options_differ(const arena_options *kept, const arena_options *wanted,
+                              arena_told *told, arena_difference *out) {
+    for (size_t i = 0; i < MP_COUNT_OF(table); i++) {
+        const uint64_t value = value_of(wanted, &table[i]);
+        if ((wanted->given >> i & 1) == 0 || value == value_of(kept, &table[i]) ||
+            was_told(told, i, value)) {
+            continue;
+        }
+        told->list[told->count % ARENA_TOLD_MAX].key = i;
+        told->list[told->count % ARENA_TOLD_MAX].value = value;
+        told->count++;
+        out->key = table[i].name;
+        print(kept, &table[i], out->kept);
+        print(wanted, &table[i], out->wanted);
+        return true;
+    }
+    return false;
 }

@@ -31,15 +31,35 @@ typedef struct arena_options {
     size_t stream_cache_bytes;
     int external; /* external_use: what an external manager is asked for, regions or each block */
     bool dead_bytes_given; /* max_dead_bytes_per_chunk was set, not left at its default */
+    uint32_t given;        /* set of keys: those that the opener itself has set */
 } arena_options;
 
-/* The defaults, then MILLPOND_POOL, then `texts` ("key=value", NULL ends; NULL for none).
+/* The defaults, then MILLPOND_POOL, then `base`, then `texts`, which alone are the opener's own
+ * ("key=value", NULL ends; NULL for none).
  * Fails: INVALID_ARGUMENT: an unknown key, a value that cannot be read, or two that contradict. */
-mp_status mp__arena_options_read(const char *const *texts, arena_options *out);
+mp_status mp__arena_options_read(const char *const *base, const char *const *texts,
+                                 arena_options *out);
 
-/* Names the first key whose value differs and that is not in `*known`, a set of keys, which gains
- * it; NULL where there is none. Static storage. */
-const char *mp__arena_options_differ(const arena_options *left, const arena_options *right,
-                                     uint32_t *known);
+/* What openers of an arena were told that they do not get: keys with the values that they wanted.
+ * Where there are too many, the first are forgotten, and would be told anew. */
+enum { ARENA_TOLD_MAX = 32 };
+
+typedef struct arena_told {
+    size_t count; /* ever */
+    struct {
+        size_t key;
+        uint64_t value;
+    } list[ARENA_TOLD_MAX];
+} arena_told;
+
+typedef struct arena_difference {
+    const char *key; /* static storage */
+    char kept[32], wanted[32];
+} arena_difference;
+
+/* The first key that the opener has given in `wanted` and that differs from `kept`, but for those
+ * in `*told`, which gains it. False: there is none. */
+bool mp__arena_options_differ(const arena_options *kept, const arena_options *wanted,
+                              arena_told *told, arena_difference *out);
 
 #endif

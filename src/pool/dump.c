@@ -70,36 +70,66 @@ static unsigned fragmentation_of(const free_view *view) {
 
 /* ---- the dump ---- */
 
-/* Bins of all lanes together, by powers of two of 256 bytes, as they were first described. */
-static void put_bins(arena *a, const dump_writer *w) {
-    enum { POWERS = 33 };
-    struct {
-        size_t free_count, free_bytes, lent_count, lent_bytes;
-    } rows[POWERS];
-    memset(rows, 0, sizeof rows);
+/* Chunks of all lanes together, and blocks outside of regions. */
+static void put_table(const arena *a, const dump_writer *w) {
+    dump_table table;
+    memset(&table, 0, sizeof table);
     for (size_t i = 0; i < a->region_count; i++) {
         for (const chunk *c = a->regions[i].first; c != NULL; c = c->next) {
-            const int power = 31 - __builtin_clz(c->units);
             const chunk_state state = chunk_state_of(c);
-            if (state == CHUNK_UNMAPPED) {
-                continue;
-            }
             if (state == CHUNK_LENT) {
-                rows[power].lent_count++;
-                rows[power].lent_bytes += chunk_bytes(c);
-            } else {
-                rows[power].free_count++;
-                rows[power].free_bytes += chunk_bytes(c);
+                mp__dump_count_lent(&table, chunk_bytes(c), c->requested);
+            } else if (state != CHUNK_UNMAPPED) {
+                mp__dump_count_free(&table, chunk_bytes(c));
             }
         }
     }
-    for (int power = 0; power < POWERS; power++) {
-        if (rows[power].free_count + rows[power].lent_count > 0) {
-            mp__dump_put(w, "bin %14zu bytes: %zu lent (%zu bytes), %zu free (%zu bytes)\n",
-                         (size_t)UNIT << power, rows[power].lent_count, rows[power].lent_bytes,
-                         rows[power].free_count, rows[power].free_bytes);
+    for (const chunk *c = a->reserved; c != NULL; c = c->link) {
+        mp__dump_count_lent(&table, chunk_bytes(c), c->requested);
+    }
+    mp__dump_put_table(w, &table);
+}
+
+static const char *name_state(chunk_state state) {
+    switch (state) {
+    case CHUNK_KEPT:
+        return "free, kept for its size";
+    case CHUNK_WAITING:
+    case CHUNK_MOVING:
+        return "freed, still waiting for a stream";
+    case CHUNK_UNMAPPED:
+        return "of addresses without memory";
+    case CHUNK_FREE:
+    case CHUNK_LENT:
+    case CHUNK_RESERVED:
+    case CHUNK_UNUSED:
+        break;
+    }
+    return "free";
+}
+
+static void put_chunk(const arena *a, const dump_writer *w, dump_list *list, const chunk *c) {
+    const chunk_state state = chunk_state_of(c);
+    const bool lent = state == CHUNK_LENT || state == CHUNK_RESERVED;
+    mp__dump_put_chunk(w, list,
+                       &(dump_chunk){.addr = chunk_addr(c),
+                                     .size = chunk_bytes(c),
+                                     .requested = c->requested,
+                                     .client = lent ? a->clients[c->client] : NULL,
+                                     .state = name_state(state)});
+}
+
+static void put_chunks(const arena *a, const dump_writer *w) {
+    dump_list list = {0};
+    for (size_t i = 0; i < a->region_count; i++) {
+        for (const chunk *c = a->regions[i].first; c != NULL; c = c->next) {
+            put_chunk(a, w, &list, c);
         }
     }
+    for (const chunk *c = a->reserved; c != NULL; c = c->link) {
+        put_chunk(a, w, &list, c);
+    }
+    mp__dump_end_chunks(w, &list);
 }
 
 static void put_regions(const arena *a, const dump_writer *w) {
@@ -145,8 +175,9 @@ void mp__arena_dump(arena *a, mp_write_fn *write, void *context) {
     const free_view view = view_free(a);
     mp__dump_put(&w, "free %zu bytes in %zu chunks, the largest %zu, fragmentation %u %%\n",
                  view.bytes, view.count, view.largest, fragmentation_of(&view));
-    put_bins(a, &w);
+    put_table(a, &w);
     put_regions(a, &w);
+    put_chunks(a, &w);
     mp__lanes_unlock(a);
     (void)pthread_mutex_unlock(&a->lock);
 }
@@ -154,7 +185,7 @@ void mp__arena_dump(arena *a, mp_write_fn *write, void *context) {
 /* ---- out of memory ---- */
 
 typedef struct text {
-    char bytes[6000];
+    char bytes[24000];
     size_t size;
 } text;
 

@@ -1,7 +1,7 @@
 /* pool_api.c - the public functions: arguments are checked here, and the arena or the driver's pool
  * does the work. SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
-#include "pool/mempool_mode.h"
+#include "pool/mempool/mempool_mode.h"
 #include "pool/pool_handle.h"
 #include "pool/pool_registry.h"
 
@@ -74,17 +74,16 @@ static mp_status add_client(arena *a, const char *name, uint8_t *out) {
     return status;
 }
 
-static mp_status open_source(const source *from, const char *client, const char *const *options,
-                             mp_pool **out) {
+static mp_status open_source(const source *from, const char *client, const char *const *base,
+                             const char *const *options, mp_pool **out) {
     arena_options read;
-    MP_TRY(mp__arena_options_read(options, &read));
+    MP_TRY(mp__arena_options_read(base, options, &read));
     (void)pthread_once(&fork_once, watch_forks);
     mp_pool *pool = calloc(1, sizeof *pool);
     if (pool == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "no host memory for a handle");
     }
-    const bool given = options != NULL && options[0] != NULL;
-    mp_status status = mp__registry_get(from, &read, given, &pool->arena);
+    mp_status status = mp__registry_get(from, &read, &pool->arena);
     if (status == MP_OK) {
         status = add_client(pool->arena, client, &pool->client);
         if (status != MP_OK) {
@@ -109,12 +108,22 @@ static mp_status check_client(const char *client) {
 
 mp_status mp__pool_open_on(mp_device *device, mp_memory memory, const char *client,
                            const char *const *options, mp_pool **out) {
+    return mp__pool_open_over(device, memory, client, NULL, options, out);
+}
+
+mp_status mp__pool_options_check(const char *const *base, const char *const *options) {
+    arena_options read;
+    return mp__arena_options_read(base, options, &read);
+}
+
+mp_status mp__pool_open_over(mp_device *device, mp_memory memory, const char *client,
+                             const char *const *base, const char *const *options, mp_pool **out) {
     CHECK_CALL(device != NULL && out != NULL, "wrong");
     if (memory != MP_MEMORY_DEVICE && memory != MP_MEMORY_PINNED) {
         return MP_FAIL(INVALID_ARGUMENT, "%d is no kind of memory", (int)memory);
     }
     MP_TRY(check_client(client));
-    return open_source(&(source){.device = device, .memory = memory}, client, options, out);
+    return open_source(&(source){.device = device, .memory = memory}, client, base, options, out);
 }
 
 mp_status mp__pool_open_external_on(mp_device *device, const char *client,
@@ -128,7 +137,7 @@ mp_status mp__pool_open_external_on(mp_device *device, const char *client,
                                  .memory = MP_MEMORY_DEVICE,
                                  .is_external = true,
                                  .external = *external},
-                       client, options, out);
+                       client, NULL, options, out);
 }
 
 mp_status mp__pool_again(mp_pool *pool, mp_pool **out) {

@@ -9,6 +9,13 @@
 mp_status mp__pool_open_on(mp_device *device, mp_memory memory, const char *client,
                            const char *const *options, mp_pool **out);
 
+/* The same over `base`: options that are not the opener's own, such as those of its surroundings.
+ * They count where it makes the pool, and give no warning where it does not; NULL for none. */
+mp_status mp__pool_open_over(mp_device *device, mp_memory memory, const char *client,
+                             const char *const *base, const char *const *options, mp_pool **out);
+/* Whether a pool could be opened with them. Fails: INVALID_ARGUMENT. */
+mp_status mp__pool_options_check(const char *const *base, const char *const *options);
+
 /* As mp_pool_open_external. */
 mp_status mp__pool_open_external_on(mp_device *device, const char *client,
                                     const mp_external *external, const char *const *options,
@@ -39,6 +46,10 @@ mp_status mp__pool_record_end(mp_pool *pool, mp_addr addr, void *stream);
  * the pool; returns once that has ended where `consumer` is MP_NO_STREAM.
  * Fails: UNSUPPORTED while one of them is captured, OUT_OF_MEMORY, DEVICE. */
 mp_status mp__pool_follow(mp_pool *pool, void *consumer, void *producer);
+
+/* Waits for what is queued on the device's default stream and on all streams that its pools know:
+ * memory was lent on them, or declared to be used there. Captures are left alone. */
+mp_status mp__pools_wait(mp_device *device);
 
 /* Gives: `*out`, to be freed with mp__layout_free. */
 mp_status mp__pool_layout(mp_pool *pool, mp_layout *out);

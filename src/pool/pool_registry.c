@@ -2,7 +2,8 @@
 #include "pool/pool_registry.h"
 
 #include "base/log.h"
-#include "pool/mempool_mode.h"
+#include "pool/mempool/mempool_mode.h"
+#include "pool/pool_handle.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static arena *all;
@@ -27,14 +28,15 @@ static void unlink_arena(const arena *a) {
     *link = a->next;
 }
 
-/* Once for each key: who opens a pool often would read it often. */
+/* Once for each key and value: who opens a pool often would read it often. */
 static void warn_of_differences(arena *a, const arena_options *options) {
-    for (const char *key;
-         (key = mp__arena_options_differ(&a->options, options, &a->warned)) != NULL;) {
+    arena_difference found;
+    while (mp__arena_options_differ(&a->options, options, &a->told, &found)) {
         MP_LOG(WARNING,
-               "the pool of %s memory of device %d is in use already with another %s, which stays; "
-               "set it where the pool is opened first, or in MILLPOND_POOL",
-               a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device", a->device->ordinal, key);
+               "the pool of %s memory of device %d is in use already with %s=%s, which stays, not "
+               "%s; set it where the pool is opened first, or in MILLPOND_POOL",
+               a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device", a->device->ordinal,
+               found.key, found.kept, found.wanted);
     }
 }
 
@@ -52,6 +54,7 @@ static mp_status make(const source *from, const arena_options *options, arena **
                "regions instead",
                from->is_external ? "an external memory manager" : from->device->info.name);
     }
+    mp__report_options(fresh);
     *out = fresh;
     return MP_OK;
 }
@@ -61,8 +64,7 @@ static bool is_left_over(arena *a) {
     return a->references == 0 && !mp__arena_is_used(a);
 }
 
-mp_status mp__registry_get(const source *from, const arena_options *options, bool given,
-                           arena **out) {
+mp_status mp__registry_get(const source *from, const arena_options *options, arena **out) {
     (void)pthread_mutex_lock(&lock);
     arena *a = all;
     while (a != NULL && !is_same(&a->source, from)) {
@@ -80,7 +82,7 @@ mp_status mp__registry_get(const source *from, const arena_options *options, boo
             a->next = all;
             all = a;
         }
-    } else if (given) {
+    } else {
         warn_of_differences(a, options);
     }
     if (status == MP_OK) {
@@ -113,6 +115,50 @@ void mp__registry_release(arena *a) {
     }
     (void)pthread_mutex_unlock(&lock);
 }
+
+/* ---- waiting ---- */
+
+/* The default stream cannot be asked for while a stream is captured that it would wait for. */
+static mp_status wait_for_default(mp_device *device) {
+    mp_stream *stream = NULL;
+    bool captured = true;
+    MP_TRY(device->ops->stream_wrap(device, NULL, &stream));
+    mp_status status = MP_OK;
+    if (device->ops->capture_active(device, stream, &captured) == MP_OK && !captured) {
+        status = device->ops->stream_synchronize(device, stream);
+    }
+    device->ops->stream_destroy(device, stream); /* the wrap only */
+    return status;
+}
+
+/* The device's first arena after `before` (NULL: of all) that has a handle, kept. */
+static arena *keep_next(const arena *before, const mp_device *device) {
+    (void)pthread_mutex_lock(&lock);
+    arena *a = before != NULL ? before->next : all;
+    while (a != NULL && (a->device != device || a->references == 0)) {
+        a = a->next;
+    }
+    if (a != NULL) {
+        a->references++;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return a;
+}
+
+mp_status mp__pools_wait(mp_device *device) {
+    mp_status status = wait_for_default(device);
+    arena *a = keep_next(NULL, device);
+    while (a != NULL) {
+        const mp_status one = mp__arena_wait(a);
+        status = status == MP_OK ? one : status;
+        arena *next = keep_next(a, device);
+        mp__registry_release(a);
+        a = next;
+    }
+    return status;
+}
+
+/* ---- looking ---- */
 
 size_t mp__registry_list(registry_entry *out, size_t capacity) {
     size_t count = 0;

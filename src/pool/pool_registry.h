@@ -6,12 +6,11 @@
 #ifndef MP_POOL_POOL_REGISTRY_H
 #define MP_POOL_POOL_REGISTRY_H
 
-#include "pool/arena.h"
+#include "pool/arena/arena.h"
 
-/* The arena of `from`, made where there is none; `given`: whether `options` were asked for, so that
- * it is worth a warning when they are not those of the arena. Gives: `*out`, until release. */
-mp_status mp__registry_get(const source *from, const arena_options *options, bool given,
-                           arena **out);
+/* The arena of `from`, made where there is none; a warning is logged where the opener has given
+ * options that the arena has otherwise. Gives: `*out`, until release. */
+mp_status mp__registry_get(const source *from, const arena_options *options, arena **out);
 
 /* Adds a reference to an arena that has one. */
 void mp__registry_keep(arena *a);

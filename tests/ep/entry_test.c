@@ -1,6 +1,6 @@
 /* entry_test.c - the two exported functions against runtimes of the test's own: old ones, strange
  * ones, and callers that leave arguments out. SPDX-License-Identifier: Apache-2.0 */
-#include "ep/plugin.h"
+#include "ep/session/plugin.h"
 
 #include "base/log.h"
 #include "unit/test.h"
@@ -146,6 +146,17 @@ TEST(entry_checks_its_arguments) {
     CHECK(CreateEpFactories(NULL, &base, NULL, &factory, 1, &count) == NULL);
     CHECK(ReleaseEpFactory(factory) == NULL);
     CHECK(ReleaseEpFactory(NULL) == NULL);
+}
+
+TEST(entry_factory_releases_nothing_without_a_word) {
+    OrtEpFactory *factory = NULL;
+    size_t count = 0;
+    version_text = "1.31.1";
+    version_most = 29;
+    CHECK(create(&factory, &count) == NULL);
+    factory->ReleaseAllocator(factory, NULL);
+    factory->ReleaseEp(factory, NULL);
+    CHECK(ReleaseEpFactory(factory) == NULL);
 }
 
 TEST(entry_refuses_a_second_runtime) {

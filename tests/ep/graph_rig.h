@@ -6,9 +6,9 @@
 #ifndef MP_TESTS_EP_GRAPH_RIG_H
 #define MP_TESTS_EP_GRAPH_RIG_H
 
-#include "ep/bridge.h"
-#include "ep/graph.h"
-#include "ep/stream_options.h"
+#include "ep/abi/bridge.h"
+#include "ep/graph/graph.h"
+#include "ep/stream/stream_options.h"
 #include "pool/pool_kit.h"
 
 enum { RIG_COUNT = 3000, RIG_BYTES = RIG_COUNT * 4, RIG_NODES = 5, RIG_RUNS_MAX = 8 };

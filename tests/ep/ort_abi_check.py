@@ -59,7 +59,7 @@ def other_checks():
 
 
 def compile_checks(checks, args):
-    lines = ["#include <stddef.h>", '#include "ep/ort.h"']
+    lines = ["#include <stddef.h>", '#include "ep/abi/ort.h"']
     lines += [f'_Static_assert({test}, "{what}");' for test, what in checks]
     command = [args.cc, "-std=c11", "-fsyntax-only", "-x", "c", f"-I{args.include}", "-"]
     if args.official:
@@ -71,7 +71,7 @@ def compile_checks(checks, args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cc", default="cc", help="C compiler")
-    parser.add_argument("--include", default=str(DATA.parents[1] / "src"), help="folder that holds ep/ort.h")
+    parser.add_argument("--include", default=str(DATA.parents[1] / "src"), help="folder that holds ep/abi/ort.h")
     parser.add_argument("--official", help="folder of onnxruntime_c_api.h; checks that header instead")
     args = parser.parse_args()
     checks = [*member_checks(), *other_checks()]

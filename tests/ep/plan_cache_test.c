@@ -1,6 +1,6 @@
 /* plan_cache_test.c - a node's plans: what is one key and what is another, eviction, threads.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ep/plan_cache.h"
+#include "ep/run/plan_cache.h"
 
 #include "device/host/host_device.h"
 #include "op/core/host_input.h"

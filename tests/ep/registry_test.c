@@ -1,7 +1,7 @@
 /* registry_test.c - rows of the operator table against schemas of the test's own: what a row says
  * and no schema knows is reported with the row, and nothing is registered of it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ep/plugin.h"
+#include "ep/session/plugin.h"
 
 #include "base/log.h"
 #include "unit/test.h"

@@ -11,6 +11,7 @@ import pytest
 import small_models
 import tolerance
 from onnx import TensorProto, helper, numpy_helper
+from test_arena import c_child
 
 OWN, FAMILY = f"ep.{provider.NAME.lower()}.", "ep.cuda."
 DEFAULTS = {
@@ -110,6 +111,23 @@ def test_bad_values_warn_and_the_default_stays(key, text, capfd):
     assert effective(entries={FAMILY + key: text})[key] == DEFAULTS[key]
     text_seen = warnings(capfd)
     assert f'{key} is "{text}"' in text_seen and "is kept" in text_seen
+
+
+@pytest.mark.parametrize("given", ['options={"device_id": {}}', 'config={"ep.cuda.device_id": {}}',
+                                   'config={"device_id": {}}'])
+def test_a_device_id_of_another_device_is_refused(given):
+    make = given.replace("{}", "number")
+    c_child(f"""
+        environment = Environment()
+        first, second = environment.devices()
+        def make(number, device):
+            return environment.session(sums(), {make}, device=device)
+        for device, right, wrong in ((first, 0, 1), (second, 1, 0), (first, 0, 7)):
+            refused(lambda: make(wrong, device), f"device_id is {{wrong}}", f"given device {{right}}")
+            session = make(right, device)
+            check(session, 1000)
+            session.close()
+    """, MILLPOND_DEVICE="host", MILLPOND_HOST_DEVICES="2")  # fmt: skip
 
 
 def test_addresses_are_decimal_or_hexadecimal(capfd):

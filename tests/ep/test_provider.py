@@ -5,6 +5,7 @@ What ends a process or changes its registrations runs in a child process.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -297,6 +298,29 @@ def test_output_outlives_its_session():
 # ---- values on the device ----
 
 
+def test_outputs_are_bound_to_the_device():
+    """By a value with every ONNX Runtime, by the device's name from 1.30 on: README.md says so."""
+    session = provider.session(small_models.add_chain(2))
+    value = ort.OrtValue.ortvalue_from_shape_and_type([4], np.float32, "cuda", 0)
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", np.zeros(4, np.float32))
+    binding.bind_ortvalue_output("y", value)
+    session.run_with_iobinding(binding)
+    assert value.device_name() == binding.get_outputs()[0].device_name() == "cuda"
+    assert value.numpy().tolist() == [2.0] * 4
+    def by_name():
+        binding.clear_binding_outputs()
+        binding.bind_output("y", "cuda", 0)
+        session.run_with_iobinding(binding)
+    if tuple(int(part) for part in ort.__version__.split(".")[:2]) < (1, 30):
+        with pytest.raises(Exception, match="allocator"):
+            by_name()
+        return
+    by_name()
+    [output] = binding.get_outputs()
+    assert output.device_name() == "cuda" and output.numpy().tolist() == [2.0] * 4
+
+
 def test_bound_values_stay_on_the_device():
     session = provider.session(small_models.add_chain(4, 1024), fall_back=False)
     x = ort.OrtValue.ortvalue_from_numpy(np.arange(1024, dtype=np.float32), "cuda", 0)
@@ -367,6 +391,25 @@ def test_another_name_for_the_same_library():
         np.testing.assert_allclose(run(provider.session(small_models.mixed())), expected(), **TF32)
     """)
     finished(done)
+
+
+def test_library_without_the_pools_is_refused_by_name(tmp_path):
+    """But not where the process has that one already: with the package millpond."""
+    alone = shutil.copy(provider.library_path(), tmp_path)
+    code = f"""
+        import sys, onnxruntime as ort
+        sys.path[:0] = [entry for entry in sys.argv[1:]]
+        if sys.argv[1:]:
+            import millpond
+        try:
+            ort.register_execution_provider_library("alone", {str(alone)!r})
+        except Exception as error:
+            raise SystemExit(str(error))
+    """
+    package = str(Path(provider.pond.__file__).parents[1])
+    for path, said in ([], "libmillpond.so: cannot open shared object file"), ([package], ""):
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *path], capture_output=True, text=True)
+        assert (done.returncode != 0) == bool(said) and said in done.stderr, done.stderr
 
 
 def test_unregistered_and_registered_again():

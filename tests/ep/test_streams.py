@@ -211,6 +211,118 @@ def test_waiting_for_outputs_leaves_captures_alone():
         each.result()
 
 
+MODES = ["threaded", *(f"adversarial:{seed}" for seed in range(32, 36))]
+COUNT = 1 << 18  # elements: what is under way takes a while
+
+SYNC_START = f"""
+    import ctypes
+    from onnxruntime.capi._pybind_state import copy_tensors
+    count = {COUNT}
+    def value(fill):
+        return kit.on_device(np.full(count, fill, np.float32))
+    def on_device(session, x, y):
+        binding = session.io_binding()
+        binding.bind_ortvalue_input("x", x)
+        binding.bind_ortvalue_output("y", y)
+        return binding
+    unsynchronized = kit.run_options(disable_synchronize_execution_providers=1)
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("graphs", [0, 1])
+def test_waiting_for_inputs_waits_for_the_environments_streams(mode, graphs):
+    """Also right after a graph that nobody has waited for."""
+    child(SYNC_START + f"""
+    stream = provider.devices()[0].create_sync_stream()
+    running = provider.session(small_models.add_chain(3, count), provider_options={{"enable_cuda_graph": "{graphs}"}},
+                               options=provider.session_options(threads=1))
+    x, y = value(0), value(0)
+    binding = on_device(running, x, y)
+    wrong = []
+    for i in range(20):
+        source = ort.OrtValue.ortvalue_from_numpy(np.full(count, i, np.float32))
+        copy_tensors([source._ortvalue], [x._ortvalue], stream)
+        binding.synchronize_inputs()
+        running.run_with_iobinding(binding, unsynchronized)
+        binding.synchronize_outputs()
+        if not np.all(y.numpy() == i + 3):
+            wrong.append(i)
+        running.run_with_iobinding(binding, unsynchronized)
+    assert not wrong, f"inputs that had not come: {{wrong}}"
+    """, MILLPOND_HOST=mode)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_waiting_for_inputs_waits_for_other_sessions(mode):
+    child(SYNC_START + """
+    first, second = (kit.session(small_models.add_chain(length, count), enable_cuda_graph=0) for length in (12, 3))
+    x, between, y = value(0), value(0), value(0)
+    give, take = on_device(first, x, between), on_device(second, between, y)
+    wrong = []
+    for i in range(20):
+        x.update_inplace(np.full(count, i, np.float32))
+        first.run_with_iobinding(give, unsynchronized)
+        take.synchronize_inputs()
+        second.run_with_iobinding(take)
+        if not np.all(y.numpy() == i + 15):
+            wrong.append(i)
+    assert not wrong, f"outputs of the first session that had not come: {wrong}"
+    """, MILLPOND_HOST=mode)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("known", [0, 1])
+def test_waiting_for_inputs_waits_for_streams_of_other_libraries(emulated, mode, known):
+    """For those that the pool knows of (memory was lent on them, or declared to be used there), and the default one."""
+    if not emulated:
+        pytest.skip("the mode is the emulated device's")
+    child(SYNC_START + f"""
+    import core_kit
+    import millpond
+    pool, stream = millpond.Pool(client="test"), core_kit.HostStream()
+    running = provider.session(small_models.add_chain(3, count), options=provider.session_options(threads=1))
+    x, y = value(0), value(0)
+    binding = on_device(running, x, y)
+    if {known}:
+        pool.record_use(x.data_ptr(), stream.handle)
+    else:
+        default = ctypes.c_void_p()
+        stream.check(stream.library.mp__host_stream_wrap(stream.device, None, ctypes.byref(default)))
+        stream.handle = default.value
+    wrong = []
+    for i in range(20):
+        stream.check(stream.library.mp__host_fill(
+            stream.device, ctypes.c_void_p(stream.handle), ctypes.c_size_t(x.data_ptr()),
+            ctypes.c_uint32(int(np.float32(i).view(np.uint32))), ctypes.c_size_t(4), ctypes.c_size_t(count)))
+        binding.synchronize_inputs()
+        running.run_with_iobinding(binding)
+        if not np.all(y.numpy() == i + 3):
+            wrong.append(i)
+    assert not wrong, f"inputs that had not come: {{wrong}}"
+    """, MILLPOND_HOST=mode)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["eager", "threaded"])
+def test_waiting_leaves_captures_of_other_libraries_alone(emulated, mode):
+    if not emulated:
+        pytest.skip("on a GPU the captures are those of PyTorch's tests")
+    child("""
+    import core_kit, ctypes, millpond
+    pool, stream, graph = millpond.Pool(client="test"), core_kit.HostStream(), ctypes.c_void_p()
+    library, device, handle = stream.library, stream.device, ctypes.c_void_p(stream.handle)
+    running = provider.session(small_models.add_chain(3), options=provider.session_options(threads=1))
+    binding = running.io_binding()
+    x = kit.on_device(np.ones(4, np.float32))
+    binding.bind_ortvalue_input("x", x)
+    pool.record_use(x.data_ptr(), stream.handle)
+    stream.check(library.mp__host_capture_begin(device, handle))
+    binding.synchronize_inputs()
+    stream.check(library.mp__host_capture_end(device, handle, ctypes.byref(graph)))
+    library.mp__host_graph_destroy(device, graph)
+    """, MILLPOND_HOST=mode)  # fmt: skip
+
+
 def test_values_wait_for_unsynchronized_runs():
     running = session(length=30)
     bound = kit.Bound(running, zeros(), {"y": [4]})

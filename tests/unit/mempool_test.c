@@ -3,7 +3,7 @@
 #include "test.h"
 
 #include "device/host/host_device.h"
-#include "pool/mempool.h"
+#include "pool/mempool/mempool.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -390,3 +390,90 @@ DEVICE_TEST(pool_arena_says_what_is_in_use_when_memory_runs_out) {
     kit_free(&k, b);
     kit_close(&k);
 }
+
+/* ---- gathering before growth ---- */
+
+/* Small blocks that were freed beside each other serve one that is as large as all. */
+DEVICE_TEST(pool_arena_gathers_before_it_grows) {
+    mp_addr blocks[8];
+    kit k;
+    kit_open(&k, device, KIT_OPTIONS(FIRST_SIZE "1M"));
+    kit_stream stream = kit_stream_open(&k);
+    for (size_t i = 0; i < MP_COUNT_OF(blocks); i++) {
+        blocks[i] = kit_alloc(&k, KIT_KIB(128), &stream);
+    }
+    for (size_t i = 0; i < MP_COUNT_OF(blocks); i++) {
+        kit_free(&k, blocks[i]);
+    }
+    const mp_addr all = kit_alloc(&k, KIT_MIB(1), &stream);
+    CHECK_EQ_INT(kit_stats(&k).total, KIT_MIB(1));
+    CHECK_EQ_INT(kit_stats(&k).extensions, 1);
+    kit_free(&k, all);
+    kit_stream_close(&k, &stream);
+    kit_close(&k);
+}
+
+/* A set of blocks whose sizes change and change must not have its shelf taken apart for good. */
+DEVICE_TEST(pool_arena_grows_once_it_has_gathered_enough) {
+    enum { BLOCKS = 9, CHANGES = 6000 };
+    mp_addr blocks[BLOCKS];
+    kit k;
+    kit_open(&k, device, KIT_OPTIONS(FIRST_SIZE "1M"));
+    kit_stream stream = kit_stream_open(&k);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = kit_alloc(&k, KIT_KIB(80), &stream);
+    }
+    uint64_t extensions = 0;
+    for (size_t i = 0; i < CHANGES; i++) {
+        kit_free(&k, blocks[i % BLOCKS]);
+        blocks[i % BLOCKS] = kit_alloc(&k, KIT_KIB(60 + (7 * i) % 25), &stream);
+        extensions = i == CHANGES / 12 ? kit_stats(&k).extensions : extensions;
+    }
+    CHECK_EQ_INT(extensions, 1);
+    CHECK(kit_stats(&k).total <= KIT_MIB(8));
+    for (size_t i = 0; i < BLOCKS; i++) {
+        kit_free(&k, blocks[i]);
+    }
+    kit_stream_close(&k, &stream);
+    kit_close(&k);
+}
+
+/* ---- slack ---- */
+
+/* A kept chunk that is larger than a request by less than an eighth is lent with it, but not by
+ * more than is allowed to lie dead. */
+DEVICE_TEST(pool_arena_bounds_what_a_kept_chunk_lends_too_much) {
+    static const struct {
+        const char *option;
+        size_t size;
+    } cases[] = {{DEAD_BYTES "1M", KIT_KIB(64)}, {DEAD_BYTES "2K", KIT_KIB(60)}};
+    for (size_t i = 0; i < MP_COUNT_OF(cases); i++) {
+        kit k;
+        kit_open(&k, device, KIT_OPTIONS(FIRST_SIZE "1M", cases[i].option));
+        kit_stream stream = kit_stream_open(&k);
+        const mp_addr block = kit_alloc(&k, KIT_KIB(64), &stream);
+        for (size_t n = 0; n < 5000; n++) { /* none of which the shelf serves: thrift ends */
+            kit_free(&k, kit_alloc(&k, n % 2 == 0 ? 256 : 512, &stream));
+        }
+        kit_free(&k, block);
+        const mp_addr again = kit_alloc(&k, KIT_KIB(60), &stream);
+        CHECK_EQ_INT(kit_block_size(&k, again), cases[i].size);
+        kit_free(&k, again);
+        kit_stream_close(&k, &stream);
+        kit_close(&k);
+    }
+}
+
+/* ---- odd sizes ---- */
+
+DEVICE_TEST(pool_arena_rounds_regions_up) {
+    kit k;
+    kit_open(&k, device, KIT_OPTIONS(FIRST_SIZE "1000"));
+    const mp_addr first = kit_alloc(&k, 100, NULL);
+    CHECK_EQ_INT(kit_region_size(&k, first), 1024);
+    const mp_addr second = kit_alloc(&k, 1024, NULL);
+    CHECK_EQ_INT(kit_region_size(&k, second), 2048);
+    kit_free(&k, first);
+    kit_free(&k, second);
+    kit_close(&k);
+}

@@ -123,12 +123,87 @@ DEVICE_TEST(pool_look_dumps_a_page) {
     CHECK(p->size > 0 && p->text[p->size - 1] == '\n');
     CHECK_STR_HAS(p->text, "kit");
     CHECK_STR_HAS(p->text, "123648"); /* as lent */
+    CHECK_STR_HAS(p->text, "2 lent (193792 bytes, 193456 asked for, 336 wasted)");
+    CHECK_STR_HAS(p->text, "lent 1 of 123648 bytes: 123648 bytes");
+    CHECK_STR_HAS(p->text, "70144 bytes lent to kit, who asked for 70000");
+    CHECK_STR_HAS(p->text, "1024 bytes lent to kit, who asked for 1000");
+    CHECK_STR_HAS(p->text, "bytes free\n");
     CHECK(memchr(p->text, 0, p->size) == NULL);
     free(p);
     kit_free(&k, a);
     kit_free(&k, b);
     kit_free(&k, weights);
     kit_stream_close(&k, &stream);
+    kit_close(&k);
+}
+
+/* As many chunks and sizes as there are; the page stays one. */
+DEVICE_TEST(pool_look_dumps_a_page_of_many_chunks) {
+    enum { COUNT = 200 };
+    kit k;
+    mp_addr blocks[COUNT];
+    kit_open(&k, device, KIT_OPTIONS("arena.max_dead_bytes_per_chunk=0"));
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = kit_alloc(&k, 256 * (COUNT - i), NULL);
+    }
+    page *p = calloc(1, sizeof *p);
+    CHECK(p != NULL);
+    CHECK_OK(mp_pool_dump(k.pool, write_page, p));
+    CHECK_STR_HAS(p->text, "lent 1 of 51200 bytes: 51200 bytes\n"); /* the largest stay */
+    CHECK_STR_HAS(p->text, "and 152 smaller blocks are lent\n");
+    CHECK_STR_HAS(p->text, " more chunks\n");
+    free(p);
+    for (size_t i = 0; i < COUNT; i++) {
+        kit_free(&k, blocks[i]);
+    }
+    kit_close(&k);
+}
+
+DEVICE_TEST(pool_look_dumps_the_drivers_pool) {
+    kit k;
+    kit_open(&k, device, KIT_OPTIONS("arena.use_cuda_mempool=1"));
+    const mp_addr block = kit_alloc(&k, 1000, NULL);
+    page *p = calloc(1, sizeof *p);
+    CHECK(p != NULL);
+    CHECK_OK(mp_pool_dump(k.pool, write_page, p));
+    CHECK_STR_HAS(p->text, "asked for 1000");
+    CHECK_STR_HAS(p->text, "1 requests, 0 frees");
+    CHECK_STR_HAS(p->text, "bytes lent to kit, who asked for 1000\n");
+    free(p);
+    kit_free(&k, block);
+    kit_close(&k);
+}
+
+/* ---- the log ---- */
+
+DEVICE_TEST(pool_look_logs_options_growth_and_shrinking) {
+    kit k;
+    CHECK_EQ_INT(setenv("MILLPOND_LOG", "info", 1), 0);
+    kit_log_keep();
+    kit_open(&k, device, KIT_OPTIONS("arena.max_mem=8M", "arena.extend_strategy=1"));
+    CHECK(kit_log_has("extend_strategy kSameAsRequested, initial_chunk_size_bytes 1048576"));
+    kit_free(&k, kit_alloc(&k, 1000, NULL));
+    CHECK(kit_log_has("grew by 1024 bytes"));
+    CHECK_OK(mp_pool_shrink(k.pool, NULL));
+    CHECK(kit_log_has("gave back 1024 bytes"));
+    mp_addr none = 0;
+    CHECK_FAILS(mp_pool_reserve(k.pool, KIT_MIB(9), &none), OUT_OF_MEMORY, "max_mem");
+    CHECK(kit_log_has("nothing could be reserved"));
+    kit_log_end();
+    kit_close(&k);
+}
+
+DEVICE_TEST(pool_look_logs_the_drivers_pool_and_its_trimming) {
+    kit k;
+    CHECK_EQ_INT(setenv("MILLPOND_LOG", "info", 1), 0);
+    kit_log_keep();
+    kit_open(
+        &k, device,
+        KIT_OPTIONS("arena.use_cuda_mempool=1", "arena.cuda_mempool_bytes_to_keep_on_shrink=4096"));
+    CHECK(kit_log_has("cuda_mempool_bytes_to_keep_on_shrink 4096, max_mem none"));
+    CHECK_OK(mp_pool_shrink(k.pool, NULL));
+    CHECK(kit_log_has("was trimmed by"));
+    kit_log_end();
     kit_close(&k);
 }
 

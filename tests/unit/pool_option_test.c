@@ -2,6 +2,7 @@
  * how. SPDX-License-Identifier: Apache-2.0 */
 #include "pool/pool_kit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static mp_status try_options(const char *const *options) {
@@ -143,7 +144,7 @@ TEST(pool_option_backs_off_from_absurd_sizes) {
     CHECK_EQ_INT(mp__host_device_destroy(device), 0);
 }
 
-/* A later opener is told of every key that it wanted otherwise, and of each only once. */
+/* A later opener is told of every key that it wanted otherwise, and of each value only once. */
 TEST(pool_option_that_comes_too_late_warns_once) {
     mp_pool *first = NULL;
     mp_pool *later = NULL;
@@ -154,15 +155,71 @@ TEST(pool_option_that_comes_too_late_warns_once) {
         CHECK_OK(mp_pool_open("host", MP_MEMORY_DEVICE, "test",
                               KIT_OPTIONS("arena.max_mem=32M", "arena.initial_chunk_size_bytes=4M"),
                               &later));
-        CHECK(kit_log_has("another arena.initial_chunk_size_bytes, which stays") == (turn == 0));
+        CHECK(kit_log_has("arena.initial_chunk_size_bytes=1048576, which stays, not 4194304") ==
+              (turn == 0));
         mp_pool_close(later);
         kit_log_end();
     }
     kit_log_keep();
     CHECK_OK(mp_pool_open("host", MP_MEMORY_DEVICE, "test",
                           KIT_OPTIONS("arena.max_mem=64M", "arena.poison=1"), &later));
-    CHECK(kit_log_has("another arena.poison"));
+    CHECK(kit_log_has("arena.poison=0, which stays, not 1"));
+    mp_pool_close(later);
+    CHECK_OK(mp_pool_open("host", MP_MEMORY_DEVICE, "test",
+                          KIT_OPTIONS("arena.max_mem=64M", "arena.poison=1"), &later));
+    CHECK(!kit_log_has("stays"));
+    mp_pool_close(later);
+    /* another value of a key that was told */
+    CHECK_OK(
+        mp_pool_open("host", MP_MEMORY_DEVICE, "test", KIT_OPTIONS("arena.max_mem=0"), &later));
+    CHECK(kit_log_has("arena.max_mem=67108864, which stays, not 0"));
     kit_log_end();
     mp_pool_close(later);
+    mp_pool_close(first);
+}
+
+/* Only what the opener itself has set is compared: it has not asked for the rest. */
+TEST(pool_option_that_is_not_given_does_not_warn) {
+    NEEDS_OWN_PROCESS();
+    mp_device *device = NULL;
+    mp_pool *first = NULL;
+    mp_pool *later = NULL;
+    CHECK_OK(mp_device_get(MP_DEVICE_HOST, 0, &device));
+    CHECK_OK(mp__pool_open_over(device, MP_MEMORY_DEVICE, "test",
+                                KIT_OPTIONS("arena.max_mem=8M", "arena.extend_strategy=1"),
+                                KIT_OPTIONS("arena.poison=1"), &first));
+    CHECK(setenv("MILLPOND_POOL", "arena.guard=1", 1) == 0);
+    const char *const *const same[] = {NULL, KIT_OPTIONS("arena.extend_strategy=kSameAsRequested"),
+                                       KIT_OPTIONS("arena.poison=1", "arena.max_mem=8388608")};
+    const char *const *const bases[] = {NULL, KIT_OPTIONS("arena.max_mem=1G")};
+    kit_log_keep();
+    for (size_t i = 0; i < MP_COUNT_OF(same) * MP_COUNT_OF(bases); i++) {
+        CHECK_OK(mp__pool_open_over(device, MP_MEMORY_DEVICE, "test", bases[i % 2], same[i / 2],
+                                    &later));
+        mp_pool_close(later);
+    }
+    CHECK(!kit_log_has("stays"));
+    CHECK_OK(mp__pool_open_over(device, MP_MEMORY_DEVICE, "test", NULL,
+                                KIT_OPTIONS("arena.max_mem=1G"), &later));
+    CHECK(kit_log_has("arena.max_mem=8388608, which stays, not 1073741824"));
+    mp_pool_close(later);
+    kit_log_end();
+    mp_pool_close(first);
+}
+
+/* More differences than can be remembered are told, the first of them once more. */
+TEST(pool_option_forgets_what_it_told_long_ago) {
+    mp_pool *first = NULL;
+    mp_pool *later = NULL;
+    CHECK_OK(mp_pool_open("host", MP_MEMORY_DEVICE, "test", NULL, &first));
+    for (int i = 0; i < 200; i++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "arena.max_mem=%d", 1000 + i % 100);
+        kit_log_keep();
+        CHECK_OK(mp_pool_open("host", MP_MEMORY_DEVICE, "test", KIT_OPTIONS(text), &later));
+        CHECK(kit_log_has("arena.max_mem=0, which stays, not 1"));
+        kit_log_end();
+        mp_pool_close(later);
+    }
     mp_pool_close(first);
 }

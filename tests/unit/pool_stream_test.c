@@ -356,3 +356,61 @@ DEVICE_TEST(pool_stream_has_no_order_in_pinned_memory) {
     kit_stream_close(&k, &b);
     kit_close(&k);
 }
+
+/* ---- streams in turn ---- */
+
+/* What each of many streams has freed serves the next, once its work is known to have ended. */
+static void check_turns(mp_device *device, bool settle) {
+    enum { STREAMS = 16, ROUNDS = 3 };
+    kit_stream streams[STREAMS];
+    kit k;
+    kit_open(&k, device, KIT_OPTIONS("arena.extend_strategy=0"));
+    for (size_t i = 0; i < STREAMS; i++) {
+        streams[i] = kit_stream_open(&k);
+    }
+    for (size_t i = 0; i < ROUNDS * STREAMS; i++) {
+        const kit_stream *own = &streams[i % STREAMS];
+        const mp_addr a = kit_alloc(&k, KIT_KIB(200), own), b = kit_alloc(&k, KIT_KIB(200), own);
+        kit_fill(&k, own, a, KIT_KIB(200), (uint32_t)i);
+        kit_read(&k, own, a, (uint32_t)i);
+        kit_free(&k, a);
+        kit_free(&k, b);
+        CHECK_OK(device->ops->stream_synchronize(device, own->queue));
+        if (settle) {
+            CHECK_OK(mp_pool_stream_settled(k.pool, own->native));
+        }
+    }
+    CHECK_EQ_INT(kit_stats(&k).total, KIT_MIB(1));
+    for (size_t i = 0; i < STREAMS; i++) {
+        kit_stream_close(&k, &streams[i]);
+    }
+    kit_close(&k);
+}
+
+DEVICE_TEST(pool_stream_serves_streams_in_turn_from_each_others_shelves) {
+    check_turns(device, true);
+}
+
+DEVICE_TEST(pool_stream_finds_out_which_streams_have_nothing_to_do) {
+    check_turns(device, false);
+}
+
+/* Pieces from the shelves of two streams make one block for a third. */
+DEVICE_TEST(pool_stream_joins_what_streams_at_rest_keep) {
+    mp_addr blocks[8];
+    kit_pair s;
+    kit_pair_open(&s, device, KIT_OPTIONS("arena.extend_strategy=0"));
+    kit_stream third = kit_stream_open(&s.k);
+    for (size_t i = 0; i < MP_COUNT_OF(blocks); i++) {
+        blocks[i] = kit_alloc(&s.k, KIT_KIB(128), i % 2 == 0 ? &s.a : &s.b);
+    }
+    for (size_t i = 0; i < MP_COUNT_OF(blocks); i++) {
+        kit_free(&s.k, blocks[i]);
+    }
+    CHECK_OK(mp_pool_stream_settled(s.k.pool, s.a.native));
+    CHECK_OK(mp_pool_stream_settled(s.k.pool, s.b.native));
+    kit_free(&s.k, kit_alloc(&s.k, KIT_MIB(1), &third));
+    CHECK_EQ_INT(kit_stats(&s.k).total, KIT_MIB(1));
+    kit_stream_close(&s.k, &third);
+    kit_pair_close(&s);
+}

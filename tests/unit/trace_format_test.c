@@ -3,10 +3,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include "pool/trace.h"
-#include "pool/trace_map.h"
-#include "pool/trace_ranges.h"
-#include "pool/trace_text.h"
+#include "pool/trace/trace.h"
+#include "pool/trace/trace_map.h"
+#include "pool/trace/trace_ranges.h"
+#include "pool/trace/trace_text.h"
 #include "unit/unpickle.h"
 
 #include <stdio.h>

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
-#include "pool/trace.h"
-#include "pool/trace_writer.h"
+#include "pool/trace/trace.h"
+#include "pool/trace/trace_writer.h"
 
 #include <dirent.h>
 #include <pthread.h>

@@ -1,0 +1,396 @@
+/* kernel.c - one node of a session as ONNX Runtime sees it.
+ *
+ * Compute looks the inputs' shapes up among the plans made so far; on a hit the only work left is
+ * to ask for the outputs and to queue the plan's steps.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/nvtx.h"
+#include "ep/abi/bridge.h"
+#include "ep/abi/node_attrs.h"
+#include "ep/graph/graph.h"
+#include "ep/run/plan_cache.h"
+#include "ep/run/prepared.h"
+#include "ep/session/plugin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEW = 16 }; /* inputs and outputs that need no memory of their own */
+
+typedef struct kernel {
+    OrtKernelImpl base; /* first */
+    mp_provider *provider;
+    mp_node node;
+    mp_attr_store *attrs; /* owned; what node.attrs points into */
+    char *name;           /* owned */
+    char *label;          /* owned; operator and name, on a profiler's timeline */
+    int in_count, out_count;
+    mp_plan_cache *plans;  /* owned */
+    mp_prepared *prepared; /* owned; a list */
+} kernel;
+
+/* What one Compute works with; on the stack, unless a node has very many inputs. */
+typedef struct call {
+    mp_tensor *in;
+    mp_addr *in_addr, *out_addr;
+    mp_tensor few_in[FEW];
+    mp_addr few_in_addr[FEW], few_out_addr[FEW];
+    void *many; /* owned */
+} call;
+
+static mp_status call_open(call *c, const kernel *k) {
+    c->in = c->few_in;
+    c->in_addr = c->few_in_addr;
+    c->out_addr = c->few_out_addr;
+    c->many = NULL;
+    memset(c->few_out_addr, 0, sizeof c->few_out_addr);
+    if (k->in_count <= FEW && k->out_count <= FEW) {
+        return MP_OK;
+    }
+    const size_t in = (size_t)k->in_count;
+    const size_t out = (size_t)k->out_count;
+    c->many = calloc(1, in * sizeof(mp_tensor) + (in + out) * sizeof(mp_addr));
+    if (c->many == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a call with %zu inputs", in);
+    }
+    c->in = c->many;
+    c->in_addr = (mp_addr *)(void *)(c->in + in);
+    c->out_addr = c->in_addr + in;
+    return MP_OK;
+}
+
+/* ---- inputs ---- */
+
+static mp_status set_shape(mp_tensor *tensor, ONNXTensorElementDataType type, const int64_t *dims,
+                           size_t rank, int i) {
+    if (rank > MP_RANK_MAX) {
+        return MP_FAIL(UNSUPPORTED, "input %d has rank %zu; ranks up to %d are supported", i, rank,
+                       MP_RANK_MAX);
+    }
+    tensor->type = (mp_dtype)type;
+    tensor->shape.rank = (int32_t)rank;
+    for (size_t d = 0; d < rank; d++) {
+        tensor->shape.dim[d] = dims[d];
+    }
+    return MP_OK;
+}
+
+/* ORT hands out a tensor without memory where an allocator had none to give. */
+static mp_status check_memory(const mp_tensor *tensor, const void *data, const char *what, int i) {
+    if (data != NULL || mp_shape_count(&tensor->shape) == 0) {
+        return MP_OK;
+    }
+    char text[192];
+    return MP_FAIL(OUT_OF_MEMORY, "there was no memory for %s %d, a %s tensor of shape %s", what, i,
+                   mp_dtype_name(tensor->type), mp_shape_text(&tensor->shape, text));
+}
+
+static mp_status read_value(const OrtValue *value, int i, mp_tensor *tensor, mp_addr *addr) {
+    ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    const int64_t *dims = NULL;
+    size_t rank = 0;
+    const void *data = NULL;
+    MP_TRY(
+        mp__from_ort(ORT->GetTensorElementTypeAndShapeDataReference(value, &type, &dims, &rank)));
+    MP_TRY(set_shape(tensor, type, dims, rank, i));
+    MP_TRY(mp__from_ort(ORT->GetTensorData(value, &data)));
+    MP_TRY(check_memory(tensor, data, "input", i));
+    *addr = (mp_addr)data;
+    return MP_OK;
+}
+
+static mp_status read_input(const kernel *k, const OrtKernelContext *context, int i, call *c) {
+    const OrtValue *value = NULL;
+    mp_tensor *tensor = &c->in[i];
+    if (mp_node_prepared(&k->node, i)) {
+        const mp_prepared *prepared = mp__prepared_input(k->prepared, i);
+        *tensor = prepared->given;
+        c->in_addr[i] = prepared->addr;
+        return MP_OK;
+    }
+    MP_TRY(mp__from_ort(ORT->KernelContext_GetInput(context, (size_t)i, &value)));
+    c->in_addr[i] = 0;
+    tensor->data = 0;
+    if (value == NULL) {
+        tensor->type = MP_NONE;
+        tensor->shape.rank = 0;
+        return MP_OK;
+    }
+    MP_TRY(read_value(value, i, tensor, &c->in_addr[i]));
+    if (mp_op_host_in(k->node.op, (size_t)i)) {
+        tensor->data = c->in_addr[i];
+    }
+    return MP_OK;
+}
+
+/* ---- outputs ---- */
+
+static mp_status make_outputs(OrtKernelContext *context, const mp_plan *plan, call *c) {
+    const int count = mp_plan_output_count(plan);
+    for (int i = 0; i < count; i++) {
+        const mp_tensor *out = mp_plan_output_at(plan, i);
+        OrtValue *value = NULL;
+        void *data = NULL;
+        MP_TRY(mp__from_ort(ORT->KernelContext_GetOutput(context, (size_t)i, out->shape.dim,
+                                                         (size_t)out->shape.rank, &value)));
+        if (value != NULL) {
+            MP_TRY(mp__from_ort(ORT->GetTensorMutableData(value, &data)));
+            MP_TRY(check_memory(out, data, "output", i));
+        }
+        c->out_addr[i] = (mp_addr)data;
+    }
+    return MP_OK;
+}
+
+/* ---- running ---- */
+
+enum { ALIGNED = 16 };
+
+static bool all_aligned(const mp_addr *addresses, int count) {
+    mp_addr low_bits = 0;
+    for (int i = 0; i < count; i++) {
+        low_bits |= addresses[i];
+    }
+    return low_bits % ALIGNED == 0;
+}
+
+/* Scratch memory of one run; none where `size` is 0. */
+static mp_status scratch_take(const kernel *k, size_t size, mp_stream *stream, mp_addr *out) {
+    mp_device *device = k->provider->unit->device;
+    *out = 0;
+    return size > 0
+               ? mp__lend(k->provider->pool, size, device->ops->stream_native(device, stream), out)
+               : MP_OK;
+}
+
+static mp_status run_plan(const kernel *k, const OrtKernelContext *context, const mp_plan *plan,
+                          const call *c) {
+    mp_stream *stream = NULL;
+    bool own = false;
+    mp_addr scratch = 0;
+    MP_TRY(mp__run_saw(c->in_addr, k->in_count, c->out_addr, k->out_count));
+    MP_TRY(mp__stream_of_context(k->provider, context, &stream, &own));
+    const mp_run *recorded = mp__recorded_run();
+    MP_TRY(scratch_take(k, mp_plan_scratch_bytes(plan), stream, &scratch));
+    mp_status status = MP_OK;
+    if (recorded != mp__recorded_run()) { /* there was no memory for a graph */
+        status = mp__stream_of_context(k->provider, context, &stream, &own);
+    }
+    if (status == MP_OK) {
+        status = mp_plan_run(plan, stream, c->in_addr, c->out_addr, scratch);
+    }
+    /* The stream's order keeps users apart. */
+    const mp_status freed = mp__give_back(k->provider->pool, scratch);
+    MP_TRY(status);
+    MP_TRY(freed);
+    return mp__stream_done(k->provider, stream, own);
+}
+
+static mp_status find_plan(const kernel *k, const call *c, int32_t align, mp_plan **out) {
+    if (mp__recorded_run() != NULL && !mp_plan_cache_has(k->plans, c->in, k->in_count, align)) {
+        MP_TRY(mp__run_stop_recording("a node has new shapes, for which kernels may be loaded"));
+    }
+    return mp_plan_cache_get(k->plans, k->provider->unit->device, &k->node, c->in, k->in_count,
+                             k->out_count, align, out);
+}
+
+static mp_status compute_with(const kernel *k, OrtKernelContext *context, call *c) {
+    for (int i = 0; i < k->in_count; i++) {
+        MP_TRY(read_input(k, context, i, c));
+    }
+    mp_plan *plan = NULL;
+    const bool in_aligned = all_aligned(c->in_addr, k->in_count);
+    MP_TRY(find_plan(k, c, in_aligned ? ALIGNED : 1, &plan));
+    mp_status status = make_outputs(context, plan, c);
+    if (status == MP_OK && in_aligned && !all_aligned(c->out_addr, k->out_count)) {
+        mp_plan_release(plan); /* the caller bound an output at an odd address */
+        plan = NULL;
+        status = find_plan(k, c, 1, &plan);
+    }
+    if (status == MP_OK) {
+        status = run_plan(k, context, plan, c);
+    }
+    mp_plan_release(plan);
+    return status;
+}
+
+/* ---- outputs whose sizes depend on data ---- */
+
+static mp_status find_finish(const kernel *k, const call *c, const int64_t *found, int32_t align,
+                             mp_plan **out) {
+    return mp_plan_finish(k->provider->unit->device, &k->node, c->in, k->in_count, k->out_count,
+                          align, found, out);
+}
+
+/* The second plan, now that the values are known. */
+static mp_status finish(const kernel *k, OrtKernelContext *context, call *c, mp_stream *stream,
+                        const int64_t *found, mp_addr kept) {
+    mp_plan *plan = NULL;
+    mp_addr scratch = 0;
+    const bool in_aligned = all_aligned(c->in_addr, k->in_count);
+    MP_TRY(find_finish(k, c, found, in_aligned ? ALIGNED : 1, &plan));
+    mp_status status = make_outputs(context, plan, c);
+    if (status == MP_OK && in_aligned && !all_aligned(c->out_addr, k->out_count)) {
+        mp_plan_release(plan);
+        plan = NULL;
+        status = find_finish(k, c, found, 1, &plan);
+    }
+    if (status == MP_OK) {
+        status = scratch_take(k, mp_plan_scratch_bytes(plan), stream, &scratch);
+    }
+    if (status == MP_OK) {
+        status = mp_plan_run_finish(plan, stream, c->in_addr, c->out_addr, scratch, kept);
+    }
+    const mp_status freed = mp__give_back(k->provider->pool, scratch);
+    mp_plan_release(plan);
+    return status != MP_OK ? status : freed;
+}
+
+static mp_status compute_counted(const kernel *k, OrtKernelContext *context, call *c) {
+    mp_plan *plan = NULL;
+    mp_stream *stream = NULL;
+    mp_addr kept = 0;
+    bool own = false;
+    int64_t found[MP_FOUND_MAX] = {0};
+    MP_TRY(mp__run_unfit("the size of a node's output depends on values on the device"));
+    for (int i = 0; i < k->in_count; i++) {
+        MP_TRY(read_input(k, context, i, c));
+    }
+    MP_TRY(mp__stream_of_context(k->provider, context, &stream, &own));
+    MP_TRY(find_plan(k, c, all_aligned(c->in_addr, k->in_count) ? ALIGNED : 1, &plan));
+    mp_status status = scratch_take(k, mp_plan_scratch_bytes(plan), stream, &kept);
+    if (status == MP_OK) {
+        status = mp_plan_run_count(plan, stream, c->in_addr, kept, found);
+    }
+    if (status == MP_OK) {
+        status = finish(k, context, c, stream, found, kept);
+    }
+    const mp_status freed = mp__give_back(k->provider->pool, kept);
+    mp_plan_release(plan);
+    MP_TRY(status);
+    MP_TRY(freed);
+    return mp__stream_done(k->provider, stream, own);
+}
+
+static OrtStatus *compute(OrtKernelImpl *self, OrtKernelContext *context) {
+    const kernel *k = (const kernel *)self;
+    call c;
+    MP_TRY_ORT(call_open(&c, k));
+    mp__nvtx_push(k->label);
+    const mp_status status =
+        k->node.op->finish != NULL ? compute_counted(k, context, &c) : compute_with(k, context, &c);
+    mp__nvtx_pop();
+    free(c.many);
+    mp__run_node_ended(k->provider, status);
+    return mp__to_ort(status);
+}
+
+/* ---- constants ---- */
+
+/* What a cache for several sessions would keep is left as it is. */
+static OrtStatus *prepack(OrtKernelImpl *self, const OrtValue *value, int i,
+                          OrtAllocator *allocator, OrtSharedPrePackedWeightCache *cache,
+                          bool *done) {
+    kernel *k = (kernel *)self;
+    mp_tensor given = {.type = MP_NONE};
+    mp_addr addr = 0;
+    (void)allocator;
+    *done = false;
+    if (cache != NULL) {
+        return NULL;
+    }
+    MP_TRY_ORT(read_value(value, i, &given, &addr));
+    return mp__to_ort(mp__prepare(k->provider, &k->node, i, &given, addr, &k->prepared, done));
+}
+
+/* ---- life ---- */
+
+static void release(OrtKernelImpl *self) {
+    kernel *k = (kernel *)self;
+    mp_plan_cache_destroy(k->plans);
+    mp__prepared_release(k->provider, k->prepared);
+    mp__attrs_release(k->attrs);
+    free(k->name);
+    free(k->label);
+    free(k);
+}
+
+static mp_status read_name(const OrtKernelInfo *info, char **out) {
+    size_t size = 0;
+    OrtStatus *status = ORT->KernelInfo_GetNodeName(info, NULL, &size);
+    if (status != NULL) {
+        ORT->ReleaseStatus(status); /* says only that NULL is too small */
+    }
+    char *name = calloc(1, size + 1);
+    if (name == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a name of %zu bytes", size);
+    }
+    const mp_status read = mp__from_ort(ORT->KernelInfo_GetNodeName(info, name, &size));
+    if (read != MP_OK) {
+        free(name);
+        return read;
+    }
+    *out = name;
+    return MP_OK;
+}
+
+/* An output that the model leaves out has a name of no characters. */
+static mp_status read_absent(const OrtKernelInfo *info, size_t outputs, uint32_t *out) {
+    for (size_t i = 0; i < outputs && i < 32; i++) {
+        size_t size = 0;
+        MP_TRY(mp__from_ort(ORT->KernelInfo_GetOutputName(info, i, NULL, &size)));
+        *out |= size <= 1 ? 1u << i : 0;
+    }
+    return MP_OK;
+}
+
+static mp_status fill(kernel *k, const mp_op *op, const OrtKernelInfo *info) {
+    const OrtEp *ep = NULL;
+    size_t inputs = 0;
+    size_t outputs = 0;
+    MP_TRY(mp__from_ort(ORT_EP->KernelInfo_GetEp(info, &ep)));
+    MP_TRY(mp__from_ort(ORT->KernelInfo_GetInputCount(info, &inputs)));
+    MP_TRY(mp__from_ort(ORT->KernelInfo_GetOutputCount(info, &outputs)));
+    MP_TRY(mp__from_ort(ORT->KernelInfo_GetOperatorSinceVersion(info, &k->node.version)));
+    if (inputs > INT32_MAX / 2 || outputs > INT32_MAX / 2) {
+        return MP_FAIL(INVALID_ARGUMENT, "a node with %zu inputs is too large", inputs);
+    }
+    k->provider = (mp_provider *)(uintptr_t)ep;
+    k->in_count = (int)inputs;
+    k->out_count = (int)outputs;
+    MP_TRY(read_absent(info, outputs, &k->node.out_absent));
+    MP_TRY(read_name(info, &k->name));
+    if (asprintf(&k->label, "%s %s", op->name, k->name) < 0) {
+        k->label = NULL;
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a node's label");
+    }
+    MP_TRY(mp__attrs_read(op, info, &k->attrs));
+    MP_TRY(mp_plan_cache_create(&k->plans));
+    k->node.op = op;
+    k->node.name = k->name;
+    k->node.attrs = mp__attrs_list(k->attrs, &k->node.attr_count);
+    k->node.options = k->provider->op_options;
+    return MP_OK;
+}
+
+OrtStatus *mp__kernel_create(void *op, const OrtKernelInfo *info, OrtKernelImpl **out) {
+    *out = NULL;
+    kernel *k = calloc(1, sizeof *k);
+    if (k == NULL) {
+        return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "no host memory for a kernel"));
+    }
+    const mp_op *row = op;
+    k->base = (OrtKernelImpl){.ort_version_supported = mp_the_plugin.version,
+                              .Compute = compute,
+                              .Release = release,
+                              .PrePackWeight = row->prepare != NULL ? prepack : NULL};
+    const mp_status status = fill(k, op, info);
+    if (status != MP_OK) {
+        OrtStatus *failed = mp__to_ort(status);
+        release(&k->base);
+        return failed;
+    }
+    atomic_fetch_add(&k->provider->kernel_count, 1);
+    *out = &k->base;
+    return NULL;
+}

@@ -1,0 +1,299 @@
+/* memory.c - the pools that the provider lends from, and the options they are opened with.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Every allocator, stream and session has a handle of its own on the pool of its device, so the
+ * pool goes when the last of them does, and a shared allocator that is replaced before there is a
+ * session takes the old pool with it.
+ *
+ * What ONNX Runtime's environment says is beneath what a session or an allocator says, and nobody
+ * is told that a pool has it otherwise: who comes later has not asked for it. */
+#include "base/log.h"
+#include "ep/abi/bridge.h"
+#include "ep/session/plugin.h"
+#include "ep/session/pool_later.h"
+#include "pool/pool_handle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define CLIENT             "onnxruntime"
+#define OWN_PREFIX         "ep.cudapluginexecutionprovider."
+#define FAMILY_PREFIX      "ep.cuda."
+#define ENVIRONMENT_PREFIX "ep_factory." MP_EP_NAME "."
+#define ARENA              "arena."
+
+/* By who says it, the last one wins. NULL ends. */
+static const char *const of_allocator[] = {"", NULL};
+static const char *const of_session[] = {FAMILY_PREFIX, OWN_PREFIX, NULL};
+static const char *const of_environment[] = {ENVIRONMENT_PREFIX, NULL};
+
+/* ---- options as texts ---- */
+
+static void free_texts(char **texts) {
+    for (size_t i = 0; texts != NULL && texts[i] != NULL; i++) {
+        free(texts[i]);
+    }
+    free(texts);
+}
+
+/* The name of the option that a key sets, or NULL. */
+static const char *option_of(const char *key, const char *prefix) {
+    const size_t size = strlen(prefix);
+    if (strncasecmp(key, prefix, size) != 0 || strncasecmp(key + size, ARENA, strlen(ARENA)) != 0) {
+        return NULL;
+    }
+    return key + size;
+}
+
+static mp_status make_text(const char *name, const char *value, char **out) {
+    const size_t size = strlen(name) + strlen(value) + 2;
+    *out = malloc(size);
+    if (*out == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for an option of %zu bytes", size);
+    }
+    (void)snprintf(*out, size, "%s=%s", name, value);
+    return MP_OK;
+}
+
+/* Adds to `texts`, which has room, what `pairs` say behind `prefix`. */
+static mp_status add_texts(const OrtKeyValuePairs *pairs, const char *prefix, char **texts,
+                           size_t *made) {
+    const char *const *keys = NULL;
+    const char *const *values = NULL;
+    size_t count = 0;
+    ORT->GetKeyValuePairs(pairs, &keys, &values, &count);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = option_of(keys[i], prefix);
+        if (name != NULL) {
+            MP_TRY(make_text(name, values[i], &texts[*made]));
+            (*made)++;
+        }
+    }
+    return MP_OK;
+}
+
+/* Gives: `*out`, ended by NULL, until free_texts. `pairs`: NULL for none. */
+static mp_status make_texts(const OrtKeyValuePairs *pairs, const char *const *prefixes,
+                            char ***out) {
+    const char *const *unused = NULL;
+    size_t count = 0;
+    size_t made = 0;
+    if (pairs != NULL) {
+        ORT->GetKeyValuePairs(pairs, &unused, &unused, &count);
+    }
+    char **texts = calloc(2 * count + 1, sizeof(char *)); /* there are two prefixes at most */
+    if (texts == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for %zu options", count);
+    }
+    mp_status status = MP_OK;
+    for (size_t i = 0; pairs != NULL && prefixes[i] != NULL && status == MP_OK; i++) {
+        status = add_texts(pairs, prefixes[i], texts, &made);
+    }
+    if (status != MP_OK) {
+        free_texts(texts);
+        return status;
+    }
+    *out = texts;
+    return MP_OK;
+}
+
+/* Those of the environment. */
+static mp_status make_environment_texts(char ***out) {
+    OrtKeyValuePairs *entries = NULL;
+    if (mp__from_ort(ORT_EP->GetEnvConfigEntries(&entries)) != MP_OK) {
+        MP_LOG(WARNING, "the environment's options cannot be read: %s", mp_error_message());
+        return make_texts(NULL, of_environment, out);
+    }
+    const mp_status status = make_texts(entries, of_environment, out);
+    ORT->ReleaseKeyValuePairs(entries);
+    return status;
+}
+
+static bool has_text(char *const *texts, const char *text) {
+    while (*texts != NULL && strcmp(*texts, text) != 0) {
+        texts++;
+    }
+    return *texts != NULL;
+}
+
+/* Drops those that are in `base`, too. */
+static void drop_known(char **texts, char *const *base) {
+    size_t kept = 0;
+    for (size_t i = 0; texts[i] != NULL; i++) {
+        if (has_text(base, texts[i])) {
+            free(texts[i]);
+        } else {
+            texts[kept++] = texts[i];
+        }
+    }
+    texts[kept] = NULL;
+}
+
+typedef struct wishes {
+    char **base;  /* owned; the environment's */
+    char **texts; /* owned; one's own */
+} wishes;
+
+static void wishes_free(const wishes *w) {
+    free_texts(w->base);
+    free_texts(w->texts);
+}
+
+/* Gives: `*out`, until wishes_free. */
+static mp_status wishes_read(const OrtKeyValuePairs *pairs, const char *const *prefixes,
+                             wishes *out) {
+    *out = (wishes){NULL, NULL};
+    MP_TRY(make_environment_texts(&out->base));
+    const mp_status status = make_texts(pairs, prefixes, &out->texts);
+    if (status != MP_OK) {
+        wishes_free(out);
+    }
+    return status;
+}
+
+/* Newer versions of ONNX Runtime may pass what the environment says as if it were an allocator's
+ * own, so what both say is the environment's. */
+static mp_status wishes_of_allocator(const OrtKeyValuePairs *pairs, wishes *out) {
+    MP_TRY(wishes_read(pairs, of_allocator, out));
+    drop_known(out->texts, out->base);
+    return MP_OK;
+}
+
+/* ---- pools ---- */
+
+static mp_status open_pool(const mp_unit *unit, mp_memory memory, const wishes *w, mp_pool **out) {
+    MP_TRY(mp__pool_open_over(unit->device, memory, CLIENT, (const char *const *)w->base,
+                              (const char *const *)w->texts, out));
+    mp__pool_later_join(unit, memory, *out);
+    return MP_OK;
+}
+
+mp_status mp__memory_open(const mp_unit *unit, mp_memory memory, const OrtKeyValuePairs *pairs,
+                          mp_pool **out) {
+    wishes w;
+    MP_TRY(wishes_of_allocator(pairs, &w));
+    const mp_status status = open_pool(unit, memory, &w, out);
+    wishes_free(&w);
+    return status;
+}
+
+mp_status mp__memory_check(const OrtKeyValuePairs *pairs, bool *asks) {
+    wishes w;
+    MP_TRY(wishes_of_allocator(pairs, &w));
+    *asks = w.texts[0] != NULL;
+    const mp_status status =
+        mp__pool_options_check((const char *const *)w.base, (const char *const *)w.texts);
+    wishes_free(&w);
+    return status;
+}
+
+/* ---- memory of functions named by addresses ---- */
+
+typedef struct functions {
+    struct functions *next;
+    void *(*alloc)(size_t size);
+    void (*free)(void *memory);
+    void (*empty_cache)(void);
+} functions;
+
+static void *call_alloc(void *context, size_t size) {
+    return ((const functions *)context)->alloc(size);
+}
+
+static void call_free(void *context, void *memory, size_t size) {
+    (void)size;
+    ((const functions *)context)->free(memory);
+}
+
+static void call_empty_cache(void *context) {
+    ((const functions *)context)->empty_cache();
+}
+
+/* One record for each set of functions, kept for good: sessions with the same set share a pool,
+ * and blocks may outlive their session. */
+static mp_status find_functions(const mp_options *options, functions **out) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static functions *all;
+    const functions wanted = {
+        .alloc = (void *(*)(size_t))(uintptr_t)options->gpu_external_alloc,
+        .free = (void (*)(void *))(uintptr_t)options->gpu_external_free,
+        .empty_cache = (void (*)(void))(uintptr_t)options->gpu_external_empty_cache,
+    };
+    pthread_mutex_lock(&lock);
+    functions *f = all;
+    while (f != NULL && (f->alloc != wanted.alloc || f->free != wanted.free ||
+                         f->empty_cache != wanted.empty_cache)) {
+        f = f->next;
+    }
+    if (f == NULL) {
+        f = malloc(sizeof *f);
+        if (f != NULL) {
+            *f = wanted;
+            f->next = all;
+            all = f;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    *out = f;
+    return f != NULL ? MP_OK : MP_FAIL(OUT_OF_MEMORY, "no host memory for an external allocator");
+}
+
+static mp_status open_external(const mp_unit *unit, const mp_options *options, mp_pool **out) {
+    static const char *const direct[] = {"arena.external=direct", NULL};
+    functions *f = NULL;
+    MP_TRY(find_functions(options, &f));
+    const mp_external external = {
+        .context = f,
+        .alloc = call_alloc,
+        .free = call_free,
+        .empty_cache = f->empty_cache != NULL ? call_empty_cache : NULL,
+    };
+    return mp__pool_open_external_on(unit->device, CLIENT, &external, direct, out);
+}
+
+/* A key without a prefix may be meant for anybody, so it is not taken. */
+static void warn_of_bare(const OrtKeyValuePairs *pairs) {
+    const char *const *keys = NULL;
+    const char *const *values = NULL;
+    size_t count = 0;
+    ORT->GetKeyValuePairs(pairs, &keys, &values, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (option_of(keys[i], "") != NULL) {
+            MP_LOG(WARNING, "the session's entry '%s' is ignored; write " FAMILY_PREFIX "%s",
+                   keys[i], keys[i]);
+        }
+    }
+}
+
+static mp_status open_both(const mp_unit *unit, const wishes *w, mp_pool **memory,
+                           mp_pool **pinned) {
+    MP_TRY(open_pool(unit, MP_MEMORY_DEVICE, w, memory));
+    return open_pool(unit, MP_MEMORY_PINNED, w, pinned);
+}
+
+static mp_status open_ours(const mp_unit *unit, const OrtSessionOptions *session, mp_pool **memory,
+                           mp_pool **pinned) {
+    OrtKeyValuePairs *pairs = NULL;
+    wishes w;
+    MP_TRY(mp__from_ort(ORT->GetSessionOptionsConfigEntries(session, &pairs)));
+    mp_status status = wishes_read(pairs, of_session, &w);
+    if (status == MP_OK) {
+        warn_of_bare(pairs);
+        status = open_both(unit, &w, memory, pinned);
+        wishes_free(&w);
+    }
+    ORT->ReleaseKeyValuePairs(pairs);
+    return status;
+}
+
+mp_status mp__memory_open_session(const mp_unit *unit, const OrtSessionOptions *session,
+                                  const mp_options *options, mp_pool **memory, mp_pool **pinned) {
+    if (options->gpu_external_alloc == 0) {
+        return open_ours(unit, session, memory, pinned);
+    }
+    MP_TRY(open_external(unit, options, memory));
+    return mp__memory_open(unit, MP_MEMORY_PINNED, NULL, pinned);
+}

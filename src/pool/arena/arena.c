@@ -1,0 +1,291 @@
+/* arena.c - lending and taking back chunks: the short way over a shelf, the long way over the bins.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * `addresses` holds exactly the chunks that are lent, on a shelf, or reserved. */
+#include "pool/arena/arena.h"
+
+#include "base/log.h"
+#include "base/nvtx.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the long way ---- */
+
+static mp_status alloc_once(arena *a, lane *l, uint32_t units, size_t size, uint8_t client,
+                            chunk **out) {
+    chunk *c = NULL;
+    (void)pthread_mutex_lock(&a->lock);
+    const mp_status status = mp__chunk_obtain(a, l, units, &c);
+    if (status == MP_OK) {
+        chunk_lend(c, l->index, size, client);
+        mp__address_add(&a->addresses, c);
+        *out = c;
+    }
+    (void)pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+static mp_status alloc_slow(arena *a, lane *l, uint32_t units, size_t size, uint8_t client,
+                            chunk **out) {
+    size_t next_hook = 0;
+    mp_status status = alloc_once(a, l, units, size, client, out);
+    while (status == MP_OUT_OF_MEMORY && mp__pressure_run(a, size, &next_hook)) {
+        status = alloc_once(a, l, units, size, client, out);
+    }
+    if (status != MP_OUT_OF_MEMORY) {
+        return status;
+    }
+    (void)mp__arena_fail(a, size, client, NULL);
+    return MP_OUT_OF_MEMORY;
+}
+
+/* ---- lending ---- */
+
+/* What a lent block wants before its user gets it. */
+static mp_addr hand_over(arena *a, lane *l, const chunk *c) {
+    mp__report_block(a, c, l, MP_TRACE_ALLOC);
+    arena_note(a, chunk_addr(c), chunk_bytes(c), true);
+    if (a->border > 0 || a->options.poison) {
+        mp__guard_draw(a, l, c);
+    }
+    return chunk_addr(c) + a->border;
+}
+
+mp_status mp__arena_alloc(arena *a, size_t size, void *native, uint8_t client, mp_addr *out) {
+    lane *l = NULL;
+    uint32_t units = 0;
+    size += size == 0;
+    if (!units_of(a, size, &units)) {
+        return mp__arena_fail(a, size, client, "no device has that much");
+    }
+    MP_TRY(mp__lane_lock(a, mp__lane_key(a, native), &l));
+    bool counted = false;
+    chunk *c = units <= SHELF_UNITS_MAX ? mp__shelf_take(l, units) : NULL;
+    if (c != NULL) {
+        chunk_lend(c, l->index, size, client);
+        counted = mp__usage_add_fast(l, c, CHUNK_LENT);
+    }
+    spin_unlock(&l->lock);
+    if (c == NULL) {
+        MP_TRY(alloc_slow(a, l, units, size, client, &c));
+    }
+    if (!counted) {
+        mp__usage_count(a, l, c, CHUNK_LENT);
+    }
+    *out = hand_over(a, l, c);
+    return MP_OK;
+}
+
+/* ---- taking back ---- */
+
+/* Locks the lane of `c`, found for a block that begins at `begin`; NULL where it is not lent. */
+static chunk *lock_chunk(arena *a, chunk *c, mp_addr begin, lane **out) {
+    while (c != NULL && chunk_addr(c) == begin) {
+        lane *l = lane_of(a, c);
+        spin_lock(&l->lock);
+        if (chunk_lane(c) == l->index) {
+            const chunk_state state = chunk_state_of(c);
+            if (chunk_addr(c) == begin && (state == CHUNK_LENT || state == CHUNK_RESERVED)) {
+                *out = l;
+                return c;
+            }
+            c = NULL;
+        }
+        spin_unlock(&l->lock);
+    }
+    return NULL;
+}
+
+chunk *mp__arena_try_block(arena *a, mp_addr addr, lane **out) {
+    const mp_addr begin = addr - a->border;
+    return lock_chunk(a, mp__address_find(&a->addresses, begin), begin, out);
+}
+
+chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out) {
+    const mp_addr begin = addr - a->border;
+    chunk *c = mp__address_find(&a->addresses, begin);
+    if (c == NULL) { /* it may have been overlooked while the table changed */
+        (void)pthread_mutex_lock(&a->lock);
+        c = mp__address_find(&a->addresses, begin);
+        (void)pthread_mutex_unlock(&a->lock);
+    }
+    return lock_chunk(a, c, begin, out);
+}
+
+mp_status mp__arena_refuse(const arena *a, mp_addr addr, const char *what) {
+    return MP_FAIL(INVALID_ARGUMENT,
+                   "%s of address 0x%" PRIxPTR ", which is not a block lent by the pool of %s: it "
+                   "was never lent, is freed already, or lies inside a block",
+                   what, addr, a->device->info.name);
+}
+
+/* Where a chunk that leaves `from` in the order of `to` belongs: memory that a captured graph uses
+ * stays with the graph. Under the arena's lock. */
+static lane *heir_of(lane *from, lane *to) {
+    if (from->is_capture && !from->gone) {
+        return from;
+    }
+    return to->capture != NULL ? to->capture : to;
+}
+
+/* `c` is MOVING: nobody else has it. */
+static void free_slow(arena *a, chunk *c, lane *from, lane *to) {
+    if (a->border > 0 || a->options.poison) {
+        mp__guard_check(a, to, c);
+    }
+    (void)pthread_mutex_lock(&a->lock);
+    lane *heir = heir_of(from, to);
+    chunk_set_lane(c, heir->index);
+    if (a->notes && (!heir->is_capture || heir->gone)) { /* a graph uses what was freed in it */
+        a->device->ops->note(a->device, chunk_addr(c), chunk_bytes(c), false);
+    }
+    if (c->uses != NULL) {
+        mp__address_remove(&a->addresses, c);
+        mp__order_wait_for_uses(a, c);
+    } else {
+        spin_lock(&heir->lock);
+        c->epoch = heir->epoch;
+        spin_unlock(&heir->lock);
+        mp__chunk_release(a, c);
+    }
+    (void)pthread_mutex_unlock(&a->lock);
+}
+
+mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
+    lane *to = NULL;
+    lane *l = NULL;
+    chunk *c = mp__arena_lock_block(a, addr, &l);
+    if (c != NULL && native != MP_SAME_STREAM && !lane_is_for(l, mp__lane_key(a, native))) {
+        spin_unlock(&l->lock); /* one lane at a time */
+        MP_TRY(mp__lane_now(a, mp__lane_key(a, native), &to));
+        c = mp__arena_lock_block(a, addr, &l);
+    }
+    if (c == NULL) {
+        return mp__arena_refuse(a, addr, "free");
+    }
+    mp__usage_remove(l, c);
+    mp__report_block(a, c, to != NULL ? to : l, MP_TRACE_FREE);
+    const bool is_reserved = chunk_state_of(c) == CHUNK_RESERVED;
+    if (!is_reserved && !l->detour && (to == NULL || to == l) && c->uses == NULL &&
+        c->units <= SHELF_UNITS_MAX && a->border == 0 && !a->options.poison) {
+        if (a->notes && !l->is_capture) {
+            a->device->ops->note(a->device, chunk_addr(c), chunk_bytes(c), false);
+        }
+        const bool full = mp__shelf_put(a, l, c);
+        spin_unlock(&l->lock);
+        if (full) {
+            (void)pthread_mutex_lock(&a->lock);
+            mp__shelf_clear(a, l, false);
+            (void)pthread_mutex_unlock(&a->lock);
+        }
+        return MP_OK;
+    }
+    chunk_set_state(c, CHUNK_MOVING);
+    spin_unlock(&l->lock);
+    if (is_reserved) {
+        mp__reserve_free(a, c);
+    } else {
+        free_slow(a, c, l, to != NULL ? to : l);
+    }
+    return MP_OK;
+}
+
+/* ---- giving back ---- */
+
+mp_status mp__arena_shrink(arena *a, size_t *released) {
+    mp__nvtx_push("millpond shrink");
+    (void)pthread_mutex_lock(&a->lock);
+    mp_status status = MP_OK;
+    if (a->captures_open == 0) {
+        status = mp__arena_quiesce(a);
+    } else { /* only what is known to be idle */
+        mp__arena_gather(a);
+    }
+    size_t bytes = 0;
+    if (status == MP_OK) {
+        bytes = mp__region_trim(a);
+        a->next_extension = a->options.initial_growth_chunk_size_bytes;
+    }
+    (void)pthread_mutex_unlock(&a->lock);
+    mp__nvtx_pop();
+    if (status == MP_OK && released != NULL) {
+        *released = bytes;
+    }
+    if (status == MP_OK && a->source.is_external && a->source.external.empty_cache != NULL) {
+        a->source.external.empty_cache(a->source.external.context);
+    }
+    return status;
+}
+
+/* ---- life ---- */
+
+mp_status mp__arena_create(const source *from, const arena_options *options, arena **out) {
+    arena *a = aligned_alloc(_Alignof(arena), sizeof *a); /* parts of it have lines of their own */
+    if (a == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a pool");
+    }
+    memset(a, 0, sizeof *a);
+    pthread_mutexattr_t kind;
+    (void)pthread_mutexattr_init(&kind);
+    (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP); /* it is held for long by
+                                                                           growth only */
+    (void)pthread_mutex_init(&a->lock, &kind);
+    (void)pthread_mutexattr_destroy(&kind);
+    (void)pthread_cond_init(&a->hook_done, NULL);
+    a->device = from->device;
+    a->source = *from;
+    a->options = *options;
+    a->border = options->guard ? UNIT : 0;
+    a->expandable = mp__expand_wanted(a);
+    a->direct = from->is_external && options->external == EXTERNAL_DIRECT;
+    a->notes = from->device->info.notes && !from->is_external;
+    a->next_extension = options->initial_chunk_size_bytes;
+    lane *none = NULL;
+    mp_status status = mp__trace_create(&a->trace);
+    if (status == MP_OK) {
+        status = mp__lane_add(a, &none);
+    }
+    if (status != MP_OK) {
+        mp__arena_destroy(a);
+        return status;
+    }
+    none->key = none->native = MP_NO_STREAM;
+    *out = a;
+    return MP_OK;
+}
+
+bool mp__arena_is_used(arena *a) {
+    mp_pool_stats stats;
+    if (a->mempool != NULL) {
+        return mp__mempool_stats(a->mempool, &stats) == MP_OK && stats.in_use > 0;
+    }
+    mp__usage_stats(a, &stats);
+    return stats.in_use > 0;
+}
+
+void mp__arena_destroy(arena *a) {
+    if (lane_count_of(a) > 0) {
+        if (a->device->ops->synchronize(a->device) != MP_OK) {
+            MP_LOG(WARNING, "a pool is closed on a device that reports: %s", mp_error_message());
+        }
+        mp__reserve_give_back(a);
+        mp__order_close(a);
+        mp__captures_close(a);
+        mp__regions_close(a);
+    }
+    if (a->mempool != NULL) {
+        mp__mempool_destroy(a->mempool);
+    }
+    for (size_t i = 0; i < lane_count_of(a); i++) {
+        mp__lane_close(a, lane_at(a, (unsigned)i));
+    }
+    mp__address_map_close(&a->addresses);
+    mp__chunk_store_close(&a->chunks);
+    mp__trace_destroy(a->trace);
+    (void)pthread_cond_destroy(&a->hook_done);
+    (void)pthread_mutex_destroy(&a->lock);
+    free(a);
+}

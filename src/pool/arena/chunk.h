@@ -1,0 +1,112 @@
+/* chunk.h - the record of one piece of a region, and the store that records come from.
+ *
+ * The chunks of a region tile it: each knows its neighbours. A record is one cache line and is
+ * never given back to the system while its arena lives, so a stale pointer to one may be read (not
+ * trusted): that lets a free find its chunk without a lock.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_POOL_CHUNK_H
+#define MP_POOL_CHUNK_H
+
+#include "pool/arena/size_class.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+typedef enum chunk_state {
+    CHUNK_UNUSED,   /* a record without memory */
+    CHUNK_LENT,     /* guarded by the lock of its lane */
+    CHUNK_KEPT,     /* free, in its lane's shelf; guarded by the lock of its lane */
+    CHUNK_MOVING,   /* taken by the thread that frees it, on its way to where it belongs */
+    CHUNK_FREE,     /* in the bins of its lane; from here on guarded by the arena's lock */
+    CHUNK_WAITING,  /* freed, in the list of those that a declared stream may still use */
+    CHUNK_UNMAPPED, /* addresses without memory */
+    CHUNK_RESERVED, /* lent outside the arena; not part of a region */
+} chunk_state;
+
+typedef struct use use; /* a further stream that uses a lent chunk, see order.c */
+
+typedef struct chunk chunk;
+struct chunk {
+    _Atomic(mp_addr) addr;
+    chunk *prev, *next; /* in the region, by address; guarded by the arena's lock */
+    union {
+        struct {
+            chunk *link, *back; /* in a bin or a list */
+        };
+        struct {                  /* of a lent chunk: what its memory was used for before */
+            uint64_t after_epoch; /* must have passed before any other stream first uses it */
+            unsigned after_lane;  /* whose epoch that is */
+        };
+    };
+    uint64_t requested; /* bytes asked for; of a lent chunk */
+    union {
+        use *uses;      /* of a lent or waiting chunk; owned */
+        uint64_t epoch; /* of a free chunk: the moment of its lane that must have passed */
+    };
+    uint32_t units;
+    atomic_uint_least16_t lane; /* whose order it follows; index in the arena */
+    uint8_t client;             /* of a lent chunk */
+    atomic_uint_least8_t state;
+};
+
+static inline size_t chunk_bytes(const chunk *c) {
+    return (size_t)c->units * UNIT;
+}
+
+static inline mp_addr chunk_addr(const chunk *c) {
+    return atomic_load_explicit(&c->addr, memory_order_relaxed);
+}
+
+static inline chunk_state chunk_state_of(const chunk *c) {
+    return (chunk_state)atomic_load_explicit(&c->state, memory_order_relaxed);
+}
+
+static inline void chunk_set_state(chunk *c, chunk_state state) {
+    atomic_store_explicit(&c->state, (uint_least8_t)state, memory_order_relaxed);
+}
+
+static inline unsigned chunk_lane(const chunk *c) {
+    return atomic_load_explicit(&c->lane, memory_order_relaxed);
+}
+
+static inline void chunk_set_lane(chunk *c, unsigned lane) {
+    atomic_store_explicit(&c->lane, (uint_least16_t)lane, memory_order_relaxed);
+}
+
+/* Makes a free chunk in no list one that is about to be lent: MOVING until it is counted. */
+static inline void chunk_lend(chunk *c, unsigned lane, size_t size, uint8_t client) {
+    c->after_lane = chunk_lane(c);
+    c->after_epoch = c->epoch;
+    chunk_set_lane(c, lane);
+    c->requested = size;
+    c->client = client;
+    c->uses = NULL;
+    chunk_set_state(c, CHUNK_MOVING);
+}
+
+/* ---- records; guarded by the arena's lock ----
+ * Records of chunks lent on one lane come from runs of their own: processors fetch pairs of cache
+ * lines, and threads that write records beside each other take them from each other. */
+
+typedef struct chunk_list { /* unused records */
+    chunk *first;
+    size_t count;
+} chunk_list;
+
+typedef struct chunk_store {
+    union chunk_slab *slabs; /* owned */
+    size_t runs_left;        /* in the first */
+    chunk_list shared;       /* for chunks that are of no lane yet */
+} chunk_store;
+
+/* Makes sure that the next `count` calls of mp__chunk_take succeed. `list` must stay where it is
+ * for as long as the store. Fails: OUT_OF_MEMORY. */
+mp_status mp__chunk_prepare(chunk_store *store, chunk_list *list, size_t count);
+/* An unused record, all zero but for its links; one that was prepared for. */
+chunk *mp__chunk_take(chunk_list *list);
+/* Puts a record back into the list that it came from. */
+void mp__chunk_put(chunk *c);
+bool mp__chunk_is_from(const chunk *c, const chunk_list *list);
+void mp__chunk_store_close(chunk_store *store);
+
+#endif

@@ -1,0 +1,344 @@
+/* expand.c - expandable regions: addresses for much more than the device has, and pages behind
+ * them only where chunks are.
+ *
+ *     | lent | free |  hole  | lent |            hole            |
+ *     [ pages ......]        [ pages]
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A hole is an UNMAPPED chunk of whole pages. Growth maps pages at the low end of a hole, next to a
+ * free chunk where that saves pages. When no more pages are to be had, those under idle chunks
+ * elsewhere are moved there: memory in pieces becomes memory in one. */
+#include "pool/arena/arena.h"
+
+#include <assert.h>
+
+enum {
+    TIMES_MEMORY = 4, /* addresses reserved, as a multiple of the device's memory */
+    CUT_RECORDS = 2,  /* that cutting pages out of a chunk takes */
+};
+
+bool mp__expand_wanted(const arena *a) {
+    return a->options.expandable && a->source.memory == MP_MEMORY_DEVICE &&
+           !a->source.is_external && a->device->ops->granule(a->device) > 0;
+}
+
+static size_t page_of(const arena *a) {
+    return a->device->ops->granule(a->device);
+}
+
+/* ---- holes ---- */
+
+/* Puts an unmapped chunk among the holes, joined to those beside it. */
+static void add_hole(arena *a, chunk *c) {
+    chunk_set_state(c, CHUNK_UNMAPPED);
+    if (c->prev != NULL && chunk_state_of(c->prev) == CHUNK_UNMAPPED) {
+        chunk *left = c->prev;
+        mp__bins_remove(&a->holes, left);
+        mp__chunk_join(left, c);
+        c = left;
+    }
+    if (c->next != NULL && chunk_state_of(c->next) == CHUNK_UNMAPPED) {
+        chunk *right = c->next;
+        mp__bins_remove(&a->holes, right);
+        mp__chunk_join(c, right);
+    }
+    c->epoch = 0;
+    mp__bins_add(&a->holes, c);
+}
+
+static mp_status reserve_addresses(arena *a, uint32_t units) {
+    const size_t page = page_of(a);
+    const size_t most = (size_t)UNITS_MAX * UNIT / page * page;
+    const size_t memory = a->device->info.memory_bytes;
+    size_t size = memory < most / TIMES_MEMORY ? TIMES_MEMORY * memory / page * page : most;
+    const size_t least = ((size_t)units * UNIT + page - 1) / page * page;
+    size = size > least ? size : least;
+    if (size > most) {
+        return MP_FAIL(OUT_OF_MEMORY, "%zu bytes are more than a region holds", least);
+    }
+    mp_addr addr = 0;
+    MP_TRY(a->device->ops->reserve(a->device, size, &addr));
+    chunk *c = mp__chunk_take(&a->chunks.shared);
+    atomic_store_explicit(&c->addr, addr, memory_order_relaxed);
+    c->units = (uint32_t)(size / UNIT);
+    const mp_status status =
+        mp__region_add(a, (region){.addr = addr, .size = size, .first = c, .expandable = true});
+    if (status != MP_OK) {
+        a->device->ops->unreserve(a->device, addr, size);
+        mp__chunk_put(c);
+        return status;
+    }
+    add_hole(a, c);
+    return MP_OK;
+}
+
+/* ---- where to grow ---- */
+
+/* Pages that must be put at the low end of `hole` so that `units` fit there, together with the
+ * free chunk before it where `l` may use that. 0: they do not fit. */
+static size_t bytes_needed(const arena *a, const lane *l, const chunk *hole, uint32_t units) {
+    const size_t page = page_of(a);
+    const chunk *left = hole->prev;
+    size_t bytes = (size_t)units * UNIT;
+    if (left != NULL && chunk_state_of(left) == CHUNK_FREE && left->units < units &&
+        (chunk_lane(left) == l->index || mp__chunk_is_idle(a, left))) {
+        bytes -= chunk_bytes(left);
+    }
+    bytes = (bytes + page - 1) / page * page;
+    return bytes <= chunk_bytes(hole) ? bytes : 0;
+}
+
+/* The hole that needs the fewest pages; the smallest of them. */
+static chunk *choose_hole(const arena *a, const lane *l, uint32_t units, size_t *bytes) {
+    chunk *best = NULL;
+    size_t least = SIZE_MAX;
+    for (int class = mp__bins_next(&a->holes, -1); class >= 0;
+         class = mp__bins_next(&a->holes, class)) {
+        for (chunk *hole = a->holes.head[class]; hole != NULL; hole = hole->link) {
+            const size_t needed = bytes_needed(a, l, hole, units);
+            if (needed != 0 && needed < least) {
+                best = hole;
+                least = needed;
+            }
+        }
+    }
+    *bytes = least;
+    return best;
+}
+
+/* ---- pages ---- */
+
+/* Makes the low `bytes` of a hole, which have pages now, a free chunk for `l`. */
+static void fill_hole(arena *a, lane *l, chunk *hole, size_t bytes) {
+    mp__bins_remove(&a->holes, hole);
+    if (bytes < chunk_bytes(hole)) {
+        chunk *rest = mp__chunk_split(a, hole, (uint32_t)(bytes / UNIT));
+        mp__bins_add(&a->holes, rest);
+    }
+    arena_note(a, chunk_addr(hole), bytes, false);
+    const unsigned index = l->is_capture ? 0 : l->index;
+    chunk *left = hole->prev;
+    if (left != NULL && chunk_state_of(left) == CHUNK_FREE && chunk_lane(left) != index &&
+        mp__chunk_is_idle(a, left)) { /* so that the two join */
+        mp__bins_remove(&lane_of(a, left)->bins, left);
+        chunk_set_lane(left, index);
+        left->epoch = 0;
+        chunk_set_state(left, CHUNK_MOVING);
+        chunk_set_lane(hole, index);
+        hole->epoch = 0;
+        mp__chunk_join(left, hole);
+        mp__chunk_bin(a, left);
+        return;
+    }
+    chunk_set_lane(hole, index);
+    hole->epoch = 0;
+    mp__chunk_bin(a, hole);
+}
+
+/* The part of an idle free chunk that is whole pages. */
+static size_t whole_pages(const arena *a, const chunk *c, mp_addr *first) {
+    const size_t page = page_of(a);
+    const mp_addr begin = (chunk_addr(c) + page - 1) / page * page;
+    const mp_addr end = (chunk_addr(c) + chunk_bytes(c)) / page * page;
+    *first = begin;
+    return end > begin ? end - begin : 0;
+}
+
+static bool can_give(const arena *a, const chunk *c) {
+    return chunk_state_of(c) == CHUNK_FREE && mp__chunk_is_idle(a, c);
+}
+
+/* Cuts the `bytes` from `first` on out of a free chunk; the parts beside them stay free. */
+static chunk *cut_out(arena *a, chunk *c, mp_addr first, size_t bytes) {
+    bins *from = &lane_of(a, c)->bins;
+    mp__bins_remove(from, c);
+    if (first > chunk_addr(c)) {
+        chunk *rest = mp__chunk_split(a, c, (uint32_t)((first - chunk_addr(c)) / UNIT));
+        mp__bins_add(from, c);
+        c = rest;
+    }
+    if (bytes < chunk_bytes(c)) {
+        mp__bins_add(from, mp__chunk_split(a, c, (uint32_t)(bytes / UNIT)));
+    }
+    chunk_set_state(c, CHUNK_MOVING);
+    return c;
+}
+
+/* Moves pages under idle chunks to the `bytes` at `target`, which have none. Returns how many bytes
+ * were moved before there were no more or the driver failed. */
+static size_t move_pages(arena *a, mp_addr target, size_t bytes) {
+    size_t moved = 0;
+    for (size_t i = 0; i < a->region_count && moved < bytes; i++) {
+        if (!a->regions[i].expandable) {
+            continue;
+        }
+        for (chunk *c = a->regions[i].first; c != NULL && moved < bytes; c = c->next) {
+            mp_addr first = 0;
+            size_t size = can_give(a, c) ? whole_pages(a, c, &first) : 0;
+            size = size < bytes - moved ? size : bytes - moved;
+            if (size == 0 || mp__chunk_prepare(&a->chunks, &a->chunks.shared,
+                                               CUT_RECORDS + CHUNK_RECORDS) != MP_OK) {
+                continue;
+            }
+            arena_note(a, first, size, true);
+            if (a->device->ops->remap(a->device, target + moved, first, size) != MP_OK) {
+                return moved;
+            }
+            c = cut_out(a, c, first, size);
+            chunk *before = c->prev; /* its record stays when the hole is joined to it */
+            add_hole(a, c);
+            moved += size;
+            c = before != NULL ? before : c;
+        }
+    }
+    return moved;
+}
+
+size_t mp__expand_idle(const arena *a) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < a->region_count; i++) {
+        if (!a->regions[i].expandable) {
+            continue;
+        }
+        for (const chunk *c = a->regions[i].first; c != NULL; c = c->next) {
+            mp_addr first = 0;
+            bytes += can_give(a, c) ? whole_pages(a, c, &first) : 0;
+        }
+    }
+    return bytes;
+}
+
+/* Makes a free chunk of up to `units` of pages that lie under idle chunks, with a hole behind it
+ * for what is missing. */
+static void gather_pages(arena *a, lane *l, uint32_t units) {
+    const size_t page = page_of(a);
+    const size_t bytes = ((size_t)units * UNIT + page - 1) / page * page;
+    chunk *hole = mp__bins_best(&a->holes, (uint32_t)(bytes / UNIT), UINT64_MAX);
+    mp__order_settle_idle(a);
+    mp__arena_gather_idle(a);
+    if (hole == NULL || mp__expand_idle(a) == 0) {
+        return;
+    }
+    /* The target is cut off first, so that holes made by the move do not join it. */
+    mp__bins_remove(&a->holes, hole);
+    if (bytes < chunk_bytes(hole)) {
+        mp__bins_add(&a->holes, mp__chunk_split(a, hole, (uint32_t)(bytes / UNIT)));
+    }
+    chunk_set_state(hole, CHUNK_MOVING);
+    const size_t moved = move_pages(a, chunk_addr(hole), bytes);
+    if (moved < bytes) {
+        chunk *rest = moved > 0 ? mp__chunk_split(a, hole, (uint32_t)(moved / UNIT)) : hole;
+        add_hole(a, rest);
+    }
+    if (moved > 0) {
+        arena_note(a, chunk_addr(hole), moved, false);
+        chunk_set_lane(hole, l->is_capture ? 0 : l->index);
+        hole->epoch = 0;
+        mp__chunk_bin(a, hole);
+    }
+}
+
+static mp_status map_more(arena *a, lane *l, chunk *hole, size_t bytes) {
+    MP_TRY(mp__region_take(a, bytes));
+    const mp_status status = a->device->ops->map(a->device, chunk_addr(hole), bytes);
+    if (status != MP_OK) {
+        mp__region_give(a, bytes);
+        return status;
+    }
+    const mp_addr addr = chunk_addr(hole);
+    fill_hole(a, l, hole, bytes);
+    a->counts.extensions++;
+    mp__report_memory(a, addr, bytes, MP_TRACE_GROW);
+    return MP_OK;
+}
+
+static bool has_room(const arena *a, const lane *l, uint32_t units) {
+    return mp__bins_best(&l->bins, units, UINT64_MAX) != NULL ||
+           mp__bins_best(&lane_at(a, 0)->bins, units, UINT64_MAX) != NULL;
+}
+
+mp_status mp__expand_grow(arena *a, lane *l, uint32_t units) {
+    size_t bytes = 0;
+    chunk *hole = choose_hole(a, l, units, &bytes);
+    if (hole == NULL) {
+        MP_TRY(reserve_addresses(a, units));
+        hole = choose_hole(a, l, units, &bytes);
+        assert(hole != NULL);
+    }
+    /* Up to this total new pages are made, which disturbs nobody; beyond it pages are moved. */
+    if (arena_total(a) + bytes <= mp__arena_plenty(a, bytes)) {
+        const mp_status status = map_more(a, l, hole, bytes);
+        if (status != MP_OUT_OF_MEMORY) {
+            return status;
+        }
+    }
+    gather_pages(a, l, units);
+    if (has_room(a, l, units)) {
+        return MP_OK;
+    }
+    hole = choose_hole(a, l, units, &bytes);
+    return hole != NULL ? map_more(a, l, hole, bytes)
+                        : MP_FAIL(OUT_OF_MEMORY, "there are no addresses left for %u units", units);
+}
+
+/* ---- giving back ---- */
+
+static size_t unmap_chunk(arena *a, chunk *c, mp_addr first, size_t size) {
+    arena_note(a, first, size, true);
+    if (a->device->ops->unmap(a->device, first, size) != MP_OK) {
+        return 0;
+    }
+    add_hole(a, cut_out(a, c, first, size));
+    mp__region_give(a, size);
+    a->counts.shrinkages++;
+    mp__report_memory(a, first, size, MP_TRACE_SHRINK);
+    return size;
+}
+
+static size_t trim_region(arena *a, const region *r) {
+    size_t bytes = 0;
+    for (chunk *c = r->first, *next = NULL; c != NULL; c = next) {
+        mp_addr first = 0;
+        const size_t size = can_give(a, c) ? whole_pages(a, c, &first) : 0;
+        next = c->next;
+        /* Holes on both sides may be joined, and their records with them. */
+        while (next != NULL && chunk_state_of(next) == CHUNK_UNMAPPED) {
+            next = next->next;
+        }
+        if (size > 0 && mp__chunk_prepare(&a->chunks, &a->chunks.shared,
+                                          CUT_RECORDS + CHUNK_RECORDS) == MP_OK) {
+            bytes += unmap_chunk(a, c, first, size);
+        }
+    }
+    return bytes;
+}
+
+size_t mp__expand_trim(arena *a) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < a->region_count; i++) {
+        bytes += a->regions[i].expandable ? trim_region(a, &a->regions[i]) : 0;
+    }
+    return bytes;
+}
+
+/* ---- closing ---- */
+
+void mp__expand_close(arena *a, const region *r) {
+    for (const chunk *c = r->first; c != NULL;) {
+        if (chunk_state_of(c) == CHUNK_UNMAPPED) {
+            c = c->next;
+            continue;
+        }
+        const mp_addr first = chunk_addr(c); /* of a run of chunks with pages */
+        size_t size = 0;
+        while (c != NULL && chunk_state_of(c) != CHUNK_UNMAPPED) {
+            size += chunk_bytes(c);
+            c = c->next;
+        }
+        arena_note(a, first, size, true);
+        (void)a->device->ops->unmap(a->device, first, size);
+        mp__region_give(a, size);
+    }
+    a->device->ops->unreserve(a->device, r->addr, r->size);
+}

@@ -1,0 +1,120 @@
+/* first_use.c - a further stream that is about to use a lent block: the memory must be ready for it
+ * before, and is not lent again before it is done.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A block is lent in the order of one stream, while work that used its memory before may still run:
+ * that stream's own, or another's which it was made to wait for. A further stream knows nothing of
+ * that. So each lent chunk remembers whose work its memory comes after (`after_lane`,
+ * `after_epoch`), and a stream that is declared is made to wait for it. */
+#include "pool/arena/arena.h"
+
+/* The stream that is captured into the graph of lane `l`, or the stream of `l` itself, where it is
+ * captured now; else NULL. Gives: `*out`, a wrap. */
+static mp_status wrap_captured(arena *a, const lane *l, mp_stream **out) {
+    const mp_device_ops *ops = a->device->ops;
+    bool captured = false;
+    *out = NULL;
+    MP_TRY(ops->stream_wrap(a->device, l->native, out));
+    const mp_status status = ops->capture_active(a->device, *out, &captured);
+    if (status != MP_OK || !captured) {
+        ops->stream_destroy(a->device, *out);
+        *out = NULL;
+    }
+    return status;
+}
+
+static mp_status add_edge(arena *a, mp_stream *from, mp_stream *to) {
+    const mp_device_ops *ops = a->device->ops;
+    mp_event *event = NULL;
+    MP_TRY(ops->event_create(a->device, false, &event));
+    mp_status status = ops->event_record(a->device, event, from);
+    if (status == MP_OK) {
+        status = ops->event_wait(a->device, event, to);
+    }
+    ops->event_destroy(a->device, event);
+    return status;
+}
+
+/* Memory of a graph that two streams of its capture pass on: an edge of the graph. Where only one
+ * of them is captured, the work meets the memory when the graph runs, whose order is the caller's.
+ */
+static mp_status order_in_graph(arena *a, const lane *before, const lane *after) {
+    const mp_device_ops *ops = a->device->ops;
+    mp_stream *from = NULL;
+    mp_stream *to = NULL;
+    mp_status status = wrap_captured(a, before, &from);
+    if (status == MP_OK && from != NULL) {
+        status = wrap_captured(a, after, &to);
+    }
+    if (status == MP_OK && to != NULL) {
+        status = add_edge(a, from, to);
+        ops->stream_destroy(a->device, to);
+    }
+    if (from != NULL) {
+        ops->stream_destroy(a->device, from);
+    }
+    return status;
+}
+
+/* Under the arena's lock: work queued on the stream of `l` from now on comes after `epoch` of the
+ * lane with index `before`. */
+static mp_status make_ready(arena *a, lane *l, unsigned before, uint64_t epoch) {
+    lane *from = lane_at(a, before);
+    if (before == 0 || from == l || epoch <= from->reached) {
+        return MP_OK;
+    }
+    if (from->is_capture && !from->gone) {
+        return order_in_graph(a, from, l);
+    }
+    if (mp__order_wait(a, l, from, epoch)) {
+        return MP_OK;
+    }
+    return mp__order_reach(a, from, epoch);
+}
+
+static mp_status declare(arena *a, mp_addr addr, lane *other, bool begins) {
+    lane *l = NULL;
+    chunk *c = mp__arena_lock_block(a, addr, &l);
+    if (c == NULL) {
+        return mp__arena_refuse(a, addr, "use");
+    }
+    if (other == l || chunk_state_of(c) != CHUNK_LENT) {
+        spin_unlock(&l->lock);
+        return MP_OK;
+    }
+    const unsigned before = c->after_lane;
+    const uint64_t epoch = c->after_epoch;
+    const mp_status status = mp__use_add(c, other);
+    mp__report_block(a, c, other, MP_TRACE_USE);
+    spin_unlock(&l->lock);
+    if (status != MP_OK || !begins || before == 0) {
+        return status;
+    }
+    (void)pthread_mutex_lock(&a->lock);
+    const mp_status ready = make_ready(a, other, before, epoch);
+    (void)pthread_mutex_unlock(&a->lock);
+    return ready;
+}
+
+static mp_status record(arena *a, mp_addr addr, void *native, bool begins) {
+    lane *other = NULL;
+    MP_TRY(mp__lane_now(a, mp__lane_key(a, native), &other));
+    if (other->index == 0) { /* the host, or an order that the caller keeps */
+        lane *l = NULL;
+        if (mp__arena_lock_block(a, addr, &l) == NULL) {
+            return mp__arena_refuse(a, addr, "use");
+        }
+        spin_unlock(&l->lock);
+        return MP_OK;
+    }
+    return declare(a, addr, other, begins);
+}
+
+mp_status mp__arena_record_use(arena *a, mp_addr addr, void *native) {
+    return record(a, addr, native, true);
+}
+
+mp_status mp__arena_record_end(arena *a, mp_addr addr, void *native) {
+    return record(a, addr, native, false);
+}

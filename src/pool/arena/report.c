@@ -1,0 +1,74 @@
+/* report.c - what an arena tells its trace and the log. SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+#include "pool/arena/arena.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+void mp__report_block(const arena *a, const chunk *c, const lane *l, mp_trace_action action) {
+    if (mp__trace_on(a->trace)) {
+        mp__trace_add(a->trace, (mp_trace_event){.addr = chunk_addr(c), /* as in the layout */
+                                                 .size = chunk_bytes(c),
+                                                 .requested = c->requested,
+                                                 .stream = l->native,
+                                                 .total = arena_total(a),
+                                                 .action = (uint8_t)action,
+                                                 .client = c->client});
+    }
+}
+
+static const char *memory_name(const arena *a) {
+    return a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device";
+}
+
+static void log_memory(const arena *a, mp_addr addr, size_t size, mp_trace_action action) {
+    if (mp_log_enabled(a->expandable ? MP_LOG_DEBUG : MP_LOG_INFO)) { /* pages come and go often */
+        mp__log(a->expandable ? MP_LOG_DEBUG : MP_LOG_INFO, __FILE__, __LINE__,
+                "the pool of %s memory of device %d %s %zu bytes at 0x%" PRIxPTR
+                ", and has %zu bytes now",
+                memory_name(a), a->device->ordinal,
+                action == MP_TRACE_GROW ? "grew by" : "gave back", size, addr, arena_total(a));
+    }
+}
+
+void mp__report_options(const arena *a) {
+    const arena_options *o = &a->options;
+    char limit[32] = "none";
+    if (o->max_mem != SIZE_MAX) {
+        (void)snprintf(limit, sizeof limit, "%zu", o->max_mem);
+    }
+    if (a->mempool != NULL) {
+        MP_LOG(INFO,
+               "a pool of device memory of device %d (%s) from the driver's own pool: "
+               "cuda_mempool_release_threshold %zu, cuda_mempool_bytes_to_keep_on_shrink %zu, "
+               "max_mem %s",
+               a->device->ordinal, a->device->info.name, o->cuda_mempool_release_threshold,
+               o->cuda_mempool_bytes_to_keep_on_shrink, limit);
+        return;
+    }
+    MP_LOG(INFO,
+           "a pool of %s memory of device %d (%s)%s%s: extend_strategy %s, "
+           "initial_chunk_size_bytes %zu, max_dead_bytes_per_chunk %zu, "
+           "initial_growth_chunk_size_bytes %zu, max_power_of_two_extend_bytes %zu, max_mem %s, "
+           "stream_cache_bytes %zu%s%s%s",
+           memory_name(a), a->device->ordinal, a->device->info.name,
+           a->source.is_external ? " from an external manager" : "",
+           a->expandable ? " with expandable regions" : "",
+           o->extend_strategy == EXTEND_AS_REQUESTED ? "kSameAsRequested" : "kNextPowerOfTwo",
+           o->initial_chunk_size_bytes, o->max_dead_bytes_per_chunk,
+           o->initial_growth_chunk_size_bytes, o->max_power_of_two_extend_bytes, limit,
+           o->stream_cache_bytes, o->ipc ? ", ipc" : "", o->guard ? ", guard" : "",
+           o->poison ? ", poison" : "");
+}
+
+void mp__report_memory(const arena *a, mp_addr addr, size_t size, mp_trace_action action) {
+    log_memory(a, addr, size, action);
+    if (mp__trace_on(a->trace)) {
+        mp__trace_add(a->trace, (mp_trace_event){.addr = addr,
+                                                 .size = size,
+                                                 .stream = MP_NO_STREAM,
+                                                 .total = arena_total(a),
+                                                 .action = (uint8_t)action,
+                                                 .pages = a->expandable});
+    }
+}

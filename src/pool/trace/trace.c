@@ -1,0 +1,133 @@
+/* trace.c - the ring of events.
+ *
+ * Event number n (from 0, since the start) lies in slot n % capacity, so the slots hold the last
+ * `capacity` events. A lock of its own guards all but the switch, which callers read first.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/trace/trace.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CAPACITY_MAX = 1 << 30 };
+
+static_assert(sizeof(mp_trace_event) == 64, "the header promises 64 bytes an event");
+
+struct mp_trace {
+    atomic_bool on;
+    pthread_mutex_t lock;
+    mp_trace_event *slots; /* owned; NULL while it is off */
+    size_t capacity;
+    uint64_t added;   /* since the start */
+    uint64_t last_ns; /* the clock may be set back; the trace goes on */
+};
+
+mp_status mp__trace_create(mp_trace **out) {
+    mp_trace *trace = calloc(1, sizeof *trace);
+    if (trace == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no memory for the record of a trace");
+    }
+    (void)pthread_mutex_init(&trace->lock, NULL);
+    atomic_init(&trace->on, false);
+    *out = trace;
+    return MP_OK;
+}
+
+void mp__trace_destroy(mp_trace *trace) {
+    if (trace != NULL) {
+        (void)pthread_mutex_destroy(&trace->lock);
+        free(trace->slots);
+        free(trace);
+    }
+}
+
+mp_status mp__trace_start(mp_trace *trace, size_t capacity) {
+    mp_trace_event *fresh = NULL;
+    if (capacity > CAPACITY_MAX) {
+        return MP_FAIL(INVALID_ARGUMENT, "a trace of %zu events; %d is the most", capacity,
+                       CAPACITY_MAX);
+    }
+    if (capacity > 0) {
+        fresh = malloc(capacity * sizeof *fresh);
+        if (fresh == NULL) {
+            return MP_FAIL(OUT_OF_MEMORY, "no memory for a trace of %zu events, %zu bytes",
+                           capacity, capacity * sizeof *fresh);
+        }
+    }
+    (void)pthread_mutex_lock(&trace->lock);
+    mp_trace_event *old = trace->slots;
+    trace->slots = fresh;
+    trace->capacity = capacity;
+    trace->added = 0;
+    atomic_store_explicit(&trace->on, capacity > 0, memory_order_relaxed);
+    (void)pthread_mutex_unlock(&trace->lock);
+    free(old);
+    return MP_OK;
+}
+
+bool mp__trace_on(const mp_trace *trace) {
+    return atomic_load_explicit(&trace->on, memory_order_relaxed);
+}
+
+static uint64_t this_thread(void) {
+    static _Thread_local uint64_t id;
+    if (id == 0) {
+        id = (uint64_t)syscall(SYS_gettid);
+    }
+    return id;
+}
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void mp__trace_add(mp_trace *trace, mp_trace_event event) {
+    event.thread = this_thread();
+    (void)pthread_mutex_lock(&trace->lock);
+    if (trace->capacity > 0) {
+        event.time_ns = now_ns();
+        if (event.time_ns < trace->last_ns) {
+            event.time_ns = trace->last_ns;
+        }
+        trace->last_ns = event.time_ns;
+        trace->slots[trace->added % trace->capacity] = event;
+        trace->added++;
+    }
+    (void)pthread_mutex_unlock(&trace->lock);
+}
+
+/* Copies the slots to `target`, oldest first. */
+static void unroll(const mp_trace *trace, size_t count, mp_trace_event *target) {
+    const size_t first = (size_t)((trace->added - count) % trace->capacity);
+    const size_t upper = trace->capacity - first < count ? trace->capacity - first : count;
+    memcpy(target, trace->slots + first, upper * sizeof *target);
+    memcpy(target + upper, trace->slots, (count - upper) * sizeof *target);
+}
+
+mp_status mp__trace_copy(mp_trace *trace, mp_trace_event **out, size_t *count, uint64_t *dropped) {
+    mp_status status = MP_OK;
+    (void)pthread_mutex_lock(&trace->lock);
+    const size_t kept = trace->added < trace->capacity ? (size_t)trace->added : trace->capacity;
+    mp_trace_event *copy = NULL;
+    if (kept > 0) {
+        copy = malloc(kept * sizeof *copy);
+        if (copy == NULL) {
+            status = MP_FAIL(OUT_OF_MEMORY, "no memory for a copy of %zu events", kept);
+        } else {
+            unroll(trace, kept, copy);
+        }
+    }
+    if (status == MP_OK) {
+        *out = copy;
+        *count = kept;
+        *dropped = trace->added - kept;
+    }
+    (void)pthread_mutex_unlock(&trace->lock);
+    return status;
+}
