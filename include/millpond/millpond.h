@@ -31,9 +31,15 @@
  * blocks are freed and mp_pool_stream_gone was called for it.
  *
  * Unless said otherwise: sizes are bytes; addresses are aligned to 256; a function may be called
- * from any thread, also at the same time; it leaves its outputs alone when it fails; nothing that a
- * caller can pass in ends the process. In a child that was forked from a process that used a pool,
- * every call fails with UNSUPPORTED.
+ * from any thread, also at the same time; it leaves its outputs alone when it fails. In a child
+ * that was forked from a process that used a pool, every call fails with UNSUPPORTED.
+ *
+ * **What is checked.** A NULL where something is needed, an address that is not a lent block, and a
+ * handle that was closed are refused with INVALID_ARGUMENT and a sentence that names the argument.
+ * A closed handle is known as one until at least 1,024 others have been closed after it; its record
+ * may then serve a new handle. What cannot be checked, and is the caller's to keep: that a pointer
+ * or a stream given is one, that functions given return, and that no call is under way on a handle
+ * while it is closed.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MILLPOND_MILLPOND_H
 #define MILLPOND_MILLPOND_H
@@ -94,9 +100,10 @@ typedef struct mp_pool_device {
 /* Whose memory the pool lends. `size` is sizeof(mp_pool_device) of the caller. */
 mp_status mp_pool_get_device(mp_pool *pool, mp_pool_device *out, size_t size);
 
-/* Takes: `pool` (NULL is ignored). The last handle of a pool takes its memory with it, but for
- * blocks that are still lent: they stay valid, and the pool stays until they are freed through
- * another handle or the process ends. Waits for the device. */
+/* Takes: `pool` (NULL is ignored; for one that was closed already the log has an error). The last
+ * handle of a pool takes its memory with it, but for blocks that are still lent: they stay valid,
+ * and the pool stays until they are freed through another handle or the process ends. Waits for the
+ * device. */
 void mp_pool_close(mp_pool *pool);
 
 /* ---- blocks ---- */
@@ -286,7 +293,12 @@ typedef struct mp_external {
 
 /* As mp_pool_open, over `external`: who gives an equal table shares the pool. With the option
  * arena.external=direct every block is an allocation of its own; by default the pool takes regions.
- */
+ * `free` is called only once the device has ended what uses the memory, so it may lend it at once,
+ * in whatever order. A region is idle by then anyway. A block of its own is waited for in the free:
+ * for what was queued until then on the streams it was lent on, freed on, and declared for by
+ * mp_pool_record_use (with MP_NO_STREAM for nothing). One whose stream is captured just then goes
+ * back later, and one that was lent between mp_pool_capture_begin and mp_pool_capture_end after
+ * mp_pool_capture_release. */
 mp_status mp_pool_open_external(const char *device, const char *client, const mp_external *external,
                                 const char *const *options, mp_pool **out);
 

@@ -158,6 +158,6 @@ mp_status mp__arena_quiesce(arena *a) {
     }
     mp__order_collect(a, false);
     mp__arena_gather(a);
-    mp__reserve_give_back(a);
+    mp__reserve_give_back(a, false);
     return MP_OK;
 }
