@@ -61,7 +61,7 @@ static mp_status find(mp_planner *p, mp_rows r, bool largest, bool last, mp_ref 
 static mp_status plan_arg(mp_planner *p) {
     const mp_shape *x = &p->in[0].shape;
     const bool *largest = p->node->op->detail;
-    const bool keep = mp_node_int(p->node, "keepdims", 1) != 0;
+    const bool keep = mp_node_flag(p->node, "keepdims", true);
     const bool last = mp_node_int(p->node, "select_last_index", 0) != 0;
     mp_shape shape = {.rank = 0};
     int axis = 0;
