@@ -109,6 +109,7 @@ struct mp_provider {
     mp_pool *pinned;                         /* owned; for as long as the session lives */
     struct mp_run_stream *only_stream;       /* a reference; NULL where each thread has its own */
     struct mp_thread_record *thread_records; /* see per_thread.h */
+    uint64_t lacking_told; /* operators that no provider has, which the user was told of */
     atomic_int kernel_count;
 };
 

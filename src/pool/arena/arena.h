@@ -155,7 +155,8 @@ struct arena {
     chunk *waiting;        /* freed, still used by a declared stream */
     size_t waiting_count;
     chunk *reserved; /* allocated outside the arena */
-    chunk *retired;  /* reserved chunks freed during a capture, to be given back after it */
+    chunk *retired;  /* reserved chunks freed during a capture, to be given back after it, or when
+                      * the graph that they were allocated in is gone */
     mp_event *spare_events[LANE_EVENTS_MAX];
     size_t spare_event_count;
     mp_capture *captures;    /* owned, until released */
@@ -314,10 +315,21 @@ bool mp__pressure_run(arena *a, size_t size, size_t *next);
 /* ---- reserve.c ---- */
 
 mp_status mp__arena_reserve(arena *a, size_t size, uint8_t client, mp_addr *out);
-/* Takes: `c`, MOVING, which was RESERVED. */
-void mp__reserve_free(arena *a, chunk *c);
-/* Gives what was freed back to the source; the device uses none of it. Under the arena's lock. */
-void mp__reserve_give_back(arena *a);
+/* As mp__arena_alloc, where every block is an allocation of the external manager. */
+mp_status mp__arena_pass_on(arena *a, size_t size, void *native, uint8_t client, mp_addr *out);
+/* Takes: `c`, MOVING, which was RESERVED, lent on `from` and freed in the order of `to`. Blocks:
+ * until the device, or the streams of a block that was passed on, have ended what uses it. */
+void mp__reserve_free(arena *a, chunk *c, lane *from, lane *to);
+
+/* ---- retired.c: under the arena's lock ---- */
+
+/* Gives what was freed back to the source, but for what belongs to a captured graph (`all`: that,
+ * too); the device uses none of it. */
+void mp__reserve_give_back(arena *a, bool all);
+/* One block, in no list. */
+void mp__reserved_release(arena *a, chunk *c);
+/* Whether it was allocated in a capture that has not been released. */
+bool mp__reserved_is_of_graph(const arena *a, const chunk *c);
 
 /* ---- arena.c ---- */
 
@@ -421,6 +433,9 @@ void mp__order_cover(arena *a, lane *l);
 /* Declares a further stream of an allocated block; under the lock of the block's lane as well. */
 mp_status mp__use_add(chunk *c, const lane *other);
 void mp__uses_free(use *uses);
+/* Returns once what is queued on the chunk's further streams has ended. Not under the arena's lock;
+ * the chunk is MOVING. Fails: as mp__lane_wait. */
+mp_status mp__uses_wait(arena *a, const chunk *c);
 /* `c`, MOVING and with uses, waits for them. */
 void mp__order_wait_for_uses(arena *a, chunk *c);
 void mp__order_close(arena *a);
@@ -429,6 +444,8 @@ void mp__order_close(arena *a);
 
 /* Waits for what is queued on the arena's streams, but for captured ones. Not under its lock. */
 mp_status mp__arena_wait(arena *a);
+/* The same for one lane. Fails: BUSY, without a sentence, while its stream is captured. */
+mp_status mp__lane_wait(arena *a, lane *l);
 
 /* ---- first_use.c ---- */
 

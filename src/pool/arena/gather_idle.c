@@ -34,16 +34,6 @@ void mp__arena_gather(arena *a) {
     mp__arena_gather_idle(a);
 }
 
-void mp__reserve_give_back(arena *a) {
-    for (chunk *c = a->retired, *next = NULL; c != NULL; c = next) {
-        next = c->link;
-        mp__source_free(&a->source, chunk_addr(c), chunk_bytes(c));
-        mp__region_give(a, chunk_bytes(c));
-        mp__chunk_put(c);
-    }
-    a->retired = NULL;
-}
-
 mp_status mp__arena_quiesce(arena *a) {
     if (a->captures_open > 0) {
         return MP_FAIL(BUSY, "the device cannot be waited for while a stream is being captured");
@@ -65,6 +55,6 @@ mp_status mp__arena_quiesce(arena *a) {
     }
     mp__order_collect(a, false);
     mp__arena_gather(a);
-    mp__reserve_give_back(a);
+    mp__reserve_give_back(a, false);
     return MP_OK;
 }
