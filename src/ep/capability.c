@@ -12,6 +12,7 @@
 #include "ep/budget.h"
 #include "ep/control_flow.h"
 #include "ep/element_types.h"
+#include "ep/left_note.h"
 #include "ep/nhwc.h"
 #include "ep/plugin.h"
 #include "ep/refusal.h"
@@ -303,7 +304,8 @@ static mp_status note_host_inputs(const OrtGraph *graph, value_set *host_values)
     return MP_OK;
 }
 
-static mp_status second_pass(const OrtGraph *graph, graph_node *nodes, size_t count) {
+static mp_status second_pass(mp_provider *provider, const OrtGraph *graph, graph_node *nodes,
+                             size_t count) {
     value_set host_values = {NULL, 0, 0};
     mp_status status = note_host_inputs(graph, &host_values);
     for (size_t i = 0; status == MP_OK && i < count; i++) { /* ORT lists them in run order */
@@ -316,6 +318,9 @@ static mp_status second_pass(const OrtGraph *graph, graph_node *nodes, size_t co
                 status = prefers_cpu(n, &in, &host_values, &to_cpu);
             }
             n->ours = !to_cpu;
+            if (to_cpu) {
+                mp__left_note_add(provider, graph, n->node);
+            }
             free(in.list);
         }
         if (status == MP_OK) {
@@ -384,7 +389,8 @@ static mp_status partition(mp_provider *provider, const OrtGraph *graph,
         nodes[i].node = list[i];
         MP_TRY(look_up(provider, support, &nodes[i]));
     }
-    MP_TRY(second_pass(graph, nodes, count));
+    MP_TRY(second_pass(provider, graph, nodes, count));
+    mp__left_note_publish(provider);
     MP_TRY(third_pass(provider, nodes, count));
     for (size_t i = 0; i < count; i++) {
         if (nodes[i].ours) {

@@ -14,6 +14,7 @@ from millpond import _ort_register as register
 from millpond import _ort_types as types
 from millpond import _ort_values as values
 from millpond._core import InvalidArgumentError
+from millpond._ort_errors import translated
 from millpond._ort_native import is_at_least, ort, wait_for
 
 if TYPE_CHECKING:
@@ -162,7 +163,8 @@ class Binding:
         stream: work queued there is waited for before the run. By default those are the streams that the arrays name,
         each by its own protocol, and the legacy default stream for one that names none; None: all arrays are ready.
         Outputs are the arrays given for them, else DeviceArrays of memory that later runs do not touch; strings and
-        outputs set to "cpu" are NumPy arrays. Raises InvalidArgumentError for an input that is missing.
+        outputs set to "cpu" are NumPy arrays. Raises InvalidArgumentError for an input that is missing, and
+        OutOfMemoryError where the pool has no memory for the run.
         """
         self.set_inputs(inputs or {})
         missing = [argument for name, argument in self._inputs.items() if name not in self._given]
@@ -170,12 +172,13 @@ class Binding:
         if required:
             raise InvalidArgumentError(f"the model's inputs {_names(required)} have no value")
         self._wait(stream)
-        for name, (_, value) in self._given.items():  # anew each time: where it must be copied, that is done here
-            self._binding.bind_ortvalue_input(name, value)
-        self._binding.clear_binding_outputs()  # else a run would write into the memory of the one before
-        for name, (array, value) in self._wanted.items():
-            self._bind_output(name, array, value)
-        self.session.run_with_iobinding(self._binding, run_options or self._run_options)
+        with translated():
+            for name, (_, value) in self._given.items():  # anew each time: where it must be copied, that is done here
+                self._binding.bind_ortvalue_input(name, value)
+            self._binding.clear_binding_outputs()  # else a run would write into the memory of the one before
+            for name, (array, value) in self._wanted.items():
+                self._bind_output(name, array, value)
+            self.session.run_with_iobinding(self._binding, run_options or self._run_options)
         return self._results()
 
     def _results(self) -> dict[str, Any]:

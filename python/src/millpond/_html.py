@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables for notebooks, which show the `_repr_html_` of what a cell ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def _row(tag: str, cells: Iterable[object]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
+    """An HTML table of texts."""
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    body = "".join(_row("td", row) for row in rows)
+    return f"<table>{title}<thead>{_row('th', columns)}</thead><tbody>{body}</tbody></table>"
