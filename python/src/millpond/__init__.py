@@ -31,8 +31,8 @@ try:
         set_limit,
         version,
     )
-except ModuleNotFoundError as error:
-    if error.name != "millpond._core":
+except ModuleNotFoundError as _error:
+    if _error.name != "millpond._core":
         raise
     raise ImportError(
         "millpond._core is not built here: install the wheel, or in the source tree run `make` and set "

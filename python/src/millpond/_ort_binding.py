@@ -19,6 +19,7 @@ from millpond._ort_native import is_at_least, ort, wait_for
 
 if TYPE_CHECKING:
     from millpond._core import Stream
+    from millpond._ort_register import Device
 
 NVIDIA = 0x10DE
 
@@ -85,7 +86,7 @@ class Binding:
     def __init__(self, session: Any) -> None:
         options = session.get_provider_options().get(register.NAME)
         self.session = session
-        self.device = register.find(int(options.get("device_id", 0))) if options is not None else None
+        self.device: Device | None = register.find(int(options.get("device_id", 0))) if options is not None else None
         self._binding = session.io_binding()
         self._run_options = ort.RunOptions()
         self._run_options.add_run_config_entry("gpu_graph_id", "-1")  # a graph knows only the first values bound

@@ -271,11 +271,11 @@ class DeviceArray:
         if kind is None:
             raise InvalidArgumentError(f"a {ortvalue.data_type()} cannot be a device array; read it with .numpy()")
         ordinal = ortvalue.__dlpack_device__()[1]
-        self.ortvalue = ortvalue
-        self.type = kind
-        self.shape = tuple(ortvalue.shape())
+        self.ortvalue: Any = ortvalue
+        self.type: ElementType = kind
+        self.shape: tuple[int, ...] = tuple(ortvalue.shape())
         self.address: int = ortvalue.data_ptr()
-        self.device = register.find(ordinal)
+        self.device: Device = register.find(ordinal)
 
     @property
     def dtype(self) -> str:
