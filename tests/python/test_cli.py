@@ -55,9 +55,9 @@ def test_wrong_command_lines(arguments, part):
 
 
 def test_debug_shows_where(models):
-    out, said = run("--debug", "run", models / "broken.onnx", status=1)
+    out, said = run("--debug", "run", models / "broken.onnx", status=2)
     assert "Traceback" in said and said.splitlines()[-1].startswith("millpond: ")
-    assert "Traceback" not in refused("run", models / "broken.onnx", status=1)
+    assert "Traceback" not in refused("run", models / "broken.onnx", status=2)
 
 
 def test_without_its_packages():
