@@ -202,6 +202,7 @@ def test_what_a_session_and_a_placement_look_like():
     session = mort.session(onnx_kit.add_one())
     assert isinstance(session, ort.InferenceSession) and isinstance(session, mort.Session)
     assert repr(session) == "<millpond.onnxruntime.Session of x tensor(float)[4], y tensor(float)[4]>"
+    assert repr(mort.bind(session)) == f"<Binding of x to y on {mort.devices()[0].spec}>"
     placed = mort.placement(session)
     assert repr(placed) == f"<Placement of 1 nodes: 1 on {mort.get_ep_name()}>"
     table = placed._repr_html_()

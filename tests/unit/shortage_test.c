@@ -1,5 +1,5 @@
-/* shortage_test.c - what is kept of requests for memory that failed. SPDX-License-Identifier:
- * Apache-2.0 */
+/* shortage_test.c - what is kept of requests for memory that failed.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
 #include "base/shortage.h"

@@ -95,6 +95,10 @@ class Binding:
         self._given: dict[str, tuple[Any, Any]] = {}  # input: the array, and the OrtValue that it is
         self._wanted: dict[str, tuple[Any, Any]] = dict.fromkeys(self._outputs, (None, None))
 
+    def __repr__(self) -> str:
+        where = self.device.spec if self.device is not None else "the CPU"
+        return f"<Binding of {', '.join(self._inputs)} to {', '.join(self._outputs)} on {where}>"
+
     def set_inputs(self, inputs: Mapping[str, Any]) -> None:
         """Arrays to read in the next runs: of a device or of the host, or OrtValues. They are kept until replaced."""
         for name, array in inputs.items():
