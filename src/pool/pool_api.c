@@ -139,6 +139,24 @@ mp_status mp__pool_options_check(const char *const *base, const char *const *opt
     return mp__arena_options_read(base, options, &read);
 }
 
+mp_status mp__pool_options_agree(const mp_pool *pool, const char *const *base,
+                                 const char *const *options) {
+    const arena *a = pool->arena;
+    arena_options wanted;
+    arena_told told = {.count = 0};
+    arena_difference found;
+    MP_TRY(mp__arena_options_read(base, options, &wanted));
+    if (!mp__arena_options_differ(&a->options, &wanted, &told, &found)) {
+        return MP_OK;
+    }
+    return MP_FAIL(
+        INVALID_ARGUMENT,
+        "%s=%s comes too late: the pool of %s memory of device %d is in use with %s; set "
+        "it where the pool is opened first, or in MILLPOND_POOL",
+        found.key, found.wanted, a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device",
+        a->device->ordinal, found.kept);
+}
+
 mp_status mp__pool_open_over(mp_device *device, mp_memory memory, const char *client,
                              const char *const *base, const char *const *options, mp_pool **out) {
     CHECK_PROCESS();

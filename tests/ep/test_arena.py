@@ -743,7 +743,13 @@ def test_a_program_that_came_first_decides_the_options():
     text = python_child("""
         mine = pool_c.Pool("first", options=["arena.max_mem=8M"])
         block = mine.alloc(100)
-        session = provider.session(sums(), provider_options={"arena.max_mem": "64M"})
+        try:
+            provider.session(sums(), provider_options={"arena.max_mem": "64M"})
+            raise SystemExit("a limit that comes too late was taken")
+        except ValueError as error:
+            assert "arena.max_mem" in str(error) and "MILLPOND_POOL" in str(error), error
+        given = (provider.NAME, {"arena.max_mem": "64M"})
+        session = provider.ort.InferenceSession(sums(), providers=[given, provider.CPU])
         assert np.all(session.run(None, {"x": np.ones(1000, np.float32)})[0] == 2)
         try:
             session.run(None, {"x": np.ones(4 * MIB, np.float32)})

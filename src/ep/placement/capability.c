@@ -13,6 +13,7 @@
 #include "ep/abi/element_types.h"
 #include "ep/placement/budget.h"
 #include "ep/placement/lacking.h"
+#include "ep/placement/left_note.h"
 #include "ep/placement/nhwc.h"
 #include "ep/placement/subgraph.h"
 #include "ep/run/control_flow.h"
@@ -335,7 +336,8 @@ static mp_status note_host_inputs(const OrtGraph *graph, value_set *host_values)
     return MP_OK;
 }
 
-static mp_status second_pass(const OrtGraph *graph, graph_node *nodes, size_t count) {
+static mp_status second_pass(mp_provider *provider, const OrtGraph *graph, graph_node *nodes,
+                             size_t count) {
     value_set host_values = {NULL, 0, 0};
     mp_status status = note_host_inputs(graph, &host_values);
     for (size_t i = 0; status == MP_OK && i < count; i++) { /* ORT lists them in run order */
@@ -347,7 +349,10 @@ static mp_status second_pass(const OrtGraph *graph, graph_node *nodes, size_t co
             if (status == MP_OK) {
                 status = prefers_cpu(n, &in, &host_values, &of_shapes);
             }
-            n->ours = n->ours && !of_shapes;
+            if (n->ours && of_shapes) {
+                n->ours = false;
+                mp__left_note_add(provider, graph, n->node);
+            }
             free(in.list);
         }
         if (status == MP_OK) {
@@ -416,7 +421,8 @@ static mp_status partition(mp_provider *provider, const OrtGraph *graph,
         nodes[i].node = list[i];
         MP_TRY(look_up(provider, support, &nodes[i]));
     }
-    MP_TRY(second_pass(graph, nodes, count));
+    MP_TRY(second_pass(provider, graph, nodes, count));
+    mp__left_note_publish(provider);
     MP_TRY(third_pass(provider, nodes, count));
     for (size_t i = 0; i < count; i++) {
         if (nodes[i].ours) {

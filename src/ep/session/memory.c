@@ -277,8 +277,14 @@ static mp_status open_both(const mp_unit *unit, const wishes *w, mp_pool **memor
     return open_pool(unit, MP_MEMORY_PINNED, w, pinned);
 }
 
-static mp_status open_ours(const mp_unit *unit, const OrtSessionOptions *session, mp_pool **memory,
-                           mp_pool **pinned) {
+/* Whether the pool is as the session asks; one that was open before may differ. */
+static mp_status check_pool(const mp_pool *pool, const wishes *w) {
+    return mp__pool_options_agree(pool, (const char *const *)w->base,
+                                  (const char *const *)w->texts);
+}
+
+static mp_status open_ours(const mp_unit *unit, const OrtSessionOptions *session, bool strict,
+                           mp_pool **memory, mp_pool **pinned) {
     OrtKeyValuePairs *pairs = NULL;
     wishes w;
     MP_TRY(mp__from_ort(ORT->GetSessionOptionsConfigEntries(session, &pairs)));
@@ -286,6 +292,7 @@ static mp_status open_ours(const mp_unit *unit, const OrtSessionOptions *session
     if (status == MP_OK) {
         warn_of_bare(pairs);
         status = open_both(unit, &w, memory, pinned);
+        status = status == MP_OK && strict ? check_pool(*memory, &w) : status;
         wishes_free(&w);
     }
     ORT->ReleaseKeyValuePairs(pairs);
@@ -295,7 +302,7 @@ static mp_status open_ours(const mp_unit *unit, const OrtSessionOptions *session
 mp_status mp__memory_open_session(const mp_unit *unit, const OrtSessionOptions *session,
                                   const mp_options *options, mp_pool **memory, mp_pool **pinned) {
     if (options->gpu_external_alloc == 0) {
-        return open_ours(unit, session, memory, pinned);
+        return open_ours(unit, session, options->strict, memory, pinned);
     }
     MP_TRY(open_external(unit, options, memory));
     return mp__memory_open(unit, MP_MEMORY_PINNED, NULL, pinned);
