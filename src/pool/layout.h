@@ -27,6 +27,7 @@ typedef struct mp_layout_block {
     void *stream;     /* MP_NO_STREAM where any stream may use it */
     uint8_t state;    /* mp_block_state */
     uint8_t client;   /* index in `clients`; of a lent block */
+    uint16_t label;   /* what it is for, see trace_label.h; of a lent block */
 } mp_layout_block;
 
 typedef struct mp_layout_region {

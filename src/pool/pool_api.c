@@ -4,6 +4,7 @@
 #include "pool/mempool/mempool_mode.h"
 #include "pool/pool_handle.h"
 #include "pool/pool_registry.h"
+#include "pool/trace/trace_stack.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -434,6 +435,16 @@ mp_status mp_pool_dump(mp_pool *pool, mp_write_fn *write, void *context) {
 mp_status mp_pool_trace(mp_pool *pool, size_t capacity) {
     CHECK_CALL(pool != NULL, "wrong");
     return mp__trace_start(pool->arena->trace, capacity);
+}
+
+mp_status mp__pool_trace_stacks(mp_pool *pool, size_t depth) {
+    CHECK_CALL(pool != NULL, "wrong");
+    if (depth > MP_STACK_FRAMES_MAX) {
+        return MP_FAIL(INVALID_ARGUMENT, "stacks of %zu frames; %d is the most", depth,
+                       MP_STACK_FRAMES_MAX);
+    }
+    mp__trace_set_depth(pool->arena->trace, depth);
+    return MP_OK;
 }
 
 mp_status mp__pool_layout(mp_pool *pool, mp_layout *out) {

@@ -54,6 +54,11 @@ mp_status mp__pools_wait(mp_device *device);
 /* Gives: `*out`, to be freed with mp__layout_free. */
 mp_status mp__pool_layout(mp_pool *pool, mp_layout *out);
 
+/* After mp_pool_trace: looks at the stack of each thread that lends, of at most `depth` frames,
+ * with the function of mp__stack_looker_set (trace_stack.h). Fails: INVALID_ARGUMENT beyond
+ * MP_STACK_FRAMES_MAX. */
+mp_status mp__pool_trace_stacks(mp_pool *pool, size_t depth);
+
 /* The device that MILLPOND_DEVICE (auto, host, cuda) or `wish` chooses, with an ordinal behind a
  * colon; `*why`, of `why_size` characters, says why in one clause.
  * Fails: INVALID_ARGUMENT, NOT_FOUND. */

@@ -79,9 +79,9 @@ def page_data(text):
     rows, blocks, end = numbers("blocks"), [], 0
     for _ in range(about["block_count"]):
         addr = end + step(next(rows))
-        size, requested, stream, state, client = (next(rows) for _ in range(5))
+        size, requested, stream, state, client, label = (next(rows) for _ in range(6))
         blocks.append({"addr": addr, "size": size, "requested": requested, "stream": stream, "state": state,
-                       "client": client})
+                       "client": client, "label": about["labels"][label]})
         end = addr + size
     assert next(rows, None) is None
     rows, events = numbers("events"), []
@@ -92,9 +92,11 @@ def page_data(text):
         addr += step(next(rows))
         size, requested, stream, thread = (next(rows) for _ in range(4))
         total += step(next(rows))
+        label, stack = next(rows), next(rows)
         events.append({"time": time, "action": ACTIONS[head & 7], "pages": bool(head >> 3), "client": client,
                        "addr": addr, "size": size, "requested": requested, "stream": stream, "thread": thread,
-                       "total": total})
+                       "total": total, "label": about["labels"][label],
+                       "stack": [about["frames"][frame] for frame in about["stacks"][stack]]})
     assert next(rows, None) is None
     return about, blocks, events
 

@@ -8,6 +8,7 @@
 #define MP_POOL_CHUNK_H
 
 #include "pool/arena/size_class.h"
+#include "pool/trace/trace_label.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,6 +23,9 @@ typedef enum chunk_state {
     CHUNK_UNMAPPED, /* addresses without memory */
     CHUNK_RESERVED, /* lent outside the arena; not part of a region */
 } chunk_state;
+
+/* What `requested` has room for: a chunk has less than 2^40 bytes. */
+#define CHUNK_REQUESTED_MAX (((uint64_t)1 << 48) - 1)
 
 typedef struct use use; /* a further stream that uses a lent chunk, see order.c */
 
@@ -38,7 +42,8 @@ struct chunk {
             unsigned after_lane;  /* whose epoch that is */
         };
     };
-    uint64_t requested; /* bytes asked for; of a lent chunk */
+    uint64_t requested : 48; /* bytes asked for; of a lent chunk */
+    uint64_t label : 16;     /* what for; of a lent chunk */
     union {
         use *uses;      /* of a lent or waiting chunk; owned */
         uint64_t epoch; /* of a free chunk: the moment of its lane that must have passed */
@@ -78,8 +83,9 @@ static inline void chunk_lend(chunk *c, unsigned lane, size_t size, uint8_t clie
     c->after_lane = chunk_lane(c);
     c->after_epoch = c->epoch;
     chunk_set_lane(c, lane);
-    c->requested = size;
+    c->requested = size & CHUNK_REQUESTED_MAX;
     c->client = client;
+    c->label = mp__label_now();
     c->uses = NULL;
     chunk_set_state(c, CHUNK_MOVING);
 }

@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/trace/trace.h"
 
+#include "pool/trace/trace_stack.h"
+
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -19,6 +21,7 @@ static_assert(sizeof(mp_trace_event) == 64, "the header promises 64 bytes an eve
 
 struct mp_trace {
     atomic_bool on;
+    atomic_size_t depth; /* of the stacks that are wanted; 0: none */
     pthread_mutex_t lock;
     mp_trace_event *slots; /* owned; NULL while it is off */
     size_t capacity;
@@ -33,6 +36,7 @@ mp_status mp__trace_create(mp_trace **out) {
     }
     (void)pthread_mutex_init(&trace->lock, NULL);
     atomic_init(&trace->on, false);
+    atomic_init(&trace->depth, 0);
     *out = trace;
     return MP_OK;
 }
@@ -63,6 +67,7 @@ mp_status mp__trace_start(mp_trace *trace, size_t capacity) {
     trace->slots = fresh;
     trace->capacity = capacity;
     trace->added = 0;
+    atomic_store_explicit(&trace->depth, 0, memory_order_relaxed);
     atomic_store_explicit(&trace->on, capacity > 0, memory_order_relaxed);
     (void)pthread_mutex_unlock(&trace->lock);
     free(old);
@@ -71,6 +76,15 @@ mp_status mp__trace_start(mp_trace *trace, size_t capacity) {
 
 bool mp__trace_on(const mp_trace *trace) {
     return atomic_load_explicit(&trace->on, memory_order_relaxed);
+}
+
+void mp__trace_set_depth(mp_trace *trace, size_t depth) {
+    atomic_store_explicit(&trace->depth, depth, memory_order_relaxed);
+}
+
+uint16_t mp__trace_stack(const mp_trace *trace) {
+    const size_t depth = atomic_load_explicit(&trace->depth, memory_order_relaxed);
+    return depth > 0 ? mp__stack_look(depth) : 0;
 }
 
 static uint64_t this_thread(void) {
