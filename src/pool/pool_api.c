@@ -437,6 +437,23 @@ mp_status mp_pool_trace(mp_pool *pool, size_t capacity) {
     return mp__trace_start(pool->arena->trace, capacity);
 }
 
+mp_status mp__pool_part_set(mp_pool *pool, mp_addr addr, size_t size, mp_label label) {
+    mp_block_info block;
+    CHECK_CALL(pool != NULL && label <= UINT16_MAX, "wrong");
+    MP_TRY(mp_pool_find(pool, addr, &block));
+    return mp__trace_part_set(pool->arena->trace, addr, size, (uint16_t)label);
+}
+
+void mp__pool_part_drop(mp_pool *pool, mp_addr addr) {
+    if (pool != NULL && !is_forked()) {
+        mp__trace_part_drop(pool->arena->trace, addr);
+    }
+}
+
+mp_status mp__pool_parts(mp_pool *pool, mp_layout *layout) {
+    return mp__trace_parts(pool->arena->trace, layout);
+}
+
 mp_status mp__pool_trace_stacks(mp_pool *pool, size_t depth) {
     CHECK_CALL(pool != NULL, "wrong");
     if (depth > MP_STACK_FRAMES_MAX) {
@@ -460,6 +477,9 @@ mp_status mp_pool_trace_write(mp_pool *pool, mp_trace_format format, const char 
     uint64_t dropped = 0;
     MP_TRY(mp__pool_layout(pool, &layout));
     mp_status status = mp__trace_copy(pool->arena->trace, &events, &count, &dropped);
+    if (status == MP_OK) {
+        status = mp__pool_parts(pool, &layout);
+    }
     if (status == MP_OK) {
         status = mp__trace_write(format, path, events, count, dropped, &layout);
     }

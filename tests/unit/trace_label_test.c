@@ -143,6 +143,39 @@ DEVICE_TEST(labels_stay_with_blocks_of_the_drivers_pool) {
     check_blocks_keep_their_label(device, KIT_OPTIONS("arena.use_cuda_mempool=1"));
 }
 
+/* ---- parts of blocks ---- */
+
+DEVICE_TEST(labels_of_parts_show_while_their_block_is_lent) {
+    kit k;
+    mp_layout layout;
+    kit_open(&k, device, KIT_OPTIONS("arena.max_mem=8M"));
+    const mp_label first = mp_label_make(MP_LABEL_WEIGHTS, NULL, "w1");
+    const mp_label second = mp_label_make(MP_LABEL_WEIGHTS, NULL, "w2");
+    const mp_addr cut = kit_alloc(&k, 5000, NULL), whole = kit_alloc(&k, 700, NULL),
+                  gone = kit_alloc(&k, 300, NULL);
+    CHECK_OK(mp__pool_part_set(k.pool, cut + 2048, 2000, second));
+    CHECK_OK(mp__pool_part_set(k.pool, cut, 1000, first));
+    CHECK_OK(mp__pool_part_set(k.pool, cut + 1024, 7, first));
+    CHECK_OK(mp__pool_part_set(k.pool, whole, 700, second)); /* all of it */
+    CHECK_OK(mp__pool_part_set(k.pool, gone, 100, first));
+    CHECK_FAILS(mp__pool_part_set(k.pool, 4096, 100, first), NOT_FOUND, "");
+    mp__pool_part_drop(k.pool, cut + 1024);
+    mp__pool_part_drop(k.pool, cut + 1025); /* never set */
+    kit_free(&k, gone);                     /* against the contract: must not show */
+    CHECK_OK(mp__pool_layout(k.pool, &layout));
+    CHECK_OK(mp__pool_parts(k.pool, &layout));
+    CHECK_EQ_INT(layout.part_count, 2);
+    CHECK(layout.parts[0].addr == cut && layout.parts[0].size == 1000);
+    CHECK(layout.parts[1].addr == cut + 2048 && layout.parts[1].size == 2000);
+    CHECK_EQ_INT(layout.parts[1].label, second);
+    CHECK_EQ_INT(block_at(&layout, cut)->label, 0);
+    CHECK_EQ_INT(block_at(&layout, whole)->label, second);
+    mp__layout_free(&layout);
+    kit_free(&k, cut);
+    kit_free(&k, whole);
+    kit_close(&k);
+}
+
 /* ---- stacks ---- */
 
 TEST(stacks_are_kept_once) {

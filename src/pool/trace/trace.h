@@ -46,6 +46,13 @@ void mp__trace_destroy(mp_trace *trace);
  * Fails: OUT_OF_MEMORY, INVALID_ARGUMENT (beyond 2^30 events); the trace as it was. */
 mp_status mp__trace_start(mp_trace *trace, size_t capacity);
 
+/* Parts of blocks, kept also while no events are, and which the start of a trace leaves alone; see
+ * mp__pool_part_set. Threads: any. */
+mp_status mp__trace_part_set(mp_trace *trace, mp_addr addr, size_t size, uint16_t label);
+void mp__trace_part_drop(mp_trace *trace, mp_addr addr);
+/* Puts those that lie in lent blocks into the layout. Fails: OUT_OF_MEMORY. */
+mp_status mp__trace_parts(mp_trace *trace, mp_layout *layout);
+
 /* From now until the next start, looks at the stack of who lends: at most `depth` frames. */
 void mp__trace_set_depth(mp_trace *trace, size_t depth);
 /* The stack of this thread for an event; 0 where none is wanted. Without locks of the pool. */

@@ -65,6 +65,9 @@ static mp_status survey(page *p) {
         MP_TRY(mp__number(&p->streams, (uintptr_t)layout->blocks[i].stream));
         MP_TRY(mp__number(&p->labels, layout->blocks[i].label));
     }
+    for (size_t i = 0; i < layout->part_count; i++) {
+        MP_TRY(mp__number(&p->labels, layout->parts[i].label));
+    }
     p->base = p->base == UINTPTR_MAX ? 0 : p->base;
     return MP_OK;
 }
@@ -164,6 +167,19 @@ static void put_regions(page *p) {
     mp__writer_print(p->writer, "]");
 }
 
+/* [offset, size, label] of each part of a block. */
+static void put_parts(page *p) {
+    const mp_layout *layout = p->view->layout;
+    mp__writer_print(p->writer, ",\n\"parts\":[");
+    for (size_t i = 0; i < layout->part_count; i++) {
+        const mp_layout_part *part = &layout->parts[i];
+        mp__writer_print(p->writer, "%s[%" PRIu64 ",%zu,%" PRIu64 "]", i > 0 ? "," : "",
+                         (uint64_t)(part->addr - p->base), part->size,
+                         mp__number_of(&p->labels, part->label));
+    }
+    mp__writer_print(p->writer, "]");
+}
+
 /* Numbers of 64 bits, as texts, since JavaScript's have 53. */
 static void put_values(page *p, const char *name, const mp_numbering *all) {
     mp__writer_print(p->writer, ",\n\"%s\":[", name);
@@ -245,6 +261,7 @@ static void put_about(page *p) {
     put_labels(p);
     put_frames(p);
     put_stacks(p);
+    put_parts(p);
     put_stats(p);
     put_regions(p);
     mp__writer_print(p->writer, "}");
