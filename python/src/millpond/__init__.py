@@ -39,6 +39,8 @@ except ModuleNotFoundError as error:
         name="millpond._core",
     ) from None
 
+from millpond._label import label
+
 __version__ = version()
 __all__ = [
     "Buffer",
@@ -53,6 +55,7 @@ __all__ = [
     "get_include",
     "get_library_path",
     "get_limit",
+    "label",
     "set_limit",
     "version",
 ]
