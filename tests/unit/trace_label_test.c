@@ -90,7 +90,7 @@ TEST(labels_are_set_for_a_scope) {
     const mp_label outer = mp_label_make(MP_LABEL_OTHER, "outer", NULL);
     const mp_label before = mp_label_set(outer);
     CHECK_EQ_INT(mp_label_set(MP_LABEL_WEIGHTS), outer);
-    CHECK_EQ_INT(mp__label_now(), MP_LABEL_WEIGHTS);
+    CHECK_EQ_INT(mp__label_of_thread(), MP_LABEL_WEIGHTS);
     CHECK_EQ_INT(mp_label_set((mp_label)1 << 20), MP_LABEL_WEIGHTS); /* no label at all */
     CHECK_EQ_INT(mp_label_set(before), 0);
 }

@@ -63,7 +63,7 @@ static void check(arena *a, const chunk *c, mp_addr border, size_t size, intptr_
             MP_LOG(ERROR,
                    "a block of %" PRIu64 " bytes at 0x%" PRIxPTR
                    ", lent to '%s', was written outside: byte %" PRIdPTR " from its begin",
-                   (uint64_t)c->requested, chunk_addr(c) + a->border, a->clients[c->client],
+                   c->requested, chunk_addr(c) + a->border, a->clients[c->client],
                    offset + (intptr_t)i);
             return;
         }

@@ -315,8 +315,7 @@ void mp__order_wait_for_uses(arena *a, chunk *c) {
         u->epoch = epoch_of(lane_at(a, u->lane));
     }
     chunk_set_state(c, CHUNK_WAITING);
-    /* Kept there until the chunk is free; no lane lives to have 2^48 epochs. */
-    c->requested = epoch_of(lane_of(a, c)) & CHUNK_REQUESTED_MAX;
+    c->requested = epoch_of(lane_of(a, c)); /* kept there until the chunk is free */
     c->back = NULL;
     c->link = a->waiting;
     a->waiting = c;

@@ -17,7 +17,7 @@ void mp__report_block(const arena *a, const chunk *c, const lane *l, mp_trace_ac
                              .total = arena_total(a),
                              .action = (uint8_t)action,
                              .client = c->client,
-                             .label = c->label,
+                             .label = chunk_label(c),
                              .stack = action == MP_TRACE_ALLOC ? mp__trace_stack(a->trace) : 0});
     }
 }

@@ -24,6 +24,7 @@ static mp_status reserve(arena *a, uint32_t units, size_t size, uint8_t client, 
     c->units = units;
     chunk_lend(c, 0, size, client);
     mp__address_add(&a->addresses, c);
+    c->reserve_label = c->label; /* the list takes that place */
     c->back = NULL;
     c->link = a->reserved;
     if (c->link != NULL) {

@@ -23,8 +23,9 @@ mp_label_info mp__label_info(uint16_t label);
 /* "weights", "activations", "workspace", "other"; static storage. */
 const char *mp__label_kind_name(mp_label_kind kind);
 
-/* Whether any thread has ever set a label: until then lending need not look for one. */
-extern atomic_bool mp__labels_used;
+/* Whether any thread has ever set a label: until then lending need not look for one. Of this
+ * library alone, so that no table need be asked where it is. */
+extern __attribute__((visibility("hidden"))) atomic_bool mp__labels_used;
 uint16_t mp__label_of_thread(void);
 
 /* The label under which this thread lends. */
