@@ -66,7 +66,7 @@ const Find = (() => {
   }
 
   function writeBlocks() {
-    Tables.table('blocks-found', [['for', 'wide'], ['client', 'text'], ['size', null], ['stream', 'text'], ['address', null],
+    Tables.table('blocks-found', [['for', 'wide'], ['client', 'text'], ['size', null], ['stream', 'text'], ['address', 'two'],
       ['lent at', null]],
     found.slice(0, shown.blocks).map((block) => [
       Tables.named(groups, groups.by, block[groups.by], Labels.name(block.label) || Labels.KINDS[block.kind]),
