@@ -260,6 +260,29 @@ typedef void mp_write_fn(void *context, const char *text, size_t size);
  * page. Allocates nothing. */
 mp_status mp_pool_dump(mp_pool *pool, mp_write_fn *write, void *context);
 
+/* ---- labels: what memory is for ---- */
+
+typedef enum mp_label_kind {
+    MP_LABEL_OTHER,
+    MP_LABEL_WEIGHTS,     /* what stays: parameters, constants */
+    MP_LABEL_ACTIVATIONS, /* what one step of a computation makes for another */
+    MP_LABEL_WORKSPACE,   /* what one step needs for itself */
+} mp_label_kind;
+
+typedef uint32_t mp_label; /* 0: none */
+
+/* A label by its kind and names: of the step that asks for memory (`node`: of a model's graph, or
+ * whatever the caller names) and of the value that lies in it; NULL for none. Of names longer than
+ * 240 bytes the end is kept. The same texts give the same label, in the whole process and for good;
+ * so it may be made once and kept. Does not fail: after some 65,000 labels a new one is that of its
+ * kind, without names. */
+mp_label mp_label_make(mp_label_kind kind, const char *node, const char *tensor);
+
+/* From now on what this thread is lent, by any pool, bears `label`, also where no trace is kept: so
+ * a trace knows what lay there before it began. Returns the label before, to be set again when the
+ * scope ends. Costs a few instructions. */
+mp_label mp_label_set(mp_label label);
+
 /* ---- trace ---- */
 
 typedef enum mp_trace_format {

@@ -27,6 +27,7 @@ static PyObject *end(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
     core_hooks_end();
+    core_trace_end();
     Py_RETURN_NONE;
 }
 
@@ -40,6 +41,11 @@ static PyMethodDef functions[] = {
     {"set_limit", set_limit, METH_O,
      "set_limit(bytes, /)\n--\n\n"
      "Sets that limit; 0 for none. One below what is had already only stops growth."},
+    {"_label_make", CORE_METHOD(core_label_make), METH_FASTCALL,
+     "_label_make(kind, node, tensor, /)\n--\n\nThe number of a label; see millpond.label."},
+    {"_label_set", core_label_set, METH_O,
+     "_label_set(label, /)\n--\n\n"
+     "From now on this thread lends under the label; returns the one before."},
     {"_end", end, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

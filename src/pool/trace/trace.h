@@ -32,6 +32,8 @@ typedef struct mp_trace_event {
     uint8_t action;  /* mp_trace_action */
     uint8_t client;  /* index in the layout's clients: who asked, also when it is freed */
     bool pages;      /* GROW, SHRINK: a range of pages of an expandable region */
+    uint16_t label;  /* what for, see trace_label.h; of GROW, who made the pool grow */
+    uint16_t stack;  /* ALLOC, FAIL: who called, see trace_stack.h; 0 where it was not looked at */
 } mp_trace_event;
 
 typedef struct mp_trace mp_trace;
@@ -43,6 +45,18 @@ void mp__trace_destroy(mp_trace *trace);
 /* Starts anew with room for `capacity` events; 0 stops and forgets. Threads: any.
  * Fails: OUT_OF_MEMORY, INVALID_ARGUMENT (beyond 2^30 events); the trace as it was. */
 mp_status mp__trace_start(mp_trace *trace, size_t capacity);
+
+/* Parts of blocks, kept also while no events are, and which the start of a trace leaves alone; see
+ * mp__pool_part_set. Threads: any. */
+mp_status mp__trace_part_set(mp_trace *trace, mp_addr addr, size_t size, uint16_t label);
+void mp__trace_part_drop(mp_trace *trace, mp_addr addr);
+/* Puts those that lie in lent blocks into the layout. Fails: OUT_OF_MEMORY. */
+mp_status mp__trace_parts(mp_trace *trace, mp_layout *layout);
+
+/* From now until the next start, looks at the stack of who lends: at most `depth` frames. */
+void mp__trace_set_depth(mp_trace *trace, size_t depth);
+/* The stack of this thread for an event; 0 where none is wanted. Without locks of the pool. */
+uint16_t mp__trace_stack(const mp_trace *trace);
 
 /* Whether events are kept; cheap enough for every call. */
 bool mp__trace_on(const mp_trace *trace);
