@@ -1,4 +1,5 @@
 /* millpond.h - one pool of GPU memory for all libraries of a process.
+ * SPDX-License-Identifier: Apache-2.0
  *
  *     mp_pool *pool;
  *     mp_addr block;
@@ -40,7 +41,7 @@
  * may then serve a new handle. What cannot be checked, and is the caller's to keep: that a pointer
  * or a stream given is one, that functions given return, and that no call is under way on a handle
  * while it is closed.
- * SPDX-License-Identifier: Apache-2.0 */
+ */
 #ifndef MILLPOND_MILLPOND_H
 #define MILLPOND_MILLPOND_H
 

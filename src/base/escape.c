@@ -8,10 +8,16 @@
 
 /* The bytes of the character that `byte` begins; 0 where it begins none. */
 static size_t length_of(unsigned char byte) {
-    return byte < 0x80 ? 1 : byte < 0xc2 ? 0 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : byte < 0xf5 ? 4 : 0;
+    return byte < 0x80   ? 1
+           : byte < 0xc2 ? 0
+           : byte < 0xe0 ? 2
+           : byte < 0xf0 ? 3
+           : byte < 0xf5 ? 4
+                         : 0;
 }
 
-/* The first byte leaves some second bytes out: longer forms, surrogates, what is beyond U+10FFFF. */
+/* The first byte leaves some second bytes out: longer forms, surrogates, what is beyond U+10FFFF.
+ */
 static bool second_fits(unsigned char first, unsigned char second) {
     const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
     const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
@@ -22,7 +28,8 @@ static bool second_fits(unsigned char first, unsigned char second) {
 static size_t character(const unsigned char *text) {
     const size_t length = length_of(text[0]);
     if (length == 1) {
-        const bool control = (text[0] < 0x20 && text[0] != '\n' && text[0] != '\t') || text[0] == 0x7f;
+        const bool control =
+            (text[0] < 0x20 && text[0] != '\n' && text[0] != '\t') || text[0] == 0x7f;
         return control ? 0 : 1;
     }
     for (size_t i = 1; i < length; i++) { /* ends at a NUL, which continues nothing */

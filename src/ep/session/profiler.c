@@ -151,7 +151,8 @@ static void add_number(event_args *args, const char *key, uint64_t value) {
     add_text(args, key, text);
 }
 
-/* Of a copy -1, as ONNX Runtime's own code for CUPTI has it: readers find the keys in every event. */
+/* Of a copy -1, as ONNX Runtime's own code for CUPTI has it: readers find the keys in every event.
+ */
 static void add_extent(event_args *args, const char *key, bool kernel, uint64_t value) {
     if (kernel) {
         add_number(args, key, value);

@@ -49,10 +49,10 @@ mp_status mp_window_check_input(const mp_window *window, const int64_t *in);
  * window fits. */
 mp_status mp_window_slide(mp_window *window, const int64_t *in, int64_t *out);
 
-/* The same as ONNX Runtime's pools have it, whose division rounds towards 0: a window that is larger
- * than the input and its padding by less than a stride is the only one, beyond that by less than
- * two there is none and the result is empty, and then it fails. With `ceil_mode` a last window that
- * starts inside the input or the padding before it counts. */
+/* The same as ONNX Runtime's pools have it, whose division rounds towards 0: a window that is
+ * larger than the input and its padding by less than a stride is the only one, beyond that by less
+ * than two there is none and the result is empty, and then it fails. With `ceil_mode` a last window
+ * that starts inside the input or the padding before it counts. */
 mp_status mp_window_slide_over(mp_window *window, const int64_t *in, bool ceil_mode, int64_t *out);
 
 #endif
