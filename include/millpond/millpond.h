@@ -284,12 +284,14 @@ typedef enum mp_trace_format {
     MP_TRACE_HTML,     /* a page that needs nothing else: timeline, regions, who holds what */
 } mp_trace_format;
 
-/* Keeps the last `capacity` events (64 bytes each) from now on; 0 stops and forgets.
+/* Keeps the last `capacity` events (64 bytes each) from now on; 0 stops and forgets. An event knows
+ * when, who (client and thread), which block, its sizes, stream and label.
  * Fails: OUT_OF_MEMORY (host), INVALID_ARGUMENT beyond 2^30 events. */
 mp_status mp_pool_trace(mp_pool *pool, size_t capacity);
 
-/* Writes the events kept and what the pool looks like now. `path` is replaced only once all is
- * written. Fails: INVALID_ARGUMENT, NOT_FOUND (cannot be written; says why). */
+/* Writes the events kept and what the pool looks like now, each lent block with its label. `path`
+ * is replaced only once all is written. Fails: INVALID_ARGUMENT, NOT_FOUND (cannot be written; says
+ * why). */
 mp_status mp_pool_trace_write(mp_pool *pool, mp_trace_format format, const char *path);
 
 /* ---- memory of another library beneath ---- */
