@@ -292,12 +292,14 @@ typedef enum mp_trace_format {
     MP_TRACE_HTML,     /* one self-contained page: timeline, regions, usage by client */
 } mp_trace_format;
 
-/* Records the last `capacity` events (64 bytes each) from now on; 0 stops and discards them.
+/* Records the last `capacity` events (64 bytes each) from now on; 0 stops and discards them. An
+ * event has the time, client and thread, the block, its sizes, stream and label.
  * Fails: OUT_OF_MEMORY (host), INVALID_ARGUMENT beyond 2^30 events. */
 mp_status mp_pool_trace(mp_pool *pool, size_t capacity);
 
-/* Writes the recorded events and the present state of the pool. `path` is replaced only once all is
- * written. Fails: INVALID_ARGUMENT, NOT_FOUND (cannot be written; the message says why). */
+/* Writes the recorded events and the present state of the pool, each allocated block with its
+ * label. `path` is replaced only once all is written. Fails: INVALID_ARGUMENT, NOT_FOUND (cannot be
+ * written; the message says why). */
 mp_status mp_pool_trace_write(mp_pool *pool, mp_trace_format format, const char *path);
 
 /* ---- memory of another library beneath ---- */

@@ -41,10 +41,10 @@ static PyMethodDef functions[] = {
     {"set_limit", set_limit, METH_O,
      "set_limit(bytes, /)\n--\n\n"
      "Sets that limit; 0 for none. One below what is had already only stops growth."},
-    {"_label_make", CORE_METHOD(core_label_make), METH_FASTCALL,
-     "_label_make(kind, node, tensor, /)\n--\n\nThe number of a label; see millpond.label."},
-    {"_label_set", core_label_set, METH_O,
-     "_label_set(label, /)\n--\n\n"
+    {"make_label", CORE_METHOD(core_label_make), METH_FASTCALL,
+     "make_label(kind, node, tensor, /)\n--\n\nThe number of a label; see millpond.label."},
+    {"set_label", core_label_set, METH_O,
+     "set_label(label, /)\n--\n\n"
      "From now on this thread lends under the label; returns the one before."},
     {"_end", end, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

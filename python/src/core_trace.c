@@ -132,7 +132,7 @@ PyObject *core_label_make(PyObject *module, PyObject *const *args, Py_ssize_t co
     const char *tensor = NULL;
     (void)module;
     if (count != 3) {
-        return PyErr_Format(PyExc_TypeError, "_label_make(kind, node, tensor)");
+        return PyErr_Format(PyExc_TypeError, "make_label() takes a kind, a node and a tensor");
     }
     if (!name_of(args[1], "the name of a label", &node) ||
         !name_of(args[2], "the tensor of a label", &tensor)) {

@@ -338,8 +338,8 @@ def run_in_page(browse, path, folder, script, *more, address=""):
     text, count = re.subn(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
     assert count == 1
     copy = folder / "copy.html"
-    copy.write_text(text.replace("</body>", f"<script>document.body.dataset.result = JSON.stringify((() => {{{script}}})())"
-                                 "</script></body>"), encoding="utf-8")
+    script = f"<script>document.body.dataset.result = JSON.stringify((() => {{{script}}})())</script>"
+    copy.write_text(text.replace("</body>", f"{script}</body>"), encoding="utf-8")
     dom, log = browse(copy.as_uri() + address, "--dump-dom", *more)
     assert log == []
     return json.loads(html.unescape(re.search(r'data-result="([^"]*)"', dom).group(1)))
@@ -413,7 +413,8 @@ def test_saved_tables_hold_no_formulas(browse, traced, tmp_path):
 def test_page_fits_a_phone(browse, traced, tmp_path):
     wide, inner, cut = run_in_page(browse, traced[0] / "trace.html", tmp_path, """
         const edge = innerWidth;
-        const cut = [...document.querySelectorAll('td, th, h2, button')].filter((one) => one.getBoundingClientRect().right > edge);
+        const all = [...document.querySelectorAll('td, th, h2, button')];
+        const cut = all.filter((one) => one.getBoundingClientRect().right > edge);
         return [document.documentElement.scrollWidth, edge, cut.map((one) => one.textContent)];""",
                                    "--window-size=360,2000")
     assert cut == []
@@ -431,9 +432,9 @@ def many_clients(folder):
         pools[0].write_trace(2, sys.argv[1])
         """
     path = folder / "many.html"
-    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=120, check=False,
-                          env=dict(os.environ, MILLPOND_EP_LIBRARY=str(provider.library_path()),
-                                   PYTHONPATH=str(Path(__file__).resolve().parents[1] / "ep")))
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=120,
+                          check=False, env=dict(os.environ, MILLPOND_EP_LIBRARY=str(provider.library_path()),
+                                                PYTHONPATH=str(Path(__file__).resolve().parents[1] / "ep")))
     assert done.returncode == 0, done.stderr
     return path
 
@@ -467,7 +468,8 @@ def test_words_end_where_pale_begins(browse, traced, tmp_path):
         document.body.append(canvas);
         const block = {...Find.found()[0], addr: 0, size: 1000, requested: 400};
         const blocks = [block];
-        Strip.draw(canvas, blocks, Strip.layOut(blocks), {from: 0, to: 1000, chosen: -1}, Groups.of('client', false), null);
+        const view = {from: 0, to: 1000, chosen: -1};
+        Strip.draw(canvas, blocks, Strip.layOut(blocks), view, Groups.of('client', false), null);
         return words;""")
     assert len(drawn) == 1
     assert drawn[0] <= 160

@@ -46,8 +46,9 @@ def test_labels_nest_and_end(pool, tmp_path):
         kept.append(pool.reserve(KIB))
     kept.append(pool.alloc(KIB))
     assert [event["label"] for event in lent(pool, tmp_path)] == [
-        ["other", "", ""], ["other", "outer", ""], ["workspace", "inner", "t"], ["other", "outer", ""], ["other", "", ""]]
-    del kept
+        ["other", "", ""], ["other", "outer", ""], ["workspace", "inner", "t"], ["other", "outer", ""],
+        ["other", "", ""]]
+    kept.clear()
     freed = [event for event in events(pool, tmp_path) if event["action"] == "free"]
     assert ["workspace", "inner", "t"] in [event["label"] for event in freed]
 
@@ -76,12 +77,12 @@ def test_labels_are_those_of_one_thread(pool, tmp_path):
         thread.join()
         kept.append(work())
     assert [event["label"][1] for event in lent(pool, tmp_path)] == ["", "decorated"]
-    del kept
 
 
 @pytest.mark.parametrize(("arguments", "error", "words"), [
     ({"name": 5}, TypeError, "5"),
-    ({"name": "x", "kind": "weight"}, millpond.InvalidArgumentError, "'weights', 'activations', 'workspace' or 'other'"),
+    ({"name": "x", "kind": "weight"}, millpond.InvalidArgumentError,
+     "'weights', 'activations', 'workspace' or 'other'"),
     ({"name": "x", "tensor": b"y"}, TypeError, "b'y'"),
 ])
 def test_labels_that_cannot_be_are_refused(arguments, error, words):
@@ -200,7 +201,8 @@ def model():
     nodes = [helper.make_node("MatMul", ["x", "table"], ["product"], name="/layer/MatMul"),
              helper.make_node("Softmax", ["product"], ["y"])]
     weights = helper.make_tensor("table", TensorProto.FLOAT, [64, 96], [0.5] * (64 * 96))
-    sides = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", width])] for name, width in (("x", 64), ("y", 96))]
+    sides = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", width])]
+             for name, width in (("x", 64), ("y", 96))]
     made = helper.make_model(helper.make_graph(nodes, "g", *sides, [weights]),
                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.checker.check_model(made)

@@ -255,8 +255,8 @@ def get_limit() -> int:
 def set_limit(bytes: int, /) -> None:
     """0: no limit. One below what is had already only stops growth."""
 
-def _label_make(kind: str, node: str | None, tensor: str | None, /) -> int:
+def make_label(kind: str, node: str | None, tensor: str | None, /) -> int:
     """The number of a label; see millpond.label."""
 
-def _label_set(label: int, /) -> int:
+def set_label(label: int, /) -> int:
     """From now on this thread lends under the label; returns the one before."""

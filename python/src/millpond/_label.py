@@ -26,14 +26,14 @@ class label(contextlib.ContextDecorator):  # noqa: N801  (a word of the language
     """
 
     def __init__(self, name: str, *, kind: Kind = "other", tensor: str | None = None) -> None:
-        self._number = _core._label_make(kind, name, tensor)
+        self._number = _core.make_label(kind, name, tensor)
         self._scopes = threading.local()  # one label may be set by several threads, and twice by each
 
     def __enter__(self) -> None:
-        before = _core._label_set(self._number)
+        before = _core.set_label(self._number)
         self._scopes.__dict__.setdefault("before", []).append(before)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _core._label_set(self._scopes.before.pop())
+        _core.set_label(self._scopes.before.pop())
