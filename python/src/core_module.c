@@ -1,4 +1,5 @@
-/* core_module.c - the module millpond._core. SPDX-License-Identifier: Apache-2.0 */
+/* core_module.c - the module millpond._core.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "core.h"
 
 static PyObject *version(PyObject *module, PyObject *unused) {
@@ -39,7 +40,7 @@ static PyMethodDef functions[] = {
      "limit, which is the default where MILLPOND_LIMIT is not set."},
     {"set_limit", set_limit, METH_O,
      "set_limit(bytes, /)\n--\n\n"
-     "Sets that limit; 0 for none. One below what is had already only stops growth."},
+     "Sets that limit; 0 for none. A limit below current usage only prevents growth."},
     {"_end", end, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
