@@ -80,7 +80,7 @@ static mp_status check_memory(const mp_tensor *tensor, const void *data, const c
     if (data != NULL || mp_shape_count(&tensor->shape) == 0) {
         return MP_OK;
     }
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     return MP_FAIL(OUT_OF_MEMORY, "no memory could be allocated for %s %d, a %s tensor of shape %s",
                    what, i, mp_dtype_name(tensor->type), mp_shape_text(&tensor->shape, text));
 }

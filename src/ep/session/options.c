@@ -276,7 +276,6 @@ mp_op_options mp__options_of_ops(const mp_options *options) {
         .tf32 = options->use_tf32,
         .conv_workspace_max = options->cudnn_conv_use_max_workspace,
         .conv_search = options->cudnn_conv_algo_search,
-        .skip_layer_norm_strict = options->enable_skip_layer_norm_strict_mode,
         .sdpa_kernel = (int32_t)options->sdpa_kernel,
         .tune = !options->tunable_op_enable          ? MP_TUNE_OFF
                 : !options->tunable_op_tuning_enable ? MP_TUNE_USE

@@ -1,4 +1,5 @@
-/* transfer.c - copies of tensors between host and device. SPDX-License-Identifier: Apache-2.0 */
+/* transfer.c - copies of tensors between host and device.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/abi/bridge.h"
 #include "ep/graph/graph.h"
 #include "ep/session/plugin.h"

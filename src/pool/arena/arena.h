@@ -203,7 +203,7 @@ static inline bool units_of(const arena *a, size_t size, uint32_t *out) {
     if (size > UNITS_MAX * UNIT - 2 * a->border) {
         return false;
     }
-    *out = (uint32_t)((size + 2 * a->border + UNIT - 1) / UNIT);
+    *out = (uint32_t)MP_CEIL_DIV(size + 2 * a->border, UNIT);
     return true;
 }
 

@@ -1,10 +1,9 @@
 /* reserve.c - blocks outside the arena, straight from the source: weights, and the blocks of an
  * external manager that allocates each of them itself.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * The device must not use such a block any more when it goes. While a stream is captured it cannot
- * be waited for, so the block is kept in `retired` until it can. */
+ * be waited for, so the block is kept in `retired` until it can.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "pool/arena/arena.h"
 
