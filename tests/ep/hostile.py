@@ -26,6 +26,7 @@ MODEL_LIMIT_S = 20  # for one provider
 MEMORY_BYTES = 4 << 30  # addresses of a worker
 POOL_BYTES = "256M"
 GRAPH_EVERY = 50
+OFF_BY_ONE = re.compile("QLinear|Quantize")  # halves are rounded after sums in another order
 LOADS = {"cpu": "cpu loads", "ours": "ours loads"}
 RUNS = {"cpu": "cpu runs", "ours": "ours runs"}
 
@@ -46,7 +47,7 @@ class Failed(Exception):
 
 
 def outcome(who, session_of, feeds, say):
-    """The outputs of each run, or the text of its failure; one that keeps the session from being made counts for all."""
+    """The outputs of each run, or the text of its failure; that of making the session counts for all."""
     say(LOADS[who])
     try:
         session = session_of()
@@ -82,14 +83,16 @@ def sentence_fault(text, op):
     return None
 
 
-def differs(got, want, kind):
+def differs(got, want, op):
     import numpy as np
     import op_model
 
     for i, (a, b) in enumerate(zip(got, want, strict=True)):
         if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
             continue
-        slack = 64 if a.dtype.kind == "f" else 1
+        slack = (4096 if "Quantize" in op else 64) if a.dtype.kind == "f" else 1
+        if OFF_BY_ONE.match(op) and a.dtype.itemsize == 1 and a.shape == b.shape:
+            b = np.where(np.abs(a.astype(int) - b) <= 1, a, b)
         name = {"float32": "float", "float64": "double"}.get(str(a.dtype), str(a.dtype))
         fault = op_model.close(a, b, name, name, slack)
         if fault:
@@ -117,7 +120,7 @@ def judge(model, ours, cpu, session):
         if want is None or isinstance(want, Failed):
             word = "taken by us alone"
             continue
-        fault = differs(got, want, model.kind) if model.comparable else None
+        fault = differs(got, want, model.op) if model.comparable else None
         if fault:
             return "FAILED", f"run {number}: {fault}"
         word = "equal" if word == "refused by both" else word
@@ -147,7 +150,7 @@ def try_model(seed, operators, with_cpu, say):
     )
     word, text = judge(model, ours, cpu, session)
     if word in ("refused by us alone", "taken by us alone") and text is None:
-        text = " | ".join(str(x)[:200] for pair in ((ours, cpu) if cpu else (ours,)) for x in pair if isinstance(x, Failed))
+        text = " | ".join(str(x)[:200] for x in (*ours, *(cpu or ())) if isinstance(x, Failed))
     return word, text, str(model)
 
 
@@ -191,8 +194,8 @@ class Worker:
     def __init__(self, operators):
         env = {**os.environ, "MILLPOND_LOG": "off", "MILLPOND_POOL": f"arena.max_mem={POOL_BYTES}"}
         command = [sys.executable, __file__, "--worker", *(["--operators", ",".join(operators)] if operators else [])]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                        env=env)
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=env)
         self.rest = b""
 
     def read(self, limit_s):
@@ -284,7 +287,7 @@ def arguments(given=None):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=20000, help="models to try")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
-    parser.add_argument("--operators", type=lambda text: re.split(r"[, ]+", text), help="such as Slice,com.microsoft.Gelu")
+    parser.add_argument("--operators", type=lambda text: text.split(","), help="such as Slice,com.microsoft.Gelu")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--minutes", type=float, default=60, help="no new model after that")
     parser.add_argument("--verbose", action="store_true", help="every model, with what came of it")

@@ -910,6 +910,24 @@ assert not allocated and source.clients()["source"].in_use == 0
     assert "cannot allocate 20000 bytes" in text and "the external memory manager cannot provide" in text
 
 
+def test_functions_with_memory_that_cannot_be_lent_are_refused_in_a_sentence():
+    """Aligned to 16, as malloc has it: the session says so itself, and not its first run by way of the log."""
+    c_child(
+        EXTERNAL_START
+        + """
+@ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)
+def crooked(size):
+    return source.alloc(size + 512) + 16
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def straighten(block):
+    source.free(block - 16)
+crooked_options = {"gpu_external_alloc": address(crooked), "gpu_external_free": address(straighten)}
+refused(lambda: environment.session(small_models.add_chain(3, 5000), crooked_options), "not a multiple of 256")
+assert source.clients()["source"].in_use == 0
+"""
+    )
+
+
 @pytest.mark.parametrize("name", ["gpu_external_alloc", "gpu_external_free"])
 def test_one_function_alone_is_ignored_with_a_warning(name):
     text = c_child(

@@ -47,12 +47,15 @@ def test_sample(summary):
 
 def test_a_worker_that_dies_is_reported_with_its_seed():
     """A worker whose plugin ends the process as soon as a session is made."""
-    code = "import os, provider; provider.session = lambda *given, **named: os.abort()"
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path[:0] = [{str(HERE)!r}, {str(HERE.parents[1] / 'demo')!r}]\n{code}\n"
-         "import hostile\nhostile.work(['Relu'])"],
-        input="7 1\n", capture_output=True, text=True, timeout=120, env=os.environ,
-    )
+    paths = [str(HERE), str(HERE.parents[1] / "demo")]
+    code = f"""
+import os, sys
+sys.path[:0] = {paths!r}
+import hostile, provider
+provider.session = lambda *given, **named: os.abort()
+hostile.work(["Relu"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], input="7 1\n", capture_output=True, text=True, timeout=120)
     assert done.returncode != 0
     words = [line.split("\t")[:2] for line in done.stdout.splitlines()]
     assert words[-1] == ["begin", "ours loads"]

@@ -134,7 +134,8 @@ def without_a_kernel():
 
 def listed():
     text = (provider.ROOT / "src/ep/placement/lacking.c").read_text(encoding="utf-8")
-    return [line.strip(' ",') for line in text.partition("names[] = {")[2].partition("};")[0].splitlines() if '"' in line]
+    lines = text.partition("names[] = {")[2].partition("};")[0].splitlines()
+    return [line.strip(' ",') for line in lines if '"' in line]
 
 
 def test_operators_that_no_provider_has_are_listed():

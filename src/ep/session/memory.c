@@ -244,6 +244,14 @@ static mp_status find_functions(const mp_options *options, functions **out) {
                : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for an external allocator");
 }
 
+/* Memory that the pool cannot lend is told of now: what a session's allocator says in a run does
+ * not reach its user. That there is none may be another matter by then. */
+static mp_status try_external(mp_pool *pool) {
+    mp_addr addr = 0;
+    const mp_status status = mp_pool_alloc(pool, 1, MP_NO_STREAM, &addr);
+    return status == MP_OK ? mp_pool_free(pool, addr) : status == MP_OUT_OF_MEMORY ? MP_OK : status;
+}
+
 static mp_status open_external(const mp_unit *unit, const mp_options *options, mp_pool **out) {
     static const char *const direct[] = {"arena.external=direct", NULL};
     functions *f = NULL;
@@ -254,7 +262,8 @@ static mp_status open_external(const mp_unit *unit, const mp_options *options, m
         .free = call_free,
         .empty_cache = f->empty_cache != NULL ? call_empty_cache : NULL,
     };
-    return mp__pool_open_external_on(unit->device, CLIENT, &external, direct, out);
+    MP_TRY(mp__pool_open_external_on(unit->device, CLIENT, &external, direct, out));
+    return try_external(*out);
 }
 
 /* A key without a prefix may be meant for anybody, so it is not taken. */
