@@ -23,7 +23,7 @@ endif
 $(ENV): requirements.txt tools/setup.py
 	@$(SYSTEM_PYTHON) tools/setup.py --out $@
 
-.PHONY: setup configure build demo test test-quick test-versions bench bench-gate wheel lint format docs test-gpu bench-gpu clean distclean help
+.PHONY: setup configure build demo test test-quick test-versions test-hostile bench bench-gate wheel lint format docs test-gpu bench-gpu clean distclean help
 
 setup: $(ENV) ## Install pinned tools and packages into .venv (every other target does this too)
 	@:
@@ -49,6 +49,9 @@ test-quick: build ## The C tests and checks only, in some seconds
 
 test-versions: build ## The provider in the oldest ONNX Runtime, one between, and the newest on PyPI
 	@$(PYTHON) tools/test_versions.py --build $(BUILD) $(VERSION_FLAGS)
+
+test-hostile: build ## Models that nobody would write, 20,000 of them (HOSTILE_FLAGS="--count N --seed N --operators A,B")
+	@MILLPOND_DEVICE=$(or $(MILLPOND_DEVICE),host) PYTHONPATH=$(BUILD)/python:demo $(PYTHON) tests/ep/hostile.py $(HOSTILE_FLAGS)
 
 bench: build ## Time the pool, the models and a chain of small operators; writes bench/results/*.json
 	@$(PYTHON) bench/bench_pool.py --build $(BUILD) --repeats 3 --budget-s 120 $(POOL_FLAGS)

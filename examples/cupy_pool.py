@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """CuPy's arrays from the pool: statistics, an error that says who holds the memory, streams, and a captured graph."""
 
+import sys
+
 import cupy
 import millpond.cupy
+
+if not cupy.cuda.is_available():
+    sys.exit("this example needs a GPU, and CuPy finds none: `millpond doctor` says what is missing")
 
 millpond.cupy.install()  # device and pinned memory, for arrays made from now on
 

@@ -73,9 +73,9 @@ def tree_files():
 def absent_files(path, files):
     """Names of source files that lead nowhere; a name may leave out the folders before it, and have stars."""
     for span in sorted(set(CODE_SPAN.findall(text_of(path)))):
-        if FILE_NAME.fullmatch(span) and span not in OF_OTHERS:
-            if not any(fnmatch.fnmatchcase("/" + name, "*/" + span) for name in files):
-                yield f"{path.relative_to(ROOT)}: names {span}, a file which is not there"
+        if (FILE_NAME.fullmatch(span) and span not in OF_OTHERS
+                and not any(fnmatch.fnmatchcase("/" + name, "*/" + span) for name in files)):
+            yield f"{path.relative_to(ROOT)}: names {span}, a file which is not there"
 
 
 def unnamed_files(files):

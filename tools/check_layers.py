@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the house's rules that a compiler does not: who may include whom, names, licences, lists of kernels.
+"""Checks the house's rules that a compiler does not: who may include and call whom, names, licences, pages, kernels.
 
-    check_layers.py [--root DIR]
+    check_layers.py [--root DIR] [--circles]
 
 src/ is layers: base < device < pool < kernel < op < ep. RULES says what each folder may include; a folder that
-is not a layer's own belongs to the layer it lies in. Prints each breach as file:line.
+is not a layer's own belongs to the layer it lies in. Files that call each other in a circle are CIRCLE_MAX at most;
+--circles lists all circles there are. The README.md of a folder of src names each file in it, and no other. Prints each
+breach as file:line.
 """
 
 import argparse
@@ -37,9 +39,15 @@ VENDOR = [  # (headers of others, the folder that may include them)
      "device/cuda"),
     (re.compile(r"(core/session/)?onnxruntime\w*\.h"), "ep"),
 ]
+CIRCLE_MAX = 4  # files that call each other, one way or another
+TEXT_OF_C = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\])*"', re.S)  # comments and strings
+FUNCTION = re.compile(r"^(?!static\b)[A-Za-z_][\w \*]*?[ \*]((?:mp|k)_\w+)\([^;{]*\)\s*\{", re.M)
+CONSTANT = re.compile(r"^(?:const )[\w ]+?\b(mp_\w+)(?:\[[^\]]*\])?\s*=", re.M)
+SYMBOL = re.compile(r"\b(?:mp|k)_\w+")
+NAMED_FILE = re.compile(r"`([\w/]+\.(?:c|h|cu|def|txt|js|css|html))`")
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SPDX = "SPDX-License-Identifier: Apache-2.0"
-SPDX_WITHIN_LINES = 40  # the first comment of a file may be long
+SPDX_WITHIN_LINES = 60  # the first comment of a file may be long
 SPDX_LAST = {".c", ".h", ".cu", ".def"}  # here it is the last line of the first comment
 FIRST_COMMENT = re.compile(r"\A/\*.*?\*/", re.DOTALL)
 KERNEL_LIST = re.compile(r"\* Kernels?: ([\w/., \n*]*?\.cu)\.\n")
@@ -122,6 +130,62 @@ def check_families(root, breaches):
             breaches.append(f"src/op/op_list.def:1: MP_OP_FAMILY({name}) has no file src/op/*/{name}.c")
 
 
+def calls_between(sources):
+    """Which C file uses a function or constant that which other one defines."""
+    texts = {path: TEXT_OF_C.sub(" ", path.read_text(encoding="utf-8")) for path in sources if path.suffix == ".c"}
+    owner = {found: path for path, text in texts.items() for pattern in (FUNCTION, CONSTANT)
+             for found in pattern.findall(text)}
+    return {path: {owner[word] for word in SYMBOL.findall(text) if owner.get(word, path) != path}
+            for path, text in texts.items()}
+
+
+def circles_of(calls):
+    """The sets of files that reach each other, largest first (Tarjan's algorithm, without recursion)."""
+    number, low, stack, found = {}, {}, [], []
+    for start in calls:
+        work = [(start, iter(calls[start]))] if start not in number else []
+        while work:
+            node, rest = work[-1]
+            if node not in number:
+                number[node] = low[node] = len(number)
+                stack.append(node)
+            following = next((other for other in rest if other not in number or other in stack), None)
+            if following is None:
+                work.pop()
+                if low[node] == number[node]:
+                    at = stack.index(node)
+                    found.append(stack[at:])
+                    del stack[at:]
+                if work:
+                    above = work[-1][0]
+                    low[above] = min(low[above], low[node])
+            elif following in number:
+                low[node] = min(low[node], number[following])
+            else:
+                work.append((following, iter(calls[following])))
+    return sorted((sorted(circle) for circle in found if len(circle) > 1), key=len, reverse=True)
+
+
+def check_circles(root, sources, breaches, show):
+    for circle in circles_of(calls_between(sources)):
+        names = " ".join(path.relative_to(root / "src").as_posix() for path in circle)
+        if show:
+            print(f"circle of {len(circle)}: {names}")
+        if len(circle) > CIRCLE_MAX:
+            breaches.append(f"{circle[0].relative_to(root)}:1: {len(circle)} files call each other in a circle, more "
+                            f"than {CIRCLE_MAX}: {names}")
+
+
+def check_pages(root, breaches):
+    """A folder's README.md against the files that lie in it."""
+    for page in sorted((root / "src").rglob("README.md")):
+        named = set(NAMED_FILE.findall(page.read_text(encoding="utf-8")))
+        there = {path.name for path in page.parent.iterdir() if path.is_file() and path != page}
+        name = page.relative_to(root).as_posix()
+        breaches += [f"{name}:1: does not name `{missing}`, which lies beside it" for missing in sorted(there - named)]
+        breaches += [f"{name}:1: names `{gone}`, which does not lie beside it" for gone in sorted(named - there)]
+
+
 def is_code(path):
     return path.is_file() and (path.suffix in CODE or path.name in CODE_NAMES or path.parent.name == ".ci")
 
@@ -129,7 +193,9 @@ def is_code(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
-    root = parser.parse_args().root.resolve()
+    parser.add_argument("--circles", action="store_true", help="list the files that call each other")
+    given = parser.parse_args()
+    root = given.root.resolve()
     breaches = []
     sources = sorted(path for path in (root / "src").rglob("*") if path.is_file())
 
@@ -141,6 +207,8 @@ def main():
         if other != path:
             breaches.append(f"{path.relative_to(root)}:1: the name is taken by {other.relative_to(root)}")
 
+    check_circles(root, sources, breaches, given.circles)
+    check_pages(root, breaches)
     files = [path for folder in CODE_FOLDERS for path in sorted((root / folder).rglob("*")) if is_code(path)]
     files += [root / name for name in sorted(CODE_NAMES) if (root / name).is_file()]
     for path in files:

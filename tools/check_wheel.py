@@ -98,10 +98,10 @@ def check_version(wheel):
 
 
 def check_requires(wheel):
-    """Nobody is made to install a framework."""
+    """Nobody is made to install a framework; OpenBLAS is what the emulated device multiplies with."""
     metadata = wheel.headers("METADATA")
     always = [line for line in metadata.get_all("Requires-Dist") or [] if "extra ==" not in line]
-    odd = [line for line in always if not re.match(r"(click|rich)\b", line)]
+    odd = [line for line in always if not re.match(r"(click|rich|scipy-openblas32)\b", line)]
     if odd:
         return f"requires {', '.join(odd)}"
     return None if metadata["Requires-Python"] == ">=3.10" else f"Requires-Python: {metadata['Requires-Python']}"

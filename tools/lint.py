@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the style of the tree: clang-format, clang-tidy, ruff, codespell, and the layers.
+"""Checks the style of the tree: clang-format, clang-tidy, ruff, pyright, codespell, and the layers.
 
-    lint.py --build build/dev [--fix] [--only format,tidy,python,words,layers] [--jobs N]
+    lint.py --build build/dev [--fix] [--only format,tidy,python,types,words,layers] [--jobs N]
 
-clang-format, ruff and codespell come pinned from PyPI into .venv/lint, or where there is no network from the
+clang-format, ruff, pyright and codespell come pinned from PyPI into .venv/lint, or where there is no network from the
 path; clang-tidy comes from the path. What clang-tidy found clean is remembered in BUILD/tidy by the contents of
 the file and of every header, so that a second run only looks at what changed.
 """
@@ -120,6 +120,10 @@ def lint_python(args):
     return run([tool("ruff"), "check", *(["--fix"] if args.fix else []), *existing(PYTHON_FOLDERS)])
 
 
+def lint_types(_):
+    return run([sys.executable, ROOT / "tools/check_types.py", tool("pyright")])
+
+
 def lint_words(_):
     return run([tool("codespell"), *existing(WORDS_PATHS)])
 
@@ -132,6 +136,7 @@ CHECKS = [
     ("layers", lint_layers, None),
     ("format", lint_format, "clang-format"),
     ("python", lint_python, "ruff"),
+    ("types", lint_types, "pyright"),
     ("words", lint_words, "codespell"),
     ("tidy", lint_tidy, None),
 ]

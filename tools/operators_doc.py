@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/operators.md: what the provider registers, beside what ONNX Runtime's own CUDA provider does.
+"""Writes docs/operators.md: what the provider registers, beside what ONNX Runtime's own CUDA provider does; and what
+`millpond parity` prints of it into docs/command_line.md.
 
-    operators_doc.py            write the page anew
-    operators_doc.py --check    exit status 1, and the lines that differ, where the page is not current
+    operators_doc.py            write both anew
+    operators_doc.py --check    exit status 1, and the lines that differ, where one is not current
 
 What is listed is what the built library registers with the ONNX Runtime of requirements.txt: its schemas decide which
 versions and types of a row of src/op exist. With another version the check is skipped (exit status 77). The table of
@@ -14,6 +15,7 @@ import argparse
 import difflib
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "demo"), str(ROOT / "tests" / "ep")]
 
 PAGE = ROOT / "docs" / "operators.md"
+COMMANDS_PAGE = ROOT / "docs" / "command_line.md"
+PARITY = re.compile(r"(?<=```console\n\$ millpond parity\n).*?(?=```)", re.DOTALL)
 SKIP_STATUS = 77
 DIFFERENCES_MAX = 30
 STATE_WORDS = {"covered": "covered", "partly": "in part", "only here": "only here"}
@@ -170,20 +174,34 @@ def page(mine, other, allowed, version):
     return "\n".join(lines) + "\n"
 
 
+def commands_page():
+    """docs/command_line.md with what `millpond parity` prints now."""
+    import millpond
+
+    env = dict(os.environ, PYTHONPATH=str(Path(millpond.__file__).parents[1]))
+    command = [sys.executable, "-m", "millpond", "parity"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    text, count = PARITY.subn(lambda _: done.stdout, COMMANDS_PAGE.read_text(encoding="utf-8"))
+    if count != 1:
+        raise SystemExit(f"{COMMANDS_PAGE} has {count} examples of `millpond parity` instead of one")
+    return text
+
+
 def pinned_version():
     text = (ROOT / "requirements.txt").read_text(encoding="utf-8")
     return re.search(r"^onnxruntime==(\S+)", text, re.MULTILINE).group(1)
 
 
-def check(fresh):
-    old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+def check(path, fresh):
+    name = path.relative_to(ROOT)
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
     if old == fresh:
-        print("docs/operators.md is current")
+        print(f"{name} is current")
         return 0
-    names = {"fromfile": "docs/operators.md", "tofile": "as registered", "lineterm": ""}
+    names = {"fromfile": str(name), "tofile": "as registered", "lineterm": ""}
     for line in list(difflib.unified_diff(old.splitlines(), fresh.splitlines(), n=0, **names))[:DIFFERENCES_MAX]:
         print(line)
-    print("docs/operators.md is not current: run `make docs`")
+    print(f"{name} is not current: run `make docs`")
     return 1
 
 
@@ -202,12 +220,12 @@ def main():
 
     mine, allowed = registered_and_known()
 
-    fresh = page(mine, _parity_table.theirs(), allowed, onnxruntime.__version__)
+    fresh = {PAGE: page(mine, _parity_table.theirs(), allowed, onnxruntime.__version__), COMMANDS_PAGE: commands_page()}
     if args.check:
-        return check(fresh)
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(fresh, encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)}")
+        return max([check(path, text) for path, text in fresh.items()])
+    for path, text in fresh.items():
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")
     return 0
 
 

@@ -53,7 +53,7 @@ def pytest(*paths, gpu=True):
             *several, *(path if path.startswith("-") else str(ROOT / path) for path in paths)]
 
 
-OPERATOR_TESTS = ("op_cases", "onnx_nodes", "nhwc", "prepared", "large", "random_graphs")
+OPERATOR_TESTS = ("op_cases", "onnx_nodes", "nhwc", "prepared", "large", "random_graphs", "hostile")
 PROVIDER_TESTS = ("cli", "monitor", "onnx")  # of the Python package
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the Python wheel and its source archive, and checks the wheel.
 
-    wheel.py --out dist [--cuda] [--no-sdist] [--kernels build/dev/libmillpond_host_kernels.a]
+    wheel.py --out dist [--cuda] [--no-sdist] [--verbose] [--kernels build/dev/libmillpond_host_kernels.a]
 
 Needs scikit-build-core, CMake and Ninja, which requirements.txt has, and Python's headers; nothing is fetched.
 --cuda: fails where CUDA's headers are missing, instead of leaving the CUDA backend out.
@@ -15,6 +15,7 @@ import contextlib
 import importlib.util
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -40,8 +41,37 @@ def build(args):
     given = settings(args)
     with contextlib.chdir(ROOT):
         if not args.no_sdist:
-            print(f"# {backend.build_sdist(str(out))}")
-        return out / backend.build_wheel(str(out), given)
+            with quiet(args.verbose):
+                name = backend.build_sdist(str(out))
+            print(f"# {name}")
+        with quiet(args.verbose):
+            return out / backend.build_wheel(str(out), given)
+
+
+@contextlib.contextmanager
+def quiet(verbose):
+    """Keeps back what CMake and the compilers write, some 1,300 lines; a build that fails writes it after all."""
+    if verbose:
+        yield
+        return
+    with tempfile.TemporaryFile() as log:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        kept = [(number, os.dup(number)) for number in (1, 2)]
+        for number, _ in kept:
+            os.dup2(log.fileno(), number)
+        try:
+            yield
+        except BaseException:
+            log.seek(0)
+            os.write(kept[1][1], log.read())
+            raise
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, old in kept:
+                os.dup2(old, number)
+                os.close(old)
 
 
 def main():
@@ -49,6 +79,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cuda", action="store_true", help="the CUDA backend must be in it")
     parser.add_argument("--no-sdist", action="store_true", help="the wheel only")
+    parser.add_argument("--verbose", action="store_true", help="print what CMake and the compilers say")
     parser.add_argument("--kernels", type=Path, help="archive of kernels that another build of this source made")
     args = parser.parse_args()
     if importlib.util.find_spec("scikit_build_core") is None:

@@ -32,9 +32,15 @@
  * blocks are freed and mp_pool_stream_gone has been called for it.
  *
  * Unless said otherwise: sizes are bytes; addresses are aligned to 256; a function may be called
- * from any thread, concurrently too; it does not touch its outputs when it fails; no argument ends
- * the process. In a child that was forked from a process that used a pool, every call fails with
- * UNSUPPORTED.
+ * from any thread, concurrently too; it does not touch its outputs when it fails. In a child that
+ * was forked from a process that used a pool, every call fails with UNSUPPORTED.
+ *
+ * **What is checked.** A NULL where a value is needed, an address that is not an allocated block,
+ * and a closed handle are refused with INVALID_ARGUMENT and a sentence that names the argument. A
+ * closed handle is recognised until at least 1,024 others have been closed after it; its record may
+ * then serve a new handle. What cannot be checked is up to the caller: that a pointer or a stream
+ * is valid, that functions passed in return, and that no call is under way on a handle being
+ * closed.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MILLPOND_MILLPOND_H
 #define MILLPOND_MILLPOND_H
@@ -95,9 +101,9 @@ typedef struct mp_pool_device {
 /* The device whose memory the pool allocates. `size` is the caller's sizeof(mp_pool_device). */
 mp_status mp_pool_get_device(mp_pool *pool, mp_pool_device *out, size_t size);
 
-/* Takes: `pool` (NULL is ignored). Closing the last handle of a pool releases its memory, except
- * blocks that are still allocated: they stay valid, and the pool lives until they are freed through
- * another handle or the process ends. Waits for the device. */
+/* Takes: `pool` (NULL is ignored; closing it twice logs an error). Closing the last handle of a
+ * pool releases its memory, except blocks that are still allocated: they stay valid, and the pool
+ * lives until they are freed through another handle or the process ends. Waits for the device. */
 void mp_pool_close(mp_pool *pool);
 
 /* ---- blocks ---- */
@@ -289,7 +295,12 @@ typedef struct mp_external {
 
 /* As mp_pool_open, over `external`: callers passing equal tables share one pool. With the option
  * arena.external=direct every block is an allocation of its own; by default the pool takes regions.
- */
+ * `free` is called only once the device has ended what uses the memory, so it may lend it at once,
+ * in whatever order. A region is idle by then anyway. A block of its own is waited for in the free:
+ * for what was queued until then on the streams it was lent on, freed on, and declared for by
+ * mp_pool_record_use (with MP_NO_STREAM for nothing). One whose stream is captured just then goes
+ * back later, and one that was lent between mp_pool_capture_begin and mp_pool_capture_end after
+ * mp_pool_capture_release. */
 mp_status mp_pool_open_external(const char *device, const char *client, const mp_external *external,
                                 const char *const *options, mp_pool **out);
 

@@ -179,6 +179,12 @@ void core_buffer_release(PyObject *self, void *view);
 PyObject *core_buffer_bytes(PyObject *self, PyObject *unused);
 PyObject *core_buffer_cuda_array(PyObject *self, void *unused);
 
+/* core_copy.c */
+PyObject *core_buffer_copy_to_host(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                   PyObject *keywords);
+PyObject *core_buffer_copy_from_host(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                     PyObject *keywords);
+
 /* core_dlpack.c */
 PyObject *core_buffer_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t count,
                              PyObject *keywords);

@@ -174,6 +174,7 @@ static PyObject *buffer_repr(PyObject *self) {
 
 static PyMemberDef members[] = {
     {"size", T_ULONGLONG, offsetof(core_buffer, size), READONLY, "Bytes, as asked for."},
+    {"nbytes", T_ULONGLONG, offsetof(core_buffer, size), READONLY, "The same as `size`."},
     {"pool", T_OBJECT_EX, offsetof(core_buffer, pool), READONLY, "The Pool that allocated it."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(core_buffer, weak), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
@@ -201,6 +202,15 @@ static PyMethodDef methods[] = {
      "Gives it back now, in the order of `stream`, by default its own. None: nothing uses it.\n"
      "A second call does nothing. Memory that DLPack has passed on goes back with its last\n"
      "user. Raises BufferError while there are memoryviews of it."},
+    {"copy_to_host", CORE_METHOD(core_buffer_copy_to_host), KEYWORDS,
+     "copy_to_host($self, target=None, stream=...)\n--\n\n"
+     "Its bytes, or as many as `target` has room for, in memory of the host: in `target`, which\n"
+     "has the buffer protocol, or in a new bytearray. Returns that. Waits for what is queued on\n"
+     "`stream`, by default its own, and for the copy."},
+    {"copy_from_host", CORE_METHOD(core_buffer_copy_from_host), KEYWORDS,
+     "copy_from_host($self, source, stream=...)\n--\n\n"
+     "Copies `source`, which has the buffer protocol, to its begin. Waits for what is queued on\n"
+     "`stream`, by default its own, and for the copy."},
     {"__dlpack__", CORE_METHOD(core_buffer_dlpack), KEYWORDS,
      "__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
      "A capsule of its bytes, which stay allocated until the consumer lets go. Raises BufferError\n"

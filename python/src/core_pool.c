@@ -160,3 +160,11 @@ PyObject *core_pool_repr(PyObject *self) {
                                 pool->is_pinned ? "pinned" : "device", pool->device, pool->client,
                                 pool->is_closed ? ", closed" : "");
 }
+
+PyObject *core_pool_html(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *module = PyImport_ImportModule("millpond._html");
+    PyObject *page = module != NULL ? PyObject_CallMethod(module, "pool_table", "O", self) : NULL;
+    Py_XDECREF(module);
+    return page;
+}

@@ -12,6 +12,7 @@ int core_pool_traverse(PyObject *self, visitproc visit, void *arg);
 int core_pool_clear(PyObject *self);
 void core_pool_dealloc(PyObject *self);
 PyObject *core_pool_repr(PyObject *self);
+PyObject *core_pool_html(PyObject *self, PyObject *unused); /* for notebooks */
 PyObject *core_pool_close(PyObject *self, PyObject *unused);
 PyObject *core_pool_enter_with(PyObject *self, PyObject *unused);
 PyObject *core_pool_exit_with(PyObject *self, PyObject *const *args, Py_ssize_t count);

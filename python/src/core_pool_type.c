@@ -126,6 +126,7 @@ static PyMethodDef methods[] = {
      "device, expandable regions too. Raises UnsupportedError where the two are not connected."},
     {"close", core_pool_close, METH_NOARGS,
      "close($self)\n--\n\nNo more requests through this Pool. Its Buffers stay valid."},
+    {"_repr_html_", core_pool_html, METH_NOARGS, NULL},
     {"__enter__", core_pool_enter_with, METH_NOARGS, NULL},
     {"__exit__", CORE_METHOD(core_pool_exit_with), FAST, NULL},
     {NULL, NULL, 0, NULL},

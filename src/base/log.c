@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include "base/escape.h"
+
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -65,11 +67,13 @@ bool mp_log_enabled(mp_log_level level) {
 }
 
 void mp__log(mp_log_level level, const char *file, int line, const char *format, ...) {
-    char text[1024];
+    char given[1024];
+    char text[sizeof given];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
+    (void)vsnprintf(given, sizeof given, format, args);
     va_end(args);
+    mp_escape(text, sizeof text, given);
     (void)pthread_rwlock_rdlock(&lock);
     current(current_context, level, file, line, text);
     (void)pthread_rwlock_unlock(&lock);

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/status.h"
 
+#include "base/escape.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -29,6 +31,6 @@ mp_status mp__fail(mp_status status, const char *format, ...) {
     va_start(args, format);
     (void)vsnprintf(fresh, sizeof fresh, format, args);
     va_end(args);
-    (void)snprintf(message, sizeof message, "%s", fresh);
+    mp_escape(message, sizeof message, fresh);
     return status;
 }

@@ -9,7 +9,7 @@
 #include "base/macros.h"
 #include "millpond/status.h"
 
-/* Writes the thread's sentence and returns `status`. Use MP_FAIL. */
+/* Writes the thread's sentence, made readable by mp_escape, and returns `status`. Use MP_FAIL. */
 mp_status mp__fail(mp_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
 

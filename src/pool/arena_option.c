@@ -56,11 +56,16 @@ static const arena_options defaults = {
     .stream_cache_bytes = (size_t)64 << 20,
 };
 
-/* The key that `word` without "arena." is most like. */
+/* The key that `word` without "arena." is most like; what all keys begin with makes none of them
+ * more like it. */
 static const char *nearest_to(const char *word) {
-    char key[TEXT_MAX];
-    (void)snprintf(key, sizeof key, "arena.%.200s", word);
-    return mp_option_nearest(table, MP_COUNT_OF(table), key);
+    mp_option names[MP_COUNT_OF(table)];
+    for (size_t i = 0; i < MP_COUNT_OF(table); i++) {
+        names[i] = table[i];
+        names[i].name += strlen("arena.");
+    }
+    const char *nearest = mp_option_nearest(names, MP_COUNT_OF(table), word);
+    return nearest != NULL ? nearest - strlen("arena.") : NULL;
 }
 
 static uint32_t key_bit(const char *key) {
@@ -73,8 +78,9 @@ static uint32_t key_bit(const char *key) {
 }
 
 static mp_status set_one(arena_options *out, const char *key, const char *value) {
-    if (strncasecmp(key, "arena.", strlen("arena.")) != 0) {
-        const char *nearest = nearest_to(key);
+    const bool prefixed = strncasecmp(key, "arena.", strlen("arena.")) == 0;
+    if (!prefixed || key_bit(key) == 0) {
+        const char *nearest = nearest_to(prefixed ? key + strlen("arena.") : key);
         return MP_FAIL(INVALID_ARGUMENT, "there is no option '%s'%s%s%s", key,
                        nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "",
                        nearest != NULL ? "'?" : "");

@@ -60,6 +60,11 @@ static mp_status choose(const char *wish, const char *asked_by, mp_device_kind *
     return MP_OK;
 }
 
+bool mp__device_is_named(void) {
+    const char *environment = getenv("MILLPOND_DEVICE");
+    return environment != NULL && environment[0] != '\0' && strcmp(environment, "auto") != 0;
+}
+
 mp_status mp__choose_device(const char *wish, mp_device_kind *kind, int *ordinal, char *why,
                             size_t why_size) {
     const char *environment = getenv("MILLPOND_DEVICE");

@@ -12,17 +12,6 @@
 
 /* ---- lines ---- */
 
-void mp__dump_put(const dump_writer *w, const char *format, ...) {
-    char line[256];
-    va_list args;
-    va_start(args, format);
-    const int size = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    if (size > 0) {
-        w->write(w->context, line, (size_t)size < sizeof line ? (size_t)size : sizeof line - 1);
-    }
-}
-
 void mp__dump_clients(const dump_writer *w, const mp_share *shares, size_t count) {
     for (size_t i = 0; i < count; i++) {
         mp__dump_put(w, "client %-31s %14" PRIu64 " bytes in %" PRIu64 " blocks\n", shares[i].name,

@@ -4,7 +4,20 @@
 #include "pool/dump.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+
+void mp__dump_put(const dump_writer *w, const char *format, ...) {
+    char line[256];
+    va_list args;
+    va_start(args, format);
+    const int size = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (size > 0) {
+        w->write(w->context, line, (size_t)size < sizeof line ? (size_t)size : sizeof line - 1);
+    }
+}
 
 static int power_of(size_t size) {
     const size_t units = size / UNIT;

@@ -2,6 +2,7 @@
  * does the work.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
+#include "pool/handle.h"
 #include "pool/mempool/mempool_mode.h"
 #include "pool/pool_handle.h"
 #include "pool/pool_registry.h"
@@ -10,11 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct mp_pool {
-    arena *arena;
-    uint8_t client;
-};
 
 const char *mp_version(void) {
     return MILLPOND_VERSION;
@@ -44,14 +40,38 @@ static inline bool is_forked(void) {
     return __builtin_expect(atomic_load_explicit(&forked, memory_order_relaxed), false);
 }
 
-#define CHECK_CALL(condition, what)                                                         \
-    do {                                                                                    \
-        if (is_forked()) {                                                                  \
-            return refuse_forked();                                                         \
-        }                                                                                   \
-        if (__builtin_expect(!(condition), false)) {                                        \
-            return MP_FAIL(INVALID_ARGUMENT, "%s: an argument is NULL or " what, __func__); \
-        }                                                                                   \
+/* ---- arguments ---- */
+
+static mp_status refuse_handle(const mp_pool *pool, const char *call) {
+    if (is_forked()) {
+        return refuse_forked();
+    }
+    return pool == NULL ? MP_FAIL(INVALID_ARGUMENT, "%s: the argument pool is NULL", call)
+                        : MP_FAIL(INVALID_ARGUMENT, "%s: the pool handle was closed", call);
+}
+
+/* Declares `a`, the arena of an open handle. */
+#define TAKE_ARENA(a, pool)                                        \
+    arena *const a = mp__handle_arena(pool);                       \
+    do {                                                           \
+        if (__builtin_expect((a) == NULL, false) || is_forked()) { \
+            return refuse_handle(pool, __func__);                  \
+        }                                                          \
+    } while (0)
+
+/* `what` names the argument and says what is wrong with it. */
+#define CHECK_ARGUMENT(condition, what)                                           \
+    do {                                                                          \
+        if (__builtin_expect(!(condition), false)) {                              \
+            return MP_FAIL(INVALID_ARGUMENT, "%s: the argument " what, __func__); \
+        }                                                                         \
+    } while (0)
+
+#define CHECK_PROCESS()             \
+    do {                            \
+        if (is_forked()) {          \
+            return refuse_forked(); \
+        }                           \
     } while (0)
 
 /* ---- opening ---- */
@@ -75,28 +95,31 @@ static mp_status add_client(arena *a, const char *name, uint8_t *out) {
     return status;
 }
 
+static mp_status open_handle(arena *a, uint8_t client, mp_pool **out) {
+    mp_pool *pool = mp__handle_open(a, client);
+    if (pool == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a handle");
+    }
+    *out = pool;
+    return MP_OK;
+}
+
 static mp_status open_source(const source *from, const char *client, const char *const *base,
                              const char *const *options, mp_pool **out) {
     arena_options read;
     MP_TRY(mp__arena_options_read(base, options, &read));
     (void)pthread_once(&fork_once, watch_forks);
-    mp_pool *pool = calloc(1, sizeof *pool);
-    if (pool == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a handle");
-    }
-    mp_status status = mp__registry_get(from, &read, &pool->arena);
+    arena *a = NULL;
+    uint8_t number = 0;
+    MP_TRY(mp__registry_get(from, &read, &a));
+    mp_status status = add_client(a, client, &number);
     if (status == MP_OK) {
-        status = add_client(pool->arena, client, &pool->client);
-        if (status != MP_OK) {
-            mp__registry_release(pool->arena);
-        }
+        status = open_handle(a, number, out);
     }
     if (status != MP_OK) {
-        free(pool);
-        return status;
+        mp__registry_release(a);
     }
-    *out = pool;
-    return MP_OK;
+    return status;
 }
 
 static mp_status check_client(const char *client) {
@@ -117,9 +140,29 @@ mp_status mp__pool_options_check(const char *const *base, const char *const *opt
     return mp__arena_options_read(base, options, &read);
 }
 
+mp_status mp__pool_options_agree(const mp_pool *pool, const char *const *base,
+                                 const char *const *options) {
+    const arena *a = pool->arena;
+    arena_options wanted;
+    arena_told told = {.count = 0};
+    arena_difference found;
+    MP_TRY(mp__arena_options_read(base, options, &wanted));
+    if (!mp__arena_options_differ(&a->options, &wanted, &told, &found)) {
+        return MP_OK;
+    }
+    return MP_FAIL(
+        INVALID_ARGUMENT,
+        "%s=%s comes too late: the pool of %s memory of device %d is in use with %s; set "
+        "it where the pool is opened first, or in MILLPOND_POOL",
+        found.key, found.wanted, a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device",
+        a->device->ordinal, found.kept);
+}
+
 mp_status mp__pool_open_over(mp_device *device, mp_memory memory, const char *client,
                              const char *const *base, const char *const *options, mp_pool **out) {
-    CHECK_CALL(device != NULL && out != NULL, "wrong");
+    CHECK_PROCESS();
+    CHECK_ARGUMENT(device != NULL, "device is NULL");
+    CHECK_ARGUMENT(out != NULL, "out is NULL");
     if (memory != MP_MEMORY_DEVICE && memory != MP_MEMORY_PINNED) {
         return MP_FAIL(INVALID_ARGUMENT, "%d is no kind of memory", (int)memory);
     }
@@ -130,9 +173,12 @@ mp_status mp__pool_open_over(mp_device *device, mp_memory memory, const char *cl
 mp_status mp__pool_open_external_on(mp_device *device, const char *client,
                                     const mp_external *external, const char *const *options,
                                     mp_pool **out) {
-    CHECK_CALL(device != NULL && out != NULL && external != NULL && external->alloc != NULL &&
-                   external->free != NULL,
-               "lacks a function");
+    CHECK_PROCESS();
+    CHECK_ARGUMENT(device != NULL, "device is NULL");
+    CHECK_ARGUMENT(out != NULL, "out is NULL");
+    CHECK_ARGUMENT(external != NULL, "external is NULL");
+    CHECK_ARGUMENT(external->alloc != NULL, "external has no function alloc");
+    CHECK_ARGUMENT(external->free != NULL, "external has no function free");
     MP_TRY(check_client(client));
     return open_source(&(source){.device = device,
                                  .memory = MP_MEMORY_DEVICE,
@@ -142,19 +188,17 @@ mp_status mp__pool_open_external_on(mp_device *device, const char *client,
 }
 
 mp_status mp__pool_again(mp_pool *pool, mp_pool **out) {
-    CHECK_CALL(pool != NULL && out != NULL, "wrong");
-    mp_pool *again = malloc(sizeof *again);
-    if (again == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a handle");
+    TAKE_ARENA(a, pool);
+    mp__registry_keep(a);
+    const mp_status status = open_handle(a, pool->client, out);
+    if (status != MP_OK) {
+        mp__registry_release(a);
     }
-    *again = *pool;
-    mp__registry_keep(pool->arena);
-    *out = again;
-    return MP_OK;
+    return status;
 }
 
 mp_device *mp__pool_device(const mp_pool *pool) {
-    return pool->arena->device;
+    return mp__handle_arena(pool)->device;
 }
 
 static mp_status find_device(const char *name, mp_device **out) {
@@ -173,7 +217,8 @@ static mp_status find_device(const char *name, mp_device **out) {
 mp_status mp_pool_open(const char *device, mp_memory memory, const char *client,
                        const char *const *options, mp_pool **out) {
     mp_device *found = NULL;
-    CHECK_CALL(out != NULL, "wrong");
+    CHECK_PROCESS();
+    CHECK_ARGUMENT(out != NULL, "out is NULL");
     MP_TRY(find_device(device, &found));
     return mp__pool_open_on(found, memory, client, options, out);
 }
@@ -181,21 +226,30 @@ mp_status mp_pool_open(const char *device, mp_memory memory, const char *client,
 mp_status mp_pool_open_external(const char *device, const char *client, const mp_external *external,
                                 const char *const *options, mp_pool **out) {
     mp_device *found = NULL;
-    CHECK_CALL(external != NULL && out != NULL, "wrong");
+    CHECK_PROCESS();
+    CHECK_ARGUMENT(external != NULL, "external is NULL");
+    CHECK_ARGUMENT(out != NULL, "out is NULL");
     MP_TRY(find_device(device, &found));
     return mp__pool_open_external_on(found, client, external, options, out);
 }
 
 void mp_pool_close(mp_pool *pool) {
-    if (pool != NULL && !is_forked()) {
-        mp__registry_release(pool->arena);
-        free(pool);
+    if (pool == NULL || is_forked()) {
+        return;
+    }
+    arena *a = mp__handle_close(pool);
+    if (a != NULL) {
+        mp__registry_release(a);
+    } else {
+        MP_LOG(ERROR, "mp_pool_close: the pool handle was closed already; nothing is done");
     }
 }
 
 mp_status mp_pool_get_device(mp_pool *pool, mp_pool_device *out, size_t size) {
-    CHECK_CALL(pool != NULL && out != NULL && size > 0, "0");
-    const source *from = &pool->arena->source;
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(out != NULL, "out is NULL");
+    CHECK_ARGUMENT(size > 0, "size is 0; give sizeof(mp_pool_device)");
+    const source *from = &a->source;
     const mp_device *device = from->device;
     mp_pool_device fresh = {.ordinal = device->ordinal,
                             .is_emulated = device->info.kind == MP_DEVICE_HOST,
@@ -217,43 +271,42 @@ mp_status mp_pool_get_device(mp_pool *pool, mp_pool_device *out, size_t size) {
 /* ---- blocks ---- */
 
 mp_status mp_pool_alloc(mp_pool *pool, size_t size, void *stream, mp_addr *out) {
-    CHECK_CALL(pool != NULL && out != NULL, "wrong");
-    arena *a = pool->arena;
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(out != NULL, "out is NULL");
     if (a->mempool != NULL) {
         return mp__mempool_mode_alloc(a, size, stream, pool->client, out);
     }
     if (a->direct) {
-        return mp__arena_reserve(a, size, pool->client, out);
+        return mp__arena_pass_on(a, size, stream, pool->client, out);
     }
     return mp__arena_alloc(a, size, stream, pool->client, out);
 }
 
 mp_status mp__pool_try_alloc(mp_pool *pool, size_t size, void *stream, mp_addr *out) {
-    arena *a = pool->arena;
-    if (is_forked() || a->mempool != NULL || a->direct) {
+    arena *a = mp__handle_arena(pool);
+    if (is_forked() || a == NULL || a->mempool != NULL || a->direct) {
         return MP_BUSY;
     }
     return mp__arena_try_alloc(a, size, stream, pool->client, out);
 }
 
 mp_status mp__pool_try_free(mp_pool *pool, mp_addr addr) {
-    arena *a = pool->arena;
-    if (is_forked() || a->mempool != NULL) {
+    arena *a = mp__handle_arena(pool);
+    if (is_forked() || a == NULL || a->mempool != NULL) {
         return MP_BUSY;
     }
     return mp__arena_try_free(a, addr, MP_SAME_STREAM);
 }
 
 mp_status mp__pool_try_free_on(mp_pool *pool, mp_addr addr, void *stream) {
-    arena *a = pool->arena;
-    if (is_forked() || a->mempool != NULL) {
+    arena *a = mp__handle_arena(pool);
+    if (is_forked() || a == NULL || a->mempool != NULL) {
         return MP_BUSY;
     }
     return mp__arena_try_free(a, addr, stream);
 }
 
-static mp_status free_in_order(mp_pool *pool, mp_addr addr, void *stream) {
-    arena *a = pool->arena;
+static mp_status free_in_order(arena *a, mp_addr addr, void *stream) {
     if (addr == 0) {
         return MP_OK;
     }
@@ -262,34 +315,30 @@ static mp_status free_in_order(mp_pool *pool, mp_addr addr, void *stream) {
 }
 
 mp_status mp_pool_free(mp_pool *pool, mp_addr addr) {
-    CHECK_CALL(pool != NULL, "wrong");
-    return free_in_order(pool, addr, MP_SAME_STREAM);
+    TAKE_ARENA(a, pool);
+    return free_in_order(a, addr, MP_SAME_STREAM);
 }
 
 mp_status mp_pool_free_on(mp_pool *pool, mp_addr addr, void *stream) {
-    CHECK_CALL(pool != NULL, "wrong");
-    return free_in_order(pool, addr, stream);
+    TAKE_ARENA(a, pool);
+    return free_in_order(a, addr, stream);
 }
 
 mp_status mp_pool_record_use(mp_pool *pool, mp_addr addr, void *stream) {
-    CHECK_CALL(pool != NULL, "wrong");
-    arena *a = pool->arena;
+    TAKE_ARENA(a, pool);
     return a->mempool != NULL ? mp__mempool_record_use(a->mempool, addr, stream)
                               : mp__arena_record_use(a, addr, stream);
 }
 
 mp_status mp__pool_record_end(mp_pool *pool, mp_addr addr, void *stream) {
-    arena *a = pool->arena;
-    if (is_forked()) {
-        return refuse_forked();
-    }
+    TAKE_ARENA(a, pool);
     return a->mempool != NULL ? mp__mempool_record_end(a->mempool, addr, stream)
                               : mp__arena_record_end(a, addr, stream);
 }
 
 mp_status mp_pool_reserve(mp_pool *pool, size_t size, mp_addr *out) {
-    CHECK_CALL(pool != NULL && out != NULL, "wrong");
-    arena *a = pool->arena;
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(out != NULL, "out is NULL");
     if (a->mempool != NULL) {
         return mp__mempool_mode_reserve(a, size, pool->client, out);
     }
@@ -297,61 +346,65 @@ mp_status mp_pool_reserve(mp_pool *pool, size_t size, mp_addr *out) {
 }
 
 mp_status mp_pool_find(mp_pool *pool, mp_addr addr, mp_block_info *out) {
-    CHECK_CALL(pool != NULL && out != NULL, "wrong");
-    arena *a = pool->arena;
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(out != NULL, "out is NULL");
     return a->mempool != NULL ? mp__mempool_mode_find(a, addr, out) : mp__arena_find(a, addr, out);
 }
 
 /* ---- order; the driver's pool keeps its own ---- */
 
 mp_status mp_pool_stream_settled(mp_pool *pool, void *stream) {
-    CHECK_CALL(pool != NULL, "wrong");
-    return pool->arena->mempool != NULL ? MP_OK : mp__arena_stream_settled(pool->arena, stream);
+    TAKE_ARENA(a, pool);
+    return a->mempool != NULL ? MP_OK : mp__arena_stream_settled(a, stream);
 }
 
 mp_status mp_pool_stream_gone(mp_pool *pool, void *stream) {
-    CHECK_CALL(pool != NULL, "wrong");
-    arena *a = pool->arena;
+    TAKE_ARENA(a, pool);
     return a->mempool != NULL ? mp__mempool_stream_gone(a->mempool, stream)
                               : mp__arena_stream_gone(a, stream);
 }
 
 mp_status mp_pool_stream_mark(mp_pool *pool, void *producer, uint64_t *mark) {
-    CHECK_CALL(pool != NULL && mark != NULL, "wrong");
-    if (pool->arena->mempool != NULL) {
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(mark != NULL, "mark is NULL");
+    if (a->mempool != NULL) {
         *mark = 0;
         return MP_OK;
     }
-    return mp__arena_stream_mark(pool->arena, producer, mark);
+    return mp__arena_stream_mark(a, producer, mark);
 }
 
 mp_status mp_pool_stream_ordered(mp_pool *pool, void *consumer, void *producer, uint64_t mark) {
-    CHECK_CALL(pool != NULL, "wrong");
-    return pool->arena->mempool != NULL
-               ? MP_OK
-               : mp__arena_stream_ordered(pool->arena, consumer, producer, mark);
+    TAKE_ARENA(a, pool);
+    return a->mempool != NULL ? MP_OK : mp__arena_stream_ordered(a, consumer, producer, mark);
 }
 
 /* ---- captures ---- */
 
 mp_status mp_pool_capture_begin(mp_pool *pool, void *stream, mp_capture **capture) {
-    CHECK_CALL(pool != NULL && capture != NULL, "wrong");
-    if (pool->arena->mempool != NULL) {
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(capture != NULL, "capture is NULL");
+    if (a->mempool != NULL) {
         return MP_FAIL(UNSUPPORTED,
                        "the driver's own pool cannot keep memory for a graph; open the "
                        "pool without arena.use_cuda_mempool to capture");
     }
-    return mp__arena_capture_begin(pool->arena, stream, capture);
+    return mp__arena_capture_begin(a, stream, capture);
 }
 
 mp_status mp_pool_capture_end(mp_pool *pool, void *stream) {
-    CHECK_CALL(pool != NULL, "wrong");
-    return mp__arena_capture_end(pool->arena, stream);
+    TAKE_ARENA(a, pool);
+    return mp__arena_capture_end(a, stream);
 }
 
 void mp_pool_capture_release(mp_pool *pool, mp_capture *capture) {
-    if (pool != NULL && capture != NULL && !is_forked() &&
-        mp__arena_capture_release(pool->arena, capture) != MP_OK) {
+    if (pool == NULL || capture == NULL || is_forked()) {
+        return;
+    }
+    arena *a = mp__handle_arena(pool);
+    const mp_status status =
+        a != NULL ? mp__arena_capture_release(a, capture) : refuse_handle(pool, __func__);
+    if (status != MP_OK) {
         MP_LOG(ERROR, "%s", mp_error_message());
     }
 }
@@ -359,27 +412,29 @@ void mp_pool_capture_release(mp_pool *pool, mp_capture *capture) {
 /* ---- giving back ---- */
 
 mp_status mp_pool_shrink(mp_pool *pool, size_t *released) {
-    CHECK_CALL(pool != NULL, "wrong");
-    arena *a = pool->arena;
+    TAKE_ARENA(a, pool);
     return a->mempool != NULL ? mp__mempool_shrink(a->mempool, released)
                               : mp__arena_shrink(a, released);
 }
 
 mp_status mp_pool_add_hook(mp_pool *pool, mp_pressure_fn *fn, void *context) {
-    CHECK_CALL(pool != NULL && fn != NULL, "wrong");
-    return mp__pressure_add(pool->arena, fn, context);
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(fn != NULL, "fn is NULL");
+    return mp__pressure_add(a, fn, context);
 }
 
 mp_status mp_pool_remove_hook(mp_pool *pool, mp_pressure_fn *fn, void *context) {
-    CHECK_CALL(pool != NULL && fn != NULL, "wrong");
-    return mp__pressure_remove(pool->arena, fn, context);
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(fn != NULL, "fn is NULL");
+    return mp__pressure_remove(a, fn, context);
 }
 
 /* ---- looking at it ---- */
 
 mp_status mp_pool_get_stats(mp_pool *pool, mp_pool_stats *out, size_t size) {
-    CHECK_CALL(pool != NULL && out != NULL && size > 0, "0");
-    arena *a = pool->arena;
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(out != NULL, "out is NULL");
+    CHECK_ARGUMENT(size > 0, "size is 0; give sizeof(mp_pool_stats)");
     mp_pool_stats stats;
     if (a->mempool != NULL) {
         MP_TRY(mp__mempool_stats(a->mempool, &stats));
@@ -392,64 +447,71 @@ mp_status mp_pool_get_stats(mp_pool *pool, mp_pool_stats *out, size_t size) {
 }
 
 void mp_pool_reset_peaks(mp_pool *pool) {
-    if (pool == NULL || is_forked()) {
+    arena *a = mp__handle_arena(pool);
+    if (a == NULL || is_forked()) {
         return;
     }
-    if (pool->arena->mempool != NULL) {
-        (void)mp__mempool_reset_peaks(pool->arena->mempool);
+    if (a->mempool != NULL) {
+        (void)mp__mempool_reset_peaks(a->mempool);
     } else {
-        mp__usage_reset_peaks(pool->arena);
+        mp__usage_reset_peaks(a);
     }
 }
 
 mp_status mp_pool_get_clients(mp_pool *pool, mp_share *out, size_t capacity, size_t *count) {
-    CHECK_CALL(pool != NULL && count != NULL && (out != NULL || capacity == 0), "wrong");
-    if (pool->arena->mempool != NULL) {
-        mp__mempool_mode_clients(pool->arena, out, capacity, count);
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(count != NULL, "count is NULL");
+    CHECK_ARGUMENT(out != NULL || capacity == 0, "out is NULL with a capacity above 0");
+    if (a->mempool != NULL) {
+        mp__mempool_mode_clients(a, out, capacity, count);
     } else {
-        mp__usage_clients(pool->arena, out, capacity, count);
+        mp__usage_clients(a, out, capacity, count);
     }
     return MP_OK;
 }
 
 mp_status mp_pool_get_streams(mp_pool *pool, mp_share *out, size_t capacity, size_t *count) {
-    CHECK_CALL(pool != NULL && count != NULL && (out != NULL || capacity == 0), "wrong");
-    if (pool->arena->mempool == NULL) {
-        return mp__usage_streams(pool->arena, out, capacity, count);
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(count != NULL, "count is NULL");
+    CHECK_ARGUMENT(out != NULL || capacity == 0, "out is NULL with a capacity above 0");
+    if (a->mempool == NULL) {
+        return mp__usage_streams(a, out, capacity, count);
     }
-    *count = mp__mempool_stream_shares(pool->arena->mempool, out, capacity);
+    *count = mp__mempool_stream_shares(a->mempool, out, capacity);
     return MP_OK;
 }
 
 mp_status mp_pool_dump(mp_pool *pool, mp_write_fn *write, void *context) {
-    CHECK_CALL(pool != NULL && write != NULL, "wrong");
-    if (pool->arena->mempool != NULL) {
-        return mp__mempool_mode_dump(pool->arena, write, context);
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(write != NULL, "write is NULL");
+    if (a->mempool != NULL) {
+        return mp__mempool_mode_dump(a, write, context);
     }
-    mp__arena_dump(pool->arena, write, context);
+    mp__arena_dump(a, write, context);
     return MP_OK;
 }
 
 /* ---- trace ---- */
 
 mp_status mp_pool_trace(mp_pool *pool, size_t capacity) {
-    CHECK_CALL(pool != NULL, "wrong");
-    return mp__trace_start(pool->arena->trace, capacity);
+    TAKE_ARENA(a, pool);
+    return mp__trace_start(a->trace, capacity);
 }
 
 mp_status mp__pool_layout(mp_pool *pool, mp_layout *out) {
-    arena *a = pool->arena;
+    TAKE_ARENA(a, pool);
     return a->mempool != NULL ? mp__mempool_mode_layout(a, out) : mp__arena_layout(a, out);
 }
 
 mp_status mp_pool_trace_write(mp_pool *pool, mp_trace_format format, const char *path) {
-    CHECK_CALL(pool != NULL && path != NULL, "wrong");
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(path != NULL, "path is NULL");
     mp_layout layout = {.regions = NULL};
     mp_trace_event *events = NULL;
     size_t count = 0;
     uint64_t dropped = 0;
     MP_TRY(mp__pool_layout(pool, &layout));
-    mp_status status = mp__trace_copy(pool->arena->trace, &events, &count, &dropped);
+    mp_status status = mp__trace_copy(a->trace, &events, &count, &dropped);
     if (status == MP_OK) {
         status = mp__trace_write(format, path, events, count, dropped, &layout);
     }
@@ -471,8 +533,9 @@ static mp_status external_ipc(const mp_external *external, mp_addr base, mp_ipc_
 }
 
 mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, size_t *offset) {
-    CHECK_CALL(pool != NULL && out != NULL && offset != NULL, "wrong");
-    arena *a = pool->arena;
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(out != NULL, "out is NULL");
+    CHECK_ARGUMENT(offset != NULL, "offset is NULL");
     mp_block_info block;
     mp_ipc_handle handle = {{0}};
     if (mp_pool_find(pool, addr, &block) != MP_OK || block.addr != addr) {
@@ -493,8 +556,8 @@ mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, si
 /* ---- other devices ---- */
 
 mp_status mp_pool_enable_peer(mp_pool *pool, int32_t ordinal) {
-    CHECK_CALL(pool != NULL, "wrong");
-    mp_device *owner = pool->arena->device;
+    TAKE_ARENA(a, pool);
+    mp_device *owner = a->device;
     mp_device *reader = NULL;
     MP_TRY(mp_device_get(owner->info.kind, ordinal, &reader));
     return reader->ops->peer_enable(reader, owner);

@@ -15,6 +15,9 @@ mp_status mp__pool_open_over(mp_device *device, mp_memory memory, const char *cl
                              const char *const *base, const char *const *options, mp_pool **out);
 /* Whether a pool could be opened with them. Fails: INVALID_ARGUMENT. */
 mp_status mp__pool_options_check(const char *const *base, const char *const *options);
+/* Whether the pool, which may have been open before, is as these say. Fails: INVALID_ARGUMENT. */
+mp_status mp__pool_options_agree(const mp_pool *pool, const char *const *base,
+                                 const char *const *options);
 
 /* As mp_pool_open_external. */
 mp_status mp__pool_open_external_on(mp_device *device, const char *client,
@@ -53,6 +56,9 @@ mp_status mp__pools_wait(mp_device *device);
 
 /* Gives: `*out`, to be freed with mp__layout_free. */
 mp_status mp__pool_layout(mp_pool *pool, mp_layout *out);
+
+/* Whether MILLPOND_DEVICE names a kind of device, so that what is chosen was asked for. */
+bool mp__device_is_named(void);
 
 /* The device that MILLPOND_DEVICE (auto, host, cuda) or `wish` chooses, with an ordinal behind a
  * colon; `*why`, of `why_size` characters, says why in one clause.

@@ -743,7 +743,13 @@ def test_a_program_that_came_first_decides_the_options():
     text = python_child("""
         mine = pool_c.Pool("first", options=["arena.max_mem=8M"])
         block = mine.alloc(100)
-        session = provider.session(sums(), provider_options={"arena.max_mem": "64M"})
+        try:
+            provider.session(sums(), provider_options={"arena.max_mem": "64M"})
+            raise SystemExit("a limit that comes too late was taken")
+        except ValueError as error:
+            assert "arena.max_mem" in str(error) and "MILLPOND_POOL" in str(error), error
+        given = (provider.NAME, {"arena.max_mem": "64M"})
+        session = provider.ort.InferenceSession(sums(), providers=[given, provider.CPU])
         assert np.all(session.run(None, {"x": np.ones(1000, np.float32)})[0] == 2)
         try:
             session.run(None, {"x": np.ones(4 * MIB, np.float32)})
@@ -902,6 +908,24 @@ assert not allocated and source.clients()["source"].in_use == 0
 """
     )
     assert "cannot allocate 20000 bytes" in text and "the external memory manager cannot provide" in text
+
+
+def test_functions_with_memory_that_cannot_be_lent_are_refused_in_a_sentence():
+    """Aligned to 16, as malloc has it: the session says so itself, and not its first run by way of the log."""
+    c_child(
+        EXTERNAL_START
+        + """
+@ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)
+def crooked(size):
+    return source.alloc(size + 512) + 16
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def straighten(block):
+    source.free(block - 16)
+crooked_options = {"gpu_external_alloc": address(crooked), "gpu_external_free": address(straighten)}
+refused(lambda: environment.session(small_models.add_chain(3, 5000), crooked_options), "not a multiple of 256")
+assert source.clients()["source"].in_use == 0
+"""
+    )
 
 
 @pytest.mark.parametrize("name", ["gpu_external_alloc", "gpu_external_free"])

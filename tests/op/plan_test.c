@@ -3,6 +3,7 @@
 #include "op/core/plan.h"
 
 #include "kernel/pointwise/pointwise_args.h"
+#include "op/core/host_input.h"
 #include "op/core/kernel_cache.h"
 #include "op/core/op.h"
 #include "op/op_test.h"
@@ -340,5 +341,47 @@ DEVICE_TEST(plan_without_alignment_runs_at_odd_addresses) {
             CHECK(((const float *)relu.out[0].data)[i] == (x[i] > 0 ? x[i] : 0));
         }
         op_close(device, &relu);
+    }
+}
+
+/* ---- what no operator may be given ---- */
+
+static mp_status plan_list(mp_planner *p) {
+    int64_t list[4];
+    int count = 0;
+    MP_TRY(mp_host_ints(p, 0, "starts", 4, list, &count));
+    MP_TRY(mp_host_ints(p, 1, "steps", 4, list, &count));
+    return mp_plan_output(p, 0, MP_F32, &shape);
+}
+
+/* A planner that reads an input which its row leaves on the device. */
+DEVICE_TEST(plans_do_not_read_device_memory) {
+    const mp_op op = {.domain = "", .name = "Lister", .host_in = 1u << 0, .plan = plan_list};
+    const mp_node node = {.op = &op, .name = "n"};
+    const int64_t starts[] = {1, 2};
+    const mp_tensor in[] = {{MP_I64, {.rank = 1, .dim = {2}}, (mp_addr)starts},
+                            {MP_I64, {.rank = 1, .dim = {2}}, 0}};
+    mp_plan *plan = NULL;
+    CHECK_OK(mp_plan_make(device, &node, in, 1, 1, 16, &plan));
+    mp_plan_release(plan);
+    CHECK_FAILS(mp_plan_make(device, &node, in, 2, 1, 16, &plan), UNSUPPORTED,
+                "Lister 'n': steps is given as input 1, which is on the device");
+}
+
+DEVICE_TEST(lists_of_inputs_need_each_of_them) {
+    static const char *const names[] = {"Sum", "Mean", "Max", "Min", "Concat", "Einsum"};
+    static const float x[] = {1, 2, 3};
+    const mp_attr attrs[] = {OP_INT("axis", 0), OP_TEXT("equation", "i,i,i->i")};
+    for (size_t i = 0; i < MP_COUNT_OF(names); i++) {
+        op_case c = {.name = names[i],
+                     .version = i < 5 ? 13 : 12,
+                     .attrs = attrs,
+                     .attr_count = 2,
+                     .in = {op_f32(x, 3), {.type = MP_NONE}, op_f32(x, 3)},
+                     .in_count = 3,
+                     .out_count = 1};
+        mp_plan *plan = NULL;
+        CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, names[i]);
+        CHECK_STR_HAS(mp_error_message(), "input 1 of 3 is left out");
     }
 }

@@ -327,6 +327,47 @@ DEVICE_TEST(recurrent_with_outputs_left_out) {
     free_data(&in);
 }
 
+/* The states at the end are zeros, not those at the beginning. */
+DEVICE_TEST(recurrent_without_steps) {
+    static const char *const names[] = {"RNN", "GRU", "LSTM"};
+    const int gates[] = {1, 3, 4};
+    for (size_t i = 0; i < MP_COUNT_OF(names); i++) {
+        const network n = {.name = names[i],
+                           .gates = gates[i],
+                           .type = MP_F32,
+                           .steps = 0,
+                           .batch = 2,
+                           .input = 2,
+                           .hidden = 3};
+        const mp_attr attrs[] = {OP_INT("hidden_size", 3), OP_TEXT("direction", "bidirectional")};
+        data in = make_data(&n);
+        op_case c = case_of(&n, &in, attrs, 2);
+        op_run(device, &c);
+        CHECK_EQ_INT(c.out[0].shape.dim[0], 0);
+        for (int k = 1; k < c.out_count; k++) {
+            for (int64_t e = 0; e < mp_shape_count(&c.out[k].shape); e++) {
+                CHECK_EQ_INT(((const uint32_t *)c.out[k].data)[e], 0);
+            }
+        }
+        op_close(device, &c);
+        free_data(&in);
+    }
+}
+
+DEVICE_TEST(recurrent_refuses_a_clip_that_is_not_above_0) {
+    static const float clips[] = {0, -1, NAN};
+    network n = small_lstm;
+    data in = make_data(&n);
+    mp_plan *plan = NULL;
+    for (size_t i = 0; i < MP_COUNT_OF(clips); i++) {
+        const mp_attr attrs[] = {OP_INT("hidden_size", 3), OP_TEXT("direction", "bidirectional"),
+                                 OP_FLOAT("clip", clips[i])};
+        op_case c = case_of(&n, &in, attrs, 3);
+        CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "clip is");
+    }
+    free_data(&in);
+}
+
 DEVICE_TEST(recurrent_refuses) {
     network n = small_lstm;
     const char names[] = "Sigmoid\0Tanh\0Swish\0Tanh\0Tanh\0Tanh";

@@ -45,12 +45,18 @@ TEST(windows_slide_as_counted) {
             continue; /* whole windows of padding, which pools refuse */
         }
         int64_t out = -1;
-        const int64_t want = counted(&w, in, ceil_mode);
-        const mp_status status = mp_window_slide(&w, &in, ceil_mode, &out);
-        if (status != MP_OK) {
-            CHECK_EQ_INT(want, 0);
-        } else {
-            CHECK_EQ_INT(out, want);
+        int64_t over = -1;
+        const int64_t beyond = mp_window_extent(&w, 0) - (in + w.pad_begin[0] + w.pad_end[0]);
+        const int64_t want = beyond > 0 ? 0 : counted(&w, in, ceil_mode);
+        if (!ceil_mode) {
+            CHECK_EQ_INT(mp_window_slide(&w, &in, &out) == MP_OK, want > 0);
+            CHECK(want == 0 || out == want);
+        }
+        /* One that is too large by less than a stride counts, by less than two gives nothing. */
+        CHECK_EQ_INT(mp_window_slide_over(&w, &in, ceil_mode, &over) == MP_OK,
+                     beyond < 2 * w.stride[0]);
+        if (beyond < 2 * w.stride[0]) {
+            CHECK_EQ_INT(over, beyond <= 0 ? want : beyond < w.stride[0]);
         }
     }
 }
@@ -65,7 +71,7 @@ TEST(windows_of_same_padding_cover_the_input) {
         const bool upper = rest != 0;
         w.auto_pad = upper ? MP_PAD_SAME_UPPER : MP_PAD_SAME_LOWER;
         int64_t out = -1;
-        CHECK_OK(mp_window_slide(&w, &in, false, &out));
+        CHECK_OK(mp_window_slide(&w, &in, &out));
         CHECK_EQ_INT(out, (in + w.stride[0] - 1) / w.stride[0]);
         const int64_t odd = upper ? w.pad_end[0] - w.pad_begin[0] : w.pad_begin[0] - w.pad_end[0];
         CHECK(odd == 0 || odd == 1);
@@ -126,10 +132,12 @@ TEST(windows_at_the_limits_do_not_overflow) {
     int64_t out = 0;
     mp_window w;
     CHECK_OK(read_with(attrs, 3, 1, &most, &w));
-    CHECK_FAILS(mp_window_slide(&w, &(int64_t){1}, true, &out), INVALID_ARGUMENT, "does not fit");
-    CHECK_FAILS(mp_window_slide(&w, &(int64_t){(int64_t)1 << 60}, false, &out), INVALID_ARGUMENT,
+    CHECK_FAILS(mp_window_slide(&w, &(int64_t){1}, &out), INVALID_ARGUMENT, "does not fit");
+    CHECK_FAILS(mp_window_slide_over(&w, &(int64_t){1}, true, &out), INVALID_ARGUMENT,
+                "does not fit");
+    CHECK_FAILS(mp_window_slide(&w, &(int64_t){(int64_t)1 << 60}, &out), INVALID_ARGUMENT,
                 "spatial dimension 0 has");
     w.auto_pad = MP_PAD_SAME_LOWER;
-    CHECK_OK(mp_window_slide(&w, &(int64_t){(int64_t)1 << 31}, false, &out));
+    CHECK_OK(mp_window_slide(&w, &(int64_t){(int64_t)1 << 31}, &out));
     CHECK_EQ_INT(out, 2);
 }

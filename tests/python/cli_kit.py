@@ -38,6 +38,16 @@ def run(*arguments, status=0, **variables):
     return done.stdout, done.stderr
 
 
+def program(code, **variables):
+    """Runs a Python program; it must end well."""
+    env = environment(**variables)
+    env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], str(Path(__file__).parent)])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=LIMIT_S,
+                          env=env)
+    assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done
+
+
 def run_json(*arguments, status=0, **variables):
     """What `millpond ... --json` printed."""
     return json.loads(run(*arguments, "--json", status=status, **variables)[0])

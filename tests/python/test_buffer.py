@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """millpond.Buffer: its life, and what others in the process get of its memory."""
 
+import array
 import copy
 import ctypes
 import gc
@@ -223,3 +224,65 @@ def test_cuda_array_interface_of_a_stream(gpu):
     del block
     gpu.stream_gone(stream)
     stream.destroy()
+
+
+# ---- to and from the host ----
+
+
+def test_copies_to_and_from_the_host(pool):
+    block = pool.alloc(1000, 0)
+    assert block.nbytes == block.size == 1000
+    text = bytes(range(250)) * 4
+    assert block.copy_from_host(text) is None
+    copied = block.copy_to_host()
+    assert type(copied) is bytearray and copied == text
+    target = array.array("i", [0] * 100)
+    assert block.copy_to_host(target) is target and target.tobytes() == text[:400]  # as much as it has room for
+    block.copy_from_host(memoryview(b"abc"), stream=None)
+    assert block.copy_to_host(bytearray(5), stream=0) == b"abc" + text[3:5]
+    empty = pool.alloc(0)
+    empty.copy_from_host(b"")
+    assert empty.copy_to_host() == b""
+
+
+def test_copies_that_cannot_be(pool):
+    block = pool.alloc(4, 0)
+    block.copy_from_host(b"1234")
+    with pytest.raises(millpond.InvalidArgumentError, match="has 5 bytes, and the buffer 4"):
+        block.copy_from_host(b"12345")
+    with pytest.raises(millpond.InvalidArgumentError, match="has 5 bytes, and the buffer 4"):
+        block.copy_to_host(bytearray(5))
+    with pytest.raises(BufferError):
+        block.copy_to_host(b"not writable")
+    with pytest.raises(BufferError):
+        block.copy_from_host(memoryview(b"12345678")[::2])  # gaps
+    with pytest.raises(TypeError):
+        block.copy_from_host(4)
+    with pytest.raises(TypeError):
+        block.copy_from_host()
+    assert block.copy_to_host() == b"1234"
+    block.free()
+    for call in (block.copy_to_host, lambda: block.copy_from_host(b"1")):
+        with pytest.raises(millpond.InvalidArgumentError, match="freed"):
+            call()
+
+
+def test_a_copy_waits_for_the_stream(pool):
+    """In adversarial mode, what is queued may run as late as it can."""
+    stream = make_stream(pool)
+    block = pool.alloc(1 << 16, stream)
+    stream.fill(block.address, 7, block.size)
+    assert block.copy_to_host() == b"\7" * block.size
+    stream.fill(block.address, 8, block.size)
+    block.copy_from_host(b"9")
+    assert block.copy_to_host(bytearray(2)) == b"9\x08"
+    del block
+    pool.stream_gone(stream)
+    stream.destroy()
+
+
+def test_a_pool_in_a_notebook(pool):
+    block = pool.alloc(5000)
+    page = pool._repr_html_()
+    assert page.startswith("<table>") and pool.device in page and "<td>test</td>" in page
+    del block

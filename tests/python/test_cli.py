@@ -2,6 +2,7 @@
 """The command line as a whole: help, errors, exit codes, completion, terminals and pipes; and `doctor`."""
 
 import functools
+import io
 import json
 import os
 import re
@@ -55,9 +56,9 @@ def test_wrong_command_lines(arguments, part):
 
 
 def test_debug_shows_where(models):
-    out, said = run("--debug", "run", models / "broken.onnx", status=1)
+    out, said = run("--debug", "run", models / "broken.onnx", status=2)
     assert "Traceback" in said and said.splitlines()[-1].startswith("millpond: ")
-    assert "Traceback" not in refused("run", models / "broken.onnx", status=1)
+    assert "Traceback" not in refused("run", models / "broken.onnx", status=2)
 
 
 def test_without_its_packages():
@@ -335,3 +336,37 @@ def test_there_may_be_none_or_several(program, tmp_path):
 def test_memory_on_a_terminal(program, tmp_path):
     shown = COLOUR.sub("", on_terminal("memory", XDG_RUNTIME_DIR=str(tmp_path)))
     assert re.search(r"my program +97\.8 KiB", shown)
+
+
+# ---- narrow windows ----
+
+
+@pytest.mark.parametrize("arguments", [(), ("run",), ("bench",), ("parity",), ("memory",)])
+@pytest.mark.parametrize("columns", ["50", "80"])
+def test_no_line_of_help_is_cut(arguments, columns):
+    out, _ = run(*arguments, "--help", COLUMNS=columns)
+    assert "..." not in out.partition("\n")[2] and "\u2026" not in out  # the first line has ARGS...
+    if not arguments:
+        assert "what to do about it." in " ".join(out.split())
+
+
+def test_numbers_stay_whole_in_a_narrow_window():
+    from millpond.cli import _show
+    from rich.console import Console
+
+    console = Console(width=60, file=io.StringIO(), force_terminal=True, no_color=True)
+    text = "a rather long text that does not fit into what is left of the line, and so goes on below"
+    console.print(_show.rich_table(["model", "median ms", "bytes", ""], [(text, "1234.567", "123.4 MiB", text)],
+                                   ["median ms", "bytes"]))
+    shown = console.file.getvalue()
+    assert "1234.567" in shown and "123.4 MiB" in shown and "median ms" in shown
+    assert all(len(line) <= 60 for line in COLOUR.sub("", shown).splitlines())
+
+
+def test_pools_of_another_device_are_not_shown(program, tmp_path):
+    here = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    for arguments in (("--device", "cuda:77"), ("--watch", "--device", "cuda:77"), ("--device", "cuda:77", "--json")):
+        assert "has no pool of any memory of cuda:77; it has " in refused("memory", *arguments, status=3, **here)
+    assert "pinned memory of" in run("memory", **here)[0]
+    shown = run("memory", "--device", program.where, "--memory", "device", **here)[0]
+    assert f"device memory of {program.where}" in shown and "pinned memory" not in shown

@@ -240,7 +240,9 @@ def test_options_arrive():
 
 def test_effective_options_are_what_the_session_runs_with():
     session = mort.session(onnx_kit.mixed(), options={"use_tf32": False, "cudnn_conv_algo_search": "1"})
-    other = mort.session(onnx_kit.mixed(), options={"use_tf32": "perhaps"})
+    given = ort.SessionOptions()
+    given.add_session_config_entry("ep.cuda.use_tf32", "perhaps")  # a warning; among `options` it is an error
+    other = mort.session(onnx_kit.mixed(), session_options=given)
     options = mort.effective_options(session)
     assert options["use_tf32"] == "0" and options["cudnn_conv_algo_search"] == "HEURISTIC"
     assert options["enable_cudnn"] == "1" and options["device_id"] == "0"
@@ -271,8 +273,24 @@ def test_session_options_arrive(capfd):
 
 def test_no_fall_back():
     assert mort.session(onnx_kit.add_one(), fall_back=False)
-    with pytest.raises(Exception, match="(?i)fallback"):
+    with pytest.raises(millpond.UnsupportedError, match="LinearRegressor 'regression': no kernel for this operator"):
         mort.session(onnx_kit.mixed(), fall_back=False)
+    cpu = ["CPUExecutionProvider"]
+    with pytest.raises(millpond.UnsupportedError, match="LinearRegressor 'regression'"):
+        mort.session(onnx_kit.mixed(), fall_back=False, providers=cpu)
+    assert mort.session(onnx_kit.add_one(), fall_back=False, providers=cpu)
+
+
+@pytest.mark.parametrize("names", [("shape", "size", "expand"), ("", "", "")])
+def test_work_on_shapes_is_no_falling_back(names):
+    nodes = [Node("Shape", ["x"], ["s"], names[0]), Node("Add", ["s", "one"], ["t"], names[1]),
+             Node("Expand", ["one", "t"], ["z"], names[2])]
+    model = model_of(nodes, {"x": ["n"]}, {"z": (onnx_kit.INT64, ["m"])}, {"one": np.array([1])})
+    session = mort.session(model, fall_back=False)
+    placed = mort.placement(session)
+    assert placed.elsewhere and all(node.is_shape_work and "shapes" in node.reason for node in placed.elsewhere)
+    assert not placed.fallen_back
+    assert session.run(None, {"x": np.zeros(3, np.float32)})[0].tolist() == [1] * 4
 
 
 def test_an_error_is_no_session_on_the_cpu(capfd):
@@ -316,8 +334,8 @@ def test_reasons():
                      {"c": (onnx_kit.BOOL, [2]), "x": (onnx_kit.STRING, [2])}, {"y": (onnx_kit.STRING, [2])})
     assert why(where)["Where"].reason.startswith("no kernel for T = tensor(string); there are tensor(")
 
-    rank = model_of([Node("Neg", ["x"], ["y"], "deep")], {"x": [1] * 9}, {"y": [1] * 9})
-    assert why(rank)["Neg"].reason == "x has 9 dimensions; kernels take at most 8"
+    rank = model_of([Node("Neg", ["x"], ["y"], "deep")], {"x": [1] * 17}, {"y": [1] * 17})
+    assert why(rank)["Neg"].reason == "x has 17 dimensions; the provider takes at most 16"
 
     distance = Node("CDist", ["x", "x"], ["y"], "distance", "com.microsoft")
     other = onnx_kit.model([distance], {"x": [4, 2]}, {"y": [4, 4]}, domains=["com.microsoft"])

@@ -3,8 +3,12 @@
 
 import ast
 import inspect
+import os
 import pickle
 import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import millpond
@@ -80,3 +84,39 @@ def test_errors(name, kind):
     again = pickle.loads(pickle.dumps(error("a sentence")))
     assert type(again) is error
     assert str(again) == "a sentence"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_builds_a_wheel_says_is_kept_back(fails):
+    """But for a build that fails."""
+    tools = Path(__file__).resolve().parents[2] / "tools"
+    code = f"""
+        import os, sys
+        sys.path.insert(0, {str(tools)!r})
+        import wheel
+        print("before", flush=True)
+        with wheel.quiet(False):
+            os.write(1, b"of a compiler\\n")
+            print("of the backend")
+            if {fails}:
+                raise SystemExit(3)
+        print("after")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    if fails:
+        assert done.returncode == 3 and done.stdout == "before\n"
+        assert done.stderr == "of a compiler\nof the backend\n"
+    else:
+        assert (done.returncode, done.stdout, done.stderr) == (0, "before\nafter\n", "")
+
+
+def test_the_example_for_cupy_without_a_gpu(tmp_path):
+    """One sentence, and no traceback."""
+    (tmp_path / "cupy").mkdir()
+    (tmp_path / "cupy/__init__.py").write_text(
+        "from types import SimpleNamespace as Any\ncuda = Any(is_available=lambda: False, memory=Any())\n")
+    example = Path(__file__).resolve().parents[2] / "examples/cupy_pool.py"
+    path = os.pathsep.join([str(tmp_path), str(Path(millpond.__file__).parents[1])])
+    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, check=False,
+                          env=dict(os.environ, PYTHONPATH=path))
+    assert done.returncode == 1 and done.stderr.startswith("this example needs a GPU") and done.stderr.count("\n") == 1

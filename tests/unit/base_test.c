@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
+#include "base/escape.h"
 #include "base/half.h"
 #include "base/log.h"
 #include "base/option.h"
@@ -324,4 +325,45 @@ TEST(the_log_can_be_off) {
     NEEDS_OWN_PROCESS();
     (void)setenv("MILLPOND_LOG", "off", 1);
     CHECK(!mp_log_enabled(MP_LOG_ERROR));
+}
+
+/* ---- text from outside ---- */
+
+static void check_escaped(const char *text, const char *want) {
+    char out[64];
+    mp_escape(out, sizeof out, text);
+    if (strcmp(out, want) != 0) {
+        test_fail(__FILE__, __LINE__, "\"%s\" became \"%s\", not \"%s\"", text, out, want);
+    }
+}
+
+TEST(text_that_is_no_utf8_is_escaped) {
+    check_escaped("", "");
+    check_escaped("plain, tab\t, end\n", "plain, tab\t, end\n");
+    check_escaped("\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+                  "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80");
+    check_escaped("\xff\xfe!", "\\xff\\xfe!");
+    check_escaped("a\x01\x7f\r", "a\\x01\\x7f\\x0d");
+    check_escaped("\xc3", "\\xc3");                            /* ends too early */
+    check_escaped("\xe2\x82z", "\\xe2\\x82z");                 /* is broken off */
+    check_escaped("\xc0\xaf", "\\xc0\\xaf");                   /* a longer form */
+    check_escaped("\xe0\x9f\xbf", "\\xe0\\x9f\\xbf");          /* another */
+    check_escaped("\xed\xa0\x80", "\\xed\\xa0\\x80");          /* a surrogate */
+    check_escaped("\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"); /* beyond U+10FFFF */
+    char out[6];
+    mp_escape(out, sizeof out, "abcd\xc3\xa9"); /* is cut before a character */
+    CHECK(strcmp(out, "abcd") == 0);
+    mp_escape(out, sizeof out, "abc\xff");
+    CHECK(strcmp(out, "abc") == 0);
+}
+
+TEST(sentences_and_log_lines_are_escaped) {
+    NEEDS_OWN_PROCESS();
+    lines kept = {.count = 0};
+    CHECK_FAILS(MP_FAIL(NOT_FOUND, "'%s' is not known", "\xff\xc3\xa9"), NOT_FOUND,
+                "'\\xff\xc3\xa9' is not known");
+    mp_log_set_sink(keep, &kept);
+    MP_LOG(ERROR, "node '%s'", "\x80");
+    CHECK_STR_HAS(kept.text, "node '\\x80'");
+    mp_log_set_sink(NULL, NULL);
 }

@@ -212,6 +212,101 @@ TEST(pool_error_of_a_pool_that_is_null) {
     mp_pool_capture_release(NULL, NULL);
 }
 
+DEVICE_TEST(pool_error_names_the_argument) {
+    scene s;
+    scene_open(&s, device, "arena.guard=0");
+    mp_pool *pool = s.k.pool;
+    CHECK_FAILS(mp_pool_alloc(NULL, 1, MP_NO_STREAM, &out), INVALID_ARGUMENT,
+                "mp_pool_alloc: the argument pool is NULL");
+    CHECK_FAILS(mp_pool_alloc(pool, 1, MP_NO_STREAM, NULL), INVALID_ARGUMENT,
+                "mp_pool_alloc: the argument out is NULL");
+    CHECK_FAILS(mp_pool_ipc_export(pool, s.lent, &handle, NULL), INVALID_ARGUMENT,
+                "mp_pool_ipc_export: the argument offset is NULL");
+    CHECK_FAILS(mp_pool_get_clients(pool, NULL, 4, &count), INVALID_ARGUMENT,
+                "the argument out is NULL with a capacity above 0");
+    CHECK_FAILS(mp_pool_get_stats(pool, &stats, 0), INVALID_ARGUMENT,
+                "the argument size is 0; give sizeof(mp_pool_stats)");
+    const mp_external nothing = {.context = NULL};
+    CHECK_FAILS(mp_pool_open_external("host", "kit", &nothing, NULL, &pool), INVALID_ARGUMENT,
+                "the argument external has no function alloc");
+    scene_close(&s);
+}
+
+/* ---- handles that were closed ---- */
+
+static void check_closed(mp_pool *pool) {
+    const mp_status statuses[] = {
+        mp_pool_alloc(pool, 1, MP_NO_STREAM, &out),
+        mp_pool_free(pool, 4096),
+        mp_pool_free_on(pool, 4096, NULL),
+        mp_pool_record_use(pool, 4096, NULL),
+        mp_pool_reserve(pool, 1, &out),
+        mp_pool_find(pool, 4096, &info),
+        mp_pool_stream_settled(pool, NULL),
+        mp_pool_stream_gone(pool, NULL),
+        mp_pool_stream_mark(pool, NULL, &mark),
+        mp_pool_stream_ordered(pool, NULL, NULL, 0),
+        mp_pool_capture_begin(pool, NULL, &capture),
+        mp_pool_capture_end(pool, NULL),
+        mp_pool_shrink(pool, &count),
+        mp_pool_add_hook(pool, no_help, NULL),
+        mp_pool_remove_hook(pool, no_help, NULL),
+        mp_pool_get_device(pool, &about, sizeof about),
+        mp_pool_get_stats(pool, &stats, sizeof stats),
+        mp_pool_get_clients(pool, NULL, 0, &count),
+        mp_pool_get_streams(pool, NULL, 0, &count),
+        mp_pool_dump(pool, no_text, NULL),
+        mp_pool_trace(pool, 16),
+        mp_pool_trace_write(pool, MP_TRACE_HTML, "x"),
+        mp_pool_ipc_export(pool, 4096, &handle, &count),
+        mp_pool_enable_peer(pool, 0),
+    };
+    check_all_refused(statuses, MP_COUNT_OF(statuses));
+    CHECK_FAILS(mp_pool_free(pool, 4096), INVALID_ARGUMENT,
+                "mp_pool_free: the pool handle was closed");
+    CHECK_EQ_INT(mp__pool_try_alloc(pool, 1, MP_NO_STREAM, &out), MP_BUSY);
+    CHECK_EQ_INT(mp__pool_try_free(pool, 4096), MP_BUSY);
+    mp_pool_reset_peaks(pool);
+    kit_log_keep();
+    mp_pool_capture_release(pool, (mp_capture *)(void *)&pool);
+    CHECK(kit_log_has("mp_pool_capture_release: the pool handle was closed"));
+    kit_log_end();
+    kit_log_keep();
+    mp_pool_close(pool);
+    CHECK(kit_log_has("closed already"));
+    kit_log_end();
+}
+
+DEVICE_TEST(pool_error_of_a_handle_that_was_closed) {
+    kit k;
+    kit_open(&k, device, KIT_OPTIONS("arena.guard=0"));
+    mp_pool *other = NULL;
+    CHECK_OK(mp__pool_again(k.pool, &other));
+    mp_pool_close(other); /* the arena lives on */
+    check_closed(other);
+    mp_pool *const last = k.pool;
+    kit_close(&k); /* the arena is gone */
+    check_closed(last);
+}
+
+/* A record serves anew only after as many others have been closed. */
+DEVICE_TEST(pool_error_closed_handles_are_told_apart_for_long) {
+    enum { LATER = 1024 };
+    kit k;
+    kit_open(&k, device, KIT_OPTIONS("arena.guard=0"));
+    mp_pool *closed = NULL;
+    CHECK_OK(mp__pool_again(k.pool, &closed));
+    mp_pool_close(closed);
+    for (int i = 0; i < LATER; i++) {
+        mp_pool *other = NULL;
+        CHECK_OK(mp__pool_again(k.pool, &other));
+        CHECK(other != closed);
+        mp_pool_close(other);
+    }
+    CHECK_FAILS(mp_pool_free(closed, 4096), INVALID_ARGUMENT, "the pool handle was closed");
+    kit_close(&k);
+}
+
 /* ---- the guard ---- */
 
 /* A block is written beyond its end by `over` bytes; the fault must be told when it is freed. */

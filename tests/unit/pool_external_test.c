@@ -271,3 +271,94 @@ TEST(pool_external_refuses_what_it_cannot_be) {
     CHECK_OK(mp_pool_free(pool, block));
     mp_pool_close(pool);
 }
+
+/* ---- blocks that are passed on, and work that still uses them ---- */
+
+/* Refuses to have memory back that it has not seen written. */
+typedef struct watcher {
+    mp_device *device;
+    mp_addr memory;
+    uint32_t wanted;
+    int frees, early;
+} watcher;
+
+static void *watcher_alloc(void *context, size_t size) {
+    watcher *w = context;
+    return w->device->ops->alloc(w->device, size, &w->memory) == MP_OK ? (void *)w->memory : NULL;
+}
+
+static void watcher_free(void *context, void *memory, size_t size) {
+    watcher *w = context;
+    uint32_t seen = 0;
+    memcpy(&seen, memory, sizeof seen); /* the emulated device's memory is the host's */
+    w->early += seen != w->wanted;
+    w->frees++;
+    w->device->ops->free(w->device, (mp_addr)memory, size);
+}
+
+/* How the block is given back whose fill is queued. */
+typedef enum way { WAY_SAME, WAY_ON, WAY_DECLARED, WAYS } way;
+
+static void free_while_used(mp_device *device, way how) {
+    watcher w = {.device = device, .wanted = 0x01010101u * 7};
+    const mp_external table = {.context = &w, .alloc = watcher_alloc, .free = watcher_free};
+    kit k = {.device = device};
+    kit_open(&k, device, NULL);
+    CHECK_OK(mp__pool_open_external_on(device, "kit", &table, KIT_OPTIONS("arena.external=direct"),
+                                       &k.pool));
+    kit_stream a = kit_stream_open(&k), b = kit_stream_open(&k);
+    const kit_stream *user = how == WAY_SAME ? &a : &b;
+    mp_addr block = 0;
+    CHECK_OK(mp_pool_alloc(k.pool, 4096, a.native, &block));
+    if (how == WAY_DECLARED) {
+        CHECK_OK(mp_pool_record_use(k.pool, block, b.native));
+    }
+    CHECK_OK(device->ops->fill(device, user->queue, block, 7, 1, 4096));
+    CHECK_OK(how == WAY_ON ? mp_pool_free_on(k.pool, block, b.native)
+                           : mp_pool_free(k.pool, block));
+    CHECK_EQ_INT(w.frees, 1);
+    CHECK_EQ_INT(w.early, 0);
+    kit_stream_close(&k, &a);
+    kit_stream_close(&k, &b);
+    mp_pool_close(k.pool);
+    k.pool = NULL;
+    kit_close(&k);
+}
+
+DEVICE_TEST(pool_external_waits_for_what_uses_a_block) {
+    if (device->info.kind != MP_DEVICE_HOST) {
+        SKIP("looks into the device's memory");
+    }
+    for (int how = 0; how < WAYS; how++) {
+        free_while_used(device, (way)how);
+    }
+}
+
+/* What was allocated in a capture is the graph's until that is gone. */
+DEVICE_TEST(pool_external_keeps_what_a_graph_uses) {
+    if (device->info.kind != MP_DEVICE_HOST) {
+        SKIP("looks into the device's memory");
+    }
+    watcher w = {.device = device};
+    const mp_external table = {.context = &w, .alloc = watcher_alloc, .free = watcher_free};
+    kit k = {.device = device};
+    kit_open(&k, device, NULL);
+    CHECK_OK(mp__pool_open_external_on(device, "kit", &table, KIT_OPTIONS("arena.external=direct"),
+                                       &k.pool));
+    kit_stream stream = kit_stream_open(&k);
+    mp_capture *graph = NULL;
+    mp_addr block = 0;
+    CHECK_OK(mp_pool_capture_begin(k.pool, stream.native, &graph));
+    CHECK_OK(mp_pool_alloc(k.pool, 4096, stream.native, &block));
+    CHECK_OK(mp_pool_free(k.pool, block));
+    CHECK_OK(mp_pool_capture_end(k.pool, stream.native));
+    CHECK_OK(mp_pool_shrink(k.pool, NULL));
+    CHECK_EQ_INT(w.frees, 0);
+    mp_pool_capture_release(k.pool, graph);
+    CHECK_OK(mp_pool_shrink(k.pool, NULL));
+    CHECK_EQ_INT(w.frees, 1);
+    kit_stream_close(&k, &stream);
+    mp_pool_close(k.pool);
+    k.pool = NULL;
+    kit_close(&k);
+}

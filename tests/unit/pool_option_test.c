@@ -79,6 +79,17 @@ TEST(pool_option_refuses_what_it_cannot_use) {
     CHECK_OK(try_options(NULL)); /* what failed left nothing behind */
 }
 
+/* That all keys begin alike makes none of them a neighbour. */
+TEST(pool_option_that_is_like_no_other_has_no_neighbour) {
+    static const char *const odd[] = {"foo=1", "arena.foo=1", "arena.=1"};
+    for (size_t i = 0; i < MP_COUNT_OF(odd); i++) {
+        CHECK_FAILS(try_options(KIT_OPTIONS(odd[i])), INVALID_ARGUMENT, "there is no option");
+        CHECK(strstr(mp_error_message(), "did you mean") == NULL);
+    }
+    CHECK_FAILS(try_options(KIT_OPTIONS("max_men=1")), INVALID_ARGUMENT, "mean 'arena.max_mem'?");
+    CHECK_FAILS(try_options(KIT_OPTIONS("arena.ipd=1")), INVALID_ARGUMENT, "mean 'arena.ipc'?");
+}
+
 /* Addresses of other processes' use and pages mapped on demand exclude each other. */
 TEST(pool_option_refuses_contradictions) {
     CHECK_FAILS(try_options(KIT_OPTIONS("arena.expandable=1", "arena.ipc=1")), INVALID_ARGUMENT,

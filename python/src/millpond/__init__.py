@@ -15,6 +15,7 @@ This package imports none of those libraries, and works without a GPU. Sizes are
 import importlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 try:
     from millpond._core import (
@@ -30,14 +31,24 @@ try:
         set_limit,
         version,
     )
-except ModuleNotFoundError as error:
-    if error.name != "millpond._core":
+except ModuleNotFoundError as _error:
+    if _error.name != "millpond._core":
         raise
     raise ImportError(
         "millpond._core is not built here: install the wheel, or in the source tree run `make` and set "
         "PYTHONPATH=build/dev/python",
         name="millpond._core",
     ) from None
+
+if TYPE_CHECKING:
+    from millpond import cli as cli
+    from millpond import cuda_core as cuda_core
+    from millpond import cupy as cupy
+    from millpond import monitor as monitor
+    from millpond import numba as numba
+    from millpond import onnxruntime as onnxruntime
+    from millpond import rmm as rmm
+    from millpond import torch as torch
 
 __version__ = version()
 __all__ = [
@@ -50,6 +61,7 @@ __all__ = [
     "Pool",
     "UnsupportedError",
     "get_ep_name",
+    "get_ep_names",
     "get_include",
     "get_library_path",
     "get_limit",
@@ -76,11 +88,18 @@ def get_ep_name() -> str:
     return "CudaPluginExecutionProvider"
 
 
-def __getattr__(name: str) -> object:
-    """Imports an adapter when it is first asked for."""
-    if name in _ADAPTERS:
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def get_ep_names() -> list[str]:
+    """The names of all execution providers in the library, as packages of ONNX Runtime's plugins have it."""
+    return [get_ep_name()]
+
+
+if not TYPE_CHECKING:  # which would take every name for one of the package's
+
+    def __getattr__(name: str) -> object:
+        """Imports an adapter when it is first asked for."""
+        if name in _ADAPTERS:
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -4,10 +4,12 @@
 from collections.abc import Callable, Mapping
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Protocol, TypedDict, final, type_check_only
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, final, overload, type_check_only
 
 from typing_extensions import Buffer as ReadableBuffer
 from typing_extensions import CapsuleType, Self
+
+_Target = TypeVar("_Target", bound=ReadableBuffer)
 
 @type_check_only
 class SupportsCudaStream(Protocol):
@@ -91,6 +93,9 @@ class Buffer(ReadableBuffer):
     def size(self) -> int:
         """Bytes as asked for."""
     @property
+    def nbytes(self) -> int:
+        """The same as `size`, as arrays call it."""
+    @property
     def stream(self) -> int | None:
         """Handle of the stream it was allocated on."""
     @property
@@ -102,6 +107,16 @@ class Buffer(ReadableBuffer):
     def free(self, stream: Stream = ...) -> None:
         """Gives it back now, in the order of `stream` (by default its own). A second call does nothing. Memory that
         DLPack has passed on goes back with its last user. Raises BufferError while there are memoryviews of it."""
+    @overload
+    def copy_to_host(self, target: None = None, stream: Stream = ...) -> bytearray:
+        """Its bytes, or as many as `target` has room for, in memory of the host: in `target`, which has the buffer
+        protocol and no gaps, or in a new bytearray. Returns that. Waits for what is queued on `stream`, by default its
+        own, and for the copy."""
+    @overload
+    def copy_to_host(self, target: _Target, stream: Stream = ...) -> _Target: ...
+    def copy_from_host(self, source: ReadableBuffer, stream: Stream = ...) -> None:
+        """Copies `source`, which has the buffer protocol and no gaps, to its begin. Waits for what is queued on
+        `stream`, by default its own, and for the copy."""
     def __int__(self) -> int:
         """The address."""
     def __index__(self) -> int: ...
@@ -207,6 +222,7 @@ class Pool:
     def memory_info(self) -> tuple[int, int]:
         """Free and total bytes of the device itself."""
     def dump(self) -> str: ...
+    def _repr_html_(self) -> str: ...
     def trace(self, capacity: int, /) -> None:
         """Keeps the last `capacity` events; 0 stops and forgets."""
     def write_trace(self, path: str | PathLike[str], format: Literal["html", "snapshot", "rmm"] | None = None) -> None:

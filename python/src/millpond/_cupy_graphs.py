@@ -110,7 +110,7 @@ class CapturedGraph:
         self._is_closed = True
         if share is not None and (share._is_closed or share._key[0] != self._key[0]):
             raise Error("memory can be shared with a graph of the same device that is not closed, and with no other")
-        self.memory = share.memory if share is not None else _Memory()
+        self.memory: _Memory = share.memory if share is not None else _Memory()
         self.memory.users += 1
         self._is_closed = False
 

@@ -39,13 +39,14 @@ def open_device(name: str, number: int, device: str) -> None:
     function.restype, function.argtypes = ctypes.c_int, [ctypes.c_int, ctypes.c_char_p]
     status = function(number, device.encode())
     if status != 0:
-        raise _STATUS.get(status, Error)(_last_sentence())
+        raise _STATUS.get(status, Error)(last_sentence())
 
 
-def _last_sentence() -> str:
+def last_sentence() -> str:
+    """What the last failure on this thread was."""
     message = _without_gil.mp_error_message
     message.restype = ctypes.c_char_p
-    return message().decode()
+    return message().decode(errors="replace")
 
 
 def framework(name: str, install: str) -> ModuleType:

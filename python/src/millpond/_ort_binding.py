@@ -14,10 +14,12 @@ from millpond import _ort_register as register
 from millpond import _ort_types as types
 from millpond import _ort_values as values
 from millpond._core import InvalidArgumentError
+from millpond._ort_errors import translated
 from millpond._ort_native import is_at_least, ort, wait_for
 
 if TYPE_CHECKING:
     from millpond._core import Stream
+    from millpond._ort_register import Device
 
 NVIDIA = 0x10DE
 
@@ -84,7 +86,7 @@ class Binding:
     def __init__(self, session: Any) -> None:
         options = session.get_provider_options().get(register.NAME)
         self.session = session
-        self.device = register.find(int(options.get("device_id", 0))) if options is not None else None
+        self.device: Device | None = register.find(int(options.get("device_id", 0))) if options is not None else None
         self._binding = session.io_binding()
         self._run_options = ort.RunOptions()
         self._run_options.add_run_config_entry("gpu_graph_id", "-1")  # a graph knows only the first values bound
@@ -92,6 +94,10 @@ class Binding:
         self._outputs = {argument.name: argument for argument in session.get_outputs()}
         self._given: dict[str, tuple[Any, Any]] = {}  # input: the array, and the OrtValue that it is
         self._wanted: dict[str, tuple[Any, Any]] = dict.fromkeys(self._outputs, (None, None))
+
+    def __repr__(self) -> str:
+        where = self.device.spec if self.device is not None else "the CPU"
+        return f"<Binding of {', '.join(self._inputs)} to {', '.join(self._outputs)} on {where}>"
 
     def set_inputs(self, inputs: Mapping[str, Any]) -> None:
         """Arrays to read in the next runs: of a device or of the host, or OrtValues. They are kept until replaced."""
@@ -162,7 +168,8 @@ class Binding:
         stream: work queued there is waited for before the run. By default those are the streams that the arrays name,
         each by its own protocol, and the legacy default stream for one that names none; None: all arrays are ready.
         Outputs are the arrays given for them, else DeviceArrays of memory that later runs do not touch; strings and
-        outputs set to "cpu" are NumPy arrays. Raises InvalidArgumentError for an input that is missing.
+        outputs set to "cpu" are NumPy arrays. Raises InvalidArgumentError for an input that is missing, and
+        OutOfMemoryError where the pool has no memory for the run.
         """
         self.set_inputs(inputs or {})
         missing = [argument for name, argument in self._inputs.items() if name not in self._given]
@@ -170,12 +177,13 @@ class Binding:
         if required:
             raise InvalidArgumentError(f"the model's inputs {_names(required)} have no value")
         self._wait(stream)
-        for name, (_, value) in self._given.items():  # anew each time: where it must be copied, that is done here
-            self._binding.bind_ortvalue_input(name, value)
-        self._binding.clear_binding_outputs()  # else a run would write into the memory of the one before
-        for name, (array, value) in self._wanted.items():
-            self._bind_output(name, array, value)
-        self.session.run_with_iobinding(self._binding, run_options or self._run_options)
+        with translated():
+            for name, (_, value) in self._given.items():  # anew each time: where it must be copied, that is done here
+                self._binding.bind_ortvalue_input(name, value)
+            self._binding.clear_binding_outputs()  # else a run would write into the memory of the one before
+            for name, (array, value) in self._wanted.items():
+                self._bind_output(name, array, value)
+            self.session.run_with_iobinding(self._binding, run_options or self._run_options)
         return self._results()
 
     def _results(self) -> dict[str, Any]:

@@ -10,12 +10,16 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+from collections import Counter
 from typing import Any
 
 from millpond import _native
 from millpond._core import InvalidArgumentError
 
 NAME_KEY = "millpond.session"
+STRICT_KEY = "millpond.strict"  # "1": an option that is not taken is an error
+HOST_KEY = "millpond.host"  # "1": the emulated device is meant
+LEFT = "/left to the CPU"  # behind the name: the nodes that the provider leaves to the CPU on purpose
 
 _numbers = itertools.count(1)
 _find = ctypes.CDLL(_native.PATH).mp_note_find
@@ -41,19 +45,33 @@ def _text_of(name: str) -> str | None:
     return text.value.decode()
 
 
+def _name_of(session: Any) -> str | None:
+    try:
+        return session.get_session_options().get_session_config_entry(NAME_KEY)
+    except Exception:  # noqa: BLE001  ONNX Runtime's errors have no class in common
+        return None
+
+
+def nodes_left(session: Any) -> Counter[tuple[str, str, str]]:
+    """{(operator, domain, name): how many} of the nodes that the provider leaves to the CPU on purpose."""
+    name = _name_of(session)
+    text = _text_of(name + LEFT) if name else None
+    lines = (line.split("\t") for line in (text or "").splitlines())
+    return Counter((operator, domain, node) for operator, domain, node, *_ in lines)
+
+
 def effective_options(session: Any) -> dict[str, str]:
     """The provider's options that a session runs with: what was given, wherever it was, and the defaults.
 
     The session has a name if session() made it, or if its SessionOptions have the configuration entry
     "millpond.session". Raises InvalidArgumentError for one without, and for one that is not on the provider.
     """
-    try:
-        name = session.get_session_options().get_session_config_entry(NAME_KEY)
-    except Exception as error:
+    name = _name_of(session)
+    if name is None:
         raise InvalidArgumentError(
             f"the session has no name by which its options are found; make it with session(), or set the session "
             f"configuration entry {NAME_KEY}"
-        ) from error
+        )
     text = _text_of(name)
     if text is None:
         raise InvalidArgumentError(f"the session named {name!r} is not on the provider")

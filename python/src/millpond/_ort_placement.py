@@ -18,12 +18,15 @@ from typing import Any
 
 from millpond import _onnx_file
 from millpond import _ort_register as register
-from millpond._core import InvalidArgumentError
+from millpond._core import InvalidArgumentError, UnsupportedError
+from millpond._html import table
 from millpond._ort_native import ort
+from millpond._ort_options import nodes_left
 
-RANK_MAX = 8  # dimensions that kernels walk
+RANK_MAX = 16  # dimensions of a tensor
 INLINE_MAX = 1024  # bytes; larger weights go to a file of their own, which nobody reads
 NO_KERNEL = "no kernel for this operator"
+OTHER_KERNELS = "no kernel for its types, its version or its attributes"
 SHAPES = "shapes"
 SHAPES_TEXT = "works on shapes, which are in the host's memory: on the device it would only add copies"
 
@@ -44,6 +47,9 @@ class PlacedNode:
         """ "Softmax", "com.microsoft.Gelu" """
         return f"{self.domain}.{self.operator}" if self.domain else self.operator
 
+    def __str__(self) -> str:
+        return f"{self.title} {self.name!r}" if self.name else f"{self.title} (without a name)"
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -63,6 +69,20 @@ class Placement:
     def elsewhere(self) -> tuple[PlacedNode, ...]:
         """The nodes that other providers run."""
         return tuple(node for node in self.nodes if node.provider != register.NAME)
+
+    @property
+    def fallen_back(self) -> tuple[PlacedNode, ...]:
+        """The nodes that the CPU runs as the provider cannot; work on shapes is not among them."""
+        return tuple(node for node in self.nodes if node.provider == register.CPU and not node.is_shape_work)
+
+    def __repr__(self) -> str:
+        counts = (f"{sum(each.values())} on {name}" for name, each in self.counts.items())
+        return f"<Placement of {len(self.nodes)} nodes: {', '.join(counts) or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        counted = Counter((node.provider, node.title, node.reason or "") for node in self.nodes)
+        rows = [(provider, title, count, reason) for (provider, title, reason), count in counted.most_common()]
+        return table(("provider", "operator", "nodes", "reason"), rows)
 
 
 def plain(domain: str | None) -> str:
@@ -167,7 +187,7 @@ class Reasons:
         for name in (*node.inputs, *node.outputs):
             shape = model.values.get(name, _onnx_file.Value()).shape
             if shape is not None and len(shape) > RANK_MAX:
-                return f"{name} has {len(shape)} dimensions; kernels take at most {RANK_MAX}"
+                return f"{name} has {len(shape)} dimensions; the provider takes at most {RANK_MAX}"
         return SHAPES
 
 
@@ -183,12 +203,36 @@ def placement_of(session: Any) -> Placement:
             "the session has not recorded where its nodes are; make it with millpond.onnxruntime.session(), or set its "
             "configuration entry session.record_ep_graph_assignment_info to 1"
         ) from error
+    left = nodes_left(session)
+
+    def placed(provider: str, node: Any) -> PlacedNode:
+        key = (node.op_type, plain(node.domain), node.name)
+        on_purpose = provider == register.CPU and left[key] > 0
+        left[key] -= on_purpose  # nodes without names are alike
+        return PlacedNode(provider, *key, SHAPES_TEXT if on_purpose else None, on_purpose)
+
     return Placement(
-        tuple(
-            PlacedNode(subgraph.ep_name, node.op_type, plain(node.domain), node.name)
-            for subgraph in subgraphs
-            for node in subgraph.get_nodes()
-        )
+        tuple(placed(subgraph.ep_name, node) for subgraph in subgraphs for node in subgraph.get_nodes())
+    )
+
+
+FALLEN_SHOWN = 5
+
+
+def check_fallen_back(session: Any) -> None:
+    """Raises UnsupportedError, which names them, where nodes of the session run on the CPU as they must."""
+    fallen = placement_of(session).fallen_back
+    if not fallen:
+        return
+    kernels = Kernels()
+    named = [
+        f"{node}: {OTHER_KERNELS if kernels.versions(node.domain, node.operator) else NO_KERNEL}"
+        for node in fallen[:FALLEN_SHOWN]
+    ]
+    more = f"; and {len(fallen) - FALLEN_SHOWN} more" if len(fallen) > FALLEN_SHOWN else ""
+    raise UnsupportedError(
+        f"{len(fallen)} nodes of the model cannot run on the device, and fall_back=False lets none run on the CPU "
+        f"({'; '.join(named)}{more}); `millpond parity MODEL` says more, fall_back=True lets them"
     )
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from millpond import _ort_register as register
 from millpond import _ort_types as types
 from millpond._core import Buffer, InvalidArgumentError, NotFoundError
+from millpond._html import table
 from millpond._ort_native import make_tensor, ort, read_tensor, wait_for
 from millpond._ort_register import Device, pool_of
 from millpond._ort_types import ElementType
@@ -270,11 +271,11 @@ class DeviceArray:
         if kind is None:
             raise InvalidArgumentError(f"a {ortvalue.data_type()} cannot be a device array; read it with .numpy()")
         ordinal = ortvalue.__dlpack_device__()[1]
-        self.ortvalue = ortvalue
-        self.type = kind
-        self.shape = tuple(ortvalue.shape())
+        self.ortvalue: Any = ortvalue
+        self.type: ElementType = kind
+        self.shape: tuple[int, ...] = tuple(ortvalue.shape())
         self.address: int = ortvalue.data_ptr()
-        self.device = register.find(ordinal)
+        self.device: Device = register.find(ordinal)
 
     @property
     def dtype(self) -> str:
@@ -296,6 +297,10 @@ class DeviceArray:
 
     def __repr__(self) -> str:
         return f"<DeviceArray {self.dtype}{list(self.shape)} on {self.device.spec}>"
+
+    def _repr_html_(self) -> str:
+        columns = ("type", "shape", "bytes", "device")
+        return table(columns, [(self.dtype, list(self.shape), self.nbytes, self.device.spec)], "DeviceArray")
 
     def numpy(self) -> Any:
         """A copy in the host's memory."""

@@ -17,7 +17,7 @@ collected: they name the default stream or none, and the block then waits for bo
 import inspect
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._core import OutOfMemoryError, Pool
 
@@ -26,10 +26,10 @@ try:
 
     if not hasattr(_core, "MemoryResource"):  # up to 0.4
         import cuda.core.experimental as _core
-except ImportError as error:
+except ImportError as _error:
     raise ImportError(
-        f"millpond.cuda_core needs cuda.core, which cannot be imported ({error}); pip install cuda-core"
-    ) from error
+        f"millpond.cuda_core needs cuda.core, which cannot be imported ({_error}); pip install cuda-core"
+    ) from _error
 
 __all__ = ["PoolMemoryResource"]
 
@@ -75,7 +75,13 @@ def _for_buffer(stream: Any, handle: int) -> dict[str, Any]:
     return {"stream": stream if isinstance(stream, _core.Stream) else _core.Stream.from_handle(handle)}
 
 
-class PoolMemoryResource(_core.MemoryResource):
+if TYPE_CHECKING:
+    _MemoryResource = Any  # cuda.core has no types
+else:
+    _MemoryResource = _core.MemoryResource
+
+
+class PoolMemoryResource(_MemoryResource):
     """Gives cuda.core memory of a pool.
 
     pool: the pool; by default that of device memory of `device`, which all users of the process share.
@@ -91,7 +97,7 @@ class PoolMemoryResource(_core.MemoryResource):
         options: Mapping[str, object] | None = None,
         client: str = "cuda.core",
     ) -> None:
-        self.pool = pool if pool is not None else Pool(device, client=client, options=options)
+        self.pool: Pool = pool if pool is not None else Pool(device, client=client, options=options)
         self._is_pinned = self.pool.memory == "pinned"
 
     def allocate(self, size: int, stream: Any = None) -> Any:

@@ -31,7 +31,7 @@ from millpond._cupy_streams import Streams
 if TYPE_CHECKING:
     from millpond._core import Stream
 
-cupy = _native.framework("cupy", "install it with: pip install cupy-cuda13x (or cupy-cuda12x)")
+cupy: Any = _native.framework("cupy", "install it with: pip install cupy-cuda13x (or cupy-cuda12x)")
 _memory = cupy.cuda.memory
 
 __all__ = [

@@ -19,13 +19,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millpond import _ort_register as _register
-from millpond import get_ep_name, get_library_path
+from millpond import get_ep_name, get_ep_names, get_library_path
 from millpond._core import InvalidArgumentError
 from millpond._ort_binding import Binding, bind, run
+from millpond._ort_errors import translated as _translated
 from millpond._ort_native import ort as _ort
-from millpond._ort_options import effective_options, name_session
-from millpond._ort_placement import PlacedNode, Placement, placement_of, watched
+from millpond._ort_options import HOST_KEY as _HOST_KEY
+from millpond._ort_options import STRICT_KEY as _STRICT_KEY
+from millpond._ort_options import effective_options
+from millpond._ort_options import name_session as _name_session
+from millpond._ort_placement import PlacedNode, Placement
+from millpond._ort_placement import check_fallen_back as _check_fallen_back
+from millpond._ort_placement import placement_of as _placement_of
+from millpond._ort_placement import watched as _watched
 from millpond._ort_register import Device, devices, is_registered, register, unregister
+from millpond._ort_session import Session
 from millpond._ort_values import DeviceArray, as_array, as_ortvalue
 
 __all__ = [
@@ -34,12 +42,14 @@ __all__ = [
     "DeviceArray",
     "PlacedNode",
     "Placement",
+    "Session",
     "as_array",
     "as_ortvalue",
     "bind",
     "devices",
     "effective_options",
     "get_ep_name",
+    "get_ep_names",
     "get_library_path",
     "is_registered",
     "placement",
@@ -71,15 +81,20 @@ def _set(options: Any, key: str, value: str) -> None:
     options.add_session_config_entry(key, value)
 
 
-def _session_options(given: Any, fall_back: bool) -> Any:
+def _session_options(given: Any, is_host_meant: bool) -> Any:
     options = given if given is not None else _ort.SessionOptions()
     if options.has_providers():
         raise InvalidArgumentError("the SessionOptions have providers already; make new ones for each session")
     _set(options, "session.record_ep_graph_assignment_info", "1")
-    name_session(options)
-    if not fall_back:
-        _set(options, "session.disable_cpu_ep_fallback", "1")
+    _set(options, _STRICT_KEY, "1")
+    _set(options, _HOST_KEY, str(int(is_host_meant)))
+    _name_session(options)
     return options
+
+
+def _made(model: Any, **arguments: Any) -> Session:
+    with _translated(refusals=True):
+        return Session(_model(model), enable_fallback=0, **arguments)
 
 
 def session(
@@ -90,7 +105,7 @@ def session(
     session_options: Any = None,
     providers: Sequence[Any] = (),
     fall_back: bool = True,
-) -> Any:
+) -> Session:
     """An onnxruntime.InferenceSession on the provider, which is registered where it is not yet.
 
     model: a path, bytes, or an onnx.ModelProto.
@@ -98,22 +113,30 @@ def session(
     options: of the provider, such as {"use_tf32": False}; README.md lists them.
     session_options: onnxruntime.SessionOptions, for this session only.
     providers: others that come after this one and before the CPU's, as InferenceSession takes them.
-    fall_back: nodes that the provider does not take run on the CPU; without it such a node is an error.
-    Raises NotFoundError for a device that is not there, and what InferenceSession raises: an error of the provider is
-    not passed over by a session on the CPU.
+    fall_back: nodes that the provider cannot run do so on the CPU; without it such a node is an error. Arithmetic of
+    shapes, which the provider leaves to the CPU on purpose, is none.
+    Raises NotFoundError for a device that is not there, InvalidArgumentError for an option that the provider does not
+    have or cannot read, and for one of the pool ("arena.max_mem") that comes too late; UnsupportedError for nodes that
+    would fall back; OutOfMemoryError; and what InferenceSession raises: an error of the provider is not passed over by
+    a session on the CPU.
     """
     chosen = _register.find(device)
     texts = {str(key): _text(value) for key, value in (options or {}).items()}
-    prepared = _session_options(session_options, fall_back)
-    if not providers:
+    is_host_meant = isinstance(device, Device) or str(device).startswith("host")
+    prepared = _session_options(session_options, is_host_meant)
+    if providers:
+        if len(devices()) > 1:  # by this ONNX Runtime finds the device
+            texts["device_id"] = str(chosen.ordinal)
+        listed = [(get_ep_name(), texts), *providers]
+        if _register.CPU not in providers:
+            listed.append(_register.CPU)
+        made = _made(model, sess_options=prepared, providers=listed)
+    else:
         prepared.add_provider_for_devices([chosen.ort_device], texts)
-        return _ort.InferenceSession(_model(model), prepared, enable_fallback=0)
-    if len(devices()) > 1:  # by this ONNX Runtime finds the device
-        texts["device_id"] = str(chosen.ordinal)
-    listed = [(get_ep_name(), texts), *providers]
-    if fall_back and _register.CPU not in providers:
-        listed.append(_register.CPU)
-    return _ort.InferenceSession(_model(model), prepared, providers=listed, enable_fallback=0)
+        made = _made(model, sess_options=prepared)
+    if not fall_back:
+        _check_fallen_back(made)
+    return made
 
 
 def placement(
@@ -122,11 +145,11 @@ def placement(
     """Where each node of a model runs, after ONNX Runtime's optimisation.
 
     model: an InferenceSession made by session(), or a model, for which a session is made. Only of a model it is known
-    why nodes are not on the device: `node.reason`.
+    why all nodes that are not on the device are not: `node.reason`; of a session only of work on shapes.
     Raises InvalidArgumentError for a session that has not recorded it: one made otherwise must have the session
     configuration entry session.record_ep_graph_assignment_info set to 1.
     """
     if isinstance(model, _ort.InferenceSession):
-        return placement_of(model)
-    with watched() as (prepared, explain):
+        return _placement_of(model)
+    with _watched() as (prepared, explain):
         return explain(session(model, device, options=options, session_options=prepared))

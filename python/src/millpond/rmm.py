@@ -18,10 +18,10 @@ try:
     import rmm as _rmm
     import rmm.mr
     from rmm.pylibrmm.stream import Stream as _Stream
-except ImportError as error:
+except ImportError as _error:
     raise ImportError(
-        f"millpond.rmm needs RMM, which cannot be imported ({error}); pip install rmm-cu13, or rmm-cu12"
-    ) from error
+        f"millpond.rmm needs RMM, which cannot be imported ({_error}); pip install rmm-cu13, or rmm-cu12"
+    ) from _error
 
 __all__ = ["install", "resource"]
 

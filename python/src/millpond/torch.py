@@ -32,7 +32,7 @@ from millpond._core import Buffer, Error, NotFoundError, Pool, UnsupportedError
 if TYPE_CHECKING:
     from millpond._core import Stream
 
-torch = _native.framework("torch", "see pytorch.org, or: pip install torch")
+torch: Any = _native.framework("torch", "see pytorch.org, or: pip install torch")
 
 __all__ = [
     "as_tensor",

@@ -3,6 +3,7 @@
 #include "ep/abi/bridge.h"
 
 #include "base/log.h"
+#include "base/shortage.h"
 #include "ep/session/plugin.h"
 
 /* Never ORT_EP_FAIL: Python's InferenceSession takes it as a reason to move the whole session to
@@ -30,6 +31,7 @@ OrtStatus *mp__to_ort(mp_status status) {
     if (status == MP_OK) {
         return NULL;
     }
+    mp_shortage_keep(status);
     return ORT->CreateStatus(code_of(status), mp_error_message());
 }
 

@@ -70,10 +70,8 @@ static void drop_graph(mp_graphs *graphs, mp_graph_entry *entry) {
     mp__graph_memory_leave(&graphs->memory);
 }
 
-void mp__graphs_destroy(mp_graphs *graphs) {
-    if (graphs == NULL) {
-        return;
-    }
+/* Takes: `graphs`, none of which is being recorded. */
+static void destroy_graphs(mp_graphs *graphs) {
     while (graphs->entries != NULL) {
         mp_graph_entry *entry = graphs->entries;
         graphs->entries = entry->next;
@@ -96,6 +94,7 @@ static mp_status get_graphs(mp_provider *provider, mp_graphs **out) {
         }
         fresh->record = record;
         pthread_mutex_init(&fresh->lock, NULL);
+        record->destroy_graphs = destroy_graphs;
         atomic_store(&record->graphs, fresh);
     }
     *out = record->graphs;

@@ -16,9 +16,6 @@
 /* Sets the callbacks of `provider->base` where the session's options turn graphs on. */
 void mp__graph_install(mp_provider *provider);
 
-/* Takes: a thread's graphs, none of which is being recorded; NULL is ignored. */
-void mp__graphs_destroy(struct mp_graphs *graphs);
-
 /* ---- in a run, for kernels, copies and allocators ---- */
 
 typedef struct mp_run {

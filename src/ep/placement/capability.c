@@ -2,15 +2,19 @@
  *
  * First pass: every node that has a kernel of ours, or is ours already (ONNX Runtime asks again
  * after it has changed the layout). Second pass: the arithmetic of shapes goes back to the CPU.
- * It starts at values that are in host memory anyway: outputs of Shape and of nodes on the CPU, the
- * number of a Loop's iteration. It follows them as long as a node's inputs are all such values,
- * integer graph inputs or small constants; taking such a node would only add copies back and forth.
- * Third pass: where the session limits its memory, what is beyond it goes back, too.
+ * It starts at values that our own nodes leave in host memory: outputs of Shape and Size, the
+ * number of a Loop's iteration. It follows them, also through nodes that are the CPU's anyway, as
+ * long as a node's inputs are all such values, integer graph inputs or small constants; taking such
+ * a node would only add copies back and forth. What the CPU makes of other values is data: nodes
+ * behind it are not its neighbours for that. Third pass: where the session limits its memory, what
+ * is beyond it goes back, too.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/abi/element_types.h"
 #include "ep/placement/budget.h"
+#include "ep/placement/lacking.h"
+#include "ep/placement/left_note.h"
 #include "ep/placement/nhwc.h"
 #include "ep/placement/subgraph.h"
 #include "ep/run/control_flow.h"
@@ -141,6 +145,30 @@ static mp_status can_run(const mp_op *op, const OrtNode *node, bool *out) {
     return status;
 }
 
+/* A graph that was saved by ONNX Runtime holds the copies it had put between providers. */
+static const mp_op memcpy_ops[] = {
+    {.domain = "", .name = "MemcpyFromHost", .since = 1, .until = 1, .host_in = 1},
+    {.domain = "", .name = "MemcpyToHost", .since = 1, .until = 1, .host_out = 1},
+};
+
+static const mp_op *memcpy_find(const char *domain, const char *type) {
+    for (size_t i = 0; i < MP_COUNT_OF(memcpy_ops); i++) {
+        if (domain[0] == '\0' && strcmp(memcpy_ops[i].name, type) == 0) {
+            return &memcpy_ops[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_memcpy(const mp_op *op) {
+    return op == &memcpy_ops[0] || op == &memcpy_ops[1];
+}
+
+static mp_status note_missing(mp_provider *provider, const OrtNode *node) {
+    MP_TRY(mp__lacking_note(node, &provider->lacking_told));
+    return mp__nhwc_note_missing(node);
+}
+
 static mp_status look_up(mp_provider *provider, OrtEpGraphSupportInfo *support, graph_node *n) {
     const char *ep = NULL;
     const char *type = NULL;
@@ -156,12 +184,17 @@ static mp_status look_up(mp_provider *provider, OrtEpGraphSupportInfo *support, 
     }
     MP_TRY(mp__from_ort(ORT_EP->EpGraphSupportInfo_LookUpKernel(support, n->node, &definition)));
     if (definition == NULL) {
-        return mp__nhwc_note_missing(n->node);
+        return note_missing(provider, n->node);
     }
     MP_TRY(mp__from_ort(ORT->Node_GetOperatorType(n->node, &type)));
     MP_TRY(mp__from_ort(ORT->Node_GetDomain(n->node, &domain)));
     MP_TRY(mp__from_ort(ORT->Node_GetSinceVersion(n->node, &version)));
     domain = strcmp(domain, "ai.onnx") == 0 ? "" : domain;
+    n->op = memcpy_find(domain, type);
+    n->ours = n->op != NULL;
+    if (n->ours) {
+        return MP_OK;
+    }
     const mp_op *control = mp__control_find(domain, type, version);
     const mp_op *op = control != NULL ? control : mp_op_find(domain, type, version);
     bool refused = op == NULL;
@@ -253,7 +286,7 @@ static mp_status input_prefers_cpu(const mp_op *op, size_t i, const OrtValueInfo
         *prefers = true;
         return constant ? MP_OK : value_set_has(host_values, value, host);
     }
-    const bool wanted_there = mp_op_host_in(op, i);
+    const bool wanted_there = op != NULL && mp_op_host_in(op, i);
     MP_TRY(value_set_has(host_values, value, host));
     *prefers = *host && !wanted_there;
     return MP_OK;
@@ -279,12 +312,13 @@ static mp_status prefers_cpu(const graph_node *n, const values *in, const value_
     return MP_OK;
 }
 
-/* Which outputs of the node are in host memory, given where the node runs. */
-static mp_status note_host_outputs(const graph_node *n, value_set *host_values) {
+/* Notes which outputs of the node are host values: all of one that is `of_shapes`, those that a
+ * node of ours leaves in host memory. A copy to the host is of data. */
+static mp_status note_host_outputs(const graph_node *n, bool of_shapes, value_set *host_values) {
     values out = {NULL, 0};
     mp_status status = outputs_of(n->node, &out);
     for (size_t i = 0; status == MP_OK && i < out.count; i++) {
-        const bool host = !n->ours || mp_op_host_out(n->op, i);
+        const bool host = of_shapes || (n->ours && !is_memcpy(n->op) && mp_op_host_out(n->op, i));
         if (host && out.list[i] != NULL) {
             status = value_set_add(host_values, out.list[i]);
         }
@@ -303,23 +337,27 @@ static mp_status note_host_inputs(const OrtGraph *graph, value_set *host_values)
     return MP_OK;
 }
 
-static mp_status second_pass(const OrtGraph *graph, graph_node *nodes, size_t count) {
+static mp_status second_pass(mp_provider *provider, const OrtGraph *graph, graph_node *nodes,
+                             size_t count) {
     value_set host_values = {NULL, 0, 0};
     mp_status status = note_host_inputs(graph, &host_values);
     for (size_t i = 0; status == MP_OK && i < count; i++) { /* ORT lists them in run order */
         graph_node *n = &nodes[i];
-        if (n->ours && !n->assigned) {
+        bool of_shapes = false;
+        if (!(n->ours && n->assigned) && !is_memcpy(n->op)) {
             values in = {NULL, 0};
-            bool to_cpu = false;
             status = inputs_of(n->node, &in);
             if (status == MP_OK) {
-                status = prefers_cpu(n, &in, &host_values, &to_cpu);
+                status = prefers_cpu(n, &in, &host_values, &of_shapes);
             }
-            n->ours = !to_cpu;
+            if (n->ours && of_shapes) {
+                n->ours = false;
+                mp__left_note_add(provider, graph, n->node);
+            }
             free(in.list);
         }
         if (status == MP_OK) {
-            status = note_host_outputs(n, &host_values);
+            status = note_host_outputs(n, of_shapes, &host_values);
         }
     }
     mp__name_set_clear(&host_values);
@@ -384,7 +422,8 @@ static mp_status partition(mp_provider *provider, const OrtGraph *graph,
         nodes[i].node = list[i];
         MP_TRY(look_up(provider, support, &nodes[i]));
     }
-    MP_TRY(second_pass(graph, nodes, count));
+    MP_TRY(second_pass(provider, graph, nodes, count));
+    mp__left_note_publish(provider);
     MP_TRY(third_pass(provider, nodes, count));
     for (size_t i = 0; i < count; i++) {
         if (nodes[i].ours) {

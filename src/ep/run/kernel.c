@@ -4,6 +4,7 @@
  * to ask for the outputs and to queue the plan's steps.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/nvtx.h"
+#include "base/shortage.h"
 #include "ep/abi/bridge.h"
 #include "ep/abi/node_attrs.h"
 #include "ep/graph/graph.h"
@@ -75,14 +76,18 @@ static mp_status set_shape(mp_tensor *tensor, ONNXTensorElementDataType type, co
     return MP_OK;
 }
 
-/* ORT hands out a tensor without memory where an allocator had none to give. */
+/* ORT hands out a tensor without memory where an allocator had none to give. What that said is lost
+ * on the way, but this thread has kept it. */
 static mp_status check_memory(const mp_tensor *tensor, const void *data, const char *what, int i) {
     if (data != NULL || mp_shape_count(&tensor->shape) == 0) {
         return MP_OK;
     }
     char text[MP_SHAPE_TEXT];
-    return MP_FAIL(OUT_OF_MEMORY, "no memory could be allocated for %s %d, a %s tensor of shape %s",
-                   what, i, mp_dtype_name(tensor->type), mp_shape_text(&tensor->shape, text));
+    const char *why = mp_shortage_here();
+    return MP_FAIL(OUT_OF_MEMORY,
+                   "no memory could be allocated for %s %d, a %s tensor of shape %s%s%s", what, i,
+                   mp_dtype_name(tensor->type), mp_shape_text(&tensor->shape, text),
+                   why[0] != '\0' ? ": " : "", why);
 }
 
 static mp_status read_value(const OrtValue *value, int i, mp_tensor *tensor, mp_addr *addr) {

@@ -6,7 +6,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/run/per_thread.h"
 
-#include "ep/graph/graph.h"
 #include "pool/pool_handle.h"
 
 #include <stdlib.h>
@@ -45,7 +44,9 @@ static void unlink_from_thread(const mp_thread_record *record) {
 
 /* Takes: `record`, which is in no list any more. */
 static void destroy(mp_thread_record *record) {
-    mp__graphs_destroy(record->graphs);
+    if (record->graphs != NULL) {
+        record->destroy_graphs(record->graphs);
+    }
     mp__run_stream_drop(record->stream);
     free(record);
 }

@@ -13,9 +13,10 @@ typedef struct mp_thread_record {
     mp_provider *provider;            /* borrowed; goes after its records */
     mp_run_stream *stream;            /* a reference; see mp__thread_stream. NULL until needed */
     struct mp_graphs *_Atomic graphs; /* owned, see graph.c; NULL where the session has none */
-    struct mp_thread_record *next;    /* of the same thread */
-    struct mp_thread_owner *thread;   /* whose record it is */
-    struct mp_thread_record *beside;  /* of another thread, for the same session */
+    void (*destroy_graphs)(struct mp_graphs *graphs); /* set with the first of them */
+    struct mp_thread_record *next;                    /* of the same thread */
+    struct mp_thread_owner *thread;                   /* whose record it is */
+    struct mp_thread_record *beside;                  /* of another thread, for the same session */
 } mp_thread_record;
 
 /* The calling thread's record for the session; made where there is none.

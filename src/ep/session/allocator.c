@@ -1,6 +1,7 @@
 /* allocator.c - ONNX Runtime's allocator interface over a pool, which is opened when it is needed.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
+#include "base/shortage.h"
 #include "ep/abi/bridge.h"
 #include "ep/graph/graph.h"
 #include "ep/session/plugin.h"
@@ -24,9 +25,10 @@ static allocator *from(const OrtAllocator *self) {
     return (allocator *)(uintptr_t)self;
 }
 
-/* NULL tells ORT that memory ran out; the log line says why. */
+/* NULL tells ORT that memory ran out; the log line says why, and so does what is kept. */
 static void *give(mp_status status, const mp_addr *addr) {
     if (status != MP_OK) {
+        mp_shortage_keep(status);
         MP_LOG(ERROR, "%s", mp_error_message());
         return NULL;
     }

@@ -243,6 +243,14 @@ static mp_status find_functions(const mp_options *options, functions **out) {
                : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for an external allocator");
 }
 
+/* Memory that the pool cannot allocate is told of now: what a session's allocator says in a run
+ * does not reach its user. That there is none may be another matter by then. */
+static mp_status try_external(mp_pool *pool) {
+    mp_addr addr = 0;
+    const mp_status status = mp_pool_alloc(pool, 1, MP_NO_STREAM, &addr);
+    return status == MP_OK ? mp_pool_free(pool, addr) : status == MP_OUT_OF_MEMORY ? MP_OK : status;
+}
+
 static mp_status open_external(const mp_unit *unit, const mp_options *options, mp_pool **out) {
     static const char *const direct[] = {"arena.external=direct", NULL};
     functions *f = NULL;
@@ -253,7 +261,8 @@ static mp_status open_external(const mp_unit *unit, const mp_options *options, m
         .free = call_free,
         .empty_cache = f->empty_cache != NULL ? call_empty_cache : NULL,
     };
-    return mp__pool_open_external_on(unit->device, CLIENT, &external, direct, out);
+    MP_TRY(mp__pool_open_external_on(unit->device, CLIENT, &external, direct, out));
+    return try_external(*out);
 }
 
 /* A key without a prefix may be meant for anybody, so it is not taken. */
@@ -276,8 +285,14 @@ static mp_status open_both(const mp_unit *unit, const wishes *w, mp_pool **memor
     return open_pool(unit, MP_MEMORY_PINNED, w, pinned);
 }
 
-static mp_status open_ours(const mp_unit *unit, const OrtSessionOptions *session, mp_pool **memory,
-                           mp_pool **pinned) {
+/* Whether the pool is as the session asks; one that was open before may differ. */
+static mp_status check_pool(const mp_pool *pool, const wishes *w) {
+    return mp__pool_options_agree(pool, (const char *const *)w->base,
+                                  (const char *const *)w->texts);
+}
+
+static mp_status open_ours(const mp_unit *unit, const OrtSessionOptions *session, bool strict,
+                           mp_pool **memory, mp_pool **pinned) {
     OrtKeyValuePairs *pairs = NULL;
     wishes w;
     MP_TRY(mp__from_ort(ORT->GetSessionOptionsConfigEntries(session, &pairs)));
@@ -285,6 +300,7 @@ static mp_status open_ours(const mp_unit *unit, const OrtSessionOptions *session
     if (status == MP_OK) {
         warn_of_bare(pairs);
         status = open_both(unit, &w, memory, pinned);
+        status = status == MP_OK && strict ? check_pool(*memory, &w) : status;
         wishes_free(&w);
     }
     ORT->ReleaseKeyValuePairs(pairs);
@@ -294,7 +310,7 @@ static mp_status open_ours(const mp_unit *unit, const OrtSessionOptions *session
 mp_status mp__memory_open_session(const mp_unit *unit, const OrtSessionOptions *session,
                                   const mp_options *options, mp_pool **memory, mp_pool **pinned) {
     if (options->gpu_external_alloc == 0) {
-        return open_ours(unit, session, memory, pinned);
+        return open_ours(unit, session, options->strict, memory, pinned);
     }
     MP_TRY(open_external(unit, options, memory));
     return mp__memory_open(unit, MP_MEMORY_PINNED, NULL, pinned);

@@ -3,7 +3,8 @@
  * A key is looked for as ep.cudapluginexecutionprovider.<key>, then ep.cuda.<key>, then <key>; in
  * each place by its own name, then by its alias. A value that cannot be read, or a key of ours that
  * is not known, gives a warning and the default stays: a session that starts is worth more than one
- * that does not. README.md says what each key does.
+ * that does not. Python's session(), whose caller can mend it, asks for an error instead
+ * (STRICT_KEY). README.md says what each key does.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "base/option.h"
@@ -28,6 +29,9 @@ static const char *const searches[] = {"EXHAUSTIVE", "HEURISTIC", "DEFAULT", "0"
 
 /* Under this entry a session may give itself a name, by which its options are found. */
 #define NAME_KEY "millpond.session"
+/* "1": what is not taken is an error; the emulated device is meant. */
+#define STRICT_KEY "millpond.strict"
+#define HOST_KEY   "millpond.host"
 enum { TEXT_MAX = 2048 };
 
 typedef struct row {
@@ -100,12 +104,13 @@ static const char *value_of(const entries *all, int place, const char *name) {
     return NULL;
 }
 
-static const char *find_value(const entries *all, const row *r) {
+static const char *find_value(const entries *all, const row *r, int *found) {
     const char *value = NULL;
     for (int place = 0; value == NULL && place < PLACES; place++) {
         if ((r->places >> place & 1) != 0) {
             value = value_of(all, place, r->option.name);
             value = value != NULL ? value : value_of(all, place, r->alias);
+            *found = place;
         }
     }
     return value;
@@ -115,14 +120,20 @@ static mp_status set(const row *r, const char *value, mp_options *out) {
     return mp_option_set(&r->option, 1, out, r->option.name, value);
 }
 
-static void read_all(const entries *all, mp_options *out) {
+static mp_status read_all(const entries *all, mp_options *out) {
     for (size_t i = 0; i < MP_COUNT_OF(rows); i++) {
-        const char *value = find_value(all, &rows[i]);
-        if (value != NULL && set(&rows[i], value, out) != MP_OK) {
+        int place = BARE;
+        const char *value = find_value(all, &rows[i], &place);
+        const mp_status status = value != NULL ? set(&rows[i], value, out) : MP_OK;
+        if (status != MP_OK && out->strict && place == OWN) {
+            return status;
+        }
+        if (status != MP_OK) {
             MP_LOG(WARNING, "%s; the default, %s, is kept", mp_error_message(), rows[i].fallback);
         }
     }
     out->cudnn_conv_algo_search %= SEARCHES;
+    return MP_OK;
 }
 
 /* ---- what it should not have said ---- */
@@ -157,27 +168,37 @@ static const char *nearest(const char *name) {
     return mp_option_nearest(names, count, name);
 }
 
-static void warn_of(const char *name) {
+static mp_status reject(const char *name) {
     for (size_t i = 0; i < MP_COUNT_OF(foreign); i++) {
         if (strcasecmp(foreign[i].name, name) == 0) {
-            MP_LOG(WARNING, "%s has no option '%s': %s; it is ignored", MP_EP_NAME, name,
-                   foreign[i].advice);
-            return;
+            return MP_FAIL(INVALID_ARGUMENT, "%s has no option '%s': %s", MP_EP_NAME, name,
+                           foreign[i].advice);
         }
     }
     const char *near = nearest(name);
-    MP_LOG(WARNING, "%s has no option '%s'%s%s%s; it is ignored", MP_EP_NAME, name,
-           near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
-           near != NULL ? "'?" : "");
+    return MP_FAIL(INVALID_ARGUMENT, "%s has no option '%s'%s%s%s", MP_EP_NAME, name,
+                   near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+                   near != NULL ? "'?" : "");
 }
 
-static void warn_of_unknown(const entries *all) {
+/* Only the provider's own keys are an error: others may be meant for another provider. */
+static mp_status check_names_at(const entries *all, int place, bool strict) {
     for (size_t i = 0; i < all->count; i++) {
-        const char *name = name_in(all->keys[i], OWN);
-        if (name != NULL && !is_known(name)) {
-            warn_of(name);
+        const char *name = name_in(all->keys[i], place);
+        const mp_status status = name == NULL || is_known(name) ? MP_OK : reject(name);
+        if (status != MP_OK && strict) {
+            return status;
+        }
+        if (status != MP_OK) {
+            MP_LOG(WARNING, "%s; it is ignored", mp_error_message());
         }
     }
+    return MP_OK;
+}
+
+static mp_status check_names(const entries *all, bool strict) {
+    MP_TRY(check_names_at(all, OWN, strict));
+    return check_names_at(all, FAMILY, false);
 }
 
 static void check_external(mp_options *options) {
@@ -246,6 +267,22 @@ static void set_defaults(mp_options *out) {
     }
 }
 
+static bool is_one(const entries *all, const char *key) {
+    const char *value = value_of(all, BARE, key);
+    return value != NULL && strcmp(value, "1") == 0;
+}
+
+static mp_status read_entries(const entries *all, int ordinal, mp_options *out) {
+    out->strict = is_one(all, STRICT_KEY);
+    out->meant_host = is_one(all, HOST_KEY);
+    MP_TRY(read_all(all, out));
+    MP_TRY(check_names(all, out->strict));
+    check_external(out);
+    check_sdpa(out);
+    check_tuning(out);
+    return check_device(all, ordinal);
+}
+
 mp_status mp__options_read(const OrtSessionOptions *session, int ordinal, mp_options *out) {
     set_defaults(out);
     out->device_id = ordinal;
@@ -258,12 +295,7 @@ mp_status mp__options_read(const OrtSessionOptions *session, int ordinal, mp_opt
     }
     entries all = {NULL, NULL, 0};
     ORT->GetKeyValuePairs(pairs, &all.keys, &all.values, &all.count);
-    read_all(&all, out);
-    warn_of_unknown(&all);
-    check_external(out);
-    check_sdpa(out);
-    check_tuning(out);
-    const mp_status checked = check_device(&all, ordinal);
+    const mp_status checked = read_entries(&all, ordinal, out);
     out->device_id = ordinal;
     ORT->ReleaseKeyValuePairs(pairs);
     return checked;
@@ -312,20 +344,19 @@ static char *session_name(const OrtSessionOptions *session) {
     return name;
 }
 
-void mp__options_publish(const OrtSessionOptions *session, const mp_options *options,
+void mp__options_publish(const OrtSessionOptions *session, const mp_options *options, char **name,
                          mp_note **note) {
     char text[TEXT_MAX];
     *note = NULL;
     print(options, ", ", text, sizeof text);
     MP_LOG(INFO, "a session on device %d runs with %s", (int)options->device_id, text);
-    char *name = session_name(session);
-    if (name == NULL) {
+    *name = session_name(session);
+    if (*name == NULL) {
         return;
     }
     print(options, "\n", text, sizeof text);
-    if (mp_note_add(name, text, note) != MP_OK) {
-        MP_LOG(WARNING, "the options of session %s cannot be read back: %s", name,
+    if (mp_note_add(*name, text, note) != MP_OK) {
+        MP_LOG(WARNING, "the options of session %s cannot be read back: %s", *name,
                mp_error_message());
     }
-    free(name);
 }

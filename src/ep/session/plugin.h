@@ -20,11 +20,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define MP_EP_NAME   "CudaPluginExecutionProvider"
-#define MP_EP_VENDOR "NVIDIA"
+#define MP_EP_NAME         "CudaPluginExecutionProvider"
+#define MP_EP_VENDOR       "NVIDIA"
+#define MP_EMULATED_VENDOR "Millpond" /* of the emulated device */
 
 enum {
-    MP_VENDOR_ID = 0x10DE, /* NVIDIA; the emulated device answers to it too */
+    MP_VENDOR_ID = 0x10DE, /* NVIDIA; memory of the emulated device has it too */
     MP_ORT_API_MIN = 26,
     MP_ORT_API_MAX = 29, /* the newest that ort_abi.h describes */
     MP_UNITS_MAX = 8,    /* devices of a factory; ONNX Runtime takes no more */
@@ -65,6 +66,7 @@ struct mp_factory {
     mp_unit units[MP_UNITS_MAX];
     int unit_count;
     char device_reason[MP_REASON_MAX]; /* why these devices, in one clause */
+    bool emulation_unasked;            /* there is no GPU, and nobody asked for this */
     OrtKernelRegistry *registry;       /* owned; made by the first session */
     OrtDataTransferImpl transfer;
 };
@@ -89,7 +91,16 @@ typedef struct mp_options {
     int64_t min_num_runs_before_cuda_graph_capture;
     bool has_user_compute_stream, use_ep_level_unified_stream, do_copy_in_default_stream;
     uintptr_t user_compute_stream; /* a native handle */
+    /* what millpond.onnxruntime says, and no option of users */
+    bool strict;     /* an option that is not taken is an error, not a warning */
+    bool meant_host; /* the emulated device was asked for by the session */
 } mp_options;
+
+/* See left_note.h. */
+typedef struct mp_left_nodes {
+    char *text;    /* owned; NULL for none */
+    mp_note *note; /* owned */
+} mp_left_nodes;
 
 typedef enum mp_presence { MP_NOT_TRIED, MP_THERE, MP_MISSING } mp_presence;
 enum { MP_KEPT_MAX = 32 };
@@ -101,6 +112,8 @@ struct mp_provider {
     mp_options options;
     mp_op_options op_options;
     mp_note *options_note;         /* owned; what mp__options_publish left */
+    char *session_name;            /* owned; what the session goes by, NULL for none */
+    mp_left_nodes left;            /* nodes that are left to the CPU on purpose */
     mp_presence convolutions;      /* whether the device has them; see refusal.c */
     const char *kept[MP_KEPT_MAX]; /* operators whose layout stays; static storage, see nhwc.c */
     int kept_count;
@@ -109,6 +122,7 @@ struct mp_provider {
     mp_pool *pinned;                         /* owned; for as long as the session lives */
     struct mp_run_stream *only_stream;       /* a reference; NULL where each thread has its own */
     struct mp_thread_record *thread_records; /* see per_thread.h */
+    uint64_t lacking_told; /* operators that no provider has, which the user was told of */
     atomic_int kernel_count;
 };
 
@@ -150,8 +164,9 @@ mp_status mp__options_read(const OrtSessionOptions *session, int ordinal, mp_opt
 /* Those that concern operators. */
 mp_op_options mp__options_of_ops(const mp_options *options);
 /* Makes known what the session runs with: a line for the log, and a note under the name that the
- * session gives itself, if it does. Gives: `*note`, until mp_note_remove; NULL for none. */
-void mp__options_publish(const OrtSessionOptions *session, const mp_options *options,
+ * session gives itself, if it does. Gives: `*note`, until mp_note_remove, and `*name`, until free;
+ * NULL for none. */
+void mp__options_publish(const OrtSessionOptions *session, const mp_options *options, char **name,
                          mp_note **note);
 
 /* ---- capability.c ---- */

@@ -151,6 +151,16 @@ static void add_number(event_args *args, const char *key, uint64_t value) {
     add_text(args, key, text);
 }
 
+/* Of a copy -1, as ONNX Runtime's own code for CUPTI has it: readers find the keys in every event.
+ */
+static void add_extent(event_args *args, const char *key, bool kernel, uint64_t value) {
+    if (kernel) {
+        add_number(args, key, value);
+    } else {
+        add_text(args, key, "-1");
+    }
+}
+
 static int by_tag(const void *left, const void *right) {
     const uint64_t a = ((const note *)left)->tag;
     const uint64_t b = ((const note *)right)->tag;
@@ -182,11 +192,11 @@ static void fill_args(const profiler *p, const mp_profile_record *record, event_
     add_number(args, "device", (uint64_t)record->device);
     add_number(args, "stream", record->stream);
     add_number(args, "correlation_id", record->correlation);
-    for (int i = 0; i < 3 && kernel; i++) {
-        add_number(args, grid[i], record->grid[i]);
+    for (int i = 0; i < 3; i++) {
+        add_extent(args, grid[i], kernel, record->grid[i]);
     }
-    for (int i = 0; i < 3 && kernel; i++) {
-        add_number(args, block[i], record->block[i]);
+    for (int i = 0; i < 3; i++) {
+        add_extent(args, block[i], kernel, record->block[i]);
     }
     if (!kernel) {
         add_number(args, "bytes", record->bytes);

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/abi/bridge.h"
 #include "ep/graph/graph.h"
+#include "ep/placement/left_note.h"
 #include "ep/placement/nhwc.h"
 #include "ep/session/plugin.h"
 #include "ep/session/profiler.h"
@@ -73,6 +74,20 @@ static OrtStatus *sync_device(OrtEp *self) {
     return mp__to_ort(mp__run_streams_wait_device(from(self)));
 }
 
+/* Once a process: who meant to run on a GPU would not notice, and the CPU provider is faster. */
+static void warn_of_emulation(const mp_provider *provider) {
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    if (!provider->factory->emulation_unasked || provider->options.meant_host ||
+        atomic_flag_test_and_set(&warned)) {
+        return;
+    }
+    MP_LOG(WARNING,
+           "a session runs on the emulated device, on the CPU and slower than with "
+           "CPUExecutionProvider, since %s; `millpond doctor` shows what is missing, and "
+           "MILLPOND_DEVICE=host says that it is meant",
+           provider->factory->device_reason);
+}
+
 static mp_status open_provider(mp_provider *provider, const OrtSessionOptions *session) {
     MP_TRY(mp__options_read(session, provider->unit->device->ordinal, &provider->options));
     MP_TRY(mp__stream_options_settle(&provider->options));
@@ -97,7 +112,9 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
         return failed;
     }
     provider->op_options = mp__options_of_ops(&provider->options);
-    mp__options_publish(session, &provider->options, &provider->options_note);
+    warn_of_emulation(provider);
+    mp__options_publish(session, &provider->options, &provider->session_name,
+                        &provider->options_note);
     provider->base = (OrtEp){
         .ort_version_supported = mp_the_plugin.version,
         .GetName = get_name,
@@ -125,6 +142,7 @@ void mp__provider_release(mp_provider *provider) {
     mp__thread_records_close(provider);
     mp__run_stream_drop(provider->only_stream);
     mp_note_remove(provider->options_note);
+    mp__left_note_release(provider);
     mp__budget_release(provider->budget);
     mp_pool_close(provider->pool);
     mp_pool_close(provider->pinned);

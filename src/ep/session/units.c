@@ -48,19 +48,25 @@ static void add_text(OrtKeyValuePairs *pairs, const char *key, const char *value
     }
 }
 
-static mp_status create_hardware(mp_unit *unit) {
+/* The emulated device is no GPU of NVIDIA's. Where nobody asked for it, it is not even listed as a
+ * GPU, since ONNX Runtime's policies would prefer it to the CPU provider, which is faster; nor as a
+ * CPU, which would have all of them choose it. */
+static mp_status create_hardware(const mp_factory *factory, mp_unit *unit) {
     const mp_device_info *info = &unit->device->info;
+    const bool emulated = info->kind == MP_DEVICE_HOST;
+    const OrtHardwareDeviceType type =
+        factory->emulation_unasked ? OrtHardwareDeviceType_NPU : OrtHardwareDeviceType_GPU;
     OrtKeyValuePairs *metadata = NULL;
     ORT->CreateKeyValuePairs(&metadata);
     add_text(metadata, "pci_bus_id", info->pci_bus_id);
     add_text(metadata, "name", info->name);
-    if (info->kind == MP_DEVICE_HOST) {
+    if (emulated) {
         add_text(metadata, "is_virtual", "1");
         add_text(metadata, "emulated", "1");
     }
-    OrtStatus *status = ORT_EP->CreateHardwareDevice(OrtHardwareDeviceType_GPU, MP_VENDOR_ID,
-                                                     (uint32_t)unit->device->ordinal, MP_EP_VENDOR,
-                                                     metadata, &unit->own_hardware);
+    OrtStatus *status = ORT_EP->CreateHardwareDevice(
+        type, emulated ? 0 : MP_VENDOR_ID, (uint32_t)unit->device->ordinal,
+        emulated ? MP_EMULATED_VENDOR : MP_EP_VENDOR, metadata, &unit->own_hardware);
     ORT->ReleaseKeyValuePairs(metadata);
     MP_TRY(mp__from_ort(status));
     unit->hardware = unit->own_hardware;
@@ -104,7 +110,7 @@ static mp_status unit_open(mp_factory *factory, mp_unit *unit, mp_device *device
     unit->device = device;
     unit->hardware = find_hardware(factory, device, hardware, count);
     if (unit->hardware == NULL) {
-        MP_TRY(create_hardware(unit));
+        MP_TRY(create_hardware(factory, unit));
     }
     return create_memory_infos(unit);
 }
@@ -117,6 +123,7 @@ mp_status mp__units_open(mp_factory *factory, const OrtHardwareDevice *const *ha
     mp_device_kind kind = MP_DEVICE_HOST;
     int ordinal = 0; /* a session chooses among all of the kind */
     MP_TRY(mp__choose_device(NULL, &kind, &ordinal, factory->device_reason, MP_REASON_MAX));
+    factory->emulation_unasked = kind == MP_DEVICE_HOST && !mp__device_is_named();
     if (kind == MP_DEVICE_HOST) {
         MP_LOG(INFO, "the emulated device is used, since %s", factory->device_reason);
     }

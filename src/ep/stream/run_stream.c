@@ -122,6 +122,17 @@ static mp_status settle(const mp_run_stream *s) {
     return mp_pool_stream_settled(s->pool, s->native);
 }
 
+/* A stream of another library may be gone before us, at the end of a process above all, and the
+ * driver has that for an error of its context. Its work has ended with it. */
+static void report_closing(const mp_run_stream *s) {
+    if (s->is_wrap) {
+        MP_LOG(INFO, "a stream of another library is gone before the session that used it: %s",
+               mp_error_message());
+    } else {
+        MP_LOG(ERROR, "a stream is closed on a device that reports: %s", mp_error_message());
+    }
+}
+
 /* Whether it was the last reference. */
 static bool give_up(mp_run_stream *s) {
     bool alone = true;
@@ -129,7 +140,7 @@ static bool give_up(mp_run_stream *s) {
         return false;
     }
     if ((alone ? mp_pool_stream_gone(s->pool, s->native) : settle(s)) != MP_OK) {
-        MP_LOG(ERROR, "a stream is closed on a device that reports: %s", mp_error_message());
+        report_closing(s);
     }
     return true;
 }

@@ -1,5 +1,6 @@
 /* transfer.c - copies of tensors between host and device.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/shortage.h"
 #include "ep/abi/bridge.h"
 #include "ep/graph/graph.h"
 #include "ep/session/plugin.h"
@@ -62,7 +63,9 @@ static mp_status copy_value(mp_factory *factory, const OrtValue *source, OrtValu
         return MP_OK;
     }
     if (from == NULL || to == NULL) { /* where an allocator had none to give */
-        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory for a tensor of %zu bytes", size);
+        const char *why = mp_shortage_here();
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory for a tensor of %zu bytes%s%s", size,
+                       why[0] != '\0' ? ": " : "", why);
     }
     MP_TRY(device_of(factory, ORT_EP->Value_GetMemoryDevice(source),
                      ORT_EP->Value_GetMemoryDevice(target), &device));

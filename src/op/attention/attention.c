@@ -140,7 +140,7 @@ static mp_status read_rule(const mp_planner *p, const sizes *s, mp_attention *a)
     a->rule.past = s->past;
     a->rule.scale = scale != NULL ? (double)scale->f : s->head > 0 ? 1 / sqrt((double)s->head) : 1;
     a->rule.softcap = (double)mp_node_float(p->node, "softcap", 0);
-    a->rule.causal = mp_node_int(p->node, "is_causal", 0) != 0;
+    a->rule.causal = mp_node_flag(p->node, "is_causal", false);
     a->mask = a->lengths = a->sink = MP_NOWHERE;
     if (!(a->rule.softcap >= 0)) {
         return MP_FAIL(INVALID_ARGUMENT, "softcap is %g; it must not be negative", a->rule.softcap);

@@ -59,7 +59,7 @@ static mp_status check_pairs(const mp_planner *p) {
         return MP_FAIL(UNSUPPORTED,
                        "past_key and past_value must both be given, with query's type");
     }
-    return mp_node_int(p->node, "do_rotary", 0) == 0 ||
+    return !mp_node_flag(p->node, "do_rotary", false) ||
                    (mp_plan_in(p, IN_COSINE) != NULL && mp_plan_in(p, IN_SINE) != NULL)
                ? MP_OK
                : MP_FAIL(INVALID_ARGUMENT, "do_rotary needs cos_cache and sin_cache");
@@ -144,7 +144,7 @@ static mp_status read_rule(const mp_planner *p, const sizes *s, mp_attention *a)
     const mp_tensor *bias = mp_plan_in(p, IN_BIAS);
     const double scale = (double)mp_node_float(p->node, "scale", 0);
     const int64_t window = mp_node_int(p->node, "local_window_size", -1);
-    const bool smooth = mp_node_int(p->node, "smooth_softmax", 0) > 0;
+    const bool smooth = mp_node_flag(p->node, "smooth_softmax", false);
     a->rule = mp_score_rule(s->batch, s->heads, s->kv_heads, s->rows, s->total);
     a->rule.scale = scale != 0 ? scale : 1 / sqrt((double)s->head);
     a->rule.softcap = (double)mp_node_float(p->node, "softcap", 0);
@@ -197,7 +197,7 @@ static mp_status read_rotary(const mp_planner *p, const sizes *s, mp_rotary *r) 
                      .positions = MP_IN(positions != NULL ? IN_POSITIONS : IN_LENGTHS),
                      .position_kind = positions != NULL ? K_POSITION_GIVEN : K_POSITION_LENGTHS,
                      .prompt = s->prompt,
-                     .interleaved = mp_node_int(p->node, "rotary_interleaved", 0) != 0};
+                     .interleaved = mp_node_flag(p->node, "rotary_interleaved", false)};
     return MP_OK;
 }
 
@@ -224,7 +224,7 @@ static mp_status place_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_head
                    : heads_in(MP_IN(IN_KEY), s, type, s->kv_heads, 0);
     *v = s->packed ? heads_in(MP_IN(IN_QUERY), s, type, all, s->heads + s->kv_heads)
                    : heads_in(MP_IN(IN_VALUE), s, type, s->kv_heads, 0);
-    if (mp_node_int(p->node, "do_rotary", 0) == 0) {
+    if (!mp_node_flag(p->node, "do_rotary", false)) {
         return MP_OK;
     }
     mp_rotary r;

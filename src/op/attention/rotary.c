@@ -89,7 +89,7 @@ static mp_status plan_rotary(mp_planner *p) {
                    .batch = x->dim[0],
                    .cosine = MP_IN(at->cosine),
                    .sine = MP_IN(at->sine),
-                   .interleaved = mp_node_int(p->node, "interleaved", 0) != 0};
+                   .interleaved = mp_node_flag(p->node, "interleaved", false)};
     MP_TRY(read_heads(p, rotated, &r));
     r.rotated = rotated > 0 ? rotated : r.head_size;
     if (rotated < 0 || r.rotated > r.head_size || r.rotated % 2 != 0 || r.head_size > INT32_MAX) {

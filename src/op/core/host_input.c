@@ -4,6 +4,16 @@
 
 #include <string.h>
 
+/* An operator that reads an input which its row does not list would read device memory. */
+static mp_status check_on_host(const mp_planner *p, int i, const char *what) {
+    return mp_op_host_in(p->node->op, (size_t)i)
+               ? MP_OK
+               : MP_FAIL(UNSUPPORTED,
+                         "%s is given as input %d, which is on the device and cannot be read while "
+                         "the node is planned",
+                         what, i);
+}
+
 mp_status mp_host_ints(const mp_planner *p, int i, const char *what, int most, int64_t *out,
                        int *count) {
     const mp_tensor *tensor = mp_plan_in(p, i);
@@ -11,6 +21,7 @@ mp_status mp_host_ints(const mp_planner *p, int i, const char *what, int most, i
     if (tensor == NULL) {
         return MP_OK;
     }
+    MP_TRY(check_on_host(p, i, what));
     const int64_t length = mp_shape_count(&tensor->shape);
     if (tensor->shape.rank > 1 || length > most) {
         char text[MP_SHAPE_TEXT];

@@ -7,7 +7,8 @@
 #include "op/core/op.h"
 
 /* Values of input `i` (int32 or int64, a list or a scalar) into out[0..*count). `what` names it in
- * messages. An absent input gives *count = -1. Fails: INVALID_ARGUMENT for more than `most`. */
+ * messages. An absent input gives *count = -1. Fails: INVALID_ARGUMENT for more than `most`,
+ * UNSUPPORTED for an input that the operator's row does not have in host memory. */
 mp_status mp_host_ints(const mp_planner *p, int i, const char *what, int most, int64_t *out,
                        int *count);
 

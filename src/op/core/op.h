@@ -56,7 +56,9 @@ struct mp_op {
     mp_alias in_place[MP_ALIASES_MAX]; /* output may reuse the input's memory when nobody else */
     int in_place_count;                /* reads it and the sizes agree */
     bool needs_conv;                   /* no use without the device's convolutions */
-    const mp_attr_def *attrs;          /* NULL for none */
+    bool variadic; /* the inputs are a list of any length: none of them may be left out, which
+                    * ONNX Runtime checks for other operators only */
+    const mp_attr_def *attrs; /* NULL for none */
     mp_status (*plan)(mp_planner *p);
     /* For what a session can know before it runs: attributes, which inputs and outputs there are,
      * types and shapes of inputs, of which ranks and dimensions that are not known are -1. Nothing
@@ -148,6 +150,9 @@ static inline bool mp_node_prepared(const mp_node *node, int i) {
 const mp_attr *mp_node_attr(const mp_node *node, const char *name);
 int64_t mp_node_int(const mp_node *node, const char *name, int64_t fallback);
 float mp_node_float(const mp_node *node, const char *name, float fallback);
+/* For flags that ONNX Runtime's CPU provider compares with 1, so that 2 is false; others it
+ * compares with 0. */
+bool mp_node_flag(const mp_node *node, const char *name, bool fallback);
 const char *mp_node_string(const mp_node *node, const char *name, const char *fallback);
 
 #endif

@@ -48,6 +48,10 @@ int64_t mp_node_int(const mp_node *node, const char *name, int64_t fallback) {
     return attr != NULL && attr->kind == MP_ATTR_INT ? attr->i : fallback;
 }
 
+bool mp_node_flag(const mp_node *node, const char *name, bool fallback) {
+    return mp_node_int(node, name, fallback) == 1;
+}
+
 float mp_node_float(const mp_node *node, const char *name, float fallback) {
     const mp_attr *attr = mp_node_attr(node, name);
     return attr != NULL && attr->kind == MP_ATTR_FLOAT ? attr->f : fallback;

@@ -291,9 +291,14 @@ void mp_plan_conv_drop(mp_planner *p, mp_math *math) {
 /* ---- life of a plan ---- */
 
 /* After this, products of the dimensions of one input do not overflow. */
-static mp_status check_inputs(const mp_tensor *in, int in_count) {
+static mp_status check_inputs(const mp_op *op, const mp_tensor *in, int in_count) {
     for (int i = 0; i < in_count; i++) {
         size_t bytes = 0;
+        if (in[i].type == MP_NONE && op->variadic) {
+            return MP_FAIL(INVALID_ARGUMENT,
+                           "input %d of %d is left out; this operator needs each of its inputs", i,
+                           in_count);
+        }
         if (in[i].type != MP_NONE) {
             MP_TRY(mp_shape_bytes(&in[i].shape, in[i].type, &bytes));
         }
@@ -358,7 +363,7 @@ static mp_status make(mp_device *device, const struct mp_node *node, const mp_te
                           .out_count = out_count,
                           .align = align,
                           .plan = plan};
-    mp_status status = check_inputs(in, in_count);
+    mp_status status = check_inputs(node->op, in, in_count);
     if (status == MP_OK) {
         status = list_steps(&planner, why);
     }

@@ -21,7 +21,7 @@ static mp_status check_vectors(const mp_planner *p, int64_t channels) {
 }
 
 static bool is_training(const mp_planner *p) {
-    return p->node->version >= 14 && mp_node_int(p->node, "training_mode", 0) != 0;
+    return p->node->version >= 14 && mp_node_flag(p->node, "training_mode", false);
 }
 
 static mp_status check_mode(const mp_planner *p) {

@@ -119,7 +119,8 @@ static mp_status plan_pool(mp_planner *p) {
     }
     const int64_t *in = &image.dim[2];
     mp_shape shape = image;
-    MP_TRY(mp_window_slide(&window, in, mp_node_int(p->node, "ceil_mode", 0) != 0, &shape.dim[2]));
+    MP_TRY(mp_window_slide_over(&window, in, mp_node_flag(p->node, "ceil_mode", false),
+                                &shape.dim[2]));
     MP_TRY(check_sizes(&window, in));
     const mp_shape stored = mp_shape_stored(p, &shape);
     MP_TRY(mp_plan_output(p, 0, x->type, &stored));

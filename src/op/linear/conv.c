@@ -163,7 +163,7 @@ static mp_status plan_conv(mp_planner *p) {
     mp_conv conv;
     mp_window window;
     MP_TRY(describe(p, false, &conv, &window));
-    MP_TRY(mp_window_slide(&window, conv.in, false, conv.out));
+    MP_TRY(mp_window_slide(&window, conv.in, conv.out));
     return finish(p, &conv, &window);
 }
 

@@ -64,7 +64,7 @@ static mp_status describe(const mp_planner *p, deform *d) {
     MP_TRY(check_channels(x, w, d->groups, offset_groups));
     MP_TRY(mp_window_read(p->node, 2, &w->dim[2], &window));
     MP_TRY(mp_window_check_input(&window, &x->dim[2]));
-    MP_TRY(mp_window_slide(&window, &x->dim[2], false, size));
+    MP_TRY(mp_window_slide_over(&window, &x->dim[2], false, size));
     d->batch = x->dim[0];
     d->outputs = w->dim[0];
     d->out = (mp_shape){.rank = 4, .dim = {d->batch, d->outputs, size[0], size[1]}};

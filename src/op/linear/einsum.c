@@ -367,6 +367,7 @@ static const mp_op ops[] = {
      .until = 12,
      .types = {{"T", MP_IEEE_FLOATS | MP_BIT(MP_I32) | MP_BIT(MP_I64)}},
      .attrs = equation,
+     .variadic = true,
      .plan = plan_einsum},
 };
 

@@ -261,7 +261,14 @@ static const mp_attr_def axis_outputs[] = {
     }
 
 static const mp_op ops[] = {
-    ROW("Concat", 4, 13, MP_ALL_TYPES, plan_concat, axis_only, 0),
+    {.domain = "",
+     .name = "Concat",
+     .since = 4,
+     .until = 13,
+     .types = {{"T", MP_ALL_TYPES}},
+     .variadic = true,
+     .attrs = axis_only,
+     .plan = plan_concat},
     ROW("Split", 2, 11, MP_OLD_TYPES, plan_split, axis_split, 0),
     ROW("Split", 13, 13, MP_ALL_TYPES, plan_split, axis_only, 1u << 1),
     ROW("Split", 18, 18, MP_ALL_TYPES, plan_split, axis_outputs, 1u << 1),

@@ -88,6 +88,11 @@ static mp_status cut(slices *s, int axis, int64_t start, int64_t end, int64_t st
     end = end < 0 && end >= -dim ? end + dim : end;
     const int64_t last = step > 0 ? dim : dim - 1;
     const int64_t first = step > 0 ? 0 : -1;
+    if (dim == 0) { /* for a negative step no place to start from is left */
+        s->start[axis] = 0;
+        s->step[axis] = step;
+        return MP_OK;
+    }
     start = clamp(start, 0, last);
     end = clamp(end, first, last);
     const int64_t distance = step > 0 ? end - start : start - end;
@@ -217,7 +222,7 @@ static const mp_op ops[] = {
      .name = "DynamicSlice",
      .since = 1,
      .until = 1,
-     .host_in = 0xe,
+     .host_in = 0x1e, /* steps, too: ONNX Runtime takes a fifth input */
      .types = {{"T", MP_OLD_TYPES}, {"Tind", INDEX}},
      .plan = plan_slice},
     MOVE("Expand", 8, 13, MP_ALL_TYPES, plan_expand, .host_in = 1u << 1),

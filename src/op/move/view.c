@@ -34,7 +34,7 @@ static mp_status plan_flatten(mp_planner *p) {
 /* -1 takes what is left; 0 takes the input's dimension unless allowzero says that it is a zero. */
 static mp_status plan_reshape(mp_planner *p) {
     const mp_shape *x = &p->in[0].shape;
-    const bool zero_is_zero = mp_node_int(p->node, "allowzero", 0) != 0;
+    const bool zero_is_zero = mp_node_flag(p->node, "allowzero", false);
     mp_shape shape = {.rank = 0};
     int open = -1;
     int64_t known = 1;

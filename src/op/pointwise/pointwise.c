@@ -288,7 +288,7 @@ static const mp_attr_def fmod_only[] = {{"fmod", MP_ATTR_INT}, {NULL, 0}};
 #define VARIADIC(op_name, from, to, set, word)                                                \
     {                                                                                         \
         .name = (op_name), .since = (from), .until = (to), .types = {{"T", (set)}}, IN_PLACE, \
-        .plan = plan_variadic, .domain = "", .detail = (word)                                 \
+        .variadic = true, .plan = plan_variadic, .domain = "", .detail = (word)               \
     }
 
 static const mp_op ops[] = {

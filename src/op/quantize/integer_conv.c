@@ -45,8 +45,8 @@ static mp_status read_conv(const mp_planner *p, const mp_shape *x, const mp_shap
                        mp_shape_text(x, image), mp_shape_text(w, weights), (long long)c->groups,
                        MP_SPATIAL_MAX);
     }
-    MP_TRY(mp_window_read(p->node, spatial, &w->dim[2], &c->window));
-    MP_TRY(mp_window_slide(&c->window, &x->dim[2], false, c->out));
+    MP_TRY(mp_window_read_any(p->node, spatial, &w->dim[2], &c->window));
+    MP_TRY(mp_window_slide(&c->window, &x->dim[2], c->out));
     c->images = x->dim[0];
     c->channels = w->dim[1];
     c->shape = (mp_shape){.rank = x->rank, .dim = {x->dim[0], w->dim[0]}};

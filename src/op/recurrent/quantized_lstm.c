@@ -177,8 +177,11 @@ static mp_status plan_quantized(mp_planner *p) {
     if (r.cell.batch == 0) {
         return MP_OK;
     }
-    if (r.cell.steps == 0 || r.input == 0) {
-        return MP_FAIL(INVALID_ARGUMENT, "X has no step or no element; at least one is needed");
+    if (r.cell.steps == 0) {
+        return mp_recurrent_no_steps(p, &r);
+    }
+    if (r.input == 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "X has no element at a step; at least one is needed");
     }
     MP_TRY(transposed_weight(p, &given[0], &w_transposed));
     MP_TRY(transposed_weight(p, &given[1], &r_transposed));

@@ -152,6 +152,15 @@ static mp_status read_layout(mp_planner *p, mp_recurrent *r) {
     return c->kind == K_CELL_LSTM ? mp_plan_output(p, MP_RNN_Y_C, r->type, &state) : MP_OK;
 }
 
+/* RNN takes a negative number for no clip at all, as ONNX Runtime's CPU provider does. */
+static mp_status check_clip(k_cell_kind kind, const mp_attr *clip) {
+    return clip == NULL || kind == K_CELL_RNN || clip->f > 0
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT,
+                         "clip is %g; it must be above 0, or left out where nothing is clipped",
+                         (double)clip->f);
+}
+
 mp_status mp_recurrent_read(mp_planner *p, k_cell_kind kind, mp_recurrent *out) {
     const mp_attr *clip = mp_node_attr(p->node, "clip");
     const int64_t hidden = mp_node_int(p->node, "hidden_size", 0);
@@ -161,15 +170,29 @@ mp_status mp_recurrent_read(mp_planner *p, k_cell_kind kind, mp_recurrent *out) 
                  .hidden = hidden,
                  .linear_before_reset = mp_node_int(p->node, "linear_before_reset", 0) != 0,
                  .input_forget = mp_node_int(p->node, "input_forget", 0) != 0,
-                 .clipped = clip != NULL && clip->f > 0,
+                 .clipped = clip != NULL && clip->f >= 0,
                  .clip = clip != NULL ? clip->f : 0}};
     if (hidden < 1 || hidden > INT32_MAX / 16) {
         return MP_FAIL(INVALID_ARGUMENT, "hidden_size is %lld; it must be at least 1",
                        (long long)hidden);
     }
+    MP_TRY(check_clip(kind, clip));
     MP_TRY(read_direction(p, &out->cell));
     MP_TRY(read_activations(p, &out->cell));
     return read_layout(p, out);
+}
+
+mp_status mp_recurrent_no_steps(mp_planner *p, const mp_recurrent *r) {
+    const k_cell *c = &r->cell;
+    const mp_shape state = {.rank = 3, .dim = {c->directions, c->batch, c->hidden}};
+    size_t bytes = 0;
+    MP_TRY(mp_shape_bytes(&state, r->type, &bytes));
+    for (int i = MP_RNN_Y_H; i <= MP_RNN_Y_C; i++) {
+        if (mp_plan_wants(p, i)) {
+            MP_TRY(mp_plan_fill(p, MP_OUT(i), 0, 1, bytes));
+        }
+    }
+    return MP_OK;
 }
 
 /* ---- the plan ---- */
@@ -216,7 +239,7 @@ static mp_status plan_recurrent(mp_planner *p) {
         return MP_OK;
     }
     if (c->steps == 0) {
-        return MP_FAIL(INVALID_ARGUMENT, "X has no step; at least one is needed");
+        return mp_recurrent_no_steps(p, &r);
     }
     mp_ref projected;
     MP_TRY(plan_projection(p, &r, &projected));

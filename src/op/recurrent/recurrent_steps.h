@@ -19,6 +19,10 @@ typedef struct mp_recurrent {
 /* Reads the attributes and all inputs but W and R, and declares the outputs. */
 mp_status mp_recurrent_read(mp_planner *p, k_cell_kind kind, mp_recurrent *out);
 
+/* The steps for an X without any: the states at the end are zeros, whatever those at the beginning
+ * are, as ONNX Runtime's CPU provider has it. */
+mp_status mp_recurrent_no_steps(mp_planner *p, const mp_recurrent *r);
+
 /* Bindings of the cell that is `offset` bytes into a struct of arguments; MP_CELL_BINDS of them.
  */
 enum { MP_CELL_BINDS = 9 };

@@ -62,7 +62,7 @@ static mp_status find(mp_planner *p, mp_rows r, bool largest, bool last, mp_ref 
 static mp_status plan_arg(mp_planner *p) {
     const mp_shape *x = &p->in[0].shape;
     const bool *largest = p->node->op->detail;
-    const bool keep = mp_node_int(p->node, "keepdims", 1) != 0;
+    const bool keep = mp_node_flag(p->node, "keepdims", true);
     const bool last = mp_node_int(p->node, "select_last_index", 0) != 0;
     mp_shape shape = {.rank = 0};
     int axis = 0;
@@ -81,8 +81,8 @@ static mp_status plan_arg(mp_planner *p) {
     }
     if (r.columns == 0) {
         char text[MP_SHAPE_TEXT];
-        return MP_FAIL(INVALID_ARGUMENT, "axis %d of the shape %s is empty, so nothing is largest",
-                       axis, mp_shape_text(x, text));
+        return MP_FAIL(INVALID_ARGUMENT, "axis %d of the shape %s is empty, so nothing is %s", axis,
+                       mp_shape_text(x, text), *largest ? "largest" : "smallest");
     }
     return find(p, r, *largest, last, MP_OUT(0));
 }

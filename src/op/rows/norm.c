@@ -74,7 +74,7 @@ static mp_status vector(mp_planner *p, int i, const char *name, const mp_shape *
     const bool fits = shape.rank <= row->rank && mp_shape_broadcast(&shape, row, &both) == MP_OK &&
                       mp_shape_equal(&both, row);
     if (!fits) {
-        char text[MP_SHAPE_TEXT], row_text[192];
+        char text[MP_SHAPE_TEXT], row_text[MP_SHAPE_TEXT];
         return MP_FAIL(UNSUPPORTED, "%s of shape %s for rows of %s elements", name,
                        mp_shape_text(&given->shape, text), mp_shape_text(row, row_text));
     }
@@ -136,7 +136,7 @@ static mp_status skip_rows(const mp_shape *x, const mp_shape *skip, int64_t *out
         fits = !inside || skip->dim[d] == x->dim[lead + d];
     }
     if (!fits) {
-        char text[MP_SHAPE_TEXT], x_text[192];
+        char text[MP_SHAPE_TEXT], x_text[MP_SHAPE_TEXT];
         return MP_FAIL(UNSUPPORTED, "skip of shape %s for an input of shape %s",
                        mp_shape_text(skip, text), mp_shape_text(x, x_text));
     }

@@ -245,11 +245,11 @@ static mp_status plan_reduce(mp_planner *p) {
     uint32_t axes = 0;
     int count = 0;
     MP_TRY(mp_listed_axes(p, "axes", 1, x->shape.rank, &axes, &count));
-    const bool nothing_to_do = count <= 0 && mp_node_int(p->node, "noop_with_empty_axes", 0) != 0;
+    const bool nothing_to_do = count <= 0 && mp_node_flag(p->node, "noop_with_empty_axes", false);
     if (count <= 0 && !nothing_to_do) {
         axes = (1u << x->shape.rank) - 1;
     }
-    const mp_shape shape = shape_without(&x->shape, axes, mp_node_int(p->node, "keepdims", 1) != 0);
+    const mp_shape shape = shape_without(&x->shape, axes, mp_node_flag(p->node, "keepdims", true));
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
     return mp_plan_reduce(p, word, x->type, MP_IN(0), &x->shape, axes, MP_OUT(0));
 }

@@ -186,9 +186,9 @@ static mp_status read_k(const mp_planner *p, int64_t *out) {
 
 static mp_status plan_topk(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
-    const bool largest = mp_node_int(p->node, "largest", 1) != 0;
+    const bool largest = mp_node_flag(p->node, "largest", true);
     topk t = {.dtype = x->type,
-              .sorted = mp_node_int(p->node, "sorted", 1) != 0,
+              .sorted = mp_node_flag(p->node, "sorted", true),
               .order = mp_order_of(x->type, largest),
               .x = MP_IN(0),
               .values = MP_OUT(0),

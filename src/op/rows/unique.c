@@ -179,7 +179,7 @@ static mp_status write_outputs(mp_planner *p, const slices *s, int64_t groups) {
     MP_TRY(mp_plan_scratch(p, (size_t)groups * sizeof(int64_t), &heads));
     MP_TRY(mp_plan_scratch(p, (size_t)groups * sizeof(int64_t), &places));
     MP_TRY(write_set(p, s, groups, s->flags, s->starts, heads));
-    if (mp_node_int(p->node, "sorted", 1) == 0) {
+    if (!mp_node_flag(p->node, "sorted", true)) {
         MP_TRY(order_by_first(p, s, groups, heads, &first));
     }
     const mp_bind binds[] = {MP_BIND(mp_unique_write_args, pairs, s->pairs),

@@ -68,7 +68,8 @@ static mp_status read_kernel(const mp_node *node, int spatial, const int64_t *ke
     return check_positive(out, spatial, "kernel_shape");
 }
 
-mp_status mp_window_read(const mp_node *node, int spatial, const int64_t *kernel, mp_window *out) {
+mp_status mp_window_read_any(const mp_node *node, int spatial, const int64_t *kernel,
+                             mp_window *out) {
     int64_t pads[2 * MP_SPATIAL_MAX];
     if (spatial < 1 || spatial > MP_SPATIAL_MAX) {
         return MP_FAIL(UNSUPPORTED, "%d spatial dimensions; 1 to %d are supported", spatial,
@@ -85,9 +86,16 @@ mp_status mp_window_read(const mp_node *node, int spatial, const int64_t *kernel
     for (int d = 0; d < spatial && out->auto_pad == MP_PAD_NOTSET; d++) {
         out->pad_begin[d] = pads[d];
         out->pad_end[d] = pads[spatial + d];
-        if (pads[d] < 0 || pads[spatial + d] < 0) {
+    }
+    return MP_OK;
+}
+
+mp_status mp_window_read(const mp_node *node, int spatial, const int64_t *kernel, mp_window *out) {
+    MP_TRY(mp_window_read_any(node, spatial, kernel, out));
+    for (int d = 0; d < spatial; d++) {
+        if (out->pad_begin[d] < 0 || out->pad_end[d] < 0) {
             return MP_FAIL(UNSUPPORTED, "pads of %lld and %lld; negative padding is not supported",
-                           (long long)pads[d], (long long)pads[spatial + d]);
+                           (long long)out->pad_begin[d], (long long)out->pad_end[d]);
         }
     }
     return MP_OK;
@@ -119,24 +127,56 @@ mp_status mp_window_check_input(const mp_window *window, const int64_t *in) {
     return MP_OK;
 }
 
-mp_status mp_window_slide(mp_window *window, const int64_t *in, bool ceil_mode, int64_t *out) {
-    MP_TRY(mp_window_check_input(window, in));
+static void settle_padding(mp_window *window, const int64_t *in) {
     for (int d = 0; d < window->spatial; d++) {
         if (window->auto_pad == MP_PAD_SAME_UPPER || window->auto_pad == MP_PAD_SAME_LOWER) {
             pad_same(window, d, in[d]);
         }
-        const int64_t stride = window->stride[d];
-        const int64_t padded = in[d] + window->pad_begin[d] + window->pad_end[d];
-        const int64_t room = padded - mp_window_extent(window, d);
-        if (room < 0 && (!ceil_mode || room <= -stride)) {
-            return MP_FAIL(INVALID_ARGUMENT,
-                           "a window over %lld elements does not fit an input of %lld with padding",
-                           (long long)mp_window_extent(window, d), (long long)padded);
+    }
+}
+
+/* What the input and its padding have beyond one window; negative where that does not fit. */
+static int64_t room_of(const mp_window *window, const int64_t *in, int d) {
+    return in[d] + window->pad_begin[d] + window->pad_end[d] - mp_window_extent(window, d);
+}
+
+static mp_status refuse(const mp_window *window, const int64_t *in, int d) {
+    return MP_FAIL(INVALID_ARGUMENT,
+                   "a window over %lld elements does not fit an input of %lld with padding",
+                   (long long)mp_window_extent(window, d),
+                   (long long)(in[d] + window->pad_begin[d] + window->pad_end[d]));
+}
+
+mp_status mp_window_slide(mp_window *window, const int64_t *in, int64_t *out) {
+    MP_TRY(mp_window_check_input(window, in));
+    settle_padding(window, in);
+    for (int d = 0; d < window->spatial; d++) {
+        const int64_t room = room_of(window, in, d);
+        if (room < 0) {
+            return refuse(window, in, d);
         }
-        out[d] = ceil_mode ? (room + 2 * stride - 1) / stride : room / stride + 1;
+        out[d] = room / window->stride[d] + 1;
+    }
+    return MP_OK;
+}
+
+mp_status mp_window_slide_over(mp_window *window, const int64_t *in, bool ceil_mode, int64_t *out) {
+    MP_TRY(mp_window_check_input(window, in));
+    settle_padding(window, in);
+    for (int d = 0; d < window->spatial; d++) {
+        const int64_t stride = window->stride[d];
+        const int64_t room = room_of(window, in, d);
+        const int64_t steps = room / stride; /* towards 0 */
+        if (steps < -1) {
+            return refuse(window, in, d);
+        }
+        out[d] = steps + 1 + (ceil_mode && room > steps * stride);
         /* A window that would start in the padding at the end has nothing to look at. */
         if (ceil_mode && (out[d] - 1) * stride >= in[d] + window->pad_begin[d]) {
             out[d]--;
+        }
+        if (out[d] < 0) {
+            return refuse(window, in, d);
         }
     }
     return MP_OK;

@@ -29,8 +29,11 @@ typedef struct mp_window {
 } mp_window;
 
 /* Reads the attributes for `spatial` dimensions. `kernel` (spatial values, or NULL) is what the
- * weights say; the attribute kernel_shape must agree. Fails: INVALID_ARGUMENT. */
+ * weights say; the attribute kernel_shape must agree. Fails: INVALID_ARGUMENT; UNSUPPORTED for
+ * negative padding, which cuts elements off, but for mp_window_read_any. */
 mp_status mp_window_read(const mp_node *node, int spatial, const int64_t *kernel, mp_window *out);
+mp_status mp_window_read_any(const mp_node *node, int spatial, const int64_t *kernel,
+                             mp_window *out);
 
 /* An attribute of `count` integers into `out`, or `fallback` in each. Fails: INVALID_ARGUMENT for
  * another length. */
@@ -43,9 +46,14 @@ int64_t mp_window_extent(const mp_window *window, int d);
 /* Fails: INVALID_ARGUMENT for an input so long that positions in it could overflow. */
 mp_status mp_window_check_input(const mp_window *window, const int64_t *in);
 
-/* Settles auto_pad for inputs of `in` and gives the output sizes. With `ceil_mode` a last window
- * that starts inside the input or the padding before it counts. Fails: INVALID_ARGUMENT where no
+/* Settles auto_pad for inputs of `in` and gives the output sizes. Fails: INVALID_ARGUMENT where no
  * window fits. */
-mp_status mp_window_slide(mp_window *window, const int64_t *in, bool ceil_mode, int64_t *out);
+mp_status mp_window_slide(mp_window *window, const int64_t *in, int64_t *out);
+
+/* The same as ONNX Runtime's pools have it, whose division rounds towards 0: a window that is
+ * larger than the input and its padding by less than a stride is the only one, beyond that by less
+ * than two there is none and the result is empty, and then it fails. With `ceil_mode` a last window
+ * that starts inside the input or the padding before it counts. */
+mp_status mp_window_slide_over(mp_window *window, const int64_t *in, bool ceil_mode, int64_t *out);
 
 #endif

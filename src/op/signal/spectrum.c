@@ -110,6 +110,11 @@ static mp_status check_onesided(bool inverse, int32_t parts) {
                                  : "give real numbers or set onesided to 0");
 }
 
+/* Nothing of no given length comes to nothing. */
+static bool is_empty(const mp_planner *p, int64_t length, bool onesided) {
+    return length == 0 && !onesided && mp_plan_in(p, 1) == NULL;
+}
+
 static mp_status plan_dft(mp_planner *p) {
     const mp_shape *x = &p->in[0].shape;
     const bool inverse = mp_node_int(p->node, "inverse", 0) != 0;
@@ -123,11 +128,15 @@ static mp_status plan_dft(mp_planner *p) {
     }
     const bool hermitian = onesided && inverse;
     const int64_t length = x->dim[axis];
+    mp_shape out = *x;
+    if (is_empty(p, length, onesided)) {
+        out.dim[x->rank - 1] = 2;
+        return mp_plan_output(p, 0, p->in[0].type, &out);
+    }
     mp_spectrum s = {.inverse = inverse, .hermitian = hermitian};
     MP_TRY(read_positive(p, 1, "dft_length", hermitian ? 2 * (length - 1) : length, &s.n));
     s.have = MP_MIN(length, hermitian ? s.n / 2 + 1 : s.n);
     s.made = onesided && !inverse ? s.n / 2 + 1 : s.n;
-    mp_shape out = *x;
     out.dim[axis] = s.made;
     out.dim[x->rank - 1] = hermitian ? 1 : 2;
     MP_TRY(mp_plan_output(p, 0, p->in[0].type, &out));

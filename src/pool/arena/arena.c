@@ -185,7 +185,7 @@ mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
     chunk_set_state(c, CHUNK_MOVING);
     spin_unlock(&l->lock);
     if (is_reserved) {
-        mp__reserve_free(a, c);
+        mp__reserve_free(a, c, l, to != NULL ? to : l);
     } else {
         free_slow(a, c, l, to != NULL ? to : l);
     }
@@ -270,7 +270,7 @@ void mp__arena_destroy(arena *a) {
         if (a->device->ops->synchronize(a->device) != MP_OK) {
             MP_LOG(WARNING, "a pool is closed on a device that reports: %s", mp_error_message());
         }
-        mp__reserve_give_back(a);
+        mp__reserve_give_back(a, true);
         mp__order_close(a);
         mp__captures_close(a);
         mp__regions_close(a);

@@ -155,7 +155,8 @@ struct arena {
     chunk *waiting;        /* freed, still used by a declared stream */
     size_t waiting_count;
     chunk *reserved; /* allocated outside the arena */
-    chunk *retired;  /* reserved chunks freed during a capture, to be given back after it */
+    chunk *retired;  /* reserved chunks freed during a capture, to be given back after it, or when
+                      * the graph that they were allocated in is gone */
     mp_event *spare_events[LANE_EVENTS_MAX];
     size_t spare_event_count;
     mp_capture *captures;    /* owned, until released */
@@ -255,7 +256,7 @@ size_t mp__shelf_clear(arena *a, lane *l, bool all);
 bool mp__shelf_offer(arena *a, lane *l, uint32_t units, uint64_t epoch_max);
 size_t mp__shelf_offer_all(arena *a, lane *l, uint64_t epoch_max);
 
-/* ---- coalesce.c: under the arena's lock ---- */
+/* ---- coalesce.c, gather_idle.c: under the arena's lock ---- */
 
 enum { CHUNK_RECORDS = 8 }; /* that one growth and one cut may take */
 
@@ -283,16 +284,24 @@ mp_status mp__arena_quiesce(arena *a);
 
 /* ---- obtain.c: under the arena's lock ---- */
 
-/* Makes a lane begin to be thrifty, where that is worth it. Under the lane's lock as well, where
- * others know it. */
-void mp__find_begin(const arena *a, lane *l);
-
 /* Gives: `*out`, a chunk of at least `units` for `l`, in no list.
  * Fails: OUT_OF_MEMORY, with the sentence of the device or of the limit. */
 mp_status mp__chunk_obtain(arena *a, lane *l, uint32_t units, chunk **out);
 /* How much the arena may have from the device before it takes pains to have less, for a request of
  * `bytes`. */
 size_t mp__arena_plenty(const arena *a, size_t bytes);
+
+/* ---- thrift.c: under the locks of the arena and of the lane ---- */
+
+enum {
+    THRIFT = 4096, /* chunks gathered for a lane before its thrift ends */
+    ASKS_MAX = 16, /* times that streams are asked for a lane after each growth */
+};
+
+/* Makes a lane begin to be thrifty, where that is worth it. */
+void mp__thrift_begin(const arena *a, lane *l);
+/* `count` more chunks were gathered for it. Without the lane's lock. */
+void mp__thrift_count(const arena *a, lane *l, size_t count);
 
 /* ---- pressure.c ---- */
 
@@ -306,10 +315,22 @@ bool mp__pressure_run(arena *a, size_t size, size_t *next);
 /* ---- reserve.c ---- */
 
 mp_status mp__arena_reserve(arena *a, size_t size, uint8_t client, mp_addr *out);
-/* Takes: `c`, MOVING, which was RESERVED. */
-void mp__reserve_free(arena *a, chunk *c);
-/* Gives what was freed back to the source; the device uses none of it. Under the arena's lock. */
-void mp__reserve_give_back(arena *a);
+/* As mp__arena_alloc, where every block is an allocation of the external manager. */
+mp_status mp__arena_pass_on(arena *a, size_t size, void *native, uint8_t client, mp_addr *out);
+/* Takes: `c`, MOVING, which was RESERVED, allocated on `from` and freed in the order of `to`.
+ * Blocks: until the device, or the streams of a block that was passed on, have ended what uses it.
+ */
+void mp__reserve_free(arena *a, chunk *c, lane *from, lane *to);
+
+/* ---- retired.c: under the arena's lock ---- */
+
+/* Gives what was freed back to the source, but for what belongs to a captured graph (`all`: that,
+ * too); the device uses none of it. */
+void mp__reserve_give_back(arena *a, bool all);
+/* One block, in no list. */
+void mp__reserved_release(arena *a, chunk *c);
+/* Whether it was allocated in a capture that has not been released. */
+bool mp__reserved_is_of_graph(const arena *a, const chunk *c);
 
 /* ---- arena.c ---- */
 
@@ -337,25 +358,36 @@ chunk *mp__arena_try_block(arena *a, mp_addr addr, lane **out);
 mp_status mp__arena_try_alloc(arena *a, size_t size, void *native, uint8_t client, mp_addr *out);
 mp_status mp__arena_try_free(arena *a, mp_addr addr, void *native);
 
-/* ---- region.c: under the arena's lock ---- */
+/* ---- source.c ---- */
 
-/* Has at least `units` more from the device, free on `l`. Fails: OUT_OF_MEMORY. */
+mp_status mp__source_alloc(const source *s, size_t size, mp_addr *out);
+void mp__source_free(const source *s, mp_addr addr, size_t size);
+/* What the device, or the external manager, has. False: it cannot be told. Without locks. */
+bool mp__source_info(const source *s, size_t *left, size_t *all);
+/* Counts bytes against arena.max_mem and the limit of the process. Under the arena's lock. */
+mp_status mp__region_take(arena *a, size_t size);
+void mp__region_give(arena *a, size_t size);
+/* What arena.max_mem leaves. */
+size_t mp__region_room(const arena *a);
+
+/* ---- region.c: the list, under the arena's lock ---- */
+
+const region *mp__region_of(const arena *a, mp_addr addr);
+/* Makes sure that the next mp__region_add succeeds. Fails: OUT_OF_MEMORY (host). */
+mp_status mp__regions_prepare(arena *a);
+mp_status mp__region_add(arena *a, region fresh);
+void mp__region_remove(arena *a, size_t index);
+/* `first` begins the region at `addr` now. */
+void mp__region_set_first(arena *a, mp_addr addr, chunk *first);
+
+/* ---- grow.c: under the arena's lock ---- */
+
+/* Reserves at least `units` more from the device, free on `l`. Fails: OUT_OF_MEMORY. */
 mp_status mp__region_grow(arena *a, lane *l, uint32_t units);
 /* Gives back every region that is one idle chunk. Returns the bytes. */
 size_t mp__region_trim(arena *a);
 /* Whether there would be room for `units` after that. */
 bool mp__region_trim_helps(const arena *a, uint32_t units);
-mp_status mp__source_alloc(const source *s, size_t size, mp_addr *out);
-void mp__source_free(const source *s, mp_addr addr, size_t size);
-/* What the device, or the external manager, has. False: it cannot be told. Without locks. */
-bool mp__source_info(const source *s, size_t *left, size_t *all);
-/* Counts bytes against arena.max_mem and the limit of the process. */
-mp_status mp__region_take(arena *a, size_t size);
-void mp__region_give(arena *a, size_t size);
-const region *mp__region_of(const arena *a, mp_addr addr);
-mp_status mp__region_add(arena *a, region fresh);
-/* `first` begins the region at `addr` now. */
-void mp__region_set_first(arena *a, mp_addr addr, chunk *first);
 void mp__regions_close(arena *a);
 
 /* ---- expand.c: expandable regions, under the arena's lock ---- */
@@ -402,6 +434,9 @@ void mp__order_cover(arena *a, lane *l);
 /* Declares a further stream of an allocated block; under the lock of the block's lane as well. */
 mp_status mp__use_add(chunk *c, const lane *other);
 void mp__uses_free(use *uses);
+/* Returns once what is queued on the chunk's further streams has ended. Not under the arena's lock;
+ * the chunk is MOVING. Fails: as mp__lane_wait. */
+mp_status mp__uses_wait(arena *a, const chunk *c);
 /* `c`, MOVING and with uses, waits for them. */
 void mp__order_wait_for_uses(arena *a, chunk *c);
 void mp__order_close(arena *a);
@@ -410,6 +445,8 @@ void mp__order_close(arena *a);
 
 /* Waits for what is queued on the arena's streams, but for captured ones. Not under its lock. */
 mp_status mp__arena_wait(arena *a);
+/* The same for one lane. Fails: BUSY, without a sentence, while its stream is captured. */
+mp_status mp__lane_wait(arena *a, lane *l);
 
 /* ---- first_use.c ---- */
 

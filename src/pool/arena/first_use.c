@@ -78,12 +78,13 @@ static mp_status declare(arena *a, mp_addr addr, lane *other, bool begins) {
     if (c == NULL) {
         return mp__arena_refuse(a, addr, "use");
     }
-    if (other == l || chunk_state_of(c) != CHUNK_LENT) {
+    if (other == l || (chunk_state_of(c) != CHUNK_LENT && !a->direct)) {
         spin_unlock(&l->lock);
         return MP_OK;
     }
-    const unsigned before = c->after_lane;
-    const uint64_t epoch = c->after_epoch;
+    const bool knows = chunk_state_of(c) == CHUNK_LENT; /* what its memory was used for before */
+    const unsigned before = knows ? c->after_lane : 0;
+    const uint64_t epoch = knows ? c->after_epoch : 0;
     const mp_status status = mp__use_add(c, other);
     mp__report_block(a, c, other, MP_TRACE_USE);
     spin_unlock(&l->lock);

@@ -27,80 +27,12 @@ static bool has_free(const arena *a, uint32_t units) {
     return bytes >= (size_t)units * UNIT;
 }
 
-size_t mp__arena_plenty(const arena *a, size_t bytes) {
-    enum { LANE_BYTES = 4 << 20 }; /* what the shelf of a further stream may hold */
-    size_t most = bytes;
-    for (size_t i = 0; i < lane_count_of(a); i++) {
-        lane *l = lane_at(a, (unsigned)i);
-        spin_lock(&l->lock);
-        most += l->in_use;
-        spin_unlock(&l->lock);
-    }
-    most = most > a->peak ? most : (size_t)a->peak;
-    const size_t others = lane_count_of(a) > 2 ? lane_count_of(a) - 2 : 0;
-    const size_t pieces = a->expandable ? most / 8 + most / 16 : most;
-    return most + pieces + others * LANE_BYTES;
-}
+/* ---- gathering: thrift.c has the idea ---- */
 
-/* ---- gathering ----
- * A shelf serves its stream fast, but what lies on it is in pieces, and not merged with what is
- * free beside it. So a lane that has made the arena grow is thrifty for a while, which growth has
- * paid for: its shelf serves exact sizes only and is emptied at each request that it did not serve,
- * so that memory lies as if it were merged at each free, and the next growth, which may double
- * everything, comes as late as it can. Afterwards the shelf is gathered only where a request would
- * make the arena grow; and where the arena is small, not even there: growing is better than
- * gathering the same blocks over and over. `gathered` counts that for each lane.
- *
- * Each chunk gathered was freed since the last time, so gathering adds a bounded time to a free. */
-
-enum {
-    THRIFT = 4096,           /* chunks gathered before it ends */
-    ASKING = 16,             /* chunks that might be gathered while streams are asked */
-    THRIFT_BYTES = 64 << 20, /* an arena that is larger is spared it, unless growth is to be as */
-    THRIFT_BLOCKS_MAX = 128, /* requested, or so few blocks are allocated that the shelf is short */
-    THRIFT_LANES_MAX = 2,    /* further streams would meet at the arena's lock */
-    ASKS_MAX = 16,           /* times that a lane asks streams for one growth, see find_at_rest */
-};
-
-/* The most units that a chunk of the shelf may have beyond an eighth of a request. */
-static uint32_t slack_of(const arena *a) {
-    const size_t dead = a->options.max_dead_bytes_per_chunk;
-    if (a->expandable && !a->options.dead_bytes_given) {
-        return UINT32_MAX; /* the default is for what is cut off in the bins */
-    }
-    const size_t units = dead > 0 ? (dead - 1) / UNIT : 0;
-    return units < UINT32_MAX ? (uint32_t)units : UINT32_MAX;
-}
-
-static bool lends_few(const arena *a, const lane *l) {
-    int64_t blocks = 0;
-    for (size_t i = 0; i < a->client_count; i++) {
-        blocks += l->clients[i].blocks;
-    }
-    return blocks <= THRIFT_BLOCKS_MAX;
-}
-
-void mp__find_begin(const arena *a, lane *l) {
-    const bool is_thrifty = lane_count_of(a) <= THRIFT_LANES_MAX &&
-                            (a->options.extend_strategy == EXTEND_AS_REQUESTED ||
-                             arena_total(a) <= THRIFT_BYTES || lends_few(a, l));
-    l->gathered = is_thrifty ? 0 : THRIFT;
-    l->asked = 0;
-    l->slack = is_thrifty ? 0 : slack_of(a);
-}
-
-static void count_gathered(const arena *a, lane *l, size_t count) {
-    const size_t before = l->gathered;
-    l->gathered += count;
-    if (before < THRIFT && l->gathered >= THRIFT) {
-        spin_lock(&l->lock);
-        l->slack = slack_of(a);
-        spin_unlock(&l->lock);
-    }
-}
+enum { ASKING = 16 }; /* chunks that might be gathered while streams are asked */
 
 static void gather_own(arena *a, lane *l) {
-    count_gathered(a, l, 1 + mp__shelf_clear(a, l, true));
+    mp__thrift_count(a, l, 1 + mp__shelf_clear(a, l, true));
 }
 
 /* Whether the arena is so small that growing is better than gathering again. */
@@ -148,7 +80,7 @@ static void gather_others(arena *a, lane *l) {
             gathered += mp__shelf_offer_all(a, other, mp__order_seen(l, other));
         }
     }
-    count_gathered(a, l, gathered);
+    mp__thrift_count(a, l, gathered);
     mp__arena_gather_idle(a);
 }
 
@@ -178,7 +110,7 @@ static chunk *find_by_gathering(arena *a, lane *l, uint32_t units) {
         return find_at_rest(a, l, units);
     }
     if (mp__shelf_offer(a, l, units, UINT64_MAX)) { /* the rest of the shelf can stay */
-        count_gathered(a, l, 1);
+        mp__thrift_count(a, l, 1);
         return find_here(a, l, units);
     }
     gather_own(a, l);
@@ -197,7 +129,7 @@ static chunk *find_by_gathering(arena *a, lane *l, uint32_t units) {
         }
         mp__order_settle_idle(a);
         mp__arena_gather_idle(a);
-        count_gathered(a, l, ASKING);
+        mp__thrift_count(a, l, ASKING);
         c = find_safe(a, l, units);
     }
     if (c == NULL && mp__order_settle_kept(a, l)) {
@@ -246,7 +178,7 @@ static mp_status grow(arena *a, lane *l, uint32_t units) {
     MP_TRY(mp__region_grow(a, l, units));
     if (!is_relief) {
         spin_lock(&l->lock);
-        mp__find_begin(a, l);
+        mp__thrift_begin(a, l);
         spin_unlock(&l->lock);
     }
     return MP_OK;

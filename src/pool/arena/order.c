@@ -289,6 +289,16 @@ void mp__uses_free(use *uses) {
     }
 }
 
+mp_status mp__uses_wait(arena *a, const chunk *c) {
+    for (const use *u = c->uses; u != NULL; u = u->next) {
+        lane *l = lane_at(a, u->lane);
+        if (u->life == l->life) {
+            MP_TRY(mp__lane_wait(a, l));
+        }
+    }
+    return MP_OK;
+}
+
 static uint64_t epoch_of(lane *l) {
     spin_lock(&l->lock);
     const uint64_t epoch = l->epoch;

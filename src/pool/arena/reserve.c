@@ -1,13 +1,17 @@
 /* reserve.c - blocks outside the arena, straight from the source: weights, and the blocks of an
  * external manager that allocates each of them itself.
  *
- * The device must not use such a block any more when it goes. While a stream is captured it cannot
- * be waited for, so the block is kept in `retired` until it can.
+ * The device must not use such a block any more when it goes: the other owner may reuse it at once,
+ * and knows no order of ours. Of a block that an external manager allocates by itself the streams
+ * are known, so only these are waited for. While a stream is captured it cannot be waited for, so
+ * the block is kept in `retired` until it can, and one that was allocated in a capture until its
+ * graph is gone.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "pool/arena/arena.h"
 
-static mp_status reserve(arena *a, uint32_t units, size_t size, uint8_t client, chunk **out) {
+static mp_status reserve(arena *a, const lane *l, uint32_t units, size_t size, uint8_t client,
+                         chunk **out) {
     mp_addr addr = 0;
     const size_t bytes = (size_t)units * UNIT;
     MP_TRY(mp__chunk_prepare(&a->chunks, &a->chunks.shared, 1));
@@ -21,7 +25,7 @@ static mp_status reserve(arena *a, uint32_t units, size_t size, uint8_t client, 
     chunk *c = mp__chunk_take(&a->chunks.shared);
     atomic_store_explicit(&c->addr, addr, memory_order_relaxed);
     c->units = units;
-    chunk_lend(c, 0, size, client);
+    chunk_lend(c, l->index, size, client);
     mp__address_add(&a->addresses, c);
     c->back = NULL;
     c->link = a->reserved;
@@ -34,17 +38,18 @@ static mp_status reserve(arena *a, uint32_t units, size_t size, uint8_t client, 
     return MP_OK;
 }
 
-static mp_status reserve_once(arena *a, uint32_t units, size_t size, uint8_t client, chunk **out) {
+static mp_status reserve_once(arena *a, const lane *l, uint32_t units, size_t size, uint8_t client,
+                              chunk **out) {
     (void)pthread_mutex_lock(&a->lock);
-    mp_status status = reserve(a, units, size, client, out);
+    mp_status status = reserve(a, l, units, size, client, out);
     if (status == MP_OUT_OF_MEMORY && mp__arena_quiesce(a) == MP_OK && mp__region_trim(a) > 0) {
-        status = reserve(a, units, size, client, out);
+        status = reserve(a, l, units, size, client, out);
     }
     (void)pthread_mutex_unlock(&a->lock);
     return status;
 }
 
-mp_status mp__arena_reserve(arena *a, size_t size, uint8_t client, mp_addr *out) {
+static mp_status lend(arena *a, lane *l, size_t size, uint8_t client, mp_addr *out) {
     chunk *c = NULL;
     uint32_t units = 0;
     size += size == 0;
@@ -52,9 +57,9 @@ mp_status mp__arena_reserve(arena *a, size_t size, uint8_t client, mp_addr *out)
         return mp__arena_fail(a, size, client, "no device has that much");
     }
     size_t next_hook = 0;
-    mp_status status = reserve_once(a, units, size, client, &c);
+    mp_status status = reserve_once(a, l, units, size, client, &c);
     while (status == MP_OUT_OF_MEMORY && mp__pressure_run(a, size, &next_hook)) {
-        status = reserve_once(a, units, size, client, &c);
+        status = reserve_once(a, l, units, size, client, &c);
     }
     if (status == MP_OUT_OF_MEMORY) {
         status = mp__arena_fail(a, size, client, NULL);
@@ -62,8 +67,8 @@ mp_status mp__arena_reserve(arena *a, size_t size, uint8_t client, mp_addr *out)
         return status;
     }
     MP_TRY(status);
-    mp__usage_count(a, lane_at(a, 0), c, CHUNK_RESERVED);
-    mp__report_block(a, c, lane_at(a, 0), MP_TRACE_ALLOC);
+    mp__usage_count(a, l, c, CHUNK_RESERVED);
+    mp__report_block(a, c, l, MP_TRACE_ALLOC);
     *out = chunk_addr(c) + a->border;
     if (!a->direct) {
         MP_LOG(DEBUG, "%zu bytes were reserved on device %d", chunk_bytes(c), a->device->ordinal);
@@ -71,17 +76,17 @@ mp_status mp__arena_reserve(arena *a, size_t size, uint8_t client, mp_addr *out)
     return MP_OK;
 }
 
-/* ---- giving back ---- */
-
-void mp__reserve_give_back(arena *a) {
-    for (chunk *c = a->retired, *next = NULL; c != NULL; c = next) {
-        next = c->link;
-        mp__source_free(&a->source, chunk_addr(c), chunk_bytes(c));
-        mp__region_give(a, chunk_bytes(c));
-        mp__chunk_put(c);
-    }
-    a->retired = NULL;
+mp_status mp__arena_reserve(arena *a, size_t size, uint8_t client, mp_addr *out) {
+    return lend(a, lane_at(a, 0), size, client, out);
 }
+
+mp_status mp__arena_pass_on(arena *a, size_t size, void *native, uint8_t client, mp_addr *out) {
+    lane *l = NULL;
+    MP_TRY(mp__lane_now(a, mp__lane_key(a, native), &l));
+    return lend(a, l, size, client, out);
+}
+
+/* ---- giving back ---- */
 
 static void unlink_reserved(arena *a, chunk *c) {
     if (c->back != NULL) {
@@ -94,15 +99,39 @@ static void unlink_reserved(arena *a, chunk *c) {
     }
 }
 
-void mp__reserve_free(arena *a, chunk *c) {
+/* Whether no stream that the block was allocated on, freed on or declared for uses it any more. */
+static bool streams_have_ended(arena *a, const chunk *c, lane *from, lane *to) {
+    return a->direct && mp__lane_wait(a, from) == MP_OK &&
+           (to == from || mp__lane_wait(a, to) == MP_OK) && mp__uses_wait(a, c) == MP_OK;
+}
+
+/* Whether something waits to be given back that no graph keeps. */
+static bool is_behind(const arena *a) {
+    const chunk *c = a->retired;
+    while (c != NULL && mp__reserved_is_of_graph(a, c)) {
+        c = c->link;
+    }
+    return c != NULL;
+}
+
+void mp__reserve_free(arena *a, chunk *c, lane *from, lane *to) {
+    const bool ended = streams_have_ended(a, c, from, to);
+    mp__uses_free(c->uses);
+    c->uses = NULL;
     (void)pthread_mutex_lock(&a->lock);
     mp__address_remove(&a->addresses, c);
     unlink_reserved(a, c);
-    c->link = a->retired;
-    a->retired = c;
-    /* Blocks that another library allocates one by one follow that library's order. */
-    if (a->direct || (a->captures_open == 0 && a->device->ops->synchronize(a->device) == MP_OK)) {
-        mp__reserve_give_back(a);
+    if (to->is_capture && !to->gone) {
+        chunk_set_lane(c, to->index);
+    }
+    if (ended && !mp__reserved_is_of_graph(a, c)) {
+        mp__reserved_release(a, c);
+    } else {
+        c->link = a->retired;
+        a->retired = c;
+    }
+    if (is_behind(a) && a->captures_open == 0 && a->device->ops->synchronize(a->device) == MP_OK) {
+        mp__reserve_give_back(a, false);
     }
     (void)pthread_mutex_unlock(&a->lock);
 }

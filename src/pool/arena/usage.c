@@ -232,3 +232,18 @@ mp_status mp__usage_streams(arena *a, mp_share *out, size_t capacity, size_t *co
                ? MP_OK
                : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a list of streams");
 }
+
+size_t mp__arena_plenty(const arena *a, size_t bytes) {
+    enum { LANE_BYTES = 4 << 20 }; /* what the shelf of a further stream may hold */
+    size_t most = bytes;
+    for (size_t i = 0; i < lane_count_of(a); i++) {
+        lane *l = lane_at(a, (unsigned)i);
+        spin_lock(&l->lock);
+        most += l->in_use;
+        spin_unlock(&l->lock);
+    }
+    most = most > a->peak ? most : (size_t)a->peak;
+    const size_t others = lane_count_of(a) > 2 ? lane_count_of(a) - 2 : 0;
+    const size_t pieces = a->expandable ? most / 8 + most / 16 : most;
+    return most + pieces + others * LANE_BYTES;
+}

@@ -9,15 +9,21 @@
 
 #include <stdlib.h>
 
+/* Whether the lane's stream is being captured, or was destroyed without a word. */
+static bool takes_no_event(arena *a, const lane *l, mp_stream *stream) {
+    bool captured = true;
+    return l->capture != NULL ||
+           a->device->ops->capture_active(a->device, stream, &captured) != MP_OK || captured;
+}
+
 /* An event behind all work of the lane's stream. NULL: there is none to wait for. */
 static mp_status mark(arena *a, lane *l, mp_event **out) {
     const mp_device_ops *ops = a->device->ops;
-    mp_stream *stream = l->capture == NULL ? mp__order_stream(a, l) : NULL;
-    bool captured = true;
+    mp_stream *stream = mp__order_stream(a, l);
     bool idle = false;
     *out = NULL;
-    if (stream == NULL || ops->capture_active(a->device, stream, &captured) != MP_OK || captured) {
-        return MP_OK; /* or it was destroyed without a word */
+    if (stream == NULL || takes_no_event(a, l, stream)) {
+        return MP_OK;
     }
     MP_TRY(ops->stream_query(a->device, stream, &idle));
     if (idle) {
@@ -64,5 +70,23 @@ mp_status mp__arena_wait(arena *a) {
         a->device->ops->event_destroy(a->device, events[i]);
     }
     free(events);
+    return status;
+}
+
+mp_status mp__lane_wait(arena *a, lane *l) {
+    mp_event *event = NULL;
+    mp_status status = MP_OK;
+    (void)pthread_mutex_lock(&a->lock);
+    mp_stream *stream = mp__order_stream(a, l);
+    if ((l->is_capture && !l->gone) || (stream != NULL && takes_no_event(a, l, stream))) {
+        status = MP_BUSY;
+    } else {
+        status = mark(a, l, &event);
+    }
+    (void)pthread_mutex_unlock(&a->lock);
+    if (event != NULL) {
+        status = a->device->ops->event_synchronize(a->device, event);
+        a->device->ops->event_destroy(a->device, event);
+    }
     return status;
 }

@@ -70,6 +70,8 @@ FIRST, SECOND = [R((4, 6)), D([1, 2]), D([3, 6])], [R((5, 8)), D([0, 1]), D([2, 
 case("Slice", FIRST, FEW, runs=[SECOND, FIRST])
 case("Slice", [R((4, 6)), K([1], "int32"), K([3], "int32"), K([1], "int32")], FEW)
 case("Slice", [R((4, 6))], F32, (1,), starts=[1], ends=[-1], axes=[1])
+for end in (-(2**63), -5, 0):
+    case("Slice", [R((3, 0, 2)), K([-1]), K([end]), K([1]), K([-1])], FEW, note="x[::-1] of nothing")
 case("Slice", [R((2, 3, 2, 3, 2, 2, 2, 4)), K([0, 3]), K([1, 0]), K([0, 7]), K([1, -1])], FEW)
 case("Split", [R((6, 4)), K([1, 2, 3])], ALL, (13, 18), outputs=3, axis=0)
 case("Split", [R((4, 6))], FEW, (18,), outputs=3, axis=-1, num_outputs=3)

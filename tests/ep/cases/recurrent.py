@@ -18,7 +18,7 @@ def weights(op, directions, size, hidden):
 
 
 def recurrent(op, steps, batch, size, hidden, types=F32, opsets=(22,), bias=True, state=False, lengths=None,
-              peephole=False, slack=8, **attrs):
+              peephole=False, slack=8, outputs=None, **attrs):
     directions = 2 if attrs.get("direction") == "bidirectional" else 1
     inputs = [R((steps, batch, size), -1, 1), *weights(op, directions, size, hidden)]
     inputs.append(R((directions, 2 * GATES[op] * hidden), -0.5, 0.5) if bias else None)
@@ -28,7 +28,7 @@ def recurrent(op, steps, batch, size, hidden, types=F32, opsets=(22,), bias=True
         inputs.append(R((directions, 3 * hidden), -0.5, 0.5))
     while inputs[-1] is None:
         inputs.pop()
-    case(op, inputs, types, opsets, outputs=1 + STATES[op], slack=slack, hidden_size=hidden, **attrs)
+    case(op, inputs, types, opsets, outputs=outputs or 1 + STATES[op], slack=slack, hidden_size=hidden, **attrs)
 
 
 for op in GATES:
@@ -46,6 +46,9 @@ for op in GATES:
     recurrent(op, 5, 4, 3, 6, lengths=[5, 0, 3, 1], state=True)
     recurrent(op, 9, 5, 12, 64, IEEE)
     recurrent(op, 4, 2, 5, 6, clip=0.3)
+    # No step at all: ONNX Runtime's CPU provider ends the process for GRU, and leaves LSTM's third output as it was.
+    for direction in ("forward", "reverse", "bidirectional") if op != "GRU" else ():
+        recurrent(op, 0, 3, 5, 7, direction=direction, state=True, outputs=2)
     # Each activation in each place it may have.
     for name, alpha, beta in (
         ("Relu", [], []),
@@ -72,6 +75,8 @@ for linear in (0, 1):
         recurrent("GRU", 5, 3, 4, 12, IEEE, direction=direction, linear_before_reset=linear, state=True)
         recurrent("GRU", 4, 20, 4, 48, direction=direction, linear_before_reset=linear, lengths=[1, 4, 2, 3] * 5)
         recurrent("GRU", 3, 2, 6, 400, direction=direction, linear_before_reset=linear)
+for clip in (0.0, -1.0):
+    recurrent("RNN", 4, 2, 5, 6, clip=clip)
 recurrent("LSTM", 5, 2, 3, 6, IEEE, peephole=True, state=True)
 recurrent("LSTM", 5, 2, 3, 6, peephole=True, state=True, direction="bidirectional", clip=0.4)
 recurrent("LSTM", 5, 20, 3, 40, peephole=True, state=True, lengths=[5, 1, 3, 2] * 5)

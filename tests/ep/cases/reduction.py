@@ -68,3 +68,12 @@ case("SpaceToDepth", [R((2, 3, 4, 6))], MOVED, (1, 13), blocksize=2)
 case("SpaceToDepth", [R((1, 2, 6, 9))], F32, (1, 13), blocksize=3, runs=[[R((2, 1, 3, 3))]])
 case("BatchNormalization", [R((2, 3, 4, 5)), P((3,)), R((3,)), R((3,)), P((3,))], FLOATS, (9, 14, 15), slack=4)
 case("InstanceNormalization", [R((2, 3, 4, 5)), P((3,)), R((3,))], FLOATS, (6,), slack=4)
+
+# Flags other than 0 and 1.
+for flag in (2, -1):
+    case("ReduceSum", [R((3, 4, 5)), K([1])], F32, keepdims=flag)
+    case("ReduceSum", [R((3, 4)), K([])], F32, noop_with_empty_axes=flag)
+    case("ArgMax", [R((3, 4, 5))], F32, axis=1, keepdims=flag)
+    case("TopK", [R((4, 9)), K([3])], F32, outputs=2, largest=flag)
+    case("Unique", [R((3, 4))], F32, outputs=4, sorted=flag)
+    case("MaxPool", [R((1, 1, 4))], F32, (22,), kernel_shape=[3], strides=[2], ceil_mode=flag)

@@ -45,6 +45,12 @@ class Commands(click.Group):
             return None
         return importlib.import_module(f"millpond.cli.{module}").command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The first sentence of each, which goes on in the next line where one is too short for it."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(limit=1000)) for name, each in commands if each])
+
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(millpond.__version__, prog_name="millpond")
@@ -69,9 +75,15 @@ def _say(sentence: str) -> None:
         print(f"millpond: {sentence}", file=sys.stderr)
 
 
+# ONNX Runtime's errors for a file that is no model, or not one that it can run.
+INPUT_ERRORS = {"InvalidProtobuf", "InvalidGraph", "NoSuchFile", "NoModel", "InvalidArgument"}
+
+
 def _code_of(error: BaseException) -> int:
     if isinstance(error, Finding):
         return error.code
+    if isinstance(error, millpond.InvalidArgumentError) or type(error).__name__ in INPUT_ERRORS:
+        return USAGE
     if isinstance(error, (ImportError, millpond.UnsupportedError, millpond.NotFoundError)):
         return NOTHING
     return FAILED

@@ -199,7 +199,8 @@ def _as_dict(row: Row) -> dict[str, Any]:
               help="How long a turn is, at least one run.")
 @click.option("--warmup", default=3, show_default=True, type=click.IntRange(0), help="Runs before the first turn.")
 @click.option("--bind", is_flag=True, help="Keep inputs and outputs on the device.")
-@click.option("--output", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="A file for JSON, too.")
+@click.option("--output", type=click.Path(dir_okay=False, writable=True, path_type=Path), callback=_options.writable,
+              help="A file for JSON, too.")
 @json_option
 def command(models: tuple[Path, ...], as_json: bool, **given: Any) -> None:
     """Time models beside ONNX Runtime's CPU provider, and its own CUDA provider where there is one.

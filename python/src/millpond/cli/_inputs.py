@@ -205,6 +205,7 @@ def feeds(session: Any, wishes: Wishes) -> dict[str, Any]:
     arguments = {argument.name: argument for argument in session.get_inputs()}
     wishes.sources.clear()
     _check_names(arguments, (*wishes.shapes, *wishes.values))
+    _check_dimensions(arguments, wishes.sizes)
     ready = _from_files(arguments, wishes)
     generator = np.random.default_rng(wishes.seed)
     for name, argument in arguments.items():
@@ -217,3 +218,13 @@ def _check_names(arguments: Mapping[str, Any], names: Iterable[str], where: str 
     for name in names:
         if name not in arguments:
             raise click.UsageError(f"{where}the model has no input {name!r}; it has {', '.join(arguments) or 'none'}")
+
+
+def _check_dimensions(arguments: Mapping[str, Any], names: Iterable[str]) -> None:
+    there = dict.fromkeys(
+        size for argument in arguments.values() for size in argument.shape or () if isinstance(size, str)
+    )
+    for name in names:
+        if name not in there:
+            raise click.UsageError(f"--dim {name}: the model's inputs have no dimension {name!r}; they have "
+                                   f"{', '.join(there) or 'none with a name'}")

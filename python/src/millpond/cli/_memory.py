@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from millpond import NotFoundError, _monitor
-from millpond.cli import NOTHING
+from millpond.cli import NOTHING, _options
 from millpond.cli._app import Finding, json_option
 from millpond.cli._show import Show, rich_table, size
 
@@ -118,20 +118,33 @@ def _line(state: dict[str, Any], pool: dict[str, Any]) -> str:
     return f"{state['time']:.3f}  {pool['device']}  {pool['memory']}  {stats['in_use']}  {stats['total']}"
 
 
-def watch(show: Show, pid: int, seconds: float) -> None:
+def watch(show: Show, pid: int, seconds: float, device: str | None = None, memory: str | None = None) -> None:
     """On a terminal in place, else a line a pool and moment: time, device, memory, bytes lent, bytes had."""
     if show.out.is_terminal and not show.as_json:
         with Live(console=show.out, auto_refresh=False) as live:
             for state in _states(pid, seconds):
-                live.update(_live_view(state), refresh=True)
+                live.update(_live_view(_chosen_pools(state, device, memory)), refresh=True)
     else:
-        for state in _states(pid, seconds):
+        for whole in _states(pid, seconds):
+            state = _chosen_pools(whole, device, memory)
             for pool in state["pools"]:
                 if not pool["external"]:
                     show.line(_line(state, pool))
             show.data(state, in_a_line=True)
             show.out.file.flush()
     show.note(f"process {pid} has ended, or answers no more")
+
+
+def _chosen_pools(state: dict[str, Any], device: str | None, memory: str | None) -> dict[str, Any]:
+    """The state with the pools asked for only. Raises Finding where there are others only."""
+    pools = [
+        pool for pool in state["pools"] if device in (None, pool["device"]) and memory in (None, pool["memory"])
+    ]
+    if not pools and (device or memory):
+        there = "; ".join(f"{pool['memory']} memory of {pool['device']}" for pool in state["pools"]) or "none"
+        wanted = f"{memory or 'any'} memory of {device or 'any device'}"
+        raise Finding(NOTHING, f"process {state['pid']} has no pool of {wanted}; it has {there}")
+    return {**state, "pools": pools}
 
 
 def _choose_pool(pid: int, device: str | None, memory: str) -> dict[str, str]:
@@ -161,20 +174,20 @@ def save_page(pid: int, path: Path, device: str | None, memory: str) -> None:
 @click.argument("pid", required=False, type=int)
 @click.option("--watch", "live", is_flag=True, help="Again and again, until the process ends or Ctrl-C.")
 @click.option("--every", default=1.0, show_default=True, type=click.FloatRange(0.05), help="Seconds between looks.")
-@click.option("--html", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+@click.option("--html", type=click.Path(dir_okay=False, writable=True, path_type=Path), callback=_options.writable,
               help="Save the HTML timeline of a pool.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
 @click.option("--trace", type=click.IntRange(0, _monitor.EVENTS_MAX), metavar="N",
               help="Have the pool keep its last N events from now on, for the timeline; 0 stops.")
 @click.option("--dump", is_flag=True, help="Print the pool's page of text: bins, regions, fragmentation.")
-@click.option("--device", help="Which pool, where there are several: cuda:0.")
-@click.option("--memory", default="device", show_default=True, type=click.Choice(["device", "pinned"]),
-              help="Its kind.")
+@click.option("--device", help="Only its pools: cuda:0.")
+@click.option("--memory", type=click.Choice(["device", "pinned"]),
+              help="Only pools of this memory.  [default: all; device for --html, --trace and --dump]")
 @click.option("--list", "as_list", is_flag=True, help="Name the processes that can be looked at, one a line.")
 @json_option
 def command(
     pid: int | None, live: bool, every: float, html: Path | None, open_page: bool, trace: int | None, dump: bool,
-    device: str | None, memory: str, as_list: bool, as_json: bool,
+    device: str | None, memory: str | None, as_list: bool, as_json: bool,
 ) -> None:
     """Look at the pools of a running process: who holds what, by client and by stream.
 
@@ -191,23 +204,24 @@ def command(
     if open_page and html is None:
         raise click.UsageError("--open needs --html FILE")
     chosen = choose_process(pid)
+    kind = memory or "device"
     if trace is not None:
-        _monitor.ask(chosen, "trace", events=trace, **_choose_pool(chosen, device, memory))
+        _monitor.ask(chosen, "trace", events=trace, **_choose_pool(chosen, device, kind))
         show.note(f"the last {trace} events are kept from now on" if trace else "events are no longer kept")
     if html is not None:
-        save_page(chosen, html, device, memory)
+        save_page(chosen, html, device, kind)
         show.note(f"{html} is written")
     if open_page and html is not None:
         webbrowser.open(html.absolute().as_uri())
     if dump:
-        text = _monitor.ask(chosen, "dump", **_choose_pool(chosen, device, memory))["text"]
+        text = _monitor.ask(chosen, "dump", **_choose_pool(chosen, device, kind))["text"]
         show.line(text.rstrip("\n"))
         show.data({"text": text})
     if html is not None or trace is not None or dump:
         return
     if live:
-        watch(show, chosen, every)
+        watch(show, chosen, every, device, memory)
         return
-    state = _monitor.ask(chosen, "state")
+    state = _chosen_pools(_monitor.ask(chosen, "state"), device, memory)
     show_state(show, state)
     show.data(state)

@@ -84,8 +84,28 @@ def find_device(device: str) -> Any:
 
     kind = device.partition(":")[0]
     if kind in ("cuda", "host") and not mort.is_registered():
+        _check_there(device)
         os.environ["MILLPOND_DEVICE"] = kind
     try:
         return _ort_register.find(int(device) if device.isdecimal() else device)
+    except millpond.NotFoundError:
+        there = ", ".join(each.spec for each in mort.devices())
+        raise Finding(NOTHING, f"--device {device}: there is no such device here, only {there}") from None
     except millpond.Error as error:
         raise Finding(NOTHING, f"--device {device}: {error}") from None
+
+
+def _check_there(device: str) -> None:
+    """Before the provider is told of it, which knows of no command line and would blame a variable."""
+    try:
+        millpond.Pool(device, client="command line").close()
+    except millpond.NotFoundError as error:
+        sentence = str(error).removeprefix(f"the device asked for is '{device}', but ")
+        raise Finding(NOTHING, f"--device {device}: {sentence}") from None
+
+
+def writable(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    """For an option that names a file to be written: its folder is there, before any work is done."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise click.UsageError(f"{parameter.opts[0]} {path}: there is no folder {path.parent}")
+    return path

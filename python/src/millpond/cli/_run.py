@@ -28,16 +28,19 @@ class Subject:
         from millpond import _ort_placement, _ort_register
 
         self.device = _options.find_device(given["device"])
-        self.pool = _ort_register.pool_of(self.device)
-        self.before = self.pool.stats()["in_use"]
-        self.pool.reset_peaks()
         options = _options.provider_options(given["options"])
+        self.before = 0
+        if not any(key.lower().startswith("arena.") for key in options):  # those count where the session is the first
+            pool = _ort_register.pool_of(self.device)
+            self.before = pool.stats()["in_use"]
+            pool.reset_peaks()
         with _ort_placement.watched() as (prepared, explain):
             _options.quiet(prepared, given["threads"])
             started = time.perf_counter()
             self.session = mort.session(str(path), self.device, options=options, session_options=prepared)
             self.load_ms = (time.perf_counter() - started) * 1e3
             self.placement = explain(self.session)
+        self.pool = _ort_register.pool_of(self.device)
         self.names = [output.name for output in self.session.get_outputs()]
 
     def run(self, feeds: dict[str, Any]) -> list[Any]:
@@ -125,7 +128,8 @@ def _save(path: Path, names: list[str], results: list[Any]) -> None:
 @click.option("--compare/--no-compare", default=True, help="Beside ONNX Runtime's CPU provider, or not.")
 @click.option("--tolerance", type=click.FloatRange(0), help="Largest relative difference that passes.  [default: 0.005 "
               "for floats, 0.03 for float16, 0.1 for bfloat16; integers must be equal]")
-@click.option("--save", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Write outputs to a .npz.")
+@click.option("--save", type=click.Path(dir_okay=False, writable=True, path_type=Path), callback=_options.writable,
+              help="Write outputs to a .npz.")
 @json_option
 def command(model: Path, as_json: bool, **given: Any) -> None:
     """Run a model: where its nodes run, how far its outputs are from the CPU's, how long it takes, what memory.

@@ -45,8 +45,9 @@ def cell(text: object) -> Text:
 
 def rich_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=any(columns))
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for column in columns:  # numbers stay whole, texts make room for them
+        is_number = column in right
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
     for row in rows:
         table.add_row(*map(cell, row))
     return table

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX Runtime's errors as the package's own, where the provider is behind them.
+
+ONNX Runtime says little of a failure: that an allocation failed, but not why. The library keeps the sentence of each
+request for memory that failed, and counts them; so it is known whether one failed during a call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from types import TracebackType
+
+from millpond import _native
+from millpond._core import Error, InvalidArgumentError, OutOfMemoryError, UnsupportedError
+
+TEXT_MAX = 1024
+ALLOCATION = ("allocation failed", "failed to allocate", "out of memory", "there was no memory", "no memory")
+_KINDS = {"INVALID_ARGUMENT": InvalidArgumentError, "NOT_IMPLEMENTED": UnsupportedError}  # in what ONNX Runtime says
+
+_find = ctypes.CDLL(_native.PATH).mp_shortage_find
+_find.restype = ctypes.c_size_t
+_find.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
+_THREAD, _PROCESS = 0, 1
+
+
+def _sentence(whose: int) -> str:
+    text = ctypes.create_string_buffer(TEXT_MAX)
+    _find(whose, text, TEXT_MAX)
+    return text.value.decode(errors="replace")
+
+
+def _of_shortage(said: str) -> Error | None:
+    sentences = _sentence(_THREAD), _sentence(_PROCESS)
+    for sentence in sentences:
+        if sentence and sentence in said:
+            return OutOfMemoryError(sentence)
+    if any(words in said.lower() for words in ALLOCATION):
+        return OutOfMemoryError(sentences[_PROCESS])
+    return None
+
+
+def _of_provider(said: str) -> Error | None:
+    """What the provider itself has refused on this thread."""
+    sentence = _native.last_sentence()
+    if not sentence or sentence not in said:
+        return None
+    return next((kind(sentence) for code, kind in _KINDS.items() if code in said), None)
+
+
+class translated:  # noqa: N801  used as a function is; a generator would cost more than the rest of it
+    """Within it, errors of ONNX Runtime become those of the package where memory was short.
+
+    refusals: and where the provider has refused what it was asked for.
+    """
+
+    __slots__ = ("_before", "_refusals")
+
+    def __init__(self, refusals: bool = False) -> None:
+        self._refusals = refusals
+
+    def __enter__(self) -> None:
+        self._before = _find(_PROCESS, None, 0)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, Error) or not isinstance(error, Exception):
+            return
+        said = str(error)
+        short = _of_shortage(said) if _find(_PROCESS, None, 0) != self._before else None
+        if short is not None:
+            raise short from error
+        refused = _of_provider(said) if self._refusals else None
+        if refused is not None:
+            raise refused from None  # ONNX Runtime's error is the same sentence with functions and lines before it

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sample of hostile models (hostile.py); `make test-hostile` tries as many as one likes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import hostile_models
+import provider
+import pytest
+from registered import registry
+
+HERE = Path(__file__).resolve().parent
+MODELS = 300
+REWRITTEN = "com.ms.internal.nhwc"
+# Those with no row that NumPy could feed, and those that need more than one node.
+LEFT_OUT = {"MemcpyFromHost", "MemcpyToHost", "If", "Loop", "Scan"}
+
+
+def hostile(*words, **environment):
+    paths = [str(HERE.parents[1] / "demo"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, str(HERE / "hostile.py"), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=600)
+
+
+def test_every_registered_operator_gets_hostile_models():
+    wanted = {f"{domain}.{name}" if domain else name for domain, name in registry().operators()
+              if domain != REWRITTEN and name not in LEFT_OUT}
+    assert wanted <= set(hostile_models.rows())
+
+
+def test_a_seed_is_one_model():
+    for seed in (3, 44, 555):
+        first, second = hostile_models.model(seed), hostile_models.model(seed)
+        assert str(first) == str(second) and first.proto() == second.proto()
+
+
+def test_sample(summary):
+    if not provider.is_emulated(provider.register()[0]):
+        pytest.skip("the emulated device is enough: what is tried is the host's side")
+    done = hostile("--count", MODELS, "--seed", 1, "--jobs", 2)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary(f"hostile models: {done.stdout.splitlines()[-2]}")
+
+
+def test_a_worker_that_dies_is_reported_with_its_seed():
+    """A worker whose plugin ends the process as soon as a session is made."""
+    paths = [str(HERE), str(HERE.parents[1] / "demo")]
+    code = f"""
+import os, sys
+sys.path[:0] = {paths!r}
+import hostile, provider
+provider.session = lambda *given, **named: os.abort()
+hostile.work(["Relu"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], input="7 1\n", capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    words = [line.split("\t")[:2] for line in done.stdout.splitlines()]
+    assert words[-1] == ["begin", "ours loads"]
