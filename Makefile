@@ -71,7 +71,7 @@ lint: configure ## Check format, clang-tidy, Python style, spelling and layers
 format: setup ## Rewrite C and Python files in the house's format
 	@$(PYTHON) tools/lint.py --build $(BUILD) --fix
 
-docs: build ## Write docs/operators.md anew from the operators that are registered
+docs: build ## Rewrite docs/operators.md from the operators that are registered
 	@$(PYTHON) tools/operators_doc.py
 
 # The library is named again, since this make has exported the one of its own preset.

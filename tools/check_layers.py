@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the house's rules that a compiler does not: who may include and call whom, names, licences, folders' pages.
+"""Checks the house's rules that a compiler does not: who may include and call whom, names, licences, pages, kernels.
 
     check_layers.py [--root DIR] [--circles]
 
@@ -48,6 +48,10 @@ NAMED_FILE = re.compile(r"`([\w/]+\.(?:c|h|cu|def|txt|js|css|html))`")
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 SPDX_WITHIN_LINES = 60  # the first comment of a file may be long
+SPDX_LAST = {".c", ".h", ".cu", ".def"}  # here it is the last line of the first comment
+FIRST_COMMENT = re.compile(r"\A/\*.*?\*/", re.DOTALL)
+KERNEL_LIST = re.compile(r"\* Kernels?: ([\w/., \n*]*?\.cu)\.\n")
+FAMILY = re.compile(r"^MP_OP_FAMILY\((\w+)\)", re.MULTILINE)
 CODE = {".c", ".h", ".cu", ".def", ".py", ".sh", ".cmake", ".map"}
 CODE_NAMES = {"CMakeLists.txt", "Makefile"}
 CODE_FOLDERS = ["src", "include", "tests", "bench", "tools", "demo", "cmake", "python", ".ci"]
@@ -95,6 +99,35 @@ def check_source(root, path, breaches):
         problem = check_include(root, name, bracket, header)
         if problem:
             breaches.append(f"src/{name}:{number}: {problem}")
+
+
+def first_comment(path):
+    found = FIRST_COMMENT.match(path.read_text(encoding="utf-8"))
+    return found.group(0) if found else ""
+
+
+def check_kernel_lists(root, breaches):
+    """The first comment of a file of operators names its kernels; each kernel is named by one at least."""
+    kernels = {path.relative_to(root / "src/kernel").as_posix() for path in (root / "src/kernel").rglob("*.cu")}
+    named = set()
+    for path in sorted((root / "src/op").rglob("*.c")):
+        lists = "".join(KERNEL_LIST.findall(first_comment(path)))
+        own = set(re.findall(r"[\w/]+\.cu", lists))
+        named |= own
+        breaches += [f"{path.relative_to(root)}:1: names {name}, which is not a kernel file"
+                     for name in sorted(own - kernels)]
+        if "mp_plan_kernel(" in path.read_text(encoding="utf-8") and not own and path.name != "plan.c":
+            breaches.append(f"{path.relative_to(root)}:1: the first comment does not name its kernels")
+    breaches += [f"src/kernel/{name}:1: no file of operators names it in its first comment"
+                 for name in sorted(kernels - named)]
+
+
+def check_families(root, breaches):
+    """The list of operators names files."""
+    files = {path.stem for path in (root / "src/op").rglob("*.c")}
+    for name in FAMILY.findall((root / "src/op/op_list.def").read_text(encoding="utf-8")):
+        if name not in files:
+            breaches.append(f"src/op/op_list.def:1: MP_OP_FAMILY({name}) has no file src/op/*/{name}.c")
 
 
 def calls_between(sources):
@@ -182,6 +215,10 @@ def main():
         head = path.read_text(encoding="utf-8").splitlines()[:SPDX_WITHIN_LINES]
         if not any(SPDX in line for line in head):
             breaches.append(f"{path.relative_to(root)}:1: the first comment lacks '{SPDX}'")
+        elif path.suffix in SPDX_LAST and not first_comment(path).endswith(f"\n * {SPDX} */"):
+            breaches.append(f"{path.relative_to(root)}:1: '{SPDX}' is not the last line of the first comment")
+    check_kernel_lists(root, breaches)
+    check_families(root, breaches)
 
     for breach in breaches:
         print(breach)

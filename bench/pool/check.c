@@ -2,7 +2,8 @@
  *
  * A block is freed as soon as its read is queued, behind slow work. An allocator that allocates it
  * to another stream without an order between the two lets that stream's fill run before the read,
- * which then finds the wrong number. SPDX-License-Identifier: Apache-2.0 */
+ * which then finds the wrong number.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "check.h"
 
 #include <stdlib.h>

@@ -6,7 +6,8 @@
  *
  * Prints JSON, an object a line: first the setting, then the begin of each case and its rows, last
  * {"done": true}. Exit status 2 means that the allocator or the device failed, with one sentence on
- * standard error. SPDX-License-Identifier: Apache-2.0 */
+ * standard error.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "bench.h"
 
 #include <getopt.h>

@@ -1,7 +1,8 @@
 /* ops.h - lists of operations, made before anything is timed, equal for every allocator.
  *
  * A block is named by its slot. A list frees only what it has allocated, with the size it asked
- * for. SPDX-License-Identifier: Apache-2.0 */
+ * for.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef BENCH_POOL_OPS_H
 #define BENCH_POOL_OPS_H
 

@@ -2,7 +2,8 @@
  *
  * --init takes the pool's options: "arena.expandable=1,arena.max_mem=8G". A block is given back
  * with the stream, as to every other allocator. Blocks for CuPy's CFunctionAllocator come from the
- * same pool, on the stream that its parameter points to. SPDX-License-Identifier: Apache-2.0 */
+ * same pool, on the stream that its parameter points to.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "plugin.h"
 
 #include "millpond/millpond.h"

@@ -2,7 +2,8 @@
  *
  * Lines are "Thread,Time,Action,Pointer,Size,Stream" after a line that says so. Pointers name
  * blocks from their allocation to their free. Failed allocations, and frees of what was never
- * allocated, are left out. SPDX-License-Identifier: Apache-2.0 */
+ * allocated, are left out.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ops.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
 /* millpond.h - one pool of GPU memory for all libraries of a process.
- * SPDX-License-Identifier: Apache-2.0
  *
  *     mp_pool *pool;
  *     mp_addr block;
@@ -41,7 +40,8 @@
  * closed handle is recognised until at least 1,024 others have been closed after it; its record may
  * then serve a new handle. What cannot be checked is up to the caller: that a pointer or a stream
  * is valid, that functions passed in return, and that no call is under way on a handle being
- * closed. */
+ * closed.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MILLPOND_MILLPOND_H
 #define MILLPOND_MILLPOND_H
 

@@ -20,7 +20,7 @@ static mp_status check(int number) {
 static mp_status make(const char *client, const char *name, adapter_pool **out) {
     adapter_pool *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a pool");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of a pool");
     }
     const mp_status status = mp_pool_open(name, MP_MEMORY_DEVICE, client, NULL, &fresh->pool);
     if (status != MP_OK) {

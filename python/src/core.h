@@ -1,8 +1,8 @@
 /* core.h - what the files of the extension millpond._core share.
  *
  * The extension is thin: each method turns its arguments into those of one function of millpond.h.
- * It is built for the stable ABI of CPython 3.10, so one build serves every later version, and runs
- * in a process's main interpreter only; so its types and errors are plain globals.
+ * It is built for the stable ABI of CPython 3.10, so one build works with every later version, and
+ * runs in a process's main interpreter only; so its types and errors are plain globals.
  *
  * The interpreter lock (GIL) guards every field of the objects here. No call that may wait is made
  * under it: a thread that waits for the device, or for a lock whose holder does, would stop a host
@@ -42,7 +42,7 @@ core_handle *core_handle_make(mp_pool *pool); /* NULL with an exception; takes `
 void core_handle_keep(core_handle *handle);
 void core_handle_drop(core_handle *handle);
 
-/* A lent block that something beside its Buffer uses, such as a DLPack tensor. */
+/* An allocated block that something beside its Buffer uses, such as a DLPack tensor. */
 typedef struct core_block {
     atomic_size_t references;
     core_handle *handle;
@@ -170,7 +170,7 @@ typedef struct core_buffer {
     PyObject_HEAD core_pool *pool; /* owned; this Buffer is one of its users until it is freed */
     mp_addr addr;                  /* 0: freed */
     size_t size;                   /* as asked for */
-    void *stream;                  /* it was lent on */
+    void *stream;                  /* it was allocated on */
     core_block *block;             /* owned, one reference; NULL: nobody else uses it */
     Py_ssize_t views;              /* of the buffer protocol */
     PyObject *weak;

@@ -88,7 +88,7 @@ static bool handle_of(PyObject *given, void **out) {
         return false;
     }
     if (value > (uintptr_t)INTPTR_MAX) { /* handles are small numbers or addresses */
-        return core_reject("%R is no handle of a stream", given);
+        return core_reject("%R is not a handle of a stream", given);
     }
     *out = (void *)value;
     return true;

@@ -1,4 +1,4 @@
-/* core_buffer.c - the type Buffer: a block that is given back with its last reference.
+/* core_buffer.c - the type Buffer: a block that is freed with its last reference.
  *
  * The last reference may go on any thread and at any time, also while the interpreter ends; nothing
  * here then needs more than the object, its Pool and the C library.
@@ -175,7 +175,7 @@ static PyObject *buffer_repr(PyObject *self) {
 static PyMemberDef members[] = {
     {"size", T_ULONGLONG, offsetof(core_buffer, size), READONLY, "Bytes, as asked for."},
     {"nbytes", T_ULONGLONG, offsetof(core_buffer, size), READONLY, "The same as `size`."},
-    {"pool", T_OBJECT_EX, offsetof(core_buffer, pool), READONLY, "The Pool that lent it."},
+    {"pool", T_OBJECT_EX, offsetof(core_buffer, pool), READONLY, "The Pool that allocated it."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(core_buffer, weak), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
@@ -183,7 +183,7 @@ _Static_assert(sizeof(size_t) == sizeof(unsigned long long), "`size` is read as 
 
 static PyGetSetDef properties[] = {
     {"address", buffer_address, NULL, "Where it begins.", NULL},
-    {"stream", buffer_stream, NULL, "Handle of the stream it was lent on; None: without one.",
+    {"stream", buffer_stream, NULL, "Handle of the stream it was allocated on; None: without one.",
      NULL},
     {"__cuda_array_interface__", core_buffer_cuda_array, NULL,
      "Version 3, as bytes. AttributeError where the memory is the host's.", NULL},
@@ -195,8 +195,8 @@ static PyGetSetDef properties[] = {
 static PyMethodDef methods[] = {
     {"record_use", buffer_record_use, METH_O,
      "record_use($self, stream, /)\n--\n\n"
-     "Work queued on `stream` from now on, another one than it was lent on, uses it too: that\n"
-     "comes after earlier users of the memory, which is lent anew only after it."},
+     "Work queued on `stream` from now on, another one than it was allocated on, uses it too:\n"
+     "that comes after earlier users of the memory, which is allocated again only after it."},
     {"free", CORE_METHOD(buffer_free), KEYWORDS,
      "free($self, stream=...)\n--\n\n"
      "Gives it back now, in the order of `stream`, by default its own. None: nothing uses it.\n"
@@ -213,7 +213,7 @@ static PyMethodDef methods[] = {
      "`stream`, by default its own, and for the copy."},
     {"__dlpack__", CORE_METHOD(core_buffer_dlpack), KEYWORDS,
      "__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
-     "A capsule of its bytes, which stay lent until the consumer lets go. Raises BufferError\n"
+     "A capsule of its bytes, which stay allocated until the consumer lets go. Raises BufferError\n"
      "for another device or a copy."},
     {"__dlpack_device__", core_buffer_dlpack_device, METH_NOARGS,
      "__dlpack_device__($self)\n--\n\nKind and number of the device: (2, 0) is \"cuda:0\"."},
@@ -240,7 +240,7 @@ static PyType_Slot slots[] = {
     {SLOT_GET_BUFFER, CORE_SLOT(core_buffer_get)},
     {SLOT_RELEASE_BUFFER, CORE_SLOT(core_buffer_release)},
     {Py_tp_doc,
-     (void *)(uintptr_t) "A block lent by a Pool; given back when the last reference goes, in the "
+     (void *)(uintptr_t) "A block allocated by a Pool; freed with its last reference, in the "
                          "order of its stream.\n\n"
                          "Speaks __cuda_array_interface__ (version 3) and DLPack as a flat array "
                          "of bytes, and where\nthe memory is the host's the buffer protocol. Any "

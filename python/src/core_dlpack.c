@@ -1,6 +1,6 @@
 /* core_dlpack.c - a Buffer as a DLPack tensor of bytes.
  *
- * The tensor holds the block, not the Buffer: whoever got it may let it go on any thread, without
+ * The tensor holds the block, not the Buffer: its consumer may let it go on any thread, without
  * the GIL, and after the interpreter's end. The block is then freed in the order of its own stream,
  * after the work of the consumer's stream too.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -162,7 +162,7 @@ static bool check_device(const core_pool *pool, PyObject *dl_device) {
 static bool check_copy(PyObject *copy) {
     const int wanted = is_none(copy) ? 0 : PyObject_IsTrue(copy);
     if (wanted > 0) {
-        PyErr_SetString(PyExc_BufferError, "a Buffer lends its memory; it makes no copies");
+        PyErr_SetString(PyExc_BufferError, "a Buffer shares its memory; it makes no copies");
     }
     return wanted == 0;
 }
@@ -214,7 +214,7 @@ static bool is_same(const void *left, const void *right) {
 }
 
 /* What is queued on the buffer's stream comes before the consumer's work, and that before whatever
- * the block is lent to next. Without the GIL. */
+ * the block is allocated on next. Without the GIL. */
 static mp_status pass_on(const core_buffer *buffer, void *consumer) {
     mp_pool *native = buffer->pool->native;
     const mp_status status = mp__pool_follow(native, consumer, buffer->stream);

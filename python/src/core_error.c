@@ -15,7 +15,7 @@ typedef struct error_class {
 
 static const error_class classes[] = {
     {&core_out_of_memory, "millpond.OutOfMemoryError",
-     "The pool and its device have no memory left; the sentence says who holds it.",
+     "The pool and its device have no memory left; the message lists usage by client.",
      &PyExc_MemoryError},
     {&core_invalid, "millpond.InvalidArgumentError", "An argument is not what it must be.",
      &PyExc_ValueError},

@@ -195,7 +195,7 @@ PyObject *core_pool_add_hook(PyObject *self, PyObject *function) {
 }
 
 /* The link to the hook of this function, or to NULL at the end; NULL with an exception. To compare
- * may run anything, also what changes the list: then it begins anew. */
+ * may run anything, also what changes the list: then it begins again. */
 static core_hook **find(core_pool *pool, PyObject *function) {
     core_hook **link = &pool->hooks;
     while (*link != NULL) {

@@ -1,12 +1,11 @@
-/* core_lend.c - lending and taking back, with the GIL given up only where a call may wait.
- *
- * SPDX-License-Identifier: Apache-2.0
+/* core_lend.c - allocating and freeing, with the GIL given up only where a call may wait.
  *
  * A request that a stream's shelf can serve takes less time than to give up the GIL and to get it
  * back, which with other threads at work can take milliseconds. So the short way is tried under the
  * GIL: it takes locks only that are held for some dozen instructions, by threads that need nothing
  * of ours meanwhile. Everything else happens without the GIL: growth waits for the device, under a
- * lock of the pool, and the device may wait for a host function that needs the GIL. */
+ * lock of the pool, and the device may wait for a host function that needs the GIL.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "core.h"
 
 #include "pool/pool_handle.h"

@@ -1,4 +1,5 @@
-/* core_module.c - the module millpond._core. SPDX-License-Identifier: Apache-2.0 */
+/* core_module.c - the module millpond._core.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "core.h"
 
 static PyObject *version(PyObject *module, PyObject *unused) {
@@ -40,12 +41,12 @@ static PyMethodDef functions[] = {
      "limit, which is the default where MILLPOND_LIMIT is not set."},
     {"set_limit", set_limit, METH_O,
      "set_limit(bytes, /)\n--\n\n"
-     "Sets that limit; 0 for none. One below what is had already only stops growth."},
+     "Sets that limit; 0 for none. A limit below current usage only prevents growth."},
     {"make_label", CORE_METHOD(core_label_make), METH_FASTCALL,
      "make_label(kind, node, tensor, /)\n--\n\nThe number of a label; see millpond.label."},
     {"set_label", core_label_set, METH_O,
      "set_label(label, /)\n--\n\n"
-     "From now on this thread lends under the label; returns the one before."},
+     "This thread allocates under the label from now on; returns the previous one."},
     {"_end", end, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -1,5 +1,5 @@
-/* core_pool_lend.c - a Pool's methods that lend and take back. SPDX-License-Identifier: Apache-2.0
- */
+/* core_pool_lend.c - a Pool's methods that allocate and free.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "core_pool.h"
 
 static const char *const alloc_names[] = {"size", "stream", NULL};

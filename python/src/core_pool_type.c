@@ -40,10 +40,10 @@ static PyGetSetDef properties[] = {
 static PyMethodDef methods[] = {
     {"alloc", CORE_METHOD(core_pool_alloc), KEYWORDS,
      "alloc($self, size, stream=None)\n--\n\n"
-     "Lends `size` bytes for work queued on `stream` after this call, as a Buffer.\n\n"
+     "Allocates `size` bytes for work queued on `stream` after this call, as a Buffer.\n\n"
      "stream: None (the host uses it, or in an order that the caller keeps), the number of a\n"
      "handle, or an object with __cuda_stream__.\n"
-     "Raises OutOfMemoryError, which names who holds what; InvalidArgumentError."},
+     "Raises OutOfMemoryError, whose message lists usage by client; InvalidArgumentError."},
     {"reserve", core_pool_reserve, METH_O,
      "reserve($self, size, /)\n--\n\n"
      "Memory of `size` bytes outside the arena, for what stays: neither rounded up to chunks nor\n"
@@ -53,15 +53,16 @@ static PyMethodDef methods[] = {
      "As alloc(), but an address that must be freed by hand."},
     {"free_address", CORE_METHOD(core_pool_free_address), FAST,
      "free_address($self, address, stream=..., /)\n--\n\n"
-     "Frees in the order of `stream`, by default the one it was lent on. None: nothing uses it.\n"
-     "Raises InvalidArgumentError for what is not lent; nothing happens then."},
+     "Frees in the order of `stream`, by default the one it was allocated on. None: nothing\n"
+     "uses it.\n"
+     "Raises InvalidArgumentError, with no effect, for an address that is not allocated."},
     {"record_use", CORE_METHOD(core_pool_record_use), FAST,
      "record_use($self, address, stream, /)\n--\n\n"
-     "Work queued on `stream`, another one than the block was lent on, uses the block: once freed\n"
-     "it is lent anew only after that work."},
+     "Work queued on `stream`, another one than the block was allocated on, uses the block:\n"
+     "once freed it is allocated again only after that work."},
     {"find", core_pool_find, METH_O,
      "find($self, address, /)\n--\n\n"
-     "What is known of the lent block around `address`, as a dict. Raises NotFoundError."},
+     "Describes the allocated block that contains `address`, as a dict. Raises NotFoundError."},
     {"stream_settled", core_pool_stream_settled, METH_O,
      "stream_settled($self, stream, /)\n--\n\n"
      "All work queued on `stream` so far has ended: what was freed on it may serve any stream."},
@@ -98,7 +99,7 @@ static PyMethodDef methods[] = {
      "stats($self)\n--\n\n"
      "The pool's figures of one moment, as a dict: bytes and counts of all its users together."},
     {"reset_peaks", core_pool_reset_peaks, METH_NOARGS,
-     "reset_peaks($self)\n--\n\nThe largest figures start anew from what they are now."},
+     "reset_peaks($self)\n--\n\nSets the peaks to the present values."},
     {"clients", core_pool_clients, METH_NOARGS,
      "clients($self)\n--\n\nWhat each client holds, as a list of dicts; bytes and counts."},
     {"streams", core_pool_streams, METH_NOARGS,

@@ -2,10 +2,10 @@
  *
  * CuPy passes neither the stream nor the size at a free, and takes NULL for an address. It lets a
  * C++ exception pass as the Python exception that is set; so that is how a failure is told, with
- * std::bad_alloc, whatever the Python exception. The current stream is had from CuPy's own C
+ * std::bad_alloc, whatever the Python exception. The current stream comes from CuPy's own C
  * function, whose address Python has looked up. A block is freed in the order of the stream it was
- * lent on, and of the stream that is current where its last array goes: that one most likely used
- * it last.
+ * allocated on, and of the stream that is current where its last array goes: that one most likely
+ * used it last.
  *
  * The GIL is given up where a call may wait, see core_lend.c.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -104,7 +104,7 @@ static void hook_aside(const char *name, int device, size_t size, const void *ad
     PyErr_Restore(type, value, trace);
 }
 
-/* ---- lending ---- */
+/* ---- allocating ---- */
 
 static void *fail(mp_status status, size_t size, int device) {
     if (status != MP_OUT_OF_MEMORY) {
@@ -213,7 +213,7 @@ static mp_status free_slowly(const adapter_pool *from, mp_addr addr, void *strea
     return mp_pool_free(from->pool, addr);
 }
 
-/* `memory` was lent, so the pool is open. */
+/* `memory` was allocated, so the pool is open. */
 static void give_back(void *memory, int device) {
     const adapter_pool *from = adapter_known(&cupy, device);
     const mp_addr addr = (mp_addr)memory;

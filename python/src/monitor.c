@@ -1,4 +1,5 @@
-/* monitor.c - which pools there are in the process. SPDX-License-Identifier: Apache-2.0 */
+/* monitor.c - which pools there are in the process.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "core.h"
 
 #include "pool/pool_registry.h"

@@ -1,7 +1,8 @@
 /* torch.h - what the C functions for PyTorch share.
  *
  * PyTorch calls these functions from any thread, with the GIL or not, so none of them takes it but
- * those that begin and release a graph. Nothing of PyTorch is linked: a wheel serves every version.
+ * those that begin and release a graph. Nothing of PyTorch is linked: a wheel works with every
+ * version.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_PYTHON_TORCH_H
 #define MP_PYTHON_TORCH_H
@@ -29,7 +30,7 @@ void torch_throw(mp_status status);
 
 /* ---- torch_graph.c ---- */
 
-/* To be called before a block is lent on `stream`: where that stream has joined a capture that
+/* To be called before a block is allocated on `stream`: where that stream has joined a capture that
  * PyTorch has begun, the block is to come from the memory of that graph. Costs one load while no
  * graph is captured. */
 MP_MUST_CHECK mp_status torch_graph_join(const adapter_pool *from, int device, void *stream);

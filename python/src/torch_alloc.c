@@ -1,7 +1,7 @@
 /* torch_alloc.c - the functions that PyTorch's CUDAPluggableAllocator calls.
  *
- * There are two sets. The first serves a whole process: every block of PyTorch is one of the pool.
- * The second serves torch.cuda.MemPool: PyTorch's own allocator asks for segments and cuts them up.
+ * There are two sets. The first is for a whole process: every block of PyTorch is one of the pool.
+ * The second is for torch.cuda.MemPool: PyTorch's own allocator asks for segments and cuts them up.
  * It calls with its lock held and looks at what is returned. So a failure is NULL there and not an
  * exception, no hook of Python may run, and the device is waited for before a segment comes back,
  * as cudaFree does.
@@ -76,8 +76,8 @@ void millpond_torch_empty_cache(void) {
     }
 }
 
-/* PyTorch does not say which device; memory of others, that is not lent by a pool, has no order to
- * keep here. */
+/* PyTorch does not say which device; memory of others, that is not allocated by a pool, has no
+ * order to keep here. */
 void millpond_torch_record_stream(void *memory, void *stream) {
     int device = -1;
     mp_block_info block;

@@ -3,7 +3,7 @@
  *
  * PyTorch names the memory of a graph by two numbers. It begins to allocate to it before the
  * capture of the current stream begins, ends after the capture has ended, and releases it once for
- * each graph. Blocks lent between come from one mp_capture. A further stream joins when it is
+ * each graph. Blocks allocated between come from one mp_capture. A further stream joins when it is
  * captured, too, at its first request: PyTorch captures one graph at a time.
  *
  * The parameters are C++ objects. By the Itanium C++ ABI std::pair<uint64_t, uint64_t> is passed as
@@ -199,7 +199,8 @@ static mp_status find_or_make(int device, graph_id id, graph_memory **out) {
     if (*link == NULL) {
         *link = calloc(1, sizeof **link);
         if (*link == NULL) {
-            return MP_FAIL(OUT_OF_MEMORY, "no host memory for the record of a captured graph");
+            return MP_FAIL(OUT_OF_MEMORY,
+                           "cannot allocate host memory for the record of a captured graph");
         }
         (*link)->device = device;
         (*link)->id = id;

@@ -1,4 +1,5 @@
-/* dtype.c - look-ups in the table of element types. SPDX-License-Identifier: Apache-2.0 */
+/* dtype.c - look-ups in the table of element types.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/dtype.h"
 
 size_t mp_dtype_bits(mp_dtype dtype) {

@@ -1,10 +1,9 @@
 /* dynlib.c - finds and opens shared libraries in trusted places.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A place outside the system loader's reach is a folder and the user who owns it. Whoever owns it
  * already decides what this process runs (the user named it, or code was loaded from it), so files
- * of that user are as trustworthy as the place; files of anybody else but root are not. */
+ * of that user are as trustworthy as the place; files of anybody else but root are not.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/dynlib.h"
 
 #include <dirent.h>

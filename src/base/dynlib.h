@@ -1,13 +1,11 @@
 /* dynlib.h - libraries opened on first need, from trusted places only.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Places, in this order: the system loader by plain name (libraries already in the process and the
  * system's own folders); lib64 and lib of $CUDA_PATH, of $CUDA_HOME and of /usr/local/cuda; and
  * below every Python package folder (".../site-packages", ".../dist-packages") that a loaded
  * library came from. Never the working directory or a relative path, and never a file that anybody
  * may write or that belongs to a user other than root, this one, or the owner of the place itself.
- */
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_BASE_DYNLIB_H
 #define MP_BASE_DYNLIB_H
 

@@ -1,5 +1,6 @@
 /* escape.c - a model may hold any bytes as a name or an attribute, and a sentence that quotes them
- * goes to readers who take it for UTF-8. SPDX-License-Identifier: Apache-2.0 */
+ * goes to readers who take it for UTF-8.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/escape.h"
 
 #include <stdbool.h>

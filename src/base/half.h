@@ -1,8 +1,8 @@
 /* half.h - exact conversions between float and the two 16-bit floats.
- * SPDX-License-Identifier: Apache-2.0
  *
  * Narrowing rounds to nearest, ties to even; overflow gives infinity, a NaN stays a NaN with the
- * sign and the top of its payload. Nothing here depends on how the processor treats subnormals. */
+ * sign and the top of its payload. Nothing here depends on how the processor treats subnormals.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_BASE_HALF_H
 #define MP_BASE_HALF_H
 

@@ -1,8 +1,8 @@
 /* log.c - the log's threshold and its sink.
- * SPDX-License-Identifier: Apache-2.0
  *
  * Lines are written under a read lock and the sink is changed under the write lock: that is what
- * lets mp_log_set_sink promise that nobody is left in the old sink. */
+ * lets mp_log_set_sink promise that nobody is left in the old sink.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
 #include "base/escape.h"

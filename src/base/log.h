@@ -1,8 +1,8 @@
 /* log.h - one sink for what is worth reporting but is not a failure.
- * SPDX-License-Identifier: Apache-2.0
  *
  * By default lines go to stderr, from `warning` up; MILLPOND_LOG=off|error|warning|info|debug
- * changes that. A host (ONNX Runtime, a test) may install its own sink. Never stdout. */
+ * changes that. A host (ONNX Runtime, a test) may install its own sink. Never stdout.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_BASE_LOG_H
 #define MP_BASE_LOG_H
 

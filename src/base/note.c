@@ -1,5 +1,6 @@
 /* note.c - a list of names with texts, newest first. There are as many as there are sessions, so
- * looking through all of them costs nothing that matters. SPDX-License-Identifier: Apache-2.0 */
+ * looking through all of them costs nothing that matters.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/note.h"
 
 #include <pthread.h>
@@ -26,10 +27,10 @@ mp_status mp_note_add(const char *name, const char *text, mp_note **out) {
     memcpy(note->name, name, name_size);
     memcpy(note->name + name_size, text, text_size);
     note->text = note->name + name_size;
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     note->next = newest;
     newest = note;
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
     *out = note;
     return MP_OK;
 }
@@ -38,18 +39,18 @@ void mp_note_remove(mp_note *note) {
     if (note == NULL) {
         return;
     }
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     mp_note **link = &newest;
     while (*link != note) {
         link = &(*link)->next;
     }
     *link = note->next;
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
     free(note);
 }
 
 mp_status mp_note_find(const char *name, char *text, size_t size, size_t *length) {
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     const mp_note *note = newest;
     while (note != NULL && strcmp(note->name, name) != 0) {
         note = note->next;
@@ -62,6 +63,6 @@ mp_status mp_note_find(const char *name, char *text, size_t size, size_t *length
             text[fits] = '\0';
         }
     }
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
     return note != NULL ? MP_OK : MP_FAIL(NOT_FOUND, "there is no note named \"%s\"", name);
 }

@@ -1,5 +1,6 @@
 /* note.h - texts that one part of a process leaves for others under a name: what a session runs
- * with, to be read later. SPDX-License-Identifier: Apache-2.0 */
+ * with, to be read later.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_BASE_NOTE_H
 #define MP_BASE_NOTE_H
 

@@ -1,7 +1,8 @@
-/* nvtx.c - ranges in a domain of their own, "Millpond". SPDX-License-Identifier: Apache-2.0
+/* nvtx.c - ranges in a domain of their own, "Millpond".
  *
  * The official header brings all the code there is; no library is linked. It gives no domain where
- * no profiler listens, which is how we know. */
+ * no profiler listens, which is how we know.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/nvtx.h"
 
 #if defined(__has_include)

@@ -2,7 +2,8 @@
  *
  * A profiler names a library in NVTX_INJECTION64_PATH, which is loaded at the first range. Without
  * one a range costs one branch; so it does where the header nvtx3/nvToolsExt.h was missing when
- * this was built. SPDX-License-Identifier: Apache-2.0 */
+ * this was built.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_BASE_NVTX_H
 #define MP_BASE_NVTX_H
 

@@ -1,5 +1,4 @@
 /* sha256.c - SHA-256 as FIPS 180-4 describes it; the names follow its section 6.2.
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/sha256.h"
 

@@ -1,5 +1,4 @@
 /* sha256.h - the SHA-256 hash (FIPS 180-4), for names and check sums of cached files.
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_BASE_SHA256_H
 #define MP_BASE_SHA256_H

@@ -1,5 +1,5 @@
-/* shortage.c - one sentence a thread, and one for the process. SPDX-License-Identifier: Apache-2.0
- */
+/* shortage.c - one sentence a thread, and one for the process.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/shortage.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* status.c - the per-thread failure sentence. SPDX-License-Identifier: Apache-2.0 */
+/* status.c - the per-thread failure sentence.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/status.h"
 
 #include "base/escape.h"

@@ -1,10 +1,10 @@
 /* worker.c - the worker threads and the one loop they may be sharing.
- * SPDX-License-Identifier: Apache-2.0
  *
  * `owner` is held by the thread whose loop the workers run. A worker joins a loop under `lock`
  * (which counts it in `inside`), takes pieces by an atomic counter, and leaves under `lock` again;
  * the owner returns when its own pieces are out and `inside` is zero, so that a late worker never
- * sees a loop that has ended. Workers are detached: they sleep until the process ends. */
+ * sees a loop that has ended. Workers are detached: they sleep until the process ends.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/worker.h"
 
 #include "base/log.h"

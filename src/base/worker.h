@@ -1,11 +1,11 @@
 /* worker.h - loops spread over the process's worker threads.
- * SPDX-License-Identifier: Apache-2.0
  *
  * One set of threads for the whole process, as many as there are CPUs this process may use
  * (MILLPOND_HOST_THREADS overrides), started by the first loop that wants them. The calling thread
  * always takes part. A loop that comes while another one holds the workers (from another thread, or
  * from inside the loop) runs on its own thread alone, and so does every loop in a forked child;
- * nothing ever waits for a free worker. */
+ * nothing ever waits for a free worker.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_BASE_WORKER_H
 #define MP_BASE_WORKER_H
 

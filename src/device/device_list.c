@@ -1,4 +1,5 @@
-/* device_list.c - finds the devices of each kind. SPDX-License-Identifier: Apache-2.0 */
+/* device_list.c - finds the devices of each kind.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/device.h"
 
 #include "device/host/host_device.h"

@@ -1,9 +1,8 @@
 /* profile.c - the listeners, the marks of threads, and the records that wait for their listener.
- * SPDX-License-Identifier: Apache-2.0
  *
  * A tag is the number of its listener above the number of the mark. Listeners come and go, so a
  * record finds its listener by that number, under the one lock; nothing is kept for one that went.
- */
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/profile.h"
 
 #include <pthread.h>

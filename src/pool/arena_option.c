@@ -1,4 +1,5 @@
-/* arena_option.c - the table of an arena's options. SPDX-License-Identifier: Apache-2.0 */
+/* arena_option.c - the table of an arena's options.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena_option.h"
 
 #include "base/option.h"

@@ -1,10 +1,7 @@
-/* available.c - how much a pool could still allocate. SPDX-License-Identifier: Apache-2.0 */
+/* available.c - how much a pool could still allocate.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/limit.h"
 #include "pool/pool_handle.h"
-
-static uint64_t least(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
 
 static uint64_t beyond(uint64_t whole, uint64_t part) {
     return whole > part ? whole - part : 0;
@@ -18,7 +15,7 @@ mp_status mp__pool_available(mp_pool *pool, uint64_t *out) {
     MP_TRY(mp_pool_get_stats(pool, &stats, sizeof stats));
     MP_TRY(device->ops->memory_info(device, &device_free, &device_total));
     const uint64_t growth =
-        least(least(device_free, mp__limit_left()), beyond(stats.limit, stats.total));
+        MP_MIN(MP_MIN(device_free, mp__limit_left()), beyond(stats.limit, stats.total));
     *out = beyond(stats.total, stats.in_use) + growth;
     return MP_OK;
 }

@@ -1,4 +1,5 @@
-/* dump.h - lines of text about a pool. SPDX-License-Identifier: Apache-2.0 */
+/* dump.h - lines of text about a pool.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_POOL_DUMP_H
 #define MP_POOL_DUMP_H
 

@@ -1,5 +1,6 @@
 /* dump_table.c - what is allocated and free, by powers of two and by size, for the pages of text
- * about an arena and about the driver's own pool. SPDX-License-Identifier: Apache-2.0 */
+ * about an arena and about the driver's own pool.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/dump.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* handle.c - the queue of closed handles. SPDX-License-Identifier: Apache-2.0 */
+/* handle.c - the queue of closed handles.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/handle.h"
 
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 /* handle.h - the records behind mp_pool: one user's handle on a shared arena.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Records are never freed, and one that was closed serves a new handle only after many others have
- * been closed: until then every call can tell that its handle is a closed one. */
+ * been closed: until then every call can tell that its handle is a closed one.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_POOL_HANDLE_H
 #define MP_POOL_HANDLE_H
 

@@ -1,5 +1,6 @@
 /* pool_api.c - the public functions: arguments are checked here, and the arena or the driver's pool
- * does the work. SPDX-License-Identifier: Apache-2.0 */
+ * does the work.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "pool/handle.h"
 #include "pool/mempool/mempool_mode.h"

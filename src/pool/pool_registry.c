@@ -1,4 +1,5 @@
-/* pool_registry.c - who shares which arena. SPDX-License-Identifier: Apache-2.0 */
+/* pool_registry.c - who shares which arena.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/pool_registry.h"
 
 #include "base/log.h"

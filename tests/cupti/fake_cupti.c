@@ -1,9 +1,9 @@
 /* fake_cupti.c - a CUPTI of our own, by the real one's file name: hands out what a test puts in.
- * SPDX-License-Identifier: Apache-2.0
  *
  * As the real one it serves one client, fills the client's buffers, keeps a buffer back while a
  * record in it has not ended, and gives the buffer's address where it says so. cuda_profile_test.c
- * finds the functions that begin with fake_ by name. */
+ * finds the functions that begin with fake_ by name.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_pti.h"
 
 #include <stdbool.h>

@@ -1,5 +1,6 @@
 /* entry_test.c - the two exported functions against runtimes of the test's own: old ones, strange
- * ones, and callers that leave arguments out. SPDX-License-Identifier: Apache-2.0 */
+ * ones, and callers that leave arguments out.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/session/plugin.h"
 
 #include "base/log.h"

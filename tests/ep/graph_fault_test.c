@@ -1,5 +1,6 @@
 /* graph_fault_test.c - captured graphs when something goes wrong: nodes that fail, memory that runs
- * out, a device whose calls fail. SPDX-License-Identifier: Apache-2.0 */
+ * out, a device whose calls fail.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/graph_rig.h"
 
 static void check_failing(mp_device *device, bool foreign, int at, int warm_ups) {

@@ -1,4 +1,5 @@
-/* graph_rig.c - the runtime, the session and its runs. SPDX-License-Identifier: Apache-2.0 */
+/* graph_rig.c - the runtime, the session and its runs.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/graph_rig.h"
 
 #include <stdio.h>

@@ -1,10 +1,11 @@
 /* fuzz_driver.c - runs a fuzz target for some seconds: changes inputs at random, and keeps those
- * that reach code which none has reached. SPDX-License-Identifier: Apache-2.0
+ * that reach code which none has reached.
  *
  * The code under test is compiled with -fsanitize-coverage=trace-pc, which calls
  * __sanitizer_cov_trace_pc at each branch; without that the driver works blindly. Inputs run in a
  * process of their own that notes the current one in shared memory, so one that ends the process is
- * known, and is written to a file. */
+ * known, and is written to a file.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "fuzz.h"
 #include "fuzz_mutate.h"
 #include "unit/random.h"

@@ -1,8 +1,8 @@
 /* fuzz_operations.c - any bytes as a list of operations on a pool, checked against the model.
- * SPDX-License-Identifier: Apache-2.0
  *
  * The first byte is the pool's configuration, the second the device's mode and seed; then
- * MODEL_OP_BYTES an operation. */
+ * MODEL_OP_BYTES an operation.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "fuzz.h"
 
 #include "device/host/host_device.h"

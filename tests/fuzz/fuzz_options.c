@@ -1,9 +1,9 @@
 /* fuzz_options.c - any text as the options of a pool, or as the name of its device.
- * SPDX-License-Identifier: Apache-2.0
  *
  * The first byte says where the rest goes: the environment, the list of options (one a line), both,
  * or the name of the device. Whatever is taken must give a pool that works, and that a second
- * opener with the same options shares without a warning. */
+ * opener with the same options shares without a warning.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "fuzz.h"
 
 #include "base/log.h"

@@ -1,7 +1,7 @@
 /* nvtx_injection.c - a profiler of our own, loaded through NVTX_INJECTION64_PATH: counts ranges.
- * SPDX-License-Identifier: Apache-2.0
  *
- * It listens to the domain "Millpond" alone. nvtx_test.c reads the counters by name. */
+ * It listens to the domain "Millpond" alone. nvtx_test.c reads the counters by name.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <nvtx3/nvToolsExt.h>
 
 #include <stdio.h>

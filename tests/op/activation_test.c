@@ -1,5 +1,6 @@
 /* activation_test.c - element-wise operators in types that ONNX Runtime's CPU provider lacks or
- * rounds otherwise, against the C library. SPDX-License-Identifier: Apache-2.0 */
+ * rounds otherwise, against the C library.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <math.h>

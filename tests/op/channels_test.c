@@ -1,5 +1,6 @@
 /* channels_test.c - operators with channels first and last, and those that treat each channel in
- * its own way, against plain loops. SPDX-License-Identifier: Apache-2.0 */
+ * its own way, against plain loops.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op_test.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* conv_test.c - Conv and ConvTranspose against plain loops. SPDX-License-Identifier: Apache-2.0 */
+/* conv_test.c - Conv and ConvTranspose against plain loops.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_test.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* einsum_test.c - equations that are none or do not fit, and a few against loops in every mode of
- * the device. SPDX-License-Identifier: Apache-2.0 */
+ * the device.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <stdlib.h>

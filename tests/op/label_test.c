@@ -1,5 +1,6 @@
 /* label_test.c - LabelEncoder against a search from the front: every type of keys with every type
- * of values, lists and tensors, labels that are not there. SPDX-License-Identifier: Apache-2.0 */
+ * of values, lists and tensors, labels that are not there.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <math.h>

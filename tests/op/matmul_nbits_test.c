@@ -1,5 +1,6 @@
 /* matmul_nbits_test.c - MatMulNBits against plain loops, for few rows and many, every type, width
- * and kind of zero point. SPDX-License-Identifier: Apache-2.0 */
+ * and kind of zero point.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* matmul_test.c - MatMul and Gemm against plain loops. SPDX-License-Identifier: Apache-2.0 */
+/* matmul_test.c - MatMul and Gemm against plain loops.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_test.h"
 
 #include <stdlib.h>

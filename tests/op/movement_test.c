@@ -26,8 +26,8 @@ static void same(const op_tensor *out, int64_t i, mp_dtype type, const void *x, 
 
 static void check_shape(const op_tensor *out, int rank, const int64_t *dims) {
     mp_shape want = {.rank = rank};
-    char got_text[192];
-    char want_text[192];
+    char got_text[MP_SHAPE_TEXT];
+    char want_text[MP_SHAPE_TEXT];
     memcpy(want.dim, dims, (size_t)rank * sizeof *dims);
     if (!mp_shape_equal(&out->shape, &want)) {
         test_fail(__FILE__, __LINE__, "shape %s, not %s", mp_shape_text(&out->shape, got_text),

@@ -1,5 +1,6 @@
 /* narrow_test.c - element types that are only stored: every code, and casts to each of them against
- * a search among all its values. SPDX-License-Identifier: Apache-2.0 */
+ * a search among all its values.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/half.h"
 #include "op/op_value.h"
 

@@ -1,4 +1,5 @@
-/* op_test.c - runs one operator on a device. SPDX-License-Identifier: Apache-2.0 */
+/* op_test.c - runs one operator on a device.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_test.h"
 
 #include "op/core/kernel_cache.h"

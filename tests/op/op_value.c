@@ -1,4 +1,5 @@
-/* op_value.c - elements as plain numbers. SPDX-License-Identifier: Apache-2.0 */
+/* op_value.c - elements as plain numbers.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include "base/half.h"

@@ -1,5 +1,6 @@
 /* pick_test.c - OneHot, Trilu, EyeLike, ReverseSequence, ImageScaler, Col2Im, and joining many
- * parts, against plain loops. SPDX-License-Identifier: Apache-2.0 */
+ * parts, against plain loops.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* pointwise_test.c - every element-wise operator for every type it takes, against the same function
- * written over double or int64. SPDX-License-Identifier: Apache-2.0 */
+ * written over double or int64.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <float.h>

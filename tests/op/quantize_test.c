@@ -1,6 +1,7 @@
 /* quantize_test.c - QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear against plain loops:
  * every integer type, one scale, one for each slice, one for each block; types that ONNX Runtime's
- * CPU provider lacks. SPDX-License-Identifier: Apache-2.0 */
+ * CPU provider lacks.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <math.h>

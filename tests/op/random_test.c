@@ -1,5 +1,6 @@
 /* random_test.c - random numbers: the generator's published values, how numbers are spread, and
- * when they repeat. SPDX-License-Identifier: Apache-2.0 */
+ * when they repeat.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* recurrent_test.c - LSTM, GRU and RNN against plain loops: every way to queue their steps, both
- * layouts, all types, sequences of several lengths. SPDX-License-Identifier: Apache-2.0 */
+ * layouts, all types, sequences of several lengths.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <math.h>

@@ -125,7 +125,7 @@ static void check_reduce(mp_device *device, const reduction *r, mp_dtype type, c
                          const mp_shape *shape, uint32_t axes, bool keep) {
     op_case c;
     char what[96];
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     (void)snprintf(what, sizeof what, "%s of %s over axes 0x%x", r->name, mp_dtype_name(type),
                    axes);
     run_reduce(device, r, type, x, shape, axes, keep, &c);

@@ -1,5 +1,6 @@
 /* resize_test.c - Resize and Upsample against weights worked out for each output on its own, in
- * double. SPDX-License-Identifier: Apache-2.0 */
+ * double.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <math.h>
@@ -290,8 +291,8 @@ static void check_sizes(mp_device *device, op_tensor x, op_tensor sizes, const m
                  .in_count = 4,
                  .out_count = 1};
     op_run(device, &c);
-    char got[192];
-    char expected_text[192];
+    char got[MP_SHAPE_TEXT];
+    char expected_text[MP_SHAPE_TEXT];
     if (!mp_shape_equal(&c.out[0].shape, want)) {
         test_fail(__FILE__, __LINE__, "shape %s, not %s", mp_shape_text(&c.out[0].shape, got),
                   mp_shape_text(want, expected_text));

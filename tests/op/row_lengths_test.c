@@ -1,6 +1,7 @@
 /* row_lengths_test.c - softmax, normalisation and reductions of rows and columns of any number,
  * wherever they begin: kept by lanes of a warp or a block, too long for that, with the ends of rows
- * beside 16 bytes. SPDX-License-Identifier: Apache-2.0 */
+ * beside 16 bytes.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* scatter_test.c - scatters and gathers by indices against loops: every type and reduction, many
- * updates of one place, indices out of range. SPDX-License-Identifier: Apache-2.0 */
+ * updates of one place, indices out of range.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <stdlib.h>

@@ -14,7 +14,7 @@ static int64_t below(int64_t count) {
 TEST(shape_counts_and_prints) {
     const mp_shape scalar = {.rank = 0};
     const mp_shape shape = {.rank = 3, .dim = {2, 3, 4}};
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     CHECK_EQ_INT(mp_shape_count(&scalar), 1);
     CHECK_EQ_INT(mp_shape_count(&shape), 24);
     CHECK_EQ_INT(mp_shape_span(&shape, 1, 3), 12);
@@ -257,7 +257,7 @@ TEST(dtype_numbers_are_those_of_onnx) {
 
 TEST(shape_text_of_what_does_not_fit) {
     mp_shape shape = {.rank = MP_RANK_MAX};
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     for (int d = 0; d < MP_RANK_MAX; d++) {
         shape.dim[d] = INT64_MIN;
     }

@@ -1,5 +1,6 @@
 /* signal_test.c - HannWindow, HammingWindow, BlackmanWindow and MelWeightMatrix against their
- * formulas in double. SPDX-License-Identifier: Apache-2.0 */
+ * formulas in double.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* spectrum_ref.c - sums of terms in double. SPDX-License-Identifier: Apache-2.0 */
+/* spectrum_ref.c - sums of terms in double.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/spectrum_ref.h"
 
 #include <math.h>

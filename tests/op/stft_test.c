@@ -1,5 +1,6 @@
 /* stft_test.c - STFT against sums of terms in double: frames that overlap, with windows and
- * without. SPDX-License-Identifier: Apache-2.0 */
+ * without.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/spectrum_ref.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 /* strided_test.c - Expand and Slice of every element size against a walk over coordinates: rows of
  * any length, repeated, in steps and backwards, from starts that are not aligned; and the kernel's
- * way through a space that is too large for 32 bits. SPDX-License-Identifier: Apache-2.0 */
+ * way through a space that is too large for 32 bits.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/movement_args.h"
 #include "op/core/kernel_cache.h"
 #include "op/op_value.h"
@@ -46,8 +47,8 @@ static void check_elements(const op_case *c, const int64_t *start, const int64_t
         const int64_t from = source_of(&x->shape, &out->shape, start, step, i);
         if (memcmp((const char *)out->data + (size_t)i * size,
                    (const char *)x->data + (size_t)from * size, size) != 0) {
-            char text[192];
-            char of[192];
+            char text[MP_SHAPE_TEXT];
+            char of[MP_SHAPE_TEXT];
             test_fail(__FILE__, __LINE__, "%s %s of %s of %s, skew %u: element %lld is another",
                       c->name, mp_shape_text(&out->shape, text), mp_dtype_name(x->type),
                       mp_shape_text(&x->shape, of), c->skew, (long long)i);

@@ -1,5 +1,6 @@
 /* table_cache_test.c - tables that are made once: which are one, what has room, what fails, and
- * what operators do without. SPDX-License-Identifier: Apache-2.0 */
+ * what operators do without.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/table_cache.h"
 
 #include "device/host/host_device.h"

@@ -59,7 +59,7 @@ static void check_order(mp_device *device, mp_dtype type, int rank, const int64_
     for (int64_t i = 0; i < count; i++) {
         const unsigned char *got = (const unsigned char *)c.out[0].data + (size_t)i * size;
         if (memcmp(got, x + (size_t)source_of(&in.shape, order, i) * size, size) != 0) {
-            char text[192];
+            char text[MP_SHAPE_TEXT];
             test_fail(__FILE__, __LINE__, "%s of %s, skew %d: element %lld is another",
                       mp_dtype_name(type), mp_shape_text(&in.shape, text), skew, (long long)i);
         }

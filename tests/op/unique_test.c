@@ -1,5 +1,6 @@
 /* unique_test.c - Unique against loops, sorted by digits and by the network, in every mode of the
- * device. SPDX-License-Identifier: Apache-2.0 */
+ * device.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <stdlib.h>

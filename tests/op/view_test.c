@@ -1,5 +1,6 @@
 /* view_test.c - what shapes Reshape, Flatten, Squeeze, Unsqueeze, Shape and Size give, and what
- * they refuse. SPDX-License-Identifier: Apache-2.0 */
+ * they refuse.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 enum { MOST = MP_RANK_MAX };
@@ -31,8 +32,8 @@ static void check_form(mp_device *device, op_case *c, const form *f) {
     }
     op_run(device, c);
     const mp_shape want = op_tensor_of(MP_F32, NULL, f->out_rank, f->out).shape;
-    char got_text[192];
-    char want_text[192];
+    char got_text[MP_SHAPE_TEXT];
+    char want_text[MP_SHAPE_TEXT];
     if (!mp_shape_equal(&c->out[0].shape, &want)) {
         test_fail(__FILE__, __LINE__, "%s gives %s, not %s", c->name,
                   mp_shape_text(&c->out[0].shape, got_text), mp_shape_text(&want, want_text));

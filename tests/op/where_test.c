@@ -1,4 +1,5 @@
-/* where_test.c - Where, Pow and Range. SPDX-License-Identifier: Apache-2.0 */
+/* where_test.c - Where, Pow and Range.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
 #include <math.h>

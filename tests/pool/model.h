@@ -1,5 +1,4 @@
 /* model.h - a pool against a simple model of it, driven by random operations.
- * SPDX-License-Identifier: Apache-2.0
  *
  * The model knows every allocated block, by address, and what the pool should count; it knows
  * nothing of how the pool finds memory. On every block work is queued that writes a number of its
@@ -7,7 +6,8 @@
  * read.
  *
  * The n-th operation follows from the seed and n alone, and each makes sense in any state of the
- * model. So a list of operations that fails can be cut down to the few that matter. */
+ * model. So a list of operations that fails can be cut down to the few that matter.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_TESTS_POOL_MODEL_H
 #define MP_TESTS_POOL_MODEL_H
 

@@ -1,9 +1,9 @@
 /* model_job.c - runs of the model in processes of their own, and how a failing one is cut down.
- * SPDX-License-Identifier: Apache-2.0
  *
  * Cutting down: everything behind the operation that failed goes first; then pieces are left out,
  * half of the list, a quarter, and so on down to single operations, as long as the rest still
- * fails. */
+ * fails.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/status.h"
 #include "device/host/host_device.h"
 #include "model.h"

@@ -1,8 +1,8 @@
 /* model_work.c - work on blocks: numbers written by one stream and read back later.
- * SPDX-License-Identifier: Apache-2.0
  *
  * Reads are copies to pinned memory, so that they take place when the stream gets there. Blocks
- * without a stream are written and read by the host. */
+ * without a stream are written and read by the host.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "model_state.h"
 
 #include <string.h>

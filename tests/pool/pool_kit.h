@@ -1,9 +1,9 @@
 /* pool_kit.h - what tests of the pool share: opening, streams, and work whose result shows who had
  * which memory when.
- * SPDX-License-Identifier: Apache-2.0
  *
  * Reads are queued copies to pinned memory, so that they take place when the stream gets there;
- * what they should have found is compared in kit_verify. */
+ * what they should have found is compared in kit_verify.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_TESTS_POOL_KIT_H
 #define MP_TESTS_POOL_KIT_H
 

@@ -35,7 +35,7 @@ if importlib.util.find_spec("millpond") is None:
 
 @pytest.fixture
 def pool():
-    """A Pool of the device at hand; at its end nothing that the test lent may be left."""
+    """A Pool of the device at hand; at its end nothing that the test allocated may be left."""
     import millpond
 
     pool = millpond.Pool(client="test")

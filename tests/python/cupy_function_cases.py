@@ -89,7 +89,7 @@ def failures():
 
 
 def order_of_streams():
-    """A block goes back in the order of the stream that it was lent on and of the one that is current at the end."""
+    """A block is freed in the order of the stream that it was allocated on and of the one current at the end."""
     rig = Rig()
     first, second = HostStream(), HostStream()
     gate, reached = threading.Event(), threading.Event()

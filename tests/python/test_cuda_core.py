@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""millpond.cuda_core without a GPU: which stream a block is lent on and freed on, with each version of cuda.core.
+"""millpond.cuda_core without a GPU: which stream a block is allocated on and freed on, with each version of cuda.core.
 
 cuda.core makes no buffer without a driver, so its Buffer and Stream are stood in for. test_cuda_core_gpu.py has the
 real ones.
@@ -213,7 +213,7 @@ def test_numba_s_arguments_of_a_non_blocking_launch_keep_to_its_stream(forgets, 
         resource.allocate(100, stream=Stream(0x6000)).close()
     assert pool.calls == [("alloc", 100, 0x6000), ("free_address", 0x1000)] * 2 and given == []
     resource.allocate(100, stream=Stream(1)).close()
-    assert pool.calls[4:] == [("alloc", 100, 0)] and given == [(0x1000, 100)]  # the same address, lent otherwise
+    assert pool.calls[4:] == [("alloc", 100, 0)] and given == [(0x1000, 100)]  # the same address, allocated otherwise
 
 
 def test_numba_s_arguments_with_sync_are_ready_for_every_stream(forgets, pool):

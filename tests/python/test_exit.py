@@ -54,7 +54,7 @@ needs_no_driver = pytest.mark.skipif(ON_GPU, reason="CUDA's driver must not be c
     "pool.alloc(1000)", "pool.stats()", *(pytest.param(work, marks=needs_no_driver) for work in (
         "pool.alloc(3 << 20)", "pool.shrink()", "millpond.Pool().close()"))])
 def test_daemon_threads_at_exit(work):
-    """The process ends while threads lend and free."""
+    """The process ends while threads allocate and free."""
     for _ in range(3):
         run_python(f"""
             import threading, time, millpond

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When freed blocks of Numba may be lent again: the order of driver calls, captures, lost contexts, threads."""
+"""When freed blocks of Numba may be allocated again: the order of driver calls, captures, lost contexts, threads."""
 
 import gc
 import threading

@@ -358,7 +358,7 @@ def test_record_use(rig, used):
     with pytest.raises(TypeError, match="not str"):
         millpond.numba.record_use(memory, "77")
     foreign = rig.driver.MemoryPointer(rig.context, rig.manager._device_pointer(4096), 64)
-    with pytest.raises(LookupError, match="not lent the memory at 0x1000"):
+    with pytest.raises(LookupError, match="not allocated the memory at 0x1000"):
         millpond.numba.record_use(foreign, 77)
     rig.context.memory_manager = None
     with pytest.raises(ValueError, match="not of the pool"):

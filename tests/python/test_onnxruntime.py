@@ -211,7 +211,7 @@ def test_a_device_that_is_not_there_is_named(wish):
 
 
 def test_no_device_at_all():
-    with pytest.raises(millpond.InvalidArgumentError, match="is no device"):
+    with pytest.raises(millpond.InvalidArgumentError, match="is not a device"):
         mort.session(onnx_kit.add_one(), 1.5)
 
 
@@ -228,7 +228,7 @@ def test_models_of_each_form(tmp_path):
 
     for model in (path, str(path), path.read_bytes(), Proto()):
         assert mort.session(model).run(None, {"x": np.zeros(4, np.float32)})[0].tolist() == [1] * 4
-    with pytest.raises(millpond.InvalidArgumentError, match="a int is no model"):
+    with pytest.raises(millpond.InvalidArgumentError, match="a int is not a model"):
         mort.session(5)
 
 

@@ -162,7 +162,7 @@ def test_wrong_inputs_are_named(adder, ort_pool):
         ({"x": FOUR.reshape(2, 2)}, r"\[4\], .* has \[2, 2\]"),
         ({"z": FOUR}, "no input 'z'; it has x"),
         ({}, "inputs x have no value"),
-        ({"x": [1, 2]}, "a list is no array"),
+        ({"x": [1, 2]}, "a list is not an array"),
         ({"x": np.array(["a"] * 4)}, "texts"),
         ({"x": on_device(ort_pool, FOUR)}, r"is a tensor\(uint8\)"),
     ):

@@ -55,8 +55,8 @@ def test_a_value_is_made_after_the_work_on_its_stream(form):
 
 @pytest.mark.parametrize("told", ["record_use", "dlpack", "nobody"])
 def test_memory_that_a_stream_still_uses_is_not_lent(told):
-    """The only memory left is an output that a slow stream still reads: it is lent anew only after that work. Not so
-    where nobody has told of that stream; then the memory is lent while the work is under way."""
+    """The only memory left is an output that a slow stream still reads: it is reused only after that work. Not so
+    where nobody has told of that stream; then the memory is allocated while the work is under way."""
     out = run_python("""
         import dataclasses, gc, sys, time
         import numpy as np

@@ -47,7 +47,7 @@ def test_what_does_not_fit_is_refused(ort_pool):
             mort.as_ortvalue(buffer, **wrong)
     with pytest.raises(millpond.InvalidArgumentError, match="dtype and shape are for a Buffer"):
         mort.as_ortvalue(FOUR, dtype="float32")
-    with pytest.raises(millpond.InvalidArgumentError, match="a list is no array"):
+    with pytest.raises(millpond.InvalidArgumentError, match="a list is not an array"):
         mort.as_ortvalue([1, 2])
 
 
@@ -172,7 +172,7 @@ def test_what_dlpack_may_ask(adder, ort_pool):
         assert "versioned" not in repr(y.__dlpack__(max_version=older))
     with pytest.raises(BufferError, match="not copied to"):
         y.__dlpack__(dl_device=(2, 7))
-    with pytest.raises(BufferError, match="lends its memory"):
+    with pytest.raises(BufferError, match="shares its memory"):
         y.__dlpack__(copy=True)
     if ort_pool.is_emulated:
         with pytest.raises(millpond.InvalidArgumentError, match="stream is 5"):
@@ -189,7 +189,7 @@ def test_values_of_the_host_and_others(adder):
     assert mort.as_array(ort.OrtValue.ortvalue_from_numpy(FOUR)).tolist() == FOUR.tolist()
     with pytest.raises(millpond.InvalidArgumentError, match="texts by session.run"):
         mort.as_ortvalue(np.array(["a", "b"]))
-    with pytest.raises(millpond.InvalidArgumentError, match="a ndarray is no OrtValue"):
+    with pytest.raises(millpond.InvalidArgumentError, match="a ndarray is not an OrtValue"):
         mort.as_array(FOUR)
 
 

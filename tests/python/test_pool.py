@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""millpond.Pool: opening, lending, streams and closing, on the device at hand."""
+"""millpond.Pool: opening, allocating, streams and closing, on the device at hand."""
 
 import millpond
 import pytest
@@ -91,7 +91,7 @@ def test_two_handles_share(pool):
     pool.free_address(address)
 
 
-# ---- lending ----
+# ---- allocating ----
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 5000, MIB, 3 * MIB + 1])
@@ -318,7 +318,7 @@ def test_capture(pool):
     assert outside != address  # the graph keeps its memory
     pool.free_address(outside)
     assert pool.capture_begin(stream, capture) is capture
-    assert pool.alloc_address(5000, stream) == address  # and lends it to a further graph of its own
+    assert pool.alloc_address(5000, stream) == address  # and allocates it to a further graph of its own
     pool.free_address(address)
     pool.capture_end(stream)
     capture.release()

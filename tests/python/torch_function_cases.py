@@ -73,7 +73,7 @@ def plainer(library):
 
 
 def threads(library):
-    """Many threads lend, free and run out at the same time."""
+    """Many threads allocate, free and run out at the same time."""
     stand_in, pool = start(library)
     wrong = []
 
@@ -97,7 +97,7 @@ def threads(library):
 
 
 def order_of_streams(library):
-    """A block that another stream uses is lent anew only after that stream's work."""
+    """A block that another stream uses is allocated again only after that stream's work."""
     _, pool = start(library)
     first, second = HostStream(), HostStream()
     gate, reached = threading.Event(), threading.Event()

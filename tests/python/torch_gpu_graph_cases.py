@@ -30,7 +30,7 @@ def late():
 
 @case
 def graphs():
-    """Captured work runs again with the right values while others lend and free."""
+    """Captured work runs again with the right values while others allocate and free."""
     start()
     with routed():
         x = torch.arange(100_000, dtype=torch.float32, device="cuda")
@@ -188,7 +188,7 @@ def buffers():
     except millpond.NotFoundError:
         pass
     else:
-        raise AssertionError("the block is lent still")
+        raise AssertionError("the block is still allocated")
 
 
 @case

@@ -1,5 +1,6 @@
 /* cuda_gemm_tune_test.c - which of a product's algorithms is taken, and what is kept of it. Only
- * the last test needs a GPU. SPDX-License-Identifier: Apache-2.0 */
+ * the last test needs a GPU.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
 #include "base/log.h"

@@ -1,5 +1,6 @@
 /* cuda_handle_test.c - handles of cuBLASLt and cuDNN: a stream has its own, from its first need on,
- * and passes it on when it goes. SPDX-License-Identifier: Apache-2.0 */
+ * and passes it on when it goes.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_private.h"
 #include "test.h"
 

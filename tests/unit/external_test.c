@@ -1,5 +1,6 @@
 /* external_test.c - memory and timeline semaphores of other APIs: files stand for them on an
- * emulated device; a GPU has to refuse those. SPDX-License-Identifier: Apache-2.0 */
+ * emulated device; a GPU has to refuse those.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
 #include "device/device.h"

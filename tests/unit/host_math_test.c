@@ -1,8 +1,8 @@
 /* host_math_test.c - matrix products and convolutions of every device against plain loops.
- * SPDX-License-Identifier: Apache-2.0
  *
  * The reference computes in double from the stored values, so that only the device's own rounding
- * is tolerated. */
+ * is tolerated.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
 #include "base/half.h"

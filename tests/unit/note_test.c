@@ -1,4 +1,5 @@
-/* note_test.c - texts left under names, by many threads. SPDX-License-Identifier: Apache-2.0 */
+/* note_test.c - texts left under names, by many threads.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
 #include "base/note.h"

@@ -1,5 +1,5 @@
-/* pool_available_test.c - how much a pool could still allocate. SPDX-License-Identifier: Apache-2.0
- */
+/* pool_available_test.c - how much a pool could still allocate.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
 #include "millpond/millpond.h"

@@ -334,7 +334,7 @@ DEVICE_TEST(pool_external_waits_for_what_uses_a_block) {
     }
 }
 
-/* What was lent in a capture is the graph's until that is gone. */
+/* What was allocated in a capture is the graph's until that is gone. */
 DEVICE_TEST(pool_external_keeps_what_a_graph_uses) {
     if (device->info.kind != MP_DEVICE_HOST) {
         SKIP("looks into the device's memory");

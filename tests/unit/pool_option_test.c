@@ -1,5 +1,6 @@
 /* pool_option_test.c - the words that pools are set up with: what is taken, what is refused and
- * how. SPDX-License-Identifier: Apache-2.0 */
+ * how.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/pool_kit.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* pool_peer_test.c - a pool's memory opened to another device. SPDX-License-Identifier: Apache-2.0
- */
+/* pool_peer_test.c - a pool's memory opened to another device.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/pool_kit.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* pool_registry_test.c - one pool for each memory of each device: who shares, who does not, and
- * what happens when they come and go. SPDX-License-Identifier: Apache-2.0 */
+ * what happens when they come and go.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/pool_kit.h"
 
 #include <pthread.h>

@@ -1,9 +1,9 @@
 /* runner.c - runs the registered tests and prints TAP, then one line that counts.
- * SPDX-License-Identifier: Apache-2.0
  *
  * A test runs in a forked process whose output is shown only when it fails. What it wants to say
  * beyond its exit status (the failure, the reason to skip) lies in a page shared with the runner.
- * The runner itself opens no device and starts no thread, so that forking stays safe. */
+ * The runner itself opens no device and starts no thread, so that forking stays safe.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
 #include "device/host/host_device.h"

@@ -1,10 +1,10 @@
 /* test.h - tests that register themselves, and the checks they make.
- * SPDX-License-Identifier: Apache-2.0
  *
  * TEST(name) { ... } runs once. DEVICE_TEST(name) { ... device ... } runs on an emulated device of
  * its own in each mode (eager, threaded, and adversarial with many seeds), which must be empty and
  * without a breach afterwards, and on the first GPU where there is one. The runner gives every test
- * a process and a time limit. A failed check ends its test; checks may be made from any thread. */
+ * a process and a time limit. A failed check ends its test; checks may be made from any thread.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_TESTS_UNIT_TEST_H
 #define MP_TESTS_UNIT_TEST_H
 

@@ -23,7 +23,7 @@ class Error(RuntimeError):
     """What failed, with which value, and what to do, in one sentence."""
 
 class OutOfMemoryError(Error, MemoryError):
-    """The pool and its device have no memory left; the sentence says who holds it."""
+    """The pool and its device have no memory left; the message lists usage by client."""
 
 class InvalidArgumentError(Error, ValueError):
     """An argument is not what it must be."""
@@ -56,7 +56,7 @@ class Stats(TypedDict):
 
 @type_check_only
 class Share(TypedDict):
-    """Who holds what. `name` of a client; `stream` of a stream (None: without one)."""
+    """Usage by client or stream. `name` of a client; `stream` of a stream (None: without one)."""
 
     name: str
     stream: int | None
@@ -78,11 +78,11 @@ class BlockInfo(TypedDict):
 
 @final
 class Buffer(ReadableBuffer):
-    """A block lent by a pool; given back when the last reference goes, in the order of its stream.
+    """A block allocated by a pool; freed with its last reference, in the order of its stream.
 
     Speaks `__cuda_array_interface__` (version 3) and DLPack as a flat array of bytes, and where the memory is the
     host's (the emulated device, pinned memory) the buffer protocol. Any thread may drop it, without a context and at
-    exit too. What DLPack or a memoryview has of it keeps the block lent; a user of `__cuda_array_interface__` keeps the
+    exit too. A DLPack tensor or memoryview of it keeps the block; a user of `__cuda_array_interface__` keeps the
     Buffer.
     """
 
@@ -97,12 +97,12 @@ class Buffer(ReadableBuffer):
         """The same as `size`, as arrays call it."""
     @property
     def stream(self) -> int | None:
-        """Handle of the stream it was lent on."""
+        """Handle of the stream it was allocated on."""
     @property
     def pool(self) -> Pool: ...
     def record_use(self, stream: Stream, /) -> None:
         """Work queued on `stream`, another one, from now on uses it too: that comes after earlier users of the memory,
-        which is lent anew only after it. Raises Error where the memory waits for a stream that is being captured
+        which is allocated again only after it. Raises Error where the memory waits for a stream that is being captured
         without the pool's knowledge."""
     def free(self, stream: Stream = ...) -> None:
         """Gives it back now, in the order of `stream` (by default its own). A second call does nothing. Memory that
@@ -131,7 +131,7 @@ class Buffer(ReadableBuffer):
         """Frees it."""
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """AttributeError where the memory is the host's, as the protocol asks. `stream` is the one it was lent on."""
+        """AttributeError if the memory is the host's, as the protocol asks. `stream`: the one it was allocated on."""
     def __dlpack__(
         self,
         *,
@@ -140,7 +140,7 @@ class Buffer(ReadableBuffer):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> CapsuleType:
-        """A capsule; the block stays lent until the consumer lets go, on whatever thread.
+        """A capsule; the block stays allocated until the consumer lets go, on whatever thread.
 
         stream: the consumer's. It is made to wait for all that is queued on the buffer's stream, and counts as a
         further user of the block (record_use). -1 leaves both to the consumer. For memory of the host, None waits for
@@ -185,17 +185,17 @@ class Pool:
     @property
     def closed(self) -> bool: ...
     def alloc(self, size: int, stream: Stream = None) -> Buffer:
-        """Lends `size` bytes for work queued on `stream` after this call. Raises OutOfMemoryError."""
+        """Allocates `size` bytes for work queued on `stream` after this call. Raises OutOfMemoryError."""
     def reserve(self, size: int, /) -> Buffer:
         """Memory outside the arena, for what stays."""
     def alloc_address(self, size: int, stream: Stream = None, /) -> int:
         """As alloc, but an address that must be freed by hand: for adapters that keep their own objects."""
     def free_address(self, address: int, stream: Stream = ..., /) -> None:
-        """Frees in the order of `stream`, by default the one it was lent on."""
+        """Frees in the order of `stream`, by default the one it was allocated on."""
     def record_use(self, address: int, stream: Stream, /) -> None:
-        """Work queued on `stream`, another one than the block was lent on, from now on uses it too; as Buffer's."""
+        """Work queued from now on on `stream`, not the one of the allocation, uses it too; as Buffer's."""
     def find(self, address: int, /) -> BlockInfo:
-        """What is known of the lent block around `address`. Raises NotFoundError."""
+        """Describes the allocated block that contains `address`. Raises NotFoundError."""
     def stream_settled(self, stream: Stream, /) -> None:
         """All work queued on `stream` so far has ended: what was freed on it may serve any stream."""
     def stream_gone(self, stream: Stream, /) -> None:
@@ -253,10 +253,10 @@ def get_limit() -> int:
     """The most that all pools of the process may have together, in bytes; 0: no limit."""
 
 def set_limit(bytes: int, /) -> None:
-    """0: no limit. One below what is had already only stops growth."""
+    """0: no limit. A limit below current usage only prevents growth."""
 
 def make_label(kind: str, node: str | None, tensor: str | None, /) -> int:
     """The number of a label; see millpond.label."""
 
 def set_label(label: int, /) -> int:
-    """From now on this thread lends under the label; returns the one before."""
+    """This thread allocates under the label from now on; returns the previous one."""

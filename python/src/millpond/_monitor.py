@@ -119,7 +119,7 @@ def _shares(shares: list[Any]) -> list[dict[str, Any]]:
 
 def _figures(device: str, memory: str, is_external: bool) -> dict[str, Any]:
     about: dict[str, Any] = {"device": device, "memory": memory, "external": is_external}
-    if is_external:  # only who has the table of its functions can open it
+    if is_external:  # only a holder of its table of functions can open it
         return about
     with Pool(device, memory=memory, client=CLIENT) as pool:  # type: ignore[arg-type]
         free, total = pool.memory_info()

@@ -4,7 +4,7 @@
 Numba keeps one such object, which other code of the thread has as well (`cuda.core.Device(0)`). So Numba is given one
 of its own, that differs in where memory comes from only.
 
-On blocking streams they are treated as Numba's other arrays: lent as those, and given to the backlog when freed. A
+On blocking streams they are treated as Numba's other arrays: allocated as those, and given to the backlog when freed. A
 launch on a non-blocking stream has memory of that stream, freed in its order.
 """
 
@@ -19,9 +19,9 @@ _LAST_DEFAULT = 2  # 0, 1 and 2 are default streams, which keep to each other's 
 
 
 class ArgumentResource(PoolMemoryResource):
-    """Lends memory of NumPy arguments.
+    """Allocates memory for NumPy arguments.
 
-    usual: the stream that Numba's other arrays are lent on. give(address, size): what takes them back.
+    usual: the stream that Numba's other arrays are allocated on. give(address, size): what takes them back.
     gpu: None on the emulated device, whose streams are all non-blocking.
     """
 
@@ -30,7 +30,7 @@ class ArgumentResource(PoolMemoryResource):
         self._usual = usual
         self._give = give
         self._gpu = gpu
-        self._in_order: set[int] = set()  # addresses that were lent on the stream of a launch
+        self._in_order: set[int] = set()  # addresses that were allocated on the stream of a launch
 
     def _lend(self, size: int, handle: int) -> int:
         if self._usual is None or not self._keeps_own_order(handle):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Freed blocks of Numba that wait until it is safe to lend them again.
+"""Freed blocks of Numba that wait until it is safe to allocate them again.
 
 Numba tells a memory manager neither the stream that an array is used on nor the one it is freed on. Its streams are
 blocking ones: whatever is put into the legacy default stream comes after all that they were given before, and before
-all that they are given later. So blocks are lent and freed on the legacy default stream, and between the free and the
-next use something is put into it. One such fence serves all blocks freed before, so blocks are collected first.
+all that they are given later. So blocks are allocated and freed on the legacy default stream, and between the free and
+the next use something is put into it. One such fence covers all blocks freed before, so blocks are collected first.
 
 A `Backlog` may be given blocks by finalizers: on any thread, in the middle of a garbage collection, at exit. So that
 call takes no lock that it could wait for, and raises nothing.
@@ -50,7 +50,7 @@ class Backlog:
     """Collects freed blocks, and frees them for good some at a time.
 
     free(block): gives one back; what it raises is ignored, as there is nobody to tell.
-    fence(): makes what was given so far safe to lend again; returns whether it did.
+    fence(): makes what was given so far safe to allocate again; returns whether it did.
     deferral: while it is true, blocks are only collected, however many; flush() frees them all the same.
     """
 
@@ -103,7 +103,7 @@ class Backlog:
                 return 0
         except ContextGoneError:
             self._is_lost = True
-        except RuntimeError:  # a broken GPU: whoever uses it next is told
+        except RuntimeError:  # a broken GPU: its next user is told
             return 0
         self._room = ROOM
         for _ in range(count):
@@ -111,7 +111,7 @@ class Backlog:
             try:
                 if not self._is_lost:
                     self._free(block)
-            except Exception:  # freed by other means: the pool refuses what is not lent
+            except Exception:  # freed by other means: the pool refuses what is not allocated
                 continue
         return count
 

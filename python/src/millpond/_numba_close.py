@@ -3,7 +3,7 @@
 
 Numba would reset the primary contexts of all GPUs, also of those that it does not use, and with them the memory of
 every library of the process: the pools', and what others have from them. So while Numba's memory is the pool's, closing
-gives back Numba's own things only. Under another memory manager it does what Numba does.
+releases Numba's own things only. Under another memory manager it does what Numba does.
 """
 
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 
 `Manager` has the methods; `manager_class` joins it with the base class of one of the two Numbas. A manager holds a
 handle on the pool of its device. Finalizers of arrays refer to that handle and to the backlog, never to the manager or
-its context: so arrays outlive both, and a block always goes back to the pool that lent it.
+its context: so arrays outlive both, and a block always goes back to the pool that allocated it.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ class Manager:
         self._shrinks_later = False
         self._pool: Pool | None = None
         self._pinned: Pool | None = None
-        # What lends device memory, and on which stream; one value, as another thread may open the pool meanwhile.
+        # What allocates device memory, and on which stream; one value, as another thread may open the pool meanwhile.
         self._usual: tuple[Callable[[int, int | None], int], int | None] = (self._open_and_alloc, 0)
         self._alloc_pinned: Callable[[int], int] = self._open_and_alloc_pinned
         self._give: Callable[[int, int], None]
@@ -112,7 +112,7 @@ class Manager:
                 self._gpu = Driver(self._dialect.binding, self.context.handle)
             self._native = NativeMemory(self._gpu, self._deferral)
             self._give = self._giver(pool, is_pinned=False)
-            # With "sync" any stream may use a block at once, so it is lent without one: nothing uses it any more.
+            # With "sync" any stream may use a block at once, so it is allocated without one: nothing uses it any more.
             self._usual = (pool.alloc_address, None if settings.streams == "sync" else 0)
             self._pool = pool
             pools.add(pool)
@@ -248,7 +248,7 @@ class Manager:
         return self._native.keep(memory, finalizer)
 
     def _ask_driver(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Calls Numba's driver; where memory is short, once more after the pool has given back what it can."""
+        """Calls Numba's driver; where memory is short, once more after the pool has returned what it can."""
         try:
             return call(*args)
         except self._driver.CudaAPIError as error:
@@ -403,7 +403,7 @@ def _free_for_all(free: Callable[..., None], address: int) -> None:
 
 
 def _flush_under_pressure(backlogs: "list[weakref.ref[Backlog]]", size: int) -> bool:
-    """Whether memory that waited could be given back, before a request of anybody fails."""
+    """Frees memory that waited, before any request fails; returns whether there was any."""
     waiting = [backlog() for backlog in backlogs]
     return sum(backlog.flush(patient=True) for backlog in waiting if backlog is not None) > 0
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stream that a thread's arrays are made for: `with millpond.numba.stream(s):`.
 
-Numba tells a memory manager no stream, so the user may. Inside, blocks are lent on that stream and freed in its order,
-whenever and wherever their finalizers run: a finalizer holds the stream, and the pool knows which one it lent on.
+Numba tells a memory manager no stream, so the user may. Inside, blocks are allocated on that stream and freed in order,
+whenever and wherever their finalizers run: a finalizer holds the stream, and the pool knows which one it allocated on.
 """
 
 import threading
@@ -28,7 +28,7 @@ def stream_handle(stream: Any) -> int:
 
 
 class Order:
-    """A stream that blocks are lent on."""
+    """A stream that blocks are allocated on."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream

@@ -28,7 +28,7 @@ ELEMENTS = (
 
 @dataclass(frozen=True)
 class Value:
-    """Type and shape of a value: `type` is "tensor(float)", empty where it is no tensor or not known."""
+    """Type and shape of a value: `type` is "tensor(float)", empty if it is not a tensor or not known."""
 
     type: str = ""
     shape: tuple[int | str | None, ...] | None = None
@@ -53,7 +53,7 @@ class Model:
 
 
 class _Broken(Exception):
-    """The bytes are no message."""
+    """The bytes are not a message."""
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:

@@ -111,7 +111,7 @@ class Binding:
     def set_outputs(self, outputs: Mapping[str, Any] | Sequence[str] | None) -> None:
         """What the next runs give: names, or names and the device arrays to write into.
 
-        None for an array, or no mapping at all, stands for memory of the pool, which each run has anew; "cpu" for a
+        None for an array, or no mapping at all, stands for memory of the pool, which each run allocates; "cpu" for a
         NumPy array.
         """
         wanted = dict.fromkeys(self._outputs) if outputs is None else outputs

@@ -136,7 +136,7 @@ def live_sessions() -> int:
 def unregister() -> bool:
     """Ends the registration that register() made; False where there is none.
 
-    Raises Error while sessions or bindings of the process use the provider, whoever made them: they go first. An
+    Raises Error while sessions or bindings of the process use the provider, of any library: close those first. An
     output of millpond.onnxruntime.run() keeps its session.
     """
     global _mine
@@ -183,7 +183,7 @@ def find(device: str | int | Device = "auto") -> Device:
         if device in (each.spec, each.ordinal, each.spec.partition(":")[0]):
             return each
     if not isinstance(device, (str, int)):
-        raise InvalidArgumentError(f'{device!r} is no device; say "auto", "cuda:N", "host:N" or a number')
+        raise InvalidArgumentError(f'{device!r} is not a device; use "auto", "cuda:N", "host:N" or a number')
     raise NotFoundError(
         f"there is no device {device!r} in ONNX Runtime, only {', '.join(each.spec for each in there)} "
         f"({there[0].reason}); MILLPOND_DEVICE decides, before the provider is registered"

@@ -62,7 +62,7 @@ def _of_buffer(buffer: Buffer, dtype: Any, shape: Sequence[int] | None) -> Memor
     kind = types.from_dtype("uint8" if dtype is None else dtype)
     if shape is None:
         if buffer.size % kind.bytes:
-            raise InvalidArgumentError(f"a Buffer of {buffer.size} bytes is no whole number of {kind.name} elements")
+            raise InvalidArgumentError(f"a Buffer of {buffer.size} bytes is not a whole number of {kind.name} elements")
         shape = (buffer.size // kind.bytes,)
     sizes = tuple(int(size) for size in shape)
     if min(sizes, default=0) < 0 or math.prod(sizes) * kind.bytes > buffer.size:
@@ -224,7 +224,7 @@ def _of_host(array: Any, dtype: Any, shape: Sequence[int] | None) -> Any:
     if hasattr(array, "__dlpack__"):
         return ort.OrtValue.from_dlpack(array)
     raise InvalidArgumentError(
-        f"a {type(array).__name__} is no array: it has neither __cuda_array_interface__ nor __dlpack__"
+        f"a {type(array).__name__} is not an array: it has neither __cuda_array_interface__ nor __dlpack__"
     )
 
 
@@ -311,7 +311,7 @@ class DeviceArray:
         return self.ortvalue.numpy()
 
     def record_use(self, stream: Stream) -> None:
-        """Work queued on `stream` uses the memory, which is lent anew only after that work.
+        """Work queued on `stream` uses the memory, which is allocated again only after that work.
 
         Raises NotFoundError for memory that is not the pool's; its owner sees to it.
         """
@@ -353,7 +353,7 @@ class DeviceArray:
         if dl_device is not None and tuple(dl_device) != device:
             raise BufferError(f"the memory is of DLPack's device {device}, and is not copied to {tuple(dl_device)}")
         if copy:
-            raise BufferError("a DeviceArray lends its memory; numpy() makes a copy")
+            raise BufferError("a DeviceArray shares its memory; numpy() makes a copy")
         if self.device.is_emulated:
             if stream not in (None, -1):
                 raise InvalidArgumentError(f"stream is {stream!r}; for memory of the host it must be None or -1")
@@ -367,10 +367,10 @@ class DeviceArray:
 def as_array(ortvalue: Any) -> Any:
     """An OrtValue as a DeviceArray that shares its memory; a value of the host as a NumPy array.
 
-    What is no tensor (a sequence, a map) stays the OrtValue that it is.
+    Anything but a tensor (a sequence, a map) stays the OrtValue that it is.
     """
     if not isinstance(ortvalue, ort.OrtValue):
-        raise InvalidArgumentError(f"a {type(ortvalue).__name__} is no OrtValue")
+        raise InvalidArgumentError(f"a {type(ortvalue).__name__} is not an OrtValue")
     if not ortvalue.is_tensor():
         return ortvalue
     return ortvalue.numpy() if ortvalue.device_name() == "cpu" else DeviceArray(ortvalue)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pool's figures in the shape of `torch.cuda.memory_stats`.
 
-What tensors have is PyTorch's part of the pool; what is reserved, and all peaks, are the pool's, whoever uses it. The
+What tensors have is PyTorch's part of the pool; what is reserved, and all peaks, are the pool's, of all users. The
 pool knows no small and large blocks: those of PyTorch's figures are 0 for the small ones.
 """
 

@@ -9,7 +9,7 @@
     device.memory_resource = PoolMemoryResource()
     buffer = device.allocate(1 << 20, stream=device.default_stream)
 
-Blocks are lent in the order of the stream given and freed in the order of the one that the buffer is closed on.
+Blocks are allocated in the order of the stream given and freed in the order of the one that the buffer is closed on.
 cuda.core 0.3 and later work. Those before 1.2 do not tell a resource which stream a buffer was allocated on when it is
 collected: they name the default stream or none, and the block then waits for both.
 """
@@ -82,7 +82,7 @@ else:
 
 
 class PoolMemoryResource(_MemoryResource):
-    """Lends memory of a pool to cuda.core.
+    """Gives cuda.core memory of a pool.
 
     pool: the pool; by default that of device memory of `device`, which all users of the process share.
     device, options, client: as for `millpond.Pool`, where no pool is given.
@@ -118,7 +118,7 @@ class PoolMemoryResource(_MemoryResource):
             raise
 
     def deallocate(self, ptr: Any, size: int, stream: Any = None) -> None:
-        """Frees the block in the order of `stream`; None: of the one it was lent on."""
+        """Frees the block in the order of `stream`; None: of the one it was allocated on."""
         address = int(ptr)
         if address != 0:  # that of an empty buffer
             self._take_back(address, size, _plain(stream))
@@ -135,7 +135,7 @@ class PoolMemoryResource(_MemoryResource):
 
     @property
     def is_managed(self) -> bool:
-        """Pools lend no managed memory."""
+        """Pools have no managed memory."""
         return False
 
     @property

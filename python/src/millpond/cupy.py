@@ -9,7 +9,7 @@ or for a part of a program, on one thread:
     with cupy.cuda.using_allocator(millpond.cupy.allocator()):
         ...
 
-An array is lent on the stream that is current where it is made, and goes back in the order of that stream and of the
+An array is allocated on the stream that is current where it is made, and freed in the order of that stream and of the
 one that is current where its last reference goes. A request that finds no memory raises CuPy's OutOfMemoryError, with
 the pool's sentence. Importing this module imports CuPy.
 """
@@ -61,7 +61,7 @@ _prepared: list[Any] = []  # what lives as long as the process, in the order it 
 
 
 def pool(device: int | None = None, memory: str = "device") -> Pool:
-    """The pool that serves CuPy on `device`, by default the current one; "device" or "pinned" memory."""
+    """The pool that CuPy uses on `device`, by default the current one; "device" or "pinned" memory."""
     number = cupy.cuda.runtime.getDevice() if device is None else device
     found = _pools.get((number, memory))
     return found if found is not None else _open(number, memory)
@@ -81,7 +81,7 @@ def _open(number: int, memory: str) -> Pool:
 
 
 def _give_way(device: int) -> bool:
-    """Before a request fails: CuPy's own pools give back what they keep, and garbage goes. Whether anything did."""
+    """Before a request fails: frees what CuPy's own pools keep, and collects garbage. Whether anything was freed."""
     with cupy.cuda.Device(device):
         before = _kept_bytes() + _pools[device, "device"].stats()["in_use"]
         gc.collect()
@@ -199,14 +199,14 @@ def _allocate_pinned(size: int) -> Any:
 def pinned_allocator() -> Callable[[int], Any]:
     """For `cupy.cuda.set_pinned_memory_allocator`: bytes to `cupy.cuda.PinnedMemoryPointer`.
 
-    The memory is that of the current device's pool. A block is lent anew as soon as nothing refers to it. Raises
+    The memory is that of the current device's pool. A block is allocated again as soon as nothing refers to it. Raises
     CUDARuntimeError (cudaErrorMemoryAllocation), which CuPy's own copies take for an order to do without.
     """
     return _allocate_pinned
 
 
 def _allocate_beside(size: int) -> Any:
-    """Memory of the device for a pool of CuPy's; where there is none, ours gives back what it does not use."""
+    """Memory of the device for a pool of CuPy's; if there is none, ours returns what it does not use."""
     try:
         return cupy.cuda.MemoryPointer(cupy.cuda.Memory(size), 0)
     except cupy.cuda.runtime.CUDARuntimeError as error:
@@ -220,7 +220,7 @@ def install(*, pinned: bool = True, beside: bool = False) -> None:
 
     pinned: pinned memory too.
     beside: CuPy keeps a pool of its own, for programs that need its methods (`set_limit`, `free_all_blocks`); each
-    of the two gives back what it does not use when the other finds no memory.
+    of the two returns what it does not use when the other finds no memory.
     Does nothing the second time. Raises ValueError inside `cupy.cuda.using_allocator`, as CuPy does.
     """
     with _lock:
@@ -259,7 +259,7 @@ def as_array(buffer: Buffer, dtype: Any = "uint8", shape: Any = None) -> Any:
     """The memory of a Buffer as an array, without a copy; the array keeps it alive.
 
     dtype, shape: what to take it for; by default all of it, in one dimension. The current stream waits for the work
-    of the Buffer's own stream, and the block is lent anew only after the current stream's work.
+    of the Buffer's own stream, and the block is allocated again only after the current stream's work.
     """
     array = cupy.from_dlpack(buffer).view(dtype)
     return array if shape is None else array.reshape(shape)
@@ -268,7 +268,7 @@ def as_array(buffer: Buffer, dtype: Any = "uint8", shape: Any = None) -> Any:
 def record_use(array: Any, stream: Stream) -> None:
     """Declares that work queued on `stream` from now on uses the array, which was made on another stream.
 
-    That work comes after earlier users of the array's memory, which is not lent again before it has ended.
+    That work comes after earlier users of the array's memory, which is not allocated again before it has ended.
     Raises NotFoundError where the array's memory is not the pool's.
     """
     if array.data.ptr:  # an empty array has none
@@ -285,7 +285,7 @@ def capture(stream: Any, mode: int | None = None, share: CapturedGraph | None = 
 
     What is allocated in the block comes from memory set apart for the graph, until `graph.close()` or the last
     reference goes. mode: as in `stream.begin_capture`. share: a captured graph that never runs at the same time; its
-    memory serves both, and goes back when both are closed.
+    memory is used by both, and freed when both are closed.
     """
     _prepare()
     return CapturedGraph(_prepared[1], stream, mode, share)

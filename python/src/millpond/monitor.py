@@ -3,7 +3,7 @@
 
     millpond.monitor.start()     # or start the process with MILLPOND_MONITOR=1
 
-Then `millpond memory PID` shows who holds what, live. A thread answers; it works only while somebody asks.
+Then `millpond memory PID` shows usage by client, live. A thread answers; it works only while a client asks.
 """
 
 from __future__ import annotations

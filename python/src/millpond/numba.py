@@ -54,9 +54,9 @@ def configure(
     kernel_arguments: bool | None = None,
     options: Mapping[str, object] | None = None,
 ) -> None:
-    """Sets how Numba's memory is had; what is not given stays. Before Numba's first context.
+    """Sets how Numba's memory is allocated; what is not given stays. Before Numba's first context.
 
-    streams: what happens before a freed array's memory serves another. "fence" (the default): work on blocking streams
+    streams: what happens before a freed array's memory is reused. "fence" (the default): work on blocking streams
         is ordered, without waiting; "fast": nothing, the program keeps the order; "sync": all of the device's work is
         waited for, so that any stream may use any array. The variable MILLPOND_NUMBA_STREAMS sets it too.
     ipc: the pool must have memory that other processes can open (`arena.ipc`); False by default.
@@ -151,7 +151,7 @@ def stream(stream: Any) -> Iterator[None]:
     stream: one of Numba, cuda.core or another library with `__cuda_stream__`, or a native handle. Numba's own are
     watched, and kept until the arrays have gone; before another one is destroyed, `Pool.stream_gone` must be called,
     since drivers use handles again.
-    Raises TypeError for what is no stream.
+    Raises TypeError for anything but a stream.
     """
     before = current.order
     current.order = None if stream is None else Order(stream)
@@ -165,15 +165,15 @@ def record_use(array: Any, stream: "Stream") -> None:
     """Declares that work queued on `stream` from now on uses `array`: before that work is queued.
 
     The stream is made to wait for whatever the array's memory was used for before the array was made, and once the
-    array is freed, its memory is not lent again before the stream's work has ended. Needed for streams that do not keep
+    array is freed, its memory is not reused before the stream's work has ended. Needed for streams that do not keep
     to the legacy default stream (made with the flag "non-blocking", as those of PyTorch, ONNX Runtime and
     `cupy.cuda.Stream(non_blocking=True)` are), unless streams="sync" is set; and for each stream but one's own inside
     `millpond.numba.stream`.
 
     array: a device array of Numba, or its `gpu_data`; also one that outlived `cuda.close()`. stream: one of Numba,
     cuda.core or another library with `__cuda_stream__`, or a native handle.
-    Raises TypeError for what is no array or no stream, ValueError for memory of another memory manager, LookupError for
-    memory that the pool has not lent.
+    Raises TypeError for anything but an array and a stream, ValueError for memory of another manager, LookupError for
+    memory that the pool has not allocated.
     """
     memory = getattr(array, "gpu_data", array)
     address = getattr(memory, "device_pointer_value", None)
@@ -189,7 +189,7 @@ def record_use(array: Any, stream: "Stream") -> None:
     if not is_ours(_manager_of(memory)):
         raise ValueError("this array's memory is not of the pool: call millpond.numba.use() before it is made")
     raise NotFoundError(
-        f"the pool has not lent the memory at {address:#x}: it was freed, or had before millpond.numba.use()"
+        f"the pool has not allocated the memory at {address:#x}: it was freed, or allocated before millpond.numba.use()"
     )
 
 

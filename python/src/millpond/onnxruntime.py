@@ -70,7 +70,7 @@ def _model(model: Any) -> Any:
         return model
     if hasattr(model, "SerializeToString"):
         return model.SerializeToString()
-    raise InvalidArgumentError(f"a {type(model).__name__} is no model; give a path, bytes or an onnx.ModelProto")
+    raise InvalidArgumentError(f"a {type(model).__name__} is not a model; give a path, bytes or an onnx.ModelProto")
 
 
 def _set(options: Any, key: str, value: str) -> None:

@@ -4,7 +4,7 @@
     import millpond.rmm
     millpond.rmm.install()        # before RAPIDS allocates; or rmm.mr.set_current_device_resource(resource())
 
-Blocks are lent in the order of the stream that RMM names and freed in the order of the one that it frees on. RMM 26.02
+Blocks are allocated on the stream that RMM names and freed in the order of the one that it frees on. RMM 26.02
 and later work: those before do not say in Python which stream they mean.
 """
 
@@ -35,7 +35,7 @@ def resource(
     options: Mapping[str, object] | None = None,
     client: str = "rmm",
 ) -> Any:
-    """An `rmm.mr.CallbackMemoryResource` over a pool; what it lends keeps the pool open.
+    """An `rmm.mr.CallbackMemoryResource` over a pool; its blocks keep the pool open.
 
     pool: the pool; by default that of device memory of `device`, which all users of the process share.
     device, options, client: as for `millpond.Pool`, where no pool is given.
@@ -63,7 +63,7 @@ def resource(
 
 
 def install(device: int = 0, *, options: Mapping[str, object] | None = None) -> Any:
-    """Makes the pool RMM's memory of this GPU; returns the resource. What RMM has lent before stays as it was.
+    """Makes the pool RMM's memory of this GPU; returns the resource. Earlier allocations of RMM stay as they are.
 
     device: the driver's number of it. options: of the pool, as for `millpond.Pool`.
     To undo it, set another resource: `rmm.mr.set_per_device_resource(device, rmm.mr.CudaMemoryResource())`.
@@ -76,7 +76,7 @@ def install(device: int = 0, *, options: Mapping[str, object] | None = None) -> 
 
 def _free(pool: Pool, address: int, stream: Any) -> None:
     if stream.__cuda_stream__()[1] == _PER_THREAD:
-        # The stream of another thread than the one that the block was lent on, perhaps: wait for both.
+        # The stream of another thread than the one that the block was allocated on, perhaps: wait for both.
         pool.record_use(address, _PER_THREAD)
         pool.free_address(address)
     else:

@@ -83,7 +83,7 @@ def _index(device: Any) -> int:
 
 
 def pool(device: Any = None) -> Pool:
-    """The pool that serves PyTorch on `device`, by default the current one."""
+    """The pool that PyTorch uses on `device`, by default the current one."""
     number = _index(device)
     with _lock:
         if number not in _pools:
@@ -177,7 +177,7 @@ def is_installed() -> bool:
 
 
 def _give_way(device: int) -> bool:
-    """Before another user's request fails: PyTorch gives back the segments that it does not use."""
+    """Before another user's request fails: PyTorch frees the segments that it does not use."""
     gc.collect()
     before = torch.cuda.memory_reserved(device)
     with _lock:
@@ -259,7 +259,7 @@ def as_tensor(buffer: Buffer, dtype: Any = None, shape: Any = None) -> Any:
     """The memory of a Buffer as a tensor, without a copy; the tensor keeps it alive.
 
     dtype, shape: what to take it for; by default all of it, in one dimension, as bytes. The current stream waits for
-    the work of the Buffer's own stream, and the block is lent anew only after the current stream's work.
+    the work of the Buffer's own stream, and the block is allocated again only after the current stream's work.
     """
     tensor = torch.from_dlpack(buffer)
     if dtype is not None:
@@ -302,7 +302,7 @@ def memory_allocated(device: Any = None) -> int:
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes ever lent at one time, to all users of the pool."""
+    """The peak of allocated bytes, of all users of the pool."""
     return pool(device).stats()["in_use_max"]
 
 
@@ -312,10 +312,10 @@ def memory_reserved(device: Any = None) -> int:
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes that the pool ever had from the device."""
+    """The peak of bytes that the pool has reserved from the device."""
     return pool(device).stats()["total_max"]
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """The largest figures start anew from what they are now."""
+    """Sets the peaks to the present values."""
     pool(device).reset_peaks()

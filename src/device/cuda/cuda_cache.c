@@ -1,11 +1,10 @@
 /* cuda_cache.c - the folder of compiled kernels.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A file is a header (cache_header) and the data; its name is the key. What it holds ends up as
  * code on a GPU, so the folder must belong to this user and be closed to others, and a file must
  * match the key and the check sum in its header. Files appear under their name complete or not at
- * all: they are written under another name first and then renamed. */
+ * all: they are written under another name first and then renamed.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_cache.h"
 
 #include "base/log.h"

@@ -1,5 +1,4 @@
 /* cuda_call.c - what a driver call needs around it: the right context, and a sentence on failure.
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_private.h"
 

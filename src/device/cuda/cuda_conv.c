@@ -1,13 +1,12 @@
 /* cuda_conv.c - convolutions and transposed convolutions through cuDNN.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * cuDNN pads both ends of a dimension alike and derives the output's size itself. Where that is not
  * what is wanted, a window kernel (cuda_glue.h) helps out: before a forward convolution it copies x
  * into a padded x of exactly the size needed, after a transposed one it cuts y out of the full
  * result. The same kernel adds bias and relu where cuDNN has no fused form.
  *
- * The workspace is [padded x or full y][cuDNN's own]. A line is seen as a plane of height 1. */
+ * The workspace is [padded x or full y][cuDNN's own]. A line is seen as a plane of height 1.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_glue.h"
 #include "device/cuda/cuda_private.h"
 
@@ -46,28 +45,6 @@ typedef struct cuda_conv {
     atomic_bool fused; /* cuDNN adds bias and relu; given up when it turns out that it cannot */
     mp_kernel *window;
 } cuda_conv;
-
-typedef struct type_row {
-    mp_dtype type;
-    cudnnDataType_t data, compute;
-    cudnnMathType_t math;
-} type_row;
-
-static const type_row type_rows[] = {
-    {MP_F32, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_FMA_MATH},
-    {MP_F64, CUDNN_DATA_DOUBLE, CUDNN_DATA_DOUBLE, CUDNN_DEFAULT_MATH},
-    {MP_F16, CUDNN_DATA_HALF, CUDNN_DATA_FLOAT, CUDNN_TENSOR_OP_MATH},
-    {MP_BF16, CUDNN_DATA_BFLOAT16, CUDNN_DATA_FLOAT, CUDNN_TENSOR_OP_MATH},
-};
-
-static const type_row *type_find(mp_dtype type) {
-    for (size_t i = 0; i < MP_COUNT_OF(type_rows); i++) {
-        if (type_rows[i].type == type) {
-            return &type_rows[i];
-        }
-    }
-    return NULL;
-}
 
 #define DNN_TRY(name, call)                             \
     do {                                                \
@@ -177,7 +154,7 @@ static mp_status shape_check(const mp_conv *shape) {
                        (int)shape->spatial, (long long)shape->batch, (long long)shape->in_channels,
                        (long long)shape->out_channels, (long long)shape->groups);
     }
-    if (type_find(shape->type) == NULL) {
+    if (mp__cuda_type_find(shape->type) == NULL) {
         return MP_FAIL(UNSUPPORTED, "convolutions of type %s are not available on a GPU",
                        mp_dtype_name(shape->type));
     }
@@ -188,12 +165,13 @@ static mp_status shape_check(const mp_conv *shape) {
 
 /* Strict float arithmetic unless the caller allows TF32, which the default mode may use. */
 static cudnnMathType_t math_wanted(const mp_conv *shape) {
-    return shape->type == MP_F32 && shape->tf32 ? CUDNN_DEFAULT_MATH : type_find(shape->type)->math;
+    return shape->type == MP_F32 && shape->tf32 ? CUDNN_DEFAULT_MATH
+                                                : mp__cuda_type_find(shape->type)->dnn_math;
 }
 
 static mp_status tensors_make(cuda_conv *conv) {
     const frame *form = &conv->frame;
-    const cudnnDataType_t data = type_find(conv->shape.type)->data;
+    const cudnnDataType_t data = mp__cuda_type_find(conv->shape.type)->dnn;
     const int dims = 2 + form->spatial;
     const int bias_sizes[DIMS_MAX] = {1, (int)conv->shape.out_channels, 1, 1, 1};
     const cudnnTensorFormat_t format =
@@ -219,7 +197,7 @@ static mp_status descs_make(cuda_conv *conv) {
     DNN_TRY("cudnnCreateConvolutionDescriptor", conv_create(&conv->desc));
     DNN_TRY("cudnnSetConvolutionNdDescriptor",
             conv_set(conv->desc, form->spatial, form->pad, form->stride, form->dilation,
-                     CUDNN_CROSS_CORRELATION, type_find(conv->shape.type)->compute));
+                     CUDNN_CROSS_CORRELATION, mp__cuda_type_find(conv->shape.type)->dnn_compute));
     DNN_TRY("cudnnSetConvolutionGroupCount", conv_groups(conv->desc, (int)conv->shape.groups));
     DNN_TRY("cudnnSetConvolutionMathType", conv_math(conv->desc, math_wanted(&conv->shape)));
     DNN_TRY("cudnnCreateActivationDescriptor", activation_create(&conv->activation));
@@ -258,7 +236,7 @@ typedef struct trial {
 } trial;
 
 static size_t trial_part(size_t size) {
-    return (size + MP_ALIGNMENT - 1) / MP_ALIGNMENT * MP_ALIGNMENT;
+    return MP_ALIGN_UP(size, MP_ALIGNMENT);
 }
 
 static mp_status trial_open(cuda_device *device, const cuda_conv *conv, trial *out) {
@@ -396,7 +374,7 @@ static mp_status algorithm_choose(cuda_device *device, cuda_conv *conv, cudnnHan
 /* ---- preparing ---- */
 
 static size_t rounded(size_t size) {
-    return (size + MP_ALIGNMENT - 1) / MP_ALIGNMENT * MP_ALIGNMENT;
+    return MP_ALIGN_UP(size, MP_ALIGNMENT);
 }
 
 static mp_status window_measure(cuda_conv *conv) {

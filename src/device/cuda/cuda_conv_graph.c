@@ -1,12 +1,10 @@
 /* cuda_conv_graph.c - forward convolutions as operation graphs of cuDNN: convolution, bias and relu
  * in one kernel where cuDNN has one, and its newer kernels for the convolution alone.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Of the plans that cuDNN proposes for the whole graph and for the bare convolution the fastest is
  * kept; after a bare one a kernel of ours adds bias and relu. A line is seen as a plane of
  * height 1.
- */
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_dnn_graph.h"
 #include "device/cuda/cuda_glue.h"
 
@@ -35,26 +33,6 @@ typedef struct conv_graph {
     mp_kernel *tail;      /* owned; adds them otherwise */
     pthread_mutex_t lock; /* a plan is run by one thread at a time */
 } conv_graph;
-
-typedef struct type_row {
-    mp_dtype type;
-    cudnnDataType_t data, compute;
-} type_row;
-
-static const type_row type_rows[] = {
-    {MP_F32, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT},
-    {MP_F16, CUDNN_DATA_HALF, CUDNN_DATA_FLOAT},
-    {MP_BF16, CUDNN_DATA_BFLOAT16, CUDNN_DATA_FLOAT},
-};
-
-static const type_row *type_find(mp_dtype type) {
-    for (size_t i = 0; i < MP_COUNT_OF(type_rows); i++) {
-        if (type_rows[i].type == type) {
-            return &type_rows[i];
-        }
-    }
-    return NULL;
-}
 
 /* ---- the graph ---- */
 
@@ -139,27 +117,28 @@ static dnn_descriptor convolve(dnn_builder *b, dnn_descriptor kind, dnn_descript
 /* conv -> [+ bias] -> [relu]; only the last result is memory. */
 static dnn_descriptor graph_build(dnn_builder *b, cudnnHandle_t handle, const mp_conv *shape,
                                   bool fused) {
-    const type_row *type = type_find(shape->type);
+    const cuda_type *type = mp__cuda_type_find(shape->type);
     const bool bias = fused && shape->bias, relu = fused && shape->relu;
     sizes s;
     sizes_make(shape, &s);
-    const dnn_descriptor x = tensor(b, UID_X, type->data, &s, s.x, false);
-    const dnn_descriptor w = tensor(b, UID_W, type->data, &s, s.w, false);
-    const dnn_descriptor y = tensor(b, UID_Y, type->data, &s, s.y, false);
-    const dnn_descriptor sum = bias || relu ? tensor(b, UID_CONV, type->compute, &s, s.y, true) : y;
+    const dnn_descriptor x = tensor(b, UID_X, type->dnn, &s, s.x, false);
+    const dnn_descriptor w = tensor(b, UID_W, type->dnn, &s, s.w, false);
+    const dnn_descriptor y = tensor(b, UID_Y, type->dnn, &s, s.y, false);
+    const dnn_descriptor sum =
+        bias || relu ? tensor(b, UID_CONV, type->dnn_compute, &s, s.y, true) : y;
     dnn_descriptor operations[3];
     int count = 0;
-    operations[count++] = convolve(b, convolution(b, &s, type->compute), x, w, sum);
+    operations[count++] = convolve(b, convolution(b, &s, type->dnn_compute), x, w, sum);
     dnn_descriptor last = sum;
     if (bias) {
-        const dnn_descriptor values = tensor(b, UID_BIAS, type->data, &s, s.bias, false);
-        last = relu ? tensor(b, UID_SUM, type->compute, &s, s.y, true) : y;
+        const dnn_descriptor values = tensor(b, UID_BIAS, type->dnn, &s, s.bias, false);
+        last = relu ? tensor(b, UID_SUM, type->dnn_compute, &s, s.y, true) : y;
         operations[count++] =
-            mp__dnn_pointwise(b, CUDNN_POINTWISE_ADD, type->compute, sum, values, last);
+            mp__dnn_pointwise(b, CUDNN_POINTWISE_ADD, type->dnn_compute, sum, values, last);
     }
     if (relu) {
         operations[count++] =
-            mp__dnn_pointwise(b, CUDNN_POINTWISE_RELU_FWD, type->compute, last, NULL, y);
+            mp__dnn_pointwise(b, CUDNN_POINTWISE_RELU_FWD, type->dnn_compute, last, NULL, y);
     }
     return mp__dnn_operation_graph(b, handle, count, operations);
 }
@@ -179,7 +158,7 @@ static size_t product(const int64_t *size, int count, size_t bytes) {
             return SIZE_MAX / 8;
         }
     }
-    return (bytes + MP_ALIGNMENT - 1) / MP_ALIGNMENT * MP_ALIGNMENT;
+    return MP_ALIGN_UP(bytes, MP_ALIGNMENT);
 }
 
 static mp_status trial_open(cuda_device *device, const mp_conv *shape, size_t workspace,
@@ -359,7 +338,8 @@ static const cuda_math_ops graph_ops = {.run = run, .release = release};
 
 /* Whether cuDNN can be asked for it in this form. */
 static bool is_expressible(const mp_conv *shape) {
-    bool fits = !shape->transposed && type_find(shape->type) != NULL && shape->align >= ALIGNED;
+    bool fits = !shape->transposed && shape->type != MP_F64 && shape->align >= ALIGNED &&
+                mp__cuda_type_find(shape->type) != NULL;
     for (int i = 0; i < shape->spatial; i++) {
         const int64_t reach = (shape->kernel[i] - 1) * shape->dilation[i] + 1;
         const int64_t padded = shape->in[i] + shape->pad_begin[i] + shape->pad_end[i];

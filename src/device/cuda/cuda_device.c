@@ -1,11 +1,9 @@
 /* cuda_device.c - finds the GPUs and opens each once.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A device works in the GPU's primary context, the one that the CUDA runtime and every other
  * library of the process use, so that addresses and streams can be passed back and forth. It is
  * kept until the process ends: the driver takes contexts down by itself, and at a time of its own.
- */
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_device.h"
 
 #include "device/cuda/cuda_private.h"

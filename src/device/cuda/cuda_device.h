@@ -1,5 +1,4 @@
 /* cuda_device.h - GPUs through the CUDA driver, which is loaded on first need.
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_CUDA_DEVICE_H
 #define MP_DEVICE_CUDA_DEVICE_H

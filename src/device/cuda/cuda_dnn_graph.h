@@ -1,9 +1,8 @@
 /* cuda_dnn_graph.h - cuDNN's operation graphs: descriptors with attributes, and what can run them.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A builder keeps every descriptor that is made through it until mp__dnn_builder_close. The first
- * call that fails is remembered; those after it do nothing, so only the end has to be looked at. */
+ * call that fails is remembered; those after it do nothing, so only the end has to be looked at.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_CUDA_DNN_GRAPH_H
 #define MP_DEVICE_CUDA_DNN_GRAPH_H
 

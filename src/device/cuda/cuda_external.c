@@ -1,8 +1,7 @@
 /* cuda_external.c - memory and semaphores of other APIs, by file descriptors.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
- * The driver takes a descriptor over when it has imported it, so it is given one of its own. */
+ * The driver takes a descriptor over when it has imported it, so it is given one of its own.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_private.h"
 
 #include <errno.h>

@@ -1,11 +1,10 @@
 /* cuda_gemm.c - matrix products through cuBLASLt.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * cuBLASLt counts by columns. A row-major matrix read by columns is its transpose, so the product
  * is asked for as C' = B' * A', with n rows and m columns; a bias along a row of C runs along the
  * rows of C', which is what the library's bias epilogue adds. What it has no algorithm for (k = 0,
- * a bias with some types) a kernel of our own does after it. */
+ * a bias with some types) a kernel of our own does after it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "device/cuda/cuda_gemm_tune.h"
 #include "device/cuda/cuda_glue.h"
@@ -26,28 +25,6 @@ typedef struct cuda_gemm {
     mp_kernel *rows; /* NULL where cuBLASLt does it all */
 } cuda_gemm;
 
-typedef struct type_row {
-    mp_dtype type;
-    cudaDataType_t data, scale;
-    cublasComputeType_t compute;
-} type_row;
-
-static const type_row type_rows[] = {
-    {MP_F32, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
-    {MP_F64, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F},
-    {MP_F16, CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F},
-    {MP_BF16, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F},
-};
-
-static const type_row *type_find(mp_dtype type) {
-    for (size_t i = 0; i < MP_COUNT_OF(type_rows); i++) {
-        if (type_rows[i].type == type) {
-            return &type_rows[i];
-        }
-    }
-    return NULL;
-}
-
 #define BLASLT_TRY(name, call)                             \
     do {                                                   \
         const cublasStatus_t try_result = mp__blaslt.call; \
@@ -61,7 +38,7 @@ static const type_row *type_find(mp_dtype type) {
 static mp_status shape_check(const mp_gemm *shape) {
     const int64_t a_row = shape->trans_a ? shape->m : shape->k;
     const int64_t b_row = shape->trans_b ? shape->k : shape->n;
-    if (type_find(shape->type) == NULL) {
+    if (mp__cuda_type_find(shape->type) == NULL) {
         return MP_FAIL(UNSUPPORTED, "matrix products of type %s are not available on a GPU",
                        mp_dtype_name(shape->type));
     }
@@ -83,7 +60,8 @@ static mp_status layout_make(const mp_gemm *shape, int64_t rows, int64_t row, in
                              int64_t stride, cublasLtMatrixLayout_t *out) {
     const int32_t batch = (int32_t)shape->batch;
     BLASLT_TRY("cublasLtMatrixLayoutCreate",
-               layout_create(out, type_find(shape->type)->data, (uint64_t)row, (uint64_t)rows, ld));
+               layout_create(out, mp__cuda_type_find(shape->type)->blas, (uint64_t)row,
+                             (uint64_t)rows, ld));
     BLASLT_TRY("cublasLtMatrixLayoutSetAttribute",
                layout_set(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
     BLASLT_TRY(
@@ -106,12 +84,12 @@ static mp_status layouts_make(cuda_gemm *gemm) {
 /* The library's first operand is our B. */
 static mp_status desc_make(cuda_gemm *gemm) {
     const mp_gemm *shape = &gemm->shape;
-    const type_row *row = type_find(shape->type);
+    const cuda_type *row = mp__cuda_type_find(shape->type);
     const cublasOperation_t first = shape->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = shape->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasComputeType_t compute =
-        shape->type == MP_F32 && shape->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : row->compute;
-    BLASLT_TRY("cublasLtMatmulDescCreate", desc_create(&gemm->desc, compute, row->scale));
+        shape->type == MP_F32 && shape->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : row->blas_compute;
+    BLASLT_TRY("cublasLtMatmulDescCreate", desc_create(&gemm->desc, compute, row->blas_scale));
     BLASLT_TRY("cublasLtMatmulDescSetAttribute",
                desc_set(gemm->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
     BLASLT_TRY("cublasLtMatmulDescSetAttribute",
@@ -216,7 +194,7 @@ static size_t operand_bytes(const mp_gemm *shape, int64_t rows, int64_t ld, int6
         __builtin_mul_overflow(count, mp_dtype_size(shape->type), &bytes) || bytes > too_many) {
         return too_many;
     }
-    return (bytes + MP_ALIGNMENT - 1) / MP_ALIGNMENT * MP_ALIGNMENT;
+    return MP_ALIGN_UP(bytes, MP_ALIGNMENT);
 }
 
 static mp_status trial_open(trial *t) {

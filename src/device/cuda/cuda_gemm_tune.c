@@ -1,7 +1,8 @@
 /* cuda_gemm_tune.c - choosing by time, and what was chosen.
  *
  * The results are a list for the process, which ends with it: a session that asks for them finds
- * what another measured. SPDX-License-Identifier: Apache-2.0 */
+ * what another measured.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_gemm_tune.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* cuda_gemm_tune.h - which of cuBLASLt's algorithms is the fastest for a product, measured once for
- * the process. SPDX-License-Identifier: Apache-2.0 */
+ * the process.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_CUDA_GEMM_TUNE_H
 #define MP_DEVICE_CUDA_GEMM_TUNE_H
 

@@ -1,8 +1,7 @@
 /* cuda_glue.c - text and launch of the small kernels of cuda_glue.h.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
- * Their text lives here and not in the kernel layer, which is above the devices. */
+ * Their text lives here and not in the kernel layer, which is above the devices.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_glue.h"
 
 #include "device/cuda/cuda_jit.h"
@@ -136,7 +135,7 @@ mp_status mp__cuda_glue_load(cuda_device *device, glue_kind kind, mp_dtype type,
 }
 
 static uint32_t blocks_for(int64_t count, int64_t lanes, int64_t most) {
-    const int64_t blocks = (count + lanes - 1) / lanes;
+    const int64_t blocks = MP_CEIL_DIV(count, lanes);
     return (uint32_t)(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 

@@ -1,5 +1,4 @@
 /* cuda_glue.h - the small kernels that join what cuBLASLt and cuDNN leave apart.
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_CUDA_GLUE_H
 #define MP_DEVICE_CUDA_GLUE_H

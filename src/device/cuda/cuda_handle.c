@@ -1,10 +1,9 @@
 /* cuda_handle.c - handles of cuBLASLt and cuDNN.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Handles are expensive (cuDNN's first one loads hundreds of megabytes) and are never destroyed,
  * only passed on. A cuDNN handle that no stream owns points at the device's own stream for copies,
- * so that it never remembers one that is gone. */
+ * so that it never remembers one that is gone.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_private.h"
 
 typedef mp_status handle_create(const cuda_device *device, void **out);

@@ -1,9 +1,8 @@
 /* cuda_jit.c - runs NVRTC on kernel text that lies in memory.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A kernel may include every file of its image except other main files (*.cu), so those are all
- * that NVRTC gets and all that the cache's key covers: what is not hashed cannot be included. */
+ * that NVRTC gets and all that the cache's key covers: what is not hashed cannot be included.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_jit.h"
 
 #include "device/cuda/cuda_load.h"

@@ -1,9 +1,8 @@
 /* cuda_jit.h - kernel text to code for one GPU architecture, through NVRTC and the cache.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Nothing here needs a driver or a GPU, so that every kernel can be compiled for every
- * architecture on any machine. */
+ * architecture on any machine.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_CUDA_JIT_H
 #define MP_DEVICE_CUDA_JIT_H
 

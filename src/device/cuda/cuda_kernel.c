@@ -1,10 +1,9 @@
 /* cuda_kernel.c - kernels loaded on a GPU, and their launch.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * An image is loaded once a device, however often it is asked for. The launch is the hottest path
  * of the program: it takes no lock, and since a CUkernel runs in the context of its stream, the
- * thread's own context need not even be looked at. */
+ * thread's own context need not even be looked at.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_jit.h"
 #include "device/cuda/cuda_private.h"
 

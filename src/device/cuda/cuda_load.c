@@ -1,10 +1,9 @@
 /* cuda_load.c - opens NVIDIA's libraries and fills the tables of cuda_load.h.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Libraries with a CUDA version in their file name must not be newer than the driver's major
  * version, so the names tried depend on the driver where one is there; without one (kernels are
- * compiled in tests on any machine) the newest comes first. */
+ * compiled in tests on any machine) the newest comes first.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_load.h"
 
 #include "base/dynlib.h"

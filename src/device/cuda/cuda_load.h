@@ -1,9 +1,8 @@
 /* cuda_load.h - NVIDIA's libraries, opened on first need, as tables of functions.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Call mp__cuda_need() for a library before its table is used; once it succeeded the table never
- * changes again, so readers take no lock. */
+ * changes again, so readers take no lock.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_CUDA_LOAD_H
 #define MP_DEVICE_CUDA_LOAD_H
 

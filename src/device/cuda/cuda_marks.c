@@ -1,10 +1,9 @@
 /* cuda_marks.c - for whom driver calls and nodes of graphs were made.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Calls have numbers that count up, and their records come soon after, so a ring of the last ones
  * is enough. Threads write different slots; a reader that finds its number before and after has
- * read what belongs to it. */
+ * read what belongs to it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_marks.h"
 
 #include "device/profile.h"

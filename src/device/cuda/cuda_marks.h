@@ -1,6 +1,5 @@
 /* cuda_marks.h - for whom driver calls and nodes of graphs were made: tags of profile.h by the
  * numbers that CUPTI gives them.
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_CUDA_MARKS_H
 #define MP_DEVICE_CUDA_MARKS_H

@@ -1,7 +1,26 @@
 /* cuda_math.c - what prepared matrix products and convolutions have in common.
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_private.h"
+
+static const cuda_type types[] = {
+    {MP_F32, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT,
+     CUDNN_FMA_MATH},
+    {MP_F64, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDNN_DATA_DOUBLE, CUDNN_DATA_DOUBLE,
+     CUDNN_DEFAULT_MATH},
+    {MP_F16, CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDNN_DATA_HALF, CUDNN_DATA_FLOAT,
+     CUDNN_TENSOR_OP_MATH},
+    {MP_BF16, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDNN_DATA_BFLOAT16, CUDNN_DATA_FLOAT,
+     CUDNN_TENSOR_OP_MATH},
+};
+
+const cuda_type *mp__cuda_type_find(mp_dtype type) {
+    for (size_t i = 0; i < MP_COUNT_OF(types); i++) {
+        if (types[i].type == type) {
+            return &types[i];
+        }
+    }
+    return NULL;
+}
 
 static cuda_math *math_of(mp_math *math) {
     return (cuda_math *)(void *)math;

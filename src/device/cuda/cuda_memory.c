@@ -1,10 +1,9 @@
 /* cuda_memory.c - memory of a GPU, pinned memory, copies and fills.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Addresses are unified: the driver finds out from an address whose memory it is, so one call
  * copies between any two. Calls that wait for their bytes use a stream of their own instead of the
- * legacy default stream, which would wait for (and hold up) streams of other libraries. */
+ * legacy default stream, which would wait for (and hold up) streams of other libraries.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_private.h"
 
 #include <assert.h>

@@ -1,11 +1,9 @@
 /* cuda_mempool.c - the driver's stream-ordered memory pools.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Each mempool is a pool of our own, so that its figures and its threshold are nobody else's.
  * Memory that a captured stream asks for would belong to the graph, and what it frees must be the
  * graph's: both are refused before the driver sees them, since its refusal would break the capture.
- */
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_private.h"
 
 #include <stdlib.h>
@@ -186,10 +184,6 @@ static const figure figures[] = {
     {CU_MEMPOOL_ATTR_USED_MEM_HIGH, offsetof(mp_mempool_usage, used_max), true},
 };
 
-static size_t larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 mp_status mp__cuda_mempool_usage(mp_device *self, mp_mempool *mempool, mp_mempool_usage *out) {
     cuda_device *device = cuda_device_of(self);
     mp_mempool_usage usage = {0};
@@ -203,8 +197,8 @@ mp_status mp__cuda_mempool_usage(mp_device *self, mp_mempool *mempool, mp_mempoo
     }
     MP_TRY(mp__cuda_leave(device, &scope, result, "cuMemPoolGetAttribute"));
     /* A peak that was reset stays 0 until the next request. */
-    usage.reserved_max = larger(usage.reserved_max, usage.reserved);
-    usage.used_max = larger(usage.used_max, usage.used);
+    usage.reserved_max = MP_MAX(usage.reserved_max, usage.reserved);
+    usage.used_max = MP_MAX(usage.used_max, usage.used);
     *out = usage;
     return MP_OK;
 }

@@ -1,7 +1,5 @@
 /* cuda_private.h - what the files of the CUDA device share: its structs and how a call is made.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Every entry of the device table has the shape
  *     cuda_scope scope;
  *     MP_TRY(mp__cuda_enter(device, &scope));
@@ -10,7 +8,7 @@
  * so that it runs in the device's primary context and the thread's own context is back afterwards.
  * Calls that CUDA forbids to a thread while streams are captured, though they are no part of what
  * is captured (memory, queries), begin with mp__cuda_enter_aside instead.
- */
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_CUDA_PRIVATE_H
 #define MP_DEVICE_CUDA_PRIVATE_H
 
@@ -263,6 +261,17 @@ mp_status mp__cuda_gemm_prepare(mp_device *self, const mp_gemm *shape, mp_math *
 mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math **out);
 /* cuda_conv_graph.c; in the device's context. Fails: UNSUPPORTED where cuda_conv.c must do it. */
 mp_status mp__cuda_conv_graph_prepare(cuda_device *device, const mp_conv *shape, cuda_math **out);
+/* What cuBLASLt and cuDNN call an element type, and what they compute it in. */
+typedef struct cuda_type {
+    mp_dtype type;
+    cudaDataType_t blas, blas_scale;
+    cublasComputeType_t blas_compute;
+    cudnnDataType_t dnn, dnn_compute;
+    cudnnMathType_t dnn_math;
+} cuda_type;
+
+/* NULL for a type that the libraries' products and convolutions do not take. */
+const cuda_type *mp__cuda_type_find(mp_dtype type);
 size_t mp__cuda_math_workspace(mp_device *self, const mp_math *math);
 mp_status mp__cuda_math_run(mp_device *self, mp_stream *stream, mp_math *math,
                             const mp_addr *operands, mp_addr workspace);

@@ -1,7 +1,5 @@
 /* cuda_profile.c - what a GPU did, from CUPTI's activity records.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A record names the driver call that queued it by a number. A callback at the entry of those
  * calls, on the calling thread, writes the thread's mark beside that number into a ring, so a
  * record finds its mark without a lock and without a record for every call (which CUPTI's own
@@ -9,7 +7,8 @@
  * beside it the node of the graph; callbacks at the making and cloning of nodes keep each node's
  * mark.
  *
- * CUPTI serves one client in a process. It is taken while somebody listens and given back after. */
+ * CUPTI serves one client in a process. It is taken while somebody listens and given back after.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_profile.h"
 #include "device/cuda/cuda_marks.h"
 #include "device/cuda/cuda_private.h"

@@ -1,5 +1,4 @@
 /* cuda_profile.h - the functions that CUPTI calls, for a test that plays CUPTI.
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_CUDA_PROFILE_H
 #define MP_DEVICE_CUDA_PROFILE_H

@@ -1,11 +1,10 @@
 /* cuda_pti.h - the part of CUPTI, NVIDIA's profiling interface, that is used.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Many toolkits lack CUPTI's headers, so what is needed is declared here. A newer library writes
  * newer versions of its records, which only grow at the end: the fields below have been where they
  * are since CUDA 11.2 (records of graph nodes), and cuda_profile_test.c compares them with the
- * headers where those are. With MP_PTI_TYPES_ONLY the functions are left out, for that test. */
+ * headers where those are. With MP_PTI_TYPES_ONLY the functions are left out, for that test.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_CUDA_PTI_H
 #define MP_DEVICE_CUDA_PTI_H
 

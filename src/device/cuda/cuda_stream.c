@@ -1,9 +1,8 @@
 /* cuda_stream.c - streams, events and graphs of a GPU.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Streams do not wait for the legacy default stream. Captures are thread-local: what other threads
- * do meanwhile cannot break them. An mp_event is a CUevent and an mp_graph a CUgraphExec. */
+ * do meanwhile cannot break them. An mp_event is a CUevent and an mp_graph a CUgraphExec.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_private.h"
 
 #include <stdlib.h>

@@ -1,11 +1,10 @@
 /* cuda_virtual.c - addresses without memory, memory put behind them, and access between GPUs.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Each granule (2 MiB) is a piece of memory of its own, so any run of granules can be unmapped, no
  * matter how it was mapped. A piece's handle is released right after mapping: the driver keeps the
  * memory for as long as it is mapped. Every reserved range has one bit a granule that says whether
- * memory is behind it, which is what a GPU that gets access later needs to know. */
+ * memory is behind it, which is what a GPU that gets access later needs to know.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_private.h"
 
 #include <assert.h>

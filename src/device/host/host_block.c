@@ -1,10 +1,10 @@
 /* host_block.c - runs the blocks of a kernel on the CPU.
- * SPDX-License-Identifier: Apache-2.0
  *
  * Usually a block has one lane and blocks are spread over the workers. A kernel without barriers is
  * a loop over all of its elements, of which each block does one contiguous part, so that as many
  * blocks as workers are enough. The adversary runs the blocks in a shuffled order, and the lanes of
- * a kernel with barriers as fibers, in a fresh order between any two barriers. */
+ * a kernel with barriers as fibers, in a fresh order between any two barriers.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_fiber.h"
 #include "device/host/host_lane.h"
 #include "device/host/host_work.h"

@@ -1,8 +1,8 @@
 /* host_check.c - what an adversarial device looks for.
- * SPDX-License-Identifier: Apache-2.0
  *
  * What an item refers to is looked up when it is queued and again when it runs, and asked for when
- * memory goes. */
+ * memory goes.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_work.h"
 
 #include <string.h>

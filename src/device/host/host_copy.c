@@ -1,9 +1,9 @@
 /* host_copy.c - copies and fills, with CUDA's meaning for memory that is not pinned.
- * SPDX-License-Identifier: Apache-2.0
  *
  * Memory that no emulated device knows is pageable: as a source it is read while the copy is being
  * queued, as a target it is waited for. Device and pinned memory is touched when the stream gets
- * there. */
+ * there.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_work.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* host_core.c - what every part of the emulated device stands on: injected faults, breaches, random
- * numbers, counted objects, the list of all devices. SPDX-License-Identifier: Apache-2.0 */
+ * numbers, counted objects, the list of all devices.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_internal.h"
 
 #include "base/log.h"

@@ -1,5 +1,4 @@
 /* host_device.h - the emulated device: a GPU's contract kept by CPU threads.
- * SPDX-License-Identifier: Apache-2.0
  *
  * MILLPOND_HOST chooses how its streams run queued work:
  *   eager             at once, on the calling thread (the default)
@@ -14,7 +13,8 @@
  * MILLPOND_HOST_DEVICES sets how many such devices there are (1 to 8, default 1).
  * MILLPOND_HOST_MEMPOOLS=0 leaves out stream-ordered memory, as an old driver does.
  * MILLPOND_HOST_IPC=1 keeps memory in a file of the system's memory, so that other processes of the
- * user can open it. */
+ * user can open it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_HOST_DEVICE_H
 #define MP_DEVICE_HOST_DEVICE_H
 

@@ -1,11 +1,10 @@
 /* host_external.c - memory and semaphores of other APIs, which the emulated device takes from
  * files.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * What stands for exported memory is a file that can be mapped (memfd_create); what stands for a
  * timeline semaphore is one whose first eight bytes count. A file that shrinks would end the
- * process that has it mapped, so each must be sealed against that, or is sealed here. */
+ * process that has it mapped, so each must be sealed against that, or is sealed here.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_memory.h"
 #include "device/host/host_work.h"
 

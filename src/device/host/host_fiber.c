@@ -1,9 +1,9 @@
 /* host_fiber.c - fibers: a stack each, and a switch that saves what a call must keep.
- * SPDX-License-Identifier: Apache-2.0
  *
  * x86-64 and AArch64 switch in a few instructions; elsewhere swapcontext does it. Sanitizers are
  * told about every switch. All stacks of a thread lie in one mapping, lowest first, each with a
- * page below it that no access is allowed to. */
+ * page below it that no access is allowed to.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_fiber.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* host_fiber.h - stacks of their own for the lanes of a block, all on one thread.
- * SPDX-License-Identifier: Apache-2.0
  *
- * A fiber runs until it yields or ends, and then the thread goes on where it entered it. */
+ * A fiber runs until it yields or ends, and then the thread goes on where it entered it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_HOST_FIBER_H
 #define MP_DEVICE_HOST_FIBER_H
 

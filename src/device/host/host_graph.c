@@ -1,10 +1,10 @@
 /* host_graph.c - captures: queued work written down, and replayed.
- * SPDX-License-Identifier: Apache-2.0
  *
  * A capture is a list of nodes, each with the nodes it comes after. Each captured stream has a
  * frontier (`after`): what its next node will come after. Recording an event copies the frontier,
  * waiting for it adds the copy to the waiting stream's frontier, and a stream outside joins the
- * capture that way. Nodes are in an order they may run in, since each comes after earlier ones. */
+ * capture that way. Nodes are in an order they may run in, since each comes after earlier ones.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_work.h"
 
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* host_internal.h - what the files of the emulated device share.
- * SPDX-License-Identifier: Apache-2.0
  *
  * Work is an item. An eager device runs it where it is queued; otherwise a copy of it waits in its
  * stream's queue until that stream's thread (threaded) or the scheduler (adversarial) runs it.
  *
  * Locks, in the order they may be taken: `lock` guards queues, events, captures, objects and the
- * random numbers; `memory_lock` guards the tables of ranges. No item runs under either. */
+ * random numbers; `memory_lock` guards the tables of ranges. No item runs under either.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_HOST_INTERNAL_H
 #define MP_DEVICE_HOST_INTERNAL_H
 

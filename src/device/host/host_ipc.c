@@ -1,10 +1,10 @@
 /* host_ipc.c - memory that other processes may open.
- * SPDX-License-Identifier: Apache-2.0
  *
  * A device that may share has one file in the system's memory, without a name. Each allocation gets
  * fresh pages at its end, and a page in front that says that it lives; what is freed becomes a
  * hole, so that the file only grows in its addresses. Another process of the user reaches the file
- * through /proc, as the handle says. */
+ * through /proc, as the handle says.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_memory.h"
 
 #include <assert.h>
@@ -38,7 +38,7 @@ typedef struct file_header { /* the page in front of an allocation */
 static uint64_t round_up(uint64_t size) {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     const uint64_t unit = page > FILE_PAGE ? page : FILE_PAGE;
-    return (size + unit - 1) / unit * unit;
+    return MP_ALIGN_UP(size, unit);
 }
 
 /* ---- the file of this process ---- */

@@ -1,9 +1,9 @@
 /* host_lane.h - what a kernel compiled for the CPU knows about where it runs.
- * SPDX-License-Identifier: Apache-2.0
  *
  * The emulated device sets `k_lane` before it enters a kernel. A kernel without barriers is entered
  * once a block with one lane; a kernel with barriers is entered with one lane a block, or once a
- * lane with each lane on a stack of its own. All lanes of a block stay on one thread. */
+ * lane with each lane on a stack of its own. All lanes of a block stay on one thread.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_HOST_LANE_H
 #define MP_DEVICE_HOST_LANE_H
 

@@ -1,9 +1,9 @@
 /* host_map.c - addresses without memory, and memory put behind them.
- * SPDX-License-Identifier: Apache-2.0
  *
  * A reservation is a mapping that no access is allowed to. Putting memory behind a part of it
  * allows access; taking it away replaces the part by a fresh mapping, so that the pages go back to
- * the system and a stale access faults. */
+ * the system and a stale access faults.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_memory.h"
 #include "device/host/host_work.h"
 

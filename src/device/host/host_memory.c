@@ -1,8 +1,8 @@
 /* host_memory.c - memory of the emulated device, and pinned memory.
- * SPDX-License-Identifier: Apache-2.0
  *
  * An adversarial device puts a border behind every allocation, and keeps what is freed for a while
- * (poisoned, in the table as HOST_RANGE_FREED), so that late writes and stale addresses show. */
+ * (poisoned, in the table as HOST_RANGE_FREED), so that late writes and stale addresses show.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_memory.h"
 #include "device/host/host_work.h"
 

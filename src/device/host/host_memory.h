@@ -1,5 +1,6 @@
 /* host_memory.h - memory of the emulated device: its own, ordered by streams, reserved, shared with
- * other processes, and that of other APIs. SPDX-License-Identifier: Apache-2.0 */
+ * other processes, and that of other APIs.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_HOST_MEMORY_H
 #define MP_DEVICE_HOST_MEMORY_H
 

@@ -1,22 +1,18 @@
 /* host_mempool.c - memory ordered by streams, as the driver's memory pools have it.
- * SPDX-License-Identifier: Apache-2.0
  *
  * A mempool counts: what it has from the device (reserved) is what is given out, what is freed but
  * not reached by its stream, and what is kept for later (cached). Kept bytes stay charged to the
- * device; the machine's memory behind them is always fresh, so that stale addresses show. */
+ * device; the machine's memory behind them is always fresh, so that stale addresses show.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_memory.h"
 #include "device/host/host_work.h"
 
 /* ---- bookkeeping; all under memory_lock ---- */
 
-static size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 /* Gives kept bytes back to the device until `keep` bytes are left, or only what is in use. */
 static void release(host_device *host, mp_mempool *mempool, size_t keep) {
     const size_t above = mempool->usage.reserved > keep ? mempool->usage.reserved - keep : 0;
-    const size_t size = smaller(above, mempool->cached);
+    const size_t size = MP_MIN(above, mempool->cached);
     mempool->cached -= size;
     mempool->usage.reserved -= size;
     host->memory_used -= size;
@@ -30,7 +26,7 @@ static void take_peaks(mp_mempool_usage *usage) {
 
 /* Charges `size` bytes: kept ones first, the rest from the device. `*fresh` is the rest. */
 static mp_status charge(host_device *host, mp_mempool *mempool, size_t size, size_t *fresh) {
-    const size_t kept = smaller(mempool->cached, size);
+    const size_t kept = MP_MIN(mempool->cached, size);
     const size_t limit = host->config.memory_bytes;
     if (host->memory_used > limit || size - kept > limit - host->memory_used) {
         return MP_FAIL(OUT_OF_MEMORY,

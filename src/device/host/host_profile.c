@@ -1,9 +1,9 @@
 /* host_profile.c - what the emulated device did, as a profiler hears it from a GPU.
- * SPDX-License-Identifier: Apache-2.0
  *
  * An item keeps the mark of the thread that queued it, and an item of a graph that of the thread
  * that captured it; whoever runs the item times it. Begin and end are those of the work itself, so
- * a queue of threads or of the adversary shows work where it really was. */
+ * a queue of threads or of the adversary shows work where it really was.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_work.h"
 
 mp_status mp__host_profile_begin(mp_device *self) {

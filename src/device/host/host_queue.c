@@ -1,10 +1,10 @@
 /* host_queue.c - queues of items, and who runs them.
- * SPDX-License-Identifier: Apache-2.0
  *
  * The head of a queue stays in it, marked busy, while it runs: a queue without a head is idle.
  * Threaded: one thread a queue. Adversarial: whoever waits, or queues more, runs some ready head of
  * some queue; which one, and whether any, is drawn from the device's random numbers. Host calls run
- * only for a thread that waits, since a thread that queues may hold a lock the call needs. */
+ * only for a thread that waits, since a thread that queues may hold a lock the call needs.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_work.h"
 
 #include <string.h>

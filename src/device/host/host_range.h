@@ -1,7 +1,7 @@
 /* host_range.h - the address ranges that a device knows, sorted.
- * SPDX-License-Identifier: Apache-2.0
  *
- * Ranges never overlap. A table of a few thousand entries is an array: look-up is what counts. */
+ * Ranges never overlap. A table of a few thousand entries is an array: look-up is what counts.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_HOST_RANGE_H
 #define MP_DEVICE_HOST_RANGE_H
 

@@ -1,8 +1,8 @@
 /* host_stream.c - streams and events of the emulated device.
- * SPDX-License-Identifier: Apache-2.0
  *
  * An event counts: queueing a record takes the next number, running it publishes the number, and a
- * wait is for the number that was the last one when the wait was queued. */
+ * wait is for the number that was the last one when the wait was queued.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_memory.h"
 #include "device/host/host_work.h"
 

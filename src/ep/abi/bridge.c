@@ -1,4 +1,5 @@
-/* bridge.c - status and log between the two sides. SPDX-License-Identifier: Apache-2.0 */
+/* bridge.c - status and log between the two sides.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/abi/bridge.h"
 
 #include "base/log.h"
@@ -61,17 +62,17 @@ static void to_logger(void *context, mp_log_level level, const char *file, int l
 }
 
 void mp__log_attach(const OrtLogger *logger) {
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     if (attached++ == 0 && logger != NULL) {
         mp_log_set_sink(to_logger, (void *)(uintptr_t)logger);
     }
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
 }
 
 void mp__log_detach(void) {
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     if (--attached == 0) {
         mp_log_set_sink(NULL, NULL);
     }
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
 }

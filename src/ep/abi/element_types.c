@@ -1,4 +1,5 @@
-/* element_types.c - the table of element_types.h looked up. SPDX-License-Identifier: Apache-2.0 */
+/* element_types.c - the table of element_types.h looked up.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/abi/element_types.h"
 
 #include "ep/abi/bridge.h"

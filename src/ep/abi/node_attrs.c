@@ -1,4 +1,5 @@
-/* node_attrs.c - reads attributes into one list. SPDX-License-Identifier: Apache-2.0 */
+/* node_attrs.c - reads attributes into one list.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/abi/node_attrs.h"
 
 #include "ep/abi/bridge.h"

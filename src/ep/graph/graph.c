@@ -1,11 +1,10 @@
 /* graph.c - captured graphs through ONNX Runtime's callbacks.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * In one Run of the user's, ONNX Runtime asks IsGraphCaptured, runs the session, asks again, and
  * runs it again and again until the answer is yes; after eight runs it gives up with an error.
  * Where the answer will stay no, it is yes once after a run all the same: the outputs are there.
- * Before a run the answer is never but the truth, since ReplayGraph would follow. */
+ * Before a run the answer is never but the truth, since ReplayGraph would follow.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/graph/graph.h"
 
 #include "base/log.h"
@@ -140,12 +139,12 @@ static OrtStatus *on_run_start(OrtEp *self, const OrtRunOptions *options) {
     if (id == NO_GRAPH) {
         return NULL;
     }
-    pthread_mutex_lock(&graphs->lock);
+    (void)pthread_mutex_lock(&graphs->lock);
     const mp_status status = get_entry(graphs, id, &graphs->entry);
     if (status == MP_OK && is_due(graphs, graphs->entry)) {
         mp__recording_begin(graphs);
     }
-    pthread_mutex_unlock(&graphs->lock);
+    (void)pthread_mutex_unlock(&graphs->lock);
     if (status != MP_OK) { /* the run needs no graph */
         MP_LOG(WARNING, "%s", mp_error_message());
     }
@@ -260,13 +259,13 @@ static OrtStatus *on_run_end(OrtEp *self, const OrtRunOptions *options, bool wai
     }
     mp__run_now = graphs->run.outer;
     mp_status status = MP_OK;
-    pthread_mutex_lock(&graphs->lock);
+    (void)pthread_mutex_lock(&graphs->lock);
     if (graphs->run.is_recorded) {
         status = end_recorded(graphs, waits);
     } else if (graphs->entry != NULL) {
         end_plain(graphs);
     }
-    pthread_mutex_unlock(&graphs->lock);
+    (void)pthread_mutex_unlock(&graphs->lock);
     return mp__to_ort(status);
 }
 
@@ -286,10 +285,10 @@ static bool is_captured(const OrtEp *self, int id) {
         graphs->stops_chain = false;
         return true;
     }
-    pthread_mutex_lock(&graphs->lock);
+    (void)pthread_mutex_lock(&graphs->lock);
     const mp_graph_entry *entry = find_entry(graphs, id);
     const bool captured = entry != NULL && entry->graph != NULL;
-    pthread_mutex_unlock(&graphs->lock);
+    (void)pthread_mutex_unlock(&graphs->lock);
     return captured;
 }
 
@@ -297,12 +296,12 @@ static OrtStatus *replay(OrtEp *self, int id) {
     mp_graphs *graphs = known_graphs(self);
     mp_status status = MP_NOT_FOUND;
     if (graphs != NULL) {
-        pthread_mutex_lock(&graphs->lock);
+        (void)pthread_mutex_lock(&graphs->lock);
         const mp_graph_entry *entry = find_entry(graphs, id);
         if (entry != NULL && entry->graph != NULL) {
             status = mp__graph_queue(graphs, entry->graph);
         }
-        pthread_mutex_unlock(&graphs->lock);
+        (void)pthread_mutex_unlock(&graphs->lock);
     }
     if (status == MP_NOT_FOUND) {
         return mp__to_ort(MP_FAIL(NOT_FOUND,
@@ -327,14 +326,14 @@ static void release_one(mp_thread_record *record, void *context) {
     if (graphs == NULL) {
         return;
     }
-    pthread_mutex_lock(&graphs->lock);
+    (void)pthread_mutex_lock(&graphs->lock);
     mp_graph_entry *entry = find_entry(graphs, *(const int *)context);
     if (entry != NULL) {
         drop_graph(graphs, entry);
         entry->warm_ups = entry->attempts = 0;
         entry->is_told = false;
     }
-    pthread_mutex_unlock(&graphs->lock);
+    (void)pthread_mutex_unlock(&graphs->lock);
 }
 
 static OrtStatus *release_graph(OrtEp *self, int id) {

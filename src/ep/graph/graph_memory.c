@@ -1,9 +1,8 @@
 /* graph_memory.c - memory set apart for graphs, and blocks held for them.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A pool of ours sets memory apart by itself. The driver's own pool does not: there every block is
- * taken from outside stream order and allocated again within the recording only, from a list. */
+ * taken from outside stream order and allocated again within the recording only, from a list.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/graph/graph_memory.h"
 
 #include "base/log.h"
@@ -225,12 +224,12 @@ static size_t blocks_of(mp_pool *pool, mp_addr *addresses, size_t count) {
 
 mp_status mp__holds_make(mp_pool *pool, mp_addr *addresses, size_t count, mp_holds *out) {
     *out = (mp_holds){.blocks = addresses, .count = blocks_of(pool, addresses, count)};
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     const bool fits = reserve_holds(out->count);
     for (size_t i = 0; fits && i < out->count; i++) {
         add_hold(out->blocks[i]);
     }
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
     if (!fits) {
         free(addresses);
         *out = (mp_holds){0};
@@ -242,9 +241,9 @@ mp_status mp__holds_make(mp_pool *pool, mp_addr *addresses, size_t count, mp_hol
 
 void mp__holds_drop(mp_pool *pool, mp_holds *holds) {
     for (size_t i = 0; i < holds->count; i++) {
-        pthread_mutex_lock(&lock);
+        (void)pthread_mutex_lock(&lock);
         const bool is_freed = remove_hold(holds->blocks[i]);
-        pthread_mutex_unlock(&lock);
+        (void)pthread_mutex_unlock(&lock);
         if (is_freed) {
             give_back(pool, holds->blocks[i]);
         }
@@ -258,14 +257,14 @@ mp_status mp__holds_keep(mp_addr addr, bool *kept) {
     if (atomic_load_explicit(&held_count, memory_order_relaxed) == 0) {
         return MP_OK;
     }
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     hold *known = find(addr);
     const bool is_twice = known != NULL && known->is_freed;
     *kept = known != NULL;
     if (*kept) {
         known->is_freed = true;
     }
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
     return is_twice ? MP_FAIL(INVALID_ARGUMENT, "the block at %#zx was freed before", (size_t)addr)
                     : MP_OK;
 }

@@ -1,10 +1,9 @@
 /* graph_run.c - one run while it is recorded.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * The thread's own stream is captured, which the runs that warm up have used, so that handles of
  * libraries exist. The legacy default stream cannot be captured; a stream aside takes its place,
- * and the graph is launched on the default stream all the same. */
+ * and the graph is launched on the default stream all the same.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/graph/graph_run.h"
 
 #include "base/log.h"
@@ -114,9 +113,9 @@ static mp_status stop(mp_run *run, const char *why) {
     if (status == MP_OK) {
         status = run_part(graphs, part);
     }
-    pthread_mutex_lock(&graphs->lock); /* another thread may release a graph */
+    (void)pthread_mutex_lock(&graphs->lock); /* another thread may release a graph */
     mp__graph_memory_leave(&graphs->memory);
-    pthread_mutex_unlock(&graphs->lock);
+    (void)pthread_mutex_unlock(&graphs->lock);
     MP_LOG(INFO, "graph %d is not captured in this run: %s", graphs->entry->id, why);
     run->failed |= status != MP_OK;
     return status;

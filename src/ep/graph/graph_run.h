@@ -3,7 +3,6 @@
  *     graph.c        ONNX Runtime's callbacks: when to warm up, record, launch
  *     graph_run.c    a run that is recorded: its begin, its end, and what it must leave out
  *     graph_memory.c the memory
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_EP_GRAPH_RUN_H
 #define MP_EP_GRAPH_RUN_H

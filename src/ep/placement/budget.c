@@ -1,5 +1,6 @@
 /* budget.c - the accounting that ONNX Runtime does for its own CUDA provider alone
- * (session.resource_cuda_partitioning_settings). SPDX-License-Identifier: Apache-2.0 */
+ * (session.resource_cuda_partitioning_settings).
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/placement/budget.h"
 
 #include "ep/abi/bridge.h"

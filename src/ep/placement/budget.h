@@ -1,5 +1,6 @@
 /* budget.h - how much memory a session's nodes may need on the device, where its option
- * partition_memory_limit says so. SPDX-License-Identifier: Apache-2.0 */
+ * partition_memory_limit says so.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_EP_BUDGET_H
 #define MP_EP_BUDGET_H
 

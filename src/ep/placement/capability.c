@@ -7,7 +7,8 @@
  * long as a node's inputs are all such values, integer graph inputs or small constants; taking such
  * a node would only add copies back and forth. What the CPU makes of other values is data: nodes
  * behind it are not its neighbours for that. Third pass: where the session limits its memory, what
- * is beyond it goes back, too. SPDX-License-Identifier: Apache-2.0 */
+ * is beyond it goes back, too.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/abi/element_types.h"

@@ -2,10 +2,9 @@
  * GPUs. A model that holds one cannot run beside the CPU provider alone, and what ONNX Runtime says
  * then is about its own insides; so the operator is named first.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * ONNX Runtime does not tell which kernels other providers have: this list is compared with the
- * installed version by tests/ep/test_placement.py. Those that we have ourselves are left out. */
+ * installed version by tests/ep/test_placement.py. Those that we have ourselves are left out.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/placement/lacking.h"
 
 #include "base/log.h"

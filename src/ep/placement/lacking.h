@@ -1,4 +1,5 @@
-/* lacking.h - a word on nodes that no provider can run. SPDX-License-Identifier: Apache-2.0 */
+/* lacking.h - a word on nodes that no provider can run.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_EP_LACKING_H
 #define MP_EP_LACKING_H
 

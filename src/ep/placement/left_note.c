@@ -1,4 +1,5 @@
-/* left_note.c - a text that grows by a line for each node. SPDX-License-Identifier: Apache-2.0 */
+/* left_note.c - a text that grows by a line for each node.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/placement/left_note.h"
 
 #include "base/log.h"
@@ -24,7 +25,7 @@ static mp_status make_line(const OrtGraph *graph, const OrtNode *node, char **ou
     MP_TRY(mp__from_ort(ORT->Graph_GetName(graph, &of)));
     if (asprintf(out, "%s\t%s\t%s\t%zu\t%s\n", type, domain, name, id, of != NULL ? of : "") < 0) {
         *out = NULL;
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the name of a node");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the name of a node");
     }
     return MP_OK;
 }
@@ -44,13 +45,15 @@ static mp_status append(mp_left_nodes *left, char *line) {
         left->text = strcat(longer, line);
     }
     free(line);
-    return longer != NULL ? MP_OK : MP_FAIL(OUT_OF_MEMORY, "no host memory for names of nodes");
+    return longer != NULL
+               ? MP_OK
+               : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for names of nodes");
 }
 
 static mp_status publish(mp_provider *provider) {
     char *name = NULL;
     if (asprintf(&name, "%s" SUFFIX, provider->session_name) < 0) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a name");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a name");
     }
     mp_note_remove(provider->left.note);
     provider->left.note = NULL;

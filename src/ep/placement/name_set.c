@@ -1,4 +1,5 @@
-/* name_set.c - a hash table with open addresses. SPDX-License-Identifier: Apache-2.0 */
+/* name_set.c - a hash table with open addresses.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/placement/name_set.h"
 
 #include <stdlib.h>

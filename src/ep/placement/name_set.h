@@ -1,5 +1,6 @@
 /* name_set.h - a set of names of a graph's values. By name, since ONNX Runtime may hand out several
- * objects for one value. SPDX-License-Identifier: Apache-2.0 */
+ * objects for one value.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_EP_NAME_SET_H
 #define MP_EP_NAME_SET_H
 

@@ -1,5 +1,6 @@
 /* nhwc.h - channels last: what ONNX Runtime asks before it rewrites a graph, and what is said when
- * a rewritten node finds no kernel. SPDX-License-Identifier: Apache-2.0 */
+ * a rewritten node finds no kernel.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_EP_NHWC_H
 #define MP_EP_NHWC_H
 

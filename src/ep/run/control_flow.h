@@ -2,7 +2,8 @@
  *
  * It walks the branches and iterations and runs the nodes of the bodies, each where it was placed;
  * of a device it needs only two things: results of iterations put one behind the other (Loop), and
- * a transpose (Scan). SPDX-License-Identifier: Apache-2.0 */
+ * a transpose (Scan).
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_EP_CONTROL_FLOW_H
 #define MP_EP_CONTROL_FLOW_H
 

@@ -84,7 +84,7 @@ static mp_status check_memory(const mp_tensor *tensor, const void *data, const c
     if (data != NULL || mp_shape_count(&tensor->shape) == 0) {
         return MP_OK;
     }
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     const char *why = mp_shortage_here();
     return MP_FAIL(OUT_OF_MEMORY,
                    "no memory could be allocated for %s %d, a %s tensor of shape %s%s%s", what, i,

@@ -1,5 +1,6 @@
 /* memcpy_kernel.c - the copies that ONNX Runtime puts between nodes of two providers, on the run's
- * stream. SPDX-License-Identifier: Apache-2.0 */
+ * stream.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/nvtx.h"
 #include "ep/abi/bridge.h"
 #include "ep/session/plugin.h"

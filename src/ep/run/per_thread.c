@@ -1,10 +1,9 @@
 /* per_thread.c - records by thread and session.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A record is in two lists: its thread's, where it is looked for in each run, and its session's.
  * Both change under `all_lock` only; the thread's also under the thread's own lock, so that a run
- * takes no lock that threads share. */
+ * takes no lock that threads share.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/run/per_thread.h"
 
 #include "pool/pool_handle.h"
@@ -34,13 +33,13 @@ static void unlink_from_session(const mp_thread_record *record) {
 
 static void unlink_from_thread(const mp_thread_record *record) {
     thread_owner *owner = record->thread;
-    pthread_mutex_lock(&owner->lock);
+    (void)pthread_mutex_lock(&owner->lock);
     mp_thread_record **link = &owner->records;
     while (*link != record) {
         link = &(*link)->next;
     }
     *link = record->next;
-    pthread_mutex_unlock(&owner->lock);
+    (void)pthread_mutex_unlock(&owner->lock);
 }
 
 /* Takes: `record`, which is in no list any more. */
@@ -54,20 +53,20 @@ static void destroy(mp_thread_record *record) {
 
 static void end_thread(void *value) {
     thread_owner *owner = value;
-    pthread_mutex_lock(&all_lock);
+    (void)pthread_mutex_lock(&all_lock);
     for (mp_thread_record *record = owner->records, *next = NULL; record != NULL; record = next) {
         next = record->next;
         unlink_from_session(record);
         destroy(record);
     }
-    pthread_mutex_unlock(&all_lock);
+    (void)pthread_mutex_unlock(&all_lock);
     pthread_mutex_destroy(&owner->lock);
     free(owner);
     mine = NULL;
 }
 
 void mp__thread_records_close(mp_provider *provider) {
-    pthread_mutex_lock(&all_lock);
+    (void)pthread_mutex_lock(&all_lock);
     for (mp_thread_record *record = provider->thread_records, *next = NULL; record != NULL;
          record = next) {
         next = record->beside;
@@ -75,7 +74,7 @@ void mp__thread_records_close(mp_provider *provider) {
         destroy(record);
     }
     provider->thread_records = NULL;
-    pthread_mutex_unlock(&all_lock);
+    (void)pthread_mutex_unlock(&all_lock);
 }
 
 /* ---- making ---- */
@@ -97,26 +96,26 @@ static mp_status open_owner(void) {
 }
 
 static void add(mp_thread_record *record) {
-    pthread_mutex_lock(&all_lock);
+    (void)pthread_mutex_lock(&all_lock);
     record->beside = record->provider->thread_records;
     record->provider->thread_records = record;
-    pthread_mutex_lock(&mine->lock);
+    (void)pthread_mutex_lock(&mine->lock);
     record->next = mine->records;
     mine->records = record;
-    pthread_mutex_unlock(&mine->lock);
-    pthread_mutex_unlock(&all_lock);
+    (void)pthread_mutex_unlock(&mine->lock);
+    (void)pthread_mutex_unlock(&all_lock);
 }
 
 mp_thread_record *mp__thread_record_find(const mp_provider *provider) {
     if (mine == NULL) {
         return NULL;
     }
-    pthread_mutex_lock(&mine->lock);
+    (void)pthread_mutex_lock(&mine->lock);
     mp_thread_record *record = mine->records;
     while (record != NULL && record->provider != provider) {
         record = record->next;
     }
-    pthread_mutex_unlock(&mine->lock);
+    (void)pthread_mutex_unlock(&mine->lock);
     return record;
 }
 
@@ -159,10 +158,10 @@ mp_status mp__thread_stream(mp_thread_record *record, mp_run_stream **out) {
 
 void mp__thread_records_each(mp_provider *provider, void (*visit)(mp_thread_record *, void *),
                              void *context) {
-    pthread_mutex_lock(&all_lock);
+    (void)pthread_mutex_lock(&all_lock);
     for (mp_thread_record *record = provider->thread_records; record != NULL;
          record = record->beside) {
         visit(record, context);
     }
-    pthread_mutex_unlock(&all_lock);
+    (void)pthread_mutex_unlock(&all_lock);
 }

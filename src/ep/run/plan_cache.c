@@ -1,7 +1,8 @@
 /* plan_cache.c - a short list, the last used first; the oldest goes when it is full.
  *
  * A key is a run of 64-bit words: the alignment, then for each input its type and rank, its
- * dimensions and, on the host, its bytes. SPDX-License-Identifier: Apache-2.0 */
+ * dimensions and, on the host, its bytes.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/run/plan_cache.h"
 
 #include <pthread.h>
@@ -155,16 +156,16 @@ mp_status mp_plan_cache_get(mp_plan_cache *cache, mp_device *device, const mp_no
     mp_status status = key_make(&k, in, in_count, align);
     mp_plan *plan = NULL;
     if (status == MP_OK && !k.too_long) {
-        pthread_mutex_lock(&cache->lock);
+        (void)pthread_mutex_lock(&cache->lock);
         plan = list_find(cache, &k);
-        pthread_mutex_unlock(&cache->lock);
+        (void)pthread_mutex_unlock(&cache->lock);
     }
     if (status == MP_OK && plan == NULL) {
         status = mp_plan_make(device, node, in, in_count, out_count, align, &plan);
         if (status == MP_OK && !k.too_long) {
-            pthread_mutex_lock(&cache->lock);
+            (void)pthread_mutex_lock(&cache->lock);
             list_add(cache, &k, plan);
-            pthread_mutex_unlock(&cache->lock);
+            (void)pthread_mutex_unlock(&cache->lock);
         }
     }
     key_release(&k);
@@ -176,9 +177,9 @@ bool mp_plan_cache_has(mp_plan_cache *cache, const mp_tensor *in, int in_count, 
     key k;
     mp_plan *plan = NULL;
     if (key_make(&k, in, in_count, align) == MP_OK && !k.too_long) {
-        pthread_mutex_lock(&cache->lock);
+        (void)pthread_mutex_lock(&cache->lock);
         plan = list_find(cache, &k);
-        pthread_mutex_unlock(&cache->lock);
+        (void)pthread_mutex_unlock(&cache->lock);
     }
     key_release(&k);
     mp_plan_release(plan);

@@ -1,5 +1,6 @@
 /* plan_cache.h - the plans a node has made, by the shapes of its inputs and the values of those
- * that live on the host. SPDX-License-Identifier: Apache-2.0 */
+ * that live on the host.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_EP_PLAN_CACHE_H
 #define MP_EP_PLAN_CACHE_H
 

@@ -1,4 +1,5 @@
-/* prepared.c - see prepared.h. SPDX-License-Identifier: Apache-2.0 */
+/* prepared.c - see prepared.h.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/run/prepared.h"
 
 #include "ep/graph/graph.h"

@@ -1,5 +1,6 @@
 /* prepared.h - constant inputs of a node, brought once into the form that its operator wants them
- * in. ONNX Runtime then drops its own copy. SPDX-License-Identifier: Apache-2.0 */
+ * in. ONNX Runtime then drops its own copy.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_EP_PREPARED_H
 #define MP_EP_PREPARED_H
 

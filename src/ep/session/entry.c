@@ -1,4 +1,5 @@
-/* entry.c - the two exported functions. SPDX-License-Identifier: Apache-2.0 */
+/* entry.c - the two exported functions.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/session/plugin.h"
@@ -29,12 +30,12 @@ static uint32_t api_version_of(const char *text) {
 /* Objects of an earlier factory may be alive and use the tables, so they are set once. */
 static OrtStatus *adopt(mp_plugin tables) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     if (ORT == NULL) {
         mp_the_plugin = tables;
     }
     const bool same = ORT == tables.ort && ORT_EP == tables.ep;
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
     return same ? NULL
                 : tables.ort->CreateStatus(
                       ORT_FAIL, "the library is in use by another ONNX Runtime of this process");

@@ -1,13 +1,12 @@
 /* external.c - memory and timeline semaphores of other APIs, by POSIX file descriptor.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A descriptor stays its caller's. Everything that comes in is checked: sizes and offsets are
  * somebody else's numbers. Memory lives until its handle and every tensor over it have gone:
  *
  *     importer --+
  *     handle ----+--> imported memory, counted        tensors free themselves through `keeper`,
- *     tensors ---+                                    the allocator that each one names */
+ *     tensors ---+                                    the allocator that each one names
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/abi/bridge.h"
 #include "ep/abi/element_types.h"
 #include "ep/session/plugin.h"

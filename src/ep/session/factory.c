@@ -1,5 +1,6 @@
 /* factory.c - the factory that ONNX Runtime gets for a registration: it offers devices, makes
- * providers, allocators and streams. SPDX-License-Identifier: Apache-2.0 */
+ * providers, allocators and streams.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/session/plugin.h"
@@ -87,9 +88,9 @@ static OrtStatus *get_supported_devices(OrtEpFactory *self,
                                         size_t *device_count) {
     mp_factory *factory = from(self);
     *device_count = 0;
-    pthread_mutex_lock(&factory->lock);
+    (void)pthread_mutex_lock(&factory->lock);
     const mp_status opened = mp__units_open(factory, hardware, count);
-    pthread_mutex_unlock(&factory->lock);
+    (void)pthread_mutex_unlock(&factory->lock);
     if (opened != MP_OK) {
         MP_LOG(ERROR, "%s", mp_error_message());
         return mp__to_ort(opened);

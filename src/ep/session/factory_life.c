@@ -1,5 +1,6 @@
 /* factory_life.c - a factory goes with the last of those that refer to it: the registration, its
- * sessions, allocators, streams. SPDX-License-Identifier: Apache-2.0 */
+ * sessions, allocators, streams.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/abi/bridge.h"
 #include "ep/session/plugin.h"
 

@@ -85,9 +85,9 @@ OrtStatus *mp__incompatibility(OrtEpFactory *self, const OrtHardwareDevice *hard
                                OrtDeviceEpIncompatibilityDetails *details) {
     mp_factory *factory = (mp_factory *)self;
     finding found;
-    pthread_mutex_lock(&factory->lock);
+    (void)pthread_mutex_lock(&factory->lock);
     find_out(factory, hardware, &found);
-    pthread_mutex_unlock(&factory->lock);
+    (void)pthread_mutex_unlock(&factory->lock);
     return ORT_EP->DeviceEpIncompatibilityDetails_SetDetails(
         details, found.reasons, 0, found.reasons != 0 ? found.text : NULL);
 }

@@ -1,13 +1,12 @@
 /* memory.c - the pools that the provider allocates from, and the options they are opened with.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Every allocator, stream and session has a handle of its own on the pool of its device, so the
  * pool goes when the last of them does, and a shared allocator that is replaced before there is a
  * session takes the old pool with it.
  *
  * What ONNX Runtime's environment says is beneath what a session or an allocator says, and nobody
- * is told that a pool is set up otherwise: later openers have not asked for it. */
+ * is told that a pool is set up otherwise: later openers have not asked for it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/session/plugin.h"
@@ -223,7 +222,7 @@ static mp_status find_functions(const mp_options *options, functions **out) {
         .free = (void (*)(void *))(uintptr_t)options->gpu_external_free,
         .empty_cache = (void (*)(void))(uintptr_t)options->gpu_external_empty_cache,
     };
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     functions *f = all;
     while (f != NULL && (f->alloc != wanted.alloc || f->free != wanted.free ||
                          f->empty_cache != wanted.empty_cache)) {
@@ -237,15 +236,15 @@ static mp_status find_functions(const mp_options *options, functions **out) {
             all = f;
         }
     }
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
     *out = f;
     return f != NULL
                ? MP_OK
                : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for an external allocator");
 }
 
-/* Memory that the pool cannot lend is told of now: what a session's allocator says in a run does
- * not reach its user. That there is none may be another matter by then. */
+/* Memory that the pool cannot allocate is told of now: what a session's allocator says in a run
+ * does not reach its user. That there is none may be another matter by then. */
 static mp_status try_external(mp_pool *pool) {
     mp_addr addr = 0;
     const mp_status status = mp_pool_alloc(pool, 1, MP_NO_STREAM, &addr);

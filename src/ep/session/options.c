@@ -4,7 +4,8 @@
  * each place by its own name, then by its alias. A value that cannot be read, or a key of ours that
  * is not known, gives a warning and the default stays: a session that starts is worth more than one
  * that does not. Python's session(), whose caller can mend it, asks for an error instead
- * (STRICT_KEY). README.md says what each key does. SPDX-License-Identifier: Apache-2.0 */
+ * (STRICT_KEY). README.md says what each key does.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "base/option.h"
 #include "ep/abi/bridge.h"
@@ -307,7 +308,6 @@ mp_op_options mp__options_of_ops(const mp_options *options) {
         .tf32 = options->use_tf32,
         .conv_workspace_max = options->cudnn_conv_use_max_workspace,
         .conv_search = options->cudnn_conv_algo_search,
-        .skip_layer_norm_strict = options->enable_skip_layer_norm_strict_mode,
         .sdpa_kernel = (int32_t)options->sdpa_kernel,
         .tune = !options->tunable_op_enable          ? MP_TUNE_OFF
                 : !options->tunable_op_tuning_enable ? MP_TUNE_USE

@@ -19,11 +19,11 @@ void mp__peers_connect(mp_device *a, mp_device *b) {
     if (low->ordinal >= MP_UNITS_MAX || (atomic_load(&connected[low->ordinal]) & bit) != 0) {
         return;
     }
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     if ((atomic_load(&connected[low->ordinal]) & bit) == 0) {
         connect_one_way(low, high);
         connect_one_way(high, low);
         atomic_fetch_or(&connected[low->ordinal], bit);
     }
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
 }

@@ -25,17 +25,17 @@ void mp__pool_later_init(mp_pool_later *later, mp_unit *unit, mp_memory memory, 
     later->next = NULL;
     atomic_init(&later->pool, pool);
     if (pool == NULL) {
-        pthread_mutex_lock(&lock);
+        (void)pthread_mutex_lock(&lock);
         later->next = waiting;
         waiting = later;
-        pthread_mutex_unlock(&lock);
+        (void)pthread_mutex_unlock(&lock);
     }
 }
 
 void mp__pool_later_close(mp_pool_later *later) {
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     take_off(later);
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
     mp_pool_close(later->pool);
 }
 
@@ -51,14 +51,14 @@ static void join(mp_pool_later *later, mp_pool *pool) {
 }
 
 void mp__pool_later_join(const mp_unit *unit, mp_memory memory, mp_pool *pool) {
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     for (mp_pool_later *later = waiting, *next = NULL; later != NULL; later = next) {
         next = later->next;
         if (later->unit == unit && later->memory == memory) {
             join(later, pool);
         }
     }
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
 }
 
 static mp_status open_now(mp_pool_later *later) {

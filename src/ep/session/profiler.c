@@ -1,11 +1,11 @@
 /* profiler.c - adds kernels, copies and fills to the profile of a session, each with the node that
  * it is for.
- * SPDX-License-Identifier: Apache-2.0
  *
  * ONNX Runtime says on the thread that works when an event of its own begins and ends; in between,
  * the thread's mark (device/profile.h) is that event. At its end the event's node is noted under
  * the mark's tag, if work was queued under it. At the end of the profile each record of the device
- * finds its node by its tag: in a replay of a graph the node that was captured. */
+ * finds its node by its tag: in a replay of a graph the node that was captured.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/session/profiler.h"
 
 #include "base/log.h"
@@ -120,12 +120,12 @@ static OrtStatus *stop_event(OrtEpProfilerImpl *self, uint64_t id, const OrtProf
         return NULL;
     }
     char *text = describe(event);
-    pthread_mutex_lock(&p->lock);
+    (void)pthread_mutex_lock(&p->lock);
     const bool room = grow_notes(p);
     if (room) {
         p->notes[p->count++] = (note){.tag = tag, .id = id, .text = text};
     }
-    pthread_mutex_unlock(&p->lock);
+    (void)pthread_mutex_unlock(&p->lock);
     if (!room) {
         free(text);
     }

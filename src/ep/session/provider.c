@@ -1,4 +1,5 @@
-/* provider.c - the provider of one session. SPDX-License-Identifier: Apache-2.0 */
+/* provider.c - the provider of one session.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/abi/bridge.h"
 #include "ep/graph/graph.h"
 #include "ep/placement/left_note.h"
@@ -24,12 +25,12 @@ static const char *get_name(const OrtEp *self) {
 static OrtStatus *get_kernel_registry(OrtEp *self, const OrtKernelRegistry **out) {
     mp_factory *factory = from(self)->factory;
     OrtStatus *status = NULL;
-    pthread_mutex_lock(&factory->lock);
+    (void)pthread_mutex_lock(&factory->lock);
     if (factory->registry == NULL) {
         status = mp__registry_create(&factory->registry);
     }
     *out = factory->registry;
-    pthread_mutex_unlock(&factory->lock);
+    (void)pthread_mutex_unlock(&factory->lock);
     return status;
 }
 

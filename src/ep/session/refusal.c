@@ -1,6 +1,7 @@
 /* refusal.c - what cannot be run is left to the CPU's provider when the session is made, instead of
  * failing in the first run: convolutions, where a session forbids cuDNN or the machine has none,
- * and nodes that their operator does not accept. SPDX-License-Identifier: Apache-2.0 */
+ * and nodes that their operator does not accept.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/session/refusal.h"
 
 #include "base/log.h"

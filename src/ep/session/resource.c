@@ -1,9 +1,8 @@
 /* resource.c - what a session's provider tells ONNX Runtime of its device and its memory.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Left out on purpose: GetWeightlessSupport, which is asked of providers that compile nodes into
- * models of their own and may leave the weights out of them; this one compiles none. */
+ * models of their own and may leave the weights out of them; this one compiles none.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/session/plugin.h"

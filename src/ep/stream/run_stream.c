@@ -1,9 +1,8 @@
 /* run_stream.c - the list of streams that sessions run on.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * ONNX Runtime before API 28 shows a kernel only a stream's native handle, so streams are found by
- * that. `generation` moves when a stream goes, which makes the threads' last hits stale. */
+ * that. `generation` moves when a stream goes, which makes the threads' last hits stale.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/stream/run_stream.h"
 
 #include "base/log.h"
@@ -62,10 +61,10 @@ static mp_status make(mp_unit *unit, mp_pool *pool, const mp_provider *owner, bo
     }
     mp__factory_keep(unit->factory);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_lock(&all_lock);
+    (void)pthread_mutex_lock(&all_lock);
     s->next = all;
     all = s;
-    pthread_mutex_unlock(&all_lock);
+    (void)pthread_mutex_unlock(&all_lock);
     *out = s;
     return MP_OK;
 }
@@ -77,18 +76,18 @@ mp_status mp__run_stream_create(mp_unit *unit, mp_pool *pool, const mp_provider 
 
 mp_status mp__run_stream_wrap(mp_unit *unit, mp_pool *pool, const mp_provider *owner, void *native,
                               mp_run_stream **out) {
-    pthread_mutex_lock(&wrap_lock);
+    (void)pthread_mutex_lock(&wrap_lock);
     const mp_status status = make(unit, pool, owner, true, native, out);
-    pthread_mutex_unlock(&wrap_lock);
+    (void)pthread_mutex_unlock(&wrap_lock);
     return status;
 }
 
 /* ---- references ---- */
 
 void mp__run_stream_keep(mp_run_stream *stream) {
-    pthread_mutex_lock(&all_lock);
+    (void)pthread_mutex_lock(&all_lock);
     stream->references++;
-    pthread_mutex_unlock(&all_lock);
+    (void)pthread_mutex_unlock(&all_lock);
 }
 
 static const mp_run_stream *other_with(const void *native, const mp_unit *unit) {
@@ -102,7 +101,7 @@ static const mp_run_stream *other_with(const void *native, const mp_unit *unit) 
 /* Takes one reference away, and with the last one the stream out of the list.
  * `*alone`: nobody else goes by its handle. */
 static bool take_off(mp_run_stream *stream, bool *alone) {
-    pthread_mutex_lock(&all_lock);
+    (void)pthread_mutex_lock(&all_lock);
     const bool last = --stream->references == 0;
     if (last) {
         mp_run_stream **link = &all;
@@ -113,7 +112,7 @@ static bool take_off(mp_run_stream *stream, bool *alone) {
         atomic_fetch_add(&generation, 1);
     }
     *alone = other_with(stream->native, stream->unit) == NULL;
-    pthread_mutex_unlock(&all_lock);
+    (void)pthread_mutex_unlock(&all_lock);
     return last;
 }
 
@@ -162,11 +161,11 @@ void mp__run_stream_drop(mp_run_stream *stream) {
     }
     const bool is_wrap = stream->is_wrap;
     if (is_wrap) {
-        pthread_mutex_lock(&wrap_lock);
+        (void)pthread_mutex_lock(&wrap_lock);
     }
     const bool last = give_up(stream);
     if (is_wrap) {
-        pthread_mutex_unlock(&wrap_lock);
+        (void)pthread_mutex_unlock(&wrap_lock);
     }
     if (last) {
         destroy(stream);
@@ -202,7 +201,7 @@ mp_run_stream *mp__run_stream_find(const void *native, const mp_provider *owner)
     if (last.generation == now && last.native == native && last.owner == owner) {
         return last.stream;
     }
-    pthread_mutex_lock(&all_lock);
+    (void)pthread_mutex_lock(&all_lock);
     mp_run_stream *found = look_up(native, owner);
     if (found != NULL) { /* a stream that is made later may have the handle not found now */
         last.native = native;
@@ -210,7 +209,7 @@ mp_run_stream *mp__run_stream_find(const void *native, const mp_provider *owner)
         last.stream = found;
         last.generation = now;
     }
-    pthread_mutex_unlock(&all_lock);
+    (void)pthread_mutex_unlock(&all_lock);
     return found;
 }
 
@@ -218,10 +217,10 @@ mp_run_stream *mp__run_stream_find(const void *native, const mp_provider *owner)
 
 mp_status mp__run_stream_wait(mp_run_stream *stream) {
     mp_device *device = stream->unit->device;
-    pthread_mutex_lock(&stream->lock);
+    (void)pthread_mutex_lock(&stream->lock);
     const mp_status status =
         stream->captured ? MP_OK : device->ops->stream_synchronize(device, stream->stream);
-    pthread_mutex_unlock(&stream->lock);
+    (void)pthread_mutex_unlock(&stream->lock);
     return status;
 }
 
@@ -246,7 +245,7 @@ static bool is_not_of_other_launches(const mp_run_stream *stream, const mp_provi
 /* The first stream chosen after `before` (NULL: of all), kept. */
 static mp_run_stream *keep_next(const mp_run_stream *before, choice *chosen,
                                 const mp_provider *owner) {
-    pthread_mutex_lock(&all_lock);
+    (void)pthread_mutex_lock(&all_lock);
     mp_run_stream *s = before != NULL ? before->next : all;
     while (s != NULL && !chosen(s, owner)) {
         s = s->next;
@@ -254,7 +253,7 @@ static mp_run_stream *keep_next(const mp_run_stream *before, choice *chosen,
     if (s != NULL) {
         s->references++;
     }
-    pthread_mutex_unlock(&all_lock);
+    (void)pthread_mutex_unlock(&all_lock);
     return s;
 }
 
@@ -285,7 +284,7 @@ mp_status mp__run_streams_wait_launch(const mp_provider *owner) {
 }
 
 void mp__run_stream_set_captured(mp_run_stream *stream, bool captured) {
-    pthread_mutex_lock(&stream->lock);
+    (void)pthread_mutex_lock(&stream->lock);
     stream->captured = captured;
-    pthread_mutex_unlock(&stream->lock);
+    (void)pthread_mutex_unlock(&stream->lock);
 }

@@ -1,11 +1,10 @@
 /* stream_options.c - which stream a session's runs are queued on.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * By default each of ONNX Runtime's streams is one of the device, so that threads run side by side;
  * a session with graphs has one a thread. A session with only one stream runs one thread at a time:
  * that is so with a stream of the user's, and with memory of another library's functions, which
- * know of no streams. */
+ * know of no streams.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/stream/stream_options.h"
 
 #include "base/log.h"

@@ -1,4 +1,5 @@
-/* transfer.c - copies of tensors between host and device. SPDX-License-Identifier: Apache-2.0 */
+/* transfer.c - copies of tensors between host and device.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/shortage.h"
 #include "ep/abi/bridge.h"
 #include "ep/graph/graph.h"

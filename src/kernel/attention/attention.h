@@ -7,12 +7,6 @@
 #include "kernel/attention/attention_args.h"
 #include "kernel/core/prelude.h"
 
-#if K_HOST
-#define A_UNROLL
-#else
-#define A_UNROLL _Pragma("unroll")
-#endif
-
 #define A_NONE (-(TA)K_INF)
 
 /* Valid keys of a batch entry. */
@@ -104,15 +98,15 @@ K_FN void a_load(const T *row, int32_t first, int32_t size, int32_t wide, TA *ou
     if (wide && first < size) {
         a_pack pack;
         const k_b128 *from = (const k_b128 *)(const void *)(row + first);
-        A_UNROLL for (int32_t i = 0; i < (int32_t)(sizeof(T) * A_PIECE / 16); i++) {
+        K_UNROLL for (int32_t i = 0; i < (int32_t)(sizeof(T) * A_PIECE / 16); i++) {
             pack.raw[i] = from[i];
         }
-        A_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
+        K_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
             out[e] = (TA)T_load(pack.item[e]);
         }
         return;
     }
-    A_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
+    K_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
         out[e] = first + e < size ? (TA)T_load(row[first + e]) : 0;
     }
 }

@@ -1,6 +1,7 @@
 /* attention_args.h - arguments of the kernels of attention. Tensors are walked by strides in
  * elements, so that both layouts of ONNX, packed ones and caches are one case; elements of a head
- * are neighbours. SPDX-License-Identifier: Apache-2.0 */
+ * are neighbours.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_ATTENTION_ARGS_H
 #define MP_KERNEL_ATTENTION_ARGS_H
 
@@ -102,7 +103,7 @@ typedef struct mp_rotary_args {
     int64_t x_stride[3], out_stride[3]; /* batch, head, row */
     int64_t cache_rows;                 /* a position beyond is taken as the nearest */
     int64_t pieces;                     /* of a head: pairs, or packs of pairs */
-    int32_t head_size, half;            /* half the elements that turn */
+    int32_t head_size, half;            /* half the elements that are rotated */
     int32_t interleaved;
     int32_t position_kind;
     int32_t prompt; /* K_POSITION_LENGTHS: tokens begin at 0 */

@@ -1,5 +1,6 @@
 /* attention_combine.cu - adds up what the blocks of attention_few.cu found in their shares of the
- * keys. One lane an element of the result. SPDX-License-Identifier: Apache-2.0 */
+ * keys. One lane an element of the result.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention.h"
 
 K_KERNEL(mp_attention_args, args) {

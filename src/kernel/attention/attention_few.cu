@@ -60,7 +60,7 @@ K_FN int64_t few_row(const k_score_rule *rule, const few *at, int32_t r) {
 }
 
 K_FN void few_slice(const T *row, int32_t first, int32_t size, int32_t wide, float *out) {
-    A_UNROLL for (int32_t e = 0; e < SLICE; e += A_PIECE) {
+    K_UNROLL for (int32_t e = 0; e < SLICE; e += A_PIECE) {
         if (e == 0 || e < size) {
             a_load(row, first + e, size, wide, out + e);
         }
@@ -75,7 +75,7 @@ K_FN void few_add(few_state *state, int32_t r, float score, const float *v, int3
         const float shrink = state->total[r] == 0 ? 0 : expf(state->top[r] - score);
         state->top[r] = score;
         state->total[r] *= shrink;
-        A_UNROLL for (int32_t e = 0; e < SLICE; e++) {
+        K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
             if (!K_HOST || e < size) {
                 state->sum[r][e] *= shrink;
             }
@@ -83,14 +83,14 @@ K_FN void few_add(few_state *state, int32_t r, float score, const float *v, int3
     }
     const float weight = a_weight(score, state->top[r]);
     state->total[r] += weight;
-    A_UNROLL for (int32_t e = 0; e < SLICE; e++) {
+    K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
         if (!K_HOST || e < size) {
             state->sum[r][e] += weight * v[e];
         }
     }
 }
 
-/* Where a row's mask begins is found anew for each key: a register for each row is worth more. */
+/* Where a row's mask begins is found again for each key: a register for each row is worth more. */
 K_FN float few_masked(const k_score_rule *rule, const few *at, int32_t r, int64_t key,
                       float score) {
     if (rule->mask_kind == K_MASK_NONE) {
@@ -101,7 +101,7 @@ K_FN float few_masked(const k_score_rule *rule, const few *at, int32_t r, int64_
 }
 
 /* The keys of one group: from `at->from` + its number in steps of `groups`. Every group makes the
- * same number of turns, since lanes of several groups meet in few_meet. */
+ * same number of rounds, since lanes of several groups meet in few_meet. */
 K_FN void few_keys(const mp_attention_args *args, const few *at, few_state *state, int32_t first,
                    int32_t group, int32_t groups) {
     const k_score_rule *rule = &args->rule;
@@ -110,7 +110,7 @@ K_FN void few_keys(const mp_attention_args *args, const few *at, few_state *stat
     const T *v =
         (const T *)args->v + at->entry * args->v_stride[0] + at->kv_head * args->v_stride[1];
     int32_t from[ROWS] = {0}, to[ROWS] = {0};
-    A_UNROLL for (int32_t r = 0; r < ROWS; r++) {
+    K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
         if (r < at->rows) {
             const a_span span = a_visible(rule, at->length, few_row(rule, at, r));
             from[r] = (int32_t)span.from;
@@ -119,19 +119,19 @@ K_FN void few_keys(const mp_attention_args *args, const few *at, few_state *stat
     }
     for (int64_t base = at->from; base < at->to; base += (int64_t)groups * AHEAD) {
         float keys[AHEAD][SLICE], values[AHEAD][SLICE];
-        A_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
+        K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
             const int64_t key = base + group + (int64_t)n * groups;
             const int64_t read = key < at->to ? key : at->from;
             few_slice(k + read * args->k_stride[2], first, args->head_size, args->wide, keys[n]);
             few_slice(v + read * args->v_stride[2], first, args->v_head_size, args->wide,
                       values[n]);
         }
-        A_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
+        K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
             const int64_t key = base + group + (int64_t)n * groups;
-            A_UNROLL for (int32_t r = 0; r < ROWS; r++) {
+            K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
                 if (r < at->rows) {
                     float dot = 0;
-                    A_UNROLL for (int32_t e = 0; e < SLICE; e++) {
+                    K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
                         if (!K_HOST || e < args->head_size) {
                             dot += state->q[r][e] * keys[n][e];
                         }
@@ -209,10 +209,10 @@ K_BLOCK_KERNEL_UP_TO(K_ATTENTION_LANES, mp_attention_args, args) {
         const few at = few_place(&args, unit);
         if (group < groups) {
             few_state state;
-            A_UNROLL for (int32_t r = 0; r < ROWS; r++) {
+            K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
                 state.top[r] = A_NONE;
                 state.total[r] = 0;
-                A_UNROLL for (int32_t e = 0; e < SLICE; e++) {
+                K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
                     state.q[r][e] = 0;
                     state.sum[r][e] = 0;
                 }
@@ -224,13 +224,13 @@ K_BLOCK_KERNEL_UP_TO(K_ATTENTION_LANES, mp_attention_args, args) {
                 }
             }
             few_keys(&args, &at, &state, first, group, groups);
-            A_UNROLL for (int32_t r = 0; r < ROWS; r++) {
+            K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
                 float *mine = shared + (group * ROWS + r) * pitch;
                 if (first == 0) {
                     mine[0] = state.top[r];
                     mine[1] = state.total[r];
                 }
-                A_UNROLL for (int32_t e = 0; e < SLICE; e++) {
+                K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
                     if (first + e < args.v_head_size) {
                         mine[K_ATTENTION_STATE + first + e] = state.sum[r][e];
                     }

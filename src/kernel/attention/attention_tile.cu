@@ -90,7 +90,7 @@ K_FN void tile_begin(const mp_attention_args *args, const tile *t) {
                        tile_query(rule, t, r) * args->q_stride[2],
                    d, args->head_size, args->wide, part);
         }
-        A_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
+        K_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
             t->q[(d + e) * t->row_pitch + r] = part[e];
         }
     }
@@ -110,7 +110,7 @@ K_FN void tile_load_keys(const mp_attention_args *args, const tile *t, int64_t k
         if (key_first + key < key_end) {
             a_load(k + (key_first + key) * args->k_stride[2], d, args->head_size, args->wide, part);
         }
-        A_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
+        K_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
             t->kv[(d + e) * t->key_pitch + key] = part[e];
         }
     }
@@ -128,7 +128,7 @@ K_FN void tile_load_values(const mp_attention_args *args, const tile *t, int64_t
             a_load(v + (key_first + key) * args->v_stride[2], d, args->v_head_size, args->wide,
                    part);
         }
-        A_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
+        K_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
             t->kv[key * t->value + d + e] = part[e];
         }
     }
@@ -140,8 +140,8 @@ K_FN void tile_product(const float *a, int32_t a_pitch, const float *b, int32_t 
     for (int32_t i = 0; i < count; i++) {
         const tile_four x = *(const tile_four *)(const void *)(a + i * a_pitch);
         const tile_four y = *(const tile_four *)(const void *)(b + i * b_pitch);
-        A_UNROLL for (int32_t r = 0; r < SIDE; r++) {
-            A_UNROLL for (int32_t c = 0; c < SIDE; c++) {
+        K_UNROLL for (int32_t r = 0; r < SIDE; r++) {
+            K_UNROLL for (int32_t c = 0; c < SIDE; c++) {
                 out[r][c] += x.of[r] * y.of[c];
             }
         }
@@ -155,10 +155,10 @@ K_FN void tile_scores(const mp_attention_args *args, const tile *t, int64_t key_
         const int32_t r0 = (int32_t)(i / across) * SIDE, c0 = (int32_t)(i % across) * SIDE;
         float dot[SIDE][SIDE] = {{0}};
         tile_product(t->q + r0, t->row_pitch, t->kv + c0, t->key_pitch, t->head, dot);
-        A_UNROLL for (int32_t c = 0; c < SIDE; c++) {
+        K_UNROLL for (int32_t c = 0; c < SIDE; c++) {
             const int64_t key = key_first + c0 + c;
             tile_four column;
-            A_UNROLL for (int32_t r = 0; r < SIDE; r++) {
+            K_UNROLL for (int32_t r = 0; r < SIDE; r++) {
                 const int32_t seen = key >= t->from[r0 + r] && key < t->to[r0 + r];
                 column.of[r] =
                     seen ? a_masked(rule, t->mask_row[r0 + r], key, a_capped(rule, dot[r][c]))
@@ -217,18 +217,18 @@ K_FN void tile_values(const tile *t) {
     K_BLOCK_LOOP(i, t->rows / SIDE * across) {
         const int32_t r0 = (int32_t)(i / across) * SIDE, d0 = (int32_t)(i % across) * SIDE;
         float sum[SIDE][SIDE];
-        A_UNROLL for (int32_t r = 0; r < SIDE; r++) {
+        K_UNROLL for (int32_t r = 0; r < SIDE; r++) {
             const float shrink = t->shrink[r0 + r];
             const tile_four before =
                 *(const tile_four *)(const void *)(t->sum + (r0 + r) * t->value + d0);
-            A_UNROLL for (int32_t d = 0; d < SIDE; d++) {
+            K_UNROLL for (int32_t d = 0; d < SIDE; d++) {
                 sum[r][d] = shrink == 0 ? 0 : before.of[d] * shrink;
             }
         }
         tile_product(t->weight + r0, t->row_pitch, t->kv + d0, t->value, t->keys, sum);
-        A_UNROLL for (int32_t r = 0; r < SIDE; r++) {
+        K_UNROLL for (int32_t r = 0; r < SIDE; r++) {
             tile_four after;
-            A_UNROLL for (int32_t d = 0; d < SIDE; d++) {
+            K_UNROLL for (int32_t d = 0; d < SIDE; d++) {
                 after.of[d] = sum[r][d];
             }
             *(tile_four *)(void *)(t->sum + (r0 + r) * t->value + d0) = after;

@@ -1,6 +1,7 @@
 /* kv_append.cu - caches of keys and values: the past rows and the fresh ones behind them, in one
  * pass for both. Where an entry's length ends before the cache, what is behind it becomes 0. Only
- * moves, so there is an instance for each width. SPDX-License-Identifier: Apache-2.0 */
+ * moves, so there is an instance for each width.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention_args.h"
 #include "kernel/core/index.h"
 

@@ -1,6 +1,7 @@
-/* rotary.cu - rotary position embedding: pairs of elements of a head turn by an angle of their
- * token's position; elements behind them are copied. A lane takes a piece: a pair, or 16 bytes of
- * pairs where all sizes allow it. SPDX-License-Identifier: Apache-2.0 */
+/* rotary.cu - rotary position embedding: pairs of elements of a head are rotated by an angle of
+ * their token's position; elements behind them are copied. A lane takes a piece: a pair, or 16
+ * bytes of pairs where all sizes allow it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention_args.h"
 #include "kernel/core/prelude.h"
 
@@ -21,7 +22,7 @@ K_FN void r_write(T *to, r_pack pack) {
     *(k_b128 *)(void *)to = pack.raw;
 }
 
-K_FN void r_turn(T *x, T *y, T cosine, T sine) {
+K_FN void r_rotate(T *x, T *y, T cosine, T sine) {
     const float a = T_load(*x), b = T_load(*y);
     const float c = T_load(cosine), s = T_load(sine);
     *x = T_store(a * c - b * s);
@@ -58,8 +59,8 @@ K_FN void r_pairs(const mp_rotary_args *args, const T *x, T *out, int64_t angle,
         b = x[second];
     }
     if (piece < half) {
-        r_turn(&a, &b, ((const T *)args->cosine)[angle + piece],
-               ((const T *)args->sine)[angle + piece]);
+        r_rotate(&a, &b, ((const T *)args->cosine)[angle + piece],
+                 ((const T *)args->sine)[angle + piece]);
     }
     out[first] = a;
     if (second < args->head_size) {
@@ -80,12 +81,12 @@ K_FN void r_packs(const mp_rotary_args *args, const T *x, T *out, int64_t angle,
         const r_pack sine = r_read((const T *)args->sine + angle + at);
         for (int32_t i = 0; i < PACK; i++) {
             if (!args->interleaved) {
-                r_turn(&a.item[i], &b.item[i], cosine.item[i], sine.item[i]);
+                r_rotate(&a.item[i], &b.item[i], cosine.item[i], sine.item[i]);
             } else if (i < PACK / 2) {
-                r_turn(&a.item[2 * i], &a.item[2 * i + 1], cosine.item[i], sine.item[i]);
+                r_rotate(&a.item[2 * i], &a.item[2 * i + 1], cosine.item[i], sine.item[i]);
             } else {
-                r_turn(&b.item[2 * i - PACK], &b.item[2 * i + 1 - PACK], cosine.item[i],
-                       sine.item[i]);
+                r_rotate(&b.item[2 * i - PACK], &b.item[2 * i + 1 - PACK], cosine.item[i],
+                         sine.item[i]);
             }
         }
     }

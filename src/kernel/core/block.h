@@ -1,6 +1,7 @@
 /* block.h - sums and maxima over the lanes of a block. Every lane calls, every lane gets the
  * result; two barriers or none with one lane. The order of additions depends on the number of lanes
- * alone, so results repeat. SPDX-License-Identifier: Apache-2.0 */
+ * alone, so results repeat.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_BLOCK_H
 #define MP_KERNEL_BLOCK_H
 

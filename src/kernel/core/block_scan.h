@@ -1,5 +1,6 @@
 /* block_scan.h - what the lanes before have, joined. Every lane calls. The order of joining depends
- * on the number of lanes alone. SPDX-License-Identifier: Apache-2.0 */
+ * on the number of lanes alone.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_BLOCK_SCAN_H
 #define MP_KERNEL_BLOCK_SCAN_H
 

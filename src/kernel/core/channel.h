@@ -1,4 +1,5 @@
-/* channel.h - which channel an element is of. SPDX-License-Identifier: Apache-2.0 */
+/* channel.h - which channel an element is of.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_CHANNEL_H
 #define MP_KERNEL_CHANNEL_H
 

@@ -1,5 +1,6 @@
 /* channel_affine.cu - a factor and a summand for each channel. Bound by memory: one read and one
- * write an element. SPDX-License-Identifier: Apache-2.0 */
+ * write an element.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/channel_args.h"
 #include "kernel/core/walk.h"
 

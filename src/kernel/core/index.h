@@ -2,7 +2,8 @@
  *
  * The operator coalesces dimensions first, so most tensors arrive with one or two. A position is
  * found from the element's number by division; below 2^31 elements by a multiplication and a shift
- * (k_divider), above by 64-bit division. SPDX-License-Identifier: Apache-2.0 */
+ * (k_divider), above by 64-bit division.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_INDEX_H
 #define MP_KERNEL_INDEX_H
 

@@ -35,6 +35,8 @@
 #define K_HOST     0
 #define K_FN       [[maybe_unused]] static __device__ __forceinline__
 #define K_ALIGN(n) __align__(n)
+#define K_UNROLL   _Pragma("unroll")
+#define K_ONE_COPY _Pragma("unroll 1") /* of a loop's text: fewer registers, more blocks */
 
 /* The kernel before may still be running when these blocks arrive (programmatic dependent launch):
  * they wait until it has ended and written all, and only then let those of the next kernel come. */
@@ -78,9 +80,11 @@ K_FN void k_enter(void) {
 
 #include <math.h>
 
-#define K_HOST          1
-#define K_FN            static inline __attribute__((unused))
-#define K_ALIGN(n)      __attribute__((aligned(n)))
+#define K_HOST     1
+#define K_FN       static inline __attribute__((unused))
+#define K_ALIGN(n) __attribute__((aligned(n)))
+#define K_UNROLL
+#define K_ONE_COPY
 
 /* NOLINTBEGIN(bugprone-reserved-identifier): these are CUDA's names */
 #define threadIdx       (k_lane.thread)

@@ -2,7 +2,7 @@
  * part of the row in registers.
  *
  * A group is `width` neighbouring lanes, a power of two: part of a warp, or the whole block. All
- * groups of a block take the same number of turns, so that every lane comes to each barrier; a
+ * groups of a block take the same number of rounds, so that every lane comes to each barrier; a
  * group without a row has a row of no elements.
  *
  * A row is seen as the packs of 16 aligned bytes that it touches, wherever it begins:
@@ -38,14 +38,6 @@ typedef union K_ALIGN(16) k_pack {
     } words;
 } k_pack;
 
-#if K_HOST
-#define K_UNROLL
-#define K_ONE_COPY
-#else
-#define K_UNROLL   _Pragma("unroll")
-#define K_ONE_COPY _Pragma("unroll 1") /* of a loop's text */
-#endif
-
 /* ---- spans ---- */
 
 /* A lane's part of a span. Positions count from the first element of the lane's first pack; those
@@ -62,7 +54,7 @@ K_FN int32_t k_row_shift(const void *x) {
     return (int32_t)((uint64_t)x % 16 / sizeof(T));
 }
 
-/* The same span, which the compiler knows nothing of: what follows from it is worked out anew for
+/* The same span, which the compiler knows nothing of: what follows from it is computed again for
  * each use of the row and takes no registers in between. */
 K_FN k_span k_span_anew(k_span s) {
 #if !K_HOST
@@ -225,12 +217,12 @@ K_FN void k_span_put(const k_span *s, T *to, int32_t k, int how, k_pack pack) {
 K_GROUP_REDUCE(k_group_sum, K_SUM, k_block_sum, a + b)
 K_GROUP_REDUCE(k_group_max, K_SUM, k_block_max, a != a ? a : b != b ? b : a > b ? a : b)
 
-typedef struct k_turn {
+typedef struct k_round {
     uint32_t lane, width; /* within the group */
-    int64_t group, step;  /* the first row of this group, and how many rows a turn of all takes */
-    int64_t first;        /* row of the block's first group: while it is below `rows`, all turn */
+    int64_t group, step;  /* the first row of this group, and how many rows a round of all takes */
+    int64_t first;        /* row of the block's first group: while it is below `rows`, all go on */
     int64_t groups;       /* of the block */
-} k_turn;
+} k_round;
 
 /* Which power of two. */
 K_FN uint32_t k_log2(uint32_t power) {
@@ -241,8 +233,8 @@ K_FN uint32_t k_log2(uint32_t power) {
 #endif
 }
 
-K_FN k_turn k_turns(int32_t width) {
-    k_turn t;
+K_FN k_round k_rounds(int32_t width) {
+    k_round t;
     t.width = (uint32_t)width < blockDim.x ? (uint32_t)width : blockDim.x;
     const uint32_t shift = k_log2(t.width);
     t.groups = blockDim.x >> shift;
@@ -256,16 +248,16 @@ K_FN k_turn k_turns(int32_t width) {
 /* Visits the rows of the first group of this block, whatever rows there are for the others: row
  * `first` + t.group is this lane's. On the emulated device a block takes neighbours. */
 #if K_HOST
-#define K_TURN_LOOP(first, t, rows)                                \
-    for (int64_t first = k_turn_edge((t).groups, (rows), 0),       \
-                 first##_end = k_turn_edge((t).groups, (rows), 1); \
+#define K_ROUND_LOOP(first, t, rows)                                \
+    for (int64_t first = k_round_edge((t).groups, (rows), 0),       \
+                 first##_end = k_round_edge((t).groups, (rows), 1); \
          first < first##_end; first += (t).groups)
 
-K_FN int64_t k_turn_edge(int64_t groups, int64_t rows, int64_t after) {
+K_FN int64_t k_round_edge(int64_t groups, int64_t rows, int64_t after) {
     return k_share((rows + groups - 1) / groups, blockIdx.x + after, gridDim.x) * groups;
 }
 #else
-#define K_TURN_LOOP(first, t, rows) \
+#define K_ROUND_LOOP(first, t, rows) \
     for (int64_t first = (t).first; first < (rows); first += (t).step)
 #endif
 

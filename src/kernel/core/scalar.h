@@ -2,7 +2,8 @@
  *
  * f16 and bf16 are stored in 16 bits, wrapped so that nobody computes with the bits by accident,
  * and computed in float. Conversions round to nearest even and keep NaN, inf and subnormals.
- * bool is a byte that is 0 or 1 after loading. SPDX-License-Identifier: Apache-2.0 */
+ * bool is a byte that is 0 or 1 after loading.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_SCALAR_H
 #define MP_KERNEL_SCALAR_H
 

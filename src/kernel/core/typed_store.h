@@ -1,5 +1,6 @@
 /* typed_store.h - writes a number as an element of a type that is known at run time, for kernels
- * that are too rare to be built for each type. SPDX-License-Identifier: Apache-2.0 */
+ * that are too rare to be built for each type.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_TYPED_STORE_H
 #define MP_KERNEL_TYPED_STORE_H
 

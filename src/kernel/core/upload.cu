@@ -1,4 +1,5 @@
-/* upload.cu - writes numbers that came as arguments. SPDX-License-Identifier: Apache-2.0 */
+/* upload.cu - writes numbers that came as arguments.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
 #include "kernel/core/upload_args.h"
 

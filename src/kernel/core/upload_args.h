@@ -1,4 +1,5 @@
-/* upload_args.h - arguments of upload.cu. SPDX-License-Identifier: Apache-2.0 */
+/* upload_args.h - arguments of upload.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_UPLOAD_ARGS_H
 #define MP_KERNEL_UPLOAD_ARGS_H
 

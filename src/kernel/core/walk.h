@@ -21,7 +21,6 @@
  *         k_walk_to(&args.walk, packs * K_WALK + i, 2, at);
  *         ... x[at[0]], y[at[1]] ...
  *     }
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_WALK_H
 #define MP_KERNEL_WALK_H
@@ -33,10 +32,8 @@
 /* Elements of a pack. A CPU's compiler makes vectors of the loop over a long one. */
 #if K_HOST
 enum { K_WALK = 32 };
-#define K_WALK_ROLLED
 #else
 enum { K_WALK = 16 / sizeof(T) };
-#define K_WALK_ROLLED _Pragma("unroll 1")
 #endif
 #define K_WALK_BYTES(type)    (sizeof(type) * K_WALK)
 #define K_WALK_ALIGN(type)    (K_WALK_BYTES(type) < 16 ? K_WALK_BYTES(type) : 16)
@@ -67,7 +64,7 @@ K_FN void k_walk_row(const k_walk *walk, uint32_t row, int32_t views, uint32_t *
     for (int32_t v = 0; v < views; v++) {
         at[v] = 0;
     }
-    K_WALK_ROLLED
+    K_ONE_COPY
     for (int32_t d = 0; d < last; d++) {
         const k_walk_level *level = &walk->level[d];
         const uint32_t outer = k_divide(row, level->divider);

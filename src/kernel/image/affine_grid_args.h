@@ -1,4 +1,5 @@
-/* affine_grid_args.h - arguments of AffineGrid's kernel. SPDX-License-Identifier: Apache-2.0 */
+/* affine_grid_args.h - arguments of AffineGrid's kernel.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_AFFINE_GRID_ARGS_H
 #define MP_KERNEL_AFFINE_GRID_ARGS_H
 

@@ -1,5 +1,6 @@
 /* batch_norm_fold.cu - makes one factor and one summand for each channel of what a normalisation is
- * given, in the type V that its tensor is computed in. SPDX-License-Identifier: Apache-2.0 */
+ * given, in the type V that its tensor is computed in.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/channel_args.h"
 #include "kernel/core/prelude.h"
 

@@ -1,4 +1,5 @@
-/* grid_sample_args.h - arguments of grid_sample.cu. SPDX-License-Identifier: Apache-2.0 */
+/* grid_sample_args.h - arguments of grid_sample.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_GRID_SAMPLE_ARGS_H
 #define MP_KERNEL_GRID_SAMPLE_ARGS_H
 

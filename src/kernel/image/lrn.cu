@@ -1,6 +1,7 @@
 /* lrn.cu - local response normalisation: each element is divided by a power of the squares around
  * it, over channels. One lane an element; neighbouring lanes read neighbouring elements in either
- * order of channels. SPDX-License-Identifier: Apache-2.0 */
+ * order of channels.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/channel.h"
 
 K_KERNEL(mp_lrn_args, args) {

@@ -1,5 +1,5 @@
 /* nms_select.cu - one block a list: again and again the best box that is left, after those that
- * overlap the one before are taken out; each turn goes through the boxes once.
+ * overlap the one before are taken out; each round goes through the boxes once.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/block.h"
 #include "kernel/image/nms_args.h"

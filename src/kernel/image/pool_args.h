@@ -1,4 +1,5 @@
-/* pool_args.h - arguments of pool.cu. SPDX-License-Identifier: Apache-2.0 */
+/* pool_args.h - arguments of pool.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_POOL_ARGS_H
 #define MP_KERNEL_POOL_ARGS_H
 

@@ -1,4 +1,5 @@
-/* resize.h - what the resize kernels share. SPDX-License-Identifier: Apache-2.0 */
+/* resize.h - what the resize kernels share.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_RESIZE_H
 #define MP_KERNEL_RESIZE_H
 

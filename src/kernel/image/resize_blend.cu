@@ -1,5 +1,6 @@
 /* resize_blend.cu - each output is a weighted sum over K_TAPS inputs along each resized axis, the
- * last axis first: linear and cubic interpolation. SPDX-License-Identifier: Apache-2.0 */
+ * last axis first: linear and cubic interpolation.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/resize.h"
 
 enum { R_BITS = K_TAPS == 2 ? 1 : 2 }; /* of the number of a tap */

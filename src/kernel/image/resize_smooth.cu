@@ -1,5 +1,6 @@
 /* resize_smooth.cu - one axis of shrinking with antialiasing. Results of 8 bits are summed in fixed
- * point, with 22 bits behind the point. SPDX-License-Identifier: Apache-2.0 */
+ * point, with 22 bits behind the point.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/resize.h"
 
 /* x: the first of `count` inputs that are `step` apart. */

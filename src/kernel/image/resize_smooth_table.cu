@@ -1,6 +1,7 @@
 /* resize_smooth_table.cu - writes the tables for shrinking with antialiasing: a filter as wide as
  * the inputs that fall on one output. What would weigh inputs beyond an edge is given to the edge,
- * or left out. One lane an entry. SPDX-License-Identifier: Apache-2.0 */
+ * or left out. One lane an entry.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/resize.h"
 
 K_FN float r_filter(const mp_resize_table_args *args, float distance) {

@@ -1,5 +1,6 @@
 /* resize_table.cu - writes the tables of nearest (K_TAPS 1), linear (2) and cubic (4) resizing. One
- * lane an entry. SPDX-License-Identifier: Apache-2.0 */
+ * lane an entry.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/resize.h"
 
 #if K_TAPS == 1

@@ -1,5 +1,6 @@
 /* roi.h - which bin of which region an element of the output is, and the image that it is made
- * from. SPDX-License-Identifier: Apache-2.0 */
+ * from.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_ROI_H
 #define MP_KERNEL_ROI_H
 

@@ -1,5 +1,6 @@
 /* unpool.cu - each largest element back to where it was found. Where windows overlap an index may
- * come twice, with the same element. SPDX-License-Identifier: Apache-2.0 */
+ * come twice, with the same element.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
 #include "kernel/image/unpool_args.h"
 

@@ -1,4 +1,5 @@
-/* unpool_args.h - arguments of MaxUnpool's kernel. SPDX-License-Identifier: Apache-2.0 */
+/* unpool_args.h - arguments of MaxUnpool's kernel.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_UNPOOL_ARGS_H
 #define MP_KERNEL_UNPOOL_ARGS_H
 

@@ -1,5 +1,6 @@
 /* col2im.cu - an image out of blocks that overlap: each place sums what the blocks have for it, in
- * a fixed order and without atomics. SPDX-License-Identifier: Apache-2.0 */
+ * a fixed order and without atomics.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
 #include "kernel/move/pick_args.h"
 

@@ -1,5 +1,6 @@
 /* deform_columns.cu - for each output and tap of the window, the image between pixels where the tap
- * is moved to; 0 beyond the edge. SPDX-License-Identifier: Apache-2.0 */
+ * is moved to; 0 beyond the edge.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
 #include "kernel/linear/deform_args.h"
 

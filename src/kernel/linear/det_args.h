@@ -1,4 +1,5 @@
-/* det_args.h - arguments of det.cu. SPDX-License-Identifier: Apache-2.0 */
+/* det_args.h - arguments of det.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_DET_ARGS_H
 #define MP_KERNEL_DET_ARGS_H
 

@@ -1,5 +1,6 @@
 /* band.cu - the part of matrices between two diagonals. Bound by memory; what lies beside the band
- * is not read. SPDX-License-Identifier: Apache-2.0 */
+ * is not read.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/move/pick_args.h"
 

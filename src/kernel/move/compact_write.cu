@@ -1,5 +1,6 @@
 /* compact_write.cu - the positions of the elements that are not zero, or their indices: one row of
- * the output for each dimension. SPDX-License-Identifier: Apache-2.0 */
+ * the output for each dimension.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/block_scan.h"
 #include "kernel/move/compact.h"
 

@@ -1,4 +1,5 @@
-/* concat_split_args.h - arguments of concat_split.cu. SPDX-License-Identifier: Apache-2.0 */
+/* concat_split_args.h - arguments of concat_split.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_PARTS_ARGS_H
 #define MP_KERNEL_PARTS_ARGS_H
 

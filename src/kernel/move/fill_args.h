@@ -1,4 +1,5 @@
-/* fill_args.h - arguments of fill.cu. SPDX-License-Identifier: Apache-2.0 */
+/* fill_args.h - arguments of fill.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_FILL_ARGS_H
 #define MP_KERNEL_FILL_ARGS_H
 

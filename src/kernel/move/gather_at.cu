@@ -1,5 +1,6 @@
 /* gather_at.cu - picks elements or slices by indices of one or several parts, which a broken model
- * may have out of range: they read the nearest element. SPDX-License-Identifier: Apache-2.0 */
+ * may have out of range: they read the nearest element.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/indexed.h"
 
 K_KERNEL(mp_gather_at_args, args) {

@@ -1,5 +1,6 @@
 /* indexed.h - where an element points that names another by an index from memory. Memory may hold
- * anything: no index leads outside the tensor. SPDX-License-Identifier: Apache-2.0 */
+ * anything: no index leads outside the tensor.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_INDEXED_H
 #define MP_KERNEL_INDEXED_H
 

@@ -1,5 +1,6 @@
 /* one_hot.cu - of `depth` elements the one that an index names is `on`, the others `off`; an index
- * out of range names none. Bound by memory. SPDX-License-Identifier: Apache-2.0 */
+ * out of range names none. Bound by memory.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/move/pick_args.h"
 

@@ -4,7 +4,7 @@
 #include "kernel/move/pad_args.h"
 
 #include "kernel/core/index.h"
-#include "kernel/core/pack.h"
+#include "kernel/core/vector.h"
 
 /* The element that fills, as often as T holds it. */
 K_FN T filling(const mp_pad_args *a) {
@@ -77,14 +77,14 @@ K_KERNEL(mp_pad_args, args) {
     const int32_t inner = args.rank - 1;
     const int64_t length = args.dim[inner];
     const T fill = filling(&args);
-    const int64_t packs = (args.count + K_PACK - 1) / K_PACK;
+    const int64_t packs = (args.count + K_VECTOR - 1) / K_VECTOR;
     K_GRID_LOOP(i, packs) {
-        const int64_t first = i * K_PACK;
+        const int64_t first = i * K_VECTOR;
         int64_t row = args.wide ? first / length : k_divide((uint32_t)first, args.divider[inner]);
         int64_t c = first - row * length;
         int64_t at = row_of(&args, row);
-        k_pack made;
-        for (int k = 0; k < K_PACK; k++) {
+        k_vector made;
+        for (int k = 0; k < K_VECTOR; k++) {
             if (c == length) {
                 c = 0;
                 row++;
@@ -94,6 +94,6 @@ K_KERNEL(mp_pad_args, args) {
             made.lane[k] = from < 0 ? fill : x[at + from];
             c++;
         }
-        k_pack_write(out, first, args.count, made);
+        k_vector_write(out, first, args.count, made);
     }
 }

@@ -1,4 +1,5 @@
-/* pad_args.h - arguments of pad.cu. SPDX-License-Identifier: Apache-2.0 */
+/* pad_args.h - arguments of pad.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_PAD_ARGS_H
 #define MP_KERNEL_PAD_ARGS_H
 

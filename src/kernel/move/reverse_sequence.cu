@@ -1,5 +1,6 @@
-/* reverse_sequence.cu - turns the first steps of each sequence of a batch around. A length out of
- * range is drawn to the nearest. SPDX-License-Identifier: Apache-2.0 */
+/* reverse_sequence.cu - reverses the first steps of each sequence of a batch. A length out of
+ * range is drawn to the nearest.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/move/pick_args.h"
 

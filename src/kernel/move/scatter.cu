@@ -1,5 +1,6 @@
 /* scatter.cu - writes elements or slices to places that indices name; one out of range is left
- * out. Where two name one place, either may win. SPDX-License-Identifier: Apache-2.0 */
+ * out. Where two name one place, either may win.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/indexed.h"
 
 K_KERNEL(mp_scatter_args, args) {

@@ -1,6 +1,7 @@
 /* scatter_reduce.cu - joins elements with those at the places that indices name; one out of range
  * is left out. Many may name one place, so each joins in one atomic step; sums of floats depend on
- * their order in the last bits. SPDX-License-Identifier: Apache-2.0 */
+ * their order in the last bits.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/atomic.h"
 #include "kernel/move/indexed.h"
 

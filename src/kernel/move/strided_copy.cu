@@ -1,5 +1,6 @@
 /* strided_copy.cu - moves elements between two layouts: slices, expansions, general transpositions.
- * Neighbouring lanes write neighbouring elements. SPDX-License-Identifier: Apache-2.0 */
+ * Neighbouring lanes write neighbouring elements.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/move/movement_args.h"
 

@@ -1,5 +1,6 @@
 /* tensor_scatter.cu - writes new elements into a cache, for each sequence of a batch from a place
- * of its own on. What would lie outside is left out. SPDX-License-Identifier: Apache-2.0 */
+ * of its own on. What would lie outside is left out.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/move/indexed_args.h"
 

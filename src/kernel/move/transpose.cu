@@ -1,24 +1,18 @@
 /* transpose.cu - moves elements whose neighbours lie along one dimension in the source and along
  * another in the target, so that both sides are read and written in runs.
- * SPDX-License-Identifier: Apache-2.0
  *
- * A tile is a number of squares, one for each lane. A lane reads the lines of its square, turns
- * them in registers and leaves them in shared memory; behind the barrier it takes lines that lie
- * side by side in the target:
+ * A tile is a number of squares, one for each lane. A lane reads the lines of its square,
+ * transposes them in registers and leaves them in shared memory; behind the barrier it takes lines
+ * that lie side by side in the target:
  *
  *     x, a row of squares:  a0 a1 | b0 b1      shared: line 0 of a, line 0 of b,   out: a0 a2 ..
  *                           a2 a3 | b2 b3              line 1 of a, line 1 of b         a1 a3 ..
  *
  * Lines of one number and one row of squares lie `pitch` apart, an odd number: neighbouring lanes
- * write to other banks. */
+ * write to other banks.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/move/movement_args.h"
-
-#if K_HOST
-#define K_ROLLED
-#else
-#define K_ROLLED _Pragma("unroll 1") /* fewer registers, so more blocks at a time */
-#endif
 
 enum { SIDE = K_SQUARE_SIDE(sizeof(T)) };
 
@@ -52,18 +46,18 @@ K_FN void read_lines(const tile *t, const T *from, uint32_t x, uint32_t y) {
         in[j] = *(const line *)(from + j * t->row_stride);
     }
     for (int k = 0; k < SIDE; k++) {
-        line turned;
+        line transposed;
         for (int j = 0; j < SIDE; j++) {
-            turned.at[j] = in[j].at[k];
+            transposed.at[j] = in[j].at[k];
         }
-        *line_of(t, (uint32_t)k, x, y) = turned;
+        *line_of(t, (uint32_t)k, x, y) = transposed;
     }
 }
 
 /* Any other square. What lies beyond the tensor's last column is that column: nobody takes it. */
 K_FN void read_elements(const tile *t, const T *from, int32_t rows, int32_t columns, uint32_t x,
                         uint32_t y) {
-    K_ROLLED
+    K_ONE_COPY
     for (int32_t j = 0; j < SIDE && j < rows; j++) {
         T in[SIDE];
         for (int k = 0; k < SIDE; k++) {
@@ -108,7 +102,7 @@ K_FN void write_lines(const tile *t) {
                 write_line(t, to, k, x, y);
             }
         } else {
-            K_ROLLED
+            K_ONE_COPY
             for (int32_t k = 0; k < lines; k++) {
                 write_line(t, to, (uint32_t)k, x, y);
             }

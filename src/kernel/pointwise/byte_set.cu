@@ -1,5 +1,6 @@
 /* byte_set.cu - out[i] = whether the byte x[i] is one of a set, such as the NaNs of a type of eight
- * bits. SPDX-License-Identifier: Apache-2.0 */
+ * bits.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pointwise/narrow_value.h"
 
 K_KERNEL(mp_byte_set_args, args) {

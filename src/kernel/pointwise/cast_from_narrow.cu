@@ -1,5 +1,6 @@
 /* cast_from_narrow.cu - elements of a type that is only stored, as floats. Exact but for the one
- * rounding of a narrow T. SPDX-License-Identifier: Apache-2.0 */
+ * rounding of a narrow T.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pointwise/narrow_value.h"
 
 K_KERNEL(mp_cast_narrow_args, args) {

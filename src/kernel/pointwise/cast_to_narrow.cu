@@ -1,5 +1,6 @@
 /* cast_to_narrow.cu - floats as elements of a type that is only stored; with T = i8, integers whose
- * low bits are kept. SPDX-License-Identifier: Apache-2.0 */
+ * low bits are kept.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pointwise/narrow_value.h"
 
 K_KERNEL(mp_cast_narrow_args, args) {

@@ -1,4 +1,5 @@
-/* label.cu - looks each element up in a table. SPDX-License-Identifier: Apache-2.0 */
+/* label.cu - looks each element up in a table.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
 #include "kernel/pointwise/label_args.h"
 

@@ -1,4 +1,5 @@
-/* label_args.h - arguments of label.cu. SPDX-License-Identifier: Apache-2.0 */
+/* label_args.h - arguments of label.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_LABEL_ARGS_H
 #define MP_KERNEL_LABEL_ARGS_H
 

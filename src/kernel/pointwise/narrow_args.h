@@ -1,5 +1,6 @@
 /* narrow_args.h - element types that are only stored, as numbers: one kernel serves them all and
- * reads from this what it has. SPDX-License-Identifier: Apache-2.0 */
+ * reads from this what it has.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_NARROW_ARGS_H
 #define MP_KERNEL_NARROW_ARGS_H
 

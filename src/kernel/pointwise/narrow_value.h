@@ -2,7 +2,8 @@
  *
  * A lane takes K_GROUP elements at a time, which are whole bytes at any width, so that no two lanes
  * write into one byte. Floats are converted by arithmetic on their bits, which is the same on every
- * architecture. SPDX-License-Identifier: Apache-2.0 */
+ * architecture.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_NARROW_VALUE_H
 #define MP_KERNEL_NARROW_VALUE_H
 

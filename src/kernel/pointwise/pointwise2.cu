@@ -1,5 +1,6 @@
 /* pointwise2.cu - out[i] = f(x[..], y[..]) with both sides repeated as broadcasting asks. Bound by
- * memory. SPDX-License-Identifier: Apache-2.0 */
+ * memory.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/walk.h"
 #include "kernel/pointwise/pointwise.h"
 #include "kernel/pointwise/pointwise_args.h"

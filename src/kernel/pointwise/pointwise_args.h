@@ -1,4 +1,5 @@
-/* pointwise_args.h - arguments of the element-wise kernels. SPDX-License-Identifier: Apache-2.0 */
+/* pointwise_args.h - arguments of the element-wise kernels.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_POINTWISE_ARGS_H
 #define MP_KERNEL_POINTWISE_ARGS_H
 

@@ -1,4 +1,5 @@
-/* range.cu - out[i] = start + i * delta. SPDX-License-Identifier: Apache-2.0 */
+/* range.cu - out[i] = start + i * delta.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
 #include "kernel/pointwise/pointwise_args.h"
 

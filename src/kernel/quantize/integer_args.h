@@ -1,4 +1,5 @@
-/* integer_args.h - arguments of products of 8-bit integers. SPDX-License-Identifier: Apache-2.0 */
+/* integer_args.h - arguments of products of 8-bit integers.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_INTEGER_ARGS_H
 #define MP_KERNEL_INTEGER_ARGS_H
 
@@ -18,7 +19,7 @@ enum {
     K_INTEGER_BYTE, /* plus an int32 bias for each row, times the scales, rounded, kept in range */
 };
 
-/* One value for all, or for each row (of A) or column (of B), anew for each matrix or not. */
+/* One value for all, or for each row (of A) or column (of B), again for each matrix or not. */
 typedef struct k_integer_side {
     const void *zero, *scale; /* NULL: 0; unused */
     int64_t zero_step, zero_batch;

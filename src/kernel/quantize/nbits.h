@@ -1,4 +1,5 @@
-/* nbits.h - reads blocks of packed weights. SPDX-License-Identifier: Apache-2.0 */
+/* nbits.h - reads blocks of packed weights.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_NBITS_H
 #define MP_KERNEL_NBITS_H
 

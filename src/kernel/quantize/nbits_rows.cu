@@ -4,7 +4,8 @@
  *
  * A weight q of b bits becomes the float 1 + q / 2^b by being put into the first places of its
  * mantissa, which costs a shift and no conversion; the sum of x, times 1 + zero / 2^b, is taken off
- * once for each piece. SPDX-License-Identifier: Apache-2.0 */
+ * once for each piece.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/row_lanes.h"
 #include "kernel/quantize/nbits.h"
 
@@ -40,7 +41,7 @@ K_FN float one_and(uint64_t packed, int i, int bits) {
 
 /* This lane's part of the products of `rows` rows with the columns from `column` on. `rows` and
  * `bits` are constants where this is called. */
-K_FN void multiply(const mp_nbits_args *args, const k_turn *t, int64_t row, int64_t column,
+K_FN void multiply(const mp_nbits_args *args, const k_round *t, int64_t row, int64_t column,
                    int rows, int bits, float (*sum)[ROWS]) {
     const k_nbits *w = &args->w;
     const float steps = (float)(1 << bits);
@@ -77,7 +78,7 @@ K_FN void multiply(const mp_nbits_args *args, const k_turn *t, int64_t row, int6
     }
 }
 
-K_FN void multiply_rows(const mp_nbits_args *args, const k_turn *t, int64_t row, int64_t column,
+K_FN void multiply_rows(const mp_nbits_args *args, const k_round *t, int64_t row, int64_t column,
                         int rows, float (*sum)[ROWS]) {
     switch (args->w.bits) {
     case 2:
@@ -94,7 +95,7 @@ K_FN void multiply_rows(const mp_nbits_args *args, const k_turn *t, int64_t row,
 
 K_BLOCK_KERNEL(mp_nbits_args, args) {
     T *out = (T *)args.out;
-    const k_turn t = k_turns(GROUP);
+    const k_round t = k_rounds(GROUP);
     const int64_t pairs = (args.w.n + COLUMNS - 1) / COLUMNS;
     for (int64_t first = t.first; first < pairs; first += t.step) {
         const int64_t column = (first + t.group) * COLUMNS;

@@ -1,5 +1,6 @@
 /* quantized_rows.cu - a tensor as unsigned bytes with one scale and zero point, from the ranges of
- * its parts. SPDX-License-Identifier: Apache-2.0 */
+ * its parts.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/recurrent/quantized_lstm.h"
 
 K_BLOCK_KERNEL(mp_quantized_rows_args, args) {

@@ -45,8 +45,8 @@ K_FN void lstm_products(const mp_quantized_lstm_args *args, const lstm_block *b,
         (const uint8_t *)args->r.weight + (b->direction * GATES * hidden + unit) * hidden;
     for (int64_t k = (int64_t)lane * WORDS * 4; k < hidden; k += (int64_t)lanes * WORDS * 4) {
         uint32_t bytes[ROWS][WORDS];
-        C_UNROLL for (int32_t row = 0; row < ROWS; row++) {
-            C_UNROLL for (int32_t n = 0; n < WORDS; n++) {
+        K_UNROLL for (int32_t row = 0; row < ROWS; row++) {
+            K_UNROLL for (int32_t n = 0; n < WORDS; n++) {
                 bytes[row][n] = 0;
                 if (row < rows) { /* the pitch is a multiple of 16 and ends in zeros */
                     bytes[row][n] =
@@ -56,23 +56,23 @@ K_FN void lstm_products(const mp_quantized_lstm_args *args, const lstm_block *b,
                 }
             }
         }
-        C_UNROLL for (int32_t g = 0; g < GATES; g++) {
-            C_UNROLL for (int32_t n = 0; n < WORDS; n++) {
+        K_UNROLL for (int32_t g = 0; g < GATES; g++) {
+            K_UNROLL for (int32_t n = 0; n < WORDS; n++) {
                 const uint32_t w =
                     q_weights(&args->r, r + g * hidden * hidden, k + n * 4, args->wide);
                 sum->weights[g] = q_sum_signed(w, sum->weights[g]);
-                C_UNROLL for (int32_t row = 0; row < ROWS; row++) {
+                K_UNROLL for (int32_t row = 0; row < ROWS; row++) {
                     sum->products[g][row] = q_products(bytes[row][n], w, sum->products[g][row]);
                 }
             }
         }
     }
-    C_UNROLL for (int32_t row = 0; row < ROWS; row++) {
+    K_UNROLL for (int32_t row = 0; row < ROWS; row++) {
         sum->bytes[row] = lstm_meet(sum->bytes[row], lanes);
     }
-    C_UNROLL for (int32_t g = 0; g < GATES; g++) {
+    K_UNROLL for (int32_t g = 0; g < GATES; g++) {
         sum->weights[g] = lstm_meet(sum->weights[g], lanes);
-        C_UNROLL for (int32_t row = 0; row < ROWS; row++) {
+        K_UNROLL for (int32_t row = 0; row < ROWS; row++) {
             sum->products[g][row] = lstm_meet(sum->products[g][row], lanes);
         }
     }
@@ -85,7 +85,7 @@ K_FN void lstm_unit(const mp_quantized_lstm_args *args, const lstm_block *b, con
     const int64_t place = at->entry * cell->hidden + at->unit;
     if (!at->ended) {
         TA gates[GATES];
-        C_UNROLL for (int32_t g = 0; g < GATES; g++) {
+        K_UNROLL for (int32_t g = 0; g < GATES; g++) {
             gates[g] = c_projected(cell, at, g) + c_bias(cell, at, 0, g) + c_bias(cell, at, 1, g) +
                        q_value(&args->r, at->direction, g * cell->hidden + at->unit, p,
                                sum->products[g][row], sum->bytes[row], sum->weights[g]);
@@ -110,7 +110,7 @@ K_FN void lstm_step(const mp_quantized_lstm_args *args, const lstm_block *b, int
             const int64_t unit = idle ? cell->hidden - 1 : base + group;
             lstm_sums sum = {{{0}}, {0}, {0}};
             lstm_products(args, b, unit, entry, rows, lane, lanes, &sum);
-            C_UNROLL for (int32_t row = 0; row < ROWS; row++) {
+            K_UNROLL for (int32_t row = 0; row < ROWS; row++) {
                 if (row < rows && row % lanes == lane && !idle) {
                     const c_unit at = c_place(cell, b->direction, entry + row, unit, step);
                     lstm_unit(args, b, &at, p, &sum, row);

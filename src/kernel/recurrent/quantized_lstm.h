@@ -1,6 +1,7 @@
 /* quantized_lstm.h - numbers of 8 bits for the LSTM whose weights are stored so: ranges, rounding,
  * sums of products of unsigned activations and signed weights. Weights that are stored unsigned are
- * taken less 128, and so is their zero point. SPDX-License-Identifier: Apache-2.0 */
+ * taken less 128, and so is their zero point.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_QUANTIZED_LSTM_H
 #define MP_KERNEL_QUANTIZED_LSTM_H
 

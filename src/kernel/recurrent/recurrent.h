@@ -1,16 +1,11 @@
 /* recurrent.h - the arithmetic of one unit of LSTM, GRU and RNN, and where its numbers lie. States
- * and sums are of the accumulator's type. SPDX-License-Identifier: Apache-2.0 */
+ * and sums are of the accumulator's type.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_RECURRENT_H
 #define MP_KERNEL_RECURRENT_H
 
 #include "kernel/core/lanes_sum.h"
 #include "kernel/recurrent/recurrent_args.h"
-
-#if K_HOST
-#define C_UNROLL
-#else
-#define C_UNROLL _Pragma("unroll")
-#endif
 
 /* One unit of one entry at one step. */
 typedef struct c_unit {

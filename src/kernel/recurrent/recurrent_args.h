@@ -1,6 +1,7 @@
 /* recurrent_args.h - arguments of the kernels of LSTM, GRU and RNN. Sizes: D directions, B entries,
  * H hidden units, G gates (LSTM 4: input, output, forget, cell; GRU 3: update, reset, hidden; RNN
- * 1). SPDX-License-Identifier: Apache-2.0 */
+ * 1).
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_RECURRENT_ARGS_H
 #define MP_KERNEL_RECURRENT_ARGS_H
 

@@ -1,5 +1,6 @@
 /* recurrent_cell.cu - one step of LSTM, GRU or RNN where a matrix product has made h R^T for many
- * entries: one lane a unit. SPDX-License-Identifier: Apache-2.0 */
+ * entries: one lane a unit.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/recurrent/recurrent.h"
 
 /* Gate `gate` of a product of `gates`. */
@@ -22,7 +23,7 @@ K_FN TA cell_new(const mp_recurrent_cell_args *args, const c_unit *at, int64_t i
     const k_cell *cell = &args->cell;
     if (cell->kind == K_CELL_LSTM) {
         TA sum[K_RECURRENT_GATES];
-        C_UNROLL for (int32_t g = 0; g < K_RECURRENT_GATES; g++) {
+        K_UNROLL for (int32_t g = 0; g < K_RECURRENT_GATES; g++) {
             sum[g] = cell_sum(args, at, g, g, K_RECURRENT_GATES);
         }
         return c_lstm(cell, at, sum, c);

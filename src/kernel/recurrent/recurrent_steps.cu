@@ -1,6 +1,6 @@
 /* recurrent_steps.cu - steps of LSTM, GRU and RNN with their products. A block keeps the states of
  * a few entries of a direction in shared memory; a few lanes share a unit and read its rows of R,
- * all gates in one turn. One block does all steps in one launch where R is small; for a larger R
+ * all gates in one round. One block does all steps in one launch where R is small; for a larger R
  * many blocks share the units and each launch is a step.
  *
  *     h      [2][rows][pitch]   before and after the step
@@ -31,15 +31,15 @@ K_FN void steps_weights(const T *row, int64_t k, int64_t size, int32_t wide, TA 
     if (wide) {
         steps_pack pack;
         const k_b128 *from = (const k_b128 *)(const void *)(row + k);
-        C_UNROLL for (int32_t i = 0; i < (int32_t)(sizeof(T) * PIECE / 16); i++) {
+        K_UNROLL for (int32_t i = 0; i < (int32_t)(sizeof(T) * PIECE / 16); i++) {
             pack.raw[i] = from[i];
         }
-        C_UNROLL for (int32_t e = 0; e < PIECE; e++) {
+        K_UNROLL for (int32_t e = 0; e < PIECE; e++) {
             out[e] = (TA)T_load(pack.item[e]);
         }
         return;
     }
-    C_UNROLL for (int32_t e = 0; e < PIECE; e++) {
+    K_UNROLL for (int32_t e = 0; e < PIECE; e++) {
         out[e] = k + e < size ? (TA)T_load(row[k + e]) : 0;
     }
 }
@@ -52,15 +52,15 @@ K_FN void steps_products(const mp_recurrent_args *args, const steps_block *b, co
     const T *r =
         (const T *)args->recurrence + (b->direction * args->cell.kind * hidden + unit) * hidden;
     for (int64_t k = (int64_t)lane * PIECE; k < hidden; k += (int64_t)lanes * PIECE) {
-        C_UNROLL for (int32_t g = 0; g < GATES; g++) {
+        K_UNROLL for (int32_t g = 0; g < GATES; g++) {
             if (g >= gate && g < end) {
                 TA weight[PIECE];
                 steps_weights(r + g * hidden * hidden, k, hidden, args->wide, weight);
-                C_UNROLL for (int32_t row = 0; row < ROWS; row++) {
+                K_UNROLL for (int32_t row = 0; row < ROWS; row++) {
                     if (row < b->rows) {
                         const steps_piece piece =
                             *(const steps_piece *)(const void *)(v + row * b->pitch + k);
-                        C_UNROLL for (int32_t e = 0; e < PIECE; e++) {
+                        K_UNROLL for (int32_t e = 0; e < PIECE; e++) {
                             sum[g][row] += weight[e] * piece.of[e];
                         }
                     }
@@ -68,9 +68,9 @@ K_FN void steps_products(const mp_recurrent_args *args, const steps_block *b, co
             }
         }
     }
-    C_UNROLL for (int32_t g = 0; g < GATES; g++) {
+    K_UNROLL for (int32_t g = 0; g < GATES; g++) {
         if (g >= gate && g < end) {
-            C_UNROLL for (int32_t row = 0; row < ROWS; row++) {
+            K_UNROLL for (int32_t row = 0; row < ROWS; row++) {
                 sum[g][row] = c_meet(sum[g][row], lanes);
             }
         }
@@ -80,7 +80,7 @@ K_FN void steps_products(const mp_recurrent_args *args, const steps_block *b, co
 /* What gates [gate, end) of a row begin with: all that is no product. */
 K_FN void steps_begin(const k_cell *cell, const c_unit *at, int32_t gate, int32_t end, int32_t row,
                       TA (*sum)[ROWS], TA *apart) {
-    C_UNROLL for (int32_t g = 0; g < GATES; g++) {
+    K_UNROLL for (int32_t g = 0; g < GATES; g++) {
         if (g >= gate && g < end && !at->ended) {
             const TA x = c_projected(cell, at, g) + c_bias(cell, at, 0, g);
             const int32_t scaled = cell->kind == K_CELL_GRU && cell->linear_before_reset && g == 2;
@@ -91,14 +91,14 @@ K_FN void steps_begin(const k_cell *cell, const c_unit *at, int32_t gate, int32_
 }
 
 /* From the sums of all gates that are there: the new state, or what a GRU needs for its second
- * turn. */
+ * round. */
 K_FN void steps_end(const mp_recurrent_args *args, const steps_block *b, const c_unit *at,
                     int32_t gate, int32_t end, int32_t row, TA (*sum)[ROWS], TA apart) {
     const k_cell *cell = &args->cell;
     const int64_t place = (int64_t)row * b->pitch + at->unit;
     const TA before = b->h[place];
     TA h = before;
-    if (cell->kind == K_CELL_GRU && end == 2) { /* the first of two turns */
+    if (cell->kind == K_CELL_GRU && end == 2) { /* the first of two rounds */
         b->c[place] = at->ended ? 0 : c_activate(cell, at, 0, sum[0][row]);
         b->reset[place] = at->ended ? 0 : before * c_activate(cell, at, 0, sum[1][row]);
         return;
@@ -121,26 +121,26 @@ K_FN void steps_end(const mp_recurrent_args *args, const steps_block *b, const c
     c_write_y(cell, at, h);
 }
 
-/* One turn over the block's units. */
-K_FN void steps_turn(const mp_recurrent_args *args, const steps_block *b, const TA *v, int64_t step,
-                     int32_t gate, int32_t end) {
+/* One round over the block's units. */
+K_FN void steps_round(const mp_recurrent_args *args, const steps_block *b, const TA *v,
+                      int64_t step, int32_t gate, int32_t end) {
     const k_cell *cell = &args->cell;
     const int32_t lanes = K_HOST ? 1 : args->lanes;
     const int32_t lane = (int32_t)threadIdx.x % lanes, group = (int32_t)threadIdx.x / lanes;
     const int32_t groups = (int32_t)blockDim.x / lanes;
-    /* As many turns for every group, since lanes of several groups meet. */
+    /* As many rounds for every group, since lanes of several groups meet. */
     for (int64_t base = b->unit_first; base < b->unit_end; base += groups) {
         const int32_t idle = base + group >= b->unit_end;
         const int64_t unit = idle ? b->unit_end - 1 : base + group;
         TA sum[GATES][ROWS] = {{0}}, apart[ROWS] = {0};
-        C_UNROLL for (int32_t row = 0; row < ROWS; row++) {
+        K_UNROLL for (int32_t row = 0; row < ROWS; row++) {
             if (row < b->rows && row % lanes == lane) {
                 const c_unit at = c_place(cell, b->direction, b->entry_first + row, unit, step);
                 steps_begin(cell, &at, gate, end, row, sum, &apart[row]);
             }
         }
         steps_products(args, b, v, unit, gate, end, lane, lanes, sum);
-        C_UNROLL for (int32_t row = 0; row < ROWS; row++) {
+        K_UNROLL for (int32_t row = 0; row < ROWS; row++) {
             if (row < b->rows && row % lanes == lane && !idle) {
                 const c_unit at = c_place(cell, b->direction, b->entry_first + row, unit, step);
                 steps_end(args, b, &at, gate, end, row, sum, apart[row]);
@@ -225,11 +225,11 @@ K_BLOCK_KERNEL_UP_TO(K_RECURRENT_LANES, mp_recurrent_args, args) {
         __syncthreads();
         for (int64_t n = 0; n < args.step_count; n++) {
             if (resets) {
-                steps_turn(&args, &b, b.h, args.step_first + n, 0, 2);
+                steps_round(&args, &b, b.h, args.step_first + n, 0, 2);
                 __syncthreads();
-                steps_turn(&args, &b, b.reset, args.step_first + n, 2, 3);
+                steps_round(&args, &b, b.reset, args.step_first + n, 2, 3);
             } else {
-                steps_turn(&args, &b, b.h, args.step_first + n, 0, cell->kind);
+                steps_round(&args, &b, b.h, args.step_first + n, 0, cell->kind);
             }
             __syncthreads();
             TA *before = b.h;

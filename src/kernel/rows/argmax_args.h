@@ -1,4 +1,5 @@
-/* argmax_args.h - arguments of argmax.cu. SPDX-License-Identifier: Apache-2.0 */
+/* argmax_args.h - arguments of argmax.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_ARG_ARGS_H
 #define MP_KERNEL_ARG_ARGS_H
 

@@ -1,4 +1,5 @@
-/* cumulative_args.h - arguments of cumulative.cu. SPDX-License-Identifier: Apache-2.0 */
+/* cumulative_args.h - arguments of cumulative.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_SCAN_ARGS_H
 #define MP_KERNEL_SCAN_ARGS_H
 

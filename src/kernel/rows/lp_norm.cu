@@ -1,11 +1,12 @@
 /* lp_norm.cu - each row over its norm; a row of zeros stays. The second pass over a row finds much
- * of it in cache. SPDX-License-Identifier: Apache-2.0 */
+ * of it in cache.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/row_lanes.h"
 #include "kernel/rows/lp_norm_args.h"
 
 K_BLOCK_KERNEL(mp_lp_norm_args, args) {
-    const k_turn t = k_turns(args.width);
-    K_TURN_LOOP(first, t, args.rows) {
+    const k_round t = k_rounds(args.width);
+    K_ROUND_LOOP(first, t, args.rows) {
         const int64_t row = first + t.group;
         const int64_t columns = row < args.rows ? args.columns : 0;
         const int64_t outer = row / args.inner;

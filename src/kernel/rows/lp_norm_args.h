@@ -1,4 +1,5 @@
-/* lp_norm_args.h - arguments of lp_norm.cu. SPDX-License-Identifier: Apache-2.0 */
+/* lp_norm_args.h - arguments of lp_norm.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_LP_NORM_ARGS_H
 #define MP_KERNEL_LP_NORM_ARGS_H
 

@@ -6,6 +6,19 @@
  * Packed rows, of whatever tensor, are packs of x's 16 bytes, aligned and few enough to be kept;
  * those of a pack share a scale where there is one for several columns. An instance apart has them,
  * so that nothing of what other rows need takes its registers.
+ *
+ * An example: a row of 13 floats that begins 8 bytes after a multiple of 16 (shift 2, end 15) and a
+ * group of two lanes. The row touches four packs, which the lanes take alternately:
+ *
+ *     |. .  0  1| 2  3  4  5| 6  7  8  9|10 11 12  .|
+ *        lane 0     lane 1     lane 0     lane 1
+ *
+ *     SUM     n_load reads packs 1 and 2 at once and the elements of 0 and 3 one by one, as zeros
+ *             beside the row, and keeps them; the sum over both lanes gives mean = sum / 13
+ *     SPREAD  the 13 kept elements give (x - mean)^2; its sum gives inverse = 1 / deviation
+ *     STORE   out = (x - mean) * inverse * scale + bias, from the kept elements again
+ *
+ * A row that is longer than two lanes can keep is loaded again in each pass, span by span.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/rows/norm_args.h"
@@ -293,7 +306,7 @@ K_FN void n_store_sum(const mp_norm_args *args, const n_row *r, const k_span *of
 
 enum { SUM, SPREAD, STORE, PASSES };
 
-K_FN n_moments n_norm(const mp_norm_args *args, const n_row *r, k_turn t) {
+K_FN n_moments n_norm(const mp_norm_args *args, const n_row *r, k_round t) {
     const int64_t most = (int64_t)t.width * K_KEEP;
     const int64_t end = r->columns > 0 ? r->columns + r->shift : 0;
     const int pass_first = args->centred ? SUM : SPREAD;
@@ -333,7 +346,7 @@ K_FN n_moments n_norm(const mp_norm_args *args, const n_row *r, k_turn t) {
 }
 
 /* The same for a packed row. */
-K_FN n_moments n_norm_packed(const mp_norm_args *args, const n_row *r, k_turn t) {
+K_FN n_moments n_norm_packed(const mp_norm_args *args, const n_row *r, k_round t) {
     const k_span s = k_span_at(0, r->columns, 0, t.lane, t.width);
     const n_spread none = {0, 0};
     K_SUM keep[K_KEEP], mean = 0;
@@ -371,8 +384,8 @@ K_FN void n_put_stat(void *out, int wide, int64_t row, K_SUM value) {
 }
 
 K_BLOCK_KERNEL_IN_64(K_ROW_LANES_MAX, mp_norm_args, args) {
-    const k_turn t = k_turns(args.width);
-    K_TURN_LOOP(first, t, args.rows) {
+    const k_round t = k_rounds(args.width);
+    K_ROUND_LOOP(first, t, args.rows) {
         const int64_t row = first + t.group;
         const n_row r = n_row_of(&args, row);
         const n_moments m = N_WHOLE ? n_norm_packed(&args, &r, t) : n_norm(&args, &r, t);

@@ -1,4 +1,5 @@
-/* norm_args.h - arguments of norm.cu. SPDX-License-Identifier: Apache-2.0 */
+/* norm_args.h - arguments of norm.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_NORM_ARGS_H
 #define MP_KERNEL_NORM_ARGS_H
 

@@ -1,4 +1,5 @@
-/* one_hot_row_args.h - arguments of one_hot_row.cu. SPDX-License-Identifier: Apache-2.0 */
+/* one_hot_row_args.h - arguments of one_hot_row.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_ONE_HOT_ROW_ARGS_H
 #define MP_KERNEL_ONE_HOT_ROW_ARGS_H
 

@@ -1,4 +1,5 @@
-/* pairs.cu - each element's key and place. SPDX-License-Identifier: Apache-2.0 */
+/* pairs.cu - each element's key and place.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/sort_key.h"
 #include "kernel/rows/topk_args.h"
 

@@ -3,7 +3,8 @@
  *
  * In rows each output is made by a group of lanes. In columns each lane takes the 16 bytes of
  * outputs that are neighbours; lanes one below the other take every so many-th row, and meet in
- * shared memory. SPDX-License-Identifier: Apache-2.0 */
+ * shared memory.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/reduce.h"
 
 enum { AT_ONCE = K_HOST ? 1 : sizeof(T) == 1 ? 2 : 4 }; /* packs on their way to a lane */
@@ -32,7 +33,7 @@ K_FN void r_add_pack(r_sums *sums, k_pack pack) {
 /* ---- rows ---- */
 
 #if R_OP == R_logsumexp
-K_FN K_SUM r_log_sum_exp(const mp_reduce_args *args, const T *x, int64_t end, k_turn t) {
+K_FN K_SUM r_log_sum_exp(const mp_reduce_args *args, const T *x, int64_t end, k_round t) {
     K_SUM largest = -(K_SUM)K_INF;
     for (int64_t i = t.lane; i < end; i += t.width) {
         const K_SUM value = r_load(x[r_dropped(args, i)]);
@@ -50,7 +51,7 @@ K_FN K_SUM r_log_sum_exp(const mp_reduce_args *args, const T *x, int64_t end, k_
 #endif
 
 /* Elements [from, end) from x on, which are less than a pack. */
-K_FN K_SUM r_few(K_SUM sum, const T *x, int64_t from, int64_t end, k_turn t) {
+K_FN K_SUM r_few(K_SUM sum, const T *x, int64_t from, int64_t end, k_round t) {
     for (int64_t i = from + t.lane; i < end; i += t.width) {
         sum = r_add(sum, r_load(x[i]));
     }
@@ -58,7 +59,7 @@ K_FN K_SUM r_few(K_SUM sum, const T *x, int64_t from, int64_t end, k_turn t) {
 }
 
 /* `count` neighbours from x on: the packs of 16 aligned bytes, and what is before and behind. */
-K_FN K_SUM r_run(const T *x, int64_t count, k_turn t) {
+K_FN K_SUM r_run(const T *x, int64_t count, k_round t) {
     const int32_t shift = k_row_shift(x);
     const int64_t end = count + shift, last = end / K_PACK;
     const k_pack *packs = (const k_pack *)(x - shift);
@@ -121,7 +122,7 @@ K_FN K_SUM r_strided(const T *x, int64_t stride, int64_t start, int64_t end, int
     return sum;
 }
 
-K_FN K_SUM r_apart(const mp_reduce_args *args, const T *x, int64_t start, int64_t end, k_turn t) {
+K_FN K_SUM r_apart(const mp_reduce_args *args, const T *x, int64_t start, int64_t end, k_round t) {
     if (args->dropped.rank == 1) {
         return r_strided(x, args->dropped.stride[0][0], start + t.lane, end, t.width);
     }
@@ -133,7 +134,7 @@ K_FN K_SUM r_apart(const mp_reduce_args *args, const T *x, int64_t start, int64_
     return sum;
 }
 
-K_FN K_SUM r_partials(const K_SUM *partial, int64_t count, k_turn t) {
+K_FN K_SUM r_partials(const K_SUM *partial, int64_t count, k_round t) {
     K_SUM sum = r_identity();
     for (int64_t i = t.lane; i < count; i += t.width) {
         sum = r_merge(sum, partial[i]);
@@ -142,7 +143,7 @@ K_FN K_SUM r_partials(const K_SUM *partial, int64_t count, k_turn t) {
 }
 
 /* What this group's lanes make of part `part`; nothing where there is no such part. */
-K_FN K_SUM r_part(const mp_reduce_args *args, int64_t part, int64_t parts, k_turn t) {
+K_FN K_SUM r_part(const mp_reduce_args *args, int64_t part, int64_t parts, k_round t) {
     if (part >= parts) {
         return r_identity();
     }
@@ -161,10 +162,10 @@ K_FN K_SUM r_part(const mp_reduce_args *args, int64_t part, int64_t parts, k_tur
 }
 
 K_FN void r_rows(const mp_reduce_args *args) {
-    const k_turn t = k_turns(args->width);
+    const k_round t = k_rounds(args->width);
     const int pieces = args->stage == K_REDUCE_PIECES;
     const int64_t parts = pieces ? args->outputs * args->pieces : args->outputs;
-    K_TURN_LOOP(first, t, parts) {
+    K_ROUND_LOOP(first, t, parts) {
         const int64_t part = first + t.group;
 #if R_OP == R_logsumexp
         const int64_t at = part < parts ? r_kept(args, part) : 0;
@@ -234,7 +235,7 @@ K_FN r_sums r_walk_apart(const mp_reduce_args *args, const T *x, int32_t count, 
 
 /* Merges what the lanes below each other have, by halves; all of it ends in the first `beside` of
  * `shared`. */
-K_FN void r_meet(r_sums sums, r_sums *shared, k_turn t, uint32_t slots) {
+K_FN void r_meet(r_sums sums, r_sums *shared, k_round t, uint32_t slots) {
     const uint32_t slot = (uint32_t)t.group;
     for (uint32_t half = slots / 2; half > 0; half /= 2) {
         if (slot >= half && slot < 2 * half) {
@@ -293,18 +294,18 @@ K_FN void r_columns_out(const mp_reduce_args *args, r_lines l, int64_t first, in
     __syncthreads();
 }
 
-/* A turn is a piece of the columns that the lanes of a block have side by side. */
+/* A round is a piece of the columns that the lanes of a block have side by side. */
 K_FN void r_columns(const mp_reduce_args *args) {
     K_SHARED(r_sums, shared);
-    const k_turn t = k_turns(args->width); /* `group` is the row of lanes */
+    const k_round t = k_rounds(args->width); /* `group` is the row of lanes */
     const uint32_t slots = blockDim.x >> k_log2(t.width);
     const int64_t line_packs = (args->line + K_PACK - 1) / K_PACK;
     const r_lines l = {args->line, line_packs, args->outputs / args->line * line_packs};
     const int64_t tiles = (l.packs + t.width - 1) >> k_log2(t.width);
     const int pieces = args->stage == K_REDUCE_PIECES;
-    const int64_t turns = pieces ? tiles * args->pieces : tiles;
-    for (int64_t turn = blockIdx.x; turn < turns; turn += gridDim.x) {
-        const int64_t piece = turn / tiles, first = (turn - piece * tiles) * t.width;
+    const int64_t rounds = pieces ? tiles * args->pieces : tiles;
+    for (int64_t round = blockIdx.x; round < rounds; round += gridDim.x) {
+        const int64_t piece = round / tiles, first = (round - piece * tiles) * t.width;
         const int64_t start = pieces ? piece * args->piece : 0;
         const int64_t end =
             pieces && start + args->piece < args->reduced ? start + args->piece : args->reduced;

@@ -1,5 +1,6 @@
 /* reduce.h - what each reduction does to an element, to two partial results and to the last one.
- * K_OP names the reduction. SPDX-License-Identifier: Apache-2.0 */
+ * K_OP names the reduction.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_REDUCE_H
 #define MP_KERNEL_REDUCE_H
 

@@ -1,4 +1,5 @@
-/* reduce_args.h - arguments of reduce.cu. SPDX-License-Identifier: Apache-2.0 */
+/* reduce_args.h - arguments of reduce.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_REDUCE_ARGS_H
 #define MP_KERNEL_REDUCE_ARGS_H
 

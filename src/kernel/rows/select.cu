@@ -1,6 +1,7 @@
 /* select.cu - the k first elements of long rows without sorting them: the k-th key is found digit
  * by digit, from the top; then the elements before it are written, and of those equal to it as many
- * as are left. SPDX-License-Identifier: Apache-2.0 */
+ * as are left.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/block.h"
 #include "kernel/core/block_scan.h"
 #include "kernel/core/shared_count.h"

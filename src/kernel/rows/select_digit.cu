@@ -1,5 +1,6 @@
 /* select_digit.cu - by one block a row: from how often each digit occurs to the digit of the k-th
- * key. SPDX-License-Identifier: Apache-2.0 */
+ * key.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
 #include "kernel/rows/topk_args.h"
 

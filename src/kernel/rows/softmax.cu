@@ -1,7 +1,8 @@
 /* softmax.cu - exp(x - max) / sum over each row, or its logarithm. A row that fits the registers of
  * its lanes is read once; each lane takes its elements relative to the largest of them, so that a
  * longer row has its maximum and sum after one reading, and is read again for the result. Rows that
- * are neighbours in memory are dealt to one lane each. SPDX-License-Identifier: Apache-2.0 */
+ * are neighbours in memory are dealt to one lane each.
+ * SPDX-License-Identifier: Apache-2.0 */
 #define K_LONG_PACKS
 #include "kernel/core/row_lanes.h"
 #include "kernel/rows/softmax_args.h"
@@ -139,7 +140,7 @@ K_FN void s_store(const k_span *s, T *out, int how, const S *keep, s_end end) {
     }
 }
 
-K_FN void s_row(const T *x, T *out, int64_t columns, k_turn t, int whole) {
+K_FN void s_row(const T *x, T *out, int64_t columns, k_round t, int whole) {
     const int32_t shift = k_row_shift(x);
     const int64_t most = (int64_t)t.width * K_KEEP, end = columns > 0 ? columns + shift : 0;
     const int in = whole ? K_WHOLE : K_INSIDE;
@@ -176,7 +177,7 @@ K_FN void s_load_apart(const T *x, int64_t columns, int64_t inner, int64_t c, ui
     }
 }
 
-K_FN void s_row_apart(const T *x, T *out, int64_t columns, int64_t inner, k_turn t) {
+K_FN void s_row_apart(const T *x, T *out, int64_t columns, int64_t inner, k_round t) {
     const k_span one = {0, 0, K_PACK, K_PACK, K_PACK}; /* of one pack */
     const int64_t step = (int64_t)t.width * K_PACK;
     S value[K_KEEP];
@@ -200,8 +201,8 @@ K_FN void s_row_apart(const T *x, T *out, int64_t columns, int64_t inner, k_turn
 }
 
 K_BLOCK_KERNEL_IN_64(K_ROW_LANES_MAX, mp_softmax_args, args) {
-    const k_turn t = k_turns(args.width);
-    K_TURN_LOOP(first, t, args.rows) {
+    const k_round t = k_rounds(args.width);
+    K_ROUND_LOOP(first, t, args.rows) {
         const int64_t row = first + t.group;
         const int64_t columns = row < args.rows ? args.columns : 0;
         const T *x = (const T *)args.x;

@@ -1,4 +1,5 @@
-/* softmax_args.h - arguments of softmax.cu. SPDX-License-Identifier: Apache-2.0 */
+/* softmax_args.h - arguments of softmax.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_SOFTMAX_ARGS_H
 #define MP_KERNEL_SOFTMAX_ARGS_H
 

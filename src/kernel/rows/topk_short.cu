@@ -1,5 +1,6 @@
 /* topk_short.cu - the first k elements of each row in order, for rows that fit shared memory. Equal
- * keys keep the order of their places. SPDX-License-Identifier: Apache-2.0 */
+ * keys keep the order of their places.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/sort_key.h"
 #include "kernel/rows/topk_args.h"
 

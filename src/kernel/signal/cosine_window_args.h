@@ -1,4 +1,5 @@
-/* cosine_window_args.h - arguments of cosine_window.cu. SPDX-License-Identifier: Apache-2.0 */
+/* cosine_window_args.h - arguments of cosine_window.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_COSINE_WINDOW_ARGS_H
 #define MP_KERNEL_COSINE_WINDOW_ARGS_H
 

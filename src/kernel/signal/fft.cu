@@ -10,22 +10,17 @@
 #include "kernel/signal/spectrum.h"
 
 enum { K_AHEAD = 4 };
-#if K_HOST
-#define K_UNROLL
-#else
-#define K_UNROLL _Pragma("unroll")
-#endif
 
 /* One of several stages: its stride is odd << bits, i the number of the butterfly. */
 K_FN void four(const mp_spectrum_args *args, const s_complex *x, s_complex *y, int32_t bits,
                int32_t i) {
-    const s_complex *turns = (const s_complex *)args->turns;
+    const s_complex *roots = (const s_complex *)args->roots;
     const int32_t odd = args->length >> args->n_bits;
     const int32_t quarter = args->length << args->group_bits >> 2;
     const int32_t stride = odd << bits;
     const int32_t p = (int32_t)k_divide((uint32_t)(i >> bits), args->by_odd);
     const int32_t q = i - p * stride;
-    const int32_t turn = p * (odd << (bits - args->group_bits));
+    const int32_t root = p * (odd << (bits - args->group_bits));
     const s_complex a = x[i], b = x[i + quarter], c = x[i + 2 * quarter], d = x[i + 3 * quarter];
     const s_complex ac = {a.re + c.re, a.im + c.im}, a_c = {a.re - c.re, a.im - c.im};
     const s_complex bd = {b.re + d.re, b.im + d.im}, b_d = {b.re - d.re, b.im - d.im};
@@ -35,9 +30,9 @@ K_FN void four(const mp_spectrum_args *args, const s_complex *x, s_complex *y, i
     const s_complex fourth = {a_c.re - b_d.im, a_c.im + b_d.re};
     y += 4 * i - 3 * q;
     y[0] = first;
-    y[stride] = s_product(second, turns[turn]);
-    y[2 * stride] = s_product(third, turns[2 * turn]);
-    y[3 * stride] = s_product(fourth, turns[3 * turn]);
+    y[stride] = s_product(second, roots[root]);
+    y[2 * stride] = s_product(third, roots[2 * root]);
+    y[3 * stride] = s_product(fourth, roots[3 * root]);
 }
 
 /* The last stage of an odd number of bits, whose factors are all 1. */
@@ -54,21 +49,21 @@ K_FN void two(const mp_spectrum_args *args, const s_complex *x, s_complex *y, in
  */
 K_FN void branch(const mp_spectrum_args *args, const s_complex *x, s_complex *y, int32_t factor,
                  int32_t done, int32_t k, int32_t i) {
-    const s_complex *turns = (const s_complex *)args->turns;
+    const s_complex *roots = (const s_complex *)args->roots;
     const int32_t apart = args->length / factor << args->group_bits;
     const int32_t step = args->length / factor * k;
     const int32_t p = (int32_t)((uint32_t)(i >> args->group_bits) / (uint32_t)done);
     const int32_t stride = done << args->group_bits;
     s_complex sum = x[i];
-    int32_t turn = 0;
+    int32_t root = 0;
     for (int32_t j = 1; j < factor; j++) {
-        turn += step;
-        turn -= turn >= args->length ? args->length : 0;
-        const s_complex term = s_product(x[i + j * apart], turns[turn]);
+        root += step;
+        root -= root >= args->length ? args->length : 0;
+        const s_complex term = s_product(x[i + j * apart], roots[root]);
         sum.re += term.re;
         sum.im += term.im;
     }
-    y[i + stride * (p * (factor - 1) + k)] = s_product(sum, turns[done * p * k]);
+    y[i + stride * (p * (factor - 1) + k)] = s_product(sum, roots[done * p * k]);
 }
 
 K_FN void odd_stage(const mp_spectrum_args *args, const s_complex *x, s_complex *y, int32_t factor,

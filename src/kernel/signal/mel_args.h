@@ -1,4 +1,5 @@
-/* mel_args.h - arguments of mel_weights.cu. SPDX-License-Identifier: Apache-2.0 */
+/* mel_args.h - arguments of mel_weights.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_MEL_ARGS_H
 #define MP_KERNEL_MEL_ARGS_H
 

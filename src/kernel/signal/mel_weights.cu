@@ -1,4 +1,5 @@
-/* mel_weights.cu - the triangles of MelWeightMatrix. SPDX-License-Identifier: Apache-2.0 */
+/* mel_weights.cu - the triangles of MelWeightMatrix.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/typed_store.h"
 #include "kernel/signal/mel_args.h"
 

@@ -28,7 +28,7 @@ typedef struct mp_fft_row {
 typedef struct mp_spectrum_args {
     const void *x;
     const void *window; /* NULL, or `have` real factors of x */
-    const void *turns;  /* as roots.cu makes them: of `length`; */
+    const void *roots;  /* as roots.cu makes them: of `length`; */
     const void *fine;   /* of the row, 1 << fine_bits of them; NULL in the last pass */
     const void *coarse; /* of the row, each (1 << fine_bits)-th */
     const void *weight_in, *weight_out; /* NULL, or complex factors */
@@ -52,10 +52,10 @@ typedef struct mp_spectrum_args {
 
 /* out[k] = (cos, -sin) of k * step / n turns. With `chirp`, of d * d / n turns where d is the
  * distance from k to 0 or to `count`, and 0 where that is n / 2 or more. */
-typedef struct mp_turns_args {
+typedef struct mp_roots_args {
     void *out;
     int64_t n, count, step;
     int32_t chirp, inverse; /* the other way round */
-} mp_turns_args;
+} mp_roots_args;
 
 #endif

@@ -16,9 +16,9 @@ typedef struct sizes {
 } sizes;
 
 static mp_status no_fit(const mp_planner *p, const char *why) {
-    char q[192];
-    char k[192];
-    char v[192];
+    char q[MP_SHAPE_TEXT];
+    char k[MP_SHAPE_TEXT];
+    char v[MP_SHAPE_TEXT];
     return MP_FAIL(INVALID_ARGUMENT, "Q of shape %s, K of shape %s and V of shape %s: %s",
                    mp_shape_text(&p->in[IN_Q].shape, q), mp_shape_text(&p->in[IN_K].shape, k),
                    mp_shape_text(&p->in[IN_V].shape, v), why);
@@ -85,8 +85,8 @@ static mp_status read_past(const mp_planner *p, sizes *out) {
     }
     out->past = key->shape.rank == 4 ? key->shape.dim[2] : 0;
     if (!is_cache(key, out, out->head) || !is_cache(value, out, out->value)) {
-        char a[192];
-        char b[192];
+        char a[MP_SHAPE_TEXT];
+        char b[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
                        "past_key of shape %s and past_value of shape %s for %lld entries, %lld "
                        "heads of %lld and %lld elements",
@@ -123,7 +123,7 @@ static mp_status read_lengths(const mp_planner *p, mp_attention *a) {
         return MP_OK;
     }
     if (lengths->shape.rank != 1 || lengths->shape.dim[0] != a->rule.batch) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "nonpad_kv_seqlen of shape %s for %lld entries",
                        mp_shape_text(&lengths->shape, text), (long long)a->rule.batch);
     }

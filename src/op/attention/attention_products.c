@@ -1,6 +1,8 @@
 /* attention_products.c - attention as scores = q k^T, weights = softmax, out = weights v, by
  * library math. Scores are made for some heads at a time, or some rows of one, so that they stay
- * within a bound. SPDX-License-Identifier: Apache-2.0 */
+ * within a bound.
+ * Kernel: attention/attention_softmax.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 
 enum {

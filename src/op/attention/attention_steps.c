@@ -1,6 +1,9 @@
 /* attention_steps.c - attention as one kernel, and what is moved before it. Three ways by shape:
  * few queries (bound by reading the cache), tiles in shared memory, and products by library math
- * where the work is large. SPDX-License-Identifier: Apache-2.0 */
+ * where the work is large.
+ * Kernels: attention/attention_combine.cu, attention/attention_few.cu,
+ * attention/attention_tile.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 
 #include "op/move/slice.h"
@@ -72,7 +75,7 @@ mp_status mp_score_mask(k_score_rule *rule, const mp_tensor *mask) {
         }
     }
     if (!fits || rule->mask_kind == K_MASK_NONE) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
                        "a mask of type %s and shape %s; it must be bool or float and broadcast to "
                        "%lldx%lldx%lldx%lld",
@@ -151,13 +154,13 @@ static mp_status plan_few(mp_planner *p, const mp_attention *a) {
     mp_attention_args args = args_of(p, a);
     args.group_lanes = lanes_of_head(a);
     args.groups = K_ATTENTION_LANES / args.group_lanes;
-    const int64_t units = rule->batch * rule->kv_heads * ((rows + at_once - 1) / at_once);
+    const int64_t units = rule->batch * rule->kv_heads * MP_CEIL_DIV(rows, at_once);
     const int64_t wanted = (int64_t)p->device->info.multiprocessors * BLOCKS_WANTED / units;
     const int64_t most = rule->keys / SPLIT_KEYS_MIN;
     const int64_t splits = wanted < most ? wanted : most;
     if (splits > 1) {
-        args.split_keys = (rule->keys + splits - 1) / splits;
-        args.splits = (rule->keys + args.split_keys - 1) / args.split_keys;
+        args.split_keys = MP_CEIL_DIV(rule->keys, splits);
+        args.splits = MP_CEIL_DIV(rule->keys, args.split_keys);
     }
     const int64_t pitch = a->v_head_size + K_ATTENTION_STATE;
     mp_ref part = MP_NOWHERE;
@@ -215,7 +218,7 @@ static mp_status plan_tiles(mp_planner *p, const mp_attention *a) {
     if (bytes == 0) {
         return mp_plan_attention_products(p, a);
     }
-    const int64_t row_tiles = (rule->group * rule->rows + args.tile_rows - 1) / args.tile_rows;
+    const int64_t row_tiles = MP_CEIL_DIV(rule->group * rule->rows, args.tile_rows);
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "attention_tile_%s", mp_dtype_word(a->type)));
     mp_grid grid = mp_plan_grid_rows(p, rule->batch * rule->kv_heads * row_tiles, TILE_LANES);

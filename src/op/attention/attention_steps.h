@@ -1,5 +1,6 @@
 /* attention_steps.h - attention as steps, for any operator's plan: the product itself, the caches
- * of keys and values, rotary embedding. SPDX-License-Identifier: Apache-2.0 */
+ * of keys and values, rotary embedding.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_ATTENTION_STEPS_H
 #define MP_OP_ATTENTION_STEPS_H
 
@@ -66,7 +67,7 @@ typedef struct mp_rotary {
     mp_dtype type;
     mp_heads x, out;
     int64_t batch, heads, rows, head_size;
-    int64_t turned; /* elements of a head that turn: even, at most head_size */
+    int64_t rotated; /* elements of a head that are rotated: even, at most head_size */
     mp_ref cosine, sine;
     int64_t cache_rows;
     mp_ref positions;

@@ -1,6 +1,7 @@
 /* group_query.c - GroupQueryAttention of com.microsoft: heads share keys, a cache grows by each
- * token, positions turn the heads. Three steps or four: turn Q and K, append K and V to the cache,
- * attend. SPDX-License-Identifier: Apache-2.0 */
+ * token, positions rotate the heads. Three steps or four: rotate Q and K, append K and V to the
+ * cache, attend.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
@@ -92,7 +93,7 @@ static mp_status read_query(const mp_planner *p, sizes *s) {
     s->kv_heads = mp_node_int(p->node, "kv_num_heads", 0);
     s->packed = key == NULL;
     const int64_t heads = s->packed ? s->heads + 2 * s->kv_heads : s->heads;
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     if (q->rank != 3 || q->dim[2] % heads != 0) {
         return MP_FAIL(INVALID_ARGUMENT, "query of shape %s for %lld heads", mp_shape_text(q, text),
                        (long long)heads);
@@ -116,7 +117,7 @@ static mp_status read_caches(const mp_planner *p, sizes *s) {
     const mp_shape want = {.rank = 4, .dim = {s->batch, s->kv_heads, s->past, s->head}};
     if (key != NULL &&
         (!mp_shape_equal(&key->shape, &want) || !mp_shape_equal(&value->shape, &want))) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "past_key and past_value must be of shape %s",
                        mp_shape_text(&want, text));
     }
@@ -189,7 +190,7 @@ static mp_status read_rotary(const mp_planner *p, const sizes *s, mp_rotary *r) 
                      .batch = s->batch,
                      .rows = s->rows,
                      .head_size = s->head,
-                     .turned = cosine->shape.dim[1] * 2,
+                     .rotated = cosine->shape.dim[1] * 2,
                      .cosine = MP_IN(IN_COSINE),
                      .sine = MP_IN(IN_SINE),
                      .cache_rows = cosine->shape.dim[0],
@@ -200,8 +201,8 @@ static mp_status read_rotary(const mp_planner *p, const sizes *s, mp_rotary *r) 
     return MP_OK;
 }
 
-/* Turns heads into scratch memory of their own; `side` then says where they are. */
-static mp_status turn(mp_planner *p, mp_rotary r, int64_t heads, mp_heads *side) {
+/* Rotates heads into scratch memory of their own; `side` then says where they are. */
+static mp_status rotate(mp_planner *p, mp_rotary r, int64_t heads, mp_heads *side) {
     const mp_shape shape = {.rank = 4, .dim = {r.batch, r.rows, heads, r.head_size}};
     size_t bytes = 0;
     mp_ref place;
@@ -213,7 +214,8 @@ static mp_status turn(mp_planner *p, mp_rotary r, int64_t heads, mp_heads *side)
     return mp_plan_rotary(p, &r);
 }
 
-/* Q, K and V of the new tokens, turned where that is asked for. Packed Q and K turn as one. */
+/* Q, K and V of the new tokens, rotated where that is asked for. Packed Q and K are rotated as one.
+ */
 static mp_status place_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_heads *k, mp_heads *v) {
     const mp_dtype type = p->in[IN_QUERY].type;
     const int64_t all = s->packed ? s->heads + 2 * s->kv_heads : s->heads;
@@ -228,10 +230,10 @@ static mp_status place_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_head
     mp_rotary r;
     MP_TRY(read_rotary(p, s, &r));
     if (!s->packed) {
-        MP_TRY(turn(p, r, s->heads, q));
-        return s->fresh > 0 ? turn(p, r, s->kv_heads, k) : MP_OK;
+        MP_TRY(rotate(p, r, s->heads, q));
+        return s->fresh > 0 ? rotate(p, r, s->kv_heads, k) : MP_OK;
     }
-    MP_TRY(turn(p, r, s->heads + s->kv_heads, q));
+    MP_TRY(rotate(p, r, s->heads + s->kv_heads, q));
     *k = heads_in(q->ref, s, type, s->heads + s->kv_heads, s->heads);
     return MP_OK;
 }

@@ -1,4 +1,5 @@
-/* kv_steps.c - caches of keys and values grow, and heads turn by their positions.
+/* kv_steps.c - caches of keys and values grow, and heads are rotated by their positions.
+ * Kernels: attention/kv_append.cu, attention/rotary.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 #include "op/move/slice.h"
@@ -89,8 +90,8 @@ mp_status mp_plan_kv_append(mp_planner *p, const mp_kv_append *a) {
 static bool can_pack(const mp_planner *p, const mp_rotary *r) {
     const int64_t size = (int64_t)mp_dtype_size(r->type);
     const int64_t pack = 16 / size;
-    bool fits = p->align >= 16 && r->turned / 2 % pack == 0 &&
-                (r->head_size - r->turned) % (2 * pack) == 0 && r->x.ref.offset % 16 == 0 &&
+    bool fits = p->align >= 16 && r->rotated / 2 % pack == 0 &&
+                (r->head_size - r->rotated) % (2 * pack) == 0 && r->x.ref.offset % 16 == 0 &&
                 r->out.ref.offset % 16 == 0;
     for (int d = 0; d < 3; d++) {
         fits = fits && r->x.stride[d] % pack == 0 && r->out.stride[d] % pack == 0;
@@ -107,7 +108,7 @@ mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r) {
                            .cache_rows = r->cache_rows,
                            .pieces = (r->head_size + 1) / 2 / pack,
                            .head_size = (int32_t)r->head_size,
-                           .half = (int32_t)(r->turned / 2),
+                           .half = (int32_t)(r->rotated / 2),
                            .interleaved = r->interleaved,
                            .position_kind = (int32_t)r->position_kind,
                            .prompt = r->prompt,

@@ -13,9 +13,9 @@ static const order order_ms = {.positions = 1, .cosine = 2, .sine = 3};
 
 static mp_status no_fit(const mp_planner *p, const char *why) {
     const order *at = p->node->op->detail;
-    char x[192];
-    char c[192];
-    char s[192];
+    char x[MP_SHAPE_TEXT];
+    char c[MP_SHAPE_TEXT];
+    char s[MP_SHAPE_TEXT];
     return MP_FAIL(INVALID_ARGUMENT,
                    "X of shape %s, cos_cache of shape %s and sin_cache of shape %s: %s",
                    mp_shape_text(&p->in[0].shape, x), mp_shape_text(&p->in[at->cosine].shape, c),
@@ -23,7 +23,7 @@ static mp_status no_fit(const mp_planner *p, const char *why) {
 }
 
 /* Heads: given, or those that the caches' width makes of the last dimension. */
-static mp_status read_heads(const mp_planner *p, int64_t turned, mp_rotary *r) {
+static mp_status read_heads(const mp_planner *p, int64_t rotated, mp_rotary *r) {
     const mp_shape *x = &p->in[0].shape;
     const int64_t width =
         p->in[((const order *)p->node->op->detail)->cosine]
@@ -36,7 +36,7 @@ static mp_status read_heads(const mp_planner *p, int64_t turned, mp_rotary *r) {
         return MP_OK;
     }
     r->rows = x->dim[1];
-    if (given < 0 || (given == 0 && (turned > 0 || width < 1))) {
+    if (given < 0 || (given == 0 && (rotated > 0 || width < 1))) {
         return no_fit(p, "three dimensions need num_heads");
     }
     r->heads = given > 0 ? given : x->dim[2] / (width * 2);
@@ -52,7 +52,7 @@ static mp_status read_positions(const mp_planner *p, mp_rotary *r) {
     const mp_tensor *positions = mp_plan_in(p, at->positions);
     const mp_shape *cosine = &p->in[at->cosine].shape;
     if (!mp_shape_equal(cosine, &p->in[at->sine].shape) ||
-        cosine->dim[cosine->rank - 1] != r->turned / 2) {
+        cosine->dim[cosine->rank - 1] != r->rotated / 2) {
         return no_fit(
             p, "the caches' rows must be half as long as the part of a head that is rotated");
     }
@@ -80,7 +80,7 @@ static mp_status read_positions(const mp_planner *p, mp_rotary *r) {
 static mp_status plan_rotary(mp_planner *p) {
     const order *at = p->node->op->detail;
     const mp_shape *x = &p->in[0].shape;
-    const int64_t turned = mp_node_int(p->node, "rotary_embedding_dim", 0);
+    const int64_t rotated = mp_node_int(p->node, "rotary_embedding_dim", 0);
     const int cosine_rank = p->in[at->cosine].shape.rank;
     if ((x->rank != 3 && x->rank != 4) || cosine_rank < 2 || cosine_rank > 3) {
         return no_fit(p, "X needs three or four dimensions, the caches two or three");
@@ -90,14 +90,14 @@ static mp_status plan_rotary(mp_planner *p) {
                    .cosine = MP_IN(at->cosine),
                    .sine = MP_IN(at->sine),
                    .interleaved = mp_node_flag(p->node, "interleaved", false)};
-    MP_TRY(read_heads(p, turned, &r));
-    r.turned = turned > 0 ? turned : r.head_size;
-    if (turned < 0 || r.turned > r.head_size || r.turned % 2 != 0 || r.head_size > INT32_MAX) {
+    MP_TRY(read_heads(p, rotated, &r));
+    r.rotated = rotated > 0 ? rotated : r.head_size;
+    if (rotated < 0 || r.rotated > r.head_size || r.rotated % 2 != 0 || r.head_size > INT32_MAX) {
         return MP_FAIL(
             INVALID_ARGUMENT,
             "%lld elements of heads of %lld cannot be rotated; an even number of at most the "
             "head's size can",
-            (long long)r.turned, (long long)r.head_size);
+            (long long)r.rotated, (long long)r.head_size);
     }
     MP_TRY(read_positions(p, &r));
     MP_TRY(mp_plan_output(p, 0, r.type, x));

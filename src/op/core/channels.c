@@ -1,4 +1,5 @@
-/* channels.c - orders of dimensions. SPDX-License-Identifier: Apache-2.0 */
+/* channels.c - orders of dimensions.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/channels.h"
 
 #include "op/move/slice.h"
@@ -40,8 +41,8 @@ static void last_strides(const mp_shape *first, int64_t stride[MP_RANK_MAX]) {
     const mp_shape last = to_last(first);
     mp_shape steps = {.rank = first->rank};
     mp_shape_strides(&last, steps.dim);
-    const mp_shape turned = to_first(&steps);
-    memcpy(stride, turned.dim, sizeof turned.dim);
+    const mp_shape moved = to_first(&steps);
+    memcpy(stride, moved.dim, sizeof moved.dim);
 }
 
 void mp_stored_strides(const mp_planner *p, const mp_shape *first, int64_t stride[MP_RANK_MAX]) {
@@ -61,10 +62,10 @@ mp_status mp_plan_channels_to_last(mp_planner *p, mp_dtype dtype, const mp_shape
     const mp_shape last = to_last(first);
     mp_shape steps = {.rank = first->rank};
     mp_shape_strides(first, steps.dim);
-    const mp_shape turned = to_last(&steps);
+    const mp_shape moved = to_last(&steps);
     mp_strided from = {.ref = source};
     mp_strided to = {.ref = target};
-    memcpy(from.stride, turned.dim, sizeof turned.dim);
+    memcpy(from.stride, moved.dim, sizeof moved.dim);
     mp_shape_strides(&last, to.stride);
     return mp_plan_strided_copy(p, &last, mp_dtype_size(dtype), &from, &to);
 }

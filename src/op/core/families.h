@@ -1,4 +1,5 @@
-/* families.h - declares every family that op_list.def names. SPDX-License-Identifier: Apache-2.0 */
+/* families.h - declares every family that op_list.def names.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_FAMILIES_H
 #define MP_OP_FAMILIES_H
 

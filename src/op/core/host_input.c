@@ -1,4 +1,5 @@
-/* host_input.c - reads small integer lists. SPDX-License-Identifier: Apache-2.0 */
+/* host_input.c - reads small integer lists.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/host_input.h"
 
 #include <string.h>
@@ -23,7 +24,7 @@ mp_status mp_host_ints(const mp_planner *p, int i, const char *what, int most, i
     MP_TRY(check_on_host(p, i, what));
     const int64_t length = mp_shape_count(&tensor->shape);
     if (tensor->shape.rank > 1 || length > most) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "%s of shape %s; a list of at most %d is needed", what,
                        mp_shape_text(&tensor->shape, text), most);
     }

@@ -1,5 +1,6 @@
 /* host_input.h - small integer lists that an operator takes as an attribute in old versions and as
- * an input on the host in new ones. SPDX-License-Identifier: Apache-2.0 */
+ * an input on the host in new ones.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_HOST_INPUT_H
 #define MP_OP_HOST_INPUT_H
 

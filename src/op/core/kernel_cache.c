@@ -1,6 +1,7 @@
 /* kernel_cache.c - one slot for each kernel instance and device. A slot is written once, under the
  * lock, and read without it; a device's table stays in the list for good, so that a reader may
- * walk the list while another device is dropped. SPDX-License-Identifier: Apache-2.0 */
+ * walk the list while another device is dropped.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/kernel_cache.h"
 
 #include "kernel/kernel_table.h"
@@ -85,9 +86,9 @@ mp_status mp_kernel_cache_get(mp_device *device, const char *name, const mp_kern
                                                    memory_order_acquire);
     mp_status status = MP_OK;
     if (kernel == NULL) {
-        pthread_mutex_lock(&lock);
+        (void)pthread_mutex_lock(&lock);
         status = load(device, image, &kernel);
-        pthread_mutex_unlock(&lock);
+        (void)pthread_mutex_unlock(&lock);
     }
     *out = kernel;
     return status;
@@ -95,7 +96,7 @@ mp_status mp_kernel_cache_get(mp_device *device, const char *name, const mp_kern
 
 void mp_kernel_cache_drop(mp_device *device) {
     mp_table_cache_drop(device);
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     device_kernels *kernels = find(device);
     for (int i = 0; kernels != NULL && i < mp__kernel_image_count; i++) {
         mp_kernel *kernel = atomic_exchange(&kernels->slots[i], NULL);
@@ -106,5 +107,5 @@ void mp_kernel_cache_drop(mp_device *device) {
     if (kernels != NULL) {
         atomic_store(&kernels->device, NULL);
     }
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
 }

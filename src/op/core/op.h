@@ -4,10 +4,9 @@
  * the values of the few inputs that live on the host) it declares the outputs and the scratch
  * memory and lists the steps (launches, copies, matrix products). Nothing is queued while planning
  * and nothing is decided while running: a plan is kept for its input shapes and run again with
- * other addresses, by a node of a session, inside a captured graph or inside a fused island.
+ * other addresses, by a node of a session or while a graph is captured.
  *
  *     row -> mp_node (attributes read) -> mp_plan (one for each set of shapes) -> mp_plan_run
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_OP_H
 #define MP_OP_OP_H
@@ -115,12 +114,11 @@ typedef struct mp_attr {
 
 /* Choices of the session that concern operators. */
 typedef struct mp_op_options {
-    bool tf32;                   /* float matrix products may use TF32 */
-    bool conv_workspace_max;     /* as mp_conv.workspace_max */
-    int32_t conv_search;         /* 0 exhaustive, 1 heuristic, 2 default */
-    bool skip_layer_norm_strict; /* SkipLayerNormalization sums in float whatever its type */
-    int32_t sdpa_kernel;         /* bits of attention kernels that are allowed; 0: all */
-    mp_tune tune;                /* how algorithms of matrix products are chosen */
+    bool tf32;               /* float matrix products may use TF32 */
+    bool conv_workspace_max; /* as mp_conv.workspace_max */
+    int32_t conv_search;     /* 0 exhaustive, 1 heuristic, 2 default */
+    int32_t sdpa_kernel;     /* bits of attention kernels that are allowed; 0: all */
+    mp_tune tune;            /* how algorithms of matrix products are chosen */
     int64_t tune_ms;
 } mp_op_options;
 

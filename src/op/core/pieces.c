@@ -1,4 +1,5 @@
-/* pieces.c - the pieces of an output that broadcasts. SPDX-License-Identifier: Apache-2.0 */
+/* pieces.c - the pieces of an output that broadcasts.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/pieces.h"
 
 #include <assert.h>

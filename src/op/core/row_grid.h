@@ -1,4 +1,5 @@
-/* row_grid.h - how many lanes share a row. SPDX-License-Identifier: Apache-2.0 */
+/* row_grid.h - how many lanes share a row.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_ROW_GRID_H
 #define MP_OP_ROW_GRID_H
 

@@ -1,4 +1,5 @@
-/* row_shape.h - a tensor as rows along one of its axes. SPDX-License-Identifier: Apache-2.0 */
+/* row_shape.h - a tensor as rows along one of its axes.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_ROW_SHAPE_H
 #define MP_OP_ROW_SHAPE_H
 

@@ -1,4 +1,5 @@
-/* shape.c - shapes, broadcasting, iteration spaces. SPDX-License-Identifier: Apache-2.0 */
+/* shape.c - shapes, broadcasting, iteration spaces.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/shape.h"
 
 #include <stdio.h>
@@ -29,7 +30,7 @@ bool mp_shape_equal(const mp_shape *a, const mp_shape *b) {
 }
 
 mp_status mp_shape_bytes(const mp_shape *shape, mp_dtype dtype, size_t *out) {
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     const int64_t bits = (int64_t)mp_dtype_bits(dtype);
     const int64_t packed = bits > 0 && bits < 8 ? 8 / bits : 1; /* elements of a byte */
     int64_t bytes = packed > 1 ? 1 : bits / 8;
@@ -49,7 +50,7 @@ mp_status mp_shape_bytes(const mp_shape *shape, mp_dtype dtype, size_t *out) {
                            mp_dtype_name(dtype), mp_shape_text(shape, text));
         }
     }
-    *out = empty ? 0 : (size_t)((bytes + packed - 1) / packed);
+    *out = empty ? 0 : (size_t)MP_CEIL_DIV(bytes, packed);
     return MP_OK;
 }
 
@@ -58,10 +59,10 @@ char *mp_shape_text(const mp_shape *shape, char *text) {
         memcpy(text, "scalar", sizeof "scalar");
         return text;
     }
-    enum { ROOM = 192, LONGEST = 21, REST = 5 }; /* "x-9223372036854775808", "x..." */
+    enum { LONGEST = 21, REST = 5 }; /* "x-9223372036854775808", "x..." */
     char *at = text;
     for (int d = 0; d < shape->rank; d++) {
-        if (at + LONGEST + REST > text + ROOM) {
+        if (at + LONGEST + REST > text + MP_SHAPE_TEXT) {
             memcpy(at, "x...", sizeof "x...");
             break;
         }
@@ -96,8 +97,8 @@ mp_status mp_shape_broadcast(const mp_shape *a, const mp_shape *b, mp_shape *out
         const int64_t x = longer->dim[skip + d];
         const int64_t y = shorter->dim[d];
         if (x != y && x != 1 && y != 1) {
-            char left[192];
-            char right[192];
+            char left[MP_SHAPE_TEXT];
+            char right[MP_SHAPE_TEXT];
             return MP_FAIL(INVALID_ARGUMENT, "shapes %s and %s do not broadcast",
                            mp_shape_text(a, left), mp_shape_text(b, right));
         }
@@ -204,7 +205,7 @@ mp_status mp_layout_make(const mp_shape *shape, int64_t (*stride)[MP_RANK_MAX], 
 }
 
 mp_status mp_parts_check(int64_t parts, const mp_shape *shape) {
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     return parts <= MP_PARTS_MAX
                ? MP_OK
                : MP_FAIL(UNSUPPORTED,

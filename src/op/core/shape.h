@@ -1,5 +1,6 @@
 /* shape.h - shapes of tensors and the arithmetic that operators share. Every product of sizes is
- * checked: a model file may ask for anything. SPDX-License-Identifier: Apache-2.0 */
+ * checked: a model file may ask for anything.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_SHAPE_H
 #define MP_OP_SHAPE_H
 
@@ -34,8 +35,10 @@ bool mp_shape_equal(const mp_shape *a, const mp_shape *b);
  * an empty tensor the dimensions that are not 0 count. */
 mp_status mp_shape_bytes(const mp_shape *shape, mp_dtype dtype, size_t *out);
 
-/* "2x3x4", "scalar": for messages; `text` holds at least 192 bytes, and where they do not suffice
- * it ends in "x...". Returns `text`. */
+enum { MP_SHAPE_TEXT = 192 }; /* bytes of the text of a shape */
+
+/* "2x3x4", "scalar": for messages; `text` holds MP_SHAPE_TEXT bytes, and ends in "x..." where they
+ * do not suffice. Returns `text`. */
 char *mp_shape_text(const mp_shape *shape, char *text);
 
 /* A axis in [-rank, rank) made non-negative. Fails: INVALID_ARGUMENT, naming `what`. */

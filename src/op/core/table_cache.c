@@ -1,5 +1,6 @@
 /* table_cache.c - one list of all devices' tables, looked through while a plan is made and never
- * while one runs. SPDX-License-Identifier: Apache-2.0 */
+ * while one runs.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/table_cache.h"
 
 #include <pthread.h>
@@ -81,18 +82,18 @@ static mp_status add(mp_device *device, const mp_table *table, entry **out) {
 
 mp_status mp_table_cache_get(mp_device *device, const mp_table *table, mp_addr *out) {
     mp_status status = MP_OK;
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     entry *found = find(device, table);
     if (found == NULL && has_room(device, table->size)) {
         status = add(device, table, &found);
     }
     *out = found != NULL ? found->addr : 0;
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
     return status;
 }
 
 void mp_table_cache_drop(mp_device *device) {
-    pthread_mutex_lock(&lock);
+    (void)pthread_mutex_lock(&lock);
     for (entry **at = &first; *at != NULL;) {
         entry *found = *at;
         if (found->device != device) {
@@ -103,5 +104,5 @@ void mp_table_cache_drop(mp_device *device) {
         device->ops->free(device, found->addr, found->size);
         free(found);
     }
-    pthread_mutex_unlock(&lock);
+    (void)pthread_mutex_unlock(&lock);
 }

@@ -1,7 +1,8 @@
-/* table_cache.h - tables on a device that follow from lengths and attributes alone: roots of one,
+/* table_cache.h - tables on a device that follow from lengths and attributes alone: roots of unity,
  * labels. Each is made once, while a plan is, and stays for all plans of the device. It outlives
  * them, so that neither work that is still queued nor a captured graph can lose it; what there is
- * room for is bounded instead. SPDX-License-Identifier: Apache-2.0 */
+ * room for is bounded instead.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_TABLE_CACHE_H
 #define MP_OP_TABLE_CACHE_H
 

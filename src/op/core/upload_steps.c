@@ -1,4 +1,6 @@
-/* upload_steps.c - tables of numbers known while planning. SPDX-License-Identifier: Apache-2.0 */
+/* upload_steps.c - tables of numbers known while planning.
+ * Kernel: core/upload.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/upload_steps.h"
 #include "kernel/core/upload_args.h"
 #include "op/core/table_cache.h"

@@ -1,4 +1,5 @@
 /* affine_grid.c - AffineGrid: the grid for GridSample that an affine map of the image makes.
+ * Kernel: image/affine_grid.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/affine_grid_args.h"
 #include "op/core/families.h"
@@ -13,7 +14,7 @@ static mp_status plan_affine_grid(mp_planner *p) {
     const int dims = given - 2;
     if ((dims != 2 && dims != 3) || theta->rank != 3 || theta->dim[0] != size[0] ||
         theta->dim[1] != dims || theta->dim[2] != dims + 1) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
                        "theta of shape %s does not fit a size of %d values that "
                        "begins with %lld",

@@ -1,5 +1,7 @@
 /* batch_norm.c - BatchNormalization: a factor and a summand for each channel, of the statistics
  * that are given or, in training mode, of those of the batch.
+ * Kernels: core/channel_affine.cu, image/batch_norm_fold.cu, image/batch_norm_running.cu,
+ * image/batch_norm_stats.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/channel_steps.h"
 #include "op/core/families.h"
@@ -9,7 +11,7 @@ static mp_status check_vectors(const mp_planner *p, int64_t channels) {
     static const char *const names[] = {"X", "scale", "B", "mean", "var"};
     for (int i = 1; i < 5; i++) {
         const mp_shape *shape = &p->in[i].shape;
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         if (shape->rank != 1 || shape->dim[0] != channels) {
             return MP_FAIL(INVALID_ARGUMENT, "%s of shape %s for %lld channels", names[i],
                            mp_shape_text(shape, text), (long long)channels);

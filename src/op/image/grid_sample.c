@@ -1,5 +1,7 @@
 /* grid_sample.c - GridSample: an image sampled at the points of a grid, over two dimensions or
- * three. SPDX-License-Identifier: Apache-2.0 */
+ * three.
+ * Kernel: image/grid_sample.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/grid_sample_args.h"
 #include "op/core/channels.h"
 #include "op/core/families.h"
@@ -32,8 +34,8 @@ static mp_status read_word(const mp_node *node, const char *name, const word *wo
 }
 
 static mp_status check_shapes(const mp_shape *x, const mp_shape *grid) {
-    char x_text[192];
-    char grid_text[192];
+    char x_text[MP_SHAPE_TEXT];
+    char grid_text[MP_SHAPE_TEXT];
     const int dims = x->rank - 2;
     if ((dims != 2 && dims != 3) || grid->rank != x->rank || grid->dim[0] != x->dim[0] ||
         grid->dim[grid->rank - 1] != dims) {
@@ -72,7 +74,7 @@ static mp_status plan_grid_sample(mp_planner *p) {
         return MP_OK;
     }
     if (mp_shape_count(&image) == 0) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "X of shape %s has nothing to sample",
                        mp_shape_text(&x->shape, text));
     }

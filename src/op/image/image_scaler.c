@@ -1,5 +1,7 @@
 /* image_scaler.c - ImageScaler, whose bias is an attribute: it travels in the kernel's arguments,
- * some channels a launch. SPDX-License-Identifier: Apache-2.0 */
+ * some channels a launch.
+ * Kernel: image/image_scaler.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/pick_args.h"
 #include "op/core/families.h"
 
@@ -28,7 +30,7 @@ static mp_status plan_image_scaler(mp_planner *p) {
     const mp_attr *bias = mp_node_attr(p->node, "bias");
     const int64_t channels = x->shape.rank == 4 ? x->shape.dim[1] : -1;
     if (bias == NULL || (int64_t)bias->count != channels) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
                        "bias has %zu values for input of shape %s; one for each channel of images "
                        "is needed",

@@ -1,4 +1,5 @@
 /* lrn.c - LRN: each element by a power of the squares in the channels around it.
+ * Kernel: image/lrn.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/channel_steps.h"
 #include "op/core/families.h"
@@ -8,7 +9,7 @@ static mp_status plan_lrn(mp_planner *p) {
     const mp_shape image = mp_shape_first(p, &x->shape);
     const int64_t size = mp_node_int(p->node, "size", 0);
     const mp_kernel *kernel = NULL;
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     if (image.rank < 2) {
         return MP_FAIL(INVALID_ARGUMENT, "X of shape %s has no channels",
                        mp_shape_text(&x->shape, text));

@@ -1,5 +1,6 @@
 /* nms.c - NonMaxSuppression: the best boxes of each class that do not overlap better ones. How many
  * that are depends on data, so they are selected first and written once the count is known.
+ * Kernels: image/nms_select.cu, image/nms_write.cu, move/compact_scan.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/nms_args.h"
 #include "kernel/move/compact_args.h"
@@ -23,7 +24,7 @@ static mp_status host_float(const mp_planner *p, int i, const char *what, bool *
         return MP_OK;
     }
     if (mp_shape_count(&value->shape) != 1) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "%s of shape %s must be one number", what,
                        mp_shape_text(&value->shape, text));
     }
@@ -50,8 +51,8 @@ static mp_status read_limits(const mp_planner *p, mp_nms_args *args) {
 
 static mp_status read(const mp_planner *p, mp_nms_args *args) {
     const mp_shape *boxes = &p->in[0].shape, *scores = &p->in[1].shape;
-    char boxes_text[192];
-    char scores_text[192];
+    char boxes_text[MP_SHAPE_TEXT];
+    char scores_text[MP_SHAPE_TEXT];
     if (boxes->rank != 3 || scores->rank != 3 || boxes->dim[2] != 4 ||
         boxes->dim[0] != scores->dim[0] || boxes->dim[1] != scores->dim[2]) {
         return MP_FAIL(INVALID_ARGUMENT,

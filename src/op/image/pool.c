@@ -1,6 +1,8 @@
 /* pool.c - MaxPool, AveragePool, LpPool and GlobalLpPool. The kernel always has three spatial
  * dimensions; those that a tensor lacks are of size 1, in front. A window that is the whole input
- * is a reduction. SPDX-License-Identifier: Apache-2.0 */
+ * is a reduction.
+ * Kernel: image/pool.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/pool_args.h"
 #include "op/core/channels.h"
 #include "op/core/families.h"
@@ -105,7 +107,7 @@ static mp_status plan_pool(mp_planner *p) {
     const mp_shape image = mp_shape_first(p, &x->shape);
     mp_window window;
     if (image.rank < 3) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "X of shape %s has no spatial dimensions",
                        mp_shape_text(&x->shape, text));
     }
@@ -152,7 +154,7 @@ static mp_status plan_global(mp_planner *p) {
     const mp_shape image = mp_shape_first(p, &x->shape);
     mp_shape shape = image;
     float power = 0;
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     MP_TRY(read_power(p, &power));
     if (image.rank < 3) {
         return MP_FAIL(INVALID_ARGUMENT, "X of shape %s has no spatial dimensions",

@@ -1,5 +1,8 @@
 /* resize.c - Resize and Upsample: tables for the axes that change, then one walk over the output;
- * with antialiasing one pass an axis. SPDX-License-Identifier: Apache-2.0 */
+ * with antialiasing one pass an axis.
+ * Kernels: image/resize_table.cu, image/resize_smooth_table.cu, image/resize_nearest.cu,
+ * image/resize_blend.cu, image/resize_smooth.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/image/resize_read.h"
 
 #include "base/half.h"

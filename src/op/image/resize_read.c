@@ -1,4 +1,5 @@
-/* resize_read.c - reads what Resize and Upsample ask for. SPDX-License-Identifier: Apache-2.0 */
+/* resize_read.c - reads what Resize and Upsample ask for.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/image/resize_read.h"
 
 #include "base/half.h"
@@ -93,7 +94,7 @@ static mp_status read_floats(const mp_planner *p, int i, const char *what, float
     }
     const int64_t length = mp_shape_count(&tensor->shape);
     if (tensor->shape.rank > 1 || length > 2 * (int64_t)MP_RANK_MAX) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "%s of shape %s; a short list is needed", what,
                        mp_shape_text(&tensor->shape, text));
     }

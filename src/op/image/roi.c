@@ -1,4 +1,5 @@
 /* roi.c - RoiAlign and MaxRoiPool: regions of images pooled to one size.
+ * Kernels: image/roi_align.cu, image/roi_pool.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/roi_args.h"
 #include "op/core/families.h"
@@ -10,8 +11,8 @@
 static mp_status declare(mp_planner *p, int columns, int64_t out_h, int64_t out_w,
                          mp_roi_space *space) {
     const mp_shape *x = &p->in[0].shape, *rois = &p->in[1].shape;
-    char x_text[192];
-    char rois_text[192];
+    char x_text[MP_SHAPE_TEXT];
+    char rois_text[MP_SHAPE_TEXT];
     if (x->rank != 4 || rois->rank != 2 || rois->dim[1] != columns) {
         return MP_FAIL(INVALID_ARGUMENT,
                        "X of shape %s must have rank 4, rois of shape %s must be [regions, %d]",
@@ -71,7 +72,7 @@ static mp_status plan_roi_align(mp_planner *p) {
     MP_TRY(declare(p, 4, mp_node_int(node, "output_height", 1),
                    mp_node_int(node, "output_width", 1), &args.space));
     if (batch->rank != 1 || batch->dim[0] != rois->dim[0]) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
                        "batch_indices of shape %s do not name the images of %lld "
                        "regions",

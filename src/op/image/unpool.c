@@ -1,4 +1,5 @@
 /* unpool.c - MaxUnpool: the inverse of MaxPool with indices, zero elsewhere.
+ * Kernel: image/unpool.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/unpool_args.h"
 #include "op/core/families.h"
@@ -51,8 +52,8 @@ static mp_status plan_unpool(mp_planner *p) {
     size_t bytes = 0;
     if (x->shape.rank < 3 || x->shape.rank > 2 + MP_SPATIAL_MAX ||
         !mp_shape_equal(&x->shape, &p->in[1].shape)) {
-        char x_text[192];
-        char indices_text[192];
+        char x_text[MP_SHAPE_TEXT];
+        char indices_text[MP_SHAPE_TEXT];
         return MP_FAIL(
             INVALID_ARGUMENT, "X of shape %s and I of shape %s need the same shape, of rank 3 to 5",
             mp_shape_text(&x->shape, x_text), mp_shape_text(&p->in[1].shape, indices_text));

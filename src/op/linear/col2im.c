@@ -1,4 +1,5 @@
 /* col2im.c - Col2Im: an image of any rank out of columns of blocks, which may overlap.
+ * Kernel: linear/col2im.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/pick_args.h"
 #include "op/core/families.h"
@@ -81,7 +82,7 @@ static mp_status plan_col2im(mp_planner *p) {
     mp_col2im_args args = {.count = 0};
     MP_TRY(read_geometry(p, &args));
     if (x->shape.rank != 3 || x->shape.dim[1] % args.taps != 0 || x->shape.dim[2] != args.blocks) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
                        "input of shape %s where blocks of %lld elements, %lld of them, are needed",
                        mp_shape_text(&x->shape, text), (long long)args.taps,

@@ -14,8 +14,8 @@ static mp_status describe(const mp_planner *p, bool transposed, mp_conv *conv, m
     const mp_shape *w = &p->in[1].shape;
     const mp_tensor *bias = mp_plan_in(p, 2);
     const int64_t groups = mp_node_int(p->node, "group", 1);
-    char x_text[192];
-    char w_text[192];
+    char x_text[MP_SHAPE_TEXT];
+    char w_text[MP_SHAPE_TEXT];
     mp_shape_text(x, x_text);
     mp_shape_text(w, w_text);
     if (x->rank < 3 || x->rank != w->rank) {
@@ -74,8 +74,8 @@ static mp_status scratch_like(mp_planner *p, const mp_shape *shape, mp_dtype dty
     return mp_plan_scratch(p, bytes, out);
 }
 
-/* Weights come as ONNX has them, and a library wants them as the image. Constants are turned once.
- */
+/* Weights come as ONNX has them, and a library wants them as the image. Constants are brought into
+ * that order once. / */
 static mp_status prepare_weights(mp_planner *p, int i) {
     const mp_tensor *w = &p->in[i];
     if (i != 1 || !mp_channels_last(p) || w->shape.rank < 3 || w->shape.dim[1] == 1) {
@@ -85,14 +85,14 @@ static mp_status prepare_weights(mp_planner *p, int i) {
     return mp_plan_channels_to_last(p, w->type, &w->shape, MP_IN(i), MP_OUT(0));
 }
 
-/* Where the device has no such convolution with channels last, the tensors are turned. */
-static mp_status plan_turned(mp_planner *p, const mp_conv *conv, const mp_shape *out,
-                             const mp_ref operands[MP_CONV_OPERANDS]) {
+/* Where the device has no such convolution with channels last, the tensors are transposed. */
+static mp_status plan_channels_first(mp_planner *p, const mp_conv *conv, const mp_shape *out,
+                                     const mp_ref operands[MP_CONV_OPERANDS]) {
     const mp_shape image = mp_shape_first(p, &p->in[0].shape);
     const mp_shape *w = &p->in[1].shape;
-    mp_conv turned = *conv;
+    mp_conv transposed = *conv;
     mp_ref own[MP_CONV_OPERANDS];
-    turned.channels_last = false;
+    transposed.channels_last = false;
     memcpy(own, operands, sizeof own);
     if (mp_node_prepared(p->node, 1)) {
         MP_TRY(scratch_like(p, w, conv->type, &own[MP_CONV_W]));
@@ -101,7 +101,7 @@ static mp_status plan_turned(mp_planner *p, const mp_conv *conv, const mp_shape 
     MP_TRY(scratch_like(p, &image, conv->type, &own[MP_CONV_X]));
     MP_TRY(scratch_like(p, out, conv->type, &own[MP_CONV_Y]));
     MP_TRY(mp_plan_channels_to_first(p, conv->type, &image, operands[MP_CONV_X], own[MP_CONV_X]));
-    MP_TRY(mp_plan_conv(p, &turned, own));
+    MP_TRY(mp_plan_conv(p, &transposed, own));
     return mp_plan_channels_to_last(p, conv->type, out, own[MP_CONV_Y], operands[MP_CONV_Y]);
 }
 
@@ -112,7 +112,7 @@ static mp_status plan_last(mp_planner *p, const mp_conv *conv, const mp_shape *o
     mp_ref own[MP_CONV_OPERANDS];
     mp_status status = mp_plan_conv_prepare(p, conv, &math);
     if (status == MP_UNSUPPORTED) {
-        return plan_turned(p, conv, out, operands);
+        return plan_channels_first(p, conv, out, operands);
     }
     MP_TRY(status);
     memcpy(own, operands, sizeof own);

@@ -1,5 +1,6 @@
 /* deform_conv.c - DeformConv: a convolution whose taps are moved by offsets that are an input. The
  * moved taps are laid out as columns, some images at a time, and multiplied by the weights.
+ * Kernel: linear/deform_columns.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/linear/deform_args.h"
 #include "op/core/families.h"
@@ -21,8 +22,8 @@ static mp_status check_size(const mp_planner *p, int i, const char *name, int ra
                             const int64_t *wanted) {
     const mp_tensor *given = mp_plan_in(p, i);
     mp_shape shape = {.rank = rank};
-    char given_text[192];
-    char wanted_text[192];
+    char given_text[MP_SHAPE_TEXT];
+    char wanted_text[MP_SHAPE_TEXT];
     for (int d = 0; d < rank; d++) {
         shape.dim[d] = wanted[d];
     }
@@ -36,8 +37,8 @@ static mp_status check_size(const mp_planner *p, int i, const char *name, int ra
 static mp_status check_channels(const mp_shape *x, const mp_shape *w, int64_t groups,
                                 int64_t offset_groups) {
     int64_t grouped = 0;
-    char x_text[192];
-    char w_text[192];
+    char x_text[MP_SHAPE_TEXT];
+    char w_text[MP_SHAPE_TEXT];
     if (groups < 1 || offset_groups < 1 || __builtin_mul_overflow(w->dim[1], groups, &grouped) ||
         x->dim[1] != grouped || w->dim[0] % groups != 0 || x->dim[1] % offset_groups != 0) {
         return MP_FAIL(INVALID_ARGUMENT,

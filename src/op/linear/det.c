@@ -1,11 +1,13 @@
-/* det.c - Det: the determinant of each matrix. SPDX-License-Identifier: Apache-2.0 */
+/* det.c - Det: the determinant of each matrix.
+ * Kernel: linear/det.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/linear/det_args.h"
 #include "op/core/families.h"
 
 static mp_status plan_det(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     const int rank = x->shape.rank;
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     if (rank < 2 || x->shape.dim[rank - 1] != x->shape.dim[rank - 2]) {
         return MP_FAIL(INVALID_ARGUMENT, "X of shape %s; square matrices are needed",
                        mp_shape_text(&x->shape, text));

@@ -181,16 +181,16 @@ static mp_labels joined(const mp_labels *a, const mp_labels *b, const mp_labels 
     return out;
 }
 
-/* The view as a batch of matrices of `first` by `second`; `*turned` if it is stored the other way.
- */
+/* The view as a batch of matrices of `first` by `second`; `*transposed` if it is stored the other
+ * way. / */
 static mp_status as_matrices(mp_planner *p, mp_dtype dtype, const mp_labels *batch,
                              const mp_labels *first, const mp_labels *second, view *v,
-                             bool *turned) {
+                             bool *transposed) {
     const mp_labels straight = joined(batch, first, second), other = joined(batch, second, first);
     const view as_stored = in_order(v, &other);
     *v = in_order(v, &straight);
-    *turned = !is_whole(v) && is_whole(&as_stored);
-    if (*turned) {
+    *transposed = !is_whole(v) && is_whole(&as_stored);
+    if (*transposed) {
         *v = as_stored;
         return MP_OK;
     }

@@ -1,5 +1,6 @@
 /* einsum_text.c - reads equations such as "bij,bjk->bik" and "...ii->...i". The text comes from a
- * model file and may be anything. SPDX-License-Identifier: Apache-2.0 */
+ * model file and may be anything.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/linear/einsum_text.h"
 
 #include <string.h>
@@ -90,7 +91,7 @@ static mp_status read_input(reader *r, const mp_shape *shape, mp_labels *list) {
     }
     const int letters = count - dots;
     if (dots ? letters > shape->rank : letters != shape->rank) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
                        "the equation '%.100s' names %d dimensions of an input of shape %s", r->text,
                        letters, mp_shape_text(shape, text));

@@ -1,5 +1,5 @@
-/* einsum_text.h - the equation of an Einsum, read and checked. SPDX-License-Identifier: Apache-2.0
- */
+/* einsum_text.h - the equation of an Einsum, read and checked.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_EINSUM_TEXT_H
 #define MP_OP_EINSUM_TEXT_H
 

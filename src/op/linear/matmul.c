@@ -1,4 +1,5 @@
-/* matmul.c - MatMul and Gemm, by library math. SPDX-License-Identifier: Apache-2.0 */
+/* matmul.c - MatMul and Gemm, by library math.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/linear/product.h"
 #include "op/pointwise/pointwise_steps.h"
@@ -25,8 +26,8 @@ static mp_shape batch_of(const mp_shape *shape) {
 }
 
 mp_status mp_product_read(const mp_shape *a, const mp_shape *b, mp_product *out) {
-    char left[192];
-    char right[192];
+    char left[MP_SHAPE_TEXT];
+    char right[MP_SHAPE_TEXT];
     if (a->rank == 0 || b->rank == 0) {
         return MP_FAIL(INVALID_ARGUMENT, "inputs of shape %s and %s: neither may be a scalar",
                        mp_shape_text(a, left), mp_shape_text(b, right));
@@ -134,8 +135,8 @@ static mp_status plan_matmul(mp_planner *p) {
 static mp_status check_gemm(const mp_planner *p, bool trans_a, bool trans_b, mp_gemm *gemm) {
     const mp_shape *a = &p->in[0].shape;
     const mp_shape *b = &p->in[1].shape;
-    char left[192];
-    char right[192];
+    char left[MP_SHAPE_TEXT];
+    char right[MP_SHAPE_TEXT];
     if (a->rank != 2 || b->rank != 2 || a->dim[trans_a ? 0 : 1] != b->dim[trans_b ? 1 : 0]) {
         return MP_FAIL(INVALID_ARGUMENT, "A of shape %s and B of shape %s cannot be multiplied",
                        mp_shape_text(a, left), mp_shape_text(b, right));
@@ -167,7 +168,7 @@ static mp_status plan_gemm(mp_planner *p) {
         MP_TRY(mp_shape_broadcast(&c->shape, &shape, &both));
     }
     if (!mp_shape_equal(&both, &shape)) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "C of shape %s does not broadcast to %lldx%lld",
                        mp_shape_text(&c->shape, text), (long long)gemm.m, (long long)gemm.n);
     }

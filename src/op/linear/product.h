@@ -1,5 +1,5 @@
-/* product.h - the shapes of a matrix product in NumPy's terms. SPDX-License-Identifier: Apache-2.0
- */
+/* product.h - the shapes of a matrix product in NumPy's terms.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_PRODUCT_H
 #define MP_OP_PRODUCT_H
 

@@ -1,4 +1,5 @@
 /* band.c - Trilu and EyeLike: what lies between two diagonals of matrices.
+ * Kernel: move/band.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/half.h"
 #include "kernel/move/pick_args.h"
@@ -34,7 +35,7 @@ static mp_status plan_trilu(mp_planner *p) {
     int count = 0;
     MP_TRY(mp_host_ints(p, 1, "k", 1, k, &count));
     if (x->shape.rank < 2 || count == 0) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
                        "input of shape %s with %d values of k; matrices and one "
                        "value are needed",
@@ -71,7 +72,7 @@ static mp_status plan_eye_like(mp_planner *p) {
     const mp_dtype dtype = mp_dtype_of_onnx(asked);
     const int64_t k = mp_node_int(p->node, "k", 0);
     if (x->shape.rank != 2 || dtype == MP_NONE || (MP_BIT(dtype) & MP_ALL_TYPES) == 0) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
                        "input of shape %s and dtype %lld; a matrix and a type of numbers or bool "
                        "are needed",

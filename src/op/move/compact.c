@@ -1,5 +1,7 @@
 /* compact.c - NonZero and Compress: what is picked depends on data, so the elements are counted
- * first and the outputs made once the count is known. SPDX-License-Identifier: Apache-2.0 */
+ * first and the outputs made once the count is known.
+ * Kernels: move/compact_count.cu, move/compact_scan.cu, move/compact_write.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/compact_args.h"
 #include "op/core/families.h"
 #include "op/move/slice.h"
@@ -15,7 +17,7 @@ enum { TILE = 4096, LANES = 256 };
 enum { STARTS_AT = MP_ALIGNMENT };
 
 static mp_compact_args args_of(int64_t count) {
-    return (mp_compact_args){.count = count, .tiles = (count + TILE - 1) / TILE, .tile = TILE};
+    return (mp_compact_args){.count = count, .tiles = MP_CEIL_DIV(count, TILE), .tile = TILE};
 }
 
 static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_grid grid,
@@ -100,7 +102,7 @@ typedef struct picked {
 static mp_status read_picked(const mp_planner *p, picked *out) {
     const mp_shape *x = &p->in[0].shape, *condition = &p->in[1].shape;
     if (condition->rank != 1) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "condition must have rank 1, not the shape %s",
                        mp_shape_text(condition, text));
     }

@@ -1,4 +1,5 @@
 /* concat_split.c - Concat and Split: tensors side by side in a larger one, many in one launch.
+ * Kernel: move/concat_split.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/concat_split_args.h"
 #include "op/core/families.h"
@@ -152,8 +153,8 @@ static mp_status joined_shape(const mp_planner *p, int axis, mp_shape *shape) {
         other.dim[axis] = shape->dim[axis];
         if (!mp_shape_equal(&other, shape) ||
             __builtin_add_overflow(shape->dim[axis], added, &shape->dim[axis])) {
-            char a[192];
-            char b[192];
+            char a[MP_SHAPE_TEXT];
+            char b[MP_SHAPE_TEXT];
             return MP_FAIL(INVALID_ARGUMENT, "inputs of shape %s and %s differ beside axis %d",
                            mp_shape_text(&first->shape, a), mp_shape_text(&p->in[i].shape, b),
                            axis);
@@ -201,7 +202,7 @@ static mp_status split_size(const mp_planner *p, int64_t dim, const int64_t *lis
         return MP_FAIL(INVALID_ARGUMENT, "%lld elements do not split evenly into %lld",
                        (long long)dim, (long long)wanted);
     }
-    const int64_t even = (dim + wanted - 1) / wanted;
+    const int64_t even = MP_CEIL_DIV(dim, wanted);
     const int64_t left = dim - even * i;
     *out = left < 0 ? 0 : left < even ? left : even;
     return MP_OK;
@@ -273,4 +274,4 @@ static const mp_op ops[] = {
     ROW("Split", 18, 18, MP_ALL_TYPES, plan_split, axis_outputs, 1u << 1),
 };
 
-const mp_op_family mp__family_parts = {"parts", ops, MP_COUNT_OF(ops)};
+const mp_op_family mp__family_concat_split = {"concat_split", ops, MP_COUNT_OF(ops)};

@@ -40,7 +40,7 @@ static void walk_deep(const mp_planner *p, const mp_shape *deep, int64_t channel
 
 static mp_status read_block(const mp_planner *p, const mp_shape *x, int64_t *block) {
     enum { BLOCK_MAX = 1 << 15 };
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     *block = mp_node_int(p->node, "blocksize", 0);
     if (x->rank != 4) {
         return MP_FAIL(INVALID_ARGUMENT, "input of shape %s where four dimensions are needed",
@@ -53,7 +53,7 @@ static mp_status read_block(const mp_planner *p, const mp_shape *x, int64_t *blo
 }
 
 static mp_status indivisible(const mp_shape *x, int64_t block) {
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     return MP_FAIL(INVALID_ARGUMENT,
                    "input of shape %s, channels first, does not divide by blocks of %lld",
                    mp_shape_text(x, text), (long long)block);
@@ -126,4 +126,4 @@ static const mp_attr_def attrs[] = {
 
 static const mp_op ops[] = {ROWS(""), ROWS(MP_NHWC_DOMAIN)};
 
-const mp_op_family mp__family_depth = {"depth", ops, MP_COUNT_OF(ops)};
+const mp_op_family mp__family_depth_to_space = {"depth_to_space", ops, MP_COUNT_OF(ops)};

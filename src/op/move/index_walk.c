@@ -25,8 +25,8 @@ mp_status mp_indexed_elements(const mp_shape *data, const mp_tensor *indices, in
         fits = d == axis || walked->dim[d] <= data->dim[d];
     }
     if (!fits) {
-        char a[192];
-        char b[192];
+        char a[MP_SHAPE_TEXT];
+        char b[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
                        "indices of shape %s do not fit into data of shape %s beside axis %d",
                        mp_shape_text(walked, b), mp_shape_text(data, a), axis);
@@ -88,8 +88,8 @@ static mp_status check_slices(const mp_shape *data, const mp_shape *indices, int
     fits = fits && indices->dim[indices->rank - 1] >= 1 &&
            indices->dim[indices->rank - 1] <= data->rank - batch_dims;
     if (!fits) {
-        char a[192];
-        char b[192];
+        char a[MP_SHAPE_TEXT];
+        char b[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
                        "data of shape %s, indices of shape %s and batch_dims %lld do not fit",
                        mp_shape_text(data, a), mp_shape_text(indices, b), (long long)batch_dims);

@@ -1,5 +1,6 @@
 /* index_walk.h - walks over elements that name others by indices on the device, for gathers and
- * scatters. SPDX-License-Identifier: Apache-2.0 */
+ * scatters.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_INDEX_WALK_H
 #define MP_OP_INDEX_WALK_H
 

@@ -1,4 +1,6 @@
-/* one_hot.c - OneHot. SPDX-License-Identifier: Apache-2.0 */
+/* one_hot.c - OneHot.
+ * Kernel: move/one_hot.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/pick_args.h"
 #include "op/core/families.h"
 
@@ -9,7 +11,7 @@ static mp_status read_depth(const mp_tensor *depth, int64_t *out) {
     const void *data = (const void *)depth->data;
     double real = 0; /* holds every integer of 32 bits */
     if (mp_shape_count(&depth->shape) != 1) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "depth must be one element, not of shape %s",
                        mp_shape_text(&depth->shape, text));
     }
@@ -56,7 +58,7 @@ static mp_status plan_one_hot(mp_planner *p) {
     int axis = 0;
     mp_shape shape = {.rank = rank};
     mp_one_hot_args args = {.index_type = (int32_t)indices->type};
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     if (rank > MP_RANK_MAX || values->shape.rank != 1 || values->shape.dim[0] != 2) {
         return MP_FAIL(INVALID_ARGUMENT,
                        "values of shape %s for a result of rank %d; two values and a rank up to %d "

@@ -1,5 +1,6 @@
 /* pad.c - Pad and Tile: a tensor within a larger one. Negative pads crop first. Dimensions that are
  * not padded are merged with their neighbours, and elements move in the largest units that fit.
+ * Kernel: move/pad.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/half.h"
 #include "kernel/move/pad_args.h"
@@ -287,7 +288,7 @@ static mp_status plan_pad(mp_planner *p) {
     padding pad = {.rank = x->shape.rank, .type = x->type};
     mp_shape shape = {.rank = x->shape.rank};
     if (value != NULL && mp_shape_count(&value->shape) != 1) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "constant_value must be one element, not of shape %s",
                        mp_shape_text(&value->shape, text));
     }

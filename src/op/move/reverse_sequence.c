@@ -1,4 +1,6 @@
-/* reverse_sequence.c - ReverseSequence. SPDX-License-Identifier: Apache-2.0 */
+/* reverse_sequence.c - ReverseSequence.
+ * Kernel: move/reverse_sequence.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/pick_args.h"
 #include "op/core/families.h"
 #include "op/move/slice.h"
@@ -19,7 +21,7 @@ static mp_status read_axes(const mp_planner *p, int *batch, int *time) {
     *batch = (int)batch_axis;
     *time = (int)time_axis;
     if (lengths->rank != 1 || lengths->dim[0] != x->dim[*batch]) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "sequence_lens of shape %s for a batch of %lld",
                        mp_shape_text(lengths, text), (long long)x->dim[*batch]);
     }

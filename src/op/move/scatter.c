@@ -1,6 +1,8 @@
 /* scatter.c - Scatter, ScatterElements, ScatterND: elements of a copy of the data are replaced by
  * updates, or joined with them, at places that indices name. The copy is left out where the output
- * is the data's own memory. SPDX-License-Identifier: Apache-2.0 */
+ * is the data's own memory.
+ * Kernels: move/scatter.cu, move/scatter_reduce.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/move/index_walk.h"
 
@@ -63,8 +65,8 @@ static mp_status scatter(mp_planner *p, int how, size_t unit, const k_indexed *w
 }
 
 static mp_status check_updates(const mp_shape *updates, const mp_shape *wanted) {
-    char a[192];
-    char b[192];
+    char a[MP_SHAPE_TEXT];
+    char b[MP_SHAPE_TEXT];
     return mp_shape_equal(updates, wanted)
                ? MP_OK
                : MP_FAIL(INVALID_ARGUMENT, "updates have the shape %s where %s is needed",

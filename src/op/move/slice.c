@@ -166,7 +166,7 @@ static mp_status plan_crop(mp_planner *p) {
     int64_t scale[2];
     int count = 0;
     int scale_count = 0;
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     MP_TRY(mp_listed_ints(p, "border", -1, 4, border, &count));
     MP_TRY(mp_listed_ints(p, "scale", -1, 2, scale, &scale_count));
     if (x->shape.rank != RANK || count != 4 || (scale_count >= 1 && scale_count != 2)) {
@@ -237,4 +237,4 @@ static const mp_op ops[] = {
     MOVE("Transpose", 1, 25, MP_ALL_TYPES | MP_FLOAT8, plan_transpose, .attrs = perm),
 };
 
-const mp_op_family mp__family_movement = {"movement", ops, MP_COUNT_OF(ops)};
+const mp_op_family mp__family_slice = {"slice", ops, MP_COUNT_OF(ops)};

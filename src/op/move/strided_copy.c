@@ -1,6 +1,8 @@
 /* strided_copy.c - the step that copies between two layouts: as one run of bytes, by tiles where
  * neighbours in the source are not those in the target, or element by element, in the largest units
- * that fit. SPDX-License-Identifier: Apache-2.0 */
+ * that fit.
+ * Kernels: move/strided_copy.cu, move/transpose.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/movement_args.h"
 #include "op/move/slice.h"
 

@@ -1,5 +1,7 @@
 /* tensor_scatter.c - TensorScatter: writes the newest keys or values into a cache, in place where
- * the cache is not used otherwise. SPDX-License-Identifier: Apache-2.0 */
+ * the cache is not used otherwise.
+ * Kernel: move/tensor_scatter.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/indexed_args.h"
 #include "op/core/families.h"
 #include "op/move/slice.h"
@@ -10,8 +12,8 @@ static mp_status check_shapes(const mp_planner *p, int axis) {
     const mp_shape *cache = &p->in[0].shape;
     const mp_tensor *write = mp_plan_in(p, 2);
     mp_shape update = p->in[1].shape;
-    char a[192];
-    char b[192];
+    char a[MP_SHAPE_TEXT];
+    char b[MP_SHAPE_TEXT];
     const bool fits = update.rank == cache->rank && update.dim[axis] <= cache->dim[axis];
     update.dim[axis] = cache->dim[axis];
     if (axis == 0 || !fits || !mp_shape_equal(&update, cache)) {

@@ -38,7 +38,7 @@ static mp_status plan_reshape(mp_planner *p) {
     mp_shape shape = {.rank = 0};
     int open = -1;
     int64_t known = 1;
-    char from[192];
+    char from[MP_SHAPE_TEXT];
     MP_TRY(mp_listed_ints(p, "shape", 1, MP_RANK_MAX, shape.dim, &shape.rank));
     for (int d = 0; d < shape.rank; d++) {
         if (shape.dim[d] == 0 && !zero_is_zero) {
@@ -62,7 +62,7 @@ static mp_status plan_reshape(mp_planner *p) {
         shape.dim[open] = known != 0 ? count / known : 0;
     }
     if (shape.rank < 0 || (open < 0 ? known : known * shape.dim[open]) != count) {
-        char to[192];
+        char to[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "%s elements cannot take the shape %s",
                        mp_shape_text(x, from), shape.rank < 0 ? "?" : mp_shape_text(&shape, to));
     }

@@ -1,6 +1,6 @@
 /* bitwise.c - operators on the bits of elements: BitwiseAnd, -Or, -Xor and -Not, BitShift, BitCast.
- * Signed integers go through the kernels of the unsigned ones. SPDX-License-Identifier: Apache-2.0
- */
+ * Signed integers go through the kernels of the unsigned ones.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/pointwise/pointwise_steps.h"
 
@@ -95,4 +95,4 @@ static const mp_op ops[] = {
      .plan = plan_bit_cast},
 };
 
-const mp_op_family mp__family_bits = {"bits", ops, MP_COUNT_OF(ops)};
+const mp_op_family mp__family_bitwise = {"bitwise", ops, MP_COUNT_OF(ops)};

@@ -3,6 +3,7 @@
  * Types that operators compute with have a kernel for each pair. Types that are only stored are
  * converted from and to few types; other pairs go by way of float, which holds every one of their
  * values, or of int8, where integers lose their high bits anyway.
+ * Kernels: pointwise/cast.cu, pointwise/cast_from_narrow.cu, pointwise/cast_to_narrow.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"

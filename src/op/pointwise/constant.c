@@ -1,4 +1,6 @@
-/* constant.c - ConstantOfShape. SPDX-License-Identifier: Apache-2.0 */
+/* constant.c - ConstantOfShape.
+ * Kernel: move/fill.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/fill_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
@@ -23,7 +25,7 @@ static mp_status plan_constant_of_shape(mp_planner *p) {
     const mp_tensor value =
         attr != NULL ? attr->tensor : (mp_tensor){.type = MP_F32, .data = (mp_addr)&zero};
     mp_shape shape = {.rank = 0};
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     uint64_t bits = 0;
     if (mp_shape_count(&value.shape) != 1) {
         return MP_FAIL(INVALID_ARGUMENT, "value must be one element, not of shape %s",

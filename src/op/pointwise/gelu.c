@@ -18,8 +18,8 @@ static mp_status biased_gelu_of(mp_planner *p, bool by_tanh) {
     const mp_shape *bias = &p->in[1].shape;
     const int rank = x->shape.rank;
     if (bias->rank != 1 || rank == 0 || bias->dim[0] != x->shape.dim[rank - 1]) {
-        char a[192];
-        char b[192];
+        char a[MP_SHAPE_TEXT];
+        char b[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "the bias of shape %s is not a row of X of shape %s",
                        mp_shape_text(bias, b), mp_shape_text(&x->shape, a));
     }

@@ -1,5 +1,7 @@
 /* label_encoder.c - LabelEncoder of ai.onnx.ml, without strings. The table is sorted while planning
- * and looked through by halves. SPDX-License-Identifier: Apache-2.0 */
+ * and looked through by halves.
+ * Kernel: pointwise/label.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pointwise/label_args.h"
 #include "op/core/families.h"
 #include "op/core/upload_steps.h"

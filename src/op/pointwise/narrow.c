@@ -1,4 +1,6 @@
-/* narrow.c - the table of types that are only stored. SPDX-License-Identifier: Apache-2.0 */
+/* narrow.c - the table of types that are only stored.
+ * Kernel: pointwise/byte_set.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/pointwise/narrow.h"
 
 #include "base/macros.h"

@@ -1,6 +1,8 @@
 /* pointwise.c - the element-wise operators. Their functions are text in
  * kernel/pointwise/pointwise.def; here is what ONNX calls them, in which versions, and where their
- * attributes go. SPDX-License-Identifier: Apache-2.0 */
+ * attributes go.
+ * Kernels: pointwise/clip.cu, pointwise/pointwise1.cu, pointwise/pointwise2.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/pointwise/pointwise_steps.h"
 
 #include "kernel/pointwise/pointwise_args.h"
@@ -27,12 +29,22 @@ mp_status mp_pointwise1(mp_planner *p, const char *word, mp_dtype dtype, mp_ref 
                      MP_BIND(mp_pointwise1_args, x, x), MP_BIND(mp_pointwise1_args, out, out));
 }
 
-/* The instance that computes it: those that wrap are of unsigned integers only. */
+typedef struct built_row {
+    const char *word, *types;
+} built_row;
+
+/* What each function is built for, as pointwise.def says it: "FLOATS+UNSIGNED". */
+static const built_row built[] = {
+#define K_POINTWISE(word, arity, types, ...) {#word, #types},
+#include "kernel/pointwise/pointwise.def"
+#undef K_POINTWISE
+};
+
+/* The instance that computes it: functions that wrap are built for UNSIGNED in place of INTS. */
 static mp_dtype computed_as(const char *word, mp_dtype dtype) {
-    static const char *const unsigned_only[] = {"add", "sub", "mul", "equal"};
-    for (size_t i = 0; i < MP_COUNT_OF(unsigned_only); i++) {
-        if (strcmp(word, unsigned_only[i]) == 0) {
-            return mp_dtype_unsigned(dtype);
+    for (size_t i = 0; i < MP_COUNT_OF(built); i++) {
+        if (strcmp(word, built[i].word) == 0) {
+            return strstr(built[i].types, "UNSIGNED") != NULL ? mp_dtype_unsigned(dtype) : dtype;
         }
     }
     return dtype;
@@ -134,7 +146,7 @@ static mp_status plan_compare(mp_planner *p) {
 }
 
 /* x > y by the kernel of y < x. */
-static mp_status plan_compare_turned(mp_planner *p) {
+static mp_status plan_compare_swapped(mp_planner *p) {
     return plan_binary_as(p, p->node->op->detail, MP_BOOL, 1);
 }
 
@@ -153,8 +165,8 @@ static mp_status plan_prelu(mp_planner *p) {
     mp_shape shape;
     MP_TRY(mp_shape_broadcast(&p->in[0].shape, &p->in[1].shape, &shape));
     if (!mp_shape_equal(&shape, &p->in[0].shape)) {
-        char x[192];
-        char slope[192];
+        char x[MP_SHAPE_TEXT];
+        char slope[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "slope of shape %s does not broadcast to X of shape %s",
                        mp_shape_text(&p->in[1].shape, slope), mp_shape_text(&p->in[0].shape, x));
     }
@@ -206,7 +218,7 @@ static mp_status plan_clip(mp_planner *p) {
     for (int i = 1; i <= 2; i++) {
         const mp_tensor *bound = mp_plan_in(p, i);
         if (bound != NULL && mp_shape_count(&bound->shape) != 1) {
-            char text[192];
+            char text[MP_SHAPE_TEXT];
             return MP_FAIL(INVALID_ARGUMENT, "%s must be a scalar, not of shape %s",
                            i == 1 ? "min" : "max", mp_shape_text(&bound->shape, text));
         }
@@ -357,8 +369,8 @@ static const mp_op ops[] = {
     COMPARE("Equal", 7, 19, MP_ALL_TYPES, "equal", plan_compare),
     COMPARE("Less", 7, 13, MP_NUMBERS, "less", plan_compare),
     COMPARE("LessOrEqual", 12, 16, MP_NUMBERS, "less_or_equal", plan_compare),
-    COMPARE("Greater", 7, 13, MP_NUMBERS, "less", plan_compare_turned),
-    COMPARE("GreaterOrEqual", 12, 16, MP_NUMBERS, "less_or_equal", plan_compare_turned),
+    COMPARE("Greater", 7, 13, MP_NUMBERS, "less", plan_compare_swapped),
+    COMPARE("GreaterOrEqual", 12, 16, MP_NUMBERS, "less_or_equal", plan_compare_swapped),
     VARIADIC("Max", 6, 13, MP_NUMBERS, "max"),
     VARIADIC("Min", 6, 13, MP_NUMBERS, "min"),
     VARIADIC("Sum", 6, 13, MP_FLOATS, "add"),

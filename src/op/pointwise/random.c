@@ -3,7 +3,9 @@
  * Numbers come from a counter (kernel/core/philox.h): the seed, the run and the place decide. With
  * the attribute `seed` a plan gives the same numbers in its first run in every session, and others
  * in each further run; without it a plan has a seed of its own, which nobody chose. A captured
- * graph replays the run that was captured, with its numbers. SPDX-License-Identifier: Apache-2.0 */
+ * graph replays the run that was captured, with its numbers.
+ * Kernels: pointwise/dropout.cu, pointwise/multinomial.cu, pointwise/random.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pointwise/random_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
@@ -101,7 +103,7 @@ static mp_status plan_multinomial(mp_planner *p) {
     const int64_t samples = mp_node_int(p->node, "sample_size", 1);
     const int64_t dtype = mp_node_int(p->node, "dtype", MP_I32);
     if (x->shape.rank != 2 || samples < 1 || (dtype != MP_I32 && dtype != MP_I64)) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
                        "an input of shape %s, sample_size %lld and dtype %lld; two dimensions, at "
                        "least 1 and int32 or int64 are needed",
@@ -200,7 +202,7 @@ static mp_status read_float(const mp_planner *p, int i, float fallback, float *o
         return MP_OK;
     }
     if (mp_shape_count(&given->shape) != 1) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "ratio of shape %s; one value is needed",
                        mp_shape_text(&given->shape, text));
     }
@@ -235,7 +237,7 @@ static mp_status plan_dropout(mp_planner *p) {
     MP_TRY(mp_plan_output(p, 1, MP_BOOL, &x->shape));
     MP_TRY(read_float(p, 1, 0.5f, &ratio));
     if (mode != NULL && mp_shape_count(&mode->shape) != 1) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "training_mode of shape %s; one value is needed",
                        mp_shape_text(&mode->shape, text));
     }

@@ -1,5 +1,6 @@
-/* range.c - Range: start, limit and delta come from the host. SPDX-License-Identifier: Apache-2.0
- */
+/* range.c - Range: start, limit and delta come from the host.
+ * Kernel: pointwise/range.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"
 
@@ -58,7 +59,7 @@ static mp_status plan_range(mp_planner *p) {
     mp_range_args args = {.count = 0};
     for (int i = 0; i < 3; i++) {
         if (mp_shape_count(&p->in[i].shape) != 1) {
-            char text[192];
+            char text[MP_SHAPE_TEXT];
             return MP_FAIL(INVALID_ARGUMENT, "%s must be a scalar, not of shape %s", names[i],
                            mp_shape_text(&p->in[i].shape, text));
         }

@@ -1,4 +1,5 @@
 /* where.c - Where and Pow: element-wise operators whose inputs differ in type.
+ * Kernels: pointwise/pow.cu, pointwise/where.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"

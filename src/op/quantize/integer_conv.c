@@ -1,6 +1,7 @@
 /* integer_conv.c - ConvInteger and QLinearConv: for each image and group a product of the weights
  * with what the windows see, without that matrix being written down. Padding counts as the zero
- * point. SPDX-License-Identifier: Apache-2.0 */
+ * point.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/quantize/integer_steps.h"
 #include "op/signal/signal_window.h"
@@ -31,8 +32,8 @@ typedef struct conv {
 } conv;
 
 static mp_status read_conv(const mp_planner *p, const mp_shape *x, const mp_shape *w, conv *c) {
-    char image[192];
-    char weights[192];
+    char image[MP_SHAPE_TEXT];
+    char weights[MP_SHAPE_TEXT];
     const int spatial = x->rank - 2;
     c->groups = mp_node_int(p->node, "group", 1);
     if (spatial < 1 || spatial > MP_SPATIAL_MAX || w->rank != x->rank || c->groups < 1 ||
@@ -63,7 +64,7 @@ static mp_status check_sizes(const conv *c, const mp_shape *x, int64_t rows, int
         fits = fits && c->window.stride[d] <= INT32_MAX &&
                x->dim[2 + d] + c->window.pad_begin[d] + c->window.pad_end[d] <= INT32_MAX / 2;
     }
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     return fits ? MP_OK
                 : MP_FAIL(UNSUPPORTED,
                           "an image of shape %s with its padding and window is too large for a "

@@ -1,6 +1,7 @@
 /* integer_matmul.c - MatMulInteger, QLinearMatMul and those of com.microsoft that give floats.
  *
  * They differ in what becomes of the sums: see K_INTEGER_I32 and its neighbours.
+ * Kernel: quantize/integer_product.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/linear/product.h"
@@ -26,7 +27,7 @@ mp_status mp_integer_lines(const mp_tensor *of, const char *what, int64_t lines,
     }
     const int64_t count = mp_shape_count(&of->shape);
     if (count != lines && (of->shape.rank < 2 || count / lines != matrices || count % lines != 0)) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "%s of shape %s goes neither with all nor with %lld lines",
                        what, mp_shape_text(&of->shape, text), (long long)lines);
     }
@@ -171,7 +172,7 @@ static mp_status plan_to_byte(mp_planner *p) {
 }
 
 static mp_status check_bias(const mp_tensor *bias, int64_t columns) {
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     return bias == NULL || mp_shape_count(&bias->shape) == columns
                ? MP_OK
                : MP_FAIL(INVALID_ARGUMENT, "a bias of shape %s does not go with %lld columns",

@@ -2,6 +2,7 @@
  *
  * With few rows the weights are read as they are, which is what such a product waits for. With more
  * they are written out as numbers for library math.
+ * Kernels: quantize/nbits_rows.cu, quantize/nbits_unpack.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/quantize/nbits_args.h"
 #include "op/core/families.h"
@@ -15,7 +16,7 @@ static mp_status read_sizes(const mp_planner *p, k_nbits *w) {
     const mp_shape *a = &p->in[A].shape;
     const int64_t block = mp_node_int(p->node, "block_size", 0);
     const int64_t bits = mp_node_int(p->node, "bits", 4);
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     w->k = mp_node_int(p->node, "K", 0);
     w->n = mp_node_int(p->node, "N", 0);
     if (bits != 2 && bits != 4 && bits != 8) {
@@ -50,7 +51,7 @@ static mp_status check_count(const mp_planner *p, int i, const char *what, int64
                              int64_t each) {
     const mp_tensor *tensor = mp_plan_in(p, i);
     int64_t want = 0;
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     return tensor == NULL || (!__builtin_mul_overflow(columns, each, &want) &&
                               mp_shape_count(&tensor->shape) == want)
                ? MP_OK

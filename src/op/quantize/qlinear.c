@@ -1,5 +1,6 @@
 /* qlinear.c - com.microsoft's operators on quantised tensors: the values are dequantised, treated
- * as floats and quantised again. SPDX-License-Identifier: Apache-2.0 */
+ * as floats and quantised again.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/pointwise/pointwise_steps.h"
 #include "op/quantize/quantize_steps.h"

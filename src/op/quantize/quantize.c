@@ -3,6 +3,8 @@
  * A scale serves the whole tensor, a slice along an axis, or a block of neighbours along it; all
  * three are steps in the tensor of scales (k_scales). Quotients are rounded once, from float: the
  * attribute `precision` asks for no more than that.
+ * Kernels: quantize/quantize.cu, quantize/dequantize.cu, rows/minmax.cu,
+ * quantize/dynamic_quantize.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/quantize/quantize_steps.h"
 
@@ -31,8 +33,8 @@ static mp_status scales_along(const mp_shape *x, int axis, int64_t block, bool b
 }
 
 static mp_status misfit(const mp_tensor *scale, const mp_shape *x, int64_t block) {
-    char text[192];
-    char of[192];
+    char text[MP_SHAPE_TEXT];
+    char of[MP_SHAPE_TEXT];
     return MP_FAIL(INVALID_ARGUMENT,
                    "a scale of shape %s does not fit a tensor of shape %s with block_size %lld",
                    mp_shape_text(&scale->shape, text), mp_shape_text(x, of), (long long)block);
@@ -53,8 +55,8 @@ mp_status mp_scales_read(const mp_planner *p, const mp_tensor *scale, const mp_t
     const int64_t count = mp_shape_count(&scale->shape);
     int axis = 0;
     if (zero != NULL && mp_shape_count(&zero->shape) != count) {
-        char text[192];
-        char of[192];
+        char text[MP_SHAPE_TEXT];
+        char of[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "a zero point of shape %s does not go with a scale of %s",
                        mp_shape_text(&zero->shape, text), mp_shape_text(&scale->shape, of));
     }

@@ -1,5 +1,8 @@
 /* quantized_lstm.c - DynamicQuantizeLSTM of com.microsoft: weights of 8 bits, inputs and states
- * quantised by their ranges as they come. SPDX-License-Identifier: Apache-2.0 */
+ * quantised by their ranges as they come.
+ * Kernels: quantize/quantized_product.cu, quantize/quantized_range.cu,
+ * quantize/quantized_rows.cu, recurrent/quantized_lstm.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/move/slice.h"
 #include "op/recurrent/recurrent_steps.h"
@@ -22,8 +25,8 @@ static mp_status check_weight(const mp_planner *p, const weight *w, const k_cell
     const int64_t columns = cell->kind * cell->hidden;
     const mp_shape want = {.rank = 3, .dim = {cell->directions, w->depth, columns}};
     const int64_t scales = mp_shape_count(&scale->shape);
-    char given[192];
-    char needed[192];
+    char given[MP_SHAPE_TEXT];
+    char needed[MP_SHAPE_TEXT];
     if (!mp_shape_equal(&tensor->shape, &want)) {
         return MP_FAIL(INVALID_ARGUMENT, "%s is of shape %s; %s is needed", w->name,
                        mp_shape_text(&tensor->shape, given), mp_shape_text(&want, needed));
@@ -47,7 +50,7 @@ static mp_status check_weight(const mp_planner *p, const weight *w, const k_cell
 }
 
 /* Input `i`, a weight matrix of bytes, into `target` with the columns of each direction as rows. */
-static mp_status turn(mp_planner *p, int i, mp_ref target) {
+static mp_status transpose(mp_planner *p, int i, mp_ref target) {
     const mp_shape *given = &p->in[i].shape;
     const int64_t depth = given->dim[1], columns = given->dim[2];
     const mp_shape shape = {.rank = 3, .dim = {given->dim[0], columns, depth}};
@@ -56,22 +59,22 @@ static mp_status turn(mp_planner *p, int i, mp_ref target) {
     return mp_plan_strided_copy(p, &shape, 1, &from, &to);
 }
 
-/* The weights are constants, and then turned once. */
+/* The weights are constants, and then transposed once. */
 static mp_status prepare_weight(mp_planner *p, int i) {
     if ((i != MP_RNN_W && i != MP_RNN_R) || p->in[i].shape.rank != 3) {
         return MP_OK;
     }
     MP_TRY(mp_plan_output(p, 0, p->in[i].type, &p->in[i].shape));
-    return turn(p, i, MP_OUT(0));
+    return transpose(p, i, MP_OUT(0));
 }
 
-static mp_status turned_weight(mp_planner *p, const weight *w, mp_ref *out) {
+static mp_status transposed_weight(mp_planner *p, const weight *w, mp_ref *out) {
     *out = MP_IN(w->input);
     if (mp_node_prepared(p->node, w->input)) {
         return MP_OK;
     }
     MP_TRY(mp_plan_scratch(p, (size_t)mp_shape_count(&p->in[w->input].shape), out));
-    return turn(p, w->input, *out);
+    return transpose(p, w->input, *out);
 }
 
 /* X as bytes, and the scale and zero point with which they were made. */
@@ -98,14 +101,14 @@ static mp_status quantize_input(mp_planner *p, int64_t count, mp_ref *bytes, mp_
 }
 
 static mp_status plan_projection(mp_planner *p, const mp_recurrent *r, const k_quantized *w,
-                                 mp_ref turned, mp_ref *out) {
+                                 mp_ref transposed, mp_ref *out) {
     const k_cell *cell = &r->cell;
     const int64_t rows = cell->steps * cell->batch;
     const mp_shape shape = {.rank = 3, .dim = {cell->directions, rows, w->columns}};
     const mp_quantized_product_args args = {.rows = rows,
                                             .directions = cell->directions,
-                                            .tiles_down = (rows + TILE - 1) / TILE,
-                                            .tiles_across = (w->columns + TILE - 1) / TILE,
+                                            .tiles_down = MP_CEIL_DIV(rows, TILE),
+                                            .tiles_across = MP_CEIL_DIV(w->columns, TILE),
                                             .w = *w};
     const mp_kernel *kernel = NULL;
     size_t size = 0;
@@ -121,13 +124,13 @@ static mp_status plan_projection(mp_planner *p, const mp_recurrent *r, const k_q
     return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_quantized_product_args, a, bytes),
                      MP_BIND(mp_quantized_product_args, parameter, parameter),
                      MP_BIND(mp_quantized_product_args, out, *out),
-                     MP_BIND(mp_quantized_product_args, w.weight, turned),
+                     MP_BIND(mp_quantized_product_args, w.weight, transposed),
                      MP_BIND(mp_quantized_product_args, w.scale, MP_IN(IN_W_SCALE)),
                      MP_BIND(mp_quantized_product_args, w.zero, MP_IN(IN_W_ZERO)));
 }
 
 static mp_status plan_steps(mp_planner *p, const mp_recurrent *r, const k_quantized *w,
-                            mp_ref turned, mp_ref projected) {
+                            mp_ref transposed, mp_ref projected) {
     const k_cell *cell = &r->cell;
     const int64_t states = cell->directions * cell->batch * cell->hidden;
     mp_quantized_lstm_args args = {.pitch = (cell->hidden + 15) / 16 * 16,
@@ -149,7 +152,7 @@ static mp_status plan_steps(mp_planner *p, const mp_recurrent *r, const k_quanti
     mp_bind binds[6 + MP_CELL_BINDS] = {MP_BIND(mp_quantized_lstm_args, h, h),
                                         MP_BIND(mp_quantized_lstm_args, c, c),
                                         MP_BIND(mp_quantized_lstm_args, bytes, outside),
-                                        MP_BIND(mp_quantized_lstm_args, r.weight, turned),
+                                        MP_BIND(mp_quantized_lstm_args, r.weight, transposed),
                                         MP_BIND(mp_quantized_lstm_args, r.scale, MP_IN(IN_R_SCALE)),
                                         MP_BIND(mp_quantized_lstm_args, r.zero, MP_IN(IN_R_ZERO))};
     mp_recurrent_bind(p, projected, offsetof(mp_quantized_lstm_args, cell), binds + 6);
@@ -163,8 +166,8 @@ static mp_status plan_quantized(mp_planner *p) {
     mp_recurrent r;
     k_quantized w;
     k_quantized recurrent;
-    mp_ref w_turned;
-    mp_ref r_turned;
+    mp_ref w_transposed;
+    mp_ref r_transposed;
     mp_ref projected;
     MP_TRY(mp_recurrent_read(p, K_CELL_LSTM, &r));
     const weight given[2] = {{"W", MP_RNN_W, IN_W_SCALE, IN_W_ZERO, r.input},
@@ -180,10 +183,10 @@ static mp_status plan_quantized(mp_planner *p) {
     if (r.input == 0) {
         return MP_FAIL(INVALID_ARGUMENT, "X has no element at a step; at least one is needed");
     }
-    MP_TRY(turned_weight(p, &given[0], &w_turned));
-    MP_TRY(turned_weight(p, &given[1], &r_turned));
-    MP_TRY(plan_projection(p, &r, &w, w_turned, &projected));
-    return plan_steps(p, &r, &recurrent, r_turned, projected);
+    MP_TRY(transposed_weight(p, &given[0], &w_transposed));
+    MP_TRY(transposed_weight(p, &given[1], &r_transposed));
+    MP_TRY(plan_projection(p, &r, &w, w_transposed, &projected));
+    return plan_steps(p, &r, &recurrent, r_transposed, projected);
 }
 
 /* ---- the row ---- */

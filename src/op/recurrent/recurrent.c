@@ -1,5 +1,6 @@
 /* recurrent.c - LSTM, GRU and RNN: what a node asks for, and the product of all inputs with W; the
- * steps are in recurrent_steps.c. SPDX-License-Identifier: Apache-2.0 */
+ * steps are in recurrent_steps.c.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/recurrent/recurrent_steps.h"
 
@@ -96,8 +97,8 @@ static mp_status check_input(const mp_planner *p, int i, const char *name, int r
     if (tensor == NULL || mp_shape_equal(&tensor->shape, &want)) {
         return MP_OK;
     }
-    char given[192];
-    char needed[192];
+    char given[MP_SHAPE_TEXT];
+    char needed[MP_SHAPE_TEXT];
     return MP_FAIL(INVALID_ARGUMENT, "%s is of shape %s; %s is needed", name,
                    mp_shape_text(&tensor->shape, given), mp_shape_text(&want, needed));
 }
@@ -123,7 +124,7 @@ static mp_status read_layout(mp_planner *p, mp_recurrent *r) {
     const mp_shape *x = &p->in[MP_RNN_X].shape;
     const bool batch_first = mp_node_int(p->node, "layout", 0) != 0;
     if (x->rank != 3) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "X is of shape %s; three dimensions are needed",
                        mp_shape_text(x, text));
     }

@@ -1,6 +1,7 @@
 /* recurrent_steps.c - how the steps of a recurrent network are queued. Three ways: all steps in one
  * launch, where R is small enough for one multiprocessor to read it at every step; a launch a step
  * over all multiprocessors; a matrix product and a launch a step, for many entries.
+ * Kernels: recurrent/recurrent_cell.cu, recurrent/recurrent_steps.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/recurrent/recurrent_steps.h"
 
@@ -79,7 +80,7 @@ static mp_status state_place(mp_planner *p, const k_cell *cell, size_t size, mp_
 static mp_status launch_steps(mp_planner *p, const mp_recurrent *r, mp_ref projected,
                               const mp_recurrent_args *args, const mp_ref state[3]) {
     const k_cell *cell = &r->cell;
-    const int64_t entries = (cell->batch + K_RECURRENT_ROWS - 1) / K_RECURRENT_ROWS;
+    const int64_t entries = MP_CEIL_DIV(cell->batch, K_RECURRENT_ROWS);
     const mp_kernel *kernel = NULL;
     mp_bind binds[4 + MP_CELL_BINDS] = {MP_BIND(mp_recurrent_args, recurrence, MP_IN(MP_RNN_R)),
                                         MP_BIND(mp_recurrent_args, h_from, state[0]),
@@ -111,7 +112,7 @@ static mp_status plan_launch_all(mp_planner *p, const mp_recurrent *r, mp_ref pr
 static mp_status plan_launch_each(mp_planner *p, const mp_recurrent *r, mp_ref projected) {
     const k_cell *cell = &r->cell;
     mp_recurrent_args args = steps_args(p, r);
-    const int64_t most = (cell->hidden + BLOCK_UNITS_MIN - 1) / BLOCK_UNITS_MIN;
+    const int64_t most = MP_CEIL_DIV(cell->hidden, BLOCK_UNITS_MIN);
     const int64_t wanted = p->device->info.multiprocessors;
     mp_ref state[3];
     for (int i = 0; i < 3; i++) {
@@ -217,7 +218,7 @@ static way choose(const mp_planner *p, const mp_recurrent *r) {
     const k_cell *cell = &r->cell;
     const double bytes = (double)cell->kind * (double)cell->hidden * (double)cell->hidden *
                          (double)mp_dtype_size(r->type);
-    const int64_t entries = (cell->batch + K_RECURRENT_ROWS - 1) / K_RECURRENT_ROWS;
+    const int64_t entries = MP_CEIL_DIV(cell->batch, K_RECURRENT_ROWS);
     const bool fits = shared_bytes(r) <= p->device->info.shared_bytes_max;
     const bool few = cell->batch <= FEW_ENTRIES;
     const bool alone = bytes <= (double)ALONE_BYTES_MAX &&
@@ -225,7 +226,7 @@ static way choose(const mp_planner *p, const mp_recurrent *r) {
     if (!fits) {
         return WAY_PRODUCTS;
     }
-    if (resets_first(cell)) { /* two turns a step, between which blocks would have to meet */
+    if (resets_first(cell)) { /* two rounds a step, between which blocks would have to meet */
         return alone || cell->steps == 1 ? WAY_LAUNCH_ALL : WAY_PRODUCTS;
     }
     if (few && (cell->steps == 1 || !alone)) {

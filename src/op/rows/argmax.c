@@ -1,4 +1,5 @@
 /* argmax.c - ArgMax, ArgMin, and Hardmax, which marks what ArgMax finds.
+ * Kernels: rows/argmax.cu, rows/one_hot_row.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/argmax_args.h"
 #include "kernel/rows/one_hot_row_args.h"
@@ -43,14 +44,14 @@ static mp_status find(mp_planner *p, mp_rows r, bool largest, bool last, mp_ref 
                         .order = mp_order_of(dtype, largest)};
     MP_TRY(mp_plan_kernel(p, &kernel, "arg_b%d", mp_order_bits(dtype)));
     if (prefers_lane(p, r)) {
-        return launch(p, kernel, args, K_ARG_LANES, (r.rows + LANES - 1) / LANES, out, MP_NOWHERE);
+        return launch(p, kernel, args, K_ARG_LANES, MP_CEIL_DIV(r.rows, LANES), out, MP_NOWHERE);
     }
     args.pieces = mp_row_pieces(r.rows, r.columns, p->device->info.multiprocessors, PIECE_MIN);
     if (args.pieces == 1) {
         return launch(p, kernel, args, K_ARG_WHOLE, r.rows, out, MP_NOWHERE);
     }
     mp_ref partial = MP_NOWHERE;
-    args.piece = (r.columns + args.pieces - 1) / args.pieces;
+    args.piece = MP_CEIL_DIV(r.columns, args.pieces);
     MP_TRY(mp_plan_scratch(p, (size_t)(r.rows * args.pieces) * sizeof(k_best), &partial));
     MP_TRY(launch(p, kernel, args, K_ARG_PIECES, r.rows * args.pieces, MP_NOWHERE, partial));
     return launch(p, kernel, args, K_ARG_MERGE, r.rows, out, partial);
@@ -79,7 +80,7 @@ static mp_status plan_arg(mp_planner *p) {
         return MP_OK;
     }
     if (r.columns == 0) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "axis %d of the shape %s is empty, so nothing is %s", axis,
                        mp_shape_text(x, text), *largest ? "largest" : "smallest");
     }
@@ -176,4 +177,4 @@ static const mp_op ops[] = {
      .plan = plan_hardmax},
 };
 
-const mp_op_family mp__family_search = {"search", ops, MP_COUNT_OF(ops)};
+const mp_op_family mp__family_argmax = {"argmax", ops, MP_COUNT_OF(ops)};

@@ -1,4 +1,6 @@
-/* cumulative.c - CumSum and CumProd. SPDX-License-Identifier: Apache-2.0 */
+/* cumulative.c - CumSum and CumProd.
+ * Kernel: rows/cumulative.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/cumulative_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
@@ -58,10 +60,10 @@ static mp_status plan_scan(mp_planner *p) {
     mp_ref carries = MP_NOWHERE;
     MP_TRY(mp_plan_kernel(p, &kernel, "scan_%s", word_of(x->type)));
     if (prefers_lane(p, &args)) {
-        return launch(p, kernel, args, K_SCAN_LANES, (r.rows + LANES - 1) / LANES, MP_NOWHERE);
+        return launch(p, kernel, args, K_SCAN_LANES, MP_CEIL_DIV(r.rows, LANES), MP_NOWHERE);
     }
     args.pieces = mp_row_pieces(r.rows, r.columns, p->device->info.multiprocessors, PIECE_MIN);
-    args.piece = (r.columns + args.pieces - 1) / args.pieces;
+    args.piece = MP_CEIL_DIV(r.columns, args.pieces);
     const int64_t parts = r.rows * args.pieces;
     if (args.pieces > 1) {
         MP_TRY(mp_plan_scratch(p, (size_t)parts * 8, &carries));
@@ -96,4 +98,4 @@ static const mp_op ops[] = {
     SCAN("CumProd", 26, 26, MP_FLOATS | WHOLE, &product),
 };
 
-const mp_op_family mp__family_scan = {"scan", ops, MP_COUNT_OF(ops)};
+const mp_op_family mp__family_cumulative = {"cumulative", ops, MP_COUNT_OF(ops)};

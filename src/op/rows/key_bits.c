@@ -1,4 +1,5 @@
-/* key_bits.c - element types as ordered bits. SPDX-License-Identifier: Apache-2.0 */
+/* key_bits.c - element types as ordered bits.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows/key_bits.h"
 
 static uint64_t inf_bits(mp_dtype dtype) {

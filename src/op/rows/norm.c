@@ -1,5 +1,6 @@
 /* norm.c - operators that bring rows to mean 0 and deviation 1, or to deviation 1 alone:
  * LayerNormalization and what differs from it in where the rows and their scales are.
+ * Kernel: rows/norm.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/norm_args.h"
 #include "op/core/families.h"
@@ -73,7 +74,7 @@ static mp_status vector(mp_planner *p, int i, const char *name, const mp_shape *
     const bool fits = shape.rank <= row->rank && mp_shape_broadcast(&shape, row, &both) == MP_OK &&
                       mp_shape_equal(&both, row);
     if (!fits) {
-        char text[192], row_text[192];
+        char text[MP_SHAPE_TEXT], row_text[MP_SHAPE_TEXT];
         return MP_FAIL(UNSUPPORTED, "%s of shape %s for rows of %s elements", name,
                        mp_shape_text(&given->shape, text), mp_shape_text(row, row_text));
     }
@@ -135,7 +136,7 @@ static mp_status skip_rows(const mp_shape *x, const mp_shape *skip, int64_t *out
         fits = !inside || skip->dim[d] == x->dim[lead + d];
     }
     if (!fits) {
-        char text[192], x_text[192];
+        char text[MP_SHAPE_TEXT], x_text[MP_SHAPE_TEXT];
         return MP_FAIL(UNSUPPORTED, "skip of shape %s for an input of shape %s",
                        mp_shape_text(skip, text), mp_shape_text(x, x_text));
     }
@@ -180,7 +181,7 @@ static mp_status plan_skip_norm(mp_planner *p) {
 
 static mp_status check_channels(const mp_planner *p, int i, const char *name, int64_t count) {
     const mp_shape *shape = &p->in[i].shape;
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     return shape->rank == 1 && shape->dim[0] == count
                ? MP_OK
                : MP_FAIL(INVALID_ARGUMENT, "%s of shape %s; %lld values are needed", name,
@@ -216,7 +217,7 @@ static mp_status plan_channels(mp_planner *p, int64_t groups, int64_t per_row) {
 }
 
 static mp_status check_rank(const mp_planner *p, int least) {
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     return p->in[0].shape.rank >= least
                ? MP_OK
                : MP_FAIL(INVALID_ARGUMENT, "X of shape %s; %d dimensions or more are needed",
@@ -255,7 +256,7 @@ static mp_status plan_mean_variance(mp_planner *p) {
     }
     /* The dimensions that are kept first, then those of a row. */
     mp_shape shape = {.rank = 0}, row = {.rank = 0};
-    mp_strided given = {.ref = MP_IN(0)}, turned = {.ref = MP_NOWHERE};
+    mp_strided given = {.ref = MP_IN(0)}, transposed = {.ref = MP_NOWHERE};
     int64_t stride[MP_RANK_MAX] = {0};
     mp_shape_strides(&x->shape, stride);
     for (uint32_t part = 0; part < 2; part++) {
@@ -281,15 +282,15 @@ static mp_status plan_mean_variance(mp_planner *p) {
     }
     size_t bytes = 0;
     const size_t size = mp_dtype_size(x->type);
-    mp_shape_strides(&shape, turned.stride);
+    mp_shape_strides(&shape, transposed.stride);
     MP_TRY(mp_shape_bytes(&x->shape, x->type, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, &turned.ref));
-    MP_TRY(mp_plan_strided_copy(p, &shape, size, &given, &turned));
-    n.x = turned.ref;
-    n.out = turned.ref; /* each lane writes what it alone has read */
+    MP_TRY(mp_plan_scratch(p, bytes, &transposed.ref));
+    MP_TRY(mp_plan_strided_copy(p, &shape, size, &given, &transposed));
+    n.x = transposed.ref;
+    n.out = transposed.ref; /* each lane writes what it alone has read */
     MP_TRY(launch(p, &n));
     given.ref = MP_OUT(0);
-    return mp_plan_strided_copy(p, &shape, size, &turned, &given);
+    return mp_plan_strided_copy(p, &shape, size, &transposed, &given);
 }
 
 /* ---- the rows ---- */

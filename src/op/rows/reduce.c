@@ -1,4 +1,6 @@
-/* reduce.c - the Reduce operators and the global pools. SPDX-License-Identifier: Apache-2.0 */
+/* reduce.c - the Reduce operators and the global pools.
+ * Kernel: rows/reduce.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows/reduce_steps.h"
 
 #include "kernel/rows/reduce_args.h"
@@ -105,13 +107,13 @@ typedef struct tile {
 static tile column_tile(const reduction *r) {
     enum { ALL = 256, WARP = 32, ROWS_LEAST = 4 };
     const int64_t lines = r->args.outputs / r->args.line;
-    const int64_t packs = (r->args.line + r->pack - 1) / r->pack * lines;
+    const int64_t packs = MP_CEIL_DIV(r->args.line, r->pack) * lines;
     tile t = {.beside = lanes_for(packs, 1, 1, WARP)};
     while (t.beside < ALL && r->args.reduced < (int64_t)(ALL / t.beside) * ROWS_LEAST) {
         t.beside *= 2;
     }
     t.below = ALL / t.beside;
-    t.count = (packs + t.beside - 1) / t.beside;
+    t.count = MP_CEIL_DIV(packs, t.beside);
     return t;
 }
 
@@ -195,8 +197,8 @@ static void cut(const mp_planner *p, reduction *r) {
         args->piece = run_of(&args->dropped);
         args->pieces = args->reduced / args->piece;
     } else if (pieces > 1) {
-        args->piece = ((args->reduced + pieces - 1) / pieces + 15) / 16 * 16;
-        args->pieces = (args->reduced + args->piece - 1) / args->piece;
+        args->piece = MP_ALIGN_UP(MP_CEIL_DIV(args->reduced, pieces), 16);
+        args->pieces = MP_CEIL_DIV(args->reduced, args->piece);
     }
 }
 
@@ -255,7 +257,7 @@ static mp_status plan_reduce(mp_planner *p) {
 static mp_status plan_global_pool(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     if (x->shape.rank < 3) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "X of shape %s has no spatial dimensions",
                        mp_shape_text(&x->shape, text));
     }

@@ -1,5 +1,7 @@
 /* softmax.c - operators along rows whose result depends on the row alone: Softmax, LogSoftmax,
- * LpNormalization. SPDX-License-Identifier: Apache-2.0 */
+ * LpNormalization.
+ * Kernels: rows/lp_norm.cu, rows/softmax.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/lp_norm_args.h"
 #include "kernel/rows/softmax_args.h"
 #include "op/core/families.h"
@@ -114,4 +116,4 @@ static const mp_op ops[] = {
      .plan = plan_lp_norm},
 };
 
-const mp_op_family mp__family_rows = {"rows", ops, MP_COUNT_OF(ops)};
+const mp_op_family mp__family_softmax = {"softmax", ops, MP_COUNT_OF(ops)};

@@ -1,4 +1,5 @@
 /* sort_steps.c - a radix sort of pairs, from the lowest digit to the highest.
+ * Kernels: rows/pairs.cu, rows/sort.cu, rows/scan_counts.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows/sort_steps.h"
 

@@ -1,6 +1,7 @@
 /* topk.c - TopK. Short rows are sorted in shared memory; of long ones the first k elements are
  * selected digit by digit and then sorted, by a network where they are few and by digits where they
  * are many. Equal elements come in the order of their indices; a NaN counts as the largest.
+ * Kernels: rows/select.cu, rows/select_digit.cu, rows/topk_emit.cu, rows/topk_short.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/core/host_input.h"
@@ -105,7 +106,7 @@ static mp_status select_pairs(mp_planner *p, const topk *t, mp_ref *pairs) {
                             .columns = r.columns,
                             .k = t->k,
                             .tiles = tiles,
-                            .tile = (r.columns + tiles - 1) / tiles,
+                            .tile = MP_CEIL_DIV(r.columns, tiles),
                             .order = t->order}};
     size_t per_tile = 0, per_digit = 0;
     MP_TRY(mp_plan_kernel(p, &s.kernel, "select_b%d", mp_order_bits(t->dtype)));
@@ -143,8 +144,8 @@ static mp_status sort_long(mp_planner *p, const topk *t) {
 
 /* ---- rows that are not contiguous are made so, and back ---- */
 
-static mp_status turn(mp_planner *p, mp_rows r, int64_t columns, size_t size, bool back,
-                      mp_ref from, mp_ref to) {
+static mp_status transpose(mp_planner *p, mp_rows r, int64_t columns, size_t size, bool back,
+                           mp_ref from, mp_ref to) {
     const mp_shape shape = {.rank = 3, .dim = {r.rows / r.inner, r.inner, columns}};
     const mp_strided apart = {.ref = back ? to : from, .stride = {columns * r.inner, 1, r.inner}};
     const mp_strided whole = {.ref = back ? from : to, .stride = {r.inner * columns, columns, 1}};
@@ -156,7 +157,7 @@ static mp_status plan_rows(mp_planner *p, const topk *t) {
                                            : sort_long(p, t);
 }
 
-static mp_status plan_turned(mp_planner *p, const topk *asked) {
+static mp_status plan_transposed(mp_planner *p, const topk *asked) {
     const size_t size = mp_dtype_size(asked->dtype);
     size_t index_bytes = 0;
     topk t = *asked;
@@ -165,10 +166,10 @@ static mp_status plan_turned(mp_planner *p, const topk *asked) {
     MP_TRY(mp_plan_scratch(p, (size_t)(t.rows.rows * t.rows.columns) * size, &t.x));
     MP_TRY(mp_plan_scratch(p, (size_t)(t.rows.rows * t.k) * size, &t.values));
     MP_TRY(mp_plan_scratch(p, index_bytes, &t.indices));
-    MP_TRY(turn(p, asked->rows, t.rows.columns, size, false, asked->x, t.x));
+    MP_TRY(transpose(p, asked->rows, t.rows.columns, size, false, asked->x, t.x));
     MP_TRY(plan_rows(p, &t));
-    MP_TRY(turn(p, asked->rows, t.k, size, true, t.values, asked->values));
-    return turn(p, asked->rows, t.k, sizeof(int64_t), true, t.indices, asked->indices);
+    MP_TRY(transpose(p, asked->rows, t.k, size, true, t.values, asked->values));
+    return transpose(p, asked->rows, t.k, sizeof(int64_t), true, t.indices, asked->indices);
 }
 
 /* ---- the operator ---- */
@@ -207,7 +208,7 @@ static mp_status plan_topk(mp_planner *p) {
     if (mp_shape_count(&shape) == 0) {
         return MP_OK;
     }
-    return t.rows.inner == 1 ? plan_rows(p, &t) : plan_turned(p, &t);
+    return t.rows.inner == 1 ? plan_rows(p, &t) : plan_transposed(p, &t);
 }
 
 /* ---- the rows ---- */

@@ -1,6 +1,8 @@
 /* unique.c - Unique: slices are sorted, those that differ from the one before begin a group, and
  * the outputs are made once it is known how many groups there are. Single elements are sorted by
  * digits, longer slices by a network that compares them. A NaN equals every other NaN.
+ * Kernels: rows/unique.cu, rows/unique_write.cu, and move/compact_count.cu, move/compact_scan.cu,
+ * move/compact_write.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/compact_args.h"
 #include "kernel/rows/unique_args.h"
@@ -23,10 +25,6 @@ typedef struct slices {
 
 /* ---- what both plans know ---- */
 
-static size_t aligned(size_t size) {
-    return (size + MP_ALIGNMENT - 1) / MP_ALIGNMENT * MP_ALIGNMENT;
-}
-
 static mp_status lay_out(slices *s, mp_ref base) {
     const int64_t tiles = s->count / TILE + 1;
     const int64_t pairs = s->padded > 0 ? s->padded : s->count;
@@ -36,8 +34,8 @@ static mp_status lay_out(slices *s, mp_ref base) {
     }
     s->total = base;
     s->starts = mp_ref_at(s->total, MP_ALIGNMENT);
-    s->flags = mp_ref_at(s->starts, aligned((size_t)tiles * sizeof(int64_t)));
-    s->pairs = mp_ref_at(s->flags, aligned((size_t)s->count));
+    s->flags = mp_ref_at(s->starts, MP_ALIGN_UP((size_t)tiles * sizeof(int64_t), MP_ALIGNMENT));
+    s->pairs = mp_ref_at(s->flags, MP_ALIGN_UP((size_t)s->count, MP_ALIGNMENT));
     s->kept = s->pairs.offset - base.offset + (size_t)pairs * sizeof(k_pair);
     return MP_OK;
 }
@@ -74,7 +72,7 @@ static mp_status compact(mp_planner *p, const char *kernel_name, mp_compact_args
 
 static mp_compact_args compact_args_of(const slices *s, int64_t found) {
     return (mp_compact_args){
-        .count = s->count, .tiles = (s->count + TILE - 1) / TILE, .tile = TILE, .found = found};
+        .count = s->count, .tiles = MP_CEIL_DIV(s->count, TILE), .tile = TILE, .found = found};
 }
 
 static mp_status count_set(mp_planner *p, const slices *s, mp_ref flags, mp_ref starts,

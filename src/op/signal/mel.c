@@ -1,6 +1,8 @@
 /* mel.c - MelWeightMatrix: triangles over the bins of a spectrum, evenly spaced in mel. Which bins
  * they begin at is rounded down from a logarithm, so the host finds it: another library's last bit
- * would move a triangle. SPDX-License-Identifier: Apache-2.0 */
+ * would move a triangle.
+ * Kernel: signal/mel_weights.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/half.h"
 #include "kernel/signal/mel_args.h"
 #include "op/core/families.h"

@@ -1,4 +1,5 @@
-/* signal_window.c - places windows. SPDX-License-Identifier: Apache-2.0 */
+/* signal_window.c - places windows.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/signal/signal_window.h"
 
 #include <string.h>
@@ -107,7 +108,7 @@ int64_t mp_window_extent(const mp_window *window, int d) {
 /* SAME: as many outputs as strides fit, the odd element of padding at the end or the beginning. */
 static void pad_same(mp_window *window, int d, int64_t in) {
     const int64_t stride = window->stride[d];
-    const int64_t out = (in + stride - 1) / stride;
+    const int64_t out = MP_CEIL_DIV(in, stride);
     const int64_t needed = (out - 1) * stride + mp_window_extent(window, d) - in;
     const int64_t total = needed > 0 ? needed : 0;
     const bool upper = window->auto_pad == MP_PAD_SAME_UPPER;

@@ -1,5 +1,6 @@
 /* signal_window.h - what convolutions and pools share: the attributes that place a window on the
- * spatial dimensions. SPDX-License-Identifier: Apache-2.0 */
+ * spatial dimensions.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_WINDOW_H
 #define MP_OP_WINDOW_H
 

@@ -1,4 +1,5 @@
 /* spectrum.c - DFT and STFT. Narrow floats are transformed in float.
+ * Kernel: pointwise/cast.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"
@@ -73,7 +74,7 @@ static mp_status read_positive(const mp_planner *p, int i, const char *what, int
 
 /* Whether x is of real or complex numbers, by its last dimension. */
 static mp_status read_parts(const mp_shape *x, int32_t *parts) {
-    char text[192];
+    char text[MP_SHAPE_TEXT];
     const int64_t last = x->rank > 0 ? x->dim[x->rank - 1] : 0;
     *parts = (int32_t)last;
     return x->rank >= 2 && (last == 1 || last == 2)
@@ -83,10 +84,6 @@ static mp_status read_parts(const mp_shape *x, int32_t *parts) {
                      "input of shape %s; its last dimension must be 1 for real or 2 for complex "
                      "numbers",
                      mp_shape_text(x, text));
-}
-
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
 }
 
 /* ---- DFT ---- */
@@ -138,7 +135,7 @@ static mp_status plan_dft(mp_planner *p) {
     }
     mp_spectrum s = {.inverse = inverse, .hermitian = hermitian};
     MP_TRY(read_positive(p, 1, "dft_length", hermitian ? 2 * (length - 1) : length, &s.n));
-    s.have = smaller(length, hermitian ? s.n / 2 + 1 : s.n);
+    s.have = MP_MIN(length, hermitian ? s.n / 2 + 1 : s.n);
     s.made = onesided && !inverse ? s.n / 2 + 1 : s.n;
     out.dim[axis] = s.made;
     out.dim[x->rank - 1] = hermitian ? 1 : 2;
@@ -159,7 +156,7 @@ static mp_status read_frame(const mp_planner *p, int64_t length, int64_t *frame)
     const int64_t taps = window != NULL ? mp_shape_count(&window->shape) : length;
     MP_TRY(read_positive(p, 3, "frame_length", taps, frame));
     if (window != NULL && (window->shape.rank != 1 || taps != *frame)) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "a window of shape %s for frames of %lld",
                        mp_shape_text(&window->shape, text), (long long)*frame);
     }
@@ -177,7 +174,7 @@ static mp_status plan_stft(mp_planner *p) {
     }
     MP_TRY(read_parts(&x, &parts));
     if (x.rank != 3) {
-        char text[192];
+        char text[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "signal of shape %s; [batch, length, 1 or 2] is needed",
                        mp_shape_text(given, text));
     }

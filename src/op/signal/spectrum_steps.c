@@ -8,6 +8,7 @@
  *
  * since 2 t k = t t + k k - (k - t)(k - t). It is done by transforms of a length with small factors
  * of at least 2 n - 1. A transform back is a forward one between two conjugations.
+ * Kernels: signal/fft.cu, signal/roots.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/signal/spectrum_steps.h"
 #include "op/core/table_cache.h"
@@ -105,23 +106,23 @@ static int64_t padded_length(int64_t least) {
 typedef struct roots {
     const mp_kernel *kernel; /* of its type */
     mp_grid grid;
-    mp_turns_args args; /* but for the pointer */
+    mp_roots_args args; /* but for the pointer */
 } roots;
 
 static mp_status make_roots(const void *context, mp_device *device, mp_stream *stream, mp_addr out,
                             size_t size) {
     const roots *r = context;
-    mp_turns_args args = r->args;
+    mp_roots_args args = r->args;
     (void)size;
     args.out = (void *)out;
     return device->ops->launch(device, stream, r->kernel, r->grid, &args, sizeof args);
 }
 
-static mp_status plan_turns(mp_planner *p, mp_dtype type, const mp_turns_args *args, mp_ref *out) {
+static mp_status plan_roots(mp_planner *p, mp_dtype type, const mp_roots_args *args, mp_ref *out) {
     roots r;
     const mp_shape shape = {.rank = 2, .dim = {args->count, 2}};
     memset(&r, 0, sizeof r); /* it is a key: gaps count, too */
-    MP_TRY(mp_plan_kernel(p, &r.kernel, "turns_%s", mp_dtype_word(type)));
+    MP_TRY(mp_plan_kernel(p, &r.kernel, "roots_%s", mp_dtype_word(type)));
     r.grid = mp_plan_grid(p, args->count, 1);
     r.args = *args;
     mp_table table = {.fill = make_roots, .context = &r, .key = &r, .key_size = sizeof r};
@@ -131,7 +132,7 @@ static mp_status plan_turns(mp_planner *p, mp_dtype type, const mp_turns_args *a
         return MP_OK;
     }
     MP_TRY(mp_plan_scratch(p, table.size, out));
-    return MP_LAUNCH(p, r.kernel, r.grid, *args, MP_BIND(mp_turns_args, out, *out));
+    return MP_LAUNCH(p, r.kernel, r.grid, *args, MP_BIND(mp_roots_args, out, *out));
 }
 
 /* ---- passes ---- */
@@ -195,8 +196,8 @@ static int group_bits(const mp_planner *p, mp_dtype type, const mp_spectrum_args
 }
 
 /* `pass` has all but the pointers and what follows from its length. */
-static mp_status plan_pass(mp_planner *p, const transform *t, mp_spectrum_args pass, mp_ref turns,
-                           mp_ref fine, mp_ref coarse) {
+static mp_status plan_pass(mp_planner *p, const transform *t, mp_spectrum_args pass,
+                           mp_ref roots_at, mp_ref fine, mp_ref coarse) {
     enum { LANES_MIN = 32, LANES_MAX = 256, POINTS_OF_A_LANE = 4 };
     const mp_kernel *kernel = NULL;
     const int32_t power = (int32_t)small_factors(pass.length, pass.odd_factors);
@@ -215,27 +216,27 @@ static mp_status plan_pass(mp_planner *p, const transform *t, mp_spectrum_args p
     mp_grid grid = mp_plan_grid_rows(p, ((rows - 1) >> pass.group_bits) + 1, lanes);
     grid.shared_bytes = (uint32_t)shared_bytes(t->type, pass.length, pass.group_bits);
     MP_TRY(mp_plan_kernel(p, &kernel, "fft_%s", mp_dtype_word(t->type)));
-    return MP_LAUNCH(p, kernel, grid, pass, MP_BIND(mp_spectrum_args, x, t->x),
-                     MP_BIND(mp_spectrum_args, window, t->window),
-                     MP_BIND(mp_spectrum_args, weight_in, t->weight_in),
-                     MP_BIND(mp_spectrum_args, weight_out, t->weight_out),
-                     MP_BIND(mp_spectrum_args, turns, turns), MP_BIND(mp_spectrum_args, fine, fine),
-                     MP_BIND(mp_spectrum_args, coarse, coarse),
-                     MP_BIND(mp_spectrum_args, out, t->out));
+    return MP_LAUNCH(
+        p, kernel, grid, pass, MP_BIND(mp_spectrum_args, x, t->x),
+        MP_BIND(mp_spectrum_args, window, t->window),
+        MP_BIND(mp_spectrum_args, weight_in, t->weight_in),
+        MP_BIND(mp_spectrum_args, weight_out, t->weight_out),
+        MP_BIND(mp_spectrum_args, roots, roots_at), MP_BIND(mp_spectrum_args, fine, fine),
+        MP_BIND(mp_spectrum_args, coarse, coarse), MP_BIND(mp_spectrum_args, out, t->out));
 }
 
 /* The roots of a whole row as products of two from short tables. */
-static mp_status plan_row_turns(mp_planner *p, const transform *t, int32_t *fine_bits, mp_ref *fine,
+static mp_status plan_row_roots(mp_planner *p, const transform *t, int32_t *fine_bits, mp_ref *fine,
                                 mp_ref *coarse) {
     while ((int64_t)1 << 2 * *fine_bits < t->length) {
         ++*fine_bits;
     }
     const int64_t count = (int64_t)1 << *fine_bits;
-    const mp_turns_args small = {.n = t->length, .count = count, .step = 1};
-    const mp_turns_args large = {
+    const mp_roots_args small = {.n = t->length, .count = count, .step = 1};
+    const mp_roots_args large = {
         .n = t->length, .count = (t->length - 1) / count + 1, .step = count};
-    MP_TRY(plan_turns(p, t->type, &small, fine));
-    return plan_turns(p, t->type, &large, coarse);
+    MP_TRY(plan_roots(p, t->type, &small, fine));
+    return plan_roots(p, t->type, &large, coarse);
 }
 
 /* The part of a transform that a pass between others does not have. */
@@ -257,7 +258,7 @@ static void cut_end(transform *t) {
 
 static mp_status plan_transform(mp_planner *p, const transform *whole, between *b) {
     int64_t lengths[PASSES_MAX];
-    mp_ref turns = MP_NOWHERE, fine = MP_NOWHERE, coarse = MP_NOWHERE;
+    mp_ref roots_at = MP_NOWHERE, fine = MP_NOWHERE, coarse = MP_NOWHERE;
     int32_t fine_bits = 0;
     int64_t done = 1;
     const int count = split(p, whole->type, whole->length, lengths);
@@ -266,7 +267,7 @@ static mp_status plan_transform(mp_planner *p, const transform *whole, between *
                        (long long)whole->length);
     }
     if (count > 1) {
-        MP_TRY(plan_row_turns(p, whole, &fine_bits, &fine, &coarse));
+        MP_TRY(plan_row_roots(p, whole, &fine_bits, &fine, &coarse));
     }
     for (int i = 0; i < count; i++) {
         const bool last = i + 1 == count;
@@ -287,11 +288,11 @@ static mp_status plan_transform(mp_planner *p, const transform *whole, between *
         t.args.done = done;
         t.args.fine_bits = fine_bits;
         if (i == 0 || lengths[i] != lengths[i - 1]) {
-            const mp_turns_args args = {.n = lengths[i], .count = lengths[i], .step = 1};
-            MP_TRY(plan_turns(p, t.type, &args, &turns));
+            const mp_roots_args args = {.n = lengths[i], .count = lengths[i], .step = 1};
+            MP_TRY(plan_roots(p, t.type, &args, &roots_at));
         }
-        MP_TRY(
-            plan_pass(p, &t, t.args, turns, last ? MP_NOWHERE : fine, last ? MP_NOWHERE : coarse));
+        MP_TRY(plan_pass(p, &t, t.args, roots_at, last ? MP_NOWHERE : fine,
+                         last ? MP_NOWHERE : coarse));
         done *= lengths[i];
     }
     return MP_OK;
@@ -303,13 +304,13 @@ static mp_status plan_transform(mp_planner *p, const transform *whole, between *
  * and a transform back make of a row. */
 static mp_status plan_chirp(mp_planner *p, const transform *whole, int64_t length, bool inverse,
                             mp_ref *chirp, mp_ref *kernel) {
-    const mp_turns_args args = {
+    const mp_roots_args args = {
         .n = 2 * whole->args.n, .count = length, .chirp = true, .inverse = inverse};
     transform t = {.type = whole->type,
                    .length = length,
                    .args = {.rows = 1, .minor_rows = 1, .by_strand = true}};
     between b;
-    MP_TRY(plan_turns(p, t.type, &args, chirp));
+    MP_TRY(plan_roots(p, t.type, &args, chirp));
     MP_TRY(between_init(&t.args, t.type, length, &b));
     MP_TRY(mp_plan_scratch(p, b.size, kernel));
     cut_start(&t);
@@ -321,7 +322,7 @@ static mp_status plan_chirp(mp_planner *p, const transform *whole, int64_t lengt
     return plan_transform(p, &t, &b);
 }
 
-/* `whole` without conjugations: the chirp of an inverse transform turns the other way round. */
+/* `whole` without conjugations: the chirp of an inverse transform runs the other way round. */
 static mp_status plan_convolution(mp_planner *p, const transform *whole, bool inverse) {
     if (whole->args.n >> CHIRP_BITS_MAX != 0) {
         return MP_FAIL(UNSUPPORTED,

@@ -1,4 +1,5 @@
-/* address_map.c - the hash table from addresses to chunks. SPDX-License-Identifier: Apache-2.0 */
+/* address_map.c - the hash table from addresses to chunks.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/address_map.h"
 
 #include <assert.h>

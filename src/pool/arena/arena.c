@@ -1,8 +1,7 @@
 /* arena.c - allocating and freeing chunks: the short way over a shelf, the long way over the bins.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
- * `addresses` holds exactly the chunks that are allocated, on a shelf, or reserved. */
+ * `addresses` holds exactly the chunks that are allocated, on a shelf, or reserved.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
 
 #include "base/log.h"

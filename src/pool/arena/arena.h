@@ -204,7 +204,7 @@ static inline bool units_of(const arena *a, size_t size, uint32_t *out) {
     if (size > UNITS_MAX * UNIT - 2 * a->border) {
         return false;
     }
-    *out = (uint32_t)((size + 2 * a->border + UNIT - 1) / UNIT);
+    *out = (uint32_t)MP_CEIL_DIV(size + 2 * a->border, UNIT);
     return true;
 }
 
@@ -317,8 +317,9 @@ bool mp__pressure_run(arena *a, size_t size, size_t *next);
 mp_status mp__arena_reserve(arena *a, size_t size, uint8_t client, mp_addr *out);
 /* As mp__arena_alloc, where every block is an allocation of the external manager. */
 mp_status mp__arena_pass_on(arena *a, size_t size, void *native, uint8_t client, mp_addr *out);
-/* Takes: `c`, MOVING, which was RESERVED, lent on `from` and freed in the order of `to`. Blocks:
- * until the device, or the streams of a block that was passed on, have ended what uses it. */
+/* Takes: `c`, MOVING, which was RESERVED, allocated on `from` and freed in the order of `to`.
+ * Blocks: until the device, or the streams of a block that was passed on, have ended what uses it.
+ */
 void mp__reserve_free(arena *a, chunk *c, lane *from, lane *to);
 
 /* ---- retired.c: under the arena's lock ---- */

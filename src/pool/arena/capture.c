@@ -1,10 +1,9 @@
 /* capture.c - memory of captured graphs, and streams that come to an end.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A captured stream takes a detour over a lane that belongs to the capture: it begins empty, takes
  * only memory that is idle for all, and keeps what it has taken until the capture is released,
- * because every run of the graph uses it. */
+ * because every run of the graph uses it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
 #include "pool/pool_handle.h"
 

@@ -1,9 +1,8 @@
 /* chunk.c - slabs of chunk records, given out in runs.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A slab is aligned to its size, so that a record finds the slab, and the list its run is for. A
- * run is a page: what a thread touches lies on few. */
+ * run is a page: what a thread touches lies on few.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/chunk.h"
 
 #include <assert.h>

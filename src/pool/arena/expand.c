@@ -4,12 +4,11 @@
  *     | used | free |  hole  | used |            hole            |
  *     [ pages ......]        [ pages]
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A hole is an UNMAPPED chunk of whole pages. Growth maps pages at the low end of a hole, next to a
  * free chunk where that saves pages. Once the arena has plenty for what is in use
  * (mp__arena_plenty), pages under idle chunks elsewhere are moved there instead: scattered memory
- * becomes contiguous. */
+ * becomes contiguous.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
 
 #include <assert.h>
@@ -53,7 +52,7 @@ static mp_status reserve_addresses(arena *a, uint32_t units) {
     const size_t most = (size_t)UNITS_MAX * UNIT / page * page;
     const size_t memory = a->device->info.memory_bytes;
     size_t size = memory < most / TIMES_MEMORY ? TIMES_MEMORY * memory / page * page : most;
-    const size_t least = ((size_t)units * UNIT + page - 1) / page * page;
+    const size_t least = MP_ALIGN_UP((size_t)units * UNIT, page);
     size = size > least ? size : least;
     if (size > most) {
         return MP_FAIL(OUT_OF_MEMORY, "%zu bytes are more than a region holds", least);
@@ -86,7 +85,7 @@ static size_t bytes_needed(const arena *a, const lane *l, const chunk *hole, uin
         (chunk_lane(left) == l->index || mp__chunk_is_idle(a, left))) {
         bytes -= chunk_bytes(left);
     }
-    bytes = (bytes + page - 1) / page * page;
+    bytes = MP_ALIGN_UP(bytes, page);
     return bytes <= chunk_bytes(hole) ? bytes : 0;
 }
 
@@ -140,7 +139,7 @@ static void fill_hole(arena *a, lane *l, chunk *hole, size_t bytes) {
 /* The part of an idle free chunk that is whole pages. */
 static size_t whole_pages(const arena *a, const chunk *c, mp_addr *first) {
     const size_t page = page_of(a);
-    const mp_addr begin = (chunk_addr(c) + page - 1) / page * page;
+    const mp_addr begin = MP_ALIGN_UP(chunk_addr(c), page);
     const mp_addr end = (chunk_addr(c) + chunk_bytes(c)) / page * page;
     *first = begin;
     return end > begin ? end - begin : 0;
@@ -214,7 +213,7 @@ size_t mp__expand_idle(const arena *a) {
  * for what is missing. */
 static void gather_pages(arena *a, lane *l, uint32_t units) {
     const size_t page = page_of(a);
-    const size_t bytes = ((size_t)units * UNIT + page - 1) / page * page;
+    const size_t bytes = MP_ALIGN_UP((size_t)units * UNIT, page);
     chunk *hole = mp__bins_best(&a->holes, (uint32_t)(bytes / UNIT), UINT64_MAX);
     mp__order_settle_idle(a);
     mp__arena_gather_idle(a);

@@ -1,12 +1,11 @@
 /* first_use.c - a further stream that is about to use an allocated block: the memory must be ready
  * for it before, and is not allocated again before it is done.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A block is allocated in the order of one stream, while work that used its memory before may still
  * run: that stream's own, or another's which it was made to wait for. A further stream knows
  * nothing of that. So each allocated chunk remembers whose work its memory comes after
- * (`after_lane`, `after_epoch`), and a stream that is declared is made to wait for it. */
+ * (`after_lane`, `after_epoch`), and a stream that is declared is made to wait for it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
 
 /* The stream that is captured into the graph of lane `l`, or the stream of `l` itself, where it is

@@ -2,9 +2,8 @@
  *
  *     | 256 bytes of border | block | rest of the chunk, at least 256 bytes of border |
  *
- * SPDX-License-Identifier: Apache-2.0
- *
- * For finding faults: each free waits for its stream and reads the borders back. */
+ * For finding faults: each free waits for its stream and reads the borders back.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "pool/arena/arena.h"
 

@@ -1,8 +1,8 @@
 /* lane.c - lanes: found by the stream's handle without a lock.
- * SPDX-License-Identifier: Apache-2.0
  *
  * A lane stays for as long as its arena, but may become another stream's. So whoever has found one
- * looks at its key again under its lock. */
+ * looks at its key again under its lock.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "pool/arena/arena.h"
 

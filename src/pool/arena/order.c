@@ -1,14 +1,13 @@
 /* order.c - when memory that one stream has freed may serve another.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Each lane counts epochs. A chunk freed on it is marked with the present one. Recording an event
  * ends an epoch: once the event is reached, everything marked with that epoch or an earlier one is
  * free for all; a stream that waits for the event may use it at once. So one event serves all frees
  * before it, and none is recorded while each stream lives from its own memory.
  *
  * A block with further streams that use it waits, when freed, until their epochs of that moment
- * have passed, in the same way. */
+ * have passed, in the same way.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "pool/arena/arena.h"
 

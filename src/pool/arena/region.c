@@ -1,4 +1,5 @@
-/* region.c - the list of regions, by address. SPDX-License-Identifier: Apache-2.0 */
+/* region.c - the list of regions, by address.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* report.c - what an arena tells its trace and the log. SPDX-License-Identifier: Apache-2.0 */
+/* report.c - what an arena tells its trace and the log.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "pool/arena/arena.h"
 

@@ -1,13 +1,12 @@
 /* reserve.c - blocks outside the arena, straight from the source: weights, and the blocks of an
  * external manager that allocates each of them itself.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
- * The device must not use such a block any more when it goes: the other owner may lend it at once,
- * and knows no order of ours. Of a block that an external manager lends by itself the streams are
- * known, so only these are waited for. While a stream is captured it cannot be waited for, so the
- * block is kept in `retired` until it can, and one that was lent in a capture until its graph is
- * gone. */
+ * The device must not use such a block any more when it goes: the other owner may reuse it at once,
+ * and knows no order of ours. Of a block that an external manager allocates by itself the streams
+ * are known, so only these are waited for. While a stream is captured it cannot be waited for, so
+ * the block is kept in `retired` until it can, and one that was allocated in a capture until its
+ * graph is gone.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "pool/arena/arena.h"
 
@@ -101,7 +100,7 @@ static void unlink_reserved(arena *a, chunk *c) {
     }
 }
 
-/* Whether no stream that the block was lent on, freed on or declared for uses it any more. */
+/* Whether no stream that the block was allocated on, freed on or declared for uses it any more. */
 static bool streams_have_ended(arena *a, const chunk *c, lane *from, lane *to) {
     return a->direct && mp__lane_wait(a, from) == MP_OK &&
            (to == from || mp__lane_wait(a, to) == MP_OK) && mp__uses_wait(a, c) == MP_OK;

@@ -1,5 +1,6 @@
 /* retired.c - blocks outside the arena that were freed, on their way back to the source. Under the
- * arena's lock. SPDX-License-Identifier: Apache-2.0 */
+ * arena's lock.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
 
 void mp__reserved_release(arena *a, chunk *c) {

@@ -1,5 +1,6 @@
 /* shelf.c - the shelf of a lane: free chunks kept apart, unmerged, for the next request of their
- * size on that stream. SPDX-License-Identifier: Apache-2.0 */
+ * size on that stream.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
 
 bool mp__shelf_put(const arena *a, lane *l, chunk *c) {

@@ -1,7 +1,5 @@
 /* thrift.c - how long a lane that has grown is sparing with memory rather than with time.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A shelf serves its stream fast, but what lies on it is in pieces, and not merged with what is
  * free beside it. So a lane that has made the arena grow is thrifty for a while, which growth has
  * paid for: its shelf serves exact sizes only and is emptied at each request that it did not serve,
@@ -10,7 +8,8 @@
  * make the arena grow; and where the arena is small, not even there: growing is better than
  * gathering the same blocks over and over. `gathered` counts that for each lane.
  *
- * Each chunk gathered was freed since the last time, so gathering adds a bounded time to a free. */
+ * Each chunk gathered was freed since the last time, so gathering adds a bounded time to a free.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
 
 enum {

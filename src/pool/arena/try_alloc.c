@@ -1,10 +1,9 @@
 /* try_alloc.c - the short way over the shelf of a stream, for callers that must not wait.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * An interpreter with a lock of its own calls these under it. The arena's lock must not be waited
  * for then: its holder may wait for the device, and the device for a function of the interpreter.
- * A lane's lock and the trace's are held for some dozen instructions only. */
+ * A lane's lock and the trace's are held for some dozen instructions only.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
 
 /* Whether blocks of this arena are more than memory: then the device has a part in each of them. */

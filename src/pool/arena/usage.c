@@ -1,7 +1,5 @@
 /* usage.c - what is in use, and the most that ever was: exact, though counted on many lanes.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * A request must not touch a count that all threads share. So each lane counts what it has
  * allocated and has an allowance up to which it may allocate without asking. The allowances
  * together (`assigned`) never exceed the peak, so a lane within its allowance cannot make a new
@@ -10,7 +8,8 @@
  * one.
  *
  * Once two threads have asked at the same time, every lane gets a margin, so that they need not ask
- * each other all the time: from then on the peak may be too high by the margins. */
+ * each other all the time: from then on the peak may be too high by the margins.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
 
 #include <assert.h>

@@ -1,10 +1,9 @@
 /* wait.c - the host waits for the streams that an arena knows, and leaves captures alone.
  *
- * SPDX-License-Identifier: Apache-2.0
- *
  * Waiting for the device as a whole would break captures, those of other libraries too. So each
  * stream that is not captured gets an event, under the arena's lock, so that it is neither given up
- * nor captured for the pool meanwhile; events are waited for without it. */
+ * nor captured for the pool meanwhile; events are waited for without it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
 #include "pool/mempool/mempool_private.h"
 

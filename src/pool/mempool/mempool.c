@@ -1,9 +1,9 @@
 /* mempool.c - a pool in mempool mode: allocates, frees, trims.
- * SPDX-License-Identifier: Apache-2.0
  *
  * A free queues, in this order: a wait for every further stream that was declared, and the driver's
  * free. Where one of these streams is being captured nothing is queued, since that would break the
- * capture or become part of it; the block then waits in `later` for the capture to end. */
+ * capture or become part of it; the block then waits in `later` for the capture to end.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/mempool/mempool_private.h"
 
 #include "base/log.h"
@@ -312,7 +312,7 @@ static mp_status lend_new(mp__mempool *pool, size_t size, void *stream, uint8_t 
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of a block");
     }
     block->requested = size > 0 ? size : 1;
-    block->size = (block->requested + MP_ALIGNMENT - 1) / MP_ALIGNMENT * MP_ALIGNMENT;
+    block->size = MP_ALIGN_UP(block->requested, MP_ALIGNMENT);
     block->client = client;
     block->label = mp__label_now();
     block->reserved = reserved;

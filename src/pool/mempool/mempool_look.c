@@ -1,9 +1,9 @@
 /* mempool_look.c - what a pool in mempool mode tells of itself.
- * SPDX-License-Identifier: Apache-2.0
  *
  * What is allocated is counted here, byte by byte; what the pool has from the device is for the
  * driver to say. Blocks are counted as allocated only while the driver has them allocated, so the
- * driver's figure is never the smaller one. */
+ * driver's figure is never the smaller one.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/mempool/mempool_private.h"
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* mempool_private.h - what the files of the mempool mode share.
- * SPDX-License-Identifier: Apache-2.0
  *
  * One lock guards everything; no call that may wait is made under it. Whoever calls the device for
  * a stream holds it (users > 0) meanwhile, so that it is not taken apart by
  * mp__mempool_stream_gone. A block being freed is in no list: a second free does not find it, and a
- * failure puts it back. */
+ * failure puts it back.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_POOL_MEMPOOL_PRIVATE_H
 #define MP_POOL_MEMPOOL_PRIVATE_H
 

@@ -1,9 +1,9 @@
 /* mempool_stream.c - the streams that a pool in mempool mode has allocated memory on.
- * SPDX-License-Identifier: Apache-2.0
  *
  * A native handle is wrapped once and kept until mp__mempool_stream_gone. The handle of a thread's
  * own default stream means another stream to each thread, so each thread has a record of its own
- * for it, and nobody else can queue anything there. */
+ * for it, and nobody else can queue anything there.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/mempool/mempool_private.h"
 
 #include "base/thread_number.h"

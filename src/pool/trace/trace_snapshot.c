@@ -7,7 +7,8 @@
  *
  * Our words for its words: a region is a segment (of an expandable region: a range of pages that
  * are mapped), and a free is complete at once but for a block that still waits for a stream. Frames
- * are in trace_frames.c. SPDX-License-Identifier: Apache-2.0 */
+ * are in trace_frames.c.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/trace/trace_format.h"
 #include "pool/trace/trace_frames.h"
 #include "pool/trace/trace_map.h"

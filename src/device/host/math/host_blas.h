@@ -1,9 +1,9 @@
 /* host_blas.h - matrix products on one thread, row-major.
- * SPDX-License-Identifier: Apache-2.0
  *
  * OpenBLAS does them where it is found (PyPI's scipy-openblas32, or the system's), set to one
  * thread since the callers share work among the workers themselves; loops of our own otherwise, or
- * with MILLPOND_HOST_BLAS=off. */
+ * with MILLPOND_HOST_BLAS=off.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_HOST_BLAS_H
 #define MP_DEVICE_HOST_BLAS_H
 

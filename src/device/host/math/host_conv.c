@@ -1,10 +1,10 @@
 /* host_conv.c - convolutions on the CPU, forward.
- * SPDX-License-Identifier: Apache-2.0
  *
  * An image and a group become a matrix product: the weights [channels, taps] times the taps of
  * every output point [taps, points]. The second matrix is built a panel of points at a time, small
  * enough for the cache, in the thread's scratch memory; panels are what the workers share. A
- * convolution with one input channel a group is too thin for that and is summed tap by tap. */
+ * convolution with one input channel a group is too thin for that and is summed tap by tap.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/math/host_conv.h"
 
 #include "base/worker.h"
@@ -181,10 +181,10 @@ static void choose_panels(plan *p) {
     const int64_t points = (fitting < shared ? fitting : shared) / STEP * STEP;
     p->panel = points < STEP ? STEP : points;
     p->panel = p->panel < s->out_points ? p->panel : s->out_points;
-    p->panels = (s->out_points + p->panel - 1) / p->panel;
+    p->panels = MP_CEIL_DIV(s->out_points, p->panel);
     const int64_t parts = p->panels * images >= wanted ? 1 : wanted / (p->panels * images);
-    p->part = (s->group_out + parts - 1) / parts;
-    p->parts = (s->group_out + p->part - 1) / p->part;
+    p->part = MP_CEIL_DIV(s->group_out, parts);
+    p->parts = MP_CEIL_DIV(s->group_out, p->part);
 }
 
 static void run_panels(plan *p) {

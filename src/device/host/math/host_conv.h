@@ -1,7 +1,7 @@
 /* host_conv.h - what the files of convolutions on the CPU share.
- * SPDX-License-Identifier: Apache-2.0
  *
- * Every convolution is treated as three-dimensional; missing dimensions have size 1. */
+ * Every convolution is treated as three-dimensional; missing dimensions have size 1.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_HOST_CONV_H
 #define MP_DEVICE_HOST_CONV_H
 

@@ -57,7 +57,7 @@ typedef struct parts {
 
 static size_t part_size(const reordering *t) {
     const size_t size = (size_t)(t->outer * t->channels * t->points) * t->size;
-    return (size + MP_ALIGNMENT - 1) / MP_ALIGNMENT * MP_ALIGNMENT;
+    return MP_ALIGN_UP(size, MP_ALIGNMENT);
 }
 
 static parts parts_of(const mp_conv *conv) {

@@ -30,7 +30,7 @@ conv_shape mp__host_conv_shape(const mp_conv *conv) {
 
 tap_range mp__host_conv_range(const conv_shape *s, int axis, int64_t tap) {
     const int64_t offset = tap * s->dilation[axis] - s->pad[axis], stride = s->stride[axis];
-    const int64_t first = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
+    const int64_t first = offset >= 0 ? 0 : MP_CEIL_DIV(-offset, stride);
     const int64_t room = s->in[axis] - 1 - offset; /* of the last point, times the stride */
     const int64_t end = room < 0 ? 0 : room / stride + 1;
     tap_range range = {.offset = offset, .begin = first, .end = end};

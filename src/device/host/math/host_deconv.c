@@ -1,9 +1,9 @@
 /* host_deconv.c - transposed convolutions on the CPU.
- * SPDX-License-Identifier: Apache-2.0
  *
  * The transposed weights [channels * taps, inputs] times the image [inputs, points] say what each
  * input point adds to each tap of each output channel; these sums are scattered to the output. A
- * task does some output channels of one image, so that tasks never add to the same place. */
+ * task does some output channels of one image, so that tasks never add to the same place.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/math/host_conv.h"
 
 #include "base/worker.h"
@@ -137,9 +137,9 @@ static void choose_parts(plan *p) {
     const conv_shape *s = p->shape;
     const int64_t images = s->conv->batch * s->conv->groups;
     const int64_t wanted = (int64_t)mp_worker_count() * 2;
-    const int64_t parts = images >= wanted ? 1 : (wanted + images - 1) / images;
-    p->part = (s->group_out + parts - 1) / parts;
-    p->parts = (s->group_out + p->part - 1) / p->part;
+    const int64_t parts = images >= wanted ? 1 : MP_CEIL_DIV(wanted, images);
+    p->part = MP_CEIL_DIV(s->group_out, parts);
+    p->parts = MP_CEIL_DIV(s->group_out, p->part);
     const int64_t column_bytes = p->part * s->taps * (int64_t)s->real->real_size;
     p->panel = PANEL_BYTES / column_bytes;
     p->panel = p->panel < 16 ? 16 : p->panel;

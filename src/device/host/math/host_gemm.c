@@ -1,8 +1,8 @@
 /* host_gemm.c - batched matrix products, cut into tiles for the workers.
- * SPDX-License-Identifier: Apache-2.0
  *
  * Tiles of float and double matrices are computed in place. Narrow types are widened a panel at a
- * time into the thread's scratch memory, summed up there, and narrowed once at the end. */
+ * time into the thread's scratch memory, summed up there, and narrowed once at the end.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/math/host_math.h"
 
 #include "base/worker.h"
@@ -33,14 +33,6 @@ typedef struct tile {
     int64_t m, n; /* of this tile */
 } tile;
 
-static int64_t divide_up(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 static tile find_tile(const plan *p, int64_t index) {
     const mp_gemm *g = p->gemm;
     const int64_t size = (int64_t)p->real->size;
@@ -56,8 +48,8 @@ static tile find_tile(const plan *p, int64_t index) {
         .c = (char *)p->operands[MP_GEMM_C] + c * size,
         .d = g->beta == 0 ? NULL : (const char *)p->operands[MP_GEMM_D] + c * size,
         .bias = g->bias ? (const char *)p->operands[MP_GEMM_BIAS] + j * size : NULL,
-        .m = least(p->tile_m, g->m - i),
-        .n = least(p->tile_n, g->n - j),
+        .m = MP_MIN(p->tile_m, g->m - i),
+        .n = MP_MIN(p->tile_n, g->n - j),
     };
 }
 
@@ -107,7 +99,7 @@ static void sum_panels(const plan *p, const tile *t, float *a, float *b, float *
     const int64_t size = (int64_t)p->real->size;
     p->real->fill(sums, NULL, (size_t)(t->m * t->n));
     for (int64_t k = 0; k < g->k; k += NARROW_DEPTH) {
-        const int64_t depth = least(NARROW_DEPTH, g->k - k);
+        const int64_t depth = MP_MIN(NARROW_DEPTH, g->k - k);
         const int64_t rows_a = g->trans_a ? depth : t->m, columns_a = g->trans_a ? t->m : depth;
         const int64_t rows_b = g->trans_b ? t->n : depth, columns_b = g->trans_b ? depth : t->n;
         widen(p->real, a, t->a + (g->trans_a ? k * g->lda : k) * size, rows_a, columns_a, g->lda);
@@ -173,20 +165,20 @@ static void run_tiles(void *context, size_t begin, size_t end) {
 /* Cuts the larger side until there are a few tiles for every worker. */
 static void choose_tiles(plan *p, int64_t wanted) {
     const mp_gemm *g = p->gemm;
-    const int64_t parts = divide_up(wanted, g->batch);
+    const int64_t parts = MP_CEIL_DIV(wanted, g->batch);
     p->tile_m = g->m;
     p->tile_n = g->n;
     if (g->n >= g->m) {
-        p->tile_n = divide_up(divide_up(g->n, parts), STEP) * STEP;
+        p->tile_n = MP_CEIL_DIV(MP_CEIL_DIV(g->n, parts), STEP) * STEP;
     } else {
-        p->tile_m = divide_up(divide_up(g->m, parts), STEP) * STEP;
+        p->tile_m = MP_CEIL_DIV(MP_CEIL_DIV(g->m, parts), STEP) * STEP;
     }
     if (!p->real->direct) {
-        p->tile_m = least(p->tile_m, NARROW_ROWS);
-        p->tile_n = least(p->tile_n, NARROW_COLUMNS);
+        p->tile_m = MP_MIN(p->tile_m, NARROW_ROWS);
+        p->tile_n = MP_MIN(p->tile_n, NARROW_COLUMNS);
     }
-    p->tiles_m = divide_up(g->m, p->tile_m);
-    p->tiles_n = divide_up(g->n, p->tile_n);
+    p->tiles_m = MP_CEIL_DIV(g->m, p->tile_m);
+    p->tiles_n = MP_CEIL_DIV(g->n, p->tile_n);
 }
 
 mp_status mp__host_gemm_run(const mp_gemm *gemm, const mp_addr *operands) {

@@ -1,18 +1,16 @@
 /* host_product.c - matrix products by loops of our own.
- * SPDX-License-Identifier: Apache-2.0
  *
  * A block of op(B) is packed so that TILE_N columns of one row lie together, and TILE_M rows of
  * op(A) so that one column of them does; the innermost loops then have fixed lengths, which the
- * compiler turns into vector instructions. */
+ * compiler turns into vector instructions.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/math/host_blas.h"
+
+#include "base/macros.h"
 
 #include <stddef.h>
 
 enum { TILE_M = 4, TILE_N = 8, BLOCK_N = 32, BLOCK_K = 256 };
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 #define DEFINE_PRODUCT(T, word)                                                                 \
     static void scale_##word(const host_product *p) {                                           \
@@ -56,7 +54,7 @@ static int64_t least(int64_t a, int64_t b) {
                                                                                                 \
     static void add_tile_##word(const host_product *p, T sums[TILE_M][TILE_N], int64_t i0,      \
                                 int64_t j0) {                                                   \
-        const int64_t rows = least(TILE_M, p->m - i0), columns = least(TILE_N, p->n - j0);      \
+        const int64_t rows = MP_MIN(TILE_M, p->m - i0), columns = MP_MIN(TILE_N, p->n - j0);    \
         const T alpha = (T)p->alpha;                                                            \
         for (int64_t i = 0; i < rows; i++) {                                                    \
             T *row = (T *)p->c + (i0 + i) * p->ldc + j0;                                        \
@@ -69,8 +67,8 @@ static int64_t least(int64_t a, int64_t b) {
     static void block_##word(const host_product *p, int64_t j0, int64_t k0) {                   \
         T packed_b[BLOCK_N / TILE_N][BLOCK_K * TILE_N], packed_a[BLOCK_K * TILE_M];             \
         T sums[TILE_M][TILE_N];                                                                 \
-        const int64_t depth = least(BLOCK_K, p->k - k0);                                        \
-        const int64_t j_end = least(j0 + BLOCK_N, p->n);                                        \
+        const int64_t depth = MP_MIN(BLOCK_K, p->k - k0);                                       \
+        const int64_t j_end = MP_MIN(j0 + BLOCK_N, p->n);                                       \
         for (int64_t j = j0; j < j_end; j += TILE_N) {                                          \
             pack_##word(packed_b[(j - j0) / TILE_N], p->b, p->trans_b, p->ldb, j, p->n - j, k0, \
                         depth, TILE_N);                                                         \

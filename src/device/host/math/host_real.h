@@ -1,7 +1,7 @@
 /* host_real.h - the few loops of library math that depend on the element type, as a table.
- * SPDX-License-Identifier: Apache-2.0
  *
- * Each type has a type it is computed in ("real"): double for double, float for the others. */
+ * Each type has a type it is computed in ("real"): double for double, float for the others.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_HOST_REAL_H
 #define MP_DEVICE_HOST_REAL_H
 
