@@ -261,6 +261,29 @@ typedef void mp_write_fn(void *context, const char *text, size_t size);
  * page. Allocates nothing. */
 mp_status mp_pool_dump(mp_pool *pool, mp_write_fn *write, void *context);
 
+/* ---- labels: what memory is for ---- */
+
+typedef enum mp_label_kind {
+    MP_LABEL_OTHER,
+    MP_LABEL_WEIGHTS,     /* what stays: parameters, constants */
+    MP_LABEL_ACTIVATIONS, /* what one step of a computation makes for another */
+    MP_LABEL_WORKSPACE,   /* what one step needs for itself */
+} mp_label_kind;
+
+typedef uint32_t mp_label; /* 0: none */
+
+/* A label by its kind and names: of the step that asks for memory (`node`: of a model's graph, or
+ * whatever the caller names) and of the value that lies in it; NULL for none. Of names longer than
+ * 240 bytes the end is kept. The same texts give the same label, in the whole process and for good;
+ * so it may be made once and kept. Does not fail: after some 65,000 labels a new one is that of its
+ * kind, without names. */
+mp_label mp_label_make(mp_label_kind kind, const char *node, const char *tensor);
+
+/* From now on what this thread is allocated, by any pool, bears `label`, also where no trace is
+ * kept: so a trace knows what lay there before it began. Returns the label before, to be set again
+ * when the scope ends. Costs a few instructions. */
+mp_label mp_label_set(mp_label label);
+
 /* ---- trace ---- */
 
 typedef enum mp_trace_format {
@@ -269,12 +292,14 @@ typedef enum mp_trace_format {
     MP_TRACE_HTML,     /* one self-contained page: timeline, regions, usage by client */
 } mp_trace_format;
 
-/* Records the last `capacity` events (64 bytes each) from now on; 0 stops and discards them.
+/* Records the last `capacity` events (64 bytes each) from now on; 0 stops and discards them. An
+ * event has the time, client and thread, the block, its sizes, stream and label.
  * Fails: OUT_OF_MEMORY (host), INVALID_ARGUMENT beyond 2^30 events. */
 mp_status mp_pool_trace(mp_pool *pool, size_t capacity);
 
-/* Writes the recorded events and the present state of the pool. `path` is replaced only once all is
- * written. Fails: INVALID_ARGUMENT, NOT_FOUND (cannot be written; the message says why). */
+/* Writes the recorded events and the present state of the pool, each allocated block with its
+ * label. `path` is replaced only once all is written. Fails: INVALID_ARGUMENT, NOT_FOUND (cannot be
+ * written; the message says why). */
 mp_status mp_pool_trace_write(mp_pool *pool, mp_trace_format format, const char *path);
 
 /* ---- memory of another library beneath ---- */
@@ -295,12 +320,12 @@ typedef struct mp_external {
 
 /* As mp_pool_open, over `external`: callers passing equal tables share one pool. With the option
  * arena.external=direct every block is an allocation of its own; by default the pool takes regions.
- * `free` is called only once the device has ended what uses the memory, so it may lend it at once,
- * in whatever order. A region is idle by then anyway. A block of its own is waited for in the free:
- * for what was queued until then on the streams it was lent on, freed on, and declared for by
- * mp_pool_record_use (with MP_NO_STREAM for nothing). One whose stream is captured just then goes
- * back later, and one that was lent between mp_pool_capture_begin and mp_pool_capture_end after
- * mp_pool_capture_release. */
+ * `free` is called only once the device has ended what uses the memory, so it may allocate it at
+ * once, in whatever order. A region is idle by then anyway. A block of its own is waited for in the
+ * free: for what was queued until then on the streams it was allocated on, freed on, and declared
+ * for by mp_pool_record_use (with MP_NO_STREAM for nothing). One whose stream is captured just then
+ * goes back later, and one that was allocated between mp_pool_capture_begin and mp_pool_capture_end
+ * after mp_pool_capture_release. */
 mp_status mp_pool_open_external(const char *device, const char *client, const mp_external *external,
                                 const char *const *options, mp_pool **out);
 

@@ -148,6 +148,7 @@ mp_status core_give_back(core_pool *pool, mp_addr addr, void *stream);
 /* While `hold`, no hook is called on this thread: it has locks that a holder of the GIL may want.
  */
 void core_hooks_hold(bool hold);
+bool core_hooks_held(void);
 /* Takes all hooks of the pool off. */
 void core_hooks_drop(core_pool *pool);
 int core_hooks_visit(const core_pool *pool, visitproc visit, void *arg);
@@ -155,6 +156,13 @@ int core_hooks_visit(const core_pool *pool, visitproc visit, void *arg);
 void core_hooks_sweep(void);
 /* At the end of the interpreter: no hook is called afterwards. */
 void core_hooks_end(void);
+
+/* ---- core_trace.c ---- */
+
+PyObject *core_label_make(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *core_label_set(PyObject *module, PyObject *label);
+/* At the end of the interpreter: no thread's stack is looked at afterwards. */
+void core_trace_end(void);
 
 /* ---- buffers ---- */
 

@@ -41,6 +41,10 @@ void core_hooks_hold(bool hold) {
     is_held = hold;
 }
 
+bool core_hooks_held(void) {
+    return is_held;
+}
+
 static bool run(void *context, size_t size) {
     const core_hook *hook = context;
     bool freed = false;

@@ -28,6 +28,7 @@ static PyObject *end(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
     core_hooks_end();
+    core_trace_end();
     Py_RETURN_NONE;
 }
 
@@ -41,6 +42,11 @@ static PyMethodDef functions[] = {
     {"set_limit", set_limit, METH_O,
      "set_limit(bytes, /)\n--\n\n"
      "Sets that limit; 0 for none. A limit below current usage only prevents growth."},
+    {"make_label", CORE_METHOD(core_label_make), METH_FASTCALL,
+     "make_label(kind, node, tensor, /)\n--\n\nThe number of a label; see millpond.label."},
+    {"set_label", core_label_set, METH_O,
+     "set_label(label, /)\n--\n\n"
+     "From now on this thread allocates under the label; returns the one before."},
     {"_end", end, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,5 @@
-/* core_pool_look.c - a Pool's figures, what it knows of a block, its page of text and its trace.
+/* core_pool_look.c - a Pool's figures, what it knows of a block, its page of text, and
+ * files of its trace.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "core_pool.h"
 
@@ -241,21 +242,7 @@ PyObject *core_pool_dump(PyObject *self, PyObject *unused) {
     return text;
 }
 
-/* ---- the trace ---- */
-
-PyObject *core_pool_trace(PyObject *self, PyObject *capacity) {
-    core_pool *pool = (core_pool *)self;
-    size_t events = 0;
-    if (!core_size(capacity, "capacity", &events) || !core_pool_check(pool)) {
-        return NULL;
-    }
-    mp_status status = MP_OK;
-    CORE_CALL(pool, status = mp_pool_trace(pool->native, events));
-    if (status != MP_OK) {
-        return core_raise(status);
-    }
-    Py_RETURN_NONE;
-}
+/* ---- files of the trace ---- */
 
 static const struct trace_format {
     const char *name, *ending;

@@ -108,9 +108,10 @@ static PyMethodDef methods[] = {
      "memory_info($self)\n--\n\nFree and total bytes of the device itself, (0, 0) if unknown."},
     {"dump", core_pool_dump, METH_NOARGS,
      "dump($self)\n--\n\nA page of text: sizes, bins, fragmentation, regions, clients."},
-    {"trace", core_pool_trace, METH_O,
-     "trace($self, capacity, /)\n--\n\n"
-     "Keeps the last `capacity` events (64 bytes each) from now on; 0 stops and forgets."},
+    {"trace", CORE_METHOD(core_pool_trace), KEYWORDS,
+     "trace($self, capacity, stacks=0)\n--\n\n"
+     "Keeps the last `capacity` events (64 bytes each) from now on; 0 stops and forgets. With\n"
+     "`stacks`, up to that many Python frames (at most 64) of each thread that asks for memory."},
     {"write_trace", CORE_METHOD(core_pool_write_trace), KEYWORDS,
      "write_trace($self, path, format=None)\n--\n\n"
      "Writes the events kept, and what the pool looks like now. format: \"html\", \"snapshot\"\n"

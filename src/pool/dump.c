@@ -251,7 +251,9 @@ mp_status mp__arena_fail(arena *a, size_t size, uint8_t client, const char *why)
                                                  .stream = MP_NO_STREAM,
                                                  .total = arena_total(a),
                                                  .action = MP_TRACE_FAIL,
-                                                 .client = client});
+                                                 .client = client,
+                                                 .label = mp__label_now(),
+                                                 .stack = mp__trace_stack(a->trace)});
     }
     log_dump(a);
     return MP_FAIL(OUT_OF_MEMORY,

@@ -7,6 +7,7 @@
 void mp__layout_free(mp_layout *layout) {
     free(layout->regions);
     free(layout->blocks);
+    free(layout->parts);
     *layout = (mp_layout){0};
 }
 

@@ -27,6 +27,7 @@ typedef struct mp_layout_block {
     void *stream;     /* MP_NO_STREAM where any stream may use it */
     uint8_t state;    /* mp_block_state */
     uint8_t client;   /* index in `clients`; of an allocated block */
+    uint16_t label;   /* what it is for, see trace_label.h; of an allocated block */
 } mp_layout_block;
 
 typedef struct mp_layout_region {
@@ -37,11 +38,20 @@ typedef struct mp_layout_region {
     size_t first_block, block_count;
 } mp_layout_region;
 
+/* A part of an allocated block that its user has told of. */
+typedef struct mp_layout_part {
+    mp_addr addr;
+    size_t size;
+    uint16_t label;
+} mp_layout_part;
+
 typedef struct mp_layout {
     mp_layout_region *regions; /* owned; by address */
     size_t region_count;
     mp_layout_block *blocks; /* owned; by address */
     size_t block_count;
+    mp_layout_part *parts; /* owned; by address */
+    size_t part_count;
     char clients[MP_CLIENTS_MAX][MP_CLIENT_NAME_MAX];
     size_t client_count;
     const mp_device *device; /* borrowed */

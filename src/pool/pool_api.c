@@ -6,6 +6,7 @@
 #include "pool/mempool/mempool_mode.h"
 #include "pool/pool_handle.h"
 #include "pool/pool_registry.h"
+#include "pool/trace/trace_stack.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -98,7 +99,7 @@ static mp_status add_client(arena *a, const char *name, uint8_t *out) {
 static mp_status open_handle(arena *a, uint8_t client, mp_pool **out) {
     mp_pool *pool = mp__handle_open(a, client);
     if (pool == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a handle");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a handle");
     }
     *out = pool;
     return MP_OK;
@@ -498,6 +499,34 @@ mp_status mp_pool_trace(mp_pool *pool, size_t capacity) {
     return mp__trace_start(a->trace, capacity);
 }
 
+mp_status mp__pool_part_set(mp_pool *pool, mp_addr addr, size_t size, mp_label label) {
+    mp_block_info block;
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(label <= UINT16_MAX, "label is not one that mp_label_make returned");
+    MP_TRY(mp_pool_find(pool, addr, &block));
+    return mp__trace_part_set(a->trace, addr, size, (uint16_t)label);
+}
+
+void mp__pool_part_drop(mp_pool *pool, mp_addr addr) {
+    if (pool != NULL && !is_forked()) {
+        mp__trace_part_drop(pool->arena->trace, addr);
+    }
+}
+
+mp_status mp__pool_parts(mp_pool *pool, mp_layout *layout) {
+    return mp__trace_parts(pool->arena->trace, layout);
+}
+
+mp_status mp__pool_trace_stacks(mp_pool *pool, size_t depth) {
+    TAKE_ARENA(a, pool);
+    if (depth > MP_STACK_FRAMES_MAX) {
+        return MP_FAIL(INVALID_ARGUMENT, "stacks of %zu frames; %d is the most", depth,
+                       MP_STACK_FRAMES_MAX);
+    }
+    mp__trace_set_depth(a->trace, depth);
+    return MP_OK;
+}
+
 mp_status mp__pool_layout(mp_pool *pool, mp_layout *out) {
     TAKE_ARENA(a, pool);
     return a->mempool != NULL ? mp__mempool_mode_layout(a, out) : mp__arena_layout(a, out);
@@ -512,6 +541,9 @@ mp_status mp_pool_trace_write(mp_pool *pool, mp_trace_format format, const char 
     uint64_t dropped = 0;
     MP_TRY(mp__pool_layout(pool, &layout));
     mp_status status = mp__trace_copy(a->trace, &events, &count, &dropped);
+    if (status == MP_OK) {
+        status = mp__pool_parts(pool, &layout);
+    }
     if (status == MP_OK) {
         status = mp__trace_write(format, path, events, count, dropped, &layout);
     }
@@ -539,7 +571,7 @@ mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, si
     mp_block_info block;
     mp_ipc_handle handle = {{0}};
     if (mp_pool_find(pool, addr, &block) != MP_OK || block.addr != addr) {
-        return MP_FAIL(INVALID_ARGUMENT, "no lent block begins at 0x%" PRIxPTR, addr);
+        return MP_FAIL(INVALID_ARGUMENT, "no allocated block begins at 0x%" PRIxPTR, addr);
     }
     if (a->mempool != NULL || a->source.memory == MP_MEMORY_PINNED || a->expandable) {
         return MP_FAIL(UNSUPPORTED, "this pool's memory cannot be opened by other processes; open "

@@ -35,6 +35,12 @@ def check(name, *arguments):
         raise RuntimeError(f"{name}: {LIB.mp_error_message().decode()}")
 
 
+def set_label(kind, node, tensor):
+    """What this thread is lent from now on is for that; (0, None, None) ends it."""
+    names = [None if text is None else text.encode() for text in (node, tensor)]
+    LIB.mp_label_set(LIB.mp_label_make(kind, *names))
+
+
 class Pool:
     """One client's handle on the pool of a device."""
 

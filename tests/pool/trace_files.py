@@ -18,6 +18,7 @@ HOSTILE = "</script><b id=evil>\"&'\u2713"
 CLIENTS = ["onnxruntime", HOSTILE]
 FILES = {"pickle": 0, "csv": 1, "html": 2}
 KIB, MIB = 1 << 10, 1 << 20
+WEIGHTS, ACTIVATIONS = 1, 2  # kinds of labels
 ACTIONS = ["alloc", "free", "use", "fail", "grow", "shrink"]
 
 
@@ -41,8 +42,14 @@ def make(folder, *options):
     work(pools, streams, rng, 40, live)  # before the trace
     pools[0].trace(100000)
     reserved = pools[0].reserve(5 * MIB - 3)
+    pool_c.set_label(WEIGHTS, None, HOSTILE)
     pools[1].reserve(2 * MIB)
-    work(pools, streams, rng, 600, live)
+    pool_c.set_label(ACTIVATIONS, "conv1", "y")
+    for pool, size in zip(pools, (300 * KIB, MIB + 5), strict=True):
+        pool.alloc(size, None)  # stays
+    work(pools, streams, rng, 500, live)
+    pool_c.set_label(0, None, None)
+    work(pools, streams, rng, 100, live)
     try:
         pools[1].alloc(1 << 60, None)
         sys.exit("there was room for 2^60 bytes")
@@ -79,9 +86,9 @@ def page_data(text):
     rows, blocks, end = numbers("blocks"), [], 0
     for _ in range(about["block_count"]):
         addr = end + step(next(rows))
-        size, requested, stream, state, client = (next(rows) for _ in range(5))
+        size, requested, stream, state, client, label = (next(rows) for _ in range(6))
         blocks.append({"addr": addr, "size": size, "requested": requested, "stream": stream, "state": state,
-                       "client": client})
+                       "client": client, "label": about["labels"][label]})
         end = addr + size
     assert next(rows, None) is None
     rows, events = numbers("events"), []
@@ -92,9 +99,11 @@ def page_data(text):
         addr += step(next(rows))
         size, requested, stream, thread = (next(rows) for _ in range(4))
         total += step(next(rows))
+        label, stack = next(rows), next(rows)
         events.append({"time": time, "action": ACTIONS[head & 7], "pages": bool(head >> 3), "client": client,
                        "addr": addr, "size": size, "requested": requested, "stream": stream, "thread": thread,
-                       "total": total})
+                       "total": total, "label": about["labels"][label],
+                       "stack": [about["frames"][frame] for frame in about["stacks"][stack]]})
     assert next(rows, None) is None
     return about, blocks, events
 

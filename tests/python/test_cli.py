@@ -281,10 +281,14 @@ def test_memory_of_a_process(program, tmp_path):
     assert "1 chunks" in run_json("memory", "--dump", "--memory", "pinned", **here)["text"]
 
 
+def test_stacks_belong_to_a_trace():
+    assert "--stacks needs --trace" in run("memory", "--stacks", "4", status=2)[1]
+
+
 def test_the_page_of_a_process(program, tmp_path):
     here = {"XDG_RUNTIME_DIR": str(tmp_path)}
     page = tmp_path / "page.html"
-    assert "100 events are kept" in run("memory", "--trace", "100", **here)[1]
+    assert "100 events are kept" in run("memory", "--trace", "100", "--stacks", "4", **here)[1]
     out, said = run("memory", program.pid, "--html", page, **here)
     assert out == "" and "page.html is written" in said
     text = page.read_text(encoding="utf-8")

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DEPTH_MAX = 4096, MEMO_MAX = 256 };
+enum { DEPTH_MAX = 4096, MEMO_MAX = 1024 };
 
 typedef struct reader {
     const unsigned char *at, *end;
@@ -92,8 +92,7 @@ static void memoize(reader *r) {
     r->memo_count++;
 }
 
-static void recall(reader *r) {
-    const size_t index = number(r, 1);
+static void recall(reader *r, size_t index) {
     CHECK(index < r->memo_count);
     push(r, r->memo[index], strlen(r->memo[index]));
 }
@@ -147,7 +146,10 @@ static void step(reader *r, unsigned char opcode) {
         memoize(r);
         break;
     case 'h':
-        recall(r);
+        recall(r, number(r, 1));
+        break;
+    case 'j':
+        recall(r, number(r, 4));
         break;
     default:
         test_fail(__FILE__, __LINE__, "opcode 0x%02x", opcode);

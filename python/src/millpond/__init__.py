@@ -40,6 +40,8 @@ except ModuleNotFoundError as _error:
         name="millpond._core",
     ) from None
 
+from millpond._label import label
+
 if TYPE_CHECKING:
     from millpond import cli as cli
     from millpond import cuda_core as cuda_core
@@ -65,6 +67,7 @@ __all__ = [
     "get_include",
     "get_library_path",
     "get_limit",
+    "label",
     "set_limit",
     "version",
 ]

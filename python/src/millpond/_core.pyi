@@ -223,8 +223,9 @@ class Pool:
         """Free and total bytes of the device itself."""
     def dump(self) -> str: ...
     def _repr_html_(self) -> str: ...
-    def trace(self, capacity: int, /) -> None:
-        """Keeps the last `capacity` events; 0 stops and forgets."""
+    def trace(self, capacity: int, stacks: int = 0) -> None:
+        """Keeps the last `capacity` events; 0 stops and forgets. With `stacks`, up to that many Python frames (at most
+        64) of each thread that asks for memory."""
     def write_trace(self, path: str | PathLike[str], format: Literal["html", "snapshot", "rmm"] | None = None) -> None:
         """By default the format that the name asks for: .html, .pickle, .csv."""
     def ipc_export(self, address: int, /) -> tuple[bytes, int]:
@@ -253,3 +254,9 @@ def get_limit() -> int:
 
 def set_limit(bytes: int, /) -> None:
     """0: no limit. A limit below current usage only prevents growth."""
+
+def make_label(kind: str, node: str | None, tensor: str | None, /) -> int:
+    """The number of a label; see millpond.label."""
+
+def set_label(label: int, /) -> int:
+    """From now on this thread allocates under the label; returns the one before."""

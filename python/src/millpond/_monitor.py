@@ -6,7 +6,8 @@ is. A connection is one request and one reply, each a line of JSON:
 
     {"op": "state"}                                             the figures of all pools
     {"op": "dump", "device": "cuda:0", "memory": "device"}      a page of text
-    {"op": "trace", "device": ..., "memory": ..., "events": N}  keep the last N events; 0 stops
+    {"op": "trace", "device": ..., "memory": ..., "events": N, "stacks": M}
+                                                                keep the last N events, with M Python frames; 0 stops
     {"op": "page", "device": ..., "memory": ...}                the HTML timeline, as a file in that folder
 
 A reply has "ok": true, or false and a sentence under "error". Requests and replies have a size limit and a time limit,
@@ -40,6 +41,7 @@ REQUEST_S = 2.0
 REPLY_S = 10.0
 PAGE_S = 300.0
 EVENTS_MAX = 1 << 24
+STACKS_MAX = 64  # Python frames of an event
 SUFFIX = ".sock"
 CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
@@ -147,8 +149,11 @@ def _trace(request: dict[str, Any]) -> dict[str, Any]:
     events = request.get("events")
     if not isinstance(events, int) or not 0 <= events <= EVENTS_MAX:
         raise Error(f"events is {events!r}; it must be a number from 0 to {EVENTS_MAX}")
+    stacks = request.get("stacks", 0)
+    if not isinstance(stacks, int) or not 0 <= stacks <= STACKS_MAX:
+        raise Error(f"stacks is {stacks!r}; it must be a number from 0 to {STACKS_MAX}")
     with _open(request) as pool:
-        pool.trace(events)
+        pool.trace(events, stacks)
     return {"events": events}
 
 

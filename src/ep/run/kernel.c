@@ -8,6 +8,7 @@
 #include "ep/abi/bridge.h"
 #include "ep/abi/node_attrs.h"
 #include "ep/graph/graph.h"
+#include "ep/run/node_label.h"
 #include "ep/run/plan_cache.h"
 #include "ep/run/prepared.h"
 #include "ep/session/plugin.h"
@@ -28,6 +29,7 @@ typedef struct kernel {
     int in_count, out_count;
     mp_plan_cache *plans;  /* owned */
     mp_prepared *prepared; /* owned; a list */
+    mp_node_labels labels; /* owned; for the pool's trace */
 } kernel;
 
 /* What one Compute works with; on the stack, unless a node has very many inputs. */
@@ -130,12 +132,14 @@ static mp_status read_input(const kernel *k, const OrtKernelContext *context, in
 
 /* ---- outputs ---- */
 
-static mp_status make_outputs(OrtKernelContext *context, const mp_plan *plan, call *c) {
+static mp_status make_outputs(const kernel *k, OrtKernelContext *context, const mp_plan *plan,
+                              call *c) {
     const int count = mp_plan_output_count(plan);
     for (int i = 0; i < count; i++) {
         const mp_tensor *out = mp_plan_output_at(plan, i);
         OrtValue *value = NULL;
         void *data = NULL;
+        (void)mp_label_set(i < k->out_count ? k->labels.out[i] : k->labels.work);
         MP_TRY(mp__from_ort(ORT->KernelContext_GetOutput(context, (size_t)i, out->shape.dim,
                                                          (size_t)out->shape.rank, &value)));
         if (value != NULL) {
@@ -144,6 +148,7 @@ static mp_status make_outputs(OrtKernelContext *context, const mp_plan *plan, ca
         }
         c->out_addr[i] = (mp_addr)data;
     }
+    (void)mp_label_set(k->labels.work);
     return MP_OK;
 }
 
@@ -206,7 +211,7 @@ static mp_status compute_with(const kernel *k, OrtKernelContext *context, call *
     mp_plan *plan = NULL;
     const bool in_aligned = all_aligned(c->in_addr, k->in_count);
     MP_TRY(find_plan(k, c, in_aligned ? ALIGNED : 1, &plan));
-    mp_status status = make_outputs(context, plan, c);
+    mp_status status = make_outputs(k, context, plan, c);
     if (status == MP_OK && in_aligned && !all_aligned(c->out_addr, k->out_count)) {
         mp_plan_release(plan); /* the caller bound an output at an odd address */
         plan = NULL;
@@ -234,7 +239,7 @@ static mp_status finish(const kernel *k, OrtKernelContext *context, call *c, mp_
     mp_addr scratch = 0;
     const bool in_aligned = all_aligned(c->in_addr, k->in_count);
     MP_TRY(find_finish(k, c, found, in_aligned ? ALIGNED : 1, &plan));
-    mp_status status = make_outputs(context, plan, c);
+    mp_status status = make_outputs(k, context, plan, c);
     if (status == MP_OK && in_aligned && !all_aligned(c->out_addr, k->out_count)) {
         mp_plan_release(plan);
         plan = NULL;
@@ -282,8 +287,10 @@ static OrtStatus *compute(OrtKernelImpl *self, OrtKernelContext *context) {
     call c;
     MP_TRY_ORT(call_open(&c, k));
     mp__nvtx_push(k->label);
+    const mp_label before = mp_label_set(k->labels.work);
     const mp_status status =
         k->node.op->finish != NULL ? compute_counted(k, context, &c) : compute_with(k, context, &c);
+    (void)mp_label_set(before);
     mp__nvtx_pop();
     free(c.many);
     mp__run_node_ended(k->provider, status);
@@ -305,7 +312,11 @@ static OrtStatus *prepack(OrtKernelImpl *self, const OrtValue *value, int i,
         return NULL;
     }
     MP_TRY_ORT(read_value(value, i, &given, &addr));
-    return mp__to_ort(mp__prepare(k->provider, &k->node, i, &given, addr, &k->prepared, done));
+    MP_TRY_ORT(mp__prepare(k->provider, &k->node, i, &given, addr, &k->prepared, done));
+    if (*done) {
+        mp__node_label_drop(k->provider, &k->labels, i);
+    }
+    return NULL;
 }
 
 /* ---- life ---- */
@@ -314,6 +325,7 @@ static void release(OrtKernelImpl *self) {
     kernel *k = (kernel *)self;
     mp_plan_cache_destroy(k->plans);
     mp__prepared_release(k->provider, k->prepared);
+    mp__node_labels_release(k->provider, &k->labels);
     mp__attrs_release(k->attrs);
     free(k->name);
     free(k->label);
@@ -369,6 +381,8 @@ static mp_status fill(kernel *k, const mp_op *op, const OrtKernelInfo *info) {
         k->label = NULL;
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a node's label");
     }
+    MP_TRY(mp__node_labels_make(k->provider, info, k->name[0] != '\0' ? k->name : op->name, inputs,
+                                outputs, &k->labels));
     MP_TRY(mp__attrs_read(op, info, &k->attrs));
     MP_TRY(mp_plan_cache_create(&k->plans));
     k->node.op = op;

@@ -10,6 +10,7 @@
 typedef struct memcpy_kernel {
     OrtKernelImpl base; /* first */
     mp_provider *provider;
+    mp_label label; /* of its output, for the pool's trace */
 } memcpy_kernel;
 
 static OrtStatus *copy(mp_provider *provider, OrtKernelContext *context) {
@@ -29,8 +30,11 @@ static OrtStatus *copy(mp_provider *provider, OrtKernelContext *context) {
 }
 
 static OrtStatus *compute(OrtKernelImpl *self, OrtKernelContext *context) {
+    const memcpy_kernel *kernel = (memcpy_kernel *)self;
     mp__nvtx_push("Memcpy");
-    OrtStatus *status = copy(((memcpy_kernel *)self)->provider, context);
+    const mp_label before = mp_label_set(kernel->label);
+    OrtStatus *status = copy(kernel->provider, context);
+    (void)mp_label_set(before);
     mp__nvtx_pop();
     return status;
 }
@@ -48,6 +52,7 @@ OrtStatus *mp__memcpy_create(void *unused, const OrtKernelInfo *info, OrtKernelI
         return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a kernel"));
     }
     kernel->provider = (mp_provider *)(uintptr_t)ep;
+    kernel->label = mp_label_make(MP_LABEL_ACTIVATIONS, "Memcpy", NULL);
     kernel->base = (OrtKernelImpl){
         .ort_version_supported = mp_the_plugin.version, .Compute = compute, .Release = release};
     *out = &kernel->base;

@@ -4,6 +4,7 @@
 
 #include "ep/graph/graph.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* On a stream of its own, which is waited for: the session begins, and has none yet. */
@@ -29,7 +30,18 @@ static mp_status run_now(const mp_provider *provider, const mp_plan *plan, int i
     return status != MP_OK ? status : freed;
 }
 
-static mp_status make(const mp_provider *provider, const mp_plan *plan, int i,
+/* Memory for the input as the node wants it. */
+static mp_status lend(const mp_provider *provider, const mp_node *node, int i, size_t size,
+                      mp_addr *out) {
+    char name[64];
+    (void)snprintf(name, sizeof name, "prepared input %d", i);
+    const mp_label before = mp_label_set(mp_label_make(MP_LABEL_WEIGHTS, node->name, name));
+    const mp_status status = mp__lend(provider->pool, size, MP_NO_STREAM, out);
+    (void)mp_label_set(before);
+    return status;
+}
+
+static mp_status make(const mp_provider *provider, const mp_node *node, const mp_plan *plan, int i,
                       const mp_tensor *given, mp_addr addr, mp_prepared **list) {
     size_t size = 0;
     mp_prepared *fresh = calloc(1, sizeof *fresh);
@@ -39,7 +51,7 @@ static mp_status make(const mp_provider *provider, const mp_plan *plan, int i,
     *fresh = (mp_prepared){.next = *list, .input = i, .given = *given};
     mp_status status = mp_shape_bytes(&given->shape, given->type, &size);
     if (status == MP_OK) {
-        status = mp__lend(provider->pool, size, MP_NO_STREAM, &fresh->addr);
+        status = lend(provider, node, i, size, &fresh->addr);
     }
     if (status == MP_OK) {
         status = run_now(provider, plan, i, addr, fresh->addr);
@@ -67,7 +79,7 @@ mp_status mp__prepare(const mp_provider *provider, mp_node *node, int i, const m
     if (plan == NULL) {
         return MP_OK;
     }
-    const mp_status status = make(provider, plan, i, given, addr, list);
+    const mp_status status = make(provider, node, plan, i, given, addr, list);
     mp_plan_release(plan);
     if (status == MP_OUT_OF_MEMORY) {
         return MP_OK; /* it is prepared in each run instead */

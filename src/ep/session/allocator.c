@@ -19,10 +19,21 @@ typedef struct allocator {
     mp_pool_later pool;
     const OrtMemoryInfo *info; /* borrowed from the unit */
     bool pinned;
+    mp_label label; /* of what is asked for outside of any node */
 } allocator;
 
 static allocator *from(const OrtAllocator *self) {
     return (allocator *)(uintptr_t)self;
+}
+
+/* Whoever asks may have said what for, a kernel or the user; else it is what this allocator is for.
+ * Returns the label to be set again. */
+static mp_label label_begin(const OrtAllocator *self) {
+    const mp_label before = mp_label_set(from(self)->label);
+    if (before != 0) {
+        (void)mp_label_set(before);
+    }
+    return before;
 }
 
 /* NULL tells ORT that memory ran out; the log line says why, and so does what is kept. */
@@ -47,7 +58,9 @@ static void *alloc_pinned(OrtAllocator *self, size_t size) {
     }
     mp_status status = pool_of(self, &pool);
     if (status == MP_OK) {
+        const mp_label before = label_begin(self);
         status = mp_pool_alloc(pool, size, MP_NO_STREAM, &addr);
+        (void)mp_label_set(before);
     }
     return give(status, &addr);
 }
@@ -60,7 +73,9 @@ static void *lend(OrtAllocator *self, size_t size, void *native) {
     }
     mp_status status = pool_of(self, &pool);
     if (status == MP_OK) {
+        const mp_label before = label_begin(self);
         status = mp__lend(pool, size, native, &addr);
+        (void)mp_label_set(before);
     }
     return give(status, &addr);
 }
@@ -73,6 +88,11 @@ static void *alloc_on_stream(OrtAllocator *self, size_t size, OrtSyncStream *str
     return lend(self, size, mp__native_of(stream));
 }
 
+/* Which of them lies where is told by the kernels, see node_label.c. */
+static mp_label initializers(void) {
+    return mp_label_make(MP_LABEL_WEIGHTS, NULL, "initializers");
+}
+
 static void *reserve(OrtAllocator *self, size_t size) {
     mp_pool *pool = NULL;
     mp_addr addr = 0;
@@ -81,7 +101,9 @@ static void *reserve(OrtAllocator *self, size_t size) {
     }
     mp_status status = pool_of(self, &pool);
     if (status == MP_OK) {
+        const mp_label before = mp_label_set(initializers());
         status = mp_pool_reserve(pool, size, &addr);
+        (void)mp_label_set(before);
     }
     return give(status, &addr);
 }
@@ -170,6 +192,8 @@ static void fill(allocator *a, const OrtMemoryInfo *asked) {
     const bool constant = type == OrtReadOnlyAllocator;
     a->pinned = ORT->MemoryInfoGetDeviceMemType(asked) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
     a->info = a->pinned ? a->unit->pinned : constant ? a->unit->constant : a->unit->memory;
+    a->label = a->pinned ? mp_label_make(MP_LABEL_OTHER, NULL, "values in host memory")
+                         : mp_label_make(MP_LABEL_ACTIVATIONS, NULL, "inputs and planned values");
     a->base = (OrtAllocator){
         .version = mp_the_plugin.version,
         .Alloc = a->pinned  ? alloc_pinned

@@ -8,6 +8,7 @@
 #define MP_POOL_CHUNK_H
 
 #include "pool/arena/size_class.h"
+#include "pool/trace/trace_label.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,14 +29,19 @@ typedef struct use use; /* a further stream that uses an allocated chunk, see or
 typedef struct chunk chunk;
 struct chunk {
     _Atomic(mp_addr) addr;
-    chunk *prev, *next; /* in the region, by address; guarded by the arena's lock */
+    union {
+        chunk *prev;             /* in the region, by address; guarded by the arena's lock */
+        uintptr_t reserve_label; /* of a reserved chunk, which has no neighbours: what it is for */
+    };
+    chunk *next; /* likewise; of a reserved chunk NULL */
     union {
         struct {
             chunk *link, *back; /* in a bin or a list */
         };
         struct {                  /* of an allocated chunk: what its memory was used for before */
             uint64_t after_epoch; /* must have passed before any other stream first uses it */
-            unsigned after_lane;  /* whose epoch that is */
+            uint32_t after_lane;  /* whose epoch that is */
+            uint32_t label;       /* and what the chunk is for now */
         };
     };
     uint64_t requested; /* bytes requested; of an allocated chunk */
@@ -77,11 +83,17 @@ static inline void chunk_set_lane(chunk *c, unsigned lane) {
 static inline void chunk_lend(chunk *c, unsigned lane, size_t size, uint8_t client) {
     c->after_lane = chunk_lane(c);
     c->after_epoch = c->epoch;
+    c->label = mp__label_now();
     chunk_set_lane(c, lane);
     c->requested = size;
     c->client = client;
     c->uses = NULL;
     chunk_set_state(c, CHUNK_MOVING);
+}
+
+/* What an allocated or reserved chunk is for. */
+static inline uint16_t chunk_label(const chunk *c) {
+    return (uint16_t)(chunk_state_of(c) == CHUNK_RESERVED ? c->reserve_label : c->label);
 }
 
 /* ---- records; guarded by the arena's lock ----

@@ -43,6 +43,7 @@ static mp_layout_block block_of(const arena *a, const chunk *c) {
     if (state == MP_BLOCK_LENT) {
         block.requested = c->requested;
         block.client = c->client;
+        block.label = chunk_label(c);
     }
     if (state != MP_BLOCK_UNMAPPED) {
         block.stream = stream_of(a, c);

@@ -27,6 +27,7 @@ static mp_status reserve(arena *a, const lane *l, uint32_t units, size_t size, u
     c->units = units;
     chunk_lend(c, l->index, size, client);
     mp__address_add(&a->addresses, c);
+    c->reserve_label = c->label; /* the list takes that place */
     c->back = NULL;
     c->link = a->reserved;
     if (c->link != NULL) {

@@ -20,9 +20,11 @@ mp_status mp__source_alloc(const source *s, size_t size, mp_addr *out) {
     }
     if ((uintptr_t)memory % UNIT != 0) {
         s->external.free(s->external.context, memory, size);
-        return MP_FAIL(UNSUPPORTED,
-                       "the external memory manager gave address %p, which is not a multiple of %d",
-                       memory, UNIT);
+        return MP_FAIL(
+            UNSUPPORTED,
+            "the external memory manager returned address %p, which is not a multiple of %d; have "
+            "it align what it returns to %d bytes",
+            memory, UNIT, UNIT);
     }
     *out = (mp_addr)memory;
     return MP_OK;

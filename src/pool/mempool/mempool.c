@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "pool/limit.h"
+#include "pool/trace/trace_label.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -313,6 +314,7 @@ static mp_status lend_new(mp__mempool *pool, size_t size, void *stream, uint8_t 
     block->requested = size > 0 ? size : 1;
     block->size = MP_ALIGN_UP(block->requested, MP_ALIGNMENT);
     block->client = client;
+    block->label = mp__label_now();
     block->reserved = reserved;
     const mp_status status = mp__mempool_hold(pool, stream, &block->stream);
     if (status != MP_OK) {

@@ -67,6 +67,7 @@ typedef struct mp__mempool_block {
     mp_addr addr; /* where the block begins */
     size_t size, requested;
     void *stream;
+    uint16_t label; /* what it is for, see trace_label.h */
     uint8_t client;
 } mp__mempool_block;
 

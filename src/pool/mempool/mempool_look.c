@@ -31,6 +31,7 @@ mp_status mp__mempool_find(mp__mempool *pool, mp_addr addr, mp__mempool_block *o
                                    .size = wanted.found->size,
                                    .requested = wanted.found->requested,
                                    .stream = wanted.found->stream->native,
+                                   .label = wanted.found->label,
                                    .client = wanted.found->client};
     }
     (void)pthread_mutex_unlock(&pool->lock);
@@ -51,6 +52,7 @@ static void show(void *context, mempool_block *block, bool lent) {
                                .size = block->size,
                                .requested = block->requested,
                                .stream = block->stream->native,
+                               .label = block->label,
                                .client = block->client},
           lent);
 }
@@ -127,7 +129,8 @@ static void add_block(void *context, mempool_block *block, bool lent) {
                           .requested = lent ? block->requested : 0,
                           .stream = block->stream->native,
                           .state = lent ? MP_BLOCK_LENT : MP_BLOCK_WAITING,
-                          .client = block->client};
+                          .client = block->client,
+                          .label = block->label};
     /* Each block comes and goes on its own, as memory outside an arena does. */
     layout->regions[layout->block_count] = (mp_layout_region){
         .addr = block->addr, .size = block->size, .reserved = true, .block_count = 1};

@@ -36,13 +36,17 @@ static void trace_block(const arena *a, mp_trace_action action, mp_addr addr) {
     mp_pool_stats stats;
     if (mp__trace_on(a->trace) && mp__mempool_find(a->mempool, addr, &block) == MP_OK &&
         block.addr == addr && mp__mempool_stats(a->mempool, &stats) == MP_OK) {
-        mp__trace_add(a->trace, (mp_trace_event){.addr = addr,
-                                                 .size = block.size,
-                                                 .requested = block.requested,
-                                                 .stream = block.stream,
-                                                 .total = stats.total,
-                                                 .action = (uint8_t)action,
-                                                 .client = block.client});
+        mp__trace_add(
+            a->trace,
+            (mp_trace_event){.addr = addr,
+                             .size = block.size,
+                             .requested = block.requested,
+                             .stream = block.stream,
+                             .total = stats.total,
+                             .action = (uint8_t)action,
+                             .client = block.client,
+                             .label = block.label,
+                             .stack = action == MP_TRACE_ALLOC ? mp__trace_stack(a->trace) : 0});
     }
 }
 
@@ -61,7 +65,9 @@ static mp_status fail(arena *a, size_t size, void *stream, uint8_t client) {
                                                  .stream = stream,
                                                  .total = stats.total,
                                                  .action = MP_TRACE_FAIL,
-                                                 .client = client});
+                                                 .client = client,
+                                                 .label = mp__label_now(),
+                                                 .stack = mp__trace_stack(a->trace)});
     }
     return MP_FAIL(
         OUT_OF_MEMORY,

@@ -33,6 +33,7 @@ typedef struct mempool_block {
     mempool_stream *stream;  /* it was allocated on */
     mempool_stream *free_on; /* it is freed on */
     mempool_use *uses;       /* owned */
+    uint16_t label;          /* what it is for */
     uint8_t client;
     bool reserved;
 } mempool_block;

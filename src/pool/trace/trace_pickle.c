@@ -25,6 +25,7 @@ enum opcode {
     OP_SHORT_BINUNICODE = 0x8c,
     OP_MEMOIZE = 0x94,
     OP_BINGET = 'h',
+    OP_LONG_BINGET = 'j',
 };
 
 static void put(mp_pickle *pickle, enum opcode opcode) {
@@ -118,11 +119,11 @@ void mp__pickle_word(mp_pickle *pickle, unsigned word) {
 }
 
 unsigned mp__pickle_keep(mp_pickle *pickle) {
-    assert(pickle->count <= UINT8_MAX);
     put(pickle, OP_MEMOIZE);
     return pickle->count++;
 }
 
 void mp__pickle_kept(mp_pickle *pickle, unsigned number) {
-    put_number(pickle, OP_BINGET, number, 1);
+    const bool is_small = number <= UINT8_MAX;
+    put_number(pickle, is_small ? OP_BINGET : OP_LONG_BINGET, number, is_small ? 1 : 4);
 }

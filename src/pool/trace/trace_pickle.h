@@ -41,7 +41,7 @@ void mp__pickle_text(mp_pickle *pickle, const char *text);
 /* One of `words`, by its index. */
 void mp__pickle_word(mp_pickle *pickle, unsigned word);
 
-/* Lets the value just written be referred to by the number returned; at most 256 in all. */
+/* Lets the value just written be referred to by the number returned. */
 unsigned mp__pickle_keep(mp_pickle *pickle);
 void mp__pickle_kept(mp_pickle *pickle, unsigned number);
 

@@ -6,14 +6,14 @@
  * block on its own, say) and marks them.
  *
  * Our words for its words: a region is a segment (of an expandable region: a range of pages that
- * are mapped), a client is the frame of a call stack, and a free is complete at once but for a
- * block that still waits for a stream.
+ * are mapped), and a free is complete at once but for a block that still waits for a stream. Frames
+ * are in trace_frames.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/trace/trace_format.h"
+#include "pool/trace/trace_frames.h"
 #include "pool/trace/trace_map.h"
 #include "pool/trace/trace_pickle.h"
 #include "pool/trace/trace_ranges.h"
-#include "pool/trace/trace_text.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@
     X(segments) X(device_traces) X(allocator_settings) X(external_annotations)                     \
     X(device) X(address) X(total_size) X(allocated_size) X(active_size) X(requested_size)          \
     X(stream) X(segment_type) X(large) X(small) X(segment_pool_id) X(is_expandable)                \
-    X(frames) X(filename) X(line) X(name) X(client)                                                \
+    X(frames)                                                                                      \
     X(blocks) X(size) X(state) X(active_allocated) X(active_pending_free) X(inactive)              \
     X(action) X(addr) X(time_us) X(device_free) X(user_metadata) X(thread) X(lent_as)              \
     X(alloc) X(free_requested) X(free_completed) X(oom)                                            \
@@ -40,7 +40,6 @@ enum word {
 };
 
 static_assert((int)WORD_COUNT <= (int)MP_PICKLE_WORDS_MAX, "the pickle has room for the words");
-static_assert((int)WORD_COUNT + (int)MP_CLIENTS_MAX <= 256, "all can be referred to by one byte");
 
 static const char *const words[] = {
 #define X(name) #name,
@@ -62,8 +61,9 @@ enum { SMALL_MAX = 1 << 20 };
 typedef struct snapshot {
     mp_pickle pickle;
     const mp_trace_view *view;
-    uint8_t *marks;                         /* owned; one an event */
-    unsigned client_frames[MP_CLIENTS_MAX]; /* numbers in the pickle, plus 1; 0: not written yet */
+    uint8_t *marks;   /* owned; one an event */
+    mp_frames frames; /* owned */
+    mp_map stacks;    /* of the blocks allocated now, by address */
 } snapshot;
 
 /* ---- the first pass ---- */
@@ -133,6 +133,21 @@ static mp_status mark_events(snapshot *s) {
     return status;
 }
 
+/* The stacks of blocks that are allocated after the last event, as far as they were looked at. */
+static mp_status find_stacks(snapshot *s) {
+    mp_status status = MP_OK;
+    for (size_t i = 0; i < s->view->count && status == MP_OK; i++) {
+        const mp_trace_event *event = &s->view->events[i];
+        uint64_t ignored;
+        if (event->action == MP_TRACE_FREE) {
+            (void)mp__map_take(&s->stacks, event->addr, &ignored);
+        } else if (event->action == MP_TRACE_ALLOC && event->stack != 0) {
+            status = mp__map_set(&s->stacks, event->addr, event->stack);
+        }
+    }
+    return status;
+}
+
 /* ---- pieces ---- */
 
 static void put_key(snapshot *s, enum word key) {
@@ -159,27 +174,10 @@ static void put_bool(snapshot *s, enum word key, bool value) {
     mp__pickle_bool(&s->pickle, value);
 }
 
-/* The frames of a client, which the viewer shows beside its blocks. */
-static void put_client(snapshot *s, uint8_t client) {
-    char name[MP_CLIENT_NAME_MAX + 1] = "?";
+/* What the viewer shows beside a block or an event. */
+static void put_frames(snapshot *s, uint8_t client, uint16_t label, uint16_t stack) {
     put_key(s, W_frames);
-    if (client < MP_CLIENTS_MAX && s->client_frames[client] > 0) {
-        mp__pickle_kept(&s->pickle, s->client_frames[client] - 1);
-        return;
-    }
-    if (client < s->view->layout->client_count) {
-        mp__text_clean(s->view->layout->clients[client], MP_CLIENT_NAME_MAX, name);
-    }
-    mp__pickle_list(&s->pickle);
-    mp__pickle_dict(&s->pickle);
-    put_text(s, W_name, name);
-    put_word(s, W_filename, W_client);
-    put_int(s, W_line, 0);
-    mp__pickle_end_dict(&s->pickle);
-    mp__pickle_end_list(&s->pickle);
-    if (client < MP_CLIENTS_MAX) {
-        s->client_frames[client] = mp__pickle_keep(&s->pickle) + 1;
-    }
+    mp__frames_put(&s->frames, &s->pickle, client, label, stack);
 }
 
 static void put_no_frames(snapshot *s) {
@@ -201,7 +199,9 @@ static void put_block(snapshot *s, const mp_layout_block *block) {
              : block->state == MP_BLOCK_WAITING ? W_active_pending_free
                                                 : W_inactive);
     if (lent) {
-        put_client(s, block->client);
+        uint64_t stack = 0;
+        (void)mp__map_get(&s->stacks, block->addr, &stack);
+        put_frames(s, block->client, block->label, (uint16_t)stack);
     } else {
         put_no_frames(s);
     }
@@ -288,7 +288,7 @@ static void put_entry(snapshot *s, const mp_trace_event *event, enum word action
     put_int(s, W_size, of_segment ? event->size : event->requested);
     put_int(s, W_stream, of_segment ? 0 : (uintptr_t)event->stream);
     put_int(s, W_time_us, event->time_ns / 1000);
-    put_client(s, event->client);
+    put_frames(s, event->client, event->label, event->stack);
     put_metadata(s, event);
     mp__pickle_end_dict(&s->pickle);
 }
@@ -354,24 +354,35 @@ static void put_settings(snapshot *s) {
     mp__pickle_end_dict(&s->pickle);
 }
 
+static void put_all(snapshot *s, mp_writer *writer) {
+    mp__pickle_begin(&s->pickle, writer, words);
+    mp__pickle_dict(&s->pickle);
+    put_segments(s);
+    put_events(s);
+    put_settings(s);
+    put_key(s, W_external_annotations);
+    mp__pickle_list(&s->pickle);
+    mp__pickle_end_list(&s->pickle);
+    mp__pickle_end_dict(&s->pickle);
+    mp__pickle_end(&s->pickle);
+}
+
 mp_status mp__trace_snapshot(mp_writer *writer, const mp_trace_view *view) {
     snapshot s = {.view = view, .marks = calloc(view->count + 1, 1)};
     if (s.marks == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "no memory for the marks of %zu events", view->count);
     }
-    const mp_status status = mark_events(&s);
+    mp__frames_begin(&s.frames, view->layout);
+    mp_status status = mark_events(&s);
     if (status == MP_OK) {
-        mp__pickle_begin(&s.pickle, writer, words);
-        mp__pickle_dict(&s.pickle);
-        put_segments(&s);
-        put_events(&s);
-        put_settings(&s);
-        put_key(&s, W_external_annotations);
-        mp__pickle_list(&s.pickle);
-        mp__pickle_end_list(&s.pickle);
-        mp__pickle_end_dict(&s.pickle);
-        mp__pickle_end(&s.pickle);
+        status = find_stacks(&s);
     }
+    if (status == MP_OK) {
+        put_all(&s, writer);
+        status = s.frames.status;
+    }
+    mp__frames_end(&s.frames);
+    mp__map_free(&s.stacks);
     free(s.marks);
     return status;
 }

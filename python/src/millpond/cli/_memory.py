@@ -179,6 +179,8 @@ def save_page(pid: int, path: Path, device: str | None, memory: str) -> None:
 @click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
 @click.option("--trace", type=click.IntRange(0, _monitor.EVENTS_MAX), metavar="N",
               help="Have the pool keep its last N events from now on, for the timeline; 0 stops.")
+@click.option("--stacks", type=click.IntRange(0, _monitor.STACKS_MAX), metavar="N",
+              help="With --trace: keep N Python frames with each request.")
 @click.option("--dump", is_flag=True, help="Print the pool's page of text: bins, regions, fragmentation.")
 @click.option("--device", help="Only its pools: cuda:0.")
 @click.option("--memory", type=click.Choice(["device", "pinned"]),
@@ -186,8 +188,8 @@ def save_page(pid: int, path: Path, device: str | None, memory: str) -> None:
 @click.option("--list", "as_list", is_flag=True, help="Name the processes that can be looked at, one a line.")
 @json_option
 def command(
-    pid: int | None, live: bool, every: float, html: Path | None, open_page: bool, trace: int | None, dump: bool,
-    device: str | None, memory: str | None, as_list: bool, as_json: bool,
+    pid: int | None, live: bool, every: float, html: Path | None, open_page: bool, trace: int | None,
+    stacks: int | None, dump: bool, device: str | None, memory: str | None, as_list: bool, as_json: bool,
 ) -> None:
     """Look at the pools of a running process: who holds what, by client and by stream.
 
@@ -203,10 +205,12 @@ def command(
         return
     if open_page and html is None:
         raise click.UsageError("--open needs --html FILE")
+    if stacks is not None and not trace:
+        raise click.UsageError("--stacks needs --trace N")
     chosen = choose_process(pid)
     kind = memory or "device"
     if trace is not None:
-        _monitor.ask(chosen, "trace", events=trace, **_choose_pool(chosen, device, kind))
+        _monitor.ask(chosen, "trace", events=trace, stacks=stacks or 0, **_choose_pool(chosen, device, kind))
         show.note(f"the last {trace} events are kept from now on" if trace else "events are no longer kept")
     if html is not None:
         save_page(chosen, html, device, kind)

@@ -7,10 +7,12 @@
  * the two files must agree on the order of fields.
  *
  * Addresses are offsets from the lowest one, so that they are exact in the numbers of JavaScript.
- * Streams and threads are numbered in the order they appear.
+ * Streams, threads, labels, stacks and frames are numbered in the order they appear.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/trace/trace_format.h"
-#include "pool/trace/trace_map.h"
+#include "pool/trace/trace_label.h"
+#include "pool/trace/trace_numbering.h"
+#include "pool/trace/trace_stack.h"
 #include "pool/trace/trace_text.h"
 
 #include <inttypes.h>
@@ -18,71 +20,53 @@
 #include <string.h>
 #include <time.h>
 
-/* Values numbered in the order they appear. */
-typedef struct numbering {
-    mp_map numbers;
-    uint64_t *values; /* owned; by number */
-    size_t capacity;
-} numbering;
-
 typedef struct page {
     mp_writer *writer;
     const mp_trace_view *view;
     mp_addr base; /* the lowest address */
-    numbering streams, threads;
+    mp_numbering streams, threads, labels, stacks, frames;
     unsigned char triple[3]; /* bytes that wait for base64 */
     size_t waiting;
 } page;
 
 /* ---- numbering ---- */
 
-static mp_status number(numbering *all, uint64_t value) {
-    uint64_t known;
-    if (mp__map_get(&all->numbers, value, &known)) {
-        return MP_OK;
+static mp_status number_stack(page *p, uint16_t stack) {
+    size_t count = 0;
+    const uint16_t *frames = mp__stack_frames(stack, &count);
+    for (size_t i = 0; i < count; i++) {
+        MP_TRY(mp__number(&p->frames, frames[i]));
     }
-    if (all->numbers.count == all->capacity) {
-        const size_t capacity = all->capacity * 2 + 16;
-        uint64_t *values = realloc(all->values, capacity * sizeof *values);
-        if (values == NULL) {
-            return MP_FAIL(OUT_OF_MEMORY, "no memory for a list of %zu streams or threads",
-                           capacity);
-        }
-        all->values = values;
-        all->capacity = capacity;
+    return mp__number(&p->stacks, stack);
+}
+
+static mp_status survey_event(page *p, const mp_trace_event *event) {
+    MP_TRY(mp__number(&p->streams, (uintptr_t)event->stream));
+    MP_TRY(mp__number(&p->threads, event->thread));
+    MP_TRY(mp__number(&p->labels, event->label));
+    if (event->addr != 0 && event->addr < p->base) {
+        p->base = event->addr;
     }
-    all->values[all->numbers.count] = value;
-    return mp__map_set(&all->numbers, value, all->numbers.count);
+    return number_stack(p, event->stack);
 }
 
-static uint64_t number_of(const numbering *all, uint64_t value) {
-    uint64_t found = 0;
-    (void)mp__map_get(&all->numbers, value, &found);
-    return found;
-}
-
-static void numbering_free(numbering *all) {
-    mp__map_free(&all->numbers);
-    free(all->values);
-}
-
-/* Numbers every stream and thread, and finds the lowest address. */
+/* Numbers all that has a number, and finds the lowest address. Streams that were used come first,
+ * in the order of their first use. */
 static mp_status survey(page *p) {
     const mp_layout *layout = p->view->layout;
     p->base = UINTPTR_MAX;
     for (size_t i = 0; i < layout->region_count; i++) {
         p->base = layout->regions[i].addr < p->base ? layout->regions[i].addr : p->base;
     }
-    for (size_t i = 0; i < layout->block_count; i++) {
-        MP_TRY(number(&p->streams, (uintptr_t)layout->blocks[i].stream));
-    }
     for (size_t i = 0; i < p->view->count; i++) {
-        const mp_trace_event *event = &p->view->events[i];
-        MP_TRY(number(&p->streams, (uintptr_t)event->stream));
-        MP_TRY(number(&p->threads, event->thread));
-        if (event->addr != 0 && event->addr < p->base) {
-            p->base = event->addr;
-        }
+        MP_TRY(survey_event(p, &p->view->events[i]));
+    }
+    for (size_t i = 0; i < layout->block_count; i++) {
+        MP_TRY(mp__number(&p->streams, (uintptr_t)layout->blocks[i].stream));
+        MP_TRY(mp__number(&p->labels, layout->blocks[i].label));
+    }
+    for (size_t i = 0; i < layout->part_count; i++) {
+        MP_TRY(mp__number(&p->labels, layout->parts[i].label));
     }
     p->base = p->base == UINTPTR_MAX ? 0 : p->base;
     return MP_OK;
@@ -183,11 +167,68 @@ static void put_regions(page *p) {
     mp__writer_print(p->writer, "]");
 }
 
+/* [offset, size, label] of each part of a block. */
+static void put_parts(page *p) {
+    const mp_layout *layout = p->view->layout;
+    mp__writer_print(p->writer, ",\n\"parts\":[");
+    for (size_t i = 0; i < layout->part_count; i++) {
+        const mp_layout_part *part = &layout->parts[i];
+        mp__writer_print(p->writer, "%s[%" PRIu64 ",%zu,%" PRIu64 "]", i > 0 ? "," : "",
+                         (uint64_t)(part->addr - p->base), part->size,
+                         mp__number_of(&p->labels, part->label));
+    }
+    mp__writer_print(p->writer, "]");
+}
+
 /* Numbers of 64 bits, as texts, since JavaScript's have 53. */
-static void put_values(page *p, const char *name, const numbering *all) {
+static void put_values(page *p, const char *name, const mp_numbering *all) {
     mp__writer_print(p->writer, ",\n\"%s\":[", name);
     for (size_t i = 0; i < all->numbers.count; i++) {
         mp__writer_print(p->writer, "%s\"0x%" PRIx64 "\"", i > 0 ? "," : "", all->values[i]);
+    }
+    mp__writer_print(p->writer, "]");
+}
+
+/* [kind, node, tensor] of each. */
+static void put_labels(page *p) {
+    mp__writer_print(p->writer, ",\n\"labels\":[");
+    for (size_t i = 0; i < p->labels.numbers.count; i++) {
+        const mp_label_info info = mp__label_info((uint16_t)p->labels.values[i]);
+        mp__writer_print(p->writer, "%s[\"%s\",", i > 0 ? "," : "", mp__label_kind_name(info.kind));
+        put_string(p, info.node, MP_LABEL_TEXT_MAX);
+        mp__writer_print(p->writer, ",");
+        put_string(p, info.tensor, MP_LABEL_TEXT_MAX);
+        mp__writer_print(p->writer, "]");
+    }
+    mp__writer_print(p->writer, "]");
+}
+
+/* [file, line, function] of each. */
+static void put_frames(page *p) {
+    mp__writer_print(p->writer, ",\n\"frames\":[");
+    for (size_t i = 0; i < p->frames.numbers.count; i++) {
+        const mp_frame frame = mp__stack_frame((uint16_t)p->frames.values[i]);
+        mp__writer_print(p->writer, i > 0 ? ",[" : "[");
+        put_string(p, frame.file, MP_FRAME_TEXT_MAX);
+        mp__writer_print(p->writer, ",%" PRId32 ",", frame.line);
+        put_string(p, frame.function, MP_FRAME_TEXT_MAX);
+        mp__writer_print(p->writer, "]");
+    }
+    mp__writer_print(p->writer, "]");
+}
+
+/* The frames of each, by number, the innermost first. */
+static void put_stacks(page *p) {
+    mp__writer_print(p->writer, ",\n\"stacks\":[");
+    for (size_t i = 0; i < p->stacks.numbers.count; i++) {
+        size_t count = 0;
+        const uint16_t *frames = mp__stack_frames((uint16_t)p->stacks.values[i], &count);
+        mp__writer_print(p->writer, i > 0 ? ",[" : "[");
+        for (size_t k = 0; k < count; k++) {
+            mp__writer_print(p->writer, "%s%" PRIu64, k > 0 ? "," : "",
+                             mp__number_of(&p->frames, frames[k]));
+        }
+        mp__writer_print(p->writer, "]");
     }
     mp__writer_print(p->writer, "]");
 }
@@ -217,6 +258,10 @@ static void put_about(page *p) {
     mp__writer_print(p->writer, "]");
     put_values(p, "streams", &p->streams);
     put_values(p, "threads", &p->threads);
+    put_labels(p);
+    put_frames(p);
+    put_stacks(p);
+    put_parts(p);
     put_stats(p);
     put_regions(p);
     mp__writer_print(p->writer, "}");
@@ -232,9 +277,10 @@ static void put_blocks(page *p) {
         put_step(p, end, block->addr);
         put_number(p, block->size);
         put_number(p, block->requested);
-        put_number(p, number_of(&p->streams, (uintptr_t)block->stream));
+        put_number(p, mp__number_of(&p->streams, (uintptr_t)block->stream));
         put_number(p, block->state);
         put_number(p, block->client);
+        put_number(p, mp__number_of(&p->labels, block->label));
         end = block->addr + block->size;
     }
     end_bytes(p);
@@ -254,9 +300,11 @@ static void put_events(page *p) {
         put_step(p, before.addr, event.addr);
         put_number(p, event.size);
         put_number(p, event.requested);
-        put_number(p, number_of(&p->streams, (uintptr_t)event.stream));
-        put_number(p, number_of(&p->threads, event.thread));
+        put_number(p, mp__number_of(&p->streams, (uintptr_t)event.stream));
+        put_number(p, mp__number_of(&p->threads, event.thread));
         put_step(p, before.total, event.total);
+        put_number(p, mp__number_of(&p->labels, event.label));
+        put_number(p, mp__number_of(&p->stacks, event.stack));
         before = event;
     }
     end_bytes(p);
@@ -278,7 +326,10 @@ mp_status mp__trace_page(mp_writer *writer, const mp_trace_view *view) {
         put_element(&p, "events", "text/plain", put_events);
         mp__writer_put(writer, mp__page_tail, mp__page_tail_size);
     }
-    numbering_free(&p.streams);
-    numbering_free(&p.threads);
+    mp__numbering_free(&p.streams);
+    mp__numbering_free(&p.threads);
+    mp__numbering_free(&p.labels);
+    mp__numbering_free(&p.stacks);
+    mp__numbering_free(&p.frames);
     return status;
 }

@@ -1,13 +1,14 @@
 /* trace_page.js - puts the page together: one moment is shown everywhere.
  *
- * What is chosen stands in the page's address (#event=120&by=stream&axis=event&width=scale), so that a
+ * What is chosen stands in the page's address (#event=120&by=stream&axis=event&width=scale&find=conv), so that a
  * view can be shared. SPDX-License-Identifier: Apache-2.0 */
 'use strict';
 
 (() => {
   const {about, count} = Model;
   const by = (id) => document.getElementById(id);
-  const choice = {event: count, by: 'client', axis: 'time', width: 'full'};
+  const usual = {by: Groups.usual(), axis: 'time', width: 'full', all: 'no', find: ''};
+  const choice = {event: count, ...usual};
   const timeline = makeTimeline(scheduleMoment);
   let shown = -1;
   let scheduled = false;
@@ -52,6 +53,16 @@
 
   /* ---- words that follow the moment ---- */
 
+  /* Opens those that share a colour, or closes them again. */
+  function others(words) {
+    const button = Text.make('button', {type: 'button', class: 'link', 'aria-expanded': choice.all === 'yes'}, words);
+    button.addEventListener('click', () => {
+      choice.all = choice.all === 'yes' ? 'no' : 'yes';
+      regroup();
+    });
+    return button;
+  }
+
   function writeLegend() {
     const groups = timeline.groups();
     const shares = timeline.shares();
@@ -66,7 +77,11 @@
       context.stroke();
     }), words);
     const bands = groups.names.map((name, k) => Text.make('li', {}, Paint.plain(groups.colours[k], 18),
-      Text.make('b', {title: name}, name), Text.bytes(shares[k])));
+      k === groups.names.length - 1 && groups.others > 0 && choice.all === 'no' ? others(name) : Text.make('b', {title: name}, name),
+      Text.bytes(shares[k])));
+    if (choice.all === 'yes' && groups.expandable) {
+      bands.push(Text.make('li', {}, others('fewer')));
+    }
     const lines = [rule(is.ink, [], 'had from the device'), rule(is.ink, [1.5, 2.5], 'asked for')];
     if (about.stats.limit !== null) {
       lines.push(rule(is.alarm, [5, 3], `limit ${Text.bytes(about.stats.limit)}`));
@@ -129,9 +144,9 @@
     if (choice.event !== count) {
       parts.push(`event=${choice.event}`);
     }
-    for (const [name, usual] of [['by', 'client'], ['axis', 'time'], ['width', 'full']]) {
-      if (choice[name] !== usual) {
-        parts.push(`${name}=${choice[name]}`);
+    for (const name of Object.keys(usual)) {
+      if (choice[name] !== usual[name]) {
+        parts.push(`${name}=${encodeURIComponent(choice[name])}`);
       }
     }
     history.replaceState(null, '', parts.length > 0 ? `#${parts.join('&')}` : location.pathname + location.search);
@@ -148,8 +163,21 @@
     writeLegend();
     writeMoment(moment);
     Regions.show(there, groups, choice.width === 'scale');
+    Find.show(groups, lent, moment);
     Tables.show(groups, lent, there, moment === count);
     document.body.dataset.event = moment;
+  }
+
+  function setupTimeline(more = {}) {
+    timeline.setup({by: choice.by, all: choice.all === 'yes', axis: choice.axis, ...more});
+    writeStates();
+  }
+
+  /* After another choice of colours or of the axis. */
+  function regroup() {
+    setupTimeline();
+    showMoment();
+    writeAddress();
   }
 
   /* Many moves of the pointer make one picture. */
@@ -170,26 +198,33 @@
         choice.event = Math.min(count, Number(value));
         continue;
       }
+      if (name === 'find' || (name === 'all' && value === 'yes')) {
+        choice[name] = value.slice(0, 200);
+        continue;
+      }
       const input = [...document.querySelectorAll('fieldset input')].find((one) => one.name === name && one.value === value);
       if (input !== undefined) {
-        input.checked = true;
         choice[name] = value;
       }
     }
+    for (const input of document.querySelectorAll('fieldset input')) {
+      input.checked = choice[input.name] === input.value;
+    }
+    Find.look(choice.find);
   }
 
   function listen() {
     for (const input of document.querySelectorAll('fieldset input')) {
       input.addEventListener('change', () => {
         choice[input.name] = input.value;
-        if (input.name !== 'width') {
-          timeline.setup({by: choice.by, axis: choice.axis});
-          writeStates();
-        }
-        showMoment();
-        writeAddress();
+        choice.all = input.name === 'by' ? 'no' : choice.all;
+        regroup();
       });
     }
+    Find.listen((text) => {
+      choice.find = text;
+      writeAddress();
+    });
     const clicks = {
       'zoom-in': () => timeline.zoom(0.6), 'zoom-out': () => timeline.zoom(1 / 0.6), 'zoom-all': () => timeline.all(),
       first: () => timeline.setMoment(0), previous: () => timeline.setMoment(timeline.moment() - 1),
@@ -215,8 +250,7 @@
   writeTitle();
   Tables.showStats();
   readAddress();
-  timeline.setup({by: choice.by, axis: choice.axis, moment: choice.event});
-  writeStates();
+  setupTimeline({moment: choice.event});
   showMoment();
   listen();
   document.body.dataset.ready = 'yes';

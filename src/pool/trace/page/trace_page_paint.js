@@ -8,6 +8,18 @@ const Paint = (() => {
   /* Told apart by people with any kind of colour vision; the last is for "all others". */
   const COLOURS = ['#4a7fb0', '#d99a3d', '#4d9a7d', '#b5668b', '#7f73b5', '#58a6b8', '#c4694d', '#8e9a4b', '#8f9499'];
   const OTHERS = COLOURS.length - 1;
+  /* Of the first few each its own; then the same again, further from the page's own colour. */
+  function colour(at) {
+    const round = Math.floor(at / OTHERS);
+    const base = COLOURS[at % OTHERS];
+    const part = (from) => {
+      const value = parseInt(base.slice(from, from + 2), 16);
+      const shifted = round % 2 === 1 ? value * 0.7 ** ((round + 1) / 2) : value + (255 - value) * (1 - 0.65 ** (round / 2));
+      return Math.round(shifted).toString(16).padStart(2, '0');
+    };
+    return `#${part(1)}${part(3)}${part(5)}`;
+  }
+
   const dark = matchMedia('(prefers-color-scheme: dark)');
   let theme = null;
 
@@ -132,5 +144,5 @@ const Paint = (() => {
     return `${weight} ${size}px ${FONT}`;
   }
 
-  return {COLOURS, OTHERS, colours, onTheme, fit, fills, inkOn, clip, swatch, plain, font};
+  return {COLOURS, OTHERS, colour, colours, onTheme, fit, fills, inkOn, clip, swatch, plain, font};
 })();
