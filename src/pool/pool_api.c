@@ -33,7 +33,7 @@ static void watch_forks(void) {
 
 static mp_status refuse_forked(void) {
     return MP_FAIL(UNSUPPORTED, "this process was forked from one that used a pool, which a GPU's "
-                                "driver does not survive; start it anew instead (in Python: "
+                                "driver does not survive; start a new one instead (in Python: "
                                 "multiprocessing.set_start_method(\"spawn\"))");
 }
 
@@ -85,7 +85,7 @@ static mp_status add_client(arena *a, const char *name, uint8_t *out) {
         i++;
     }
     if (i == MP_CLIENTS_MAX) {
-        status = MP_FAIL(UNSUPPORTED, "a pool tells %d clients apart; '%s' is one too many",
+        status = MP_FAIL(UNSUPPORTED, "a pool distinguishes %d clients; '%s' is one too many",
                          MP_CLIENTS_MAX, name);
     } else if (i == a->client_count) {
         (void)snprintf(a->clients[i], sizeof a->clients[i], "%s", name);
@@ -165,7 +165,7 @@ mp_status mp__pool_open_over(mp_device *device, mp_memory memory, const char *cl
     CHECK_ARGUMENT(device != NULL, "device is NULL");
     CHECK_ARGUMENT(out != NULL, "out is NULL");
     if (memory != MP_MEMORY_DEVICE && memory != MP_MEMORY_PINNED) {
-        return MP_FAIL(INVALID_ARGUMENT, "%d is no kind of memory", (int)memory);
+        return MP_FAIL(INVALID_ARGUMENT, "%d is not a kind of memory", (int)memory);
     }
     MP_TRY(check_client(client));
     return open_source(&(source){.device = device, .memory = memory}, client, base, options, out);
