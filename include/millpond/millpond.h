@@ -279,9 +279,9 @@ typedef uint32_t mp_label; /* 0: none */
  * kind, without names. */
 mp_label mp_label_make(mp_label_kind kind, const char *node, const char *tensor);
 
-/* From now on what this thread is lent, by any pool, bears `label`, also where no trace is kept: so
- * a trace knows what lay there before it began. Returns the label before, to be set again when the
- * scope ends. Costs a few instructions. */
+/* From now on what this thread is allocated, by any pool, bears `label`, also where no trace is
+ * kept: so a trace knows what lay there before it began. Returns the label before, to be set again
+ * when the scope ends. Costs a few instructions. */
 mp_label mp_label_set(mp_label label);
 
 /* ---- trace ---- */
@@ -320,12 +320,12 @@ typedef struct mp_external {
 
 /* As mp_pool_open, over `external`: callers passing equal tables share one pool. With the option
  * arena.external=direct every block is an allocation of its own; by default the pool takes regions.
- * `free` is called only once the device has ended what uses the memory, so it may lend it at once,
- * in whatever order. A region is idle by then anyway. A block of its own is waited for in the free:
- * for what was queued until then on the streams it was lent on, freed on, and declared for by
- * mp_pool_record_use (with MP_NO_STREAM for nothing). One whose stream is captured just then goes
- * back later, and one that was lent between mp_pool_capture_begin and mp_pool_capture_end after
- * mp_pool_capture_release. */
+ * `free` is called only once the device has ended what uses the memory, so it may allocate it at
+ * once, in whatever order. A region is idle by then anyway. A block of its own is waited for in the
+ * free: for what was queued until then on the streams it was allocated on, freed on, and declared
+ * for by mp_pool_record_use (with MP_NO_STREAM for nothing). One whose stream is captured just then
+ * goes back later, and one that was allocated between mp_pool_capture_begin and mp_pool_capture_end
+ * after mp_pool_capture_release. */
 mp_status mp_pool_open_external(const char *device, const char *client, const mp_external *external,
                                 const char *const *options, mp_pool **out);
 

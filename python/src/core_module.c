@@ -46,7 +46,7 @@ static PyMethodDef functions[] = {
      "make_label(kind, node, tensor, /)\n--\n\nThe number of a label; see millpond.label."},
     {"set_label", core_label_set, METH_O,
      "set_label(label, /)\n--\n\n"
-     "This thread allocates under the label from now on; returns the previous one."},
+     "From now on this thread allocates under the label; returns the one before."},
     {"_end", end, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -38,7 +38,7 @@ typedef struct mp_layout_region {
     size_t first_block, block_count;
 } mp_layout_region;
 
-/* A part of a lent block that its user has told of. */
+/* A part of an allocated block that its user has told of. */
 typedef struct mp_layout_part {
     mp_addr addr;
     size_t size;

@@ -33,7 +33,7 @@ static void watch_forks(void) {
 
 static mp_status refuse_forked(void) {
     return MP_FAIL(UNSUPPORTED, "this process was forked from one that used a pool, which a GPU's "
-                                "driver does not survive; start it anew instead (in Python: "
+                                "driver does not survive; start a new one instead (in Python: "
                                 "multiprocessing.set_start_method(\"spawn\"))");
 }
 
@@ -85,7 +85,7 @@ static mp_status add_client(arena *a, const char *name, uint8_t *out) {
         i++;
     }
     if (i == MP_CLIENTS_MAX) {
-        status = MP_FAIL(UNSUPPORTED, "a pool tells %d clients apart; '%s' is one too many",
+        status = MP_FAIL(UNSUPPORTED, "a pool distinguishes %d clients; '%s' is one too many",
                          MP_CLIENTS_MAX, name);
     } else if (i == a->client_count) {
         (void)snprintf(a->clients[i], sizeof a->clients[i], "%s", name);
@@ -99,7 +99,7 @@ static mp_status add_client(arena *a, const char *name, uint8_t *out) {
 static mp_status open_handle(arena *a, uint8_t client, mp_pool **out) {
     mp_pool *pool = mp__handle_open(a, client);
     if (pool == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for a handle");
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a handle");
     }
     *out = pool;
     return MP_OK;
@@ -165,7 +165,7 @@ mp_status mp__pool_open_over(mp_device *device, mp_memory memory, const char *cl
     CHECK_ARGUMENT(device != NULL, "device is NULL");
     CHECK_ARGUMENT(out != NULL, "out is NULL");
     if (memory != MP_MEMORY_DEVICE && memory != MP_MEMORY_PINNED) {
-        return MP_FAIL(INVALID_ARGUMENT, "%d is no kind of memory", (int)memory);
+        return MP_FAIL(INVALID_ARGUMENT, "%d is not a kind of memory", (int)memory);
     }
     MP_TRY(check_client(client));
     return open_source(&(source){.device = device, .memory = memory}, client, base, options, out);
@@ -571,7 +571,7 @@ mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, si
     mp_block_info block;
     mp_ipc_handle handle = {{0}};
     if (mp_pool_find(pool, addr, &block) != MP_OK || block.addr != addr) {
-        return MP_FAIL(INVALID_ARGUMENT, "no lent block begins at 0x%" PRIxPTR, addr);
+        return MP_FAIL(INVALID_ARGUMENT, "no allocated block begins at 0x%" PRIxPTR, addr);
     }
     if (a->mempool != NULL || a->source.memory == MP_MEMORY_PINNED || a->expandable) {
         return MP_FAIL(UNSUPPORTED, "this pool's memory cannot be opened by other processes; open "

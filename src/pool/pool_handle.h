@@ -57,15 +57,15 @@ mp_status mp__pools_wait(mp_device *device);
 /* Gives: `*out`, to be freed with mp__layout_free. */
 mp_status mp__pool_layout(mp_pool *pool, mp_layout *out);
 
-/* Says what a part of a lent block is for, where its user cuts it up, until the part is dropped; to
- * be dropped before the block is freed. At most one part begins at an address.
- * Fails: NOT_FOUND (it lies in no lent block), OUT_OF_MEMORY (host). */
+/* Says what a part of an allocated block is for, where its user cuts it up, until the part is
+ * dropped; to be dropped before the block is freed. At most one part begins at an address.
+ * Fails: NOT_FOUND (it lies in no allocated block), OUT_OF_MEMORY (host). */
 mp_status mp__pool_part_set(mp_pool *pool, mp_addr addr, size_t size, mp_label label);
 void mp__pool_part_drop(mp_pool *pool, mp_addr addr);
 /* Adds the parts to a layout just taken. Fails: OUT_OF_MEMORY. */
 mp_status mp__pool_parts(mp_pool *pool, mp_layout *layout);
 
-/* After mp_pool_trace: looks at the stack of each thread that lends, of at most `depth` frames,
+/* After mp_pool_trace: looks at the stack of each thread that allocates, of at most `depth` frames,
  * with the function of mp__stack_looker_set (trace_stack.h). Fails: INVALID_ARGUMENT beyond
  * MP_STACK_FRAMES_MAX. */
 mp_status mp__pool_trace_stacks(mp_pool *pool, size_t depth);

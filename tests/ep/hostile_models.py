@@ -28,7 +28,8 @@ RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLik
 RANDOM |= {"Multinomial", "Bernoulli", "Dropout"}
 OVERFLOWS = {"Shrink"}  # by way of floats that no integer holds
 SHIFTED = {"AveragePool", "LpPool", "QLinearConv"}  # strides beyond the window make the CPU provider's SAME negative
-LEFT_OPEN = {"Cast": "saturate", "CastLike": "saturate"}  # with this attribute the CPU provider gives what was in memory
+# With this attribute the CPU provider returns uninitialised memory.
+LEFT_OPEN = {"Cast": "saturate", "CastLike": "saturate"}
 
 
 @dataclass

@@ -529,7 +529,7 @@ def test_an_allocator_that_cannot_have_its_pool_says_why():
         assert block and arena.stats()["NumAllocs"] == 1
         arena.free(block)
     """)
-    assert text.count("a pool tells 32 clients apart; 'onnxruntime' is one too many") == 6
+    assert text.count("a pool distinguishes 32 clients; 'onnxruntime' is one too many") == 6
 
 
 def test_shared_allocator_is_replaced_while_nobody_uses_its_pool():

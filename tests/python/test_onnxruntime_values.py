@@ -39,7 +39,7 @@ def test_dtypes_are_told_in_many_ways(ort_pool):
 
 def test_what_does_not_fit_is_refused(ort_pool):
     buffer = ort_pool.alloc(10)
-    for wrong, part in (({"dtype": "float32"}, "no whole number of float32"), ({"shape": (11,)}, "cannot be uint8"),
+    for wrong, part in (({"dtype": "float32"}, "not a whole number of float32"), ({"shape": (11,)}, "cannot be uint8"),
                         ({"shape": (-1,)}, "cannot be uint8"), ({"dtype": "int64", "shape": (2,)}, "cannot be int64"),
                         ({"dtype": "complex64"}, "takes no device arrays of complex64"),
                         ({"dtype": "datetime64"}, "it takes float32, float64")):

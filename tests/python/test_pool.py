@@ -235,7 +235,7 @@ def test_streams(pool, given, handle):
 
 @pytest.mark.parametrize(("given", "error", "words"), [
     (-1, ValueError, "a stream is -1"),
-    ((1 << 64) - 2, ValueError, "no handle of a stream"),
+    ((1 << 64) - 2, ValueError, "not a handle of a stream"),
     ("0", TypeError, "__cuda_stream__"),
     (1.0, TypeError, "__cuda_stream__"),
     (Speaks(0, version=1), ValueError, "version 1"),

@@ -237,8 +237,8 @@ static void check_files(const kit *k) {
     char *text = test_unpickle(pickle, size);
     const char *block = strstr(text, frames);
     const char *events = strstr(text, "'device_traces'");
-    CHECK(block != NULL && block < events); /* of the block that is lent now */
-    CHECK(strstr(events, frames) != NULL);  /* and of the event that lent it */
+    CHECK(block != NULL && block < events); /* of the block that is allocated now */
+    CHECK(strstr(events, frames) != NULL);  /* and of the event that allocated it */
     free(text);
     free(pickle);
 }

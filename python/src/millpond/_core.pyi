@@ -259,4 +259,4 @@ def make_label(kind: str, node: str | None, tensor: str | None, /) -> int:
     """The number of a label; see millpond.label."""
 
 def set_label(label: int, /) -> int:
-    """This thread allocates under the label from now on; returns the previous one."""
+    """From now on this thread allocates under the label; returns the one before."""

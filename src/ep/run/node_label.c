@@ -1,7 +1,8 @@
-/* node_label.c - see node_label.h. SPDX-License-Identifier: Apache-2.0
+/* node_label.c - see node_label.h.
  *
  * ONNX Runtime does not say for which initializer it asks for memory, and mostly asks for all of
- * them at once. Where each lies shows when the kernels that read them are made. */
+ * them at once. Where each lies shows when the kernels that read them are made.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/run/node_label.h"
 
 #include "ep/abi/bridge.h"
@@ -62,7 +63,8 @@ mp_status mp__node_labels_make(const mp_provider *provider, const OrtKernelInfo 
                             .weights = calloc(inputs + 1, sizeof *out->weights),
                             .weight_count = (int)inputs};
     if (out->out == NULL || out->weights == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "no host memory for the labels of a node with %zu inputs",
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate host memory for the labels of a node with %zu inputs",
                        inputs);
     }
     for (size_t i = 0; i < outputs; i++) {

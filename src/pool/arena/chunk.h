@@ -91,7 +91,7 @@ static inline void chunk_lend(chunk *c, unsigned lane, size_t size, uint8_t clie
     chunk_set_state(c, CHUNK_MOVING);
 }
 
-/* What a lent or reserved chunk is for. */
+/* What an allocated or reserved chunk is for. */
 static inline uint16_t chunk_label(const chunk *c) {
     return (uint16_t)(chunk_state_of(c) == CHUNK_RESERVED ? c->reserve_label : c->label);
 }

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Who lends is in no lock, and so may look at the stack of its thread. */
+/* Who allocates is in no lock, and so may look at the stack of its thread. */
 void mp__report_block(const arena *a, const chunk *c, const lane *l, mp_trace_action action) {
     if (mp__trace_on(a->trace)) {
         mp__trace_add(

@@ -194,8 +194,8 @@ static bool lies_in(const mp_layout_part *part, const mp_layout_block *block) {
            part->size <= block->addr + block->size - part->addr;
 }
 
-/* Leaves out parts outside of lent blocks; one that fills its block is that block's label. Both
- * lists are by address. */
+/* Leaves out parts outside of allocated blocks; one that fills its block is that block's label.
+ * Both lists are by address. */
 static void settle_parts(mp_layout *layout) {
     size_t kept = 0, b = 0;
     for (size_t i = 0; i < layout->part_count; i++) {

@@ -1,9 +1,9 @@
 /* trace.h - the last events of a pool, in a ring; off unless asked for.
  *
  * Read backwards from what the pool looks like now, the events tell what it looked like before. So
- * they must stand in the order things happened: memory is had (GROW) before it is lent (ALLOC),
- * freed (FREE) before it is given back (SHRINK), and freed before it is lent again. Blocks outside
- * the arena need no GROW and SHRINK.
+ * they must stand in the order things happened: memory is had (GROW) before it is allocated
+ * (ALLOC), freed (FREE) before it is given back (SHRINK), and freed before it is allocated again.
+ * Blocks outside the arena need no GROW and SHRINK.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_POOL_TRACE_H
 #define MP_POOL_TRACE_H
@@ -17,18 +17,18 @@ typedef enum mp_trace_action {
     MP_TRACE_FREE,
     MP_TRACE_USE,    /* declared on a further stream */
     MP_TRACE_FAIL,   /* a request that ran out of memory; addr is 0 */
-    MP_TRACE_GROW,   /* a region (or a range of pages) had from the device */
+    MP_TRACE_GROW,   /* a region (or a range of pages) reserved from the device */
     MP_TRACE_SHRINK, /* given back */
 } mp_trace_action;
 
 typedef struct mp_trace_event {
     uint64_t time_ns; /* since the epoch; never less than the event's before */
     mp_addr addr;
-    uint64_t size;      /* of the block as lent, or of the memory had or given back */
+    uint64_t size;      /* of the block as allocated, or of the memory had or given back */
     uint64_t requested; /* what was asked for; the same when it is freed */
     void *stream;
     uint64_t thread; /* of the operating system */
-    uint64_t total;  /* had from the device after the event */
+    uint64_t total;  /* reserved from the device after the event */
     uint8_t action;  /* mp_trace_action */
     uint8_t client;  /* index in the layout's clients: who asked, also when it is freed */
     bool pages;      /* GROW, SHRINK: a range of pages of an expandable region */
@@ -50,10 +50,10 @@ mp_status mp__trace_start(mp_trace *trace, size_t capacity);
  * mp__pool_part_set. Threads: any. */
 mp_status mp__trace_part_set(mp_trace *trace, mp_addr addr, size_t size, uint16_t label);
 void mp__trace_part_drop(mp_trace *trace, mp_addr addr);
-/* Puts those that lie in lent blocks into the layout. Fails: OUT_OF_MEMORY. */
+/* Puts those that lie in allocated blocks into the layout. Fails: OUT_OF_MEMORY. */
 mp_status mp__trace_parts(mp_trace *trace, mp_layout *layout);
 
-/* From now until the next start, looks at the stack of who lends: at most `depth` frames. */
+/* From now until the next start, looks at the stack of who allocates: at most `depth` frames. */
 void mp__trace_set_depth(mp_trace *trace, size_t depth);
 /* The stack of this thread for an event; 0 where none is wanted. Without locks of the pool. */
 uint16_t mp__trace_stack(const mp_trace *trace);

@@ -1,7 +1,7 @@
 /* trace_label.h - what memory is for: the label that a thread has set, see mp_label_set.
  *
- * Every block keeps the number of the label it was lent under, traced or not, so that a trace knows
- * also of what was lent before it began (weights, mostly).
+ * Every block keeps the number of the label it was allocated under, traced or not, so that a trace
+ * knows also of what was allocated before it began (weights, mostly).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_POOL_TRACE_LABEL_H
 #define MP_POOL_TRACE_LABEL_H
@@ -23,12 +23,12 @@ mp_label_info mp__label_info(uint16_t label);
 /* "weights", "activations", "workspace", "other"; static storage. */
 const char *mp__label_kind_name(mp_label_kind kind);
 
-/* Whether any thread has ever set a label: until then lending need not look for one. Of this
+/* Whether any thread has ever set a label: until then allocating need not look for one. Of this
  * library alone, so that no table need be asked where it is. */
 extern __attribute__((visibility("hidden"))) atomic_bool mp__labels_used;
 uint16_t mp__label_of_thread(void);
 
-/* The label under which this thread lends. */
+/* The label under which this thread allocates. */
 static inline uint16_t mp__label_now(void) {
     return atomic_load_explicit(&mp__labels_used, memory_order_relaxed) ? mp__label_of_thread() : 0;
 }

@@ -1,4 +1,5 @@
-/* trace_numbering.c - see trace_numbering.h. SPDX-License-Identifier: Apache-2.0 */
+/* trace_numbering.c - see trace_numbering.h.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/trace/trace_numbering.h"
 
 #include <stdlib.h>

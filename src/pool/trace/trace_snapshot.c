@@ -63,7 +63,7 @@ typedef struct snapshot {
     const mp_trace_view *view;
     uint8_t *marks;   /* owned; one an event */
     mp_frames frames; /* owned */
-    mp_map stacks;    /* of the blocks lent now, by address */
+    mp_map stacks;    /* of the blocks allocated now, by address */
 } snapshot;
 
 /* ---- the first pass ---- */
@@ -133,7 +133,7 @@ static mp_status mark_events(snapshot *s) {
     return status;
 }
 
-/* The stacks of blocks that are lent after the last event, as far as they were looked at. */
+/* The stacks of blocks that are allocated after the last event, as far as they were looked at. */
 static mp_status find_stacks(snapshot *s) {
     mp_status status = MP_OK;
     for (size_t i = 0; i < s->view->count && status == MP_OK; i++) {
