@@ -38,7 +38,7 @@ def main():
     scale[1024, 1024](array, 0.5)
     assert (array.copy_to_host() == host / 2).all()
     assert pool.stats()["total"] == had
-    print(f"{had} bytes of the GPU served all of it")
+    print(f"{had} bytes of the GPU were enough for all of it")
 
 
 if __name__ == "__main__":

@@ -166,11 +166,11 @@ def test_outputs_left_out_in_the_middle():
     finished(done)
 
 
-def test_ranks_above_eight_run_on_the_cpu():
+def test_ranks_above_sixteen_run_on_the_cpu():
     done = child(
         """
         from onnx import helper
-        for rank, owner in ((8, provider.NAME), (9, provider.CPU)):
+        for rank, owner in ((16, provider.NAME), (17, provider.CPU)):
             dims = [2] + [1] * (rank - 2) + [3]
             nodes = [helper.make_node("Add", ["x", "x"], ["y"])]
             session = provider.session(small_models.model(nodes, {"x": dims}, {"y": dims}))
@@ -182,18 +182,18 @@ def test_ranks_above_eight_run_on_the_cpu():
     finished(done)
 
 
-def test_rank_above_eight_that_shows_only_when_running_is_named():
+def test_rank_above_sixteen_that_shows_only_when_running_is_named():
     done = child(
         """
         from onnx import helper
         nodes = [helper.make_node("Identity", ["x"], ["t"]), helper.make_node("Relu", ["t"], ["y"], name="late")]
         session = provider.session(small_models.model(nodes, {"x": None}, {"y": None}))
-        assert session.run(None, {"x": np.ones([1] * 8, np.float32)})[0].shape == (1,) * 8
+        assert session.run(None, {"x": np.ones([1] * 16, np.float32)})[0].shape == (1,) * 16
         try:
-            session.run(None, {"x": np.ones([1] * 9, np.float32)})
-            raise SystemExit("rank 9 was taken")
+            session.run(None, {"x": np.ones([1] * 17, np.float32)})
+            raise SystemExit("rank 17 was taken")
         except Exception as error:
-            assert "late" in str(error) and "rank 9" in str(error), error
+            assert "late" in str(error) and "rank 17" in str(error), error
     """,
     )
     finished(done)

@@ -9,6 +9,7 @@ import csv
 import tempfile
 from pathlib import Path
 
+import millpond
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -97,7 +98,8 @@ def small_conv():
 def test_nothing_is_converted_unless_asked_for(key):
     assert rewritten(session_of(small_conv(), prefer="1", key=key)) == ["Conv"]
     assert rewritten(session_of(small_conv(), prefer="0", key=key)) == []
-    assert rewritten(session_of(small_conv(), prefer="perhaps", key=key)) == []
+    with pytest.raises(millpond.InvalidArgumentError, match="perhaps"):
+        session_of(small_conv(), prefer="perhaps", key=key)
 
 
 def test_without_cudnn_nothing_is_converted_that_is_not_ours():

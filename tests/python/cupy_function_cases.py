@@ -71,7 +71,7 @@ def failures():
             rig.lend(HUGE, 0)
         except KeyError as error:
             sentence, size, device = error.args
-            assert f"no {HUGE} bytes" in sentence and (size, device) == (HUGE, 0)
+            assert f"cannot allocate {HUGE} bytes" in sentence and (size, device) == (HUGE, 0)
         else:
             raise AssertionError("no error")
     rig.free(rig.lend(1000, 0))
@@ -79,7 +79,7 @@ def failures():
     try:  # a callable that does not raise
         rig.lend(HUGE, 0)
     except millpond.OutOfMemoryError as error:
-        assert f"no {HUGE} bytes" in str(error)
+        assert f"cannot allocate {HUGE} bytes" in str(error)
     try:  # one that does not open
         rig.lend(1000, 3)
     except millpond.Error as error:
@@ -207,7 +207,7 @@ def cupy_out_of_memory():
         try:
             rig.memory(HUGE)
         except kind as error:
-            assert str(error).startswith(f"no {HUGE} bytes"), error
+            assert str(error).startswith(f"cannot allocate {HUGE} bytes"), error
             assert isinstance(pickle.loads(pickle.dumps(error)), kind)
         else:
             raise AssertionError("no error")

@@ -42,7 +42,7 @@ def expect_out_of_memory(size):
         cupy.empty(size, "u1")
     except cupy.cuda.memory.OutOfMemoryError as error:
         assert isinstance(error, MemoryError)
-        assert f"no {size} bytes of device memory" in str(error) and "cupy" in str(error), str(error)
+        assert f"cannot allocate {size} bytes of device memory" in str(error) and "cupy" in str(error), str(error)
     else:
         raise AssertionError("no error")
 

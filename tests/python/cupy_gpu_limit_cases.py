@@ -53,7 +53,7 @@ def exhaustion_of_pinned():
         cupy.cuda.alloc_pinned_memory(HUGE)
     except cupy.cuda.runtime.CUDARuntimeError as error:
         assert error.status == 2  # cudaErrorMemoryAllocation
-        assert f"no {HUGE} bytes" in str(error)
+        assert f"cannot allocate {HUGE} bytes" in str(error)
     else:
         raise AssertionError("no error")
     replaced = millpond.cupy._allocate_pinned

@@ -33,7 +33,7 @@ def out_of_memory(library):
     stand_in, pool = start(library)
     kind, address, sentence = stand_in.alloc(HUGE)
     assert (kind, address) == (torch_kit.OUT_OF_MEMORY, None)
-    assert f"no {HUGE} bytes" in sentence and "for 'torch'" in sentence
+    assert f"cannot allocate {HUGE} bytes" in sentence and "for 'torch'" in sentence
     for _ in range(100):
         stand_in.alloc(HUGE)
     before = peak_kib()
@@ -67,7 +67,7 @@ def plainer(library):
     assert stand_in.alloc(HUGE)[0] == torch_kit.BAD_ALLOC
     assert prepare(str(library).encode(), b"/nowhere/libc10_cuda.so") == 2
     kind, _, sentence = stand_in.alloc(HUGE)
-    assert kind == torch_kit.ERROR and f"no {HUGE} bytes" in sentence
+    assert kind == torch_kit.ERROR and f"cannot allocate {HUGE} bytes" in sentence
     assert prepare(str(library).encode(), str(library).encode()) == 3
     assert stand_in.alloc(HUGE)[0] == torch_kit.OUT_OF_MEMORY
 

@@ -56,7 +56,7 @@ def expect_out_of_memory(size, ours):
     try:
         empty(size)
     except torch.OutOfMemoryError as error:
-        assert not ours or f"no {size} bytes of device memory" in str(error), str(error)
+        assert not ours or f"cannot allocate {size} bytes of device memory" in str(error), str(error)
     else:
         raise AssertionError("no error")
 

@@ -413,7 +413,7 @@ void mp__order_poll(arena *a);
 void mp__order_settle_idle(arena *a);
 /* The same for the shelves of streams other than `asking`, where nothing is recorded. Returns
  * whether one has nothing to do. */
-bool mp__order_settle_kept(arena *a, const lane *asking);
+bool mp__order_settle_kept(arena *a, const lane *asking, bool only_unused);
 /* The last epoch of `other` whose memory `l` may use. */
 uint64_t mp__order_seen(const lane *l, const lane *other);
 /* All work on the lane's stream has ended. */
@@ -491,7 +491,13 @@ void mp__lanes_unlock(arena *a);
 /* A line of the log with the options that a new pool has settled on. */
 void mp__report_options(const arena *a);
 /* Events for the trace, where it is on; of memory a line of the log too. */
-void mp__report_block(const arena *a, const chunk *c, const lane *l, mp_trace_action action);
+void mp__report_block_now(const arena *a, const chunk *c, const lane *l, mp_trace_action action);
+static inline void mp__report_block(const arena *a, const chunk *c, const lane *l,
+                                    mp_trace_action action) {
+    if (__builtin_expect(mp__trace_on(a->trace), false)) {
+        mp__report_block_now(a, c, l, action);
+    }
+}
 void mp__report_memory(const arena *a, mp_addr addr, size_t size, mp_trace_action action);
 
 /* ---- guard.c ---- */

@@ -46,9 +46,16 @@ static bool is_worn(const arena *a, const lane *l, uint32_t units) {
            arena_total(a) + growth <= (streams < LANES ? streams : LANES) * LANE_BYTES;
 }
 
-/* Whether the free memory of `other` may be used by others at all. */
-static bool lends(const lane *l, const lane *other) {
-    return other != l && (!other->is_capture || other->gone);
+/* Whether the free memory of `other` may be used by others at all. `only_unused`: only if nothing is
+ * allocated on it, as between two runs; else its next request is likely to want its shelf. */
+static bool lends(const lane *l, lane *other, bool only_unused) {
+    if (other == l || (other->is_capture && !other->gone)) {
+        return false;
+    }
+    spin_lock(&other->lock);
+    const bool unused = other->in_use == 0;
+    spin_unlock(&other->lock);
+    return unused || !only_unused;
 }
 
 /* Also of other streams, where nothing has to be waited for. */
@@ -58,10 +65,11 @@ static chunk *find_safe(arena *a, lane *l, uint32_t units) {
 }
 
 /* One chunk of the shelf of another stream that is at rest. */
-static chunk *find_kept(arena *a, lane *l, uint32_t units) {
+static chunk *find_kept(arena *a, lane *l, uint32_t units, bool only_unused) {
     for (size_t i = 0; i < lane_count_of(a) && units <= SHELF_UNITS_MAX; i++) {
         lane *other = lane_at(a, (unsigned)i);
-        if (lends(l, other) && mp__shelf_offer(a, other, units, mp__order_seen(l, other))) {
+        if (lends(l, other, only_unused) &&
+            mp__shelf_offer(a, other, units, mp__order_seen(l, other))) {
             chunk *c = find_safe(a, l, units);
             if (c != NULL) { /* it may have joined one that has to be waited for */
                 return c;
@@ -72,11 +80,11 @@ static chunk *find_kept(arena *a, lane *l, uint32_t units) {
 }
 
 /* All that lies on shelves of other streams at rest. */
-static void gather_others(arena *a, lane *l) {
+static void gather_others(arena *a, lane *l, bool only_unused) {
     size_t gathered = 0;
     for (size_t i = 0; i < lane_count_of(a); i++) {
         lane *other = lane_at(a, (unsigned)i);
-        if (lends(l, other)) {
+        if (lends(l, other, only_unused)) {
             gathered += mp__shelf_offer_all(a, other, mp__order_seen(l, other));
         }
     }
@@ -87,15 +95,15 @@ static void gather_others(arena *a, lane *l) {
 /* What streams at rest keep, and what that joins to; they are asked whether they are at rest. That
  * costs less than growth, but more than many other requests, and so do theirs that follow. */
 static chunk *find_at_rest(arena *a, lane *l, uint32_t units) {
-    chunk *c = find_kept(a, l, units);
+    chunk *c = find_kept(a, l, units, true);
     if (c != NULL || l->asked == ASKS_MAX) {
         return c;
     }
     l->asked++;
-    (void)mp__order_settle_kept(a, l);
-    c = find_kept(a, l, units);
+    (void)mp__order_settle_kept(a, l, true);
+    c = find_kept(a, l, units, true);
     if (c == NULL) {
-        gather_others(a, l);
+        gather_others(a, l, true);
         c = find_safe(a, l, units);
     }
     return c;
@@ -117,10 +125,10 @@ static chunk *find_by_gathering(arena *a, lane *l, uint32_t units) {
     mp__arena_gather_idle(a);
     chunk *c = find_safe(a, l, units);
     if (c == NULL) {
-        c = find_kept(a, l, units);
+        c = find_kept(a, l, units, false);
     }
     if (c == NULL) {
-        gather_others(a, l);
+        gather_others(a, l, false);
         c = find_safe(a, l, units);
     }
     if (c == NULL) {
@@ -132,8 +140,8 @@ static chunk *find_by_gathering(arena *a, lane *l, uint32_t units) {
         mp__thrift_count(a, l, ASKING);
         c = find_safe(a, l, units);
     }
-    if (c == NULL && mp__order_settle_kept(a, l)) {
-        gather_others(a, l);
+    if (c == NULL && mp__order_settle_kept(a, l, false)) {
+        gather_others(a, l, false);
         c = find_safe(a, l, units);
     }
     return c;

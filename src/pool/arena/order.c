@@ -154,12 +154,12 @@ void mp__order_settle_idle(arena *a) {
     }
 }
 
-bool mp__order_settle_kept(arena *a, const lane *asking) {
+bool mp__order_settle_kept(arena *a, const lane *asking, bool only_unused) {
     bool any = false;
     for (size_t i = 1; i < lane_count_of(a); i++) {
         lane *l = lane_at(a, (unsigned)i);
         spin_lock(&l->lock);
-        const bool kept = l->shelf_count > 0;
+        const bool kept = l->shelf_count > 0 && (l->in_use == 0 || !only_unused);
         spin_unlock(&l->lock);
         mp_stream *stream = kept && l != asking ? usable_stream(a, l) : NULL;
         if (stream == NULL) {

@@ -9,6 +9,7 @@
 #include "pool/trace/trace_stack.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ enum { CAPACITY_MAX = 1 << 30 };
 static_assert(sizeof(mp_trace_event) == 64, "the header promises 64 bytes an event");
 
 struct mp_trace {
-    atomic_bool on;
+    mp_trace_switch turned; /* first, see mp__trace_on */
     atomic_size_t depth; /* of the stacks that are wanted; 0: none */
     pthread_mutex_t lock;
     mp_map parts;          /* size and label of each, by address */
@@ -30,6 +31,7 @@ struct mp_trace {
     uint64_t added;   /* since the start */
     uint64_t last_ns; /* the clock may be set back; the trace goes on */
 };
+static_assert(offsetof(struct mp_trace, turned) == 0, "mp__trace_on relies on it");
 
 mp_status mp__trace_create(mp_trace **out) {
     mp_trace *trace = calloc(1, sizeof *trace);
@@ -37,7 +39,7 @@ mp_status mp__trace_create(mp_trace **out) {
         return MP_FAIL(OUT_OF_MEMORY, "no memory for the record of a trace");
     }
     (void)pthread_mutex_init(&trace->lock, NULL);
-    atomic_init(&trace->on, false);
+    atomic_init(&trace->turned.on, false);
     atomic_init(&trace->depth, 0);
     *out = trace;
     return MP_OK;
@@ -71,14 +73,10 @@ mp_status mp__trace_start(mp_trace *trace, size_t capacity) {
     trace->capacity = capacity;
     trace->added = 0;
     atomic_store_explicit(&trace->depth, 0, memory_order_relaxed);
-    atomic_store_explicit(&trace->on, capacity > 0, memory_order_relaxed);
+    atomic_store_explicit(&trace->turned.on, capacity > 0, memory_order_relaxed);
     (void)pthread_mutex_unlock(&trace->lock);
     free(old);
     return MP_OK;
-}
-
-bool mp__trace_on(const mp_trace *trace) {
-    return atomic_load_explicit(&trace->on, memory_order_relaxed);
 }
 
 void mp__trace_set_depth(mp_trace *trace, size_t depth) {

@@ -58,8 +58,14 @@ void mp__trace_set_depth(mp_trace *trace, size_t depth);
 /* The stack of this thread for an event; 0 where none is wanted. Without locks of the pool. */
 uint16_t mp__trace_stack(const mp_trace *trace);
 
+typedef struct mp_trace_switch { /* a trace begins with it */
+    atomic_bool on;
+} mp_trace_switch;
+
 /* Whether events are kept; cheap enough for every call. */
-bool mp__trace_on(const mp_trace *trace);
+static inline bool mp__trace_on(const mp_trace *trace) {
+    return atomic_load_explicit(&((mp_trace_switch *)(uintptr_t)trace)->on, memory_order_relaxed);
+}
 
 /* Fills in time and thread. Threads: any. Takes only a lock of its own. */
 void mp__trace_add(mp_trace *trace, mp_trace_event event);
