@@ -68,6 +68,17 @@ def test_a_node_that_we_lack_with_integers_takes_none_along_either():
     assert where == {"lacking": provider.CPU, "Mul": provider.NAME, "Sub": provider.NAME}
 
 
+def test_a_slice_with_an_input_that_no_schema_has_is_the_cpus():
+    inputs = [numpy_helper.from_array(np.array([value]), name) for name, value in
+              (("starts", 0), ("ends", 4), ("axes", 0), ("steps", 2))]
+    node = helper.make_node("DynamicSlice", ["x", *(one.name for one in inputs)], ["y"], name="slice")
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 5])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], inputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 1)], ir_version=8).SerializeToString()
+    x = np.arange(20, dtype=np.float32).reshape(4, 5)
+    assert check(model, {"x": x})["slice"] == provider.CPU
+
+
 def test_shapes_are_the_cpus_also_through_nodes_that_we_lack():
     """A string in the middle of shape arithmetic: only the CPU has the node, and what it gives is a shape still."""
     nodes = [

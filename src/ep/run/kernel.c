@@ -106,6 +106,18 @@ static mp_status read_value(const OrtValue *value, int i, mp_tensor *tensor, mp_
     return MP_OK;
 }
 
+/* ONNX Runtime brings what a kernel says into host memory, for the inputs that the schema has. */
+static mp_status check_host(const OrtValue *value, int i) {
+    const OrtMemoryDevice *where = ORT_EP->Value_GetMemoryDevice(value);
+    return ORT_EP->MemoryDevice_GetDeviceType(where) == OrtMemoryInfoDeviceType_CPU ||
+                   ORT_EP->MemoryDevice_GetMemoryType(where) == OrtDeviceMemoryType_HOST_ACCESSIBLE
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT,
+                         "input %d is needed in host memory to plan the node, and lies on the "
+                         "device",
+                         i);
+}
+
 static mp_status read_input(const kernel *k, const OrtKernelContext *context, int i, call *c) {
     const OrtValue *value = NULL;
     mp_tensor *tensor = &c->in[i];
@@ -125,6 +137,7 @@ static mp_status read_input(const kernel *k, const OrtKernelContext *context, in
     }
     MP_TRY(read_value(value, i, tensor, &c->in_addr[i]));
     if (mp_op_host_in(k->node.op, (size_t)i)) {
+        MP_TRY(check_host(value, i));
         tensor->data = c->in_addr[i];
     }
     return MP_OK;

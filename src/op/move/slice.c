@@ -216,15 +216,25 @@ enum { INDEX = 1u << MP_I32 | 1u << MP_I64 };
 static const mp_attr_def crop_attrs[] = {
     {"border", MP_ATTR_INTS}, {"scale", MP_ATTR_INTS}, {NULL, 0}};
 
+/* ONNX Runtime's CPU provider takes steps as a fifth input. The schema knows four, so a fifth is
+ * not brought into host memory for us. */
+static mp_status accept_dynamic_slice(const mp_planner *p) {
+    return p->in_count <= 4
+               ? MP_OK
+               : MP_FAIL(UNSUPPORTED, "DynamicSlice with %d inputs; up to 4 are supported",
+                         p->in_count);
+}
+
 static const mp_op ops[] = {
     MOVE("Crop", 1, 1, MP_IEEE_FLOATS, plan_crop, .attrs = crop_attrs),
     {.domain = "",
      .name = "DynamicSlice",
      .since = 1,
      .until = 1,
-     .host_in = 0x1e, /* steps, too: ONNX Runtime takes a fifth input */
+     .host_in = 0xe,
      .types = {{"T", MP_OLD_TYPES}, {"Tind", INDEX}},
-     .plan = plan_slice},
+     .plan = plan_slice,
+     .accept = accept_dynamic_slice},
     MOVE("Expand", 8, 13, MP_ALL_TYPES, plan_expand, .host_in = 1u << 1),
     MOVE("Slice", 1, 1, MP_OLD_TYPES, plan_slice, .attrs = slice_attrs),
     {.domain = "",

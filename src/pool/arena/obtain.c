@@ -46,8 +46,8 @@ static bool is_worn(const arena *a, const lane *l, uint32_t units) {
            arena_total(a) + growth <= (streams < LANES ? streams : LANES) * LANE_BYTES;
 }
 
-/* Whether the free memory of `other` may be used by others at all. `only_unused`: only if nothing is
- * allocated on it, as between two runs; else its next request is likely to want its shelf. */
+/* Whether the free memory of `other` may be used by others at all. `only_unused`: only if nothing
+ * is allocated on it, as between two runs; else its next request is likely to want its shelf. */
 static bool lends(const lane *l, lane *other, bool only_unused) {
     if (other == l || (other->is_capture && !other->gone)) {
         return false;

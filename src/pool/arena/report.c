@@ -8,17 +8,16 @@
 
 /* Who allocates is in no lock, and so may look at the stack of its thread. */
 void mp__report_block_now(const arena *a, const chunk *c, const lane *l, mp_trace_action action) {
-    mp__trace_add(a->trace,
-                  (mp_trace_event){.addr = chunk_addr(c), /* as in the layout */
-                                   .size = chunk_bytes(c),
-                                   .requested = c->requested,
-                                   .stream = l->native,
-                                   .total = arena_total(a),
-                                   .action = (uint8_t)action,
-                                   .client = c->client,
-                                   .label = chunk_label(c),
-                                   .stack = action == MP_TRACE_ALLOC ? mp__trace_stack(a->trace)
-                                                                     : 0});
+    mp__trace_add(a->trace, (mp_trace_event){
+                                .addr = chunk_addr(c), /* as in the layout */
+                                .size = chunk_bytes(c),
+                                .requested = c->requested,
+                                .stream = l->native,
+                                .total = arena_total(a),
+                                .action = (uint8_t)action,
+                                .client = c->client,
+                                .label = chunk_label(c),
+                                .stack = action == MP_TRACE_ALLOC ? mp__trace_stack(a->trace) : 0});
 }
 
 static const char *memory_name(const arena *a) {

@@ -9,8 +9,8 @@
 #include "pool/trace/trace_stack.h"
 
 #include <assert.h>
-#include <stddef.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -23,7 +23,7 @@ static_assert(sizeof(mp_trace_event) == 64, "the header promises 64 bytes an eve
 
 struct mp_trace {
     mp_trace_switch turned; /* first, see mp__trace_on */
-    atomic_size_t depth; /* of the stacks that are wanted; 0: none */
+    atomic_size_t depth;    /* of the stacks that are wanted; 0: none */
     pthread_mutex_t lock;
     mp_map parts;          /* size and label of each, by address */
     mp_trace_event *slots; /* owned; NULL while it is off */

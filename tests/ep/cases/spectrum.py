@@ -76,9 +76,17 @@ for length in (16, 12):
     case("DFT", [R((3, 30, 7, 1)), K(length, "int32"), K(1)], F32, (20,), slack=8, onesided=1, note="cut")
 case("DFT", [R((2, 16, 1)), D(8)], F32, (17,), slack=8, runs=[[R((3, 5, 1)), D(12)], [R((1, 40, 1)), D(32)]])
 case("DFT", [R((0, 16, 1))], F32, (20,), note="empty")
+
+
+def of_nothing(x, *rest, **attributes):
+    """As ONNX Runtime's CPU provider has it from 1.31 on; before, that divided by 0."""
+    return [np.zeros((2, 0, 2))]
+
+
 for parts, inverse in ((1, 0), (2, 0), (2, 1)):
-    case("DFT", [R((2, 0, parts))], F32, (17,), axis=1, inverse=inverse, note="of nothing")
-    case("DFT", [R((2, 0, parts)), None, K(1)], F32, (20,), inverse=inverse, note="of nothing")
+    case("DFT", [R((2, 0, parts))], F32, (17,), reference=of_nothing, axis=1, inverse=inverse, note="of nothing")
+    case("DFT", [R((2, 0, parts)), None, K(1)], F32, (20,), reference=of_nothing, inverse=inverse, note="of nothing")
+
 
 # ---- frames ----
 def framed(signal, step, window, onesided=1):
