@@ -6,8 +6,8 @@
 
 src/ is layers: base < device < pool < kernel < op < ep. RULES says what each folder may include; a folder that
 is not a layer's own belongs to the layer it lies in. Files that call each other in a circle are CIRCLE_MAX at most;
---circles lists all circles there are. The README.md of a folder of src names each file in it, and no other. Prints each
-breach as file:line.
+--circles lists all circles there are. Each folder of src has a README.md, which names each file in it and no other.
+Prints each breach as file:line.
 """
 
 import argparse
@@ -39,6 +39,7 @@ VENDOR = [  # (headers of others, the folder that may include them)
      "device/cuda"),
     (re.compile(r"(core/session/)?onnxruntime\w*\.h"), "ep"),
 ]
+PAGE = "README.md"  # of each folder of src
 CIRCLE_MAX = 4  # files that call each other, one way or another
 TEXT_OF_C = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\])*"', re.S)  # comments and strings
 FUNCTION = re.compile(r"^(?!static\b)[A-Za-z_][\w \*]*?[ \*]((?:mp|k)_\w+)\([^;{]*\)\s*\{", re.M)
@@ -178,7 +179,10 @@ def check_circles(root, sources, breaches, show):
 
 def check_pages(root, breaches):
     """A folder's README.md against the files that lie in it."""
-    for page in sorted((root / "src").rglob("README.md")):
+    folders = sorted({path.parent for path in (root / "src").rglob("*") if path.is_file()})
+    breaches += [f"{folder.relative_to(root).as_posix()}:1: has no {PAGE} that names its files" for folder in folders
+                 if not (folder / PAGE).is_file()]
+    for page in sorted((root / "src").rglob(PAGE)):
         named = set(NAMED_FILE.findall(page.read_text(encoding="utf-8")))
         there = {path.name for path in page.parent.iterdir() if path.is_file() and path != page}
         name = page.relative_to(root).as_posix()
@@ -204,7 +208,7 @@ def main():
         if path.suffix in {".c", ".h", ".cu"}:
             check_source(root, path, breaches)
         other = first.setdefault(path.name, path)
-        if other != path:
+        if other != path and path.name != PAGE:
             breaches.append(f"{path.relative_to(root)}:1: the name is taken by {other.relative_to(root)}")
 
     check_circles(root, sources, breaches, given.circles)
