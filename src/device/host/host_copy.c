@@ -54,9 +54,7 @@ static const char *copy_name(host_device *host, const host_item *item) {
     return mp__profile_copy_name(from, to);
 }
 
-static void describe_copy(host_device *host, const host_item *item, mp_profile_record *record,
-                          char text[32]) {
-    (void)text;
+static void describe_copy(host_device *host, const host_item *item, mp_profile_record *record) {
     record->kind = MP_PROFILE_COPY;
     record->name = copy_name(host, item);
     record->bytes = item->copy.size;
@@ -105,10 +103,8 @@ static const char *fill_word(const host_item *item) {
     return "a fill";
 }
 
-static void describe_fill(host_device *host, const host_item *item, mp_profile_record *record,
-                          char text[32]) {
+static void describe_fill(host_device *host, const host_item *item, mp_profile_record *record) {
     (void)host;
-    (void)text;
     record->kind = MP_PROFILE_FILL;
     record->name = MP_PROFILE_FILL_NAME;
     record->bytes = item->fill.width * item->fill.count;

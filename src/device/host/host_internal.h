@@ -97,6 +97,7 @@ struct mp_kernel {
 
 struct mp_math {
     host_object object;
+    char name[32]; /* for profiles */
     bool is_conv;
     union {
         mp_gemm gemm;
@@ -131,8 +132,7 @@ typedef struct host_item_kind {
     const char *(*name)(const host_item *item);
     /* Fills in kind, name (perhaps kept in `text`) and figures for a profiler; NULL: it is not
      * told. */
-    void (*describe)(host_device *host, const host_item *item, mp_profile_record *record,
-                     char text[32]);
+    void (*describe)(host_device *host, const host_item *item, mp_profile_record *record);
     const char *not_captured; /* the call that a capture refuses; NULL: it can be captured */
     bool is_foreign;          /* what it waits for is not in a queue of this device */
     bool has_nodes;           /* it is a graph, whose nodes run one by one */

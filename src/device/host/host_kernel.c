@@ -41,13 +41,11 @@ static const char *launch_name(const host_item *item) {
     return item->launch.image->name;
 }
 
-static void describe_launch(host_device *host, const host_item *item, mp_profile_record *record,
-                            char text[32]) {
+static void describe_launch(host_device *host, const host_item *item, mp_profile_record *record) {
     const mp_grid grid = item->launch.grid;
     const uint32_t blocks[] = {grid.blocks, grid.blocks_y != 0 ? grid.blocks_y : 1, 1};
     const uint32_t lanes[] = {grid.lanes, 1, 1};
     (void)host;
-    (void)text;
     record->name = item->launch.image->name;
     for (int i = 0; i < 3; i++) {
         record->grid[i] = blocks[i];

@@ -38,7 +38,6 @@ void mp__host_profile_mark(host_item *item) {
 void mp__host_profile_tell(host_device *host, const host_queue *queue, const host_item *item,
                            const host_item *replay, int64_t begin_ns) {
     const host_item *call = replay != NULL ? replay : item;
-    char name[32];
     mp_profile_record record = {
         .begin_ns = begin_ns,
         .end_ns = mp_profile_now(),
@@ -50,7 +49,7 @@ void mp__host_profile_tell(host_device *host, const host_queue *queue, const hos
         .in_graph = replay != NULL,
     };
     if (call->tag != 0 && item->kind->describe != NULL) {
-        item->kind->describe(host, item, &record, name);
+        item->kind->describe(host, item, &record);
         mp__profile_add(&record);
     }
 }

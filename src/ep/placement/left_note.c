@@ -40,9 +40,12 @@ static mp_status append(mp_left_nodes *left, char *line) {
         free(line);
         return MP_OK;
     }
-    char *longer = realloc(left->text, strlen(left->text) + strlen(line) + 1);
+    const size_t had = strlen(left->text);
+    const size_t more = strlen(line) + 1;
+    char *longer = realloc(left->text, had + more);
     if (longer != NULL) {
-        left->text = strcat(longer, line);
+        left->text = longer;
+        memcpy(longer + had, line, more);
     }
     free(line);
     return longer != NULL

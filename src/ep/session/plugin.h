@@ -204,7 +204,7 @@ mp_status mp__memory_open_session(const mp_unit *unit, const OrtSessionOptions *
 
 /* ---- allocator.c ---- */
 /* Takes: `pool`, also when it fails; NULL: one that is opened when it is needed. */
-OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *info, mp_pool *pool,
+OrtStatus *mp__allocator_create(mp_unit *unit, const OrtMemoryInfo *asked, mp_pool *pool,
                                 OrtAllocator **out);
 void mp__allocator_release(OrtAllocator *self); /* NULL is ignored */
 

@@ -22,8 +22,9 @@ static char *put_name(char *at, const char *name) {
     if (size > MP_LABEL_TEXT_MAX) {
         text += size - (MP_LABEL_TEXT_MAX - 3);
         size = MP_LABEL_TEXT_MAX - 3;
-        memcpy(at, "...", 3);
-        at += 3;
+        for (int i = 0; i < 3; i++) {
+            *at++ = '.';
+        }
     }
     mp__text_clean(text, size, at);
     return at + strlen(at) + 1;

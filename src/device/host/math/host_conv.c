@@ -251,7 +251,8 @@ static void run_planes(void *context, size_t begin, size_t end) {
 
 mp_status mp__host_conv_forward(const conv_shape *shape, const char *x, const char *w,
                                 const char *bias, char *y) {
-    plan p = {.shape = *shape, .x = x, .w = w, .bias = bias, .y = y};
+    plan p = {.shape = *shape, .x = x, .w = w, .bias = bias};
+    p.y = y;
     if (p.shape.group_in == 1) {
         mp_worker_run((size_t)(shape->conv->batch * shape->conv->out_channels), 1, run_planes, &p);
     } else {

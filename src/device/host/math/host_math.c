@@ -10,8 +10,10 @@
 
 /* ---- preparing ---- */
 
-static mp_status open_math(host_device *host, mp_math **out) {
-    return mp__host_object_create(host, HOST_MATH, sizeof(mp_math), out);
+static mp_status open_math(host_device *host, const char *what, mp_dtype type, mp_math **out) {
+    MP_TRY(mp__host_object_create(host, HOST_MATH, sizeof(mp_math), out));
+    (void)snprintf((*out)->name, sizeof(*out)->name, "%s_%s", what, mp_dtype_word(type));
+    return MP_OK;
 }
 
 static mp_status check_type(mp_dtype type, const char *what) {
@@ -35,7 +37,7 @@ mp_status mp__host_gemm_prepare(mp_device *self, const mp_gemm *gemm, mp_math **
                        " elements",
                        gemm->m, gemm->n, gemm->k, gemm->batch, gemm->lda, gemm->ldb, gemm->ldc);
     }
-    MP_TRY(open_math(host, out));
+    MP_TRY(open_math(host, "gemm", gemm->type, out));
     (*out)->gemm = *gemm;
     return MP_OK;
 }
@@ -68,7 +70,7 @@ mp_status mp__host_conv_prepare(mp_device *self, const mp_conv *conv, mp_math **
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "conv_prepare"));
     MP_TRY(check_conv(conv));
-    MP_TRY(open_math(host, out));
+    MP_TRY(open_math(host, "conv", conv->type, out));
     (*out)->is_conv = true;
     (*out)->conv = *conv;
     return MP_OK;
@@ -115,13 +117,10 @@ static const char *math_word(const host_item *item) {
     return item->math.math->is_conv ? "a convolution" : "a matrix product";
 }
 
-static void describe_math(host_device *host, const host_item *item, mp_profile_record *record,
-                          char text[32]) {
+static void describe_math(host_device *host, const host_item *item, mp_profile_record *record) {
     const mp_math *math = item->math.math;
-    const mp_dtype type = math->is_conv ? math->conv.type : math->gemm.type;
     (void)host;
-    (void)snprintf(text, 32, "%s_%s", math->is_conv ? "conv" : "gemm", mp_dtype_word(type));
-    record->name = text;
+    record->name = math->name;
     for (int i = 0; i < 3; i++) {
         record->grid[i] = record->block[i] = 1;
     }
