@@ -2,6 +2,7 @@
  * libraries.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/pool_handle.h"
+#include "pool/stream_order.h"
 
 static mp_status refuse_captured(mp_device *device, mp_stream *stream) {
     bool captured = false;
@@ -12,15 +13,8 @@ static mp_status refuse_captured(mp_device *device, mp_stream *stream) {
 }
 
 static mp_status wait_for(mp_device *device, mp_stream *consumer, mp_stream *producer) {
-    mp_event *event = NULL;
     MP_TRY(refuse_captured(device, consumer));
-    MP_TRY(device->ops->event_create(device, false, &event));
-    mp_status status = device->ops->event_record(device, event, producer);
-    if (status == MP_OK) {
-        status = device->ops->event_wait(device, event, consumer);
-    }
-    device->ops->event_destroy(device, event);
-    return status;
+    return mp__streams_order(device, producer, consumer);
 }
 
 static mp_status follow(mp_pool *pool, void *consumer, void *producer, mp_stream *from) {

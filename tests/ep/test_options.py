@@ -284,8 +284,6 @@ FEW, MANY = 2, 40  # queries
     ],
 )
 def test_attention_runs_the_kernels_that_are_allowed(bits, rows, kernel, tmp_path):
-    if not provider.is_emulated(provider.register()[0]):
-        pytest.skip("which kernel ran is looked up in the emulated device's profile, which needs no CUPTI")
     heads, size = 2, 8
     names = ["q", "k", "v"]
     kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, heads, None, size]) for name in names]
@@ -302,6 +300,8 @@ def test_attention_runs_the_kernels_that_are_allowed(bits, rows, kernel, tmp_pat
     expected = ort.InferenceSession(model, providers=[provider.CPU]).run(None, feed)[0]
     np.testing.assert_allclose(got, expected, **tolerance.FLOAT32)
     ran = {event["name"] for event in json.loads(Path(session.end_profiling()).read_text()) if event["cat"] == "Kernel"}
+    if not ran and not provider.is_emulated(provider.register()[0]):
+        pytest.skip("a GPU's profile names no kernels without CUPTI")
     assert {word for word in ("attention_few", "attention_tile") for name in ran if word in name} == (
         {kernel} if kernel else set()
     )

@@ -57,6 +57,23 @@ void kit_pair_close(kit_pair *p) {
     kit_close(&p->k);
 }
 
+void kit_trio_open(kit_trio *t, mp_device *device, const char *const *options) {
+    kit_open(&t->k, device, options);
+    t->a = kit_stream_open(&t->k);
+    t->b = kit_stream_open(&t->k);
+    t->c = kit_stream_open(&t->k);
+}
+
+void kit_trio_close(kit_trio *t) {
+    kit_stream_close(&t->k, &t->a);
+    kit_stream_close(&t->k, &t->b);
+    kit_stream_close(&t->k, &t->c);
+    CHECK_EQ_INT(kit_stats(&t->k).in_use, 0);
+    CHECK_OK(mp_pool_shrink(t->k.pool, NULL));
+    CHECK_EQ_INT(kit_stats(&t->k).total, 0);
+    kit_close(&t->k);
+}
+
 /* ---- blocks ---- */
 
 static void *native_of(const kit_stream *stream) {

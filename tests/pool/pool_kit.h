@@ -51,6 +51,17 @@ void kit_pair_open(kit_pair *p, mp_device *device, const char *const *options);
 /* Closes the streams, checks that nothing is allocated, closes the pool. */
 void kit_pair_close(kit_pair *p);
 
+/* A pool and three streams. */
+typedef struct kit_trio {
+    kit k;
+    kit_stream a, b, c;
+} kit_trio;
+
+void kit_trio_open(kit_trio *t, mp_device *device, const char *const *options);
+/* Closes the streams, checks that nothing is allocated and that a shrink leaves nothing, closes the
+ * pool. */
+void kit_trio_close(kit_trio *t);
+
 /* Allocates from the pool; checks alignment and that the pool finds the block. */
 mp_addr kit_alloc(kit *k, size_t size, const kit_stream *stream);
 void kit_free(kit *k, mp_addr addr);

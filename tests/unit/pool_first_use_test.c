@@ -11,26 +11,6 @@
 
 enum { ROUNDS = 20 };
 
-typedef struct scene {
-    kit k;
-    kit_stream a, b, c;
-} scene;
-
-static void scene_open(scene *s, mp_device *device, const char *const *options) {
-    kit_open(&s->k, device, options);
-    s->a = kit_stream_open(&s->k);
-    s->b = kit_stream_open(&s->k);
-    s->c = kit_stream_open(&s->k);
-}
-
-static void scene_close(scene *s) {
-    kit_stream_close(&s->k, &s->a);
-    kit_stream_close(&s->k, &s->b);
-    kit_stream_close(&s->k, &s->c);
-    CHECK_EQ_INT(kit_stats(&s->k).in_use, 0);
-    kit_close(&s->k);
-}
-
 /* Work on a block that is found in memory: what it leaves is read after it was queued. */
 static void work(kit *k, const kit_stream *stream, mp_addr block, uint32_t tag) {
     kit_fill(k, stream, block, KIT_MIB(1), tag);
@@ -51,31 +31,31 @@ static void pass_on(kit *k, const kit_stream *lender, const kit_stream *user, ui
 
 /* The allocating stream's own earlier work, which a block freed there is allocated again before. */
 DEVICE_TEST(first_use_comes_after_earlier_work_of_the_lending_stream) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     for (uint32_t tag = 1; tag < 3 * ROUNDS; tag += 3) {
         pass_on(&s.k, &s.a, &s.a, tag, false);
         pass_on(&s.k, &s.a, &s.b, tag + 1, true);
         pass_on(&s.k, &s.a, &s.c, tag + 2, true);
     }
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* Another stream's earlier work, which the allocating stream was made to wait for. */
 DEVICE_TEST(first_use_comes_after_what_the_lending_stream_waits_for) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     for (uint32_t tag = 1; tag < 2 * ROUNDS; tag += 2) {
         pass_on(&s.k, &s.a, &s.a, tag, false);
         pass_on(&s.k, &s.b, &s.c, tag + 1, true);
     }
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* From the legacy default stream to one that does not take part in its order, and back. */
 DEVICE_TEST(first_use_goes_to_and_fro_between_default_and_own_streams) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     kit_stream legacy = {.native = NULL};
     CHECK_OK(device->ops->stream_wrap(device, NULL, &legacy.queue));
     for (uint32_t tag = 1; tag < 3 * ROUNDS; tag += 3) {
@@ -85,13 +65,13 @@ DEVICE_TEST(first_use_goes_to_and_fro_between_default_and_own_streams) {
     }
     kit_verify(&s.k);
     device->ops->stream_destroy(device, legacy.queue);
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* Without a stream any may use the block at once, declared or not. */
 DEVICE_TEST(first_use_of_a_block_without_a_stream_is_ready) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     for (uint32_t tag = 1; tag < 2 * ROUNDS; tag += 2) {
         pass_on(&s.k, &s.a, &s.a, tag, false);
         const mp_addr block = kit_alloc(&s.k, KIT_MIB(1), NULL);
@@ -99,13 +79,13 @@ DEVICE_TEST(first_use_of_a_block_without_a_stream_is_ready) {
         kit_verify(&s.k); /* freed without a stream: nothing uses it any more */
         kit_free(&s.k, block);
     }
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* Nobody waits where nothing has to be waited for. */
 DEVICE_TEST(first_use_of_idle_memory_waits_for_nothing) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     pass_on(&s.k, &s.a, &s.b, 1, true);
     CHECK_EQ_INT(kit_stats(&s.k).waits, 0); /* fresh memory */
     kit_verify(&s.k);
@@ -114,13 +94,13 @@ DEVICE_TEST(first_use_of_idle_memory_waits_for_nothing) {
     const uint64_t waits = kit_stats(&s.k).waits;
     pass_on(&s.k, &s.a, &s.b, 2, true);
     CHECK_EQ_INT(kit_stats(&s.k).waits, waits);
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* Twice declared, or after an order that the caller has made: one wait at most. */
 DEVICE_TEST(first_use_is_ordered_once) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     pass_on(&s.k, &s.a, &s.a, 1, false);
     const mp_addr block = kit_alloc(&s.k, KIT_MIB(1), &s.a);
     CHECK_OK(mp_pool_record_use(s.k.pool, block, s.b.native));
@@ -129,82 +109,95 @@ DEVICE_TEST(first_use_is_ordered_once) {
     CHECK_EQ_INT(kit_stats(&s.k).waits, waits);
     work(&s.k, &s.b, block, 2);
     kit_free(&s.k, block);
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* ---- captured streams ---- */
 
-static mp_capture *begin(scene *s, const kit_stream *stream, mp_capture *capture) {
+static mp_capture *begin(kit_trio *s, const kit_stream *stream, mp_capture *capture) {
     CHECK_OK(mp_pool_capture_begin(s->k.pool, stream->native, &capture));
     CHECK_OK(s->k.device->ops->capture_begin(s->k.device, stream->queue));
     return capture;
 }
 
-static void end(scene *s, const kit_stream *stream, mp_graph **out) {
-    CHECK_OK(s->k.device->ops->capture_end(s->k.device, stream->queue, out));
+static mp_graph *end(kit_trio *s, const kit_stream *stream) {
+    mp_graph *graph = NULL;
+    CHECK_OK(s->k.device->ops->capture_end(s->k.device, stream->queue, &graph));
     CHECK_OK(mp_pool_capture_end(s->k.pool, stream->native));
+    return graph;
+}
+
+static void discard(kit_trio *s, mp_graph *graph, mp_capture *capture) {
+    s->k.device->ops->graph_destroy(s->k.device, graph);
+    mp_pool_capture_release(s->k.pool, capture);
+}
+
+/* A block of stream `a`, whose memory that stream still uses. */
+static mp_addr open_with_block(kit_trio *s, mp_device *device, const char *const *options) {
+    kit_trio_open(s, device, options);
+    pass_on(&s->k, &s->a, &s->a, 1, false);
+    return kit_alloc(&s->k, KIT_MIB(1), &s->a);
 }
 
 /* A captured stream cannot wait for work outside of its capture: the caller does. */
 DEVICE_TEST(first_use_by_a_captured_stream_is_waited_for) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
-    mp_graph *graph = NULL;
-    pass_on(&s.k, &s.a, &s.a, 1, false);
-    const mp_addr block = kit_alloc(&s.k, KIT_MIB(1), &s.a);
+    kit_trio s;
+    const mp_addr block = open_with_block(&s, device, ONE_REGION);
     mp_capture *capture = begin(&s, &s.b, NULL);
     CHECK_OK(mp_pool_record_use(s.k.pool, block, s.b.native));
     kit_fill(&s.k, &s.b, block, KIT_MIB(1), 7);
-    end(&s, &s.b, &graph);
+    mp_graph *graph = end(&s, &s.b);
     CHECK_OK(device->ops->graph_launch(device, graph, s.b.queue));
     kit_read(&s.k, &s.b, block, 7);
     kit_verify(&s.k);
-    device->ops->graph_destroy(device, graph);
-    mp_pool_capture_release(s.k.pool, capture);
+    discard(&s, graph, capture);
     kit_free(&s.k, block);
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* The stream that used the memory before is captured by now: its event was recorded in time. */
 DEVICE_TEST(first_use_comes_after_work_of_a_stream_that_is_captured_now) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
-    mp_graph *graph = NULL;
-    pass_on(&s.k, &s.a, &s.a, 1, false);
-    const mp_addr block = kit_alloc(&s.k, KIT_MIB(1), &s.a);
+    kit_trio s;
+    const mp_addr block = open_with_block(&s, device, ONE_REGION);
     mp_capture *capture = begin(&s, &s.a, NULL);
     CHECK_OK(mp_pool_record_use(s.k.pool, block, s.b.native));
     work(&s.k, &s.b, block, 2);
-    end(&s, &s.a, &graph);
-    device->ops->graph_destroy(device, graph);
-    mp_pool_capture_release(s.k.pool, capture);
+    discard(&s, end(&s, &s.a), capture);
     kit_free(&s.k, block);
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
-/* The pool was not told of the capture in time: a clear refusal, and the capture goes on. */
-DEVICE_TEST(first_use_after_a_capture_that_the_pool_does_not_know_of_is_refused) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+/* The pool was not told of the capture in time: a clear refusal, the capture goes on, and another
+ * attempt after it makes the stream wait. */
+static void refuse_and_try_again(mp_device *device, const char *const *options) {
+    kit_trio s;
     mp_graph *graph = NULL;
-    pass_on(&s.k, &s.a, &s.a, 1, false);
-    const mp_addr block = kit_alloc(&s.k, KIT_MIB(1), &s.a);
+    const mp_addr block = open_with_block(&s, device, options);
     CHECK_OK(device->ops->capture_begin(device, s.a.queue));
     CHECK_FAILS(mp_pool_record_use(s.k.pool, block, s.b.native), BUSY, "is being captured");
     CHECK_OK(device->ops->capture_end(device, s.a.queue, &graph));
     device->ops->graph_destroy(device, graph);
+    const uint64_t waits = kit_stats(&s.k).waits;
     CHECK_OK(mp_pool_record_use(s.k.pool, block, s.b.native));
+    CHECK(kit_stats(&s.k).waits > waits || device->info.kind != MP_DEVICE_HOST);
     work(&s.k, &s.b, block, 2);
     kit_free(&s.k, block);
-    scene_close(&s);
+    kit_trio_close(&s);
+}
+
+DEVICE_TEST(first_use_after_a_capture_that_the_pool_does_not_know_of_is_refused) {
+    refuse_and_try_again(device, ONE_REGION);
+}
+
+DEVICE_TEST(first_use_in_mempool_mode_is_refused_during_a_capture) {
+    refuse_and_try_again(device, MEMPOOL);
 }
 
 /* Memory of a graph that passes from one of its streams to another. */
 DEVICE_TEST(first_use_within_a_graph_is_an_edge_of_it) {
-    scene s;
-    scene_open(&s, device, KIT_OPTIONS("arena.max_dead_bytes_per_chunk=0"));
+    kit_trio s;
+    kit_trio_open(&s, device, KIT_OPTIONS("arena.max_dead_bytes_per_chunk=0"));
     const mp_device_ops *ops = device->ops;
-    mp_graph *graph = NULL;
     mp_addr results = 0;
     CHECK_OK(ops->alloc_pinned(device, KIT_KIB(4), &results));
     mp_capture *capture = begin(&s, &s.a, NULL);
@@ -222,7 +215,7 @@ DEVICE_TEST(first_use_within_a_graph_is_an_edge_of_it) {
     kit_order(&s.k, &s.b, &s.a);
     kit_free(&s.k, second);
     CHECK_OK(mp_pool_capture_end(s.k.pool, s.b.native));
-    end(&s, &s.a, &graph);
+    mp_graph *graph = end(&s, &s.a);
     for (int i = 0; i < ROUNDS; i++) {
         uint32_t *found = (uint32_t *)results;
         found[0] = found[1] = 0;
@@ -231,22 +224,21 @@ DEVICE_TEST(first_use_within_a_graph_is_an_edge_of_it) {
         CHECK_EQ_INT(found[0], 5);
         CHECK_EQ_INT(found[1], 6);
     }
-    ops->graph_destroy(device, graph);
-    mp_pool_capture_release(s.k.pool, capture);
+    discard(&s, graph, capture);
     ops->free_pinned(device, results, KIT_KIB(4));
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* ---- the driver's own pool ---- */
 
 DEVICE_TEST(first_use_in_mempool_mode_comes_after_the_allocation) {
-    scene s;
-    scene_open(&s, device, MEMPOOL);
+    kit_trio s;
+    kit_trio_open(&s, device, MEMPOOL);
     for (uint32_t tag = 1; tag < 2 * ROUNDS; tag += 2) {
         pass_on(&s.k, &s.a, &s.a, tag, false);
         pass_on(&s.k, &s.a, &s.b, tag + 1, true);
     }
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* ---- what the adversary sees ---- */

@@ -9,28 +9,6 @@
 
 enum { BLOCK = 64 << 10 };
 
-typedef struct scene {
-    kit k;
-    kit_stream a, b, c;
-} scene;
-
-static void scene_open(scene *s, mp_device *device, const char *const *options) {
-    kit_open(&s->k, device, options);
-    s->a = kit_stream_open(&s->k);
-    s->b = kit_stream_open(&s->k);
-    s->c = kit_stream_open(&s->k);
-}
-
-static void scene_close(scene *s) {
-    kit_stream_close(&s->k, &s->a);
-    kit_stream_close(&s->k, &s->b);
-    kit_stream_close(&s->k, &s->c);
-    CHECK_EQ_INT(kit_stats(&s->k).in_use, 0);
-    CHECK_OK(mp_pool_shrink(s->k.pool, NULL));
-    CHECK_EQ_INT(kit_stats(&s->k).total, 0);
-    kit_close(&s->k);
-}
-
 /* Allocates all of the pool on a stream, fills and reads it there, and gives it back. */
 static mp_addr use_all(kit *k, const kit_stream *stream, uint32_t tag) {
     const mp_addr block = kit_alloc(k, KIT_MIB(1), stream);
@@ -42,8 +20,8 @@ static mp_addr use_all(kit *k, const kit_stream *stream, uint32_t tag) {
 }
 
 DEVICE_TEST(pool_stream_lends_again_at_once_on_the_same_stream) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     const mp_addr first = use_all(&s.k, &s.a, 1);
     const mp_pool_stats before = kit_stats(&s.k);
     for (uint32_t tag = 2; tag < 30; tag++) {
@@ -53,25 +31,25 @@ DEVICE_TEST(pool_stream_lends_again_at_once_on_the_same_stream) {
     CHECK_EQ_INT(after.events, before.events);
     CHECK_EQ_INT(after.waits, before.waits);
     CHECK_EQ_INT(after.extensions, 1);
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 DEVICE_TEST(pool_stream_lends_to_others_in_order) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     const kit_stream *streams[] = {&s.a, &s.b, &s.c};
     uint64_t random = test_seed();
     for (uint32_t tag = 1; tag <= 40; tag++) {
         (void)use_all(&s.k, streams[test_random(&random) % 3], tag);
     }
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* Blocks of many sizes on three streams at the same time. */
 DEVICE_TEST(pool_stream_mixes_streams_in_one_region) {
     enum { LIVE = 12, STEPS = 300 };
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     const kit_stream *streams[] = {&s.a, &s.b, &s.c};
     struct {
         mp_addr addr;
@@ -95,26 +73,26 @@ DEVICE_TEST(pool_stream_mixes_streams_in_one_region) {
     for (int i = 0; i < LIVE; i++) {
         CHECK_OK(mp_pool_free(s.k.pool, live[i].addr));
     }
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* ---- what callers say ---- */
 
 DEVICE_TEST(pool_stream_believes_that_a_stream_is_settled) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     const mp_addr first = use_all(&s.k, &s.a, 1);
     kit_verify(&s.k);
     CHECK_OK(mp_pool_stream_settled(s.k.pool, s.a.native));
     const mp_pool_stats before = kit_stats(&s.k);
     CHECK_EQ_INT(use_all(&s.k, &s.b, 2), first);
     CHECK_EQ_INT(kit_stats(&s.k).waits, before.waits);
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 DEVICE_TEST(pool_stream_believes_an_order_that_was_made) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     const mp_addr first = use_all(&s.k, &s.a, 1);
     uint64_t mark = 0;
     CHECK_OK(mp_pool_stream_mark(s.k.pool, s.a.native, &mark));
@@ -125,13 +103,13 @@ DEVICE_TEST(pool_stream_believes_an_order_that_was_made) {
     const mp_pool_stats after = kit_stats(&s.k);
     CHECK_EQ_INT(after.waits, before.waits);
     CHECK_EQ_INT(after.events, before.events);
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* What was freed after the mark, or is used by a stream that was not ordered, is not covered. */
 DEVICE_TEST(pool_stream_keeps_an_order_to_what_it_covers) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     for (uint32_t tag = 1; tag < 20; tag += 3) {
         uint64_t mark = 0;
         CHECK_OK(mp_pool_stream_mark(s.k.pool, s.a.native, &mark));
@@ -141,12 +119,12 @@ DEVICE_TEST(pool_stream_keeps_an_order_to_what_it_covers) {
         (void)use_all(&s.k, &s.b, tag + 1);
         (void)use_all(&s.k, &s.c, tag + 2);
     }
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 DEVICE_TEST(pool_stream_survives_the_end_of_a_stream) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     kit_stream gone = kit_stream_open(&s.k);
     const mp_addr kept = kit_alloc(&s.k, BLOCK, &gone);
     kit_fill(&s.k, &gone, kept, BLOCK, 7);
@@ -169,27 +147,27 @@ DEVICE_TEST(pool_stream_survives_the_end_of_a_stream) {
     kit_free(&s.k, kept);
     kit_free(&s.k, rest);
     CHECK_OK(mp_pool_stream_gone(s.k.pool, s.c.native)); /* of a stream that has nothing */
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* Streams come and go; a new one may have the handle of an old one. */
 DEVICE_TEST(pool_stream_does_not_take_a_new_stream_for_an_old_one) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     for (uint32_t tag = 1; tag < 12; tag++) {
         kit_stream one = kit_stream_open(&s.k);
         (void)use_all(&s.k, &one, tag);
         (void)use_all(&s.k, &s.a, 100 + tag);
         kit_stream_close(&s.k, &one);
     }
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* More streams than a pool could keep records of, one after another. */
 static void outlast_many_streams(mp_device *device) {
     enum { STREAMS = 6000 };
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     for (uint32_t tag = 1; tag <= STREAMS; tag++) {
         mp_stream *one = NULL;
         mp_addr block = 0;
@@ -203,7 +181,7 @@ static void outlast_many_streams(mp_device *device) {
     size_t count = 0;
     CHECK_OK(mp_pool_get_streams(s.k.pool, NULL, 0, &count));
     CHECK(count < 16); /* of what is gone, nothing is told */
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* So many are the same to every seed and every device. */
@@ -222,8 +200,8 @@ TEST(pool_stream_outlasts_many_streams) {
 /* ---- uses on further streams ---- */
 
 DEVICE_TEST(pool_stream_waits_for_declared_uses) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     for (uint32_t tag = 1; tag < 30; tag++) {
         const mp_addr block = kit_alloc(&s.k, KIT_MIB(1), &s.a);
         kit_fill(&s.k, &s.a, block, KIT_MIB(1), tag);
@@ -239,12 +217,12 @@ DEVICE_TEST(pool_stream_waits_for_declared_uses) {
         CHECK_OK(mp_pool_record_use(s.k.pool, block, s.a.native)); /* its own: nothing new */
         kit_free(&s.k, block);
     }
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 DEVICE_TEST(pool_stream_shows_blocks_that_wait_for_a_use) {
-    scene s;
-    scene_open(&s, device, KIT_OPTIONS("arena.initial_chunk_size_bytes=1M"));
+    kit_trio s;
+    kit_trio_open(&s, device, KIT_OPTIONS("arena.initial_chunk_size_bytes=1M"));
     const mp_addr block = kit_alloc(&s.k, BLOCK, &s.a);
     kit_order(&s.k, &s.a, &s.b);
     CHECK_OK(mp_pool_record_use(s.k.pool, block, s.b.native));
@@ -260,13 +238,13 @@ DEVICE_TEST(pool_stream_shows_blocks_that_wait_for_a_use) {
     CHECK_OK(mp_pool_stream_settled(s.k.pool, s.b.native));
     CHECK_OK(mp_pool_shrink(s.k.pool, NULL));
     CHECK_EQ_INT(kit_stats(&s.k).total, 0);
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* The declared stream goes away before the block is freed, or between free and the next use. */
 DEVICE_TEST(pool_stream_forgets_declared_uses_of_streams_that_are_gone) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     for (int when = 0; when < 2; when++) {
         kit_stream gone = kit_stream_open(&s.k);
         const mp_addr block = kit_alloc(&s.k, KIT_MIB(1), &s.a);
@@ -283,12 +261,12 @@ DEVICE_TEST(pool_stream_forgets_declared_uses_of_streams_that_are_gone) {
         }
         (void)use_all(&s.k, &s.c, 6);
     }
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 DEVICE_TEST(pool_stream_frees_in_the_order_of_another) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     for (uint32_t tag = 1; tag < 30; tag += 3) {
         const mp_addr block = kit_alloc(&s.k, KIT_MIB(1), &s.a);
         kit_fill(&s.k, &s.a, block, KIT_MIB(1), tag);
@@ -300,14 +278,14 @@ DEVICE_TEST(pool_stream_frees_in_the_order_of_another) {
         CHECK_EQ_INT(kit_stats(&s.k).waits, waits);
         (void)use_all(&s.k, &s.a, tag + 2);
     }
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 /* ---- without a stream ---- */
 
 DEVICE_TEST(pool_stream_lends_to_the_host_only_what_is_idle) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     for (uint32_t tag = 1; tag < 20; tag++) {
         (void)use_all(&s.k, &s.a, tag);
         const mp_addr block = kit_alloc(&s.k, KIT_MIB(1), NULL);
@@ -319,12 +297,12 @@ DEVICE_TEST(pool_stream_lends_to_the_host_only_what_is_idle) {
         CHECK_EQ_INT(found, mine);
         kit_free(&s.k, block);
     }
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 DEVICE_TEST(pool_stream_serves_the_default_stream) {
-    scene s;
-    scene_open(&s, device, ONE_REGION);
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
     kit_stream legacy = {.native = NULL};
     CHECK_OK(device->ops->stream_wrap(device, NULL, &legacy.queue));
     for (uint32_t tag = 1; tag < 12; tag += 2) {
@@ -333,7 +311,7 @@ DEVICE_TEST(pool_stream_serves_the_default_stream) {
     }
     kit_verify(&s.k);
     device->ops->stream_destroy(device, legacy.queue);
-    scene_close(&s);
+    kit_trio_close(&s);
 }
 
 DEVICE_TEST(pool_stream_has_no_order_in_pinned_memory) {

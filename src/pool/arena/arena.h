@@ -418,6 +418,7 @@ bool mp__order_settle_kept(arena *a, const lane *asking, bool only_unused);
 uint64_t mp__order_seen(const lane *l, const lane *other);
 /* All work on the lane's stream has ended. */
 void mp__order_settle(lane *l);
+/* Ends the lane's epoch and returns it. Takes the lane's lock. */
 uint64_t mp__order_end_epoch(lane *l);
 /* Moves waiting chunks whose further streams are done to their bins; with `wait` also those whose
  * own stream can be made to wait for them. */

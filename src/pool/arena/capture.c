@@ -68,19 +68,12 @@ static mp_status own_lane(arena *a, void *native, lane **out) {
     return MP_OK;
 }
 
-static uint64_t end_epoch(lane *l) {
-    spin_lock(&l->lock);
-    const uint64_t epoch = l->epoch++;
-    spin_unlock(&l->lock);
-    return epoch;
-}
-
 mp_status mp__arena_stream_mark(arena *a, void *native, uint64_t *mark) {
     lane *l = NULL;
     (void)pthread_mutex_lock(&a->lock);
     const mp_status status = own_lane(a, native, &l);
     if (status == MP_OK) {
-        *mark = end_epoch(l);
+        *mark = mp__order_end_epoch(l);
     }
     (void)pthread_mutex_unlock(&a->lock);
     return status;

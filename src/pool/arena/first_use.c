@@ -7,6 +7,7 @@
  * (`after_lane`, `after_epoch`), and a stream that is declared is made to wait for it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
+#include "pool/stream_order.h"
 
 /* The stream that is captured into the graph of lane `l`, or the stream of `l` itself, where it is
  * captured now; else NULL. Gives: `*out`, a wrap. */
@@ -23,18 +24,6 @@ static mp_status wrap_captured(arena *a, const lane *l, mp_stream **out) {
     return status;
 }
 
-static mp_status add_edge(arena *a, mp_stream *from, mp_stream *to) {
-    const mp_device_ops *ops = a->device->ops;
-    mp_event *event = NULL;
-    MP_TRY(ops->event_create(a->device, false, &event));
-    mp_status status = ops->event_record(a->device, event, from);
-    if (status == MP_OK) {
-        status = ops->event_wait(a->device, event, to);
-    }
-    ops->event_destroy(a->device, event);
-    return status;
-}
-
 /* Memory of a graph that two streams of its capture pass on: an edge of the graph. Where only one
  * of them is captured, the work meets the memory when the graph runs, whose order is the caller's.
  */
@@ -47,7 +36,7 @@ static mp_status order_in_graph(arena *a, const lane *before, const lane *after)
         status = wrap_captured(a, after, &to);
     }
     if (status == MP_OK && to != NULL) {
-        status = add_edge(a, from, to);
+        status = mp__streams_order(a->device, from, to);
         ops->stream_destroy(a->device, to);
     }
     if (from != NULL) {
@@ -72,17 +61,19 @@ static mp_status make_ready(arena *a, lane *l, unsigned before, uint64_t epoch) 
     return mp__order_reach(a, from, epoch);
 }
 
-static mp_status declare(arena *a, mp_addr addr, lane *other, bool begins) {
+static mp_status record(arena *a, mp_addr addr, void *native, bool begins) {
+    lane *other = NULL;
     lane *l = NULL;
+    MP_TRY(mp__lane_now(a, mp__lane_key(a, native), &other));
     chunk *c = mp__arena_lock_block(a, addr, &l);
     if (c == NULL) {
         return mp__arena_refuse(a, addr, "use");
     }
-    if (other == l || (chunk_state_of(c) != CHUNK_LENT && !a->direct)) {
-        spin_unlock(&l->lock);
+    const bool knows = chunk_state_of(c) == CHUNK_LENT; /* what its memory was used for before */
+    if (other == l || other->index == 0 || !(knows || a->direct)) {
+        spin_unlock(&l->lock); /* nothing new, or an order that the caller keeps */
         return MP_OK;
     }
-    const bool knows = chunk_state_of(c) == CHUNK_LENT; /* what its memory was used for before */
     const unsigned before = knows ? c->after_lane : 0;
     const uint64_t epoch = knows ? c->after_epoch : 0;
     const mp_status status = mp__use_add(c, other);
@@ -95,20 +86,6 @@ static mp_status declare(arena *a, mp_addr addr, lane *other, bool begins) {
     const mp_status ready = make_ready(a, other, before, epoch);
     (void)pthread_mutex_unlock(&a->lock);
     return ready;
-}
-
-static mp_status record(arena *a, mp_addr addr, void *native, bool begins) {
-    lane *other = NULL;
-    MP_TRY(mp__lane_now(a, mp__lane_key(a, native), &other));
-    if (other->index == 0) { /* the host, or an order that the caller keeps */
-        lane *l = NULL;
-        if (mp__arena_lock_block(a, addr, &l) == NULL) {
-            return mp__arena_refuse(a, addr, "use");
-        }
-        spin_unlock(&l->lock);
-        return MP_OK;
-    }
-    return declare(a, addr, other, begins);
 }
 
 mp_status mp__arena_record_use(arena *a, mp_addr addr, void *native) {

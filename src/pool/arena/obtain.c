@@ -52,10 +52,13 @@ static bool lends(const lane *l, lane *other, bool only_unused) {
     if (other == l || (other->is_capture && !other->gone)) {
         return false;
     }
+    if (!only_unused) {
+        return true;
+    }
     spin_lock(&other->lock);
     const bool unused = other->in_use == 0;
     spin_unlock(&other->lock);
-    return unused || !only_unused;
+    return unused;
 }
 
 /* Also of other streams, where nothing has to be waited for. */

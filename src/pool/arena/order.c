@@ -87,20 +87,22 @@ void mp__order_poll(arena *a) {
     }
 }
 
-/* Ends the lane's epoch and returns it. */
-static uint64_t end_epoch(lane *l) {
+uint64_t mp__order_end_epoch(lane *l) {
     spin_lock(&l->lock);
     const uint64_t epoch = l->epoch++;
     spin_unlock(&l->lock);
     return epoch;
 }
 
-uint64_t mp__order_end_epoch(lane *l) {
-    return end_epoch(l);
+static uint64_t epoch_of(lane *l) {
+    spin_lock(&l->lock);
+    const uint64_t epoch = l->epoch;
+    spin_unlock(&l->lock);
+    return epoch;
 }
 
 void mp__order_settle(lane *l) {
-    l->reached = end_epoch(l);
+    l->reached = mp__order_end_epoch(l);
 }
 
 static bool stream_is_idle(arena *a, mp_stream *stream) {
@@ -123,7 +125,7 @@ static const lane_event *event_for(arena *a, lane *l, uint64_t epoch) {
     if (l->event_count == LANE_EVENTS_MAX) {
         drop_first(a, l); /* the others cover what it did */
     }
-    fresh.epoch = end_epoch(l);
+    fresh.epoch = mp__order_end_epoch(l);
     if (a->device->ops->event_record(a->device, fresh.event, stream) != MP_OK) {
         MP_LOG(WARNING, "the pool cannot record an event: %s", mp_error_message());
         put_event(a, fresh.event);
@@ -145,7 +147,8 @@ void mp__order_settle_idle(arena *a) {
         if (stream == NULL) {
             continue;
         }
-        const uint64_t epoch = end_epoch(l); /* first: what is freed meanwhile is in the next */
+        const uint64_t epoch =
+            mp__order_end_epoch(l); /* first: what is freed meanwhile is in the next */
         if (stream_is_idle(a, stream)) {
             l->reached = epoch;
         } else {
@@ -165,7 +168,7 @@ bool mp__order_settle_kept(arena *a, const lane *asking, bool only_unused) {
         if (stream == NULL) {
             continue;
         }
-        const uint64_t epoch = end_epoch(l);
+        const uint64_t epoch = mp__order_end_epoch(l);
         if (stream_is_idle(a, stream)) {
             l->reached = epoch;
             any = true;
@@ -231,10 +234,7 @@ mp_status mp__order_reach(arena *a, lane *l, uint64_t epoch) {
 }
 
 void mp__order_cover(arena *a, lane *l) {
-    spin_lock(&l->lock);
-    const uint64_t epoch = l->epoch;
-    spin_unlock(&l->lock);
-    (void)event_for(a, l, epoch);
+    (void)event_for(a, l, epoch_of(l));
 }
 
 /* ---- chunks of other streams ---- */
@@ -297,13 +297,6 @@ mp_status mp__uses_wait(arena *a, const chunk *c) {
         }
     }
     return MP_OK;
-}
-
-static uint64_t epoch_of(lane *l) {
-    spin_lock(&l->lock);
-    const uint64_t epoch = l->epoch;
-    spin_unlock(&l->lock);
-    return epoch;
 }
 
 /* Forgets the uses of streams that have come to an end since. */

@@ -24,6 +24,7 @@ typedef struct mempool_stream {
 typedef struct mempool_use { /* a further stream that uses a block */
     struct mempool_use *next;
     mempool_stream *stream;
+    bool ordered; /* the stream was made to wait for the allocation, or need not be */
 } mempool_use;
 
 typedef struct mempool_block {

@@ -1,15 +1,34 @@
 /* mempool_use.c - further streams that use a block of a pool in mempool mode.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/mempool/mempool_private.h"
+#include "pool/stream_order.h"
 
 #include <stdlib.h>
 
-static bool is_known(const mempool_block *block, const mempool_stream *stream) {
-    bool known = block->stream == stream || stream->native == MP_NO_STREAM;
-    for (const mempool_use *use = block->uses; use != NULL && !known; use = use->next) {
-        known = use->stream == stream;
+static mempool_use *find_use(const mempool_block *block, const mempool_stream *stream) {
+    mempool_use *use = block->uses;
+    while (use != NULL && use->stream != stream) {
+        use = use->next;
     }
-    return known;
+    return use;
+}
+
+static mp_status get_use(mempool_block *block, mempool_stream *stream, mempool_use **out) {
+    *out = find_use(block, stream);
+    if (*out != NULL) {
+        return MP_OK;
+    }
+    mempool_use *fresh = malloc(sizeof *fresh);
+    if (fresh == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY,
+                       "cannot allocate host memory to note that a further stream uses a block");
+    }
+    /* Memory allocated without a stream was waited for then. */
+    *fresh = (mempool_use){
+        .next = block->uses, .stream = stream, .ordered = block->stream->native == MP_NO_STREAM};
+    block->uses = fresh;
+    *out = fresh;
+    return MP_OK;
 }
 
 /* `*from`, `*to`: streams that the caller must order, both held; NULL where nothing is to be done.
@@ -23,37 +42,18 @@ static mp_status add_use(mp__mempool *pool, mp_addr addr, void *native, mempool_
                        (size_t)addr);
     }
     MP_TRY(mp__mempool_stream_of(pool, native, &stream));
-    if (is_known(block, stream)) {
+    if (block->stream == stream || stream->native == MP_NO_STREAM) {
         return MP_OK;
     }
-    mempool_use *use = malloc(sizeof *use);
-    if (use == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY,
-                       "cannot allocate host memory to note that a further stream uses a block");
-    }
-    *use = (mempool_use){.next = block->uses, .stream = stream};
-    block->uses = use;
-    if (block->stream != &pool->own) { /* else the memory was waited for when it was allocated */
+    mempool_use *use = NULL;
+    MP_TRY(get_use(block, stream, &use));
+    if (!use->ordered) {
         *from = block->stream;
         *to = stream;
         block->stream->users++;
         stream->users++;
     }
     return MP_OK;
-}
-
-static mp_status order(const mp__mempool *pool, const mempool_stream *from,
-                       const mempool_stream *to, bool by_waiting) {
-    const mp_device_ops *ops = pool->device->ops;
-    mp_event *event = NULL;
-    MP_TRY(ops->event_create(pool->device, false, &event));
-    mp_status status = ops->event_record(pool->device, event, from->wrap);
-    if (status == MP_OK) {
-        status = by_waiting ? ops->event_synchronize(pool->device, event)
-                            : ops->event_wait(pool->device, event, to->wrap);
-    }
-    ops->event_destroy(pool->device, event);
-    return status;
 }
 
 /* The driver's memory may be used by work that comes after its allocation. */
@@ -71,7 +71,18 @@ static mp_status make_ready(mp__mempool *pool, const mempool_stream *from,
                              "other stream can be made to wait for it; allocate it on the stream "
                              "that uses it");
     }
-    return order(pool, from, to, to_captured && !from_captured);
+    const bool waits =
+        to_captured && !from_captured; /* a graph cannot wait for work outside of it */
+    return mp__streams_order(pool->device, from->wrap, waits ? NULL : to->wrap);
+}
+
+/* The stream need not be made to wait again. Under the lock. */
+static void mark_ordered(mp__mempool *pool, mp_addr addr, const mempool_stream *stream) {
+    const mempool_block *block = mp__mempool_get(pool, addr);
+    mempool_use *use = block != NULL ? find_use(block, stream) : NULL;
+    if (use != NULL) {
+        use->ordered = true;
+    }
 }
 
 static mp_status record_use(mp__mempool *pool, mp_addr addr, void *native, bool begins) {
@@ -87,8 +98,11 @@ static mp_status record_use(mp__mempool *pool, mp_addr addr, void *native, bool 
         status = make_ready(pool, from, to);
     }
     (void)pthread_mutex_lock(&pool->lock);
-    pool->stats.events += begins && status == MP_OK;
-    pool->stats.waits += begins && status == MP_OK;
+    if (begins && status == MP_OK) {
+        pool->stats.events++;
+        pool->stats.waits++;
+        mark_ordered(pool, addr, to);
+    }
     from->users--;
     to->users--;
     (void)pthread_cond_broadcast(&pool->idle);
