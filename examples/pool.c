@@ -12,7 +12,6 @@ int main(void) {
         return fprintf(stderr, "%s\n", mp_error_message()), 1;
     }
     printf("1 MiB of device memory at 0x%zx\n", (size_t)block);
-    mp_pool_free(pool,
-                 block); /* in the order of the stream it was allocated on, here the default one */
+    mp_pool_free(pool, block); /* in the order of its stream, here the default one */
     mp_pool_close(pool);
 }
