@@ -51,7 +51,8 @@ mp_status mp__pool_record_end(mp_pool *pool, mp_addr addr, void *stream);
 mp_status mp__pool_follow(mp_pool *pool, void *consumer, void *producer);
 
 /* Waits for what is queued on the device's default stream and on all streams that its pools know:
- * memory was allocated on them, or declared to be used there. Captures are left alone. */
+ * memory was allocated on them, or declared to be used there. Captures are left alone, and default
+ * streams of other threads, which only those can reach. */
 mp_status mp__pools_wait(mp_device *device);
 
 /* Gives: `*out`, to be freed with mp__layout_free. */

@@ -356,3 +356,39 @@ DEVICE_TEST(pool_external_keeps_what_a_graph_uses) {
     k.pool = NULL;
     kit_close(&k);
 }
+
+/* Allocates and fills a block on the default stream of a thread, which ends at once. */
+static void *fill_on_own_stream(void *context) {
+    static void *const per_thread = (void *)(uintptr_t)2;
+    kit *k = context;
+    const mp_device_ops *ops = k->device->ops;
+    mp_stream *stream = NULL;
+    mp_addr block = 0;
+    CHECK_OK(mp_pool_alloc(k->pool, 4096, per_thread, &block));
+    CHECK_OK(ops->stream_wrap(k->device, per_thread, &stream));
+    CHECK_OK(ops->fill(k->device, stream, block, 7, 1, 4096));
+    ops->stream_destroy(k->device, stream);
+    return NULL;
+}
+
+/* Nobody else can reach such a stream: the device is waited for. */
+DEVICE_TEST(pool_external_waits_for_the_default_stream_of_another_thread) {
+    if (device->info.kind != MP_DEVICE_HOST) {
+        SKIP("looks into the device's memory");
+    }
+    watcher w = {.device = device, .wanted = 0x01010101u * 7};
+    const mp_external table = {.context = &w, .alloc = watcher_alloc, .free = watcher_free};
+    kit k;
+    pthread_t thread;
+    kit_open(&k, device, NULL);
+    CHECK_OK(mp__pool_open_external_on(device, "kit", &table, KIT_OPTIONS("arena.external=direct"),
+                                       &k.pool));
+    CHECK(pthread_create(&thread, NULL, fill_on_own_stream, &k) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_OK(mp_pool_free(k.pool, w.memory));
+    CHECK_EQ_INT(w.frees, 1);
+    CHECK_EQ_INT(w.early, 0);
+    mp_pool_close(k.pool);
+    k.pool = NULL;
+    kit_close(&k);
+}

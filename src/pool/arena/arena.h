@@ -444,9 +444,10 @@ void mp__order_close(arena *a);
 
 /* ---- wait.c ---- */
 
-/* Waits for what is queued on the arena's streams, but for captured ones. Not under its lock. */
+/* Waits for what is queued on the arena's streams, but for captured ones and the default streams of
+ * other threads. Not under its lock. */
 mp_status mp__arena_wait(arena *a);
-/* The same for one lane. Fails: BUSY, without a sentence, while its stream is captured. */
+/* The same for one lane. Fails: BUSY, without a sentence, where it is one of those. */
 mp_status mp__lane_wait(arena *a, lane *l);
 
 /* ---- first_use.c ---- */

@@ -16,15 +16,12 @@ static bool takes_no_event(arena *a, const lane *l, mp_stream *stream) {
            a->device->ops->capture_active(a->device, stream, &captured) != MP_OK || captured;
 }
 
-/* An event behind all work of the lane's stream. NULL: there is none to wait for. */
-static mp_status mark(arena *a, lane *l, mp_event **out) {
+/* An event behind all work of the lane's stream, which takes one. NULL: there is none to wait for.
+ */
+static mp_status mark(arena *a, mp_stream *stream, mp_event **out) {
     const mp_device_ops *ops = a->device->ops;
-    mp_stream *stream = mp__order_stream(a, l);
     bool idle = false;
     *out = NULL;
-    if (stream == NULL || takes_no_event(a, l, stream)) {
-        return MP_OK;
-    }
     MP_TRY(ops->stream_query(a->device, stream, &idle));
     if (idle) {
         return MP_OK;
@@ -41,8 +38,12 @@ static mp_status mark(arena *a, lane *l, mp_event **out) {
 /* Adds an event of each lane that has work to `events`, which has room. */
 static mp_status mark_all(arena *a, size_t lane_count, mp_event **events, size_t *count) {
     for (size_t i = 1; i < lane_count; i++) {
+        lane *l = lane_at(a, (unsigned)i);
+        mp_stream *stream = mp__order_stream(a, l);
         mp_event *event = NULL;
-        MP_TRY(mark(a, lane_at(a, (unsigned)i), &event));
+        if (stream != NULL && !takes_no_event(a, l, stream)) {
+            MP_TRY(mark(a, stream, &event));
+        }
         if (event != NULL) {
             events[(*count)++] = event;
         }
@@ -78,10 +79,10 @@ mp_status mp__lane_wait(arena *a, lane *l) {
     mp_status status = MP_OK;
     (void)pthread_mutex_lock(&a->lock);
     mp_stream *stream = mp__order_stream(a, l);
-    if ((l->is_capture && !l->gone) || (stream != NULL && takes_no_event(a, l, stream))) {
-        status = MP_BUSY;
+    if (stream == NULL) { /* a graph, or a stream out of reach, unless there is none any more */
+        status = l->index == 0 || l->gone ? MP_OK : MP_BUSY;
     } else {
-        status = mark(a, l, &event);
+        status = takes_no_event(a, l, stream) ? MP_BUSY : mark(a, stream, &event);
     }
     (void)pthread_mutex_unlock(&a->lock);
     if (event != NULL) {
