@@ -97,7 +97,7 @@ struct lane {
     size_t event_count;
     uint64_t *seen; /* owned; by lane: the epoch of it that this stream has waited for */
     size_t seen_count;
-    size_t gathered; /* chunks taken off shelves for it since it grew, see obtain.c */
+    size_t gathered; /* chunks taken off shelves for it since it grew, see thrift.c */
     unsigned asked;  /* times that streams were asked for it since */
 };
 
@@ -287,9 +287,6 @@ mp_status mp__arena_quiesce(arena *a);
 /* Gives: `*out`, a chunk of at least `units` for `l`, in no list.
  * Fails: OUT_OF_MEMORY, with the sentence of the device or of the limit. */
 mp_status mp__chunk_obtain(arena *a, lane *l, uint32_t units, chunk **out);
-/* How much the arena may have from the device before it takes pains to have less, for a request of
- * `bytes`. */
-size_t mp__arena_plenty(const arena *a, size_t bytes);
 
 /* ---- thrift.c: under the locks of the arena and of the lane ---- */
 
@@ -484,6 +481,9 @@ void mp__usage_stats(arena *a, mp_pool_stats *out);
 /* The same, under the locks of the arena and of all lanes. */
 void mp__usage_stats_locked(const arena *a, mp_pool_stats *out);
 void mp__usage_reset_peaks(arena *a);
+/* How much the arena may have from the device before it takes pains to have less, for a request of
+ * `bytes`. Under the arena's lock. */
+size_t mp__arena_plenty(const arena *a, size_t bytes);
 /* Takes and gives the locks of all lanes; under the arena's lock. */
 void mp__lanes_lock(arena *a);
 void mp__lanes_unlock(arena *a);

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "pool/arena/arena.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 struct use {
@@ -197,18 +196,13 @@ mp_status mp__order_see(lane *l, const lane *other, uint64_t epoch) {
     return MP_OK;
 }
 
-/* The last epoch of `other` whose memory `l` may use. */
-static uint64_t seen_of(const lane *l, const lane *other) {
+uint64_t mp__order_seen(const lane *l, const lane *other) {
     const uint64_t seen = other->index < l->seen_count ? l->seen[other->index] : 0;
     return seen > other->reached ? seen : other->reached;
 }
 
-uint64_t mp__order_seen(const lane *l, const lane *other) {
-    return seen_of(l, other);
-}
-
 bool mp__order_wait(arena *a, lane *l, lane *other, uint64_t epoch) {
-    if (epoch <= seen_of(l, other)) {
+    if (epoch <= mp__order_seen(l, other)) {
         return true;
     }
     mp_stream *stream = usable_stream(a, l);
@@ -254,8 +248,8 @@ chunk *mp__order_find(arena *a, lane *l, uint32_t units, bool wait) {
         lane *other = lane_at(a, (unsigned)i);
         if (lends(l, other)) {
             poll_lane(a, other);
-            best = better(
-                best, mp__bins_best(&other->bins, units, wait ? UINT64_MAX : seen_of(l, other)));
+            best = better(best, mp__bins_best(&other->bins, units,
+                                              wait ? UINT64_MAX : mp__order_seen(l, other)));
         }
     }
     if (best != NULL && wait && !mp__order_wait(a, l, lane_of(a, best), best->epoch)) {
@@ -332,7 +326,7 @@ void mp__order_wait_for_uses(arena *a, chunk *c) {
 static bool use_is_over(arena *a, lane *own, const use *u, bool wait) {
     lane *other = lane_at(a, u->lane);
     poll_lane(a, other);
-    if (u->epoch <= seen_of(own, other)) {
+    if (u->epoch <= mp__order_seen(own, other)) {
         return true;
     }
     if (wait) {
