@@ -27,7 +27,8 @@ static chunk *pop(lane *l, int class, chunk **link) {
     return c;
 }
 
-/* The first class from `class` on, up to `last`, that has chunks; -1 where none has. */
+/* The first class from `class` on, up to `last`, that has chunks; -1 where none has, or `class` is
+ * beyond `last`. */
 static int next_filled(const lane *l, int class, int last) {
     for (int word = class / 64; word <= last / 64; word++) {
         const uint64_t from = word == class / 64 ? UINT64_MAX << (class % 64) : UINT64_MAX;
@@ -52,9 +53,6 @@ chunk *mp__shelf_take(lane *l, uint32_t units) {
             if ((*link)->units >= units && (*link)->units <= most) {
                 return pop(l, class, link);
             }
-        }
-        if (class == last) {
-            break;
         }
     }
     return NULL;
@@ -113,7 +111,7 @@ bool mp__shelf_offer(arena *a, lane *l, uint32_t units, uint64_t epoch_max) {
     chunk *c = NULL;
     spin_lock(&l->lock);
     for (int class = next_filled(l, class_of(units), SHELF_CLASSES - 1); class >= 0 && c == NULL;
-         class = class < SHELF_CLASSES - 1 ? next_filled(l, class + 1, SHELF_CLASSES - 1) : -1) {
+         class = next_filled(l, class + 1, SHELF_CLASSES - 1)) {
         c = is_at_rest(l, class, epoch_max) ? take_smallest(l, class, units) : NULL;
     }
     if (c != NULL) {
@@ -127,7 +125,7 @@ size_t mp__shelf_offer_all(arena *a, lane *l, uint64_t epoch_max) {
     chunk *taken = NULL;
     spin_lock(&l->lock);
     for (int class = next_filled(l, 0, SHELF_CLASSES - 1); class >= 0;
-         class = class < SHELF_CLASSES - 1 ? next_filled(l, class + 1, SHELF_CLASSES - 1) : -1) {
+         class = next_filled(l, class + 1, SHELF_CLASSES - 1)) {
         while (l->shelf[class] != NULL && is_at_rest(l, class, epoch_max)) {
             chunk *c = pop(l, class, &l->shelf[class]);
             chunk_set_state(c, CHUNK_MOVING);
