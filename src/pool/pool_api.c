@@ -143,7 +143,7 @@ mp_status mp__pool_options_check(const char *const *base, const char *const *opt
 
 mp_status mp__pool_options_agree(const mp_pool *pool, const char *const *base,
                                  const char *const *options) {
-    const arena *a = pool->arena;
+    TAKE_ARENA(a, pool);
     arena_options wanted;
     arena_told told = {.count = 0};
     arena_difference found;
@@ -508,13 +508,15 @@ mp_status mp__pool_part_set(mp_pool *pool, mp_addr addr, size_t size, mp_label l
 }
 
 void mp__pool_part_drop(mp_pool *pool, mp_addr addr) {
-    if (pool != NULL && !is_forked()) {
-        mp__trace_part_drop(pool->arena->trace, addr);
+    const arena *a = mp__handle_arena(pool);
+    if (a != NULL && !is_forked()) {
+        mp__trace_part_drop(a->trace, addr);
     }
 }
 
 mp_status mp__pool_parts(mp_pool *pool, mp_layout *layout) {
-    return mp__trace_parts(pool->arena->trace, layout);
+    TAKE_ARENA(a, pool);
+    return mp__trace_parts(a->trace, layout);
 }
 
 mp_status mp__pool_trace_stacks(mp_pool *pool, size_t depth) {
