@@ -3,8 +3,8 @@
  * The page is the text of trace_page.html with the data in its middle, as three elements that no
  * browser runs: "about" is JSON, "blocks" and "events" are rows of numbers. A number takes as many
  * bytes as it needs, seven bits in each, the lowest first; differences that may be negative have
- * their sign in the lowest bit; the bytes are written in base64. trace_page_model.js reads it all:
- * the two files must agree on the order of fields.
+ * their sign in the lowest bit; the bytes are written in base64. trace_page_read.js reads the rows,
+ * trace_page_model.js and trace_page_labels.js the JSON: they must agree on the order of fields.
  *
  * Addresses are offsets from the lowest one, so that they are exact in the numbers of JavaScript.
  * Streams, threads, labels, stacks and frames are numbered in the order they appear.

@@ -1,7 +1,8 @@
 /* trace_page.js - puts the page together: one moment is shown everywhere.
  *
  * What is chosen stands in the page's address (#event=120&by=stream&axis=event&width=scale&find=conv), so that a
- * view can be shared. SPDX-License-Identifier: Apache-2.0 */
+ * view can be shared.
+ * SPDX-License-Identifier: Apache-2.0 */
 'use strict';
 
 (() => {
@@ -162,8 +163,7 @@
     writeFigures(moment, there, lent);
     writeLegend();
     writeMoment(moment);
-    Regions.show(there, groups, choice.width === 'scale');
-    Find.show(groups, lent, moment);
+    Regions.show(there, groups, choice.width === 'scale', Find.show(groups, lent, moment));
     Tables.show(groups, lent, there, moment === count);
     document.body.dataset.event = moment;
   }

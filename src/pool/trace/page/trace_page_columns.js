@@ -2,7 +2,8 @@
  *
  * A view says what is shown: {axis, from, to, moment}; x is a time or a number of events. A column of
  * pixels may stand for many events: it shows the moment among them when most was lent, so that no
- * peak is lost. SPDX-License-Identifier: Apache-2.0 */
+ * peak is lost.
+ * SPDX-License-Identifier: Apache-2.0 */
 'use strict';
 
 const Axis = (() => {

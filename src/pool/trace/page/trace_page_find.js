@@ -1,5 +1,6 @@
 /* trace_page_find.js - the blocks that are lent: searched, listed by what they are for or one by one,
- * and saved. SPDX-License-Identifier: Apache-2.0 */
+ * and saved.
+ * SPDX-License-Identifier: Apache-2.0 */
 'use strict';
 
 const Find = (() => {
@@ -88,9 +89,10 @@ const Find = (() => {
     return test;
   }
 
+  /* Returns which blocks are looked for, or null. */
   function show(withGroups, blocks, at) {
     [groups, lent, moment] = [withGroups, blocks, at];
-    Regions.find(search());
+    return search();
   }
 
   function searchAnew() {

@@ -4,7 +4,8 @@
  * A moment is a number of events, from 0 (before the first that is kept) to all (now). A life is one
  * loan of a block, from the event that lent it to the one that freed it; -1 stands for "before the
  * first event", the number of events for "not yet". A range is the same for memory had from the
- * device. SPDX-License-Identifier: Apache-2.0 */
+ * device.
+ * SPDX-License-Identifier: Apache-2.0 */
 'use strict';
 
 const History = (() => {

@@ -1,7 +1,8 @@
 /* trace_page_paint.js - colours, patterns and canvases that are sharp on every screen.
  *
  * Colour alone never tells anything: bands and blocks carry their names where there is room, and
- * every state has a pattern of its own. SPDX-License-Identifier: Apache-2.0 */
+ * every state has a pattern of its own.
+ * SPDX-License-Identifier: Apache-2.0 */
 'use strict';
 
 const Paint = (() => {

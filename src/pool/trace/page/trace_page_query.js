@@ -3,7 +3,8 @@
  *     conv weights >1M client:numba
  *
  * A word is looked for in all texts of a block, or, with a name and a colon before it, in one of
- * them; a size is compared with what was asked for. SPDX-License-Identifier: Apache-2.0 */
+ * them; a size is compared with what was asked for.
+ * SPDX-License-Identifier: Apache-2.0 */
 'use strict';
 
 const Query = (() => {

@@ -151,8 +151,8 @@ const Regions = (() => {
       Text.make('span', {class: 'right'}, right));
   }
 
-  function show(there, groups, toScale) {
-    last = [there, groups, toScale];
+  function showLast() {
+    const [there, groups, toScale] = last;
     const sorted = sort(there);
     const shown = everything ? sorted : sorted.slice(0, SHOWN);
     const rooms = shown.map(({blocks}) => Model.room(blocks));
@@ -179,6 +179,13 @@ const Regions = (() => {
     draw();
   }
 
+  /* `test`: which blocks stand out, or null. */
+  function show(there, groups, toScale, test) {
+    last = [there, groups, toScale];
+    found = test;
+    showLast();
+  }
+
   function draw() {
     for (const strip of strips) {
       strip.draw();
@@ -195,7 +202,7 @@ const Regions = (() => {
   function choose(addr) {
     if (!everything) {
       everything = true;
-      show(...last);
+      showLast();
     }
     const strip = strips.find((one) => one.choose(addr));
     strip?.strip.scrollIntoView({block: 'nearest'});
@@ -203,7 +210,7 @@ const Regions = (() => {
 
   more.addEventListener('click', () => {
     everything = true;
-    show(...last);
+    showLast();
   });
   return {show, draw, find, choose};
 })();

@@ -1,5 +1,6 @@
 /* trace_page_strip.js - one region as a strip from its first byte to its last: what lies where, and
- * how it is drawn. SPDX-License-Identifier: Apache-2.0 */
+ * how it is drawn.
+ * SPDX-License-Identifier: Apache-2.0 */
 'use strict';
 
 const STATE_WORDS = {

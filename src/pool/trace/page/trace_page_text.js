@@ -1,5 +1,6 @@
 /* trace_page_text.js - numbers as people read them, and elements made without markup: no text from
- * the trace is ever parsed as HTML. SPDX-License-Identifier: Apache-2.0 */
+ * the trace is ever parsed as HTML.
+ * SPDX-License-Identifier: Apache-2.0 */
 'use strict';
 
 const Text = (() => {
