@@ -8,6 +8,33 @@
 
 #include <string.h>
 
+/* ---- whose memory ---- */
+
+/* Looks an address up on one device. Returns whether that device knows it. */
+static bool look_up(host_device *host, mp_addr addr, size_t size, host_range *range, bool *covers) {
+    (void)pthread_mutex_lock(&host->memory_lock);
+    const host_range *found = mp__host_range_find(&host->ranges, addr);
+    if (found != NULL) {
+        *range = *found;
+        *covers = mp__host_range_covers(&host->ranges, addr, size);
+    }
+    (void)pthread_mutex_unlock(&host->memory_lock);
+    return found != NULL;
+}
+
+static bool look_everywhere(host_device *host, mp_addr addr, size_t size, host_range *range,
+                            bool *covers) {
+    if (look_up(host, addr, size, range, covers)) {
+        return true;
+    }
+    for (host_device *other = mp__host_each(NULL); other != NULL; other = mp__host_each(other)) {
+        if (other != host && look_up(other, addr, size, range, covers)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- items ---- */
 
 static bool run_copy(host_device *host, host_queue *queue, host_item *item) {
@@ -32,25 +59,14 @@ static const char *copy_word(const host_item *item) {
 }
 
 static bool is_on_device(host_device *host, mp_addr addr) {
-    (void)pthread_mutex_lock(&host->memory_lock);
-    const host_range *range = mp__host_range_find(&host->ranges, addr);
-    const bool found = range != NULL && range->kind != HOST_RANGE_PINNED;
-    (void)pthread_mutex_unlock(&host->memory_lock);
-    return found;
-}
-
-static bool is_anywhere(host_device *host, mp_addr addr) {
-    bool found = is_on_device(host, addr);
-    for (host_device *other = mp__host_each(NULL); !found && other != NULL;
-         other = mp__host_each(other)) {
-        found = is_on_device(other, addr);
-    }
-    return found;
+    host_range range = {0};
+    bool covers = false;
+    return look_everywhere(host, addr, 1, &range, &covers) && range.kind != HOST_RANGE_PINNED;
 }
 
 static const char *copy_name(host_device *host, const host_item *item) {
-    const bool from = item->bytes == NULL && is_anywhere(host, item->copy.source);
-    const bool to = is_anywhere(host, item->copy.target);
+    const bool from = item->bytes == NULL && is_on_device(host, item->copy.source);
+    const bool to = is_on_device(host, item->copy.target);
     return mp__profile_copy_name(from, to);
 }
 
@@ -120,31 +136,6 @@ static const host_item_kind fill_kind = {
 /* ---- queueing ---- */
 
 typedef enum place { PLACE_DEVICE, PLACE_PAGEABLE } place;
-
-/* Looks an address up on one device. Returns whether that device knows it. */
-static bool look_up(host_device *host, mp_addr addr, size_t size, host_range *range, bool *covers) {
-    (void)pthread_mutex_lock(&host->memory_lock);
-    const host_range *found = mp__host_range_find(&host->ranges, addr);
-    if (found != NULL) {
-        *range = *found;
-        *covers = mp__host_range_covers(&host->ranges, addr, size);
-    }
-    (void)pthread_mutex_unlock(&host->memory_lock);
-    return found != NULL;
-}
-
-static bool look_everywhere(host_device *host, mp_addr addr, size_t size, host_range *range,
-                            bool *covers) {
-    if (look_up(host, addr, size, range, covers)) {
-        return true;
-    }
-    for (host_device *other = mp__host_each(NULL); other != NULL; other = mp__host_each(other)) {
-        if (other != host && look_up(other, addr, size, range, covers)) {
-            return true;
-        }
-    }
-    return false;
-}
 
 static mp_status find_place(host_device *host, const char *what, mp_addr addr, size_t size,
                             place *out) {

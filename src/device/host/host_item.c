@@ -6,7 +6,7 @@
 #include <string.h>
 
 host_item *mp__host_item_clone(const host_item *item) {
-    const size_t head = (sizeof *item + 15) / 16 * 16; /* arguments are aligned as malloc aligns */
+    const size_t head = MP_ALIGN_UP(sizeof *item, 16); /* arguments are aligned as malloc aligns */
     host_item *copy = item->bytes_size <= SIZE_MAX - head ? malloc(head + item->bytes_size) : NULL;
     if (copy == NULL) {
         return NULL;
