@@ -19,9 +19,8 @@
  *   1. work queued after mp_pool_alloc on the stream it named may use the block at once;
  *   2. another stream may use it after mp_pool_record_use has named that stream, which orders it
  *      after the earlier work, or after waiting for an event that was recorded on the block's
- *      stream
- *      after mp_pool_alloc returned; without mp_pool_record_use that stream must have finished with
- *      the block, or be waited for by the block's stream, before the block is freed;
+ *      stream after mp_pool_alloc returned; without mp_pool_record_use that stream must have
+ *      finished with the block, or be waited for by the block's stream, before the block is freed;
  *   3. a block allocated with MP_NO_STREAM is ready for every stream and for the host at once:
  *      nothing uses its memory any more. So is one from mp_pool_reserve, and all pinned memory.
  * On a GPU, blocking streams are ordered after the legacy default stream anyway, so rule 1 holds

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/trace/trace_intern.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,9 +36,9 @@ static uint32_t *slot_of(const mp_intern *set, uint64_t hash, const void *key, s
 }
 
 /* Room for one more key, half of the slots still free. False: no host memory, the set as it was. */
-static int make_room(mp_intern *set) {
+static bool make_room(mp_intern *set) {
     if (set->count < set->capacity) {
-        return 1;
+        return true;
     }
     const size_t capacity = set->capacity > 0 ? 2 * set->capacity : FIRST_CAPACITY;
     mp_intern_key **keys = realloc(set->keys, capacity * sizeof *keys);
@@ -46,7 +47,7 @@ static int make_room(mp_intern *set) {
     }
     uint32_t *slots = keys != NULL ? calloc(2 * capacity, sizeof *slots) : NULL;
     if (slots == NULL) {
-        return 0;
+        return false;
     }
     free(set->slots);
     set->slots = slots;
@@ -55,7 +56,7 @@ static int make_room(mp_intern *set) {
         const mp_intern_key *key = set->keys[i];
         *slot_of(set, key->hash, key->bytes, key->size) = (uint32_t)i + 1;
     }
-    return 1;
+    return true;
 }
 
 static uint32_t add(mp_intern *set, uint64_t hash, const void *key, size_t size) {
