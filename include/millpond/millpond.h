@@ -128,11 +128,12 @@ mp_status mp_pool_free_on(mp_pool *pool, mp_addr addr, void *stream);
  * not ordered after the caller's own work on the block, which the caller orders. Once the block is
  * freed, its memory is not allocated again until the work queued on `stream` before the free has
  * ended, or is ordered before the new use.
- * Blocks: only if `stream` is being captured and the memory is still in use, because a graph cannot
- * wait for work outside of it.
+ * Blocks: only while the memory is still in use, where `stream` is being captured, because a graph
+ * cannot wait for work outside of it, or where the default stream of another thread uses it, which
+ * this thread cannot reach.
  * Fails: INVALID_ARGUMENT (not an allocated block), OUT_OF_MEMORY (host), BUSY (the memory waits
- * for a stream that is captured without mp_pool_capture_begin; the block must not be used on
- * `stream` then), DEVICE. */
+ * for a stream that is captured without mp_pool_capture_begin, or during a capture for the default
+ * stream of another thread; the block must not be used on `stream` then), DEVICE. */
 mp_status mp_pool_record_use(mp_pool *pool, mp_addr addr, void *stream);
 
 /* Allocates memory outside the arena, straight from the device, for long-lived data (weights): an

@@ -96,6 +96,32 @@ DEVICE_TEST(pool_default_stream_may_leave_blocks) {
     kit_close(&k);
 }
 
+/* The same, and then a block in the memory that the work still uses. */
+static void *use_own_stream_again(void *context) {
+    turn *t = context;
+    (void)use_own_stream(t);
+    CHECK_OK(mp_pool_alloc(t->k->pool, SIZE, PER_THREAD, &t->kept));
+    return NULL;
+}
+
+/* Nobody else can make that work be waited for but by waiting for the device. */
+DEVICE_TEST(pool_default_stream_may_pass_blocks_on) {
+    kit k;
+    pthread_t thread;
+    kit_open(&k, device, ONE_REGION);
+    kit_stream other = kit_stream_open(&k);
+    turn t = {.k = &k, .tag = 5};
+    CHECK(pthread_create(&thread, NULL, use_own_stream_again, &t) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_OK(mp_pool_record_use(k.pool, t.kept, other.native));
+    kit_fill(&k, &other, t.kept, SIZE, 6);
+    kit_read(&k, &other, t.kept, 6);
+    kit_free(&k, t.kept);
+    kit_verify(&k);
+    kit_stream_close(&k, &other);
+    kit_close(&k);
+}
+
 typedef struct meeting {
     kit *k;
     pthread_barrier_t barrier;

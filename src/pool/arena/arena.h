@@ -425,7 +425,8 @@ mp_status mp__order_see(lane *l, const lane *other, uint64_t epoch);
 mp_stream *mp__order_stream(arena *a, lane *l); /* NULL: it has none, or it cannot be created */
 /* Makes the stream of `l` wait for `epoch` of `other`. False: one of them takes no event now. */
 bool mp__order_wait(arena *a, lane *l, lane *other, uint64_t epoch);
-/* Returns once `epoch` of `l` has been reached. Fails: BUSY where no event can tell. */
+/* Returns once `epoch` of `l` has been reached: waits for the device where `l` is the default
+ * stream of another thread. Fails: BUSY where no event can tell. */
 mp_status mp__order_reach(arena *a, lane *l, uint64_t epoch);
 /* Records an event for all that was freed on `l` so far, as long as it takes one. */
 void mp__order_cover(arena *a, lane *l);

@@ -217,6 +217,9 @@ bool mp__order_wait(arena *a, lane *l, lane *other, uint64_t epoch) {
 
 mp_status mp__order_reach(arena *a, lane *l, uint64_t epoch) {
     const lane_event *event = event_for(a, l, epoch);
+    if (event == NULL && lane_is_left_behind(l)) {
+        return mp__arena_quiesce(a); /* the default stream of another thread is out of reach */
+    }
     if (event == NULL) {
         return MP_FAIL(BUSY, "the memory waits for work of another stream that takes no event now, "
                              "such as one that is being captured; allocate it before that "
