@@ -132,3 +132,37 @@ DEVICE_TEST(pieces_are_a_step_each) {
     mp_plan_release(plan);
     op_close(device, &add);
 }
+
+/* Sizes that a model may ask for with few bytes of input: the plan is refused, not made. */
+DEVICE_TEST(pieces_have_an_end) {
+    const int64_t x[] = {1 << 16, 1, 1};
+    const int64_t y[] = {1, 1 << 22, 1};
+    const int64_t z[] = {1, 1, 1 << 22};
+    op_case where = {.name = "Where",
+                     .version = 16,
+                     .in = {op_tensor_of(MP_BOOL, NULL, 3, x), op_tensor_of(MP_U8, NULL, 3, y),
+                            op_tensor_of(MP_U8, NULL, 3, z)},
+                     .in_count = 3,
+                     .out_count = 1};
+    mp_plan *plan = NULL;
+    CHECK_FAILS(op_plan(device, &where, &plan), UNSUPPORTED,
+                "shape 65536x4194304x4194304 would be walked in 537985024 parts");
+    op_close(device, &where);
+    int64_t fives[MP_RANK_MAX];
+    int64_t reversed[MP_RANK_MAX];
+    for (int d = 0; d < MP_RANK_MAX; d++) {
+        fives[d] = 5;
+        reversed[d] = MP_RANK_MAX - 1 - d;
+    }
+    const mp_attr perm[] = {
+        {.name = "perm", .kind = MP_ATTR_INTS, .ints = reversed, .count = MP_RANK_MAX}};
+    op_case transpose = {.name = "Transpose",
+                         .version = 13,
+                         .attrs = perm,
+                         .attr_count = 1,
+                         .in = {op_tensor_of(MP_U8, NULL, MP_RANK_MAX, fives)},
+                         .in_count = 1,
+                         .out_count = 1};
+    CHECK_FAILS(op_plan(device, &transpose, &plan), UNSUPPORTED, "walked in 390625 parts");
+    op_close(device, &transpose);
+}

@@ -20,6 +20,12 @@ static int outer_dims(const mp_space *space, int64_t *inner) {
     return outer;
 }
 
+/* How much of the last of the outer dimensions a piece has at most. */
+static int64_t most_of_last(int64_t inner) {
+    const int64_t most = PIECE_MAX / inner;
+    return most > PIECE_UNIT ? most - most % PIECE_UNIT : most;
+}
+
 /* Cuts the last of the `outer` dimensions down to what goes from element `first` on, and moves the
  * piece there. The dimensions before it are one index each. */
 static void cut(mp_space *space, int outer, int64_t inner, int views, mp_piece *out) {
@@ -32,10 +38,9 @@ static void cut(mp_space *space, int outer, int64_t inner, int views, mp_piece *
         }
         rest /= space->dim[d];
     }
-    const int64_t most = PIECE_MAX / inner;
-    const int64_t even = most > PIECE_UNIT ? most - most % PIECE_UNIT : most;
+    const int64_t most = most_of_last(inner);
     const int64_t left = space->dim[last] - begin;
-    space->dim[last] = left < even ? left : even;
+    space->dim[last] = left < most ? left : most;
 }
 
 static bool is_whole(const mp_space *space, int from, int view) {
@@ -80,10 +85,11 @@ static void set_walk(const mp_space *space, int from, int views, k_walk *walk) {
     }
 }
 
-/* How often there are pieces of their own along the `dims` outermost dimensions. */
-static int64_t apart(const mp_space *space, int dims) {
-    int64_t count = 1;
-    for (int d = 0; d < dims; d++) {
+/* How many pieces there are: the last of the `outer` dimensions is cut, for each index of those
+ * before it. */
+static int64_t pieces_of(const mp_space *space, int outer, int64_t inner) {
+    int64_t count = MP_CEIL_DIV(space->dim[outer - 1], most_of_last(inner));
+    for (int d = 0; d < outer - 1; d++) {
         count *= space->dim[d];
     }
     return count;
@@ -101,7 +107,7 @@ mp_status mp_piece_at(const mp_shape *shape, const mp_shape *const *in, int view
     *out = (mp_piece){.out = first};
     const int outer = outer_dims(&space, &inner);
     if (outer > 0) {
-        MP_TRY(mp_parts_check(apart(&space, outer - 1), shape));
+        MP_TRY(mp_parts_check(pieces_of(&space, outer, inner), shape));
         cut(&space, outer, inner, views, out);
     }
     set_walk(&space, outer > 0 ? outer - 1 : 0, views, &out->walk);

@@ -75,7 +75,7 @@ static mp_status scratch_like(mp_planner *p, const mp_shape *shape, mp_dtype dty
 }
 
 /* Weights come as ONNX has them, and a library wants them as the image. Constants are brought into
- * that order once. / */
+ * that order once. */
 static mp_status prepare_weights(mp_planner *p, int i) {
     const mp_tensor *w = &p->in[i];
     if (i != 1 || !mp_channels_last(p) || w->shape.rank < 3 || w->shape.dim[1] == 1) {

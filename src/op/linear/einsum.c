@@ -182,7 +182,7 @@ static mp_labels joined(const mp_labels *a, const mp_labels *b, const mp_labels 
 }
 
 /* The view as a batch of matrices of `first` by `second`; `*transposed` if it is stored the other
- * way. / */
+ * way. */
 static mp_status as_matrices(mp_planner *p, mp_dtype dtype, const mp_labels *batch,
                              const mp_labels *first, const mp_labels *second, view *v,
                              bool *transposed) {
