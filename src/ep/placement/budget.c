@@ -100,7 +100,7 @@ static mp_status fill_bill(bill *b, const mp_op *op, const OrtNode *node, const 
 
 static mp_status settle(mp_budget *budget, const bill *b) {
     for (size_t i = 0; i < b->count; i++) {
-        MP_TRY(mp__name_set_add(&budget->counted, b->names[i], NULL));
+        MP_TRY(mp__name_set_add(&budget->counted, b->names[i]));
     }
     budget->used = budget->used > UINT64_MAX - b->bytes ? UINT64_MAX : budget->used + b->bytes;
     return MP_OK;

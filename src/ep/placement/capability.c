@@ -40,7 +40,7 @@ typedef mp_name_set value_set;
 static mp_status value_set_add(value_set *set, const OrtValueInfo *value) {
     const char *name = NULL;
     MP_TRY(mp__from_ort(ORT->GetValueInfoName(value, &name)));
-    return mp__name_set_add(set, name, NULL);
+    return mp__name_set_add(set, name);
 }
 
 static mp_status value_set_has(const value_set *set, const OrtValueInfo *value, bool *out) {

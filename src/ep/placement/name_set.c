@@ -37,14 +37,11 @@ static mp_status grow(mp_name_set *set) {
     return MP_OK;
 }
 
-mp_status mp__name_set_add(mp_name_set *set, const char *name, bool *fresh) {
+mp_status mp__name_set_add(mp_name_set *set, const char *name) {
     if (set->count * 2 >= set->slot_count) {
         MP_TRY(grow(set));
     }
     const size_t slot = slot_of(set, name);
-    if (fresh != NULL) {
-        *fresh = set->slots[slot] == NULL;
-    }
     if (set->slots[slot] != NULL) {
         return MP_OK;
     }

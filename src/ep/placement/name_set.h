@@ -15,8 +15,7 @@ typedef struct mp_name_set {
     size_t count, slot_count;
 } mp_name_set;
 
-/* Adds a copy of the name; `*fresh`, where it is not NULL, tells whether it was not there yet. */
-mp_status mp__name_set_add(mp_name_set *set, const char *name, bool *fresh);
+mp_status mp__name_set_add(mp_name_set *set, const char *name); /* a copy */
 bool mp__name_set_has(const mp_name_set *set, const char *name);
 void mp__name_set_clear(mp_name_set *set);
 
