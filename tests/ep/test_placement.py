@@ -2,6 +2,7 @@
 """Which nodes go to the CPU: arithmetic of shapes, and nothing beside a node that we lack."""
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import provider
 import pytest
@@ -95,6 +96,22 @@ def test_shapes_are_the_cpus_also_through_nodes_that_we_lack():
     where = check(model, {"x": np.ones((3, 4), np.float32)})
     ours = {name for name, ep in where.items() if ep == provider.NAME}
     assert ours == {"Shape", "Reshape"}
+
+
+@pytest.mark.parametrize("odd", ["a\tb", "a\nb", "a\x85b", "a\u2028b"])
+def test_odd_names_do_not_spoil_the_list_of_work_on_shapes(odd):
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], name="Shape"),
+        helper.make_node("Add", ["shape", "one"], ["more"], name=odd),
+        helper.make_node("Add", ["more", "one"], ["target"], name="plain"),
+        helper.make_node("ConstantOfShape", ["target"], ["y"], name="made"),
+    ]
+    text = small_models.model(nodes, {"x": ["n", 4]}, {"y": [None, None]}, {"one": np.array([1])})
+    model = onnx.load_from_string(text)
+    model.graph.name = odd
+    session = provider.session(model.SerializeToString(), options=plain())
+    found = {node.name: node.is_shape_work for node in provider.pond.placement(session).nodes}
+    assert found == {"Shape": False, odd: odd[1] not in "\t\n", "plain": True, "made": False}
 
 
 # ---- copies in a saved model ----

@@ -56,7 +56,7 @@ def nodes_left(session: Any) -> Counter[tuple[str, str, str]]:
     """{(operator, domain, name): how many} of the nodes that the provider leaves to the CPU on purpose."""
     name = _name_of(session)
     text = _text_of(name + LEFT) if name else None
-    lines = (line.split("\t") for line in (text or "").splitlines())
+    lines = (line.split("\t") for line in (text or "").split("\n") if line)  # names may hold other ends of lines
     return Counter((operator, domain, node) for operator, domain, node, *_ in lines)
 
 

@@ -11,6 +11,15 @@
 
 #define SUFFIX "/left to the CPU"
 
+/* Writes a name of the model, in which a tab or the end of a line would be taken for one of ours.
+ */
+static void put(FILE *line, const char *name, char end) {
+    for (; name != NULL && *name != '\0'; name++) {
+        (void)fputc((unsigned char)*name < ' ' ? '?' : *name, line);
+    }
+    (void)fputc(end, line);
+}
+
 static mp_status make_line(const OrtGraph *graph, const OrtNode *node, char **out) {
     const char *type = "";
     const char *domain = "";
@@ -23,7 +32,17 @@ static mp_status make_line(const OrtGraph *graph, const OrtNode *node, char **ou
     MP_TRY(mp__from_ort(ORT->Node_GetName(node, &name)));
     MP_TRY(mp__from_ort(ORT->Node_GetId(node, &id)));
     MP_TRY(mp__from_ort(ORT->Graph_GetName(graph, &of)));
-    if (asprintf(out, "%s\t%s\t%s\t%zu\t%s\n", type, domain, name, id, of != NULL ? of : "") < 0) {
+    size_t size = 0;
+    FILE *line = open_memstream(out, &size);
+    if (line != NULL) {
+        put(line, type, '\t');
+        put(line, domain, '\t');
+        put(line, name, '\t');
+        (void)fprintf(line, "%zu\t", id);
+        put(line, of, '\n');
+    }
+    if (line == NULL || fclose(line) != 0) {
+        free(*out);
         *out = NULL;
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the name of a node");
     }
