@@ -95,7 +95,8 @@ def session(model, name=NAME, provider_options=None, options=None, fall_back=Tru
     if name == CPU:
         return ort.InferenceSession(model, options, providers=[CPU])
     register()
-    return pond.session(model, options=provider_options, session_options=options, fall_back=fall_back)
+    first = pond.devices()[0]  # named, so that an emulated one is meant: who calls this says what it runs on
+    return pond.session(model, first, options=provider_options, session_options=options, fall_back=fall_back)
 
 
 def assigned_nodes(session):

@@ -2,6 +2,7 @@
 """What users of millpond.onnxruntime are told: no memory, options that are not taken, a device nobody asked for."""
 
 import textwrap
+from pathlib import Path
 
 import cli_kit
 import millpond
@@ -174,6 +175,17 @@ def test_emulation_that_nobody_asked_for_is_told_once(make):
 ])
 def test_emulation_that_was_asked_for_is_no_news(make, variables):
     done = cli_kit.program(START + f"model = onnx_kit.add_one()\nassert {make}\n", **variables)
+    assert done.stderr == ""
+
+
+def test_a_demo_that_has_printed_its_device_is_told_nothing():
+    demo = Path(__file__).resolve().parents[2] / "demo"
+    done = cli_kit.program(textwrap.dedent(f"""
+        import onnx_kit, sys
+        sys.path.append({str(demo)!r})
+        import provider
+        assert provider.session(onnx_kit.add_one())
+    """), **ON_THE_CPU, MILLPOND_EP_LIBRARY=millpond.get_library_path())
     assert done.stderr == ""
 
 
