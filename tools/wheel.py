@@ -63,6 +63,8 @@ def quiet(verbose):
         try:
             yield
         except BaseException:
+            sys.stdout.flush()  # what the backend has printed goes into the log, too
+            sys.stderr.flush()
             log.seek(0)
             os.write(kept[1][1], log.read())
             raise

@@ -102,7 +102,9 @@ def test_what_builds_a_wheel_says_is_kept_back(fails):
                 raise SystemExit(3)
         print("after")
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False,
+                          env=env)
     if fails:
         assert done.returncode == 3 and done.stdout == "before\n"
         assert done.stderr == "of a compiler\nof the backend\n"
