@@ -68,11 +68,12 @@ static bool copy_view(core_buffer *buffer, void *stream, Py_buffer *view, bool t
 static bool copy_object(core_buffer *buffer, PyObject *host, PyObject *given, bool to_host) {
     Py_buffer view;
     void *stream = buffer->stream;
-    if (!core_stream_or(given, buffer->stream, &stream) || !core_buffer_check(buffer) ||
+    if (!core_stream_or(given, buffer->stream, &stream) ||
         !view_open(buffer, host, to_host ? PyBUF_WRITABLE : 0, &view)) {
         return false;
     }
-    const bool copied = copy_view(buffer, stream, &view, to_host);
+    /* Looked at last: the functions of `given` and `host` may have freed it. */
+    const bool copied = core_buffer_check(buffer) && copy_view(buffer, stream, &view, to_host);
     view_close(&view);
     return copied;
 }
