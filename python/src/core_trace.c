@@ -1,13 +1,14 @@
 /* core_trace.c - what a trace knows from Python: labels, and the stacks of those who ask for
  * memory.
  *
- * The pool asks for a stack on the thread that lends, without locks of its own, as it calls hooks;
- * so the GIL can be waited for. That is not done where hooks are not called either (a library that
- * holds a lock of its own), nor on threads that Python has never seen.
+ * The pool asks for a stack on the thread that allocates, without locks of its own, as it calls
+ * hooks; so the GIL can be waited for. That is not done where hooks are not called either (a
+ * library that holds a lock of its own), nor on threads that Python has never seen.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "core_pool.h"
 
 #include "pool/pool_handle.h"
+#include "pool/trace/trace_label.h"
 #include "pool/trace/trace_stack.h"
 
 #include <sched.h>
@@ -127,7 +128,6 @@ static bool name_of(PyObject *given, const char *what, const char **out) {
 }
 
 PyObject *core_label_make(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    static const char *const kinds[] = {"other", "weights", "activations", "workspace"};
     const char *node = NULL;
     const char *tensor = NULL;
     (void)module;
@@ -138,9 +138,10 @@ PyObject *core_label_make(PyObject *module, PyObject *const *args, Py_ssize_t co
         !name_of(args[2], "the tensor of a label", &tensor)) {
         return NULL;
     }
-    for (int i = 0; PyUnicode_Check(args[0]) && i < (int)(sizeof kinds / sizeof kinds[0]); i++) {
-        if (PyUnicode_CompareWithASCIIString(args[0], kinds[i]) == 0) {
-            return PyLong_FromUnsignedLong(mp_label_make((mp_label_kind)i, node, tensor));
+    for (mp_label_kind kind = MP_LABEL_OTHER;
+         PyUnicode_Check(args[0]) && kind <= MP_LABEL_WORKSPACE; kind++) {
+        if (PyUnicode_CompareWithASCIIString(args[0], mp__label_kind_name(kind)) == 0) {
+            return PyLong_FromUnsignedLong(mp_label_make(kind, node, tensor));
         }
     }
     (void)core_reject("the kind of a label is %R; it must be 'weights', 'activations', "
