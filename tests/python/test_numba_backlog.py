@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from millpond._numba_backlog import Backlog, ContextGoneError, Driver
+from millpond._numba_binding import CtypesBinding
 
 MIB = 1 << 20
 
@@ -22,24 +23,11 @@ class Binding:
     CU_STREAM_LEGACY = 1
     CUstream = staticmethod(lambda handle: f"stream {handle}")
 
-    class CUresult:
-        CUDA_ERROR_DEINITIALIZED = 4
-        CUDA_ERROR_INVALID_CONTEXT = 201
-        CUDA_ERROR_INVALID_HANDLE = 400
-        CUDA_ERROR_CONTEXT_IS_DESTROYED = 709
-        CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906
-
-    class CUstreamCaptureMode:
-        CU_STREAM_CAPTURE_MODE_RELAXED = 2
-
-    class CUstreamCaptureStatus:
-        CU_STREAM_CAPTURE_STATUS_NONE = 0
-
-    class CUevent_flags:  # noqa: N801
-        CU_EVENT_DISABLE_TIMING = 2
-
-    class CUstream_flags:  # noqa: N801
-        CU_STREAM_NON_BLOCKING = 1
+    CUresult = CtypesBinding.CUresult  # test_numba_own.py holds these against NVIDIA's
+    CUstreamCaptureMode = CtypesBinding.CUstreamCaptureMode
+    CUstreamCaptureStatus = CtypesBinding.CUstreamCaptureStatus
+    CUevent_flags = CtypesBinding.CUevent_flags
+    CUstream_flags = CtypesBinding.CUstream_flags
 
     VALUES = {"cuThreadExchangeStreamCaptureMode": 0, "cuStreamIsCapturing": 0, "cuEventCreate": "event",
               "cuStreamGetFlags": 0, "cuCtxPopCurrent": "context"}

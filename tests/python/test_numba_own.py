@@ -86,6 +86,14 @@ def driver(library):
     return Driver(CtypesBinding(lambda: library), ctypes.c_void_p(0x99))
 
 
+def test_constants_are_nvidia_s():
+    theirs = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed")
+    kinds = [kind for kind in vars(CtypesBinding).values() if isinstance(kind, type)]
+    found = [(kind.__name__, name, value) for kind in kinds for name, value in vars(kind).items() if name[0] != "_"]
+    assert found == [(kind, name, int(getattr(getattr(theirs, kind), name))) for kind, name, _ in found]
+    assert len(found) == 9 and int(theirs.CU_STREAM_LEGACY) == CtypesBinding.CU_STREAM_LEGACY
+
+
 def test_fence(driver, library):
     assert driver.fence()
     assert library.calls == [
