@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CuPy's arrays from the pool: statistics, an error that says who holds the memory, streams, and a captured graph."""
+"""CuPy's arrays from the pool: statistics, an error that lists usage by client, streams, and a captured graph."""
 
 import sys
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Numba's arrays and a buffer of the program's own come from one pool: what one gives back serves the other."""
+"""Numba's arrays and a buffer of the program's own come from one pool: memory that one frees is used by the other."""
 
 import millpond.numba
 import numpy as np

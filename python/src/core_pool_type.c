@@ -58,14 +58,15 @@ static PyMethodDef methods[] = {
      "Raises InvalidArgumentError, with no effect, for an address that is not allocated."},
     {"record_use", CORE_METHOD(core_pool_record_use), FAST,
      "record_use($self, address, stream, /)\n--\n\n"
-     "Work queued on `stream`, another one than the block was allocated on, uses the block:\n"
-     "once freed it is allocated again only after that work."},
+     "Work queued on `stream` from now on, another one than the block was allocated on, uses it\n"
+     "too: that comes after earlier users of the memory, which is allocated again only after it."},
     {"find", core_pool_find, METH_O,
      "find($self, address, /)\n--\n\n"
      "Describes the allocated block that contains `address`, as a dict. Raises NotFoundError."},
     {"stream_settled", core_pool_stream_settled, METH_O,
      "stream_settled($self, stream, /)\n--\n\n"
-     "All work queued on `stream` so far has ended: what was freed on it may serve any stream."},
+     "All work queued on `stream` so far has ended: what was freed on it may be used on any\n"
+     "stream."},
     {"stream_gone", core_pool_stream_gone, METH_O,
      "stream_gone($self, stream, /)\n--\n\n"
      "`stream` is about to be destroyed; waits for its work. Needed for every stream that was\n"

@@ -15,7 +15,7 @@ _Target = TypeVar("_Target", bound=ReadableBuffer)
 class SupportsCudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
-# None: no stream: the host uses the memory, or work in an order that the caller keeps; who frees it says that nothing
+# None: no stream: the host uses the memory, or work in an order that the caller keeps; freeing it says that nothing
 # uses it any more. An int: a native handle (0 and 1 are the legacy default stream, 2 is the thread's own).
 Stream = int | SupportsCudaStream | None
 
@@ -197,13 +197,13 @@ class Pool:
     def find(self, address: int, /) -> BlockInfo:
         """Describes the allocated block that contains `address`. Raises NotFoundError."""
     def stream_settled(self, stream: Stream, /) -> None:
-        """All work queued on `stream` so far has ended: what was freed on it may serve any stream."""
+        """All work queued on `stream` so far has ended: what was freed on it may be used on any stream."""
     def stream_gone(self, stream: Stream, /) -> None:
         """`stream` is about to be destroyed; waits for its work. Needed, since drivers use handles again."""
     def stream_mark(self, producer: Stream, /) -> int:
         """A number for this moment of `producer`; the caller records an event on it right after."""
     def stream_ordered(self, consumer: Stream, producer: Stream, mark: int) -> None:
-        """`consumer` waits for the event recorded after `mark`: what `producer` freed before may serve it."""
+        """`consumer` waits for the event recorded after `mark`: what `producer` freed before may be used on it."""
     def capture_begin(self, stream: Stream, capture: Capture | None = None) -> Capture:
         """`stream` is about to be captured into a graph, whose memory the Capture keeps apart from now on."""
     def capture_end(self, stream: Stream, /) -> None: ...

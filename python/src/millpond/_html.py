@@ -23,11 +23,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str
 
 
 def pool_table(pool: Pool) -> str:
-    """Who holds what of a pool; the extension asks for it."""
+    """Usage of a pool by client; called by the extension."""
     if pool.closed:
         return table((), (), repr(pool))
     stats = pool.stats()
-    caption = f"{pool.memory} memory of {pool.device}, {pool.device_name}: {stats['in_use']:,} bytes lent, " \
-              f"{stats['total']:,} had from the device"
+    caption = f"{pool.memory} memory of {pool.device}, {pool.device_name}: {stats['in_use']:,} bytes in use, " \
+              f"{stats['total']:,} reserved from the device"
     rows = [(share["name"], f"{share['in_use']:,}", share["blocks"], share["allocs"]) for share in pool.clients()]
-    return table(("client", "bytes lent", "blocks", "requests"), rows, caption)
+    return table(("client", "bytes in use", "blocks", "requests"), rows, caption)

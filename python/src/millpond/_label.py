@@ -16,7 +16,7 @@ Kind = Literal["weights", "activations", "workspace", "other"]
 
 
 class label(contextlib.ContextDecorator):  # noqa: N801  (a word of the language it extends, as contextlib's own)
-    """What this thread is lent meanwhile, by any pool and through any library, bears this label in traces.
+    """What this thread allocates inside, from any pool and through any library, bears this label in traces.
 
         with millpond.label("attention", kind="activations", tensor="scores"):
             scores = cupy.empty((4096, 4096))

@@ -178,7 +178,7 @@ class Binding:
             raise InvalidArgumentError(f"the model's inputs {_names(required)} have no value")
         self._wait(stream)
         with translated():
-            for name, (_, value) in self._given.items():  # anew each time: where it must be copied, that is done here
+            for name, (_, value) in self._given.items():  # each time: where it must be copied, that is done here
                 self._binding.bind_ortvalue_input(name, value)
             self._binding.clear_binding_outputs()  # else a run would write into the memory of the one before
             for name, (array, value) in self._wanted.items():

@@ -34,7 +34,7 @@ class Argument(Protocol):
 class Session(InferenceSession):
     """An onnxruntime.InferenceSession on the provider; made by session().
 
-    A run for which the pool has no memory raises OutOfMemoryError with the pool's sentence, which says who holds what.
+    A run for which the pool has no memory raises OutOfMemoryError with the pool's sentence: usage by client.
     """
 
     def run(

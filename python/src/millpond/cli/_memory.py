@@ -48,8 +48,8 @@ def _head(pool: dict[str, Any]) -> str:
     bound = f" of at most {size(stats['limit'])}" if stats["limit"] is not None else ""
     left = f"; {size(pool['device_free'])} of {size(pool['device_total'])} left there" if pool["device_total"] else ""
     return (
-        f"{size(stats['in_use'])} lent, {size(stats['in_use_max'])} at most; {size(stats['total'])} had from the "
-        f"device{bound}, {size(stats['total_max'])} at most{left}; {stats['failures']} requests failed"
+        f"{size(stats['in_use'])} in use, {size(stats['in_use_max'])} at most; {size(stats['total'])} reserved from "
+        f"the device{bound}, {size(stats['total_max'])} at most{left}; {stats['failures']} requests failed"
     )
 
 
@@ -57,8 +57,8 @@ def _stream(handle: int | None) -> str:
     return "none" if handle is None else "default" if handle in (0, 1) else f"{handle:#x}"
 
 
-CLIENT_COLUMNS = ("client", "lent", "asked for", "blocks", "requests")
-STREAM_COLUMNS = ("stream", "lent", "kept free", "blocks", "requests")
+CLIENT_COLUMNS = ("client", "in use", "requested", "blocks", "requests")
+STREAM_COLUMNS = ("stream", "in use", "kept free", "blocks", "requests")
 
 
 def _clients(pool: dict[str, Any]) -> list[tuple[object, ...]]:
@@ -119,7 +119,7 @@ def _line(state: dict[str, Any], pool: dict[str, Any]) -> str:
 
 
 def watch(show: Show, pid: int, seconds: float, device: str | None = None, memory: str | None = None) -> None:
-    """On a terminal in place, else a line a pool and moment: time, device, memory, bytes lent, bytes had."""
+    """On a terminal in place, else a line a pool and moment: time, device, memory, bytes in use and reserved."""
     if show.out.is_terminal and not show.as_json:
         with Live(console=show.out, auto_refresh=False) as live:
             for state in _states(pid, seconds):
@@ -191,7 +191,7 @@ def command(
     pid: int | None, live: bool, every: float, html: Path | None, open_page: bool, trace: int | None,
     stacks: int | None, dump: bool, device: str | None, memory: str | None, as_list: bool, as_json: bool,
 ) -> None:
-    """Look at the pools of a running process: who holds what, by client and by stream.
+    """Look at the pools of a running process: usage by client and by stream.
 
     The process must have been started with MILLPOND_MONITOR=1, or have called millpond.monitor.start(); without PID it
     is the only one that has. Ends with 3 where there is none.

@@ -47,7 +47,7 @@ class Subject:
         return self.session.run(self.names, feeds)
 
     def memory(self) -> dict[str, Any]:
-        """Bytes of the pool: lent now and at most since the session was begun, and had from the device."""
+        """Bytes of the pool: in use now and at most since the session was begun, and reserved from the device."""
         stats = self.pool.stats()
         return {
             "lent": stats["in_use"],
@@ -105,8 +105,8 @@ def show_memory(show: Show, memory: dict[str, Any], load_ms: float) -> None:
     show.heading("Memory of the pool")
     size = _show.size
     show.line(
-        f"at most {size(memory['lent_max'])} lent ({size(memory['lent_before'])} of it before), "
-        f"{size(memory['total_max'])} had from the device; {memory['requests']} requests in all; "
+        f"at most {size(memory['lent_max'])} in use ({size(memory['lent_before'])} of it before), "
+        f"{size(memory['total_max'])} reserved from the device; {memory['requests']} requests in all; "
         f"loaded in {load_ms:.0f} ms"
     )
 
