@@ -14,7 +14,7 @@ from millpond import _native
 from millpond._core import Error, InvalidArgumentError, OutOfMemoryError, UnsupportedError
 
 TEXT_MAX = 1024
-ALLOCATION = ("allocation failed", "failed to allocate", "out of memory", "there was no memory", "no memory")
+ALLOCATION = ("allocation failed", "failed to allocate", "out of memory", "no memory")
 _KINDS = {"INVALID_ARGUMENT": InvalidArgumentError, "NOT_IMPLEMENTED": UnsupportedError}  # in what ONNX Runtime says
 
 _find = ctypes.CDLL(_native.PATH).mp_shortage_find
