@@ -2,11 +2,13 @@
 """A sample of hostile models (hostile.py); `make test-hostile` tries as many as one likes."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import hostile_models
+import pytest
 from registered import registry
 
 HERE = Path(__file__).resolve().parent
@@ -38,7 +40,27 @@ def test_a_seed_is_one_model():
 def test_sample(summary):
     done = hostile("--count", MODELS, "--seed", 1, "--jobs", 2)
     assert done.returncode == 0, done.stdout + done.stderr
-    summary(f"hostile models: {done.stdout.splitlines()[-2]}")
+    counts = done.stdout.splitlines()[-2]
+    summary(f"hostile models: {counts}")
+    check_counts({word: int(count) for count, word in re.findall(r"(\d+) ([^;]+)", counts)})
+
+
+def check_counts(found):
+    """A provider that takes no node, or refuses what it is given, breaks no single model's rule."""
+    assert sum(found.values()) == MODELS, found
+    assert found["equal"] > MODELS // 4, found
+    assert found.get("refused by us alone", 0) < MODELS // 20 and found.get("slow", 0) == 0, found
+
+
+@pytest.mark.parametrize("spoiled", [
+    {"equal": 70, "elsewhere": 230},
+    {"equal": 285, "refused by us alone": 15},
+    {"equal": 299, "slow": 1},
+    {"equal": 299},
+])
+def test_counts_that_say_that_the_sample_is_worth_little(spoiled):
+    with pytest.raises(AssertionError):
+        check_counts(spoiled)
 
 
 def test_a_worker_that_dies_is_reported_with_its_seed():

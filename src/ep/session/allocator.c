@@ -50,19 +50,11 @@ static mp_status pool_of(const OrtAllocator *self, mp_pool **out) {
     return mp__pool_later_get(&from(self)->pool, out);
 }
 
-static void *alloc_pinned(OrtAllocator *self, size_t size) {
-    mp_pool *pool = NULL;
-    mp_addr addr = 0;
-    if (size == 0) {
-        return NULL;
-    }
-    mp_status status = pool_of(self, &pool);
-    if (status == MP_OK) {
-        const mp_label before = label_begin(self);
-        status = mp_pool_alloc(pool, size, MP_NO_STREAM, &addr);
-        (void)mp_label_set(before);
-    }
-    return give(status, &addr);
+/* A recorded run's memory on the device is its graph's; pinned memory never is. */
+static mp_status take(const OrtAllocator *self, mp_pool *pool, size_t size, void *native,
+                      mp_addr *addr) {
+    return from(self)->pinned ? mp_pool_alloc(pool, size, native, addr)
+                              : mp__lend(pool, size, native, addr);
 }
 
 static void *lend(OrtAllocator *self, size_t size, void *native) {
@@ -74,7 +66,7 @@ static void *lend(OrtAllocator *self, size_t size, void *native) {
     mp_status status = pool_of(self, &pool);
     if (status == MP_OK) {
         const mp_label before = label_begin(self);
-        status = mp__lend(pool, size, native, &addr);
+        status = take(self, pool, size, native, &addr);
         (void)mp_label_set(before);
     }
     return give(status, &addr);
@@ -189,16 +181,14 @@ static void fill(allocator *a, const OrtMemoryInfo *asked) {
     if (unknown != NULL) {
         ORT->ReleaseStatus(unknown);
     }
-    const bool constant = type == OrtReadOnlyAllocator;
-    a->pinned = ORT->MemoryInfoGetDeviceMemType(asked) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
+        a->pinned = ORT->MemoryInfoGetDeviceMemType(asked) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
+    const bool constant = type == OrtReadOnlyAllocator && !a->pinned;
     a->info = a->pinned ? a->unit->pinned : constant ? a->unit->constant : a->unit->memory;
     a->label = a->pinned ? mp_label_make(MP_LABEL_OTHER, NULL, "values in host memory")
                          : mp_label_make(MP_LABEL_ACTIVATIONS, NULL, "inputs and planned values");
     a->base = (OrtAllocator){
         .version = mp_the_plugin.version,
-        .Alloc = a->pinned  ? alloc_pinned
-                 : constant ? reserve
-                            : alloc,
+        .Alloc = constant ? reserve : alloc,
         .Free = free_block,
         .Info = info,
         .Reserve = reserve,

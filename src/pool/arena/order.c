@@ -146,8 +146,8 @@ void mp__order_settle_idle(arena *a) {
         if (stream == NULL) {
             continue;
         }
-        const uint64_t epoch =
-            mp__order_end_epoch(l); /* first: what is freed meanwhile is in the next */
+        /* First: what is freed meanwhile is in the next one. */
+        const uint64_t epoch = mp__order_end_epoch(l);
         if (stream_is_idle(a, stream)) {
             l->reached = epoch;
         } else {
