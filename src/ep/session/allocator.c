@@ -181,7 +181,7 @@ static void fill(allocator *a, const OrtMemoryInfo *asked) {
     if (unknown != NULL) {
         ORT->ReleaseStatus(unknown);
     }
-        a->pinned = ORT->MemoryInfoGetDeviceMemType(asked) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
+    a->pinned = ORT->MemoryInfoGetDeviceMemType(asked) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
     const bool constant = type == OrtReadOnlyAllocator && !a->pinned;
     a->info = a->pinned ? a->unit->pinned : constant ? a->unit->constant : a->unit->memory;
     a->label = a->pinned ? mp_label_make(MP_LABEL_OTHER, NULL, "values in host memory")
