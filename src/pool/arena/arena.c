@@ -256,15 +256,6 @@ mp_status mp__arena_create(const source *from, const arena_options *options, are
     return MP_OK;
 }
 
-bool mp__arena_is_used(arena *a) {
-    mp_pool_stats stats;
-    if (a->mempool != NULL) {
-        return mp__mempool_stats(a->mempool, &stats) == MP_OK && stats.in_use > 0;
-    }
-    mp__usage_stats(a, &stats);
-    return stats.in_use > 0;
-}
-
 void mp__arena_destroy(arena *a) {
     if (lane_count_of(a) > 0) {
         if (a->device->ops->synchronize(a->device) != MP_OK) {
@@ -274,9 +265,6 @@ void mp__arena_destroy(arena *a) {
         mp__order_close(a);
         mp__captures_close(a);
         mp__regions_close(a);
-    }
-    if (a->mempool != NULL) {
-        mp__mempool_destroy(a->mempool);
     }
     for (size_t i = 0; i < lane_count_of(a); i++) {
         mp__lane_close(a, lane_at(a, (unsigned)i));

@@ -24,6 +24,7 @@
 #include "pool/arena_option.h"
 #include "pool/layout.h"
 #include "pool/mempool/mempool.h"
+#include "pool/pool_mode.h"
 #include "pool/trace/trace.h"
 
 #include <pthread.h>
@@ -37,7 +38,6 @@ enum {
     HOOKS_MAX = 16,
 };
 
-typedef struct arena arena;
 typedef struct lane lane;
 
 /* ---- lanes ---- */
@@ -127,6 +127,7 @@ typedef struct hook {
 
 struct arena {
     /* set once */
+    const pool_mode *mode;
     mp_device *device; /* borrowed */
     source source;
     arena_options options;
@@ -134,7 +135,7 @@ struct arena {
     bool notes;           /* the device wants to be told of blocks */
     bool expandable;      /* regions are addresses, with pages mapped on demand */
     bool direct;          /* every block is an allocation of the external manager */
-    mp__mempool *mempool; /* owned; in its place, where the driver's pool was asked for */
+    mp__mempool *mempool; /* owned by its mode; NULL in others */
     mp_trace *trace;      /* owned */
 
     struct {
@@ -332,13 +333,10 @@ bool mp__reserved_is_of_graph(const arena *a, const chunk *c);
 /* ---- arena.c ---- */
 
 mp_status mp__arena_create(const source *from, const arena_options *options, arena **out);
-/* Whether blocks are still allocated. */
-bool mp__arena_is_used(arena *a);
 void mp__arena_destroy(arena *a);
 
 mp_status mp__arena_alloc(arena *a, size_t size, void *native, uint8_t client, mp_addr *out);
 /* `native` MP_SAME_STREAM: the one it was allocated on. */
-#define MP_SAME_STREAM ((void *)~(uintptr_t)1)
 mp_status mp__arena_free(arena *a, mp_addr addr, void *native);
 mp_status mp__arena_shrink(arena *a, size_t *released);
 /* Fails: what `what` was to be done with is not an allocated block. */

@@ -40,15 +40,6 @@ void mp__report_options(const arena *a) {
     if (o->max_mem != SIZE_MAX) {
         (void)snprintf(limit, sizeof limit, "%zu", o->max_mem);
     }
-    if (a->mempool != NULL) {
-        MP_LOG(INFO,
-               "a pool of device memory of device %d (%s) from the driver's own pool: "
-               "cuda_mempool_release_threshold %zu, cuda_mempool_bytes_to_keep_on_shrink %zu, "
-               "max_mem %s",
-               a->device->ordinal, a->device->info.name, o->cuda_mempool_release_threshold,
-               o->cuda_mempool_bytes_to_keep_on_shrink, limit);
-        return;
-    }
     MP_LOG(INFO,
            "a pool of %s memory of device %d (%s)%s%s: extend_strategy %s, "
            "initial_chunk_size_bytes %zu, max_dead_bytes_per_chunk %zu, "

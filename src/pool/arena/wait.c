@@ -5,7 +5,6 @@
  * nor captured for the pool meanwhile; events are waited for without it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena.h"
-#include "pool/mempool/mempool_private.h"
 
 #include <stdlib.h>
 
@@ -52,9 +51,6 @@ static mp_status mark_all(arena *a, size_t lane_count, mp_event **events, size_t
 }
 
 mp_status mp__arena_wait(arena *a) {
-    if (a->mempool != NULL) {
-        return mp__mempool_wait(a->mempool);
-    }
     size_t count = 0;
     (void)pthread_mutex_lock(&a->lock);
     const size_t lane_count = lane_count_of(a);
