@@ -158,7 +158,7 @@ void mp__arena_dump(arena *a, mp_write_fn *write, void *context) {
                  " returned, %" PRIu64 " failures\n",
                  stats.allocs, stats.frees, stats.extensions, stats.shrinkages, stats.failures);
     put_clients(a, &w);
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp__lanes_lock(a); /* what is allocated or on a shelf must not change meanwhile */
     const free_view view = view_free(a);
     mp__dump_put(&w, "free %zu bytes in %zu chunks, the largest %zu, fragmentation %u %%\n",
@@ -167,7 +167,7 @@ void mp__arena_dump(arena *a, mp_write_fn *write, void *context) {
     put_regions(a, &w);
     put_chunks(a, &w);
     mp__lanes_unlock(a);
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
 }
 
 /* ---- out of memory ---- */
@@ -235,12 +235,12 @@ mp_status mp__arena_fail(arena *a, size_t size, uint8_t client, const char *why)
     char reason[512];
     mp_pool_stats stats;
     (void)snprintf(reason, sizeof reason, "%s", why != NULL ? why : mp_error_message());
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     a->counts.failures++;
     mp__lanes_lock(a);
     const free_view view = view_free(a);
     mp__lanes_unlock(a);
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     mp__usage_stats(a, &stats);
     name_holders(a, holders, sizeof holders);
     name_rest(a, rest, sizeof rest);

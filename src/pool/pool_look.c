@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/handle.h"
 #include "pool/pool_argument.h"
+#include "pool/pool_handle.h"
 
 #include <string.h>
 
@@ -43,4 +44,9 @@ mp_status mp_pool_dump(mp_pool *pool, mp_write_fn *write, void *context) {
     TAKE_ARENA(a, pool);
     CHECK_ARGUMENT(write != NULL, "write is NULL");
     return a->mode->dump(a, write, context);
+}
+
+mp_status mp__pool_check(mp_pool *pool) {
+    TAKE_ARENA(a, pool);
+    return a->mode->check(a);
 }

@@ -69,6 +69,8 @@ typedef struct pool_mode {
     mp_status (*dump)(arena *a, mp_write_fn *write, void *context);
     /* Gives: `*out`, to be freed with mp__layout_free. */
     mp_status (*layout)(arena *a, mp_layout *out);
+    /* Whether the pool's record of itself is consistent. Fails: INTERNAL, with the first breach. */
+    mp_status (*check)(arena *a);
     /* A line of the log with the options that a new pool has settled on. */
     void (*report_options)(const arena *a);
 

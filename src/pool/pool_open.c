@@ -16,7 +16,7 @@ const char *mp_version(void) {
 
 static mp_status add_client(arena *a, const char *name, uint8_t *out) {
     mp_status status = MP_OK;
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     size_t i = 0;
     while (i < a->client_count && strcmp(a->clients[i], name) != 0) {
         i++;
@@ -28,7 +28,7 @@ static mp_status add_client(arena *a, const char *name, uint8_t *out) {
         (void)snprintf(a->clients[i], sizeof a->clients[i], "%s", name);
         a->client_count++;
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     *out = (uint8_t)i;
     return status;
 }

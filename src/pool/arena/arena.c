@@ -16,14 +16,14 @@
 static mp_status alloc_once(arena *a, lane *l, uint32_t units, size_t size, uint8_t client,
                             chunk **out) {
     chunk *c = NULL;
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     const mp_status status = mp__chunk_obtain(a, l, units, &c);
     if (status == MP_OK) {
         chunk_lend(c, l->index, size, client);
         mp__address_add(&a->addresses, c);
         *out = c;
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
@@ -107,9 +107,9 @@ chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out) {
     const mp_addr begin = addr - a->border;
     chunk *c = mp__address_find(&a->addresses, begin);
     if (c == NULL) { /* it may have been overlooked while the table changed */
-        (void)pthread_mutex_lock(&a->lock);
+        arena_lock(a);
         c = mp__address_find(&a->addresses, begin);
-        (void)pthread_mutex_unlock(&a->lock);
+        arena_unlock(a);
     }
     return lock_chunk(a, c, begin, out);
 }
@@ -135,7 +135,7 @@ static void free_slow(arena *a, chunk *c, lane *from, lane *to) {
     if (a->border > 0 || a->options.poison) {
         mp__guard_check(a, to, c);
     }
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     lane *heir = heir_of(from, to);
     chunk_set_lane(c, heir->index);
     if (a->notes && (!heir->is_capture || heir->gone)) { /* a graph uses what was freed in it */
@@ -150,7 +150,7 @@ static void free_slow(arena *a, chunk *c, lane *from, lane *to) {
         spin_unlock(&heir->lock);
         mp__chunk_release(a, c);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
 }
 
 mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
@@ -176,9 +176,9 @@ mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
         const bool full = mp__shelf_put(a, l, c);
         spin_unlock(&l->lock);
         if (full) {
-            (void)pthread_mutex_lock(&a->lock);
+            arena_lock(a);
             mp__shelf_clear(a, l, false);
-            (void)pthread_mutex_unlock(&a->lock);
+            arena_unlock(a);
         }
         return MP_OK;
     }
@@ -196,7 +196,7 @@ mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
 
 mp_status mp__arena_shrink(arena *a, size_t *released) {
     mp__nvtx_push("millpond shrink");
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp_status status = MP_OK;
     if (a->captures_open == 0) {
         status = mp__arena_quiesce(a);
@@ -208,7 +208,7 @@ mp_status mp__arena_shrink(arena *a, size_t *released) {
         bytes = mp__region_trim(a);
         a->next_extension = a->options.initial_growth_chunk_size_bytes;
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     mp__nvtx_pop();
     if (status == MP_OK && released != NULL) {
         *released = bytes;

@@ -19,6 +19,7 @@
 
 #include "base/thread_number.h"
 #include "pool/arena/address_map.h"
+#include "pool/arena/arena_check.h"
 #include "pool/arena/bins.h"
 #include "pool/arena/spin.h"
 #include "pool/arena_option.h"
@@ -164,6 +165,7 @@ struct arena {
     unsigned captures_open;  /* streams being captured: the device must not be waited for */
     uint64_t peak, assigned; /* see usage.c */
     atomic_bool crowded;     /* the same */
+    bool is_unsound;         /* arena.check has found a breach */
     mp_pool_stats counts;    /* those that the arena's lock guards; the rest is summed up */
     hook hooks[HOOKS_MAX];
     size_t hook_count;
@@ -176,6 +178,18 @@ struct arena {
     unsigned references;
     arena_told told; /* options that later openers wanted otherwise */
 };
+
+static inline void arena_lock(arena *a) {
+    (void)pthread_mutex_lock(&a->lock);
+}
+
+static inline void arena_unlock(arena *a) {
+    if (__builtin_expect(a->options.check, false)) {
+        mp__arena_unlock_checked(a);
+    } else {
+        (void)pthread_mutex_unlock(&a->lock);
+    }
+}
 
 static inline lane *lane_at(const arena *a, unsigned index) {
     return atomic_load_explicit(&((arena *)(uintptr_t)a)->lanes[index], memory_order_acquire);

@@ -35,7 +35,8 @@ static mp_status refuse_try(arena *a, size_t size, void *stream, uint8_t client,
         .regions_are_allocations = true, .get_stats = get_stats,                        \
         .reset_peaks = mp__usage_reset_peaks, .get_clients = mp__usage_clients,         \
         .get_streams = mp__usage_streams, .dump = dump, .layout = mp__arena_layout,     \
-        .report_options = mp__report_options, .destroy = mp__arena_destroy,             \
+        .check = mp__arena_check, .report_options = mp__report_options,                 \
+        .destroy = mp__arena_destroy,                                                   \
     }
 
 const pool_mode mp__mode_arena = TABLE(mp__arena_alloc, mp__arena_try_alloc);

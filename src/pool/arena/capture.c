@@ -38,23 +38,23 @@ mp_status mp__arena_stream_gone(arena *a, void *native) {
     if (key == MP_NO_STREAM) {
         return MP_OK;
     }
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     lane *l = mp__lane_known(a, key);
     mp_status status = l == NULL ? mp__lane_current(a, key, &l) : MP_OK;
     if (status == MP_OK && !l->gone) {
         status = give_up(a, l);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
 mp_status mp__arena_stream_settled(arena *a, void *native) {
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     lane *l = mp__lane_known(a, mp__lane_key(a, native));
     if (l != NULL && l->index != 0) {
         mp__order_settle(l); /* no walk over chunks: they are compared with it when needed */
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return MP_OK;
 }
 
@@ -70,12 +70,12 @@ static mp_status own_lane(arena *a, void *native, lane **out) {
 
 mp_status mp__arena_stream_mark(arena *a, void *native, uint64_t *mark) {
     lane *l = NULL;
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     const mp_status status = own_lane(a, native, &l);
     if (status == MP_OK) {
         *mark = mp__order_end_epoch(l);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
@@ -96,9 +96,9 @@ static mp_status order(arena *a, void *consumer, void *producer, uint64_t mark) 
 }
 
 mp_status mp__arena_stream_ordered(arena *a, void *consumer, void *producer, uint64_t mark) {
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     const mp_status status = order(a, consumer, producer, mark);
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
@@ -205,17 +205,17 @@ mp_status mp__arena_capture_begin(arena *a, void *native, mp_capture **capture) 
         return MP_FAIL(INVALID_ARGUMENT, "only a stream can be captured, in a pool of device "
                                          "memory");
     }
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp_status status = mp__lane_current(a, key, &l);
     if (status == MP_OK) {
         status = begin(a, l, capture);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
 mp_status mp__arena_capture_end(arena *a, void *native) {
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     lane *l = mp__lane_known(a, mp__lane_key(a, native));
     mp_status status = MP_OK;
     if (l == NULL || l->capture == NULL) {
@@ -227,7 +227,7 @@ mp_status mp__arena_capture_end(arena *a, void *native) {
         spin_unlock(&l->lock);
         a->captures_open--;
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
@@ -263,7 +263,7 @@ static void release_lane(arena *a, lane *l) {
 }
 
 mp_status mp__arena_capture_release(arena *a, mp_capture *capture) {
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp_status status = MP_OK;
     if (!is_known(a, capture)) {
         status = MP_FAIL(INVALID_ARGUMENT, "the capture given is not one of this pool");
@@ -275,7 +275,7 @@ mp_status mp__arena_capture_release(arena *a, mp_capture *capture) {
         }
         forget(a, capture);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 

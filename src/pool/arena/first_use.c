@@ -82,9 +82,9 @@ static mp_status record(arena *a, mp_addr addr, void *native, bool begins) {
     if (status != MP_OK || !begins || before == 0) {
         return status;
     }
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     const mp_status ready = make_ready(a, other, before, epoch);
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return ready;
 }
 

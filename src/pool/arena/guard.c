@@ -16,10 +16,10 @@ enum { BORDER_BYTE = 0xB5, FRESH_BYTE = 0xCB, FREED_BYTE = 0xDD, LOOK_MAX = 512 
  */
 static bool find_stream(arena *a, lane *l, mp_stream **out) {
     bool captured = false;
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     *out = mp__order_stream(a, l);
     captured = l->is_capture || l->capture != NULL;
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return !captured;
 }
 

@@ -142,7 +142,7 @@ static mp_status make_layout(const arena *a, mp_layout *out) {
 
 mp_status mp__arena_layout(arena *a, mp_layout *out) {
     mp_layout fresh = {.device = a->device, .memory = a->source.memory};
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp__order_poll(a);
     mp__arena_gather_idle(a); /* memory that any stream may use is shown as such */
     mp__lanes_lock(a);
@@ -151,7 +151,7 @@ mp_status mp__arena_layout(arena *a, mp_layout *out) {
     mp__lanes_unlock(a);
     fresh.client_count = a->client_count;
     memcpy(fresh.clients, a->clients, sizeof fresh.clients);
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     MP_TRY(status);
     *out = fresh;
     return MP_OK;
@@ -180,7 +180,7 @@ static void describe(const arena *a, const chunk *c, mp_block_info *out) {
 }
 
 mp_status mp__arena_find(arena *a, mp_addr addr, mp_block_info *out) {
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp__lanes_lock(a);
     const chunk *c = mp__address_find(&a->addresses, addr - a->border);
     c = c != NULL ? c : chunk_around(a, addr);
@@ -190,7 +190,7 @@ mp_status mp__arena_find(arena *a, mp_addr addr, mp_block_info *out) {
         describe(a, c, out);
     }
     mp__lanes_unlock(a);
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return lent ? MP_OK
                 : MP_FAIL(NOT_FOUND, "no allocated block of the pool of %s contains 0x%" PRIxPTR,
                           a->device->info.name, addr);

@@ -227,12 +227,12 @@ mp_status mp__lane_current(arena *a, void *key, lane **out) {
 }
 
 static mp_status detour(arena *a, void *key, lane **out) {
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     const mp_status status = mp__lane_current(a, key, out);
     if (status == MP_OK && (*out)->capture != NULL) {
         *out = (*out)->capture;
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 

@@ -44,7 +44,7 @@ void mp__report_options(const arena *a) {
            "a pool of %s memory of device %d (%s)%s%s: extend_strategy %s, "
            "initial_chunk_size_bytes %zu, max_dead_bytes_per_chunk %zu, "
            "initial_growth_chunk_size_bytes %zu, max_power_of_two_extend_bytes %zu, max_mem %s, "
-           "stream_cache_bytes %zu%s%s%s",
+           "stream_cache_bytes %zu%s%s%s%s",
            memory_name(a), a->device->ordinal, a->device->info.name,
            a->source.is_external ? " from an external manager" : "",
            a->expandable ? " with expandable regions" : "",
@@ -52,7 +52,7 @@ void mp__report_options(const arena *a) {
            o->initial_chunk_size_bytes, o->max_dead_bytes_per_chunk,
            o->initial_growth_chunk_size_bytes, o->max_power_of_two_extend_bytes, limit,
            o->stream_cache_bytes, o->ipc ? ", ipc" : "", o->guard ? ", guard" : "",
-           o->poison ? ", poison" : "");
+           o->poison ? ", poison" : "", o->check ? ", check" : "");
 }
 
 void mp__report_memory(const arena *a, mp_addr addr, size_t size, mp_trace_action action) {

@@ -41,12 +41,12 @@ static mp_status reserve(arena *a, const lane *l, uint32_t units, size_t size, u
 
 static mp_status reserve_once(arena *a, const lane *l, uint32_t units, size_t size, uint8_t client,
                               chunk **out) {
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp_status status = reserve(a, l, units, size, client, out);
     if (status == MP_OUT_OF_MEMORY && mp__arena_quiesce(a) == MP_OK && mp__region_trim(a) > 0) {
         status = reserve(a, l, units, size, client, out);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
@@ -119,7 +119,7 @@ void mp__reserve_free(arena *a, chunk *c, lane *from, lane *to) {
     const bool ended = streams_have_ended(a, c, from, to);
     mp__uses_free(c->uses);
     c->uses = NULL;
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp__address_remove(&a->addresses, c);
     unlink_reserved(a, c);
     if (to->is_capture && !to->gone) {
@@ -134,5 +134,5 @@ void mp__reserve_free(arena *a, chunk *c, lane *from, lane *to) {
     if (is_behind(a) && a->captures_open == 0 && a->device->ops->synchronize(a->device) == MP_OK) {
         mp__reserve_give_back(a, false);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
 }

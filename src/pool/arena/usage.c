@@ -73,7 +73,7 @@ static void assign_anew(arena *a, lane *l, uint64_t need) {
 static void lock_for_usage(arena *a) {
     if (pthread_mutex_trylock(&a->lock) != 0) {
         atomic_store_explicit(&a->crowded, true, memory_order_relaxed);
-        (void)pthread_mutex_lock(&a->lock);
+        arena_lock(a);
     }
 }
 
@@ -94,7 +94,7 @@ void mp__usage_add(arena *a, lane *l, chunk *c, chunk_state state) {
         count(l, c, state);
         mp__lanes_unlock(a);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
 }
 
 void mp__usage_count(arena *a, lane *l, chunk *c, chunk_state state) {
@@ -134,15 +134,15 @@ void mp__usage_stats_locked(const arena *a, mp_pool_stats *out) {
 }
 
 void mp__usage_stats(arena *a, mp_pool_stats *out) {
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp__lanes_lock(a);
     mp__usage_stats_locked(a, out);
     mp__lanes_unlock(a);
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
 }
 
 void mp__usage_reset_peaks(arena *a) {
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp__lanes_lock(a);
     a->peak = 0;
     atomic_store_explicit(&a->crowded, false, memory_order_relaxed);
@@ -155,13 +155,13 @@ void mp__usage_reset_peaks(arena *a) {
     a->assigned = a->peak;
     a->counts.total_max = arena_total(a);
     mp__lanes_unlock(a);
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
 }
 
 /* ---- shares ---- */
 
 void mp__usage_clients(arena *a, mp_share *out, size_t capacity, size_t *count_out) {
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp__lanes_lock(a);
     for (size_t k = 0; k < a->client_count && k < capacity; k++) {
         mp_share share = {.stream = MP_NO_STREAM};
@@ -177,7 +177,7 @@ void mp__usage_clients(arena *a, mp_share *out, size_t capacity, size_t *count_o
     }
     *count_out = a->client_count;
     mp__lanes_unlock(a);
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
 }
 
 static void add_lane(const arena *a, const lane *l, mp_share *share) {
@@ -206,7 +206,7 @@ static mp_share *share_of(const lane *l, mp_share *shares, size_t *count) {
 }
 
 mp_status mp__usage_streams(arena *a, mp_share *out, size_t capacity, size_t *count_out) {
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp_share *shares = calloc(lane_count_of(a), sizeof *shares);
     size_t count = 1;
     if (shares != NULL) {
@@ -226,7 +226,7 @@ mp_status mp__usage_streams(arena *a, mp_share *out, size_t capacity, size_t *co
         }
         *count_out = count;
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     free(shares);
     return shares != NULL
                ? MP_OK

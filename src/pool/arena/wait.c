@@ -52,7 +52,7 @@ static mp_status mark_all(arena *a, size_t lane_count, mp_event **events, size_t
 
 mp_status mp__arena_wait(arena *a) {
     size_t count = 0;
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     const size_t lane_count = lane_count_of(a);
     mp_event **events = malloc((lane_count + 1) * sizeof *events);
     mp_status status = events == NULL ? MP_FAIL(OUT_OF_MEMORY,
@@ -60,7 +60,7 @@ mp_status mp__arena_wait(arena *a) {
                                                 "streams",
                                                 lane_count)
                                       : mark_all(a, lane_count, events, &count);
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     for (size_t i = 0; i < count; i++) {
         const mp_status one = a->device->ops->event_synchronize(a->device, events[i]);
         status = status == MP_OK ? one : status;
@@ -73,14 +73,14 @@ mp_status mp__arena_wait(arena *a) {
 mp_status mp__lane_wait(arena *a, lane *l) {
     mp_event *event = NULL;
     mp_status status = MP_OK;
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp_stream *stream = mp__order_stream(a, l);
     if (stream == NULL) { /* a graph, or a stream out of reach, unless there is none any more */
         status = l->index == 0 || l->gone ? MP_OK : MP_BUSY;
     } else {
         status = takes_no_event(a, l, stream) ? MP_BUSY : mark(a, stream, &event);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     if (event != NULL) {
         status = a->device->ops->event_synchronize(a->device, event);
         a->device->ops->event_destroy(a->device, event);
