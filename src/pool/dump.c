@@ -3,6 +3,7 @@
 #include "pool/dump.h"
 
 #include "base/log.h"
+#include "pool/arena/usage.h"
 
 #include <inttypes.h>
 #include <stdio.h>

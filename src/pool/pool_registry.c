@@ -3,6 +3,7 @@
 #include "pool/pool_registry.h"
 
 #include "base/log.h"
+#include "pool/arena/arena.h"
 #include "pool/pool_handle.h"
 #include "pool/pool_mode.h"
 

@@ -1,5 +1,6 @@
 /* pool_check_test.c - a record of a pool that was spoilt is found out, and said in one sentence.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/coalesce.h"
 #include "pool/handle.h"
 #include "pool/pool_kit.h"
 

@@ -6,6 +6,20 @@
 
 #include "base/log.h"
 #include "base/nvtx.h"
+#include "pool/arena/capture.h"
+#include "pool/arena/coalesce.h"
+#include "pool/arena/expand.h"
+#include "pool/arena/gather_idle.h"
+#include "pool/arena/grow.h"
+#include "pool/arena/guard.h"
+#include "pool/arena/obtain.h"
+#include "pool/arena/order.h"
+#include "pool/arena/report.h"
+#include "pool/arena/reserve.h"
+#include "pool/arena/retired.h"
+#include "pool/arena/shelf.h"
+#include "pool/arena/usage.h"
+#include "pool/dump.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

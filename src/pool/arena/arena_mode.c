@@ -4,6 +4,15 @@
 #include "pool/arena/arena_mode.h"
 
 #include "pool/arena/arena.h"
+#include "pool/arena/capture.h"
+#include "pool/arena/first_use.h"
+#include "pool/arena/inspect.h"
+#include "pool/arena/report.h"
+#include "pool/arena/reserve.h"
+#include "pool/arena/try_alloc.h"
+#include "pool/arena/usage.h"
+#include "pool/arena/wait.h"
+#include "pool/dump.h"
 
 static mp_status get_stats(arena *a, mp_pool_stats *out) {
     mp__usage_stats(a, out);

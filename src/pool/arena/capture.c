@@ -4,7 +4,11 @@
  * only memory that is idle for all, and keeps what it has taken until the capture is released,
  * because every run of the graph uses it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/capture.h"
+
+#include "pool/arena/gather_idle.h"
+#include "pool/arena/order.h"
+#include "pool/arena/shelf.h"
 #include "pool/pool_handle.h"
 
 #include <stdlib.h>

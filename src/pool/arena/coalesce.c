@@ -1,7 +1,7 @@
 /* coalesce.c - chunks cut and joined, and free ones brought together: neighbours of a lane at once,
  * those of different lanes when they have become idle.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/coalesce.h"
 
 #include <assert.h>
 

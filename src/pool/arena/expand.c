@@ -9,7 +9,13 @@
  * (mp__arena_plenty), pages under idle chunks elsewhere are moved there instead: scattered memory
  * becomes contiguous.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/expand.h"
+
+#include "pool/arena/coalesce.h"
+#include "pool/arena/gather_idle.h"
+#include "pool/arena/order.h"
+#include "pool/arena/report.h"
+#include "pool/arena/usage.h"
 
 #include <assert.h>
 

@@ -6,7 +6,11 @@
  * nothing of that. So each allocated chunk remembers whose work its memory comes after
  * (`after_lane`, `after_epoch`), and a stream that is declared is made to wait for it.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/first_use.h"
+
 #include "pool/arena/arena.h"
+#include "pool/arena/order.h"
+#include "pool/arena/report.h"
 #include "pool/stream_order.h"
 
 /* The stream that is captured into the graph of lane `l`, or the stream of `l` itself, where it is

@@ -1,7 +1,12 @@
 /* gather_idle.c - free memory brought together: what has become idle joins lane 0, shelves are
  * emptied, and the device is waited for. Under the arena's lock.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/gather_idle.h"
+
+#include "pool/arena/coalesce.h"
+#include "pool/arena/order.h"
+#include "pool/arena/retired.h"
+#include "pool/arena/shelf.h"
 
 static void gather_lane(arena *a, lane *l) {
     for (int class = mp__bins_next(&l->bins, -1); class >= 0;

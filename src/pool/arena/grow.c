@@ -1,7 +1,11 @@
 /* grow.c - regions: how large the next one is, where it comes from, and giving it back.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/grow.h"
+
 #include "base/nvtx.h"
-#include "pool/arena/arena.h"
+#include "pool/arena/coalesce.h"
+#include "pool/arena/expand.h"
+#include "pool/arena/report.h"
 
 #include <stdlib.h>
 

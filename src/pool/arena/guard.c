@@ -4,8 +4,10 @@
  *
  * For finding faults: each free waits for its stream and reads the borders back.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/guard.h"
+
 #include "base/log.h"
-#include "pool/arena/arena.h"
+#include "pool/arena/order.h"
 
 #include <inttypes.h>
 #include <string.h>

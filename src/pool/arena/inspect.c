@@ -1,6 +1,10 @@
 /* inspect.c - what an arena looks like: its layout, and single blocks.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/inspect.h"
+
+#include "pool/arena/gather_idle.h"
+#include "pool/arena/order.h"
+#include "pool/arena/usage.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

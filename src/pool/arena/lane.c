@@ -3,8 +3,11 @@
  * A lane stays for as long as its arena, but may become another stream's. So whoever has found one
  * looks at its key again under its lock.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/lane.h"
+
 #include "base/log.h"
-#include "pool/arena/arena.h"
+#include "pool/arena/gather_idle.h"
+#include "pool/arena/thrift.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -280,4 +283,18 @@ mp_status mp__lane_now(arena *a, void *key, lane **out) {
     MP_TRY(mp__lane_lock(a, key, out));
     spin_unlock(&(*out)->lock);
     return MP_OK;
+}
+
+/* ---- all of them ---- */
+
+void mp__lanes_lock(arena *a) {
+    for (size_t i = 0; i < lane_count_of(a); i++) {
+        spin_lock(&lane_at(a, (unsigned)i)->lock);
+    }
+}
+
+void mp__lanes_unlock(arena *a) {
+    for (size_t i = lane_count_of(a); i-- > 0;) {
+        spin_unlock(&lane_at(a, (unsigned)i)->lock);
+    }
 }

@@ -1,7 +1,15 @@
 /* obtain.c - a chunk for a request that its shelf could not serve: where it is looked for, in which
  * order, and what is tried before memory has run out. Under the arena's lock.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/obtain.h"
+
+#include "pool/arena/coalesce.h"
+#include "pool/arena/gather_idle.h"
+#include "pool/arena/grow.h"
+#include "pool/arena/order.h"
+#include "pool/arena/shelf.h"
+#include "pool/arena/thrift.h"
+#include "pool/arena/usage.h"
 
 /* In the lane's own bins and in those that any stream may use. */
 static chunk *find_here(const arena *a, const lane *l, uint32_t units) {

@@ -8,8 +8,12 @@
  * A block with further streams that use it waits, when freed, until their epochs of that moment
  * have passed, in the same way.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/order.h"
+
 #include "base/log.h"
-#include "pool/arena/arena.h"
+#include "pool/arena/coalesce.h"
+#include "pool/arena/gather_idle.h"
+#include "pool/arena/wait.h"
 
 #include <stdlib.h>
 

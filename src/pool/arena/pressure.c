@@ -1,5 +1,7 @@
 /* pressure.c - hooks that may free memory before a request fails.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/pressure.h"
+
 #include "pool/arena/arena.h"
 
 mp_status mp__pressure_add(arena *a, mp_pressure_fn *fn, void *context) {

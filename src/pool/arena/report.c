@@ -1,7 +1,8 @@
 /* report.c - what an arena tells its trace and the log.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/report.h"
+
 #include "base/log.h"
-#include "pool/arena/arena.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,8 +7,17 @@
  * the block is kept in `retired` until it can, and one that was allocated in a capture until its
  * graph is gone.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/reserve.h"
+
 #include "base/log.h"
-#include "pool/arena/arena.h"
+#include "pool/arena/gather_idle.h"
+#include "pool/arena/grow.h"
+#include "pool/arena/order.h"
+#include "pool/arena/report.h"
+#include "pool/arena/retired.h"
+#include "pool/arena/usage.h"
+#include "pool/arena/wait.h"
+#include "pool/dump.h"
 
 static mp_status reserve(arena *a, const lane *l, uint32_t units, size_t size, uint8_t client,
                          chunk **out) {

@@ -1,7 +1,7 @@
 /* retired.c - blocks outside the arena that were freed, on their way back to the source. Under the
  * arena's lock.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/retired.h"
 
 void mp__reserved_release(arena *a, chunk *c) {
     mp__source_free(&a->source, chunk_addr(c), chunk_bytes(c));

@@ -1,7 +1,9 @@
 /* shelf.c - the shelf of a lane: free chunks kept apart, unmerged, for the next request of their
  * size on that stream.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/shelf.h"
+
+#include "pool/arena/coalesce.h"
 
 bool mp__shelf_put(const arena *a, lane *l, chunk *c) {
     const int class = class_of(c->units);

@@ -10,7 +10,7 @@
  *
  * Each chunk gathered was freed since the last time, so gathering adds a bounded time to a free.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/thrift.h"
 
 enum {
     THRIFT_BYTES = 64 << 20, /* an arena that is larger is spared it, unless growth is to be as */

@@ -4,7 +4,12 @@
  * for then: its holder may wait for the device, and the device for a function of the interpreter.
  * A lane's lock and the trace's are held for some dozen instructions only.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/try_alloc.h"
+
 #include "pool/arena/arena.h"
+#include "pool/arena/report.h"
+#include "pool/arena/shelf.h"
+#include "pool/arena/usage.h"
 
 /* Whether blocks of this arena are more than memory: then the device has a part in each of them. */
 static bool is_guarded(const arena *a) {

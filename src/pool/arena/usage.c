@@ -10,25 +10,13 @@
  * Once two threads have asked at the same time, every lane gets a margin, so that they need not ask
  * each other all the time: from then on the peak may be too high by the margins.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/usage.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MARGIN = 256 << 10 }; /* bytes a lane */
-
-void mp__lanes_lock(arena *a) {
-    for (size_t i = 0; i < lane_count_of(a); i++) {
-        spin_lock(&lane_at(a, (unsigned)i)->lock);
-    }
-}
-
-void mp__lanes_unlock(arena *a) {
-    for (size_t i = lane_count_of(a); i-- > 0;) {
-        spin_unlock(&lane_at(a, (unsigned)i)->lock);
-    }
-}
 
 static void count(lane *l, chunk *c, chunk_state state) {
     chunk_set_state(c, state);

@@ -4,7 +4,9 @@
  * stream that is not captured gets an event, under the arena's lock, so that it is neither given up
  * nor captured for the pool meanwhile; events are waited for without it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/wait.h"
+
+#include "pool/arena/order.h"
 
 #include <stdlib.h>
 

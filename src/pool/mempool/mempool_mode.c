@@ -3,6 +3,8 @@
 #include "pool/mempool/mempool_mode.h"
 
 #include "base/log.h"
+#include "pool/arena/arena.h"
+#include "pool/arena/capture.h"
 #include "pool/dump.h"
 
 #include <inttypes.h>
