@@ -9,7 +9,7 @@ typedef struct scene {
     kit k;
     kit_stream stream;
     arena *a;
-    lane *l;           /* of the stream */
+    stream_heap *heap; /* of the stream */
     chunk *used;       /* allocated on it */
     chunk *kept;       /* on its shelf */
     chunk *unused;     /* in its bins */
@@ -33,7 +33,7 @@ static void scene_open(scene *s, mp_device *device, const char *const *options) 
     s->blocks[0] = kit_alloc(&s->k, 5000, &s->stream);
     s->blocks[1] = kit_alloc(&s->k, 7000, &s->stream);
     s->used = chunk_at(s, s->blocks[0]);
-    s->l = lane_of(s->a, s->used);
+    s->heap = stream_heap_of(s->a, s->used);
     const mp_addr kept = kit_alloc(&s->k, 3000, &s->stream);
     const mp_addr waiting = kit_alloc(&s->k, KIT_KIB(64), &s->stream);
     s->kept = chunk_at(s, kept);
@@ -91,15 +91,15 @@ DEVICE_TEST(pool_check_finds_states_and_lists_that_disagree) {
     SPOIL(&s, s.used->state, = CHUNK_FREE, "which is free, is in the map of addresses");
     SPOIL(&s, s.waiting->state, = CHUNK_LENT, "which is allocated, is not in the map of addresses");
     SPOIL(&s, s.kept->state, = CHUNK_LENT, "bytes in use, its");
-    SPOIL(&s, s.used->lane, = 4000, "is of lane 4000, of");
-    SPOIL(&s, s.unused->lane, = 0, "bins of lane 0 have 0 chunks of 0 bytes");
-    SPOIL(&s, s.l->shelf_count, += 1, "shelves of lane");
-    SPOIL(&s, s.l->shelf_bytes, -= UNIT, "and are counted as");
-    SPOIL(&s, s.l->shelf_filled[0], = UINT64_MAX, "is marked as filled, and is empty");
-    SPOIL(&s, s.l->shelf[class_of(s.kept->units)], = NULL, "is marked as filled, and is empty");
-    SPOIL(&s, s.kept->link, = s.kept, "shelves of lane"); /* it bites its tail */
-    SPOIL(&s, s.l->bins.bytes, += UNIT, "bins of lane");
-    SPOIL(&s, s.l->bins.count, = 0, "bins of lane");
+    SPOIL(&s, s.used->heap, = 4000, "is of heap 4000, of");
+    SPOIL(&s, s.unused->heap, = 0, "bins of heap 0 have 0 chunks of 0 bytes");
+    SPOIL(&s, s.heap->shelf_count, += 1, "shelves of heap");
+    SPOIL(&s, s.heap->shelf_bytes, -= UNIT, "and are counted as");
+    SPOIL(&s, s.heap->shelf_filled[0], = UINT64_MAX, "is marked as filled, and is empty");
+    SPOIL(&s, s.heap->shelf[class_of(s.kept->units)], = NULL, "is marked as filled, and is empty");
+    SPOIL(&s, s.kept->link, = s.kept, "shelves of heap"); /* it bites its tail */
+    SPOIL(&s, s.heap->bins.bytes, += UNIT, "bins of heap");
+    SPOIL(&s, s.heap->bins.count, = 0, "bins of heap");
     SPOIL(&s, s.a->holes.count, += 1, "the holes have");
     SPOIL(&s, s.a->waiting_count, += 1, "wait for a stream");
     SPOIL(&s, s.a->waiting, = NULL, "wait for a stream");
@@ -110,11 +110,11 @@ DEVICE_TEST(pool_check_finds_states_and_lists_that_disagree) {
 DEVICE_TEST(pool_check_finds_counts_that_disagree) {
     scene s;
     scene_open(&s, device, KIT_OPTIONS("arena.check=0"));
-    SPOIL(&s, s.l->in_use, += 256, "bytes in use, its");
-    SPOIL(&s, s.l->clients[0].in_use, -= 256, "the clients of lane");
-    SPOIL(&s, s.l->clients[0].blocks, += 1, "the clients of lane");
-    SPOIL(&s, s.l->allowance, = 0, "with an allowance of 0");
-    SPOIL(&s, s.l->allowance, += 256, "are assigned");
+    SPOIL(&s, s.heap->in_use, += 256, "bytes in use, its");
+    SPOIL(&s, s.heap->clients[0].in_use, -= 256, "the clients of heap");
+    SPOIL(&s, s.heap->clients[0].blocks, += 1, "the clients of heap");
+    SPOIL(&s, s.heap->allowance, = 0, "with an allowance of 0");
+    SPOIL(&s, s.heap->allowance, += 256, "are assigned");
     SPOIL(&s, s.a->assigned, += 256, "are assigned");
     SPOIL(&s, s.a->peak, = 0, "and the peak is 0");
     SPOIL(&s, s.a->total, += UNIT, "the chunks make");
@@ -132,16 +132,16 @@ TEST(pool_check_finds_free_neighbours_that_are_apart) {
     scene_open(&s, device, KIT_OPTIONS("arena.check=0"));
     arena_lock(s.a);
     CHECK_OK(mp__chunk_prepare(&s.a->chunks, &s.a->chunks.shared, 1));
-    mp__bins_remove(&s.l->bins, s.unused);
+    mp__bins_remove(&s.heap->bins, s.unused);
     chunk *rest = mp__chunk_split(s.a, s.unused, 1);
-    mp__bins_add(&s.l->bins, s.unused);
-    mp__bins_add(&s.l->bins, rest);
+    mp__bins_add(&s.heap->bins, s.unused);
+    mp__bins_add(&s.heap->bins, rest);
     arena_unlock(s.a);
-    CHECK_FAILS(mp__pool_check(s.k.pool), INTERNAL, "are both free on lane");
-    mp__bins_remove(&s.l->bins, s.unused);
-    mp__bins_remove(&s.l->bins, rest);
+    CHECK_FAILS(mp__pool_check(s.k.pool), INTERNAL, "are both free on heap");
+    mp__bins_remove(&s.heap->bins, s.unused);
+    mp__bins_remove(&s.heap->bins, rest);
     mp__chunk_join(s.unused, rest);
-    mp__bins_add(&s.l->bins, s.unused);
+    mp__bins_add(&s.heap->bins, s.unused);
     scene_close(&s);
     CHECK_EQ_INT(mp__host_device_destroy(device), 0);
 }

@@ -1,17 +1,17 @@
-/* arena.h - the arena: regions cut into chunks, lanes that free chunks follow, and what guards
- * them.
+/* arena.h - the arena: regions cut into chunks, the heaps of streams that chunks are freed to, and
+ * what guards them.
  *
  *     arena   one for each memory of a device; its lock guards regions, bins, order and limits
- *       lane    one for each stream (lane 0: no stream); its lock guards its shelf and its counts
+ *       heap    one for each stream (heap 0: no stream); its lock guards its shelf and its counts
  *         shelf   free chunks kept apart for the next request of their size on that stream
  *         bins    all other free chunks of that stream, merged with their neighbours
  *       region  one allocation of the device, tiled by chunks
  *
- * A free chunk carries its lane and an epoch of it: any other stream may use it once that epoch has
- * passed (`reached`), or after an event recorded at or after it (`seen` by the asking lane).
+ * A free chunk carries its heap and an epoch of it: any other stream may use it once that epoch has
+ * passed (`reached`), or after an event recorded at or after it (`seen` by the asking heap).
  *
- * Locks, in this order: arena, lanes (by index), trace. The short way of a request and of a free
- * takes the lane's lock only. A chunk belongs to whoever has put it in the state it is in: the
+ * Locks, in this order: arena, heaps (by index), trace. The short way of a request and of a free
+ * takes the heap's lock only. A chunk belongs to whoever has put it in the state it is in: the
  * comments of chunk_state say which lock that is.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_POOL_ARENA_H
@@ -19,10 +19,10 @@
 
 #include "pool/arena/address_map.h"
 #include "pool/arena/arena_check.h"
-#include "pool/arena/lane.h"
 #include "pool/arena/pressure.h"
 #include "pool/arena/region.h"
 #include "pool/arena/source.h"
+#include "pool/arena/stream_heap.h"
 #include "pool/arena_option.h"
 #include "pool/mempool/mempool.h"
 #include "pool/pool_mode.h"
@@ -44,11 +44,11 @@ struct arena {
     mp_trace *trace;      /* owned */
 
     struct {
-        _Atomic(lane *) lane;
+        _Atomic(stream_heap *) heap;
         _Atomic(void *) key;
-    } lane_slots[LANE_SLOTS];         /* once filled, a slot is never empty again */
-    _Atomic(lane *) lanes[LANES_MAX]; /* owned; by index */
-    atomic_size_t lane_count;
+    } heap_slots[HEAP_SLOTS];                /* once filled, a slot is never empty again */
+    _Atomic(stream_heap *) heaps[HEAPS_MAX]; /* owned; by index */
+    atomic_size_t heap_count;
     address_map addresses;
     atomic_size_t total; /* bytes reserved from the device */
 
@@ -63,7 +63,7 @@ struct arena {
     chunk *reserved; /* allocated outside the arena */
     chunk *retired;  /* reserved chunks freed during a capture, to be given back after it, or when
                       * the graph that they were allocated in is gone */
-    mp_event *spare_events[LANE_EVENTS_MAX];
+    mp_event *spare_events[HEAP_EVENTS_MAX];
     size_t spare_event_count;
     mp_capture *captures;    /* owned, until released */
     unsigned captures_open;  /* streams being captured: the device must not be waited for */
@@ -95,16 +95,16 @@ static inline void arena_unlock(arena *a) {
     }
 }
 
-static inline lane *lane_at(const arena *a, unsigned index) {
-    return atomic_load_explicit(&((arena *)(uintptr_t)a)->lanes[index], memory_order_acquire);
+static inline stream_heap *stream_heap_at(const arena *a, unsigned index) {
+    return atomic_load_explicit(&((arena *)(uintptr_t)a)->heaps[index], memory_order_acquire);
 }
 
-static inline lane *lane_of(const arena *a, const chunk *c) {
-    return lane_at(a, chunk_lane(c));
+static inline stream_heap *stream_heap_of(const arena *a, const chunk *c) {
+    return stream_heap_at(a, chunk_heap(c));
 }
 
-static inline size_t lane_count_of(const arena *a) {
-    return atomic_load_explicit(&((arena *)(uintptr_t)a)->lane_count, memory_order_acquire);
+static inline size_t stream_heap_count_of(const arena *a) {
+    return atomic_load_explicit(&((arena *)(uintptr_t)a)->heap_count, memory_order_acquire);
 }
 
 /* The units that a block of `size` bytes takes. False: more than any device has. */
@@ -136,9 +136,9 @@ mp_status mp__arena_free(arena *a, mp_addr addr, void *native);
 mp_status mp__arena_shrink(arena *a, size_t *released);
 /* Fails: what `what` was to be done with is not an allocated block. */
 mp_status mp__arena_refuse(const arena *a, mp_addr addr, const char *what);
-/* Locks the lane of the allocated block that begins at `addr`; gives both. NULL: there is none. */
-chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out);
+/* Locks the heap of the allocated block that begins at `addr`; gives both. NULL: there is none. */
+chunk *mp__arena_lock_block(arena *a, mp_addr addr, stream_heap **out);
 /* The same without the arena's lock: where NULL, there may be one all the same. */
-chunk *mp__arena_try_block(arena *a, mp_addr addr, lane **out);
+chunk *mp__arena_try_block(arena *a, mp_addr addr, stream_heap **out);
 
 #endif

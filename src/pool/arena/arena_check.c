@@ -1,11 +1,11 @@
-/* arena_check.c - the invariants of an arena, which hold whenever its lock and those of its lanes
+/* arena_check.c - the invariants of an arena, which hold whenever its lock and those of its heaps
  * are free:
  *
- *   - the chunks of a region tile it, and free neighbours of one lane are one chunk
+ *   - the chunks of a region tile it, and free neighbours of one heap are one chunk
  *   - the map of addresses has the chunks that are allocated, on a shelf or on their way, no others
  *   - shelves, bins, holes and the list of waiting chunks have what the regions have of that state
  *   - what is in use, kept, free, waiting and on its way makes what is reserved from the device
- *   - a lane's bytes in use are those of its allocated chunks, and within its allowance; the
+ *   - a heap's bytes in use are those of its allocated chunks, and within its allowance; the
  *     allowances together are what is assigned, and within the peak
  *
  * Every list is walked no further than its count, so that a list that bites its tail is a breach.
@@ -26,15 +26,15 @@ typedef struct amount {
     uint64_t count, bytes;
 } amount;
 
-/* What the regions have of one lane. */
-typedef struct lane_sums {
+/* What the regions have of one heap. */
+typedef struct heap_sums {
     amount used, kept, free;
-} lane_sums;
+} heap_sums;
 
 typedef struct check {
     const arena *a;
-    lane_sums *lanes; /* owned; by index */
-    size_t lane_count;
+    heap_sums *heaps; /* owned; by index */
+    size_t heap_count;
     amount waiting, moving, holes;
     uint64_t reserved; /* bytes that were counted, but for holes */
     size_t addresses;  /* chunks that the map must have */
@@ -72,7 +72,7 @@ static void add(amount *to, const chunk *c) {
 
 /* The sum that a chunk is part of. */
 static amount *sum_of(check *k, const chunk *c) {
-    lane_sums *own = &k->lanes[chunk_lane(c)];
+    heap_sums *own = &k->heaps[chunk_heap(c)];
     switch (chunk_state_of(c)) {
     case CHUNK_LENT:
     case CHUNK_RESERVED:
@@ -99,9 +99,9 @@ static bool belongs_in_map(const chunk *c) {
 /* Adds a chunk of a region, or a reserved one, to the sums. */
 static bool count_chunk(check *k, const chunk *c, bool in_map) {
     const bool found = mp__address_find(&k->a->addresses, chunk_addr(c)) == c;
-    if (chunk_lane(c) >= k->lane_count) {
-        return wrong(k, "chunk 0x%" PRIxPTR " of %zu bytes is of lane %u, of %zu", chunk_addr(c),
-                     chunk_bytes(c), chunk_lane(c), k->lane_count);
+    if (chunk_heap(c) >= k->heap_count) {
+        return wrong(k, "chunk 0x%" PRIxPTR " of %zu bytes is of heap %u, of %zu", chunk_addr(c),
+                     chunk_bytes(c), chunk_heap(c), k->heap_count);
     }
     if (found != in_map) {
         return wrong(k,
@@ -134,7 +134,7 @@ static bool is_unmerged(const chunk *left, const chunk *right) {
     const chunk_state state = chunk_state_of(left);
     return state == chunk_state_of(right) &&
            (state == CHUNK_UNMAPPED ||
-            (state == CHUNK_FREE && chunk_lane(left) == chunk_lane(right)));
+            (state == CHUNK_FREE && chunk_heap(left) == chunk_heap(right)));
 }
 
 /* `c` comes after `before` in its region, `left` bytes of which are not covered yet. */
@@ -153,9 +153,9 @@ static bool follows(check *k, const region *r, const chunk *before, const chunk 
     return before == NULL || !is_unmerged(before, c) ||
            wrong(k,
                  "neighbours 0x%" PRIxPTR " and 0x%" PRIxPTR ", of %zu and %zu bytes, are both %s "
-                 "on lane %u and not one",
+                 "on heap %u and not one",
                  chunk_addr(before), chunk_addr(c), chunk_bytes(before), chunk_bytes(c),
-                 state_name(c), chunk_lane(c));
+                 state_name(c), chunk_heap(c));
 }
 
 static bool region_is_tiled(check *k, const region *r) {
@@ -209,9 +209,9 @@ typedef struct shelves {
     const uint64_t *filled;
     int class_count;
     chunk_state state;
-    const lane *lane; /* NULL: of any */
-    amount said;      /* what is counted there */
-    amount known;     /* what the regions have */
+    const stream_heap *heap; /* NULL: of any */
+    amount said;             /* what is counted there */
+    amount known;            /* what the regions have */
 } shelves;
 
 static bool class_is_sound(check *k, const shelves *s, int class, amount *sum) {
@@ -222,11 +222,11 @@ static bool class_is_sound(check *k, const shelves *s, int class, amount *sum) {
     }
     for (const chunk *c = s->heads[class]; c != NULL && sum->count <= s->said.count; c = c->link) {
         if (chunk_state_of(c) != s->state || class_of(c->units) != class ||
-            (s->lane != NULL && chunk_lane(c) != s->lane->index)) {
+            (s->heap != NULL && chunk_heap(c) != s->heap->index)) {
             return wrong(
                 k,
-                "class %d of the %s has chunk 0x%" PRIxPTR " of %zu bytes, which is %s on lane %u",
-                class, s->name, chunk_addr(c), chunk_bytes(c), state_name(c), chunk_lane(c));
+                "class %d of the %s has chunk 0x%" PRIxPTR " of %zu bytes, which is %s on heap %u",
+                class, s->name, chunk_addr(c), chunk_bytes(c), state_name(c), chunk_heap(c));
         }
         add(sum, c);
     }
@@ -254,30 +254,30 @@ static bool shelves_are_sound(check *k, const shelves *s) {
     return true;
 }
 
-static shelves shelf_of(const lane *l, amount known) {
-    shelves s = {.heads = l->shelf,
-                 .filled = l->shelf_filled,
+static shelves shelf_of(const stream_heap *heap, amount known) {
+    shelves s = {.heads = heap->shelf,
+                 .filled = heap->shelf_filled,
                  .class_count = SHELF_CLASSES,
                  .state = CHUNK_KEPT,
-                 .lane = l,
-                 .said = {l->shelf_count, l->shelf_bytes},
+                 .heap = heap,
+                 .said = {heap->shelf_count, heap->shelf_bytes},
                  .known = known};
-    (void)snprintf(s.name, sizeof s.name, "shelves of lane %u", l->index);
+    (void)snprintf(s.name, sizeof s.name, "shelves of heap %u", heap->index);
     return s;
 }
 
-/* `l` NULL: the holes. */
-static shelves bins_of(const bins *b, const lane *l, amount known) {
+/* `heap` NULL: the holes. */
+static shelves bins_of(const bins *b, const stream_heap *heap, amount known) {
     shelves s = {.name = "holes",
                  .heads = b->head,
                  .filled = b->filled,
                  .class_count = CLASS_COUNT,
-                 .state = l != NULL ? CHUNK_FREE : CHUNK_UNMAPPED,
-                 .lane = l,
+                 .state = heap != NULL ? CHUNK_FREE : CHUNK_UNMAPPED,
+                 .heap = heap,
                  .said = {b->count, b->bytes},
                  .known = known};
-    if (l != NULL) {
-        (void)snprintf(s.name, sizeof s.name, "bins of lane %u", l->index);
+    if (heap != NULL) {
+        (void)snprintf(s.name, sizeof s.name, "bins of heap %u", heap->index);
     }
     return s;
 }
@@ -295,53 +295,53 @@ static bool waiting_are_sound(check *k) {
                  sum.count, k->a->waiting_count, k->waiting.count);
 }
 
-/* ---- lanes ---- */
+/* ---- heaps ---- */
 
-static bool usage_is_sound(check *k, const lane *l) {
-    const amount known = k->lanes[l->index].used;
+static bool usage_is_sound(check *k, const stream_heap *heap) {
+    const amount known = k->heaps[heap->index].used;
     int64_t bytes = 0;
     int64_t blocks = 0;
     for (size_t i = 0; i < MP_CLIENTS_MAX; i++) {
-        bytes += l->clients[i].in_use;
-        blocks += l->clients[i].blocks;
+        bytes += heap->clients[i].in_use;
+        blocks += heap->clients[i].blocks;
     }
-    if (l->in_use != known.bytes) {
+    if (heap->in_use != known.bytes) {
         return wrong(k,
-                     "lane %u counts %" PRIu64 " bytes in use, its %" PRIu64 " allocated chunks "
+                     "heap %u counts %" PRIu64 " bytes in use, its %" PRIu64 " allocated chunks "
                      "make %" PRIu64,
-                     l->index, l->in_use, known.count, known.bytes);
+                     heap->index, heap->in_use, known.count, known.bytes);
     }
     if (bytes != (int64_t)known.bytes || blocks != (int64_t)known.count) {
         return wrong(k,
-                     "the clients of lane %u have %" PRId64 " blocks of %" PRId64
+                     "the clients of heap %u have %" PRId64 " blocks of %" PRId64
                      " bytes, its allocated chunks are %" PRIu64 " of %" PRIu64,
-                     l->index, blocks, bytes, known.count, known.bytes);
+                     heap->index, blocks, bytes, known.count, known.bytes);
     }
-    return l->in_use <= l->allowance ||
-           wrong(k, "lane %u has %" PRIu64 " bytes in use, with an allowance of %" PRIu64, l->index,
-                 l->in_use, l->allowance);
+    return heap->in_use <= heap->allowance ||
+           wrong(k, "heap %u has %" PRIu64 " bytes in use, with an allowance of %" PRIu64,
+                 heap->index, heap->in_use, heap->allowance);
 }
 
-static bool lane_is_sound(check *k, const lane *l) {
-    const shelves shelf = shelf_of(l, k->lanes[l->index].kept);
-    const shelves binned = bins_of(&l->bins, l, k->lanes[l->index].free);
-    return usage_is_sound(k, l) && shelves_are_sound(k, &shelf) && shelves_are_sound(k, &binned);
+static bool heap_is_sound(check *k, const stream_heap *heap) {
+    const shelves shelf = shelf_of(heap, k->heaps[heap->index].kept);
+    const shelves binned = bins_of(&heap->bins, heap, k->heaps[heap->index].free);
+    return usage_is_sound(k, heap) && shelves_are_sound(k, &shelf) && shelves_are_sound(k, &binned);
 }
 
-static bool lanes_are_sound(check *k) {
+static bool heaps_are_sound(check *k) {
     uint64_t assigned = 0;
-    for (size_t i = 0; i < k->lane_count; i++) {
-        const lane *l = lane_at(k->a, (unsigned)i);
-        if (!lane_is_sound(k, l)) {
+    for (size_t i = 0; i < k->heap_count; i++) {
+        const stream_heap *heap = stream_heap_at(k->a, (unsigned)i);
+        if (!heap_is_sound(k, heap)) {
             return false;
         }
-        assigned += l->allowance;
+        assigned += heap->allowance;
     }
     return (assigned == k->a->assigned && assigned <= k->a->peak) ||
            wrong(k,
-                 "the allowances of %zu lanes make %" PRIu64 " bytes, %" PRIu64
+                 "the allowances of %zu heaps make %" PRIu64 " bytes, %" PRIu64
                  " are assigned, and the peak is %" PRIu64,
-                 k->lane_count, assigned, k->a->assigned, k->a->peak);
+                 k->heap_count, assigned, k->a->assigned, k->a->peak);
 }
 
 /* ---- the whole ---- */
@@ -351,10 +351,10 @@ static bool total_is_sound(check *k) {
     amount used = {.count = 0};
     amount kept = {.count = 0};
     amount unused = {.count = 0};
-    for (size_t i = 0; i < k->lane_count; i++) {
-        used.bytes += k->lanes[i].used.bytes;
-        kept.bytes += k->lanes[i].kept.bytes;
-        unused.bytes += k->lanes[i].free.bytes;
+    for (size_t i = 0; i < k->heap_count; i++) {
+        used.bytes += k->heaps[i].used.bytes;
+        kept.bytes += k->heaps[i].kept.bytes;
+        unused.bytes += k->heaps[i].free.bytes;
     }
     if (k->reserved != arena_total(a) || arena_total(a) > a->counts.total_max) {
         return wrong(k,
@@ -374,21 +374,21 @@ static bool all_is_sound(check *k) {
         return false;
     }
     const shelves holes = bins_of(&k->a->holes, NULL, k->holes);
-    return total_is_sound(k) && lanes_are_sound(k) && shelves_are_sound(k, &holes) &&
+    return total_is_sound(k) && heaps_are_sound(k) && shelves_are_sound(k, &holes) &&
            waiting_are_sound(k);
 }
 
 /* Under the arena's lock: whether all is well, or there is no host memory to find out. */
 static bool check_locked(arena *a, char why[WHY_MAX]) {
-    check k = {.a = a, .lane_count = lane_count_of(a)};
-    k.lanes = calloc(k.lane_count + 1, sizeof *k.lanes);
-    if (k.lanes == NULL) {
+    check k = {.a = a, .heap_count = stream_heap_count_of(a)};
+    k.heaps = calloc(k.heap_count + 1, sizeof *k.heaps);
+    if (k.heaps == NULL) {
         return true;
     }
-    mp__lanes_lock(a);
+    mp__stream_heaps_lock(a);
     const bool sound = all_is_sound(&k);
-    mp__lanes_unlock(a);
-    free(k.lanes);
+    mp__stream_heaps_unlock(a);
+    free(k.heaps);
     (void)snprintf(why, WHY_MAX, "%s", k.why);
     return sound;
 }

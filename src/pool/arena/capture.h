@@ -9,8 +9,8 @@
 struct mp_capture {
     arena *owner;
     mp_capture *next;
-    size_t lane_count;
-    lane **lanes; /* owned array; one lane for each stream that was captured */
+    size_t heap_count;
+    stream_heap **heaps; /* owned array; one heap for each stream that was captured */
     void **streams;
 };
 

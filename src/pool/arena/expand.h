@@ -6,7 +6,7 @@
 #include "pool/arena/arena.h"
 
 bool mp__expand_wanted(const arena *a);
-mp_status mp__expand_grow(arena *a, lane *l, uint32_t units);
+mp_status mp__expand_grow(arena *a, stream_heap *heap, uint32_t units);
 /* Unmaps whole pages of idle chunks. Returns the bytes. */
 size_t mp__expand_trim(arena *a);
 /* How many bytes that would be. */

@@ -5,7 +5,7 @@
 
 #include "pool/arena/arena.h"
 
-/* Puts what is idle into the bins of lane 0, merged. */
+/* Puts what is idle into the bins of heap 0, merged. */
 void mp__arena_gather_idle(arena *a);
 /* The same, with what is on shelves. */
 void mp__arena_gather(arena *a);

@@ -5,8 +5,8 @@
 
 #include "pool/arena/arena.h"
 
-/* Reserves at least `units` more from the device, free on `l`. Fails: OUT_OF_MEMORY. */
-mp_status mp__region_grow(arena *a, lane *l, uint32_t units);
+/* Reserves at least `units` more from the device, free on `heap`. Fails: OUT_OF_MEMORY. */
+mp_status mp__region_grow(arena *a, stream_heap *heap, uint32_t units);
 /* Gives back every region that is one idle chunk. Returns the bytes. */
 size_t mp__region_trim(arena *a);
 /* Whether there would be room for `units` after that. */

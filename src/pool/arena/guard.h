@@ -6,8 +6,8 @@
 #include "pool/arena/arena.h"
 
 /* Fills the borders of a fresh block. */
-void mp__guard_draw(arena *a, lane *l, const chunk *c);
+void mp__guard_draw(arena *a, stream_heap *heap, const chunk *c);
 /* Waits for the stream and looks whether the borders are whole; poisons the block. */
-void mp__guard_check(arena *a, lane *l, const chunk *c);
+void mp__guard_check(arena *a, stream_heap *heap, const chunk *c);
 
 #endif

@@ -33,13 +33,13 @@ static mp_block_state block_state_of(const chunk *c, bool for_graph) {
 
 /* Blocks whose stream was destroyed count as allocated without one. */
 static void *stream_of(const arena *a, const chunk *c) {
-    const lane *l = lane_of(a, c);
-    return l->gone ? MP_NO_STREAM : l->native;
+    const stream_heap *heap = stream_heap_of(a, c);
+    return heap->gone ? MP_NO_STREAM : heap->native;
 }
 
 static mp_layout_block block_of(const arena *a, const chunk *c) {
-    const lane *l = lane_of(a, c);
-    const mp_block_state state = block_state_of(c, l->is_capture && !l->gone);
+    const stream_heap *heap = stream_heap_of(a, c);
+    const mp_block_state state = block_state_of(c, heap->is_capture && !heap->gone);
     mp_layout_block block = {.addr = chunk_addr(c),
                              .size = chunk_bytes(c),
                              .stream = MP_NO_STREAM,
@@ -149,10 +149,10 @@ mp_status mp__arena_layout(arena *a, mp_layout *out) {
     arena_lock(a);
     mp__order_poll(a);
     mp__arena_gather_idle(a); /* memory that any stream may use is shown as such */
-    mp__lanes_lock(a);
+    mp__stream_heaps_lock(a);
     mp__usage_stats_locked(a, &fresh.stats);
     const mp_status status = make_layout(a, &fresh);
-    mp__lanes_unlock(a);
+    mp__stream_heaps_unlock(a);
     fresh.client_count = a->client_count;
     memcpy(fresh.clients, a->clients, sizeof fresh.clients);
     arena_unlock(a);
@@ -185,7 +185,7 @@ static void describe(const arena *a, const chunk *c, mp_block_info *out) {
 
 mp_status mp__arena_find(arena *a, mp_addr addr, mp_block_info *out) {
     arena_lock(a);
-    mp__lanes_lock(a);
+    mp__stream_heaps_lock(a);
     const chunk *c = mp__address_find(&a->addresses, addr - a->border);
     c = c != NULL ? c : chunk_around(a, addr);
     const bool lent =
@@ -193,7 +193,7 @@ mp_status mp__arena_find(arena *a, mp_addr addr, mp_block_info *out) {
     if (lent) {
         describe(a, c, out);
     }
-    mp__lanes_unlock(a);
+    mp__stream_heaps_unlock(a);
     arena_unlock(a);
     return lent ? MP_OK
                 : MP_FAIL(NOT_FOUND, "no allocated block of the pool of %s contains 0x%" PRIxPTR,

@@ -5,8 +5,8 @@
 
 #include "pool/arena/arena.h"
 
-/* Gives: `*out`, a chunk of at least `units` for `l`, in no list.
+/* Gives: `*out`, a chunk of at least `units` for `heap`, in no list.
  * Fails: OUT_OF_MEMORY, with the sentence of the device or of the limit. */
-mp_status mp__chunk_obtain(arena *a, lane *l, uint32_t units, chunk **out);
+mp_status mp__chunk_obtain(arena *a, stream_heap *heap, uint32_t units, chunk **out);
 
 #endif

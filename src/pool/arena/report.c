@@ -8,12 +8,13 @@
 #include <stdio.h>
 
 /* Who allocates is in no lock, and so may look at the stack of its thread. */
-void mp__report_block_now(const arena *a, const chunk *c, const lane *l, mp_trace_action action) {
+void mp__report_block_now(const arena *a, const chunk *c, const stream_heap *heap,
+                          mp_trace_action action) {
     mp__trace_add(a->trace, (mp_trace_event){
                                 .addr = chunk_addr(c), /* as in the layout */
                                 .size = chunk_bytes(c),
                                 .requested = c->requested,
-                                .stream = l->native,
+                                .stream = heap->native,
                                 .total = arena_total(a),
                                 .action = (uint8_t)action,
                                 .client = c->client,

@@ -8,11 +8,12 @@
 /* A line of the log with the options that a new pool has settled on. */
 void mp__report_options(const arena *a);
 /* Events for the trace, where it is on; of memory a line of the log too. */
-void mp__report_block_now(const arena *a, const chunk *c, const lane *l, mp_trace_action action);
-static inline void mp__report_block(const arena *a, const chunk *c, const lane *l,
+void mp__report_block_now(const arena *a, const chunk *c, const stream_heap *heap,
+                          mp_trace_action action);
+static inline void mp__report_block(const arena *a, const chunk *c, const stream_heap *heap,
                                     mp_trace_action action) {
     if (__builtin_expect(mp__trace_on(a->trace), false)) {
-        mp__report_block_now(a, c, l, action);
+        mp__report_block_now(a, c, heap, action);
     }
 }
 void mp__report_memory(const arena *a, mp_addr addr, size_t size, mp_trace_action action);

@@ -11,6 +11,6 @@ mp_status mp__arena_pass_on(arena *a, size_t size, void *native, uint8_t client,
 /* Takes: `c`, MOVING, which was RESERVED, allocated on `from` and freed in the order of `to`.
  * Blocks: until the device, or the streams of a block that was passed on, have ended what uses it.
  */
-void mp__reserve_free(arena *a, chunk *c, lane *from, lane *to);
+void mp__reserve_free(arena *a, chunk *c, stream_heap *from, stream_heap *to);
 
 #endif

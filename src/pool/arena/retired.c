@@ -10,8 +10,8 @@ void mp__reserved_release(arena *a, chunk *c) {
 }
 
 bool mp__reserved_is_of_graph(const arena *a, const chunk *c) {
-    const lane *l = lane_of(a, c);
-    return l->is_capture && !l->gone;
+    const stream_heap *heap = stream_heap_of(a, c);
+    return heap->is_capture && !heap->gone;
 }
 
 void mp__reserve_give_back(arena *a, bool all) {

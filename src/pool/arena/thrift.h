@@ -1,5 +1,5 @@
-/* thrift.h - how long a lane that has grown is sparing with memory rather than with time. Under the
- * locks of the arena and of the lane.
+/* thrift.h - how long a stream's heap that has grown is sparing with memory rather than with time.
+ * Under the locks of the arena and of the heap.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_POOL_THRIFT_H
 #define MP_POOL_THRIFT_H
@@ -7,13 +7,13 @@
 #include "pool/arena/arena.h"
 
 enum {
-    THRIFT = 4096, /* chunks gathered for a lane before its thrift ends */
-    ASKS_MAX = 16, /* times that streams are asked for a lane after each growth */
+    THRIFT = 4096, /* chunks gathered for a heap before its thrift ends */
+    ASKS_MAX = 16, /* times that streams are asked for a heap after each growth */
 };
 
-/* Makes a lane begin to be thrifty, where that is worth it. */
-void mp__thrift_begin(const arena *a, lane *l);
-/* `count` more chunks were gathered for it. Without the lane's lock. */
-void mp__thrift_count(const arena *a, lane *l, size_t count);
+/* Makes a heap begin to be thrifty, where that is worth it. */
+void mp__thrift_begin(const arena *a, stream_heap *heap);
+/* `count` more chunks were gathered for it. Without the heap's lock. */
+void mp__thrift_count(const arena *a, stream_heap *heap, size_t count);
 
 #endif

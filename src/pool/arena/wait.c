@@ -10,14 +10,14 @@
 
 #include <stdlib.h>
 
-/* Whether the lane's stream is being captured, or was destroyed without a word. */
-static bool takes_no_event(arena *a, const lane *l, mp_stream *stream) {
+/* Whether the heap's stream is being captured, or was destroyed without a word. */
+static bool takes_no_event(arena *a, const stream_heap *heap, mp_stream *stream) {
     bool captured = true;
-    return l->capture != NULL ||
+    return heap->capture != NULL ||
            a->device->ops->capture_active(a->device, stream, &captured) != MP_OK || captured;
 }
 
-/* An event behind all work of the lane's stream, which takes one. NULL: there is none to wait for.
+/* An event behind all work of the heap's stream, which takes one. NULL: there is none to wait for.
  */
 static mp_status mark(arena *a, mp_stream *stream, mp_event **out) {
     const mp_device_ops *ops = a->device->ops;
@@ -36,13 +36,13 @@ static mp_status mark(arena *a, mp_stream *stream, mp_event **out) {
     return status;
 }
 
-/* Adds an event of each lane that has work to `events`, which has room. */
-static mp_status mark_all(arena *a, size_t lane_count, mp_event **events, size_t *count) {
-    for (size_t i = 1; i < lane_count; i++) {
-        lane *l = lane_at(a, (unsigned)i);
-        mp_stream *stream = mp__order_stream(a, l);
+/* Adds an event of each heap that has work to `events`, which has room. */
+static mp_status mark_all(arena *a, size_t heap_count, mp_event **events, size_t *count) {
+    for (size_t i = 1; i < heap_count; i++) {
+        stream_heap *heap = stream_heap_at(a, (unsigned)i);
+        mp_stream *stream = mp__order_stream(a, heap);
         mp_event *event = NULL;
-        if (stream != NULL && !takes_no_event(a, l, stream)) {
+        if (stream != NULL && !takes_no_event(a, heap, stream)) {
             MP_TRY(mark(a, stream, &event));
         }
         if (event != NULL) {
@@ -55,13 +55,13 @@ static mp_status mark_all(arena *a, size_t lane_count, mp_event **events, size_t
 mp_status mp__arena_wait(arena *a) {
     size_t count = 0;
     arena_lock(a);
-    const size_t lane_count = lane_count_of(a);
-    mp_event **events = malloc((lane_count + 1) * sizeof *events);
+    const size_t heap_count = stream_heap_count_of(a);
+    mp_event **events = malloc((heap_count + 1) * sizeof *events);
     mp_status status = events == NULL ? MP_FAIL(OUT_OF_MEMORY,
                                                 "cannot allocate host memory to wait for %zu "
                                                 "streams",
-                                                lane_count)
-                                      : mark_all(a, lane_count, events, &count);
+                                                heap_count)
+                                      : mark_all(a, heap_count, events, &count);
     arena_unlock(a);
     for (size_t i = 0; i < count; i++) {
         const mp_status one = a->device->ops->event_synchronize(a->device, events[i]);
@@ -72,15 +72,15 @@ mp_status mp__arena_wait(arena *a) {
     return status;
 }
 
-mp_status mp__lane_wait(arena *a, lane *l) {
+mp_status mp__stream_heap_wait(arena *a, stream_heap *heap) {
     mp_event *event = NULL;
     mp_status status = MP_OK;
     arena_lock(a);
-    mp_stream *stream = mp__order_stream(a, l);
+    mp_stream *stream = mp__order_stream(a, heap);
     if (stream == NULL) { /* a graph, or a stream out of reach, unless there is none any more */
-        status = l->index == 0 || l->gone ? MP_OK : MP_BUSY;
+        status = heap->index == 0 || heap->gone ? MP_OK : MP_BUSY;
     } else {
-        status = takes_no_event(a, l, stream) ? MP_BUSY : mark(a, stream, &event);
+        status = takes_no_event(a, heap, stream) ? MP_BUSY : mark(a, stream, &event);
     }
     arena_unlock(a);
     if (event != NULL) {

@@ -8,7 +8,7 @@
 /* Waits for what is queued on the arena's streams, but for captured ones and the default streams of
  * other threads. Not under its lock. */
 mp_status mp__arena_wait(arena *a);
-/* The same for one lane. Fails: BUSY, without a sentence, where it is one of those. */
-mp_status mp__lane_wait(arena *a, lane *l);
+/* The same for one heap. Fails: BUSY, without a sentence, where it is one of those. */
+mp_status mp__stream_heap_wait(arena *a, stream_heap *heap);
 
 #endif
