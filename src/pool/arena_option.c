@@ -40,6 +40,7 @@ static const mp_option table[] = {
     OPTION(ipc, BOOL),
     OPTION(guard, BOOL),
     OPTION(poison, BOOL),
+    OPTION(check, BOOL),
     OPTION(stream_cache_bytes, SIZE),
     WORD(external, externals),
 };

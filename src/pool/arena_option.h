@@ -28,6 +28,7 @@ typedef struct arena_options {
     bool expandable;
     bool ipc;
     bool guard, poison;
+    bool check; /* after each change under its lock, whether the record is consistent */
     size_t stream_cache_bytes;
     int external; /* external_use: what an external manager is asked for, regions or each block */
     bool dead_bytes_given; /* max_dead_bytes_per_chunk was set, not left at its default */

@@ -3,6 +3,7 @@
 #include "pool/dump.h"
 
 #include "base/log.h"
+#include "pool/arena/usage.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ static unsigned fragmentation_of(const free_view *view) {
 
 /* ---- the dump ---- */
 
-/* Chunks of all lanes together, and blocks outside of regions. */
+/* Chunks of all heaps together, and blocks outside of regions. */
 static void put_table(const arena *a, const dump_writer *w) {
     dump_table table;
     memset(&table, 0, sizeof table);
@@ -158,16 +159,16 @@ void mp__arena_dump(arena *a, mp_write_fn *write, void *context) {
                  " returned, %" PRIu64 " failures\n",
                  stats.allocs, stats.frees, stats.extensions, stats.shrinkages, stats.failures);
     put_clients(a, &w);
-    (void)pthread_mutex_lock(&a->lock);
-    mp__lanes_lock(a); /* what is allocated or on a shelf must not change meanwhile */
+    arena_lock(a);
+    mp__stream_heaps_lock(a); /* what is allocated or on a shelf must not change meanwhile */
     const free_view view = view_free(a);
     mp__dump_put(&w, "free %zu bytes in %zu chunks, the largest %zu, fragmentation %u %%\n",
                  view.bytes, view.count, view.largest, fragmentation_of(&view));
     put_table(a, &w);
     put_regions(a, &w);
     put_chunks(a, &w);
-    mp__lanes_unlock(a);
-    (void)pthread_mutex_unlock(&a->lock);
+    mp__stream_heaps_unlock(a);
+    arena_unlock(a);
 }
 
 /* ---- out of memory ---- */
@@ -235,12 +236,12 @@ mp_status mp__arena_fail(arena *a, size_t size, uint8_t client, const char *why)
     char reason[512];
     mp_pool_stats stats;
     (void)snprintf(reason, sizeof reason, "%s", why != NULL ? why : mp_error_message());
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     a->counts.failures++;
-    mp__lanes_lock(a);
+    mp__stream_heaps_lock(a);
     const free_view view = view_free(a);
-    mp__lanes_unlock(a);
-    (void)pthread_mutex_unlock(&a->lock);
+    mp__stream_heaps_unlock(a);
+    arena_unlock(a);
     mp__usage_stats(a, &stats);
     name_holders(a, holders, sizeof holders);
     name_rest(a, rest, sizeof rest);

@@ -5,6 +5,12 @@
 
 #include "pool/arena/arena.h"
 
+/* The page of text about an arena. */
+void mp__arena_dump(arena *a, mp_write_fn *write, void *context);
+/* Fails with the sentence of a request that found no memory, and logs the dump; `why` is the
+ * reason, NULL for the sentence of the last failure on this thread. */
+mp_status mp__arena_fail(arena *a, size_t size, uint8_t client, const char *why);
+
 typedef struct dump_writer {
     mp_write_fn *write;
     void *context;

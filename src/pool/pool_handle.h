@@ -58,6 +58,10 @@ mp_status mp__pools_wait(mp_device *device);
 /* Gives: `*out`, to be freed with mp__layout_free. */
 mp_status mp__pool_layout(mp_pool *pool, mp_layout *out);
 
+/* Whether the pool's record of itself is consistent: chunks, counts and lists agree. Looks at
+ * everything under all of its locks. Fails: INTERNAL, with the first breach as a sentence. */
+mp_status mp__pool_check(mp_pool *pool);
+
 /* Says what a part of an allocated block is for, where its user cuts it up, until the part is
  * dropped; to be dropped before the block is freed. At most one part begins at an address.
  * Fails: NOT_FOUND (it lies in no allocated block), OUT_OF_MEMORY (host). */

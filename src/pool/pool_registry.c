@@ -3,8 +3,9 @@
 #include "pool/pool_registry.h"
 
 #include "base/log.h"
-#include "pool/mempool/mempool_mode.h"
+#include "pool/arena/arena.h"
 #include "pool/pool_handle.h"
+#include "pool/pool_mode.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static arena *all;
@@ -44,25 +45,24 @@ static void warn_of_differences(arena *a, const arena_options *options) {
 static mp_status make(const source *from, const arena_options *options, arena **out) {
     arena *fresh = NULL;
     MP_TRY(mp__arena_create(from, options, &fresh));
-    const mp_status status = mp__mempool_mode_enter(fresh);
+    const mp_status status = mp__mode_choose(fresh);
     if (status != MP_OK) {
         mp__arena_destroy(fresh);
         return status;
     }
-    if (options->expandable && from->memory == MP_MEMORY_DEVICE && !fresh->expandable) {
-        MP_LOG(WARNING,
-               "arena.expandable: %s cannot map pages on demand; the pool uses plain "
-               "regions instead",
-               from->is_external ? "an external memory manager" : from->device->info.name);
-    }
-    mp__report_options(fresh);
+    fresh->mode->report_options(fresh);
     *out = fresh;
     return MP_OK;
 }
 
+static bool is_used(arena *a) {
+    mp_pool_stats stats;
+    return a->mode->get_stats(a, &stats) == MP_OK && stats.in_use > 0;
+}
+
 /* One without handles, kept only for blocks that were still allocated and are freed by now. */
 static bool is_left_over(arena *a) {
-    return a->references == 0 && !mp__arena_is_used(a);
+    return a->references == 0 && !is_used(a);
 }
 
 mp_status mp__registry_get(const source *from, const arena_options *options, arena **out) {
@@ -73,7 +73,7 @@ mp_status mp__registry_get(const source *from, const arena_options *options, are
     }
     if (a != NULL && is_left_over(a)) {
         unlink_arena(a);
-        mp__arena_destroy(a);
+        a->mode->destroy(a);
         a = NULL;
     }
     mp_status status = MP_OK;
@@ -103,14 +103,14 @@ void mp__registry_keep(arena *a) {
 void mp__registry_release(arena *a) {
     (void)pthread_mutex_lock(&lock);
     if (--a->references == 0) {
-        if (mp__arena_is_used(a)) {
+        if (is_used(a)) {
             MP_LOG(WARNING,
                    "a pool of device %d is closed while blocks of it are allocated; they stay "
                    "until they are freed",
                    a->device->ordinal);
         } else {
             unlink_arena(a);
-            mp__arena_destroy(a);
+            a->mode->destroy(a);
         }
     }
     (void)pthread_mutex_unlock(&lock);
@@ -149,7 +149,7 @@ mp_status mp__pools_wait(mp_device *device) {
     mp_status status = wait_for_default(device);
     arena *a = keep_next(NULL, device);
     while (a != NULL) {
-        const mp_status one = mp__arena_wait(a);
+        const mp_status one = a->mode->wait(a);
         status = status == MP_OK ? one : status;
         arena *next = keep_next(a, device);
         mp__registry_release(a);

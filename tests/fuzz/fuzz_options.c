@@ -28,6 +28,7 @@ const char *const fuzz_words[] = {
     "arena.expandable=",
     "arena.ipc=",
     "arena.guard=",
+    "arena.check=",
     "arena.external=",
     "direct",
     "host:0",

@@ -173,7 +173,8 @@ static bool blocks_agree(model *m, const mp_layout *layout) {
 bool model_check_layout(model *m) {
     mp_layout layout = {0};
     char why[256];
-    if (!model_ok(m, mp__pool_layout(m->pools[0], &layout), "layout")) {
+    if (!model_ok(m, mp__pool_check(m->pools[0]), "check") ||
+        !model_ok(m, mp__pool_layout(m->pools[0], &layout), "layout")) {
         return false;
     }
     const bool sound = layout_is_sound(&layout, why, sizeof why) || model_fail(m, "%s", why);

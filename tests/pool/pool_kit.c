@@ -144,6 +144,7 @@ mp_pool_stats kit_stats(kit *k) {
 mp_layout kit_layout(kit *k) {
     mp_layout layout = {0};
     char why[256];
+    CHECK_OK(mp__pool_check(k->pool));
     CHECK_OK(mp__pool_layout(k->pool, &layout));
     if (!layout_is_sound(&layout, why, sizeof why)) {
         test_fail(__FILE__, __LINE__, "%s", why);

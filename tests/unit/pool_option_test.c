@@ -36,6 +36,7 @@ TEST(pool_option_takes_every_key) {
         "arena.expandable=0",
         "arena.ipc=1",
         "arena.guard=1",
+        "arena.check=1",
     };
     for (size_t i = 0; i < MP_COUNT_OF(good); i++) {
         CHECK_OK(try_options(KIT_OPTIONS(good[i])));

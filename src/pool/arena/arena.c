@@ -6,6 +6,20 @@
 
 #include "base/log.h"
 #include "base/nvtx.h"
+#include "pool/arena/capture.h"
+#include "pool/arena/coalesce.h"
+#include "pool/arena/expand.h"
+#include "pool/arena/gather_idle.h"
+#include "pool/arena/grow.h"
+#include "pool/arena/guard.h"
+#include "pool/arena/obtain.h"
+#include "pool/arena/order.h"
+#include "pool/arena/report.h"
+#include "pool/arena/reserve.h"
+#include "pool/arena/retired.h"
+#include "pool/arena/shelf.h"
+#include "pool/arena/usage.h"
+#include "pool/dump.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,26 +27,26 @@
 
 /* ---- the long way ---- */
 
-static mp_status alloc_once(arena *a, lane *l, uint32_t units, size_t size, uint8_t client,
-                            chunk **out) {
+static mp_status alloc_once(arena *a, stream_heap *heap, uint32_t units, size_t size,
+                            uint8_t client, chunk **out) {
     chunk *c = NULL;
-    (void)pthread_mutex_lock(&a->lock);
-    const mp_status status = mp__chunk_obtain(a, l, units, &c);
+    arena_lock(a);
+    const mp_status status = mp__chunk_obtain(a, heap, units, &c);
     if (status == MP_OK) {
-        chunk_lend(c, l->index, size, client);
+        chunk_lend(c, heap->index, size, client);
         mp__address_add(&a->addresses, c);
         *out = c;
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
-static mp_status alloc_slow(arena *a, lane *l, uint32_t units, size_t size, uint8_t client,
-                            chunk **out) {
+static mp_status alloc_slow(arena *a, stream_heap *heap, uint32_t units, size_t size,
+                            uint8_t client, chunk **out) {
     size_t next_hook = 0;
-    mp_status status = alloc_once(a, l, units, size, client, out);
+    mp_status status = alloc_once(a, heap, units, size, client, out);
     while (status == MP_OUT_OF_MEMORY && mp__pressure_run(a, size, &next_hook)) {
-        status = alloc_once(a, l, units, size, client, out);
+        status = alloc_once(a, heap, units, size, client, out);
     }
     if (status != MP_OUT_OF_MEMORY) {
         return status;
@@ -44,72 +58,72 @@ static mp_status alloc_slow(arena *a, lane *l, uint32_t units, size_t size, uint
 /* ---- allocating ---- */
 
 /* What is done for an allocated block before its user gets it. */
-static mp_addr hand_over(arena *a, lane *l, const chunk *c) {
-    mp__report_block(a, c, l, MP_TRACE_ALLOC);
+static mp_addr hand_over(arena *a, stream_heap *heap, const chunk *c) {
+    mp__report_block(a, c, heap, MP_TRACE_ALLOC);
     arena_note(a, chunk_addr(c), chunk_bytes(c), true);
     if (a->border > 0 || a->options.poison) {
-        mp__guard_draw(a, l, c);
+        mp__guard_draw(a, heap, c);
     }
     return chunk_addr(c) + a->border;
 }
 
 mp_status mp__arena_alloc(arena *a, size_t size, void *native, uint8_t client, mp_addr *out) {
-    lane *l = NULL;
+    stream_heap *heap = NULL;
     uint32_t units = 0;
     size += size == 0;
     if (!units_of(a, size, &units)) {
         return mp__arena_fail(a, size, client, "no device has that much");
     }
-    MP_TRY(mp__lane_lock(a, mp__lane_key(a, native), &l));
+    MP_TRY(mp__stream_heap_lock(a, mp__stream_heap_key(a, native), &heap));
     bool counted = false;
-    chunk *c = units <= SHELF_UNITS_MAX ? mp__shelf_take(l, units) : NULL;
+    chunk *c = units <= SHELF_UNITS_MAX ? mp__shelf_take(heap, units) : NULL;
     if (c != NULL) {
-        chunk_lend(c, l->index, size, client);
-        counted = mp__usage_add_fast(l, c, CHUNK_LENT);
+        chunk_lend(c, heap->index, size, client);
+        counted = mp__usage_add_fast(heap, c, CHUNK_LENT);
     }
-    spin_unlock(&l->lock);
+    spin_unlock(&heap->lock);
     if (c == NULL) {
-        MP_TRY(alloc_slow(a, l, units, size, client, &c));
+        MP_TRY(alloc_slow(a, heap, units, size, client, &c));
     }
     if (!counted) {
-        mp__usage_count(a, l, c, CHUNK_LENT);
+        mp__usage_count(a, heap, c, CHUNK_LENT);
     }
-    *out = hand_over(a, l, c);
+    *out = hand_over(a, heap, c);
     return MP_OK;
 }
 
 /* ---- freeing ---- */
 
-/* Locks the lane of `c`, found for a block that begins at `begin`; NULL if it is not allocated. */
-static chunk *lock_chunk(arena *a, chunk *c, mp_addr begin, lane **out) {
+/* Locks the heap of `c`, found for a block that begins at `begin`; NULL if it is not allocated. */
+static chunk *lock_chunk(arena *a, chunk *c, mp_addr begin, stream_heap **out) {
     while (c != NULL && chunk_addr(c) == begin) {
-        lane *l = lane_of(a, c);
-        spin_lock(&l->lock);
-        if (chunk_lane(c) == l->index) {
+        stream_heap *heap = stream_heap_of(a, c);
+        spin_lock(&heap->lock);
+        if (chunk_heap(c) == heap->index) {
             const chunk_state state = chunk_state_of(c);
             if (chunk_addr(c) == begin && (state == CHUNK_LENT || state == CHUNK_RESERVED)) {
-                *out = l;
+                *out = heap;
                 return c;
             }
             c = NULL;
         }
-        spin_unlock(&l->lock);
+        spin_unlock(&heap->lock);
     }
     return NULL;
 }
 
-chunk *mp__arena_try_block(arena *a, mp_addr addr, lane **out) {
+chunk *mp__arena_try_block(arena *a, mp_addr addr, stream_heap **out) {
     const mp_addr begin = addr - a->border;
     return lock_chunk(a, mp__address_find(&a->addresses, begin), begin, out);
 }
 
-chunk *mp__arena_lock_block(arena *a, mp_addr addr, lane **out) {
+chunk *mp__arena_lock_block(arena *a, mp_addr addr, stream_heap **out) {
     const mp_addr begin = addr - a->border;
     chunk *c = mp__address_find(&a->addresses, begin);
     if (c == NULL) { /* it may have been overlooked while the table changed */
-        (void)pthread_mutex_lock(&a->lock);
+        arena_lock(a);
         c = mp__address_find(&a->addresses, begin);
-        (void)pthread_mutex_unlock(&a->lock);
+        arena_unlock(a);
     }
     return lock_chunk(a, c, begin, out);
 }
@@ -123,7 +137,7 @@ mp_status mp__arena_refuse(const arena *a, mp_addr addr, const char *what) {
 
 /* Where a chunk that leaves `from` in the order of `to` belongs: memory that a captured graph uses
  * stays with the graph. Under the arena's lock. */
-static lane *heir_of(lane *from, lane *to) {
+static stream_heap *heir_of(stream_heap *from, stream_heap *to) {
     if (from->is_capture && !from->gone) {
         return from;
     }
@@ -131,13 +145,13 @@ static lane *heir_of(lane *from, lane *to) {
 }
 
 /* `c` is MOVING: nobody else has it. */
-static void free_slow(arena *a, chunk *c, lane *from, lane *to) {
+static void free_slow(arena *a, chunk *c, stream_heap *from, stream_heap *to) {
     if (a->border > 0 || a->options.poison) {
         mp__guard_check(a, to, c);
     }
-    (void)pthread_mutex_lock(&a->lock);
-    lane *heir = heir_of(from, to);
-    chunk_set_lane(c, heir->index);
+    arena_lock(a);
+    stream_heap *heir = heir_of(from, to);
+    chunk_set_heap(c, heir->index);
     if (a->notes && (!heir->is_capture || heir->gone)) { /* a graph uses what was freed in it */
         a->device->ops->note(a->device, chunk_addr(c), chunk_bytes(c), false);
     }
@@ -150,44 +164,45 @@ static void free_slow(arena *a, chunk *c, lane *from, lane *to) {
         spin_unlock(&heir->lock);
         mp__chunk_release(a, c);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
 }
 
 mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
-    lane *to = NULL;
-    lane *l = NULL;
-    chunk *c = mp__arena_lock_block(a, addr, &l);
-    if (c != NULL && native != MP_SAME_STREAM && !lane_is_for(l, mp__lane_key(a, native))) {
-        spin_unlock(&l->lock); /* one lane at a time */
-        MP_TRY(mp__lane_now(a, mp__lane_key(a, native), &to));
-        c = mp__arena_lock_block(a, addr, &l);
+    stream_heap *to = NULL;
+    stream_heap *heap = NULL;
+    chunk *c = mp__arena_lock_block(a, addr, &heap);
+    if (c != NULL && native != MP_SAME_STREAM &&
+        !stream_heap_is_for(heap, mp__stream_heap_key(a, native))) {
+        spin_unlock(&heap->lock); /* one heap at a time */
+        MP_TRY(mp__stream_heap_now(a, mp__stream_heap_key(a, native), &to));
+        c = mp__arena_lock_block(a, addr, &heap);
     }
     if (c == NULL) {
         return mp__arena_refuse(a, addr, "free");
     }
-    mp__usage_remove(l, c);
-    mp__report_block(a, c, to != NULL ? to : l, MP_TRACE_FREE);
+    mp__usage_remove(heap, c);
+    mp__report_block(a, c, to != NULL ? to : heap, MP_TRACE_FREE);
     const bool is_reserved = chunk_state_of(c) == CHUNK_RESERVED;
-    if (!is_reserved && !l->detour && (to == NULL || to == l) && c->uses == NULL &&
+    if (!is_reserved && !heap->detour && (to == NULL || to == heap) && c->uses == NULL &&
         c->units <= SHELF_UNITS_MAX && a->border == 0 && !a->options.poison) {
-        if (a->notes && !l->is_capture) {
+        if (a->notes && !heap->is_capture) {
             a->device->ops->note(a->device, chunk_addr(c), chunk_bytes(c), false);
         }
-        const bool full = mp__shelf_put(a, l, c);
-        spin_unlock(&l->lock);
+        const bool full = mp__shelf_put(a, heap, c);
+        spin_unlock(&heap->lock);
         if (full) {
-            (void)pthread_mutex_lock(&a->lock);
-            mp__shelf_clear(a, l, false);
-            (void)pthread_mutex_unlock(&a->lock);
+            arena_lock(a);
+            mp__shelf_clear(a, heap, false);
+            arena_unlock(a);
         }
         return MP_OK;
     }
     chunk_set_state(c, CHUNK_MOVING);
-    spin_unlock(&l->lock);
+    spin_unlock(&heap->lock);
     if (is_reserved) {
-        mp__reserve_free(a, c, l, to != NULL ? to : l);
+        mp__reserve_free(a, c, heap, to != NULL ? to : heap);
     } else {
-        free_slow(a, c, l, to != NULL ? to : l);
+        free_slow(a, c, heap, to != NULL ? to : heap);
     }
     return MP_OK;
 }
@@ -196,7 +211,7 @@ mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
 
 mp_status mp__arena_shrink(arena *a, size_t *released) {
     mp__nvtx_push("millpond shrink");
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp_status status = MP_OK;
     if (a->captures_open == 0) {
         status = mp__arena_quiesce(a);
@@ -208,7 +223,7 @@ mp_status mp__arena_shrink(arena *a, size_t *released) {
         bytes = mp__region_trim(a);
         a->next_extension = a->options.initial_growth_chunk_size_bytes;
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     mp__nvtx_pop();
     if (status == MP_OK && released != NULL) {
         *released = bytes;
@@ -242,10 +257,10 @@ mp_status mp__arena_create(const source *from, const arena_options *options, are
     a->direct = from->is_external && options->external == EXTERNAL_DIRECT;
     a->notes = from->device->info.notes && !from->is_external;
     a->next_extension = options->initial_chunk_size_bytes;
-    lane *none = NULL;
+    stream_heap *none = NULL;
     mp_status status = mp__trace_create(&a->trace);
     if (status == MP_OK) {
-        status = mp__lane_add(a, &none);
+        status = mp__stream_heap_add(a, &none);
     }
     if (status != MP_OK) {
         mp__arena_destroy(a);
@@ -256,17 +271,8 @@ mp_status mp__arena_create(const source *from, const arena_options *options, are
     return MP_OK;
 }
 
-bool mp__arena_is_used(arena *a) {
-    mp_pool_stats stats;
-    if (a->mempool != NULL) {
-        return mp__mempool_stats(a->mempool, &stats) == MP_OK && stats.in_use > 0;
-    }
-    mp__usage_stats(a, &stats);
-    return stats.in_use > 0;
-}
-
 void mp__arena_destroy(arena *a) {
-    if (lane_count_of(a) > 0) {
+    if (stream_heap_count_of(a) > 0) {
         if (a->device->ops->synchronize(a->device) != MP_OK) {
             MP_LOG(WARNING, "a pool is closed on a device that reports: %s", mp_error_message());
         }
@@ -275,11 +281,8 @@ void mp__arena_destroy(arena *a) {
         mp__captures_close(a);
         mp__regions_close(a);
     }
-    if (a->mempool != NULL) {
-        mp__mempool_destroy(a->mempool);
-    }
-    for (size_t i = 0; i < lane_count_of(a); i++) {
-        mp__lane_close(a, lane_at(a, (unsigned)i));
+    for (size_t i = 0; i < stream_heap_count_of(a); i++) {
+        mp__stream_heap_close(a, stream_heap_at(a, (unsigned)i));
     }
     mp__address_map_close(&a->addresses);
     mp__chunk_store_close(&a->chunks);

@@ -1,4 +1,4 @@
-/* bins.h - the free chunks of one lane, by size. Guarded by the arena's lock.
+/* bins.h - the free chunks of one stream's heap, by size. Guarded by the arena's lock.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_POOL_BINS_H
 #define MP_POOL_BINS_H

@@ -1,89 +1,93 @@
 /* capture.c - memory of captured graphs, and streams that come to an end.
  *
- * A captured stream takes a detour over a lane that belongs to the capture: it begins empty, takes
+ * A captured stream takes a detour over a heap that belongs to the capture: it begins empty, takes
  * only memory that is idle for all, and keeps what it has taken until the capture is released,
  * because every run of the graph uses it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/capture.h"
+
+#include "pool/arena/gather_idle.h"
+#include "pool/arena/order.h"
+#include "pool/arena/shelf.h"
 #include "pool/pool_handle.h"
 
 #include <stdlib.h>
 
 /* ---- streams that end ---- */
 
-/* Under the arena's lock: what the lane keeps goes to lane 0. */
-static void empty_lane(arena *a, lane *l) {
-    mp__shelf_clear(a, l, true);
-    mp__order_settle(l);
+/* Under the arena's lock: what the heap keeps goes to heap 0. */
+static void empty_heap(arena *a, stream_heap *heap) {
+    mp__shelf_clear(a, heap, true);
+    mp__order_settle(heap);
     mp__order_collect(a, false);
     mp__arena_gather_idle(a);
 }
 
 /* Waits for the stream, and gives away what it keeps. Under the arena's lock. */
-static mp_status give_up(arena *a, lane *l) {
-    if (l->capture != NULL) {
+static mp_status give_up(arena *a, stream_heap *heap) {
+    if (heap->capture != NULL) {
         return MP_FAIL(BUSY, "a stream that is being captured cannot be given up");
     }
-    mp_stream *stream = mp__order_stream(a, l);
+    mp_stream *stream = mp__order_stream(a, heap);
     if (stream != NULL) {
         MP_TRY(a->device->ops->stream_synchronize(a->device, stream));
     }
-    mp__lane_end(a, l);
-    empty_lane(a, l);
+    mp__stream_heap_end(a, heap);
+    empty_heap(a, heap);
     return MP_OK;
 }
 
 mp_status mp__arena_stream_gone(arena *a, void *native) {
-    void *key = mp__lane_key(a, native);
+    void *key = mp__stream_heap_key(a, native);
     if (key == MP_NO_STREAM) {
         return MP_OK;
     }
-    (void)pthread_mutex_lock(&a->lock);
-    lane *l = mp__lane_known(a, key);
-    mp_status status = l == NULL ? mp__lane_current(a, key, &l) : MP_OK;
-    if (status == MP_OK && !l->gone) {
-        status = give_up(a, l);
+    arena_lock(a);
+    stream_heap *heap = mp__stream_heap_known(a, key);
+    mp_status status = heap == NULL ? mp__stream_heap_current(a, key, &heap) : MP_OK;
+    if (status == MP_OK && !heap->gone) {
+        status = give_up(a, heap);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
 mp_status mp__arena_stream_settled(arena *a, void *native) {
-    (void)pthread_mutex_lock(&a->lock);
-    lane *l = mp__lane_known(a, mp__lane_key(a, native));
-    if (l != NULL && l->index != 0) {
-        mp__order_settle(l); /* no walk over chunks: they are compared with it when needed */
+    arena_lock(a);
+    stream_heap *heap = mp__stream_heap_known(a, mp__stream_heap_key(a, native));
+    if (heap != NULL && heap->index != 0) {
+        mp__order_settle(heap); /* no walk over chunks: they are compared with it when needed */
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return MP_OK;
 }
 
-/* The lane of the stream itself, also while it is captured. Under the arena's lock. */
-static mp_status own_lane(arena *a, void *native, lane **out) {
-    void *key = mp__lane_key(a, native);
+/* The heap of the stream itself, also while it is captured. Under the arena's lock. */
+static mp_status own_heap(arena *a, void *native, stream_heap **out) {
+    void *key = mp__stream_heap_key(a, native);
     if (key != MP_NO_STREAM) {
-        return mp__lane_current(a, key, out);
+        return mp__stream_heap_current(a, key, out);
     }
-    *out = lane_at(a, 0);
+    *out = stream_heap_at(a, 0);
     return MP_OK;
 }
 
 mp_status mp__arena_stream_mark(arena *a, void *native, uint64_t *mark) {
-    lane *l = NULL;
-    (void)pthread_mutex_lock(&a->lock);
-    const mp_status status = own_lane(a, native, &l);
+    stream_heap *heap = NULL;
+    arena_lock(a);
+    const mp_status status = own_heap(a, native, &heap);
     if (status == MP_OK) {
-        *mark = mp__order_end_epoch(l);
+        *mark = mp__order_end_epoch(heap);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
 static mp_status order(arena *a, void *consumer, void *producer, uint64_t mark) {
-    lane *to = NULL;
-    lane *from = NULL;
-    MP_TRY(own_lane(a, consumer, &to));
-    MP_TRY(own_lane(a, producer, &from));
+    stream_heap *to = NULL;
+    stream_heap *from = NULL;
+    MP_TRY(own_heap(a, consumer, &to));
+    MP_TRY(own_heap(a, producer, &from));
     if (to->index == 0 || from->index == 0 || to == from) {
         return MP_OK;
     }
@@ -96,9 +100,9 @@ static mp_status order(arena *a, void *consumer, void *producer, uint64_t mark) 
 }
 
 mp_status mp__arena_stream_ordered(arena *a, void *consumer, void *producer, uint64_t mark) {
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     const mp_status status = order(a, consumer, producer, mark);
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
@@ -116,38 +120,38 @@ static mp_status new_capture(arena *a, mp_capture **out) {
     return MP_OK;
 }
 
-static mp_status add_lane(arena *a, mp_capture *capture, void *stream, lane **out) {
-    const size_t count = capture->lane_count + 1;
-    lane **lanes = realloc(capture->lanes, count * sizeof(lane *));
-    capture->lanes = lanes != NULL ? lanes : capture->lanes;
+static mp_status add_heap(arena *a, mp_capture *capture, void *stream, stream_heap **out) {
+    const size_t count = capture->heap_count + 1;
+    stream_heap **heaps = realloc(capture->heaps, count * sizeof(stream_heap *));
+    capture->heaps = heaps != NULL ? heaps : capture->heaps;
     void **streams = realloc(capture->streams, count * sizeof(void *));
     capture->streams = streams != NULL ? streams : capture->streams;
-    if (lanes == NULL || streams == NULL) {
+    if (heaps == NULL || streams == NULL) {
         return MP_FAIL(OUT_OF_MEMORY,
                        "cannot allocate host memory for the record of a captured stream");
     }
-    lane *l = NULL;
-    MP_TRY(mp__lane_add(a, &l));
-    spin_lock(&l->lock);
-    l->is_capture = true;
-    l->key = l; /* found by no stream */
-    l->native = stream;
-    spin_unlock(&l->lock);
-    lanes[count - 1] = l;
+    stream_heap *heap = NULL;
+    MP_TRY(mp__stream_heap_add(a, &heap));
+    spin_lock(&heap->lock);
+    heap->is_capture = true;
+    heap->key = heap; /* found by no stream */
+    heap->native = stream;
+    spin_unlock(&heap->lock);
+    heaps[count - 1] = heap;
     streams[count - 1] = stream;
-    capture->lane_count = count;
-    *out = l;
+    capture->heap_count = count;
+    *out = heap;
     return MP_OK;
 }
 
-static mp_status lane_for(arena *a, mp_capture *capture, void *stream, lane **out) {
-    for (size_t i = 0; i < capture->lane_count; i++) {
+static mp_status heap_for(arena *a, mp_capture *capture, void *stream, stream_heap **out) {
+    for (size_t i = 0; i < capture->heap_count; i++) {
         if (capture->streams[i] == stream) {
-            *out = capture->lanes[i];
+            *out = capture->heaps[i];
             return MP_OK;
         }
     }
-    return add_lane(a, capture, stream, out);
+    return add_heap(a, capture, stream, out);
 }
 
 static bool is_known(const arena *a, const mp_capture *capture) {
@@ -164,14 +168,14 @@ static void forget(arena *a, mp_capture *capture) {
         link = &(*link)->next;
     }
     *link = capture->next;
-    free(capture->lanes);
+    free(capture->heaps);
     free(capture->streams);
     free(capture);
 }
 
-static mp_status begin(arena *a, lane *l, mp_capture **capture) {
+static mp_status begin(arena *a, stream_heap *heap, mp_capture **capture) {
     mp_capture *given = *capture;
-    if (l->capture != NULL) {
+    if (heap->capture != NULL) {
         return MP_FAIL(BUSY, "the stream is in a capture already; end that first");
     }
     if (given != NULL && !is_known(a, given)) {
@@ -180,62 +184,62 @@ static mp_status begin(arena *a, lane *l, mp_capture **capture) {
     if (given == NULL) {
         MP_TRY(new_capture(a, &given));
     }
-    lane *to = NULL;
-    const mp_status status = lane_for(a, given, l->native, &to);
+    stream_heap *to = NULL;
+    const mp_status status = heap_for(a, given, heap->native, &to);
     if (status != MP_OK) {
         if (*capture == NULL) {
             forget(a, given);
         }
         return status;
     }
-    mp__order_cover(a, l); /* while it is captured it takes no event */
-    spin_lock(&l->lock);
-    l->capture = to;
-    l->detour = true;
-    spin_unlock(&l->lock);
+    mp__order_cover(a, heap); /* while it is captured it takes no event */
+    spin_lock(&heap->lock);
+    heap->capture = to;
+    heap->detour = true;
+    spin_unlock(&heap->lock);
     a->captures_open++;
     *capture = given;
     return MP_OK;
 }
 
 mp_status mp__arena_capture_begin(arena *a, void *native, mp_capture **capture) {
-    void *key = mp__lane_key(a, native);
-    lane *l = NULL;
+    void *key = mp__stream_heap_key(a, native);
+    stream_heap *heap = NULL;
     if (key == MP_NO_STREAM) {
         return MP_FAIL(INVALID_ARGUMENT, "only a stream can be captured, in a pool of device "
                                          "memory");
     }
-    (void)pthread_mutex_lock(&a->lock);
-    mp_status status = mp__lane_current(a, key, &l);
+    arena_lock(a);
+    mp_status status = mp__stream_heap_current(a, key, &heap);
     if (status == MP_OK) {
-        status = begin(a, l, capture);
+        status = begin(a, heap, capture);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
 mp_status mp__arena_capture_end(arena *a, void *native) {
-    (void)pthread_mutex_lock(&a->lock);
-    lane *l = mp__lane_known(a, mp__lane_key(a, native));
+    arena_lock(a);
+    stream_heap *heap = mp__stream_heap_known(a, mp__stream_heap_key(a, native));
     mp_status status = MP_OK;
-    if (l == NULL || l->capture == NULL) {
+    if (heap == NULL || heap->capture == NULL) {
         status = MP_FAIL(INVALID_ARGUMENT, "the stream is not in a capture of this pool");
     } else {
-        spin_lock(&l->lock);
-        l->capture = NULL;
-        l->detour = l->gone;
-        spin_unlock(&l->lock);
+        spin_lock(&heap->lock);
+        heap->capture = NULL;
+        heap->detour = heap->gone;
+        spin_unlock(&heap->lock);
         a->captures_open--;
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
 static bool is_open(const arena *a, const mp_capture *capture) {
-    for (size_t i = 1; i < lane_count_of(a); i++) {
-        const lane *used = lane_at(a, (unsigned)i)->capture;
-        for (size_t k = 0; used != NULL && k < capture->lane_count; k++) {
-            if (capture->lanes[k] == used) {
+    for (size_t i = 1; i < stream_heap_count_of(a); i++) {
+        const stream_heap *used = stream_heap_at(a, (unsigned)i)->capture;
+        for (size_t k = 0; used != NULL && k < capture->heap_count; k++) {
+            if (capture->heaps[k] == used) {
                 return true;
             }
         }
@@ -243,39 +247,39 @@ static bool is_open(const arena *a, const mp_capture *capture) {
     return false;
 }
 
-/* Now that no graph uses it, what is free in the lane is so for the device, too. */
-static void note_free(arena *a, const lane *l) {
-    for (int class = mp__bins_next(&l->bins, -1); class >= 0;
-         class = mp__bins_next(&l->bins, class)) {
-        for (const chunk *c = l->bins.head[class]; c != NULL; c = c->link) {
+/* Now that no graph uses it, what is free in the heap is so for the device, too. */
+static void note_free(arena *a, const stream_heap *heap) {
+    for (int class = mp__bins_next(&heap->bins, -1); class >= 0;
+         class = mp__bins_next(&heap->bins, class)) {
+        for (const chunk *c = heap->bins.head[class]; c != NULL; c = c->link) {
             a->device->ops->note(a->device, chunk_addr(c), chunk_bytes(c), false);
         }
     }
 }
 
-static void release_lane(arena *a, lane *l) {
-    mp__shelf_clear(a, l, true);
+static void release_heap(arena *a, stream_heap *heap) {
+    mp__shelf_clear(a, heap, true);
     if (a->notes) {
-        note_free(a, l);
+        note_free(a, heap);
     }
-    mp__lane_end(a, l);
-    empty_lane(a, l);
+    mp__stream_heap_end(a, heap);
+    empty_heap(a, heap);
 }
 
 mp_status mp__arena_capture_release(arena *a, mp_capture *capture) {
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp_status status = MP_OK;
     if (!is_known(a, capture)) {
         status = MP_FAIL(INVALID_ARGUMENT, "the capture given is not one of this pool");
     } else if (is_open(a, capture)) {
         status = MP_FAIL(BUSY, "a capture cannot be released before it has ended");
     } else {
-        for (size_t i = 0; i < capture->lane_count; i++) {
-            release_lane(a, capture->lanes[i]);
+        for (size_t i = 0; i < capture->heap_count; i++) {
+            release_heap(a, capture->heaps[i]);
         }
         forget(a, capture);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 

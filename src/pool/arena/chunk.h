@@ -15,10 +15,10 @@
 
 typedef enum chunk_state {
     CHUNK_UNUSED,   /* a record without memory */
-    CHUNK_LENT,     /* guarded by the lock of its lane */
-    CHUNK_KEPT,     /* free, in its lane's shelf; guarded by the lock of its lane */
+    CHUNK_LENT,     /* guarded by the lock of its heap */
+    CHUNK_KEPT,     /* free, in its heap's shelf; guarded by the lock of its heap */
     CHUNK_MOVING,   /* taken by the thread that frees it, on its way to where it belongs */
-    CHUNK_FREE,     /* in the bins of its lane; from here on guarded by the arena's lock */
+    CHUNK_FREE,     /* in the bins of its heap; from here on guarded by the arena's lock */
     CHUNK_WAITING,  /* freed, in the list of those that a declared stream may still use */
     CHUNK_UNMAPPED, /* addresses without memory */
     CHUNK_RESERVED, /* allocated outside the arena; not part of a region */
@@ -40,17 +40,17 @@ struct chunk {
         };
         struct {                  /* of an allocated chunk: what its memory was used for before */
             uint64_t after_epoch; /* must have passed before any other stream first uses it */
-            uint32_t after_lane;  /* whose epoch that is */
+            uint32_t after_heap;  /* whose epoch that is */
             uint32_t label;       /* and what the chunk is for now */
         };
     };
     uint64_t requested; /* bytes requested; of an allocated chunk */
     union {
         use *uses;      /* of an allocated or waiting chunk; owned */
-        uint64_t epoch; /* of a free chunk: the moment of its lane that must have passed */
+        uint64_t epoch; /* of a free chunk: the moment of its heap that must have passed */
     };
     uint32_t units;
-    atomic_uint_least16_t lane; /* whose order it follows; index in the arena */
+    atomic_uint_least16_t heap; /* whose order it follows; index in the arena */
     uint8_t client;             /* of an allocated chunk */
     atomic_uint_least8_t state;
 };
@@ -71,20 +71,20 @@ static inline void chunk_set_state(chunk *c, chunk_state state) {
     atomic_store_explicit(&c->state, (uint_least8_t)state, memory_order_relaxed);
 }
 
-static inline unsigned chunk_lane(const chunk *c) {
-    return atomic_load_explicit(&c->lane, memory_order_relaxed);
+static inline unsigned chunk_heap(const chunk *c) {
+    return atomic_load_explicit(&c->heap, memory_order_relaxed);
 }
 
-static inline void chunk_set_lane(chunk *c, unsigned lane) {
-    atomic_store_explicit(&c->lane, (uint_least16_t)lane, memory_order_relaxed);
+static inline void chunk_set_heap(chunk *c, unsigned heap) {
+    atomic_store_explicit(&c->heap, (uint_least16_t)heap, memory_order_relaxed);
 }
 
 /* Makes a free chunk in no list one that is about to be allocated: MOVING until it is counted. */
-static inline void chunk_lend(chunk *c, unsigned lane, size_t size, uint8_t client) {
-    c->after_lane = chunk_lane(c);
+static inline void chunk_lend(chunk *c, unsigned heap, size_t size, uint8_t client) {
+    c->after_heap = chunk_heap(c);
     c->after_epoch = c->epoch;
     c->label = mp__label_now();
-    chunk_set_lane(c, lane);
+    chunk_set_heap(c, heap);
     c->requested = size;
     c->client = client;
     c->uses = NULL;
@@ -97,7 +97,7 @@ static inline uint16_t chunk_label(const chunk *c) {
 }
 
 /* ---- records; guarded by the arena's lock ----
- * Records of chunks allocated on one lane come from runs of their own: processors fetch pairs of
+ * Records of chunks allocated on one heap come from runs of their own: processors fetch pairs of
  * cache lines, and threads that write records beside each other take them from each other. */
 
 typedef struct chunk_list { /* unused records */
@@ -108,7 +108,7 @@ typedef struct chunk_list { /* unused records */
 typedef struct chunk_store {
     union chunk_slab *slabs; /* owned */
     size_t runs_left;        /* in the first */
-    chunk_list shared;       /* for chunks that are of no lane yet */
+    chunk_list shared;       /* for chunks that are of no heap yet */
 } chunk_store;
 
 /* Makes sure that the next `count` calls of mp__chunk_take succeed. `list` must stay where it is

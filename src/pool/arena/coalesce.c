@@ -1,7 +1,7 @@
-/* coalesce.c - chunks cut and joined, and free ones brought together: neighbours of a lane at once,
- * those of different lanes when they have become idle.
+/* coalesce.c - chunks cut and joined, and free ones brought together: neighbours of a heap at once,
+ * those of different heaps when they have become idle.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/coalesce.h"
 
 #include <assert.h>
 
@@ -11,7 +11,7 @@ chunk *mp__chunk_split(arena *a, chunk *c, uint32_t units) {
     atomic_store_explicit(&rest->addr, chunk_addr(c) + (size_t)units * UNIT, memory_order_relaxed);
     rest->units = c->units - units;
     rest->epoch = c->epoch;
-    chunk_set_lane(rest, chunk_lane(c));
+    chunk_set_heap(rest, chunk_heap(c));
     chunk_set_state(rest, chunk_state_of(c));
     rest->prev = c;
     rest->next = c->next;
@@ -23,14 +23,14 @@ chunk *mp__chunk_split(arena *a, chunk *c, uint32_t units) {
     return rest;
 }
 
-chunk *mp__chunk_cut(arena *a, lane *l, chunk *c, uint32_t units) {
-    if (units == c->units && mp__chunk_is_from(c, &l->records)) {
+chunk *mp__chunk_cut(arena *a, stream_heap *heap, chunk *c, uint32_t units) {
+    if (units == c->units && mp__chunk_is_from(c, &heap->records)) {
         return c;
     }
-    chunk *front = mp__chunk_take(&l->records);
+    chunk *front = mp__chunk_take(&heap->records);
     const mp_addr addr = chunk_addr(c);
     atomic_store_explicit(&front->addr, addr, memory_order_relaxed);
-    chunk_set_lane(front, chunk_lane(c));
+    chunk_set_heap(front, chunk_heap(c));
     front->epoch = c->epoch;
     front->units = units;
     front->prev = c->prev;
@@ -65,34 +65,34 @@ void mp__chunk_join(chunk *left, chunk *right) {
 
 static bool joins(const chunk *c, const chunk *neighbour) {
     return neighbour != NULL && chunk_state_of(neighbour) == CHUNK_FREE &&
-           chunk_lane(neighbour) == chunk_lane(c);
+           chunk_heap(neighbour) == chunk_heap(c);
 }
 
 void mp__chunk_bin(arena *a, chunk *c) {
-    lane *l = lane_of(a, c);
-    if (l->gone) {
-        l = lane_at(a, 0);
-        chunk_set_lane(c, 0);
+    stream_heap *heap = stream_heap_of(a, c);
+    if (heap->gone) {
+        heap = stream_heap_at(a, 0);
+        chunk_set_heap(c, 0);
     }
-    if (l->index == 0) {
+    if (heap->index == 0) {
         c->epoch = 0;
     }
-    l->binned = c->epoch > l->binned ? c->epoch : l->binned;
+    heap->binned = c->epoch > heap->binned ? c->epoch : heap->binned;
     if (joins(c, c->prev)) {
         chunk *left = c->prev;
-        mp__bins_remove(&l->bins, left);
+        mp__bins_remove(&heap->bins, left);
         left->epoch = c->epoch > left->epoch ? c->epoch : left->epoch;
         mp__chunk_join(left, c);
         c = left;
     }
     if (joins(c, c->next)) {
         chunk *right = c->next;
-        mp__bins_remove(&l->bins, right);
+        mp__bins_remove(&heap->bins, right);
         c->epoch = right->epoch > c->epoch ? right->epoch : c->epoch;
         mp__chunk_join(c, right);
     }
     chunk_set_state(c, CHUNK_FREE);
-    mp__bins_add(&l->bins, c);
+    mp__bins_add(&heap->bins, c);
 }
 
 void mp__chunk_release(arena *a, chunk *c) {
@@ -101,5 +101,5 @@ void mp__chunk_release(arena *a, chunk *c) {
 }
 
 bool mp__chunk_is_idle(const arena *a, const chunk *c) {
-    return chunk_lane(c) == 0 || c->epoch <= lane_of(a, c)->reached;
+    return chunk_heap(c) == 0 || c->epoch <= stream_heap_of(a, c)->reached;
 }

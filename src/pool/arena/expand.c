@@ -9,7 +9,13 @@
  * (mp__arena_plenty), pages under idle chunks elsewhere are moved there instead: scattered memory
  * becomes contiguous.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/expand.h"
+
+#include "pool/arena/coalesce.h"
+#include "pool/arena/gather_idle.h"
+#include "pool/arena/order.h"
+#include "pool/arena/report.h"
+#include "pool/arena/usage.h"
 
 #include <assert.h>
 
@@ -76,13 +82,14 @@ static mp_status reserve_addresses(arena *a, uint32_t units) {
 /* ---- where to grow ---- */
 
 /* Pages that must be put at the low end of `hole` so that `units` fit there, together with the
- * free chunk before it where `l` may use that. 0: they do not fit. */
-static size_t bytes_needed(const arena *a, const lane *l, const chunk *hole, uint32_t units) {
+ * free chunk before it where `heap` may use that. 0: they do not fit. */
+static size_t bytes_needed(const arena *a, const stream_heap *heap, const chunk *hole,
+                           uint32_t units) {
     const size_t page = page_of(a);
     const chunk *left = hole->prev;
     size_t bytes = (size_t)units * UNIT;
     if (left != NULL && chunk_state_of(left) == CHUNK_FREE && left->units < units &&
-        (chunk_lane(left) == l->index || mp__chunk_is_idle(a, left))) {
+        (chunk_heap(left) == heap->index || mp__chunk_is_idle(a, left))) {
         bytes -= chunk_bytes(left);
     }
     bytes = MP_ALIGN_UP(bytes, page);
@@ -90,13 +97,13 @@ static size_t bytes_needed(const arena *a, const lane *l, const chunk *hole, uin
 }
 
 /* The hole that needs the fewest pages; the smallest of them. */
-static chunk *choose_hole(const arena *a, const lane *l, uint32_t units, size_t *bytes) {
+static chunk *choose_hole(const arena *a, const stream_heap *heap, uint32_t units, size_t *bytes) {
     chunk *best = NULL;
     size_t least = SIZE_MAX;
     for (int class = mp__bins_next(&a->holes, -1); class >= 0;
          class = mp__bins_next(&a->holes, class)) {
         for (chunk *hole = a->holes.head[class]; hole != NULL; hole = hole->link) {
-            const size_t needed = bytes_needed(a, l, hole, units);
+            const size_t needed = bytes_needed(a, heap, hole, units);
             if (needed != 0 && needed < least) {
                 best = hole;
                 least = needed;
@@ -109,29 +116,29 @@ static chunk *choose_hole(const arena *a, const lane *l, uint32_t units, size_t 
 
 /* ---- pages ---- */
 
-/* Makes the low `bytes` of a hole, which have pages now, a free chunk for `l`. */
-static void fill_hole(arena *a, lane *l, chunk *hole, size_t bytes) {
+/* Makes the low `bytes` of a hole, which have pages now, a free chunk for `heap`. */
+static void fill_hole(arena *a, stream_heap *heap, chunk *hole, size_t bytes) {
     mp__bins_remove(&a->holes, hole);
     if (bytes < chunk_bytes(hole)) {
         chunk *rest = mp__chunk_split(a, hole, (uint32_t)(bytes / UNIT));
         mp__bins_add(&a->holes, rest);
     }
     arena_note(a, chunk_addr(hole), bytes, false);
-    const unsigned index = l->is_capture ? 0 : l->index;
+    const unsigned index = heap->is_capture ? 0 : heap->index;
     chunk *left = hole->prev;
-    if (left != NULL && chunk_state_of(left) == CHUNK_FREE && chunk_lane(left) != index &&
+    if (left != NULL && chunk_state_of(left) == CHUNK_FREE && chunk_heap(left) != index &&
         mp__chunk_is_idle(a, left)) { /* so that the two join */
-        mp__bins_remove(&lane_of(a, left)->bins, left);
-        chunk_set_lane(left, index);
+        mp__bins_remove(&stream_heap_of(a, left)->bins, left);
+        chunk_set_heap(left, index);
         left->epoch = 0;
         chunk_set_state(left, CHUNK_MOVING);
-        chunk_set_lane(hole, index);
+        chunk_set_heap(hole, index);
         hole->epoch = 0;
         mp__chunk_join(left, hole);
         mp__chunk_bin(a, left);
         return;
     }
-    chunk_set_lane(hole, index);
+    chunk_set_heap(hole, index);
     hole->epoch = 0;
     mp__chunk_bin(a, hole);
 }
@@ -151,7 +158,7 @@ static bool can_give(const arena *a, const chunk *c) {
 
 /* Cuts the `bytes` from `first` on out of a free chunk; the parts beside them stay free. */
 static chunk *cut_out(arena *a, chunk *c, mp_addr first, size_t bytes) {
-    bins *from = &lane_of(a, c)->bins;
+    bins *from = &stream_heap_of(a, c)->bins;
     mp__bins_remove(from, c);
     if (first > chunk_addr(c)) {
         chunk *rest = mp__chunk_split(a, c, (uint32_t)((first - chunk_addr(c)) / UNIT));
@@ -211,7 +218,7 @@ size_t mp__expand_idle(const arena *a) {
 
 /* Makes a free chunk of up to `units` of pages that lie under idle chunks, with a hole behind it
  * for what is missing. */
-static void gather_pages(arena *a, lane *l, uint32_t units) {
+static void gather_pages(arena *a, stream_heap *heap, uint32_t units) {
     const size_t page = page_of(a);
     const size_t bytes = MP_ALIGN_UP((size_t)units * UNIT, page);
     chunk *hole = mp__bins_best(&a->holes, (uint32_t)(bytes / UNIT), UINT64_MAX);
@@ -233,13 +240,13 @@ static void gather_pages(arena *a, lane *l, uint32_t units) {
     }
     if (moved > 0) {
         arena_note(a, chunk_addr(hole), moved, false);
-        chunk_set_lane(hole, l->is_capture ? 0 : l->index);
+        chunk_set_heap(hole, heap->is_capture ? 0 : heap->index);
         hole->epoch = 0;
         mp__chunk_bin(a, hole);
     }
 }
 
-static mp_status map_more(arena *a, lane *l, chunk *hole, size_t bytes) {
+static mp_status map_more(arena *a, stream_heap *heap, chunk *hole, size_t bytes) {
     MP_TRY(mp__region_take(a, bytes));
     const mp_status status = a->device->ops->map(a->device, chunk_addr(hole), bytes);
     if (status != MP_OK) {
@@ -247,38 +254,38 @@ static mp_status map_more(arena *a, lane *l, chunk *hole, size_t bytes) {
         return status;
     }
     const mp_addr addr = chunk_addr(hole);
-    fill_hole(a, l, hole, bytes);
+    fill_hole(a, heap, hole, bytes);
     a->counts.extensions++;
     mp__report_memory(a, addr, bytes, MP_TRACE_GROW);
     return MP_OK;
 }
 
-static bool has_room(const arena *a, const lane *l, uint32_t units) {
-    return mp__bins_best(&l->bins, units, UINT64_MAX) != NULL ||
-           mp__bins_best(&lane_at(a, 0)->bins, units, UINT64_MAX) != NULL;
+static bool has_room(const arena *a, const stream_heap *heap, uint32_t units) {
+    return mp__bins_best(&heap->bins, units, UINT64_MAX) != NULL ||
+           mp__bins_best(&stream_heap_at(a, 0)->bins, units, UINT64_MAX) != NULL;
 }
 
-mp_status mp__expand_grow(arena *a, lane *l, uint32_t units) {
+mp_status mp__expand_grow(arena *a, stream_heap *heap, uint32_t units) {
     size_t bytes = 0;
-    chunk *hole = choose_hole(a, l, units, &bytes);
+    chunk *hole = choose_hole(a, heap, units, &bytes);
     if (hole == NULL) {
         MP_TRY(reserve_addresses(a, units));
-        hole = choose_hole(a, l, units, &bytes);
+        hole = choose_hole(a, heap, units, &bytes);
         assert(hole != NULL);
     }
     /* Up to this total new pages are made, which disturbs nobody; beyond it pages are moved. */
     if (arena_total(a) + bytes <= mp__arena_plenty(a, bytes)) {
-        const mp_status status = map_more(a, l, hole, bytes);
+        const mp_status status = map_more(a, heap, hole, bytes);
         if (status != MP_OUT_OF_MEMORY) {
             return status;
         }
     }
-    gather_pages(a, l, units);
-    if (has_room(a, l, units)) {
+    gather_pages(a, heap, units);
+    if (has_room(a, heap, units)) {
         return MP_OK;
     }
-    hole = choose_hole(a, l, units, &bytes);
-    return hole != NULL ? map_more(a, l, hole, bytes)
+    hole = choose_hole(a, heap, units, &bytes);
+    return hole != NULL ? map_more(a, heap, hole, bytes)
                         : MP_FAIL(OUT_OF_MEMORY, "there are no addresses left for %u units", units);
 }
 

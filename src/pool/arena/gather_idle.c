@@ -1,16 +1,21 @@
-/* gather_idle.c - free memory brought together: what has become idle joins lane 0, shelves are
+/* gather_idle.c - free memory brought together: what has become idle joins heap 0, shelves are
  * emptied, and the device is waited for. Under the arena's lock.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/gather_idle.h"
 
-static void gather_lane(arena *a, lane *l) {
-    for (int class = mp__bins_next(&l->bins, -1); class >= 0;
-         class = mp__bins_next(&l->bins, class)) {
-        for (chunk *c = l->bins.head[class], *next = NULL; c != NULL; c = next) {
+#include "pool/arena/coalesce.h"
+#include "pool/arena/order.h"
+#include "pool/arena/retired.h"
+#include "pool/arena/shelf.h"
+
+static void gather_heap(arena *a, stream_heap *heap) {
+    for (int class = mp__bins_next(&heap->bins, -1); class >= 0;
+         class = mp__bins_next(&heap->bins, class)) {
+        for (chunk *c = heap->bins.head[class], *next = NULL; c != NULL; c = next) {
             next = c->link;
-            if (c->epoch <= l->reached) {
-                mp__bins_remove(&l->bins, c);
-                chunk_set_lane(c, 0);
+            if (c->epoch <= heap->reached) {
+                mp__bins_remove(&heap->bins, c);
+                chunk_set_heap(c, 0);
                 mp__chunk_bin(a, c);
             }
         }
@@ -18,17 +23,17 @@ static void gather_lane(arena *a, lane *l) {
 }
 
 void mp__arena_gather_idle(arena *a) {
-    for (size_t i = 1; i < lane_count_of(a); i++) {
-        lane *l = lane_at(a, (unsigned)i);
-        if (l->bins.count > 0 && (!l->is_capture || l->gone)) {
-            gather_lane(a, l);
+    for (size_t i = 1; i < stream_heap_count_of(a); i++) {
+        stream_heap *heap = stream_heap_at(a, (unsigned)i);
+        if (heap->bins.count > 0 && (!heap->is_capture || heap->gone)) {
+            gather_heap(a, heap);
         }
     }
 }
 
 void mp__arena_gather(arena *a) {
-    for (size_t i = 0; i < lane_count_of(a); i++) {
-        mp__shelf_clear(a, lane_at(a, (unsigned)i), true);
+    for (size_t i = 0; i < stream_heap_count_of(a); i++) {
+        mp__shelf_clear(a, stream_heap_at(a, (unsigned)i), true);
     }
     mp__order_poll(a);
     mp__arena_gather_idle(a);
@@ -38,19 +43,19 @@ mp_status mp__arena_quiesce(arena *a) {
     if (a->captures_open > 0) {
         return MP_FAIL(BUSY, "the device cannot be waited for while a stream is being captured");
     }
-    for (size_t i = 1; i < lane_count_of(a); i++) { /* first: what is freed while the device is
-                                                       waited for is in the next epoch */
-        lane *l = lane_at(a, (unsigned)i);
-        l->ending = mp__order_end_epoch(l);
+    for (size_t i = 1; i < stream_heap_count_of(a); i++) { /* first: what is freed while the device
+                                                       is waited for is in the next epoch */
+        stream_heap *heap = stream_heap_at(a, (unsigned)i);
+        heap->ending = mp__order_end_epoch(heap);
     }
     MP_TRY(a->device->ops->synchronize(a->device));
-    for (size_t i = 1; i < lane_count_of(a); i++) {
-        lane *l = lane_at(a, (unsigned)i);
-        if (!l->is_capture) {
-            l->reached = l->ending;
+    for (size_t i = 1; i < stream_heap_count_of(a); i++) {
+        stream_heap *heap = stream_heap_at(a, (unsigned)i);
+        if (!heap->is_capture) {
+            heap->reached = heap->ending;
         }
-        if (l->ended && !l->gone) {
-            mp__lane_end(a, l);
+        if (heap->ended && !heap->gone) {
+            mp__stream_heap_end(a, heap);
         }
     }
     mp__order_collect(a, false);

@@ -1,7 +1,11 @@
 /* grow.c - regions: how large the next one is, where it comes from, and giving it back.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/grow.h"
+
 #include "base/nvtx.h"
-#include "pool/arena/arena.h"
+#include "pool/arena/coalesce.h"
+#include "pool/arena/expand.h"
+#include "pool/arena/report.h"
 
 #include <stdlib.h>
 
@@ -62,7 +66,7 @@ static size_t first_size(arena *a, size_t least) {
     return size > least ? size : least;
 }
 
-static mp_status add_region(arena *a, lane *l, uint32_t units) {
+static mp_status add_region(arena *a, stream_heap *heap, uint32_t units) {
     const size_t least = (size_t)units * UNIT;
     const size_t next_before = a->next_extension;
     size_t size = first_size(a, least);
@@ -77,7 +81,7 @@ static mp_status add_region(arena *a, lane *l, uint32_t units) {
     atomic_store_explicit(&c->addr, addr, memory_order_relaxed);
     c->units = (uint32_t)(size / UNIT);
     c->epoch = 0;
-    chunk_set_lane(c, l->is_capture ? 0 : l->index);
+    chunk_set_heap(c, heap->is_capture ? 0 : heap->index);
     (void)mp__region_add(a, (region){.addr = addr, .size = size, .first = c}); /* has room */
     arena_note(a, addr, size, false);
     mp__chunk_bin(a, c);
@@ -86,9 +90,10 @@ static mp_status add_region(arena *a, lane *l, uint32_t units) {
     return MP_OK;
 }
 
-mp_status mp__region_grow(arena *a, lane *l, uint32_t units) {
+mp_status mp__region_grow(arena *a, stream_heap *heap, uint32_t units) {
     mp__nvtx_push("millpond grow");
-    const mp_status status = a->expandable ? mp__expand_grow(a, l, units) : add_region(a, l, units);
+    const mp_status status =
+        a->expandable ? mp__expand_grow(a, heap, units) : add_region(a, heap, units);
     mp__nvtx_pop();
     return status;
 }
@@ -124,7 +129,7 @@ size_t mp__region_trim(arena *a) {
         if (r.expandable || !is_one_idle_chunk(a, &r)) {
             continue;
         }
-        mp__bins_remove(&lane_of(a, r.first)->bins, r.first);
+        mp__bins_remove(&stream_heap_of(a, r.first)->bins, r.first);
         mp__chunk_put(r.first);
         mp__region_remove(a, i);
         release(a, &r);

@@ -4,22 +4,24 @@
  *
  * For finding faults: each free waits for its stream and reads the borders back.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/guard.h"
+
 #include "base/log.h"
-#include "pool/arena/arena.h"
+#include "pool/arena/order.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 enum { BORDER_BYTE = 0xB5, FRESH_BYTE = 0xCB, FREED_BYTE = 0xDD, LOOK_MAX = 512 };
 
-/* The stream to queue on: NULL, which waits for the bytes, where the lane has none or is captured.
+/* The stream to queue on: NULL, which waits for the bytes, where the heap has none or is captured.
  */
-static bool find_stream(arena *a, lane *l, mp_stream **out) {
+static bool find_stream(arena *a, stream_heap *heap, mp_stream **out) {
     bool captured = false;
-    (void)pthread_mutex_lock(&a->lock);
-    *out = mp__order_stream(a, l);
-    captured = l->is_capture || l->capture != NULL;
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_lock(a);
+    *out = mp__order_stream(a, heap);
+    captured = heap->is_capture || heap->capture != NULL;
+    arena_unlock(a);
     return !captured;
 }
 
@@ -31,10 +33,10 @@ static void fill(arena *a, mp_stream *stream, mp_addr addr, size_t size, uint32_
     }
 }
 
-void mp__guard_draw(arena *a, lane *l, const chunk *c) {
+void mp__guard_draw(arena *a, stream_heap *heap, const chunk *c) {
     mp_stream *stream = NULL;
     if (a->source.memory == MP_MEMORY_PINNED || a->source.is_external ||
-        !find_stream(a, l, &stream)) {
+        !find_stream(a, heap, &stream)) {
         return;
     }
     const mp_addr block = chunk_addr(c) + a->border;
@@ -69,10 +71,10 @@ static void check(arena *a, const chunk *c, mp_addr border, size_t size, intptr_
     }
 }
 
-void mp__guard_check(arena *a, lane *l, const chunk *c) {
+void mp__guard_check(arena *a, stream_heap *heap, const chunk *c) {
     mp_stream *stream = NULL;
     if (a->source.memory == MP_MEMORY_PINNED || a->source.is_external ||
-        !find_stream(a, l, &stream)) {
+        !find_stream(a, heap, &stream)) {
         return;
     }
     const mp_addr block = chunk_addr(c) + a->border;

@@ -1,6 +1,10 @@
 /* inspect.c - what an arena looks like: its layout, and single blocks.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/inspect.h"
+
+#include "pool/arena/gather_idle.h"
+#include "pool/arena/order.h"
+#include "pool/arena/usage.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -29,13 +33,13 @@ static mp_block_state block_state_of(const chunk *c, bool for_graph) {
 
 /* Blocks whose stream was destroyed count as allocated without one. */
 static void *stream_of(const arena *a, const chunk *c) {
-    const lane *l = lane_of(a, c);
-    return l->gone ? MP_NO_STREAM : l->native;
+    const stream_heap *heap = stream_heap_of(a, c);
+    return heap->gone ? MP_NO_STREAM : heap->native;
 }
 
 static mp_layout_block block_of(const arena *a, const chunk *c) {
-    const lane *l = lane_of(a, c);
-    const mp_block_state state = block_state_of(c, l->is_capture && !l->gone);
+    const stream_heap *heap = stream_heap_of(a, c);
+    const mp_block_state state = block_state_of(c, heap->is_capture && !heap->gone);
     mp_layout_block block = {.addr = chunk_addr(c),
                              .size = chunk_bytes(c),
                              .stream = MP_NO_STREAM,
@@ -142,16 +146,16 @@ static mp_status make_layout(const arena *a, mp_layout *out) {
 
 mp_status mp__arena_layout(arena *a, mp_layout *out) {
     mp_layout fresh = {.device = a->device, .memory = a->source.memory};
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp__order_poll(a);
     mp__arena_gather_idle(a); /* memory that any stream may use is shown as such */
-    mp__lanes_lock(a);
+    mp__stream_heaps_lock(a);
     mp__usage_stats_locked(a, &fresh.stats);
     const mp_status status = make_layout(a, &fresh);
-    mp__lanes_unlock(a);
+    mp__stream_heaps_unlock(a);
     fresh.client_count = a->client_count;
     memcpy(fresh.clients, a->clients, sizeof fresh.clients);
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     MP_TRY(status);
     *out = fresh;
     return MP_OK;
@@ -180,8 +184,8 @@ static void describe(const arena *a, const chunk *c, mp_block_info *out) {
 }
 
 mp_status mp__arena_find(arena *a, mp_addr addr, mp_block_info *out) {
-    (void)pthread_mutex_lock(&a->lock);
-    mp__lanes_lock(a);
+    arena_lock(a);
+    mp__stream_heaps_lock(a);
     const chunk *c = mp__address_find(&a->addresses, addr - a->border);
     c = c != NULL ? c : chunk_around(a, addr);
     const bool lent =
@@ -189,8 +193,8 @@ mp_status mp__arena_find(arena *a, mp_addr addr, mp_block_info *out) {
     if (lent) {
         describe(a, c, out);
     }
-    mp__lanes_unlock(a);
-    (void)pthread_mutex_unlock(&a->lock);
+    mp__stream_heaps_unlock(a);
+    arena_unlock(a);
     return lent ? MP_OK
                 : MP_FAIL(NOT_FOUND, "no allocated block of the pool of %s contains 0x%" PRIxPTR,
                           a->device->info.name, addr);

@@ -1,16 +1,18 @@
 /* pressure.c - hooks that may free memory before a request fails.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/pressure.h"
+
 #include "pool/arena/arena.h"
 
 mp_status mp__pressure_add(arena *a, mp_pressure_fn *fn, void *context) {
     mp_status status = MP_OK;
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     if (a->hook_count == HOOKS_MAX) {
         status = MP_FAIL(OUT_OF_MEMORY, "a pool has room for %d hooks", HOOKS_MAX);
     } else {
         a->hooks[a->hook_count++] = (hook){.fn = fn, .context = context};
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
@@ -37,7 +39,7 @@ static void drop_hook(arena *a, size_t at) {
 
 mp_status mp__pressure_remove(arena *a, mp_pressure_fn *fn, void *context) {
     mp_status status = MP_OK;
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     size_t at = 0;
     while (at < a->hook_count &&
            (a->hooks[at].fn != fn || a->hooks[at].context != context || a->hooks[at].gone)) {
@@ -48,7 +50,7 @@ mp_status mp__pressure_remove(arena *a, mp_pressure_fn *fn, void *context) {
     } else {
         drop_hook(a, at);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
@@ -59,20 +61,20 @@ bool mp__pressure_run(arena *a, size_t size, size_t *next) {
         return false;
     }
     running = true;
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     for (; *next < a->hook_count && !freed; ++*next) {
         hook *h = &a->hooks[*next];
         if (h->gone) {
             continue;
         }
         h->running++;
-        (void)pthread_mutex_unlock(&a->lock);
+        arena_unlock(a);
         freed = h->fn(h->context, size);
-        (void)pthread_mutex_lock(&a->lock);
+        arena_lock(a);
         h->running--;
         (void)pthread_cond_broadcast(&a->hook_done);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     running = false;
     return freed;
 }

@@ -1,5 +1,7 @@
 /* region.c - the list of regions, by address.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/region.h"
+
 #include "pool/arena/arena.h"
 
 #include <stdlib.h>

@@ -1,18 +1,20 @@
 /* report.c - what an arena tells its trace and the log.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/report.h"
+
 #include "base/log.h"
-#include "pool/arena/arena.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 /* Who allocates is in no lock, and so may look at the stack of its thread. */
-void mp__report_block_now(const arena *a, const chunk *c, const lane *l, mp_trace_action action) {
+void mp__report_block_now(const arena *a, const chunk *c, const stream_heap *heap,
+                          mp_trace_action action) {
     mp__trace_add(a->trace, (mp_trace_event){
                                 .addr = chunk_addr(c), /* as in the layout */
                                 .size = chunk_bytes(c),
                                 .requested = c->requested,
-                                .stream = l->native,
+                                .stream = heap->native,
                                 .total = arena_total(a),
                                 .action = (uint8_t)action,
                                 .client = c->client,
@@ -40,20 +42,11 @@ void mp__report_options(const arena *a) {
     if (o->max_mem != SIZE_MAX) {
         (void)snprintf(limit, sizeof limit, "%zu", o->max_mem);
     }
-    if (a->mempool != NULL) {
-        MP_LOG(INFO,
-               "a pool of device memory of device %d (%s) from the driver's own pool: "
-               "cuda_mempool_release_threshold %zu, cuda_mempool_bytes_to_keep_on_shrink %zu, "
-               "max_mem %s",
-               a->device->ordinal, a->device->info.name, o->cuda_mempool_release_threshold,
-               o->cuda_mempool_bytes_to_keep_on_shrink, limit);
-        return;
-    }
     MP_LOG(INFO,
            "a pool of %s memory of device %d (%s)%s%s: extend_strategy %s, "
            "initial_chunk_size_bytes %zu, max_dead_bytes_per_chunk %zu, "
            "initial_growth_chunk_size_bytes %zu, max_power_of_two_extend_bytes %zu, max_mem %s, "
-           "stream_cache_bytes %zu%s%s%s",
+           "stream_cache_bytes %zu%s%s%s%s",
            memory_name(a), a->device->ordinal, a->device->info.name,
            a->source.is_external ? " from an external manager" : "",
            a->expandable ? " with expandable regions" : "",
@@ -61,7 +54,7 @@ void mp__report_options(const arena *a) {
            o->initial_chunk_size_bytes, o->max_dead_bytes_per_chunk,
            o->initial_growth_chunk_size_bytes, o->max_power_of_two_extend_bytes, limit,
            o->stream_cache_bytes, o->ipc ? ", ipc" : "", o->guard ? ", guard" : "",
-           o->poison ? ", poison" : "");
+           o->poison ? ", poison" : "", o->check ? ", check" : "");
 }
 
 void mp__report_memory(const arena *a, mp_addr addr, size_t size, mp_trace_action action) {

@@ -7,11 +7,20 @@
  * the block is kept in `retired` until it can, and one that was allocated in a capture until its
  * graph is gone.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/log.h"
-#include "pool/arena/arena.h"
+#include "pool/arena/reserve.h"
 
-static mp_status reserve(arena *a, const lane *l, uint32_t units, size_t size, uint8_t client,
-                         chunk **out) {
+#include "base/log.h"
+#include "pool/arena/gather_idle.h"
+#include "pool/arena/grow.h"
+#include "pool/arena/order.h"
+#include "pool/arena/report.h"
+#include "pool/arena/retired.h"
+#include "pool/arena/usage.h"
+#include "pool/arena/wait.h"
+#include "pool/dump.h"
+
+static mp_status reserve(arena *a, const stream_heap *heap, uint32_t units, size_t size,
+                         uint8_t client, chunk **out) {
     mp_addr addr = 0;
     const size_t bytes = (size_t)units * UNIT;
     MP_TRY(mp__chunk_prepare(&a->chunks, &a->chunks.shared, 1));
@@ -25,7 +34,7 @@ static mp_status reserve(arena *a, const lane *l, uint32_t units, size_t size, u
     chunk *c = mp__chunk_take(&a->chunks.shared);
     atomic_store_explicit(&c->addr, addr, memory_order_relaxed);
     c->units = units;
-    chunk_lend(c, l->index, size, client);
+    chunk_lend(c, heap->index, size, client);
     mp__address_add(&a->addresses, c);
     c->reserve_label = c->label; /* the list takes that place */
     c->back = NULL;
@@ -39,18 +48,18 @@ static mp_status reserve(arena *a, const lane *l, uint32_t units, size_t size, u
     return MP_OK;
 }
 
-static mp_status reserve_once(arena *a, const lane *l, uint32_t units, size_t size, uint8_t client,
-                              chunk **out) {
-    (void)pthread_mutex_lock(&a->lock);
-    mp_status status = reserve(a, l, units, size, client, out);
+static mp_status reserve_once(arena *a, const stream_heap *heap, uint32_t units, size_t size,
+                              uint8_t client, chunk **out) {
+    arena_lock(a);
+    mp_status status = reserve(a, heap, units, size, client, out);
     if (status == MP_OUT_OF_MEMORY && mp__arena_quiesce(a) == MP_OK && mp__region_trim(a) > 0) {
-        status = reserve(a, l, units, size, client, out);
+        status = reserve(a, heap, units, size, client, out);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     return status;
 }
 
-static mp_status lend(arena *a, lane *l, size_t size, uint8_t client, mp_addr *out) {
+static mp_status lend(arena *a, stream_heap *heap, size_t size, uint8_t client, mp_addr *out) {
     chunk *c = NULL;
     uint32_t units = 0;
     size += size == 0;
@@ -58,9 +67,9 @@ static mp_status lend(arena *a, lane *l, size_t size, uint8_t client, mp_addr *o
         return mp__arena_fail(a, size, client, "no device has that much");
     }
     size_t next_hook = 0;
-    mp_status status = reserve_once(a, l, units, size, client, &c);
+    mp_status status = reserve_once(a, heap, units, size, client, &c);
     while (status == MP_OUT_OF_MEMORY && mp__pressure_run(a, size, &next_hook)) {
-        status = reserve_once(a, l, units, size, client, &c);
+        status = reserve_once(a, heap, units, size, client, &c);
     }
     if (status == MP_OUT_OF_MEMORY) {
         status = mp__arena_fail(a, size, client, NULL);
@@ -68,8 +77,8 @@ static mp_status lend(arena *a, lane *l, size_t size, uint8_t client, mp_addr *o
         return status;
     }
     MP_TRY(status);
-    mp__usage_count(a, l, c, CHUNK_RESERVED);
-    mp__report_block(a, c, l, MP_TRACE_ALLOC);
+    mp__usage_count(a, heap, c, CHUNK_RESERVED);
+    mp__report_block(a, c, heap, MP_TRACE_ALLOC);
     *out = chunk_addr(c) + a->border;
     if (!a->direct) {
         MP_LOG(DEBUG, "%zu bytes were reserved on device %d", chunk_bytes(c), a->device->ordinal);
@@ -78,13 +87,13 @@ static mp_status lend(arena *a, lane *l, size_t size, uint8_t client, mp_addr *o
 }
 
 mp_status mp__arena_reserve(arena *a, size_t size, uint8_t client, mp_addr *out) {
-    return lend(a, lane_at(a, 0), size, client, out);
+    return lend(a, stream_heap_at(a, 0), size, client, out);
 }
 
 mp_status mp__arena_pass_on(arena *a, size_t size, void *native, uint8_t client, mp_addr *out) {
-    lane *l = NULL;
-    MP_TRY(mp__lane_now(a, mp__lane_key(a, native), &l));
-    return lend(a, l, size, client, out);
+    stream_heap *heap = NULL;
+    MP_TRY(mp__stream_heap_now(a, mp__stream_heap_key(a, native), &heap));
+    return lend(a, heap, size, client, out);
 }
 
 /* ---- giving back ---- */
@@ -101,9 +110,9 @@ static void unlink_reserved(arena *a, chunk *c) {
 }
 
 /* Whether no stream that the block was allocated on, freed on or declared for uses it any more. */
-static bool streams_have_ended(arena *a, const chunk *c, lane *from, lane *to) {
-    return a->direct && mp__lane_wait(a, from) == MP_OK &&
-           (to == from || mp__lane_wait(a, to) == MP_OK) && mp__uses_wait(a, c) == MP_OK;
+static bool streams_have_ended(arena *a, const chunk *c, stream_heap *from, stream_heap *to) {
+    return a->direct && mp__stream_heap_wait(a, from) == MP_OK &&
+           (to == from || mp__stream_heap_wait(a, to) == MP_OK) && mp__uses_wait(a, c) == MP_OK;
 }
 
 /* Whether something waits to be given back that no graph keeps. */
@@ -115,15 +124,15 @@ static bool is_behind(const arena *a) {
     return c != NULL;
 }
 
-void mp__reserve_free(arena *a, chunk *c, lane *from, lane *to) {
+void mp__reserve_free(arena *a, chunk *c, stream_heap *from, stream_heap *to) {
     const bool ended = streams_have_ended(a, c, from, to);
     mp__uses_free(c->uses);
     c->uses = NULL;
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     mp__address_remove(&a->addresses, c);
     unlink_reserved(a, c);
     if (to->is_capture && !to->gone) {
-        chunk_set_lane(c, to->index);
+        chunk_set_heap(c, to->index);
     }
     if (ended && !mp__reserved_is_of_graph(a, c)) {
         mp__reserved_release(a, c);
@@ -134,5 +143,5 @@ void mp__reserve_free(arena *a, chunk *c, lane *from, lane *to) {
     if (is_behind(a) && a->captures_open == 0 && a->device->ops->synchronize(a->device) == MP_OK) {
         mp__reserve_give_back(a, false);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
 }

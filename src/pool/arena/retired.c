@@ -1,7 +1,7 @@
 /* retired.c - blocks outside the arena that were freed, on their way back to the source. Under the
  * arena's lock.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
+#include "pool/arena/retired.h"
 
 void mp__reserved_release(arena *a, chunk *c) {
     mp__source_free(&a->source, chunk_addr(c), chunk_bytes(c));
@@ -10,8 +10,8 @@ void mp__reserved_release(arena *a, chunk *c) {
 }
 
 bool mp__reserved_is_of_graph(const arena *a, const chunk *c) {
-    const lane *l = lane_of(a, c);
-    return l->is_capture && !l->gone;
+    const stream_heap *heap = stream_heap_of(a, c);
+    return heap->is_capture && !heap->gone;
 }
 
 void mp__reserve_give_back(arena *a, bool all) {

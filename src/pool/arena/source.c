@@ -1,6 +1,8 @@
 /* source.c - where regions come from: the device, its pinned memory, or another library; and the
  * limits that what is reserved there counts against.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/source.h"
+
 #include "pool/arena/arena.h"
 #include "pool/limit.h"
 

@@ -1,6 +1,6 @@
 /* spin.h - a lock for a few dozen instructions at a time.
  *
- * A request and its free take the lane's lock once each. Giving this one up is a plain store, where
+ * A request and its free take the heap's lock once each. Giving this one up is a plain store, where
  * a mutex needs another atomic exchange: a pair takes 40 ns instead of 60. A thread that does not
  * get it soon lets others run.
  * SPDX-License-Identifier: Apache-2.0 */

@@ -4,19 +4,20 @@
  * stream that is not captured gets an event, under the arena's lock, so that it is neither given up
  * nor captured for the pool meanwhile; events are waited for without it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "pool/arena/arena.h"
-#include "pool/mempool/mempool_private.h"
+#include "pool/arena/wait.h"
+
+#include "pool/arena/order.h"
 
 #include <stdlib.h>
 
-/* Whether the lane's stream is being captured, or was destroyed without a word. */
-static bool takes_no_event(arena *a, const lane *l, mp_stream *stream) {
+/* Whether the heap's stream is being captured, or was destroyed without a word. */
+static bool takes_no_event(arena *a, const stream_heap *heap, mp_stream *stream) {
     bool captured = true;
-    return l->capture != NULL ||
+    return heap->capture != NULL ||
            a->device->ops->capture_active(a->device, stream, &captured) != MP_OK || captured;
 }
 
-/* An event behind all work of the lane's stream, which takes one. NULL: there is none to wait for.
+/* An event behind all work of the heap's stream, which takes one. NULL: there is none to wait for.
  */
 static mp_status mark(arena *a, mp_stream *stream, mp_event **out) {
     const mp_device_ops *ops = a->device->ops;
@@ -35,13 +36,13 @@ static mp_status mark(arena *a, mp_stream *stream, mp_event **out) {
     return status;
 }
 
-/* Adds an event of each lane that has work to `events`, which has room. */
-static mp_status mark_all(arena *a, size_t lane_count, mp_event **events, size_t *count) {
-    for (size_t i = 1; i < lane_count; i++) {
-        lane *l = lane_at(a, (unsigned)i);
-        mp_stream *stream = mp__order_stream(a, l);
+/* Adds an event of each heap that has work to `events`, which has room. */
+static mp_status mark_all(arena *a, size_t heap_count, mp_event **events, size_t *count) {
+    for (size_t i = 1; i < heap_count; i++) {
+        stream_heap *heap = stream_heap_at(a, (unsigned)i);
+        mp_stream *stream = mp__order_stream(a, heap);
         mp_event *event = NULL;
-        if (stream != NULL && !takes_no_event(a, l, stream)) {
+        if (stream != NULL && !takes_no_event(a, heap, stream)) {
             MP_TRY(mark(a, stream, &event));
         }
         if (event != NULL) {
@@ -52,19 +53,16 @@ static mp_status mark_all(arena *a, size_t lane_count, mp_event **events, size_t
 }
 
 mp_status mp__arena_wait(arena *a) {
-    if (a->mempool != NULL) {
-        return mp__mempool_wait(a->mempool);
-    }
     size_t count = 0;
-    (void)pthread_mutex_lock(&a->lock);
-    const size_t lane_count = lane_count_of(a);
-    mp_event **events = malloc((lane_count + 1) * sizeof *events);
+    arena_lock(a);
+    const size_t heap_count = stream_heap_count_of(a);
+    mp_event **events = malloc((heap_count + 1) * sizeof *events);
     mp_status status = events == NULL ? MP_FAIL(OUT_OF_MEMORY,
                                                 "cannot allocate host memory to wait for %zu "
                                                 "streams",
-                                                lane_count)
-                                      : mark_all(a, lane_count, events, &count);
-    (void)pthread_mutex_unlock(&a->lock);
+                                                heap_count)
+                                      : mark_all(a, heap_count, events, &count);
+    arena_unlock(a);
     for (size_t i = 0; i < count; i++) {
         const mp_status one = a->device->ops->event_synchronize(a->device, events[i]);
         status = status == MP_OK ? one : status;
@@ -74,17 +72,17 @@ mp_status mp__arena_wait(arena *a) {
     return status;
 }
 
-mp_status mp__lane_wait(arena *a, lane *l) {
+mp_status mp__stream_heap_wait(arena *a, stream_heap *heap) {
     mp_event *event = NULL;
     mp_status status = MP_OK;
-    (void)pthread_mutex_lock(&a->lock);
-    mp_stream *stream = mp__order_stream(a, l);
+    arena_lock(a);
+    mp_stream *stream = mp__order_stream(a, heap);
     if (stream == NULL) { /* a graph, or a stream out of reach, unless there is none any more */
-        status = l->index == 0 || l->gone ? MP_OK : MP_BUSY;
+        status = heap->index == 0 || heap->gone ? MP_OK : MP_BUSY;
     } else {
-        status = takes_no_event(a, l, stream) ? MP_BUSY : mark(a, stream, &event);
+        status = takes_no_event(a, heap, stream) ? MP_BUSY : mark(a, stream, &event);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
     if (event != NULL) {
         status = a->device->ops->event_synchronize(a->device, event);
         a->device->ops->event_destroy(a->device, event);

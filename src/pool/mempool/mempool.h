@@ -84,6 +84,9 @@ void mp__mempool_look(mp__mempool *pool, mp__mempool_visit_fn *fn, void *context
  * without a stream. Fails: as stream_synchronize, nothing changed. */
 mp_status mp__mempool_stream_gone(mp__mempool *pool, void *stream);
 
+/* Waits for the work of every stream that is not captured and can be reached. */
+mp_status mp__mempool_wait(mp__mempool *pool);
+
 /* Waits for the pool's streams, but for captured ones, and trims. `*released` (may be NULL): by how
  * much the pool has shrunk. */
 mp_status mp__mempool_shrink(mp__mempool *pool, size_t *released);

@@ -3,29 +3,13 @@
 #include "pool/mempool/mempool_mode.h"
 
 #include "base/log.h"
+#include "pool/arena/arena.h"
+#include "pool/arena/capture.h"
 #include "pool/dump.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-mp_status mp__mempool_mode_enter(arena *a) {
-    const arena_options *given = &a->options;
-    if (!given->use_cuda_mempool || a->source.memory != MP_MEMORY_DEVICE || a->source.is_external) {
-        return MP_OK;
-    }
-    const mp__mempool_options options = {.release_threshold = given->cuda_mempool_release_threshold,
-                                         .bytes_to_keep_on_shrink =
-                                             given->cuda_mempool_bytes_to_keep_on_shrink,
-                                         .max_mem = given->max_mem};
-    const mp_status status = mp__mempool_create(a->device, &options, &a->mempool);
-    if (status != MP_UNSUPPORTED) {
-        return status;
-    }
-    MP_LOG(WARNING, "arena.use_cuda_mempool: %s; the pool uses its own arena instead",
-           mp_error_message());
-    return MP_OK;
-}
 
 /* ---- trace ---- */
 
@@ -98,24 +82,79 @@ static mp_status request(arena *a, size_t size, void *stream, uint8_t client, bo
     return MP_OK;
 }
 
-mp_status mp__mempool_mode_alloc(arena *a, size_t size, void *stream, uint8_t client,
-                                 mp_addr *out) {
+static mp_status alloc(arena *a, size_t size, void *stream, uint8_t client, mp_addr *out) {
     return request(a, size, stream, client, false, out);
 }
 
-mp_status mp__mempool_mode_reserve(arena *a, size_t size, uint8_t client, mp_addr *out) {
+static mp_status reserve_block(arena *a, size_t size, uint8_t client, mp_addr *out) {
     return request(a, size, MP_NO_STREAM, client, true, out);
 }
 
-mp_status mp__mempool_mode_free(arena *a, mp_addr addr, void *stream) {
+/* The driver's locks are not ours, so nothing is tried. */
+static mp_status refuse_try_alloc(arena *a, size_t size, void *stream, uint8_t client,
+                                  mp_addr *out) {
+    (void)a, (void)size, (void)stream, (void)client, (void)out;
+    return MP_BUSY;
+}
+
+static mp_status refuse_try_free(arena *a, mp_addr addr, void *stream) {
+    (void)a, (void)addr, (void)stream;
+    return MP_BUSY;
+}
+
+static mp_status free_block(arena *a, mp_addr addr, void *stream) {
     trace_block(a, MP_TRACE_FREE, addr);
     return stream == MP_SAME_STREAM ? mp__mempool_free(a->mempool, addr)
                                     : mp__mempool_free_on(a->mempool, addr, stream);
 }
 
+static mp_status record_use(arena *a, mp_addr addr, void *stream) {
+    return mp__mempool_record_use(a->mempool, addr, stream);
+}
+
+static mp_status record_end(arena *a, mp_addr addr, void *stream) {
+    return mp__mempool_record_end(a->mempool, addr, stream);
+}
+
+/* ---- order and captures: the driver's pool keeps its own order ---- */
+
+static mp_status stream_settled(arena *a, void *stream) {
+    (void)a, (void)stream;
+    return MP_OK;
+}
+
+static mp_status stream_gone(arena *a, void *stream) {
+    return mp__mempool_stream_gone(a->mempool, stream);
+}
+
+static mp_status stream_mark(arena *a, void *producer, uint64_t *mark) {
+    (void)a, (void)producer;
+    *mark = 0;
+    return MP_OK;
+}
+
+static mp_status stream_ordered(arena *a, void *consumer, void *producer, uint64_t mark) {
+    (void)a, (void)consumer, (void)producer, (void)mark;
+    return MP_OK;
+}
+
+static mp_status wait(arena *a) {
+    return mp__mempool_wait(a->mempool);
+}
+
+static mp_status refuse_capture(arena *a, void *stream, mp_capture **capture) {
+    (void)a, (void)stream, (void)capture;
+    return MP_FAIL(UNSUPPORTED, "the driver's own pool cannot keep memory for a graph; open the "
+                                "pool without arena.use_cuda_mempool to capture");
+}
+
+static mp_status shrink(arena *a, size_t *released) {
+    return mp__mempool_shrink(a->mempool, released);
+}
+
 /* ---- looking at it ---- */
 
-mp_status mp__mempool_mode_find(arena *a, mp_addr addr, mp_block_info *out) {
+static mp_status find(arena *a, mp_addr addr, mp_block_info *out) {
     mp__mempool_block block;
     MP_TRY(mp__mempool_find(a->mempool, addr, &block));
     *out = (mp_block_info){.addr = block.addr,
@@ -127,14 +166,14 @@ mp_status mp__mempool_mode_find(arena *a, mp_addr addr, mp_block_info *out) {
     return MP_OK;
 }
 
-void mp__mempool_mode_clients(arena *a, mp_share *out, size_t capacity, size_t *count) {
-    (void)pthread_mutex_lock(&a->lock);
+static void get_clients(arena *a, mp_share *out, size_t capacity, size_t *count) {
+    arena_lock(a);
     *count = a->client_count;
     for (size_t i = 0; i < a->client_count && i < capacity; i++) {
         out[i] = mp__mempool_client_share(a->mempool, (uint8_t)i);
         memcpy(out[i].name, a->clients[i], sizeof out[i].name);
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
 }
 
 typedef struct block_page {
@@ -172,7 +211,7 @@ static void put_blocks(const arena *a, const dump_writer *w) {
     mp__dump_end_chunks(w, &page.list);
 }
 
-mp_status mp__mempool_mode_dump(arena *a, mp_write_fn *write, void *context) {
+static mp_status dump(arena *a, mp_write_fn *write, void *context) {
     const dump_writer w = {write, context};
     mp_pool_stats stats;
     mp_share shares[MP_CLIENTS_MAX];
@@ -186,17 +225,99 @@ mp_status mp__mempool_mode_dump(arena *a, mp_write_fn *write, void *context) {
     mp__dump_put(
         &w, "%" PRIu64 " requests, %" PRIu64 " frees, %" PRIu64 " returned, %" PRIu64 " failures\n",
         stats.allocs, stats.frees, stats.shrinkages, stats.failures);
-    mp__mempool_mode_clients(a, shares, MP_COUNT_OF(shares), &count);
+    get_clients(a, shares, MP_COUNT_OF(shares), &count);
     mp__dump_clients(&w, shares, count);
     put_blocks(a, &w);
     return MP_OK;
 }
 
-mp_status mp__mempool_mode_layout(arena *a, mp_layout *out) {
+static mp_status layout(arena *a, mp_layout *out) {
     MP_TRY(mp__mempool_layout(a->mempool, out));
-    (void)pthread_mutex_lock(&a->lock);
+    arena_lock(a);
     out->client_count = a->client_count;
     memcpy(out->clients, a->clients, sizeof out->clients);
-    (void)pthread_mutex_unlock(&a->lock);
+    arena_unlock(a);
+    return MP_OK;
+}
+
+static mp_status get_stats(arena *a, mp_pool_stats *out) {
+    return mp__mempool_stats(a->mempool, out);
+}
+
+static void reset_peaks(arena *a) {
+    (void)mp__mempool_reset_peaks(a->mempool);
+}
+
+static mp_status get_streams(arena *a, mp_share *out, size_t capacity, size_t *count) {
+    *count = mp__mempool_stream_shares(a->mempool, out, capacity);
+    return MP_OK;
+}
+
+/* The driver's record is not ours to look at. */
+static mp_status check(arena *a) {
+    (void)a;
+    return MP_OK;
+}
+
+static void report_options(const arena *a) {
+    const arena_options *o = &a->options;
+    char limit[32] = "none";
+    if (o->max_mem != SIZE_MAX) {
+        (void)snprintf(limit, sizeof limit, "%zu", o->max_mem);
+    }
+    MP_LOG(INFO,
+           "a pool of device memory of device %d (%s) from the driver's own pool: "
+           "cuda_mempool_release_threshold %zu, cuda_mempool_bytes_to_keep_on_shrink %zu, "
+           "max_mem %s",
+           a->device->ordinal, a->device->info.name, o->cuda_mempool_release_threshold,
+           o->cuda_mempool_bytes_to_keep_on_shrink, limit);
+}
+
+/* ---- life ---- */
+
+static void destroy(arena *a) {
+    mp__mempool_destroy(a->mempool);
+    mp__arena_destroy(a);
+}
+
+/* No capture ever begins, so the arena refuses to end or release one. */
+const pool_mode mp__mode_mempool = {
+    .alloc = alloc,
+    .try_alloc = refuse_try_alloc,
+    .free = free_block,
+    .try_free = refuse_try_free,
+    .reserve = reserve_block,
+    .record_use = record_use,
+    .record_end = record_end,
+    .find = find,
+    .stream_settled = stream_settled,
+    .stream_gone = stream_gone,
+    .stream_mark = stream_mark,
+    .stream_ordered = stream_ordered,
+    .wait = wait,
+    .capture_begin = refuse_capture,
+    .capture_end = mp__arena_capture_end,
+    .capture_release = mp__arena_capture_release,
+    .shrink = shrink,
+    .regions_are_allocations = false,
+    .get_stats = get_stats,
+    .reset_peaks = reset_peaks,
+    .get_clients = get_clients,
+    .get_streams = get_streams,
+    .dump = dump,
+    .layout = layout,
+    .check = check,
+    .report_options = report_options,
+    .destroy = destroy,
+};
+
+mp_status mp__mempool_mode_enter(arena *a) {
+    const arena_options *given = &a->options;
+    const mp__mempool_options options = {.release_threshold = given->cuda_mempool_release_threshold,
+                                         .bytes_to_keep_on_shrink =
+                                             given->cuda_mempool_bytes_to_keep_on_shrink,
+                                         .max_mem = given->max_mem};
+    MP_TRY(mp__mempool_create(a->device, &options, &a->mempool));
+    a->mode = &mp__mode_mempool;
     return MP_OK;
 }

@@ -66,8 +66,6 @@ void mp__mempool_unhold(mp__mempool *pool, mempool_stream *stream);
 bool mp__mempool_is_foreign(const mempool_stream *stream);
 /* Whether work for the stream would become part of a capture, or break one. */
 mp_status mp__mempool_is_captured(mp__mempool *pool, const mempool_stream *stream, bool *captured);
-/* Waits for the work of every stream that is not captured and can be reached. */
-mp_status mp__mempool_wait(mp__mempool *pool);
 
 /* ---- mempool_table.c: allocated blocks by address; all under the lock ---- */
 
