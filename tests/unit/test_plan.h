@@ -4,7 +4,8 @@
  * the longest do not come last, and nothing else is left to run beside the last ones. What starts
  * at a time is a batch: neighbours in the plan that run one after the other in a process. Only
  * tests of devices share one; on a GPU, where each process makes a context of its own, that is most
- * of the time. SPDX-License-Identifier: Apache-2.0 */
+ * of the time.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_TESTS_UNIT_TEST_PLAN_H
 #define MP_TESTS_UNIT_TEST_PLAN_H
 
