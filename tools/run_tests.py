@@ -112,6 +112,7 @@ def steps_of(build, mode):
     gpu = mode == "gpu"
     n = WHOLE if mode == "all" else SOME
     beside = min(CORES, 8)  # processes of a step on a GPU, where each has a context of some 500 MiB
+    checked = min(CORES, 4)  # under compute-sanitizer, all of which on a machine have ten connections unless told
     sanitizer = ["compute-sanitizer", "--tool", "memcheck", "--target-processes", "all", "--report-api-errors", "no",
                  "--error-exitcode", "9"]
 
@@ -209,11 +210,11 @@ def steps_of(build, mode):
         Step("versions", "the provider in other versions of ONNX Runtime",
              [*tool, ROOT / "tools/test_versions.py", "--build", build], "all", limit_s=2400),
         Step("memcheck", "C tests on the GPU under compute-sanitizer", [*sanitizer, unit, "cuda", "--no-fork"],
-             "gpu", ["compute-sanitizer"], wheels=True, cores=1, shards=beside,
+             "gpu", ["compute-sanitizer"], wheels=True, cores=1, shards=checked,
              alone=[*sanitizer, unit, "cuda", "--no-fork", "--alone"]),
         Step("memcheck-ops", "operators on the GPU under compute-sanitizer",
-             **python(["tests/ep/test_op_cases.py"], before=sanitizer), modes="gpu", needs=["compute-sanitizer"],
-             limit_s=1500),
+             **python(["tests/ep/test_op_cases.py"], before=sanitizer, shards=checked), modes="gpu",
+             needs=["compute-sanitizer"], limit_s=1500),
     ]
 
 
