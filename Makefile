@@ -23,7 +23,7 @@ endif
 $(ENV): requirements.txt tools/setup.py
 	@$(SYSTEM_PYTHON) tools/setup.py --out $@
 
-.PHONY: setup configure build demo test test-quick test-versions test-hostile bench bench-gate wheel lint format docs test-gpu bench-gpu clean distclean help
+.PHONY: setup configure build demo test test-all test-quick test-versions test-hostile bench bench-gate wheel lint format docs test-gpu bench-gpu clean distclean help
 
 setup: $(ENV) ## Install pinned tools and packages into .venv (every other target does this too)
 	@:
@@ -34,15 +34,18 @@ configure: setup
 	    > $(BUILD)/configure.log \
 	    || { cat $(BUILD)/configure.log; exit 1; }; }
 
-build: configure ## Build the libraries and C tests (PRESET=dev, asan, tsan, release or cuda)
+build: configure ## Build the libraries and C tests (PRESET=dev, asan, tsan, clang, release or cuda)
 	@$(NINJA) -C $(BUILD) -j $(JOBS) $(NINJA_FLAGS)
 
 demo: build ## Read the text in a real picture on the device at hand (PICTURE=file.png for yours)
 	@$(PYTHON) tools/fetch_models.py --group demo
 	@$(PYTHON) demo/ocr.py $(if $(PICTURE),--picture $(PICTURE))
 
-test: build ## Run every test that needs no GPU; the last line counts them
+test: build ## Run the tests that need no GPU; the last lines say what is left out, and count them
 	@$(PYTHON) tools/run_tests.py --build $(BUILD) $(TEST_FLAGS)
+
+test-all: build ## The same in full, and lint, sanitizers, valgrind, clang, other versions of ONNX Runtime
+	@$(PYTHON) tools/run_tests.py --build $(BUILD) --all $(TEST_FLAGS)
 
 test-quick: build ## The C tests and checks only, in some seconds
 	@$(PYTHON) tools/run_tests.py --build $(BUILD) --quick $(TEST_FLAGS)
@@ -77,7 +80,7 @@ docs: build ## Rewrite docs/operators.md from the operators that are registered
 # The library is named again, since this make has exported the one of its own preset.
 GPU_BUILD = PRESET=cuda MILLPOND_EP_LIBRARY=$(CURDIR)/build/cuda/lib/libonnxruntime_providers_cuda_plugin.so
 
-test-gpu: ## Run the tests on this machine's GPU, and the operator tests under compute-sanitizer
+test-gpu: ## Run the tests on this machine's GPU, some of them under compute-sanitizer, too
 	@$(MAKE) --no-print-directory build PRESET=cuda
 	@$(MAKE) --no-print-directory gpu-tests $(GPU_BUILD)
 
@@ -88,7 +91,7 @@ bench-gpu: ## Time the pool and the models on this machine's GPU; writes bench/r
 .PHONY: gpu-tests gpu-bench
 gpu-tests: setup
 	@$(PYTHON) tools/fetch_models.py --group test || echo "models not fetched: tests of those absent are skipped"
-	@$(PYTHON) tools/run_tests.py --build $(BUILD) --gpu $(TEST_FLAGS)
+	@MILLPOND_DEVICE=cuda $(PYTHON) tools/run_tests.py --build $(BUILD) --gpu $(TEST_FLAGS)
 
 gpu-bench: setup
 	@$(PYTHON) bench/bench_pool.py --build $(BUILD) --stage cuda $(POOL_FLAGS)

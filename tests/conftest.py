@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by all Python tests: where modules and the library are found, and lines for the end of the report."""
+"""Shared by all Python tests: where modules and the library are found, and lines for the end of the report.
+
+    --shard I/N     of the tests that are not marked `alone` every Nth, from the Ith on
+    --alone         only those marked `alone`: they fill a GPU's memory, or look at how full it is
+
+tools/run_tests.py gives these options where tests run on a GPU, several processes at a time.
+"""
 
 import collections
 import os
@@ -16,6 +22,36 @@ LIBRARY = "libonnxruntime_providers_cuda_plugin.so"
 BUILT = sorted(TESTS.parent.glob(f"build/*/lib/{LIBRARY}"), key=lambda path: path.stat().st_mtime)
 if BUILT:  # as demo/provider.py, for all modules and the processes that tests start
     os.environ.setdefault("MILLPOND_EP_LIBRARY", str(BUILT[-1]))
+
+def shard(text):
+    """(2, 8) of "2/8"."""
+    index, count = map(int, text.split("/"))
+    if not 1 <= index <= count:
+        raise ValueError(text)
+    return index, count
+
+
+def pytest_addoption(parser):
+    parser.addoption("--shard", type=shard, help="I/N: of the tests that may run beside others every Nth")
+    parser.addoption("--alone", action="store_true", help="only the tests that run beside no other")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "alone: fills a GPU's memory, or looks at how full it is")
+
+
+@pytest.hookimpl(trylast=True)  # of the tests that are left
+def pytest_collection_modifyitems(config, items):
+    part, alone = config.getoption("--shard"), config.getoption("--alone")
+    if part is None and not alone:
+        return
+    wanted = [item for item in items if (item.get_closest_marker("alone") is not None) == alone]
+    if part is not None:
+        index, count = part
+        wanted = wanted[index - 1 :: count]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(wanted)])
+    items[:] = wanted
+
 
 SUMMARY = []
 TALLY = collections.Counter()

@@ -2,20 +2,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests, step by step, and ends with one line that counts them all.
 
-    run_tests.py --build build/dev [--gpu] [--quick] [--only NAME[,NAME]] [--list]
+    run_tests.py --build build/dev [--quick | --all [--rest] | --gpu] [--only NAME[:PART],...] [--except NAME,...]
+                 [--list]
 
-A step is a program. Its counts come from its last line of the form "3 passed, 0 failed, 1 skipped" (our
-runner's and pytest's both fit); a program without one counts as a single test, and exit status 77 as skipped.
-Whole outputs lie in BUILD/test-logs; shown here are failures, reasons to skip, and lines "summary: ...".
+Here is the one list of what is tested. Without --quick, --all or --gpu the steps of `make test` run, some of them on a
+part of what they can try; --all runs every step that needs no GPU, in full, and --rest of those what `make test` does
+not do. The line before the last names what was left out.
+
+A step is a program, or several that share its tests. Its counts come from the last line of the form "3 passed,
+0 failed, 1 skipped" (our runner's and pytest's both fit); a program without one counts as a single test, and exit
+status 77 as skipped. Whole outputs lie in BUILD/test-logs; shown here are failures, reasons to skip, and lines
+"summary: ...". Steps run side by side as far as there are cores for them; on a GPU, tests that fill its memory, or look
+at how full it is, run after all others, one process at a time.
 """
 
 import argparse
 import collections
 import concurrent.futures
 import contextlib
+import dataclasses
 import glob
 import importlib.util
-import itertools
 import os
 import re
 import shutil
@@ -27,10 +34,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SKIP_STATUS = 77
+SKIP_STATUS, NO_TESTS_STATUS = 77, 5  # the latter is pytest's
+CORES = os.cpu_count() or 1
 running = set()  # processes of steps, to be ended with us
 COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
+TALLY = re.compile(r"summary: (\d+) (.*)")
+MARKED_ALONE = "mark.alone"
 SHOWN_LINES_MAX = 60
+MODES = ("quick", "test", "all", "gpu")
+TARGETS = {"quick": "make test-all", "test": "make test-all", "all": "make test-all", "gpu": "make test-gpu"}
 
 
 @dataclass
@@ -38,82 +50,205 @@ class Step:
     name: str
     what: str
     command: list
-    modes: str = "cpu"  # of: cpu, quick, gpu
+    modes: str = "test"  # of: quick, test, all, gpu; what is in test is in all, too
     needs: list = field(default_factory=list)  # what a machine may lack: the step is skipped then, but fails in CI
     limit_s: int = 900
     prepares: bool = False  # no test: its success counts nothing
     wheels: bool = False  # a C program that should find the libraries which Python packages carry
-    beside: bool = False  # it keeps one core busy: runs beside the steps before and after it that do, too
+    cores: int = CORES  # that it keeps busy: steps run side by side as far as these allow
+    shards: int = 0  # processes that share its tests, each given --shard I/N; these leave out the tests that run alone
+    alone: list = field(default_factory=list)  # the command for those; none: it has no such tests
+    takes: str | None = None  # what stands before a part of tests' names: "-k", or "" for nothing; None: takes none
+    preset: str = ""  # of the build that it needs, besides the one under test
+    less: str = ""  # what the whole has more of, where this is a part
+    may_be_empty: bool = False
 
 
 def pytest(*paths, gpu=True):
-    """A step of pytest; without a GPU, whose memory some tests look at, in as many processes as there are cores."""
-    several = ["-n", str(os.cpu_count())] if not gpu and importlib.util.find_spec("xdist") else []
+    """A command; without a GPU, whose memory some tests look at, in as many processes as there are cores."""
+    several = ["-n", str(CORES)] if not gpu and importlib.util.find_spec("xdist") else []
     return [sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "--no-header", "-p", "no:cacheprovider",
-            *several, *(path if path.startswith("-") else str(ROOT / path) for path in paths)]
+            "--durations=15", *several,
+            *(path if str(path).startswith("-") else str(ROOT / path) for path in paths)]
 
 
-OPERATOR_TESTS = ("op_cases", "onnx_nodes", "nhwc", "prepared", "large", "random_graphs", "hostile")
-PROVIDER_TESTS = ("cli", "monitor", "onnx")  # of the Python package
+def test_files(folder, *names, but=()):
+    """The files of tests of a folder, or those of these names, which may have stars."""
+    found = {path for name in names or ["*"] for path in (ROOT / folder).glob(f"test_{name}.py")}
+    found -= {path for name in but for path in (ROOT / folder).glob(f"test_{name}.py")}
+    return sorted(path.relative_to(ROOT).as_posix() for path in found)
 
 
-def steps_of(build, gpu):
-    """Every step there is, in the order they run: the quick ones first."""
+def has_alone(file):
+    return MARKED_ALONE in (ROOT / file).read_text(encoding="utf-8")
+
+
+OPERATOR_TESTS = ("op_cases", "onnx_nodes", "nhwc", "prepared", "large")
+RANDOM_TESTS = ("random_graphs", "hostile")
+PROVIDER_TESTS = ("cli*", "monitor*", "onnx*")  # of the Python package
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much is tried of what has no end, or takes long."""
+
+    seeds: int  # of adversarial mode
+    operations: int  # of the pool's model
+    hostile: int  # models
+    graphs: int  # at random
+    kernels: tuple  # for check_kernels.py
+
+
+SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("--sample", "8"))
+WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--all",))
+
+
+def steps_of(build, mode):
+    """Every step there is, in the order they run, as `mode` has it: the quick ones first."""
     tests = build / "tests"
     unit = str(tests / "unit_tests")
     extension = build / "python/millpond/_core.abi3.so"  # left out where Python's headers are missing
     tool = [sys.executable]
-    in_ci = "CI" in os.environ  # which has sanitizers and other versions to run, too, and half an hour for all
-    seeds = "6" if in_ci else "20"
+    gpu = mode == "gpu"
+    n = WHOLE if mode == "all" else SOME
+    beside = min(CORES, 8)  # processes of a step on a GPU, where each has a context of some 500 MiB
+    checked = min(CORES, 4)  # under compute-sanitizer, all of which on a machine have ten connections unless told
     sanitizer = ["compute-sanitizer", "--tool", "memcheck", "--target-processes", "all", "--report-api-errors", "no",
                  "--error-exitcode", "9"]
+
+    def less(text):
+        """What the whole has more of; on a GPU there is no whole but that."""
+        return text if n is SOME and not gpu else ""
+
+    def python(files, *options, before=(), **more):
+        """The part of a step that has to do with pytest."""
+        command = [*before, *pytest(*files, *options, gpu=gpu)]
+        if gpu:
+            marked = [file for file in files if has_alone(file)]
+            alone = [*before, *pytest(*marked, *options, "--alone")] if marked else []
+            more = {"shards": beside, "cores": 1, "alone": alone, **more}
+        return {"command": command, "takes": "-k", **more}
+
+    def sanitized(preset, *words):
+        return [ROOT / f"build/{preset}/tests/unit_tests", "--jobs", CORES, "--timeout", "300", *words]
+
+    def fuzz(target):
+        return [ROOT / f"build/asan/tests/fuzz_{target}", "--seconds", "30", "--save", ROOT / "build/asan",
+                ROOT / f"tests/fuzz/corpus/{target}"]
+
+    if gpu:  # the emulated device's modes are tested without one
+        c_tests = {"command": [unit, "--modes", "cuda", "--jobs", beside, "--batch", "16"], "cores": beside,
+                   "shards": 1, "alone": [unit, "--modes", "cuda", "--alone"]}
+    else:
+        c_tests = {"command": [unit, "--seeds", n.seeds, "--jobs", CORES]}
+
     return [
-        Step("layers", "layers and house rules", [*tool, ROOT / "tools/check_layers.py"], "cpu quick gpu"),
+        Step("layers", "layers and house rules", [*tool, ROOT / "tools/check_layers.py"], "quick test gpu", cores=1),
         Step("readme", "links of the documents, tables of variables and options", [*tool, ROOT / "tools/check_docs.py"],
-             "cpu quick gpu"),
+             "quick test gpu", cores=1),
         Step("libraries", "what the libraries export and need",
-             [*tool, ROOT / "tools/check_libraries.py", "--build", build], "cpu quick gpu"),
+             [*tool, ROOT / "tools/check_libraries.py", "--build", build], "quick test gpu", cores=1),
         Step("abi", "our ONNX Runtime ABI header against the table",
-             [*tool, ROOT / "tests/ep/ort_abi_check.py", "--cc", os.environ.get("CC", "cc")], "cpu quick"),
-        Step("unit", f"C tests: eager, threaded, adversarial with {seeds} seeds, GPU where there is one",
-             [unit, "--seeds", seeds, *(["--jobs", str(os.cpu_count())] if not gpu else [])],
-             "cpu quick gpu", wheels=True),
-        Step("kernels", "all kernel instances compiled by NVRTC for sm_75, 80, 90, 100",
-             [*tool, ROOT / "tools/check_kernels.py", "--sample", "8" if in_ci else "1",
-              "--known", build / "known-kernels.txt"], "cpu", limit_s=1800),
-        Step("memcheck", "C tests on the GPU under compute-sanitizer", [*sanitizer, unit, "cuda", "--no-fork"],
-             "gpu", ["compute-sanitizer"], wheels=True),
-        Step("memcheck-ops", "operators on the GPU under compute-sanitizer",
-             [*sanitizer, *pytest("tests/ep/test_op_cases.py")], "gpu", ["compute-sanitizer"], limit_s=1500),
+             [*tool, ROOT / "tests/ep/ort_abi_check.py", "--cc", os.environ.get("CC", "cc")], "quick test", cores=1),
+        Step("tools", "what runs the tests: shards, tests that run alone, what is left out",
+             pytest("tests/tools"), "quick test", cores=1, takes="-k"),
+        Step("unit", "C tests on the GPU" if gpu else
+             f"C tests: eager, threaded, adversarial with {n.seeds} seeds, GPU where there is one",
+             **c_tests, modes="quick test gpu", wheels=True, takes="",
+             less=less(f"{WHOLE.seeds - SOME.seeds} of {WHOLE.seeds} seeds")),
+        Step("lint", "format, clang-tidy, Python style, spelling", [*tool, ROOT / "tools/lint.py", "--build", build],
+             "all", limit_s=1800),
+        Step("kernels", "kernel instances compiled by NVRTC for sm_75, 80, 90, 100",
+             [*tool, ROOT / "tools/check_kernels.py", *n.kernels, "--known", build / "known-kernels.txt"],
+             limit_s=2400, less=less("all but a sample")),
         Step("docs", "docs/operators.md lists what is registered",
-             [*tool, ROOT / "tools/operators_doc.py", "--check"], "cpu"),
+             [*tool, ROOT / "tools/operators_doc.py", "--check"], cores=1),
         Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
-             pytest("tests/pool"), "cpu", beside=True),
-        Step("pool-model", "the pool against its model: a million operations", [tests / "pool_model"], "cpu",
-             beside=True),
+             pytest(*test_files("tests/pool")), cores=1, takes="-k"),
+        Step("pool-model", f"the pool against its model: {n.operations:,} operations",
+             [tests / "pool_model", "--ops", n.operations], cores=1,
+             less=less(f"{WHOLE.operations - SOME.operations:,} of {WHOLE.operations:,} operations")),
         Step("bench", "the pool's benchmark: every case on the emulated device, its traces, its check",
-             pytest("tests/bench"), "cpu", limit_s=600, beside=True),
-        Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"], "cpu",
-             prepares=True, beside=True),
+             pytest(*test_files("tests/bench")), limit_s=600, cores=1, takes="-k"),
+        Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"],
+             prepares=True, cores=1),
         Step("ops", "operators in ONNX Runtime and ONNX's node tests, with borders around every block of memory",
-             pytest(*(f"tests/ep/test_{name}.py" for name in OPERATOR_TESTS), "--borders", gpu=gpu), "cpu gpu",
-             limit_s=1800),
+             **python(test_files("tests/ep", *OPERATOR_TESTS), "--borders"), modes="test gpu", limit_s=1800),
+        Step("random", f"{n.graphs} random graphs and {n.hostile} hostile models, with borders, too",
+             **python(test_files("tests/ep", *RANDOM_TESTS), "--borders", f"--graphs={n.graphs}",
+                      f"--hostile={n.hostile}"), modes="test gpu", limit_s=1800,
+             less=less(f"{WHOLE.graphs - SOME.graphs} of {WHOLE.graphs} graphs and "
+                       f"{WHOLE.hostile - SOME.hostile} of {WHOLE.hostile} models")),
         Step("ep", "the provider in ONNX Runtime: options, threads, life times, graphs, streams, faults",
-             pytest("tests/ep", *(f"--ignore=tests/ep/test_{name}.py" for name in OPERATOR_TESTS), gpu=gpu), "cpu gpu",
-             limit_s=1800),
+             **python(test_files("tests/ep", but=(*OPERATOR_TESTS, *RANDOM_TESTS))), modes="test gpu", limit_s=1800),
         Step("python", "the Python package: functions, errors, threads, ends of processes; adapters of what is there",
-             pytest("tests/python", "--ignore=" + str(ROOT / "tests/python/test_wheel.py"),
-                    *(f"--ignore-glob=*/test_{name}*.py" for name in PROVIDER_TESTS), gpu=gpu), "cpu gpu",
-             [extension], 1200),
-        # In a process of their own: the provider keeps the pool that the others want to open with their own options.
+             **python(test_files("tests/python", but=("wheel", *PROVIDER_TESTS))), modes="test gpu",
+             needs=[extension], limit_s=1200),
+        # In processes of their own: the provider keeps the pool that the others want to open with their own options.
         Step("python-ort", "the Python package with ONNX Runtime: sessions, values, the command line, the monitor",
-             pytest(*sorted(str(path.relative_to(ROOT)) for name in PROVIDER_TESTS
-                            for path in (ROOT / "tests/python").glob(f"test_{name}*.py")), gpu=gpu), "cpu gpu",
-             [extension], 1200),
+             **python(test_files("tests/python", *PROVIDER_TESTS)), modes="test gpu", needs=[extension], limit_s=1200),
         Step("wheel", "the wheel: contents, what it links, README's example in a clean environment",
-             pytest("tests/python/test_wheel.py"), "cpu", [extension], 1200),
-        Step("models", "trained models", pytest("tests/models"), "cpu gpu", limit_s=1800),
+             pytest("tests/python/test_wheel.py"), needs=[extension], limit_s=1200),
+        Step("models", "trained models", **python(test_files("tests/models")), modes="test gpu", limit_s=1800),
+        # Eager and adversarial mode run what is queued in the thread that queues it, or waits for it; threaded mode has
+        # threads of its own. So the former are for one sanitizer and the latter for the other.
+        Step("asan", "C tests under the address and undefined-behaviour sanitizers",
+             sanitized("asan", "--modes", "eager,adversarial", "--seeds", "1"), "all", limit_s=1800, takes="",
+             preset="asan"),
+        Step("fuzz-options", "half a minute of any text as options, under the address sanitizer", fuzz("options"),
+             "all", cores=1, preset="asan"),
+        Step("fuzz-operations", "half a minute of any bytes as operations, under the address sanitizer",
+             fuzz("operations"), "all", cores=1, preset="asan"),
+        Step("tsan", "C tests under the thread sanitizer", sanitized("tsan", "--modes", "threaded", "--seeds", "1"),
+             "all", limit_s=1800, takes="", preset="tsan"),
+        Step("valgrind", "C tests of devices under valgrind, which sees what was never written",
+             ["valgrind", "-q", "--error-exitcode=9", unit, "@eager", "--jobs", CORES,
+              "--timeout", "300"], "all", ["valgrind"], limit_s=1800),
+        # The order of work is not the compiler's.
+        Step("clang", "C tests as clang compiles them, on a machine without a CUDA toolkit",
+             sanitized("clang", "--modes", "eager"), "all", ["clang"], takes="", preset="clang"),
+        Step("versions", "the provider in other versions of ONNX Runtime",
+             [*tool, ROOT / "tools/test_versions.py", "--build", build], "all", limit_s=2400),
+        Step("memcheck", "C tests on the GPU under compute-sanitizer", [*sanitizer, unit, "cuda", "--no-fork"],
+             "gpu", ["compute-sanitizer"], wheels=True, cores=1, shards=checked,
+             alone=[*sanitizer, unit, "cuda", "--no-fork", "--alone"]),
+        Step("memcheck-ops", "operators on the GPU under compute-sanitizer",
+             **python(["tests/ep/test_op_cases.py"], before=sanitizer, shards=checked), modes="gpu",
+             needs=["compute-sanitizer"], limit_s=1500),
     ]
+
+
+def builds_of(steps, build):
+    """The steps, and before the first that needs a build of another preset one that makes it."""
+    kernels = build / "libmillpond_host_kernels.a"
+    # What two streams do to one block of memory is found by adversarial mode, so kernels are not compiled once more for
+    # the thread sanitizer.
+    flags = {"tsan": f"-DMILLPOND_HOST_KERNELS={kernels}" if kernels.exists() else ""}
+    made = set()
+    for step in steps:
+        if step.preset and step.preset not in made and missing_of(step) is None:
+            made.add(step.preset)
+            command = ["make", "--no-print-directory", "-C", ROOT, "build", f"PRESET={step.preset}",
+                       f"CMAKE_FLAGS={flags.get(step.preset, '')}"]
+            yield Step(f"build-{step.preset}", f"build of preset {step.preset}", command, limit_s=1800, prepares=True)
+        yield step
+
+
+def is_in(step, mode):
+    return mode in step.modes.split() or (mode == "all" and "test" in step.modes.split())
+
+
+def left_out(chosen, whole):
+    """What of the whole list of steps the chosen ones do not do, in words."""
+    names = {step.name for step in chosen}
+    yield from (step.name for step in whole if step.name not in names)
+    yield from (f"{step.less} of {step.name}" for step in chosen if step.less)
+
+
+def rest_of(build):
+    """The steps of `make test-all` which `make test` does not run as they are."""
+    done = {step.name: step.command for step in steps_of(build, "test") if is_in(step, "test")}
+    return [step for step in steps_of(build, "all") if is_in(step, "all") and done.get(step.name) != step.command]
 
 
 def missing_of(step):
@@ -136,18 +271,20 @@ def environment(build, gpu):
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     env.setdefault("MILLPOND_EP_LIBRARY", str(build / "lib/libonnxruntime_providers_cuda_plugin.so"))
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(build / "python"), env.get("PYTHONPATH")]))
-    env["MILLPOND_DEVICE"] = "cuda" if gpu else env.get("MILLPOND_DEVICE", "host")
+    env.setdefault("MILLPOND_DEVICE", "cuda" if gpu else "host")
+    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):  # of the make that started us, not for those that steps start
+        env.pop(name, None)
     return env
 
 
-def run(step, log, env):
-    """Runs the step with its output in `log`; returns its exit status, or None when its time was up."""
+def run(step, command, log, env):
+    """Runs a program of the step with its output in `log`; returns its exit status, or None when its time was up."""
     if step.wheels:
         folders = [*wheel_libraries(), *env.get("LD_LIBRARY_PATH", "").split(":")]
         env = dict(env, LD_LIBRARY_PATH=":".join(folder for folder in folders if folder))
     with open(log, "w", encoding="utf-8") as out:
         try:
-            process = subprocess.Popen([str(word) for word in step.command], cwd=ROOT, env=env, stdout=out,
+            process = subprocess.Popen([str(word) for word in command], cwd=ROOT, env=env, stdout=out,
                                        stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
         except OSError as error:  # it was not built, or cannot be run
             out.write(f"{error}\n")
@@ -171,10 +308,12 @@ def stop(process):
     process.wait()
 
 
-def counts_of(status, lines):
-    """(passed, failed, skipped) of a step."""
+def counts_of(status, lines, may_be_empty=False):
+    """(passed, failed, skipped) of a program."""
     if status == SKIP_STATUS:
         return 0, 0, 1
+    if status == NO_TESTS_STATUS and may_be_empty:
+        return 0, 0, 0
     for line in reversed(lines[-40:]):
         if line.startswith("====="):  # compute-sanitizer counts errors of its own; its status tells of them
             continue
@@ -183,7 +322,7 @@ def counts_of(status, lines):
             found[word.rstrip("s")] += int(number)
         if found:
             passed, failed, skipped = found["passed"], found["failed"] + found["error"], found["skipped"]
-            if failed == 0 and (status != 0 or passed + skipped == 0):
+            if failed == 0 and (status != 0 or (passed + skipped == 0 and not may_be_empty)):
                 failed = 1  # every test was fine, but the program was not; or there was none
             return passed, failed, skipped
     return (1, 0, 0) if status == 0 else (0, 1, 0)
@@ -218,96 +357,211 @@ def show_failures(lines, log):
     print(f"      whole output: {os.path.relpath(log, ROOT)}")
 
 
-def execute(step, log, env):
-    """Runs a step unless what it needs is missing; returns (that or None, exit status, seconds)."""
-    missing = missing_of(step)
-    if missing is not None:
-        return missing, None, 0
+# ---- steps side by side ----
+
+
+@dataclass
+class Part:
+    """A program of a step, and what came of it."""
+
+    command: list
+    log: Path
+    status: int | None = None
+    seconds: float = 0
+
+
+def parts_of(step, logs):
+    """The programs of a step."""
+    if not step.shards:
+        return [Part(step.command, logs / f"{step.name}.log")]
+    names = [step.name] if step.shards == 1 else [f"{step.name}.{i + 1}" for i in range(step.shards)]
+    return [Part([*step.command, "--shard", f"{i + 1}/{step.shards}"], logs / f"{name}.log")
+            for i, name in enumerate(names)]
+
+
+def with_alone_last(steps):
+    """The steps, and behind them all a step for the tests of each that run alone: no other runs beside it."""
+    yield from steps
+    for step in steps:
+        if step.alone:
+            yield dataclasses.replace(step, name=f"{step.name}-alone", command=step.alone, shards=0, alone=[],
+                                      cores=CORES, what="those that fill the memory, or look at it", less="",
+                                      may_be_empty=True)
+
+
+def execute(step, part, env):
     start = time.monotonic()
-    return None, run(step, log, env), time.monotonic() - start
+    part.status = run(step, part.command, part.log, env)
+    part.seconds = time.monotonic() - start
 
 
-def report(step, log, missing, status, seconds):
-    """Prints what came of a step; returns its counts."""
-    if missing is not None:
-        name = os.path.relpath(missing, ROOT) if "/" in str(missing) else missing
-        fails = bool(os.environ.get("CI"))
-        print(f"      {'failed' if fails else 'skipped'}: {name} is not there", flush=True)
-        return 0, int(fails), int(not fails)
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    counts = (0, 0, 0) if step.prepares and status == 0 else counts_of(status, lines)
-    for line in lines:
-        if line.startswith("summary: "):
-            print("      " + line.removeprefix("summary: "))
-    if status is None:
-        print(f"      no end after {step.limit_s} s: stopped")
-    if status == SKIP_STATUS and lines:
-        print(f"      skipped: {lines[-1]}")
-    if counts[1] > 0:
-        show_failures(lines, log)
-    show_skips(lines)
-    print(f"      {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped in {seconds:.1f} s", flush=True)
-    return counts
-
-
-def run_step(step, log, env):
-    """Runs one step and prints what came of it; returns its counts."""
-    print(f"{step.name:<13} {step.what}", flush=True)
-    return report(step, log, *execute(step, log, env))
-
-
-def run_beside(steps, logs, env):
-    """Runs these steps as many at a time as there are cores; gives the counts of each."""
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        outcomes = [pool.submit(execute, step, logs / f"{step.name}.log", env) for step in steps]
+def run_all(steps, logs, env, cores=CORES):
+    """Gives the counts of each step, in their order; programs start in that order, too, as soon as there are cores."""
+    plan = [(step, [] if missing_of(step) is not None else parts_of(step, logs)) for step in steps]
+    waiting = collections.deque((step, part) for step, parts in plan for part in parts)
+    busy = {}  # future of a program: its cores
+    ended = set()
+    with concurrent.futures.ThreadPoolExecutor(max(cores, 1)) as threads:
         try:
-            for step, outcome in zip(steps, outcomes, strict=True):
-                print(f"{step.name:<13} {step.what}", flush=True)
-                yield report(step, logs / f"{step.name}.log", *outcome.result())
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
+            for step, parts in plan:
+                print(f"{step.name:<15} {step.what}", flush=True)
+                while not ended.issuperset(map(id, parts)):
+                    start_waiting(waiting, busy, cores, threads, env)
+                    done, _ = concurrent.futures.wait(busy, return_when=concurrent.futures.FIRST_COMPLETED)
+                    for future in done:
+                        ended.add(id(future.result()))
+                        del busy[future]
+                yield report(step, parts)
+        except BaseException:  # an interrupt, or a reader who has had enough
+            waiting.clear()
+            threads.shutdown(wait=False, cancel_futures=True)
             for process in list(running):
                 stop(process)
             raise
 
 
-def run_all(steps, logs, env):
-    """Gives the counts of each step."""
-    for beside, group in itertools.groupby(steps, lambda step: step.beside):
-        if beside:
-            yield from run_beside(list(group), logs, env)
-        else:
-            yield from (run_step(step, logs / f"{step.name}.log", env) for step in group)
+def start_waiting(waiting, busy, cores, threads, env):
+    """Starts the programs that are next for which there are cores."""
+
+    def work(step, part):
+        execute(step, part, env)
+        return part
+
+    while waiting and (not busy or sum(busy.values()) + waiting[0][0].cores <= cores):
+        step, part = waiting.popleft()
+        busy[threads.submit(work, step, part)] = min(step.cores, cores)
 
 
-def main():
+def merged(lines):
+    """What is shown of summaries: several programs may each have counted the same thing."""
+    tallies = collections.Counter()
+    for line in lines:
+        tally = TALLY.match(line)
+        if tally:
+            tallies[tally.group(2)] += int(tally.group(1))
+        elif line.startswith("summary: "):
+            yield line.removeprefix("summary: ")
+    yield from (f"{count} {what}" for what, count in tallies.items())
+
+
+def report_part(step, part, several):
+    """Prints what went wrong; returns the program's counts and lines."""
+    lines = part.log.read_text(encoding="utf-8", errors="replace").splitlines()
+    counts = (0, 0, 0) if step.prepares and part.status == 0 else counts_of(part.status, lines, several)
+    if part.status is None:
+        print(f"      no end after {step.limit_s} s: stopped")
+    if part.status == SKIP_STATUS and lines:
+        print(f"      skipped: {lines[-1]}")
+    if counts[1] > 0:
+        show_failures(lines, part.log)
+    return counts, lines
+
+
+def report(step, parts):
+    """Prints what came of a step; returns its counts. No parts: what it needs is missing."""
+    if not parts:
+        missing = missing_of(step)
+        name = os.path.relpath(missing, ROOT) if "/" in str(missing) else missing
+        fails = bool(os.environ.get("CI"))
+        print(f"      {'failed' if fails else 'skipped'}: {name} is not there", flush=True)
+        return 0, int(fails), int(not fails)
+    reports = [report_part(step, part, step.may_be_empty or len(parts) > 1) for part in parts]
+    passed, failed, skipped = (sum(column) for column in zip(*(counts for counts, _ in reports), strict=True))
+    if passed + failed + skipped == 0 and not (step.prepares or step.may_be_empty):
+        print("      there was no test")
+        failed = 1
+    lines = [line for _, some in reports for line in some]
+    for line in merged(lines):
+        print("      " + line)
+    show_skips(lines)
+    seconds = max(part.seconds for part in parts)
+    print(f"      {passed} passed, {failed} failed, {skipped} skipped in {seconds:.1f} s", flush=True)
+    return passed, failed, skipped
+
+
+def run_step(step, log, env):
+    """Runs one step and prints what came of it; returns its counts."""
+    return next(run_all([dataclasses.replace(step, name=log.stem)], log.parent, env))
+
+
+# ---- the command line ----
+
+
+def chosen_of(steps, only, excluded):
+    """The steps that --only and --except leave; raises ValueError for names that are none."""
+    wanted = dict((*word.split(":", 1), "")[:2] for word in only.split(",") if word)
+    unwanted = {word for word in excluded.split(",") if word}
+    names = {step.name for step in steps}
+    for name in sorted({*wanted, *unwanted} - names):
+        raise ValueError(f"no step {name} here; --list names them")
+    steps = [step for step in steps if step.name not in unwanted and (not wanted or step.name in wanted)]
+    return [narrowed(step, wanted[step.name]) if wanted.get(step.name) else step for step in steps]
+
+
+def narrowed(step, part):
+    """The step with those of its tests alone that have this in their name."""
+    if step.takes is None:
+        raise ValueError(f"{step.name} takes no part of a test's name: --only {step.name}")
+    words = [*filter(None, [step.takes]), part]
+    return dataclasses.replace(step, command=[*step.command, *words], less=f"all but {part}",
+                               alone=[*step.alone, *words] if step.alone else [])
+
+
+def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=Path, required=True, help="build folder, such as build/dev")
-    parser.add_argument("--gpu", action="store_true", help="the steps for a machine with a GPU, on that GPU")
-    parser.add_argument("--quick", action="store_true", help="only the steps that take seconds")
-    parser.add_argument("--only", default="", help="names of steps, separated by commas")
-    parser.add_argument("--list", action="store_true", help="name the steps and stop")
-    args = parser.parse_args()
-    build = args.build.resolve()
-    mode = "gpu" if args.gpu else "quick" if args.quick else "cpu"
-    steps = [step for step in steps_of(build, args.gpu) if mode in step.modes.split()]
-    if args.only:
-        wanted = set(args.only.split(","))
-        unknown = wanted - {step.name for step in steps}
-        if unknown:
-            parser.error(f"no such step: {', '.join(sorted(unknown))}; --list names them")
-        steps = [step for step in steps if step.name in wanted]
-    if args.list:
-        for step in steps:
-            print(f"{step.name:<13} {step.what}")
-        return 0
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--quick", dest="mode", action="store_const", const="quick", default="test",
+                       help="only the steps that take seconds")
+    modes.add_argument("--all", dest="mode", action="store_const", const="all", help="all that needs no GPU, in full")
+    modes.add_argument("--gpu", dest="mode", action="store_const", const="gpu",
+                       help="the steps for a machine with a GPU, on that GPU")
+    parser.add_argument("--only", default="", metavar="NAME[:PART],...",
+                        help="these steps; of one with a part only the tests that have it in their name")
+    parser.add_argument("--except", default="", dest="excluded", metavar="NAME,...", help="all steps but these")
+    parser.add_argument("--rest", action="store_true", help="with --all: what `make test` has not run")
+    parser.add_argument("--list", action="store_true", help="name the steps of every mode and stop")
+    args = parser.parse_args(arguments)
+    if args.rest and args.mode != "all":
+        parser.error("--rest goes with --all")
+    return args, parser
 
+
+def show_list(build):
+    """Each step with its modes and what it needs; as the mode is named that has most of it."""
+    seen = {}
+    for mode in ("all", "gpu"):
+        for step in steps_of(build, mode):
+            if is_in(step, mode):
+                seen.setdefault(step.name, step)
+    for step in seen.values():
+        modes = " ".join(mode for mode in MODES if is_in(step, mode))
+        needs = ", ".join([*(Path(need).name for need in step.needs), *filter(None, [step.preset])])
+        print(f"{step.name:<15} {modes:<18} {step.what}{f' (needs {needs})' if needs else ''}")
+
+
+def main(arguments=None):
+    args, parser = parse(arguments)
+    build = args.build.resolve()
+    if args.list:
+        show_list(build)
+        return 0
+    whole = [step for step in steps_of(build, "gpu" if args.mode == "gpu" else "all")
+             if is_in(step, "gpu" if args.mode == "gpu" else "all")]
+    steps = rest_of(build) if args.rest else [step for step in steps_of(build, args.mode) if is_in(step, args.mode)]
+    try:
+        steps = chosen_of(steps, args.only, args.excluded)
+    except ValueError as error:
+        parser.error(str(error))
     logs = build / "test-logs"
     logs.mkdir(parents=True, exist_ok=True)
-    env = environment(build, args.gpu)
-    totals = [0, 0, 0]
-    for counts in run_all(steps, logs, env):
+    started, totals = time.monotonic(), [0, 0, 0]
+    for counts in run_all(list(builds_of(with_alone_last(steps), build)), logs, environment(build, args.mode == "gpu")):
         totals = [a + b for a, b in zip(totals, counts, strict=True)]
+    print(f"{time.monotonic() - started:.0f} s")
+    missed = ", ".join(left_out(steps, whole))
+    if missed:
+        print(f"left out: {missed}; {TARGETS[args.mode]} runs them")
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped", flush=True)
     return 1 if totals[1] > 0 or totals[0] == 0 else 0
 

@@ -3,6 +3,8 @@
 
     --sample N      of a test with many cases only every Nth, for runs with one more ONNX Runtime
     --borders       the pool puts borders around its blocks: a test in which one is written outside fails
+    --graphs N      so many random graphs
+    --hostile N     so many hostile models
 
 A fault in FAULTS is ONNX Runtime's own, gone in the version that is named. What it spoils is skipped before that.
 """
@@ -54,6 +56,8 @@ FAULTS = [
 
 def pytest_addoption(parser):
     parser.addoption("--sample", type=int, default=1, help="of tests with many cases only every Nth")
+    parser.addoption("--graphs", type=int, default=40, help="so many random graphs")
+    parser.addoption("--hostile", type=int, default=300, help="so many hostile models")
     parser.addoption("--borders", action="store_true", help="a block that is written outside fails the test")
 
 

@@ -16,6 +16,7 @@ import provider
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+pytestmark = pytest.mark.alone
 EDGE = 2**31
 NEEDED = 48 << 30  # bytes of a device for the largest case
 PICKED = 4096

@@ -11,21 +11,26 @@ import pytest
 import random_graphs
 
 HERE = Path(__file__).resolve().parent
-GRAPHS_A_CHILD = 12
+MODES = ["threaded", *(f"adversarial:{seed}" for seed in range(1, 7))]
 
 
-@pytest.mark.parametrize("seed", range(40))
+def pytest_generate_tests(metafunc):
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", range(metafunc.config.getoption("--graphs")))
+
+
 def test_graph(seed):
     fault = random_graphs.compare(seed)
     assert fault is None, fault
 
 
-@pytest.mark.parametrize("mode", ["threaded", *(f"adversarial:{seed}" for seed in range(1, 7))])
-def test_mode(mode):
+@pytest.mark.parametrize("mode", MODES)
+def test_mode(mode, request):
     if not provider.is_emulated(provider.register()[0]):
         pytest.skip("modes belong to the emulated device")
-    first = 1000 + 100 * int(mode.partition(":")[2] or 0)
+    count = request.config.getoption("--graphs") * 3 // 10
+    first = 1000 * (1 + MODES.index(mode))
     env = {**os.environ, "MILLPOND_DEVICE": "host", "MILLPOND_HOST": mode, "PYTHONPATH": str(HERE.parents[1] / "demo")}
-    command = [sys.executable, str(HERE / "random_graphs.py"), str(first), str(first + GRAPHS_A_CHILD - 1)]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
+    command = [sys.executable, str(HERE / "random_graphs.py"), str(first), str(first + count - 1)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600)
     assert done.returncode == 0, f"MILLPOND_HOST={mode}: {done.stderr}"

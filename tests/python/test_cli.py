@@ -30,8 +30,8 @@ def test_help_and_version():
     out, _ = run("--help")
     for name in _app.COMMANDS:
         assert re.search(rf"^  {name}  ", out, re.M)
-        assert "Usage: millpond " + name in run(name, "--help")[0]
-        assert run(name, "-h")[0] == run(name, "--help")[0]
+        shown = run(name, "--help")[0]
+        assert "Usage: millpond " + name in shown and run(name, "-h")[0] == shown
     out, said = run(status=2)
     assert out == "" and said.startswith("Usage: millpond")
 

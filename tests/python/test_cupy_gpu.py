@@ -24,7 +24,7 @@ ROWS = [
     ("exhaustion_of_pinned", {}),
     ("exception_inside", {}),
     ("hooks", {}),
-    ("gives_way", {}),
+    pytest.param("gives_way", {}, marks=pytest.mark.alone),
     ("graphs", {}),
     ("graphs_by_hand", {}),
     ("buffers", {}),

@@ -79,7 +79,13 @@ def package(request):
     return request.param
 
 
-@pytest.mark.parametrize(("case", "settings", "variables"), ROWS, ids=[f"{row[0]}-{i}" for i, row in enumerate(ROWS)])
+def marked(number, row):
+    """The row as a case; some look at the device's memory, or measure times, which others would spoil."""
+    marks = pytest.mark.alone if row[0] in ("memory_info", "cost") else ()
+    return pytest.param(*row, id=f"{row[0]}-{number}", marks=marks)
+
+
+@pytest.mark.parametrize(("case", "settings", "variables"), [marked(*each) for each in enumerate(ROWS)])
 def test_case(package, case, settings, variables, summary):
     if variables is OWN_TARGET and package != "numba.cuda":
         pytest.skip("numba_cuda_mlir is a package of its own")

@@ -17,17 +17,19 @@ from millpond._numba_backlog import ContextGoneError, Driver
 from millpond._numba_binding import CtypesBinding, dialect_of
 from numba_kit import HERE, OWN_TARGET, driver_of, environment
 
-FILES = ["test_numba.py", "test_numba_cleaning.py", "test_numba_streams.py", "test_numba_process.py"]
+# The least that passes of each.
+FILES = {"test_numba.py": 20, "test_numba_cleaning.py": 20, "test_numba_streams.py": 20, "test_numba_process.py": 10}
 
 
 @pytest.mark.skipif(OWN_TARGET, reason="this is it")
-def test_the_tests_of_the_adapter_with_numba_s_own_target():
+@pytest.mark.parametrize("file", FILES)
+def test_the_tests_of_the_adapter_with_numba_s_own_target(file):
     driver_of("numba.cuda")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *FILES]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file]
     done = subprocess.run(command, env=environment(MILLPOND_TEST_OWN_TARGET="1"), capture_output=True, text=True,
                           timeout=500, check=False, cwd=HERE)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 70, done.stdout
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= FILES[file], done.stdout
 
 
 def test_a_numba_that_has_none_gets_one_sentence():

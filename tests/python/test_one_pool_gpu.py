@@ -24,6 +24,7 @@ def last_line(text):
     return json.loads(text.splitlines()[-1])
 
 
+@pytest.mark.alone
 def test_four_pools_and_one(tmp_path, summary):
     """The example: every phase's values are checked, and one pool needs less."""
     file = tmp_path / "one_pool.json"
@@ -48,6 +49,7 @@ def test_random_phases(summary):
         assert seen["left"].get(name, 0) < 64 * MIB, (name, seen["left"])
 
 
+@pytest.mark.alone
 def test_a_child_that_dies():
     assert last_line(run_case("one_pool_cases.py", "dying_child"))["grown"] > 0
 

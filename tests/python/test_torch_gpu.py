@@ -22,7 +22,7 @@ ROWS = [
     ("process", "graphed_callables", {}),
     ("none", "graphed_callables", {}),  # what PyTorch does by itself
     ("none", "late", {}),
-    ("none", "gives_way", {}),
+    pytest.param("none", "gives_way", {}, marks=pytest.mark.alone),
     ("none", "all_threads", {}),
 ]
 

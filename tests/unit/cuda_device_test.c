@@ -136,7 +136,7 @@ TEST(cuda_device_leaves_the_context_alone) {
 
 /* ---- memory ---- */
 
-TEST(cuda_memory_alloc) {
+TEST_ALONE(cuda_memory_alloc) {
     mp_device *device = test_gpu();
     mp_addr addr = 0;
     size_t free_before = 0;
@@ -268,7 +268,7 @@ TEST(cuda_memory_virtual) {
     device->ops->unreserve(device, base, 100 * granule);
 }
 
-TEST(cuda_memory_virtual_out_of_memory) {
+TEST_ALONE(cuda_memory_virtual_out_of_memory) {
     mp_device *device = test_gpu();
     const size_t granule = device->ops->granule(device);
     size_t free_before = 0;

@@ -81,7 +81,7 @@ DEVICE_TEST(device_says_what_it_is) {
     CHECK(left > 0 && left <= total && total == info->memory_bytes);
 }
 
-DEVICE_TEST(memory_is_counted) {
+DEVICE_TEST_ALONE(memory_is_counted) {
     size_t before = 0, during = 0, total = 0;
     const size_t size = (size_t)64 << 20;
     CHECK_OK(device->ops->memory_info(device, &before, &total));

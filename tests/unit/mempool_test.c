@@ -334,7 +334,7 @@ DEVICE_TEST(mempool_shrinks_to_what_is_kept) {
     }
 }
 
-DEVICE_TEST(mempool_returns_what_is_left_at_the_end) {
+DEVICE_TEST_ALONE(mempool_returns_what_is_left_at_the_end) {
     const size_t before = free_bytes(device);
     bench x = open_bench(device, 64 * MIB, 64 * MIB);
     for (int i = 0; i < 5; i++) {

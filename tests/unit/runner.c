@@ -1,14 +1,17 @@
-/* runner.c - runs the registered tests and prints TAP, then one line that counts.
+/* runner.c - runs the registered tests and prints TAP, the slowest ones, and a line that counts.
  *
  * A test runs in a forked process whose output is shown only when it fails. What it wants to say
  * beyond its exit status (the failure, the reason to skip) lies in a page shared with the runner.
- * The runner itself opens no device and starts no thread, so that forking stays safe.
+ * A process that has a batch of tests ends with the first that does not pass, and the rest goes to
+ * another one. The runner itself opens no device and starts no thread, so that forking stays safe.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
 #include "device/host/host_device.h"
+#include "test_plan.h"
 #include "test_process.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -21,29 +24,33 @@
 
 typedef enum outcome { PASSED, FAILED, SKIPPED, OUTCOMES } outcome;
 
-typedef struct shared_page { /* written by the test's process, read by the runner */
+enum {
+    AGAIN_STATUS = 90, /* how a process ends whose test needs one of its own */
+    SLOWEST_MAX = 15,
+};
+
+typedef struct shared_page { /* written by the process of a batch, read by the runner */
     char text[3072];
+    size_t passed;             /* tests of the batch */
+    double ms[TEST_BATCH_MAX]; /* how long each of them took */
 } shared_page;
 
-typedef enum variant { PLAIN, EAGER, THREADED, ADVERSARIAL, CUDA } variant;
-
-static const char *const variant_names[] = {"", "@eager", "@threaded", "@adversarial", "@cuda"};
-
 static struct {
-    const char *filter;
-    const char *modes; /* names of variants, separated by commas; NULL for all */
+    test_choice choice;
     uint64_t seed;
     int seeds;
     int limit_s;
-    int jobs; /* tests at the same time; those on a GPU run alone */
-    bool list, forks, verbose, cuda;
-} options = {.seed = 1, .seeds = 20, .limit_s = 120, .jobs = 1, .forks = true};
+    int jobs;  /* processes at the same time */
+    int batch; /* tests of a device in a process */
+    bool list, forks, verbose;
+} options = {.seed = 1, .seeds = 20, .limit_s = 120, .jobs = 1, .batch = 1, .forks = true};
 
 static test_case *tests;
 static shared_page *page; /* of the test that runs in this process */
 static uint64_t current_seed;
 static pthread_t test_thread;
 static jmp_buf test_end; /* without processes, the way out of a test */
+static bool shares_process;
 static volatile sig_atomic_t thread_failed;
 
 void test_register(test_case *test) {
@@ -53,10 +60,6 @@ void test_register(test_case *test) {
     }
     test->next = *link;
     *link = test;
-}
-
-bool test_has_process(void) {
-    return options.forks;
 }
 
 uint64_t test_seed(void) {
@@ -94,6 +97,16 @@ void test_skip(const char *format, ...) {
     end_test(SKIPPED);
 }
 
+void test_needs_own_process(void) {
+    if (!options.forks) {
+        test_skip("needs its own process");
+    }
+    if (shares_process) {
+        (void)fflush(NULL);
+        _exit(AGAIN_STATUS);
+    }
+}
+
 mp_device *test_gpu(void) {
     const char *why = NULL;
     mp_device *device = NULL;
@@ -104,7 +117,7 @@ mp_device *test_gpu(void) {
     return device;
 }
 
-static void run_on_host(const test_case *test, variant kind, uint64_t seed) {
+static void run_on_host(const test_case *test, test_variant kind, uint64_t seed) {
     const mp_host_config config = {
         .mode = kind == EAGER      ? MP_HOST_EAGER
                 : kind == THREADED ? MP_HOST_THREADED
@@ -127,7 +140,7 @@ static void run_on_cuda(const test_case *test) {
     CHECK_OK(device->ops->synchronize(device));
 }
 
-static void run_variant(const test_case *test, variant kind) {
+static void run_variant(const test_case *test, test_variant kind) {
     current_seed = options.seed;
     switch (kind) {
     case PLAIN:
@@ -148,7 +161,7 @@ static void run_variant(const test_case *test, variant kind) {
     }
 }
 
-static outcome run_here(const test_case *test, variant kind) {
+static outcome run_here(const test_case *test, test_variant kind) {
     test_thread = pthread_self();
     thread_failed = 0;
     const int result = setjmp(test_end);
@@ -162,22 +175,32 @@ static outcome run_here(const test_case *test, variant kind) {
 /* ---- tests in processes of their own ---- */
 
 typedef struct job {
-    const test_case *test;
-    variant kind;
+    test_batch batch;
+    const test_entry *entries; /* borrowed, those of the batch */
     shared_page *page;
 } job;
 
 static void run_job(void *context) {
     const job *j = context;
     page = j->page;
-    run_variant(j->test, j->kind);
+    shares_process = j->batch.count > 1;
+    for (size_t i = 0; i < j->batch.count; i++) {
+        const double start_ms = test_now_ms();
+        if (shares_process) {
+            (void)alarm((unsigned)options.limit_s);
+        }
+        run_variant(j->entries[i].test, j->entries[i].variant);
+        page->ms[i] = test_now_ms() - start_ms;
+        page->passed = i + 1;
+    }
+    (void)alarm(0);
 }
 
-/* What became of a test whose process has ended. */
+/* What became of the test in which a process has ended. */
 static outcome outcome_of(const test_process *process, shared_page *said) {
     char more[128] = "";
     const int state = process->state;
-    if (!process->in_time) {
+    if (!process->in_time || (WIFSIGNALED(state) && WTERMSIG(state) == SIGALRM)) {
         (void)snprintf(more, sizeof more, "no end after %d s", options.limit_s);
     } else if (WIFSIGNALED(state)) {
         (void)snprintf(more, sizeof more, "killed by signal %d", WTERMSIG(state));
@@ -192,6 +215,22 @@ static outcome outcome_of(const test_process *process, shared_page *said) {
     return FAILED;
 }
 
+/* ---- what is printed ---- */
+
+typedef struct finished { /* a test that has ended */
+    test_entry entry;
+    outcome result;
+    double from_ms, ms; /* since the runner began */
+    const char *said;   /* borrowed; of one that failed or was skipped */
+    const char *output; /* borrowed; of its process */
+} finished;
+
+static struct {
+    int counts[OUTCOMES], number;
+    double start_ms;
+    finished slowest[SLOWEST_MAX]; /* the slowest first */
+} report;
+
 static void print_comment(const char *text) {
     while (*text != 0) {
         const size_t length = strcspn(text, "\n");
@@ -200,21 +239,46 @@ static void print_comment(const char *text) {
     }
 }
 
-static void print_result(int number, const job *j, outcome result, double ms, const char *output) {
-    (void)printf("%s %d - %s%s", result == FAILED ? "not ok" : "ok", number, j->test->name,
-                 variant_names[j->kind]);
-    if (result == SKIPPED) {
-        (void)printf(" # SKIP %s\n", j->page->text);
+static void keep_if_slow(const finished *f) {
+    size_t place = SLOWEST_MAX;
+    while (place > 0 && report.slowest[place - 1].ms < f->ms) {
+        place--;
+    }
+    for (size_t i = SLOWEST_MAX; i-- > place + 1;) {
+        report.slowest[i] = report.slowest[i - 1];
+    }
+    if (place < SLOWEST_MAX) {
+        report.slowest[place] = *f;
+    }
+}
+
+static void print_result(const finished *f) {
+    (void)printf("%s %d - %s%s", f->result == FAILED ? "not ok" : "ok", ++report.number,
+                 f->entry.test->name, test_variant_names[f->entry.variant]);
+    if (f->result == SKIPPED) {
+        (void)printf(" # SKIP %s\n", f->said);
     } else {
-        (void)printf(" # %.0f ms\n", ms);
+        (void)printf(" # %.0f ms, from %.0f ms on\n", f->ms, f->from_ms);
     }
-    if (result == FAILED) {
-        print_comment(j->page->text);
+    if (f->result == FAILED) {
+        print_comment(f->said);
     }
-    if (result == FAILED || options.verbose) {
-        print_comment(output);
+    if (f->result == FAILED || options.verbose) {
+        print_comment(f->output);
     }
     (void)fflush(stdout);
+    report.counts[f->result]++;
+    keep_if_slow(f);
+}
+
+static void print_end(void) {
+    for (size_t i = 0; i < SLOWEST_MAX && report.slowest[i].ms > 0; i++) {
+        const finished *f = &report.slowest[i];
+        (void)printf("# slowest: %.0f ms %s%s\n", f->ms, f->entry.test->name,
+                     test_variant_names[f->entry.variant]);
+    }
+    (void)printf("1..%d\n%d passed, %d failed, %d skipped\n", report.number, report.counts[PASSED],
+                 report.counts[FAILED], report.counts[SKIPPED]);
 }
 
 /* Asks in a process of its own, so that the runner never opens the driver. */
@@ -228,103 +292,94 @@ static bool cuda_is_there(void) {
            WEXITSTATUS(state) == 0;
 }
 
-/* Tests without a device have no mode and are always wanted. */
-static bool is_wanted_mode(variant kind) {
-    return kind == PLAIN || options.modes == NULL ||
-           strstr(options.modes, variant_names[kind] + 1) != NULL;
-}
-
-static bool is_wanted(const test_case *test, variant kind) {
-    if ((test->run != NULL) != (kind == PLAIN) || (kind == CUDA && !options.cuda) ||
-        !is_wanted_mode(kind)) {
-        return false;
-    }
-    char name[256];
-    (void)snprintf(name, sizeof name, "%s%s", test->name, variant_names[kind]);
-    return options.filter == NULL || strstr(name, options.filter) != NULL;
-}
-
-/* The next wanted test after `*test` and `*kind`, into them; false at the end. Begins with NULL. */
-static bool next_test(const test_case **test, variant *kind) {
-    bool begins = *test == NULL;
-    for (*test = begins ? tests : *test; *test != NULL; *test = (*test)->next) {
-        for (variant next = begins ? PLAIN : *kind + 1; next <= CUDA; next++) {
-            if (is_wanted(*test, next)) {
-                *kind = next;
-                return true;
-            }
-        }
-        begins = true;
-    }
-    return false;
-}
-
-/* Such a test may fill the device, or look at how full it is. */
-static bool is_alone(const test_case *test, variant kind) {
-    return kind == CUDA || (options.cuda && strncmp(test->name, "cuda_", 5) == 0);
-}
-
-static void list_all(void) {
-    const test_case *test = NULL;
-    for (variant kind = PLAIN; next_test(&test, &kind);) {
-        (void)printf("%s%s\n", test->name, variant_names[kind]);
+static void list_all(const test_plan *plan) {
+    for (size_t i = 0; i < plan->count; i++) {
+        (void)printf("%s%s\n", plan->entries[i].test->name,
+                     test_variant_names[plan->entries[i].variant]);
     }
 }
 
-static int run_all_here(int counts[OUTCOMES]) {
-    job j = {.page = page};
-    int number = 0;
-    while (next_test(&j.test, &j.kind)) {
+static void run_all_here(const test_plan *plan) {
+    for (size_t i = 0; i < plan->count; i++) {
+        const test_entry entry = plan->entries[i];
         page->text[0] = 0;
         const double start_ms = test_now_ms();
-        const outcome result = run_here(j.test, j.kind);
-        counts[result]++;
-        print_result(++number, &j, result, test_now_ms() - start_ms, "");
+        const outcome result = run_here(entry.test, entry.variant);
+        print_result(&(finished){entry, result, start_ms - report.start_ms,
+                                 test_now_ms() - start_ms, page->text, ""});
     }
-    return number;
 }
 
-/* Results come in the order in which tests end. */
-static int run_all_forked(int counts[OUTCOMES]) {
+/* Prints what became of a batch whose process has ended; what has not run is given back. */
+static void finish(test_plan *plan, const job *j, const test_process *done) {
+    const size_t passed = j->page->passed, count = j->batch.count;
+    const size_t last = passed < count ? passed : count - 1; /* in which the process ended */
+    double from_ms = done->start_ms;
+    for (size_t i = 0; i < last; i++) {
+        print_result(
+            &(finished){j->entries[i], PASSED, from_ms - report.start_ms, j->page->ms[i], "", ""});
+        from_ms += j->page->ms[i];
+    }
+    test_plan_give_back(plan, (test_batch){j->batch.first + last + 1, count - last - 1});
+    if (WIFEXITED(done->state) && WEXITSTATUS(done->state) == AGAIN_STATUS) {
+        test_plan_give_back(plan, (test_batch){j->batch.first + last, 1});
+        return;
+    }
+    const double ms = passed < count ? fmax(test_now_ms() - from_ms, 0) : j->page->ms[last];
+    print_result(&(finished){j->entries[last], outcome_of(done, j->page), from_ms - report.start_ms,
+                             ms, j->page->text, done->text});
+}
+
+static void start(const test_plan *plan, test_batch batch, job *j, test_process *process) {
+    *j = (job){batch, plan->entries + batch.first, j->page};
+    j->page->text[0] = 0;
+    j->page->passed = 0;
+    test_process_start(process, options.limit_s * (int)batch.count, run_job, j);
+}
+
+/* Results come in the order in which processes end. */
+static void run_all_forked(test_plan *plan) {
     static test_process processes[TEST_PROCESSES_MAX];
     job jobs[TEST_PROCESSES_MAX];
-    const test_case *test = NULL;
-    variant kind = PLAIN;
-    bool alone = false; /* whether what runs is */
-    int number = 0, running = 0;
-    for (bool more = next_test(&test, &kind); more || running > 0;) {
-        alone = running > 0 && alone;
-        if (more && running < (alone || is_alone(test, kind) ? 1 : options.jobs)) {
-            int free_slot = 0;
-            while (processes[free_slot].child != 0) {
-                free_slot++;
-            }
-            jobs[free_slot] = (job){test, kind, page + free_slot};
-            jobs[free_slot].page->text[0] = 0;
-            test_process_start(&processes[free_slot], options.limit_s, run_job, &jobs[free_slot]);
-            alone = is_alone(test, kind);
-            running++;
-            more = next_test(&test, &kind);
-            continue;
-        }
-        const test_process *done = test_process_wait(processes, (size_t)options.jobs);
-        const job *j = &jobs[done - processes];
-        const outcome result = outcome_of(done, j->page);
-        counts[result]++;
-        print_result(++number, j, result, test_now_ms() - done->start_ms, done->text);
-        running--;
+    for (size_t i = 0; i < TEST_PROCESSES_MAX; i++) {
+        jobs[i].page = page + i;
     }
-    return number;
+    bool alone = false; /* whether what runs is */
+    int running = 0;
+    test_batch next = test_plan_take(plan, (size_t)options.batch);
+    while (next.count > 0 || running > 0) {
+        if (next.count > 0 && test_plan_may_start(plan, next, running, alone, options.jobs)) {
+            size_t slot = 0;
+            while (processes[slot].child != 0) {
+                slot++;
+            }
+            start(plan, next, &jobs[slot], &processes[slot]);
+            alone = test_plan_is_alone(plan, next);
+            running++;
+        } else {
+            const test_process *done = test_process_wait(processes, (size_t)options.jobs);
+            finish(plan, &jobs[done - processes], done);
+            running--;
+            if (next.count > 0) {
+                continue;
+            }
+        }
+        next = test_plan_take(plan, (size_t)options.batch);
+    }
 }
 
 static _Noreturn void usage(const char *program) {
     (void)fprintf(
         stderr,
         "usage: %s [filter] [--modes eager,threaded,adversarial,cuda] [--seed N] [--seeds COUNT]\n"
-        "       [--list] [--timeout SECONDS] [--jobs N] [--no-fork] [--verbose]\n"
+        "       [--shard I/N | --alone] [--jobs N] [--batch N] [--timeout SECONDS] [--no-fork]\n"
+        "       [--list] [--verbose]\n"
         "Runs the tests whose name contains `filter`, those of a device in all modes or in\n"
         "those named. --seed N runs the adversarial devices with that seed alone; --seeds says\n"
-        "how many follow from it.\n",
+        "how many follow from it. --jobs says how many processes run at a time, --batch how many\n"
+        "tests of a device share one. Tests that fill a GPU, or look at how full it is, run\n"
+        "beside no other, last; --alone runs these and no other, --shard I/N the Ith of N equal\n"
+        "parts of the others.\n",
         program);
     exit(2);
 }
@@ -339,32 +394,62 @@ static uint64_t number_after(char **argv, int *index) {
     return number;
 }
 
+static int clamped(uint64_t number, int most) {
+    return number < 1 ? 1 : number < (uint64_t)most ? (int)number : most;
+}
+
+/* "2/8": the second of eight. */
+static void parse_shard(char **argv, int *index) {
+    const char *text = argv[++*index];
+    test_choice *choice = &options.choice;
+    char rest = 0;
+    if (text == NULL || sscanf(text, "%d/%d%c", &choice->shard, &choice->shards, &rest) != 2 ||
+        choice->shard < 1 || choice->shard > choice->shards) {
+        usage(argv[0]);
+    }
+}
+
+static bool parse_switch(const char *word) {
+    const struct {
+        const char *name;
+        bool *flag, value;
+    } switches[] = {{"--list", &options.list, true},
+                    {"--no-fork", &options.forks, false},
+                    {"--verbose", &options.verbose, true},
+                    {"--alone", &options.choice.only_alone, true}};
+    for (size_t i = 0; i < sizeof switches / sizeof switches[0]; i++) {
+        if (strcmp(word, switches[i].name) == 0) {
+            *switches[i].flag = switches[i].value;
+            return true;
+        }
+    }
+    return false;
+}
+
 static void parse(char **argv) {
     for (int i = 1; argv[i] != NULL; i++) {
-        if (strcmp(argv[i], "--list") == 0) {
-            options.list = true;
-        } else if (strcmp(argv[i], "--no-fork") == 0) {
-            options.forks = false;
-        } else if (strcmp(argv[i], "--verbose") == 0) {
-            options.verbose = true;
-        } else if (strcmp(argv[i], "--seed") == 0) {
+        if (parse_switch(argv[i])) {
+            continue;
+        }
+        if (strcmp(argv[i], "--seed") == 0) {
             options.seed = number_after(argv, &i);
             options.seeds = 1;
         } else if (strcmp(argv[i], "--seeds") == 0) {
             options.seeds = (int)number_after(argv, &i);
         } else if (strcmp(argv[i], "--modes") == 0 && argv[i + 1] != NULL) {
-            options.modes = argv[++i];
+            options.choice.modes = argv[++i];
         } else if (strcmp(argv[i], "--jobs") == 0) {
-            const uint64_t jobs = number_after(argv, &i);
-            options.jobs = (int)(jobs < 1                    ? 1
-                                 : jobs < TEST_PROCESSES_MAX ? jobs
-                                                             : TEST_PROCESSES_MAX);
+            options.jobs = clamped(number_after(argv, &i), TEST_PROCESSES_MAX);
+        } else if (strcmp(argv[i], "--batch") == 0) {
+            options.batch = clamped(number_after(argv, &i), TEST_BATCH_MAX);
+        } else if (strcmp(argv[i], "--shard") == 0) {
+            parse_shard(argv, &i);
         } else if (strcmp(argv[i], "--timeout") == 0) {
             options.limit_s = (int)number_after(argv, &i);
-        } else if (argv[i][0] == '-' || options.filter != NULL) {
+        } else if (argv[i][0] == '-' || options.choice.filter != NULL) {
             usage(argv[0]);
         } else {
-            options.filter = argv[i];
+            options.choice.filter = argv[i];
         }
     }
 }
@@ -378,15 +463,19 @@ int main(int argc, char **argv) {
         perror("mmap");
         return 2;
     }
-    options.cuda = cuda_is_there();
+    options.choice.cuda = cuda_is_there();
+    static test_plan plan; /* its memory is in reach to the end */
+    test_plan_make(&plan, tests, &options.choice);
     if (options.list) {
-        list_all();
+        list_all(&plan);
         return 0;
     }
-    int counts[OUTCOMES] = {0};
-    const int number = options.forks ? run_all_forked(counts) : run_all_here(counts);
-    (void)printf("1..%d\n", number);
-    (void)printf("%d passed, %d failed, %d skipped\n", counts[PASSED], counts[FAILED],
-                 counts[SKIPPED]);
-    return counts[FAILED] == 0 ? 0 : 1;
+    report.start_ms = test_now_ms();
+    if (options.forks) {
+        run_all_forked(&plan);
+    } else {
+        run_all_here(&plan);
+    }
+    print_end();
+    return report.counts[FAILED] == 0 ? 0 : 1;
 }

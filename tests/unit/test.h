@@ -3,7 +3,9 @@
  * TEST(name) { ... } runs once. DEVICE_TEST(name) { ... device ... } runs on an emulated device of
  * its own in each mode (eager, threaded, and adversarial with many seeds), which must be empty and
  * without a breach afterwards, and on the first GPU where there is one. The runner gives every test
- * a process and a time limit. A failed check ends its test; checks may be made from any thread.
+ * a process and a time limit; with --batch, tests of devices share processes. A failed check ends
+ * its test; checks may be made from any thread. TEST_ALONE and DEVICE_TEST_ALONE are for tests that
+ * fill a GPU or look at how full it is: they run beside no other, after all others.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_TESTS_UNIT_TEST_H
 #define MP_TESTS_UNIT_TEST_H
@@ -13,6 +15,7 @@
 #include "unit/random.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -21,6 +24,7 @@ typedef struct test_case {
     const char *name;
     void (*run)(void);                 /* of a TEST */
     void (*run_on)(mp_device *device); /* of a DEVICE_TEST */
+    bool alone;                        /* beside no other */
     struct test_case *next;
 } test_case;
 
@@ -36,38 +40,30 @@ void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2), nor
 /* The first GPU; ends the test as skipped where there is none. Only from the test's own thread. */
 mp_device *test_gpu(void);
 
-/* Whether no other test runs in this process. */
-bool test_has_process(void);
+/* For tests of what a process does once, as reading its environment: where others run in this one,
+ * the test is begun again in a process of its own, or skipped if there are none. */
+void test_needs_own_process(void);
 
 /* What drives the random choices of this test: the adversary's seed in a DEVICE_TEST, otherwise the
  * first of the runner's seeds. */
 uint64_t test_seed(void);
 
-#define TEST(id)                                                   \
-    static void id(void);                                          \
-    __attribute__((constructor)) static void id##_register(void) { \
-        static test_case entry = {.name = #id, .run = id};         \
-        test_register(&entry);                                     \
-    }                                                              \
-    static void id(void)
+#define TEST_ENTRY(id, parameter, member, is_alone)                              \
+    static void id(parameter);                                                   \
+    __attribute__((constructor)) static void id##_register(void) {               \
+        static test_case entry = {.name = #id, .member = id, .alone = is_alone}; \
+        test_register(&entry);                                                   \
+    }                                                                            \
+    static void id(parameter)
 
-#define DEVICE_TEST(id)                                            \
-    static void id(mp_device *device);                             \
-    __attribute__((constructor)) static void id##_register(void) { \
-        static test_case entry = {.name = #id, .run_on = id};      \
-        test_register(&entry);                                     \
-    }                                                              \
-    static void id(mp_device *device)
+#define TEST(id)              TEST_ENTRY(id, void, run, false)
+#define TEST_ALONE(id)        TEST_ENTRY(id, void, run, true)
+#define DEVICE_TEST(id)       TEST_ENTRY(id, mp_device *device, run_on, false)
+#define DEVICE_TEST_ALONE(id) TEST_ENTRY(id, mp_device *device, run_on, true)
 
 #define SKIP(...) test_skip(__VA_ARGS__)
 
-/* For tests of what a process does once, as reading its environment. */
-#define NEEDS_OWN_PROCESS()                \
-    do {                                   \
-        if (!test_has_process()) {         \
-            SKIP("needs its own process"); \
-        }                                  \
-    } while (0)
+#define NEEDS_OWN_PROCESS() test_needs_own_process()
 
 #define CHECK(cond)                                            \
     do {                                                       \
