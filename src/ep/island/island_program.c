@@ -44,6 +44,7 @@ static void key_write(int64_t *at, const mp_graph *graph, const mp_tensor *in, i
 /* ---- life ---- */
 
 static void destroy(const mp_island *island, mp_island_program *p) {
+    mp__island_instances_close(island, p);
     if (p->literals != 0) {
         (void)mp_pool_free(island->provider->pool, p->literals);
     }

@@ -186,8 +186,16 @@ static bool all_aligned(const mp_addr *addresses, int count) {
     return low_bits % ALIGNED == 0;
 }
 
-static mp_status queue(const mp_island *island, const mp_island_program *p, mp_stream *stream,
-                       call *c) {
+static mp_status launch_or_walk(mp_island *island, mp_island_program *p, mp_stream *stream,
+                                const mp_program_call *with) {
+    bool done = false;
+    if (mp__run_now == NULL) { /* a run that may be captured for the user is walked through */
+        MP_TRY(mp__island_launch(island, p, stream, with, &done));
+    }
+    return done ? MP_OK : mp_program_run(p->program, stream, with);
+}
+
+static mp_status queue(mp_island *island, mp_island_program *p, mp_stream *stream, call *c) {
     mp_device *device = island->provider->unit->device;
     void *native = device->ops->stream_native(device, stream);
     mp_program_call with = {.in = c->in_addr, .out = c->out_addr, .literals = p->literals};
@@ -200,7 +208,7 @@ static mp_status queue(const mp_island *island, const mp_island_program *p, mp_s
         status = lay_apart(island, p->program, native, c);
     }
     if (status == MP_OK) {
-        status = mp_program_run(p->program, stream, &with);
+        status = launch_or_walk(island, p, stream, &with);
     }
     if (status == MP_OK) {
         status = bring_back(island, p->program, stream, c);
@@ -211,8 +219,8 @@ static mp_status queue(const mp_island *island, const mp_island_program *p, mp_s
     return status != MP_OK ? status : freed != MP_OK ? freed : freed_apart;
 }
 
-static mp_status run(const mp_island *island, const OrtKernelContext *context,
-                     const mp_island_program *p, call *c) {
+static mp_status run(mp_island *island, const OrtKernelContext *context, mp_island_program *p,
+                     call *c) {
     mp_stream *stream = NULL;
     bool own = false;
     MP_TRY(mp__run_saw(c->in_addr, island->graph->input_count, c->out_addr,
