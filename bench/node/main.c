@@ -22,7 +22,7 @@ typedef struct scene {
     mp_stream *stream;
     mp_plan_cache *cache;
     mp_plan *plan;
-    mp_graph *graph;
+    mp_graph_exec *graph;
     mp_node node;
     mp_tensor in[2];
     mp_addr memory;

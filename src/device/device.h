@@ -17,12 +17,12 @@
 #include <stdint.h>
 
 typedef struct mp_device mp_device;
-typedef struct mp_stream mp_stream;   /* a queue of work; first in, first out */
-typedef struct mp_event mp_event;     /* a mark in a stream */
-typedef struct mp_graph mp_graph;     /* a recorded queue, ready to be launched again */
-typedef struct mp_kernel mp_kernel;   /* a kernel loaded on one device */
-typedef struct mp_mempool mp_mempool; /* the driver's own pool, ordered by streams */
-typedef struct mp_math mp_math;       /* a prepared matrix product or convolution, see math.h */
+typedef struct mp_stream mp_stream;         /* a queue of work; first in, first out */
+typedef struct mp_event mp_event;           /* a mark in a stream */
+typedef struct mp_graph_exec mp_graph_exec; /* a recorded queue, ready to be launched again */
+typedef struct mp_kernel mp_kernel;         /* a kernel loaded on one device */
+typedef struct mp_mempool mp_mempool;       /* the driver's own pool, ordered by streams */
+typedef struct mp_math mp_math; /* a prepared matrix product or convolution, see math.h */
 typedef struct mp_gemm mp_gemm;
 typedef struct mp_conv mp_conv;
 typedef struct mp_import mp_import;       /* memory of another API */
@@ -206,10 +206,10 @@ typedef struct mp_device_ops {
     /* -- graphs -- */
 
     mp_status (*capture_begin)(mp_device *self, mp_stream *stream);
-    mp_status (*capture_end)(mp_device *self, mp_stream *stream, mp_graph **out);
+    mp_status (*capture_end)(mp_device *self, mp_stream *stream, mp_graph_exec **out);
     mp_status (*capture_active)(mp_device *self, mp_stream *stream, bool *active);
-    mp_status (*graph_launch)(mp_device *self, mp_graph *graph, mp_stream *stream);
-    void (*graph_destroy)(mp_device *self, mp_graph *graph);
+    mp_status (*graph_launch)(mp_device *self, mp_graph_exec *graph, mp_stream *stream);
+    void (*graph_destroy)(mp_device *self, mp_graph_exec *graph);
 
     /* -- kernels -- */
 

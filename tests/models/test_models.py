@@ -39,7 +39,9 @@ class Loaded:
         self.name, self.path = name, str(path)
         options = provider.session_options()
         self.graph_path = placement.keep_graph(options, folder)
-        self.session = provider.session(self.path, options=options)
+        # ONNX Runtime saves no model that holds compiled nodes.
+        self.by_nodes = provider.session(self.path, options=options, provider_options={"fusion": "0"})
+        self.session = provider.session(self.path, provider_options={"fusion": "1"})
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def same_reading(a, b):
 
 @for_models(ON_DEVICE)
 def test_nodes_are_on_the_device(loaded, summary):
-    nodes = list(provider.assigned_nodes(loaded.session))
+    nodes = list(provider.assigned_nodes(loaded.by_nodes))
     on_cpu = [operator for where, operator, _ in nodes if where == provider.CPU]
     wrong = placement.misplaced(nodes, placement.kept_graph(loaded.graph_path), provider.CPU)
     listed = ", ".join(f"{operator} {count}" for operator, count in Counter(on_cpu).most_common())
@@ -78,13 +80,27 @@ def test_nodes_are_on_the_device(loaded, summary):
     assert len(nodes) > len(on_cpu)
 
 
+@for_models(ON_DEVICE + PARTLY_ON_CPU)
+def test_islands_leave_no_shapes_to_the_cpu(loaded, summary):
+    nodes = list(provider.assigned_nodes(loaded.session))
+    on_cpu = Counter(operator for where, operator, _ in nodes if where == provider.CPU)
+    listed = ", ".join(f"{operator} {count}" for operator, count in on_cpu.most_common())
+    summary(f"{loaded.name}: {len(nodes)} nodes, with islands on the CPU: {listed or '-'}")
+    assert loaded.name in PARTLY_ON_CPU or not on_cpu
+
+
+WAYS = pytest.mark.parametrize("way", ["islands", "by_nodes"])
+
+
+@WAYS
 @for_models(ON_DEVICE + [name for name in PARTLY_ON_CPU if name != "kokoro_int8"])
-def test_outputs_agree_with_the_cpu(loaded, root):
-    names = [output.name for output in loaded.session.get_outputs()]
+def test_outputs_agree_with_the_cpu(loaded, root, way):
+    session = loaded.session if way == "islands" else loaded.by_nodes
+    names = [output.name for output in session.get_outputs()]
     reference = feeds.cpu_session(loaded.path)
     limit = RELATIVE_MAX.get(loaded.name, RELATIVE_MAX["default"])
     for label, inputs in feeds.feeds(loaded.name, root):
-        expected, result = reference.run(names, inputs), loaded.session.run(names, inputs)
+        expected, result = reference.run(names, inputs), session.run(names, inputs)
         meant, said = (feeds.reading(loaded.name, root, outputs) for outputs in (expected, result))
         assert same_reading(meant, said), f"{label}: {said} on our EP, {meant} on the CPU EP"
         for output, got, want in zip(names, result, expected, strict=True):

@@ -128,7 +128,7 @@ DEVICE_TEST(compact_leaves_a_capture_alone) {
     op_case c = {.name = "NonZero", .version = 13, .in_count = 1, .out_count = 1};
     mp_plan *plan = NULL;
     mp_stream *stream = NULL;
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     mp_addr memory = 0, scratch = 0;
     c.in[0] = op_f32(x, 4);
     CHECK_OK(op_plan(device, &c, &plan));

@@ -36,8 +36,8 @@ typedef struct model_range {
 /* A captured graph: it writes a number into each of its blocks, and what it reads back into its
  * words of pinned memory. */
 typedef struct model_graph {
-    mp_graph *graph;     /* owned; NULL: none */
-    mp_capture *capture; /* may be another graph's too */
+    mp_graph_exec *graph; /* owned; NULL: none */
+    mp_capture *capture;  /* may be another graph's too */
     uint8_t stream;
     bool launched; /* since its words were looked at */
     uint32_t count;

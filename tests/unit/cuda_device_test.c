@@ -388,7 +388,7 @@ TEST(cuda_graphs) {
     mp_device *device = test_gpu();
     mp_stream *stream = NULL;
     mp_kernel *kernel = NULL;
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     mp_addr addr = 0;
     bool active = true;
     CHECK_OK(device->ops->stream_create(device, &stream));

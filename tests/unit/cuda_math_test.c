@@ -577,7 +577,7 @@ TEST(cuda_conv_refuses) {
 static void conv_check_captured(int32_t align) {
     mp_device *device = test_gpu();
     mp_stream *stream = NULL;
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     mp_math *math = NULL;
     mp_addr workspace = 0;
     uint64_t state = 3;

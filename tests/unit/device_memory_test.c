@@ -196,7 +196,7 @@ DEVICE_TEST(memory_calls_leave_captures_alone) {
     const mp_device_ops *ops = device->ops;
     mp_stream *captured = open_stream(device), *outside = open_stream(device);
     mp_event *event = NULL;
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     mp_addr addr = 0;
     CHECK_OK(ops->event_create(device, false, &event));
     CHECK_OK(ops->event_record(device, event, outside));
@@ -221,7 +221,7 @@ DEVICE_TEST(memory_calls_leave_captures_alone) {
 DEVICE_TEST(mempools_refuse_captured_streams) {
     mp_stream *stream = open_stream(device);
     mp_mempool *mempool = open_mempool(device, 0);
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     mp_addr addr = 0, more = 0;
     CHECK_OK(device->ops->mempool_alloc(device, mempool, stream, MIB, &addr));
     CHECK_OK(device->ops->stream_synchronize(device, stream));
@@ -263,7 +263,7 @@ DEVICE_TEST(forbidden_calls_break_captures) {
     mp_addr addr = 0;
     CHECK_OK(device->ops->alloc(device, 64, &addr));
     for (size_t i = 0; i < MP_COUNT_OF(calls); i++) {
-        mp_graph *graph = NULL;
+        mp_graph_exec *graph = NULL;
         bool active = true;
         CHECK_OK(device->ops->capture_begin(device, stream));
         fill(device, stream, addr, 1, 64);

@@ -437,7 +437,7 @@ DEVICE_TEST(lanes_meet_at_barriers) {
 DEVICE_TEST(a_capture_is_replayed) {
     mp_stream *stream = open_stream(device);
     mp_kernel *kernel = load(device, &test_affine_image);
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     bool active = true;
     const mp_addr a = get(device, BYTES), b = get(device, BYTES);
     put(device, a, 0);
@@ -470,7 +470,7 @@ DEVICE_TEST(a_capture_forks_and_joins) {
     mp_stream *first = open_stream(device), *second = open_stream(device);
     mp_event *fork = open_event(device), *join = open_event(device);
     mp_kernel *kernel = load(device, &test_affine_image);
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     bool active = false;
     const mp_addr a = get(device, BYTES), b = get(device, BYTES), c = get(device, BYTES);
     put(device, a, 1);
@@ -510,7 +510,7 @@ DEVICE_TEST(a_capture_that_does_not_join_fails) {
     mp_stream *first = open_stream(device), *second = open_stream(device);
     mp_event *fork = open_event(device);
     mp_kernel *kernel = load(device, &test_affine_image);
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     bool active = true;
     const mp_addr a = get(device, BYTES);
     put(device, a, 0);

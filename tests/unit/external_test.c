@@ -218,7 +218,7 @@ DEVICE_TEST(external_semaphore_that_is_none_is_refused) {
     if (!is_gpu(device)) {
         mp_semaphore *semaphore = NULL;
         mp_stream *stream = NULL;
-        mp_graph *graph = NULL;
+        mp_graph_exec *graph = NULL;
         CHECK_OK(ops->semaphore_open(device, good, &semaphore));
         CHECK_OK(ops->stream_create(device, &stream));
         CHECK_OK(ops->capture_begin(device, stream));

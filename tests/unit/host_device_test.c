@@ -548,7 +548,7 @@ TEST(wrong_launches_are_refused) {
 TEST(wrong_captures_are_refused) {
     for (int mode = MP_HOST_EAGER; mode <= MP_HOST_ADVERSARIAL; mode++) {
         bench b = open_bench(mode, 1);
-        mp_graph *graph = NULL, *other = NULL;
+        mp_graph_exec *graph = NULL, *other = NULL;
         mp_event *outside = NULL, *inside = NULL;
         mp_addr x = get(&b), y = 0;
         char local[64] = {0};
@@ -608,7 +608,7 @@ TEST(what_is_left_is_counted) {
     for (int mode = MP_HOST_EAGER; mode <= MP_HOST_ADVERSARIAL; mode++) {
         bench b = open_bench(mode, 1);
         mp_event *event = NULL;
-        mp_graph *graph = NULL;
+        mp_graph_exec *graph = NULL;
         mp_addr x = get(&b), pinned = 0, base = 0;
         const size_t granule = b.ops->granule(b.device);
         CHECK_OK(b.ops->alloc_pinned(b.device, 100, &pinned));
@@ -648,7 +648,7 @@ TEST(emulated_devices_reach_each_other) {
 typedef struct held { /* what many_calls has got so far */
     mp_stream *stream;
     mp_event *event;
-    mp_graph *graph;
+    mp_graph_exec *graph;
     mp_math *math;
     mp_addr x, pinned, base;
     mp_mempool *mempool;

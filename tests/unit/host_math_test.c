@@ -599,7 +599,7 @@ TEST(large_convolutions_are_cut_into_panels) {
 
 DEVICE_TEST(math_is_captured) {
     mp_stream *stream = NULL;
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     mp_math *math = NULL;
     uint64_t random = 1;
     mp_gemm g = dense(MP_F32, 8, 8, 8, false, false);

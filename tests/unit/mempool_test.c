@@ -388,7 +388,7 @@ DEVICE_TEST(mempool_leaves_captures_alone) {
     const mp_addr block = lend(&x, BLOCK, x.a), used = lend(&x, BLOCK, x.b);
     const mp_addr target = lend(&x, BLOCK, x.b);
     mp_addr more = 0;
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     mp_layout layout = {0};
     CHECK_OK(mp__mempool_record_use(x.pool, used, native_of(&x, x.a)));
     CHECK_OK(x.ops->synchronize(device));

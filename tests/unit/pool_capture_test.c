@@ -31,7 +31,7 @@ static void scene_close(scene *s) {
 /* A graph that was captured, the memory set apart for it, and which of that it uses. */
 typedef struct recording {
     mp_capture *capture;
-    mp_graph *graph;
+    mp_graph_exec *graph;
     mp_addr used[USED]; /* 0: none */
     size_t size;
     uint32_t tag; /* what a replay must find; the next number too */
@@ -43,8 +43,8 @@ static void begin(scene *s, mp_capture **capture) {
     CHECK_OK(s->k.device->ops->capture_begin(s->k.device, s->stream.queue));
 }
 
-static mp_graph *end(scene *s) {
-    mp_graph *graph = NULL;
+static mp_graph_exec *end(scene *s) {
+    mp_graph_exec *graph = NULL;
     CHECK_OK(s->k.device->ops->capture_end(s->k.device, s->stream.queue, &graph));
     CHECK_OK(mp_pool_capture_end(s->k.pool, s->stream.native));
     return graph;
@@ -216,7 +216,7 @@ DEVICE_TEST(pool_capture_keeps_blocks_that_stay_lent) {
     begin(&s, &capture);
     const mp_addr output = kit_alloc(&s.k, BLOCK, &s.stream);
     kit_fill(&s.k, &s.stream, output, BLOCK, 99);
-    mp_graph *graph = end(&s);
+    mp_graph_exec *graph = end(&s);
     for (int i = 0; i < 3; i++) {
         CHECK_OK(device->ops->graph_launch(device, graph, s.stream.queue));
         kit_read(&s.k, &s.stream, output, 99);

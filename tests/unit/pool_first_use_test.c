@@ -120,14 +120,14 @@ static mp_capture *begin(kit_trio *s, const kit_stream *stream, mp_capture *capt
     return capture;
 }
 
-static mp_graph *end(kit_trio *s, const kit_stream *stream) {
-    mp_graph *graph = NULL;
+static mp_graph_exec *end(kit_trio *s, const kit_stream *stream) {
+    mp_graph_exec *graph = NULL;
     CHECK_OK(s->k.device->ops->capture_end(s->k.device, stream->queue, &graph));
     CHECK_OK(mp_pool_capture_end(s->k.pool, stream->native));
     return graph;
 }
 
-static void discard(kit_trio *s, mp_graph *graph, mp_capture *capture) {
+static void discard(kit_trio *s, mp_graph_exec *graph, mp_capture *capture) {
     s->k.device->ops->graph_destroy(s->k.device, graph);
     mp_pool_capture_release(s->k.pool, capture);
 }
@@ -146,7 +146,7 @@ DEVICE_TEST(first_use_by_a_captured_stream_is_waited_for) {
     mp_capture *capture = begin(&s, &s.b, NULL);
     CHECK_OK(mp_pool_record_use(s.k.pool, block, s.b.native));
     kit_fill(&s.k, &s.b, block, KIT_MIB(1), 7);
-    mp_graph *graph = end(&s, &s.b);
+    mp_graph_exec *graph = end(&s, &s.b);
     CHECK_OK(device->ops->graph_launch(device, graph, s.b.queue));
     kit_read(&s.k, &s.b, block, 7);
     kit_verify(&s.k);
@@ -171,7 +171,7 @@ DEVICE_TEST(first_use_comes_after_work_of_a_stream_that_is_captured_now) {
  * attempt after it makes the stream wait. */
 static void refuse_and_try_again(mp_device *device, const char *const *options) {
     kit_trio s;
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     const mp_addr block = open_with_block(&s, device, options);
     CHECK_OK(device->ops->capture_begin(device, s.a.queue));
     CHECK_FAILS(mp_pool_record_use(s.k.pool, block, s.b.native), BUSY, "is being captured");
@@ -215,7 +215,7 @@ DEVICE_TEST(first_use_within_a_graph_is_an_edge_of_it) {
     kit_order(&s.k, &s.b, &s.a);
     kit_free(&s.k, second);
     CHECK_OK(mp_pool_capture_end(s.k.pool, s.b.native));
-    mp_graph *graph = end(&s, &s.a);
+    mp_graph_exec *graph = end(&s, &s.a);
     for (int i = 0; i < ROUNDS; i++) {
         uint32_t *found = (uint32_t *)results;
         found[0] = found[1] = 0;

@@ -219,7 +219,7 @@ DEVICE_TEST(pool_follow_by_the_host_waits) {
 
 DEVICE_TEST(pool_follow_stays_out_of_captures) {
     kit_pair s;
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     kit_pair_open(&s, device, ONE_REGION);
     CHECK_OK(device->ops->capture_begin(device, s.a.queue));
     CHECK_EQ_INT(mp__pool_follow(s.k.pool, s.b.native, s.a.native), MP_UNSUPPORTED);

@@ -71,7 +71,7 @@ DEVICE_TEST(pool_wait_covers_the_default_stream) {
 static void leaves_a_capture_alone(mp_device *device, bool told) {
     kit_pair s;
     mp_capture *capture = NULL;
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     kit_pair_open(&s, device, KIT_OPTIONS("arena.max_mem=0"));
     const mp_addr block[] = {kit_alloc(&s.k, BLOCK, &s.a), kit_alloc(&s.k, BLOCK, &s.b)};
     const mp_addr result = pinned(&s.k);

@@ -180,7 +180,7 @@ DEVICE_TEST(marks_nest_and_unmarked_work_is_nobodys) {
 DEVICE_TEST(a_replay_names_the_marks_of_the_capture) {
     const rig r = open_rig(device);
     mp_profile *profile = listen(device);
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     uint64_t node[2];
     uint64_t run[2];
     CHECK_OK(device->ops->capture_begin(device, r.stream));

@@ -239,10 +239,10 @@ mp_status mp__cuda_event_synchronize(mp_device *self, mp_event *event);
 mp_status mp__cuda_event_query(mp_device *self, mp_event *event, bool *reached);
 mp_status mp__cuda_event_elapsed(mp_device *self, mp_event *start, mp_event *end, float *ms);
 mp_status mp__cuda_capture_begin(mp_device *self, mp_stream *stream);
-mp_status mp__cuda_capture_end(mp_device *self, mp_stream *stream, mp_graph **out);
+mp_status mp__cuda_capture_end(mp_device *self, mp_stream *stream, mp_graph_exec **out);
 mp_status mp__cuda_capture_active(mp_device *self, mp_stream *stream, bool *active);
-mp_status mp__cuda_graph_launch(mp_device *self, mp_graph *graph, mp_stream *stream);
-void mp__cuda_graph_destroy(mp_device *self, mp_graph *graph);
+mp_status mp__cuda_graph_launch(mp_device *self, mp_graph_exec *graph, mp_stream *stream);
+void mp__cuda_graph_destroy(mp_device *self, mp_graph_exec *graph);
 
 /* cuda_kernel.c */
 mp_status mp__cuda_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out);

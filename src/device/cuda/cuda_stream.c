@@ -1,7 +1,7 @@
 /* cuda_stream.c - streams, events and graphs of a GPU.
  *
  * Streams do not wait for the legacy default stream. Captures are thread-local: what other threads
- * do meanwhile cannot break them. An mp_event is a CUevent and an mp_graph a CUgraphExec.
+ * do meanwhile cannot break them. An mp_event is a CUevent and an mp_graph_exec a CUgraphExec.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_private.h"
 
@@ -187,7 +187,7 @@ mp_status mp__cuda_capture_begin(mp_device *self, mp_stream *stream) {
     return mp__cuda_leave(device, &scope, result, "cuStreamBeginCapture");
 }
 
-mp_status mp__cuda_capture_end(mp_device *self, mp_stream *stream, mp_graph **out) {
+mp_status mp__cuda_capture_end(mp_device *self, mp_stream *stream, mp_graph_exec **out) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
     CUgraph recorded = NULL;
@@ -203,7 +203,7 @@ mp_status mp__cuda_capture_end(mp_device *self, mp_stream *stream, mp_graph **ou
         (void)mp__cu.graph_destroy(recorded);
     }
     MP_TRY(mp__cuda_leave(device, &scope, result, call));
-    *out = (mp_graph *)(void *)ready;
+    *out = (mp_graph_exec *)(void *)ready;
     return MP_OK;
 }
 
@@ -217,7 +217,7 @@ mp_status mp__cuda_capture_active(mp_device *self, mp_stream *stream, bool *acti
     return mp__cuda_leave(device, &scope, result, "cuStreamIsCapturing");
 }
 
-mp_status mp__cuda_graph_launch(mp_device *self, mp_graph *graph, mp_stream *stream) {
+mp_status mp__cuda_graph_launch(mp_device *self, mp_graph_exec *graph, mp_stream *stream) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
     MP_TRY(mp__cuda_enter(device, &scope));
@@ -225,7 +225,7 @@ mp_status mp__cuda_graph_launch(mp_device *self, mp_graph *graph, mp_stream *str
     return mp__cuda_leave(device, &scope, result, "cuGraphLaunch");
 }
 
-void mp__cuda_graph_destroy(mp_device *self, mp_graph *graph) {
+void mp__cuda_graph_destroy(mp_device *self, mp_graph_exec *graph) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
     if (mp__cuda_enter(device, &scope) == MP_OK) {

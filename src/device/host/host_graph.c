@@ -15,7 +15,7 @@ struct host_capture {
     uint64_t id;
     pthread_t thread;
     host_queue *origin;
-    mp_graph *graph; /* owned; what has been written down */
+    mp_graph_exec *graph; /* owned; what has been written down */
     uint32_t capacity;
     bool broken; /* under lock: a forbidden call was made, and it cannot become a graph */
 };
@@ -62,7 +62,7 @@ static mp_status copy_nodes(host_nodes *nodes, const host_nodes *source) {
 /* ---- graphs ---- */
 
 static void clear_graph(host_object *self) {
-    mp_graph *graph = (mp_graph *)(void *)self;
+    mp_graph_exec *graph = (mp_graph_exec *)(void *)self;
     for (uint32_t i = 0; i < graph->count; i++) {
         mp__host_item_free(graph->nodes[i]);
         mp__host_nodes_free(&graph->after[i]);
@@ -72,7 +72,7 @@ static void clear_graph(host_object *self) {
 }
 
 static mp_status grow_graph(host_capture *capture) {
-    mp_graph *graph = capture->graph;
+    mp_graph_exec *graph = capture->graph;
     if (graph->count < capture->capacity) {
         return MP_OK;
     }
@@ -94,7 +94,7 @@ static mp_status grow_graph(host_capture *capture) {
 
 static mp_status add_item(host_capture *capture, host_queue *queue, const host_item *item) {
     MP_TRY(grow_graph(capture));
-    mp_graph *graph = capture->graph;
+    mp_graph_exec *graph = capture->graph;
     host_nodes after = {0};
     mp_status status = copy_nodes(&after, &queue->after);
     host_item *node = status == MP_OK ? mp__host_item_clone(item) : NULL;
@@ -178,7 +178,7 @@ mp_status mp__host_capture_begin(mp_device *self, mp_stream *stream) {
                                               : "is the default stream");
     }
     host_capture *capture = calloc(1, sizeof *capture);
-    mp_graph *graph = calloc(1, sizeof *graph);
+    mp_graph_exec *graph = calloc(1, sizeof *graph);
     if (capture == NULL || graph == NULL) {
         free(capture);
         free(graph);
@@ -233,7 +233,7 @@ void mp__host_capture_abandon(host_queue *queue) {
 /* Whether the origin's frontier comes after every node. A forked stream that did not join back
  * leaves a node that nothing comes after. */
 static mp_status check_joined(const host_capture *capture) {
-    const mp_graph *graph = capture->graph;
+    const mp_graph_exec *graph = capture->graph;
     uint8_t *seen = calloc(graph->count + (size_t)1, 1);
     if (seen == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate memory to check a capture of %u nodes",
@@ -261,10 +261,10 @@ static mp_status check_joined(const host_capture *capture) {
 }
 
 /* Moves the graph into the list of objects that users have. */
-static mp_status publish(host_device *host, host_capture *capture, mp_graph **out) {
-    mp_graph *graph = NULL;
+static mp_status publish(host_device *host, host_capture *capture, mp_graph_exec **out) {
+    mp_graph_exec *graph = NULL;
     MP_TRY(mp__host_object_create(host, HOST_GRAPH, sizeof *graph, &graph));
-    mp_graph *written = capture->graph;
+    mp_graph_exec *written = capture->graph;
     graph->object.clear = clear_graph;
     graph->count = written->count;
     graph->nodes = written->nodes;
@@ -277,7 +277,7 @@ static mp_status publish(host_device *host, host_capture *capture, mp_graph **ou
     return MP_OK;
 }
 
-mp_status mp__host_capture_end(mp_device *self, mp_stream *stream, mp_graph **out) {
+mp_status mp__host_capture_end(mp_device *self, mp_stream *stream, mp_graph_exec **out) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "capture_end"));
     host_capture *capture = stream->queue->capture;
@@ -346,7 +346,7 @@ mp_status mp__host_capture_wait(host_device *host, host_queue *queue, mp_event *
 
 /* ---- replay ---- */
 
-void mp__host_graph_destroy(mp_device *self, mp_graph *graph) {
+void mp__host_graph_destroy(mp_device *self, mp_graph_exec *graph) {
     mp__host_object_destroy(mp__host_from(self), &graph->object);
 }
 
@@ -358,7 +358,7 @@ static void run_node(host_device *host, host_queue *queue, host_item *node,
     (void)mp__host_item_run(host, queue, node, replay);
 }
 
-static bool may_run(const mp_graph *graph, const uint8_t *done, uint32_t node) {
+static bool may_run(const mp_graph_exec *graph, const uint8_t *done, uint32_t node) {
     if (done[node]) {
         return false;
     }
@@ -371,7 +371,7 @@ static bool may_run(const mp_graph *graph, const uint8_t *done, uint32_t node) {
 }
 
 /* The node to run next: the first one that may, or one a random few further on. */
-static uint32_t choose_node(const mp_graph *graph, const uint8_t *done, uint32_t skip) {
+static uint32_t choose_node(const mp_graph_exec *graph, const uint8_t *done, uint32_t skip) {
     uint32_t chosen = graph->count;
     for (uint32_t node = 0; node < graph->count; node++) {
         if (may_run(graph, done, node)) {
@@ -396,7 +396,7 @@ static uint8_t *marks_of(host_device *host, host_item *item) {
 }
 
 static bool run_graph(host_device *host, host_queue *queue, host_item *item) {
-    mp_graph *graph = item->graph.graph;
+    mp_graph_exec *graph = item->graph.graph;
     uint8_t *done = marks_of(host, item);
     if (done == NULL) { /* also without memory: the captured order is always right */
         for (uint32_t i = 0; i < graph->count; i++) {
@@ -423,7 +423,7 @@ static host_object *launched_graph(const host_item *item) {
 
 /* Those of the nodes that are still to run. */
 static bool graph_references(const host_item *item, host_reference_fn *fn, void *context) {
-    const mp_graph *graph = item->graph.graph;
+    const mp_graph_exec *graph = item->graph.graph;
     for (uint32_t i = 0; i < graph->count; i++) {
         const host_item *node = graph->nodes[i];
         if ((item->done == NULL || !item->done[i]) && node->kind->references != NULL &&
@@ -448,7 +448,7 @@ static const host_item_kind graph_kind = {
     .has_nodes = true,
 };
 
-mp_status mp__host_graph_launch(mp_device *self, mp_graph *graph, mp_stream *stream) {
+mp_status mp__host_graph_launch(mp_device *self, mp_graph_exec *graph, mp_stream *stream) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "graph_launch"));
     host_item item = {.kind = &graph_kind, .calls = graph->calls, .graph = {.graph = graph}};

@@ -175,7 +175,7 @@ struct host_item {
             mp_addr workspace;
         } math;
         struct {
-            mp_graph *graph; /* kept */
+            mp_graph_exec *graph; /* kept */
         } graph;
         struct {
             mp_semaphore *semaphore; /* kept */
@@ -189,7 +189,8 @@ struct host_item {
     uint64_t tag, correlation; /* for whom it was queued, see profile.h; 0 while nobody profiles */
 };
 
-struct mp_graph { /* nodes in the order they were captured, which is an order they may run in */
+struct mp_graph_exec { /* nodes in the order they were captured, which is an order they may run in
+                        */
     host_object object;
     uint32_t count;
     host_item **nodes; /* owned */

@@ -80,10 +80,10 @@ void mp__host_thread_queues_close(host_device *host);
 /* ---- host_graph.c ---- */
 
 mp_status mp__host_capture_begin(mp_device *self, mp_stream *stream);
-mp_status mp__host_capture_end(mp_device *self, mp_stream *stream, mp_graph **out);
+mp_status mp__host_capture_end(mp_device *self, mp_stream *stream, mp_graph_exec **out);
 mp_status mp__host_capture_active(mp_device *self, mp_stream *stream, bool *active);
-mp_status mp__host_graph_launch(mp_device *self, mp_graph *graph, mp_stream *stream);
-void mp__host_graph_destroy(mp_device *self, mp_graph *graph);
+mp_status mp__host_graph_launch(mp_device *self, mp_graph_exec *graph, mp_stream *stream);
+void mp__host_graph_destroy(mp_device *self, mp_graph_exec *graph);
 /* Fails when the calling thread captures a stream: what a GPU does then for calls that could wait
  * or that change what is captured. */
 mp_status mp__host_not_capturing(host_device *host, const char *call);

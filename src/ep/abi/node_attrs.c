@@ -248,6 +248,90 @@ mp_status mp__attrs_of_node(const mp_op *op, const OrtNode *node, mp_attr_store 
     return MP_OK;
 }
 
+/* ---- all attributes of a node of a graph ---- */
+
+static const struct {
+    OrtOpAttrType type;
+    size_t width;
+} kinds[] = {
+    [MP_ATTR_INT] = {ORT_OP_ATTR_INT, sizeof(int64_t)},
+    [MP_ATTR_FLOAT] = {ORT_OP_ATTR_FLOAT, sizeof(float)},
+    [MP_ATTR_STRING] = {ORT_OP_ATTR_STRING, 1},
+    [MP_ATTR_INTS] = {ORT_OP_ATTR_INTS, sizeof(int64_t)},
+    [MP_ATTR_FLOATS] = {ORT_OP_ATTR_FLOATS, sizeof(float)},
+    [MP_ATTR_STRINGS] = {ORT_OP_ATTR_STRINGS, 1},
+};
+
+/* Strings come one behind the other, each with its end. */
+static size_t count_texts(const char *texts, size_t size) {
+    size_t count = 0;
+    for (size_t i = 0; i < size; i++) {
+        count += texts[i] == '\0';
+    }
+    return count;
+}
+
+/* ORT gives the size in bytes when asked with too little room. */
+static mp_status read_list(const OrtOpAttr *found, mp_attr *attr, bool *given) {
+    size_t size = 0;
+    void *bytes = NULL;
+    (void)succeeded(ORT->ReadOpAttr(found, kinds[attr->kind].type, NULL, 0, &size));
+    MP_TRY(room(size, 1, &bytes));
+    *given =
+        size == 0 || succeeded(ORT->ReadOpAttr(found, kinds[attr->kind].type, bytes, size, &size));
+    attr->count =
+        attr->kind == MP_ATTR_STRINGS ? count_texts(bytes, size) : size / kinds[attr->kind].width;
+    attr->ints = attr->kind == MP_ATTR_INTS ? bytes : NULL;
+    attr->floats = attr->kind == MP_ATTR_FLOATS ? bytes : NULL;
+    attr->s = attr->kind == MP_ATTR_STRING || attr->kind == MP_ATTR_STRINGS ? bytes : NULL;
+    return MP_OK;
+}
+
+static mp_status read_tensor_of(const OrtOpAttr *found, mp_attr *attr, bool *given) {
+    OrtValue *value = NULL;
+    *given = succeeded(ORT->OpAttr_GetTensorAttributeAsOrtValue(found, &value));
+    return *given ? copy_tensor(value, attr) : MP_OK;
+}
+
+static mp_status read_any(const OrtNode *node, mp_attr *attr, bool *given) {
+    const OrtOpAttr *found = NULL;
+    OrtOpAttrType type = ORT_OP_ATTR_UNDEFINED;
+    *given = false;
+    if (attr->kind == MP_ATTR_INT || attr->kind == MP_ATTR_FLOAT) {
+        *given = read_number(node, attr);
+        return MP_OK;
+    }
+    if (!succeeded(ORT->Node_GetAttributeByName(node, attr->name, &found)) || found == NULL) {
+        return MP_OK;
+    }
+    if (attr->kind == MP_ATTR_TENSOR) {
+        return read_tensor_of(found, attr, given);
+    }
+    MP_TRY(mp__from_ort(ORT->OpAttr_GetType(found, &type)));
+    return type == kinds[attr->kind].type ? read_list(found, attr, given) : MP_OK;
+}
+
+mp_status mp__attrs_of_node_all(const mp_op *op, const OrtNode *node, mp_attr_store **out) {
+    const size_t count = length(op->attrs);
+    MP_TRY(store_open(op, out));
+    for (size_t i = 0; i < count; i++) {
+        mp_attr *attr = &(*out)->attrs[(*out)->count];
+        *attr = (mp_attr){.name = op->attrs[i].name, .kind = op->attrs[i].kind};
+        bool given = false;
+        const mp_status status = read_any(node, attr, &given);
+        if (status != MP_OK) {
+            attr_release(attr);
+            mp__attrs_release(*out);
+            return status;
+        }
+        if (!given) {
+            attr_release(attr);
+        }
+        (*out)->count += given;
+    }
+    return MP_OK;
+}
+
 void mp__attrs_release(mp_attr_store *store) {
     if (store == NULL) {
         return;

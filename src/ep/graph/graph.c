@@ -195,7 +195,7 @@ static void end_plain(mp_graphs *graphs) {
     }
 }
 
-static mp_status keep_graph(mp_graphs *graphs, mp_graph *graph) {
+static mp_status keep_graph(mp_graphs *graphs, mp_graph_exec *graph) {
     mp_run *run = &graphs->run;
     mp_addr *seen = run->seen;
     const size_t count = run->seen_count;
@@ -207,7 +207,7 @@ static mp_status keep_graph(mp_graphs *graphs, mp_graph *graph) {
     return MP_OK;
 }
 
-static void drop_recording(mp_graphs *graphs, mp_graph *graph) {
+static void drop_recording(mp_graphs *graphs, mp_graph_exec *graph) {
     mp_device *device = graphs->record->provider->unit->device;
     if (graph != NULL) {
         (void)mp__run_stream_wait(graphs->record->stream);
@@ -217,14 +217,14 @@ static void drop_recording(mp_graphs *graphs, mp_graph *graph) {
 }
 
 /* Nothing of the run has been done yet but recorded: its work is in the first launch. */
-static mp_status launch_first(const mp_graphs *graphs, mp_graph *graph, bool waits) {
+static mp_status launch_first(const mp_graphs *graphs, mp_graph_exec *graph, bool waits) {
     MP_TRY(mp__run_streams_wait(graphs->record->provider)); /* for runs that nobody waited for */
     MP_TRY(mp__graph_queue(graphs, graph));
     return waits ? mp__run_stream_wait(graphs->record->stream) : MP_OK;
 }
 
 static mp_status end_recorded(mp_graphs *graphs, bool waits) {
-    mp_graph *graph = NULL;
+    mp_graph_exec *graph = NULL;
     const bool failed = graphs->run.failed; /* ONNX Runtime has the reason from the node */
     const bool whole = is_whole(graphs);
     mp_status status = mp__recording_end(graphs, &graph);

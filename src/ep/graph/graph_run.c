@@ -67,7 +67,7 @@ void mp__recording_begin(mp_graphs *graphs) {
 }
 
 /* A capture that did not end would keep the thread from everything else. */
-static mp_status end_capture(mp_device *device, mp_stream *stream, mp_graph **graph) {
+static mp_status end_capture(mp_device *device, mp_stream *stream, mp_graph_exec **graph) {
     bool is_active = false;
     const mp_status status = device->ops->capture_end(device, stream, graph);
     if (status != MP_OK && device->ops->capture_active(device, stream, &is_active) == MP_OK &&
@@ -78,7 +78,7 @@ static mp_status end_capture(mp_device *device, mp_stream *stream, mp_graph **gr
     return status;
 }
 
-mp_status mp__recording_end(mp_graphs *graphs, mp_graph **graph) {
+mp_status mp__recording_end(mp_graphs *graphs, mp_graph_exec **graph) {
     mp_device *device = device_of(graphs);
     mp_run *run = &graphs->run;
     *graph = NULL;
@@ -89,7 +89,7 @@ mp_status mp__recording_end(mp_graphs *graphs, mp_graph **graph) {
     return status;
 }
 
-mp_status mp__graph_queue(const mp_graphs *graphs, mp_graph *graph) {
+mp_status mp__graph_queue(const mp_graphs *graphs, mp_graph_exec *graph) {
     mp_device *device = device_of(graphs);
     return device->ops->graph_launch(device, graph, graphs->record->stream->stream);
 }
@@ -97,7 +97,7 @@ mp_status mp__graph_queue(const mp_graphs *graphs, mp_graph *graph) {
 /* ---- what cannot be recorded ---- */
 
 /* Does what has been recorded, since the rest of the run will not wait for it. */
-static mp_status run_part(const mp_graphs *graphs, mp_graph *part) {
+static mp_status run_part(const mp_graphs *graphs, mp_graph_exec *part) {
     mp_device *device = device_of(graphs);
     mp_status status = mp__graph_queue(graphs, part);
     const mp_status waited = mp__run_stream_wait(graphs->record->stream);
@@ -108,7 +108,7 @@ static mp_status run_part(const mp_graphs *graphs, mp_graph *part) {
 
 static mp_status stop(mp_run *run, const char *why) {
     mp_graphs *graphs = graphs_of(run);
-    mp_graph *part = NULL;
+    mp_graph_exec *part = NULL;
     mp_status status = mp__recording_end(graphs, &part);
     if (status == MP_OK) {
         status = run_part(graphs, part);

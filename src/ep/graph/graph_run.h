@@ -12,9 +12,9 @@
 
 typedef struct mp_graph_entry {
     struct mp_graph_entry *next;
-    int id;          /* gpu_graph_id */
-    mp_graph *graph; /* owned; NULL until captured */
-    mp_holds holds;  /* what the graph uses beside memory set apart */
+    int id;               /* gpu_graph_id */
+    mp_graph_exec *graph; /* owned; NULL until captured */
+    mp_holds holds;       /* what the graph uses beside memory set apart */
     int64_t warm_ups;
     int64_t nodes; /* computed by the last run */
     int attempts;  /* recordings that came to nothing */
@@ -41,9 +41,9 @@ typedef struct mp_graphs {
 void mp__recording_begin(mp_graphs *graphs);
 
 /* Ends it. Gives: `*graph`, NULL where it failed. */
-mp_status mp__recording_end(mp_graphs *graphs, mp_graph **graph);
+mp_status mp__recording_end(mp_graphs *graphs, mp_graph_exec **graph);
 
 /* Queues a graph on the thread's stream. */
-mp_status mp__graph_queue(const mp_graphs *graphs, mp_graph *graph);
+mp_status mp__graph_queue(const mp_graphs *graphs, mp_graph_exec *graph);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/abi/element_types.h"
+#include "ep/island/claim.h"
 #include "ep/placement/budget.h"
 #include "ep/placement/lacking.h"
 #include "ep/placement/left_note.h"
@@ -31,7 +32,11 @@ typedef struct graph_node {
     const OrtNode *node;
     const mp_op *op; /* NULL: no kernel of ours */
     bool ours;
+    bool fits;     /* it could be ours; set with `ours`, which later passes may take back */
+    bool controls; /* If, Loop, Scan */
     bool assigned; /* before this pass */
+    bool left;     /* to the CPU, as arithmetic of shapes */
+    bool in_island;
 } graph_node;
 
 /* Values known to be in host memory. */
@@ -211,7 +216,8 @@ static mp_status look_up(mp_provider *provider, OrtEpGraphSupportInfo *support, 
         MP_TRY(mp__nhwc_note_taken(provider, op, n->node, version));
     }
     n->op = fits ? op : NULL;
-    n->ours = fits;
+    n->ours = n->fits = fits;
+    n->controls = control != NULL;
     return MP_OK;
 }
 
@@ -337,8 +343,7 @@ static mp_status note_host_inputs(const OrtGraph *graph, value_set *host_values)
     return MP_OK;
 }
 
-static mp_status second_pass(mp_provider *provider, const OrtGraph *graph, graph_node *nodes,
-                             size_t count) {
+static mp_status second_pass(const OrtGraph *graph, graph_node *nodes, size_t count) {
     value_set host_values = {NULL, 0, 0};
     mp_status status = note_host_inputs(graph, &host_values);
     for (size_t i = 0; status == MP_OK && i < count; i++) { /* ORT lists them in run order */
@@ -350,10 +355,8 @@ static mp_status second_pass(mp_provider *provider, const OrtGraph *graph, graph
             if (status == MP_OK) {
                 status = prefers_cpu(n, &in, &host_values, &of_shapes);
             }
-            if (n->ours && of_shapes) {
-                n->ours = false;
-                mp__left_note_add(provider, graph, n->node);
-            }
+            n->left = n->ours && of_shapes;
+            n->ours = n->ours && !of_shapes;
             free(in.list);
         }
         if (status == MP_OK) {
@@ -412,6 +415,35 @@ static mp_status third_pass(mp_provider *provider, graph_node *nodes, size_t cou
     return MP_OK;
 }
 
+/* ---- islands: what one of them can hold runs there, shapes too ---- */
+
+static mp_status claim_islands(const mp_provider *provider, OrtEpGraphSupportInfo *support,
+                               graph_node *nodes, size_t count) {
+    if (!mp__islands_wanted(provider)) {
+        return MP_OK;
+    }
+    mp_candidate *candidates = calloc(count, sizeof *candidates);
+    if (candidates == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to find islands");
+    }
+    for (size_t i = 0; i < count; i++) {
+        const graph_node *n = &nodes[i];
+        candidates[i] = (mp_candidate){.node = n->node,
+                                       .op = n->op,
+                                       .can_join = n->fits && !n->assigned && !n->controls &&
+                                                   n->op->finish == NULL};
+    }
+    mp_status status = mp__islands_find(provider, candidates, count);
+    for (size_t i = 0; status == MP_OK && i < count; i++) {
+        nodes[i].in_island = candidates[i].island >= 0;
+    }
+    if (status == MP_OK) {
+        status = mp__islands_add(support, candidates, count);
+    }
+    free(candidates);
+    return status;
+}
+
 /* ---- all ---- */
 
 static mp_status partition(mp_provider *provider, const OrtGraph *graph,
@@ -422,14 +454,18 @@ static mp_status partition(mp_provider *provider, const OrtGraph *graph,
         nodes[i].node = list[i];
         MP_TRY(look_up(provider, support, &nodes[i]));
     }
-    MP_TRY(second_pass(provider, graph, nodes, count));
-    mp__left_note_publish(provider);
+    MP_TRY(second_pass(graph, nodes, count));
     MP_TRY(third_pass(provider, nodes, count));
+    MP_TRY(claim_islands(provider, support, nodes, count));
     for (size_t i = 0; i < count; i++) {
-        if (nodes[i].ours) {
+        if (nodes[i].ours && !nodes[i].in_island) {
             MP_TRY(mp__from_ort(ORT_EP->EpGraphSupportInfo_AddSingleNode(support, nodes[i].node)));
         }
+        if (nodes[i].left && !nodes[i].in_island) {
+            mp__left_note_add(provider, graph, nodes[i].node);
+        }
     }
+    mp__left_note_publish(provider);
     return MP_OK;
 }
 

@@ -52,6 +52,7 @@ typedef struct row {
     { OPTION(field, ADDRESS, ), .fallback = "0", .places = EVERYWHERE }
 
 static const row rows[] = {
+    {OPTION(fusion, INT, .most = 2), .fallback = "0", .places = EVERYWHERE},
     {OPTION(prefer_nhwc, BOOL, ), .fallback = "0", .alias = "prefer_nhwc_layout",
      .places = EVERYWHERE},
     FLAG(use_tf32, "1"),
@@ -258,12 +259,28 @@ static mp_status check_device(const entries *all, int ordinal) {
 
 /* ---- both ---- */
 
+static const row *find_row(const char *name) {
+    const row *r = rows;
+    while (strcmp(r->option.name, name) != 0) {
+        r++;
+    }
+    return r;
+}
+
 static void set_defaults(mp_options *out) {
     *out = (mp_options){.use_tf32 = false};
     for (size_t i = 0; i < MP_COUNT_OF(rows); i++) {
         const mp_status status = set(&rows[i], rows[i].fallback, out);
         assert(status == MP_OK);
         (void)status;
+    }
+}
+
+/* For all sessions that do not say it themselves, so that any program can be tried both ways. */
+static void read_environment(mp_options *out) {
+    const char *value = getenv("MILLPOND_FUSION");
+    if (value != NULL && value[0] != '\0' && set(find_row("fusion"), value, out) != MP_OK) {
+        MP_LOG(WARNING, "MILLPOND_FUSION: %s; the default is kept", mp_error_message());
     }
 }
 
@@ -285,6 +302,7 @@ static mp_status read_entries(const entries *all, int ordinal, mp_options *out) 
 
 mp_status mp__options_read(const OrtSessionOptions *session, int ordinal, mp_options *out) {
     set_defaults(out);
+    read_environment(out);
     out->device_id = ordinal;
     OrtKeyValuePairs *pairs = NULL;
     const mp_status status = mp__from_ort(ORT->GetSessionOptionsConfigEntries(session, &pairs));

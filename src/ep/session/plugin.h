@@ -73,6 +73,7 @@ struct mp_factory {
 
 /* What a session asked for; see options.c for the keys. */
 typedef struct mp_options {
+    int64_t fusion; /* 0: node by node; 1: islands; 2: also of single nodes */
     bool prefer_nhwc;
     bool use_tf32;
     bool enable_cudnn;

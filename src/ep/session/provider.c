@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/abi/bridge.h"
 #include "ep/graph/graph.h"
+#include "ep/island/island.h"
 #include "ep/placement/left_note.h"
 #include "ep/placement/nhwc.h"
 #include "ep/session/plugin.h"
@@ -130,6 +131,7 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
         .CreateProfiler = mp__profiler_create,
     };
     mp__graph_install(provider);
+    mp__islands_install(provider);
     mp__resource_install(&provider->base);
     *out = &provider->base;
     return NULL;

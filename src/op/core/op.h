@@ -58,6 +58,7 @@ struct mp_op {
     bool needs_conv;                   /* no use without the device's convolutions */
     bool variadic; /* the inputs are a list of any length: none of them may be left out, which
                     * ONNX Runtime checks for other operators only */
+    bool draws;    /* random numbers, other ones in each run */
     const mp_attr_def *attrs; /* NULL for none */
     mp_status (*plan)(mp_planner *p);
     /* For what a session can know before it runs: attributes, which inputs and outputs there are,

@@ -273,13 +273,13 @@ static const dropout of_7 = {.typed_mask = true}, of_10 = {.typed_mask = false};
 #define DRAW(op_name, which)                                                                   \
     {                                                                                          \
         .domain = "", .name = (op_name), .since = 1, .until = 22, .types = {{"T", MP_FLOATS}}, \
-        .attrs = which##_attrs, .plan = plan_random, .detail = &(which)                        \
+        .draws = true, .attrs = which##_attrs, .plan = plan_random, .detail = &(which)         \
     }
-#define DRAW_LIKE(op_name, which)                                                   \
-    {                                                                               \
-        .domain = "", .name = (op_name), .since = 1, .until = 22,                   \
-        .types = {{"T1", MP_ALL_TYPES}, {"T2", MP_FLOATS}}, .attrs = which##_attrs, \
-        .plan = plan_random, .detail = &(which)                                     \
+#define DRAW_LIKE(op_name, which)                                                                  \
+    {                                                                                              \
+        .domain = "", .name = (op_name), .since = 1, .until = 22,                                  \
+        .types = {{"T1", MP_ALL_TYPES}, {"T2", MP_FLOATS}}, .draws = true, .attrs = which##_attrs, \
+        .plan = plan_random, .detail = &(which)                                                    \
     }
 #define IN_PLACE .in_place = {{0, 0}}, .in_place_count = 1
 
@@ -293,6 +293,7 @@ static const mp_op ops[] = {
      .since = 7,
      .until = 22,
      .types = {{"T1", MP_FLOATS}, {"T2", 1u << MP_I32 | 1u << MP_I64}},
+     .draws = true,
      .attrs = multinomial_attrs,
      .plan = plan_multinomial},
     {.domain = "",
@@ -301,6 +302,7 @@ static const mp_op ops[] = {
      .until = 6,
      .types = {{"T", MP_IEEE_FLOATS}},
      IN_PLACE,
+     .draws = true,
      .attrs = test_attrs,
      .plan = plan_dropout_attributes,
      .detail = &of_1},
@@ -327,6 +329,7 @@ static const mp_op ops[] = {
      .types = {{"T", MP_FLOATS}, {"T1", MP_FLOATS}, {"T2", MP_BIT(MP_BOOL)}},
      .host_in = 1u << 1 | 1u << 2,
      IN_PLACE,
+     .draws = true,
      .attrs = seed_attr,
      .plan = plan_dropout},
 };

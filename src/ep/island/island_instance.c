@@ -1,0 +1,216 @@
+/* island_instance.c - programs as captured graphs.
+ *
+ * A graph has the addresses of one run in it: inputs, outputs, block. A pool in steady state gives
+ * the same memory for the same requests, so most runs find a graph with theirs; one is captured
+ * when addresses come for the third time. The run's own stream is not captured, so that nobody who
+ * records an event on it or waits for it meanwhile breaks the capture: a stream aside is.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ep/island/island.h"
+
+#include "base/log.h"
+#include "device/profile.h"
+#include "ep/stream/run_stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    RUNS_BEFORE = 2, /* with these addresses */
+    STEPS_LEAST = 3, /* fewer are launched as fast one by one */
+    IDLE_RUNS = 256, /* of the program, after which a graph may give way to another */
+};
+
+static size_t address_count(const mp_island *island) {
+    return (size_t)island->graph->input_count + (size_t)island->graph->output_count + 1;
+}
+
+static bool matches(const mp_island *island, const mp_island_instance *instance,
+                    const mp_program_call *call) {
+    const size_t in = (size_t)island->graph->input_count;
+    const size_t out = (size_t)island->graph->output_count;
+    const mp_addr *a = instance->addresses;
+    return memcmp(a, call->in, in * sizeof *a) == 0 &&
+           memcmp(a + in, call->out, out * sizeof *a) == 0 && a[in + out] == call->block;
+}
+
+static void set_addresses(const mp_island *island, mp_addr *a, const mp_program_call *call) {
+    const size_t in = (size_t)island->graph->input_count;
+    const size_t out = (size_t)island->graph->output_count;
+    memcpy(a, call->in, in * sizeof *a);
+    memcpy(a + in, call->out, out * sizeof *a);
+    a[in + out] = call->block;
+}
+
+/* ---- the list; with the island's lock held ---- */
+
+static mp_island_instance *find(const mp_island *island, mp_island_program *p,
+                                const mp_program_call *call) {
+    for (int i = 0; i < p->instance_count; i++) {
+        if (matches(island, &p->instances[i], call)) {
+            return &p->instances[i];
+        }
+    }
+    return NULL;
+}
+
+static bool may_go(const mp_island_program *p, const mp_island_instance *instance) {
+    return !instance->busy && (instance->exec == NULL || p->runs - instance->last > IDLE_RUNS);
+}
+
+/* The one that was used longest ago of those that may give way; NULL where none may. */
+static mp_island_instance *oldest(mp_island_program *p) {
+    mp_island_instance *found = NULL;
+    for (int i = 0; i < p->instance_count; i++) {
+        mp_island_instance *instance = &p->instances[i];
+        if (may_go(p, instance) && (found == NULL || instance->last < found->last)) {
+            found = instance;
+        }
+    }
+    return found;
+}
+
+/* A record for these addresses; NULL where there is no room. `*old`: a graph that gave way, which
+ * may still run. */
+static mp_island_instance *make_record(const mp_island *island, mp_island_program *p,
+                                       const mp_program_call *call, mp_graph_exec **old) {
+    mp_island_instance *instance = NULL;
+    *old = NULL;
+    if (p->instance_count < MP_ISLAND_INSTANCES_MAX) {
+        mp_addr *addresses = calloc(address_count(island), sizeof *addresses);
+        if (addresses == NULL) {
+            return NULL;
+        }
+        instance = &p->instances[p->instance_count++];
+        *instance = (mp_island_instance){.addresses = addresses};
+    } else {
+        instance = oldest(p);
+        if (instance == NULL) {
+            return NULL;
+        }
+        *old = instance->exec;
+        *instance = (mp_island_instance){.addresses = instance->addresses};
+    }
+    set_addresses(island, instance->addresses, call);
+    return instance;
+}
+
+/* ---- graphs ---- */
+
+static mp_status record(const mp_island *island, const mp_island_program *p, mp_stream *aside,
+                        const mp_program_call *call, mp_graph_exec **out) {
+    mp_device *device = island->provider->unit->device;
+    MP_TRY(device->ops->capture_begin(device, aside));
+    const mp_status status = mp_program_run(p->program, aside, call);
+    const mp_status ended = device->ops->capture_end(device, aside, out);
+    if (status != MP_OK && ended == MP_OK) {
+        device->ops->graph_destroy(device, *out);
+        *out = NULL;
+    }
+    return status != MP_OK ? status : ended;
+}
+
+static mp_status capture(const mp_island *island, const mp_island_program *p,
+                         const mp_program_call *call, mp_graph_exec **out) {
+    mp_device *device = island->provider->unit->device;
+    mp_stream *aside = NULL;
+    *out = NULL;
+    MP_TRY(device->ops->stream_create(device, &aside));
+    const mp_status status = record(island, p, aside, call, out);
+    device->ops->stream_destroy(device, aside);
+    return status;
+}
+
+static void destroy_later(const mp_island *island, mp_graph_exec *exec) {
+    mp_device *device = island->provider->unit->device;
+    if (exec != NULL) {
+        (void)mp__run_streams_wait(island->provider);
+        device->ops->graph_destroy(device, exec);
+    }
+}
+
+void mp__island_instances_close(const mp_island *island, mp_island_program *p) {
+    for (int i = 0; i < p->instance_count; i++) {
+        destroy_later(island, p->instances[i].exec);
+        free(p->instances[i].addresses);
+    }
+    p->instance_count = 0;
+}
+
+/* ---- one run ---- */
+
+/* What the run found under the lock. */
+typedef struct choice {
+    mp_island_instance *instance; /* busy, for this run alone; or NULL */
+    mp_graph_exec *old;           /* to be destroyed */
+} choice;
+
+static choice choose(mp_island *island, mp_island_program *p, const mp_program_call *call) {
+    choice c = {NULL, NULL};
+    (void)pthread_mutex_lock(&island->lock);
+    mp_island_instance *instance = find(island, p, call);
+    p->runs++;
+    if (instance == NULL) {
+        instance = make_record(island, p, call, &c.old);
+    }
+    if (instance != NULL) {
+        instance->last = p->runs;
+        instance->runs++;
+    }
+    if (instance != NULL && !instance->busy &&
+        (instance->exec != NULL || instance->runs > RUNS_BEFORE)) {
+        instance->busy = true;
+        c.instance = instance;
+    }
+    (void)pthread_mutex_unlock(&island->lock);
+    return c;
+}
+
+static void let_go(mp_island *island, mp_island_program *p, mp_island_instance *instance,
+                   mp_status captured) {
+    (void)pthread_mutex_lock(&island->lock);
+    instance->busy = false;
+    p->never_captured = p->never_captured || captured != MP_OK;
+    (void)pthread_mutex_unlock(&island->lock);
+}
+
+static bool is_worth_it(const mp_island_program *p) {
+    return !p->never_captured && !mp_program_draws(p->program) &&
+           mp_program_step_count(p->program) >= STEPS_LEAST;
+}
+
+/* A graph tells a profiler of the run that it was captured in; and a stream that is captured by its
+ * user takes launches one by one. */
+static bool is_free(mp_device *device, mp_stream *stream) {
+    bool captured = false;
+    return mp__profile_tag() == 0 &&
+           device->ops->capture_active(device, stream, &captured) == MP_OK && !captured;
+}
+
+mp_status mp__island_launch(mp_island *island, mp_island_program *p, mp_stream *stream,
+                            const mp_program_call *call, bool *done) {
+    mp_device *device = island->provider->unit->device;
+    mp_status captured = MP_OK;
+    mp_status status = MP_OK;
+    *done = false;
+    if (!is_worth_it(p) || !is_free(device, stream)) {
+        return MP_OK;
+    }
+    const choice c = choose(island, p, call);
+    destroy_later(island, c.old);
+    if (c.instance == NULL) {
+        return MP_OK;
+    }
+    if (c.instance->exec == NULL) {
+        captured = capture(island, p, call, &c.instance->exec);
+        if (captured != MP_OK) {
+            MP_LOG(INFO, "island %s is not captured, and walked through: %s", island->name,
+                   mp_error_message());
+        }
+    }
+    if (c.instance->exec != NULL) {
+        status = device->ops->graph_launch(device, c.instance->exec, stream);
+        *done = status == MP_OK;
+    }
+    let_go(island, p, c.instance, captured);
+    return status;
+}
