@@ -3,7 +3,7 @@
 #ifndef MP_OP_ROW_GRID_H
 #define MP_OP_ROW_GRID_H
 
-#include "kernel/core/row_lanes_args.h"
+#include "kernel/core/index_args.h"
 #include "op/core/plan.h"
 
 /* How many elements a lane keeps. */

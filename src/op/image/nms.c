@@ -2,8 +2,8 @@
  * that are depends on data, so they are selected first and written once the count is known.
  * Kernels: image/nms_select.cu, image/nms_write.cu, move/compact_scan.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/image/nms_args.h"
-#include "kernel/move/compact_args.h"
+#include "kernel/image/window_args.h"
+#include "kernel/move/indexed_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 

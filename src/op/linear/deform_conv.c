@@ -2,7 +2,7 @@
  * moved taps are laid out as columns, some images at a time, and multiplied by the weights.
  * Kernel: linear/deform_columns.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/linear/deform_args.h"
+#include "kernel/linear/linear_args.h"
 #include "op/core/families.h"
 #include "op/pointwise/pointwise_steps.h"
 #include "op/signal/signal_window.h"

@@ -1,7 +1,7 @@
 /* det.c - Det: the determinant of each matrix.
  * Kernel: linear/det.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/linear/det_args.h"
+#include "kernel/linear/linear_args.h"
 #include "op/core/families.h"
 
 static mp_status plan_det(mp_planner *p) {

@@ -2,7 +2,7 @@
  * first and the outputs made once the count is known.
  * Kernels: move/compact_count.cu, move/compact_scan.cu, move/compact_write.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/compact_args.h"
+#include "kernel/move/indexed_args.h"
 #include "op/core/families.h"
 #include "op/move/slice.h"
 

@@ -1,7 +1,7 @@
 /* concat_split.c - Concat and Split: tensors side by side in a larger one, many in one launch.
  * Kernel: move/concat_split.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/concat_split_args.h"
+#include "kernel/move/move_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 #include "op/move/slice.h"
@@ -56,9 +56,9 @@ static mp_status copy_each(mp_planner *p, const parts *all) {
 /* One launch for parts [from, to) of the list, which begin at byte `column` of a row. */
 static mp_status launch(mp_planner *p, const parts *all, int64_t unit, int from, int to,
                         int64_t column) {
-    mp_parts_args args = {
+    mp_concat_split_args args = {
         .width = all->width / unit, .parts = to - from, .is_split = all->is_split};
-    mp_bind binds[K_PARTS_MAX + 1] = {MP_BIND(mp_parts_args, whole, all->whole)};
+    mp_bind binds[K_PARTS_MAX + 1] = {MP_BIND(mp_concat_split_args, whole, all->whole)};
     while (args.stride * 2 < args.parts && args.parts > 1) {
         args.stride = args.stride == 0 ? 1 : args.stride * 2;
     }
@@ -70,7 +70,7 @@ static mp_status launch(mp_planner *p, const parts *all, int64_t unit, int from,
         args.count += made->width * all->rows;
         column += all->list[i].width;
         binds[i - from + 1] =
-            (mp_bind){offsetof(mp_parts_args, part) + (size_t)(i - from) * sizeof(k_part) +
+            (mp_bind){offsetof(mp_concat_split_args, part) + (size_t)(i - from) * sizeof(k_part) +
                           offsetof(k_part, data),
                       all->list[i].ref};
     }

@@ -3,7 +3,7 @@
  * Kernel: move/pad.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/half.h"
-#include "kernel/move/pad_args.h"
+#include "kernel/move/move_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 #include "op/move/slice.h"

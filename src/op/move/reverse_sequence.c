@@ -1,7 +1,7 @@
 /* reverse_sequence.c - ReverseSequence.
  * Kernel: move/reverse_sequence.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/pick_args.h"
+#include "kernel/move/move_args.h"
 #include "op/core/families.h"
 #include "op/move/slice.h"
 

@@ -3,7 +3,7 @@
  * that fit.
  * Kernels: move/strided_copy.cu, move/transpose.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/movement_args.h"
+#include "kernel/move/move_args.h"
 #include "op/move/slice.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
  * they are written out as numbers for library math.
  * Kernels: quantize/nbits_rows.cu, quantize/nbits_unpack.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/quantize/nbits_args.h"
+#include "kernel/quantize/quantize_args.h"
 #include "op/core/families.h"
 
 enum { A, B, SCALES, ZEROS, GROUPS, BIAS };

@@ -2,7 +2,7 @@
  * LayerNormalization and what differs from it in where the rows and their scales are.
  * Kernel: rows/norm.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/rows/norm_args.h"
+#include "kernel/rows/row_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 #include "op/core/row_grid.h"

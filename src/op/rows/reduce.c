@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows/reduce_steps.h"
 
-#include "kernel/rows/reduce_args.h"
+#include "kernel/rows/row_args.h"
 #include "op/core/channels.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"

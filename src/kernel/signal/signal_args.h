@@ -1,7 +1,7 @@
-/* spectrum_args.h - arguments of the kernels of Fourier transforms.
+/* signal_args.h - arguments of the kernels of Fourier transforms, windows and mel weights.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef MP_KERNEL_SPECTRUM_ARGS_H
-#define MP_KERNEL_SPECTRUM_ARGS_H
+#ifndef MP_KERNEL_SIGNAL_ARGS_H
+#define MP_KERNEL_SIGNAL_ARGS_H
 
 #include "kernel/core/index_args.h"
 
@@ -57,5 +57,22 @@ typedef struct mp_roots_args {
     int64_t n, count, step;
     int32_t chirp, inverse; /* the other way round */
 } mp_roots_args;
+
+/* out[i] = a0 - a1 cos(2 pi i / period) + a2 cos(4 pi i / period) */
+typedef struct mp_cosine_window_args {
+    void *out;
+    int64_t count, period; /* period is at least 1 */
+    double a0, a1, a2;
+    int32_t type; /* of out, as ONNX numbers them */
+    int32_t unused;
+} mp_cosine_window_args;
+
+typedef struct mp_mel_args {
+    const int64_t *edge; /* bands + 2 bins, ascending: a band lies between those beside its own */
+    void *out;           /* [bins][bands] */
+    int64_t bins, bands;
+    int32_t type; /* of out, as ONNX numbers them */
+    int32_t unused;
+} mp_mel_args;
 
 #endif

@@ -1,13 +1,14 @@
-/* resize_args.h - arguments of the resize kernels.
- *
- * A table says for every output coordinate of every resized axis which inputs it is made of, and
- * with what weights. One small kernel writes the tables, another walks the output and reads them,
- * so coordinates are computed once for an axis and not once for an element.
+/* sample_args.h - arguments of the kernels that read an image between its pixels.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef MP_KERNEL_RESIZE_ARGS_H
-#define MP_KERNEL_RESIZE_ARGS_H
+#ifndef MP_KERNEL_SAMPLE_ARGS_H
+#define MP_KERNEL_SAMPLE_ARGS_H
 
 #include "kernel/core/index_args.h"
+
+/* ---- resizing ----
+ * A table says for every output coordinate of every resized axis which inputs it is made of, and
+ * with what weights. One small kernel writes the tables, another walks the output and reads them,
+ * so coordinates are computed once for an axis and not once for an element. */
 
 enum { K_RESIZE_PARTS = 2 * K_RANK_MAX + 1 };
 
@@ -79,5 +80,49 @@ typedef struct mp_resize_pass_args {
     int32_t window;
     float outside_value;
 } mp_resize_pass_args;
+
+/* ---- grids ---- */
+
+/* theta is [batches][dims][dims + 1], out is [batches][depth][height][width][dims]. */
+typedef struct mp_affine_grid_args {
+    const void *theta;
+    void *out;
+    int64_t count;   /* of points, each with `dims` coordinates */
+    int64_t size[3]; /* width, height, depth; depth is 1 where there are two dimensions */
+    int32_t dims;    /* 2 or 3 */
+    int32_t align_corners;
+} mp_affine_grid_args;
+
+enum { K_SAMPLE_DIMS = 3 };
+
+typedef enum k_sample_mode {
+    K_SAMPLE_LINEAR,
+    K_SAMPLE_NEAREST,
+    K_SAMPLE_CUBIC, /* two dimensions only */
+} k_sample_mode;
+
+typedef enum k_sample_padding {
+    K_SAMPLE_ZEROS,
+    K_SAMPLE_BORDER,
+    K_SAMPLE_REFLECTION,
+} k_sample_padding;
+
+/* Dimensions are those of ONNX, the one that the grid names last in front: in[0] is depth, or 1
+ * where there are two. */
+typedef struct mp_grid_sample_args {
+    const void *x, *grid; /* grid is [batch][points][dims], x last-dimension-first */
+    void *out;
+    int64_t count;  /* of out */
+    int64_t points; /* of out, in a channel of an image */
+    int64_t channels;
+    int64_t batch_stride, channel_stride, point_stride; /* of x */
+    int64_t in[K_SAMPLE_DIMS];
+    int32_t dims; /* 2 or 3 */
+    int32_t mode; /* k_sample_mode */
+    int32_t padding;
+    int32_t align_corners;
+    int32_t channels_last; /* of out */
+    int32_t unused;
+} mp_grid_sample_args;
 
 #endif

@@ -1,10 +1,39 @@
-/* topk_args.h - arguments of the kernels that pick the first k elements of each row, and of those
- * that sort. A pair is an element's key and its place in its row.
+/* sort_args.h - arguments of the kernels that compare elements: the best, the first k, sorting.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef MP_KERNEL_TOPK_ARGS_H
-#define MP_KERNEL_TOPK_ARGS_H
+#ifndef MP_KERNEL_SORT_ARGS_H
+#define MP_KERNEL_SORT_ARGS_H
 
-#include "kernel/rows/sort_key_args.h"
+#include "kernel/core/types.h"
+
+/* How the bits of an element type are ordered. */
+typedef struct k_order {
+    uint64_t sign; /* the sign's bit; 0 for unsigned integers */
+    uint64_t inf;  /* the bits of +inf; 0 for integers */
+    uint64_t all;  /* every bit of the type */
+    uint64_t flip; /* `all` for descending order, otherwise 0 */
+} k_order;
+
+/* The best element seen: the smallest key, then the smallest `tie`. */
+typedef struct k_best {
+    uint64_t key, tie;
+} k_best;
+
+enum { K_ARGMAX_WHOLE, K_ARGMAX_PIECES, K_ARGMAX_MERGE, K_ARGMAX_LANES };
+
+/* Rows of `columns` elements, `inner` apart. */
+typedef struct mp_argmax_args {
+    const void *x;
+    int64_t *out;
+    k_best *partial; /* `pieces` for each row */
+    int64_t rows, columns, inner;
+    int64_t pieces, piece; /* how many parts of a row, and columns in each */
+    uint64_t last;         /* all ones: of equal elements the last; 0: the first */
+    k_order order;
+    int32_t stage; /* K_ARGMAX_... */
+    int32_t unused;
+} mp_argmax_args;
+
+/* ---- the first k of each row, and sorting: an element's key and its place in its row ---- */
 
 typedef struct k_pair {
     uint64_t key;
@@ -91,5 +120,38 @@ typedef struct mp_pairs_args {
     int64_t count, columns;
     k_order order;
 } mp_pairs_args;
+
+/* ---- equal slices ---- */
+
+enum { K_UNIQUE_STEP, K_UNIQUE_FLAGS };
+
+/* Element j of slice s is x[(j / inner * slices + s) * inner + j % inner]. Slices are compared
+ * element by element. STEP is one step of a bitonic network over `padded` pairs, whose indices are
+ * slices or, behind the last, -1; FLAGS marks each slice that differs from the one before it. */
+typedef struct mp_unique_args {
+    const void *x;
+    k_pair *pairs;
+    uint8_t *flags;
+    int64_t slices, length, inner, padded;
+    int64_t run, step;
+    k_order order;
+    int32_t stage;
+    int32_t unused;
+} mp_unique_args;
+
+enum { K_UNIQUE_START, K_UNIQUE_MARK, K_UNIQUE_WRITE };
+
+/* Group g has the sorted pairs from heads[g] on; its first slice is the index of that pair. */
+typedef struct mp_unique_write_args {
+    k_pair *pairs;
+    const int64_t *heads;
+    const int64_t *first; /* the groups' first slices in order; NULL: groups stay sorted */
+    uint8_t *marks;       /* MARK: set at each group's first slice */
+    int64_t *places;      /* the first slice of each group of the output */
+    int64_t *indices, *inverse, *counts; /* may be NULL */
+    int64_t slices, groups;
+    int32_t stage;
+    int32_t unused;
+} mp_unique_write_args;
 
 #endif

@@ -1,7 +1,7 @@
 /* fill.cu - one value for each element, of a width that the device's own fill lacks.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
-#include "kernel/move/fill_args.h"
+#include "kernel/core/upload_args.h"
 
 K_KERNEL(mp_fill_args, args) {
     T *out = (T *)args.out;
