@@ -1,6 +1,7 @@
 /* attention.c - Attention of ai.onnx: scaled dot products with masks, caches and grouped heads.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
+#include "op/attention/kv_steps.h"
 #include "op/core/families.h"
 
 #include <math.h>

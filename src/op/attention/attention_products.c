@@ -3,7 +3,7 @@
  * within a bound.
  * Kernel: attention/attention_softmax.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/attention/attention_steps.h"
+#include "op/attention/attention_products.h"
 
 enum {
     SCORE_BYTES_MAX = 1 << 28, /* of the scores at a time */

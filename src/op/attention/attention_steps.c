@@ -6,7 +6,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 
-#include "op/move/slice.h"
+#include "op/attention/attention_products.h"
+#include "op/move/strided_copy.h"
 
 #include <string.h>
 

@@ -3,6 +3,8 @@
  * cache, attend.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
+#include "op/attention/kv_steps.h"
+#include "op/attention/rotary_steps.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 

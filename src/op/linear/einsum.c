@@ -7,7 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/linear/einsum_text.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 #include "op/pointwise/pointwise_steps.h"
 #include "op/rows/reduce_steps.h"
 

@@ -6,7 +6,7 @@
 #include "kernel/move/move_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* slice.c - Transpose, Expand, Slice, Crop: strided copies.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 
 #include "op/core/families.h"
 #include "op/core/host_input.h"

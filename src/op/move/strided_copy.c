@@ -3,8 +3,8 @@
  * that fit.
  * Kernels: move/strided_copy.cu, move/transpose.cu.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "op/move/strided_copy.h"
 #include "kernel/move/move_args.h"
-#include "op/move/slice.h"
 
 #include <string.h>
 

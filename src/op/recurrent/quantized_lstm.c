@@ -4,7 +4,8 @@
  * quantize/quantized_rows.cu, recurrent/quantized_lstm.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
+#include "op/recurrent/recurrent_read.h"
 #include "op/recurrent/recurrent_steps.h"
 
 enum { IN_W_SCALE = 8, IN_W_ZERO, IN_R_SCALE, IN_R_ZERO };

@@ -246,3 +246,16 @@ mp_status mp_recurrent_plan(mp_planner *p, const mp_recurrent *r, mp_ref project
     }
     return plan_products(p, r, projected);
 }
+
+mp_status mp_recurrent_no_steps(mp_planner *p, const mp_recurrent *r) {
+    const k_cell *c = &r->cell;
+    const mp_shape state = {.rank = 3, .dim = {c->directions, c->batch, c->hidden}};
+    size_t bytes = 0;
+    MP_TRY(mp_shape_bytes(&state, r->type, &bytes));
+    for (int i = MP_RNN_Y_H; i <= MP_RNN_Y_C; i++) {
+        if (mp_plan_wants(p, i)) {
+            MP_TRY(mp_plan_fill(p, MP_OUT(i), 0, 1, bytes));
+        }
+    }
+    return MP_OK;
+}

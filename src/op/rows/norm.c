@@ -6,7 +6,7 @@
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 #include "op/core/row_grid.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 
 /* ---- the step ---- */
 

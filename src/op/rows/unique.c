@@ -7,7 +7,7 @@
 #include "kernel/move/indexed_args.h"
 #include "kernel/rows/sort_args.h"
 #include "op/core/families.h"
-#include "op/move/slice.h"
+#include "op/move/gather.h"
 #include "op/rows/key_bits.h"
 #include "op/rows/sort_steps.h"
 
