@@ -12,7 +12,7 @@ static size_t unit_of(const mp_planner *p, const mp_kv_append *a) {
     for (int side = 0; side < 2; side++) {
         const mp_heads *fresh = &a->fresh[side];
         const size_t row = mp_move_unit(p, a->size[side] * (int64_t)size, size);
-        unit = row < unit ? row : unit;
+        unit = MP_MIN(row, unit);
         for (int d = 0; d < 3; d++) {
             while (unit > size && (fresh->stride[d] * (int64_t)size % (int64_t)unit != 0 ||
                                    fresh->ref.offset % unit != 0)) {

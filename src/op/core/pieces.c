@@ -40,7 +40,7 @@ static void cut(mp_space *space, int outer, int64_t inner, int views, mp_piece *
     }
     const int64_t most = most_of_last(inner);
     const int64_t left = space->dim[last] - begin;
-    space->dim[last] = left < most ? left : most;
+    space->dim[last] = MP_MIN(left, most);
 }
 
 static bool is_whole(const mp_space *space, int from, int view) {

@@ -48,6 +48,12 @@ mp_status mp_plan_scratch_of(mp_planner *p, int64_t count, mp_dtype dtype, mp_re
     return mp_plan_scratch(p, bytes, out);
 }
 
+mp_status mp_plan_scratch_shape(mp_planner *p, const mp_shape *shape, mp_dtype dtype, mp_ref *out) {
+    size_t bytes = 0;
+    MP_TRY(mp_shape_bytes(shape, dtype, &bytes));
+    return mp_plan_scratch(p, bytes, out);
+}
+
 mp_status mp_plan_table(mp_planner *p, const mp_table *table, mp_ref *out) {
     mp_addr addr = 0;
     MP_TRY(mp_table_cache_get(p->device, table, &addr));
@@ -90,7 +96,7 @@ static mp_status add_step(mp_planner *p, plan_step_kind kind, size_t extra, plan
         return MP_FAIL(INVALID_ARGUMENT, "a step with %zu bytes of arguments is too large", extra);
     }
     if (plan->capacity - plan->used < size) {
-        const size_t capacity = plan->capacity + (plan->capacity > size ? plan->capacity : size);
+        const size_t capacity = plan->capacity + MP_MAX(plan->capacity, size);
         unsigned char *grown = realloc(plan->steps, capacity);
         if (grown == NULL) {
             return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a plan of %zu bytes",
@@ -130,16 +136,16 @@ mp_status mp__plan_launch(mp_planner *p, const mp_kernel *kernel, mp_grid grid, 
 mp_grid mp_plan_grid(const mp_planner *p, int64_t count, int per_lane) {
     enum { LANES = 256 };
     const int64_t each = (int64_t)LANES * per_lane;
-    const int64_t wanted = count / each + (count % each != 0);
+    const int64_t wanted = MP_CEIL_DIV(count, each);
     /* Enough blocks to fill the device several times over; the loop in the kernel does the rest. */
     const int64_t most = (int64_t)p->device->info.multiprocessors * 32;
-    const int64_t blocks = wanted < most ? wanted : most;
+    const int64_t blocks = MP_MIN(wanted, most);
     return (mp_grid){.blocks = blocks > 0 ? (uint32_t)blocks : 1, .lanes = LANES};
 }
 
 mp_grid mp_plan_grid_rows(const mp_planner *p, int64_t rows, uint32_t lanes) {
     (void)p;
-    const int64_t blocks = rows < GRID_BLOCKS_MAX ? rows : GRID_BLOCKS_MAX;
+    const int64_t blocks = MP_MIN(rows, GRID_BLOCKS_MAX);
     return (mp_grid){.blocks = blocks > 0 ? (uint32_t)blocks : 1, .lanes = lanes};
 }
 

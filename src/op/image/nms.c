@@ -45,7 +45,7 @@ static mp_status read_limits(const mp_planner *p, mp_nms_args *args) {
     }
     args->has_threshold = has_threshold;
     args->centred = mp_node_int(p->node, "center_point_box", 0) != 0;
-    args->most = count < 1 || most < 0 ? 0 : most < args->count ? most : args->count;
+    args->most = count < 1 || most < 0 ? 0 : MP_MIN(most, args->count);
     return MP_OK;
 }
 

@@ -112,7 +112,7 @@ static mp_status read_picked(const mp_planner *p, picked *out) {
         MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), x->rank, "axis", &out->axis));
     }
     const int64_t dim = out->x.dim[out->axis];
-    out->count = condition->dim[0] < dim ? condition->dim[0] : dim;
+    out->count = MP_MIN(condition->dim[0], dim);
     return MP_OK;
 }
 

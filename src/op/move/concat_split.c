@@ -29,7 +29,7 @@ static int64_t common_unit(const mp_planner *p, const parts *all) {
     int64_t unit = 16;
     for (int i = 0; i < all->count; i++) {
         const int64_t fits = (int64_t)mp_move_unit(p, all->list[i].width, all->size);
-        unit = fits < unit ? fits : unit;
+        unit = MP_MIN(fits, unit);
     }
     return unit;
 }
@@ -100,7 +100,7 @@ static mp_status move_parts(mp_planner *p, const parts *all) {
     const int64_t unit = common_unit(p, all);
     int64_t column = 0;
     for (int from = 0; from < all->count; from += K_PARTS_MAX) {
-        const int to = from + K_PARTS_MAX < all->count ? from + K_PARTS_MAX : all->count;
+        const int to = MP_MIN(from + K_PARTS_MAX, all->count);
         MP_TRY(launch(p, all, unit, from, to, column));
         for (int i = from; i < to; i++) {
             column += all->list[i].width;
@@ -204,7 +204,7 @@ static mp_status split_size(const mp_planner *p, int64_t dim, const int64_t *lis
     }
     const int64_t even = MP_CEIL_DIV(dim, wanted);
     const int64_t left = dim - even * i;
-    *out = left < 0 ? 0 : left < even ? left : even;
+    *out = left < 0 ? 0 : MP_MIN(left, even);
     return MP_OK;
 }
 

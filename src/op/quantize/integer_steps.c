@@ -36,8 +36,8 @@ static int tile_for(const mp_planner *p, mp_integer_args *args) {
     enum { SMALL = 32, LARGE = 64 };
     const int64_t matrices = args->tiles;
     for (int tile = LARGE;; tile = SMALL) {
-        args->tiles_down = (args->m - 1) / tile + 1;
-        args->tiles_across = (args->n - 1) / tile + 1;
+        args->tiles_down = MP_CEIL_DIV(args->m, tile);
+        args->tiles_across = MP_CEIL_DIV(args->n, tile);
         args->tiles = matrices * args->tiles_down * args->tiles_across;
         if (tile == SMALL || args->tiles >= p->device->info.multiprocessors) {
             return tile;

@@ -14,7 +14,7 @@ static mp_status scales_along(const mp_shape *x, int axis, int64_t block, bool b
                               k_scales *out) {
     const bool wide = mp_shape_count(x) > INT32_MAX;
     const int64_t inner = mp_shape_span(x, axis + 1, x->rank);
-    const int64_t blocks = x->dim[axis] / block + (x->dim[axis] % block != 0);
+    const int64_t blocks = MP_CEIL_DIV(x->dim[axis], block);
     *out = (k_scales){.wide = wide,
                       .axis = x->dim[axis],
                       .inner = inner,
@@ -41,7 +41,7 @@ static mp_status misfit(const mp_tensor *scale, const mp_shape *x, int64_t block
 static mp_status blocked_scales(const mp_tensor *scale, const mp_shape *x, int axis, int64_t block,
                                 k_scales *out) {
     mp_shape want = *x;
-    want.dim[axis] = x->dim[axis] / block + (x->dim[axis] % block != 0);
+    want.dim[axis] = MP_CEIL_DIV(x->dim[axis], block);
     return mp_shape_equal(&scale->shape, &want) ? scales_along(x, axis, block, true, out)
                                                 : misfit(scale, x, block);
 }
@@ -120,8 +120,8 @@ mp_status mp_plan_dynamic_quantize(mp_planner *p, mp_ref x, int64_t count,
                                      .type = mp_narrow(MP_U8, (mp_narrowing){.saturate = true})};
     const int64_t each = (int64_t)RANGE_LANES * K_GROUP;
     const int64_t most = (int64_t)p->device->info.multiprocessors * 2;
-    const int64_t wanted = count / each + (count % each != 0);
-    const int64_t parts = wanted < most ? wanted : most;
+    const int64_t wanted = MP_CEIL_DIV(count, each);
+    const int64_t parts = MP_MIN(wanted, most);
     const mp_kernel *minmax = NULL;
     const mp_kernel *kernel = NULL;
     mp_ref ranges = MP_NOWHERE;

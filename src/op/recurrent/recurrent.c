@@ -12,9 +12,7 @@ static mp_status plan_projection(mp_planner *p, const mp_recurrent *r, mp_ref *o
     const int64_t columns = c->kind * c->hidden;
     const int64_t size = (int64_t)mp_dtype_size(r->type);
     const mp_shape shape = {.rank = 3, .dim = {c->directions, rows, columns}};
-    size_t bytes = 0;
-    MP_TRY(mp_shape_bytes(&shape, r->type, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, out));
+    MP_TRY(mp_plan_scratch_shape(p, &shape, r->type, out));
     const bool even = columns * r->input * size % 16 == 0 && rows * columns * size % 16 == 0;
     const mp_gemm gemm = {.type = r->type,
                           .tf32 = p->node->options.tf32,

@@ -90,7 +90,7 @@ static mp_grid row_grid(const mp_planner *p, reduction *r, int64_t parts, int64_
     width = width == 64 ? LANES : width; /* groups of more than a warp are blocks */
     r->args.width = width;
     const int64_t groups = width < LANES ? LANES / width : 1;
-    return mp_plan_grid_rows(p, parts / groups + (parts % groups != 0), (uint32_t)(width * groups));
+    return mp_plan_grid_rows(p, MP_CEIL_DIV(parts, groups), (uint32_t)(width * groups));
 }
 
 /* Of columns: how many lanes are side by side in a block, and how many one below the other. */
@@ -184,8 +184,8 @@ static void cut(const mp_planner *p, reduction *r) {
     const tile t = columns ? column_tile(r) : (tile){.count = args->outputs};
     const int64_t wanted = processors * (columns ? 8 : 4) / t.count;
     const int64_t most = args->reduced / (columns ? (int64_t)t.below * COLUMN_LEAST : ROW_LEAST);
-    int64_t pieces = wanted < most ? wanted : most;
-    pieces = pieces < PIECES_MAX ? pieces : PIECES_MAX;
+    int64_t pieces = MP_MIN(wanted, most);
+    pieces = MP_MIN(pieces, PIECES_MAX);
     args->pieces = 1;
     args->piece = args->reduced;
     if (args->form == K_REDUCE_RUNS && args->dropped.rank > 1 && args->reduced > 0) {
