@@ -309,8 +309,8 @@ static mp_status tail_run(cuda_device *device, mp_stream *stream, const conv_gra
     return mp__cuda_glue_window(device, stream, g->tail, &args);
 }
 
-static mp_status run(cuda_device *device, mp_stream *stream, cuda_math *math,
-                     const mp_addr *operands, mp_addr workspace) {
+static mp_status graph_run(cuda_device *device, mp_stream *stream, cuda_math *math,
+                           const mp_addr *operands, mp_addr workspace) {
     conv_graph *g = (conv_graph *)(void *)math;
     cudnnHandle_t handle = NULL;
     MP_TRY(mp__cuda_stream_dnn(device, stream, &handle));
@@ -324,7 +324,7 @@ static mp_status run(cuda_device *device, mp_stream *stream, cuda_math *math,
     return g->tail != NULL ? tail_run(device, stream, g, operands) : MP_OK;
 }
 
-static void release(cuda_device *device, cuda_math *math) {
+static void graph_release(cuda_device *device, cuda_math *math) {
     conv_graph *g = (conv_graph *)(void *)math;
     mp__dnn_plan_destroy(&g->plan);
     if (g->tail != NULL) {
@@ -334,7 +334,7 @@ static void release(cuda_device *device, cuda_math *math) {
     free(g);
 }
 
-static const cuda_math_ops graph_ops = {.run = run, .release = release};
+static const cuda_math_ops graph_ops = {.run = graph_run, .release = graph_release};
 
 /* Whether cuDNN can be asked for it in this form. */
 static bool is_expressible(const mp_conv *shape) {
@@ -380,7 +380,7 @@ mp_status mp__cuda_conv_graph_prepare(cuda_device *device, const mp_conv *shape,
     g->shape = *shape;
     const mp_status status = graph_fill(device, g);
     if (status != MP_OK) {
-        release(device, &g->base);
+        graph_release(device, &g->base);
         return status;
     }
     *out = &g->base;

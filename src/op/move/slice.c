@@ -79,7 +79,7 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
 }
 
 /* One axis from `start` to `end` (exclusive) in steps of `step`, as Python has it. */
-static mp_status cut(slices *s, int axis, int64_t start, int64_t end, int64_t step) {
+static mp_status slice_cut(slices *s, int axis, int64_t start, int64_t end, int64_t step) {
     const int64_t dim = s->out.dim[axis];
     if (step == 0) {
         return MP_FAIL(INVALID_ARGUMENT, "steps has a 0 for axis %d", axis);
@@ -129,7 +129,7 @@ static mp_status read_slices(const mp_planner *p, slices *s) {
             return MP_FAIL(INVALID_ARGUMENT, "axes names axis %d twice", axis);
         }
         seen |= 1u << axis;
-        MP_TRY(cut(s, axis, starts[k], ends[k], step_count >= 0 ? steps[k] : 1));
+        MP_TRY(slice_cut(s, axis, starts[k], ends[k], step_count >= 0 ? steps[k] : 1));
     }
     return MP_OK;
 }

@@ -34,7 +34,7 @@ static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_argmax_args a
 }
 
 /* The index of the largest (or smallest) element of each row of input 0, which has some. */
-static mp_status find(mp_planner *p, mp_rows r, bool largest, bool last, mp_ref out) {
+static mp_status find_best(mp_planner *p, mp_rows r, bool largest, bool last, mp_ref out) {
     const mp_dtype dtype = p->in[0].type;
     const mp_kernel *kernel = NULL;
     mp_argmax_args args = {.rows = r.rows,
@@ -84,7 +84,7 @@ static mp_status plan_arg(mp_planner *p) {
         return MP_FAIL(INVALID_ARGUMENT, "axis %d of the shape %s is empty, so nothing is %s", axis,
                        mp_shape_text(x, text), *largest ? "largest" : "smallest");
     }
-    return find(p, r, *largest, last, MP_OUT(0));
+    return find_best(p, r, *largest, last, MP_OUT(0));
 }
 
 /* ---- Hardmax ---- */
@@ -102,7 +102,7 @@ static mp_status mark_largest(mp_planner *p, mp_rows r) {
         return MP_OK;
     }
     MP_TRY(mp_plan_scratch_of(p, r.rows, MP_I64, &index));
-    MP_TRY(find(p, r, true, false, index));
+    MP_TRY(find_best(p, r, true, false, index));
     MP_TRY(mp_plan_kernel(p, &kernel, "one_hot_row_b%d", mp_order_bits(x->type)));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
                      MP_BIND(mp_one_hot_row_args, index, index),

@@ -176,7 +176,7 @@ static void choose_form(const mp_planner *p, reduction *r, bool whole) {
 
 /* How many pieces fill the device, none of them too short. A run is a piece. Multiples of 16 keep
  * their alignment. */
-static void cut(const mp_planner *p, reduction *r) {
+static void pieces_cut(const mp_planner *p, reduction *r) {
     enum { COLUMN_LEAST = 8, ROW_LEAST = 8192, PIECES_MAX = 4096 };
     mp_reduce_args *args = &r->args;
     const int64_t processors = p->device->info.multiprocessors;
@@ -212,7 +212,7 @@ mp_status mp_plan_reduce(mp_planner *p, const char *word, mp_dtype dtype, mp_ref
     }
     const bool whole = strcmp(word, "logsumexp") == 0; /* which the kernel does in one piece */
     choose_form(p, &r, whole);
-    cut(p, &r);
+    pieces_cut(p, &r);
     if (whole || args->pieces <= 1) {
         return launch(p, &r, K_REDUCE_WHOLE);
     }
