@@ -3,7 +3,7 @@
  * cuDNN pads both ends of a dimension alike and derives the output's size itself. Where that is not
  * what is wanted, a window kernel (cuda_glue.h) helps out: before a forward convolution it copies x
  * into a padded x of exactly the size needed, after a transposed one it cuts y out of the full
- * result. The same kernel adds bias and relu where cuDNN has no fused form.
+ * result. The same kernel adds the bias where cuDNN has no fused form.
  *
  * The workspace is [padded x or full y][cuDNN's own]. A line is seen as a plane of height 1.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -71,8 +71,6 @@ static mp_status tensors_make(cuda_conv *conv) {
 
 static mp_status descs_make(cuda_conv *conv) {
     const conv_frame *form = &conv->frame;
-    const cudnnActivationMode_t mode =
-        conv->shape.relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY;
     MP_TRY(tensors_make(conv));
     DNN_TRY("cudnnCreateConvolutionDescriptor", conv_create(&conv->desc));
     DNN_TRY("cudnnSetConvolutionNdDescriptor",
@@ -82,7 +80,7 @@ static mp_status descs_make(cuda_conv *conv) {
     DNN_TRY("cudnnSetConvolutionMathType", conv_math(conv->desc, conv_math_wanted(&conv->shape)));
     DNN_TRY("cudnnCreateActivationDescriptor", activation_create(&conv->activation));
     DNN_TRY("cudnnSetActivationDescriptor",
-            activation_set(conv->activation, mode, CUDNN_PROPAGATE_NAN, 0.0));
+            activation_set(conv->activation, CUDNN_ACTIVATION_IDENTITY, CUDNN_PROPAGATE_NAN, 0.0));
     return MP_OK;
 }
 
@@ -103,15 +101,10 @@ static mp_status window_measure(cuda_conv *conv) {
     return MP_OK;
 }
 
-static bool tail_needed(const mp_conv *shape) {
-    return shape->bias || shape->relu;
-}
-
-/* cuDNN fuses a bias (with relu, or without for one algorithm) into forward convolutions. */
+/* cuDNN fuses a bias alone into forward convolutions by one algorithm. */
 static bool fusible(const cuda_conv *conv) {
     return !conv->shape.transposed && conv->shape.bias &&
-           (conv->shape.relu ||
-            conv->algo == (int)CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM);
+           conv->algo == (int)CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
 }
 
 static mp_status conv_fill(cuda_device *device, cuda_conv *conv) {
@@ -126,7 +119,7 @@ static mp_status conv_fill(cuda_device *device, cuda_conv *conv) {
     if (conv->frame.windowed) {
         MP_TRY(window_measure(conv));
     }
-    if (conv->frame.windowed || tail_needed(&conv->shape)) {
+    if (conv->frame.windowed || conv->shape.bias) {
         MP_TRY(mp__cuda_glue_load(device, GLUE_WINDOW, conv->shape.type, &conv->window));
     }
     conv->base.workspace = conv->window_size + conv->dnn_workspace;
@@ -164,7 +157,7 @@ static cudnnStatus_t backward_run(const cuda_conv *conv, cudnnHandle_t handle, c
                             conv->dnn_workspace, zero, conv->wide, (void *)at->wide);
 }
 
-/* Queues cuDNN's part; `*tail` says whether bias and relu are still to come. */
+/* Queues cuDNN's part; `*tail` says whether the bias is still to come. */
 static mp_status library_run(cuda_device *device, mp_stream *stream, cuda_conv *conv,
                              const places *at, bool *tail) {
     static const float one32 = 1.0F;
@@ -184,7 +177,7 @@ static mp_status library_run(cuda_device *device, mp_stream *stream, cuda_conv *
         /* Refused before anything was queued, so the plain form can follow at once. */
         atomic_store(&conv->fused, false);
     }
-    *tail = tail_needed(&conv->shape);
+    *tail = conv->shape.bias;
     const cudnnStatus_t result = conv->shape.transposed ? backward_run(conv, handle, at, one, zero)
                                                         : forward_run(conv, handle, at, one, zero);
     return result == CUDNN_STATUS_SUCCESS ? MP_OK : mp__cuda_dnn_fail(result, "the convolution");
@@ -235,14 +228,13 @@ static mp_status pad_run(cuda_device *device, mp_stream *stream, const cuda_conv
     return mp__cuda_glue_window(device, stream, conv->window, &args);
 }
 
-/* The full result, or y itself, into y, with bias and relu. */
+/* The full result, or y itself, into y, with the bias. */
 static mp_status tail_run(cuda_device *device, mp_stream *stream, const cuda_conv *conv,
                           const mp_addr *operands, mp_addr buffer) {
     const mp_conv *shape = &conv->shape;
     glue_window_args args = {.x = buffer,
                              .y = operands[MP_CONV_Y],
                              .bias = shape->bias ? operands[MP_CONV_BIAS] : 0,
-                             .relu = shape->relu,
                              .in_place = buffer == 0};
     sizes_set(args.y_size, shape->out, shape->spatial);
     frame_sizes_set(args.x_size, &conv->frame);

@@ -34,7 +34,7 @@ typedef struct cuda_conv {
     int algo; /* a cudnnConvolutionFwdAlgo_t or, transposed, a cudnnConvolutionBwdDataAlgo_t */
     size_t window_size; /* bytes of the buffer in front of cuDNN's workspace */
     size_t dnn_workspace;
-    atomic_bool fused; /* cuDNN adds bias and relu; given up when it turns out that it cannot */
+    atomic_bool fused; /* cuDNN adds the bias; given up when it turns out that it cannot */
     mp_kernel *window;
 } cuda_conv;
 

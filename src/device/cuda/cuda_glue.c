@@ -87,7 +87,7 @@ static const char source_text[] =
                           "            if (biases && a.channels_last) {\n"
                           "                value += load(biases[o % (unsigned)a.channels]);\n"
                           "            }\n"
-                          "            y[o] = store(a.relu && value < (A)0 ? (A)0 : value);\n"
+                          "            y[o] = store(value);\n"
                           "        }\n"
                           "    }\n"
                           "}\n"

@@ -46,8 +46,8 @@ void mp__host_conv_finish(const conv_shape *s, const char *bias, int64_t channel
         s->real->load(&value, bias + (size_t)channel * s->real->size, 1, 1);
         s->real->shift(from, &value, count);
     }
-    if (to != from || s->conv->relu) {
-        s->real->store(to, from, count, s->conv->relu);
+    if (to != from) {
+        s->real->store(to, from, count);
     }
 }
 
