@@ -97,8 +97,8 @@ mp_status mp_parse_word(const char *name, const char *value, const char *const *
 /* ---- names ---- */
 
 static size_t least3(size_t a, size_t b, size_t c) {
-    const size_t least = a < b ? a : b;
-    return least < c ? least : c;
+    const size_t least = MP_MIN(a, b);
+    return MP_MIN(least, c);
 }
 
 /* How many letters must be put in, taken out or changed to make one word of the other. */

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/sha256.h"
 
+#include "base/macros.h"
+
 #include <string.h>
 
 static const uint32_t round_words[64] = {
@@ -59,7 +61,7 @@ void mp_sha256_add(mp_sha256 *hash, const void *data, size_t size) {
     while (size > 0) {
         const size_t filled = (size_t)(hash->length % sizeof hash->block);
         const size_t room = sizeof hash->block - filled;
-        const size_t step = size < room ? size : room;
+        const size_t step = MP_MIN(size, room);
         memcpy(hash->block + filled, bytes, step);
         hash->length += step;
         bytes += step;

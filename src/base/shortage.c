@@ -16,7 +16,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static shortage of_all; /* under the lock */
 static _Thread_local shortage here;
 
-static void set(shortage *s, const char *text) {
+static void text_set(shortage *s, const char *text) {
     s->count++;
     (void)snprintf(s->text, sizeof s->text, "%s", text);
 }
@@ -25,9 +25,9 @@ void mp_shortage_keep(mp_status status) {
     if (status != MP_OUT_OF_MEMORY) {
         return;
     }
-    set(&here, mp_error_message());
+    text_set(&here, mp_error_message());
     (void)pthread_mutex_lock(&lock);
-    set(&of_all, here.text);
+    text_set(&of_all, here.text);
     (void)pthread_mutex_unlock(&lock);
 }
 

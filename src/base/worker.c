@@ -82,7 +82,7 @@ static void take_pieces(loop *shared) {
             return;
         }
         const size_t left = shared->count - begin;
-        shared->fn(shared->context, begin, begin + (left < shared->piece ? left : shared->piece));
+        shared->fn(shared->context, begin, begin + MP_MIN(left, shared->piece));
     }
 }
 

@@ -55,7 +55,6 @@ struct mp_conv {
     bool channels_last;
     bool tf32;
     bool bias;       /* operand 3: out_channels values */
-    bool relu;       /* y = max(y, 0) at the end */
     int32_t spatial; /* 1 to 3 */
     int32_t search;  /* 0 exhaustive (time the algorithms), 1 heuristic, 2 the default algorithm */
     bool workspace_max; /* a workspace of up to 512 MiB is welcome; otherwise 32 MiB at most */

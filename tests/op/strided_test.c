@@ -2,7 +2,7 @@
  * any length, repeated, in steps and backwards, from starts that are not aligned; and the kernel's
  * way through a space that is too large for 32 bits.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/movement_args.h"
+#include "kernel/move/move_args.h"
 #include "op/core/kernel_cache.h"
 #include "op/op_value.h"
 

@@ -1,9 +1,8 @@
-/* cuda_conv_graph.c - forward convolutions as operation graphs of cuDNN: convolution, bias and relu
- * in one kernel where cuDNN has one, and its newer kernels for the convolution alone.
+/* cuda_conv_graph.c - forward convolutions as operation graphs of cuDNN: convolution and bias in
+ * one kernel where cuDNN has one, and its newer kernels for the convolution alone.
  *
  * Of the plans that cuDNN proposes for the whole graph and for the bare convolution the fastest is
- * kept; after a bare one a kernel of ours adds bias and relu. A line is seen as a plane of
- * height 1.
+ * kept; after a bare one a kernel of ours adds the bias. A line is seen as a plane of height 1.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_dnn_graph.h"
 #include "device/cuda/cuda_glue.h"
@@ -23,14 +22,14 @@ enum {
 static const float launch_ms = 0.003F;
 
 /* Names of the graph's tensors. */
-enum { UID_X = 1, UID_W, UID_Y, UID_BIAS, UID_CONV, UID_SUM };
+enum { UID_X = 1, UID_W, UID_Y, UID_BIAS, UID_CONV };
 
 typedef struct conv_graph {
     cuda_math base;
     mp_conv shape;
     dnn_plan plan;        /* owned */
-    bool fused;           /* the plan has bias and relu in it */
-    mp_kernel *tail;      /* owned; adds them otherwise */
+    bool fused;           /* the plan has the bias in it */
+    mp_kernel *tail;      /* owned; adds it otherwise */
     pthread_mutex_t lock; /* a plan is run by one thread at a time */
 } conv_graph;
 
@@ -114,31 +113,24 @@ static dnn_descriptor convolve(dnn_builder *b, dnn_descriptor kind, dnn_descript
     return d;
 }
 
-/* conv -> [+ bias] -> [relu]; only the last result is memory. */
+/* conv -> [+ bias]; only the last result is memory. */
 static dnn_descriptor graph_build(dnn_builder *b, cudnnHandle_t handle, const mp_conv *shape,
                                   bool fused) {
     const cuda_type *type = mp__cuda_type_find(shape->type);
-    const bool bias = fused && shape->bias, relu = fused && shape->relu;
+    const bool bias = fused && shape->bias;
     sizes s;
     sizes_make(shape, &s);
     const dnn_descriptor x = tensor(b, UID_X, type->dnn, &s, s.x, false);
     const dnn_descriptor w = tensor(b, UID_W, type->dnn, &s, s.w, false);
     const dnn_descriptor y = tensor(b, UID_Y, type->dnn, &s, s.y, false);
-    const dnn_descriptor sum =
-        bias || relu ? tensor(b, UID_CONV, type->dnn_compute, &s, s.y, true) : y;
-    dnn_descriptor operations[3];
+    const dnn_descriptor sum = bias ? tensor(b, UID_CONV, type->dnn_compute, &s, s.y, true) : y;
+    dnn_descriptor operations[2];
     int count = 0;
     operations[count++] = convolve(b, convolution(b, &s, type->dnn_compute), x, w, sum);
-    dnn_descriptor last = sum;
     if (bias) {
         const dnn_descriptor values = tensor(b, UID_BIAS, type->dnn, &s, s.bias, false);
-        last = relu ? tensor(b, UID_SUM, type->dnn_compute, &s, s.y, true) : y;
         operations[count++] =
-            mp__dnn_pointwise(b, CUDNN_POINTWISE_ADD, type->dnn_compute, sum, values, last);
-    }
-    if (relu) {
-        operations[count++] =
-            mp__dnn_pointwise(b, CUDNN_POINTWISE_RELU_FWD, type->dnn_compute, last, NULL, y);
+            mp__dnn_pointwise(b, CUDNN_POINTWISE_ADD, type->dnn_compute, sum, values, y);
     }
     return mp__dnn_operation_graph(b, handle, count, operations);
 }
@@ -239,10 +231,6 @@ static void compare(choice *best, const choice *other) {
     }
 }
 
-static bool tail_wanted(const mp_conv *shape) {
-    return shape->bias || shape->relu;
-}
-
 /* Compares the plans of one graph with the best so far. Without a trial the first plan counts. */
 static void try_graph(cuda_device *device, cudnnHandle_t handle, const mp_conv *shape, bool fused,
                       const trial *t, choice *best) {
@@ -256,7 +244,7 @@ static void try_graph(cuda_device *device, cudnnHandle_t handle, const mp_conv *
     const dnn_descriptor graph = graph_build(&b, handle, shape, fused);
     const int count =
         b.status == CUDNN_STATUS_SUCCESS ? mp__dnn_plans(handle, graph, &rules, plans) : 0;
-    const float tail_ms = !fused && tail_wanted(shape) ? launch_ms : 0;
+    const float tail_ms = !fused && shape->bias ? launch_ms : 0;
     for (int i = 0; i < count; i++) {
         choice next = {.plan = plans[i], .fused = fused, .ms = tail_ms};
         if (t != NULL) {
@@ -277,7 +265,7 @@ static void choose(cuda_device *device, cudnnHandle_t handle, const mp_conv *sha
     trial t = {.memory = 0};
     /* A device too full for a trial still gets an answer. */
     const bool timed = shape->search == 0 && trial_open(device, shape, limit, &t) == MP_OK;
-    if (tail_wanted(shape)) {
+    if (shape->bias) {
         try_graph(device, handle, shape, true, timed ? &t : NULL, best);
     }
     try_graph(device, handle, shape, false, timed ? &t : NULL, best);
@@ -296,7 +284,6 @@ static mp_status tail_run(cuda_device *device, mp_stream *stream, const conv_gra
                              .planes = shape->batch * shape->out_channels,
                              .channels = shape->out_channels,
                              .y_size = {1, 1, 1},
-                             .relu = shape->relu,
                              .in_place = 1};
     for (int i = 0; i < shape->spatial; i++) {
         args.y_size[MP_CONV_SPATIAL_MAX - shape->spatial + i] = shape->out[i];
@@ -309,8 +296,8 @@ static mp_status tail_run(cuda_device *device, mp_stream *stream, const conv_gra
     return mp__cuda_glue_window(device, stream, g->tail, &args);
 }
 
-static mp_status run(cuda_device *device, mp_stream *stream, cuda_math *math,
-                     const mp_addr *operands, mp_addr workspace) {
+static mp_status graph_run(cuda_device *device, mp_stream *stream, cuda_math *math,
+                           const mp_addr *operands, mp_addr workspace) {
     conv_graph *g = (conv_graph *)(void *)math;
     cudnnHandle_t handle = NULL;
     MP_TRY(mp__cuda_stream_dnn(device, stream, &handle));
@@ -324,7 +311,7 @@ static mp_status run(cuda_device *device, mp_stream *stream, cuda_math *math,
     return g->tail != NULL ? tail_run(device, stream, g, operands) : MP_OK;
 }
 
-static void release(cuda_device *device, cuda_math *math) {
+static void graph_release(cuda_device *device, cuda_math *math) {
     conv_graph *g = (conv_graph *)(void *)math;
     mp__dnn_plan_destroy(&g->plan);
     if (g->tail != NULL) {
@@ -334,7 +321,7 @@ static void release(cuda_device *device, cuda_math *math) {
     free(g);
 }
 
-static const cuda_math_ops graph_ops = {.run = run, .release = release};
+static const cuda_math_ops graph_ops = {.run = graph_run, .release = graph_release};
 
 /* Whether cuDNN can be asked for it in this form. */
 static bool is_expressible(const mp_conv *shape) {
@@ -361,7 +348,7 @@ static mp_status graph_fill(cuda_device *device, conv_graph *g) {
     g->plan = best.plan;
     g->fused = best.fused;
     g->base.workspace = best.plan.workspace;
-    return best.fused || !tail_wanted(&g->shape)
+    return best.fused || !g->shape.bias
                ? MP_OK
                : mp__cuda_glue_load(device, GLUE_WINDOW, g->shape.type, &g->tail);
 }
@@ -380,7 +367,7 @@ mp_status mp__cuda_conv_graph_prepare(cuda_device *device, const mp_conv *shape,
     g->shape = *shape;
     const mp_status status = graph_fill(device, g);
     if (status != MP_OK) {
-        release(device, &g->base);
+        graph_release(device, &g->base);
         return status;
     }
     *out = &g->base;

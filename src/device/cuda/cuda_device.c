@@ -194,7 +194,7 @@ static mp_status count_get(int *out) {
         return MP_FAIL(NOT_FOUND, "NVIDIA's driver shows no GPU; check nvidia-smi and the variable "
                                   "CUDA_VISIBLE_DEVICES");
     }
-    *out = count < CUDA_DEVICES_MAX ? count : CUDA_DEVICES_MAX;
+    *out = MP_MIN(count, CUDA_DEVICES_MAX);
     return MP_OK;
 }
 

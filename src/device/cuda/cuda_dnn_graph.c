@@ -85,9 +85,7 @@ dnn_descriptor mp__dnn_pointwise(dnn_builder *b, cudnnPointwiseMode_t mode, cudn
     const dnn_descriptor d = mp__dnn_make(b, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
     mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    if (second != NULL) {
-        mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, second);
-    }
+    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, second);
     mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
     mp__dnn_finish(b, d);
     return d;

@@ -35,7 +35,7 @@ void mp__dnn_builder_close(dnn_builder *b);
 dnn_descriptor mp__dnn_tensor(dnn_builder *b, int64_t uid, cudnnDataType_t type, int dims,
                               const int64_t *size, const int64_t *stride, bool is_virtual);
 
-/* y = mode(x) or, with `second`, mode(x, second). */
+/* y = mode(x, second). */
 dnn_descriptor mp__dnn_pointwise(dnn_builder *b, cudnnPointwiseMode_t mode, cudnnDataType_t compute,
                                  dnn_descriptor x, dnn_descriptor second, dnn_descriptor y);
 

@@ -110,7 +110,7 @@ static mp_status bias_set(cuda_gemm *gemm, mp_addr bias) {
 /* What the operands' addresses are multiples of: of an element at least. */
 static uint32_t alignment(const mp_gemm *shape) {
     const uint32_t element = (uint32_t)mp_dtype_size(shape->type);
-    return (uint32_t)shape->align > element ? (uint32_t)shape->align : element;
+    return MP_MAX((uint32_t)shape->align, element);
 }
 
 static mp_status preference_fill(const mp_gemm *shape, cublasLtMatmulPreference_t preference) {

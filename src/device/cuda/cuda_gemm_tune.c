@@ -60,7 +60,7 @@ static bool is_same(const mp_gemm *a, const mp_gemm *b) {
 }
 
 /* With the lock held. */
-static const kept *find(int ordinal, const mp_gemm *shape, bool bias_fused) {
+static const kept *kept_find(int ordinal, const mp_gemm *shape, bool bias_fused) {
     for (size_t i = 0; i < memory.count; i++) {
         const kept *entry = &memory.list[i];
         if (entry->ordinal == ordinal && entry->bias_fused == bias_fused &&
@@ -74,7 +74,7 @@ static const kept *find(int ordinal, const mp_gemm *shape, bool bias_fused) {
 bool mp__cuda_gemm_recall(int ordinal, const mp_gemm *shape, bool bias_fused,
                           cublasLtMatmulHeuristicResult_t *out) {
     (void)pthread_mutex_lock(&memory.lock);
-    const kept *entry = find(ordinal, shape, bias_fused);
+    const kept *entry = kept_find(ordinal, shape, bias_fused);
     if (entry != NULL) {
         *out = entry->found;
     }
@@ -100,7 +100,7 @@ static bool make_room(void) {
 void mp__cuda_gemm_remember(int ordinal, const mp_gemm *shape, bool bias_fused,
                             const cublasLtMatmulHeuristicResult_t *found) {
     (void)pthread_mutex_lock(&memory.lock);
-    if (find(ordinal, shape, bias_fused) == NULL && make_room()) {
+    if (kept_find(ordinal, shape, bias_fused) == NULL && make_room()) {
         memory.list[memory.count++] =
             (kept){.ordinal = ordinal, .bias_fused = bias_fused, .shape = *shape, .found = *found};
     }

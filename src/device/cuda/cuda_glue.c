@@ -87,7 +87,7 @@ static const char source_text[] =
                           "            if (biases && a.channels_last) {\n"
                           "                value += load(biases[o % (unsigned)a.channels]);\n"
                           "            }\n"
-                          "            y[o] = store(a.relu && value < (A)0 ? (A)0 : value);\n"
+                          "            y[o] = store(value);\n"
                           "        }\n"
                           "    }\n"
                           "}\n"
@@ -136,7 +136,7 @@ mp_status mp__cuda_glue_load(cuda_device *device, glue_kind kind, mp_dtype type,
 
 static uint32_t blocks_for(int64_t count, int64_t lanes, int64_t most) {
     const int64_t blocks = MP_CEIL_DIV(count, lanes);
-    return (uint32_t)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+    return (uint32_t)(blocks < 1 ? 1 : MP_MIN(blocks, most));
 }
 
 mp_status mp__cuda_glue_rows(cuda_device *device, mp_stream *stream, const mp_kernel *kernel,

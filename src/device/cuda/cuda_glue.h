@@ -23,10 +23,9 @@
     } glue_rows_args;
 GLUE_ROWS_ARGS
 
-/* window: y[p, o] = x[p, o + offset] for each plane p, 0 outside of x; then + bias[p % channels];
- * then the larger of that and 0 where `relu`. Pads, crops, and (in place) adds bias. With
- * `channels_last` a plane is a whole image, whose lines are pixels times channels, and the bias is
- * of o % channels. */
+/* window: y[p, o] = x[p, o + offset] for each plane p, 0 outside of x; then + bias[p % channels].
+ * Pads, crops, and (in place) adds bias. With `channels_last` a plane is a whole image, whose lines
+ * are pixels times channels, and the bias is of o % channels. */
 #define GLUE_WINDOW_ARGS              \
     typedef struct glue_window_args { \
         unsigned long long x;         \
@@ -37,10 +36,8 @@ GLUE_ROWS_ARGS
         long long x_size[3];          \
         long long y_size[3];          \
         long long offset[3];          \
-        int relu;                     \
         int in_place;                 \
         int channels_last;            \
-        int unused;                   \
     } glue_window_args;
 GLUE_WINDOW_ARGS
 

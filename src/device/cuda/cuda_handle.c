@@ -53,8 +53,8 @@ static mp_status dnn_create(const cuda_device *device, void **out) {
 
 /* ---- the handles nobody is using ---- */
 
-static mp_status take(cuda_device *device, cuda_handles *handles, handle_create *create,
-                      void **out) {
+static mp_status handle_take(cuda_device *device, cuda_handles *handles, handle_create *create,
+                             void **out) {
     (void)pthread_mutex_lock(&handles->lock);
     void *handle = handles->count > 0 ? handles->items[--handles->count] : NULL;
     (void)pthread_mutex_unlock(&handles->lock);
@@ -84,7 +84,7 @@ static bool give(cuda_handles *handles, void *handle) {
 
 mp_status mp__cuda_blaslt_take(cuda_device *device, cublasLtHandle_t *out) {
     void *handle = NULL;
-    MP_TRY(take(device, &device->blaslt, blaslt_create, &handle));
+    MP_TRY(handle_take(device, &device->blaslt, blaslt_create, &handle));
     *out = handle;
     return MP_OK;
 }
@@ -97,7 +97,7 @@ void mp__cuda_blaslt_give(cuda_device *device, cublasLtHandle_t handle) {
 
 mp_status mp__cuda_dnn_take(cuda_device *device, cudnnHandle_t *out) {
     void *handle = NULL;
-    MP_TRY(take(device, &device->dnn, dnn_create, &handle));
+    MP_TRY(handle_take(device, &device->dnn, dnn_create, &handle));
     *out = handle;
     return MP_OK;
 }
@@ -113,7 +113,7 @@ void mp__cuda_dnn_give(cuda_device *device, cudnnHandle_t handle) {
 mp_status mp__cuda_stream_blaslt(cuda_device *device, mp_stream *stream, cublasLtHandle_t *out) {
     cuda_stream *owner = cuda_stream_from(stream);
     if (owner->blaslt == NULL) {
-        MP_TRY(take(device, &device->blaslt, blaslt_create, &owner->blaslt));
+        MP_TRY(handle_take(device, &device->blaslt, blaslt_create, &owner->blaslt));
     }
     *out = owner->blaslt;
     return MP_OK;
@@ -123,7 +123,7 @@ mp_status mp__cuda_stream_dnn(cuda_device *device, mp_stream *stream, cudnnHandl
     cuda_stream *owner = cuda_stream_from(stream);
     if (owner->dnn == NULL) {
         void *handle = NULL;
-        MP_TRY(take(device, &device->dnn, dnn_create, &handle));
+        MP_TRY(handle_take(device, &device->dnn, dnn_create, &handle));
         const cudnnStatus_t result = mp__dnn.set_stream(handle, owner->handle);
         if (result != CUDNN_STATUS_SUCCESS) {
             (void)mp__dnn.destroy(handle);

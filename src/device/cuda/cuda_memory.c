@@ -117,13 +117,13 @@ mp_status mp__cuda_ipc_close(mp_device *self, mp_addr addr) {
 /* ---- copies and fills ---- */
 
 /* Work for a stream is part of that stream's capture; without one the call is no part of any. */
-static mp_status begin(const cuda_device *device, const mp_stream *stream, cuda_scope *scope) {
+static mp_status copy_begin(const cuda_device *device, const mp_stream *stream, cuda_scope *scope) {
     return stream != NULL ? mp__cuda_enter(device, scope) : mp__cuda_enter_aside(device, scope);
 }
 
 /* Ends a copy or fill: waits for it where the caller named no stream. */
-static mp_status finish(cuda_device *device, cuda_scope *scope, const mp_stream *stream,
-                        CUresult result, const char *call) {
+static mp_status copy_end(cuda_device *device, cuda_scope *scope, const mp_stream *stream,
+                          CUresult result, const char *call) {
     if (stream == NULL && result == CUDA_SUCCESS) {
         result = mp__cu.stream_synchronize(device->copies);
     }
@@ -135,9 +135,9 @@ mp_status mp__cuda_copy(mp_device *self, mp_stream *stream, mp_addr target, mp_a
     cuda_device *device = cuda_device_of(self);
     const CUstream queue = stream != NULL ? cuda_stream_of(stream) : device->copies;
     cuda_scope scope;
-    MP_TRY(begin(device, stream, &scope));
+    MP_TRY(copy_begin(device, stream, &scope));
     const CUresult result = mp__cu.copy_async(target, source, size, queue);
-    return finish(device, &scope, stream, result, "cuMemcpyAsync");
+    return copy_end(device, &scope, stream, result, "cuMemcpyAsync");
 }
 
 mp_status mp__cuda_fill(mp_device *self, mp_stream *stream, mp_addr target, uint32_t value,
@@ -146,10 +146,10 @@ mp_status mp__cuda_fill(mp_device *self, mp_stream *stream, mp_addr target, uint
     cuda_device *device = cuda_device_of(self);
     const CUstream queue = stream != NULL ? cuda_stream_of(stream) : device->copies;
     cuda_scope scope;
-    MP_TRY(begin(device, stream, &scope));
+    MP_TRY(copy_begin(device, stream, &scope));
     const CUresult result =
         width == 1   ? mp__cu.fill8_async(target, (unsigned char)value, count, queue)
         : width == 2 ? mp__cu.fill16_async(target, (unsigned short)value, count, queue)
                      : mp__cu.fill32_async(target, value, count, queue);
-    return finish(device, &scope, stream, result, "cuMemsetAsync");
+    return copy_end(device, &scope, stream, result, "cuMemsetAsync");
 }

@@ -195,7 +195,7 @@ static void after_switch(place *here, place *thread) {
 #endif
 }
 
-static void go(place *from, place *to, bool for_good) {
+static void place_switch(place *from, place *to, bool for_good) {
     before_switch(from, to, for_good);
 #ifdef WITH_ASM
     mp__host_fiber_switch(&from->stack_pointer, to->stack_pointer);
@@ -213,7 +213,7 @@ static void fiber_main(void) {
     after_switch(&self->here, &all->thread);
     self->fn(self->argument);
     self->ended = true;
-    go(&self->here, &all->thread, true);
+    place_switch(&self->here, &all->thread, true);
     abort();
 }
 
@@ -251,7 +251,7 @@ bool mp__host_fiber_resume(uint32_t index) {
 #ifdef WITH_TSAN
     all->thread.tsan = __tsan_get_current_fiber();
 #endif
-    go(&all->thread, &self->here, false);
+    place_switch(&all->thread, &self->here, false);
     after_switch(&all->thread, NULL);
     all->current = NULL;
     return self->ended;
@@ -260,7 +260,7 @@ bool mp__host_fiber_resume(uint32_t index) {
 void mp__host_fiber_yield(void) {
     fibers *all = mine;
     fiber *self = all->current;
-    go(&self->here, &all->thread, false);
+    place_switch(&self->here, &all->thread, false);
     after_switch(&self->here, &all->thread);
 }
 

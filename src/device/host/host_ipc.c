@@ -37,7 +37,7 @@ typedef struct file_header { /* the page in front of an allocation */
 
 static uint64_t round_up(uint64_t size) {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    const uint64_t unit = page > FILE_PAGE ? page : FILE_PAGE;
+    const uint64_t unit = MP_MAX(page, FILE_PAGE);
     return MP_ALIGN_UP(size, unit);
 }
 

@@ -222,10 +222,10 @@ static void poison_part(const host_device *host, mp_addr addr, size_t size, uint
     for (size_t i = mp__host_range_after(&host->ranges, addr);
          i < host->ranges.count && host->ranges.items[i].begin < end; i++) {
         const host_range *range = &host->ranges.items[i];
-        const mp_addr from = range->begin > addr ? range->begin : addr;
+        const mp_addr from = MP_MAX(range->begin, addr);
         const mp_addr range_end = range->begin + range->size;
         if (range->kind != HOST_RANGE_FREED) {
-            mp__host_poison(from, (range_end < end ? range_end : end) - from, pattern);
+            mp__host_poison(from, MP_MIN(range_end, end) - from, pattern);
         }
     }
 }

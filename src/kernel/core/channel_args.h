@@ -3,7 +3,7 @@
 #ifndef MP_KERNEL_CHANNEL_ARGS_H
 #define MP_KERNEL_CHANNEL_ARGS_H
 
-#include "kernel/core/walk_args.h"
+#include "kernel/core/index_args.h"
 
 /* Element i is of channel i / inner % channels: `inner` is 1 where channels are last. */
 typedef struct k_channels {
@@ -57,5 +57,17 @@ typedef struct mp_lrn_args {
     float bias, beta;
     int32_t unused;
 } mp_lrn_args;
+
+/* out = x * scale + bias[channel], for some of the channels */
+enum { K_SCALER_CHANNELS = 256 };
+typedef struct mp_image_scaler_args {
+    const void *x;
+    void *out;
+    int64_t count;
+    float scale;
+    int32_t unused;
+    k_layout layout; /* view 0: x and out, view 1: the entry of `bias` */
+    float bias[K_SCALER_CHANNELS];
+} mp_image_scaler_args;
 
 #endif

@@ -16,7 +16,7 @@
 #define MP_KERNEL_ROW_LANES_H
 
 #include "kernel/core/block.h"
-#include "kernel/core/row_lanes_args.h"
+#include "kernel/core/index_args.h"
 
 /* On the emulated device packs may be longer, and so may be what a lane keeps: what is done once
  * for each weighs less. A kernel that keeps to the spans below asks for that. */

@@ -26,8 +26,8 @@
 #define MP_KERNEL_WALK_H
 
 #include "kernel/core/index.h"
+#include "kernel/core/index_args.h"
 #include "kernel/core/prelude.h"
-#include "kernel/core/walk_args.h"
 
 /* Elements of a pack. A CPU's compiler makes vectors of the loop over a long one. */
 #if K_HOST

@@ -1,7 +1,7 @@
 /* affine_grid.cu - the points of a regular grid over [-1, 1], moved by a matrix for each image.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
-#include "kernel/image/affine_grid_args.h"
+#include "kernel/image/sample_args.h"
 
 /* The middle of pixel `at` of `size`, or with its corners aligned the way from the first to the
  * last; of one pixel the last, as in ONNX Runtime. */

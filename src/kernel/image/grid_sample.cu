@@ -3,7 +3,7 @@
  * before interpolating, and each pixel that is looked at.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
-#include "kernel/image/grid_sample_args.h"
+#include "kernel/image/sample_args.h"
 
 #if U_DOUBLE
 #define G_M(fn) fn

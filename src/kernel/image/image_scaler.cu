@@ -1,7 +1,7 @@
 /* image_scaler.cu - a scale for all elements and a bias for each channel. Bound by memory.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/core/channel_args.h"
 #include "kernel/core/index.h"
-#include "kernel/move/pick_args.h"
 
 K_KERNEL(mp_image_scaler_args, args) {
     const T *x = (const T *)args.x; /* out may be x */

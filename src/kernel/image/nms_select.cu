@@ -2,7 +2,7 @@
  * overlap the one before are taken out; each round goes through the boxes once.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/block.h"
-#include "kernel/image/nms_args.h"
+#include "kernel/image/window_args.h"
 
 typedef struct box {
     float low[2], high[2];

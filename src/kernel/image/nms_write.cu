@@ -1,7 +1,7 @@
 /* nms_write.cu - what each list has selected, one list behind the other.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
-#include "kernel/image/nms_args.h"
+#include "kernel/image/window_args.h"
 
 K_KERNEL(mp_nms_args, args) {
     K_GRID_LOOP(i, args.lists * args.most) {

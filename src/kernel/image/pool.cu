@@ -3,7 +3,7 @@
  * windows, or (K_LAST) neighbouring channels. A NaN in the window is its maximum.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
-#include "kernel/image/pool_args.h"
+#include "kernel/image/window_args.h"
 
 #define P_max    1
 #define P_argmax 2

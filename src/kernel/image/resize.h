@@ -4,7 +4,7 @@
 #define MP_KERNEL_RESIZE_H
 
 #include "kernel/core/index.h"
-#include "kernel/image/resize_args.h"
+#include "kernel/image/sample_args.h"
 
 /* A product that no compiler fuses with a sum: where rounding decides which input is meant, or what
  * an integer result is, a GPU has to agree with the CPU. */

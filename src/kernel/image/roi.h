@@ -5,7 +5,7 @@
 #define MP_KERNEL_ROI_H
 
 #include "kernel/core/prelude.h"
-#include "kernel/image/roi_args.h"
+#include "kernel/image/window_args.h"
 
 typedef struct k_bin {
     int64_t x, y, channel, region;

@@ -2,7 +2,7 @@
  * come twice, with the same element.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
-#include "kernel/image/unpool_args.h"
+#include "kernel/image/window_args.h"
 
 K_KERNEL(mp_unpool_args, args) {
     const T *x = (const T *)args.x;

@@ -2,7 +2,7 @@
  * a fixed order and without atomics.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
-#include "kernel/move/pick_args.h"
+#include "kernel/linear/linear_args.h"
 
 /* The block, of all that follow each other, whose element `tap` lies at a place of the image; -1
  * for none. */

@@ -2,7 +2,7 @@
  * is moved to; 0 beyond the edge.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
-#include "kernel/linear/deform_args.h"
+#include "kernel/linear/linear_args.h"
 
 K_FN TC pixel(const mp_deform_args *args, const T *image, int64_t row, int64_t column) {
     return row >= 0 && row < args->in_h && column >= 0 && column < args->in_w

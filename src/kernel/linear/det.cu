@@ -1,7 +1,7 @@
 /* det.cu - determinants, by elimination with the largest pivot of each column; a block a matrix.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
-#include "kernel/linear/det_args.h"
+#include "kernel/linear/linear_args.h"
 
 /* The row at or below `column` that has the largest element of it. */
 K_FN int64_t pivot_row(const double *m, int64_t side, int64_t column) {

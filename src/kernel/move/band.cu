@@ -2,7 +2,7 @@
  * is not read.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
-#include "kernel/move/pick_args.h"
+#include "kernel/move/move_args.h"
 
 K_KERNEL(mp_band_args, args) {
     const T *x = (const T *)args.x; /* out may be x */

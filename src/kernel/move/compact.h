@@ -4,7 +4,7 @@
 #define MP_KERNEL_COMPACT_H
 
 #include "kernel/core/prelude.h"
-#include "kernel/move/compact_args.h"
+#include "kernel/move/indexed_args.h"
 
 /* The elements of a tile; `*start` is the first one. */
 K_FN int64_t k_tile(const mp_compact_args *args, int64_t tile, int64_t *start) {

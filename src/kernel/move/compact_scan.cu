@@ -1,7 +1,7 @@
 /* compact_scan.cu - by one block: from what each tile has to what lies before each, and the total.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/block_scan.h"
-#include "kernel/move/compact_args.h"
+#include "kernel/move/indexed_args.h"
 
 K_BLOCK_KERNEL(mp_compact_args, args) {
     int64_t before = 0;

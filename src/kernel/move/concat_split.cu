@@ -2,9 +2,9 @@
  * walk goes through the parts one after the other. Bound by memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
-#include "kernel/move/concat_split_args.h"
+#include "kernel/move/move_args.h"
 
-K_KERNEL(mp_parts_args, args) {
+K_KERNEL(mp_concat_split_args, args) {
     T *whole = (T *)args.whole;
     K_GRID_LOOP(i, args.count) {
         int32_t k = 0;

@@ -2,7 +2,7 @@
  * has, reads the nearest slice: it must not read foreign memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
-#include "kernel/move/movement_args.h"
+#include "kernel/move/indexed_args.h"
 
 K_KERNEL(mp_gather_args, args) {
     const T *__restrict__ x = (const T *)args.x;

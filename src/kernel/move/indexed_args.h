@@ -1,9 +1,19 @@
-/* indexed_args.h - arguments of the kernels that gather and scatter by indices in a tensor.
+/* indexed_args.h - arguments of the kernels that move elements by indices, and that find indices.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_INDEXED_ARGS_H
 #define MP_KERNEL_INDEXED_ARGS_H
 
 #include "kernel/core/index_args.h"
+
+/* out[o][j][i] = x[o][indices[j]][i]; a negative index counts from the end. */
+typedef struct mp_gather_args {
+    const void *x, *indices;
+    void *out;
+    int64_t count;    /* of out */
+    int64_t axis_dim; /* what an index may be at most */
+    int64_t inner;    /* of i */
+    k_layout layout;  /* of o, j, i; view 0: x at index 0, view 1: indices */
+} mp_gather_args;
 
 /* A walk over elements, each of which names an element of another tensor by an index of `depth`
  * parts: the one at view 0 of the layout plus the sum of part[d] * stride[d]. */
@@ -44,5 +54,28 @@ typedef struct mp_tensor_scatter_args {
     int32_t unused;
     k_layout layout; /* over update; view 0: out where write is 0, view 1: b, view 2: s */
 } mp_tensor_scatter_args;
+
+/* The elements in tiles of neighbours, each of which a block goes through in order. */
+typedef struct mp_compact_args {
+    const void *x;
+    int64_t *starts; /* of each tile; how many are found in it, then how many before it */
+    int64_t *total;
+    int64_t *out;
+    int64_t count, tiles, tile;
+    int64_t found; /* the total, once it is known */
+    int32_t rank;  /* of x; 0: `out` gets positions instead of indices */
+    int32_t unused;
+    int64_t stride[K_RANK_MAX]; /* of x, its dimensions in order */
+} mp_compact_args;
+
+/* out[o][c][i] = values[indices[o][i] == c] */
+typedef struct mp_one_hot_args {
+    const void *indices, *values;
+    void *out;
+    int64_t count, depth;
+    int32_t index_type; /* ONNX's number of an element type */
+    int32_t unused;
+    k_layout layout; /* of o, c, i; view 0: indices, view 1: c */
+} mp_one_hot_args;
 
 #endif

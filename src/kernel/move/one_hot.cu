@@ -2,7 +2,7 @@
  * out of range names none. Bound by memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
-#include "kernel/move/pick_args.h"
+#include "kernel/move/indexed_args.h"
 
 /* Indices may be of any number type; the branch is the same for all lanes. */
 K_FN int64_t index_at(const void *indices, int32_t type, int64_t at) {

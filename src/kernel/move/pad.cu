@@ -1,7 +1,7 @@
 /* pad.cu - a tensor within a larger one, whose border is one value or is read from the tensor. A
  * lane makes several neighbours: it divides for the first and counts on from there.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/pad_args.h"
+#include "kernel/move/move_args.h"
 
 #include "kernel/core/index.h"
 #include "kernel/core/vector.h"

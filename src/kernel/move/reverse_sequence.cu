@@ -2,7 +2,7 @@
  * range is drawn to the nearest.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
-#include "kernel/move/pick_args.h"
+#include "kernel/move/move_args.h"
 
 K_KERNEL(mp_reverse_args, args) {
     const T *__restrict__ x = (const T *)args.x;

@@ -2,7 +2,7 @@
  * Neighbouring lanes write neighbouring elements.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
-#include "kernel/move/movement_args.h"
+#include "kernel/move/move_args.h"
 
 /* What a lane writes at once where out is written from its first element to its last. */
 enum { RUN = K_COPY_RUN(sizeof(T)) };

@@ -12,7 +12,7 @@
  * write to other banks.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
-#include "kernel/move/movement_args.h"
+#include "kernel/move/move_args.h"
 
 enum { SIDE = K_SQUARE_SIDE(sizeof(T)) };
 

@@ -5,8 +5,8 @@
 
 K_KERNEL(mp_cast_narrow_args, args) {
     const T *x = (const T *)args.x;
-    const int32_t aligned = ((uint64_t)args.x | (uint64_t)args.out) % 16 == 0;
-    K_GRID_LOOP(g, (args.count + K_GROUP - 1) / K_GROUP) {
+    const int32_t aligned = n_aligned(args.x, args.out);
+    K_GRID_LOOP(g, n_groups(args.count)) {
         const int64_t first = g * K_GROUP;
         const int32_t count = n_group_size(first, args.count);
         uint32_t bits[K_GROUP];

@@ -1,7 +1,7 @@
 /* dropout.cu - drops elements at random and scales the others. `out` may be x.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/philox.h"
-#include "kernel/pointwise/random_args.h"
+#include "kernel/pointwise/pointwise_args.h"
 
 enum { EACH = 4 };
 

@@ -1,7 +1,7 @@
 /* label.cu - looks each element up in a table.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
-#include "kernel/pointwise/label_args.h"
+#include "kernel/pointwise/pointwise_args.h"
 
 K_FN uint64_t key_of(const mp_label_args *args, int64_t i) {
     if (args->kind == K_LABEL_INT16) {

@@ -1,9 +1,10 @@
 /* multinomial.cu - draws classes, each as often as it is likely; a block a row. The running sums of
  * a row's likelihoods are made first, then each sample looks its number up in them.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/core/block_join.h"
+#include "kernel/core/block.h"
+#include "kernel/core/block_scan.h"
 #include "kernel/core/philox.h"
-#include "kernel/pointwise/random_args.h"
+#include "kernel/pointwise/pointwise_args.h"
 
 K_FN K_SUM likelihood(T x, K_SUM largest) {
     return (K_SUM)exp((double)((K_SUM)T_load(x) - largest));

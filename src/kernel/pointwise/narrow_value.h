@@ -48,6 +48,16 @@ K_FN uint32_t n_load(const uint8_t *base, int32_t width, int64_t i) {
     }
 }
 
+/* Groups of `count` elements, the last of which may be a part of one. */
+K_FN int64_t n_groups(int64_t count) {
+    return (count + K_GROUP - 1) / K_GROUP;
+}
+
+/* Whether whole groups of both tensors can be read and written in one piece. */
+K_FN int32_t n_aligned(const void *x, const void *out) {
+    return ((uint64_t)x | (uint64_t)out) % 16 == 0;
+}
+
 /* Elements of the group that begins with `first`, of `count` in all. */
 K_FN int32_t n_group_size(int64_t first, int64_t count) {
     return count - first < K_GROUP ? (int32_t)(count - first) : K_GROUP;

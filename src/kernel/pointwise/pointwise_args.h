@@ -1,9 +1,9 @@
-/* pointwise_args.h - arguments of the element-wise kernels.
+/* pointwise_args.h - arguments of the element-wise kernels, of tables and of random numbers.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_POINTWISE_ARGS_H
 #define MP_KERNEL_POINTWISE_ARGS_H
 
-#include "kernel/core/walk_args.h"
+#include "kernel/core/index_args.h"
 
 typedef struct mp_pointwise1_args {
     const void *x;
@@ -44,5 +44,55 @@ typedef struct mp_range_args {
     int64_t start, delta;            /* of integers */
     double start_float, delta_float; /* of floats */
 } mp_range_args;
+
+/* ---- tables ---- */
+
+/* How both sides write a key: integers by their bits, without their sign's; floats by their bits,
+ * where zeros are alike and all that is not a number is alike. */
+enum { K_LABEL_INT64, K_LABEL_INT32, K_LABEL_INT16, K_LABEL_FLOAT, K_LABEL_DOUBLE };
+
+typedef struct mp_label_args {
+    const void *x;
+    void *out;
+    const uint64_t *table; /* `entries` keys, ascending; then their values */
+    int64_t count, entries;
+    uint64_t fallback;
+    int32_t kind; /* of the elements of x */
+    int32_t size; /* of a value in bytes: 2, 4 or 8 */
+} mp_label_args;
+
+/* ---- random numbers ---- */
+
+/* a + b * a number of [0, 1), or of mean 0 and deviation 1. */
+typedef struct mp_random_args {
+    void *out;
+    uint64_t seed, run;
+    int64_t count;
+    float a, b;
+    int32_t normal;
+    int32_t unused;
+} mp_random_args;
+
+/* out = x / (1 - ratio) where a number of [0, 1) is not below ratio, otherwise 0. */
+typedef struct mp_dropout_args {
+    const void *x;
+    void *out;
+    void *mask; /* bool, or of the type of x; may be NULL */
+    uint64_t seed, run;
+    int64_t count;
+    float ratio;
+    int32_t typed_mask;
+} mp_dropout_args;
+
+/* Each row of x is the logarithm of how likely each class is, apart from a factor. */
+typedef struct mp_multinomial_args {
+    const void *x;
+    void *sums; /* 8 bytes for each element of x: how likely it or one before it is */
+    void *out;
+    uint64_t seed, run;
+    int64_t rows, classes, samples;
+    int32_t wide; /* out is of int64, not int32 */
+    int32_t unused;
+} mp_multinomial_args;
 
 #endif

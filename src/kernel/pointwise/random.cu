@@ -1,7 +1,7 @@
 /* random.cu - uniform and normal random numbers. Normal ones by Box and Muller.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/philox.h"
-#include "kernel/pointwise/random_args.h"
+#include "kernel/pointwise/pointwise_args.h"
 
 #if T_DOUBLE
 enum { EACH = 2 }; /* numbers from one set of words */

@@ -4,11 +4,11 @@
 
 K_KERNEL(mp_quantize_args, args) {
     T *out = (T *)args.out;
-    const int32_t aligned = ((uint64_t)args.x | (uint64_t)args.out) % 16 == 0;
+    const int32_t aligned = n_aligned(args.x, args.out);
     const int32_t whole = args.type.kind <= K_NARROW_SIGNED;
     float scale = q_scale(args.scale, args.scale_type, 0);
     int32_t zero = q_zero(args.zero, &args.type, 0);
-    K_GRID_LOOP(g, (args.count + K_GROUP - 1) / K_GROUP) {
+    K_GRID_LOOP(g, n_groups(args.count)) {
         const int64_t first = g * K_GROUP;
         const int32_t count = n_group_size(first, args.count);
         uint32_t bits[K_GROUP];

@@ -10,7 +10,7 @@ K_BLOCK_KERNEL(mp_dynamic_quantize_args, args) {
     const float *x = (const float *)args.x;
     const float *low_of = args.parts > 0 ? (const float *)args.ranges : x;
     const float *high_of = args.parts > 0 ? low_of + args.parts : x;
-    const int32_t aligned = ((uint64_t)args.x | (uint64_t)args.out) % 16 == 0;
+    const int32_t aligned = n_aligned(args.x, args.out);
     float low = 0;
     float high = 0;
     K_BLOCK_LOOP(i, args.parts > 0 ? args.parts : args.count) {

@@ -4,8 +4,8 @@
 #define MP_KERNEL_INTEGER_H
 
 #include "kernel/core/index.h"
-#include "kernel/quantize/integer_args.h"
 #include "kernel/quantize/quantize.h"
+#include "kernel/quantize/quantize_args.h"
 
 typedef struct K_ALIGN(16) i_four {
     uint32_t of[4];

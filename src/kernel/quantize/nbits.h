@@ -4,7 +4,7 @@
 #define MP_KERNEL_NBITS_H
 
 #include "kernel/core/prelude.h"
-#include "kernel/quantize/nbits_args.h"
+#include "kernel/quantize/quantize_args.h"
 
 typedef struct K_ALIGN(sizeof(T) * K_NBITS_PIECE < 16 ? sizeof(T) * K_NBITS_PIECE : 16) w_piece {
     T at[K_NBITS_PIECE];

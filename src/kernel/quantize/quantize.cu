@@ -4,10 +4,10 @@
 
 K_KERNEL(mp_quantize_args, args) {
     const T *x = (const T *)args.x;
-    const int32_t aligned = ((uint64_t)args.x | (uint64_t)args.out) % 16 == 0;
+    const int32_t aligned = n_aligned(args.x, args.out);
     float scale = q_scale(args.scale, args.scale_type, 0);
     int32_t zero = q_zero(args.zero, &args.type, 0);
-    K_GRID_LOOP(g, (args.count + K_GROUP - 1) / K_GROUP) {
+    K_GRID_LOOP(g, n_groups(args.count)) {
         const int64_t first = g * K_GROUP;
         const int32_t count = n_group_size(first, args.count);
         uint32_t bits[K_GROUP];

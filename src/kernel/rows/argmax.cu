@@ -2,7 +2,7 @@
  * partial results are merged in a second launch; or by one lane a row. As ONNX Runtime's CPU
  * provider has it, a NaN never wins, but one in the first place does.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/rows/argmax_args.h"
+#include "kernel/rows/sort_args.h"
 #include "kernel/rows/sort_key.h"
 
 K_FN k_best better(k_best a, k_best b) {
@@ -17,7 +17,8 @@ K_FN k_best nothing(void) {
 }
 
 /* Of the columns first, first + step, ... below `end`. */
-K_FN k_best search(const mp_arg_args *args, const T *x, int64_t first, int64_t end, int64_t step) {
+K_FN k_best search(const mp_argmax_args *args, const T *x, int64_t first, int64_t end,
+                   int64_t step) {
     k_best best = nothing();
     for (int64_t c = first; c < end; c += step) {
         const uint64_t bits = x[c * args->inner];
@@ -45,36 +46,36 @@ K_FN k_best over_block(k_best mine, k_best *slots) {
     return best;
 }
 
-K_FN const T *row_of(const mp_arg_args *args, int64_t row) {
+K_FN const T *row_of(const mp_argmax_args *args, int64_t row) {
     const int64_t outer = row / args->inner;
     return (const T *)args->x + outer * args->columns * args->inner + (row - outer * args->inner);
 }
 
-K_FN void put(const mp_arg_args *args, int64_t row, k_best best) {
+K_FN void put(const mp_argmax_args *args, int64_t row, k_best best) {
     const uint64_t first = row_of(args, row)[0];
     const int64_t index = (int64_t)(best.tie ^ args->last);
     const int none = best.key == ~(uint64_t)0 && best.tie == ~(uint64_t)0;
     args->out[row] = none || k_order_is_nan(first, args->order) ? 0 : index;
 }
 
-K_BLOCK_KERNEL(mp_arg_args, args) {
+K_BLOCK_KERNEL(mp_argmax_args, args) {
     K_SHARED(k_best, slots);
-    if (args.stage == K_ARG_LANES) {
+    if (args.stage == K_ARGMAX_LANES) {
         const int64_t lane = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
         for (int64_t row = lane; row < args.rows; row += (int64_t)gridDim.x * blockDim.x) {
             put(&args, row, search(&args, row_of(&args, row), 0, args.columns, 1));
         }
         return;
     }
-    const int64_t parts = args.stage == K_ARG_PIECES ? args.rows * args.pieces : args.rows;
+    const int64_t parts = args.stage == K_ARGMAX_PIECES ? args.rows * args.pieces : args.rows;
     for (int64_t part = blockIdx.x; part < parts; part += gridDim.x) {
         k_best best = nothing();
-        if (args.stage == K_ARG_PIECES) {
+        if (args.stage == K_ARGMAX_PIECES) {
             const int64_t row = part / args.pieces, start = (part - row * args.pieces) * args.piece;
             const int64_t left = args.columns - start;
             const int64_t end = start + (left < args.piece ? left : args.piece);
             best = search(&args, row_of(&args, row), start + threadIdx.x, end, blockDim.x);
-        } else if (args.stage == K_ARG_MERGE) {
+        } else if (args.stage == K_ARGMAX_MERGE) {
             K_BLOCK_LOOP(i, args.pieces) {
                 best = better(best, args.partial[part * args.pieces + i]);
             }
@@ -82,7 +83,7 @@ K_BLOCK_KERNEL(mp_arg_args, args) {
             best = search(&args, row_of(&args, part), threadIdx.x, args.columns, blockDim.x);
         }
         best = over_block(best, slots);
-        if (threadIdx.x == 0 && args.stage == K_ARG_PIECES) {
+        if (threadIdx.x == 0 && args.stage == K_ARGMAX_PIECES) {
             args.partial[part] = best;
         } else if (threadIdx.x == 0) {
             put(&args, part, best);

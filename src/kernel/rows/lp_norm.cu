@@ -2,7 +2,7 @@
  * of it in cache.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/row_lanes.h"
-#include "kernel/rows/lp_norm_args.h"
+#include "kernel/rows/row_args.h"
 
 K_BLOCK_KERNEL(mp_lp_norm_args, args) {
     const k_round t = k_rounds(args.width);

@@ -21,7 +21,7 @@
  * A row that is longer than two lanes can keep is loaded again in each pass, span by span.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
-#include "kernel/rows/norm_args.h"
+#include "kernel/rows/row_args.h"
 #define K_LONG_PACKS
 #include "kernel/core/row_lanes.h"
 

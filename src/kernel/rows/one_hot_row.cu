@@ -1,7 +1,7 @@
 /* one_hot_row.cu - a one in each row at its index, zeros elsewhere: what Hardmax makes of ArgMax.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
-#include "kernel/rows/one_hot_row_args.h"
+#include "kernel/rows/row_args.h"
 
 K_KERNEL(mp_one_hot_row_args, args) {
     T *__restrict__ out = (T *)args.out;

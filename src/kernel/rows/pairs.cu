@@ -1,7 +1,7 @@
 /* pairs.cu - each element's key and place.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/rows/sort_args.h"
 #include "kernel/rows/sort_key.h"
-#include "kernel/rows/topk_args.h"
 
 K_KERNEL(mp_pairs_args, args) {
     const T *__restrict__ x = (const T *)args.x;

@@ -6,7 +6,7 @@
 
 #include "kernel/core/index.h"
 #include "kernel/core/row_lanes.h"
-#include "kernel/rows/reduce_args.h"
+#include "kernel/rows/row_args.h"
 
 #define R_sum       1
 #define R_max       2

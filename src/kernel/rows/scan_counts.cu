@@ -1,7 +1,7 @@
 /* scan_counts.cu - each count becomes the sum of those before it in its row; a block a row.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/block_scan.h"
-#include "kernel/rows/topk_args.h"
+#include "kernel/rows/sort_args.h"
 
 K_BLOCK_KERNEL(mp_scan_counts_args, args) {
     for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {

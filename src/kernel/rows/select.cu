@@ -5,8 +5,8 @@
 #include "kernel/core/block.h"
 #include "kernel/core/block_scan.h"
 #include "kernel/core/shared_count.h"
+#include "kernel/rows/sort_args.h"
 #include "kernel/rows/sort_key.h"
-#include "kernel/rows/topk_args.h"
 
 typedef struct tile {
     const T *x;

@@ -2,7 +2,7 @@
  * key.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
-#include "kernel/rows/topk_args.h"
+#include "kernel/rows/sort_args.h"
 
 K_BLOCK_KERNEL(mp_select_digit_args, args) {
     K_SHARED(int64_t, total);

@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #define K_LONG_PACKS
 #include "kernel/core/row_lanes.h"
-#include "kernel/rows/softmax_args.h"
+#include "kernel/rows/row_args.h"
 
 #define S_plain  0
 #define S_log    1

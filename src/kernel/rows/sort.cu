@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/block_scan.h"
 #include "kernel/core/shared_count.h"
-#include "kernel/rows/topk_args.h"
+#include "kernel/rows/sort_args.h"
 
 enum { HALF = 16 }; /* values of half a digit */
 

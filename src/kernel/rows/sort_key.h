@@ -5,7 +5,7 @@
 #define MP_KERNEL_SORT_KEY_H
 
 #include "kernel/core/prelude.h"
-#include "kernel/rows/sort_key_args.h"
+#include "kernel/rows/sort_args.h"
 
 K_FN int k_order_is_nan(uint64_t bits, k_order o) {
     return o.inf != 0 && (bits & ~o.sign) > o.inf;

@@ -1,7 +1,7 @@
 /* topk_emit.cu - values and indices of the pairs that were picked.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
-#include "kernel/rows/topk_args.h"
+#include "kernel/rows/sort_args.h"
 
 K_KERNEL(mp_topk_emit_args, args) {
     const T *__restrict__ x = (const T *)args.x;

@@ -1,8 +1,8 @@
 /* topk_short.cu - the first k elements of each row in order, for rows that fit shared memory. Equal
  * keys keep the order of their places.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/rows/sort_args.h"
 #include "kernel/rows/sort_key.h"
-#include "kernel/rows/topk_args.h"
 
 /* Places within a row or list of up to K_SORT_SHORT fit 32 bits; those of pairs are looked up. */
 K_FN int after(uint64_t key_a, uint32_t place_a, uint64_t key_b, uint32_t place_b) {

@@ -1,7 +1,7 @@
 /* unique.cu - compares slices: one step of sorting them, or which differ from the one before.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/rows/sort_args.h"
 #include "kernel/rows/sort_key.h"
-#include "kernel/rows/unique_args.h"
 
 /* -1, 0 or 1. */
 K_FN int compare(const mp_unique_args *args, int64_t a, int64_t b) {

@@ -1,7 +1,7 @@
 /* unique_write.cu - what is known of each group of equal slices, and of each slice.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
-#include "kernel/rows/unique_args.h"
+#include "kernel/rows/sort_args.h"
 
 /* How many of the sorted `list` are below `value`. */
 K_FN int64_t count_below(const int64_t *list, int64_t size, int64_t value) {

@@ -1,8 +1,8 @@
 /* cosine_window.cu - windows that are a sum of cosines.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/typed_store.h"
-#include "kernel/signal/cosine_window_args.h"
 #include "kernel/signal/root.h"
+#include "kernel/signal/signal_args.h"
 
 K_KERNEL(mp_cosine_window_args, args) {
     K_GRID_LOOP(i, args.count) {

@@ -1,7 +1,7 @@
 /* mel_weights.cu - the triangles of MelWeightMatrix.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/typed_store.h"
-#include "kernel/signal/mel_args.h"
+#include "kernel/signal/signal_args.h"
 
 /* The triangle that rises from `low` to 1 at `top` and falls to 0 at `high`. */
 K_FN double height_at(int64_t bin, int64_t low, int64_t top, int64_t high) {

@@ -6,7 +6,7 @@
 
 #include "kernel/core/index.h"
 #include "kernel/core/prelude.h"
-#include "kernel/signal/spectrum_args.h"
+#include "kernel/signal/signal_args.h"
 
 typedef struct K_ALIGN(2 * sizeof(T)) s_complex {
     T re, im;

@@ -1,6 +1,7 @@
 /* attention.c - Attention of ai.onnx: scaled dot products with masks, caches and grouped heads.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
+#include "op/attention/kv_steps.h"
 #include "op/core/families.h"
 
 #include <math.h>
@@ -199,13 +200,11 @@ static mp_heads heads_of(const sizes *s, mp_ref ref, int64_t heads, int64_t rows
 static mp_status present_place(mp_planner *p, const sizes *s, int output, int64_t size,
                                mp_ref *out) {
     const mp_shape shape = {.rank = 4, .dim = {s->batch, s->kv_heads, s->past + s->fresh, size}};
-    size_t bytes = 0;
     *out = MP_OUT(output);
     if (mp_plan_wants(p, output)) {
         return MP_OK;
     }
-    MP_TRY(mp_shape_bytes(&shape, p->in[IN_Q].type, &bytes));
-    return mp_plan_scratch(p, bytes, out);
+    return mp_plan_scratch_shape(p, &shape, p->in[IN_Q].type, out);
 }
 
 /* Keys and values of all rows, in one place each. */

@@ -3,7 +3,7 @@
  * within a bound.
  * Kernel: attention/attention_softmax.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/attention/attention_steps.h"
+#include "op/attention/attention_products.h"
 
 enum {
     SCORE_BYTES_MAX = 1 << 28, /* of the scores at a time */
@@ -168,7 +168,7 @@ static void choose_part(const mp_attention *a, part *x) {
     const k_score_rule *rule = &a->rule;
     const int64_t rows = rule->group * rule->rows;
     const int64_t fit = SCORE_BYTES_MAX / (int64_t)mp_dtype_size(a->type);
-    x->rows = fit / rule->keys < rows ? fit / rule->keys : rows;
+    x->rows = MP_MIN(fit / rule->keys, rows);
     x->rows = x->rows > 0 ? x->rows : 1;
     if (rule->causal && rule->group == 1 && rows >= 2 * CAUSAL_ROWS && x->rows > CAUSAL_ROWS) {
         x->rows = CAUSAL_ROWS;
@@ -215,7 +215,7 @@ static mp_status plan_parts(mp_planner *p, work *w) {
     for (int64_t row = 0; row < rows; row += most.rows) {
         for (int64_t unit = 0; unit < units; unit += most.units) {
             part x = {.unit = unit,
-                      .units = units - unit < most.units ? units - unit : most.units,
+                      .units = MP_MIN(units - unit, most.units),
                       .row = row,
                       .rows = rows - row < most.rows ? rows - row : most.rows};
             x.columns = columns_of(a, &x);

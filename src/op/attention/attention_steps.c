@@ -6,7 +6,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 
-#include "op/move/slice.h"
+#include "op/attention/attention_products.h"
+#include "op/move/strided_copy.h"
 
 #include <string.h>
 
@@ -139,7 +140,7 @@ static mp_status launch(mp_planner *p, const mp_attention *a, const mp_kernel *k
 
 /* Lanes that share a key, a slice of the head each. */
 static int32_t lanes_of_head(const mp_attention *a) {
-    const int64_t size = a->head_size > a->v_head_size ? a->head_size : a->v_head_size;
+    const int64_t size = MP_MAX(a->head_size, a->v_head_size);
     int32_t lanes = 1;
     while ((int64_t)lanes * K_ATTENTION_SLICE < size) {
         lanes *= 2;
@@ -157,7 +158,7 @@ static mp_status plan_few(mp_planner *p, const mp_attention *a) {
     const int64_t units = rule->batch * rule->kv_heads * MP_CEIL_DIV(rows, at_once);
     const int64_t wanted = (int64_t)p->device->info.multiprocessors * BLOCKS_WANTED / units;
     const int64_t most = rule->keys / SPLIT_KEYS_MIN;
-    const int64_t splits = wanted < most ? wanted : most;
+    const int64_t splits = MP_MIN(wanted, most);
     if (splits > 1) {
         args.split_keys = MP_CEIL_DIV(rule->keys, splits);
         args.splits = MP_CEIL_DIV(rule->keys, args.split_keys);
@@ -165,11 +166,9 @@ static mp_status plan_few(mp_planner *p, const mp_attention *a) {
     const int64_t pitch = a->v_head_size + K_ATTENTION_STATE;
     mp_ref part = MP_NOWHERE;
     if (args.splits > 1) {
-        size_t bytes = 0;
         const mp_shape shape = {
             .rank = 3, .dim = {rule->batch * rule->heads * rule->rows, args.splits, pitch}};
-        MP_TRY(mp_shape_bytes(&shape, MP_F32, &bytes));
-        MP_TRY(mp_plan_scratch(p, bytes, &part));
+        MP_TRY(mp_plan_scratch_shape(p, &shape, MP_F32, &part));
     }
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "attention_few_%d_%s", at_once, mp_dtype_word(a->type)));
@@ -190,7 +189,7 @@ static size_t tile_bytes(const mp_attention *a, int64_t rows, int64_t keys) {
     const int64_t value = (a->v_head_size + 7) / 8 * 8;
     const int64_t k = head * (keys + 4);
     const int64_t v = keys * value;
-    const int64_t floats = head * (rows + 4) + (k > v ? k : v) + keys * (rows + 4) + rows * value +
+    const int64_t floats = head * (rows + 4) + MP_MAX(k, v) + keys * (rows + 4) + rows * value +
                            rows * 7 /* top, total, shrink, part */;
     return (size_t)(floats * 4 + rows * (8 + 2 * 4));
 }
@@ -245,7 +244,7 @@ mp_status mp_plan_attention(mp_planner *p, const mp_attention *a) {
     }
     if (rule->keys == 0) {
         const size_t size = mp_dtype_size(a->type);
-        return mp_plan_fill(p, a->out.ref, 0, size < 4 ? size : 4,
+        return mp_plan_fill(p, a->out.ref, 0, MP_MIN(size, 4),
                             (size_t)count * (size < 4 ? 1 : size / 4));
     }
     const double work = (double)rule->batch * (double)rule->heads * (double)rule->rows *

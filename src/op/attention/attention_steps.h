@@ -1,5 +1,4 @@
-/* attention_steps.h - attention as steps, for any operator's plan: the product itself, the caches
- * of keys and values, rotary embedding.
+/* attention_steps.h - attention as a step, for any operator's plan.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_ATTENTION_STEPS_H
 #define MP_OP_ATTENTION_STEPS_H
@@ -41,40 +40,8 @@ mp_status mp_score_mask(k_score_rule *rule, const mp_tensor *mask);
 
 mp_status mp_plan_attention(mp_planner *p, const mp_attention *a);
 
-/* The same by a product, a softmax and a product: for long sequences, double, debug output. */
-mp_status mp_plan_attention_products(mp_planner *p, const mp_attention *a);
-
 /* Copies between layouts. */
 mp_status mp_plan_heads_copy(mp_planner *p, mp_dtype type, const int64_t size[4],
                              const mp_heads *source, const mp_heads *target);
-
-/* Caches of keys [0] and values [1], [batch, heads, present_rows, size] each. */
-typedef struct mp_kv_append {
-    mp_dtype type;
-    int64_t batch, heads;
-    int64_t size[2];
-    mp_ref past[2];
-    mp_heads fresh[2];
-    mp_ref present[2];
-    mp_ref lengths; /* MP_NOWHERE: the past has past_rows everywhere */
-    bool prompt;
-    int64_t past_rows, fresh_rows, present_rows;
-} mp_kv_append;
-
-mp_status mp_plan_kv_append(mp_planner *p, const mp_kv_append *append);
-
-typedef struct mp_rotary {
-    mp_dtype type;
-    mp_heads x, out;
-    int64_t batch, heads, rows, head_size;
-    int64_t rotated; /* elements of a head that are rotated: even, at most head_size */
-    mp_ref cosine, sine;
-    int64_t cache_rows;
-    mp_ref positions;
-    k_position_kind position_kind;
-    bool prompt, interleaved;
-} mp_rotary;
-
-mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r);
 
 #endif

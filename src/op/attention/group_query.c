@@ -3,6 +3,8 @@
  * cache, attend.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
+#include "op/attention/kv_steps.h"
+#include "op/attention/rotary_steps.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 
@@ -130,7 +132,7 @@ static mp_status read_caches(const mp_planner *p, sizes *s) {
         return MP_FAIL(INVALID_ARGUMENT, "no new keys, and past ones for %lld of %lld tokens",
                        (long long)s->past, (long long)s->total);
     }
-    s->present = s->past > s->total ? s->past : s->total;
+    s->present = MP_MAX(s->past, s->total);
     s->prompt = s->total == s->rows;
     const mp_shape *lengths = &p->in[IN_LENGTHS].shape;
     return mp_shape_count(lengths) == s->batch
@@ -149,7 +151,7 @@ static mp_status read_rule(const mp_planner *p, const sizes *s, mp_attention *a)
     a->rule.scale = scale != 0 ? scale : 1 / sqrt((double)s->head);
     a->rule.softcap = (double)mp_node_float(p->node, "softcap", 0);
     a->rule.causal = mp_node_int(p->node, "causal", 1) != 0;
-    a->rule.window = window > 0 ? window : 0;
+    a->rule.window = MP_MAX(window, 0);
     a->rule.length_more = 1;
     a->rule.past_by_length = !s->prompt;
     a->rule.sink_kind = sink != NULL ? K_SINK_HEADS : smooth ? K_SINK_ZERO : K_SINK_NONE;
@@ -204,10 +206,8 @@ static mp_status read_rotary(const mp_planner *p, const sizes *s, mp_rotary *r) 
 /* Rotates heads into scratch memory of their own; `side` then says where they are. */
 static mp_status rotate(mp_planner *p, mp_rotary r, int64_t heads, mp_heads *side) {
     const mp_shape shape = {.rank = 4, .dim = {r.batch, r.rows, heads, r.head_size}};
-    size_t bytes = 0;
     mp_ref place;
-    MP_TRY(mp_shape_bytes(&shape, r.type, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, &place));
+    MP_TRY(mp_plan_scratch_shape(p, &shape, r.type, &place));
     r.heads = heads;
     r.x = *side;
     r.out = *side = mp_heads_last(place, heads, r.rows, r.head_size);
@@ -240,14 +240,12 @@ static mp_status place_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_head
 
 static mp_status present_place(mp_planner *p, int output, const mp_shape *shape, mp_ref *out) {
     const mp_dtype type = p->in[IN_QUERY].type;
-    size_t bytes = 0;
     *out = MP_OUT(output);
     MP_TRY(mp_plan_output(p, output, type, shape));
     if (mp_plan_wants(p, output)) {
         return MP_OK;
     }
-    MP_TRY(mp_shape_bytes(shape, type, &bytes));
-    return mp_plan_scratch(p, bytes, out);
+    return mp_plan_scratch_shape(p, shape, type, out);
 }
 
 static mp_status plan_group_query(mp_planner *p) {

@@ -1,12 +1,9 @@
-/* kv_steps.c - caches of keys and values grow, and heads are rotated by their positions.
- * Kernels: attention/kv_append.cu, attention/rotary.cu.
+/* kv_steps.c - caches of keys and values grow.
+ * Kernel: attention/kv_append.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/attention/attention_steps.h"
-#include "op/move/slice.h"
+#include "op/attention/kv_steps.h"
 
-#include <string.h>
-
-/* ---- caches ---- */
+#include "op/move/strided_copy.h"
 
 /* The largest unit in which rows of both caches and the fresh ones can be moved. */
 static size_t unit_of(const mp_planner *p, const mp_kv_append *a) {
@@ -15,7 +12,7 @@ static size_t unit_of(const mp_planner *p, const mp_kv_append *a) {
     for (int side = 0; side < 2; side++) {
         const mp_heads *fresh = &a->fresh[side];
         const size_t row = mp_move_unit(p, a->size[side] * (int64_t)size, size);
-        unit = row < unit ? row : unit;
+        unit = MP_MIN(row, unit);
         for (int d = 0; d < 3; d++) {
             while (unit > size && (fresh->stride[d] * (int64_t)size % (int64_t)unit != 0 ||
                                    fresh->ref.offset % unit != 0)) {
@@ -83,49 +80,4 @@ mp_status mp_plan_kv_append(mp_planner *p, const mp_kv_append *a) {
                      MP_BIND(mp_kv_append_args, present[0], a->present[0]),
                      MP_BIND(mp_kv_append_args, present[1], a->present[1]),
                      MP_BIND(mp_kv_append_args, lengths, a->lengths));
-}
-
-/* ---- rotary embedding ---- */
-
-static bool can_pack(const mp_planner *p, const mp_rotary *r) {
-    const int64_t size = (int64_t)mp_dtype_size(r->type);
-    const int64_t pack = 16 / size;
-    bool fits = p->align >= 16 && r->rotated / 2 % pack == 0 &&
-                (r->head_size - r->rotated) % (2 * pack) == 0 && r->x.ref.offset % 16 == 0 &&
-                r->out.ref.offset % 16 == 0;
-    for (int d = 0; d < 3; d++) {
-        fits = fits && r->x.stride[d] % pack == 0 && r->out.stride[d] % pack == 0;
-    }
-    return fits;
-}
-
-mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r) {
-    const bool packed = can_pack(p, r);
-    const int64_t pack = packed ? 16 / (int64_t)mp_dtype_size(r->type) : 1;
-    mp_rotary_args args = {.batch = r->batch,
-                           .heads = r->heads,
-                           .rows = r->rows,
-                           .cache_rows = r->cache_rows,
-                           .pieces = (r->head_size + 1) / 2 / pack,
-                           .head_size = (int32_t)r->head_size,
-                           .half = (int32_t)(r->rotated / 2),
-                           .interleaved = r->interleaved,
-                           .position_kind = (int32_t)r->position_kind,
-                           .prompt = r->prompt,
-                           .packed = packed};
-    memcpy(args.x_stride, r->x.stride, sizeof args.x_stride);
-    memcpy(args.out_stride, r->out.stride, sizeof args.out_stride);
-    const int64_t count = r->batch * r->heads * r->rows * args.pieces;
-    if (count == 0) {
-        return MP_OK;
-    }
-    if (r->cache_rows < 1) {
-        return MP_FAIL(INVALID_ARGUMENT, "cos_cache and sin_cache have no row for any position");
-    }
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "rotary_%s", mp_dtype_word(r->type)));
-    return MP_LAUNCH(
-        p, kernel, mp_plan_grid(p, count, 1), args, MP_BIND(mp_rotary_args, x, r->x.ref),
-        MP_BIND(mp_rotary_args, out, r->out.ref), MP_BIND(mp_rotary_args, cosine, r->cosine),
-        MP_BIND(mp_rotary_args, sine, r->sine), MP_BIND(mp_rotary_args, positions, r->positions));
 }

@@ -1,6 +1,6 @@
 /* rotary.c - RotaryEmbedding of ai.onnx and of com.microsoft, which order their inputs differently.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/attention/attention_steps.h"
+#include "op/attention/rotary_steps.h"
 #include "op/core/families.h"
 
 /* Where each domain has its inputs. */

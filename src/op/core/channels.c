@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/channels.h"
 
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 
 #include <string.h>
 

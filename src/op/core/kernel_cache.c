@@ -27,7 +27,7 @@ static int by_name(const void *name, const void *image) {
     return strcmp(name, ((const mp_kernel_image *)image)->name + PREFIX);
 }
 
-static device_kernels *find(const mp_device *device) {
+static device_kernels *kernels_find(const mp_device *device) {
     device_kernels *at = atomic_load_explicit(&first, memory_order_acquire);
     while (at != NULL && atomic_load_explicit(&at->device, memory_order_acquire) != device) {
         at = at->next;
@@ -37,9 +37,9 @@ static device_kernels *find(const mp_device *device) {
 
 /* With the lock held. */
 static mp_status find_or_add(mp_device *device, device_kernels **out) {
-    device_kernels *kernels = find(device);
+    device_kernels *kernels = kernels_find(device);
     if (kernels == NULL) {
-        kernels = find(NULL);
+        kernels = kernels_find(NULL);
         if (kernels != NULL) {
             atomic_store_explicit(&kernels->device, device, memory_order_release);
         }
@@ -79,7 +79,7 @@ mp_status mp_kernel_cache_get(mp_device *device, const char *name, const mp_kern
         return MP_FAIL(INTERNAL, "there is no kernel named '%s'; kernels.txt lacks a row for it",
                        name);
     }
-    device_kernels *kernels = find(device);
+    device_kernels *kernels = kernels_find(device);
     mp_kernel *kernel = kernels == NULL
                             ? NULL
                             : atomic_load_explicit(&kernels->slots[image - mp__kernel_images],
@@ -97,7 +97,7 @@ mp_status mp_kernel_cache_get(mp_device *device, const char *name, const mp_kern
 void mp_kernel_cache_drop(mp_device *device) {
     mp_table_cache_drop(device);
     (void)pthread_mutex_lock(&lock);
-    device_kernels *kernels = find(device);
+    device_kernels *kernels = kernels_find(device);
     for (int i = 0; kernels != NULL && i < mp__kernel_image_count; i++) {
         mp_kernel *kernel = atomic_exchange(&kernels->slots[i], NULL);
         if (kernel != NULL) {

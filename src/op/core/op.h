@@ -80,10 +80,10 @@ struct mp_op {
 
 /* Whether input or output `i` is in host memory. */
 static inline bool mp_op_host_in(const mp_op *op, size_t i) {
-    return (op->host_in >> (i < 31 ? i : 31) & 1) != 0;
+    return (op->host_in >> MP_MIN(i, 31) & 1) != 0;
 }
 static inline bool mp_op_host_out(const mp_op *op, size_t i) {
-    return (op->host_out >> (i < 31 ? i : 31) & 1) != 0;
+    return (op->host_out >> MP_MIN(i, 31) & 1) != 0;
 }
 
 /* Every operator, as a table of tables. Static storage. `*count` rows. */

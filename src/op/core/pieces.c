@@ -28,7 +28,7 @@ static int64_t most_of_last(int64_t inner) {
 
 /* Cuts the last of the `outer` dimensions down to what goes from element `first` on, and moves the
  * piece there. The dimensions before it are one index each. */
-static void cut(mp_space *space, int outer, int64_t inner, int views, mp_piece *out) {
+static void piece_cut(mp_space *space, int outer, int64_t inner, int views, mp_piece *out) {
     const int last = outer - 1;
     int64_t rest = out->out / inner;
     const int64_t begin = rest % space->dim[last];
@@ -40,7 +40,7 @@ static void cut(mp_space *space, int outer, int64_t inner, int views, mp_piece *
     }
     const int64_t most = most_of_last(inner);
     const int64_t left = space->dim[last] - begin;
-    space->dim[last] = left < most ? left : most;
+    space->dim[last] = MP_MIN(left, most);
 }
 
 static bool is_whole(const mp_space *space, int from, int view) {
@@ -108,7 +108,7 @@ mp_status mp_piece_at(const mp_shape *shape, const mp_shape *const *in, int view
     const int outer = outer_dims(&space, &inner);
     if (outer > 0) {
         MP_TRY(mp_parts_check(pieces_of(&space, outer, inner), shape));
-        cut(&space, outer, inner, views, out);
+        piece_cut(&space, outer, inner, views, out);
     }
     set_walk(&space, outer > 0 ? outer - 1 : 0, views, &out->walk);
     return MP_OK;

@@ -5,7 +5,7 @@
 #ifndef MP_OP_PIECES_H
 #define MP_OP_PIECES_H
 
-#include "kernel/core/walk_args.h"
+#include "kernel/core/index_args.h"
 #include "op/core/plan.h"
 
 typedef struct mp_piece {

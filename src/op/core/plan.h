@@ -83,8 +83,9 @@ mp_status mp_plan_output(mp_planner *p, int i, mp_dtype dtype, const mp_shape *s
  * `size` of 0, so that what is written there fails and spoils nothing. */
 mp_status mp_plan_scratch(mp_planner *p, size_t size, mp_ref *out);
 
-/* The same for `count` elements. Fails on overflow. */
+/* The same for `count` elements, and for a tensor of `shape`. Fails on overflow. */
 mp_status mp_plan_scratch_of(mp_planner *p, int64_t count, mp_dtype dtype, mp_ref *out);
+mp_status mp_plan_scratch_shape(mp_planner *p, const mp_shape *shape, mp_dtype dtype, mp_ref *out);
 
 /* What follows from attributes and lengths alone (table_cache.h), made here and now. `*out` is
  * MP_NOWHERE where the device keeps no more tables: the plan then makes it in scratch memory. */

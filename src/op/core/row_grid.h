@@ -3,7 +3,7 @@
 #ifndef MP_OP_ROW_GRID_H
 #define MP_OP_ROW_GRID_H
 
-#include "kernel/core/row_lanes_args.h"
+#include "kernel/core/index_args.h"
 #include "op/core/plan.h"
 
 /* How many elements a lane keeps. */
@@ -35,7 +35,7 @@ static inline mp_grid mp_row_grid(const mp_planner *p, mp_dtype type, int64_t ro
     }
     *width = share;
     const int64_t groups = share <= WARP ? LANES / share : 1; /* more than a warp is a block */
-    return mp_plan_grid_rows(p, rows / groups + (rows % groups != 0), (uint32_t)(share * groups));
+    return mp_plan_grid_rows(p, MP_CEIL_DIV(rows, groups), (uint32_t)(share * groups));
 }
 
 #endif

@@ -25,8 +25,8 @@ static inline int64_t mp_row_pieces(int64_t rows, int64_t columns, int64_t multi
                                     int64_t least) {
     const int64_t wanted = multiprocessors * 4 / (rows > 0 ? rows : 1);
     const int64_t most = columns / least;
-    const int64_t pieces = wanted < most ? wanted : most;
-    return pieces > 1 ? pieces : 1;
+    const int64_t pieces = MP_MIN(wanted, most);
+    return MP_MAX(pieces, 1);
 }
 
 #endif

@@ -21,7 +21,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- with the lock held ---- */
 
-static entry *find(const mp_device *device, const mp_table *table) {
+static entry *entry_find(const mp_device *device, const mp_table *table) {
     entry *at = first;
     while (at != NULL &&
            (at->device != device || at->fill != table->fill || at->key_size != table->key_size ||
@@ -42,7 +42,7 @@ static bool has_room(const mp_device *device, size_t size) {
            used <= MP_TABLES_BYTES_MAX - size;
 }
 
-static mp_status fill(mp_device *device, const mp_table *table, mp_addr addr) {
+static mp_status entry_fill(mp_device *device, const mp_table *table, mp_addr addr) {
     mp_stream *stream = NULL;
     MP_TRY(device->ops->stream_create(device, &stream));
     const mp_status status = table->fill(table->context, device, stream, addr, table->size);
@@ -52,7 +52,7 @@ static mp_status fill(mp_device *device, const mp_table *table, mp_addr addr) {
 }
 
 /* `*out` stays NULL where the device has no memory left. */
-static mp_status add(mp_device *device, const mp_table *table, entry **out) {
+static mp_status entry_add(mp_device *device, const mp_table *table, entry **out) {
     entry *fresh = calloc(1, sizeof *fresh + table->key_size);
     if (fresh == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the key of a table");
@@ -68,7 +68,7 @@ static mp_status add(mp_device *device, const mp_table *table, entry **out) {
         free(fresh);
         return status == MP_OUT_OF_MEMORY ? MP_OK : status;
     }
-    status = fill(device, table, fresh->addr);
+    status = entry_fill(device, table, fresh->addr);
     if (status != MP_OK) {
         device->ops->free(device, fresh->addr, fresh->size);
         free(fresh);
@@ -83,9 +83,9 @@ static mp_status add(mp_device *device, const mp_table *table, entry **out) {
 mp_status mp_table_cache_get(mp_device *device, const mp_table *table, mp_addr *out) {
     mp_status status = MP_OK;
     (void)pthread_mutex_lock(&lock);
-    entry *found = find(device, table);
+    entry *found = entry_find(device, table);
     if (found == NULL && has_room(device, table->size)) {
-        status = add(device, table, &found);
+        status = entry_add(device, table, &found);
     }
     *out = found != NULL ? found->addr : 0;
     (void)pthread_mutex_unlock(&lock);

@@ -1,7 +1,7 @@
 /* affine_grid.c - AffineGrid: the grid for GridSample that an affine map of the image makes.
  * Kernel: image/affine_grid.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/image/affine_grid_args.h"
+#include "kernel/image/sample_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 

@@ -2,7 +2,7 @@
  * three.
  * Kernel: image/grid_sample.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/image/grid_sample_args.h"
+#include "kernel/image/sample_args.h"
 #include "op/core/channels.h"
 #include "op/core/families.h"
 

@@ -2,7 +2,7 @@
  * some channels a launch.
  * Kernel: image/image_scaler.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/pick_args.h"
+#include "kernel/core/channel_args.h"
 #include "op/core/families.h"
 
 #include <string.h>

@@ -2,8 +2,8 @@
  * that are depends on data, so they are selected first and written once the count is known.
  * Kernels: image/nms_select.cu, image/nms_write.cu, move/compact_scan.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/image/nms_args.h"
-#include "kernel/move/compact_args.h"
+#include "kernel/image/window_args.h"
+#include "kernel/move/indexed_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 
@@ -45,11 +45,11 @@ static mp_status read_limits(const mp_planner *p, mp_nms_args *args) {
     }
     args->has_threshold = has_threshold;
     args->centred = mp_node_int(p->node, "center_point_box", 0) != 0;
-    args->most = count < 1 || most < 0 ? 0 : most < args->count ? most : args->count;
+    args->most = count < 1 || most < 0 ? 0 : MP_MIN(most, args->count);
     return MP_OK;
 }
 
-static mp_status read(const mp_planner *p, mp_nms_args *args) {
+static mp_status read_inputs(const mp_planner *p, mp_nms_args *args) {
     const mp_shape *boxes = &p->in[0].shape, *scores = &p->in[1].shape;
     char boxes_text[MP_SHAPE_TEXT];
     char scores_text[MP_SHAPE_TEXT];
@@ -87,7 +87,7 @@ static mp_status plan_nms(mp_planner *p) {
     kept_layout at;
     mp_ref kept = MP_NOWHERE, gone = MP_NOWHERE;
     const mp_kernel *select = NULL, *scan = NULL;
-    MP_TRY(read(p, &args));
+    MP_TRY(read_inputs(p, &args));
     MP_TRY(lay_out(&args, &at));
     MP_TRY(mp_plan_scratch(p, at.size, &kept));
     MP_TRY(mp_plan_read_back(p, kept, 1));
@@ -112,7 +112,7 @@ static mp_status finish_nms(mp_planner *p, const int64_t *found) {
     mp_nms_args args;
     kept_layout at;
     const mp_kernel *kernel = NULL;
-    MP_TRY(read(p, &args));
+    MP_TRY(read_inputs(p, &args));
     MP_TRY(lay_out(&args, &at));
     args.found = found[0];
     if (args.found < 0 || args.found > args.lists * args.most) {

@@ -3,7 +3,7 @@
  * is a reduction.
  * Kernel: image/pool.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/image/pool_args.h"
+#include "kernel/image/window_args.h"
 #include "op/core/channels.h"
 #include "op/core/families.h"
 #include "op/rows/reduce_steps.h"

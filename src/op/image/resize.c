@@ -218,10 +218,8 @@ static mp_status plan_smooth(mp_planner *p, const mp_resize *r, uint32_t mask) {
         mp_ref target = MP_OUT(0);
         if (a > 0) {
             mp_shape next = shape;
-            size_t bytes = 0;
             next.dim[t.dim[a]] = t.args.axis[a].out;
-            MP_TRY(mp_shape_bytes(&next, x->type, &bytes));
-            MP_TRY(mp_plan_scratch(p, bytes, &target));
+            MP_TRY(mp_plan_scratch_shape(p, &next, x->type, &target));
         }
         MP_TRY(plan_pass(p, r, &t, a, &shape, source, target));
         source = target;

@@ -3,7 +3,7 @@
 #ifndef MP_OP_RESIZE_READ_H
 #define MP_OP_RESIZE_READ_H
 
-#include "kernel/image/resize_args.h"
+#include "kernel/image/sample_args.h"
 #include "op/core/op.h"
 
 typedef enum mp_resize_mode { MP_RESIZE_NEAREST, MP_RESIZE_LINEAR, MP_RESIZE_CUBIC } mp_resize_mode;

@@ -1,7 +1,7 @@
 /* roi.c - RoiAlign and MaxRoiPool: regions of images pooled to one size.
  * Kernels: image/roi_align.cu, image/roi_pool.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/image/roi_args.h"
+#include "kernel/image/window_args.h"
 #include "op/core/families.h"
 
 #include <math.h>

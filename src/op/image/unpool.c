@@ -1,7 +1,7 @@
 /* unpool.c - MaxUnpool: the inverse of MaxPool with indices, zero elsewhere.
  * Kernel: image/unpool.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/image/unpool_args.h"
+#include "kernel/image/window_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 #include "op/signal/signal_window.h"

@@ -1,7 +1,7 @@
 /* col2im.c - Col2Im: an image of any rank out of columns of blocks, which may overlap.
  * Kernel: linear/col2im.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/pick_args.h"
+#include "kernel/linear/linear_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 

@@ -68,12 +68,6 @@ static mp_status plan_bias_only(mp_planner *p, const mp_conv *conv, const mp_sha
                       : MP_OK;
 }
 
-static mp_status scratch_like(mp_planner *p, const mp_shape *shape, mp_dtype dtype, mp_ref *out) {
-    size_t bytes = 0;
-    MP_TRY(mp_shape_bytes(shape, dtype, &bytes));
-    return mp_plan_scratch(p, bytes, out);
-}
-
 /* Weights come as ONNX has them, and a library wants them as the image. Constants are brought into
  * that order once. */
 static mp_status prepare_weights(mp_planner *p, int i) {
@@ -95,11 +89,11 @@ static mp_status plan_channels_first(mp_planner *p, const mp_conv *conv, const m
     transposed.channels_last = false;
     memcpy(own, operands, sizeof own);
     if (mp_node_prepared(p->node, 1)) {
-        MP_TRY(scratch_like(p, w, conv->type, &own[MP_CONV_W]));
+        MP_TRY(mp_plan_scratch_shape(p, w, conv->type, &own[MP_CONV_W]));
         MP_TRY(mp_plan_channels_to_first(p, conv->type, w, operands[MP_CONV_W], own[MP_CONV_W]));
     }
-    MP_TRY(scratch_like(p, &image, conv->type, &own[MP_CONV_X]));
-    MP_TRY(scratch_like(p, out, conv->type, &own[MP_CONV_Y]));
+    MP_TRY(mp_plan_scratch_shape(p, &image, conv->type, &own[MP_CONV_X]));
+    MP_TRY(mp_plan_scratch_shape(p, out, conv->type, &own[MP_CONV_Y]));
     MP_TRY(mp_plan_channels_to_first(p, conv->type, &image, operands[MP_CONV_X], own[MP_CONV_X]));
     MP_TRY(mp_plan_conv(p, &transposed, own));
     return mp_plan_channels_to_last(p, conv->type, out, own[MP_CONV_Y], operands[MP_CONV_Y]);
@@ -119,7 +113,7 @@ static mp_status plan_last(mp_planner *p, const mp_conv *conv, const mp_shape *o
     if (mp_node_prepared(p->node, 1) || w->dim[1] == 1) {
         return mp_plan_conv_step(p, math, own);
     }
-    status = scratch_like(p, w, conv->type, &own[MP_CONV_W]);
+    status = mp_plan_scratch_shape(p, w, conv->type, &own[MP_CONV_W]);
     if (status == MP_OK) {
         status = mp_plan_channels_to_last(p, conv->type, w, operands[MP_CONV_W], own[MP_CONV_W]);
     }
@@ -181,7 +175,7 @@ static mp_status transposed_size(mp_window *window, int d, int64_t in, int64_t o
         *out = whole - window->pad_begin[d] - window->pad_end[d];
     } else {
         /* ONNX says in * stride for SAME, ONNX Runtime no more than the input reaches over. */
-        *out = asked != 0 ? asked : whole < in * stride ? whole : in * stride;
+        *out = asked != 0 ? asked : MP_MIN(whole, in * stride);
         const int64_t total = whole > *out ? whole - *out : 0;
         const bool upper = window->auto_pad == MP_PAD_SAME_UPPER;
         window->pad_begin[d] = upper ? total / 2 : total - total / 2;

@@ -2,7 +2,7 @@
  * moved taps are laid out as columns, some images at a time, and multiplied by the weights.
  * Kernel: linear/deform_columns.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/linear/deform_args.h"
+#include "kernel/linear/linear_args.h"
 #include "op/core/families.h"
 #include "op/pointwise/pointwise_steps.h"
 #include "op/signal/signal_window.h"
@@ -178,13 +178,13 @@ static mp_status plan_deform_conv(mp_planner *p) {
         MP_TRY(mp_plan_fill(p, MP_OUT(0), 0, 1, bytes));
     } else {
         const int64_t fit = PASS_BYTES / (int64_t)bytes;
-        const int64_t pass = fit < 1 ? 1 : fit < d.batch ? fit : d.batch;
+        const int64_t pass = fit < 1 ? 1 : MP_MIN(fit, d.batch);
         if (__builtin_mul_overflow(bytes, (size_t)pass, &bytes)) {
             return MP_FAIL(INVALID_ARGUMENT, "the columns of an image are too large");
         }
         MP_TRY(mp_plan_scratch(p, bytes, &scratch));
         for (int64_t first = 0; first < d.batch; first += pass) {
-            const int64_t images = d.batch - first < pass ? d.batch - first : pass;
+            const int64_t images = MP_MIN(d.batch - first, pass);
             MP_TRY(columns(p, &d, first, images, scratch));
             MP_TRY(products(p, &d, first, images, scratch));
         }

@@ -1,7 +1,7 @@
 /* det.c - Det: the determinant of each matrix.
  * Kernel: linear/det.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/linear/det_args.h"
+#include "kernel/linear/linear_args.h"
 #include "op/core/families.h"
 
 static mp_status plan_det(mp_planner *p) {
@@ -16,14 +16,12 @@ static mp_status plan_det(mp_planner *p) {
     shape.rank = rank - 2;
     const mp_det_args args = {.matrices = mp_shape_count(&shape), .side = x->shape.dim[rank - 1]};
     mp_ref work = MP_NOWHERE;
-    size_t bytes = 0;
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
     if (args.matrices == 0) {
         return MP_OK;
     }
-    MP_TRY(mp_shape_bytes(&x->shape, MP_F64, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, &work));
+    MP_TRY(mp_plan_scratch_shape(p, &x->shape, MP_F64, &work));
     MP_TRY(mp_plan_kernel(p, &kernel, "det_%s", mp_dtype_word(x->type)));
     const uint32_t lanes = args.side > 64 ? 256 : args.side > 16 ? 64 : 32;
     return MP_LAUNCH(p, kernel, mp_plan_grid_rows(p, args.matrices, lanes), args,

@@ -7,7 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/linear/einsum_text.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 #include "op/pointwise/pointwise_steps.h"
 #include "op/rows/reduce_steps.h"
 
@@ -100,10 +100,8 @@ static mp_status copy_to(mp_planner *p, mp_dtype dtype, const view *v, mp_ref to
 
 static mp_status new_whole(mp_planner *p, mp_dtype dtype, view *v) {
     const mp_shape shape = shape_of(v);
-    size_t bytes = 0;
     mp_shape_strides(&shape, v->stride);
-    MP_TRY(mp_shape_bytes(&shape, dtype, &bytes));
-    return mp_plan_scratch(p, bytes, &v->ref);
+    return mp_plan_scratch_shape(p, &shape, dtype, &v->ref);
 }
 
 static mp_status make_whole(mp_planner *p, mp_dtype dtype, view *v) {

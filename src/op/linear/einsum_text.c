@@ -51,7 +51,7 @@ static mp_status next(reader *r, int *label) {
     return MP_OK;
 }
 
-static mp_status add(reader *r, mp_labels *list, int label) {
+static mp_status label_add(reader *r, mp_labels *list, int label) {
     if (list->count == MP_RANK_MAX) {
         return MP_FAIL(UNSUPPORTED, "the equation '%.100s' has a tensor of more than %d dimensions",
                        r->text, MP_RANK_MAX);
@@ -71,7 +71,7 @@ static mp_status use(reader *r, mp_labels *list, int label, int64_t dim) {
     }
     *known = *known < 0 || *known == 1 ? dim : *known;
     r->uses[label]++;
-    return add(r, list, label);
+    return label_add(r, list, label);
 }
 
 static mp_status read_input(reader *r, const mp_shape *shape, mp_labels *list) {
@@ -116,7 +116,7 @@ static mp_status read_input(reader *r, const mp_shape *shape, mp_labels *list) {
 
 static mp_status add_dots(reader *r) {
     for (int k = r->dots - 1; k >= 0; k--) {
-        MP_TRY(add(r, &r->equation->out, MP_LABEL_DOTS + k));
+        MP_TRY(label_add(r, &r->equation->out, MP_LABEL_DOTS + k));
     }
     return MP_OK;
 }
@@ -126,7 +126,7 @@ static mp_status imply_output(reader *r) {
     MP_TRY(add_dots(r));
     for (int label = 0; label < MP_LABEL_DOTS; label++) {
         if (r->uses[label] == 1) {
-            MP_TRY(add(r, &r->equation->out, label));
+            MP_TRY(label_add(r, &r->equation->out, label));
         }
     }
     return MP_OK;
@@ -148,7 +148,7 @@ static mp_status read_output(reader *r) {
         if (r->uses[label] == 0) {
             return fault(r, "has a letter in its output that no input has");
         }
-        MP_TRY(add(r, &r->equation->out, label));
+        MP_TRY(label_add(r, &r->equation->out, label));
     }
     return r->has_dots && !seen[MP_LABEL_DOTS]
                ? fault(r, "has an ellipsis in an input and none in its output")

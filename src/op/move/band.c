@@ -2,7 +2,7 @@
  * Kernel: move/band.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/half.h"
-#include "kernel/move/pick_args.h"
+#include "kernel/move/move_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 

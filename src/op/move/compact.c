@@ -2,9 +2,9 @@
  * first and the outputs made once the count is known.
  * Kernels: move/compact_count.cu, move/compact_scan.cu, move/compact_write.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/compact_args.h"
+#include "kernel/move/indexed_args.h"
 #include "op/core/families.h"
-#include "op/move/slice.h"
+#include "op/move/gather.h"
 
 #include <string.h>
 
@@ -112,7 +112,7 @@ static mp_status read_picked(const mp_planner *p, picked *out) {
         MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), x->rank, "axis", &out->axis));
     }
     const int64_t dim = out->x.dim[out->axis];
-    out->count = condition->dim[0] < dim ? condition->dim[0] : dim;
+    out->count = MP_MIN(condition->dim[0], dim);
     return MP_OK;
 }
 

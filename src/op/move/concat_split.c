@@ -1,10 +1,10 @@
 /* concat_split.c - Concat and Split: tensors side by side in a larger one, many in one launch.
  * Kernel: move/concat_split.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/concat_split_args.h"
+#include "kernel/move/move_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 
 #include <stdlib.h>
 
@@ -29,7 +29,7 @@ static int64_t common_unit(const mp_planner *p, const parts *all) {
     int64_t unit = 16;
     for (int i = 0; i < all->count; i++) {
         const int64_t fits = (int64_t)mp_move_unit(p, all->list[i].width, all->size);
-        unit = fits < unit ? fits : unit;
+        unit = MP_MIN(fits, unit);
     }
     return unit;
 }
@@ -56,9 +56,9 @@ static mp_status copy_each(mp_planner *p, const parts *all) {
 /* One launch for parts [from, to) of the list, which begin at byte `column` of a row. */
 static mp_status launch(mp_planner *p, const parts *all, int64_t unit, int from, int to,
                         int64_t column) {
-    mp_parts_args args = {
+    mp_concat_split_args args = {
         .width = all->width / unit, .parts = to - from, .is_split = all->is_split};
-    mp_bind binds[K_PARTS_MAX + 1] = {MP_BIND(mp_parts_args, whole, all->whole)};
+    mp_bind binds[K_PARTS_MAX + 1] = {MP_BIND(mp_concat_split_args, whole, all->whole)};
     while (args.stride * 2 < args.parts && args.parts > 1) {
         args.stride = args.stride == 0 ? 1 : args.stride * 2;
     }
@@ -70,7 +70,7 @@ static mp_status launch(mp_planner *p, const parts *all, int64_t unit, int from,
         args.count += made->width * all->rows;
         column += all->list[i].width;
         binds[i - from + 1] =
-            (mp_bind){offsetof(mp_parts_args, part) + (size_t)(i - from) * sizeof(k_part) +
+            (mp_bind){offsetof(mp_concat_split_args, part) + (size_t)(i - from) * sizeof(k_part) +
                           offsetof(k_part, data),
                       all->list[i].ref};
     }
@@ -100,7 +100,7 @@ static mp_status move_parts(mp_planner *p, const parts *all) {
     const int64_t unit = common_unit(p, all);
     int64_t column = 0;
     for (int from = 0; from < all->count; from += K_PARTS_MAX) {
-        const int to = from + K_PARTS_MAX < all->count ? from + K_PARTS_MAX : all->count;
+        const int to = MP_MIN(from + K_PARTS_MAX, all->count);
         MP_TRY(launch(p, all, unit, from, to, column));
         for (int i = from; i < to; i++) {
             column += all->list[i].width;
@@ -204,7 +204,7 @@ static mp_status split_size(const mp_planner *p, int64_t dim, const int64_t *lis
     }
     const int64_t even = MP_CEIL_DIV(dim, wanted);
     const int64_t left = dim - even * i;
-    *out = left < 0 ? 0 : left < even ? left : even;
+    *out = left < 0 ? 0 : MP_MIN(left, even);
     return MP_OK;
 }
 

@@ -1,10 +1,11 @@
 /* gather.c - Gather, GatherElements, GatherND: elements are picked by indices on the device.
  * Kernels: move/gather.cu, move/gather_at.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/movement_args.h"
+#include "op/move/gather.h"
+#include "kernel/move/indexed_args.h"
 #include "op/core/families.h"
 #include "op/move/index_walk.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 
 /* ---- Gather ---- */
 

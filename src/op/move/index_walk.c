@@ -3,7 +3,7 @@
 #include "op/move/index_walk.h"
 
 #include "op/core/op.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 
 /* Nothing may be named in an empty dimension: there is no element to draw an index to. */
 static mp_status check_dims(const k_indexed *walk) {

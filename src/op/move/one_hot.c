@@ -1,7 +1,7 @@
 /* one_hot.c - OneHot.
  * Kernel: move/one_hot.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/pick_args.h"
+#include "kernel/move/indexed_args.h"
 #include "op/core/families.h"
 
 enum { DEPTHS = MP_INTS | 1u << MP_F32 | 1u << MP_F64, INDICES = DEPTHS | 1u << MP_F16 };

@@ -3,10 +3,10 @@
  * Kernel: move/pad.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/half.h"
-#include "kernel/move/pad_args.h"
+#include "kernel/move/move_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 
 #include <string.h>
 
@@ -152,7 +152,7 @@ static mp_status plan_passes(mp_planner *p, const padding *pad) {
     mp_ref from = MP_NOWHERE;
     MP_TRY(make_compact(p, pad, &from));
     for (int d = 0; d < pad->rank; d += EACH) {
-        const int end = d + EACH < pad->rank ? d + EACH : pad->rank;
+        const int end = MP_MIN(d + EACH, pad->rank);
         padding pass = pass_of(pad, d, end);
         mp_ref to = MP_OUT(0);
         int64_t count = 1;
@@ -244,13 +244,13 @@ static mp_status read_pads(const mp_planner *p, int rank, int64_t *before, int64
 static mp_status pad_axis(padding *pad, int axis, int64_t dim, int64_t before, int64_t behind,
                           int64_t stride) {
     padded *to = &pad->dim[axis];
-    const int64_t cut = before < 0 ? before : 0;
-    const int64_t cut_behind = behind < 0 ? behind : 0;
-    *to = (padded){.before = before < 0 ? 0 : before, .stride = stride};
+    const int64_t cut = MP_MIN(before, 0);
+    const int64_t cut_behind = MP_MIN(behind, 0);
+    *to = (padded){.before = MP_MAX(before, 0), .stride = stride};
     if (__builtin_add_overflow(dim, cut, &to->size) ||
         __builtin_add_overflow(to->size, cut_behind, &to->size) || to->size < 0 ||
         __builtin_add_overflow(to->size, to->before, &to->out) ||
-        __builtin_add_overflow(to->out, behind < 0 ? 0 : behind, &to->out)) {
+        __builtin_add_overflow(to->out, MP_MAX(behind, 0), &to->out)) {
         return MP_FAIL(INVALID_ARGUMENT,
                        "pads of %lld and %lld do not fit axis %d of %lld elements",
                        (long long)before, (long long)behind, axis, (long long)dim);

@@ -1,9 +1,9 @@
 /* reverse_sequence.c - ReverseSequence.
  * Kernel: move/reverse_sequence.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/pick_args.h"
+#include "kernel/move/move_args.h"
 #include "op/core/families.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 
 static mp_status read_axes(const mp_planner *p, int *batch, int *time) {
     const mp_shape *x = &p->in[0].shape;

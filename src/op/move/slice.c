@@ -1,6 +1,6 @@
 /* slice.c - Transpose, Expand, Slice, Crop: strided copies.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 
 #include "op/core/families.h"
 #include "op/core/host_input.h"
@@ -56,7 +56,7 @@ static mp_status plan_expand(mp_planner *p) {
     mp_shape shape;
     int count = 0;
     MP_TRY(mp_host_ints(p, 1, "shape", MP_RANK_MAX, asked.dim, &count));
-    asked.rank = count > 0 ? count : 0;
+    asked.rank = MP_MAX(count, 0);
     size_t bytes = 0;
     MP_TRY(mp_shape_bytes(&asked, x->type, &bytes));
     MP_TRY(mp_shape_broadcast(&x->shape, &asked, &shape));
@@ -75,11 +75,11 @@ typedef struct slices {
 } slices;
 
 static int64_t clamp(int64_t value, int64_t low, int64_t high) {
-    return value < low ? low : value > high ? high : value;
+    return value < low ? low : MP_MIN(value, high);
 }
 
 /* One axis from `start` to `end` (exclusive) in steps of `step`, as Python has it. */
-static mp_status cut(slices *s, int axis, int64_t start, int64_t end, int64_t step) {
+static mp_status slice_cut(slices *s, int axis, int64_t start, int64_t end, int64_t step) {
     const int64_t dim = s->out.dim[axis];
     if (step == 0) {
         return MP_FAIL(INVALID_ARGUMENT, "steps has a 0 for axis %d", axis);
@@ -97,7 +97,7 @@ static mp_status cut(slices *s, int axis, int64_t start, int64_t end, int64_t st
     end = clamp(end, first, last);
     const int64_t distance = step > 0 ? end - start : start - end;
     const uint64_t size = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
-    s->out.dim[axis] = distance > 0 ? (int64_t)(((uint64_t)distance - 1) / size + 1) : 0;
+    s->out.dim[axis] = distance > 0 ? (int64_t)MP_CEIL_DIV((uint64_t)distance, size) : 0;
     s->start[axis] = start;
     s->step[axis] = step;
     return MP_OK;
@@ -129,7 +129,7 @@ static mp_status read_slices(const mp_planner *p, slices *s) {
             return MP_FAIL(INVALID_ARGUMENT, "axes names axis %d twice", axis);
         }
         seen |= 1u << axis;
-        MP_TRY(cut(s, axis, starts[k], ends[k], step_count >= 0 ? steps[k] : 1));
+        MP_TRY(slice_cut(s, axis, starts[k], ends[k], step_count >= 0 ? steps[k] : 1));
     }
     return MP_OK;
 }

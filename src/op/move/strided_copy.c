@@ -3,8 +3,8 @@
  * that fit.
  * Kernels: move/strided_copy.cu, move/transpose.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/movement_args.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
+#include "kernel/move/move_args.h"
 
 #include <string.h>
 
@@ -127,11 +127,11 @@ static mp_status tiles_of(const mp_space *space, int crossed, int64_t side,
     stride[X][tiles.rank] = rows * args.row_stride;
     stride[OUT][tiles.rank] = rows;
     stride[ROW][tiles.rank] = rows;
-    tiles.dim[tiles.rank++] = (args.rows - 1) / rows + 1;
+    tiles.dim[tiles.rank++] = MP_CEIL_DIV(args.rows, rows);
     stride[X][tiles.rank] = columns;
     stride[OUT][tiles.rank] = columns * args.column_stride;
     stride[COLUMN][tiles.rank] = columns;
-    tiles.dim[tiles.rank++] = (args.columns - 1) / columns + 1;
+    tiles.dim[tiles.rank++] = MP_CEIL_DIV(args.columns, columns);
     args.count = mp_shape_count(&tiles);
     MP_TRY(mp_layout_make(&tiles, stride, VIEWS, &args.tiles));
     *out = args;

@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/move/indexed_args.h"
 #include "op/core/families.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 
 #include <string.h>
 

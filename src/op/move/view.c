@@ -94,7 +94,7 @@ static mp_status plan_unsqueeze(mp_planner *p) {
     uint32_t axes = 0;
     int count = 0;
     MP_TRY(mp_listed_ints(p, "axes", 1, MP_RANK_MAX, listed, &count));
-    mp_shape shape = {.rank = x->rank + (count > 0 ? count : 0)};
+    mp_shape shape = {.rank = x->rank + MP_MAX(count, 0)};
     if (count < 0 || shape.rank > MP_RANK_MAX) {
         return MP_FAIL(UNSUPPORTED, "%d axes would give a tensor of rank %d; ranks up to %d work",
                        count, shape.rank, MP_RANK_MAX);
@@ -111,7 +111,7 @@ static mp_status plan_unsqueeze(mp_planner *p) {
 /* start and end are clamped to the dimensions there are. */
 static int clamp_axis(int64_t axis, int rank) {
     const int64_t from_front = axis < 0 ? axis + rank : axis;
-    return (int)(from_front < 0 ? 0 : from_front > rank ? rank : from_front);
+    return (int)(from_front < 0 ? 0 : MP_MIN(from_front, rank));
 }
 
 static mp_status plan_shape(mp_planner *p) {

@@ -30,7 +30,7 @@ static mp_status cast_wide(mp_planner *p, typed from, typed to, int64_t count) {
         mp_plan_kernel(p, &kernel, "cast_%s_%s", mp_dtype_word(from.type), mp_dtype_word(to.type)));
     const size_t from_size = mp_dtype_size(from.type);
     const size_t to_size = mp_dtype_size(to.type);
-    const int per_lane = (int)(16 / (from_size > to_size ? from_size : to_size));
+    const int per_lane = (int)(16 / MP_MAX(from_size, to_size));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, count, per_lane), args,
                      MP_BIND(mp_pointwise1_args, x, from.ref),
                      MP_BIND(mp_pointwise1_args, out, to.ref));

@@ -1,7 +1,7 @@
 /* constant.c - ConstantOfShape.
- * Kernel: move/fill.cu.
+ * Kernel: core/fill.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/fill_args.h"
+#include "kernel/core/upload_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 

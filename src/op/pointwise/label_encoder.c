@@ -2,7 +2,7 @@
  * and looked through by halves.
  * Kernel: pointwise/label.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/pointwise/label_args.h"
+#include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"
 #include "op/core/upload_steps.h"
 

@@ -1,83 +1,16 @@
 /* pointwise.c - the element-wise operators. Their functions are text in
  * kernel/pointwise/pointwise.def; here is what ONNX calls them, in which versions, and where their
  * attributes go.
- * Kernels: pointwise/clip.cu, pointwise/pointwise1.cu, pointwise/pointwise2.cu.
+ * Kernel: pointwise/clip.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/pointwise/pointwise_steps.h"
-
 #include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"
 #include "op/core/op.h"
-#include "op/core/pieces.h"
 #include "op/pointwise/narrow.h"
+#include "op/pointwise/pointwise_steps.h"
 
 #include <float.h>
 #include <string.h>
-
-/* ---- steps ---- */
-
-mp_status mp_pointwise1(mp_planner *p, const char *word, mp_dtype dtype, mp_ref x, mp_ref out,
-                        int64_t count, float a, float b) {
-    if (count == 0) {
-        return MP_OK;
-    }
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "pointwise1_%s_%s", word, mp_dtype_word(dtype)));
-    const mp_pointwise1_args args = {.count = count, .a = a, .b = b};
-    const int per_lane = (int)(16 / mp_dtype_size(dtype));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, count, per_lane), args,
-                     MP_BIND(mp_pointwise1_args, x, x), MP_BIND(mp_pointwise1_args, out, out));
-}
-
-typedef struct built_row {
-    const char *word, *types;
-} built_row;
-
-/* What each function is built for, as pointwise.def says it: "FLOATS+UNSIGNED". */
-static const built_row built[] = {
-#define K_POINTWISE(word, arity, types, ...) {#word, #types},
-#include "kernel/pointwise/pointwise.def"
-#undef K_POINTWISE
-};
-
-/* The instance that computes it: functions that wrap are built for UNSIGNED in place of INTS. */
-static mp_dtype computed_as(const char *word, mp_dtype dtype) {
-    for (size_t i = 0; i < MP_COUNT_OF(built); i++) {
-        if (strcmp(word, built[i].word) == 0) {
-            return strstr(built[i].types, "UNSIGNED") != NULL ? mp_dtype_unsigned(dtype) : dtype;
-        }
-    }
-    return dtype;
-}
-
-/* As mp_pointwise2, for a result of another type. */
-static mp_status pointwise2_to(mp_planner *p, const char *word, mp_dtype dtype, mp_operand x,
-                               mp_operand y, mp_ref out, mp_dtype result, const mp_shape *shape,
-                               float a, float b) {
-    const int64_t count = mp_shape_count(shape);
-    const int per_lane = (int)(16 / mp_dtype_size(dtype));
-    const mp_kernel *kernel = NULL;
-    if (count == 0) {
-        return MP_OK;
-    }
-    MP_TRY(mp_plan_kernel(p, &kernel, "pointwise2_%s_%s", word,
-                          mp_dtype_word(computed_as(word, dtype))));
-    mp_piece piece;
-    for (int64_t first = 0; first < count; first += piece.walk.count) {
-        MP_TRY(mp_piece_at(shape, (const mp_shape *const[]){x.shape, y.shape}, 2, first, &piece));
-        const mp_pointwise2_args args = {.a = a, .b = b, .walk = piece.walk};
-        MP_TRY(MP_LAUNCH(p, kernel, mp_plan_grid(p, piece.walk.count, per_lane), args,
-                         MP_BIND(mp_pointwise2_args, x, mp_ref_element(x.ref, piece.in[0], dtype)),
-                         MP_BIND(mp_pointwise2_args, y, mp_ref_element(y.ref, piece.in[1], dtype)),
-                         MP_BIND(mp_pointwise2_args, out, mp_ref_element(out, piece.out, result))));
-    }
-    return MP_OK;
-}
-
-mp_status mp_pointwise2(mp_planner *p, const char *word, mp_dtype dtype, mp_operand x, mp_operand y,
-                        mp_ref out, const mp_shape *shape, float a, float b) {
-    return pointwise2_to(p, word, dtype, x, y, out, dtype, shape, a, b);
-}
 
 /* ---- operators of one input ---- */
 
@@ -133,8 +66,14 @@ static mp_status plan_binary_as(mp_planner *p, const char *word, mp_dtype result
     mp_shape shape;
     MP_TRY(mp_shape_broadcast(&p->in[0].shape, &p->in[1].shape, &shape));
     MP_TRY(mp_plan_output(p, 0, result, &shape));
-    return pointwise2_to(p, word, p->in[0].type, operand_in(p, first), operand_in(p, 1 - first),
-                         MP_OUT(0), result, &shape, 0, 0);
+    const mp_pair pair = {.word = word,
+                          .dtype = p->in[0].type,
+                          .result = result,
+                          .x = operand_in(p, first),
+                          .y = operand_in(p, 1 - first),
+                          .out = MP_OUT(0),
+                          .shape = &shape};
+    return mp_plan_pair(p, &pair);
 }
 
 static mp_status plan_binary(mp_planner *p) {

@@ -19,4 +19,16 @@ mp_status mp_pointwise1(mp_planner *p, const char *word, mp_dtype dtype, mp_ref 
 mp_status mp_pointwise2(mp_planner *p, const char *word, mp_dtype dtype, mp_operand x, mp_operand y,
                         mp_ref out, const mp_shape *shape, float a, float b);
 
+/* The same for a result of another type. */
+typedef struct mp_pair {
+    const char *word;
+    mp_dtype dtype, result;
+    mp_operand x, y;
+    mp_ref out;
+    const mp_shape *shape; /* of `out` */
+    float a, b;
+} mp_pair;
+
+mp_status mp_plan_pair(mp_planner *p, const mp_pair *pair);
+
 #endif

@@ -6,7 +6,7 @@
  * graph replays the run that was captured, with its numbers.
  * Kernels: pointwise/dropout.cu, pointwise/multinomial.cu, pointwise/random.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/pointwise/random_args.h"
+#include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 

@@ -46,7 +46,7 @@ static mp_status count_ints(const mp_planner *p, mp_range_args *args) {
     const uint64_t distance =
         up ? (uint64_t)limit - (uint64_t)args->start : (uint64_t)args->start - (uint64_t)limit;
     const uint64_t step = up ? (uint64_t)args->delta : 0 - (uint64_t)args->delta;
-    const uint64_t count = (distance - 1) / step + 1;
+    const uint64_t count = MP_CEIL_DIV(distance, step);
     if (count > INT64_MAX) {
         return MP_FAIL(INVALID_ARGUMENT, "%llu elements are too many", (unsigned long long)count);
     }

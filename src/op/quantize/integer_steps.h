@@ -3,7 +3,7 @@
 #ifndef MP_OP_INTEGER_STEPS_H
 #define MP_OP_INTEGER_STEPS_H
 
-#include "kernel/quantize/integer_args.h"
+#include "kernel/quantize/quantize_args.h"
 #include "op/core/op.h"
 
 /* Where the operands are; MP_NOWHERE for what there is not. A side is A (0) or B (1). */

@@ -4,7 +4,7 @@
  * they are written out as numbers for library math.
  * Kernels: quantize/nbits_rows.cu, quantize/nbits_unpack.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/quantize/nbits_args.h"
+#include "kernel/quantize/quantize_args.h"
 #include "op/core/families.h"
 
 enum { A, B, SCALES, ZEROS, GROUPS, BIAS };
@@ -41,7 +41,7 @@ static mp_status read_sizes(const mp_planner *p, k_nbits *w) {
     }
     w->bits = (int32_t)bits;
     w->middle = 1 << (bits - 1);
-    w->blocks = (w->k - 1) / block + 1;
+    w->blocks = MP_CEIL_DIV(w->k, block);
     w->weight_row = w->blocks * (block * bits / 8);
     w->zero_row = (w->blocks * bits + 7) / 8;
     return MP_OK;
@@ -103,7 +103,7 @@ static mp_status launch(mp_planner *p, const char *word, mp_grid grid, const mp_
 
 static mp_status by_rows(mp_planner *p, const mp_nbits_args *args) {
     const int64_t columns = (int64_t)LANES / GROUP_LANES * K_NBITS_COLUMNS;
-    return launch(p, "rows", mp_plan_grid_rows(p, (args->w.n - 1) / columns + 1, LANES), args,
+    return launch(p, "rows", mp_plan_grid_rows(p, MP_CEIL_DIV(args->w.n, columns), LANES), args,
                   MP_OUT(0));
 }
 
@@ -111,10 +111,8 @@ static mp_status by_library(mp_planner *p, const mp_nbits_args *args) {
     const mp_dtype dtype = p->in[A].type;
     const k_nbits *w = &args->w;
     const mp_shape shape = {.rank = 2, .dim = {w->n, w->k}};
-    size_t bytes = 0;
     mp_ref numbers;
-    MP_TRY(mp_shape_bytes(&shape, dtype, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, &numbers));
+    MP_TRY(mp_plan_scratch_shape(p, &shape, dtype, &numbers));
     MP_TRY(launch(p, "unpack", mp_plan_grid(p, w->n * w->k, K_NBITS_PIECE), args, numbers));
     const mp_gemm gemm = {.type = dtype,
                           .trans_b = true,

@@ -4,7 +4,8 @@
  * quantize/quantized_rows.cu, recurrent/quantized_lstm.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
+#include "op/recurrent/recurrent_read.h"
 #include "op/recurrent/recurrent_steps.h"
 
 enum { IN_W_SCALE = 8, IN_W_ZERO, IN_R_SCALE, IN_R_ZERO };
@@ -81,8 +82,8 @@ static mp_status transposed_weight(mp_planner *p, const weight *w, mp_ref *out) 
 static mp_status quantize_input(mp_planner *p, int64_t count, mp_ref *bytes, mp_ref *parameter) {
     const mp_kernel *kernel = NULL;
     mp_ref range;
-    const int64_t wanted = (count + LANES * 8 - 1) / (LANES * 8);
-    const int64_t parts = wanted < K_QUANT_BLOCKS ? wanted : K_QUANT_BLOCKS;
+    const int64_t wanted = MP_CEIL_DIV(count, LANES * 8);
+    const int64_t parts = MP_MIN(wanted, K_QUANT_BLOCKS);
     const mp_quantized_range_args range_args = {.count = count};
     const mp_quantized_rows_args rows_args = {.count = count, .parts = parts};
     MP_TRY(mp_plan_scratch(p, (size_t)parts * 2 * sizeof(float), &range));
@@ -111,11 +112,9 @@ static mp_status plan_projection(mp_planner *p, const mp_recurrent *r, const k_q
                                             .tiles_across = MP_CEIL_DIV(w->columns, TILE),
                                             .w = *w};
     const mp_kernel *kernel = NULL;
-    size_t size = 0;
     mp_ref bytes;
     mp_ref parameter;
-    MP_TRY(mp_shape_bytes(&shape, MP_F32, &size));
-    MP_TRY(mp_plan_scratch(p, size, out));
+    MP_TRY(mp_plan_scratch_shape(p, &shape, MP_F32, out));
     MP_TRY(quantize_input(p, rows * r->input, &bytes, &parameter));
     MP_TRY(mp_plan_kernel(p, &kernel, "quantized_product"));
     mp_grid grid =

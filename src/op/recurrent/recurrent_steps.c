@@ -118,7 +118,7 @@ static mp_status plan_launch_each(mp_planner *p, const mp_recurrent *r, mp_ref p
     for (int i = 0; i < 3; i++) {
         MP_TRY(state_place(p, cell, accumulator_size(r->type), &state[i]));
     }
-    args.unit_blocks = most < wanted ? most : wanted;
+    args.unit_blocks = MP_MIN(most, wanted);
     args.step_count = 1;
     for (int64_t step = 0; step < cell->steps; step++) {
         const mp_ref now[3] = {state[step % 2], state[1 - step % 2], state[2]};
@@ -188,11 +188,9 @@ static mp_status plan_products(mp_planner *p, const mp_recurrent *r, mp_ref proj
     const mp_shape shape = {.rank = 3,
                             .dim = {cell->directions, cell->batch, cell->kind * cell->hidden}};
     products x = {.projected = projected, .update = MP_NOWHERE, .reset = MP_NOWHERE};
-    size_t bytes = 0;
     MP_TRY(state_place(p, cell, size, &x.h));
     MP_TRY(state_place(p, cell, accumulator_size(r->type), &x.c));
-    MP_TRY(mp_shape_bytes(&shape, r->type, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, &x.product));
+    MP_TRY(mp_plan_scratch_shape(p, &shape, r->type, &x.product));
     if (two) {
         MP_TRY(state_place(p, cell, accumulator_size(r->type), &x.update));
         MP_TRY(state_place(p, cell, size, &x.reset));
@@ -245,4 +243,17 @@ mp_status mp_recurrent_plan(mp_planner *p, const mp_recurrent *r, mp_ref project
         break;
     }
     return plan_products(p, r, projected);
+}
+
+mp_status mp_recurrent_no_steps(mp_planner *p, const mp_recurrent *r) {
+    const k_cell *c = &r->cell;
+    const mp_shape state = {.rank = 3, .dim = {c->directions, c->batch, c->hidden}};
+    size_t bytes = 0;
+    MP_TRY(mp_shape_bytes(&state, r->type, &bytes));
+    for (int i = MP_RNN_Y_H; i <= MP_RNN_Y_C; i++) {
+        if (mp_plan_wants(p, i)) {
+            MP_TRY(mp_plan_fill(p, MP_OUT(i), 0, 1, bytes));
+        }
+    }
+    return MP_OK;
 }

@@ -16,13 +16,6 @@ typedef struct mp_recurrent {
     k_cell cell;   /* pointers unset */
 } mp_recurrent;
 
-/* Reads the attributes and all inputs but W and R, and declares the outputs. */
-mp_status mp_recurrent_read(mp_planner *p, k_cell_kind kind, mp_recurrent *out);
-
-/* The steps for an X without any: the states at the end are zeros, whatever those at the beginning
- * are, as ONNX Runtime's CPU provider has it. */
-mp_status mp_recurrent_no_steps(mp_planner *p, const mp_recurrent *r);
-
 /* Bindings of the cell that is `offset` bytes into a struct of arguments; MP_CELL_BINDS of them.
  */
 enum { MP_CELL_BINDS = 9 };
@@ -31,6 +24,10 @@ void mp_recurrent_bind(const mp_planner *p, mp_ref projected, size_t offset,
 
 /* Lanes of a warp that share a unit's products, `piece` elements of the state each. */
 int32_t mp_recurrent_lanes(int64_t hidden, int64_t piece);
+
+/* The steps for an X without any: the states at the end are zeros, whatever those at the beginning
+ * are, as ONNX Runtime's CPU provider has it. */
+mp_status mp_recurrent_no_steps(mp_planner *p, const mp_recurrent *r);
 
 /* The steps from `projected` on, W x of all times, for R as input MP_RNN_R. */
 mp_status mp_recurrent_plan(mp_planner *p, const mp_recurrent *r, mp_ref projected);

@@ -1,8 +1,8 @@
 /* argmax.c - ArgMax, ArgMin, and Hardmax, which marks what ArgMax finds.
  * Kernels: rows/argmax.cu, rows/one_hot_row.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/rows/argmax_args.h"
-#include "kernel/rows/one_hot_row_args.h"
+#include "kernel/rows/row_args.h"
+#include "kernel/rows/sort_args.h"
 #include "op/core/families.h"
 #include "op/core/op.h"
 #include "op/core/row_shape.h"
@@ -19,42 +19,42 @@ static bool prefers_lane(const mp_planner *p, mp_rows r) {
     return r.columns <= 4 || (r.inner >= 32 && r.rows >= many);
 }
 
-static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_arg_args args, int32_t stage,
+static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_argmax_args args, int32_t stage,
                         int64_t blocks, mp_ref out, mp_ref partial) {
-    const int64_t width = stage == K_ARG_MERGE ? args.pieces : args.columns;
+    const int64_t width = stage == K_ARGMAX_MERGE ? args.pieces : args.columns;
     uint32_t lanes = LANES;
-    while (stage != K_ARG_LANES && lanes > 32 && (int64_t)lanes * 4 > width) {
+    while (stage != K_ARGMAX_LANES && lanes > 32 && (int64_t)lanes * 4 > width) {
         lanes /= 2;
     }
     mp_grid grid = mp_plan_grid_rows(p, blocks, lanes);
     grid.shared_bytes = lanes * (uint32_t)sizeof(k_best);
     args.stage = stage;
-    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_arg_args, x, MP_IN(0)),
-                     MP_BIND(mp_arg_args, out, out), MP_BIND(mp_arg_args, partial, partial));
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_argmax_args, x, MP_IN(0)),
+                     MP_BIND(mp_argmax_args, out, out), MP_BIND(mp_argmax_args, partial, partial));
 }
 
 /* The index of the largest (or smallest) element of each row of input 0, which has some. */
-static mp_status find(mp_planner *p, mp_rows r, bool largest, bool last, mp_ref out) {
+static mp_status find_best(mp_planner *p, mp_rows r, bool largest, bool last, mp_ref out) {
     const mp_dtype dtype = p->in[0].type;
     const mp_kernel *kernel = NULL;
-    mp_arg_args args = {.rows = r.rows,
-                        .columns = r.columns,
-                        .inner = r.inner,
-                        .last = last ? ~(uint64_t)0 : 0,
-                        .order = mp_order_of(dtype, largest)};
+    mp_argmax_args args = {.rows = r.rows,
+                           .columns = r.columns,
+                           .inner = r.inner,
+                           .last = last ? ~(uint64_t)0 : 0,
+                           .order = mp_order_of(dtype, largest)};
     MP_TRY(mp_plan_kernel(p, &kernel, "arg_b%d", mp_order_bits(dtype)));
     if (prefers_lane(p, r)) {
-        return launch(p, kernel, args, K_ARG_LANES, MP_CEIL_DIV(r.rows, LANES), out, MP_NOWHERE);
+        return launch(p, kernel, args, K_ARGMAX_LANES, MP_CEIL_DIV(r.rows, LANES), out, MP_NOWHERE);
     }
     args.pieces = mp_row_pieces(r.rows, r.columns, p->device->info.multiprocessors, PIECE_MIN);
     if (args.pieces == 1) {
-        return launch(p, kernel, args, K_ARG_WHOLE, r.rows, out, MP_NOWHERE);
+        return launch(p, kernel, args, K_ARGMAX_WHOLE, r.rows, out, MP_NOWHERE);
     }
     mp_ref partial = MP_NOWHERE;
     args.piece = MP_CEIL_DIV(r.columns, args.pieces);
     MP_TRY(mp_plan_scratch(p, (size_t)(r.rows * args.pieces) * sizeof(k_best), &partial));
-    MP_TRY(launch(p, kernel, args, K_ARG_PIECES, r.rows * args.pieces, MP_NOWHERE, partial));
-    return launch(p, kernel, args, K_ARG_MERGE, r.rows, out, partial);
+    MP_TRY(launch(p, kernel, args, K_ARGMAX_PIECES, r.rows * args.pieces, MP_NOWHERE, partial));
+    return launch(p, kernel, args, K_ARGMAX_MERGE, r.rows, out, partial);
 }
 
 /* ---- ArgMax, ArgMin ---- */
@@ -84,7 +84,7 @@ static mp_status plan_arg(mp_planner *p) {
         return MP_FAIL(INVALID_ARGUMENT, "axis %d of the shape %s is empty, so nothing is %s", axis,
                        mp_shape_text(x, text), *largest ? "largest" : "smallest");
     }
-    return find(p, r, *largest, last, MP_OUT(0));
+    return find_best(p, r, *largest, last, MP_OUT(0));
 }
 
 /* ---- Hardmax ---- */
@@ -102,7 +102,7 @@ static mp_status mark_largest(mp_planner *p, mp_rows r) {
         return MP_OK;
     }
     MP_TRY(mp_plan_scratch_of(p, r.rows, MP_I64, &index));
-    MP_TRY(find(p, r, true, false, index));
+    MP_TRY(find_best(p, r, true, false, index));
     MP_TRY(mp_plan_kernel(p, &kernel, "one_hot_row_b%d", mp_order_bits(x->type)));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
                      MP_BIND(mp_one_hot_row_args, index, index),

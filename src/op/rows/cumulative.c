@@ -1,7 +1,7 @@
 /* cumulative.c - CumSum and CumProd.
  * Kernel: rows/cumulative.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/rows/cumulative_args.h"
+#include "kernel/rows/row_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 #include "op/core/row_shape.h"
@@ -14,23 +14,25 @@ static const char *word_of(mp_dtype dtype) {
 }
 
 /* One lane a row where rows are neighbours in memory and many, or short. */
-static bool prefers_lane(const mp_planner *p, const mp_scan_args *args) {
+static bool prefers_lane(const mp_planner *p, const mp_cumulative_args *args) {
     const int64_t many = (int64_t)p->device->info.multiprocessors * 128;
     return args->columns <= 16 || (args->inner >= 16 && args->rows >= many);
 }
 
-static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_scan_args args, int32_t stage,
-                        int64_t blocks, mp_ref carries) {
-    const int64_t width = stage == K_SCAN_CARRIES ? args.pieces : args.piece / 4;
+static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_cumulative_args args,
+                        int32_t stage, int64_t blocks, mp_ref carries) {
+    const int64_t width = stage == K_CUMULATIVE_CARRIES ? args.pieces : args.piece / 4;
     uint32_t lanes = LANES;
-    while (stage != K_SCAN_LANES && lanes > 32 && lanes > width) {
+    while (stage != K_CUMULATIVE_LANES && lanes > 32 && lanes > width) {
         lanes /= 2;
     }
     args.stage = stage;
-    const mp_ref out = stage == K_SCAN_TOTALS || stage == K_SCAN_CARRIES ? MP_NOWHERE : MP_OUT(0);
+    const mp_ref out =
+        stage == K_CUMULATIVE_TOTALS || stage == K_CUMULATIVE_CARRIES ? MP_NOWHERE : MP_OUT(0);
     return MP_LAUNCH(p, kernel, mp_plan_grid_rows(p, blocks, lanes), args,
-                     MP_BIND(mp_scan_args, x, MP_IN(0)), MP_BIND(mp_scan_args, out, out),
-                     MP_BIND(mp_scan_args, carries, carries));
+                     MP_BIND(mp_cumulative_args, x, MP_IN(0)),
+                     MP_BIND(mp_cumulative_args, out, out),
+                     MP_BIND(mp_cumulative_args, carries, carries));
 }
 
 static mp_status plan_scan(mp_planner *p) {
@@ -50,27 +52,27 @@ static mp_status plan_scan(mp_planner *p) {
     if (r.rows == 0 || r.columns == 0) {
         return MP_OK;
     }
-    mp_scan_args args = {.rows = r.rows,
-                         .columns = r.columns,
-                         .inner = r.inner,
-                         .product = *product,
-                         .exclusive = mp_node_int(p->node, "exclusive", 0) != 0,
-                         .reverse = mp_node_int(p->node, "reverse", 0) != 0};
+    mp_cumulative_args args = {.rows = r.rows,
+                               .columns = r.columns,
+                               .inner = r.inner,
+                               .product = *product,
+                               .exclusive = mp_node_int(p->node, "exclusive", 0) != 0,
+                               .reverse = mp_node_int(p->node, "reverse", 0) != 0};
     const mp_kernel *kernel = NULL;
     mp_ref carries = MP_NOWHERE;
     MP_TRY(mp_plan_kernel(p, &kernel, "scan_%s", word_of(x->type)));
     if (prefers_lane(p, &args)) {
-        return launch(p, kernel, args, K_SCAN_LANES, MP_CEIL_DIV(r.rows, LANES), MP_NOWHERE);
+        return launch(p, kernel, args, K_CUMULATIVE_LANES, MP_CEIL_DIV(r.rows, LANES), MP_NOWHERE);
     }
     args.pieces = mp_row_pieces(r.rows, r.columns, p->device->info.multiprocessors, PIECE_MIN);
     args.piece = MP_CEIL_DIV(r.columns, args.pieces);
     const int64_t parts = r.rows * args.pieces;
     if (args.pieces > 1) {
         MP_TRY(mp_plan_scratch(p, (size_t)parts * 8, &carries));
-        MP_TRY(launch(p, kernel, args, K_SCAN_TOTALS, parts, carries));
-        MP_TRY(launch(p, kernel, args, K_SCAN_CARRIES, r.rows, carries));
+        MP_TRY(launch(p, kernel, args, K_CUMULATIVE_TOTALS, parts, carries));
+        MP_TRY(launch(p, kernel, args, K_CUMULATIVE_CARRIES, r.rows, carries));
     }
-    return launch(p, kernel, args, K_SCAN_WRITE, parts, carries);
+    return launch(p, kernel, args, K_CUMULATIVE_WRITE, parts, carries);
 }
 
 /* ---- the rows ---- */

@@ -4,7 +4,7 @@
 #define MP_OP_KEY_BITS_H
 
 #include "base/dtype.h"
-#include "kernel/rows/sort_key_args.h"
+#include "kernel/rows/sort_args.h"
 
 #include <stdbool.h>
 

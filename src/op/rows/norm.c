@@ -2,11 +2,11 @@
  * LayerNormalization and what differs from it in where the rows and their scales are.
  * Kernel: rows/norm.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/rows/norm_args.h"
+#include "kernel/rows/row_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 #include "op/core/row_grid.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 
 /* ---- the step ---- */
 
@@ -82,10 +82,8 @@ static mp_status vector(mp_planner *p, int i, const char *name, const mp_shape *
     if (mp_shape_count(&shape) == mp_shape_count(row)) {
         return MP_OK;
     }
-    size_t bytes = 0;
     mp_strided source = {.ref = MP_IN(i)}, target = {.ref = MP_NOWHERE};
-    MP_TRY(mp_shape_bytes(row, given->type, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, &target.ref));
+    MP_TRY(mp_plan_scratch_shape(p, row, given->type, &target.ref));
     mp_shape_broadcast_strides(&shape, row, source.stride);
     mp_shape_strides(row, target.stride);
     *out = target.ref;
@@ -280,11 +278,9 @@ static mp_status plan_mean_variance(mp_planner *p) {
     if (in_order || mp_shape_count(&x->shape) == 0) {
         return launch(p, &n);
     }
-    size_t bytes = 0;
     const size_t size = mp_dtype_size(x->type);
     mp_shape_strides(&shape, transposed.stride);
-    MP_TRY(mp_shape_bytes(&x->shape, x->type, &bytes));
-    MP_TRY(mp_plan_scratch(p, bytes, &transposed.ref));
+    MP_TRY(mp_plan_scratch_shape(p, &x->shape, x->type, &transposed.ref));
     MP_TRY(mp_plan_strided_copy(p, &shape, size, &given, &transposed));
     n.x = transposed.ref;
     n.out = transposed.ref; /* each lane writes what it alone has read */

@@ -2,8 +2,7 @@
  * LpNormalization.
  * Kernels: rows/lp_norm.cu, rows/softmax.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/rows/lp_norm_args.h"
-#include "kernel/rows/softmax_args.h"
+#include "kernel/rows/row_args.h"
 #include "op/core/families.h"
 #include "op/core/row_grid.h"
 #include "op/core/row_shape.h"

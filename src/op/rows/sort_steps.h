@@ -3,7 +3,7 @@
 #ifndef MP_OP_SORT_STEPS_H
 #define MP_OP_SORT_STEPS_H
 
-#include "kernel/rows/topk_args.h"
+#include "kernel/rows/sort_args.h"
 #include "op/core/plan.h"
 
 /* Scratch memory for `count` pairs. Fails: INVALID_ARGUMENT where that is too large. */

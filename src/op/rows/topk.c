@@ -6,7 +6,7 @@
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 #include "op/core/row_shape.h"
-#include "op/move/slice.h"
+#include "op/move/strided_copy.h"
 #include "op/rows/key_bits.h"
 #include "op/rows/sort_steps.h"
 

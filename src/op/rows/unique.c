@@ -4,10 +4,10 @@
  * Kernels: rows/unique.cu, rows/unique_write.cu, and move/compact_count.cu, move/compact_scan.cu,
  * move/compact_write.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/move/compact_args.h"
-#include "kernel/rows/unique_args.h"
+#include "kernel/move/indexed_args.h"
+#include "kernel/rows/sort_args.h"
 #include "op/core/families.h"
-#include "op/move/slice.h"
+#include "op/move/gather.h"
 #include "op/rows/key_bits.h"
 #include "op/rows/sort_steps.h"
 

@@ -4,7 +4,7 @@
  * Kernel: signal/mel_weights.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/half.h"
-#include "kernel/signal/mel_args.h"
+#include "kernel/signal/signal_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 #include "op/core/upload_steps.h"

@@ -110,7 +110,7 @@ static void pad_same(mp_window *window, int d, int64_t in) {
     const int64_t stride = window->stride[d];
     const int64_t out = MP_CEIL_DIV(in, stride);
     const int64_t needed = (out - 1) * stride + mp_window_extent(window, d) - in;
-    const int64_t total = needed > 0 ? needed : 0;
+    const int64_t total = MP_MAX(needed, 0);
     const bool upper = window->auto_pad == MP_PAD_SAME_UPPER;
     window->pad_begin[d] = upper ? total / 2 : total - total / 2;
     window->pad_end[d] = total - window->pad_begin[d];

@@ -185,7 +185,7 @@ static mp_spectrum_side side_between(const mp_spectrum_args *args, int64_t lengt
 static int group_bits(const mp_planner *p, mp_dtype type, const mp_spectrum_args *args) {
     const bool apart = args->from.step > 1 || args->to.step > 1 || args->strands > 1;
     const size_t most = p->device->info.shared_bytes_max;
-    const size_t room = most < GROUP_BYTES_MAX ? most : GROUP_BYTES_MAX;
+    const size_t room = MP_MIN(most, GROUP_BYTES_MAX);
     int bits = 0;
     while (bits < GROUP_BITS_MAX && (int64_t)1 << bits < args->rows * args->strands &&
            shared_bytes(type, args->length, bits + 1) <= room &&
@@ -234,7 +234,7 @@ static mp_status plan_row_roots(mp_planner *p, const transform *t, int32_t *fine
     const int64_t count = (int64_t)1 << *fine_bits;
     const mp_roots_args small = {.n = t->length, .count = count, .step = 1};
     const mp_roots_args large = {
-        .n = t->length, .count = (t->length - 1) / count + 1, .step = count};
+        .n = t->length, .count = MP_CEIL_DIV(t->length, count), .step = count};
     MP_TRY(plan_roots(p, t->type, &small, fine));
     return plan_roots(p, t->type, &large, coarse);
 }

@@ -3,7 +3,7 @@
 #ifndef MP_OP_SPECTRUM_STEPS_H
 #define MP_OP_SPECTRUM_STEPS_H
 
-#include "kernel/signal/spectrum_args.h"
+#include "kernel/signal/signal_args.h"
 #include "op/core/plan.h"
 
 /* What is to be transformed: each row of x, n elements of which those from `have` on are 0, to a

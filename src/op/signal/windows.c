@@ -1,7 +1,7 @@
 /* windows.c - HannWindow, HammingWindow and BlackmanWindow.
  * Kernel: signal/cosine_window.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/signal/cosine_window_args.h"
+#include "kernel/signal/signal_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
 

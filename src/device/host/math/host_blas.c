@@ -33,7 +33,7 @@ static struct {
 } blas;
 
 /* Finds "<prefix><name>" for the first prefix that has it. */
-static bool find(void *library, const char *name, void *out) {
+static bool symbol_find(void *library, const char *name, void *out) {
     static const char *const prefixes[] = {"scipy_", ""};
     for (size_t i = 0; i < MP_COUNT_OF(prefixes); i++) {
         char symbol[64];
@@ -65,10 +65,10 @@ static void open_blas(void) {
         return;
     }
     set_threads_fn *set_threads = NULL;
-    if (!find(library, "cblas_sgemm", &blas.gemm_f32) ||
-        !find(library, "cblas_dgemm", &blas.gemm_f64) ||
-        !find(library, "cblas_sgemv", &blas.gemv_f32) ||
-        !find(library, "openblas_set_num_threads", &set_threads)) {
+    if (!symbol_find(library, "cblas_sgemm", &blas.gemm_f32) ||
+        !symbol_find(library, "cblas_dgemm", &blas.gemm_f64) ||
+        !symbol_find(library, "cblas_sgemv", &blas.gemv_f32) ||
+        !symbol_find(library, "openblas_set_num_threads", &set_threads)) {
         MP_LOG(WARNING, "matrix products use plain loops: %s", mp_error_message());
         return;
     }

@@ -38,8 +38,8 @@ static void load_line(const conv_shape *s, const row *r, int64_t d, int64_t h, i
     const size_t real_size = s->real->real_size;
     int64_t first = begin, last = begin; /* the part that lies in the image */
     if (d >= r->d.begin && d < r->d.end && h >= r->h.begin && h < r->h.end) {
-        first = r->w.begin > begin ? r->w.begin : begin;
-        last = r->w.end < end ? r->w.end : end;
+        first = MP_MAX(r->w.begin, begin);
+        last = MP_MIN(r->w.end, end);
         if (first > last) {
             first = last = begin;
         }
@@ -60,7 +60,7 @@ static void load_row(const conv_shape *s, const row *r, int64_t begin, int64_t e
     for (int64_t point = begin; point < end;) {
         const int64_t line = point / width, from = point % width;
         const int64_t left = end - point;
-        const int64_t count = width - from < left ? width - from : left;
+        const int64_t count = MP_MIN(width - from, left);
         load_line(s, r, line / s->out[1], line % s->out[1], from, from + count, to);
         to += (size_t)count * s->real->real_size;
         point += count;
@@ -106,10 +106,10 @@ static task find_task(const plan *p, int64_t index) {
     const conv_shape *s = &p->shape;
     task t = {0};
     t.begin = index % p->panels * p->panel;
-    t.end = t.begin + p->panel < s->out_points ? t.begin + p->panel : s->out_points;
+    t.end = MP_MIN(t.begin + p->panel, s->out_points);
     index /= p->panels;
     t.channel = index % p->parts * p->part;
-    t.channels = s->group_out - t.channel < p->part ? s->group_out - t.channel : p->part;
+    t.channels = MP_MIN(s->group_out - t.channel, p->part);
     index /= p->parts;
     t.group = index % s->conv->groups;
     t.batch = index / s->conv->groups;
@@ -178,9 +178,9 @@ static void choose_panels(plan *p) {
     const int64_t wanted = (int64_t)mp_worker_count() * 2;
     const int64_t images = s->conv->batch * s->conv->groups;
     const int64_t fitting = PANEL_BYTES / column_bytes, shared = s->out_points * images / wanted;
-    const int64_t points = (fitting < shared ? fitting : shared) / STEP * STEP;
-    p->panel = points < STEP ? STEP : points;
-    p->panel = p->panel < s->out_points ? p->panel : s->out_points;
+    const int64_t points = MP_MIN(fitting, shared) / STEP * STEP;
+    p->panel = MP_MAX(points, STEP);
+    p->panel = MP_MIN(p->panel, s->out_points);
     p->panels = MP_CEIL_DIV(s->out_points, p->panel);
     const int64_t parts = p->panels * images >= wanted ? 1 : wanted / (p->panels * images);
     p->part = MP_CEIL_DIV(s->group_out, parts);

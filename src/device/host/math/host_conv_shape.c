@@ -34,8 +34,8 @@ tap_range mp__host_conv_range(const conv_shape *s, int axis, int64_t tap) {
     const int64_t room = s->in[axis] - 1 - offset; /* of the last point, times the stride */
     const int64_t end = room < 0 ? 0 : room / stride + 1;
     tap_range range = {.offset = offset, .begin = first, .end = end};
-    range.end = range.end < s->out[axis] ? range.end : s->out[axis];
-    range.begin = range.begin < range.end ? range.begin : range.end;
+    range.end = MP_MIN(range.end, s->out[axis]);
+    range.begin = MP_MIN(range.begin, range.end);
     return range;
 }
 
@@ -46,8 +46,8 @@ void mp__host_conv_finish(const conv_shape *s, const char *bias, int64_t channel
         s->real->load(&value, bias + (size_t)channel * s->real->size, 1, 1);
         s->real->shift(from, &value, count);
     }
-    if (to != from || s->conv->relu) {
-        s->real->store(to, from, count, s->conv->relu);
+    if (to != from) {
+        s->real->store(to, from, count);
     }
 }
 

@@ -48,7 +48,7 @@ static void scatter(const conv_shape *s, const char *from, int64_t begin, int64_
         const int64_t line = point / s->in[2], x = point % s->in[2];
         const int64_t z = line / s->in[1], y = line % s->in[1];
         const int64_t stop = s->in[2] - x < end - point ? s->in[2] : x + end - point;
-        const int64_t first = w.begin > x ? w.begin : x, last = w.end < stop ? w.end : stop;
+        const int64_t first = MP_MAX(w.begin, x), last = MP_MIN(w.end, stop);
         if (z >= d.begin && z < d.end && y >= h.begin && y < h.end && first < last) {
             const int64_t out_line =
                 (z * s->stride[0] + d.offset) * s->out[1] + y * s->stride[1] + h.offset;
@@ -93,7 +93,7 @@ static void run_panel(const plan *p, const task *t, int64_t begin, int64_t end) 
 static bool open_task(plan *p, int64_t index, task *t) {
     const conv_shape *s = p->shape;
     t->channel = index % p->parts * p->part;
-    t->channels = s->group_out - t->channel < p->part ? s->group_out - t->channel : p->part;
+    t->channels = MP_MIN(s->group_out - t->channel, p->part);
     t->group = index / p->parts % s->conv->groups;
     t->batch = index / p->parts / s->conv->groups;
     const size_t real_size = s->real->real_size;
@@ -117,7 +117,7 @@ static void run_task(plan *p, int64_t index) {
     const size_t points = (size_t)s->out_points;
     s->real->fill(t.sums, NULL, (size_t)t.channels * points);
     for (int64_t i = 0; i < s->in_points; i += p->panel) {
-        run_panel(p, &t, i, i + p->panel < s->in_points ? i + p->panel : s->in_points);
+        run_panel(p, &t, i, MP_MIN(i + p->panel, s->in_points));
     }
     for (int64_t i = 0; i < t.channels; i++) {
         const int64_t channel = t.group * s->group_out + t.channel + i;
@@ -142,8 +142,8 @@ static void choose_parts(plan *p) {
     p->parts = MP_CEIL_DIV(s->group_out, p->part);
     const int64_t column_bytes = p->part * s->taps * (int64_t)s->real->real_size;
     p->panel = PANEL_BYTES / column_bytes;
-    p->panel = p->panel < 16 ? 16 : p->panel;
-    p->panel = p->panel < s->in_points ? p->panel : s->in_points;
+    p->panel = MP_MAX(p->panel, 16);
+    p->panel = MP_MIN(p->panel, s->in_points);
 }
 
 mp_status mp__host_conv_transposed(const conv_shape *shape, const char *x, const char *w,

@@ -144,7 +144,7 @@ static void run_narrow(plan *p, const tile *t) {
             real->load(row, t->bias, count, 1);
             real->add(sums + i * t->n, row, count, 1.0F);
         }
-        real->store(t->c + at, sums + i * t->n, count, false);
+        real->store(t->c + at, sums + i * t->n, count);
     }
 }
 

@@ -69,11 +69,11 @@ DEFINE_REAL(double, f64)
         }                                                                            \
     }                                                                                \
                                                                                      \
-    static void store_##word(void *to, const void *from, size_t count, bool relu) {  \
+    static void store_##word(void *to, const void *from, size_t count) {             \
         S *y = to;                                                                   \
         const T *x = from;                                                           \
         for (size_t i = 0; i < count; i++) {                                         \
-            y[i] = narrow(relu && x[i] < 0 ? 0 : x[i]);                              \
+            y[i] = narrow(x[i]);                                                     \
         }                                                                            \
     }
 
@@ -141,9 +141,9 @@ static void load_f16(void *to, const void *from, size_t count, size_t step) {
     load_f16_plain((float *)to + done, (const uint16_t *)from + done * step, count - done, step);
 }
 
-static void store_f16(void *to, const void *from, size_t count, bool relu) {
-    const size_t done = !relu && has_f16c() ? store_eights(to, from, count) : 0;
-    store_f16_plain((uint16_t *)to + done, (const float *)from + done, count - done, relu);
+static void store_f16(void *to, const void *from, size_t count) {
+    const size_t done = has_f16c() ? store_eights(to, from, count) : 0;
+    store_f16_plain((uint16_t *)to + done, (const float *)from + done, count - done);
 }
 
 #define ROW(dtype, S, T, word, real)                                                            \

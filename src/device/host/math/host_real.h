@@ -17,8 +17,8 @@ typedef struct host_real {
     bool direct;      /* both are the same type */
     /* to[i] = from[i * step], computed from stored. */
     void (*load)(void *to, const void *from, size_t count, size_t step);
-    /* to[i] = from[i], stored from computed; negative values become zero with `relu`. */
-    void (*store)(void *to, const void *from, size_t count, bool relu);
+    /* to[i] = from[i], stored from computed. */
+    void (*store)(void *to, const void *from, size_t count);
     /* to[i] = value[0], all computed; zero when `value` is NULL. */
     void (*fill)(void *to, const void *value, size_t count);
     /* to[i] += value[0], all computed. */

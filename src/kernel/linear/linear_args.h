@@ -1,0 +1,40 @@
+/* linear_args.h - arguments of the kernels that stand in for library math.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_LINEAR_ARGS_H
+#define MP_KERNEL_LINEAR_ARGS_H
+
+#include "kernel/core/index_args.h"
+
+typedef struct mp_det_args {
+    const void *x;
+    void *out;
+    double *work; /* as many elements as x */
+    int64_t matrices, side;
+} mp_det_args;
+
+/* Of one pass over `images` images: x is [images][channels][in_h][in_w], columns is
+ * [images][channels][kernel_h][kernel_w][out_h][out_w], offset is
+ * [images][offset_groups][kernel_h][kernel_w][2][out_h][out_w], mask the same without the 2. */
+typedef struct mp_deform_args {
+    const void *x, *offset, *mask; /* mask may be NULL */
+    void *columns;
+    int64_t count; /* of columns */
+    int64_t channels, offset_groups;
+    int64_t in_h, in_w, out_h, out_w, kernel_h, kernel_w;
+    int64_t stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
+} mp_deform_args;
+
+/* out[n][place] = sum of x[n][k][block] over all k, block that show this place of the image */
+typedef struct mp_col2im_args {
+    const void *x;
+    void *out;
+    int64_t count;
+    int64_t taps;   /* elements of a block */
+    int64_t blocks; /* how many there are of each channel */
+    int32_t rank;   /* of the image, up to K_RANK_MAX - 2 */
+    int32_t unused;
+    int64_t image[K_RANK_MAX], kernel[K_RANK_MAX], across[K_RANK_MAX]; /* across: blocks */
+    int64_t stride[K_RANK_MAX], dilation[K_RANK_MAX], pad[K_RANK_MAX];
+} mp_col2im_args;
+
+#endif

@@ -1,0 +1,98 @@
+/* move_args.h - arguments of the kernels that move or make elements by where they lie.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_MOVE_ARGS_H
+#define MP_KERNEL_MOVE_ARGS_H
+
+#include "kernel/core/index_args.h"
+
+/* A run: the elements that a lane copies at once where it writes in order. */
+#define K_COPY_RUN(bytes) ((bytes) < 2 ? 8 : 16 / (bytes))
+
+typedef struct mp_strided_copy_args {
+    const void *x; /* already at the first element to read */
+    void *out;
+    int64_t count;
+    int32_t in_order; /* element i of the layout is element i of out */
+    int32_t in_runs;  /* that, it is not wide, and its rows have a run at least */
+    k_layout layout;  /* view 0 reads x, view 1 writes out */
+} mp_strided_copy_args;
+
+/* A lane transposes a square of this many elements a side; its lines have 16 bytes at most. */
+#define K_SQUARE_SIDE(bytes) ((bytes) < 4 ? 4 : 16 / (bytes))
+
+/* out[o][c][r] = x[o][r][c]: columns are neighbours in x, rows are neighbours in out. */
+typedef struct mp_transpose_args {
+    const void *x;
+    void *out;
+    int64_t rows, columns;
+    int64_t row_stride;    /* of x, in elements */
+    int64_t column_stride; /* of out */
+    int64_t count;         /* of tiles */
+    int32_t across, down;  /* a tile has 2^down rows of 2^across squares */
+    k_layout tiles;        /* not wide; view 0: x, view 1: out, view 2: its row, 3: its column */
+} mp_transpose_args;
+
+/* At most 4 KiB of arguments reach a kernel. */
+enum { K_PARTS_MAX = 32 };
+
+/* Numbers are of elements of the kernel's type. */
+typedef struct k_part {
+    void *data;     /* rows of `width`; NULL: an output that nobody wants */
+    int64_t start;  /* of its first element in the walk over all parts */
+    int64_t width;  /* 1 or more */
+    int64_t column; /* where its rows lie in those of the whole */
+    k_divider divider;
+} k_part;
+
+typedef struct mp_concat_split_args {
+    void *whole;
+    int64_t width; /* of a row of the whole */
+    int64_t count; /* of all parts */
+    int32_t parts;
+    int32_t stride;   /* the search's first: the highest power of two below `parts`, or 0 */
+    int32_t is_split; /* from the whole to the parts; otherwise from them to it */
+    int32_t wide;     /* 2^31 elements or more: dividers are not used */
+    k_part part[K_PARTS_MAX];
+} mp_concat_split_args;
+
+enum { K_PAD_CONSTANT, K_PAD_EDGE, K_PAD_REFLECT, K_PAD_WRAP };
+
+typedef struct mp_pad_args {
+    const void *x;     /* at the first element that may be read */
+    const void *value; /* of K_PAD_CONSTANT: one element; NULL: the bytes of `bits` */
+    void *out;
+    int64_t count;
+    uint64_t bits;
+    int32_t value_size; /* bytes of that element; T is as wide or holds several */
+    int32_t mode;
+    int32_t rank;               /* at least 1 */
+    int32_t wide;               /* out has 2^31 elements or more: dividers are not used */
+    int64_t dim[K_RANK_MAX];    /* of out */
+    int64_t size[K_RANK_MAX];   /* of x, of which `before` elements of out come first */
+    int64_t before[K_RANK_MAX]; /* 0 or more */
+    int64_t stride[K_RANK_MAX]; /* of x; of the last one 1 */
+    k_divider divider[K_RANK_MAX];
+} mp_pad_args;
+
+/* out = x, or `one` where x is NULL, between the diagonals `low` and `high`; 0 beside them. */
+typedef struct mp_band_args {
+    const void *x;
+    void *out;
+    int64_t count;
+    int64_t low, high; /* inclusive; diagonal 0 is the main one, those above it are positive */
+    uint64_t one;      /* the bytes of an element */
+    k_layout layout;   /* view 0: the number of the diagonal */
+} mp_band_args;
+
+/* The first lengths[b] steps of time are read from the last to the first. */
+typedef struct mp_reverse_args {
+    const void *x;
+    const int64_t *lengths;
+    void *out;
+    int64_t count;
+    int64_t time;    /* steps */
+    int64_t stride;  /* between them */
+    k_layout layout; /* view 0: b, view 1: the step */
+} mp_reverse_args;
+
+#endif

@@ -1,0 +1,98 @@
+/* row_args.h - arguments of the kernels that sum, scale or mark rows.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_ROW_ARGS_H
+#define MP_KERNEL_ROW_ARGS_H
+
+#include "kernel/core/index_args.h"
+
+/* Rows of `columns` elements, `inner` apart: element c of row (o, i) is x[(o * columns + c) * inner
+ * + i]. */
+typedef struct mp_softmax_args {
+    const void *x;
+    void *out;
+    int64_t rows, columns, inner;
+    int32_t width;  /* lanes that share a row */
+    int32_t packed; /* rows are packs of 16 aligned bytes */
+} mp_softmax_args;
+
+/* Rows as in mp_softmax_args. */
+typedef struct mp_lp_norm_args {
+    const void *x;
+    void *out;
+    int64_t rows, columns, inner;
+    int32_t p;     /* 1 or 2 */
+    int32_t width; /* lanes that share a row */
+} mp_lp_norm_args;
+
+/* out = (v - mean(v)) / (sqrt(variance(v) + epsilon) + floor) * scale + bias for each contiguous
+ * row, where v = x + skip + add. Pointers other than x and out may be NULL. */
+typedef struct mp_norm_args {
+    const void *x;
+    const void *skip; /* rows as of x, `skip_rows` of them, repeated */
+    const void *add;  /* one row */
+    const void *scale, *bias;
+    void *out, *sum;      /* sum gets v */
+    void *mean, *inverse; /* one for each row, of float */
+    int64_t rows, columns, skip_rows;
+    int64_t groups, per_row, inner; /* element c of row r has the scale (r % groups) * per_row + c /
+                                     * inner; per_row of 0: the scale c */
+    k_divider by_inner;             /* or by 2^30, if that is less */
+    float epsilon, floor;
+    int32_t centred;    /* 0: the mean counts as 0 */
+    int32_t wide_stats; /* mean and inverse are of double */
+    int32_t width;      /* lanes that share a row */
+} mp_norm_args;
+
+enum { K_REDUCE_WHOLE, K_REDUCE_PIECES, K_REDUCE_MERGE };
+
+/* Where what goes into an output lies: in neighbours, at least those of a piece; somewhere; or in
+ * any way, but the outputs are neighbours. */
+enum { K_REDUCE_RUNS, K_REDUCE_APART, K_REDUCE_COLUMNS };
+
+/* What is made of the result. */
+enum { K_REDUCE_AS_IS, K_REDUCE_MEAN, K_REDUCE_ROOT, K_REDUCE_LOG };
+
+/* Lanes of a block, with registers enough. */
+enum { K_REDUCE_LANES_MAX = 512 };
+
+typedef struct mp_reduce_args {
+    const void *x;
+    void *out;
+    void *partial;   /* 8 bytes for each piece of each output */
+    int64_t outputs; /* elements of out */
+    int64_t reduced; /* elements of x that go into each; may be 0 */
+    int64_t pieces;  /* parts that they are reduced in, by launches of their own, */
+    int64_t piece;   /* and how many each has */
+    int64_t line;    /* of columns: outputs that are neighbours in x, a row of them */
+    int32_t stage;   /* K_REDUCE_PIECES, ... */
+    int32_t form;    /* K_REDUCE_RUNS, ... */
+    int32_t finish;  /* K_REDUCE_MEAN, ... */
+    int32_t width;   /* lanes that share a part; of columns: lanes that are side by side */
+    int32_t packed;  /* of columns: all packs of 16 bytes lie in a row and are aligned */
+    int32_t unused;
+    k_layout kept;    /* view 0: where the first element of an output lies in x */
+    k_layout dropped; /* view 0: steps from there */
+} mp_reduce_args;
+
+enum { K_CUMULATIVE_LANES, K_CUMULATIVE_TOTALS, K_CUMULATIVE_CARRIES, K_CUMULATIVE_WRITE };
+
+/* Rows as in mp_softmax_args, in `pieces` parts of `piece` columns, counted in the direction of the
+ * scan. */
+typedef struct mp_cumulative_args {
+    const void *x;
+    void *out;
+    void *carries; /* 8 bytes for each piece: its total, then what lies before it; NULL for 1 */
+    int64_t rows, columns, inner, pieces, piece;
+    int32_t stage;                       /* K_CUMULATIVE_... */
+    int32_t product, exclusive, reverse; /* 0 or 1 */
+} mp_cumulative_args;
+
+/* Rows as in mp_softmax_args. */
+typedef struct mp_one_hot_row_args {
+    const int64_t *index; /* of each row */
+    void *out;
+    int64_t count, columns, inner;
+    uint64_t one; /* its bits */
+} mp_one_hot_row_args;
+
+#endif

@@ -1,0 +1,78 @@
+/* signal_args.h - arguments of the kernels of Fourier transforms, windows and mel weights.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_SIGNAL_ARGS_H
+#define MP_KERNEL_SIGNAL_ARGS_H
+
+#include "kernel/core/index_args.h"
+
+enum { K_FFT_ODD_MAX = 16 }; /* odd factors of a length in shared memory, and one more */
+
+/* Where the rows of a side lie, in elements of `parts` numbers each: element t of row r is at
+ * (r / minor_rows) * major + (r % minor_rows) * minor + t * step. */
+typedef struct mp_spectrum_side {
+    int64_t major, minor, step;
+    int32_t parts;   /* 1: real, 2: complex */
+    int32_t aligned; /* complex numbers are read and written whole */
+} mp_spectrum_side;
+
+/* What a block keeps of each of its rows, before the points in shared memory. */
+typedef struct mp_fft_row {
+    int64_t from, to; /* of the row of the tensor, in elements */
+    int64_t part;     /* element t of the pass is t * strands + part of the row */
+    int64_t base;     /* part without what is less than `done` */
+} mp_fft_row;
+
+/* One pass of a transform of rows. A row of `strands` * `length` elements takes passes whose
+ * lengths have that product; `done` is that of the passes before. With one pass strands and done
+ * are 1. */
+typedef struct mp_spectrum_args {
+    const void *x;
+    const void *window; /* NULL, or `have` real factors of x */
+    const void *roots;  /* as roots.cu makes them: of `length`; */
+    const void *fine;   /* of the row, 1 << fine_bits of them; NULL in the last pass */
+    const void *coarse; /* of the row, each (1 << fine_bits)-th */
+    const void *weight_in, *weight_out; /* NULL, or complex factors */
+    void *out;
+    int64_t rows, minor_rows; /* of the tensor */
+    int64_t n, have, made; /* elements of x from n or `have` on are 0; the first `made` are kept */
+    int64_t strands, done;
+    int64_t real_length; /* not 0: the first element is real, and the one at half this length */
+    mp_spectrum_side from, to;
+    double scale;
+    int32_t hermitian; /* x is the first half of a spectrum of n whose other half mirrors it */
+    int32_t conjugate_in, conjugate_out;
+    int32_t by_strand; /* the strands of a row lie side by side, otherwise the minor rows */
+    int32_t length;    /* odd << n_bits */
+    int32_t n_bits;
+    int32_t group_bits; /* 1 << group_bits rows are transformed together */
+    int32_t fine_bits;
+    k_divider by_length, by_odd;
+    uint8_t odd_factors[K_FFT_ODD_MAX]; /* ends with 0 */
+} mp_spectrum_args;
+
+/* out[k] = (cos, -sin) of k * step / n turns. With `chirp`, of d * d / n turns where d is the
+ * distance from k to 0 or to `count`, and 0 where that is n / 2 or more. */
+typedef struct mp_roots_args {
+    void *out;
+    int64_t n, count, step;
+    int32_t chirp, inverse; /* the other way round */
+} mp_roots_args;
+
+/* out[i] = a0 - a1 cos(2 pi i / period) + a2 cos(4 pi i / period) */
+typedef struct mp_cosine_window_args {
+    void *out;
+    int64_t count, period; /* period is at least 1 */
+    double a0, a1, a2;
+    int32_t type; /* of out, as ONNX numbers them */
+    int32_t unused;
+} mp_cosine_window_args;
+
+typedef struct mp_mel_args {
+    const int64_t *edge; /* bands + 2 bins, ascending: a band lies between those beside its own */
+    void *out;           /* [bins][bands] */
+    int64_t bins, bands;
+    int32_t type; /* of out, as ONNX numbers them */
+    int32_t unused;
+} mp_mel_args;
+
+#endif

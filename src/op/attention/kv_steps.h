@@ -1,0 +1,23 @@
+/* kv_steps.h - caches of keys and values grow, for any operator's plan.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_OP_KV_STEPS_H
+#define MP_OP_KV_STEPS_H
+
+#include "op/attention/attention_steps.h"
+
+/* Caches of keys [0] and values [1], [batch, heads, present_rows, size] each. */
+typedef struct mp_kv_append {
+    mp_dtype type;
+    int64_t batch, heads;
+    int64_t size[2];
+    mp_ref past[2];
+    mp_heads fresh[2];
+    mp_ref present[2];
+    mp_ref lengths; /* MP_NOWHERE: the past has past_rows everywhere */
+    bool prompt;
+    int64_t past_rows, fresh_rows, present_rows;
+} mp_kv_append;
+
+mp_status mp_plan_kv_append(mp_planner *p, const mp_kv_append *append);
+
+#endif

@@ -1,0 +1,22 @@
+/* rotary_steps.h - rotary embedding as a step, for any operator's plan.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_OP_ROTARY_STEPS_H
+#define MP_OP_ROTARY_STEPS_H
+
+#include "op/attention/attention_steps.h"
+
+typedef struct mp_rotary {
+    mp_dtype type;
+    mp_heads x, out;
+    int64_t batch, heads, rows, head_size;
+    int64_t rotated; /* elements of a head that are rotated: even, at most head_size */
+    mp_ref cosine, sine;
+    int64_t cache_rows;
+    mp_ref positions;
+    k_position_kind position_kind;
+    bool prompt, interleaved;
+} mp_rotary;
+
+mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r);
+
+#endif
