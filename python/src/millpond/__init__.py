@@ -40,6 +40,7 @@ except ModuleNotFoundError as _error:
         name="millpond._core",
     ) from None
 
+from millpond import _log
 from millpond._label import label
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def get_ep_names() -> list[str]:
     """The names of all execution providers in the library, as packages of ONNX Runtime's plugins have it."""
     return [get_ep_name()]
 
+
+_log.start()
 
 if not TYPE_CHECKING:  # which would take every name for one of the package's
 
