@@ -89,6 +89,8 @@ def steps_of(build, gpu):
              [*tool, ROOT / "tools/operators_doc.py", "--check"], "cpu"),
         Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
              pytest("tests/pool"), "cpu", beside=True),
+        Step("aarch64", "the C tests of fibers, the emulated device and the pool on an emulated AArch64",
+             [*tool, ROOT / "tools/check_aarch64.py"], "cpu", ["aarch64-linux-gnu-gcc", "qemu-aarch64"], beside=True),
         Step("pool-model", "the pool against its model: a million operations", [tests / "pool_model"], "cpu",
              beside=True),
         Step("bench", "the pool's benchmark: every case on the emulated device, its traces, its check",

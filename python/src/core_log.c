@@ -10,8 +10,8 @@
  * since the program has set up nothing that would get it; the log's own sink has it then.
  *
  * No line is lost: what cannot be queued, comes after the end of the interpreter, or is still
- * queued then, goes to the sink. A forked child begins with an empty queue; its parent has the
- * lines. SPDX-License-Identifier: Apache-2.0 */
+ * queued then, goes to the sink. A forked child begins with an empty queue: its parent has it.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "core.h"
 
 #include "base/log.h"
