@@ -42,6 +42,7 @@ except ModuleNotFoundError as _error:
 
 from millpond import _log
 from millpond._label import label
+from millpond._statistics import statistics
 
 if TYPE_CHECKING:
     from millpond import cli as cli
@@ -70,6 +71,7 @@ __all__ = [
     "get_limit",
     "label",
     "set_limit",
+    "statistics",
     "version",
 ]
 
