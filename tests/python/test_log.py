@@ -20,6 +20,7 @@ os.dup2(1, 2)
 import ctypes, logging, sys, threading, time, millpond
 library = ctypes.CDLL(millpond.get_library_path().replace("libonnxruntime_providers_cuda_plugin", "libmillpond"))
 with_lock = ctypes.PyDLL(library._name)  # called under the interpreter's lock, so nobody else runs meanwhile
+file = ctypes.c_char_p(b"x.c")  # the library keeps the address
 def write(text, level=1):
     if library.mp_log_enabled(level):
         library.mp__log(level, b"/src/somewhere.c", 7, b"%s", text.encode())
@@ -30,6 +31,22 @@ def write(level, text):
     """A line of the C library, written without the interpreter's lock."""
     if LIBRARY.mp_log_enabled(level):
         LIBRARY.mp__log(level, b"/src/somewhere.c", 7, b"%s", text.encode())
+
+
+class NoLock:
+    """For a handler that may be used while it waits."""
+
+    def acquire(self):
+        pass
+
+    def release(self):
+        pass
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *error):
+        pass
 
 
 def wait_for(condition):
@@ -136,7 +153,7 @@ def test_a_slow_handler_stops_nobody(logger):
 
     class Handler(logging.Handler):
         def createLock(self):
-            self.lock = None
+            self.lock = NoLock()
 
         def emit(self, record):
             asked.set()
@@ -192,7 +209,7 @@ def test_the_end_loses_no_line(end):
     said = run(f"""
 logging.basicConfig(stream=sys.stdout, format='%(message)s')
 for i in range(100):
-    with_lock.mp__log(0, b"x.c", 1, b"%d", i)
+    with_lock.mp__log(0, file, 1, b"%d", i)
 {end}
 """)
     assert said == [str(i) for i in range(100)]
@@ -214,7 +231,7 @@ write("early")
 def test_exit_in_c_loses_no_line():
     said = run("""
 logging.basicConfig(stream=sys.stdout, format='%(message)s')
-with_lock.mp__log(0, b"x.c", 1, b"%s", b"the last")
+with_lock.mp__log(0, file, 1, b"%s", b"the last")
 ctypes.PyDLL(None).exit(0)  # nobody else can take the line
 """)
     assert said == ["millpond error: the last (x.c:1)"]
@@ -222,9 +239,10 @@ ctypes.PyDLL(None).exit(0)  # nobody else can take the line
 
 def test_the_end_waits_for_no_handler_that_hangs():
     said = run("""
+from test_log import NoLock
 class Hangs(logging.Handler):
     def createLock(self):
-        self.lock = None  # logging.shutdown would wait for it
+        self.lock = NoLock()  # logging.shutdown would wait for a real one
     def emit(self, record):
         threading.Event().wait()
 logging.getLogger("millpond").addHandler(Hangs())
@@ -253,7 +271,7 @@ import warnings
 warnings.filterwarnings("ignore", "This process .* is multi-threaded")
 logging.basicConfig(stream=sys.stdout, format='%(process)d %(message)s')
 for i in range(10):
-    with_lock.mp__log(0, b"x.c", 1, b"%d", i)  # queued, and the parent's
+    with_lock.mp__log(0, file, 1, b"%d", i)  # queued, and the parent's
 child = os.fork()
 if child == 0:
     for i in range(10, 20):
