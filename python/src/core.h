@@ -164,6 +164,18 @@ PyObject *core_label_set(PyObject *module, PyObject *label);
 /* At the end of the interpreter: no thread's stack is looked at afterwards. */
 void core_trace_end(void);
 
+/* ---- core_log.c ---- */
+
+/* Around a call that a Python program makes: what this thread logs inside is handed to `logging` at
+ * the end, where arbitrary Python code may run. Keeps an exception that is set. */
+void core_log_hold(void);
+void core_log_release(void);
+
+PyObject *core_log_start(PyObject *module, PyObject *receiver);
+PyObject *core_log_flush(PyObject *module, PyObject *unused);
+PyObject *core_log_threshold(PyObject *module, PyObject *level);
+PyObject *core_log_end(PyObject *module, PyObject *unused);
+
 /* ---- buffers ---- */
 
 typedef struct core_buffer {

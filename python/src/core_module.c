@@ -47,6 +47,16 @@ static PyMethodDef functions[] = {
     {"set_label", core_label_set, METH_O,
      "set_label(label, /)\n--\n\n"
      "From now on this thread allocates under the label; returns the one before."},
+    {"log_start", core_log_start, METH_O,
+     "log_start(receive, /)\n--\n\n"
+     "From now on receive(level, text, file, line, seconds, thread) gets the lines of the log; it\n"
+     "returns whether it has kept one."},
+    {"log_end", core_log_end, METH_NOARGS, "log_end()\n--\n\nHands over the last lines."},
+    {"log_flush", core_log_flush, METH_NOARGS,
+     "log_flush()\n--\n\nReturns when the lines so far are handed over, or a second later."},
+    {"log_threshold", core_log_threshold, METH_O,
+     "log_threshold(level, /)\n--\n\n"
+     "Sets the highest level that is written, from -1 (nothing) to 3 (debug); None only tells it."},
     {"_end", end, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

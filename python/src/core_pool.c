@@ -61,7 +61,7 @@ static PyObject *make(PyTypeObject *type, mp_pool *native, const char *client) {
     return (PyObject *)pool;
 }
 
-PyObject *core_pool_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+static PyObject *open_pool(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char device_name[] = "device", memory_name[] = "memory", client_name[] = "client",
                 options_name[] = "options";
     static char *names[] = {device_name, memory_name, client_name, options_name, NULL};
@@ -81,6 +81,13 @@ PyObject *core_pool_new(PyTypeObject *type, PyObject *args, PyObject *keywords) 
         core_texts_read(options, &list) ? open_native(device, memory, client, &list) : NULL;
     core_texts_free(&list);
     return native != NULL ? make(type, native, client) : NULL;
+}
+
+PyObject *core_pool_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    core_log_hold();
+    PyObject *pool = open_pool(type, args, keywords);
+    core_log_release();
+    return pool;
 }
 
 /* ---- closing ---- */
@@ -109,7 +116,9 @@ static void close_pool(core_pool *pool) {
 
 PyObject *core_pool_close(PyObject *self, PyObject *unused) {
     (void)unused;
+    core_log_hold();
     close_pool((core_pool *)self);
+    core_log_release();
     Py_RETURN_NONE;
 }
 

@@ -96,8 +96,11 @@ PyObject *core_pool_shrink(PyObject *self, PyObject *unused) {
         return NULL;
     }
     mp_status status = MP_OK;
+    core_log_hold();
     CORE_CALL(pool, status = mp_pool_shrink(pool->native, &released));
-    return status == MP_OK ? PyLong_FromSize_t(released) : core_raise(status);
+    PyObject *bytes = status == MP_OK ? PyLong_FromSize_t(released) : core_raise(status);
+    core_log_release();
+    return bytes;
 }
 
 PyObject *core_pool_reset_peaks(PyObject *self, PyObject *unused) {

@@ -1,4 +1,4 @@
-/* log.c - the log's threshold and its sink.
+/* log.c - the log's threshold, who takes lines, and the sink.
  *
  * Lines are written under a read lock and the sink is changed under the write lock: that is what
  * lets mp_log_set_sink promise that nobody is left in the old sink.
@@ -9,18 +9,18 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum { LEVEL_OFF = -1 };
-
 static const char *const level_words[] = {"error", "warning", "info", "debug"};
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_once_t threshold_once = PTHREAD_ONCE_INIT;
-static int threshold = MP_LOG_WARNING;
+static atomic_int threshold = MP_LOG_WARNING;
+static _Atomic(mp_log_take_fn *) taker;
 
 static void write_stderr(void *context, mp_log_level level, const char *file, int line,
                          const char *text) {
@@ -39,7 +39,7 @@ static void read_threshold(void) {
         return;
     }
     if (strcasecmp(word, "off") == 0) {
-        threshold = LEVEL_OFF;
+        threshold = MP_LOG_OFF;
         return;
     }
     for (int level = MP_LOG_ERROR; level <= MP_LOG_DEBUG; level++) {
@@ -61,9 +61,32 @@ void mp_log_set_sink(mp_log_fn *sink, void *context) {
     (void)pthread_rwlock_unlock(&lock);
 }
 
-bool mp_log_enabled(mp_log_level level) {
+void mp_log_set_taker(mp_log_take_fn *take) {
+    atomic_store(&taker, take);
+}
+
+static int get_threshold(void) {
     (void)pthread_once(&threshold_once, read_threshold);
-    return (int)level <= threshold;
+    return atomic_load_explicit(&threshold, memory_order_relaxed);
+}
+
+bool mp_log_enabled(mp_log_level level) {
+    return (int)level <= get_threshold();
+}
+
+mp_log_level mp_log_get_threshold(void) {
+    return (mp_log_level)get_threshold();
+}
+
+void mp_log_set_threshold(mp_log_level level) {
+    (void)get_threshold(); /* which would overwrite it later */
+    atomic_store_explicit(&threshold, (int)level, memory_order_relaxed);
+}
+
+void mp_log_write(mp_log_level level, const char *file, int line, const char *text) {
+    (void)pthread_rwlock_rdlock(&lock);
+    current(current_context, level, file, line, text);
+    (void)pthread_rwlock_unlock(&lock);
 }
 
 void mp__log(mp_log_level level, const char *file, int line, const char *format, ...) {
@@ -74,7 +97,8 @@ void mp__log(mp_log_level level, const char *file, int line, const char *format,
     (void)vsnprintf(given, sizeof given, format, args);
     va_end(args);
     mp_escape(text, sizeof text, given);
-    (void)pthread_rwlock_rdlock(&lock);
-    current(current_context, level, file, line, text);
-    (void)pthread_rwlock_unlock(&lock);
+    mp_log_take_fn *take = atomic_load(&taker);
+    if (take == NULL || !take(level, file, line, text)) {
+        mp_log_write(level, file, line, text);
+    }
 }

@@ -268,6 +268,10 @@ def test_page_shows_the_pool(browse, page, traced, data):
     free = [block["size"] for block in blocks if block["state"] in (FREE, KEPT)]
     assert int(figure(dom, "free")) == sum(free)
     assert figure(dom, "fragmentation") == fragmentation(blocks)
+    shown = re.sub(r"<[^>]*>", "\n", re.sub(r"<(script|style)\b.*?</\1>", "", dom, flags=re.S))
+    for word in ("In use", "Requested", "Reserved from the device", "in use", "peak in use"):  # as other tools have it
+        assert f"\n{word}\n" in shown, word
+    assert not re.search(r"\b(lent|asked for|had from)\b", shown)
     assert strips(dom) == expected_strips(about, blocks)
     assert f"{len(events):,} events" in dom
     assert "out of memory, once" in dom

@@ -318,7 +318,7 @@ def test_a_process_is_watched_to_its_end(program, tmp_path):
     assert json.loads(second)["pid"] == program.pid
     for process in (text, lines):
         out, said = process.communicate(timeout=60)
-        assert process.returncode == 0 and said == f"millpond: process {program.pid} has ended, or answers no more\n"
+        assert process.returncode == 0 and said == f"millpond: process {program.pid} has ended, or no longer answers\n"
 
 
 def test_there_may_be_none_or_several(program, tmp_path):

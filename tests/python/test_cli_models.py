@@ -35,7 +35,8 @@ def test_run(models):
         assert times["runs"] == 20
         assert 0 < times["least"] <= times["p50"] <= times["p90"] <= times["p99"] <= times["most"]
     memory = found["memory"]
-    assert memory["lent_max"] > memory["lent_before"] and memory["total_max"] >= memory["lent_max"]
+    assert memory.keys() == {"in_use", "in_use_before", "in_use_max", "total_max", "allocs"}
+    assert memory["in_use_max"] > memory["in_use_before"] and memory["total_max"] >= memory["in_use_max"]
     out, said = run("run", models / "mixed.onnx")
     assert said == ""
     for part in ("Where the nodes run", "Why not on the device", "Latency of a run", "Memory of the pool", "p99"):

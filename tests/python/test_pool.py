@@ -74,10 +74,10 @@ def test_options():
     """)
 
 
-def test_options_of_a_later_opener_give_a_warning(pool, capfd):
+def test_options_of_a_later_opener_give_a_warning(pool, caplog):
     other = millpond.Pool(options={"max_mem": "1G"})
     assert other.stats()["limit"] == pool.stats()["limit"]
-    assert "max_mem" in capfd.readouterr().err
+    assert "max_mem" in caplog.text
 
 
 def test_two_handles_share(pool):

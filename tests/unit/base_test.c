@@ -321,6 +321,41 @@ TEST(the_log_has_a_threshold_and_a_sink) {
     CHECK_EQ_INT(kept.count, 1);
 }
 
+static bool take_warnings(mp_log_level level, const char *file, int line, const char *text) {
+    CHECK_STR_HAS(file, "base_test.c");
+    CHECK(line > 0);
+    CHECK_STR_HAS(text, "pond");
+    return level == MP_LOG_WARNING;
+}
+
+TEST(lines_of_the_log_can_be_taken_and_handed_back) {
+    NEEDS_OWN_PROCESS();
+    lines kept = {.count = 0};
+    mp_log_set_sink(keep, &kept);
+    mp_log_set_taker(take_warnings);
+    MP_LOG(WARNING, "a pond");
+    CHECK_EQ_INT(kept.count, 0);
+    MP_LOG(ERROR, "another pond");
+    CHECK_EQ_INT(kept.count, 1);
+    mp_log_write(MP_LOG_WARNING, __FILE__, __LINE__, "a pond");
+    CHECK_EQ_INT(kept.count, 2);
+    CHECK_EQ_INT(kept.level, MP_LOG_WARNING);
+    mp_log_set_taker(NULL);
+    MP_LOG(WARNING, "no taker");
+    CHECK_EQ_INT(kept.count, 3);
+    mp_log_set_sink(NULL, NULL);
+}
+
+TEST(the_logs_threshold_can_be_set) {
+    NEEDS_OWN_PROCESS();
+    (void)setenv("MILLPOND_LOG", "debug", 1);
+    mp_log_set_threshold(MP_LOG_ERROR); /* before the variable was read: it does not come back */
+    CHECK_EQ_INT(mp_log_get_threshold(), MP_LOG_ERROR);
+    CHECK(mp_log_enabled(MP_LOG_ERROR) && !mp_log_enabled(MP_LOG_WARNING));
+    mp_log_set_threshold(MP_LOG_OFF);
+    CHECK(!mp_log_enabled(MP_LOG_ERROR));
+}
+
 TEST(the_log_can_be_off) {
     NEEDS_OWN_PROCESS();
     (void)setenv("MILLPOND_LOG", "off", 1);

@@ -40,7 +40,9 @@ except ModuleNotFoundError as _error:
         name="millpond._core",
     ) from None
 
+from millpond import _log
 from millpond._label import label
+from millpond._statistics import statistics
 
 if TYPE_CHECKING:
     from millpond import cli as cli
@@ -69,6 +71,7 @@ __all__ = [
     "get_limit",
     "label",
     "set_limit",
+    "statistics",
     "version",
 ]
 
@@ -95,6 +98,8 @@ def get_ep_names() -> list[str]:
     """The names of all execution providers in the library, as packages of ONNX Runtime's plugins have it."""
     return [get_ep_name()]
 
+
+_log.start()
 
 if not TYPE_CHECKING:  # which would take every name for one of the package's
 

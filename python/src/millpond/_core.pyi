@@ -255,6 +255,19 @@ def get_limit() -> int:
 def set_limit(bytes: int, /) -> None:
     """0: no limit. A limit below current usage only prevents growth."""
 
+def log_start(receive: Callable[[int, str, str, int, float, int], bool], /) -> None:
+    """From now on receive(level, text, file, line, seconds, thread) gets the log's lines; it returns whether it has
+    kept one."""
+
+def log_end() -> None:
+    """Hands over the last lines."""
+
+def log_flush() -> None:
+    """Returns when the lines so far are handed over, or a second later."""
+
+def log_threshold(level: int | None, /) -> int:
+    """Sets the highest level that is written, from -1 (nothing) to 3 (debug); None only tells it."""
+
 def make_label(kind: str, node: str | None, tensor: str | None, /) -> int:
     """The number of a label; see millpond.label."""
 

@@ -10,6 +10,7 @@ from types import ModuleType
 
 from millpond import _core
 from millpond._core import Error, InvalidArgumentError, NotFoundError, OutOfMemoryError, UnsupportedError
+from millpond._log import flushed
 
 PATH: str = _core.__file__
 
@@ -37,7 +38,8 @@ def open_device(name: str, number: int, device: str) -> None:
     """Has the C function `name` open the pool of `device` as what the framework calls device `number`."""
     function = getattr(_without_gil, name)
     function.restype, function.argtypes = ctypes.c_int, [ctypes.c_int, ctypes.c_char_p]
-    status = function(number, device.encode())
+    with flushed():
+        status = function(number, device.encode())
     if status != 0:
         raise _STATUS.get(status, Error)(last_sentence())
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import millpond
 from millpond._core import Error, InvalidArgumentError, NotFoundError, Pool
+from millpond._log import flushed
 from millpond._ort_native import ort, sentence
 
 NAME = millpond.get_ep_name()
@@ -99,7 +100,8 @@ def _register(name: str, library: str) -> None:
     if not Path(library).is_file():
         raise NotFoundError(f"the provider's library {library} is not there")
     try:
-        ort.register_execution_provider_library(name, library)
+        with flushed():
+            ort.register_execution_provider_library(name, library)
     except Exception as error:  # ONNX Runtime's errors have no class in common
         raise Error(f"ONNX Runtime {ort.__version__} refused {library}: {sentence(error)}") from error
     _mine = (name, library)

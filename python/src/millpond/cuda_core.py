@@ -76,7 +76,7 @@ def _for_buffer(stream: Any, handle: int) -> dict[str, Any]:
 
 
 if TYPE_CHECKING:
-    _MemoryResource = Any  # cuda.core has no types
+    _MemoryResource = object  # a checker finds nothing in cuda.core, which fills itself when it is imported
 else:
     _MemoryResource = _core.MemoryResource
 

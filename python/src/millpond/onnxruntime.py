@@ -21,6 +21,7 @@ from typing import Any
 from millpond import _ort_register as _register
 from millpond import get_ep_name, get_ep_names, get_library_path
 from millpond._core import InvalidArgumentError
+from millpond._log import flushed as _log_flushed
 from millpond._ort_binding import Binding, bind, run
 from millpond._ort_errors import translated as _translated
 from millpond._ort_native import ort as _ort
@@ -93,7 +94,7 @@ def _session_options(given: Any, is_host_meant: bool) -> Any:
 
 
 def _made(model: Any, **arguments: Any) -> Session:
-    with _translated(refusals=True):
+    with _log_flushed(), _translated(refusals=True):
         return Session(_model(model), enable_fallback=0, **arguments)
 
 

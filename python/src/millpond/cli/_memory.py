@@ -46,10 +46,10 @@ def _head(pool: dict[str, Any]) -> str:
         return "its own program has the figures"
     stats = pool["stats"]
     bound = f" of at most {size(stats['limit'])}" if stats["limit"] is not None else ""
-    left = f"; {size(pool['device_free'])} of {size(pool['device_total'])} left there" if pool["device_total"] else ""
+    left = f"; {size(pool['device_free'])} of {size(pool['device_total'])} free there" if pool["device_total"] else ""
     return (
-        f"{size(stats['in_use'])} in use, {size(stats['in_use_max'])} at most; {size(stats['total'])} reserved from "
-        f"the device{bound}, {size(stats['total_max'])} at most{left}; {stats['failures']} requests failed"
+        f"{size(stats['in_use'])} in use, peak {size(stats['in_use_max'])}; {size(stats['total'])} reserved from "
+        f"the device{bound}, peak {size(stats['total_max'])}{left}; {stats['failures']} failed allocations"
     )
 
 
@@ -57,8 +57,8 @@ def _stream(handle: int | None) -> str:
     return "none" if handle is None else "default" if handle in (0, 1) else f"{handle:#x}"
 
 
-CLIENT_COLUMNS = ("client", "in use", "requested", "blocks", "requests")
-STREAM_COLUMNS = ("stream", "in use", "kept free", "blocks", "requests")
+CLIENT_COLUMNS = ("client", "in use", "requested", "blocks", "allocations")
+STREAM_COLUMNS = ("stream", "in use", "kept free", "blocks", "allocations")
 
 
 def _clients(pool: dict[str, Any]) -> list[tuple[object, ...]]:
@@ -132,7 +132,7 @@ def watch(show: Show, pid: int, seconds: float, device: str | None = None, memor
                     show.line(_line(state, pool))
             show.data(state, in_a_line=True)
             show.out.file.flush()
-    show.note(f"process {pid} has ended, or answers no more")
+    show.note(f"process {pid} has ended, or no longer answers")
 
 
 def _chosen_pools(state: dict[str, Any], device: str | None, memory: str | None) -> dict[str, Any]:
@@ -172,26 +172,26 @@ def save_page(pid: int, path: Path, device: str | None, memory: str) -> None:
 
 @click.command("memory")
 @click.argument("pid", required=False, type=int)
-@click.option("--watch", "live", is_flag=True, help="Again and again, until the process ends or Ctrl-C.")
-@click.option("--every", default=1.0, show_default=True, type=click.FloatRange(0.05), help="Seconds between looks.")
+@click.option("--watch", "live", is_flag=True, help="Refresh until the process ends or Ctrl-C.")
+@click.option("--every", default=1.0, show_default=True, type=click.FloatRange(0.05), help="Seconds between refreshes.")
 @click.option("--html", type=click.Path(dir_okay=False, writable=True, path_type=Path), callback=_options.writable,
               help="Save the HTML timeline of a pool.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
 @click.option("--trace", type=click.IntRange(0, _monitor.EVENTS_MAX), metavar="N",
               help="Have the pool keep its last N events from now on, for the timeline; 0 stops.")
 @click.option("--stacks", type=click.IntRange(0, _monitor.STACKS_MAX), metavar="N",
-              help="With --trace: keep N Python frames with each request.")
+              help="With --trace: keep N Python frames with each allocation.")
 @click.option("--dump", is_flag=True, help="Print the pool's page of text: bins, regions, fragmentation.")
-@click.option("--device", help="Only its pools: cuda:0.")
+@click.option("--device", help="Only pools of this device: cuda:0.")
 @click.option("--memory", type=click.Choice(["device", "pinned"]),
               help="Only pools of this memory.  [default: all; device for --html, --trace and --dump]")
-@click.option("--list", "as_list", is_flag=True, help="Name the processes that can be looked at, one a line.")
+@click.option("--list", "as_list", is_flag=True, help="List the processes that can be inspected, one a line.")
 @json_option
 def command(
     pid: int | None, live: bool, every: float, html: Path | None, open_page: bool, trace: int | None,
     stacks: int | None, dump: bool, device: str | None, memory: str | None, as_list: bool, as_json: bool,
 ) -> None:
-    """Look at the pools of a running process: usage by client and by stream.
+    """Inspect the pools of a running process: usage by client and by stream.
 
     The process must have been started with MILLPOND_MONITOR=1, or have called millpond.monitor.start(); without PID it
     is the only one that has. Ends with 3 where there is none.

@@ -47,14 +47,14 @@ class Subject:
         return self.session.run(self.names, feeds)
 
     def memory(self) -> dict[str, Any]:
-        """Bytes of the pool: in use now and at most since the session was begun, and reserved from the device."""
+        """Bytes of the pool: in use now, and the peak since the session was begun, and reserved from the device."""
         stats = self.pool.stats()
         return {
-            "lent": stats["in_use"],
-            "lent_before": self.before,
-            "lent_max": stats["in_use_max"],
+            "in_use": stats["in_use"],
+            "in_use_before": self.before,
+            "in_use_max": stats["in_use_max"],
             "total_max": stats["total_max"],
-            "requests": stats["allocs"],
+            "allocs": stats["allocs"],
         }
 
 
@@ -105,8 +105,8 @@ def show_memory(show: Show, memory: dict[str, Any], load_ms: float) -> None:
     show.heading("Memory of the pool")
     size = _show.size
     show.line(
-        f"at most {size(memory['lent_max'])} in use ({size(memory['lent_before'])} of it before), "
-        f"{size(memory['total_max'])} reserved from the device; {memory['requests']} requests in all; "
+        f"peak {size(memory['in_use_max'])} in use ({size(memory['in_use_before'])} of it before), "
+        f"{size(memory['total_max'])} reserved from the device; {memory['allocs']} allocations; "
         f"loaded in {load_ms:.0f} ms"
     )
 

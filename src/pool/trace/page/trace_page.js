@@ -47,7 +47,7 @@
         context.globalAlpha = 0.55;
         context.fillStyle = Paint.colours().free;
         context.fillRect(width * 0.7, 0, width, height);
-      }, `lent, in the colour of its ${choice.by}; paler where rounding took more than was asked for`),
+      }, `in use, in the colour of its ${choice.by}; paler where rounding added to the requested size`),
       state(STATE.FREE, 'free'), state(STATE.KEPT, 'kept for the next request of its size'),
       state(STATE.WAITING, 'waits for a stream'), state(STATE.UNMAPPED, 'no memory mapped, drawn shorter'));
   }
@@ -83,7 +83,7 @@
     if (choice.all === 'yes' && groups.expandable) {
       bands.push(Text.make('li', {}, others('fewer')));
     }
-    const lines = [rule(is.ink, [], 'had from the device'), rule(is.ink, [1.5, 2.5], 'asked for')];
+    const lines = [rule(is.ink, [], 'reserved from the device'), rule(is.ink, [1.5, 2.5], 'requested')];
     if (about.stats.limit !== null) {
       lines.push(rule(is.alarm, [5, 3], `limit ${Text.bytes(about.stats.limit)}`));
     }
@@ -108,10 +108,10 @@
     const figure = (id, name, value, words, note) => Text.make('div', {}, Text.make('dt', {}, name),
       Text.make('dd', {id, 'data-value': value}, words, Text.make('small', {}, note)));
     by('figures').replaceChildren(
-      figure('lent', 'Lent', held, Text.bytes(held), Text.plural(lent.length, 'block')),
-      figure('asked', 'Asked for', asked, Text.bytes(asked),
-        held > 0 ? `${Text.percent(1 - asked / held)} lost to rounding` : 'nothing lent'),
-      figure('had', 'Had from the device', had, Text.bytes(had), `${Text.bytes(about.stats.total_max)} at most`),
+      figure('lent', 'In use', held, Text.bytes(held), Text.plural(lent.length, 'block')),
+      figure('asked', 'Requested', asked, Text.bytes(asked),
+        held > 0 ? `${Text.percent(1 - asked / held)} lost to rounding` : 'nothing in use'),
+      figure('had', 'Reserved from the device', had, Text.bytes(had), `peak ${Text.bytes(about.stats.total_max)}`),
       figure('free', 'Free in the pool', room.free, Text.bytes(room.free), `largest block ${Text.bytes(room.largest)}`),
       figure('fragmentation', 'Fragmentation', room.fragmentation.toFixed(4), room.fragmentation.toFixed(2),
         room.free > 0 ? `${Text.percent(1 - room.fragmentation)} of the free memory in one block` : 'nothing free'),

@@ -11,7 +11,7 @@ const Describe = (() => {
     return name === '' ? '' : ` for ${name}`;
   }
 
-  /* Rows that say what memory is for, and who asked for it. */
+  /* Rows that say what memory is for, and who requested it. */
   function purpose(label, stack) {
     const {kind, node, tensor} = Labels.text(label);
     const frames = Labels.frames(stack);
@@ -27,12 +27,12 @@ const Describe = (() => {
     const size = Text.bytes(events.requested[i] || events.size[i]);
     const who = Model.client(events.client[i]);
     switch (events.action[i]) {
-      case ACTION.ALLOC: return `${size} lent to ${who}${what(events.label[i])}`;
-      case ACTION.FREE: return `${size} freed, of ${who}${what(events.label[i])}`;
+      case ACTION.ALLOC: return `${size} allocated by ${who}${what(events.label[i])}`;
+      case ACTION.FREE: return `${size} of ${who} freed${what(events.label[i])}`;
       case ACTION.USE: return `${size} of ${who} declared on stream ${Model.stream(events.stream[i])}`;
-      case ACTION.FAIL: return `Out of memory: ${who} asked for ${size}${what(events.label[i])}`;
-      case ACTION.GROW: return `${Text.bytes(events.size[i])} had from the device`;
-      default: return `${Text.bytes(events.size[i])} given back to the device`;
+      case ACTION.FAIL: return `Out of memory: ${who} requested ${size}${what(events.label[i])}`;
+      case ACTION.GROW: return `${Text.bytes(events.size[i])} reserved from the device`;
+      default: return `${Text.bytes(events.size[i])} returned to the device`;
     }
   }
 
@@ -43,11 +43,11 @@ const Describe = (() => {
     return [
       ...purpose(events.label[i], events.action[i] === ACTION.FREE ? -1 : events.stack[i]),
       ['time', Text.time(events.time[i], 1000)],
-      ['size', of_block ? `${Text.count(events.requested[i])} bytes, lent as ${Text.count(events.size[i])}` : null],
+      ['size', of_block ? `${Text.count(events.requested[i])} bytes, in a chunk of ${Text.count(events.size[i])}` : null],
       ['address', events.action[i] === ACTION.FAIL ? null : Model.address(events.addr[i])],
       ['stream', events.action[i] <= ACTION.FAIL ? Model.streamHandle(events.stream[i]) : null],
       ['thread', Model.thread(events.thread[i])],
-      ['lent for', life >= 0 && events.action[i] === ACTION.FREE && lives.start[life] >= 0
+      ['in use for', life >= 0 && events.action[i] === ACTION.FREE && lives.start[life] >= 0
         ? Text.time(events.time[i] - events.time[lives.start[life]]) : null],
     ];
   }
@@ -76,10 +76,10 @@ const Describe = (() => {
       ...(lent ? purpose(block.label, stackOf(block)) : []),
       ['client', lent ? Model.client(block.client) : null],
       ['address', Model.address(block.addr)],
-      ['size', lent ? `${Text.count(block.requested)} bytes, lent as ${Text.count(block.size)}`
+      ['size', lent ? `${Text.count(block.requested)} bytes, in a chunk of ${Text.count(block.size)}`
         : `${Text.count(block.size)} bytes`],
       ['stream', block.stream < 0 || block.state === STATE.UNMAPPED ? null : Model.streamHandle(block.stream)],
-      ['lent at', since(block)],
+      ['allocated at', since(block)],
     ];
   }
 

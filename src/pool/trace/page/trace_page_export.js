@@ -8,7 +8,7 @@ const Export = (() => {
     const {kind, node, tensor} = Labels.text(block.label);
     const start = block.life < 0 ? -1 : Model.lives.start[block.life];
     return {address: Model.address(block.addr), size: block.size, requested: block.requested, client: Model.client(block.client),
-      kind, node, tensor, stream: Model.about.streams[block.stream] ?? '', lent_at_ns: start < 0 ? null : Model.events.time[start],
+      kind, node, tensor, stream: Model.about.streams[block.stream] ?? '', allocated_at_ns: start < 0 ? null : Model.events.time[start],
       stack: Labels.frames(Describe.stackOf(block)).map(Labels.frameText)};
   }
 
@@ -21,7 +21,7 @@ const Export = (() => {
   }
 
   function csv(blocks) {
-    const names = ['address', 'size', 'requested', 'client', 'kind', 'node', 'tensor', 'stream', 'lent_at_ns', 'stack'];
+    const names = ['address', 'size', 'requested', 'client', 'kind', 'node', 'tensor', 'stream', 'allocated_at_ns', 'stack'];
     const lines = blocks.map(rowOf).map((row) => names.map((name) => cell(row[name])).join(','));
     return `${[names.join(','), ...lines].join('\r\n')}\r\n`;
   }

@@ -46,7 +46,7 @@ const Find = (() => {
   function writePurposes() {
     const rows = purposesOf(found);
     const total = found.reduce((sum, block) => sum + block.size, 0);
-    Tables.table('purposes', [['node', 'wide'], ['value', 'wide text'], ['kind', 'text'], ['lent', null], ['blocks', null], ['share', null]],
+    Tables.table('purposes', [['node', 'wide'], ['value', 'wide text'], ['kind', 'text'], ['in use', null], ['blocks', null], ['share', null]],
       rows.slice(0, shown.purposes).map(({label, block, size, count}) => {
         const {kind, node, tensor} = Labels.text(label);
         const name = node || (tensor === '' ? Model.client(block.client) : '–');
@@ -68,7 +68,7 @@ const Find = (() => {
 
   function writeBlocks() {
     Tables.table('blocks-found', [['for', 'wide'], ['client', 'text'], ['size', null], ['stream', 'text'], ['address', 'two'],
-      ['lent at', null]],
+      ['allocated at', null]],
     found.slice(0, shown.blocks).map((block) => [
       Tables.named(groups, groups.by, block[groups.by], Labels.name(block.label) || Labels.KINDS[block.kind]),
       Text.make('span', {title: Model.client(block.client)}, Model.client(block.client)), Text.bytes(block.size),

@@ -40,7 +40,7 @@ function tellOfEvent(timeline, canvas, event, x) {
   timeline.drawCursor(event.clientX - canvas.getBoundingClientRect().left);
   Tip.show(event.clientX, event.clientY, i >= 0 ? Describe.event(i) : 'No event here', [
     ...(i >= 0 ? Describe.rows(i) : []),
-    ['lent then', `${Text.bytes(sums.lent(state))}, ${Text.bytes(sums.asked(state))} asked for`],
+    ['in use then', `${Text.bytes(sums.lent(state))}, ${Text.bytes(sums.asked(state))} requested`],
     ['pool has', Text.bytes(Model.totalAt(moment))],
   ]);
 }

@@ -144,7 +144,7 @@ const Regions = (() => {
     const parts = [Text.make('strong', {}, Text.bytes(room.mapped)),
       region === null ? '' : Text.make('span', {class: 'addr'}, Model.address(region.addr)),
       kind, room.mapped < size ? `mapped of ${Text.bytes(size)} of addresses` : '',
-      `${Text.percent(room.mapped > 0 ? room.lent / room.mapped : 0)} lent`];
+      `${Text.percent(room.mapped > 0 ? room.lent / room.mapped : 0)} in use`];
     const right = room.free > 0
       ? `fragmentation ${room.fragmentation.toFixed(2)}, largest free ${Text.bytes(room.largest)}` : 'nothing free';
     return Text.make('h3', {}, ...parts.filter((part) => part !== '').map((part) => Text.make('span', {}, part)),
@@ -164,7 +164,7 @@ const Regions = (() => {
       const element = Text.make('div', {class: 'region', 'data-size': size, 'data-lent': room.lent,
         'data-fragmentation': room.fragmentation.toFixed(4)}, title(region, size, blocks.length, room));
       const strip = makeStrip(element, `Region of ${Text.bytes(size)} in ${Text.plural(blocks.length, 'block')}, ` +
-        `${Text.bytes(room.lent)} lent, ${Text.bytes(room.free)} free`, blocks, groups, () => found);
+        `${Text.bytes(room.lent)} in use, ${Text.bytes(room.free)} free`, blocks, groups, () => found);
       if (toScale) {
         strip.strip.style.width = `${Math.max(0.6, 100 * room.mapped / largest)}%`;
       }

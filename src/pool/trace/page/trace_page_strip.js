@@ -4,7 +4,7 @@
 'use strict';
 
 const STATE_WORDS = {
-  [STATE.LENT]: 'lent', [STATE.FREE]: 'free', [STATE.KEPT]: 'kept for the next request of its size',
+  [STATE.LENT]: 'in use', [STATE.FREE]: 'free', [STATE.KEPT]: 'kept for the next request of its size',
   [STATE.WAITING]: 'freed, a stream may still use it', [STATE.UNMAPPED]: 'addresses without memory',
 };
 

@@ -50,10 +50,10 @@ const Tables = (() => {
         all.set(key, {lent: 0, requested: 0, blocks: 0});
       }
     });
-    table('clients', [['client', null], ['lent', null], ['asked for', null], ['blocks', null], ['share', null]],
+    table('clients', [['client', null], ['in use', null], ['requested', null], ['blocks', null], ['share', null]],
       sorted(all).map(([key, share]) => [named(groups, 'client', key, Model.client(key)), Text.bytes(share.lent),
         Text.bytes(share.requested), Text.count(share.blocks), Text.percent(total > 0 ? share.lent / total : 0)]),
-      'Nobody has opened the pool.');
+      'No client has opened the pool.');
   }
 
   function showStreams(groups, lent, there, now) {
@@ -67,33 +67,33 @@ const Tables = (() => {
         }
       }
     }
-    table('streams', [['stream', null], ['lent', null], ['asked for', null], ['blocks', null], ['free for it', null]],
+    table('streams', [['stream', null], ['in use', null], ['requested', null], ['blocks', null], ['free for it', null]],
       sorted(all).map(([key, share]) => [named(groups, 'stream', key, Model.streamName(key), Model.streamHandle(key)), Text.bytes(share.lent),
         Text.bytes(share.requested), Text.count(share.blocks), now ? Text.bytes(kept.get(key) ?? 0) : '–']),
       'No stream holds memory.');
   }
 
   function showKinds(groups, lent, total) {
-    table('kinds', [['kind', null], ['lent', null], ['asked for', null], ['blocks', null], ['share', null]],
+    table('kinds', [['kind', null], ['in use', null], ['requested', null], ['blocks', null], ['share', null]],
       sorted(shares(lent, 'kind')).map(([key, share]) => [named(groups, 'kind', key, Labels.KINDS[key]),
         Text.bytes(share.lent), Text.bytes(share.requested), Text.count(share.blocks),
         Text.percent(total > 0 ? share.lent / total : 0)]),
-      'Nothing is lent.');
+      'Nothing is in use.');
   }
 
   function showStats() {
     const {stats} = Model.about;
     const rows = [
       ['limit', stats.limit === null ? 'none' : Text.bytes(stats.limit)],
-      ['most ever lent at one time', Text.bytes(stats.in_use_max)],
-      ['most ever had from the device', Text.bytes(stats.total_max)],
+      ['peak in use', Text.bytes(stats.in_use_max)],
+      ['peak reserved from the device', Text.bytes(stats.total_max)],
       ['largest request served', Text.bytes(stats.alloc_size_max)],
       ['requests served', Text.count(stats.allocs)],
       ['of them outside the arena', Text.count(stats.reserves)],
       ['blocks freed', Text.count(stats.frees)],
       ['requests that ran out of memory', Text.count(stats.failures)],
       ['times the pool grew', Text.count(stats.extensions)],
-      ['times it gave memory back', Text.count(stats.shrinkages)],
+      ['times it returned memory', Text.count(stats.shrinkages)],
       ['events recorded for other streams', Text.count(stats.events)],
       ['waits of streams', Text.count(stats.waits)],
     ];
