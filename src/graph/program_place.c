@@ -5,8 +5,8 @@
  * nobody may write, or in the block. A class of the block that holds an output of the graph moves
  * to that output's memory, if it is the only one.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "graph/layout.h"
 #include "graph/program_private.h"
+#include "graph/span_layout.h"
 
 #include <stdlib.h>
 

@@ -9,6 +9,7 @@
 A fault in FAULTS is ONNX Runtime's own, gone in the version that is named. What it spoils is skipped before that.
 """
 
+import logging
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +53,11 @@ FAULTS = [
     Fault((1, 31), "the CPU provider, which is the reference, takes output_dtype for the type of the scale",
           lambda name, case, kind: case and case.op == "DequantizeLinear" and "output_dtype" in case.attrs),
 ]
+
+
+def pytest_configure():
+    """Warnings are looked for on stderr, where they go while no handler of `logging` takes them; pytest has one."""
+    logging.getLogger("millpond").propagate = False
 
 
 def pytest_addoption(parser):

@@ -7,7 +7,7 @@
 #define MP_TESTS_EP_GRAPH_RIG_H
 
 #include "ep/abi/bridge.h"
-#include "ep/graph/graph.h"
+#include "ep/capture/session_graph.h"
 #include "ep/stream/stream_options.h"
 #include "pool/pool_kit.h"
 

@@ -178,8 +178,8 @@ DEVICE_TEST(pool_look_dumps_the_drivers_pool) {
 
 DEVICE_TEST(pool_look_logs_options_growth_and_shrinking) {
     kit k;
-    NEEDS_OWN_PROCESS(); /* which reads the level of its log once */
-    CHECK_EQ_INT(setenv("MILLPOND_LOG", "info", 1), 0);
+    const mp_log_level before = mp_log_get_threshold();
+    mp_log_set_threshold(MP_LOG_INFO);
     kit_log_keep();
     kit_open(&k, device, KIT_OPTIONS("arena.max_mem=8M", "arena.extend_strategy=1"));
     CHECK(kit_log_has("extend_strategy kSameAsRequested, initial_chunk_size_bytes 1048576"));
@@ -191,13 +191,14 @@ DEVICE_TEST(pool_look_logs_options_growth_and_shrinking) {
     CHECK_FAILS(mp_pool_reserve(k.pool, KIT_MIB(9), &none), OUT_OF_MEMORY, "max_mem");
     CHECK(kit_log_has("nothing could be reserved"));
     kit_log_end();
+    mp_log_set_threshold(before);
     kit_close(&k);
 }
 
 DEVICE_TEST(pool_look_logs_the_drivers_pool_and_its_trimming) {
     kit k;
-    NEEDS_OWN_PROCESS(); /* which reads the level of its log once */
-    CHECK_EQ_INT(setenv("MILLPOND_LOG", "info", 1), 0);
+    const mp_log_level before = mp_log_get_threshold();
+    mp_log_set_threshold(MP_LOG_INFO);
     kit_log_keep();
     kit_open(
         &k, device,
@@ -206,6 +207,7 @@ DEVICE_TEST(pool_look_logs_the_drivers_pool_and_its_trimming) {
     CHECK_OK(mp_pool_shrink(k.pool, NULL));
     CHECK(kit_log_has("was trimmed by"));
     kit_log_end();
+    mp_log_set_threshold(before);
     kit_close(&k);
 }
 

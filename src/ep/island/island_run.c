@@ -3,7 +3,7 @@
 #include "base/nvtx.h"
 #include "base/shortage.h"
 #include "ep/abi/bridge.h"
-#include "ep/graph/graph.h"
+#include "ep/capture/session_graph.h"
 #include "ep/island/island.h"
 
 #include <stdlib.h>

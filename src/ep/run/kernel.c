@@ -7,7 +7,7 @@
 #include "base/shortage.h"
 #include "ep/abi/bridge.h"
 #include "ep/abi/node_attrs.h"
-#include "ep/graph/graph.h"
+#include "ep/capture/session_graph.h"
 #include "ep/run/node_label.h"
 #include "ep/run/plan_cache.h"
 #include "ep/run/prepared.h"

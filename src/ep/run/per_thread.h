@@ -10,9 +10,10 @@
 struct mp_graphs;
 
 typedef struct mp_thread_record {
-    mp_provider *provider;            /* borrowed; goes after its records */
-    mp_run_stream *stream;            /* a reference; see mp__thread_stream. NULL until needed */
-    struct mp_graphs *_Atomic graphs; /* owned, see graph.c; NULL where the session has none */
+    mp_provider *provider; /* borrowed; goes after its records */
+    mp_run_stream *stream; /* a reference; see mp__thread_stream. NULL until needed */
+    struct mp_graphs
+        *_Atomic graphs; /* owned, see session_graph.c; NULL where the session has none */
     void (*destroy_graphs)(struct mp_graphs *graphs); /* set with the first of them */
     struct mp_thread_record *next;                    /* of the same thread */
     struct mp_thread_owner *thread;                   /* whose record it is */

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/run/prepared.h"
 
-#include "ep/graph/graph.h"
+#include "ep/capture/session_graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/shortage.h"
 #include "ep/abi/bridge.h"
-#include "ep/graph/graph.h"
+#include "ep/capture/session_graph.h"
 #include "ep/session/plugin.h"
 #include "ep/session/pool_later.h"
 

@@ -1,7 +1,7 @@
 /* provider.c - the provider of one session.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/abi/bridge.h"
-#include "ep/graph/graph.h"
+#include "ep/capture/session_graph.h"
 #include "ep/island/island.h"
 #include "ep/placement/left_note.h"
 #include "ep/placement/nhwc.h"

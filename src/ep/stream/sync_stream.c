@@ -1,7 +1,7 @@
 /* sync_stream.c - ONNX Runtime's streams and notifications over the device's streams and events.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/abi/bridge.h"
-#include "ep/graph/graph.h"
+#include "ep/capture/session_graph.h"
 #include "ep/session/plugin.h"
 
 #include <stdlib.h>

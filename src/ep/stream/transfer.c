@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/shortage.h"
 #include "ep/abi/bridge.h"
-#include "ep/graph/graph.h"
+#include "ep/capture/session_graph.h"
 #include "ep/session/plugin.h"
 #include "ep/stream/run_stream.h"
 #include "pool/pool_handle.h"

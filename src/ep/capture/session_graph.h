@@ -1,4 +1,5 @@
-/* graph.h - captured graphs of a session: recorded in a run, launched instead of later runs.
+/* session_graph.h - captured graphs of a session: recorded in a run, launched instead of later
+ * runs.
  *
  *     OnRunStart -> mp_run of this thread -> its work is recorded or queued -> OnRunEnd
  *                                                                         -> ReplayGraph ...
@@ -8,8 +9,8 @@
  * recorded ends the recording early: what is recorded so far is launched, and the run goes on
  * without a graph, so a run gives the same results with graphs and without.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef MP_EP_GRAPH_H
-#define MP_EP_GRAPH_H
+#ifndef MP_EP_SESSION_GRAPH_H
+#define MP_EP_SESSION_GRAPH_H
 
 #include "ep/run/per_thread.h"
 

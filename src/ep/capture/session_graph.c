@@ -1,15 +1,15 @@
-/* graph.c - captured graphs through ONNX Runtime's callbacks.
+/* session_graph.c - captured graphs through ONNX Runtime's callbacks.
  *
  * In one Run of the user's, ONNX Runtime asks IsGraphCaptured, runs the session, asks again, and
  * runs it again and again until the answer is yes; after eight runs it gives up with an error.
  * Where the answer will stay no, it is yes once after a run all the same: the outputs are there.
  * Before a run the answer is never but the truth, since ReplayGraph would follow.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ep/graph/graph.h"
+#include "ep/capture/session_graph.h"
 
 #include "base/log.h"
 #include "ep/abi/bridge.h"
-#include "ep/graph/graph_run.h"
+#include "ep/capture/graph_run.h"
 
 #include <stdlib.h>
 

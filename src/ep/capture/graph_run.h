@@ -1,14 +1,14 @@
 /* graph_run.h - the graphs of one thread and session, between the files that make them up.
  *
- *     graph.c        ONNX Runtime's callbacks: when to warm up, record, launch
+ *     session_graph.c  ONNX Runtime's callbacks: when to warm up, record, launch
  *     graph_run.c    a run that is recorded: its begin, its end, and what it must leave out
  *     graph_memory.c the memory
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_EP_GRAPH_RUN_H
 #define MP_EP_GRAPH_RUN_H
 
-#include "ep/graph/graph.h"
-#include "ep/graph/graph_memory.h"
+#include "ep/capture/graph_memory.h"
+#include "ep/capture/session_graph.h"
 
 typedef struct mp_graph_entry {
     struct mp_graph_entry *next;

@@ -3,7 +3,7 @@
  * A pool of ours sets memory apart by itself. The driver's own pool does not: there every block is
  * taken from outside stream order and allocated again within the recording only, from a list.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ep/graph/graph_memory.h"
+#include "ep/capture/graph_memory.h"
 
 #include "base/log.h"
 #include "base/status.h"

@@ -1,6 +1,6 @@
-/* layout.c - the largest first, each at the lowest place that is free for as long as it lives.
+/* span_layout.c - the largest first, each at the lowest place that is free for as long as it lives.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "graph/layout.h"
+#include "graph/span_layout.h"
 
 #include "device/device.h"
 

@@ -4,7 +4,7 @@
  * libraries exist. The legacy default stream cannot be captured; a stream aside takes its place,
  * and the graph is launched on the default stream all the same.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ep/graph/graph_run.h"
+#include "ep/capture/graph_run.h"
 
 #include "base/log.h"
 #include "pool/pool_handle.h"
