@@ -9,7 +9,6 @@
 A fault in FAULTS is ONNX Runtime's own, gone in the version that is named. What it spoils is skipped before that.
 """
 
-import logging
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -55,11 +54,6 @@ FAULTS = [
 ]
 
 
-def pytest_configure():
-    """Warnings are looked for on stderr, where they go while no handler of `logging` takes them; pytest has one."""
-    logging.getLogger("millpond").propagate = False
-
-
 def pytest_addoption(parser):
     parser.addoption("--sample", type=int, default=1, help="of tests with many cases only every Nth")
     parser.addoption("--graphs", type=int, default=40, help="so many random graphs")
@@ -70,6 +64,14 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--borders"):
         os.environ["MILLPOND_POOL"] = "arena.guard=1,arena.poison=1"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def log_on_stderr():
+    """Warnings are looked for on stderr, where ONNX Runtime's log writes them; pytest's handler would take them."""
+    from millpond import _core  # noqa: PLC0415  (tests import it by demo/provider.py, which finds it)
+
+    _core.log_end()
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 /* pool_look_test.c - what a pool tells of itself: its device, statistics, the dump, the trace; and
  * its memory to other processes.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
 #include "pool/pool_kit.h"
 
 #include <stdio.h>
