@@ -298,7 +298,8 @@ def test_versions_and_types_are_compared():
 
 def test_kernels_are_checked_against_schemas():
     """What is registered is sound; of what is not, each part is named."""
-    assert run_json("parity")["against_schemas"] == []
+    if _parity.runtime() >= _parity.SCHEMAS_OF:
+        assert run_json("parity")["against_schemas"] == []
     allowed = {("", "A"): {7: {"T": {"float", "int8"}, "U": {"bool"}}}}
     assert _parity_table.against_schemas({("", "A"): {7: {"T": {"float"}, "U": {"bool"}}}}, allowed) == []
     wrong = {("", "A"): {6: {"T": {"float"}}, 7: {"T": {"float", "double", "bfloat16"}, "T1": {"bool"}}},
@@ -311,6 +312,7 @@ def test_kernels_are_checked_against_schemas():
 
 
 def test_parity_ends_with_1_where_a_kernel_has_no_schema(monkeypatch):
+    monkeypatch.setattr(_parity, "SCHEMAS_OF", (1, 0))
     monkeypatch.setattr(_parity_table, "known", lambda schemas: {})
     monkeypatch.setattr(_parity_table, "ours", lambda kernels: {("", "A"): {6: {"T": {"float"}}}})
     with pytest.raises(Finding, match="no schema of ONNX Runtime has: 1"):

@@ -24,8 +24,8 @@ from millpond.cli._show import Show
 SCHEMAS_OF = (1, 31)  # the ONNX Runtime whose schemas have every type that the rows have
 
 
-def _runtime() -> tuple[int, ...]:
-    import onnxruntime
+def runtime() -> tuple[int, ...]:
+    import onnxruntime  # noqa: PLC0415  (the command line starts without it)
 
     return tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 
@@ -250,7 +250,7 @@ def command(models: tuple[Path, ...], missing: bool, wider: bool, as_json: bool,
         _show_overview(show, found, missing, wider)
         show.data(found)
         wrong = found["against_schemas"]
-        if wrong and _runtime() >= SCHEMAS_OF:  # an older one's schemas allow fewer types
+        if wrong and runtime() >= SCHEMAS_OF:  # an older one's schemas allow fewer types
             raise Finding(FAILED, f"registered for what no schema of ONNX Runtime has: {len(wrong)}")
         return
     results = examine_all(models_in(models), given, show)
