@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/graph.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -183,25 +184,53 @@ static mp_status keep_list(mp_graph *graph, const int32_t *list, int count, int3
     return MP_OK;
 }
 
-mp_status mp_graph_add_node(mp_graph *graph, const mp_node *node, const int32_t *in, int in_count,
-                            const int32_t *out, int out_count) {
-    mp_vertex fresh = {.in_count = in_count, .out_count = out_count};
-    MP_TRY(keep_list(graph, in, in_count, &fresh.in));
-    MP_TRY(keep_list(graph, out, out_count, &fresh.out));
+/* Everything of a node but its place. */
+static mp_status make_vertex(mp_graph *graph, const mp_node *node, const int32_t *in, int in_count,
+                             const int32_t *out, int out_count, mp_vertex *fresh) {
+    *fresh = (mp_vertex){.in_count = in_count, .out_count = out_count};
+    MP_TRY(keep_list(graph, in, in_count, &fresh->in));
+    MP_TRY(keep_list(graph, out, out_count, &fresh->out));
+    MP_TRY(keep_node(graph, node, &fresh->node));
     for (int i = 0; i < out_count; i++) {
         const mp_value *value = out[i] != MP_NO_VALUE ? &graph->values[out[i]] : NULL;
         if (value != NULL && (value->producer != MP_NO_NODE || value->is_constant)) {
             return MP_FAIL(INVALID_ARGUMENT, "the value '%s' has two producers", value->name);
         }
     }
-    MP_TRY(keep_node(graph, node, &fresh.node));
-    MP_TRY(grow((void **)&graph->nodes, graph->node_count, &graph->node_capacity, sizeof fresh));
-    for (int i = 0; i < out_count; i++) {
-        if (out[i] != MP_NO_VALUE) {
-            graph->values[out[i]].producer = graph->node_count;
+    return MP_OK;
+}
+
+static void set_producer(mp_graph *graph, const mp_vertex *v, int32_t producer) {
+    assert(graph->values != NULL || v->out_count == 0);
+    for (int i = 0; i < v->out_count; i++) {
+        if (v->out[i] != MP_NO_VALUE) {
+            graph->values[v->out[i]].producer = producer;
         }
     }
+}
+
+mp_status mp_graph_add_node(mp_graph *graph, const mp_node *node, const int32_t *in, int in_count,
+                            const int32_t *out, int out_count) {
+    mp_vertex fresh;
+    MP_TRY(make_vertex(graph, node, in, in_count, out, out_count, &fresh));
+    MP_TRY(grow((void **)&graph->nodes, graph->node_count, &graph->node_capacity, sizeof fresh));
+    set_producer(graph, &fresh, graph->node_count);
     graph->nodes[graph->node_count++] = fresh;
+    return MP_OK;
+}
+
+mp_status mp_graph_change_node(mp_graph *graph, int32_t n, const mp_node *node, const int32_t *in,
+                               int in_count, const int32_t *out, int out_count) {
+    mp_vertex fresh;
+    const mp_vertex old = graph->nodes[n];
+    set_producer(graph, &old, MP_NO_NODE);
+    const mp_status status = make_vertex(graph, node, in, in_count, out, out_count, &fresh);
+    if (status != MP_OK) {
+        set_producer(graph, &old, n);
+        return status;
+    }
+    set_producer(graph, &fresh, n);
+    graph->nodes[n] = fresh;
     return MP_OK;
 }
 
@@ -252,28 +281,18 @@ void mp_graph_replace(mp_graph *graph, int32_t from, int32_t to, bool outputs) {
 }
 
 void mp_graph_remove_node(mp_graph *graph, int32_t node) {
-    mp_vertex *v = &graph->nodes[node];
-    v->is_gone = true;
-    for (int i = 0; i < v->out_count; i++) {
-        if (v->out[i] != MP_NO_VALUE) {
-            graph->values[v->out[i]].producer = MP_NO_NODE;
-        }
-    }
+    graph->nodes[node].is_gone = true;
+    set_producer(graph, &graph->nodes[node], MP_NO_NODE);
 }
 
 void mp_graph_compact(mp_graph *graph) {
     int32_t kept = 0;
     for (int32_t n = 0; n < graph->node_count; n++) {
-        const mp_vertex v = graph->nodes[n];
-        if (v.is_gone) {
-            continue;
+        if (!graph->nodes[n].is_gone) {
+            graph->nodes[kept] = graph->nodes[n];
+            set_producer(graph, &graph->nodes[kept], kept);
+            kept++;
         }
-        for (int i = 0; i < v.out_count; i++) {
-            if (v.out[i] != MP_NO_VALUE) {
-                graph->values[v.out[i]].producer = kept;
-            }
-        }
-        graph->nodes[kept++] = v;
     }
     graph->node_count = kept;
 }

@@ -77,6 +77,10 @@ int mp_graph_uses(const mp_graph *graph, int32_t value);
 bool mp_graph_is_output(const mp_graph *graph, int32_t value);
 /* Whoever reads `from` reads `to`: nodes, and the graph's outputs where `outputs`. */
 void mp_graph_replace(mp_graph *graph, int32_t from, int32_t to, bool outputs);
+/* Puts another node in the place of node `n`: as mp_graph_add_node, but for the values that the old
+ * one made, which it may make, too. Others of those have no producer any more. */
+mp_status mp_graph_change_node(mp_graph *graph, int32_t n, const mp_node *node, const int32_t *in,
+                               int in_count, const int32_t *out, int out_count);
 /* Takes the node out; its outputs have no producer any more, and no users. */
 void mp_graph_remove_node(mp_graph *graph, int32_t node);
 /* Closes the gaps that removed nodes left. Indexes of nodes change. */

@@ -99,7 +99,7 @@ mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, si
     TAKE_ARENA(a, pool);
     CHECK_ARGUMENT(out != NULL, "out is NULL");
     CHECK_ARGUMENT(offset != NULL, "offset is NULL");
-    mp_block_info block;
+    mp_block_info block = {.addr = 0};
     mp_ipc_handle handle = {{0}};
     if (mp_pool_find(pool, addr, &block) != MP_OK || block.addr != addr) {
         return MP_FAIL(INVALID_ARGUMENT, "no allocated block begins at 0x%" PRIxPTR, addr);

@@ -271,19 +271,28 @@ static size_t count_texts(const char *texts, size_t size) {
     return count;
 }
 
+/* What the caller frees by the attribute. */
+static void keep_list(mp_attr *attr, void *bytes, size_t size) {
+    const size_t count = size / kinds[attr->kind].width;
+    attr->count = attr->kind == MP_ATTR_STRINGS ? count_texts(bytes, size) : count;
+    if (attr->kind == MP_ATTR_INTS) {
+        attr->ints = bytes;
+    } else if (attr->kind == MP_ATTR_FLOATS) {
+        attr->floats = bytes;
+    } else {
+        attr->s = bytes;
+    }
+}
+
 /* ORT gives the size in bytes when asked with too little room. */
 static mp_status read_list(const OrtOpAttr *found, mp_attr *attr, bool *given) {
+    const OrtOpAttrType type = kinds[attr->kind].type;
     size_t size = 0;
     void *bytes = NULL;
-    (void)succeeded(ORT->ReadOpAttr(found, kinds[attr->kind].type, NULL, 0, &size));
+    (void)succeeded(ORT->ReadOpAttr(found, type, NULL, 0, &size));
     MP_TRY(room(size, 1, &bytes));
-    *given =
-        size == 0 || succeeded(ORT->ReadOpAttr(found, kinds[attr->kind].type, bytes, size, &size));
-    attr->count =
-        attr->kind == MP_ATTR_STRINGS ? count_texts(bytes, size) : size / kinds[attr->kind].width;
-    attr->ints = attr->kind == MP_ATTR_INTS ? bytes : NULL;
-    attr->floats = attr->kind == MP_ATTR_FLOATS ? bytes : NULL;
-    attr->s = attr->kind == MP_ATTR_STRING || attr->kind == MP_ATTR_STRINGS ? bytes : NULL;
+    *given = size == 0 || succeeded(ORT->ReadOpAttr(found, type, bytes, size, &size));
+    keep_list(attr, bytes, size);
     return MP_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/island/import.h"
+#include "graph/pass.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,9 +59,13 @@ static mp_status compile_one(mp_provider *provider, const OrtGraph *group, const
                                         .CreateState = create_state,
                                         .Compute = mp__island_compute,
                                         .ReleaseState = release_state};
+    int64_t rewrites = 0;
     mp_status status = name_island(island, fused);
     if (status == MP_OK) {
         status = mp__island_import(provider, group, fused, &island->graph);
+    }
+    if (status == MP_OK) {
+        status = mp_passes_run(island->graph, secure_getenv("MILLPOND_PASSES"), &rewrites);
     }
     if (status == MP_OK) {
         status = mp__weights_make(provider, island->graph, &island->weights);
@@ -70,8 +75,8 @@ static mp_status compile_one(mp_provider *provider, const OrtGraph *group, const
         return status;
     }
     atomic_fetch_add(&provider->kernel_count, 1);
-    MP_LOG(DEBUG, "island %s: %d nodes, %d inputs, %d outputs", island->name,
-           (int)island->graph->node_count, (int)island->graph->input_count,
+    MP_LOG(DEBUG, "island %s: %d nodes after %lld rewrites, %d inputs, %d outputs", island->name,
+           (int)island->graph->node_count, (long long)rewrites, (int)island->graph->input_count,
            (int)island->graph->output_count);
     *out = &island->base;
     return MP_OK;

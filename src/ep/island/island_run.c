@@ -30,6 +30,7 @@ static mp_status call_open(call *c, const mp_graph *graph) {
     c->out_addr = c->few_out_addr;
     c->many = c->given_addr = NULL;
     c->apart = 0;
+    memset(c->few_in_addr, 0, sizeof c->few_in_addr);
     memset(c->few_out_addr, 0, sizeof c->few_out_addr);
     if (in <= FEW && out <= FEW) {
         return MP_OK;

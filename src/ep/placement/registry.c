@@ -269,7 +269,10 @@ static OrtStatus *add_memcpy(OrtKernelRegistry *registry, const char *name, bool
 static OrtStatus *add_all(OrtKernelRegistry *registry) {
     for (size_t f = 0; f < mp_op_family_count; f++) {
         for (size_t i = 0; i < mp_op_families[f]->count; i++) {
-            ORT_TRY(mp__registry_add_row(registry, &mp_op_families[f]->ops[i]));
+            const mp_op *op = &mp_op_families[f]->ops[i];
+            if (strcmp(op->domain, MP_OWN_DOMAIN) != 0) {
+                ORT_TRY(mp__registry_add_row(registry, op));
+            }
         }
     }
     for (size_t i = 0; i < mp__control_count; i++) {

@@ -45,6 +45,9 @@ typedef struct mp_alias {
     int in, out;
 } mp_alias;
 
+/* Of rows that no model names: what passes over a graph put in the place of several nodes. */
+#define MP_OWN_DOMAIN "millpond"
+
 struct mp_op {
     const char *domain; /* "" is ai.onnx */
     const char *name;

@@ -80,6 +80,30 @@ static mp_status plan_batches(mp_planner *p, mp_dtype dtype, const mp_product *x
     return MP_OK;
 }
 
+/* With a third input, a row that is added to each row of the product; B is one matrix then. */
+static mp_status plan_one_b(mp_planner *p, mp_dtype dtype, const mp_product *x) {
+    mp_gemm gemm = gemm_for(p, dtype, mp_shape_count(&x->batch) * x->m, x->n, x->k);
+    gemm.bias = mp_plan_in(p, 2) != NULL;
+    const mp_ref operands[MP_GEMM_OPERANDS] = {[MP_GEMM_A] = MP_IN(0),
+                                               [MP_GEMM_B] = MP_IN(1),
+                                               [MP_GEMM_C] = MP_OUT(0),
+                                               [MP_GEMM_BIAS] = gemm.bias ? MP_IN(2) : MP_NOWHERE};
+    return mp_plan_gemm(p, &gemm, operands);
+}
+
+static mp_status plan_matmul_bias(mp_planner *p) {
+    const mp_dtype dtype = p->in[0].type;
+    const mp_tensor *bias = mp_plan_in(p, 2);
+    mp_product x;
+    MP_TRY(mp_product_read(&p->in[0].shape, &p->in[1].shape, &x));
+    if (bias == NULL || mp_shape_count(&x.b_batch) != 1 || mp_shape_count(&bias->shape) != x.n) {
+        return MP_FAIL(INVALID_ARGUMENT, "a product with a row added needs one B, and %lld numbers",
+                       (long long)x.n);
+    }
+    MP_TRY(mp_plan_output(p, 0, dtype, &x.out));
+    return mp_shape_count(&x.out) > 0 ? plan_one_b(p, dtype, &x) : MP_OK;
+}
+
 static mp_status plan_matmul(mp_planner *p) {
     const mp_dtype dtype = p->in[0].type;
     mp_product x;
@@ -89,8 +113,7 @@ static mp_status plan_matmul(mp_planner *p) {
         return MP_OK;
     }
     if (mp_shape_count(&x.b_batch) == 1) { /* one B for all: the rows of every A are one matrix */
-        const mp_gemm gemm = gemm_for(p, dtype, mp_shape_count(&x.batch) * x.m, x.n, x.k);
-        return add_gemm(p, &gemm, MP_IN(0), MP_IN(1), MP_OUT(0));
+        return plan_one_b(p, dtype, &x);
     }
     return plan_batches(p, dtype, &x);
 }
@@ -173,6 +196,12 @@ static const mp_op ops[] = {
      .until = 13,
      .types = {{"T", MP_FLOATS}},
      .plan = plan_matmul},
+    {.domain = MP_OWN_DOMAIN,
+     .name = "MatMulBias",
+     .since = 1,
+     .until = 1,
+     .types = {{"T", MP_FLOATS}},
+     .plan = plan_matmul_bias},
     {.domain = "",
      .name = "Gemm",
      .since = 7,

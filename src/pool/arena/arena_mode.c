@@ -26,7 +26,8 @@ static mp_status dump(arena *a, mp_write_fn *write, void *context) {
 
 /* A block of the external manager has no shelf to come from. */
 static mp_status refuse_try(arena *a, size_t size, void *stream, uint8_t client, mp_addr *out) {
-    (void)a, (void)size, (void)stream, (void)client, (void)out;
+    (void)a, (void)size, (void)stream, (void)client;
+    *out = 0;
     return MP_BUSY;
 }
 

@@ -93,7 +93,8 @@ static mp_status reserve_block(arena *a, size_t size, uint8_t client, mp_addr *o
 /* The driver's locks are not ours, so nothing is tried. */
 static mp_status refuse_try_alloc(arena *a, size_t size, void *stream, uint8_t client,
                                   mp_addr *out) {
-    (void)a, (void)size, (void)stream, (void)client, (void)out;
+    (void)a, (void)size, (void)stream, (void)client;
+    *out = 0;
     return MP_BUSY;
 }
 

@@ -20,7 +20,6 @@ from millpond.cli import FAILED, _options
 from millpond.cli._app import Finding, json_option
 from millpond.cli._show import Show
 
-
 SCHEMAS_OF = (1, 31)  # the ONNX Runtime whose schemas have every type that the rows have
 
 

@@ -1,0 +1,67 @@
+/* bias.c - MatMul by a constant matrix, and a constant row added to it, are one product.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_op(const mp_vertex *v, const char *name) {
+    return !v->is_gone && v->node.op->domain[0] == '\0' && strcmp(v->node.op->name, name) == 0;
+}
+
+static const mp_tensor *constant_at(const mp_graph *graph, const mp_vertex *v, int i) {
+    const int32_t value = i < v->in_count ? v->in[i] : MP_NO_VALUE;
+    return value != MP_NO_VALUE && graph->values[value].is_constant ? &graph->values[value].tensor
+                                                                    : NULL;
+}
+
+/* The node whose product input `i` of an Add is, if nobody else reads that. */
+static int32_t product_at(const mp_graph *graph, const mp_vertex *add, int i) {
+    const int32_t value = add->in[i];
+    const int32_t n = value != MP_NO_VALUE ? graph->values[value].producer : MP_NO_NODE;
+    return n != MP_NO_NODE && is_op(&graph->nodes[n], "MatMul") && mp_graph_uses(graph, value) == 1
+               ? n
+               : MP_NO_NODE;
+}
+
+/* Whether input `i` of the Add is a row for each row of the product. */
+static bool is_row(const mp_graph *graph, const mp_vertex *add, int i, const mp_vertex *product) {
+    const mp_tensor *row = constant_at(graph, add, i);
+    const mp_tensor *b = constant_at(graph, product, 1);
+    return row != NULL && b != NULL && b->shape.rank == 2 && row->shape.rank == 1 &&
+           row->type == b->type && row->shape.dim[0] == b->shape.dim[1];
+}
+
+static mp_status join(mp_graph *graph, int32_t add, int32_t product, int32_t row) {
+    const mp_vertex a = graph->nodes[add];
+    const mp_vertex p = graph->nodes[product];
+    char name[256];
+    (void)snprintf(name, sizeof name, "%s+%s", p.node.name, a.node.name);
+    const mp_node both = {.op = mp_op_find(MP_OWN_DOMAIN, "MatMulBias", 1),
+                          .version = 1,
+                          .name = name,
+                          .options = p.node.options};
+    const int32_t in[] = {p.in[0], p.in[1], row};
+    const int32_t out = a.out[0];
+    mp_graph_remove_node(graph, add);
+    const mp_status status = mp_graph_change_node(graph, product, &both, in, 3, &out, 1);
+    if (status != MP_OK) {
+        graph->nodes[add].is_gone = false;
+        graph->values[out].producer = add;
+    }
+    return status;
+}
+
+mp_status mp_pass_bias(mp_graph *graph, mp_rewrites *rewrites) {
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const mp_vertex *add = &graph->nodes[n];
+        for (int i = 0; i < 2 && is_op(add, "Add"); i++) {
+            const int32_t product = product_at(graph, add, i);
+            if (product != MP_NO_NODE && is_row(graph, add, 1 - i, &graph->nodes[product]) &&
+                mp_rewrite_allowed(rewrites)) {
+                MP_TRY(join(graph, n, product, add->in[1 - i]));
+            }
+        }
+    }
+    return MP_OK;
+}

@@ -1,0 +1,54 @@
+/* identity.c - nodes that give what they get: Identity, Dropout of inference, a Cast to the type
+ * that is there, a Transpose that leaves all dimensions where they are.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass.h"
+
+#include <string.h>
+
+static bool is_op(const mp_vertex *v, const char *name) {
+    return v->node.op->domain[0] == '\0' && strcmp(v->node.op->name, name) == 0;
+}
+
+static bool keeps_order(const mp_vertex *v) {
+    const mp_attr *perm = mp_node_attr(&v->node, "perm");
+    for (size_t i = 0; perm != NULL && i < perm->count; i++) {
+        if (perm->ints[i] != (int64_t)i) {
+            return false;
+        }
+    }
+    return perm != NULL;
+}
+
+static bool keeps_type(const mp_graph *graph, const mp_vertex *v) {
+    const mp_dtype from = graph->values[v->in[0]].tensor.type;
+    return from != MP_NONE && (int64_t)from == mp_node_int(&v->node, "to", 0);
+}
+
+/* Of versions 7 and 10, whose rows have no training; later ones may be told to train. */
+static bool is_dropout_of_inference(const mp_vertex *v) {
+    return is_op(v, "Dropout") && !v->node.op->draws &&
+           (v->out_count < 2 || v->out[1] == MP_NO_VALUE);
+}
+
+static bool gives_what_it_gets(const mp_graph *graph, const mp_vertex *v) {
+    if (v->in_count < 1 || v->in[0] == MP_NO_VALUE || v->out_count < 1 ||
+        v->out[0] == MP_NO_VALUE) {
+        return false;
+    }
+    return is_op(v, "Identity") || is_dropout_of_inference(v) ||
+           (is_op(v, "Cast") && keeps_type(graph, v)) || (is_op(v, "Transpose") && keeps_order(v));
+}
+
+mp_status mp_pass_identity(mp_graph *graph, mp_rewrites *rewrites) {
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const mp_vertex *v = &graph->nodes[n];
+        /* An output of the graph has a name of its own, and a copy. */
+        if (v->is_gone || !gives_what_it_gets(graph, v) || mp_graph_is_output(graph, v->out[0]) ||
+            !mp_rewrite_allowed(rewrites)) {
+            continue;
+        }
+        mp_graph_replace(graph, v->out[0], v->in[0], false);
+        mp_graph_remove_node(graph, n);
+    }
+    return MP_OK;
+}

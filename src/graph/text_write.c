@@ -1,0 +1,185 @@
+/* text_write.c - a graph as text, see text.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHOWN_MAX = 16 };
+
+typedef struct writer {
+    const mp_graph *graph;
+    FILE *out;
+} writer;
+
+/* ---- names ---- */
+
+static bool is_taken_before(const mp_graph *graph, int32_t value) {
+    for (int32_t i = 0; i < value; i++) {
+        if (strcmp(graph->values[i].name, graph->values[value].name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Characters that would end a name are written as `_`. */
+static void write_name(const writer *w, int32_t value) {
+    if (value == MP_NO_VALUE) {
+        return;
+    }
+    const char *name = w->graph->values[value].name;
+    for (const char *c = name; *c != '\0'; c++) {
+        (void)fputc(strchr(" ,()=#\"\t\r\n", *c) != NULL ? '_' : *c, w->out);
+    }
+    if (name[0] == '\0' || is_taken_before(w->graph, value)) {
+        (void)fprintf(w->out, "#%d", (int)value);
+    }
+}
+
+static void write_names(const writer *w, const int32_t *values, int count) {
+    for (int i = 0; i < count; i++) {
+        (void)fputs(i > 0 ? ", " : "", w->out);
+        write_name(w, values[i]);
+    }
+}
+
+/* ---- values ---- */
+
+static void write_type(const writer *w, const mp_tensor *tensor) {
+    (void)fputs(tensor->type != MP_NONE ? mp_dtype_word(tensor->type) : "any", w->out);
+    (void)fputc('[', w->out);
+    for (int d = 0; d < tensor->shape.rank; d++) {
+        const int64_t dim = tensor->shape.dim[d];
+        (void)fputs(d > 0 ? "," : "", w->out);
+        if (dim < 0) {
+            (void)fputc('?', w->out);
+        } else {
+            (void)fprintf(w->out, "%" PRId64, dim);
+        }
+    }
+    (void)fputs(tensor->shape.rank < 0 ? "...]" : "]", w->out);
+}
+
+static int64_t element_at(const mp_tensor *tensor, int64_t i) {
+    switch (tensor->type) {
+    case MP_I64:
+        return ((const int64_t *)tensor->data)[i];
+    case MP_I32:
+        return ((const int32_t *)tensor->data)[i];
+    case MP_BOOL:
+    case MP_U8:
+        return ((const uint8_t *)tensor->data)[i];
+    default:
+        return 0;
+    }
+}
+
+static void write_elements(const writer *w, const mp_tensor *tensor) {
+    const mp_dtypes shown = MP_BIT(MP_I64) | MP_BIT(MP_I32) | MP_BIT(MP_BOOL) | MP_BIT(MP_U8);
+    const int64_t count = mp_shape_count(&tensor->shape);
+    if (tensor->data == 0 || (shown & MP_BIT(tensor->type)) == 0 || count > SHOWN_MAX) {
+        return;
+    }
+    (void)fputs(" =", w->out);
+    for (int64_t i = 0; i < count; i++) {
+        (void)fprintf(w->out, " %" PRId64, element_at(tensor, i));
+    }
+}
+
+static void write_value(const writer *w, const char *what, int32_t value) {
+    const mp_value *v = &w->graph->values[value];
+    (void)fprintf(w->out, "%s ", what);
+    write_name(w, value);
+    (void)fputc(' ', w->out);
+    write_type(w, &v->tensor);
+    if (v->is_constant) {
+        write_elements(w, &v->tensor);
+    }
+    (void)fputc('\n', w->out);
+}
+
+/* ---- nodes ---- */
+
+static void write_attr(const writer *w, const mp_attr *attr) {
+    (void)fprintf(w->out, " %s=", attr->name);
+    switch (attr->kind) {
+    case MP_ATTR_INT:
+        (void)fprintf(w->out, "%" PRId64, attr->i);
+        return;
+    case MP_ATTR_FLOAT:
+        (void)fprintf(w->out, "%.9gf", (double)attr->f);
+        return;
+    case MP_ATTR_STRING:
+        (void)fprintf(w->out, "\"%s\"", attr->s);
+        return;
+    case MP_ATTR_INTS:
+        for (size_t i = 0; i < attr->count; i++) {
+            (void)fprintf(w->out, "%s%" PRId64, i > 0 ? "," : "[", attr->ints[i]);
+        }
+        (void)fputs(attr->count > 0 ? "]" : "[]", w->out);
+        return;
+    case MP_ATTR_FLOATS:
+    case MP_ATTR_STRINGS:
+    case MP_ATTR_TENSOR:
+        (void)fputs("...", w->out);
+        return;
+    }
+}
+
+static void write_node(const writer *w, const mp_vertex *v) {
+    const mp_op *op = v->node.op;
+    write_names(w, v->out, v->out_count);
+    (void)fprintf(w->out, " = %s%s%s-%d (", op->domain, op->domain[0] != '\0' ? "." : "", op->name,
+                  v->node.version);
+    write_names(w, v->in, v->in_count);
+    (void)fputc(')', w->out);
+    if (v->node.name[0] != '\0') {
+        (void)fprintf(w->out, " \"%s\"", v->node.name);
+    }
+    for (size_t i = 0; i < v->node.attr_count; i++) {
+        write_attr(w, &v->node.attrs[i]);
+    }
+    (void)fputc('\n', w->out);
+}
+
+/* ---- all ---- */
+
+static void write_graph(const writer *w) {
+    const mp_graph *graph = w->graph;
+    for (int32_t i = 0; i < graph->input_count; i++) {
+        write_value(w, "input", graph->inputs[i]);
+    }
+    for (int32_t i = 0; i < graph->value_count; i++) {
+        if (graph->values[i].is_constant && mp_graph_uses(graph, i) > 0) {
+            write_value(w, "const", i);
+        }
+    }
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        if (!graph->nodes[n].is_gone) {
+            write_node(w, &graph->nodes[n]);
+        }
+    }
+    for (int32_t i = 0; i < graph->output_count; i++) {
+        (void)fputs("output ", w->out);
+        write_name(w, graph->outputs[i]);
+        (void)fputc('\n', w->out);
+    }
+}
+
+mp_status mp_graph_write(const mp_graph *graph, char **out) {
+    size_t size = 0;
+    *out = NULL;
+    const writer w = {.graph = graph, .out = open_memstream(out, &size)};
+    if (w.out != NULL) {
+        write_graph(&w);
+    }
+    if (w.out == NULL || fclose(w.out) != 0) {
+        free(*out);
+        *out = NULL;
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the text of a graph");
+    }
+    return MP_OK;
+}
