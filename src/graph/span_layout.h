@@ -1,5 +1,6 @@
 /* span_layout.h - where values lie in one block of memory, so that those which live at the same
- * time do not overlap and the block is small. SPDX-License-Identifier: Apache-2.0 */
+ * time do not overlap and the block is small.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_GRAPH_SPAN_LAYOUT_H
 #define MP_GRAPH_SPAN_LAYOUT_H
 

@@ -271,7 +271,7 @@ static mp_status read_attrs(reader *r, line *l, mp_node *node) {
         if (!take(r, "=") || strlen(name) >= sizeof l->attr_names[0]) {
             return wrong(r, "an attribute");
         }
-        strcpy(l->attr_names[node->attr_count], name);
+        memcpy(l->attr_names[node->attr_count], name, strlen(name) + 1);
         *attr = (mp_attr){.name = l->attr_names[node->attr_count]};
         MP_TRY(read_attr_value(r, l, attr));
         node->attr_count++;
