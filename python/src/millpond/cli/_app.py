@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 import millpond
+from millpond import _core
 from millpond.cli import FAILED, INTERRUPTED, NOTHING, OK, USAGE
 
 COMPLETING = "_MILLPOND_COMPLETE"
@@ -72,6 +73,7 @@ def json_option(function: Any) -> Any:
 
 def _say(sentence: str) -> None:
     if sentence:
+        _core.log_flush()  # the log's lines come first
         print(f"millpond: {sentence}", file=sys.stderr)
 
 
