@@ -209,7 +209,16 @@ def model():
     return made.SerializeToString()
 
 
-def test_provider_names_nodes_and_values(pool, tmp_path):
+@pytest.fixture
+def session_pool():
+    """Where a session allocates: on the GPU, where there is one."""
+    with millpond.Pool(client="test_trace") as pool:
+        yield pool
+        pool.trace(0)
+
+
+def test_provider_names_nodes_and_values(session_pool, tmp_path):
+    pool = session_pool
     pytest.importorskip("onnxruntime")
     import millpond.onnxruntime  # noqa: PLC0415
     import numpy  # noqa: PLC0415
