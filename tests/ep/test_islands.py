@@ -191,6 +191,29 @@ def test_captured_by_the_user_as_well():
         close(y.numpy(), cpu.run(None, {"x": given})[0])
 
 
+def test_a_graph_of_the_user_outlives_the_program_that_it_recorded():
+    """What a program has computed while planning is on the device; 40 more shapes push the program out."""
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Shape", ["a"], ["s"]),
+             helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT), helper.make_node("Exp", ["a"], ["b"]),
+             helper.make_node("Div", ["b", "f"], ["y"])]
+    session = provider.session(model(nodes, [floats("x", "n")], [floats("y", "n")]),
+                               provider_options={"fusion": "1", "enable_cuda_graph": "1"})
+    x = ort.OrtValue.ortvalue_from_numpy(np.zeros(4, np.float32), "cuda", 0)
+    y = ort.OrtValue.ortvalue_from_numpy(np.zeros(4, np.float32), "cuda", 0)
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("x", x)
+    binding.bind_ortvalue_output("y", y)
+    without = ort.RunOptions()
+    without.add_run_config_entry("gpu_graph_id", "-1")
+    for round_ in range(3):
+        for value in range(ROUNDS):
+            x.update_inplace(np.full(4, value, np.float32))
+            session.run_with_iobinding(binding)
+            close(y.numpy(), np.full(4, np.exp(value) / 4, np.float32))
+        for n in range(5 + 40 * round_, 45 + 40 * round_):
+            session.run(None, {"x": np.zeros(n, np.float32)}, without)
+
+
 @pytest.mark.parametrize("passes", ["-identity", "-cancel", "-same", "-bias", "-dead", "=0", "=1", "=2", "=3"])
 def test_passes_one_by_one(passes, monkeypatch):
     monkeypatch.setenv("MILLPOND_PASSES", passes)

@@ -68,7 +68,7 @@ void mp__island_programs_close(mp_island *island);
  * walked through. */
 mp_status mp__island_launch(mp_island *island, mp_island_program *p, mp_stream *stream,
                             const mp_program_call *call, bool *done);
-/* Nothing queued uses them any more. */
+/* Blocks: until what is queued on the session's streams has ended, if there are any. */
 void mp__island_instances_close(const mp_island *island, mp_island_program *p);
 
 /* island_run.c */

@@ -1,6 +1,8 @@
 /* island_program.c - the programs of an island, by the types and shapes of its inputs.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "ep/capture/session_graph.h"
 #include "ep/island/island.h"
+#include "ep/stream/run_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +47,10 @@ static void key_write(int64_t *at, const mp_graph *graph, const mp_tensor *in, i
 
 static void destroy(const mp_island *island, mp_island_program *p) {
     mp__island_instances_close(island, p);
-    if (p->literals != 0) {
-        (void)mp_pool_free(island->provider->pool, p->literals);
+    if (p->literals !=
+        0) { /* what was queued may read them yet; a graph of the user's keeps them */
+        (void)mp__run_streams_wait(island->provider);
+        (void)mp__give_back(island->provider->pool, p->literals);
     }
     mp_program_release(p->program);
     free(p->key);

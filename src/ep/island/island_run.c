@@ -226,6 +226,7 @@ static mp_status run(mp_island *island, const OrtKernelContext *context, mp_isla
     bool own = false;
     MP_TRY(mp__run_saw(c->in_addr, island->graph->input_count, c->out_addr,
                        island->graph->output_count));
+    MP_TRY(mp__run_saw(&p->literals, 1, NULL, 0));
     MP_TRY(mp__stream_of_context(island->provider, context, &stream, &own));
     MP_TRY(queue(island, p, stream, c));
     return mp__stream_done(island->provider, stream, own);

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/island/weights.h"
 
+#include "ep/stream/run_stream.h"
 #include "graph/host_value.h"
-#include "pool/pool_handle.h"
 
 #include <stdlib.h>
 
@@ -46,6 +46,9 @@ static void drop(const mp_provider *provider, mp_weights *weights, mp_addr block
 }
 
 void mp__weights_release(const mp_provider *provider, mp_weights *weights) {
+    if (weights->count > 0) {
+        (void)mp__run_streams_wait(provider); /* for runs that nobody waited for */
+    }
     for (size_t i = 0; i < weights->count; i++) {
         (void)mp_pool_free(provider->pool, weights->blocks[i]);
     }

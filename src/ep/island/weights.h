@@ -16,7 +16,7 @@ typedef struct mp_weights {
  * forgets their data in host memory. Gives: memory, until release, also when it fails. Blocks:
  * until all is there. Fails: OUT_OF_MEMORY, DEVICE. */
 mp_status mp__weights_make(const mp_provider *provider, mp_graph *graph, mp_weights *out);
-/* Nothing queued uses them any more. */
+/* Blocks: until what is queued on the session's streams has ended. */
 void mp__weights_release(const mp_provider *provider, mp_weights *weights);
 
 #endif
