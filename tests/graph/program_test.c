@@ -28,10 +28,10 @@ static void expect(const float *x, float *y) {
     for (int i = 0; i < COUNT; i += 4) {
         double sum = 0;
         for (int k = 0; k < 4; k++) {
-            sum += exp(fmax(x[i + k], 0));
+            sum += exp(fmax((double)x[i + k], 0));
         }
         for (int k = 0; k < 4; k++) {
-            const double a = fmax(x[i + k], 0);
+            const double a = fmax((double)x[i + k], 0);
             y[i + k] = (float)(exp(a) / sum + a);
         }
     }
