@@ -210,7 +210,7 @@ def steps_of(build, mode):
         Step("clang", "C tests as clang compiles them, on a machine without a CUDA toolkit",
              sanitized("clang", "--modes", "eager"), "all", ["clang"], takes="", preset="clang"),
         Step("versions", "the provider in other versions of ONNX Runtime",
-             [*tool, ROOT / "tools/test_versions.py", "--build", build], "all", limit_s=2400),
+             [*tool, ROOT / "tools/test_versions.py", "--build", build, "--sample", "24"], "all", limit_s=2400),
         Step("memcheck", "C tests on the GPU under compute-sanitizer", [*sanitizer, unit, "cuda", "--no-fork"],
              "gpu", ["compute-sanitizer"], wheels=True, cores=1, shards=checked,
              alone=[*sanitizer, unit, "cuda", "--no-fork", "--alone"]),
