@@ -12,7 +12,6 @@ bench/results/bandwidth-NAME.json.
 """
 
 import argparse
-import json
 import math
 import sys
 import time
@@ -219,9 +218,7 @@ def main():
                 print(f"{name:28s} {kind:8s} {one['ms']:9.3f} ms {one['of_copy']:6.2f} {mark} {one['goal']:.2f}"
                       f"  {one.get('over_torch', '')}", flush=True)
     result["rows"] = found
-    target = ROOT / "bench/results" / f"bandwidth-{args.name or machine.file_name(result['device'])}.json"
-    target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {target.relative_to(ROOT)}")
+    machine.save(result, f"bandwidth-{args.name or machine.file_name(result['device'])}")
 
 
 if __name__ == "__main__":

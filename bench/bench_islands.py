@@ -12,7 +12,6 @@ is the norm of the difference from the first. The results go to bench/results/is
 
 import argparse
 import itertools
-import json
 import sys
 import tempfile
 import time
@@ -130,10 +129,7 @@ def main():
                 print(row, flush=True)
     if not result["results"]:
         sys.exit(f"bench_islands: nothing to measure; no subject holds '{args.only}', or no models were fetched")
-    target = ROOT / "bench" / "results" / f"islands-{args.name or machine.file_name(result['device'])}.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {target.relative_to(ROOT)}")
+    machine.save(result, f"islands-{args.name or machine.file_name(result['device'])}")
 
 
 if __name__ == "__main__":

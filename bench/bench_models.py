@@ -10,7 +10,6 @@ bench/results/NAME.json, with the device and the versions they were measured wit
 """
 
 import argparse
-import json
 import platform
 import sys
 import time
@@ -148,10 +147,7 @@ def main():
             show(row)
     if not result["results"]:
         sys.exit(f"bench_models: nothing to measure; no subject holds '{args.only}', or no models were fetched")
-    target = ROOT / "bench" / "results" / f"{args.name or machine.file_name(result['device'])}.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {target.relative_to(ROOT)}")
+    machine.save(result, args.name or machine.file_name(result["device"]))
 
 
 if __name__ == "__main__":

@@ -131,9 +131,7 @@ def main():
         how = "graph" if row["graph"] else "plain"
         print(f"{row['model']:18s} {row['label']:22s} {row['pool']:8s} {how:6s} {figure}")
     print(f"ns a node: {result['ns_per_node']}; of which ours: {result['ns_parts']}")
-    target = ROOT / "bench/results" / f"runtime-{args.name or machine.file_name(result['device'])}.json"
-    target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {target.relative_to(ROOT)}")
+    machine.save(result, f"runtime-{args.name or machine.file_name(result['device'])}")
     return 0
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a result was measured on: shared by the benchmarks, so that their files say it in the same words."""
+"""What a result was measured on, and where it is written: shared by the benchmarks, so that their files say it in the
+same words."""
 
+import json
 import os
 import platform
 import re
@@ -37,6 +39,14 @@ def environment():
 
 def now():
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def save(result, name):
+    """Writes bench/results/NAME.json and says so."""
+    target = ROOT / "bench" / "results" / f"{name}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(f"written to {target.relative_to(ROOT)}")
 
 
 def file_name(device):

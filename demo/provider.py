@@ -40,7 +40,7 @@ find_package()
 from millpond import _ort_register  # noqa: E402  (where it is found is known by now)
 from millpond import onnxruntime as pond  # noqa: E402
 
-NAME, CPU = pond.get_ep_name(), _ort_register.CPU
+NAME, CPU = os.environ.get("MILLPOND_EP_NAME", pond.get_ep_name()), _ort_register.CPU
 metadata = _ort_register.metadata
 
 
@@ -51,7 +51,7 @@ def devices():
 
 def register():
     """Registers the library once in this process and gives its devices."""
-    pond.register(library=library_path())
+    pond.register(NAME, library=library_path())
     return devices()
 
 

@@ -3,8 +3,9 @@
 
     --shard I/N     of the tests that are not marked `alone` every Nth, from the Ith on
     --alone         only those marked `alone`: they fill a GPU's memory, or look at how full it is
+    --name NAME     the provider goes by this name, CUDAExecutionProvider or its own
 
-tools/run_tests.py gives these options where tests run on a GPU, several processes at a time.
+tools/run_tests.py gives the first two where tests run on a GPU, several processes at a time.
 """
 
 import collections
@@ -33,10 +34,13 @@ def shard(text):
 
 def pytest_addoption(parser):
     parser.addoption("--shard", type=shard, help="I/N: of the tests that may run beside others every Nth")
+    parser.addoption("--name", help="what the provider is called")
     parser.addoption("--alone", action="store_true", help="only the tests that run beside no other")
 
 
 def pytest_configure(config):
+    if config.getoption("--name"):
+        os.environ["MILLPOND_EP_NAME"] = config.getoption("--name")  # which demo/provider.py reads
     config.addinivalue_line("markers", "alone: fills a GPU's memory, or looks at how full it is")
 
 

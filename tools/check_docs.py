@@ -26,6 +26,7 @@ TESTING = ROOT / "docs/testing.md"
 READ_BY_CODE = re.compile(r'(?:getenv|setting|read_switch|environ(?:\.get)?)[(\[]"(MILLPOND_\w+)"')
 OPTION_KEY = re.compile(r'(?:OPTION|FLAG|ADDRESS)\(([a-z]\w*),|ADDRESS\(([a-z]\w*)\)|\.alias = "(\w+)"')
 POOL_KEY = re.compile(r"^ {4}(?:WORD|OPTION)\((\w+), ", re.MULTILINE)  # rows of the pool's table
+POOL_ALIAS = re.compile(r'^ {4}\{"(\w+)", ARENA "\w+"\},', re.MULTILINE)
 FIRST_CELL = re.compile(r"^\| (`[^|]*`) \|", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
@@ -154,7 +155,8 @@ def breaches():
     keys = {name for names in OPTION_KEY.findall(table) for name in names if name}
     pool_options = (ROOT / "src/pool/arena_option.c").read_text(encoding="utf-8")
     pool_keys = {f"arena.{name}" for name in POOL_KEY.findall(pool_options)}
-    yield from differences(README, "option", keys | pool_keys, rows(README, "Options of a session"))
+    aliases = set(POOL_ALIAS.findall((ROOT / "src/ep/session/memory.c").read_text(encoding="utf-8")))
+    yield from differences(README, "option", keys | pool_keys | aliases, rows(README, "Options of a session"))
     memory = {name for name in rows(MEMORY, "Options") if name.startswith("arena.")}
     yield from differences(MEMORY, "option", pool_keys, memory)
     if f"```c\n{example()}```" not in README.read_text(encoding="utf-8"):

@@ -11,8 +11,7 @@ by the hash of all that went in, so that a second run compiles only what changed
 
 The first instance of each text is compiled to machine code for every architecture; the further ones, which differ in
 types alone, take turns over them. With --sample N, for want of time, only one in N of the further ones is compiled, and
-the first goes to machine code for one architecture and to PTX for the others, which takes half as long. --all compiles
-every instance to machine code for each.
+the first takes its turn, too. --all compiles every instance for each.
 """
 
 import argparse
@@ -35,7 +34,7 @@ import kernel_gen  # noqa: E402  (beside this file)
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 SKIP_STATUS = 77
-MACHINE, PTX = "sm_", "compute_"  # how the names of targets begin
+MACHINE = "sm_"  # how the names of targets begin
 
 Kernel = collections.namedtuple("Kernel", "name source defines")
 
@@ -115,11 +114,11 @@ class Compiler:
         self.call("nvrtcGetProgramLog", program, text)
         return text.value.decode(errors="replace")
 
-    def code(self, program, kind):
+    def code(self, program):
         size = ctypes.c_size_t()
-        self.call(f"nvrtcGet{kind}Size", program, ctypes.byref(size))
+        self.call("nvrtcGetCUBINSize", program, ctypes.byref(size))
         data = ctypes.create_string_buffer(size.value)
-        self.call(f"nvrtcGet{kind}", program, data)
+        self.call("nvrtcGetCUBIN", program, data)
         return data.raw
 
     def compile(self, kernel, target):
@@ -135,8 +134,7 @@ class Compiler:
                 self.call("nvrtcCompileProgram", program, len(options), c_strings(options))
             except Failure as failure:
                 raise Failure(self.log(program) or str(failure)) from None
-            kind = "CUBIN" if target.startswith(MACHINE) else "PTX"
-            if f"mp_k_{kernel.name}".encode() not in self.code(program, kind):
+            if f"mp_k_{kernel.name}".encode() not in self.code(program):
                 raise Failure(f"{source} has no kernel named mp_k_{kernel.name}")
         finally:
             self.library.nvrtcDestroyProgram(ctypes.byref(program))
@@ -167,7 +165,7 @@ def jobs_of(kernels, archs, sample):
         mine = archs[turn % len(archs)]
         if kernel.source not in seen:
             seen.add(kernel.source)
-            yield from ((kernel, f"{MACHINE if sample == 1 or arch == mine else PTX}{arch}") for arch in archs)
+            yield from ((kernel, f"{MACHINE}{arch}") for arch in archs if sample == 1 or arch == mine)
         elif turn // len(archs) % sample == 0:
             yield kernel, f"{MACHINE}{mine}"
 
@@ -204,7 +202,7 @@ def main():
                     print(f"# {line}")
     if args.known:
         if not args.filter:  # drop what no kernel has any more
-            possible = itertools.product(kernels, (f"{kind}{arch}" for kind in (MACHINE, PTX) for arch in archs))
+            possible = itertools.product(kernels, (f"{MACHINE}{arch}" for arch in archs))
             known &= {compiler.key(*job) for job in possible}
         args.known.write_text("\n".join(sorted(known)) + "\n")
     wrong = sum(failed.values())

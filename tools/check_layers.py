@@ -28,7 +28,7 @@ RULES = {
     # Kernel text is for two compilers and knows nothing of the host code; the table hands it to devices.
     "kernel": ["kernel/"],
     "op": ["base/", *DEVICE, *POOL, "kernel/", "op/"],
-    "graph": ["base/", *DEVICE, "op/core/", "graph/"],
+    "graph": ["base/", *DEVICE, "op/core/", "op/fused/expression.h", "graph/"],
     "ep": ["base/", *DEVICE, *POOL, "kernel/kernel_table.h", "op/", "graph/", "ep/", "millpond/"],
 }
 EXTRA = {  # file -> what it may include beside that

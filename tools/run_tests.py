@@ -42,7 +42,6 @@ TALLY = re.compile(r"summary: (\d+) (.*)")
 MARKED_ALONE = "mark.alone"
 SHOWN_LINES_MAX = 60
 MODES = ("quick", "test", "all", "gpu")
-TARGETS = {"quick": "make test-all", "test": "make test-all", "all": "make test-all", "gpu": "make test-gpu"}
 
 
 @dataclass
@@ -97,10 +96,14 @@ class Amounts:
     hostile: int  # models
     graphs: int  # at random
     kernels: tuple  # for check_kernels.py
+    cases_again: int  # of the operators' cases every so many once more, as islands
+    graphs_again: int  # random graphs, and six times as many hostile models, node by node
 
 
-SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("--sample", "8"))
-WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"))
+SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("--sample", "8"),
+               cases_again=6, graphs_again=10)
+WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
+                cases_again=1, graphs_again=200)
 
 
 def steps_of(build, mode):
@@ -166,7 +169,7 @@ def steps_of(build, mode):
         Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
              pytest(*test_files("tests/pool")), cores=1, takes="-k"),
         Step("aarch64", "the C tests of fibers, the emulated device and the pool on an emulated AArch64",
-             [*tool, ROOT / "tools/check_aarch64.py"], "all", needs=["aarch64-linux-gnu-gcc", "qemu-aarch64"], cores=1),
+             [*tool, ROOT / "tools/check_aarch64.py"], "all", needs=["aarch64-linux-gnu-gcc", "qemu-aarch64"]),
         Step("pool-model", f"the pool against its model: {n.operations:,} operations",
              [tests / "pool_model", "--ops", n.operations], cores=1,
              less=less(f"{WHOLE.operations - SOME.operations:,} of {WHOLE.operations:,} operations")),
@@ -176,11 +179,20 @@ def steps_of(build, mode):
              prepares=True, cores=1),
         Step("ops", "operators in ONNX Runtime and ONNX's node tests, with borders around every block of memory",
              **python(test_files("tests/ep", *OPERATOR_TESTS), "--borders"), modes="test gpu", limit_s=1800),
+        # A case is one node, which by default is no island, and a random graph is several, which are.
+        Step("ops-islands", "the same as islands of single nodes",
+             **python(test_files("tests/ep", *OPERATOR_TESTS), "--borders", "--fusion=2", f"--sample={n.cases_again}"),
+             modes="test gpu", limit_s=1800,
+             less=less(f"{SOME.cases_again - 1} of {SOME.cases_again} cases")),
         Step("random", f"{n.graphs} random graphs and {n.hostile} hostile models, with borders, too",
              **python(test_files("tests/ep", *RANDOM_TESTS), "--borders", f"--graphs={n.graphs}",
                       f"--hostile={n.hostile}"), modes="test gpu", limit_s=1800,
              less=less(f"{WHOLE.graphs - SOME.graphs} of {WHOLE.graphs} graphs and "
                        f"{WHOLE.hostile - SOME.hostile} of {WHOLE.hostile} models")),
+        Step("random-nodes", "random graphs and hostile models node by node",
+             **python(test_files("tests/ep", *RANDOM_TESTS), "--borders", "--fusion=0", f"--graphs={n.graphs_again}",
+                      f"--hostile={6 * n.graphs_again}"), modes="test gpu", limit_s=1800,
+             less=less(f"{WHOLE.graphs_again - SOME.graphs_again} of {WHOLE.graphs_again} graphs")),
         Step("ep", "the provider in ONNX Runtime: options, threads, life times, graphs, streams, faults",
              **python(test_files("tests/ep", but=(*OPERATOR_TESTS, *RANDOM_TESTS))), modes="test gpu", limit_s=1800),
         Step("python", "the Python package: functions, errors, threads, ends of processes; adapters of what is there",
@@ -191,7 +203,16 @@ def steps_of(build, mode):
              **python(test_files("tests/python", *PROVIDER_TESTS)), modes="test gpu", needs=[extension], limit_s=1200),
         Step("wheel", "the wheel: contents, what it links, README's example in a clean environment",
              pytest("tests/python/test_wheel.py"), needs=[extension], limit_s=1200),
-        Step("models", "trained models", **python(test_files("tests/models")), modes="test gpu", limit_s=1800),
+        Step("models", "trained models", **python(test_files("tests/models", but=("fused_texts",))), modes="test gpu",
+             limit_s=1800),
+        Step("models-name", "trained models on the provider by the name of ONNX Runtime's CUDA provider",
+             **python(test_files("tests/models", but=("fused_texts",)), "--name=CUDAExecutionProvider"),
+             modes="all gpu", limit_s=1800),
+        Step("ops-name", "ONNX's node tests on the provider by that name",
+             **python(test_files("tests/ep", "onnx_nodes"), "--name=CUDAExecutionProvider", "--sample=4"),
+             modes="all gpu"),
+        Step("fused", "fused kernels of trained models compiled by NVRTC for sm_75 to 120",
+             pytest("tests/models/test_fused_texts.py"), "all", cores=1, takes="-k"),
         # Eager and adversarial mode run what is queued in the thread that queues it, or waits for it; threaded mode has
         # threads of its own. So the former are for one sanitizer and the latter for the other.
         Step("asan", "C tests under the address and undefined-behaviour sanitizers",
@@ -548,8 +569,8 @@ def main(arguments=None):
     if args.list:
         show_list(build)
         return 0
-    whole = [step for step in steps_of(build, "gpu" if args.mode == "gpu" else "all")
-             if is_in(step, "gpu" if args.mode == "gpu" else "all")]
+    most = "gpu" if args.mode == "gpu" else "all"
+    whole = [step for step in steps_of(build, most) if is_in(step, most)]
     steps = rest_of(build) if args.rest else [step for step in steps_of(build, args.mode) if is_in(step, args.mode)]
     try:
         steps = chosen_of(steps, args.only, args.excluded)
@@ -563,7 +584,7 @@ def main(arguments=None):
     print(f"{time.monotonic() - started:.0f} s")
     missed = ", ".join(left_out(steps, whole))
     if missed:
-        print(f"left out: {missed}; {TARGETS[args.mode]} runs them")
+        print(f"left out: {missed}; make test-{most} runs them")
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped", flush=True)
     return 1 if totals[1] > 0 or totals[0] == 0 else 0
 

@@ -258,7 +258,7 @@ typedef void mp_write_fn(void *context, const char *text, size_t size);
 
 /* Writes a page of plain text: sizes, clients, fragmentation, allocated and free memory by powers
  * of two, the largest sizes of blocks, regions and chunks; of the last three as many as fit on a
- * page. Allocates nothing. */
+ * page. Allocates nothing. `write` is called under locks of the pool and must not use the pool. */
 mp_status mp_pool_dump(mp_pool *pool, mp_write_fn *write, void *context);
 
 /* ---- labels: what memory is for ---- */

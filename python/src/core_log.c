@@ -42,7 +42,7 @@ static bool is_on;
 static bool is_carrying;              /* a thread hands lines over */
 static _Thread_local bool is_carrier; /* it is this one */
 static _Thread_local unsigned held;   /* this thread hands its lines over itself, later */
-static PyObject *receive_line;        /* owned; set once */
+static PyObject *receive_line;        /* owned */
 
 /* ---- the queue, under the lock ---- */
 
@@ -189,7 +189,7 @@ void core_log_hold(void) {
 /* Whether this thread carries from now on, and how many lines there are. */
 static bool begin_carrying(size_t *lines) {
     (void)pthread_mutex_lock(&lock);
-    const bool begins = is_on && first != NULL && !is_carrying;
+    const bool begins = first != NULL && !is_carrying;
     is_carrying = is_carrying || begins;
     *lines = count;
     (void)pthread_mutex_unlock(&lock);
@@ -270,6 +270,14 @@ static void after_fork(void) {
     (void)pthread_mutex_unlock(&lock);
 }
 
+static void make_idle(void) {
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&idle, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+}
+
 static void in_child(void) {
     for (queued *line = first; line != NULL;) { /* the parent has them */
         queued *next = line->next;
@@ -280,15 +288,12 @@ static void in_child(void) {
     last = &first;
     count = 0;
     is_carrying = false;
+    make_idle(); /* it may still count threads of the parent, for which a signal would wait */
     (void)pthread_mutex_unlock(&lock);
 }
 
 static void prepare(void) {
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&idle, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    make_idle();
     (void)pthread_atfork(before_fork, after_fork, in_child);
 }
 
@@ -306,11 +311,18 @@ PyObject *core_log_start(PyObject *module, PyObject *receiver) {
     Py_RETURN_NONE;
 }
 
+/* No line is queued from now on. Returns whether there are some. */
+static bool stop_taking(void) {
+    mp_log_set_taker(NULL);
+    (void)pthread_mutex_lock(&lock); /* a thread may be in take */
+    is_on = false;
+    const bool are_left = first != NULL;
+    (void)pthread_mutex_unlock(&lock);
+    return are_left;
+}
+
 /* What is left, as after a handler that does not return; without the interpreter. */
 static void write_rest(void) {
-    (void)pthread_mutex_lock(&lock);
-    is_on = false;
-    (void)pthread_mutex_unlock(&lock);
     for (queued *line = pop(); line != NULL; line = pop()) {
         write_to_sink(line);
         free(line);
@@ -320,7 +332,7 @@ static void write_rest(void) {
 PyObject *core_log_end(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
-    mp_log_set_taker(NULL);
+    (void)stop_taking(); /* else a line of another thread could begin a carrier after flush */
     flush(END_WAIT_S);
     Py_BEGIN_ALLOW_THREADS write_rest();
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
@@ -329,7 +341,7 @@ PyObject *core_log_end(PyObject *module, PyObject *unused) {
 /* A process may end without the interpreter's end: exit() in C, or in a child of a fork. The sink
  * may be gone by now. */
 __attribute__((destructor)) static void at_exit(void) {
-    if (first != NULL) {
+    if (stop_taking()) {
         mp_log_set_sink(NULL, NULL);
         write_rest();
     }

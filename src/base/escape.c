@@ -25,16 +25,15 @@ static bool second_fits(unsigned char first, unsigned char second) {
     return second >= low && second <= high;
 }
 
-/* The bytes of the printable character at `text`; 0 where there is none. */
-static size_t character(const unsigned char *text) {
-    const size_t length = length_of(text[0]);
+size_t mp_character_size(const char *text) {
+    const unsigned char *at = (const unsigned char *)text;
+    const size_t length = length_of(at[0]);
     if (length == 1) {
-        const bool control =
-            (text[0] < 0x20 && text[0] != '\n' && text[0] != '\t') || text[0] == 0x7f;
+        const bool control = (at[0] < 0x20 && at[0] != '\n' && at[0] != '\t') || at[0] == 0x7f;
         return control ? 0 : 1;
     }
     for (size_t i = 1; i < length; i++) { /* ends at a NUL, which continues nothing */
-        if (i == 1 ? !second_fits(text[0], text[1]) : (text[i] & 0xc0) != 0x80) {
+        if (i == 1 ? !second_fits(at[0], at[1]) : (at[i] & 0xc0) != 0x80) {
             return 0;
         }
     }
@@ -46,7 +45,7 @@ void mp_escape(char *out, size_t capacity, const char *text) {
     const unsigned char *at = (const unsigned char *)text;
     size_t used = 0;
     while (*at != 0) {
-        const size_t length = character(at);
+        const size_t length = mp_character_size((const char *)at);
         const char code[] = {'\\', 'x', digits[*at >> 4], digits[*at & 15]};
         const size_t size = length > 0 ? length : sizeof code;
         if (capacity - used <= size) {

@@ -10,4 +10,8 @@
  * line ends, become \xNN; a text without them stays as it is. */
 void mp_escape(char *out, size_t capacity, const char *text);
 
+/* The bytes of the character that `text`, which a NUL ends, begins with; 0 where that is no UTF-8,
+ * or a control character other than a tab and the end of a line. */
+size_t mp_character_size(const char *text);
+
 #endif

@@ -18,7 +18,7 @@
 static const char *const level_words[] = {"error", "warning", "info", "debug"};
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-static pthread_once_t threshold_once = PTHREAD_ONCE_INIT;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int threshold = MP_LOG_WARNING;
 static _Atomic(mp_log_take_fn *) taker;
 
@@ -32,6 +32,11 @@ static void write_stderr(void *context, mp_log_level level, const char *file, in
 
 static mp_log_fn *current = write_stderr;
 static void *current_context;
+
+/* A thread that was writing is not there to unlock it; who forks is in no sink. */
+static void in_child(void) {
+    (void)pthread_rwlock_init(&lock, NULL);
+}
 
 static void read_threshold(void) {
     const char *word = getenv("MILLPOND_LOG");
@@ -54,6 +59,11 @@ static void read_threshold(void) {
                   word);
 }
 
+static void prepare(void) {
+    read_threshold();
+    (void)pthread_atfork(NULL, NULL, in_child);
+}
+
 void mp_log_set_sink(mp_log_fn *sink, void *context) {
     (void)pthread_rwlock_wrlock(&lock);
     current = sink != NULL ? sink : write_stderr;
@@ -66,7 +76,7 @@ void mp_log_set_taker(mp_log_take_fn *take) {
 }
 
 static int get_threshold(void) {
-    (void)pthread_once(&threshold_once, read_threshold);
+    (void)pthread_once(&once, prepare);
     return atomic_load_explicit(&threshold, memory_order_relaxed);
 }
 

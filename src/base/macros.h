@@ -7,9 +7,9 @@
 #define MP_PRINTF(fmt, arg) __attribute__((format(printf, fmt, arg)))
 #define MP_COUNT_OF(array)  (sizeof(array) / sizeof((array)[0]))
 
-/* Of numbers of one type; an argument may be evaluated twice. The last two are of numbers that are
- * not negative, with `b` above 0: a / b rounded up, which does not overflow,
- * and the next multiple of `b`, which may. */
+/* Of numbers of one type; an argument may be evaluated more than once. The last two are of numbers
+ * that are not negative, with `b` above 0: a / b rounded up, which does not overflow, and the next
+ * multiple of `b`, which may. */
 #define MP_MIN(a, b)      ((a) < (b) ? (a) : (b))
 #define MP_MAX(a, b)      ((a) > (b) ? (a) : (b))
 #define MP_CEIL_DIV(a, b) ((a) / (b) + ((a) % (b) != 0))

@@ -14,11 +14,17 @@ typedef struct mp_note mp_note;
  * Gives: `*out`, until mp_note_remove. Fails: OUT_OF_MEMORY. Threads: any. */
 MP_MUST_CHECK mp_status mp_note_add(const char *name, const char *text, mp_note **out);
 
-/* Takes: `note`; NULL is allowed. */
+/* The same for a text that is made when somebody looks for it. `make` gives a text, until free, or
+ * NULL without memory; it must neither leave, remove nor look for notes. */
+typedef char *mp_note_fn(void *context);
+MP_MUST_CHECK mp_status mp_note_add_made(const char *name, mp_note_fn *make, void *context,
+                                         mp_note **out);
+
+/* Takes: `note`; NULL is allowed. Returns when nobody makes its text any more. */
 void mp_note_remove(mp_note *note);
 
 /* Copies the text found into `text`, cut to fit `size`; `*length` is what it would need without
- * the end. Fails: NOT_FOUND. Threads: any. */
+ * the end. Fails: NOT_FOUND; OUT_OF_MEMORY, of a text that is made. Threads: any. */
 MP_MUST_CHECK mp_status mp_note_find(const char *name, char *text, size_t size, size_t *length);
 
 #endif

@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { THREADS_MAX = 256, STACK_BYTES = 1 << 20 };
+enum { THREADS_MAX = 256, STACK_BYTES = 8 << 20 }; /* compilers run on them, too */
 
 typedef struct loop {
     mp_worker_fn *fn;

@@ -65,15 +65,18 @@ typedef struct mp_source { /* one file of kernel text; static storage */
 
 typedef void mp_host_entry(const void *args);
 
-/* One kernel for one choice of types: what a device needs to load it. Static storage. */
+/* One kernel for one choice of types: what a device needs to load it. Stays where it is until the
+ * kernel is unloaded. */
 typedef struct mp_kernel_image {
     const char *name;           /* "pointwise1_relu_f32"; also the extern "C" symbol */
     const char *source;         /* name of the main file within `sources` */
+    const char *text;           /* of a main file that is not among them; otherwise NULL */
     const char *const *defines; /* "K_T0=f32", ...; NULL ends */
     const mp_source *sources;   /* every file of kernel text; a NULL name ends */
     mp_host_entry *host;        /* the same text compiled for the CPU */
     bool lanes;                 /* its lanes meet at barriers (K_BLOCK_KERNEL) */
-    bool waits; /* begins by waiting for the kernel before it (kernel/core/prelude.h) */
+    bool waits;  /* begins by waiting for the kernel before it (kernel/core/prelude.h) */
+    bool rounds; /* every product is rounded before it is added, as between two kernels */
 } mp_kernel_image;
 
 /* Kernels without barriers are grid-stride loops: any grid yields the same result. Kernels with
@@ -216,6 +219,10 @@ typedef struct mp_device_ops {
     /* Gives: `*out`, until kernel_unload. Compiles where needed. Borrows: `image`, for good.
      * Blocks: yes. Not during capture of a stream on the same thread. */
     mp_status (*kernel_load)(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
+    /* The same in two parts: a kernel that cannot be launched yet, and, as often as wanted, what
+     * makes it ready. Threads: several kernels are made ready side by side. Blocks: the latter. */
+    mp_status (*kernel_open)(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
+    mp_status (*kernel_ready)(mp_device *self, mp_kernel *kernel);
     void (*kernel_unload)(mp_device *self, mp_kernel *kernel);
     /* Queues the kernel. Borrows: `args` during the call only. */
     mp_status (*launch)(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
@@ -224,7 +231,9 @@ typedef struct mp_device_ops {
     /* -- library math, described in math.h -- */
 
     mp_status (*gemm_prepare)(mp_device *self, const mp_gemm *gemm, mp_math **out);
-    mp_status (*conv_prepare)(mp_device *self, const mp_conv *conv, mp_math **out);
+    /* `*whole`: whether residual and activation are part of it. They are not where the device has
+     * no such kernel, or none that is faster: the caller then does both behind it. */
+    mp_status (*conv_prepare)(mp_device *self, const mp_conv *conv, mp_math **out, bool *whole);
     size_t (*math_workspace)(mp_device *self, const mp_math *math);
     mp_status (*math_run)(mp_device *self, mp_stream *stream, mp_math *math,
                           const mp_addr *operands, mp_addr workspace);

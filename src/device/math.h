@@ -17,14 +17,32 @@ typedef enum mp_tune {
     MP_TUNE_MEASURE, /* the same, and measured now where it was not: that runs products and waits */
 } mp_tune;
 
-/* C[m,n] = alpha * op(A)[m,k] * op(B)[k,n] + beta * D[m,n] (+ bias[n]), row-major, `batch` times.
- * Types: MP_F32, MP_F64, MP_F16, MP_BF16; narrow types accumulate in float. k may be 0.
- * m, n and batch are at least 1. */
+/* What is done to each element of a result before it is stored. */
+typedef enum mp_activation {
+    MP_ACTIVATION_NONE,
+    MP_ACTIVATION_RELU,
+    MP_ACTIVATION_LEAKY_RELU, /* alpha */
+    MP_ACTIVATION_CLIP,       /* alpha to beta */
+    MP_ACTIVATION_SIGMOID,
+    MP_ACTIVATION_TANH,
+    MP_ACTIVATION_HARD_SIGMOID, /* alpha x + beta, between 0 and 1 */
+    MP_ACTIVATION_HARD_SWISH,
+    MP_ACTIVATION_SILU,      /* x sigmoid(x) */
+    MP_ACTIVATION_GELU,      /* by erf */
+    MP_ACTIVATION_GELU_TANH, /* as tanh approximates it */
+    MP_ACTIVATION_OTHER,     /* one that no device has */
+} mp_activation;
+
+/* C[m,n] = activation(alpha * op(A)[m,k] * op(B)[k,n] + beta * D[m,n] (+ bias[n])), row-major,
+ * `batch` times. A device that has no such activation fails UNSUPPORTED when it is prepared. Types:
+ * MP_F32, MP_F64, MP_F16, MP_BF16; narrow types accumulate in float. k may be 0. m, n and batch are
+ * at least 1. */
 struct mp_gemm {
     mp_dtype type;
     bool trans_a, trans_b; /* A is stored [k,m], B is stored [n,k] */
     bool tf32;             /* may round float inputs to TF32 on devices that have it */
     bool bias;             /* operand 4: n values, added to each row */
+    mp_activation activation;
     int64_t m, n, k;
     int64_t lda, ldb, ldc; /* elements between rows as stored; ldc serves C and D */
     int64_t batch;
@@ -41,7 +59,7 @@ enum { MP_GEMM_A, MP_GEMM_B, MP_GEMM_C, MP_GEMM_D, MP_GEMM_BIAS, MP_GEMM_OPERAND
 
 enum { MP_CONV_SPATIAL_MAX = 3 };
 
-/* y = convolution of x [batch, in_channels, in...] with w, + bias, then activation.
+/* y = activation(convolution of x [batch, in_channels, in...] with w, + bias, + residual).
  * Forward: w is [out_channels, in_channels / groups, kernel...].
  * Transposed: w is [in_channels, out_channels / groups, kernel...], the gradient of the forward
  * form with respect to its input. With `channels_last` x, y and w are all stored with their second
@@ -54,9 +72,12 @@ struct mp_conv {
     bool transposed;
     bool channels_last;
     bool tf32;
-    bool bias;       /* operand 3: out_channels values */
-    int32_t spatial; /* 1 to 3 */
-    int32_t search;  /* 0 exhaustive (time the algorithms), 1 heuristic, 2 the default algorithm */
+    bool bias;     /* operand 3: out_channels values */
+    bool residual; /* operand 4: as y */
+    mp_activation activation;
+    float alpha, beta; /* of the activation */
+    int32_t spatial;   /* 1 to 3 */
+    int32_t search; /* 0 exhaustive (time the algorithms), 1 heuristic, 2 the default algorithm */
     bool workspace_max; /* a workspace of up to 512 MiB is welcome; otherwise 32 MiB at most */
     int32_t align;      /* bytes that all operand addresses are known to be multiples of */
     int64_t batch, in_channels, out_channels, groups;
@@ -65,7 +86,12 @@ struct mp_conv {
     int64_t pad_begin[MP_CONV_SPATIAL_MAX], pad_end[MP_CONV_SPATIAL_MAX];
 };
 
-enum { MP_CONV_X, MP_CONV_W, MP_CONV_Y, MP_CONV_BIAS, MP_CONV_OPERANDS };
+enum { MP_CONV_X, MP_CONV_W, MP_CONV_Y, MP_CONV_BIAS, MP_CONV_RESIDUAL, MP_CONV_OPERANDS };
+
+/* Whether it has more than a bias behind it. */
+static inline bool mp_conv_has_epilogue(const mp_conv *conv) {
+    return conv->residual || conv->activation != MP_ACTIVATION_NONE;
+}
 
 enum { MP_MATH_OPERANDS_MAX = 5 };
 

@@ -2,8 +2,12 @@
  *
  * A tag is the number of its listener above the number of the mark. Listeners come and go, so a
  * record finds its listener by that number, under the one lock; nothing is kept for one that went.
+ * A part of a mark is a mark with a tag of its own; the listener keeps which mark it is of, and its
+ * records are given that one's tag in the end. So devices know nothing of parts.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/profile.h"
+
+#include "base/growing.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,6 +26,12 @@ typedef struct name_table { /* every name once; open addressing */
     size_t count, slots;
 } name_table;
 
+typedef struct part {
+    uint64_t tag; /* first */
+    uint64_t of;
+    const char *text; /* in the table of names */
+} part;
+
 struct mp_profile {
     mp_profile *next; /* among the listeners */
     mp_device *device;
@@ -29,6 +39,8 @@ struct mp_profile {
     atomic_uint_fast64_t marks; /* given out so far */
     mp_profile_record *records; /* owned; under lock, as all below */
     size_t count, capacity;
+    part *parts; /* owned; by tag */
+    size_t part_count, part_capacity;
     size_t dropped;
     int64_t pending;
     name_table names;
@@ -38,6 +50,7 @@ struct mp_profile {
 typedef struct mark {
     const mp_profile *owner;
     uint64_t id, tag;
+    bool is_part; /* of the mark below */
     bool used;
 } mark;
 
@@ -54,19 +67,26 @@ enum {
 static _Thread_local mark marks[MARKS_MAX];
 static _Thread_local int mark_count;
 
-void mp_profile_push(mp_profile *profile, uint64_t id) {
+static void push(mark fresh) {
     if (mark_count == MARKS_MAX) {
         memmove(&marks[0], &marks[1], (MARKS_MAX - 1) * sizeof marks[0]);
         mark_count--;
     }
-    const uint64_t serial = atomic_fetch_add_explicit(&profile->marks, 1, memory_order_relaxed) + 1;
-    marks[mark_count++] =
-        (mark){.owner = profile, .id = id, .tag = profile->number << MARK_BITS | serial};
+    marks[mark_count++] = fresh;
+}
+
+static uint64_t next_tag(mp_profile *profile) {
+    return profile->number << MARK_BITS |
+           (atomic_fetch_add_explicit(&profile->marks, 1, memory_order_relaxed) + 1);
+}
+
+void mp_profile_push(mp_profile *profile, uint64_t id) {
+    push((mark){.owner = profile, .id = id, .tag = next_tag(profile)});
 }
 
 uint64_t mp_profile_pop(mp_profile *profile, uint64_t id) {
     int at = mark_count - 1;
-    while (at >= 0 && (marks[at].owner != profile || marks[at].id != id)) {
+    while (at >= 0 && (marks[at].owner != profile || marks[at].id != id || marks[at].is_part)) {
         at--;
     }
     if (at < 0) {
@@ -84,6 +104,10 @@ uint64_t mp__profile_tag(void) {
     mark *last = &marks[mark_count - 1];
     last->used = true;
     return last->tag;
+}
+
+uint64_t mp_profile_listener(void) {
+    return mark_count > 0 ? marks[mark_count - 1].tag >> MARK_BITS : 0;
 }
 
 uint64_t mp__profile_correlation(void) {
@@ -155,21 +179,89 @@ static void free_names(name_table *names) {
     free(names->items);
 }
 
+/* Under lock. */
+static mp_profile *find_listener(uint64_t tag) {
+    mp_profile *profile = listeners;
+    while (profile != NULL && profile->number != tag >> MARK_BITS) {
+        profile = profile->next;
+    }
+    return profile;
+}
+
+/* ---- parts ---- */
+
+static bool grow_parts(mp_profile *profile) {
+    return profile->part_count < RECORDS_MAX &&
+           mp_grow(&profile->parts, profile->part_count + 1, &profile->part_capacity, sizeof(part));
+}
+
+/* The tag of a new part, or 0. Tags are given out under the lock, so they are in order. */
+static uint64_t add_part(mp_profile *profile, uint64_t of, const char *text) {
+    const char *name = grow_parts(profile) ? keep_name(&profile->names, text) : NULL;
+    if (name == NULL) {
+        return 0;
+    }
+    const part fresh = {.tag = next_tag(profile), .of = of, .text = name};
+    profile->parts[profile->part_count++] = fresh;
+    return fresh.tag;
+}
+
+bool mp_profile_part_begin(const char *text) {
+    if (mark_count == 0 || marks[mark_count - 1].is_part) {
+        return false;
+    }
+    const mark around = marks[mark_count - 1]; /* its listener may have gone */
+    (void)pthread_mutex_lock(&lock);
+    mp_profile *profile = find_listener(around.tag);
+    const uint64_t tag = profile != NULL ? add_part(profile, around.tag, text) : 0;
+    (void)pthread_mutex_unlock(&lock);
+    if (tag != 0) {
+        push((mark){.owner = around.owner, .id = around.id, .tag = tag, .is_part = true});
+    }
+    return tag != 0;
+}
+
+void mp_profile_part_end(void) {
+    if (mark_count == 0 || !marks[mark_count - 1].is_part) {
+        return;
+    }
+    const bool used = marks[--mark_count].used;
+    if (mark_count > 0) {
+        marks[mark_count - 1].used = marks[mark_count - 1].used || used;
+    }
+}
+
+int mp_profile_by_tag(const void *left, const void *right) {
+    const uint64_t a = *(const uint64_t *)left;
+    const uint64_t b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+const void *mp_profile_find(uint64_t tag, const void *list, size_t count, size_t width) {
+    return count > 0 ? bsearch(&tag, list, count, width, mp_profile_by_tag) : NULL;
+}
+
+static const part *find_part(const mp_profile *profile, uint64_t tag) {
+    return mp_profile_find(tag, profile->parts, profile->part_count, sizeof(part));
+}
+
+/* Gives records of parts the tags of the marks that these are of. */
+static void resolve_parts(mp_profile *profile) {
+    for (size_t i = 0; i < profile->count; i++) {
+        mp_profile_record *record = &profile->records[i];
+        const part *now = find_part(profile, record->tag);
+        const part *captured = find_part(profile, record->node_tag);
+        record->tag = now != NULL ? now->of : record->tag;
+        record->node_tag = captured != NULL ? captured->of : record->node_tag;
+        record->part = captured != NULL ? captured->text : NULL;
+    }
+}
+
 /* ---- records ---- */
 
 static bool grow_records(mp_profile *profile) {
-    if (profile->count < profile->capacity) {
-        return true;
-    }
-    const size_t capacity = profile->capacity == 0 ? 1024 : profile->capacity * 2;
-    mp_profile_record *records =
-        capacity <= RECORDS_MAX ? realloc(profile->records, capacity * sizeof *records) : NULL;
-    if (records == NULL) {
-        return false;
-    }
-    profile->records = records;
-    profile->capacity = capacity;
-    return true;
+    return profile->count < RECORDS_MAX && mp_grow(&profile->records, profile->count + 1,
+                                                   &profile->capacity, sizeof(mp_profile_record));
 }
 
 static void keep_record(mp_profile *profile, const mp_profile_record *record) {
@@ -179,16 +271,8 @@ static void keep_record(mp_profile *profile, const mp_profile_record *record) {
         return;
     }
     profile->records[profile->count] = *record;
+    profile->records[profile->count].part = NULL;
     profile->records[profile->count++].name = name;
-}
-
-/* Under lock. */
-static mp_profile *find_listener(uint64_t tag) {
-    mp_profile *profile = listeners;
-    while (profile != NULL && profile->number != tag >> MARK_BITS) {
-        profile = profile->next;
-    }
-    return profile;
 }
 
 void mp__profile_add(const mp_profile_record *record) {
@@ -280,6 +364,7 @@ size_t mp_profile_close(mp_profile *profile, mp_profile_visit *visit, void *cont
     unlink_listener(profile); /* from here on nobody else writes to it */
     set_clocks(profile, mp_profile_now(), device->ops->profile_clock(device));
     device->ops->profile_end(device);
+    resolve_parts(profile);
     if (profile->count > 0) {
         qsort(profile->records, profile->count, sizeof profile->records[0], by_begin);
     }
@@ -289,6 +374,7 @@ size_t mp_profile_close(mp_profile *profile, mp_profile_visit *visit, void *cont
     const size_t dropped = profile->dropped;
     free_names(&profile->names);
     free(profile->records);
+    free(profile->parts);
     free(profile);
     return dropped;
 }

@@ -2,6 +2,7 @@
  *
  *     listener   a session that is profiled         mp_profile_open ... mp_profile_close
  *     mark       a thread works for a listener       mp_profile_push ... mp_profile_pop
+ *     part       of what a mark is for               mp_profile_part_begin ... mp_profile_part_end
  *     record     a device has ended a piece of work  mp__profile_add
  *
  * Work belongs to the mark that its thread had when it was queued, which is the record's `tag`; in
@@ -25,6 +26,7 @@ typedef struct mp_profile_record {
     const char *name; /* of the kernel, or what is copied where */
     int64_t begin_ns, end_ns;
     uint64_t tag, node_tag; /* equal outside of graphs; node_tag 0: not known */
+    const char *part;       /* of its mark, in a replay that of the capture; NULL for none */
     uint64_t correlation;   /* the same for all the work of one call, and of no other call */
     uint64_t stream;
     int32_t device;
@@ -47,11 +49,25 @@ void mp_profile_push(mp_profile *profile, uint64_t id);
  * it. */
 uint64_t mp_profile_pop(mp_profile *profile, uint64_t id);
 
+/* Work that this thread queues from now on, until the end, is for a part of what its mark is for:
+ * `text` says which. Parts do not nest. Borrows: `text`, for the call. Gives: whether it has begun;
+ * not on a thread without a mark, nor within a part. Blocks: no. */
+bool mp_profile_part_begin(const char *text);
+void mp_profile_part_end(void);
+/* Who listens to this thread, as a number that no other listener of the process has; 0 for nobody.
+ * What is captured for one listener does not tell another one for whom it was. */
+uint64_t mp_profile_listener(void);
+
 typedef void mp_profile_visit(void *context, const mp_profile_record *record);
 
 /* Ends listening: shows every record of work that has ended, by begin. Takes: `profile`. Gives: how
  * many records there was no memory for. Blocks: until the device has told all. */
 size_t mp_profile_close(mp_profile *profile, mp_profile_visit *visit, void *context);
+
+/* Order of elements that begin with a tag, and the element with this one in a list that is in that
+ * order; NULL for none. */
+int mp_profile_by_tag(const void *left, const void *right);
+const void *mp_profile_find(uint64_t tag, const void *list, size_t count, size_t width);
 
 int64_t mp_profile_now(void);
 

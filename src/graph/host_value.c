@@ -25,16 +25,24 @@ static mp_status start(mp_host_values *values) {
                                   : values->host->ops->stream_create(values->host, &values->stream);
 }
 
+void mp_host_values_rest(mp_host_values *values) {
+    if (values->stream != NULL) {
+        values->host->ops->stream_destroy(values->host, values->stream);
+        values->stream = NULL;
+    }
+}
+
 void mp_host_values_close(mp_host_values *values) {
+    if (values->stream != NULL) { /* where a node failed, work for it may be queued */
+        (void)values->host->ops->stream_synchronize(values->host, values->stream);
+    }
     while (values->pages != NULL) {
         page *next = values->pages->next;
         values->host->ops->free(values->host, values->pages->addr, values->pages->size);
         free(values->pages);
         values->pages = next;
     }
-    if (values->stream != NULL) {
-        values->host->ops->stream_destroy(values->host, values->stream);
-    }
+    mp_host_values_rest(values);
     mp_host_values_open(values);
 }
 
@@ -66,7 +74,8 @@ static mp_status room(mp_host_values *values, size_t size, mp_addr *out) {
 }
 
 bool mp_host_value_is_known(const mp_node *node, const mp_tensor *in, int in_count) {
-    if (node->op->draws || node->op->finish != NULL || in_count > INPUTS_MAX) {
+    if (node->op->plan == NULL || node->op->draws || node->op->finish != NULL ||
+        in_count > INPUTS_MAX) {
         return false;
     }
     if (node->op->host_out != 0) {

@@ -18,6 +18,8 @@ typedef struct mp_host_values {
 
 /* Nothing is opened before it is needed. */
 void mp_host_values_open(mp_host_values *values);
+/* Lets go what computes, and keeps the values, until close. */
+void mp_host_values_rest(mp_host_values *values);
 void mp_host_values_close(mp_host_values *values);
 
 /* Whether the node's outputs follow from what `in` says: `data` of each input that is there, or of

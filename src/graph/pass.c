@@ -4,6 +4,7 @@
 
 #include "base/option.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct pass {
@@ -17,16 +18,40 @@ static const pass passes[] = {
 #undef MP_PASS
 };
 
+/* Clusters are made with every program, once shapes are known: the word is behind those of passes.
+ */
+enum { CLUSTER = MP_COUNT_OF(passes), WORDS };
+
+static const char *name_of(size_t i) {
+    return i == CLUSTER ? "cluster" : passes[i].name;
+}
+
 static int find(const char *word, size_t length) {
-    for (size_t i = 0; i < MP_COUNT_OF(passes); i++) {
-        if (strlen(passes[i].name) == length && strncmp(passes[i].name, word, length) == 0) {
+    for (size_t i = 0; i < WORDS; i++) {
+        if (strlen(name_of(i)) == length && strncmp(name_of(i), word, length) == 0) {
             return (int)i;
         }
     }
     return -1;
 }
 
-static mp_status read_word(const char *word, size_t length, uint32_t *left_out, int64_t *most) {
+/* "-identity, -cancel, ..." */
+static const char *names(char *text, size_t size) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < WORDS && used < size; i++) {
+        used += (size_t)snprintf(text + used, size - used, "%s-%s", i > 0 ? ", " : "", name_of(i));
+    }
+    return text;
+}
+
+/* What the words say. */
+typedef struct wish {
+    uint32_t left_out, forced; /* bits of passes, and of clusters */
+    int64_t most;
+} wish;
+
+static mp_status read_word(const char *word, size_t length, wish *out) {
     char text[64];
     if (length >= sizeof text) {
         return MP_FAIL(INVALID_ARGUMENT, "'%.32s...' is too long for the name of a pass", word);
@@ -34,24 +59,26 @@ static mp_status read_word(const char *word, size_t length, uint32_t *left_out, 
     memcpy(text, word, length);
     text[length] = '\0';
     if (text[0] == '=') {
-        return mp_parse_int("the number of rewrites", text + 1, 0, INT64_MAX, most);
+        return mp_parse_int("the number of rewrites", text + 1, 0, INT64_MAX, &out->most);
     }
-    const int found = text[0] == '-' ? find(text + 1, length - 1) : -1;
+    const bool forced = text[0] == '+';
+    const int found = forced || text[0] == '-' ? find(text + 1, length - 1) : -1;
     if (found < 0) {
+        char list[512];
         return MP_FAIL(INVALID_ARGUMENT,
-                       "'%s' names no pass to leave out: write -identity, -cancel, -same, -bias, "
-                       "-dead, or =N to stop after N rewrites",
-                       text);
+                       "'%s' names no pass to leave out: write some of %s, or =N to stop after N "
+                       "rewrites",
+                       text, names(list, sizeof list));
     }
-    *left_out |= 1u << found;
+    *(forced ? &out->forced : &out->left_out) |= 1u << found;
     return MP_OK;
 }
 
-static mp_status read_words(const char *words, uint32_t *left_out, int64_t *most) {
+static mp_status read_words(const char *words, wish *out) {
     while (words != NULL && *words != '\0') {
         const size_t length = strcspn(words, ", ");
         if (length > 0) {
-            MP_TRY(read_word(words, length, left_out, most));
+            MP_TRY(read_word(words, length, out));
         }
         words += length + (words[length] != '\0');
     }
@@ -59,13 +86,18 @@ static mp_status read_words(const char *words, uint32_t *left_out, int64_t *most
 }
 
 mp_status mp_passes_run(mp_graph *graph, const char *words, int64_t *done) {
-    mp_rewrites rewrites = {.most = INT64_MAX};
-    uint32_t left_out = 0;
-    MP_TRY(read_words(words, &left_out, &rewrites.most));
+    wish wanted = {.most = INT64_MAX};
+    MP_TRY(read_words(words, &wanted));
+    graph->has_clusters = (wanted.left_out >> CLUSTER & 1) == 0;
+    mp_rewrites rewrites = {.done = *done, .most = wanted.most};
     mp_status status = MP_OK;
     for (size_t i = 0; status == MP_OK && i < MP_COUNT_OF(passes); i++) {
-        if ((left_out >> i & 1) == 0) {
+        rewrites.forced = (wanted.forced >> i & 1) != 0;
+        if ((wanted.left_out >> i & 1) == 0) {
+            const int64_t before = rewrites.done;
             status = passes[i].run(graph, &rewrites);
+            graph->last_pass = rewrites.done > before ? passes[i].name : graph->last_pass;
+            status = status == MP_OK && rewrites.done > before ? mp_graph_settle(graph) : status;
             mp_graph_compact(graph);
         }
     }

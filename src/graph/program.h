@@ -3,9 +3,15 @@
  *
  * What can be known without data is computed while planning (host_value.h): shapes, and values
  * that follow from shapes and constants. Every other value between two nodes lies in one block of
- * memory, those that do not live at the same time in the same place; a view lies where what it is
- * of lies, a result where the input was that nobody else reads, and an output of the graph where
- * its caller wants it.
+ * memory, those that do not live at the same time in the same place; a view and a part lie where
+ * what they are of lies, a result where the input was that nobody else reads, and an output of the
+ * graph where its caller wants it.
+ *
+ * Where data must be known to plan on (sizes that depend on it, a shape or a condition that was
+ * computed on the device), the program ends: it is a segment. What it says is read back, and the
+ * next segment is made for that.
+ *
+ *     make -> run -> fetch -> wait -> continue -> run -> ... -> the last one
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_GRAPH_PROGRAM_H
 #define MP_GRAPH_PROGRAM_H
@@ -17,32 +23,80 @@ typedef struct mp_program mp_program;
 /* Plans the graph for these inputs, in the graph's order: types and shapes; where `data` is set,
  * their values in host memory are known, too. `align`: bytes that the addresses of all inputs and
  * outputs will be multiples of, as for mp_plan_make. Constants that are read on the device must be
- * there (mp_value.device). Gives: `*out` with one reference. Threads: any, if nobody changes the
- * graph. Blocks: while kernels compile.
- * Fails: as mp_plan_make; UNSUPPORTED where a node needs a value on the host that is not known. */
+ * there (mp_value.device). Gives: `*out`, the first segment, with one reference. Threads: any, if
+ * nobody changes the graph, which must outlive the program. Blocks: while kernels compile.
+ * Fails: as mp_plan_make. */
 mp_status mp_program_make(mp_device *device, const mp_graph *graph, const mp_tensor *in,
                           int32_t align, mp_program **out);
 void mp_program_retain(mp_program *program);
 void mp_program_release(mp_program *program); /* NULL is ignored */
 
-/* Output `i` of the graph: type and shape. */
+/* Output `i` of the graph: type and shape; of type MP_NONE where a later segment makes it. */
 const mp_tensor *mp_program_output_at(const mp_program *program, int i);
+size_t mp_program_output_bytes(const mp_program *program, int i);
+/* Whether it is this segment that writes it. */
+bool mp_program_writes(const mp_program *program, int i);
+/* The bytes of output `i`, where they are known without running; else NULL. */
+const void *mp_program_output_known(const mp_program *program, int i);
 /* Bytes of the block of a run. */
 size_t mp_program_block_bytes(const mp_program *program);
 /* Bytes that were known while planning and are read on the device. The caller puts them there, at
  * a multiple of MP_ALIGNMENT, where they stay for as long as the program runs; NULL for none. */
 const void *mp_program_literals(const mp_program *program, size_t *size);
 int mp_program_step_count(const mp_program *program);
+/* Nodes of a graph that it makes when it is captured, about. */
+int64_t mp_program_launch_count(const mp_program *program);
 /* Whether two runs may differ though their inputs are the same. */
 bool mp_program_draws(const mp_program *program);
 
 typedef struct mp_program_call {
     const mp_addr *in, *out; /* in the graph's order; outputs of 0 bytes may have none */
     mp_addr block, literals;
+    const mp_addr
+        *bases; /* memory that stays from one segment to the next; NULL where there is none */
 } mp_program_call;
 
-/* Queues the whole program on `stream`. Threads: any, at the same time too, each with a block of
- * its own. Blocks: no. */
+/* Queues the whole program on `stream`. To a profiler each step is a part of the thread's mark,
+ * with its number and the nodes of the model that it is for: "7 [{"op_type":"MatMul",...}]".
+ * Threads: any, at the same time too, each with a block of its own. Blocks: no. */
 mp_status mp_program_run(const mp_program *program, mp_stream *stream, const mp_program_call *call);
+
+/* ---- segments ---- */
+
+bool mp_program_is_last(const mp_program *program);
+/* How many bases there are once the program has run. The segment's own, of mp_program_kept_bytes,
+ * is set by the caller before that. They stay until the last segment is queued. */
+int mp_program_base_count(const mp_program *program);
+int mp_program_base_own(const mp_program *program);
+size_t mp_program_kept_bytes(const mp_program *program);
+
+/* What the next segment is planned with: so many bytes in host memory, of which each read is a
+ * part, and each result of a repeat one mp_tensor. */
+size_t mp_program_found_bytes(const mp_program *program);
+int mp_program_read_count(const mp_program *program);
+typedef struct mp_program_span {
+    size_t offset, bytes;
+    int32_t input; /* of the graph, which is what is read; or -1 */
+    mp_addr from;
+} mp_program_span;
+mp_program_span mp_program_read_at(const mp_program *program, int i, const mp_program_call *call);
+
+/* Loops that are run between this segment and the next. */
+typedef struct mp_program_round {
+    const mp_loop *loop;
+    const char *name; /* of the node */
+    int32_t in_count, out_count;
+    int32_t base;  /* of result 0; the others' follow */
+    size_t offset; /* of result 0's tensor within what is found; the others' follow */
+} mp_program_round;
+int mp_program_repeat_count(const mp_program *program);
+mp_program_round mp_program_repeat_at(const mp_program *program, int i);
+/* Input `k` of repeat `i`: what is known of it, and where it lies; 0 where it is left out. */
+const mp_tensor *mp_program_repeat_in(const mp_program *program, int i, int k);
+mp_addr mp_program_repeat_addr(const mp_program *program, int i, int k,
+                               const mp_program_call *call);
+
+/* Plans on, with what has been found behind `before`. Otherwise as mp_program_make. */
+mp_status mp_program_continue(mp_program *before, const void *found, mp_program **out);
 
 #endif

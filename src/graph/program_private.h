@@ -3,7 +3,10 @@
 #ifndef MP_GRAPH_PROGRAM_PRIVATE_H
 #define MP_GRAPH_PROGRAM_PRIVATE_H
 
+#include "graph/cluster.h"
+#include "graph/host_value.h"
 #include "graph/program.h"
+#include "graph/rounds.h"
 
 #include <stdatomic.h>
 
@@ -12,8 +15,9 @@ typedef enum mp_spot_kind {
     MP_SPOT_IN,      /* input `index` of the graph */
     MP_SPOT_OUT,     /* output `index` of the graph */
     MP_SPOT_FIXED,   /* a constant, at the address `offset` */
-    MP_SPOT_LITERAL, /* known while planning; `offset` in the literals */
-    MP_SPOT_BLOCK,   /* `offset` in the block */
+    MP_SPOT_LITERAL, /* known while planning; in the literals */
+    MP_SPOT_BLOCK,   /* in the block */
+    MP_SPOT_BASE,    /* in base `index`: what a segment keeps for later ones, a result of a loop */
 } mp_spot_kind;
 
 typedef struct mp_spot {
@@ -22,47 +26,166 @@ typedef struct mp_spot {
     uint64_t offset;
 } mp_spot;
 
+typedef enum mp_step_kind {
+    MP_STEP_PLAN,
+    MP_STEP_COUNT,  /* of a node whose sizes depend on data; its scratch memory is kept */
+    MP_STEP_FINISH, /* of such a node, once they are known */
+    MP_STEP_LOOP,   /* a body, over and over */
+} mp_step_kind;
+
 typedef struct mp_program_step {
-    mp_plan *plan;     /* one reference */
+    mp_step_kind kind;
+    mp_plan *plan;     /* one reference; NULL of a loop */
+    mp_rounds *rounds; /* owned; of a loop */
+    const mp_op *op;   /* of a cluster the one that runs expressions */
     int32_t *in, *out; /* values, or MP_NO_VALUE; the program's */
     int32_t in_count, out_count;
-    int32_t node;   /* of the graph */
-    size_t scratch; /* offset in the block */
+    int32_t node;                      /* of the graph; of a cluster the first */
+    int32_t at;                        /* its place among all steps that were planned */
+    mp_alias in_place[MP_ALIASES_MAX]; /* outputs that may lie where an input did */
+    int in_place_count;
+    int view_of;     /* 1 + the input whose memory output 0 may be; 0 for none */
+    char *title;     /* owned: what errors and ranges call it */
+    char *nodes;     /* owned: the nodes of the model that it is for, as JSON (origin.h) */
+    char *part;      /* owned: for profiles, its number and the nodes: "7 [...]" */
+    size_t scratch;  /* offset in the block; of MP_STEP_COUNT in what is kept */
+    mp_spot counted; /* of MP_STEP_FINISH: the scratch memory of the step that counted */
 } mp_program_step;
 
 typedef struct mp_program_copy { /* an output that could not be written where it is wanted */
     int32_t value, output;
+    int32_t step; /* that made the value; -1: none */
     size_t bytes;
 } mp_program_copy;
 
+typedef struct mp_program_read { /* what the next segment is planned with */
+    int32_t value;               /* MP_NO_VALUE: what step `step` has counted */
+    int32_t node, step;
+    size_t bytes, offset; /* within what is found */
+} mp_program_read;
+
+typedef struct mp_program_repeat { /* a loop that runs behind the segment */
+    int32_t node;
+    int32_t base;  /* of its first result */
+    size_t offset; /* of its results' tensors within what is found */
+} mp_program_repeat;
+
 struct mp_program {
     atomic_int references;
-    mp_device *device; /* borrowed */
+    mp_device *device;     /* borrowed */
+    const mp_graph *graph; /* borrowed */
+    mp_program *before;    /* one reference; the segment before this one, or NULL */
+    int32_t align;
     int32_t value_count, step_count, copy_count, output_count;
-    int32_t width;  /* the most inputs and outputs of a step */
-    mp_spot *spots; /* by value; owned, as all below */
+    int32_t first_step; /* number of its first step, among those of all segments up to here */
+    int32_t width;      /* the most inputs and outputs of a step */
+    mp_spot *spots;     /* by value; owned, as all below */
     mp_program_step *steps;
     mp_program_copy *copies;
-    mp_tensor *outputs;
+    mp_tensor *outputs; /* type MP_NONE: not known yet */
+    bool *is_new;       /* by output: known since this segment */
+    size_t *output_bytes;
     int32_t *lists; /* of all steps */
     unsigned char *literals;
-    size_t literal_bytes, block_bytes;
+    size_t literal_bytes, block_bytes, kept_bytes;
+    int32_t base_count; /* bases that are there when it has run; its own is the first of them */
+    int32_t base_first;
+    int64_t launches;
     bool draws;
+
+    /* What the next segment begins with. */
+    bool is_last;
+    mp_tensor *tensors; /* by value; `data`: bytes in host memory, if they are known */
+    bool *is_done;      /* by node */
+    bool *is_dead;      /* by value: of a branch that is not taken */
+    mp_host_values values;
+    unsigned char *found; /* what was found when this segment was planned */
+    mp_program_read *reads;
+    mp_program_repeat *repeats;
+    int32_t read_count, read_capacity, repeat_count;
+    size_t found_bytes; /* that the next one is planned with */
 };
 
 /* What is known while a program is made. */
 typedef struct mp_draft {
     const mp_graph *graph;
     mp_program *program;
-    mp_tensor *tensors; /* by value; `data`: bytes in host memory, if they are known */
-    mp_tensor *work;    /* for the inputs and outputs of one node */
-    int32_t *last;      /* by value: the last node that reads it; node_count for outputs */
-    int32_t *first;     /* by value: the node that makes it; -1 */
-    bool *is_made;      /* by value: by a step */
-    bool *is_wanted;    /* by value: on the device */
+    mp_tensor *tensors;  /* the program's */
+    mp_tensor *work;     /* for the inputs and outputs of one node */
+    int32_t *last;       /* by value: the last step that reads it; node_count for outputs; -1 */
+    int32_t *first;      /* by value: the step that makes it; -1 */
+    mp_node_fate *fates; /* by node: in this segment */
+    bool *is_made;       /* by value: by a step of this segment */
+    bool *is_wanted;     /* by value: on the device */
+    bool *is_asked;      /* by value: to be read back */
+    bool *outlives;      /* by value: its segment */
+    size_t listed;       /* of the program's lists */
 } mp_draft;
 
-/* program_place.c: decides the spots, the block and the copies of outputs. */
+/* ---- program_draft.c ---- */
+
+mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align, mp_draft *draft);
+void mp_draft_close(mp_draft *draft); /* the program stays */
+/* Plans all that can be planned, and places it. */
+mp_status mp_draft_plan(mp_draft *draft);
+
+/* ---- program_node.c ---- */
+
+/* Plans the node, if what it waits for is there; else asks for it. Of nodes that may be part of a
+ * cluster only the result is settled. */
+mp_status mp_draft_node(mp_draft *draft, int32_t node);
+
+/* ---- program_step.c: adds a step ---- */
+
+/* What a step reads and makes; `node`: the first of its nodes. */
+typedef struct mp_step_ends {
+    int32_t node;
+    const int32_t *in, *out;
+    int in_count, out_count;
+} mp_step_ends;
+/* Its lists are set; its plan is to come. */
+mp_program_step *mp_draft_step_of(mp_draft *draft, const mp_step_ends *ends);
+/* The same of a node alone. */
+mp_program_step *mp_draft_step(mp_draft *draft, int32_t node, bool has_outputs);
+/* Takes over what the step's plan says of its outputs. */
+void mp_draft_set_planned(mp_draft *draft, const mp_program_step *step);
+/* A step of one node with its plan, for these inputs. */
+mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, const mp_tensor *in);
+/* Names a step after the node of the graph that it is, or after all nodes of the model that it
+ * stands for. Fails: OUT_OF_MEMORY (host). */
+mp_status mp_program_name_node(mp_program_step *step, const mp_vertex *v);
+mp_status mp_program_name_origins(mp_program_step *step, mp_origins origins, const char *title);
+/* Numbers the steps, once they are all there. */
+mp_status mp_program_number(mp_program *program);
+/* Frees what it owns. */
+void mp_program_step_close(mp_program_step *step);
+
+/* ---- program_cluster.c ---- */
+
+/* Joins nodes to clusters, plans these, and brings all steps into the order in which they run. */
+mp_status mp_draft_clusters(mp_draft *draft);
+
+/* ---- program_place.c: decides the spots, the block and the copies of outputs ---- */
+
 mp_status mp_program_place(mp_draft *draft);
+
+/* ---- program_part.c: values that lie within others ---- */
+
+/* Whether output `o` of the step is a piece of what input 0 is, and where. */
+bool mp_part_of_input(const mp_draft *draft, const mp_program_step *step, int o, size_t *offset);
+/* Whether the inputs of the step lie in its output one behind the other. */
+bool mp_joins_inputs(const mp_draft *draft, const mp_program_step *step);
+
+/* ---- program_loop.c: loops that are known while planning ---- */
+
+/* Plans a loop whose trip count and shapes are known before it runs. `*done` is false, with nothing
+ * changed, where they are not. */
+mp_status mp_rounds_plan(mp_draft *draft, int32_t node, const mp_tensor *in, bool *done);
+/* What result `i` of the loop is. */
+mp_tensor mp_rounds_output(const mp_rounds *rounds, int i);
+
+/* ---- program_run.c ---- */
+
+mp_addr mp_spot_address(const mp_spot *spot, const mp_program_call *call);
 
 #endif

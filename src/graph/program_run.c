@@ -1,25 +1,29 @@
 /* program_run.c - one walk over the steps of a program.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/nvtx.h"
+#include "device/profile.h"
 #include "graph/program_private.h"
 
 #include <stdlib.h>
 
 enum { FEW = 512 }; /* addresses that need no memory of their own */
 
-static mp_addr address_of(const mp_spot *spot, const mp_program_call *call) {
+mp_addr mp_spot_address(const mp_spot *spot, const mp_program_call *call) {
     switch (spot->kind) {
     case MP_SPOT_NONE:
         return 0;
     case MP_SPOT_IN:
-        return call->in[spot->index];
+        return call->in[spot->index] + spot->offset;
     case MP_SPOT_OUT:
-        return call->out[spot->index];
+        return call->out[spot->index] + spot->offset;
     case MP_SPOT_FIXED:
         return spot->offset;
     case MP_SPOT_LITERAL:
         return call->literals + spot->offset;
     case MP_SPOT_BLOCK:
         return call->block + spot->offset;
+    case MP_SPOT_BASE:
+        return call->bases[spot->index] + spot->offset;
     }
     return 0;
 }
@@ -27,8 +31,53 @@ static mp_addr address_of(const mp_spot *spot, const mp_program_call *call) {
 static void collect(const mp_program *program, const mp_program_call *call, const int32_t *values,
                     int32_t count, mp_addr *out) {
     for (int32_t i = 0; i < count; i++) {
-        out[i] = values[i] != MP_NO_VALUE ? address_of(&program->spots[values[i]], call) : 0;
+        out[i] = values[i] != MP_NO_VALUE ? mp_spot_address(&program->spots[values[i]], call) : 0;
     }
+}
+
+static mp_status queue_step(const mp_program *program, const mp_program_step *step,
+                            mp_stream *stream, const mp_program_call *call, const mp_addr *in,
+                            const mp_addr *out) {
+    switch (step->kind) {
+    case MP_STEP_PLAN:
+        return mp_plan_run(step->plan, stream, in, out, call->block + step->scratch);
+    case MP_STEP_COUNT:
+        return mp_plan_run(step->plan, stream, in, NULL,
+                           call->bases[program->base_first] + step->scratch);
+    case MP_STEP_FINISH:
+        return mp_plan_run_finish(step->plan, stream, in, out, call->block + step->scratch,
+                                  mp_spot_address(&step->counted, call));
+    case MP_STEP_LOOP:
+        return mp_rounds_run(step->rounds, program->device, stream, in, out,
+                             call->block + step->scratch, call->literals);
+    }
+    return MP_FAIL(INTERNAL, "a program has a step of unknown kind %d", (int)step->kind);
+}
+
+/* A walk tells profilers for which nodes of the model it works; captured, the replays tell it. */
+static mp_status run_step(const mp_program *program, const mp_program_step *step, mp_stream *stream,
+                          const mp_program_call *call, const mp_addr *in, const mp_addr *out) {
+    const bool is_part = mp_profile_part_begin(step->part);
+    mp__nvtx_push(step->title);
+    const mp_status status = queue_step(program, step, stream, call, in, out);
+    mp__nvtx_pop();
+    if (is_part) {
+        mp_profile_part_end();
+    }
+    return status == MP_OK ? MP_OK : mp__fail(status, "%s: %s", step->title, mp_error_message());
+}
+
+static mp_status run_copy(const mp_program *program, const mp_program_copy *copy, mp_stream *stream,
+                          const mp_program_call *call) {
+    mp_device *device = program->device;
+    const mp_addr from = mp_spot_address(&program->spots[copy->value], call);
+    const bool is_part = copy->step >= 0 && mp_profile_part_begin(program->steps[copy->step].part);
+    const mp_status status =
+        device->ops->copy(device, stream, call->out[copy->output], from, copy->bytes);
+    if (is_part) {
+        mp_profile_part_end();
+    }
+    return status;
 }
 
 static mp_status run_with(const mp_program *program, mp_stream *stream, const mp_program_call *call,
@@ -37,13 +86,10 @@ static mp_status run_with(const mp_program *program, mp_stream *stream, const mp
         const mp_program_step *step = &program->steps[i];
         collect(program, call, step->in, step->in_count, in);
         collect(program, call, step->out, step->out_count, out);
-        MP_TRY(mp_plan_run(step->plan, stream, in, out, call->block + step->scratch));
+        MP_TRY(run_step(program, step, stream, call, in, out));
     }
     for (int32_t i = 0; i < program->copy_count; i++) {
-        const mp_program_copy *copy = &program->copies[i];
-        const mp_addr from = address_of(&program->spots[copy->value], call);
-        MP_TRY(program->device->ops->copy(program->device, stream, call->out[copy->output], from,
-                                          copy->bytes));
+        MP_TRY(run_copy(program, &program->copies[i], stream, call));
     }
     return MP_OK;
 }

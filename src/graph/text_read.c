@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/text.h"
 
+#include "base/half.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,15 +50,27 @@ static mp_status take_word(reader *r, const char *ends, char word[WORD_MAX]) {
     return MP_OK;
 }
 
-static mp_status take_number(reader *r, int64_t *out) {
-    char *end = NULL;
-    skip_blanks(r);
-    *out = strtoll(r->at, &end, 10);
+/* A number was read up to `end`. */
+static mp_status pass_number(reader *r, const char *end) {
     if (end == r->at) {
         return wrong(r, "a number");
     }
     r->at = end;
     return MP_OK;
+}
+
+static mp_status take_number(reader *r, int64_t *out) {
+    char *end = NULL;
+    skip_blanks(r);
+    *out = strtoll(r->at, &end, 10);
+    return pass_number(r, end);
+}
+
+static mp_status take_real(reader *r, double *out) {
+    char *end = NULL;
+    skip_blanks(r);
+    *out = strtod(r->at, &end);
+    return pass_number(r, end);
 }
 
 static bool is_at_end(reader *r) {
@@ -104,25 +118,49 @@ static mp_status take_tensor(reader *r, mp_tensor *out) {
     return take_shape(r, &out->shape);
 }
 
+static mp_status take_integer(reader *r, mp_dtype type, void *bytes, int64_t i) {
+    int64_t value = 0;
+    MP_TRY(take_number(r, &value));
+    switch (type) {
+    case MP_I64:
+        ((int64_t *)bytes)[i] = value;
+        return MP_OK;
+    case MP_I32:
+        ((int32_t *)bytes)[i] = (int32_t)value;
+        return MP_OK;
+    default:
+        ((uint8_t *)bytes)[i] = (uint8_t)value;
+        return MP_OK;
+    }
+}
+
+static mp_status take_element(reader *r, mp_dtype type, void *bytes, int64_t i) {
+    double value = 0;
+    switch (type) {
+    case MP_I64:
+    case MP_I32:
+    case MP_BOOL:
+    case MP_U8:
+        return take_integer(r, type, bytes, i);
+    case MP_F32:
+        MP_TRY(take_real(r, &value));
+        ((float *)bytes)[i] = (float)value;
+        return MP_OK;
+    case MP_F64:
+        return take_real(r, &((double *)bytes)[i]);
+    case MP_F16:
+        MP_TRY(take_real(r, &value));
+        ((uint16_t *)bytes)[i] = mp_to_f16((float)value);
+        return MP_OK;
+    default:
+        return wrong(r, "a constant of another type");
+    }
+}
+
 static mp_status take_elements(reader *r, const mp_tensor *tensor, void *bytes) {
     const int64_t count = mp_shape_count(&tensor->shape);
     for (int64_t i = 0; i < count; i++) {
-        int64_t value = 0;
-        MP_TRY(take_number(r, &value));
-        switch (tensor->type) {
-        case MP_I64:
-            ((int64_t *)bytes)[i] = value;
-            break;
-        case MP_I32:
-            ((int32_t *)bytes)[i] = (int32_t)value;
-            break;
-        case MP_BOOL:
-        case MP_U8:
-            ((uint8_t *)bytes)[i] = (uint8_t)value;
-            break;
-        default:
-            return wrong(r, "a constant of integers");
-        }
+        MP_TRY(take_element(r, tensor->type, bytes, i));
     }
     return MP_OK;
 }
@@ -170,6 +208,8 @@ static mp_status read_output(reader *r) {
 /* ---- nodes ---- */
 
 typedef struct line {
+    mp_origin origins[LIST_MAX]; /* their texts are the graph's */
+    int32_t origin_count;
     int32_t in[LIST_MAX], out[LIST_MAX];
     int in_count, out_count;
     mp_attr attrs[LIST_MAX];
@@ -296,6 +336,32 @@ static mp_status find_row(reader *r, char *word, mp_node *node) {
     return node->op != NULL ? MP_OK : wrong(r, "an operator that there is");
 }
 
+static mp_status read_name(reader *r, char name[WORD_MAX]) {
+    name[0] = '\0';
+    if (!take(r, "\"")) {
+        return MP_OK;
+    }
+    MP_TRY(take_word(r, "\"\n", name));
+    return take(r, "\"") ? MP_OK : wrong(r, "'\"'");
+}
+
+/* MatMul "first", Add "sum" */
+static mp_status read_origins(reader *r, line *l) {
+    char word[WORD_MAX];
+    do {
+        mp_origin *origin = &l->origins[l->origin_count];
+        if (l->origin_count == LIST_MAX) {
+            return wrong(r, "fewer nodes");
+        }
+        l->origin_count++;
+        MP_TRY(take_word(r, " ,\n", word));
+        MP_TRY(mp_graph_keep_text(r->graph, word, &origin->op));
+        MP_TRY(read_name(r, word));
+        MP_TRY(mp_graph_keep_text(r->graph, word, &origin->name));
+    } while (take(r, ","));
+    return MP_OK;
+}
+
 static mp_status read_node_into(reader *r, line *l) {
     char word[WORD_MAX];
     mp_node node = {.name = l->name, .attrs = l->attrs};
@@ -303,17 +369,18 @@ static mp_status read_node_into(reader *r, line *l) {
     MP_TRY(take_word(r, " (\n", word));
     MP_TRY(find_row(r, word, &node));
     MP_TRY(read_inputs(r, l));
-    if (take(r, "\"")) {
-        MP_TRY(take_word(r, "\"\n", l->name));
-        if (!take(r, "\"")) {
-            return wrong(r, "'\"'");
-        }
+    MP_TRY(read_name(r, l->name));
+    if (take(r, "<-")) {
+        MP_TRY(read_origins(r, l));
     }
     MP_TRY(read_attrs(r, l, &node));
     for (int i = 0; i < l->out_count && i < 32; i++) {
         node.out_absent |= l->out[i] == MP_NO_VALUE ? 1u << i : 0;
     }
-    return mp_graph_add_node(r->graph, &node, l->in, l->in_count, l->out, l->out_count);
+    MP_TRY(mp_graph_add_node(r->graph, &node, l->in, l->in_count, l->out, l->out_count));
+    return l->origin_count == 0 ? MP_OK
+                                : mp_graph_set_origins(r->graph, r->graph->node_count - 1,
+                                                       (mp_origins){l->origins, l->origin_count});
 }
 
 static mp_status read_node(reader *r) {
@@ -326,13 +393,39 @@ static mp_status read_node(reader *r) {
     return status;
 }
 
+/* ---- branches ---- */
+
+static mp_status read_guard(reader *r, bool wanted) {
+    char name[WORD_MAX];
+    MP_TRY(take_word(r, " \n", name));
+    const int32_t condition = mp_graph_find_value(r->graph, name);
+    return condition != MP_NO_VALUE ? mp_graph_open_guard(r->graph, condition, wanted)
+                                    : wrong(r, "a condition that is there");
+}
+
+static mp_status read_end(reader *r) {
+    if (r->graph->guard == 0) {
+        return wrong(r, "a branch before its end");
+    }
+    mp_graph_close_guard(r->graph);
+    return MP_OK;
+}
+
 /* ---- all ---- */
 
 static mp_status read_line(reader *r) {
     if (is_at_end(r)) {
         return MP_OK;
     }
-    if (take(r, "input ")) {
+    if (take(r, "end\n")) {
+        r->at--;
+        return read_end(r);
+    }
+    if (take(r, "when ")) {
+        MP_TRY(read_guard(r, true));
+    } else if (take(r, "unless ")) {
+        MP_TRY(read_guard(r, false));
+    } else if (take(r, "input ")) {
         MP_TRY(read_value(r, false));
     } else if (take(r, "const ")) {
         MP_TRY(read_value(r, true));

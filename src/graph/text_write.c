@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/text.h"
 
+#include "base/half.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@ enum { SHOWN_MAX = 16 };
 typedef struct writer {
     const mp_graph *graph;
     FILE *out;
+    bool origins;
 } writer;
 
 /* ---- names ---- */
@@ -25,15 +28,20 @@ static bool is_taken_before(const mp_graph *graph, int32_t value) {
     return false;
 }
 
-/* Characters that would end a name are written as `_`. */
+/* A model may name things as it likes: `ends`, and what is no text, are written as `_`. */
+static void write_text(const writer *w, const char *text, const char *ends) {
+    for (const char *c = text; *c != '\0'; c++) {
+        const bool bad = (unsigned char)*c < ' ' || *c == 0x7f || strchr(ends, *c) != NULL;
+        (void)fputc(bad ? '_' : *c, w->out);
+    }
+}
+
 static void write_name(const writer *w, int32_t value) {
     if (value == MP_NO_VALUE) {
         return;
     }
     const char *name = w->graph->values[value].name;
-    for (const char *c = name; *c != '\0'; c++) {
-        (void)fputc(strchr(" ,()=#\"\t\r\n", *c) != NULL ? '_' : *c, w->out);
-    }
+    write_text(w, name, " ,()=#\"");
     if (name[0] == '\0' || is_taken_before(w->graph, value)) {
         (void)fprintf(w->out, "#%d", (int)value);
     }
@@ -63,29 +71,39 @@ static void write_type(const writer *w, const mp_tensor *tensor) {
     (void)fputs(tensor->shape.rank < 0 ? "...]" : "]", w->out);
 }
 
-static int64_t element_at(const mp_tensor *tensor, int64_t i) {
+static void write_element(const writer *w, const mp_tensor *tensor, int64_t i) {
     switch (tensor->type) {
     case MP_I64:
-        return ((const int64_t *)tensor->data)[i];
+        (void)fprintf(w->out, " %" PRId64, ((const int64_t *)tensor->data)[i]);
+        return;
     case MP_I32:
-        return ((const int32_t *)tensor->data)[i];
-    case MP_BOOL:
-    case MP_U8:
-        return ((const uint8_t *)tensor->data)[i];
+        (void)fprintf(w->out, " %" PRId32, ((const int32_t *)tensor->data)[i]);
+        return;
+    case MP_F32:
+        (void)fprintf(w->out, " %.9g", (double)((const float *)tensor->data)[i]);
+        return;
+    case MP_F64:
+        (void)fprintf(w->out, " %.17g", ((const double *)tensor->data)[i]);
+        return;
+    case MP_F16:
+        (void)fprintf(w->out, " %.9g", (double)mp_from_f16(((const uint16_t *)tensor->data)[i]));
+        return;
     default:
-        return 0;
+        (void)fprintf(w->out, " %d", (int)((const uint8_t *)tensor->data)[i]);
+        return;
     }
 }
 
 static void write_elements(const writer *w, const mp_tensor *tensor) {
-    const mp_dtypes shown = MP_BIT(MP_I64) | MP_BIT(MP_I32) | MP_BIT(MP_BOOL) | MP_BIT(MP_U8);
+    const mp_dtypes shown = MP_BIT(MP_I64) | MP_BIT(MP_I32) | MP_BIT(MP_BOOL) | MP_BIT(MP_U8) |
+                            MP_BIT(MP_F32) | MP_BIT(MP_F64) | MP_BIT(MP_F16);
     const int64_t count = mp_shape_count(&tensor->shape);
     if (tensor->data == 0 || (shown & MP_BIT(tensor->type)) == 0 || count > SHOWN_MAX) {
         return;
     }
     (void)fputs(" =", w->out);
     for (int64_t i = 0; i < count; i++) {
-        (void)fprintf(w->out, " %" PRId64, element_at(tensor, i));
+        write_element(w, tensor, i);
     }
 }
 
@@ -113,7 +131,9 @@ static void write_attr(const writer *w, const mp_attr *attr) {
         (void)fprintf(w->out, "%.9gf", (double)attr->f);
         return;
     case MP_ATTR_STRING:
-        (void)fprintf(w->out, "\"%s\"", attr->s);
+        (void)fputc('"', w->out);
+        write_text(w, attr->s, "\"");
+        (void)fputc('"', w->out);
         return;
     case MP_ATTR_INTS:
         for (size_t i = 0; i < attr->count; i++) {
@@ -129,6 +149,26 @@ static void write_attr(const writer *w, const mp_attr *attr) {
     }
 }
 
+static void write_quoted(const writer *w, const char *name) {
+    if (name[0] != '\0') {
+        (void)fputs(" \"", w->out);
+        write_text(w, name, "\"");
+        (void)fputc('"', w->out);
+    }
+}
+
+/* The nodes of the model, where they are not just this one. */
+static void write_origins(const writer *w, const mp_vertex *v) {
+    if (!w->origins || v->node.title == NULL) {
+        return;
+    }
+    for (int32_t i = 0; i < v->origins.count; i++) {
+        (void)fputs(i == 0 ? " <- " : ", ", w->out);
+        (void)fputs(v->origins.list[i].op, w->out);
+        write_quoted(w, v->origins.list[i].name);
+    }
+}
+
 static void write_node(const writer *w, const mp_vertex *v) {
     const mp_op *op = v->node.op;
     write_names(w, v->out, v->out_count);
@@ -136,13 +176,32 @@ static void write_node(const writer *w, const mp_vertex *v) {
                   v->node.version);
     write_names(w, v->in, v->in_count);
     (void)fputc(')', w->out);
-    if (v->node.name[0] != '\0') {
-        (void)fprintf(w->out, " \"%s\"", v->node.name);
-    }
+    write_quoted(w, v->node.name);
+    write_origins(w, v);
     for (size_t i = 0; i < v->node.attr_count; i++) {
         write_attr(w, &v->node.attrs[i]);
     }
-    (void)fputc('\n', w->out);
+    (void)fputs(v->loop != NULL ? " body=...\n" : "\n", w->out);
+}
+
+/* ---- branches ---- */
+
+static void open_guards(const writer *w, int32_t from, int32_t to) {
+    if (to != from) {
+        const mp_guard *guard = &w->graph->guards[to - 1];
+        open_guards(w, from, guard->outer);
+        (void)fputs(guard->wanted ? "when " : "unless ", w->out);
+        write_name(w, guard->condition);
+        (void)fputc('\n', w->out);
+    }
+}
+
+static void change_guard(const writer *w, int32_t from, int32_t to) {
+    while (!mp_graph_guard_within(w->graph, to, from)) {
+        (void)fputs("end\n", w->out);
+        from = w->graph->guards[from - 1].outer;
+    }
+    open_guards(w, from, to);
 }
 
 /* ---- all ---- */
@@ -157,11 +216,15 @@ static void write_graph(const writer *w) {
             write_value(w, "const", i);
         }
     }
+    int32_t guard = 0;
     for (int32_t n = 0; n < graph->node_count; n++) {
         if (!graph->nodes[n].is_gone) {
+            change_guard(w, guard, graph->nodes[n].guard);
+            guard = graph->nodes[n].guard;
             write_node(w, &graph->nodes[n]);
         }
     }
+    change_guard(w, guard, 0);
     for (int32_t i = 0; i < graph->output_count; i++) {
         (void)fputs("output ", w->out);
         write_name(w, graph->outputs[i]);
@@ -169,10 +232,10 @@ static void write_graph(const writer *w) {
     }
 }
 
-mp_status mp_graph_write(const mp_graph *graph, char **out) {
+static mp_status write_text_of(const mp_graph *graph, bool origins, char **out) {
     size_t size = 0;
     *out = NULL;
-    const writer w = {.graph = graph, .out = open_memstream(out, &size)};
+    const writer w = {.graph = graph, .out = open_memstream(out, &size), .origins = origins};
     if (w.out != NULL) {
         write_graph(&w);
     }
@@ -182,4 +245,12 @@ mp_status mp_graph_write(const mp_graph *graph, char **out) {
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the text of a graph");
     }
     return MP_OK;
+}
+
+mp_status mp_graph_write(const mp_graph *graph, char **out) {
+    return write_text_of(graph, false, out);
+}
+
+mp_status mp_graph_write_origins(const mp_graph *graph, char **out) {
+    return write_text_of(graph, true, out);
 }

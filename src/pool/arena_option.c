@@ -169,6 +169,14 @@ mp_status mp__arena_options_read(const char *const *base, const char *const *tex
     return MP_OK;
 }
 
+void mp__arena_options_print_limit(const arena_options *options, char text[32]) {
+    if (options->max_mem == SIZE_MAX) {
+        (void)snprintf(text, 32, "none");
+    } else {
+        (void)snprintf(text, 32, "%zu", options->max_mem);
+    }
+}
+
 /* ---- two openers ---- */
 
 static uint64_t value_of(const arena_options *options, const mp_option *row) {

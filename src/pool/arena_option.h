@@ -41,6 +41,9 @@ typedef struct arena_options {
 mp_status mp__arena_options_read(const char *const *base, const char *const *texts,
                                  arena_options *out);
 
+/* max_mem for a reader: its bytes, or "none". */
+void mp__arena_options_print_limit(const arena_options *options, char text[32]);
+
 /* What openers of an arena were told that they do not get: keys with the values that they wanted.
  * Where there are too many, the first are forgotten, and would be told again. */
 enum { ARENA_TOLD_MAX = 32 };

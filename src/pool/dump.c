@@ -147,9 +147,8 @@ void mp__arena_dump(arena *a, mp_write_fn *write, void *context) {
     const dump_writer w = {write, context};
     mp_pool_stats stats;
     mp__usage_stats(a, &stats);
-    mp__dump_put(&w, "pool of %s memory, device %d (%s)\n",
-                 a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device", a->device->ordinal,
-                 a->device->info.name);
+    mp__dump_put(&w, "pool of %s memory, device %d (%s)\n", source_memory_name(&a->source),
+                 a->device->ordinal, a->device->info.name);
     mp__dump_put(&w,
                  "in use %" PRIu64 " bytes (requested %" PRIu64 ", peak %" PRIu64 ") of %" PRIu64
                  " reserved from the device (peak %" PRIu64 ")\n",
@@ -260,8 +259,7 @@ mp_status mp__arena_fail(arena *a, size_t size, uint8_t client, const char *why)
                    "cannot allocate %zu bytes of %s memory of device %d (%s) for '%s': %" PRIu64
                    " of the %" PRIu64 " bytes reserved from the device are in use (%s), %zu are "
                    "free in %zu chunk%s, the largest of %zu bytes; %s%s",
-                   size, a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device",
-                   a->device->ordinal, a->device->info.name, a->clients[client], stats.in_use,
-                   stats.total, holders, view.bytes, view.count, view.count == 1 ? "" : "s",
-                   view.largest, reason, rest);
+                   size, source_memory_name(&a->source), a->device->ordinal, a->device->info.name,
+                   a->clients[client], stats.in_use, stats.total, holders, view.bytes, view.count,
+                   view.count == 1 ? "" : "s", view.largest, reason, rest);
 }

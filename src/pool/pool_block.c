@@ -101,7 +101,7 @@ mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, si
     CHECK_ARGUMENT(offset != NULL, "offset is NULL");
     mp_block_info block = {.addr = 0};
     mp_ipc_handle handle = {{0}};
-    if (mp_pool_find(pool, addr, &block) != MP_OK || block.addr != addr) {
+    if (a->mode->find(a, addr, &block) != MP_OK || block.addr != addr) {
         return MP_FAIL(INVALID_ARGUMENT, "no allocated block begins at 0x%" PRIxPTR, addr);
     }
     if (!a->mode->regions_are_allocations || a->source.memory == MP_MEMORY_PINNED ||

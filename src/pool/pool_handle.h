@@ -67,6 +67,9 @@ mp_status mp__pool_check(mp_pool *pool);
  * Fails: NOT_FOUND (it lies in no allocated block), OUT_OF_MEMORY (host). */
 mp_status mp__pool_part_set(mp_pool *pool, mp_addr addr, size_t size, mp_label label);
 void mp__pool_part_drop(mp_pool *pool, mp_addr addr);
+/* Who knows more of memory with a label than its names may leave a note under this and the label's
+ * node (base/note.h): lines that a page shows with each block. */
+#define MP_LABEL_NOTE "memory of "
 /* Adds the parts to a layout just taken. Fails: OUT_OF_MEMORY. */
 mp_status mp__pool_parts(mp_pool *pool, mp_layout *layout);
 

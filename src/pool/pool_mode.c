@@ -6,6 +6,13 @@
 #include "pool/arena/arena_mode.h"
 #include "pool/mempool/mempool_mode.h"
 
+/* The table wants an `out` that can be written. */
+mp_status mp__mode_refuse_try_alloc(arena *a, size_t size, void *stream, uint8_t client,
+                                    mp_addr *out) { // NOLINT(readability-non-const-parameter)
+    (void)a, (void)size, (void)stream, (void)client, (void)out;
+    return MP_BUSY;
+}
+
 static void warn_of_plain_regions(const arena *a) {
     if (a->options.expandable && a->source.memory == MP_MEMORY_DEVICE && !a->expandable) {
         MP_LOG(WARNING,

@@ -80,6 +80,10 @@ typedef struct pool_mode {
     void (*destroy)(arena *a);
 } pool_mode;
 
+/* A try_alloc of modes that have no shelf: BUSY. */
+mp_status mp__mode_refuse_try_alloc(arena *a, size_t size, void *stream, uint8_t client,
+                                    mp_addr *out);
+
 /* Gives a fresh arena its mode: the driver's own pool where the options ask for it and there is one
  * (else a warning is logged), else one of the others. Fails: OUT_OF_MEMORY, DEVICE. */
 mp_status mp__mode_choose(arena *a);

@@ -64,8 +64,9 @@ static mp_status check_client(const char *client) {
     const size_t size = client != NULL ? strnlen(client, MP_CLIENT_NAME_MAX) : 0;
     return size > 0 && size < MP_CLIENT_NAME_MAX
                ? MP_OK
-               : MP_FAIL(INVALID_ARGUMENT, "a client's name has 1 to %d characters",
-                         MP_CLIENT_NAME_MAX - 1);
+               : MP_FAIL(INVALID_ARGUMENT, "a client's name has 1 to %d characters, not '%.*s%s'",
+                         MP_CLIENT_NAME_MAX - 1, MP_CLIENT_NAME_MAX, client != NULL ? client : "",
+                         size == MP_CLIENT_NAME_MAX ? "..." : "");
 }
 
 mp_status mp__pool_open_on(mp_device *device, mp_memory memory, const char *client,
@@ -92,8 +93,7 @@ mp_status mp__pool_options_agree(const mp_pool *pool, const char *const *base,
         INVALID_ARGUMENT,
         "%s=%s comes too late: the pool of %s memory of device %d is in use with %s; set "
         "it where the pool is opened first, or in MILLPOND_POOL",
-        found.key, found.wanted, a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device",
-        a->device->ordinal, found.kept);
+        found.key, found.wanted, source_memory_name(&a->source), a->device->ordinal, found.kept);
 }
 
 mp_status mp__pool_open_over(mp_device *device, mp_memory memory, const char *client,

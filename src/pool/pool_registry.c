@@ -37,8 +37,8 @@ static void warn_of_differences(arena *a, const arena_options *options) {
         MP_LOG(WARNING,
                "the pool of %s memory of device %d is in use already with %s=%s, which stays, not "
                "%s; set it where the pool is opened first, or in MILLPOND_POOL",
-               a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device", a->device->ordinal,
-               found.key, found.kept, found.wanted);
+               source_memory_name(&a->source), a->device->ordinal, found.key, found.kept,
+               found.wanted);
     }
 }
 

@@ -16,7 +16,7 @@ mp_status mp__pool_part_set(mp_pool *pool, mp_addr addr, size_t size, mp_label l
     mp_block_info block;
     TAKE_ARENA(a, pool);
     CHECK_ARGUMENT(label <= UINT16_MAX, "label is not one that mp_label_make returned");
-    MP_TRY(mp_pool_find(pool, addr, &block));
+    MP_TRY(a->mode->find(a, addr, &block));
     return mp__trace_part_set(a->trace, addr, size, (uint16_t)label);
 }
 

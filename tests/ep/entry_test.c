@@ -85,7 +85,25 @@ TEST(entry_asks_for_no_version_above_the_runtime) {
         CHECK(create(&factory, &count) == NULL);
         CHECK_EQ_INT(count, 1);
         CHECK_EQ_INT(version_asked, rows[i].want);
-        CHECK(strcmp(factory->GetName(factory), MP_EP_NAME) == 0);
+        CHECK(strcmp(factory->GetName(factory), "CudaPluginExecutionProvider") == 0);
+        CHECK(ReleaseEpFactory(factory) == NULL);
+    }
+}
+
+/* The registration says which of its names the provider goes by. */
+TEST(entry_takes_the_name_of_onnxruntimes_cuda_provider) {
+    const char *const rows[][2] = {{"CUDAExecutionProvider", "CUDAExecutionProvider"},
+                                   {"cudaexecutionprovider", "CudaPluginExecutionProvider"},
+                                   {"CUDAExecutionProvider.virtual", "CudaPluginExecutionProvider"},
+                                   {"", "CudaPluginExecutionProvider"},
+                                   {NULL, "CudaPluginExecutionProvider"}};
+    version_text = "1.31.1";
+    version_most = 1000;
+    for (size_t i = 0; i < MP_COUNT_OF(rows); i++) {
+        OrtEpFactory *factory = NULL;
+        size_t count = 0;
+        CHECK(CreateEpFactories(rows[i][0], &base, NULL, &factory, 1, &count) == NULL);
+        CHECK(strcmp(factory->GetName(factory), rows[i][1]) == 0);
         CHECK(ReleaseEpFactory(factory) == NULL);
     }
 }

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions with captured graphs, and runs with values of the device bound."""
 
+import time
+from pathlib import Path
+
 import numpy as np
 import onnxruntime as ort
 import provider
@@ -88,3 +91,14 @@ def reshaped():
 
 def cpu_result(model, feed):
     return ort.InferenceSession(model, providers=[provider.CPU]).run(None, feed)[0]
+
+
+def join(thread):
+    """Returns once the thread is gone for the system too: graphs of a thread are given back while it ends, which is
+    after Python takes it for ended."""
+    thread.join()
+    task = Path(f"/proc/self/task/{thread.native_id}")
+    end = time.monotonic() + 60
+    while task.exists():
+        assert time.monotonic() < end, "the thread does not end"
+        time.sleep(0.001)

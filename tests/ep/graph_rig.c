@@ -148,7 +148,7 @@ static mp_status node(rig_binding *b, int index, mp_addr from, mp_addr to) {
     b->fail_node = fails ? 0 : b->fail_node;
     const mp_status status = fails ? MP_FAIL(INVALID_ARGUMENT, "node %d does as it is told", index)
                                    : node_work(b->s, from, to);
-    mp__run_node_ended(&b->s->provider, status);
+    mp__run_nodes_ended(&b->s->provider, 1, status);
     return status;
 }
 

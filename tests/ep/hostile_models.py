@@ -28,7 +28,9 @@ RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLik
 RANDOM |= {"Multinomial", "Bernoulli", "Dropout"}
 LSTMS = {"LSTM", "DynamicQuantizeLSTM"}
 OVERFLOWS = {"Shrink"}  # by way of floats that no integer holds
+ROUTED = {"MoE", "QMoE"}  # the CPU provider has no SparseMixer, and takes the last of equal scores
 SHIFTED = {"AveragePool", "LpPool", "QLinearConv"}  # strides beyond the window make the CPU provider's SAME negative
+INTEGERS = {"ConvInteger", "MatMulInteger", "MatMulIntegerToFloat", "QAttention", "QLinearConv", "QLinearMatMul"}
 # With this attribute the CPU provider returns uninitialised memory.
 LEFT_OPEN = {"Cast": "saturate", "CastLike": "saturate"}
 
@@ -79,6 +81,10 @@ def attribute(name, value):
     return helper.make_attribute(name, value)
 
 
+def is_small(case, kind):
+    return all(pair is None or pair[0].size <= ELEMENTS_MAX for pair in op_model.arrays(case, kind, case.inputs))
+
+
 @functools.cache
 def rows():
     """{operator: [(case, opset, element type)]} of what is registered and NumPy can hold."""
@@ -91,12 +97,11 @@ def rows():
             for kind in case.types:
                 if about is None or kind not in NATIVE or not op_model.fits(case, kind):
                     continue
-                kinds = [pair and pair[1] for pair in op_model.arrays(case, kind, case.inputs)]
-                sizes = [pair[0].size for pair in op_model.arrays(case, kind, case.inputs) if pair]
-                if not set(filter(None, kinds)) <= NATIVE or max(sizes, default=0) > ELEMENTS_MAX:
+                kinds = op_model.input_types(case, kind)
+                if not set(filter(None, kinds)) <= NATIVE:
                     continue
                 typed = parameter_types(about.inputs, kinds)
-                if registry().covers(case.domain, case.op, about.since_version, typed):
+                if registry().covers(case.domain, case.op, about.since_version, typed) and is_small(case, kind):
                     name = f"{case.domain}.{case.op}" if case.domain else case.op
                     found.setdefault(name, []).append((case, opset, kind))
                     break  # one type of a row is enough: types are tested elsewhere
@@ -264,9 +269,23 @@ class Maker:
             return False
         if model.op == "DynamicQuantizeMatMul" and any(x is not None and x[1].ndim > 1 for x in model.inputs[2:3]):
             return False  # the CPU provider then multiplies the bias by the scale, too
+        if model.op in ROUTED or (model.op == "MatMulBnb4" and not model.attributes.get("transB", 1)):
+            return False
+        if model.op == "MatMulNBits" and any(x is not None for x in model.inputs[4:5]):
+            return False  # g_idx, which it does not heed with two bits or packed zero points
+        if model.op in INTEGERS and self.may_saturate():
+            return False
         if model.op in LSTMS and self.is_empty_input():
             return False  # without a step the CPU provider leaves the third output as it was
         return self.has_one_shape()
+
+    def may_saturate(self):
+        """Without VNNI the CPU provider adds pairs of products of uint8 and int8 in 16 bits."""
+        arrays = [x[1] for x in self.model.inputs if x is not None]
+        arrays += [array for feed in self.model.feeds for array in feed.values()]
+        large = (array for array in arrays if array.dtype == np.int8)
+        return any(array.dtype == np.uint8 for array in arrays) and any(np.abs(a.astype(int)).max(initial=0) > 64
+                                                                        for a in large)
 
     def is_empty_input(self):
         """Whether input 0 is empty in any run."""

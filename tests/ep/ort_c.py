@@ -199,12 +199,14 @@ class Session:
         finally:
             API.ReleaseSessionOptions(settings)
 
-    def run(self, x, out="y", config=()):
-        """The output of a model with one input and one output."""
+    def run(self, x, out="y", config=(), profile=None):
+        """The output of a model with one input and one output; `profile` is how the run's own profile is to begin."""
         x = np.ascontiguousarray(x, np.float32)
         settings = made(API.CreateRunOptions)
         for key, value in dict(config).items():
             API.AddRunConfigEntry(settings, key.encode(), str(value).encode())
+        if profile is not None:
+            API.RunOptionsEnableProfiling(settings, os.fsencode(profile))
         given, got = tensor(x), pointers([None])
         try:
             API.Run(self.address, settings, texts(["x"]), pointers([given]), 1, texts([out]), 1, got)

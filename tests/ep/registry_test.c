@@ -167,7 +167,8 @@ static void add(int runtime, const char *name, const char *constraint, mp_dtypes
     mp_the_plugin =
         (mp_plugin){.ort = &api, .ep = &ep_api, .version = 29, .runtime = (uint32_t)runtime};
     mp_log_set_sink(keep_line, NULL);
-    CHECK(mp__registry_add_row((OrtKernelRegistry *)(void *)&seen, &row) == NULL);
+    const mp_kernels to = {(OrtKernelRegistry *)(void *)&seen, "ThisProvider"};
+    CHECK(mp__registry_add_row(&to, &row) == NULL);
     mp_log_set_sink(NULL, NULL);
     CHECK_EQ_INT(seen.schemas_out, 0);
 }

@@ -62,6 +62,7 @@ def run_child(code, environment):
         **os.environ,
         "MILLPOND_EP_LIBRARY": str(provider.library_path()),
         "ORT_C_LIBRARY": str(ORT_C_LIBRARY),
+        "MILLPOND_PASSES": "-cluster",  # chains of Add are there for the memory between them
         "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]),
         **environment,
     }
@@ -261,6 +262,94 @@ def test_initializers_stay_outside_the_arena(config):
         session.close()
         assert arena.stats()["InUse"] == 0
     """)
+
+
+def shared_constants():
+    """Two islands, with a node between them that is in neither, read one large and one small constant."""
+    return """
+def shared():
+    big, small = np.arange(MIB, dtype=np.float32), np.full(MIB, 3, np.float32)[:1000]
+    nodes = [helper.make_node("Add", ["x", "big"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
+             helper.make_node("Slice", ["small", "begin", "end"], ["s"]), helper.make_node("Mul", ["b", "s"], ["c"]),
+             helper.make_node("NonZero", ["c"], ["which"]), helper.make_node("Cast", ["which"], ["w"], to=1),
+             helper.make_node("ReduceMax", ["w"], ["m"], keepdims=1), helper.make_node("Add", ["big", "m"], ["d"]),
+             helper.make_node("Mul", ["d", "big"], ["e"]), helper.make_node("Slice", ["small", "begin", "end"], ["t"]),
+             helper.make_node("Add", ["e", "t"], ["y"])]
+    constants = {"big": big, "small": small, "begin": np.array([0]), "end": np.array([1])}
+    return small_models.model(nodes, {"x": [MIB]}, {"y": [1, MIB]}, constants), big
+"""
+
+
+def test_islands_share_the_constants_that_they_have_in_common():
+    c_child(shared_constants() + """
+environment = Environment()
+made, big = shared()
+session = environment.session(made)
+arena = environment.shared()
+stats = arena.stats()
+assert stats["NumArenaExtensions"] == 0 and stats["NumReserves"] == 1, stats
+assert 4 * MIB < stats["InUse"] < 4 * MIB + 16384, stats
+for value in range(4):
+    x = np.full(MIB, value, np.float32)
+    result = session.run(x)
+    np.testing.assert_allclose(result.ravel(), (big + MIB - 1) * big + 3, rtol=1e-6)
+session.close()
+assert arena.stats()["InUse"] == 0
+""", MILLPOND_FUSION="1")
+
+
+@pytest.mark.parametrize("other", [0, 1])
+def test_bodies_share_constants_of_one_name_where_they_are_equal(other):
+    """Each body is compiled by itself, when the memory of the other's constant may be used for something else."""
+    c_child(f"""
+        from onnx import TensorProto, numpy_helper
+        info = helper.make_tensor_value_info
+        def body(name, last):
+            weight = np.arange(MIB, dtype=np.float32)
+            weight[-1] += last
+            nodes = [helper.make_node("Add", ["x", "w"], ["a"]), helper.make_node("Mul", ["a", "w"], [name])]
+            return helper.make_graph(nodes, name, [], [info(name, TensorProto.FLOAT, [MIB])],
+                                     [numpy_helper.from_array(weight, "w")]), weight
+        (yes, w), (no, v) = body("yes", 0), body("no", {other})
+        nodes = [helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
+                 helper.make_node("Greater", ["most", "zero"], ["which"]),
+                 helper.make_node("If", ["which"], ["y"], then_branch=yes, else_branch=no)]
+        made = small_models.model(nodes, {{"x": [MIB]}}, {{"y": [MIB]}}, {{"zero": np.float32(0)}})
+        environment = Environment()
+        session = environment.session(made)
+        weights = environment.shared().stats()["InUse"]
+        assert {1 + other} * 4 * MIB <= weights < {1 + other} * 4 * MIB + 4096, weights
+        for i in range(4):
+            for x, weight in ((1, w), (-1, v)):
+                np.testing.assert_array_equal(session.run(np.full(MIB, x)), (np.float32(x) + weight) * weight)
+        session.close()
+        assert environment.shared().stats()["InUse"] == 0
+    """, MILLPOND_FUSION="1")  # fmt: skip
+
+
+def test_weights_of_islands_count_towards_the_limit():
+    c_child("""
+        environment = Environment()
+        refused(lambda: environment.session(small_models.add_chain(3, MIB), {"arena.max_mem": "3M"}),
+                "4194304 bytes", "arena.max_mem")
+        assert environment.shared().stats()["InUse"] == 0
+    """, MILLPOND_FUSION="1")  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", ["3M", "8M"])
+def test_where_memory_is_short_weights_stay_as_they_are(limit):
+    """To bring a weight of 2 MiB into another form takes it twice, for a while."""
+    c_child(f"""
+        import test_prepared
+        made = test_prepared.quantized_lstm(128, 4096)
+        environment = Environment()
+        session = environment.session(made, {{"arena.max_mem": {limit!r}}})
+        stats = environment.shared().stats()
+        assert 2 * MIB < stats["InUse"] < 2 * MIB + 100000, stats
+        assert (stats["MaxInUse"] > 4 * MIB) == ({limit!r} == "8M"), stats
+        session.close()
+        assert environment.shared().stats()["InUse"] == 0
+    """, MILLPOND_FUSION="2")  # fmt: skip
 
 
 # ---- options ----
@@ -660,8 +749,8 @@ session = environment.session(sums(4), config={"session.use_device_allocator_for
 for count in (100, MIB, 5000, 2 * MIB):
     check(session, count, value=count % 7, factor=16)
 stats = arena.stats()
-assert stats["InUse"] == 0 and stats["NumAllocs"] >= 16 and stats["MaxAllocSize"] == 8 * MIB
-assert stats["Limit"] == -1 and stats["MaxInUse"] >= 16 * MIB
+assert stats["InUse"] == 0 and stats["NumAllocs"] >= 12 and stats["MaxAllocSize"] >= 8 * MIB, stats
+assert stats["Limit"] == -1 and stats["MaxInUse"] >= 16 * MIB, stats
 """
 
 

@@ -59,12 +59,21 @@ def compare(result, expected):
 def check(model_bytes, *feeds, takes=()):
     """Runs each feed on both providers; `takes` are the operators that must be on the device."""
     reference = ort.InferenceSession(model_bytes, providers=[provider.CPU])
-    session = exact(model_bytes)
+    session = exact(model_bytes, fusion="0")
     there = on_device(session)
     assert set(takes) <= set(there), there
     for feed in feeds:
         compare(session.run(None, feed), reference.run(None, feed))
+    check_islands(model_bytes, reference, feeds)
     return session
+
+
+def check_islands(model_bytes, reference, feeds):
+    """In islands, which hold the node with its bodies, or are in the bodies; captured from the third run on."""
+    for fusion in ("1", "2"):
+        session = exact(model_bytes, fusion=fusion)
+        for feed in [feed for feed in feeds for _ in range(4)] + list(feeds):
+            compare(session.run(None, feed), reference.run(None, feed))
 
 
 def floats(*shape, seed=0):

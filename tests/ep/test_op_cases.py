@@ -17,16 +17,14 @@ def is_registered(case, opset, name):
     found = schema(case.op, opset, case.domain)
     if found is None:
         return False
-    kinds = [pair and pair[1] for pair in op_model.arrays(case, name, case.inputs)]
-    typed = parameter_types(found.inputs, kinds)
+    typed = parameter_types(found.inputs, op_model.input_types(case, name))
     return registry().covers(case.domain, case.op, found.since_version, typed)
 
 
 def allowed_by_schema(case, opset, name):
     found = schema(case.op, opset, case.domain)
     constraints = {c.type_param_str: c.allowed_type_strs for c in found.type_constraints}
-    kinds = [pair and pair[1] for pair in op_model.arrays(case, name, case.inputs)]
-    typed = parameter_types(found.inputs, kinds)
+    typed = parameter_types(found.inputs, op_model.input_types(case, name))
     return all(kind in constraints.get(constraint, [kind]) for constraint, kind in typed.items())
 
 

@@ -167,19 +167,6 @@ def test_unknown_keys_of_others_are_left_alone(capfd):
         assert "no option 'no_such_key'; it is ignored" in warnings(capfd)
 
 
-@pytest.mark.parametrize(
-    ("key", "advice"),
-    [
-        ("gpu_mem_limit", "arena.max_mem"),
-        ("arena_extend_strategy", "arena.extend_strategy"),
-    ],
-)
-def test_names_of_the_built_in_provider_are_explained(key, advice, capfd):
-    plain({key: "1"})
-    text = warnings(capfd)
-    assert f"no option '{key}'" in text and advice in text
-
-
 # ---- what they do ----
 
 
@@ -283,7 +270,7 @@ FEW, MANY = 2, 40  # queries
         ("13", MANY, "attention_few"),
     ],
 )
-def test_attention_runs_the_kernels_that_are_allowed(bits, rows, kernel, tmp_path):
+def test_attention_runs_the_kernels_that_are_allowed(bits, rows, kernel, tmp_path, capfd):
     heads, size = 2, 8
     names = ["q", "k", "v"]
     kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, heads, None, size]) for name in names]
@@ -300,8 +287,10 @@ def test_attention_runs_the_kernels_that_are_allowed(bits, rows, kernel, tmp_pat
     expected = ort.InferenceSession(model, providers=[provider.CPU]).run(None, feed)[0]
     np.testing.assert_allclose(got, expected, **tolerance.FLOAT32)
     ran = {event["name"] for event in json.loads(Path(session.end_profiling()).read_text()) if event["cat"] == "Kernel"}
-    if not ran and not provider.is_emulated(provider.register()[0]):
-        pytest.skip("a GPU's profile names no kernels without CUPTI")
+    unseen = [line for line in capfd.readouterr().err.splitlines() if "the profile will have no kernels" in line]
+    if unseen and not provider.is_emulated(provider.register()[0]):
+        pytest.skip(unseen[0])  # as without CUPTI
+    assert ran
     assert {word for word in ("attention_few", "attention_tile") for name in ran if word in name} == (
         {kernel} if kernel else set()
     )

@@ -59,8 +59,27 @@ def device_work(events):
     return of(events, "Kernel")
 
 
-def kernels(events, **args):
-    return [event for event in of(events, "Kernel", **args) if event["args"]["grid_x"] != "-1"]
+def names_of(event):
+    """(operator, name) of the model's nodes that a piece of work is for."""
+    return [(node["op_type"], node["name"]) for node in event["args"].get("onnx_nodes", [])]
+
+
+def work_of(events, op=None, node=None):
+    """The device's work for nodes of an operator, or of a name."""
+    return [event for event in device_work(events)
+            if any(op in (None, each) and node in (None, name) for each, name in names_of(event))]
+
+
+def kernels(events, op=None, node=None, **args):
+    """The kernels; those for nodes of an operator or of a name."""
+    chosen = of(events, "Kernel", **args)
+    chosen = chosen if op is None and node is None else work_of(chosen, op, node)
+    return [event for event in chosen if event["args"]["grid_x"] != "-1"]
+
+
+def islands(events):
+    """Events of groups of nodes that run as one."""
+    return [event for event in nodes(events) if event["args"]["op_name"].startswith(provider.NAME)]
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +165,8 @@ def test_every_node_has_its_kernels(emulated, tmp_path):
         session.run(None, small_models.mixed_feed(3))
     events = ended(session)
     check_times(events, within_nodes=emulated)
-    assert {node["args"]["op_name"] for node in nodes(events)} >= {"Gemm", "Softmax", "Add", "MemcpyFromHost"}
+    assert {op for event in device_work(events) for op, _ in names_of(event)} >= {
+        "Gemm", "Softmax", "Add", "MemcpyFromHost"}
     for node in nodes(events):
         work = of(events, "Kernel", ort_event_name=node["name"])
         assert work, f"nothing of {node['name']}"
@@ -154,9 +174,10 @@ def test_every_node_has_its_kernels(emulated, tmp_path):
         assert {event["args"]["ort_node_index"] for event in work} == {node["args"]["node_index"]}
         # Each of the two runs has an event of its own.
         assert len({event["args"]["ort_correlation_id"] for event in work}) == 2
-    softmax = kernels(events, ort_op_name="Softmax")
+    softmax = kernels(events, op="Softmax")
     assert len(softmax) == 2 and all("softmax" in event["name"] for event in softmax)
-    assert all("add" in event["name"] for event in kernels(events, ort_op_name="Add"))
+    assert {name for event in softmax for _, name in names_of(event)} >= {"softmax"}
+    assert all("add" in event["name"] for event in kernels(events, node="sum"))
     for event in kernels(events):
         sizes = [int(event["args"][key]) for key in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")]
         assert all(size >= 1 for size in sizes) and np.prod(sizes[3:]) <= 1024
@@ -174,9 +195,9 @@ def test_copies_have_their_bytes(emulated, tmp_path):
     there = {int(event["args"]["bytes"]) for event in copies if event["name"] == "MemcpyHostToDevice"}
     back = [int(event["args"]["bytes"]) for event in copies if event["name"] == "MemcpyDeviceToHost"]
     assert feed["x"].nbytes in there
-    assert 16 * 8 * 4 in there  # the weights, while the session was made
+    assert max(there) >= 16 * 8 * 4  # the weights; those of an island go with others
     assert back == [5 * 8 * 4]
-    (inserted,) = of(copies, "Kernel", ort_op_name="MemcpyFromHost")
+    (inserted,) = work_of(copies, op="MemcpyFromHost")
     assert inserted["args"]["bytes"] == "4" and inserted["name"] == "MemcpyHostToDevice"
 
 
@@ -192,7 +213,7 @@ def test_runs_after_the_profile_are_no_part_of_it(emulated, tmp_path):
     session = profiled(tmp_path)
     feed = small_models.mixed_feed(3)
     expected = session.run(None, feed)[0]
-    assert len(kernels(ended(session), ort_op_name="Softmax")) == 1
+    assert len(kernels(ended(session), op="Softmax")) == 1
     np.testing.assert_array_equal(session.run(None, feed)[0], expected)
     assert not list(tmp_path.iterdir())
 
@@ -211,8 +232,10 @@ def test_a_run_that_fails_leaves_the_profile_right(emulated, tmp_path):
         else:
             session.run(None, feed)
     events = ended(session)
-    assert len(kernels(events, ort_op_name="Exp")) == 5 and len(kernels(events, ort_op_name="Neg")) == 3
-    assert all("exp" in event["name"] for event in kernels(events, ort_op_name="Exp"))
+    # An island is planned as a whole before anything of it runs.
+    whole = {event["args"]["ort_event_name"] for op in ("Exp", "Neg") for event in kernels(events, op=op)}
+    assert len(kernels(events, op="Exp")) == (3 if len(whole) == 1 else 5) and len(kernels(events, op="Neg")) == 3
+    assert all("exp" in event["name"] for event in kernels(events, op="Exp"))
     check_times(events, within_nodes=emulated)
 
 
@@ -249,11 +272,12 @@ def check_chain(events, length):
     """Every node of every run has one kernel, and each kernel one event."""
     count = THREADS * RUNS
     for i in range(length):
-        work = kernels(events, ort_event_name=f"node{i}_kernel_time")
+        work = kernels(events, node=f"node{i}")
         assert len(work) == count, (i, len(work))
         assert len({event["args"]["ort_correlation_id"] for event in work}) <= count
-        assert all(("exp" if i % 2 else "neg") in event["name"] for event in work)
-    assert len(kernels(events)) == count * length
+        assert all(("Exp" if i % 2 else "Neg", f"node{i}") in names_of(event) for event in work)
+        assert all(("exp" if i % 2 else "neg") in event["name"] for event in work if len(names_of(event)) == 1)
+    assert all(names_of(event) for event in kernels(events))
 
 
 def test_sessions_and_threads_keep_their_own(emulated, tmp_path):
@@ -280,6 +304,7 @@ def test_work_that_is_done_later(emulated, tmp_path, mode):
     check_times(events, within_nodes=False)
     for node in nodes(events):
         assert of(events, "Kernel", ort_event_name=node["name"]), node
+    assert len(kernels(events, node="softmax")) == 2
     session = profiled(folder, chain(4))
     run_threads([session])
     check_chain(ended(session), 4)
@@ -290,27 +315,129 @@ def test_work_that_is_done_later(emulated, tmp_path, mode):
 # ---- graphs ----
 
 
+def bound(session):
+    """A binding of a chain's values on the device."""
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("x", ort.OrtValue.ortvalue_from_numpy(np.ones(64, np.float32), "cuda", 0))
+    binding.bind_ortvalue_output("y", ort.OrtValue.ortvalue_from_numpy(np.zeros(64, np.float32), "cuda", 0))
+    return binding
+
+
+def check_replays(events, length):
+    """Gives how many replays there were, each of which names all the nodes of a chain."""
+    replayed = kernels(events, in_graph="1")
+    by_node = collections.Counter(pair for event in replayed for pair in names_of(event))
+    assert set(by_node) == {("Exp" if i % 2 else "Neg", f"node{i}") for i in range(length)}, by_node
+    (count,) = set(by_node.values())
+    for event in replayed:
+        if len(names_of(event)) == 1:
+            assert names_of(event)[0][0].lower() in event["name"]
+    launches = collections.defaultdict(list)
+    for event in replayed:
+        launches[event["args"]["correlation_id"]] += names_of(event)
+    assert {len(each) for each in launches.values()} == {length}  # all the kernels of one replay, and of no other
+    assert len(launches) == count
+    return count
+
+
 def test_replays_of_a_graph_name_the_nodes(emulated, tmp_path):
     session = profiled(tmp_path, chain(4), {"enable_cuda_graph": "1"})
-    x = ort.OrtValue.ortvalue_from_numpy(np.ones(64, np.float32), "cuda", 0)
-    y = ort.OrtValue.ortvalue_from_numpy(np.zeros(64, np.float32), "cuda", 0)
-    binding = session.io_binding()
-    binding.bind_ortvalue_input("x", x)
-    binding.bind_ortvalue_output("y", y)
+    binding = bound(session)
     for _ in range(5):
         session.run_with_iobinding(binding)
+    assert check_replays(ended(session), 4) >= 2
+
+
+def test_replays_of_an_island_name_the_nodes(emulated, tmp_path):
+    """An island is captured at its third run with the same addresses."""
+    session = profiled(tmp_path, chain(6), {"fusion": "1"})
+    binding = bound(session)
+    for _ in range(6):
+        session.run_with_iobinding(binding)
     events = ended(session)
-    replayed = kernels(events, in_graph="1")
-    by_node = collections.Counter(event["args"].get("ort_event_name") for event in replayed)
-    assert len(by_node) == 4 and len(set(by_node.values())) == 1, by_node
-    assert set(by_node) == {f"node{i}_kernel_time" for i in range(4)}
-    assert min(by_node.values()) >= 2
-    for event in replayed:
-        index = int(event["args"]["ort_event_name"].removeprefix("node").removesuffix("_kernel_time"))
-        assert ("exp" if index % 2 else "neg") in event["name"]
-        assert event["args"]["ort_op_name"] == ("Exp" if index % 2 else "Neg")
-    launches = collections.Counter(event["args"]["correlation_id"] for event in replayed)
-    assert set(launches.values()) == {4}  # all the kernels of one replay, and of no other
+    assert len(islands(events)) == 6
+    if len(kernels(events)) >= 3 * 6:  # fewer are not worth a graph
+        assert check_replays(events, 6) == 4
+    for i in range(6):
+        assert len(kernels(events, node=f"node{i}")) == 6
+
+
+def profile_runs(tmp_path, code):
+    """Runs `code` with `session_of(options)`, a session of a chain whose runs have profiles of their own. Gives the
+    events of each by its name."""
+    capi = Path(ort.__file__).parent / "capi"
+    library = next(iter(sorted(capi.glob("libonnxruntime.so.1*"))), None)
+    if library is None:
+        pytest.skip(f"this wheel has no C library in {capi}, and its Python module profiles no single runs")
+    before = """
+    import ort_c
+    environment = ort_c.Environment()
+    def session_of(**options):
+        return environment.session(chain(6), options={"fusion": "1", **options})
+    """
+    child(before + code, tmp_path, ORT_C_LIBRARY=str(library), MILLPOND_EP_LIBRARY=str(provider.library_path()))
+    return {path.name.split("_")[0]: json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.glob("*.json")}
+
+
+def check_graph(events):
+    """One run of the chain of six, as one launch where that is worth it."""
+    assert len(islands(events)) == 1
+    work = kernels(events)
+    assert [pair for event in work for pair in names_of(event)] == [
+        ("Exp" if n % 2 else "Neg", f"node{n}") for n in range(6)]
+    if len(work) == 6:  # fewer are not worth a graph
+        assert all(event["args"].get("in_graph") == "1" for event in work)
+
+
+def test_a_profile_of_a_later_run_names_the_nodes(emulated, tmp_path):
+    """Runs may be profiled one by one, when an island has been captured for long: for each that is done again."""
+    found = profile_runs(tmp_path, """
+    session = session_of()
+    x = np.ones(64, np.float32)
+    expected = session.run(x)
+    for i in range(8):
+        profile = str(folder / f"run{i}") if i in (4, 6, 7) else None
+        assert np.array_equal(session.run(x, profile=profile), expected)
+    session.close()
+    """)
+    assert set(found) == {"run4", "run6", "run7"}
+    for events in found.values():
+        check_graph(events)
+
+
+def test_what_is_captured_again_counts_once(emulated, tmp_path):
+    """There is room for the graphs of two shapes, however often one of them is profiled."""
+    found = profile_runs(tmp_path, """
+    session = session_of(fusion_memory="60000")
+    few, more = np.ones(64, np.float32), np.ones(6400, np.float32)
+    for x in (few, more):
+        for _ in range(4):
+            session.run(x)
+    for i in range(6):
+        session.run(few, profile=str(folder / f"few{i}"))
+    session.run(more, profile=str(folder / "more"))
+    session.close()
+    """)
+    assert len(found) == 7
+    for events in found.values():
+        check_graph(events)
+
+
+def test_work_for_several_nodes_names_them_all(emulated, tmp_path):
+    """What a pass made one is told for all the nodes that it was, whatever their names are."""
+    names = ['layer "1"', "layer\\2<é>"]
+    weights = {"w": np.ones((16, 8), np.float32), "b": np.ones(8, np.float32)}
+    model = small_models.model(
+        [helper.make_node("MatMul", ["x", "w"], ["p"], name=names[0]),
+         helper.make_node("Add", ["p", "b"], ["s"], name=names[1]),
+         helper.make_node("Softmax", ["s"], ["y"], name="softmax")],
+        {"x": [2, "n", 16]}, {"y": [2, "n", 8]}, weights)
+    session = profiled(tmp_path, model, {"fusion": "1"})
+    session.run(None, {"x": np.ones((2, 3, 16), np.float32)})
+    products = work_of(ended(session), op="MatMul")
+    assert products
+    for event in products:
+        assert names_of(event)[:2] == [("MatMul", names[0]), ("Add", names[1])]
 
 
 # ---- ranges for profilers of NVIDIA ----
@@ -322,6 +449,7 @@ def test_every_node_is_a_range(emulated, tmp_path):
         pytest.skip("built without nvtx3/nvToolsExt.h")
     code = f"""
     import ctypes
+    from millpond._ort_options import effective_options
     session = provider.session(small_models.mixed())
     feed = small_models.mixed_feed(3)
     session.run(None, feed)
@@ -331,11 +459,13 @@ def test_every_node_is_a_range(emulated, tmp_path):
     before = counter("pushes")
     session.run(None, feed)
     ours = [name for where, _, name in provider.assigned_nodes(session) if where == provider.NAME]
-    print(counter("pushes") - before, len(ours), counter("pushes") - counter("pops"),
+    print(counter("pushes") - before, len(ours), effective_options(session)["fusion"],
+          counter("pushes") - counter("pops"),
           (ctypes.c_char * 64).in_dll(profiler, "nvtx_injection_last").value.decode())
     """
     done = child(code, tmp_path, NVTX_INJECTION64_PATH=str(injection))
-    ranges, ours, open_ranges, *last = done.stdout.split()
-    assert int(ranges) == int(ours) + 1 == 4  # with the copy that ONNX Runtime puts in
+    ranges, ours, fusion, open_ranges, *last = done.stdout.split()
+    islands = int(fusion)  # of 1 the product and what follows; of 2 the sum, too
+    assert int(ranges) - islands == int(ours) + 1 == 4  # with the copy that ONNX Runtime puts in
     assert open_ranges == "0"
-    assert last == ["Add", "sum"]
+    assert last == ["Add", "'sum'" if fusion == "2" else "sum"]

@@ -1,5 +1,7 @@
 /* program_test.c - programs of small graphs on devices, against loops.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "device/host/host_device.h"
+#include "graph/device_bytes.h"
 #include "graph/pass.h"
 #include "graph/program.h"
 #include "graph/text.h"
@@ -37,24 +39,6 @@ static void expect(const float *x, float *y) {
     }
 }
 
-typedef struct memory {
-    mp_addr addr;
-    size_t size;
-} memory;
-
-static memory take(mp_device *device, const void *bytes, size_t size) {
-    memory m = {.size = size > 0 ? size : 1};
-    CHECK_OK(device->ops->alloc(device, m.size, &m.addr));
-    if (bytes != NULL) {
-        CHECK_OK(device->ops->copy(device, NULL, m.addr, (mp_addr)bytes, size));
-    }
-    return m;
-}
-
-static void drop(mp_device *device, memory m) {
-    device->ops->free(device, m.addr, m.size);
-}
-
 static void run_once(mp_device *device, const mp_program *program, const float *x) {
     float want[COUNT];
     float got[COUNT];
@@ -62,11 +46,11 @@ static void run_once(mp_device *device, const mp_program *program, const float *
     mp_stream *stream = NULL;
     size_t literal_bytes = 0;
     const void *literals = mp_program_literals(program, &literal_bytes);
-    const memory in = take(device, x, sizeof got);
-    const memory out = take(device, NULL, sizeof got);
-    const memory out_shape = take(device, NULL, sizeof shape);
-    const memory block = take(device, NULL, mp_program_block_bytes(program));
-    const memory fixed = take(device, literals, literal_bytes);
+    const memory in = memory_take(device, x, sizeof got);
+    const memory out = memory_take(device, NULL, sizeof got);
+    const memory out_shape = memory_take(device, NULL, sizeof shape);
+    const memory block = memory_take(device, NULL, mp_program_block_bytes(program));
+    const memory fixed = memory_take(device, literals, literal_bytes);
     const mp_addr outs[] = {out.addr, out_shape.addr};
     const mp_program_call call = {
         .in = &in.addr, .out = outs, .block = block.addr, .literals = fixed.addr};
@@ -82,11 +66,11 @@ static void run_once(mp_device *device, const mp_program *program, const float *
     CHECK_EQ_INT(shape[0], ROWS);
     CHECK_EQ_INT(shape[1], COLUMNS);
     device->ops->stream_destroy(device, stream);
-    drop(device, in);
-    drop(device, out);
-    drop(device, out_shape);
-    drop(device, block);
-    drop(device, fixed);
+    memory_drop(device, in);
+    memory_drop(device, out);
+    memory_drop(device, out_shape);
+    memory_drop(device, block);
+    memory_drop(device, fixed);
 }
 
 DEVICE_TEST(graph_program_runs_as_loops_do) {
@@ -122,15 +106,45 @@ DEVICE_TEST(graph_program_of_a_bad_shape_names_the_node) {
     mp_kernel_cache_drop(device);
 }
 
-DEVICE_TEST(graph_program_says_which_value_it_lacks) {
+/* What stands for several nodes is named by all of them, when it is planned and when it runs. */
+DEVICE_TEST(graph_program_that_fails_names_all_nodes) {
     mp_graph *graph = NULL;
     mp_program *program = NULL;
-    const mp_tensor in[] = {{.type = MP_F32, .shape = {.rank = 1, .dim = {8}}},
-                            {.type = MP_I64, .shape = {.rank = 1, .dim = {2}}}};
-    CHECK_OK(mp_graph_read("input x f32[8]\ninput s i64[2]\na = Relu-14 (x)\n"
-                           "y = Reshape-14 (a, s) \"the view\"\noutput y\n",
-                           &graph));
-    CHECK_FAILS(mp_program_make(device, graph, in, 16, &program), UNSUPPORTED, "input 's'");
+    int64_t done = 0;
+    mp_tensor in = {.type = MP_F32, .shape = {.rank = 2, .dim = {2, 7}}};
+    CHECK_OK(
+        mp_graph_read("input x f32[2,?]\nconst w f32[8,16]\nconst b f32[16]\n"
+                      "p = MatMul-13 (x, w) \"product\"\ny = Add-14 (p, b) \"sum\"\noutput y\n",
+                      &graph));
+    CHECK_OK(mp_passes_run(graph, NULL, &done));
+    CHECK_EQ_INT(done, 1);
+    CHECK_FAILS(mp_program_make(device, graph, &in, 16, &program), INVALID_ARGUMENT,
+                "MatMul 'product' and Add 'sum': ");
     mp_graph_destroy(graph);
     mp_kernel_cache_drop(device);
+}
+
+TEST(graph_program_whose_run_fails_names_the_node) {
+    const mp_host_config config = {.memory_bytes = (size_t)16 << 20};
+    mp_device *device = NULL;
+    mp_graph *graph = NULL;
+    mp_program *program = NULL;
+    mp_stream *stream = NULL;
+    const mp_tensor in = {.type = MP_F32, .shape = {.rank = 1, .dim = {8}}};
+    CHECK_OK(mp__host_device_create(&config, &device));
+    CHECK_OK(mp_graph_read("input x f32[8]\ny = Exp-13 (x) \"the exp\"\noutput y\n", &graph));
+    CHECK_OK(mp_program_make(device, graph, &in, 16, &program));
+    const memory x = memory_take(device, NULL, 32);
+    const memory y = memory_take(device, NULL, 32);
+    const mp_program_call call = {.in = &x.addr, .out = &y.addr};
+    CHECK_OK(device->ops->stream_create(device, &stream));
+    (void)mp__host_device_fail(device, 1, MP_DEVICE);
+    CHECK_FAILS(mp_program_run(program, stream, &call), DEVICE, "Exp 'the exp': ");
+    device->ops->stream_destroy(device, stream);
+    memory_drop(device, x);
+    memory_drop(device, y);
+    mp_program_release(program);
+    mp_graph_destroy(graph);
+    mp_kernel_cache_drop(device);
+    CHECK_EQ_INT(mp__host_device_destroy(device), 0);
 }

@@ -115,7 +115,7 @@ TEST(group_query_accepts_by_attributes_and_types) {
         {OP_INT("num_heads", 4), OP_INT("kv_num_heads", 2), OP_INT("sliding_window_cache", 1)}};
     static const char *const sentences[] = {NULL, "not a multiple", "cos_cache",
                                             "local_window_size", "sliding_window_cache"};
-    mp_tensor in[14] = {{.type = MP_F32}, {.type = MP_F32}, {.type = MP_F32}};
+    mp_tensor in[15] = {{.type = MP_F32}, {.type = MP_F32}, {.type = MP_F32}};
     in[5].type = in[6].type = MP_I32;
     for (size_t i = 0; i < MP_COUNT_OF(attrs); i++) {
         const mp_node node = {
@@ -129,9 +129,12 @@ TEST(group_query_accepts_by_attributes_and_types) {
     CHECK_FAILS(op->accept(&p), UNSUPPORTED, "output_qk");
     node.out_absent = 1u << 3;
     CHECK_OK(op->accept(&p));
-    in[13].type = MP_F32;
-    p.in_count = 14;
-    CHECK_FAILS(op->accept(&p), UNSUPPORTED, "input 13");
+    in[14].type = MP_F32;
+    p.in_count = 15;
+    CHECK_FAILS(op->accept(&p), UNSUPPORTED, "input 14");
+    in[14].type = MP_NONE;
+    in[3].type = in[4].type = MP_I8;
+    CHECK_FAILS(op->accept(&p), UNSUPPORTED, "past_key of type int8 with k_quant_type NONE");
 }
 
 DEVICE_TEST(group_query_refuses) {
@@ -174,6 +177,54 @@ DEVICE_TEST(group_query_refuses) {
     c.in[6].data = &one;
     c.attr_count = 3;
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "cos_cache");
+}
+
+DEVICE_TEST(group_query_refuses_quantised_caches) {
+    static const char *const names[] = {"PER_TENSOR", "PER_CHANNEL", "PER_TOKEN"};
+    const int32_t lengths[1] = {0}, total = 1;
+    float x[64] = {0};
+    mp_plan *plan = NULL;
+    mp_attr attrs[] = {OP_INT("num_heads", 2), OP_INT("kv_num_heads", 1),
+                       OP_TEXT("k_quant_type", names[0]), OP_TEXT("v_quant_type", names[1]),
+                       OP_INT("kv_cache_bit_width", 8)};
+    op_case c = {.domain = "com.microsoft",
+                 .name = "GroupQueryAttention",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 5,
+                 .in = {op_f32(x, 1, 1, 32),
+                        {0},
+                        {0},
+                        OP_TENSOR(MP_I8, x, 1, 1, 4, 8),
+                        OP_TENSOR(MP_I8, x, 1, 1, 4, 8),
+                        OP_TENSOR(MP_I32, lengths, 1),
+                        OP_TENSOR(MP_I32, &total, 1),
+                        {0},
+                        {0},
+                        {0},
+                        {0},
+                        {0},
+                        op_f32(x, 1),
+                        op_f32(x, 8)},
+                 .in_count = 14,
+                 .out_count = 3};
+    CHECK_OK(op_plan(device, &c, &plan));
+    mp_plan_release(plan);
+    c.in[13] = op_f32(x, 7);
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "input 13 must be the 8 scales");
+    c.in[12].type = MP_NONE;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "input 12 must be the 1 scales");
+    c.in[12] = op_f32(x, 1);
+    c.in[13] = op_f32(x, 8);
+    c.in[4].type = MP_U8;
+    CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "past_key of type int8");
+    c.in[3].type = MP_U8;
+    CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "kv_cache_bit_width 8");
+    attrs[4].i = 4;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "past_key and past_value must be");
+    attrs[3].s = names[2];
+    CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "v_quant_type PER_TOKEN");
+    op_close(device, &c);
 }
 
 /* ---- RotaryEmbedding ---- */

@@ -1,6 +1,6 @@
-/* matmul_test.c - MatMul and Gemm against plain loops.
+/* matmul_test.c - MatMul, with a bias or without, and Gemm against plain loops.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/op_test.h"
+#include "op/op_value.h"
 
 #include <stdlib.h>
 
@@ -106,6 +106,93 @@ DEVICE_TEST(matmul_refuses_shapes_that_do_not_fit) {
                        .in = {op_f32(a, 2, 3), op_f32(a, 2, 3)}};
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "inner dimensions of 2x3 and 2x3");
 }
+
+/* ---- a product and a row: what islands make of MatMul and Add ---- */
+
+typedef struct biased {
+    mp_shape a, b, bias;
+    int64_t rows, k, n; /* rows of all A */
+} biased;
+
+static const biased biased_cases[] = {
+    {{4, {2, 3, 5, 7}}, {2, {7, 4}}, {1, {4}}, 30, 7, 4},
+    {{2, {5, 7}}, {4, {1, 1, 7, 4}}, {1, {4}}, 5, 7, 4},
+    {{1, {7}}, {2, {7, 4}}, {1, {4}}, 1, 7, 4},
+    {{2, {16, 24}}, {2, {24, 300}}, {1, {300}}, 16, 24, 300}, /* several tiles side by side */
+    {{2, {300, 24}}, {2, {24, 16}}, {2, {1, 16}}, 300, 24, 16},
+    {{2, {5, 7}}, {2, {7, 1}}, {1, {1}}, 5, 7, 1},
+    {{3, {2, 5, 7}}, {1, {7}}, {0, {0}}, 10, 7, 1}, /* a matrix by a vector, and a scalar */
+    {{2, {3, 0}}, {2, {0, 4}}, {1, {4}}, 3, 0, 4},  /* sums of nothing: the bias alone */
+    {{3, {2, 3, 0}}, {2, {0, 1}}, {1, {1}}, 6, 0, 1},
+    {{2, {0, 7}}, {2, {7, 4}}, {1, {4}}, 0, 7, 4},
+    {{3, {0, 5, 7}}, {2, {7, 4}}, {1, {4}}, 0, 7, 4},
+    {{2, {5, 7}}, {2, {7, 0}}, {1, {0}}, 5, 7, 0},
+};
+
+static void check_biased(mp_device *device, const biased *x, mp_dtype type, bool aligned) {
+    /* The numbers' sums are exact in float; a library may round before it adds the row, and after.
+     */
+    const double bound = 2 * op_precision(type);
+    void *a = op_numbers(type, 1, x->rows * x->k);
+    void *b = op_numbers(type, 2, x->k * x->n);
+    void *bias = op_numbers(type, 3, x->n);
+    op_case c = {
+        .domain = MP_OWN_DOMAIN,
+        .name = "MatMulBias",
+        .version = 1,
+        .align = aligned ? 16 : 1,
+        .skew = aligned ? 0 : (uint32_t)mp_dtype_size(type),
+        .in = {{type, x->a, a}, {type, x->b, b}, {type, x->bias, bias}},
+        .in_count = 3,
+        .out_count = 1,
+    };
+    op_run(device, &c);
+    CHECK_EQ_INT(c.out[0].type, type);
+    CHECK_EQ_INT(mp_shape_count(&c.out[0].shape), x->rows * x->n);
+    for (int64_t i = 0; i < x->rows * x->n; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < x->k; j++) {
+            sum += op_real(type, a, i / x->n * x->k + j) * op_real(type, b, j * x->n + i % x->n);
+        }
+        op_check_close(op_real(type, c.out[0].data, i), sum + op_real(type, bias, i % x->n), bound,
+                       "Y", i);
+    }
+    op_close(device, &c);
+    free(a);
+    free(b);
+    free(bias);
+}
+
+DEVICE_TEST(matmul_bias_adds_a_row_to_each) {
+    const mp_dtype types[] = {MP_F32, MP_F64, MP_F16, MP_BF16};
+    for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
+        for (size_t i = 0; i < MP_COUNT_OF(biased_cases); i++) {
+            check_biased(device, &biased_cases[i], types[t], true);
+            check_biased(device, &biased_cases[i], types[t], false);
+        }
+    }
+}
+
+DEVICE_TEST(matmul_bias_refuses_what_is_no_row) {
+    mp_plan *plan = NULL;
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = "MatMulBias",
+                 .version = 1,
+                 .in_count = 3,
+                 .out_count = 1,
+                 .in = {op_f32(NULL, 2, 3), op_f32(NULL, 3, 4), op_f32(NULL, 2)}};
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT,
+                "B of shape 3x4 and a bias of shape 2: B must be one matrix, the bias 4 numbers");
+    c.in[2] = (op_tensor){.type = MP_NONE};
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "a bias of shape (none)");
+    c.in[1] = op_f32(NULL, 2, 3, 4);
+    c.in[2] = op_f32(NULL, 4);
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "B of shape 2x3x4");
+    c.in[1] = op_f32(NULL, 2, 4);
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "inner dimensions of 2x3 and 2x4");
+}
+
+/* ---- Gemm ---- */
 
 /* Every way in which C may lie, transposed or not, with alpha and beta. */
 DEVICE_TEST(gemm_adds_c_however_it_broadcasts) {

@@ -86,8 +86,14 @@ static on_device take(mp_device *device, size_t size) {
     return memory;
 }
 
+/* Elements lie at multiples of their size in any case. */
+static size_t skew_of(const op_case *c, const op_tensor *tensor) {
+    const size_t size = mp_dtype_size(tensor->type);
+    return size > 0 ? MP_ALIGN_UP(c->skew, size) : c->skew;
+}
+
 static on_device upload(mp_device *device, mp_stream *stream, const op_tensor *tensor,
-                        uint32_t skew) {
+                        size_t skew) {
     const size_t size = bytes_of(tensor);
     const on_device memory = take(device, size + skew);
     if (size > 0) {
@@ -143,8 +149,9 @@ void op_run(mp_device *device, op_case *c) {
     c->prepared = 0;
     for (int i = 0; i < c->in_count; i++) {
         if (c->in[i].type != MP_NONE && !on_host(op->host_in, i)) {
-            in[i] = upload(device, stream, &c->in[i], c->skew);
-            in_addr[i] = in[i].addr + c->skew;
+            const size_t skew = skew_of(c, &c->in[i]);
+            in[i] = upload(device, stream, &c->in[i], skew);
+            in_addr[i] = in[i].addr + skew;
         } else {
             in_addr[i] = (mp_addr)c->in[i].data;
         }
@@ -174,8 +181,9 @@ void op_run(mp_device *device, op_case *c) {
             c->out[i].data = data;
             out_addr[i] = (mp_addr)data;
         } else {
-            out[i] = take(device, bytes_of(&c->out[i]) + c->skew);
-            out_addr[i] = out[i].addr + c->skew;
+            const size_t skew = skew_of(c, &c->out[i]);
+            out[i] = take(device, bytes_of(&c->out[i]) + skew);
+            out_addr[i] = out[i].addr + skew;
         }
     }
     const on_device scratch = take(device, mp_plan_scratch_bytes(plan));

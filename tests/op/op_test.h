@@ -12,7 +12,7 @@
 #include "op/core/op.h"
 #include "unit/test.h"
 
-enum { OP_INPUTS = 16, OP_OUTPUTS = 8 };
+enum { OP_INPUTS = 24, OP_OUTPUTS = 8 };
 
 typedef struct op_tensor {
     mp_dtype type; /* MP_NONE: an optional input left out */
@@ -28,7 +28,7 @@ typedef struct op_case {
     size_t attr_count;
     mp_op_options options;
     int32_t align; /* 0 means 16 */
-    uint32_t skew; /* bytes by which device tensors miss their alignment; goes with align 1 */
+    uint32_t skew; /* bytes, or an element, by which device tensors are off; goes with align 1 */
     op_tensor in[OP_INPUTS];
     int in_count, out_count;
     uint32_t out_absent; /* bit i: the model leaves output i out */

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static op_case draw_case(const char *name, const mp_attr *attrs, size_t count) {
     return (op_case){
@@ -108,58 +109,6 @@ DEVICE_TEST(random_numbers_repeat_by_seed_and_run) {
     op_case closing = c;
     closing.out_count = 0;
     op_close(device, &closing);
-}
-
-/* ---- Dropout ---- */
-
-static void check_dropout(mp_device *device, mp_dtype type, mp_dtype ratio_type, double ratio) {
-    enum { COUNT = 20003 };
-    void *x = op_memory(type, COUNT), *given = op_memory(ratio_type, 1);
-    const uint8_t yes = 1;
-    for (int64_t i = 0; i < COUNT; i++) {
-        op_store_real(type, x, i, 1);
-    }
-    op_store_real(ratio_type, given, 0, ratio);
-    op_case c = {.name = "Dropout",
-                 .version = 13,
-                 .in = {OP_TENSOR(type, x, COUNT), op_tensor_of(ratio_type, given, 0, NULL),
-                        op_tensor_of(MP_BOOL, &yes, 0, NULL)},
-                 .in_count = 3,
-                 .out_count = 2};
-    op_run(device, &c);
-    const uint8_t *mask = c.out[1].data;
-    int64_t kept = 0;
-    for (int64_t i = 0; i < COUNT; i++) {
-        const double want = mask[i] != 0 ? op_rounded(type, 1 / (1 - ratio)) : 0;
-        op_check_close(op_real(type, c.out[0].data, i), want, op_precision(type), "dropout", i);
-        kept += mask[i];
-    }
-    op_check_close((double)kept / COUNT, 1 - ratio, 6 * sqrt(ratio * (1 - ratio) / COUNT), "kept",
-                   0);
-    op_close(device, &c);
-    free(x);
-    free(given);
-}
-
-DEVICE_TEST(dropout_drops_as_often_as_asked) {
-    const mp_dtype types[] = {MP_F32, MP_F64, MP_F16, MP_BF16};
-    for (int t = 0; t < 4; t++) {
-        check_dropout(device, types[t], MP_F32, 0.25);
-        check_dropout(device, MP_F32, types[t], 0.75);
-    }
-}
-
-DEVICE_TEST(dropout_refuses_a_ratio_of_one) {
-    const float x[3] = {0}, one = 1;
-    const uint8_t yes = 1;
-    mp_plan *plan = NULL;
-    const op_case c = {.name = "Dropout",
-                       .version = 13,
-                       .in = {op_f32(x, 3), op_tensor_of(MP_F32, &one, 0, NULL),
-                              op_tensor_of(MP_BOOL, &yes, 0, NULL)},
-                       .in_count = 3,
-                       .out_count = 1};
-    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "ratio is 1; it must be in [0, 1)");
 }
 
 /* ---- Multinomial ---- */

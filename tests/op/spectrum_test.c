@@ -277,3 +277,33 @@ DEVICE_TEST(dft_refuses_what_makes_no_sense) {
     c.in_count = 1;
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "onesided");
 }
+
+/* ---- transforms of real numbers ---- */
+
+DEVICE_TEST(real_spectrum_refuses_what_does_not_fit) {
+    const float x[24] = {0};
+    mp_attr attrs[] = {OP_INT("signal_ndim", 1), OP_INT("onesided", 0), OP_INT("normalized", 0)};
+    mp_plan *plan = NULL;
+    op_case c = {.domain = "com.microsoft",
+                 .name = "Rfft",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 3,
+                 .in = {op_f32(x, 6, 4)},
+                 .in_count = 1,
+                 .out_count = 1};
+    CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "onesided 0 and normalized 0");
+    attrs[1].i = 1;
+    attrs[2].i = 1;
+    CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "onesided 1 and normalized 1");
+    attrs[2].i = 0;
+    attrs[0].i = 4;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "signal_ndim is 4");
+    attrs[0].i = 3;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "X of shape 6x4; 3 dimensions");
+    c.name = "Irfft";
+    attrs[0].i = 1;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "2 for real and imaginary parts");
+    c.in[0] = op_f32(x, 4, 0, 2);
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "X of shape 4x0x2");
+}

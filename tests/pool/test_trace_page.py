@@ -358,6 +358,17 @@ def test_page_knows_what_memory_is_for(traced, data):
     assert {tuple(event["label"]) for event in events if event["action"] == "free"} >= {("activations", "conv1", "y")}
 
 
+def test_page_shows_what_is_known_of_memory_besides(browse, traced, data, tmp_path):
+    about = data[0]
+    label = about["labels"].index(["activations", "conv1", "y"])
+    lines = trace_files.NOTE.splitlines()
+    assert about["notes"] == {str(label): [*lines[:2], lines[2][:255]]}  # a line has its limit
+    shown = run_in_page(browse, traced[0] / "trace.html", tmp_path, """
+        const block = Model.blocks.find((one) => one.state === STATE.LENT && Labels.text(one.label).node === 'conv1');
+        return Describe.detail(block).filter((one) => one.tagName === 'PRE').map((one) => one.textContent);""")
+    assert shown == ["\n".join([*lines[:2], lines[2][:255]])]
+
+
 @pytest.mark.parametrize(("by", "names"), [("kind", {"weights", "activations", "other"}),
                                            ("node", {"weights", "conv1", "without a label"})])
 def test_page_is_coloured_by_what_memory_is_for(browse, traced, page, data, by, names):

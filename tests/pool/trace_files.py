@@ -8,6 +8,7 @@ MILLPOND_EP_LIBRARY names the library of the provider, beside which the pool's l
 """
 
 import base64
+import ctypes
 import json
 import random
 import re
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 
 HOSTILE = "</script><b id=evil>\"&'\u2713"
+NOTE = f"offset  value\n     0  {HOSTILE}\n" + 60 * "1234567890" + "\n"
 CLIENTS = ["onnxruntime", HOSTILE]
 FILES = {"pickle": 0, "csv": 1, "html": 2}
 KIB, MIB = 1 << 10, 1 << 20
@@ -60,6 +62,8 @@ def make(folder, *options):
         pool.free(addr)
     pools[0].shrink()
     work(pools, streams, rng, 120, live[60:])
+    note = ctypes.c_void_p()  # what is known of memory besides its label
+    pool_c.check("mp_note_add", b"memory of conv1", NOTE.encode(), ctypes.byref(note))
     for name, number in FILES.items():
         pools[0].write_trace(number, Path(folder) / f"trace.{name}")
     print(json.dumps(pools[0].stats()))

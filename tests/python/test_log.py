@@ -13,12 +13,14 @@ from core_kit import LIMIT_S, run_python
 from millpond import _core
 
 LIBRARY = ctypes.CDLL(str(Path(millpond.get_library_path()).with_name("libmillpond.so")))
+LIBRARY.mp_log_enabled.restype = ctypes.c_bool
 ERROR, WARNING, INFO, DEBUG = range(4)
 PROGRAM = """
 import os
 os.dup2(1, 2)
 import ctypes, logging, sys, threading, time, millpond
 library = ctypes.CDLL(millpond.get_library_path().replace("libonnxruntime_providers_cuda_plugin", "libmillpond"))
+library.mp_log_enabled.restype = ctypes.c_bool
 with_lock = ctypes.PyDLL(library._name)  # called under the interpreter's lock, so nobody else runs meanwhile
 file = ctypes.c_char_p(b"x.c")  # the library keeps the address
 def write(text, level=1):
@@ -117,6 +119,40 @@ def test_the_loggers_level_is_the_librarys(logger, caplog):
     _core.log_flush()
     wait_for(lambda: caplog.records)
     assert [record.getMessage() for record in caplog.records] == ["asked for"]
+
+
+def test_a_logger_that_was_disabled_comes_back():
+    """As logging.config does: it enables those that it names after it has set their levels."""
+    assert run("""
+import logging.config
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+logging.config.dictConfig({"version": 1})  # disables all that it does not name
+write("not wanted")
+millpond._core.log_flush()
+logging.config.dictConfig({"version": 1, "loggers": {"millpond": {"level": "INFO"}}})
+write("wanted", 2)
+""") == ["wanted"]
+
+
+def test_a_python_whose_loggers_remember_nothing():
+    program = """
+import logging
+class Logger(logging.Logger):
+    def __init__(self, name):
+        super().__init__(name)
+        del self._cache
+    def isEnabledFor(self, level):
+        return level >= self.getEffectiveLevel()
+logging.setLoggerClass(Logger)
+logging.Manager._clear_cache = lambda manager: None
+""" + PROGRAM + """
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+write("not wanted", 2)
+millpond._core.log_flush()
+logging.getLogger("millpond").setLevel("INFO")
+write("wanted", 2)
+"""
+    assert run_python(program).split("\n")[:-1] == ["wanted"]
 
 
 def test_a_handler_may_use_pools_and_fail(logger, monkeypatch, unraisable):
@@ -286,8 +322,40 @@ print("child", child, flush=True)
     assert [text for pid, text in pairs if pid != child] == [str(i) for i in range(10)]
 
 
+def test_a_child_is_forked_while_a_line_is_written():
+    """The thread that writes it, into a pipe that is full, is not in the child, which may change the sink."""
+    run("""
+import warnings
+warnings.filterwarnings("ignore", "This process .* is multi-threaded")
+mine, kept = os.dup(2), os.pipe()
+os.set_blocking(kept[1], False)
+try:
+    while True:
+        os.write(kept[1], b" " * 4096)
+except BlockingIOError:
+    os.set_blocking(kept[1], True)
+os.dup2(kept[1], 2)
+write("waits", 0)
+time.sleep(0.2)  # until it does
+child = os.fork()
+if child == 0:
+    os.dup2(mine, 2)
+    library.mp_log_set_sink(None, None)
+    os._exit(5)
+until = time.monotonic() + 20
+while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < until:
+    time.sleep(0.01)
+os.dup2(mine, 2)
+while os.read(kept[0], 1 << 20)[-1:] != b"\\n":
+    pass
+if ended[0] == 0:
+    os.kill(child, 9)
+assert ended[0] == child and os.waitstatus_to_exitcode(ended[1]) == 5, "the child waits for its parent's thread"
+""")
+
+
 def test_onnxruntimes_log_has_what_no_handler_gets():
-    pytest.importorskip("onnxruntime", minversion="1.26")
+    pytest.importorskip("onnxruntime", minversion="1.26", reason="ONNX Runtime 1.26 is not installed")
     code = """
 import millpond.onnxruntime as mort
 mort.register()

@@ -50,6 +50,54 @@ def test_another_name():
     """)
 
 
+def test_in_the_place_of_onnxruntimes_cuda_provider():
+    """A program for that one, with its options in its own words, after one line."""
+    child("""
+        device = mort.register("CUDAExecutionProvider")[0]
+        assert device.provider == "CUDAExecutionProvider"
+        options = {"device_id": 0, "gpu_mem_limit": 8 << 20, "arena_extend_strategy": "kSameAsRequested",
+                   "cudnn_conv_algo_search": "HEURISTIC", "do_copy_in_default_stream": True, "use_tf32": 0}
+        session = ort.InferenceSession(
+            onnx_kit.add_one(), providers=[("CUDAExecutionProvider", options), "CPUExecutionProvider"])
+        assert session.get_providers() == ["CUDAExecutionProvider", "CPUExecutionProvider"]
+        assert session.run(None, {"x": np.zeros(4, np.float32)})[0].tolist() == [1] * 4
+        try:
+            millpond.Pool(device.spec).alloc(9 << 20)
+        except millpond.OutOfMemoryError as error:
+            assert "arena.max_mem" in str(error), error
+        else:
+            raise SystemExit("the limit of the session's option is not the pool's")
+        ours = mort.session(onnx_kit.add_one(), fall_back=False, options={"use_tf32": 0})
+        assert mort.effective_options(ours)["use_tf32"] == "0"
+        assert ours.get_providers()[0] == "CUDAExecutionProvider"
+        assert mort.run(ours, {"x": np.zeros(4, np.float32)})["y"].numpy().tolist() == [1] * 4
+        placed = mort.placement(ours)
+        assert placed.elsewhere == () and list(placed.counts) == ["CUDAExecutionProvider"]
+        try:
+            mort.unregister()
+        except millpond.Error as error:
+            assert "still use the provider" in str(error)
+        else:
+            raise SystemExit("unregistered beneath a session")
+        del session, ours
+        assert mort.unregister() and not mort.is_registered()
+        assert mort.register()[0].provider == mort.get_ep_name()
+    """)
+
+
+def test_an_onnxruntime_with_a_cuda_provider_of_its_own_is_not_deceived():
+    child("""
+        ort.get_available_providers = lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"]
+        try:
+            mort.register("CUDAExecutionProvider")
+        except millpond.Error as error:
+            assert "of its own" in str(error) and "onnxruntime-gpu" in str(error)
+        else:
+            raise SystemExit("registered")
+        assert not mort.is_registered()
+    """)
+
+
 def test_registered_by_other_code():
     child("""
         ort.register_execution_provider_library("Theirs", millpond.get_library_path())

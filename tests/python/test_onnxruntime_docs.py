@@ -53,7 +53,8 @@ def test_the_example_runs(path):
 def test_the_other_lines_do_what_they_say(tmp_path):
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     pieces = [block for block in BLOCKS if block not in map(code_of, EXAMPLES)]
-    assert len(pieces) == 5 and "register_execution_provider_library" in pieces[-1]
+    assert len(pieces) == 6 and "register_execution_provider_library" in pieces[-1]
+    assert "CUDAExecutionProvider" in pieces[-2]
     (tmp_path / "model.onnx").write_bytes(onnx_kit.add_one())
     start = """
 import numpy as np, onnxruntime as ort, millpond, millpond.onnxruntime as mort
@@ -61,7 +62,9 @@ first = mort.session("model.onnx")
 x, y = (mort.run(first, {"x": np.zeros(4, np.float32)})["y"] for _ in range(2))
 stream = 1
 """
-    run(sys.executable, "-c", start + "\n".join(pieces[:-1]) + "\nassert y.numpy().tolist() == [2] * 4\n", cwd=tmp_path)
+    run(sys.executable, "-c", start + "\n".join(pieces[:-2]) + "\nassert y.numpy().tolist() == [2] * 4\n", cwd=tmp_path)
+    uses_it = "assert session.get_providers()[0] == 'CUDAExecutionProvider'\n"
+    run(sys.executable, "-c", pieces[-2] + uses_it, cwd=tmp_path)
     run(sys.executable, "-c", "import onnxruntime as ort, millpond\n" + pieces[-1] + "assert session\n", cwd=tmp_path)
 
 
@@ -100,7 +103,7 @@ def test_command_lines_can_be_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = re.findall(r"^\$ .*?millpond (.*?)(?: &)?$", COMMANDS, re.MULTILINE)
     lines += re.findall(r"millpond (completion \w+)", COMMANDS)
-    assert len(lines) == 9
+    assert len(lines) == 11
     for line in lines:
         words = line.split()
         for word in words:
@@ -119,9 +122,9 @@ def test_options_are_those_there_are():
         there = {option for parameter in _app.group.get_command(click.Context(_app.group), name).params
                  for option in (*parameter.opts, *parameter.secondary_opts)}
         assert named <= there, name
-        if name in ("memory", "bench", "parity"):
+        if name in ("memory", "bench", "parity", "explain"):
             shared = {"--device", "--option", "--threads", "--input", "--shape", "--dim", "--fill", "--seed", "--mean",
-                      "--std", "--warmup", "--json", "pid", "models"}
+                      "--std", "--warmup", "--json", "pid", "model", "models"}
             assert there - shared <= named, name
 
 

@@ -118,7 +118,8 @@ def test_the_command_line_prints_it(tmp_path):
     ({"cudnn_conv_algo_search": "BEST"}, ("cudnn_conv_algo_search", "EXHAUSTIVE")),
     ({"arena.max_mme": "1M"}, ("arena.max_mme", "arena.max_mem")),
     ({"arena.max_mem": "much"}, ("arena.max_mem", '"much"')),
-    ({"gpu_mem_limit": "1M"}, ("'gpu_mem_limit'", "arena.max_mem")),
+    ({"gpu_mem_limit": "much"}, ("arena.max_mem", '"much"')),
+    ({"arena_extend_strategy": "kSometimes"}, ("arena.extend_strategy", "kNextPowerOfTwo")),
 ])
 @pytest.mark.parametrize("providers", [(), ("CPUExecutionProvider",)])
 def test_options_that_are_not_taken_are_refused(options, parts, providers):

@@ -46,6 +46,13 @@ def test_failures_and_other_users(host):
     assert (used.allocs, used.failures) == (1, 1)
 
 
+def test_a_pool_that_is_closed_inside(pool):
+    mine = millpond.Pool()
+    with pytest.raises(millpond.Error, match="closed"), millpond.statistics(mine) as used:
+        mine.close()
+    assert used not in millpond._statistics._open[pool.device, pool.memory]
+
+
 def test_a_scope_has_to_begin(pool):
     used = millpond.statistics(pool)
     with pytest.raises(millpond.InvalidArgumentError, match="has not begun"):

@@ -217,21 +217,29 @@ def session_pool():
         pool.trace(0)
 
 
-def test_provider_names_nodes_and_values(session_pool, tmp_path):
+@pytest.mark.parametrize("fusion", ["0", "1"])
+def test_provider_names_nodes_and_values(session_pool, tmp_path, fusion):
     pool = session_pool
     pytest.importorskip("onnxruntime")
     import millpond.onnxruntime  # noqa: PLC0415
     import numpy  # noqa: PLC0415
 
-    session = millpond.onnxruntime.session(model())
+    session = millpond.onnxruntime.session(model(), options={"fusion": fusion})
     pool.trace(1000, stacks=4)
     session.run(None, {"x": numpy.ones((32, 64), "float32")})
     pool.write_trace(tmp_path / "page.html")
-    _, blocks, found = trace_files.page_data((tmp_path / "page.html").read_text(encoding="utf-8"))
+    about, blocks, found = trace_files.page_data((tmp_path / "page.html").read_text(encoding="utf-8"))
     labels = [event["label"] for event in found if event["action"] == "alloc"]
-    assert ["activations", "/layer/MatMul", "product"] in labels
+    shared = ["activations", "island 0 (2 nodes: /layer/MatMul .. Softmax)", "values between its nodes"]
+    product = shared if shared in labels else ["activations", "/layer/MatMul", "product"]
+    assert product in labels
     assert ["activations", "Softmax", "y"] in labels
+    if product == shared:  # a block of several values says which, and when they are in use
+        head, line = about["notes"][str(about["labels"].index(shared))]
+        assert head.split() == ["offset", "bytes", "value", "made", "by", "last", "read", "by"]
+        # what lies before it in the block is the device's business
+        assert line.split()[1:] == [str(32 * 96 * 4), "product", "MatMul", "'/layer/MatMul'", "Softmax"]
     kept = [block["label"] for block in blocks if block["state"] == 0]
     assert any(kind == "weights" and "table" in (node, tensor) for kind, node, tensor in kept)
-    calls = [event["stack"] for event in found if event["label"][2] == "product" and event["action"] == "alloc"]
+    calls = [event["stack"] for event in found if event["label"] == product and event["action"] == "alloc"]
     assert "test_provider_names_nodes_and_values" in [frame[2] for frame in calls[0]]

@@ -1,6 +1,7 @@
 // throwing.cpp - stands in for PyTorch where there is none: its exceptions, by the names and with the layout that the
 // linker and the C++ ABI see, and calls of allocator functions that say what was thrown. For test_torch_functions.py.
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -24,14 +25,14 @@ class Error : public std::exception {
     std::shared_ptr<const std::string> trace;
 
   public:
-    static int alive;
+    static std::atomic<int> alive;
     Error(SourceLocation where, std::string text);
     Error(const Error &other) : std::exception(other), message(other.message) { alive++; }
     ~Error() override { alive--; }
     const char *what() const noexcept override { return message.c_str(); }
 };
 
-int Error::alive = 0;
+std::atomic<int> Error::alive{0};
 
 Error::Error(SourceLocation where, std::string text)
     : message(std::move(text)), trace(std::make_shared<const std::string>(where.function)) {

@@ -13,6 +13,8 @@ from run_tests import Step, chosen_of, is_in, left_out, steps_of
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/none"
+AGAIN = ("memcheck-ops", "models-name", "ops-islands", "ops-name", "random-nodes")  # files of others, in another way
+ONLY_IN_ALL = {"tests/models/test_fused_texts.py"}  # on a GPU its tests would be the same
 FOLDERS = ("bench", "ep", "models", "pool", "python", "tools")
 BESIDE = 4
 
@@ -31,19 +33,19 @@ def files_of(step):
 
 @pytest.mark.parametrize("mode", ["test", "all"])
 def test_each_file_is_in_one_step(mode):
-    found = sorted(file for step in steps(mode) for file in files_of(step))
+    found = sorted(file for step in steps(mode) if step.name not in AGAIN for file in files_of(step))
     of_tools = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/tools").glob("test_*.py"))
     there = [path.relative_to(ROOT).as_posix() for folder in FOLDERS
              for path in (ROOT / "tests" / folder).glob("test_*.py")]
     assert [str(ROOT / "tests/tools")] in [step.command[-1:] for step in steps(mode)]
-    assert sorted([*found, *of_tools]) == sorted(there)
+    assert sorted([*found, *of_tools]) == sorted(set(there) - (set() if mode == "all" else ONLY_IN_ALL))
 
 
 def test_on_a_gpu_each_file_that_may_need_one_is_in_one_step():
-    found = sorted(file for step in steps("gpu") if step.name != "memcheck-ops" for file in files_of(step))
+    found = sorted(file for step in steps("gpu") if step.name not in AGAIN for file in files_of(step))
     there = [path.relative_to(ROOT).as_posix() for folder in ("ep", "models", "python")
              for path in (ROOT / "tests" / folder).glob("test_*.py") if path.name != "test_wheel.py"]
-    assert found == sorted(there)
+    assert found == sorted(set(there) - ONLY_IN_ALL)
 
 
 def test_no_folder_of_tests_is_forgotten():

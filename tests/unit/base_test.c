@@ -1,10 +1,13 @@
-/* base_test.c - options, conversions of narrow floats, workers, the log.
+/* base_test.c - quotients, lists, options, conversions of narrow floats, workers, the log.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
 #include "base/escape.h"
+#include "base/growing.h"
 #include "base/half.h"
+#include "base/json.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "base/option.h"
 #include "base/worker.h"
 
@@ -14,6 +17,52 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* ---- quotients ---- */
+
+TEST(quotients_are_rounded_up) {
+    for (int64_t a = 0; a < 40; a++) {
+        for (int64_t b = 1; b < 10; b++) {
+            const int64_t up = MP_CEIL_DIV(a, b);
+            CHECK(up * b >= a && (up - 1) * b < a);
+            CHECK_EQ_INT(MP_ALIGN_UP(a, b), up * b);
+        }
+    }
+}
+
+TEST(quotients_do_not_overflow) {
+    const size_t most = SIZE_MAX;
+    const int64_t most_signed = INT64_MAX;
+    CHECK(MP_CEIL_DIV(most, (size_t)1) == SIZE_MAX);
+    CHECK(MP_CEIL_DIV(most, (size_t)2) == SIZE_MAX / 2 + 1);
+    CHECK(MP_CEIL_DIV(most, most) == 1);
+    CHECK_EQ_INT(MP_CEIL_DIV(most_signed, INT64_C(1)), INT64_MAX);
+    CHECK_EQ_INT(MP_CEIL_DIV(most_signed, INT64_C(2)), INT64_MAX / 2 + 1);
+    CHECK_EQ_INT(MP_CEIL_DIV(most_signed, most_signed), 1);
+}
+
+/* ---- lists ---- */
+
+TEST(lists_grow_and_keep_what_they_have) {
+    int32_t *list = NULL;
+    size_t capacity = 0;
+    for (int32_t i = 0; i < 1000; i++) {
+        CHECK(mp_grow(&list, (size_t)i + 1, &capacity, sizeof *list));
+        CHECK(capacity > (size_t)i);
+        list[i] = i;
+    }
+    CHECK(capacity < 2000);
+    const int32_t *before = list;
+    const size_t room = capacity;
+    CHECK(mp_grow(&list, 5, &capacity, sizeof *list));
+    CHECK(!mp_grow(&list, SIZE_MAX, &capacity, sizeof *list));
+    CHECK(!mp_grow(&list, SIZE_MAX / 2, &capacity, sizeof *list));
+    CHECK(list == before && capacity == room);
+    for (int32_t i = 0; i < 1000; i++) {
+        CHECK_EQ_INT(list[i], i);
+    }
+    free(list);
+}
 
 /* ---- options ---- */
 
@@ -370,6 +419,24 @@ static void check_escaped(const char *text, const char *want) {
     if (strcmp(out, want) != 0) {
         test_fail(__FILE__, __LINE__, "\"%s\" became \"%s\", not \"%s\"", text, out, want);
     }
+}
+
+static void check_json(const char *text, const char *want) {
+    char *out = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&out, &size);
+    CHECK(file != NULL);
+    mp_json_text(file, text);
+    CHECK_EQ_INT(fclose(file), 0);
+    CHECK_EQ_INT(strcmp(out, want), 0);
+    free(out);
+}
+
+TEST(text_in_json_is_valid) {
+    check_json("", "\"\"");
+    check_json("a/b 'c' \xc3\xa9", "\"a/b 'c' \xc3\xa9\"");
+    check_json("\"\\\n\x01\x7f</script>", "\"\\u0022\\u005c\\u000a\\u0001\\u007f\\u003c/script>\"");
+    check_json("\xff\xc3", "\"??\"");
 }
 
 TEST(text_that_is_no_utf8_is_escaped) {

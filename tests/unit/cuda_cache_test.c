@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "device/cuda/cuda_cache.h"
+#include "device/cuda/cuda_choice.h"
 #include "device/cuda/cuda_jit.h"
 
 #include <dirent.h>
@@ -329,4 +330,37 @@ TEST(cuda_build_uses_the_cache) {
     CHECK_EQ_INT(files_count(), 3);
     free(first.data);
     free(second.data);
+}
+
+/* ---- choices ---- */
+
+TEST(cuda_choice_is_for_one_question) {
+    enum { NUMBERS = 3, ANSWER = 2 };
+    const int64_t numbers[NUMBERS] = {1, 2, 3};
+    const int64_t others[NUMBERS] = {1, 2, 4};
+    const int64_t answer[ANSWER] = {7, -8};
+    int64_t found[ANSWER] = {0};
+    int64_t more[ANSWER + 1] = {0};
+    mp_device device = {.info = {.name = "GPU", .driver = "CUDA 13.0", .arch = 90}};
+    mp_device newer = {.info = {.name = "GPU", .driver = "CUDA 13.1", .arch = 90}};
+    mp_device larger = {.info = {.name = "GPU XL", .driver = "CUDA 13.0", .arch = 90}};
+    const cuda_question asked = {
+        .device = &device, .kind = "test", .version = 9, .numbers = numbers, .count = NUMBERS};
+    cuda_question rows[] = {asked, asked, asked, asked, asked, asked};
+    rows[0].device = &newer;
+    rows[1].device = &larger;
+    rows[2].kind = "tests";
+    rows[3].version = 10;
+    rows[4].numbers = others;
+    rows[5].count = NUMBERS - 1;
+    folder_use();
+    CHECK(!mp__cuda_choice_recall(&asked, found, ANSWER));
+    mp__cuda_choice_keep(&asked, answer, ANSWER);
+    CHECK(mp__cuda_choice_recall(&asked, found, ANSWER));
+    CHECK(memcmp(found, answer, sizeof answer) == 0);
+    for (size_t i = 0; i < MP_COUNT_OF(rows); i++) {
+        CHECK(!mp__cuda_choice_recall(&rows[i], found, ANSWER));
+    }
+    CHECK(!mp__cuda_choice_recall(&asked, more, ANSWER + 1));
+    CHECK_EQ_INT(files_count(), 1);
 }

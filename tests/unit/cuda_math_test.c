@@ -398,6 +398,7 @@ static void conv_check_one(mp_device *device, mp_stream *stream, const mp_conv *
                            const char *what) {
     uint64_t state = 11;
     mp_math *math = NULL;
+    bool whole = true;
     const int64_t taps = volume(c->kernel, c->spatial);
     operand x = operand_make(device, c->type, c->batch * c->in_channels * volume(c->in, c->spatial),
                              &state);
@@ -407,7 +408,7 @@ static void conv_check_one(mp_device *device, mp_stream *stream, const mp_conv *
                              c->batch * c->out_channels * volume(c->out, c->spatial), &state);
     operand bias = operand_make(device, c->type, c->out_channels, &state);
     conv_reference(c, &x, &w, &y, &bias);
-    const mp_status status = device->ops->conv_prepare(device, c, &math);
+    const mp_status status = device->ops->conv_prepare(device, c, &math, &whole);
     if (status == MP_UNSUPPORTED && strstr(mp_error_message(), "need cuDNN") != NULL) {
         SKIP("%s", mp_error_message());
     }
@@ -560,12 +561,13 @@ TEST(cuda_conv_channels_last) {
 TEST(cuda_conv_refuses) {
     mp_device *device = test_gpu();
     mp_math *math = NULL;
+    bool whole = true;
     mp_conv c = conv_of(2, 9, 3, 1, 1, 1, 1, false);
     c.groups = 3;
-    CHECK_FAILS(device->ops->conv_prepare(device, &c, &math), INVALID_ARGUMENT, "groups");
+    CHECK_FAILS(device->ops->conv_prepare(device, &c, &math, &whole), INVALID_ARGUMENT, "groups");
     c.groups = 1;
     c.type = MP_I8;
-    CHECK_FAILS(device->ops->conv_prepare(device, &c, &math), UNSUPPORTED, "int8");
+    CHECK_FAILS(device->ops->conv_prepare(device, &c, &math, &whole), UNSUPPORTED, "int8");
 }
 
 /* A convolution inside a captured graph, after one run to warm up. */
@@ -574,13 +576,14 @@ static void conv_check_captured(int32_t align) {
     mp_stream *stream = NULL;
     mp_graph_exec *graph = NULL;
     mp_math *math = NULL;
+    bool whole = true;
     mp_addr workspace = 0;
     uint64_t state = 3;
     mp_conv c = conv_of(2, 9, 3, 2, 1, 0, 1, false);
     c.bias = true;
     c.align = align;
     CHECK_OK(device->ops->stream_create(device, &stream));
-    if (device->ops->conv_prepare(device, &c, &math) != MP_OK) {
+    if (device->ops->conv_prepare(device, &c, &math, &whole) != MP_OK) {
         SKIP("%s", mp_error_message());
     }
     operand x = operand_make(device, c.type, c.batch * c.in_channels * c.in[0] * c.in[1], &state);

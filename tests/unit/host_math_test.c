@@ -386,7 +386,7 @@ static void derive_out(mp_conv *c) {
 
 static void check_conv(mp_device *device, mp_conv c) {
     uint64_t random = 11;
-    operand o[MP_CONV_OPERANDS];
+    operand o[MP_CONV_BIAS + 1];
     derive_out(&c);
     const int64_t out_count = c.batch * c.out_channels * product3(c.out, c.spatial);
     o[MP_CONV_X] =
@@ -396,12 +396,13 @@ static void check_conv(mp_device *device, mp_conv c) {
              c.in_channels * c.out_channels / c.groups * product3(c.kernel, c.spatial), &random);
     o[MP_CONV_Y] = make(device, c.type, out_count, &random);
     o[MP_CONV_BIAS] = make(device, c.type, c.out_channels, &random);
-    mp_addr addresses[MP_CONV_OPERANDS];
-    for (size_t i = 0; i < MP_CONV_OPERANDS; i++) {
+    mp_addr addresses[MP_CONV_OPERANDS] = {0};
+    for (size_t i = 0; i <= MP_CONV_BIAS; i++) {
         addresses[i] = o[i].there;
     }
     mp_math *math = NULL;
-    const mp_status prepared = device->ops->conv_prepare(device, &c, &math);
+    bool whole = true;
+    const mp_status prepared = device->ops->conv_prepare(device, &c, &math, &whole);
     if (c.channels_last && prepared == MP_UNSUPPORTED && device->info.kind == MP_DEVICE_CUDA) {
         return; /* as the contract allows; cuda_math_test.c says what a GPU must do */
     }
@@ -416,7 +417,7 @@ static void check_conv(mp_device *device, mp_conv c) {
         check_near(at(&o[MP_CONV_Y], i), expected[i], sqrt((double)depth + 1), c.type);
     }
     free(expected);
-    for (size_t i = 0; i < MP_CONV_OPERANDS; i++) {
+    for (size_t i = 0; i <= MP_CONV_BIAS; i++) {
         drop(device, &o[i]);
     }
 }
@@ -643,6 +644,7 @@ DEVICE_TEST(wrong_descriptions_are_refused) {
 TEST(the_emulated_device_refuses_wrong_sizes) {
     mp_device *device = NULL;
     mp_math *math = NULL;
+    bool whole = true;
     const mp_host_config config = {.memory_bytes = (size_t)1 << 20};
     CHECK_OK(mp__host_device_create(&config, &device));
     mp_gemm g = dense(MP_F32, 4, 4, 4, false, false);
@@ -651,8 +653,8 @@ TEST(the_emulated_device_refuses_wrong_sizes) {
     mp_conv c = conv_cases[1];
     c.type = MP_F32;
     c.groups = 2;
-    CHECK_FAILS(device->ops->conv_prepare(device, &c, &math), INVALID_ARGUMENT, "2 groups");
+    CHECK_FAILS(device->ops->conv_prepare(device, &c, &math, &whole), INVALID_ARGUMENT, "2 groups");
     c.groups = 1;
-    CHECK_FAILS(device->ops->conv_prepare(device, &c, &math), INVALID_ARGUMENT, "output 0");
+    CHECK_FAILS(device->ops->conv_prepare(device, &c, &math, &whole), INVALID_ARGUMENT, "output 0");
     CHECK_EQ_INT(mp__host_device_destroy(device), 0);
 }

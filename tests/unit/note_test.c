@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool holds(const char *name, const char *expected) {
@@ -46,6 +47,27 @@ TEST(a_note_is_cut_to_fit) {
     CHECK_OK(mp_note_find("long", NULL, 0, &length));
     CHECK_EQ_INT(length, 7);
     mp_note_remove(note);
+}
+
+static char *count_up(void *context) {
+    char *text = NULL;
+    int *count = context;
+    return ++*count == 3 || asprintf(&text, "look %d", *count) < 0 ? NULL : text;
+}
+
+TEST(a_note_is_made_when_somebody_looks) {
+    mp_note *note = NULL;
+    char text[64];
+    size_t length = 0;
+    int count = 0;
+    CHECK_OK(mp_note_add_made("made", count_up, &count, &note));
+    CHECK_EQ_INT(count, 0);
+    CHECK(holds("made", "look 1"));
+    CHECK(holds("made", "look 2"));
+    CHECK_FAILS(mp_note_find("made", text, sizeof text, &length), OUT_OF_MEMORY, "\"made\"");
+    mp_note_remove(note);
+    CHECK_FAILS(mp_note_find("made", text, sizeof text, &length), NOT_FOUND, "made");
+    CHECK_EQ_INT(count, 3);
 }
 
 enum { THREADS = 4, ROUNDS = 500 };

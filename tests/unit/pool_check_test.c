@@ -78,10 +78,40 @@ DEVICE_TEST(pool_check_finds_chunks_that_do_not_tile) {
     SPOIL(&s, s.used->units, += 1, "is tiled up to 0x");
     SPOIL(&s, s.used->units, = 0, "where a chunk of 0 bytes");
     SPOIL(&s, s.unused->units, -= 1, s.unused->next != NULL ? "is tiled up to" : "has chunks for");
-    SPOIL(&s, s.used->next->prev, = NULL, "is tiled up to 0x");
+    SPOIL(&s, s.used->next->prev, = NULL, "does not lead back to the one before it in the region");
     SPOIL(&s, s.a->regions[0].size, += UNIT, "has chunks for");
     SPOIL(&s, s.used->state, = CHUNK_UNUSED, "and is unused");
     SPOIL(&s, s.used->state, = CHUNK_UNMAPPED, "and is unmapped");
+    scene_close(&s);
+}
+
+DEVICE_TEST(pool_check_finds_regions_that_overlap_or_are_out_of_order) {
+    scene s;
+    scene_open(&s, device, KIT_OPTIONS("arena.check=0"));
+    const mp_addr large = kit_alloc(&s.k, KIT_MIB(3), &s.stream);
+    CHECK_EQ_INT(s.a->region_count, 2);
+    region *all = s.a->regions;
+    SPOIL(&s, all[1].addr, = all[0].addr + UNIT, "overlap or are out of order");
+    const region first = all[0];
+    all[0] = all[1];
+    all[1] = first;
+    CHECK_FAILS(mp__pool_check(s.k.pool), INTERNAL, "overlap or are out of order");
+    all[1] = all[0];
+    all[0] = first;
+    kit_free(&s.k, large);
+    scene_close(&s);
+}
+
+DEVICE_TEST(pool_check_finds_blocks_outside_of_regions_that_are_no_reserved_ones) {
+    scene s;
+    scene_open(&s, device, KIT_OPTIONS("arena.check=0"));
+    chunk *c = s.a->reserved;
+    SPOIL(&s, c->state, = CHUNK_LENT, "lies outside of regions and is allocated");
+    SPOIL(&s, c->state, = CHUNK_UNMAPPED, "lies outside of regions and is unmapped");
+    SPOIL(&s, c->units, = 0, "of 0 bytes lies outside of regions");
+    SPOIL(&s, c->back, = s.used, "in the list of reserved blocks");
+    SPOIL(&s, c->link, = c, "in the list of reserved blocks"); /* it bites its tail */
+    SPOIL(&s, s.a->retired, = c, "lies outside of regions and is reserved");
     scene_close(&s);
 }
 
@@ -97,12 +127,16 @@ DEVICE_TEST(pool_check_finds_states_and_lists_that_disagree) {
     SPOIL(&s, s.heap->shelf_bytes, -= UNIT, "and are counted as");
     SPOIL(&s, s.heap->shelf_filled[0], = UINT64_MAX, "is marked as filled, and is empty");
     SPOIL(&s, s.heap->shelf[class_of(s.kept->units)], = NULL, "is marked as filled, and is empty");
+    SPOIL(&s, s.heap->shelf_filled[0], = 0, "is marked as empty, and has chunks");
+    SPOIL(&s, s.heap->shelf[class_of(s.kept->units)], = s.unused, "which is free on heap");
     SPOIL(&s, s.kept->link, = s.kept, "shelves of heap"); /* it bites its tail */
+    SPOIL(&s, s.unused->back, = s.used, "does not lead back to the one before it in the bins of");
     SPOIL(&s, s.heap->bins.bytes, += UNIT, "bins of heap");
     SPOIL(&s, s.heap->bins.count, = 0, "bins of heap");
     SPOIL(&s, s.a->holes.count, += 1, "the holes have");
     SPOIL(&s, s.a->waiting_count, += 1, "wait for a stream");
     SPOIL(&s, s.a->waiting, = NULL, "wait for a stream");
+    SPOIL(&s, s.a->waiting, = s.unused, "wait for a stream");
     SPOIL(&s, s.a->addresses.count, -= 1, "the map of addresses counts");
     scene_close(&s);
 }
@@ -124,24 +158,34 @@ DEVICE_TEST(pool_check_finds_counts_that_disagree) {
     scene_close(&s);
 }
 
-TEST(pool_check_finds_free_neighbours_that_are_apart) {
+/* Cuts a chunk of `from` in two, which is found out with `sentence`, and makes it one again. */
+static void check_apart(scene *s, bins *from, chunk *c, const char *sentence) {
+    CHECK_OK(mp__chunk_prepare(&s->a->chunks, &s->a->chunks.shared, 1));
+    mp__bins_remove(from, c);
+    chunk *rest = mp__chunk_split(s->a, c, 1);
+    mp__bins_add(from, c);
+    mp__bins_add(from, rest);
+    CHECK_FAILS(mp__pool_check(s->k.pool), INTERNAL, sentence);
+    mp__bins_remove(from, c);
+    mp__bins_remove(from, rest);
+    mp__chunk_join(c, rest);
+    mp__bins_add(from, c);
+    CHECK_OK(mp__pool_check(s->k.pool));
+}
+
+TEST(pool_check_finds_neighbours_that_are_apart) {
     scene s;
     mp_device *device = NULL;
     const mp_host_config host = {.memory_bytes = KIT_MIB(64)};
     CHECK_OK(mp__host_device_create(&host, &device));
-    scene_open(&s, device, KIT_OPTIONS("arena.check=0"));
-    arena_lock(s.a);
-    CHECK_OK(mp__chunk_prepare(&s.a->chunks, &s.a->chunks.shared, 1));
-    mp__bins_remove(&s.heap->bins, s.unused);
-    chunk *rest = mp__chunk_split(s.a, s.unused, 1);
-    mp__bins_add(&s.heap->bins, s.unused);
-    mp__bins_add(&s.heap->bins, rest);
-    arena_unlock(s.a);
-    CHECK_FAILS(mp__pool_check(s.k.pool), INTERNAL, "are both free on heap");
-    mp__bins_remove(&s.heap->bins, s.unused);
-    mp__bins_remove(&s.heap->bins, rest);
-    mp__chunk_join(s.unused, rest);
-    mp__bins_add(&s.heap->bins, s.unused);
+    scene_open(&s, device, KIT_OPTIONS("arena.check=0", "arena.expandable=1"));
+    chunk *hole = s.unused;
+    while (hole != NULL && chunk_state_of(hole) != CHUNK_UNMAPPED) {
+        hole = hole->next;
+    }
+    CHECK(hole != NULL);
+    check_apart(&s, &s.heap->bins, s.unused, "are both free on heap");
+    check_apart(&s, &s.a->holes, hole, "are both unmapped on heap");
     scene_close(&s);
     CHECK_EQ_INT(mp__host_device_destroy(device), 0);
 }

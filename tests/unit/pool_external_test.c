@@ -107,7 +107,9 @@ TEST(pool_external_passes_every_block_on_where_asked) {
     library l = new_library(KIT_MIB(64));
     const mp_external table = table_of(&l);
     mp_pool *pool = open_over(&table, KIT_OPTIONS("arena.external=direct"));
-    mp_addr blocks[3];
+    mp_addr blocks[3] = {77};
+    CHECK_EQ_INT(mp__pool_try_alloc(pool, 1000, MP_NO_STREAM, &blocks[0]), MP_BUSY);
+    CHECK_EQ_INT(blocks[0], 77);
     for (int i = 0; i < 3; i++) {
         CHECK_OK(mp_pool_alloc(pool, 1000, MP_NO_STREAM, &blocks[i]));
     }

@@ -103,6 +103,25 @@ static bool free_one(void *context, size_t size) {
     return true;
 }
 
+/* Each session with islands has one. */
+DEVICE_TEST(pool_limit_asks_as_many_hooks_as_there_are) {
+    enum { HOOKS = 100 };
+    kit k;
+    hook hooks[HOOKS];
+    mp_addr refused = 0;
+    kit_open(&k, device, KIT_OPTIONS("arena.max_mem=4M"));
+    for (int i = 0; i < HOOKS; i++) {
+        hooks[i] = (hook){.pool = k.pool};
+        CHECK_OK(mp_pool_add_hook(k.pool, free_one, &hooks[i]));
+    }
+    CHECK(mp_pool_alloc(k.pool, KIT_MIB(8), MP_NO_STREAM, &refused) == MP_OUT_OF_MEMORY);
+    for (int i = 0; i < HOOKS; i++) {
+        CHECK_EQ_INT(hooks[i].calls, 1);
+        CHECK_OK(mp_pool_remove_hook(k.pool, free_one, &hooks[i]));
+    }
+    kit_close(&k);
+}
+
 DEVICE_TEST(pool_limit_asks_hooks_before_it_fails) {
     kit k;
     kit_open(&k, device, KIT_OPTIONS("arena.max_mem=4M", "arena.max_dead_bytes_per_chunk=0"));

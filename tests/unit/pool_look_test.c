@@ -349,3 +349,12 @@ TEST(pool_look_exports_blocks_to_another_process) {
     (void)close(ends[0]);
     (void)close(ends[1]);
 }
+
+DEVICE_TEST(pool_look_warns_of_a_check_that_the_drivers_pool_has_no_use_for) {
+    kit k;
+    kit_log_keep();
+    kit_open(&k, device, KIT_OPTIONS("arena.use_cuda_mempool=1", "arena.check=1"));
+    CHECK(kit_log_has("arena.check=1 does nothing with arena.use_cuda_mempool=1"));
+    kit_log_end();
+    kit_close(&k);
+}

@@ -178,6 +178,20 @@ DEVICE_TEST(pool_try_is_not_for_guarded_blocks) {
     kit_pair_close(&s);
 }
 
+DEVICE_TEST(pool_try_is_not_for_memory_of_the_drivers_pool) {
+    kit_pair s;
+    mp_addr addr = 77;
+    kit_pair_open(&s, device, KIT_OPTIONS("arena.use_cuda_mempool=1"));
+    kit_free(&s.k, kit_alloc(&s.k, 5000, &s.a));
+    CHECK_EQ_INT(mp__pool_try_alloc(s.k.pool, 5000, s.a.native, &addr), MP_BUSY);
+    CHECK_EQ_INT(addr, 77);
+    addr = kit_alloc(&s.k, 5000, &s.a);
+    CHECK_EQ_INT(mp__pool_try_free(s.k.pool, addr), MP_BUSY);
+    CHECK_EQ_INT(mp__pool_try_free_on(s.k.pool, addr, s.a.native), MP_BUSY);
+    kit_free(&s.k, addr);
+    kit_pair_close(&s);
+}
+
 DEVICE_TEST(pool_follow_orders_work_and_memory) {
     kit_pair s;
     kit_pair_open(&s, device, ONE_REGION);

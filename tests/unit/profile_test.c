@@ -54,7 +54,7 @@ static void wait_for(const rig *r) {
 
 typedef struct seen {
     mp_profile_record records[SEEN_MAX];
-    char names[SEEN_MAX][64];
+    char names[SEEN_MAX][64], parts[SEEN_MAX][64];
     int count;
 } seen;
 
@@ -72,6 +72,8 @@ static void note(void *context, const mp_profile_record *record) {
     seen *s = context;
     CHECK(s->count < SEEN_MAX);
     (void)snprintf(s->names[s->count], sizeof s->names[0], "%s", record->name);
+    (void)snprintf(s->parts[s->count], sizeof s->parts[0], "%s",
+                   record->part != NULL ? record->part : "");
     s->records[s->count++] = *record;
 }
 
@@ -207,6 +209,69 @@ DEVICE_TEST(a_replay_names_the_marks_of_the_capture) {
     CHECK(s->records[0].correlation != s->records[2].correlation);
     free(s);
     device->ops->graph_destroy(device, graph);
+    close_rig(&r);
+}
+
+/* Parts have the tag of their mark; a replay names those of the capture. */
+DEVICE_TEST(parts_of_a_mark_are_named) {
+    const rig r = open_rig(device);
+    static const char *const texts[] = {"first", "second"};
+    mp_graph_exec *graph = NULL;
+    CHECK(!mp_profile_part_begin("nobody listens"));
+    CHECK_EQ_INT(mp_profile_listener(), 0);
+    mp_profile *profile = listen(device);
+    CHECK(!mp_profile_part_begin("no mark"));
+    mp_profile_push(profile, 1);
+    CHECK(mp_profile_listener() != 0);
+    CHECK_OK(device->ops->capture_begin(device, r.stream));
+    for (int i = 0; i < 2; i++) {
+        char text[16]; /* it is copied */
+        (void)snprintf(text, sizeof text, "%s", texts[i]);
+        CHECK(mp_profile_part_begin(text));
+        memset(text, 0, sizeof text);
+        queue_kernel(&r);
+        mp_profile_part_end();
+    }
+    CHECK_OK(device->ops->capture_end(device, r.stream, &graph));
+    const uint64_t captured = mp_profile_pop(profile, 1);
+    mp_profile_push(profile, 2);
+    CHECK_OK(device->ops->graph_launch(device, graph, r.stream));
+    CHECK(mp_profile_part_begin("walked"));
+    queue_kernel(&r);
+    mp_profile_part_end();
+    mp_profile_part_end(); /* there is none */
+    queue_kernel(&r);
+    CHECK(mp_profile_part_begin("left behind"));
+    const uint64_t run = mp_profile_pop(profile, 2);
+    CHECK_EQ_INT(mp_profile_listener(), 0);
+    wait_for(&r);
+    seen *s = stop(profile);
+    CHECK_EQ_INT(s->count, 5 - 1);
+    CHECK(captured != 0 && run != 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(s->records[i].in_graph);
+        CHECK_EQ_INT(s->records[i].tag, run);
+        CHECK_EQ_INT(s->records[i].node_tag, captured);
+        CHECK_STR_HAS(s->parts[i], texts[i]);
+    }
+    CHECK_EQ_INT(s->records[2].tag, run);
+    CHECK_EQ_INT(s->records[2].node_tag, run);
+    CHECK_STR_HAS(s->parts[2], "walked");
+    CHECK_EQ_INT(s->parts[3][0], 0);
+    free(s);
+    device->ops->graph_destroy(device, graph);
+    close_rig(&r);
+}
+
+/* A run that fails may leave its mark on the thread, and its listener go. */
+DEVICE_TEST(parts_of_a_listener_that_went_do_not_begin) {
+    const rig r = open_rig(device);
+    mp_profile *profile = listen(device);
+    mp_profile_push(profile, 1);
+    queue_kernel(&r);
+    wait_for(&r);
+    free(stop(profile));
+    CHECK(!mp_profile_part_begin("nobody"));
     close_rig(&r);
 }
 

@@ -31,9 +31,9 @@ class _Levels(dict[int, bool]):
 
 
 def follow() -> None:
-    """Has the C library write what the logger lets through."""
-    passing = (number for number in reversed(range(len(_LEVELS))) if _logger.isEnabledFor(_LEVELS[number]))
-    _core.log_threshold(next(passing, -1))
+    """Has the C library write what the logger's level lets through; nobody says when `disabled` changes."""
+    least = max(_logger.getEffectiveLevel(), _logger.manager.disable + 1)
+    _core.log_threshold(sum(level >= least for level in _LEVELS) - 1)
 
 
 def _thread_name(ident: int) -> str:
@@ -67,8 +67,10 @@ def start() -> None:
     """Takes lines from now on, until the interpreter ends; `logging` is still there then."""
     if _asked is not None and _logger.level == logging.NOTSET:
         _logger.setLevel(_LEVELS[_asked] if _asked >= 0 else _OFF)
-    if not isinstance(_logger._cache, _Levels):  # type: ignore[attr-defined]
+    if isinstance(getattr(_logger, "_cache", None), dict):
         _logger._cache = _Levels()  # type: ignore[attr-defined]
-    follow()
+        follow()
+    else:  # a Python where nobody says when levels change: _receive looks at the level of each line
+        _core.log_threshold(len(_LEVELS) - 1)
     _core.log_start(_receive)
     atexit.register(_core.log_end)

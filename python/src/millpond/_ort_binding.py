@@ -84,7 +84,7 @@ class Binding:
     """Inputs and outputs of a session; made by bind(). One thread at a time may use it."""
 
     def __init__(self, session: Any) -> None:
-        options = session.get_provider_options().get(register.NAME)
+        options = session.get_provider_options().get(register.name_in(session))
         self.session = session
         self.device: Device | None = register.find(int(options.get("device_id", 0))) if options is not None else None
         self._binding = session.io_binding()

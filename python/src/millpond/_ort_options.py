@@ -39,10 +39,12 @@ def _text_of(name: str) -> str | None:
     length = ctypes.c_size_t()
     if _find(name.encode(), None, 0, ctypes.byref(length)) != 0:
         return None
-    text = ctypes.create_string_buffer(length.value + 1)
-    if _find(name.encode(), text, len(text), ctypes.byref(length)) != 0:
-        return None
-    return text.value.decode()
+    while True:  # a text that is made when it is looked for may be longer the next time
+        text = ctypes.create_string_buffer(length.value + 1)
+        if _find(name.encode(), text, len(text), ctypes.byref(length)) != 0:
+            return None
+        if length.value < len(text):
+            return text.value.decode()
 
 
 def _name_of(session: Any) -> str | None:
@@ -52,10 +54,15 @@ def _name_of(session: Any) -> str | None:
         return None
 
 
+def text_of(session: Any, behind: str) -> str | None:
+    """What the provider has left under the session's name with this behind it; None for nothing."""
+    name = _name_of(session)
+    return _text_of(name + behind) if name else None
+
+
 def nodes_left(session: Any) -> Counter[tuple[str, str, str]]:
     """{(operator, domain, name): how many} of the nodes that the provider leaves to the CPU on purpose."""
-    name = _name_of(session)
-    text = _text_of(name + LEFT) if name else None
+    text = text_of(session, LEFT)
     lines = (line.split("\t") for line in (text or "").split("\n") if line)  # names may hold other ends of lines
     return Counter((operator, domain, node) for operator, domain, node, *_ in lines)
 

@@ -68,7 +68,8 @@ class Placement:
     @property
     def elsewhere(self) -> tuple[PlacedNode, ...]:
         """The nodes that other providers run."""
-        return tuple(node for node in self.nodes if node.provider != register.NAME)
+        ours = register.names()
+        return tuple(node for node in self.nodes if node.provider not in ours)
 
     @property
     def fallen_back(self) -> tuple[PlacedNode, ...]:
@@ -115,9 +116,8 @@ class Kernels:
     def __init__(self) -> None:
         from onnxruntime.capi import _pybind_state as state
 
-        register.devices()
         self.all: dict[tuple[str, str], list[Any]] = {}
-        for kernel in state.get_registered_ep_kernel_defs(register.NAME):
+        for kernel in state.get_registered_ep_kernel_defs(register.devices()[0].provider):
             self.all.setdefault((plain(kernel.domain), kernel.op_name), []).append(kernel)
 
     def for_version(self, domain: str, operator: str, since: int) -> list[Any]:
@@ -241,11 +241,12 @@ def with_reasons(placement: Placement, model: _onnx_file.Model) -> Placement:
     if not placement.elsewhere:
         return placement
     reasons = Reasons()
+    ours = register.names()
     by_name = {(node.operator, node.name): node for node in model.nodes}
 
     def explained(node: PlacedNode) -> PlacedNode:
         known = by_name.get((node.operator, node.name))
-        if node.provider == register.NAME or known is None:
+        if node.provider in ours or node.reason or known is None:
             return node
         reason = reasons.of(known, model)
         if reason == SHAPES:
@@ -256,8 +257,8 @@ def with_reasons(placement: Placement, model: _onnx_file.Model) -> Placement:
 
 
 @contextlib.contextmanager
-def watched() -> Iterator[tuple[Any, Callable[[Any], Placement]]]:
-    """SessionOptions that save the optimised graph for a while, and a function that explains the session made so."""
+def _saving() -> Iterator[tuple[Any, Path]]:
+    """SessionOptions of a session that saves its optimised graph, and where."""
     with tempfile.TemporaryDirectory(prefix="millpond-") as folder:
         path = Path(folder) / "optimised.onnx"
         options = ort.SessionOptions()
@@ -266,4 +267,17 @@ def watched() -> Iterator[tuple[Any, Callable[[Any], Placement]]]:
         prefix = "session.optimized_model_external_initializers"
         options.add_session_config_entry(f"{prefix}_file_name", "weights")
         options.add_session_config_entry(f"{prefix}_min_size_in_bytes", str(INLINE_MAX))
-        yield options, lambda session: with_reasons(placement_of(session), _onnx_file.read(path))
+        yield options, path
+
+
+def explained(found: Placement, again: Callable[[Any, dict[str, str]], Any]) -> Placement:
+    """What placement_of gives for a session, with a reason for each node that is not on the device.
+
+    again: makes a session of the same model with these SessionOptions and these options more. ONNX Runtime saves no
+    islands, so the graph that has the types of values is another session's, which is made only where it is needed.
+    """
+    if all(node.reason for node in found.elsewhere):
+        return found
+    with _saving() as (options, path):
+        again(options, {"fusion": "0"})
+        return with_reasons(found, _onnx_file.read(path))

@@ -3,6 +3,9 @@
 
 A library may be registered once in a process under a name; devices are looked for at that moment. Sessions hold
 pointers into the registration, so it must not end before they do.
+
+Registered as CUDA_NAME the provider goes by the name of ONNX Runtime's own CUDA provider, else by NAME. An ONNX
+Runtime that has that one lists devices under the same name, which are not ours.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from millpond._log import flushed
 from millpond._ort_native import ort, sentence
 
 NAME = millpond.get_ep_name()
+CUDA_NAME = "CUDAExecutionProvider"
 CPU = "CPUExecutionProvider"
 CLIENT = "onnxruntime"  # as the provider calls itself in the pool's statistics
 
@@ -42,6 +46,7 @@ class Device:
     memory_bytes: int
     driver: str
     reason: str  # why this device and no other
+    provider: str  # the name that sessions know the provider by
     ort_device: Any = field(repr=False, compare=False)  # onnxruntime.OrtEpDevice
 
 
@@ -64,23 +69,44 @@ def _describe(ort_device: Any) -> Device:
         memory_bytes=int(known["memory_bytes"]),
         driver=known["driver"],
         reason=known["device_reason"],
+        provider=ort_device.ep_name,
         ort_device=ort_device,
     )
 
 
+def _is_ours(ort_device: Any) -> bool:
+    return ort_device.ep_name in (NAME, CUDA_NAME) and "device_reason" in dict(ort_device.ep_metadata)
+
+
 def listed() -> list[Device]:
     """The devices of the registrations there are, each once."""
-    found = [_describe(each) for each in ort.get_ep_devices() if each.ep_name == NAME]
+    found = [_describe(each) for each in ort.get_ep_devices() if _is_ours(each)]
     return list({device.spec: device for device in reversed(found)}.values())[::-1]
+
+
+def names() -> set[str]:
+    """By which sessions know the provider now; its own where it is not registered."""
+    return {device.provider for device in listed()} or {NAME}
+
+
+def name_in(session: Any) -> str | None:
+    """By which the session knows the provider; None for one that does not use it."""
+    used = session.get_providers() or ()
+    if NAME in used:
+        return NAME
+    return CUDA_NAME if CUDA_NAME in used and CUDA_NAME in names() else None
 
 
 def register(name: str | None = None, *, library: str | os.PathLike[str] | None = None) -> list[Device]:
     """Registers the provider with ONNX Runtime, once in a process, and gives its devices.
 
-    name: of the registration, by default the provider's; sessions know the provider by its own name in any case.
+    name: of the registration, by default the provider's. As "CUDAExecutionProvider" the provider goes by that name, so
+    that programs written for ONNX Runtime's own CUDA provider run on this one as they are; under any other name
+    sessions know it by its own.
     library: the provider's file, by default that of this package.
     Does nothing more where the provider is registered already, by this function or by other code. Raises Error where
-    this function has registered it under another name or from another file, and where ONNX Runtime refuses it.
+    this function has registered it under another name or from another file, where ONNX Runtime refuses it, and where
+    ONNX Runtime has a CUDAExecutionProvider of its own and `name` is that.
     """
     global _mine
     wanted = (name or NAME, str(Path(library or millpond.get_library_path()).absolute()))
@@ -99,6 +125,11 @@ def _register(name: str, library: str) -> None:
     global _mine
     if not Path(library).is_file():
         raise NotFoundError(f"the provider's library {library} is not there")
+    if name == CUDA_NAME and name in ort.get_available_providers():
+        raise Error(
+            f"this ONNX Runtime {ort.__version__} has a {CUDA_NAME} of its own, which sessions would get; install the "
+            "package onnxruntime instead of onnxruntime-gpu, or register the provider by its own name"
+        )
     try:
         with flushed():
             ort.register_execution_provider_library(name, library)
@@ -125,7 +156,7 @@ def _uses_provider(candidate: object) -> bool:
     elif not issubclass(type(candidate), ort.InferenceSession):
         return False
     with contextlib.suppress(Exception):  # one that is half made
-        return NAME in (native.get_providers() or ())  # type: ignore[union-attr]
+        return name_in(native) is not None  # type: ignore[union-attr]
     return False
 
 

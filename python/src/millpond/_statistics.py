@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from millpond._core import InvalidArgumentError
 
@@ -48,9 +48,11 @@ class statistics:  # noqa: N801  (used as a word: with millpond.statistics(pool)
     ) -> None:
         with _lock:
             scopes = _open[self._key()]
-            self._end = self._pool.stats()
-            self._keep_peaks(scopes)
-            scopes.remove(self)
+            try:
+                self._end = self._pool.stats()
+                self._keep_peaks(scopes)
+            finally:  # also where the pool was closed inside
+                scopes.remove(self)
 
     def _key(self) -> tuple[str, str]:
         return self._pool.device, self._pool.memory
@@ -66,6 +68,10 @@ class statistics:  # noqa: N801  (used as a word: with millpond.statistics(pool)
             raise InvalidArgumentError("the scope has not begun: use it with `with millpond.statistics(pool) as used:`")
         return self._begin, self._end if self._end is not None else self._pool.stats()
 
+    def _growth(self, figure: Literal["in_use", "allocs", "frees", "failures"]) -> int:
+        begin, now = self._now()
+        return now[figure] - begin[figure]
+
     @property
     def peak(self) -> int:
         """The most bytes in use at one time, those that were so at the beginning included."""
@@ -80,26 +86,22 @@ class statistics:  # noqa: N801  (used as a word: with millpond.statistics(pool)
     @property
     def growth(self) -> int:
         """By how many bytes more is in use than at the beginning; negative where less is."""
-        begin, now = self._now()
-        return now["in_use"] - begin["in_use"]
+        return self._growth("in_use")
 
     @property
     def allocs(self) -> int:
         """Allocations."""
-        begin, now = self._now()
-        return now["allocs"] - begin["allocs"]
+        return self._growth("allocs")
 
     @property
     def frees(self) -> int:
         """Blocks freed."""
-        begin, now = self._now()
-        return now["frees"] - begin["frees"]
+        return self._growth("frees")
 
     @property
     def failures(self) -> int:
         """Allocations that failed."""
-        begin, now = self._now()
-        return now["failures"] - begin["failures"]
+        return self._growth("failures")
 
     def __repr__(self) -> str:
         if self._begin is None:

@@ -7,6 +7,11 @@
     outputs = mort.run(session, {"x": array})     # device arrays of Numba, CuPy, PyTorch, or millpond.Buffer
     tensor = torch.from_dlpack(outputs["y"])      # without a copy, in and out
 
+Programs written for ONNX Runtime's own CUDA provider run on this one after two lines:
+
+    import millpond.onnxruntime
+    millpond.onnxruntime.register("CUDAExecutionProvider")
+
 Works with onnxruntime and onnxruntime-gpu from 1.26. Importing this module imports ONNX Runtime; the provider is
 registered when it is first needed, or by register().
 """
@@ -31,8 +36,8 @@ from millpond._ort_options import effective_options
 from millpond._ort_options import name_session as _name_session
 from millpond._ort_placement import PlacedNode, Placement
 from millpond._ort_placement import check_fallen_back as _check_fallen_back
+from millpond._ort_placement import explained as _explained
 from millpond._ort_placement import placement_of as _placement_of
-from millpond._ort_placement import watched as _watched
 from millpond._ort_register import Device, devices, is_registered, register, unregister
 from millpond._ort_session import Session
 from millpond._ort_values import DeviceArray, as_array, as_ortvalue
@@ -128,7 +133,7 @@ def session(
     if providers:
         if len(devices()) > 1:  # by this ONNX Runtime finds the device
             texts["device_id"] = str(chosen.ordinal)
-        listed = [(get_ep_name(), texts), *providers]
+        listed = [(chosen.provider, texts), *providers]
         if _register.CPU not in providers:
             listed.append(_register.CPU)
         made = _made(model, sess_options=prepared, providers=listed)
@@ -152,5 +157,8 @@ def placement(
     """
     if isinstance(model, _ort.InferenceSession):
         return _placement_of(model)
-    with _watched() as (prepared, explain):
-        return explain(session(model, device, options=options, session_options=prepared))
+
+    def again(prepared: Any, more: Mapping[str, object]) -> Session:
+        return session(model, device, options={**(options or {}), **more}, session_options=prepared)
+
+    return _explained(_placement_of(session(model, device, options=options)), again)

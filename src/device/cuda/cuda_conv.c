@@ -322,15 +322,16 @@ static mp_status conv_make(cuda_device *device, const mp_conv *shape, cuda_math 
     return MP_OK;
 }
 
-mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math **out) {
+mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math **out, bool *whole) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
     cuda_math *made = NULL;
     MP_TRY(shape_check(shape));
     MP_TRY(library_need());
     MP_TRY(mp__cuda_enter(device, &scope));
-    mp_status status = mp__cuda_conv_graph_prepare(device, shape, &made);
+    mp_status status = mp__cuda_conv_graph_prepare(device, shape, &made, whole);
     if (status == MP_UNSUPPORTED) {
+        *whole = !mp_conv_has_epilogue(shape);
         status = conv_make(device, shape, &made);
     }
     mp__cuda_exit(&scope);

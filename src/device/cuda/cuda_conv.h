@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-enum { CONV_DIMS_MAX = 2 + MP_CONV_SPATIAL_MAX };
+enum { CONV_DIMS_MAX = 2 + MP_CONV_SPATIAL_MAX, CUDA_CONV_NUMBERS = 40 };
 
 /* The convolution as cuDNN is asked for it, forward or transposed: "wide" is the side that stride
  * and kernel walk over (x, or y of a transposed one), "narrow" the other. */
@@ -51,6 +51,9 @@ static inline cudnnMathType_t conv_math_wanted(const mp_conv *shape) {
 
 /* Fails: UNSUPPORTED where a size does not fit 32 bits. */
 mp_status mp__cuda_conv_frame(const mp_conv *shape, conv_frame *out);
+
+/* All of a convolution, as what a question (cuda_choice.h) is about; how many numbers. */
+int mp__cuda_conv_numbers(const mp_conv *shape, int64_t out[CUDA_CONV_NUMBERS]);
 
 /* Settles on an algorithm, its math and its workspace, once the descriptors are made. Blocks: while
  * algorithms are timed, where the shape asks for that. Fails: UNSUPPORTED where none is within the

@@ -1,6 +1,7 @@
 /* cuda_conv_choose.c - which of cuDNN's algorithms a convolution is done by: the usual one, the one
  * that cuDNN expects to be fastest, or the fastest of all in a trial.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "device/cuda/cuda_choice.h"
 #include "device/cuda/cuda_conv.h"
 
 enum { ALGOS_MAX = 16, WORKSPACE_LIMIT = 32 << 20, WORKSPACE_GREEDY = 512 << 20 };
@@ -135,6 +136,33 @@ static bool candidate_take(cuda_conv *conv, cudnnHandle_t handle, const candidat
     return true;
 }
 
+/* In a fixed order of summing rather than fast. */
+static const candidate *take_best(cuda_conv *conv, cudnnHandle_t handle, const candidate *found,
+                                  int count) {
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < count; i++) {
+            if (found[i].repeatable == (pass == 0) && candidate_take(conv, handle, &found[i])) {
+                return &found[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+enum { ALGO, MATH, ANSWER };
+
+static bool take_known(cuda_conv *conv, cudnnHandle_t handle, const cuda_question *question) {
+    int64_t answer[ANSWER];
+    if (!mp__cuda_choice_recall(question, answer, ANSWER) || answer[ALGO] < 0 ||
+        answer[ALGO] > INT8_MAX || answer[MATH] < CUDNN_DEFAULT_MATH ||
+        answer[MATH] > CUDNN_FMA_MATH) {
+        return false;
+    }
+    const candidate known = {
+        .algo = (int)answer[ALGO], .works = true, .math = (cudnnMathType_t)answer[MATH]};
+    return candidate_take(conv, handle, &known);
+}
+
 mp_status mp__cuda_conv_choose(cuda_device *device, cuda_conv *conv, cudnnHandle_t handle) {
     const candidate usual = {.algo = conv->shape.transposed
                                          ? (int)CUDNN_CONVOLUTION_BWD_DATA_ALGO_1
@@ -143,7 +171,14 @@ mp_status mp__cuda_conv_choose(cuda_device *device, cuda_conv *conv, cudnnHandle
                              .math = conv_math_wanted(&conv->shape)};
     candidate found[ALGOS_MAX];
     int count = 0;
-    if (conv->shape.search == 2 && candidate_take(conv, handle, &usual)) {
+    int64_t numbers[CUDA_CONV_NUMBERS];
+    const cuda_question question = {.device = &device->base,
+                                    .kind = "algorithm of a convolution",
+                                    .version = mp__dnn.version(),
+                                    .numbers = numbers,
+                                    .count = mp__cuda_conv_numbers(&conv->shape, numbers)};
+    if ((conv->shape.search == 0 && take_known(conv, handle, &question)) ||
+        (conv->shape.search == 2 && candidate_take(conv, handle, &usual))) {
         return MP_OK;
     }
     trial t = {.memory = 0};
@@ -156,14 +191,15 @@ mp_status mp__cuda_conv_choose(cuda_device *device, cuda_conv *conv, cudnnHandle
     if (status != CUDNN_STATUS_SUCCESS) {
         return mp__cuda_dnn_fail(status, "the choice of an algorithm");
     }
-    for (int pass = 0; pass < 2; pass++) { /* algorithms that sum in a fixed order come first */
-        for (int i = 0; i < count; i++) {
-            if (found[i].repeatable == (pass == 0) && candidate_take(conv, handle, &found[i])) {
-                return MP_OK;
-            }
-        }
+    const candidate *best = take_best(conv, handle, found, count);
+    if (best == NULL) {
+        return MP_FAIL(UNSUPPORTED, "cuDNN has no algorithm for it%s",
+                       conv->shape.workspace_max ? " within 512 MiB of workspace"
+                                                 : " within 32 MiB of workspace");
     }
-    return MP_FAIL(UNSUPPORTED, "cuDNN has no algorithm for it%s",
-                   conv->shape.workspace_max ? " within 512 MiB of workspace"
-                                             : " within 32 MiB of workspace");
+    if (timed) {
+        const int64_t answer[ANSWER] = {[ALGO] = best->algo, [MATH] = (int64_t)best->math};
+        mp__cuda_choice_keep(&question, answer, ANSWER);
+    }
+    return MP_OK;
 }

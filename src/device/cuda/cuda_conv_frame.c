@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_conv.h"
 
+#include "base/half.h"
+
 #include <limits.h>
 
 static bool int_from(int64_t value, int *out) {
@@ -79,4 +81,37 @@ mp_status mp__cuda_conv_frame(const mp_conv *shape, conv_frame *out) {
         return MP_FAIL(UNSUPPORTED, "cuDNN counts sizes in 32 bits and one is larger");
     }
     return MP_OK;
+}
+
+int mp__cuda_conv_numbers(const mp_conv *shape, int64_t out[CUDA_CONV_NUMBERS]) {
+    const int64_t head[] = {
+        shape->type,
+        shape->transposed,
+        shape->channels_last,
+        shape->tf32,
+        shape->bias,
+        shape->residual,
+        shape->activation,
+        mp_float_bits(shape->alpha),
+        mp_float_bits(shape->beta),
+        shape->spatial,
+        shape->workspace_max,
+        shape->align,
+        shape->batch,
+        shape->in_channels,
+        shape->out_channels,
+        shape->groups,
+    };
+    const int64_t *const parts[] = {shape->in,       shape->out,       shape->kernel, shape->stride,
+                                    shape->dilation, shape->pad_begin, shape->pad_end};
+    int count = 0;
+    for (size_t i = 0; i < MP_COUNT_OF(head); i++) {
+        out[count++] = head[i];
+    }
+    for (size_t p = 0; p < MP_COUNT_OF(parts); p++) {
+        for (int i = 0; i < shape->spatial; i++) {
+            out[count++] = parts[p][i];
+        }
+    }
+    return count;
 }

@@ -1,12 +1,19 @@
-/* cuda_conv_graph.c - forward convolutions as operation graphs of cuDNN: convolution and bias in
- * one kernel where cuDNN has one, and its newer kernels for the convolution alone.
+/* cuda_conv_graph.c - forward convolutions as operation graphs of cuDNN: convolution, bias,
+ * residual and activation in one kernel where cuDNN has one, and its newer kernels for the
+ * convolution alone.
  *
  * Of the plans that cuDNN proposes for the whole graph and for the bare convolution the fastest is
- * kept; after a bare one a kernel of ours adds the bias. A line is seen as a plane of height 1.
+ * kept; after a bare one a kernel of ours adds the bias. Residual and activation are left to the
+ * caller where a plan with them is no faster than a step behind one without. A line is seen as a
+ * plane of height 1.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "device/cuda/cuda_choice.h"
+#include "device/cuda/cuda_conv.h"
 #include "device/cuda/cuda_dnn_graph.h"
 #include "device/cuda/cuda_glue.h"
 
+#include <float.h>
+#include <limits.h>
 #include <stdlib.h>
 
 enum {
@@ -18,17 +25,21 @@ enum {
     ALIGNED = 16,
 };
 
-/* What another launch costs at least, beside the kernel's own time. */
+/* What another launch costs at least, beside the kernel's own time, and what memory gives. */
 static const float launch_ms = 0.003F;
+static const float bytes_a_ms = 2.5e9F;
 
 /* Names of the graph's tensors. */
-enum { UID_X = 1, UID_W, UID_Y, UID_BIAS, UID_CONV };
+enum { UID_X = 1, UID_W, UID_Y, UID_BIAS, UID_RESIDUAL, UID_CONV, UID_BIASED, UID_SUM };
+
+/* What a graph has behind the convolution. */
+typedef enum graph_extent { EXTENT_BARE, EXTENT_BIAS, EXTENT_WHOLE } graph_extent;
 
 typedef struct conv_graph {
     cuda_math base;
     mp_conv shape;
     dnn_plan plan;        /* owned */
-    bool fused;           /* the plan has the bias in it */
+    graph_extent extent;  /* of the plan */
     mp_kernel *tail;      /* owned; adds it otherwise */
     pthread_mutex_t lock; /* a plan is run by one thread at a time */
 } conv_graph;
@@ -113,24 +124,101 @@ static dnn_descriptor convolve(dnn_builder *b, dnn_descriptor kind, dnn_descript
     return d;
 }
 
-/* conv -> [+ bias]; only the last result is memory. */
+typedef struct activation {
+    cudnnPointwiseMode_t mode;
+    double low, high, slope; /* of a rectifier */
+} activation;
+
+/* Whether cuDNN has it. */
+static bool activation_find(const mp_conv *shape, activation *out) {
+    *out = (activation){.mode = CUDNN_POINTWISE_RELU_FWD, .high = FLT_MAX};
+    switch (shape->activation) {
+    case MP_ACTIVATION_NONE:
+    case MP_ACTIVATION_RELU:
+        return true;
+    case MP_ACTIVATION_LEAKY_RELU:
+        out->slope = (double)shape->alpha;
+        return true;
+    case MP_ACTIVATION_CLIP:
+        out->high = (double)shape->beta;
+        return shape->alpha == 0;
+    case MP_ACTIVATION_SIGMOID:
+        out->mode = CUDNN_POINTWISE_SIGMOID_FWD;
+        return true;
+    case MP_ACTIVATION_TANH:
+        out->mode = CUDNN_POINTWISE_TANH_FWD;
+        return true;
+    case MP_ACTIVATION_SILU:
+        out->mode = CUDNN_POINTWISE_SWISH_FWD;
+        return true;
+    case MP_ACTIVATION_GELU:
+        out->mode = CUDNN_POINTWISE_GELU_FWD;
+        return true;
+    case MP_ACTIVATION_GELU_TANH:
+        out->mode = CUDNN_POINTWISE_GELU_APPROX_TANH_FWD;
+        return true;
+    case MP_ACTIVATION_HARD_SIGMOID:
+    case MP_ACTIVATION_HARD_SWISH:
+    case MP_ACTIVATION_OTHER:
+        return false;
+    }
+    return false;
+}
+
+static dnn_descriptor activate(dnn_builder *b, const mp_conv *shape, cudnnDataType_t compute,
+                               dnn_descriptor x, dnn_descriptor y) {
+    const cudnnNanPropagation_t nan_stays = CUDNN_PROPAGATE_NAN;
+    activation how;
+    const dnn_descriptor kind = mp__dnn_make(b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    (void)activation_find(shape, &how);
+    mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &how.mode);
+    mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1,
+                &nan_stays);
+    if (shape->activation == MP_ACTIVATION_CLIP) {
+        mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, CUDNN_TYPE_DOUBLE, 1, &how.low);
+        mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, 1, &how.high);
+    } else if (shape->activation == MP_ACTIVATION_LEAKY_RELU) {
+        mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1,
+                    &how.slope);
+    }
+    mp__dnn_finish(b, kind);
+    return mp__dnn_operate(b, kind, x, NULL, y);
+}
+
+/* conv [-> + bias] [-> + residual] [-> activation]; only the last result is memory. */
 static dnn_descriptor graph_build(dnn_builder *b, cudnnHandle_t handle, const mp_conv *shape,
-                                  bool fused) {
+                                  graph_extent extent) {
     const cuda_type *type = mp__cuda_type_find(shape->type);
-    const bool bias = fused && shape->bias;
+    const cudnnDataType_t compute = type->dnn_compute;
+    const bool bias = extent != EXTENT_BARE && shape->bias;
+    const bool residual = extent == EXTENT_WHOLE && shape->residual;
+    const bool active = extent == EXTENT_WHOLE && shape->activation != MP_ACTIVATION_NONE;
     sizes s;
     sizes_make(shape, &s);
     const dnn_descriptor x = tensor(b, UID_X, type->dnn, &s, s.x, false);
     const dnn_descriptor w = tensor(b, UID_W, type->dnn, &s, s.w, false);
     const dnn_descriptor y = tensor(b, UID_Y, type->dnn, &s, s.y, false);
-    const dnn_descriptor sum = bias ? tensor(b, UID_CONV, type->dnn_compute, &s, s.y, true) : y;
-    dnn_descriptor operations[2];
+    dnn_descriptor operations[4];
     int count = 0;
-    operations[count++] = convolve(b, convolution(b, &s, type->dnn_compute), x, w, sum);
+    dnn_descriptor sum =
+        bias || residual || active ? tensor(b, UID_CONV, compute, &s, s.y, true) : y;
+    operations[count++] = convolve(b, convolution(b, &s, compute), x, w, sum);
     if (bias) {
         const dnn_descriptor values = tensor(b, UID_BIAS, type->dnn, &s, s.bias, false);
-        operations[count++] =
-            mp__dnn_pointwise(b, CUDNN_POINTWISE_ADD, type->dnn_compute, sum, values, y);
+        const dnn_descriptor to =
+            residual || active ? tensor(b, UID_BIASED, compute, &s, s.y, true) : y;
+        operations[count++] = mp__dnn_pointwise(b, CUDNN_POINTWISE_ADD, compute, sum, values, to);
+        sum = to;
+    }
+    if (residual) {
+        const dnn_descriptor values = tensor(b, UID_RESIDUAL, type->dnn, &s, s.y, false);
+        const dnn_descriptor to = active ? tensor(b, UID_SUM, compute, &s, s.y, true) : y;
+        operations[count++] = mp__dnn_pointwise(b, CUDNN_POINTWISE_ADD, compute, sum, values, to);
+        sum = to;
+    }
+    if (active) {
+        operations[count++] = activate(b, shape, compute, sum, y);
     }
     return mp__dnn_operation_graph(b, handle, count, operations);
 }
@@ -163,6 +251,7 @@ static mp_status trial_open(cuda_device *device, const mp_conv *shape, size_t wo
         [MP_CONV_W] = product(s.w, s.dims, bytes),
         [MP_CONV_Y] = product(s.y, s.dims, bytes),
         [MP_CONV_BIAS] = product(s.bias, s.dims, bytes),
+        [MP_CONV_RESIDUAL] = shape->residual ? product(s.y, s.dims, bytes) : 0,
     };
     out->size = workspace;
     for (size_t i = 0; i < MP_COUNT_OF(parts); i++) {
@@ -178,25 +267,45 @@ static mp_status trial_open(cuda_device *device, const mp_conv *shape, size_t wo
     return MP_OK;
 }
 
-static cudnnStatus_t plan_run(cudnnHandle_t handle, const dnn_plan *plan, bool bias,
-                              const mp_addr *operands, mp_addr workspace) {
-    static const int64_t uids[] = {UID_X, UID_W, UID_Y, UID_BIAS};
-    void *const addresses[] = {(void *)operands[MP_CONV_X], (void *)operands[MP_CONV_W],
-                               (void *)operands[MP_CONV_Y], (void *)operands[MP_CONV_BIAS]};
-    return mp__dnn_plan_run(handle, plan, bias ? 4 : 3, uids, addresses, (void *)workspace);
+static cudnnStatus_t plan_run(cudnnHandle_t handle, const dnn_plan *plan, const mp_conv *shape,
+                              graph_extent extent, const mp_addr *operands, mp_addr workspace) {
+    int64_t uids[MP_CONV_OPERANDS] = {UID_X, UID_W, UID_Y};
+    void *addresses[MP_CONV_OPERANDS] = {(void *)operands[MP_CONV_X], (void *)operands[MP_CONV_W],
+                                         (void *)operands[MP_CONV_Y]};
+    int count = 3;
+    if (extent != EXTENT_BARE && shape->bias) {
+        uids[count] = UID_BIAS;
+        addresses[count++] = (void *)operands[MP_CONV_BIAS];
+    }
+    if (extent == EXTENT_WHOLE && shape->residual) {
+        uids[count] = UID_RESIDUAL;
+        addresses[count++] = (void *)operands[MP_CONV_RESIDUAL];
+    }
+    return mp__dnn_plan_run(handle, plan, count, uids, addresses, (void *)workspace);
 }
 
+/* The plan chosen so far. */
+typedef struct choice {
+    dnn_plan plan; /* owned */
+    graph_extent extent;
+    float ms;
+    bool is_timed;
+} choice;
+
 /* Milliseconds of a run; a negative number where it does not work. */
-static float time_plan(cuda_device *device, cudnnHandle_t handle, const dnn_plan *plan, bool bias,
-                       const trial *t) {
+static float time_plan(cuda_device *device, cudnnHandle_t handle, const mp_conv *shape,
+                       const choice *c, const trial *t) {
+    const dnn_plan *plan = &c->plan;
     CUevent start = NULL, end = NULL;
     float ms = -1;
     bool works = mp__cu.event_create(&start, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
                  mp__cu.event_create(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
-                 plan_run(handle, plan, bias, t->operands, t->workspace) == CUDNN_STATUS_SUCCESS &&
+                 plan_run(handle, plan, shape, c->extent, t->operands, t->workspace) ==
+                     CUDNN_STATUS_SUCCESS &&
                  mp__cu.event_record(start, device->copies) == CUDA_SUCCESS;
     for (int i = 0; works && i < ROUNDS; i++) {
-        works = plan_run(handle, plan, bias, t->operands, t->workspace) == CUDNN_STATUS_SUCCESS;
+        works = plan_run(handle, plan, shape, c->extent, t->operands, t->workspace) ==
+                CUDNN_STATUS_SUCCESS;
     }
     if (!works || mp__cu.event_record(end, device->copies) != CUDA_SUCCESS ||
         mp__cu.event_synchronize(end) != CUDA_SUCCESS ||
@@ -212,13 +321,6 @@ static float time_plan(cuda_device *device, cudnnHandle_t handle, const dnn_plan
     return ms < 0 ? ms : ms / ROUNDS;
 }
 
-/* The plan chosen so far. */
-typedef struct choice {
-    dnn_plan plan; /* owned */
-    bool fused;
-    float ms;
-} choice;
-
 /* Keeps the better of the two and destroys the other. One that sums in a fixed order goes before
  * one that does not. */
 static void compare(choice *best, const choice *other) {
@@ -231,46 +333,106 @@ static void compare(choice *best, const choice *other) {
     }
 }
 
+/* What the steps behind the plan take, at least: a launch each, and what they read and write. */
+static float tail_ms(const mp_conv *shape, graph_extent extent) {
+    const bool bias = extent == EXTENT_BARE && shape->bias;
+    const bool rest = extent != EXTENT_WHOLE && mp_conv_has_epilogue(shape);
+    sizes s;
+    sizes_make(shape, &s);
+    const float bytes = (float)product(s.y, s.dims, mp_dtype_size(shape->type));
+    const float passes =
+        (bias ? 2.0F : 0.0F) + (rest ? 2.0F : 0.0F) + (rest && shape->residual ? 1.0F : 0.0F);
+    return launch_ms * (float)(bias + rest) + bytes * passes / bytes_a_ms;
+}
+
+typedef struct asked {
+    cuda_device *device;
+    cudnnHandle_t handle;
+    const mp_conv *shape;
+    const trial *trial; /* NULL: nothing is timed */
+    int only;           /* dnn_rules.only */
+} asked;
+
 /* Compares the plans of one graph with the best so far. Without a trial the first plan counts. */
-static void try_graph(cuda_device *device, cudnnHandle_t handle, const mp_conv *shape, bool fused,
-                      const trial *t, choice *best) {
+static void try_graph(const asked *a, graph_extent extent, choice *best) {
+    const mp_conv *shape = a->shape;
     const dnn_rules rules = {
         .workspace_max = shape->workspace_max ? WORKSPACE_GREEDY : WORKSPACE_LIMIT,
         .strict = shape->type == MP_F32 && !shape->tf32,
-        .plans_max = t != NULL ? PLANS_MAX : 1,
+        .plans_max = a->trial != NULL ? PLANS_MAX : 1,
+        .only = a->only,
     };
     dnn_plan plans[PLANS_MAX];
     dnn_builder b = {.count = 0};
-    const dnn_descriptor graph = graph_build(&b, handle, shape, fused);
+    const dnn_descriptor graph = graph_build(&b, a->handle, shape, extent);
     const int count =
-        b.status == CUDNN_STATUS_SUCCESS ? mp__dnn_plans(handle, graph, &rules, plans) : 0;
-    const float tail_ms = !fused && shape->bias ? launch_ms : 0;
+        b.status == CUDNN_STATUS_SUCCESS ? mp__dnn_plans(a->handle, graph, &rules, plans) : 0;
     for (int i = 0; i < count; i++) {
-        choice next = {.plan = plans[i], .fused = fused, .ms = tail_ms};
-        if (t != NULL) {
-            const float ms = time_plan(device, handle, &plans[i], fused && shape->bias, t);
+        choice next = {.plan = plans[i], .extent = extent, .ms = tail_ms(shape, extent)};
+        if (a->trial != NULL) {
+            const float ms = time_plan(a->device, a->handle, shape, &next, a->trial);
             if (ms < 0) {
                 mp__dnn_plan_destroy(&plans[i]);
                 continue;
             }
             next.ms += ms;
+            next.is_timed = true;
         }
         compare(best, &next);
     }
     mp__dnn_builder_close(&b);
 }
 
-static void choose(cuda_device *device, cudnnHandle_t handle, const mp_conv *shape, choice *best) {
+/* Whether there is a graph of that extent to be asked for. */
+static bool is_possible(const mp_conv *shape, int64_t extent) {
+    activation how;
+    return extent == EXTENT_BARE || (extent == EXTENT_BIAS && shape->bias) ||
+           (extent == EXTENT_WHOLE && mp_conv_has_epilogue(shape) && activation_find(shape, &how));
+}
+
+static void time_all(const asked *a, choice *best) {
+    const mp_conv *shape = a->shape;
     const size_t limit = shape->workspace_max ? WORKSPACE_GREEDY : WORKSPACE_LIMIT;
+    mp_device *device = &a->device->base;
     trial t = {.memory = 0};
+    asked all = *a;
     /* A device too full for a trial still gets an answer. */
-    const bool timed = shape->search == 0 && trial_open(device, shape, limit, &t) == MP_OK;
-    if (shape->bias) {
-        try_graph(device, handle, shape, true, timed ? &t : NULL, best);
+    const bool timed = shape->search == 0 && trial_open(a->device, shape, limit, &t) == MP_OK;
+    all.trial = timed ? &t : NULL;
+    for (int extent = EXTENT_WHOLE; extent >= EXTENT_BARE; extent--) {
+        if (is_possible(shape, extent)) {
+            try_graph(&all, (graph_extent)extent, best);
+        }
     }
-    try_graph(device, handle, shape, false, timed ? &t : NULL, best);
     if (timed) {
-        device->base.ops->free(&device->base, t.memory, t.size);
+        device->ops->free(device, t.memory, t.size);
+    }
+}
+
+static void choose(cuda_device *device, cudnnHandle_t handle, const mp_conv *shape, choice *best) {
+    enum { EXTENT, NUMBER, ANSWER };
+    int64_t numbers[CUDA_CONV_NUMBERS];
+    int64_t answer[ANSWER] = {0};
+    const cuda_question question = {.device = &device->base,
+                                    .kind = "graph of a convolution",
+                                    .version = mp__dnn.version(),
+                                    .numbers = numbers,
+                                    .count = mp__cuda_conv_numbers(shape, numbers)};
+    asked a = {.device = device, .handle = handle, .shape = shape, .only = DNN_ANY};
+    if (shape->search == 0 && mp__cuda_choice_recall(&question, answer, ANSWER) &&
+        is_possible(shape, answer[EXTENT]) && answer[NUMBER] >= 0 && answer[NUMBER] < INT_MAX) {
+        a.only = (int)answer[NUMBER];
+        try_graph(&a, (graph_extent)answer[EXTENT], best);
+        a.only = DNN_ANY;
+    }
+    if (best->plan.plan != NULL) {
+        return;
+    }
+    time_all(&a, best);
+    if (shape->search == 0 && best->plan.plan != NULL && best->is_timed) {
+        answer[EXTENT] = best->extent;
+        answer[NUMBER] = best->plan.number;
+        mp__cuda_choice_keep(&question, answer, ANSWER);
     }
 }
 
@@ -303,7 +465,7 @@ static mp_status graph_run(cuda_device *device, mp_stream *stream, cuda_math *ma
     MP_TRY(mp__cuda_stream_dnn(device, stream, &handle));
     (void)pthread_mutex_lock(&g->lock);
     const cudnnStatus_t result =
-        plan_run(handle, &g->plan, g->fused && g->shape.bias, operands, workspace);
+        plan_run(handle, &g->plan, &g->shape, g->extent, operands, workspace);
     (void)pthread_mutex_unlock(&g->lock);
     if (result != CUDNN_STATUS_SUCCESS) {
         return mp__cuda_dnn_fail(result, "the convolution");
@@ -346,14 +508,15 @@ static mp_status graph_fill(cuda_device *device, conv_graph *g) {
         return MP_FAIL(UNSUPPORTED, "cuDNN has no engine for the graph of it");
     }
     g->plan = best.plan;
-    g->fused = best.fused;
+    g->extent = best.extent;
     g->base.workspace = best.plan.workspace;
-    return best.fused || !g->shape.bias
+    return best.extent != EXTENT_BARE || !g->shape.bias
                ? MP_OK
                : mp__cuda_glue_load(device, GLUE_WINDOW, g->shape.type, &g->tail);
 }
 
-mp_status mp__cuda_conv_graph_prepare(cuda_device *device, const mp_conv *shape, cuda_math **out) {
+mp_status mp__cuda_conv_graph_prepare(cuda_device *device, const mp_conv *shape, cuda_math **out,
+                                      bool *whole) {
     if (!is_expressible(shape)) {
         return MP_FAIL(UNSUPPORTED, "the graph of it cannot be expressed in cuDNN's terms");
     }
@@ -371,5 +534,6 @@ mp_status mp__cuda_conv_graph_prepare(cuda_device *device, const mp_conv *shape,
         return status;
     }
     *out = &g->base;
+    *whole = !mp_conv_has_epilogue(shape) || g->extent == EXTENT_WHOLE;
     return MP_OK;
 }

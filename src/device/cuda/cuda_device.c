@@ -60,6 +60,8 @@ static const mp_device_ops cuda_ops = {
     .graph_launch = mp__cuda_graph_launch,
     .graph_destroy = mp__cuda_graph_destroy,
     .kernel_load = mp__cuda_kernel_load,
+    .kernel_open = mp__cuda_kernel_open,
+    .kernel_ready = mp__cuda_kernel_ready,
     .kernel_unload = mp__cuda_kernel_unload,
     .launch = mp__cuda_launch,
     .gemm_prepare = mp__cuda_gemm_prepare,
@@ -174,6 +176,7 @@ static mp_status device_open(int ordinal, cuda_device **out) {
     }
     (void)pthread_mutex_init(&fresh->lock, NULL);
     (void)pthread_mutex_init(&fresh->kernel_lock, NULL);
+    (void)pthread_cond_init(&fresh->kernel_made, NULL);
     (void)pthread_mutex_init(&fresh->blaslt.lock, NULL);
     (void)pthread_mutex_init(&fresh->dnn.lock, NULL);
     *out = fresh;

@@ -76,19 +76,26 @@ dnn_descriptor mp__dnn_tensor(dnn_builder *b, int64_t uid, cudnnDataType_t type,
     return d;
 }
 
+dnn_descriptor mp__dnn_operate(dnn_builder *b, dnn_descriptor kind, dnn_descriptor x,
+                               dnn_descriptor second, dnn_descriptor y) {
+    const dnn_descriptor d = mp__dnn_make(b, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
+    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    if (second != NULL) {
+        mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, second);
+    }
+    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    mp__dnn_finish(b, d);
+    return d;
+}
+
 dnn_descriptor mp__dnn_pointwise(dnn_builder *b, cudnnPointwiseMode_t mode, cudnnDataType_t compute,
                                  dnn_descriptor x, dnn_descriptor second, dnn_descriptor y) {
     const dnn_descriptor kind = mp__dnn_make(b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     mp__dnn_set(b, kind, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
     mp__dnn_finish(b, kind);
-    const dnn_descriptor d = mp__dnn_make(b, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
-    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, second);
-    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    mp__dnn_finish(b, d);
-    return d;
+    return mp__dnn_operate(b, kind, x, second, y);
 }
 
 dnn_descriptor mp__dnn_operation_graph(dnn_builder *b, cudnnHandle_t handle, int count,
@@ -184,7 +191,12 @@ static int plans_of(cudnnHandle_t handle, dnn_descriptor graph, cudnnBackendHeur
                           CONFIGS_MAX, &count, (void *)configs) != CUDNN_STATUS_SUCCESS) {
         count = 0;
     }
-    for (int64_t i = 0; i < count && i < CONFIGS_MAX && made < rules->plans_max; i++) {
+    const int first = mode == CUDNN_HEUR_MODE_A ? 0 : CONFIGS_MAX;
+    for (int i = 0; i < count && i < CONFIGS_MAX && made < rules->plans_max; i++) {
+        out[made].number = first + i;
+        if (rules->only != DNN_ANY && rules->only != first + i) {
+            continue;
+        }
         if (is_allowed(&b, configs[i], rules, &out[made].repeatable) &&
             plan_make(handle, configs[i], rules->workspace_max, &out[made])) {
             made++;

@@ -8,7 +8,7 @@
 
 #include "device/cuda/cuda_private.h"
 
-enum { DNN_DESCRIPTORS_MAX = 96 };
+enum { DNN_DESCRIPTORS_MAX = 96, DNN_ANY = -1 };
 
 typedef cudnnBackendDescriptor_t dnn_descriptor;
 
@@ -35,6 +35,11 @@ void mp__dnn_builder_close(dnn_builder *b);
 dnn_descriptor mp__dnn_tensor(dnn_builder *b, int64_t uid, cudnnDataType_t type, int dims,
                               const int64_t *size, const int64_t *stride, bool is_virtual);
 
+/* y = kind(x, second), of a finished pointwise descriptor; `second` NULL for functions of one
+ * operand. */
+dnn_descriptor mp__dnn_operate(dnn_builder *b, dnn_descriptor kind, dnn_descriptor x,
+                               dnn_descriptor second, dnn_descriptor y);
+
 /* y = mode(x, second). */
 dnn_descriptor mp__dnn_pointwise(dnn_builder *b, cudnnPointwiseMode_t mode, cudnnDataType_t compute,
                                  dnn_descriptor x, dnn_descriptor second, dnn_descriptor y);
@@ -49,12 +54,14 @@ typedef struct dnn_plan {
     dnn_descriptor plan; /* owned */
     size_t workspace;
     bool repeatable; /* sums in the same order every time */
+    int number;      /* among those that cuDNN proposes for the graph */
 } dnn_plan;
 
 typedef struct dnn_rules {
     size_t workspace_max;
     bool strict;   /* no input may lose bits on the way */
     int plans_max; /* at most this many, the likely fastest first */
+    int only;      /* the plan of that number; DNN_ANY */
 } dnn_rules;
 
 /* Gives: up to `rules->plans_max` plans, each until mp__dnn_plan_destroy; none of them compiles at

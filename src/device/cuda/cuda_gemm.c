@@ -97,9 +97,27 @@ static mp_status desc_make(cuda_gemm *gemm) {
     return MP_OK;
 }
 
+static cublasLtEpilogue_t epilogue_of(mp_activation activation, bool bias) {
+    switch (activation) {
+    case MP_ACTIVATION_RELU:
+        return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case MP_ACTIVATION_GELU_TANH:
+        return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    default:
+        return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    }
+}
+
+/* Its Gelu is good enough for elements of 16 bits. */
+static bool is_activation_known(const mp_gemm *shape) {
+    return shape->activation == MP_ACTIVATION_NONE ||
+           (shape->k > 0 &&
+            ((shape->activation == MP_ACTIVATION_RELU && shape->type != MP_F64) ||
+             (shape->activation == MP_ACTIVATION_GELU_TANH && mp_dtype_size(shape->type) == 2)));
+}
+
 static mp_status bias_set(cuda_gemm *gemm, mp_addr bias) {
-    const cublasLtEpilogue_t epilogue =
-        bias != 0 ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    const cublasLtEpilogue_t epilogue = epilogue_of(gemm->shape.activation, bias != 0);
     BLASLT_TRY("cublasLtMatmulDescSetAttribute",
                desc_set(gemm->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
     BLASLT_TRY("cublasLtMatmulDescSetAttribute",
@@ -342,13 +360,20 @@ static mp_addr bias_stand_in(const mp_gemm *shape) {
 static mp_status gemm_fill(cuda_device *device, cuda_gemm *gemm) {
     const mp_gemm *shape = &gemm->shape;
     mp_status status = MP_OK;
+    if (!is_activation_known(shape)) {
+        return MP_FAIL(UNSUPPORTED, "cuBLASLt has no such activation behind a product");
+    }
     if (shape->k > 0) {
         MP_TRY(layouts_make(gemm));
         MP_TRY(desc_make(gemm));
         gemm->bias_fused = shape->bias;
         MP_TRY(bias_set(gemm, shape->bias ? bias_stand_in(shape) : 0));
         status = algorithm_choose(device, gemm);
-        if ((status == MP_UNSUPPORTED || status == MP_INVALID_ARGUMENT) && shape->bias) {
+        const bool refused = status == MP_UNSUPPORTED || status == MP_INVALID_ARGUMENT;
+        if (refused && shape->activation != MP_ACTIVATION_NONE) {
+            return mp__fail(MP_UNSUPPORTED, "with an activation: %s", mp_error_message());
+        }
+        if (refused && shape->bias) {
             gemm->bias_fused = false;
             MP_TRY(bias_set(gemm, 0));
             status = algorithm_choose(device, gemm);

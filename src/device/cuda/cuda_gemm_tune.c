@@ -56,7 +56,8 @@ static bool is_same(const mp_gemm *a, const mp_gemm *b) {
            a->tf32 == b->tf32 && a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda &&
            a->ldb == b->ldb && a->ldc == b->ldc && a->batch == b->batch &&
            a->stride_a == b->stride_a && a->stride_b == b->stride_b && a->stride_c == b->stride_c &&
-           (a->beta != 0) == (b->beta != 0) && a->align == b->align;
+           (a->beta != 0) == (b->beta != 0) && a->align == b->align &&
+           a->activation == b->activation;
 }
 
 /* With the lock held. */

@@ -15,7 +15,7 @@ enum { ARCHS_MAX = 128, OPTION_SIZE = 64 };
 
 /* These, the defines and the architecture are all options there are. No file outside the image is
  * ever read: no folder is searched, and the standard headers are not there. */
-static const char *const options_fixed[] = {"--std=c++17", "-default-device", "--fmad=true",
+static const char *const options_fixed[] = {"--std=c++17", "-default-device",
                                             "--no-source-include"};
 enum { OPTIONS_FIXED = MP_COUNT_OF(options_fixed) };
 
@@ -84,6 +84,7 @@ static bool is_main_file(const char *name) {
 
 static mp_status headers_collect(job *work) {
     int count = 0;
+    work->text = work->image->text;
     for (const mp_source *source = work->image->sources; source->name != NULL; source++) {
         if (strcmp(source->name, work->image->source) == 0) {
             work->text = source->text;
@@ -109,7 +110,7 @@ static mp_status headers_collect(job *work) {
 }
 
 static mp_status options_collect(job *work) {
-    size_t count = OPTIONS_FIXED + 1;
+    size_t count = OPTIONS_FIXED + 2;
     size_t size = OPTION_SIZE;
     for (const char *const *define = work->image->defines; *define != NULL; define++) {
         count++;
@@ -130,6 +131,7 @@ static mp_status options_collect(job *work) {
     for (size_t i = 0; i < OPTIONS_FIXED; i++) {
         work->options[work->option_count++] = options_fixed[i];
     }
+    work->options[work->option_count++] = work->image->rounds ? "--fmad=false" : "--fmad=true";
     for (const char *const *define = work->image->defines; *define != NULL; define++) {
         work->options[work->option_count++] = at;
         at += snprintf(at, (size_t)(end - at), "-D%s", *define) + 1;

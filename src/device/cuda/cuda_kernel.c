@@ -71,45 +71,35 @@ static mp_status library_open(const cuda_device *device, cuda_kernel *kernel,
     const mp_status status = mp__cuda_fail(device, result, call);
     if (kernel->library != NULL) {
         (void)mp__cu.library_unload(kernel->library);
+        kernel->library = NULL;
     }
     return mp__fail(status, "kernel %s: %s", kernel->image->name, mp_error_message());
 }
 
-static mp_status kernel_open(cuda_device *device, const mp_kernel_image *image, cuda_kernel **out) {
+static mp_status code_bring(cuda_device *device, cuda_kernel *kernel) {
     cuda_blob code = {0};
     cuda_scope scope;
-    cuda_kernel *fresh = calloc(1, sizeof *fresh);
-    if (fresh == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of kernel %s",
-                       image->name);
-    }
-    fresh->image = image;
-    fresh->early = image->waits && device->base.info.arch >= ARCH_OF_DEPENDENT_LAUNCH;
-    mp_status status = mp__cuda_build(image, device->base.info.arch, &code);
+    mp_status status = mp__cuda_build(kernel->image, device->base.info.arch, &code);
     if (status == MP_OK) {
         status = mp__cuda_enter(device, &scope);
     }
     if (status == MP_OK) {
-        status = library_open(device, fresh, &code);
+        status = library_open(device, kernel, &code);
         mp__cuda_exit(&scope);
     }
     free(code.data);
-    if (status != MP_OK) {
-        free(fresh);
-        return status;
-    }
-    *out = fresh;
-    return MP_OK;
+    return status;
 }
 
-mp_status mp__cuda_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out) {
+mp_status mp__cuda_kernel_open(mp_device *self, const mp_kernel_image *image, mp_kernel **out) {
     cuda_device *device = cuda_device_of(self);
-    mp_status status = MP_OK;
     (void)pthread_mutex_lock(&device->kernel_lock);
     cuda_kernel *kernel = kernel_find(device, image);
     if (kernel == NULL) {
-        status = kernel_open(device, image, &kernel);
+        kernel = calloc(1, sizeof *kernel);
         if (kernel != NULL) {
+            kernel->image = image;
+            kernel->early = image->waits && device->base.info.arch >= ARCH_OF_DEPENDENT_LAUNCH;
             kernel->next = device->kernels;
             device->kernels = kernel;
         }
@@ -119,7 +109,48 @@ mp_status mp__cuda_kernel_load(mp_device *self, const mp_kernel_image *image, mp
         *out = (mp_kernel *)(void *)kernel;
     }
     (void)pthread_mutex_unlock(&device->kernel_lock);
+    return kernel != NULL
+               ? MP_OK
+               : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the record of kernel %s",
+                         image->name);
+}
+
+/* Whoever comes first brings the code, and the others wait. Where it could not, the next one tries,
+ * and gets the error of its own. */
+mp_status mp__cuda_kernel_ready(mp_device *self, mp_kernel *kernel) {
+    cuda_device *device = cuda_device_of(self);
+    cuda_kernel *mine = (cuda_kernel *)(void *)kernel;
+    mp_status status = MP_OK;
+    if (atomic_load_explicit(&mine->ready, memory_order_acquire)) {
+        return MP_OK;
+    }
+    (void)pthread_mutex_lock(&device->kernel_lock);
+    while (mine->busy) {
+        (void)pthread_cond_wait(&device->kernel_made, &device->kernel_lock);
+    }
+    if (!atomic_load_explicit(&mine->ready, memory_order_relaxed)) {
+        mine->busy = true;
+        (void)pthread_mutex_unlock(&device->kernel_lock);
+        status = code_bring(device, mine);
+        (void)pthread_mutex_lock(&device->kernel_lock);
+        mine->busy = false;
+        atomic_store_explicit(&mine->ready, status == MP_OK, memory_order_release);
+        (void)pthread_cond_broadcast(&device->kernel_made);
+    }
+    (void)pthread_mutex_unlock(&device->kernel_lock);
     return status;
+}
+
+mp_status mp__cuda_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out) {
+    mp_kernel *kernel = NULL;
+    MP_TRY(mp__cuda_kernel_open(self, image, &kernel));
+    const mp_status status = mp__cuda_kernel_ready(self, kernel);
+    if (status != MP_OK) {
+        mp__cuda_kernel_unload(self, kernel);
+        return status;
+    }
+    *out = kernel;
+    return MP_OK;
 }
 
 /* Takes a reference away; gives the kernel where it was the last. */
@@ -141,7 +172,7 @@ void mp__cuda_kernel_unload(mp_device *self, mp_kernel *kernel) {
     cuda_device *device = cuda_device_of(self);
     cuda_kernel *gone = kernel_drop(device, (cuda_kernel *)(void *)kernel);
     cuda_scope scope;
-    if (gone != NULL && mp__cuda_enter(device, &scope) == MP_OK) {
+    if (gone != NULL && gone->library != NULL && mp__cuda_enter(device, &scope) == MP_OK) {
         mp__cuda_warn(device, mp__cu.library_unload(gone->library), "cuLibraryUnload");
         mp__cuda_exit(&scope);
     }

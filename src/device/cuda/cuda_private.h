@@ -17,6 +17,7 @@
 #include "device/math.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum { CUDA_HANDLES_KEPT = 32, CUDA_DEVICES_MAX = 64 };
 
@@ -36,7 +37,8 @@ typedef struct cuda_device {
     CUstream copies;   /* for calls that wait for their bytes */
     bool has_mempools;
     size_t granule;
-    pthread_mutex_t kernel_lock; /* held while a kernel is compiled, too */
+    pthread_mutex_t kernel_lock; /* guards the list, and who makes a kernel ready */
+    pthread_cond_t kernel_made;  /* or not */
     struct cuda_kernel *kernels;
     pthread_mutex_t lock;        /* guards regions, mempools and peers */
     struct cuda_region *regions; /* reserved addresses */
@@ -63,6 +65,8 @@ typedef struct cuda_kernel {
     bool early;       /* may be brought up while the kernel before it ends */
     const mp_kernel_image *image;
     size_t references;
+    atomic_bool ready; /* what stands above is set */
+    bool busy;         /* a thread is making it ready */
     struct cuda_kernel *next;
 } cuda_kernel;
 
@@ -246,6 +250,8 @@ void mp__cuda_graph_destroy(mp_device *self, mp_graph_exec *graph);
 
 /* cuda_kernel.c */
 mp_status mp__cuda_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
+mp_status mp__cuda_kernel_open(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
+mp_status mp__cuda_kernel_ready(mp_device *self, mp_kernel *kernel);
 void mp__cuda_kernel_unload(mp_device *self, mp_kernel *kernel);
 mp_status mp__cuda_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
                           const void *args, size_t args_size);
@@ -258,9 +264,10 @@ int64_t mp__cuda_profile_clock(mp_device *self);
 
 /* cuda_gemm.c, cuda_conv.c, and cuda_math.c for what they share */
 mp_status mp__cuda_gemm_prepare(mp_device *self, const mp_gemm *shape, mp_math **out);
-mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math **out);
+mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math **out, bool *whole);
 /* cuda_conv_graph.c; in the device's context. Fails: UNSUPPORTED where cuda_conv.c must do it. */
-mp_status mp__cuda_conv_graph_prepare(cuda_device *device, const mp_conv *shape, cuda_math **out);
+mp_status mp__cuda_conv_graph_prepare(cuda_device *device, const mp_conv *shape, cuda_math **out,
+                                      bool *whole);
 /* What cuBLASLt and cuDNN call an element type, and what they compute it in. */
 typedef struct cuda_type {
     mp_dtype type;

@@ -107,6 +107,17 @@ void mp__host_object_destroy(host_device *host, host_object *object) {
     mp__host_object_drop(object);
 }
 
+size_t mp__host_device_objects(mp_device *device) {
+    host_device *host = mp__host_from(device);
+    size_t count = 0;
+    (void)pthread_mutex_lock(&host->lock);
+    for (const host_object *o = host->objects.next; o != &host->objects; o = o->next) {
+        count++;
+    }
+    (void)pthread_mutex_unlock(&host->lock);
+    return count;
+}
+
 void mp__host_object_keep(host_object *object) {
     atomic_fetch_add_explicit(&object->references, 1, memory_order_relaxed);
 }

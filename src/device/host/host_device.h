@@ -41,6 +41,9 @@ size_t mp__host_device_destroy(mp_device *device);
  * with `status`, once; 0 disarms. Returns whether the previous fault was still waiting. */
 bool mp__host_device_fail(mp_device *device, uint64_t nth, mp_status status);
 
+/* How many streams, events, graphs, kernels, mempools and math objects are alive. */
+size_t mp__host_device_objects(mp_device *device);
+
 /* The first breach of the contract that an adversarial device has seen, in one sentence with its
  * seed; NULL where there is none. From then on every synchronize fails with that sentence.
  * Borrowed: until the device is destroyed. */

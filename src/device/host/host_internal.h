@@ -130,8 +130,7 @@ typedef struct host_item_kind {
     bool (*references)(const host_item *item, host_reference_fn *fn, void *context);
     /* What messages call it; needed where there are references. Static storage. */
     const char *(*name)(const host_item *item);
-    /* Fills in kind, name (perhaps kept in `text`) and figures for a profiler; NULL: it is not
-     * told. */
+    /* Fills in kind, name (the item's own) and figures for a profiler; NULL: it is not told. */
     void (*describe)(host_device *host, const host_item *item, mp_profile_record *record);
     const char *not_captured; /* the call that a capture refuses; NULL: it can be captured */
     bool is_foreign;          /* what it waits for is not in a queue of this device */

@@ -76,6 +76,11 @@ mp_status mp__host_kernel_load(mp_device *self, const mp_kernel_image *image, mp
     return MP_OK;
 }
 
+mp_status mp__host_kernel_ready(mp_device *self, mp_kernel *kernel) {
+    (void)kernel; /* as it is from the start */
+    return mp__host_call(mp__host_from(self), "kernel_ready");
+}
+
 void mp__host_kernel_unload(mp_device *self, mp_kernel *kernel) {
     mp__host_object_destroy(mp__host_from(self), &kernel->object);
 }

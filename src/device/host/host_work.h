@@ -101,6 +101,7 @@ void mp__host_nodes_free(host_nodes *nodes);
 /* ---- host_kernel.c, host_block.c ---- */
 
 mp_status mp__host_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
+mp_status mp__host_kernel_ready(mp_device *self, mp_kernel *kernel);
 void mp__host_kernel_unload(mp_device *self, mp_kernel *kernel);
 mp_status mp__host_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
                           const void *args, size_t args_size);
@@ -134,7 +135,7 @@ void mp__host_check_freed(host_device *host, size_t bytes_max);
 /* ---- host_math.c ---- */
 
 mp_status mp__host_gemm_prepare(mp_device *self, const mp_gemm *gemm, mp_math **out);
-mp_status mp__host_conv_prepare(mp_device *self, const mp_conv *conv, mp_math **out);
+mp_status mp__host_conv_prepare(mp_device *self, const mp_conv *conv, mp_math **out, bool *whole);
 size_t mp__host_math_workspace(mp_device *self, const mp_math *math);
 mp_status mp__host_math_run(mp_device *self, mp_stream *stream, mp_math *math,
                             const mp_addr *operands, mp_addr workspace);

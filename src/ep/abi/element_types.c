@@ -18,18 +18,41 @@ static const element elements[] = {
 #undef X
 };
 
-mp_status mp__value_tensor(const OrtValueInfo *value, const OrtTensorTypeAndShapeInfo **out) {
+mp_status mp__value_tensor(const OrtValueInfo *value, const OrtTensorTypeAndShapeInfo **out,
+                           ONNXTensorElementDataType *type, size_t *rank) {
     const OrtTypeInfo *info = NULL;
     *out = NULL;
+    *type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    *rank = 0;
     MP_TRY(mp__from_ort(ORT->GetValueInfoTypeInfo(value, &info)));
-    return info == NULL ? MP_OK : mp__from_ort(ORT->CastTypeInfoToTensorInfo(info, out));
+    if (info != NULL) {
+        MP_TRY(mp__from_ort(ORT->CastTypeInfoToTensorInfo(info, out)));
+    }
+    if (*out == NULL) {
+        return MP_OK;
+    }
+    MP_TRY(mp__from_ort(ORT->GetTensorElementType(*out, type)));
+    return mp__from_ort(ORT->GetDimensionsCount(*out, rank));
+}
+
+mp_status mp__value_describe(const OrtValueInfo *value, mp_tensor *out) {
+    const OrtTensorTypeAndShapeInfo *tensor = NULL;
+    ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    size_t rank = 0;
+    *out = (mp_tensor){.shape = {.rank = -1}};
+    MP_TRY(mp__value_tensor(value, &tensor, &type, &rank));
+    out->type = (mp_dtype)type;
+    if (tensor == NULL || !ORT->TensorTypeAndShape_HasShape(tensor) || rank > MP_RANK_MAX) {
+        return MP_OK;
+    }
+    out->shape.rank = (int32_t)rank;
+    return mp__from_ort(ORT->GetDimensions(tensor, out->shape.dim, rank));
 }
 
 mp_status mp__value_type(const OrtValueInfo *value, ONNXTensorElementDataType *out) {
     const OrtTensorTypeAndShapeInfo *tensor = NULL;
-    *out = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-    MP_TRY(mp__value_tensor(value, &tensor));
-    return tensor != NULL ? mp__from_ort(ORT->GetTensorElementType(tensor, out)) : MP_OK;
+    size_t rank = 0;
+    return mp__value_tensor(value, &tensor, out, &rank);
 }
 
 size_t mp__element_size(ONNXTensorElementDataType type) {

@@ -5,9 +5,8 @@
 #ifndef MP_EP_ELEMENT_TYPES_H
 #define MP_EP_ELEMENT_TYPES_H
 
-#include "base/dtype.h"
-#include "base/status.h"
 #include "ep/abi/ort.h"
+#include "op/core/op.h"
 
 #include <stdbool.h>
 
@@ -15,9 +14,14 @@ enum {
     MP_CARRIED_TYPES = MP_ALL_TYPES | MP_NARROW,
 };
 
-/* What a graph says of a value; borrowed from it, NULL for anything but a tensor. */
-mp_status mp__value_tensor(const OrtValueInfo *value, const OrtTensorTypeAndShapeInfo **out);
-/* Its type; UNDEFINED if it is not a tensor. */
+/* What a graph says of a value: borrowed from it, NULL for anything but a tensor; its type, or
+ * UNDEFINED, and its rank, or 0. */
+mp_status mp__value_tensor(const OrtValueInfo *value, const OrtTensorTypeAndShapeInfo **out,
+                           ONNXTensorElementDataType *type, size_t *rank);
+/* The same as a tensor of ours: what is not known is -1, a rank above MP_RANK_MAX, too; type
+ * MP_NONE for anything but a tensor. No data. */
+mp_status mp__value_describe(const OrtValueInfo *value, mp_tensor *out);
+/* Its type alone. */
 mp_status mp__value_type(const OrtValueInfo *value, ONNXTensorElementDataType *out);
 
 /* Bytes of one element; 0 for strings and for what is smaller than a byte. */

@@ -198,29 +198,7 @@ static mp_status store_open(const mp_op *op, mp_attr_store **out) {
     return MP_OK;
 }
 
-mp_status mp__attrs_read(const mp_op *op, const OrtKernelInfo *info, mp_attr_store **out) {
-    const size_t count = length(op->attrs);
-    mp_attr_store *store = NULL;
-    MP_TRY(store_open(op, &store));
-    for (size_t i = 0; i < count; i++) {
-        mp_attr *attr = &store->attrs[store->count];
-        *attr = (mp_attr){.name = op->attrs[i].name, .kind = op->attrs[i].kind};
-        bool given = false;
-        const mp_status status = read_one(info, attr, &given);
-        if (status != MP_OK) {
-            attr_release(attr);
-            mp__attrs_release(store);
-            return status;
-        }
-        if (given) {
-            store->count++;
-        } else {
-            attr_release(attr);
-        }
-    }
-    *out = store;
-    return MP_OK;
-}
+/* ---- of a node of a graph ---- */
 
 /* Sets `attr`, a number, to what the node has; false where it has none. */
 static bool read_number(const OrtNode *node, mp_attr *attr) {
@@ -235,20 +213,6 @@ static bool read_number(const OrtNode *node, mp_attr *attr) {
                : succeeded(
                      ORT->ReadOpAttr(found, ORT_OP_ATTR_FLOAT, &attr->f, sizeof attr->f, &size));
 }
-
-mp_status mp__attrs_of_node(const mp_op *op, const OrtNode *node, mp_attr_store **out) {
-    const size_t count = length(op->attrs);
-    MP_TRY(store_open(op, out));
-    for (size_t i = 0; i < count; i++) {
-        mp_attr *attr = &(*out)->attrs[(*out)->count];
-        *attr = (mp_attr){.name = op->attrs[i].name, .kind = op->attrs[i].kind};
-        const bool number = attr->kind == MP_ATTR_INT || attr->kind == MP_ATTR_FLOAT;
-        (*out)->count += number && read_number(node, attr);
-    }
-    return MP_OK;
-}
-
-/* ---- all attributes of a node of a graph ---- */
 
 static const struct {
     OrtOpAttrType type;
@@ -320,25 +284,47 @@ static mp_status read_any(const OrtNode *node, mp_attr *attr, bool *given) {
     return type == kinds[attr->kind].type ? read_list(found, attr, given) : MP_OK;
 }
 
-mp_status mp__attrs_of_node_all(const mp_op *op, const OrtNode *node, mp_attr_store **out) {
+/* ---- lists of attributes ---- */
+
+typedef mp_status read_fn(const void *from, mp_attr *attr, bool *given);
+
+static mp_status read_of_kernel(const void *info, mp_attr *attr, bool *given) {
+    return read_one(info, attr, given);
+}
+
+static mp_status read_of_node(const void *node, mp_attr *attr, bool *given) {
+    return read_any(node, attr, given);
+}
+
+static mp_status read_list_of(const mp_op *op, read_fn *read, const void *from,
+                              mp_attr_store **out) {
     const size_t count = length(op->attrs);
-    MP_TRY(store_open(op, out));
+    mp_attr_store *store = NULL;
+    MP_TRY(store_open(op, &store));
     for (size_t i = 0; i < count; i++) {
-        mp_attr *attr = &(*out)->attrs[(*out)->count];
-        *attr = (mp_attr){.name = op->attrs[i].name, .kind = op->attrs[i].kind};
+        mp_attr *attr = &store->attrs[store->count];
         bool given = false;
-        const mp_status status = read_any(node, attr, &given);
-        if (status != MP_OK) {
+        *attr = (mp_attr){.name = op->attrs[i].name, .kind = op->attrs[i].kind};
+        const mp_status status = read(from, attr, &given);
+        if (status != MP_OK || !given) {
             attr_release(attr);
-            mp__attrs_release(*out);
+        }
+        if (status != MP_OK) {
+            mp__attrs_release(store);
             return status;
         }
-        if (!given) {
-            attr_release(attr);
-        }
-        (*out)->count += given;
+        store->count += given;
     }
+    *out = store;
     return MP_OK;
+}
+
+mp_status mp__attrs_read(const mp_op *op, const OrtKernelInfo *info, mp_attr_store **out) {
+    return read_list_of(op, read_of_kernel, info, out);
+}
+
+mp_status mp__attrs_of_node(const mp_op *op, const OrtNode *node, mp_attr_store **out) {
+    return read_list_of(op, read_of_node, node, out);
 }
 
 void mp__attrs_release(mp_attr_store *store) {

@@ -12,10 +12,8 @@ typedef struct mp_attr_store mp_attr_store;
 
 /* Reads those attributes of `op`'s list that the node has. Gives: `*out`, until release. */
 mp_status mp__attrs_read(const mp_op *op, const OrtKernelInfo *info, mp_attr_store **out);
-/* The same from a node of a graph, of numbers alone: lists, texts and tensors are left out. */
+/* The same from a node of a graph. */
 mp_status mp__attrs_of_node(const mp_op *op, const OrtNode *node, mp_attr_store **out);
-/* The same, of all kinds. */
-mp_status mp__attrs_of_node_all(const mp_op *op, const OrtNode *node, mp_attr_store **out);
 void mp__attrs_release(mp_attr_store *store);
 
 /* Borrowed from the store. */

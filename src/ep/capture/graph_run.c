@@ -176,10 +176,10 @@ mp_status mp__run_saw(const mp_addr *in, int in_count, const mp_addr *out, int o
     return MP_OK;
 }
 
-void mp__run_node_ended(const mp_provider *provider, mp_status status) {
+void mp__run_nodes_ended(const mp_provider *provider, int count, mp_status status) {
     mp_run *run = mp__run_now;
     if (run != NULL && run->provider == provider) {
-        run->nodes++;
+        run->nodes += count;
         run->failed |= status != MP_OK;
     }
 }

@@ -54,9 +54,9 @@ mp_status mp__run_unfit(const char *why);
  * launch, is tried again a few times. */
 mp_status mp__run_stop_recording(const char *why);
 
-/* A node has been computed with these tensors, or has failed. */
+/* Nodes, those of an island at once, have been computed with these tensors, or have failed. */
 mp_status mp__run_saw(const mp_addr *in, int in_count, const mp_addr *out, int out_count);
-void mp__run_node_ended(const mp_provider *provider, mp_status status);
+void mp__run_nodes_ended(const mp_provider *provider, int count, mp_status status);
 
 /* ---- memory; instead of mp_pool_alloc and mp_pool_free ---- */
 

@@ -5,8 +5,12 @@
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/island/import.h"
+#include "ep/island/island_note.h"
+#include "ep/island/weights.h"
 #include "graph/pass.h"
+#include "graph/text.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,11 +20,21 @@ static void destroy(mp_island *island) {
     if (island == NULL) {
         return;
     }
+    mp__island_list_remove(island);
     mp__island_programs_close(island);
-    mp__weights_release(island->provider, &island->weights);
-    mp_graph_destroy(island->graph);
+    for (int32_t i = 0; i < island->body_count; i++) {
+        destroy(island->bodies[i].island);
+    }
+    free(island->bodies);
+    if (!island->is_body) {
+        mp_graph_destroy(island->graph);
+    }
     pthread_mutex_destroy(&island->lock);
     free(island->name);
+    free(island->event);
+    free(island->out_labels);
+    free(island->nodes);
+    free(island->before);
     free(island);
 }
 
@@ -36,49 +50,199 @@ static void release_state(OrtNodeComputeInfo *self, void *state) {
     (void)state;
 }
 
-static mp_status name_island(mp_island *island, const OrtNode *fused) {
-    const char *name = "";
-    MP_TRY(mp__from_ort(ORT->Node_GetName(fused, &name)));
-    island->name = strdup(name != NULL ? name : "");
-    if (island->name == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for an island's name");
+/* A line of the log for each line of the graph's text, at debug level. */
+static void log_graph(const mp_island *island) {
+    char *text = NULL;
+    char *rest = NULL;
+    if (mp_log_get_threshold() < MP_LOG_DEBUG ||
+        mp_graph_write_origins(island->graph, &text) != MP_OK) {
+        return;
     }
-    island->label = mp_label_make(MP_LABEL_WORKSPACE, island->name, "values");
+    for (const char *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        MP_LOG(DEBUG, "%s: %s", island->name, line);
+    }
+    free(text);
+}
+
+/* Whether the node stands for what the one before it does: a result of the same If. */
+static bool is_again(const mp_graph *graph, int32_t n) {
+    const mp_vertex *v = &graph->nodes[n];
+    const mp_vertex *before = n > 0 ? v - 1 : NULL;
+    return before != NULL && v->node.op == before->node.op &&
+           strcmp(v->node.op->domain, MP_OWN_DOMAIN) == 0 &&
+           strcmp(v->node.name, before->node.name) == 0;
+}
+
+/* What the passes take away. */
+static mp_status keep_for_explanation(mp_island *island) {
+    const mp_graph *graph = island->graph;
+    mp_origin *all = NULL;
+    int32_t count = 0;
+    if (!island->provider->options.explain) {
+        return MP_OK;
+    }
+    MP_TRY(mp_graph_write_origins(graph, &island->before));
+    all = calloc((size_t)graph->node_count + 1, sizeof *all);
+    if (all == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to explain an island");
+    }
+    for (int32_t n = 0; n < graph->node_count; n++) { /* each stands for itself yet */
+        const mp_origins *o = &graph->nodes[n].origins;
+        if (o->count > 0 && !is_again(graph, n)) {
+            all[count++] = o->list[0];
+        }
+    }
+    const mp_status status = mp_origins_json((mp_origins){all, count}, &island->nodes);
+    free(all);
+    return status;
+}
+
+static mp_status rewrite(mp_island *island) {
+    int64_t *all = &island->provider->islands.rewrites;
+    const int64_t before = *all;
+    MP_TRY(mp_passes_run(island->graph, secure_getenv("MILLPOND_PASSES"), all));
+    island->rewrites = *all - before;
     return MP_OK;
 }
 
-static mp_status compile_one(mp_provider *provider, const OrtGraph *group, const OrtNode *fused,
-                             OrtNodeComputeInfo **out) {
+/* ---- one island, without its constants ---- */
+
+enum { BODY_SHARE = 4 }; /* shapes of a body change from one iteration to the next */
+
+static mp_status open_island(mp_provider *provider, bool is_body, mp_island **out) {
+    const int most = (int)provider->options.fusion_programs;
     mp_island *island = calloc(1, sizeof *island);
     if (island == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for an island");
     }
     pthread_mutex_init(&island->lock, NULL);
     island->provider = provider;
+    island->is_body = is_body;
+    island->programs.most = is_body ? BODY_SHARE * most : most;
     island->base = (OrtNodeComputeInfo){.ort_version_supported = mp_the_plugin.version,
                                         .CreateState = create_state,
                                         .Compute = mp__island_compute,
                                         .ReleaseState = release_state};
-    int64_t rewrites = 0;
-    mp_status status = name_island(island, fused);
+    *out = island;
+    return MP_OK;
+}
+
+static mp_status fill_graph(mp_island *island);
+
+static mp_status fill_body(mp_island *island, const mp_vertex *v) {
+    mp_island_body *body = &island->bodies[island->body_count];
+    body->loop = v->loop;
+    MP_TRY(open_island(island->provider, true, &body->island));
+    island->body_count++;
+    body->island->graph = v->loop->body;
+    MP_TRY(mp__island_name_body(body->island, island, v));
+    return fill_graph(body->island);
+}
+
+/* Of a graph as imported, which has been named. */
+static mp_status fill_graph(mp_island *island) {
+    const mp_graph *graph = island->graph;
+    island->node_count = graph->node_count;
+    MP_TRY(keep_for_explanation(island));
+    MP_TRY(rewrite(island));
+    MP_LOG(DEBUG, "%s: %d nodes after %lld rewrites, %d inputs, %d outputs", island->name,
+           (int)graph->node_count, (long long)island->rewrites, (int)graph->input_count,
+           (int)graph->output_count);
+    log_graph(island);
+    island->bodies = calloc((size_t)graph->body_count + 1, sizeof *island->bodies);
+    if (island->bodies == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for an island");
+    }
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        if (graph->nodes[n].loop != NULL) {
+            MP_TRY(fill_body(island, &graph->nodes[n]));
+        }
+    }
+    return MP_OK;
+}
+
+/* Gives: `*out`, until destroy. */
+static mp_status make(mp_provider *provider, const OrtGraph *group, const OrtNode *fused,
+                      mp_island **out) {
+    mp_island *island = NULL;
+    MP_TRY(open_island(provider, false, &island));
+    mp_status status = mp__island_import(provider, group, fused, &island->graph);
     if (status == MP_OK) {
-        status = mp__island_import(provider, group, fused, &island->graph);
+        status = mp__island_name(island, fused);
     }
     if (status == MP_OK) {
-        status = mp_passes_run(island->graph, secure_getenv("MILLPOND_PASSES"), &rewrites);
-    }
-    if (status == MP_OK) {
-        status = mp__weights_make(provider, island->graph, &island->weights);
+        status = fill_graph(island);
     }
     if (status != MP_OK) {
         destroy(island);
         return status;
     }
-    atomic_fetch_add(&provider->kernel_count, 1);
-    MP_LOG(DEBUG, "island %s: %d nodes after %lld rewrites, %d inputs, %d outputs", island->name,
-           (int)island->graph->node_count, (long long)rewrites, (int)island->graph->input_count,
-           (int)island->graph->output_count);
-    *out = &island->base;
+    *out = island;
+    return MP_OK;
+}
+
+/* ---- all of a compilation ---- */
+
+static size_t count_graphs(const mp_island *island) {
+    size_t count = 1;
+    assert(island != NULL);
+    for (int32_t i = 0; i < island->body_count; i++) {
+        count += count_graphs(island->bodies[i].island);
+    }
+    return count;
+}
+
+/* Returns the end of what it has written. */
+static mp_graph **list_graphs(const mp_island *island, mp_graph **out) {
+    assert(island != NULL);
+    *out++ = island->graph;
+    for (int32_t i = 0; i < island->body_count; i++) {
+        out = list_graphs(island->bodies[i].island, out);
+    }
+    return out;
+}
+
+/* Bodies behind the island that they are of. */
+static void tell_of(mp_island *island) {
+    mp__island_list_add(island);
+    for (int32_t i = 0; i < island->body_count; i++) {
+        tell_of(island->bodies[i].island);
+    }
+}
+
+static mp_status bring_constants(mp_provider *provider, OrtNodeComputeInfo *const *islands,
+                                 size_t count) {
+    size_t graphs = 0;
+    for (size_t i = 0; i < count; i++) {
+        graphs += count_graphs((const mp_island *)islands[i]);
+    }
+    mp_graph **list = calloc(graphs + 1, sizeof *list);
+    if (list == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for islands");
+    }
+    mp_graph **at = list;
+    for (size_t i = 0; i < count; i++) {
+        at = list_graphs((const mp_island *)islands[i], at);
+    }
+    const mp_status status = mp__weights_bring(provider, list, graphs);
+    free(list);
+    return status;
+}
+
+static mp_status make_all(mp_provider *provider, const OrtGraph **groups, const OrtNode **fused,
+                          size_t count, OrtNodeComputeInfo **out) {
+    MP_TRY(mp__island_keep_open(provider));
+    for (size_t i = 0; i < count; i++) {
+        mp_island *island = NULL;
+        MP_TRY(make(provider, groups[i], fused[i], &island));
+        out[i] = &island->base;
+        atomic_fetch_add(&provider->kernel_count, island->node_count);
+    }
+    MP_TRY(bring_constants(provider, out, count));
+    for (size_t i = 0; i < count; i++) { /* graphs that stay as they are, for whoever looks */
+        tell_of((mp_island *)out[i]);
+    }
     return MP_OK;
 }
 
@@ -86,17 +250,14 @@ static OrtStatus *compile(OrtEp *self, const OrtGraph **groups, const OrtNode **
                           OrtNodeComputeInfo **out, OrtNode **contexts) {
     (void)contexts; /* only where a session asks for nodes of compiled models */
     for (size_t i = 0; i < count; i++) {
-        const mp_status status = compile_one((mp_provider *)self, groups[i], fused[i], &out[i]);
-        if (status != MP_OK) {
-            OrtStatus *failed = mp__to_ort(status);
-            while (i-- > 0) {
-                destroy((mp_island *)out[i]);
-                out[i] = NULL;
-            }
-            return failed;
-        }
+        out[i] = NULL;
     }
-    return NULL;
+    OrtStatus *failed = mp__to_ort(make_all((mp_provider *)self, groups, fused, count, out));
+    for (size_t i = 0; failed != NULL && i < count; i++) {
+        destroy((mp_island *)out[i]);
+        out[i] = NULL;
+    }
+    return failed;
 }
 
 static void release(OrtEp *self, OrtNodeComputeInfo **list, size_t count) {

@@ -1,9 +1,10 @@
 /* island_instance.c - programs as captured graphs.
  *
- * A graph has the addresses of one run in it: inputs, outputs, block. A pool in steady state gives
- * the same memory for the same requests, so most runs find a graph with theirs; one is captured
- * when addresses come for the third time. The run's own stream is not captured, so that nobody who
- * records an event on it or waits for it meanwhile breaks the capture: a stream aside is.
+ * A graph has the addresses of one run in it: inputs, outputs, block, what earlier segments kept. A
+ * pool in steady state gives the same memory for the same requests, so most runs find a graph with
+ * theirs; one is captured when addresses come for the third time. The run's own stream is not
+ * captured, so that nobody who records an event on it or waits for it meanwhile breaks the capture:
+ * a stream aside is.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/island/island.h"
 
@@ -15,30 +16,52 @@
 #include <string.h>
 
 enum {
-    RUNS_BEFORE = 2, /* with these addresses */
-    STEPS_LEAST = 3, /* fewer are launched as fast one by one */
-    IDLE_RUNS = 256, /* of the program, after which a graph may give way to another */
+    RUNS_BEFORE = 2,       /* with these addresses */
+    STEPS_LEAST = 3,       /* fewer are launched as fast one by one */
+    IDLE_RUNS = 256,       /* of the program, after which a graph may give way to another */
+    LAUNCHES_MOST = 20000, /* of one graph */
+    GRAPH_BYTES = 16 << 10,
+    LAUNCH_BYTES = 2 << 10,
 };
 
-static size_t address_count(const mp_island *island) {
-    return (size_t)island->graph->input_count + (size_t)island->graph->output_count + 1;
+/* Bases that the program reads, and its own. */
+static size_t bases_of(const mp_island_program *p) {
+    return (size_t)mp_program_base_own(p->program) + !mp_program_is_last(p->program);
 }
 
-static bool matches(const mp_island *island, const mp_island_instance *instance,
-                    const mp_program_call *call) {
+static size_t address_count(const mp_island *island, const mp_island_program *p) {
+    return (size_t)island->graph->input_count + (size_t)island->graph->output_count + 1 +
+           bases_of(p);
+}
+
+static bool same(const mp_addr *a, const mp_addr *b, size_t count) {
+    return count == 0 || memcmp(a, b, count * sizeof *a) == 0;
+}
+
+static bool matches(const mp_island *island, const mp_island_program *p,
+                    const mp_island_instance *instance, const mp_program_call *call) {
     const size_t in = (size_t)island->graph->input_count;
     const size_t out = (size_t)island->graph->output_count;
     const mp_addr *a = instance->addresses;
-    return memcmp(a, call->in, in * sizeof *a) == 0 &&
-           memcmp(a + in, call->out, out * sizeof *a) == 0 && a[in + out] == call->block;
+    return same(a, call->in, in) && same(a + in, call->out, out) && a[in + out] == call->block &&
+           same(a + in + out + 1, call->bases, bases_of(p));
 }
 
-static void set_addresses(const mp_island *island, mp_addr *a, const mp_program_call *call) {
+static void set_addresses(const mp_island *island, const mp_island_program *p, mp_addr *a,
+                          const mp_program_call *call) {
     const size_t in = (size_t)island->graph->input_count;
     const size_t out = (size_t)island->graph->output_count;
     memcpy(a, call->in, in * sizeof *a);
     memcpy(a + in, call->out, out * sizeof *a);
     a[in + out] = call->block;
+    for (size_t i = 0; i < bases_of(p); i++) {
+        a[in + out + 1 + i] = call->bases[i];
+    }
+}
+
+/* What a captured graph keeps on the device: no driver says it. */
+static size_t graph_bytes(const mp_island_program *p) {
+    return GRAPH_BYTES + LAUNCH_BYTES * (size_t)mp_program_launch_count(p->program);
 }
 
 /* ---- the list; with the island's lock held ---- */
@@ -46,7 +69,7 @@ static void set_addresses(const mp_island *island, mp_addr *a, const mp_program_
 static mp_island_instance *find(const mp_island *island, mp_island_program *p,
                                 const mp_program_call *call) {
     for (int i = 0; i < p->instance_count; i++) {
-        if (matches(island, &p->instances[i], call)) {
+        if (matches(island, p, &p->instances[i], call)) {
             return &p->instances[i];
         }
     }
@@ -76,7 +99,7 @@ static mp_island_instance *make_record(const mp_island *island, mp_island_progra
     mp_island_instance *instance = NULL;
     *old = NULL;
     if (p->instance_count < MP_ISLAND_INSTANCES_MAX) {
-        mp_addr *addresses = calloc(address_count(island), sizeof *addresses);
+        mp_addr *addresses = calloc(address_count(island, p), sizeof *addresses);
         if (addresses == NULL) {
             return NULL;
         }
@@ -88,9 +111,10 @@ static mp_island_instance *make_record(const mp_island *island, mp_island_progra
             return NULL;
         }
         *old = instance->exec;
+        mp__island_keeps(island, p, 0, *old != NULL ? graph_bytes(p) : 0);
         *instance = (mp_island_instance){.addresses = instance->addresses};
     }
-    set_addresses(island, instance->addresses, call);
+    set_addresses(island, p, instance->addresses, call);
     return instance;
 }
 
@@ -128,14 +152,6 @@ static void destroy_later(const mp_island *island, mp_graph_exec *exec) {
     }
 }
 
-void mp__island_instances_close(const mp_island *island, mp_island_program *p) {
-    for (int i = 0; i < p->instance_count; i++) {
-        destroy_later(island, p->instances[i].exec);
-        free(p->instances[i].addresses);
-    }
-    p->instance_count = 0;
-}
-
 /* ---- one run ---- */
 
 /* What the run found under the lock. */
@@ -165,52 +181,82 @@ static choice choose(mp_island *island, mp_island_program *p, const mp_program_c
     return c;
 }
 
+/* `failed`: why there is no graph that can be launched. What lacked memory is tried again after
+ * some more runs. */
 static void let_go(mp_island *island, mp_island_program *p, mp_island_instance *instance,
-                   mp_status captured) {
+                   bool is_new, mp_status failed) {
     (void)pthread_mutex_lock(&island->lock);
     instance->busy = false;
-    p->never_captured = p->never_captured || captured != MP_OK;
+    if (is_new && instance->exec != NULL) {
+        mp__island_keeps(island, p, graph_bytes(p), 0);
+    }
+    if (failed == MP_OUT_OF_MEMORY) {
+        instance->runs = 0;
+    } else if (failed != MP_OK) {
+        p->never_captured = true;
+    }
     (void)pthread_mutex_unlock(&island->lock);
 }
 
 static bool is_worth_it(const mp_island_program *p) {
     return !p->never_captured && !mp_program_draws(p->program) &&
-           mp_program_step_count(p->program) >= STEPS_LEAST;
+           mp_program_launch_count(p->program) >= STEPS_LEAST &&
+           mp_program_launch_count(p->program) <= LAUNCHES_MOST;
 }
 
-/* A graph tells a profiler of the run that it was captured in; and a stream that is captured by its
- * user takes launches one by one. */
+/* A stream that is captured by its user takes launches one by one. */
 static bool is_free(mp_device *device, mp_stream *stream) {
     bool captured = false;
-    return mp__profile_tag() == 0 &&
-           device->ops->capture_active(device, stream, &captured) == MP_OK && !captured;
+    return device->ops->capture_active(device, stream, &captured) == MP_OK && !captured;
 }
 
-mp_status mp__island_launch(mp_island *island, mp_island_program *p, mp_stream *stream,
-                            const mp_program_call *call, bool *done) {
+/* A graph that was captured before somebody listened, or for another, does not tell for which nodes
+ * it works: it is captured once more. */
+static void forget_silent(mp_island *island, mp_island_program *p, mp_island_instance *instance) {
+    const uint64_t listener = mp_profile_listener();
+    if (instance->exec == NULL || listener == 0 || listener == instance->listener) {
+        return;
+    }
+    destroy_later(island, instance->exec);
+    instance->exec = NULL;
+    (void)pthread_mutex_lock(&island->lock);
+    mp__island_keeps(island, p, 0, graph_bytes(p));
+    (void)pthread_mutex_unlock(&island->lock);
+}
+
+static mp_status capture_or_make_room(const mp_island *island, const mp_island_program *p,
+                                      const mp_program_call *call, mp_graph_exec **out) {
+    const mp_status status = capture(island, p, call, out);
+    return status == MP_OUT_OF_MEMORY && mp__islands_shed(island->provider)
+               ? capture(island, p, call, out)
+               : status;
+}
+
+bool mp__island_launch(mp_island *island, mp_island_program *p, mp_stream *stream,
+                       const mp_program_call *call) {
     mp_device *device = island->provider->unit->device;
-    mp_status captured = MP_OK;
     mp_status status = MP_OK;
-    *done = false;
     if (!is_worth_it(p) || !is_free(device, stream)) {
-        return MP_OK;
+        return false;
     }
     const choice c = choose(island, p, call);
     destroy_later(island, c.old);
     if (c.instance == NULL) {
-        return MP_OK;
+        return false;
     }
-    if (c.instance->exec == NULL) {
-        captured = capture(island, p, call, &c.instance->exec);
-        if (captured != MP_OK) {
-            MP_LOG(INFO, "island %s is not captured, and walked through: %s", island->name,
-                   mp_error_message());
-        }
+    forget_silent(island, p, c.instance);
+    const bool is_new = c.instance->exec == NULL;
+    if (is_new) {
+        c.instance->listener = mp_profile_listener();
+        status = capture_or_make_room(island, p, call, &c.instance->exec);
     }
-    if (c.instance->exec != NULL) {
+    if (status == MP_OK) {
         status = device->ops->graph_launch(device, c.instance->exec, stream);
-        *done = status == MP_OK;
     }
-    let_go(island, p, c.instance, captured);
-    return status;
+    if (status != MP_OK) {
+        MP_LOG(INFO, "%s is not launched as a graph, and walked through: %s", island->name,
+               mp_error_message());
+    }
+    let_go(island, p, c.instance, is_new, status);
+    return status == MP_OK;
 }

@@ -1,5 +1,7 @@
-/* weights.h - the constants of an island on the device: brought there once, in the form in which
- * its operators want them.
+/* weights.h - the constants of a session's islands on the device: brought there once, in the form
+ * in which operators want them, and kept for as long as the session lives.
+ *
+ * They lie where ONNX Runtime puts initializers: past the arena, in memory of the session's pool.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_EP_WEIGHTS_H
 #define MP_EP_WEIGHTS_H
@@ -7,16 +9,12 @@
 #include "ep/session/plugin.h"
 #include "graph/graph.h"
 
-typedef struct mp_weights {
-    mp_addr *blocks; /* owned, and what they name */
-    size_t count, capacity;
-} mp_weights;
-
-/* Sets `device` of the graph's constants but for small ones, which programs carry with them, and
- * forgets their data in host memory. Gives: memory, until release, also when it fails. Blocks:
- * until all is there. Fails: OUT_OF_MEMORY, DEVICE. */
-mp_status mp__weights_make(const mp_provider *provider, mp_graph *graph, mp_weights *out);
-/* Blocks: until what is queued on the session's streams has ended. */
-void mp__weights_release(const mp_provider *provider, mp_weights *weights);
+/* Sets `device` of the constants of these graphs that are read on the device, and forgets the host
+ * memory of all but small ones. What is there already, for an island of the session that was made
+ * before, is not brought again. Blocks: until all is there. Threads: one at a time for a session.
+ * Fails: OUT_OF_MEMORY, DEVICE; what was brought stays until the session ends. */
+mp_status mp__weights_bring(mp_provider *provider, mp_graph *const *graphs, size_t count);
+/* The session ends. Blocks: until what is queued on its streams has ended. */
+void mp__weights_release(mp_provider *provider);
 
 #endif

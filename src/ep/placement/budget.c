@@ -5,6 +5,7 @@
 
 #include "ep/abi/bridge.h"
 #include "ep/abi/element_types.h"
+#include "ep/abi/node_values.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,10 @@ static mp_status bytes_of(const OrtValueInfo *value, uint64_t *out) {
     ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
     size_t rank = 0;
     *out = 0;
-    MP_TRY(mp__value_tensor(value, &tensor));
+    MP_TRY(mp__value_tensor(value, &tensor, &type, &rank));
     if (tensor == NULL) {
         return MP_OK;
     }
-    MP_TRY(mp__from_ort(ORT->GetTensorElementType(tensor, &type)));
-    MP_TRY(mp__from_ort(ORT->GetDimensionsCount(tensor, &rank)));
     int64_t *dims = calloc(rank + 1, sizeof *dims);
     if (dims == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
@@ -47,9 +46,9 @@ typedef struct bill {
 } bill;
 
 static mp_status add_value(bill *b, const OrtValueInfo *value) {
-    const char *name = NULL;
+    const char *name = "";
     uint64_t bytes = 0;
-    MP_TRY(mp__from_ort(ORT->GetValueInfoName(value, &name)));
+    MP_TRY(mp__value_name(value, &name));
     bool known = mp__name_set_has(&b->budget->counted, name);
     for (size_t i = 0; i < b->count && !known; i++) {
         known = strcmp(b->names[i], name) == 0;
@@ -89,18 +88,18 @@ static mp_status add_outputs(bill *b, const mp_op *op, const OrtValueInfo *const
     return MP_OK;
 }
 
-/* `list` has room for inputs and outputs. */
-static mp_status fill_bill(bill *b, const mp_op *op, const OrtNode *node, const OrtValueInfo **list,
-                           size_t inputs, size_t outputs) {
-    MP_TRY(mp__from_ort(ORT->Node_GetInputs(node, list, inputs)));
-    MP_TRY(mp__from_ort(ORT->Node_GetOutputs(node, list + inputs, outputs)));
-    MP_TRY(add_weights(b, op, list, inputs));
-    return add_outputs(b, op, list + inputs, outputs);
+static mp_status fill_bill(bill *b, const mp_op *op, const mp_values *in, const mp_values *out) {
+    b->names = calloc(in->count + out->count + 1, sizeof *b->names);
+    if (b->names == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
+    }
+    MP_TRY(add_weights(b, op, in->list, in->count));
+    return add_outputs(b, op, out->list, out->count);
 }
 
 static mp_status settle(mp_budget *budget, const bill *b) {
     for (size_t i = 0; i < b->count; i++) {
-        MP_TRY(mp__name_set_add(&budget->counted, b->names[i]));
+        MP_TRY(mp__name_set_add(&budget->counted, b->names[i], NULL));
     }
     budget->used = budget->used > UINT64_MAX - b->bytes ? UINT64_MAX : budget->used + b->bytes;
     return MP_OK;
@@ -115,21 +114,22 @@ void mp__budget_release(mp_budget *budget) {
 
 mp_status mp__budget_take(mp_budget *budget, uint64_t limit, const mp_op *op, const OrtNode *node,
                           bool must, bool *fits) {
-    size_t inputs = 0;
-    size_t outputs = 0;
-    MP_TRY(mp__from_ort(ORT->Node_GetNumInputs(node, &inputs)));
-    MP_TRY(mp__from_ort(ORT->Node_GetNumOutputs(node, &outputs)));
-    const OrtValueInfo **list = calloc(inputs + outputs + 1, sizeof *list);
-    bill b = {.budget = budget, .names = calloc(inputs + outputs + 1, sizeof *b.names)};
-    mp_status status =
-        list != NULL && b.names != NULL
-            ? fill_bill(&b, op, node, list, inputs, outputs)
-            : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
+    mp_values in = {NULL, 0};
+    mp_values out = {NULL, 0};
+    bill b = {.budget = budget};
+    mp_status status = mp__values_of(node, MP_SIDE_IN, &in);
+    if (status == MP_OK) {
+        status = mp__values_of(node, MP_SIDE_OUT, &out);
+    }
+    if (status == MP_OK) {
+        status = fill_bill(&b, op, &in, &out);
+    }
     if (status == MP_OK) {
         *fits = must || (budget->used <= limit && b.bytes <= limit - budget->used);
         status = *fits ? settle(budget, &b) : MP_OK;
     }
     free(b.names);
-    free(list);
+    mp__values_release(&in);
+    mp__values_release(&out);
     return status;
 }

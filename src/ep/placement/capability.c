@@ -1,4 +1,4 @@
-/* capability.c - which nodes of a graph this provider takes.
+/* capability.c - which nodes of a graph this provider takes, and which of them together.
  *
  * First pass: every node that has a kernel of ours, or is ours already (ONNX Runtime asks again
  * after it has changed the layout). Second pass: the arithmetic of shapes goes back to the CPU.
@@ -7,20 +7,23 @@
  * long as a node's inputs are all such values, integer graph inputs or small constants; taking such
  * a node would only add copies back and forth. What the CPU makes of other values is data: nodes
  * behind it are not its neighbours for that. Third pass: where the session limits its memory, what
- * is beyond it goes back, too.
+ * is beyond it goes back, too. Last, groups are found that run as islands (ep/island); these hold
+ * what the second pass gave back as well.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/abi/element_types.h"
+#include "ep/abi/node_values.h"
 #include "ep/island/claim.h"
+#include "ep/island/hold.h"
+#include "ep/island/island_note.h"
 #include "ep/placement/budget.h"
 #include "ep/placement/lacking.h"
 #include "ep/placement/left_note.h"
 #include "ep/placement/nhwc.h"
+#include "ep/placement/row.h"
 #include "ep/placement/subgraph.h"
-#include "ep/run/control_flow.h"
 #include "ep/session/plugin.h"
-#include "ep/session/refusal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -32,10 +35,13 @@ typedef struct graph_node {
     const OrtNode *node;
     const mp_op *op; /* NULL: no kernel of ours */
     bool ours;
-    bool fits;     /* it could be ours; set with `ours`, which later passes may take back */
-    bool controls; /* If, Loop, Scan */
-    bool assigned; /* before this pass */
-    bool left;     /* to the CPU, as arithmetic of shapes */
+    bool controls;  /* If, Loop, Scan */
+    bool is_held;   /* such a node, with its bodies, by an island */
+    bool copies;    /* between providers */
+    bool assigned;  /* before this pass */
+    bool of_shapes; /* it works on values in host memory, and for the CPU */
+    bool left;      /* to the CPU, therefore */
+    bool of_body;   /* it reads what the body's node has in host memory, such as the iteration */
     bool in_island;
 } graph_node;
 
@@ -43,131 +49,19 @@ typedef struct graph_node {
 typedef mp_name_set value_set;
 
 static mp_status value_set_add(value_set *set, const OrtValueInfo *value) {
-    const char *name = NULL;
-    MP_TRY(mp__from_ort(ORT->GetValueInfoName(value, &name)));
-    return mp__name_set_add(set, name);
+    const char *name = "";
+    MP_TRY(mp__value_name(value, &name));
+    return mp__name_set_add(set, name, NULL);
 }
 
 static mp_status value_set_has(const value_set *set, const OrtValueInfo *value, bool *out) {
-    const char *name = NULL;
-    MP_TRY(mp__from_ort(ORT->GetValueInfoName(value, &name)));
+    const char *name = "";
+    MP_TRY(mp__value_name(value, &name));
     *out = mp__name_set_has(set, name);
     return MP_OK;
 }
 
-/* ---- the values of a node ---- */
-
-typedef struct values {
-    const OrtValueInfo **list; /* owned; entries may be NULL */
-    size_t count;
-} values;
-
-static mp_status inputs_of(const OrtNode *node, values *out) {
-    MP_TRY(mp__from_ort(ORT->Node_GetNumInputs(node, &out->count)));
-    out->list = calloc(out->count + 1, sizeof *out->list);
-    if (out->list == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
-    }
-    return mp__from_ort(ORT->Node_GetInputs(node, out->list, out->count));
-}
-
-static mp_status outputs_of(const OrtNode *node, values *out) {
-    MP_TRY(mp__from_ort(ORT->Node_GetNumOutputs(node, &out->count)));
-    out->list = calloc(out->count + 1, sizeof *out->list);
-    if (out->list == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
-    }
-    return mp__from_ort(ORT->Node_GetOutputs(node, out->list, out->count));
-}
-
 /* ---- first pass ---- */
-
-static mp_status list_fits(const values *of, bool *out) {
-    *out = true;
-    for (size_t i = 0; i < of->count && *out; i++) {
-        const OrtTensorTypeAndShapeInfo *tensor = NULL;
-        size_t rank = 0;
-        if (of->list[i] != NULL) {
-            MP_TRY(mp__value_tensor(of->list[i], &tensor));
-        }
-        if (tensor != NULL) {
-            MP_TRY(mp__from_ort(ORT->GetDimensionsCount(tensor, &rank)));
-        }
-        *out = rank <= MP_RANK_MAX;
-    }
-    return MP_OK;
-}
-
-static mp_status same_value(const OrtValueInfo *a, const OrtValueInfo *b, bool *out) {
-    const char *a_name = NULL;
-    const char *b_name = NULL;
-    *out = false;
-    if (a == NULL || b == NULL) {
-        return MP_OK;
-    }
-    MP_TRY(mp__from_ort(ORT->GetValueInfoName(a, &a_name)));
-    MP_TRY(mp__from_ort(ORT->GetValueInfoName(b, &b_name)));
-    *out = strcmp(a_name, b_name) == 0;
-    return MP_OK;
-}
-
-/* Whether one value is wanted both on the host and on the device, as in Squeeze(axes, axes). ORT
- * keeps it in one of the two places, and a kernel that reads the other would crash. */
-static mp_status is_torn(const mp_op *op, const values *in, bool *out) {
-    *out = false;
-    for (size_t i = 0; i < in->count && !*out; i++) {
-        for (size_t j = 0; j < in->count && !*out && mp_op_host_in(op, i); j++) {
-            if (!mp_op_host_in(op, j)) {
-                MP_TRY(same_value(in->list[i], in->list[j], out));
-            }
-        }
-    }
-    return MP_OK;
-}
-
-/* Whether our kernel can run the node: no tensor is known to have more dimensions than kernels can
- * walk, and each input is where it should be. */
-static mp_status can_run(const mp_op *op, const OrtNode *node, bool *out) {
-    bool torn = false;
-    values in = {NULL, 0};
-    values made = {NULL, 0};
-    mp_status status = inputs_of(node, &in);
-    if (status == MP_OK) {
-        status = is_torn(op, &in, &torn);
-    }
-    if (status == MP_OK) {
-        status = list_fits(&in, out);
-        *out = *out && !torn;
-    }
-    if (status == MP_OK && *out) {
-        status = outputs_of(node, &made);
-        if (status == MP_OK) {
-            status = list_fits(&made, out);
-        }
-    }
-    free(in.list);
-    free(made.list);
-    return status;
-}
-
-/* A graph that was saved by ONNX Runtime holds the copies it had put between providers. */
-static const mp_op memcpy_ops[] = {
-    {.domain = "", .name = "MemcpyFromHost", .since = 1, .until = 1, .host_in = 1},
-    {.domain = "", .name = "MemcpyToHost", .since = 1, .until = 1, .host_out = 1},
-};
-
-static const mp_op *memcpy_find(const char *domain, const char *type) {
-    for (size_t i = 0; i < MP_COUNT_OF(memcpy_ops); i++) {
-        if (domain[0] == '\0' && strcmp(memcpy_ops[i].name, type) == 0) {
-            return &memcpy_ops[i];
-        }
-    }
-    return NULL;
-}
-
-static bool is_memcpy(const mp_op *op) {
-    return op == &memcpy_ops[0] || op == &memcpy_ops[1];
-}
 
 static mp_status note_missing(mp_provider *provider, const OrtNode *node) {
     MP_TRY(mp__lacking_note(node, &provider->lacking_told));
@@ -175,60 +69,31 @@ static mp_status note_missing(mp_provider *provider, const OrtNode *node) {
 }
 
 static mp_status look_up(mp_provider *provider, OrtEpGraphSupportInfo *support, graph_node *n) {
-    const char *ep = NULL;
-    const char *type = NULL;
-    const char *domain = NULL;
-    int version = 0;
-    const OrtKernelDef *definition = NULL;
+    mp_row row;
     bool fits = false;
-    MP_TRY(mp__from_ort(ORT->Node_GetEpName(n->node, &ep)));
-    n->assigned = ep != NULL && ep[0] != '\0';
-    const bool others = n->assigned && strcmp(ep, MP_EP_NAME) != 0;
-    if (others) {
-        return MP_OK;
-    }
-    MP_TRY(mp__from_ort(ORT_EP->EpGraphSupportInfo_LookUpKernel(support, n->node, &definition)));
-    if (definition == NULL) {
+    MP_TRY(mp__row_of(provider, support, n->node, &row));
+    n->assigned = row.assigned;
+    n->controls = row.controls;
+    n->copies = row.copies;
+    fits = row.op != NULL;
+    if (row.missing) {
         return note_missing(provider, n->node);
     }
-    MP_TRY(mp__from_ort(ORT->Node_GetOperatorType(n->node, &type)));
-    MP_TRY(mp__from_ort(ORT->Node_GetDomain(n->node, &domain)));
-    MP_TRY(mp__from_ort(ORT->Node_GetSinceVersion(n->node, &version)));
-    domain = strcmp(domain, "ai.onnx") == 0 ? "" : domain;
-    n->op = memcpy_find(domain, type);
-    n->ours = n->op != NULL;
-    if (n->ours) {
-        return MP_OK;
+    if (fits && row.controls) {
+        MP_TRY(mp__island_holds(provider, support, n->node, &n->is_held));
     }
-    const mp_op *control = mp__control_find(domain, type, version);
-    const mp_op *op = control != NULL ? control : mp_op_find(domain, type, version);
-    bool refused = op == NULL;
-    if (!refused) {
-        MP_TRY(mp__refused(provider, op, n->node, version, &refused));
+    if (fits && row.controls && !n->is_held) {
+        MP_TRY(mp__subgraph_is_for_us(provider->factory->name->provider, n->node, &fits));
     }
-    if (!refused) {
-        MP_TRY(can_run(op, n->node, &fits));
+    if (fits && !row.copies) {
+        MP_TRY(mp__nhwc_note_taken(provider, row.op, n->node, row.version));
     }
-    if (control != NULL && fits) {
-        MP_TRY(mp__subgraph_is_for_us(n->node, &fits));
-    }
-    if (fits) {
-        MP_TRY(mp__nhwc_note_taken(provider, op, n->node, version));
-    }
-    n->op = fits ? op : NULL;
-    n->ours = n->fits = fits;
-    n->controls = control != NULL;
+    n->op = fits ? row.op : NULL;
+    n->ours = fits;
     return MP_OK;
 }
 
 /* ---- second pass ---- */
-
-static mp_status element_type(const OrtValueInfo *value, ONNXTensorElementDataType *type) {
-    const OrtTensorTypeAndShapeInfo *tensor = NULL;
-    *type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-    MP_TRY(mp__value_tensor(value, &tensor));
-    return tensor == NULL ? MP_OK : mp__from_ort(ORT->GetTensorElementType(tensor, type));
-}
 
 static bool is_float(ONNXTensorElementDataType type) {
     return type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT ||
@@ -282,7 +147,7 @@ static mp_status input_prefers_cpu(const mp_op *op, size_t i, const OrtValueInfo
     bool constant = false;
     *host = false;
     *prefers = false;
-    MP_TRY(element_type(value, &type));
+    MP_TRY(mp__value_type(value, &type));
     if (is_narrow_float(type)) {
         return MP_OK;
     }
@@ -298,7 +163,7 @@ static mp_status input_prefers_cpu(const mp_op *op, size_t i, const OrtValueInfo
     return MP_OK;
 }
 
-static mp_status prefers_cpu(const graph_node *n, const values *in, const value_set *host_values,
+static mp_status prefers_cpu(const graph_node *n, const mp_values *in, const value_set *host_values,
                              bool *out) {
     bool any_host = false;
     *out = false;
@@ -321,15 +186,15 @@ static mp_status prefers_cpu(const graph_node *n, const values *in, const value_
 /* Notes which outputs of the node are host values: all of one that is `of_shapes`, those that a
  * node of ours leaves in host memory. A copy to the host is of data. */
 static mp_status note_host_outputs(const graph_node *n, bool of_shapes, value_set *host_values) {
-    values out = {NULL, 0};
-    mp_status status = outputs_of(n->node, &out);
+    mp_values out = {NULL, 0};
+    mp_status status = mp__values_of(n->node, MP_SIDE_OUT, &out);
     for (size_t i = 0; status == MP_OK && i < out.count; i++) {
-        const bool host = of_shapes || (n->ours && !is_memcpy(n->op) && mp_op_host_out(n->op, i));
+        const bool host = of_shapes || (n->ours && !n->copies && mp_op_host_out(n->op, i));
         if (host && out.list[i] != NULL) {
             status = value_set_add(host_values, out.list[i]);
         }
     }
-    free(out.list);
+    mp__values_release(&out);
     return status;
 }
 
@@ -343,26 +208,56 @@ static mp_status note_host_inputs(const OrtGraph *graph, value_set *host_values)
     return MP_OK;
 }
 
-static mp_status second_pass(const OrtGraph *graph, graph_node *nodes, size_t count) {
-    value_set host_values = {NULL, 0, 0};
-    mp_status status = note_host_inputs(graph, &host_values);
-    for (size_t i = 0; status == MP_OK && i < count; i++) { /* ORT lists them in run order */
-        graph_node *n = &nodes[i];
-        bool of_shapes = false;
-        if (!(n->ours && n->assigned) && !is_memcpy(n->op)) {
-            values in = {NULL, 0};
-            status = inputs_of(n->node, &in);
-            if (status == MP_OK) {
-                status = prefers_cpu(n, &in, &host_values, &of_shapes);
-            }
-            n->left = n->ours && of_shapes;
-            n->ours = n->ours && !of_shapes;
-            free(in.list);
-        }
-        if (status == MP_OK) {
-            status = note_host_outputs(n, of_shapes, &host_values);
+static mp_status reads_one_of(const value_set *set, const mp_values *in, bool *out) {
+    *out = false;
+    for (size_t i = 0; i < in->count && !*out; i++) {
+        if (in->list[i] != NULL) {
+            MP_TRY(value_set_has(set, in->list[i], out));
         }
     }
+    return MP_OK;
+}
+
+/* Gives a node to the CPU that works on values in host memory. */
+static mp_status leave_host_work(graph_node *n, const value_set *of_body,
+                                 const value_set *host_values) {
+    mp_values in = {NULL, 0};
+    mp_status status = mp__values_of(n->node, MP_SIDE_IN, &in);
+    if (status == MP_OK) {
+        status = prefers_cpu(n, &in, host_values, &n->of_shapes);
+    }
+    if (status == MP_OK) {
+        status = reads_one_of(of_body, &in, &n->of_body);
+    }
+    n->left = n->ours && n->of_shapes;
+    n->ours = n->ours && !n->of_shapes;
+    mp__values_release(&in);
+    return status;
+}
+
+static mp_status second_pass_with(graph_node *nodes, size_t count, const value_set *of_body,
+                                  value_set *host_values) {
+    for (size_t i = 0; i < count; i++) { /* ORT lists them in run order */
+        graph_node *n = &nodes[i];
+        if (!(n->ours && n->assigned) && !n->copies) {
+            MP_TRY(leave_host_work(n, of_body, host_values));
+        }
+        MP_TRY(note_host_outputs(n, n->of_shapes, host_values));
+    }
+    return MP_OK;
+}
+
+static mp_status second_pass(const OrtGraph *graph, graph_node *nodes, size_t count) {
+    value_set of_body = {NULL, 0, 0};
+    value_set host_values = {NULL, 0, 0};
+    mp_status status = note_host_inputs(graph, &of_body);
+    if (status == MP_OK) {
+        status = note_host_inputs(graph, &host_values);
+    }
+    if (status == MP_OK) {
+        status = second_pass_with(nodes, count, &of_body, &host_values);
+    }
+    mp__name_set_clear(&of_body);
     mp__name_set_clear(&host_values);
     return status;
 }
@@ -417,7 +312,21 @@ static mp_status third_pass(mp_provider *provider, graph_node *nodes, size_t cou
 
 /* ---- islands: what one of them can hold runs there, shapes too ---- */
 
-static mp_status claim_islands(const mp_provider *provider, OrtEpGraphSupportInfo *support,
+/* What ONNX Runtime runs itself stays outside, and, where the user captures runs, what waits for
+ * the device to know its sizes. Gives: why; NULL for what may join. */
+static const char *why_outside(const mp_provider *provider, const graph_node *n) {
+    const bool is_captured = provider->options.enable_cuda_graph;
+    return n->op == NULL ? "the provider cannot run it"
+           : n->copies   ? "it copies values between providers"
+           : n->controls && !n->is_held
+               ? "ONNX Runtime runs it; its bodies have islands of their own"
+           : n->assigned ? "it has been placed before"
+           : n->op->finish != NULL && is_captured
+               ? "the sizes of its outputs depend on data, and runs are captured"
+               : NULL;
+}
+
+static mp_status claim_islands(mp_provider *provider, OrtEpGraphSupportInfo *support,
                                graph_node *nodes, size_t count) {
     if (!mp__islands_wanted(provider)) {
         return MP_OK;
@@ -428,10 +337,14 @@ static mp_status claim_islands(const mp_provider *provider, OrtEpGraphSupportInf
     }
     for (size_t i = 0; i < count; i++) {
         const graph_node *n = &nodes[i];
+        const char *why = why_outside(provider, n);
         candidates[i] = (mp_candidate){.node = n->node,
                                        .op = n->op,
-                                       .can_join = n->fits && !n->assigned && !n->controls &&
-                                                   n->op->finish == NULL};
+                                       .can_join = why == NULL,
+                                       .is_held = n->is_held,
+                                       .of_shapes = n->of_shapes,
+                                       .of_body = n->of_body,
+                                       .why = why};
     }
     mp_status status = mp__islands_find(provider, candidates, count);
     for (size_t i = 0; status == MP_OK && i < count; i++) {
@@ -439,6 +352,7 @@ static mp_status claim_islands(const mp_provider *provider, OrtEpGraphSupportInf
     }
     if (status == MP_OK) {
         status = mp__islands_add(support, candidates, count);
+        mp__island_list_outside(provider, candidates, count);
     }
     free(candidates);
     return status;
@@ -471,8 +385,10 @@ static mp_status partition(mp_provider *provider, const OrtGraph *graph,
 
 OrtStatus *mp__get_capability(OrtEp *self, const OrtGraph *graph, OrtEpGraphSupportInfo *support) {
     size_t count = 0;
+    bool held = false;
+    MP_TRY_ORT(mp__island_holds_around((mp_provider *)self, support, graph, &held));
     ORT_TRY(ORT->Graph_GetNumNodes(graph, &count));
-    if (count == 0) {
+    if (count == 0 || held) {
         return NULL;
     }
     graph_node *nodes = calloc(count, sizeof *nodes);

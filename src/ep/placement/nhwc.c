@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/abi/element_types.h"
+#include "ep/abi/node_values.h"
 #include "op/core/channels.h"
 
 #include <stdio.h>
@@ -70,29 +71,13 @@ static mp_status element_type(const OrtValueInfo *value, mp_dtype *out) {
     return MP_OK;
 }
 
-/* Gives: `*list` with the node's inputs, entries may be NULL; until free. */
-static mp_status inputs_of(const OrtNode *node, const OrtValueInfo ***list, size_t *count) {
-    MP_TRY(mp__from_ort(ORT->Node_GetNumInputs(node, count)));
-    const OrtValueInfo **inputs = calloc(*count + 1, sizeof *inputs);
-    if (inputs == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to partition the graph");
-    }
-    const mp_status status = mp__from_ort(ORT->Node_GetInputs(node, inputs, *count));
-    if (status != MP_OK) {
-        free(inputs);
-        return status;
-    }
-    *list = inputs;
-    return MP_OK;
-}
-
 static mp_status first_type(const OrtNode *node, mp_dtype *out) {
-    const OrtValueInfo **inputs = NULL;
-    size_t count = 0;
+    mp_values in;
     *out = MP_NONE;
-    MP_TRY(inputs_of(node, &inputs, &count));
-    const mp_status status = count > 0 && inputs[0] != NULL ? element_type(inputs[0], out) : MP_OK;
-    free(inputs);
+    MP_TRY(mp__values_of(node, MP_SIDE_IN, &in));
+    const mp_status status =
+        in.count > 0 && in.list[0] != NULL ? element_type(in.list[0], out) : MP_OK;
+    mp__values_release(&in);
     return status;
 }
 
@@ -174,18 +159,18 @@ mp_status mp__nhwc_note_taken(mp_provider *provider, const mp_op *op, const OrtN
 
 /* The element types of the node's inputs, as ONNX names them. */
 static mp_status list_types(const OrtNode *node, char *text, size_t size) {
-    const OrtValueInfo **inputs = NULL;
-    size_t count = 0;
+    mp_values in;
     size_t used = 0;
-    mp_status status = inputs_of(node, &inputs, &count);
+    mp_status status = MP_OK;
     text[0] = '\0';
-    for (size_t i = 0; status == MP_OK && i < count && used < size; i++) {
+    MP_TRY(mp__values_of(node, MP_SIDE_IN, &in));
+    for (size_t i = 0; status == MP_OK && i < in.count && used < size; i++) {
         mp_dtype type = MP_NONE;
-        status = inputs[i] != NULL ? element_type(inputs[i], &type) : MP_OK;
+        status = in.list[i] != NULL ? element_type(in.list[i], &type) : MP_OK;
         used += (size_t)snprintf(text + used, size - used, "%s%s", i > 0 ? ", " : "",
-                                 inputs[i] != NULL ? mp_dtype_name(type) : "nothing");
+                                 in.list[i] != NULL ? mp_dtype_name(type) : "nothing");
     }
-    free(inputs);
+    mp__values_release(&in);
     return status;
 }
 

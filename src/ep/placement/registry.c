@@ -121,7 +121,6 @@ static OrtStatus *describe(OrtKernelDefBuilder *builder, const mp_op *op, const 
     ORT_TRY(ORT_EP->KernelDefBuilder_SetOperatorType(builder, op->name));
     ORT_TRY(ORT_EP->KernelDefBuilder_SetDomain(builder, op->domain));
     ORT_TRY(ORT_EP->KernelDefBuilder_SetSinceVersion(builder, version, version));
-    ORT_TRY(ORT_EP->KernelDefBuilder_SetExecutionProvider(builder, MP_EP_NAME));
     for (int c = 0; c < MP_CONSTRAINTS_MAX && op->types[c].name != NULL; c++) {
         ORT_TRY(add_constraint(builder, op->types[c].name, types->set[c]));
     }
@@ -129,24 +128,25 @@ static OrtStatus *describe(OrtKernelDefBuilder *builder, const mp_op *op, const 
     return set_aliases(builder, op);
 }
 
-/* Takes nothing; `builder` is complete. */
-static OrtStatus *build_and_add(OrtKernelRegistry *registry, OrtKernelDefBuilder *builder,
+/* Takes nothing; `builder` has all but the provider. */
+static OrtStatus *build_and_add(const mp_kernels *to, OrtKernelDefBuilder *builder,
                                 OrtKernelCreateFunc create, const void *state) {
     OrtKernelDef *definition = NULL;
+    ORT_TRY(ORT_EP->KernelDefBuilder_SetExecutionProvider(builder, to->provider));
     ORT_TRY(ORT_EP->KernelDefBuilder_Build(builder, &definition));
-    OrtStatus *status =
-        ORT_EP->KernelRegistry_AddKernel(registry, definition, create, (void *)(uintptr_t)state);
+    OrtStatus *status = ORT_EP->KernelRegistry_AddKernel(to->registry, definition, create,
+                                                         (void *)(uintptr_t)state);
     ORT_EP->ReleaseKernelDef(definition);
     return status;
 }
 
-static OrtStatus *add_kernel(OrtKernelRegistry *registry, const mp_op *op,
-                             const OrtOpSchema *schema, int version, const usable_types *types) {
+static OrtStatus *add_kernel(const mp_kernels *to, const mp_op *op, const OrtOpSchema *schema,
+                             int version, const usable_types *types) {
     OrtKernelDefBuilder *builder = NULL;
     ORT_TRY(ORT_EP->CreateKernelDefBuilder(&builder));
     OrtStatus *status = describe(builder, op, schema, version, types);
     if (status == NULL) {
-        status = build_and_add(registry, builder, mp__kernel_create_of(op), op);
+        status = build_and_add(to, builder, mp__kernel_create_of(op), op);
     }
     ORT_EP->ReleaseKernelDefBuilder(builder);
     return status;
@@ -200,8 +200,8 @@ static void report_forbidden(const mp_op *op, const usable_types *seen) {
 
 /* Registers the row for the newest schema up to `newest`; `*since` is that schema's version, or 0
  * where there is none in the row's range. */
-static OrtStatus *add_version(OrtKernelRegistry *registry, const mp_op *op, int newest,
-                              usable_types *seen, int *since) {
+static OrtStatus *add_version(const mp_kernels *to, const mp_op *op, int newest, usable_types *seen,
+                              int *since) {
     OrtOpSchema *schema = NULL;
     *since = 0;
     ORT_TRY(ORT_EP->GetOpSchema(op->name, newest, op->domain, &schema));
@@ -217,18 +217,18 @@ static OrtStatus *add_version(OrtKernelRegistry *registry, const mp_op *op, int 
         *since = version;
     }
     if (status == NULL && usable) {
-        status = add_kernel(registry, op, schema, version, &types);
+        status = add_kernel(to, op, schema, version, &types);
     }
     ORT_EP->ReleaseOpSchema(schema);
     return status;
 }
 
-OrtStatus *mp__registry_add_row(OrtKernelRegistry *registry, const mp_op *op) {
+OrtStatus *mp__registry_add_row(const mp_kernels *to, const mp_op *op) {
     usable_types seen = {{0}};
     bool any = false;
     for (int newest = op->until; newest >= op->since;) {
         int since = 0;
-        ORT_TRY(add_version(registry, op, newest, &seen, &since));
+        ORT_TRY(add_version(to, op, newest, &seen, &since));
         if (since == 0) {
             break;
         }
@@ -249,43 +249,43 @@ static OrtStatus *describe_memcpy(OrtKernelDefBuilder *builder, const char *name
     ORT_TRY(ORT_EP->KernelDefBuilder_SetOperatorType(builder, name));
     ORT_TRY(ORT_EP->KernelDefBuilder_SetDomain(builder, ""));
     ORT_TRY(ORT_EP->KernelDefBuilder_SetSinceVersion(builder, 1, 1));
-    ORT_TRY(ORT_EP->KernelDefBuilder_SetExecutionProvider(builder, MP_EP_NAME));
     ORT_TRY(add_constraint(builder, "T", nameable(MP_CARRIED_TYPES)));
     return to_host ? ORT_EP->KernelDefBuilder_SetOutputMemType(builder, 0, OrtMemTypeCPUOutput)
                    : ORT_EP->KernelDefBuilder_SetInputMemType(builder, 0, OrtMemTypeCPUInput);
 }
 
-static OrtStatus *add_memcpy(OrtKernelRegistry *registry, const char *name, bool to_host) {
+static OrtStatus *add_memcpy(const mp_kernels *to, const char *name, bool to_host) {
     OrtKernelDefBuilder *builder = NULL;
     ORT_TRY(ORT_EP->CreateKernelDefBuilder(&builder));
     OrtStatus *status = describe_memcpy(builder, name, to_host);
     if (status == NULL) {
-        status = build_and_add(registry, builder, mp__memcpy_create, NULL);
+        status = build_and_add(to, builder, mp__memcpy_create, NULL);
     }
     ORT_EP->ReleaseKernelDefBuilder(builder);
     return status;
 }
 
-static OrtStatus *add_all(OrtKernelRegistry *registry) {
+static OrtStatus *add_all(const mp_kernels *to) {
     for (size_t f = 0; f < mp_op_family_count; f++) {
         for (size_t i = 0; i < mp_op_families[f]->count; i++) {
             const mp_op *op = &mp_op_families[f]->ops[i];
-            if (strcmp(op->domain, MP_OWN_DOMAIN) != 0) {
-                ORT_TRY(mp__registry_add_row(registry, op));
+            if (!mp_op_is_own(op)) {
+                ORT_TRY(mp__registry_add_row(to, op));
             }
         }
     }
     for (size_t i = 0; i < mp__control_count; i++) {
-        ORT_TRY(mp__registry_add_row(registry, &mp__controls[i].op));
+        ORT_TRY(mp__registry_add_row(to, &mp__controls[i].op));
     }
-    ORT_TRY(add_memcpy(registry, "MemcpyFromHost", false));
-    return add_memcpy(registry, "MemcpyToHost", true);
+    ORT_TRY(add_memcpy(to, "MemcpyFromHost", false));
+    return add_memcpy(to, "MemcpyToHost", true);
 }
 
-OrtStatus *mp__registry_create(OrtKernelRegistry **out) {
+OrtStatus *mp__registry_create(const char *provider, OrtKernelRegistry **out) {
     OrtKernelRegistry *registry = NULL;
     ORT_TRY(ORT_EP->CreateKernelRegistry(&registry));
-    OrtStatus *status = add_all(registry);
+    const mp_kernels to = {registry, provider};
+    OrtStatus *status = add_all(&to);
     if (status != NULL) {
         ORT_EP->ReleaseKernelRegistry(registry);
         return status;

@@ -4,6 +4,7 @@
 
 #include "ep/abi/bridge.h"
 #include "ep/abi/element_types.h"
+#include "ep/abi/node_values.h"
 #include "ep/session/plugin.h"
 
 #include <stdlib.h>
@@ -22,29 +23,29 @@ static mp_status make_list(size_t count, void *out) {
 
 /* ---- who is in there ---- */
 
-static mp_status has_ours(const OrtNode *node, bool *out);
+static mp_status has_ours(const char *provider, const OrtNode *node, bool *out);
 
-static mp_status is_ours(const OrtNode *node, bool *out) {
+static mp_status is_ours(const char *provider, const OrtNode *node, bool *out) {
     const char *ep = NULL;
     MP_TRY(mp__from_ort(ORT->Node_GetEpName(node, &ep)));
-    *out = ep != NULL && strcmp(ep, MP_EP_NAME) == 0;
-    return *out ? MP_OK : has_ours(node, out);
+    *out = ep != NULL && strcmp(ep, provider) == 0;
+    return *out ? MP_OK : has_ours(provider, node, out);
 }
 
-static mp_status graph_has_ours(const OrtGraph *graph, bool *out) {
+static mp_status graph_has_ours(const char *provider, const OrtGraph *graph, bool *out) {
     const OrtNode **nodes = NULL;
     size_t count = 0;
     MP_TRY(mp__from_ort(ORT->Graph_GetNumNodes(graph, &count)));
     MP_TRY(make_list(count, &nodes));
     mp_status status = mp__from_ort(ORT->Graph_GetNodes(graph, nodes, count));
     for (size_t i = 0; status == MP_OK && i < count && !*out; i++) {
-        status = is_ours(nodes[i], out);
+        status = is_ours(provider, nodes[i], out);
     }
     free(nodes);
     return status;
 }
 
-static mp_status has_ours(const OrtNode *node, bool *out) {
+static mp_status has_ours(const char *provider, const OrtNode *node, bool *out) {
     const OrtGraph **graphs = NULL;
     size_t count = 0;
     *out = false;
@@ -55,16 +56,13 @@ static mp_status has_ours(const OrtNode *node, bool *out) {
     MP_TRY(make_list(count, &graphs));
     mp_status status = mp__from_ort(ORT->Node_GetSubgraphs(node, graphs, count, NULL));
     for (size_t i = 0; status == MP_OK && i < count && !*out; i++) {
-        status = graph_has_ours(graphs[i], out);
+        status = graph_has_ours(provider, graphs[i], out);
     }
     free(graphs);
     return status;
 }
 
 /* ---- what goes in and out ---- */
-
-typedef OrtStatus *get_count(const OrtNode *node, size_t *count);
-typedef OrtStatus *get_values(const OrtNode *node, const OrtValueInfo **values, size_t count);
 
 static mp_status can_hold(const OrtValueInfo *value, bool *out) {
     ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
@@ -73,26 +71,27 @@ static mp_status can_hold(const OrtValueInfo *value, bool *out) {
     return MP_OK;
 }
 
-static mp_status can_hold_all(const OrtNode *node, get_count *get_count_of, get_values *get,
-                              bool *out) {
-    const OrtValueInfo **values = NULL;
-    size_t count = 0;
-    MP_TRY(mp__from_ort(get_count_of(node, &count)));
-    MP_TRY(make_list(count, &values));
-    mp_status status = mp__from_ort(get(node, values, count));
-    for (size_t i = 0; status == MP_OK && i < count && *out; i++) {
-        status = values[i] != NULL ? can_hold(values[i], out) : MP_OK;
+static mp_status can_hold_all(const OrtNode *node, mp_side side, bool *out) {
+    mp_values values;
+    MP_TRY(mp__values_of(node, side, &values));
+    mp_status status = MP_OK;
+    for (size_t i = 0; status == MP_OK && i < values.count && *out; i++) {
+        status = values.list[i] != NULL ? can_hold(values.list[i], out) : MP_OK;
     }
-    free(values);
+    mp__values_release(&values);
     return status;
 }
 
-mp_status mp__subgraph_is_for_us(const OrtNode *node, bool *out) {
+mp_status mp__subgraph_values_fit(const OrtNode *node, bool *out) {
     *out = true;
-    MP_TRY(can_hold_all(node, ORT->Node_GetNumInputs, ORT->Node_GetInputs, out));
-    MP_TRY(can_hold_all(node, ORT->Node_GetNumOutputs, ORT->Node_GetOutputs, out));
-    MP_TRY(can_hold_all(node, ORT->Node_GetNumImplicitInputs, ORT->Node_GetImplicitInputs, out));
-    return *out ? has_ours(node, out) : MP_OK;
+    MP_TRY(can_hold_all(node, MP_SIDE_IN, out));
+    MP_TRY(can_hold_all(node, MP_SIDE_OUT, out));
+    return can_hold_all(node, MP_SIDE_IMPLICIT, out);
+}
+
+mp_status mp__subgraph_is_for_us(const char *provider, const OrtNode *node, bool *out) {
+    MP_TRY(mp__subgraph_values_fit(node, out));
+    return *out ? has_ours(provider, node, out) : MP_OK;
 }
 
 /* ---- where its values are ---- */

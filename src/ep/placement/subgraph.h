@@ -11,7 +11,10 @@
  * first of a list of values only. And a node within the bodies, at any depth, must be this
  * provider's: without one, all values in there are in host memory, so the node should be there
  * too. ONNX Runtime places the nodes of bodies before those around them. */
-mp_status mp__subgraph_is_for_us(const OrtNode *node, bool *out);
+mp_status mp__subgraph_is_for_us(const char *provider, const OrtNode *node, bool *out);
+
+/* The first half of that: whether a device can hold all its values. */
+mp_status mp__subgraph_values_fit(const OrtNode *node, bool *out);
 
 /* The values of `graph` that are in host memory whoever uses them: if it is the body of a Loop, the
  * number of the iteration and the condition. At most MP_HOST_INPUTS_MAX. */

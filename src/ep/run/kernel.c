@@ -4,10 +4,10 @@
  * to ask for the outputs and to queue the plan's steps.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/nvtx.h"
-#include "base/shortage.h"
 #include "ep/abi/bridge.h"
 #include "ep/abi/node_attrs.h"
 #include "ep/capture/session_graph.h"
+#include "ep/run/call.h"
 #include "ep/run/node_label.h"
 #include "ep/run/plan_cache.h"
 #include "ep/run/prepared.h"
@@ -16,8 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { FEW = 16 }; /* inputs and outputs that need no memory of their own */
 
 typedef struct kernel {
     OrtKernelImpl base; /* first */
@@ -32,79 +30,7 @@ typedef struct kernel {
     mp_node_labels labels; /* owned; for the pool's trace */
 } kernel;
 
-/* What one Compute works with; on the stack, unless a node has very many inputs. */
-typedef struct call {
-    mp_tensor *in;
-    mp_addr *in_addr, *out_addr;
-    mp_tensor few_in[FEW];
-    mp_addr few_in_addr[FEW], few_out_addr[FEW];
-    void *many; /* owned */
-} call;
-
-static mp_status call_open(call *c, const kernel *k) {
-    c->in = c->few_in;
-    c->in_addr = c->few_in_addr;
-    c->out_addr = c->few_out_addr;
-    c->many = NULL;
-    memset(c->few_out_addr, 0, sizeof c->few_out_addr);
-    if (k->in_count <= FEW && k->out_count <= FEW) {
-        return MP_OK;
-    }
-    const size_t in = (size_t)k->in_count;
-    const size_t out = (size_t)k->out_count;
-    c->many = calloc(1, in * sizeof(mp_tensor) + (in + out) * sizeof(mp_addr));
-    if (c->many == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a call with %zu inputs", in);
-    }
-    c->in = c->many;
-    c->in_addr = (mp_addr *)(void *)(c->in + in);
-    c->out_addr = c->in_addr + in;
-    return MP_OK;
-}
-
 /* ---- inputs ---- */
-
-static mp_status set_shape(mp_tensor *tensor, ONNXTensorElementDataType type, const int64_t *dims,
-                           size_t rank, int i) {
-    if (rank > MP_RANK_MAX) {
-        return MP_FAIL(UNSUPPORTED, "input %d has rank %zu; ranks up to %d are supported", i, rank,
-                       MP_RANK_MAX);
-    }
-    tensor->type = (mp_dtype)type;
-    tensor->shape.rank = (int32_t)rank;
-    for (size_t d = 0; d < rank; d++) {
-        tensor->shape.dim[d] = dims[d];
-    }
-    return MP_OK;
-}
-
-/* ORT hands out a tensor without memory where an allocator had none to give. What that said is lost
- * on the way, but this thread has kept it. */
-static mp_status check_memory(const mp_tensor *tensor, const void *data, const char *what, int i) {
-    if (data != NULL || mp_shape_count(&tensor->shape) == 0) {
-        return MP_OK;
-    }
-    char text[MP_SHAPE_TEXT];
-    const char *why = mp_shortage_here();
-    return MP_FAIL(OUT_OF_MEMORY,
-                   "no memory could be allocated for %s %d, a %s tensor of shape %s%s%s", what, i,
-                   mp_dtype_name(tensor->type), mp_shape_text(&tensor->shape, text),
-                   why[0] != '\0' ? ": " : "", why);
-}
-
-static mp_status read_value(const OrtValue *value, int i, mp_tensor *tensor, mp_addr *addr) {
-    ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-    const int64_t *dims = NULL;
-    size_t rank = 0;
-    const void *data = NULL;
-    MP_TRY(
-        mp__from_ort(ORT->GetTensorElementTypeAndShapeDataReference(value, &type, &dims, &rank)));
-    MP_TRY(set_shape(tensor, type, dims, rank, i));
-    MP_TRY(mp__from_ort(ORT->GetTensorData(value, &data)));
-    MP_TRY(check_memory(tensor, data, "input", i));
-    *addr = (mp_addr)data;
-    return MP_OK;
-}
 
 /* ONNX Runtime brings what a kernel says into host memory, for the inputs that the schema has. */
 static mp_status check_host(const OrtValue *value, int i) {
@@ -118,7 +44,7 @@ static mp_status check_host(const OrtValue *value, int i) {
                          i);
 }
 
-static mp_status read_input(const kernel *k, const OrtKernelContext *context, int i, call *c) {
+static mp_status read_input(const kernel *k, const OrtKernelContext *context, int i, mp_call *c) {
     const OrtValue *value = NULL;
     mp_tensor *tensor = &c->in[i];
     if (mp_node_prepared(&k->node, i)) {
@@ -135,7 +61,7 @@ static mp_status read_input(const kernel *k, const OrtKernelContext *context, in
         tensor->shape.rank = 0;
         return MP_OK;
     }
-    MP_TRY(read_value(value, i, tensor, &c->in_addr[i]));
+    MP_TRY(mp__call_read(value, (mp_port){"input", i, NULL}, tensor, &c->in_addr[i]));
     if (mp_op_host_in(k->node.op, (size_t)i)) {
         MP_TRY(check_host(value, i));
         tensor->data = c->in_addr[i];
@@ -146,7 +72,7 @@ static mp_status read_input(const kernel *k, const OrtKernelContext *context, in
 /* ---- outputs ---- */
 
 static mp_status make_outputs(const kernel *k, OrtKernelContext *context, const mp_plan *plan,
-                              call *c) {
+                              mp_call *c) {
     const int count = mp_plan_output_count(plan);
     for (int i = 0; i < count; i++) {
         const mp_tensor *out = mp_plan_output_at(plan, i);
@@ -157,7 +83,7 @@ static mp_status make_outputs(const kernel *k, OrtKernelContext *context, const 
                                                          (size_t)out->shape.rank, &value)));
         if (value != NULL) {
             MP_TRY(mp__from_ort(ORT->GetTensorMutableData(value, &data)));
-            MP_TRY(check_memory(out, data, "output", i));
+            MP_TRY(mp__call_check_memory(out, data, (mp_port){"output", i, NULL}));
         }
         c->out_addr[i] = (mp_addr)data;
     }
@@ -166,16 +92,6 @@ static mp_status make_outputs(const kernel *k, OrtKernelContext *context, const 
 }
 
 /* ---- running ---- */
-
-enum { ALIGNED = 16 };
-
-static bool all_aligned(const mp_addr *addresses, int count) {
-    mp_addr low_bits = 0;
-    for (int i = 0; i < count; i++) {
-        low_bits |= addresses[i];
-    }
-    return low_bits % ALIGNED == 0;
-}
 
 /* Scratch memory of one run; none where `size` is 0. */
 static mp_status scratch_take(const kernel *k, size_t size, mp_stream *stream, mp_addr *out) {
@@ -187,7 +103,7 @@ static mp_status scratch_take(const kernel *k, size_t size, mp_stream *stream, m
 }
 
 static mp_status run_plan(const kernel *k, const OrtKernelContext *context, const mp_plan *plan,
-                          const call *c) {
+                          const mp_call *c) {
     mp_stream *stream = NULL;
     bool own = false;
     mp_addr scratch = 0;
@@ -209,7 +125,7 @@ static mp_status run_plan(const kernel *k, const OrtKernelContext *context, cons
     return mp__stream_done(k->provider, stream, own);
 }
 
-static mp_status find_plan(const kernel *k, const call *c, int32_t align, mp_plan **out) {
+static mp_status find_plan(const kernel *k, const mp_call *c, int32_t align, mp_plan **out) {
     if (mp__recorded_run() != NULL && !mp_plan_cache_has(k->plans, c->in, k->in_count, align)) {
         MP_TRY(mp__run_stop_recording("a node has new shapes, for which kernels may be loaded"));
     }
@@ -217,15 +133,15 @@ static mp_status find_plan(const kernel *k, const call *c, int32_t align, mp_pla
                              k->out_count, align, out);
 }
 
-static mp_status compute_with(const kernel *k, OrtKernelContext *context, call *c) {
+static mp_status compute_with(const kernel *k, OrtKernelContext *context, mp_call *c) {
     for (int i = 0; i < k->in_count; i++) {
         MP_TRY(read_input(k, context, i, c));
     }
     mp_plan *plan = NULL;
-    const bool in_aligned = all_aligned(c->in_addr, k->in_count);
-    MP_TRY(find_plan(k, c, in_aligned ? ALIGNED : 1, &plan));
+    const bool in_aligned = mp__all_aligned(c->in_addr, k->in_count);
+    MP_TRY(find_plan(k, c, in_aligned ? MP_CALL_ALIGNED : 1, &plan));
     mp_status status = make_outputs(k, context, plan, c);
-    if (status == MP_OK && in_aligned && !all_aligned(c->out_addr, k->out_count)) {
+    if (status == MP_OK && in_aligned && !mp__all_aligned(c->out_addr, k->out_count)) {
         mp_plan_release(plan); /* the caller bound an output at an odd address */
         plan = NULL;
         status = find_plan(k, c, 1, &plan);
@@ -239,21 +155,21 @@ static mp_status compute_with(const kernel *k, OrtKernelContext *context, call *
 
 /* ---- outputs whose sizes depend on data ---- */
 
-static mp_status find_finish(const kernel *k, const call *c, const int64_t *found, int32_t align,
+static mp_status find_finish(const kernel *k, const mp_call *c, const int64_t *found, int32_t align,
                              mp_plan **out) {
     return mp_plan_finish(k->provider->unit->device, &k->node, c->in, k->in_count, k->out_count,
                           align, found, out);
 }
 
 /* The second plan, now that the values are known. */
-static mp_status finish(const kernel *k, OrtKernelContext *context, call *c, mp_stream *stream,
+static mp_status finish(const kernel *k, OrtKernelContext *context, mp_call *c, mp_stream *stream,
                         const int64_t *found, mp_addr kept) {
     mp_plan *plan = NULL;
     mp_addr scratch = 0;
-    const bool in_aligned = all_aligned(c->in_addr, k->in_count);
-    MP_TRY(find_finish(k, c, found, in_aligned ? ALIGNED : 1, &plan));
+    const bool in_aligned = mp__all_aligned(c->in_addr, k->in_count);
+    MP_TRY(find_finish(k, c, found, in_aligned ? MP_CALL_ALIGNED : 1, &plan));
     mp_status status = make_outputs(k, context, plan, c);
-    if (status == MP_OK && in_aligned && !all_aligned(c->out_addr, k->out_count)) {
+    if (status == MP_OK && in_aligned && !mp__all_aligned(c->out_addr, k->out_count)) {
         mp_plan_release(plan);
         plan = NULL;
         status = find_finish(k, c, found, 1, &plan);
@@ -269,7 +185,7 @@ static mp_status finish(const kernel *k, OrtKernelContext *context, call *c, mp_
     return status != MP_OK ? status : freed;
 }
 
-static mp_status compute_counted(const kernel *k, OrtKernelContext *context, call *c) {
+static mp_status compute_counted(const kernel *k, OrtKernelContext *context, mp_call *c) {
     mp_plan *plan = NULL;
     mp_stream *stream = NULL;
     mp_addr kept = 0;
@@ -280,7 +196,7 @@ static mp_status compute_counted(const kernel *k, OrtKernelContext *context, cal
         MP_TRY(read_input(k, context, i, c));
     }
     MP_TRY(mp__stream_of_context(k->provider, context, &stream, &own));
-    MP_TRY(find_plan(k, c, all_aligned(c->in_addr, k->in_count) ? ALIGNED : 1, &plan));
+    MP_TRY(find_plan(k, c, mp__all_aligned(c->in_addr, k->in_count) ? MP_CALL_ALIGNED : 1, &plan));
     mp_status status = scratch_take(k, mp_plan_scratch_bytes(plan), stream, &kept);
     if (status == MP_OK) {
         status = mp_plan_run_count(plan, stream, c->in_addr, kept, found);
@@ -297,16 +213,16 @@ static mp_status compute_counted(const kernel *k, OrtKernelContext *context, cal
 
 static OrtStatus *compute(OrtKernelImpl *self, OrtKernelContext *context) {
     const kernel *k = (const kernel *)self;
-    call c;
-    MP_TRY_ORT(call_open(&c, k));
+    mp_call c;
+    MP_TRY_ORT(mp__call_open(&c, k->in_count, k->out_count));
     mp__nvtx_push(k->label);
     const mp_label before = mp_label_set(k->labels.work);
     const mp_status status =
         k->node.op->finish != NULL ? compute_counted(k, context, &c) : compute_with(k, context, &c);
     (void)mp_label_set(before);
     mp__nvtx_pop();
-    free(c.many);
-    mp__run_node_ended(k->provider, status);
+    mp__call_close(&c);
+    mp__run_nodes_ended(k->provider, 1, status);
     return mp__to_ort(status);
 }
 
@@ -324,7 +240,7 @@ static OrtStatus *prepack(OrtKernelImpl *self, const OrtValue *value, int i,
     if (cache != NULL) {
         return NULL;
     }
-    MP_TRY_ORT(read_value(value, i, &given, &addr));
+    MP_TRY_ORT(mp__call_read(value, (mp_port){"input", i, NULL}, &given, &addr));
     MP_TRY_ORT(mp__prepare(k->provider, &k->node, i, &given, addr, &k->prepared, done));
     if (*done) {
         mp__node_label_drop(k->provider, &k->labels, i);

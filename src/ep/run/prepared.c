@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* On a stream of its own, which is waited for: the session begins, and has none yet. */
-static mp_status run_now(const mp_provider *provider, const mp_plan *plan, int i, mp_addr from,
-                         mp_addr to) {
+/* The session begins, and has no stream yet. */
+mp_status mp__prepare_run(const mp_provider *provider, const mp_plan *plan, int i, mp_addr from,
+                          mp_addr to) {
     mp_device *device = provider->unit->device;
     mp_addr in[32] = {0};
     mp_addr scratch = 0;
@@ -54,7 +54,7 @@ static mp_status make(const mp_provider *provider, const mp_node *node, const mp
         status = lend(provider, node, i, size, &fresh->addr);
     }
     if (status == MP_OK) {
-        status = run_now(provider, plan, i, addr, fresh->addr);
+        status = mp__prepare_run(provider, plan, i, addr, fresh->addr);
     }
     if (status != MP_OK) {
         (void)mp__give_back(provider->pool, fresh->addr);

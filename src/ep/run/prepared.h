@@ -13,6 +13,11 @@ typedef struct mp_prepared {
     mp_addr addr;    /* owned; the session's pool has allocated it */
 } mp_prepared;
 
+/* Runs a plan of mp_plan_prepare for input `i`, below 32, from one address of the device to
+ * another, on a stream of its own. Blocks: until that is done. */
+mp_status mp__prepare_run(const mp_provider *provider, const mp_plan *plan, int i, mp_addr from,
+                          mp_addr to);
+
 /* Prepares input `i` of `node`, which is `given` at `addr`, and notes it in `node` and `*list`,
  * where its operator wants that and there is memory for it. Gives: `*done`, whether it has.
  * Blocks: until the device has. */

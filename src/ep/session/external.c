@@ -283,7 +283,7 @@ static OrtStatus *on_stream(OrtExternalResourceImporterImpl *self,
         return mp__to_ort(MP_FAIL(INVALID_ARGUMENT,
                                   "a semaphore is signalled and waited for on a stream of %s, and "
                                   "this is none",
-                                  MP_EP_NAME));
+                                  from(self)->unit->factory->name->provider));
     }
     return mp__to_ort(
         call(from(self)->unit->device, ((const semaphore *)handle)->semaphore, on, value));
@@ -315,8 +315,8 @@ OrtStatus *mp__external_create(OrtEpFactory *self, const OrtEpDevice *device,
     mp_unit *unit = device != NULL ? mp__unit_with(factory, ORT->EpDevice_Device(device)) : NULL;
     *out = NULL;
     if (unit == NULL) {
-        return mp__to_ort(
-            MP_FAIL(INVALID_ARGUMENT, "the device given is not one of %s", MP_EP_NAME));
+        return mp__to_ort(MP_FAIL(INVALID_ARGUMENT, "the device given is not one of %s",
+                                  factory->name->provider));
     }
     importer *fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {

@@ -15,8 +15,7 @@ static mp_factory *from(const OrtEpFactory *self) {
 }
 
 static const char *get_name(const OrtEpFactory *self) {
-    (void)self;
-    return MP_EP_NAME;
+    return from(self)->name->provider;
 }
 
 static const char *get_vendor(const OrtEpFactory *self) {
@@ -123,12 +122,12 @@ static OrtStatus *create_ep(OrtEpFactory *self, const OrtHardwareDevice *const *
         return mp__to_ort(MP_FAIL(INVALID_ARGUMENT,
                                   "a session of %s runs on one device, not on %zu; give it one of "
                                   "those that get_ep_devices() lists",
-                                  MP_EP_NAME, count));
+                                  from(self)->name->provider, count));
     }
     mp_unit *unit = hardware != NULL ? mp__unit_with(from(self), hardware[0]) : NULL;
     if (unit == NULL) {
-        return mp__to_ort(
-            MP_FAIL(INVALID_ARGUMENT, "the device given is not one of %s", MP_EP_NAME));
+        return mp__to_ort(MP_FAIL(INVALID_ARGUMENT, "the device given is not one of %s",
+                                  from(self)->name->provider));
     }
     return mp__provider_create(from(self), unit, session, out);
 }
@@ -145,14 +144,14 @@ static OrtStatus *create_allocator(OrtEpFactory *self, const OrtMemoryInfo *info
     *out = NULL;
     mp_unit *unit = mp__unit_of(from(self), ORT_EP->MemoryInfo_GetMemoryDevice(info));
     if (unit == NULL) {
-        return mp__to_ort(
-            MP_FAIL(INVALID_ARGUMENT, "no device of %s has the requested memory", MP_EP_NAME));
+        return mp__to_ort(MP_FAIL(INVALID_ARGUMENT, "no device of %s has the requested memory",
+                                  from(self)->name->provider));
     }
     const bool pinned =
         ORT->MemoryInfoGetDeviceMemType(info) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
     mp_pool *pool = NULL;
     bool asks = false;
-    MP_TRY_ORT(mp__memory_check(options, &asks));
+    MP_TRY_ORT(mp__memory_check(unit, options, &asks));
     if (asks) { /* else whoever needs the pool first says what it is like */
         MP_TRY_ORT(
             mp__memory_open(unit, pinned ? MP_MEMORY_PINNED : MP_MEMORY_DEVICE, options, &pool));
@@ -182,8 +181,8 @@ static OrtStatus *create_sync_stream(OrtEpFactory *self, const OrtMemoryDevice *
     *out = NULL;
     mp_unit *unit = mp__unit_of(from(self), memory);
     if (unit == NULL) {
-        return mp__to_ort(
-            MP_FAIL(INVALID_ARGUMENT, "no device of %s has the requested memory", MP_EP_NAME));
+        return mp__to_ort(MP_FAIL(INVALID_ARGUMENT, "no device of %s has the requested memory",
+                                  from(self)->name->provider));
     }
     mp_pool *pool = NULL;
     mp_run_stream *stream = NULL;
@@ -217,6 +216,7 @@ mp_status mp__factory_create(const char *registration, mp_factory **out) {
         .GetHardwareDeviceIncompatibilityDetails = mp__incompatibility,
         .CreateExternalResourceImporterForDevice = mp__external_create,
     };
+    factory->name = mp__ep_name_of(registration);
     factory->references = 1;
     pthread_mutex_init(&factory->lock, NULL);
     mp__transfer_init(&factory->transfer);

@@ -73,9 +73,9 @@ static void find_out(mp_factory *factory, const OrtHardwareDevice *hardware, fin
     }
     if (!is_nvidia_gpu(hardware)) {
         say(f, OrtDeviceEpIncompatibility_DEVICE_INCOMPATIBLE,
-            MP_EP_NAME " runs on GPUs of NVIDIA, and this device is another; get_ep_devices() "
-                       "lists what it can use%s",
-            "");
+            "%s runs on GPUs of NVIDIA, and this device is another; get_ep_devices() lists what it "
+            "can use",
+            factory->name->provider);
         return;
     }
     look_at_gpu(factory, f);

@@ -18,16 +18,41 @@
 #include <string.h>
 #include <strings.h>
 
-#define CLIENT             "onnxruntime"
-#define OWN_PREFIX         "ep.cudapluginexecutionprovider."
-#define FAMILY_PREFIX      "ep.cuda."
-#define ENVIRONMENT_PREFIX "ep_factory." MP_EP_NAME "."
-#define ARENA              "arena."
+#define CLIENT        "onnxruntime"
+#define FAMILY_PREFIX "ep.cuda."
+#define ARENA         "arena."
 
-/* By who says it, the last one wins. NULL ends. */
-static const char *const of_allocator[] = {"", NULL};
-static const char *const of_session[] = {FAMILY_PREFIX, OWN_PREFIX, NULL};
-static const char *const of_environment[] = {ENVIRONMENT_PREFIX, NULL};
+/* Behind which an option of the pool may stand, by who says it; of several the last one wins. */
+typedef struct places {
+    const char *prefix[2]; /* NULL for none */
+} places;
+
+static const places of_allocator = {{""}};
+
+static places of_session(const mp_unit *unit) {
+    return (places){{FAMILY_PREFIX, unit->factory->name->option_prefix}};
+}
+
+static places of_environment(const mp_unit *unit) {
+    return (places){{unit->factory->name->environment_prefix}};
+}
+
+/* What ONNX Runtime's CUDA provider calls them. */
+static const struct {
+    const char *theirs, *ours;
+} names[] = {
+    {"gpu_mem_limit", ARENA "max_mem"},
+    {"arena_extend_strategy", ARENA "extend_strategy"},
+};
+
+const char *mp__memory_option(const char *name) {
+    for (size_t i = 0; i < MP_COUNT_OF(names); i++) {
+        if (strcasecmp(name, names[i].theirs) == 0) {
+            return names[i].ours;
+        }
+    }
+    return strncasecmp(name, ARENA, strlen(ARENA)) == 0 ? name : NULL;
+}
 
 /* ---- options as texts ---- */
 
@@ -41,10 +66,7 @@ static void free_texts(char **texts) {
 /* The name of the option that a key sets, or NULL. */
 static const char *option_of(const char *key, const char *prefix) {
     const size_t size = strlen(prefix);
-    if (strncasecmp(key, prefix, size) != 0 || strncasecmp(key + size, ARENA, strlen(ARENA)) != 0) {
-        return NULL;
-    }
-    return key + size;
+    return strncasecmp(key, prefix, size) == 0 ? mp__memory_option(key + size) : NULL;
 }
 
 static mp_status make_text(const char *name, const char *value, char **out) {
@@ -76,21 +98,20 @@ static mp_status add_texts(const OrtKeyValuePairs *pairs, const char *prefix, ch
 }
 
 /* Gives: `*out`, ended by NULL, until free_texts. `pairs`: NULL for none. */
-static mp_status make_texts(const OrtKeyValuePairs *pairs, const char *const *prefixes,
-                            char ***out) {
+static mp_status make_texts(const OrtKeyValuePairs *pairs, places where, char ***out) {
     const char *const *unused = NULL;
     size_t count = 0;
     size_t made = 0;
     if (pairs != NULL) {
         ORT->GetKeyValuePairs(pairs, &unused, &unused, &count);
     }
-    char **texts = calloc(2 * count + 1, sizeof(char *)); /* there are two prefixes at most */
+    char **texts = calloc(MP_COUNT_OF(where.prefix) * count + 1, sizeof(char *));
     if (texts == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for %zu options", count);
     }
     mp_status status = MP_OK;
-    for (size_t i = 0; pairs != NULL && prefixes[i] != NULL && status == MP_OK; i++) {
-        status = add_texts(pairs, prefixes[i], texts, &made);
+    for (size_t i = 0; pairs != NULL && i < MP_COUNT_OF(where.prefix) && status == MP_OK; i++) {
+        status = where.prefix[i] != NULL ? add_texts(pairs, where.prefix[i], texts, &made) : MP_OK;
     }
     if (status != MP_OK) {
         free_texts(texts);
@@ -101,13 +122,13 @@ static mp_status make_texts(const OrtKeyValuePairs *pairs, const char *const *pr
 }
 
 /* Those of the environment. */
-static mp_status make_environment_texts(char ***out) {
+static mp_status make_environment_texts(const mp_unit *unit, char ***out) {
     OrtKeyValuePairs *entries = NULL;
     if (mp__from_ort(ORT_EP->GetEnvConfigEntries(&entries)) != MP_OK) {
         MP_LOG(WARNING, "the environment's options cannot be read: %s", mp_error_message());
-        return make_texts(NULL, of_environment, out);
+        return make_texts(NULL, of_environment(unit), out);
     }
-    const mp_status status = make_texts(entries, of_environment, out);
+    const mp_status status = make_texts(entries, of_environment(unit), out);
     ORT->ReleaseKeyValuePairs(entries);
     return status;
 }
@@ -143,11 +164,11 @@ static void wishes_free(const wishes *w) {
 }
 
 /* Gives: `*out`, until wishes_free. */
-static mp_status wishes_read(const OrtKeyValuePairs *pairs, const char *const *prefixes,
+static mp_status wishes_read(const mp_unit *unit, const OrtKeyValuePairs *pairs, places where,
                              wishes *out) {
     *out = (wishes){NULL, NULL};
-    MP_TRY(make_environment_texts(&out->base));
-    const mp_status status = make_texts(pairs, prefixes, &out->texts);
+    MP_TRY(make_environment_texts(unit, &out->base));
+    const mp_status status = make_texts(pairs, where, &out->texts);
     if (status != MP_OK) {
         wishes_free(out);
     }
@@ -156,8 +177,9 @@ static mp_status wishes_read(const OrtKeyValuePairs *pairs, const char *const *p
 
 /* Newer versions of ONNX Runtime may pass what the environment says as if it were an allocator's
  * own, so what both say is the environment's. */
-static mp_status wishes_of_allocator(const OrtKeyValuePairs *pairs, wishes *out) {
-    MP_TRY(wishes_read(pairs, of_allocator, out));
+static mp_status wishes_of_allocator(const mp_unit *unit, const OrtKeyValuePairs *pairs,
+                                     wishes *out) {
+    MP_TRY(wishes_read(unit, pairs, of_allocator, out));
     drop_known(out->texts, out->base);
     return MP_OK;
 }
@@ -174,15 +196,15 @@ static mp_status open_pool(const mp_unit *unit, mp_memory memory, const wishes *
 mp_status mp__memory_open(const mp_unit *unit, mp_memory memory, const OrtKeyValuePairs *pairs,
                           mp_pool **out) {
     wishes w;
-    MP_TRY(wishes_of_allocator(pairs, &w));
+    MP_TRY(wishes_of_allocator(unit, pairs, &w));
     const mp_status status = open_pool(unit, memory, &w, out);
     wishes_free(&w);
     return status;
 }
 
-mp_status mp__memory_check(const OrtKeyValuePairs *pairs, bool *asks) {
+mp_status mp__memory_check(const mp_unit *unit, const OrtKeyValuePairs *pairs, bool *asks) {
     wishes w;
-    MP_TRY(wishes_of_allocator(pairs, &w));
+    MP_TRY(wishes_of_allocator(unit, pairs, &w));
     *asks = w.texts[0] != NULL;
     const mp_status status =
         mp__pool_options_check((const char *const *)w.base, (const char *const *)w.texts);
@@ -272,9 +294,10 @@ static void warn_of_bare(const OrtKeyValuePairs *pairs) {
     size_t count = 0;
     ORT->GetKeyValuePairs(pairs, &keys, &values, &count);
     for (size_t i = 0; i < count; i++) {
-        if (option_of(keys[i], "") != NULL) {
+        const char *name = option_of(keys[i], "");
+        if (name != NULL) {
             MP_LOG(WARNING, "the session's entry '%s' is ignored; write " FAMILY_PREFIX "%s",
-                   keys[i], keys[i]);
+                   keys[i], name);
         }
     }
 }
@@ -296,7 +319,7 @@ static mp_status open_ours(const mp_unit *unit, const OrtSessionOptions *session
     OrtKeyValuePairs *pairs = NULL;
     wishes w;
     MP_TRY(mp__from_ort(ORT->GetSessionOptionsConfigEntries(session, &pairs)));
-    mp_status status = wishes_read(pairs, of_session, &w);
+    mp_status status = wishes_read(unit, pairs, of_session(unit), &w);
     if (status == MP_OK) {
         warn_of_bare(pairs);
         status = open_both(unit, &w, memory, pinned);

@@ -1,7 +1,7 @@
 /* options.c - the session's options for this provider.
  *
- * A key is looked for as ep.cudapluginexecutionprovider.<key>, then ep.cuda.<key>, then <key>; in
- * each place by its own name, then by its alias. A value that cannot be read, or a key of ours that
+ * A key is looked for as ep.<name of the provider>.<key>, then ep.cuda.<key>, then <key>; in each
+ * place by its own name, then by its alias. A value that cannot be read, or a key of ours that
  * is not known, gives a warning and the default stays: a session that starts is worth more than one
  * that does not. Python's session(), whose caller can mend it, asks for an error instead
  * (STRICT_KEY). README.md says what each key does.
@@ -10,6 +10,7 @@
 #include "base/option.h"
 #include "ep/abi/bridge.h"
 #include "ep/session/plugin.h"
+#include "ep/session/saving.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -21,7 +22,6 @@
 /* Where a key may stand. */
 enum { OWN, FAMILY, BARE, PLACES };
 enum { EVERYWHERE = 1 << OWN | 1 << FAMILY | 1 << BARE, PREFIXED = 1 << OWN | 1 << FAMILY };
-static const char *const prefixes[PLACES] = {"ep.cudapluginexecutionprovider.", "ep.cuda.", ""};
 
 /* By name, or by the number that ONNX Runtime's own CUDA provider gives them. */
 enum { SEARCHES = 3 };
@@ -32,6 +32,8 @@ static const char *const searches[] = {"EXHAUSTIVE", "HEURISTIC", "DEFAULT", "0"
 /* "1": what is not taken is an error; the emulated device is meant. */
 #define STRICT_KEY "millpond.strict"
 #define HOST_KEY   "millpond.host"
+/* "1": what islands do will be looked for, by the session's name. */
+#define EXPLAIN_KEY "millpond.explain"
 enum { TEXT_MAX = 2048 };
 
 typedef struct row {
@@ -52,7 +54,10 @@ typedef struct row {
     { OPTION(field, ADDRESS, ), .fallback = "0", .places = EVERYWHERE }
 
 static const row rows[] = {
-    {OPTION(fusion, INT, .most = 2), .fallback = "0", .places = EVERYWHERE},
+    {OPTION(fusion, INT, .most = 2), .fallback = "1", .places = EVERYWHERE},
+    {OPTION(fusion_programs, INT, .least = 1, .most = 4096), .fallback = "32",
+     .places = EVERYWHERE},
+    {OPTION(fusion_memory, SIZE, ), .fallback = "256M", .places = EVERYWHERE},
     {OPTION(prefer_nhwc, BOOL, ), .fallback = "0", .alias = "prefer_nhwc_layout",
      .places = EVERYWHERE},
     FLAG(use_tf32, "1"),
@@ -85,19 +90,25 @@ static const row rows[] = {
 /* ---- what the session says ---- */
 
 typedef struct entries {
+    const mp_ep_name *name; /* whose options they are */
     const char *const *keys, *const *values;
     size_t count;
 } entries;
 
+static const char *prefix_of(const entries *all, int place) {
+    return place == OWN ? all->name->option_prefix : place == FAMILY ? "ep.cuda." : "";
+}
+
 /* The part of `key` behind the prefix of `place`, or NULL. */
-static const char *name_in(const char *key, int place) {
-    const size_t length = strlen(prefixes[place]);
-    return strncasecmp(key, prefixes[place], length) == 0 ? key + length : NULL;
+static const char *name_in(const entries *all, const char *key, int place) {
+    const char *prefix = prefix_of(all, place);
+    const size_t length = strlen(prefix);
+    return strncasecmp(key, prefix, length) == 0 ? key + length : NULL;
 }
 
 static const char *value_of(const entries *all, int place, const char *name) {
     for (size_t i = 0; name != NULL && i < all->count; i++) {
-        const char *own = name_in(all->keys[i], place);
+        const char *own = name_in(all, all->keys[i], place);
         if (own != NULL && strcasecmp(own, name) == 0) {
             return all->values[i];
         }
@@ -139,14 +150,6 @@ static mp_status read_all(const entries *all, mp_options *out) {
 
 /* ---- what it should not have said ---- */
 
-/* Options of ONNX Runtime's built-in CUDA provider that have another name here, or none. */
-static const struct {
-    const char *name, *advice;
-} foreign[] = {
-    {"gpu_mem_limit", "use arena.max_mem"},
-    {"arena_extend_strategy", "use arena.extend_strategy"},
-};
-
 static bool is_known(const char *name) {
     for (size_t i = 0; i < MP_COUNT_OF(rows); i++) {
         if (strcasecmp(rows[i].option.name, name) == 0 ||
@@ -154,7 +157,7 @@ static bool is_known(const char *name) {
             return true;
         }
     }
-    return strncasecmp(name, "arena.", strlen("arena.")) == 0; /* the pool looks at those */
+    return mp__memory_option(name) != NULL; /* the pool looks at those */
 }
 
 static const char *nearest(const char *name) {
@@ -169,15 +172,9 @@ static const char *nearest(const char *name) {
     return mp_option_nearest(names, count, name);
 }
 
-static mp_status reject(const char *name) {
-    for (size_t i = 0; i < MP_COUNT_OF(foreign); i++) {
-        if (strcasecmp(foreign[i].name, name) == 0) {
-            return MP_FAIL(INVALID_ARGUMENT, "%s has no option '%s': %s", MP_EP_NAME, name,
-                           foreign[i].advice);
-        }
-    }
+static mp_status reject(const entries *all, const char *name) {
     const char *near = nearest(name);
-    return MP_FAIL(INVALID_ARGUMENT, "%s has no option '%s'%s%s%s", MP_EP_NAME, name,
+    return MP_FAIL(INVALID_ARGUMENT, "%s has no option '%s'%s%s%s", all->name->provider, name,
                    near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
                    near != NULL ? "'?" : "");
 }
@@ -185,8 +182,8 @@ static mp_status reject(const char *name) {
 /* Only the provider's own keys are an error: others may be meant for another provider. */
 static mp_status check_names_at(const entries *all, int place, bool strict) {
     for (size_t i = 0; i < all->count; i++) {
-        const char *name = name_in(all->keys[i], place);
-        const mp_status status = name == NULL || is_known(name) ? MP_OK : reject(name);
+        const char *name = name_in(all, all->keys[i], place);
+        const mp_status status = name == NULL || is_known(name) ? MP_OK : reject(all, name);
         if (status != MP_OK && strict) {
             return status;
         }
@@ -247,7 +244,7 @@ static mp_status check_device_at(const entries *all, int place, int ordinal) {
     return MP_FAIL(INVALID_ARGUMENT,
                    "the option %sdevice_id is %s, and the session was given device %d; leave the "
                    "option out, or give the session the device that it names",
-                   prefixes[place], value, ordinal);
+                   prefix_of(all, place), value, ordinal);
 }
 
 static mp_status check_device(const entries *all, int ordinal) {
@@ -289,18 +286,39 @@ static bool is_one(const entries *all, const char *key) {
     return value != NULL && strcmp(value, "1") == 0;
 }
 
+/* Compiled models are not written; ONNX Runtime would want a node for each island. */
+static void check_context(const entries *all, mp_options *out) {
+    if (out->fusion > 0 && is_one(all, "ep.context_enable")) {
+        out->fusion = 0;
+        MP_LOG(WARNING, "fusion is taken as 0, since ep.context_enable is 1: islands cannot be "
+                        "saved in a compiled model; leave one of them out");
+    }
+}
+
+static void check_saving(const OrtSessionOptions *session, mp_options *out) {
+    if (out->fusion > 0 && mp__session_saves(session)) {
+        out->fusion = 0;
+        MP_LOG(WARNING, "fusion is taken as 0, since the session saves its optimised model: ONNX "
+                        "Runtime saves no islands; for the speed of islands, make another session "
+                        "without optimized_model_filepath");
+    }
+}
+
 static mp_status read_entries(const entries *all, int ordinal, mp_options *out) {
     out->strict = is_one(all, STRICT_KEY);
     out->meant_host = is_one(all, HOST_KEY);
+    out->explain = is_one(all, EXPLAIN_KEY);
     MP_TRY(read_all(all, out));
     MP_TRY(check_names(all, out->strict));
     check_external(out);
     check_sdpa(out);
     check_tuning(out);
+    check_context(all, out);
     return check_device(all, ordinal);
 }
 
-mp_status mp__options_read(const OrtSessionOptions *session, int ordinal, mp_options *out) {
+mp_status mp__options_read(const OrtSessionOptions *session, const mp_unit *unit, mp_options *out) {
+    const int ordinal = unit->device->ordinal;
     set_defaults(out);
     read_environment(out);
     out->device_id = ordinal;
@@ -311,9 +329,10 @@ mp_status mp__options_read(const OrtSessionOptions *session, int ordinal, mp_opt
                mp_error_message());
         return MP_OK;
     }
-    entries all = {NULL, NULL, 0};
+    entries all = {.name = unit->factory->name};
     ORT->GetKeyValuePairs(pairs, &all.keys, &all.values, &all.count);
     const mp_status checked = read_entries(&all, ordinal, out);
+    check_saving(session, out);
     out->device_id = ordinal;
     ORT->ReleaseKeyValuePairs(pairs);
     return checked;

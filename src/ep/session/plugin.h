@@ -14,13 +14,13 @@
 #include "ep/abi/ort.h"
 
 #include "base/note.h"
+#include "ep/session/ep_name.h"
 #include "millpond/millpond.h"
 #include "op/core/op.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define MP_EP_NAME         "CudaPluginExecutionProvider"
 #define MP_EP_VENDOR       "NVIDIA"
 #define MP_EMULATED_VENDOR "Millpond" /* of the emulated device */
 
@@ -60,7 +60,8 @@ typedef struct mp_unit {
 } mp_unit;
 
 struct mp_factory {
-    OrtEpFactory base;     /* first */
+    OrtEpFactory base; /* first */
+    const mp_ep_name *name;
     atomic_int references; /* the registration, providers, allocators, streams, transfers */
     pthread_mutex_t lock;
     mp_unit units[MP_UNITS_MAX];
@@ -73,7 +74,9 @@ struct mp_factory {
 
 /* What a session asked for; see options.c for the keys. */
 typedef struct mp_options {
-    int64_t fusion; /* 0: node by node; 1: islands; 2: also of single nodes */
+    int64_t fusion;          /* 0: node by node; 1: islands; 2: also of single nodes */
+    int64_t fusion_programs; /* of an island */
+    size_t fusion_memory;    /* bytes that programs keep on the device between runs */
     bool prefer_nhwc;
     bool use_tf32;
     bool enable_cudnn;
@@ -95,6 +98,7 @@ typedef struct mp_options {
     /* what millpond.onnxruntime says, and no option of users */
     bool strict;     /* an option that is not taken is an error, not a warning */
     bool meant_host; /* the emulated device was asked for by the session */
+    bool explain;    /* somebody will look for the note of islands, see island_note.h */
 } mp_options;
 
 /* See left_note.h. */
@@ -102,6 +106,19 @@ typedef struct mp_left_nodes {
     char *text;    /* owned; NULL for none */
     mp_note *note; /* owned */
 } mp_left_nodes;
+
+/* See island_note.h, and island_keep.c for what is kept. */
+typedef struct mp_island_list {
+    pthread_mutex_t lock;    /* guards the next two; taken before an island's */
+    struct mp_island *first; /* borrowed: those that are compiled now */
+    char *outside;           /* owned; JSON of nodes that are in none; NULL for none */
+    mp_note *note;           /* owned; NULL where nobody will look */
+    atomic_int made;         /* so far */
+    int64_t rewrites;        /* of passes, so far; only while islands are compiled */
+    bool has_hook;           /* what they keep goes where memory is short */
+    atomic_size_t kept;      /* bytes on the device, of all their programs */
+    _Atomic uint64_t clock;  /* counts uses of programs */
+} mp_island_list;
 
 typedef enum mp_presence { MP_NOT_TRIED, MP_THERE, MP_MISSING } mp_presence;
 enum { MP_KEPT_MAX = 32 };
@@ -112,19 +129,21 @@ struct mp_provider {
     mp_unit *unit;
     mp_options options;
     mp_op_options op_options;
-    mp_note *options_note;         /* owned; what mp__options_publish left */
-    char *session_name;            /* owned; what the session goes by, NULL for none */
-    mp_left_nodes left;            /* nodes that are left to the CPU on purpose */
+    mp_note *options_note; /* owned; what mp__options_publish left */
+    char *session_name;    /* owned; what the session goes by, NULL for none */
+    mp_left_nodes left;    /* nodes that are left to the CPU on purpose */
+    mp_island_list islands;
     mp_presence convolutions;      /* whether the device has them; see refusal.c */
     const char *kept[MP_KEPT_MAX]; /* operators whose layout stays; static storage, see nhwc.c */
     int kept_count;
     struct mp_budget *budget;                /* owned; NULL without a limit, see budget.h */
+    struct mp_weights *weights;              /* owned; constants of islands, see weights.h */
     mp_pool *pool;                           /* owned; where scratch comes from */
     mp_pool *pinned;                         /* owned; for as long as the session lives */
     struct mp_run_stream *only_stream;       /* a reference; NULL where each thread has its own */
     struct mp_thread_record *thread_records; /* see per_thread.h */
-    uint64_t lacking_told; /* operators that no provider has, which the user was told of */
-    atomic_int kernel_count;
+    uint64_t lacking_told;   /* operators that no provider has, which the user was told of */
+    atomic_int kernel_count; /* nodes that the session has given to us */
 };
 
 /* ---- factory.c ---- */
@@ -160,8 +179,8 @@ void mp__provider_release(mp_provider *provider);
 void mp__resource_install(OrtEp *ep);
 
 /* ---- options.c ---- */
-/* For a session on device `ordinal`. Fails: INVALID_ARGUMENT where the options name another. */
-mp_status mp__options_read(const OrtSessionOptions *session, int ordinal, mp_options *out);
+/* For a session on `unit`. Fails: INVALID_ARGUMENT where the options name another device. */
+mp_status mp__options_read(const OrtSessionOptions *session, const mp_unit *unit, mp_options *out);
 /* Those that concern operators. */
 mp_op_options mp__options_of_ops(const mp_options *options);
 /* Makes known what the session runs with: a line for the log, and a note under the name that the
@@ -175,11 +194,16 @@ void mp__budget_release(struct mp_budget *budget); /* budget.c; NULL is ignored 
 OrtStatus *mp__get_capability(OrtEp *self, const OrtGraph *graph, OrtEpGraphSupportInfo *support);
 
 /* ---- registry.c ---- */
-/* Gives: `*out`, one kernel for each row and schema version. Rows that disagree with ORT's own
- * schema are reported to the log and left out. */
-OrtStatus *mp__registry_create(OrtKernelRegistry **out);
+typedef struct mp_kernels {
+    OrtKernelRegistry *registry;
+    const char *provider;
+} mp_kernels;
+
+/* Gives: `*out`, one kernel for each row and schema version, of a provider of that name. Rows that
+ * disagree with ORT's own schema are reported to the log and left out. */
+OrtStatus *mp__registry_create(const char *provider, OrtKernelRegistry **out);
 /* Adds one row: part of the above. */
-OrtStatus *mp__registry_add_row(OrtKernelRegistry *registry, const mp_op *op);
+OrtStatus *mp__registry_add_row(const mp_kernels *to, const mp_op *op);
 /* The types that `schema` allows for the constraint `name`; `*found` tells whether it has it. */
 OrtStatus *mp__schema_types(const OrtOpSchema *schema, const char *name, bool *found,
                             mp_dtypes *out);
@@ -196,7 +220,10 @@ mp_status mp__memory_open(const mp_unit *unit, mp_memory memory, const OrtKeyVal
                           mp_pool **out);
 /* Whether a pool could be opened so, and whether there is an option in `pairs` that the environment
  * does not say as well. Fails: INVALID_ARGUMENT. */
-mp_status mp__memory_check(const OrtKeyValuePairs *pairs, bool *asks);
+mp_status mp__memory_check(const mp_unit *unit, const OrtKeyValuePairs *pairs, bool *asks);
+/* The pool's name of an option, "arena.max_mem" for example, which ONNX Runtime's CUDA provider may
+ * call otherwise; NULL where it is not one of the pool's. */
+const char *mp__memory_option(const char *name);
 /* The pools of a session, of device and pinned memory: the former over the functions that the
  * session's options name, if any. Gives: both until mp_pool_close, `*memory` also when it fails
  * (or NULL). */

@@ -4,10 +4,13 @@
  * ONNX Runtime says on the thread that works when an event of its own begins and ends; in between,
  * the thread's mark (device/profile.h) is that event. At its end the event's node is noted under
  * the mark's tag, if work was queued under it. At the end of the profile each record of the device
- * finds its node by its tag: in a replay of a graph the node that was captured.
+ * finds its node by its tag: in a replay of a graph the node that was captured. Records of an
+ * island bring the nodes of the model with them, as parts of the island's event.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/session/profiler.h"
 
+#include "base/growing.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "device/profile.h"
 #include "ep/abi/bridge.h"
@@ -18,14 +21,16 @@
 
 enum {
     EVENTS_AT_ONCE = 64, /* handed to ONNX Runtime in one call */
-    ARGS_MAX = 16,
+    ARGS_MAX = 20,
     NUMBER_MAX = 24,
     NOTES_MAX = 1 << 20, /* as many events as ONNX Runtime keeps */
 };
 
 typedef struct note { /* an event of ONNX Runtime's under which work was queued */
-    uint64_t tag, id;
-    char *text; /* owned; event, operator and index, each ended by a zero; NULL: no node's event */
+    uint64_t tag;     /* first */
+    uint64_t id;
+    char *text;  /* owned; event, operator and index, each ended by a zero; NULL: no node's event */
+    char *nodes; /* owned; the same node as parts of islands name theirs; NULL: not known */
 } note;
 
 typedef struct profiler {
@@ -99,18 +104,44 @@ static char *describe(const OrtProfilingEvent *event) {
     return text;
 }
 
-static bool grow_notes(profiler *p) {
-    if (p->count < p->capacity) {
-        return true;
+#define EVENT_END "_kernel_time" /* behind the node's name */
+
+/* Whether the event is an island's, after which ONNX Runtime calls the operator. */
+static bool is_island(const profiler *p, const char *text) {
+    const char *provider = p->factory->name->provider;
+    const char *op = text + strlen(text) + 1;
+    const size_t length = strlen(provider);
+    return strncmp(op, provider, length) == 0 && op[length] == '_';
+}
+
+/* As mp_origins_json writes it; NULL without memory, or for an event of no single node. */
+static char *describe_node(const profiler *p, const char *text) {
+    char *out = NULL;
+    size_t size = 0;
+    const size_t length = text != NULL ? strlen(text) : 0;
+    const size_t end = sizeof EVENT_END - 1;
+    FILE *file = text != NULL && !is_island(p, text) ? open_memstream(&out, &size) : NULL;
+    if (file == NULL) {
+        return NULL;
     }
-    const size_t capacity = p->capacity == 0 ? 256 : p->capacity * 2;
-    note *notes = capacity <= NOTES_MAX ? realloc(p->notes, capacity * sizeof *notes) : NULL;
-    if (notes == NULL) {
-        return false;
+    const bool named = length >= end && strcmp(text + length - end, EVENT_END) == 0;
+    char *name = strndup(text, named ? length - end : length);
+    (void)fputs("[{\"op_type\":", file);
+    mp_json_text(file, text + length + 1);
+    (void)fputs(",\"name\":", file);
+    mp_json_text(file, name != NULL ? name : "");
+    (void)fputs("}]", file);
+    free(name);
+    if (fclose(file) != 0) {
+        free(out);
+        return NULL;
     }
-    p->notes = notes;
-    p->capacity = capacity;
-    return true;
+    return out;
+}
+
+static void free_note(const note *n) {
+    free(n->text);
+    free(n->nodes);
 }
 
 static OrtStatus *stop_event(OrtEpProfilerImpl *self, uint64_t id, const OrtProfilingEvent *event) {
@@ -119,15 +150,17 @@ static OrtStatus *stop_event(OrtEpProfilerImpl *self, uint64_t id, const OrtProf
     if (tag == 0) {
         return NULL;
     }
-    char *text = describe(event);
+    note fresh = {.tag = tag, .id = id, .text = describe(event)};
+    fresh.nodes = describe_node(p, fresh.text);
     (void)pthread_mutex_lock(&p->lock);
-    const bool room = grow_notes(p);
+    const bool room =
+        p->count < NOTES_MAX && mp_grow(&p->notes, p->count + 1, &p->capacity, sizeof(note));
     if (room) {
-        p->notes[p->count++] = (note){.tag = tag, .id = id, .text = text};
+        p->notes[p->count++] = fresh;
     }
     (void)pthread_mutex_unlock(&p->lock);
     if (!room) {
-        free(text);
+        free_note(&fresh);
     }
     return NULL;
 }
@@ -161,18 +194,19 @@ static void add_extent(event_args *args, const char *key, bool kernel, uint64_t 
     }
 }
 
-static int by_tag(const void *left, const void *right) {
-    const uint64_t a = ((const note *)left)->tag;
-    const uint64_t b = ((const note *)right)->tag;
-    return (a > b) - (a < b);
-}
-
 static const note *find_note(const profiler *p, uint64_t tag) {
-    const note key = {.tag = tag};
-    return p->count > 0 ? bsearch(&key, p->notes, p->count, sizeof key, by_tag) : NULL;
+    return mp_profile_find(tag, p->notes, p->count, sizeof(note));
 }
 
-static void add_node(event_args *args, const note *node) {
+/* Names of nodes may hold any bytes, so they are written as JSON, which ONNX Runtime passes on. */
+static void add_node(event_args *args, const note *node, const char *part) {
+    const char *nodes = part != NULL ? strchr(part, ' ') : NULL;
+    if (nodes != NULL) {
+        add_number(args, "island_step", strtoull(part, NULL, 10));
+        add_text(args, "onnx_nodes", nodes + 1);
+    } else if (node != NULL && node->nodes != NULL) {
+        add_text(args, "onnx_nodes", node->nodes);
+    }
     if (node == NULL || node->text == NULL) {
         return;
     }
@@ -201,13 +235,14 @@ static void fill_args(const profiler *p, const mp_profile_record *record, event_
     if (!kernel) {
         add_number(args, "bytes", record->bytes);
     }
+    add_number(args, "duration_ns", (uint64_t)(record->end_ns - record->begin_ns));
     if (record->in_graph) {
         add_text(args, "in_graph", "1");
     }
     if (event != NULL) {
         add_number(args, "ort_correlation_id", event->id);
     }
-    add_node(args, find_note(p, record->node_tag));
+    add_node(args, find_note(p, record->node_tag), record->part);
 }
 
 typedef struct writer {
@@ -248,7 +283,7 @@ static void write_record(void *context, const mp_profile_record *record) {
 
 static void forget(profiler *p) {
     for (size_t i = 0; i < p->count; i++) {
-        free(p->notes[i].text);
+        free_note(&p->notes[i]);
     }
     p->count = 0;
 }
@@ -260,7 +295,7 @@ static OrtStatus *end_profiling(OrtEpProfilerImpl *self, OrtProfilingEventsConta
         return NULL;
     }
     if (p->count > 0) {
-        qsort(p->notes, p->count, sizeof p->notes[0], by_tag);
+        qsort(p->notes, p->count, sizeof p->notes[0], mp_profile_by_tag);
     }
     const size_t dropped = mp_profile_close(p->profile, write_record, &w);
     p->profile = NULL;

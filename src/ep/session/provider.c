@@ -3,6 +3,8 @@
 #include "ep/abi/bridge.h"
 #include "ep/capture/session_graph.h"
 #include "ep/island/island.h"
+#include "ep/island/island_note.h"
+#include "ep/island/weights.h"
 #include "ep/placement/left_note.h"
 #include "ep/placement/nhwc.h"
 #include "ep/session/plugin.h"
@@ -19,8 +21,7 @@ static mp_provider *from(const OrtEp *self) {
 }
 
 static const char *get_name(const OrtEp *self) {
-    (void)self;
-    return MP_EP_NAME;
+    return from(self)->factory->name->provider;
 }
 
 static OrtStatus *get_kernel_registry(OrtEp *self, const OrtKernelRegistry **out) {
@@ -28,7 +29,7 @@ static OrtStatus *get_kernel_registry(OrtEp *self, const OrtKernelRegistry **out
     OrtStatus *status = NULL;
     (void)pthread_mutex_lock(&factory->lock);
     if (factory->registry == NULL) {
-        status = mp__registry_create(&factory->registry);
+        status = mp__registry_create(factory->name->provider, &factory->registry);
     }
     *out = factory->registry;
     (void)pthread_mutex_unlock(&factory->lock);
@@ -90,7 +91,7 @@ static void warn_of_emulation(const mp_provider *provider) {
 }
 
 static mp_status open_provider(mp_provider *provider, const OrtSessionOptions *session) {
-    MP_TRY(mp__options_read(session, provider->unit->device->ordinal, &provider->options));
+    MP_TRY(mp__options_read(session, provider->unit, &provider->options));
     MP_TRY(mp__stream_options_settle(&provider->options));
     MP_TRY(mp__memory_open_session(provider->unit, session, &provider->options, &provider->pool,
                                    &provider->pinned));
@@ -104,6 +105,7 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
         return mp__to_ort(MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a provider"));
     }
     mp__factory_keep(factory);
+    mp__island_list_open(provider);
     provider->factory = factory;
     provider->unit = unit;
     const mp_status opened = open_provider(provider, session);
@@ -130,6 +132,7 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
         .Sync = sync_device,
         .CreateProfiler = mp__profiler_create,
     };
+    mp__island_list_publish(provider);
     mp__graph_install(provider);
     mp__islands_install(provider);
     mp__resource_install(&provider->base);
@@ -142,8 +145,11 @@ void mp__provider_release(mp_provider *provider) {
         return;
     }
     mp__thread_records_close(provider);
+    mp__island_keep_close(provider);
+    mp__weights_release(provider);
     mp__run_stream_drop(provider->only_stream);
     mp_note_remove(provider->options_note);
+    mp__island_list_close(provider);
     mp__left_note_release(provider);
     mp__budget_release(provider->budget);
     mp_pool_close(provider->pool);

@@ -8,6 +8,7 @@
 #include "ep/abi/bridge.h"
 #include "ep/abi/element_types.h"
 #include "ep/abi/node_attrs.h"
+#include "ep/abi/node_values.h"
 
 #include <stdlib.h>
 
@@ -28,7 +29,8 @@ static mp_status try_convolution(mp_device *device) {
                               .stride = {1, 1},
                               .dilation = {1, 1}};
     mp_math *math = NULL;
-    MP_TRY(device->ops->conv_prepare(device, &smallest, &math));
+    bool whole = true;
+    MP_TRY(device->ops->conv_prepare(device, &smallest, &math, &whole));
     device->ops->math_release(device, math);
     return MP_OK;
 }
@@ -52,100 +54,78 @@ static bool lacks_conv(mp_provider *provider, const mp_op *op) {
 
 /* ---- nodes ---- */
 
-/* What is not known is -1. A rank above MP_RANK_MAX counts as unknown: such nodes are not taken. */
-static mp_status known_shape(const OrtValueInfo *value, mp_shape *out) {
-    const OrtTensorTypeAndShapeInfo *tensor = NULL;
-    size_t rank = 0;
-    out->rank = -1;
-    MP_TRY(mp__value_tensor(value, &tensor));
-    if (tensor == NULL || !ORT->TensorTypeAndShape_HasShape(tensor)) {
-        return MP_OK;
+/* Gives: `*out`, one for each value, until free; those that are left out are MP_NONE. */
+static mp_status describe_all(const mp_values *values, mp_tensor **out) {
+    mp_tensor *list = calloc(values->count + 1, sizeof *list);
+    mp_status status =
+        list != NULL ? MP_OK
+                     : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to look at %zu inputs",
+                               values->count);
+    for (size_t i = 0; status == MP_OK && i < values->count; i++) {
+        status = values->list[i] != NULL ? mp__value_describe(values->list[i], &list[i]) : MP_OK;
     }
-    MP_TRY(mp__from_ort(ORT->GetDimensionsCount(tensor, &rank)));
-    if (rank > MP_RANK_MAX) {
-        return MP_OK;
+    if (status != MP_OK) {
+        free(list);
+        return status;
     }
-    out->rank = (int32_t)rank;
-    return mp__from_ort(ORT->GetDimensions(tensor, out->dim, rank));
-}
-
-/* Types and shapes. `list` has room for `count` entries; those that are left out are MP_NONE. */
-static mp_status read_inputs(const OrtNode *node, mp_tensor *list, size_t count) {
-    const OrtValueInfo **values = calloc(count + 1, sizeof *values);
-    if (values == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to look at %zu inputs", count);
-    }
-    mp_status status = mp__from_ort(ORT->Node_GetInputs(node, values, count));
-    for (size_t i = 0; status == MP_OK && i < count; i++) {
-        ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-        if (values[i] != NULL) {
-            status = mp__value_type(values[i], &type);
-        }
-        list[i].shape.rank = -1;
-        if (status == MP_OK && values[i] != NULL) {
-            status = known_shape(values[i], &list[i].shape);
-        }
-        list[i].type = (mp_dtype)type;
-    }
-    free(values);
-    return status;
+    *out = list;
+    return MP_OK;
 }
 
 /* Which of the first 32 outputs the model leaves out. */
-static mp_status absent_outputs(const OrtNode *node, size_t count, uint32_t *out) {
-    const OrtValueInfo **values = calloc(count + 1, sizeof *values);
-    if (values == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to look at %zu outputs", count);
-    }
-    mp_status status = mp__from_ort(ORT->Node_GetOutputs(node, values, count));
-    for (size_t i = 0; status == MP_OK && i < count && i < 32; i++) {
+static mp_status absent_outputs(const mp_values *values, uint32_t *out) {
+    for (size_t i = 0; i < values->count && i < 32; i++) {
         const char *name = "";
-        if (values[i] != NULL) {
-            status = mp__from_ort(ORT->GetValueInfoName(values[i], &name));
-        }
+        MP_TRY(mp__value_name(values->list[i], &name));
         *out |= name[0] == '\0' ? 1u << i : 0;
     }
-    free(values);
-    return status;
+    return MP_OK;
 }
 
 /* Asks the operator. Fails only where the graph cannot be read. */
-static mp_status ask(const OrtNode *node, const mp_node *as_ours, size_t inputs, size_t outputs,
+static mp_status ask(const mp_node *as_ours, const mp_values *in, const mp_values *out,
                      bool *refused) {
-    mp_tensor *in = calloc(inputs + 1, sizeof *in);
-    if (in == NULL) {
-        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to look at %zu inputs", inputs);
-    }
-    const mp_status status = read_inputs(node, in, inputs);
-    if (status == MP_OK) {
-        const mp_planner planner = {
-            .node = as_ours, .in = in, .in_count = (int)inputs, .out_count = (int)outputs};
-        *refused = as_ours->op->accept(&planner) != MP_OK;
-    }
+    mp_tensor *tensors = NULL;
+    MP_TRY(describe_all(in, &tensors));
+    const mp_planner planner = {
+        .node = as_ours, .in = tensors, .in_count = (int)in->count, .out_count = (int)out->count};
+    *refused = as_ours->op->accept(&planner) != MP_OK;
     if (*refused) {
         MP_LOG(WARNING, "node '%s' is left to other providers: %s: %s", as_ours->name,
                as_ours->op->name, mp_error_message());
     }
-    free(in);
+    free(tensors);
+    return MP_OK;
+}
+
+static mp_status ask_with(mp_node *as_ours, const OrtNode *node, const mp_values *in,
+                          const mp_values *out, bool *refused) {
+    mp_attr_store *attrs = NULL;
+    if (in->count > INT32_MAX / 2 || out->count > INT32_MAX / 2) {
+        return MP_FAIL(INVALID_ARGUMENT, "a node with %zu inputs is too large", in->count);
+    }
+    MP_TRY(absent_outputs(out, &as_ours->out_absent));
+    MP_TRY(mp__attrs_of_node(as_ours->op, node, &attrs));
+    as_ours->attrs = mp__attrs_list(attrs, &as_ours->attr_count);
+    const mp_status status = ask(as_ours, in, out, refused);
+    mp__attrs_release(attrs);
     return status;
 }
 
 static mp_status is_unacceptable(const mp_op *op, const OrtNode *node, int version, bool *out) {
     mp_node as_ours = {.op = op, .version = version, .name = ""};
-    mp_attr_store *attrs = NULL;
-    size_t inputs = 0;
-    size_t outputs = 0;
+    mp_values in = {NULL, 0};
+    mp_values made = {NULL, 0};
     MP_TRY(mp__from_ort(ORT->Node_GetName(node, &as_ours.name)));
-    MP_TRY(mp__from_ort(ORT->Node_GetNumInputs(node, &inputs)));
-    MP_TRY(mp__from_ort(ORT->Node_GetNumOutputs(node, &outputs)));
-    if (inputs > INT32_MAX / 2 || outputs > INT32_MAX / 2) {
-        return MP_FAIL(INVALID_ARGUMENT, "a node with %zu inputs is too large", inputs);
+    mp_status status = mp__values_of(node, MP_SIDE_IN, &in);
+    if (status == MP_OK) {
+        status = mp__values_of(node, MP_SIDE_OUT, &made);
     }
-    MP_TRY(absent_outputs(node, outputs, &as_ours.out_absent));
-    MP_TRY(mp__attrs_of_node(op, node, &attrs));
-    as_ours.attrs = mp__attrs_list(attrs, &as_ours.attr_count);
-    const mp_status status = ask(node, &as_ours, inputs, outputs, out);
-    mp__attrs_release(attrs);
+    if (status == MP_OK) {
+        status = ask_with(&as_ours, node, &in, &made, out);
+    }
+    mp__values_release(&in);
+    mp__values_release(&made);
     return status;
 }
 

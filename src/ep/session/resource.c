@@ -1,10 +1,11 @@
 /* resource.c - what a session's provider tells ONNX Runtime of its device and its memory.
  *
- * Left out on purpose: GetWeightlessSupport, which is asked of providers that compile nodes into
- * models of their own and may leave the weights out of them; this one compiles none.
+ * Left out on purpose: GetWeightlessSupport, which is asked of providers that save what they
+ * compile and may leave the weights out of it; this one saves nothing.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/abi/bridge.h"
+#include "ep/island/island.h"
 #include "ep/session/plugin.h"
 #include "pool/pool_handle.h"
 
@@ -72,7 +73,11 @@ static OrtStatus *set_dynamic_options(OrtEp *self, const char *const *keys,
         MP_TRY_ORT(check_dynamic(keys[i], values[i]));
         efficient = strcmp(values[i], "Efficient") == 0;
     }
-    return efficient ? mp__to_ort(mp_pool_shrink(from(self)->pool, NULL)) : NULL;
+    if (!efficient) {
+        return NULL;
+    }
+    (void)mp__islands_shed((mp_provider *)self);
+    return mp__to_ort(mp_pool_shrink(from(self)->pool, NULL));
 }
 
 void mp__resource_install(OrtEp *ep) {

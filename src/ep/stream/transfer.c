@@ -35,7 +35,8 @@ static mp_status device_of(mp_factory *factory, const OrtMemoryDevice *source,
     mp_unit *to_unit = mp__unit_of(factory, target);
     mp_unit *unit = from_unit != NULL ? from_unit : to_unit;
     if (unit == NULL) {
-        return MP_FAIL(INVALID_ARGUMENT, "neither side of the copy is memory of %s", MP_EP_NAME);
+        return MP_FAIL(INVALID_ARGUMENT, "neither side of the copy is memory of %s",
+                       factory->name->provider);
     }
     if (from_unit != NULL && to_unit != NULL && from_unit != to_unit) {
         mp__peers_connect(from_unit->device, to_unit->device);

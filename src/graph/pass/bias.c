@@ -1,27 +1,20 @@
 /* bias.c - MatMul by a constant matrix, and a constant row added to it, are one product.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/look.h"
 #include "graph/pass.h"
 
 #include <stdio.h>
-#include <string.h>
-
-static bool is_op(const mp_vertex *v, const char *name) {
-    return !v->is_gone && v->node.op->domain[0] == '\0' && strcmp(v->node.op->name, name) == 0;
-}
 
 static const mp_tensor *constant_at(const mp_graph *graph, const mp_vertex *v, int i) {
-    const int32_t value = i < v->in_count ? v->in[i] : MP_NO_VALUE;
+    const int32_t value = mp_vertex_in(v, i);
     return value != MP_NO_VALUE && graph->values[value].is_constant ? &graph->values[value].tensor
                                                                     : NULL;
 }
 
 /* The node whose product input `i` of an Add is, if nobody else reads that. */
 static int32_t product_at(const mp_graph *graph, const mp_vertex *add, int i) {
-    const int32_t value = add->in[i];
-    const int32_t n = value != MP_NO_VALUE ? graph->values[value].producer : MP_NO_NODE;
-    return n != MP_NO_NODE && is_op(&graph->nodes[n], "MatMul") && mp_graph_uses(graph, value) == 1
-               ? n
-               : MP_NO_NODE;
+    const int32_t n = mp_graph_maker(graph, add->in[i], "MatMul");
+    return n != MP_NO_NODE && mp_graph_uses(graph, add->in[i]) == 1 ? n : MP_NO_NODE;
 }
 
 /* Whether input `i` of the Add is a row for each row of the product. */
@@ -55,10 +48,10 @@ static mp_status join(mp_graph *graph, int32_t add, int32_t product, int32_t row
 mp_status mp_pass_bias(mp_graph *graph, mp_rewrites *rewrites) {
     for (int32_t n = 0; n < graph->node_count; n++) {
         const mp_vertex *add = &graph->nodes[n];
-        for (int i = 0; i < 2 && is_op(add, "Add"); i++) {
+        for (int i = 0; i < 2 && mp_vertex_is(add, "Add"); i++) {
             const int32_t product = product_at(graph, add, i);
-            if (product != MP_NO_NODE && is_row(graph, add, 1 - i, &graph->nodes[product]) &&
-                mp_rewrite_allowed(rewrites)) {
+            if (product != MP_NO_NODE && mp_graph_same_guard(graph, n, product) &&
+                is_row(graph, add, 1 - i, &graph->nodes[product]) && mp_rewrite_allowed(rewrites)) {
                 MP_TRY(join(graph, n, product, add->in[1 - i]));
             }
         }

@@ -1,22 +1,12 @@
 /* cancel.c - a Transpose of a Transpose, and a Cast back to the type that a value had before it was
  * cast to one that holds all its values. The first of the two stays for others that read it.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/look.h"
 #include "graph/pass.h"
 
-#include <string.h>
-
 static const mp_vertex *maker(const mp_graph *graph, const mp_vertex *v, const char *name) {
-    const int32_t value = v->in_count > 0 ? v->in[0] : MP_NO_VALUE;
-    const int32_t node = value != MP_NO_VALUE ? graph->values[value].producer : MP_NO_NODE;
-    const mp_vertex *found = node != MP_NO_NODE ? &graph->nodes[node] : NULL;
-    return found != NULL && !found->is_gone && found->node.op->domain[0] == '\0' &&
-                   strcmp(found->node.op->name, name) == 0 && found->in[0] != MP_NO_VALUE
-               ? found
-               : NULL;
-}
-
-static bool is_op(const mp_vertex *v, const char *name) {
-    return v->node.op->domain[0] == '\0' && strcmp(v->node.op->name, name) == 0;
+    const int32_t n = mp_graph_maker(graph, mp_vertex_in(v, 0), name);
+    return n != MP_NO_NODE && graph->nodes[n].in[0] != MP_NO_VALUE ? &graph->nodes[n] : NULL;
 }
 
 /* Whether every value of `from` is one of `to`, too. */
@@ -43,7 +33,7 @@ static bool holds_all(mp_dtype from, mp_dtype to) {
 
 /* The value that the second Cast gives back; MP_NO_VALUE where it does not. */
 static int32_t cast_back(const mp_graph *graph, const mp_vertex *v) {
-    const mp_vertex *first = is_op(v, "Cast") ? maker(graph, v, "Cast") : NULL;
+    const mp_vertex *first = mp_vertex_is(v, "Cast") ? maker(graph, v, "Cast") : NULL;
     if (first == NULL) {
         return MP_NO_VALUE;
     }
@@ -57,15 +47,14 @@ static int32_t cast_back(const mp_graph *graph, const mp_vertex *v) {
 }
 
 static int32_t turned_back(const mp_graph *graph, const mp_vertex *v) {
-    const mp_vertex *first = is_op(v, "Transpose") ? maker(graph, v, "Transpose") : NULL;
-    const mp_attr *a = first != NULL ? mp_node_attr(&first->node, "perm") : NULL;
-    const mp_attr *b = first != NULL ? mp_node_attr(&v->node, "perm") : NULL;
+    const mp_vertex *first = mp_vertex_is(v, "Transpose") ? maker(graph, v, "Transpose") : NULL;
+    const mp_attr *a = first != NULL ? mp_vertex_perm(first) : NULL;
+    const mp_attr *b = first != NULL ? mp_vertex_perm(v) : NULL;
     if (a == NULL || b == NULL || a->count != b->count) {
         return MP_NO_VALUE;
     }
     for (size_t i = 0; i < b->count; i++) {
-        const int64_t at = b->ints[i];
-        if (at < 0 || at >= (int64_t)a->count || a->ints[at] != (int64_t)i) {
+        if (a->ints[b->ints[i]] != (int64_t)i) {
             return MP_NO_VALUE;
         }
     }

@@ -3,12 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
-#include <string.h>
-
-static bool is_op(const mp_vertex *v, const char *name) {
-    return v->node.op->domain[0] == '\0' && strcmp(v->node.op->name, name) == 0;
-}
-
 static bool keeps_order(const mp_vertex *v) {
     const mp_attr *perm = mp_node_attr(&v->node, "perm");
     for (size_t i = 0; perm != NULL && i < perm->count; i++) {
@@ -26,7 +20,7 @@ static bool keeps_type(const mp_graph *graph, const mp_vertex *v) {
 
 /* Of versions 7 and 10, whose rows have no training; later ones may be told to train. */
 static bool is_dropout_of_inference(const mp_vertex *v) {
-    return is_op(v, "Dropout") && !v->node.op->draws &&
+    return mp_vertex_is(v, "Dropout") && !v->node.op->draws &&
            (v->out_count < 2 || v->out[1] == MP_NO_VALUE);
 }
 
@@ -35,8 +29,9 @@ static bool gives_what_it_gets(const mp_graph *graph, const mp_vertex *v) {
         v->out[0] == MP_NO_VALUE) {
         return false;
     }
-    return is_op(v, "Identity") || is_dropout_of_inference(v) ||
-           (is_op(v, "Cast") && keeps_type(graph, v)) || (is_op(v, "Transpose") && keeps_order(v));
+    return mp_vertex_is(v, "Identity") || is_dropout_of_inference(v) ||
+           (mp_vertex_is(v, "Cast") && keeps_type(graph, v)) ||
+           (mp_vertex_is(v, "Transpose") && keeps_order(v));
 }
 
 mp_status mp_pass_identity(mp_graph *graph, mp_rewrites *rewrites) {

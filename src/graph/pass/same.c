@@ -9,14 +9,6 @@ static bool same_bytes(const void *a, const void *b, size_t size) {
     return size == 0 || memcmp(a, b, size) == 0;
 }
 
-static size_t texts_bytes(const char *texts, size_t count) {
-    const char *at = texts;
-    for (size_t i = 0; i < count; i++) {
-        at += strlen(at) + 1;
-    }
-    return (size_t)(at - texts);
-}
-
 static bool same_tensor(const mp_tensor *a, const mp_tensor *b) {
     size_t bytes = 0;
     return a->type == b->type && mp_shape_equal(&a->shape, &b->shape) &&
@@ -33,8 +25,8 @@ static bool same_value(const mp_attr *a, const mp_attr *b) {
     case MP_ATTR_STRING:
         return strcmp(a->s, b->s) == 0;
     case MP_ATTR_STRINGS:
-        return a->count == b->count && texts_bytes(a->s, a->count) == texts_bytes(b->s, b->count) &&
-               same_bytes(a->s, b->s, texts_bytes(a->s, a->count));
+        return a->count == b->count && mp_attr_texts_bytes(a) == mp_attr_texts_bytes(b) &&
+               same_bytes(a->s, b->s, mp_attr_texts_bytes(a));
     case MP_ATTR_INTS:
         return a->count == b->count && same_bytes(a->ints, b->ints, a->count * sizeof *a->ints);
     case MP_ATTR_FLOATS:
@@ -60,8 +52,10 @@ static bool same_attrs(const mp_node *a, const mp_node *b) {
     return true;
 }
 
-static bool same_nodes(const mp_vertex *a, const mp_vertex *b) {
-    return a->node.op == b->node.op && a->node.version == b->node.version &&
+/* `a` stays, and must be computed wherever `b` is. */
+static bool same_nodes(const mp_graph *graph, const mp_vertex *a, const mp_vertex *b) {
+    return a->node.op == b->node.op && a->loop == NULL &&
+           mp_graph_guard_within(graph, b->guard, a->guard) && a->node.version == b->node.version &&
            a->in_count == b->in_count && a->out_count == b->out_count &&
            a->node.out_absent == b->node.out_absent &&
            same_bytes(a->in, b->in, (size_t)a->in_count * sizeof *a->in) &&
@@ -86,7 +80,7 @@ static bool may_go(const mp_graph *graph, const mp_vertex *v) {
     return !v->is_gone && !v->node.op->draws;
 }
 
-static void merge(mp_graph *graph, int32_t first, int32_t second) {
+static mp_status merge(mp_graph *graph, int32_t first, int32_t second) {
     const mp_vertex *v = &graph->nodes[second];
     for (int i = 0; i < v->out_count; i++) {
         if (v->out[i] != MP_NO_VALUE) {
@@ -94,25 +88,27 @@ static void merge(mp_graph *graph, int32_t first, int32_t second) {
         }
     }
     mp_graph_remove_node(graph, second);
+    return mp_graph_absorb(graph, first, second);
 }
 
 /* `slots` holds nodes that stay, by their hash; `mask` + 1 of them, twice as many as nodes. */
-static void find_same(mp_graph *graph, mp_rewrites *rewrites, int32_t *slots, size_t mask) {
+static mp_status find_same(mp_graph *graph, mp_rewrites *rewrites, int32_t *slots, size_t mask) {
     for (int32_t n = 0; n < graph->node_count; n++) {
         const mp_vertex *v = &graph->nodes[n];
         if (v->is_gone || v->node.op->draws) {
             continue;
         }
         size_t at = (size_t)hash_of(v) & mask;
-        while (slots[at] != MP_NO_NODE && !same_nodes(&graph->nodes[slots[at]], v)) {
+        while (slots[at] != MP_NO_NODE && !same_nodes(graph, &graph->nodes[slots[at]], v)) {
             at = (at + 1) & mask;
         }
         if (slots[at] == MP_NO_NODE) {
             slots[at] = n;
         } else if (may_go(graph, v) && mp_rewrite_allowed(rewrites)) {
-            merge(graph, slots[at], n);
+            MP_TRY(merge(graph, slots[at], n));
         }
     }
+    return MP_OK;
 }
 
 mp_status mp_pass_same(mp_graph *graph, mp_rewrites *rewrites) {
@@ -127,7 +123,7 @@ mp_status mp_pass_same(mp_graph *graph, mp_rewrites *rewrites) {
     for (size_t i = 0; i < count; i++) {
         slots[i] = MP_NO_NODE;
     }
-    find_same(graph, rewrites, slots, count - 1);
+    const mp_status status = find_same(graph, rewrites, slots, count - 1);
     free(slots);
-    return MP_OK;
+    return status;
 }

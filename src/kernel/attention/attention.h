@@ -16,6 +16,9 @@ K_FN int64_t a_length(const k_score_rule *rule, int64_t entry) {
     }
     int64_t given = rule->lengths_wide ? ((const int64_t *)rule->lengths)[entry]
                                        : ((const int32_t *)rule->lengths)[entry];
+    if (rule->lengths_summed) {
+        given = (int64_t)((const int32_t *)rule->lengths)[entry + 1] - given;
+    }
     given = (given < rule->keys ? given : rule->keys) + rule->length_more;
     return given < 0 ? 0 : given < rule->keys ? given : rule->keys;
 }
@@ -62,6 +65,33 @@ K_FN TA a_masked(const k_score_rule *rule, int64_t mask_row, int64_t key, TA sco
         return score + (TA)k_load_f16(((const k_f16 *)rule->mask)[at]);
     case K_MASK_BF16:
         return score + (TA)k_load_bf16(((const k_bf16 *)rule->mask)[at]);
+    default:
+        return score;
+    }
+}
+
+/* Where the flags of a row begin. */
+K_FN int64_t a_padding_row(const k_score_rule *rule, int64_t entry, int64_t row) {
+    return entry * rule->padding_stride[0] + row * rule->padding_stride[1];
+}
+
+/* The score of a key, which may be padding. */
+K_FN TA a_padded(const k_score_rule *rule, int64_t padding_row, int64_t entry, int64_t key,
+                 TA score) {
+    const int32_t *padding = (const int32_t *)rule->padding;
+    switch (rule->padding_kind) {
+    case K_PADDING_FLAGS:
+        return padding[padding_row + key] > 0 ? score : score + (TA)rule->filter;
+    case K_PADDING_MARKS:
+        return k_load_bool(((const k_bool *)rule->padding)[padding_row + key])
+                   ? score + (TA)rule->filter
+                   : score;
+    case K_PADDING_ENDS:
+        return key < padding[entry] ? score : score + (TA)rule->filter;
+    case K_PADDING_SPANS:
+        return key < padding[entry] && key >= padding[rule->batch + entry]
+                   ? score
+                   : score + (TA)rule->filter;
     default:
         return score;
     }

@@ -6,6 +6,7 @@
 #define MP_KERNEL_ATTENTION_ARGS_H
 
 #include "kernel/core/index_args.h"
+#include "kernel/pointwise/narrow_args.h"
 
 enum {
     K_ATTENTION_SLICE = 8,      /* elements of a head that a lane of attention_few.cu holds */
@@ -29,23 +30,51 @@ typedef enum k_sink_kind {
     K_SINK_HEADS /* the same with a score of each head, of the type of Q */
 } k_sink_kind;
 
+/* Keys that are padding: their scores get `filter` added, so that in a row of nothing but padding
+ * the scores decide as they would without it. */
+typedef enum k_padding_kind {
+    K_PADDING_NONE,
+    K_PADDING_FLAGS, /* int32 for keys: none above 0 */
+    K_PADDING_MARKS, /* bool for keys: those that are true */
+    K_PADDING_ENDS,  /* int32 for entries: the keys from there on */
+    K_PADDING_SPANS  /* the same, and behind all of them int32: the keys before that one, too */
+} k_padding_kind;
+
 /* Which keys a query sees and what becomes of their scores. Row r of a key head is query r % rows
  * of query head r / rows of its group. */
 typedef struct k_score_rule {
-    const void *mask, *lengths, *sink;
-    int64_t mask_stride[4]; /* batch, head, query, key; 0 repeats */
-    int64_t mask_keys;      /* keys from here on are left out */
+    const void *mask, *lengths, *sink, *padding;
+    int64_t mask_stride[4];    /* batch, head, query, key; 0 repeats */
+    int64_t padding_stride[2]; /* of flags: batch, query; keys are neighbours */
+    int64_t mask_keys;         /* keys from here on are left out */
     int64_t batch, heads, kv_heads, group;
     int64_t rows, keys;
     int64_t past;   /* keys before the first query, unless lengths say so */
     int64_t window; /* keys that a query sees, itself included; 0 for all */
-    int32_t mask_kind, sink_kind;
+    int32_t mask_kind, sink_kind, padding_kind;
+    float filter;
     int32_t lengths_wide;   /* lengths are int64, otherwise int32; NULL: every key is valid */
+    int32_t lengths_summed; /* int32 [batch + 1]: a length is the step to the next one */
     int32_t length_more;    /* what is added to them */
     int32_t past_by_length; /* the queries are the last of the valid keys */
-    int32_t causal;
+    int32_t causal, unused;
     double scale, softcap;
 } k_score_rule;
+
+/* Groups of `width` entries that take rows of the past from each other. */
+typedef struct k_beams {
+    const void *of; /* int32 [batch, pitch]: the entry of the group whose row it is; or NULL */
+    int64_t width, pitch;
+    int64_t rows; /* rows from there on are one's own */
+} k_beams;
+
+/* Keys [0] and values [1] of a quantised cache, as attention reads them: strides count bytes. */
+typedef struct k_cache_values {
+    const void *scale[2]; /* float */
+    int32_t channels[2];  /* a scale for each head and element, otherwise one for all */
+    int32_t zero, unused;
+    k_narrow type;
+} k_cache_values;
 
 typedef struct mp_attention_args {
     const void *q, *k, *v;
@@ -59,14 +88,17 @@ typedef struct mp_attention_args {
     int32_t tile_rows, tile_keys; /* of attention_tile: multiples of 4 */
     int32_t unused;
     k_score_rule rule;
+    k_cache_values cache; /* of attention_few_cache */
+    k_beams beams;        /* of attention_few */
 } mp_attention_args;
 
-/* Scores of `rows` rows from `row_first` of `units` key heads from `unit_first`, `columns` each. */
+/* Scores of `rows` rows from `row_first` of `units` key heads from `unit_first`, `columns` each,
+ * `pitch` elements apart. */
 typedef struct mp_attention_softmax_args {
     const void *scores;
     void *weights; /* may be the scores */
     void *debug;   /* scores on their way, of all rows and keys; or NULL */
-    int64_t units, unit_first, rows, row_first, columns;
+    int64_t units, unit_first, rows, row_first, columns, pitch;
     int32_t debug_mode; /* 0: scaled, 1: after the soft cap, 2: after the mask too */
     int32_t unused;
     k_score_rule rule;
@@ -77,8 +109,10 @@ typedef struct mp_kv_append_args {
     const void *past[2], *fresh[2];
     void *present[2];
     const void *lengths; /* int32, valid keys of each entry less one, or NULL */
+    k_beams beams;
     int64_t batch, heads;
     int64_t past_rows, fresh_rows, present_rows;
+    int64_t past_used;          /* rows of the past that count, unless lengths say so */
     int64_t visited;            /* rows that are looked at: all present ones, or the fresh */
     int64_t units[2];           /* of a row, in units of the instance */
     int64_t fresh_stride[2][3]; /* batch, head, row, in units */
@@ -89,11 +123,46 @@ typedef struct mp_kv_append_args {
     k_divider by_units[2], by_rows, by_heads;
 } mp_kv_append_args;
 
+/* Keys [0] and values [1] as T, [batch, heads, rows, size] by strides, and in a cache of another
+ * type, whose rows are `narrow_bytes` long. */
+typedef struct mp_kv_quantize_args {
+    void *wide[2], *narrow[2];
+    int64_t wide_stride[2][3]; /* batch, head, row */
+    int64_t batch, heads, rows, size;
+    int64_t narrow_rows, narrow_bytes;
+    int32_t back; /* from the cache */
+    int32_t unused;
+    k_cache_values cache;
+} mp_kv_quantize_args;
+
+/* Entries of `length` rows, of which the last ones are padding, and the same rows packed. */
+typedef enum k_rows_kind {
+    K_ROWS_PADDED, /* packed rows get their padding, rows of 0 */
+    K_ROWS_PACKED, /* padded rows lose it */
+    K_ROWS_LISTED  /* row i is row places[i] of x, or 0 where x has none such */
+} k_rows_kind;
+
+typedef struct mp_padding_args {
+    const void *x;
+    const void *counts; /* int32 [batch], rows of an entry that are no padding */
+    int64_t *found;     /* their sum and their maximum */
+    int32_t *starts;    /* [batch + 1], where entries begin among packed rows, and where they end */
+    int32_t *places;    /* rows by what is to be done with them */
+    void *out;
+    int64_t batch, length;
+    int64_t given, rows; /* rows of x, of the result */
+    int64_t units;       /* of a row, in units of the instance */
+    int32_t kind;
+    int32_t inverse; /* of padding_places: from places of rows to rows of places */
+} mp_padding_args;
+
 typedef enum k_position_kind {
-    K_POSITION_TOKEN,  /* a row of cosines for each token: the caches have three dimensions */
-    K_POSITION_GIVEN,  /* int64, one a token */
-    K_POSITION_FIRST,  /* int64, that of the first token of every entry */
-    K_POSITION_LENGTHS /* int32 as in the cache's lengths: the tokens are the last ones */
+    K_POSITION_TOKEN,   /* a row of cosines for each token: the caches have three dimensions */
+    K_POSITION_GIVEN,   /* int64, one a token */
+    K_POSITION_FIRST,   /* int64, that of the first token of every entry */
+    K_POSITION_LENGTHS, /* int32 as in the cache's lengths: the tokens are the last ones */
+    K_POSITION_AXES,    /* int64, three a token: each pair of a head goes by one of them */
+    K_POSITION_PAST     /* the tokens are those behind `past` */
 } k_position_kind;
 
 typedef struct mp_rotary_args {
@@ -108,6 +177,48 @@ typedef struct mp_rotary_args {
     int32_t position_kind;
     int32_t prompt; /* K_POSITION_LENGTHS: tokens begin at 0 */
     int32_t packed; /* pieces of 16 bytes */
+    /* K_POSITION_AXES: pairs from axis_end[0] on go by the second position, from axis_end[1] on by
+     * the third. With axes_mixed, of three pairs below axis_end[0] the second one goes by the
+     * second position, and below axis_end[1] the third one by the third. */
+    int32_t axes_mixed, axis_end[2];
+    float scale; /* of what is rotated */
+    float base;  /* without caches: pair i turns by position / base^(i / half) */
+    int32_t unused;
+    int64_t past;
 } mp_rotary_args;
+
+/* out = x * cos(angle) + turned * sin(angle), for heads of two kinds [0] and [1] with the same
+ * tokens. */
+typedef struct mp_rotary_given_args {
+    const void *angle; /* float; a row for each token */
+    const void *x[2], *turned[2];
+    void *out[2];
+    int64_t heads[2];
+    int64_t batch, rows, size;
+    int64_t groups, group; /* of heads, and how many a lane takes */
+} mp_rotary_given_args;
+
+/* out[head, query, key] = table[head, bucket of key - query]. */
+typedef struct mp_relative_bias_args {
+    const void *table;
+    void *out;
+    int64_t heads, rows;
+    int32_t buckets, exact; /* of each direction, and those of them that are one distance each */
+    int32_t both;           /* keys behind the query have buckets of their own */
+    float log_range;        /* of the distance where buckets end by the last exact one */
+} mp_relative_bias_args;
+
+enum { K_GATED_BIAS_PLACES, K_GATED_BIAS_ROWS };
+
+/* out[entry, head, row] = bias[head, row] times a gate that follows from the row's query. */
+typedef struct mp_gated_bias_args {
+    const void *query, *query_bias, *weight, *weight_bias, *limit, *bias;
+    const int32_t *offsets; /* where each given token belongs; NULL: in their order */
+    int32_t *places;        /* which token belongs at each place, or -1 */
+    void *out;
+    int64_t batch, rows, tokens;
+    int64_t heads, size, columns; /* of a head; of the weight: half of them for each gate */
+    int32_t stage, unused;        /* K_GATED_BIAS_... */
+} mp_gated_bias_args;
 
 #endif

@@ -5,9 +5,16 @@
  * long caches are split over blocks, whose sums attention_combine.cu adds up.
  *
  * On the emulated device a group is one lane that holds the whole head.
+ *
+ * With K_CACHE keys and values come from a quantised cache. A scale is the same for all keys, so Q
+ * is multiplied by those of keys once, and the sums by those of values.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention.h"
+#include "kernel/attention/beams.h"
 #include "kernel/core/lanes_sum.h"
+#if K_CACHE
+#include "kernel/pointwise/narrow_value.h"
+#endif
 
 #if K_HOST
 enum { SLICE = K_ATTENTION_HEAD_MAX };
@@ -67,6 +74,56 @@ K_FN void few_slice(const T *row, int32_t first, int32_t size, int32_t wide, flo
     }
 }
 
+#if K_CACHE
+typedef uint8_t few_kv;
+
+K_FN void few_kv_slice(const mp_attention_args *args, const few_kv *row, int32_t first,
+                       int32_t size, float *out) {
+    const int32_t aligned = (uint64_t)row % 8 == 0;
+    K_UNROLL for (int32_t e = 0; e < SLICE; e += K_GROUP) {
+        const int32_t at = first + e;
+        uint32_t bits[K_GROUP];
+        if (at >= size) {
+            if (e == 0) {
+                K_UNROLL for (int32_t k = 0; k < K_GROUP; k++) {
+                    out[k] = 0;
+                }
+            }
+            continue;
+        }
+        const int32_t count = n_group_size(at, size);
+        n_group_load(row, args->cache.type.width, at, count, aligned, bits);
+        K_UNROLL for (int32_t k = 0; k < K_GROUP; k++) {
+            const float value = n_from_bits(&args->cache.type, bits[k]);
+            out[e + k] = k < count ? value - (float)args->cache.zero : 0;
+        }
+    }
+}
+
+K_FN void few_scale(const mp_attention_args *args, int32_t side, const few *at, int32_t first,
+                    int32_t size, float *values) {
+    const float *scale = (const float *)args->cache.scale[side];
+    const int32_t channels = args->cache.channels[side];
+    K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
+        if (first + e < size) {
+            values[e] *= scale[channels ? at->kv_head * size + first + e : 0];
+        }
+    }
+}
+#else
+typedef T few_kv;
+
+K_FN void few_kv_slice(const mp_attention_args *args, const few_kv *row, int32_t first,
+                       int32_t size, float *out) {
+    few_slice(row, first, size, args->wide, out);
+}
+
+K_FN void few_scale(const mp_attention_args *args, int32_t side, const few *at, int32_t first,
+                    int32_t size, float *values) {
+    (void)args, (void)side, (void)at, (void)first, (void)size, (void)values;
+}
+#endif
+
 /* The sum over the lanes of a group. */
 K_LANES_SUM(few_meet, float)
 
@@ -93,11 +150,15 @@ K_FN void few_add(few_state *state, int32_t r, float score, const float *v, int3
 /* Where a row's mask begins is found again for each key: a register for each row is worth more. */
 K_FN float few_masked(const k_score_rule *rule, const few *at, int32_t r, int64_t key,
                       float score) {
-    if (rule->mask_kind == K_MASK_NONE) {
-        return score;
+    const int64_t row = few_row(rule, at, r);
+    if (rule->mask_kind != K_MASK_NONE) {
+        const int64_t first = a_mask_row(rule, at->entry, few_head(rule, at, r), row);
+        score = a_masked(rule, first, key, score);
     }
-    const int64_t row = a_mask_row(rule, at->entry, few_head(rule, at, r), few_row(rule, at, r));
-    return a_masked(rule, row, key, score);
+    if (rule->padding_kind != K_PADDING_NONE) {
+        score = a_padded(rule, a_padding_row(rule, at->entry, row), at->entry, key, score);
+    }
+    return score;
 }
 
 /* The keys of one group: from `at->from` + its number in steps of `groups`. Every group makes the
@@ -105,10 +166,8 @@ K_FN float few_masked(const k_score_rule *rule, const few *at, int32_t r, int64_
 K_FN void few_keys(const mp_attention_args *args, const few *at, few_state *state, int32_t first,
                    int32_t group, int32_t groups) {
     const k_score_rule *rule = &args->rule;
-    const T *k =
-        (const T *)args->k + at->entry * args->k_stride[0] + at->kv_head * args->k_stride[1];
-    const T *v =
-        (const T *)args->v + at->entry * args->v_stride[0] + at->kv_head * args->v_stride[1];
+    const few_kv *k = (const few_kv *)args->k + at->kv_head * args->k_stride[1];
+    const few_kv *v = (const few_kv *)args->v + at->kv_head * args->v_stride[1];
     int32_t from[ROWS] = {0}, to[ROWS] = {0};
     K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
         if (r < at->rows) {
@@ -122,9 +181,11 @@ K_FN void few_keys(const mp_attention_args *args, const few *at, few_state *stat
         K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
             const int64_t key = base + group + (int64_t)n * groups;
             const int64_t read = key < at->to ? key : at->from;
-            few_slice(k + read * args->k_stride[2], first, args->head_size, args->wide, keys[n]);
-            few_slice(v + read * args->v_stride[2], first, args->v_head_size, args->wide,
-                      values[n]);
+            const int64_t entry = b_entry(&args->beams, at->entry, read);
+            few_kv_slice(args, k + entry * args->k_stride[0] + read * args->k_stride[2], first,
+                         args->head_size, keys[n]);
+            few_kv_slice(args, v + entry * args->v_stride[0] + read * args->v_stride[2], first,
+                         args->v_head_size, values[n]);
         }
         K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
             const int64_t key = base + group + (int64_t)n * groups;
@@ -221,6 +282,7 @@ K_BLOCK_KERNEL_UP_TO(K_ATTENTION_LANES, mp_attention_args, args) {
                                  few_head(rule, &at, r) * args.q_stride[1] +
                                  few_row(rule, &at, r) * args.q_stride[2];
                     few_slice(q, first, args.head_size, args.wide, state.q[r]);
+                    few_scale(&args, 0, &at, first, args.head_size, state.q[r]);
                 }
             }
             few_keys(&args, &at, &state, first, group, groups);
@@ -230,6 +292,7 @@ K_BLOCK_KERNEL_UP_TO(K_ATTENTION_LANES, mp_attention_args, args) {
                     mine[0] = state.top[r];
                     mine[1] = state.total[r];
                 }
+                few_scale(&args, 1, &at, first, args.v_head_size, state.sum[r]);
                 K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
                     if (first + e < args.v_head_size) {
                         mine[K_ATTENTION_STATE + first + e] = state.sum[r][e];

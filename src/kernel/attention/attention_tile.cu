@@ -8,7 +8,7 @@
  *     kv     K as [head size][tile_keys + 4], then V as [tile_keys][v size]
  *     weight [tile_keys][tile_rows + 4]
  *     sum    [tile_rows][v size]
- *     top, total, shrink, from, to, mask_row: one a row; part: four a row
+ *     top, total, shrink, from, to, mask_row, padding_row: one a row; part: four a row
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention.h"
 
@@ -21,7 +21,7 @@ typedef struct K_ALIGN(16) tile_four {
 typedef struct tile {
     float *q, *kv, *weight, *sum, *top, *total, *shrink, *part;
     int32_t *from, *to;
-    int64_t *mask_row;
+    int64_t *mask_row, *padding_row;
     int32_t head, value; /* sizes, rounded up to 8 */
     int32_t rows, keys;  /* of a tile */
     int32_t row_pitch, key_pitch;
@@ -42,7 +42,8 @@ K_FN tile tile_layout(const mp_attention_args *args, unsigned char *shared) {
     t.key_pitch = t.keys + SIDE;
     const int32_t keys_size = t.head * t.key_pitch, values_size = t.keys * t.value;
     t.mask_row = (int64_t *)(void *)shared;
-    t.q = (float *)(void *)(t.mask_row + t.rows);
+    t.padding_row = t.mask_row + t.rows;
+    t.q = (float *)(void *)(t.padding_row + t.rows);
     t.kv = t.q + t.head * t.row_pitch;
     t.weight = t.kv + (keys_size > values_size ? keys_size : values_size);
     t.sum = t.weight + t.keys * t.row_pitch;
@@ -77,6 +78,7 @@ K_FN void tile_begin(const mp_attention_args *args, const tile *t) {
         t->from[r] = (int32_t)span.from;
         t->to[r] = (int32_t)span.to;
         t->mask_row[r] = a_mask_row(rule, t->entry, tile_head(rule, t, r), row);
+        t->padding_row[r] = a_padding_row(rule, t->entry, row);
         t->top[r] = A_NONE;
         t->total[r] = 0;
         t->shrink[r] = 0;
@@ -159,10 +161,12 @@ K_FN void tile_scores(const mp_attention_args *args, const tile *t, int64_t key_
             const int64_t key = key_first + c0 + c;
             tile_four column;
             K_UNROLL for (int32_t r = 0; r < SIDE; r++) {
-                const int32_t seen = key >= t->from[r0 + r] && key < t->to[r0 + r];
-                column.of[r] =
-                    seen ? a_masked(rule, t->mask_row[r0 + r], key, a_capped(rule, dot[r][c]))
-                         : A_NONE;
+                float score = A_NONE;
+                if (key >= t->from[r0 + r] && key < t->to[r0 + r]) {
+                    score = a_masked(rule, t->mask_row[r0 + r], key, a_capped(rule, dot[r][c]));
+                    score = a_padded(rule, t->padding_row[r0 + r], t->entry, key, score);
+                }
+                column.of[r] = score;
             }
             *(tile_four *)(void *)(t->weight + (c0 + c) * t->row_pitch + r0) = column;
         }

@@ -1,8 +1,9 @@
 /* kv_append.cu - caches of keys and values: the past rows and the fresh ones behind them, in one
- * pass for both. Where an entry's length ends before the cache, what is behind it becomes 0. Only
- * moves, so there is an instance for each width.
+ * pass for both. Where an entry's length ends before the cache, what is behind it becomes 0. Rows
+ * of the past may be those of other entries (beams). Only moves, so there is an instance for each
+ * width.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/attention/attention_args.h"
+#include "kernel/attention/beams.h"
 #include "kernel/core/index.h"
 
 K_FN int64_t v_split(const mp_kv_append_args *args, int64_t *i, int64_t dim, k_divider divider) {
@@ -15,7 +16,7 @@ K_FN int64_t v_split(const mp_kv_append_args *args, int64_t *i, int64_t dim, k_d
 /* Rows of an entry that were there before. */
 K_FN int64_t v_past(const mp_kv_append_args *args, int64_t entry) {
     if (args->lengths == 0) {
-        return args->past_rows;
+        return args->past_used;
     }
     if (args->prompt) {
         return 0;
@@ -41,10 +42,9 @@ K_KERNEL(mp_kv_append_args, args) {
             value = ((const T *)args.fresh[side])[rest * stride[0] + head * stride[1] +
                                                   (row - past) * stride[2] + c];
         } else if (row < past && row < args.past_rows) {
-            value =
-                ((const T *)args.past[side])[((rest * args.heads + head) * args.past_rows + row) *
-                                                 args.units[side] +
-                                             c];
+            const int64_t line =
+                (b_entry(&args.beams, rest, row) * args.heads + head) * args.past_rows;
+            value = ((const T *)args.past[side])[(line + row) * args.units[side] + c];
         }
         ((T *)args.present[side])[((rest * args.heads + head) * args.present_rows + row) *
                                       args.units[side] +

@@ -22,17 +22,22 @@ K_FN void r_write(T *to, r_pack pack) {
     *(k_b128 *)(void *)to = pack.raw;
 }
 
-K_FN void r_rotate(T *x, T *y, T cosine, T sine) {
+K_FN void r_turn(T *x, T *y, float c, float s, float scale) {
     const float a = T_load(*x), b = T_load(*y);
-    const float c = T_load(cosine), s = T_load(sine);
-    *x = T_store(a * c - b * s);
-    *y = T_store(a * s + b * c);
+    *x = T_store((a * c - b * s) * scale);
+    *y = T_store((a * s + b * c) * scale);
+}
+
+K_FN void r_rotate(T *x, T *y, T cosine, T sine, float scale) {
+    r_turn(x, y, T_load(cosine), T_load(sine), scale);
 }
 
 /* The row of the caches for a token. */
-K_FN int64_t r_position(const mp_rotary_args *args, int64_t entry, int64_t row) {
+K_FN int64_t r_position(const mp_rotary_args *args, int64_t entry, int64_t row, int64_t axis) {
     int64_t at = entry * args->rows + row;
-    if (args->position_kind == K_POSITION_GIVEN) {
+    if (args->position_kind == K_POSITION_AXES) {
+        at = ((const int64_t *)args->positions)[axis * args->batch * args->rows + at];
+    } else if (args->position_kind == K_POSITION_GIVEN) {
         at = ((const int64_t *)args->positions)[at];
     } else if (args->position_kind == K_POSITION_FIRST) {
         const int64_t first = *(const int64_t *)args->positions;
@@ -40,11 +45,57 @@ K_FN int64_t r_position(const mp_rotary_args *args, int64_t entry, int64_t row) 
     } else if (args->position_kind == K_POSITION_LENGTHS) {
         const int64_t length = (int64_t)((const int32_t *)args->positions)[entry] + 1;
         at = args->prompt ? row : length - args->rows + row;
+    } else if (args->position_kind == K_POSITION_PAST) {
+        at = args->past + row;
     }
     return at < 0 ? 0 : at < args->cache_rows ? at : args->cache_rows - 1;
 }
 
-K_FN void r_pairs(const mp_rotary_args *args, const T *x, T *out, int64_t angle, int64_t piece) {
+/* Where the angles of a token begin; they are those of `first` unless pairs go by axes. `at` is its
+ * position. */
+typedef struct r_angles {
+    int64_t at, first, second, third;
+} r_angles;
+
+K_FN r_angles r_angles_of(const mp_rotary_args *args, int64_t entry, int64_t row) {
+    r_angles a;
+    a.at = r_position(args, entry, row, 0);
+    a.first = a.second = a.third = a.at * args->half;
+    if (args->position_kind == K_POSITION_AXES) {
+        a.second = r_position(args, entry, row, 1) * args->half;
+        a.third = r_position(args, entry, row, 2) * args->half;
+    }
+    return a;
+}
+
+K_FN int64_t r_angle(const mp_rotary_args *args, r_angles a, int64_t pair) {
+    if (args->position_kind != K_POSITION_AXES) {
+        return a.first + pair;
+    }
+    if (args->axes_mixed) {
+        const int64_t axis = pair % 3;
+        const int64_t at = axis == 1 && pair < args->axis_end[0]   ? a.second
+                           : axis == 2 && pair < args->axis_end[1] ? a.third
+                                                                   : a.first;
+        return at + pair;
+    }
+    return pair + (pair < args->axis_end[0]   ? a.first
+                   : pair < args->axis_end[1] ? a.second
+                                              : a.third);
+}
+
+K_FN r_pack r_read_angles(const mp_rotary_args *args, const T *from, r_angles a, int64_t pair) {
+    r_pack pack;
+    if (args->position_kind != K_POSITION_AXES) {
+        return r_read(from + a.first + pair);
+    }
+    for (int32_t i = 0; i < PACK; i++) {
+        pack.item[i] = from[r_angle(args, a, pair + i)];
+    }
+    return pack;
+}
+
+K_FN void r_pairs(const mp_rotary_args *args, const T *x, T *out, r_angles angles, int64_t piece) {
     const int64_t half = args->half;
     int64_t first = piece, second = piece + half; /* behind the pairs: neighbours, copied */
     if (piece >= half) {
@@ -59,8 +110,15 @@ K_FN void r_pairs(const mp_rotary_args *args, const T *x, T *out, int64_t angle,
         b = x[second];
     }
     if (piece < half) {
-        r_rotate(&a, &b, ((const T *)args->cosine)[angle + piece],
-                 ((const T *)args->sine)[angle + piece]);
+        if (args->cosine == 0) {
+            const float share = (float)piece / (float)args->half;
+            const float angle = (float)angles.at / powf(args->base, share);
+            r_turn(&a, &b, cosf(angle), sinf(angle), args->scale);
+        } else {
+            const int64_t angle = r_angle(args, angles, piece);
+            r_rotate(&a, &b, ((const T *)args->cosine)[angle], ((const T *)args->sine)[angle],
+                     args->scale);
+        }
     }
     out[first] = a;
     if (second < args->head_size) {
@@ -68,7 +126,7 @@ K_FN void r_pairs(const mp_rotary_args *args, const T *x, T *out, int64_t angle,
     }
 }
 
-K_FN void r_packs(const mp_rotary_args *args, const T *x, T *out, int64_t angle, int64_t piece) {
+K_FN void r_packs(const mp_rotary_args *args, const T *x, T *out, r_angles angles, int64_t piece) {
     const int64_t half = args->half, at = piece * PACK;
     int64_t first = at, second = at + half;
     if (args->interleaved || at >= half) {
@@ -77,16 +135,17 @@ K_FN void r_packs(const mp_rotary_args *args, const T *x, T *out, int64_t angle,
     }
     r_pack a = r_read(x + first), b = r_read(x + second);
     if (at < half) {
-        const r_pack cosine = r_read((const T *)args->cosine + angle + at);
-        const r_pack sine = r_read((const T *)args->sine + angle + at);
+        const r_pack cosine = r_read_angles(args, (const T *)args->cosine, angles, at);
+        const r_pack sine = r_read_angles(args, (const T *)args->sine, angles, at);
         for (int32_t i = 0; i < PACK; i++) {
             if (!args->interleaved) {
-                r_rotate(&a.item[i], &b.item[i], cosine.item[i], sine.item[i]);
+                r_rotate(&a.item[i], &b.item[i], cosine.item[i], sine.item[i], args->scale);
             } else if (i < PACK / 2) {
-                r_rotate(&a.item[2 * i], &a.item[2 * i + 1], cosine.item[i], sine.item[i]);
+                r_rotate(&a.item[2 * i], &a.item[2 * i + 1], cosine.item[i], sine.item[i],
+                         args->scale);
             } else {
                 r_rotate(&b.item[2 * i - PACK], &b.item[2 * i + 1 - PACK], cosine.item[i],
-                         sine.item[i]);
+                         sine.item[i], args->scale);
             }
         }
     }
@@ -103,11 +162,11 @@ K_KERNEL(mp_rotary_args, args) {
                      row * args.x_stride[2];
         T *out = (T *)args.out + entry * args.out_stride[0] + head * args.out_stride[1] +
                  row * args.out_stride[2];
-        const int64_t angle = r_position(&args, entry, row) * args.half;
+        const r_angles angles = r_angles_of(&args, entry, row);
         if (args.packed) {
-            r_packs(&args, x, out, angle, piece);
+            r_packs(&args, x, out, angles, piece);
         } else {
-            r_pairs(&args, x, out, angle, piece);
+            r_pairs(&args, x, out, angles, piece);
         }
     }
 }

@@ -132,6 +132,14 @@ static inline int64_t k_share(int64_t n, int64_t lane, int64_t lanes) {
 
 #include "kernel/core/scalar.h"
 
+/* The math function of K_T0's precision. As the macros below, it means what K_T0 is where it is
+ * used: fused kernels have functions of several types. */
+#define K_M(fn)         K_JOIN(K_MATH_, K_T0)(fn)
+#define K_MATH_f64(fn)  fn
+#define K_MATH_f32(fn)  fn##f
+#define K_MATH_f16(fn)  fn##f
+#define K_MATH_bf16(fn) fn##f
+
 /* Typedefs, since -DT=... would break headers. */
 #ifdef K_T0
 typedef K_JOIN(k_, K_T0) T;
@@ -142,10 +150,8 @@ typedef K_JOIN(kc_, K_T0) TC;
 #define T_DOUBLE K_JOIN(K_IS_DOUBLE_, K_T0)
 #define T_SIGNED K_JOIN(K_IS_SIGNED_, K_T0)
 #if T_DOUBLE
-#define K_M(fn) fn
 typedef double TA; /* what sums of T are kept in */
 #elif T_FLOAT
-#define K_M(fn) K_JOIN(fn, f)
 typedef float TA;
 #elif T_SIGNED
 typedef int64_t TA;

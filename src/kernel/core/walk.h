@@ -1,11 +1,11 @@
 /* walk.h - an output made in order, in packs of neighbouring elements, from inputs that are
  * repeated as broadcasting asks.
  *
- * A lane makes a pack of 16 bytes of T. It divides once to find where the pack begins in each
- * input. Where a row (the innermost dimension) ends within a pack, the next row goes on from there;
- * rows shorter than a pack are made by single elements, as is what is left behind the last pack. An
- * input is read at once where it is contiguous and aligned, by one element a row where it is
- * repeated, and else by elements.
+ * A lane makes a pack of 16 bytes of T, or 32. It divides once to find where the pack begins in
+ * each input. Where a row (the innermost dimension) ends within a pack, the next row goes on from
+ * there; rows shorter than a pack are made by single elements, as is what is left behind the last
+ * pack. An input is read at once where it is contiguous and aligned, by one element a row where it
+ * is repeated, and else by elements.
  *
  *     K_WALK_PACK(t_pack, T)
  *     K_WALK_READ(t_read, t_pack, T)
@@ -29,11 +29,12 @@
 #include "kernel/core/index_args.h"
 #include "kernel/core/prelude.h"
 
-/* Elements of a pack. A CPU's compiler makes vectors of the loop over a long one. */
+/* Elements of a pack: four at least, so that those of a narrower type than T fill a word. A CPU's
+ * compiler makes vectors of the loop over a long one. */
 #if K_HOST
 enum { K_WALK = 32 };
 #else
-enum { K_WALK = 16 / sizeof(T) };
+enum { K_WALK = sizeof(T) < 4 ? 16 / sizeof(T) : 4 };
 #endif
 #define K_WALK_BYTES(type)    (sizeof(type) * K_WALK)
 #define K_WALK_ALIGN(type)    (K_WALK_BYTES(type) < 16 ? K_WALK_BYTES(type) : 16)
@@ -108,12 +109,12 @@ K_FN k_spot k_spot_of(const k_walk *walk, int64_t i, int32_t views) {
 
 /* A pack of that type. Its words are what is loaded at once: elements of less than a word would be
  * taken apart right behind the load, and what follows would wait for it. */
-#define K_WALK_PACK(name, type)                                               \
-    typedef union K_ALIGN(K_WALK_ALIGN(type)) name {                          \
-        type lane[K_WALK];                                                    \
-        struct {                                                              \
-            uint32_t at[K_WALK_BYTES(type) < 4 ? 1 : K_WALK_BYTES(type) / 4]; \
-        } words;                                                              \
+#define K_WALK_PACK(name, type)                      \
+    typedef union K_ALIGN(K_WALK_ALIGN(type)) name { \
+        type lane[K_WALK];                           \
+        struct {                                     \
+            uint32_t at[K_WALK_BYTES(type) / 4];     \
+        } words;                                     \
     } name;
 
 /* Defines read(x, walk, spot, v), which reads the pack of view v. */
@@ -124,7 +125,7 @@ K_FN k_spot k_spot_of(const k_walk *walk, int64_t i, int32_t views) {
         const uint32_t cut = whole ? K_WALK : spot->cut;                                    \
         const uint32_t at = whole ? spot->first : spot->at[v];                              \
         const uint32_t next = spot->next[v] - cut; /* wraps, and back when k is added */    \
-        const int at_once = K_WALK_BYTES(type) >= 4 && cut == K_WALK && !repeated;          \
+        const int at_once = cut == K_WALK && !repeated;                                     \
         pack_type pack;                                                                     \
         if (at_once && K_WALK_SKEW(x + at, type) == 0) {                                    \
             pack.words = ((const pack_type *)(x + at))->words;                              \

@@ -12,6 +12,15 @@ typedef struct mp_det_args {
     int64_t matrices, side;
 } mp_det_args;
 
+typedef struct mp_inverse_args {
+    const void *x;
+    void *out;
+    void *work;        /* NULL: shared memory; or `work_size` bytes for each block */
+    int64_t work_size; /* a multiple of 16 */
+    int64_t matrices, side;
+    k_divider by_side;
+} mp_inverse_args;
+
 /* Of one pass over `images` images: x is [images][channels][in_h][in_w], columns is
  * [images][channels][kernel_h][kernel_w][out_h][out_w], offset is
  * [images][offset_groups][kernel_h][kernel_w][2][out_h][out_w], mask the same without the 2. */
@@ -36,5 +45,37 @@ typedef struct mp_col2im_args {
     int64_t image[K_RANK_MAX], kernel[K_RANK_MAX], across[K_RANK_MAX]; /* across: blocks */
     int64_t stride[K_RANK_MAX], dilation[K_RANK_MAX], pad[K_RANK_MAX];
 } mp_col2im_args;
+
+/* As mp_activation. */
+enum {
+    K_ACTIVATE_NONE,
+    K_ACTIVATE_RELU,
+    K_ACTIVATE_LEAKY_RELU,
+    K_ACTIVATE_CLIP,
+    K_ACTIVATE_SIGMOID,
+    K_ACTIVATE_TANH,
+    K_ACTIVATE_HARD_SIGMOID,
+    K_ACTIVATE_HARD_SWISH,
+    K_ACTIVATE_SILU,
+    K_ACTIVATE_GELU,
+    K_ACTIVATE_GELU_TANH,
+};
+
+/* Pixels and channels of a lane: few, since small images have to keep a whole GPU busy. */
+enum { K_DEPTHWISE_TILE = 2, K_DEPTHWISE_PACK = 4 };
+
+/* y[n][row][column][c] = activation(sum of x[n][..][..][c] w[tap][c], + bias[c], + residual) */
+typedef struct mp_depthwise_args {
+    const void *x, *w, *bias, *residual; /* the last two may be NULL */
+    void *y;
+    int64_t count; /* images * out_h * tiles * packs, below 2^31 */
+    int32_t channels, in_h, in_w, out_h, out_w, kernel_h, kernel_w;
+    int32_t stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
+    int32_t tiles, packs; /* of a line, and of its channels */
+    int32_t aligned;      /* all rows of channels begin at multiples of a pack */
+    int32_t activation;
+    float alpha, beta;
+    k_divider by_packs, by_tiles, by_out_h;
+} mp_depthwise_args;
 
 #endif

@@ -55,6 +55,13 @@ typedef struct mp_tensor_scatter_args {
     k_layout layout; /* over update; view 0: out where write is 0, view 1: b, view 2: s */
 } mp_tensor_scatter_args;
 
+/* Sequences of `size` tokens that begin at one of the first `places` of each row. */
+typedef struct mp_ngram_args {
+    const int64_t *ids; /* [batch][length] */
+    float *out;         /* [batch][vocabulary] */
+    int64_t batch, length, places, vocabulary, size;
+} mp_ngram_args;
+
 /* The elements in tiles of neighbours, each of which a block goes through in order. */
 typedef struct mp_compact_args {
     const void *x;

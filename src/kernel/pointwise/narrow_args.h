@@ -53,7 +53,7 @@ typedef struct mp_byte_set_args {
     uint32_t set[8];
 } mp_byte_set_args;
 
-enum { K_SCALE_F32, K_SCALE_F16, K_SCALE_BF16, K_SCALE_F8E8M0 };
+enum { K_SCALE_F32, K_SCALE_F16, K_SCALE_BF16, K_SCALE_F8E8M0, K_SCALE_F8E4M3FN };
 
 /* Which scale and zero point an element has: [outer, axis, inner], of which `block` neighbours
  * along the axis share one. */

@@ -45,6 +45,25 @@ typedef struct mp_range_args {
     double start_float, delta_float; /* of floats */
 } mp_range_args;
 
+/* Rows of 2 * half elements, of which the result has `half`. */
+typedef struct mp_split_gelu_args {
+    const void *x, *bias;
+    void *out;
+    int64_t half;
+    int64_t count, per_row; /* of the result: packs of 16 bytes, or elements */
+    k_divider by_row;       /* unless `wide`: count is 2^31 or more */
+    int32_t packed, wide;
+} mp_split_gelu_args;
+
+/* Complex numbers: pairs of elements, the real part first. */
+typedef struct mp_complex_mul_args {
+    const void *x, *y;
+    void *out;
+    k_walk walk;       /* over pairs; view 0 is x, view 1 is y */
+    int32_t conjugate; /* the second factor's imaginary part has its sign changed */
+    int32_t unused;
+} mp_complex_mul_args;
+
 /* ---- tables ---- */
 
 /* How both sides write a key: integers by their bits, without their sign's; floats by their bits,
@@ -73,15 +92,21 @@ typedef struct mp_random_args {
     int32_t unused;
 } mp_random_args;
 
-/* out = x / (1 - ratio) where a number of [0, 1) is not below ratio, otherwise 0. */
+/* What stays is told as a byte each, as an element of the type of x, or as a bit of words of 32. */
+enum { K_MASK_BYTES, K_MASK_TYPED, K_MASK_BITS };
+
+/* out = (x + bias) / (1 - ratio) where a number of [0, 1) is not below ratio, otherwise 0; and
+ * residual is added. */
 typedef struct mp_dropout_args {
     const void *x;
+    const void *bias;     /* NULL, or `bias_count` elements, repeated */
+    const void *residual; /* NULL, or as x */
     void *out;
-    void *mask; /* bool, or of the type of x; may be NULL */
+    void *mask; /* may be NULL */
     uint64_t seed, run;
-    int64_t count;
+    int64_t count, bias_count;
     float ratio;
-    int32_t typed_mask;
+    int32_t mask_kind;
 } mp_dropout_args;
 
 /* Each row of x is the logarithm of how likely each class is, apart from a factor. */

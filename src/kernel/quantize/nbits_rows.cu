@@ -4,7 +4,7 @@
  *
  * A weight q of b bits becomes the float 1 + q / 2^b by being put into the first places of its
  * mantissa, which costs a shift and no conversion; the sum of x, times 1 + zero / 2^b, is taken off
- * once for each piece.
+ * once for each piece. Weights that are codes are looked up.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/row_lanes.h"
 #include "kernel/quantize/nbits.h"
@@ -44,6 +44,7 @@ K_FN float one_and(uint64_t packed, int i, int bits) {
 K_FN void multiply(const mp_nbits_args *args, const k_round *t, int64_t row, int64_t column,
                    int rows, int bits, float (*sum)[ROWS]) {
     const k_nbits *w = &args->w;
+    const float *values = (const float *)w->values;
     const float steps = (float)(1 << bits);
     for (int64_t k = (int64_t)t->lane * PIECE; k < w->k; k += (int64_t)t->width * PIECE) {
         uint64_t packed[COLUMNS];
@@ -53,7 +54,7 @@ K_FN void multiply(const mp_nbits_args *args, const k_round *t, int64_t row, int
         K_UNROLL for (int c = 0; c < COLUMNS; c++) {
             const int64_t at = column + c < w->n ? column + c : w->n - 1;
             packed[c] = w_packed(w, at, k);
-            block[c] = w_common(w, at, k >> w->block_shift);
+            block[c] = w_common(w, 0, at, w_block_of(w, k));
         }
         load_rows(args, row, rows, k, x);
         K_UNROLL for (int r = 0; r < rows; r++) {
@@ -66,13 +67,15 @@ K_FN void multiply(const mp_nbits_args *args, const k_round *t, int64_t row, int
             const float zero = 1.0f + block[c].zero / steps;
             float part[ROWS] = {0};
             K_UNROLL for (int i = 0; i < PIECE; i++) {
-                const float weight = one_and(packed[c], i, bits);
+                const float weight =
+                    CODED ? values[w_bits(packed[c], i, bits)] : one_and(packed[c], i, bits);
                 K_UNROLL for (int r = 0; r < rows; r++) {
                     part[r] += x[r][i] * weight;
                 }
             }
             K_UNROLL for (int r = 0; r < rows; r++) {
-                sum[c][r] += (part[r] - all[r] * zero) * (block[c].scale * steps);
+                sum[c][r] += CODED ? part[r] * block[c].scale
+                                   : (part[r] - all[r] * zero) * (block[c].scale * steps);
             }
         }
     }

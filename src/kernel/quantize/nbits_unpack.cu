@@ -7,7 +7,7 @@ enum { PIECE = K_NBITS_PIECE };
 /* Where each weight says itself which block's scale it has; one out of range has the first. */
 K_FN T grouped(const k_nbits *w, int64_t column, int64_t k, uint64_t packed, int i) {
     const int32_t asked = ((const int32_t *)w->group)[k + i];
-    const w_block block = w_common(w, column, asked >= 0 && asked < w->blocks ? asked : 0);
+    const w_block block = w_common(w, 0, column, asked >= 0 && asked < w->blocks ? asked : 0);
     return T_store(w_value(w, packed, i, &block));
 }
 
@@ -18,7 +18,7 @@ K_KERNEL(mp_nbits_args, args) {
         const int64_t column = i / pieces, k = (i - column * pieces) * PIECE;
         const int64_t left = w->k - k;
         const uint64_t packed = w_packed(w, column, k);
-        const w_block block = w_common(w, column, k >> w->block_shift);
+        const w_block block = w_common(w, 0, column, w_block_of(w, k));
         T *to = (T *)args.out + column * w->k + k;
         w_piece piece;
         for (int e = 0; e < PIECE; e++) {

@@ -38,6 +38,10 @@ K_FN float q_scale(const void *scale, int32_t type, int64_t place) {
         return k_load_bf16(((const k_bf16 *)scale)[place]);
     }
     const uint32_t exponent = ((const uint8_t *)scale)[place];
+    if (type == K_SCALE_F8E4M3FN) {
+        const float size = k_float_of_bits((exponent & 127u) << 20) * 0x1p120f;
+        return (exponent & 127u) == 127u ? K_NAN : exponent < 128u ? size : -size;
+    }
     return exponent == 255u ? K_NAN : k_float_of_bits(exponent != 0 ? exponent << 23 : 0x400000u);
 }
 

@@ -1,9 +1,11 @@
-/* quantize_args.h - arguments of products of 8-bit integers and with weights of a few bits.
+/* quantize_args.h - arguments of products of 8-bit integers and with weights of a few bits, and of
+ * rows picked from a quantised table.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_QUANTIZE_ARGS_H
 #define MP_KERNEL_QUANTIZE_ARGS_H
 
 #include "kernel/core/index_args.h"
+#include "kernel/pointwise/narrow_args.h"
 
 /* ---- 8-bit integers ---- */
 
@@ -63,18 +65,31 @@ enum {
     K_NBITS_ROWS = 4,    /* rows that one reading of the weights serves */
 };
 
-/* A row of weights for each of n columns: `blocks` blocks of `block` weights, of which the last may
- * go beyond k. Zero points are packed like the weights, one row of `zero_row` bytes a column, or of
- * A's type. */
+/* What a weight's bits are. */
+enum {
+    K_NBITS_INTEGER, /* (q - zero) * scale */
+    K_NBITS_CODE,    /* values[q] * scale */
+    K_NBITS_PLAIN,   /* no bits: an element of A's type */
+};
+
+/* Matrices of n columns, of each a row of k weights: `blocks` blocks of `block`, of which the last
+ * may go beyond k. Zero points are packed like the weights, one row of `zero_row` bytes a column,
+ * or of A's type. A matrix has `side_rows` rows of scales, of which each serves `side` columns, and
+ * a factor. */
 typedef struct k_nbits {
     const void *weight, *scale, *zero, *group;
-    int64_t n, k, blocks;
+    const void *values; /* of K_NBITS_CODE: floats */
+    const void *factor; /* floats, one a matrix; NULL for none */
+    int64_t n, k, blocks, block;
     int64_t weight_row, zero_row; /* bytes */
-    int32_t bits, block_shift;    /* block == 1 << block_shift */
-    int32_t middle;               /* the zero point where none is given */
+    int64_t side, side_rows;
+    int32_t bits, block_shift; /* block == 1 << block_shift; -1 for other blocks */
+    int32_t middle;            /* the zero point where none is given */
     int32_t zero_packed;
-    int32_t aligned; /* rows of weights, of A and of the result can be read in pieces */
-    int32_t unused;
+    int32_t aligned;     /* rows of weights, of A and of the result can be read in pieces */
+    int32_t swapped;     /* the first of two weights is in the high half of its byte */
+    int32_t scale_type;  /* K_SCALE_... */
+    int32_t zero_across; /* a row of zero points for each matrix, with one for each column */
 } k_nbits;
 
 /* out[m][n] = A[m][k] . weights, plus the bias of column n. */
@@ -84,5 +99,23 @@ typedef struct mp_nbits_args {
     int64_t m;
     k_nbits w;
 } mp_nbits_args;
+
+/* ---- rows of a quantised table ---- */
+
+/* out[o][j][i] = x[o][indices[j]][i] as a float; 0 where an index is out of range. */
+typedef struct mp_gather_block_args {
+    const void *x, *indices, *scale, *zero; /* zero: NULL for `middle` */
+    void *out;
+    int64_t count;      /* of what `from` walks over */
+    int64_t axis, step; /* slices along the gathered axis, elements from one to the next */
+    int64_t block;      /* neighbours along the quantised axis that share a scale */
+    int64_t scale_block, zero_block; /* steps in scales and zero points from block to block */
+    int32_t grouped; /* each item of `from` is K_GROUP elements that share a scale */
+    int32_t middle;
+    k_narrow type;
+    k_layout from;  /* of the result: in x with index 0 (view 0), in indices (view 1) */
+    k_layout place; /* of x: scale (view 0) and zero point (view 1) of the first block of the
+                     * quantised axis, place along that axis (view 2) */
+} mp_gather_block_args;
 
 #endif

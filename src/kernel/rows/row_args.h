@@ -9,8 +9,10 @@
  * + i]. */
 typedef struct mp_softmax_args {
     const void *x;
+    const void *bias; /* added to row r before: its row r / bias_share % bias_rows */
     void *out;
     int64_t rows, columns, inner;
+    int64_t bias_share, bias_rows;
     int32_t width;  /* lanes that share a row */
     int32_t packed; /* rows are packs of 16 aligned bytes */
 } mp_softmax_args;
@@ -42,6 +44,47 @@ typedef struct mp_norm_args {
     int32_t wide_stats; /* mean and inverse are of double */
     int32_t width;      /* lanes that share a row */
 } mp_norm_args;
+
+/* Rows of three tables that indices name, added. An index that is out of range, which only a broken
+ * model has, names the nearest row. */
+typedef struct mp_embed_args {
+    const int32_t *word_ids, *segment_ids, *position_ids; /* the last two may be NULL: 0, and the
+                                                           * place in the sequence */
+    const void *words, *segments, *positions;             /* tables; segments may be NULL */
+    void *out;
+    int64_t count, columns; /* packs of 16 bytes or elements: of the result, of a row */
+    int64_t sequence;       /* rows of one */
+    int64_t position_rows;  /* position ids, which are repeated */
+    int64_t word_count, segment_count, position_count; /* rows of the tables */
+    k_divider by_columns;                              /* unless `wide`: count is 2^31 or more */
+    int32_t wide;
+    int32_t unused;
+} mp_embed_args;
+
+/* For each row of `columns` numbers where the first 0 is; `columns` if there is none. */
+typedef struct mp_mask_index_args {
+    const int32_t *mask;
+    int32_t *out;
+    int64_t rows, columns;
+} mp_mask_index_args;
+
+/* A tensor [batch][pixels][channels], whose channels are brought to mean 0 and deviation 1 in
+ * groups of neighbours, each over all pixels. Pixels are dealt to blocks in slices. */
+typedef struct mp_group_norm_args {
+    const void *x;
+    const void *skip;         /* NULL, or what is added: as x, or [batch][channels] */
+    const void *add;          /* NULL, or [channels], added too */
+    void *sum;                /* NULL, or gets that sum, which then is what is normalised */
+    const void *scale, *bias; /* [channels] */
+    void *out;
+    float *partial; /* [batch][slices][channels][2]: mean, and squares of what is off it */
+    float *moments; /* [batch][groups][2]: mean and 1 / deviation */
+    int64_t batch, pixels, channels, groups;
+    int64_t slices, slice; /* of `slice` pixels, the last of what is left */
+    int64_t skip_step;     /* from one pixel of skip to the next, in elements: 0 repeats */
+    float epsilon;
+    int32_t swish;
+} mp_group_norm_args;
 
 enum { K_REDUCE_WHOLE, K_REDUCE_PIECES, K_REDUCE_MERGE };
 

@@ -1,15 +1,17 @@
-/* softmax.cu - exp(x - max) / sum over each row, or its logarithm. A row that fits the registers of
- * its lanes is read once; each lane takes its elements relative to the largest of them, so that a
- * longer row has its maximum and sum after one reading, and is read again for the result. Rows that
- * are neighbours in memory are dealt to one lane each.
+/* softmax.cu - exp(x - max) / sum over each row, or its logarithm, or of x with a bias. A row that
+ * fits the registers of its lanes is read once; each lane takes its elements relative to the
+ * largest of them, so that a longer row has its maximum and sum after one reading, and is read
+ * again for the result. Rows that are neighbours in memory are dealt to one lane each.
  * SPDX-License-Identifier: Apache-2.0 */
 #define K_LONG_PACKS
 #include "kernel/core/row_lanes.h"
 #include "kernel/rows/row_args.h"
 
-#define S_plain  0
-#define S_log    1
-#define S_IS_LOG K_JOIN(S_, K_OP)
+#define S_plain    0
+#define S_log      1
+#define S_biased   2
+#define S_IS_LOG   (K_JOIN(S_, K_OP) == S_log)
+#define S_HAS_BIAS (K_JOIN(S_, K_OP) == S_biased)
 
 #if T_DOUBLE
 typedef double S;
@@ -129,6 +131,17 @@ K_FN void s_load(const k_span *s, const T *x, int how, S *keep) {
     }
 }
 
+/* Adds the same part of a row of the bias. Beside the row x is -inf and stays so. */
+K_FN void s_load_bias(const k_span *s, const T *bias, int how, S *keep) {
+    K_PACK_LOOP(k, s) {
+        const k_pack pack = k_span_pack(s, bias, k, how, T_store((TC)0));
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            keep[k * K_PACK + i] += (S)T_load(pack.at[i]);
+        }
+    }
+}
+
 K_FN void s_store(const k_span *s, T *out, int how, const S *keep, s_end end) {
     K_SPAN_LOOP(k, s) {
         k_pack pack;
@@ -140,10 +153,19 @@ K_FN void s_store(const k_span *s, T *out, int how, const S *keep, s_end end) {
     }
 }
 
-K_FN void s_row(const T *x, T *out, int64_t columns, k_round t, int whole) {
+K_FN void s_load_row(const k_span *s, const T *x, const T *bias, int whole, S *keep) {
+    s_load(s, x + s->at, whole ? K_WHOLE : K_INSIDE, keep);
+#if S_HAS_BIAS
+    const int alike = k_row_shift(x) == k_row_shift(bias);
+    s_load_bias(s, bias + s->at, whole ? K_WHOLE : alike ? K_INSIDE : K_SINGLE, keep);
+#else
+    (void)bias;
+#endif
+}
+
+K_FN void s_row(const T *x, const T *bias, T *out, int64_t columns, k_round t, int whole) {
     const int32_t shift = k_row_shift(x);
     const int64_t most = (int64_t)t.width * K_KEEP, end = columns > 0 ? columns + shift : 0;
-    const int in = whole ? K_WHOLE : K_INSIDE;
     const int put = whole ? K_WHOLE : shift == k_row_shift(out) ? K_INSIDE : K_SINGLE;
     const int kept = end <= most;
     S keep[K_KEEP];
@@ -151,7 +173,7 @@ K_FN void s_row(const T *x, T *out, int64_t columns, k_round t, int whole) {
     K_ONE_COPY
     for (int64_t from = 0; from < end; from += most) {
         const k_span s = k_span_at(shift, columns, from, t.lane, t.width);
-        s_load(&s, x + s.at, in, keep);
+        s_load_row(&s, x, bias, whole, keep);
         mine = s_add(mine, &s, keep);
     }
     const s_end result = s_end_of(mine, kept, t.width);
@@ -159,7 +181,7 @@ K_FN void s_row(const T *x, T *out, int64_t columns, k_round t, int whole) {
     for (int64_t from = 0; from < end; from += most) {
         const k_span s = k_span_at(shift, columns, from, t.lane, t.width);
         if (!kept) {
-            s_load(&s, x + s.at, in, keep);
+            s_load_row(&s, x, bias, whole, keep);
             (void)s_powers(&s, result.base, keep);
         }
         s_store(&s, out + s.at, put, keep, result);
@@ -200,6 +222,16 @@ K_FN void s_row_apart(const T *x, T *out, int64_t columns, int64_t inner, k_roun
     }
 }
 
+K_FN const T *s_bias_of(const mp_softmax_args *args, int64_t row) {
+#if S_HAS_BIAS
+    const int64_t its = row / args->bias_share % args->bias_rows;
+    return (const T *)args->bias + its * args->columns;
+#else
+    (void)row;
+    return (const T *)args->bias;
+#endif
+}
+
 K_BLOCK_KERNEL_IN_64(K_ROW_LANES_MAX, mp_softmax_args, args) {
     const k_round t = k_rounds(args.width);
     K_ROUND_LOOP(first, t, args.rows) {
@@ -209,10 +241,11 @@ K_BLOCK_KERNEL_IN_64(K_ROW_LANES_MAX, mp_softmax_args, args) {
         T *out = (T *)args.out;
         if (args.inner == 1) {
             const int64_t start = row * args.columns;
+            const T *bias = s_bias_of(&args, columns > 0 ? row : 0);
             if (args.packed && !K_HOST) {
-                s_row(x + start, out + start, columns, t, 1);
+                s_row(x + start, bias, out + start, columns, t, 1);
             } else {
-                s_row(x + start, out + start, columns, t, 0);
+                s_row(x + start, bias, out + start, columns, t, 0);
             }
         } else {
             const int64_t outer = row / args.inner;

@@ -75,4 +75,17 @@ typedef struct mp_mel_args {
     int32_t unused;
 } mp_mel_args;
 
+/* The cheapest way through a matrix from its first element to its last. */
+typedef struct mp_time_warp_args {
+    const float *cost; /* [rows][columns] */
+    float *best;       /* [3][rows]: what it costs to get to each element of a diagonal */
+    int8_t *from;      /* [rows][columns]: K_WARP_... */
+    int32_t *path;     /* [2][rows + columns]: rows and columns, at the ends */
+    int64_t *length;   /* of the path */
+    int64_t rows, columns;
+} mp_time_warp_args;
+
+/* From which neighbour an element is reached. */
+enum { K_WARP_BOTH, K_WARP_ROW, K_WARP_COLUMN };
+
 #endif

@@ -16,15 +16,6 @@ typedef struct sizes {
     bool heads_last;     /* three dimensions, heads side by side */
 } sizes;
 
-static mp_status no_fit(const mp_planner *p, const char *why) {
-    char q[MP_SHAPE_TEXT];
-    char k[MP_SHAPE_TEXT];
-    char v[MP_SHAPE_TEXT];
-    return MP_FAIL(INVALID_ARGUMENT, "Q of shape %s, K of shape %s and V of shape %s: %s",
-                   mp_shape_text(&p->in[IN_Q].shape, q), mp_shape_text(&p->in[IN_K].shape, k),
-                   mp_shape_text(&p->in[IN_V].shape, v), why);
-}
-
 static mp_status sizes_heads_last(const mp_planner *p, sizes *out) {
     const mp_shape *q = &p->in[IN_Q].shape;
     const mp_shape *k = &p->in[IN_K].shape;
@@ -33,11 +24,13 @@ static mp_status sizes_heads_last(const mp_planner *p, sizes *out) {
     out->heads = mp_node_int(p->node, "q_num_heads", 0);
     out->kv_heads = mp_node_int(p->node, "kv_num_heads", 0);
     if (out->heads < 1 || out->kv_heads < 1) {
-        return no_fit(p, "three dimensions need q_num_heads and kv_num_heads of at least 1");
+        return mp_attention_no_fit(
+            p, "three dimensions need q_num_heads and kv_num_heads of at least 1");
     }
     if (q->dim[2] % out->heads != 0 || k->dim[2] % out->kv_heads != 0 ||
         v->dim[2] % out->kv_heads != 0) {
-        return no_fit(p, "the last dimensions are not multiples of q_num_heads and kv_num_heads");
+        return mp_attention_no_fit(
+            p, "the last dimensions are not multiples of q_num_heads and kv_num_heads");
     }
     out->rows = q->dim[1];
     out->fresh = k->dim[1];
@@ -45,7 +38,7 @@ static mp_status sizes_heads_last(const mp_planner *p, sizes *out) {
     out->value = v->dim[2] / out->kv_heads;
     return k->dim[2] / out->kv_heads == out->head && v->dim[1] == out->fresh
                ? MP_OK
-               : no_fit(p, "heads of Q and K, or lengths of K and V, differ");
+               : mp_attention_no_fit(p, "heads of Q and K, or lengths of K and V, differ");
 }
 
 static mp_status sizes_heads_first(const mp_planner *p, sizes *out) {
@@ -60,7 +53,7 @@ static mp_status sizes_heads_first(const mp_planner *p, sizes *out) {
     out->value = v->dim[3];
     return k->dim[3] == out->head && v->dim[2] == out->fresh && v->dim[1] == out->kv_heads
                ? MP_OK
-               : no_fit(p, "heads of Q and K, or lengths of K and V, differ");
+               : mp_attention_no_fit(p, "heads of Q and K, or lengths of K and V, differ");
 }
 
 static bool is_cache(const mp_tensor *cache, const sizes *s, int64_t size) {
@@ -103,15 +96,15 @@ static mp_status read_sizes(const mp_planner *p, sizes *out) {
     const mp_shape *k = &p->in[IN_K].shape;
     const mp_shape *v = &p->in[IN_V].shape;
     if ((q->rank != 3 && q->rank != 4) || k->rank != q->rank || v->rank != q->rank) {
-        return no_fit(p, "all need three dimensions or all need four");
+        return mp_attention_no_fit(p, "all need three dimensions or all need four");
     }
     *out = (sizes){.batch = q->dim[0]};
     MP_TRY(q->rank == 3 ? sizes_heads_last(p, out) : sizes_heads_first(p, out));
     if (k->dim[0] != out->batch || v->dim[0] != out->batch) {
-        return no_fit(p, "the numbers of entries differ");
+        return mp_attention_no_fit(p, "the numbers of entries differ");
     }
     if (out->kv_heads < 1 || out->heads % out->kv_heads != 0) {
-        return no_fit(p, "the heads of Q are not a multiple of those of K");
+        return mp_attention_no_fit(p, "the heads of Q are not a multiple of those of K");
     }
     return read_past(p, out);
 }
@@ -225,6 +218,7 @@ static mp_status place_keys(mp_planner *p, const sizes *s, mp_attention *a) {
                            .fresh = {a->k, a->v},
                            .lengths = MP_NOWHERE,
                            .past_rows = s->past,
+                           .past_used = s->past,
                            .fresh_rows = s->fresh,
                            .present_rows = s->past + s->fresh};
     MP_TRY(present_place(p, s, OUT_PRESENT_KEY, s->head, &append.present[0]));
@@ -235,7 +229,7 @@ static mp_status place_keys(mp_planner *p, const sizes *s, mp_attention *a) {
 }
 
 static mp_status plan_attention(mp_planner *p) {
-    sizes s;
+    sizes s = {0};
     MP_TRY(read_sizes(p, &s));
     mp_attention a = {.type = p->in[IN_Q].type, .head_size = s.head, .v_head_size = s.value};
     a.q = heads_of(&s, MP_IN(IN_Q), s.heads, s.rows, s.head);

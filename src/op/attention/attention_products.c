@@ -5,9 +5,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_products.h"
 
+#include "op/linear/product_steps.h"
+
 enum {
     SCORE_BYTES_MAX = 1 << 28, /* of the scores at a time */
-    CAUSAL_ROWS = 512          /* at a time, where later rows see keys that earlier ones do not */
+    PITCH_BYTES = 16,
+    CAUSAL_ROWS = 512 /* at a time, where later rows see keys that earlier ones do not */
 };
 
 /* Key heads of all entries are `units`, `step` elements apart, with rows `pitch` apart. */
@@ -79,17 +82,15 @@ static mp_ref placed(const work *w, mp_ref ref, bool whole, const part *x) {
 
 static int32_t align_of(const mp_planner *p, const mp_gemm *gemm, const mp_ref *operands) {
     const int64_t size = (int64_t)mp_dtype_size(gemm->type);
-    const int64_t steps[] = {gemm->stride_a * size,
-                             gemm->stride_b * size,
-                             gemm->stride_c * size,
-                             (int64_t)operands[MP_GEMM_A].offset,
-                             (int64_t)operands[MP_GEMM_B].offset,
-                             (int64_t)operands[MP_GEMM_C].offset};
+    const int64_t steps[] = {gemm->stride_a,
+                             gemm->stride_b,
+                             gemm->stride_c,
+                             (int64_t)operands[MP_GEMM_A].offset / size,
+                             (int64_t)operands[MP_GEMM_B].offset / size,
+                             (int64_t)operands[MP_GEMM_C].offset / size};
     int32_t align = p->align;
     for (size_t i = 0; i < MP_COUNT_OF(steps); i++) {
-        while (align > 1 && steps[i] % align != 0) {
-            align /= 2;
-        }
+        align = mp_align_after(align, steps[i], gemm->type);
     }
     return align;
 }
@@ -100,6 +101,13 @@ static mp_status add_gemm(mp_planner *p, mp_gemm gemm, mp_ref a, mp_ref b, mp_re
     return mp_plan_gemm(p, &gemm, operands);
 }
 
+/* Elements from one row of scores to the next: as few as tensor cores can step over, unless the
+ * rows are an output. */
+static int64_t pitch_of(const work *w, const part *x) {
+    const int64_t unit = PITCH_BYTES / (int64_t)mp_dtype_size(w->a->type);
+    return w->a->debug_mode == MP_DEBUG_NONE ? MP_ALIGN_UP(x->columns, unit) : x->columns;
+}
+
 static mp_status plan_softmax(mp_planner *p, const work *w, const part *x) {
     const mp_attention *a = w->a;
     const bool debug = a->debug_mode >= 0 && !w->scores_whole;
@@ -108,6 +116,7 @@ static mp_status plan_softmax(mp_planner *p, const work *w, const part *x) {
                                       .rows = x->rows,
                                       .row_first = x->row,
                                       .columns = x->columns,
+                                      .pitch = pitch_of(w, x),
                                       .debug_mode = a->debug_mode,
                                       .rule = a->rule};
     args.rule.scale = w->scale_left;
@@ -117,14 +126,20 @@ static mp_status plan_softmax(mp_planner *p, const work *w, const part *x) {
     }
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "attention_softmax_%s", mp_dtype_word(a->type)));
+    /* No more blocks than fit at a time: to bring up one for each short row takes longer than the
+     * row does. */
+    mp_grid grid = mp_plan_grid_rows(p, x->units * x->rows, lanes);
+    const uint32_t fit = (uint32_t)p->device->info.multiprocessors * MP_MIN(2048 / lanes, 32);
+    grid.blocks = MP_MIN(grid.blocks, fit);
     return MP_LAUNCH(
-        p, kernel, mp_plan_grid_rows(p, x->units * x->rows, lanes), args,
+        p, kernel, grid, args,
         MP_BIND(mp_attention_softmax_args, scores, placed(w, w->scores, w->scores_whole, x)),
         MP_BIND(mp_attention_softmax_args, weights, placed(w, w->weights, w->weights_whole, x)),
         MP_BIND(mp_attention_softmax_args, debug, debug ? a->debug : MP_NOWHERE),
         MP_BIND(mp_attention_softmax_args, rule.mask, a->mask),
         MP_BIND(mp_attention_softmax_args, rule.lengths, a->lengths),
-        MP_BIND(mp_attention_softmax_args, rule.sink, a->sink));
+        MP_BIND(mp_attention_softmax_args, rule.sink, a->sink),
+        MP_BIND(mp_attention_softmax_args, rule.padding, a->padding));
 }
 
 static mp_status plan_part(mp_planner *p, const work *w, const part *x) {
@@ -138,11 +153,11 @@ static mp_status plan_part(mp_planner *p, const work *w, const part *x) {
                     .k = a->head_size,
                     .lda = w->q.pitch,
                     .ldb = w->k.pitch,
-                    .ldc = x->columns,
+                    .ldc = pitch_of(w, x),
                     .batch = x->units,
                     .stride_a = w->q.step,
                     .stride_b = w->k.step,
-                    .stride_c = (w->scores_whole ? whole : x->rows) * x->columns,
+                    .stride_c = (w->scores_whole ? whole : x->rows) * pitch_of(w, x),
                     .alpha = w->scale};
     MP_TRY(add_gemm(p, gemm, moved(w, w->q.ref, x->unit * w->q.step + x->row * w->q.pitch),
                     moved(w, w->k.ref, x->unit * w->k.step),
@@ -151,10 +166,10 @@ static mp_status plan_part(mp_planner *p, const work *w, const part *x) {
     gemm.trans_b = false;
     gemm.n = a->v_head_size;
     gemm.k = x->columns;
-    gemm.lda = x->columns;
+    gemm.lda = pitch_of(w, x);
     gemm.ldb = w->v.pitch;
     gemm.ldc = w->out.pitch;
-    gemm.stride_a = (w->weights_whole ? whole : x->rows) * x->columns;
+    gemm.stride_a = (w->weights_whole ? whole : x->rows) * pitch_of(w, x);
     gemm.stride_b = w->v.step;
     gemm.stride_c = w->out.step;
     gemm.alpha = 1;
@@ -186,7 +201,7 @@ static int64_t columns_of(const mp_attention *a, const part *x) {
     const int64_t end = x->row + x->rows + rule->past;
     const bool cut = rule->causal && rule->group == 1 && !rule->past_by_length &&
                      a->debug_mode == MP_DEBUG_NONE && end < rule->keys;
-    return cut ? end : rule->keys;
+    return !cut ? rule->keys : end > 0 ? end : 1; /* queries before all keys see none */
 }
 
 static mp_status plan_parts(mp_planner *p, work *w) {
@@ -196,8 +211,10 @@ static mp_status plan_parts(mp_planner *p, work *w) {
     const int64_t units = rule->batch * rule->kv_heads;
     part most = {0};
     choose_part(a, &most);
+    const part widest = {.columns = rule->keys};
     const mp_shape shape = {
-        .rank = 3, .dim = {most.units < units ? most.units : units, most.rows, rule->keys}};
+        .rank = 3,
+        .dim = {most.units < units ? most.units : units, most.rows, pitch_of(w, &widest)}};
     size_t bytes = 0;
     MP_TRY(mp_shape_bytes(&shape, a->type, &bytes));
     /* A float is not exact enough for double. */

@@ -13,12 +13,21 @@
 
 enum {
     FEW_ROWS_MAX = 16,        /* queries of a key head, beyond which tiles are better */
-    FUSED_WORK_MAX = 1 << 28, /* multiplications, beyond which tensor cores pay */
+    FUSED_WORK_MAX = 1 << 21, /* multiplications, beyond which tensor cores pay */
     SPLIT_KEYS_MIN = 128,     /* fewer are not worth a block */
     BLOCKS_WANTED = 4,        /* a multiprocessor */
     TILE_LANES = 256,
     TILE_SHARED_WANTED = 112 << 10 /* leaves room for a second block */
 };
+
+mp_status mp_attention_no_fit(const mp_planner *p, const char *why) {
+    char q[MP_SHAPE_TEXT];
+    char k[MP_SHAPE_TEXT];
+    char v[MP_SHAPE_TEXT];
+    return MP_FAIL(INVALID_ARGUMENT, "Q of shape %s, K of shape %s and V of shape %s: %s",
+                   mp_shape_text(&p->in[0].shape, q), mp_shape_text(&p->in[1].shape, k),
+                   mp_shape_text(&p->in[2].shape, v), why);
+}
 
 /* ---- descriptions ---- */
 
@@ -119,7 +128,11 @@ static mp_attention_args args_of(const mp_planner *p, const mp_attention *a) {
                               .head_size = (int32_t)a->head_size,
                               .v_head_size = (int32_t)a->v_head_size,
                               .wide = is_wide(p, a),
-                              .rule = a->rule};
+                              .rule = a->rule,
+                              .beams = a->beams};
+    if (a->cache != NULL) {
+        args.cache = *a->cache;
+    }
     memcpy(args.q_stride, a->q.stride, sizeof args.q_stride);
     memcpy(args.k_stride, a->k.stride, sizeof args.k_stride);
     memcpy(args.v_stride, a->v.stride, sizeof args.v_stride);
@@ -135,7 +148,11 @@ static mp_status launch(mp_planner *p, const mp_attention *a, const mp_kernel *k
         MP_BIND(mp_attention_args, out, a->out.ref), MP_BIND(mp_attention_args, part, part),
         MP_BIND(mp_attention_args, rule.mask, a->mask),
         MP_BIND(mp_attention_args, rule.lengths, a->lengths),
-        MP_BIND(mp_attention_args, rule.sink, a->sink));
+        MP_BIND(mp_attention_args, rule.sink, a->sink),
+        MP_BIND(mp_attention_args, rule.padding, a->padding),
+        MP_BIND(mp_attention_args, beams.of, a->beams_of),
+        MP_BIND(mp_attention_args, cache.scale[0], a->cache_scale[0]),
+        MP_BIND(mp_attention_args, cache.scale[1], a->cache_scale[1]));
 }
 
 /* Lanes that share a key, a slice of the head each. */
@@ -171,7 +188,9 @@ static mp_status plan_few(mp_planner *p, const mp_attention *a) {
         MP_TRY(mp_plan_scratch_shape(p, &shape, MP_F32, &part));
     }
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "attention_few_%d_%s", at_once, mp_dtype_word(a->type)));
+    MP_TRY(mp_plan_kernel(p, &kernel,
+                          a->cache != NULL ? "attention_few_cache_%d_%s" : "attention_few_%d_%s",
+                          at_once, mp_dtype_word(a->type)));
     mp_grid grid = mp_plan_grid_rows(p, units * args.splits, K_ATTENTION_LANES);
     grid.shared_bytes = (uint32_t)(args.groups * at_once * pitch * (int64_t)sizeof(float));
     MP_TRY(launch(p, a, kernel, grid, &args, part));
@@ -191,7 +210,7 @@ static size_t tile_bytes(const mp_attention *a, int64_t rows, int64_t keys) {
     const int64_t v = keys * value;
     const int64_t floats = head * (rows + 4) + MP_MAX(k, v) + keys * (rows + 4) + rows * value +
                            rows * 7 /* top, total, shrink, part */;
-    return (size_t)(floats * 4 + rows * (8 + 2 * 4));
+    return (size_t)(floats * 4 + rows * (2 * 8 + 2 * 4));
 }
 
 /* The largest tiles that leave room for a second block, or that fit at all. */
@@ -233,10 +252,30 @@ static bool can_fuse(const mp_attention *a) {
            a->rule.keys <= INT32_MAX;
 }
 
-mp_status mp_plan_attention(mp_planner *p, const mp_attention *a) {
+typedef enum way { FEW, TILES, PRODUCTS } way;
+
+static way choose_way(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int32_t asked = p->node->options.sdpa_kernel;
     const int32_t allowed = (asked & MP_SDPA_ALL) != 0 ? asked & MP_SDPA_ALL : MP_SDPA_ALL;
+    const double work = (double)rule->batch * (double)rule->heads * (double)rule->rows *
+                        (double)rule->keys * (double)(a->head_size + a->v_head_size);
+    const bool few = rule->group * rule->rows <= FEW_ROWS_MAX;
+    const bool large = work > (double)FUSED_WORK_MAX;
+    const bool tiles = (allowed & MP_SDPA_TILES) != 0;
+    const bool products = (allowed & MP_SDPA_PRODUCTS) != 0;
+    if (!can_fuse(a) || allowed == MP_SDPA_PRODUCTS || (products && !few && (large || !tiles))) {
+        return PRODUCTS;
+    }
+    return (allowed & MP_SDPA_FEW) != 0 && (few || !tiles) ? FEW : TILES;
+}
+
+bool mp_attention_reads_cache(const mp_planner *p, const mp_attention *a) {
+    return choose_way(p, a) == FEW;
+}
+
+mp_status mp_plan_attention(mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
     const mp_shape out = {.rank = 4, .dim = {rule->batch, rule->heads, rule->rows, a->v_head_size}};
     const int64_t count = mp_shape_count(&out);
     if (count == 0) {
@@ -247,14 +286,8 @@ mp_status mp_plan_attention(mp_planner *p, const mp_attention *a) {
         return mp_plan_fill(p, a->out.ref, 0, MP_MIN(size, 4),
                             (size_t)count * (size < 4 ? 1 : size / 4));
     }
-    const double work = (double)rule->batch * (double)rule->heads * (double)rule->rows *
-                        (double)rule->keys * (double)(a->head_size + a->v_head_size);
-    const bool few = rule->group * rule->rows <= FEW_ROWS_MAX;
-    const bool large = work > (double)FUSED_WORK_MAX;
-    const bool tiles = (allowed & MP_SDPA_TILES) != 0;
-    const bool products = (allowed & MP_SDPA_PRODUCTS) != 0;
-    if (!can_fuse(a) || allowed == MP_SDPA_PRODUCTS || (products && !few && (large || !tiles))) {
-        return mp_plan_attention_products(p, a);
-    }
-    return (allowed & MP_SDPA_FEW) != 0 && (few || !tiles) ? plan_few(p, a) : plan_tiles(p, a);
+    const way chosen = choose_way(p, a);
+    return chosen == FEW     ? plan_few(p, a)
+           : chosen == TILES ? plan_tiles(p, a)
+                             : mp_plan_attention_products(p, a);
 }

@@ -25,9 +25,13 @@ typedef struct mp_attention {
     mp_heads q, k, v, out;
     int64_t head_size, v_head_size;
     k_score_rule rule;
-    mp_ref mask, lengths, sink;
-    mp_ref debug;       /* [batch, heads, rows, keys] */
-    int32_t debug_mode; /* MP_DEBUG_NONE, or as qk_matmul_output_mode */
+    mp_ref mask, lengths, sink, padding;
+    mp_ref debug;                /* [batch, heads, rows, keys] */
+    int32_t debug_mode;          /* MP_DEBUG_NONE, or as qk_matmul_output_mode */
+    const k_cache_values *cache; /* NULL: k and v are of `type`; else their strides are bytes */
+    mp_ref cache_scale[2];       /* of k, of v */
+    k_beams beams;               /* without `of`, which is: */
+    mp_ref beams_of;
 } mp_attention;
 
 /* A rule without mask, lengths and sink, every key seen. */
@@ -40,8 +44,16 @@ mp_status mp_score_mask(k_score_rule *rule, const mp_tensor *mask);
 
 mp_status mp_plan_attention(mp_planner *p, const mp_attention *a);
 
+/* Whether that reads a quantised cache as it is, and follows beams. Otherwise `cache` must be NULL,
+ * and `beams_of` MP_NOWHERE. */
+bool mp_attention_reads_cache(const mp_planner *p, const mp_attention *a);
+
 /* Copies between layouts. */
 mp_status mp_plan_heads_copy(mp_planner *p, mp_dtype type, const int64_t size[4],
                              const mp_heads *source, const mp_heads *target);
+
+/* INVALID_ARGUMENT, for inputs 0 to 2, which are Q, K and V: their shapes, and why they do not fit.
+ */
+mp_status mp_attention_no_fit(const mp_planner *p, const char *why);
 
 #endif

@@ -3,6 +3,7 @@
  * cache, attend.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
+#include "op/attention/kv_cache_steps.h"
 #include "op/attention/kv_steps.h"
 #include "op/attention/rotary_steps.h"
 #include "op/core/families.h"
@@ -23,6 +24,8 @@ enum {
     IN_POSITIONS,
     IN_BIAS,
     IN_SINK,
+    IN_KEY_SCALE,
+    IN_VALUE_SCALE,
     IN_LAST
 };
 enum { OUT_Y, OUT_PRESENT_KEY, OUT_PRESENT_VALUE, OUT_SCORES };
@@ -32,6 +35,7 @@ typedef struct sizes {
     int64_t fresh;                /* rows of key and value: as many as query has, or none */
     int64_t past, total, present; /* rows of the caches as given, in use, as made */
     bool packed, prompt;
+    mp_kv_cache cache;
 } sizes;
 
 /* ---- what is given ---- */
@@ -51,16 +55,14 @@ static mp_status check_heads(const mp_planner *p) {
 }
 
 static mp_status check_pairs(const mp_planner *p) {
-    const mp_tensor *past = mp_plan_in(p, IN_PAST_KEY);
     if (is_torn(p, IN_KEY, IN_VALUE)) {
         return MP_FAIL(INVALID_ARGUMENT, "key and value must both be given or both left out");
     }
-    if (is_torn(p, IN_PAST_KEY, IN_PAST_VALUE) ||
-        (past != NULL && (past->type != p->in[IN_QUERY].type ||
-                          p->in[IN_PAST_VALUE].type != p->in[IN_QUERY].type))) {
-        return MP_FAIL(UNSUPPORTED,
-                       "past_key and past_value must both be given, with query's type");
+    if (is_torn(p, IN_PAST_KEY, IN_PAST_VALUE)) {
+        return MP_FAIL(UNSUPPORTED, "past_key and past_value must both be given");
     }
+    MP_TRY(mp_kv_cache_accept(p, p->in[IN_QUERY].type, mp_plan_in(p, IN_PAST_KEY),
+                              mp_plan_in(p, IN_PAST_VALUE)));
     return !mp_node_flag(p->node, "do_rotary", false) ||
                    (mp_plan_in(p, IN_COSINE) != NULL && mp_plan_in(p, IN_SINE) != NULL)
                ? MP_OK
@@ -71,17 +73,17 @@ static mp_status check_pairs(const mp_planner *p) {
 static mp_status accept_group_query(const mp_planner *p) {
     for (int i = IN_LAST; i < p->in_count; i++) {
         if (mp_plan_in(p, i) != NULL) {
-            return MP_FAIL(UNSUPPORTED,
-                           "input %d (scales of a quantised cache, norms of Q and K) is not "
-                           "supported",
-                           i);
+            return MP_FAIL(UNSUPPORTED, "input %d (a norm of Q or K) is not supported", i);
         }
     }
     if (mp_plan_wants(p, OUT_SCORES) || mp_node_int(p->node, "sliding_window_cache", 0) != 0) {
         return MP_FAIL(UNSUPPORTED, "output_qk and sliding_window_cache are not supported");
     }
-    if (mp_node_int(p->node, "local_window_size", -1) == 0) {
-        return MP_FAIL(UNSUPPORTED, "a local_window_size of 0, in which no key is");
+    const int64_t window = mp_node_int(p->node, "local_window_size", -1);
+    if (window == 0 || window > INT32_MAX) {
+        return MP_FAIL(UNSUPPORTED,
+                       "a local_window_size of %lld; between 1 and 2147483647 keys are possible",
+                       (long long)window);
     }
     MP_TRY(check_heads(p));
     return check_pairs(p);
@@ -116,7 +118,8 @@ static mp_status read_caches(const mp_planner *p, sizes *s) {
     const mp_tensor *value = mp_plan_in(p, IN_PAST_VALUE);
     int count = 0;
     s->past = key != NULL && key->shape.rank == 4 ? key->shape.dim[2] : 0;
-    const mp_shape want = {.rank = 4, .dim = {s->batch, s->kv_heads, s->past, s->head}};
+    MP_TRY(mp_kv_cache_read(p, key, IN_KEY_SCALE, IN_VALUE_SCALE, s->kv_heads, s->head, &s->cache));
+    const mp_shape want = {.rank = 4, .dim = {s->batch, s->kv_heads, s->past, s->cache.row}};
     if (key != NULL &&
         (!mp_shape_equal(&key->shape, &want) || !mp_shape_equal(&value->shape, &want))) {
         char text[MP_SHAPE_TEXT];
@@ -238,8 +241,8 @@ static mp_status place_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_head
     return MP_OK;
 }
 
-static mp_status present_place(mp_planner *p, int output, const mp_shape *shape, mp_ref *out) {
-    const mp_dtype type = p->in[IN_QUERY].type;
+static mp_status present_place(mp_planner *p, int output, mp_dtype type, const mp_shape *shape,
+                               mp_ref *out) {
     *out = MP_OUT(output);
     MP_TRY(mp_plan_output(p, output, type, shape));
     if (mp_plan_wants(p, output)) {
@@ -261,53 +264,56 @@ static mp_status plan_group_query(mp_planner *p) {
                       .debug_mode = MP_DEBUG_NONE};
     MP_TRY(read_rule(p, &s, &a));
     const mp_shape out = {.rank = 3, .dim = {s.batch, s.rows, s.heads * s.head}};
-    const mp_shape cache = {.rank = 4, .dim = {s.batch, s.kv_heads, s.present, s.head}};
+    const mp_shape cache = {.rank = 4, .dim = {s.batch, s.kv_heads, s.present, s.cache.row}};
     const bool has_past = mp_plan_in(p, IN_PAST_KEY) != NULL;
-    mp_kv_append append = {.type = type,
+    mp_kv_append append = {.type = s.cache.type,
                            .batch = s.batch,
                            .heads = s.kv_heads,
-                           .size = {s.head, s.head},
+                           .size = {s.cache.row, s.cache.row},
                            .past = {has_past ? MP_IN(IN_PAST_KEY) : MP_NOWHERE,
                                     has_past ? MP_IN(IN_PAST_VALUE) : MP_NOWHERE},
                            .lengths = MP_IN(IN_LENGTHS),
                            .prompt = s.prompt,
                            .past_rows = s.past,
+                           .past_used = s.past,
                            .fresh_rows = s.fresh,
                            .present_rows = s.present};
     MP_TRY(mp_plan_output(p, OUT_Y, type, &out));
-    MP_TRY(present_place(p, OUT_PRESENT_KEY, &cache, &append.present[0]));
-    MP_TRY(present_place(p, OUT_PRESENT_VALUE, &cache, &append.present[1]));
+    MP_TRY(present_place(p, OUT_PRESENT_KEY, s.cache.type, &cache, &append.present[0]));
+    MP_TRY(present_place(p, OUT_PRESENT_VALUE, s.cache.type, &cache, &append.present[1]));
     MP_TRY(place_fresh(p, &s, &a.q, &append.fresh[0], &append.fresh[1]));
+    MP_TRY(mp_kv_cache_narrow(p, &s.cache, s.batch, s.fresh, append.fresh));
     MP_TRY(mp_plan_kv_append(p, &append));
-    a.k = mp_heads_first(append.present[0], s.kv_heads, s.present, s.head);
-    a.v = mp_heads_first(append.present[1], s.kv_heads, s.present, s.head);
+    a.k = mp_heads_first(append.present[0], s.kv_heads, s.present, s.cache.row);
+    a.v = mp_heads_first(append.present[1], s.kv_heads, s.present, s.cache.row);
+    MP_TRY(mp_kv_cache_widen(p, &s.cache, s.present, &a));
     a.out = mp_heads_last(MP_OUT(OUT_Y), s.heads, s.rows, s.head);
     return mp_plan_attention(p, &a);
 }
 
 /* ---- the row ---- */
 
-static const mp_attr_def attrs[] = {{"causal", MP_ATTR_INT},
-                                    {"do_rotary", MP_ATTR_INT},
-                                    {"kv_num_heads", MP_ATTR_INT},
-                                    {"local_window_size", MP_ATTR_INT},
-                                    {"num_heads", MP_ATTR_INT},
-                                    {"rotary_interleaved", MP_ATTR_INT},
-                                    {"scale", MP_ATTR_FLOAT},
-                                    {"sliding_window_cache", MP_ATTR_INT},
-                                    {"smooth_softmax", MP_ATTR_INT},
-                                    {"softcap", MP_ATTR_FLOAT},
-                                    {NULL, 0}};
+static const mp_attr_def attrs[] = {
+    {"causal", MP_ATTR_INT},          {"do_rotary", MP_ATTR_INT},
+    {"k_quant_type", MP_ATTR_STRING}, {"kv_cache_bit_width", MP_ATTR_INT},
+    {"kv_num_heads", MP_ATTR_INT},    {"local_window_size", MP_ATTR_INT},
+    {"num_heads", MP_ATTR_INT},       {"rotary_interleaved", MP_ATTR_INT},
+    {"scale", MP_ATTR_FLOAT},         {"sliding_window_cache", MP_ATTR_INT},
+    {"smooth_softmax", MP_ATTR_INT},  {"softcap", MP_ATTR_FLOAT},
+    {"v_quant_type", MP_ATTR_STRING}, {NULL, 0}};
 
 enum { TYPES = 1u << MP_F32 | 1u << MP_F16 | 1u << MP_BF16 };
+#define CACHE_TYPES (TYPES | MP_BIT(MP_I8) | MP_BIT(MP_U8) | MP_BIT(MP_F8E4M3FN))
 
 static const mp_op ops[] = {
     {.domain = "com.microsoft",
      .name = "GroupQueryAttention",
      .since = 1,
      .until = 1,
-     .types =
-         {{"T", TYPES}, {"T_CACHE", TYPES}, {"T_KV_SCALE", MP_BIT(MP_F32)}, {"M", MP_BIT(MP_I32)}},
+     .types = {{"T", TYPES},
+               {"T_CACHE", CACHE_TYPES},
+               {"T_KV_SCALE", MP_BIT(MP_F32)},
+               {"M", MP_BIT(MP_I32)}},
      .host_in = 1u << IN_TOTAL,
      .attrs = attrs,
      .plan = plan_group_query,

@@ -36,7 +36,8 @@ static mp_status copy_past(mp_planner *p, const mp_kv_append *a) {
 }
 
 mp_status mp_plan_kv_append(mp_planner *p, const mp_kv_append *a) {
-    const bool fresh_only = a->past_rows > 0 && a->past_rows == a->present_rows;
+    const bool fresh_only =
+        a->past_rows > 0 && a->past_rows == a->present_rows && a->beams_of.place == MP_PLACE_NONE;
     if (fresh_only) {
         MP_TRY(copy_past(p, a));
     }
@@ -52,6 +53,8 @@ mp_status mp_plan_kv_append(mp_planner *p, const mp_kv_append *a) {
                               .past_rows = a->past_rows,
                               .fresh_rows = a->fresh_rows,
                               .present_rows = a->present_rows,
+                              .past_used = a->past_used,
+                              .beams = a->beams,
                               .visited = visited,
                               .fresh_only = fresh_only,
                               .prompt = a->prompt};
@@ -79,5 +82,6 @@ mp_status mp_plan_kv_append(mp_planner *p, const mp_kv_append *a) {
                      MP_BIND(mp_kv_append_args, fresh[1], a->fresh[1].ref),
                      MP_BIND(mp_kv_append_args, present[0], a->present[0]),
                      MP_BIND(mp_kv_append_args, present[1], a->present[1]),
-                     MP_BIND(mp_kv_append_args, lengths, a->lengths));
+                     MP_BIND(mp_kv_append_args, lengths, a->lengths),
+                     MP_BIND(mp_kv_append_args, beams.of, a->beams_of));
 }

@@ -13,9 +13,12 @@ typedef struct mp_kv_append {
     mp_ref past[2];
     mp_heads fresh[2];
     mp_ref present[2];
-    mp_ref lengths; /* MP_NOWHERE: the past has past_rows everywhere */
+    mp_ref lengths; /* MP_NOWHERE: the past has past_used rows everywhere */
     bool prompt;
-    int64_t past_rows, fresh_rows, present_rows;
+    int64_t past_rows, fresh_rows, present_rows; /* past and present ones with the room behind */
+    int64_t past_used;
+    k_beams beams;   /* without `of`, which is: */
+    mp_ref beams_of; /* MP_NOWHERE: each entry has its own past */
 } mp_kv_append;
 
 mp_status mp_plan_kv_append(mp_planner *p, const mp_kv_append *append);

@@ -1,4 +1,5 @@
-/* rotary.c - RotaryEmbedding of ai.onnx and of com.microsoft, which order their inputs differently.
+/* rotary.c - RotaryEmbedding of ai.onnx and of com.microsoft, which order their inputs differently,
+ * and MRotaryEmbedding, where a token has three positions and each pair of a head goes by one.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/rotary_steps.h"
 #include "op/core/families.h"
@@ -6,10 +7,12 @@
 /* Where each domain has its inputs. */
 typedef struct order {
     int positions, cosine, sine;
+    bool axes; /* three positions for each token */
 } order;
 
 static const order order_onnx = {.positions = 3, .cosine = 1, .sine = 2};
 static const order order_ms = {.positions = 1, .cosine = 2, .sine = 3};
+static const order order_axes = {.positions = 1, .cosine = 2, .sine = 3, .axes = true};
 
 static mp_status no_fit(const mp_planner *p, const char *why) {
     const order *at = p->node->op->detail;
@@ -47,6 +50,47 @@ static mp_status read_heads(const mp_planner *p, int64_t rotated, mp_rotary *r) 
     return MP_OK;
 }
 
+/* How many pairs go by each of the three positions. */
+static mp_status read_sections(const mp_planner *p, mp_rotary *r) {
+    const mp_attr *sections = mp_node_attr(p->node, "mrope_section");
+    const int64_t layout = mp_node_int(p->node, "mrope_layout", 0), half = r->rotated / 2;
+    const int64_t *of = sections != NULL && sections->count == 3 ? sections->ints : NULL;
+    bool fits = of != NULL;
+    for (int i = 0; fits && i < 3; i++) {
+        fits = of[i] >= 0 && of[i] <= half;
+    }
+    if (!fits || of[0] + of[1] + of[2] != half) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "mrope_section must be three numbers that add up to %lld, half of what is "
+                       "rotated",
+                       (long long)half);
+    }
+    if (layout != 0 && layout != 1) {
+        return MP_FAIL(INVALID_ARGUMENT, "mrope_layout is %lld; it can be 0 or 1",
+                       (long long)layout);
+    }
+    r->scaled = true;
+    r->scale = mp_node_float(p->node, "scale", 1);
+    r->axes_mixed = layout == 1;
+    r->axis_end[0] = (int32_t)(layout == 1 ? MP_MIN(3 * of[1], half) : of[0]);
+    r->axis_end[1] = (int32_t)(layout == 1 ? MP_MIN(3 * of[2], half) : of[0] + of[1]);
+    return MP_OK;
+}
+
+static mp_status read_axes(const mp_planner *p, mp_rotary *r) {
+    const order *at = p->node->op->detail;
+    const mp_tensor *positions = mp_plan_in(p, at->positions);
+    const mp_shape want = {.rank = 3, .dim = {3, r->batch, r->rows}};
+    if (p->in[at->cosine].shape.rank != 2 || positions == NULL ||
+        !mp_shape_equal(&positions->shape, &want)) {
+        return no_fit(p, "position_ids must have three values for each token, one behind the "
+                         "other, and the caches two dimensions");
+    }
+    r->position_kind = K_POSITION_AXES;
+    r->positions = MP_IN(at->positions);
+    return read_sections(p, r);
+}
+
 static mp_status read_positions(const mp_planner *p, mp_rotary *r) {
     const order *at = p->node->op->detail;
     const mp_tensor *positions = mp_plan_in(p, at->positions);
@@ -58,6 +102,9 @@ static mp_status read_positions(const mp_planner *p, mp_rotary *r) {
     }
     r->positions = MP_NOWHERE;
     r->cache_rows = mp_shape_span(cosine, 0, cosine->rank - 1);
+    if (at->axes) {
+        return read_axes(p, r);
+    }
     if (positions == NULL) {
         r->position_kind = K_POSITION_TOKEN;
         return cosine->rank == 3 && cosine->dim[0] == r->batch && cosine->dim[1] == r->rows
@@ -114,7 +161,15 @@ static const mp_attr_def attrs_onnx[] = {{"interleaved", MP_ATTR_INT},
                                          {"num_heads", MP_ATTR_INT},
                                          {"rotary_embedding_dim", MP_ATTR_INT},
                                          {NULL, 0}};
-/* scale and is_packed_batching of com.microsoft change nothing for tensors of these shapes. */
+/* scale and is_packed_batching of RotaryEmbedding change nothing for tensors of these shapes. */
+
+static const mp_attr_def attrs_axes[] = {{"interleaved", MP_ATTR_INT},
+                                         {"num_heads", MP_ATTR_INT},
+                                         {"rotary_embedding_dim", MP_ATTR_INT},
+                                         {"mrope_section", MP_ATTR_INTS},
+                                         {"mrope_layout", MP_ATTR_INT},
+                                         {"scale", MP_ATTR_FLOAT},
+                                         {NULL, 0}};
 
 enum { TYPES = 1u << MP_F32 | 1u << MP_F16 | 1u << MP_BF16 };
 
@@ -135,6 +190,14 @@ static const mp_op ops[] = {
      .attrs = attrs_onnx,
      .plan = plan_rotary,
      .detail = &order_ms},
+    {.domain = "com.microsoft",
+     .name = "MRotaryEmbedding",
+     .since = 1,
+     .until = 1,
+     .types = {{"T", TYPES}, {"M", MP_BIT(MP_I64)}},
+     .attrs = attrs_axes,
+     .plan = plan_rotary,
+     .detail = &order_axes},
 };
 
 const mp_op_family mp__family_rotary = {"rotary", ops, MP_COUNT_OF(ops)};

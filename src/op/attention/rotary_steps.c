@@ -8,7 +8,7 @@
 static bool can_pack(const mp_planner *p, const mp_rotary *r) {
     const int64_t size = (int64_t)mp_dtype_size(r->type);
     const int64_t pack = 16 / size;
-    bool fits = p->align >= 16 && r->rotated / 2 % pack == 0 &&
+    bool fits = p->align >= 16 && r->base == 0 && r->rotated / 2 % pack == 0 &&
                 (r->head_size - r->rotated) % (2 * pack) == 0 && r->x.ref.offset % 16 == 0 &&
                 r->out.ref.offset % 16 == 0;
     for (int d = 0; d < 3; d++) {
@@ -30,7 +30,12 @@ mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r) {
                            .interleaved = r->interleaved,
                            .position_kind = (int32_t)r->position_kind,
                            .prompt = r->prompt,
-                           .packed = packed};
+                           .packed = packed,
+                           .axes_mixed = r->axes_mixed,
+                           .axis_end = {r->axis_end[0], r->axis_end[1]},
+                           .scale = r->scaled ? r->scale : 1,
+                           .base = r->base,
+                           .past = r->past};
     memcpy(args.x_stride, r->x.stride, sizeof args.x_stride);
     memcpy(args.out_stride, r->out.stride, sizeof args.out_stride);
     const int64_t count = r->batch * r->heads * r->rows * args.pieces;

@@ -15,6 +15,12 @@ typedef struct mp_rotary {
     mp_ref positions;
     k_position_kind position_kind;
     bool prompt, interleaved;
+    bool axes_mixed; /* of K_POSITION_AXES, as in mp_rotary_args */
+    int32_t axis_end[2];
+    bool scaled; /* what is rotated is multiplied by `scale` */
+    float scale;
+    int64_t past; /* of K_POSITION_PAST */
+    float base;   /* above 0: there are no caches, and pair i turns by position / base^(i / half) */
 } mp_rotary;
 
 mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r);

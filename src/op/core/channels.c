@@ -7,7 +7,9 @@
 #include <string.h>
 
 bool mp_channels_last(const mp_planner *p) {
-    return strcmp(p->node->op->domain, MP_NHWC_DOMAIN) == 0;
+    const char *domain = p->node->op->domain;
+    return strcmp(domain, MP_NHWC_DOMAIN) == 0 || strcmp(domain, MP_OWN_NHWC_DOMAIN) == 0 ||
+           (strcmp(domain, "com.microsoft") == 0 && strncmp(p->node->op->name, "Nhwc", 4) == 0);
 }
 
 static mp_shape to_first(const mp_shape *last) {

@@ -10,9 +10,12 @@
 
 #include "op/core/op.h"
 
-#define MP_NHWC_DOMAIN "com.ms.internal.nhwc"
+#define MP_NHWC_DOMAIN     "com.ms.internal.nhwc"
+#define MP_OWN_NHWC_DOMAIN MP_OWN_DOMAIN ".nhwc" /* of rows that no model names */
 
-/* Whether the node is one of those that were rewritten. */
+/* Whether the node is one of those that were rewritten, or one of com.microsoft that is called
+ * Nhwc.
+ */
 bool mp_channels_last(const mp_planner *p);
 
 /* From one order of dimensions to the other; the same where channels are not last. */

@@ -5,7 +5,9 @@
 #include "op/core/kernel_cache.h"
 
 #include "kernel/kernel_table.h"
+#include "op/core/kernel_batch.h"
 #include "op/core/table_cache.h"
+#include "op/fused/fused_kernel.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -59,26 +61,38 @@ static mp_status find_or_add(mp_device *device, device_kernels **out) {
     return MP_OK;
 }
 
-static mp_status load(mp_device *device, const mp_kernel_image *image, mp_kernel **out) {
+static mp_status open_kernel(mp_device *device, const mp_kernel_image *image, mp_kernel **out) {
     device_kernels *kernels = NULL;
     MP_TRY(find_or_add(device, &kernels));
     mp_kernel *_Atomic *slot = &kernels->slots[image - mp__kernel_images];
     mp_kernel *kernel = atomic_load_explicit(slot, memory_order_acquire);
     if (kernel == NULL) {
-        MP_TRY(device->ops->kernel_load(device, image, &kernel));
+        MP_TRY(device->ops->kernel_open(device, image, &kernel));
         atomic_store_explicit(slot, kernel, memory_order_release);
     }
     *out = kernel;
     return MP_OK;
 }
 
+static mp_status find_image(const char *name, const mp_kernel_image **out) {
+    *out = bsearch(name, mp__kernel_images, (size_t)mp__kernel_image_count,
+                   sizeof mp__kernel_images[0], by_name);
+    return *out != NULL
+               ? MP_OK
+               : MP_FAIL(INTERNAL, "there is no kernel named '%s'; kernels.txt lacks a row for it",
+                         name);
+}
+
+mp_status mp_kernel_cache_host_entry(const char *name, mp_host_entry **out) {
+    const mp_kernel_image *image = NULL;
+    MP_TRY(find_image(name, &image));
+    *out = image->host;
+    return MP_OK;
+}
+
 mp_status mp_kernel_cache_get(mp_device *device, const char *name, const mp_kernel **out) {
-    const mp_kernel_image *image = bsearch(name, mp__kernel_images, (size_t)mp__kernel_image_count,
-                                           sizeof mp__kernel_images[0], by_name);
-    if (image == NULL) {
-        return MP_FAIL(INTERNAL, "there is no kernel named '%s'; kernels.txt lacks a row for it",
-                       name);
-    }
+    const mp_kernel_image *image = NULL;
+    MP_TRY(find_image(name, &image));
     device_kernels *kernels = kernels_find(device);
     mp_kernel *kernel = kernels == NULL
                             ? NULL
@@ -87,15 +101,26 @@ mp_status mp_kernel_cache_get(mp_device *device, const char *name, const mp_kern
     mp_status status = MP_OK;
     if (kernel == NULL) {
         (void)pthread_mutex_lock(&lock);
-        status = load(device, image, &kernel);
+        status = open_kernel(device, image, &kernel);
         (void)pthread_mutex_unlock(&lock);
     }
     *out = kernel;
-    return status;
+    return status == MP_OK ? mp_kernel_batch_add(device, kernel) : status;
+}
+
+const char *mp_kernel_cache_name(const mp_device *device, const mp_kernel *kernel) {
+    const device_kernels *kernels = kernels_find(device);
+    for (int i = 0; kernels != NULL && i < mp__kernel_image_count; i++) {
+        if (atomic_load_explicit(&kernels->slots[i], memory_order_acquire) == kernel) {
+            return mp__kernel_images[i].name + PREFIX;
+        }
+    }
+    return NULL;
 }
 
 void mp_kernel_cache_drop(mp_device *device) {
     mp_table_cache_drop(device);
+    mp_fused_kernel_drop(device);
     (void)pthread_mutex_lock(&lock);
     device_kernels *kernels = kernels_find(device);
     for (int i = 0; kernels != NULL && i < mp__kernel_image_count; i++) {

@@ -14,8 +14,11 @@
 #include "op/core/plan.h"
 #include "op/core/shape.h"
 
+#include <string.h>
+
 typedef struct mp_op mp_op;
 typedef struct mp_node mp_node;
+typedef struct mp_expresser mp_expresser;
 
 /* ---- the row ---- */
 
@@ -78,6 +81,9 @@ struct mp_op {
      * is wanted as it is. Of the inputs it knows type and shape of this one. NULL: all are wanted
      * as they are. */
     mp_status (*prepare)(mp_planner *p, int i);
+    /* For what is computed element by element (op/fused/expression.h): adds it to an expression.
+     * NULL for other operators. */
+    int (*express)(mp_expresser *e);
     const void *detail; /* what makes this row special within its family, typed by the family */
 };
 
@@ -87,6 +93,11 @@ static inline bool mp_op_host_in(const mp_op *op, size_t i) {
 }
 static inline bool mp_op_host_out(const mp_op *op, size_t i) {
     return (op->host_out >> MP_MIN(i, 31) & 1) != 0;
+}
+
+/* Whether no model names it. */
+static inline bool mp_op_is_own(const mp_op *op) {
+    return strncmp(op->domain, MP_OWN_DOMAIN, sizeof MP_OWN_DOMAIN - 1) == 0;
 }
 
 /* Every operator, as a table of tables. Static storage. `*count` rows. */
@@ -139,6 +150,7 @@ struct mp_node {
     const mp_op *op;
     int version;          /* of the schema the model uses */
     const char *name;     /* for messages; "" if it has none */
+    const char *title;    /* for messages in place of operator and name; NULL: those */
     const mp_attr *attrs; /* those that the model gives */
     size_t attr_count;
     uint32_t out_absent; /* bit i: the model leaves output i out; of the first 32 */

@@ -7,6 +7,7 @@
 #include "op/core/plan_record.h"
 #include "op/core/table_cache.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,8 +187,9 @@ mp_status mp_plan_host_output(mp_planner *p, int i, const void *bytes, size_t si
     return MP_OK;
 }
 
-/* Takes: `math`, also on failure. */
-static mp_status add_math(mp_planner *p, mp_math *math, const mp_ref *operands, int count) {
+/* Takes: `math`, also on failure. Gives: `*out`, until the next record. */
+static mp_status add_math(mp_planner *p, mp_math *math, const mp_ref *operands, int count,
+                          plan_step **out) {
     mp_ref workspace = MP_NOWHERE;
     const size_t bytes = p->device->ops->math_workspace(p->device, math);
     mp_status status = bytes > 0 ? mp_plan_scratch(p, bytes, &workspace) : MP_OK;
@@ -202,32 +204,42 @@ static mp_status add_math(mp_planner *p, mp_math *math, const mp_ref *operands, 
     fresh->math.math = math;
     fresh->math.workspace = workspace;
     memcpy(fresh->math.operands, operands, (size_t)count * sizeof *operands);
+    *out = fresh;
     return MP_OK;
 }
 
 mp_status mp_plan_gemm(mp_planner *p, const mp_gemm *gemm,
                        const mp_ref operands[MP_GEMM_OPERANDS]) {
     mp_math *math = NULL;
+    plan_step *fresh = NULL;
     mp_gemm tuned = *gemm;
     tuned.tune = p->node->options.tune;
     tuned.tune_ms = p->node->options.tune_ms;
     MP_TRY(p->device->ops->gemm_prepare(p->device, &tuned, &math));
-    return add_math(p, math, operands, MP_GEMM_OPERANDS);
+    MP_TRY(add_math(p, math, operands, MP_GEMM_OPERANDS, &fresh));
+    fresh->math.m = gemm->m;
+    fresh->math.n = gemm->n;
+    fresh->math.k = gemm->k;
+    fresh->math.batch = gemm->batch;
+    return MP_OK;
 }
 
 mp_status mp_plan_conv(mp_planner *p, const mp_conv *conv,
                        const mp_ref operands[MP_CONV_OPERANDS]) {
     mp_math *math = NULL;
-    MP_TRY(mp_plan_conv_prepare(p, conv, &math));
+    bool whole = true;
+    MP_TRY(mp_plan_conv_prepare(p, conv, &math, &whole));
+    assert(whole);
     return mp_plan_conv_step(p, math, operands);
 }
 
-mp_status mp_plan_conv_prepare(mp_planner *p, const mp_conv *conv, mp_math **out) {
-    return p->device->ops->conv_prepare(p->device, conv, out);
+mp_status mp_plan_conv_prepare(mp_planner *p, const mp_conv *conv, mp_math **out, bool *whole) {
+    return p->device->ops->conv_prepare(p->device, conv, out, whole);
 }
 
 mp_status mp_plan_conv_step(mp_planner *p, mp_math *math, const mp_ref operands[MP_CONV_OPERANDS]) {
-    return add_math(p, math, operands, MP_CONV_OPERANDS);
+    plan_step *fresh = NULL;
+    return add_math(p, math, operands, MP_CONV_OPERANDS, &fresh);
 }
 
 void mp_plan_conv_drop(mp_planner *p, mp_math *math) {

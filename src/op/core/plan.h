@@ -130,8 +130,8 @@ mp_status mp_plan_gemm(mp_planner *p, const mp_gemm *gemm, const mp_ref operands
 mp_status mp_plan_conv(mp_planner *p, const mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS]);
 
 /* A convolution that steps of its own precede, which depend on whether the device can do it.
- * mp_plan_conv_step takes `math`, also on failure. */
-mp_status mp_plan_conv_prepare(mp_planner *p, const mp_conv *conv, mp_math **out);
+ * `*whole`: as conv_prepare of the device. mp_plan_conv_step takes `math`, also on failure. */
+mp_status mp_plan_conv_prepare(mp_planner *p, const mp_conv *conv, mp_math **out, bool *whole);
 mp_status mp_plan_conv_step(mp_planner *p, mp_math *math, const mp_ref operands[MP_CONV_OPERANDS]);
 void mp_plan_conv_drop(mp_planner *p, mp_math *math);
 
@@ -176,6 +176,10 @@ mp_status mp_plan_prepare(mp_device *device, const struct mp_node *node, const m
  * `stream` gets there. Fails: UNSUPPORTED, with nothing queued, while `stream` is captured. */
 mp_status mp_plan_run_count(const mp_plan *plan, mp_stream *stream, const mp_addr *in,
                             mp_addr scratch, int64_t found[MP_FOUND_MAX]);
+
+/* What mp_plan_run_count reads back, for who does so himself: `*count` of int64_t, at this offset
+ * of the scratch memory. */
+uint64_t mp_plan_found_at(const mp_plan *plan, int *count);
 
 /* As mp_plan_make, by `finish`. */
 mp_status mp_plan_finish(mp_device *device, const struct mp_node *node, const mp_tensor *in,

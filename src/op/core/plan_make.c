@@ -59,6 +59,16 @@ static mp_status list_steps(mp_planner *planner, purpose why) {
     return check_outputs(planner->plan);
 }
 
+/* Puts the node in front of the sentence. */
+static mp_status name_node(const mp_node *node, mp_status status) {
+    if (node->title != NULL) {
+        return mp__fail(status, "%s: %s", node->title, mp_error_message());
+    }
+    const char *quote = node->name[0] != '\0' ? "'" : "";
+    return mp__fail(status, "%s%s%s%s%s: %s", node->op->name, quote[0] != '\0' ? " " : "", quote,
+                    node->name, quote, mp_error_message());
+}
+
 static mp_status plan_open(mp_device *device, const struct mp_node *node, const mp_tensor *in,
                            int in_count, int out_count, int32_t align, purpose why, mp_plan **out) {
     mp_plan *plan = calloc(1, sizeof *plan);
@@ -85,8 +95,7 @@ static mp_status plan_open(mp_device *device, const struct mp_node *node, const 
         status = list_steps(&planner, why);
     }
     if (status != MP_OK) {
-        (void)mp__fail(status, "%s%s%s%s: %s", node->op->name, node->name[0] != '\0' ? " '" : "",
-                       node->name, node->name[0] != '\0' ? "'" : "", mp_error_message());
+        (void)name_node(node, status);
         mp_plan_release(plan);
         return status;
     }
@@ -151,6 +160,11 @@ const mp_tensor *mp_plan_output_at(const mp_plan *plan, int i) {
 
 size_t mp_plan_scratch_bytes(const mp_plan *plan) {
     return plan->scratch;
+}
+
+uint64_t mp_plan_found_at(const mp_plan *plan, int *count) {
+    *count = plan->found_count;
+    return plan->found.offset;
 }
 
 int mp_plan_step_count(const mp_plan *plan) {

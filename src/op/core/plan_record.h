@@ -51,6 +51,7 @@ typedef struct plan_step {
             mp_math *math; /* owned by the plan */
             mp_ref operands[MP_MATH_OPERANDS_MAX];
             mp_ref workspace;
+            int64_t m, n, k, batch; /* of a product; batch 0: a convolution */
         } math;
     };
 } plan_step;

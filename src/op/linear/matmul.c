@@ -1,21 +1,12 @@
-/* matmul.c - MatMul and Gemm, by library math.
+/* matmul.c - MatMul, with a bias or without, Gemm and FusedGemm, by library math.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/linear/product.h"
+#include "op/linear/product_steps.h"
+#include "op/pointwise/activation_steps.h"
 #include "op/pointwise/pointwise_steps.h"
 
 #include <string.h>
-
-enum { PRODUCTS_MAX = 1 << 16 }; /* separate products that one MatMul may become */
-
-/* The alignment that holds for an address and for steps of `stride` elements from it. */
-static int32_t align_after(int32_t align, int64_t stride, mp_dtype dtype) {
-    const int64_t bytes = stride * (int64_t)mp_dtype_size(dtype);
-    while (align > 1 && bytes % align != 0) {
-        align /= 2;
-    }
-    return align;
-}
 
 /* ---- MatMul ---- */
 
@@ -33,78 +24,82 @@ static mp_gemm gemm_for(const mp_planner *p, mp_dtype dtype, int64_t m, int64_t 
                      .align = p->align};
 }
 
-static mp_status add_gemm(mp_planner *p, const mp_gemm *gemm, mp_ref a, mp_ref b, mp_ref c) {
-    const mp_ref operands[MP_GEMM_OPERANDS] = {[MP_GEMM_A] = a, [MP_GEMM_B] = b, [MP_GEMM_C] = c};
-    return mp_plan_gemm(p, gemm, operands);
-}
-
-/* Batches that both sides step through evenly are one call; what is left outside is a loop. */
 static mp_status plan_batches(mp_planner *p, mp_dtype dtype, const mp_product *x) {
+    const int64_t matrix[2] = {x->m * x->k, x->k * x->n};
     int64_t stride[2][MP_RANK_MAX];
     mp_space space;
     mp_shape_broadcast_strides(&x->a_batch, &x->batch, stride[0]);
     mp_shape_broadcast_strides(&x->b_batch, &x->batch, stride[1]);
+    for (int d = 0; d < x->batch.rank; d++) {
+        stride[0][d] *= matrix[0];
+        stride[1][d] *= matrix[1];
+    }
     mp_space_make(&x->batch, stride, 2, &space);
-    const int inner = space.rank - 1;
-    int64_t loops = 1;
-    for (int d = 0; d < inner; d++) {
-        loops *= space.dim[d];
-    }
-    if (loops > PRODUCTS_MAX) {
-        return MP_FAIL(UNSUPPORTED, "%lld separate matrix products are more than %d",
-                       (long long)loops, PRODUCTS_MAX);
-    }
-    const int64_t size = (int64_t)mp_dtype_size(dtype);
-    const int64_t matrix[3] = {x->m * x->k, x->k * x->n, x->m * x->n};
-    mp_gemm gemm = gemm_for(p, dtype, x->m, x->n, x->k);
-    gemm.batch = space.dim[inner];
-    gemm.stride_a = space.stride[0][inner] * matrix[0];
-    gemm.stride_b = space.stride[1][inner] * matrix[1];
-    gemm.stride_c = matrix[2];
-    for (int i = 0; i < 3 && loops * gemm.batch > 1; i++) {
-        gemm.align = align_after(gemm.align, matrix[i], dtype);
-    }
-    for (int64_t i = 0; i < loops; i++) {
-        int64_t rest = i;
-        int64_t at[2] = {0, 0};
-        for (int d = inner - 1; d >= 0; d--) {
-            const int64_t index = rest % space.dim[d];
-            rest /= space.dim[d];
-            at[0] += index * space.stride[0][d];
-            at[1] += index * space.stride[1][d];
-        }
-        MP_TRY(add_gemm(p, &gemm, mp_ref_at(MP_IN(0), (uint64_t)(at[0] * matrix[0] * size)),
-                        mp_ref_at(MP_IN(1), (uint64_t)(at[1] * matrix[1] * size)),
-                        mp_ref_at(MP_OUT(0), (uint64_t)(i * gemm.batch * matrix[2] * size))));
-    }
-    return MP_OK;
+    const mp_gemm gemm = gemm_for(p, dtype, x->m, x->n, x->k);
+    return mp_plan_products(p, &gemm, &space);
 }
 
-/* With a third input, a row that is added to each row of the product; B is one matrix then. */
-static mp_status plan_one_b(mp_planner *p, mp_dtype dtype, const mp_product *x) {
+/* With the activation on the way to memory where the device has that; else it is a step behind. */
+static mp_status plan_active(mp_planner *p, const mp_gemm *gemm, const mp_ref *operands,
+                             const mp_activation_choice *activation) {
+    mp_gemm active = *gemm;
+    active.activation = activation->kind;
+    if (active.activation != MP_ACTIVATION_NONE) {
+        const mp_status status = mp_plan_gemm(p, &active, operands);
+        if (status != MP_UNSUPPORTED) {
+            return status;
+        }
+    }
+    MP_TRY(mp_plan_gemm(p, gemm, operands));
+    return mp_plan_activation(p, activation, gemm->type, operands[MP_GEMM_C], gemm->m * gemm->n);
+}
+
+/* One B for all: the rows of every A are one matrix. `bias`, or MP_NOWHERE, is added to each. */
+static mp_status plan_one_b(mp_planner *p, mp_dtype dtype, const mp_product *x, mp_ref bias,
+                            const mp_activation_choice *activation) {
     mp_gemm gemm = gemm_for(p, dtype, mp_shape_count(&x->batch) * x->m, x->n, x->k);
-    gemm.bias = mp_plan_in(p, 2) != NULL;
+    gemm.bias = bias.place != MP_PLACE_NONE;
     const mp_ref operands[MP_GEMM_OPERANDS] = {[MP_GEMM_A] = MP_IN(0),
                                                [MP_GEMM_B] = MP_IN(1),
                                                [MP_GEMM_C] = MP_OUT(0),
-                                               [MP_GEMM_BIAS] = gemm.bias ? MP_IN(2) : MP_NOWHERE};
-    return mp_plan_gemm(p, &gemm, operands);
+                                               [MP_GEMM_BIAS] = bias};
+    return plan_active(p, &gemm, operands, activation);
+}
+
+/* The numbers of an activation, as FusedGemm has them. */
+static mp_status read_activation(const mp_planner *p, mp_activation_choice *out) {
+    static const char *const names[] = {"activation_alpha", "activation_beta"};
+    float params[MP_COUNT_OF(names)];
+    size_t count = 0;
+    while (count < MP_COUNT_OF(names) && mp_node_attr(p->node, names[count]) != NULL) {
+        params[count] = mp_node_float(p->node, names[count], 0);
+        count++;
+    }
+    return mp_activation_read(mp_node_string(p->node, "activation", NULL), params, count, out);
 }
 
 static mp_status plan_matmul_bias(mp_planner *p) {
     const mp_dtype dtype = p->in[0].type;
     const mp_tensor *bias = mp_plan_in(p, 2);
+    mp_activation_choice activation;
     mp_product x;
+    MP_TRY(read_activation(p, &activation));
     MP_TRY(mp_product_read(&p->in[0].shape, &p->in[1].shape, &x));
     if (bias == NULL || mp_shape_count(&x.b_batch) != 1 || mp_shape_count(&bias->shape) != x.n) {
-        return MP_FAIL(INVALID_ARGUMENT, "a product with a row added needs one B, and %lld numbers",
-                       (long long)x.n);
+        char matrix[MP_SHAPE_TEXT];
+        char row[MP_SHAPE_TEXT];
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "B of shape %s and a bias of shape %s: B must be one matrix, the bias %lld "
+                       "numbers",
+                       mp_shape_text(&p->in[1].shape, matrix),
+                       bias != NULL ? mp_shape_text(&bias->shape, row) : "(none)", (long long)x.n);
     }
     MP_TRY(mp_plan_output(p, 0, dtype, &x.out));
-    return mp_shape_count(&x.out) > 0 ? plan_one_b(p, dtype, &x) : MP_OK;
+    return mp_shape_count(&x.out) > 0 ? plan_one_b(p, dtype, &x, MP_IN(2), &activation) : MP_OK;
 }
 
 static mp_status plan_matmul(mp_planner *p) {
+    static const mp_activation_choice none = {.word = NULL};
     const mp_dtype dtype = p->in[0].type;
     mp_product x;
     MP_TRY(mp_product_read(&p->in[0].shape, &p->in[1].shape, &x));
@@ -112,8 +107,8 @@ static mp_status plan_matmul(mp_planner *p) {
     if (mp_shape_count(&x.out) == 0) {
         return MP_OK;
     }
-    if (mp_shape_count(&x.b_batch) == 1) { /* one B for all: the rows of every A are one matrix */
-        return plan_one_b(p, dtype, &x);
+    if (mp_shape_count(&x.b_batch) == 1) {
+        return plan_one_b(p, dtype, &x, MP_NOWHERE, &none);
     }
     return plan_batches(p, dtype, &x);
 }
@@ -142,7 +137,7 @@ static bool is_row(const mp_shape *c, int64_t n) {
     return mp_shape_count(c) == n && c->rank > 0 && c->dim[c->rank - 1] == n;
 }
 
-static mp_status plan_gemm(mp_planner *p) {
+static mp_status plan_gemm_with(mp_planner *p, const mp_activation_choice *activation) {
     const mp_dtype dtype = p->in[0].type;
     mp_gemm gemm;
     MP_TRY(check_gemm(p, mp_node_int(p->node, "transA", 0) != 0,
@@ -176,13 +171,39 @@ static mp_status plan_gemm(mp_planner *p) {
     } else {
         add_later = c != NULL;
     }
+    if (!add_later) {
+        return plan_active(p, &gemm, operands, activation);
+    }
     MP_TRY(mp_plan_gemm(p, &gemm, operands));
-    return !add_later
-               ? MP_OK
-               : mp_pointwise2(p, "mean_step", dtype, (mp_operand){MP_OUT(0), &shape},
-                               (mp_operand){MP_IN(2), &c->shape}, MP_OUT(0), &shape, 1.0f, beta);
+    MP_TRY(mp_pointwise2(p, "mean_step", dtype, (mp_operand){MP_OUT(0), &shape},
+                         (mp_operand){MP_IN(2), &c->shape}, MP_OUT(0), &shape, 1.0f, beta));
+    return mp_plan_activation(p, activation, dtype, MP_OUT(0), mp_shape_count(&shape));
 }
 
+static mp_status plan_gemm(mp_planner *p) {
+    static const mp_activation_choice none = {.word = NULL};
+    return plan_gemm_with(p, &none);
+}
+
+static mp_status plan_fused_gemm(mp_planner *p) {
+    mp_activation_choice activation;
+    MP_TRY(read_activation(p, &activation));
+    return plan_gemm_with(p, &activation);
+}
+
+static const mp_attr_def fused_attrs[] = {{"activation", MP_ATTR_STRING},
+                                          {"activation_alpha", MP_ATTR_FLOAT},
+                                          {"activation_beta", MP_ATTR_FLOAT},
+                                          {"activation_gamma", MP_ATTR_FLOAT},
+                                          {"alpha", MP_ATTR_FLOAT},
+                                          {"beta", MP_ATTR_FLOAT},
+                                          {"transA", MP_ATTR_INT},
+                                          {"transB", MP_ATTR_INT},
+                                          {NULL, 0}};
+static const mp_attr_def bias_attrs[] = {{"activation", MP_ATTR_STRING},
+                                         {"activation_alpha", MP_ATTR_FLOAT},
+                                         {"activation_beta", MP_ATTR_FLOAT},
+                                         {NULL, 0}};
 static const mp_attr_def gemm_attrs[] = {{"alpha", MP_ATTR_FLOAT},
                                          {"beta", MP_ATTR_FLOAT},
                                          {"transA", MP_ATTR_INT},
@@ -201,6 +222,7 @@ static const mp_op ops[] = {
      .since = 1,
      .until = 1,
      .types = {{"T", MP_FLOATS}},
+     .attrs = bias_attrs,
      .plan = plan_matmul_bias},
     {.domain = "",
      .name = "Gemm",
@@ -209,6 +231,13 @@ static const mp_op ops[] = {
      .types = {{"T", MP_FLOATS}},
      .attrs = gemm_attrs,
      .plan = plan_gemm},
+    {.domain = "com.microsoft",
+     .name = "FusedGemm",
+     .since = 1,
+     .until = 1,
+     .types = {{"T", MP_IEEE_FLOATS}},
+     .attrs = fused_attrs,
+     .plan = plan_fused_gemm},
 };
 
 const mp_op_family mp__family_matmul = {"matmul", ops, MP_COUNT_OF(ops)};

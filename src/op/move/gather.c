@@ -33,26 +33,32 @@ mp_status mp_plan_gather(mp_planner *p, const mp_gather *g) {
                      MP_BIND(mp_gather_args, out, g->out));
 }
 
+mp_status mp_gather_shape(const mp_shape *x, const mp_shape *indices, int axis, mp_shape *out) {
+    *out = (mp_shape){.rank = x->rank - 1 + indices->rank};
+    if (out->rank > MP_RANK_MAX) {
+        return MP_FAIL(UNSUPPORTED, "the result would have rank %d; ranks up to %d are supported",
+                       out->rank, MP_RANK_MAX);
+    }
+    int at = 0;
+    for (int d = 0; d < axis; d++) {
+        out->dim[at++] = x->dim[d];
+    }
+    for (int d = 0; d < indices->rank; d++) {
+        out->dim[at++] = indices->dim[d];
+    }
+    for (int d = axis + 1; d < x->rank; d++) {
+        out->dim[at++] = x->dim[d];
+    }
+    return MP_OK;
+}
+
 static mp_status plan_gather(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     const mp_tensor *indices = &p->in[1];
     int axis = 0;
+    mp_shape shape;
     MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), x->shape.rank, "axis", &axis));
-    mp_shape shape = {.rank = x->shape.rank - 1 + indices->shape.rank};
-    if (shape.rank > MP_RANK_MAX) {
-        return MP_FAIL(UNSUPPORTED, "the result would have rank %d; ranks up to %d are supported",
-                       shape.rank, MP_RANK_MAX);
-    }
-    int at = 0;
-    for (int d = 0; d < axis; d++) {
-        shape.dim[at++] = x->shape.dim[d];
-    }
-    for (int d = 0; d < indices->shape.rank; d++) {
-        shape.dim[at++] = indices->shape.dim[d];
-    }
-    for (int d = axis + 1; d < x->shape.rank; d++) {
-        shape.dim[at++] = x->shape.dim[d];
-    }
+    MP_TRY(mp_gather_shape(&x->shape, &indices->shape, axis, &shape));
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
     const mp_gather gather = {.x = MP_IN(0),
                               .type = x->type,

@@ -5,6 +5,9 @@
 
 #include "op/core/plan.h"
 
+/* The shape of what indices pick along `axis` of x. Fails: UNSUPPORTED for too many dimensions. */
+mp_status mp_gather_shape(const mp_shape *x, const mp_shape *indices, int axis, mp_shape *out);
+
 /* Picks slices of `shape` along an axis: out[o][j][i] = x[o][indices[j]][i]. An index that is
  * negative counts from the end; one that is out of range reads the nearest slice. */
 typedef struct mp_gather {

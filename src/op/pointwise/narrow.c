@@ -71,6 +71,21 @@ k_narrow mp_narrow(mp_dtype dtype, mp_narrowing how) {
     return narrow_int(dtype);
 }
 
+float mp_narrow_value(mp_dtype dtype, uint32_t bits) {
+    const k_narrow type = mp_narrow(dtype, (mp_narrowing){.saturate = true});
+    const uint32_t code = bits & (type.sign - 1);
+    const float sign = (bits & type.sign) != 0 ? -1.0f : 1.0f;
+    if (code > type.largest || (type.no_minus && bits == type.sign)) {
+        return code == type.infinity ? sign * INFINITY : NAN;
+    }
+    const uint32_t exponent = code >> type.mantissa;
+    const uint32_t rest = code & ((1u << type.mantissa) - 1);
+    const uint32_t whole = exponent > 0 ? rest | 1u << type.mantissa : rest;
+    const int bias = 127 - (int)(type.rebase >> 23);
+    const int power = (exponent > 0 ? (int)exponent : 1) - bias;
+    return sign * ldexpf((float)whole, power - (int)type.mantissa);
+}
+
 /* ---- tests of bytes ---- */
 
 static void set_range(mp_byte_set_args *args, uint32_t from, uint32_t to) {

@@ -17,6 +17,9 @@ typedef struct mp_narrowing {
 /* `dtype` is one of MP_NARROW_LIST or an integer of up to 32 bits. */
 k_narrow mp_narrow(mp_dtype dtype, mp_narrowing how);
 
+/* What the code `bits` of a float type of MP_NARROW_LIST means. */
+float mp_narrow_value(mp_dtype dtype, uint32_t bits);
+
 static inline bool mp_is_narrow(mp_dtype dtype) {
     return (MP_BIT(dtype) & MP_NARROW) != 0;
 }

@@ -6,10 +6,12 @@
 #include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"
 #include "op/core/op.h"
+#include "op/fused/expression.h"
 #include "op/pointwise/narrow.h"
 #include "op/pointwise/pointwise_steps.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- operators of one input ---- */
@@ -34,6 +36,18 @@ static mp_status plan_unary(mp_planner *p) {
     return plan_unary_as(p, p->in[0].type, a, b);
 }
 
+static int express_unary_as(mp_expresser *e, float a, float b) {
+    const unary *u = e->node->op->detail;
+    return mp_expression_function(e->to, u->word, e->input(e, 0), MP_NO_REGISTER, a, b);
+}
+
+static int express_unary(mp_expresser *e) {
+    const unary *u = e->node->op->detail;
+    const float a = u->attr_a != NULL ? mp_node_float(e->node, u->attr_a, u->a) : u->a;
+    const float b = u->attr_b != NULL ? mp_node_float(e->node, u->attr_b, u->b) : u->b;
+    return express_unary_as(e, a, b);
+}
+
 static mp_status plan_isnan(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     if (mp_is_narrow(x->type)) {
@@ -41,6 +55,10 @@ static mp_status plan_isnan(mp_planner *p) {
         return mp_plan_narrow_isnan(p, x->type, MP_IN(0), MP_OUT(0), mp_shape_count(&x->shape));
     }
     return plan_unary_as(p, MP_BOOL, 0, 0);
+}
+
+static int express_isnan(mp_expresser *e) {
+    return express_unary_as(e, 0, 0);
 }
 
 static mp_status plan_isinf(mp_planner *p) {
@@ -53,6 +71,12 @@ static mp_status plan_isinf(mp_planner *p) {
                                     mp_shape_count(&x->shape));
     }
     return plan_unary_as(p, MP_BOOL, positive ? 1.0f : 0.0f, negative ? 1.0f : 0.0f);
+}
+
+static int express_isinf(mp_expresser *e) {
+    const bool positive = mp_node_int(e->node, "detect_positive", 1) != 0;
+    const bool negative = mp_node_int(e->node, "detect_negative", 1) != 0;
+    return express_unary_as(e, positive ? 1.0f : 0.0f, negative ? 1.0f : 0.0f);
 }
 
 /* ---- operators of two inputs ---- */
@@ -89,6 +113,19 @@ static mp_status plan_compare_swapped(mp_planner *p) {
     return plan_binary_as(p, p->node->op->detail, MP_BOOL, 1);
 }
 
+static int express_pair(mp_expresser *e, const char *word, int first) {
+    const int x = e->input(e, first);
+    return mp_expression_function(e->to, word, x, e->input(e, 1 - first), 0, 0);
+}
+
+static int express_binary(mp_expresser *e) {
+    return express_pair(e, e->node->op->detail, 0);
+}
+
+static int express_swapped(mp_expresser *e) {
+    return express_pair(e, e->node->op->detail, 1);
+}
+
 static mp_status plan_mod(mp_planner *p) {
     const bool c_sign = mp_node_int(p->node, "fmod", 0) != 0;
     if (!c_sign && (MP_BIT(p->in[0].type) & MP_FLOATS) != 0) {
@@ -118,6 +155,13 @@ static mp_status plan_prelu(mp_planner *p) {
     return plan_binary_as(p, "prelu", p->in[0].type, 0);
 }
 
+static int express_prelu(mp_expresser *e) {
+    mp_shape shape;
+    const bool fits = mp_shape_broadcast(&e->in[0].shape, &e->in[1].shape, &shape) == MP_OK &&
+                      mp_shape_equal(&shape, &e->in[0].shape);
+    return fits ? express_pair(e, "prelu", 0) : MP_NO_REGISTER;
+}
+
 /* ---- operators of any number of inputs: folded from the left into the output ---- */
 
 static mp_status plan_variadic(mp_planner *p) {
@@ -143,6 +187,19 @@ static mp_status plan_variadic(mp_planner *p) {
         sum = (mp_operand){MP_OUT(0), &shape};
     }
     return MP_OK;
+}
+
+static int express_variadic(mp_expresser *e) {
+    const char *word = e->node->op->detail;
+    const bool mean = word == NULL;
+    const float share = mean ? 1.0f / (float)e->in_count : 0.0f;
+    int sum = e->in_count > 1 ? e->input(e, 0) : MP_NO_REGISTER;
+    for (int i = 1; i < e->in_count; i++) {
+        const float a = mean ? (i == 1 ? share : 1.0f) : 0.0f;
+        sum =
+            mp_expression_function(e->to, mean ? "mean_step" : word, sum, e->input(e, i), a, share);
+    }
+    return sum;
 }
 
 /* ---- Clip ---- */
@@ -177,6 +234,26 @@ static mp_status plan_clip(mp_planner *p) {
                      MP_BIND(mp_clip_args, out, MP_OUT(0)));
 }
 
+/* The bound that is known, or what bounds nothing. */
+static bool bound_of(const mp_expresser *e, int i, float fallback, float *out) {
+    *out = fallback;
+    return i >= e->in_count || e->in[i].type == MP_NONE || mp_express_known(e, i, out);
+}
+
+static int express_clip(mp_expresser *e) {
+    float low = 0;
+    float high = 0;
+    const bool known = bound_of(e, 1, -INFINITY, &low) && bound_of(e, 2, INFINITY, &high);
+    return known ? mp_expression_function(e->to, "clip", e->input(e, 0), MP_NO_REGISTER, low, high)
+                 : MP_NO_REGISTER;
+}
+
+static int express_clip_attributes(mp_expresser *e) {
+    return mp_expression_function(e->to, "clip", e->input(e, 0), MP_NO_REGISTER,
+                                  mp_node_float(e->node, "min", -FLT_MAX),
+                                  mp_node_float(e->node, "max", FLT_MAX));
+}
+
 /* ---- the rows ---- */
 
 static const mp_attr_def alpha_beta[] = {
@@ -199,7 +276,7 @@ static const mp_attr_def fmod_only[] = {{"fmod", MP_ATTR_INT}, {NULL, 0}};
 #define UNARY(op_name, from, to, set, ...)                                                    \
     {                                                                                         \
         .name = (op_name), .since = (from), .until = (to), .types = {{"T", (set)}}, IN_PLACE, \
-        .plan = plan_unary, .domain = "", __VA_ARGS__                                         \
+        .plan = plan_unary, .domain = "", .express = express_unary, __VA_ARGS__               \
     }
 #define WORD(text)             \
     .detail = &(const unary) { \
@@ -217,17 +294,18 @@ static const mp_attr_def fmod_only[] = {{"fmod", MP_ATTR_INT}, {NULL, 0}};
 #define BINARY(op_name, from, to, set, word)                                                   \
     {                                                                                          \
         .name = (op_name), .since = (from), .until = (to), .types = {{"T", (set)}}, IN_PLACE2, \
-        .plan = plan_binary, .domain = "", .detail = (word)                                    \
+        .plan = plan_binary, .domain = "", .express = express_binary, .detail = (word)         \
     }
-#define COMPARE(op_name, from, to, set, word, function)                                      \
-    {                                                                                        \
-        .name = (op_name), .since = (from), .until = (to), .plan = (function), .domain = "", \
-        .types = {{"T", (set)}, {"T1", MP_BIT(MP_BOOL)}}, .detail = (word)                   \
+#define COMPARE(op_name, from, to, set, word, function, express_)                                 \
+    {                                                                                             \
+        .name = (op_name), .since = (from), .until = (to), .plan = (function), .domain = "",      \
+        .types = {{"T", (set)}, {"T1", MP_BIT(MP_BOOL)}}, .express = (express_), .detail = (word) \
     }
 #define VARIADIC(op_name, from, to, set, word)                                                \
     {                                                                                         \
         .name = (op_name), .since = (from), .until = (to), .types = {{"T", (set)}}, IN_PLACE, \
-        .variadic = true, .plan = plan_variadic, .domain = "", .detail = (word)               \
+        .variadic = true, .plan = plan_variadic, .express = express_variadic, .domain = "",   \
+        .detail = (word)                                                                      \
     }
 
 static const mp_op ops[] = {
@@ -280,8 +358,10 @@ static const mp_op ops[] = {
           WITH("thresholded_relu", alpha, "alpha", 1.0f, NULL, 0)),
     UNARY("HardSwish", 14, 22, MP_FLOATS, WORD("hard_swish")),
     UNARY("Not", 1, 1, MP_BIT(MP_BOOL), WORD("not")),
-    TEST("IsNaN", 9, 20, MP_FLOATS | MP_FLOAT8, plan_isnan, WORD("isnan")),
-    TEST("IsInf", 10, 20, MP_FLOATS | MP_FLOAT8, plan_isinf, WORD("isinf"), .attrs = detect),
+    TEST("IsNaN", 9, 20, MP_FLOATS | MP_FLOAT8, plan_isnan, WORD("isnan"),
+         .express = express_isnan),
+    TEST("IsInf", 10, 20, MP_FLOATS | MP_FLOAT8, plan_isinf, WORD("isinf"), .attrs = detect,
+         .express = express_isinf),
     BINARY("Add", 7, 14, MP_NUMBERS, "add"),
     BINARY("Sub", 7, 14, MP_NUMBERS, "sub"),
     BINARY("Mul", 7, 14, MP_NUMBERS, "mul"),
@@ -300,16 +380,18 @@ static const mp_op ops[] = {
      .until = 16,
      IN_PLACE,
      .plan = plan_prelu,
+     .express = express_prelu,
      .types = {{"T",
                 MP_FLOATS | MP_BIT(MP_I32) | MP_BIT(MP_I64) | MP_BIT(MP_U32) | MP_BIT(MP_U64)}}},
-    COMPARE("And", 7, 7, MP_BIT(MP_BOOL), "and", plan_compare),
-    COMPARE("Or", 7, 7, MP_BIT(MP_BOOL), "or", plan_compare),
-    COMPARE("Xor", 7, 7, MP_BIT(MP_BOOL), "xor", plan_compare),
-    COMPARE("Equal", 7, 19, MP_ALL_TYPES, "equal", plan_compare),
-    COMPARE("Less", 7, 13, MP_NUMBERS, "less", plan_compare),
-    COMPARE("LessOrEqual", 12, 16, MP_NUMBERS, "less_or_equal", plan_compare),
-    COMPARE("Greater", 7, 13, MP_NUMBERS, "less", plan_compare_swapped),
-    COMPARE("GreaterOrEqual", 12, 16, MP_NUMBERS, "less_or_equal", plan_compare_swapped),
+    COMPARE("And", 7, 7, MP_BIT(MP_BOOL), "and", plan_compare, express_binary),
+    COMPARE("Or", 7, 7, MP_BIT(MP_BOOL), "or", plan_compare, express_binary),
+    COMPARE("Xor", 7, 7, MP_BIT(MP_BOOL), "xor", plan_compare, express_binary),
+    COMPARE("Equal", 7, 19, MP_ALL_TYPES, "equal", plan_compare, express_binary),
+    COMPARE("Less", 7, 13, MP_NUMBERS, "less", plan_compare, express_binary),
+    COMPARE("LessOrEqual", 12, 16, MP_NUMBERS, "less_or_equal", plan_compare, express_binary),
+    COMPARE("Greater", 7, 13, MP_NUMBERS, "less", plan_compare_swapped, express_swapped),
+    COMPARE("GreaterOrEqual", 12, 16, MP_NUMBERS, "less_or_equal", plan_compare_swapped,
+            express_swapped),
     VARIADIC("Max", 6, 13, MP_NUMBERS, "max"),
     VARIADIC("Min", 6, 13, MP_NUMBERS, "min"),
     VARIADIC("Sum", 6, 13, MP_FLOATS, "add"),
@@ -322,6 +404,7 @@ static const mp_op ops[] = {
      IN_PLACE,
      .attrs = min_max,
      .plan = plan_clip_attributes,
+     .express = express_clip_attributes,
      WORD("clip")},
     {.name = "Clip",
      .domain = "",
@@ -329,7 +412,8 @@ static const mp_op ops[] = {
      .until = 13,
      .types = {{"T", MP_NUMBERS}},
      IN_PLACE,
-     .plan = plan_clip},
+     .plan = plan_clip,
+     .express = express_clip},
 };
 
 const mp_op_family mp__family_pointwise = {"pointwise", ops, MP_COUNT_OF(ops)};

@@ -4,6 +4,7 @@
 #include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"
 #include "op/core/pieces.h"
+#include "op/fused/expression.h"
 
 static mp_status plan_where(mp_planner *p) {
     mp_shape shape = p->in[0].shape;
@@ -33,6 +34,12 @@ static mp_status plan_where(mp_planner *p) {
     return MP_OK;
 }
 
+static int express_where(mp_expresser *e) {
+    const int condition = e->input(e, 0);
+    const int x = e->input(e, 1);
+    return mp_expression_where(e->to, condition, x, e->input(e, 2));
+}
+
 static mp_status plan_pow(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     const mp_tensor *y = &p->in[1];
@@ -58,6 +65,18 @@ static mp_status plan_pow(mp_planner *p) {
     return MP_OK;
 }
 
+/* Squares and cubes are products, as in kernel/pointwise/pow.cu. */
+static int express_pow(mp_expresser *e) {
+    float exponent = 0;
+    if ((MP_BIT(e->in[0].type) & MP_FLOATS) == 0 || !mp_express_known(e, 1, &exponent) ||
+        e->in[1].shape.rank > e->in[0].shape.rank || (exponent != 2.0f && exponent != 3.0f)) {
+        return MP_NO_REGISTER;
+    }
+    const int x = e->input(e, 0);
+    const int square = mp_expression_function(e->to, "mul", x, x, 0, 0);
+    return exponent == 2.0f ? square : mp_expression_function(e->to, "mul", square, x, 0, 0);
+}
+
 enum { POW_INTS = 1u << MP_I32 | 1u << MP_I64 };
 
 static const mp_op ops[] = {
@@ -68,7 +87,8 @@ static const mp_op ops[] = {
      .types = {{"T", MP_IEEE_FLOATS}},
      .in_place = {{0, 0}},
      .in_place_count = 1,
-     .plan = plan_pow},
+     .plan = plan_pow,
+     .express = express_pow},
     {.domain = "",
      .name = "Pow",
      .since = 12,
@@ -76,7 +96,8 @@ static const mp_op ops[] = {
      .types = {{"T", MP_FLOATS | POW_INTS}, {"T1", MP_FLOATS | POW_INTS}},
      .in_place = {{0, 0}},
      .in_place_count = 1,
-     .plan = plan_pow},
+     .plan = plan_pow,
+     .express = express_pow},
     {.domain = "",
      .name = "Where",
      .since = 9,
@@ -84,7 +105,8 @@ static const mp_op ops[] = {
      .types = {{"B", MP_BIT(MP_BOOL)}, {"T", MP_ALL_TYPES}},
      .in_place = {{1, 0}, {2, 0}},
      .in_place_count = 2,
-     .plan = plan_where},
+     .plan = plan_where,
+     .express = express_where},
 };
 
 const mp_op_family mp__family_where = {"where", ops, MP_COUNT_OF(ops)};

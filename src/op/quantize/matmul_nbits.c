@@ -1,14 +1,9 @@
 /* matmul_nbits.c - MatMulNBits: a product with weights of 2, 4 or 8 bits.
- *
- * With few rows the weights are read as they are, which is what such a product waits for. With more
- * they are written out as numbers for library math.
- * Kernels: quantize/nbits_rows.cu, quantize/nbits_unpack.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/quantize/quantize_args.h"
 #include "op/core/families.h"
+#include "op/quantize/nbits_steps.h"
 
 enum { A, B, SCALES, ZEROS, GROUPS, BIAS };
-enum { ROWS_MAX = 16, LANES = 128, GROUP_LANES = 32 };
 
 /* ---- what is asked ---- */
 
@@ -36,27 +31,13 @@ static mp_status read_sizes(const mp_planner *p, k_nbits *w) {
         return MP_FAIL(UNSUPPORTED, "weights packed for another kernel; export the model with "
                                     "weight_prepacked = 0");
     }
-    while ((int64_t)1 << w->block_shift < block) {
-        w->block_shift++;
-    }
+    MP_TRY(mp_packed_block(w, block));
     w->bits = (int32_t)bits;
     w->middle = 1 << (bits - 1);
-    w->blocks = MP_CEIL_DIV(w->k, block);
+    w->scale_type = mp_scale_word(p->in[A].type);
     w->weight_row = w->blocks * (block * bits / 8);
     w->zero_row = (w->blocks * bits + 7) / 8;
     return MP_OK;
-}
-
-static mp_status check_count(const mp_planner *p, int i, const char *what, int64_t columns,
-                             int64_t each) {
-    const mp_tensor *tensor = mp_plan_in(p, i);
-    int64_t want = 0;
-    char text[MP_SHAPE_TEXT];
-    return tensor == NULL || (!__builtin_mul_overflow(columns, each, &want) &&
-                              mp_shape_count(&tensor->shape) == want)
-               ? MP_OK
-               : MP_FAIL(INVALID_ARGUMENT, "%s of shape %s do not fit %lld times %lld values", what,
-                         mp_shape_text(&tensor->shape, text), (long long)columns, (long long)each);
 }
 
 static mp_status read_inputs(const mp_planner *p, k_nbits *w) {
@@ -69,17 +50,16 @@ static mp_status read_inputs(const mp_planner *p, k_nbits *w) {
                        "the same type",
                        mp_dtype_name(zero->type), mp_dtype_name(p->in[A].type));
     }
-    MP_TRY(check_count(p, B, "weights", w->n, w->weight_row));
-    MP_TRY(check_count(p, SCALES, "scales", w->n, w->blocks));
-    MP_TRY(check_count(p, ZEROS, "zero points", w->n, w->zero_packed ? w->zero_row : w->blocks));
-    MP_TRY(check_count(p, BIAS, "values of the bias", w->n, 1));
+    MP_TRY(mp_packed_count(p, B, "weights", w->n, w->weight_row));
+    MP_TRY(mp_packed_count(p, SCALES, "scales", w->n, w->blocks));
+    MP_TRY(
+        mp_packed_count(p, ZEROS, "zero points", w->n, w->zero_packed ? w->zero_row : w->blocks));
+    MP_TRY(mp_packed_count(p, BIAS, "values of the bias", w->n, 1));
     const mp_tensor *group = mp_plan_in(p, GROUPS);
     if (group != NULL && mp_shape_count(&group->shape) < w->k) {
         return MP_FAIL(INVALID_ARGUMENT, "g_idx has %lld values for K = %lld",
                        (long long)mp_shape_count(&group->shape), (long long)w->k);
     }
-    const bool whole = w->k % K_NBITS_PIECE == 0;
-    w->aligned = p->align >= 16 && whole;
     return MP_OK;
 }
 
@@ -89,63 +69,19 @@ static mp_ref ref_of(const mp_planner *p, int i) {
     return mp_plan_in(p, i) != NULL ? MP_IN(i) : MP_NOWHERE;
 }
 
-static mp_status launch(mp_planner *p, const char *word, mp_grid grid, const mp_nbits_args *args,
-                        mp_ref out) {
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "nbits_%s_%s", word, mp_dtype_word(p->in[A].type)));
-    return MP_LAUNCH(
-        p, kernel, grid, *args, MP_BIND(mp_nbits_args, a, MP_IN(A)),
-        MP_BIND(mp_nbits_args, bias, ref_of(p, BIAS)), MP_BIND(mp_nbits_args, w.weight, MP_IN(B)),
-        MP_BIND(mp_nbits_args, w.scale, MP_IN(SCALES)),
-        MP_BIND(mp_nbits_args, w.zero, ref_of(p, ZEROS)),
-        MP_BIND(mp_nbits_args, w.group, ref_of(p, GROUPS)), MP_BIND(mp_nbits_args, out, out));
-}
-
-static mp_status by_rows(mp_planner *p, const mp_nbits_args *args) {
-    const int64_t columns = (int64_t)LANES / GROUP_LANES * K_NBITS_COLUMNS;
-    return launch(p, "rows", mp_plan_grid_rows(p, MP_CEIL_DIV(args->w.n, columns), LANES), args,
-                  MP_OUT(0));
-}
-
-static mp_status by_library(mp_planner *p, const mp_nbits_args *args) {
-    const mp_dtype dtype = p->in[A].type;
-    const k_nbits *w = &args->w;
-    const mp_shape shape = {.rank = 2, .dim = {w->n, w->k}};
-    mp_ref numbers;
-    MP_TRY(mp_plan_scratch_shape(p, &shape, dtype, &numbers));
-    MP_TRY(launch(p, "unpack", mp_plan_grid(p, w->n * w->k, K_NBITS_PIECE), args, numbers));
-    const mp_gemm gemm = {.type = dtype,
-                          .trans_b = true,
-                          .tf32 = p->node->options.tf32,
-                          .bias = mp_plan_in(p, BIAS) != NULL,
-                          .m = args->m,
-                          .n = w->n,
-                          .k = w->k,
-                          .lda = w->k,
-                          .ldb = w->k,
-                          .ldc = w->n,
-                          .batch = 1,
-                          .alpha = 1,
-                          .align = p->align};
-    const mp_ref operands[MP_GEMM_OPERANDS] = {[MP_GEMM_A] = MP_IN(A),
-                                               [MP_GEMM_B] = numbers,
-                                               [MP_GEMM_C] = MP_OUT(0),
-                                               [MP_GEMM_BIAS] = ref_of(p, BIAS)};
-    return mp_plan_gemm(p, &gemm, operands);
-}
-
 static mp_status plan(mp_planner *p) {
-    mp_nbits_args args = {.m = 0};
+    mp_packed packed = {.type = p->in[A].type,
+                        .weight = MP_IN(B),
+                        .scale = MP_IN(SCALES),
+                        .zero = ref_of(p, ZEROS),
+                        .group = ref_of(p, GROUPS)};
     mp_shape shape = p->in[A].shape;
-    MP_TRY(read_inputs(p, &args.w));
-    args.m = mp_shape_span(&shape, 0, shape.rank - 1);
-    shape.dim[shape.rank - 1] = args.w.n;
-    MP_TRY(mp_plan_output(p, 0, p->in[A].type, &shape));
-    if (args.m == 0) {
-        return MP_OK;
-    }
-    return args.m <= ROWS_MAX && mp_plan_in(p, GROUPS) == NULL ? by_rows(p, &args)
-                                                               : by_library(p, &args);
+    MP_TRY(read_inputs(p, &packed.w));
+    const int64_t m = mp_shape_span(&shape, 0, shape.rank - 1);
+    shape.dim[shape.rank - 1] = packed.w.n;
+    MP_TRY(mp_plan_output(p, 0, packed.type, &shape));
+    return m == 0 ? MP_OK
+                  : mp_plan_packed_product(p, &packed, MP_IN(A), m, ref_of(p, BIAS), MP_OUT(0));
 }
 
 static const mp_attr_def attrs[] = {{"K", MP_ATTR_INT},

@@ -74,7 +74,7 @@ mp_status mp_scales_read(const mp_planner *p, const mp_tensor *scale, const mp_t
                                                            : misfit(scale, x, block);
 }
 
-static int32_t scale_word(mp_dtype dtype) {
+int32_t mp_scale_word(mp_dtype dtype) {
     switch (dtype) {
     case MP_F16:
         return K_SCALE_F16;
@@ -82,6 +82,8 @@ static int32_t scale_word(mp_dtype dtype) {
         return K_SCALE_BF16;
     case MP_F8E8M0:
         return K_SCALE_F8E8M0;
+    case MP_F8E4M3FN:
+        return K_SCALE_F8E4M3FN;
     default:
         return K_SCALE_F32;
     }
@@ -93,7 +95,7 @@ mp_status mp_plan_convert(mp_planner *p, const mp_conversion *c, const k_scales 
                           bool saturate) {
     const mp_kernel *kernel = NULL;
     const mp_quantize_args args = {.count = c->count,
-                                   .scale_type = scale_word(c->scale_type),
+                                   .scale_type = mp_scale_word(c->scale_type),
                                    .type =
                                        mp_narrow(c->narrow, (mp_narrowing){.saturate = saturate}),
                                    .scales = *scales};

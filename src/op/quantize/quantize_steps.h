@@ -11,6 +11,9 @@
 mp_status mp_scales_read(const mp_planner *p, const mp_tensor *scale, const mp_tensor *zero,
                          const mp_shape *x, k_scales *out);
 
+/* The kind of scales of that type (K_SCALE_...). */
+int32_t mp_scale_word(mp_dtype dtype);
+
 /* Elements of `wide`, a float type, as elements of `narrow`, or back. `zero` may be MP_NOWHERE. */
 typedef struct mp_conversion {
     bool back;

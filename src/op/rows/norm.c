@@ -1,48 +1,11 @@
 /* norm.c - operators that bring rows to mean 0 and deviation 1, or to deviation 1 alone:
  * LayerNormalization and what differs from it in where the rows and their scales are.
- * Kernel: rows/norm.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/rows/row_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
-#include "op/core/row_grid.h"
 #include "op/move/strided_copy.h"
-
-/* ---- the step ---- */
-
-typedef struct norm {
-    mp_norm_args args;
-    mp_dtype type, out_type; /* of x; of the result, the scale and the bias */
-    mp_ref x, skip, add, scale, bias, out, mean, inverse, sum;
-} norm;
-
-/* Whether rows are packed, as the kernel calls it: all tensors are aligned, and so then are rows.
- */
-static bool is_packed(const mp_planner *p, const norm *n) {
-    const mp_norm_args *args = &n->args;
-    const int64_t pack = 16 / (int64_t)mp_dtype_size(n->type);
-    const int64_t neighbours = args->per_row > 0 ? args->inner : args->columns;
-    return p->align >= 16 && args->columns % pack == 0 && neighbours % pack == 0 &&
-           args->columns <= mp_row_keep(n->type) * args->width;
-}
-
-static mp_status launch(mp_planner *p, norm *n) {
-    const mp_kernel *kernel = NULL;
-    if (n->args.rows == 0 || n->args.columns == 0) {
-        return MP_OK;
-    }
-    n->args.skip_rows = n->args.skip_rows > 0 ? n->args.skip_rows : 1;
-    const mp_grid grid =
-        mp_row_grid(p, n->type, n->args.rows, n->args.columns, false, &n->args.width);
-    MP_TRY(mp_plan_kernel(p, &kernel, "norm_%s_%s_%s", is_packed(p, n) ? "packed" : "edged",
-                          mp_dtype_word(n->type), mp_dtype_word(n->out_type)));
-    return MP_LAUNCH(p, kernel, grid, n->args, MP_BIND(mp_norm_args, x, n->x),
-                     MP_BIND(mp_norm_args, skip, n->skip), MP_BIND(mp_norm_args, add, n->add),
-                     MP_BIND(mp_norm_args, scale, n->scale), MP_BIND(mp_norm_args, bias, n->bias),
-                     MP_BIND(mp_norm_args, out, n->out), MP_BIND(mp_norm_args, sum, n->sum),
-                     MP_BIND(mp_norm_args, mean, n->mean),
-                     MP_BIND(mp_norm_args, inverse, n->inverse));
-}
+#include "op/pointwise/pointwise_steps.h"
+#include "op/rows/norm_steps.h"
 
 static mp_ref output_or_nowhere(const mp_planner *p, int i) {
     return i < p->out_count ? MP_OUT(i) : MP_NOWHERE;
@@ -53,6 +16,7 @@ static mp_ref output_or_nowhere(const mp_planner *p, int i) {
 /* What sets an operator of this kind apart. */
 typedef struct kind {
     bool centred;
+    bool any_skip;           /* a passes' row: the sum may be of any two shapes that broadcast */
     int bias, mean, inverse; /* which input and outputs; -1 for none */
 } kind;
 
@@ -101,7 +65,7 @@ static mp_status plan_layer_norm(mp_planner *p) {
         row.dim[row.rank++] = x->shape.dim[d];
         statistics.dim[d] = 1;
     }
-    norm n = {.type = x->type, .out_type = p->in[1].type, .x = MP_IN(0), .out = MP_OUT(0)};
+    mp_norm n = {.type = x->type, .out_type = p->in[1].type, .x = MP_IN(0), .out = MP_OUT(0)};
     n.args = (mp_norm_args){.rows = mp_shape_span(&x->shape, 0, axis),
                             .columns = mp_shape_count(&row),
                             .epsilon = mp_node_float(p->node, "epsilon", 1e-5f),
@@ -118,7 +82,7 @@ static mp_status plan_layer_norm(mp_planner *p) {
     }
     n.mean = of->mean >= 0 ? output_or_nowhere(p, of->mean) : MP_NOWHERE;
     n.inverse = of->inverse >= 0 ? output_or_nowhere(p, of->inverse) : MP_NOWHERE;
-    return launch(p, &n);
+    return mp_plan_norm(p, &n);
 }
 
 /* ---- the sum of two tensors, brought to mean 0: between the blocks of a transformer ---- */
@@ -142,9 +106,51 @@ static mp_status skip_rows(const mp_shape *x, const mp_shape *skip, int64_t *out
     return MP_OK;
 }
 
+/* Of shapes that the kernel cannot add row by row: the sum first, then it is normalised. */
+static mp_status plan_sum_and_norm(mp_planner *p, const mp_shape *both) {
+    const kind *of = p->node->op->detail;
+    const mp_dtype type = p->in[0].type;
+    const int last = both->rank - 1;
+    const mp_shape row = {.rank = 1, .dim = {both->dim[last]}};
+    mp_norm n = {.type = type, .out_type = type, .x = MP_OUT(3), .out = MP_OUT(0)};
+    n.args = (mp_norm_args){.rows = mp_shape_span(both, 0, last),
+                            .columns = row.dim[0],
+                            .epsilon = mp_node_float(p->node, "epsilon", 1e-12f),
+                            .centred = of->centred};
+    MP_TRY(vector(p, 2, "gamma", &row, &n.scale));
+    MP_TRY(vector(p, of->bias, "beta", &row, &n.bias));
+    mp_shape statistics = *both;
+    statistics.dim[last] = 1;
+    MP_TRY(mp_plan_output(p, 0, type, both));
+    MP_TRY(mp_plan_output(p, 1, MP_F32, &statistics)); /* passes leave these two out */
+    MP_TRY(mp_plan_output(p, 2, MP_F32, &statistics));
+    MP_TRY(mp_plan_output(p, 3, type, both));
+    if (!mp_plan_wants(p, 3)) {
+        MP_TRY(mp_plan_scratch_shape(p, both, type, &n.x));
+    }
+    if (mp_shape_count(both) == 0) {
+        return MP_OK;
+    }
+    MP_TRY(mp_pointwise2(p, "add", type, (mp_operand){MP_IN(0), &p->in[0].shape},
+                         (mp_operand){MP_IN(1), &p->in[1].shape}, n.x, both, 0, 0));
+    return mp_plan_norm(p, &n);
+}
+
+/* Whether a passes' row is to add two tensors that are not alike. */
+static bool is_uneven(const mp_planner *p, mp_shape *both) {
+    const kind *of = p->node->op->detail;
+    const mp_shape *x = &p->in[0].shape, *skip = &p->in[1].shape;
+    return of->any_skip && !mp_shape_equal(x, skip) && mp_shape_broadcast(x, skip, both) == MP_OK &&
+           both->rank > 0;
+}
+
 static mp_status plan_skip_norm(mp_planner *p) {
     const kind *of = p->node->op->detail;
     const mp_tensor *x = &p->in[0];
+    mp_shape both;
+    if (is_uneven(p, &both)) {
+        return plan_sum_and_norm(p, &both);
+    }
     if (x->shape.rank == 0) {
         return MP_FAIL(INVALID_ARGUMENT, "the input must not be a scalar");
     }
@@ -152,14 +158,14 @@ static mp_status plan_skip_norm(mp_planner *p) {
     const mp_shape row = {.rank = 1, .dim = {x->shape.dim[last]}};
     mp_shape statistics = x->shape;
     statistics.dim[last] = 1;
-    norm n = {.type = x->type,
-              .out_type = x->type,
-              .x = MP_IN(0),
-              .skip = MP_IN(1),
-              .out = MP_OUT(0),
-              .mean = output_or_nowhere(p, 1),
-              .inverse = output_or_nowhere(p, 2),
-              .sum = output_or_nowhere(p, 3)};
+    mp_norm n = {.type = x->type,
+                 .out_type = x->type,
+                 .x = MP_IN(0),
+                 .skip = MP_IN(1),
+                 .out = MP_OUT(0),
+                 .mean = output_or_nowhere(p, 1),
+                 .inverse = output_or_nowhere(p, 2),
+                 .sum = output_or_nowhere(p, 3)};
     n.args = (mp_norm_args){.rows = mp_shape_span(&x->shape, 0, last),
                             .columns = row.dim[0],
                             .epsilon = mp_node_float(p->node, "epsilon", 1e-12f),
@@ -172,7 +178,7 @@ static mp_status plan_skip_norm(mp_planner *p) {
     MP_TRY(mp_plan_output(p, 1, MP_F32, &statistics));
     MP_TRY(mp_plan_output(p, 2, MP_F32, &statistics));
     MP_TRY(mp_plan_output(p, 3, x->type, &x->shape));
-    return launch(p, &n);
+    return mp_plan_norm(p, &n);
 }
 
 /* ---- rows of some channels of a batch, a scale for each channel ---- */
@@ -191,12 +197,12 @@ static mp_status plan_channels(mp_planner *p, int64_t groups, int64_t per_row) {
     const mp_tensor *x = &p->in[0];
     const int64_t channels = x->shape.dim[1];
     const int64_t inner = mp_shape_span(&x->shape, 2, x->shape.rank);
-    norm n = {.type = x->type,
-              .out_type = x->type,
-              .x = MP_IN(0),
-              .scale = MP_IN(1),
-              .bias = MP_IN(2),
-              .out = MP_OUT(0)};
+    mp_norm n = {.type = x->type,
+                 .out_type = x->type,
+                 .x = MP_IN(0),
+                 .scale = MP_IN(1),
+                 .bias = MP_IN(2),
+                 .out = MP_OUT(0)};
     n.args = (mp_norm_args){.rows = x->shape.dim[0] * groups,
                             .columns = groups > 0 ? channels / groups * inner : 0,
                             .groups = groups,
@@ -211,7 +217,7 @@ static mp_status plan_channels(mp_planner *p, int64_t groups, int64_t per_row) {
     MP_TRY(check_channels(p, 1, "scale", groups * per_row));
     MP_TRY(check_channels(p, 2, "B", groups * per_row));
     MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
-    return launch(p, &n);
+    return mp_plan_norm(p, &n);
 }
 
 static mp_status check_rank(const mp_planner *p, int least) {
@@ -268,7 +274,7 @@ static mp_status plan_mean_variance(mp_planner *p) {
             }
         }
     }
-    norm n = {.type = x->type, .out_type = x->type, .x = MP_IN(0), .out = MP_OUT(0)};
+    mp_norm n = {.type = x->type, .out_type = x->type, .x = MP_IN(0), .out = MP_OUT(0)};
     n.args = (mp_norm_args){.rows = mp_shape_span(&shape, 0, rank - row.rank),
                             .columns = mp_shape_count(&row),
                             .floor = floor,
@@ -276,7 +282,7 @@ static mp_status plan_mean_variance(mp_planner *p) {
     MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
     const bool in_order = axes >> (rank - row.rank) == (1u << row.rank) - 1;
     if (in_order || mp_shape_count(&x->shape) == 0) {
-        return launch(p, &n);
+        return mp_plan_norm(p, &n);
     }
     const size_t size = mp_dtype_size(x->type);
     mp_shape_strides(&shape, transposed.stride);
@@ -284,7 +290,7 @@ static mp_status plan_mean_variance(mp_planner *p) {
     MP_TRY(mp_plan_strided_copy(p, &shape, size, &given, &transposed));
     n.x = transposed.ref;
     n.out = transposed.ref; /* each lane writes what it alone has read */
-    MP_TRY(launch(p, &n));
+    MP_TRY(mp_plan_norm(p, &n));
     given.ref = MP_OUT(0);
     return mp_plan_strided_copy(p, &shape, size, &transposed, &given);
 }
@@ -305,6 +311,8 @@ static const kind simplified = {.bias = -1, .mean = -1, .inverse = 1};
 static const kind root_mean_square = {.bias = -1, .mean = -1, .inverse = -1};
 static const kind skip_layer = {.centred = true, .bias = 3};
 static const kind skip_simplified = {.bias = -1};
+static const kind own_skip_layer = {.centred = true, .any_skip = true, .bias = 3};
+static const kind own_skip_simplified = {.any_skip = true, .bias = -1};
 static const bool by_group = true, by_channel = false;
 
 enum {
@@ -331,10 +339,10 @@ enum {
         .types = {{"T", (x)}, {"V", (v)}}, .attrs = new_layer_attrs, .plan = plan_layer_norm, \
         .detail = &root_mean_square                                                           \
     }
-#define SKIP(op_name, which)                                                                       \
-    {                                                                                              \
-        .domain = "com.microsoft", .name = (op_name), .since = 1, .until = 1,                      \
-        .types = {{"T", SINGLE}}, .attrs = epsilon_attr, .plan = plan_skip_norm, .detail = (which) \
+#define SKIP(domain_, op_name, which)                                                             \
+    {                                                                                             \
+        .domain = (domain_), .name = (op_name), .since = 1, .until = 1, .types = {{"T", SINGLE}}, \
+        .attrs = epsilon_attr, .plan = plan_skip_norm, .detail = (which)                          \
     }
 
 static const mp_op ops[] = {
@@ -352,8 +360,10 @@ static const mp_op ops[] = {
     RMS(MP_BIT(MP_F64), MP_BIT(MP_F64)),
     RMS(MP_BIT(MP_F16), MP_BIT(MP_F16) | MP_BIT(MP_F32)),
     RMS(MP_BIT(MP_BF16), MP_BIT(MP_BF16) | MP_BIT(MP_F32)),
-    SKIP("SkipLayerNormalization", &skip_layer),
-    SKIP("SkipSimplifiedLayerNormalization", &skip_simplified),
+    SKIP("com.microsoft", "SkipLayerNormalization", &skip_layer),
+    SKIP("com.microsoft", "SkipSimplifiedLayerNormalization", &skip_simplified),
+    SKIP(MP_OWN_DOMAIN, "SkipLayerNormalization", &own_skip_layer),
+    SKIP(MP_OWN_DOMAIN, "SkipSimplifiedLayerNormalization", &own_skip_simplified),
     {.domain = "",
      .name = "InstanceNormalization",
      .since = 1,

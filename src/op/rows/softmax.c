@@ -1,5 +1,5 @@
 /* softmax.c - operators along rows whose result depends on the row alone: Softmax, LogSoftmax,
- * LpNormalization.
+ * BiasSoftmax, LpNormalization.
  * Kernels: rows/lp_norm.cu, rows/softmax.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/row_args.h"
@@ -15,7 +15,13 @@ static bool rows_apart(const mp_planner *p, mp_rows r) {
 
 /* ---- Softmax ---- */
 
-static mp_status softmax(mp_planner *p, mp_rows r) {
+/* A bias that is added before: each of its `rows` is that of `share` rows of x, one after the other
+ * and then again from the first. */
+typedef struct bias_rows {
+    int64_t share, rows;
+} bias_rows;
+
+static mp_status softmax(mp_planner *p, mp_rows r, bias_rows bias) {
     const mp_tensor *x = &p->in[0];
     const int64_t pack = 16 / (int64_t)mp_dtype_size(x->type);
     MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
@@ -25,26 +31,58 @@ static mp_status softmax(mp_planner *p, mp_rows r) {
     mp_softmax_args args = {.rows = r.rows,
                             .columns = r.columns,
                             .inner = r.inner,
+                            .bias_share = bias.share,
+                            .bias_rows = bias.rows,
                             .packed = r.inner == 1 && p->align >= 16 && r.columns % pack == 0};
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "softmax_%s_%s", (const char *)p->node->op->detail,
                           mp_dtype_word(x->type)));
     const mp_grid grid = mp_row_grid(p, x->type, r.rows, r.columns, rows_apart(p, r), &args.width);
     return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_softmax_args, x, MP_IN(0)),
+                     MP_BIND(mp_softmax_args, bias, bias.rows > 0 ? MP_IN(1) : MP_NOWHERE),
                      MP_BIND(mp_softmax_args, out, MP_OUT(0)));
 }
 
-/* Up to version 12 the dimensions from `axis` on are one row. */
-static mp_status plan_softmax_flat(mp_planner *p) {
+/* The dimensions from `axis` on are one row. */
+static mp_status read_flat(const mp_planner *p, mp_rows *out) {
     const mp_shape *x = &p->in[0].shape;
     const int64_t asked = mp_node_int(p->node, "axis", 1);
     int axis = x->rank;
     if (asked != x->rank) {
         MP_TRY(mp_shape_axis(asked, x->rank, "axis", &axis));
     }
-    return softmax(p, (mp_rows){.rows = mp_shape_span(x, 0, axis),
-                                .columns = mp_shape_span(x, axis, x->rank),
-                                .inner = 1});
+    *out = (mp_rows){
+        .rows = mp_shape_span(x, 0, axis), .columns = mp_shape_span(x, axis, x->rank), .inner = 1};
+    return MP_OK;
+}
+
+/* As it is up to version 12. */
+static mp_status plan_softmax_flat(mp_planner *p) {
+    mp_rows r;
+    MP_TRY(read_flat(p, &r));
+    return softmax(p, r, (bias_rows){.rows = 0});
+}
+
+/* The bias has whole rows, fewer than x: repeated within the batch, or as a whole. */
+static mp_status plan_bias_softmax(mp_planner *p) {
+    const mp_shape *x = &p->in[0].shape, *bias = &p->in[1].shape;
+    const bool inner = mp_node_int(p->node, "is_inner_broadcast", 0) != 0;
+    mp_rows r;
+    MP_TRY(read_flat(p, &r));
+    const int64_t count = mp_shape_count(bias);
+    if (mp_shape_count(x) == 0) {
+        return mp_plan_output(p, 0, p->in[0].type, x);
+    }
+    if (count == 0 || count % r.columns != 0 || r.rows % (count / r.columns) != 0) {
+        char text[MP_SHAPE_TEXT], x_text[MP_SHAPE_TEXT];
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "bias of shape %s cannot be repeated along the %lld rows of %lld elements "
+                       "of data of shape %s",
+                       mp_shape_text(bias, text), (long long)r.rows, (long long)r.columns,
+                       mp_shape_text(x, x_text));
+    }
+    const int64_t rows = count / r.columns;
+    return softmax(p, r, (bias_rows){.share = inner ? r.rows / rows : 1, .rows = rows});
 }
 
 static mp_status read_axis(const mp_planner *p, int *axis) {
@@ -57,7 +95,7 @@ static mp_status read_axis(const mp_planner *p, int *axis) {
 static mp_status plan_softmax(mp_planner *p) {
     int axis = 0;
     MP_TRY(read_axis(p, &axis));
-    return softmax(p, mp_rows_along(&p->in[0].shape, axis));
+    return softmax(p, mp_rows_along(&p->in[0].shape, axis), (bias_rows){.rows = 0});
 }
 
 /* ---- LpNormalization ---- */
@@ -87,6 +125,8 @@ static mp_status plan_lp_norm(mp_planner *p) {
 /* ---- the rows ---- */
 
 static const mp_attr_def axis_only[] = {{"axis", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def bias_softmax_attrs[] = {
+    {"axis", MP_ATTR_INT}, {"is_inner_broadcast", MP_ATTR_INT}, {NULL, 0}};
 static const mp_attr_def lp_norm_attrs[] = {{"axis", MP_ATTR_INT}, {"p", MP_ATTR_INT}, {NULL, 0}};
 
 #define SOFTMAX(op_name, word)                                                                  \
@@ -106,6 +146,14 @@ static const mp_attr_def lp_norm_attrs[] = {{"axis", MP_ATTR_INT}, {"p", MP_ATTR
 static const mp_op ops[] = {
     SOFTMAX("Softmax", "plain"),
     SOFTMAX("LogSoftmax", "log"),
+    {.domain = "com.microsoft",
+     .name = "BiasSoftmax",
+     .since = 1,
+     .until = 1,
+     .types = {{"T", MP_IEEE_FLOATS}},
+     .attrs = bias_softmax_attrs,
+     .plan = plan_bias_softmax,
+     .detail = "biased"},
     {.domain = "",
      .name = "LpNormalization",
      .since = 1,

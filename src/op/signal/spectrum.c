@@ -1,55 +1,35 @@
-/* spectrum.c - DFT and STFT. Narrow floats are transformed in float.
- * Kernel: pointwise/cast.cu.
+/* spectrum.c - DFT and STFT.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
+#include "op/signal/spectrum_cast.h"
 #include "op/signal/spectrum_steps.h"
 
 static const int64_t length_max = (int64_t)1 << 48;
 
 /* ---- types ---- */
 
-static mp_status plan_cast(mp_planner *p, mp_ref x, mp_dtype from, mp_ref out, mp_dtype to,
-                           int64_t count) {
-    enum { PER_LANE = 4 };
-    const mp_pointwise1_args args = {.count = count};
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "cast_%s_%s", mp_dtype_word(from), mp_dtype_word(to)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, count, PER_LANE), args,
-                     MP_BIND(mp_pointwise1_args, x, x), MP_BIND(mp_pointwise1_args, out, out));
-}
-
-/* Input i as float. */
-static mp_status widen(mp_planner *p, int i, mp_ref *out) {
-    const int64_t count = mp_shape_count(&p->in[i].shape);
-    MP_TRY(mp_plan_scratch_of(p, count, MP_F32, out));
-    return count > 0 ? plan_cast(p, MP_IN(i), p->in[i].type, *out, MP_F32, count) : MP_OK;
-}
-
 /* Transforms input 0 into output 0 of shape `out`, with the window in input `window`, -1 for none.
  * `s` has the sizes. */
 static mp_status plan_typed(mp_planner *p, mp_spectrum s, const mp_shape *out, int window) {
     const mp_dtype type = p->in[0].type;
-    const bool narrow = type != MP_F32 && type != MP_F64;
-    s.type = narrow ? MP_F32 : type;
-    s.x = MP_IN(0);
-    s.window = window >= 0 ? MP_IN(window) : MP_NOWHERE;
+    s.type = mp_spectrum_type(type);
+    s.window = MP_NOWHERE;
     s.out = MP_OUT(0);
     const int64_t count = mp_shape_count(out);
     if (count == 0) {
         return MP_OK;
     }
-    if (!narrow) {
+    MP_TRY(mp_spectrum_widen(p, 0, &s.x));
+    if (window >= 0) {
+        MP_TRY(mp_spectrum_widen(p, window, &s.window));
+    }
+    if (s.type == type) {
         return mp_plan_spectrum(p, &s);
     }
-    MP_TRY(widen(p, 0, &s.x));
-    if (window >= 0) {
-        MP_TRY(widen(p, window, &s.window));
-    }
-    MP_TRY(mp_plan_scratch_of(p, count, MP_F32, &s.out));
+    MP_TRY(mp_plan_scratch_of(p, count, s.type, &s.out));
     MP_TRY(mp_plan_spectrum(p, &s));
-    return plan_cast(p, s.out, MP_F32, MP_OUT(0), type, count);
+    return mp_spectrum_narrow(p, s.out, MP_OUT(0), type, count);
 }
 
 /* ---- lengths ---- */

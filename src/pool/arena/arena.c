@@ -287,6 +287,7 @@ void mp__arena_destroy(arena *a) {
     mp__address_map_close(&a->addresses);
     mp__chunk_store_close(&a->chunks);
     mp__trace_destroy(a->trace);
+    free(a->hooks);
     (void)pthread_cond_destroy(&a->hook_done);
     (void)pthread_mutex_destroy(&a->lock);
     free(a);

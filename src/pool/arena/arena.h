@@ -71,8 +71,8 @@ struct arena {
     atomic_bool crowded;     /* the same */
     bool is_unsound;         /* arena.check has found a breach */
     mp_pool_stats counts;    /* those that the arena's lock guards; the rest is summed up */
-    hook hooks[HOOKS_MAX];
-    size_t hook_count;
+    hook *hooks;             /* owned */
+    size_t hook_count, hook_capacity;
     pthread_cond_t hook_done;
     char clients[MP_CLIENTS_MAX][MP_CLIENT_NAME_MAX];
     size_t client_count;

@@ -1,14 +1,17 @@
 /* arena_check.c - the invariants of an arena, which hold whenever its lock and those of its heaps
  * are free:
  *
- *   - the chunks of a region tile it, and free neighbours of one heap are one chunk
+ *   - regions lie one after the other; the chunks of each tile it, and free neighbours of one heap
+ *     are one chunk
  *   - the map of addresses has the chunks that are allocated, on a shelf or on their way, no others
  *   - shelves, bins, holes and the list of waiting chunks have what the regions have of that state
+ *   - what lies outside of regions is reserved, or on its way there or back
  *   - what is in use, kept, free, waiting and on its way makes what is reserved from the device
  *   - a heap's bytes in use are those of its allocated chunks, and within its allowance; the
  *     allowances together are what is assigned, and within the peak
  *
- * Every list is walked no further than its count, so that a list that bites its tail is a breach.
+ * Every list is walked no further than its count, or than what is reserved, so that a list that
+ * bites its tail is a breach.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/arena_check.h"
 
@@ -46,8 +49,7 @@ static bool MP_PRINTF(2, 3) wrong(check *k, const char *format, ...) {
     va_list args;
     va_start(args, format);
     /* clang-tidy 14 forgets va_start in a function that it inlines. */
-    (void)vsnprintf(k->why, sizeof k->why, format,
-                    args); // NOLINT(clang-analyzer-valist.Uninitialized)
+    (void)vsnprintf(k->why, WHY_MAX, format, args); // NOLINT(clang-analyzer-valist.Uninitialized)
     va_end(args);
     return false;
 }
@@ -116,6 +118,16 @@ static bool count_chunk(check *k, const chunk *c, bool in_map) {
                  arena_total(k->a), k->reserved);
 }
 
+/* `c` comes after `before`, NULL for the first, in a list both ways. */
+static bool leads_back(check *k, const chunk *c, const chunk *back, const chunk *before,
+                       const char *list) {
+    return back == before ||
+           wrong(k,
+                 "chunk 0x%" PRIxPTR " of %zu bytes, which is %s, does not lead back to the one "
+                 "before it in the %s",
+                 chunk_addr(c), chunk_bytes(c), state_name(c), list);
+}
+
 /* ---- regions ---- */
 
 static bool is_of_region(const chunk *c, const region *r) {
@@ -140,7 +152,7 @@ static bool is_unmerged(const chunk *left, const chunk *right) {
 /* `c` comes after `before` in its region, `left` bytes of which are not covered yet. */
 static bool follows(check *k, const region *r, const chunk *before, const chunk *c, size_t left) {
     const mp_addr next = r->addr + (r->size - left);
-    if (c->prev != before || chunk_addr(c) != next || c->units == 0 || chunk_bytes(c) > left) {
+    if (chunk_addr(c) != next || c->units == 0 || chunk_bytes(c) > left) {
         return wrong(k,
                      "region 0x%" PRIxPTR " of %zu bytes is tiled up to 0x%" PRIxPTR
                      ", where a chunk of %zu bytes at 0x%" PRIxPTR " comes next",
@@ -149,6 +161,9 @@ static bool follows(check *k, const region *r, const chunk *before, const chunk 
     if (!is_of_region(c, r)) {
         return wrong(k, "chunk 0x%" PRIxPTR " of %zu bytes lies in region 0x%" PRIxPTR " and is %s",
                      chunk_addr(c), chunk_bytes(c), r->addr, state_name(c));
+    }
+    if (!leads_back(k, c, c->prev, before, "region")) {
+        return false;
     }
     return before == NULL || !is_unmerged(before, c) ||
            wrong(k,
@@ -174,8 +189,10 @@ static bool region_is_tiled(check *k, const region *r) {
 static bool regions_are_sound(check *k) {
     for (size_t i = 0; i < k->a->region_count; i++) {
         const region *r = &k->a->regions[i];
-        if (i > 0 && r->addr - r[-1].addr < r[-1].size) {
-            return wrong(k, "regions 0x%" PRIxPTR " of %zu bytes and 0x%" PRIxPTR " overlap",
+        if (i > 0 && r[-1].addr + r[-1].size > r->addr) {
+            return wrong(k,
+                         "regions 0x%" PRIxPTR " of %zu bytes and 0x%" PRIxPTR
+                         " overlap or are out of order",
                          r[-1].addr, r[-1].size, r->addr);
         }
         if (!region_is_tiled(k, r)) {
@@ -187,14 +204,25 @@ static bool regions_are_sound(check *k) {
 
 /* ---- outside of regions ---- */
 
+static bool alone_is_sound(check *k, const chunk *c, bool in_map) {
+    const chunk_state state = chunk_state_of(c);
+    if (c->units == 0 || (state != CHUNK_MOVING && (state != CHUNK_RESERVED || !in_map))) {
+        return wrong(k, "chunk 0x%" PRIxPTR " of %zu bytes lies outside of regions and is %s",
+                     chunk_addr(c), chunk_bytes(c), state_name(c));
+    }
+    return count_chunk(k, c, in_map);
+}
+
 static bool alone_are_sound(check *k) {
-    for (const chunk *c = k->a->reserved; c != NULL; c = c->link) {
-        if (!count_chunk(k, c, true)) {
+    const chunk *before = NULL;
+    for (const chunk *c = k->a->reserved; c != NULL; before = c, c = c->link) {
+        if (!leads_back(k, c, c->back, before, "list of reserved blocks") ||
+            !alone_is_sound(k, c, true)) {
             return false;
         }
     }
     for (const chunk *c = k->a->retired; c != NULL; c = c->link) {
-        if (!count_chunk(k, c, false)) {
+        if (!alone_is_sound(k, c, false)) {
             return false;
         }
     }
@@ -209,6 +237,7 @@ typedef struct shelves {
     const uint64_t *filled;
     int class_count;
     chunk_state state;
+    bool both_ways;          /* each chunk knows the one before it */
     const stream_heap *heap; /* NULL: of any */
     amount said;             /* what is counted there */
     amount known;            /* what the regions have */
@@ -220,13 +249,18 @@ static bool class_is_sound(check *k, const shelves *s, int class, amount *sum) {
         return wrong(k, "class %d of the %s is marked as %s", class, s->name,
                      filled ? "filled, and is empty" : "empty, and has chunks");
     }
-    for (const chunk *c = s->heads[class]; c != NULL && sum->count <= s->said.count; c = c->link) {
+    const chunk *before = NULL;
+    for (const chunk *c = s->heads[class]; c != NULL && sum->count <= s->said.count;
+         before = c, c = c->link) {
         if (chunk_state_of(c) != s->state || class_of(c->units) != class ||
             (s->heap != NULL && chunk_heap(c) != s->heap->index)) {
             return wrong(
                 k,
                 "class %d of the %s has chunk 0x%" PRIxPTR " of %zu bytes, which is %s on heap %u",
                 class, s->name, chunk_addr(c), chunk_bytes(c), state_name(c), chunk_heap(c));
+        }
+        if (s->both_ways && !leads_back(k, c, c->back, before, s->name)) {
+            return false;
         }
         add(sum, c);
     }
@@ -273,6 +307,7 @@ static shelves bins_of(const bins *b, const stream_heap *heap, amount known) {
                  .filled = b->filled,
                  .class_count = CLASS_COUNT,
                  .state = heap != NULL ? CHUNK_FREE : CHUNK_UNMAPPED,
+                 .both_ways = true,
                  .heap = heap,
                  .said = {b->count, b->bytes},
                  .known = known};
@@ -288,11 +323,12 @@ static bool waiting_are_sound(check *k) {
          c = c->link) {
         add(&sum, c);
     }
-    return (sum.count == k->a->waiting_count && sum.count == k->waiting.count) ||
+    return (sum.count == k->a->waiting_count && sum.count == k->waiting.count &&
+            sum.bytes == k->waiting.bytes) ||
            wrong(k,
-                 "%" PRIu64 " chunks wait for a stream, %zu are counted, and the regions have "
-                 "%" PRIu64,
-                 sum.count, k->a->waiting_count, k->waiting.count);
+                 "%" PRIu64 " chunks of %" PRIu64 " bytes wait for a stream, %zu are counted, and "
+                 "the regions have %" PRIu64 " of %" PRIu64,
+                 sum.count, sum.bytes, k->a->waiting_count, k->waiting.count, k->waiting.bytes);
 }
 
 /* ---- heaps ---- */
@@ -410,7 +446,6 @@ void mp__arena_unlock_checked(arena *a) {
         MP_LOG(ERROR,
                "arena.check: the record of the pool of %s memory of device %d (%s) is not "
                "consistent: %s; report this with what the program did before",
-               a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device", a->device->ordinal,
-               a->device->info.name, why);
+               source_memory_name(&a->source), a->device->ordinal, a->device->info.name, why);
     }
 }

@@ -24,13 +24,6 @@ static mp_status dump(arena *a, mp_write_fn *write, void *context) {
     return MP_OK;
 }
 
-/* A block of the external manager has no shelf to come from. */
-static mp_status refuse_try(arena *a, size_t size, void *stream, uint8_t client, mp_addr *out) {
-    (void)a, (void)size, (void)stream, (void)client;
-    *out = 0;
-    return MP_BUSY;
-}
-
 /* They differ in how blocks are allocated. */
 #define TABLE(alloc_block, try_alloc_block)                                             \
     {                                                                                   \
@@ -50,4 +43,4 @@ static mp_status refuse_try(arena *a, size_t size, void *stream, uint8_t client,
     }
 
 const pool_mode mp__mode_arena = TABLE(mp__arena_alloc, mp__arena_try_alloc);
-const pool_mode mp__mode_direct = TABLE(mp__arena_pass_on, refuse_try);
+const pool_mode mp__mode_direct = TABLE(mp__arena_pass_on, mp__mode_refuse_try_alloc);

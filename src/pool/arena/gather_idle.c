@@ -43,8 +43,8 @@ mp_status mp__arena_quiesce(arena *a) {
     if (a->captures_open > 0) {
         return MP_FAIL(BUSY, "the device cannot be waited for while a stream is being captured");
     }
-    for (size_t i = 1; i < stream_heap_count_of(a); i++) { /* first: what is freed while the device
-                                                       is waited for is in the next epoch */
+    /* First: what is freed while the device is waited for is in the next epoch. */
+    for (size_t i = 1; i < stream_heap_count_of(a); i++) {
         stream_heap *heap = stream_heap_at(a, (unsigned)i);
         heap->ending = mp__order_end_epoch(heap);
     }

@@ -5,9 +5,8 @@
 
 #include "pool/arena/arena.h"
 
-/* A chunk of another stream that fits and is safe for `heap` now, or after making `heap` wait
- * (`wait`).
- */
+/* A chunk of another stream that fits and is safe for `heap` now; with `wait` also one that `heap`
+ * is made to wait for. */
 chunk *mp__order_find(arena *a, stream_heap *heap, uint32_t units, bool wait);
 /* Finds out which events have been reached. */
 void mp__order_poll(arena *a);
@@ -28,8 +27,8 @@ uint64_t mp__order_end_epoch(stream_heap *heap);
 void mp__order_collect(arena *a, bool wait);
 /* `heap` has waited for `epoch` of `other`. Fails: OUT_OF_MEMORY (host): then it is not known. */
 mp_status mp__order_see(stream_heap *heap, const stream_heap *other, uint64_t epoch);
-mp_stream *mp__order_stream(arena *a,
-                            stream_heap *heap); /* NULL: it has none, or it cannot be created */
+/* The stream of `heap`. NULL: it has none, or it cannot be created. */
+mp_stream *mp__order_stream(arena *a, stream_heap *heap);
 /* Makes the stream of `heap` wait for `epoch` of `other`. False: one of them takes no event now. */
 bool mp__order_wait(arena *a, stream_heap *heap, stream_heap *other, uint64_t epoch);
 /* Returns once `epoch` of `heap` has been reached: waits for the device where `heap` is the default

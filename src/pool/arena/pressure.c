@@ -2,15 +2,16 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/arena/pressure.h"
 
+#include "base/growing.h"
 #include "pool/arena/arena.h"
 
 mp_status mp__pressure_add(arena *a, mp_pressure_fn *fn, void *context) {
     mp_status status = MP_OK;
     arena_lock(a);
-    if (a->hook_count == HOOKS_MAX) {
-        status = MP_FAIL(OUT_OF_MEMORY, "a pool has room for %d hooks", HOOKS_MAX);
-    } else {
+    if (mp_grow(&a->hooks, a->hook_count + 1, &a->hook_capacity, sizeof(hook))) {
         a->hooks[a->hook_count++] = (hook){.fn = fn, .context = context};
+    } else {
+        status = MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a hook of a pool");
     }
     arena_unlock(a);
     return status;
@@ -63,15 +64,15 @@ bool mp__pressure_run(arena *a, size_t size, size_t *next) {
     running = true;
     arena_lock(a);
     for (; *next < a->hook_count && !freed; ++*next) {
-        hook *h = &a->hooks[*next];
-        if (h->gone) {
+        const hook h = a->hooks[*next];
+        if (h.gone) {
             continue;
         }
-        h->running++;
+        a->hooks[*next].running++;
         arena_unlock(a);
-        freed = h->fn(h->context, size);
-        arena_lock(a);
-        h->running--;
+        freed = h.fn(h.context, size);
+        arena_lock(a); /* there may be more hooks by now, elsewhere */
+        a->hooks[*next].running--;
         (void)pthread_cond_broadcast(&a->hook_done);
     }
     arena_unlock(a);

@@ -5,8 +5,6 @@
 
 #include "millpond/millpond.h"
 
-enum { HOOKS_MAX = 16 };
-
 typedef struct arena arena;
 
 typedef struct hook {

@@ -5,7 +5,6 @@
 #include "base/log.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 /* Who allocates is in no lock, and so may look at the stack of its thread. */
 void mp__report_block_now(const arena *a, const chunk *c, const stream_heap *heap,
@@ -22,32 +21,26 @@ void mp__report_block_now(const arena *a, const chunk *c, const stream_heap *hea
                                 .stack = action == MP_TRACE_ALLOC ? mp__trace_stack(a->trace) : 0});
 }
 
-static const char *memory_name(const arena *a) {
-    return a->source.memory == MP_MEMORY_PINNED ? "pinned" : "device";
-}
-
 static void log_memory(const arena *a, mp_addr addr, size_t size, mp_trace_action action) {
     if (mp_log_enabled(a->expandable ? MP_LOG_DEBUG : MP_LOG_INFO)) { /* pages come and go often */
         mp__log(a->expandable ? MP_LOG_DEBUG : MP_LOG_INFO, __FILE__, __LINE__,
                 "the pool of %s memory of device %d %s %zu bytes at 0x%" PRIxPTR
                 ", and has %zu bytes now",
-                memory_name(a), a->device->ordinal,
+                source_memory_name(&a->source), a->device->ordinal,
                 action == MP_TRACE_GROW ? "grew by" : "gave back", size, addr, arena_total(a));
     }
 }
 
 void mp__report_options(const arena *a) {
     const arena_options *o = &a->options;
-    char limit[32] = "none";
-    if (o->max_mem != SIZE_MAX) {
-        (void)snprintf(limit, sizeof limit, "%zu", o->max_mem);
-    }
+    char limit[32];
+    mp__arena_options_print_limit(o, limit);
     MP_LOG(INFO,
            "a pool of %s memory of device %d (%s)%s%s: extend_strategy %s, "
            "initial_chunk_size_bytes %zu, max_dead_bytes_per_chunk %zu, "
            "initial_growth_chunk_size_bytes %zu, max_power_of_two_extend_bytes %zu, max_mem %s, "
            "stream_cache_bytes %zu%s%s%s%s",
-           memory_name(a), a->device->ordinal, a->device->info.name,
+           source_memory_name(&a->source), a->device->ordinal, a->device->info.name,
            a->source.is_external ? " from an external manager" : "",
            a->expandable ? " with expandable regions" : "",
            o->extend_strategy == EXTEND_AS_REQUESTED ? "kSameAsRequested" : "kNextPowerOfTwo",

@@ -16,6 +16,10 @@ typedef struct source {
     mp_external external;
 } source;
 
+static inline const char *source_memory_name(const source *s) {
+    return s->memory == MP_MEMORY_PINNED ? "pinned" : "device";
+}
+
 mp_status mp__source_alloc(const source *s, size_t size, mp_addr *out);
 void mp__source_free(const source *s, mp_addr addr, size_t size);
 /* What the device, or the external manager, has. False: it cannot be told. Without locks. */

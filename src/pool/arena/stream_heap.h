@@ -20,7 +20,7 @@ enum {
 typedef struct arena arena;
 typedef struct stream_heap stream_heap;
 
-typedef struct tally { /* of one client on one heap; a block may be freed on another heap */
+typedef struct tally { /* of one client on one heap, where its blocks count until they are freed */
     int64_t in_use, requested, blocks;
     uint64_t allocs;
 } tally;
@@ -89,14 +89,12 @@ void *mp__stream_heap_key(const arena *a, void *native);
 mp_status mp__stream_heap_lock(arena *a, void *key, stream_heap **out);
 /* The heap of `key`, locked, where no other lock is needed to find it; else NULL. */
 stream_heap *mp__stream_heap_try(arena *a, void *key);
-/* As mp__stream_heap_lock, without its lock: where work of the stream belongs that is queued now.
- */
+/* As mp__stream_heap_lock, not locked: where work of the stream belongs that is queued now. */
 mp_status mp__stream_heap_now(arena *a, void *key, stream_heap **out);
 /* The heap of a key, a fresh one where that of the key belonged to a stream that is gone. Under the
  * arena's lock. Not for MP_NO_STREAM. */
 mp_status mp__stream_heap_current(arena *a, void *key, stream_heap **out);
-/* The heap of a key, also of a stream that is gone; NULL where it has none. Under the arena's lock.
- */
+/* The heap of a key, also of a stream that is gone; NULL: it has none. Under the arena's lock. */
 stream_heap *mp__stream_heap_known(const arena *a, void *key);
 /* A heap that no stream is found by; one used again where there is one without blocks. Under the
  * arena's lock. */

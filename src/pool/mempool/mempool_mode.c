@@ -91,13 +91,6 @@ static mp_status reserve_block(arena *a, size_t size, uint8_t client, mp_addr *o
 }
 
 /* The driver's locks are not ours, so nothing is tried. */
-static mp_status refuse_try_alloc(arena *a, size_t size, void *stream, uint8_t client,
-                                  mp_addr *out) {
-    (void)a, (void)size, (void)stream, (void)client;
-    *out = 0;
-    return MP_BUSY;
-}
-
 static mp_status refuse_try_free(arena *a, mp_addr addr, void *stream) {
     (void)a, (void)addr, (void)stream;
     return MP_BUSY;
@@ -262,10 +255,8 @@ static mp_status check(arena *a) {
 
 static void report_options(const arena *a) {
     const arena_options *o = &a->options;
-    char limit[32] = "none";
-    if (o->max_mem != SIZE_MAX) {
-        (void)snprintf(limit, sizeof limit, "%zu", o->max_mem);
-    }
+    char limit[32];
+    mp__arena_options_print_limit(o, limit);
     MP_LOG(INFO,
            "a pool of device memory of device %d (%s) from the driver's own pool: "
            "cuda_mempool_release_threshold %zu, cuda_mempool_bytes_to_keep_on_shrink %zu, "
@@ -284,7 +275,7 @@ static void destroy(arena *a) {
 /* No capture ever begins, so the arena refuses to end or release one. */
 const pool_mode mp__mode_mempool = {
     .alloc = alloc,
-    .try_alloc = refuse_try_alloc,
+    .try_alloc = mp__mode_refuse_try_alloc,
     .free = free_block,
     .try_free = refuse_try_free,
     .reserve = reserve_block,
@@ -318,6 +309,11 @@ mp_status mp__mempool_mode_enter(arena *a) {
                                          .bytes_to_keep_on_shrink =
                                              given->cuda_mempool_bytes_to_keep_on_shrink,
                                          .max_mem = given->max_mem};
+    if (given->check) {
+        MP_LOG(WARNING,
+               "arena.check=1 does nothing with arena.use_cuda_mempool=1: what it looks at "
+               "are the lists of an arena, and the driver's pool has its own");
+    }
     MP_TRY(mp__mempool_create(a->device, &options, &a->mempool));
     a->mode = &mp__mode_mempool;
     return MP_OK;

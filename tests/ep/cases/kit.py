@@ -66,6 +66,7 @@ class Case:
     domain: str = ""
     note: str = ""
     reference: object = None
+    seeds: dict = field(default_factory=dict, init=False, repr=False)  # of its input sets; see op_model.seed_of
 
     def input_sets(self):
         return [self.inputs, *self.runs]

@@ -34,6 +34,35 @@ for trans_a, trans_b in itertools.product((0, 1), repeat=2):
 case("Gemm", [R((0, 4)), R((4, 5)), R((5,))], F32)
 case("Gemm", [R((3, 4)), R((4, 5)), R((5,))], F32, slack=4, runs=[[R((8, 4)), R((4, 2)), R((2,))]])
 
+# ---- matrix products of com.microsoft ----
+MS = {"domain": "com.microsoft", "opsets": (1,), "slack": 4}
+for trans_a, trans_b in itertools.product((0, 1), repeat=2):
+    a, b = ((4, 3) if trans_a else (3, 4)), ((5, 4) if trans_b else (4, 5))
+    attrs = {"transA": trans_a, "transB": trans_b, "alpha": 0.5}
+    case("FusedMatMul", [R(a), R(b)], FLOATS, **MS, **attrs)
+    case("TransposeMatMul", [R(a), R(b)], FLOATS, **MS, **attrs)
+    for lead_a, lead_b in (((2,), ()), ((), (3,)), ((2, 3), (2, 3)), ((2, 1), (5,)), ((2, 1, 2), (3, 1))):
+        case("FusedMatMul", [R((*lead_a, *a)), R((*lead_b, *b))], F32, **MS, **attrs)
+    before_a = (a[0], 2, 3, a[1])
+    before_b = (b[0], 2, 3, b[1])
+    case("FusedMatMul", [R(before_a), R((2, 3, *b))], F32, **MS, **attrs, transBatchA=1)
+    case("FusedMatMul", [R((2, 3, *a)), R(before_b)], F32, **MS, **attrs, transBatchB=1)
+    case("FusedMatMul", [R(before_a), R(before_b)], FLOATS, **MS, **attrs, transBatchA=1, transBatchB=1)
+    case("FusedMatMul", [R((a[0], 2, a[1])), R((b[0], 1, b[1]))], F32, **MS, **attrs, transBatchA=1, transBatchB=1)
+case("FusedMatMul", [R((4,)), R((4, 5))], F32, **MS)
+case("FusedMatMul", [R((2, 3, 4)), R((4,))], F32, **MS, alpha=2.0)
+case("FusedMatMul", [R((2, 0, 4)), R((4, 5))], F32, **MS)
+case("FusedMatMul", [R((2, 3, 0)), R((0, 5))], F32, **MS)
+case("FusedMatMul", [R((3, 4)), R((4, 5))], F32, **MS, runs=[[R((7, 4)), R((4, 2))], [R((1, 6)), R((6, 3))]])
+BENT = [("Relu", {}), ("Sigmoid", {}), ("Tanh", {}), ("LeakyRelu", {"activation_alpha": 0.1}),
+        ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4}), ("Elu", {"activation_alpha": 0.5})]
+for name, attrs in BENT:
+    case("FusedGemm", [R((3, 4)), R((4, 5)), R((5,))], ("float", "float16", "double"), **MS, activation=name, **attrs)
+case("FusedGemm", [R((4, 3)), R((5, 4)), R((3, 1))], F32, **MS, activation="Relu", transA=1, transB=1, alpha=0.5,
+     beta=2.0)
+case("FusedGemm", [R((3, 4)), R((4, 5))], F32, **MS, activation="Relu")
+case("FusedGemm", [R((0, 4)), R((4, 5)), R((5,))], F32, **MS, activation="Sigmoid")
+
 # ---- convolution and pooling ----
 NARROW = ("float", "float16", "bfloat16", "double")
 case("Conv", [R((1, 3, 8)), R((4, 3, 3))], NARROW, (1, 11, 22), slack=4)
@@ -56,6 +85,16 @@ case("Conv", [R((2, 6, 5, 5)), R((6, 1, 5, 5))], NARROW, slack=4, group=6, pads=
 case("Conv", [R((1, 8, 6, 6)), R((16, 8, 1, 1)), R((16,))], NARROW, slack=4, note="1x1")
 case("Conv", [R((1, 2, 4, 5, 6)), R((3, 2, 2, 3, 2)), R((3,))], ("float", "double"), slack=4, pads=[0, 1, 0, 1, 0, 1])
 case("Conv", [R((0, 3, 8, 8)), R((4, 3, 3, 3))], F32, note="empty batch")
+X, W, B, Z = R((2, 4, 7, 8)), R((6, 4, 3, 3)), R((6,)), R((2, 6, 7, 8))
+for inputs in ([X, W], [X, W, B], [X, W, B, Z], [X, W, None, Z]):
+    case("FusedConv", inputs, ("float", "float16", "double"), **MS, pads=[1, 1, 1, 1], activation="Relu")
+for name, numbers in (("Sigmoid", []), ("Tanh", []), ("LeakyRelu", [0.2]), ("Clip", [-0.5, 0.75]),
+                      ("HardSigmoid", [0.25, 0.5])):
+    attrs = {"activation_params": numbers} if numbers else {}
+    case("FusedConv", [X, W, B, Z], F32, **MS, pads=[1, 1, 1, 1], activation=name, **attrs)
+case("FusedConv", [X, W, B, Z], F32, **MS, pads=[1, 1, 1, 1])
+case("FusedConv", [X, R((4, 2, 3, 3)), R((4,)), R((2, 4, 4, 4))], F32, **MS, pads=[1, 1, 1, 1], strides=[2, 2], group=2,
+     activation="Relu", runs=[[X, R((4, 2, 3, 3)), R((4,)), R((2, 4, 4, 4))]])
 FIRST, SECOND = [R((1, 3, 8, 8)), R((4, 3, 3, 3))], [R((2, 3, 12, 5)), R((4, 3, 3, 3))]
 case("Conv", FIRST, F32, slack=4, runs=[SECOND, FIRST])
 case("ConvTranspose", [R((1, 3, 5)), R((3, 4, 3))], F32, (1, 11, 22), slack=4)

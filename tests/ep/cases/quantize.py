@@ -129,15 +129,39 @@ def packed(seed, *shape):
     return D(np.random.default_rng(seed).integers(0, 256, shape), "uint8")
 
 
-def n_bits(rows, k, n, bits, block, types=F32, zero=None, bias=False, **attrs):
-    """`zero` is None, "packed" or "same", for one of A's type."""
+def by_numbers(a, weights, scales, zeros=None, group=None, bias=None, *, K, N, bits, block_size):  # noqa: N803
+    """For what the CPU provider refuses, and for g_idx with two bits or packed zero points, which it does not heed."""
+
+    def fields(data, columns):
+        return (data[..., None] >> np.arange(0, 8, bits) & ((1 << bits) - 1)).reshape(N, -1)[:, :columns].astype(float)
+
+    blocks = scales.shape[1]
+    if zeros is None:
+        zeros = np.full((N, blocks), 1 << (bits - 1))
+    elif zeros.dtype == np.uint8:
+        zeros = fields(zeros, blocks)
+    at = np.arange(K) // block_size if group is None else group
+    numbers = (fields(weights, K) - zeros[:, at]) * scales[:, at].astype(float)
+    return [a.astype(float) @ numbers.T + (0 if bias is None else bias)]
+
+
+def n_bits(rows, k, n, bits, block, types=F32, zero=None, bias=False, group=False, constant=False, **attrs):
+    """`zero` is None, "packed" or "same", for one of A's type. What is `constant` is there to be prepacked."""
     blocks = -(-k // block)
     zeros = {None: None, "packed": packed(3, n, -(-blocks * bits // 8)), "same": R((n, blocks), 0, 1 << bits)}[zero]
     inputs = [R((*rows, k)), packed(1, n, blocks, block * bits // 8), R((n, blocks), 0.01, 0.1), zeros]
-    values = np.random.default_rng(4).uniform(-2, 2, n)  # of fixed shape, which ONNX Runtime checks early
-    inputs += [None, D(values, types[0])] if bias else []
+    random = np.random.default_rng(4)
+    values = random.uniform(-2, 2, n)  # of fixed shape, which ONNX Runtime checks early
+    inputs += [D(random.integers(0, blocks, k), "int32") if group else None] if bias or group else []
+    inputs += [D(values, types[0])] if bias else []
+    if constant:
+        inputs[2] = D(random.uniform(0.01, 0.1, (n, blocks)), types[0])
+        if zero == "same":
+            inputs[3] = D(random.uniform(0, 1 << bits, (n, blocks)), types[0])
+        inputs[1:] = [value and K(value.values, value.type) for value in inputs[1:]]
+    alone = (group and (bits != 4 or zero == "packed")) or (bits == 8 and zero == "same")
     case("MatMulNBits", inputs, types, (1,), slack=8, domain="com.microsoft", K=k, N=n, bits=bits, block_size=block,
-         **attrs)
+         reference=by_numbers if alone else None, **attrs)
 
 
 for bits in (4, 8):
@@ -154,3 +178,13 @@ for bits in (4, 8):
 n_bits((2,), 96, 16, 4, 32, zero="same")
 n_bits((40,), 96, 16, 4, 32, zero="same")
 n_bits((1,), 128, 8, 2, 32, zero="packed")
+for bits in (2, 4, 8):
+    for zero in (None, "packed", "same"):
+        for rows in ((1,), (5,), (20,)):
+            n_bits(rows, 160, 24, bits, 32, zero=zero, constant=True)
+            n_bits(rows, 160, 24, bits, 16, zero=zero, bias=True, constant=True)
+            n_bits(rows, 300, 9, bits, 128, zero=zero, bias=True)
+        n_bits((3,), 256, 16, bits, 64, ("float16",), zero=zero, constant=True)
+        for rows in ((2,), (20,)):
+            n_bits(rows, 96, 16, bits, 32, zero=zero, group=True)
+            n_bits(rows, 96, 16, bits, 32, zero=zero, bias=True, group=True, constant=True)

@@ -116,3 +116,33 @@ for bands, length, rate, low, high in ((8, 16, 8192, 0, 4096), (80, 400, 16000, 
 case("MelWeightMatrix", [D(700), D(4000), D(16000), D(20, "float"), D(8000, "float")], F32, (17,), note="many bands")
 case("MelWeightMatrix", [D(12), D(64), D(8000), K(0, "float16"), K(4000, "float16")], F32, (17,),
      output_datatype=TensorProto.INT32)
+
+
+# ---- transforms of real numbers, as com.microsoft has them ----
+def rfft(x, signal_ndim=1, onesided=1, normalized=0):
+    made = np.fft.rfftn(x.astype(np.float64), axes=range(-signal_ndim, 0))
+    return [np.stack([made.real, made.imag], axis=-1)]
+
+
+def irfft(x, signal_ndim=1, onesided=1, normalized=0):
+    wide = x.astype(np.float64)
+    return [np.fft.irfftn(wide[..., 0] + 1j * wide[..., 1], axes=range(-signal_ndim, 0))]
+
+
+MS = {"opsets": (1,), "domain": "com.microsoft"}
+IEEE = ("float", "float16", "double")
+for shape in ((2, 4), (3, 9), (16,), (5, 1, 30), (2, 101), (1, 400), (2, 4096), (1, 44100), (3, 1), (2, 2), (0, 8)):
+    narrow = IEEE if shape[-1] < 500 else ("float", "double")
+    half = (*shape[:-1], shape[-1] // 2 + 1, 2)
+    case("Rfft", [R(shape)], narrow, slack=4, reference=rfft, signal_ndim=1, onesided=1, **MS)
+    if shape[-1] > 1:
+        case("Irfft", [R(half)], narrow, slack=4, reference=irfft, signal_ndim=1, onesided=1, **MS)
+for shape in ((4, 6), (2, 5, 8), (3, 16, 20), (2, 3, 7, 10), (1, 64, 33), (2, 1, 4), (130, 2, 6)):
+    half = (*shape[:-1], shape[-1] // 2 + 1, 2)
+    for dims in (2, 3):
+        if len(shape) >= dims:
+            case("Rfft", [R(shape)], IEEE, slack=4, reference=rfft, signal_ndim=dims, onesided=1, normalized=0, **MS)
+            case("Irfft", [R(half)], IEEE, slack=4, reference=irfft, signal_ndim=dims, onesided=1, **MS)
+case("Rfft", [R((2, 8))], F32, slack=4, reference=rfft, signal_ndim=1, runs=[[R((3, 12))], [R((1, 1000))]], **MS)
+case("Irfft", [R((2, 5, 2))], F32, slack=4, reference=irfft, signal_ndim=1, runs=[[R((3, 7, 2))]], **MS)
+case("Irfft", [R((3, 1, 2))], F32, reference=lambda x, **_: [np.zeros((3, 0))], signal_ndim=1, note="of nothing", **MS)

@@ -23,6 +23,7 @@ COMMANDS = {
     "run": "_run",
     "bench": "_bench",
     "parity": "_parity",
+    "explain": "_explain",
     "memory": "_memory",
     "completion": "_completion",
 }

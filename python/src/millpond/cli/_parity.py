@@ -148,14 +148,19 @@ def examine(path: Path, given: dict[str, Any]) -> dict[str, Any]:
     """A model's operators, and where its nodes are in a session."""
     import millpond.onnxruntime as mort
     from millpond import _ort_placement
+    from millpond._ort_native import ort
     from millpond.cli._run import reasons
 
     lines = static_lines(path)
-    with _ort_placement.watched() as (prepared, explain):
-        _options.quiet(prepared, given["threads"])
-        device = _options.find_device(given["device"])
-        options = _options.provider_options(given["options"])
-        placement = explain(mort.session(str(path), device, options=options, session_options=prepared))
+    device = _options.find_device(given["device"])
+    options = _options.provider_options(given["options"])
+    threads = given["threads"]
+
+    def made(prepared: Any, more: dict[str, str]) -> Any:
+        quiet = _options.quiet(prepared, threads)
+        return mort.session(str(path), device, options={**options, **more}, session_options=quiet)
+
+    placement = _ort_placement.explained(_ort_placement.placement_of(made(ort.SessionOptions(), {})), made)
     uncovered = [node for node in placement.elsewhere if not node.is_shape_work]
     return {
         "model": str(path),

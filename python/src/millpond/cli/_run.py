@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -26,6 +27,7 @@ class Subject:
     def __init__(self, path: Path, given: dict[str, Any]) -> None:
         import millpond.onnxruntime as mort
         from millpond import _ort_placement, _ort_register
+        from millpond._ort_native import ort
 
         self.device = _options.find_device(given["device"])
         options = _options.provider_options(given["options"])
@@ -34,17 +36,25 @@ class Subject:
             pool = _ort_register.pool_of(self.device)
             self.before = pool.stats()["in_use"]
             pool.reset_peaks()
-        with _ort_placement.watched() as (prepared, explain):
-            _options.quiet(prepared, given["threads"])
-            started = time.perf_counter()
-            self.session = mort.session(str(path), self.device, options=options, session_options=prepared)
-            self.load_ms = (time.perf_counter() - started) * 1e3
-            self.placement = explain(self.session)
+
+        def made(prepared: Any, more: dict[str, str]) -> Any:
+            quiet = _options.quiet(prepared, given["threads"])
+            return mort.session(str(path), self.device, options={**options, **more}, session_options=quiet)
+
+        started = time.perf_counter()
+        self.session = made(ort.SessionOptions(), {})
+        self.load_ms = (time.perf_counter() - started) * 1e3
+        self._explained = functools.partial(_ort_placement.explained, _ort_placement.placement_of(self.session), made)
         self.pool = _ort_register.pool_of(self.device)
         self.names = [output.name for output in self.session.get_outputs()]
 
     def run(self, feeds: dict[str, Any]) -> list[Any]:
         return self.session.run(self.names, feeds)
+
+    @functools.cached_property
+    def placement(self) -> Any:
+        """Where the nodes run. To be asked for after the memory: it may take another session."""
+        return self._explained()
 
     def memory(self) -> dict[str, Any]:
         """Bytes of the pool: in use now, and the peak since the session was begun, and reserved from the device."""
@@ -185,11 +195,11 @@ def _report(
     show.table(["input", "type", "shape", "values"],
                [(each["name"], each["type"], "x".join(map(str, each["shape"])) or "scalar", each["source"])
                 for each in inputs])
+    memory = subject.memory()
     show_nodes(show, subject.placement)
     if differences:
         show_outputs(show, differences)
     show_latency(show, latencies)
-    memory = subject.memory()
     show_memory(show, memory, subject.load_ms)
     show.data({
         "model": str(model),

@@ -28,7 +28,7 @@ conv_shape mp__host_conv_shape(const mp_conv *conv);
 /* Forward: points of the output, positions in the input. */
 tap_range mp__host_conv_range(const conv_shape *shape, int axis, int64_t tap);
 
-/* Adds the channel's bias (may be NULL) to computed values, and stores them with the activation. */
+/* Adds the channel's bias (may be NULL) to computed values, and stores them. */
 void mp__host_conv_finish(const conv_shape *shape, const char *bias, int64_t channel, char *to,
                           void *from, size_t count);
 

@@ -26,6 +26,9 @@ static mp_status check_type(mp_dtype type, const char *what) {
 mp_status mp__host_gemm_prepare(mp_device *self, const mp_gemm *gemm, mp_math **out) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "gemm_prepare"));
+    if (gemm->activation != MP_ACTIVATION_NONE) {
+        return MP_FAIL(UNSUPPORTED, "a matrix product here ends with its bias");
+    }
     MP_TRY(check_type(gemm->type, "matrix products"));
     const int64_t row_a = gemm->trans_a ? gemm->m : gemm->k;
     const int64_t row_b = gemm->trans_b ? gemm->k : gemm->n;
@@ -66,13 +69,14 @@ static mp_status check_conv(const mp_conv *conv) {
     return MP_OK;
 }
 
-mp_status mp__host_conv_prepare(mp_device *self, const mp_conv *conv, mp_math **out) {
+mp_status mp__host_conv_prepare(mp_device *self, const mp_conv *conv, mp_math **out, bool *whole) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "conv_prepare"));
     MP_TRY(check_conv(conv));
     MP_TRY(open_math(host, "conv", conv->type, out));
     (*out)->is_conv = true;
     (*out)->conv = *conv;
+    *whole = !mp_conv_has_epilogue(conv);
     return MP_OK;
 }
 

@@ -9,6 +9,8 @@
  * Addresses are offsets from the lowest one, so that they are exact in the numbers of JavaScript.
  * Streams, threads, labels, stacks and frames are numbered in the order they appear.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/note.h"
+#include "pool/pool_handle.h"
 #include "pool/trace/trace_format.h"
 #include "pool/trace/trace_label.h"
 #include "pool/trace/trace_numbering.h"
@@ -16,6 +18,7 @@
 #include "pool/trace/trace_text.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -203,6 +206,49 @@ static void put_labels(page *p) {
     mp__writer_print(p->writer, "]");
 }
 
+static void put_lines(page *p, const char *text) {
+    for (const char *line = text; *line != '\0';) {
+        const size_t length = strcspn(line, "\n");
+        mp__writer_print(p->writer, line > text ? "," : "");
+        put_string(p, line, length);
+        line += length + (line[length] != '\0');
+    }
+}
+
+/* What is known of memory with this label besides; NULL for nothing, else until free. */
+static char *find_note(uint16_t label) {
+    char name[sizeof MP_LABEL_NOTE + MP_LABEL_TEXT_MAX];
+    size_t length = 0;
+    const mp_label_info info = mp__label_info(label);
+    (void)snprintf(name, sizeof name, MP_LABEL_NOTE "%s", info.node);
+    if (mp_note_find(name, NULL, 0, &length) != MP_OK) {
+        return NULL;
+    }
+    char *text = calloc(1, length + 1);
+    if (text != NULL && mp_note_find(name, text, length + 1, &length) != MP_OK) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* {number of a label: lines} */
+static void put_notes(page *p) {
+    bool any = false;
+    mp__writer_print(p->writer, ",\n\"notes\":{");
+    for (size_t i = 0; i < p->labels.numbers.count; i++) {
+        char *text = find_note((uint16_t)p->labels.values[i]);
+        if (text != NULL) {
+            mp__writer_print(p->writer, "%s\"%zu\":[", any ? "," : "", i);
+            put_lines(p, text);
+            mp__writer_print(p->writer, "]");
+            any = true;
+        }
+        free(text);
+    }
+    mp__writer_print(p->writer, "}");
+}
+
 /* [file, line, function] of each. */
 static void put_frames(page *p) {
     mp__writer_print(p->writer, ",\n\"frames\":[");
@@ -259,6 +305,7 @@ static void put_about(page *p) {
     put_values(p, "streams", &p->streams);
     put_values(p, "threads", &p->threads);
     put_labels(p);
+    put_notes(p);
     put_frames(p);
     put_stacks(p);
     put_parts(p);

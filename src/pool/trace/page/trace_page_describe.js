@@ -90,12 +90,14 @@ const Describe = (() => {
     const lent = block.state === STATE.LENT;
     const frames = lent ? Labels.frames(stackOf(block)) : [];
     const parts = lent ? Labels.partsOf(block) : [];
+    const notes = lent ? Labels.notes(block.label) : [];
     return [Text.make('p', {}, words),
       frames.length > 0 ? Text.make('ol', {class: 'stack'}, ...frames.map((frame) => Text.make('li', {},
         Text.make('b', {}, frame.call), ` ${frame.file}:${frame.line}`))) : null,
       parts.length > 0 ? Text.make('p', {class: 'parts'}, `${Text.plural(parts.length, 'part')}: `,
         parts.slice(0, 24).map((part) => `${Labels.name(part.label)} ${Text.bytes(part.size)}`).join(', '),
-        parts.length > 24 ? ' …' : '') : null].filter((element) => element !== null);
+        parts.length > 24 ? ' …' : '') : null,
+      notes.length > 0 ? Text.make('pre', {class: 'notes'}, notes.join('\n')) : null].filter((element) => element !== null);
   }
 
   return {event, rows, since, stackOf, detail, blockTitle, blockRows};

@@ -72,6 +72,11 @@ const Labels = (() => {
     return parts.slice(low, end);
   }
 
+  /* What else is known of memory with a label, as lines. */
+  function notes(label) {
+    return about.notes[label] || [];
+  }
+
   /* [{file, line, call}], the innermost first. */
   function frames(stack) {
     return stack < 0 ? [] : about.stacks[stack].map((number) => {
@@ -84,5 +89,5 @@ const Labels = (() => {
     return `${call}  ${file}:${line}`;
   }
 
-  return {KINDS, nodes, spread, text, name, partsOf, frames, frameText};
+  return {KINDS, nodes, spread, text, name, partsOf, notes, frames, frameText};
 })();

@@ -1,0 +1,23 @@
+/* attention_part.h - Q, K and V as parts of longer rows, for passes that come after
+ * find_attention.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_GRAPH_PASS_ATTENTION_PART_H
+#define MP_GRAPH_PASS_ATTENTION_PART_H
+
+#include "graph/look.h"
+
+enum { MP_PART_NUMBERS = 4 }; /* first element, heads, size of a head, from one to the next */
+
+/* Whether side `i` (0 to 2: Q, K, V) is [batch, rows, heads, size] with its heads put first, and
+ * nobody else reads it. */
+bool mp_side_is_turned(const mp_graph *graph, const mp_vertex *v, int i);
+
+/* The value [batch, rows, heads * size] that `value` is a view of with its last dimension split; or
+ * MP_NO_VALUE. */
+int32_t mp_heads_whole(const mp_graph *graph, int32_t value, int64_t *heads, int64_t *size);
+
+/* Side `i` of node `n` becomes part of `whole`. */
+mp_status mp_side_set_part(mp_graph *graph, int32_t n, int i, int32_t whole,
+                           const int64_t part[MP_PART_NUMBERS]);
+
+#endif

@@ -1,0 +1,185 @@
+/* find_activation.c - activations written out in primitive operators become one operator: Gelu by
+ * erf and by tanh, and x times the sigmoid of x or of a multiple of it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass.h"
+
+#include "graph/look.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Constants come rounded to float16, too; what float16 holds must be right. */
+static bool is_about(double number, double wanted) {
+    return fabs(number - wanted) <= (wanted == 0.5 ? 0 : 2e-4 * fabs(wanted));
+}
+
+/* The value that the maker of `value`, Mul, Add or Div, joins with a number. Div: by it. */
+static int32_t joined(const mp_graph *graph, int32_t value, const char *name, double *number) {
+    const int32_t n = mp_graph_maker(graph, value, name);
+    const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
+    if (v == NULL || v->in_count != 2) {
+        return MP_NO_VALUE;
+    }
+    if (mp_graph_number(graph, v->in[1], number)) {
+        return v->in[0];
+    }
+    return !mp_vertex_is(v, "Div") && mp_graph_number(graph, v->in[0], number) ? v->in[1]
+                                                                               : MP_NO_VALUE;
+}
+
+/* x where `value` is x times a number that is about `factor`. */
+static int32_t multiplied(const mp_graph *graph, int32_t value, double factor) {
+    double number = 0;
+    int32_t x = joined(graph, value, "Mul", &number);
+    if (x != MP_NO_VALUE && is_about(number, factor)) {
+        return x;
+    }
+    x = joined(graph, value, "Div", &number);
+    return x != MP_NO_VALUE && number != 0 && is_about(1 / number, factor) ? x : MP_NO_VALUE;
+}
+
+/* ---- 0.5 x (1 + f) ---- */
+
+static int32_t other_of(const mp_vertex *v, int32_t value) {
+    return v->in[0] == value ? v->in[1] : v->in[0];
+}
+
+/* The node that makes 0.5 x (1 + f), in whatever order, of f and x. */
+static int32_t half_of_both(const mp_graph *graph, int32_t f, int32_t x) {
+    double number = 0;
+    const int32_t sum = mp_graph_reader(graph, f, "Add");
+    if (sum == MP_NO_NODE || !mp_graph_number(graph, other_of(&graph->nodes[sum], f), &number) ||
+        number != 1) {
+        return MP_NO_NODE;
+    }
+    const int32_t one_more = graph->nodes[sum].out[0];
+    const int32_t n = mp_graph_reader(graph, one_more, "Mul");
+    if (n == MP_NO_NODE) {
+        return MP_NO_NODE;
+    }
+    const int32_t with = other_of(&graph->nodes[n], one_more);
+    if (multiplied(graph, with, 0.5) == x) {
+        return n;
+    }
+    const int32_t result = graph->nodes[n].out[0];
+    int32_t next = mp_graph_reader(graph, result, NULL);
+    if (next == MP_NO_NODE) {
+        return MP_NO_NODE;
+    }
+    if (with == x) {
+        return multiplied(graph, graph->nodes[next].out[0], 0.5) == result ? next : MP_NO_NODE;
+    }
+    return mp_graph_number(graph, with, &number) && number == 0.5 &&
+                   mp_vertex_is(&graph->nodes[next], "Mul") &&
+                   other_of(&graph->nodes[next], result) == x
+               ? next
+               : MP_NO_NODE;
+}
+
+/* x + 0.044715 x^3, or x (1 + 0.044715 x^2): x; else MP_NO_VALUE. */
+static int32_t cubic(const mp_graph *graph, int32_t value) {
+    static const double share = 0.044715;
+    double number = 0;
+    const int32_t sum = mp_graph_maker(graph, value, "Add");
+    for (int i = 0; sum != MP_NO_NODE && i < 2; i++) {
+        const int32_t x = graph->nodes[sum].in[i];
+        const int32_t cube = multiplied(graph, graph->nodes[sum].in[1 - i], share);
+        const int32_t power = mp_graph_maker(graph, cube, "Pow");
+        const int32_t product = mp_graph_maker(graph, cube, "Mul");
+        if (power != MP_NO_NODE && graph->nodes[power].in[0] == x &&
+            mp_graph_number(graph, graph->nodes[power].in[1], &number) && number == 3) {
+            return x;
+        }
+        for (int k = 0; product != MP_NO_NODE && k < 2; k++) {
+            const int32_t square = mp_graph_maker(graph, graph->nodes[product].in[k], "Mul");
+            if (square != MP_NO_NODE && graph->nodes[product].in[1 - k] == x &&
+                graph->nodes[square].in[0] == x && graph->nodes[square].in[1] == x) {
+                return x;
+            }
+        }
+    }
+    const int32_t product = mp_graph_maker(graph, value, "Mul");
+    for (int i = 0; product != MP_NO_NODE && i < 2; i++) {
+        const int32_t x = graph->nodes[product].in[i];
+        const int32_t more = joined(graph, graph->nodes[product].in[1 - i], "Add", &number);
+        const int32_t square =
+            more != MP_NO_VALUE && number == 1 ? multiplied(graph, more, share) : MP_NO_VALUE;
+        const int32_t by_itself = mp_graph_maker(graph, square, "Mul");
+        const int32_t power = mp_graph_maker(graph, square, "Pow");
+        if ((by_itself != MP_NO_NODE && graph->nodes[by_itself].in[0] == x &&
+             graph->nodes[by_itself].in[1] == x) ||
+            (power != MP_NO_NODE && graph->nodes[power].in[0] == x &&
+             mp_graph_number(graph, graph->nodes[power].in[1], &number) && number == 2)) {
+            return x;
+        }
+    }
+    return MP_NO_VALUE;
+}
+
+/* ---- the operators ---- */
+
+static mp_status replace(mp_graph *graph, int32_t last, int32_t x, mp_node node) {
+    const mp_vertex was = graph->nodes[last];
+    char name[256];
+    (void)snprintf(name, sizeof name, "%s+%s", node.name, was.node.name);
+    node.name = name;
+    node.options = was.node.options;
+    MP_TRY(mp_graph_change_node(graph, last, &node, &x, 1, was.out, 1));
+    for (int i = 0; i < was.in_count; i++) {
+        mp_graph_drop_unread(graph, was.in[i]);
+    }
+    return MP_OK;
+}
+
+/* Around an Erf or Tanh. */
+static mp_status try_gelu(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
+    static const double root_of_half = 0.70710678118654752, root_of_two_by_pi = 0.79788456080286536;
+    static const mp_attr by_tanh = {.name = "approximate", .kind = MP_ATTR_STRING, .s = "tanh"};
+    const mp_vertex *v = &graph->nodes[n];
+    const bool is_tanh = mp_vertex_is(v, "Tanh");
+    const int32_t inner = multiplied(graph, v->in[0], is_tanh ? root_of_two_by_pi : root_of_half);
+    const int32_t x = is_tanh && inner != MP_NO_VALUE ? cubic(graph, inner) : inner;
+    const int32_t last = x != MP_NO_VALUE ? half_of_both(graph, v->out[0], x) : MP_NO_NODE;
+    if (last == MP_NO_NODE || !mp_rewrite_allowed(rewrites)) {
+        return MP_OK;
+    }
+    const mp_node node = {.op = mp_op_find("", "Gelu", 20),
+                          .version = 20,
+                          .name = v->node.name,
+                          .attrs = &by_tanh,
+                          .attr_count = is_tanh ? 1 : 0};
+    return replace(graph, last, x, node);
+}
+
+/* x * Sigmoid(alpha x). */
+static mp_status try_swish(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
+    const mp_vertex *v = &graph->nodes[n];
+    const int32_t last = mp_graph_reader(graph, v->out[0], "Mul");
+    const int32_t x = last != MP_NO_NODE ? other_of(&graph->nodes[last], v->out[0]) : MP_NO_VALUE;
+    double alpha = 1;
+    const bool fits = x != MP_NO_VALUE &&
+                      (v->in[0] == x || joined(graph, v->in[0], "Mul", &alpha) == x) &&
+                      mp_graph_type(graph, x) != MP_F64; /* alpha is a float */
+    if (!fits || !mp_rewrite_allowed(rewrites)) {
+        return MP_OK;
+    }
+    const mp_attr attr = {.name = "alpha", .kind = MP_ATTR_FLOAT, .f = (float)alpha};
+    const mp_node node = {.op = mp_op_find("com.microsoft", "QuickGelu", 1),
+                          .version = 1,
+                          .name = v->node.name,
+                          .attrs = &attr,
+                          .attr_count = 1};
+    return replace(graph, last, x, node);
+}
+
+mp_status mp_pass_find_activation(mp_graph *graph, mp_rewrites *rewrites) {
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const mp_vertex *v = &graph->nodes[n];
+        if (mp_vertex_is(v, "Erf") || mp_vertex_is(v, "Tanh")) {
+            MP_TRY(try_gelu(graph, n, rewrites));
+        } else if (mp_vertex_is(v, "Sigmoid")) {
+            MP_TRY(try_swish(graph, n, rewrites));
+        }
+    }
+    return MP_OK;
+}

@@ -1,0 +1,286 @@
+/* program_draft.c - plans the nodes of a graph one behind the other, so that shapes flow, as far as
+ * what is known reaches, and settles what a segment is.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/program_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- life ---- */
+
+/* The most inputs and outputs of a node. */
+static size_t widest(const mp_graph *graph) {
+    size_t most = 0;
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const mp_vertex *v = &graph->nodes[n];
+        const size_t width = (size_t)v->in_count + (size_t)v->out_count;
+        most = width > most ? width : most;
+    }
+    return most;
+}
+
+static size_t list_length(const mp_graph *graph) {
+    size_t length = 0;
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        length += (size_t)graph->nodes[n].in_count + (size_t)graph->nodes[n].out_count;
+    }
+    return length;
+}
+
+static bool open_program(mp_device *device, const mp_graph *graph, int32_t align,
+                         mp_program *program) {
+    const size_t values = (size_t)graph->value_count + 1;
+    const size_t outputs = (size_t)graph->output_count + 1;
+    const size_t nodes = (size_t)graph->node_count + 1;
+    program->references = 1;
+    program->device = device;
+    program->graph = graph;
+    program->align = align;
+    program->value_count = graph->value_count;
+    program->output_count = graph->output_count;
+    program->spots = calloc(values, sizeof *program->spots);
+    program->steps = calloc(nodes, sizeof *program->steps);
+    program->copies = calloc(outputs, sizeof *program->copies);
+    program->outputs = calloc(outputs, sizeof *program->outputs);
+    program->is_new = calloc(outputs, sizeof *program->is_new);
+    program->output_bytes = calloc(outputs, sizeof *program->output_bytes);
+    program->lists = calloc(list_length(graph) + 1, sizeof *program->lists);
+    program->tensors = calloc(values, sizeof *program->tensors);
+    program->is_done = calloc(nodes, sizeof *program->is_done);
+    program->is_dead = calloc(values, sizeof *program->is_dead);
+    program->repeats = calloc(nodes, sizeof *program->repeats);
+    mp_host_values_open(&program->values);
+    return program->spots != NULL && program->steps != NULL && program->copies != NULL &&
+           program->outputs != NULL && program->is_new != NULL && program->output_bytes != NULL &&
+           program->lists != NULL && program->tensors != NULL && program->is_done != NULL &&
+           program->is_dead != NULL && program->repeats != NULL;
+}
+
+void mp_draft_close(mp_draft *draft) {
+    free(draft->work);
+    free(draft->last);
+    free(draft->first);
+    free(draft->fates);
+    free(draft->is_made);
+    free(draft->is_wanted);
+    free(draft->is_asked);
+    free(draft->outlives);
+}
+
+mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align, mp_draft *draft) {
+    const size_t values = (size_t)graph->value_count + 1;
+    mp_program *program = calloc(1, sizeof *program);
+    *draft = (mp_draft){.graph = graph,
+                        .program = program,
+                        .work = calloc(widest(graph) + 1, sizeof(mp_tensor)),
+                        .last = calloc(values, sizeof(int32_t)),
+                        .first = calloc(values, sizeof(int32_t)),
+                        .fates = calloc((size_t)graph->node_count + 1, sizeof(mp_node_fate)),
+                        .is_made = calloc(values, sizeof(bool)),
+                        .is_wanted = calloc(values, sizeof(bool)),
+                        .is_asked = calloc(values, sizeof(bool)),
+                        .outlives = calloc(values, sizeof(bool))};
+    const bool whole = program != NULL && open_program(device, graph, align, program) &&
+                       draft->work != NULL && draft->last != NULL && draft->first != NULL &&
+                       draft->fates != NULL && draft->is_made != NULL && draft->is_wanted != NULL &&
+                       draft->is_asked != NULL && draft->outlives != NULL;
+    draft->tensors = program != NULL ? program->tensors : NULL;
+    return whole ? MP_OK
+                 : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to plan a graph of %d nodes",
+                           (int)graph->node_count);
+}
+
+/* ---- literals: what is known on the host and wanted on the device ---- */
+
+static bool is_literal(const mp_draft *draft, int32_t i) {
+    const mp_value *value = &draft->graph->values[i];
+    const mp_spot_kind kind = draft->program->spots[i].kind;
+    const bool is_input = value->producer == MP_NO_NODE && !value->is_constant;
+    return draft->is_wanted[i] && draft->tensors[i].data != 0 && value->device == 0 &&
+           !draft->is_made[i] && !is_input && (kind == MP_SPOT_NONE || kind == MP_SPOT_LITERAL);
+}
+
+/* One behind the other: only where, if there is no memory for them yet. */
+static mp_status lay_literals(mp_draft *draft) {
+    mp_program *program = draft->program;
+    size_t at = 0;
+    for (int32_t i = 0; i < program->value_count; i++) {
+        size_t bytes = 0;
+        if (!is_literal(draft, i)) {
+            continue;
+        }
+        MP_TRY(mp_shape_bytes(&draft->tensors[i].shape, draft->tensors[i].type, &bytes));
+        program->spots[i] = (mp_spot){.kind = MP_SPOT_LITERAL, .offset = at};
+        if (program->literals != NULL) {
+            memcpy(program->literals + at, (const void *)draft->tensors[i].data, bytes);
+        }
+        at += MP_ALIGN_UP(bytes, (size_t)MP_ALIGNMENT);
+    }
+    for (int32_t i = 0; i < program->step_count; i++) {
+        if (program->steps[i].kind == MP_STEP_LOOP) {
+            at += mp_rounds_literals(program->steps[i].rounds, at,
+                                     program->literals != NULL ? program->literals + at : NULL);
+        }
+    }
+    program->literal_bytes = at;
+    return MP_OK;
+}
+
+static mp_status collect_literals(mp_draft *draft) {
+    mp_program *program = draft->program;
+    MP_TRY(lay_literals(draft));
+    if (program->literal_bytes == 0) {
+        return MP_OK;
+    }
+    program->literals = calloc(1, program->literal_bytes);
+    return program->literals != NULL
+               ? lay_literals(draft)
+               : MP_FAIL(OUT_OF_MEMORY, "cannot allocate %zu bytes of host memory for literals",
+                         program->literal_bytes);
+}
+
+/* ---- lives ---- */
+
+/* What nodes of later segments read, loops that run behind this one among them, and the conditions
+ * that these wait for. */
+static void find_outliving(mp_draft *draft) {
+    const mp_graph *graph = draft->graph;
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const mp_vertex *v = &graph->nodes[n];
+        for (int k = 0; k < v->in_count && !draft->program->is_done[n]; k++) {
+            if (v->in[k] != MP_NO_VALUE) {
+                draft->outlives[v->in[k]] = true;
+            }
+        }
+        for (int32_t g = draft->program->is_done[n] ? 0 : v->guard; g != 0;) {
+            draft->outlives[graph->guards[g - 1].condition] = true;
+            g = graph->guards[g - 1].outer;
+        }
+    }
+}
+
+/* By the order of the steps, of which there are no more than nodes. */
+static void find_lives(mp_draft *draft) {
+    const mp_graph *graph = draft->graph;
+    for (int32_t i = 0; i < graph->value_count; i++) {
+        draft->last[i] = draft->first[i] = -1;
+    }
+    for (int32_t i = 0; i < draft->program->step_count; i++) {
+        mp_program_step *step = &draft->program->steps[i];
+        step->at = i;
+        for (int k = 0; k < step->in_count; k++) {
+            if (step->in[k] != MP_NO_VALUE) {
+                draft->last[step->in[k]] = i;
+            }
+        }
+        for (int k = 0; k < step->out_count; k++) {
+            if (step->out[k] != MP_NO_VALUE) {
+                draft->first[step->out[k]] = i;
+            }
+        }
+    }
+    for (int32_t i = 0; i < graph->value_count; i++) {
+        draft->last[i] = draft->outlives[i] ? graph->node_count : draft->last[i];
+    }
+    for (int32_t i = 0; i < graph->output_count; i++) {
+        draft->last[graph->outputs[i]] = graph->node_count;
+    }
+}
+
+/* ---- outputs ---- */
+
+static mp_status set_graph_outputs(mp_draft *draft) {
+    mp_program *program = draft->program;
+    for (int32_t i = 0; i < program->output_count; i++) {
+        const int32_t value = draft->graph->outputs[i];
+        if (draft->tensors[value].type == MP_NONE || program->outputs[i].type != MP_NONE) {
+            continue;
+        }
+        program->is_new[i] = true;
+        program->outputs[i] = draft->tensors[value];
+        draft->is_wanted[value] = true;
+        MP_TRY(mp_shape_bytes(&program->outputs[i].shape, program->outputs[i].type,
+                              &program->output_bytes[i]));
+    }
+    return MP_OK;
+}
+
+/* ---- all ---- */
+
+static mp_status stuck(const mp_draft *draft, int32_t n) {
+    char title[MP_TITLE_MAX];
+    mp_vertex_title(&draft->graph->nodes[n], title, sizeof title);
+    return MP_FAIL(INTERNAL, "%s waits for an input that nothing makes", title);
+}
+
+static mp_status find_end(mp_draft *draft) {
+    mp_program *program = draft->program;
+    const bool goes_on = program->read_count > 0 || program->repeat_count > 0;
+    program->is_last = true;
+    for (int32_t n = 0; n < draft->graph->node_count && program->is_last; n++) {
+        program->is_last = program->is_done[n];
+        if (!program->is_last && !goes_on) {
+            return stuck(draft, n);
+        }
+    }
+    program->base_count = program->base_first + !program->is_last;
+    for (int32_t i = 0; i < program->repeat_count; i++) {
+        program->repeats[i].base = program->base_count;
+        program->base_count += draft->graph->nodes[program->repeats[i].node].out_count;
+    }
+    return MP_OK;
+}
+
+/* Steps that do nothing are gone now. */
+static void number_counts(mp_program *program) {
+    for (int32_t i = 0; i < program->read_count; i++) {
+        mp_program_read *read = &program->reads[i];
+        for (int32_t s = 0; s < program->step_count && read->value == MP_NO_VALUE; s++) {
+            const mp_program_step *step = &program->steps[s];
+            if (step->kind == MP_STEP_COUNT && step->node == read->node) {
+                read->step = s;
+            }
+        }
+    }
+}
+
+/* What only further segments need goes with the last one. */
+static void forget(mp_program *program) {
+    bool knows = false;
+    for (int32_t i = 0; i < program->output_count; i++) {
+        knows = knows || program->outputs[i].data != 0;
+    }
+    mp_host_values_rest(&program->values);
+    if (!program->is_last) {
+        return;
+    }
+    if (!knows) {
+        mp_host_values_close(&program->values);
+    }
+    free(program->tensors);
+    free(program->is_done);
+    free(program->is_dead);
+    free(program->repeats);
+    program->tensors = NULL;
+    program->is_done = program->is_dead = NULL;
+    program->repeats = NULL;
+}
+
+mp_status mp_draft_plan(mp_draft *draft) {
+    for (int32_t n = 0; n < draft->graph->node_count; n++) {
+        if (!draft->program->is_done[n]) {
+            MP_TRY(mp_draft_node(draft, n));
+        }
+    }
+    find_outliving(draft);
+    MP_TRY(mp_draft_clusters(draft));
+    MP_TRY(find_end(draft));
+    MP_TRY(set_graph_outputs(draft));
+    MP_TRY(collect_literals(draft));
+    find_lives(draft);
+    MP_TRY(mp_program_place(draft));
+    MP_TRY(mp_program_number(draft->program));
+    number_counts(draft->program);
+    forget(draft->program);
+    return MP_OK;
+}

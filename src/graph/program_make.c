@@ -1,0 +1,123 @@
+/* program_make.c - what a program is planned with: shapes of inputs, or the segment before it and
+ * what was found behind that.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/program_private.h"
+#include "op/core/kernel_batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void set_known(mp_draft *draft, const mp_tensor *in) {
+    const mp_graph *graph = draft->graph;
+    for (int32_t i = 0; i < graph->value_count; i++) {
+        if (graph->values[i].is_constant) {
+            draft->tensors[i] = graph->values[i].tensor;
+        }
+    }
+    for (int32_t i = 0; i < graph->input_count; i++) {
+        draft->tensors[graph->inputs[i]] = in[i];
+    }
+}
+
+/* The kernels of all its steps are made ready together. */
+static mp_status plan(mp_draft *draft) {
+    mp_kernel_batch batch;
+    mp_kernel_batch_open(&batch, draft->program->device);
+    const mp_status status = mp_draft_plan(draft);
+    const mp_status made = mp_kernel_batch_close(&batch);
+    return status == MP_OK ? made : status;
+}
+
+static mp_status finish(mp_draft *draft, mp_status status, mp_program **out) {
+    if (status == MP_OK) {
+        status = plan(draft);
+    }
+    mp_draft_close(draft);
+    if (status != MP_OK) {
+        mp_program_release(draft->program);
+        return status;
+    }
+    *out = draft->program;
+    return MP_OK;
+}
+
+mp_status mp_program_make(mp_device *device, const mp_graph *graph, const mp_tensor *in,
+                          int32_t align, mp_program **out) {
+    mp_draft draft;
+    const mp_status status = mp_draft_open(device, graph, align, &draft);
+    if (status == MP_OK) {
+        set_known(&draft, in);
+    }
+    return finish(&draft, status, out);
+}
+
+/* ---- the next segment ---- */
+
+static void set_found(mp_draft *draft, const mp_program *before) {
+    const mp_program *program = draft->program;
+    for (int32_t i = 0; i < before->read_count; i++) {
+        const mp_program_read *read = &before->reads[i];
+        if (read->value != MP_NO_VALUE) {
+            draft->tensors[read->value].data = (mp_addr)(program->found + read->offset);
+        }
+    }
+}
+
+static void set_results(mp_draft *draft, const mp_program *before) {
+    mp_program *program = draft->program;
+    for (int32_t i = 0; i < before->repeat_count; i++) {
+        const mp_program_repeat *repeat = &before->repeats[i];
+        const mp_vertex *v = &draft->graph->nodes[repeat->node];
+        for (int k = 0; k < v->out_count; k++) {
+            if (v->out[k] == MP_NO_VALUE) {
+                continue;
+            }
+            memcpy(&draft->tensors[v->out[k]],
+                   program->found + repeat->offset + (size_t)k * sizeof(mp_tensor),
+                   sizeof(mp_tensor));
+            program->spots[v->out[k]] = (mp_spot){.kind = MP_SPOT_BASE, .index = repeat->base + k};
+        }
+        program->is_done[repeat->node] = true;
+    }
+}
+
+/* Literals are a segment's own, and so is what does not outlive it. */
+static void take_over(mp_draft *draft, const mp_program *before) {
+    mp_program *program = draft->program;
+    const size_t values = (size_t)program->value_count;
+    memcpy(program->tensors, before->tensors, values * sizeof *program->tensors);
+    memcpy(program->is_done, before->is_done, (size_t)draft->graph->node_count);
+    memcpy(program->is_dead, before->is_dead, values);
+    for (size_t i = 0; i < values; i++) {
+        const mp_spot_kind kind = before->spots[i].kind;
+        if (kind != MP_SPOT_LITERAL && kind != MP_SPOT_BLOCK) {
+            program->spots[i] = before->spots[i];
+        }
+    }
+    for (int32_t i = 0; i < program->output_count; i++) {
+        program->outputs[i] = before->outputs[i];
+        program->output_bytes[i] = before->output_bytes[i];
+    }
+    program->base_first = before->base_count;
+}
+
+mp_status mp_program_continue(mp_program *before, const void *found, mp_program **out) {
+    mp_draft draft;
+    mp_status status = mp_draft_open(before->device, before->graph, before->align, &draft);
+    mp_program *program = draft.program;
+    if (status == MP_OK) {
+        program->found = malloc(before->found_bytes + 1);
+        status = program->found != NULL
+                     ? MP_OK
+                     : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to plan a graph on");
+    }
+    if (status == MP_OK) {
+        memcpy(program->found, found, before->found_bytes);
+        program->before = before;
+        mp_program_retain(before);
+        take_over(&draft, before);
+        set_found(&draft, before);
+        set_results(&draft, before);
+    }
+    return finish(&draft, status, out);
+}

@@ -1,0 +1,119 @@
+/* program_step.c - adds a step to a draft.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/look.h"
+#include "graph/program_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ---- */
+
+mp_status mp_program_name_origins(mp_program_step *step, mp_origins origins, const char *title) {
+    MP_TRY(mp_origins_json(origins, &step->nodes));
+    step->title = strdup(title);
+    return step->title != NULL
+               ? MP_OK
+               : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the name of a step");
+}
+
+mp_status mp_program_name_node(mp_program_step *step, const mp_vertex *v) {
+    char title[MP_TITLE_MAX];
+    mp_vertex_title(v, title, sizeof title);
+    return mp_program_name_origins(step, v->origins, title);
+}
+
+mp_status mp_program_number(mp_program *program) {
+    program->first_step =
+        program->before != NULL ? program->before->first_step + program->before->step_count : 0;
+    for (int32_t i = 0; i < program->step_count; i++) {
+        mp_program_step *step = &program->steps[i];
+        if (asprintf(&step->part, "%d %s", (int)(program->first_step + i), step->nodes) < 0) {
+            step->part = NULL;
+            return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the name of a step");
+        }
+    }
+    return MP_OK;
+}
+
+void mp_program_step_close(mp_program_step *step) {
+    mp_plan_release(step->plan);
+    mp_rounds_destroy(step->rounds);
+    free(step->title);
+    free(step->nodes);
+    free(step->part);
+    step->plan = NULL;
+    step->rounds = NULL;
+    step->title = step->nodes = step->part = NULL;
+}
+
+/* ---- steps ---- */
+
+mp_program_step *mp_draft_step_of(mp_draft *draft, const mp_step_ends *ends) {
+    mp_program *program = draft->program;
+    mp_program_step *step = &program->steps[program->step_count++];
+    *step = (mp_program_step){.in = program->lists + draft->listed,
+                              .out = program->lists + draft->listed + ends->in_count,
+                              .in_count = ends->in_count,
+                              .out_count = ends->out_count,
+                              .node = ends->node};
+    draft->listed += (size_t)ends->in_count + (size_t)ends->out_count;
+    program->width = MP_MAX(program->width, MP_MAX(ends->in_count, ends->out_count));
+    memcpy(step->in, ends->in, (size_t)ends->in_count * sizeof *ends->in);
+    memcpy(step->out, ends->out, (size_t)ends->out_count * sizeof *ends->out);
+    for (int i = 0; i < step->out_count; i++) {
+        if (step->out[i] != MP_NO_VALUE) {
+            draft->is_made[step->out[i]] = true;
+        }
+    }
+    return step;
+}
+
+mp_program_step *mp_draft_step(mp_draft *draft, int32_t node, bool has_outputs) {
+    const mp_vertex *v = &draft->graph->nodes[node];
+    const mp_step_ends ends = {.node = node,
+                               .in = v->in,
+                               .out = v->out,
+                               .in_count = v->in_count,
+                               .out_count = has_outputs ? v->out_count : 0};
+    draft->fates[node] = MP_FATE_STEP; /* a loop that runs behind the segment has no step */
+    draft->program->draws = draft->program->draws || v->node.op->draws;
+    mp_program_step *step = mp_draft_step_of(draft, &ends);
+    step->op = v->node.op;
+    return step;
+}
+
+void mp_draft_set_planned(mp_draft *draft, const mp_program_step *step) {
+    for (int i = 0; i < step->out_count; i++) {
+        if (step->out[i] != MP_NO_VALUE) {
+            draft->tensors[step->out[i]] = *mp_plan_output_at(step->plan, i);
+        }
+    }
+    draft->program->launches += mp_plan_step_count(step->plan);
+}
+
+/* Where the outputs may lie. A Choose is what it has chosen. */
+static void set_aliases(const mp_draft *draft, const mp_vertex *v, mp_program_step *step) {
+    const mp_op *op = v->node.op;
+    if (mp_vertex_is_own(v, "Choose")) {
+        step->view_of = *(const bool *)(uintptr_t)draft->tensors[v->in[0]].data ? 2 : 3;
+        return;
+    }
+    step->view_of = op->view_of;
+    step->in_place_count = op->in_place_count;
+    memcpy(step->in_place, op->in_place, sizeof step->in_place);
+}
+
+mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, const mp_tensor *in) {
+    mp_program *program = draft->program;
+    const mp_vertex *v = &draft->graph->nodes[node];
+    mp_plan *plan = NULL;
+    MP_TRY(mp_plan_make(program->device, &v->node, in, v->in_count, v->out_count, program->align,
+                        &plan));
+    mp_program_step *step = mp_draft_step(draft, node, true);
+    step->plan = plan;
+    set_aliases(draft, v, step);
+    mp_draft_set_planned(draft, step);
+    program->is_done[node] = true;
+    return mp_program_name_node(step, v);
+}

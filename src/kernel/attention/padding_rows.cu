@@ -1,0 +1,53 @@
+/* padding_rows.cu - rows between a batch with padding and a packed list. Every row of the result is
+ * written, whatever the numbers say: one that has no source becomes 0. Only moves, so there is an
+ * instance for each width.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/attention/attention_args.h"
+#include "kernel/core/prelude.h"
+
+/* a / b, neither negative; nearly always both have 32 bits, which are divided sooner. */
+K_FN int64_t p_divide(int64_t a, int64_t b) {
+    return ((uint64_t)(a | b) >> 32) == 0 ? (int64_t)((uint32_t)a / (uint32_t)b) : a / b;
+}
+
+/* The last entry that begins at `row` or before, by halves. */
+K_FN int64_t p_entry(const mp_padding_args *args, int64_t row) {
+    int64_t first = 0, end = args->batch;
+    while (end - first > 1) {
+        const int64_t middle = first + (end - first) / 2;
+        if (args->starts[middle] <= row) {
+            first = middle;
+        } else {
+            end = middle;
+        }
+    }
+    return first;
+}
+
+/* The row of x that `row` of the result is; none of them where it is padding. */
+K_FN int64_t p_source(const mp_padding_args *args, int64_t row) {
+    if (args->kind == K_ROWS_LISTED) {
+        return args->places[row];
+    }
+    const int64_t entry =
+        args->kind == K_ROWS_PADDED ? p_divide(row, args->length) : p_entry(args, row);
+    const int64_t start = args->starts[entry], end = args->starts[entry + 1];
+    if (args->kind == K_ROWS_PADDED) {
+        const int64_t at = start + row - entry * args->length;
+        return at < end ? at : -1;
+    }
+    const int64_t at = row - start;
+    return at >= 0 && row < end && at < args->length ? entry * args->length + at : -1;
+}
+
+K_KERNEL(mp_padding_args, args) {
+    K_GRID_LOOP(i, args.rows * args.units) {
+        const int64_t row = p_divide(i, args.units), c = i - row * args.units;
+        const int64_t source = p_source(&args, row);
+        T value = {0};
+        if (source >= 0 && source < args.given) {
+            value = ((const T *)args.x)[source * args.units + c];
+        }
+        ((T *)args.out)[i] = value;
+    }
+}

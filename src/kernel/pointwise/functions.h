@@ -1,0 +1,130 @@
+/* functions.h - helpers for the expressions in pointwise.def, over TC, the compute type of K_T0.
+ *
+ * No guard: fused kernels include it once for each type, each in a namespace of its own.
+ * SPDX-License-Identifier: Apache-2.0 */
+
+K_FN TC p_abs(TC x) {
+#if T_FLOAT
+    return K_M(fabs)(x);
+#elif T_SIGNED
+    return x < 0 ? (TC)-x : x;
+#else
+    return x;
+#endif
+}
+
+K_FN TC p_sign(TC x) {
+#if T_FLOAT
+    return x > (TC)0 ? (TC)1 : x < (TC)0 ? (TC)-1 : x; /* keeps zeros and NaN */
+#elif T_SIGNED
+    return (TC)((x > 0) - (x < 0));
+#else
+    return x != 0;
+#endif
+}
+
+/* NaN stays; where the bounds cross, the upper one wins. */
+K_FN TC p_clamp(TC x, TC low, TC high) {
+    const TC raised = x < low ? low : x;
+    return raised > high ? high : raised;
+}
+
+/* As ONNX Runtime and NumPy have it, a NaN on either side is the result. */
+K_FN TC p_max(TC x, TC y) {
+#if T_FLOAT
+    return x != x ? x : y != y ? y : x > y ? x : y;
+#else
+    return x > y ? x : y;
+#endif
+}
+
+K_FN TC p_min(TC x, TC y) {
+#if T_FLOAT
+    return x != x ? x : y != y ? y : x < y ? x : y;
+#else
+    return x < y ? x : y;
+#endif
+}
+
+/* Integers: a zero divisor gives 0, the lowest value over -1 wraps; neither may trap a CPU. */
+K_FN TC p_div(TC x, TC y) {
+#if T_FLOAT
+    return x / y;
+#elif T_SIGNED
+    return y == 0 ? (TC)0 : y == -1 ? (TC)(0 - (uint64_t)x) : (TC)(x / y);
+#else
+    return y == 0 ? (TC)0 : (TC)(x / y);
+#endif
+}
+
+/* The remainder with the sign of the dividend. */
+K_FN TC p_fmod(TC x, TC y) {
+#if T_FLOAT
+    return K_M(fmod)(x, y);
+#elif T_SIGNED
+    return y == 0 || y == -1 ? (TC)0 : (TC)(x % y);
+#else
+    return y == 0 ? (TC)0 : (TC)(x % y);
+#endif
+}
+
+/* The remainder with the sign of the divisor. */
+K_FN TC p_mod(TC x, TC y) {
+    const TC rest = p_fmod(x, y);
+#if T_SIGNED
+    return rest != 0 && (rest < 0) != (y < 0) ? (TC)(rest + y) : rest;
+#else
+    return rest;
+#endif
+}
+
+#if T_FLOAT
+K_FN TC p_sigmoid(TC x) { /* never exponentiates a positive number, so nothing overflows */
+    const TC e = K_M(exp)(-p_abs(x));
+    return (x < (TC)0 ? e : (TC)1) / ((TC)1 + e);
+}
+
+K_FN TC p_softplus(TC x) {
+    return (x > (TC)0 ? x : (TC)0) + K_M(log1p)(K_M(exp)(-p_abs(x)));
+}
+
+/* x times the normal distribution's share below x: by erf, or as tanh approximates it. */
+K_FN TC p_gelu(TC x, int by_tanh) {
+    const TC t = by_tanh ? K_M(tanh)((TC)0.7978845608028654 * (x + (TC)0.044715 * x * x * x))
+                         : K_M(erf)(x * (TC)0.7071067811865476);
+    return (TC)0.5 * x * ((TC)1 + t);
+}
+#else
+/* Bits that leave are lost; a distance beyond the width leaves none. */
+K_FN TC p_shift(TC x, TC distance, int left) {
+    if ((uint64_t)distance >= sizeof(TC) * 8) {
+        return 0;
+    }
+    return (TC)(left ? (uint64_t)x << distance : (uint64_t)x >> distance);
+}
+#endif
+
+/* x + bias, cut to a whole number and wrapped where x is one. */
+K_FN TC p_moved(TC x, float bias) {
+#if T_FLOAT
+    return x + (TC)bias;
+#else
+    const double exact = 0x1p53; /* doubles below it hold every whole number */
+    const double moved = (double)x + (double)bias;
+    if (moved > -exact && moved < exact) {
+        return (TC)(int64_t)moved;
+    }
+    const int64_t step = bias > -0x1p53f && bias < 0x1p53f ? (int64_t)bias : 0;
+    return (TC)((uint64_t)x + (uint64_t)step);
+#endif
+}
+
+/* Towards zero by `bias`; what lies within `border` of zero becomes zero. */
+K_FN TC p_shrink(TC x, float bias, float border) {
+#if T_FLOAT
+    const TC edge = (TC)border, real = x;
+#else
+    const double edge = (double)border, real = (double)x;
+#endif
+    return real < -edge ? p_moved(x, bias) : real > edge ? p_moved(x, -bias) : (TC)0;
+}

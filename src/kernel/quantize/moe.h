@@ -1,0 +1,55 @@
+/* moe.h - tiles of routes that one expert serves.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_MOE_H
+#define MP_KERNEL_MOE_H
+
+#include "kernel/quantize/moe_args.h"
+#include "kernel/quantize/nbits.h"
+#include "kernel/rows/sort_args.h"
+
+typedef struct m_tile {
+    int64_t expert;
+    const k_pair *routes;
+    int64_t count; /* of them; 0 where there is no such tile */
+} m_tile;
+
+/* Tile number `tile` of `size` routes. */
+K_FN m_tile m_tile_at(const mp_moe_product_args *args, int64_t tile, int64_t size) {
+    const int64_t *tiles = (const int64_t *)args->tiles, *first = (const int64_t *)args->first;
+    m_tile out = {0, 0, 0};
+    if (tile >= tiles[args->experts]) {
+        return out;
+    }
+    int64_t low = 0,
+            high = args->experts - 1; /* the last expert whose tiles begin here or before */
+    while (low < high) {
+        const int64_t middle = low + (high - low + 1) / 2;
+        if (tiles[middle] <= tile) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    const int64_t at = first[low] + (tile - tiles[low]) * size;
+    const int64_t left = first[low + 1] - at;
+    out.expert = low;
+    out.routes = (const k_pair *)args->sorted + at;
+    out.count = left < size ? left : size;
+    return out;
+}
+
+/* The row of A that route number `r` of a tile has. */
+K_FN const T *m_row(const mp_moe_product_args *args, const m_tile *t, int64_t r) {
+    return (const T *)args->a + t->routes[r].index / args->share * args->w.k;
+}
+
+K_FN void m_put(const mp_moe_product_args *args, const m_tile *t, int64_t r, int64_t column,
+                float sum) {
+    const int64_t n = args->w.n;
+    if (args->bias != 0) {
+        sum += T_load(((const T *)args->bias)[t->expert * n + column]);
+    }
+    ((T *)args->out)[t->routes[r].index * n + column] = T_store(sum);
+}
+
+#endif

@@ -1,0 +1,83 @@
+/* moe_args.h - arguments of mixtures of experts. Each row of the input takes k routes, each to an
+ * expert; a route's number is row * k + j.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_MOE_ARGS_H
+#define MP_KERNEL_MOE_ARGS_H
+
+#include "kernel/quantize/quantize_args.h"
+
+enum {
+    K_MOE_LANES = 256,
+    K_MOE_TILE = 64,  /* routes and columns of a tile of the product of many */
+    K_MOE_DEPTH = 16, /* of a tile's parts along k */
+    K_MOE_FEW = 4,    /* routes of a tile of the product of few */
+};
+
+/* pairs[route] = (expert, route); weight[route] is how much of its result counts. */
+typedef struct mp_moe_route_args {
+    const void *scores; /* [rows][experts] */
+    const void *mix;    /* NULL: weights come from the scores; otherwise these are they */
+    void *pairs, *weight;
+    int64_t rows;
+    int32_t experts, k;
+    int32_t normalize, sparse;
+} mp_moe_route_args;
+
+/* Pairs in the order of their experts; routes of one expert keep theirs. For few of them. */
+typedef struct mp_moe_order_args {
+    const void *pairs;
+    void *sorted;
+    int64_t routes;
+} mp_moe_order_args;
+
+/* first[e]: the first pair of expert e; tiles[e]: tiles of all experts before it. One more than
+ * there are experts of both. */
+typedef struct mp_moe_tiles_args {
+    const void *sorted;
+    void *first, *tiles;
+    int64_t routes, experts;
+    int64_t tile;
+} mp_moe_tiles_args;
+
+/* out[route][n] = a[route / share][k] . the weights of its expert, plus the bias of that. */
+typedef struct mp_moe_product_args {
+    const void *a, *bias;
+    const void *sorted, *first, *tiles;
+    void *out;
+    int64_t share;
+    int64_t experts;
+    int64_t tiles_max, tiles_across; /* as many as there may be; of columns */
+    k_nbits w;
+} mp_moe_product_args;
+
+enum {
+    K_MOE_RELU,
+    K_MOE_GELU, /* as tanh approximates it */
+    K_MOE_SILU,
+    K_MOE_IDENTITY,
+    K_MOE_SWIGLU,
+};
+
+/* How x has the two halves of SwiGLU. */
+enum { K_MOE_APART, K_MOE_PAIRS, K_MOE_HALVES };
+
+/* out = activation(x), times `gate` where there is one; of K_MOE_SWIGLU
+ * g sigmoid(alpha g) (l + beta), with g and l kept within `limit`. */
+typedef struct mp_moe_activate_args {
+    const void *x, *gate; /* gate: NULL for none; l of K_MOE_APART */
+    void *out;
+    int64_t count, columns; /* of out */
+    int32_t kind, halves;
+    float alpha, beta, limit;
+    int32_t unused;
+} mp_moe_activate_args;
+
+/* out[row] = the sum of x[route] * weight[route] over its k routes. */
+typedef struct mp_moe_combine_args {
+    const void *x, *weight;
+    void *out;
+    int64_t count, columns;
+    int32_t k, unused;
+} mp_moe_combine_args;
+
+#endif

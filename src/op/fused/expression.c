@@ -1,0 +1,169 @@
+/* expression.c - builds expressions.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/fused/expression.h"
+
+#include "base/half.h"
+
+#include <string.h>
+
+mp_dtype mp_expression_type(const mp_expression *e, int reg) {
+    const int number = reg - MP_FIRST_NUMBER;
+    const int term = reg - MP_FIRST_TERM;
+    if (term >= 0) {
+        return term < MP_MIN(e->term_count, MP_TERMS_MAX) ? e->terms[term].type : MP_NONE;
+    }
+    if (number >= 0) {
+        return number < MP_MIN(e->number_count, K_FUSED_NUMBERS) ? e->numbers[number].type
+                                                                 : MP_NONE;
+    }
+    return reg >= 0 && reg < MP_MIN(e->input_count, K_FUSED_IN) ? e->inputs[reg] : MP_NONE;
+}
+
+static bool is_computed(mp_dtype type) {
+    return (MP_BIT(type) & MP_ALL_TYPES) != 0;
+}
+
+int mp_expression_input(mp_expression *e, mp_dtype type) {
+    if (e->input_count == K_FUSED_IN || !is_computed(type)) {
+        return MP_NO_REGISTER;
+    }
+    e->inputs[e->input_count] = type;
+    return MP_FIRST_INPUT + e->input_count++;
+}
+
+int mp_expression_number(mp_expression *e, mp_dtype type, float value) {
+    const mp_dtypes kept = MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16);
+    const uint32_t bits = mp_float_bits(value); /* zeros of both signs are two numbers */
+    for (int i = 0; i < e->number_count; i++) {
+        if (e->numbers[i].type == type && mp_float_bits(e->numbers[i].value) == bits) {
+            return MP_FIRST_NUMBER + i;
+        }
+    }
+    if (e->number_count == K_FUSED_NUMBERS || (MP_BIT(type) & kept) == 0) {
+        return MP_NO_REGISTER;
+    }
+    e->numbers[e->number_count] = (mp_number){.type = type, .value = value};
+    return MP_FIRST_NUMBER + e->number_count++;
+}
+
+static int add_term(mp_expression *e, const mp_term *term) {
+    if (e->term_count == MP_TERMS_MAX) {
+        return MP_NO_REGISTER;
+    }
+    e->terms[e->term_count] = *term;
+    return MP_FIRST_TERM + e->term_count++;
+}
+
+int mp_expression_function(mp_expression *e, const char *word, int x, int y, float a, float b) {
+    const mp_function *function = mp_function_find(word);
+    const mp_dtype type = mp_expression_type(e, x);
+    if (function == NULL || type == MP_NONE ||
+        (function->arity == 2 && mp_expression_type(e, y) != type) ||
+        (function->arity == 1 && y != MP_NO_REGISTER)) {
+        return MP_NO_REGISTER;
+    }
+    const mp_term term = {.kind = MP_TERM_FUNCTION,
+                          .type = mp_function_is_test(function) ? MP_BOOL : type,
+                          .from = mp_function_type(function, type),
+                          .function = function,
+                          .x = {(int16_t)x, (int16_t)y, MP_NO_REGISTER},
+                          .a = a,
+                          .b = b};
+    return term.from != MP_NONE ? add_term(e, &term) : MP_NO_REGISTER;
+}
+
+int mp_expression_cast(mp_expression *e, int x, mp_dtype type) {
+    const mp_dtype from = mp_expression_type(e, x);
+    if (!is_computed(type) || from == MP_NONE) {
+        return MP_NO_REGISTER;
+    }
+    const mp_term term = {.kind = MP_TERM_CAST,
+                          .type = type,
+                          .from = from,
+                          .x = {(int16_t)x, MP_NO_REGISTER, MP_NO_REGISTER}};
+    return from == type ? x : add_term(e, &term);
+}
+
+int mp_expression_where(mp_expression *e, int condition, int x, int y) {
+    const mp_dtype type = mp_expression_type(e, x);
+    if (mp_expression_type(e, condition) != MP_BOOL || type == MP_NONE ||
+        mp_expression_type(e, y) != type) {
+        return MP_NO_REGISTER;
+    }
+    const mp_term term = {.kind = MP_TERM_WHERE,
+                          .type = type,
+                          .from = type,
+                          .x = {(int16_t)condition, (int16_t)x, (int16_t)y}};
+    return add_term(e, &term);
+}
+
+bool mp_expression_output(mp_expression *e, int reg) {
+    if (e->output_count == K_FUSED_OUT || reg < MP_FIRST_TERM ||
+        mp_expression_type(e, reg) == MP_NONE) {
+        return false;
+    }
+    e->outputs[e->output_count++] = (int16_t)reg;
+    return true;
+}
+
+/* ---- lives ---- */
+
+void mp_expression_lives(const mp_expression *e, int16_t last[MP_REGISTERS_MAX]) {
+    for (int i = 0; i < MP_REGISTERS_MAX; i++) {
+        last[i] = -1;
+    }
+    for (int t = 0; t < e->term_count; t++) {
+        for (size_t k = 0; k < MP_COUNT_OF(e->terms[t].x); k++) {
+            if (e->terms[t].x[k] != MP_NO_REGISTER) {
+                last[e->terms[t].x[k]] = (int16_t)t;
+            }
+        }
+    }
+    for (int i = 0; i < e->output_count; i++) {
+        last[e->outputs[i]] = (int16_t)e->term_count;
+    }
+}
+
+int mp_expression_live(const mp_expression *e) {
+    int16_t last[MP_REGISTERS_MAX];
+    int ended[MP_TERMS_MAX + 1] = {0}; /* registers whose last reader is that term */
+    int live = e->input_count;
+    int most = live;
+    mp_expression_lives(e, last);
+    for (int reg = 0; reg < MP_FIRST_TERM + e->term_count; reg++) {
+        const bool is_number = reg >= MP_FIRST_NUMBER && reg < MP_FIRST_TERM;
+        const int own = reg - MP_FIRST_TERM;
+        if (!is_number && (last[reg] >= 0 || own >= 0)) {
+            ended[MP_MAX(last[reg], own)]++;
+        }
+    }
+    for (int t = 0; t < e->term_count; t++) {
+        live++;
+        most = MP_MAX(most, live);
+        live -= ended[t];
+    }
+    return most;
+}
+
+/* ---- what operators say ---- */
+
+bool mp_express_known(const mp_expresser *e, int i, float *out) {
+    const mp_tensor *in = &e->in[i];
+    uint16_t half = 0;
+    if (in->data == 0 || mp_shape_count(&in->shape) != 1) {
+        return false;
+    }
+    const void *at = (const void *)in->data;
+    switch (in->type) {
+    case MP_F32:
+        memcpy(out, at, sizeof *out);
+        return true;
+    case MP_F16:
+    case MP_BF16:
+        memcpy(&half, at, sizeof half);
+        *out = in->type == MP_F16 ? mp_from_f16(half) : mp_from_bf16(half);
+        return true;
+    default:
+        return false;
+    }
+}

@@ -1,0 +1,54 @@
+/* fused.c - the operator that runs an expression: one kernel for what was several nodes.
+ *
+ * No model names it. The inputs broadcast to the shape of the outputs, which all have the same.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/core/families.h"
+#include "op/fused/fused_steps.h"
+
+static mp_status check_inputs(const mp_planner *p, const mp_expression *e) {
+    if (p->in_count != e->input_count || p->out_count != e->output_count) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "the expression has %d inputs and %d outputs, the node %d and %d",
+                       e->input_count, e->output_count, p->in_count, p->out_count);
+    }
+    for (int i = 0; i < p->in_count; i++) {
+        if (p->in[i].type != e->inputs[i]) {
+            return MP_FAIL(INVALID_ARGUMENT, "input %d is of type %s, not %s", i,
+                           mp_dtype_name(p->in[i].type), mp_dtype_name(e->inputs[i]));
+        }
+    }
+    return MP_OK;
+}
+
+static mp_status plan_fused(mp_planner *p) {
+    mp_expression e;
+    mp_shape shape = {.rank = 0};
+    mp_operand in[K_FUSED_IN];
+    mp_ref out[K_FUSED_OUT];
+    MP_TRY(mp_expression_read(mp_node_string(p->node, "expression", ""), &e));
+    MP_TRY(check_inputs(p, &e));
+    for (int i = 0; i < p->in_count; i++) {
+        in[i] = (mp_operand){MP_IN(i), &p->in[i].shape};
+        MP_TRY(mp_shape_broadcast(&shape, &p->in[i].shape, &shape));
+    }
+    for (int i = 0; i < e.output_count; i++) {
+        out[i] = MP_OUT(i);
+        MP_TRY(mp_plan_output(p, i, mp_expression_type(&e, e.outputs[i]), &shape));
+    }
+    return mp_plan_fused(p, &e, in, out, &shape);
+}
+
+static const mp_attr_def expression[] = {{"expression", MP_ATTR_STRING}, {NULL, 0}};
+
+static const mp_op ops[] = {
+    {.domain = MP_OWN_DOMAIN,
+     .name = "Fused",
+     .since = 1,
+     .until = 1,
+     .types = {{"T", MP_ALL_TYPES}},
+     .variadic = true,
+     .attrs = expression,
+     .plan = plan_fused},
+};
+
+const mp_op_family mp__family_fused = {"fused", ops, MP_COUNT_OF(ops)};

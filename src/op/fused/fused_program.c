@@ -1,0 +1,323 @@
+/* fused_program.c - runs an expression by the kernels of single functions.
+ *
+ * Registers are slots of BLOCK elements on the stack; float16 and bfloat16 are kept as float.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/fused/fused_program.h"
+
+#include "kernel/core/walk.h"
+#include "kernel/pointwise/pointwise_args.h"
+#include "op/core/kernel_cache.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BLOCK = 128,
+    ELEMENT_MAX = 8, /* bytes */
+    ALIGNED = 16,
+    SLOTS = MP_LIVE_MAX + K_FUSED_NUMBERS + 1,
+    CASTS_MAX = 3, /* from float to what it stands for, to the other type, and to float again */
+};
+
+typedef struct step {
+    mp_host_entry *entries[CASTS_MAX]; /* of a cast one behind the other; else the first */
+    int entry_count;
+    mp_term term;
+    int16_t out, x[3]; /* slots */
+} step;
+
+struct mp_fused_program {
+    mp_expression e; /* without its numbers, which come with each run */
+    mp_reading readings[K_FUSED_IN];
+    mp_host_entry *load[K_FUSED_IN], *store[K_FUSED_OUT];                       /* NULL: as it is */
+    int16_t inputs[K_FUSED_IN], numbers[K_FUSED_NUMBERS], outputs[K_FUSED_OUT]; /* slots */
+    step steps[];
+};
+
+/* ---- making ---- */
+
+static mp_dtype kept_as(mp_dtype type) {
+    return type == MP_F16 || type == MP_BF16 ? MP_F32 : type;
+}
+
+static mp_status find_cast(mp_dtype from, mp_dtype to, mp_host_entry **out) {
+    char name[64];
+    *out = NULL;
+    if (from == to) {
+        return MP_OK;
+    }
+    (void)snprintf(name, sizeof name, "cast_%s_%s", mp_dtype_word(from), mp_dtype_word(to));
+    return mp_kernel_cache_host_entry(name, out);
+}
+
+static mp_status add_cast(step *to, mp_dtype from, mp_dtype type) {
+    mp_host_entry *entry = NULL;
+    MP_TRY(find_cast(from, type, &entry));
+    if (entry != NULL) {
+        to->entries[to->entry_count++] = entry;
+    }
+    return MP_OK;
+}
+
+static mp_status find_entries(step *to) {
+    const mp_term *term = &to->term;
+    char name[64];
+    switch (term->kind) {
+    case MP_TERM_FUNCTION:
+        (void)snprintf(name, sizeof name, "pointwise%d_%s_%s", term->function->arity,
+                       term->function->word, mp_dtype_word(kept_as(term->from)));
+        break;
+    case MP_TERM_WHERE:
+        (void)snprintf(name, sizeof name, "where_b%zu", 8 * mp_dtype_size(kept_as(term->type)));
+        break;
+    case MP_TERM_CAST:
+        MP_TRY(add_cast(to, kept_as(term->from), term->from));
+        MP_TRY(add_cast(to, term->from, term->type));
+        return add_cast(to, term->type, kept_as(term->type));
+    }
+    to->entry_count = 1;
+    return mp_kernel_cache_host_entry(name, &to->entries[0]);
+}
+
+typedef struct slots {
+    bool taken[SLOTS];
+    int16_t of[MP_REGISTERS_MAX];
+} slots;
+
+static int16_t take_slot(slots *s, int reg) {
+    int16_t slot = 0;
+    while (s->taken[slot]) {
+        slot++;
+        assert(slot < SLOTS);
+    }
+    s->taken[slot] = true;
+    s->of[reg] = slot;
+    return slot;
+}
+
+/* A result gets a slot of its own, so that no kernel writes what it still reads. */
+static mp_status make_steps(mp_fused_program *program, slots *s) {
+    const mp_expression *e = &program->e;
+    int16_t last[MP_REGISTERS_MAX];
+    mp_expression_lives(e, last);
+    for (int t = 0; t < e->term_count; t++) {
+        step *at = &program->steps[t];
+        at->term = e->terms[t];
+        MP_TRY(find_entries(at));
+        for (size_t k = 0; k < MP_COUNT_OF(at->x); k++) {
+            const int reg = at->term.x[k];
+            at->x[k] = reg != MP_NO_REGISTER ? s->of[reg] : 0;
+        }
+        at->out = take_slot(s, MP_FIRST_TERM + t);
+        for (int reg = 0; reg <= MP_FIRST_TERM + t; reg++) {
+            const bool is_number = reg >= MP_FIRST_NUMBER && reg < MP_FIRST_TERM;
+            const bool is_over = last[reg] == t || (reg == MP_FIRST_TERM + t && last[reg] < 0);
+            if (!is_number && is_over) {
+                s->taken[s->of[reg]] = false;
+            }
+        }
+    }
+    return MP_OK;
+}
+
+static mp_status fill_program(mp_fused_program *program) {
+    const mp_expression *e = &program->e;
+    slots s = {.taken = {false}};
+    for (int i = 0; i < e->input_count; i++) {
+        program->inputs[i] = take_slot(&s, MP_FIRST_INPUT + i);
+        MP_TRY(find_cast(e->inputs[i], kept_as(e->inputs[i]), &program->load[i]));
+    }
+    for (int i = 0; i < e->number_count; i++) {
+        program->numbers[i] = take_slot(&s, MP_FIRST_NUMBER + i);
+    }
+    MP_TRY(make_steps(program, &s));
+    for (int i = 0; i < e->output_count; i++) {
+        const mp_dtype type = mp_expression_type(e, e->outputs[i]);
+        program->outputs[i] = s.of[e->outputs[i]];
+        MP_TRY(find_cast(kept_as(type), type, &program->store[i]));
+    }
+    return MP_OK;
+}
+
+mp_status mp_fused_program_make(const mp_expression *e, const mp_reading *readings,
+                                mp_fused_program **out) {
+    mp_fused_program *program =
+        calloc(1, sizeof *program + (size_t)e->term_count * sizeof program->steps[0]);
+    if (program == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for an expression of %d terms",
+                       e->term_count);
+    }
+    program->e = *e;
+    memcpy(program->readings, readings, (size_t)e->input_count * sizeof *readings);
+    const mp_status status = fill_program(program);
+    if (status != MP_OK) {
+        free(program);
+        return status;
+    }
+    *out = program;
+    return MP_OK;
+}
+
+/* ---- running ---- */
+
+typedef struct block {
+    const mp_fused_program *program;
+    const mp_fused_args *args;
+    int64_t first, count;
+    unsigned char (*slots)[BLOCK * ELEMENT_MAX];
+} block;
+
+static void convert(mp_host_entry *entry, const void *from, void *to, int64_t count) {
+    const mp_pointwise1_args args = {.x = from, .out = to, .count = count};
+    entry(&args);
+}
+
+/* `count` elements, each of them the one at `from`. */
+static void repeat(unsigned char *to, const void *from, size_t size, int64_t count) {
+    for (int64_t k = 0; k < count; k++) {
+        memcpy(to + (size_t)k * size, from, size);
+    }
+}
+
+static void gather(const block *b, const unsigned char *from, size_t size, int view,
+                   unsigned char *to) {
+    for (int64_t k = 0; k < b->count; k++) {
+        uint32_t at[K_WALK_VIEWS];
+        k_walk_to(&b->args->walk, (uint32_t)(b->first + k), K_WALK_VIEWS, at);
+        memcpy(to + (size_t)k * size, from + (size_t)at[view] * size, size);
+    }
+}
+
+static void load(const block *b, int i, int *view) {
+    const mp_fused_program *program = b->program;
+    const size_t size = mp_dtype_size(program->e.inputs[i]);
+    const unsigned char *from = b->args->in[i];
+    unsigned char *slot = b->slots[program->inputs[i]];
+    unsigned char raw[BLOCK * ELEMENT_MAX] __attribute__((aligned(ALIGNED)));
+    unsigned char *to = program->load[i] != NULL ? raw : slot;
+    switch (program->readings[i]) {
+    case MP_READ_WHOLE:
+        memcpy(to, from + (size_t)b->first * size, (size_t)b->count * size);
+        break;
+    case MP_READ_ONE:
+        repeat(to, from, size, b->count);
+        break;
+    case MP_READ_VIEW:
+        gather(b, from, size, (*view)++, to);
+        break;
+    }
+    if (program->load[i] != NULL) {
+        convert(program->load[i], raw, slot, b->count);
+    }
+}
+
+static k_walk flat(int64_t count) {
+    return (k_walk){.count = count,
+                    .length = (uint32_t)count,
+                    .by_length = mp_divider((uint32_t)count),
+                    .whole = (1u << K_WALK_VIEWS) - 1,
+                    .levels = 1,
+                    .level = {{.dim = 1, .divider = mp_divider(1)}}};
+}
+
+static void run_function(const block *b, const step *at) {
+    const mp_term *term = &at->term;
+    if (term->function->arity == 1) {
+        const mp_pointwise1_args args = {.x = b->slots[at->x[0]],
+                                         .out = b->slots[at->out],
+                                         .count = b->count,
+                                         .a = term->a,
+                                         .b = term->b};
+        at->entries[0](&args);
+        return;
+    }
+    const mp_pointwise2_args args = {.x = b->slots[at->x[0]],
+                                     .y = b->slots[at->x[1]],
+                                     .out = b->slots[at->out],
+                                     .a = term->a,
+                                     .b = term->b,
+                                     .walk = flat(b->count)};
+    at->entries[0](&args);
+}
+
+static void run_casts(const block *b, const step *at) {
+    unsigned char between[CASTS_MAX - 1][BLOCK * ELEMENT_MAX] __attribute__((aligned(ALIGNED)));
+    const void *from = b->slots[at->x[0]];
+    for (int i = 0; i < at->entry_count; i++) {
+        void *to = i + 1 < at->entry_count ? between[i] : b->slots[at->out];
+        convert(at->entries[i], from, to, b->count);
+        from = to;
+    }
+}
+
+static void run_where(const block *b, const step *at) {
+    const mp_where_args args = {.condition = b->slots[at->x[0]],
+                                .x = b->slots[at->x[1]],
+                                .y = b->slots[at->x[2]],
+                                .out = b->slots[at->out],
+                                .walk = flat(b->count)};
+    at->entries[0](&args);
+}
+
+static void run_step(const block *b, const step *at) {
+    switch (at->term.kind) {
+    case MP_TERM_FUNCTION:
+        run_function(b, at);
+        break;
+    case MP_TERM_CAST:
+        run_casts(b, at);
+        break;
+    case MP_TERM_WHERE:
+        run_where(b, at);
+        break;
+    }
+}
+
+static void store(const block *b, int i) {
+    const mp_fused_program *program = b->program;
+    const size_t size = mp_dtype_size(mp_expression_type(&program->e, program->e.outputs[i]));
+    const unsigned char *slot = b->slots[program->outputs[i]];
+    unsigned char *to = (unsigned char *)b->args->out[i] + (size_t)b->first * size;
+    if (program->store[i] != NULL) {
+        convert(program->store[i], slot, to, b->count);
+    } else {
+        memcpy(to, slot, (size_t)b->count * size);
+    }
+}
+
+static void run_block(const block *b) {
+    const mp_expression *e = &b->program->e;
+    int view = 0;
+    for (int i = 0; i < e->input_count; i++) {
+        load(b, i, &view);
+    }
+    for (int i = 0; i < e->number_count; i++) {
+        repeat(b->slots[b->program->numbers[i]], &b->args->numbers[i], sizeof(float), b->count);
+    }
+    for (int t = 0; t < e->term_count; t++) {
+        run_step(b, &b->program->steps[t]);
+    }
+    for (int i = 0; i < e->output_count; i++) {
+        store(b, i);
+    }
+}
+
+/* The kernels that are called within are those of a grid of one lane. */
+void mp_fused_program_enter(const void *packed) {
+    const mp_fused_args *args = packed;
+    const struct k_lane lane = k_lane;
+    const int64_t number = (int64_t)lane.block.x * lane.block_dim.x + lane.thread.x;
+    const int64_t lanes = (int64_t)lane.block_dim.x * lane.grid_dim.x;
+    const int64_t blocks = MP_CEIL_DIV(args->walk.count, BLOCK);
+    unsigned char slots_of[SLOTS][BLOCK * ELEMENT_MAX] __attribute__((aligned(ALIGNED)));
+    block b = {.program = args->program, .args = args, .slots = slots_of};
+    k_lane = (struct k_lane){.block_dim = {1, 1, 1}, .grid_dim = {1, 1, 1}};
+    for (int64_t i = number; i < blocks; i += lanes) {
+        b.first = i * BLOCK;
+        b.count = MP_MIN(args->walk.count - b.first, BLOCK);
+        run_block(&b);
+    }
+    k_lane = lane;
+}

@@ -1,0 +1,15 @@
+/* fused_steps.h - an expression as a step of any operator's plan.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_OP_FUSED_STEPS_H
+#define MP_OP_FUSED_STEPS_H
+
+#include "op/fused/expression.h"
+#include "op/pointwise/pointwise_steps.h"
+
+/* Computes the expression over `shape`, to which the inputs broadcast. An output may lie where an
+ * input does that is as large and not repeated. Fails: UNSUPPORTED where more than K_WALK_VIEWS
+ * inputs are repeated along some dimensions. */
+mp_status mp_plan_fused(mp_planner *p, const mp_expression *e, const mp_operand *in,
+                        const mp_ref *out, const mp_shape *shape);
+
+#endif

@@ -1,0 +1,326 @@
+/* conv_steps.c - see conv_steps.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/linear/conv_steps.h"
+
+#include "op/core/channels.h"
+#include "op/core/host_input.h"
+#include "op/linear/depthwise.h"
+#include "op/linear/epilogue_steps.h"
+#include "op/pointwise/pointwise_steps.h"
+
+#include <string.h>
+
+static const mp_conv_form *form_of(const mp_planner *p) {
+    static const mp_conv_form usual = {.bias = 2};
+    const mp_conv_form *form = p->node->op->detail;
+    return form != NULL ? form : &usual;
+}
+
+/* The weights as ONNX has them, however they are stored. */
+static mp_shape weights_of(const mp_planner *p, const mp_tensor *w) {
+    return form_of(p)->weights_last ? mp_shape_first(p, &w->shape) : w->shape;
+}
+
+/* Padding that is an input takes the place of the attribute. */
+static mp_status read_pads(const mp_planner *p, mp_window *window) {
+    int64_t pads[2 * MP_SPATIAL_MAX];
+    const int spatial = window->spatial, input = form_of(p)->pads;
+    int count = -1;
+    if (input > 0) {
+        MP_TRY(mp_host_ints(p, input, "Pads", 2 * spatial, pads, &count));
+    }
+    if (count <= 0) {
+        return MP_OK;
+    }
+    if (count != 2 * spatial) {
+        return MP_FAIL(INVALID_ARGUMENT, "Pads has %d values where %d are needed", count,
+                       2 * spatial);
+    }
+    for (int k = 0; k < count; k++) {
+        if (pads[k] < 0 || pads[k] > 1 << 30) {
+            return MP_FAIL(INVALID_ARGUMENT, "Pads has the value %lld; 0 to 2^30 are possible",
+                           (long long)pads[k]);
+        }
+    }
+    for (int d = 0; d < spatial && window->auto_pad == MP_PAD_NOTSET; d++) {
+        window->pad_begin[d] = pads[d];
+        window->pad_end[d] = pads[spatial + d];
+    }
+    return MP_OK;
+}
+
+mp_status mp_conv_describe(const mp_planner *p, bool transposed, mp_conv *conv, mp_window *window) {
+    const mp_shape image = mp_shape_first(p, &p->in[0].shape);
+    const mp_shape weights = weights_of(p, &p->in[1]);
+    const mp_shape *x = &image;
+    const mp_shape *w = &weights;
+    const mp_tensor *bias = mp_plan_in(p, form_of(p)->bias);
+    const int64_t groups = mp_node_int(p->node, "group", 1);
+    char x_text[MP_SHAPE_TEXT];
+    char w_text[MP_SHAPE_TEXT];
+    mp_shape_text(x, x_text);
+    mp_shape_text(w, w_text);
+    if (x->rank < 3 || x->rank != w->rank) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "X of shape %s and W of shape %s need the same rank, 3 to 5", x_text,
+                       w_text);
+    }
+    MP_TRY(mp_window_read(p->node, x->rank - 2, &w->dim[2], window));
+    MP_TRY(read_pads(p, window));
+    MP_TRY(mp_window_check_input(window, &x->dim[2]));
+    int64_t grouped = 0; /* channels on the side that W has divided by the groups */
+    if (groups < 1 || __builtin_mul_overflow(w->dim[1], groups, &grouped) ||
+        x->dim[1] != (transposed ? w->dim[0] : grouped) || w->dim[0] % groups != 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "X of shape %s, W of shape %s and group %lld do not fit",
+                       x_text, w_text, (long long)groups);
+    }
+    *conv = (mp_conv){
+        .type = p->in[0].type,
+        .transposed = transposed,
+        .channels_last = mp_channels_last(p),
+        .tf32 = p->node->options.tf32,
+        .bias = bias != NULL,
+        .spatial = window->spatial,
+        .search = p->node->options.conv_search,
+        .workspace_max = p->node->options.conv_workspace_max,
+        .align = p->align,
+        .batch = x->dim[0],
+        .in_channels = x->dim[1],
+        .out_channels = transposed ? grouped : w->dim[0],
+        .groups = groups,
+    };
+    if (bias != NULL && (bias->shape.rank != 1 || bias->shape.dim[0] != conv->out_channels)) {
+        return MP_FAIL(INVALID_ARGUMENT, "B of shape %s does not have %lld elements",
+                       mp_shape_text(&bias->shape, x_text), (long long)conv->out_channels);
+    }
+    memcpy(conv->in, &x->dim[2], (size_t)window->spatial * sizeof(int64_t));
+    return MP_OK;
+}
+
+/* Residual and activation are left to steps behind. */
+static void leave_epilogue(mp_conv *conv) {
+    conv->residual = false;
+    conv->activation = MP_ACTIVATION_NONE;
+}
+
+/* Every output is a sum over nothing, and the bias. `out` as stored. */
+static mp_status plan_bias_only(mp_planner *p, mp_conv *conv, const mp_shape *out, mp_ref y) {
+    size_t bytes = 0;
+    mp_shape bias = {.rank = 1 + conv->spatial, .dim = {conv->out_channels, 1, 1, 1}};
+    if (mp_channels_last(p)) {
+        bias.rank = 1;
+    }
+    MP_TRY(mp_shape_bytes(out, conv->type, &bytes));
+    MP_TRY(mp_plan_fill(p, y, 0, 1, bytes));
+    leave_epilogue(conv);
+    return conv->bias ? mp_pointwise2(p, "add", conv->type, (mp_operand){y, out},
+                                      (mp_operand){MP_IN(form_of(p)->bias), &bias}, y, out, 0, 0)
+                      : MP_OK;
+}
+
+/* Whether the kernel for single channels does it; only with channels last. */
+static bool is_depthwise(const mp_planner *p, const mp_tensor *w) {
+    const mp_shape shape = weights_of(p, w);
+    return mp_channels_last(p) && strcmp(p->node->op->name, "ConvTranspose") != 0 &&
+           mp_depthwise_takes(w->type, &shape, mp_node_int(p->node, "group", 1));
+}
+
+static mp_status plan_depthwise(mp_planner *p, const mp_conv *conv,
+                                const mp_ref operands[MP_CONV_OPERANDS]) {
+    const mp_shape weights = weights_of(p, &p->in[1]), *w = &weights;
+    mp_ref own[MP_CONV_OPERANDS];
+    memcpy(own, operands, sizeof own);
+    if (!mp_node_prepared(p->node, 1)) {
+        MP_TRY(mp_plan_scratch_shape(p, w, conv->type, &own[MP_CONV_W]));
+        MP_TRY(mp_depthwise_turn(p, conv->type, w, operands[MP_CONV_W], own[MP_CONV_W]));
+    }
+    return mp_depthwise_steps(p, conv, own);
+}
+
+/* Whether weights as they come are in the order of an image with channels last. */
+static bool are_last(const mp_planner *p, const mp_shape *w) {
+    return form_of(p)->weights_last || w->dim[1] == 1; /* one channel: both orders are the same */
+}
+
+/* Weights mostly come as ONNX has them, and a library wants them as the image. Constants are
+ * brought into that order once. */
+mp_status mp_conv_prepare_weights(mp_planner *p, int i) {
+    const mp_tensor *w = &p->in[i];
+    if (i != 1 || !mp_channels_last(p) || w->shape.rank < 3) {
+        return MP_OK;
+    }
+    if (is_depthwise(p, w)) {
+        const mp_shape shape = weights_of(p, w);
+        MP_TRY(mp_plan_output(p, 0, w->type, &w->shape));
+        return mp_depthwise_turn(p, w->type, &shape, MP_IN(i), MP_OUT(0));
+    }
+    if (are_last(p, &w->shape)) {
+        return MP_OK;
+    }
+    MP_TRY(mp_plan_output(p, 0, w->type, &w->shape));
+    return mp_plan_channels_to_last(p, w->type, &w->shape, MP_IN(i), MP_OUT(0));
+}
+
+/* What stays in `conv` is what the device does. */
+static mp_status prepare(mp_planner *p, mp_conv *conv, mp_math **out) {
+    bool whole = true;
+    const mp_status status = mp_plan_conv_prepare(p, conv, out, &whole);
+    if (status != MP_OK || !whole) {
+        leave_epilogue(conv);
+    }
+    return status;
+}
+
+/* Where the device has no such convolution with channels last, the tensors are transposed. */
+static mp_status plan_channels_first(mp_planner *p, const mp_conv *conv, const mp_shape *out,
+                                     const mp_ref operands[MP_CONV_OPERANDS]) {
+    const mp_shape image = mp_shape_first(p, &p->in[0].shape);
+    const mp_shape weights = weights_of(p, &p->in[1]), *w = &weights;
+    mp_conv transposed = *conv;
+    mp_ref own[MP_CONV_OPERANDS];
+    transposed.channels_last = false;
+    memcpy(own, operands, sizeof own);
+    if (mp_node_prepared(p->node, 1) || form_of(p)->weights_last) {
+        MP_TRY(mp_plan_scratch_shape(p, w, conv->type, &own[MP_CONV_W]));
+        MP_TRY(mp_plan_channels_to_first(p, conv->type, w, operands[MP_CONV_W], own[MP_CONV_W]));
+    }
+    MP_TRY(mp_plan_scratch_shape(p, &image, conv->type, &own[MP_CONV_X]));
+    MP_TRY(mp_plan_scratch_shape(p, out, conv->type, &own[MP_CONV_Y]));
+    MP_TRY(mp_plan_channels_to_first(p, conv->type, &image, operands[MP_CONV_X], own[MP_CONV_X]));
+    MP_TRY(mp_plan_conv(p, &transposed, own));
+    return mp_plan_channels_to_last(p, conv->type, out, own[MP_CONV_Y], operands[MP_CONV_Y]);
+}
+
+static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
+                           const mp_ref operands[MP_CONV_OPERANDS]) {
+    const mp_shape *w = &p->in[1].shape;
+    mp_math *math = NULL;
+    mp_ref own[MP_CONV_OPERANDS];
+    mp_status status = prepare(p, conv, &math);
+    if (status == MP_UNSUPPORTED) {
+        return plan_channels_first(p, conv, out, operands);
+    }
+    MP_TRY(status);
+    memcpy(own, operands, sizeof own);
+    if (mp_node_prepared(p->node, 1) || are_last(p, w)) {
+        return mp_plan_conv_step(p, math, own);
+    }
+    status = mp_plan_scratch_shape(p, w, conv->type, &own[MP_CONV_W]);
+    if (status == MP_OK) {
+        status = mp_plan_channels_to_last(p, conv->type, w, operands[MP_CONV_W], own[MP_CONV_W]);
+    }
+    if (status != MP_OK) {
+        mp_plan_conv_drop(p, math);
+        return status;
+    }
+    return mp_plan_conv_step(p, math, own);
+}
+
+static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS]) {
+    mp_math *math = NULL;
+    MP_TRY(prepare(p, conv, &math));
+    return mp_plan_conv_step(p, math, operands);
+}
+
+/* Of single pixels, with channels last, a convolution is a product of matrices. */
+static bool is_product(const mp_conv *conv) {
+    bool fits = conv->channels_last && conv->groups == 1 && !conv->transposed;
+    for (int d = 0; d < conv->spatial; d++) {
+        fits = fits && conv->kernel[d] == 1 && conv->stride[d] == 1 && conv->pad_begin[d] == 0 &&
+               conv->pad_end[d] == 0;
+    }
+    return fits;
+}
+
+static mp_status plan_pixels(mp_planner *p, mp_conv *done, const mp_shape *out,
+                             const mp_ref operands[MP_CONV_OPERANDS]) {
+    const mp_ref own[MP_GEMM_OPERANDS] = {[MP_GEMM_A] = operands[MP_CONV_X],
+                                          [MP_GEMM_B] = operands[MP_CONV_W],
+                                          [MP_GEMM_C] = operands[MP_CONV_Y],
+                                          [MP_GEMM_D] = operands[MP_CONV_RESIDUAL],
+                                          [MP_GEMM_BIAS] = operands[MP_CONV_BIAS]};
+    mp_gemm gemm = {.type = done->type,
+                    .trans_b = true,
+                    .tf32 = done->tf32,
+                    .bias = done->bias,
+                    .activation = done->activation,
+                    .m = mp_shape_count(out) / done->out_channels,
+                    .n = done->out_channels,
+                    .k = done->in_channels,
+                    .lda = done->in_channels,
+                    .ldb = done->in_channels,
+                    .ldc = done->out_channels,
+                    .batch = 1,
+                    .alpha = 1,
+                    .beta = done->residual ? 1.0F : 0.0F,
+                    .align = done->align};
+    const mp_status status = mp_plan_gemm(p, &gemm, own);
+    if (status != MP_UNSUPPORTED || done->activation == MP_ACTIVATION_NONE) {
+        return status;
+    }
+    leave_epilogue(done);
+    gemm.activation = MP_ACTIVATION_NONE;
+    gemm.beta = 0;
+    return mp_plan_gemm(p, &gemm, own);
+}
+
+/* The convolution at `y`, as far as `done` says; the rest of the epilogue is taken out of that. */
+static mp_status plan_product(mp_planner *p, mp_conv *done, const mp_shape *out, mp_ref y) {
+    const mp_ref operands[MP_CONV_OPERANDS] = {
+        [MP_CONV_X] = MP_IN(0),
+        [MP_CONV_W] = MP_IN(1),
+        [MP_CONV_Y] = y,
+        [MP_CONV_BIAS] = done->bias ? MP_IN(form_of(p)->bias) : MP_NOWHERE,
+        [MP_CONV_RESIDUAL] = done->residual ? MP_IN(3) : MP_NOWHERE,
+    };
+    if (is_depthwise(p, &p->in[1])) {
+        if (done->activation == MP_ACTIVATION_OTHER) {
+            leave_epilogue(done);
+        }
+        return plan_depthwise(p, done, operands);
+    }
+    if (is_product(done)) {
+        return plan_pixels(p, done, out, operands);
+    }
+    return done->channels_last ? plan_last(p, done, out, operands) : plan_first(p, done, operands);
+}
+
+/* A residual that is repeated, or repeats the result, is added by a step of ours. */
+static mp_status plan_steps(mp_planner *p, const mp_conv *conv, const mp_shape *out,
+                            const mp_shape *stored, const mp_shape *result) {
+    mp_conv done = *conv;
+    mp_ref y = MP_OUT(0);
+    if (conv->residual && !mp_shape_equal(&p->in[3].shape, stored)) {
+        leave_epilogue(&done);
+    }
+    if (!mp_shape_equal(result, stored)) {
+        MP_TRY(mp_plan_scratch_shape(p, stored, conv->type, &y));
+    }
+    MP_TRY(mp_shape_count(&p->in[0].shape) > 0 ? plan_product(p, &done, out, y)
+                                               : plan_bias_only(p, &done, stored, y));
+    if (!mp_conv_has_epilogue(conv) || mp_conv_has_epilogue(&done)) {
+        return MP_OK;
+    }
+    return mp_epilogue_steps(p, conv, (mp_operand){y, stored}, result);
+}
+
+mp_status mp_conv_finish(mp_planner *p, mp_conv *conv, const mp_window *window) {
+    mp_shape out = {.rank = 2 + conv->spatial, .dim = {conv->batch, conv->out_channels}};
+    for (int d = 0; d < conv->spatial; d++) {
+        out.dim[2 + d] = conv->out[d];
+        conv->kernel[d] = window->kernel[d];
+        conv->stride[d] = window->stride[d];
+        conv->dilation[d] = window->dilation[d];
+        conv->pad_begin[d] = window->pad_begin[d];
+        conv->pad_end[d] = window->pad_end[d];
+    }
+    const mp_shape stored = mp_shape_stored(p, &out);
+    mp_shape result = stored;
+    if (conv->residual) {
+        MP_TRY(mp_shape_broadcast(&stored, &p->in[3].shape, &result));
+    }
+    MP_TRY(mp_plan_output(p, 0, conv->type, &result));
+    return mp_shape_count(&out) > 0 && mp_shape_count(&result) > 0
+               ? plan_steps(p, conv, &out, &stored, &result)
+               : MP_OK;
+}

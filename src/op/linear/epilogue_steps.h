@@ -1,0 +1,18 @@
+/* epilogue_steps.h - what is done to a convolution's result before it is stored.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_OP_EPILOGUE_STEPS_H
+#define MP_OP_EPILOGUE_STEPS_H
+
+#include "op/core/op.h"
+#include "op/pointwise/pointwise_steps.h"
+
+/* Reads the attributes `activation` and `activation_params`, and whether there is a fourth input,
+ * into `conv`. Fails: INVALID_ARGUMENT for an activation that is not known, or lacks parameters. */
+mp_status mp_epilogue_read(const mp_planner *p, mp_conv *conv);
+
+/* Steps of their own for what `conv` says: output 0 = activation(y + input 3). `y` may be the
+ * output. */
+mp_status mp_epilogue_steps(mp_planner *p, const mp_conv *conv, mp_operand y,
+                            const mp_shape *shape);
+
+#endif

@@ -1,0 +1,261 @@
+/* moe_steps.c - a mixture of experts as steps of an operator's plan.
+ *
+ * Each row takes k routes, each to an expert. Routes are sorted by their experts, so that tiles of
+ * them share an expert's weights; how many there are of each stays on the device, and grids are as
+ * large as they may have to be. Results lie by route and are summed for each row in the order of
+ * its routes, so that they repeat.
+ * Kernels: quantize/moe_route.cu, quantize/moe_order.cu, quantize/moe_tiles.cu,
+ * quantize/moe_rows.cu, quantize/moe_product.cu, quantize/moe_activate.cu, quantize/moe_combine.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/quantize/moe_steps.h"
+
+#include "op/rows/sort_steps.h"
+
+#include <math.h>
+
+enum {
+    EXPERTS_MAX = 1 << 20, /* their numbers are exact as floats */
+    ORDER_MAX = 512,       /* routes that are sorted by counting */
+    LANES = 128,
+    GROUP_LANES = 32,
+};
+
+/* ---- what is asked ---- */
+
+static mp_status read_activation(const mp_node *node, mp_moe *m) {
+    static const char *const names[] = {"relu", "gelu", "silu", "identity", "swiglu"};
+    const char *name = mp_node_string(node, "activation_type", "relu");
+    const int64_t fusion = mp_node_int(node, "swiglu_fusion", 0);
+    m->kind = -1;
+    for (int32_t i = 0; i < (int32_t)MP_COUNT_OF(names); i++) {
+        m->kind = strcmp(name, names[i]) == 0 ? i : m->kind;
+    }
+    if (m->kind < 0) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "activation_type is '%s'; relu, gelu, silu, identity and swiglu are known",
+                       name);
+    }
+    if (fusion < 0 || fusion > 2) {
+        return MP_FAIL(INVALID_ARGUMENT, "swiglu_fusion is %lld; it is 0, 1 or 2",
+                       (long long)fusion);
+    }
+    m->halves = m->kind == K_MOE_SWIGLU ? (int32_t)fusion : K_MOE_APART;
+    m->alpha = mp_node_float(node, "activation_alpha", 1);
+    m->beta = mp_node_float(node, "activation_beta", 0);
+    m->limit = mp_node_float(node, "swiglu_limit", INFINITY);
+    return MP_OK;
+}
+
+static mp_status read_shapes(const mp_planner *p, mp_moe *m) {
+    const mp_shape *x = &p->in[0].shape;
+    const mp_shape *scores = &p->in[1].shape;
+    char text[MP_SHAPE_TEXT];
+    char of[MP_SHAPE_TEXT];
+    m->type = p->in[0].type;
+    m->hidden = x->rank > 0 ? x->dim[x->rank - 1] : 0;
+    m->rows = mp_shape_span(x, 0, x->rank - 1);
+    if ((x->rank != 2 && x->rank != 3) || scores->rank != 2 || scores->dim[0] != m->rows) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "router_probs of shape %s do not go with an input of shape %s",
+                       mp_shape_text(scores, text), mp_shape_text(x, of));
+    }
+    m->experts = scores->dim[1];
+    if (m->experts > EXPERTS_MAX) {
+        return MP_FAIL(UNSUPPORTED, "%lld experts; up to %d are supported", (long long)m->experts,
+                       EXPERTS_MAX);
+    }
+    return MP_OK;
+}
+
+mp_status mp_moe_read(const mp_planner *p, mp_moe *out) {
+    *out = (mp_moe){.k = mp_node_int(p->node, "k", 1),
+                    .normalize = mp_node_int(p->node, "normalize_routing_weights", 0) != 0,
+                    .sparse = mp_node_int(p->node, "use_sparse_mixer", 0) != 0};
+    MP_TRY(read_activation(p->node, out));
+    MP_TRY(read_shapes(p, out));
+    if (out->k < 1 || out->k > out->experts) {
+        return MP_FAIL(INVALID_ARGUMENT, "k is %lld of %lld experts", (long long)out->k,
+                       (long long)out->experts);
+    }
+    return !out->sparse || out->k == 2
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "use_sparse_mixer with k = %lld; it chooses 2",
+                         (long long)out->k);
+}
+
+mp_status mp_moe_gate(const mp_planner *p, mp_moe *m, int i) {
+    m->gated = mp_plan_in(p, i) != NULL;
+    if (m->kind != K_MOE_SWIGLU || m->gated == (m->halves == K_MOE_APART)) {
+        return MP_OK;
+    }
+    return MP_FAIL(INVALID_ARGUMENT,
+                   m->gated ? "swiglu_fusion says that fc1 has what fc3 has, and there is an fc3"
+                            : "swiglu needs fc3, or swiglu_fusion 1 or 2 and both in fc1");
+}
+
+/* ---- the routes ---- */
+
+typedef struct routes {
+    int64_t count, tile, tiles_max;
+    mp_ref sorted, weight, first, tiles;
+} routes;
+
+static mp_status choose(mp_planner *p, const mp_moe *m, mp_ref pairs, mp_ref weight) {
+    const mp_kernel *kernel = NULL;
+    const mp_moe_route_args args = {.rows = m->rows,
+                                    .experts = (int32_t)m->experts,
+                                    .k = (int32_t)m->k,
+                                    .normalize = m->normalize && !m->sparse,
+                                    .sparse = m->sparse};
+    MP_TRY(mp_plan_kernel(p, &kernel, "moe_route_%s", mp_dtype_word(m->type)));
+    return MP_LAUNCH(
+        p, kernel, mp_plan_grid_rows(p, MP_CEIL_DIV(m->rows, LANES / GROUP_LANES), LANES), args,
+        MP_BIND(mp_moe_route_args, scores, MP_IN(1)), MP_BIND(mp_moe_route_args, mix, m->mix),
+        MP_BIND(mp_moe_route_args, pairs, pairs), MP_BIND(mp_moe_route_args, weight, weight));
+}
+
+static mp_status sort(mp_planner *p, const mp_moe *m, routes *r, mp_ref pairs) {
+    const mp_moe_order_args args = {.routes = r->count};
+    const mp_kernel *kernel = NULL;
+    int bits = 8;
+    if (r->count <= ORDER_MAX) {
+        MP_TRY(mp_plan_pair_memory(p, r->count, &r->sorted));
+        MP_TRY(mp_plan_kernel(p, &kernel, "moe_order"));
+        return MP_LAUNCH(p, kernel, mp_plan_grid(p, r->count, 1), args,
+                         MP_BIND(mp_moe_order_args, pairs, pairs),
+                         MP_BIND(mp_moe_order_args, sorted, r->sorted));
+    }
+    while ((int64_t)1 << bits < m->experts) {
+        bits += 8;
+    }
+    r->sorted = pairs;
+    return mp_plan_sort_pairs(p, 1, r->count, bits, &r->sorted);
+}
+
+static mp_status plan_routes(mp_planner *p, const mp_moe *m, routes *r) {
+    const mp_kernel *kernel = NULL;
+    mp_ref pairs;
+    *r = (routes){.count = 0};
+    if (__builtin_mul_overflow(m->rows, m->k, &r->count)) {
+        return MP_FAIL(INVALID_ARGUMENT, "%lld rows with %lld experts each are too many",
+                       (long long)m->rows, (long long)m->k);
+    }
+    r->tile = r->count <= K_MOE_FEW * m->experts ? K_MOE_FEW : K_MOE_TILE;
+    r->tiles_max = MP_MIN(r->count, MP_CEIL_DIV(r->count, r->tile) + m->experts);
+    MP_TRY(mp_plan_pair_memory(p, r->count, &pairs));
+    MP_TRY(mp_plan_scratch_of(p, r->count, MP_F32, &r->weight));
+    MP_TRY(mp_plan_scratch_of(p, m->experts + 1, MP_I64, &r->first));
+    MP_TRY(mp_plan_scratch_of(p, m->experts + 1, MP_I64, &r->tiles));
+    MP_TRY(choose(p, m, pairs, r->weight));
+    MP_TRY(sort(p, m, r, pairs));
+    const mp_moe_tiles_args args = {.routes = r->count, .experts = m->experts, .tile = r->tile};
+    MP_TRY(mp_plan_kernel(p, &kernel, "moe_tiles"));
+    return MP_LAUNCH(p, kernel, mp_plan_grid_rows(p, 1, LANES), args,
+                     MP_BIND(mp_moe_tiles_args, sorted, r->sorted),
+                     MP_BIND(mp_moe_tiles_args, first, r->first),
+                     MP_BIND(mp_moe_tiles_args, tiles, r->tiles));
+}
+
+/* ---- products ---- */
+
+/* The tiles of the product of many, and behind them its sums, which the emulated device keeps
+ * there. */
+static uint32_t tile_bytes(const mp_planner *p) {
+    const uint32_t sides = 2 * K_MOE_DEPTH * (K_MOE_TILE + 4);
+    const bool keeps = p->device->info.kind == MP_DEVICE_HOST;
+    return (sides + (keeps ? K_MOE_TILE * K_MOE_TILE : 0)) * (uint32_t)sizeof(float);
+}
+
+/* out[route] = a[route / share] . the weights of the route's expert. */
+static mp_status multiply(mp_planner *p, const mp_moe *m, const routes *r,
+                          const mp_expert_matrix *x, mp_ref a, int64_t share, mp_ref out) {
+    const bool few = r->tile == K_MOE_FEW;
+    const mp_packed *packed = &x->packed;
+    const mp_kernel *kernel = NULL;
+    mp_moe_product_args args = {.share = share,
+                                .experts = m->experts,
+                                .tiles_max = r->tiles_max,
+                                .tiles_across =
+                                    MP_CEIL_DIV(packed->w.n, few ? K_NBITS_COLUMNS : K_MOE_TILE),
+                                .w = packed->w};
+    int64_t items = 0;
+    args.w.aligned = p->align >= 16 && packed->w.k % K_NBITS_PIECE == 0;
+    if (__builtin_mul_overflow(args.tiles_max, args.tiles_across, &items)) {
+        return MP_FAIL(INVALID_ARGUMENT, "%lld routes and %lld columns are too many",
+                       (long long)r->count, (long long)packed->w.n);
+    }
+    mp_grid grid = mp_plan_grid_rows(p, items, K_MOE_LANES);
+    if (few) {
+        grid = mp_plan_grid_rows(p, MP_CEIL_DIV(items, LANES / GROUP_LANES), LANES);
+    } else {
+        grid.shared_bytes = tile_bytes(p);
+    }
+    MP_TRY(mp_plan_kernel(p, &kernel, "moe_%s_%d_%s", few ? "rows" : "product", x->kind,
+                          mp_dtype_word(m->type)));
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_moe_product_args, a, a),
+                     MP_BIND(mp_moe_product_args, bias, x->bias),
+                     MP_BIND(mp_moe_product_args, sorted, r->sorted),
+                     MP_BIND(mp_moe_product_args, first, r->first),
+                     MP_BIND(mp_moe_product_args, tiles, r->tiles),
+                     MP_BIND(mp_moe_product_args, w.weight, packed->weight),
+                     MP_BIND(mp_moe_product_args, w.scale, packed->scale),
+                     MP_BIND(mp_moe_product_args, w.zero, packed->zero),
+                     MP_BIND(mp_moe_product_args, w.values, packed->values),
+                     MP_BIND(mp_moe_product_args, w.factor, packed->factor),
+                     MP_BIND(mp_moe_product_args, out, out));
+}
+
+static mp_status route_memory(mp_planner *p, const mp_moe *m, const routes *r, int64_t columns,
+                              mp_ref *out) {
+    const mp_shape shape = {.rank = 2, .dim = {r->count, columns}};
+    return mp_plan_scratch_shape(p, &shape, m->type, out);
+}
+
+static mp_status activate(mp_planner *p, const mp_moe *m, const routes *r, mp_ref x, mp_ref gate,
+                          mp_ref out) {
+    const mp_kernel *kernel = NULL;
+    const mp_moe_activate_args args = {.count = r->count * m->inter,
+                                       .columns = m->inter,
+                                       .kind = m->kind,
+                                       .halves = m->halves,
+                                       .alpha = m->alpha,
+                                       .beta = m->beta,
+                                       .limit = m->limit};
+    MP_TRY(mp_plan_kernel(p, &kernel, "moe_activate_%s", mp_dtype_word(m->type)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+                     MP_BIND(mp_moe_activate_args, x, x), MP_BIND(mp_moe_activate_args, gate, gate),
+                     MP_BIND(mp_moe_activate_args, out, out));
+}
+
+static mp_status combine(mp_planner *p, const mp_moe *m, const routes *r, mp_ref x) {
+    const mp_kernel *kernel = NULL;
+    const mp_moe_combine_args args = {
+        .count = m->rows * m->hidden, .columns = m->hidden, .k = (int32_t)m->k};
+    MP_TRY(mp_plan_kernel(p, &kernel, "moe_combine_%s", mp_dtype_word(m->type)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+                     MP_BIND(mp_moe_combine_args, x, x),
+                     MP_BIND(mp_moe_combine_args, weight, r->weight),
+                     MP_BIND(mp_moe_combine_args, out, MP_OUT(0)));
+}
+
+mp_status mp_plan_moe(mp_planner *p, const mp_moe *m) {
+    mp_ref inner, active, result;
+    mp_ref gate = MP_NOWHERE;
+    routes r;
+    MP_TRY(mp_plan_output(p, 0, m->type, &p->in[0].shape));
+    if (m->rows == 0 || m->hidden == 0) {
+        return MP_OK;
+    }
+    MP_TRY(plan_routes(p, m, &r));
+    MP_TRY(route_memory(p, m, &r, mp_moe_wide(m), &inner));
+    MP_TRY(multiply(p, m, &r, &m->first, MP_IN(0), m->k, inner));
+    if (m->gated) {
+        MP_TRY(route_memory(p, m, &r, m->inter, &gate));
+        MP_TRY(multiply(p, m, &r, &m->third, MP_IN(0), m->k, gate));
+    }
+    MP_TRY(route_memory(p, m, &r, m->inter, &active));
+    MP_TRY(activate(p, m, &r, inner, gate, active));
+    MP_TRY(route_memory(p, m, &r, m->hidden, &result));
+    MP_TRY(multiply(p, m, &r, &m->second, active, 1, result));
+    return combine(p, m, &r, result);
+}

@@ -1,0 +1,62 @@
+/* ordered_steps.c - matrices in cuBLASLt's orders, as steps of any operator's plan.
+ * Kernel: quantize/ordered.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/quantize/ordered_steps.h"
+
+mp_matrices mp_matrices_of(const mp_shape *shape) {
+    const int32_t rank = shape->rank;
+    return (mp_matrices){.count = rank > 2 ? mp_shape_span(shape, 0, rank - 2) : 1,
+                         .rows = rank > 1 ? shape->dim[rank - 2] : 1,
+                         .columns = rank > 0 ? shape->dim[rank - 1] : 1};
+}
+
+mp_status mp_order_read(const mp_planner *p, const char *name, int64_t fallback, int64_t rows,
+                        int64_t columns, int32_t *out) {
+    static const struct {
+        int64_t rows, columns; /* that sizes are multiples of */
+    } tiles[K_ORDERS] = {{1, 1}, {1, 1}, {1, 32}, {8, 32}, {32, 32}};
+    const int64_t order = mp_node_int(p->node, name, fallback);
+    if (order < 0 || order >= K_ORDERS) {
+        return MP_FAIL(INVALID_ARGUMENT, "%s is %lld; orders are 0 to 4", name, (long long)order);
+    }
+    if (rows % tiles[order].rows != 0 || columns % tiles[order].columns != 0) {
+        return MP_FAIL(UNSUPPORTED,
+                       "%lld x %lld elements in order %lld, which has tiles of %lld x %lld",
+                       (long long)rows, (long long)columns, (long long)order,
+                       (long long)tiles[order].rows, (long long)tiles[order].columns);
+    }
+    *out = (int32_t)order;
+    return MP_OK;
+}
+
+mp_status mp_single_scales(const mp_planner *p, const int *inputs, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const mp_tensor *scale = mp_plan_in(p, inputs[i]);
+        if (scale != NULL && mp_shape_count(&scale->shape) != 1) {
+            return MP_FAIL(UNSUPPORTED, "the scale in input %d has %lld values; one is supported",
+                           inputs[i], (long long)mp_shape_count(&scale->shape));
+        }
+    }
+    return MP_OK;
+}
+
+mp_status mp_plan_reorder(mp_planner *p, const mp_ordered_args *args, const mp_reorder *c) {
+    const mp_kernel *kernel = NULL;
+    if (args->count == 0) {
+        return MP_OK;
+    }
+    MP_TRY(mp_plan_kernel(p, &kernel, "ordered_%s", mp_dtype_word(c->type)));
+    return MP_LAUNCH(
+        p, kernel, mp_plan_grid(p, args->count, 1), *args, MP_BIND(mp_ordered_args, x, c->x),
+        MP_BIND(mp_ordered_args, x_scale, c->x_scale), MP_BIND(mp_ordered_args, add, c->add),
+        MP_BIND(mp_ordered_args, add_scale, c->add_scale), MP_BIND(mp_ordered_args, out, c->out),
+        MP_BIND(mp_ordered_args, out_scale, c->out_scale));
+}
+
+mp_ordered_args mp_ordered_bytes(const mp_matrices *m) {
+    return (mp_ordered_args){.count = m->count * m->rows * m->columns,
+                             .rows = m->rows,
+                             .columns = m->columns,
+                             .x_bytes = 1,
+                             .out_bytes = 1};
+}

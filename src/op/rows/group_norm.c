@@ -1,0 +1,260 @@
+/* group_norm.c - GroupNorm and SkipGroupNorm of com.microsoft, with an activation behind. With
+ * channels last there are kernels for it: sums of each slice of pixels, from these the mean and
+ * deviation of each group, then the result. With channels first groups are rows.
+ * Kernels: rows/group_apply.cu, rows/group_merge.cu, rows/group_stats.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/core/families.h"
+#include "op/fused/fused_steps.h"
+#include "op/rows/norm_steps.h"
+
+typedef struct group_norm {
+    mp_shape shape; /* of X */
+    bool last, swish, skips;
+    int64_t groups, batch, channels, pixels;
+    mp_ref sum; /* what is normalised: X, or the sum */
+} group_norm;
+
+/* ---- what the model asks for ---- */
+
+static mp_status check_vector(const mp_planner *p, int i, const char *name, int64_t channels) {
+    const mp_tensor *given = mp_plan_in(p, i);
+    char text[MP_SHAPE_TEXT];
+    return given == NULL || (given->shape.rank == 1 && given->shape.dim[0] == channels)
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "%s of shape %s; %lld values are needed", name,
+                         mp_shape_text(&given->shape, text), (long long)channels);
+}
+
+/* As X, or one value for each channel of each element of the batch. `*repeated`: which. */
+static mp_status check_skip(const mp_planner *p, const group_norm *g, bool *repeated) {
+    const mp_shape *skip = &p->in[3].shape;
+    mp_shape single = g->shape;
+    for (int d = 1; d < single.rank; d++) {
+        single.dim[d] = d == (g->last ? single.rank - 1 : 1) ? g->channels : 1;
+    }
+    const mp_shape flat = {.rank = 2, .dim = {g->batch, g->channels}};
+    char text[MP_SHAPE_TEXT], x_text[MP_SHAPE_TEXT];
+    *repeated = !mp_shape_equal(skip, &g->shape);
+    return !*repeated || mp_shape_equal(skip, &single) || mp_shape_equal(skip, &flat)
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT,
+                         "skip of shape %s for X of shape %s; its shape, or one value for each "
+                         "channel, is needed",
+                         mp_shape_text(skip, text), mp_shape_text(&g->shape, x_text));
+}
+
+static mp_status read_group_norm(const mp_planner *p, group_norm *g) {
+    const int64_t activation = mp_node_int(p->node, "activation", 0);
+    const bool *skips = p->node->op->detail;
+    const int rank = p->in[0].shape.rank;
+    *g = (group_norm){.shape = p->in[0].shape,
+                      .last = mp_node_int(p->node, "channels_last", 1) != 0,
+                      .swish = activation == 1,
+                      .skips = *skips,
+                      .groups = mp_node_int(p->node, "groups", 0),
+                      .sum = MP_IN(0)};
+    if (rank < 3 || activation < 0 || activation > 1) {
+        char text[MP_SHAPE_TEXT];
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "X of shape %s and activation %lld; 3 dimensions or more, and 0 or 1, are "
+                       "needed",
+                       mp_shape_text(&g->shape, text), (long long)activation);
+    }
+    g->batch = g->shape.dim[0];
+    g->channels = g->shape.dim[g->last ? rank - 1 : 1];
+    g->pixels = g->last ? mp_shape_span(&g->shape, 1, rank - 1) : mp_shape_span(&g->shape, 2, rank);
+    if (g->groups < 1 || g->channels % g->groups != 0) {
+        return MP_FAIL(INVALID_ARGUMENT, "%lld channels do not make %lld groups",
+                       (long long)g->channels, (long long)g->groups);
+    }
+    MP_TRY(check_vector(p, 1, "gamma", g->channels));
+    MP_TRY(check_vector(p, 2, "beta", g->channels));
+    return check_vector(p, 4, "bias", g->channels);
+}
+
+/* ---- channels last ---- */
+
+enum { LANES = 256 };
+
+/* Slices so long that what is kept of them is little, and so many that they fill the device. */
+static void set_slices(const mp_planner *p, int64_t pack, mp_group_norm_args *args) {
+    enum { LEAST = 16, BLOCKS = 4 };
+    const int64_t packs = args->channels / pack, across = MP_MIN(packs, LANES);
+    const int64_t lines = LANES / across, chunks = MP_CEIL_DIV(packs, across);
+    const int64_t wanted =
+        MP_CEIL_DIV((int64_t)p->device->info.multiprocessors * BLOCKS, args->batch * chunks);
+    const int64_t most = MP_CEIL_DIV(args->pixels, lines * LEAST);
+    args->slice = MP_CEIL_DIV(args->pixels, MP_MIN(wanted, most));
+    args->slices = MP_CEIL_DIV(args->pixels, args->slice);
+}
+
+/* What each of the three launches binds of. */
+typedef struct group_refs {
+    mp_ref x, skip, add, sum, partial, moments;
+} group_refs;
+
+static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_grid grid,
+                        const mp_group_norm_args *args, const group_refs *refs) {
+    return MP_LAUNCH(
+        p, kernel, grid, *args, MP_BIND(mp_group_norm_args, x, refs->x),
+        MP_BIND(mp_group_norm_args, skip, refs->skip), MP_BIND(mp_group_norm_args, add, refs->add),
+        MP_BIND(mp_group_norm_args, sum, refs->sum), MP_BIND(mp_group_norm_args, scale, MP_IN(1)),
+        MP_BIND(mp_group_norm_args, bias, MP_IN(2)), MP_BIND(mp_group_norm_args, out, MP_OUT(0)),
+        MP_BIND(mp_group_norm_args, partial, refs->partial),
+        MP_BIND(mp_group_norm_args, moments, refs->moments));
+}
+
+static mp_status plan_last(mp_planner *p, const group_norm *g, bool repeated) {
+    const mp_dtype type = p->in[0].type;
+    const char *word = mp_dtype_word(type);
+    const int64_t wide = 16 / (int64_t)mp_dtype_size(type);
+    const bool packed = p->align >= 16 && g->channels % wide == 0;
+    const int64_t pack = packed ? wide : 1;
+    const char *rows = packed ? "packed" : "edged";
+    mp_group_norm_args args = {.batch = g->batch,
+                               .pixels = g->pixels,
+                               .channels = g->channels,
+                               .groups = g->groups,
+                               .skip_step = repeated ? 0 : g->channels,
+                               .epsilon = mp_node_float(p->node, "epsilon", 1e-5f),
+                               .swish = g->swish};
+    group_refs refs = {.x = MP_IN(0),
+                       .skip = g->skips ? MP_IN(3) : MP_NOWHERE,
+                       .add = g->skips && mp_plan_in(p, 4) != NULL ? MP_IN(4) : MP_NOWHERE,
+                       .sum = g->skips ? g->sum : MP_NOWHERE};
+    const mp_kernel *stats = NULL, *merge = NULL, *apply = NULL;
+    set_slices(p, pack, &args);
+    MP_TRY(
+        mp_plan_scratch_of(p, args.batch * args.slices * args.channels * 2, MP_F32, &refs.partial));
+    MP_TRY(mp_plan_scratch_of(p, args.batch * args.groups * 2, MP_F32, &refs.moments));
+    MP_TRY(mp_plan_kernel(p, &stats, "group_stats_%s_%s", rows, word));
+    MP_TRY(mp_plan_kernel(p, &merge, "group_merge"));
+    MP_TRY(mp_plan_kernel(p, &apply, "group_apply_%s_%s_%s", rows, word,
+                          mp_dtype_word(p->in[1].type)));
+    const int64_t chunks = MP_CEIL_DIV(g->channels / pack, LANES);
+    mp_grid grid = mp_plan_grid_rows(p, args.batch * args.slices * chunks, LANES);
+    const mp_grid apart = grid;
+    grid.shared_bytes = (uint32_t)(LANES * pack * 2 * (int64_t)sizeof(float));
+    MP_TRY(launch(p, stats, grid, &args, &refs));
+    MP_TRY(launch(p, merge, mp_plan_grid_rows(p, args.batch * args.groups, 64), &args, &refs));
+    return launch(p, apply, apart, &args, &refs);
+}
+
+/* ---- channels first ---- */
+
+static mp_status add_skip(mp_planner *p, const group_norm *g) {
+    const mp_dtype type = p->in[0].type;
+    const mp_shape skip = {.rank = 3, .dim = {g->batch, g->channels, 1}};
+    const mp_shape bias = {.rank = 2, .dim = {g->channels, 1}};
+    const mp_shape all = {.rank = 3, .dim = {g->batch, g->channels, g->pixels}};
+    const bool whole = mp_shape_equal(&p->in[3].shape, &g->shape);
+    const mp_operand in[] = {{MP_IN(0), &all}, {MP_IN(3), whole ? &all : &skip}, {MP_IN(4), &bias}};
+    mp_expression e = {.input_count = 0};
+    int sum = mp_expression_input(&e, type);
+    for (int i = 0; i < (mp_plan_in(p, 4) != NULL ? 2 : 1); i++) {
+        sum = mp_expression_function(&e, "add", sum, mp_expression_input(&e, type), 0, 0);
+    }
+    return mp_expression_output(&e, sum) ? mp_plan_fused(p, &e, in, &g->sum, &all)
+                                         : MP_FAIL(INTERNAL, "the sum has no function");
+}
+
+/* out = x as another type, or its activation. */
+static mp_status convert(mp_planner *p, mp_ref x, mp_dtype from, mp_ref out, mp_dtype to,
+                         int64_t count, bool swish) {
+    const mp_shape shape = {.rank = 1, .dim = {count}};
+    const mp_operand in = {x, &shape};
+    mp_expression e = {.input_count = 0};
+    int value = mp_expression_input(&e, from);
+    if (swish) {
+        value = mp_expression_function(&e, "swish", value, MP_NO_REGISTER, 1, 0);
+    }
+    if (from != to) {
+        value = mp_expression_cast(&e, value, to);
+    }
+    return mp_expression_output(&e, value) ? mp_plan_fused(p, &e, &in, &out, &shape)
+                                           : MP_FAIL(INTERNAL, "the activation has no function");
+}
+
+/* Input i, a value for each channel, in the type of the result of the norm. */
+static mp_status vector_as(mp_planner *p, int i, mp_dtype type, mp_ref *out) {
+    const mp_tensor *given = &p->in[i];
+    const int64_t count = mp_shape_count(&given->shape);
+    *out = MP_IN(i);
+    if (given->type == type) {
+        return MP_OK;
+    }
+    MP_TRY(mp_plan_scratch_of(p, count, type, out));
+    return convert(p, MP_IN(i), given->type, *out, type, count, false);
+}
+
+/* The norm gives the wider type of X and gamma. */
+static mp_status plan_first(mp_planner *p, const group_norm *g) {
+    const mp_dtype type = p->in[0].type;
+    const mp_dtype wide = p->in[1].type == MP_F32 ? MP_F32 : type;
+    const int64_t count = mp_shape_count(&g->shape);
+    if (g->skips) {
+        MP_TRY(add_skip(p, g));
+    }
+    mp_norm n = {.type = type, .out_type = wide, .x = g->sum, .out = MP_OUT(0)};
+    n.args = (mp_norm_args){.rows = g->batch * g->groups,
+                            .columns = g->channels / g->groups * g->pixels,
+                            .groups = g->groups,
+                            .per_row = g->channels / g->groups,
+                            .inner = g->pixels,
+                            .by_inner = mp_divider((uint32_t)MP_MIN(g->pixels, 1 << 30)),
+                            .epsilon = mp_node_float(p->node, "epsilon", 1e-5f),
+                            .centred = 1};
+    MP_TRY(vector_as(p, 1, wide, &n.scale));
+    MP_TRY(vector_as(p, 2, wide, &n.bias));
+    if (wide != type) {
+        MP_TRY(mp_plan_scratch_of(p, count, wide, &n.out));
+    }
+    MP_TRY(mp_plan_norm(p, &n));
+    return wide != type || g->swish ? convert(p, n.out, wide, MP_OUT(0), type, count, g->swish)
+                                    : MP_OK;
+}
+
+static mp_status plan_group_norm(mp_planner *p) {
+    group_norm g;
+    bool repeated = false;
+    MP_TRY(read_group_norm(p, &g));
+    if (g.skips) {
+        MP_TRY(check_skip(p, &g, &repeated));
+    }
+    MP_TRY(mp_plan_output(p, 0, p->in[0].type, &g.shape));
+    if (g.skips) {
+        MP_TRY(mp_plan_output(p, 1, p->in[0].type, &g.shape));
+        g.sum = MP_OUT(1);
+    }
+    if (mp_shape_count(&g.shape) == 0) {
+        return MP_OK;
+    }
+    if (g.skips && !mp_plan_wants(p, 1)) {
+        MP_TRY(mp_plan_scratch_shape(p, &g.shape, p->in[0].type, &g.sum));
+    }
+    return g.last ? plan_last(p, &g, repeated) : plan_first(p, &g);
+}
+
+/* ---- the rows ---- */
+
+static const mp_attr_def group_attrs[] = {{"activation", MP_ATTR_INT},
+                                          {"channels_last", MP_ATTR_INT},
+                                          {"epsilon", MP_ATTR_FLOAT},
+                                          {"groups", MP_ATTR_INT},
+                                          {NULL, 0}};
+static const bool alone = false, with_skip = true;
+
+enum { TYPES = 1u << MP_F32 | 1u << MP_F16 };
+#define ROW(op_name, which)                                                                   \
+    {                                                                                         \
+        .domain = "com.microsoft", .name = (op_name), .since = 1, .until = 1,                 \
+        .types = {{"T", TYPES}, {"M", TYPES}}, .attrs = group_attrs, .plan = plan_group_norm, \
+        .detail = &(which)                                                                    \
+    }
+
+static const mp_op ops[] = {
+    ROW("GroupNorm", alone),
+    ROW("SkipGroupNorm", with_skip),
+};
+
+const mp_op_family mp__family_group_norm = {"group_norm", ops, MP_COUNT_OF(ops)};

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of networks as exporters write them: torch's for ONNX, with sizes that are known when the model runs."""
+
+import math
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+TYPES = {np.float32: TensorProto.FLOAT, np.float16: TensorProto.FLOAT16}
+
+
+class Model:
+    """Nodes one behind the other; each call gives the name of its result."""
+
+    def __init__(self, kind, opset=17, seed=0):
+        self.kind, self.opset, self.random = kind, opset, np.random.default_rng(seed)
+        self.nodes, self.weights, self.inputs, self.outputs, self.count = [], [], [], [], 0
+
+    def name(self, word):
+        self.count += 1
+        return f"{word}_{self.count}"
+
+    def input(self, name, *dims, kind=None):
+        self.inputs.append(helper.make_tensor_value_info(name, kind or TYPES[self.kind], dims))
+        return name
+
+    def constant(self, value, kind=None):
+        name = self.name("c")
+        self.weights.append(numpy_helper.from_array(np.asarray(value, kind or self.kind), name))
+        return name
+
+    def ints(self, *values):
+        return self.constant(values, np.int64)
+
+    def weight(self, *dims, scale=1.0):
+        """Of float16 values in any case, so that models of both types compute the same."""
+        values = (self.random.standard_normal(dims) * scale / math.sqrt(dims[0])).astype(np.float16)
+        return self.constant(values)
+
+    def __call__(self, operator, *inputs, domain="", **attrs):
+        out = self.name(operator)
+        self.nodes.append(helper.make_node(operator, list(inputs), [out], f"/{out}", domain=domain, **attrs))
+        return out
+
+    def split(self, value, count, axis):
+        outs = [self.name("part") for _ in range(count)]
+        self.nodes.append(helper.make_node("Split", [value], outs, self.name("/Split"), axis=axis))
+        return outs
+
+    def linear(self, x, rows, columns, bias=True):
+        product = self("MatMul", x, self.weight(rows, columns))
+        return self("Add", self.weight(columns, scale=columns**0.5 / 4), product) if bias else product
+
+    def dim(self, x, d):
+        return self("Gather", self("Shape", x), self.constant(d, np.int64), axis=0)
+
+    def shape(self, *parts):
+        """A list of sizes: integers, and scalars that other nodes give."""
+        lists = [self.ints(part) if isinstance(part, int) else self("Unsqueeze", part, self.ints(0)) for part in parts]
+        return self("Concat", *lists, axis=0)
+
+    def finish(self, *outputs):
+        given = [helper.make_tensor_value_info(value, TYPES[self.kind], None) for value in outputs]
+        graph = helper.make_graph(self.nodes, "g", self.inputs, given, self.weights)
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+def heads_of(m, x, heads, size, perm=(0, 2, 1, 3)):
+    shape = m.shape(m.dim(x, 0), m.dim(x, 1), heads, size)
+    return m("Transpose", m("Reshape", x, shape), perm=list(perm))
+
+
+def merged(m, x, width):
+    turned = m("Transpose", x, perm=[0, 2, 1, 3])
+    return m("Reshape", turned, m.shape(m.dim(turned, 0), m.dim(turned, 1), width))
+
+
+def bert(kind, heads=4, size=16):
+    """Three projections, division by the root of a head's size, a mask of (1 - mask) * lowest."""
+    m = Model(kind)
+    width = heads * size
+    x = m.input("x", "batch", "length", width)
+    given = m.input("mask", "batch", "length", kind=TensorProto.INT64)
+    q, k, v = (m.linear(x, width, width) for _ in range(3))
+    wide = m("Cast", m("Unsqueeze", given, m.ints(1, 2)), to=TYPES[kind])
+    mask = m("Mul", m("Sub", m.constant(1), wide), m.constant(np.finfo(kind).min))
+    scores = m("MatMul", heads_of(m, q, heads, size), heads_of(m, k, heads, size, (0, 2, 3, 1)))
+    scores = m("Add", m("Div", scores, m.constant(math.sqrt(size))), mask)
+    out = m("MatMul", m("Softmax", scores, axis=-1), heads_of(m, v, heads, size))
+    return m.finish(m.linear(merged(m, out, width), width, width))
+
+
+def gpt2(kind, heads=4, size=16):
+    """One projection that is split, a causal mask cut out of a constant, and a mask that is added."""
+    m = Model(kind)
+    width = heads * size
+    x = m.input("x", "batch", "length", width)
+    mask = m.input("mask", "batch", 1, 1, "length")
+    both = m("Gemm", m("Reshape", x, m.ints(-1, width)), m.weight(width, 3 * width), m.weight(3 * width))
+    both = m("Reshape", both, m.shape(m.dim(x, 0), m.dim(x, 1), 3 * width))
+    q, k, v = m.split(both, 3, 2)
+    q, v = heads_of(m, q, heads, size), heads_of(m, v, heads, size)
+    k = heads_of(m, k, heads, size, (0, 2, 3, 1))
+    scores = m("Div", m("MatMul", q, k), m.constant(math.sqrt(size)))
+    length = m("Unsqueeze", m.dim(x, 1), m.ints(0))
+    seen = m("Slice", m.constant(np.tril(np.ones((1, 1, 64, 64), bool)), bool), m.ints(0), length, m.ints(2))
+    seen = m("Slice", seen, m.ints(0), length, m.ints(3))
+    scores = m("Add", m("Where", seen, scores, m.constant(-10000.0)), mask)
+    out = m("MatMul", m("Softmax", scores, axis=-1), v)
+    return m.finish(m.linear(merged(m, out, width), width, width))
+
+
+def dynamo(kind, heads=4, size=16):
+    """As torch's newer exporter writes attention: sizes by parts of shapes, heads counted by -1, keys transposed by way
+    of three dimensions."""
+    m = Model(kind, opset=18)
+    width = heads * size
+    x = m.input("x", "batch", "length", width)
+    mask = m.input("mask", "batch", 1, "length", "length", kind=TensorProto.BOOL)
+    shape = m("Concat", m("Shape", x, start=0, end=1), m("Shape", x, start=1, end=2), m.ints(-1), m.ints(size), axis=0)
+    q, k, v = (m("Transpose", m("Reshape", m.linear(x, width, width), shape, allowzero=1), perm=[0, 2, 1, 3])
+               for _ in range(3))
+    sizes = m("Shape", k)
+    last, rows = (m("Slice", sizes, m.ints(-d), m.ints(2**62 if d == 1 else 1 - d)) for d in (1, 2))
+    lead = m("Slice", sizes, m.ints(-(2**63)), m.ints(-2))
+    flat = m("Reshape", k, m("Concat", m.ints(-1), rows, last, axis=0))
+    turned = m("Reshape", m("Transpose", flat, perm=[0, 2, 1]), m("Concat", lead, last, rows, axis=0))
+    root = m.constant(size**-0.25)
+    scores = m("MatMul", m("Mul", q, root), m("Mul", turned, root))
+    added = m("Where", mask, m.constant(0), m.constant(-np.inf))
+    out = m("MatMul", m("Softmax", m("Add", scores, added), axis=-1), v)
+    return m.finish(merged(m, out, width))
+
+
+def vit(kind, heads=4, size=16):
+    """One projection viewed as [batch, length, 3, heads, size] and transposed as a whole; no mask; sqrt twice."""
+    m = Model(kind)
+    width = heads * size
+    x = m.input("x", "batch", "length", width)
+    both = m.linear(x, width, 3 * width)
+    five = m("Reshape", both, m.shape(m.dim(x, 0), m.dim(x, 1), 3, heads, size))
+    turned = m("Transpose", five, perm=[2, 0, 3, 1, 4])
+    q, k, v = (m("Gather", turned, m.constant(i, np.int64), axis=0) for i in range(3))
+    root = m("Sqrt", m.constant(1 / math.sqrt(size)))
+    scores = m("MatMul", m("Mul", q, root), m("Mul", m("Transpose", k, perm=[0, 1, 3, 2]), root))
+    out = m("MatMul", m("Softmax", scores, axis=-1), v)
+    return m.finish(m.linear(merged(m, out, width), width, width))
+
+
+def sdpa(kind, heads=4, size=16):
+    """torch's scaled_dot_product_attention: the scale comes from a shape, and rows without keys become 0."""
+    m = Model(kind)
+    width = heads * size
+    x = m.input("x", "batch", "length", width)
+    seen = m.input("mask", "batch", 1, "length", "length", kind=TensorProto.BOOL)
+    q, k, v = (heads_of(m, m.linear(x, width, width, bias=False), heads, size) for _ in range(3))
+    size_of_q = m("Slice", m("Shape", q), m.ints(-1), m.ints(2**62))
+    scale = m("Div", m.constant([1.0]), m("Sqrt", m("Cast", size_of_q, to=TYPES[kind])))
+    root = m("Sqrt", m("Cast", scale, to=TYPES[kind]))
+    turned = m("Mul", m("Transpose", k, perm=[0, 1, 3, 2]), root)
+    added = m("Where", seen, m.constant(0), m.constant(-np.inf))
+    weights = m("Softmax", m("Add", m("MatMul", m("Mul", q, root), turned), added), axis=-1)
+    weights = m("Where", m("IsNaN", weights), m.constant(0), weights)
+    return m.finish(merged(m, m("MatMul", weights, v), width))
+
+
+def t5(kind, heads=4, size=16):
+    """No scale, a bias of each head by distance, cross attention to a second sequence, softmax in float."""
+    m = Model(kind)
+    width = heads * size
+    x, other = m.input("x", "batch", "length", width), m.input("other", "batch", "keys", width)
+    bias = m.input("bias", 1, heads, "length", "keys")
+    q = heads_of(m, m.linear(x, width, width, bias=False), heads, size)
+    k = heads_of(m, m.linear(other, width, width, bias=False), heads, size, (0, 2, 3, 1))
+    v = heads_of(m, m.linear(other, width, width, bias=False), heads, size)
+    scores = m("Add", m("MatMul", q, k), bias)
+    wide = m("Softmax", m("Cast", scores, to=TensorProto.FLOAT), axis=-1)
+    out = m("MatMul", m("Cast", wide, to=TYPES[kind]), v)
+    return m.finish(m.linear(merged(m, out, width), width, width, bias=False))
+
+
+def rotated(m, x, cosine, sine, size):
+    left, right = m.split(x, 2, 3)
+    other = m("Concat", m("Neg", right), left, axis=-1)
+    return m("Add", m("Mul", x, cosine), m("Mul", other, sine))
+
+
+def llama(kind, heads=6, kv_heads=2, size=16):
+    """Rotary positions, keys and values of the past, heads that share keys."""
+    m = Model(kind)
+    x = m.input("x", "batch", "length", heads * size)
+    past = [m.input(name, "batch", kv_heads, "past", size) for name in ("past_key", "past_value")]
+    tables = [m("Unsqueeze", m.input(name, "batch", "length", size), m.ints(1)) for name in ("cosine", "sine")]
+    mask = m.input("mask", "batch", 1, "length", "keys")
+    q = heads_of(m, m.linear(x, heads * size, heads * size, bias=False), heads, size)
+    k, v = (heads_of(m, m.linear(x, heads * size, kv_heads * size, bias=False), kv_heads, size) for _ in range(2))
+    k = m("Concat", past[0], rotated(m, k, *tables, size), axis=2)
+    v = m("Concat", past[1], v, axis=2)
+
+    def repeated(value):
+        five = m("Unsqueeze", value, m.ints(2))
+        batch, keys = m.dim(value, 0), m.dim(value, 2)
+        wide = m("Expand", five, m.shape(batch, kv_heads, heads // kv_heads, keys, size))
+        return m("Reshape", wide, m.shape(batch, heads, keys, size))
+
+    turned = m("Transpose", repeated(k), perm=[0, 1, 3, 2])
+    scores = m("Mul", m("MatMul", rotated(m, q, *tables, size), turned), m.constant(1 / math.sqrt(size)))
+    weights = m("Softmax", m("Cast", m("Add", scores, mask), to=TensorProto.FLOAT), axis=-1)
+    out = m("MatMul", m("Cast", weights, to=TYPES[kind]), repeated(v))
+    return m.finish(m.linear(merged(m, out, heads * size), heads * size, heads * size, bias=False), k, v)
+
+
+def gemma(kind, heads=2, size=16):
+    """Scores with a cap."""
+    m = Model(kind)
+    width = heads * size
+    x = m.input("x", "batch", "length", width)
+    q, v = (heads_of(m, m.linear(x, width, width), heads, size) for _ in range(2))
+    k = heads_of(m, m.linear(x, width, width), heads, size, (0, 2, 3, 1))
+    scores = m("Mul", m("MatMul", q, k), m.constant(0.25))
+    scores = m("Mul", m("Tanh", m("Div", scores, m.constant(2.0))), m.constant(2.0))
+    return m.finish(merged(m, m("MatMul", m("Softmax", scores, axis=-1), v), width))
+
+
+def normed(m, x, width, wide=False):
+    """Layer normalisation as torch's exporter writes it out below opset 17."""
+    centred = m("Sub", x, m("ReduceMean", x, axes=[-1]))
+    variance = m("ReduceMean", m("Pow", centred, m.constant(2.0)), axes=[-1])
+    root = m("Sqrt", m("Add", variance, m.constant(1e-5)))
+    scaled = m("Mul", m("Div", centred, root), m.weight(width, scale=width**0.5))
+    return m("Add", scaled, m.weight(width))
+
+
+def root_mean_square(m, x, width):
+    """As transformers' models of Llama's kind: in float, back before the scale."""
+    wide = m("Cast", x, to=TensorProto.FLOAT)
+    variance = m("ReduceMean", m("Pow", wide, m.constant(2.0, np.float32)), axes=[-1])
+    root = m("Sqrt", m("Add", variance, m.constant(1e-5, np.float32)))
+    narrow = m("Cast", m("Mul", wide, m("Div", m.constant(1.0, np.float32), root)), to=TYPES[m.kind])
+    return m("Mul", m.weight(width, scale=width**0.5), narrow)
+
+
+def encoder_mlp(kind, width=48):
+    """A residual, layer normalisation, a product with Gelu by erf, and the same again."""
+    m = Model(kind, opset=16)
+    x, other = m.input("x", "batch", "length", width), m.input("other", "batch", "length", width)
+    total = normed(m, m("Add", x, other), width)
+    inner = m.linear(total, width, 2 * width)
+    bent = m("Add", m("Erf", m("Div", inner, m.constant(math.sqrt(2)))), m.constant(1.0))
+    active = m("Mul", m("Mul", inner, bent), m.constant(0.5))
+    return m.finish(normed(m, m("Add", m.linear(active, 2 * width, width), total), width))
+
+
+def decoder_mlp(kind, width=48):
+    """Sums that go on to the next block, normalised without a mean, and a gated product."""
+    m = Model(kind, opset=16)
+    x, other = m.input("x", "batch", "length", width), m.input("other", "batch", "length", width)
+    total = m("Add", x, other)
+    scaled = root_mean_square(m, total, width)
+    gate, up = (m.linear(scaled, width, 2 * width, bias=False) for _ in range(2))
+    active = m("Mul", m("Mul", gate, m("Sigmoid", gate)), up)
+    return m.finish(m("Add", total, m.linear(active, 2 * width, width, bias=False)))
+
+
+def conv_block(kind, channels=16):
+    """Two convolutions with batch normalisation, a residual and activations, as a classifier has them."""
+    m = Model(kind)
+    x = m.input("x", "batch", channels, "height", "width")
+
+    def conv(value, bias):
+        weights = [m.weight(channels, channels, 3, 3, scale=1 / 3), *([m.weight(channels)] if bias else [])]
+        rows = [m.weight(channels, scale=channels**0.5) for _ in range(3)]
+        variance = m.constant(m.random.random(channels).astype(np.float16) + np.float16(0.5))
+        made = m("Conv", value, *weights, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+        return m("BatchNormalization", made, *rows, variance)
+
+    return m.finish(m("Relu", m("Add", conv(m("Relu", conv(x, False)), True), x)))
+
+
+def classifier(kind, width=64):
+    """A Gemm and a product, each with Relu behind its bias."""
+    m = Model(kind)
+    x = m.input("x", "batch", "length", width)
+    first = m("Relu", m.linear(x, width, 2 * width))
+    flat = m("Reshape", first, m.ints(-1, 2 * width))
+    return m.finish(m("Relu", m("Gemm", flat, m.weight(8, 2 * width), m.weight(8), transB=1)))

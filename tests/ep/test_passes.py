@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of networks as exporters write them become few operators, and give the same."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import exported
+import numpy as np
+import onnxruntime as ort
+import provider
+import pytest
+
+ROUNDS = 3
+ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo")
+MODELS = (*ATTENTION, "encoder_mlp", "decoder_mlp", "conv_block", "classifier")
+
+
+def fed(name, kind, batch, length):
+    """Inputs of float16 values, for models of both types."""
+    random = np.random.default_rng(length)
+
+    def floats(*dims):
+        return random.standard_normal(dims).astype(np.float16).astype(kind)
+
+    width = {"gemma": 32, "llama": 96, "encoder_mlp": 48, "decoder_mlp": 48}.get(name, 64)
+    if name == "conv_block":
+        return {"x": floats(batch, 16, 5, length)}
+    feeds = {"x": floats(batch, length, width)}
+    if name.endswith("_mlp"):
+        feeds["other"] = floats(batch, length, width)
+    if name == "bert":
+        feeds["mask"] = np.ones((batch, length), np.int64)
+        feeds["mask"][-1, length // 2 :] = 0
+    if name == "gpt2":
+        feeds["mask"] = np.zeros((batch, 1, 1, length), kind)
+        feeds["mask"][-1, :, :, length - length // 3 :] = -10000
+    if name in ("sdpa", "dynamo"):
+        feeds["mask"] = random.random((batch, 1, length, length)) < 0.7
+        feeds["mask"][:, :, :, 0] = True
+        if name == "sdpa":  # which makes zeros of a row that sees no key
+            feeds["mask"][-1, :, -1] = False
+    if name == "t5":
+        feeds["other"], feeds["bias"] = floats(batch, 2 * length + 1, width), floats(1, 4, length, 2 * length + 1)
+    if name == "llama":
+        past = 3 * length
+        feeds["past_key"], feeds["past_value"] = floats(batch, 2, past, 16), floats(batch, 2, past, 16)
+        feeds["cosine"], feeds["sine"] = floats(batch, length, 16), floats(batch, length, 16)
+        seen = np.tril(np.ones((length, past + length), bool), past)
+        feeds["mask"] = np.where(seen, kind(0), np.finfo(kind).min) * np.ones((batch, 1, 1, 1), kind)
+    return feeds
+
+
+def session(made, **options):
+    given = {"use_tf32": "0", **{key: str(value) for key, value in options.items()}}
+    return provider.session(made, provider_options=given)
+
+
+def reference(name, feeds):
+    """The model in float32 on the CPU provider, of the same values; the lowest number of float16 masks there, too."""
+    cpu = ort.InferenceSession(getattr(exported, name)(np.float32), providers=[provider.CPU])
+    wide = {key: value.astype(np.float32) if value.dtype == np.float16 else value for key, value in feeds.items()}
+    return cpu.run(None, wide)
+
+
+@pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 7), (3, 33)])
+@pytest.mark.parametrize("name", MODELS)
+def test_float32(name, batch, length):
+    ours = session(getattr(exported, name)(np.float32), fusion=1)
+    feeds = fed(name, np.float32, batch, length)
+    expected = reference(name, feeds)
+    for _ in range(ROUNDS):
+        for got, want in zip(ours.run(None, feeds), expected, strict=True):
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_float16_is_no_further_from_float32_than_node_by_node(name):
+    made = getattr(exported, name)(np.float16)
+    feeds = fed(name, np.float16, 2, 19)
+    expected = reference(name, feeds)
+    fused, apart = (session(made, fusion=fusion).run(None, feeds) for fusion in (1, 0))
+    for got, other, want in zip(fused, apart, expected, strict=True):
+        far = np.abs(other.astype(np.float32) - want)
+        near = np.abs(got.astype(np.float32) - want)
+        assert near.max() <= far.max() * 1.5 + 1e-6  # which of them is unlucky is chance
+        assert near.mean() <= far.mean() * 1.05 + 1e-7
+
+
+def texts_of(names):
+    """The text of the island of each model, in both types: [(name, text)]."""
+    here = Path(__file__).resolve().parent
+    paths = [str(here), str(here.parents[1] / "demo"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    code = ("import sys, numpy, onnxruntime, provider, exported; onnxruntime.set_default_logger_severity(0)\n"
+            "for name in sys.argv[1:]:\n"
+            "    for kind in (numpy.float32, numpy.float16):\n"
+            "        print('== model', name, kind.__name__, file=sys.stderr, flush=True)\n"
+            "        provider.session(getattr(exported, name)(kind), provider_options={'fusion': '1'})\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "MILLPOND_LOG": "debug"}
+    done = subprocess.run([sys.executable, "-c", code, *names], env=environment, capture_output=True, text=True,
+                          timeout=300, check=True)
+    parts = done.stderr.split("== model ")[1:]
+    assert len(parts) == 2 * len(names)
+    return [(part.split()[0], part) for part in parts]
+
+
+def test_attention_becomes_one_operator():
+    for name, text in texts_of(ATTENTION):
+        assert text.count("= millpond.Attention-1") == 1, text
+        assert "= Softmax-13" not in text, text
+        # rotary positions come behind the transposition, and values of the past lie with their heads first
+        assert text.count("= Transpose-13") == (3 if name == "llama" else 0), text
+        products = {"bert": 2, "gpt2": 1, "vit": 2, "sdpa": 1, "t5": 3, "llama": 4, "gemma": 1, "dynamo": 1}
+        assert text.count("MatMul-13 (") + text.count("MatMulBias-1 (") == products[name], text
+
+
+def test_norms_and_activations_become_one_operator_each():
+    for name, text in texts_of(["encoder_mlp", "decoder_mlp"]):
+        assert "= ReduceMean" not in text, text
+        if name == "encoder_mlp":
+            assert text.count("= millpond.SkipLayerNormalization-1") == 2, text
+            assert text.count("= Gelu-20") == 1, text
+        else:
+            assert text.count("= millpond.SkipSimplifiedLayerNormalization-1") == 1, text
+            assert text.count("= com.microsoft.QuickGelu-1") == 1, text
+
+
+def test_what_comes_behind_becomes_part_of_products_and_convolutions():
+    for name, text in texts_of(["conv_block", "classifier"]):
+        assert "= Relu" not in text, text
+        assert "= Add" not in text, text
+        fused = {"conv_block": r"= millpond\.(nhwc\.)?FusedConv-1", "classifier": 'activation="Relu"'}[name]
+        assert len(re.findall(fused, text)) == 2, text

@@ -1,0 +1,372 @@
+/* attention_pass_test.c - attention in primitive operators, from text to text.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass_kit.h"
+#include "graph/pass_run.h"
+
+#include <stdio.h>
+
+/* What follows is put between these. */
+#define QKV                  \
+    "input q f32[?,?,4,8]\n" \
+    "input k f32[?,?,4,8]\n" \
+    "input v f32[?,?,4,8]\n"
+#define HEADS                               \
+    "a = Transpose-13 (q) perm=[0,2,1,3]\n" \
+    "b = Transpose-13 (k) perm=[0,2,3,1]\n" \
+    "c = Transpose-13 (v) perm=[0,2,1,3]\n"
+#define RESULT                                 \
+    "w = Softmax-13 (s) \"weights\" axis=-1\n" \
+    "r = MatMul-13 (w, c) \"result\"\n"        \
+    "y = Transpose-13 (r) perm=[0,2,1,3]\n"    \
+    "output y\n"
+#define PERMS  " k_perm=[0,2,1,3] out_perm=[0,2,1,3] q_perm=[0,2,1,3]"
+#define V_PERM " v_perm=[0,2,1,3]\noutput y\n"
+#define NAME   " \"scores+weights+result\""
+
+TEST(graph_pass_attention_with_scale_and_mask) {
+    check(NULL,
+          QKV "input m f32[?,1,1,?]\n"
+              "const root f32[] = 2.5\n" HEADS "t = MatMul-13 (a, b) \"scores\"\n"
+              "d = Div-14 (t, root)\n"
+              "s = Add-14 (d, m)\n" RESULT,
+          QKV "input m f32[?,1,1,?]\n"
+              "const root f32[] = 2.5\n"
+              "y = millpond.Attention-1 (q, k, v, m, root)" NAME " divided=1" PERMS V_PERM,
+          1);
+}
+
+TEST(graph_pass_attention_scaled_on_both_sides_by_what_a_shape_gives) {
+    check(NULL,
+          QKV "const last i64[] = 3\n"
+              "const one f32[] = 1\n" HEADS "sh = Shape-15 (q)\n"
+              "n = Gather-13 (sh, last)\n"
+              "f = Cast-13 (n) to=1\n"
+              "root = Sqrt-13 (f)\n"
+              "x = Mul-14 (a, one)\n"
+              "z = Mul-14 (one, b)\n"
+              "s = MatMul-13 (x, z) \"scores\"\n" RESULT,
+          QKV "const one f32[] = 1\n"
+              "y = millpond.Attention-1 (q, k, v, , one, one)" NAME PERMS V_PERM,
+          5);
+}
+
+TEST(graph_pass_attention_with_conditions) {
+    /* what is taken away is a number: the mask has the lowest one, since rows of nothing else are
+     * even; two layers share it */
+    check("-same,-dead",
+          QKV "input m bool[1,1,?,?]\n"
+              "const low f32[] = -10000\n" HEADS "t = MatMul-13 (a, b) \"scores\"\n"
+              "s = Where-16 (m, t, low)\n" RESULT,
+          QKV "input m bool[1,1,?,?]\n"
+              "const unmasked f32[] = 0\n"
+              "const masked f32[] = -3.40282347e+38\n"
+              "mask = Where-16 (m, unmasked, masked)\n"
+              "y = millpond.Attention-1 (q, k, v, mask)" NAME PERMS V_PERM,
+          1);
+    /* minus infinity: the condition itself */
+    check("-same,-dead",
+          QKV "input m bool[1,1,?,?]\n"
+              "const low f32[] = -inf\n" HEADS "t = MatMul-13 (a, b) \"scores\"\n"
+              "s = Where-16 (m, t, low)\n" RESULT,
+          QKV "input m bool[1,1,?,?]\n"
+              "y = millpond.Attention-1 (q, k, v, m)" NAME PERMS V_PERM,
+          1);
+    /* true takes away, and another mask comes on top */
+    check("-same,-dead",
+          QKV "input m bool[1,1,?,?]\n"
+              "input n f32[?,1,1,?]\n"
+              "const low f32[] = -inf\n" HEADS "t = MatMul-13 (a, b) \"scores\"\n"
+              "u = Where-16 (m, low, t)\n"
+              "s = Add-14 (n, u) \"sum\"\n" RESULT,
+          QKV "input m bool[1,1,?,?]\n"
+              "input n f32[?,1,1,?]\n"
+              "const unmasked f32[] = 0\n"
+              "const masked f32[] = -inf\n"
+              "mask = Where-16 (m, masked, unmasked)\n"
+              "mask#18 = Add-14 (mask, n) \"sum\"\n"
+              "y = millpond.Attention-1 (q, k, v, mask#18)" NAME PERMS V_PERM,
+          1);
+}
+
+TEST(graph_pass_attention_with_shared_heads_and_a_cap) {
+    check(NULL,
+          "input q f16[?,6,?,8]\n"
+          "input k f16[?,2,?,8]\n"
+          "input v f16[?,2,?,8]\n"
+          "input wide i64[5]\n"
+          "input batch i64[1]\n"
+          "const two i64[1] = 2\n"
+          "const heads i64[3] = 6 -1 8\n"
+          "const cap f16[] = 50\n"
+          "ku = Unsqueeze-13 (k, two)\n"
+          "ke = Expand-13 (ku, wide)\n"
+          "to = Concat-13 (batch, heads) axis=0\n"
+          "kr = Reshape-14 (ke, to)\n"
+          "vu = Unsqueeze-13 (v, two)\n"
+          "ve = Expand-13 (vu, wide)\n"
+          "vr = Reshape-14 (ve, to)\n"
+          "b = Transpose-13 (kr) perm=[0,1,3,2]\n"
+          "t = MatMul-13 (q, b) \"scores\"\n"
+          "d = Div-14 (t, cap)\n"
+          "e = Tanh-13 (d)\n"
+          "f = Mul-14 (e, cap)\n"
+          "g = Cast-13 (f) to=1\n"
+          "w = Softmax-13 (g) \"weights\" axis=3\n"
+          "h = Cast-13 (w) to=10\n"
+          "y = MatMul-13 (h, vr) \"result\"\n"
+          "output y\n",
+          "input q f16[?,6,?,8]\n"
+          "input k f16[?,2,?,8]\n"
+          "input v f16[?,2,?,8]\n"
+          "input wide i64[5]\n"
+          "input batch i64[1]\n"
+          "const cap f16[] = 50\n"
+          "y = millpond.Attention-1 (q, k, v, , cap, cap)" NAME " divided=2 grouped=1 softcap=50f\n"
+          "output y\n",
+          1);
+}
+
+TEST(graph_pass_attention_leaves_what_does_not_fit) {
+    /* a softmax along another axis; scores that are read twice, or an output */
+    LEFT_ALONE(NULL, QKV HEADS "s = MatMul-13 (a, b)\n"
+                               "w = Softmax-13 (s) axis=2\n"
+                               "r = MatMul-13 (w, c)\noutput r\n");
+    LEFT_ALONE(NULL, QKV HEADS "s = MatMul-13 (a, b)\n"
+                               "w = Softmax-13 (s) axis=-1\n"
+                               "r = MatMul-13 (w, c)\n"
+                               "z = Relu-14 (s)\noutput r\noutput z\n");
+    LEFT_ALONE(NULL, QKV HEADS "s = MatMul-13 (a, b)\n"
+                               "w = Softmax-13 (s) axis=-1\n"
+                               "r = MatMul-13 (w, c)\noutput r\noutput w\n");
+    /* weights on the right; a scale that is no number; a mask of five dimensions */
+    LEFT_ALONE(NULL, QKV HEADS "s = MatMul-13 (a, b)\n"
+                               "w = Softmax-13 (s) axis=-1\n"
+                               "r = MatMul-13 (c, w)\noutput r\n");
+    LEFT_ALONE(NULL, QKV "input f f32[?]\n" HEADS "t = MatMul-13 (a, b)\n"
+                         "s = Mul-14 (t, f)\n"
+                         "w = Softmax-13 (s) axis=-1\n"
+                         "r = MatMul-13 (w, c)\noutput r\n");
+    LEFT_ALONE(NULL, QKV "input m f32[2,1,1,3,3]\n" HEADS "t = MatMul-13 (a, b)\n"
+                         "s = Add-14 (t, m)\n"
+                         "w = Softmax-13 (s) axis=-1\n"
+                         "r = MatMul-13 (w, c)\noutput r\n");
+    /* what takes the place of scores is near them; a mask before the scale */
+    LEFT_ALONE(NULL,
+               QKV "input m bool[1,1,?,?]\nconst low f32[] = -5\n" HEADS "t = MatMul-13 (a, b)\n"
+                   "s = Where-16 (m, t, low)\n"
+                   "w = Softmax-13 (s) axis=-1\n"
+                   "r = MatMul-13 (w, c)\noutput r\n");
+    LEFT_ALONE(NULL,
+               QKV "input m f32[?,1,1,?]\nconst two f32[] = 2\n" HEADS "t = MatMul-13 (a, b)\n"
+                   "u = Add-14 (t, m)\n"
+                   "s = Mul-14 (u, two)\n"
+                   "w = Softmax-13 (s) axis=-1\n"
+                   "r = MatMul-13 (w, c)\noutput r\n");
+    /* a rank that is not known */
+    LEFT_ALONE(NULL, "input q f32[...]\ninput k f32[...]\ninput v f32[...]\n"
+                     "s = MatMul-13 (q, k)\n"
+                     "w = Softmax-13 (s) axis=-1\n"
+                     "r = MatMul-13 (w, v)\noutput r\n");
+}
+
+/* Dimensions that there are not: ONNX Runtime does not look at them while a rank is not known. */
+TEST(graph_pass_attention_leaves_a_wrong_transposition) {
+    static const char *const wrong[] = {"1000000000", "-1", "0"};
+    for (size_t i = 0; i < MP_COUNT_OF(wrong); i++) {
+        char text[512];
+        (void)snprintf(text, sizeof text,
+                       "input q f32[?,?,?,?]\ninput k f32[...]\ninput v f32[?,?,?,?]\n"
+                       "a = Transpose-13 (k) perm=[1,0,2,3]\n"
+                       "b = Transpose-13 (a) perm=[0,2,%s,1]\n"
+                       "s = MatMul-13 (q, b)\nw = Softmax-13 (s) axis=-1\nr = MatMul-13 (w, v)\n"
+                       "output r\n",
+                       wrong[i]);
+        LEFT_ALONE(NULL, text);
+    }
+}
+
+TEST(graph_pass_read_parts) {
+    /* of a Split in equal parts, and of a Gather out of five dimensions */
+    check(NULL,
+          "input x f32[?,?,96]\n"
+          "const four i64[4] = 0 0 4 8\n"
+          "a, b, c = Split-13 (x) axis=-1\n"
+          "q = Reshape-14 (a, four)\n"
+          "k = Reshape-14 (b, four)\n"
+          "v = Reshape-14 (c, four)\n"
+          "qt = Transpose-13 (q) perm=[0,2,1,3]\n"
+          "kt = Transpose-13 (k) perm=[0,2,3,1]\n"
+          "vt = Transpose-13 (v) perm=[0,2,1,3]\n"
+          "s = MatMul-13 (qt, kt) \"scores\"\n"
+          "w = Softmax-13 (s) \"weights\" axis=-1\n"
+          "y = MatMul-13 (w, vt) \"result\"\noutput y\n",
+          "input x f32[?,?,96]\n"
+          "y = millpond.Attention-1 (x, x, x)" NAME
+          " k_part=[32,4,8,8] q_part=[0,4,8,8] v_part=[64,4,8,8]\noutput y\n",
+          4);
+    check(NULL,
+          "input x f32[?,?,96]\n"
+          "input q f32[?,4,?,8]\n"
+          "const five i64[5] = 0 0 4 3 8\n"
+          "const one i64[] = 1\n"
+          "const last i64[] = -1\n"
+          "f = Reshape-14 (x, five)\n"
+          "k = Gather-13 (f, one) axis=3\n"
+          "v = Gather-13 (f, last) axis=3\n"
+          "kt = Transpose-13 (k) perm=[0,2,3,1]\n"
+          "vt = Transpose-13 (v) perm=[0,2,1,3]\n"
+          "s = MatMul-13 (q, kt) \"scores\"\n"
+          "w = Softmax-13 (s) \"weights\" axis=-1\n"
+          "y = MatMul-13 (w, vt) \"result\"\noutput y\n",
+          "input x f32[?,?,96]\n"
+          "input q f32[?,4,?,8]\n"
+          "y = millpond.Attention-1 (q, x, x)" NAME " k_part=[8,4,8,24] v_part=[16,4,8,24]\n"
+          "output y\n",
+          3);
+}
+
+#define PROJECTIONS(second)                                                                   \
+    "input x f32[?,?,16]\ninput z f32[?,?,16]\n"                                              \
+    "const wq f32[16,32]\nconst wk f32[16,32]\nconst wv f32[16,32]\n"                         \
+    "const bq f32[32]\nconst bk f32[32]\nconst bv f32[32]\n"                                  \
+    "const four i64[4] = 0 0 4 8\n"                                                           \
+    "pq = MatMul-13 (x, wq) \"pq\"\npk = MatMul-13 (" second ", wk) \"pk\"\n"                 \
+    "pv = MatMul-13 (" second ", wv) \"pv\"\n"                                                \
+    "aq = Add-14 (bq, pq) \"aq\"\nak = Add-14 (pk, bk) \"ak\"\nav = Add-14 (pv, bv) \"av\"\n" \
+    "q = Reshape-14 (aq, four)\nk = Reshape-14 (ak, four)\nv = Reshape-14 (av, four)\n"       \
+    "qt = Transpose-13 (q) perm=[0,2,1,3]\nkt = Transpose-13 (k) perm=[0,2,3,1]\n"            \
+    "vt = Transpose-13 (v) perm=[0,2,1,3]\ns = MatMul-13 (qt, kt) \"scores\"\n"               \
+    "w = Softmax-13 (s) \"weights\" axis=-1\nr = MatMul-13 (w, vt) \"result\"\n"              \
+    "y = Transpose-13 (r) perm=[0,2,1,3]\noutput y\n"
+
+TEST(graph_pass_join_products_leaves_constants_without_bytes) {
+    /* what the matrices are is not known, so they cannot be put side by side */
+    check("-dead", PROJECTIONS("x"),
+          "input x f32[?,?,16]\ninput z f32[?,?,16]\n"
+          "const wq f32[16,32]\nconst wk f32[16,32]\nconst wv f32[16,32]\n"
+          "const bq f32[32]\nconst bk f32[32]\nconst bv f32[32]\n"
+          "const four i64[4] = 0 0 4 8\n"
+          "aq = millpond.MatMulBias-1 (x, wq, bq) \"pq+aq\"\n"
+          "ak = millpond.MatMulBias-1 (x, wk, bk) \"pk+ak\"\n"
+          "av = millpond.MatMulBias-1 (x, wv, bv) \"pv+av\"\n"
+          "q = Reshape-14 (aq, four)\nk = Reshape-14 (ak, four)\nv = Reshape-14 (av, four)\n"
+          "y = millpond.Attention-1 (q, k, v)" NAME PERMS V_PERM,
+          4);
+}
+
+TEST(graph_pass_join_products) {
+    /* K and V read another input than Q */
+    check(NULL,
+          "input x f32[?,?,2]\ninput z f32[?,?,2]\n"
+          "const wq f32[2,2] = 1 2 3 4\nconst wk f32[2,2] = 5 6 7 8\n"
+          "const wv f32[2,2] = 9 10 11 12\nconst two i64[4] = 0 -1 2 1\n"
+          "pq = MatMul-13 (x, wq) \"pq\"\npk = MatMul-13 (z, wk) \"pk\"\n"
+          "pv = MatMul-13 (z, wv) \"pv\"\n"
+          "q = Reshape-14 (pq, two)\nk = Reshape-14 (pk, two)\nv = Reshape-14 (pv, two)\n"
+          "qt = Transpose-13 (q) perm=[0,2,1,3]\nkt = Transpose-13 (k) perm=[0,2,3,1]\n"
+          "vt = Transpose-13 (v) perm=[0,2,1,3]\ns = MatMul-13 (qt, kt) \"scores\"\n"
+          "w = Softmax-13 (s) \"weights\" axis=-1\ny = MatMul-13 (w, vt) \"result\"\noutput y\n",
+          "input x f32[?,?,2]\ninput z f32[?,?,2]\n"
+          "const wq f32[2,2] = 1 2 3 4\nconst two i64[4] = 0 -1 2 1\n"
+          "const wk+wv f32[2,4] = 5 6 9 10 7 8 11 12\n"
+          "pq = MatMul-13 (x, wq) \"pq\"\njoined = MatMul-13 (z, wk+wv) \"pk+pv\"\n"
+          "q = Reshape-14 (pq, two)\n"
+          "y = millpond.Attention-1 (q, joined, joined)" NAME
+          " k_part=[0,2,1,1] q_perm=[0,2,1,3] v_part=[2,2,1,1]\noutput y\n",
+          2);
+}
+
+/* ---- results ---- */
+
+DEVICE_TEST(attention_pass_keeps_results_of_heads_that_are_turned) {
+    static const char *const text =
+        QKV "input m f32[?,1,1,?]\nconst root f32[] = 3\n" HEADS "t = MatMul-13 (a, b)\n"
+            "d = Div-14 (t, root)\ns = Add-14 (d, m)\n" RESULT;
+    const mp_shape few[] = {SHAPE(2, 3, 4, 8), SHAPE(2, 5, 4, 8), SHAPE(2, 5, 4, 8),
+                            SHAPE(2, 1, 1, 5)};
+    const mp_shape many[] = {SHAPE(2, 70, 4, 8), SHAPE(2, 65, 4, 8), SHAPE(2, 65, 4, 8),
+                             SHAPE(1, 1, 1, 65)};
+    const mp_shape one[] = {SHAPE(1, 1, 4, 8), SHAPE(1, 1, 4, 8), SHAPE(1, 1, 4, 8),
+                            SHAPE(1, 1, 1, 1)};
+    const mp_shape none[] = {SHAPE(2, 0, 4, 8), SHAPE(2, 5, 4, 8), SHAPE(2, 5, 4, 8),
+                             SHAPE(2, 1, 1, 5)};
+    pass_check_run(device, text, few, 1e-5, 1);
+    pass_check_run(device, text, many, 1e-5, 1);
+    pass_check_run(device, text, one, 1e-5, 1);
+    pass_check_run(device, text, none, 1e-5, 1);
+}
+
+DEVICE_TEST(attention_pass_keeps_results_of_dimensions_that_broadcast) {
+    /* entries, heads, queries and keys are repeated as a product and a sum repeat them */
+    static const char *const text = "input q f32[?,?,?,8]\ninput k f32[?,?,8,?]\n"
+                                    "input v f32[?,?,?,6]\ninput m f32[?,?,?,?]\n"
+                                    "t = MatMul-13 (q, k)\ns = Add-14 (m, t)\n"
+                                    "w = Softmax-13 (s) axis=3\nr = MatMul-13 (w, v)\noutput r\n";
+    const mp_shape entries[] = {SHAPE(1, 2, 3, 8), SHAPE(2, 1, 8, 5), SHAPE(1, 2, 5, 6),
+                                SHAPE(2, 1, 1, 5)};
+    const mp_shape masks[] = {SHAPE(1, 1, 1, 8), SHAPE(1, 1, 8, 5), SHAPE(1, 1, 5, 6),
+                              SHAPE(3, 2, 4, 5)};
+    const mp_shape keys[] = {SHAPE(2, 1, 3, 8), SHAPE(2, 3, 8, 1), SHAPE(2, 3, 7, 6),
+                             SHAPE(1, 3, 3, 7)};
+    pass_check_run(device, text, entries, 1e-5, 1);
+    pass_check_run(device, text, masks, 1e-5, 1);
+    pass_check_run(device, text, keys, 1e-5, 1);
+}
+
+DEVICE_TEST(attention_pass_keeps_results_of_fewer_dimensions) {
+    static const char *const three = "input q f32[?,?,8]\ninput k f32[?,?,8]\ninput v f32[?,?,8]\n"
+                                     "input m bool[?,?]\nconst low f32[] = -20000\n"
+                                     "b = Transpose-13 (k) perm=[0,2,1]\n"
+                                     "t = MatMul-13 (q, b)\ns = Where-16 (m, t, low)\n"
+                                     "w = Softmax-13 (s) axis=-1\nr = MatMul-13 (w, v)\n"
+                                     "y = Transpose-13 (r) perm=[2,0,1]\noutput y\n";
+    static const char *const two = "input q f16[?,8]\ninput k f16[?,8]\ninput v f16[?,8]\n"
+                                   "b = Transpose-13 (k) perm=[1,0]\n"
+                                   "s = MatMul-13 (q, b)\nw = Softmax-13 (s) axis=1\n"
+                                   "r = MatMul-13 (w, v)\noutput r\n";
+    const mp_shape in[] = {SHAPE(6, 3, 8), SHAPE(6, 5, 8), SHAPE(6, 5, 8), SHAPE(3, 5)};
+    const mp_shape flat[] = {SHAPE(20, 8), SHAPE(33, 8), SHAPE(33, 8)};
+    pass_check_run(device, three, in, 1e-5, 1);
+    pass_check_run(device, two, flat, 4e-3, 1);
+}
+
+DEVICE_TEST(attention_pass_keeps_results_of_shared_heads) {
+    static const char *const text =
+        "input q f32[?,6,?,8]\ninput k f32[?,2,?,8]\ninput v f32[?,2,?,8]\n"
+        "const two i64[1] = 2\nconst wide i64[5] = 1 1 3 1 1\nconst to i64[4] = 2 6 9 8\n"
+        "ku = Unsqueeze-13 (k, two)\n"
+        "ke = Expand-13 (ku, wide)\nkr = Reshape-14 (ke, to)\n"
+        "vu = Unsqueeze-13 (v, two)\nve = Expand-13 (vu, wide)\nvr = Reshape-14 (ve, to)\n"
+        "b = Transpose-13 (kr) perm=[0,1,3,2]\ns = MatMul-13 (q, b)\n"
+        "w = Softmax-13 (s) axis=3\ny = MatMul-13 (w, vr)\noutput y\n";
+    const mp_shape in[] = {SHAPE(2, 6, 4, 8), SHAPE(2, 2, 9, 8), SHAPE(2, 2, 9, 8)};
+    pass_check_run(device, text, in, 1e-5, 1);
+}
+
+DEVICE_TEST(attention_pass_keeps_results_of_projections) {
+    const mp_shape in[] = {SHAPE(2, 5, 16), SHAPE(2, 7, 16)};
+    pass_check_run(device, PROJECTIONS("x"), in, 1e-4, 5); /* attention, three biases, one join */
+    pass_check_run(device, PROJECTIONS("z"), in, 1e-4, 5);
+}
+
+DEVICE_TEST(attention_pass_keeps_results_of_parts) {
+    static const char *const split =
+        "input x f32[?,?,80]\nconst sizes i64[3] = 32 16 32\nconst four i64[4] = 0 0 4 8\n"
+        "const two i64[4] = 0 0 4 4\n"
+        "a, b, c = Split-13 (x, sizes) axis=2\n"
+        "q = Reshape-14 (a, four)\nk = Reshape-14 (c, four)\nv = Reshape-14 (b, two)\n"
+        "qt = Transpose-13 (q) perm=[0,2,1,3]\nkt = Transpose-13 (k) perm=[0,2,3,1]\n"
+        "vt = Transpose-13 (v) perm=[0,2,1,3]\ns = MatMul-13 (qt, kt)\n"
+        "w = Softmax-13 (s) axis=-1\ny = MatMul-13 (w, vt)\noutput y\n";
+    static const char *const gather =
+        "input x f16[?,?,96]\nconst five i64[5] = 0 0 3 4 8\nconst n0 i64[] = 0\n"
+        "const n1 i64[] = 1\nconst n2 i64[] = 2\nf = Reshape-14 (x, five)\n"
+        "q = Gather-13 (f, n0) axis=2\nk = Gather-13 (f, n1) axis=2\nv = Gather-13 (f, n2) axis=2\n"
+        "qt = Transpose-13 (q) perm=[0,2,1,3]\nkt = Transpose-13 (k) perm=[0,2,3,1]\n"
+        "vt = Transpose-13 (v) perm=[0,2,1,3]\ns = MatMul-13 (qt, kt)\n"
+        "w = Softmax-13 (s) axis=-1\ny = MatMul-13 (w, vt)\noutput y\n";
+    const mp_shape wide[] = {SHAPE(2, 5, 80)};
+    const mp_shape five[] = {SHAPE(2, 40, 96)};
+    pass_check_run(device, split, wide, 1e-5, 4);
+    pass_check_run(device, gather, five, 1e-2, 4);
+}

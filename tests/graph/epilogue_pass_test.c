@@ -1,0 +1,152 @@
+/* epilogue_pass_test.c - what comes behind convolutions and products becomes part of them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass_kit.h"
+#include "graph/pass_run.h"
+
+TEST(graph_pass_conv_epilogue) {
+    check(NULL,
+          "input x f32[?,4,?,?]\ninput z f32[?,6,?,?]\nconst w f32[6,4,3,3]\nconst b f32[6]\n"
+          "c = Conv-11 (x, w, b) \"conv\" pads=[1,1,1,1]\ns = Add-14 (z, c) \"sum\"\n"
+          "y = Relu-14 (s) \"relu\"\noutput y\n",
+          "input x f32[?,4,?,?]\ninput z f32[?,6,?,?]\nconst w f32[6,4,3,3]\nconst b f32[6]\n"
+          "y = millpond.FusedConv-1 (x, w, b, z) \"conv+sum+relu\" pads=[1,1,1,1] "
+          "activation=\"Relu\"\noutput y\n",
+          1);
+    /* a row that is added is no image */
+    LEFT_ALONE(NULL, "input x f32[?,4,?,?]\nconst z f32[1,6,1,1]\nconst w f32[6,4,3,3]\n"
+                     "c = Conv-11 (x, w)\ny = Add-14 (z, c)\noutput y\n");
+    check(NULL,
+          "input x f32[?,4,?,?]\nconst w f32[6,4,3,3]\n"
+          "c = Conv-11 (x, w) \"conv\" pads=[1,1,1,1]\ny = Relu-14 (c) \"relu\"\noutput y\n",
+          "input x f32[?,4,?,?]\nconst w f32[6,4,3,3]\n"
+          "y = millpond.FusedConv-1 (x, w) \"conv+relu\" pads=[1,1,1,1] activation=\"Relu\"\n"
+          "output y\n",
+          1);
+    LEFT_ALONE(NULL, "input x f32[?,4,?,?]\nconst w f32[6,4,3,3]\nc = Conv-11 (x, w)\n"
+                     "y = Relu-14 (c)\noutput y\noutput c\n");
+    check(NULL,
+          "input x f32[?,4,?,?]\nconst w f32[6,4,3,3]\nconst low f32[] = 0\nconst top f32[] = 6\n"
+          "c = Conv-11 (x, w) \"conv\"\ny = Clip-13 (c, low, top) \"clip\"\noutput y\n",
+          "input x f32[?,4,?,?]\nconst w f32[6,4,3,3]\n"
+          "y = millpond.FusedConv-1 (x, w) \"conv+clip\" activation=\"Clip\" "
+          "activation_params=...\noutput y\n",
+          1);
+    /* x times sigmoid(x) is one node by then */
+    check(NULL,
+          "input x f32[?,4,?,?]\nconst w f32[6,4,3,3]\nc = Conv-11 (x, w) \"conv\"\n"
+          "g = Sigmoid-13 (c) \"gate\"\ny = Mul-14 (c, g) \"product\"\noutput y\n",
+          "input x f32[?,4,?,?]\nconst w f32[6,4,3,3]\n"
+          "y = millpond.FusedConv-1 (x, w) \"conv+gate+product\" activation=\"Silu\"\noutput y\n",
+          2);
+    /* no activation */
+    LEFT_ALONE(NULL, "input x f32[?,4,?,?]\nconst w f32[6,4,3,3]\nc = Conv-11 (x, w)\n"
+                     "y = Exp-13 (c)\noutput y\n");
+}
+
+/* Forced: the graph is for no device that prefers it. */
+TEST(graph_pass_channels_last) {
+    check("+channels_last",
+          "input x f32[1,4,8,8]\nconst w f32[4,4,3,3]\nconst v f32[4,4,1,1]\n"
+          "const s f32[4,1,1] = 1 2 3 4\na = Conv-11 (x, w) \"a\" pads=[1,1,1,1]\n"
+          "b = Mul-14 (a, s) \"b\"\nc = Conv-11 (b, v) \"c\"\n"
+          "d = Concat-13 (b, c) \"d\" axis=1\ne = GlobalAveragePool-1 (d) \"e\"\n"
+          "f = Flatten-13 (e) \"f\"\noutput f\n",
+          "input x f32[1,4,8,8]\nconst w f32[4,4,3,3]\nconst v f32[4,4,1,1]\n"
+          "const s#12 f32[1,1,1,4] = 1 2 3 4\nconst #18 i64[2] = 1 2\nconst #19 i64[2] = 2 3\n"
+          "x#10 = Transpose-13 (x) \"x\" perm=[0,2,3,1]\n"
+          "a#11 = com.ms.internal.nhwc.Conv-11 (x#10, w) \"a\" pads=[1,1,1,1]\n"
+          "b#13 = Mul-14 (a#11, s#12) \"b\"\n"
+          "c#14 = com.ms.internal.nhwc.Conv-11 (b#13, v) \"c\"\n"
+          "d#15 = Concat-13 (b#13, c#14) \"d\" axis=3\n"
+          "e#16 = com.ms.internal.nhwc.GlobalAveragePool-1 (d#15) \"e\"\n"
+          "e#17 = Squeeze-13 (e#16, #18) \"e\"\ne = Unsqueeze-13 (e#17, #19) \"e\"\n"
+          "f = Flatten-13 (e) \"f\"\noutput f\n",
+          9);
+    /* a number that makes more than an image of it */
+    check("+channels_last",
+          "input x f32[1,4,8,8]\nconst w f32[4,4,3,3]\nconst s f32[1,1,1,1,1] = 2\n"
+          "a = Conv-11 (x, w) \"a\"\nb = Mul-14 (a, s) \"b\"\noutput b\n",
+          "input x f32[1,4,8,8]\nconst w f32[4,4,3,3]\nconst s f32[1,1,1,1,1] = 2\n"
+          "x#5 = Transpose-13 (x) \"x\" perm=[0,2,3,1]\n"
+          "a#6 = com.ms.internal.nhwc.Conv-11 (x#5, w) \"a\"\n"
+          "a = Transpose-13 (a#6) \"a\" perm=[0,3,1,2]\nb = Mul-14 (a, s) \"b\"\noutput b\n",
+          1);
+    /* no image; weights that are no constant */
+    LEFT_ALONE("+channels_last", "input x f32[1,4,8]\nconst w f32[4,4,3]\ny = Conv-11 (x, w)\n"
+                                 "output y\n");
+    LEFT_ALONE("+channels_last", "input x f32[1,4,8,8]\ninput w f32[4,4,3,3]\ny = Conv-11 (x, w)\n"
+                                 "output y\n");
+    /* not asked for */
+    LEFT_ALONE(NULL, "input x f32[1,4,8,8]\nconst w f32[4,4,3,3]\ny = Conv-11 (x, w)\n"
+                     "output y\n");
+}
+
+TEST(graph_pass_gemm_epilogue) {
+    check(
+        NULL,
+        "input x f32[2,8]\nconst w f32[8,16]\nconst b f32[16]\np = MatMul-13 (x, w) \"product\"\n"
+        "s = Add-14 (b, p) \"sum\"\ny = Relu-14 (s) \"relu\"\noutput y\n",
+        "input x f32[2,8]\nconst w f32[8,16]\nconst b f32[16]\n"
+        "y = millpond.MatMulBias-1 (x, w, b) \"product+sum+relu\" activation=\"Relu\"\noutput y\n",
+        2);
+    check(NULL,
+          "input x f16[2,8]\nconst w f16[16,8]\nconst b f16[16]\n"
+          "p = Gemm-13 (x, w, b) \"product\" transB=1\n"
+          "y = Gelu-20 (p) \"gelu\" approximate=\"tanh\"\noutput y\n",
+          "input x f16[2,8]\nconst w f16[16,8]\nconst b f16[16]\n"
+          "y = com.microsoft.FusedGemm-1 (x, w, b) \"product+gelu\" activation=\"Gelu\" "
+          "activation_alpha=1f transB=1\noutput y\n",
+          1);
+    /* by erf; by tanh in float; an activation of its own */
+    LEFT_ALONE(NULL, "input x f16[2,8]\nconst w f16[8,16]\np = Gemm-13 (x, w)\n"
+                     "y = Gelu-20 (p)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[2,8]\nconst w f32[8,16]\np = Gemm-13 (x, w)\n"
+                     "y = Gelu-20 (p) approximate=\"tanh\"\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[2,8]\nconst w f32[8,16]\np = Gemm-13 (x, w)\n"
+                     "y = Tanh-13 (p)\noutput y\n");
+}
+
+TEST(graph_pass_matmul_epilogue) {
+    check(NULL,
+          "input x f32[2,8,3]\ninput z f32[2,5,8]\nconst four f32[] = 4\n"
+          "a = Transpose-13 (x) perm=[0,2,1]\nb = Transpose-13 (z) perm=[0,2,1]\n"
+          "p = MatMul-13 (a, b) \"product\"\ny = Div-14 (p, four) \"scale\"\noutput y\n",
+          "input x f32[2,8,3]\ninput z f32[2,5,8]\n"
+          "y = com.microsoft.FusedMatMul-1 (x, z) \"product+scale\" alpha=0.25f transA=1 transB=1\n"
+          "output y\n",
+          1);
+    /* another order; a number divided by the product; double */
+    LEFT_ALONE(NULL, "input x f32[2,8,3]\ninput z f32[2,8,5]\nconst four f32[] = 4\n"
+                     "a = Transpose-13 (x) perm=[2,0,1]\np = MatMul-13 (a, z)\n"
+                     "y = Div-14 (four, p)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f64[2,3]\ninput z f64[3,5]\nconst four f64[] = 4\n"
+                     "p = MatMul-13 (x, z)\ny = Mul-14 (p, four)\noutput y\n");
+}
+
+DEVICE_TEST(epilogue_passes_keep_results) {
+    static const char *const products =
+        "input x f32[?,8]\nconst w f32[8,16]\nconst b f32[16]\nconst v f32[16,8]\n"
+        "const four f32[] = 4\np = MatMul-13 (x, w)\ns = Add-14 (b, p)\nr = Relu-14 (s)\n"
+        "g = Gemm-13 (r, v)\nh = Relu-14 (g)\nt = Transpose-13 (x) perm=[1,0]\n"
+        "m = MatMul-13 (t, h)\ny = Mul-14 (four, m)\noutput y\noutput r\n";
+    static const char *const narrow =
+        "input x f16[?,8]\nconst w f16[8,16]\nconst b f16[16]\np = MatMul-13 (x, w)\n"
+        "s = Add-14 (b, p)\ny = Gelu-20 (s) approximate=\"tanh\"\noutput y\n";
+    static const char *const images =
+        "input x f32[?,4,?,?]\ninput z f32[?,?,?,?]\nconst w f32[6,4,3,3]\nconst b f32[6]\n"
+        "const v f32[6,6,1,1]\n"
+        "c = Conv-11 (x, w, b) pads=[1,1,1,1]\nd = Relu-14 (c)\ne = Conv-11 (d, v)\n"
+        "f = Add-14 (e, z)\n"
+        "g = Relu-14 (f)\noutput g\n";
+    const mp_shape rows[] = {SHAPE(5, 8)};
+    const mp_shape image[] = {SHAPE(2, 4, 5, 7), SHAPE(2, 6, 5, 7)};
+    const mp_shape small[] = {SHAPE(2, 4, 5, 7), SHAPE(1, 6, 1, 1)};
+    const mp_shape large[] = {SHAPE(1, 4, 5, 7), SHAPE(3, 6, 5, 7)};
+    const mp_shape none[] = {SHAPE(0, 4, 5, 7), SHAPE(0, 6, 5, 7)};
+    pass_check_run(device, products, rows, 1e-4, 4);
+    pass_check_run(device, narrow, rows, 4e-3, 2);
+    pass_check_run(device, images, image, 1e-4, 2);
+    pass_check_run(device, images, small, 1e-4, 2);
+    pass_check_run(device, images, large, 1e-4, 2);
+    pass_check_run(device, images, none, 1e-4, 2);
+}

@@ -1,0 +1,176 @@
+/* norm_pass_test.c - normalisations, activations and residual sums in primitive operators.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass_kit.h"
+#include "graph/pass_run.h"
+
+#define CONSTANTS                                                                                  \
+    "const two f32[] = 2\nconst tiny f32[] = 0.5\nconst last i64[1] = -1\nconst g f32[24]\nconst " \
+    "b f32[24]\n"
+#define CENTRED(x)                               \
+    "m = ReduceMean-18 (" x ", last) \"mean\"\n" \
+    "d = Sub-14 (" x ", m)\n"                    \
+    "q = Pow-15 (d, two)\n"                      \
+    "v = ReduceMean-18 (q, last) \"var\"\n"      \
+    "e = Add-14 (tiny, v)\n"                     \
+    "s = Sqrt-13 (e)\n"                          \
+    "n = Div-14 (d, s)\n"                        \
+    "p = Mul-14 (g, n)\n"
+
+TEST(graph_pass_find_norm) {
+    check(NULL,
+          "input x f32[?,3,24]\n" CONSTANTS CENTRED("x") "y = Add-14 (p, b) \"bias\"\noutput y\n",
+          "input x f32[?,3,24]\nconst g f32[24]\nconst b f32[24]\n"
+          "y = LayerNormalization-17 (x, g, b) \"var+bias\" axis=-1 epsilon=0.5f\noutput y\n",
+          1);
+    /* without a bias; axes in an attribute; 1 / root */
+    check(NULL,
+          "input x f32[?,4,6]\nconst tiny f32[] = 0.5\nconst one f32[] = 1\nconst g f32[4,6]\n"
+          "m = ReduceMean-13 (x) axes=[1,2]\nd = Sub-14 (x, m)\nq = Mul-14 (d, d)\n"
+          "v = ReduceMean-13 (q) \"var\" axes=[-1,-2]\ne = Add-14 (v, tiny)\ns = Sqrt-13 (e)\n"
+          "r = Div-14 (one, s)\nn = Mul-14 (r, d)\ny = Mul-14 (n, g) \"scale\"\noutput y\n",
+          "input x f32[?,4,6]\nconst g f32[4,6]\n"
+          "y = LayerNormalization-17 (x, g) \"var+scale\" axis=-2 epsilon=0.5f\noutput y\n",
+          1);
+    /* no mean, computed in float */
+    check(
+        NULL,
+        "input x f16[?,3,24]\nconst two f32[] = 2\nconst tiny f32[] = 0.5\nconst last i64[1] = -1\n"
+        "const g f16[24]\nw = Cast-13 (x) to=1\nq = Pow-15 (w, two)\n"
+        "v = ReduceMean-18 (q, last) \"var\"\ne = Add-14 (v, tiny)\ns = Sqrt-13 (e)\n"
+        "r = Reciprocal-13 (s)\nn = Mul-14 (w, r)\nc = Cast-13 (n) to=10\n"
+        "y = Mul-14 (g, c) \"scale\"\noutput y\n",
+        "input x f16[?,3,24]\nconst g f16[24]\n"
+        "y = RMSNormalization-23 (x, g) \"var+scale\" axis=-1 epsilon=0.5f\noutput y\n",
+        1);
+    check(
+        NULL,
+        "input x f16[?,3,24]\nconst two f32[] = 2\nconst tiny f32[] = 0.5\nconst last i64[1] = -1\n"
+        "const g f32[24]\nconst b f32[24]\nx32 = Cast-13 (x) to=1\n" CENTRED(
+            "x32") "z = Add-14 (p, b) \"bias\"\ny = Cast-13 (z) to=10\noutput y\n",
+        "input x f16[?,3,24]\nconst g f32[24]\nconst b f32[24]\n"
+        "z = LayerNormalization-1 (x, g, b) \"var+bias\" axis=-1 epsilon=0.5f\n"
+        "y = Cast-13 (z) to=10\noutput y\n",
+        1);
+}
+
+TEST(graph_pass_find_norm_leaves_what_does_not_fit) {
+    /* a scale of another length, no scale, a variance that is read twice, double */
+    LEFT_ALONE(NULL, "input x f32[?,3,1]\n" CONSTANTS CENTRED("x") "y = Add-14 (p, b)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[?,3,24]\nconst two f32[] = 2\nconst tiny f32[] = 0.5\n"
+                     "const last i64[1] = -1\nm = ReduceMean-18 (x, last)\nd = Sub-14 (x, m)\n"
+                     "q = Pow-15 (d, two)\nv = ReduceMean-18 (q, last)\ne = Add-14 (tiny, v)\n"
+                     "s = Sqrt-13 (e)\nn = Div-14 (d, s)\noutput n\n");
+    LEFT_ALONE(NULL, "input x f32[?,3,24]\n" CONSTANTS CENTRED(
+                         "x") "y = Add-14 (p, b)\noutput y\noutput v\n");
+    LEFT_ALONE(NULL, "input x f64[?,3,24]\nconst two f64[] = 2\nconst tiny f64[] = 0.5\n"
+                     "const last i64[1] = -1\nconst g f64[24]\nconst b f64[24]\n" CENTRED(
+                         "x") "y = Add-14 (p, b)\noutput y\n");
+    /* along another dimension */
+    LEFT_ALONE(NULL, "input x f32[?,24,24]\nconst two f32[] = 2\nconst tiny f32[] = 0.5\n"
+                     "const last i64[1] = 1\nconst g f32[24]\nconst b f32[24]\n" CENTRED(
+                         "x") "y = Add-14 (p, b)\noutput y\n");
+}
+
+TEST(graph_pass_find_activation) {
+    check(NULL,
+          "input x f32[?]\nconst root f32[] = 1.41421354\nconst one f32[] = 1\nconst half f32[] = "
+          "0.5\n"
+          "d = Div-14 (x, root)\ne = Erf-13 (d) \"erf\"\na = Add-14 (e, one)\n"
+          "m = Mul-14 (x, a)\ny = Mul-14 (m, half) \"half\"\noutput y\n",
+          "input x f32[?]\ny = Gelu-20 (x) \"erf+half\"\noutput y\n", 1);
+    check(NULL,
+          "input x f16[?]\nconst root f16[] = 0.707\nconst one f16[] = 1\nconst half f16[] = 0.5\n"
+          "d = Mul-14 (root, x)\ne = Erf-13 (d) \"erf\"\na = Add-14 (one, e)\n"
+          "m = Mul-14 (half, x)\ny = Mul-14 (m, a) \"last\"\noutput y\n",
+          "input x f16[?]\ny = Gelu-20 (x) \"erf+last\"\noutput y\n", 1);
+    check(NULL,
+          "input x f32[?]\nconst root f32[] = 0.79788456\nconst one f32[] = 1\nconst half f32[] = "
+          "0.5\n"
+          "const three f32[] = 3\nconst share f32[] = 0.044715\n"
+          "c = Pow-15 (x, three)\nf = Mul-14 (share, c)\ng = Add-14 (x, f)\nh = Mul-14 (g, root)\n"
+          "e = Tanh-13 (h) \"tanh\"\na = Add-14 (e, one)\nm = Mul-14 (half, a)\n"
+          "y = Mul-14 (x, m) \"last\"\noutput y\n",
+          "input x f32[?]\ny = Gelu-20 (x) \"tanh+last\" approximate=\"tanh\"\noutput y\n", 1);
+    check(NULL,
+          "input x f32[?]\nconst alpha f32[] = 1.75\n"
+          "s = Sigmoid-13 (x) \"sigmoid\"\na = Mul-14 (x, s) \"times\"\nb = Mul-14 (a, alpha)\n"
+          "t = Sigmoid-13 (b) \"again\"\ny = Mul-14 (t, a) \"last\"\noutput y\n",
+          "input x f32[?]\na = com.microsoft.QuickGelu-1 (x) \"sigmoid+times\" alpha=1f\n"
+          "y = com.microsoft.QuickGelu-1 (a) \"again+last\" alpha=1.75f\noutput y\n",
+          2);
+    /* another constant; a sigmoid of something else, or one that others read */
+    LEFT_ALONE(NULL, "input x f32[?]\nconst root f32[] = 1.5\nconst one f32[] = 1\n"
+                     "const half f32[] = 0.5\nd = Div-14 (x, root)\ne = Erf-13 (d)\n"
+                     "a = Add-14 (e, one)\nm = Mul-14 (x, a)\ny = Mul-14 (m, half)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[?]\ninput z f32[?]\ns = Sigmoid-13 (x)\ny = Mul-14 (z, s)\n"
+                     "t = Sigmoid-13 (z)\nu = Mul-14 (z, t)\noutput y\noutput t\noutput u\n");
+}
+
+TEST(graph_pass_join_residual) {
+    check(NULL,
+          "input x f32[?,?,24]\ninput z f32[?,?,24]\nconst g f32[24]\nconst b f32[24]\n"
+          "s = Add-14 (x, z) \"sum\"\nr = Relu-14 (s)\n"
+          "n = LayerNormalization-17 (s, g, b) \"norm\" axis=-1 epsilon=0.25f\n"
+          "y = Add-14 (n, r)\noutput y\n",
+          "input x f32[?,?,24]\ninput z f32[?,?,24]\nconst g f32[24]\nconst b f32[24]\n"
+          "n, , , s = millpond.SkipLayerNormalization-1 (x, z, g, b) \"sum+norm\" epsilon=0.25f\n"
+          "r = Relu-14 (s)\ny = Add-14 (n, r)\noutput y\n",
+          1);
+    check(NULL,
+          "input x f32[?,?,24]\ninput z f32[?,?,24]\nconst g f32[24]\n"
+          "s = Add-14 (x, z) \"sum\"\n"
+          "n = RMSNormalization-23 (s, g) \"norm\"\noutput n\n",
+          "input x f32[?,?,24]\ninput z f32[?,?,24]\nconst g f32[24]\n"
+          "n = millpond.SkipSimplifiedLayerNormalization-1 (x, z, g) \"sum+norm\" "
+          "epsilon=9.99999975e-06f\noutput n\n",
+          1);
+    /* a row that is added; statistics that are read; another axis */
+    LEFT_ALONE(NULL, "input x f32[?,?,24]\ninput z f32[24]\nconst g f32[24]\ns = Add-14 (x, z)\n"
+                     "n = RMSNormalization-23 (s, g)\noutput n\n");
+    LEFT_ALONE(NULL,
+               "input x f32[?,?,24]\ninput z f32[?,?,24]\nconst g f32[24]\ns = Add-14 (x, z)\n"
+               "n, m = LayerNormalization-17 (s, g)\noutput n\noutput m\n");
+    LEFT_ALONE(NULL, "input x f32[?,2,24]\ninput z f32[?,2,24]\nconst g f32[2,24]\n"
+                     "s = Add-14 (x, z)\nn = LayerNormalization-17 (s, g) axis=1\noutput n\n");
+}
+
+DEVICE_TEST(norm_passes_keep_results) {
+    static const char *const text =
+        "input x f32[?,?,24]\ninput z f32[?,?,24]\n" CONSTANTS
+        "a = Add-14 (x, z)\n" CENTRED("a") "y = Add-14 (p, b)\n"
+                                           "w = Add-14 (a, y)\noutput w\n";
+    static const char *const narrow =
+        "input x f16[?,24]\nconst two f32[] = 2\nconst tiny f32[] = 0.001\nconst last i64[1] = -1\n"
+        "const g f16[24]\nw = Cast-13 (x) to=1\nq = Pow-15 (w, two)\n"
+        "v = ReduceMean-18 (q, last)\ne = Add-14 (v, tiny)\ns = Sqrt-13 (e)\n"
+        "r = Reciprocal-13 (s)\nn = Mul-14 (w, r)\nc = Cast-13 (n) to=10\n"
+        "y = Mul-14 (g, c)\noutput y\n";
+    const mp_shape same[] = {SHAPE(2, 5, 24), SHAPE(2, 5, 24)};
+    const mp_shape first[] = {SHAPE(1, 5, 24), SHAPE(2, 5, 24)};
+    const mp_shape second[] = {SHAPE(2, 5, 24), SHAPE(1, 5, 24)};
+    const mp_shape across[] = {SHAPE(2, 1, 24), SHAPE(1, 5, 24)};
+    const mp_shape columns[] = {SHAPE(2, 5, 24), SHAPE(2, 5, 1)};
+    const mp_shape none[] = {SHAPE(2, 0, 24), SHAPE(2, 0, 24)};
+    const mp_shape flat[] = {SHAPE(7, 24)};
+    pass_check_run(device, text, same, 1e-5, 2);
+    pass_check_run(device, text, first, 1e-5, 2);
+    pass_check_run(device, text, second, 1e-5, 2);
+    pass_check_run(device, text, across, 1e-5, 2);
+    pass_check_run(device, text, columns, 1e-5, 2);
+    pass_check_run(device, text, none, 1e-5, 2);
+    pass_check_run(device, narrow, flat, 2e-3, 1);
+}
+
+DEVICE_TEST(activation_passes_keep_results) {
+    static const char *const text =
+        "input x f32[?]\nconst root f32[] = 0.79788456\nconst one f32[] = 1\n"
+        "const half f32[] = 0.5\nconst share f32[] = 0.044715\nconst two f32[] = 1.41421354\n"
+        "q = Mul-14 (x, x)\nf = Mul-14 (share, q)\ng = Add-14 (f, one)\nc = Mul-14 (g, x)\n"
+        "h = Mul-14 (c, root)\n"
+        "e = Tanh-13 (h)\na = Add-14 (e, one)\nm = Mul-14 (half, a)\nt = Mul-14 (x, m)\n"
+        "k = Div-14 (x, two)\nl = Erf-13 (k)\nn = Add-14 (l, one)\no = Mul-14 (n, x)\n"
+        "u = Mul-14 (half, o)\nv = Sigmoid-13 (x)\nw = Mul-14 (v, x)\n"
+        "output t\noutput u\noutput w\n";
+    const mp_shape in[] = {SHAPE(33)};
+    pass_check_run(device, text, in, 1e-6, 3);
+}

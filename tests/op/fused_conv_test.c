@@ -1,0 +1,265 @@
+/* fused_conv_test.c - convolutions with residual and activation, and those of each channel by
+ * itself, against loops.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/op_value.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { H, W, SIDES };
+typedef enum residual { NO_RESIDUAL, WHOLE, ROW, LARGER } residual;
+
+typedef struct geometry {
+    int64_t batch, channels, out_channels, groups;
+    int64_t in[SIDES], kernel[SIDES], stride[SIDES], dilation[SIDES], begin[SIDES], end[SIDES];
+} geometry;
+
+typedef struct setting {
+    bool last; /* channels last */
+    mp_dtype type;
+    bool bias, constant;
+    residual z;
+    const char *activation;
+    float params[2];
+    size_t count; /* of params */
+    uint32_t skew;
+} setting;
+
+static int64_t out_of(const geometry *g, int d) {
+    const int64_t reach = g->dilation[d] * (g->kernel[d] - 1) + 1;
+    return (g->in[d] + g->begin[d] + g->end[d] - reach) / g->stride[d] + 1;
+}
+
+/* Where element (n, c, h, w) lies. */
+static int64_t place(bool last, int64_t channels, const int64_t *size, int64_t n, int64_t c,
+                     int64_t h, int64_t w) {
+    return last ? ((n * size[H] + h) * size[W] + w) * channels + c
+                : ((n * channels + c) * size[H] + h) * size[W] + w;
+}
+
+static mp_shape image(bool last, int64_t batch, int64_t channels, const int64_t *size) {
+    return last ? (mp_shape){4, {batch, size[H], size[W], channels}}
+                : (mp_shape){4, {batch, channels, size[H], size[W]}};
+}
+
+static double activated(const setting *s, double x) {
+    const double a = (double)s->params[0], b = (double)s->params[1];
+    const char *name = s->activation;
+    if (strcmp(name, "Relu") == 0) {
+        return fmax(x, 0);
+    }
+    if (strcmp(name, "LeakyRelu") == 0) {
+        return x < 0 ? a * x : x;
+    }
+    if (strcmp(name, "Clip") == 0) {
+        return fmin(fmax(x, a), b);
+    }
+    if (strcmp(name, "Sigmoid") == 0) {
+        return 1 / (1 + exp(-x));
+    }
+    if (strcmp(name, "Tanh") == 0) {
+        return tanh(x);
+    }
+    if (strcmp(name, "HardSigmoid") == 0) {
+        return fmin(fmax(a * x + b, 0), 1);
+    }
+    if (strcmp(name, "Silu") == 0) {
+        return x / (1 + exp(-x));
+    }
+    return strcmp(name, "Gelu") == 0 ? x / 2 * (1 + erf(x / sqrt(2))) : x;
+}
+
+typedef struct tensors {
+    op_tensor x, w, b, z;
+    void *data[4];
+} tensors;
+
+static op_tensor numbers(mp_dtype type, mp_shape shape, uint64_t seed, void **data) {
+    *data = op_numbers(type, seed, mp_shape_count(&shape));
+    return (op_tensor){type, shape, *data};
+}
+
+static tensors make(const geometry *g, const setting *s) {
+    const int64_t out[SIDES] = {out_of(g, H), out_of(g, W)};
+    const int64_t inner = g->channels / g->groups;
+    const mp_shape w = {4, {g->out_channels, inner, g->kernel[H], g->kernel[W]}};
+    const mp_shape b = {1, {g->out_channels}};
+    mp_shape z = image(s->last, s->z == LARGER ? 2 * g->batch : g->batch, g->out_channels, out);
+    if (s->z == ROW) {
+        z = (mp_shape){1, {s->last ? g->out_channels : out[W]}};
+    }
+    tensors t;
+    t.x = numbers(s->type, image(s->last, g->batch, g->channels, g->in), 1, &t.data[0]);
+    t.w = numbers(s->type, w, 2, &t.data[1]);
+    t.b = numbers(s->type, b, 3, &t.data[2]);
+    t.z = numbers(s->type, z, 4, &t.data[3]);
+    return t;
+}
+
+/* The sum of output (n, c, row, column), without bias. */
+static double sum_of(const geometry *g, const setting *s, const tensors *t, int64_t n, int64_t c,
+                     const int64_t *at) {
+    const int64_t inner = g->channels / g->groups;
+    const int64_t group = c / (g->out_channels / g->groups);
+    double sum = 0;
+    for (int64_t k = 0; k < inner * g->kernel[H] * g->kernel[W]; k++) {
+        const int64_t tap[SIDES] = {k / g->kernel[W] % g->kernel[H], k % g->kernel[W]};
+        const int64_t from = group * inner + k / g->kernel[W] / g->kernel[H];
+        int64_t p[SIDES];
+        for (int d = 0; d < SIDES; d++) {
+            p[d] = at[d] * g->stride[d] + tap[d] * g->dilation[d] - g->begin[d];
+        }
+        if (p[H] >= 0 && p[H] < g->in[H] && p[W] >= 0 && p[W] < g->in[W]) {
+            const int64_t x = place(s->last, g->channels, g->in, n, from, p[H], p[W]);
+            sum += op_real(s->type, t->x.data, x) *
+                   op_real(s->type, t->w.data, c * inner * g->kernel[H] * g->kernel[W] + k);
+        }
+    }
+    return sum;
+}
+
+static void check_output(const geometry *g, const setting *s, const tensors *t,
+                         const op_tensor *y) {
+    const int64_t size[SIDES] = {out_of(g, H), out_of(g, W)};
+    const mp_shape want =
+        image(s->last, s->z == LARGER ? 2 * g->batch : g->batch, g->out_channels, size);
+    CHECK(mp_shape_equal(&want, &y->shape));
+    for (int64_t i = 0; i < want.dim[0] * g->out_channels * size[H] * size[W]; i++) {
+        const int64_t at[SIDES] = {i / size[W] % size[H], i % size[W]};
+        const int64_t c = i / size[W] / size[H] % g->out_channels;
+        const int64_t n = i / size[W] / size[H] / g->out_channels;
+        const int64_t out = place(s->last, g->out_channels, size, n, c, at[H], at[W]);
+        double x = sum_of(g, s, t, n % g->batch, c, at);
+        x += s->bias ? op_real(s->type, t->b.data, c) : 0;
+        if (s->z != NO_RESIDUAL) {
+            const int64_t row = s->last ? c : at[W];
+            x += op_real(s->type, t->z.data, s->z == ROW ? row : out);
+        }
+        op_check_close(op_real(s->type, y->data, out), activated(s, x), 8 * op_precision(s->type),
+                       s->activation, i);
+    }
+}
+
+static void check(mp_device *device, const geometry *given, const setting *s) {
+    geometry own = *given;
+    own.batch = s->z == LARGER ? 1 : given->batch; /* is repeated then */
+    const geometry *g = &own;
+    tensors t = make(g, s);
+    mp_attr attrs[8];
+    size_t count = 0;
+    const int64_t pads[] = {g->begin[H], g->begin[W], g->end[H], g->end[W]};
+    attrs[count++] = (mp_attr)OP_INT("group", g->groups);
+    attrs[count++] = (mp_attr){.name = "pads", .kind = MP_ATTR_INTS, .ints = pads, .count = 4};
+    attrs[count++] =
+        (mp_attr){.name = "strides", .kind = MP_ATTR_INTS, .ints = g->stride, .count = SIDES};
+    attrs[count++] =
+        (mp_attr){.name = "dilations", .kind = MP_ATTR_INTS, .ints = g->dilation, .count = SIDES};
+    if (s->activation[0] != '\0') {
+        attrs[count++] = (mp_attr)OP_TEXT("activation", s->activation);
+        attrs[count++] = (mp_attr){.name = "activation_params",
+                                   .kind = MP_ATTR_FLOATS,
+                                   .floats = s->params,
+                                   .count = s->count};
+    }
+    op_case c = {.domain = s->last ? MP_OWN_DOMAIN ".nhwc" : MP_OWN_DOMAIN,
+                 .name = "FusedConv",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = count,
+                 .skew = s->skew,
+                 .align = s->skew != 0 ? 1 : 16,
+                 .in = {t.x, t.w, t.b, t.z},
+                 .in_count = s->z != NO_RESIDUAL ? 4
+                             : s->bias           ? 3
+                                                 : 2,
+                 .out_count = 1,
+                 .constant = s->constant ? 2 : 0};
+    if (!s->bias) {
+        c.in[2].type = MP_NONE;
+    }
+    op_run(device, &c);
+    check_output(g, s, &t, &c.out[0]);
+    op_close(device, &c);
+    for (size_t i = 0; i < MP_COUNT_OF(t.data); i++) {
+        free(t.data[i]);
+    }
+}
+
+static const geometry plain = {2, 4, 6, 1, {5, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+
+static const setting tails[] = {
+    {.activation = "Relu", .bias = true},
+    {.activation = "LeakyRelu", .params = {0.25F}, .count = 1},
+    {.activation = "Clip", .params = {-0.5F, 3}, .count = 2, .bias = true},
+    {.activation = "Sigmoid"},
+    {.activation = "Tanh", .bias = true},
+    {.activation = "HardSigmoid", .params = {0.2F, 0.5F}, .count = 2},
+    {.activation = "Silu", .bias = true},
+    {.activation = "Gelu", .bias = true},
+    {.activation = "", .z = WHOLE},
+    {.activation = "Relu", .z = WHOLE, .bias = true},
+    {.activation = "Relu", .z = ROW, .bias = true},
+    {.activation = "Relu", .z = LARGER, .bias = true},
+    {.activation = "", .z = LARGER},
+};
+
+DEVICE_TEST(fused_conv_does_what_follows) {
+    for (size_t i = 0; i < 2 * MP_COUNT_OF(tails); i++) {
+        setting s = tails[i / 2];
+        s.last = i % 2 != 0;
+        s.constant = i % 3 == 0;
+        s.type = i % 5 == 0 ? MP_F16 : MP_F32;
+        check(device, &plain, &s);
+    }
+}
+
+/* Sides 3, 5 and 7 with strides 1 and 2 have kernels of their own. */
+static const geometry single[] = {
+    {2, 8, 8, 8, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {1, 16, 16, 16, {8, 9}, {3, 3}, {2, 2}, {1, 1}, {0, 0}, {1, 1}},
+    {1, 5, 5, 5, {7, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 0}, {0, 2}},
+    {1, 12, 12, 12, {6, 7}, {5, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}},
+    {2, 8, 8, 8, {11, 10}, {5, 5}, {2, 2}, {1, 1}, {2, 1}, {1, 2}},
+    {1, 24, 24, 24, {7, 7}, {7, 7}, {1, 1}, {1, 1}, {3, 3}, {3, 3}},
+    {1, 8, 8, 8, {12, 13}, {7, 7}, {2, 2}, {1, 1}, {3, 3}, {3, 3}},
+    {1, 8, 8, 8, {9, 9}, {3, 3}, {1, 1}, {2, 2}, {2, 2}, {2, 2}},
+    {1, 9, 9, 9, {9, 8}, {2, 4}, {3, 1}, {1, 2}, {0, 3}, {1, 3}},
+    {1, 3, 3, 3, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {3, 1, 1, 1, {6, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+};
+
+DEVICE_TEST(fused_conv_of_single_channels) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(single) * MP_COUNT_OF(types); i++) {
+        setting s = tails[i % MP_COUNT_OF(tails)];
+        s.last = true;
+        s.constant = i % 2 == 0;
+        s.type = types[i % MP_COUNT_OF(types)];
+        s.skew = i % 7 == 0 ? 8 : 0;
+        check(device, &single[i / MP_COUNT_OF(types)], &s);
+    }
+}
+
+DEVICE_TEST(fused_conv_with_a_wrong_activation_is_refused) {
+    float x[32] = {0};
+    const float three[] = {1, 2, 3};
+    const mp_attr attrs[] = {OP_TEXT("activation", "Softmin")};
+    const mp_attr many[] = {
+        OP_TEXT("activation", "Clip"),
+        {.name = "activation_params", .kind = MP_ATTR_FLOATS, .floats = three, .count = 3}};
+    op_case c = {.domain = "com.microsoft",
+                 .name = "FusedConv",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 1,
+                 .in = {op_f32(x, 1, 1, 3, 3), op_f32(x, 1, 1, 3, 3)},
+                 .in_count = 2,
+                 .out_count = 1};
+    mp_plan *plan = NULL;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "'Softmin' is not known");
+    c.attrs = many;
+    c.attr_count = 2;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "3 numbers for the activation Clip");
+}

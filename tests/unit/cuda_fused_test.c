@@ -1,0 +1,130 @@
+/* cuda_fused_test.c - what NVRTC says of the text of fused kernels; needs no GPU.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "device/cuda/cuda_jit.h"
+#include "kernel/kernel_table.h"
+#include "op/fused/fused_source.h"
+#include "op/op_value.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* All functions of one type, folded. */
+static void fold_functions(mp_dtype type, mp_expression *e) {
+    static const char *const words[] = {
+#define K_POINTWISE(word, ...) #word,
+#include "kernel/pointwise/pointwise.def"
+#undef K_POINTWISE
+    };
+    memset(e, 0, sizeof *e);
+    int x = mp_expression_input(e, type);
+    const int y = mp_expression_input(e, type);
+    const int one = mp_expression_input(e, type);
+    for (size_t i = 0; i < MP_COUNT_OF(words); i++) {
+        const mp_function *function = mp_function_find(words[i]);
+        const int second = function->arity == 2 ? i % 2 == 0 ? y : one : MP_NO_REGISTER;
+        const int made = mp_expression_function(e, words[i], x, second, 0.5f, 2.0f);
+        if (made != MP_NO_REGISTER && mp_expression_type(e, made) != type) {
+            x = mp_expression_where(e, made, x, y);
+        } else {
+            x = made != MP_NO_REGISTER ? made : x;
+        }
+    }
+    CHECK(mp_expression_output(e, x));
+}
+
+/* Casts from a type to every other, and back. */
+static void fold_casts(mp_dtype type, mp_expression *e) {
+    memset(e, 0, sizeof *e);
+    int x = mp_expression_input(e, type);
+    const int y = mp_expression_input(e, MP_BOOL);
+    const int z = mp_expression_input(e, type);
+    for (int t = 0; op_types[t] != MP_NONE; t++) {
+        const int there = mp_expression_cast(e, x, op_types[t]);
+        const int back = mp_expression_cast(e, there, type);
+        x = mp_expression_where(e, y, back, z);
+    }
+    CHECK(mp_expression_output(e, x));
+}
+
+static void compile(const mp_expression *e, const mp_reading *readings, int arch) {
+    static const char *const defines[] = {"K_NAME=mp_k_fused_test", NULL};
+    char *text = NULL;
+    CHECK_OK(mp_fused_source(e, readings, &text));
+    const mp_kernel_image image = {.name = "mp_k_fused_test",
+                                   .source = "fused_test.cu",
+                                   .text = text,
+                                   .defines = defines,
+                                   .sources = mp__kernel_images[0].sources,
+                                   .rounds = true};
+    CHECK_OK(mp__cuda_compile_check(&image, arch));
+    free(text);
+}
+
+/* Every type and every function in turn over the architectures. */
+static bool there_is_nvrtc(void) {
+    int major = 0;
+    int minor = 0;
+    return mp__cuda_compiler_version(&major, &minor) == MP_OK;
+}
+
+/* A line of the log, "fused_NAME reads w1v: EXPRESSION". */
+static void compile_line(char *line, int arch) {
+    mp_expression e;
+    mp_reading readings[K_FUSED_IN];
+    char *read = strstr(line, " reads ");
+    CHECK(read != NULL);
+    read += strlen(" reads ");
+    char *text = strstr(read, ": ");
+    CHECK(text != NULL);
+    *text = '\0';
+    CHECK_OK(mp_expression_read(text + 2, &e));
+    CHECK_EQ_INT((int64_t)strlen(read), e.input_count);
+    for (int i = 0; i < e.input_count; i++) {
+        readings[i] = MP_READ_WHOLE;
+        while (mp_reading_letter(readings[i]) != read[i]) {
+            CHECK(readings[i] != MP_READ_VIEW);
+            readings[i]++;
+        }
+    }
+    compile(&e, readings, arch);
+}
+
+/* Those in the file $MILLPOND_FUSED_LINES, for $MILLPOND_FUSED_ARCH: see test_fused_texts.py. */
+TEST(fused_lines_compile) {
+    const char *path = getenv("MILLPOND_FUSED_LINES");
+    const char *arch = getenv("MILLPOND_FUSED_ARCH");
+    char *line = NULL;
+    size_t room = 0;
+    if (path == NULL || arch == NULL) {
+        SKIP("no file is named by MILLPOND_FUSED_LINES");
+    }
+    if (!there_is_nvrtc()) {
+        SKIP("%s", mp_error_message());
+    }
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    int count = 0;
+    for (ssize_t length = 0; (length = getline(&line, &room, file)) > 0; count++) {
+        line[strcspn(line, "\n")] = '\0';
+        compile_line(line, (int)strtol(arch, NULL, 10));
+    }
+    CHECK(count > 0);
+    free(line);
+    CHECK(fclose(file) == 0);
+}
+
+TEST(fused_text_compiles_for_every_gpu) {
+    static const int archs[] = {75, 80, 86, 89, 90, 100, 120};
+    static const mp_reading readings[] = {MP_READ_WHOLE, MP_READ_VIEW, MP_READ_ONE};
+    mp_expression e;
+    if (!there_is_nvrtc()) {
+        SKIP("%s", mp_error_message());
+    }
+    for (size_t t = 0; op_types[t] != MP_NONE; t++) {
+        fold_functions(op_types[t], &e);
+        compile(&e, readings, archs[t % MP_COUNT_OF(archs)]);
+        fold_casts(op_types[t], &e);
+        compile(&e, readings, archs[(t + 3) % MP_COUNT_OF(archs)]);
+    }
+}
