@@ -12,8 +12,9 @@ not do. The line before the last names what was left out.
 A step is a program, or several that share its tests. Its counts come from the last line of the form "3 passed,
 0 failed, 1 skipped" (our runner's and pytest's both fit); a program without one counts as a single test, and exit
 status 77 as skipped. Whole outputs lie in BUILD/test-logs; shown here are failures, reasons to skip, and lines
-"summary: ...". Steps run side by side as far as there are cores for them; on a GPU, tests that fill its memory, or look
-at how full it is, run after all others, one process at a time.
+"summary: ..."; failures once more at the end, which is what pages of CI show. Steps run side by side as far as there
+are cores for them; on a GPU, tests that fill its memory, or look at how full it is, run after all others, one process
+at a time.
 """
 
 import argparse
@@ -37,10 +38,11 @@ ROOT = Path(__file__).resolve().parent.parent
 SKIP_STATUS, NO_TESTS_STATUS = 77, 5  # the latter is pytest's
 CORES = os.cpu_count() or 1
 running = set()  # processes of steps, to be ended with us
+failures = []  # lines about programs that failed, to be said again at the end
 COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
 TALLY = re.compile(r"summary: (\d+) (.*)")
 MARKED_ALONE = "mark.alone"
-SHOWN_LINES_MAX = 60
+SHOWN_LINES_MAX, AGAIN_LINES_MAX = 60, 12  # of a program that failed: where it did, and at the end
 MODES = ("quick", "test", "all", "gpu")
 
 
@@ -364,20 +366,23 @@ def show_skips(lines):
         print(f"      skipped {count}: {reason[:160]}")
 
 
-def show_failures(lines, log):
-    """The lines that say what went wrong: marked ones if there are any, or else the end."""
+def shown(line):
+    return f"      {line[:240]}"
+
+
+def failures_in(lines, log):
+    """What is shown of a program that failed: marked lines if there are any, or else the end."""
     marked = []
     in_report = False  # of our runner: comment lines that follow "not ok"
     for line in lines:
         in_report = line.startswith("not ok ") or (in_report and line.startswith("# "))
         if in_report or re.match(r"FAILED |ERROR |E  ", line):
             marked.append(line)
-    shown = marked or lines[-40:]
-    for line in shown[:SHOWN_LINES_MAX]:
-        print(f"      {line[:240]}")
-    if len(shown) > SHOWN_LINES_MAX:
-        print(f"      ... and {len(shown) - SHOWN_LINES_MAX} lines more")
-    print(f"      whole output: {os.path.relpath(log, ROOT)}")
+    told = marked or lines[-40:]
+    yield from map(shown, told[:SHOWN_LINES_MAX])
+    if len(told) > SHOWN_LINES_MAX:
+        yield shown(f"... and {len(told) - SHOWN_LINES_MAX} lines more")
+    yield shown(f"whole output: {os.path.relpath(log, ROOT)}")
 
 
 # ---- steps side by side ----
@@ -471,12 +476,17 @@ def report_part(step, part, several):
     """Prints what went wrong; returns the program's counts and lines."""
     lines = part.log.read_text(encoding="utf-8", errors="replace").splitlines()
     counts = (0, 0, 0) if step.prepares and part.status == 0 else counts_of(part.status, lines, several)
+    said = []
     if part.status is None:
-        print(f"      no end after {step.limit_s} s: stopped")
+        said.append(shown(f"no end after {step.limit_s} s: stopped"))
     if part.status == SKIP_STATUS and lines:
-        print(f"      skipped: {lines[-1]}")
+        print(shown(f"skipped: {lines[-1]}"))
     if counts[1] > 0:
-        show_failures(lines, part.log)
+        said.extend(failures_in(lines, part.log))
+    for line in said:
+        print(line)
+    if said:
+        failures.extend([step.name, *said[:AGAIN_LINES_MAX]])
     return counts, lines
 
 
@@ -486,7 +496,8 @@ def report(step, parts):
         missing = missing_of(step)
         name = os.path.relpath(missing, ROOT) if "/" in str(missing) else missing
         fails = bool(os.environ.get("CI"))
-        print(f"      {'failed' if fails else 'skipped'}: {name} is not there", flush=True)
+        print(shown(f"{'failed' if fails else 'skipped'}: {name} is not there"), flush=True)
+        failures.extend([step.name, shown(f"{name} is not there")] if fails else [])
         return 0, int(fails), int(not fails)
     reports = [report_part(step, part, step.may_be_empty or len(parts) > 1) for part in parts]
     passed, failed, skipped = (sum(column) for column in zip(*(counts for counts, _ in reports), strict=True))
@@ -581,6 +592,8 @@ def main(arguments=None):
     started, totals = time.monotonic(), [0, 0, 0]
     for counts in run_all(list(builds_of(with_alone_last(steps), build)), logs, environment(build, args.mode == "gpu")):
         totals = [a + b for a, b in zip(totals, counts, strict=True)]
+    if failures:
+        print("\n".join(["failed:", *failures]))
     print(f"{time.monotonic() - started:.0f} s")
     missed = ", ".join(left_out(steps, whole))
     if missed:

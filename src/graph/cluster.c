@@ -301,6 +301,7 @@ static void try_join(work *w, int32_t into, int32_t of) {
     *b = (group){.is_gone = true, .first = NONE, .last = NONE};
 }
 
+/* NOLINTBEGIN(clang-analyzer-unix.Malloc): work_close frees the groups. */
 static mp_status add_group(work *w, int32_t n) {
     group *g = &w->groups[n];
     *g = (group){.first = n, .last = n};
@@ -310,7 +311,7 @@ static mp_status add_group(work *w, int32_t n) {
         return MP_OK;
     }
     if (!build(w, g, NULL)) { /* it was taken, so only its inputs are too many */
-        return MP_OK;         // NOLINT(clang-analyzer-unix.Malloc): work_close frees the groups
+        return MP_OK;
     }
     g->e = calloc(1, sizeof *g->e);
     if (g->e == NULL) {
@@ -319,6 +320,7 @@ static mp_status add_group(work *w, int32_t n) {
     keep_trial(w, g);
     return MP_OK;
 }
+/* NOLINTEND(clang-analyzer-unix.Malloc) */
 
 /* With those that make its inputs. */
 static void join_makers(work *w, int32_t n) {

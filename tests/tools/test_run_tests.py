@@ -208,3 +208,11 @@ def test_what_programs_counted_is_added_up(tmp_path, capsys):
 def test_a_step_that_takes_too_long_is_stopped(tmp_path, capsys):
     assert one(tmp_path, "import time; time.sleep(600)", limit_s=1) == (0, 1, 0)
     assert "no end after 1 s" in capsys.readouterr().out
+
+
+def test_what_failed_is_kept_for_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_tests, "failures", [])
+    one(tmp_path, "print('1 passed')")
+    assert not run_tests.failures
+    one(tmp_path, "print('noise\\nFAILED test_x - why\\n1 failed'); raise SystemExit(1)")
+    assert run_tests.failures[1].strip() == "FAILED test_x - why"

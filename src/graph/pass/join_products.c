@@ -104,7 +104,7 @@ static mp_status join_constants(mp_graph *graph, const int32_t *values, int coun
 
 /* The product for all, in the place of the first. */
 static mp_status join_nodes(mp_graph *graph, const projection *all, int count, int32_t whole) {
-    int32_t weights[SIDES], bias[SIDES];
+    int32_t weights[SIDES] = {MP_NO_VALUE}, bias[SIDES] = {MP_NO_VALUE};
     int32_t in[3] = {all[0].x, MP_NO_VALUE, MP_NO_VALUE};
     int64_t columns = 0;
     int32_t first = all[0].node;
