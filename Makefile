@@ -23,7 +23,7 @@ endif
 $(ENV): requirements.txt tools/setup.py
 	@$(SYSTEM_PYTHON) tools/setup.py --out $@
 
-.PHONY: setup configure build demo test test-all test-quick test-versions test-hostile bench bench-gate wheel lint format docs test-gpu bench-gpu clean distclean help
+.PHONY: setup configure build demo test test-all test-quick test-versions test-hostile bench bench-gate kernels wheel lint format docs test-gpu bench-gpu clean distclean help
 
 setup: $(ENV) ## Install pinned tools and packages into .venv (every other target does this too)
 	@:
@@ -64,6 +64,9 @@ bench: build ## Time the pool, the models and a chain of small operators; writes
 
 bench-gate: build ## Measure ratios beside peers here, and compare them with the most that bench/gates.tsv allows
 	@PYTHONPATH=$(BUILD)/python $(PYTHON) bench/gate.py --build $(BUILD) $(GATE_FLAGS)
+
+kernels: build ## Compile the kernels for GPUs ahead of time, into the folder where they are found (KERNEL_FLAGS="--archs 90")
+	@$(PYTHON) tools/ready_kernels.py --build $(BUILD) --out $(BUILD)/lib/kernels $(KERNEL_FLAGS)
 
 wheel: setup ## Build the Python wheel and its source archive into dist/, and check them
 	@$(PYTHON) tools/wheel.py --out dist $(WHEEL_FLAGS)

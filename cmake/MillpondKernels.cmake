@@ -57,4 +57,5 @@ else()
     add_library(millpond_host_kernels STATIC ${kernel_instances})
     target_link_libraries(millpond_host_kernels PRIVATE millpond_flags millpond_kernel_flags) # in this order
 endif()
+target_link_libraries(millpond_host_kernels INTERFACE m)
 target_link_libraries(millpond_kernel PRIVATE millpond_flags millpond_kernel_flags PUBLIC millpond_host_kernels)

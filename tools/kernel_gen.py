@@ -11,6 +11,7 @@ writes into DIR (only files whose content changed):
 """
 
 import argparse
+import hashlib
 import itertools
 import pathlib
 import re
@@ -125,6 +126,9 @@ def table(folder, rows):
     out.append("static const mp_source sources[] = {")
     out += [f'    {{"kernel/{path.relative_to(folder).as_posix()}", text_{i}}},' for i, path in enumerate(files)]
     out += ["    {NULL, NULL},", "};", ""]
+    headers = [part for path in files if path.suffix == ".h"
+               for part in (path.relative_to(folder).as_posix(), path.read_text())]
+    digest = hashlib.sha256("\0".join(headers).encode()).hexdigest()
     for name, _, defines in rows:
         out.append(f"void mp_k_{name}(const void *args);")
         items = "".join(f'"{d}", '.replace("\\", "\\\\") for d in defines)
@@ -134,7 +138,8 @@ def table(folder, rows):
     for name, source, _ in rows:
         lanes = "true" if re.search(r"^K_BLOCK_KERNEL", (folder / source).read_text(), re.M) else "false"
         out.append(f'    {{.name = "mp_k_{name}", .source = "kernel/{source}", .defines = defines_{name}, '
-                   f".sources = sources, .host = mp_k_{name}, .lanes = {lanes}, .waits = true}},")
+                   f'.sources = sources, .headers = "{digest}", '
+                   f".host = mp_k_{name}, .lanes = {lanes}, .waits = true}},")
     out += ["};", f"const int mp__kernel_image_count = {len(rows)};", ""]
     return "\n".join(out)
 

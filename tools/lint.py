@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import setup  # noqa: E402  (beside this file)
 
 ROOT = Path(__file__).resolve().parent.parent
-C_FOLDERS = ["src", "include", "python", "tests", "bench"]
+C_FOLDERS = ["src", "include", "python", "tests", "bench", "tools"]
 C_SUFFIXES = {".c", ".h", ".cu"}
 PYTHON_FOLDERS = ["tools", "tests", "demo", "bench", "python"]
 WORDS_PATHS = [*PYTHON_FOLDERS, "src", "include", "docs", "cmake", ".ci",

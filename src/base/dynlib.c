@@ -44,8 +44,7 @@ static bool owner_trusted(const struct stat *entry, uid_t place_owner) {
     return entry->st_uid == 0 || entry->st_uid == geteuid() || entry->st_uid == place_owner;
 }
 
-/* Whether nobody but root, this user and the owner of the place can have written the file. */
-static bool file_trusted(const char *path, uid_t place_owner) {
+bool mp_dynlib_trusts(const char *path, uid_t owner) {
     char real[PATH_MAX];
     struct stat file;
     struct stat parent;
@@ -54,15 +53,15 @@ static bool file_trusted(const char *path, uid_t place_owner) {
     }
     char *slash = strrchr(real, '/');
     slash[slash == real ? 1 : 0] = '\0';
-    return stat(real, &parent) == 0 && owner_trusted(&file, place_owner) &&
-           owner_trusted(&parent, place_owner) && (file.st_mode & S_IWOTH) == 0;
+    return stat(real, &parent) == 0 && owner_trusted(&file, owner) &&
+           owner_trusted(&parent, owner) && (file.st_mode & S_IWOTH) == 0;
 }
 
 static void open_file(search *state, const char *path, uid_t place_owner) {
     if (access(path, R_OK) != 0) {
         return;
     }
-    if (!file_trusted(path, place_owner)) {
+    if (!mp_dynlib_trusts(path, place_owner)) {
         (void)snprintf(state->note, sizeof state->note,
                        "; %.300s was passed over because another user could have written it", path);
         return;
@@ -154,24 +153,33 @@ static int folder_of_object(struct dl_phdr_info *object, size_t size, void *cont
     return 0;
 }
 
-/* "<folder>/millpond/libmillpond.so" gives "<folder>", whatever its name. */
-static void folder_of_ourselves(folders *list) {
+bool mp_dynlib_own_folder(char *out, size_t size, uid_t *owner) {
     static const char inside_us;
     Dl_info info;
     char real[PATH_MAX];
     struct stat entry;
     if (dladdr(&inside_us, &info) == 0 || info.dli_fname == NULL || info.dli_fname[0] != '/' ||
         realpath(info.dli_fname, real) == NULL || stat(real, &entry) != 0) {
-        return;
+        return false;
     }
-    for (int up = 0; up < 2; up++) {
-        char *slash = strrchr(real, '/');
-        if (slash == NULL) {
-            return;
-        }
-        *slash = '\0';
+    const size_t length = (size_t)(strrchr(real, '/') - real);
+    if (length >= size) {
+        return false;
     }
-    folder_add(list, real, strlen(real), entry.st_uid);
+    memcpy(out, real, length);
+    out[length] = '\0';
+    *owner = entry.st_uid;
+    return true;
+}
+
+/* "<folder>/millpond/libmillpond.so" gives "<folder>", whatever its name. */
+static void folder_of_ourselves(folders *list) {
+    char path[PATH_MAX];
+    uid_t owner = 0;
+    char *slash = mp_dynlib_own_folder(path, sizeof path, &owner) ? strrchr(path, '/') : NULL;
+    if (slash != NULL) {
+        folder_add(list, path, (size_t)(slash - path), owner);
+    }
 }
 
 static int not_hidden(const struct dirent *entry) {

@@ -12,6 +12,7 @@
 #include "base/status.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 typedef struct mp_dynlib_place {
     const char *const *names; /* sonames, the best first: "libcudnn.so.9"; NULL ends */
@@ -28,6 +29,14 @@ MP_MUST_CHECK mp_status mp_dynlib_open(const mp_dynlib_place *place, void **out)
 
 /* The address of a symbol in an opened library. Fails: NOT_FOUND; names symbol and file. */
 MP_MUST_CHECK mp_status mp_dynlib_symbol(void *library, const char *symbol, void **out);
+
+/* The folder of the library that this code is in, as a path without links, and who owns the
+ * library. False where that is not known, or longer than `size`. */
+bool mp_dynlib_own_folder(char *out, size_t size, uid_t *owner);
+
+/* Whether nobody but root, this user and `owner`, whose place it is, can have written the file.
+ * Blocks: reads folders. */
+bool mp_dynlib_trusts(const char *path, uid_t owner);
 
 /* The file a library was opened from; "?" where that is not known. Valid as long as `library`. */
 const char *mp_dynlib_file(void *library);

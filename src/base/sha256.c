@@ -21,6 +21,18 @@ static uint32_t rotate(uint32_t word, unsigned by) {
     return word >> by | word << (32 - by);
 }
 
+/* One round. Instead of moving all variables on by one, variable `i` is at v[(a + i) % 8]. */
+static inline void turn(uint32_t v[8], unsigned a, uint32_t word) {
+    const uint32_t e = v[(a + 4) % 8];
+    const uint32_t s1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25);
+    const uint32_t choice = (e & v[(a + 5) % 8]) ^ (~e & v[(a + 6) % 8]);
+    const uint32_t t1 = v[(a + 7) % 8] + s1 + choice + word;
+    const uint32_t x = v[a % 8], y = v[(a + 1) % 8], z = v[(a + 2) % 8];
+    const uint32_t s0 = rotate(x, 2) ^ rotate(x, 13) ^ rotate(x, 22);
+    v[(a + 3) % 8] += t1;
+    v[(a + 7) % 8] = t1 + s0 + ((x & y) ^ (x & z) ^ (y & z));
+}
+
 static void compress(uint32_t state[8], const uint8_t block[64]) {
     uint32_t w[64];
     for (size_t t = 0; t < 16; t++) {
@@ -34,15 +46,10 @@ static void compress(uint32_t state[8], const uint8_t block[64]) {
     }
     uint32_t v[8]; /* a to h */
     memcpy(v, state, sizeof v);
-    for (size_t t = 0; t < 64; t++) {
-        const uint32_t s1 = rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25);
-        const uint32_t choice = (v[4] & v[5]) ^ (~v[4] & v[6]);
-        const uint32_t t1 = v[7] + s1 + choice + round_words[t] + w[t];
-        const uint32_t s0 = rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22);
-        const uint32_t majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
-        memmove(&v[1], &v[0], 7 * sizeof v[0]);
-        v[4] += t1;
-        v[0] = t1 + s0 + majority;
+    for (size_t t = 0; t < 64; t += 8) { /* after eight rounds each is where it was */
+        for (unsigned i = 0; i < 8; i++) {
+            turn(v, 8 - i, round_words[t + i] + w[t + i]);
+        }
     }
     for (size_t i = 0; i < 8; i++) {
         state[i] += v[i];
@@ -89,4 +96,11 @@ void mp_sha256_end(mp_sha256 *hash, uint8_t out[MP_SHA256_SIZE]) {
     for (size_t i = 0; i < MP_SHA256_SIZE; i++) {
         out[i] = (uint8_t)(hash->state[i / 4] >> (24 - 8 * (i % 4)));
     }
+}
+
+void mp_sha256_of(const void *data, size_t size, uint8_t out[MP_SHA256_SIZE]) {
+    mp_sha256 hash;
+    mp_sha256_init(&hash);
+    mp_sha256_add(&hash, data, size);
+    mp_sha256_end(&hash, out);
 }

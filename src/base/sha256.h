@@ -20,4 +20,7 @@ void mp_sha256_add(mp_sha256 *hash, const void *data, size_t size);
 void mp_sha256_add_text(mp_sha256 *hash, const char *text);
 void mp_sha256_end(mp_sha256 *hash, uint8_t out[MP_SHA256_SIZE]);
 
+/* The hash of one piece of memory. */
+void mp_sha256_of(const void *data, size_t size, uint8_t out[MP_SHA256_SIZE]);
+
 #endif

@@ -73,6 +73,7 @@ typedef struct mp_kernel_image {
     const char *text;           /* of a main file that is not among them; otherwise NULL */
     const char *const *defines; /* "K_T0=f32", ...; NULL ends */
     const mp_source *sources;   /* every file of kernel text; a NULL name ends */
+    const char *headers;        /* a hash of all sources but main files; NULL: nobody made one */
     mp_host_entry *host;        /* the same text compiled for the CPU */
     bool lanes;                 /* its lanes meet at barriers (K_BLOCK_KERNEL) */
     bool waits;  /* begins by waiting for the kernel before it (kernel/core/prelude.h) */

@@ -17,7 +17,7 @@ from pathlib import Path
 import millpond
 import pytest
 from cli_kit import COLOUR, environment, on_terminal, refused, run, run_json
-from millpond.cli import _app, _libraries
+from millpond.cli import _app, _kernel_files, _libraries
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -195,15 +195,15 @@ def test_doctor_on_onnxruntime():
 def test_doctor_finds_what_is_wrong(tmp_path):
     closed, open_ = tmp_path / "closed", tmp_path / "open"
     closed.mkdir(mode=0o700)
-    (closed / "kernel").write_bytes(b"x" * 2048)
+    (closed / ("0a" * 32)).write_bytes(b"x" * 2048)
     open_.mkdir()
     open_.chmod(0o755)
     found = checks(MILLPOND_CACHE_DIR=str(closed))
-    assert found["Cache", "kernels"]["more"] == {"folder": str(closed), "files": 1, "bytes": 2048}
+    assert found["Kernels", "cache"]["more"] == {"folder": str(closed), "files": 1, "bytes": 2048}
     for value, part in ((str(open_), "open to others"), ("relative", "no absolute path")):
-        cache = checks(MILLPOND_CACHE_DIR=value)["Cache", "kernels"]
+        cache = checks(MILLPOND_CACHE_DIR=value)["Kernels", "cache"]
         assert cache["state"] == "note" and part in cache["detail"]
-    assert "compiled in every process" in checks(MILLPOND_CACHE="off")["Cache", "kernels"]["detail"]
+    assert "compiled in every process" in checks(MILLPOND_CACHE="off")["Kernels", "cache"]["detail"]
     wrong = checks(MILLPOND_DEVCE="host")["Environment", "MILLPOND_DEVCE"]
     assert wrong["state"] == "note" and "MILLPOND_DEVICE is meant?" in wrong["detail"]
     out, said = run("doctor", status=1, MILLPOND_DEVICE="abacus")
@@ -214,10 +214,11 @@ def test_the_cache_is_where_the_library_has_it(tmp_path, monkeypatch):
     if not _libraries.has_cuda():
         pytest.skip("this build has no CUDA backend, so no cache")
     monkeypatch.setenv("MILLPOND_CACHE_DIR", str(tmp_path / "here"))
-    assert _libraries.cache_folder() == tmp_path / "here"
+    assert _kernel_files.cache_folder() == tmp_path / "here"
     monkeypatch.delenv("MILLPOND_CACHE_DIR")
-    code = ("import ctypes; from millpond.cli import _libraries as l; f = l.pool_library().mp__cuda_cache_folder; "
-            "f.restype = ctypes.c_char_p; print(f().decode() == str(l.cache_folder()))")
+    code = ("import ctypes; from millpond.cli import _kernel_files as k, _libraries as l; "
+            "f = l.pool_library().mp__cuda_cache_folder; "
+            "f.restype = ctypes.c_char_p; print(f().decode() == str(k.cache_folder()))")
     for variables in ({"XDG_CACHE_HOME": str(tmp_path / "cache")}, {"HOME": str(tmp_path)}):
         env = environment(**variables)
         if "HOME" in variables:
@@ -241,6 +242,40 @@ def test_the_variables_are_those_there_are():
     named = set(re.findall(r"`(MILLPOND_[A-Z_]+)`", readme.read_text(encoding="utf-8")))
     named -= {name for name in named if name.endswith("_") or name in ("MILLPOND_WITH_CUDA", "MILLPOND_ORT_HEADERS")}
     assert named <= set(_libraries.VARIABLES)
+
+
+# ---- kernels on disk ----
+
+
+def test_cache(tmp_path):
+    folder, package = tmp_path / "cache", tmp_path / "package"
+    folder.mkdir(mode=0o700)
+    package.mkdir()
+    for name in ("0a" * 32, "0b" * 32, "new-0c-1-2", "notes.txt"):
+        (folder / name).write_bytes(b"x" * 1024)
+    head = _kernel_files.HEADER.pack(_kernel_files.MAGIC, 90, 7, bytes(32))
+    (package / "sm_90.kernels").write_bytes(head + b"x" * 2000)
+    (package / "sm_80.kernels").write_bytes(b"something else")
+    where = {"MILLPOND_CACHE_DIR": str(folder), "MILLPOND_KERNELS": str(package), "MILLPOND_CACHE_SIZE": "3M"}
+    found = run_json("cache", **where)
+    assert (found["files"], found["bytes"], found["limit"], found["removed"]) == (3, 3 * 1024, "3M", None)
+    assert found["ready"] == [{"arch": 90, "kernels": 7, "bytes": 2048}]
+    out, _ = run("cache", **where)
+    assert "3 files, 3.0 KiB (keeps to 3M)" in out and re.search(r"^sm_90 +7 +2.0 KiB$", out, re.M)
+    found = run_json("cache", "--clear", **where)
+    assert found["removed"] == {"files": 3, "bytes": 3 * 1024} and found["files"] == 0
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    out, _ = run("cache", **dict(where, MILLPOND_KERNELS="off", MILLPOND_CACHE="off"))
+    assert "compiled in every process" in out and "none: MILLPOND_KERNELS" in out
+    ready = checks(**where)["Kernels", "with the package"]
+    assert ready["state"] == "ok" and ready["more"] == {"archs": [90]}
+
+
+def test_files_of_kernels_begin_as_in_c():
+    header = ROOT / "src/device/cuda/cuda_ready.h"
+    if not header.exists():
+        pytest.skip("the source tree is not here")
+    assert f'"{_kernel_files.MAGIC.decode()}"' in header.read_text(encoding="utf-8")
 
 
 # ---- memory ----

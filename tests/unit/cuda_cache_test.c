@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "device/cuda/cuda_cache.h"
+#include "device/cuda/cuda_cache_trim.h"
 #include "device/cuda/cuda_choice.h"
 #include "device/cuda/cuda_jit.h"
 
@@ -223,6 +224,64 @@ TEST(cuda_cache_is_shared_by_threads_and_processes) {
 
 /* ---- the compiler ---- */
 
+/* ---- its size ---- */
+
+/* As if the file had been used so many seconds ago. */
+static void age(const char *path, time_t seconds) {
+    const struct timespec then = {.tv_sec = time(NULL) - seconds};
+    CHECK(utimensat(AT_FDCWD, path, (const struct timespec[2]){then, then}, 0) == 0);
+}
+
+TEST(cuda_cache_drops_what_was_used_longest_ago) {
+    enum { FILES = 8, SIZE = 1000, DAY_S = 86400 };
+    static const char stranger[] = "notes.txt";
+    uint8_t key[MP_SHA256_SIZE];
+    char data[SIZE] = "";
+    char path[PATH_SIZE];
+    cuda_blob found = {0};
+    folder_use();
+    for (int i = 0; i < FILES; i++) {
+        key_make(key, (uint8_t)i);
+        mp__cuda_cache_store(key, data, sizeof data);
+        file_of(key, path);
+        age(path, (FILES - i) * DAY_S * 2);
+    }
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY);
+    const int other = openat(fd, stranger, O_WRONLY | O_CREAT, 0600);
+    CHECK(fd >= 0 && other >= 0 && write(other, data, sizeof data) == SIZE && close(other) == 0);
+    CHECK(snprintf(path, sizeof path, "%.300s/new-half", folder) < PATH_SIZE);
+    const int half = open(path, O_WRONLY | O_CREAT, 0600);
+    CHECK(half >= 0 && close(half) == 0);
+    key_make(key, 0); /* the oldest is used again */
+    CHECK(mp__cuda_cache_load(key, &found));
+    free(found.data);
+    CHECK_EQ_INT(mp__cuda_cache_trim(fd, 100 * SIZE), 0);
+    CHECK_EQ_INT(files_count(), FILES + 2);
+    age(path, DAY_S);
+    CHECK(mp__cuda_cache_trim(fd, 6 * SIZE) == 4); /* each has a header, so four are left */
+    CHECK_EQ_INT(files_count(), 4 + 1);
+    CHECK(mp__cuda_cache_load(key, &found));
+    free(found.data);
+    for (int i = 1; i < FILES; i++) {
+        key_make(key, (uint8_t)i);
+        const bool there = mp__cuda_cache_load(key, &found);
+        CHECK(there == (i > 4));
+        free(there ? found.data : NULL);
+    }
+    CHECK(unlinkat(fd, stranger, 0) == 0 && close(fd) == 0);
+}
+
+TEST(cuda_cache_keeps_to_its_size) {
+    uint8_t key[MP_SHA256_SIZE];
+    CHECK(setenv("MILLPOND_CACHE_SIZE", "0", 1) == 0);
+    folder_use();
+    key_make(key, 1);
+    mp__cuda_cache_store(key, "code", 4); /* a process looks when it first stores something */
+    CHECK_EQ_INT(files_count(), 0);
+}
+
+/* ---- the compiler ---- */
+
 static const mp_source sources[] = {
     {"test/scale.cu",
      "#include \"test/factor.h\"\n"
@@ -247,12 +306,18 @@ static void compiler_need(void) {
     }
 }
 
+static void compiles(const mp_kernel_image *image, int arch) {
+    cuda_blob code = {0};
+    CHECK_OK(mp__cuda_compile_native(image, arch, &code));
+    free(code.data);
+}
+
 TEST(cuda_compile_gives_machine_code) {
     static const int archs[] = {75, 80, 90, 100};
     const mp_kernel_image image = image_of("test/scale.cu");
     compiler_need();
     for (size_t i = 0; i < MP_COUNT_OF(archs); i++) {
-        CHECK_OK(mp__cuda_compile_check(&image, archs[i]));
+        compiles(&image, archs[i]);
     }
 }
 
@@ -263,8 +328,7 @@ TEST(cuda_compile_knows_its_own_kernels) {
     compiler_need();
     CHECK_EQ_INT(count, 8);
     for (size_t i = 0; i < count * MP_COUNT_OF(archs); i++) {
-        CHECK_OK(
-            mp__cuda_compile_check(&images[i / MP_COUNT_OF(archs)], archs[i % MP_COUNT_OF(archs)]));
+        compiles(&images[i / MP_COUNT_OF(archs)], archs[i % MP_COUNT_OF(archs)]);
     }
 }
 
@@ -275,7 +339,7 @@ TEST(cuda_compile_falls_back_to_ptx) {
     CHECK_OK(mp__cuda_compile(&image, 990, &code)); /* a GPU of the far future */
     CHECK(memmem(code.data, code.size, ".target", 7) != NULL);
     free(code.data);
-    CHECK_FAILS(mp__cuda_compile_check(&image, 990), UNSUPPORTED, "99.0");
+    CHECK_FAILS(mp__cuda_compile_native(&image, 990, &code), UNSUPPORTED, "99.0");
     CHECK_FAILS(mp__cuda_compile(&image, 20, &code), UNSUPPORTED, "older NVRTC");
 }
 

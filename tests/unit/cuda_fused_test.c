@@ -50,14 +50,17 @@ static void fold_casts(mp_dtype type, mp_expression *e) {
 static void compile(const mp_expression *e, const mp_reading *readings, int arch) {
     static const char *const defines[] = {"K_NAME=mp_k_fused_test", NULL};
     char *text = NULL;
+    cuda_blob code = {0};
     CHECK_OK(mp_fused_source(e, readings, &text));
     const mp_kernel_image image = {.name = "mp_k_fused_test",
                                    .source = "fused_test.cu",
                                    .text = text,
                                    .defines = defines,
                                    .sources = mp__kernel_images[0].sources,
+                                   .headers = mp__kernel_images[0].headers,
                                    .rounds = true};
-    CHECK_OK(mp__cuda_compile_check(&image, arch));
+    CHECK_OK(mp__cuda_compile_native(&image, arch, &code));
+    free(code.data);
     free(text);
 }
 

@@ -9,6 +9,8 @@
 
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/option.h"
+#include "device/cuda/cuda_cache_trim.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +24,7 @@
 #include <unistd.h>
 
 enum { NAME_SIZE = 2 * MP_SHA256_SIZE + 32, DATA_MAX = 64 << 20 };
+enum { SIZE_DEFAULT = 1 << 30, STORED_BETWEEN_TRIMS = 16 << 20 };
 
 typedef struct cache_header {
     char magic[8];
@@ -35,6 +38,7 @@ static const char magic[8] = "MPKERN1";
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int folder_fd = -1;
 static char folder_path[PATH_MAX];
+static size_t size_limit = SIZE_DEFAULT;
 
 /* ---- the folder ---- */
 
@@ -79,12 +83,22 @@ static void folder_make(const char *path) {
     (void)mkdir(part, 0700);
 }
 
+static void limit_read(void) {
+    const char *given = secure_getenv("MILLPOND_CACHE_SIZE");
+    if (given != NULL && given[0] != '\0' &&
+        mp_parse_size("MILLPOND_CACHE_SIZE", given, &size_limit) != MP_OK) {
+        size_limit = SIZE_DEFAULT;
+        MP_LOG(WARNING, "%s; the cache of kernels keeps to 1 GiB", mp_error_message());
+    }
+}
+
 static void folder_open(void) {
     struct stat entry;
     char path[PATH_MAX];
     if (!folder_choose(path)) {
         return;
     }
+    limit_read();
     folder_make(path);
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &entry) != 0) {
@@ -123,13 +137,6 @@ static void name_of(const uint8_t key[MP_SHA256_SIZE], char out[NAME_SIZE]) {
     for (size_t i = 0; i < MP_SHA256_SIZE; i++) {
         (void)snprintf(out + 2 * i, 3, "%02x", key[i]);
     }
-}
-
-static void sum_of(const void *data, size_t size, uint8_t out[MP_SHA256_SIZE]) {
-    mp_sha256 hash;
-    mp_sha256_init(&hash);
-    mp_sha256_add(&hash, data, size);
-    mp_sha256_end(&hash, out);
 }
 
 static bool read_all(int fd, void *data, size_t size) {
@@ -179,7 +186,7 @@ static bool read_sound(int fd, const uint8_t key[MP_SHA256_SIZE], cuda_blob *out
         free(data);
         return false;
     }
-    sum_of(data, header.size, sum);
+    mp_sha256_of(data, header.size, sum);
     if (memcmp(sum, header.sum, sizeof sum) != 0) {
         free(data);
         return false;
@@ -203,6 +210,7 @@ bool mp__cuda_cache_load(const uint8_t key[MP_SHA256_SIZE], cuda_blob *out) {
         return false;
     }
     const bool sound = read_sound(fd, key, out);
+    mp__cuda_cache_touch(fd);
     (void)close(fd);
     if (!sound) {
         MP_LOG(INFO, "the cached kernel %s/%s is damaged and is rebuilt", folder_path, name);
@@ -221,6 +229,22 @@ static bool write_file(const char *name, const cache_header *header, const void 
     return close(fd) == 0 && written;
 }
 
+/* When a process first stores something, and then from time to time. */
+static void trim_after(size_t stored) {
+    static atomic_size_t since = STORED_BETWEEN_TRIMS;
+    if (atomic_fetch_add(&since, stored) < STORED_BETWEEN_TRIMS) {
+        return;
+    }
+    atomic_store(&since, 0);
+    const int gone = mp__cuda_cache_trim(folder_fd, size_limit);
+    if (gone > 0) {
+        MP_LOG(INFO,
+               "%d kernels that were used longest ago were removed from %s, which had more than "
+               "%zu bytes (MILLPOND_CACHE_SIZE)",
+               gone, folder_path, size_limit);
+    }
+}
+
 void mp__cuda_cache_store(const uint8_t key[MP_SHA256_SIZE], const void *data, size_t size) {
     static atomic_uint counter; /* keeps the threads of this process apart */
     char name[NAME_SIZE];
@@ -231,12 +255,14 @@ void mp__cuda_cache_store(const uint8_t key[MP_SHA256_SIZE], const void *data, s
     }
     memcpy(header.magic, magic, sizeof magic);
     memcpy(header.key, key, MP_SHA256_SIZE);
-    sum_of(data, size, header.sum);
+    mp_sha256_of(data, size, header.sum);
     name_of(key, name);
     (void)snprintf(fresh, sizeof fresh, "new-%.16s-%ld-%u", name, (long)getpid(),
                    atomic_fetch_add(&counter, 1));
     if (!write_file(fresh, &header, data) || renameat(folder_fd, fresh, folder_fd, name) != 0) {
         MP_LOG(INFO, "a kernel could not be cached in %s: %s", folder_path, strerror(errno));
         (void)unlinkat(folder_fd, fresh, 0);
+        return;
     }
+    trim_after(size);
 }

@@ -1,8 +1,9 @@
 /* cuda_cache.h - compiled kernels kept on disk, from one process to the next.
  *
  * MILLPOND_CACHE_DIR names the folder (default: millpond/kernels in $XDG_CACHE_HOME or ~/.cache);
- * MILLPOND_CACHE=off switches it off. Needs neither driver nor GPU. Losing the cache, or sharing it
- * with any number of processes, costs time and nothing else: no function here can fail.
+ * MILLPOND_CACHE=off switches it off; MILLPOND_CACHE_SIZE is how many bytes it keeps to (default: 1
+ * GiB), by removing what was used longest ago. Needs neither driver nor GPU. Losing the cache, or
+ * sharing it with any number of processes, costs time and nothing else: no function here can fail.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_CUDA_CACHE_H
 #define MP_DEVICE_CUDA_CACHE_H

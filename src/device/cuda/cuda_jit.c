@@ -145,10 +145,8 @@ static void job_end(job *work) {
     free(work->option_text);
 }
 
-static mp_status job_begin(job *work, const mp_kernel_image *image, int arch) {
-    *work = (job){.image = image};
-    MP_TRY(mp__cuda_need(CUDA_LIB_NVRTC));
-    MP_TRY(target_choose(arch, &work->target));
+static mp_status job_for(job *work, const mp_kernel_image *image, target chosen) {
+    *work = (job){.image = image, .target = chosen};
     mp_status status = headers_collect(work);
     if (status == MP_OK) {
         status = options_collect(work);
@@ -157,6 +155,13 @@ static mp_status job_begin(job *work, const mp_kernel_image *image, int arch) {
         job_end(work);
     }
     return status;
+}
+
+static mp_status job_begin(job *work, const mp_kernel_image *image, int arch) {
+    target chosen;
+    MP_TRY(mp__cuda_need(CUDA_LIB_NVRTC));
+    MP_TRY(target_choose(arch, &chosen));
+    return job_for(work, image, chosen);
 }
 
 /* ---- compiling ---- */
@@ -239,53 +244,67 @@ mp_status mp__cuda_compile(const mp_kernel_image *image, int arch, cuda_blob *ou
     return status;
 }
 
-mp_status mp__cuda_compile_check(const mp_kernel_image *image, int arch) {
+mp_status mp__cuda_compile_native(const mp_kernel_image *image, int arch, cuda_blob *out) {
     job work;
-    cuda_blob code = {0};
     MP_TRY(job_begin(&work, image, arch));
     mp_status status = MP_OK;
     if (!work.target.native) {
         status = MP_FAIL(UNSUPPORTED, "this NVRTC does not know compute capability %d.%d",
                          arch / 10, arch % 10);
     } else {
-        status = job_compile(&work, &code);
+        status = job_compile(&work, out);
     }
-    if (code.data != NULL &&
-        memmem(code.data, code.size, image->name, strlen(image->name)) == NULL) {
+    if (status == MP_OK && memmem(out->data, out->size, image->name, strlen(image->name)) == NULL) {
         status = MP_FAIL(INVALID_ARGUMENT, "the file %s has no kernel named %s", image->source,
                          image->name);
+        free(out->data);
     }
-    free(code.data);
     job_end(&work);
     return status;
 }
 
 /* ---- with the cache ---- */
 
-static mp_status key_of(const job *work, uint8_t key[MP_SHA256_SIZE]) {
+/* Text and options, among which are architecture and defines; `version` is that of the compiler. */
+static void key_of(const job *work, const int version[2], uint8_t key[MP_SHA256_SIZE]) {
+    const char *headers = work->image->headers;
     mp_sha256 hash;
-    int version[2];
-    MP_TRY(mp__cuda_compiler_version(&version[0], &version[1]));
     mp_sha256_init(&hash);
-    mp_sha256_add(&hash, version, sizeof version);
+    mp_sha256_add(&hash, version, 2 * sizeof *version);
     mp_sha256_add_text(&hash, work->image->source);
     mp_sha256_add_text(&hash, work->text);
-    for (int i = 0; i < 2 * work->header_count; i++) {
+    if (headers != NULL) {
+        mp_sha256_add_text(&hash, headers);
+    }
+    for (int i = 0; headers == NULL && i < 2 * work->header_count; i++) {
         mp_sha256_add_text(&hash, work->headers[i]);
     }
-    for (int i = 0; i < work->option_count; i++) { /* architecture and defines are among them */
+    for (int i = 0; i < work->option_count; i++) {
         mp_sha256_add_text(&hash, work->options[i]);
     }
     mp_sha256_end(&hash, key);
+}
+
+/* Kernels that came with the package are known by what they were made from, whatever compiler made
+ * them. */
+mp_status mp__cuda_ready_key(const mp_kernel_image *image, int arch, uint8_t key[MP_SHA256_SIZE]) {
+    static const int any_version[2];
+    job work;
+    MP_TRY(job_for(&work, image, (target){.arch = arch, .native = true}));
+    key_of(&work, any_version, key);
+    job_end(&work);
     return MP_OK;
 }
 
 mp_status mp__cuda_build(const mp_kernel_image *image, int arch, cuda_blob *out) {
     job work;
+    int version[2];
     uint8_t key[MP_SHA256_SIZE];
+    MP_TRY(mp__cuda_compiler_version(&version[0], &version[1]));
     MP_TRY(job_begin(&work, image, arch));
-    mp_status status = key_of(&work, key);
-    if (status == MP_OK && !mp__cuda_cache_load(key, out)) {
+    mp_status status = MP_OK;
+    key_of(&work, version, key);
+    if (!mp__cuda_cache_load(key, out)) {
         status = job_compile(&work, out);
         if (status == MP_OK) {
             mp__cuda_cache_store(key, out->data, out->size);

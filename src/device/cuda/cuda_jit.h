@@ -18,11 +18,17 @@ MP_MUST_CHECK mp_status mp__cuda_compile(const mp_kernel_image *image, int arch,
 /* As mp__cuda_compile, but from the cache where it is there. */
 MP_MUST_CHECK mp_status mp__cuda_build(const mp_kernel_image *image, int arch, cuda_blob *out);
 
-/* Whether the kernel compiles to machine code for `arch` and the code has the kernel's name in it;
- * for tests. Fails: as mp__cuda_compile, and UNSUPPORTED where NVRTC does not know `arch`. */
-MP_MUST_CHECK mp_status mp__cuda_compile_check(const mp_kernel_image *image, int arch);
+/* By what a kernel is known that was compiled for `arch` before the package was installed; see
+ * cuda_ready.h. Needs no compiler. Fails: OUT_OF_MEMORY. */
+MP_MUST_CHECK mp_status mp__cuda_ready_key(const mp_kernel_image *image, int arch,
+                                           uint8_t key[MP_SHA256_SIZE]);
 
-/* The kernels that the CUDA device itself brings (cuda_glue.c), for the same tests. */
+/* As mp__cuda_compile, but machine code for `arch` itself with the kernel's name in it, or nothing.
+ * Fails: as mp__cuda_compile, and UNSUPPORTED where NVRTC does not know `arch`. */
+MP_MUST_CHECK mp_status mp__cuda_compile_native(const mp_kernel_image *image, int arch,
+                                                cuda_blob *out);
+
+/* The kernels that the CUDA device itself brings (cuda_glue.c). */
 const mp_kernel_image *mp__cuda_own_images(size_t *count);
 
 /* Fails where NVRTC cannot be loaded, with the remedy. */

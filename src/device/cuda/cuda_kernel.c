@@ -4,8 +4,10 @@
  * of the program: it takes no lock, and since a CUkernel runs in the context of its stream, the
  * thread's own context need not even be looked at.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
 #include "device/cuda/cuda_jit.h"
 #include "device/cuda/cuda_private.h"
+#include "device/cuda/cuda_ready.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -76,19 +78,32 @@ static mp_status library_open(const cuda_device *device, cuda_kernel *kernel,
     return mp__fail(status, "kernel %s: %s", kernel->image->name, mp_error_message());
 }
 
-static mp_status code_bring(cuda_device *device, cuda_kernel *kernel) {
-    cuda_blob code = {0};
+/* Takes: `code`. */
+static mp_status code_open(cuda_device *device, cuda_kernel *kernel, cuda_blob code) {
     cuda_scope scope;
-    mp_status status = mp__cuda_build(kernel->image, device->base.info.arch, &code);
-    if (status == MP_OK) {
-        status = mp__cuda_enter(device, &scope);
-    }
+    mp_status status = mp__cuda_enter(device, &scope);
     if (status == MP_OK) {
         status = library_open(device, kernel, &code);
         mp__cuda_exit(&scope);
     }
     free(code.data);
     return status;
+}
+
+/* Code that came with the package, unless the driver will not have it; else from the cache or the
+ * compiler. */
+static mp_status code_bring(cuda_device *device, cuda_kernel *kernel) {
+    const int arch = device->base.info.arch;
+    cuda_blob code = {0};
+    if (mp__cuda_ready_load(kernel->image, arch, &code)) {
+        if (code_open(device, kernel, code) == MP_OK) {
+            return MP_OK;
+        }
+        MP_LOG(WARNING, "code that came with the package cannot be loaded, and is compiled: %s",
+               mp_error_message());
+    }
+    MP_TRY(mp__cuda_build(kernel->image, arch, &code));
+    return code_open(device, kernel, code);
 }
 
 mp_status mp__cuda_kernel_open(mp_device *self, const mp_kernel_image *image, mp_kernel **out) {

@@ -3,10 +3,12 @@
 #include "op/core/kernel_batch.h"
 
 #include "base/growing.h"
+#include "base/log.h"
 #include "base/worker.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 typedef struct making {
     const mp_kernel_batch *batch;
@@ -52,10 +54,30 @@ static mp_status make_ready_here(const mp_kernel_batch *batch) {
     return MP_OK;
 }
 
+static int64_t now_ms(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Whoever waits for a first result is told what for, once a process. */
+static void note_wait(const mp_kernel_batch *batch, int64_t ms) {
+    enum { LONG_MS = 1000 };
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (ms > LONG_MS && !atomic_flag_test_and_set(&told)) {
+        MP_LOG(WARNING,
+               "to compile or load %zu kernels took %.1f s; compiled ones are kept for the next "
+               "process (see `millpond cache`)",
+               batch->count, (double)ms / 1000);
+    }
+}
+
 mp_status mp_kernel_batch_close(mp_kernel_batch *batch) {
     making m = {.batch = batch};
+    const int64_t began = now_ms();
     current = batch->outer;
     mp_worker_run(batch->count, 1, make_ready, &m);
+    note_wait(batch, now_ms() - began);
     const mp_status status = atomic_load(&m.failed) ? make_ready_here(batch) : MP_OK;
     free(batch->kernels);
     return status;

@@ -101,6 +101,7 @@ static mp_status entry_open(entry *fresh, const mp_expression *e, const mp_readi
                                      .source = fresh->name,
                                      .defines = fresh->defines,
                                      .sources = mp__kernel_images[0].sources,
+                                     .headers = mp__kernel_images[0].headers,
                                      .host = mp_fused_program_enter,
                                      .waits = true,
                                      .rounds = true};

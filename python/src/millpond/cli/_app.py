@@ -25,6 +25,7 @@ COMMANDS = {
     "parity": "_parity",
     "explain": "_explain",
     "memory": "_memory",
+    "cache": "_cache",
     "completion": "_completion",
 }
 

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 import millpond
-from millpond.cli import FAILED, _libraries
+from millpond.cli import FAILED, _kernel_files, _libraries
 from millpond.cli._app import Finding, json_option
 from millpond.cli._show import Show, size
 
@@ -106,14 +106,23 @@ def _onnxruntime() -> list[Check]:
 
 
 def _cache() -> Check:
-    folder = _libraries.cache_folder()
-    count, total = _libraries.cache_size(folder)
+    folder = _kernel_files.cache_folder()
+    count, total = _kernel_files.cache_size(folder)
     more = {"folder": str(folder), "files": count, "bytes": total}
-    problem = _libraries.cache_problem(folder)
+    problem = _kernel_files.cache_problem(folder)
     if problem:
-        return Check("Cache", "kernels", NOTE, problem, more)
+        return Check("Kernels", "cache", NOTE, problem, more)
     there = f"{count} files, {size(total)}" if count else "nothing in it yet"
-    return Check("Cache", "kernels", OK, f"{folder}: {there}", more)
+    return Check("Kernels", "cache", OK, f"{folder}: {there}", more)
+
+
+def _ready() -> Check:
+    folder = _kernel_files.ready_folder()
+    found = sorted(_kernel_files.ready(folder))
+    if not found:
+        return Check("Kernels", "with the package", MISSING, "none; each is compiled when it is first needed")
+    archs = ", ".join(f"sm_{arch}" for arch, _, _ in found)
+    return Check("Kernels", "with the package", OK, f"{folder}: {archs}", {"archs": [arch for arch, _, _ in found]})
 
 
 def _variables() -> list[Check]:
@@ -128,8 +137,8 @@ def checks() -> list[Check]:
     onnxruntime = _onnxruntime()  # first: libraries are looked for beside those that are loaded
     gpus = _gpus()
     has_gpu = any(check.state == OK for check in gpus)
-    return [*_package(), *gpus, *_nvidia(has_gpu), _blas(), *_device(), *_packages(), *onnxruntime, _cache(),
-            *_variables()]
+    return [*_package(), *gpus, *_nvidia(has_gpu), _blas(), *_device(), *_packages(), *onnxruntime, _ready(),
+            _cache(), *_variables()]
 
 
 @click.command("doctor")

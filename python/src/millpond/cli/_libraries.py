@@ -37,10 +37,11 @@ PACKAGES = (
 )
 
 VARIABLES = (
-    "MILLPOND_CACHE", "MILLPOND_CACHE_DIR", "MILLPOND_DEVICE", "MILLPOND_EP_LIBRARY", "MILLPOND_FUSION",
-    "MILLPOND_HOST", "MILLPOND_HOST_BLAS", "MILLPOND_HOST_DEVICES", "MILLPOND_HOST_IPC", "MILLPOND_HOST_MEMORY",
-    "MILLPOND_HOST_MEMPOOLS", "MILLPOND_HOST_THREADS", "MILLPOND_LIMIT", "MILLPOND_LOG", "MILLPOND_MODELS",
-    "MILLPOND_MONITOR", "MILLPOND_NUMBA_STREAMS", "MILLPOND_OFFLINE", "MILLPOND_PASSES", "MILLPOND_POOL",
+    "MILLPOND_CACHE", "MILLPOND_CACHE_DIR", "MILLPOND_CACHE_SIZE", "MILLPOND_DEVICE", "MILLPOND_EP_LIBRARY",
+    "MILLPOND_FUSION", "MILLPOND_HOST", "MILLPOND_HOST_BLAS", "MILLPOND_HOST_DEVICES", "MILLPOND_HOST_IPC",
+    "MILLPOND_HOST_MEMORY", "MILLPOND_HOST_MEMPOOLS", "MILLPOND_HOST_THREADS", "MILLPOND_KERNELS", "MILLPOND_LIMIT",
+    "MILLPOND_LOG", "MILLPOND_MODELS", "MILLPOND_MONITOR", "MILLPOND_NUMBA_STREAMS", "MILLPOND_OFFLINE",
+    "MILLPOND_PASSES", "MILLPOND_POOL",
 )
 OTHER_VARIABLES = ("CUDA_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "NUMBA_CUDA_MEMORY_MANAGER")
 
@@ -141,38 +142,6 @@ def packages() -> Iterator[tuple[str, str | None]]:
     for names in PACKAGES:
         there = [(name, version) for name in names if (version := version_of(name)) is not None]
         yield from there or [(names[0], None)]
-
-
-# ---- the cache ----
-
-
-def cache_folder() -> Path:
-    """Where compiled kernels are kept."""
-    given = os.environ.get("MILLPOND_CACHE_DIR")
-    if given:
-        return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "millpond" / "kernels"
-
-
-def cache_size(folder: Path) -> tuple[int, int]:
-    """How many files there are, and their bytes."""
-    files = [path for path in folder.glob("*") if path.is_file()] if folder.is_dir() else []
-    return len(files), sum(path.stat().st_size for path in files)
-
-
-def cache_problem(folder: Path) -> str | None:
-    """Why the cache is not used, where it is not."""
-    if os.environ.get("MILLPOND_CACHE") == "off":
-        return "MILLPOND_CACHE=off: kernels are compiled in every process"
-    if not folder.is_absolute():
-        return f"MILLPOND_CACHE_DIR is {folder}, which is no absolute path; kernels are compiled in every process"
-    if not folder.exists():
-        return None  # it is made when it is first needed
-    found = folder.stat()
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        return f"{folder} belongs to another user or is open to others, so it is not used; chmod 700 it, or remove it"
-    return None
 
 
 # ---- the environment ----

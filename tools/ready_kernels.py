@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles the kernels for GPUs ahead of time, so that a first run waits for no compiler.
+
+    ready_kernels.py --build build/dev --out build/dev/lib/kernels [--archs 75,80,...] [--only TEXT]
+
+Writes OUT/sm_<arch>.kernels for each architecture, in the form that src/device/cuda/cuda_ready.h describes; in the
+folder `kernels` beside libmillpond.so they are found. Needs NVRTC (nvidia-cuda-nvrtc), and nvFatbin (nvidia-nvfatbin),
+which packs code as the driver unpacks it; neither GPU nor driver. What is compiled stays in BUILD/ready, so that a
+second run compiles only what has changed.
+"""
+
+import argparse
+import ctypes
+import glob
+import hashlib
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import run_tests  # noqa: E402  (beside this file; knows where the libraries of Python packages are)
+
+ARCHS = (75, 80, 86, 89, 90, 100, 120)
+MAGIC = b"MPREADY1"
+HEADER, ENTRY = struct.Struct("=8sII32s"), struct.Struct("=32s32sQQ")
+PACKING = ("-64", "-compress=true", "-compress-all")
+
+
+class Failure(Exception):
+    """What went wrong, in a sentence."""
+
+
+class Packer:
+    """nvFatbin: machine code as the driver takes it, compressed to a quarter."""
+
+    def __init__(self):
+        files = [file for folder in sys.path for file in glob.glob(f"{folder}/nvidia/*/lib/libnvfatbin.so.*")]
+        for file in [*files, "/usr/local/cuda/lib64/libnvfatbin.so"]:
+            try:
+                self.library = ctypes.CDLL(file)
+                self.library.nvFatbinGetErrorString.restype = ctypes.c_char_p
+                return
+            except OSError:
+                continue
+        raise Failure("there is no nvFatbin: install it with `pip install nvidia-nvfatbin`, or a CUDA toolkit")
+
+    def call(self, function, *args):
+        result = getattr(self.library, function)(*args)
+        if result != 0:
+            raise Failure(f"{function}: {self.library.nvFatbinGetErrorString(result).decode()}")
+
+    def pack(self, code, arch):
+        handle, size = ctypes.c_void_p(), ctypes.c_size_t()
+        options = (ctypes.c_char_p * len(PACKING))(*map(str.encode, PACKING))
+        self.call("nvFatbinCreate", ctypes.byref(handle), options, len(options))
+        try:
+            self.call("nvFatbinAddCubin", handle, code, ctypes.c_size_t(len(code)), str(arch).encode(), b"kernel")
+            self.call("nvFatbinSize", handle, ctypes.byref(size))
+            packed = ctypes.create_string_buffer(size.value)
+            self.call("nvFatbinGet", handle, packed)
+        finally:
+            self.library.nvFatbinDestroy(ctypes.byref(handle))
+        return packed.raw
+
+
+def compiled(build, arch, only):
+    """{key: machine code} of the kernels, as hexadecimal digits and bytes."""
+    folder = build / f"ready/sm_{arch}"
+    folder.mkdir(parents=True, exist_ok=True)
+    program = build / "tools/ready_kernels/compile_kernels"
+    if not program.exists():
+        raise Failure(f"there is no {program}: build it first, on a machine with CUDA's headers")
+    env = dict(os.environ, LD_LIBRARY_PATH=":".join(filter(None, [*run_tests.wheel_libraries(),
+                                                                  os.environ.get("LD_LIBRARY_PATH")])))
+    done = subprocess.run([program, str(arch), folder, only], env=env, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise Failure(f"kernels for sm_{arch} were not compiled; see above")
+    keys = sorted(done.stdout.split())
+    if not only:  # drop what no kernel has any more
+        for file in folder.glob("*.cubin"):
+            if file.stem not in keys:
+                file.unlink()
+    return {key: (folder / f"{key}.cubin").read_bytes() for key in keys}
+
+
+def archive(codes, arch):
+    """The bytes of a file; `codes` by keys in their order."""
+    entries, offset = [], HEADER.size + len(codes) * ENTRY.size
+    for key, code in codes.items():
+        entries.append(ENTRY.pack(bytes.fromhex(key), hashlib.sha256(code).digest(), offset, len(code)))
+        offset += len(code)
+    index = b"".join(entries)
+    header = HEADER.pack(MAGIC, arch, len(codes), hashlib.sha256(index).digest())
+    return b"".join([header, index, *codes.values()])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", type=Path, required=True, help="build folder, such as build/dev")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the files")
+    parser.add_argument("--archs", default=",".join(map(str, ARCHS)),
+                        help="compute capabilities times ten (%(default)s)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only kernels with this in their names")
+    args = parser.parse_args()
+    total = 0
+    try:
+        packer = Packer()
+        args.out.mkdir(parents=True, exist_ok=True)
+        for arch in map(int, args.archs.split(",")):
+            codes = compiled(args.build.resolve(), arch, args.only)
+            packed = {key: packer.pack(code, arch) for key, code in codes.items()}
+            data = archive(packed, arch)
+            fresh = args.out / f"sm_{arch}.kernels.new"
+            fresh.write_bytes(data)
+            fresh.rename(args.out / f"sm_{arch}.kernels")
+            total += len(data)
+            print(f"sm_{arch}: {len(codes)} kernels, {sum(map(len, codes.values())) / 1e6:.1f} MB of machine code in "
+                  f"{len(data) / 1e6:.1f} MB", flush=True)
+    except Failure as failure:
+        print(f"ready_kernels: {failure}", file=sys.stderr)
+        return 1
+    print(f"{total / 1e6:.1f} MB in {args.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
