@@ -109,13 +109,14 @@ WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernel
 
 
 def steps_of(build, mode):
-    """Every step there is, in the order they run, as `mode` has it: the quick ones first."""
+    """Every step there is, in the order they run, as `mode` has it: the quick ones first. "rest" is "all" without what
+    "test" has of the seeds."""
     tests = build / "tests"
     unit = str(tests / "unit_tests")
     extension = build / "python/millpond/_core.abi3.so"  # left out where Python's headers are missing
     tool = [sys.executable]
     gpu = mode == "gpu"
-    n = WHOLE if mode == "all" else SOME
+    n = WHOLE if mode in ("all", "rest") else SOME
     beside = min(CORES, 8)  # processes of a step on a GPU, where each has a context of some 500 MiB
     checked = min(CORES, 4)  # under compute-sanitizer, all of which on a machine have ten connections unless told
     sanitizer = ["compute-sanitizer", "--tool", "memcheck", "--target-processes", "all", "--report-api-errors", "no",
@@ -144,6 +145,9 @@ def steps_of(build, mode):
     if gpu:  # the emulated device's modes are tested without one
         c_tests = {"command": [unit, "--modes", "cuda", "--jobs", beside, "--batch", "16"], "cores": beside,
                    "shards": 1, "alone": [unit, "--modes", "cuda", "--alone"]}
+    elif mode == "rest":
+        c_tests = {"command": [unit, "--modes", "adversarial", "--seed", SOME.seeds + 1, "--seeds",
+                               WHOLE.seeds - SOME.seeds, "--jobs", CORES]}
     else:
         c_tests = {"command": [unit, "--seeds", n.seeds, "--jobs", CORES]}
 
@@ -273,7 +277,7 @@ def left_out(chosen, whole):
 def rest_of(build):
     """The steps of `make test-all` which `make test` does not run as they are."""
     done = {step.name: step.command for step in steps_of(build, "test") if is_in(step, "test")}
-    return [step for step in steps_of(build, "all") if is_in(step, "all") and done.get(step.name) != step.command]
+    return [step for step in steps_of(build, "rest") if is_in(step, "all") and done.get(step.name) != step.command]
 
 
 def missing_of(step):

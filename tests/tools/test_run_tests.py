@@ -73,7 +73,20 @@ def test_the_rest_is_what_test_does_not_run_as_it_is():
     done = {step.name: step.command for step in steps("test")}
     rest = {step.name: step.command for step in run_tests.rest_of(BUILD)}
     for step in steps("all"):
-        assert (done.get(step.name) == step.command) != (rest.get(step.name) == step.command), step.name
+        assert (done.get(step.name) == step.command) != (step.name in rest), step.name
+        assert step.name in ("unit", *done) or rest[step.name] == step.command, step.name
+
+
+def test_the_rest_has_the_seeds_that_test_has_not():
+    def seeds(command):
+        words = [str(word) for word in command]
+        first = int(words[words.index("--seed") + 1]) if "--seed" in words else 1
+        return list(range(first, first + int(words[words.index("--seeds") + 1])))
+
+    commands = {name: seeds(step.command) for name, found in (("test", steps("test")), ("all", steps("all")),
+                                                              ("rest", run_tests.rest_of(BUILD)))
+                for step in found if step.name == "unit"}
+    assert commands["test"] + commands["rest"] == commands["all"]
 
 
 def test_only_and_except():

@@ -34,24 +34,32 @@ static int file_count;
 
 /* ---- files ---- */
 
+static bool path_make(char out[PATH_MAX], const char *folder, const char *below, int arch) {
+    return snprintf(out, PATH_MAX, "%s%s/sm_%d.kernels", folder, below, arch) < PATH_MAX;
+}
+
+/* The path of the file, or of where it would be. */
 static bool path_of(int arch, char out[PATH_MAX], uid_t *owner) {
     const char *named = secure_getenv("MILLPOND_KERNELS");
     char own[PATH_MAX];
-    int length = 0;
     *owner = geteuid();
     if (named != NULL && named[0] == '/') {
-        length = snprintf(out, PATH_MAX, "%s/sm_%d.kernels", named, arch);
-    } else if (named != NULL && named[0] != '\0') {
+        return path_make(out, named, "", arch);
+    }
+    if (named != NULL && named[0] != '\0') {
         if (strcmp(named, "off") != 0) {
             MP_LOG(WARNING,
                    "MILLPOND_KERNELS is \"%s\", which is neither off nor a path from the root; "
                    "kernels are compiled when they are needed",
                    named);
         }
-    } else if (mp_dynlib_own_folder(own, sizeof own, owner)) {
-        length = snprintf(out, PATH_MAX, "%s/kernels/sm_%d.kernels", own, arch);
+        return false;
     }
-    return length > 0 && length < PATH_MAX;
+    if (!mp_dynlib_own_folder(own, sizeof own, owner)) {
+        return false;
+    }
+    return (path_make(out, own, "/kernels", arch) && access(out, F_OK) == 0) ||
+           path_make(out, own, "/millpond/kernels", arch);
 }
 
 static bool read_at(int fd, void *data, size_t size, uint64_t offset) {

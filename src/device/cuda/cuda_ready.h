@@ -2,11 +2,12 @@
  * waits for no compiler.
  *
  * They lie in one file for each architecture, sm_90.kernels, in the folder `kernels` beside this
- * library or in the one that MILLPOND_KERNELS names ("off": nowhere). tools/ready_kernels.py writes
- * the files. A file holds, in the order of bytes of this machine: a ready_header, its entries in
- * the order of their keys, and what they point at: fatbins, which the driver unpacks. As these end
- * up as code on a GPU, only files are read that nobody else can have written (mp_dynlib_trusts).
- * A kernel that is in no file is compiled; nothing here can fail.
+ * library, in `millpond/kernels` there (/usr/lib has other libraries), or in the one that
+ * MILLPOND_KERNELS names ("off": nowhere). tools/ready_kernels.py writes the files. A file
+ * holds, in the order of bytes of this machine: a ready_header, its entries in the order of
+ * their keys, and what they point at: fatbins, which the driver unpacks. As these end up as code
+ * on a GPU, only files are read that nobody else can have written (mp_dynlib_trusts). A kernel
+ * that is in no file is compiled; nothing here can fail.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_CUDA_READY_H
 #define MP_DEVICE_CUDA_READY_H
