@@ -28,7 +28,6 @@ static const char *const names[] = {
     "MulInteger",
     "PackedSparseAttentionIndexer",
     "QLinearReduceMean",
-    "QOrderedAttention",
     "QOrderedLongformerAttention",
     "QuantizeBFP",
     "ReduceSumInteger",

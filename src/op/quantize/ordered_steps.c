@@ -60,3 +60,17 @@ mp_ordered_args mp_ordered_bytes(const mp_matrices *m) {
                              .x_bytes = 1,
                              .out_bytes = 1};
 }
+
+mp_status mp_plan_in_order(mp_planner *p, const mp_matrices *m, int32_t from, int32_t to, mp_ref x,
+                           mp_ref *out) {
+    mp_ordered_args args = mp_ordered_bytes(m);
+    *out = x;
+    if (from == to || args.count == 0) {
+        return MP_OK;
+    }
+    args.x_order = from;
+    args.out_order = to;
+    MP_TRY(mp_plan_scratch_of(p, args.count, MP_I8, out));
+    const mp_reorder c = {.type = MP_F32, .x = x, .out = *out};
+    return mp_plan_reorder(p, &args, &c);
+}

@@ -32,4 +32,8 @@ mp_ordered_args mp_ordered_bytes(const mp_matrices *m);
 
 mp_status mp_plan_reorder(mp_planner *p, const mp_ordered_args *args, const mp_reorder *c);
 
+/* Bytes at x from one order to another, in scratch memory unless they are in it already. */
+mp_status mp_plan_in_order(mp_planner *p, const mp_matrices *m, int32_t from, int32_t to, mp_ref x,
+                           mp_ref *out);
+
 #endif
