@@ -86,7 +86,7 @@ for rows, width, hidden, heads in ((16, 32, 32, 2), (1, 8, 6, 2), (5, 13, 9, 3),
     node(layer(2, rows, width, hidden, powers=False), heads)
     node(layer(2, rows, width, hidden), heads, unidirectional=1)
 
-# Masks: of keys, other ones in each entry; none of the keys; numbers that are no flags; by queries; ends and beginnings.
+# Masks: of keys, other ones in each entry; no key; numbers that are no flags; by queries; ends and beginnings.
 flags = (np.arange(2 * 16).reshape(2, 16) % 5 < 3).astype(int)
 blocked = np.stack([np.ones(16, int), np.zeros(16, int)])
 for mask in (flags, blocked, flags * (2**31 - 1) - (1 - flags) * 2**31, [[1], [0]], [[0]],
