@@ -22,7 +22,6 @@ static const char *const names[] = {
     "FusedMatMulActivation",
     "GemmFastGelu",
     "IsAllFinite",
-    "LongformerAttention",
     "MatMulNBitsMlp",
     "MatMulNBitsQkv",
     "MulInteger",
