@@ -1,4 +1,5 @@
-/* longformer_test.c - LongformerAttention against plain loops, and what it refuses.
+/* longformer_test.c - LongformerAttention against plain loops, and what it and its form in int8
+ * refuse.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
@@ -135,4 +136,42 @@ DEVICE_TEST(longformer_refuses) {
     c.in[6] = OP_TENSOR(MP_I32, flags, 1, 2);
     CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "2 rows in heads of 1048576 elements");
     op_close(device, &c);
+}
+
+DEVICE_TEST(ordered_longformer_refuses) {
+    static const char *const orders[] = {"order_input", "order_weight", "order_global_weight",
+                                         "order_output"};
+    const mp_attr attrs[] = {OP_INT("num_heads", HEADS), OP_INT("window", WINDOW)};
+    mp_plan *plan = NULL;
+    op_case whole = {.domain = "com.microsoft",
+                     .name = "QOrderedLongformerAttention",
+                     .version = 1,
+                     .attrs = attrs,
+                     .attr_count = 2,
+                     .in = {OP_TENSOR(MP_I8, x, BATCH, ROWS, WIDTH)},
+                     .in_count = 14,
+                     .out_count = 1};
+    for (int i = 1; i < 14; i++) {
+        whole.in[i] = op_f32(bias[0], 1);
+    }
+    whole.in[2] = whole.in[8] = OP_TENSOR(MP_I8, weights[0], WIDTH, SIDES);
+    whole.in[4] = whole.in[10] = op_f32(bias[0], SIDES);
+    whole.in[7] = OP_TENSOR(MP_F16, mask, BATCH, ROWS);
+    whole.in[12] = OP_TENSOR(MP_I32, flags, BATCH, ROWS);
+    op_case c = whole;
+    op_run(device, &c);
+    op_close(device, &c);
+    c = whole;
+    c.in[8] = OP_TENSOR(MP_I8, weights[0], 3, WIDTH, WIDTH);
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "input 8 has shape 3x12x12");
+    c = whole;
+    c.in[3] = op_f32(bias[0], SIDES);
+    CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "the scale in input 3 has 36 values");
+    for (size_t i = 0; i < MP_COUNT_OF(orders); i++) {
+        const mp_attr wrong[] = {attrs[0], attrs[1], OP_INT(orders[i], 2)};
+        c = whole;
+        c.attrs = wrong;
+        c.attr_count = 3;
+        CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, orders[i]);
+    }
 }

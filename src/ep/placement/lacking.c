@@ -27,7 +27,6 @@ static const char *const names[] = {
     "MulInteger",
     "PackedSparseAttentionIndexer",
     "QLinearReduceMean",
-    "QOrderedLongformerAttention",
     "QuantizeBFP",
     "ReduceSumInteger",
     "Snpe",

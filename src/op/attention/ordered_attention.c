@@ -41,18 +41,9 @@ typedef struct ordered {
 /* ---- what is asked for ---- */
 
 static mp_status accept_ordered(const mp_planner *p) {
-    static const struct {
-        const char *name;
-        int64_t order;
-    } orders[] = {
+    static const mp_order_rule orders[] = {
         {"order_input", K_ORDER_ROW}, {"order_weight", K_ORDER_COL}, {"order_output", K_ORDER_ROW}};
-    for (size_t i = 0; i < MP_COUNT_OF(orders); i++) {
-        const int64_t order = mp_node_int(p->node, orders[i].name, orders[i].order);
-        if (order != orders[i].order) {
-            return MP_FAIL(UNSUPPORTED, "%s is %lld; %lld is supported", orders[i].name,
-                           (long long)order, (long long)orders[i].order);
-        }
-    }
+    MP_TRY(mp_orders_check(p, orders, MP_COUNT_OF(orders)));
     if (mp_plan_in(p, IN_PAST) != NULL || mp_plan_in(p, IN_SCORE_BIAS) != NULL) {
         return MP_FAIL(UNSUPPORTED, "past and attention_bias are not supported; leave them out");
     }
@@ -93,60 +84,27 @@ static mp_status read_sizes(const mp_planner *p, ordered *x) {
 
 /* ---- Q, K and V ---- */
 
-static mp_matrices weight_matrix(const mp_shape *shape) {
-    return (mp_matrices){1, shape->dim[0], shape->dim[1]};
-}
-
 /* The weights are constants, and then brought into rows once. */
 static mp_status prepare_weight(mp_planner *p, int i) {
-    if (i < IN_WEIGHT || i >= IN_WEIGHT + SIDES || p->in[i].shape.rank != 2) {
-        return MP_OK;
-    }
-    const mp_matrices m = weight_matrix(&p->in[i].shape);
-    mp_ordered_args args = mp_ordered_bytes(&m);
-    args.x_order = K_ORDER_COL;
-    args.out_order = K_ORDER_ROW;
-    const mp_reorder c = {.type = MP_F32, .x = MP_IN(i), .out = MP_OUT(0)};
-    MP_TRY(mp_plan_output(p, 0, MP_I8, &p->in[i].shape));
-    return mp_plan_reorder(p, &args, &c);
+    return i >= IN_WEIGHT && i < IN_WEIGHT + SIDES ? mp_ordered_prepare(p, i) : MP_OK;
 }
 
-/* Side `i` as floats, then as bytes, and each head of it by itself: its rows, or its columns. */
+/* Side `i` as bytes, and each head of it by itself: its rows, or its columns. */
 static mp_status project(mp_planner *p, const ordered *x, int i, bool columns, mp_ref *out) {
     const mp_dense *d = &x->d;
-    const mp_matrices m = weight_matrix(&p->in[IN_WEIGHT + i].shape);
-    const bool ready = mp_node_prepared(p->node, IN_WEIGHT + i);
-    const mp_shape one = {.rank = 0};
     const mp_shape tokens = {.rank = 2, .dim = {x->tokens, x->width}};
     const mp_shape split = {.rank = 4, .dim = {d->batch, d->rows, d->heads, d->head}};
-    int64_t stride[2][MP_RANK_MAX] = {{0}};
-    mp_integer_args args = {.kind = K_INTEGER_F32,
-                            .scale_type = K_SCALE_F32,
-                            .m = x->tokens,
-                            .n = x->width,
-                            .k = x->in};
-    mp_integer_refs refs = {.scale = {MP_IN(IN_X_SCALE), MP_IN(IN_WEIGHT_SCALE + i)},
-                            .bias = MP_IN(IN_BIAS + i)};
-    refs.matrix[0] = MP_IN(IN_X);
-    MP_TRY(mp_integer_lines(&p->in[IN_WEIGHT_SCALE + i], "a scale of weights", args.n, 1,
-                            &args.side[1].scale_step, &args.side[1].scale_batch));
-    args.side[0].words = p->align >= 4 && args.k % 4 == 0;
-    args.side[1].words = p->align >= 4 && args.n % 4 == 0;
-    MP_TRY(mp_layout_make(&one, stride, 2, &args.batch));
-    MP_TRY(mp_plan_in_order(p, &m, ready ? K_ORDER_ROW : K_ORDER_COL, K_ORDER_ROW,
-                            MP_IN(IN_WEIGHT + i), &refs.matrix[1]));
-    MP_TRY(mp_plan_scratch_shape(p, &tokens, MP_F32, &refs.out));
-    MP_TRY(mp_plan_integer(p, "product", &args, &refs));
-
+    const mp_ordered_product product = {.rows = x->tokens,
+                                        .in = x->in,
+                                        .out = x->width,
+                                        .x = MP_IN(IN_X),
+                                        .bias = MP_IN(IN_BIAS + i),
+                                        .weights = IN_WEIGHT + i,
+                                        .x_scale = IN_X_SCALE,
+                                        .weight_scale = IN_WEIGHT_SCALE + i,
+                                        .out_scale = IN_SIDE_SCALE + i};
     mp_ref bytes = MP_NOWHERE;
-    const mp_matrices rows = {1, x->tokens, x->width};
-    mp_ordered_args round = mp_ordered_bytes(&rows);
-    round.x_bytes = 0;
-    MP_TRY(mp_plan_scratch_shape(p, &tokens, MP_I8, &bytes));
-    const mp_reorder c = {
-        .type = MP_F32, .x = refs.out, .out = bytes, .out_scale = MP_IN(IN_SIDE_SCALE + i)};
-    MP_TRY(mp_plan_reorder(p, &round, &c));
-
+    MP_TRY(mp_plan_ordered_product(p, &product, &bytes));
     const int64_t block = d->rows * d->head;
     const mp_strided from = {.ref = bytes, .stride = {d->rows * x->width, x->width, d->head, 1}};
     mp_strided to = {

@@ -2,11 +2,14 @@
 """Attention within a window with global tokens, which no CPU provider has: against NumPy, by what ONNX Runtime's schema
 says, and by its CUDA provider (contrib_ops/cuda/bert/longformer_attention*): a token whose mask is below 0 is 0, the
 mask of a key is added to its score, and three matrices of weights come with five biases and one. Unlike there, global
-tokens may be anywhere and of any number."""
+tokens may be anywhere and of any number.
+
+Its form in int8 is against what qordered_longformer_attention.cc there does: projections are rounded to bytes, whose
+bias is in steps of theirs, and attention is in float16."""
 
 import numpy as np
 
-from cases.kit import INF, NAN, D, R, case
+from cases.kit import INF, NAN, D, K, R, case
 
 MS = {"domain": "com.microsoft", "opsets": (1,)}
 BOTH = ("float", "float16")
@@ -108,3 +111,58 @@ node(layer(2, 32, 16, flags=at(32, 5), reach=6.0), 4, slack=64)
 for shape in ((0, 8, 8), (2, 0, 8), (2, 8, 0)):
     node(layer(*shape), 2)
 node(layer(2, 16, 16), 4, runs=[layer(1, 80, 16, ends(80, 50), at(80, 3, 9)), layer(2, 16, 16, flags=at(16, 15))])
+
+
+# ---- in int8 ----
+
+
+def ordered_sides(x, x_scale, weight, weight_scale, bias, scale):
+    """Q, K and V as the bytes that stand for them; the weights lie column by column."""
+    plain = weight.reshape(weight.shape[1], weight.shape[0]).T.astype(float)
+    steps = x.astype(float) @ plain * (float(x_scale) * float(weight_scale) / float(scale)) + bias
+    real = np.clip(np.rint(steps), -128, 127) * float(scale)
+    return np.split(real.astype(np.float16).astype(float), 3, axis=2)
+
+
+def ordered(x, x_scale, weight, weight_scale, bias, _bias_scale, scale, mask, own_weight, own_weight_scale, own_bias,
+            own_scale, flags, y_scale, *, num_heads, window, **_):
+    local = ordered_sides(x, x_scale, weight, weight_scale, bias, scale)
+    own = ordered_sides(x, x_scale, own_weight, own_weight_scale, own_bias, own_scale)
+    y = attended(local, own, mask.astype(float), flags, num_heads, window).astype(np.float16).astype(float)
+    with np.errstate(all="ignore"):
+        steps = np.rint(y / float(y_scale))
+    return [np.clip(np.nan_to_num(steps, nan=-128), -128, 127).astype(np.int8)]
+
+
+def ordered_layer(batch, rows, width, mask=None, flags=None, *, seed=1, weights=D):
+    generator = np.random.default_rng(seed)
+    padding = np.zeros((batch, rows)) if mask is None else np.broadcast_to(mask, (batch, rows))
+    marked = np.zeros((batch, rows)) if flags is None else np.broadcast_to(flags, (batch, rows))
+    x = D(generator.integers(-64, 64, (batch, rows, width)), "int8")
+    sides = []
+    for power in (-2, -3):
+        matrix = weights(generator.integers(-128, 128, (width, 3 * width)).astype(np.int8), "int8")
+        bias = weights((generator.integers(-64, 64, 3 * width) / 4).astype(np.float32), "float")
+        sides.append([matrix, D(1 / 64, "float"), bias, D(2.0**power, "float")])
+    (weight, weight_scale, bias, scale), (own_weight, own_weight_scale, own_bias, own_scale) = sides
+    return [x, D(1 / 32, "float"), weight, weight_scale, bias, D([3.0, -1.0], "float"), scale, D(padding, "float16"),
+            own_weight, own_weight_scale, own_bias, own_scale, D(marked, "int32"), D(1 / 8, "float")]
+
+
+def ordered_node(inputs, window, heads=2, runs=()):
+    case("QOrderedLongformerAttention", inputs, ("int8",), reference=ordered, num_heads=heads, window=window,
+         order_input=1, order_weight=0, order_global_weight=0, order_output=1, runs=runs, **MS)
+
+
+for rows, window, width, heads in ((2, 1, 6, 2), (24, 3, 12, 3), (96, 8, 32, 2), (80, 40, 16, 1)):
+    some = np.stack([at(rows, 1, rows // 2, rows - 1), at(rows, 0, 2, rows // 3)])
+    padded = ends(rows, rows - rows // 3, rows)
+    for mask, flags in ((None, None), (None, at(rows, 0)), (padded, some), (None, np.ones(rows)),
+                        (np.full(rows, -10000.0), some)):
+        ordered_node(ordered_layer(2, rows, width, mask, flags), window, heads)
+    ordered_node(ordered_layer(2, rows, width, padded, some, weights=K), window, heads)
+ordered_node(ordered_layer(2, 32, 16, np.where(at(32, 7), NAN, 0.0), at(32, 3)), 2)
+for shape in ((0, 8, 8), (2, 0, 8), (2, 8, 0)):
+    ordered_node(ordered_layer(*shape), 2)
+ordered_node(ordered_layer(2, 16, 16), 4, runs=[ordered_layer(1, 80, 16, ends(80, 50), at(80, 3, 9)),
+                                               ordered_layer(2, 16, 16, flags=at(16, 15), seed=2)])
