@@ -10,13 +10,15 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import cases
 import graph_kit as kit
 import numpy as np
 import onnxruntime as ort
 import provider
 import pytest
 import small_models
-from onnx import helper
+import tolerance
+from onnx import TensorProto, helper
 
 TESTS = Path(__file__).resolve().parents[1]
 RELEASES = hasattr(ort.InferenceSession, "release_captured_graph")
@@ -115,6 +117,36 @@ def test_products_and_shape_arithmetic(pool, mode):
             assert kit.is_captured(second, {"x": np.zeros(2 * rows, np.float32)}, rows)
         assert not kit.is_captured(first, {"x": np.zeros((6, 16), np.float32)}, 2)
     """, MILLPOND_POOL=pool, MILLPOND_HOST=mode)  # fmt: skip
+
+
+def longformer(rows, x, flags, weights):
+    """By the reference of the operator's cases."""
+    sides = [weights["w"], weights["b"], np.zeros((1, rows), np.float32), weights["v"], weights["c"], flags]
+    return cases.longformer.longformer(x, *sides, num_heads=2, window=2)[0]
+
+
+def test_what_a_tensor_marks_may_change_between_replays():
+    """How many tokens LongformerAttention lets see all is for the device alone to know."""
+    rows, generator = 24, np.random.default_rng(8)
+    weights = {name: generator.uniform(-1, 1, shape).astype(np.float32)
+               for name, shape in {"w": (8, 24), "b": 24, "v": (8, 24), "c": 24}.items()}
+    constants = {**weights, "mask": np.zeros((1, rows), np.float32)}
+    nodes = [
+        helper.make_node("Cast", ["flags"], ["marks"], name="marks", to=TensorProto.INT32),
+        helper.make_node("LongformerAttention", ["x", "w", "b", "mask", "v", "c", "marks"], ["y"], name="tested",
+                         domain="com.microsoft", num_heads=2, window=2),
+    ]
+    shapes = {"x": [1, rows, 8], "flags": [1, rows]}
+    session = kit.session(small_models.model(nodes, shapes, {"y": [1, rows, 8]}, constants))
+    none = np.zeros((1, rows), np.float32)
+    bound = kit.Bound(session, {"x": np.zeros((1, rows, 8), np.float32), "flags": none}, {"y": [1, rows, 8]})
+    for count in (0, 0, 0, 3, rows, 1, 0, 7):
+        x = generator.uniform(-1, 1, (1, rows, 8)).astype(np.float32)
+        flags = none.copy()
+        flags[0, generator.permutation(rows)[:count]] = 1
+        wanted = longformer(rows, x, flags, weights)
+        np.testing.assert_allclose(bound.run(x=x, flags=flags), wanted, **tolerance.FLOAT32)
+    assert kit.is_captured(session, {"x": x, "flags": flags})
 
 
 def test_graph_minus_one_is_never_captured():

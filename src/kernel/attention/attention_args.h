@@ -92,6 +92,22 @@ typedef struct mp_attention_args {
     k_beams beams;        /* of attention_few */
 } mp_attention_args;
 
+/* Of attention_tile_listed: listed tokens see all keys by a Q, K and V of their own; the others see
+ * what the rule says, and the listed ones. A token whose mask is below 0 is 0. */
+typedef struct mp_listed_args {
+    mp_attention_args attention;
+    const void *q, *k, *v;            /* of listed tokens, placed like the others' */
+    const int32_t *flags;             /* [batch, rows]: 0 for those that are not listed */
+    const int32_t *list, *list_count; /* [batch, rows] and [batch]: which are, in their order */
+} mp_listed_args;
+
+/* What finds that list. */
+typedef struct mp_token_list_args {
+    const int32_t *flags;
+    int32_t *list, *list_count;
+    int64_t batch, rows;
+} mp_token_list_args;
+
 /* Scores of `rows` rows from `row_first` of `units` key heads from `unit_first`, `columns` each,
  * `pitch` elements apart. */
 typedef struct mp_attention_softmax_args {

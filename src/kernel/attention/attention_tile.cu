@@ -9,6 +9,10 @@
  *     weight [tile_keys][tile_rows + 4]
  *     sum    [tile_rows][v size]
  *     top, total, shrink, from, to, mask_row, padding_row: one a row; part: four a row
+ *
+ * With K_LISTED some tokens are listed: those are rows of tiles of their own, which come first,
+ * since they are the longest, and see all keys; behind the keys that the other rows see by the rule
+ * pass the listed ones. How many there are is read here: a tile beyond the list has nothing to do.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention.h"
 
@@ -26,6 +30,13 @@ typedef struct tile {
     int32_t rows, keys;  /* of a tile */
     int32_t row_pitch, key_pitch;
     int64_t entry, kv_head, row_first, row_count;
+    const T *from_q, *from_k, *from_v;
+#if K_LISTED
+    const int32_t *flags, *list; /* of the entry */
+    int64_t listed;              /* tokens on the list */
+    int32_t own;                 /* the rows are these tokens */
+    int32_t passing;             /* so are the keys */
+#endif
 } tile;
 
 K_FN int32_t tile_padded(int32_t size) {
@@ -60,21 +71,70 @@ K_FN int64_t tile_head(const k_score_rule *rule, const tile *t, int64_t r) {
     return t->kv_head * rule->group + (t->row_first + r) / rule->rows;
 }
 
+/* The query that row `r` is; negative for none. */
 K_FN int64_t tile_query(const k_score_rule *rule, const tile *t, int64_t r) {
+    if (r >= t->row_count) {
+        return -1;
+    }
+#if K_LISTED
+    (void)rule;
+    if (t->own) {
+        return t->list[t->row_first + r];
+    }
+    return t->flags[t->row_first + r] == 0 ? t->row_first + r : -1;
+#else
     return (t->row_first + r) % rule->rows;
+#endif
+}
+
+/* The key at a position among those that pass. */
+K_FN int64_t tile_key(const tile *t, int64_t position) {
+#if K_LISTED
+    if (t->passing) {
+        return position < t->listed ? t->list[position] : -1;
+    }
+#endif
+    (void)t;
+    return position;
+}
+
+/* The keys that a query sees as they pass one after the other. */
+K_FN a_span tile_span(const k_score_rule *rule, const tile *t, int64_t length, int64_t head,
+                      int64_t query) {
+    a_span span = {0, 0};
+#if K_LISTED
+    const int64_t mask_row = a_mask_row(rule, t->entry, head, query);
+    if (query < 0 || a_masked(rule, mask_row, query, 0) < 0) {
+        return span;
+    }
+    if (t->own) {
+        span.to = rule->keys;
+        return span;
+    }
+#endif
+    (void)t, (void)head;
+    return query < 0 ? span : a_visible(rule, length, query);
+}
+
+/* Whether a row sees a key; of listed ones only those that it has not seen by its span. */
+K_FN int32_t tile_sees(const tile *t, int64_t r, int64_t key) {
+    const int32_t inside = key >= t->from[r] && key < t->to[r];
+#if K_LISTED
+    if (t->passing) {
+        return key >= 0 && t->from[r] < t->to[r] && !inside;
+    }
+#endif
+    return inside;
 }
 
 /* Q and what is known of its rows. */
 K_FN void tile_begin(const mp_attention_args *args, const tile *t) {
     const k_score_rule *rule = &args->rule;
     const int64_t length = a_length(rule, t->entry);
-    const T *q = (const T *)args->q + t->entry * args->q_stride[0];
+    const T *q = t->from_q + t->entry * args->q_stride[0];
     K_BLOCK_LOOP(r, t->rows) {
         const int64_t row = tile_query(rule, t, r);
-        a_span span = {0, 0};
-        if (r < t->row_count) {
-            span = a_visible(rule, length, row);
-        }
+        const a_span span = tile_span(rule, t, length, tile_head(rule, t, r), row);
         t->from[r] = (int32_t)span.from;
         t->to[r] = (int32_t)span.to;
         t->mask_row[r] = a_mask_row(rule, t->entry, tile_head(rule, t, r), row);
@@ -86,11 +146,11 @@ K_FN void tile_begin(const mp_attention_args *args, const tile *t) {
     K_BLOCK_LOOP(i, t->rows * (t->head / A_PIECE)) {
         const int64_t r = i % t->rows;
         const int32_t d = (int32_t)(i / t->rows) * A_PIECE;
+        const int64_t row = tile_query(rule, t, r);
         float part[A_PIECE] = {0};
-        if (r < t->row_count) {
-            a_load(q + tile_head(rule, t, r) * args->q_stride[1] +
-                       tile_query(rule, t, r) * args->q_stride[2],
-                   d, args->head_size, args->wide, part);
+        if (row >= 0) {
+            a_load(q + tile_head(rule, t, r) * args->q_stride[1] + row * args->q_stride[2], d,
+                   args->head_size, args->wide, part);
         }
         K_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
             t->q[(d + e) * t->row_pitch + r] = part[e];
@@ -104,13 +164,14 @@ K_FN void tile_begin(const mp_attention_args *args, const tile *t) {
 /* Lanes take neighbouring keys, so that neighbours in shared memory are written together. */
 K_FN void tile_load_keys(const mp_attention_args *args, const tile *t, int64_t key_first,
                          int64_t key_end) {
-    const T *k = (const T *)args->k + t->entry * args->k_stride[0] + t->kv_head * args->k_stride[1];
+    const T *k = t->from_k + t->entry * args->k_stride[0] + t->kv_head * args->k_stride[1];
     K_BLOCK_LOOP(i, t->keys * (t->head / A_PIECE)) {
         const int64_t key = i % t->keys;
         const int32_t d = (int32_t)(i / t->keys) * A_PIECE;
         float part[A_PIECE] = {0};
         if (key_first + key < key_end) {
-            a_load(k + (key_first + key) * args->k_stride[2], d, args->head_size, args->wide, part);
+            a_load(k + tile_key(t, key_first + key) * args->k_stride[2], d, args->head_size,
+                   args->wide, part);
         }
         K_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
             t->kv[(d + e) * t->key_pitch + key] = part[e];
@@ -120,15 +181,15 @@ K_FN void tile_load_keys(const mp_attention_args *args, const tile *t, int64_t k
 
 K_FN void tile_load_values(const mp_attention_args *args, const tile *t, int64_t key_first,
                            int64_t key_end) {
-    const T *v = (const T *)args->v + t->entry * args->v_stride[0] + t->kv_head * args->v_stride[1];
+    const T *v = t->from_v + t->entry * args->v_stride[0] + t->kv_head * args->v_stride[1];
     const int64_t pieces = t->value / A_PIECE;
     K_BLOCK_LOOP(i, t->keys * pieces) {
         const int64_t key = i / pieces;
         const int32_t d = (int32_t)(i % pieces) * A_PIECE;
         float part[A_PIECE] = {0};
         if (key_first + key < key_end) {
-            a_load(v + (key_first + key) * args->v_stride[2], d, args->v_head_size, args->wide,
-                   part);
+            a_load(v + tile_key(t, key_first + key) * args->v_stride[2], d, args->v_head_size,
+                   args->wide, part);
         }
         K_UNROLL for (int32_t e = 0; e < A_PIECE; e++) {
             t->kv[key * t->value + d + e] = part[e];
@@ -158,11 +219,11 @@ K_FN void tile_scores(const mp_attention_args *args, const tile *t, int64_t key_
         float dot[SIDE][SIDE] = {{0}};
         tile_product(t->q + r0, t->row_pitch, t->kv + c0, t->key_pitch, t->head, dot);
         K_UNROLL for (int32_t c = 0; c < SIDE; c++) {
-            const int64_t key = key_first + c0 + c;
+            const int64_t key = tile_key(t, key_first + c0 + c);
             tile_four column;
             K_UNROLL for (int32_t r = 0; r < SIDE; r++) {
                 float score = A_NONE;
-                if (key >= t->from[r0 + r] && key < t->to[r0 + r]) {
+                if (tile_sees(t, r0 + r, key)) {
                     score = a_masked(rule, t->mask_row[r0 + r], key, a_capped(rule, dot[r][c]));
                     score = a_padded(rule, t->padding_row[r0 + r], t->entry, key, score);
                 }
@@ -244,13 +305,16 @@ K_FN void tile_end(const mp_attention_args *args, const tile *t) {
     const k_score_rule *rule = &args->rule;
     K_BLOCK_LOOP(i, t->row_count * args->v_head_size) {
         const int64_t r = i / args->v_head_size, d = i % args->v_head_size;
-        const int64_t head = tile_head(rule, t, r);
+        const int64_t head = tile_head(rule, t, r), row = tile_query(rule, t, r);
+        if (K_LISTED && row < 0) {
+            continue; /* a row of another tile */
+        }
         const float sink = a_sink(rule, head);
         const float top = sink > t->top[r] ? sink : t->top[r];
         const float share = t->total[r] == 0 ? 0 : expf(t->top[r] - top);
         const float norm = a_norm(top, t->total[r] * share, sink);
         ((T *)args->out)[t->entry * args->out_stride[0] + head * args->out_stride[1] +
-                         tile_query(rule, t, r) * args->out_stride[2] + d] =
+                         row * args->out_stride[2] + d] =
             T_store(t->sum[r * t->value + d] * share * norm);
     }
 }
@@ -265,33 +329,88 @@ K_FN a_span tile_keys_seen(const k_score_rule *rule, const tile *t) {
     return span;
 }
 
+/* The keys [seen.from, seen.to) pass. */
+K_FN void tile_pass(const mp_attention_args *args, const tile *t, a_span seen) {
+    for (int64_t key = seen.from; key < seen.to; key += t->keys) {
+        tile_load_keys(args, t, key, seen.to);
+        __syncthreads();
+        tile_scores(args, t, key);
+        __syncthreads();
+        tile_load_values(args, t, key, seen.to);
+        tile_weights(t);
+        __syncthreads();
+        tile_values(t);
+        __syncthreads();
+    }
+}
+
+/* Tile `i` of the rows of all key heads. */
+K_FN void tile_place(const k_score_rule *rule, tile *t, int64_t i) {
+    const int64_t rows = rule->group * rule->rows;
+    const int64_t row_tiles = (rows + t->rows - 1) / t->rows;
+    const int64_t unit = i / row_tiles;
+    t->entry = unit / rule->kv_heads;
+    t->kv_head = unit % rule->kv_heads;
+    t->row_first = i % row_tiles * t->rows;
+    t->row_count = rows - t->row_first < t->rows ? rows - t->row_first : t->rows;
+}
+
+#if K_LISTED
+/* Sets what the rows of the tile are; a tile of listed tokens may have none. */
+K_FN void tile_choose(const mp_listed_args *args, tile *t, int32_t own) {
+    const int64_t rows = args->attention.rule.rows, left_max = t->row_count;
+    t->own = own;
+    t->flags = args->flags + t->entry * rows;
+    t->list = args->list + t->entry * rows;
+    t->listed = args->list_count[t->entry];
+    t->from_q = (const T *)(own ? args->q : args->attention.q);
+    t->from_k = (const T *)(own ? args->k : args->attention.k);
+    t->from_v = (const T *)(own ? args->v : args->attention.v);
+    if (own) {
+        const int64_t left = t->listed - t->row_first;
+        t->row_count = left < left_max ? left : left_max;
+    }
+}
+
+K_BLOCK_KERNEL_UP_TO(256, mp_listed_args, args) {
+    K_SHARED(unsigned char, shared);
+    const mp_attention_args *a = &args.attention;
+    const k_score_rule *rule = &a->rule;
+    tile t = tile_layout(a, shared);
+    const int64_t half = rule->batch * rule->kv_heads * ((rule->rows + t.rows - 1) / t.rows);
+    for (int64_t i = blockIdx.x; i < 2 * half; i += gridDim.x) {
+        tile_place(rule, &t, i % half);
+        tile_choose(&args, &t, i < half);
+        if (t.row_count <= 0) {
+            continue;
+        }
+        tile_begin(a, &t);
+        K_ONE_COPY for (int32_t pass = 0; pass <= !t.own; pass++) {
+            const a_span all = {0, pass ? t.listed : rule->keys};
+            t.passing = pass;
+            tile_pass(a, &t, t.own || pass ? all : tile_keys_seen(rule, &t));
+        }
+        __syncthreads();
+        tile_end(a, &t);
+        __syncthreads();
+    }
+}
+#else
 K_BLOCK_KERNEL_UP_TO(256, mp_attention_args, args) {
     K_SHARED(unsigned char, shared);
     const k_score_rule *rule = &args.rule;
     tile t = tile_layout(&args, shared);
-    const int64_t rows = rule->group * rule->rows;
-    const int64_t row_tiles = (rows + t.rows - 1) / t.rows;
+    const int64_t row_tiles = (rule->group * rule->rows + t.rows - 1) / t.rows;
+    t.from_q = (const T *)args.q;
+    t.from_k = (const T *)args.k;
+    t.from_v = (const T *)args.v;
     for (int64_t i = blockIdx.x; i < rule->batch * rule->kv_heads * row_tiles; i += gridDim.x) {
-        const int64_t unit = i / row_tiles;
-        t.entry = unit / rule->kv_heads;
-        t.kv_head = unit % rule->kv_heads;
-        t.row_first = i % row_tiles * t.rows;
-        t.row_count = rows - t.row_first < t.rows ? rows - t.row_first : t.rows;
+        tile_place(rule, &t, i);
         tile_begin(&args, &t);
-        const a_span seen = tile_keys_seen(rule, &t);
-        for (int64_t key = seen.from; key < seen.to; key += t.keys) {
-            tile_load_keys(&args, &t, key, seen.to);
-            __syncthreads();
-            tile_scores(&args, &t, key);
-            __syncthreads();
-            tile_load_values(&args, &t, key, seen.to);
-            tile_weights(&t);
-            __syncthreads();
-            tile_values(&t);
-            __syncthreads();
-        }
+        tile_pass(&args, &t, tile_keys_seen(rule, &t));
         __syncthreads();
         tile_end(&args, &t);
         __syncthreads();
     }
 }
+#endif

@@ -108,6 +108,29 @@ static int64_t pitch_of(const work *w, const part *x) {
     return w->a->debug_mode == MP_DEBUG_NONE ? MP_ALIGN_UP(x->columns, unit) : x->columns;
 }
 
+mp_status mp_plan_attention_softmax(mp_planner *p, const mp_attention *a,
+                                    const mp_attention_softmax_args *args, mp_ref scores,
+                                    mp_ref weights, mp_ref debug) {
+    uint32_t lanes = 32;
+    while (lanes < 1024 && (int64_t)lanes * 4 < args->columns) {
+        lanes *= 2;
+    }
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_softmax_%s", mp_dtype_word(a->type)));
+    /* No more blocks than fit at a time: to bring up one for each short row takes longer than the
+     * row does. */
+    mp_grid grid = mp_plan_grid_rows(p, args->units * args->rows, lanes);
+    const uint32_t fit = (uint32_t)p->device->info.multiprocessors * MP_MIN(2048 / lanes, 32);
+    grid.blocks = MP_MIN(grid.blocks, fit);
+    return MP_LAUNCH(p, kernel, grid, *args, MP_BIND(mp_attention_softmax_args, scores, scores),
+                     MP_BIND(mp_attention_softmax_args, weights, weights),
+                     MP_BIND(mp_attention_softmax_args, debug, debug),
+                     MP_BIND(mp_attention_softmax_args, rule.mask, a->mask),
+                     MP_BIND(mp_attention_softmax_args, rule.lengths, a->lengths),
+                     MP_BIND(mp_attention_softmax_args, rule.sink, a->sink),
+                     MP_BIND(mp_attention_softmax_args, rule.padding, a->padding));
+}
+
 static mp_status plan_softmax(mp_planner *p, const work *w, const part *x) {
     const mp_attention *a = w->a;
     const bool debug = a->debug_mode >= 0 && !w->scores_whole;
@@ -120,26 +143,9 @@ static mp_status plan_softmax(mp_planner *p, const work *w, const part *x) {
                                       .debug_mode = a->debug_mode,
                                       .rule = a->rule};
     args.rule.scale = w->scale_left;
-    uint32_t lanes = 32;
-    while (lanes < 1024 && (int64_t)lanes * 4 < x->columns) {
-        lanes *= 2;
-    }
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "attention_softmax_%s", mp_dtype_word(a->type)));
-    /* No more blocks than fit at a time: to bring up one for each short row takes longer than the
-     * row does. */
-    mp_grid grid = mp_plan_grid_rows(p, x->units * x->rows, lanes);
-    const uint32_t fit = (uint32_t)p->device->info.multiprocessors * MP_MIN(2048 / lanes, 32);
-    grid.blocks = MP_MIN(grid.blocks, fit);
-    return MP_LAUNCH(
-        p, kernel, grid, args,
-        MP_BIND(mp_attention_softmax_args, scores, placed(w, w->scores, w->scores_whole, x)),
-        MP_BIND(mp_attention_softmax_args, weights, placed(w, w->weights, w->weights_whole, x)),
-        MP_BIND(mp_attention_softmax_args, debug, debug ? a->debug : MP_NOWHERE),
-        MP_BIND(mp_attention_softmax_args, rule.mask, a->mask),
-        MP_BIND(mp_attention_softmax_args, rule.lengths, a->lengths),
-        MP_BIND(mp_attention_softmax_args, rule.sink, a->sink),
-        MP_BIND(mp_attention_softmax_args, rule.padding, a->padding));
+    return mp_plan_attention_softmax(p, a, &args, placed(w, w->scores, w->scores_whole, x),
+                                     placed(w, w->weights, w->weights_whole, x),
+                                     debug ? a->debug : MP_NOWHERE);
 }
 
 static mp_status plan_part(mp_planner *p, const work *w, const part *x) {

@@ -2,7 +2,7 @@
  * few queries (bound by reading the cache), tiles in shared memory, and products by library math
  * where the work is large.
  * Kernels: attention/attention_combine.cu, attention/attention_few.cu,
- * attention/attention_tile.cu.
+ * attention/attention_tile.cu, attention/token_list.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 
@@ -242,6 +242,56 @@ static mp_status plan_tiles(mp_planner *p, const mp_attention *a) {
     mp_grid grid = mp_plan_grid_rows(p, rule->batch * rule->kv_heads * row_tiles, TILE_LANES);
     grid.shared_bytes = (uint32_t)bytes;
     return launch(p, a, kernel, grid, &args, MP_NOWHERE);
+}
+
+/* ---- listed tokens ---- */
+
+/* Which tokens are marked: [batch, rows], and how many of each entry. */
+static mp_status plan_list(mp_planner *p, const k_score_rule *rule, mp_ref flags, mp_ref *list,
+                           mp_ref *count) {
+    enum { LANES = 256 };
+    const mp_shape shape = {.rank = 2, .dim = {rule->batch, rule->rows}};
+    const mp_token_list_args args = {.batch = rule->batch, .rows = rule->rows};
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_scratch_shape(p, &shape, MP_I32, list));
+    MP_TRY(mp_plan_scratch_of(p, rule->batch, MP_I32, count));
+    MP_TRY(mp_plan_kernel(p, &kernel, "token_list"));
+    return MP_LAUNCH(p, kernel, mp_plan_grid_rows(p, rule->batch, LANES), args,
+                     MP_BIND(mp_token_list_args, flags, flags),
+                     MP_BIND(mp_token_list_args, list, *list),
+                     MP_BIND(mp_token_list_args, list_count, *count));
+}
+
+mp_status mp_plan_attention_listed(mp_planner *p, const mp_attention *a, const mp_listed *own) {
+    const k_score_rule *rule = &a->rule;
+    mp_listed_args args = {.attention = args_of(p, a)};
+    const size_t bytes = choose_tile(p, a, &args.attention);
+    const mp_kernel *kernel = NULL;
+    mp_ref list = MP_NOWHERE;
+    mp_ref count = MP_NOWHERE;
+    if (bytes == 0 || rule->keys > INT32_MAX) {
+        return MP_FAIL(UNSUPPORTED,
+                       "%lld rows in heads of %lld elements; a tile of four rows must "
+                       "fit into the %zu bytes that a block may share",
+                       (long long)rule->keys, (long long)a->head_size,
+                       p->device->info.shared_bytes_max);
+    }
+    args.attention.wide = args.attention.wide && own->q.offset % 16 == 0 &&
+                          own->k.offset % 16 == 0 && own->v.offset % 16 == 0;
+    MP_TRY(plan_list(p, rule, own->flags, &list, &count));
+    const int64_t tiles = MP_CEIL_DIV(rule->rows, args.attention.tile_rows);
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_tile_listed_%s", mp_dtype_word(a->type)));
+    mp_grid grid = mp_plan_grid_rows(p, 2 * rule->batch * rule->heads * tiles, TILE_LANES);
+    grid.shared_bytes = (uint32_t)bytes;
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_listed_args, attention.q, a->q.ref),
+                     MP_BIND(mp_listed_args, attention.k, a->k.ref),
+                     MP_BIND(mp_listed_args, attention.v, a->v.ref),
+                     MP_BIND(mp_listed_args, attention.out, a->out.ref),
+                     MP_BIND(mp_listed_args, attention.rule.mask, a->mask),
+                     MP_BIND(mp_listed_args, q, own->q), MP_BIND(mp_listed_args, k, own->k),
+                     MP_BIND(mp_listed_args, v, own->v), MP_BIND(mp_listed_args, flags, own->flags),
+                     MP_BIND(mp_listed_args, list, list),
+                     MP_BIND(mp_listed_args, list_count, count));
 }
 
 /* ---- the choice ---- */

@@ -69,21 +69,6 @@ static mp_status check_product(const mp_planner *p, product *x) {
     return MP_OK;
 }
 
-/* Bytes in rows. */
-static mp_status in_rows(mp_planner *p, const mp_matrices *m, int32_t from, int32_t to, mp_ref x,
-                         mp_ref *out) {
-    mp_ordered_args args = mp_ordered_bytes(m);
-    *out = x;
-    if (from == to || args.count == 0) {
-        return MP_OK;
-    }
-    args.x_order = from;
-    args.out_order = to;
-    MP_TRY(mp_plan_scratch_of(p, args.count, MP_I8, out));
-    const mp_reorder c = {.type = MP_F32, .x = x, .out = *out};
-    return mp_plan_reorder(p, &args, &c);
-}
-
 /* The product at `sums`, in float, with its bias. */
 static mp_status multiply(mp_planner *p, const product *x, mp_ref a, mp_ref b, mp_ref sums) {
     const bool one = x->b.count == 1;
@@ -116,11 +101,11 @@ static mp_status plan_matmul(mp_planner *p) {
         return MP_OK;
     }
     const mp_matrices turned = {x.b.count, x.b.columns, x.b.rows};
-    MP_TRY(in_rows(p, &x.a, x.order_a, K_ORDER_ROW, MP_IN(A), &a));
+    MP_TRY(mp_plan_in_order(p, &x.a, x.order_a, K_ORDER_ROW, MP_IN(A), &a));
     if (x.order_b == K_ORDER_COL) {
-        MP_TRY(in_rows(p, &x.b, K_ORDER_COL, K_ORDER_ROW, MP_IN(B), &b));
+        MP_TRY(mp_plan_in_order(p, &x.b, K_ORDER_COL, K_ORDER_ROW, MP_IN(B), &b));
     } else {
-        MP_TRY(in_rows(p, &turned, x.order_b, K_ORDER_COL, MP_IN(B), &b));
+        MP_TRY(mp_plan_in_order(p, &turned, x.order_b, K_ORDER_COL, MP_IN(B), &b));
     }
     MP_TRY(mp_plan_scratch_shape(p, &x.shape, MP_F32, &sums));
     MP_TRY(multiply(p, &x, a, b, sums));

@@ -18,6 +18,15 @@ mp_matrices mp_matrices_of(const mp_shape *shape);
 mp_status mp_order_read(const mp_planner *p, const char *name, int64_t fallback, int64_t rows,
                         int64_t columns, int32_t *out);
 
+/* Attributes of orders that can be one only. */
+typedef struct mp_order_rule {
+    const char *name;
+    int64_t order;
+} mp_order_rule;
+
+/* Fails: UNSUPPORTED. */
+mp_status mp_orders_check(const mp_planner *p, const mp_order_rule *rules, size_t count);
+
 /* Checks that these inputs, those that there are, have one value. */
 mp_status mp_single_scales(const mp_planner *p, const int *inputs, size_t count);
 
@@ -31,5 +40,22 @@ typedef struct mp_reorder {
 mp_ordered_args mp_ordered_bytes(const mp_matrices *m);
 
 mp_status mp_plan_reorder(mp_planner *p, const mp_ordered_args *args, const mp_reorder *c);
+
+/* Bytes at x from one order to another, in scratch memory unless they are in it already. */
+mp_status mp_plan_in_order(mp_planner *p, const mp_matrices *m, int32_t from, int32_t to, mp_ref x,
+                           mp_ref *out);
+
+/* Rows of bytes times a constant matrix of bytes in order COL, [in, out], with a float bias,
+ * rounded to bytes again. */
+typedef struct mp_ordered_product {
+    int64_t rows, in, out;
+    mp_ref x, bias;
+    int weights, x_scale, weight_scale, out_scale; /* inputs; weights may have a scale a column */
+} mp_ordered_product;
+
+mp_status mp_plan_ordered_product(mp_planner *p, const mp_ordered_product *x, mp_ref *bytes);
+
+/* `prepare` of such weights: the same in rows. */
+mp_status mp_ordered_prepare(mp_planner *p, int i);
 
 #endif
