@@ -32,6 +32,7 @@ typedef struct mp_attention {
     mp_ref cache_scale[2];       /* of k, of v */
     k_beams beams;               /* without `of`, which is: */
     mp_ref beams_of;
+    mp_ref block_starts, block_columns; /* of rule.blocks */
 } mp_attention;
 
 /* A rule without mask, lengths and sink, every key seen. */
@@ -43,6 +44,9 @@ k_score_rule mp_score_rule(int64_t batch, int64_t heads, int64_t kv_heads, int64
 mp_status mp_score_mask(k_score_rule *rule, const mp_tensor *mask);
 
 mp_status mp_plan_attention(mp_planner *p, const mp_attention *a);
+
+/* Whether that can follow rule.blocks and has rows enough for it; otherwise there must be none. */
+bool mp_attention_takes_blocks(const mp_attention *a);
 
 /* Whether that reads a quantised cache as it is, and follows beams. Otherwise `cache` must be NULL,
  * and `beams_of` MP_NOWHERE. */
