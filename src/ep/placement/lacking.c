@@ -33,7 +33,6 @@ static const char *const names[] = {
     "QuantizeBFP",
     "ReduceSumInteger",
     "Snpe",
-    "SparseAttentionIndexer",
     "TorchEmbedding",
 };
 /* clang-format on */

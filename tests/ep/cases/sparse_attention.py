@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SparseAttention of com.microsoft, against ONNX Runtime's CPU provider, which wants the memory of the caches shared, and
+"""SparseAttention of com.microsoft, against ONNX Runtime's CPU provider. It wants the memory of the caches shared and
 gets each entry alone: of several, it takes the weights of all but the longest ones from elsewhere. What it leaves
 undefined is computed in NumPy: rows behind the length of an entry, and blocks that are none."""
 
@@ -70,7 +70,7 @@ def by_numpy(given, num_heads, kv_num_heads, sparse_block_size, scale=0.0, do_ro
         for i in range(rows):
             position = i if total == rows else length - rows + i
             row = position // sparse_block_size
-            for h in range(num_heads if 0 <= position and row + 1 < starts.shape[1] else 0):
+            for h in range(num_heads if position >= 0 and row + 1 < starts.shape[1] else 0):
                 layout, g = h % len(starts), h // (num_heads // kv_num_heads)
                 blocks = columns[layout, max(starts[layout, row], 0) : max(starts[layout, row + 1], 0)].astype(np.int64)
                 seen = (blocks[blocks >= 0, None] * sparse_block_size + np.arange(sparse_block_size)).ravel()
