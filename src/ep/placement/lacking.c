@@ -26,7 +26,6 @@ static const char *const names[] = {
     "MatMulNBitsMlp",
     "MatMulNBitsQkv",
     "MulInteger",
-    "PackedSparseAttentionIndexer",
     "QLinearReduceMean",
     "QOrderedAttention",
     "QOrderedLongformerAttention",
