@@ -17,7 +17,6 @@
 /* clang-format off */
 static const char *const names[] = {
     "DequantizeBFP",
-    "DynamicSparseAttention",
     "EPContext",
     "FusedMatMulActivation",
     "GemmFastGelu",
