@@ -118,7 +118,7 @@ class Maker:
         self.model = Model(
             seed, case.op, case.domain, self.opset,
             [None if pair is None else (f"x{i}", pair[0], constant[i]) for i, pair in enumerate(pairs)],
-            [f"y{i}" for i in range(case.outputs)], op_model.attributes(case), kind,
+            case.output_names(), op_model.attributes(case), kind,
         )
         self.about = schema(case.op, self.opset, case.domain)
 

@@ -160,8 +160,8 @@ def output_types(case, opset, name):
         for i, pair in enumerate(values)
         if isinstance(case.inputs[i], K) and pair[1] not in CARRIED
     ]
-    outputs = [f"y{i}" for i in range(case.outputs)]
-    node = helper.make_node(case.op, names, outputs, domain=case.domain, **attributes(case))
+    node = helper.make_node(case.op, names, case.output_names(), domain=case.domain, **attributes(case))
+    outputs = list(filter(None, case.output_names()))
     graph = helper.make_graph([node], "types", inputs, [onnx.ValueInfoProto(name=y) for y in outputs], constants)
     given = [pair[1] for pair in values if pair is not None]
     model = helper.make_model(graph, opset_imports=imports(case, opset, given), ir_version=IR_VERSION)
@@ -180,7 +180,8 @@ def types_by_schema(case, opset, given):
     names = [getattr(y, "type_str", None) or y.typeStr for y in found.outputs]
     kinds = [[typed[name]] if name in typed else allowed.get(name, [name]) for name in names]
     kinds = [kind[0].removeprefix("tensor(").removesuffix(")") if len(kind) == 1 else None for kind in kinds]
-    return kinds + kinds[-1:] * (case.outputs - len(kinds))
+    kinds += kinds[-1:] * (case.outputs - len(kinds))
+    return [kind for i, kind in enumerate(kinds) if i not in case.absent]
 
 
 def infer_own(model):
@@ -217,8 +218,9 @@ def model_bytes(case, opset, name, kinds):
         else:
             dims = given_dims(case, i, values)
             inputs.append(helper.make_tensor_value_info(given, proto_type(carried(kind)), dims))
-    outs = [f"y{i}" for i in range(case.outputs)]
-    nodes.append(helper.make_node(case.op, names, outs, name="tested", domain=case.domain, **attributes(case)))
+    nodes.append(helper.make_node(case.op, names, case.output_names(), name="tested", domain=case.domain,
+                                  **attributes(case)))
+    outs = list(filter(None, case.output_names()))
     results, inner = [], []
     for i, kind in enumerate(kinds):
         name_out = outs[i]

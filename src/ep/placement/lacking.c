@@ -17,7 +17,6 @@
 /* clang-format off */
 static const char *const names[] = {
     "DequantizeBFP",
-    "DynamicSparseAttention",
     "EPContext",
     "FusedMatMulActivation",
     "GemmFastGelu",
@@ -25,12 +24,10 @@ static const char *const names[] = {
     "MatMulNBitsMlp",
     "MatMulNBitsQkv",
     "MulInteger",
-    "PackedSparseAttentionIndexer",
     "QLinearReduceMean",
     "QuantizeBFP",
     "ReduceSumInteger",
     "Snpe",
-    "SparseAttentionIndexer",
     "TorchEmbedding",
 };
 /* clang-format on */

@@ -23,20 +23,39 @@ K_FN int64_t a_length(const k_score_rule *rule, int64_t entry) {
     return given < 0 ? 0 : given < rule->keys ? given : rule->keys;
 }
 
-/* The keys [from, to) that query `row` may see, by all but the mask. */
+/* Which token of its entry query `row` is. */
+K_FN int64_t a_position(const k_score_rule *rule, int64_t length, int64_t row) {
+    return row + (rule->past_by_length ? length - rule->rows : rule->past);
+}
+
+/* The keys [from, to) that query `row` may see, by all but masks. */
 typedef struct a_span {
     int64_t from, to;
 } a_span;
 
 K_FN a_span a_visible(const k_score_rule *rule, int64_t length, int64_t row) {
-    const int64_t past = rule->past_by_length ? length - rule->rows : rule->past;
-    const int64_t next = row + past + 1; /* the first key after the query's own */
+    const int64_t next =
+        a_position(rule, length, row) + 1; /* the first key after the query's own */
     a_span span = {0, length < rule->mask_keys ? length : rule->mask_keys};
     if (rule->causal && next < span.to) {
         span.to = next < 0 ? 0 : next;
     }
     if (rule->window > 0 && next > rule->window) {
         span.from = next - rule->window;
+    }
+    return span;
+}
+
+/* Which of the columns name the blocks that a query sees, by its head and position. */
+K_FN a_span a_columns(const k_block_rule *blocks, int64_t head, int64_t position) {
+    const int64_t row = position / blocks->size, layout = head % blocks->layouts;
+    a_span span = {0, 0};
+    if (position >= 0 && row < blocks->rows) {
+        const int32_t *starts = blocks->starts + layout * (blocks->rows + 1) + row;
+        const int64_t from = starts[0] < 0 ? 0 : starts[0];
+        const int64_t to = starts[1] < blocks->most ? starts[1] : blocks->most;
+        span.from = layout * blocks->most + from;
+        span.to = from < to ? layout * blocks->most + to : span.from;
     }
     return span;
 }

@@ -12,6 +12,8 @@ enum {
     K_ATTENTION_SLICE = 8,      /* elements of a head that a lane of attention_few.cu holds */
     K_ATTENTION_LANES = 128,    /* of its blocks */
     K_ATTENTION_HEAD_MAX = 256, /* 32 lanes of a slice each; the tiles go no further either */
+    K_TILE_WINDOW = 256,        /* blocks that attention_tile_blocks looks at in one go */
+    K_TILE_SEEN_WORDS = 2,      /* bits for its rows */
     K_ATTENTION_STATE = 2       /* what is kept of a row beside its sums: its maximum and its sum */
 };
 
@@ -40,6 +42,16 @@ typedef enum k_padding_kind {
     K_PADDING_SPANS  /* the same, and behind all of them int32: the keys before that one, too */
 } k_padding_kind;
 
+/* Blocks of keys that queries see: a row of blocks for each block of queries, in CSR form, in
+ * `layouts` that heads take in turns. What is out of range there is left out. */
+typedef struct k_block_rule {
+    const int32_t *starts;  /* [layouts, rows + 1]: where rows begin among the columns */
+    const int32_t *columns; /* [layouts, most] */
+    int64_t layouts, rows, most;
+    int32_t size; /* tokens of a block; 0: every key is seen */
+    int32_t unused;
+} k_block_rule;
+
 /* Which keys a query sees and what becomes of their scores. Row r of a key head is query r % rows
  * of query head r / rows of its group. */
 typedef struct k_score_rule {
@@ -59,6 +71,7 @@ typedef struct k_score_rule {
     int32_t past_by_length; /* the queries are the last of the valid keys */
     int32_t causal, unused;
     double scale, softcap;
+    k_block_rule blocks; /* of attention_tile_blocks and attention_blocks */
 } k_score_rule;
 
 /* Groups of `width` entries that take rows of the past from each other. */

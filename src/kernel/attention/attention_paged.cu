@@ -1,10 +1,11 @@
-/* attention_paged.cu - attention of the tokens of a packed batch over caches in blocks.
+/* attention_paged.cu - attention of the tokens of a batch over caches that grow in place.
  *
  * A block of lanes has some query heads of a key head, of one token or of neighbours, and a share
  * of the keys. Some lanes hold a key, several such groups take keys in turns, and what they have
  * found meets in shared memory, as in attention_few.cu. Where the cache has codes, the scales of
  * the keys go into the queries and those of the values into the result, unless there are keys
- * beside it: tokens that choose their keys count through a list of them, key by key.
+ * beside it: tokens that choose their keys count through a list of them, key by key, and those that
+ * see blocks of keys through their tokens.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention.h"
 #include "kernel/attention/paged_keys.h"
@@ -75,19 +76,19 @@ K_FN void p_load(const mp_paged_args *args, const p_part *p, const uint8_t *row,
 /* ---- keys ---- */
 
 K_FN void p_load_key(const mp_paged_args *args, const p_part *p, p_key key, float *k, float *v) {
-    if (CHOSEN && key.slot < 0) { /* there may be no cache and no key at all */
+    if (LISTED && key.row < 0) { /* there may be no cache and no key at all */
         P_LOOP(e, SLICE) {
             k[e] = v[e] = 0;
         }
         return;
     }
     if (CHOSEN && key.beside) {
-        const int64_t row = key.slot * args->head_size;
+        const int64_t row = key.row * args->head_size;
         p_load(args, p, (const uint8_t *)((const T *)args->choice.key + row), 0, 1, k);
         p_load(args, p, (const uint8_t *)((const T *)args->choice.value + row), 1, 1, v);
         return;
     }
-    const int64_t row = (key.slot < 0 ? 0 : key.slot) * args->at.kv_heads + p->kv_head;
+    const int64_t row = key.row < 0 ? 0 : key.row;
     p_load(args, p, (const uint8_t *)args->k + row * args->cache[0].row, 0, 0, k);
     p_load(args, p, (const uint8_t *)args->v + row * args->cache[1].row, 1, 0, v);
 }
@@ -128,7 +129,7 @@ K_FN void p_keys(const mp_paged_args *args, const p_part *p, p_state *state) {
                         dot += state->q[r][e] * keys[n][e];
                     }
                     dot = p_meet(dot, p->lanes);
-                    if (found[n].slot >= 0 && key >= p->from[r] && key < p->to[r]) {
+                    if (found[n].row >= 0 && key >= p->from[r] && key < p->to[r]) {
                         p_add(state, r, a_capped(&args->rule, dot), values[n], args->v_head_size);
                     }
                 }
@@ -214,7 +215,9 @@ K_FN void p_write(const mp_paged_args *args, const p_part *p, const float *share
 
 /* Neighbouring tokens of one entry, or one of none. */
 K_FN void p_tokens(const mp_paged_args *args, p_part *p, float *shared) {
-    if (CHOSEN) {
+    if (BLOCKS) {
+        p_look_blocks(args, p);
+    } else if (CHOSEN) {
         p_look_chosen(args, p);
     } else {
         p_look(args, p);
@@ -234,7 +237,8 @@ K_BLOCK_KERNEL_UP_TO(K_PAGED_LANES, mp_paged_args, args) {
     K_SHARED(float, shared);
     const k_score_rule *rule = &args.rule;
     const k_paged *at = &args.at;
-    const int64_t chunks = (rule->group + ROWS - 1) / ROWS;
+    const int32_t at_once = args.heads_at_once;
+    const int64_t chunks = (rule->group + at_once - 1) / at_once;
     const int64_t pieces = (at->tokens + args.tokens_at_once - 1) / args.tokens_at_once;
     p_part p;
     p.lanes = K_HOST ? 1 : args.group_lanes;
@@ -250,16 +254,16 @@ K_BLOCK_KERNEL_UP_TO(K_PAGED_LANES, mp_paged_args, args) {
         rest /= chunks;
         p.kv_head = rest % at->kv_heads;
         const int64_t first = rest / at->kv_heads * args.tokens_at_once;
-        const int64_t left = rule->group - chunk * ROWS;
+        const int64_t left = rule->group - chunk * at_once;
         const int64_t end =
             first + args.tokens_at_once < at->tokens ? first + args.tokens_at_once : at->tokens;
-        p.head = p.kv_head * rule->group + chunk * ROWS;
-        p.heads = (int32_t)(left < ROWS ? left : ROWS);
+        p.head = p.kv_head * rule->group + chunk * at_once;
+        p.heads = (int32_t)(left < at_once ? left : at_once);
         for (p.token = first; p.token < end;) {
             int64_t next = p.token + 1;
-            p.entry = k_entry_of(at->starts, at->batch, 0, at->tokens, p.token);
+            p.entry = k_entry_of(at->starts, at->batch, at->rows, at->tokens, p.token);
             if (p.entry >= 0) {
-                const k_tokens own = k_tokens_of(at->starts, p.entry, 0, at->tokens);
+                const k_tokens own = p_tokens_of(at, p.entry);
                 next = own.first + own.count < end ? own.first + own.count : end;
             }
             p.rows = (int32_t)(next - p.token) * p.heads;

@@ -9,10 +9,14 @@
  *     weight [tile_keys][tile_rows + 4]
  *     sum    [tile_rows][v size]
  *     top, total, shrink, from, to, mask_row, padding_row: one a row; part: four a row
+ *     seen   [K_TILE_WINDOW][2], with K_BLOCKS: a bit for each row that sees a block of keys
  *
  * With K_LISTED some tokens are listed: those are rows of tiles of their own, which come first,
  * since they are the longest, and see all keys; behind the keys that the other rows see by the rule
  * pass the listed ones. How many there are is read here: a tile beyond the list has nothing to do.
+ *
+ * With K_BLOCKS rows see some blocks of the keys. Which ones is found for a window of blocks at a
+ * time, and tiles of keys that no row sees are passed over.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention.h"
 
@@ -25,6 +29,7 @@ typedef struct K_ALIGN(16) tile_four {
 typedef struct tile {
     float *q, *kv, *weight, *sum, *top, *total, *shrink, *part;
     int32_t *from, *to;
+    uint32_t *seen;
     int64_t *mask_row, *padding_row;
     int32_t head, value; /* sizes, rounded up to 8 */
     int32_t rows, keys;  /* of a tile */
@@ -37,6 +42,7 @@ typedef struct tile {
     int32_t own;                 /* the rows are these tokens */
     int32_t passing;             /* so are the keys */
 #endif
+    int64_t window; /* the first block of it */
 } tile;
 
 K_FN int32_t tile_padded(int32_t size) {
@@ -64,6 +70,8 @@ K_FN tile tile_layout(const mp_attention_args *args, unsigned char *shared) {
     t.part = t.shrink + t.rows;
     t.from = (int32_t *)(void *)(t.part + PARTS * t.rows);
     t.to = t.from + t.rows;
+    t.seen = (uint32_t *)(t.to + t.rows);
+    t.window = 0;
     return t;
 }
 
@@ -126,6 +134,62 @@ K_FN int32_t tile_sees(const tile *t, int64_t r, int64_t key) {
 #endif
     return inside;
 }
+
+/* ---- blocks ---- */
+
+enum { WORDS = K_TILE_SEEN_WORDS, WORD = 32 };
+
+K_FN void tile_mark(uint32_t *word, uint32_t bit) {
+#if K_HOST
+    *word |= bit; /* lanes of a block take turns */
+#else
+    atomicOr(word, bit);
+#endif
+}
+
+/* Which rows see which blocks of the window that begins at `first`. */
+K_FN void tile_look(const k_score_rule *rule, tile *t, int64_t first) {
+    t->window = first;
+    __syncthreads(); /* the window before is still looked at */
+    K_BLOCK_LOOP(i, K_TILE_WINDOW * WORDS) {
+        t->seen[i] = 0;
+    }
+    __syncthreads();
+    const int64_t length = a_length(rule, t->entry);
+    K_BLOCK_LOOP(i, t->row_count * PARTS) {
+        const int32_t r = (int32_t)(i / PARTS);
+        const int64_t at = a_position(rule, length, tile_query(rule, t, r));
+        const a_span span = a_columns(&rule->blocks, tile_head(rule, t, r), at);
+        for (int64_t c = span.from + i % PARTS; c < span.to; c += PARTS) {
+            const int64_t block = rule->blocks.columns[c] - first;
+            if (block >= 0 && block < K_TILE_WINDOW) {
+                tile_mark(t->seen + block * WORDS + r / WORD, 1u << r % WORD);
+            }
+        }
+    }
+    __syncthreads();
+}
+
+/* Whether any row sees any of the keys of a tile. */
+K_FN int tile_is_seen(const k_score_rule *rule, const tile *t, int64_t key, int64_t end) {
+    const int64_t last = (key + t->keys < end ? key + t->keys : end) - 1;
+    for (int64_t b = key / rule->blocks.size; b <= last / rule->blocks.size; b++) {
+        for (int32_t w = 0; w < WORDS; w++) {
+            if (t->seen[(b - t->window) * WORDS + w]) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* A window ends where a tile does. */
+K_FN int tile_sees_block(const k_score_rule *rule, const tile *t, int32_t r, int64_t key) {
+    const int64_t block = (int64_t)((uint32_t)key / (uint32_t)rule->blocks.size) - t->window;
+    return K_BLOCKS == 0 || (t->seen[block * WORDS + r / WORD] >> r % WORD & 1);
+}
+
+/* ---- tiles ---- */
 
 /* Q and what is known of its rows. */
 K_FN void tile_begin(const mp_attention_args *args, const tile *t) {
@@ -223,7 +287,7 @@ K_FN void tile_scores(const mp_attention_args *args, const tile *t, int64_t key_
             tile_four column;
             K_UNROLL for (int32_t r = 0; r < SIDE; r++) {
                 float score = A_NONE;
-                if (tile_sees(t, r0 + r, key)) {
+                if (tile_sees(t, r0 + r, key) && tile_sees_block(rule, t, r0 + r, key)) {
                     score = a_masked(rule, t->mask_row[r0 + r], key, a_capped(rule, dot[r][c]));
                     score = a_padded(rule, t->padding_row[r0 + r], t->entry, key, score);
                 }
@@ -329,9 +393,12 @@ K_FN a_span tile_keys_seen(const k_score_rule *rule, const tile *t) {
     return span;
 }
 
-/* The keys [seen.from, seen.to) pass. */
+/* The keys [seen.from, seen.to) pass, of one window where there are blocks. */
 K_FN void tile_pass(const mp_attention_args *args, const tile *t, a_span seen) {
     for (int64_t key = seen.from; key < seen.to; key += t->keys) {
+        if (K_BLOCKS && !tile_is_seen(&args->rule, t, key, seen.to)) {
+            continue;
+        }
         tile_load_keys(args, t, key, seen.to);
         __syncthreads();
         tile_scores(args, t, key);
@@ -407,7 +474,17 @@ K_BLOCK_KERNEL_UP_TO(256, mp_attention_args, args) {
     for (int64_t i = blockIdx.x; i < rule->batch * rule->kv_heads * row_tiles; i += gridDim.x) {
         tile_place(rule, &t, i);
         tile_begin(&args, &t);
-        tile_pass(&args, &t, tile_keys_seen(rule, &t));
+        const a_span seen = tile_keys_seen(rule, &t);
+        if (K_BLOCKS) {
+            const int64_t step = (int64_t)K_TILE_WINDOW * rule->blocks.size;
+            for (int64_t from = seen.from / step * step; from < seen.to; from += step) {
+                const a_span window = {from, from + step < seen.to ? from + step : seen.to};
+                tile_look(rule, &t, from / rule->blocks.size);
+                tile_pass(&args, &t, window);
+            }
+        } else {
+            tile_pass(&args, &t, seen);
+        }
         __syncthreads();
         tile_end(&args, &t);
         __syncthreads();

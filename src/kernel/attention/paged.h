@@ -1,4 +1,4 @@
-/* paged.h - where tokens of a packed batch lie in caches in blocks.
+/* paged.h - where tokens of a batch lie in caches that grow in place.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_PAGED_H
 #define MP_KERNEL_PAGED_H
@@ -9,18 +9,28 @@
 
 /* Tokens of an entry that were there before. */
 K_FN int64_t p_past(const k_paged *at, int64_t entry) {
-    const int32_t past = at->past[entry];
-    return past < 0 ? 0 : past;
+    const int64_t past = at->past ? at->past[entry] + at->past_more : 0;
+    const int64_t most = at->block_size > 0 ? past : at->capacity - at->rows;
+    return past < 0 ? 0 : past < most ? past : most;
 }
 
-/* The slot of token `j` of an entry, or -1. */
-K_FN int64_t p_slot(const k_paged *at, int64_t entry, int64_t j) {
+/* Which tokens an entry has. */
+K_FN k_tokens p_tokens_of(const k_paged *at, int64_t entry) {
+    return k_tokens_of(at->starts, entry, at->rows, at->tokens);
+}
+
+/* The row of a head of token `j` of an entry, or -1. */
+K_FN int64_t p_row(const k_paged *at, int64_t entry, int64_t head, int64_t j) {
+    if (at->block_size == 0) {
+        return j < at->capacity ? (entry * at->kv_heads + head) * at->capacity + j : -1;
+    }
     const int64_t index = j / at->block_size;
     if (index >= at->table_blocks) {
         return -1;
     }
     const int64_t block = at->table[entry * at->table_blocks + index];
-    return block >= 0 && block < at->blocks ? block * at->block_size + j % at->block_size : -1;
+    const int64_t slot = block * at->block_size + j % at->block_size;
+    return block >= 0 && block < at->blocks ? slot * at->kv_heads + head : -1;
 }
 
 /* The scale of element `i` of a head. */

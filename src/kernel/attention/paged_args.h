@@ -1,9 +1,10 @@
-/* paged_args.h - arguments of the kernels of attention over caches in blocks.
+/* paged_args.h - arguments of the kernels of attention over caches that grow in place.
  *
- * A cache has `blocks` blocks of `block_size` tokens, each with a row for every key head. Token j
- * of an entry is token j % block_size of the block that its table names for j / block_size. Tables,
- * lengths and slots come from a model: a key of no block counts as left out, a token of no slot is
- * not kept. The packed batch is as in kernel/core/packed_batch.h.
+ * A cache in blocks has `blocks` blocks of `block_size` tokens, each with a row for every key head.
+ * Token j of an entry is token j % block_size of the block that its table names for
+ * j / block_size. Any other has `capacity` rows for every key head of an entry. Tables, lengths and
+ * slots come from a model: a key of no block counts as left out, a token of no slot is not kept.
+ * The packed batch is as in kernel/core/packed_batch.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_PAGED_ARGS_H
 #define MP_KERNEL_PAGED_ARGS_H
@@ -20,9 +21,13 @@ enum {
 
 /* Which tokens are whose and where they are kept. */
 typedef struct k_paged {
-    const int32_t *starts, *past, *table;
+    const int32_t *starts; /* NULL: each entry has `rows` tokens */
+    const int32_t *past;   /* tokens of an entry that were there before, less past_more; or NULL */
+    const int32_t *table;
     int64_t tokens, batch, blocks, table_blocks;
-    int32_t block_size, kv_heads;
+    int64_t rows, past_more, capacity;
+    int32_t block_size; /* 0: caches are [entry, key head, capacity] */
+    int32_t kv_heads;
 } k_paged;
 
 /* Keys [0] and values [1] as they are kept: elements of the type of the instance, or codes times a
@@ -39,10 +44,12 @@ typedef struct k_paged_cache {
  * the caches that the rule lets it see come before, and count once. */
 typedef struct k_paged_choice {
     const int32_t *indices, *counts;
-    const int32_t *lengths; /* of the own keys of each entry; NULL: they are of the caches */
+    const int32_t *lengths; /* of the own keys of each entry; NULL: all count */
     const void *key, *value;
     int64_t most, capacity;
-    int32_t heads; /* of the own keys: 1, or as many as the caches have */
+    int32_t beside;      /* they are of the own keys */
+    int32_t heads;       /* of the own keys: 1, or as many as the caches have */
+    int32_t heads_first; /* own keys are [entry, head, token] */
     int32_t local;
 } k_paged_choice;
 
@@ -55,11 +62,12 @@ typedef struct mp_paged_args {
     int32_t head_size, v_head_size;
     int32_t wide;                /* pieces are whole and aligned */
     int32_t group_lanes, groups; /* lanes that share a key, keys at a time */
-    int32_t tokens_at_once;
+    int32_t tokens_at_once, heads_at_once;
     k_paged at;
     k_paged_cache cache[2];
     k_paged_choice choice;
-    k_score_rule rule; /* heads, kv_heads, group, causal, window, scale, softcap and sink of it */
+    k_score_rule rule; /* heads, kv_heads, group, causal, window, scale, softcap and sink of it,
+                        * and with blocks all but masks */
 } mp_paged_args;
 
 /* Rows of new tokens: queries (where they change), keys and values. */
@@ -69,6 +77,7 @@ typedef struct mp_paged_store_args {
     const void *weight[2];     /* of queries and keys: they are normalised; or NULL */
     const void *cosine, *sine; /* or NULL */
     const int32_t *slots;      /* of each token, or NULL: by the table */
+    const int64_t *positions;  /* that tokens are turned by, or NULL: where they are */
     int64_t pitch[3];
     int64_t heads[3]; /* 0 for none */
     int64_t cache_rows;

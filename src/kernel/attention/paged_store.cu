@@ -1,6 +1,6 @@
-/* paged_store.cu - new tokens on their way into caches in blocks: their queries and keys are
- * normalised and rotated by their positions, keys and values are kept as elements or as codes. A
- * few lanes take a head; it stays in shared memory while its pairs are turned.
+/* paged_store.cu - new tokens on their way into caches that grow in place: their queries and keys
+ * are normalised and rotated by their positions, keys and values are kept as elements or as codes.
+ * A few lanes take a head; it stays in shared memory while its pairs are turned.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/paged.h"
 #include "kernel/core/row_lanes.h"
@@ -9,6 +9,7 @@ enum { QUERY, KEY, VALUE };
 
 typedef struct ps_row {
     int64_t token, head, entry, position; /* entry of -1: there is no such row */
+    int64_t angle;                        /* the position that it is turned by */
     int32_t kind;
 } ps_row;
 
@@ -22,13 +23,14 @@ K_FN ps_row ps_row_of(const mp_paged_store_args *args, int64_t row, int64_t head
         r.kind++;
     }
     r.entry = -1;
-    r.position = 0;
+    r.position = r.angle = 0;
     if (r.token < args->at.tokens) {
         const k_paged *at = &args->at;
-        r.entry = k_entry_of(at->starts, at->batch, 0, at->tokens, r.token);
+        r.entry = k_entry_of(at->starts, at->batch, at->rows, at->tokens, r.token);
     }
     if (r.entry >= 0) {
-        r.position = p_past(&args->at, r.entry) + r.token - args->at.starts[r.entry];
+        r.position = p_past(&args->at, r.entry) + r.token - p_tokens_of(&args->at, r.entry).first;
+        r.angle = args->positions ? args->positions[r.token] : r.position;
     }
     return r;
 }
@@ -42,8 +44,8 @@ K_FN float ps_turned(const mp_paged_store_args *args, const ps_row *r, const flo
     const int32_t pair = args->interleaved ? at / 2 : at % half;
     const int32_t second = args->interleaved ? at % 2 : at >= half;
     const int32_t step = args->interleaved ? 1 : half;
-    const int64_t last = args->cache_rows - 1;
-    const int64_t angle = (r->position < last ? r->position : last) * half + pair;
+    const int64_t last = args->cache_rows - 1, turn = r->angle < 0 ? 0 : r->angle;
+    const int64_t angle = (turn < last ? turn : last) * half + pair;
     const float c = T_load(((const T *)args->cosine)[angle]);
     const float s = T_load(((const T *)args->sine)[angle]);
     return second ? x[i] * c + x[i - step] * s : x[i] * c - x[i + step] * s;
@@ -60,14 +62,18 @@ K_FN uint32_t ps_code(const k_narrow *code, float x) {
 
 K_FN void ps_keep(const mp_paged_store_args *args, const ps_row *r, const float *x, k_round t) {
     const k_paged_cache *cache = &args->cache[r->kind - KEY];
-    const int64_t all = args->at.blocks * args->at.block_size;
-    int64_t slot =
-        args->slots ? (int64_t)args->slots[r->token] : p_slot(&args->at, r->entry, r->position);
-    if (slot < 0 || slot >= all) {
+    const k_paged *at = &args->at;
+    int64_t row = -1;
+    if (args->slots) {
+        const int64_t slot = args->slots[r->token];
+        row = slot < at->blocks * at->block_size ? slot * at->kv_heads + r->head : -1;
+    } else {
+        row = p_row(at, r->entry, r->head, r->position);
+    }
+    if (row < 0) {
         return;
     }
-    uint8_t *to =
-        (uint8_t *)args->to[r->kind] + (slot * args->at.kv_heads + r->head) * (int64_t)cache->row;
+    uint8_t *to = (uint8_t *)args->to[r->kind] + row * (int64_t)cache->row;
     if (!cache->scale) {
         for (int32_t i = (int32_t)t.lane; i < args->size; i += (int32_t)t.width) {
             ((T *)(void *)to)[i] = T_store(ps_turned(args, r, x, i));

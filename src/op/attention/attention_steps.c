@@ -150,6 +150,8 @@ static mp_status launch(mp_planner *p, const mp_attention *a, const mp_kernel *k
         MP_BIND(mp_attention_args, rule.lengths, a->lengths),
         MP_BIND(mp_attention_args, rule.sink, a->sink),
         MP_BIND(mp_attention_args, rule.padding, a->padding),
+        MP_BIND(mp_attention_args, rule.blocks.starts, a->block_starts),
+        MP_BIND(mp_attention_args, rule.blocks.columns, a->block_columns),
         MP_BIND(mp_attention_args, beams.of, a->beams_of),
         MP_BIND(mp_attention_args, cache.scale[0], a->cache_scale[0]),
         MP_BIND(mp_attention_args, cache.scale[1], a->cache_scale[1]));
@@ -210,7 +212,8 @@ static size_t tile_bytes(const mp_attention *a, int64_t rows, int64_t keys) {
     const int64_t v = keys * value;
     const int64_t floats = head * (rows + 4) + MP_MAX(k, v) + keys * (rows + 4) + rows * value +
                            rows * 7 /* top, total, shrink, part */;
-    return (size_t)(floats * 4 + rows * (2 * 8 + 2 * 4));
+    const int64_t seen = a->rule.blocks.size > 0 ? K_TILE_WINDOW * K_TILE_SEEN_WORDS : 0;
+    return (size_t)(floats * 4 + rows * (2 * 8 + 2 * 4) + seen * 4);
 }
 
 /* The largest tiles that leave room for a second block, or that fit at all. */
@@ -238,7 +241,8 @@ static mp_status plan_tiles(mp_planner *p, const mp_attention *a) {
     }
     const int64_t row_tiles = MP_CEIL_DIV(rule->group * rule->rows, args.tile_rows);
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "attention_tile_%s", mp_dtype_word(a->type)));
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_tile_%s%s", rule->blocks.size > 0 ? "blocks_" : "",
+                          mp_dtype_word(a->type)));
     mp_grid grid = mp_plan_grid_rows(p, rule->batch * rule->kv_heads * row_tiles, TILE_LANES);
     grid.shared_bytes = (uint32_t)bytes;
     return launch(p, a, kernel, grid, &args, MP_NOWHERE);
@@ -306,6 +310,9 @@ typedef enum way { FEW, TILES, PRODUCTS } way;
 
 static way choose_way(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
+    if (rule->blocks.size > 0) {
+        return TILES;
+    }
     const int32_t asked = p->node->options.sdpa_kernel;
     const int32_t allowed = (asked & MP_SDPA_ALL) != 0 ? asked & MP_SDPA_ALL : MP_SDPA_ALL;
     const double work = (double)rule->batch * (double)rule->heads * (double)rule->rows *
@@ -318,6 +325,10 @@ static way choose_way(const mp_planner *p, const mp_attention *a) {
         return PRODUCTS;
     }
     return (allowed & MP_SDPA_FEW) != 0 && (few || !tiles) ? FEW : TILES;
+}
+
+bool mp_attention_takes_blocks(const mp_attention *a) {
+    return can_fuse(a) && a->rule.group * a->rule.rows > FEW_ROWS_MAX;
 }
 
 bool mp_attention_reads_cache(const mp_planner *p, const mp_attention *a) {

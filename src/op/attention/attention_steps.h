@@ -32,6 +32,7 @@ typedef struct mp_attention {
     mp_ref cache_scale[2];       /* of k, of v */
     k_beams beams;               /* without `of`, which is: */
     mp_ref beams_of;
+    mp_ref block_starts, block_columns; /* of rule.blocks */
 } mp_attention;
 
 /* A rule without mask, lengths and sink, every key seen. */
@@ -53,6 +54,9 @@ typedef struct mp_listed {
 } mp_listed;
 
 mp_status mp_plan_attention_listed(mp_planner *p, const mp_attention *a, const mp_listed *own);
+
+/* Whether that can follow rule.blocks and has rows enough for it; otherwise there must be none. */
+bool mp_attention_takes_blocks(const mp_attention *a);
 
 /* Whether that reads a quantised cache as it is, and follows beams. Otherwise `cache` must be NULL,
  * and `beams_of` MP_NOWHERE. */

@@ -1,4 +1,5 @@
-/* paged_read.c - what a node of PagedAttention or SparsePagedAttention asks for.
+/* paged_read.c - what a node of PagedAttention or SparsePagedAttention asks for, and what others
+ * share with them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/paged_read.h"
 
@@ -9,13 +10,21 @@
 
 static mp_status no_fit(const mp_planner *p, const char *why) {
     char q[MP_SHAPE_TEXT], cache[MP_SHAPE_TEXT];
-    return MP_FAIL(INVALID_ARGUMENT, "query of shape %s and key_cache of shape %s: %s",
+    return MP_FAIL(INVALID_ARGUMENT, "query of shape %s and a cache of keys of shape %s: %s",
                    mp_shape_text(&p->in[MP_PAGED_QUERY].shape, q),
                    mp_shape_text(&p->in[MP_PAGED_K_CACHE].shape, cache), why);
 }
 
+static const mp_paged_order *order_of(const mp_planner *p) {
+    return (const mp_paged_order *)p->node->op->detail;
+}
+
 static const mp_tensor *in(const mp_planner *p, int role) {
     return mp_plan_in(p, mp_paged_at(p, role));
+}
+
+static mp_ref ref(const mp_planner *p, int role) {
+    return in(p, role) != NULL ? MP_IN(mp_paged_at(p, role)) : MP_NOWHERE;
 }
 
 /* Whether input `i` is one line of `count`, or absent. */
@@ -25,7 +34,7 @@ static bool is_line(const mp_planner *p, int i, int64_t count) {
 
 /* ---- heads ---- */
 
-static mp_status read_layout(const mp_planner *p, mp_paged_read *r) {
+static mp_status read_layout(const mp_planner *p, mp_paged *r) {
     const char *layout = mp_node_string(p->node, "kv_cache_layout", "SEPARATE");
     r->latent = strcmp(layout, "LATENT") == 0;
     if (!r->latent && strcmp(layout, "SEPARATE") != 0) {
@@ -41,7 +50,7 @@ static mp_status read_layout(const mp_planner *p, mp_paged_read *r) {
 }
 
 /* Queries, keys and values: apart, or behind each other in each row. */
-static mp_status read_rows(const mp_planner *p, mp_paged_read *r) {
+static mp_status read_rows(const mp_planner *p, mp_paged *r) {
     const mp_shape *q = &p->in[MP_PAGED_QUERY].shape;
     const mp_tensor *key = in(p, MP_PAGED_KEY), *value = in(p, MP_PAGED_VALUE);
     const int64_t heads = mp_node_int(p->node, "num_heads", 0);
@@ -54,9 +63,11 @@ static mp_status read_rows(const mp_planner *p, mp_paged_read *r) {
                        (long long)heads, (long long)kv);
     }
     const int64_t all = packed ? heads + 2 * kv : heads;
-    const int64_t size = q->rank == 2 ? q->dim[1] / all : 0;
-    const mp_shape rows = {.rank = 2, .dim = {q->dim[0], kv * size}};
-    if (q->rank != 2 || size * all != q->dim[1] || (packed && value != NULL) ||
+    const int rank = order_of(p)->dense ? 3 : 2;
+    const int64_t width = q->rank == rank ? q->dim[rank - 1] : -1, size = width / all;
+    mp_shape rows = *q;
+    rows.dim[rank - 1] = kv * size;
+    if (q->rank != rank || size * all != width || (packed && value != NULL) ||
         (!packed && !r->latent && value == NULL) ||
         (key != NULL && !mp_shape_equal(&key->shape, &rows)) ||
         (value != NULL && !mp_shape_equal(&value->shape, &rows))) {
@@ -69,8 +80,8 @@ static mp_status read_rows(const mp_planner *p, mp_paged_read *r) {
     r->x[2] = packed      ? mp_ref_at(r->x[0], (uint64_t)(heads + kv) * head_bytes)
               : r->latent ? MP_NOWHERE
                           : MP_IN(MP_PAGED_VALUE);
-    r->store.pitch[0] = q->dim[1];
-    r->store.pitch[1] = r->store.pitch[2] = packed ? q->dim[1] : kv * size;
+    r->store.pitch[0] = width;
+    r->store.pitch[1] = r->store.pitch[2] = packed ? width : kv * size;
     r->store.heads[1] = kv;
     r->store.heads[2] = r->latent ? 0 : kv;
     if (size > K_PAGED_HEAD_MAX) {
@@ -78,8 +89,8 @@ static mp_status read_rows(const mp_planner *p, mp_paged_read *r) {
                        (long long)size, K_PAGED_HEAD_MAX);
     }
     r->store.size = r->attention.head_size = (int32_t)size;
-    r->attention.q_pitch = q->dim[1];
-    r->store.at.tokens = q->dim[0];
+    r->attention.q_pitch = width;
+    r->store.at.tokens = rank == 3 ? q->dim[0] * q->dim[1] : q->dim[0];
     r->store.at.kv_heads = (int32_t)kv;
     r->attention.rule.heads = heads;
     r->attention.rule.kv_heads = kv;
@@ -87,7 +98,7 @@ static mp_status read_rows(const mp_planner *p, mp_paged_read *r) {
     return MP_OK;
 }
 
-static mp_status read_values(const mp_planner *p, mp_paged_read *r) {
+static mp_status read_values(const mp_planner *p, mp_paged *r) {
     const int64_t size = r->store.size;
     const int64_t asked = mp_node_int(p->node, "v_head_size", 0);
     const int64_t value = asked == 0 ? size : asked;
@@ -105,6 +116,14 @@ static mp_status read_values(const mp_planner *p, mp_paged_read *r) {
     return MP_OK;
 }
 
+mp_status mp_paged_read_heads(const mp_planner *p, mp_paged *out) {
+    MP_TRY(read_rows(p, out));
+    MP_TRY(read_values(p, out));
+    out->attention.wide = p->align >= 16 && out->store.size % K_PAGED_PIECE == 0 &&
+                          out->attention.v_head_size % K_PAGED_PIECE == 0;
+    return MP_OK;
+}
+
 /* ---- caches ---- */
 
 static const struct {
@@ -116,7 +135,7 @@ static const struct {
              {"float4e2m1", MP_U8, MP_F4E2M1}};
 
 /* Elements, or codes of a type that the tensor's or an attribute says. */
-static mp_status read_code(const mp_planner *p, mp_paged_read *r, int i, const char *attr,
+static mp_status read_code(const mp_planner *p, mp_paged *r, int i, const char *attr,
                            k_paged_cache *cache) {
     const mp_dtype holder = p->in[i].type;
     const char *word = mp_node_string(p->node, attr, "");
@@ -142,7 +161,7 @@ static mp_status read_code(const mp_planner *p, mp_paged_read *r, int i, const c
 }
 
 /* The scales of codes. */
-static mp_status read_scale(const mp_planner *p, const mp_paged_read *r, int i, const char *attr,
+static mp_status read_scale(const mp_planner *p, const mp_paged *r, int i, const char *attr,
                             k_paged_cache *cache) {
     const char *word = mp_node_string(p->node, attr, "NONE");
     const bool coded = cache->code.width != 0, none = strcmp(word, "NONE") == 0;
@@ -160,7 +179,7 @@ static mp_status read_scale(const mp_planner *p, const mp_paged_read *r, int i, 
     return MP_OK;
 }
 
-static mp_status read_caches(const mp_planner *p, mp_paged_read *r) {
+static mp_status read_caches(const mp_planner *p, mp_paged *r) {
     k_paged_cache *cache = r->store.cache;
     const mp_shape *k = &p->in[MP_PAGED_K_CACHE].shape;
     MP_TRY(read_code(p, r, MP_PAGED_K_CACHE, "k_cache_dtype", &cache[0]));
@@ -180,6 +199,8 @@ static mp_status read_caches(const mp_planner *p, mp_paged_read *r) {
         return no_fit(p, "the caches need one shape of blocks, tokens of a block, kv_num_heads and "
                          "as much as a head takes");
     }
+    r->scale[0] = ref(p, MP_PAGED_K_SCALE);
+    r->scale[1] = ref(p, r->latent ? MP_PAGED_K_SCALE : MP_PAGED_V_SCALE);
     r->store.at.blocks = k->dim[0];
     r->store.at.block_size = (int32_t)k->dim[1];
     return MP_OK;
@@ -187,7 +208,7 @@ static mp_status read_caches(const mp_planner *p, mp_paged_read *r) {
 
 /* ---- lengths and the rest ---- */
 
-static mp_status read_tables(const mp_planner *p, mp_paged_read *r) {
+static mp_status read_tables(const mp_planner *p, mp_paged *r) {
     const mp_shape *starts = &p->in[MP_PAGED_STARTS].shape, *table = &p->in[MP_PAGED_TABLE].shape;
     k_paged *at = &r->store.at;
     at->batch = starts->rank == 1 ? starts->dim[0] - 1 : -1;
@@ -198,6 +219,10 @@ static mp_status read_tables(const mp_planner *p, mp_paged_read *r) {
                          "for each token");
     }
     at->table_blocks = table->dim[1];
+    r->starts = MP_IN(MP_PAGED_STARTS);
+    r->past = MP_IN(MP_PAGED_PAST);
+    r->table = MP_IN(MP_PAGED_TABLE);
+    r->slots = ref(p, MP_PAGED_SLOTS);
     enum { BOUNDS_MOST = 5 };
     int64_t bound[BOUNDS_MOST] = {0};
     int count = 0;
@@ -209,8 +234,8 @@ static mp_status read_tables(const mp_planner *p, mp_paged_read *r) {
     return MP_OK;
 }
 
-/* Norms and rotary positions, which queries are copied for. */
-static mp_status read_changes(const mp_planner *p, mp_paged_read *r) {
+/* Queries are copied for norms and rotary positions. */
+static mp_status read_turns(const mp_planner *p, mp_paged *r) {
     const bool turned = mp_node_int(p->node, "do_rotary", 0) != 0;
     const bool normed = in(p, MP_PAGED_Q_NORM) != NULL;
     const mp_tensor *cosine = in(p, MP_PAGED_COSINE), *sine = in(p, MP_PAGED_SINE);
@@ -221,6 +246,8 @@ static mp_status read_changes(const mp_planner *p, mp_paged_read *r) {
                       "q_norm_weight and k_norm_weight need a number for each element of a head, "
                       "both or none of them");
     }
+    r->weight[0] = ref(p, MP_PAGED_Q_NORM);
+    r->weight[1] = ref(p, MP_PAGED_K_NORM);
     store->epsilon = mp_node_float(p->node, "qk_norm_epsilon", 1e-6f);
     store->heads[0] = turned || normed ? r->attention.rule.heads : 0;
     if (!turned) {
@@ -234,11 +261,47 @@ static mp_status read_changes(const mp_planner *p, mp_paged_read *r) {
                       "do_rotary needs cos_cache and sin_cache of one shape, with a row for each "
                       "position that fits a head behind rotary_offset");
     }
+    r->cosine = ref(p, MP_PAGED_COSINE);
+    r->sine = ref(p, MP_PAGED_SINE);
     store->cache_rows = cosine->shape.dim[0];
     store->half = (int32_t)cosine->shape.dim[1];
     store->offset = (int32_t)offset;
     store->interleaved = mp_node_int(p->node, "rotary_interleaved", 0) != 0;
     return MP_OK;
+}
+
+mp_status mp_paged_read_changes(const mp_planner *p, mp_paged *out) {
+    k_score_rule *rule = &out->attention.rule;
+    MP_TRY(read_turns(p, out));
+    out->sink = ref(p, MP_PAGED_SINK);
+    rule->sink_kind = in(p, MP_PAGED_SINK) != NULL ? K_SINK_HEADS : K_SINK_NONE;
+    return is_line(p, MP_PAGED_SINK, rule->heads)
+               ? MP_OK
+               : no_fit(p, "head_sink needs a number for each head");
+}
+
+/* ---- caches that are not in blocks ---- */
+
+mp_status mp_paged_read_dense(const mp_planner *p, mp_paged *out) {
+    const mp_shape *q = &p->in[MP_PAGED_QUERY].shape;
+    const mp_tensor *key = in(p, MP_PAGED_K_CACHE), *value = in(p, MP_PAGED_V_CACHE);
+    k_paged *at = &out->store.at;
+    at->batch = q->dim[0];
+    at->rows = q->dim[1];
+    at->capacity = key != NULL && key->shape.rank == 4 ? key->shape.dim[2] : 0;
+    const mp_shape want = {.rank = 4,
+                           .dim = {at->batch, at->kv_heads, at->capacity, out->store.size}};
+    if ((key == NULL) != (value == NULL) ||
+        (key != NULL &&
+         (!mp_shape_equal(&key->shape, &want) || !mp_shape_equal(&value->shape, &want)))) {
+        return no_fit(p, "past_key and past_value need entries, kv_num_heads heads, tokens and the "
+                         "elements of a head");
+    }
+    for (int side = 0; side < 2; side++) {
+        out->store.cache[side].row = out->store.size * (int32_t)mp_dtype_size(out->type);
+        out->attention.cache[side] = out->store.cache[side];
+    }
+    return mp_paged_read_changes(p, out);
 }
 
 /* ---- keys that tokens choose ---- */
@@ -257,7 +320,7 @@ static mp_status read_word(const mp_planner *p, const char *name, const char *co
 }
 
 /* Keys and values beside the caches. */
-static mp_status read_beside(const mp_planner *p, mp_paged_read *r) {
+static mp_status read_beside(const mp_planner *p, mp_paged *r) {
     k_paged_choice *choice = &r->attention.choice;
     const mp_tensor *key = mp_plan_in(p, BESIDE_KEY), *value = mp_plan_in(p, BESIDE_VALUE);
     const mp_tensor *lengths = mp_plan_in(p, LENGTHS);
@@ -273,6 +336,7 @@ static mp_status read_beside(const mp_planner *p, mp_paged_read *r) {
                       "elements, auxiliary_value the same unless auxiliary_kv_shared, and "
                       "auxiliary_lengths a number for each request");
     }
+    choice->beside = true;
     choice->capacity = k->dim[1];
     choice->heads = (int32_t)k->dim[2];
     r->beside[0] = MP_IN(BESIDE_KEY);
@@ -281,7 +345,7 @@ static mp_status read_beside(const mp_planner *p, mp_paged_read *r) {
     return MP_OK;
 }
 
-static mp_status read_choice(const mp_planner *p, mp_paged_read *r) {
+static mp_status read_choice(const mp_planner *p, mp_paged *r) {
     static const char *const modes[] = {"selected_only", "local_plus_selected"};
     static const char *const sources[] = {"main", "auxiliary"};
     k_paged_choice *choice = &r->attention.choice;
@@ -309,29 +373,23 @@ static mp_status read_choice(const mp_planner *p, mp_paged_read *r) {
     return beside ? read_beside(p, r) : MP_OK;
 }
 
-mp_status mp_paged_read_node(const mp_planner *p, mp_paged_read *out) {
-    *out = (mp_paged_read){.type = p->in[MP_PAGED_QUERY].type};
+mp_status mp_paged_read_node(const mp_planner *p, mp_paged *out) {
+    *out = (mp_paged){.type = p->in[MP_PAGED_QUERY].type};
     MP_TRY(read_layout(p, out));
-    MP_TRY(read_rows(p, out));
-    MP_TRY(read_values(p, out));
+    MP_TRY(mp_paged_read_heads(p, out));
     MP_TRY(read_caches(p, out));
     MP_TRY(read_tables(p, out));
-    MP_TRY(read_changes(p, out));
-    if (!is_line(p, MP_PAGED_SINK, out->attention.rule.heads)) {
-        return no_fit(p, "head_sink needs a number for each head");
-    }
+    MP_TRY(mp_paged_read_changes(p, out));
     k_score_rule *rule = &out->attention.rule;
     const int64_t window = mp_node_int(p->node, "local_window_size", -1);
     rule->window = window > 0 ? window : 0;
     rule->causal = mp_node_int(p->node, "is_causal", 1) != 0;
     rule->softcap = (double)mp_node_float(p->node, "softcap", 0);
-    rule->sink_kind = in(p, MP_PAGED_SINK) != NULL ? K_SINK_HEADS : K_SINK_NONE;
     out->attention.at = out->store.at;
     memcpy(out->attention.cache, out->store.cache, sizeof out->store.cache);
-    if (((const mp_paged_order *)p->node->op->detail)->chooses) {
+    out->chooses = order_of(p)->chooses;
+    if (out->chooses) {
         MP_TRY(read_choice(p, out));
     }
-    out->attention.wide = p->align >= 16 && out->store.size % K_PAGED_PIECE == 0 &&
-                          out->attention.v_head_size % K_PAGED_PIECE == 0;
     return MP_OK;
 }

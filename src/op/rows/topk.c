@@ -1,178 +1,9 @@
-/* topk.c - TopK. Short rows are sorted in shared memory; of long ones the first k elements are
- * selected digit by digit and then sorted, by a network where they are few and by digits where they
- * are many. Equal elements come in the order of their indices; a NaN counts as the largest.
- * Kernels: rows/select.cu, rows/select_digit.cu, rows/topk_emit.cu, rows/topk_short.cu.
+/* topk.c - TopK. Equal elements come in the order of their indices; a NaN counts as the largest.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/core/host_input.h"
-#include "op/core/row_shape.h"
-#include "op/move/strided_copy.h"
 #include "op/rows/key_bits.h"
-#include "op/rows/sort_steps.h"
-
-enum { TILE_MIN = 8192, LANES = 256 };
-
-typedef struct topk {
-    mp_dtype dtype;
-    mp_rows rows; /* of x; as `work` sees them, inner is 1 */
-    int64_t k;
-    bool sorted;
-    k_order order;
-    mp_ref x, values, indices;
-} topk;
-
-/* ---- rows that fit shared memory ---- */
-
-static mp_status sort_short(mp_planner *p, const topk *t, int64_t columns, mp_ref pairs) {
-    const mp_kernel *kernel = NULL;
-    mp_topk_short_args args = {.rows = t->rows.rows,
-                               .columns = columns,
-                               .k = t->k,
-                               .row = t->rows.columns,
-                               .padded = 2,
-                               .order = t->order};
-    while (args.padded < columns) {
-        args.padded *= 2;
-    }
-    const uint32_t lanes = args.padded <= 64    ? 32
-                           : args.padded <= 512 ? (uint32_t)args.padded / 2
-                                                : LANES;
-    mp_grid grid = mp_plan_grid_rows(p, args.rows, lanes);
-    grid.shared_bytes = (uint32_t)args.padded * (uint32_t)(sizeof(uint64_t) + sizeof(uint32_t));
-    MP_TRY(mp_plan_kernel(p, &kernel, "topk_short_b%d", mp_order_bits(t->dtype)));
-    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_topk_short_args, x, t->x),
-                     MP_BIND(mp_topk_short_args, pairs, pairs),
-                     MP_BIND(mp_topk_short_args, values, t->values),
-                     MP_BIND(mp_topk_short_args, indices, t->indices));
-}
-
-/* ---- long rows ---- */
-
-static mp_status emit(mp_planner *p, const topk *t, int64_t pairs_in_row, mp_ref pairs) {
-    const mp_kernel *kernel = NULL;
-    const mp_topk_emit_args args = {.count = t->rows.rows * t->k,
-                                    .pairs_in_row = pairs_in_row,
-                                    .k = t->k,
-                                    .row = t->rows.columns};
-    MP_TRY(mp_plan_kernel(p, &kernel, "topk_emit_b%d", mp_order_bits(t->dtype)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
-                     MP_BIND(mp_topk_emit_args, x, t->x), MP_BIND(mp_topk_emit_args, pairs, pairs),
-                     MP_BIND(mp_topk_emit_args, values, t->values),
-                     MP_BIND(mp_topk_emit_args, indices, t->indices));
-}
-
-typedef struct selection {
-    mp_select_args args;
-    const mp_kernel *kernel;
-    mp_ref x, pairs, state, counts, below, same;
-} selection;
-
-static mp_status select_stage(mp_planner *p, selection *s, int32_t stage) {
-    mp_grid grid = mp_plan_grid_rows(p, s->args.rows * s->args.tiles, LANES);
-    grid.shared_bytes = K_DIGITS * sizeof(uint32_t);
-    s->args.stage = stage;
-    return MP_LAUNCH(
-        p, s->kernel, grid, s->args, MP_BIND(mp_select_args, x, s->x),
-        MP_BIND(mp_select_args, pairs, s->pairs), MP_BIND(mp_select_args, state, s->state),
-        MP_BIND(mp_select_args, counts, s->counts), MP_BIND(mp_select_args, below, s->below),
-        MP_BIND(mp_select_args, same, s->same));
-}
-
-/* The k-th key of each row, from its top digit down. */
-static mp_status find_last(mp_planner *p, selection *s, int bits) {
-    const mp_kernel *digit = NULL;
-    MP_TRY(mp_plan_kernel(p, &digit, "select_digit"));
-    mp_select_digit_args args = {.rows = s->args.rows, .tiles = s->args.tiles, .k = s->args.k};
-    mp_grid grid = mp_plan_grid_rows(p, args.rows, K_DIGITS);
-    grid.shared_bytes = K_DIGITS * sizeof(int64_t);
-    for (int shift = bits - 8; shift >= 0; shift -= 8) {
-        s->args.shift = shift;
-        args.shift = shift;
-        args.first = shift == bits - 8;
-        MP_TRY(select_stage(p, s, K_SELECT_DIGIT));
-        MP_TRY(MP_LAUNCH(p, digit, grid, args, MP_BIND(mp_select_digit_args, state, s->state),
-                         MP_BIND(mp_select_digit_args, counts, s->counts)));
-    }
-    return MP_OK;
-}
-
-/* Pairs of the first k of each row, in the order of the row. */
-static mp_status select_pairs(mp_planner *p, const topk *t, mp_ref *pairs) {
-    const mp_rows r = t->rows;
-    const int64_t tiles =
-        mp_row_pieces(r.rows, r.columns, p->device->info.multiprocessors, TILE_MIN);
-    selection s = {.x = t->x,
-                   .args = {.rows = r.rows,
-                            .columns = r.columns,
-                            .k = t->k,
-                            .tiles = tiles,
-                            .tile = MP_CEIL_DIV(r.columns, tiles),
-                            .order = t->order}};
-    size_t per_tile = 0, per_digit = 0;
-    MP_TRY(mp_plan_kernel(p, &s.kernel, "select_b%d", mp_order_bits(t->dtype)));
-    MP_TRY(mp_plan_bytes(r.rows * tiles, MP_I64, &per_tile));
-    MP_TRY(mp_plan_bytes(r.rows * tiles * K_DIGITS, MP_I64, &per_digit));
-    MP_TRY(mp_plan_scratch(p, (size_t)r.rows * sizeof(k_select_state), &s.state));
-    MP_TRY(mp_plan_scratch(p, per_digit, &s.counts));
-    MP_TRY(mp_plan_scratch(p, per_tile, &s.below));
-    MP_TRY(mp_plan_scratch(p, per_tile, &s.same));
-    MP_TRY(mp_plan_pair_memory(p, r.rows * t->k, &s.pairs));
-    MP_TRY(find_last(p, &s, mp_order_bits(t->dtype)));
-    MP_TRY(select_stage(p, &s, K_SELECT_TALLY));
-    MP_TRY(mp_plan_scan_counts(p, s.below, r.rows, tiles));
-    MP_TRY(mp_plan_scan_counts(p, s.same, r.rows, tiles));
-    *pairs = s.pairs;
-    return select_stage(p, &s, K_SELECT_WRITE);
-}
-
-static mp_status sort_long(mp_planner *p, const topk *t) {
-    mp_ref pairs = MP_NOWHERE;
-    if (t->k < t->rows.columns) {
-        MP_TRY(select_pairs(p, t, &pairs));
-    } else {
-        MP_TRY(mp_plan_pair_memory(p, t->rows.rows * t->k, &pairs));
-        MP_TRY(mp_plan_pairs(p, t->dtype, t->order, t->x, t->rows.rows, t->k, pairs));
-    }
-    if (t->sorted && t->k <= K_SORT_SHORT) {
-        return sort_short(p, t, t->k, pairs);
-    }
-    if (t->sorted) {
-        MP_TRY(mp_plan_sort_pairs(p, t->rows.rows, t->k, mp_order_bits(t->dtype), &pairs));
-    }
-    return emit(p, t, t->k, pairs);
-}
-
-/* ---- rows that are not contiguous are made so, and back ---- */
-
-static mp_status transpose(mp_planner *p, mp_rows r, int64_t columns, size_t size, bool back,
-                           mp_ref from, mp_ref to) {
-    const mp_shape shape = {.rank = 3, .dim = {r.rows / r.inner, r.inner, columns}};
-    const mp_strided apart = {.ref = back ? to : from, .stride = {columns * r.inner, 1, r.inner}};
-    const mp_strided whole = {.ref = back ? from : to, .stride = {r.inner * columns, columns, 1}};
-    return mp_plan_strided_copy(p, &shape, size, back ? &whole : &apart, back ? &apart : &whole);
-}
-
-static mp_status plan_rows(mp_planner *p, const topk *t) {
-    return t->rows.columns <= K_SORT_SHORT ? sort_short(p, t, t->rows.columns, MP_NOWHERE)
-                                           : sort_long(p, t);
-}
-
-static mp_status plan_transposed(mp_planner *p, const topk *asked) {
-    const size_t size = mp_dtype_size(asked->dtype);
-    size_t index_bytes = 0;
-    topk t = *asked;
-    t.rows.inner = 1;
-    MP_TRY(mp_plan_bytes(t.rows.rows * t.k, MP_I64, &index_bytes));
-    MP_TRY(mp_plan_scratch(p, (size_t)(t.rows.rows * t.rows.columns) * size, &t.x));
-    MP_TRY(mp_plan_scratch(p, (size_t)(t.rows.rows * t.k) * size, &t.values));
-    MP_TRY(mp_plan_scratch(p, index_bytes, &t.indices));
-    MP_TRY(transpose(p, asked->rows, t.rows.columns, size, false, asked->x, t.x));
-    MP_TRY(plan_rows(p, &t));
-    MP_TRY(transpose(p, asked->rows, t.k, size, true, t.values, asked->values));
-    return transpose(p, asked->rows, t.k, sizeof(int64_t), true, t.indices, asked->indices);
-}
-
-/* ---- the operator ---- */
+#include "op/rows/topk_steps.h"
 
 static mp_status read_k(const mp_planner *p, int64_t *out) {
     int count = 0;
@@ -187,12 +18,12 @@ static mp_status read_k(const mp_planner *p, int64_t *out) {
 static mp_status plan_topk(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     const bool largest = mp_node_flag(p->node, "largest", true);
-    topk t = {.dtype = x->type,
-              .sorted = mp_node_flag(p->node, "sorted", true),
-              .order = mp_order_of(x->type, largest),
-              .x = MP_IN(0),
-              .values = MP_OUT(0),
-              .indices = MP_OUT(1)};
+    mp_topk t = {.dtype = x->type,
+                 .sorted = mp_node_flag(p->node, "sorted", true),
+                 .order = mp_order_of(x->type, largest),
+                 .x = MP_IN(0),
+                 .values = MP_OUT(0),
+                 .indices = MP_OUT(1)};
     int axis = 0;
     MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", -1), x->shape.rank, "axis", &axis));
     MP_TRY(read_k(p, &t.k));
@@ -208,7 +39,7 @@ static mp_status plan_topk(mp_planner *p) {
     if (mp_shape_count(&shape) == 0) {
         return MP_OK;
     }
-    return t.rows.inner == 1 ? plan_rows(p, &t) : plan_transposed(p, &t);
+    return mp_plan_topk(p, &t);
 }
 
 /* ---- the rows ---- */

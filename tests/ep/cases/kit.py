@@ -66,19 +66,23 @@ class Case:
     domain: str = ""
     note: str = ""
     reference: object = None
+    absent: tuple = ()  # outputs that the model leaves out
     seeds: dict = field(default_factory=dict, init=False, repr=False)  # of its input sets; see op_model.seed_of
 
     def input_sets(self):
         return [self.inputs, *self.runs]
+
+    def output_names(self):
+        return ["" if i in self.absent else f"y{i}" for i in range(self.outputs)]
 
 
 CASES = []
 
 
 def case(op, inputs, types=FLOATS, opsets=(NEWEST,), outputs=1, runs=(), slack=1.0, domain="", note="", reference=None,
-         **attrs):
+         absent=(), **attrs):
     CASES.append(Case(op, list(inputs), tuple(types), attrs, tuple(opsets), outputs, list(runs), slack, domain, note,
-                      reference))
+                      reference, tuple(absent)))
 
 
 # Shapes of two operands: equal, scalars, trailing, inner, both ways, empty, rank 8, odd and long.
