@@ -5,6 +5,7 @@
 #include "op/attention/attention_steps.h"
 #include "op/attention/kv_cache_steps.h"
 #include "op/attention/kv_steps.h"
+#include "op/attention/kv_window_steps.h"
 #include "op/attention/rotary_steps.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
@@ -38,6 +39,7 @@ typedef struct sizes {
     int64_t batch, rows, heads, kv_heads, head;
     int64_t fresh;                /* rows of key and value: as many as query has, or none */
     int64_t past, total, present; /* rows of the caches as given, in use, as made */
+    int64_t window;               /* rows that the caches keep at least; 0: all */
     bool packed, prompt, normed;
     mp_kv_cache cache;
 } sizes;
@@ -83,14 +85,19 @@ static mp_status accept_group_query(const mp_planner *p) {
             return MP_FAIL(UNSUPPORTED, "input %d is not supported", i);
         }
     }
-    if (mp_plan_wants(p, OUT_SCORES) || mp_node_int(p->node, "sliding_window_cache", 0) != 0) {
-        return MP_FAIL(UNSUPPORTED, "output_qk and sliding_window_cache are not supported");
+    if (mp_plan_wants(p, OUT_SCORES)) {
+        return MP_FAIL(UNSUPPORTED, "output_qk is not supported");
     }
     const int64_t window = mp_node_int(p->node, "local_window_size", -1);
     if (window == 0 || window > INT32_MAX) {
         return MP_FAIL(UNSUPPORTED,
                        "a local_window_size of %lld; between 1 and 2147483647 keys are possible",
                        (long long)window);
+    }
+    const bool keeps = mp_node_int(p->node, "sliding_window_cache", 0) != 0;
+    if (keeps && (window < 0 || mp_plan_in(p, IN_BIAS) != NULL)) {
+        return MP_FAIL(UNSUPPORTED, "sliding_window_cache without local_window_size, or with "
+                                    "attention_bias, is not supported");
     }
     MP_TRY(check_heads(p));
     return check_pairs(p);
@@ -121,6 +128,22 @@ static mp_status read_query(const mp_planner *p, sizes *s) {
                          mp_shape_text(&want, text));
 }
 
+/* As long as all tokens have room, the caches are like any other. */
+static mp_status read_window(const mp_planner *p, sizes *s) {
+    const int64_t window = mp_node_int(p->node, "local_window_size", -1);
+    if (s->past < window) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "sliding_window_cache: past_key and past_value have %lld rows, and "
+                       "local_window_size is %lld",
+                       (long long)s->past, (long long)window);
+    }
+    if (s->total > s->past && s->fresh < s->rows) {
+        return MP_FAIL(INVALID_ARGUMENT, "sliding_window_cache needs new keys and values");
+    }
+    s->window = s->total > s->past ? window : 0;
+    return MP_OK;
+}
+
 static mp_status read_caches(const mp_planner *p, sizes *s) {
     const mp_tensor *key = mp_plan_in(p, IN_PAST_KEY);
     const mp_tensor *value = mp_plan_in(p, IN_PAST_VALUE);
@@ -139,11 +162,14 @@ static mp_status read_caches(const mp_planner *p, sizes *s) {
         return MP_FAIL(INVALID_ARGUMENT, "total_sequence_length is %lld for %lld new tokens",
                        (long long)(count == 1 ? s->total : 0), (long long)s->rows);
     }
+    if (mp_node_int(p->node, "sliding_window_cache", 0) != 0) {
+        MP_TRY(read_window(p, s));
+    }
     if (s->fresh < s->rows && s->past < s->total) {
         return MP_FAIL(INVALID_ARGUMENT, "no new keys, and past ones for %lld of %lld tokens",
                        (long long)s->past, (long long)s->total);
     }
-    s->present = MP_MAX(s->past, s->total);
+    s->present = s->window > 0 ? s->past : MP_MAX(s->past, s->total);
     s->prompt = s->total == s->rows;
     const mp_shape *lengths = &p->in[IN_LENGTHS].shape;
     return mp_shape_count(lengths) == s->batch
@@ -309,7 +335,7 @@ static mp_status present_place(mp_planner *p, int output, mp_dtype type, const m
 }
 
 static mp_status plan_group_query(mp_planner *p) {
-    sizes s;
+    sizes s = {.window = 0};
     const mp_dtype type = p->in[IN_QUERY].type;
     MP_TRY(accept_group_query(p));
     MP_TRY(read_query(p, &s));
@@ -340,12 +366,19 @@ static mp_status plan_group_query(mp_planner *p) {
     MP_TRY(present_place(p, OUT_PRESENT_VALUE, s.cache.type, &cache, &append.present[1]));
     MP_TRY(place_fresh(p, &s, &a.q, &append.fresh[0], &append.fresh[1]));
     MP_TRY(mp_kv_cache_narrow(p, &s.cache, s.batch, s.fresh, append.fresh));
+    mp_kv_window kept = {.window = s.window};
+    if (s.window > 0) {
+        MP_TRY(mp_plan_kv_window(p, &kept, &append));
+        a.lengths = append.lengths;
+        a.rule.keys = append.present_rows;
+    }
     MP_TRY(mp_plan_kv_append(p, &append));
-    a.k = mp_heads_first(append.present[0], s.kv_heads, s.present, s.cache.row);
-    a.v = mp_heads_first(append.present[1], s.kv_heads, s.present, s.cache.row);
-    MP_TRY(mp_kv_cache_widen(p, &s.cache, s.present, &a));
+    a.k = mp_heads_first(append.present[0], s.kv_heads, append.present_rows, s.cache.row);
+    a.v = mp_heads_first(append.present[1], s.kv_heads, append.present_rows, s.cache.row);
+    MP_TRY(mp_kv_cache_widen(p, &s.cache, append.present_rows, &a));
     a.out = mp_heads_last(MP_OUT(OUT_Y), s.heads, s.rows, s.head);
-    return mp_plan_attention(p, &a);
+    MP_TRY(mp_plan_attention(p, &a));
+    return s.window > 0 ? mp_plan_kv_keep(p, &kept) : MP_OK;
 }
 
 /* ---- the row ---- */
