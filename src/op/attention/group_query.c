@@ -128,19 +128,21 @@ static mp_status read_query(const mp_planner *p, sizes *s) {
                          mp_shape_text(&want, text));
 }
 
-/* As long as all tokens have room, the caches are like any other. */
+/* As long as all tokens have room, the caches are like any other, even if the window is longer. */
 static mp_status read_window(const mp_planner *p, sizes *s) {
     const int64_t window = mp_node_int(p->node, "local_window_size", -1);
-    if (s->past < window) {
+    if (s->total <= s->past) {
+        return MP_OK;
+    }
+    if (s->past < window || s->fresh < s->rows) {
         return MP_FAIL(INVALID_ARGUMENT,
-                       "sliding_window_cache: past_key and past_value have %lld rows, and "
-                       "local_window_size is %lld",
-                       (long long)s->past, (long long)window);
+                       "sliding_window_cache: %lld tokens need new keys and values, and past ones "
+                       "with room for the local_window_size, %lld, and not for %lld; give caches "
+                       "of that many rows (with onnxruntime-genai: past_present_share_buffer, and "
+                       "a single beam)",
+                       (long long)s->total, (long long)window, (long long)s->past);
     }
-    if (s->total > s->past && s->fresh < s->rows) {
-        return MP_FAIL(INVALID_ARGUMENT, "sliding_window_cache needs new keys and values");
-    }
-    s->window = s->total > s->past ? window : 0;
+    s->window = window;
     return MP_OK;
 }
 

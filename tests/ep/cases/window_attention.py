@@ -83,3 +83,5 @@ for spare in (0, 1, 5):
     window_cache(1, 30, 0, 8 + spare, 8, rotary=True)
     window_cache(2, 20, 0, 8 + spare, 8)
 window_cache(1, 1, 300, 70, 64, size=10)
+for past in (0, 7):  # room for all that there is, if not for the window
+    window_cache(1, 3, past, 10, 16)
