@@ -414,6 +414,7 @@ static const mp_op ops[] = {
                {"T_KV_SCALE", MP_BIT(MP_F32)},
                {"M", MP_BIT(MP_I32)}},
      .host_in = 1u << IN_TOTAL,
+     .once = "sliding_window_cache",
      .attrs = attrs,
      .plan = plan_group_query,
      .accept = accept_group_query},
