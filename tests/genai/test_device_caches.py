@@ -91,7 +91,9 @@ def stream():
 @pytest.mark.parametrize("name", MODELS)
 def test_shared_caches_on_the_device(name, graphs, stream):
     if graphs and kit.BY_NAME[name].long:
-        pytest.skip("an If, with which ONNX Runtime captures no graph")
+        with pytest.raises(Exception, match="graph capture"):  # for its If; ONNX Runtime's error has no class of its own
+            Talk(name, stream, graphs)
+        return
     tokens = Talk(name, stream, graphs).run(kit.PROMPT, 40)
     assert same_as_on_the_cpu(name, tokens, kit.PROMPT)
 
