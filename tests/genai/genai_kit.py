@@ -7,11 +7,10 @@ import os
 import tempfile
 from pathlib import Path
 
-import numpy as np
-import tiny_models
-
 import millpond.genai
+import numpy as np
 import onnxruntime_genai as og
+import tiny_models
 
 PROMPT = [5, 9, 17, 33, 60, 12]
 BY_NAME = {of.name: of for of in tiny_models.ARCHITECTURES}

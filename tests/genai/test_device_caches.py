@@ -91,7 +91,7 @@ def stream():
 @pytest.mark.parametrize("name", MODELS)
 def test_shared_caches_on_the_device(name, graphs, stream):
     if graphs and kit.BY_NAME[name].long:
-        with pytest.raises(Exception, match="graph capture"):  # for its If; ONNX Runtime's error has no class of its own
+        with pytest.raises(Exception, match="graph capture"):  # for its If; the error has no class of its own
             Talk(name, stream, graphs)
         return
     tokens = Talk(name, stream, graphs).run(kit.PROMPT, 40)

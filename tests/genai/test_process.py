@@ -172,8 +172,8 @@ def test_a_second_onnxruntime_is_told_what_to_do():
 
 def test_the_page_shows_the_example_and_it_runs():
     assert EXAMPLE.read_text(encoding="utf-8").partition('"""\n\n')[2] == BLOCKS[0]
-    code = f"import runpy, sys\nsys.argv[:] = [{str(EXAMPLE)!r}, *sys.argv[1:]]\nrunpy.run_path(sys.argv[0], run_name='__main__')"
-    out = core_kit.run_python(code, str(kit.folder("llama")), "5", "9", "17")
+    code = "import runpy, sys\nsys.argv.pop(0)\nrunpy.run_path(sys.argv[0], run_name='__main__')"
+    out = core_kit.run_python(code, str(EXAMPLE), str(kit.folder("llama")), "5", "9", "17")
     assert f"[{', '.join(out.split())}]" == expected(40)
 
 

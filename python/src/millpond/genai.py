@@ -52,7 +52,7 @@ def _best_name() -> str:
 
 def _check_name(name: str) -> None:
     if name not in (NAME, CUDA_NAME):
-        raise InvalidArgumentError(f"onnxruntime-genai knows the provider as {NAME} or {CUDA_NAME}, and not as {name!r}")
+        raise InvalidArgumentError(f"to onnxruntime-genai the provider is {NAME} or {CUDA_NAME}, and not {name!r}")
     if name == CUDA_NAME and not _has_add_on():
         raise NotFoundError(
             f"for {CUDA_NAME} onnxruntime-genai needs {_ADD_ON}, which the package onnxruntime-genai-cuda has and this "
