@@ -236,6 +236,9 @@ def steps_of(build, mode):
         # The order of work is not the compiler's.
         Step("clang", "C tests as clang compiles them, on a machine without a CUDA toolkit",
              sanitized("clang", "--modes", "eager"), "all", ["clang"], takes="", preset="clang"),
+        Step("genai", "onnxruntime-genai on the provider: models as its builder writes them, caches, sequences, graphs",
+             [*tool, ROOT / "tools/test_genai.py", "--build", build, *(["--gpu"] if gpu else [])], "all gpu",
+             takes="-k"),
         Step("versions", "the provider in other versions of ONNX Runtime",
              [*tool, ROOT / "tools/test_versions.py", "--build", build, "--sample", "24"], "all", limit_s=2400),
         Step("memcheck", "C tests on the GPU under compute-sanitizer", [*sanitizer, unit, "cuda", "--no-fork"],

@@ -15,21 +15,16 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import time
 from pathlib import Path
 
 import run_tests
+from venv_above import environment, pip
 
 ROOT = run_tests.ROOT
 OLDEST, BETWEEN, NEWEST = "1.26.0", "1.29.0", "newest"
 TESTS = ["provider", "fault", "arena", "profiler", "control_flow", "op_cases", "onnx_nodes"]
 LIMIT_S = 600
-
-
-def pip(*words, **more):
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *words]
-    return subprocess.run([str(word) for word in command], check=True, text=True, **more)
 
 
 def pinned():
@@ -46,18 +41,7 @@ def newest():
 
 def environment_of(version):
     """The Python of an environment with this ONNX Runtime; makes it where it is missing."""
-    folder = ROOT / ".venv" / f"ort-{version}"
-    python = folder / "bin/python"
-    packages, stamp = sysconfig.get_path("purelib") + "\n", folder / "packages.txt"
-    if stamp.exists() and stamp.read_text(encoding="utf-8") == packages:
-        return python
-    print(f"{version:<13} installing into {folder.relative_to(ROOT)}", flush=True)
-    subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", folder], check=True)
-    own = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
-    pip("install", "--quiet", "--no-deps", "--target", own, f"onnxruntime=={version}")
-    (own / "packages.pth").write_text(packages, encoding="utf-8")
-    stamp.write_text(packages, encoding="utf-8")
-    return python
+    return environment(ROOT / ".venv" / f"ort-{version}", f"onnxruntime=={version}")
 
 
 def tests_of(version, python, sample):

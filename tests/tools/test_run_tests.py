@@ -16,6 +16,7 @@ BUILD = ROOT / "build/none"
 AGAIN = ("memcheck-ops", "models-name", "ops-islands", "ops-name", "random-nodes")  # files of others, in another way
 ONLY_IN_ALL = {"tests/models/test_fused_texts.py"}  # on a GPU its tests would be the same
 FOLDERS = ("bench", "ep", "models", "pool", "python", "tools")
+BY_TOOLS = {"genai": "tools/test_genai.py"}  # folders that have an environment of their own
 BESIDE = 4
 
 
@@ -50,7 +51,15 @@ def test_on_a_gpu_each_file_that_may_need_one_is_in_one_step():
 
 def test_no_folder_of_tests_is_forgotten():
     with_tests = {path.parent.name for path in (ROOT / "tests").rglob("test_*.py")}
-    assert with_tests == set(FOLDERS)
+    assert with_tests == {*FOLDERS, *BY_TOOLS}
+
+
+@pytest.mark.parametrize("folder", BY_TOOLS)
+def test_a_tool_runs_the_folder(folder):
+    tool = ROOT / BY_TOOLS[folder]
+    assert f'"tests/{folder}"' in tool.read_text(encoding="utf-8")
+    for mode in ("all", "gpu"):
+        assert tool in [word for step in steps(mode) for word in step.command]
 
 
 def test_what_is_in_test_is_in_all():

@@ -8,7 +8,7 @@
 
 Everybody who opens the same memory of the same device shares one pool. The adapters are submodules, imported when
 they are first used: `millpond.numba`, `millpond.cuda_core`, `millpond.cupy`, `millpond.rmm`, `millpond.torch`,
-`millpond.onnxruntime`.
+`millpond.onnxruntime`, `millpond.genai`.
 This package imports none of those libraries, and works without a GPU. Sizes are bytes.
 """
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from millpond import cli as cli
     from millpond import cuda_core as cuda_core
     from millpond import cupy as cupy
+    from millpond import genai as genai
     from millpond import monitor as monitor
     from millpond import numba as numba
     from millpond import onnxruntime as onnxruntime
@@ -76,7 +77,7 @@ __all__ = [
 ]
 
 _FOLDER = Path(__file__).absolute().parent  # links of a build folder lead to the sources
-_ADAPTERS = ("cli", "cuda_core", "cupy", "monitor", "numba", "onnxruntime", "rmm", "torch")
+_ADAPTERS = ("cli", "cuda_core", "cupy", "genai", "monitor", "numba", "onnxruntime", "rmm", "torch")
 
 
 def get_include() -> str:

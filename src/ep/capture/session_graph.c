@@ -170,6 +170,11 @@ static void count_chain(mp_graphs *graphs, bool goes_on) {
     }
 }
 
+/* Otherwise each Run of the user's is one that warms up. */
+static bool may_repeat(const mp_graphs *graphs) {
+    return !atomic_load(&graphs->record->provider->runs_once);
+}
+
 static const char *reason_against(const mp_graphs *graphs) {
     if (graphs->entry->attempts >= MP_GRAPH_ATTEMPTS) {
         return "recording it has failed before; the log says why where its level is info";
@@ -188,7 +193,7 @@ static void end_plain(mp_graphs *graphs) {
     }
     const char *against = reason_against(graphs);
     entry->warm_ups += against == NULL;
-    count_chain(graphs, against == NULL);
+    count_chain(graphs, against == NULL && may_repeat(graphs));
     if (against != NULL && !entry->is_told) {
         MP_LOG(WARNING, "a run is not captured into graph %d: %s", entry->id, against);
         entry->is_told = true;
@@ -240,7 +245,7 @@ static mp_status end_recorded(mp_graphs *graphs, bool waits) {
     if (failed || status != MP_OK) {
         graphs->chain = 0;
     } else {
-        count_chain(graphs, graphs->entry->graph == NULL);
+        count_chain(graphs, graphs->entry->graph == NULL && may_repeat(graphs));
     }
     if (graphs->entry->graph == NULL) {
         drop_recording(graphs, graph);

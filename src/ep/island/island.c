@@ -211,6 +211,14 @@ static void tell_of(mp_island *island) {
     }
 }
 
+static void find_once(mp_provider *provider, const mp_graph *graph) {
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        if (graph->nodes[n].node.op != NULL && mp_node_runs_once(&graph->nodes[n].node)) {
+            atomic_store(&provider->runs_once, true);
+        }
+    }
+}
+
 static mp_status bring_constants(mp_provider *provider, OrtNodeComputeInfo *const *islands,
                                  size_t count) {
     size_t graphs = 0;
@@ -224,6 +232,9 @@ static mp_status bring_constants(mp_provider *provider, OrtNodeComputeInfo *cons
     mp_graph **at = list;
     for (size_t i = 0; i < count; i++) {
         at = list_graphs((const mp_island *)islands[i], at);
+    }
+    for (size_t i = 0; i < graphs; i++) {
+        find_once(provider, list[i]);
     }
     const mp_status status = mp__weights_bring(provider, list, graphs);
     free(list);

@@ -339,6 +339,9 @@ OrtStatus *mp__kernel_create(void *op, const OrtKernelInfo *info, OrtKernelImpl 
         return failed;
     }
     atomic_fetch_add(&k->provider->kernel_count, 1);
+    if (mp_node_runs_once(&k->node)) {
+        atomic_store(&k->provider->runs_once, true);
+    }
     *out = &k->base;
     return NULL;
 }

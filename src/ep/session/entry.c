@@ -36,9 +36,12 @@ static OrtStatus *adopt(mp_plugin tables) {
     }
     const bool same = ORT == tables.ort && ORT_EP == tables.ep;
     (void)pthread_mutex_unlock(&lock);
-    return same ? NULL
-                : tables.ort->CreateStatus(
-                      ORT_FAIL, "the library is in use by another ONNX Runtime of this process");
+    return same
+               ? NULL
+               : tables.ort->CreateStatus(
+                     ORT_FAIL,
+                     "the library is in use by another ONNX Runtime of this process; give this one "
+                     "a copy of the file, as millpond.genai does");
 }
 
 /* Never asks for a version above the runtime's: that would print to the host's stderr. */

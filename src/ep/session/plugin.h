@@ -144,6 +144,7 @@ struct mp_provider {
     struct mp_thread_record *thread_records; /* see per_thread.h */
     uint64_t lacking_told;   /* operators that no provider has, which the user was told of */
     atomic_int kernel_count; /* nodes that the session has given to us */
+    atomic_bool runs_once;   /* one of them is as mp_op.once says: no run is repeated unasked */
 };
 
 /* ---- factory.c ---- */

@@ -152,6 +152,22 @@ typedef struct mp_kv_append_args {
     k_divider by_units[2], by_rows, by_heads;
 } mp_kv_append_args;
 
+/* Caches of keys [0] and of values [1] that keep a window of the tokens. `all` has the old rows and
+ * the fresh ones behind them, `used` of each entry and one more; of these the last stay in
+ * `present`. */
+typedef struct mp_kv_window_args {
+    const void *all[2];
+    void *present[2];
+    const void *lengths; /* int32, tokens of each entry less one */
+    int32_t *used;
+    int64_t batch, heads;
+    int64_t fresh_rows, all_rows, capacity; /* capacity: rows of `present` */
+    int64_t spare;                          /* of which so many are more than the window */
+    int64_t units[2];                       /* of a row, in units of the instance */
+    int32_t prompt;                         /* no past, whatever the lengths say */
+    int32_t unused;
+} mp_kv_window_args;
+
 /* Keys [0] and values [1] as T, [batch, heads, rows, size] by strides, and in a cache of another
  * type, whose rows are `narrow_bytes` long. */
 typedef struct mp_kv_quantize_args {

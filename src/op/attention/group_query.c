@@ -1,13 +1,16 @@
 /* group_query.c - GroupQueryAttention of com.microsoft: heads share keys, a cache grows by each
- * token, positions rotate the heads. Three steps or four: rotate Q and K, append K and V to the
- * cache, attend.
+ * token, positions rotate the heads. Three steps or more: norm Q and K, rotate them, append K and V
+ * to the cache, attend.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 #include "op/attention/kv_cache_steps.h"
 #include "op/attention/kv_steps.h"
+#include "op/attention/kv_window_steps.h"
 #include "op/attention/rotary_steps.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
+#include "op/move/strided_copy.h"
+#include "op/rows/norm_steps.h"
 
 #include <math.h>
 
@@ -26,6 +29,8 @@ enum {
     IN_SINK,
     IN_KEY_SCALE,
     IN_VALUE_SCALE,
+    IN_QUERY_NORM,
+    IN_KEY_NORM,
     IN_LAST
 };
 enum { OUT_Y, OUT_PRESENT_KEY, OUT_PRESENT_VALUE, OUT_SCORES };
@@ -34,7 +39,8 @@ typedef struct sizes {
     int64_t batch, rows, heads, kv_heads, head;
     int64_t fresh;                /* rows of key and value: as many as query has, or none */
     int64_t past, total, present; /* rows of the caches as given, in use, as made */
-    bool packed, prompt;
+    int64_t window;               /* rows that the caches keep at least; 0: all */
+    bool packed, prompt, normed;
     mp_kv_cache cache;
 } sizes;
 
@@ -61,6 +67,9 @@ static mp_status check_pairs(const mp_planner *p) {
     if (is_torn(p, IN_PAST_KEY, IN_PAST_VALUE)) {
         return MP_FAIL(UNSUPPORTED, "past_key and past_value must both be given");
     }
+    if (is_torn(p, IN_QUERY_NORM, IN_KEY_NORM)) {
+        return MP_FAIL(INVALID_ARGUMENT, "q_norm_weight and k_norm_weight must both be given");
+    }
     MP_TRY(mp_kv_cache_accept(p, p->in[IN_QUERY].type, mp_plan_in(p, IN_PAST_KEY),
                               mp_plan_in(p, IN_PAST_VALUE)));
     return !mp_node_flag(p->node, "do_rotary", false) ||
@@ -73,17 +82,22 @@ static mp_status check_pairs(const mp_planner *p) {
 static mp_status accept_group_query(const mp_planner *p) {
     for (int i = IN_LAST; i < p->in_count; i++) {
         if (mp_plan_in(p, i) != NULL) {
-            return MP_FAIL(UNSUPPORTED, "input %d (a norm of Q or K) is not supported", i);
+            return MP_FAIL(UNSUPPORTED, "input %d is not supported", i);
         }
     }
-    if (mp_plan_wants(p, OUT_SCORES) || mp_node_int(p->node, "sliding_window_cache", 0) != 0) {
-        return MP_FAIL(UNSUPPORTED, "output_qk and sliding_window_cache are not supported");
+    if (mp_plan_wants(p, OUT_SCORES)) {
+        return MP_FAIL(UNSUPPORTED, "output_qk is not supported");
     }
     const int64_t window = mp_node_int(p->node, "local_window_size", -1);
     if (window == 0 || window > INT32_MAX) {
         return MP_FAIL(UNSUPPORTED,
                        "a local_window_size of %lld; between 1 and 2147483647 keys are possible",
                        (long long)window);
+    }
+    const bool keeps = mp_node_int(p->node, "sliding_window_cache", 0) != 0;
+    if (keeps && (window < 0 || mp_plan_in(p, IN_BIAS) != NULL)) {
+        return MP_FAIL(UNSUPPORTED, "sliding_window_cache without local_window_size, or with "
+                                    "attention_bias, is not supported");
     }
     MP_TRY(check_heads(p));
     return check_pairs(p);
@@ -96,6 +110,7 @@ static mp_status read_query(const mp_planner *p, sizes *s) {
     s->heads = mp_node_int(p->node, "num_heads", 0);
     s->kv_heads = mp_node_int(p->node, "kv_num_heads", 0);
     s->packed = key == NULL;
+    s->normed = mp_plan_in(p, IN_QUERY_NORM) != NULL;
     const int64_t heads = s->packed ? s->heads + 2 * s->kv_heads : s->heads;
     char text[MP_SHAPE_TEXT];
     if (q->rank != 3 || q->dim[2] % heads != 0) {
@@ -111,6 +126,24 @@ static mp_status read_query(const mp_planner *p, sizes *s) {
                ? MP_OK
                : MP_FAIL(INVALID_ARGUMENT, "key and value must be of shape %s",
                          mp_shape_text(&want, text));
+}
+
+/* As long as all tokens have room, the caches are like any other, even if the window is longer. */
+static mp_status read_window(const mp_planner *p, sizes *s) {
+    const int64_t window = mp_node_int(p->node, "local_window_size", -1);
+    if (s->total <= s->past) {
+        return MP_OK;
+    }
+    if (s->past < window || s->fresh < s->rows) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "sliding_window_cache: %lld tokens need new keys and values, and past ones "
+                       "with room for the local_window_size, %lld, and not for %lld; give caches "
+                       "of that many rows (with onnxruntime-genai: past_present_share_buffer, and "
+                       "a single beam)",
+                       (long long)s->total, (long long)window, (long long)s->past);
+    }
+    s->window = window;
+    return MP_OK;
 }
 
 static mp_status read_caches(const mp_planner *p, sizes *s) {
@@ -131,11 +164,14 @@ static mp_status read_caches(const mp_planner *p, sizes *s) {
         return MP_FAIL(INVALID_ARGUMENT, "total_sequence_length is %lld for %lld new tokens",
                        (long long)(count == 1 ? s->total : 0), (long long)s->rows);
     }
+    if (mp_node_int(p->node, "sliding_window_cache", 0) != 0) {
+        MP_TRY(read_window(p, s));
+    }
     if (s->fresh < s->rows && s->past < s->total) {
         return MP_FAIL(INVALID_ARGUMENT, "no new keys, and past ones for %lld of %lld tokens",
                        (long long)s->past, (long long)s->total);
     }
-    s->present = MP_MAX(s->past, s->total);
+    s->present = s->window > 0 ? s->past : MP_MAX(s->past, s->total);
     s->prompt = s->total == s->rows;
     const mp_shape *lengths = &p->in[IN_LENGTHS].shape;
     return mp_shape_count(lengths) == s->batch
@@ -206,6 +242,52 @@ static mp_status read_rotary(const mp_planner *p, const sizes *s, mp_rotary *r) 
     return MP_OK;
 }
 
+static mp_status check_norm(const mp_planner *p, int input, const char *name, int64_t head) {
+    const mp_shape *weight = &p->in[input].shape;
+    char text[MP_SHAPE_TEXT];
+    return weight->rank == 1 && weight->dim[0] == head
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "%s of shape %s for heads of %lld elements", name,
+                         mp_shape_text(weight, text), (long long)head);
+}
+
+/* Copies heads of a packed tensor to where they lie without gaps, as the norm wants its rows. */
+static mp_status unpack(mp_planner *p, const mp_heads *side, const mp_shape *shape, mp_ref out) {
+    const size_t size = mp_dtype_size(p->in[IN_QUERY].type);
+    mp_strided source = {.ref = side->ref,
+                         .offset = (int64_t)(side->ref.offset / size), /* what is aligned there */
+                         .stride = {side->stride[0], side->stride[2], side->stride[1], 1}};
+    mp_strided target = {.ref = out};
+    source.ref.offset = 0;
+    mp_shape_strides(shape, target.stride);
+    return mp_plan_strided_copy(p, shape, size, &source, &target);
+}
+
+/* Brings heads to deviation 1 in scratch memory of their own; `side` then says where they are. */
+static mp_status norm(mp_planner *p, const sizes *s, int weight, int64_t rows, int64_t heads,
+                      mp_heads *side) {
+    const mp_dtype type = p->in[IN_QUERY].type;
+    const mp_shape shape = {.rank = 4, .dim = {s->batch, rows, heads, s->head}};
+    mp_norm n = {.type = type, .out_type = type, .x = side->ref, .scale = MP_IN(weight)};
+    n.args = (mp_norm_args){.rows = s->batch * rows * heads,
+                            .columns = s->head,
+                            .epsilon = mp_node_float(p->node, "qk_norm_epsilon", 1e-6f)};
+    MP_TRY(mp_plan_scratch_shape(p, &shape, type, &n.out));
+    if (s->packed) {
+        MP_TRY(unpack(p, side, &shape, n.out));
+        n.x = n.out;
+    }
+    *side = mp_heads_last(n.out, heads, rows, s->head);
+    return mp_plan_norm(p, &n);
+}
+
+static mp_status norm_both(mp_planner *p, const sizes *s, mp_heads *q, mp_heads *k) {
+    MP_TRY(check_norm(p, IN_QUERY_NORM, "q_norm_weight", s->head));
+    MP_TRY(check_norm(p, IN_KEY_NORM, "k_norm_weight", s->head));
+    MP_TRY(norm(p, s, IN_QUERY_NORM, s->rows, s->heads, q));
+    return s->fresh > 0 ? norm(p, s, IN_KEY_NORM, s->fresh, s->kv_heads, k) : MP_OK;
+}
+
 /* Rotates heads into scratch memory of their own; `side` then says where they are. */
 static mp_status rotate(mp_planner *p, mp_rotary r, int64_t heads, mp_heads *side) {
     const mp_shape shape = {.rank = 4, .dim = {r.batch, r.rows, heads, r.head_size}};
@@ -217,8 +299,8 @@ static mp_status rotate(mp_planner *p, mp_rotary r, int64_t heads, mp_heads *sid
     return mp_plan_rotary(p, &r);
 }
 
-/* Q, K and V of the new tokens, rotated where that is asked for. Packed Q and K are rotated as one.
- */
+/* Q, K and V of the new tokens, normed and rotated where that is asked for. Q and K that are still
+ * packed are rotated as one. */
 static mp_status place_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_heads *k, mp_heads *v) {
     const mp_dtype type = p->in[IN_QUERY].type;
     const int64_t all = s->packed ? s->heads + 2 * s->kv_heads : s->heads;
@@ -227,12 +309,15 @@ static mp_status place_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_head
                    : heads_in(MP_IN(IN_KEY), s, type, s->kv_heads, 0);
     *v = s->packed ? heads_in(MP_IN(IN_QUERY), s, type, all, s->heads + s->kv_heads)
                    : heads_in(MP_IN(IN_VALUE), s, type, s->kv_heads, 0);
+    if (s->normed) {
+        MP_TRY(norm_both(p, s, q, k));
+    }
     if (!mp_node_flag(p->node, "do_rotary", false)) {
         return MP_OK;
     }
     mp_rotary r;
     MP_TRY(read_rotary(p, s, &r));
-    if (!s->packed) {
+    if (!s->packed || s->normed) {
         MP_TRY(rotate(p, r, s->heads, q));
         return s->fresh > 0 ? rotate(p, r, s->kv_heads, k) : MP_OK;
     }
@@ -252,7 +337,7 @@ static mp_status present_place(mp_planner *p, int output, mp_dtype type, const m
 }
 
 static mp_status plan_group_query(mp_planner *p) {
-    sizes s;
+    sizes s = {.window = 0};
     const mp_dtype type = p->in[IN_QUERY].type;
     MP_TRY(accept_group_query(p));
     MP_TRY(read_query(p, &s));
@@ -283,24 +368,38 @@ static mp_status plan_group_query(mp_planner *p) {
     MP_TRY(present_place(p, OUT_PRESENT_VALUE, s.cache.type, &cache, &append.present[1]));
     MP_TRY(place_fresh(p, &s, &a.q, &append.fresh[0], &append.fresh[1]));
     MP_TRY(mp_kv_cache_narrow(p, &s.cache, s.batch, s.fresh, append.fresh));
+    mp_kv_window kept = {.window = s.window};
+    if (s.window > 0) {
+        MP_TRY(mp_plan_kv_window(p, &kept, &append));
+        a.lengths = append.lengths;
+        a.rule.keys = append.present_rows;
+    }
     MP_TRY(mp_plan_kv_append(p, &append));
-    a.k = mp_heads_first(append.present[0], s.kv_heads, s.present, s.cache.row);
-    a.v = mp_heads_first(append.present[1], s.kv_heads, s.present, s.cache.row);
-    MP_TRY(mp_kv_cache_widen(p, &s.cache, s.present, &a));
+    a.k = mp_heads_first(append.present[0], s.kv_heads, append.present_rows, s.cache.row);
+    a.v = mp_heads_first(append.present[1], s.kv_heads, append.present_rows, s.cache.row);
+    MP_TRY(mp_kv_cache_widen(p, &s.cache, append.present_rows, &a));
     a.out = mp_heads_last(MP_OUT(OUT_Y), s.heads, s.rows, s.head);
-    return mp_plan_attention(p, &a);
+    MP_TRY(mp_plan_attention(p, &a));
+    return s.window > 0 ? mp_plan_kv_keep(p, &kept) : MP_OK;
 }
 
 /* ---- the row ---- */
 
-static const mp_attr_def attrs[] = {
-    {"causal", MP_ATTR_INT},          {"do_rotary", MP_ATTR_INT},
-    {"k_quant_type", MP_ATTR_STRING}, {"kv_cache_bit_width", MP_ATTR_INT},
-    {"kv_num_heads", MP_ATTR_INT},    {"local_window_size", MP_ATTR_INT},
-    {"num_heads", MP_ATTR_INT},       {"rotary_interleaved", MP_ATTR_INT},
-    {"scale", MP_ATTR_FLOAT},         {"sliding_window_cache", MP_ATTR_INT},
-    {"smooth_softmax", MP_ATTR_INT},  {"softcap", MP_ATTR_FLOAT},
-    {"v_quant_type", MP_ATTR_STRING}, {NULL, 0}};
+static const mp_attr_def attrs[] = {{"causal", MP_ATTR_INT},
+                                    {"do_rotary", MP_ATTR_INT},
+                                    {"k_quant_type", MP_ATTR_STRING},
+                                    {"kv_cache_bit_width", MP_ATTR_INT},
+                                    {"kv_num_heads", MP_ATTR_INT},
+                                    {"local_window_size", MP_ATTR_INT},
+                                    {"num_heads", MP_ATTR_INT},
+                                    {"qk_norm_epsilon", MP_ATTR_FLOAT},
+                                    {"rotary_interleaved", MP_ATTR_INT},
+                                    {"scale", MP_ATTR_FLOAT},
+                                    {"sliding_window_cache", MP_ATTR_INT},
+                                    {"smooth_softmax", MP_ATTR_INT},
+                                    {"softcap", MP_ATTR_FLOAT},
+                                    {"v_quant_type", MP_ATTR_STRING},
+                                    {NULL, 0}};
 
 enum { TYPES = 1u << MP_F32 | 1u << MP_F16 | 1u << MP_BF16 };
 #define CACHE_TYPES (TYPES | MP_BIT(MP_I8) | MP_BIT(MP_U8) | MP_BIT(MP_F8E4M3FN))
@@ -315,6 +414,7 @@ static const mp_op ops[] = {
                {"T_KV_SCALE", MP_BIT(MP_F32)},
                {"M", MP_BIT(MP_I32)}},
      .host_in = 1u << IN_TOTAL,
+     .once = "sliding_window_cache",
      .attrs = attrs,
      .plan = plan_group_query,
      .accept = accept_group_query},

@@ -62,9 +62,11 @@ struct mp_op {
     mp_alias in_place[MP_ALIASES_MAX]; /* output may reuse the input's memory when nobody else */
     int in_place_count;                /* reads it and the sizes agree */
     bool needs_conv;                   /* no use without the device's convolutions */
-    bool variadic; /* the inputs are a list of any length: none of them may be left out, which
-                    * ONNX Runtime checks for other operators only */
-    bool draws;    /* random numbers, other ones in each run */
+    bool variadic;    /* the inputs are a list of any length: none of them may be left out, which
+                       * ONNX Runtime checks for other operators only */
+    bool draws;       /* random numbers, other ones in each run */
+    const char *once; /* where this attribute is not 0, and an output lies where an input does, a
+                       * second run on them is not like the first; NULL: it always is */
     const mp_attr_def *attrs; /* NULL for none */
     mp_status (*plan)(mp_planner *p);
     /* For what a session can know before it runs: attributes, which inputs and outputs there are,
@@ -166,6 +168,9 @@ static inline bool mp_node_prepared(const mp_node *node, int i) {
 const mp_attr *mp_node_attr(const mp_node *node, const char *name);
 int64_t mp_node_int(const mp_node *node, const char *name, int64_t fallback);
 float mp_node_float(const mp_node *node, const char *name, float fallback);
+/* As mp_op.once says. */
+bool mp_node_runs_once(const mp_node *node);
+
 /* For flags that ONNX Runtime's CPU provider compares with 1, so that 2 is false; others it
  * compares with 0. */
 bool mp_node_flag(const mp_node *node, const char *name, bool fallback);

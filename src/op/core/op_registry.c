@@ -48,6 +48,10 @@ int64_t mp_node_int(const mp_node *node, const char *name, int64_t fallback) {
     return attr != NULL && attr->kind == MP_ATTR_INT ? attr->i : fallback;
 }
 
+bool mp_node_runs_once(const mp_node *node) {
+    return node->op->once != NULL && mp_node_int(node, node->op->once, 0) != 0;
+}
+
 bool mp_node_flag(const mp_node *node, const char *name, bool fallback) {
     return mp_node_int(node, name, fallback) == 1;
 }
