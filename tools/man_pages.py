@@ -148,7 +148,7 @@ def shown_code(code):
 
 def function_page():
     text = HEADER.read_text(encoding="utf-8")
-    first = comment_text(re.match(r"/\*(.*?)\*/", text, re.S).group(1)).replace("SPDX-License-Identifier: Apache-2.0", "")
+    first = comment_text(re.match(r"/\*(.*?)SPDX-License-Identifier.*?\*/", text, re.S).group(1))
     yield from head("millpond.h", 3, SUMMARY)
     yield from [".SH SYNOPSIS", ".nf", ".B #include <millpond/millpond.h>", ".PP",
                 r"cc program.c $(pkg\-config \-\-cflags \-\-libs millpond)", ".fi", ".SH DESCRIPTION"]
@@ -173,8 +173,9 @@ def function_page():
             yield from paragraphs(described(comment_text(piece["comment"])), first=True)
             yield ".RE"
     yield from [".SH ERRORS", "A function that can fail returns"]
-    yield from [".IR mp_status ;", ".B mp_error_message()", "gives the sentence that the last failure of the thread left,",
-                ".B mp_status_name()", "the name of a code."]
+    yield from [".IR mp_status ;", ".B mp_error_message()",
+                "gives the sentence that the last failure of the thread left,", ".B mp_status_name()",
+                "the name of a code."]
     status = (HEADER.parent / "status.h").read_text(encoding="utf-8")
     for name, value, meaning in re.findall(r'X\((\w+), (\d+), "(.*?)"\)', status):
         yield from [".TP", f".B MP_{name} ({value})", meaning[0].upper() + meaning[1:] + "."]
