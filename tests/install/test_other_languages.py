@@ -7,6 +7,7 @@ without it, what the programs include leads to our description of the same inter
 
 import importlib.util
 import os
+import re
 from pathlib import Path
 
 import needs
@@ -59,3 +60,14 @@ def test_what_goes_wrong_is_one_sentence(built, tmp_path):
     assert ended.returncode == 1
     assert "no_model.onnx" in ended.stderr
     assert done(built).returncode in (1, 2)
+
+
+def test_the_page_shows_these_programs():
+    """What docs/other_languages.md shows of them is in them; what it shows of others stands where it says so."""
+    page = (ROOT / "docs/other_languages.md").read_text(encoding="utf-8")
+    tested = page[:page.index("\n## What was not run here\n")]
+    for language, suffix in (("c", "c"), ("cpp", "cpp")):
+        shown = re.findall(rf"^```{language}\n(.*?)^```", tested, re.M | re.S)
+        program = (ROOT / f"examples/onnxruntime.{suffix}").read_text(encoding="utf-8")
+        assert shown
+        assert [part for part in shown if part not in program] == []
