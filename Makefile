@@ -27,7 +27,7 @@ endif
 $(ENV): requirements.txt tools/setup.py
 	@$(SYSTEM_PYTHON) tools/setup.py --out $@
 
-.PHONY: setup configure build demo test test-all test-quick test-versions test-hostile bench bench-gate install deb wheel lint format docs test-gpu bench-gpu clean distclean help
+.PHONY: setup configure build demo test test-all test-quick test-versions test-hostile bench bench-gate install deb wheel release lint format docs test-gpu bench-gpu clean distclean help
 
 setup: $(ENV) ## Install pinned tools and packages into .venv (every other target does this too)
 	@:
@@ -78,6 +78,9 @@ deb: setup ## Build Debian packages into dist/: the library, its header, the pro
 
 wheel: setup ## Build the Python wheel and its source archive into dist/, and check them
 	@$(PYTHON) tools/wheel.py --out dist $(WHEEL_FLAGS)
+
+release: setup ## Make a release into dist/: wheel, source archive, Debian packages, SBOM, sums
+	@$(PYTHON) tools/release.py --out dist $(RELEASE_FLAGS)
 
 lint: configure ## Check format, clang-tidy, Python style, spelling and layers
 	@$(PYTHON) tools/lint.py --build $(BUILD) $(LINT_FLAGS)
