@@ -1,6 +1,6 @@
-/* onnxruntime.c - a model of one float input "x" and one output "y" on the provider, by ONNX Runtime's C API.
- * Build: cc onnxruntime.c -I<folder of onnxruntime_c_api.h> -lonnxruntime
- * Run:   ./a.out libonnxruntime_providers_cuda_plugin.so model.onnx    (an absolute path of the library)
+/* onnxruntime.c - a model of one float input "x" and one output "y" on the provider, by ONNX
+ * Runtime's C API. Build: cc onnxruntime.c -I<folder of onnxruntime_c_api.h> -lonnxruntime Run:
+ * ./a.out libonnxruntime_providers_cuda_plugin.so model.onnx    (an absolute path of the library)
  * SPDX-License-Identifier: Apache-2.0 */
 #include <onnxruntime_c_api.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@ static void check(OrtStatus *status) {
     }
 }
 
-/* The devices of the library that was registered; the name is the provider's, not the one it was registered under. */
+/* The devices of the library that was registered; the name is the provider's, not the one it was
+ * registered under. */
 static size_t devices_of(OrtEnv *env, const OrtEpDevice **out) {
     const OrtEpDevice *const *all;
     size_t count, found = 0;
@@ -32,7 +33,8 @@ static size_t devices_of(OrtEnv *env, const OrtEpDevice **out) {
 }
 
 static OrtSession *session_on(OrtEnv *env, const OrtEpDevice *device, const char *model) {
-    const char *const keys[] = {"use_tf32"}, *const values[] = {"0"}; /* README.md lists the options */
+    const char *const keys[] = {"use_tf32"}; /* README.md lists the options */
+    const char *const values[] = {"0"};
     OrtSessionOptions *options;
     OrtSession *session;
     check(ort->CreateSessionOptions(&options));
@@ -49,8 +51,8 @@ static void run(OrtSession *session) {
     OrtMemoryInfo *memory;
     OrtValue *given, *got = NULL;
     check(ort->CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &memory));
-    check(ort->CreateTensorWithDataAsOrtValue(memory, x, sizeof x, shape, 1, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
-                                              &given));
+    check(ort->CreateTensorWithDataAsOrtValue(memory, x, sizeof x, shape, 1,
+                                              ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, &given));
     check(ort->Run(session, NULL, in, (const OrtValue *const *)&given, 1, out, 1, &got));
     check(ort->GetTensorMutableData(got, (void **)&y));
     printf("y = %g %g %g %g\n", y[0], y[1], y[2], y[3]);
@@ -62,9 +64,12 @@ static void run(OrtSession *session) {
 int main(int count, char **words) {
     const OrtEpDevice *devices[DEVICES_MAX];
     OrtEnv *env;
-    ort = OrtGetApiBase()->GetApi(26); /* the oldest ONNX Runtime that the provider works with is 1.26 */
+    ort = OrtGetApiBase()->GetApi(
+        26); /* the oldest ONNX Runtime that the provider works with is 1.26 */
     if (count != 3 || ort == NULL) {
-        return fprintf(stderr, "give the library's path and a model; ONNX Runtime must be 1.26 or newer\n"), 2;
+        return fprintf(stderr,
+                       "give the library's path and a model; ONNX Runtime must be 1.26 or newer\n"),
+               2;
     }
     check(ort->CreateEnv(ORT_LOGGING_LEVEL_WARNING, "example", &env));
     check(ort->RegisterExecutionProviderLibrary(env, "millpond", words[1]));

@@ -5,8 +5,9 @@
     check_reproducible.py [--kernels build/dev/libmillpond_host_kernels.a] [--keep DIR]
 
 The copies lie at paths of different lengths, and are built with another umask, time zone and number of jobs. Takes the
-files that git knows, as they are now. Some minutes with --kernels, which leaves the emulated device's kernels out of the
-comparison, and some more without. Prints what came of each file.
+files that git knows, as they are now. Some minutes with --kernels, which leaves the emulated device's kernels out of
+the comparison, and some more without; with a compiler cache it would compare the cache with itself. Prints what came of
+each file.
 """
 
 import argparse

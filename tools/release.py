@@ -4,10 +4,10 @@
 
     release.py --out dist [--cuda] [--kernels build/dev/libmillpond_host_kernels.a] [--changed]
 
-The list is millpond-VERSION.cdx.json (an SBOM in CycloneDX 1.6), the sums are SHA256SUMS. The same source gives the same
-bytes, wherever it lies (tools/check_reproducible.py): times in archives are SOURCE_DATE_EPOCH, by default that of the
-commit. Refuses a tree with changes that are not committed, unless --changed. Files of an older release in the folder are
-deleted.
+The list is millpond-VERSION.cdx.json (an SBOM in CycloneDX 1.6), the sums are SHA256SUMS. The same source gives the
+same bytes, wherever it lies (tools/check_reproducible.py): times in archives are SOURCE_DATE_EPOCH, by default that of
+the commit. Refuses a tree with changes that are not committed, unless --changed. Files of an older release in the
+folder are deleted.
 --cuda: fails where CUDA's headers are missing. --kernels: takes the emulated device's kernels from another build.
 """
 

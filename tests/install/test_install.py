@@ -48,7 +48,7 @@ int main() {
 CMAKE_PROJECT = """
 cmake_minimum_required(VERSION 3.21)
 project(consumer LANGUAGES C CXX)
-find_package(Millpond 0.1 REQUIRED)
+find_package(Millpond @MINOR@ REQUIRED)
 add_executable(in_c main.c)
 target_link_libraries(in_c PRIVATE Millpond::millpond)
 add_executable(in_cpp main.cpp)
@@ -107,7 +107,10 @@ def test_a_project_by_pkg_config(prefix, program, tmp_path):
     assert re.fullmatch(SAID, said)
 
 
-def configured(prefix, program, folder, project=CMAKE_PROJECT):
+def configured(prefix, program, folder, minor=0):
+    """A project that wants this minor version, or one so many later."""
+    wanted = VERSION.split(".")
+    project = CMAKE_PROJECT.replace("@MINOR@", f"{wanted[0]}.{int(wanted[1]) + minor}")
     (folder / "CMakeLists.txt").write_text(project, encoding="utf-8")
     (folder / "main.cpp").write_text(CPP_PROGRAM, encoding="utf-8")
     assert program.parent == folder
@@ -127,7 +130,7 @@ def test_a_project_by_cmake(prefix, program, tmp_path):
 
 
 def test_cmake_refuses_another_minor_version(prefix, program, tmp_path):
-    made = configured(prefix, program, tmp_path, CMAKE_PROJECT.replace("Millpond 0.1", "Millpond 0.2"))
+    made = configured(prefix, program, tmp_path, minor=1)
     assert made.returncode != 0
     assert f"version: {VERSION}" in made.stderr
 
