@@ -4,7 +4,7 @@
 
     deb.py --out dist [--build build/deb] [--cuda] [--kernels build/dev/libmillpond_host_kernels.a] [--jobs N]
 
-Needs dpkg-deb and dpkg-shlibdeps (Debian: dpkg-dev). Times in the packages are SOURCE_DATE_EPOCH, where it is set.
+Needs dpkg-deb, dpkg-shlibdeps, file and gzip (Debian: dpkg-dev file gzip). Times in the packages are SOURCE_DATE_EPOCH, where it is set.
 --cuda: fails where CUDA's headers are missing, instead of leaving the CUDA backend out.
 --kernels: takes the emulated device's kernels, most of what there is to compile, from another build of this source.
 """
@@ -58,9 +58,9 @@ def main():
     parser.add_argument("--kernels", type=Path, help="archive of kernels that another build of this source made")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
-    for need in ("dpkg-deb", "dpkg-shlibdeps"):
+    for need in ("dpkg-deb", "dpkg-shlibdeps", "file", "gzip"):
         if shutil.which(need) is None:
-            sys.exit(f"deb: no {need} on the path; install it (Debian: apt install dpkg-dev)")
+            sys.exit(f"deb: no {need} on the path; install it (Debian: apt install dpkg-dev file gzip)")
     args.out.mkdir(parents=True, exist_ok=True)
     packages = build(args.build.resolve(), args.kernels and args.kernels.resolve(), args.jobs, args.cuda)
     for package in packages:
