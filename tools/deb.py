@@ -4,7 +4,8 @@
 
     deb.py --out dist [--build build/deb] [--cuda] [--kernels build/dev/libmillpond_host_kernels.a] [--jobs N]
 
-Needs dpkg-deb, dpkg-shlibdeps, file and gzip (Debian: dpkg-dev file gzip). Times in the packages are SOURCE_DATE_EPOCH, where it is set.
+Needs dpkg-deb, dpkg-shlibdeps, file and gzip (Debian: dpkg-dev file gzip). Times in the packages are SOURCE_DATE_EPOCH,
+where it is set.
 --cuda: fails where CUDA's headers are missing, instead of leaving the CUDA backend out.
 --kernels: takes the emulated device's kernels, most of what there is to compile, from another build of this source.
 """

@@ -81,7 +81,8 @@ def variables():
     text = README.read_text(encoding="utf-8")
     section = text[text.index("### Environment\n"):]
     section = section[: section.index("\n## ")]
-    for names, values, default, meaning in re.findall(r"^\| (`.*?) \| (.*?) \| (.*?) \| (.*?) \|$", section, re.M):
+    for row in re.findall(r"^\| (`.*) \|$", section, re.M):
+        names, values, default, meaning = (cell.strip() for cell in row.split("|"))
         yield ".TP"
         yield f".B {escaped(names.replace('`', ''))}"
         said = f"{meaning[0].upper()}{meaning[1:]}. Values: {values or 'any'}; " \
@@ -95,7 +96,7 @@ def command_page():
 
     group = _app.group
     top = click.Context(group, info_name="millpond")
-    yield from head("millpond", 1, "what a pool of GPU memory and a provider for ONNX Runtime do")
+    yield from head("millpond", 1, "look at a pool of GPU memory and a provider for ONNX Runtime")
     yield from [".SH SYNOPSIS", ".B millpond", ".RI [ options ]", ".I command", ".RI [ arguments ]", ".SH DESCRIPTION"]
     yield from paragraphs(group.help, first=True)
     yield from paragraphs("The command comes with the Python package; `python -m millpond` is the same. Examples, and "

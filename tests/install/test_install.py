@@ -169,4 +169,9 @@ def test_the_manual_pages_are_current_and_sound():
     assert len(pages) == 2
     assert run(needs.program("mandoc"), "-Tlint", "-W", "warning", *pages) == ""
     shown = run("mandoc", "-Tutf8", pages[0])
-    assert "millpond explain" in re.sub(".\b", "", shown)
+    plain = re.sub(".\b", "", shown)
+    assert "millpond explain" in plain
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("### Environment\n")[2].partition("\n## ")[0]
+    variables = set(re.findall(r"^\| `(MILLPOND_\w+)`", table, re.M))
+    assert len(variables) > 15
+    assert variables <= set(re.findall(r"^ +(MILLPOND_\w+)$", plain, re.M))
