@@ -10,6 +10,10 @@ JOBS ?= $(shell nproc)
 BUILD := build/$(PRESET)
 ENV := build/env.mk
 CMAKE_FLAGS ?=
+# What `make install` installs, and where.
+INSTALL_PRESET ?= release
+PREFIX ?= /usr/local
+DESTDIR ?=
 NINJA_FLAGS ?= $(if $(MAKE_TERMOUT),,--quiet)
 export MILLPOND_EP_LIBRARY ?= $(CURDIR)/$(BUILD)/lib/libonnxruntime_providers_cuda_plugin.so
 
@@ -23,7 +27,7 @@ endif
 $(ENV): requirements.txt tools/setup.py
 	@$(SYSTEM_PYTHON) tools/setup.py --out $@
 
-.PHONY: setup configure build demo test test-all test-quick test-versions test-hostile bench bench-gate kernels wheel lint format docs test-gpu bench-gpu clean distclean help
+.PHONY: setup configure build demo test test-all test-quick test-versions test-hostile bench bench-gate kernels install deb wheel release lint format docs test-gpu bench-gpu clean distclean help
 
 setup: $(ENV) ## Install pinned tools and packages into .venv (every other target does this too)
 	@:
@@ -68,8 +72,18 @@ bench-gate: build ## Measure ratios beside peers here, and compare them with the
 kernels: build ## Compile the kernels for GPUs ahead of time, into the folder where they are found (KERNEL_FLAGS="--archs 90")
 	@$(PYTHON) tools/ready_kernels.py --build $(BUILD) --out $(BUILD)/lib/kernels $(KERNEL_FLAGS)
 
+install: setup ## Install libraries, header, pkg-config and CMake files, manual pages (PREFIX=/usr/local DESTDIR=)
+	@$(MAKE) --no-print-directory build PRESET=$(INSTALL_PRESET)
+	@DESTDIR=$(DESTDIR) $(CMAKE) --install build/$(INSTALL_PRESET) --prefix $(PREFIX) --strip
+
+deb: setup ## Build Debian packages into dist/: the library, its header, the provider
+	@$(PYTHON) tools/deb.py --out dist $(DEB_FLAGS)
+
 wheel: setup ## Build the Python wheel and its source archive into dist/, and check them
 	@$(PYTHON) tools/wheel.py --out dist $(WHEEL_FLAGS)
+
+release: setup ## Make a release into dist/: wheel, source archive, Debian packages, SBOM, sums
+	@$(PYTHON) tools/release.py --out dist $(RELEASE_FLAGS)
 
 lint: configure ## Check format, clang-tidy, Python style, spelling and layers
 	@$(PYTHON) tools/lint.py --build $(BUILD) $(LINT_FLAGS)
@@ -77,8 +91,9 @@ lint: configure ## Check format, clang-tidy, Python style, spelling and layers
 format: setup ## Rewrite C and Python files in the house's format
 	@$(PYTHON) tools/lint.py --build $(BUILD) --fix
 
-docs: build ## Rewrite docs/operators.md from the operators that are registered
+docs: build ## Rewrite docs/operators.md from what is registered, and the manual pages in docs/man
 	@$(PYTHON) tools/operators_doc.py
+	@PYTHONPATH=$(BUILD)/python $(PYTHON) tools/man_pages.py
 
 # The library is named again, since this make has exported the one of its own preset.
 GPU_BUILD = PRESET=cuda MILLPOND_EP_LIBRARY=$(CURDIR)/build/cuda/lib/libonnxruntime_providers_cuda_plugin.so

@@ -24,7 +24,7 @@ from pathlib import Path
 import millpond
 
 SIZE = 1024
-LIB = Path(millpond.get_library_path()).with_name("libmillpond.so")
+LIB = Path(millpond.get_library_path()).with_name("libmillpond.so.0")
 LOOP = """
 #include <millpond/millpond.h>
 #include <stdio.h>

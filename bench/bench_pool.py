@@ -333,7 +333,8 @@ def version_of(module):
 def measured(args, device, build, backends, traces):
     """What repeats must have in common to be of one measurement."""
     libraries = [word for backend in backends for word in backend.command if isinstance(word, Path)]
-    files = sorted({*libraries, build / "lib/libmillpond.so", POOL / "traces.py", *traces}, key=lambda path: path.name)
+    files = sorted({*libraries, build / "lib/libmillpond.so.0", POOL / "traces.py", *traces},
+                   key=lambda path: path.name)
     options = {f"command of {backend.name}": command_of(backend, options_of(backend, args, traces, backend.cases))
                for backend in backends}
     return {

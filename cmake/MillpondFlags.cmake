@@ -22,7 +22,10 @@ target_compile_options(
     INTERFACE ${MILLPOND_WARNINGS} $<$<BOOL:${MILLPOND_WERROR}>:-Werror>
               -fno-semantic-interposition -fstack-protector-strong
               # Messages and logs name files as the repository does, wherever it lies.
-              -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+              -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=
+              # What users install is the same wherever it was built. Debuggers of the others need their paths.
+              $<$<CONFIG:Release>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>
+              $<$<CONFIG:Release>:-ffile-prefix-map=${PROJECT_BINARY_DIR}=build>)
 target_link_options(millpond_flags INTERFACE -Wl,-z,relro,-z,now -Wl,-z,noexecstack)
 
 if(MILLPOND_SANITIZE)
@@ -39,6 +42,6 @@ endif()
 
 # Limits what a library exports to what its version script names.
 function(millpond_exports target map)
-    target_link_options(${target} PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/${map})
-    set_target_properties(${target} PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/${map})
+    target_link_options(${target} PRIVATE -Wl,--version-script=${map})
+    set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
 endfunction()

@@ -74,5 +74,13 @@ millpond_link_package()
 # ---- what the wheel takes beside the Python files: cmake --install --component python ----
 
 install(TARGETS millpond_core LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
-install(TARGETS millpond onnxruntime_providers_cuda_plugin LIBRARY DESTINATION lib COMPONENT python EXCLUDE_FROM_ALL)
+install(TARGETS millpond LIBRARY DESTINATION lib COMPONENT python EXCLUDE_FROM_ALL NAMELINK_SKIP)
+install(TARGETS onnxruntime_providers_cuda_plugin LIBRARY DESTINATION lib COMPONENT python EXCLUDE_FROM_ALL)
 install(DIRECTORY include/ DESTINATION include COMPONENT python EXCLUDE_FROM_ALL)
+if(SKBUILD)
+    # In place of the link that a wheel cannot hold: what -lmillpond finds, and reads as a text.
+    get_target_property(soversion millpond SOVERSION)
+    file(WRITE ${CMAKE_BINARY_DIR}/generated/wheel/libmillpond.so "INPUT(libmillpond.so.${soversion})\n")
+    install(FILES ${CMAKE_BINARY_DIR}/generated/wheel/libmillpond.so DESTINATION lib COMPONENT python EXCLUDE_FROM_ALL)
+    install(FILES docs/man/millpond.1 DESTINATION ${SKBUILD_DATA_DIR}/share/man/man1 COMPONENT python EXCLUDE_FROM_ALL)
+endif()

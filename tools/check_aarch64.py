@@ -17,12 +17,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from version import version  # noqa: E402  (beside this file)
+
 ROOT = Path(__file__).resolve().parent.parent
 SKIP_STATUS = 77
 COMPILER, EMULATOR, LIBRARIES = "aarch64-linux-gnu-gcc", "qemu-aarch64", "/usr/aarch64-linux-gnu"
 PAGE = ROOT / "src/pool/trace/page/trace_page.html"
 FOREIGN = ("cuda", "nvtx")  # tests of libraries that are not there
-FLAGS = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", '-DMILLPOND_VERSION="0.1.0"',
+FLAGS = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", f'-DMILLPOND_VERSION="{version()}"',
          f"-I{ROOT / 'src'}", f"-I{ROOT / 'include'}", f"-I{ROOT / 'tests'}", f"-ffile-prefix-map={ROOT}/="]
 
 

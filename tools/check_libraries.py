@@ -15,12 +15,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from version import version  # noqa: E402  (beside this file)
+
 ROOT = Path(__file__).resolve().parent.parent
 EP_EXPORTS = {"CreateEpFactories", "ReleaseEpFactory"}
 EP_BYTES_MAX = 15_000_000
 # Whatever else a library wants, it opens at run time: nothing is linked that may be absent.
 SYSTEM_LIBRARIES = re.compile(r"lib(c|m|dl|pthread|rt|gcc_s)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+|linux-vdso\.so\.1")
 PUBLIC_HEADERS = [ROOT / "include/millpond/millpond.h", ROOT / "include/millpond/status.h"]
+POOL_NAME = "libmillpond.so.0"  # the number is that of the binary interface, as CMakeLists.txt has it
 PRIVATE_NODE = "MILLPOND_PRIVATE_"  # and the version
 
 
@@ -60,8 +64,8 @@ def check_ep_size(ep, _):
 
 
 def check_ep_finds_pool(ep, _):
-    if "libmillpond.so" not in dynamic(ep, "NEEDED"):
-        return "does not name libmillpond.so as needed"
+    if POOL_NAME not in dynamic(ep, "NEEDED"):
+        return f"does not name {POOL_NAME} as needed"
     runpath = dynamic(ep, "RUNPATH")
     if runpath != ["$ORIGIN"]:  # an empty part of it would be the working directory
         return f"its RUNPATH is {runpath} instead of $ORIGIN alone"
@@ -71,7 +75,7 @@ def check_ep_finds_pool(ep, _):
 def check_needed(ep, pool):
     for library in (ep, pool):
         others = [n for n in dynamic(library, "NEEDED")
-                  if n != "libmillpond.so" and not SYSTEM_LIBRARIES.fullmatch(n)]
+                  if n != POOL_NAME and not SYSTEM_LIBRARIES.fullmatch(n)]
         if others:
             return f"{library.name} is linked to {', '.join(others)}"
     return None
@@ -111,25 +115,32 @@ def check_public_api(_, pool):
 
 def check_private_node(ep, pool):
     """What only libraries of one build may share carries their version."""
-    header = PUBLIC_HEADERS[0].read_text(encoding="utf-8")
-    want = PRIVATE_NODE + re.search(r'MILLPOND_VERSION "(.*)"', header).group(1)
+    want = PRIVATE_NODE + version()
     for library in (ep, pool):
         found = set(re.findall(PRIVATE_NODE + r"[\w.]*", output("readelf", "-VW", library)))
         if found != {want}:
             return f"{library.name} has the node {', '.join(sorted(found))} instead of {want}"
-    project = re.search(r"project\(millpond VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))
-    return None if want.endswith(f"_{project.group(1)}") else f"CMakeLists.txt has version {project.group(1)}"
+    return None
+
+
+def check_names(_, pool):
+    """A SONAME with the number of the interface, and in a build folder the version behind it, found through links."""
+    if dynamic(pool, "SONAME") != [POOL_NAME]:
+        return f"its SONAME is {dynamic(pool, 'SONAME')} instead of {POOL_NAME}"
+    want = f"libmillpond.so.{version()}"
+    return None if pool.resolve().name == want else f"is the file {pool.resolve().name} instead of {want}"
 
 
 CHECKS = [
     ("the provider exports exactly two functions", check_ep_exports),
     ("the provider is under 15 MB", check_ep_size),
-    ("the provider finds libmillpond.so beside it", check_ep_finds_pool),
+    (f"the provider finds {POOL_NAME} beside it", check_ep_finds_pool),
     ("only libc and its kin are linked", check_needed),
     ("no executable stack", check_stack),
     ("libmillpond.so exports only names of ours", check_pool_exports),
     ("the public headers and the version script agree", check_public_api),
     ("the private node carries the version", check_private_node),
+    ("libmillpond.so has the SONAME and the file name that it should", check_names),
 ]
 
 

@@ -21,14 +21,24 @@ import zipfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from check_libraries import PRIVATE_NODE, PUBLIC_HEADERS, SYSTEM_LIBRARIES, dynamic, exports, output  # noqa: E402
+from check_libraries import (  # noqa: E402
+    POOL_NAME,
+    PRIVATE_NODE,
+    PUBLIC_HEADERS,
+    SYSTEM_LIBRARIES,
+    dynamic,
+    exports,
+    output,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python/src/millpond"
 GLIBC = (2, 34)  # the oldest that the wheel promises to work with: Debian 12, Ubuntu 22.04, RHEL 9
 EXTENSION = "millpond/_core.abi3.so"
-POOL = "millpond/lib/libmillpond.so"
+POOL = f"millpond/lib/{POOL_NAME}"
+LINK = "millpond/lib/libmillpond.so"  # a text that leads linkers to it, since a wheel cannot hold symbolic links
 PROVIDER = "millpond/lib/libonnxruntime_providers_cuda_plugin.so"
+MANUAL = "data/share/man/man1/millpond.1"
 RUNPATHS = {EXTENSION: ["$ORIGIN/lib"], PROVIDER: ["$ORIGIN"], POOL: []}
 CUDA_MARK = b"cuMemAllocFromPoolAsync"  # a function that the backend asks the driver for by name
 
@@ -46,7 +56,9 @@ class Wheel:
         self.zip = zipfile.ZipFile(path)
         self.names = self.zip.namelist()
         self.info = next(name.split("/")[0] for name in self.names if name.endswith(".dist-info/METADATA"))
-        self.libraries = {name: Path(self.zip.extract(name, folder)) for name in self.names if ".so" in name}
+        self.data = self.info.replace(".dist-info", ".data")
+        self.libraries = {name: Path(self.zip.extract(name, folder)) for name in self.names
+                          if ".so" in name and name != LINK}
 
     def text(self, name):
         return self.zip.read(name).decode()
@@ -64,7 +76,7 @@ def package_files():
 def check_contents(wheel):
     headers = {f"millpond/include/millpond/{path.name}" for path in PUBLIC_HEADERS}
     info = {f"{wheel.info}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
-    want = package_files() | headers | info | set(RUNPATHS)
+    want = package_files() | headers | info | set(RUNPATHS) | {LINK, f"{wheel.data}/{MANUAL}"}
     found = {name for name in wheel.names if not name.endswith("/")}
     if found != want:
         return f"lacks {sorted(want - found)}; has {sorted(found - want)} beside what it must have"
@@ -110,7 +122,7 @@ def check_requires(wheel):
 def check_linked(wheel):
     for name, library in wheel.libraries.items():
         others = [need for need in dynamic(library, "NEEDED") if not SYSTEM_LIBRARIES.fullmatch(need)]
-        if others != ([] if name == POOL else ["libmillpond.so"]):
+        if others != ([] if name == POOL else [POOL_NAME]):
             return f"{name} is linked to {', '.join(others) or 'nothing of ours'}"
     return None
 

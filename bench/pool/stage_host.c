@@ -115,9 +115,9 @@ stage *stage_host(const char **why) {
                          .hold = hold,
                          .release = release};
     mp_status (*get)(mp_device_kind, int, mp_device **) = NULL;
-    void *library = dlopen("libmillpond.so", RTLD_NOW | RTLD_GLOBAL);
+    void *library = dlopen("libmillpond.so.0", RTLD_NOW | RTLD_GLOBAL);
     if (library == NULL) {
-        *why = "libmillpond.so cannot be loaded";
+        *why = "libmillpond.so.0 cannot be loaded";
         return NULL;
     }
     void *found = dlsym(library, "mp_device_get");

@@ -25,7 +25,7 @@ class Share(ctypes.Structure):
     ]
 
 
-LIB = ctypes.CDLL(str(Path(os.environ["MILLPOND_EP_LIBRARY"]).parent / "libmillpond.so"))
+LIB = ctypes.CDLL(str(Path(os.environ["MILLPOND_EP_LIBRARY"]).parent / "libmillpond.so.0"))
 LIB.mp_error_message.restype = ctypes.c_char_p
 
 

@@ -20,7 +20,7 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 CAPI = Path(importlib.util.find_spec("onnxruntime").origin).parent / "capi"
 ORT_C_LIBRARY = next(iter(sorted(CAPI.glob("libonnxruntime.so.1*"))), None)
-POOL_LIBRARY = "libmillpond.so"
+POOL_LIBRARY = "libmillpond.so.0"
 
 COMMON_START = """
 import ctypes, gc, sys, threading
@@ -888,7 +888,7 @@ def test_two_copies_of_the_library_share_one_pool(tmp_path):
         with open("/proc/self/maps", encoding="utf-8") as file:
             loaded = set(line.split()[-1] for line in file if "millpond" in line or "cuda_plugin" in line)
         assert len([path for path in loaded if path.endswith({library.name!r})]) == 2, loaded
-        assert len([path for path in loaded if path.endswith({POOL_LIBRARY!r})]) == 1, loaded
+        assert len([path for path in loaded if "/libmillpond.so" in path]) == 1, loaded
         mine = pool_c.Pool("mine")
         sessions = [environment.session(sums(2), device=device) for device in (first, second, first)]
         for session in sessions:

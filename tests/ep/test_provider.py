@@ -412,7 +412,7 @@ def test_library_without_the_pools_is_refused_by_name(tmp_path):
             raise SystemExit(str(error))
     """
     package = str(Path(provider.pond.__file__).parents[1])
-    for path, said in ([], "libmillpond.so: cannot open shared object file"), ([package], ""):
+    for path, said in ([], "libmillpond.so.0: cannot open shared object file"), ([package], ""):
         done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *path], capture_output=True, text=True)
         assert (done.returncode != 0) == bool(said) and said in done.stderr, done.stderr
 

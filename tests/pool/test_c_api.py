@@ -98,7 +98,7 @@ def test_an_older_library_is_refused_by_name(tmp_path):
                                       "MILLPOND_PRIVATE_0.0.1 { global: mp_*; local: *; };\n", encoding="utf-8")
     ep = provider.library_path()
     subprocess.run([needs.program("gcc"), "-shared", "-fPIC", "-Wl,--version-script=old.map",
-                    "-Wl,-soname,libmillpond.so", "old.c", "-o", "libmillpond.so"], cwd=tmp_path, check=True)
+                    "-Wl,-soname,libmillpond.so.0", "old.c", "-o", "libmillpond.so.0"], cwd=tmp_path, check=True)
     shutil.copy(ep, tmp_path / ep.name)
     done = subprocess.run([sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(tmp_path / ep.name)!r})"],
                           capture_output=True, text=True, check=False)

@@ -31,7 +31,7 @@ def run_python(code, *arguments, status=0, quiet=True, **variables):
 class HostStream:
     """A stream of the emulated device, had from the library beneath as its own tests have them."""
 
-    library = ctypes.CDLL(str(Path(millpond.get_library_path()).with_name("libmillpond.so")))
+    library = ctypes.CDLL(str(Path(millpond.get_library_path()).with_name("libmillpond.so.0")))
 
     def __init__(self):
         device, stream = ctypes.c_void_p(), ctypes.c_void_p()

@@ -12,14 +12,15 @@ import pytest
 from core_kit import LIMIT_S, run_python
 from millpond import _core
 
-LIBRARY = ctypes.CDLL(str(Path(millpond.get_library_path()).with_name("libmillpond.so")))
+LIBRARY = ctypes.CDLL(str(Path(millpond.get_library_path()).with_name("libmillpond.so.0")))
 LIBRARY.mp_log_enabled.restype = ctypes.c_bool
 ERROR, WARNING, INFO, DEBUG = range(4)
 PROGRAM = """
 import os
 os.dup2(1, 2)
 import ctypes, logging, sys, threading, time, millpond
-library = ctypes.CDLL(millpond.get_library_path().replace("libonnxruntime_providers_cuda_plugin", "libmillpond"))
+library = ctypes.CDLL(
+    millpond.get_library_path().replace("libonnxruntime_providers_cuda_plugin.so", "libmillpond.so.0"))
 library.mp_log_enabled.restype = ctypes.c_bool
 with_lock = ctypes.PyDLL(library._name)  # called under the interpreter's lock, so nobody else runs meanwhile
 file = ctypes.c_char_p(b"x.c")  # the library keeps the address

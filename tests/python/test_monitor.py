@@ -315,7 +315,7 @@ def test_pools_of_another_library_are_named(server):
         import ctypes, json, os, millpond
         from pathlib import Path
         from millpond import _monitor
-        library = ctypes.CDLL(str(Path(millpond.get_library_path()).with_name("libmillpond.so")))
+        library = ctypes.CDLL(str(Path(millpond.get_library_path()).with_name("libmillpond.so.0")))
         libc = ctypes.CDLL(None)
         ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
         FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)

@@ -23,7 +23,7 @@ def test_names():
         r'MILLPOND_VERSION "(.*)"', HEADER.read_text(encoding="utf-8")).group(1)
     assert millpond.get_ep_name() == "CudaPluginExecutionProvider"
     assert Path(millpond.get_library_path()).is_file()
-    assert Path(millpond.get_library_path()).with_name("libmillpond.so").is_file()
+    assert Path(millpond.get_library_path()).with_name("libmillpond.so.0").is_file()
     for name in millpond.__all__:
         assert getattr(millpond, name) is not None
     assert set(millpond.__all__) <= set(dir(millpond))

@@ -86,7 +86,7 @@ def get_include() -> str:
 
 
 def get_library_path() -> str:
-    """Path of the execution provider that ONNX Runtime registers; `libmillpond.so` lies beside it."""
+    """Path of the execution provider that ONNX Runtime registers; `libmillpond.so.0` lies beside it."""
     return str(_FOLDER / "lib" / "libonnxruntime_providers_cuda_plugin.so")
 
 

@@ -54,7 +54,7 @@ class Library:
 
 
 def pool_library() -> ctypes.CDLL:
-    return ctypes.CDLL(str(Path(millpond.get_library_path()).with_name("libmillpond.so")))
+    return ctypes.CDLL(str(Path(millpond.get_library_path()).with_name("libmillpond.so.0")))
 
 
 def has_cuda() -> bool:
