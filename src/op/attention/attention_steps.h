@@ -45,14 +45,15 @@ mp_status mp_score_mask(k_score_rule *rule, const mp_tensor *mask);
 
 mp_status mp_plan_attention(mp_planner *p, const mp_attention *a);
 
-/* The same for tokens of which some, those that `flags` marks (int32 [batch, rows], 0 for the
- * others), see all keys by a Q, K and V of their own, placed like those of `a`, and are seen by
- * all; which these are is found on the device. Where the mask of a token is below 0, the token is
- * 0. Fails: UNSUPPORTED where the rows of a head are too long. */
+/* Tokens that `flags` marks, int32 [batch, rows], 0 for the others; and their Q, K and V. */
 typedef struct mp_listed {
     mp_ref q, k, v, flags;
 } mp_listed;
 
+/* The same where marked tokens see all keys, by a Q, K and V of their own that are placed like
+ * those of `a`, and are seen by all; which these are is found on the device. `a` has a mask of
+ * keys, and a token whose own is below 0 is 0. Fails: UNSUPPORTED where a head is too long for the
+ * device. */
 mp_status mp_plan_attention_listed(mp_planner *p, const mp_attention *a, const mp_listed *own);
 
 /* Whether that can follow rule.blocks and has rows enough for it; otherwise there must be none. */
