@@ -71,6 +71,15 @@ def test_rewind(pair):
     assert got[1][:10] == [*got[0][:8], 44, 3]
 
 
+def test_rewind_behind_a_window():
+    """Tokens that were pushed out are gone: genai says so, whatever the provider."""
+    for model in (kit.ours(kit.folder("gemma2")), kit.cpu(kit.folder("gemma2", reference=True))):
+        made = kit.generator(model, list(range(3, 50)), max_length=80)
+        kit.step(made, 4)
+        with pytest.raises(RuntimeError, match="(?i)rewind|window"):
+            made.rewind_to(20)
+
+
 def test_several_sequences(pair):
     """Of other lengths, too: genai fills the shorter ones up in front."""
     prompts = [[5, 9, 17, 33], [8, 1, 30, 12], [0, 0, 61, 7]]
