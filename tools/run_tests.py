@@ -241,6 +241,11 @@ def steps_of(build, mode):
         Step("genai", "onnxruntime-genai on the provider: models as its builder writes them, caches, sequences, graphs",
              [*tool, ROOT / "tools/test_genai.py", "--build", build, *(["--gpu"] if gpu else [])], "all gpu",
              takes="-k"),
+        Step("genai-name", "the same by the other name" if gpu else
+             "what genai's CUDA path does, on the provider by the name of ONNX Runtime's CUDA provider",
+             [*tool, ROOT / "tools/test_genai.py", "--build", build,
+              *(["--gpu", "--name=CudaPluginExecutionProvider"] if gpu else
+                ["--name=CUDAExecutionProvider", "-k", "test_device_caches"])], "all gpu"),
         Step("versions", "the provider in other versions of ONNX Runtime",
              [*tool, ROOT / "tools/test_versions.py", "--build", build, "--sample", "24"], "all", limit_s=2400),
         Step("memcheck", "C tests on the GPU under compute-sanitizer", [*sanitizer, unit, "cuda", "--no-fork"],

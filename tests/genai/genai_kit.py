@@ -15,6 +15,9 @@ import tiny_models
 PROMPT = [5, 9, 17, 33, 60, 12]
 BY_NAME = {of.name: of for of in tiny_models.ARCHITECTURES}
 NAME = os.environ.get("MILLPOND_EP_NAME")  # None: what millpond.genai takes by itself
+HAS_ADD_ON = (Path(og.__file__).parent / "libonnxruntime-genai-cuda.so").is_file()
+ON_GPU = os.environ.get("MILLPOND_DEVICE", "").startswith("cuda")
+IS_CUDA_PATH = ON_GPU and HAS_ADD_ON and NAME != "CudaPluginExecutionProvider"  # of genai: it searches on the GPU
 _scratch = tempfile.TemporaryDirectory(prefix="millpond-genai-")
 
 
@@ -31,6 +34,7 @@ def overlaid(config, settings):
 
 def ours(where, options=None, settings=None):
     """A model on the provider."""
+    options = {"use_tf32": False, **(options or {})}  # as exact as the CPU
     return og.Model(overlaid(millpond.genai.config(where, options=options, name=NAME), settings or {}))
 
 

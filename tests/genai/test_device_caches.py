@@ -27,7 +27,7 @@ class Talk:
         if stream:
             options.add_session_config_entry("user_compute_stream", str(stream.handle))
         self.session = provider.session(str(where / "model.onnx"), options=options,
-                                        provider_options={"enable_cuda_graph": str(int(graphs))})
+                                        provider_options={"enable_cuda_graph": str(int(graphs)), "use_tf32": "0"})
         self.graphs, self.tokens, self.bindings = graphs, [], {}
         self.caches = {}
         for layer in range(tiny_models.LAYERS):

@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/genai.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 EXAMPLE = ROOT / "examples/genai_tokens.py"
-HAS_ADD_ON = (Path(og.__file__).parent / "libonnxruntime-genai-cuda.so").is_file()
 START = """
 import sys, numpy as np, onnxruntime_genai as og, millpond, millpond.genai
 folder = sys.argv[1]
@@ -35,7 +34,8 @@ def tokens(model, count=8):
 
 def run(code, **variables):
     """What a program prints that has a model's folder; it ends with 0, and says nothing on stderr."""
-    return core_kit.run_python(START + textwrap.dedent(code), str(kit.folder("llama")), **variables)
+    exact = {"NVIDIA_TF32_OVERRIDE": "0", **variables}
+    return core_kit.run_python(START + textwrap.dedent(code), str(kit.folder("llama")), **exact)
 
 
 def expected(count=8):
@@ -62,7 +62,7 @@ def test_the_end_of_a_process(end):
 
 
 def test_registered_and_not_used():
-    wanted = "CUDAExecutionProvider" if HAS_ADD_ON and core_kit.ON_GPU else "CudaPluginExecutionProvider"
+    wanted = "CUDAExecutionProvider" if kit.HAS_ADD_ON and kit.ON_GPU else "CudaPluginExecutionProvider"
     assert run("print(millpond.genai.register())").strip() == wanted
 
 
@@ -93,7 +93,7 @@ def test_beside_the_module_onnxruntime(order):
 # ---- names, options, errors ----
 
 
-@pytest.mark.skipif(HAS_ADD_ON, reason="this package has genai's part for CUDA")
+@pytest.mark.skipif(kit.HAS_ADD_ON, reason="this package has genai's part for CUDA")
 def test_the_name_of_the_cuda_provider_without_its_part():
     out = run("""
         try:

@@ -78,12 +78,12 @@ DEVICE_TEST(group_query_survives_wild_lengths) {
     float *x = op_numbers(MP_F32, 1, 2 * 3 * HEAD);
     float *cache = op_numbers(MP_F32, 2, 2 * 5 * HEAD);
     const mp_attr attrs[] = {OP_INT("num_heads", 1), OP_INT("kv_num_heads", 1),
-                             OP_INT("do_rotary", 1)};
+                             OP_INT("do_rotary", 1), OP_INT("local_window_size", 3),
+                             OP_INT("sliding_window_cache", 1)};
     op_case c = {.domain = "com.microsoft",
                  .name = "GroupQueryAttention",
                  .version = 1,
                  .attrs = attrs,
-                 .attr_count = 3,
                  .in = {op_f32(x, 2, 1, 3 * HEAD),
                         {0},
                         {0},
@@ -95,11 +95,16 @@ DEVICE_TEST(group_query_survives_wild_lengths) {
                         op_f32(cache, 10, 4)},
                  .in_count = 9,
                  .out_count = 3};
-    op_run(device, &c);
-    for (int64_t i = 0; i < 2 * HEAD; i++) {
-        CHECK(isfinite(((const float *)c.out[0].data)[i]));
+    for (c.attr_count = 3; c.attr_count <= 5; c.attr_count += 2) {
+        op_run(device, &c);
+        for (int64_t i = 0; i < 2 * HEAD; i++) {
+            CHECK(isfinite(((const float *)c.out[0].data)[i]));
+        }
+        for (int64_t i = 0; i < 2 * 5 * HEAD; i++) {
+            CHECK(isfinite(((const float *)c.out[1].data)[i]));
+        }
+        op_close(device, &c);
     }
-    op_close(device, &c);
     free(x);
     free(cache);
 }
@@ -115,7 +120,7 @@ TEST(group_query_accepts_by_attributes_and_types) {
         {OP_INT("num_heads", 4), OP_INT("kv_num_heads", 2), OP_INT("sliding_window_cache", 1)}};
     static const char *const sentences[] = {NULL, "not a multiple", "cos_cache",
                                             "local_window_size", "sliding_window_cache"};
-    mp_tensor in[15] = {{.type = MP_F32}, {.type = MP_F32}, {.type = MP_F32}};
+    mp_tensor in[17] = {{.type = MP_F32}, {.type = MP_F32}, {.type = MP_F32}};
     in[5].type = in[6].type = MP_I32;
     for (size_t i = 0; i < MP_COUNT_OF(attrs); i++) {
         const mp_node node = {
@@ -129,10 +134,14 @@ TEST(group_query_accepts_by_attributes_and_types) {
     CHECK_FAILS(op->accept(&p), UNSUPPORTED, "output_qk");
     node.out_absent = 1u << 3;
     CHECK_OK(op->accept(&p));
+    p.in_count = 17;
     in[14].type = MP_F32;
-    p.in_count = 15;
-    CHECK_FAILS(op->accept(&p), UNSUPPORTED, "input 14");
-    in[14].type = MP_NONE;
+    CHECK_FAILS(op->accept(&p), INVALID_ARGUMENT, "q_norm_weight and k_norm_weight");
+    in[15].type = MP_F32;
+    CHECK_OK(op->accept(&p));
+    in[16].type = MP_F32;
+    CHECK_FAILS(op->accept(&p), UNSUPPORTED, "input 16");
+    in[14].type = in[15].type = in[16].type = MP_NONE;
     in[3].type = in[4].type = MP_I8;
     CHECK_FAILS(op->accept(&p), UNSUPPORTED, "past_key of type int8 with k_quant_type NONE");
 }
