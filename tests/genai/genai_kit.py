@@ -66,7 +66,7 @@ def step(made, count):
 
 def faults(reference, tokens, prompt, limit):
     """Tokens behind the prompt that the reference would not have chosen, by more than `limit` of its numbers."""
-    made = generator(reference, prompt, max_length=len(tokens) + 1)
+    made = generator(reference, prompt, max_length=max(len(tokens) + 1, tiny_models.WINDOW))
     found = []
     for i in range(len(prompt), len(tokens)):
         row = np.ravel(made.get_logits()).astype(np.float64)

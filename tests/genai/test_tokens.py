@@ -68,11 +68,12 @@ def test_nodes_run_on_the_provider(name, kind, fusion, tmp_path):
     assert on_device, counts
 
 
+@pytest.mark.parametrize("name", ["gemma2", "gemma3"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_longer_than_the_window(kind):
+def test_longer_than_the_window(kind, name):
     """Of a prompt that is longer than the window of Gemma's layers, and of tokens that push others out."""
-    reference = kit.cpu(kit.folder("gemma2", *KINDS[kind], reference=True))
-    model = kit.ours(kit.folder("gemma2", *KINDS[kind]))
+    reference = kit.cpu(kit.folder(name, *KINDS[kind], reference=True))
+    model = kit.ours(kit.folder(name, *KINDS[kind]))
     for length in (1, tiny_models.WINDOW, tiny_models.WINDOW + 1, 50):
         prompt = np.random.default_rng(length).integers(3, tiny_models.VOCABULARY, length).tolist()
         tokens = kit.sequences(kit.generator(model, prompt, max_length=length + 40))[0]

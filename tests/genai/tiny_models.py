@@ -2,8 +2,9 @@
 """Decoders of a few random layers, in the shapes in which onnxruntime_genai.models.builder 0.18 writes them.
 
 The builder needs PyTorch and Transformers; its nodes and inputs are written down here instead, one row for each
-architecture. What it writes for CUDA and for the CPU differs; here a model for the CPU is the reference: with the same
-numbers in float32, and no operator that ONNX Runtime's CPU provider refuses.
+architecture. Their operators are as many as in what the builder wrote for CUDA from configurations of these sizes, but
+for biases, which it leaves out where they are 0. What it writes for the CPU differs; here a model for the CPU is the
+reference: with the same numbers in float32, and no operator that ONNX Runtime's CPU provider refuses.
 """
 
 import json
@@ -33,6 +34,7 @@ class Architecture:
     scaled: bool = False  # the embedding, by the root of the size
     wide: bool = False  # normed and added up in float32
     long: bool = False  # rotary tables by length: an If
+    local: bool = False  # layers with a window have rotary tables of their own
     parallel: bool = False  # attention and the products side by side, means taken off, biases
     gelu: bool = False
     sandwich: bool = False  # norms behind attention and products, too
@@ -52,6 +54,8 @@ ARCHITECTURES = [
     Architecture("gemma", kv_heads=1, tied=True, scaled=True, gelu=True),
     Architecture("gemma2", tied=True, scaled=True, gelu=True, wide=True, sandwich=True, window=WINDOW, softcap=50.0,
                  last_softcap=30.0),
+    Architecture("gemma3", "gemma3_text", normed_heads=True, tied=True, scaled=True, gelu=True, wide=True,
+                 sandwich=True, window=WINDOW, local=True),
 ]
 
 
@@ -137,14 +141,21 @@ class Decoder:
     def scalar(self, value):
         return self.op("Constant", value=numpy_helper.from_array(np.array(value, np.int64)))
 
+    def is_window(self, layer):
+        return self.of.window > 0 and layer % 2 == 0
+
     def rotary(self):
+        """The tables of cosines and sines for each layer."""
         half = self.of.rotated // 2
         tables = []
         for base in (10000.0, 500.0):
             angles = np.arange(CONTEXT)[:, None] / base ** (np.arange(half) / half)
             tables.append([np.cos(angles).astype(self.given), np.sin(angles).astype(self.given)])
         if not self.of.long:
-            return [self.weight(table, name) for table, name in zip(tables[0], ("cos_cache", "sin_cache"), strict=True)]
+            made = {}
+            for tail, pair in zip(("", "_local") if self.of.local else ("",), tables, strict=False):
+                made[tail] = [self.weight(pair[i], f"{name}_cache{tail}") for i, name in enumerate(("cos", "sin"))]
+            return [made["_local" if self.of.local and self.is_window(layer) else ""] for layer in range(LAYERS)]
         branches = {}
         for branch, pair, rows in (("else_branch", tables[0], CONTEXT // 2), ("then_branch", tables[1], CONTEXT)):
             names = [f"{branch}_{function}" for function in ("cos", "sin")]
@@ -155,7 +166,7 @@ class Decoder:
             branches[branch] = helper.make_graph(nodes, branch, [], infos)
         longer = self.op("Greater", self.total, self.scalar(CONTEXT // 2))
         self.nodes.append(helper.make_node("If", [longer], ["cos_cache", "sin_cache"], "/If", **branches))
-        return ["cos_cache", "sin_cache"]
+        return [["cos_cache", "sin_cache"]] * LAYERS
 
     def attention(self, x, layer, lengths, tables):
         of, name = self.of, f"model.layers.{layer}.attn"
@@ -174,8 +185,8 @@ class Decoder:
                 rows = self.op("Concat", self.op("Shape", "input_ids"), self.ints(size), axis=0)
                 qkv[i] = self.op("Reshape", heads, rows)
             norms = []
-        is_window = of.window > 0 and layer % 2 == 0
-        inputs = [*qkv, f"past_key_values.{layer}.key", f"past_key_values.{layer}.value", *lengths, *tables,
+        is_window = self.is_window(layer)
+        inputs = [*qkv, f"past_key_values.{layer}.key", f"past_key_values.{layer}.value", *lengths, *tables[layer],
                   *[""] * 3, *(["", "", *norms] if norms else [])]
         outputs = [f"attention_{layer}", f"present.{layer}.key", f"present.{layer}.value"]
         self.nodes.append(helper.make_node(
