@@ -1,5 +1,5 @@
-/* sparse_attention_test.c - SparseAttention where lists of blocks and lengths are out of range, and
- * what is refused.
+/* sparse_attention_test.c - SparseAttention where lists of blocks and lengths are out of range,
+ * what is passed over, and what is refused.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
@@ -10,11 +10,11 @@ enum {
     HEADS = 4,
     KV = 2,
     SIZE = 8,
-    BLOCK = 4,
+    BLOCK = 8,
     BLOCKS = 5,
     ROOM = BLOCKS * BLOCK,
     BATCH = 2,
-    ROWS_MOST = 18,
+    ROWS_MOST = 33,
     MOST = 6 /* of a layout's columns */
 };
 
@@ -49,14 +49,41 @@ DEVICE_TEST(sparse_attention_survives_wild_blocks_and_lengths) {
                              OP_INT("sparse_block_size", BLOCK), OP_INT("do_rotary", 1)};
     float *x = op_numbers(MP_F32, 1, BATCH * ROWS_MOST * HEADS * SIZE);
     float *cache = op_numbers(MP_F32, 2, BATCH * KV * ROOM * SIZE);
-    for (int64_t n = 0; n < 3 * 4; n++) {
-        const int32_t count = rows[n % 3], total = n / 2 % 2 ? ROOM : count;
+    for (int64_t n = 0; n < 6; n++) {
+        const int32_t count = rows[n % 3], total = n % 2 ? ROOM : count;
         op_case c =
-            sparse(attrs, 4, count, x, cache, starts[n % 2], columns, &total, lengths[n / 3]);
+            sparse(attrs, 4, count, x, cache, starts[n / 3], columns, &total, lengths[n % 4]);
         c.in[9] = c.in[10] = op_f32(cache, ROOM, SIZE / 2);
         c.in_count = 11;
         op_run(device, &c);
         for (int64_t i = 0; i < BATCH * count * HEADS * SIZE; i++) {
+            CHECK(isfinite(op_real(MP_F32, c.out[0].data, i)));
+        }
+        op_close(device, &c);
+    }
+    free(x);
+    free(cache);
+}
+
+/* A block that no query sees is not looked at: nothing comes of what is there. */
+DEVICE_TEST(sparse_attention_passes_over_blocks) {
+    enum { LARGE = 64, LENGTH = 3 * LARGE, KEYS = BATCH * KV * LENGTH * SIZE };
+    static const int32_t starts[] = {0, 1, 2, 4, 0, 1, 2, 4}, columns[] = {0, 0, 0, 2, 0, 0, 0, 2};
+    static const int32_t total = LENGTH, lengths[BATCH] = {LENGTH, LENGTH - 7};
+    const mp_attr attrs[] = {OP_INT("num_heads", HEADS), OP_INT("kv_num_heads", KV),
+                             OP_INT("sparse_block_size", LARGE)};
+    float *x = op_numbers(MP_F32, 1, BATCH * ROWS_MOST * HEADS * SIZE);
+    float *cache = op_numbers(MP_F32, 2, KEYS);
+    for (int64_t i = 0; i < KEYS; i++) {
+        cache[i] = i / SIZE % LENGTH / LARGE == 1 ? NAN : cache[i];
+    }
+    for (int32_t rows = 1; rows <= ROWS_MOST; rows += ROWS_MOST - 1) { /* by lists, by tiles */
+        op_case c = sparse(attrs, 3, rows, x, cache, starts, columns, &total, lengths);
+        c.in[3] = c.in[4] = op_f32(cache, BATCH, KV, LENGTH, SIZE);
+        c.in[5] = OP_TENSOR(MP_I32, starts, 2, 4);
+        c.in[6] = OP_TENSOR(MP_I32, columns, 2, 4);
+        op_run(device, &c);
+        for (int64_t i = 0; i < (int64_t)BATCH * rows * HEADS * SIZE; i++) {
             CHECK(isfinite(op_real(MP_F32, c.out[0].data, i)));
         }
         op_close(device, &c);
@@ -82,7 +109,7 @@ DEVICE_TEST(sparse_attention_refuses) {
     total = 0;
     CHECK_FAILS(plan_of(device, &c), INVALID_ARGUMENT, "total_sequence_length is 0 for 1");
     total = ROOM + 1;
-    CHECK_FAILS(plan_of(device, &c), INVALID_ARGUMENT, "total_sequence_length is 21");
+    CHECK_FAILS(plan_of(device, &c), INVALID_ARGUMENT, "total_sequence_length is 41");
     total = 9;
     attrs[2].i = 0;
     CHECK_FAILS(plan_of(device, &c), INVALID_ARGUMENT, "sparse_block_size is 0");

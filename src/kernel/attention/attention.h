@@ -52,8 +52,9 @@ K_FN a_span a_columns(const k_block_rule *blocks, int64_t head, int64_t position
     a_span span = {0, 0};
     if (position >= 0 && row < blocks->rows) {
         const int32_t *starts = blocks->starts + layout * (blocks->rows + 1) + row;
-        const int64_t from = starts[0] < 0 ? 0 : starts[0];
-        const int64_t to = starts[1] < blocks->most ? starts[1] : blocks->most;
+        const int64_t from = starts[0] < 0 ? 0 : starts[0], most = from + blocks->rows;
+        const int64_t end = starts[1] < blocks->most ? starts[1] : blocks->most;
+        const int64_t to = end < most ? end : most; /* a list names each block once */
         span.from = layout * blocks->most + from;
         span.to = from < to ? layout * blocks->most + to : span.from;
     }

@@ -48,7 +48,7 @@ typedef struct k_block_rule {
     const int32_t *starts;  /* [layouts, rows + 1]: where rows begin among the columns */
     const int32_t *columns; /* [layouts, most] */
     int64_t layouts, rows, most;
-    int32_t size; /* tokens of a block; 0: every key is seen */
+    int32_t size; /* tokens of a block, of fewer than 2^31 in all; 0: every key is seen */
     int32_t unused;
 } k_block_rule;
 

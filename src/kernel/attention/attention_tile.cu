@@ -173,7 +173,8 @@ K_FN void tile_look(const k_score_rule *rule, tile *t, int64_t first) {
 /* Whether any row sees any of the keys of a tile. */
 K_FN int tile_is_seen(const k_score_rule *rule, const tile *t, int64_t key, int64_t end) {
     const int64_t last = (key + t->keys < end ? key + t->keys : end) - 1;
-    for (int64_t b = key / rule->blocks.size; b <= last / rule->blocks.size; b++) {
+    const uint32_t size = (uint32_t)rule->blocks.size;
+    for (int64_t b = (uint32_t)key / size; b <= (uint32_t)last / size; b++) {
         for (int32_t w = 0; w < WORDS; w++) {
             if (t->seen[(b - t->window) * WORDS + w]) {
                 return 1;

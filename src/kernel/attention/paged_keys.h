@@ -141,8 +141,9 @@ K_FN p_key p_find(const mp_paged_args *args, const p_part *p, int64_t key) {
     p_key found = {-1, 0};
     if (BLOCKS) {
         const k_block_rule *blocks = &args->rule.blocks;
-        const int64_t block = blocks->columns[p->columns + key / blocks->size];
-        const int64_t j = block * blocks->size + key % blocks->size;
+        const uint32_t at = (uint32_t)key, size = (uint32_t)blocks->size;
+        const int64_t block = blocks->columns[p->columns + at / size];
+        const int64_t j = block * blocks->size + at % size;
         if (block >= 0 && j < p->length) {
             found.row = p_row(&args->at, p->entry, p->kv_head, j);
         }

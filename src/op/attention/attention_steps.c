@@ -13,6 +13,7 @@
 
 enum {
     FEW_ROWS_MAX = 16,        /* queries of a key head, beyond which tiles are better */
+    BLOCK_QUERIES_MIN = 32,   /* the same for queries that see blocks; fewer leave too few tiles */
     FUSED_WORK_MAX = 1 << 21, /* multiplications, beyond which tensor cores pay */
     SPLIT_KEYS_MIN = 128,     /* fewer are not worth a block */
     BLOCKS_WANTED = 4,        /* a multiprocessor */
@@ -328,7 +329,7 @@ static way choose_way(const mp_planner *p, const mp_attention *a) {
 }
 
 bool mp_attention_takes_blocks(const mp_attention *a) {
-    return can_fuse(a) && a->rule.group * a->rule.rows > FEW_ROWS_MAX;
+    return can_fuse(a) && a->rule.rows >= BLOCK_QUERIES_MIN;
 }
 
 bool mp_attention_reads_cache(const mp_planner *p, const mp_attention *a) {

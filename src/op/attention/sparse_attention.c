@@ -37,14 +37,14 @@ static mp_status read_blocks(const mp_planner *p, mp_paged *r, int64_t total) {
                        (long long)size);
     }
     if (starts->rank != 2 || starts->dim[0] < 1 || rule->heads % starts->dim[0] != 0 ||
-        starts->dim[1] - 1 < MP_CEIL_DIV(total, size) || columns->rank != 2 ||
-        columns->dim[0] != starts->dim[0]) {
+        starts->dim[1] - 1 < MP_CEIL_DIV(total, size) || starts->dim[1] > INT32_MAX / size ||
+        columns->rank != 2 || columns->dim[0] != starts->dim[0]) {
         char a[MP_SHAPE_TEXT], b[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT,
                        "block_row_indices of shape %s and block_col_indices of shape %s for %lld "
                        "heads, %lld keys and blocks of %lld; they need a row for each layout, of "
                        "which num_heads is a multiple, and the first a column more than there are "
-                       "blocks",
+                       "blocks, of fewer than 2147483647 tokens",
                        mp_shape_text(starts, a), mp_shape_text(columns, b), (long long)rule->heads,
                        (long long)total, (long long)size);
     }

@@ -73,6 +73,7 @@ def by_numpy(given, num_heads, kv_num_heads, sparse_block_size, scale=0.0, do_ro
             for h in range(num_heads if position >= 0 and row + 1 < starts.shape[1] else 0):
                 layout, g = h % len(starts), h // (num_heads // kv_num_heads)
                 blocks = columns[layout, max(starts[layout, row], 0) : max(starts[layout, row + 1], 0)].astype(np.int64)
+                blocks = blocks[: starts.shape[1] - 1]
                 seen = (blocks[blocks >= 0, None] * sparse_block_size + np.arange(sparse_block_size)).ravel()
                 seen = seen[seen < min(position + 1, length)]
                 if len(seen):
@@ -149,7 +150,7 @@ for size in (8, 64, 128, 256, 264):
 for block in (16, 32, 64, 128):
     node(50, [200, 120], 2, 1, block=block, room=2048 // block // 8, layouts=2, stride=2)
     node(1, [200, 256], 2, 1, block=block, room=2048 // block // 8, layouts=2, stride=2)
-node(9, [4600], 2, 1, size=8, room=290, layouts=2, stride=7)
+node(40, [4600], 2, 1, size=8, room=290, layouts=2, stride=7)
 node(9, [4600], 1, 1, size=8, room=290, layouts=1, stride=7)
 node(1, [4600], 2, 1, size=8, room=290, layouts=2, stride=7)
 node(60, [60], local=8)
