@@ -82,8 +82,8 @@ deb: setup ## Build Debian packages into dist/: the library, its header, the pro
 wheel: setup ## Build the Python wheel and its source archive into dist/, and check them
 	@$(PYTHON) tools/wheel.py --out dist $(WHEEL_FLAGS)
 
-release: setup ## Make a release into dist/: wheel, source archive, Debian packages, SBOM, sums
-	@$(PYTHON) tools/release.py --out dist $(RELEASE_FLAGS)
+release: build ## Make a release into dist/: wheels, source archive, Debian packages, SBOM, sums
+	@$(PYTHON) tools/release.py --out dist --gpu-kernels $(BUILD) $(RELEASE_FLAGS)
 
 lint: configure ## Check format, clang-tidy, Python style, spelling and layers
 	@$(PYTHON) tools/lint.py --build $(BUILD) $(LINT_FLAGS)

@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles the kernels for GPUs ahead of time, so that a first run waits for no compiler.
 
-    ready_kernels.py --build build/dev --out build/dev/lib/kernels [--archs 75,80,...] [--only TEXT]
+    ready_kernels.py --build build/dev --out build/dev/lib/kernels [--archs 75,80,...] [--only TEXT] [--wheel dist]
 
 Writes OUT/sm_<arch>.kernels for each architecture, in the form that src/device/cuda/cuda_ready.h describes; in the
 folder `kernels` beside libmillpond.so they are found. Needs NVRTC (nvidia-cuda-nvrtc), and nvFatbin (nvidia-nvfatbin),
 which packs code as the driver unpacks it; neither GPU nor driver. What is compiled stays in BUILD/ready, so that a
-second run compiles only what has changed.
+second run compiles only what has changed. --wheel packs them into a wheel of their own, millpond-kernels, which puts
+them beside the libraries of the package; pip install millpond[kernels] brings it.
 """
 
 import argparse
+import base64
 import ctypes
 import glob
 import hashlib
@@ -18,11 +20,14 @@ import os
 import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import run_tests  # noqa: E402  (beside this file; knows where the libraries of Python packages are)
+from version import version  # noqa: E402
 
+ROOT = Path(__file__).resolve().parent.parent
 ARCHS = (75, 80, 86, 89, 90, 100, 120)
 MAGIC = b"MPREADY1"
 HEADER, ENTRY = struct.Struct("=8sII32s"), struct.Struct("=32s32sQQ")
@@ -97,6 +102,48 @@ def archive(codes, arch):
     return b"".join([header, index, *codes.values()])
 
 
+# ---- the wheel ----
+
+
+METADATA = """Metadata-Version: 2.4
+Name: millpond-kernels
+Version: {version}
+Summary: Kernels of Millpond for NVIDIA GPUs, compiled ahead of time
+License-Expression: Apache-2.0
+License-File: LICENSE
+Requires-Python: >=3.10
+Description-Content-Type: text/markdown
+
+The package millpond finds these kernels beside its libraries, so that the first run of a model does not wait for a
+compiler. Machine code for {archs}; kernels of another version of millpond are not found here, and compiled.
+"""
+WHEEL = "Wheel-Version: 1.0\nGenerator: millpond\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+
+def digest(data):
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def write_wheel(files, out):
+    """A wheel of the files, the same bytes each time; its path."""
+    info = f"millpond_kernels-{version()}.dist-info"
+    archs = ", ".join(sorted((file.stem for file in files), key=lambda name: int(name.removeprefix("sm_"))))
+    entries = {f"millpond/lib/kernels/{file.name}": file.read_bytes() for file in sorted(files)}
+    entries[f"{info}/METADATA"] = METADATA.format(version=version(), archs=archs).encode()
+    entries[f"{info}/WHEEL"] = WHEEL.encode()
+    entries[f"{info}/licenses/LICENSE"] = (ROOT / "LICENSE").read_bytes()
+    record = [f"{name},{digest(data)},{len(data)}" for name, data in entries.items()]
+    entries[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,", ""]).encode()
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / f"millpond_kernels-{version()}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for name, data in entries.items():
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            wheel.writestr(entry, data)
+    return path
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=Path, required=True, help="build folder, such as build/dev")
@@ -104,8 +151,9 @@ def main():
     parser.add_argument("--archs", default=",".join(map(str, ARCHS)),
                         help="compute capabilities times ten (%(default)s)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only kernels with this in their names")
+    parser.add_argument("--wheel", type=Path, metavar="FOLDER", help="put them into a wheel there, too")
     args = parser.parse_args()
-    total = 0
+    total, files = 0, []
     try:
         packer = Packer()
         args.out.mkdir(parents=True, exist_ok=True)
@@ -115,7 +163,7 @@ def main():
             data = archive(packed, arch)
             fresh = args.out / f"sm_{arch}.kernels.new"
             fresh.write_bytes(data)
-            fresh.rename(args.out / f"sm_{arch}.kernels")
+            files.append(fresh.rename(args.out / f"sm_{arch}.kernels"))
             total += len(data)
             print(f"sm_{arch}: {len(codes)} kernels, {sum(map(len, codes.values())) / 1e6:.1f} MB of machine code in "
                   f"{len(data) / 1e6:.1f} MB", flush=True)
@@ -123,6 +171,9 @@ def main():
         print(f"ready_kernels: {failure}", file=sys.stderr)
         return 1
     print(f"{total / 1e6:.1f} MB in {args.out}")
+    if args.wheel:
+        path = write_wheel(files, args.wheel)
+        print(f"{path.stat().st_size / 1e6:.1f} MB: {path}")
     return 0
 
 

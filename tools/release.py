@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes all that a release consists of: wheel, source archive, Debian packages, a list of what they contain, and sums.
 
-    release.py --out dist [--cuda] [--kernels build/dev/libmillpond_host_kernels.a] [--changed]
+    release.py --out dist [--cuda] [--kernels build/dev/libmillpond_host_kernels.a] [--gpu-kernels build/dev] [--changed]
 
 The list is millpond-VERSION.cdx.json (an SBOM in CycloneDX 1.6), the sums are SHA256SUMS. The same source gives the
 same bytes, wherever it lies (tools/check_reproducible.py): times in archives are SOURCE_DATE_EPOCH, by default that of
 the commit. Refuses a tree with changes that are not committed, unless --changed. Files of an older release in the
 folder are deleted.
 --cuda: fails where CUDA's headers are missing. --kernels: takes the emulated device's kernels from another build.
+--gpu-kernels: makes the wheel millpond-kernels, too, which takes the cores some twenty minutes.
 """
 
 import argparse
@@ -130,6 +131,9 @@ def build(args, seconds):
     run(sys.executable, ROOT / "tools/wheel.py", "--out", args.out, *cuda, *kernels, **given)
     kernels = kernels or ["--kernels", ROOT / "build/wheel/libmillpond_host_kernels.a"]
     run(sys.executable, ROOT / "tools/deb.py", "--out", args.out, *cuda, *kernels, **given)
+    if args.gpu_kernels:
+        run(sys.executable, ROOT / "tools/ready_kernels.py", "--build", args.gpu_kernels, "--out",
+            args.gpu_kernels / "ready/files", "--wheel", args.out, **given)
 
 
 def main():
@@ -137,6 +141,8 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cuda", action="store_true", help="the CUDA backend must be in it")
     parser.add_argument("--kernels", type=Path, help="archive of kernels that another build of this source made")
+    parser.add_argument("--gpu-kernels", type=Path, metavar="BUILD",
+                        help="the wheel of kernels for GPUs, too, compiled by this build")
     parser.add_argument("--changed", action="store_true", help="take what is not committed, too")
     args = parser.parse_args()
     args.out = args.out.resolve()

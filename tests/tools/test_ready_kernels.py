@@ -49,6 +49,19 @@ def test_the_library_finds_what_the_program_makes(tmp_path):
     assert "1 passed, 0 failed, 0 skipped" in done.stdout, done.stdout
 
 
+def test_the_wheel_puts_them_beside_the_libraries(tmp_path):
+    for folder in ("one", "two"):
+        done = make(tmp_path / folder, "--archs", "90", "--wheel", str(tmp_path / folder))
+        assert done.returncode == 0, done.stderr
+    wheels = [next((tmp_path / folder).glob("millpond_kernels-*-py3-none-any.whl")) for folder in ("one", "two")]
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
+    there = tmp_path / "there"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", there, wheels[0]]
+    subprocess.run(pip, check=True, timeout=100)  # looks at the sums of the list of contents, too
+    made = (tmp_path / "one" / "sm_90.kernels").read_bytes()
+    assert (there / "millpond/lib/kernels/sm_90.kernels").read_bytes() == made
+
+
 def test_what_cannot_be_compiled_is_said(tmp_path):
     done = make(tmp_path, "--archs", "20")
     assert done.returncode == 1 and "kernels for sm_20 were not compiled" in done.stderr
