@@ -120,9 +120,9 @@ def input_types(case, name):
 
 def seed_of(case, specs):
     """Drawn from what the row says; kept beside the row, since its text takes longer than most of its tests."""
-    if id(specs) not in case.seeds:
-        case.seeds[id(specs)] = zlib.crc32(repr((case.op, case.attrs, specs)).encode())
-    return case.seeds[id(specs)]
+    if id(specs) not in case.known:
+        case.known[id(specs)] = zlib.crc32(repr((case.op, case.attrs, specs)).encode())
+    return case.known[id(specs)]
 
 
 def arrays(case, name, specs):
@@ -149,6 +149,12 @@ def attributes(case):
 
 def output_types(case, opset, name):
     """Element types of the outputs, by inference; they decide how a result travels and how close it must be."""
+    if (opset, name) not in case.known:
+        case.known[opset, name] = inferred_types(case, opset, name)
+    return case.known[opset, name]
+
+
+def inferred_types(case, opset, name):
     inputs, names = [], []
     values = arrays(case, name, case.inputs)
     for i, pair in enumerate(values):

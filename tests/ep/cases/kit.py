@@ -67,7 +67,7 @@ class Case:
     note: str = ""
     reference: object = None
     absent: tuple = ()  # outputs that the model leaves out
-    seeds: dict = field(default_factory=dict, init=False, repr=False)  # of its input sets; see op_model.seed_of
+    known: dict = field(default_factory=dict, init=False, repr=False)  # what op_model has found out about it
 
     def input_sets(self):
         return [self.inputs, *self.runs]
