@@ -166,12 +166,21 @@ def page(mine, other, allowed, version):
     lines += ["", "## Wider", "", "What this provider has of an operator and the in-tree CUDA EP does not:", ""]
     lines += [f"- {title(*key)}: {said(each.wider_versions, each.wider_types)}"
               for key, each in differences.items() if each.is_wider]
-    lines += ["", "## Not covered yet", "", "Operators that the in-tree CUDA EP has and this provider does not:", ""]
+    lines += ["", "## Not covered", "", "Operators that the in-tree CUDA EP has and this provider does not:", ""]
     for domain in sorted({domain for domain, _ in other}):
         names = sorted(name for key_domain, name in other if key_domain == domain and (domain, name) not in mine)
         if names:
-            lines.append(f"- {domain or 'ai.onnx'} ({len(names)}): {', '.join(names)}")
+            lines.append(f"- {domain or 'ai.onnx'} ({len(names)}): {', '.join(names)}{REASONS.get(domain, '')}")
     return "\n".join(lines) + "\n"
+
+
+# Why what is left is left.
+REASONS = {
+    "": ". ONNX Runtime's interface for plugins has no sequences of tensors; it runs these on the CPU provider.",
+    "com.microsoft": ". Each runs a graph of its own, a decoder, once a token. ONNX Runtime's interface for plugins lets "
+                     "a kernel do that for `If`, `Loop` and `Scan` only, so these run on the CPU provider. "
+                     "[onnxruntime-genai](genai.md) does the same searches outside of the model, with the decoder here.",
+}
 
 
 def commands_page():
