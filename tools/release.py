@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes all that a release consists of: wheel, source archive, Debian packages, a list of what they contain, and sums.
 
-    release.py --out dist [--cuda] [--kernels build/dev/libmillpond_host_kernels.a] [--gpu-kernels build/dev] [--changed]
+    release.py --out dist [--cuda] [--kernels build/dev/libmillpond_host_kernels.a] [--gpu-kernels build/dev]
+               [--changed]
 
 The list is millpond-VERSION.cdx.json (an SBOM in CycloneDX 1.6), the sums are SHA256SUMS. The same source gives the
 same bytes, wherever it lies (tools/check_reproducible.py): times in archives are SOURCE_DATE_EPOCH, by default that of

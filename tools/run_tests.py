@@ -155,6 +155,8 @@ def steps_of(build, mode):
         Step("layers", "layers and house rules", [*tool, ROOT / "tools/check_layers.py"], "quick test gpu", cores=1),
         Step("readme", "links of the documents, tables of variables and options", [*tool, ROOT / "tools/check_docs.py"],
              "quick test gpu", cores=1),
+        Step("figures", "figures in the documents are those of bench/results",
+             [*tool, ROOT / "tools/figures.py", "--check"], "quick test", cores=1),
         Step("libraries", "what the libraries export and need",
              [*tool, ROOT / "tools/check_libraries.py", "--build", build], "quick test gpu", cores=1),
         Step("abi", "our ONNX Runtime ABI header against the table",

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of measured figures in the documents, written from the results in bench/results.
+
+    figures.py [--check]
+
+A table stands between the lines "<!-- figures: NAME -->" and "<!-- end of figures -->", and NAME is one of those below.
+--check: fails where a document has other figures than the results, and changes nothing.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench/results"
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PLACE = re.compile(r"(<!-- figures: (\S+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+
+
+def load(name):
+    return json.loads((RESULTS / f"{name}-nvidia-h200.json").read_text(encoding="utf-8"))
+
+
+def number(value):
+    """Three digits, or more of a whole number."""
+    if value is None:
+        return "-"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def table(columns, rows):
+    yield f"| {' | '.join(columns)} |"
+    yield f"| {' | '.join(['---', *['---:'] * (len(columns) - 1)])} |"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+
+
+# ---- the pool ----
+
+ALLOCATORS = {"default": "millpond", "expandable": "millpond-expandable", "cudaMallocAsync": "cuda-async",
+              "RMM pool": "rmm-pool", "RMM arena": "rmm-arena"}
+GROWING = {**ALLOCATORS, "RMM pool": "rmm-pool-grow", "RMM arena": None}  # reserving half of the device is no figure
+POOL_ROWS = (  # what is said, case, row, metric, whose
+    ("a pair of 256 bytes, p50", "pair", "256 B", "p50_ns", ALLOCATORS),
+    ("a pair of 256 bytes, p99.9", "pair", "256 B", "p999_ns", ALLOCATORS),
+    ("free and allocate among 100,000 blocks", "live", "100000 blocks", "ns", ALLOCATORS),
+    ("RMM's random_allocations, 10,000 up to 1 MiB, warm, ms", "random", "10000 x 1 MiB", "warm_ms", ALLOCATORS),
+    ("1 thread, million pairs a second", "threads", "1, own streams", "mops", ALLOCATORS),
+    ("16 threads on own streams", "threads", "16, own streams", "mops", ALLOCATORS),
+    ("inference, varying lengths: an operation, warm", "replay", "inference.csv.gz", "warm_ns", ALLOCATORS),
+    ("the same: peak reserved / peak allocated", "replay", "inference.csv.gz", "reserved_ratio", GROWING),
+    ("a Numba and CuPy pipeline: peak reserved / peak allocated", "replay", "pipeline.csv.gz", "reserved_ratio",
+     GROWING),
+    ("a training step: peak reserved / peak allocated", "replay", "training.csv.gz", "reserved_ratio", GROWING),
+    ("the same: an operation, warm", "replay", "training.csv.gz", "warm_ns", ALLOCATORS),
+)
+
+
+def pool():
+    found = {(row["case"], row["row"].strip(), row["metric"]): row["values"] for row in load("pool")["rows"]}
+
+    def cell(values, name):
+        return number((values.get(name) or [None])[0])
+
+    rows = [[said, *(cell(found[case, row, metric], name) for name in whose.values())]
+            for said, case, row, metric, whose in POOL_ROWS]
+    return table(["", *ALLOCATORS], rows)
+
+
+# ---- the provider ----
+
+
+def islands():
+    """Of each model its first input."""
+    ways = ("islands", "nodes", "graph")
+    first, found = {}, {}
+    for row in load("islands")["results"]:
+        label = first.setdefault(row["model"], row["label"])
+        if label == row["label"]:
+            found.setdefault(row["model"], {})[row["way"]] = row.get("ms")
+    rows = [[f"{model}, {first[model]}" if first[model] else model, *(milliseconds(times.get(way)) for way in ways)]
+            for model, times in found.items()]
+    return table(["model", "by default", "node by node", "as a graph of the user's"], rows)
+
+
+def milliseconds(value):
+    return "-" if value is None else f"{value:.3f}"
+
+
+def providers():
+    found = {}
+    for row in load("in-tree")["rows"]:
+        times = [row[name].get("ms") for name in ("millpond", "in-tree")]
+        found.setdefault((row["model"], row["label"]), {})[row["graph"]] = times
+    rows = [[f"{model}, {label}",
+             *(milliseconds(ms) for graph in (False, True) for ms in times.get(graph, [None, None]))]
+            for (model, label), times in found.items()]
+    return table(["model", "here", "CUDA provider", "here, as a graph", "CUDA provider, as a graph"], rows)
+
+
+def shared():
+    """The most memory that four libraries have had together, with pools of their own and with one, in MiB."""
+    results = load("one-pool")
+    peaks = [max(phase["used_after"] for phase in results[kind]["phases"]) >> 20 for kind in ("own", "one")]
+    return table(["", "memory of the GPU, MiB"], [["a pool for each of the four", f"{peaks[0]:,}"],
+                                                  ["one pool", f"{peaks[1]:,}"]])
+
+
+TABLES = {"pool": pool, "islands": islands, "providers": providers, "shared": shared}
+
+
+def written(text):
+    """The text of a document with the figures of today; raises KeyError for a table that there is none of."""
+    return PLACE.sub(lambda match: "\n".join([match[1] + "\n".join(TABLES[match[2]]()), match[3]]), text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="change nothing, and fail where that would")
+    args = parser.parse_args()
+    stale, count = [], 0
+    for path in DOCUMENTS:
+        text = path.read_text(encoding="utf-8")
+        count += len(PLACE.findall(text))
+        new = written(text)
+        if new != text:
+            stale.append(path.relative_to(ROOT).as_posix())
+            if not args.check:
+                path.write_text(new, encoding="utf-8")
+    if stale and args.check:
+        print(f"figures of {', '.join(stale)} are not those of bench/results: tools/figures.py writes them")
+        return 1
+    print(f"{count} tables of figures are those of bench/results")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
