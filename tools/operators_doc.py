@@ -179,8 +179,8 @@ REASONS = {
     "": ". ONNX Runtime's interface for plugins has no sequences of tensors; it runs these on the CPU provider.",
     "com.microsoft":
         ". Each runs a graph of its own, a decoder, once a token. ONNX Runtime's interface for plugins lets a kernel "
-        "do that for `If`, `Loop` and `Scan` only, so these run on the CPU provider. [onnxruntime-genai](genai.md) does "
-        "the same searches outside of the model, with the decoder here.",
+        "do that for `If`, `Loop` and `Scan` only, so these run on the CPU provider. [onnxruntime-genai](genai.md) "
+        "does the same searches outside of the model, with the decoder here.",
 }
 
 
