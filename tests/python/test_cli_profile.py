@@ -90,17 +90,20 @@ def test_a_profile_that_cannot_be_read(path, monkeypatch, capsys):
 
 
 def test_weights_that_a_run_reads():
-    """Once each; not the table of a look-up, behind an Identity too."""
+    """Once each; not the table of a look-up, behind an Identity too, nor experts, nor what only a branch reads."""
     inner = onnx_kit.graph_bytes([Node("Constant", [], ["in"], attributes={"value": np.ones(9, np.float32)}),
-                                  Node("Exp", ["in"], ["e"])], {}, {"e": [9]})
+                                  Node("Add", ["in", "far"], ["e"])], {}, {"e": [9]})
     nodes = [Node("Constant", [], ["k"], attributes={"value": np.ones((3, 2), np.float16)}),
              Node("Identity", ["t"], ["u"]), Node("Gather", ["u", "i"], ["g"]), Node("MatMul", ["g", "v"], ["h"]),
              Node("Identity", ["w"], ["v"]), Node("Add", ["h", "w"], ["y"]), Node("Exp", ["k"], ["z"]),
+             Node("MoE", ["y", "router", "experts"], ["o"], "", "com.microsoft"),
              Node("If", ["c"], ["q"], attributes={"then_branch": inner, "else_branch": inner})]
     data = onnx_kit.model(nodes, {"i": (onnx_kit.INT64, [8]), "c": (onnx_kit.BOOL, [])}, {"y": [8, 8]},
                           {"t": np.ones((100, 8), np.float32), "w": np.ones((8, 8), np.float32),
-                           "unread": np.ones(50, np.float32)})
-    assert _profile.weight_bytes(_onnx_file.parse(data)) == 4 * 64 + 2 * 6
+                           "unread": np.ones(50, np.float32), "far": np.ones(9, np.float32),
+                           "experts": np.ones(70, np.float32), "router": np.ones(8, np.float32)},
+                          domains=["com.microsoft"])
+    assert _profile.weight_bytes(_onnx_file.parse(data)) == 4 * 64 + 2 * 6 + 4 * 8
 
 
 @pytest.mark.parametrize(("kind", "size"), [

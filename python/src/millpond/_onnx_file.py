@@ -41,6 +41,7 @@ class NodeInfo:
     name: str = ""
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    depth: int = 0  # of its graph: 0 for the model's own, 1 for a body of one of its nodes
 
 
 @dataclass
@@ -179,7 +180,7 @@ def _read_attribute(data: memoryview, model: Model, depth: int) -> Value | None:
 
 
 def _read_node(data: memoryview, model: Model, depth: int) -> None:
-    node, tensor = NodeInfo(), None
+    node, tensor = NodeInfo(depth=depth), None
     for number, value in _fields(data):
         if number == 1:
             node.inputs.append(_text(value))

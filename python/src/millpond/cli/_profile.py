@@ -33,17 +33,18 @@ def _weight_bytes(value: Any) -> int:
 
 
 def weight_bytes(model: Any) -> int:
-    """Of the weights that a run reads: those that some node reads, other than as a table to look things up in."""
+    """Of the weights that every run reads: by some node, other than as a table to look things up in, that is in no body
+    of control flow."""
     stands_for = {name: name for name in model.weights}
     for node in model.nodes:  # in the order of the graph
         if node.operator == "Identity" and node.inputs and node.outputs and node.inputs[0] in stands_for:
             stands_for[node.outputs[0]] = stands_for[node.inputs[0]]
     read: set[str] = set()
     for node in model.nodes:
-        if node.operator == "Identity":
+        if node.operator == "Identity" or node.depth > 0:
             continue
-        inputs = node.inputs[1:] if node.operator in _profile_read.LOOK_UPS else node.inputs
-        read |= {stands_for[name] for name in inputs if name in stands_for}
+        tables = _profile_read.LOOK_UPS.get(node.operator, ())
+        read |= {stands_for[name] for i, name in enumerate(node.inputs) if name in stands_for and i not in tables}
     return sum(_weight_bytes(model.values[name]) for name in read)
 
 
@@ -143,7 +144,8 @@ def flop_word(found: dict[str, Any]) -> str:
     us = sum(row["us"] for row in found["operators"] if row["flop"])
     if not flop or not us:
         return ""
-    counted = f"{flop / 1e9:.3g} GFLOP" if flop >= 1e7 else f"{flop:.0f} FLOP"
+    unit, word = (1e9, "GFLOP") if flop >= 1e9 else (1e6, "MFLOP") if flop >= 1e6 else (1, "FLOP")
+    counted = f"{flop / unit:.4g} {word}"
     return (f"matrix products of islands: {counted}; {flop / us / 1e3:.3g} GFLOP/s in the rows of operators that have "
             "them")
 

@@ -19,8 +19,11 @@ SLACK_US = 2  # begins and ids are cut to whole microseconds
 NODE_TIME = "_kernel_time"  # behind the name of a node in the name of its event
 OPERATORS_NAMED = 3  # of a piece that is for several
 FUSED = "Fused"  # a step made of any element-wise nodes, whose own names say more
-# The first input is a table of which a run reads some rows.
-LOOK_UPS = {"Gather", "GatherElements", "GatherND", "GatherBlockQuantized", "EmbedLayerNormalization", "MoE", "QMoE"}
+# Operators of which some inputs, here by number, are tables that a run reads a part of.
+LOOK_UPS = {
+    "Gather": (0,), "GatherElements": (0,), "GatherND": (0,), "GatherBlockQuantized": (0, 2, 3),
+    "EmbedLayerNormalization": (2, 3, 4), "MoE": range(2, 64), "QMoE": range(2, 64),
+}
 
 
 @dataclass
