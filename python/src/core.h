@@ -117,6 +117,8 @@ int core_capture_add(PyObject *module);
 
 /* False with an exception where the pool is closed. */
 bool core_pool_check(const core_pool *pool);
+/* What a notebook shows of an object: `function` of millpond._html makes it. */
+PyObject *core_html(PyObject *self, const char *function);
 static inline void core_pool_enter(core_pool *pool) {
     pool->users++;
 }

@@ -170,6 +170,11 @@ static PyObject *buffer_repr(PyObject *self) {
                                 (void *)buffer->addr);
 }
 
+static PyObject *buffer_html(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return core_html(self, "buffer_table");
+}
+
 /* ---- the type ---- */
 
 static PyMemberDef members[] = {
@@ -219,6 +224,7 @@ static PyMethodDef methods[] = {
      "__dlpack_device__($self)\n--\n\nKind and number of the device: (2, 0) is \"cuda:0\"."},
     {"__bytes__", core_buffer_bytes, METH_NOARGS,
      "__bytes__($self)\n--\n\nA copy, where the host can read the memory; else BufferError."},
+    {"_repr_html_", buffer_html, METH_NOARGS, NULL},
     {"__enter__", buffer_enter, METH_NOARGS, NULL},
     {"__exit__", CORE_METHOD(buffer_exit), METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},

@@ -170,10 +170,14 @@ PyObject *core_pool_repr(PyObject *self) {
                                 pool->is_closed ? ", closed" : "");
 }
 
-PyObject *core_pool_html(PyObject *self, PyObject *unused) {
-    (void)unused;
+PyObject *core_html(PyObject *self, const char *function) {
     PyObject *module = PyImport_ImportModule("millpond._html");
-    PyObject *page = module != NULL ? PyObject_CallMethod(module, "pool_table", "O", self) : NULL;
+    PyObject *page = module != NULL ? PyObject_CallMethod(module, function, "O", self) : NULL;
     Py_XDECREF(module);
     return page;
+}
+
+PyObject *core_pool_html(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return core_html(self, "pool_table");
 }

@@ -19,7 +19,7 @@ class Node:
     outputs: list
     name: str = ""
     domain: str = ""
-    attributes: dict = field(default_factory=dict)  # ints, floats, lists of them, bytes of graphs
+    attributes: dict = field(default_factory=dict)  # ints, floats, lists of them, bytes of graphs, arrays
 
 
 def varint(value):
@@ -44,6 +44,8 @@ def attribute(name, value):
     head = block(1, name)
     if isinstance(value, float):
         return head + varint(2 << 3 | 5) + struct.pack("<f", value) + number(20, 1)
+    if isinstance(value, np.ndarray):
+        return head + block(5, tensor_bytes("", value)) + number(20, 4)
     if isinstance(value, bytes):
         return head + block(6, value) + number(20, 5)
     if isinstance(value, int):

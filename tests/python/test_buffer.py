@@ -8,6 +8,7 @@ import gc
 import pickle
 import sys
 import weakref
+import xml.etree.ElementTree as ET
 
 import millpond
 import pytest
@@ -286,3 +287,16 @@ def test_a_pool_in_a_notebook(pool):
     page = pool._repr_html_()
     assert page.startswith("<table>") and pool.device in page and "<td>test</td>" in page
     del block
+
+
+def test_a_buffer_in_a_notebook(pool):
+    named = millpond.Pool(client="<b>&\"", memory="device")
+    block = named.alloc(5000, 0)
+    page = block._repr_html_()
+    root = ET.fromstring(page)  # well formed, so that a name is text
+    cells = [cell.text for cell in root.iter("td")]
+    assert cells == ["5,000", hex(block.address), "0x0", "<b>&\"", f"device memory of {pool.device}"]
+    assert [cell.text for cell in ET.fromstring(pool.alloc(1)._repr_html_()).iter("td")][2] == "none"
+    block.free()
+    assert ET.fromstring(block._repr_html_()).findtext("caption") == repr(block)
+    named.close()

@@ -70,7 +70,7 @@ def test_without_its_packages():
         assert re.fullmatch(rf"millpond: .*{name} is not installed: pip install click rich\n", done.stderr)
 
 
-@pytest.mark.parametrize("command", ["run", "bench", "parity", "explain"])
+@pytest.mark.parametrize("command", ["run", "bench", "parity", "explain", "profile"])
 def test_without_onnxruntime(command, models):
     code = ("import sys; sys.modules['onnxruntime'] = None; from millpond.cli import main; "
             f"sys.exit(main([{command!r}, {str(models / 'add.onnx')!r}]))")
@@ -146,7 +146,7 @@ def test_progress_is_for_terminals(models):
 
 def test_json_is_all_of_stdout(models):
     for arguments in (["doctor"], ["run", models / "add.onnx"], ["parity"], ["parity", models / "add.onnx"],
-                      ["explain", models / "add.onnx"],
+                      ["explain", models / "add.onnx"], ["profile", models / "add.onnx", "--runs", "1"],
                       ["bench", models / "add.onnx", "--seconds", "0.01", "--repeats", "1"], ["memory", "--list"]):
         out, said = run(*arguments, "--json")
         assert json.loads(out) is not None and said == "", arguments
@@ -381,7 +381,8 @@ def test_memory_on_a_terminal(program, tmp_path):
 # ---- narrow windows ----
 
 
-@pytest.mark.parametrize("arguments", [(), ("run",), ("bench",), ("parity",), ("explain",), ("memory",)])
+@pytest.mark.parametrize("arguments", [(), ("run",), ("bench",), ("parity",), ("explain",), ("profile",),
+                                       ("memory",)])
 @pytest.mark.parametrize("columns", ["50", "80"])
 def test_no_line_of_help_is_cut(arguments, columns):
     out, _ = run(*arguments, "--help", COLUMNS=columns)

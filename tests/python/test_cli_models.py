@@ -2,6 +2,7 @@
 """`millpond run`, `bench` and `parity`."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from cli_kit import refused, run, run_json
 ort = pytest.importorskip("onnxruntime", minversion="1.26", reason="ONNX Runtime 1.26 is not installed")
 
 from millpond import _parity_table  # noqa: E402
-from millpond.cli import _compare, _inputs, _parity, _timing  # noqa: E402
+from millpond.cli import _bench_compare, _compare, _inputs, _parity, _timing  # noqa: E402
 from millpond.cli._app import Finding  # noqa: E402
 
 PROVIDER, CPU = "CudaPluginExecutionProvider", "CPUExecutionProvider"
@@ -239,6 +240,70 @@ def test_bench_with_providers_that_are_not_there(models):
     assert notes["cpu"] == "" and "onnxruntime-gpu has" in notes["cuda"]
     out, said = run("bench", models / "add.onnx", "--provider", "cuda", status=3)
     assert said == "millpond: nothing could be timed\n" and "onnxruntime-gpu" in out
+
+
+QUICK = ("--seconds", 0.01, "--repeats", 2, "--provider", "cpu")
+
+
+def earlier(path, factor, **changes):
+    """What a bench wrote, as if each turn had taken `factor` as long."""
+    found = json.loads(path.read_text())
+    for row in found["rows"]:
+        row.update({key: row[key] * factor for key in ("median", "least", "most")})
+    path.write_text(json.dumps(found | changes))
+
+
+def test_bench_compares_with_an_earlier_one(models, tmp_path):
+    old = tmp_path / "old.json"
+    both = [models / "add.onnx", models / "mixed.onnx"]
+    run("bench", *both, *QUICK, "--output", old)
+    earlier(old, 1000.0)
+    compared = run_json("bench", models / "add.onnx", *QUICK, "--compare", old, "--fail-above", 5)["compared"]
+    (row,) = compared["rows"]
+    assert (row["model"], row["provider"], row["overlap"]) == ("add.onnx", "cpu", False)
+    assert row["ratio"] == row["now"] / row["before"] < 1
+    assert compared["gone"] == [{"model": "mixed.onnx", "provider": "cpu"}] and compared["unlike"] == []
+    earlier(old, 1e-6, onnxruntime="1.0")
+    out, said = run("bench", *both, *QUICK, "--compare", old, "--fail-above", 20, status=1)
+    assert said.startswith("millpond: slower by more than 20 %: add.onnx on cpu by ") and "mixed.onnx on cpu by" in said
+    assert "not alike: version of ONNX Runtime" in out and re.search(r"add\.onnx +cpu .* slower\n", out)
+    assert "slower" in run("bench", *both, *QUICK, "--compare", old)[0]  # and well, without a limit
+
+
+def test_rows_that_are_compared():
+    def row(median, spread=0.0, provider="cpu"):
+        ends = (None, None) if median is None else (median - spread, median + spread)
+        return {"model": "m", "provider": provider, "median": median, "least": ends[0], "most": ends[1]}
+
+    def compared(rows, now):
+        old = _bench_compare.Earlier.__new__(_bench_compare.Earlier)
+        old.path, old.result, old.rows = Path("old.json"), {}, {("m", "cpu"): rows}
+        return _bench_compare.compare(old, {"rows": now, "device": None, "onnxruntime": None, "bind": None})
+
+    two = compared([row(2.0), row(4.0)], [row(3.0), row(3.0)])  # models of one name are told apart by their order
+    assert [each["ratio"] for each in two["rows"]] == [1.5, 0.75] and two["gone"] == []
+    assert _bench_compare.slower(two, 50) == "" and "m on cpu by 50 %" in _bench_compare.slower(two, 49.9)
+    assert compared([row(2.0, 0.6)], [row(3.0, 0.4)])["rows"][0]["overlap"]
+    assert not compared([row(2.0, 0.5)], [row(3.0, 0.4)])["rows"][0]["overlap"]
+    for rows, now in (([row(None)], [row(1.0)]), ([row(1.0)], [row(None)]), ([row(1.0)], [row(1.0, provider="cuda")])):
+        assert _bench_compare.slower(compared(rows, now), 5) == "nothing could be compared"
+
+
+@pytest.mark.parametrize(("text", "part"), [
+    ("{", "is not JSON"), ("[" * 100000, "is not JSON"), ("[]", "is not what `millpond bench"),
+    ('{"rows": 1}', "is not what"), ('{"rows": [{"model": "m"}]}', "is not what"),
+    ('{"rows": [{"model": "m", "provider": "cpu", "median": 0}]}', "is not what"),
+    ('{"rows": [{"model": "m", "provider": "cpu", "median": NaN}]}', "is not what"),
+    ('{"rows": [{"model": "m", "provider": "cpu", "median": 1}]}', "none of what is to be timed; it has m on cpu"),
+])
+def test_bench_refuses_what_is_no_bench(models, tmp_path, text, part):
+    old = tmp_path / "old.json"
+    old.write_text(text)
+    assert part in refused("bench", models / "add.onnx", *QUICK, "--compare", old)
+
+
+def test_a_limit_needs_something_to_compare_with(models):
+    assert "--fail-above needs --compare" in refused("bench", models / "add.onnx", "--fail-above", 5)
 
 
 def test_bench_keeps_values_on_the_device(models):

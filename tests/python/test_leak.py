@@ -59,6 +59,7 @@ def calls_of(pool, block):
         lambda: pool.free_address(pool.alloc_address(100)), lambda: pool.find(block), lambda: pool.record_use(block, 2),
         pool.stats, pool.clients, pool.streams, pool.dump, pool.memory_info, pool.shrink, lambda: repr(pool),
         lambda: millpond.Pool(client="test", options={"ipc": False}).close(), lambda: block.stream, lambda: repr(block),
+        block._repr_html_, pool._repr_html_,
         lambda: ignore(ValueError, pool.alloc, -1), lambda: ignore(ValueError, pool.free_address, 4096),
         lambda: ignore(MemoryError, pool.alloc, 1 << 60), lambda: ignore(TypeError, pool.alloc, 1, Speaks("x")),
         lambda: ignore(ValueError, millpond.Pool, "auto", options={"max_mem": "x"}),

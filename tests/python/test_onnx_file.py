@@ -31,7 +31,7 @@ def test_what_is_read():
     assert found.values["x"] == _onnx_file.Value("tensor(float)", ("n", 16))
     assert found.values["w"] == _onnx_file.Value("tensor(float)", (16, 8))
     assert found.values["y"] == _onnx_file.Value("tensor(bfloat16)", (1,))
-    assert found.inputs == ["x", "c"]
+    assert found.inputs == ["x", "c"] and found.weights == ["w"]
 
 
 def test_names_of_types_are_onnx_runtime_s():

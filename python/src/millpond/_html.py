@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from millpond._core import InvalidArgumentError
+
 if TYPE_CHECKING:
-    from millpond._core import Pool
+    from millpond._core import Buffer, Pool
 
 
 def _row(tag: str, cells: Iterable[object]) -> str:
@@ -31,3 +33,14 @@ def pool_table(pool: Pool) -> str:
               f"{stats['total']:,} reserved from the device"
     rows = [(share["name"], f"{share['in_use']:,}", share["blocks"], share["allocs"]) for share in pool.clients()]
     return table(("client", "bytes in use", "blocks", "requests"), rows, caption)
+
+
+def buffer_table(buffer: Buffer) -> str:
+    """Where a block is and whose; called by the extension."""
+    pool = buffer.pool
+    try:
+        row = (f"{buffer.size:,}", hex(buffer.address), "none" if buffer.stream is None else hex(buffer.stream),
+               pool.client, f"{pool.memory} memory of {pool.device}")
+    except InvalidArgumentError:  # it is freed, perhaps by another thread just now
+        return table((), (), repr(buffer))
+    return table(("bytes", "address", "stream", "client", "memory"), [row], "Buffer")

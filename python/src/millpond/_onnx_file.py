@@ -41,6 +41,7 @@ class NodeInfo:
     name: str = ""
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    depth: int = 0  # of its graph: 0 for the model's own, 1 for a body of one of its nodes
 
 
 @dataclass
@@ -49,6 +50,7 @@ class Model:
     opsets: dict[str, int] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
     inputs: list[str] = field(default_factory=list)
+    weights: list[str] = field(default_factory=list)  # initializers and Constants, but for those of inner graphs
     functions: set[tuple[str, str]] = field(default_factory=set)  # (domain, name) of the model's own
 
 
@@ -145,7 +147,8 @@ def _read_value(data: memoryview, model: Model) -> str:
     return name
 
 
-def _read_initializer(data: memoryview, model: Model) -> None:
+def _read_tensor(data: memoryview) -> tuple[str, Value]:
+    """Name, and type and shape, of a TensorProto."""
     name, element, shape = "", 0, []
     for number, value in _fields(data):
         if number == 1:
@@ -154,7 +157,7 @@ def _read_initializer(data: memoryview, model: Model) -> None:
             element = _number(value)
         elif number == 8:
             name = _text(value)
-    model.values[name] = Value(_tensor_type(element), tuple(shape))
+    return name, Value(_tensor_type(element), tuple(shape))
 
 
 def _packed(data: memoryview) -> list[int]:
@@ -165,14 +168,19 @@ def _packed(data: memoryview) -> list[int]:
     return numbers
 
 
-def _read_attribute(data: memoryview, model: Model, depth: int) -> None:
+def _read_attribute(data: memoryview, model: Model, depth: int) -> Value | None:
+    """Reads graphs; gives the tensor that the attribute may be."""
+    tensor = None
     for number, value in _fields(data):
-        if number in (6, 11):  # a graph, or one of several
+        if number == 5:
+            tensor = _read_tensor(_bytes(value))[1]
+        elif number in (6, 11):  # a graph, or one of several
             _read_graph(_bytes(value), model, depth + 1)
+    return tensor
 
 
 def _read_node(data: memoryview, model: Model, depth: int) -> None:
-    node = NodeInfo()
+    node, tensor = NodeInfo(depth=depth), None
     for number, value in _fields(data):
         if number == 1:
             node.inputs.append(_text(value))
@@ -183,11 +191,19 @@ def _read_node(data: memoryview, model: Model, depth: int) -> None:
         elif number == 4:
             node.operator = _text(value)
         elif number == 5:
-            _read_attribute(_bytes(value), model, depth)
+            tensor = _read_attribute(_bytes(value), model, depth) or tensor
         elif number == 7:
             domain = _text(value)
             node.domain = "" if domain == "ai.onnx" else domain
     model.nodes.append(node)
+    if node.operator == "Constant" and tensor is not None and node.outputs:
+        _add_weight(node.outputs[0], tensor, model, depth)
+
+
+def _add_weight(name: str, value: Value, model: Model, depth: int) -> None:
+    model.values[name] = value
+    if depth == 0:
+        model.weights.append(name)
 
 
 def _read_graph(data: memoryview, model: Model, depth: int = 0) -> None:
@@ -197,7 +213,7 @@ def _read_graph(data: memoryview, model: Model, depth: int = 0) -> None:
         if number == 1:
             _read_node(_bytes(value), model, depth)
         elif number == 5:
-            _read_initializer(_bytes(value), model)
+            _add_weight(*_read_tensor(_bytes(value)), model, depth)
         elif number in (11, 12, 13):
             name = _read_value(_bytes(value), model)
             if number == 11 and depth == 0:

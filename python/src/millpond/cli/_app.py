@@ -24,6 +24,7 @@ COMMANDS = {
     "bench": "_bench",
     "parity": "_parity",
     "explain": "_explain",
+    "profile": "_profile",
     "memory": "_memory",
     "cache": "_cache",
     "completion": "_completion",

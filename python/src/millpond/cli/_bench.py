@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from millpond.cli import NOTHING, _options
+from millpond.cli import FAILED, NOTHING, _bench_compare, _options
 from millpond.cli._app import Finding, json_option
 from millpond.cli._show import Show, milliseconds
 
@@ -201,37 +201,54 @@ def _as_dict(row: Row) -> dict[str, Any]:
 @click.option("--bind", is_flag=True, help="Keep inputs and outputs on the device.")
 @click.option("--output", type=click.Path(dir_okay=False, writable=True, path_type=Path), callback=_options.writable,
               help="A file for JSON, too.")
+@click.option("--compare", metavar="OLD.json", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="What an earlier bench wrote, to be compared with.")
+@click.option("--fail-above", type=click.FloatRange(0), metavar="PERCENT",
+              help="With --compare: end with 1 where a model is slower by more.")
 @json_option
-def command(models: tuple[Path, ...], as_json: bool, **given: Any) -> None:
+def command(
+    models: tuple[Path, ...], as_json: bool, compare: Path | None, fail_above: float | None, **given: Any
+) -> None:
     """Time models beside ONNX Runtime's CPU provider, and its own CUDA provider where there is one.
 
     The providers take turns. A figure is the median over the turns of the median of a turn. Ends with 3 where nothing
     could be timed.
     """
+    if fail_above is not None and compare is None:
+        raise click.UsageError("--fail-above needs --compare, which names what to compare with")
+    earlier = None if compare is None else _bench_compare.Earlier(compare)
     from millpond._ort_native import ort
 
     show = Show(as_json)
     providers = given.pop("providers") or _default_providers(ort)
+    if earlier is not None:
+        earlier.check_shared([(path.name, provider) for path in models for provider in providers])
     rows: list[Row] = []
     with show.progress(len(models) * len(providers) * given["repeats"], "loading") as step:
         for path in models:
             rows += _bench_model(path, providers, given, step)
     device = _options.find_device(given["device"]) if "millpond" in providers else None
-    result = {
+    result: dict[str, Any] = {
         "device": device and {"spec": device.spec, "name": device.name, "emulated": device.is_emulated},
         "onnxruntime": ort.__version__,
         "bind": given["bind"],
         "repeats": given["repeats"],
         "rows": [_as_dict(row) for row in rows],
     }
+    if earlier is not None:
+        result["compared"] = _bench_compare.compare(earlier, result)
     if given["output"]:
         given["output"].write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     if device is not None:
         show.line(f"On {device.spec}, {device.name}; ONNX Runtime {ort.__version__}")
     _table(show, rows)
+    if earlier is not None:
+        _bench_compare.show(show, result["compared"])
     show.data(result)
     if not any(row.blocks for row in rows):
         raise Finding(NOTHING, "nothing could be timed")
+    if fail_above is not None and (sentence := _bench_compare.slower(result["compared"], fail_above)):
+        raise Finding(FAILED, sentence)
 
 
 def _default_providers(ort: Any) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -35,19 +36,26 @@ class Look:
     feeds: dict[str, Any]
     sources: dict[str, str]
     told: dict[str, Any]  # by the provider
-    events: list[dict[str, Any]] = field(default_factory=list)  # of the profile: the device's work
+    profile: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The device's work."""
+        return [event for event in self.profile if event.get("cat") == "Kernel"]
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
-    """None where a name of the model, which ONNX Runtime writes as it is, breaks the file."""
+    """An empty list where a name of the model, which ONNX Runtime writes as it is, breaks the file."""
     try:
-        events = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        return json.loads(path.read_text(encoding="utf-8", errors="replace"))
     except ValueError:
         return []
-    return [event for event in events if event.get("cat") == "Kernel"]
 
 
-def look_at(path: Path, given: dict[str, Any], wishes: Any, runs: int) -> Look:
+def look_at(
+    path: Path, given: dict[str, Any], wishes: Any, runs: int, after: Callable[[Any, Any], None] | None = None
+) -> Look:
+    """`after` gets the session and the feeds when the profile has ended."""
     import millpond.onnxruntime as mort
     from millpond import _ort_islands, _ort_options, _ort_placement
     from millpond._ort_native import ort
@@ -65,9 +73,11 @@ def look_at(path: Path, given: dict[str, Any], wishes: Any, runs: int) -> Look:
         for _ in range(runs):
             session.run(None, feeds)
         told = _ort_islands.islands_of(session)
-        profile = Path(session.end_profiling())
+        profile = _events(Path(session.end_profiling()))
+        if after is not None:
+            after(session, feeds)
         return Look(device, _ort_options.effective_options(session)["fusion"], _ort_placement.placement_of(session),
-                    feeds, dict(wishes.sources), told, _events(profile))
+                    feeds, dict(wishes.sources), told, profile)
 
 
 def _with_reasons(path: Path, look: Look, given: dict[str, Any]) -> Any:
@@ -215,13 +225,13 @@ def _in_a_row(program: dict[str, Any]) -> None:
 
 
 def report(path: Path, look: Look, placement: Any) -> dict[str, Any]:
-    islands = look.told["islands"]
+    islands, events = look.told["islands"], look.events
     for island in islands:
         for program in island["programs"]:
             _in_a_row(program)
             for step in program["steps"]:
                 _add_sums(step)
-        _add_times(island, look.events)
+        _add_times(island, events)
         island["idle"] = _idle(island)
     off = look.fusion == "0"
     return {
