@@ -25,6 +25,7 @@ COMMANDS = {
     "parity": "_parity",
     "explain": "_explain",
     "memory": "_memory",
+    "compile": "_compile",
     "cache": "_cache",
     "completion": "_completion",
 }
