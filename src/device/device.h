@@ -41,7 +41,7 @@ typedef struct mp_device_info {
     char pci_bus_id[32]; /* lower case, "" where there is none */
     char driver[64];     /* "CUDA 13.0", "host" */
     int arch;            /* 90 for compute capability 9.0; 0 on the host device */
-    int multiprocessors; /* worker threads on the host device */
+    int multiprocessors; /* worker threads on the host device, unless its kernels are recorded */
     int warp;            /* lanes that run in step; 1 on the host device */
     uint32_t block_lanes_max;
     size_t shared_bytes_max; /* dynamic shared memory of a block */

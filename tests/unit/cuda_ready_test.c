@@ -2,8 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
 
+#include "device/cuda/cuda_ahead.h"
 #include "device/cuda/cuda_jit.h"
 #include "device/cuda/cuda_ready.h"
+#include "device/kernel_record.h"
 #include "kernel/kernel_table.h"
 
 #include <stdio.h>
@@ -203,6 +205,26 @@ TEST(cuda_ready_wants_a_path_from_the_root) {
     folder_use();
     CHECK(setenv("MILLPOND_KERNELS", "kernels", 1) == 0);
     CHECK(!has(0, ARCH, 1));
+}
+
+/* What came with the package is not compiled ahead of time (cuda_ahead.h). */
+TEST(cuda_ready_kernels_are_not_compiled_ahead) {
+    const mp_kernel_image images[] = {image_of(0), image_of(1)};
+    cuda_ahead_counts counts;
+    int major = 0;
+    int minor = 0;
+    if (mp__cuda_compiler_version(&major, &minor) != MP_OK) {
+        SKIP("%s", mp_error_message());
+    }
+    folder_use();
+    file_write(ARCH, 1, (faults){0});
+    CHECK(setenv("MILLPOND_CACHE", "off", 1) == 0); /* so nothing else ends well */
+    mp_kernel_record_start();
+    CHECK_OK(mp_kernel_record_add(&images[0]));
+    CHECK_OK(mp_kernel_record_add(&images[1]));
+    CHECK_FAILS(mp__cuda_ahead(ARCH, &counts), INTERNAL, "does not keep it");
+    CHECK_EQ_INT(counts.ready, 1);
+    CHECK_EQ_INT(counts.failed, counts.all - 1);
 }
 
 /* Of those that tools/ready_kernels.py has made, in the folder that the tests are given. */

@@ -40,6 +40,11 @@ def open_device(name: str, number: int, device: str) -> None:
     function.restype, function.argtypes = ctypes.c_int, [ctypes.c_int, ctypes.c_char_p]
     with flushed():
         status = function(number, device.encode())
+    check(status)
+
+
+def check(status: int) -> None:
+    """Raises what the status of a C function says that was called on this thread."""
     if status != 0:
         raise _STATUS.get(status, Error)(last_sentence())
 

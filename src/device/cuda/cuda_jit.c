@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARCHS_MAX = 128, OPTION_SIZE = 64 };
+enum { OPTION_SIZE = 64 };
 
 /* These, the defines and the architecture are all options there are. No file outside the image is
  * ever read: no folder is searched, and the standard headers are not there. */
@@ -51,14 +51,20 @@ mp_status mp__cuda_compiler_version(int *major, int *minor) {
 
 /* ---- what to compile for ---- */
 
-static mp_status target_choose(int arch, target *out) {
-    int archs[ARCHS_MAX];
-    int count = 0;
-    int newest = 0;
-    if (mp__nvrtc.arch_count(&count) != NVRTC_SUCCESS || count < 1 || count > ARCHS_MAX ||
+mp_status mp__cuda_compiler_archs(int archs[CUDA_ARCHS_MAX], int *count) {
+    MP_TRY(mp__cuda_need(CUDA_LIB_NVRTC));
+    if (mp__nvrtc.arch_count(count) != NVRTC_SUCCESS || *count < 1 || *count > CUDA_ARCHS_MAX ||
         mp__nvrtc.archs(archs) != NVRTC_SUCCESS) {
         return MP_FAIL(INTERNAL, "NVRTC does not report which GPUs it supports; reinstall it");
     }
+    return MP_OK;
+}
+
+static mp_status target_choose(int arch, target *out) {
+    int archs[CUDA_ARCHS_MAX];
+    int count = 0;
+    int newest = 0;
+    MP_TRY(mp__cuda_compiler_archs(archs, &count));
     for (int i = 0; i < count; i++) {
         newest = archs[i] > newest && archs[i] <= arch ? archs[i] : newest;
     }
@@ -159,7 +165,6 @@ static mp_status job_for(job *work, const mp_kernel_image *image, target chosen)
 
 static mp_status job_begin(job *work, const mp_kernel_image *image, int arch) {
     target chosen;
-    MP_TRY(mp__cuda_need(CUDA_LIB_NVRTC));
     MP_TRY(target_choose(arch, &chosen));
     return job_for(work, image, chosen);
 }
@@ -296,15 +301,17 @@ mp_status mp__cuda_ready_key(const mp_kernel_image *image, int arch, uint8_t key
     return MP_OK;
 }
 
-mp_status mp__cuda_build(const mp_kernel_image *image, int arch, cuda_blob *out) {
+/* `*found` says that the cache had it. */
+static mp_status build(const mp_kernel_image *image, int arch, uint8_t key[MP_SHA256_SIZE],
+                       cuda_blob *out, bool *found) {
     job work;
     int version[2];
-    uint8_t key[MP_SHA256_SIZE];
     MP_TRY(mp__cuda_compiler_version(&version[0], &version[1]));
     MP_TRY(job_begin(&work, image, arch));
     mp_status status = MP_OK;
     key_of(&work, version, key);
-    if (!mp__cuda_cache_load(key, out)) {
+    *found = mp__cuda_cache_load(key, out);
+    if (!*found) {
         status = job_compile(&work, out);
         if (status == MP_OK) {
             mp__cuda_cache_store(key, out->data, out->size);
@@ -312,4 +319,29 @@ mp_status mp__cuda_build(const mp_kernel_image *image, int arch, cuda_blob *out)
     }
     job_end(&work);
     return status;
+}
+
+mp_status mp__cuda_build(const mp_kernel_image *image, int arch, cuda_blob *out) {
+    uint8_t key[MP_SHA256_SIZE];
+    bool found = false;
+    return build(image, arch, key, out, &found);
+}
+
+mp_status mp__cuda_build_kept(const mp_kernel_image *image, int arch, bool *found) {
+    uint8_t key[MP_SHA256_SIZE];
+    cuda_blob code = {0};
+    MP_TRY(build(image, arch, key, &code, found));
+    free(code.data);
+    if (*found) {
+        return MP_OK;
+    }
+    if (!mp__cuda_cache_load(key, &code)) {
+        return MP_FAIL(INTERNAL,
+                       "kernel %s was compiled, but the cache \"%s\" does not keep it; see that "
+                       "there is such a folder, of this user alone, with room "
+                       "(MILLPOND_LOG=info says more)",
+                       image->name, mp__cuda_cache_folder());
+    }
+    free(code.data);
+    return MP_OK;
 }

@@ -9,6 +9,8 @@
 #include "device/cuda/cuda_cache.h"
 #include "device/device.h"
 
+enum { CUDA_ARCHS_MAX = 128 };
+
 /* Compiles, past the cache. `arch` is 90 for compute capability 9.0; where NVRTC does not know it
  * yet, the result is PTX for the newest architecture it knows, which the driver translates.
  * Gives: `*out`, until its data is freed. Threads: any. Blocks: yes.
@@ -17,6 +19,10 @@ MP_MUST_CHECK mp_status mp__cuda_compile(const mp_kernel_image *image, int arch,
 
 /* As mp__cuda_compile, but from the cache where it is there. */
 MP_MUST_CHECK mp_status mp__cuda_build(const mp_kernel_image *image, int arch, cuda_blob *out);
+
+/* As mp__cuda_build, for later processes. Gives: `*found`, whether the cache had it already.
+ * Fails: as mp__cuda_build, and INTERNAL where the cache does not keep it. */
+MP_MUST_CHECK mp_status mp__cuda_build_kept(const mp_kernel_image *image, int arch, bool *found);
 
 /* By what a kernel is known that was compiled for `arch` before the package was installed; see
  * cuda_ready.h. Needs no compiler. Fails: OUT_OF_MEMORY. */
@@ -33,5 +39,8 @@ const mp_kernel_image *mp__cuda_own_images(size_t *count);
 
 /* Fails where NVRTC cannot be loaded, with the remedy. */
 MP_MUST_CHECK mp_status mp__cuda_compiler_version(int *major, int *minor);
+
+/* The architectures that NVRTC makes machine code for. Fails: as mp__cuda_compiler_version. */
+MP_MUST_CHECK mp_status mp__cuda_compiler_archs(int archs[CUDA_ARCHS_MAX], int *count);
 
 #endif

@@ -4,12 +4,15 @@
 #include "device/host/host_work.h"
 
 #include "base/worker.h"
+#include "device/kernel_record.h"
 
 #include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { RECORDED_MULTIPROCESSORS = 128 }; /* about as many as the large GPUs from 2020 on have */
 
 static_assert(offsetof(host_device, base) == 0, "mp__host_from() relies on it");
 
@@ -96,7 +99,8 @@ static void fill_info(host_device *host) {
     info->kind = MP_DEVICE_HOST;
     (void)snprintf(info->name, sizeof info->name, "Millpond emulated device");
     (void)snprintf(info->driver, sizeof info->driver, "host");
-    info->multiprocessors = (int)mp_worker_count();
+    info->multiprocessors =
+        mp_kernel_record_on() ? RECORDED_MULTIPROCESSORS : (int)mp_worker_count();
     info->warp = 1;
     info->block_lanes_max = HOST_LANES_MAX;
     info->shared_bytes_max = HOST_SHARED_BYTES_MAX;

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_work.h"
 
+#include "device/kernel_record.h"
+
 #include <string.h>
 
 /* ---- items ---- */
@@ -72,6 +74,11 @@ mp_status mp__host_kernel_load(mp_device *self, const mp_kernel_image *image, mp
     mp_kernel *kernel = NULL;
     MP_TRY(mp__host_object_create(host, HOST_KERNEL, sizeof *kernel, &kernel));
     kernel->image = image;
+    const mp_status status = mp_kernel_record_add(image);
+    if (status != MP_OK) {
+        mp__host_object_destroy(host, &kernel->object);
+        return status;
+    }
     *out = kernel;
     return MP_OK;
 }
@@ -82,6 +89,7 @@ mp_status mp__host_kernel_ready(mp_device *self, mp_kernel *kernel) {
 }
 
 void mp__host_kernel_unload(mp_device *self, mp_kernel *kernel) {
+    mp_kernel_record_remove(kernel->image);
     mp__host_object_destroy(mp__host_from(self), &kernel->object);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/sha256.h"
+#include "device/kernel_record.h"
 #include "kernel/kernel_table.h"
 #include "op/core/kernel_batch.h"
 
@@ -23,7 +24,7 @@ typedef struct entry {
     mp_kernel_image image;
     char name[NAME_MAX], define[NAME_MAX + 8];
     const char *defines[2];
-    char *text;                /* owned; NULL on the emulated device */
+    char *text; /* owned; NULL on the emulated device, unless its kernels are recorded */
     mp_fused_program *program; /* owned; NULL on a GPU */
     mp_kernel *kernel;
 } entry;
@@ -107,7 +108,8 @@ static mp_status entry_open(entry *fresh, const mp_expression *e, const mp_readi
                                      .rounds = true};
     if (on_host) {
         MP_TRY(mp_fused_program_make(e, readings, &fresh->program));
-    } else {
+    }
+    if (!on_host || mp_kernel_record_on()) {
         MP_TRY(mp_fused_source(e, readings, &fresh->text));
     }
     fresh->image.text = fresh->text;

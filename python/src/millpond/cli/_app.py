@@ -26,6 +26,7 @@ COMMANDS = {
     "explain": "_explain",
     "profile": "_profile",
     "memory": "_memory",
+    "compile": "_compile",
     "cache": "_cache",
     "completion": "_completion",
 }

@@ -28,9 +28,12 @@ def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return apply
 
 
+provider_option = click.option("--option", "options", multiple=True, metavar="KEY=VALUE",
+                               help="Option of the provider.")
+
 session_options = _together(
     click.option("--device", default="auto", show_default=True, help='"auto", "cuda:N" or "host:N" (emulated).'),
-    click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of the provider."),
+    provider_option,
     click.option("--threads", default=0, show_default="all", help="Threads of ONNX Runtime for the CPU's nodes."),
 )
 
