@@ -50,7 +50,7 @@ def compile_to(folder, *arguments, **variables):
     """What the command says of each architecture, and the names of the files that are there then."""
     where = {"MILLPOND_CACHE_DIR": str(folder), "MILLPOND_KERNELS": "off"} | variables
     found = run_json("compile", *arguments, **where)
-    assert found["folder"] == str(folder)
+    assert found["folder"] == str(folder) and re.fullmatch(r"1\d\.\d+", found["nvrtc"])
     return found["kernels"], {path.name for path in _kernel_files.cached(folder)}
 
 
@@ -121,6 +121,9 @@ class Fails:
 
     def mp_kernel_record_start(self):
         pass
+
+    def mp__cuda_compiler_version(self, major, minor):
+        return 0
 
     def mp__cuda_compiler_archs(self, archs, count):
         archs[0] = 90

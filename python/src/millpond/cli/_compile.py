@@ -40,6 +40,13 @@ def _known(pool: ctypes.CDLL) -> list[int]:
     return sorted(archs[: count.value])
 
 
+def _nvrtc(pool: ctypes.CDLL) -> str:
+    """The version of the compiler, which the kernels are kept by, too."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _native.check(pool.mp__cuda_compiler_version(ctypes.byref(major), ctypes.byref(minor)))
+    return f"{major.value}.{minor.value}"
+
+
 def _archs(texts: Sequence[str], known: Sequence[int]) -> list[int]:
     """The architectures of --for, each once."""
     archs: dict[int, None] = {}
@@ -107,6 +114,7 @@ def command(models: tuple[Path, ...], archs: tuple[str, ...], as_json: bool, **g
     """
     show = Show(as_json)
     pool = _pool()
+    nvrtc = _nvrtc(pool)
     wanted = _archs(archs, _known(pool))
     passes = os.environ.get("MILLPOND_PASSES")
     os.environ["MILLPOND_PASSES"] = f"{passes},{AS_ON_A_GPU}" if passes else AS_ON_A_GPU
@@ -123,8 +131,8 @@ def command(models: tuple[Path, ...], archs: tuple[str, ...], as_json: bool, **g
             step()
     for done, _ in results:
         show.line(_line(done))
-    show.data({"folder": str(_kernel_files.cache_folder()), "models": [str(model) for model in models],
-               "kernels": [done for done, _ in results]})
+    show.data({"folder": str(_kernel_files.cache_folder()), "nvrtc": nvrtc,
+               "models": [str(model) for model in models], "kernels": [done for done, _ in results]})
     for _, problem in results:
         if problem:
             raise Finding(FAILED, problem)
