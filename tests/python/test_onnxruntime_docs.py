@@ -109,6 +109,8 @@ def test_command_lines_can_be_given(tmp_path, monkeypatch):
         for word in words:
             if word.endswith(".onnx"):
                 (tmp_path / word).write_bytes(onnx_kit.add_one())
+            if word == "old.json":
+                (tmp_path / word).write_text("{}", encoding="utf-8")
         context_of(words)
 
 
