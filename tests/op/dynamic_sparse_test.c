@@ -16,7 +16,8 @@ enum {
     BESIDE = 3,
     MOST = 4,
     TOKENS = BATCH * ROWS,
-    VALUES = TOKENS * HEADS * SIZE
+    VALUES = TOKENS * HEADS * SIZE,
+    CACHED = BATCH * KV * ROOM * SIZE /* more than any other input has */
 };
 
 static op_case dynamic(const mp_attr *attrs, size_t attr_count, const float *x,
@@ -59,7 +60,7 @@ DEVICE_TEST(dynamic_sparse_survives_wild_numbers) {
                              OP_TEXT("selected_kv_source", "auxiliary"),
                              OP_INT("local_window_size", INT32_MAX),
                              OP_INT("auxiliary_kv_shared", 1)};
-    float *x = op_numbers(MP_F32, 1, VALUES);
+    float *x = op_numbers(MP_F32, 1, CACHED);
     for (int64_t n = 0; n < 12; n++) {
         const bool beside = n % 2 > 0;
         op_case c =
@@ -92,7 +93,7 @@ DEVICE_TEST(dynamic_sparse_refuses) {
                        OP_TEXT("selected_kv_source", "main"),
                        OP_INT("local_window_size", 2),
                        OP_INT("is_causal", 1)};
-    float *x = op_numbers(MP_F32, 1, VALUES);
+    float *x = op_numbers(MP_F32, 1, CACHED);
     const op_case good = dynamic(attrs, 6, x, numbers, numbers, numbers, &total);
     op_case c = good;
     total = ROOM + 1;

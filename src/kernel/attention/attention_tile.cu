@@ -186,8 +186,11 @@ K_FN int tile_is_seen(const k_score_rule *rule, const tile *t, int64_t key, int6
 
 /* A window ends where a tile does. */
 K_FN int tile_sees_block(const k_score_rule *rule, const tile *t, int32_t r, int64_t key) {
+    if (K_BLOCKS == 0) {
+        return 1;
+    }
     const int64_t block = (int64_t)((uint32_t)key / (uint32_t)rule->blocks.size) - t->window;
-    return K_BLOCKS == 0 || (t->seen[block * WORDS + r / WORD] >> r % WORD & 1);
+    return t->seen[block * WORDS + r / WORD] >> r % WORD & 1;
 }
 
 /* ---- tiles ---- */
