@@ -2,6 +2,7 @@
  * device asked for has the keys that a session on the GPU looks for. Without a GPU.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
+#include "test_folder.h"
 
 #include "device/cuda/cuda_ahead.h"
 #include "device/cuda/cuda_jit.h"
@@ -11,37 +12,11 @@
 #include "op/core/kernel_cache.h"
 #include "op/fused/fused_kernel.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { ARCH = 90, TABLE_AND_FUSED = 2, LIST_MAX = 8 };
-
-static char folder[] = "/tmp/millpond-ahead-XXXXXX";
-
-static void folder_remove(void) {
-    DIR *entries = opendir(folder);
-    for (struct dirent *entry = entries != NULL ? readdir(entries) : NULL; entry != NULL;
-         entry = readdir(entries)) {
-        (void)unlinkat(dirfd(entries), entry->d_name, 0);
-    }
-    if (entries != NULL) {
-        (void)closedir(entries);
-    }
-    (void)rmdir(folder);
-}
-
-static int files_count(void) {
-    int count = 0;
-    DIR *entries = opendir(folder);
-    CHECK(entries != NULL);
-    for (struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
-        count += entry->d_name[0] != '.';
-    }
-    (void)closedir(entries);
-    return count;
-}
 
 static void begin(void) {
     int major = 0;
@@ -50,8 +25,7 @@ static void begin(void) {
     if (mp__cuda_compiler_version(&major, &minor) != MP_OK) {
         SKIP("%s", mp_error_message());
     }
-    CHECK(mkdtemp(folder) != NULL && atexit(folder_remove) == 0);
-    CHECK(setenv("MILLPOND_CACHE_DIR", folder, 1) == 0 && unsetenv("MILLPOND_CACHE") == 0);
+    CHECK(setenv("MILLPOND_CACHE_DIR", test_folder(), 1) == 0 && unsetenv("MILLPOND_CACHE") == 0);
     CHECK(setenv("MILLPOND_KERNELS", "off", 1) == 0);
     mp_kernel_record_start();
 }
@@ -165,10 +139,10 @@ TEST(cuda_ahead_counts_what_it_does) {
     ask_host(host);
     const int all = TABLE_AND_FUSED + (int)own;
     CHECK_OK(mp__cuda_ahead(ARCH, &counts));
-    CHECK(counts.all == all && counts.compiled == all && files_count() == all);
+    CHECK(counts.all == all && counts.compiled == all && test_folder_count() == all);
     CHECK(counts.ready == 0 && counts.cached == 0 && counts.failed == 0);
     CHECK_OK(mp__cuda_ahead(ARCH, &counts));
-    CHECK(counts.all == all && counts.cached == all && files_count() == all);
+    CHECK(counts.all == all && counts.cached == all && test_folder_count() == all);
     CHECK(counts.ready == 0 && counts.compiled == 0 && counts.failed == 0);
     CHECK_FAILS(mp__cuda_ahead(42, &counts), INVALID_ARGUMENT, "compute capability 4.2");
     CHECK_EQ_INT(counts.all, 0);
@@ -186,5 +160,5 @@ TEST(cuda_ahead_goes_on_behind_a_kernel_that_fails) {
     CHECK_FAILS(mp__cuda_ahead(ARCH, &counts), INVALID_ARGUMENT, "mp_test_broken");
     CHECK_EQ_INT(counts.failed, 1);
     CHECK_EQ_INT(counts.compiled, counts.all - 1);
-    CHECK_EQ_INT(files_count(), counts.compiled);
+    CHECK_EQ_INT(test_folder_count(), counts.compiled);
 }

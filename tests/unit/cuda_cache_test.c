@@ -1,13 +1,13 @@
 /* cuda_cache_test.c - compiled kernels on disk, and the compiler; without a GPU.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
+#include "test_folder.h"
 
 #include "device/cuda/cuda_cache.h"
 #include "device/cuda/cuda_cache_trim.h"
 #include "device/cuda/cuda_choice.h"
 #include "device/cuda/cuda_jit.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,26 +18,11 @@
 
 enum { PATH_SIZE = 512 };
 
-static char folder[PATH_SIZE];
-
-static void folder_remove(void) {
-    DIR *entries = opendir(folder);
-    for (struct dirent *entry = entries != NULL ? readdir(entries) : NULL; entry != NULL;
-         entry = readdir(entries)) {
-        (void)unlinkat(dirfd(entries), entry->d_name, 0);
-    }
-    if (entries != NULL) {
-        (void)closedir(entries);
-    }
-    (void)rmdir(folder);
-}
+static const char *folder;
 
 /* A cache of this test's own; each test is a process, so the choice is made again. */
 static void folder_use(void) {
-    NEEDS_OWN_PROCESS();
-    (void)snprintf(folder, sizeof folder, "%s", "/tmp/millpond-cache-XXXXXX");
-    CHECK(mkdtemp(folder) != NULL);
-    CHECK(atexit(folder_remove) == 0);
+    folder = test_folder();
     CHECK(setenv("MILLPOND_CACHE_DIR", folder, 1) == 0 && unsetenv("MILLPOND_CACHE") == 0);
     CHECK_STR_HAS(mp__cuda_cache_folder(), folder);
 }
@@ -45,17 +30,6 @@ static void folder_use(void) {
 static void key_make(uint8_t key[MP_SHA256_SIZE], uint8_t first) {
     memset(key, 0x5a, MP_SHA256_SIZE);
     key[0] = first;
-}
-
-static int files_count(void) {
-    int count = 0;
-    DIR *entries = opendir(folder);
-    CHECK(entries != NULL);
-    for (struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
-        count += entry->d_name[0] != '.';
-    }
-    (void)closedir(entries);
-    return count;
 }
 
 static void file_of(const uint8_t key[MP_SHA256_SIZE], char out[PATH_SIZE]) {
@@ -86,7 +60,7 @@ TEST(cuda_cache_keeps_and_replaces) {
     store_and_check(key, "second, longer");
     file_of(key, path);
     CHECK(stat(path, &entry) == 0 && (entry.st_mode & 0777) == 0600);
-    CHECK_EQ_INT(files_count(), 1);
+    CHECK_EQ_INT(test_folder_count(), 1);
     key_make(key, 2);
     CHECK(!mp__cuda_cache_load(key, &found));
 }
@@ -152,12 +126,11 @@ TEST(cuda_cache_can_be_off) {
 }
 
 TEST(cuda_cache_refuses_an_open_folder) {
-    NEEDS_OWN_PROCESS();
-    (void)snprintf(folder, sizeof folder, "%s", "/tmp/millpond-cache-XXXXXX");
-    CHECK(mkdtemp(folder) != NULL && chmod(folder, 0777) == 0);
-    CHECK(setenv("MILLPOND_CACHE_DIR", folder, 1) == 0 && unsetenv("MILLPOND_CACHE") == 0);
+    folder = test_folder();
+    CHECK(chmod(folder, 0777) == 0);
+    CHECK(setenv("MILLPOND_CACHE_DIR", folder, 1) == 0);
+    CHECK(unsetenv("MILLPOND_CACHE") == 0);
     CHECK_EQ_INT(strlen(mp__cuda_cache_folder()), 0);
-    folder_remove();
 }
 
 TEST(cuda_cache_refuses_a_relative_folder) {
@@ -219,7 +192,7 @@ TEST(cuda_cache_is_shared_by_threads_and_processes) {
     }
     int status = 0;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    CHECK_EQ_INT(files_count(), 1);
+    CHECK_EQ_INT(test_folder_count(), 1);
 }
 
 /* ---- the compiler ---- */
@@ -256,10 +229,10 @@ TEST(cuda_cache_drops_what_was_used_longest_ago) {
     CHECK(mp__cuda_cache_load(key, &found));
     free(found.data);
     CHECK_EQ_INT(mp__cuda_cache_trim(fd, 100 * SIZE), 0);
-    CHECK_EQ_INT(files_count(), FILES + 2);
+    CHECK_EQ_INT(test_folder_count(), FILES + 2);
     age(path, DAY_S);
     CHECK(mp__cuda_cache_trim(fd, 6 * SIZE) == 4); /* each has a header, so four are left */
-    CHECK_EQ_INT(files_count(), 4 + 1);
+    CHECK_EQ_INT(test_folder_count(), 4 + 1);
     CHECK(mp__cuda_cache_load(key, &found));
     free(found.data);
     for (int i = 1; i < FILES; i++) {
@@ -277,7 +250,7 @@ TEST(cuda_cache_keeps_to_its_size) {
     folder_use();
     key_make(key, 1);
     mp__cuda_cache_store(key, "code", 4); /* a process looks when it first stores something */
-    CHECK_EQ_INT(files_count(), 0);
+    CHECK_EQ_INT(test_folder_count(), 0);
 }
 
 /* ---- the compiler ---- */
@@ -381,17 +354,17 @@ TEST(cuda_build_uses_the_cache) {
     compiler_need();
     folder_use();
     CHECK_OK(mp__cuda_build(&image, 90, &first));
-    CHECK_EQ_INT(files_count(), 1);
+    CHECK_EQ_INT(test_folder_count(), 1);
     CHECK_OK(mp__cuda_build(&image, 90, &second));
-    CHECK_EQ_INT(files_count(), 1);
+    CHECK_EQ_INT(test_folder_count(), 1);
     CHECK(first.size == second.size && memcmp(first.data, second.data, first.size) == 0);
     free(second.data);
     CHECK_OK(mp__cuda_build(&image, 80, &second));
-    CHECK_EQ_INT(files_count(), 2);
+    CHECK_EQ_INT(test_folder_count(), 2);
     free(second.data);
     image.defines = renamed;
     CHECK_OK(mp__cuda_build(&image, 90, &second));
-    CHECK_EQ_INT(files_count(), 3);
+    CHECK_EQ_INT(test_folder_count(), 3);
     free(first.data);
     free(second.data);
 }
@@ -426,5 +399,5 @@ TEST(cuda_choice_is_for_one_question) {
         CHECK(!mp__cuda_choice_recall(&rows[i], found, ANSWER));
     }
     CHECK(!mp__cuda_choice_recall(&asked, more, ANSWER + 1));
-    CHECK_EQ_INT(files_count(), 1);
+    CHECK_EQ_INT(test_folder_count(), 1);
 }

@@ -1,6 +1,7 @@
 /* cuda_ready_test.c - kernels that come with the package; without a GPU but for the last test.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
+#include "test_folder.h"
 
 #include "device/cuda/cuda_ahead.h"
 #include "device/cuda/cuda_jit.h"
@@ -15,7 +16,7 @@
 
 enum { PATH_SIZE = 512, ARCH = 89, OLDER = 80, KERNELS = 3, CODE_SIZE = 100 };
 
-static char folder[64];
+static const char *folder;
 
 static const mp_source sources[] = {
     {"test/ready.cu",
@@ -37,21 +38,9 @@ static void path_of(int arch, char out[PATH_SIZE]) {
     (void)snprintf(out, PATH_SIZE, "%s/sm_%d.kernels", folder, arch);
 }
 
-static void folder_remove(void) {
-    char path[PATH_SIZE];
-    for (int arch = 50; arch < 200; arch++) {
-        path_of(arch, path);
-        (void)unlink(path);
-    }
-    (void)rmdir(folder);
-}
-
 /* Each test is a process of its own, so files are opened anew. */
 static void folder_use(void) {
-    NEEDS_OWN_PROCESS();
-    (void)snprintf(folder, sizeof folder, "%s", "/tmp/millpond-ready-XXXXXX");
-    CHECK(mkdtemp(folder) != NULL);
-    CHECK(atexit(folder_remove) == 0);
+    folder = test_folder();
     CHECK(setenv("MILLPOND_KERNELS", folder, 1) == 0);
 }
 
