@@ -35,7 +35,7 @@ def test_the_example_runs():
     done = subprocess.run([sys.executable, str(EXAMPLE)], env=environment(), capture_output=True, text=True,
                           timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    wanted = r"'numba': \d{7}.*\n\d+ bytes of the GPU served all of it\n" if has_gpu() else "no GPU here, .*\n"
+    wanted = r"'numba': \d{7}.*\n\d+ bytes of the GPU were enough for all of it\n" if has_gpu() else "no GPU here, .*\n"
     assert re.search(wanted, done.stdout), done.stdout
 
 

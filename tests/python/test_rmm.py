@@ -9,7 +9,7 @@ import types
 
 import millpond
 import pytest
-from core_kit import HostStream
+from core_kit import make_stream
 
 MIB = 1 << 20
 
@@ -76,7 +76,7 @@ def lent(pool, address):
 
 def test_blocks_are_of_their_stream(kind, pool):
     module, make = kind
-    stream = HostStream()
+    stream = make_stream(pool)
     given = make(stream) if make is not Stream else Stream(stream.handle)
     resource = module.resource(device=pool.device)
     first = resource.allocate(1000, given)

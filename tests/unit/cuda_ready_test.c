@@ -245,16 +245,20 @@ TEST(cuda_ready_kernels_of_the_table) {
 static float outcome(mp_device *device) {
     static mp_kernel_image image;
     mp_kernel *kernel = NULL;
+    mp_stream *stream = NULL;
     mp_addr y = 0;
     float value = 1;
     image = image_of(0);
+    CHECK_OK(device->ops->stream_create(device, &stream));
     CHECK_OK(device->ops->alloc(device, sizeof value, &y));
-    CHECK_OK(device->ops->copy(device, NULL, y, (mp_addr)&value, sizeof value));
+    CHECK_OK(device->ops->copy(device, stream, y, (mp_addr)&value, sizeof value));
     CHECK_OK(device->ops->kernel_load(device, &image, &kernel));
-    CHECK_OK(device->ops->launch(device, NULL, kernel, (mp_grid){.blocks = 1, .lanes = 1}, &y,
+    CHECK_OK(device->ops->launch(device, stream, kernel, (mp_grid){.blocks = 1, .lanes = 1}, &y,
                                  sizeof y));
-    CHECK_OK(device->ops->copy(device, NULL, (mp_addr)&value, y, sizeof value));
+    CHECK_OK(device->ops->copy(device, stream, (mp_addr)&value, y, sizeof value));
+    CHECK_OK(device->ops->stream_synchronize(device, stream));
     device->ops->kernel_unload(device, kernel);
+    device->ops->stream_destroy(device, stream);
     device->ops->free(device, y, sizeof value);
     return value;
 }

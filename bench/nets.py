@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of many kinds with random weights, as torch exports them, for the benchmarks to measure.
+
+    bench/nets.py FOLDER [--only TEXT] [--list]
+
+Writes NAME.onnx and its inputs, NAME.npz, into FOLDER; several processes share the work, and what is there stays. A
+name is the network, its batch where it is not 1, and f32 or f16. Needs torch; torchvision and transformers for theirs.
+"""
+
+import argparse
+import os
+import sys
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+BOTH, SINGLE = ("f32", "f16"), ("f32",)
+
+
+def classifier(name, batch=1, side=224):
+    import torch
+    import torchvision
+
+    return getattr(torchvision.models, name)(weights=None), [torch.randn(batch, 3, side, side)]
+
+
+def encoder(kind, batch=1, length=128, **config):
+    """The last hidden state of a text encoder or decoder of transformers, without a cache."""
+    import torch
+    import transformers
+
+    class Last(torch.nn.Module):
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def forward(self, ids, mask):
+            return self.net(input_ids=ids, attention_mask=mask).last_hidden_state
+
+    settings = getattr(transformers, f"{kind}Config")(attn_implementation="eager", use_cache=False, **config)
+    net = Last(getattr(transformers, f"{kind}Model")(settings))
+    return net, [torch.randint(0, 30000, (batch, length)), torch.ones(batch, length, dtype=torch.long)]
+
+
+def speech():
+    """The encoder of Whisper's smallest size, over half a minute."""
+    import torch
+    import transformers
+
+    class Last(torch.nn.Module):
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def forward(self, features):
+            return self.net(features).last_hidden_state
+
+    net = transformers.models.whisper.modeling_whisper.WhisperEncoder(
+        transformers.WhisperConfig(d_model=384, encoder_layers=4, encoder_attention_heads=6, encoder_ffn_dim=1536,
+                                   attn_implementation="eager"))
+    return Last(net), [torch.randn(1, 80, 3000)]
+
+
+def recurrent(kind, steps=200, width=256, layers=1, both=False, batch=1):
+    import torch
+
+    class Sequence(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = getattr(torch.nn, kind)(width, width, layers, bidirectional=both)
+
+        def forward(self, x):
+            return self.net(x)[0]
+
+    return Sequence(), [torch.randn(steps, batch, width)]
+
+
+def unet():
+    """Two levels of a diffusion network: convolutions, group normalization, attention over pixels, resizing."""
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self, c, d):
+            super().__init__()
+            self.a, self.b = nn.GroupNorm(32, c), nn.GroupNorm(32, d)
+            self.c, self.d = nn.Conv2d(c, d, 3, padding=1), nn.Conv2d(d, d, 3, padding=1)
+            self.skip = nn.Conv2d(c, d, 1) if c != d else nn.Identity()
+
+        def forward(self, x):
+            y = self.c(nn.functional.silu(self.a(x)))
+            return self.skip(x) + self.d(nn.functional.silu(self.b(y)))
+
+    class Pixels(nn.Module):
+        def __init__(self, c, heads=8):
+            super().__init__()
+            self.norm, self.heads = nn.GroupNorm(32, c), heads
+            self.qkv, self.out = nn.Linear(c, 3 * c), nn.Linear(c, c)
+
+        def forward(self, x):
+            n, c, h, w = x.shape
+            y = self.norm(x).flatten(2).transpose(1, 2)
+            q, k, v = self.qkv(y).reshape(n, h * w, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+            scores = torch.softmax(q @ k.transpose(-1, -2) * (c // self.heads) ** -0.5, -1)
+            y = self.out((scores @ v).transpose(1, 2).reshape(n, h * w, c))
+            return x + y.transpose(1, 2).reshape(n, c, h, w)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Conv2d(4, 128, 3, padding=1), nn.Conv2d(128, 4, 3, padding=1)
+            self.down, self.half = Block(128, 128), nn.Conv2d(128, 256, 3, stride=2, padding=1)
+            self.deep, self.look = Block(256, 256), Pixels(256)
+            self.up, self.end = nn.Conv2d(256, 128, 3, padding=1), Block(256, 128)
+
+        def forward(self, x):
+            x = self.down(self.first(x))
+            y = self.look(self.deep(self.half(x)))
+            y = self.up(nn.functional.interpolate(y, scale_factor=2.0, mode="nearest"))
+            return self.last(self.end(torch.cat([x, y], 1)))
+
+    return Net(), [torch.randn(1, 4, 64, 64)]
+
+
+NETS = {
+    "resnet50": (partial(classifier, "resnet50"), BOTH),
+    "resnet50_b32": (partial(classifier, "resnet50", 32), BOTH),
+    "mobilenet_v3": (partial(classifier, "mobilenet_v3_large"), BOTH),
+    "efficientnet_b0": (partial(classifier, "efficientnet_b0"), BOTH),
+    "convnext_tiny": (partial(classifier, "convnext_tiny"), BOTH),
+    "swin_t": (partial(classifier, "swin_t"), BOTH),
+    "densenet121": (partial(classifier, "densenet121"), BOTH),
+    "vit_b_16": (partial(classifier, "vit_b_16"), BOTH),
+    "regnet_y": (partial(classifier, "regnet_y_800mf"), BOTH),
+    "shufflenet": (partial(classifier, "shufflenet_v2_x1_0"), BOTH),
+    "bert": (partial(encoder, "Bert"), BOTH),
+    "bert_b8": (partial(encoder, "Bert", 8), BOTH),
+    "distilbert": (partial(encoder, "DistilBert"), BOTH),
+    "gpt2": (partial(encoder, "GPT2"), BOTH),
+    "llama_tiny": (partial(encoder, "Llama", hidden_size=768, intermediate_size=2048, num_hidden_layers=12,
+                           num_attention_heads=12, num_key_value_heads=4), BOTH),
+    "whisper_tiny": (speech, BOTH),
+    "unet": (unet, BOTH),
+    "lstm": (partial(recurrent, "LSTM"), SINGLE),
+    "lstm_both": (partial(recurrent, "LSTM", layers=2, both=True), SINGLE),
+    "lstm_b16": (partial(recurrent, "LSTM", batch=16), SINGLE),
+    "gru": (partial(recurrent, "GRU"), SINGLE),
+    "gru_both": (partial(recurrent, "GRU", steps=500, both=True), SINGLE),
+}
+
+
+def names(only=""):
+    return [f"{name}_{kind}" for name, (_, kinds) in NETS.items() for kind in kinds
+            if any(part in f"{name}_{kind}" for part in only.split(","))]
+
+
+def make(folder, name):
+    """Writes one network. Returns its name, and why it could not be made where it could not."""
+    import torch
+
+    target = Path(folder) / f"{name}.onnx"
+    if target.exists() and target.with_suffix(".npz").exists():
+        return name, None
+    warnings.simplefilter("ignore")
+    torch.manual_seed(0)
+    torch.set_num_threads(2)
+    base, _, kind = name.rpartition("_")
+    try:
+        with torch.no_grad():
+            net, inputs = NETS[base][0]()
+            net = net.eval()
+            if kind == "f16":
+                net, inputs = net.half(), [x.half() if x.is_floating_point() else x for x in inputs]
+            labels = [f"x{i}" for i in range(len(inputs))]
+            whole = target.with_suffix(".part")
+            torch.onnx.export(net, tuple(inputs), str(whole), dynamo=False, opset_version=18, input_names=labels,
+                              output_names=["y"])
+        np.savez(target.with_suffix(".npz"), **{label: x.numpy() for label, x in zip(labels, inputs, strict=True)})
+        whole.rename(target)
+    except Exception as error:  # a network that this version of a package lacks is left out
+        return name, " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    return name, None
+
+
+def make_all(folder, only=""):
+    """Makes those that are missing; says on stderr which could not be made."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
+        for name, why in pool.map(partial(make, folder), names(only)):
+            if why:
+                print(f"# {name} is left out: {why}", file=sys.stderr)
+
+
+def subjects(folder, only=""):
+    """(name, model, pairs of label and feed) of those that are in the folder."""
+    for name in names(only):
+        path = Path(folder) / f"{name}.onnx"
+        if path.exists():
+            with np.load(path.with_suffix(".npz")) as feed:
+                yield name, str(path), [("", dict(feed))]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", help="where they are written")
+    parser.add_argument("--only", default="", help="only those whose name holds this; several with commas between")
+    parser.add_argument("--list", action="store_true", help="print the names")
+    args = parser.parse_args()
+    if args.list:
+        print("\n".join(names(args.only)))
+    elif args.folder is None:
+        parser.error("name the folder to write to")
+    else:
+        make_all(args.folder, args.only)
+
+
+if __name__ == "__main__":
+    main()
