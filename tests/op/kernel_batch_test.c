@@ -65,6 +65,23 @@ TEST(kernel_batch_fails_with_the_sentence_of_the_kernel) {
     }
 }
 
+TEST(kernel_batch_settles_what_there_is) {
+    mp_device device = begin(-1);
+    mp_kernel_batch batch;
+    mp_kernel_batch_open(&batch, &device);
+    CHECK_OK(mp_kernel_batch_add(&device, kernel_at(0)));
+    CHECK_OK(mp_kernel_batch_settle(&device));
+    CHECK_EQ_INT(atomic_load(&tries[0]), 1);
+    CHECK_OK(mp_kernel_batch_add(&device, kernel_at(1)));
+    CHECK_OK(mp_kernel_batch_close(&batch));
+    CHECK(atomic_load(&tries[0]) == 1 && atomic_load(&tries[1]) == 1);
+    mp_kernel_batch_open(&batch, &device);
+    atomic_store(&fails_at, 2);
+    CHECK_OK(mp_kernel_batch_add(&device, kernel_at(2)));
+    CHECK_FAILS(mp_kernel_batch_settle(&device), INVALID_ARGUMENT, "kernel 2 is wrong");
+    CHECK_FAILS(mp_kernel_batch_close(&batch), INVALID_ARGUMENT, "kernel 2 is wrong");
+}
+
 TEST(kernel_batch_of_nothing) {
     mp_device device = begin(-1);
     mp_kernel_batch batch;

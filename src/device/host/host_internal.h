@@ -93,6 +93,7 @@ struct mp_mempool { /* all under memory_lock */
 struct mp_kernel {
     host_object object;
     const mp_kernel_image *image; /* borrowed, static */
+    atomic_bool ready;            /* as on a GPU, none is launched before it is */
 };
 
 struct mp_math {

@@ -64,7 +64,7 @@ static const host_item_kind launch_kind = {
 
 /* ---- kernels ---- */
 
-mp_status mp__host_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out) {
+mp_status mp__host_kernel_open(mp_device *self, const mp_kernel_image *image, mp_kernel **out) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "kernel_load"));
     MP_TRY(mp__host_not_capturing(host, "kernel_load"));
@@ -84,8 +84,15 @@ mp_status mp__host_kernel_load(mp_device *self, const mp_kernel_image *image, mp
 }
 
 mp_status mp__host_kernel_ready(mp_device *self, mp_kernel *kernel) {
-    (void)kernel; /* as it is from the start */
-    return mp__host_call(mp__host_from(self), "kernel_ready");
+    MP_TRY(mp__host_call(mp__host_from(self), "kernel_ready"));
+    atomic_store_explicit(&kernel->ready, true, memory_order_release);
+    return MP_OK;
+}
+
+mp_status mp__host_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out) {
+    MP_TRY(mp__host_kernel_open(self, image, out));
+    atomic_store_explicit(&(*out)->ready, true, memory_order_release);
+    return MP_OK;
 }
 
 void mp__host_kernel_unload(mp_device *self, mp_kernel *kernel) {
@@ -111,6 +118,10 @@ mp_status mp__host_launch(mp_device *self, mp_stream *stream, const mp_kernel *k
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "launch"));
     MP_TRY(check_grid(kernel, grid));
+    if (!atomic_load_explicit(&kernel->ready, memory_order_acquire)) {
+        return MP_FAIL(INTERNAL, "kernel %s is launched before it was made ready",
+                       kernel->image->name);
+    }
     host_item item = {.kind = &launch_kind,
                       .launch = {.image = kernel->image, .grid = grid},
                       .bytes = args,

@@ -101,6 +101,7 @@ void mp__host_nodes_free(host_nodes *nodes);
 /* ---- host_kernel.c, host_block.c ---- */
 
 mp_status mp__host_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
+mp_status mp__host_kernel_open(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
 mp_status mp__host_kernel_ready(mp_device *self, mp_kernel *kernel);
 void mp__host_kernel_unload(mp_device *self, mp_kernel *kernel);
 mp_status mp__host_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,

@@ -72,13 +72,27 @@ static void note_wait(const mp_kernel_batch *batch, int64_t ms) {
     }
 }
 
-mp_status mp_kernel_batch_close(mp_kernel_batch *batch) {
+static mp_status make_all_ready(const mp_kernel_batch *batch) {
     making m = {.batch = batch};
     const int64_t began = now_ms();
-    current = batch->outer;
     mp_worker_run(batch->count, 1, make_ready, &m);
     note_wait(batch, now_ms() - began);
-    const mp_status status = atomic_load(&m.failed) ? make_ready_here(batch) : MP_OK;
+    return atomic_load(&m.failed) ? make_ready_here(batch) : MP_OK;
+}
+
+mp_status mp_kernel_batch_settle(const mp_device *device) {
+    for (mp_kernel_batch *batch = current; batch != NULL; batch = batch->outer) {
+        if (batch->device == device) {
+            MP_TRY(make_all_ready(batch));
+            batch->count = 0;
+        }
+    }
+    return MP_OK;
+}
+
+mp_status mp_kernel_batch_close(mp_kernel_batch *batch) {
+    current = batch->outer;
+    const mp_status status = make_all_ready(batch);
     free(batch->kernels);
     return status;
 }

@@ -24,6 +24,10 @@ void mp_kernel_batch_open(mp_kernel_batch *batch, mp_device *device);
  * Blocks: while kernels are compiled. Fails: as kernel_ready. */
 mp_status mp_kernel_batch_close(mp_kernel_batch *batch);
 
+/* Makes ready what this thread has asked for on `device` so far, for work that is queued while a
+ * batch is open. Blocks: while kernels are compiled. Fails: as kernel_ready. */
+mp_status mp_kernel_batch_settle(const mp_device *device);
+
 /* Makes an opened kernel ready, now or when the batch of this thread closes. */
 mp_status mp_kernel_batch_add(mp_device *device, mp_kernel *kernel);
 

@@ -3,6 +3,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/table_cache.h"
 
+#include "op/core/kernel_batch.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +46,7 @@ static bool has_room(const mp_device *device, size_t size) {
 
 static mp_status entry_fill(mp_device *device, const mp_table *table, mp_addr addr) {
     mp_stream *stream = NULL;
+    MP_TRY(mp_kernel_batch_settle(device)); /* the kernel that fills it is of an open batch, too */
     MP_TRY(device->ops->stream_create(device, &stream));
     const mp_status status = table->fill(table->context, device, stream, addr, table->size);
     const mp_status waited = device->ops->stream_synchronize(device, stream);
