@@ -75,6 +75,11 @@ FAULTS = [
     Fault((1, 29), "the operator had no norms of Q and K, and no caches that keep a window",
           lambda name, case, kind: (case and case.op == "GroupQueryAttention"
                                     and (len(case.inputs) > 14 or "sliding_window_cache" in case.attrs))),
+    Fault((1, 31), "nodes that it has rewritten are not among those that it lists as assigned",
+          lambda name, case, kind: name == "test_nodes_that_were_rewritten_stay"),
+    Fault((1, 31), "the CPU provider, which is the reference, takes the whole buffer of the past for keys",
+          lambda name, case, kind: (case and case.op == "MultiHeadAttention" and case.reference is None
+                                    and len(case.inputs) > 8 and case.inputs[8] is not None)),
     Fault((1, 31), "the CPU provider, which is the reference, had no caches of 8 and 4 bits",
           lambda name, case, kind: case and case.op == "GroupQueryAttention" and "k_quant_type" in case.attrs),
     # As ONNX wants it; the provider divides in float. The two differ where the quotient in float16 (2.4 / 0.01 is 240,
