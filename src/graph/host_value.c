@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/host_value.h"
 
+#include "op/core/kernel_batch.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,6 +142,9 @@ mp_status mp_host_value_compute(mp_host_values *values, const mp_node *node, con
     mp_status status = make_room(values, plan, out, out_count, out_addr, done);
     if (status == MP_OK && *done) {
         status = room(values, mp_plan_scratch_bytes(plan) + 1, &scratch);
+    }
+    if (status == MP_OK && *done) {
+        status = mp_kernel_batch_settle(values->host); /* which may be the device of a program */
     }
     if (status == MP_OK && *done) {
         status = mp_plan_run(plan, values->stream, in_addr, out_addr, scratch);
