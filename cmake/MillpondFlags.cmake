@@ -45,3 +45,13 @@ function(millpond_exports target map)
     target_link_options(${target} PRIVATE -Wl,--version-script=${map})
     set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
 endfunction()
+
+# A library's calls of its own functions stay within it, where the linker can promise that (LLVM's of zig refuses the
+# option; what the version script keeps private stays within anyway).
+include(CheckLinkerFlag)
+check_linker_flag(C -Wl,-Bsymbolic-functions MILLPOND_HAS_SYMBOLIC_FUNCTIONS)
+function(millpond_bind_own_functions target)
+    if(MILLPOND_HAS_SYMBOLIC_FUNCTIONS)
+        target_link_options(${target} PRIVATE -Wl,-Bsymbolic-functions)
+    endif()
+endfunction()

@@ -33,7 +33,8 @@ from check_libraries import (  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python/src/millpond"
-GLIBC = (2, 34)  # the oldest that the wheel promises to work with: Debian 12, Ubuntu 22.04, RHEL 9
+GLIBC = (2, 34)  # the oldest that a wheel of Debian 12's compiler promises to work with
+MACHINES = {"x86_64": "Advanced Micro Devices X86-64", "aarch64": "AArch64"}  # as readelf has them
 EXTENSION = "millpond/_core.abi3.so"
 POOL = f"millpond/lib/{POOL_NAME}"
 LINK = "millpond/lib/libmillpond.so"  # a text that leads linkers to it, since a wheel cannot hold symbolic links
@@ -43,9 +44,9 @@ RUNPATHS = {EXTENSION: ["$ORIGIN/lib"], PROVIDER: ["$ORIGIN"], POOL: []}
 CUDA_MARK = b"cuMemAllocFromPoolAsync"  # a function that the backend asks the driver for by name
 
 
-def tag():
+def tag(processor=None, glibc=GLIBC):
     """What wheels are built with; the checks here make sure that it is true."""
-    return f"cp310-abi3-manylinux_{GLIBC[0]}_{GLIBC[1]}_{platform.machine()}"
+    return f"cp310-abi3-manylinux_{glibc[0]}_{glibc[1]}_{processor or platform.machine()}"
 
 
 class Wheel:
@@ -57,6 +58,8 @@ class Wheel:
         self.names = self.zip.namelist()
         self.info = next(name.split("/")[0] for name in self.names if name.endswith(".dist-info/METADATA"))
         self.data = self.info.replace(".dist-info", ".data")
+        promised = re.search(r"-manylinux_(\d+)_(\d+)_(\w+)\.whl$", self.path.name)
+        self.glibc, self.processor = ((int(promised[1]), int(promised[2])), promised[3]) if promised else (GLIBC, "")
         self.libraries = {name: Path(self.zip.extract(name, folder)) for name in self.names
                           if ".so" in name and name != LINK}
 
@@ -97,7 +100,17 @@ def check_tag(wheel):
     in_file = wheel.headers("WHEEL").get_all("Tag")
     if in_file != [in_name]:
         return f"the name says {in_name}, the file WHEEL {in_file}"
-    return None if in_name == tag() else f"is {in_name} instead of {tag()}"
+    want = tag(wheel.processor, wheel.glibc)
+    return None if in_name == want else f"is {in_name} instead of {want}"
+
+
+def check_machine(wheel):
+    want = MACHINES.get(wheel.processor)
+    for name, library in wheel.libraries.items():
+        found = re.search(r"Machine: +(.*)", output("readelf", "-hW", library))[1]
+        if found != want:
+            return f"{name} is for {found}"
+    return None
 
 
 def check_version(wheel):
@@ -141,7 +154,7 @@ def check_glibc(wheel):
         for text in re.findall(r"\bGLIBC_([\d.]+)", output("readelf", "-VW", library)):
             version = tuple(int(part) for part in text.split("."))
             newest = max(newest, version)
-            if version > GLIBC:
+            if version > wheel.glibc:
                 return f"{name} needs glibc {text}"
     print(f"# glibc {'.'.join(map(str, newest))} is the newest that is needed")
     return None
@@ -181,7 +194,8 @@ CHECKS = [
     ("it requires no framework", check_requires),
     ("only libc and its kin are linked", check_linked),
     ("libraries are looked for in the package alone", check_runpath),
-    (f"glibc {GLIBC[0]}.{GLIBC[1]} suffices", check_glibc),
+    ("the processor of its tag", check_machine),
+    ("the glibc of its tag suffices", check_glibc),
     ("the extension exports its entry and millpond_*, and wants only Python's symbols", check_exports),
     ("no executable stack", check_stack),
 ]

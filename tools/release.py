@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes all that a release consists of: wheel, source archive, Debian packages, a list of what they contain, and sums.
+"""Makes all that a release consists of: wheels, source archive, Debian packages, a list of what they contain, and sums.
 
     release.py --out dist [--cuda] [--kernels build/dev/libmillpond_host_kernels.a] [--gpu-kernels build/dev]
                [--changed]
@@ -9,7 +9,9 @@ The list is millpond-VERSION.cdx.json (an SBOM in CycloneDX 1.6), the sums are S
 same bytes, wherever it lies (tools/check_reproducible.py): times in archives are SOURCE_DATE_EPOCH, by default that of
 the commit. Refuses a tree with changes that are not committed, unless --changed. Files of an older release in the
 folder are deleted.
---cuda: fails where CUDA's headers are missing. --kernels: takes the emulated device's kernels from another build.
+The wheels are for glibc 2.28 on x86-64 and AArch64, by the compiler of requirements-release.txt.
+--cuda: fails where CUDA's headers are missing. --kernels: takes the emulated device's kernels from another build, for
+this machine's processor.
 --gpu-kernels: makes the wheel millpond-kernels, too, which takes the cores some twenty minutes.
 """
 
@@ -18,6 +20,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -27,7 +30,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from version import version  # noqa: E402  (beside this file)
+import zig  # noqa: E402  (beside this file)
+from version import version  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMS = "SHA256SUMS"
@@ -100,6 +104,7 @@ def tools():
     """What the bytes depend on beside the source."""
     compiler = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
     named = [(name, importlib.metadata.version(name)) for name in ("cmake", "ninja", "scikit-build-core")]
+    named.append(("ziglang", zig.version()))
     return [{"type": "application", "name": "cc", "version": compiler},
             *({"type": "application", "name": name, "version": number} for name, number in named)]
 
@@ -125,12 +130,15 @@ def contents(files, seconds):
 
 
 def build(args, seconds):
-    """The wheel, and then the packages with the kernels that it has compiled."""
+    """The source archive, the wheels and the Debian packages."""
     given = {"SOURCE_DATE_EPOCH": str(seconds), "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
     cuda = ["--cuda"] if args.cuda else []
     kernels = ["--kernels", args.kernels.resolve()] if args.kernels else []
-    run(sys.executable, ROOT / "tools/wheel.py", "--out", args.out, *cuda, *kernels, **given)
-    kernels = kernels or ["--kernels", ROOT / "build/wheel/libmillpond_host_kernels.a"]
+    for number, processor in enumerate(zig.PROCESSORS):
+        ours = kernels if processor == platform.machine() else []
+        rest = ["--no-sdist"] if number > 0 else []
+        run(sys.executable, ROOT / "tools/wheel.py", "--out", args.out, "--processor", processor, *rest, *cuda, *ours,
+            **given)
     run(sys.executable, ROOT / "tools/deb.py", "--out", args.out, *cuda, *kernels, **given)
     if args.gpu_kernels:
         run(sys.executable, ROOT / "tools/ready_kernels.py", "--build", args.gpu_kernels, "--out",

@@ -3,10 +3,13 @@
 """Builds the Python wheel and its source archive, and checks the wheel.
 
     wheel.py --out dist [--cuda] [--no-sdist] [--verbose] [--kernels build/dev/libmillpond_host_kernels.a]
+             [--processor x86_64|aarch64]
 
 Needs scikit-build-core, CMake and Ninja, which requirements.txt has, and Python's headers; nothing is fetched.
 --cuda: fails where CUDA's headers are missing, instead of leaving the CUDA backend out.
 Objects stay in build/wheel, so that a second build only compiles what has changed.
+--processor: for that one and for glibc 2.28, as releases are, by a compiler that is installed into .venv/release; without
+it by this machine's compiler for this machine.
 --kernels: takes the emulated device's kernels, most of what there is to compile, from another build of this source.
 """
 
@@ -20,14 +23,23 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import check_wheel  # noqa: E402  (beside this file)
+import zig  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def settings(args):
     """For scikit-build-core: the tag says what check_wheel.py makes sure of."""
-    return {"wheel.tags": check_wheel.tag(), **({"cmake.define.MILLPOND_WITH_CUDA": "ON"} if args.cuda else {}),
-            "cmake.define.MILLPOND_HOST_KERNELS": str(args.kernels.resolve()) if args.kernels else ""}
+    defines = {"MILLPOND_HOST_KERNELS": str(args.kernels.resolve()) if args.kernels else "",
+               **({"MILLPOND_WITH_CUDA": "ON"} if args.cuda else {})}
+    if args.processor is None:
+        given = {"wheel.tags": check_wheel.tag()}
+    else:
+        folder = ROOT / "build" / f"wheel-{args.processor}"
+        defines |= zig.toolchain(args.processor, folder / "bin")
+        given = {"wheel.tags": check_wheel.tag(args.processor, zig.GLIBC), "build-dir": str(folder / "build"),
+                 "install.strip": "false"}
+    return given | {f"cmake.define.{name}": value for name, value in defines.items()}
 
 
 def build(args):
@@ -81,6 +93,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cuda", action="store_true", help="the CUDA backend must be in it")
     parser.add_argument("--no-sdist", action="store_true", help="the wheel only")
+    parser.add_argument("--processor", choices=zig.PROCESSORS, help="for older systems, and this processor")
     parser.add_argument("--verbose", action="store_true", help="print what CMake and the compilers say")
     parser.add_argument("--kernels", type=Path, help="archive of kernels that another build of this source made")
     args = parser.parse_args()
