@@ -280,6 +280,11 @@ static int64_t dim_of(const mp_graph *graph, int32_t value, int from_end, int *l
             mp_graph_entry(graph, v->in[1], mp_graph_rank(graph, value) - from_end);
         return entry > 0 ? entry : MP_DIM_UNKNOWN;
     }
+    const mp_attr *perm = v != NULL && mp_vertex_is(v, "Transpose") ? mp_vertex_perm(v) : NULL;
+    if (perm != NULL && perm->count >= (size_t)from_end && (*left)-- > 0) {
+        const int64_t d = perm->ints[perm->count - (size_t)from_end];
+        return dim_of(graph, v->in[0], (int)((int64_t)perm->count - d), left);
+    }
     const bool each = v != NULL && (*left)-- > 0 && broadcasts(v) && !mp_vertex_is(v, "MatMul") &&
                       !mp_vertex_is(v, "Concat");
     for (int i = 0; each && i < v->in_count; i++) { /* any but 1 is the result's */

@@ -207,7 +207,8 @@ typedef enum k_position_kind {
     K_POSITION_FIRST,   /* int64, that of the first token of every entry */
     K_POSITION_LENGTHS, /* int32 as in the cache's lengths: the tokens are the last ones */
     K_POSITION_AXES,    /* int64, three a token: each pair of a head goes by one of them */
-    K_POSITION_PAST     /* the tokens are those behind `past` */
+    K_POSITION_PAST,    /* the tokens are those behind `past` */
+    K_POSITION_STRIDED  /* cosines for each row of each head, by cache_stride */
 } k_position_kind;
 
 typedef struct mp_rotary_args {
@@ -216,6 +217,7 @@ typedef struct mp_rotary_args {
     int64_t batch, heads, rows;
     int64_t x_stride[3], out_stride[3]; /* batch, head, row */
     int64_t cache_rows;                 /* a position beyond is taken as the nearest */
+    int64_t cache_stride[3];            /* batch, head, row */
     int64_t pieces;                     /* of a head: pairs, or packs of pairs */
     int32_t head_size, half;            /* half the elements that are rotated */
     int32_t interleaved;

@@ -57,8 +57,14 @@ typedef struct r_angles {
     int64_t at, first, second, third;
 } r_angles;
 
-K_FN r_angles r_angles_of(const mp_rotary_args *args, int64_t entry, int64_t row) {
+K_FN r_angles r_angles_of(const mp_rotary_args *args, int64_t entry, int64_t head, int64_t row) {
     r_angles a;
+    if (args->position_kind == K_POSITION_STRIDED) {
+        a.at = row;
+        a.first = a.second = a.third = entry * args->cache_stride[0] +
+                                       head * args->cache_stride[1] + row * args->cache_stride[2];
+        return a;
+    }
     a.at = r_position(args, entry, row, 0);
     a.first = a.second = a.third = a.at * args->half;
     if (args->position_kind == K_POSITION_AXES) {
@@ -162,7 +168,7 @@ K_KERNEL(mp_rotary_args, args) {
                      row * args.x_stride[2];
         T *out = (T *)args.out + entry * args.out_stride[0] + head * args.out_stride[1] +
                  row * args.out_stride[2];
-        const r_angles angles = r_angles_of(&args, entry, row);
+        const r_angles angles = r_angles_of(&args, entry, head, row);
         if (args.packed) {
             r_packs(&args, x, out, angles, piece);
         } else {

@@ -12,7 +12,8 @@ static bool can_pack(const mp_planner *p, const mp_rotary *r) {
                 (r->head_size - r->rotated) % (2 * pack) == 0 && r->x.ref.offset % 16 == 0 &&
                 r->out.ref.offset % 16 == 0;
     for (int d = 0; d < 3; d++) {
-        fits = fits && r->x.stride[d] % pack == 0 && r->out.stride[d] % pack == 0;
+        fits = fits && r->x.stride[d] % pack == 0 && r->out.stride[d] % pack == 0 &&
+               r->cache_stride[d] % pack == 0;
     }
     return fits;
 }
@@ -37,6 +38,7 @@ mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r) {
                            .base = r->base,
                            .past = r->past};
     memcpy(args.x_stride, r->x.stride, sizeof args.x_stride);
+    memcpy(args.cache_stride, r->cache_stride, sizeof args.cache_stride);
     memcpy(args.out_stride, r->out.stride, sizeof args.out_stride);
     const int64_t count = r->batch * r->heads * r->rows * args.pieces;
     if (count == 0) {

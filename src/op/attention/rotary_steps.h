@@ -12,6 +12,7 @@ typedef struct mp_rotary {
     int64_t rotated; /* elements of a head that are rotated: even, at most head_size */
     mp_ref cosine, sine;
     int64_t cache_rows;
+    int64_t cache_stride[3]; /* of K_POSITION_STRIDED: batch, head, row */
     mp_ref positions;
     k_position_kind position_kind;
     bool prompt, interleaved;

@@ -1,0 +1,88 @@
+/* rotary_halves.c - what the compiler makes of rotary positions in primitive operators: x cos + r sin,
+ * where r is x with its halves exchanged and the then first one negated.
+ *
+ * x is [batch, heads, rows, size], or with `turned` [batch, rows, heads, size]; y is the former, and
+ * cos and sin are broadcast to it. Both halves of their rows are alike, and the first is read.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/attention/rotary_steps.h"
+#include "op/core/families.h"
+
+#include <string.h>
+
+enum { X, COSINE, SINE };
+
+static mp_status no_fit(const mp_planner *p, const char *why) {
+    char x[MP_SHAPE_TEXT];
+    char c[MP_SHAPE_TEXT];
+    char s[MP_SHAPE_TEXT];
+    return MP_FAIL(INVALID_ARGUMENT, "heads of shape %s, cosines of shape %s, sines of shape %s: %s",
+                   mp_shape_text(&p->in[X].shape, x), mp_shape_text(&p->in[COSINE].shape, c),
+                   mp_shape_text(&p->in[SINE].shape, s), why);
+}
+
+/* Both repeat each other's dimensions of 1, as the operators do that this one stands for. `y` is
+ * x's shape at first. */
+static mp_status broadcast(const mp_planner *p, mp_shape *y, mp_rotary *r) {
+    const mp_shape *c = &p->in[COSINE].shape;
+    mp_shape whole = {.rank = 4, .dim = {1, 1, 1, 1}};
+    int64_t stride[MP_RANK_MAX];
+    if (!mp_shape_equal(c, &p->in[SINE].shape) || c->rank < 1 || c->rank > 4 ||
+        c->dim[c->rank - 1] != y->dim[3]) {
+        return no_fit(p, "rows as long as a head are wanted of both");
+    }
+    memcpy(whole.dim + 4 - c->rank, c->dim, (size_t)c->rank * sizeof *c->dim);
+    mp_shape_strides(&whole, stride);
+    for (int d = 0; d < 3; d++) {
+        const int64_t here = y->dim[d], there = whole.dim[d];
+        if (here != there && here != 1 && there != 1) {
+            return no_fit(p, "one does not repeat to the other's");
+        }
+        r->cache_stride[d] = there == 1 ? 0 : stride[d];
+        r->x.stride[d] = here == 1 ? 0 : r->x.stride[d];
+        y->dim[d] = here == 1 ? there : here;
+    }
+    return MP_OK;
+}
+
+static mp_status plan_halves(mp_planner *p) {
+    const mp_shape *x = &p->in[X].shape;
+    const bool turned = mp_node_flag(p->node, "turned", false);
+    if (x->rank != 4 || x->dim[3] % 2 != 0 || x->dim[3] > INT32_MAX) {
+        return no_fit(p, "heads of four dimensions, the last of them even, are wanted");
+    }
+    const int64_t heads = x->dim[turned ? 2 : 1], rows = x->dim[turned ? 1 : 2], size = x->dim[3];
+    mp_shape y = {.rank = 4, .dim = {x->dim[0], heads, rows, size}};
+    mp_rotary r = {.type = p->in[X].type,
+                   .x = turned ? mp_heads_last(MP_IN(X), heads, rows, size)
+                               : mp_heads_first(MP_IN(X), heads, rows, size),
+                   .head_size = size,
+                   .rotated = size,
+                   .cosine = MP_IN(COSINE),
+                   .sine = MP_IN(SINE),
+                   .cache_rows = 1,
+                   .positions = MP_NOWHERE,
+                   .position_kind = K_POSITION_STRIDED};
+    MP_TRY(broadcast(p, &y, &r));
+    MP_TRY(mp_plan_output(p, 0, r.type, &y));
+    r.batch = y.dim[0];
+    r.heads = y.dim[1];
+    r.rows = y.dim[2];
+    r.out = mp_heads_first(MP_OUT(0), r.heads, r.rows, size);
+    return mp_plan_rotary(p, &r);
+}
+
+/* ---- the row ---- */
+
+static const mp_attr_def attrs[] = {{"turned", MP_ATTR_INT}, {NULL, 0}};
+
+static const mp_op ops[] = {
+    {.domain = MP_OWN_DOMAIN,
+     .name = "RotaryHalves",
+     .since = 1,
+     .until = 1,
+     .types = {{"T", MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16)}},
+     .attrs = attrs,
+     .plan = plan_halves},
+};
+
+const mp_op_family mp__family_rotary_halves = {"rotary_halves", ops, MP_COUNT_OF(ops)};
