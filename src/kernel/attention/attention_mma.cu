@@ -271,27 +271,28 @@ K_FN void mma_mask_load(const k_score_rule *rule, int64_t mask_row, int32_t key,
 
 /* What the rule says of a lane's keys beside its mask, from `key` on in steps of SIDE. */
 typedef struct mma_marks {
-    uint32_t mask[KEY_SIDES][2];                  /* of one or two bytes */
-    uint32_t padding[(KEYS + LANES - 1) / LANES]; /* a bit for each key of the warp */
+    uint32_t mask[KEY_SIDES][2]; /* of one or two bytes */
+    uint64_t padding;            /* a bit for each key of the warp */
 } mma_marks;
 
 /* Padding that is the same for all rows, a key of the warp a lane. */
-K_FN void mma_padding_load(const k_score_rule *rule, const mma_block *at, int32_t key, int32_t last,
-                           uint32_t *out) {
-    const int32_t lane = (int32_t)threadIdx.x % LANES;
+K_FN uint64_t mma_padding_load(const k_score_rule *rule, const mma_block *at, int32_t key,
+                               int32_t last) {
     const int64_t padding_row = a_padding_row(rule, at->entry, 0);
-    K_UNROLL for (int32_t i = 0; i < KEYS / LANES; i++) {
-        const int32_t place = mma_least(key + i * LANES + lane, last);
-        out[i] = __ballot_sync(MMA_ALL, a_padded(rule, padding_row, at->entry, place, 0.0F) != 0);
+    uint64_t bits = 0;
+    K_ONE_COPY for (int32_t i = 0; i < KEYS; i += LANES) {
+        const int32_t place = mma_least(key + i + (int32_t)threadIdx.x % LANES, last);
+        const float added = a_padded(rule, padding_row, at->entry, place, 0.0F);
+        bits |= (uint64_t)__ballot_sync(MMA_ALL, added != 0) << i;
     }
+    return bits;
 }
 
-K_FN void mma_padding(const k_score_rule *rule, const uint32_t *padding, float (*score)[4]) {
-    const int32_t lane = (int32_t)threadIdx.x % LANES;
+K_FN void mma_padding(const k_score_rule *rule, uint64_t padding, float (*score)[4]) {
+    const uint64_t mine = padding >> (int32_t)threadIdx.x % 4 * 2;
     K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
         K_UNROLL for (int32_t e = 0; e < 4; e++) {
-            const uint32_t bits = padding[n * SIDE / LANES] >> (n * SIDE % LANES + e % 2);
-            score[n][e] += bits >> lane % 4 * 2 & 1 ? rule->filter : 0;
+            score[n][e] += mine >> (n * SIDE + e % 2) & 1 ? rule->filter : 0;
         }
     }
 }
@@ -566,7 +567,7 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
             mma_mask_load(rule, row[1].mask_row, mine, asks.last, marks.mask, 1);
         }
         if (seen && asks.padding_early) {
-            mma_padding_load(rule, at, key, asks.last, marks.padding);
+            marks.padding = mma_padding_load(rule, at, key, asks.last);
         }
         if (i == 0) {
             K_COPIES_WAIT(3);
@@ -661,7 +662,10 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
 
 #endif
 
-K_BLOCK_KERNEL_UP_TO(256, mp_attention_args, args) {
+/* Twelve warps on a multiprocessor, or eight where heads are long. */
+#define MMA_REGISTERS (K_HEAD <= 64 ? 168 : 255)
+
+K_BLOCK_KERNEL_WITHIN(MMA_REGISTERS, 256, mp_attention_args, args) {
     K_SHARED(T, shared);
     const k_score_rule *rule = &args.rule;
     const int64_t row_tiles = (rule->group * rule->rows + args.tile_rows - 1) / args.tile_rows;

@@ -21,7 +21,7 @@ enum {
     MMA_ARCH = 80,
     MMA_WARPS_MAX = 8,    /* of a block */
     MMA_WARPS_WANTED = 8, /* a multiprocessor */
-    MMA_ROWS_LOADED = 2,  /* sets of rows that take as long as to load the keys of a block */
+    MMA_ROWS_LOADED = 3,  /* sets of rows that take as long as to load the keys of a block */
     TILE_SHARED_WANTED = 112 << 10 /* leaves room for a second block */
 };
 
@@ -298,11 +298,15 @@ static int64_t mma_blocks(const mp_attention *a, int64_t row_warps) {
            MP_CEIL_DIV(rule->group * rule->rows, row_warps * K_MMA_ROWS);
 }
 
-/* As many rows in a block as keep the busiest multiprocessor least busy, and where that leaves too
+/* Gives the bytes of shared memory; a block of one warp has some 80 KiB at most, and every GPU from
+ * 8.0 on more.
+ *
+ * As many rows in a block as keep the busiest multiprocessor least busy, and where that leaves too
  * few warps, several that share the keys of a row. */
 static size_t choose_warps(const mp_planner *p, const mp_attention *a, mp_attention_args *args) {
     const int64_t processors = MP_MAX(p->device->info.multiprocessors, 1);
-    const size_t room = p->device->info.shared_bytes_max;
+    const bool plain = p->device->info.arch == 0; /* loops, which share nothing */
+    const size_t room = plain ? SIZE_MAX : p->device->info.shared_bytes_max;
     int64_t row_warps = 1, sets = 1, least = INT64_MAX;
     for (int64_t warps = MMA_WARPS_MAX; warps > 0; warps /= 2) {
         const int64_t busy = MP_CEIL_DIV(mma_blocks(a, warps), processors);
@@ -320,7 +324,7 @@ static size_t choose_warps(const mp_planner *p, const mp_attention *a, mp_attent
     }
     args->tile_rows = (int32_t)(row_warps * K_MMA_ROWS);
     args->tile_keys = (int32_t)(sets * keys);
-    return mma_bytes(a, row_warps, sets);
+    return plain ? 0 : mma_bytes(a, row_warps, sets);
 }
 
 static mp_status plan_mma(mp_planner *p, const mp_attention *a) {
