@@ -12,10 +12,14 @@ enum {
     K_ATTENTION_SLICE = 8,      /* elements of a head that a lane of attention_few.cu holds */
     K_ATTENTION_LANES = 128,    /* of its blocks */
     K_ATTENTION_HEAD_MAX = 256, /* 32 lanes of a slice each; the tiles go no further either */
+    K_MMA_ROWS = 16,            /* of a warp of attention_mma */
     K_TILE_WINDOW = 256,        /* blocks that attention_tile_blocks looks at in one go */
     K_TILE_SEEN_WORDS = 2,      /* bits for its rows */
     K_ATTENTION_STATE = 2       /* what is kept of a row beside its sums: its maximum and its sum */
 };
+
+/* Keys that a warp of attention_mma takes at a time: fewer where sums take many registers. */
+#define K_MMA_KEYS(head) ((head) > 128 ? 32 : 64)
 
 typedef enum k_mask_kind {
     K_MASK_NONE,
@@ -98,7 +102,8 @@ typedef struct mp_attention_args {
     int32_t head_size, v_head_size;
     int32_t wide; /* rows are multiples of 8 elements that begin at multiples of 16 bytes */
     int32_t group_lanes, groups;  /* of attention_few: lanes that share a key, keys at a time */
-    int32_t tile_rows, tile_keys; /* of attention_tile: multiples of 4 */
+    int32_t tile_rows, tile_keys; /* of attention_tile: multiples of 4; of attention_mma, of
+                                     K_MMA_ROWS and K_MMA_KEYS */
     int32_t unused;
     k_score_rule rule;
     k_cache_values cache; /* of attention_few_cache */

@@ -20,7 +20,8 @@
  *                   one included. Rows are dealt by blockIdx.x in a loop that steps gridDim.x. One
  *                   that needs many registers says K_BLOCK_KERNEL_UP_TO and how many lanes at most;
  *                   with K_BLOCK_KERNEL_IN_64 it has 64 registers a lane, so that a multiprocessor
- *                   has 1024 lanes.
+ *                   has 1024 lanes, and with K_BLOCK_KERNEL_WITHIN as many as it says, where the
+ *                   compiler is new enough to be told.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_PRELUDE_H
 #define MP_KERNEL_PRELUDE_H
@@ -61,6 +62,14 @@ K_FN void k_enter(void) {
     K_DEVICE_ENTRY(__launch_bounds__(lanes), args_type, a)
 #define K_BLOCK_KERNEL_IN_64(lanes, args_type, a) \
     K_DEVICE_ENTRY(__launch_bounds__(lanes, 1024 / (lanes)), args_type, a)
+
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1204
+#define K_BLOCK_KERNEL_WITHIN(registers, lanes, args_type, a) \
+    K_DEVICE_ENTRY(__maxnreg__(registers), args_type, a)
+#else
+#define K_BLOCK_KERNEL_WITHIN(registers, lanes, args_type, a) \
+    K_DEVICE_ENTRY(__launch_bounds__(lanes), args_type, a)
+#endif
 
 #define K_GRID_LOOP(i, n)                                                     \
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); \
@@ -103,10 +112,11 @@ K_FN void k_enter(void) {
     }                                                \
     static void K_JOIN(K_NAME, _body)(args_type a)
 
-#define K_KERNEL(args_type, a)                    K_HOST_ENTRY(const args_type, a)
-#define K_BLOCK_KERNEL(args_type, a)              K_HOST_ENTRY(const args_type, a)
-#define K_BLOCK_KERNEL_UP_TO(lanes, args_type, a) K_HOST_ENTRY(const args_type, a)
-#define K_BLOCK_KERNEL_IN_64(lanes, args_type, a) K_HOST_ENTRY(const args_type, a)
+#define K_KERNEL(args_type, a)                                K_HOST_ENTRY(const args_type, a)
+#define K_BLOCK_KERNEL(args_type, a)                          K_HOST_ENTRY(const args_type, a)
+#define K_BLOCK_KERNEL_UP_TO(lanes, args_type, a)             K_HOST_ENTRY(const args_type, a)
+#define K_BLOCK_KERNEL_IN_64(lanes, args_type, a)             K_HOST_ENTRY(const args_type, a)
+#define K_BLOCK_KERNEL_WITHIN(registers, lanes, args_type, a) K_HOST_ENTRY(const args_type, a)
 
 /* A lane's contiguous share of n: the compiler may then vectorise the loop. */
 static inline int64_t k_share(int64_t n, int64_t lane, int64_t lanes) {
@@ -114,8 +124,8 @@ static inline int64_t k_share(int64_t n, int64_t lane, int64_t lanes) {
     const int64_t rest = n % lanes;
     return whole * lane + (lane < rest ? lane : rest);
 }
-#define K_GRID_LANE                               ((int64_t)blockIdx.x * blockDim.x + threadIdx.x)
-#define K_GRID_LANES                              ((int64_t)blockDim.x * gridDim.x)
+#define K_GRID_LANE                                           ((int64_t)blockIdx.x * blockDim.x + threadIdx.x)
+#define K_GRID_LANES                                          ((int64_t)blockDim.x * gridDim.x)
 #define K_GRID_LOOP(i, n)                                               \
     for (int64_t i = k_share((n), K_GRID_LANE, K_GRID_LANES),           \
                  i##_end = k_share((n), K_GRID_LANE + 1, K_GRID_LANES); \

@@ -1,8 +1,8 @@
-/* attention_steps.c - attention as one kernel, and what is moved before it. Three ways by shape:
- * few queries (bound by reading the cache), tiles in shared memory, and products by library math
- * where the work is large.
+/* attention_steps.c - attention as one kernel, and what is moved before it. Four ways by shape:
+ * few queries (bound by reading the cache), tensor cores for types of two bytes, tiles in shared
+ * memory, and products by library math where the work is large.
  * Kernels: attention/attention_combine.cu, attention/attention_few.cu,
- * attention/attention_tile.cu, attention/token_list.cu.
+ * attention/attention_mma.cu, attention/attention_tile.cu, attention/token_list.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 
@@ -18,6 +18,10 @@ enum {
     SPLIT_KEYS_MIN = 128,     /* fewer are not worth a block */
     BLOCKS_WANTED = 4,        /* a multiprocessor */
     TILE_LANES = 256,
+    MMA_ARCH = 80,
+    MMA_WARPS_MAX = 8,    /* of a block */
+    MMA_WARPS_WANTED = 8, /* a multiprocessor */
+    MMA_ROWS_LOADED = 3,  /* sets of rows that take as long as to load the keys of a block */
     TILE_SHARED_WANTED = 112 << 10 /* leaves room for a second block */
 };
 
@@ -249,6 +253,94 @@ static mp_status plan_tiles(mp_planner *p, const mp_attention *a) {
     return launch(p, a, kernel, grid, &args, MP_NOWHERE);
 }
 
+/* ---- tensor cores ---- */
+
+/* The sizes of heads that attention_mma.cu is there for. */
+static const int32_t mma_heads[] = {32, 64, 80, 96, 128, 192, 256};
+
+static int32_t mma_head(const mp_attention *a) {
+    const int64_t size = MP_MAX(a->head_size, a->v_head_size);
+    size_t i = 0;
+    while (mma_heads[i] < size) {
+        i++;
+    }
+    return mma_heads[i];
+}
+
+/* Whether elements are read by 16 bytes and written by 4, and numbers of rows have 32 bits. */
+static bool can_mma(const mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    const int arch = p->device->info.arch;
+    const double rows = (double)rule->group * (double)rule->rows;
+    bool fits = (a->type == MP_F16 || a->type == MP_BF16) && (arch == 0 || arch >= MMA_ARCH) &&
+                rows * (double)rule->batch * (double)rule->kv_heads <= (double)INT32_MAX &&
+                is_wide(p, a) && a->out.ref.offset % 4 == 0;
+    for (int d = 0; d < 3; d++) {
+        fits = fits && a->out.stride[d] % 2 == 0;
+    }
+    return fits;
+}
+
+/* Shared memory of attention_mma.cu, whose first comment is the list. At its end warps hand on
+ * their sums where the keys were. */
+static size_t mma_bytes(const mp_attention *a, int64_t row_warps, int64_t sets) {
+    enum { LANES = 32, STATE = 4 /* floats of a lane beside its sums */ };
+    const int64_t head = mma_head(a), keys = K_MMA_KEYS(head) * sets;
+    const int64_t stages = a->rule.keys > keys ? 2 : 1;
+    const int64_t tiles = stages * 2 * keys * (head + 8) * 2;
+    const int64_t sums = (sets - 1) * row_warps * LANES * (head / 2 + STATE) * 4;
+    return (size_t)(row_warps * K_MMA_ROWS * (head + 8) * 2 + MP_MAX(tiles, sums));
+}
+
+static int64_t mma_blocks(const mp_attention *a, int64_t row_warps) {
+    const k_score_rule *rule = &a->rule;
+    return rule->batch * rule->kv_heads *
+           MP_CEIL_DIV(rule->group * rule->rows, row_warps * K_MMA_ROWS);
+}
+
+/* Gives the bytes of shared memory; a block of one warp has some 80 KiB at most, and every GPU from
+ * 8.0 on more.
+ *
+ * As many rows in a block as keep the busiest multiprocessor least busy, and where that leaves too
+ * few warps, several that share the keys of a row. */
+static size_t choose_warps(const mp_planner *p, const mp_attention *a, mp_attention_args *args) {
+    const int64_t processors = MP_MAX(p->device->info.multiprocessors, 1);
+    const bool plain = p->device->info.arch == 0; /* loops, which share nothing */
+    const size_t room = plain ? SIZE_MAX : p->device->info.shared_bytes_max;
+    int64_t row_warps = 1, sets = 1, least = INT64_MAX;
+    for (int64_t warps = MMA_WARPS_MAX; warps > 0; warps /= 2) {
+        const int64_t busy = MP_CEIL_DIV(mma_blocks(a, warps), processors);
+        const int64_t time = busy * (warps + MMA_ROWS_LOADED);
+        if (time < least && mma_bytes(a, warps, 1) <= room) {
+            least = time;
+            row_warps = warps;
+        }
+    }
+    const int64_t keys = K_MMA_KEYS(mma_head(a));
+    while (row_warps * sets < MMA_WARPS_MAX && keys * sets < a->rule.keys &&
+           mma_blocks(a, row_warps) * row_warps * sets < processors * MMA_WARPS_WANTED &&
+           mma_bytes(a, row_warps, sets * 2) <= room) {
+        sets *= 2;
+    }
+    args->tile_rows = (int32_t)(row_warps * K_MMA_ROWS);
+    args->tile_keys = (int32_t)(sets * keys);
+    return plain ? 0 : mma_bytes(a, row_warps, sets);
+}
+
+static mp_status plan_mma(mp_planner *p, const mp_attention *a) {
+    enum { LANES = 32 };
+    mp_attention_args args = args_of(p, a);
+    const size_t bytes = choose_warps(p, a, &args);
+    const int32_t row_warps = args.tile_rows / K_MMA_ROWS;
+    const int32_t sets = args.tile_keys / K_MMA_KEYS(mma_head(a));
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_mma_%d_%s", mma_head(a), mp_dtype_word(a->type)));
+    mp_grid grid =
+        mp_plan_grid_rows(p, mma_blocks(a, row_warps), (uint32_t)(row_warps * sets * LANES));
+    grid.shared_bytes = (uint32_t)bytes;
+    return launch(p, a, kernel, grid, &args, MP_NOWHERE);
+}
+
 /* ---- listed tokens ---- */
 
 /* Which tokens are marked: [batch, rows], and how many of each entry. */
@@ -307,7 +399,7 @@ static bool can_fuse(const mp_attention *a) {
            a->rule.keys <= INT32_MAX;
 }
 
-typedef enum way { FEW, TILES, PRODUCTS } way;
+typedef enum way { FEW, MMA, TILES, PRODUCTS } way;
 
 static way choose_way(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
@@ -322,6 +414,9 @@ static way choose_way(const mp_planner *p, const mp_attention *a) {
     const bool large = work > (double)FUSED_WORK_MAX;
     const bool tiles = (allowed & MP_SDPA_TILES) != 0;
     const bool products = (allowed & MP_SDPA_PRODUCTS) != 0;
+    if (tiles && can_fuse(a) && can_mma(p, a) && !(few && (allowed & MP_SDPA_FEW) != 0)) {
+        return MMA;
+    }
     if (!can_fuse(a) || allowed == MP_SDPA_PRODUCTS || (products && !few && (large || !tiles))) {
         return PRODUCTS;
     }
@@ -350,6 +445,7 @@ mp_status mp_plan_attention(mp_planner *p, const mp_attention *a) {
     }
     const way chosen = choose_way(p, a);
     return chosen == FEW     ? plan_few(p, a)
+           : chosen == MMA   ? plan_mma(p, a)
            : chosen == TILES ? plan_tiles(p, a)
                              : mp_plan_attention_products(p, a);
 }

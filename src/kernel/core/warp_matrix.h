@@ -1,0 +1,89 @@
+/* warp_matrix.h - products of small matrices by the tensor cores, and copies to shared memory that
+ * go on while a lane works. Only where K_WARP_MATRIX is 1: GPUs from 8.0 on. All 32 lanes of a warp
+ * take part.
+ *
+ * Elements of two bytes are had in pairs, the first in the low half. With g = lane / 4 and
+ * t = lane % 4 a lane holds of
+ *     A, 16 x 16   (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), and their right neighbours
+ *     B, 16 x 8    (2t, g), (2t + 8, g), and their lower neighbours
+ *     C, 16 x 8    (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1), as float
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_WARP_MATRIX_H
+#define MP_KERNEL_WARP_MATRIX_H
+
+#include "kernel/core/prelude.h"
+
+#if K_HOST || __CUDA_ARCH__ < 800
+#define K_WARP_MATRIX 0
+#else
+#define K_WARP_MATRIX       1
+
+/* c += a b */
+K_FN void k_mma_f16(float *c, const uint32_t *a, const uint32_t *b) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+K_FN void k_mma_bf16(float *c, const uint32_t *a, const uint32_t *b) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+K_FN uint32_t k_pair_f16(float low, float high) {
+    uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+K_FN uint32_t k_pair_bf16(float low, float high) {
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+/* Four matrices of 8 x 8: lanes 8 i to 8 i + 7 name the rows of matrix i, 16 bytes in shared
+ * memory; a lane gets elements 2t and 2t + 1 of row g of each. */
+K_FN void k_matrices_load(uint32_t *out, const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row)));
+}
+
+/* The same of their transposes: rows 2t and 2t + 1 of column g. */
+K_FN void k_matrices_load_turned(uint32_t *out, const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row)));
+}
+
+/* Begins to copy 16 bytes to shared memory, of which those from `count` on become 0. */
+K_FN void k_copy_begin(void *to, const void *from, uint32_t count) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(count)
+                 : "memory");
+}
+
+/* The copies since the last call become a group. */
+K_FN void k_copies_group(void) {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Waits for this lane's groups, all but the last `left` of them; what other lanes have copied is
+ * there behind a barrier. */
+#define K_COPIES_WAIT(left) asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory")
+
+/* 2^x, within some 2^-22 of it. */
+K_FN float k_exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+#endif
+
+#endif
