@@ -276,6 +276,19 @@ DEVICE_TEST(row_lengths_reduce_columns) {
     check_all(device, 1, (int64_t[]){2, 4099, 64}, true);
 }
 
+/* Sums and means of images with channels last: pixels, channels; of the last ones in pieces. */
+DEVICE_TEST(row_lengths_reduce_pixels) {
+    const int64_t shapes[][3] = {{1, 49, 960},   {2, 196, 120}, {3, 784, 72},
+                                 {40, 49, 1280}, {1, 400, 16},  {9, 1, 24},
+                                 {1, 65, 2048},  {2, 3137, 24}, {1, 12544, 32}};
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(shapes) * MP_COUNT_OF(types); i++) {
+        const int64_t *dims = shapes[i / MP_COUNT_OF(types)];
+        check_reduce(device, 0, types[i % MP_COUNT_OF(types)], false, dims, true);
+        check_reduce(device, 1, types[i % MP_COUNT_OF(types)], false, dims, true);
+    }
+}
+
 /* Runs of neighbours with others in between, short and long. */
 DEVICE_TEST(row_lengths_reduce_both_sides) {
     const int64_t shapes[][3] = {{2, 3, 5},   {5, 3, 64},   {9, 4, 65},   {40, 2, 100},
