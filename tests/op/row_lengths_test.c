@@ -14,7 +14,8 @@ typedef struct extent {
 
 static const extent extents[] = {{3, 127},   {40, 128},  {3, 129},   {2, 1023},  {40, 1023},
                                  {40, 1024}, {40, 1025}, {17, 2050}, {17, 4096}, {2, 4096},
-                                 {17, 8190}, {2, 16384}, {2, 16385}, {1, 70000}};
+                                 {17, 8190}, {2, 16384}, {2, 16385}, {1, 70000}, {61, 96},
+                                 {33, 192},  {17, 384},  {5, 768},   {9, 12288}};
 
 enum { SHORT_MOST = 70, EXTENTS = SHORT_MOST + (int)MP_COUNT_OF(extents) };
 
@@ -273,6 +274,19 @@ DEVICE_TEST(row_lengths_reduce_columns) {
     }
     check_all(device, 0, (int64_t[]){1, 30011, 3}, true);
     check_all(device, 1, (int64_t[]){2, 4099, 64}, true);
+}
+
+/* Sums and means of images with channels last: pixels, channels; of the last ones in pieces. */
+DEVICE_TEST(row_lengths_reduce_pixels) {
+    const int64_t shapes[][3] = {{1, 49, 960},   {2, 196, 120}, {3, 784, 72},
+                                 {40, 49, 1280}, {1, 400, 16},  {9, 1, 24},
+                                 {1, 65, 2048},  {2, 3137, 24}, {1, 12544, 32}};
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(shapes) * MP_COUNT_OF(types); i++) {
+        const int64_t *dims = shapes[i / MP_COUNT_OF(types)];
+        check_reduce(device, 0, types[i % MP_COUNT_OF(types)], false, dims, true);
+        check_reduce(device, 1, types[i % MP_COUNT_OF(types)], false, dims, true);
+    }
 }
 
 /* Runs of neighbours with others in between, short and long. */

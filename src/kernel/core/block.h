@@ -40,7 +40,7 @@
         __shared__ type slot[32];                                            \
         const uint32_t lanes = blockDim.x < 32 ? blockDim.x : 32;            \
         const uint32_t mask = lanes == 32 ? 0xffffffffu : (1u << lanes) - 1; \
-        const uint32_t warps = blockDim.x / lanes;                           \
+        const uint32_t warps = blockDim.x < 32 ? 1 : blockDim.x / 32;        \
         for (uint32_t half = lanes / 2; half > 0; half /= 2) {               \
             const type a = value, b = __shfl_xor_sync(mask, value, half);    \
             value = combine;                                                 \
@@ -52,7 +52,7 @@
             slot[threadIdx.x / 32] = value;                                  \
         }                                                                    \
         __syncthreads();                                                     \
-        value = slot[threadIdx.x % warps];                                   \
+        value = slot[threadIdx.x & (warps - 1)];                             \
         for (uint32_t half = warps / 2; half > 0; half /= 2) {               \
             const type a = value, b = __shfl_xor_sync(mask, value, half);    \
             value = combine;                                                 \

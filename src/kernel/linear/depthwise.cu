@@ -1,13 +1,10 @@
 /* depthwise.cu - a convolution of images with channels last, each channel by itself, with what
- * follows it. Bound by memory where few taps are read, by the first-level cache else.
- *
- * A lane makes D_TILE neighbouring pixels of D_PACK neighbouring channels. With K_SIZE, a square
- * kernel of that side and of K_STRIDE, each pixel of a line is read once for all taps.
+ * follows it: any kernel, stride and dilation. A lane makes D_TILE neighbouring pixels of D_PACK
+ * neighbouring channels. Those that networks mostly have are depthwise_tile.cu's.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/core/prelude.h"
-#include "kernel/linear/linear_args.h"
-#include "kernel/pointwise/functions.h"
+#include "kernel/linear/depthwise_tail.h"
 
 enum { D_PACK = K_DEPTHWISE_PACK, D_TILE = K_DEPTHWISE_TILE };
 
@@ -33,9 +30,9 @@ K_FN d_work d_find(const mp_depthwise_args *a, int64_t i) {
     const uint32_t line = k_divide((uint32_t)i, a->by_packs);
     const uint32_t pack = (uint32_t)i - line * (uint32_t)a->packs;
     const uint32_t row = k_divide(line, a->by_tiles);
-    const uint32_t image = k_divide(row, a->by_out_h);
+    const uint32_t image = k_divide(row, a->by_lines);
     w.column = (int32_t)(line - row * (uint32_t)a->tiles) * D_TILE;
-    w.row = (int32_t)(row - image * (uint32_t)a->out_h);
+    w.row = (int32_t)(row - image * (uint32_t)a->lines);
     w.image = image;
     w.channel = (int32_t)pack * D_PACK;
     w.left = a->channels - w.channel < D_PACK ? a->channels - w.channel : D_PACK;
@@ -84,28 +81,6 @@ K_FN void d_add(TC *sums, const d_taps *x, const d_taps *w) {
 }
 
 /* Adds what line `y` of the input gives by row `tap` of the kernel. */
-#if K_SIZE > 0
-K_FN void d_line(const mp_depthwise_args *a, const d_work *work, const T *line, const T *taps,
-                 TC (*sums)[D_PACK]) {
-    const int32_t first = work->column * K_STRIDE - a->pad_w;
-    d_taps w[K_SIZE];
-    K_UNROLL
-    for (int32_t k = 0; k < K_SIZE; k++) {
-        w[k] = d_load(a, taps + (int64_t)k * a->channels, work->left);
-    }
-    K_UNROLL
-    for (int32_t c = 0; c < (D_TILE - 1) * K_STRIDE + K_SIZE; c++) {
-        const d_taps pixel = d_pixel(a, line, first + c, work->left);
-        K_UNROLL
-        for (int32_t t = 0; t < D_TILE; t++) {
-            const int32_t tap = c - t * K_STRIDE;
-            if (tap >= 0 && tap < K_SIZE) {
-                d_add(sums[t], &pixel, &w[tap]);
-            }
-        }
-    }
-}
-#else
 K_FN void d_line(const mp_depthwise_args *a, const d_work *work, const T *line, const T *taps,
                  TC (*sums)[D_PACK]) {
     for (int32_t k = 0; k < a->kernel_w; k++) {
@@ -116,33 +91,6 @@ K_FN void d_line(const mp_depthwise_args *a, const d_work *work, const T *line, 
             const d_taps pixel = d_pixel(a, line, x, work->left);
             d_add(sums[t], &pixel, &w);
         }
-    }
-}
-#endif
-
-K_FN TC d_activate(const mp_depthwise_args *a, TC x) {
-    switch (a->activation) {
-    case K_ACTIVATE_RELU:
-        return x < (TC)0 ? (TC)0 : x;
-    case K_ACTIVATE_LEAKY_RELU:
-        return x < (TC)0 ? (TC)a->alpha * x : x;
-    case K_ACTIVATE_CLIP:
-        return p_clamp(x, (TC)a->alpha, (TC)a->beta);
-    case K_ACTIVATE_SIGMOID:
-        return p_sigmoid(x);
-    case K_ACTIVATE_TANH:
-        return K_M(tanh)(x);
-    case K_ACTIVATE_HARD_SIGMOID:
-        return p_clamp((TC)a->alpha * x + (TC)a->beta, (TC)0, (TC)1);
-    case K_ACTIVATE_HARD_SWISH:
-        return x * p_clamp(x / (TC)6 + (TC)0.5, (TC)0, (TC)1);
-    case K_ACTIVATE_SILU:
-        return x * p_sigmoid(x);
-    case K_ACTIVATE_GELU:
-    case K_ACTIVATE_GELU_TANH:
-        return p_gelu(x, a->activation == K_ACTIVATE_GELU_TANH);
-    default:
-        return x;
     }
 }
 

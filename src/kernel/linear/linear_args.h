@@ -61,21 +61,43 @@ enum {
     K_ACTIVATE_GELU_TANH,
 };
 
-/* Pixels and channels of a lane: few, since small images have to keep a whole GPU busy. */
-enum { K_DEPTHWISE_TILE = 2, K_DEPTHWISE_PACK = 4 };
+enum {
+    K_DEPTHWISE_PACK = 4, /* channels that are read at once */
+    K_DEPTHWISE_TILE = 2, /* pixels of a lane of depthwise.cu: few, to keep a whole GPU busy */
+};
+
+/* What a block of depthwise_tile.cu makes, and what it holds for that: pixels, taps, bias, each as
+ * far from the next as `pitch` says, so that lanes that read strips side by side meet other banks.
+ */
+enum {
+    K_DEPTHWISE_ROWS = 8,
+    K_DEPTHWISE_COLUMNS = 8,
+    K_DEPTHWISE_STRIP = 4,     /* pixels side by side of a lane */
+    K_DEPTHWISE_CHANNELS = 16, /* of 16 bits: 32 bytes, which memory moves at once */
+    K_DEPTHWISE_PAIR = 2,      /* channels of a lane */
+    K_DEPTHWISE_LANES = K_DEPTHWISE_ROWS * K_DEPTHWISE_COLUMNS / K_DEPTHWISE_STRIP *
+                        K_DEPTHWISE_CHANNELS / K_DEPTHWISE_PAIR,
+};
+#define K_DEPTHWISE_SIDE(out, size, stride) (((out)-1) * (stride) + (size))
+#define K_DEPTHWISE_PITCH(stride)           (K_DEPTHWISE_CHANNELS + 4 / (stride))
+#define K_DEPTHWISE_HELD(size, stride)                         \
+    (K_DEPTHWISE_SIDE(K_DEPTHWISE_ROWS, size, stride) *        \
+         K_DEPTHWISE_SIDE(K_DEPTHWISE_COLUMNS, size, stride) + \
+     (size) * (size) + 1)
 
 /* y[n][row][column][c] = activation(sum of x[n][..][..][c] w[tap][c], + bias[c], + residual) */
 typedef struct mp_depthwise_args {
     const void *x, *w, *bias, *residual; /* the last two may be NULL */
     void *y;
-    int64_t count; /* images * out_h * tiles * packs, below 2^31 */
+    int64_t count; /* images * lines * tiles * packs, below 2^31 */
     int32_t channels, in_h, in_w, out_h, out_w, kernel_h, kernel_w;
     int32_t stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
-    int32_t tiles, packs; /* of a line, and of its channels */
-    int32_t aligned;      /* all rows of channels begin at multiples of a pack */
+    int32_t lines, tiles, packs; /* what an image is dealt in: lanes of depthwise.cu, each of one
+                                  * line; blocks of depthwise_tile.cu */
+    int32_t aligned;             /* all rows of channels begin at multiples of a pack */
     int32_t activation;
     float alpha, beta;
-    k_divider by_packs, by_tiles, by_out_h;
+    k_divider by_packs, by_tiles, by_lines;
 } mp_depthwise_args;
 
 #endif

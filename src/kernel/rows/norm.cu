@@ -21,23 +21,13 @@
  * A row that is longer than two lanes can keep is loaded again in each pass, span by span.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
-#include "kernel/rows/row_args.h"
+#include "kernel/rows/norm.h"
 #define K_LONG_PACKS
 #include "kernel/core/row_lanes.h"
-
-#if T_DOUBLE || K_HOST
-#define n_sqrt sqrt
-#else
-#define n_sqrt sqrtf
-#endif
 
 #define N_edged  0
 #define N_packed 1
 enum { N_WHOLE = K_JOIN(N_, K_ROWS) && !K_HOST };
-
-/* The rounding of a mean that is large beside the deviations shows in what is left over when it is
- * taken off. Elements of 16 bits are rounded far more than that themselves. */
-enum { N_REST = sizeof(T) > 2 };
 
 enum { OUT_BYTES = sizeof(U) * K_PACK, OUT_ALIGNED = OUT_BYTES < 16 ? OUT_BYTES : 16 };
 typedef struct K_ALIGN(OUT_ALIGNED) n_out {
@@ -98,11 +88,6 @@ K_FN void n_load(const mp_norm_args *args, const n_row *r, const k_span *s, K_SU
 
 /* ---- sums ---- */
 
-/* What a lane has seen of a row: what is left over besides, if that is looked at. */
-typedef struct n_spread {
-    K_SUM off, squares;
-} n_spread;
-
 K_FN K_SUM n_sum(const k_span *s, const K_SUM *keep) {
     K_SUM sum[4] = {0}; /* four, which need not wait for each other; two where a pack has no more */
     K_PACK_LOOP(k, s) {
@@ -136,20 +121,6 @@ K_FN n_spread n_spread_of(n_spread all, const k_span *s, const K_SUM *keep, K_SU
     }
     all.squares += squares;
     return all;
-}
-
-typedef struct n_moments {
-    K_SUM mean, rest, inverse; /* the mean is `mean` + `rest` */
-} n_moments;
-
-K_FN n_moments n_moments_of(const mp_norm_args *args, n_spread all, K_SUM mean) {
-    n_moments m;
-    m.mean = mean;
-    m.rest = N_REST && args->centred ? all.off / (K_SUM)args->columns : (K_SUM)0;
-    const K_SUM squares = all.squares / (K_SUM)args->columns - m.rest * m.rest;
-    const K_SUM variance = squares < 0 ? 0 : squares; /* NaN stays */
-    m.inverse = (K_SUM)1 / (n_sqrt(variance + (K_SUM)args->epsilon) + (K_SUM)args->floor);
-    return m;
 }
 
 /* ---- out ---- */
@@ -373,14 +344,6 @@ K_FN n_row n_row_of(const mp_norm_args *args, int64_t row) {
     r.columns = row < args->rows ? args->columns : 0;
     r.shift = k_row_shift((const T *)args->x + r.start);
     return r;
-}
-
-K_FN void n_put_stat(void *out, int wide, int64_t row, K_SUM value) {
-    if (out && wide) {
-        ((double *)out)[row] = (double)value;
-    } else if (out) {
-        ((float *)out)[row] = (float)value;
-    }
 }
 
 K_BLOCK_KERNEL_IN_64(K_ROW_LANES_MAX, mp_norm_args, args) {

@@ -45,6 +45,9 @@ typedef struct mp_norm_args {
     int32_t width;      /* lanes that share a row */
 } mp_norm_args;
 
+/* Packs of 16 bytes of a row that a lane of norm_short.cu keeps, and lanes of a block. */
+enum { K_NORM_SHORT_PACKS = 3, K_NORM_SHORT_LANES = 512 };
+
 /* Rows of three tables that indices name, added. An index that is out of range, which only a broken
  * model has, names the nearest row. */
 typedef struct mp_embed_args {
@@ -118,6 +121,22 @@ typedef struct mp_reduce_args {
 } mp_reduce_args;
 
 enum { K_CUMULATIVE_LANES, K_CUMULATIVE_TOTALS, K_CUMULATIVE_CARRIES, K_CUMULATIVE_WRITE };
+
+/* Lanes of a block of column_sum.cu. */
+enum { K_COLUMN_SUM_LANES = 256 };
+
+/* x[outer][rows][line] to out[outer][line]; lines are packs of 16 aligned bytes. */
+typedef struct mp_column_sum_args {
+    const void *x;
+    void *out;
+    void *partial;                 /* [outer][pieces][line], of 8 bytes each */
+    int64_t line;                  /* elements */
+    int32_t rows, packs;           /* packs: of out */
+    int32_t pieces, piece;         /* parts that the rows are summed in, and rows of each */
+    int32_t stage, mean;           /* K_REDUCE_PIECES, ...; the sum over `rows` */
+    int32_t width, unused;         /* lanes side by side */
+    k_divider by_packs, by_pieces; /* packs of a line */
+} mp_column_sum_args;
 
 /* Rows as in mp_softmax_args, in `pieces` parts of `piece` columns, counted in the direction of the
  * scan. */

@@ -1,5 +1,5 @@
 /* depthwise.c - see depthwise.h.
- * Kernel: linear/depthwise.cu.
+ * Kernels: linear/depthwise.cu, linear/depthwise_tile.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/linear/depthwise.h"
 
@@ -12,7 +12,7 @@ static_assert((int)K_ACTIVATE_GELU_TANH == (int)MP_ACTIVATION_GELU_TANH &&
               "the kernel numbers activations as the devices do");
 
 enum {
-    LANES = 64,      /* of a block: few, so that many multiprocessors have one */
+    LANES = 64,      /* of a block of depthwise.cu: few, so that many multiprocessors have one */
     BLOCKS_MAX = 128 /* a multiprocessor; a loop in the kernel does the rest */
 };
 
@@ -27,16 +27,35 @@ mp_status mp_depthwise_turn(mp_planner *p, mp_dtype type, const mp_shape *w, mp_
     return mp_plan_channels_to_last(p, type, &as_image, from, to);
 }
 
+/* Whether the kernel that holds tiles takes it, which counts elements of some lines in 32 bits. */
+static bool in_tiles(const mp_conv *conv) {
+    enum { LINES = 32 };
+    const int64_t size = conv->kernel[0], stride = conv->stride[0];
+    return size == conv->kernel[1] && stride == conv->stride[1] && conv->dilation[0] == 1 &&
+           conv->dilation[1] == 1 && (size == 3 || size == 5 || size == 7) &&
+           (stride == 1 || stride == 2) && conv->in[1] <= INT32_MAX / LINES / conv->in_channels;
+}
+
 static mp_status find_kernel(mp_planner *p, const mp_conv *conv, const mp_kernel **out) {
-    const int64_t size = conv->kernel[0];
-    const int64_t stride = conv->stride[0];
-    const bool square = size == conv->kernel[1] && stride == conv->stride[1] &&
-                        conv->dilation[0] == 1 && conv->dilation[1] == 1;
     const char *word = mp_dtype_word(conv->type);
-    if (square && (size == 3 || size == 5 || size == 7) && (stride == 1 || stride == 2)) {
-        return mp_plan_kernel(p, out, "depthwise_%d_%d_%s", (int)size, (int)stride, word);
+    return in_tiles(conv) ? mp_plan_kernel(p, out, "depthwise_%d_%d_%s", (int)conv->kernel[0],
+                                           (int)conv->stride[0], word)
+                          : mp_plan_kernel(p, out, "depthwise_any_%s", word);
+}
+
+/* Of `units` lanes or tiles. */
+static mp_grid grid_of(const mp_planner *p, const mp_conv *conv, int64_t units) {
+    const bool tiles = in_tiles(conv);
+    const int64_t most = (int64_t)p->device->info.multiprocessors * BLOCKS_MAX;
+    const int64_t blocks = tiles ? units : MP_CEIL_DIV(units, LANES);
+    mp_grid grid = {.blocks = (uint32_t)MP_MIN(blocks, most),
+                    .lanes = tiles ? K_DEPTHWISE_LANES : LANES};
+    if (tiles) {
+        const int64_t size = conv->kernel[0], stride = conv->stride[0];
+        grid.shared_bytes = (uint32_t)(K_DEPTHWISE_HELD(size, stride) * K_DEPTHWISE_PITCH(stride) *
+                                       (int64_t)sizeof(float));
     }
-    return mp_plan_kernel(p, out, "depthwise_any_%s", word);
+    return grid;
 }
 
 static bool fits_int(const mp_conv *conv) {
@@ -46,7 +65,7 @@ static bool fits_int(const mp_conv *conv) {
                conv->kernel[i] <= INT32_MAX / 4 && conv->stride[i] <= INT32_MAX / 4 &&
                conv->dilation[i] <= INT32_MAX / 4 && conv->pad_begin[i] <= INT32_MAX / 4 &&
                conv->pad_begin[i] >= -INT32_MAX / 4 &&
-               (conv->out[i] + K_DEPTHWISE_TILE) * conv->stride[i] <= INT32_MAX / 2 &&
+               (conv->out[i] + K_DEPTHWISE_ROWS) * conv->stride[i] <= INT32_MAX / 2 &&
                conv->kernel[i] * conv->dilation[i] <= INT32_MAX / 2;
     }
     return fits;
@@ -54,6 +73,10 @@ static bool fits_int(const mp_conv *conv) {
 
 static mp_depthwise_args args_of(const mp_planner *p, const mp_conv *conv) {
     const int32_t bytes = K_DEPTHWISE_PACK * (int32_t)mp_dtype_size(conv->type);
+    const bool tiles = in_tiles(conv);
+    const int64_t high = tiles ? K_DEPTHWISE_ROWS : 1;
+    const int64_t wide = tiles ? K_DEPTHWISE_COLUMNS : K_DEPTHWISE_TILE;
+    const int64_t deep = tiles ? K_DEPTHWISE_CHANNELS : K_DEPTHWISE_PACK;
     mp_depthwise_args a = {
         .channels = (int32_t)conv->in_channels,
         .in_h = (int32_t)conv->in[0],
@@ -68,8 +91,9 @@ static mp_depthwise_args args_of(const mp_planner *p, const mp_conv *conv) {
         .dilation_w = (int32_t)conv->dilation[1],
         .pad_h = (int32_t)conv->pad_begin[0],
         .pad_w = (int32_t)conv->pad_begin[1],
-        .tiles = (int32_t)MP_CEIL_DIV(conv->out[1], K_DEPTHWISE_TILE),
-        .packs = (int32_t)MP_CEIL_DIV(conv->in_channels, K_DEPTHWISE_PACK),
+        .lines = (int32_t)MP_CEIL_DIV(conv->out[0], high),
+        .tiles = (int32_t)MP_CEIL_DIV(conv->out[1], wide),
+        .packs = (int32_t)MP_CEIL_DIV(conv->in_channels, deep),
         .aligned = p->align >= bytes && conv->in_channels % K_DEPTHWISE_PACK == 0,
         .activation = (int32_t)conv->activation,
         .alpha = conv->alpha,
@@ -77,7 +101,7 @@ static mp_depthwise_args args_of(const mp_planner *p, const mp_conv *conv) {
     };
     a.by_packs = mp_divider((uint32_t)a.packs);
     a.by_tiles = mp_divider((uint32_t)a.tiles);
-    a.by_out_h = mp_divider((uint32_t)a.out_h);
+    a.by_lines = mp_divider((uint32_t)a.lines);
     return a;
 }
 
@@ -88,10 +112,8 @@ static mp_status launch(mp_planner *p, const mp_conv *conv, const mp_kernel *ker
     const uint64_t size = mp_dtype_size(conv->type);
     const uint64_t in = (uint64_t)(first * conv->in[0] * conv->in[1] * conv->in_channels) * size;
     const uint64_t out = (uint64_t)(first * conv->out[0] * conv->out[1] * conv->in_channels) * size;
-    a->count = images * conv->out[0] * a->tiles * a->packs;
-    const int64_t most = (int64_t)p->device->info.multiprocessors * BLOCKS_MAX;
-    const int64_t blocks = MP_CEIL_DIV(a->count, LANES);
-    const mp_grid grid = {.blocks = (uint32_t)MP_MIN(blocks, most), .lanes = LANES};
+    a->count = images * a->lines * a->tiles * a->packs;
+    const mp_grid grid = grid_of(p, conv, a->count);
     return MP_LAUNCH(
         p, kernel, grid, *a, MP_BIND(mp_depthwise_args, x, mp_ref_at(operands[MP_CONV_X], in)),
         MP_BIND(mp_depthwise_args, w, operands[MP_CONV_W]),
@@ -104,19 +126,19 @@ static mp_status launch(mp_planner *p, const mp_conv *conv, const mp_kernel *ker
 mp_status mp_depthwise_steps(mp_planner *p, const mp_conv *conv,
                              const mp_ref operands[MP_CONV_OPERANDS]) {
     const mp_kernel *kernel = NULL;
-    int64_t lanes = 0; /* of an image */
+    int64_t units = 0; /* of an image */
     if (!fits_int(conv)) {
         return MP_FAIL(UNSUPPORTED, "sizes of 2^29 or more are not supported with channels last");
     }
     mp_depthwise_args a = args_of(p, conv);
-    if (__builtin_mul_overflow(conv->out[0] * a.tiles, (int64_t)a.packs, &lanes) ||
-        lanes > INT32_MAX) {
+    if (__builtin_mul_overflow((int64_t)a.lines * a.tiles, (int64_t)a.packs, &units) ||
+        units > INT32_MAX) {
         return MP_FAIL(UNSUPPORTED, "an image of %lld x %lld with %lld channels is too large",
                        (long long)conv->out[0], (long long)conv->out[1],
                        (long long)conv->in_channels);
     }
     MP_TRY(find_kernel(p, conv, &kernel));
-    const int64_t most = INT32_MAX / lanes;
+    const int64_t most = INT32_MAX / units;
     for (int64_t first = 0; first < conv->batch; first += most) {
         MP_TRY(launch(p, conv, kernel, &a, operands, first, MP_MIN(most, conv->batch - first)));
     }

@@ -1,5 +1,5 @@
 /* norm_steps.c - see norm_steps.h.
- * Kernel: rows/norm.cu.
+ * Kernels: rows/norm.cu, rows/norm_short.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows/norm_steps.h"
 
@@ -15,16 +15,67 @@ static bool is_packed(const mp_planner *p, const mp_norm *n) {
            args->columns <= mp_row_keep(n->type) * args->width;
 }
 
+/* ---- short rows ---- */
+
+/* Lanes that share a row: as few as hold it; of few rows up to a warp with less each, which is
+ * sooner done. */
+static int64_t short_share(const mp_planner *p, const mp_norm *n) {
+    enum { WARP = 32, MANY = 512 };
+    const int64_t packs = n->args.columns * (int64_t)mp_dtype_size(n->type) / 16;
+    int64_t share = 1;
+    while (share * K_NORM_SHORT_PACKS < packs) {
+        share *= 2;
+    }
+    while (share < WARP && share < packs &&
+           n->args.rows * share < (int64_t)p->device->info.multiprocessors * MANY) {
+        share *= 2;
+    }
+    return share;
+}
+
+/* Whether a few lanes with few packs each hold a row, and there is nothing but the plainest. Of
+ * very many rows the other kernel has more on its way, since it needs fewer registers. */
+static bool is_short(const mp_planner *p, const mp_norm *n) {
+    enum { LANES_MAX = 4096 }; /* of all rows, a multiprocessor */
+    const mp_norm_args *args = &n->args;
+    const int64_t pack = 16 / (int64_t)mp_dtype_size(n->type);
+    const bool is_kept = n->type == MP_F32 || n->type == MP_F16 || n->type == MP_BF16;
+    return is_kept && n->out_type == n->type && args->per_row == 0 && p->align >= 16 &&
+           args->columns % pack == 0 &&
+           args->columns <= pack * K_NORM_SHORT_PACKS * K_NORM_SHORT_LANES &&
+           args->rows <= (int64_t)p->device->info.multiprocessors * LANES_MAX / short_share(p, n);
+}
+
+/* Blocks so small that all multiprocessors have some, but no more of them than are there at once:
+ * each loads scale and bias once. */
+static mp_grid short_grid(const mp_planner *p, const mp_norm *n, int32_t *width) {
+    enum { WARP = 32, BLOCK = 128, TURNS = 16 };
+    const int64_t processors = p->device->info.multiprocessors, share = short_share(p, n);
+    int64_t lanes = BLOCK;
+    while (lanes > WARP && n->args.rows * share < processors * lanes * 2) {
+        lanes /= 2;
+    }
+    lanes = MP_MAX(lanes, share); /* more than a warp is a block */
+    *width = (int32_t)share;
+    const int64_t blocks = MP_CEIL_DIV(n->args.rows, lanes / share);
+    return mp_plan_grid_rows(p, MP_MIN(blocks, processors * TURNS), (uint32_t)lanes);
+}
+
 mp_status mp_plan_norm(mp_planner *p, mp_norm *n) {
     const mp_kernel *kernel = NULL;
+    mp_grid grid = {0};
     if (n->args.rows == 0 || n->args.columns == 0) {
         return MP_OK;
     }
     n->args.skip_rows = n->args.skip_rows > 0 ? n->args.skip_rows : 1;
-    const mp_grid grid =
-        mp_row_grid(p, n->type, n->args.rows, n->args.columns, false, &n->args.width);
-    MP_TRY(mp_plan_kernel(p, &kernel, "norm_%s_%s_%s", is_packed(p, n) ? "packed" : "edged",
-                          mp_dtype_word(n->type), mp_dtype_word(n->out_type)));
+    if (is_short(p, n)) {
+        grid = short_grid(p, n, &n->args.width);
+        MP_TRY(mp_plan_kernel(p, &kernel, "norm_short_%s", mp_dtype_word(n->type)));
+    } else {
+        grid = mp_row_grid(p, n->type, n->args.rows, n->args.columns, false, &n->args.width);
+        MP_TRY(mp_plan_kernel(p, &kernel, "norm_%s_%s_%s", is_packed(p, n) ? "packed" : "edged",
+                              mp_dtype_word(n->type), mp_dtype_word(n->out_type)));
+    }
     return MP_LAUNCH(p, kernel, grid, n->args, MP_BIND(mp_norm_args, x, n->x),
                      MP_BIND(mp_norm_args, skip, n->skip), MP_BIND(mp_norm_args, add, n->add),
                      MP_BIND(mp_norm_args, scale, n->scale), MP_BIND(mp_norm_args, bias, n->bias),

@@ -4,6 +4,7 @@
 #include "op/rows/reduce_steps.h"
 
 #include "kernel/rows/row_args.h"
+#include "op/rows/column_sum_steps.h"
 
 #include <string.h>
 
@@ -197,6 +198,24 @@ static void pieces_cut(const mp_planner *p, reduction *r) {
     }
 }
 
+/* Whether it is a sum or a mean of rows of whole packs, which have a kernel of their own. */
+static bool is_column_sum(const mp_planner *p, const reduction *r, mp_column_sum *out) {
+    const mp_reduce_args *args = &r->args;
+    const k_layout *kept = &args->kept, *dropped = &args->dropped;
+    *out = (mp_column_sum){.type = r->dtype,
+                           .mean = args->finish == K_REDUCE_MEAN,
+                           .outer = args->outputs / args->line,
+                           .rows = args->reduced,
+                           .line = args->line,
+                           .x = r->x,
+                           .out = r->out};
+    const bool outside =
+        kept->rank == 1 || (kept->rank == 2 && kept->stride[0][0] == out->rows * out->line);
+    return strcmp(r->word, "sum") == 0 && args->finish != K_REDUCE_LOG &&
+           args->form == K_REDUCE_COLUMNS && dropped->rank == 1 &&
+           dropped->stride[0][0] == out->line && outside && mp_column_sum_takes(p, out);
+}
+
 mp_status mp_plan_reduce(mp_planner *p, const char *word, mp_dtype dtype, mp_ref x,
                          const mp_shape *shape, uint32_t axes, mp_ref out) {
     reduction r = {.dtype = dtype,
@@ -212,6 +231,10 @@ mp_status mp_plan_reduce(mp_planner *p, const char *word, mp_dtype dtype, mp_ref
     }
     const bool whole = strcmp(word, "logsumexp") == 0; /* which the kernel does in one piece */
     choose_form(p, &r, whole);
+    mp_column_sum columns;
+    if (is_column_sum(p, &r, &columns)) {
+        return mp_plan_column_sum(p, &columns);
+    }
     pieces_cut(p, &r);
     if (whole || args->pieces <= 1) {
         return launch(p, &r, K_REDUCE_WHOLE);

@@ -1,0 +1,176 @@
+/* column_sum.cu - sums or means over rows, x[outer][rows][line] to out[outer][line], where rows are
+ * whole aligned packs of 16 bytes: what is left of each channel of an image with channels last. Of
+ * many rows to few columns in two launches: pieces of the rows first, then the sum of those.
+ *
+ * A block has a few packs side by side and many lanes below each, which take every so many-th row,
+ * some of them at once. Lanes below each other meet in shared memory: first each column's parts by
+ * as many lanes as there are, then what these have:
+ *
+ *     lanes    (row 0, packs 0 1) (row 1, packs 0 1) (row 2, ...      sums of K_PACK columns each
+ *     parts    column 0 .. 2 * K_PACK of rows 0, 4, 8 ..; of rows 1, 5, 9 ..; ...
+ *     columns
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/core/index.h"
+#include "kernel/core/row_lanes.h"
+#include "kernel/core/word.h"
+#include "kernel/rows/row_args.h"
+
+/* Packs on their way to a lane, of many rows and of few. */
+enum { AT_ONCE = K_HOST ? 1 : 8, FEW = K_HOST ? 1 : 4 };
+
+typedef struct K_ALIGN(16) c_sums {
+    K_SUM at[K_PACK];
+} c_sums;
+
+K_FN void c_add(c_sums *sums, const k_pack *pack) {
+    float value[K_PACK];
+    K_UNROLL
+    for (int i = 0; i < 4; i++) {
+        T_unpack(pack->words.at[i], value + i * K_WORD);
+    }
+    K_UNROLL
+    for (int i = 0; i < K_PACK; i++) {
+        sums->at[i] += (K_SUM)value[i];
+    }
+}
+
+/* Adds rows row, row + step, ... of the columns at x, `count` of them: those before `end`. The last
+ * one that there is stands in for those that there are not, so that no load waits for a branch. */
+K_FN void c_some(c_sums *sums, const T *x, int64_t line, int32_t row, int32_t end, int32_t step,
+                 int count) {
+    k_pack pack[AT_ONCE];
+    K_UNROLL
+    for (int k = 0; k < count; k++) {
+        const int32_t at = row + k * step < end ? row + k * step : end - 1;
+        pack[k].words = ((const k_pack *)(x + at * line))->words;
+    }
+    K_UNROLL
+    for (int k = 0; k < count; k++) {
+        K_UNROLL
+        for (int i = 0; i < 4; i++) {
+            pack[k].words.at[i] = row + k * step < end ? pack[k].words.at[i] : 0;
+        }
+        c_add(sums, &pack[k]);
+    }
+}
+
+/* Rows first, first + step, ... before end of the columns at x. */
+K_FN c_sums c_walk(const T *x, int64_t line, int32_t first, int32_t end, int32_t step) {
+    c_sums sums = {{0}};
+    int32_t row = first;
+    K_ONE_COPY
+    for (; row < end - (AT_ONCE - 1) * step; row += AT_ONCE * step) {
+        c_some(&sums, x, line, row, end, step, AT_ONCE);
+    }
+    K_ONE_COPY
+    for (; row < end; row += FEW * step) {
+        c_some(&sums, x, line, row, end, step, FEW);
+    }
+    return sums;
+}
+
+K_FN c_sums c_walk_partial(const K_SUM *x, int64_t line, int32_t first, int32_t end, int32_t step) {
+    c_sums sums = {{0}};
+    K_ONE_COPY
+    for (int32_t row = first; row < end; row += step) {
+        const c_sums partial = *(const c_sums *)(x + row * line);
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            sums.at[i] += partial.at[i];
+        }
+    }
+    return sums;
+}
+
+/* A tile of columns, of which this lane has `pack`, and a piece of the rows. */
+typedef struct c_round {
+    uint32_t first, pack; /* of all packs */
+    int64_t outer;        /* of `pack` */
+    int32_t begin, end;   /* rows; none where there is no such pack */
+    int32_t piece;
+} c_round;
+
+K_FN c_round c_round_of(const mp_column_sum_args *args, k_round t, int64_t i) {
+    c_round r;
+    const int pieces = args->stage == K_REDUCE_PIECES;
+    const uint32_t tile = pieces ? k_divide((uint32_t)i, args->by_pieces) : (uint32_t)i;
+    const int32_t rows = args->stage == K_REDUCE_MERGE ? args->pieces : args->rows;
+    r.piece = pieces ? (int32_t)((uint32_t)i - tile * (uint32_t)args->pieces) : 0;
+    r.first = tile * t.width;
+    r.pack = r.first + t.lane;
+    r.outer = k_divide(r.pack, args->by_packs);
+    r.begin = r.piece * args->piece;
+    r.end = pieces && rows - r.begin > args->piece ? r.begin + args->piece : rows;
+    r.end = r.pack < (uint32_t)args->packs ? r.end : 0;
+    return r;
+}
+
+K_FN c_sums c_read(const mp_column_sum_args *args, const c_round *r, int32_t mine, int32_t step) {
+    const int64_t flat = (int64_t)r->pack * K_PACK; /* where the pack is in out */
+    if (args->stage == K_REDUCE_MERGE) {
+        const int64_t at = flat + r->outer * (args->pieces - 1) * args->line;
+        return c_walk_partial((const K_SUM *)args->partial + at, args->line, mine, r->end, step);
+    }
+    const int64_t at = flat + r->outer * (args->rows - 1) * args->line;
+    return c_walk((const T *)args->x + at, args->line, r->begin + mine, r->end, step);
+}
+
+/* Column `c` of those that the block has. */
+K_FN void c_put(const mp_column_sum_args *args, const c_round *r, uint32_t c, K_SUM sum) {
+    const uint32_t pack = r->first + c / K_PACK;
+    const int64_t flat = (int64_t)r->first * K_PACK + c;
+    if (pack >= (uint32_t)args->packs) {
+        return;
+    }
+    if (args->stage == K_REDUCE_PIECES) {
+        const int64_t outer = k_divide(pack, args->by_packs);
+        const int64_t row = outer * (args->pieces - 1) + r->piece;
+        ((K_SUM *)args->partial)[flat + row * args->line] = sum;
+    } else {
+        ((T *)args->out)[flat] = T_store((TC)(args->mean ? sum / (K_SUM)args->rows : sum));
+    }
+}
+
+/* What the lanes have of each column. A lane adds as many as a pack has elements, since so many
+ * times more numbers than lanes there are. */
+K_FN void c_meet(const mp_column_sum_args *args, const c_round *r, k_round t, c_sums sums,
+                 K_SUM *shared) {
+    const uint32_t lanes = blockDim.x, columns = t.width * K_PACK, below = (uint32_t)t.groups;
+    const uint32_t parts = columns < lanes ? lanes >> k_log2(columns) : 1;
+    K_SUM *met = shared + lanes * K_PACK;
+    *(c_sums *)(shared + threadIdx.x * K_PACK) = sums;
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < columns * parts; i += lanes) {
+        const uint32_t c = i & (columns - 1), part = i >> k_log2(columns);
+        K_SUM sum = 0;
+        K_UNROLL
+        for (uint32_t k = 0; k < K_PACK; k++) {
+            const uint32_t row = part + k * parts;
+            sum += row < below ? shared[row * columns + c] : 0;
+        }
+        if (parts == 1) {
+            c_put(args, r, c, sum);
+        } else {
+            met[i] = sum;
+        }
+    }
+    __syncthreads();
+    if (parts > 1 && threadIdx.x < columns) {
+        K_SUM sum = 0;
+        for (uint32_t part = 0; part < parts; part++) {
+            sum += met[part * columns + threadIdx.x];
+        }
+        c_put(args, r, threadIdx.x, sum);
+    }
+}
+
+K_BLOCK_KERNEL_IN_64(K_COLUMN_SUM_LANES, mp_column_sum_args, args) {
+    K_SHARED(K_SUM, shared);
+    const k_round t = k_rounds(args.width); /* `group` is the row of lanes */
+    const int64_t tiles = (args.packs + (int64_t)t.width - 1) >> k_log2(t.width);
+    const int64_t rounds = args.stage == K_REDUCE_PIECES ? tiles * args.pieces : tiles;
+    for (int64_t i = blockIdx.x; i < rounds; i += gridDim.x) {
+        const c_round r = c_round_of(&args, t, i);
+        c_meet(&args, &r, t, c_read(&args, &r, (int32_t)t.group, (int32_t)t.groups), shared);
+    }
+}
