@@ -84,6 +84,18 @@ typedef struct mp_band_args {
     k_layout layout;   /* view 0: the number of the diagonal */
 } mp_band_args;
 
+enum { K_PIXEL_BYTES = 16 };
+
+/* out[n][i] = x[n][0..channels)[i], and zeros up to K_PIXEL_BYTES */
+typedef struct mp_pad_channels_args {
+    const void *x;
+    void *out;
+    int64_t count; /* of pixels */
+    int64_t channels;
+    int64_t stride;  /* between channels of x */
+    k_layout layout; /* of n, i; view 0: channel 0 of x */
+} mp_pad_channels_args;
+
 enum { K_ROLLED = 2 }; /* dimensions along which elements move */
 
 /* out[.., a, .., b, ..] = x[.., (a + start[0]) % dim[0], .., (b + start[1]) % dim[1], ..]; of one
