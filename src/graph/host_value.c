@@ -16,7 +16,7 @@ typedef struct mp_host_page {
 } page;
 
 void mp_host_values_open(mp_host_values *values) {
-    *values = (mp_host_values){.host = NULL};
+    *values = (mp_host_values){.most = MP_HOST_VALUE_BYTES};
 }
 
 static mp_status start(mp_host_values *values) {
@@ -116,7 +116,7 @@ static mp_status make_room(mp_host_values *values, const mp_plan *plan, mp_tenso
         size_t bytes = 0;
         out[i] = *mp_plan_output_at(plan, i);
         MP_TRY(mp_shape_bytes(&out[i].shape, out[i].type, &bytes));
-        *small = bytes <= MP_HOST_VALUE_BYTES;
+        *small = bytes <= values->most;
         if (*small) {
             MP_TRY(room(values, bytes + 1, &addr[i]));
             out[i].data = addr[i];

@@ -8,9 +8,10 @@
 
 #include "graph/graph.h"
 
-enum { MP_HOST_VALUE_BYTES = 1 << 14 }; /* of one value at most */
+enum { MP_HOST_VALUE_BYTES = 1 << 14 }; /* of one value at most, if nothing else is said */
 
 typedef struct mp_host_values {
+    size_t most; /* bytes of one value that is computed */
     mp_device *host;
     mp_stream *stream;          /* owned */
     struct mp_host_page *pages; /* owned */

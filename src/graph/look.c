@@ -225,11 +225,18 @@ static bool broadcasts(const mp_vertex *v) {
     return is_one_of(v, names, MP_COUNT_OF(names));
 }
 
+/* Operators whose output has the shape of their first input. */
+static bool keeps_shape(const mp_vertex *v) {
+    static const char *const names[] = {"Relu", "LayerNormalization", "Gelu"};
+    return is_one_of(v, names, MP_COUNT_OF(names)) || mp_vertex_is_own(v, "Affine") ||
+           mp_vertex_is_own(v, "Roll");
+}
+
 /* Operators whose output has the rank of their first input. */
 static bool keeps_rank(const mp_vertex *v) {
-    static const char *const names[] = {"Split", "Conv", "Relu", "LayerNormalization", "Gelu"};
-    return is_one_of(v, names, MP_COUNT_OF(names)) || mp_vertex_is_own(v, "MatMulBias") ||
-           mp_vertex_is_own(v, "FusedConv") ||
+    static const char *const names[] = {"Split", "Slice", "Pad", "Conv"};
+    return is_one_of(v, names, MP_COUNT_OF(names)) || keeps_shape(v) ||
+           mp_vertex_is_own(v, "MatMulBias") || mp_vertex_is_own(v, "FusedConv") ||
            (mp_vertex_is(v, "ReduceMean") && mp_node_int(&v->node, "keepdims", 1) == 1);
 }
 
@@ -280,12 +287,18 @@ static int64_t dim_of(const mp_graph *graph, int32_t value, int from_end, int *l
             mp_graph_entry(graph, v->in[1], mp_graph_rank(graph, value) - from_end);
         return entry > 0 ? entry : MP_DIM_UNKNOWN;
     }
-    const mp_attr *perm = v != NULL && mp_vertex_is(v, "Transpose") ? mp_vertex_perm(v) : NULL;
-    if (perm != NULL && perm->count >= (size_t)from_end && (*left)-- > 0) {
+    if (v == NULL || (*left)-- <= 0) {
+        return MP_DIM_UNKNOWN;
+    }
+    const mp_attr *perm = mp_vertex_is(v, "Transpose") ? mp_vertex_perm(v) : NULL;
+    if (perm != NULL && perm->count >= (size_t)from_end) {
         const int64_t d = perm->ints[perm->count - (size_t)from_end];
         return dim_of(graph, v->in[0], (int)((int64_t)perm->count - d), left);
     }
-    const bool each = v != NULL && (*left)-- > 0 && broadcasts(v) && !mp_vertex_is(v, "MatMul") &&
+    if (keeps_shape(v)) {
+        return dim_of(graph, v->in[0], from_end, left);
+    }
+    const bool each = broadcasts(v) && !mp_vertex_is(v, "MatMul") &&
                       !mp_vertex_is(v, "Concat");
     for (int i = 0; each && i < v->in_count; i++) { /* any but 1 is the result's */
         const int64_t dim = dim_of(graph, v->in[i], from_end, left);

@@ -285,3 +285,97 @@ def classifier(kind, width=64):
     first = m("Relu", m.linear(x, width, 2 * width))
     flat = m("Reshape", first, m.ints(-1, 2 * width))
     return m.finish(m("Relu", m("Gemm", flat, m.weight(8, 2 * width), m.weight(8), transB=1)))
+
+
+def window_mask(m, side, window, shift):
+    """Which pixels of a window were neighbours before an image was rolled, as torchvision writes it: from constants."""
+    areas = np.zeros((side, side))
+    cuts = [(0, side - window), (side - window, side - shift), (side - shift, side)]
+    for i, (top, bottom) in enumerate(cuts):
+        for k, (left, right) in enumerate(cuts):
+            areas[top:bottom, left:right] = 3 * i + k
+    along = side // window
+    pieces = m("Transpose", m("Reshape", m.constant(areas), m.ints(along, window, along, window)), perm=[0, 2, 1, 3])
+    flat = m("Reshape", pieces, m.ints(along**2, window**2))
+    apart = m("Sub", m("Unsqueeze", flat, m.ints(1)), m("Unsqueeze", flat, m.ints(2)))
+    zero = m("Equal", apart, m.constant(0))
+    mask = m("Where", m("Not", zero), m.constant(-100.0), apart)
+    return m("Where", m("Equal", mask, m.constant(0)), m.constant(0), mask)
+
+
+def rolled(m, x, shift):
+    """torch.roll by as much along rows and columns."""
+    for axis in (1, 2):
+        first = m("Slice", x, m.ints(shift), m.ints(2**63 - 1), m.ints(axis), m.ints(1))
+        x = m("Concat", first, m("Slice", x, m.ints(0), m.ints(shift), m.ints(axis), m.ints(1)), axis=axis)
+    return x
+
+
+def swin(kind, batch=1, side=8, window=4, heads=2, size=16):
+    """Attention within windows of an image, then within windows that are shifted, as torchvision has it."""
+    m = Model(kind, opset=18)
+    width, along, pixels, shift = heads * size, side // window, window**2, window // 2
+    windows = batch * along**2
+    x = m.input("x", batch, side, side, width)
+    rows = (np.arange(window)[:, None] + np.zeros(window)).ravel().astype(np.int64)
+    columns = np.tile(np.arange(window), window)
+    index = (rows[:, None] - rows + window - 1) * (2 * window - 1) + columns[:, None] - columns + window - 1
+    for shifted in (False, True):
+        y = m("LayerNormalization", x, m.weight(width, scale=width**0.5), m.weight(width), axis=-1)
+        y = m("Pad", y, m.ints(0, 0, 0, 0, 0, 0, 0, 0), m.constant(0), mode="constant")
+        y = rolled(m, y, shift) if shifted else y
+        table = m("Gather", m.weight((2 * window - 1) ** 2, heads, scale=5), m.constant(index.ravel(), np.int64), axis=0)
+        bias = m("Transpose", m("Reshape", table, m.ints(pixels, pixels, heads)), perm=[2, 0, 1])
+        bias = m("Unsqueeze", bias, m.ints(0))
+        y = m("Transpose", m("Reshape", y, m.ints(batch, along, window, along, window, width)), perm=[0, 1, 3, 2, 4, 5])
+        both = m.linear(m("Reshape", y, m.ints(windows, pixels, width)), width, 3 * width)
+        five = m("Reshape", both, m.ints(windows, pixels, 3, heads, size))
+        turned = m("Transpose", five, perm=[2, 0, 3, 1, 4])
+        q, k, v = (m("Gather", turned, m.constant(i, np.int64), axis=0) for i in range(3))
+        q = m("Mul", q, m.constant(size**-0.5))
+        scores = m("Add", m("MatMul", q, m("Transpose", k, perm=[0, 1, 3, 2])), bias)
+        if shifted:
+            mask = m("Unsqueeze", m("Unsqueeze", window_mask(m, side, window, shift), m.ints(1)), m.ints(0))
+            scores = m("Reshape", scores, m.ints(batch, along**2, heads, pixels, pixels))
+            scores = m("Reshape", m("Add", scores, mask), m.ints(-1, heads, pixels, pixels))
+        y = m("Transpose", m("MatMul", m("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
+        y = m.linear(m("Reshape", y, m.ints(windows, pixels, width)), width, width)
+        y = m("Transpose", m("Reshape", y, m.ints(batch, along, along, window, window, width)), perm=[0, 1, 3, 2, 4, 5])
+        y = m("Reshape", y, m.ints(batch, side, side, width))
+        y = rolled(m, y, -shift) if shifted else y
+        for axis in (1, 2):
+            y = m("Slice", y, m.ints(0), m.ints(side), m.ints(axis), m.ints(1))
+        x = m("Add", x, y)
+    return m.finish(x)
+
+
+def whisper(kind, heads=2, size=16):
+    """Queries that are scaled before their heads are put first, scores times 1, no mask; what overflows is cut."""
+    m = Model(kind, opset=18)
+    width, length = heads * size, 12
+    x = m.input("x", 1, length, width)
+    q, k, v = (m.linear(x, width, width, bias=bias) for bias in (True, False, True))
+    q = m("Mul", q, m.constant(size**-0.5))
+    q, k, v = (m("Reshape", side, m.ints(1, -1, heads, size)) for side in (q, k, v))
+    q, v = (m("Transpose", side, perm=[0, 2, 1, 3]) for side in (q, v))
+    scores = m("Mul", m("MatMul", q, m("Transpose", k, perm=[0, 2, 3, 1])), m.constant(1.0))
+    out = m("Transpose", m("MatMul", m("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
+    y = m("Add", x, m.linear(m("Reshape", out, m.ints(1, length, width)), width, width))
+    most = float(np.finfo(np.float16).max) - 1000
+    return m.finish(m("Clip", y, m.constant(-most), m.constant(most)))
+
+
+def dense(kind, channels=16, growth=8):
+    """Batch normalisation in front of convolutions, of all images so far."""
+    m = Model(kind)
+    x = m.input("x", "batch", 3, "height", "width")
+    x = m("Conv", x, m.weight(channels, 3, 3, 3, scale=2 / 3), kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    x = m("MaxPool", m("Relu", x), kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    for _ in range(3):
+        rows = [m.weight(channels, scale=channels**0.5) for _ in range(3)]
+        variance = m.constant(m.random.random(channels).astype(np.float16) + np.float16(0.5))
+        y = m("Relu", m("BatchNormalization", x, *rows, variance))
+        y = m("Conv", y, m.weight(growth, channels, 3, 3, scale=1 / 3), kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+        x = m("Concat", x, y, axis=1)
+        channels += growth
+    return m.finish(x)

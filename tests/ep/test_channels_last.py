@@ -75,3 +75,26 @@ def test_result_is_that_of_the_cpu(case, known, batch):
     for _ in range(ROUNDS):
         # sums of 36 products in another order
         np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=2e-5, atol=2e-5, strict=True)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 3])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 7, 9])
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_images_with_few_channels(kind, channels, batch):
+    """Which get zeros behind them, and so do the weights, up to 16 bytes a pixel."""
+
+    def made(kind):
+        """Of float16 values, also where it computes in float32."""
+        to = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+        weights = {"w": values(CHANNELS, channels, 7, 7) / 8, "b": values(CHANNELS)}
+        nodes = [node("Cast", "x", "h", to=to), node("Conv", "h w b", "c", pads=[3, 3, 3, 3], strides=[2, 2]),
+                 node("Relu", "c", "r"), node("Cast", "r", to=1)]
+        return small_models.model(nodes, {"x": ["n", channels, 9, 11]}, {"y": None},
+                                  {name: value.astype(np.float16).astype(kind) for name, value in weights.items()})
+
+    feed = {"x": values(batch, channels, 9, 11).astype(np.float16).astype(np.float32)}
+    expected = ort.InferenceSession(made(np.float32), op_model.cpu_options(), [provider.CPU]).run(None, feed)[0]
+    ours = provider.session(made(kind), provider_options={"use_tf32": "0"})
+    far = 5e-5 if kind is np.float32 else 4e-3
+    for _ in range(ROUNDS):
+        np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=far, atol=far, strict=True)

@@ -15,7 +15,7 @@ import pytest
 
 ROUNDS = 3
 ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo")
-MODELS = (*ATTENTION, "encoder_mlp", "decoder_mlp", "conv_block", "classifier")
+MODELS = (*ATTENTION, "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper", "dense")
 
 
 def fed(name, kind, batch, length):
@@ -25,6 +25,8 @@ def fed(name, kind, batch, length):
     def floats(*dims):
         return random.standard_normal(dims).astype(np.float16).astype(kind)
 
+    if name in ("swin", "whisper", "dense"):
+        return {"x": floats(*{"swin": (1, 8, 8, 32), "whisper": (1, 12, 32), "dense": (batch, 3, 5, length)}[name])}
     width = {"gemma": 32, "llama": 96, "encoder_mlp": 48, "decoder_mlp": 48}.get(name, 64)
     if name == "conv_block":
         return {"x": floats(batch, 16, 5, length)}

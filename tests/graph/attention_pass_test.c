@@ -225,6 +225,46 @@ TEST(graph_pass_read_parts) {
           3);
 }
 
+#define FIVE(kind, width, picks)                                                                  \
+    "input x " kind "\nconst five i64[5] = -1 5 3 4 8\n" width "f = Reshape-14 (x, five)\n" picks \
+    "qt = Transpose-13 (q) perm=[0,2,1,3]\n"                                                      \
+    "kt = Transpose-13 (k) perm=[0,2,3,1]\nvt = Transpose-13 (v) perm=[0,2,1,3]\n"                \
+    "s = MatMul-13 (qt, kt) \"scores\"\nw = Softmax-13 (s) \"weights\" axis=-1\n"                 \
+    "y = MatMul-13 (w, vt) \"result\"\noutput y\n"
+#define GATHERED                                                   \
+    "q = Gather-13 (f, n0) axis=2\nk = Gather-13 (f, n1) axis=2\n" \
+    "v = Gather-13 (f, n2) axis=2\n"
+#define SQUEEZED                                                                      \
+    "a, b, c = Split-13 (f) axis=2\nq = Squeeze-13 (a, n2)\nk = Squeeze-13 (b, n2)\n" \
+    "v = Squeeze-13 (c, n2)\n"
+#define INDEXES "const n0 i64[] = 0\nconst n1 i64[] = 1\nconst n2 i64[] = 2\n"
+
+/* Rows of a product whose batch and rows are one dimension are seen in three. */
+TEST(graph_pass_read_parts_of_rows) {
+    static const char *const out =
+        "const #15 i64[3] = -1 5 96\nx#16 = Reshape-14 (x, #15)\n"
+        "y = millpond.Attention-1 (x#16, x#16, x#16)" NAME
+        " k_part=[32,4,8,8] q_part=[0,4,8,8] v_part=[64,4,8,8]\noutput y\n";
+    char text[512];
+    (void)snprintf(text, sizeof text, "input x f32[?,96]\n%s", out);
+    check(NULL, FIVE("f32[?,96]", INDEXES, GATHERED), text, 4);
+    /* a Split along the parts, of rows that are there */
+    check(NULL, FIVE("f32[?,5,96]", "const n2 i64[1] = 2\n", SQUEEZED),
+          "input x f32[?,5,96]\nconst #16 i64[3] = -1 5 96\nx#17 = Reshape-14 (x, #16)\n"
+          "y = millpond.Attention-1 (x#17, x#17, x#17)" NAME
+          " k_part=[32,4,8,8] q_part=[0,4,8,8] v_part=[64,4,8,8]\noutput y\n",
+          4);
+}
+
+DEVICE_TEST(read_parts_of_rows_keeps_results) {
+    const mp_shape flat[] = {SHAPE(15, 96)};
+    const mp_shape none[] = {SHAPE(0, 96)};
+    const mp_shape three[] = {SHAPE(2, 5, 96)};
+    pass_check_run(device, FIVE("f16[?,96]", INDEXES, GATHERED), flat, 1e-2, 4);
+    pass_check_run(device, FIVE("f32[?,96]", INDEXES, GATHERED), none, 1e-2, 4);
+    pass_check_run(device, FIVE("f32[?,5,96]", "const n2 i64[1] = 2\n", SQUEEZED), three, 1e-4, 4);
+}
+
 #define PROJECTIONS(second)                                                                   \
     "input x f32[?,?,16]\ninput z f32[?,?,16]\n"                                              \
     "const wq f32[16,32]\nconst wk f32[16,32]\nconst wv f32[16,32]\n"                         \

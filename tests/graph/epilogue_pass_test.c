@@ -3,6 +3,8 @@
 #include "graph/pass_kit.h"
 #include "graph/pass_run.h"
 
+#include <stdio.h>
+
 TEST(graph_pass_conv_epilogue) {
     check(NULL,
           "input x f32[?,4,?,?]\ninput z f32[?,6,?,?]\nconst w f32[6,4,3,3]\nconst b f32[6]\n"
@@ -79,6 +81,40 @@ TEST(graph_pass_channels_last) {
     /* not asked for */
     LEFT_ALONE(NULL, "input x f32[1,4,8,8]\nconst w f32[4,4,3,3]\ny = Conv-11 (x, w)\n"
                      "output y\n");
+}
+
+/* Pixels of 16 bytes for tensor cores. */
+TEST(graph_pass_channels_last_of_few_channels) {
+    check("+channels_last",
+          "input x f16[?,3,?,?]\nconst w f16[2,3,1,1] = 1 2 3 4 5 6\n"
+          "y = Conv-11 (x, w) \"a\"\noutput y\n",
+          "input x f16[?,3,?,?]\n"
+          "const w#4 f16[2,8,1,1] = 1 2 3 0 0 0 0 0 4 5 6 0 0 0 0 0\n"
+          "x#3 = millpond.PadChannels-1 (x) \"x\"\n"
+          "y#5 = com.ms.internal.nhwc.Conv-11 (x#3, w#4) \"a\"\n"
+          "y = Transpose-13 (y#5) \"y\" perm=[0,3,1,2]\noutput y\n",
+          1);
+    /* in groups, or read by others, or without its channels known: only turned */
+    static const char *const turned[][2] = {
+        {"input x f32[?,2,?,?]\n", "group=2\n"},
+        {"input x f32[?,1,?,?]\noutput x\n", "\n"},
+        {"input x f32[?,?,?,?]\n", "\n"},
+    };
+    for (size_t i = 0; i < MP_COUNT_OF(turned); i++) {
+        mp_graph *graph = NULL;
+        char *text = NULL;
+        char from[256];
+        int64_t done = 0;
+        (void)snprintf(from, sizeof from,
+                       "%sconst w f32[2,1,1,1] = 1 2\ny = Conv-11 (x, w) %soutput y\n",
+                       turned[i][0], turned[i][1]);
+        CHECK_OK(mp_graph_read(from, &graph));
+        CHECK_OK(mp_passes_run(graph, "+channels_last", &done));
+        CHECK_OK(mp_graph_write(graph, &text));
+        CHECK_STR_HAS(text, "Transpose-13 (x)");
+        free(text);
+        mp_graph_destroy(graph);
+    }
 }
 
 TEST(graph_pass_gemm_epilogue) {

@@ -4,8 +4,9 @@
  * Each value of such a part gets a twin, which is it with channels last. A convolution asks for the
  * twins of what it reads, made by a Transpose where there is none; what follows it works on twins
  * where it can as well. The value itself is made of its twin by another Transpose, which goes if
- * nobody reads it (dead.c). Branches are left as they are: a twin that is made in one would not be
- * there for others.
+ * nobody reads it (dead.c). Images with few channels, that one convolution reads, get zeros behind
+ * these instead, up to what tensor cores load at once, and so do its weights. Branches are left as
+ * they are: a twin that is made in one would not be there for others.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANK = 4, WIDTH_MAX = 64, ATTRS_MAX = 16 };
+enum { RANK = 4, WIDTH_MAX = 64, ATTRS_MAX = 16, PIXEL_BYTES = 16 };
 
 static const int64_t to_last[RANK] = {0, 2, 3, 1}; /* dimension d of the twin is to_last[d] */
 static const int64_t to_first[RANK] = {0, 3, 1, 2};
@@ -213,12 +214,63 @@ static bool is_wanted(const layout *l, const mp_vertex *v) {
             l->rewrites->forced);
 }
 
+/* Channels that a pixel has when it is loaded at once; 0 where a convolution gains nothing by zeros
+ * behind the channels that there are, or others read the image, too. */
+static int64_t padded_channels(const layout *l, const mp_vertex *v) {
+    const mp_tensor *w = &l->graph->values[v->in[1]].tensor;
+    const int64_t all = PIXEL_BYTES / (int64_t)mp_dtype_size(w->type);
+    return w->data != 0 && w->type != MP_F64 && w->shape.dim[1] < all && w->shape.dim[1] > 0 &&
+                   mp_node_int(&v->node, "group", 1) == 1 &&
+                   mp_graph_dim(l->graph, v->in[0], 1) == w->shape.dim[1] &&
+                   twin_of(l, v->in[0]) == MP_NO_VALUE && mp_graph_uses(l->graph, v->in[0]) == 1
+               ? all
+               : 0;
+}
+
+/* Zeros for those channels. */
+static mp_status pad_weights(layout *l, int32_t weights, int64_t channels, int32_t *out) {
+    const mp_value w = l->graph->values[weights];
+    mp_tensor tensor = w.tensor;
+    tensor.data = 0;
+    tensor.shape.dim[1] = channels;
+    MP_TRY(mp_graph_add_constant(l->graph, w.name, &tensor, out));
+    const size_t inner = (size_t)mp_shape_span(&tensor.shape, 2, RANK) * mp_dtype_size(tensor.type);
+    const size_t from = (size_t)w.tensor.shape.dim[1] * inner, to = (size_t)channels * inner;
+    const unsigned char *source = (const unsigned char *)w.tensor.data;
+    unsigned char *target = (unsigned char *)l->graph->values[*out].tensor.data;
+    for (int64_t i = 0; i < tensor.shape.dim[0]; i++) {
+        memcpy(target + (size_t)i * to, source + (size_t)i * from, from);
+    }
+    return MP_OK;
+}
+
+/* `in`: image and weights, which become those of so many channels. */
+static mp_status pad_channels(layout *l, int32_t *in, int64_t channels) {
+    mp_tensor tensor = turned(&l->graph->values[in[0]].tensor, to_last);
+    const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "PadChannels", 1),
+                          .version = 1,
+                          .name = l->graph->values[in[0]].name};
+    const mp_origin itself = {.op = "Transpose", .name = node.name}; /* as where it pads nothing */
+    const int32_t x = in[0];
+    tensor.type = l->graph->values[in[1]].tensor.type;
+    tensor.shape.dim[RANK - 1] = channels;
+    MP_TRY(mp_graph_add_value(l->graph, node.name, &tensor, &in[0]));
+    MP_TRY(mp_graph_add_node(l->graph, &node, &x, 1, &in[0], 1));
+    MP_TRY(mp_graph_set_origins(l->graph, l->graph->node_count - 1, (mp_origins){&itself, 1}));
+    return pad_weights(l, in[1], channels, &in[1]);
+}
+
 static mp_status turn_conv(layout *l, int32_t n) {
     const mp_vertex v = l->graph->nodes[n];
     const mp_node node = with_op(&v, conv_op(&v));
+    const int64_t channels = padded_channels(l, &v);
     int32_t in[WIDTH_MAX];
     memcpy(in, v.in, (size_t)v.in_count * sizeof *in);
-    MP_TRY(need_twin(l, v.in[0], &in[0]));
+    if (channels > 0) {
+        MP_TRY(pad_channels(l, in, channels));
+    } else {
+        MP_TRY(need_twin(l, v.in[0], &in[0]));
+    }
     if (v.in_count > 3) {
         MP_TRY(need_twin(l, v.in[3], &in[3]));
     }

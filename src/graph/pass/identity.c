@@ -1,6 +1,8 @@
 /* identity.c - nodes that give what they get: Identity, Dropout of inference, a Cast to the type
- * that is there, a Transpose that leaves all dimensions where they are.
+ * that is there, a Transpose that leaves all dimensions where they are, a Pad by nothing, a Slice
+ * of everything.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/look.h"
 #include "graph/pass.h"
 
 static bool keeps_order(const mp_vertex *v) {
@@ -24,6 +26,42 @@ static bool is_dropout_of_inference(const mp_vertex *v) {
            (v->out_count < 2 || v->out[1] == MP_NO_VALUE);
 }
 
+static bool pads_nothing(const mp_graph *graph, const mp_vertex *v) {
+    int64_t pads[MP_RANK_MAX];
+    int count = 0;
+    if (!mp_graph_ints(graph, v, "pads", 1, pads, &count)) {
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        if (pads[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool slices_nothing_off(const mp_graph *graph, const mp_vertex *v) {
+    int64_t start[MP_RANK_MAX], end[MP_RANK_MAX], axis[MP_RANK_MAX], step[MP_RANK_MAX];
+    int starts = 0, ends = 0, axes = 0, steps = 0;
+    const bool has_steps = mp_vertex_in(v, 4) != MP_NO_VALUE;
+    if (!mp_graph_ints(graph, v, "starts", 1, start, &starts) ||
+        !mp_graph_ints(graph, v, "ends", 2, end, &ends) ||
+        !mp_graph_ints(graph, v, "axes", 3, axis, &axes) || ends != starts || axes != starts ||
+        (has_steps && (!mp_graph_ints(graph, v, "", 4, step, &steps) || steps != starts))) {
+        return false;
+    }
+    for (int i = 0; i < starts; i++) {
+        const int64_t dim = axis[i] >= -MP_RANK_MAX && axis[i] < MP_RANK_MAX
+                                ? mp_graph_dim(graph, v->in[0], (int)axis[i])
+                                : MP_DIM_UNKNOWN;
+        const bool to_end = end[i] >= INT32_MAX || (dim >= 0 && end[i] >= dim);
+        if (start[i] != 0 || !to_end || (has_steps && step[i] != 1)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool gives_what_it_gets(const mp_graph *graph, const mp_vertex *v) {
     if (v->in_count < 1 || v->in[0] == MP_NO_VALUE || v->out_count < 1 ||
         v->out[0] == MP_NO_VALUE) {
@@ -31,7 +69,9 @@ static bool gives_what_it_gets(const mp_graph *graph, const mp_vertex *v) {
     }
     return mp_vertex_is(v, "Identity") || is_dropout_of_inference(v) ||
            (mp_vertex_is(v, "Cast") && keeps_type(graph, v)) ||
-           (mp_vertex_is(v, "Transpose") && keeps_order(v));
+           (mp_vertex_is(v, "Transpose") && keeps_order(v)) ||
+           (mp_vertex_is(v, "Pad") && pads_nothing(graph, v)) ||
+           (mp_vertex_is(v, "Slice") && slices_nothing_off(graph, v));
 }
 
 mp_status mp_pass_identity(mp_graph *graph, mp_rewrites *rewrites) {

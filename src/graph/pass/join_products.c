@@ -66,7 +66,7 @@ static int keep_alike(const mp_graph *graph, projection all[SIDES]) {
         for (int i = first; i < SIDES; i++) {
             const projection *a = &all[first], *b = &all[i];
             if (a->node != MP_NO_NODE && b->node != MP_NO_NODE && a->x == b->x &&
-                a->rows == b->rows && (a->bias == MP_NO_VALUE) == (b->bias == MP_NO_VALUE) &&
+                a->rows == b->rows &&
                 graph->values[a->weights].tensor.type == graph->values[b->weights].tensor.type) {
                 alike[count++] = *b;
             }
@@ -79,22 +79,27 @@ static int keep_alike(const mp_graph *graph, projection all[SIDES]) {
     return 0;
 }
 
-/* Rows of `rows` times the columns of each, side by side. */
-static mp_status join_constants(mp_graph *graph, const int32_t *values, int count, int64_t rows,
-                                mp_shape shape, int32_t *out) {
-    const mp_dtype type = graph->values[values[0]].tensor.type;
+static const char *name_of(const mp_graph *graph, int32_t value) {
+    return value != MP_NO_VALUE ? graph->values[value].name : "";
+}
+
+/* Rows of `rows` times the columns of each, side by side; zeros for what is no value. */
+static mp_status join_constants(mp_graph *graph, const projection *all, const int32_t *values,
+                                int count, mp_shape shape, int32_t *out) {
+    const mp_dtype type = graph->values[all[0].weights].tensor.type;
+    const int64_t rows = shape.rank == 2 ? shape.dim[0] : 1;
     mp_tensor whole = {.type = type, .shape = shape};
     const size_t size = mp_dtype_size(type);
     const size_t pitch = (size_t)shape.dim[shape.rank - 1] * size;
     char name[256];
-    (void)snprintf(name, sizeof name, "%s+%s", graph->values[values[0]].name,
-                   graph->values[values[1]].name);
+    (void)snprintf(name, sizeof name, "%s+%s", name_of(graph, values[0]),
+                   name_of(graph, values[1]));
     MP_TRY(mp_graph_add_constant(graph, name, &whole, out));
     char *to = (char *)graph->values[*out].tensor.data;
     for (int i = 0; i < count; i++) {
-        const mp_tensor *part = &graph->values[values[i]].tensor;
-        const size_t width = (size_t)part->shape.dim[part->shape.rank - 1] * size;
-        for (int64_t r = 0; r < rows; r++) {
+        const size_t width = (size_t)all[i].columns * size;
+        for (int64_t r = 0; r < rows && values[i] != MP_NO_VALUE; r++) {
+            const mp_tensor *part = &graph->values[values[i]].tensor;
             memcpy(to + (size_t)r * pitch, (const char *)part->data + (size_t)r * width, width);
         }
         to += width;
@@ -108,11 +113,13 @@ static mp_status join_nodes(mp_graph *graph, const projection *all, int count, i
     int32_t in[3] = {all[0].x, MP_NO_VALUE, MP_NO_VALUE};
     int64_t columns = 0;
     int32_t first = all[0].node;
+    bool biased = false;
     char name[256] = "";
     for (int i = 0; i < count; i++) {
         const size_t used = strlen(name);
         weights[i] = all[i].weights;
         bias[i] = all[i].bias;
+        biased = biased || bias[i] != MP_NO_VALUE;
         columns += all[i].columns;
         first = all[i].node < first ? all[i].node : first;
         (void)snprintf(name + used, sizeof name - used, "%s%s", i > 0 ? "+" : "",
@@ -120,13 +127,17 @@ static mp_status join_nodes(mp_graph *graph, const projection *all, int count, i
     }
     mp_node node = graph->nodes[all[0].node].node;
     node.name = name;
+    if (biased) { /* of those that have none, too */
+        node.op = mp_op_find(MP_OWN_DOMAIN, "MatMulBias", 1);
+        node.version = 1;
+    }
     const mp_shape matrix = {.rank = 2, .dim = {all[0].rows, columns}};
     const mp_shape row = {.rank = 1, .dim = {columns}};
-    MP_TRY(join_constants(graph, weights, count, all[0].rows, matrix, &in[1]));
-    if (bias[0] != MP_NO_VALUE) {
-        MP_TRY(join_constants(graph, bias, count, 1, row, &in[2]));
+    MP_TRY(join_constants(graph, all, weights, count, matrix, &in[1]));
+    if (biased) {
+        MP_TRY(join_constants(graph, all, bias, count, row, &in[2]));
     }
-    return mp_graph_change_node(graph, first, &node, in, bias[0] != MP_NO_VALUE ? 3 : 2, &whole, 1);
+    return mp_graph_change_node(graph, first, &node, in, biased ? 3 : 2, &whole, 1);
 }
 
 static mp_status join(mp_graph *graph, int32_t attention, const projection *all, int count) {

@@ -46,50 +46,148 @@ static int32_t find_split(const mp_graph *graph, int32_t value, int64_t part[MP_
                                                                           : MP_NO_VALUE;
 }
 
-/* The same of [batch, rows, parts, heads, size] or [batch, rows, heads, parts, size]. */
-static int32_t find_gather(const mp_graph *graph, int32_t value, int64_t part[MP_PART_NUMBERS]) {
+/* ---- [batch, rows, parts, heads, size] or [batch, rows, heads, parts, size] ---- */
+
+/* One of the parts that a value of five dimensions has along an axis, which is left out. */
+typedef struct pick {
+    int32_t from;
+    int64_t axis, index;
+} pick;
+
+/* The rows that were seen last: those of Q, K and V are mostly the same. */
+typedef struct rows {
+    int32_t reshape, guard, view; /* MP_NO_NODE: none */
+} rows;
+
+static bool find_gather(const mp_graph *graph, int32_t value, pick *out) {
     const int32_t n = mp_graph_maker(graph, value, "Gather");
     const mp_vertex *gather = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
-    const int64_t axis = gather != NULL ? mp_node_int(&gather->node, "axis", 0) : 0;
-    const int32_t r = gather != NULL ? mp_graph_maker(graph, gather->in[0], "Reshape") : MP_NO_NODE;
     int64_t index[MP_RANK_MAX];
     int indexes = 0;
-    if (r == MP_NO_NODE || (axis != 2 && axis != 3) ||
-        mp_graph_rank(graph, graph->nodes[n].in[0]) != 5 ||
-        mp_graph_rank(graph, gather->in[1]) != 0 ||
+    if (gather == NULL || mp_graph_rank(graph, gather->in[1]) != 0 ||
         !mp_graph_ints(graph, gather, "", 1, index, &indexes) || indexes != 1) {
-        return MP_NO_VALUE;
+        return false;
     }
-    const int32_t whole = graph->nodes[r].in[0], shape = graph->nodes[r].in[1];
-    int64_t dim[5];
-    for (int d = 0; d < 5; d++) {
-        dim[d] = mp_graph_entry(graph, shape, d);
-    }
-    const int64_t count = dim[axis], heads = dim[axis == 2 ? 3 : 2], size = dim[4];
-    if (dim[0] != 0 || dim[1] != 0 || mp_node_int(&graph->nodes[r].node, "allowzero", 0) != 0 ||
-        count <= 0 || heads <= 0 || size <= 0 || heads > INT32_MAX / size ||
-        count > INT32_MAX / (heads * size) || mp_graph_rank(graph, whole) != 3) {
-        return MP_NO_VALUE;
-    }
-    const int64_t at = index[0] < 0 ? index[0] + count : index[0];
-    if (at < 0 || at >= count) {
-        return MP_NO_VALUE;
-    }
-    part[0] = at * size * (axis == 2 ? heads : 1);
-    part[1] = heads;
-    part[2] = size;
-    part[3] = size * (axis == 2 ? 1 : count);
-    return whole;
+    *out = (pick){gather->in[0], mp_node_int(&gather->node, "axis", 0), index[0]};
+    return true;
 }
 
-static mp_status read_side(mp_graph *graph, int32_t n, int i, mp_rewrites *rewrites) {
+/* All parts of a Split, each of length 1. */
+static bool find_squeeze(const mp_graph *graph, int32_t value, pick *out) {
+    const int32_t n = mp_graph_maker(graph, value, "Squeeze");
+    const int32_t piece = n != MP_NO_NODE ? graph->nodes[n].in[0] : MP_NO_VALUE;
+    const int32_t s = mp_graph_maker(graph, piece, "Split");
+    const mp_vertex *split = s != MP_NO_NODE ? &graph->nodes[s] : NULL;
+    int64_t axes[MP_RANK_MAX], sizes[MP_RANK_MAX];
+    int count = 0, listed = 0;
+    if (split == NULL || !mp_graph_ints(graph, &graph->nodes[n], "axes", 1, axes, &count) ||
+        count != 1 || axes[0] != mp_node_int(&split->node, "axis", 0) ||
+        (mp_vertex_in(split, 1) != MP_NO_VALUE &&
+         !mp_graph_ints(graph, split, "split", 1, sizes, &listed))) {
+        return false;
+    }
+    *out = (pick){split->in[0], axes[0], 0};
+    for (int i = 0; i < listed; i++) {
+        if (sizes[i] != 1) {
+            return false;
+        }
+    }
+    while (out->index < split->out_count && split->out[out->index] != piece) {
+        out->index++;
+    }
+    return mp_graph_rank(graph, split->in[0]) == 5 &&
+           mp_graph_dim(graph, split->in[0], (int)axes[0]) == split->out_count;
+}
+
+/* The Reshape that makes what parts are picked of; its shape has `dim`, of which the first two are
+ * 0 or -1 where they are said so. */
+static int32_t find_whole(const mp_graph *graph, const pick *from, int64_t dim[5]) {
+    const int32_t r = mp_graph_maker(graph, from->from, "Reshape");
+    if (r == MP_NO_NODE || graph->nodes[r].in_count != 2 || (from->axis != 2 && from->axis != 3) ||
+        mp_graph_rank(graph, from->from) != 5 ||
+        mp_node_int(&graph->nodes[r].node, "allowzero", 0) != 0) {
+        return MP_NO_NODE;
+    }
+    for (int d = 0; d < 5; d++) {
+        dim[d] = mp_graph_entry(graph, graph->nodes[r].in[1], d);
+    }
+    const int64_t count = dim[from->axis], heads = dim[from->axis == 2 ? 3 : 2], size = dim[4];
+    return count > 0 && heads > 0 && size > 0 && heads <= INT32_MAX / size &&
+                   count <= INT32_MAX / (heads * size) && from->index >= -count &&
+                   from->index < count
+               ? r
+               : MP_NO_NODE;
+}
+
+/* Whether both dimensions before the parts are those of what the Reshape reads. */
+static bool keeps_rows(const mp_graph *graph, const mp_vertex *reshape, const int64_t *dim) {
+    bool kept = mp_graph_rank(graph, reshape->in[0]) == 3;
+    for (int d = 0; d < 2; d++) {
+        kept = kept &&
+               (dim[d] == 0 || (dim[d] > 0 && dim[d] == mp_graph_dim(graph, reshape->in[0], d)) ||
+                mp_graph_entry_is(graph, reshape->in[1], d, reshape->in[0], d));
+    }
+    return kept;
+}
+
+/* [batch, rows, all parts], seen so in the memory of what Reshape `r` reads, for node `n`. */
+static mp_status view_rows(mp_graph *graph, int32_t n, int32_t r, const int64_t *dim, int64_t width,
+                           rows *seen) {
+    const mp_vertex reshape = graph->nodes[r];
+    const int64_t shape[] = {dim[0], dim[1], width};
+    const mp_tensor list = {
+        .type = MP_I64, .shape = {.rank = 1, .dim = {3}}, .data = (mp_addr)shape};
+    mp_tensor view = {.type = mp_graph_type(graph, reshape.in[0]), .shape = {.rank = 3}};
+    int32_t in[] = {reshape.in[0], MP_NO_VALUE};
+    if (seen->reshape == r && seen->guard == graph->nodes[n].guard) {
+        return MP_OK;
+    }
+    for (int d = 0; d < 2; d++) {
+        view.shape.dim[d] = mp_graph_dim(graph, reshape.out[0], d);
+    }
+    view.shape.dim[2] = width;
+    *seen = (rows){.reshape = r, .guard = graph->nodes[n].guard};
+    MP_TRY(mp_graph_add_constant(graph, "", &list, &in[1]));
+    MP_TRY(mp_graph_add_value(graph, graph->values[in[0]].name, &view, &seen->view));
+    MP_TRY(mp_graph_add_node(graph, &reshape.node, in, 2, &seen->view, 1));
+    graph->nodes[graph->node_count - 1].guard = seen->guard;
+    return MP_OK;
+}
+
+static mp_status read_pick(mp_graph *graph, int32_t n, int i, const pick *from, rows *seen,
+                           mp_rewrites *rewrites) {
+    int64_t dim[5];
+    const int32_t r = find_whole(graph, from, dim);
+    const bool kept = r != MP_NO_NODE && keeps_rows(graph, &graph->nodes[r], dim);
+    if (r == MP_NO_NODE || (!kept && dim[0] < 0 && dim[1] < 0) || !mp_rewrite_allowed(rewrites)) {
+        return MP_OK;
+    }
+    const int64_t count = dim[from->axis], heads = dim[from->axis == 2 ? 3 : 2], size = dim[4];
+    const int64_t at = from->index < 0 ? from->index + count : from->index;
+    const int64_t part[] = {at * size * (from->axis == 2 ? heads : 1), heads, size,
+                            size * (from->axis == 2 ? 1 : count)};
+    const int32_t value = graph->nodes[n].in[i];
+    int32_t whole = graph->nodes[r].in[0];
+    if (!kept) {
+        MP_TRY(view_rows(graph, n, r, dim, count * heads * size, seen));
+        whole = seen->view;
+    }
+    MP_TRY(mp_side_set_part(graph, n, i, whole, part));
+    mp_graph_drop_unread(graph, value);
+    return MP_OK;
+}
+
+static mp_status read_side(mp_graph *graph, int32_t n, int i, rows *seen, mp_rewrites *rewrites) {
     int64_t part[MP_PART_NUMBERS];
+    pick from;
     const int32_t value = graph->nodes[n].in[i];
     if (!mp_side_is_turned(graph, &graph->nodes[n], i)) {
         return MP_OK;
     }
-    const int32_t split = find_split(graph, value, part);
-    const int32_t whole = split != MP_NO_VALUE ? split : find_gather(graph, value, part);
+    if (find_gather(graph, value, &from) || find_squeeze(graph, value, &from)) {
+        return read_pick(graph, n, i, &from, seen, rewrites);
+    }
+    const int32_t whole = find_split(graph, value, part);
     if (whole == MP_NO_VALUE || !mp_rewrite_allowed(rewrites)) {
         return MP_OK;
     }
@@ -99,10 +197,16 @@ static mp_status read_side(mp_graph *graph, int32_t n, int i, mp_rewrites *rewri
 }
 
 mp_status mp_pass_read_parts(mp_graph *graph, mp_rewrites *rewrites) {
-    for (int32_t n = 0; n < graph->node_count; n++) {
+    const int32_t count = graph->node_count;
+    rows seen = {.reshape = MP_NO_NODE};
+    for (int32_t n = 0; n < count; n++) {
         for (int i = 0; i < 3 && mp_vertex_is_own(&graph->nodes[n], "Attention"); i++) {
-            MP_TRY(read_side(graph, n, i, rewrites));
+            MP_TRY(read_side(graph, n, i, &seen, rewrites));
         }
     }
-    return MP_OK;
+    if (graph->node_count == count) {
+        return MP_OK;
+    }
+    mp_graph_compact(graph);
+    return mp_graph_sort(graph);
 }

@@ -84,6 +84,31 @@ typedef struct mp_band_args {
     k_layout layout;   /* view 0: the number of the diagonal */
 } mp_band_args;
 
+enum { K_PIXEL_BYTES = 16 };
+
+/* out[n][i] = x[n][0..channels)[i], and zeros up to K_PIXEL_BYTES */
+typedef struct mp_pad_channels_args {
+    const void *x;
+    void *out;
+    int64_t count; /* of pixels */
+    int64_t channels;
+    int64_t stride;  /* between channels of x */
+    k_layout layout; /* of n, i; view 0: channel 0 of x */
+} mp_pad_channels_args;
+
+enum { K_ROLLED = 2 }; /* dimensions along which elements move */
+
+/* out[.., a, .., b, ..] = x[.., (a + start[0]) % dim[0], .., (b + start[1]) % dim[1], ..]; of one
+ * dimension alone the other is 1. */
+typedef struct mp_roll_args {
+    const void *x;
+    void *out;
+    int64_t count;
+    int64_t start[K_ROLLED]; /* less than dim */
+    int64_t dim[K_ROLLED], stride[K_ROLLED];
+    k_layout layout; /* of out; view 0: x but for these dimensions, views behind it: a and b */
+} mp_roll_args;
+
 /* The first lengths[b] steps of time are read from the last to the first. */
 typedef struct mp_reverse_args {
     const void *x;

@@ -1,0 +1,108 @@
+/* unflatten.c - a Gemm of rows that were [batch, rows, elements] before is a product of these.
+ *
+ *     Reshape to [batch * rows, elements] --> Gemm --> Reshape to anything
+ *
+ * ONNX Runtime makes that of a MatMul and an Add where shapes are known. What later passes look for
+ * stands between the two in other models, and nothing does here.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/look.h"
+#include "graph/pass.h"
+
+enum { RANK = 3 };
+
+static const mp_tensor *constant_at(const mp_graph *graph, const mp_vertex *v, int i, int rank) {
+    const int32_t value = mp_vertex_in(v, i);
+    const mp_value *x = value != MP_NO_VALUE ? &graph->values[value] : NULL;
+    return x != NULL && x->is_constant && x->tensor.shape.rank == rank ? &x->tensor : NULL;
+}
+
+/* Of a constant matrix as it is and a constant row. */
+static bool is_wanted(const mp_graph *graph, const mp_vertex *v) {
+    const mp_tensor *matrix = mp_vertex_is(v, "Gemm") ? constant_at(graph, v, 1, 2) : NULL;
+    const mp_tensor *row = matrix != NULL ? constant_at(graph, v, 2, 1) : NULL;
+    return row != NULL && row->type == matrix->type && row->shape.dim[0] == matrix->shape.dim[1] &&
+           mp_node_int(&v->node, "transA", 0) == 0 && mp_node_int(&v->node, "transB", 0) == 0 &&
+           mp_node_float(&v->node, "alpha", 1) == 1 && mp_node_float(&v->node, "beta", 1) == 1;
+}
+
+/* What is seen as rows of so many elements, if it has them in three dimensions. */
+static int32_t before_rows(const mp_graph *graph, int32_t rows, int64_t elements) {
+    const int32_t n = mp_graph_maker(graph, rows, "Reshape");
+    const int32_t x = n != MP_NO_NODE ? graph->nodes[n].in[0] : MP_NO_VALUE;
+    return x != MP_NO_VALUE && mp_graph_rank(graph, x) == RANK &&
+                   mp_graph_dim(graph, x, RANK - 1) == elements
+               ? x
+               : MP_NO_VALUE;
+}
+
+/* Whether a Reshape gives the same whatever the dimensions of what it reads are. */
+static bool asks_for_no_dimension(const mp_graph *graph, const mp_vertex *reshape) {
+    int64_t shape[MP_RANK_MAX];
+    int count = 0;
+    if (!mp_graph_ints(graph, reshape, "shape", 1, shape, &count)) {
+        return false;
+    }
+    for (int d = 0; d < count; d++) {
+        if (shape[d] == 0) {
+            return false;
+        }
+    }
+    return count > 0;
+}
+
+/* Whether the Reshape gives x its other dimensions back. */
+static bool gives_back(const mp_graph *graph, const mp_vertex *reshape, int32_t x,
+                       int64_t columns) {
+    const int32_t y = reshape->out[0];
+    bool same = mp_graph_rank(graph, y) == RANK && mp_graph_dim(graph, y, RANK - 1) == columns;
+    for (int d = 0; d < RANK - 1 && same; d++) {
+        const int64_t dim = mp_graph_dim(graph, x, d);
+        same = dim >= 0 && dim == mp_graph_dim(graph, y, d);
+    }
+    return same;
+}
+
+static mp_status rewrite(mp_graph *graph, int32_t n, int32_t behind, int32_t x) {
+    const mp_vertex gemm = graph->nodes[n];
+    const mp_vertex reshape = graph->nodes[behind];
+    const int64_t columns = graph->values[gemm.in[1]].tensor.shape.dim[1];
+    const bool goes = gives_back(graph, &reshape, x, columns);
+    const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "MatMulBias", 1),
+                          .version = 1,
+                          .name = gemm.node.name,
+                          .options = gemm.node.options};
+    const int32_t in[] = {x, gemm.in[1], gemm.in[2]};
+    int32_t out = reshape.out[0];
+    if (!goes) {
+        mp_tensor tensor = {.type = mp_graph_type(graph, gemm.in[1]), .shape = {.rank = RANK}};
+        for (int d = 0; d < RANK; d++) {
+            tensor.shape.dim[d] = d < RANK - 1 ? mp_graph_dim(graph, x, d) : columns;
+        }
+        MP_TRY(mp_graph_add_value(graph, graph->values[gemm.out[0]].name, &tensor, &out));
+        const int32_t again[] = {out, reshape.in[1]};
+        MP_TRY(mp_graph_change_node(graph, behind, &reshape.node, again, 2, reshape.out, 1));
+    } else {
+        mp_graph_remove_node(graph, behind);
+    }
+    MP_TRY(mp_graph_change_node(graph, n, &node, in, 3, &out, 1));
+    mp_graph_drop_unread(graph, gemm.in[0]);
+    return MP_OK;
+}
+
+mp_status mp_pass_unflatten(mp_graph *graph, mp_rewrites *rewrites) {
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const mp_vertex *v = &graph->nodes[n];
+        if (!is_wanted(graph, v)) {
+            continue;
+        }
+        const int64_t elements = graph->values[v->in[1]].tensor.shape.dim[0];
+        const int32_t x = before_rows(graph, v->in[0], elements);
+        const int32_t behind =
+            x != MP_NO_VALUE ? mp_graph_reader(graph, v->out[0], "Reshape") : MP_NO_NODE;
+        if (behind != MP_NO_NODE && graph->nodes[behind].in_count == 2 &&
+            asks_for_no_dimension(graph, &graph->nodes[behind]) && mp_rewrite_allowed(rewrites)) {
+            MP_TRY(rewrite(graph, n, behind, x));
+        }
+    }
+    return MP_OK;
+}

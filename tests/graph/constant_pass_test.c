@@ -1,0 +1,72 @@
+/* constant_pass_test.c - what follows from constants is computed before anything runs.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass_kit.h"
+#include "graph/pass_run.h"
+
+TEST(graph_pass_fold) {
+    check("-refold",
+          "input x f32[2,2]\nconst a f32[2] = 1 2\nconst b f32[2,1] = 10 20\n"
+          "c = Add-14 (a, b)\nd = Transpose-13 (c) perm=[1,0]\ny = Mul-14 (x, d)\noutput y\n",
+          "input x f32[2,2]\nconst d f32[2,2] = 11 21 12 22\ny = Mul-14 (x, d)\noutput y\n", 2);
+    /* several outputs; a table by constant indices */
+    check("-refold",
+          "input x f32[3]\nconst t f32[4,2] = 0 1 2 3 4 5 6 7\nconst i i64[3] = 3 0 -1\n"
+          "const n i64[] = 0\ng = Gather-13 (t, i) axis=0\na, b = Split-13 (g) axis=1\n"
+          "s = Squeeze-13 (b)\ny = Add-14 (x, s)\noutput y\noutput a\n",
+          "input x f32[3]\nconst g f32[3,2] = 6 7 0 1 6 7\n"
+          "a, b = Split-13 (g) axis=1\ns = Squeeze-13 (b)\ny = Add-14 (x, s)\noutput y\noutput a\n",
+          1);
+    /* an output of the graph; too large; what is dequantized; what fails; random numbers */
+    LEFT_ALONE("-refold", "const a f32[2] = 1 2\nb = Neg-13 (a)\noutput b\n");
+    LEFT_ALONE("-refold", "input x f32[1]\nconst a f32[1] = 1\nconst s i64[2] = 2048 2048\n"
+                          "b = Expand-13 (a, s)\ny = Add-14 (x, b)\noutput y\n");
+    LEFT_ALONE("-refold", "input x f32[2]\nconst q i8[2]\nconst s f32[] = 2\n"
+                          "b = DequantizeLinear-13 (q, s)\ny = Add-14 (x, b)\noutput y\n");
+    LEFT_ALONE("-refold", "input x f32[4]\nconst a f32[4] = 1 2 3 4\nconst s i64[1] = 3\n"
+                          "b = Reshape-14 (a, s)\ny = Add-14 (x, b)\noutput y\n");
+    LEFT_ALONE("-refold", "input x f32[4]\nconst a f32[4] = 1 2 3 4\n"
+                          "b = RandomNormalLike-1 (a)\ny = Add-14 (x, b)\noutput y\n");
+}
+
+TEST(graph_pass_constant_norm) {
+    check(NULL,
+          "input x f16[?,2,?,?]\nconst s f16[2] = 2 1\nconst b f16[2] = 1 0\n"
+          "const m f16[2] = 3 1\nconst v f16[2] = 3 0\n"
+          "n = BatchNormalization-15 (x, s, b, m, v) \"norm\" epsilon=1f\n"
+          "y = Relu-14 (n)\noutput y\n",
+          "input x f16[?,2,?,?]\nconst s#7 f32[2,1,1] = 1 1\nconst b#8 f32[2,1,1] = -2 -1\n"
+          "n = millpond.Affine-1 (x, s#7, b#8) \"norm\"\ny = Relu-14 (n)\noutput y\n",
+          1);
+    check(NULL,
+          "input x f64[?,1]\nconst s f32[1] = 3\nconst b f32[1] = 1\nconst m f64[1] = 2\n"
+          "const v f64[1] = 8\ny = BatchNormalization-15 (x, s, b, m, v) epsilon=1f\noutput y\n",
+          "input x f64[?,1]\nconst s#6 f64[1] = 1\nconst b#7 f64[1] = -1\n"
+          "y = millpond.Affine-1 (x, s#6, b#7)\noutput y\n",
+          1);
+    /* no rank, other channels, no constants, training */
+    LEFT_ALONE(NULL, "input x f32[...]\nconst s f32[2] = 2 1\n"
+                     "y = BatchNormalization-15 (x, s, s, s, s)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[?,3]\nconst s f32[2] = 2 1\n"
+                     "y = BatchNormalization-15 (x, s, s, s, s)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[?,2]\ninput b f32[2]\nconst s f32[2] = 2 1\n"
+                     "y = BatchNormalization-15 (x, s, b, s, s)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[?,2]\nconst s f32[2] = 2 1\n"
+                     "y = BatchNormalization-15 (x, s, s, s, s) training_mode=1\noutput y\n");
+}
+
+DEVICE_TEST(constant_passes_keep_results) {
+    static const char *const norms =
+        "input x f32[?,2,?,?]\ninput z f16[?,2]\nconst s f32[2] = 2 1\nconst b f32[2] = 1 0\n"
+        "const m f32[2] = 0.5 -1\nconst v f32[2] = 0.25 2\n"
+        "n = BatchNormalization-9 (x, s, b, m, v)\ny = Relu-14 (n)\n"
+        "t = BatchNormalization-15 (z, s, b, m, v)\noutput y\noutput t\n";
+    static const char *const numbers =
+        "input x f32[2,2]\nconst a f32[2] = 1 2\nconst b f32[2,1] = 10 20\n"
+        "c = Add-14 (a, b)\nd = Transpose-13 (c) perm=[1,0]\ny = Mul-14 (x, d)\noutput y\n";
+    const mp_shape image[] = {SHAPE(3, 2, 5, 7), SHAPE(9, 2)};
+    const mp_shape none[] = {SHAPE(0, 2, 5, 7), SHAPE(1, 2)};
+    const mp_shape square[] = {SHAPE(2, 2)};
+    pass_check_run(device, norms, image, 2e-3, 2);
+    pass_check_run(device, norms, none, 2e-3, 2);
+    pass_check_run(device, numbers, square, 0, 2);
+}

@@ -1,0 +1,125 @@
+/* window_pass_test.c - attention within the windows of an image, which are shifted by rolling it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass_kit.h"
+#include "graph/pass_run.h"
+
+TEST(graph_pass_find_roll) {
+    check(NULL,
+          "input x f32[1,8,8,3]\nconst a i64[1] = 3\nconst e i64[1] = 9223372036854775807\n"
+          "const z i64[1] = 0\nconst n i64[1] = -2\nconst p i64[1] = 6\nconst r i64[1] = 1\n"
+          "const c i64[1] = 2\n"
+          "b = Slice-13 (x, a, e, r)\nf = Slice-13 (x, z, a, r)\n"
+          "y = Concat-13 (b, f) \"rows\" axis=1\n"
+          "g = Slice-13 (y, n, e, c)\nh = Slice-13 (y, z, p, c)\n"
+          "w = Concat-13 (g, h) \"both\" axis=-2\noutput w\n",
+          "input x f32[1,8,8,3]\n"
+          "w = millpond.Roll-1 (x) \"both\" axes=[1,2] starts=[3,-2]\noutput w\n",
+          2);
+    /* two along one axis; one that others read */
+    check(NULL,
+          "input x f32[?,?]\nconst a i64[1] = 3\nconst e i64[1] = 9223372036854775807\n"
+          "const z i64[1] = 0\nconst r i64[1] = 1\n"
+          "b = Slice-13 (x, a, e, r)\nf = Slice-13 (x, z, a, r)\ny = Concat-13 (b, f) axis=1\n"
+          "g = Slice-13 (y, a, e, r)\nh = Slice-13 (y, z, a, r)\nw = Concat-13 (g, h) axis=1\n"
+          "output w\n",
+          "input x f32[?,?]\ny = millpond.Roll-1 (x) axes=[1] starts=[3]\n"
+          "w = millpond.Roll-1 (y) axes=[1] starts=[3]\noutput w\n",
+          2);
+    /* other places, axes, values; more than is there */
+    LEFT_ALONE(NULL, "input x f32[?,?]\nconst a i64[1] = 3\nconst m i64[1] = -3\n"
+                     "const e i64[1] = 9223372036854775807\nconst z i64[1] = 0\n"
+                     "const r i64[1] = 1\nb = Slice-13 (x, a, e, r)\nf = Slice-13 (x, z, m, r)\n"
+                     "y = Concat-13 (b, f) axis=1\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[?,?]\nconst a i64[1] = 3\n"
+                     "const e i64[1] = 9223372036854775807\nconst z i64[1] = 0\n"
+                     "const r i64[1] = 1\nb = Slice-13 (x, a, e, r)\nf = Slice-13 (x, z, a, r)\n"
+                     "y = Concat-13 (b, f) axis=0\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[?,?]\ninput v f32[?,?]\nconst a i64[1] = 3\n"
+                     "const e i64[1] = 9223372036854775807\nconst z i64[1] = 0\n"
+                     "const r i64[1] = 1\nb = Slice-13 (x, a, e, r)\nf = Slice-13 (v, z, a, r)\n"
+                     "y = Concat-13 (b, f) axis=1\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[?,9]\nconst a i64[1] = 3\nconst e i64[1] = 8\n"
+                     "const z i64[1] = 0\nconst r i64[1] = 1\nb = Slice-13 (x, a, e, r)\n"
+                     "f = Slice-13 (x, z, a, r)\ny = Concat-13 (b, f) axis=1\noutput y\n");
+}
+
+#define ROLLED(type)                                                                           \
+    "input x " type                                                                            \
+    "\nconst a i64[1] = 3\nconst e i64[1] = 9223372036854775807\nconst z i64[1] = 0\n"         \
+    "const m i64[1] = -2\nconst r i64[1] = 1\nconst c i64[1] = 2\nb = Slice-13 (x, a, e, r)\n" \
+    "f = Slice-13 (x, z, a, r)\ny = Concat-13 (b, f) axis=1\ng = Slice-13 (y, m, e, c)\n"      \
+    "h = Slice-13 (y, z, m, c)\nw = Concat-13 (g, h) axis=2\noutput w\n"
+
+DEVICE_TEST(find_roll_keeps_results) {
+    const mp_shape four[] = {SHAPE(3, 5, 7, 2)};
+    const mp_shape wide[] = {SHAPE(2, 4, 4, 24)};
+    const mp_shape small[] = {SHAPE(2, 2, 1, 3)}; /* starts beyond what is there */
+    const mp_shape three[] = {SHAPE(3, 5, 7)};
+    const mp_shape none[] = {SHAPE(3, 0, 7, 2)};
+    pass_check_run(device, ROLLED("f32[?,?,?,?]"), four, 0, 2);
+    pass_check_run(device, ROLLED("f16[?,?,?,?]"), wide, 0, 2);
+    pass_check_run(device, ROLLED("f16[?,?,?,?]"), small, 0, 2);
+    pass_check_run(device, ROLLED("f64[?,?,?]"), three, 0, 2);
+    pass_check_run(device, ROLLED("bool[?,?,?,?]"), four, 0, 2);
+    pass_check_run(device, ROLLED("f32[?,?,?,?]"), none, 0, 2);
+}
+
+TEST(graph_pass_identity_of_what_is_left_as_it_is) {
+    check(NULL,
+          "input x f32[2,6]\nconst n i64[4] = 0 0 0 0\nconst z i64[2] = 0 0\n"
+          "const e i64[2] = 9 6\nconst r i64[2] = 0 -1\na = Pad-13 (x, n)\n"
+          "b = Slice-13 (a, z, e, r)\ny = Relu-14 (b)\noutput y\n",
+          "input x f32[2,6]\ny = Relu-14 (x)\noutput y\n", 2);
+    LEFT_ALONE(NULL, "input x f32[2,6]\nconst n i64[4] = 0 0 1 0\na = Pad-13 (x, n)\n"
+                     "y = Relu-14 (a)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[2,?]\nconst z i64[1] = 0\nconst e i64[1] = 6\n"
+                     "const r i64[1] = 1\na = Slice-13 (x, z, e, r)\ny = Relu-14 (a)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[2,6]\nconst z i64[1] = 0\nconst e i64[1] = 6\n"
+                     "const r i64[1] = 1\nconst s i64[1] = 2\na = Slice-13 (x, z, e, r, s)\n"
+                     "y = Relu-14 (a)\noutput y\n");
+}
+
+TEST(graph_pass_window_mask) {
+    check(NULL,
+          "input s f32[2,3,4,4]\nconst m f32[1,2,1,4,4]\nconst wide i64[5] = 1 2 3 4 4\n"
+          "const four i64[4] = -1 3 4 4\nw = Reshape-14 (s, wide)\na = Add-14 (w, m) \"mask\"\n"
+          "b = Reshape-14 (a, four)\ny = Softmax-13 (b) axis=-1\noutput y\n",
+          "input s f32[2,3,4,4]\nconst m f32[1,2,1,4,4]\nconst #8 i64[4] = 2 1 4 4\n"
+          "mask = Reshape-13 (m, #8) \"mask\"\nb = Add-14 (s, mask) \"mask\"\n"
+          "y = Softmax-13 (b) axis=-1\noutput y\n",
+          1);
+    check("-fold",
+          "input s f32[4,3,4,4]\ninput m f32[2,1,4,4]\nconst wide i64[5] = 2 2 3 4 4\n"
+          "const four i64[4] = 4 3 4 4\nw = Reshape-14 (s, wide)\na = Add-14 (m, w) \"mask\"\n"
+          "b = Reshape-14 (a, four)\ny = Softmax-13 (b) axis=-1\noutput y\n",
+          "input s f32[4,3,4,4]\ninput m f32[2,1,4,4]\nconst #8 i64[5] = 2 2 1 4 4\n"
+          "const #10 i64[4] = 4 1 4 4\nmask = Expand-13 (m, #8) \"mask\"\n"
+          "mask#11 = Reshape-13 (mask, #10) \"mask\"\nb = Add-14 (s, mask#11) \"mask\"\n"
+          "y = Softmax-13 (b) axis=-1\noutput y\n",
+          1);
+    /* a batch that is not known; another mask for each image; other scores behind; read elsewhere
+     */
+    LEFT_ALONE(NULL,
+               "input s f32[?,3,4,4]\nconst m f32[1,2,1,4,4]\nconst wide i64[5] = -1 2 3 4 4\n"
+               "const four i64[4] = -1 3 4 4\nw = Reshape-14 (s, wide)\na = Add-14 (w, m)\n"
+               "b = Reshape-14 (a, four)\ny = Softmax-13 (b) axis=-1\noutput y\n");
+    LEFT_ALONE(NULL, "input s f32[4,3,4,4]\nconst m f32[2,2,1,4,4]\nconst wide i64[5] = 2 2 3 4 4\n"
+                     "const four i64[4] = -1 3 4 4\nw = Reshape-14 (s, wide)\na = Add-14 (w, m)\n"
+                     "b = Reshape-14 (a, four)\ny = Softmax-13 (b) axis=-1\noutput y\n");
+    LEFT_ALONE(NULL, "input s f32[4,3,4,4]\nconst m f32[1,2,1,4,4]\nconst wide i64[5] = 2 2 3 4 4\n"
+                     "const four i64[4] = -1 4 3 4\nw = Reshape-14 (s, wide)\na = Add-14 (w, m)\n"
+                     "b = Reshape-14 (a, four)\ny = Softmax-13 (b) axis=-1\noutput y\n");
+    LEFT_ALONE(NULL, "input s f32[4,3,4,4]\nconst m f32[1,2,1,4,4]\nconst wide i64[5] = 2 2 3 4 4\n"
+                     "const four i64[4] = -1 3 4 4\nw = Reshape-14 (s, wide)\na = Add-14 (w, m)\n"
+                     "b = Reshape-14 (a, four)\ny = Softmax-13 (b) axis=-1\noutput y\noutput a\n");
+}
+
+DEVICE_TEST(window_mask_keeps_results) {
+    static const char *const text =
+        "input s f32[4,3,4,5]\nconst m f32[2,1,4,5]\nconst zero i64[1] = 0\n"
+        "const wide i64[5] = 2 2 3 4 5\nconst four i64[4] = -1 3 4 5\n"
+        "u = Unsqueeze-13 (m, zero)\nw = Reshape-14 (s, wide)\na = Add-14 (w, u) \"mask\"\n"
+        "b = Reshape-14 (a, four)\ny = Softmax-13 (b) axis=-1\noutput y\n";
+    const mp_shape in[] = {SHAPE(4, 3, 4, 5)};
+    pass_check_run(device, text, in, 1e-6, 2);
+}
