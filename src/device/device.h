@@ -45,6 +45,8 @@ typedef struct mp_device_info {
     int warp;            /* lanes that run in step; 1 on the host device */
     uint32_t block_lanes_max;
     size_t shared_bytes_max; /* dynamic shared memory of a block */
+    int cluster_blocks_max;  /* that a launch may have meet as a cluster; 0: none */
+    bool grids_meet; /* all blocks of a launch may: one for each multiprocessor is possible */
     size_t memory_bytes;
     bool notes; /* note() has an effect: an emulated device that looks for breaches */
 } mp_device_info;
@@ -87,7 +89,11 @@ typedef struct mp_grid {
     uint32_t blocks_y; /* 0 means 1 */
     uint32_t lanes;    /* of a block, at least 1 */
     uint32_t shared_bytes;
+    uint32_t meets; /* neighbours that wait for one another: none below 2; or MP_MEETS_ALL */
 } mp_grid;
+
+/* All blocks are there at once. The launch fails where they do not fit. */
+#define MP_MEETS_ALL UINT32_MAX
 
 typedef void mp_host_call(void *context);
 

@@ -92,6 +92,20 @@ static int attribute(const cuda_device *device, CUdevice_attribute which) {
     return mp__cu.device_attribute(&value, which, device->handle) == CUDA_SUCCESS ? value : 0;
 }
 
+/* Every GPU with clusters has them of 8 blocks, unless it is a small part of one; whole ones for
+ * data centres have them of 16. */
+static int cluster_blocks_max(const cuda_device *device) {
+    enum { WHOLE = 100, SMALL = 32 }; /* multiprocessors */
+    const mp_device_info *info = &device->base.info;
+    const bool large = info->arch == 90 || info->arch == 100 || info->arch == 103;
+    if (attribute(device, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 0 ||
+        info->multiprocessors < SMALL) {
+        return 0;
+    }
+    return large && info->multiprocessors >= WHOLE ? 2 * CUDA_CLUSTER_PORTABLE
+                                                   : CUDA_CLUSTER_PORTABLE;
+}
+
 static void info_fill(cuda_device *device) {
     mp_device_info *info = &device->base.info;
     const int version = mp__cuda_driver_version();
@@ -115,6 +129,8 @@ static void info_fill(cuda_device *device) {
     info->block_lanes_max = (uint32_t)attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
     info->shared_bytes_max =
         (size_t)attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    info->cluster_blocks_max = cluster_blocks_max(device);
+    info->grids_meet = attribute(device, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) != 0;
     (void)mp__cu.device_memory(&info->memory_bytes, device->handle);
 }
 

@@ -36,6 +36,14 @@ static CUresult shared_open(const cuda_device *device, CUfunction function) {
     return mp__cu.function_set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, room);
 }
 
+/* Lets the kernel be launched in clusters of more blocks than every GPU has, where this one has. */
+static CUresult cluster_open(const cuda_device *device, CUfunction function) {
+    return device->base.info.cluster_blocks_max <= CUDA_CLUSTER_PORTABLE
+               ? CUDA_SUCCESS
+               : mp__cu.function_set(function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+                                     1);
+}
+
 static size_t args_size_of(CUfunction function) {
     size_t offset = 0;
     size_t size = 0;
@@ -65,6 +73,9 @@ static mp_status library_open(const cuda_device *device, cuda_kernel *kernel,
     if (result == CUDA_SUCCESS) {
         call = "cuFuncSetAttribute";
         result = shared_open(device, function);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = cluster_open(device, function);
     }
     if (result == CUDA_SUCCESS) {
         kernel->args_size = args_size_of(function);
@@ -202,9 +213,29 @@ static mp_status launch_fail(const cuda_device *device, CUresult result, const c
                     mp_error_message());
 }
 
+/* How the blocks meet; the number of attributes. A cooperative launch is brought up when the kernel
+ * before has ended: its blocks must not wait for others that hold the room of the rest. */
+static __attribute__((noinline, cold)) unsigned meeting(mp_grid grid, CUlaunchAttribute *out,
+                                                        unsigned early) {
+    if (grid.meets == MP_MEETS_ALL) {
+        out[0] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+        return 1;
+    }
+    out[early] = (CUlaunchAttribute){
+        .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        .value.clusterDim = {.x = grid.meets, .y = 1, .z = 1},
+    };
+    return early + 1;
+}
+
 static CUresult launch(const cuda_kernel *code, CUstream stream, mp_grid grid, const void *args) {
-    CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                               .value.programmaticStreamSerializationAllowed = 1};
+    CUlaunchAttribute attributes[2];
+    unsigned count = code->early ? 1 : 0;
+    attributes[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attributes[0].value.programmaticStreamSerializationAllowed = 1;
+    if (__builtin_expect(grid.meets > 1, 0)) {
+        count = meeting(grid, attributes, count);
+    }
     const CUlaunchConfig config = {
         .gridDimX = grid.blocks,
         .gridDimY = grid.blocks_y != 0 ? grid.blocks_y : 1,
@@ -214,8 +245,8 @@ static CUresult launch(const cuda_kernel *code, CUstream stream, mp_grid grid, c
         .blockDimZ = 1,
         .sharedMemBytes = grid.shared_bytes,
         .hStream = stream,
-        .attrs = &early,
-        .numAttrs = code->early ? 1 : 0,
+        .attrs = attributes,
+        .numAttrs = count,
     };
     /* The driver only reads the arguments, but takes them as `void **`. */
     void *parameters[] = {(void *)(uintptr_t)args};

@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 
 enum { CUDA_HANDLES_KEPT = 32, CUDA_DEVICES_MAX = 64 };
+enum { CUDA_CLUSTER_PORTABLE = 8 /* blocks of a cluster, on every GPU that has clusters */ };
 
 /* Handles of cuBLASLt or cuDNN that nobody is using. A handle serves one call at a time and
  * remembers a stream, so each stream that needs one has its own from its first call on (calls on

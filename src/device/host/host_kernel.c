@@ -110,6 +110,12 @@ static mp_status check_grid(const mp_kernel *kernel, mp_grid grid) {
             kernel->image->name, grid.blocks, grid.lanes, grid.shared_bytes, HOST_LANES_MAX,
             HOST_SHARED_BYTES_MAX);
     }
+    if (grid.meets > 1) {
+        return MP_FAIL(UNSUPPORTED,
+                       "launch of %s with blocks that wait for one another; they run one after "
+                       "the other here",
+                       kernel->image->name);
+    }
     return MP_OK;
 }
 

@@ -74,6 +74,35 @@ typedef struct mp_recurrent_args {
     k_cell cell;
 } mp_recurrent_args;
 
+/* ---- all steps in one launch, by groups of blocks that meet ---- */
+
+typedef enum k_recurrent_meet {
+    K_MEET_ALONE,   /* a group is one block */
+    K_MEET_CLUSTER, /* a cluster: states go to the shared memory of each of its blocks */
+    K_MEET_GRID     /* blocks of a grid that are all there at once: states go through `state` */
+} k_recurrent_meet;
+
+/* What a warp has of R at a time: `K_TASK_WORDS` words in each lane, of K_TASK_VALUES / gates
+ * tasks. A task is the rows of all gates of one unit over K_TASK_BYTES of their columns. */
+enum { K_TASK_VALUES = 16, K_TASK_WORDS = 4, K_TASK_BYTES = 32 * K_TASK_WORDS * 4 };
+
+/* A group has a direction and some entries; its blocks share the units. */
+typedef struct mp_recurrent_group_args {
+    const void *recurrence; /* [D][G * H][H] */
+    void *state;            /* of K_MEET_GRID: float [3][groups][rows][H] */
+    void *arrived;          /* of K_MEET_GRID: uint32_t [groups], zeros */
+    int64_t entry_groups;   /* of a direction */
+    int32_t meet;           /* k_recurrent_meet */
+    int32_t blocks;         /* of a group */
+    int32_t rows;           /* entries of a group, at most */
+    int32_t units;          /* of a block, at most */
+    int32_t pieces;         /* tasks of a unit */
+    int32_t tasks;          /* of a block, filled up to whole warps */
+    int32_t shared_tasks;   /* how many of them lie in shared memory, unless registers keep all */
+    int32_t wide;           /* rows of `recurrence` may be read four elements at a time */
+    k_cell cell;
+} mp_recurrent_group_args;
+
 typedef enum k_cell_phase {
     K_PHASE_ALL,
     K_PHASE_GATES, /* GRU that resets before the product: update and reset */

@@ -1,0 +1,88 @@
+/* meet.h - blocks that wait for one another: those of a cluster, or a group among the blocks of a
+ * cooperative launch. All lanes of all these blocks arrive, and then wait; between the two is time
+ * for what concerns nobody else. A group of one block meets at __syncthreads(), on the emulated
+ * device every group.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_MEET_H
+#define MP_KERNEL_MEET_H
+
+#include "kernel/core/prelude.h"
+
+#if K_HOST || __CUDA_ARCH__ < 900
+
+K_FN void k_cluster_arrive(void) {
+}
+K_FN void k_cluster_wait(void) {
+    __syncthreads();
+}
+/* The same place in the shared memory of block `block` of the cluster. */
+K_FN void k_cluster_store(float *place, int32_t block, float value) {
+    (void)block;
+    *place = value;
+}
+
+#else
+
+/* What a block stored before it arrives is seen by all after they have waited. */
+K_FN void k_cluster_arrive(void) {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+K_FN void k_cluster_wait(void) {
+    __syncwarp();
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+K_FN void k_cluster_store(float *place, int32_t block, float value) {
+    const uint32_t here = (uint32_t)__cvta_generic_to_shared(place);
+    uint32_t there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
+}
+
+#endif
+
+#if K_HOST
+
+K_FN void k_grid_arrive(uint32_t *arrived) {
+    (void)arrived;
+}
+K_FN void k_grid_wait(const uint32_t *arrived, uint32_t wanted) {
+    (void)arrived;
+    (void)wanted;
+    __syncthreads();
+}
+K_FN float k_grid_load(const float *place) {
+    return *place;
+}
+
+#else
+
+/* `arrived` counts blocks; it is 0 when the first arrives, and `wanted` is how many have then
+ * arrived in all, at this meeting and those before. */
+K_FN void k_grid_arrive(uint32_t *arrived) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        asm volatile("red.release.gpu.add.u32 [%0], 1;" ::"l"(arrived) : "memory");
+    }
+}
+K_FN void k_grid_wait(const uint32_t *arrived, uint32_t wanted) {
+    if (threadIdx.x == 0) {
+        uint32_t there;
+        do {
+            asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(there) : "l"(arrived) : "memory");
+        } while ((int32_t)(there - wanted) < 0);
+        __threadfence();
+    }
+    __syncthreads();
+}
+/* What another block stored before it arrived: not from the cache of this multiprocessor. */
+K_FN float k_grid_load(const float *place) {
+    float value;
+    asm volatile("ld.relaxed.gpu.f32 %0, [%1];" : "=f"(value) : "l"(place) : "memory");
+    return value;
+}
+
+#endif
+
+#endif
