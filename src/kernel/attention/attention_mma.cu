@@ -382,7 +382,7 @@ K_FN void mma_rule(const k_score_rule *rule, const mma_block *at, const mma_row 
 
 /* ---- softmax ---- */
 
-/* 2 to the power of what a score is above `base`, in units of e. */
+/* e to the power of what a score is above `base`. */
 K_FN float mma_power(float score, float base) {
     return k_exp2((score - base) * MMA_LOG2_E);
 }
@@ -392,8 +392,12 @@ K_FN float mma_base(float top) {
     return top == A_NONE ? 0 : top;
 }
 
-/* Scores become weights. A NaN is passed over for the maximum and stays in the sum. */
+/* Scores become weights, each by one step and a power of two. So near to the largest number that
+ * there is (a mask's lowest one in bfloat16) that step would go beyond it; there two scores are the
+ * same or worlds apart, whatever the factor. A NaN is passed over for the maximum and stays in the
+ * sum. */
 K_FN void mma_weights(float (*score)[4], mma_state *state) {
+    float shrink[2];
     K_UNROLL for (int32_t r = 0; r < 2; r++) {
         float top = state->top[r];
         K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
@@ -401,19 +405,24 @@ K_FN void mma_weights(float (*score)[4], mma_state *state) {
         }
         top = fmaxf(top, __shfl_xor_sync(MMA_ALL, top, 1));
         top = fmaxf(top, __shfl_xor_sync(MMA_ALL, top, 2));
-        const float base = mma_base(top), shrink = mma_power(state->top[r], base);
+        const float base = mma_base(top), factor = fabsf(base) < 1e38F ? MMA_LOG2_E : 0x1p-64F;
+        const float down = -base * factor;
         float sum = 0;
         K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
             K_UNROLL for (int32_t e = 2 * r; e < 2 * r + 2; e++) {
-                score[n][e] = mma_power(score[n][e], base);
+                score[n][e] = k_exp2(fmaf(score[n][e], factor, down));
                 sum += score[n][e];
             }
         }
+        shrink[r] = mma_power(state->top[r], base);
         state->top[r] = top;
-        state->total[r] = state->total[r] * shrink + sum;
+        state->total[r] = state->total[r] * shrink[r] + sum;
+    }
+    if (__any_sync(MMA_ALL, shrink[0] != 1 || shrink[1] != 1)) { /* seldom, after some tiles */
         K_UNROLL for (int32_t d = 0; d < HEAD_SIDES; d++) {
-            state->out[d][2 * r] *= shrink;
-            state->out[d][2 * r + 1] *= shrink;
+            K_UNROLL for (int32_t e = 0; e < 4; e++) {
+                state->out[d][e] *= shrink[e / 2];
+            }
         }
     }
 }
@@ -617,7 +626,7 @@ typedef struct mma_plain {
 } mma_plain;
 
 K_FN void mma_read(const T *from, int32_t size, float *out) {
-    for (int32_t d = 0; d < size; d += A_PIECE) {
+    K_ONE_COPY for (int32_t d = 0; d < size; d += A_PIECE) {
         a_load(from, d, size, 1, out + d);
     }
 }
@@ -630,7 +639,7 @@ K_FN void mma_begin(const mp_attention_args *args, const mma_block *at, int32_t 
     mma_read((const T *)args->q + at->entry * args->q_stride[0] + x->line.head * args->q_stride[1] +
                  x->line.query * args->q_stride[2],
              args->head_size, x->query);
-    for (int32_t d = 0; d < args->v_head_size; d++) {
+    K_ONE_COPY for (int32_t d = 0; d < args->v_head_size; d++) {
         x->sum[d] = 0;
     }
 }
@@ -639,7 +648,7 @@ K_FN void mma_add(const mp_attention_args *args, const mma_block *at, int64_t ke
                   const float *v, mma_plain *x) {
     const k_score_rule *rule = &args->rule;
     float dot = 0;
-    for (int32_t d = 0; d < args->head_size; d++) {
+    K_ONE_COPY for (int32_t d = 0; d < args->head_size; d++) {
         dot += x->query[d] * k[d];
     }
     const float masked = a_masked(rule, x->row.mask_row, key, a_capped(rule, dot));
@@ -647,7 +656,7 @@ K_FN void mma_add(const mp_attention_args *args, const mma_block *at, int64_t ke
     const float score = a_padded(rule, padding_row, at->entry, key, masked);
     const float top = score > x->top ? score : x->top;
     const float shrink = x->total == 0 ? 0 : expf(x->top - top), weight = a_weight(score, top);
-    for (int32_t d = 0; d < args->v_head_size; d++) {
+    K_ONE_COPY for (int32_t d = 0; d < args->v_head_size; d++) {
         x->sum[d] = x->sum[d] * shrink + weight * v[d];
     }
     x->total = x->total * shrink + weight;
@@ -658,7 +667,7 @@ K_FN void mma_end(const mp_attention_args *args, const mma_block *at, const mma_
     const float norm = mma_norm(&args->rule, x->line.head, x->top, x->total);
     T *to = (T *)args->out + at->entry * args->out_stride[0] + x->line.head * args->out_stride[1] +
             x->line.query * args->out_stride[2];
-    for (int32_t d = 0; d < args->v_head_size; d++) {
+    K_ONE_COPY for (int32_t d = 0; d < args->v_head_size; d++) {
         to[d] = T_store(x->sum[d] * norm);
     }
 }
@@ -674,19 +683,19 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
     K_BLOCK_LOOP(i, (at->row_count + TOGETHER - 1) / TOGETHER) {
         const int32_t first = (int32_t)i * TOGETHER, left = at->row_count - first;
         const int32_t count = left < TOGETHER ? left : TOGETHER;
-        for (int32_t r = 0; r < count; r++) {
+        K_ONE_COPY for (int32_t r = 0; r < count; r++) {
             mma_begin(args, at, first + r, &rows[r]);
         }
-        for (int32_t key = at->from; key < at->to; key++) {
+        K_ONE_COPY for (int32_t key = at->from; key < at->to; key++) {
             mma_read(k + key * args->k_stride[2], args->head_size, key_row);
             mma_read(v + key * args->v_stride[2], args->v_head_size, value_row);
-            for (int32_t r = 0; r < count; r++) {
+            K_ONE_COPY for (int32_t r = 0; r < count; r++) {
                 if (key >= rows[r].row.from && key < rows[r].row.to) {
                     mma_add(args, at, key, key_row, value_row, &rows[r]);
                 }
             }
         }
-        for (int32_t r = 0; r < count; r++) {
+        K_ONE_COPY for (int32_t r = 0; r < count; r++) {
             mma_end(args, at, &rows[r]);
         }
     }

@@ -267,14 +267,15 @@ static int32_t mma_head(const mp_attention *a) {
     return mma_heads[i];
 }
 
-/* Whether elements are read by 16 bytes and written by 4, and numbers of rows have 32 bits. */
+/* Whether elements are read by 16 bytes and written by 4, and rows and keys, with those that a tile
+ * has beyond the last, are numbers of 32 bits. */
 static bool can_mma(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int arch = p->device->info.arch;
     const double rows = (double)rule->group * (double)rule->rows;
     bool fits = (a->type == MP_F16 || a->type == MP_BF16) && (arch == 0 || arch >= MMA_ARCH) &&
                 rows * (double)rule->batch * (double)rule->kv_heads <= (double)INT32_MAX &&
-                is_wide(p, a) && a->out.ref.offset % 4 == 0;
+                rule->keys <= INT32_MAX / 2 && is_wide(p, a) && a->out.ref.offset % 4 == 0;
     for (int d = 0; d < 3; d++) {
         fits = fits && a->out.stride[d] % 2 == 0;
     }
