@@ -365,6 +365,24 @@ def whisper(kind, heads=2, size=16):
     return m.finish(m("Clip", y, m.constant(-most), m.constant(most)))
 
 
+def multihead(kind, heads=4, size=16, length=9):
+    """torch's MultiheadAttention of one image: rows first, Q, K and V turned to the front as one; sizes are known."""
+    m = Model(kind, opset=18)
+    width = heads * size
+    x = m.input("x", 1, length, width)
+    both = m.linear(m("Transpose", x, perm=[1, 0, 2]), width, 3 * width)
+    both = m("Unsqueeze", m("Reshape", both, m.ints(length, 1, 3, width)), m.ints(0))
+    both = m("Squeeze", m("Transpose", both, perm=[3, 1, 2, 0, 4]), m.ints(3))
+    sides = (m("Gather", both, m.constant(i, np.int64), axis=0) for i in range(3))
+    sides = (m("Transpose", m("Reshape", side, m.ints(length, heads, size)), perm=[1, 0, 2]) for side in sides)
+    q, k, v = (m("Reshape", side, m.ints(1, heads, length, size)) for side in sides)
+    root = m("Sqrt", m.constant(1 / math.sqrt(size)))
+    scores = m("MatMul", m("Mul", q, root), m("Mul", m("Transpose", k, perm=[0, 1, 3, 2]), root))
+    out = m("Transpose", m("MatMul", m("Softmax", scores, axis=-1), v), perm=[2, 0, 1, 3])
+    out = m("Gemm", m("Reshape", out, m.ints(length, width)), m.weight(width, width), m.weight(width), transB=1)
+    return m.finish(m("Add", x, m("Transpose", m("Reshape", out, m.ints(length, 1, width)), perm=[1, 0, 2])))
+
+
 def dense(kind, channels=16, growth=8):
     """Batch normalisation in front of convolutions, of all images so far."""
     m = Model(kind)

@@ -15,7 +15,7 @@ import pytest
 
 ROUNDS = 3
 ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo")
-MODELS = (*ATTENTION, "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper", "dense")
+MODELS = (*ATTENTION, "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper", "multihead", "dense")
 
 
 def fed(name, kind, batch, length):
@@ -25,8 +25,9 @@ def fed(name, kind, batch, length):
     def floats(*dims):
         return random.standard_normal(dims).astype(np.float16).astype(kind)
 
-    if name in ("swin", "whisper", "dense"):
-        return {"x": floats(*{"swin": (1, 8, 8, 32), "whisper": (1, 12, 32), "dense": (batch, 3, 5, length)}[name])}
+    dims = {"swin": (1, 8, 8, 32), "whisper": (1, 12, 32), "multihead": (1, 9, 64), "dense": (batch, 3, 5, length)}
+    if name in dims:
+        return {"x": floats(*dims[name])}
     width = {"gemma": 32, "llama": 96, "encoder_mlp": 48, "decoder_mlp": 48}.get(name, 64)
     if name == "conv_block":
         return {"x": floats(batch, 16, 5, length)}
@@ -135,3 +136,20 @@ def test_what_comes_behind_becomes_part_of_products_and_convolutions():
         assert "= Add" not in text, text
         fused = {"conv_block": r"= millpond\.(nhwc\.)?FusedConv-1", "classifier": 'activation="Relu"'}[name]
         assert len(re.findall(fused, text)) == 2, text
+
+
+def test_what_follows_from_constants_and_known_sizes_costs_nothing():
+    """No copies of heads, masks and windows of constants, batch normalisation or scales are left."""
+    left = {"swin": ("Gather", "Softmax", "Slice", "Concat", "Pad", "Where", "Sub", "Equal", "Expand"),
+            "whisper": ("Mul", "Softmax", "Transpose"), "multihead": ("Gather", "Softmax", "Mul"),
+            "dense": ("BatchNormalization",)}
+    for name, text in texts_of(list(left)):
+        for operator in left[name]:
+            assert not re.search(rf"= {operator}-", text), text
+        if name == "swin":
+            assert text.count("= millpond.Attention-1") == 2, text
+            assert text.count("= millpond.Roll-1") == 2, text
+        if name == "whisper":  # one product for Q, K and V, and the last one
+            assert text.count("MatMulBias-1 (") + text.count("Gemm-13 (") == 2, text
+        if name == "dense":
+            assert text.count("= millpond.Affine-1") == 3, text

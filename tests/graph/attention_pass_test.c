@@ -242,7 +242,7 @@ TEST(graph_pass_read_parts) {
 /* Rows of a product whose batch and rows are one dimension are seen in three. */
 TEST(graph_pass_read_parts_of_rows) {
     static const char *const out =
-        "const #15 i64[3] = -1 5 96\nx#16 = Reshape-14 (x, #15)\n"
+        "const #15 i64[3] = -1 5 96\nx#16 = Reshape-13 (x, #15) \"x\"\n"
         "y = millpond.Attention-1 (x#16, x#16, x#16)" NAME
         " k_part=[32,4,8,8] q_part=[0,4,8,8] v_part=[64,4,8,8]\noutput y\n";
     char text[512];
@@ -250,7 +250,7 @@ TEST(graph_pass_read_parts_of_rows) {
     check(NULL, FIVE("f32[?,96]", INDEXES, GATHERED), text, 4);
     /* a Split along the parts, of rows that are there */
     check(NULL, FIVE("f32[?,5,96]", "const n2 i64[1] = 2\n", SQUEEZED),
-          "input x f32[?,5,96]\nconst #16 i64[3] = -1 5 96\nx#17 = Reshape-14 (x, #16)\n"
+          "input x f32[?,5,96]\nconst #16 i64[3] = -1 5 96\nx#17 = Reshape-13 (x, #16) \"x\"\n"
           "y = millpond.Attention-1 (x#17, x#17, x#17)" NAME
           " k_part=[32,4,8,8] q_part=[0,4,8,8] v_part=[64,4,8,8]\noutput y\n",
           4);
@@ -263,6 +263,55 @@ DEVICE_TEST(read_parts_of_rows_keeps_results) {
     pass_check_run(device, FIVE("f16[?,96]", INDEXES, GATHERED), flat, 1e-2, 4);
     pass_check_run(device, FIVE("f32[?,96]", INDEXES, GATHERED), none, 1e-2, 4);
     pass_check_run(device, FIVE("f32[?,5,96]", "const n2 i64[1] = 2\n", SQUEEZED), three, 1e-4, 4);
+}
+
+/* As torch's MultiheadAttention has it, of one image: sizes are known, and what is turned is a view
+ * of the product. */
+#define TURNED(batch)                                                                         \
+    "input x f32[5," batch ",96]\nconst five i64[5] = 5 " batch " 1 3 32\n"                   \
+    "const three i64[3] = 5 " batch " 32\nconst heads i64[4] = 5 " batch " 4 8\n" INDEXES     \
+    "f = Reshape-14 (x, five)\nt = Transpose-13 (f) perm=[3,0,1,2,4]\n"                       \
+    "g0 = Gather-13 (t, n0)\ng1 = Gather-13 (t, n1)\ng2 = Gather-13 (t, n2)\n"                \
+    "s0 = Reshape-14 (g0, heads)\ns1 = Reshape-14 (g1, heads)\ns2 = Reshape-14 (g2, heads)\n" \
+    "q = Transpose-13 (s0) perm=[1,2,0,3]\nk = Transpose-13 (s1) perm=[1,2,3,0]\n"            \
+    "v = Transpose-13 (s2) perm=[1,2,0,3]\ns = MatMul-13 (q, k) \"scores\"\n"                 \
+    "w = Softmax-13 (s) \"weights\" axis=-1\ny = MatMul-13 (w, v) \"result\"\noutput y\n"
+
+TEST(graph_pass_read_parts_of_what_is_turned) {
+    check(NULL, TURNED("1"),
+          "input x f32[5,1,96]\nconst #21 i64[3] = 1 5 96\nx#22 = Reshape-13 (x, #21) \"x\"\n"
+          "y = millpond.Attention-1 (x#22, x#22, x#22)" NAME
+          " k_part=[32,4,8,8] q_part=[0,4,8,8] v_part=[64,4,8,8]\noutput y\n",
+          4);
+    /* of several the rows of each are apart */
+    check(NULL, TURNED("2"),
+          "input x f32[5,2,96]\nconst five i64[5] = 5 2 1 3 32\nconst heads i64[4] = 5 2 4 8\n"
+          "const n0 i64[] = 0\nconst n1 i64[] = 1\nconst n2 i64[] = 2\n"
+          "f = Reshape-14 (x, five)\nt = Transpose-13 (f) perm=[3,0,1,2,4]\n"
+          "g0 = Gather-13 (t, n0)\ng1 = Gather-13 (t, n1)\ng2 = Gather-13 (t, n2)\n"
+          "s0 = Reshape-14 (g0, heads)\ns1 = Reshape-14 (g1, heads)\n"
+          "s2 = Reshape-14 (g2, heads)\n"
+          "y = millpond.Attention-1 (s0, s1, s2)" NAME
+          " k_perm=[1,2,0,3] q_perm=[1,2,0,3] v_perm=[1,2,0,3]\noutput y\n",
+          1);
+}
+
+DEVICE_TEST(read_parts_of_what_is_turned_keeps_results) {
+    static const char *const sliced =
+        "input x f32[2,5,48]\nconst c0 i64[1] = 0\nconst c1 i64[1] = 16\nconst c2 i64[1] = 32\n"
+        "const c3 i64[1] = 9223372036854775807\nconst last i64[1] = -1\n"
+        "const four i64[4] = 2 5 2 8\na = Slice-13 (x, c0, c1, last)\n"
+        "b = Slice-13 (x, c1, c2, last)\nc = Slice-13 (x, c2, c3, last)\n"
+        "rq = Reshape-14 (a, four)\nrk = Reshape-14 (b, four)\nrv = Reshape-14 (c, four)\n"
+        "q = Transpose-13 (rq) perm=[0,2,1,3]\nk = Transpose-13 (rk) perm=[0,2,3,1]\n"
+        "v = Transpose-13 (rv) perm=[0,2,1,3]\ns = MatMul-13 (q, k)\n"
+        "w = Softmax-13 (s) axis=-1\ny = MatMul-13 (w, v)\noutput y\n";
+    const mp_shape one[] = {SHAPE(5, 1, 96)};
+    const mp_shape two[] = {SHAPE(5, 2, 96)};
+    const mp_shape rows[] = {SHAPE(2, 5, 48)};
+    pass_check_run(device, TURNED("1"), one, 1e-5, 4);
+    pass_check_run(device, TURNED("2"), two, 1e-5, 1);
+    pass_check_run(device, sliced, rows, 1e-5, 1);
 }
 
 #define PROJECTIONS(second)                                                                   \

@@ -9,9 +9,13 @@ enum { ATTRS_MAX = 16, INPUTS_MAX = 32 };
 static const char *const perms[] = {"q_perm", "k_perm", "v_perm"};
 static const char *const parts[] = {"q_part", "k_part", "v_part"};
 
+const mp_attr *mp_side_perm(const mp_vertex *v, int i) {
+    return mp_node_attr(&v->node, perms[i]);
+}
+
 bool mp_side_is_turned(const mp_graph *graph, const mp_vertex *v, int i) {
     static const int64_t heads_first[] = {0, 2, 1, 3};
-    const mp_attr *perm = mp_node_attr(&v->node, perms[i]);
+    const mp_attr *perm = mp_side_perm(v, i);
     return perm != NULL && perm->count == 4 && mp_graph_reader(graph, v->in[i], NULL) >= 0 &&
            memcmp(perm->ints, heads_first, sizeof heads_first) == 0;
 }

@@ -12,6 +12,9 @@ enum { MP_PART_NUMBERS = 4 }; /* first element, heads, size of a head, from one 
  * nobody else reads it. */
 bool mp_side_is_turned(const mp_graph *graph, const mp_vertex *v, int i);
 
+/* In which order its dimensions are read, or NULL. */
+const mp_attr *mp_side_perm(const mp_vertex *v, int i);
+
 /* The value [batch, rows, heads * size] that `value` is a view of with its last dimension split; or
  * MP_NO_VALUE. */
 int32_t mp_heads_whole(const mp_graph *graph, int32_t value, int64_t *heads, int64_t *size);

@@ -4,6 +4,44 @@
 #include "graph/pass.h"
 
 #include "graph/pass/attention_part.h"
+#include "graph/pass/side_view.h"
+
+#include <string.h>
+
+/* ---- rows of values that have other dimensions ---- */
+
+/* The rows that were seen last: those of Q, K and V are mostly the same. */
+typedef struct rows {
+    int32_t of, guard, view; /* of: MP_NO_VALUE for none */
+    int64_t dim[3];
+} rows;
+
+/* `of` seen as these three dimensions, for node `n`. */
+static mp_status view_rows(mp_graph *graph, int32_t n, int32_t of, const int64_t dim[3],
+                           rows *seen) {
+    const mp_tensor list = {.type = MP_I64, .shape = {.rank = 1, .dim = {3}}, .data = (mp_addr)dim};
+    const int32_t guard = graph->nodes[n].guard;
+    const mp_node node = {
+        .op = mp_op_find("", "Reshape", 13), .version = 13, .name = graph->values[of].name};
+    mp_tensor view = {.type = mp_graph_type(graph, of), .shape = {.rank = 3}};
+    int32_t in[] = {of, MP_NO_VALUE};
+    if (seen->of == of && seen->guard == guard && memcmp(seen->dim, dim, sizeof seen->dim) == 0) {
+        return MP_OK;
+    }
+    *seen = (rows){.of = MP_NO_VALUE, .guard = guard};
+    for (int d = 0; d < 3; d++) {
+        seen->dim[d] = dim[d];
+        view.shape.dim[d] = dim[d] > 0 ? dim[d] : MP_DIM_UNKNOWN;
+    }
+    MP_TRY(mp_graph_add_constant(graph, "", &list, &in[1]));
+    MP_TRY(mp_graph_add_value(graph, node.name, &view, &seen->view));
+    MP_TRY(mp_graph_add_node(graph, &node, in, 2, &seen->view, 1));
+    graph->nodes[graph->node_count - 1].guard = guard;
+    seen->of = of;
+    return MP_OK;
+}
+
+/* ---- pieces of a Split ---- */
 
 /* Where the rows of output `value` of a Split along the last dimension begin; -1. All outputs are
  * `width` long. */
@@ -53,11 +91,6 @@ typedef struct pick {
     int32_t from;
     int64_t axis, index;
 } pick;
-
-/* The rows that were seen last: those of Q, K and V are mostly the same. */
-typedef struct rows {
-    int32_t reshape, guard, view; /* MP_NO_NODE: none */
-} rows;
 
 static bool find_gather(const mp_graph *graph, int32_t value, pick *out) {
     const int32_t n = mp_graph_maker(graph, value, "Gather");
@@ -130,30 +163,6 @@ static bool keeps_rows(const mp_graph *graph, const mp_vertex *reshape, const in
     return kept;
 }
 
-/* [batch, rows, all parts], seen so in the memory of what Reshape `r` reads, for node `n`. */
-static mp_status view_rows(mp_graph *graph, int32_t n, int32_t r, const int64_t *dim, int64_t width,
-                           rows *seen) {
-    const mp_vertex reshape = graph->nodes[r];
-    const int64_t shape[] = {dim[0], dim[1], width};
-    const mp_tensor list = {
-        .type = MP_I64, .shape = {.rank = 1, .dim = {3}}, .data = (mp_addr)shape};
-    mp_tensor view = {.type = mp_graph_type(graph, reshape.in[0]), .shape = {.rank = 3}};
-    int32_t in[] = {reshape.in[0], MP_NO_VALUE};
-    if (seen->reshape == r && seen->guard == graph->nodes[n].guard) {
-        return MP_OK;
-    }
-    for (int d = 0; d < 2; d++) {
-        view.shape.dim[d] = mp_graph_dim(graph, reshape.out[0], d);
-    }
-    view.shape.dim[2] = width;
-    *seen = (rows){.reshape = r, .guard = graph->nodes[n].guard};
-    MP_TRY(mp_graph_add_constant(graph, "", &list, &in[1]));
-    MP_TRY(mp_graph_add_value(graph, graph->values[in[0]].name, &view, &seen->view));
-    MP_TRY(mp_graph_add_node(graph, &reshape.node, in, 2, &seen->view, 1));
-    graph->nodes[graph->node_count - 1].guard = seen->guard;
-    return MP_OK;
-}
-
 static mp_status read_pick(mp_graph *graph, int32_t n, int i, const pick *from, rows *seen,
                            mp_rewrites *rewrites) {
     int64_t dim[5];
@@ -169,12 +178,74 @@ static mp_status read_pick(mp_graph *graph, int32_t n, int i, const pick *from, 
     const int32_t value = graph->nodes[n].in[i];
     int32_t whole = graph->nodes[r].in[0];
     if (!kept) {
-        MP_TRY(view_rows(graph, n, r, dim, count * heads * size, seen));
+        const int64_t shape[] = {dim[0], dim[1], count * heads * size};
+        MP_TRY(view_rows(graph, n, whole, shape, seen));
         whole = seen->view;
     }
     MP_TRY(mp_side_set_part(graph, n, i, whole, part));
     mp_graph_drop_unread(graph, value);
     return MP_OK;
+}
+
+/* ---- where all sizes are known ---- */
+
+enum { BATCH, HEADS, ROWS, SIZE, SIDE_RANK };
+
+/* The view as a part of rows [batch, rows, elements] that its base can be seen as. */
+static bool part_of_view(const mp_side_view *v, const mp_attr *perm, int64_t whole[3],
+                         int64_t part[MP_PART_NUMBERS]) {
+    int64_t dim[SIDE_RANK], stride[SIDE_RANK];
+    if (v->rank != SIDE_RANK || (perm != NULL && perm->count != SIDE_RANK)) {
+        return false;
+    }
+    for (int d = 0; d < SIDE_RANK; d++) {
+        const int64_t at = perm != NULL ? perm->ints[d] : d;
+        dim[d] = v->dim[at];
+        stride[d] = v->stride[at];
+    }
+    const int64_t width = dim[ROWS] > 1    ? stride[ROWS]
+                          : dim[BATCH] > 1 ? stride[BATCH]
+                                           : v->of_base;
+    const int64_t step = dim[HEADS] > 1 ? stride[HEADS] : dim[SIZE];
+    int64_t reach = 0, image = 0, all = 0;
+    const bool fits = (dim[SIZE] == 1 || stride[SIZE] == 1) && width > 0 && step > 0 &&
+                      !__builtin_mul_overflow(dim[HEADS] - 1, step, &reach) &&
+                      !__builtin_add_overflow(reach, v->first + dim[SIZE], &reach) &&
+                      reach <= width && !__builtin_mul_overflow(dim[ROWS], width, &image) &&
+                      (dim[BATCH] == 1 || stride[BATCH] == image) &&
+                      !__builtin_mul_overflow(dim[BATCH], image, &all) && all == v->of_base;
+    memcpy(whole, (int64_t[]){dim[BATCH], dim[ROWS], width}, 3 * sizeof *whole);
+    memcpy(part, (int64_t[]){v->first, dim[HEADS], dim[SIZE], step}, 4 * sizeof *part);
+    return fits;
+}
+
+static mp_status read_view(mp_graph *graph, int32_t n, int i, rows *seen, mp_rewrites *rewrites) {
+    mp_side_view view;
+    int64_t whole[3], part[MP_PART_NUMBERS];
+    const int32_t value = graph->nodes[n].in[i];
+    const mp_attr *perm = mp_side_perm(&graph->nodes[n], i);
+    if (mp_graph_reader(graph, value, NULL) == MP_NO_NODE ||
+        !mp_side_view_find(graph, value, &view) || !view.moves ||
+        !part_of_view(&view, perm, whole, part) || !mp_rewrite_allowed(rewrites)) {
+        return MP_OK;
+    }
+    bool is_whole = mp_graph_rank(graph, view.base) == 3;
+    for (int d = 0; d < 3 && is_whole; d++) {
+        is_whole = mp_graph_dim(graph, view.base, d) == whole[d];
+    }
+    if (!is_whole) {
+        MP_TRY(view_rows(graph, n, view.base, whole, seen));
+    }
+    MP_TRY(mp_side_set_part(graph, n, i, is_whole ? view.base : seen->view, part));
+    mp_graph_drop_unread(graph, value);
+    return MP_OK;
+}
+
+/* ---- all ---- */
+
+static bool has_part(const mp_vertex *v, int i) {
+    static const char *const names[] = {"q_part", "k_part", "v_part"};
+    return mp_node_attr(&v->node, names[i]) != NULL;
 }
 
 static mp_status read_side(mp_graph *graph, int32_t n, int i, rows *seen, mp_rewrites *rewrites) {
@@ -198,10 +269,13 @@ static mp_status read_side(mp_graph *graph, int32_t n, int i, rows *seen, mp_rew
 
 mp_status mp_pass_read_parts(mp_graph *graph, mp_rewrites *rewrites) {
     const int32_t count = graph->node_count;
-    rows seen = {.reshape = MP_NO_NODE};
+    rows seen = {.of = MP_NO_VALUE};
     for (int32_t n = 0; n < count; n++) {
         for (int i = 0; i < 3 && mp_vertex_is_own(&graph->nodes[n], "Attention"); i++) {
             MP_TRY(read_side(graph, n, i, &seen, rewrites));
+            if (!has_part(&graph->nodes[n], i)) {
+                MP_TRY(read_view(graph, n, i, &seen, rewrites));
+            }
         }
     }
     if (graph->node_count == count) {
