@@ -534,7 +534,8 @@ TEST(wrong_launches_are_refused) {
     const mp_grid grids[] = {{.blocks = 0, .lanes = 1},
                              {.blocks = 1, .lanes = 0},
                              {.blocks = 1, .lanes = 2048},
-                             {.blocks = 1, .lanes = 1, .shared_bytes = 1 << 20}};
+                             {.blocks = 1, .lanes = 1, .shared_bytes = 1 << 20},
+                             {.blocks = 2, .lanes = 1, .meets = 2}};
     for (size_t i = 0; i < MP_COUNT_OF(grids); i++) {
         CHECK_FAILS(b.ops->launch(b.device, b.streams[0], b.affine, grids[i], &args, sizeof args),
                     INVALID_ARGUMENT, "launch of test_affine");

@@ -111,7 +111,7 @@ static mp_status check_grid(const mp_kernel *kernel, mp_grid grid) {
             HOST_SHARED_BYTES_MAX);
     }
     if (grid.meets > 1) {
-        return MP_FAIL(UNSUPPORTED,
+        return MP_FAIL(INVALID_ARGUMENT,
                        "launch of %s with blocks that wait for one another; they run one after "
                        "the other here",
                        kernel->image->name);

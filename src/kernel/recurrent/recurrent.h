@@ -35,12 +35,15 @@ K_FN int32_t c_resets_first(const k_cell *cell) {
     return cell->kind == K_CELL_GRU && !cell->linear_before_reset;
 }
 
-/* W x of a gate. */
-K_FN TA c_projected(const k_cell *cell, const c_unit *at, int32_t gate) {
+/* W x of a gate, as it is stored. */
+K_FN T c_stored(const k_cell *cell, const c_unit *at, int32_t gate) {
     const int64_t row = at->direction * cell->steps * cell->batch + at->time * cell->x_step +
                         at->entry * cell->x_batch;
-    return (TA)T_load(
-        ((const T *)cell->projected)[(row * cell->kind + gate) * cell->hidden + at->unit]);
+    return ((const T *)cell->projected)[(row * cell->kind + gate) * cell->hidden + at->unit];
+}
+
+K_FN TA c_projected(const k_cell *cell, const c_unit *at, int32_t gate) {
+    return (TA)T_load(c_stored(cell, at, gate));
 }
 
 /* The bias of W (0) or of R (1). */

@@ -20,12 +20,13 @@ typedef struct g_block {
     float *h, *h_next, *reset, *c;
 } g_block;
 
-/* A unit of an entry, and what its gates begin with: all that is no product. */
+/* A unit of an entry. W x is kept as it was loaded: nothing waits for it before it is needed. */
 typedef struct g_item {
     c_unit at;
     int32_t row, unit; /* within the block */
-    float begin[GATES];
-    float apart; /* of a GRU that resets afterwards: what the reset gate does not scale */
+    T x[GATES];
+    float bias[GATES]; /* of W and R, but for a gate whose product is scaled that of R alone */
+    float apart;       /* then that of W */
 } g_item;
 
 enum { ROUND_ALL, ROUND_GATES, ROUND_HIDDEN };
@@ -82,22 +83,31 @@ K_FN void g_load(const mp_recurrent_group_args *args, const g_block *b) {
     }
 }
 
-K_FN g_item g_item_of(const mp_recurrent_group_args *args, const g_block *b, int32_t i,
-                      int64_t step) {
-    const k_cell *cell = &args->cell;
+/* Of a GRU that resets afterwards, the reset gate scales R h of the hidden gate. */
+K_FN int32_t g_scaled(const g_block *b, int32_t gate) {
+    return K_GATES == K_CELL_GRU && !b->resets && gate == 2;
+}
+
+K_FN void g_item_step(const k_cell *cell, g_item *item, int64_t step) {
+    item->at = c_place(cell, item->at.direction, item->at.entry, item->at.unit, step);
+    K_UNROLL for (int32_t g = 0; g < GATES; g++) {
+        item->x[g] = c_stored(cell, &item->at, g);
+    }
+}
+
+K_FN g_item g_item_of(const k_cell *cell, const g_block *b, int32_t i, int64_t step) {
     g_item item;
     item.row = i / b->t.units;
     item.unit = i - item.row * b->t.units;
-    item.at = c_place(cell, b->direction, b->entry_first + item.row, b->t.first + item.unit, step);
     item.apart = 0;
+    item.at.direction = b->direction;
+    item.at.entry = b->entry_first + item.row;
+    item.at.unit = b->t.first + item.unit;
+    g_item_step(cell, &item, step);
     K_UNROLL for (int32_t g = 0; g < GATES; g++) {
-        item.begin[g] = 0;
-        if (!item.at.ended) {
-            const float x = c_projected(cell, &item.at, g) + c_bias(cell, &item.at, 0, g);
-            const int32_t scaled = K_GATES == K_CELL_GRU && !b->resets && g == 2;
-            item.begin[g] = c_bias(cell, &item.at, 1, g) + (scaled ? 0 : x);
-            item.apart = scaled ? x : item.apart;
-        }
+        const float w = c_bias(cell, &item.at, 0, g), r = c_bias(cell, &item.at, 1, g);
+        item.bias[g] = g_scaled(b, g) ? r : w + r;
+        item.apart = g_scaled(b, g) ? w : item.apart;
     }
     return item;
 }
@@ -119,17 +129,20 @@ K_FN void g_give(const mp_recurrent_group_args *args, const g_block *b, const g_
     }
 }
 
-/* The sums of the gates of a unit; its pieces are added in their order. */
+/* The sums of the gates of a unit, whose pieces are added in their order. */
 K_FN void g_sums(const g_block *b, const g_item *item, float *sum) {
     const float *from =
         b->t.partial + ((int64_t)item->row * b->t.tasks + item->unit * b->t.pieces) * GATES;
     K_UNROLL for (int32_t g = 0; g < GATES; g++) {
-        sum[g] = item->begin[g];
+        sum[g] = 0;
     }
     K_ONE_COPY for (int32_t piece = 0; piece < b->t.pieces; piece++) {
         K_UNROLL for (int32_t g = 0; g < GATES; g++) {
             sum[g] += from[piece * GATES + g];
         }
+    }
+    K_UNROLL for (int32_t g = 0; g < GATES; g++) {
+        sum[g] += item->bias[g] + (g_scaled(b, g) ? 0 : (float)T_load(item->x[g]));
     }
 }
 
@@ -161,7 +174,8 @@ K_FN float g_cell(const mp_recurrent_group_args *args, const g_block *b, const g
     } else if (!at->ended) {
         const float update = c_activate(cell, at, 0, sum[0]);
         const float reset = c_activate(cell, at, 0, sum[1]);
-        h = c_gru(cell, at, update, item->apart + reset * sum[2], before);
+        const float apart = (float)T_load(item->x[2]) + item->apart;
+        h = c_gru(cell, at, update, apart + reset * sum[2], before);
     }
 #else
     if (!at->ended) {
@@ -179,7 +193,7 @@ K_FN float g_cells(const mp_recurrent_group_args *args, const g_block *b, const 
     const int32_t lanes = (int32_t)blockDim.x, items = b->t.rows * b->t.units;
     float h = 0;
     K_ONE_COPY for (int32_t i = (int32_t)threadIdx.x; i < items; i += lanes) {
-        const g_item item = i < lanes ? *mine : g_item_of(args, b, i, step);
+        const g_item item = i < lanes ? *mine : g_item_of(&args->cell, b, i, step);
         const float made = g_cell(args, b, &item, round);
         if (i < lanes) {
             h = made;
@@ -232,11 +246,11 @@ K_BLOCK_KERNEL_UP_TO(K_RECURRENT_LANES, mp_recurrent_group_args, args) {
     g_block b = g_place(&args, shared);
     const int32_t mine = (int32_t)threadIdx.x < b.t.rows * b.t.units;
     t_weights weights;
-    g_item item = {{0, 0, 0, 0, 0}, 0, 0, {0}, 0};
+    g_item item;
     t_begin(&b.t, &weights);
     g_load(&args, &b);
     if (mine) {
-        item = g_item_of(&args, &b, (int32_t)threadIdx.x, 0);
+        item = g_item_of(&args.cell, &b, (int32_t)threadIdx.x, 0);
     }
     __syncthreads();
     if (args.meet == K_MEET_CLUSTER) { /* nobody writes to a block that has not begun */
@@ -260,7 +274,7 @@ K_BLOCK_KERNEL_UP_TO(K_RECURRENT_LANES, mp_recurrent_group_args, args) {
         if (mine) {
             c_write_y(&args.cell, &item.at, h);
             if (step + 1 < args.cell.steps) {
-                item = g_item_of(&args, &b, (int32_t)threadIdx.x, step + 1);
+                g_item_step(&args.cell, &item, step + 1);
             }
         }
         g_wait(&args, &b, b.h_next, b.parity);

@@ -57,11 +57,12 @@ K_FN void t_products(const t_block *b, const t_weights *kept, const float *v) {
             const T *row = b->r + (g * b->hidden + unit) * b->hidden;
             for (int32_t n = 0; n < b->rows; n++) {
                 const float *x = v + (int64_t)n * b->pitch;
-                double sum = 0;
+                double sum[4] = {0, 0, 0, 0};
                 for (int64_t k = begin; k < end; k++) {
-                    sum += (double)T_load(row[k]) * (double)x[k];
+                    sum[k % 4] += (double)T_load(row[k]) * (double)x[k];
                 }
-                b->partial[((int64_t)n * b->tasks + i) * GATES + g] = (float)sum;
+                b->partial[((int64_t)n * b->tasks + i) * GATES + g] =
+                    (float)((sum[0] + sum[1]) + (sum[2] + sum[3]));
             }
         }
     }

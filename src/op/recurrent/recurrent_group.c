@@ -11,7 +11,8 @@
 enum {
     WARP = 32,
     WARPS_MAX = K_RECURRENT_LANES / WARP,
-    ROWS_MAX = 8,      /* entries of a group */
+    ROWS_MAX = 8, /* entries of a group */
+    ROWS_MAX_GRID = 4,
     ROWS_MAX_FEW = 16, /* where the other way reads R again for every four entries */
     ENTRIES_FEW = 16,  /* up to which it does */
     HOST_ROWS_MAX = 4, /* where a block has one lane: so that several threads have work */
@@ -61,6 +62,15 @@ static size_t shared_bytes(const need *n, const mp_recurrent_group_args *args) {
            (size_t)args->shared_tasks * gates * K_TASK_BYTES;
 }
 
+/* Entries of a group beyond which another way is as fast. Products of 16 bits have tensor cores
+ * there, and must be unpacked here. */
+static int64_t rows_max(const need *n, k_recurrent_meet meet) {
+    const int64_t most = n->batch <= ENTRIES_FEW ? ROWS_MAX_FEW
+                         : meet == K_MEET_GRID   ? ROWS_MAX_GRID
+                                                 : ROWS_MAX;
+    return mp_dtype_size(n->r->type) == 2 ? most / 2 : most;
+}
+
 /* Shares the units of a direction among `blocks`, and entries among as many groups as `room` has
  * place for. False where a block would have too much to do. */
 static bool layout(const need *n, k_recurrent_meet meet, int64_t blocks, int64_t room, keep where,
@@ -71,7 +81,7 @@ static bool layout(const need *n, k_recurrent_meet meet, int64_t blocks, int64_t
     const int64_t rounds = MP_CEIL_DIV(tasks, warps * n->warp_tasks);
     const int64_t groups = room / (blocks * n->directions);
     const int64_t rows = MP_CEIL_DIV(n->batch, MP_MAX(groups, 1));
-    const int64_t most = n->batch <= ENTRIES_FEW ? ROWS_MAX_FEW : ROWS_MAX;
+    const int64_t most = rows_max(n, meet);
     if ((groups == 0 && blocks > 1) || tasks > TASKS_MAX || (where == KEPT && rounds > 1) ||
         rows > most || (where != NOWHERE && rows * rounds > most)) {
         return false;
