@@ -67,7 +67,7 @@ static void fill_channels(const mp_planner *p, mp_pool_args *args) {
     const bool plain = args->in[0] == 1 && args->kernel[0] == 1 && args->stride[0] == 1 &&
                        args->dilation[1] == 1 && args->dilation[2] == 1;
     args->packed = mp_channels_last(p) && plain && p->align >= 16 && args->channels % pack == 0 &&
-                   args->channels <= INT32_MAX / LINES / args->in[2] &&
+                   args->channels <= INT32_MAX / LINES / MP_MAX(args->in[2], 1) &&
                    args->count / pack <= INT32_MAX;
     const int64_t each = args->packed ? pack : 1;
     args->wide = args->count / each > INT32_MAX;
