@@ -14,10 +14,22 @@ typedef struct pool {
     int64_t in[DIMS], out[DIMS], kernel[DIMS], stride[DIMS], dilation[DIMS];
     int64_t begin[DIMS], end[DIMS];
     bool ceil_mode, include_pad, column_major;
+    bool last;     /* channels last */
+    uint32_t skew; /* bytes by which tensors are off 16 */
 } pool;
 
 static int64_t below(uint64_t *state, uint64_t bound) {
     return (int64_t)(test_random(state) % bound);
+}
+
+/* Windows along one dimension. */
+static int64_t outputs_of(const pool *p, int d) {
+    const int64_t room =
+        p->in[d] + p->begin[d] + p->end[d] - p->dilation[d] * (p->kernel[d] - 1) - 1;
+    const int64_t out = room / p->stride[d] + 1;
+    const bool one_more =
+        p->ceil_mode && room % p->stride[d] != 0 && out * p->stride[d] < p->in[d] + p->begin[d];
+    return out + one_more;
 }
 
 /* Gives a pool whose windows all fit. */
@@ -36,13 +48,7 @@ static pool random_pool(uint64_t *state, int spatial) {
         p.begin[d] = here ? below(state, (uint64_t)p.kernel[d]) : 0;
         p.end[d] = here ? below(state, (uint64_t)p.kernel[d]) : 0;
         p.in[d] = here ? p.dilation[d] * (p.kernel[d] - 1) + 1 + below(state, 7) : 1;
-        const int64_t room =
-            p.in[d] + p.begin[d] + p.end[d] - p.dilation[d] * (p.kernel[d] - 1) - 1;
-        p.out[d] = room / p.stride[d] + 1;
-        if (p.ceil_mode && room % p.stride[d] != 0 &&
-            p.out[d] * p.stride[d] < p.in[d] + p.begin[d]) {
-            p.out[d]++;
-        }
+        p.out[d] = outputs_of(&p, d);
     }
     return p;
 }
@@ -50,15 +56,22 @@ static pool random_pool(uint64_t *state, int spatial) {
 static op_tensor tensor_of(const pool *p, mp_dtype type, const void *x) {
     op_tensor tensor = {.type = type, .data = x, .shape = {.rank = 2 + p->spatial}};
     tensor.shape.dim[0] = p->batch;
-    tensor.shape.dim[1] = p->channels;
+    tensor.shape.dim[p->last ? 1 + p->spatial : 1] = p->channels;
     for (int d = 0; d < p->spatial; d++) {
-        tensor.shape.dim[2 + d] = p->in[DIMS - p->spatial + d];
+        tensor.shape.dim[(p->last ? 1 : 2) + d] = p->in[DIMS - p->spatial + d];
     }
     return tensor;
 }
 
 static int64_t volume(const int64_t dims[DIMS]) {
     return dims[0] * dims[1] * dims[2];
+}
+
+/* Where point `offset` of a plane of these dimensions is stored. */
+static int64_t place_of(const pool *p, int64_t plane, int64_t offset, const int64_t dims[DIMS]) {
+    return p->last
+               ? (plane / p->channels * volume(dims) + offset) * p->channels + plane % p->channels
+               : plane * volume(dims) + offset;
 }
 
 typedef struct found {
@@ -88,7 +101,7 @@ static found look(const pool *p, mp_dtype type, const void *x, int64_t plane,
                     continue;
                 }
                 const int64_t offset = (at[0] * p->in[1] + at[1]) * p->in[2] + at[2];
-                const double value = op_real(type, x, plane * volume(p->in) + offset);
+                const double value = op_real(type, x, place_of(p, plane, offset, p->in));
                 f.inside++;
                 f.sum += value;
                 if (f.at[0] < 0 || value > f.most || (isnan(value) && !isnan(f.most))) {
@@ -126,30 +139,34 @@ static void check_pool(mp_device *device, const pool *p, bool max, mp_dtype type
         OP_INT("count_include_pad", p->include_pad),
         OP_INT("storage_order", p->column_major),
     };
-    op_case c = {.name = max ? "MaxPool" : "AveragePool",
+    op_case c = {.domain = p->last ? "com.ms.internal.nhwc" : NULL,
+                 .name = max ? "MaxPool" : "AveragePool",
                  .version = 22,
                  .attrs = attrs,
                  .attr_count = MP_COUNT_OF(attrs),
+                 .align = p->skew != 0 ? 1 : 16,
+                 .skew = p->skew,
                  .in = {tensor_of(p, type, x)},
                  .in_count = 1,
-                 .out_count = max ? 2 : 1};
+                 .out_count = max && !p->last ? 2 : 1};
     op_run(device, &c);
     for (int d = 0; d < p->spatial; d++) {
-        CHECK_EQ_INT(c.out[0].shape.dim[2 + d], p->out[front + d]);
+        CHECK_EQ_INT(c.out[0].shape.dim[(p->last ? 1 : 2) + d], p->out[front + d]);
     }
     for (int64_t i = 0; i < p->batch * p->channels * volume(p->out); i++) {
         const int64_t plane = i / volume(p->out);
         const int64_t place[DIMS] = {i / p->out[2] / p->out[1] % p->out[0],
                                      i / p->out[2] % p->out[1], i % p->out[2]};
         const found f = look(p, type, x, plane, place);
-        const double got = op_real(type, c.out[0].data, i);
+        const double got =
+            op_real(type, c.out[0].data, place_of(p, plane, i % volume(p->out), p->out));
         if (!max) {
             const double mean =
                 f.inside > 0 ? f.sum / (double)(p->include_pad ? f.padded : f.inside) : 0;
             op_check_close(got, mean, op_precision(type) * 4, "mean", i);
         } else if (f.inside > 0) {
             op_check_close(got, f.most, 0, "maximum", i);
-            CHECK_EQ_INT(op_whole(MP_I64, c.out[1].data, i), index_of(p, &f, plane));
+            CHECK(p->last || op_whole(MP_I64, c.out[1].data, i) == index_of(p, &f, plane));
         }
     }
     op_close(device, &c);
@@ -175,6 +192,35 @@ DEVICE_TEST(pool_knows_every_type) {
         }
         if ((op_types_of("AveragePool", 22) & MP_BIT(op_types[t])) != 0) {
             check_pool(device, &p, false, op_types[t], x);
+        }
+        free(x);
+    }
+}
+
+/* Channels that are packs and others, windows that packs are made of and others. */
+DEVICE_TEST(pool_with_channels_last) {
+    static const int64_t channels[] = {16, 5, 64, 24, 32, 1};
+    static const mp_dtype types[] = {MP_F16, MP_F32, MP_BF16, MP_U8, MP_I8, MP_F64};
+    uint64_t state = test_seed();
+    for (int i = 0; i < 72; i++) {
+        const mp_dtype type = types[i / 3 % 6];
+        pool p = random_pool(&state, 1 + i % DIMS);
+        p.last = true;
+        p.channels = channels[(i + i / 12) % 6];
+        p.skew = i % 7 == 3 ? 8 : 0;
+        for (int d = 0; d < DIMS && i % 2 == 0; d++) { /* neighbours: as well as at random */
+            const int64_t wide = p.dilation[d] * (p.kernel[d] - 1) + 1;
+            p.in[d] -= wide - p.kernel[d];
+            p.dilation[d] = 1;
+            p.out[d] = outputs_of(&p, d);
+        }
+        void *x = op_numbers(type, test_random(&state), p.batch * p.channels * volume(p.in));
+        for (int64_t k = 0; op_is_float(type) && k < p.batch * p.channels * volume(p.in); k += 37) {
+            op_store_real(type, x, k, i % 4 == 0 ? (double)NAN : -(double)INFINITY);
+        }
+        check_pool(device, &p, true, type, x);
+        if (op_is_float(type)) {
+            check_pool(device, &p, false, type, x);
         }
         free(x);
     }

@@ -15,13 +15,16 @@
  * __shared__, __syncthreads().
  *
  * Two kinds of kernel:
- *   K_KERNEL        no barriers; only grid loops; right for any grid.
+ *   K_KERNEL        no barriers; only grid loops; right for any grid. K_KERNEL_IN_80 says how many
+ *                   lanes a block has, and that each may have 80 registers.
  *   K_BLOCK_KERNEL  lanes of a block meet at __syncthreads(); right for any power of two of lanes,
  *                   one included. Rows are dealt by blockIdx.x in a loop that steps gridDim.x. One
  *                   that needs many registers says K_BLOCK_KERNEL_UP_TO and how many lanes at most;
  *                   with K_BLOCK_KERNEL_IN_64 it has 64 registers a lane, so that a multiprocessor
  *                   has 1024 lanes, and with K_BLOCK_KERNEL_WITHIN as many as it says, where the
- *                   compiler is new enough to be told.
+ *                   compiler is new enough to be told. That also tells the compiler that it may use
+ *                   so many: left to itself it takes few, and then loads that were asked for at once
+ *                   come in turn.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_PRELUDE_H
 #define MP_KERNEL_PRELUDE_H
@@ -56,7 +59,9 @@ K_FN void k_enter(void) {
     }                                                                               \
     static __device__ __forceinline__ void k_body(const args_type &a)
 
-#define K_KERNEL(args_type, a)       K_DEVICE_ENTRY(, args_type, a)
+#define K_KERNEL(args_type, a) K_DEVICE_ENTRY(, args_type, a)
+#define K_KERNEL_IN_80(lanes, args_type, a) \
+    K_DEVICE_ENTRY(__launch_bounds__(lanes, 768 / (lanes)), args_type, a)
 #define K_BLOCK_KERNEL(args_type, a) K_DEVICE_ENTRY(, args_type, a)
 #define K_BLOCK_KERNEL_UP_TO(lanes, args_type, a) \
     K_DEVICE_ENTRY(__launch_bounds__(lanes), args_type, a)
@@ -113,6 +118,7 @@ K_FN void k_enter(void) {
     static void K_JOIN(K_NAME, _body)(args_type a)
 
 #define K_KERNEL(args_type, a)                                K_HOST_ENTRY(const args_type, a)
+#define K_KERNEL_IN_80(lanes, args_type, a)                   K_HOST_ENTRY(const args_type, a)
 #define K_BLOCK_KERNEL(args_type, a)                          K_HOST_ENTRY(const args_type, a)
 #define K_BLOCK_KERNEL_UP_TO(lanes, args_type, a)             K_HOST_ENTRY(const args_type, a)
 #define K_BLOCK_KERNEL_IN_64(lanes, args_type, a)             K_HOST_ENTRY(const args_type, a)

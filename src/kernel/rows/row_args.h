@@ -17,6 +17,8 @@ typedef struct mp_softmax_args {
     int32_t packed; /* rows are packs of 16 aligned bytes */
 } mp_softmax_args;
 
+enum { K_SOFTMAX_SHORT_KEPT = 8 }; /* elements that a lane of softmax_short.cu keeps */
+
 /* Rows as in mp_softmax_args. */
 typedef struct mp_lp_norm_args {
     const void *x;

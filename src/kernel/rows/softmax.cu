@@ -6,6 +6,7 @@
 #define K_LONG_PACKS
 #include "kernel/core/row_lanes.h"
 #include "kernel/rows/row_args.h"
+#include "kernel/rows/softmax.h"
 
 #define S_plain    0
 #define S_log      1
@@ -13,44 +14,10 @@
 #define S_IS_LOG   (K_JOIN(S_, K_OP) == S_log)
 #define S_HAS_BIAS (K_JOIN(S_, K_OP) == S_biased)
 
-#if T_DOUBLE
-typedef double S;
-#define s_exp exp
-#define s_log log
-#else
-typedef float S;
-#define s_log logf
-#if K_HOST
-#define s_exp expf
-#else
-/* Of what is not above 0. The product's rounding costs 2^-24 of the exponent: a result of e^-10 is
- * right to 5e-7 of itself. */
-K_FN float s_exp(float x) {
-    float power;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.44269504f));
-    return power;
-}
-#endif
-#endif
-
-/* A NaN may get lost here: it comes back in the sum. */
-K_FN S s_larger(S a, S b) {
-#if K_HOST
-    return a > b ? a : b;
-#else
-    return K_M(fmax)(a, b);
-#endif
-}
-
 /* The largest element, and the sum of exp(x - largest). */
 typedef struct s_total {
     S largest, sum;
 } s_total;
-
-/* What is taken off before exp: where nothing or only -inf was seen, exp(-inf - 0) is 0. */
-K_FN S s_base(S largest) {
-    return largest == -(S)K_INF ? (S)0 : largest;
-}
 
 /* exp(x - base) of what a lane keeps of a span, and their sum. For a softmax they take the place of
  * the elements; its logarithm needs the elements. */

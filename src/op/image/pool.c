@@ -1,7 +1,7 @@
 /* pool.c - MaxPool, AveragePool, LpPool and GlobalLpPool. The kernel always has three spatial
  * dimensions; those that a tensor lacks are of size 1, in front. A window that is the whole input
  * is a reduction.
- * Kernel: image/pool.cu.
+ * Kernels: image/pool.cu, image/pool_last.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/image/window_args.h"
 #include "op/core/channels.h"
@@ -14,7 +14,8 @@
 
 enum {
     EXTENT_MAX = 1 << 29,     /* so that the kernel's 32-bit coordinates cannot overflow */
-    REDUCE_ELEMENTS_MIN = 64, /* below this a lane alone is as fast as a block */
+    REDUCE_ELEMENTS_MIN = 64, /* below this a lane alone is as fast as a block, */
+    REDUCE_PIXELS_MIN = 16,   /* and with channels last */
 };
 
 static mp_status check_sizes(const mp_window *window, const int64_t *in) {
@@ -58,6 +59,23 @@ static void fill_window(const mp_window *window, const int64_t *in, const int64_
     }
 }
 
+/* How outputs are counted, and lanes: by packs where those are whole and windows are of neighbours
+ * in a plane. */
+static void fill_channels(const mp_planner *p, mp_pool_args *args) {
+    enum { LINES = 4 }; /* whose elements the kernel counts in 32 bits */
+    const int64_t pack = 16 / (int64_t)mp_dtype_size(p->in[0].type);
+    const bool plain = args->in[0] == 1 && args->kernel[0] == 1 && args->stride[0] == 1 &&
+                       args->dilation[1] == 1 && args->dilation[2] == 1;
+    args->packed = mp_channels_last(p) && plain && p->align >= 16 && args->channels % pack == 0 &&
+                   args->channels <= INT32_MAX / LINES / MP_MAX(args->in[2], 1) &&
+                   args->count / pack <= INT32_MAX;
+    const int64_t each = args->packed ? pack : 1;
+    args->wide = args->count / each > INT32_MAX;
+    if (!args->wide) {
+        args->by_channels = mp_divider((uint32_t)(args->channels / each));
+    }
+}
+
 static bool is_norm(const mp_planner *p) {
     return strcmp(p->node->op->detail, "lp") == 0;
 }
@@ -97,7 +115,8 @@ static mp_status plan_windows(mp_planner *p, const mp_pool_args *args) {
     MP_TRY(mp_plan_kernel(p, &kernel, "pool%s_%s%s_%s", mp_channels_last(p) ? "_last" : "",
                           indices ? "arg" : "", (const char *)p->node->op->detail,
                           mp_dtype_word(p->in[0].type)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args->count, 1), *args,
+    const int64_t pack = args->packed ? 16 / (int64_t)mp_dtype_size(p->in[0].type) : 1;
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args->count / pack, 1), *args,
                      MP_BIND(mp_pool_args, x, MP_IN(0)), MP_BIND(mp_pool_args, out, MP_OUT(0)),
                      MP_BIND(mp_pool_args, indices, indices ? MP_OUT(1) : MP_NOWHERE));
 }
@@ -137,13 +156,12 @@ static mp_status plan_pool(mp_planner *p) {
         return MP_OK;
     }
     const char *whole = whole_word(p, power);
-    if (p->out_count < 2 && whole != NULL && args.plane >= REDUCE_ELEMENTS_MIN &&
-        covers_input(&window, in)) {
+    const int64_t least = mp_channels_last(p) ? REDUCE_PIXELS_MIN : REDUCE_ELEMENTS_MIN;
+    if (p->out_count < 2 && whole != NULL && args.plane >= least && covers_input(&window, in)) {
         return plan_whole(p, whole);
     }
-    args.wide = args.count > INT32_MAX;
-    args.by_channels = args.wide ? args.by_channels : mp_divider((uint32_t)args.channels);
     fill_window(&window, in, &shape.dim[2], &args);
+    fill_channels(p, &args);
     return plan_windows(p, &args);
 }
 
@@ -179,9 +197,8 @@ static mp_status plan_global(mp_planner *p) {
         return plan_whole(p, whole);
     }
     MP_TRY(check_sizes(&window, &plane));
-    args.wide = args.count > INT32_MAX;
-    args.by_channels = args.wide ? args.by_channels : mp_divider((uint32_t)args.channels);
     fill_window(&window, &plane, &(const int64_t){1}, &args);
+    fill_channels(p, &args);
     return plan_windows(p, &args);
 }
 

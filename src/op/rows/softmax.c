@@ -1,11 +1,13 @@
 /* softmax.c - operators along rows whose result depends on the row alone: Softmax, LogSoftmax,
  * BiasSoftmax, LpNormalization.
- * Kernels: rows/lp_norm.cu, rows/softmax.cu.
+ * Kernels: rows/lp_norm.cu, rows/softmax.cu, rows/softmax_short.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/row_args.h"
 #include "op/core/families.h"
 #include "op/core/row_grid.h"
 #include "op/core/row_shape.h"
+
+#include <string.h>
 
 /* Whether to give each row one lane: rows are neighbours in memory, and enough of them to fill the
  * device. */
@@ -21,12 +23,57 @@ typedef struct bias_rows {
     int64_t share, rows;
 } bias_rows;
 
+/* Lanes that share a short row: as few as keep it; of few rows up to a warp, which is sooner done.
+ */
+static int64_t short_share(const mp_planner *p, mp_rows r) {
+    enum { WARP = 32, MANY = 512 };
+    int64_t share = 1;
+    while (share * K_SOFTMAX_SHORT_KEPT < r.columns) {
+        share *= 2;
+    }
+    while (share < WARP && share < r.columns &&
+           r.rows * share < (int64_t)p->device->info.multiprocessors * MANY) {
+        share *= 2;
+    }
+    return share;
+}
+
+/* Whether there is so little that it is a matter of how soon it begins and not of bandwidth. */
+static bool is_short(const mp_planner *p, mp_rows r) {
+    enum { LANES_MAX = 2048 }; /* of all rows, a multiprocessor */
+    const mp_dtype type = p->in[0].type;
+    return strcmp((const char *)p->node->op->detail, "plain") == 0 && r.inner == 1 &&
+           (type == MP_F32 || type == MP_F16 || type == MP_BF16) &&
+           r.columns <= (int64_t)K_SOFTMAX_SHORT_KEPT * K_ROW_LANES_MAX &&
+           r.rows <= (int64_t)p->device->info.multiprocessors * LANES_MAX / short_share(p, r);
+}
+
+static mp_status softmax_short(mp_planner *p, mp_rows r) {
+    enum { WARP = 32, BLOCK = 128 };
+    const int64_t share = short_share(p, r);
+    const mp_softmax_args args = {
+        .rows = r.rows, .columns = r.columns, .inner = 1, .width = (int32_t)share};
+    int64_t lanes = BLOCK;
+    while (lanes > WARP && r.rows * share < (int64_t)p->device->info.multiprocessors * lanes * 2) {
+        lanes /= 2;
+    }
+    lanes = MP_MAX(lanes, share); /* more than a warp is a block */
+    const mp_grid grid = mp_plan_grid_rows(p, MP_CEIL_DIV(r.rows, lanes / share), (uint32_t)lanes);
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "softmax_short_%s", mp_dtype_word(p->in[0].type)));
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_softmax_args, x, MP_IN(0)),
+                     MP_BIND(mp_softmax_args, out, MP_OUT(0)));
+}
+
 static mp_status softmax(mp_planner *p, mp_rows r, bias_rows bias) {
     const mp_tensor *x = &p->in[0];
     const int64_t pack = 16 / (int64_t)mp_dtype_size(x->type);
     MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
     if (mp_shape_count(&x->shape) == 0) {
         return MP_OK;
+    }
+    if (is_short(p, r)) {
+        return softmax_short(p, r);
     }
     mp_softmax_args args = {.rows = r.rows,
                             .columns = r.columns,
