@@ -6,7 +6,7 @@
  * the image; so it waits for memory once, and a pixel comes from there for as many tiles as need
  * it, not for as many taps. Then a lane makes a strip of neighbouring pixels of two channels: each
  * pixel of a line is looked up once for all taps. Lines and pixels are loops with one copy of their
- * text, which would take longer to come than to run.
+ * text, to keep it short.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/core/prelude.h"

@@ -1,8 +1,7 @@
 /* norm_short.cu - norm.cu for rows of whole aligned packs of 16 bytes that a few lanes hold, with a
- * scale and a bias for each column, all of one type. There is little text, since most of such a
- * kernel's time goes until it and the first elements have come: a lane asks for all it needs of x,
- * of what is added, of scale and bias at once, then the lanes of the row meet, then it writes. Up
- * to a warp of lanes meet by shuffles alone.
+ * scale and a bias for each column, all of one type. There is one wait for memory and little text:
+ * a lane asks for all it needs of x, of what is added, of scale and bias at once, then the lanes of
+ * the row meet, then it writes. Up to a warp of lanes meet by shuffles alone.
  *
  * The emulated device, which has one lane a row, takes pack after pack and reads them again.
  * SPDX-License-Identifier: Apache-2.0 */
