@@ -227,7 +227,7 @@ static bool broadcasts(const mp_vertex *v) {
 
 /* Operators whose output has the shape of their first input. */
 static bool keeps_shape(const mp_vertex *v) {
-    static const char *const names[] = {"Relu", "LayerNormalization", "Gelu"};
+    static const char *const names[] = {"Relu", "LayerNormalization", "Gelu", "Cos", "Sin"};
     return is_one_of(v, names, MP_COUNT_OF(names)) || mp_vertex_is_own(v, "Affine") ||
            mp_vertex_is_own(v, "Roll");
 }
