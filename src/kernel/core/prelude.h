@@ -22,9 +22,10 @@
  *                   that needs many registers says K_BLOCK_KERNEL_UP_TO and how many lanes at most;
  *                   with K_BLOCK_KERNEL_IN_64 it has 64 registers a lane, so that a multiprocessor
  *                   has 1024 lanes, and with K_BLOCK_KERNEL_WITHIN as many as it says, where the
- *                   compiler is new enough to be told. That also tells the compiler that it may use
- *                   so many: left to itself it takes few, and then loads that were asked for at
- * once come in turn. SPDX-License-Identifier: Apache-2.0 */
+ *                   compiler is new enough to be told. That also tells the compiler that it may
+ *                   use so many: left to itself it takes few, and then loads that were asked for
+ *                   at once come in turn.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_PRELUDE_H
 #define MP_KERNEL_PRELUDE_H
 
