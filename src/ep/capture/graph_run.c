@@ -1,8 +1,9 @@
 /* graph_run.c - one run while it is recorded.
  *
  * The thread's own stream is captured, which the runs that warm up have used, so that handles of
- * libraries exist. The legacy default stream cannot be captured; a stream aside takes its place,
- * and the graph is launched on the default stream all the same.
+ * libraries exist. The legacy default stream cannot be captured, nor one that all threads run on,
+ * since another thread that waits for it would end the capture; a stream aside takes their place,
+ * and the graph is launched on the thread's stream all the same.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/capture/graph_run.h"
 
@@ -26,7 +27,7 @@ static mp_device *device_of(const mp_graphs *graphs) {
 static mp_status stream_to_record(mp_graphs *graphs, mp_run_stream **out) {
     mp_provider *provider = graphs->record->provider;
     MP_TRY(mp__thread_stream(graphs->record, out));
-    if ((uintptr_t)(*out)->native > 1) {
+    if ((uintptr_t)(*out)->native > 1 && provider->only_stream == NULL) {
         return MP_OK;
     }
     if (graphs->side == NULL) {
