@@ -7,7 +7,7 @@
 
 enum {
     DEPTH_MAX = 8192,       /* of a channel's sum: a block goes along it alone */
-    WEIGHTS_MAX = 1 << 22,  /* beyond, a library has enough to do */
+    PRODUCTS_MAX = 1 << 22, /* beyond, a library has enough to do */
     CHANNELS_MAX = 1 << 20, /* that enter a group */
     FAR = 1 << 28,          /* two distances, added, are an int32_t */
     TAPS_EACH = 4,          /* of a lane, where lanes suffice */
@@ -56,7 +56,7 @@ bool mp_conv_few_takes(const mp_conv *conv) {
         return false;
     }
     const int64_t depth = depth_of(conv);
-    return depth <= DEPTH_MAX && conv->out_channels <= WEIGHTS_MAX / depth;
+    return depth <= DEPTH_MAX && conv->out_channels <= PRODUCTS_MAX / (depth * places_of(conv));
 }
 
 /* ---- its steps ---- */
