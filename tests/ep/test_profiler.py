@@ -19,10 +19,11 @@ import onnxruntime as ort
 import provider
 import pytest
 import small_models
-from onnx import helper
+from onnx import helper, parser
 
 TESTS = Path(__file__).resolve().parents[1]
 THREADS, RUNS = 3, 6
+HOLDS = tuple(map(int, ort.__version__.split(".")[:2])) >= (1, 31)  # hands control flow to a provider's islands
 # Of a GPU's clock against ours. And all events are shifted by the time between ONNX Runtime's look at its clock, before
 # it has us begin, and our own: a time slice, where the machine has more to do.
 CLOCK_ERROR_US = 20000
@@ -469,3 +470,36 @@ def test_every_node_is_a_range(emulated, tmp_path):
     assert int(ranges) - islands == int(ours) + 1 == 4  # with the copy that ONNX Runtime puts in
     assert open_ranges == "0"
     assert last == ["Add", "'sum'" if fusion == "2" else "sum"]
+
+
+@pytest.mark.skipif(not HOLDS, reason="ONNX Runtime walks control flow itself")
+def test_branches_cost_one_look_and_no_copies(emulated, tmp_path):
+    """A condition from the device is read back once. What is taken, and what is taken within it, is one graph."""
+    model = parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 17]>
+        g (float[n] x, int64 rate) => (float[n] y, float[n] z)
+        <int64 fast = {16000}, int64[1] four = {4}> {
+            c = Equal(rate, fast)
+            y, z = If (c) <
+                then_branch = t () => (float[n] p, float[n] q) {
+                    a = Softmax(x)
+                    s = Shape(x)
+                    g = Greater(s, four)
+                    b = Squeeze(g)
+                    p = If (b) <then_branch = first () => (float[n] u) { u = Softmax(a) },
+                                else_branch = second () => (float[n] v) { v = Identity(a) }>
+                    r = Softmax(p)
+                    q = Softmax(r)
+                },
+                else_branch = e () => (float[n] p2, float[n] q2) { p2 = Neg(x)  q2 = Softmax(p2) }
+            >
+        }""")
+    session = profiled(tmp_path, model.SerializeToString())
+    feed = {"x": np.arange(4, dtype=np.float32), "rate": np.array(16000)}
+    for rate in [8000, *[16000] * 6]:
+        session.run(None, feed | {"rate": np.array(rate)})
+    work = [event for event in device_work(ended(session)) if "ort_event_name" in event["args"]]
+    last = max(work, key=lambda event: event["ts"])["args"]["ort_correlation_id"]
+    work = [event for event in work if event["args"]["ort_correlation_id"] == last]
+    assert [event["name"] for event in work if event["args"]["grid_x"] == "-1"] == ["MemcpyDeviceToHost"]
+    assert sorted(event["args"].get("in_graph", "") for event in kernels(work)) == ["", "1", "1", "1"]

@@ -1,5 +1,6 @@
 /* conv_test.c - Conv and ConvTranspose against plain loops.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "op/core/kernel_cache.h"
 #include "op/op_test.h"
 
 #include <stdio.h>
@@ -219,6 +220,7 @@ static mp_status plan_shape(mp_device *device, const op_case *c, mp_shape *out) 
     MP_TRY(op_plan(device, c, &plan));
     *out = mp_plan_output_at(plan, 0)->shape;
     mp_plan_release(plan);
+    mp_kernel_cache_drop(device);
     return MP_OK;
 }
 

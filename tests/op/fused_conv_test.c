@@ -248,6 +248,31 @@ DEVICE_TEST(fused_conv_of_single_channels) {
     }
 }
 
+/* Up to eight outputs of a channel, those of all images, have a kernel of their own. */
+static const geometry few[] = {
+    {1, 3, 5, 1, {1, 640}, {1, 256}, {1, 128}, {1, 1}, {0, 0}, {0, 0}},
+    {1, 129, 64, 1, {1, 4}, {1, 3}, {1, 2}, {1, 1}, {0, 1}, {0, 1}},
+    {1, 64, 33, 1, {1, 1}, {1, 3}, {1, 1}, {1, 1}, {0, 1}, {0, 1}},
+    {2, 6, 4, 2, {3, 3}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 4, 6, 1, {5, 3}, {2, 3}, {3, 1}, {2, 1}, {0, 1}, {0, 0}},
+    {3, 40, 7, 1, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {1, 9, 9, 9, {2, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {1, 8, 3, 1, {6, 5}, {2, 2}, {3, 3}, {1, 2}, {4, 0}, {0, 3}},
+    {7, 1, 1, 1, {3, 3}, {3, 3}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {1, 900, 2, 1, {3, 3}, {3, 3}, {4, 4}, {1, 1}, {0, 0}, {0, 0}}, /* 8100 to sum */
+};
+
+DEVICE_TEST(fused_conv_of_few_outputs) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(few) * MP_COUNT_OF(types); i++) {
+        setting s = tails[(i + test_seed()) % MP_COUNT_OF(tails)];
+        s.constant = i % 2 == 0;
+        s.type = types[i % MP_COUNT_OF(types)];
+        s.skew = i % 7 == 0 ? 8 : 0;
+        check(device, &few[i / MP_COUNT_OF(types)], &s);
+    }
+}
+
 DEVICE_TEST(fused_conv_with_a_wrong_activation_is_refused) {
     float x[32] = {0};
     const float three[] = {1, 2, 3};

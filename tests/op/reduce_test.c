@@ -332,6 +332,32 @@ DEVICE_TEST(reduce_without_axes) {
     op_close(device, &all);
 }
 
+/* Over dimensions of 1 most are what they are given, whose place an island gives them. */
+DEVICE_TEST(reduce_of_single_elements_is_a_copy) {
+    const float x[] = {-1, NAN, 3};
+    const mp_attr last[] = {OP_INTS("axes", -1, 0)};
+    for (size_t k = 0; k < MP_COUNT_OF(reductions); k++) {
+        const char *name = reductions[k].name;
+        const bool same = strcmp(name, "ReduceSum") == 0 || strcmp(name, "ReduceMean") == 0 ||
+                          strcmp(name, "ReduceMax") == 0 || strcmp(name, "ReduceMin") == 0 ||
+                          strcmp(name, "ReduceProd") == 0;
+        op_case c = {.name = name,
+                     .version = 11,
+                     .in = {op_f32(x, 1, 3, 1)},
+                     .in_count = 1,
+                     .out_count = 1,
+                     .attrs = last,
+                     .attr_count = 1};
+        mp_plan *plan = NULL;
+        CHECK_OK(op_plan(device, &c, &plan));
+        CHECK_EQ_INT(mp_plan_is_copy(plan), same);
+        mp_plan_release(plan);
+        op_run(device, &c);
+        CHECK(!same || op_same(&c.out[0], x));
+        op_close(device, &c);
+    }
+}
+
 DEVICE_TEST(reduce_global_pools) {
     float x[2 * 3 * 4];
     for (int i = 0; i < 24; i++) {

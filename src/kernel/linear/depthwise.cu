@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/core/prelude.h"
-#include "kernel/linear/depthwise_tail.h"
+#include "kernel/linear/conv_tail.h"
 
 enum { D_PACK = K_DEPTHWISE_PACK, D_TILE = K_DEPTHWISE_TILE };
 
@@ -106,7 +106,8 @@ K_FN void d_store(const mp_depthwise_args *a, const d_work *work, int32_t t, con
     K_UNROLL
     for (int32_t k = 0; k < D_PACK; k++) {
         const TC sum = sums[k] + T_load(bias->lane[k]);
-        made.lane[k] = T_store(d_activate(a, sum + T_load(residual.lane[k])));
+        made.lane[k] =
+            T_store(c_activate(a->activation, a->alpha, a->beta, sum + T_load(residual.lane[k])));
     }
     T *out = (T *)a->y + at;
     if (a->aligned) {

@@ -11,7 +11,7 @@
 #include "kernel/core/index.h"
 #include "kernel/core/prelude.h"
 #include "kernel/core/word.h"
-#include "kernel/linear/depthwise_tail.h"
+#include "kernel/linear/conv_tail.h"
 
 enum {
     ROWS = K_DEPTHWISE_ROWS,
@@ -241,7 +241,8 @@ K_FN void d_store(const mp_depthwise_args *a, int64_t first, int32_t pixels, int
         K_UNROLL
         for (int32_t i = 0; i < PAIR; i++) {
             const float more = residual && i < left ? T_load(residual[at + i]) : 0;
-            made.at[i] = d_activate(a, sums[0].at[i] + bias.at[i] + more);
+            made.at[i] =
+                c_activate(a->activation, a->alpha, a->beta, sums[0].at[i] + bias.at[i] + more);
         }
         d_put(a, (T *)a->y + at, left, made);
         K_UNROLL

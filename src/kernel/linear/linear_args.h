@@ -100,4 +100,24 @@ typedef struct mp_depthwise_args {
     k_divider by_packs, by_tiles, by_lines;
 } mp_depthwise_args;
 
+enum { K_CONV_FEW = 8 }; /* outputs of a channel, of all images together */
+
+/* y[place][c] = activation(sum of x[..] w[c][depth], + bias[c], + residual[place][c]), with
+ * channels first. A place is one output of each channel. */
+typedef struct mp_conv_few_args {
+    const void *x, *w, *bias, *residual; /* the last two may be NULL */
+    void *y;
+    int64_t x_at[K_CONV_FEW], y_at[K_CONV_FEW];  /* by place: where the first channel of its image
+                                                  * begins; where it is itself, of the first */
+    int64_t in_plane, out_plane;                 /* elements of a channel */
+    int32_t row[K_CONV_FEW], column[K_CONV_FEW]; /* by place: what the first tap reads */
+    int32_t places, channels;                    /* that are made */
+    int32_t group_in, group_out;                 /* channels of a group */
+    int32_t depth;                               /* group_in * kernel_h * kernel_w */
+    int32_t in_h, in_w, kernel_h, kernel_w, dilation_h, dilation_w;
+    int32_t activation;
+    float alpha, beta;
+    k_divider by_kernel_h, by_kernel_w;
+} mp_conv_few_args;
+
 #endif

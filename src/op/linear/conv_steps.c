@@ -4,6 +4,7 @@
 
 #include "op/core/channels.h"
 #include "op/core/host_input.h"
+#include "op/linear/conv_few.h"
 #include "op/linear/depthwise.h"
 #include "op/linear/epilogue_steps.h"
 #include "op/pointwise/pointwise_steps.h"
@@ -218,6 +219,9 @@ static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
 
 static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS]) {
     mp_math *math = NULL;
+    if (mp_conv_few_takes(conv)) {
+        return mp_conv_few_steps(p, conv, operands);
+    }
     MP_TRY(prepare(p, conv, &math));
     return mp_plan_conv_step(p, math, operands);
 }

@@ -5,6 +5,8 @@
 #include "op/core/host_input.h"
 #include "op/rows/reduce_steps.h"
 
+#include <string.h>
+
 static mp_shape shape_without(const mp_shape *x, uint32_t axes, bool keep) {
     mp_shape shape = {.rank = 0};
     for (int d = 0; d < x->rank; d++) {
@@ -16,8 +18,30 @@ static mp_shape shape_without(const mp_shape *x, uint32_t axes, bool keep) {
     return shape;
 }
 
-static mp_status plan_reduce(mp_planner *p) {
+/* Whether one element, reduced, is itself. */
+static bool keeps_single(const char *word) {
+    static const char *const words[] = {"sum", "mean", "max", "min", "prod"};
+    for (size_t i = 0; i < MP_COUNT_OF(words); i++) {
+        if (strcmp(word, words[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Over dimensions of 1 it is a copy, which an island leaves out. */
+static mp_status reduce(mp_planner *p, uint32_t axes, const mp_shape *shape) {
     const char *word = p->node->op->detail;
+    const mp_tensor *x = &p->in[0];
+    size_t bytes = 0;
+    if (!keeps_single(word) || mp_shape_count(&x->shape) != mp_shape_count(shape)) {
+        return mp_plan_reduce(p, word, x->type, MP_IN(0), &x->shape, axes, MP_OUT(0));
+    }
+    MP_TRY(mp_shape_bytes(shape, x->type, &bytes));
+    return mp_plan_copy(p, MP_OUT(0), MP_IN(0), bytes);
+}
+
+static mp_status plan_reduce(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     uint32_t axes = 0;
     int count = 0;
@@ -28,7 +52,7 @@ static mp_status plan_reduce(mp_planner *p) {
     }
     const mp_shape shape = shape_without(&x->shape, axes, mp_node_flag(p->node, "keepdims", true));
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
-    return mp_plan_reduce(p, word, x->type, MP_IN(0), &x->shape, axes, MP_OUT(0));
+    return reduce(p, axes, &shape);
 }
 
 static mp_status plan_global_pool(mp_planner *p) {
@@ -42,7 +66,7 @@ static mp_status plan_global_pool(mp_planner *p) {
     const uint32_t axes = mp_channels_last(p) ? all >> 1 & ~1u : all & ~3u;
     const mp_shape shape = shape_without(&x->shape, axes, true);
     MP_TRY(mp_plan_output(p, 0, x->type, &shape));
-    return mp_plan_reduce(p, p->node->op->detail, x->type, MP_IN(0), &x->shape, axes, MP_OUT(0));
+    return reduce(p, axes, &shape);
 }
 
 /* ---- the rows ---- */
