@@ -237,6 +237,7 @@ static bool keeps_rank(const mp_vertex *v) {
     static const char *const names[] = {"Split", "Slice", "Pad", "Conv"};
     return is_one_of(v, names, MP_COUNT_OF(names)) || keeps_shape(v) ||
            mp_vertex_is_own(v, "MatMulBias") || mp_vertex_is_own(v, "FusedConv") ||
+           strcmp(v->node.op->name, "MatMulNBits") == 0 ||
            (mp_vertex_is(v, "ReduceMean") && mp_node_int(&v->node, "keepdims", 1) == 1);
 }
 
@@ -255,6 +256,9 @@ static int rank_of(const mp_graph *graph, int32_t value, int *left) {
     }
     if (mp_vertex_is(v, "Reshape") && mp_vertex_in(v, 1) != MP_NO_VALUE) {
         return (int)list_length(graph, v->in[1]);
+    }
+    if (mp_vertex_is_own(v, "RotaryHalves") || mp_vertex_is_own(v, "HeadsPart")) {
+        return 4;
     }
     if (keeps_rank(v)) {
         return rank_of(graph, v->in[0], left);
