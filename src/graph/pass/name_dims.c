@@ -27,7 +27,16 @@ static bool adds(const mp_vertex *v) {
 }
 
 static bool keeps(const mp_vertex *v) {
-    static const char *const names[] = {"RMSNormalization", "LayerNormalization", "Cast",
+    static const char *const names[] = {"RMSNormalization",
+                                        "LayerNormalization",
+                                        "Cast",
+                                        "QuickGelu",
+                                        "Gelu",
+                                        "FastGelu",
+                                        "Sigmoid",
+                                        "Tanh",
+                                        "Relu",
+                                        "Softmax",
                                         "SimplifiedLayerNormalization"};
     for (size_t i = 0; i < MP_COUNT_OF(names); i++) {
         if (strcmp(v->node.op->name, names[i]) == 0) {
