@@ -237,6 +237,7 @@ static bool keeps_rank(const mp_vertex *v) {
     static const char *const names[] = {"Split", "Slice", "Pad", "Conv"};
     return is_one_of(v, names, MP_COUNT_OF(names)) || keeps_shape(v) ||
            mp_vertex_is_own(v, "MatMulBias") || mp_vertex_is_own(v, "FusedConv") ||
+           strcmp(v->node.op->name, "MatMulNBits") == 0 ||
            (mp_vertex_is(v, "ReduceMean") && mp_node_int(&v->node, "keepdims", 1) == 1);
 }
 
@@ -255,6 +256,9 @@ static int rank_of(const mp_graph *graph, int32_t value, int *left) {
     }
     if (mp_vertex_is(v, "Reshape") && mp_vertex_in(v, 1) != MP_NO_VALUE) {
         return (int)list_length(graph, v->in[1]);
+    }
+    if (mp_vertex_is_own(v, "RotaryHalves") || mp_vertex_is_own(v, "HeadsPart")) {
+        return 4;
     }
     if (keeps_rank(v)) {
         return rank_of(graph, v->in[0], left);
@@ -298,8 +302,7 @@ static int64_t dim_of(const mp_graph *graph, int32_t value, int from_end, int *l
     if (keeps_shape(v)) {
         return dim_of(graph, v->in[0], from_end, left);
     }
-    const bool each = broadcasts(v) && !mp_vertex_is(v, "MatMul") &&
-                      !mp_vertex_is(v, "Concat");
+    const bool each = broadcasts(v) && !mp_vertex_is(v, "MatMul") && !mp_vertex_is(v, "Concat");
     for (int i = 0; each && i < v->in_count; i++) { /* any but 1 is the result's */
         const int64_t dim = dim_of(graph, v->in[i], from_end, left);
         if (dim > 1) {
@@ -541,6 +544,14 @@ static int64_t raw_dim(const mp_graph *graph, const source *s) {
 static bool is_one_name(const mp_graph *graph, const source *a, const source *b) {
     const int64_t name = raw_dim(graph, a);
     return name < MP_DIM_UNKNOWN && name == raw_dim(graph, b);
+}
+
+int64_t mp_graph_entry_dim(const mp_graph *graph, int32_t list, int i) {
+    source entry = {.value = MP_NO_VALUE, .number = MP_DIM_UNKNOWN};
+    if (!find_entry(graph, list, i, DEEP, &entry) || entry.number > 0) {
+        return entry.number > 0 ? entry.number : MP_DIM_UNKNOWN;
+    }
+    return entry.value != MP_NO_VALUE ? raw_dim(graph, &entry) : MP_DIM_UNKNOWN;
 }
 
 bool mp_graph_entry_is(const mp_graph *graph, int32_t list, int i, int32_t value, int d) {

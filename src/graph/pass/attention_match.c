@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { STEPS_MAX = 16 };
+enum { STEPS_MAX = 16, REPEATED_RANK = 5 };
 
 /* What takes the place of scores that are masked: so low that no score is near it. */
 static const double masked_most = -1e4;
@@ -275,6 +275,56 @@ static void peel(const mp_graph *graph, side *x, match *factors) {
     }
 }
 
+/* The sizes that an Expand of torch's is given: Where(sizes == -1, 1, sizes), and no size that
+ * follows from shapes is -1. */
+static int32_t sizes_behind_where(const mp_graph *graph, int32_t list) {
+    const int32_t where = mp_graph_maker(graph, list, "Where");
+    const int32_t *in = where != MP_NO_NODE ? graph->nodes[where].in : NULL;
+    const int32_t equal = in != NULL ? mp_graph_maker(graph, in[0], "Equal") : MP_NO_NODE;
+    const int32_t *sides = equal != MP_NO_NODE ? graph->nodes[equal].in : NULL;
+    bool fits = sides != NULL && sides[0] == in[2];
+    for (int i = 0; fits && i < REPEATED_RANK; i++) {
+        fits = mp_graph_entry(graph, sides[1], i) == -1;
+    }
+    return fits ? in[2] : list;
+}
+
+/* Whether dimensions other than the heads are as they were: what is left are the heads, repeated.
+ */
+static bool keeps_others(const mp_graph *graph, int32_t sizes, int32_t shape, int32_t given) {
+    static const int after[] = {0, 2, 3}, wide[] = {0, 3, 4};
+    for (size_t i = 0; i < MP_COUNT_OF(after); i++) {
+        const int d = after[i];
+        if (!mp_graph_entry_is(graph, shape, d, given, d) ||
+            !(mp_graph_entry(graph, sizes, wide[i]) == 1 ||
+              mp_graph_entry_is(graph, sizes, wide[i], given, d))) {
+            return false;
+        }
+    }
+    return mp_graph_entry(graph, sizes, 1) == 1 || mp_graph_entry_is(graph, sizes, 1, given, 1);
+}
+
+/* How often each head of `given` is there in the result of node `r`, a Reshape of what node `e`, an
+ * Expand, makes; 0 where that is not known. */
+static int64_t repeats_of(const mp_graph *graph, int32_t given, int32_t e, int32_t r) {
+    const int32_t sizes = sizes_behind_where(graph, graph->nodes[e].in[1]);
+    const int32_t shape = graph->nodes[r].in[1];
+    const int64_t few = mp_graph_dim(graph, given, 1);
+    const int64_t entry = mp_graph_entry(graph, shape, 1);
+    const int64_t many = entry > 0 ? entry : mp_graph_dim(graph, graph->nodes[r].out[0], 1);
+    const int64_t asked = mp_graph_entry(graph, sizes, 2);
+    const int64_t known = asked > 0 ? asked : mp_graph_dim(graph, graph->nodes[e].out[0], 2);
+    const int64_t size = mp_graph_entry(graph, shape, 3);
+    const int64_t size_given = mp_graph_dim(graph, given, 3);
+    if (few <= 0 || many <= 0) {
+        return known > 0 && keeps_others(graph, sizes, shape, given) ? known : 0;
+    }
+    return many % few == 0 && (known <= 0 || known == many / few) &&
+                   (size <= 0 || size_given <= 0 || size == size_given)
+               ? many / few
+               : 0;
+}
+
 /* [batch, heads, rows, size] made of fewer heads, each repeated: Unsqueeze, Expand, Reshape. */
 static bool peel_repeat(const mp_graph *graph, side *x, int64_t *times) {
     const int32_t r = mp_graph_maker(graph, x->value, "Reshape");
@@ -290,21 +340,9 @@ static bool peel_repeat(const mp_graph *graph, side *x, int64_t *times) {
         return false;
     }
     const int32_t given = graph->nodes[u].in[0];
-    const int32_t wide = graph->nodes[e].out[0];
-    const int64_t few = mp_graph_dim(graph, given, 1);
-    const int64_t entry = mp_graph_entry(graph, graph->nodes[r].in[1], 1);
-    const int64_t many = entry > 0 ? entry : mp_graph_dim(graph, x->value, 1);
-    const int64_t asked = mp_graph_entry(graph, graph->nodes[e].in[1], 2);
-    const int64_t known = asked > 0 ? asked : mp_graph_dim(graph, wide, 2);
-    const int64_t size = mp_graph_entry(graph, graph->nodes[r].in[1], 3);
-    const int64_t size_given = mp_graph_dim(graph, given, 3);
-    if (few <= 0 || many <= 0 || many % few != 0 || (known > 0 && known != many / few) ||
-        (size > 0 && size_given > 0 && size != size_given)) {
-        return false;
-    }
-    *times = many / few;
+    *times = repeats_of(graph, given, e, r);
     x->value = given;
-    return true;
+    return *times > 0;
 }
 
 static void peel_sides(const mp_graph *graph, match *m) {

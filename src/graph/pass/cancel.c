@@ -1,5 +1,6 @@
 /* cancel.c - a Transpose of a Transpose, and a Cast back to the type that a value had before it was
- * cast to one that holds all its values. The first of the two stays for others that read it.
+ * cast to one that holds all its values. The first of the two stays for others that read it; what
+ * nobody reads any more goes at once, so that the passes behind see who reads the value.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
@@ -37,7 +38,7 @@ static int32_t cast_back(const mp_graph *graph, const mp_vertex *v) {
     if (first == NULL) {
         return MP_NO_VALUE;
     }
-    const mp_dtype type = graph->values[first->in[0]].tensor.type;
+    const mp_dtype type = mp_graph_type(graph, first->in[0]);
     const int64_t between = mp_node_int(&first->node, "to", 0);
     return type != MP_NONE && between > 0 && between < MP_DTYPE_END &&
                    mp_node_int(&v->node, "to", 0) == (int64_t)type &&
@@ -70,8 +71,10 @@ mp_status mp_pass_cancel(mp_graph *graph, mp_rewrites *rewrites) {
             !mp_rewrite_allowed(rewrites)) {
             continue;
         }
+        const int32_t between = v->in[0];
         mp_graph_replace(graph, v->out[0], same, false);
         mp_graph_remove_node(graph, n);
+        mp_graph_drop_unread(graph, between);
     }
     return MP_OK;
 }

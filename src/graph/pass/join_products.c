@@ -1,74 +1,79 @@
 /* join_products.c - products of one input by constant matrices whose results are Q, K or V of one
- * attention become one product, whose parts are read where they lie. Others are left: what reads
- * them would want each part by itself, and a copy costs what the product saves.
+ * attention become one product, whose parts are read where they lie: by the attention itself, by
+ * the rotation before it, or where a cache grows by them as heads that are put first. Others are
+ * left: what reads them would want each part by itself, and a copy costs what the product saves.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
 #include "graph/pass/attention_part.h"
+#include "graph/pass/product_join.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { SIDES = 3 };
 
-/* A side of attention that is heads of a product's rows. */
+/* Who reads heads of a product's rows. */
 typedef struct projection {
-    int side;
-    int32_t node;             /* the product; MP_NO_NODE: none */
-    int32_t x, weights, bias; /* values; no bias: MP_NO_VALUE */
-    int64_t rows, columns;    /* of the weights */
+    mp_product product; /* first, so that products can be compared */
+    int32_t reader;     /* the node: the attention, a RotaryHalves or a Transpose */
+    int side;           /* of the attention */
     int64_t heads, size;
 } projection;
 
-/* A constant whose bytes are here. */
-static const mp_tensor *constant_of(const mp_graph *graph, int32_t value, int rank) {
-    const mp_value *v = &graph->values[value];
-    return v->is_constant && v->tensor.data != 0 && v->tensor.shape.rank == rank ? &v->tensor
-                                                                                 : NULL;
+/* What the side is before a cache. */
+static int32_t fresh_of(const mp_graph *graph, int32_t value) {
+    const int32_t n = mp_graph_maker(graph, value, "Concat");
+    return n != MP_NO_NODE && graph->nodes[n].in_count == 2 ? graph->nodes[n].in[1] : value;
 }
 
-static bool is_product(const mp_vertex *v) {
-    return mp_vertex_is(v, "MatMul") || mp_vertex_is_own(v, "MatMulBias");
+static bool puts_heads_first(const mp_vertex *v) {
+    static const int64_t heads_first[] = {0, 2, 1, 3};
+    const mp_attr *perm = mp_vertex_is(v, "Transpose") ? mp_vertex_perm(v) : NULL;
+    return perm != NULL && perm->count == 4 &&
+           memcmp(perm->ints, heads_first, sizeof heads_first) == 0;
 }
 
-static projection find_projection(const mp_graph *graph, const mp_vertex *attention, int i) {
-    projection p = {.side = i, .node = MP_NO_NODE, .bias = MP_NO_VALUE};
-    const int32_t y = mp_side_is_turned(graph, attention, i)
-                          ? mp_heads_whole(graph, attention->in[i], &p.heads, &p.size)
-                          : MP_NO_VALUE;
-    const int32_t n = mp_graph_maker(graph, y, NULL);
-    if (n == MP_NO_NODE || !is_product(&graph->nodes[n]) || graph->nodes[n].in_count > 3 ||
-        mp_graph_reader(graph, y, "Reshape") == MP_NO_NODE) {
-        return p;
+/* The node that reads the side as [batch, rows, heads, size], and what it reads. */
+static int32_t reader_of(const mp_graph *graph, int32_t attention, int i, int32_t *heads) {
+    const int32_t value = graph->nodes[attention].in[i];
+    const int32_t n = mp_graph_maker(graph, fresh_of(graph, value), NULL);
+    *heads = value;
+    if (mp_side_is_turned(graph, &graph->nodes[attention], i)) {
+        return attention;
     }
-    const mp_vertex *product = &graph->nodes[n];
-    const mp_tensor *weights = constant_of(graph, product->in[1], 2);
-    p.x = product->in[0];
-    p.weights = product->in[1];
-    p.bias = mp_vertex_in(product, 2);
-    /* Weights that others read would be there twice. */
-    if (weights == NULL || mp_graph_uses(graph, p.weights) != 1 || mp_graph_rank(graph, p.x) != 3 ||
-        weights->shape.dim[1] != p.heads * p.size ||
-        (p.bias != MP_NO_VALUE && constant_of(graph, p.bias, 1) == NULL)) {
-        return p;
+    const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
+    if (v == NULL || !(puts_heads_first(v) || (mp_vertex_is_own(v, "RotaryHalves") &&
+                                               mp_node_int(&v->node, "turned", 0) != 0))) {
+        return MP_NO_NODE;
     }
-    p.rows = weights->shape.dim[0];
-    p.columns = weights->shape.dim[1];
-    p.node = n;
+    *heads = v->in[0];
+    return mp_graph_reader(graph, *heads, NULL) == n ? n : MP_NO_NODE;
+}
+
+static projection find_projection(const mp_graph *graph, int32_t attention, int i) {
+    int32_t value = MP_NO_VALUE;
+    projection p = {.product = {.node = MP_NO_NODE}, .side = i};
+    p.reader = reader_of(graph, attention, i, &value);
+    const int32_t y =
+        p.reader != MP_NO_NODE ? mp_heads_whole(graph, value, &p.heads, &p.size) : MP_NO_VALUE;
+    if (y != MP_NO_VALUE && mp_graph_reader(graph, y, "Reshape") != MP_NO_NODE) {
+        p.product = mp_product_of(graph, y);
+    }
+    if (p.product.node != MP_NO_NODE &&
+        (mp_graph_rank(graph, p.product.x) != 3 || p.product.columns != p.heads * p.size)) {
+        p.product.node = MP_NO_NODE;
+    }
     return p;
 }
 
-/* Those of `all` that read what the first of them reads, which are put first; how many. */
+/* Those of `all` that go with the first of them, which are put first; how many. */
 static int keep_alike(const mp_graph *graph, projection all[SIDES]) {
     for (int first = 0; first + 1 < SIDES; first++) {
         projection alike[SIDES];
         int count = 0;
         for (int i = first; i < SIDES; i++) {
-            const projection *a = &all[first], *b = &all[i];
-            if (a->node != MP_NO_NODE && b->node != MP_NO_NODE && a->x == b->x &&
-                a->rows == b->rows &&
-                graph->values[a->weights].tensor.type == graph->values[b->weights].tensor.type) {
-                alike[count++] = *b;
+            if (mp_products_alike(graph, &all[first].product, &all[i].product)) {
+                alike[count++] = all[i];
             }
         }
         if (count > 1) {
@@ -79,93 +84,51 @@ static int keep_alike(const mp_graph *graph, projection all[SIDES]) {
     return 0;
 }
 
-static const char *name_of(const mp_graph *graph, int32_t value) {
-    return value != MP_NO_VALUE ? graph->values[value].name : "";
-}
-
-/* Rows of `rows` times the columns of each, side by side; zeros for what is no value. */
-static mp_status join_constants(mp_graph *graph, const projection *all, const int32_t *values,
-                                int count, mp_shape shape, int32_t *out) {
-    const mp_dtype type = graph->values[all[0].weights].tensor.type;
-    const int64_t rows = shape.rank == 2 ? shape.dim[0] : 1;
-    mp_tensor whole = {.type = type, .shape = shape};
-    const size_t size = mp_dtype_size(type);
-    const size_t pitch = (size_t)shape.dim[shape.rank - 1] * size;
-    char name[256];
-    (void)snprintf(name, sizeof name, "%s+%s", name_of(graph, values[0]),
-                   name_of(graph, values[1]));
-    MP_TRY(mp_graph_add_constant(graph, name, &whole, out));
-    char *to = (char *)graph->values[*out].tensor.data;
-    for (int i = 0; i < count; i++) {
-        const size_t width = (size_t)all[i].columns * size;
-        for (int64_t r = 0; r < rows && values[i] != MP_NO_VALUE; r++) {
-            const mp_tensor *part = &graph->values[values[i]].tensor;
-            memcpy(to + (size_t)r * pitch, (const char *)part->data + (size_t)r * width, width);
-        }
-        to += width;
+/* The reader reads part of `whole` instead. */
+static mp_status set_part(mp_graph *graph, int32_t attention, const projection *p, int32_t whole,
+                          int64_t first) {
+    const int64_t part[MP_PART_NUMBERS] = {first, p->heads, p->size, p->size};
+    const mp_attr attr = {
+        .name = "part", .kind = MP_ATTR_INTS, .ints = part, .count = MP_PART_NUMBERS};
+    if (p->reader == attention) {
+        return mp_side_set_part(graph, attention, p->side, whole, part);
     }
-    return MP_OK;
-}
-
-/* The product for all, in the place of the first. */
-static mp_status join_nodes(mp_graph *graph, const projection *all, int count, int32_t whole) {
-    int32_t weights[SIDES] = {MP_NO_VALUE}, bias[SIDES] = {MP_NO_VALUE};
-    int32_t in[3] = {all[0].x, MP_NO_VALUE, MP_NO_VALUE};
-    int64_t columns = 0;
-    int32_t first = all[0].node;
-    bool biased = false;
-    char name[256] = "";
-    for (int i = 0; i < count; i++) {
-        const size_t used = strlen(name);
-        weights[i] = all[i].weights;
-        bias[i] = all[i].bias;
-        biased = biased || bias[i] != MP_NO_VALUE;
-        columns += all[i].columns;
-        first = all[i].node < first ? all[i].node : first;
-        (void)snprintf(name + used, sizeof name - used, "%s%s", i > 0 ? "+" : "",
-                       graph->nodes[all[i].node].node.name);
-    }
-    mp_node node = graph->nodes[all[0].node].node;
-    node.name = name;
-    if (biased) { /* of those that have none, too */
-        node.op = mp_op_find(MP_OWN_DOMAIN, "MatMulBias", 1);
+    const mp_vertex v = graph->nodes[p->reader];
+    mp_node node = v.node;
+    int32_t in[SIDES] = {whole, mp_vertex_in(&v, 1), mp_vertex_in(&v, 2)};
+    node.attrs = &attr;
+    node.attr_count = 1;
+    if (v.in_count == 1) { /* a Transpose */
+        node.op = mp_op_find(MP_OWN_DOMAIN, "HeadsPart", 1);
         node.version = 1;
     }
-    const mp_shape matrix = {.rank = 2, .dim = {all[0].rows, columns}};
-    const mp_shape row = {.rank = 1, .dim = {columns}};
-    MP_TRY(join_constants(graph, all, weights, count, matrix, &in[1]));
-    if (biased) {
-        MP_TRY(join_constants(graph, all, bias, count, row, &in[2]));
-    }
-    return mp_graph_change_node(graph, first, &node, in, biased ? 3 : 2, &whole, 1);
+    return mp_graph_change_node(graph, p->reader, &node, in, v.in_count, v.out, v.out_count);
 }
 
 static mp_status join(mp_graph *graph, int32_t attention, const projection *all, int count) {
+    mp_product products[SIDES];
+    mp_vertex before[SIDES];
     int32_t old[SIDES];
     int32_t whole = MP_NO_VALUE;
     int64_t first = 0;
-    mp_tensor tensor = graph->values[graph->nodes[all[0].node].out[0]].tensor;
-    tensor.shape = (mp_shape){.rank = 3, .dim = {MP_DIM_UNKNOWN, MP_DIM_UNKNOWN, 0}};
+    int done = 0;
     for (int i = 0; i < count; i++) {
-        tensor.shape.dim[2] += all[i].columns;
-        old[i] = graph->nodes[attention].in[all[i].side];
+        const mp_vertex *reader = &graph->nodes[all[i].reader];
+        products[i] = all[i].product;
+        old[i] = reader->in[all[i].reader == attention ? all[i].side : 0];
     }
-    MP_TRY(mp_graph_add_value(graph, "joined", &tensor, &whole));
-    const mp_vertex before = graph->nodes[attention];
-    for (int i = 0; i < count; i++) {
-        const int64_t part[MP_PART_NUMBERS] = {first, all[i].heads, all[i].size, all[i].size};
-        const mp_status status = mp_side_set_part(graph, attention, all[i].side, whole, part);
-        if (status != MP_OK) {
-            graph->nodes[attention] = before;
-            return status;
-        }
-        first += all[i].columns;
+    MP_TRY(mp_products_result(graph, products, count, &whole));
+    mp_status status = MP_OK;
+    for (; done < count && status == MP_OK; done++) {
+        before[done] = graph->nodes[all[done].reader];
+        status = set_part(graph, attention, &all[done], whole, first);
+        first += all[done].product.columns;
     }
-    const mp_status status = join_nodes(graph, all, count, whole);
-    if (status != MP_OK) {
-        graph->nodes[attention] = before;
-        return status;
+    status = status == MP_OK ? mp_products_join(graph, products, count, whole) : status;
+    while (status != MP_OK && done-- > 0) {
+        graph->nodes[all[done].reader] = before[done];
     }
+    MP_TRY(status);
     for (int i = 0; i < count; i++) {
         mp_graph_drop_unread(graph, old[i]);
     }
@@ -179,7 +142,7 @@ mp_status mp_pass_join_products(mp_graph *graph, mp_rewrites *rewrites) {
             continue;
         }
         for (int i = 0; i < SIDES; i++) {
-            all[i] = find_projection(graph, &graph->nodes[n], i);
+            all[i] = find_projection(graph, n, i);
         }
         const int count = keep_alike(graph, all);
         if (count > 1 && mp_rewrite_allowed(rewrites)) {

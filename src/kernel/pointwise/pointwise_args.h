@@ -55,6 +55,21 @@ typedef struct mp_split_gelu_args {
     int32_t packed, wide;
 } mp_split_gelu_args;
 
+/* What the left half of a row becomes. */
+enum { K_GATE_SWISH, K_GATE_GELU, K_GATE_GELU_BY_TANH };
+
+/* Rows as of mp_split_gelu_args. */
+typedef struct mp_gated_halves_args {
+    const void *x;
+    void *out;
+    int64_t half;
+    int64_t count, per_row;
+    k_divider by_row;
+    int32_t packed, wide;
+    int32_t gate;
+    float alpha; /* of K_GATE_SWISH */
+} mp_gated_halves_args;
+
 /* Complex numbers: pairs of elements, the real part first. */
 typedef struct mp_complex_mul_args {
     const void *x, *y;

@@ -1,9 +1,11 @@
-/* rotary_halves.c - what the compiler makes of rotary positions in primitive operators: x cos + r sin,
- * where r is x with its halves exchanged and the then first one negated.
+/* rotary_halves.c - what the compiler makes of rotary positions in primitive operators: x cos + r
+ * sin, where r is x with its halves exchanged and the then first one negated.
  *
- * x is [batch, heads, rows, size], or with `turned` [batch, rows, heads, size]; y is the former, and
- * cos and sin are broadcast to it. Both halves of their rows are alike, and the first is read.
+ * x is [batch, heads, rows, size], with `turned` [batch, rows, heads, size], or with `part` rows
+ * that its heads lie in (heads_part.h); y is the first of these, and cos and sin are broadcast to
+ * it. Both halves of their rows are alike, and the first is read.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "op/attention/heads_part.h"
 #include "op/attention/rotary_steps.h"
 #include "op/core/families.h"
 
@@ -15,7 +17,8 @@ static mp_status no_fit(const mp_planner *p, const char *why) {
     char x[MP_SHAPE_TEXT];
     char c[MP_SHAPE_TEXT];
     char s[MP_SHAPE_TEXT];
-    return MP_FAIL(INVALID_ARGUMENT, "heads of shape %s, cosines of shape %s, sines of shape %s: %s",
+    return MP_FAIL(INVALID_ARGUMENT,
+                   "heads of shape %s, cosines of shape %s, sines of shape %s: %s",
                    mp_shape_text(&p->in[X].shape, x), mp_shape_text(&p->in[COSINE].shape, c),
                    mp_shape_text(&p->in[SINE].shape, s), why);
 }
@@ -44,36 +47,46 @@ static mp_status broadcast(const mp_planner *p, mp_shape *y, mp_rotary *r) {
     return MP_OK;
 }
 
-static mp_status plan_halves(mp_planner *p) {
+/* `dim`: batch, heads, rows, size. */
+static mp_status read_x(const mp_planner *p, mp_heads *out, int64_t dim[4]) {
     const mp_shape *x = &p->in[X].shape;
+    const mp_attr *part = mp_node_attr(p->node, "part");
     const bool turned = mp_node_flag(p->node, "turned", false);
-    if (x->rank != 4 || x->dim[3] % 2 != 0 || x->dim[3] > INT32_MAX) {
-        return no_fit(p, "heads of four dimensions, the last of them even, are wanted");
+    if (part != NULL) {
+        MP_TRY(mp_read_heads_part(p, X, "part", part, out, dim));
+    } else if (x->rank == 4) {
+        const int64_t heads = x->dim[turned ? 2 : 1], rows = x->dim[turned ? 1 : 2];
+        memcpy(dim, (int64_t[]){x->dim[0], heads, rows, x->dim[3]}, 4 * sizeof *dim);
+        *out = turned ? mp_heads_last(MP_IN(X), heads, rows, dim[3])
+                      : mp_heads_first(MP_IN(X), heads, rows, dim[3]);
+    } else {
+        return no_fit(p, "heads of four dimensions are wanted");
     }
-    const int64_t heads = x->dim[turned ? 2 : 1], rows = x->dim[turned ? 1 : 2], size = x->dim[3];
-    mp_shape y = {.rank = 4, .dim = {x->dim[0], heads, rows, size}};
+    return dim[3] % 2 == 0 && dim[3] <= INT32_MAX ? MP_OK : no_fit(p, "the size of heads is odd");
+}
+
+static mp_status plan_halves(mp_planner *p) {
+    mp_shape y = {.rank = 4};
     mp_rotary r = {.type = p->in[X].type,
-                   .x = turned ? mp_heads_last(MP_IN(X), heads, rows, size)
-                               : mp_heads_first(MP_IN(X), heads, rows, size),
-                   .head_size = size,
-                   .rotated = size,
                    .cosine = MP_IN(COSINE),
                    .sine = MP_IN(SINE),
                    .cache_rows = 1,
                    .positions = MP_NOWHERE,
                    .position_kind = K_POSITION_STRIDED};
+    MP_TRY(read_x(p, &r.x, y.dim));
+    r.head_size = r.rotated = y.dim[3];
     MP_TRY(broadcast(p, &y, &r));
     MP_TRY(mp_plan_output(p, 0, r.type, &y));
     r.batch = y.dim[0];
     r.heads = y.dim[1];
     r.rows = y.dim[2];
-    r.out = mp_heads_first(MP_OUT(0), r.heads, r.rows, size);
+    r.out = mp_heads_first(MP_OUT(0), r.heads, r.rows, r.head_size);
     return mp_plan_rotary(p, &r);
 }
 
 /* ---- the row ---- */
 
-static const mp_attr_def attrs[] = {{"turned", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def attrs[] = {{"part", MP_ATTR_INTS}, {"turned", MP_ATTR_INT}, {NULL, 0}};
 
 static const mp_op ops[] = {
     {.domain = MP_OWN_DOMAIN,

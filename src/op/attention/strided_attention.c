@@ -12,7 +12,7 @@
  * says that the score is divided by number i.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/half.h"
-#include "op/attention/attention_steps.h"
+#include "op/attention/heads_part.h"
 #include "op/core/families.h"
 #include "op/move/strided_copy.h"
 
@@ -30,23 +30,14 @@ typedef struct side {
 
 /* ---- views ---- */
 
-static mp_status read_part(const mp_tensor *x, const char *name, const mp_attr *part, side *out) {
-    const int64_t *at = part->ints; /* first element, heads, size, step */
-    int64_t reach = 0;
-    const bool fits = x->shape.rank == 3 && part->count == 4 && at[0] >= 0 && at[1] > 0 &&
-                      at[2] > 0 && at[3] > 0 && !__builtin_mul_overflow(at[1] - 1, at[3], &reach) &&
-                      !__builtin_add_overflow(reach, at[0], &reach) &&
-                      !__builtin_add_overflow(reach, at[2], &reach) && reach <= x->shape.dim[2];
-    if (!fits) {
-        char text[MP_SHAPE_TEXT];
-        return MP_FAIL(INVALID_ARGUMENT, "%s does not lie within an input of shape %s", name,
-                       mp_shape_text(&x->shape, text));
-    }
-    const int64_t row = x->shape.dim[2];
-    *out = (side){.dim = {x->shape.dim[0], at[1], x->shape.dim[1], at[2]},
-                  .stride = {x->shape.dim[1] * row, at[3], row, 1},
-                  .rank = 4};
-    out->ref.offset = (uint64_t)at[0] * mp_dtype_size(x->type);
+static mp_status read_part(const mp_planner *p, int i, const char *name, const mp_attr *part,
+                           side *out) {
+    mp_heads heads;
+    *out = (side){.rank = SIDE_RANK};
+    MP_TRY(mp_read_heads_part(p, i, name, part, &heads, out->dim));
+    memcpy(out->stride, heads.stride, sizeof heads.stride);
+    out->stride[SIZE] = 1;
+    out->ref = heads.ref;
     return MP_OK;
 }
 
@@ -61,7 +52,9 @@ static mp_status check_perm(const mp_attr *perm, const char *name, int rank) {
                : MP_FAIL(INVALID_ARGUMENT, "%s is no order of %d dimensions", name, rank);
 }
 
-static mp_status read_order(const mp_tensor *x, const char *name, const mp_attr *perm, side *out) {
+static mp_status read_order(const mp_planner *p, int i, const char *name, const mp_attr *perm,
+                            side *out) {
+    const mp_tensor *x = &p->in[i];
     const int rank = x->shape.rank;
     int64_t stride[MP_RANK_MAX];
     if (rank < 2 || rank > SIDE_RANK) {
@@ -73,7 +66,7 @@ static mp_status read_order(const mp_tensor *x, const char *name, const mp_attr 
         MP_TRY(check_perm(perm, name, rank));
     }
     mp_shape_strides(&x->shape, stride);
-    *out = (side){.dim = {1, 1, 1, 1}, .rank = rank};
+    *out = (side){.dim = {1, 1, 1, 1}, .rank = rank, .ref = MP_IN(i)};
     for (int d = 0; d < rank; d++) {
         const int at = perm != NULL ? (int)perm->ints[d] : d;
         out->dim[SIDE_RANK - rank + d] = x->shape.dim[at];
@@ -85,13 +78,9 @@ static mp_status read_order(const mp_tensor *x, const char *name, const mp_attr 
 static mp_status read_side(const mp_planner *p, int i, side *out) {
     static const char *const perms[] = {"q_perm", "k_perm", "v_perm"};
     static const char *const parts[] = {"q_part", "k_part", "v_part"};
-    const mp_tensor *x = &p->in[i];
     const mp_attr *part = mp_node_attr(p->node, parts[i]);
-    MP_TRY(part != NULL ? read_part(x, parts[i], part, out)
-                        : read_order(x, perms[i], mp_node_attr(p->node, perms[i]), out));
-    out->ref.place = MP_PLACE_IN;
-    out->ref.index = (uint32_t)i;
-    return MP_OK;
+    return part != NULL ? read_part(p, i, parts[i], part, out)
+                        : read_order(p, i, perms[i], mp_node_attr(p->node, perms[i]), out);
 }
 
 /* Library products step over rows that are there, and kernels want the elements of a head to be
