@@ -199,7 +199,7 @@ static mp_status join_packed(mp_graph *graph, const mp_product *all, int count, 
     node->attrs = attrs;
     *in_count = graph->nodes[all[0].node].in_count;
     for (int i = WEIGHTS; i < *in_count; i++) {
-        int32_t values[MP_JOINED_MAX];
+        int32_t values[MP_JOINED_MAX] = {MP_NO_VALUE};
         inputs_of(graph, all, count, i, values);
         if (values[0] != MP_NO_VALUE) {
             MP_TRY(join_rows(graph, values, count, &in[i]));
