@@ -58,12 +58,16 @@ K_FN few few_place(const mp_attention_args *args, int64_t unit) {
     return at;
 }
 
+/* One new token for each head needs no division, which would be asked for with each key. */
 K_FN int64_t few_head(const k_score_rule *rule, const few *at, int32_t r) {
+    if (rule->rows == 1) {
+        return at->kv_head * rule->group + at->row_first + r;
+    }
     return at->kv_head * rule->group + (at->row_first + r) / rule->rows;
 }
 
 K_FN int64_t few_row(const k_score_rule *rule, const few *at, int32_t r) {
-    return (at->row_first + r) % rule->rows;
+    return rule->rows == 1 ? 0 : (at->row_first + r) % rule->rows;
 }
 
 K_FN void few_slice(const T *row, int32_t first, int32_t size, int32_t wide, float *out) {

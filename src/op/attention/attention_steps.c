@@ -15,7 +15,7 @@ enum {
     FEW_ROWS_MAX = 16,        /* queries of a key head, beyond which tiles are better */
     BLOCK_QUERIES_MIN = 32,   /* the same for queries that see blocks; fewer leave too few tiles */
     FUSED_WORK_MAX = 1 << 21, /* multiplications, beyond which tensor cores pay */
-    SPLIT_KEYS_MIN = 128,     /* fewer are not worth a block */
+    SPLIT_KEYS_MIN = 32,      /* fewer are not worth a block: two for each group of lanes */
     BLOCKS_WANTED = 4,        /* a multiprocessor */
     TILE_LANES = 256,
     MMA_ARCH = 80,
