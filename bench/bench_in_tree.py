@@ -1,21 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times trained models and chains of small nodes here and on the CUDA provider of onnxruntime-gpu, in turn.
+"""Times models here, by default options, and on the CUDA provider of onnxruntime-gpu, by each of its ways, in turn.
 
-    bench/bench_in_tree.py --peer FOLDER [--only TEXT] [--seconds 1] [--repeats 2] [--name NAME]
+    bench/bench_in_tree.py --peer FOLDER [--only TEXT] [--nets FOLDER] [--seconds 0.5] [--repeats 2] [--name NAME]
 
-FOLDER holds the package onnxruntime of an onnxruntime-gpu wheel. Each side is measured in processes of its own, one
-after the other, `repeats` times; a figure is the least of its medians. Inputs and outputs are bound on the device.
-Both round the factors of float products to TF32, their common default. `relative` is the norm of the difference from
-the CPU provider. The results go to bench/results/in-tree-NAME.json.
+FOLDER holds the package onnxruntime of an onnxruntime-gpu wheel. Its ways are ordinary runs, graphs, and channels last.
+Each side is measured in processes of its own, one after the other, `repeats` times; a figure is the least of its
+medians. Inputs and outputs are bound on the device. Both round the factors of float products to TF32, their common
+default. `relative` is the norm of the difference from the CPU provider, whose own time is there, too; `first_s` is from
+the session's creation to its first result, kernels of earlier models and turns being in the cache. The subjects are
+those of bench_models.py and, with --nets, the networks of nets.py in that folder, made where they are missing. The
+results go to bench/results/in-tree-NAME.json; `ratio` is the time here by the least of the peer's.
 """
 
 import argparse
 import itertools
 import json
+import math
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,26 +29,49 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("demo", "tests/models", "tests
 import bench_models  # noqa: E402  (beside this file)
 import fetch_models  # noqa: E402
 import machine  # noqa: E402
+import nets  # noqa: E402
 import onnxruntime as ort  # noqa: E402
 import provider  # noqa: E402
 
 PEER = "CUDAExecutionProvider"
-SIDES = ("millpond", "in-tree")
+# Graphs last: a capture that fails leaves the peer's process without a working stream.
+SIDES = {
+    "millpond": {"default": {}},
+    "in-tree": {"plain": {}, "nhwc": {"prefer_nhwc": "1"}, "graph": {"enable_cuda_graph": "1"}},
+}
+FIGURES = ("ms", "first_s", "relative", "error")
 
 
-def session_on(side, model, graph):
-    options = {"enable_cuda_graph": "1"} if graph else {}
+def session_on(side, model, options):
     if side == "millpond":
         return provider.session(model, provider_options=options)
     return ort.InferenceSession(model, provider.session_options(), providers=[(PEER, options), provider.CPU])
 
 
-def measure(side, model, inputs, graph, seconds, expected):
-    session = session_on(side, model, graph)
+def measure(side, model, inputs, options, seconds, expected):
+    started = time.perf_counter()
+    session = session_on(side, model, options)
     binding, outputs = bench_models.bound(session, inputs)
+    first_s = time.perf_counter() - started
     ms, _ = bench_models.median_ms(lambda: session.run_with_iobinding(binding), seconds)
     results = [output.numpy() for output in outputs]
-    return {"ms": round(ms, 4), "relative": float(f"{bench_models.relative_norm(results, expected):.3e}")}
+    return {"ms": round(ms, 4), "first_s": round(first_s, 3),
+            "relative": float(f"{bench_models.relative_norm(results, expected):.3e}")}
+
+
+class Reference:
+    """The CPU provider's results and time for each subject, found once."""
+
+    def __init__(self, seconds):
+        self.seconds, self.found = seconds, {}
+
+    def of(self, name, label, model, inputs, timed):
+        if (name, label) not in self.found:
+            session = ort.InferenceSession(model, providers=[provider.CPU])
+            results = session.run(None, inputs)
+            ms = bench_models.median_ms(lambda: session.run(None, inputs), self.seconds)[0] if timed else None
+            self.found[name, label] = results, ms
+        return self.found[name, label]
 
 
 def child(args):
@@ -51,15 +79,17 @@ def child(args):
     if args.side == "in-tree" and PEER not in ort.get_available_providers():
         sys.exit(f"bench_in_tree: the onnxruntime in {args.peer} has no {PEER}; give the folder of an onnxruntime-gpu")
     found = bench_models.subjects(fetch_models.default_dir(), args.only)
+    if args.nets:
+        found = itertools.chain(found, nets.subjects(args.nets, args.only))
     subjects = [(name, model, list(pairs)) for name, model, pairs in found]
-    rows = []
-    # Graphs last: a capture that fails leaves the peer's process without a working stream.
-    for graph, (name, model, pairs) in itertools.product((False, True), subjects):
-        reference = ort.InferenceSession(model, providers=[provider.CPU])
+    reference, rows = Reference(args.seconds / 4), []
+    for (way, options), (name, model, pairs) in itertools.product(SIDES[args.side].items(), subjects):
         for label, inputs in pairs:
-            row = {"model": name, "label": label, "graph": graph}
+            row = {"model": name, "label": label, "way": way}
             try:
-                row |= measure(args.side, model, inputs, graph, args.seconds, reference.run(None, inputs))
+                expected, cpu_ms = reference.of(name, label, model, inputs, args.side == "millpond")
+                row |= {"cpu_ms": cpu_ms} if cpu_ms else {}
+                row |= measure(args.side, model, inputs, options, args.seconds, expected)
             except Exception as error:  # what cannot be captured is a row, too
                 row["error"] = " ".join(str(error).split())[-160:]
             rows.append(row)
@@ -72,34 +102,51 @@ def run_side(args, side):
     if side == "in-tree":
         env["PYTHONPATH"] = os.pathsep.join([args.peer, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, __file__, "--side", side, "--peer", args.peer, "--only", args.only,
-               "--seconds", str(args.seconds)]
+               "--seconds", str(args.seconds), *(["--nets", args.nets] if args.nets else [])]
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def merged(rows, found, side):
-    """Takes each figure of a side that is less than what is there."""
+def merged(rows, found):
+    """Takes each figure that is less than what is there."""
     for row in found["rows"]:
-        key = row["model"], row["label"], row["graph"]
-        kept = rows.setdefault(key, {"model": key[0], "label": key[1], "graph": key[2]})
-        if side not in kept or row.get("ms", 0) < kept[side].get("ms", 0):
-            kept[side] = {key: row[key] for key in ("ms", "relative", "error") if key in row}
+        kept = rows.setdefault((row["model"], row["label"]), {"model": row["model"], "label": row["label"]})
+        if "cpu_ms" in row:
+            kept["cpu_ms"] = round(min(row["cpu_ms"], kept.get("cpu_ms", math.inf)), 4)
+        figures = {key: row[key] for key in FIGURES if key in row}
+        before = kept.setdefault(row["way"], figures)
+        if figures.get("ms", math.inf) < before.get("ms", math.inf):
+            kept[row["way"]] = figures
+
+
+def judge(row):
+    """Adds the peer's best way, and the ratio of ours to it."""
+    times = {way: row[way]["ms"] for way in SIDES["in-tree"] if "ms" in row.get(way, {})}
+    if times:
+        row["best"] = min(times, key=times.get)
+        if "ms" in row.get("default", {}):
+            row["ratio"] = round(row["default"]["ms"] / times[row["best"]], 3)
 
 
 def show(row):
-    ours, theirs = (row[side] for side in SIDES)
-    if "ms" in ours and "ms" in theirs:
-        row["ratio"] = round(ours["ms"] / theirs["ms"], 3)
-    figures = [f"{x['ms']:9.3f} {x['relative']:.0e}" if "ms" in x else f"{'-':>15s}" for x in (ours, theirs)]
-    how = "graph" if row["graph"] else "plain"
-    print(f"{row['model']:20s} {row['label']:24s} {how} {'  '.join(figures)}  {row.get('ratio', '')}")
+    ways = [row.get(way, {}) for side in SIDES.values() for way in side]
+    figures = [f"{way['ms']:9.3f}" if "ms" in way else f"{'-':>9s}" for way in ways]
+    cpu = f"{row['cpu_ms']:9.3f}" if "cpu_ms" in row else f"{'-':>9s}"
+    print(f"{row['model']:20s} {row['label']:24s} {' '.join(figures)} {cpu}  {row.get('ratio', '')}")
+
+
+def mean(rows):
+    """The geometric mean of the ratios."""
+    ratios = [row["ratio"] for row in rows if "ratio" in row]
+    return round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 3) if ratios else None
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", required=True, help="folder with the package onnxruntime of onnxruntime-gpu")
     parser.add_argument("--only", default="", help="only subjects whose name holds this; several with commas between")
-    parser.add_argument("--seconds", type=float, default=1.0, help="time for each figure")
+    parser.add_argument("--nets", help="folder of the networks of nets.py, which are measured, too")
+    parser.add_argument("--seconds", type=float, default=0.5, help="time for each figure")
     parser.add_argument("--repeats", type=int, default=2, help="turns of each side")
     parser.add_argument("--name", help="name of the result file; by default after the device")
     parser.add_argument("--out", type=Path, help="write to this file instead")
@@ -107,19 +154,23 @@ def main():
     args = parser.parse_args()
     if args.side:
         return child(args)
+    if args.nets:
+        nets.make_all(args.nets, args.only)
     device = provider.register()[0]
     result = {**bench_models.setting(device), "command": machine.command("bench/bench_in_tree.py")}
     rows = {}
     for _ in range(args.repeats):
         for side in SIDES:
             found = run_side(args, side)
-            merged(rows, found, side)
+            merged(rows, found)
             if side == "in-tree":
                 result["peer"] = f"onnxruntime-gpu {found['onnxruntime']}"
-    print(f"{result['device']}: ms here and with {result['peer']}, each with its difference from the CPU; the ratio")
+    print(f"{result['device']}: ms here, and with {result['peer']} plain, channels last and as a graph; on the CPU; ratio")
     for row in rows.values():
+        judge(row)
         show(row)
-    result["rows"] = list(rows.values())
+    result |= {"geometric_mean": mean(rows.values()), "rows": list(rows.values())}
+    print(f"geometric mean of the ratios: {result['geometric_mean']}")
     target = args.out or ROOT / "bench/results" / f"in-tree-{args.name or machine.file_name(result['device'])}.json"
     target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"written to {target}")

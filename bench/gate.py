@@ -79,17 +79,13 @@ def pool_figures(result):
 
 
 def in_tree_figures(result):
-    """Of a file of bench_in_tree.py: each row, and the mean of all rows without graphs and with them."""
-    found, ratios = {}, {}
+    """Of a file of bench_in_tree.py: each row beside the peer's best way, and the mean of all rows."""
     device = device_word(result["emulated"])
-    for row in result["rows"]:
-        how = "graph" if row["graph"] else "plain"
-        if "ratio" in row:
-            found["in-tree", device, "in-tree", f"{row['model']}, {row['label']}, {how}"] = row["ratio"]
-            ratios.setdefault(how, []).append(row["ratio"])
-    for how, values in ratios.items():
-        found["in-tree", device, "in-tree", f"{MEAN}, {how}"] = math.exp(sum(map(math.log, values)) / len(values))
-    return found
+    ratios = {f"{row['model']}, {row['label']}".removesuffix(", "): row["ratio"]
+              for row in result["rows"] if "ratio" in row}
+    if ratios:
+        ratios[MEAN] = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
+    return {("in-tree", device, "in-tree", subject): ratio for subject, ratio in ratios.items()}
 
 
 def layers(width=256, rows=64, count=4):

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of many kinds with random weights, as torch exports them, for the benchmarks to measure.
+"""Networks of many kinds with random weights, most of them as torch exports them, for the benchmarks to measure.
 
     bench/nets.py FOLDER [--only TEXT] [--list]
 
 Writes NAME.onnx and its inputs, NAME.npz, into FOLDER; several processes share the work, and what is there stays. A
-name is the network, its batch where it is not 1, and f32 or f16. Needs torch; torchvision and transformers for theirs.
+name is the network, its batch where it is not 1, and f32, f16 or q4 (float16 with weights of 4 bits). Needs torch;
+torchvision and transformers for theirs, and onnx_ir for q4.
 """
 
 import argparse
+import logging
 import os
 import sys
 import warnings
@@ -18,7 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-BOTH, SINGLE = ("f32", "f16"), ("f32",)
+ROOT = Path(__file__).resolve().parent.parent
+BOTH, SINGLE, DECODER = ("f32", "f16"), ("f32",), ("f16", "q4")
 
 
 def classifier(name, batch=1, side=224):
@@ -113,19 +116,72 @@ def unet():
         def __init__(self):
             super().__init__()
             self.first, self.last = nn.Conv2d(4, 128, 3, padding=1), nn.Conv2d(128, 4, 3, padding=1)
-            self.down, self.half = Block(128, 128), nn.Conv2d(128, 256, 3, stride=2, padding=1)
+            self.down, self.shrink = Block(128, 128), nn.Conv2d(128, 256, 3, stride=2, padding=1)
             self.deep, self.look = Block(256, 256), Pixels(256)
             self.up, self.end = nn.Conv2d(256, 128, 3, padding=1), Block(256, 128)
 
         def forward(self, x):
             x = self.down(self.first(x))
-            y = self.look(self.deep(self.half(x)))
+            y = self.look(self.deep(self.shrink(x)))
             y = self.up(nn.functional.interpolate(y, scale_factor=2.0, mode="nearest"))
             return self.last(self.end(torch.cat([x, y], 1)))
 
     return Net(), [torch.randn(1, 4, 64, 64)]
 
 
+class RandomWeights:
+    """In the place of a GGUF file: the sizes of a decoder, and weights for it."""
+
+    def __init__(self, layers, width, heads, kv_heads, inner, words):
+        self.meta = {"llama.block_count": layers, "llama.embedding_length": width, "llama.attention.head_count": heads,
+                     "llama.attention.head_count_kv": kv_heads, "llama.attention.layer_norm_rms_epsilon": 1e-5,
+                     "llama.rope.freq_base": 10000.0}
+        kv = width // heads * kv_heads
+        self.sizes = {"attn_q": (width, width), "attn_k": (kv, width), "attn_v": (kv, width),
+                      "attn_output": (width, width), "ffn_gate": (inner, width), "ffn_up": (inner, width),
+                      "ffn_down": (width, inner), "token_embd": (words, width)}
+        self.records = {"token_embd.weight": ((words,),)}
+        self.width, self.random = width, np.random.default_rng(0)
+
+    def tensor(self, name):
+        kind = name.removesuffix(".weight").split(".")[-1]
+        if kind not in self.sizes:
+            return np.ones(self.width, np.float32)
+        rows, columns = self.sizes[kind]
+        return self.random.standard_normal((rows, columns), np.float32) * np.float32(columns**-0.5)
+
+
+def decoder(target, kind, step, past, sizes):
+    """Writes a language model with a cache, in standard operators; gives its feed."""
+    sys.path.append(str(ROOT / "tools"))
+    import smollm2_model
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    given = RandomWeights(*sizes)
+    model = smollm2_model.Decoder(given).model()
+    model = convert_float_to_float16(model, op_block_list=["Range"])
+    if kind == "q4":
+        from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+        logging.disable()  # two lines of its own for each node
+        quantizer = MatMulNBitsQuantizer(model, block_size=32, is_symmetric=True)
+        quantizer.process()
+        model = quantizer.model.model
+    import onnx
+
+    onnx.save(model, target)
+    layers, width, heads, kv_heads = sizes[:4]
+    cache = np.zeros((1, kv_heads, past, width // heads), np.float16)
+    feed = {"input_ids": np.arange(step)[None] % sizes[5], "attention_mask": np.ones((1, past + step), np.int64),
+            "position_ids": np.arange(past, past + step)[None]}
+    return feed | {f"past_key_values.{layer}.{part}": cache for layer in range(layers) for part in ("key", "value")}
+
+
+SMOLLM2 = (30, 576, 9, 3, 1536, 49152)
+WRITTEN = {
+    "smollm2_decode": (partial(decoder, step=1, past=256, sizes=SMOLLM2), DECODER),
+    "smollm2_prefill": (partial(decoder, step=128, past=0, sizes=SMOLLM2), DECODER),
+}
 NETS = {
     "resnet50": (partial(classifier, "resnet50"), BOTH),
     "resnet50_b32": (partial(classifier, "resnet50", 32), BOTH),
@@ -154,35 +210,44 @@ NETS = {
 
 
 def names(only=""):
-    return [f"{name}_{kind}" for name, (_, kinds) in NETS.items() for kind in kinds
+    return [f"{name}_{kind}" for name, (_, kinds) in (NETS | WRITTEN).items() for kind in kinds
             if any(part in f"{name}_{kind}" for part in only.split(","))]
+
+
+def exported(target, kind, build):
+    """Writes a network of torch's; gives its feed."""
+    import torch
+
+    warnings.simplefilter("ignore")
+    torch.manual_seed(0)
+    torch.set_num_threads(2)
+    torch.backends.mha.set_fastpath_enabled(False)  # its one operator cannot be exported
+    with torch.no_grad():
+        net, inputs = build()
+        net = net.eval()
+        if kind == "f16":
+            net, inputs = net.half(), [x.half() if x.is_floating_point() else x for x in inputs]
+            if torch.cuda.is_available():  # tracing runs it, and the CPU has not all operators in half precision
+                net, inputs = net.cuda(), [x.cuda() for x in inputs]
+        labels = [f"x{i}" for i in range(len(inputs))]
+        torch.onnx.export(net, tuple(inputs), str(target), dynamo=False, opset_version=18, input_names=labels,
+                          output_names=["y"])
+    return {label: x.cpu().numpy() for label, x in zip(labels, inputs, strict=True)}
 
 
 def make(folder, name):
     """Writes one network. Returns its name, and why it could not be made where it could not."""
-    import torch
-
     target = Path(folder) / f"{name}.onnx"
     if target.exists() and target.with_suffix(".npz").exists():
         return name, None
-    warnings.simplefilter("ignore")
-    torch.manual_seed(0)
-    torch.set_num_threads(2)
     base, _, kind = name.rpartition("_")
+    part = target.with_suffix(".part")
     try:
-        with torch.no_grad():
-            net, inputs = NETS[base][0]()
-            net = net.eval()
-            if kind == "f16":
-                net, inputs = net.half(), [x.half() if x.is_floating_point() else x for x in inputs]
-            labels = [f"x{i}" for i in range(len(inputs))]
-            whole = target.with_suffix(".part")
-            torch.onnx.export(net, tuple(inputs), str(whole), dynamo=False, opset_version=18, input_names=labels,
-                              output_names=["y"])
-        np.savez(target.with_suffix(".npz"), **{label: x.numpy() for label, x in zip(labels, inputs, strict=True)})
-        whole.rename(target)
+        feed = WRITTEN[base][0](part, kind) if base in WRITTEN else exported(part, kind, NETS[base][0])
+        np.savez(target.with_suffix(".npz"), **feed)
+        part.rename(target)
     except Exception as error:  # a network that this version of a package lacks is left out
-        return name, " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        return name, " ".join(f"{type(error).__name__}: {error}".split())[:300]
     return name, None
 
 
