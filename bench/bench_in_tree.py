@@ -165,7 +165,7 @@ def main():
             merged(rows, found)
             if side == "in-tree":
                 result["peer"] = f"onnxruntime-gpu {found['onnxruntime']}"
-    print(f"{result['device']}: ms here, and with {result['peer']} plain, channels last and as a graph; on the CPU; ratio")
+    print(f"{result['device']}: ms here; with {result['peer']} plain, channels last, as a graph; on the CPU; ratio")
     for row in rows.values():
         judge(row)
         show(row)

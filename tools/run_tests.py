@@ -211,7 +211,7 @@ def steps_of(build, mode):
              **python(test_files("tests/python", *PROVIDER_TESTS)), modes="test gpu", needs=[extension], limit_s=1200),
         Step("wheel", "the wheel: contents, what it links, README's example in a clean environment",
              pytest("tests/python/test_wheel.py"), needs=[extension], limit_s=1200),
-        Step("install", "release wheels, also on AArch64; what `make install` and `make deb` put where, programs of others",
+        Step("install", "wheels of a release; what `make install` and `make deb` put where, programs built with it",
              pytest(*test_files("tests/install")), "all", limit_s=1800, takes="-k"),
         Step("models", "trained models", **python(test_files("tests/models", but=("fused_texts",))), modes="test gpu",
              limit_s=1800),

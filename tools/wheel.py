@@ -8,8 +8,8 @@
 Needs scikit-build-core, CMake and Ninja, which requirements.txt has, and Python's headers; nothing is fetched.
 --cuda: fails where CUDA's headers are missing, instead of leaving the CUDA backend out.
 Objects stay in build/wheel, so that a second build only compiles what has changed.
---processor: for that one and for glibc 2.28, as releases are, by a compiler that is installed into .venv/release; without
-it by this machine's compiler for this machine.
+--processor: for that one and for glibc 2.28, as releases are, by a compiler that is installed into .venv/release;
+without it by this machine's compiler for this machine.
 --kernels: takes the emulated device's kernels, most of what there is to compile, from another build of this source.
 """
 

@@ -324,7 +324,8 @@ def swin(kind, batch=1, side=8, window=4, heads=2, size=16):
         y = m("LayerNormalization", x, m.weight(width, scale=width**0.5), m.weight(width), axis=-1)
         y = m("Pad", y, m.ints(0, 0, 0, 0, 0, 0, 0, 0), m.constant(0), mode="constant")
         y = rolled(m, y, shift) if shifted else y
-        table = m("Gather", m.weight((2 * window - 1) ** 2, heads, scale=5), m.constant(index.ravel(), np.int64), axis=0)
+        table = m("Gather", m.weight((2 * window - 1) ** 2, heads, scale=5), m.constant(index.ravel(), np.int64),
+                  axis=0)
         bias = m("Transpose", m("Reshape", table, m.ints(pixels, pixels, heads)), perm=[2, 0, 1])
         bias = m("Unsqueeze", bias, m.ints(0))
         y = m("Transpose", m("Reshape", y, m.ints(batch, along, window, along, window, width)), perm=[0, 1, 3, 2, 4, 5])

@@ -74,10 +74,10 @@ TEST(graph_pass_join_products_leaves_heads_that_others_read) {
     "qr = millpond.RotaryHalves-1 (q, c, c) turned=1\n"                                     \
     "kr = millpond.RotaryHalves-1 (k, c, c) turned=1\n"                                     \
     "vt = Transpose-13 (v) perm=[0,2,1,3]\n"                                                \
-    "allk = Concat-13 (oldk, kr) axis=2\nallv = Concat-13 (oldv, vt) axis=2\n"              \
-    "kx = Transpose-13 (allk) perm=[0,1,3,2]\nt = MatMul-13 (qr, kx)\n"                     \
-    "w = Softmax-13 (t) axis=-1\nr = MatMul-13 (w, allv)\n"                                 \
-    "y = Transpose-13 (r) perm=[0,2,1,3]\noutput y\noutput allk\noutput allv\n"
+    "everyk = Concat-13 (oldk, kr) axis=2\neveryv = Concat-13 (oldv, vt) axis=2\n"          \
+    "kx = Transpose-13 (everyk) perm=[0,1,3,2]\nt = MatMul-13 (qr, kx)\n"                   \
+    "w = Softmax-13 (t) axis=-1\nr = MatMul-13 (w, everyv)\n"                               \
+    "y = Transpose-13 (r) perm=[0,2,1,3]\noutput y\noutput everyk\noutput everyv\n"
 #define PLAIN_WEIGHTS(type) \
     "const wq " type "[32,64]\nconst wk " type "[32,16]\nconst wv " type "[32,16]\n"
 #define PLAIN_PRODUCTS "pq = MatMul-13 (x, wq)\npk = MatMul-13 (x, wk)\npv = MatMul-13 (x, wv)\n"

@@ -14,7 +14,7 @@ PYTHON = "3.11"  # Debian 12's
 DEBIAN = ("libc6", "libgcc-s1", "libstdc++6", "zlib1g", "libexpat1", "libffi8", "libssl3", "libbz2-1.0", "liblzma5",
           "libcrypt1", "libsqlite3-0", "libuuid1", f"libpython{PYTHON}-minimal", f"libpython{PYTHON}-stdlib",
           f"python{PYTHON}-minimal")
-TAGS = [f"--platform=manylinux_{tag}_aarch64" for tag in ("2_28", "2_27", "2_17")] + ["--platform=manylinux2014_aarch64"]
+TAGS = [f"--platform=manylinux{tag}_aarch64" for tag in ("_2_28", "_2_27", "_2_17", "2014")]
 # ONNX Runtime reads it, and ends where it finds another processor's.
 PROCESSOR = """processor\t: {}
 BogoMIPS\t: 50.00

@@ -73,7 +73,8 @@ def test_the_comparison_names_what_differs(tmp_path, capsys):
 def test_a_tree_with_changes_is_refused(tmp_path):
     """In a repository of its own, with the tools alone."""
     tree = tmp_path / "tree"
-    for name in (*(f"tools/{name}.py" for name in ("release", "setup", "version", "zig")), "include/millpond/millpond.h"):
+    needed = [f"tools/{name}.py" for name in ("release", "setup", "version", "zig")]
+    for name in (*needed, "include/millpond/millpond.h"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_bytes((ROOT / name).read_bytes())
     subprocess.run(["git", "init", "-q", str(tree)], check=True, env=os.environ | {"HOME": str(tmp_path)})

@@ -46,7 +46,8 @@ static bool is_one_of(const mp_vertex *v, const char *const *names, size_t count
     return false;
 }
 
-/* `*axis` of the output becomes that of input 0 along which it was; false where that is not known. */
+/* `*axis` of the output becomes that of input 0 along which it was; false where that is not known.
+ */
 static bool follow_axis(const mp_graph *graph, const mp_vertex *v, int *axis) {
     static const char *const each[] = {"Cos", "Sin", "Cast", "Identity"};
     static const char *const with[] = {"Mul", "Div", "Add", "Sub"};
@@ -160,8 +161,7 @@ static int32_t turned_of(const mp_graph *graph, int32_t value) {
     const int32_t negated = mp_graph_maker(graph, graph->nodes[n].in[0], "Neg");
     int32_t x = MP_NO_VALUE, same = MP_NO_VALUE;
     int64_t size = 0;
-    return negated != MP_NO_NODE &&
-                   is_half(graph, graph->nodes[negated].in[0], true, &x, &size) &&
+    return negated != MP_NO_NODE && is_half(graph, graph->nodes[negated].in[0], true, &x, &size) &&
                    is_half(graph, graph->nodes[n].in[1], false, &same, &size) && x == same
                ? x
                : MP_NO_VALUE;
