@@ -60,8 +60,13 @@ POOL_ROWS = (  # what is said, case, row, metric, whose
 )
 
 
+def pool_values():
+    """(case, row, metric) -> allocator -> its figures."""
+    return {(row["case"], row["row"].strip(), row["metric"]): row["values"] for row in load("pool")["rows"]}
+
+
 def pool():
-    found = {(row["case"], row["row"].strip(), row["metric"]): row["values"] for row in load("pool")["rows"]}
+    found = pool_values()
 
     def cell(values, name):
         return number((values.get(name) or [None])[0])
@@ -101,15 +106,33 @@ def providers():
     return table(["model", *ways, "CPU provider", "times as fast as the best"], rows)
 
 
-def shared():
+def peaks_of_four():
     """The most memory that four libraries have had together, with pools of their own and with one, in MiB."""
     results = load("one-pool")
-    peaks = [max(phase["used_after"] for phase in results[kind]["phases"]) >> 20 for kind in ("own", "one")]
+    return [max(phase["used_after"] for phase in results[kind]["phases"]) >> 20 for kind in ("own", "one")]
+
+
+def shared():
+    peaks = peaks_of_four()
     return table(["", "memory of the GPU, MiB"], [["a pool for each of the four", f"{peaks[0]:,}"],
                                                   ["one pool", f"{peaks[1]:,}"]])
 
 
-TABLES = {"pool": pool, "islands": islands, "providers": providers, "shared": shared}
+def summary():
+    """What it comes to, of each part."""
+    in_tree, pair = load("in-tree"), pool_values()["pair", "256 B", "p50_ns"]
+    cases = sum("ratio" in row for row in in_tree["rows"])
+    own, one = peaks_of_four()
+    return table(["on one H200", "here", "beside it"], [
+        [f"{cases} models and networks: time, geometric mean, beside the best of ONNX Runtime's CUDA provider",
+         number(in_tree["geometric_mean"]), "1"],
+        ["allocate and free 256 bytes, beside cudaMallocAsync, ns", number(pair["millpond"][0]),
+         number(pair["cuda-async"][0])],
+        ["GPU memory of Numba, CuPy, PyTorch and ONNX Runtime in one process, beside a pool each, MiB",
+         f"{one:,}", f"{own:,}"]])
+
+
+TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "shared": shared}
 
 
 def written(text):
