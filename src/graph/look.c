@@ -18,7 +18,7 @@ bool mp_vertex_is_own(const mp_vertex *v, const char *name) {
            strcmp(v->node.op->name, name) == 0;
 }
 
-static bool is_one_of(const mp_vertex *v, const char *const *names, size_t count) {
+bool mp_vertex_is_any(const mp_vertex *v, const char *const *names, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (mp_vertex_is(v, names[i])) {
             return true;
@@ -74,9 +74,14 @@ int32_t mp_graph_reader(const mp_graph *graph, int32_t value, const char *name) 
 
 /* ---- values that are known ---- */
 
+const mp_tensor *mp_graph_constant(const mp_graph *graph, int32_t value) {
+    return value != MP_NO_VALUE && graph->values[value].is_constant ? &graph->values[value].tensor
+                                                                    : NULL;
+}
+
 static bool is_known(const mp_graph *graph, int32_t value) {
-    return value != MP_NO_VALUE && graph->values[value].is_constant &&
-           graph->values[value].tensor.data != 0;
+    const mp_tensor *constant = mp_graph_constant(graph, value);
+    return constant != NULL && constant->data != 0;
 }
 
 static bool constant_number(const mp_graph *graph, int32_t value, double *out) {
@@ -137,7 +142,7 @@ static bool stays_small(const mp_vertex *v) {
     static const char *const names[] = {"Cast",  "Concat", "Div",     "Gather",
                                         "Mul",   "Pow",    "Reshape", "Reciprocal",
                                         "Slice", "Sqrt",   "Squeeze", "Unsqueeze"};
-    return is_one_of(v, names, MP_COUNT_OF(names));
+    return mp_vertex_is_any(v, names, MP_COUNT_OF(names));
 }
 
 static bool is_planned(const mp_graph *graph, int32_t value, int *left) {
@@ -178,8 +183,7 @@ static int64_t known_length(const mp_graph *graph, int32_t value) {
     return shape != NULL && shape->rank == 1 && shape->dim[0] >= 0 ? shape->dim[0] : MP_DIM_UNKNOWN;
 }
 
-/* Elements of a list of integers that a shape is made of. */
-static int64_t list_length(const mp_graph *graph, int32_t value) {
+int64_t mp_graph_list_length(const mp_graph *graph, int32_t value) {
     const mp_vertex *v = maker_of(graph, value, "Concat");
     int64_t length = known_length(graph, value);
     if (length >= 0 || v == NULL) {
@@ -208,7 +212,7 @@ int64_t mp_graph_entry(const mp_graph *graph, int32_t value, int i) {
     for (int part = 0; v != NULL && part < v->in_count; part++) {
         const int32_t x = v->in[part];
         const bool one = mp_graph_maker(graph, x, "Unsqueeze") != MP_NO_NODE;
-        const int64_t length = one ? 1 : list_length(graph, x);
+        const int64_t length = one ? 1 : mp_graph_list_length(graph, x);
         if (length < 0 || i < length) {
             return length > 0 && is_known(graph, x) ? mp_graph_entry(graph, x, i) : MP_DIM_UNKNOWN;
         }
@@ -219,23 +223,29 @@ int64_t mp_graph_entry(const mp_graph *graph, int32_t value, int i) {
 
 /* Operators whose outputs have the rank that their inputs broadcast to. */
 static bool broadcasts(const mp_vertex *v) {
-    static const char *const names[] = {"Add",  "Sub", "Mul", "Div",  "Where",   "MatMul",
-                                        "Cast", "Neg", "Pow", "Sqrt", "Softmax", "Concat",
-                                        "Tanh", "Erf", "Elu", "Exp",  "Sigmoid"};
-    return is_one_of(v, names, MP_COUNT_OF(names));
+    static const char *const names[] = {"Add", "Sub",   "Mul",    "Div",
+                                        "Pow", "Where", "MatMul", "Concat"};
+    return mp_vertex_is_any(v, names, MP_COUNT_OF(names));
 }
 
-/* Operators whose output has the shape of their first input. */
-static bool keeps_shape(const mp_vertex *v) {
-    static const char *const names[] = {"Relu", "LayerNormalization", "Gelu", "Cos", "Sin"};
-    return is_one_of(v, names, MP_COUNT_OF(names)) || mp_vertex_is_own(v, "Affine") ||
-           mp_vertex_is_own(v, "Roll");
+bool mp_vertex_keeps_shape(const mp_vertex *v) {
+    static const char *const names[] = {
+        "Affine", "Cast",      "Cos",  "Elu",     "Erf",
+        "Exp",    "FastGelu",  "Gelu", "Neg",     "LayerNormalization",
+        "Relu",   "QuickGelu", "Roll", "Sigmoid", "RMSNormalization",
+        "Sin",    "Softmax",   "Sqrt", "Tanh",    "SimplifiedLayerNormalization"};
+    for (size_t i = 0; i < MP_COUNT_OF(names) && !v->is_gone; i++) { /* of whichever domain */
+        if (strcmp(v->node.op->name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Operators whose output has the rank of their first input. */
 static bool keeps_rank(const mp_vertex *v) {
     static const char *const names[] = {"Split", "Slice", "Pad", "Conv"};
-    return is_one_of(v, names, MP_COUNT_OF(names)) || keeps_shape(v) ||
+    return mp_vertex_is_any(v, names, MP_COUNT_OF(names)) || mp_vertex_keeps_shape(v) ||
            mp_vertex_is_own(v, "MatMulBias") || mp_vertex_is_own(v, "FusedConv") ||
            strcmp(v->node.op->name, "MatMulNBits") == 0 ||
            (mp_vertex_is(v, "ReduceMean") && mp_node_int(&v->node, "keepdims", 1) == 1);
@@ -255,7 +265,7 @@ static int rank_of(const mp_graph *graph, int32_t value, int *left) {
         return (int)perm->count;
     }
     if (mp_vertex_is(v, "Reshape") && mp_vertex_in(v, 1) != MP_NO_VALUE) {
-        return (int)list_length(graph, v->in[1]);
+        return (int)mp_graph_list_length(graph, v->in[1]);
     }
     if (mp_vertex_is_own(v, "RotaryHalves") || mp_vertex_is_own(v, "HeadsPart")) {
         return 4;
@@ -299,7 +309,7 @@ static int64_t dim_of(const mp_graph *graph, int32_t value, int from_end, int *l
         const int64_t d = perm->ints[perm->count - (size_t)from_end];
         return dim_of(graph, v->in[0], (int)((int64_t)perm->count - d), left);
     }
-    if (keeps_shape(v)) {
+    if (mp_vertex_keeps_shape(v)) {
         return dim_of(graph, v->in[0], from_end, left);
     }
     const bool each = broadcasts(v) && !mp_vertex_is(v, "MatMul") && !mp_vertex_is(v, "Concat");
@@ -323,7 +333,7 @@ int64_t mp_graph_dim(const mp_graph *graph, int32_t value, int d) {
 static bool moves(const mp_vertex *v) {
     static const char *const names[] = {"Transpose", "Reshape", "Expand", "Unsqueeze",
                                         "Squeeze",   "Slice",   "Gather", "Split"};
-    return is_one_of(v, names, MP_COUNT_OF(names));
+    return mp_vertex_is_any(v, names, MP_COUNT_OF(names));
 }
 
 mp_dtype mp_graph_type(const mp_graph *graph, int32_t value) {
@@ -423,148 +433,4 @@ static bool number_of(const mp_graph *graph, int32_t value, int *left, double *o
 bool mp_graph_number(const mp_graph *graph, int32_t value, double *out) {
     int left = NODES_MAX;
     return value != MP_NO_VALUE && number_of(graph, value, &left, out);
-}
-
-/* ---- sizes that are dimensions of something ---- */
-
-/* A dimension of a value, where it was before transpositions; or a number. */
-typedef struct source {
-    int32_t value; /* MP_NO_VALUE: `number` alone is known */
-    int dim;
-    int64_t number; /* MP_DIM_UNKNOWN: not known */
-} source;
-
-static source source_of(const mp_graph *graph, int32_t value, int d) {
-    source out = {.value = value, .dim = d, .number = mp_graph_dim(graph, value, d)};
-    for (int depth = 0; depth < DEEP; depth++) {
-        const int32_t n = mp_graph_maker(graph, out.value, "Transpose");
-        const mp_attr *perm = n != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[n]) : NULL;
-        if (perm == NULL || out.dim >= (int)perm->count) {
-            break;
-        }
-        out.dim = (int)perm->ints[out.dim];
-        out.value = graph->nodes[n].in[0];
-    }
-    return out;
-}
-
-/* The dimensions [from, to) that a Shape gives; false where the rank is not known. */
-static bool shape_range(const mp_graph *graph, const mp_vertex *v, int64_t *from, int64_t *to) {
-    const int rank = mp_graph_rank(graph, v->in[0]);
-    *from = mp_node_int(&v->node, "start", 0);
-    *to = mp_node_int(&v->node, "end", rank);
-    *from += *from < 0 ? rank : 0;
-    *to += *to < 0 ? rank : 0;
-    return rank >= 0 && *from >= 0 && *to >= *from && *to <= rank;
-}
-
-/* Elements of a list, one that a Shape gives included; or MP_DIM_UNKNOWN. */
-static int64_t sizes_length(const mp_graph *graph, int32_t list, int depth) {
-    const int32_t n = mp_graph_maker(graph, list, "Shape");
-    const int64_t known = list_length(graph, list);
-    int64_t from = 0, to = 0;
-    return known >= 0 || n == MP_NO_NODE || depth == 0        ? known
-           : shape_range(graph, &graph->nodes[n], &from, &to) ? to - from
-                                                              : MP_DIM_UNKNOWN;
-}
-
-static bool find_entry(const mp_graph *graph, int32_t list, int64_t i, int depth, source *out);
-
-/* A Slice of a list from one place on, in steps of one. */
-static bool find_sliced(const mp_graph *graph, const mp_vertex *v, int64_t i, int depth,
-                        source *out) {
-    int64_t start[MP_RANK_MAX], step[MP_RANK_MAX];
-    int starts = 0, steps = 0;
-    const int64_t length = sizes_length(graph, v->in[0], depth);
-    if (length < 0 || !mp_graph_ints(graph, v, "starts", 1, start, &starts) || starts != 1 ||
-        (mp_vertex_in(v, 4) != MP_NO_VALUE &&
-         (!mp_graph_ints(graph, v, "steps", 4, step, &steps) || steps != 1 || step[0] != 1))) {
-        return false;
-    }
-    const int64_t from = start[0] >= 0 ? start[0] : start[0] < -length ? 0 : start[0] + length;
-    return i < length && from < length && find_entry(graph, v->in[0], from + i, depth - 1, out);
-}
-
-static bool find_joined(const mp_graph *graph, const mp_vertex *v, int64_t i, int depth,
-                        source *out) {
-    for (int part = 0; part < v->in_count; part++) {
-        const bool one = mp_graph_maker(graph, v->in[part], "Unsqueeze") != MP_NO_NODE;
-        const int64_t length = one ? 1 : sizes_length(graph, v->in[part], depth);
-        if (length < 0) {
-            return false;
-        }
-        if (i < length) {
-            return find_entry(graph, v->in[part], i, depth - 1, out);
-        }
-        i -= length;
-    }
-    return false;
-}
-
-static bool find_entry(const mp_graph *graph, int32_t list, int64_t i, int depth, source *out) {
-    const int32_t n = mp_graph_maker(graph, list, NULL);
-    const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
-    int64_t order[MP_RANK_MAX];
-    int count = 0;
-    if (v == NULL || depth == 0 || i < 0) {
-        *out = (source){.value = MP_NO_VALUE, .number = mp_graph_entry(graph, list, (int)i)};
-        return v == NULL && out->number > 0;
-    }
-    if (mp_vertex_is(v, "Shape")) {
-        int64_t from = 0, to = 0;
-        const bool known = shape_range(graph, v, &from, &to) && from + i < to;
-        *out = known ? source_of(graph, v->in[0], (int)(from + i)) : *out;
-        return known;
-    }
-    if (mp_vertex_is(v, "Slice")) {
-        return find_sliced(graph, v, i, depth, out);
-    }
-    if (mp_vertex_is(v, "Concat")) {
-        return find_joined(graph, v, i, depth, out);
-    }
-    if (mp_vertex_is(v, "Unsqueeze")) {
-        return find_entry(graph, v->in[0], 0, depth - 1, out);
-    }
-    if (!mp_vertex_is(v, "Gather")) {
-        return false;
-    }
-    const int64_t length = sizes_length(graph, v->in[0], depth);
-    if (length < 0 || !mp_graph_ints(graph, v, "", 1, order, &count) || i >= count) {
-        return false;
-    }
-    const int64_t at = order[i] < 0 ? order[i] + length : order[i];
-    return find_entry(graph, v->in[0], at, depth - 1, out);
-}
-
-static int64_t raw_dim(const mp_graph *graph, const source *s) {
-    const mp_shape *shape = &graph->values[s->value].tensor.shape;
-    return s->dim < shape->rank ? shape->dim[s->dim] : MP_DIM_UNKNOWN;
-}
-
-static bool is_one_name(const mp_graph *graph, const source *a, const source *b) {
-    const int64_t name = raw_dim(graph, a);
-    return name < MP_DIM_UNKNOWN && name == raw_dim(graph, b);
-}
-
-int64_t mp_graph_entry_dim(const mp_graph *graph, int32_t list, int i) {
-    source entry = {.value = MP_NO_VALUE, .number = MP_DIM_UNKNOWN};
-    if (!find_entry(graph, list, i, DEEP, &entry) || entry.number > 0) {
-        return entry.number > 0 ? entry.number : MP_DIM_UNKNOWN;
-    }
-    return entry.value != MP_NO_VALUE ? raw_dim(graph, &entry) : MP_DIM_UNKNOWN;
-}
-
-bool mp_graph_entry_is(const mp_graph *graph, int32_t list, int i, int32_t value, int d) {
-    const int rank = mp_graph_rank(graph, value);
-    const int at = d < 0 ? d + rank : d;
-    const int64_t length = i < 0 ? sizes_length(graph, list, DEEP) : 0;
-    source entry = {.value = MP_NO_VALUE, .number = MP_DIM_UNKNOWN};
-    if (at < 0 || at >= rank || length < 0 ||
-        !find_entry(graph, list, i < 0 ? i + length : i, DEEP, &entry)) {
-        return false;
-    }
-    const source wanted = source_of(graph, value, at);
-    return (entry.number > 0 && entry.number == wanted.number) ||
-           (entry.value != MP_NO_VALUE && is_one_name(graph, &entry, &wanted)) ||
-           (entry.value != MP_NO_VALUE && entry.value == wanted.value && entry.dim == wanted.dim);
 }

@@ -16,6 +16,12 @@ static inline int32_t mp_vertex_out(const mp_vertex *v, int i) {
 /* Whether the node is there, and is this operator that passes put in the place of others. */
 bool mp_vertex_is_own(const mp_vertex *v, const char *name);
 
+/* Whether it is one of these operators of ONNX's own. */
+bool mp_vertex_is_any(const mp_vertex *v, const char *const *names, size_t count);
+
+/* Whether its first output has the shape of its first input, whatever the others are. */
+bool mp_vertex_keeps_shape(const mp_vertex *v);
+
 /* In which order a Transpose puts dimensions, if it says so, and has each of them once; or NULL. */
 const mp_attr *mp_vertex_perm(const mp_vertex *v);
 
@@ -28,6 +34,8 @@ int32_t mp_graph_maker(const mp_graph *graph, int32_t value, const char *name);
  * the value's maker, and the value is no output of the graph; or MP_NO_NODE. */
 int32_t mp_graph_reader(const mp_graph *graph, int32_t value, const char *name);
 
+/* The value's tensor if it is a constant, whose bytes may not be here; or NULL. */
+const mp_tensor *mp_graph_constant(const mp_graph *graph, int32_t value);
 /* Whether the value is one number that is known now: a constant with its bytes, or what follows
  * from dimensions that are known. Casts and arithmetic between floats are not rounded. */
 bool mp_graph_number(const mp_graph *graph, int32_t value, double *out);
@@ -44,6 +52,8 @@ int mp_graph_rank(const mp_graph *graph, int32_t value);
 mp_dtype mp_graph_type(const mp_graph *graph, int32_t value);
 /* Dimension `d`, or of a negative `d` the one as far from the end. */
 int64_t mp_graph_dim(const mp_graph *graph, int32_t value, int d);
+/* Elements of a list of integers that a shape is made of; or MP_DIM_UNKNOWN. */
+int64_t mp_graph_list_length(const mp_graph *graph, int32_t value);
 /* Element `i` of a list of integers that a shape is made of: of a constant, or of a Concat of
  * constants and of single elements that are not known. */
 int64_t mp_graph_entry(const mp_graph *graph, int32_t value, int i);

@@ -19,10 +19,11 @@ import pytest
 import small_models
 import tolerance
 from onnx import TensorProto, helper
+from ort_version import ORT
 
 TESTS = Path(__file__).resolve().parents[1]
 RELEASES = hasattr(ort.InferenceSession, "release_captured_graph")
-BINDS_DEVICE = tuple(map(int, ort.__version__.split(".")[:2])) >= (1, 30)
+BINDS_DEVICE = ORT >= (1, 30)
 CHILD_START = """
 import gc, sys, threading
 from concurrent.futures import ThreadPoolExecutor

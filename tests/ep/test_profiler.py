@@ -20,10 +20,10 @@ import provider
 import pytest
 import small_models
 from onnx import helper, parser
+from ort_version import HOLDS_CONTROL_FLOW, OLD_CONTROL_FLOW
 
 TESTS = Path(__file__).resolve().parents[1]
 THREADS, RUNS = 3, 6
-HOLDS = tuple(map(int, ort.__version__.split(".")[:2])) >= (1, 31)  # hands control flow to a provider's islands
 # Of a GPU's clock against ours. And all events are shifted by the time between ONNX Runtime's look at its clock, before
 # it has us begin, and our own: a time slice, where the machine has more to do.
 CLOCK_ERROR_US = 20000
@@ -472,7 +472,7 @@ def test_every_node_is_a_range(emulated, tmp_path):
     assert last == ["Add", "'sum'" if fusion == "2" else "sum"]
 
 
-@pytest.mark.skipif(not HOLDS, reason="ONNX Runtime walks control flow itself")
+@pytest.mark.skipif(not HOLDS_CONTROL_FLOW, reason=OLD_CONTROL_FLOW)
 def test_branches_cost_one_look_and_no_copies(emulated, tmp_path):
     """A condition from the device is read back once. What is taken, and what is taken within it, is one graph."""
     model = parser.parse_model("""

@@ -19,6 +19,7 @@ import pytest
 import small_models
 import tolerance
 from onnx import helper
+from ort_version import ORT
 
 TESTS = Path(__file__).resolve().parents[1]
 THREADS, RUNS_A_THREAD = 8, 25
@@ -317,7 +318,7 @@ def test_outputs_are_bound_to_the_device():
         binding.clear_binding_outputs()
         binding.bind_output("y", "cuda", 0)
         session.run_with_iobinding(binding)
-    if tuple(int(part) for part in ort.__version__.split(".")[:2]) < (1, 30):
+    if ORT < (1, 30):
         with pytest.raises(Exception, match="allocator"):
             by_name()
         return

@@ -9,6 +9,7 @@ import onnxruntime as ort
 import provider
 import pytest
 import small_models
+from ort_version import ORT
 from test_arena import c_child
 from test_provider import child, finished
 
@@ -51,7 +52,7 @@ def test_layers_by_the_names_of_nodes():
         where = layered("session.name_based_layer_assignment", "cpu(softmax); gpu(product)")
     except ort.capi.onnxruntime_pybind11_state.Fail as error:
         pytest.skip(f"this ONNX Runtime does not know the option: {error}")
-    if int(ort.__version__.split(".")[1]) < 31:
+    if ORT < (1, 31):
         pytest.skip("ONNX Runtime 1.31 is the first that is known to look at names")
     assert where["softmax"] == provider.CPU and where["product"] == where["bias"] == provider.NAME
 

@@ -17,12 +17,11 @@ import onnxruntime as ort
 import provider
 import pytest
 import small_models
+from ort_version import ORT
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS / "python"))
 import core_kit  # noqa: E402  (found by the path above)
-
-ORT = tuple(map(int, ort.__version__.split(".")[:2]))
 
 
 @pytest.fixture(scope="module", autouse=True)

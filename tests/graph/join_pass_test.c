@@ -113,6 +113,12 @@ DEVICE_TEST(join_products_of_a_decoder_keeps_results) {
     "input x " type "[?,?,16]\nconst wg " type "[16," n "]\nconst wu " type "[16," n "]\n" \
     "g = MatMul-13 (x, wg) \"g\"\nu = MatMul-13 (x, wu) \"u\"\n" activation                \
     "y = Mul-14 (a, u)\noutput y\n"
+#define PACKED_GATE(matrix_g, scales_g, matrix_u, scales_u)                                       \
+    "input x f32[?,32]\nconst wg " matrix_g "\nconst wu " matrix_u "\nconst sg " scales_g         \
+    "\nconst su " scales_u                                                                        \
+    "\ng = com.microsoft.MatMulNBits-1 (x, wg, sg) K=32 N=16 bits=4 block_size=16\n"              \
+    "u = com.microsoft.MatMulNBits-1 (x, wu, su) K=32 N=16 bits=4 block_size=16\na = Gelu-20 (g)" \
+    "\ny = Mul-14 (a, u)\noutput y\n"
 #define SWISH "z = Sigmoid-13 (g)\na = Mul-14 (g, z)\n"
 
 TEST(graph_pass_join_gated) {
@@ -124,6 +130,21 @@ TEST(graph_pass_join_gated) {
           "joined = MatMul-13 (x, wg+wu) \"g+u\"\n"
           "y = millpond.GatedHalves-1 (joined) \"z+a+m\" alpha=1f gate=\"swish\"\noutput y\n",
           2);
+}
+
+/* A model may hold anything: elements of constants are moved by what their shapes say. */
+TEST(graph_pass_join_gated_leaves_constants_of_wrong_sizes) {
+    /* a bias that is repeated, and one too long */
+    LEFT_ALONE(NULL, "input x f32[?,2]\nconst wg f32[2,2] = 1 2 3 4\nconst bg f32[1] = 1\n"
+                     "const wu f32[2,2] = 5 6 7 8\ng = millpond.MatMulBias-1 (x, wg, bg)\n"
+                     "u = MatMul-13 (x, wu)\na = Gelu-20 (g)\ny = Mul-14 (a, u)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[?,2]\nconst wg f32[2,2] = 1 2 3 4\nconst bg f32[3] = 1 2 3\n"
+                     "const wu f32[2,2] = 5 6 7 8\ng = millpond.MatMulBias-1 (x, wg, bg)\n"
+                     "u = MatMul-13 (x, wu)\na = Gelu-20 (g)\ny = Mul-14 (a, u)\noutput y\n");
+    /* fewer rows than N; scales of another number for a column; scales that are too few for one */
+    LEFT_ALONE(NULL, PACKED_GATE("u8[8,2,8]", "f32[32]", "u8[16,2,8]", "f32[32]"));
+    LEFT_ALONE(NULL, PACKED_GATE("u8[16,2,8]", "f32[32]", "u8[16,2,8]", "f32[16]"));
+    LEFT_ALONE(NULL, PACKED_GATE("u8[16,2,8]", "f32[3]", "u8[16,2,8]", "f32[3]"));
 }
 
 TEST(graph_pass_join_gated_leaves_what_does_not_fit) {

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import feeds
 import numpy as np
-import onnxruntime as ort
 import placement
 import provider
 import pytest
+from ort_version import HOLDS_CONTROL_FLOW
 
 ON_DEVICE = [
     "mtcnn_pnet",
@@ -25,7 +25,6 @@ ON_DEVICE = [
     "smollm2-135m-fp32",
 ]
 PARTLY_ON_CPU = ["silero_vad", "kokoro_int8", "romanizer_loop"]
-HOLDS = tuple(map(int, ort.__version__.split(".")[:2])) >= (1, 31)  # hands control flow to a provider's islands
 ON_CPU_WITH_ISLANDS = {"kokoro_int8": {"com.microsoft.FusedMatMul"}}
 # Largest relative norm of the difference from the CPU EP. TF32, on by default on GPUs, keeps 10 bits of mantissa.
 RELATIVE_MAX = {"default": 5e-3, "ppocrv6_rec_fp16": 3e-2}
@@ -89,7 +88,7 @@ def test_islands_leave_no_shapes_to_the_cpu(loaded, summary):
     on_cpu = Counter(operator for where, operator, _ in nodes if where == provider.CPU)
     listed = ", ".join(f"{operator} {count}" for operator, count in on_cpu.most_common())
     summary(f"{loaded.name}: {len(nodes)} nodes, with islands on the CPU: {listed or '-'}")
-    held = loaded.name != "silero_vad" or HOLDS  # whose shape arithmetic is in branches
+    held = loaded.name != "silero_vad" or HOLDS_CONTROL_FLOW  # whose shape arithmetic is in branches
     assert not held or set(on_cpu) <= ON_CPU_WITH_ISLANDS.get(loaded.name, set())
 
 

@@ -10,9 +10,8 @@ import pytest
 from cli_kit import refused, run, run_json
 from onnx_kit import Node
 
-ort = pytest.importorskip("onnxruntime", minversion="1.26", reason="ONNX Runtime 1.26 is not installed")
-
-HOLDS = tuple(map(int, ort.__version__.split(".")[:2])) >= (1, 31)  # hands control flow to a provider's islands
+pytest.importorskip("onnxruntime", minversion="1.26", reason="ONNX Runtime 1.26 is not installed")
+from ort_version import HOLDS_CONTROL_FLOW, OLD_CONTROL_FLOW  # noqa: E402  (needs it)
 
 HOSTILE = "</title><script>alert(1)</script>'&\""
 PROVIDER, CPU = "CudaPluginExecutionProvider", "CPUExecutionProvider"
@@ -158,7 +157,7 @@ def test_segments_are_one_behind_the_other(tmp_path):
     assert "softmax" in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.skipif(not HOLDS, reason="this ONNX Runtime keeps loops to itself")
+@pytest.mark.skipif(not HOLDS_CONTROL_FLOW, reason=OLD_CONTROL_FLOW)
 def test_loops_have_their_iterations(tmp_path):
     nodes = [Node("Softmax", ["s"], ["t"], "softmax"), Node("Identity", ["c"], ["d"], "go on")]
     body = onnx_kit.graph_bytes(nodes, {"i": (onnx_kit.INT64, []), "c": (onnx_kit.BOOL, []), "s": [4]},

@@ -25,8 +25,7 @@ static bool is_factor(const mp_graph *graph, int32_t value) {
     return mp_graph_is_planned(graph, value);
 }
 
-/* Which input of a Mul or Div by a number is not the number; -1. */
-static int scaled_input(const mp_graph *graph, const mp_vertex *v) {
+int mp_scaled_input(const mp_graph *graph, const mp_vertex *v) {
     const bool divides = mp_vertex_is(v, "Div");
     if (v->in_count != 2 || (!divides && !mp_vertex_is(v, "Mul"))) {
         return -1;
@@ -120,7 +119,7 @@ static bool climb(const mp_graph *graph, int32_t value, int steps, match *m) {
         return false;
     }
     const mp_vertex *v = &graph->nodes[n];
-    const int scaled = scaled_input(graph, v);
+    const int scaled = mp_scaled_input(graph, v);
     if (mp_vertex_is(v, "MatMul")) {
         m->scores = n;
         return true;
@@ -262,7 +261,7 @@ static void peel(const mp_graph *graph, side *x, match *factors) {
     for (int steps = STEPS_MAX; steps > 0; steps--) {
         const int32_t n = mp_graph_maker(graph, x->value, NULL);
         const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
-        const int scaled = v != NULL && factors != NULL ? scaled_input(graph, v) : -1;
+        const int scaled = v != NULL && factors != NULL ? mp_scaled_input(graph, v) : -1;
         if (v == NULL) {
             return;
         }

@@ -40,6 +40,10 @@ typedef struct mp_attention_match {
     int mask_count;
 } mp_attention_match;
 
+/* Which input of a Mul or Div by one number, known when the graph is planned, is not the number; -1
+ * of other nodes. */
+int mp_scaled_input(const mp_graph *graph, const mp_vertex *v);
+
 /* What is around node `n`, a Softmax. False where it is not all of attention, or not such that one
  * operator can do it. */
 bool mp_attention_find(const mp_graph *graph, int32_t n, mp_attention_match *out);

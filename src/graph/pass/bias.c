@@ -5,12 +5,6 @@
 
 #include <stdio.h>
 
-static const mp_tensor *constant_at(const mp_graph *graph, const mp_vertex *v, int i) {
-    const int32_t value = mp_vertex_in(v, i);
-    return value != MP_NO_VALUE && graph->values[value].is_constant ? &graph->values[value].tensor
-                                                                    : NULL;
-}
-
 /* The node whose product input `i` of an Add is, if nobody else reads that. */
 static int32_t product_at(const mp_graph *graph, const mp_vertex *add, int i) {
     const int32_t n = mp_graph_maker(graph, add->in[i], "MatMul");
@@ -19,8 +13,8 @@ static int32_t product_at(const mp_graph *graph, const mp_vertex *add, int i) {
 
 /* Whether input `i` of the Add is a row for each row of the product. */
 static bool is_row(const mp_graph *graph, const mp_vertex *add, int i, const mp_vertex *product) {
-    const mp_tensor *row = constant_at(graph, add, i);
-    const mp_tensor *b = constant_at(graph, product, 1);
+    const mp_tensor *row = mp_graph_constant(graph, mp_vertex_in(add, i));
+    const mp_tensor *b = mp_graph_constant(graph, mp_vertex_in(product, 1));
     return row != NULL && b != NULL && b->shape.rank == 2 && row->shape.rank == 1 &&
            row->type == b->type && row->shape.dim[0] == b->shape.dim[1];
 }

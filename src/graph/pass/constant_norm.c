@@ -29,9 +29,9 @@ static double element(const mp_tensor *t, int64_t i) {
 }
 
 static bool is_row(const mp_graph *graph, int32_t value, int64_t length) {
-    const mp_value *v = value != MP_NO_VALUE ? &graph->values[value] : NULL;
-    return v != NULL && v->is_constant && v->tensor.data != 0 && v->tensor.shape.rank == 1 &&
-           v->tensor.shape.dim[0] == length && (MP_BIT(v->tensor.type) & MP_FLOATS) != 0;
+    const mp_tensor *row = mp_graph_constant(graph, value);
+    return row != NULL && row->data != 0 && row->shape.rank == 1 && row->shape.dim[0] == length &&
+           (MP_BIT(row->type) & MP_FLOATS) != 0;
 }
 
 /* ---- which nodes ---- */

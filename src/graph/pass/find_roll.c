@@ -3,36 +3,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
+#include "graph/pass/cut.h"
 
 enum { RANK_MOST = 8 };
-
-/* A Slice along one axis, in steps of one. */
-typedef struct cut {
-    int32_t of;
-    int64_t axis, start, end;
-} cut;
-
-static bool read_cut(const mp_graph *graph, int32_t value, cut *out) {
-    const int32_t n = mp_graph_maker(graph, value, "Slice");
-    const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
-    int64_t start[MP_RANK_MAX], end[MP_RANK_MAX], axis[MP_RANK_MAX] = {0}, step[MP_RANK_MAX];
-    int starts = 0, ends = 0, axes = 1, steps = 1;
-    step[0] = 1;
-    if (v == NULL || !mp_graph_ints(graph, v, "starts", 1, start, &starts) ||
-        !mp_graph_ints(graph, v, "ends", 2, end, &ends) || starts != 1 || ends != 1) {
-        return false;
-    }
-    const bool has_axes =
-        mp_node_attr(&v->node, "axes") != NULL || mp_vertex_in(v, 3) != MP_NO_VALUE;
-    if ((has_axes && !mp_graph_ints(graph, v, "axes", 3, axis, &axes)) || axes != 1 ||
-        (mp_vertex_in(v, 4) != MP_NO_VALUE && !mp_graph_ints(graph, v, "", 4, step, &steps)) ||
-        steps != 1 || step[0] != 1) {
-        return false;
-    }
-    const int rank = mp_graph_rank(graph, v->in[0]);
-    *out = (cut){v->in[0], axis[0] < 0 ? axis[0] + rank : axis[0], start[0], end[0]};
-    return rank > 0 && rank <= RANK_MOST && out->axis >= 0 && out->axis < rank;
-}
 
 /* Whether a cut that begins there begins where the other ends, whatever the dimension is. */
 static bool is_one_place(int64_t start, int64_t end, int64_t dim) {
@@ -42,17 +15,19 @@ static bool is_one_place(int64_t start, int64_t end, int64_t dim) {
 
 /* What is rolled by the Concat, or MP_NO_VALUE. */
 static int32_t find(const mp_graph *graph, const mp_vertex *v, int64_t *axis, int64_t *start) {
-    cut back, front;
-    if (v->in_count != 2 || !read_cut(graph, v->in[0], &back) ||
-        !read_cut(graph, v->in[1], &front) || back.of != front.of || back.axis != front.axis) {
+    mp_cut back, front;
+    if (v->in_count != 2 || !mp_cut_read(graph, v->in[0], &back) ||
+        !mp_cut_read(graph, v->in[1], &front) || back.of != front.of || back.axis != front.axis) {
         return MP_NO_VALUE;
     }
     const int64_t dim = mp_graph_dim(graph, back.of, (int)back.axis);
+    const int rank = mp_graph_rank(graph, back.of);
     *axis = mp_node_int(&v->node, "axis", 0);
-    *axis += *axis < 0 ? mp_graph_rank(graph, back.of) : 0;
+    *axis += *axis < 0 ? rank : 0;
     *start = back.start;
-    return *axis == back.axis && (back.end >= INT32_MAX || (dim > 0 && back.end >= dim)) &&
-                   front.start == 0 && is_one_place(back.start, front.end, dim)
+    return rank <= RANK_MOST && *axis == back.axis &&
+                   (back.end >= INT32_MAX || (dim > 0 && back.end >= dim)) && front.start == 0 &&
+                   is_one_place(back.start, front.end, dim)
                ? back.of
                : MP_NO_VALUE;
 }

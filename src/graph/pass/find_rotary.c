@@ -8,6 +8,7 @@
 #include "graph/pass.h"
 
 #include "graph/look.h"
+#include "graph/pass/cut.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -37,15 +38,6 @@ static bool rows_are_halves(const mp_tensor *t) {
     return true;
 }
 
-static bool is_one_of(const mp_vertex *v, const char *const *names, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        if (mp_vertex_is(v, names[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* `*axis` of the output becomes that of input 0 along which it was; false where that is not known.
  */
 static bool follow_axis(const mp_graph *graph, const mp_vertex *v, int *axis) {
@@ -54,16 +46,17 @@ static bool follow_axis(const mp_graph *graph, const mp_vertex *v, int *axis) {
     int64_t axes[MP_RANK_MAX];
     int count = 0;
     double number = 0;
-    if (is_one_of(v, each, MP_COUNT_OF(each))) {
+    if (mp_vertex_is_any(v, each, MP_COUNT_OF(each))) {
         return true;
     }
-    if (is_one_of(v, with, MP_COUNT_OF(with))) {
+    if (mp_vertex_is_any(v, with, MP_COUNT_OF(with))) {
         return v->in_count == 2 && mp_graph_number(graph, v->in[1], &number);
     }
     if (mp_vertex_is(v, "Transpose")) {
         const mp_attr *perm = mp_vertex_perm(v);
-        *axis = perm != NULL ? (int)perm->ints[*axis] : 0;
-        return perm != NULL;
+        const bool known = perm != NULL && *axis >= 0 && *axis < (int)perm->count;
+        *axis = known ? (int)perm->ints[*axis] : 0;
+        return known;
     }
     const int rank = mp_graph_rank(graph, v->in[0]);
     if (mp_vertex_is(v, "Gather")) { /* rows of a table */
@@ -120,8 +113,6 @@ static bool halves_alike(const mp_graph *graph, int32_t value, int rank) {
 static bool is_half(const mp_graph *graph, int32_t value, bool second, int32_t *x, int64_t *size) {
     const int32_t n = mp_graph_maker(graph, value, NULL);
     const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
-    int64_t number[4][MP_RANK_MAX];
-    int count = 0;
     if (v == NULL) {
         return false;
     }
@@ -136,19 +127,13 @@ static bool is_half(const mp_graph *graph, int32_t value, bool second, int32_t *
         return v->out_count == 2 && v->out[second ? 1 : 0] == value &&
                (axis == -1 || axis == rank - 1) && mp_graph_dim(graph, value, -1) == *size / 2;
     }
-    static const char *const names[] = {"starts", "ends", "axes", "steps"};
-    for (int i = 0; i < 4; i++) {
-        if (i == 3 && mp_vertex_in(v, 4) == MP_NO_VALUE) {
-            number[3][0] = 1;
-        } else if (!mp_vertex_is(v, "Slice") ||
-                   !mp_graph_ints(graph, v, names[i], i + 1, number[i], &count) || count != 1) {
-            return false;
-        }
+    mp_cut cut;
+    if (!mp_cut_read(graph, value, &cut) || cut.axis != rank - 1) {
+        return false;
     }
-    const int64_t start = number[0][0] < 0 ? number[0][0] + *size : number[0][0];
-    const int64_t end = number[1][0] < 0 ? number[1][0] + *size : number[1][0];
-    return (number[2][0] == -1 || number[2][0] == rank - 1) && number[3][0] == 1 &&
-           (second ? start == *size / 2 && end >= *size : start == 0 && end == *size / 2);
+    const int64_t start = cut.start < 0 ? cut.start + *size : cut.start;
+    const int64_t end = cut.end < 0 ? cut.end + *size : cut.end;
+    return second ? start == *size / 2 && end >= *size : start == 0 && end == *size / 2;
 }
 
 /* x where `value` is Concat(-x[half:], x[:half]); else MP_NO_VALUE. */

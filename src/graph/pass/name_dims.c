@@ -26,26 +26,6 @@ static bool adds(const mp_vertex *v) {
                                 mp_vertex_is(v, "Mul") || mp_vertex_is(v, "Div"));
 }
 
-static bool keeps(const mp_vertex *v) {
-    static const char *const names[] = {"RMSNormalization",
-                                        "LayerNormalization",
-                                        "Cast",
-                                        "QuickGelu",
-                                        "Gelu",
-                                        "FastGelu",
-                                        "Sigmoid",
-                                        "Tanh",
-                                        "Relu",
-                                        "Softmax",
-                                        "SimplifiedLayerNormalization"};
-    for (size_t i = 0; i < MP_COUNT_OF(names); i++) {
-        if (strcmp(v->node.op->name, names[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* By a matrix: all dimensions but the last stay. */
 static bool is_product(const mp_graph *graph, const mp_vertex *v) {
     return mp_vertex_is_own(v, "MatMulBias") || strcmp(v->node.op->name, "MatMulNBits") == 0 ||
@@ -68,7 +48,7 @@ static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank
                    : MP_DIM_UNKNOWN;
     }
     const bool same_rank = graph->values[x].tensor.shape.rank == rank;
-    return same_rank && (keeps(v) || (is_product(graph, v) && d < rank - 1))
+    return same_rank && (mp_vertex_keeps_shape(v) || (is_product(graph, v) && d < rank - 1))
                ? graph->values[x].tensor.shape.dim[d]
                : MP_DIM_UNKNOWN;
 }

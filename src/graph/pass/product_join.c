@@ -17,14 +17,42 @@ static bool is_plain(const mp_vertex *v) {
     return mp_vertex_is(v, "MatMul") || mp_vertex_is_own(v, "MatMulBias");
 }
 
-/* A constant whose bytes are here. */
-static const mp_tensor *constant_of(const mp_graph *graph, int32_t value) {
-    const mp_value *v = value != MP_NO_VALUE ? &graph->values[value] : NULL;
-    return v != NULL && v->is_constant && v->tensor.data != 0 ? &v->tensor : NULL;
+/* Input `i`, if it is a constant whose bytes are here; or NULL. */
+static const mp_tensor *input_of(const mp_graph *graph, const mp_vertex *v, int i) {
+    const mp_tensor *constant = mp_graph_constant(graph, mp_vertex_in(v, i));
+    return constant != NULL && constant->data != 0 ? constant : NULL;
 }
 
-static const mp_tensor *input_of(const mp_graph *graph, const mp_vertex *v, int i) {
-    return constant_of(graph, mp_vertex_in(v, i));
+/* Of a matrix, and a bias that has an element for each of its columns. */
+static int64_t plain_columns(const mp_graph *graph, const mp_vertex *v) {
+    const mp_tensor *weights = input_of(graph, v, WEIGHTS);
+    const mp_tensor *bias = input_of(graph, v, BIAS);
+    if (weights == NULL || weights->shape.rank != 2 || v->in_count > BIAS + 1) {
+        return 0;
+    }
+    const int64_t columns = weights->shape.dim[1];
+    return bias == NULL || (bias->type == weights->type && bias->shape.rank == 1 &&
+                            bias->shape.dim[0] == columns)
+               ? columns
+               : 0;
+}
+
+/* Of a matrix that has them as rows, and other constants with as many elements for each. */
+static int64_t packed_columns(const mp_graph *graph, const mp_vertex *v) {
+    const int64_t columns = mp_node_int(&v->node, "N", 0);
+    const mp_tensor *weights = input_of(graph, v, WEIGHTS);
+    if (columns <= 0 || weights == NULL || weights->shape.rank < 1 ||
+        weights->shape.dim[0] != columns || mp_vertex_in(v, GROUPS) != MP_NO_VALUE ||
+        mp_node_int(&v->node, "weight_prepacked", 0) != 0) {
+        return 0;
+    }
+    for (int i = WEIGHTS; i < v->in_count; i++) {
+        const mp_tensor *x = input_of(graph, v, i);
+        if (x != NULL && (x->shape.rank < 1 || x->shape.dim[0] % columns != 0)) {
+            return 0;
+        }
+    }
+    return columns;
 }
 
 mp_product mp_product_of(const mp_graph *graph, int32_t y) {
@@ -40,38 +68,26 @@ mp_product mp_product_of(const mp_graph *graph, int32_t y) {
             return p;
         }
     }
-    const mp_tensor *weights = input_of(graph, v, WEIGHTS);
-    const mp_tensor *bias = input_of(graph, v, BIAS);
     p.x = v->in[0];
-    if (is_plain(v)) {
-        if (weights == NULL || weights->shape.rank != 2 || v->in_count > BIAS + 1 ||
-            (bias != NULL && bias->shape.rank != 1)) {
-            return p;
-        }
-        p.columns = weights->shape.dim[1];
-    } else {
-        p.columns = mp_node_int(&v->node, "N", 0);
-        if (weights == NULL || mp_vertex_in(v, GROUPS) != MP_NO_VALUE ||
-            mp_node_int(&v->node, "weight_prepacked", 0) != 0) {
-            return p;
-        }
-    }
+    p.columns = is_plain(v) ? plain_columns(graph, v) : packed_columns(graph, v);
     p.node = p.columns > 0 ? n : MP_NO_NODE;
     return p;
 }
 
 /* ---- which go together ---- */
 
-/* Rows of both are as long, and of one type. */
-static bool rows_alike(const mp_tensor *a, const mp_tensor *b) {
-    bool alike = a->type == b->type && a->shape.rank == b->shape.rank && a->shape.rank > 0;
+/* Of one type, with rows as long and as many for each column. */
+static bool rows_alike(const mp_tensor *a, int64_t of_a, const mp_tensor *b, int64_t of_b) {
+    bool alike = a->type == b->type && a->shape.rank == b->shape.rank &&
+                 a->shape.dim[0] / of_a == b->shape.dim[0] / of_b;
     for (int d = 1; alike && d < a->shape.rank; d++) {
         alike = a->shape.dim[d] == b->shape.dim[d];
     }
     return alike;
 }
 
-static bool packed_alike(const mp_graph *graph, const mp_vertex *a, const mp_vertex *b) {
+static bool packed_alike(const mp_graph *graph, const mp_product *p, const mp_product *q) {
+    const mp_vertex *a = &graph->nodes[p->node], *b = &graph->nodes[q->node];
     static const char *const names[] = {"K", "bits", "block_size", "accuracy_level"};
     static const int inputs[] = {WEIGHTS, SCALES, ZEROS, BITS_BIAS};
     for (size_t i = 0; i < MP_COUNT_OF(names); i++) {
@@ -81,9 +97,10 @@ static bool packed_alike(const mp_graph *graph, const mp_vertex *a, const mp_ver
         }
     }
     for (size_t i = 0; i < MP_COUNT_OF(inputs); i++) {
-        const mp_tensor *of_a = input_of(graph, a, inputs[i]);
-        const mp_tensor *of_b = input_of(graph, b, inputs[i]);
-        if ((of_a == NULL) != (of_b == NULL) || (of_a != NULL && !rows_alike(of_a, of_b))) {
+        const mp_tensor *x = input_of(graph, a, inputs[i]);
+        const mp_tensor *y = input_of(graph, b, inputs[i]);
+        if ((x == NULL) != (y == NULL) ||
+            (x != NULL && !rows_alike(x, p->columns, y, q->columns))) {
             return false;
         }
     }
@@ -97,7 +114,7 @@ bool mp_products_alike(const mp_graph *graph, const mp_product *a, const mp_prod
     }
     const mp_vertex *of_a = &graph->nodes[a->node], *of_b = &graph->nodes[b->node];
     if (is_packed(of_a) || is_packed(of_b)) {
-        return is_packed(of_a) && is_packed(of_b) && packed_alike(graph, of_a, of_b);
+        return is_packed(of_a) && is_packed(of_b) && packed_alike(graph, a, b);
     }
     const mp_tensor *wa = input_of(graph, of_a, WEIGHTS), *wb = input_of(graph, of_b, WEIGHTS);
     return wa->type == wb->type && wa->shape.dim[0] == wb->shape.dim[0];

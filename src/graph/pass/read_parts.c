@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
+#include "graph/pass/add_view.h"
 #include "graph/pass/attention_part.h"
 #include "graph/pass/side_view.h"
 
@@ -19,24 +20,12 @@ typedef struct rows {
 /* `of` seen as these three dimensions, for node `n`. */
 static mp_status view_rows(mp_graph *graph, int32_t n, int32_t of, const int64_t dim[3],
                            rows *seen) {
-    const mp_tensor list = {.type = MP_I64, .shape = {.rank = 1, .dim = {3}}, .data = (mp_addr)dim};
     const int32_t guard = graph->nodes[n].guard;
-    const mp_node node = {
-        .op = mp_op_find("", "Reshape", 13), .version = 13, .name = graph->values[of].name};
-    mp_tensor view = {.type = mp_graph_type(graph, of), .shape = {.rank = 3}};
-    int32_t in[] = {of, MP_NO_VALUE};
     if (seen->of == of && seen->guard == guard && memcmp(seen->dim, dim, sizeof seen->dim) == 0) {
         return MP_OK;
     }
-    *seen = (rows){.of = MP_NO_VALUE, .guard = guard};
-    for (int d = 0; d < 3; d++) {
-        seen->dim[d] = dim[d];
-        view.shape.dim[d] = dim[d] > 0 ? dim[d] : MP_DIM_UNKNOWN;
-    }
-    MP_TRY(mp_graph_add_constant(graph, "", &list, &in[1]));
-    MP_TRY(mp_graph_add_value(graph, node.name, &view, &seen->view));
-    MP_TRY(mp_graph_add_node(graph, &node, in, 2, &seen->view, 1));
-    graph->nodes[graph->node_count - 1].guard = guard;
+    *seen = (rows){.of = MP_NO_VALUE, .guard = guard, .dim = {dim[0], dim[1], dim[2]}};
+    MP_TRY(mp_graph_add_view(graph, n, graph->values[of].name, "Reshape", of, dim, 3, &seen->view));
     seen->of = of;
     return MP_OK;
 }

@@ -6,25 +6,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
+#include "graph/pass/attention_match.h"
 
 enum { RANK = 4 };
-
-/* Which input is multiplied or divided by a number that is known; -1: none. */
-static int scaled_input(const mp_graph *graph, const mp_vertex *v) {
-    const bool divides = mp_vertex_is(v, "Div");
-    double number = 0;
-    for (int i = 0; i < 2 && (divides || mp_vertex_is(v, "Mul")); i++) {
-        const int32_t by = v->in[1 - i];
-        const int rank = mp_graph_rank(graph, by);
-        if (rank >= 0 && rank <= 1 && mp_graph_number(graph, by, &number)) {
-            return i;
-        }
-        if (divides) {
-            break;
-        }
-    }
-    return -1;
-}
 
 /* The Reshape that takes heads of `rows` apart for a product. */
 static int32_t heads_of(const mp_graph *graph, int32_t rows) {
@@ -60,7 +44,7 @@ static mp_status rewrite(mp_graph *graph, int32_t n, int32_t r, int scaled) {
 mp_status mp_pass_scale_heads(mp_graph *graph, mp_rewrites *rewrites) {
     bool changed = false;
     for (int32_t n = 0; n < graph->node_count; n++) {
-        const int scaled = scaled_input(graph, &graph->nodes[n]);
+        const int scaled = mp_scaled_input(graph, &graph->nodes[n]);
         const int32_t r = scaled >= 0 ? heads_of(graph, graph->nodes[n].out[0]) : MP_NO_NODE;
         if (r != MP_NO_NODE && graph->nodes[r].in_count == 2 && mp_rewrite_allowed(rewrites)) {
             MP_TRY(rewrite(graph, n, r, scaled));

@@ -11,9 +11,8 @@
 enum { RANK = 3 };
 
 static const mp_tensor *constant_at(const mp_graph *graph, const mp_vertex *v, int i, int rank) {
-    const int32_t value = mp_vertex_in(v, i);
-    const mp_value *x = value != MP_NO_VALUE ? &graph->values[value] : NULL;
-    return x != NULL && x->is_constant && x->tensor.shape.rank == rank ? &x->tensor : NULL;
+    const mp_tensor *x = mp_graph_constant(graph, mp_vertex_in(v, i));
+    return x != NULL && x->shape.rank == rank ? x : NULL;
 }
 
 /* Of a constant matrix as it is and a constant row. */

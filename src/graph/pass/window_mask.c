@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
+#include "graph/pass/add_view.h"
 
 enum { WIDE = 5, RANK = 4 };
 
@@ -71,34 +72,16 @@ static bool find(const mp_graph *graph, int32_t n, masked *m) {
     return false;
 }
 
-/* A Reshape or Expand of `from`, where node `last` is computed. */
-static mp_status add_view(mp_graph *graph, const masked *m, const char *op, int32_t from,
-                          const int64_t *dim, int rank, int32_t *out) {
-    const mp_tensor list = {
-        .type = MP_I64, .shape = {.rank = 1, .dim = {rank}}, .data = (mp_addr)dim};
-    mp_tensor tensor = {.type = mp_graph_type(graph, from), .shape = {.rank = rank}};
-    const mp_node node = {
-        .op = mp_op_find("", op, 13), .version = 13, .name = graph->nodes[m->add].node.name};
-    int32_t in[] = {from, MP_NO_VALUE};
-    for (int d = 0; d < rank; d++) {
-        tensor.shape.dim[d] = dim[d];
-    }
-    MP_TRY(mp_graph_add_constant(graph, "", &list, &in[1]));
-    MP_TRY(mp_graph_add_value(graph, "mask", &tensor, out));
-    MP_TRY(mp_graph_add_node(graph, &node, in, 2, out, 1));
-    graph->nodes[graph->node_count - 1].guard = graph->nodes[m->last].guard;
-    return MP_OK;
-}
-
 static mp_status rewrite(mp_graph *graph, const masked *m) {
     const int64_t times = m->dim[1] == 1 ? 1 : m->batch;
     const int64_t all[WIDE] = {times, m->dim[1], m->dim[2], m->dim[3], m->dim[4]};
     const int64_t flat[RANK] = {times * m->dim[1], m->dim[2], m->dim[3], m->dim[4]};
+    const char *name = graph->nodes[m->add].node.name;
     int32_t in[] = {m->scores, m->mask};
     if (times > 1) {
-        MP_TRY(add_view(graph, m, "Expand", in[1], all, WIDE, &in[1]));
+        MP_TRY(mp_graph_add_view(graph, m->last, name, "Expand", in[1], all, WIDE, &in[1]));
     }
-    MP_TRY(add_view(graph, m, "Reshape", in[1], flat, RANK, &in[1]));
+    MP_TRY(mp_graph_add_view(graph, m->last, name, "Reshape", in[1], flat, RANK, &in[1]));
     const mp_vertex add = graph->nodes[m->add];
     const int32_t out = graph->nodes[m->last].out[0];
     MP_TRY(mp_graph_change_node(graph, m->last, &add.node, in, 2, &out, 1));

@@ -1,0 +1,17 @@
+/* cut.h - a Slice along one axis, in steps of one.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_GRAPH_PASS_CUT_H
+#define MP_GRAPH_PASS_CUT_H
+
+#include "graph/graph.h"
+
+typedef struct mp_cut {
+    int32_t of;         /* the value that is cut */
+    int64_t axis;       /* from 0 on */
+    int64_t start, end; /* as they are given: from the end where negative, and beyond it */
+} mp_cut;
+
+/* Whether a Slice of numbers that are known, along one axis, makes `value`. */
+bool mp_cut_read(const mp_graph *graph, int32_t value, mp_cut *out);
+
+#endif
