@@ -1,5 +1,6 @@
 /* look_sizes.c - sizes in lists that are dimensions of something: by what a Shape gives and what
- * takes it apart and together again. SPDX-License-Identifier: Apache-2.0 */
+ * takes it apart and together again.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 
 enum { DEEP = 24 }; /* so many nodes in a row are looked at */
