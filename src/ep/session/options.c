@@ -295,6 +295,22 @@ static void check_context(const entries *all, mp_options *out) {
     }
 }
 
+/* Of a graph of which it shows a part, ONNX Runtime fails to fuse what is behind hidden nodes. */
+static void check_layers(const entries *all, mp_options *out) {
+    static const char *const keys[] = {"session.layer_assignment_settings",
+                                       "session.name_based_layer_assignment"};
+    for (size_t i = 0; i < MP_COUNT_OF(keys); i++) {
+        const char *value = value_of(all, BARE, keys[i]);
+        if (out->fusion > 0 && value != NULL && value[0] != '\0') {
+            out->fusion = 0;
+            MP_LOG(WARNING,
+                   "fusion is taken as 0, since %s is set: ONNX Runtime fuses no nodes "
+                   "where it assigns layers; for the speed of islands, leave it out",
+                   keys[i]);
+        }
+    }
+}
+
 static void check_saving(const OrtSessionOptions *session, mp_options *out) {
     if (out->fusion > 0 && mp__session_saves(session)) {
         out->fusion = 0;
@@ -314,6 +330,7 @@ static mp_status read_entries(const entries *all, int ordinal, mp_options *out) 
     check_sdpa(out);
     check_tuning(out);
     check_context(all, out);
+    check_layers(all, out);
     return check_device(all, ordinal);
 }
 
