@@ -1,0 +1,82 @@
+/* mma.h - which rows and keys a block of attention_mma.cu has.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_MMA_H
+#define MP_KERNEL_MMA_H
+
+#include "kernel/attention/attention.h"
+
+enum {
+    HEAD = K_HEAD,
+    KEYS = K_MMA_KEYS(K_HEAD), /* that a warp takes at a time */
+    PITCH = HEAD + A_PIECE
+};
+
+/* Rows of a key head, and the keys that any of them sees. */
+typedef struct mma_block {
+    int64_t entry, kv_head, length;
+    int32_t row_first, row_count;
+    int32_t from, to;
+} mma_block;
+
+/* One of the rows. */
+typedef struct mma_row {
+    int64_t mask_row;
+    int32_t from, to; /* keys that it sees */
+} mma_row;
+
+typedef struct mma_line {
+    int64_t head, query;
+} mma_line;
+
+/* Block `i`. Later rows see more keys where attention is causal: those come first. */
+K_FN mma_block mma_place(const mp_attention_args *args, uint32_t i) {
+    const k_score_rule *rule = &args->rule;
+    const uint32_t rows = (uint32_t)(rule->group * rule->rows), each = (uint32_t)args->tile_rows;
+    const uint32_t units = (uint32_t)(rule->batch * rule->kv_heads);
+    const uint32_t row_tiles = (rows + each - 1) / each;
+    const uint32_t unit = rule->causal ? i % units : i / row_tiles;
+    const uint32_t tile = rule->causal ? row_tiles - 1 - i / units : i % row_tiles;
+    const uint32_t first = tile * each, last = first + each < rows ? first + each - 1 : rows - 1;
+    const uint32_t one = (uint32_t)rule->rows;
+    const int32_t one_head = first / one == last / one;
+    mma_block at;
+    at.entry = unit / (uint32_t)rule->kv_heads;
+    at.kv_head = unit % (uint32_t)rule->kv_heads;
+    at.length = a_length(rule, at.entry);
+    at.row_first = (int32_t)first;
+    at.row_count = (int32_t)(last - first + 1);
+    const a_span span = a_visible(rule, at.length, one_head ? first % one : 0);
+    at.from = (int32_t)span.from;
+    at.to = (int32_t)a_visible(rule, at.length, one_head ? last % one : one - 1).to;
+    return at;
+}
+
+/* What row `r` is; rows beyond the last are that one. */
+K_FN mma_line mma_line_at(const k_score_rule *rule, const mma_block *at, int32_t r) {
+    const int32_t there = r < at->row_count ? r : at->row_count - 1;
+    const uint32_t row = (uint32_t)(at->row_first + there), inner = row / (uint32_t)rule->rows;
+    mma_line line;
+    line.head = at->kv_head * rule->group + inner;
+    line.query = row - inner * (uint32_t)rule->rows;
+    return line;
+}
+
+K_FN mma_row mma_row_at(const k_score_rule *rule, const mma_block *at, int32_t r) {
+    const mma_line line = mma_line_at(rule, at, r);
+    const a_span span = a_visible(rule, at->length, line.query);
+    mma_row row;
+    row.mask_row = a_mask_row(rule, at->entry, line.head, line.query);
+    row.from = (int32_t)span.from;
+    row.to = (int32_t)span.to;
+    return row;
+}
+
+/* What the sums of a row are multiplied by at its end. */
+K_FN float mma_norm(const k_score_rule *rule, int64_t head, float top, float total) {
+    const float sink = a_sink(rule, head);
+    const float above = sink > top ? sink : top;
+    const float share = total == 0 ? 0 : expf(top - above);
+    return share * a_norm(above, total * share, sink);
+}
+
+#endif
