@@ -246,6 +246,22 @@ MODELS = {
             > (x, m)
             y = Relu(y0)
         }""",
+    "scan_columns": """
+        g (float[n] x) => (float[n] y, float[n, n] all, float[n] last)
+        <int64[1] one = {1}> {
+            col = Unsqueeze(x, one)
+            row = Transpose(col)
+            m = MatMul(col, row)
+            y, all, last = Scan <num_scan_inputs = 2, scan_input_axes = [-1, 0], scan_output_axes = [-1, 0],
+                scan_output_directions = [1, 0],
+                body = b (float[n] v, float[n] s, float p) => (float[n] u, float[n] out, float q) {
+                    a = Add(v, s)
+                    u = Tanh(a)
+                    out = Mul(u, p)
+                    q = Neg(p)
+                }
+            > (x, m, x)
+        }""",
 }
 
 

@@ -175,6 +175,21 @@ def test_loops_have_their_iterations(tmp_path):
     assert "3 iterations of 2 steps" in run("explain", path, *ISLANDS)[0]
 
 
+@pytest.mark.skipif(not HOLDS_CONTROL_FLOW, reason=OLD_CONTROL_FLOW)
+def test_a_scan_along_other_dimensions_is_in_an_island(tmp_path):
+    """It is turned there; one whose rank is not known is ONNX Runtime's to walk."""
+    body = onnx_kit.graph_bytes([Node("Tanh", ["s"], ["t"], "tanh")], {"s": [4]}, {"t": [4]})
+    given = {"body": body, "num_scan_inputs": 1, "scan_input_axes": [-1], "scan_output_axes": [1]}
+    path = tmp_path / "scan.onnx"
+    path.write_bytes(onnx_kit.model([Node("Scan", ["x"], ["y"], "scan", attributes=given)], {"x": [4, 3]},
+                                    {"y": [4, 3]}))
+    found = run_json("explain", path, *ISLANDS)
+    (program,) = found["islands"][0]["programs"]
+    assert found["outside"] == []
+    assert [names(step["nodes"]) for step in program["steps"]] == [[("Scan", "scan")]] * 3
+    assert [step.get("trips") for step in program["steps"]] == [None, 3, None]
+
+
 def test_a_profile_that_cannot_be_read_leaves_times_out(folder):
     """ONNX Runtime writes names of nodes as they are."""
     found = run_json("explain", folder / "hostile.onnx", "--dim", "n=3", "--option", "fusion=0")

@@ -3,8 +3,8 @@
 #include "ep/island/hold.h"
 
 #include "ep/abi/bridge.h"
-#include "ep/abi/node_attrs.h"
 #include "ep/island/claim.h"
+#include "ep/island/scan_axes.h"
 #include "ep/placement/row.h"
 #include "ep/placement/subgraph.h"
 
@@ -12,27 +12,6 @@
 #include <string.h>
 
 enum { RUNTIME_LEAST = 31 }; /* before, a fused node lost what its bodies took from around it */
-
-/* ---- Scan: along the first axis only ---- */
-
-static const mp_attr_def axes[] = {
-    {"scan_input_axes", MP_ATTR_INTS}, {"scan_output_axes", MP_ATTR_INTS}, {NULL, 0}};
-static const mp_op scan_row = {.domain = "", .name = "Scan", .attrs = axes};
-
-static mp_status is_along_first(const OrtNode *node, bool *out) {
-    mp_attr_store *store = NULL;
-    size_t count = 0;
-    MP_TRY(mp__attrs_of_node(&scan_row, node, &store));
-    const mp_attr *attrs = mp__attrs_list(store, &count);
-    *out = true;
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < attrs[i].count; k++) {
-            *out = *out && attrs[i].ints[k] == 0;
-        }
-    }
-    mp__attrs_release(store);
-    return MP_OK;
-}
 
 /* ---- bodies ---- */
 
@@ -66,7 +45,7 @@ static mp_status node_fits(mp_provider *provider, OrtEpGraphSupportInfo *support
     }
     MP_TRY(mp__subgraph_values_fit(node, out));
     if (*out && strcmp(row.op->name, "Scan") == 0) {
-        MP_TRY(is_along_first(node, out));
+        MP_TRY(mp__scan_axes_fit(node, out));
     }
     return *out ? bodies_fit(provider, support, node, out) : MP_OK;
 }

@@ -3,6 +3,7 @@
 #include "ep/abi/bridge.h"
 #include "ep/abi/node_attrs.h"
 #include "ep/island/import_private.h"
+#include "ep/island/scan_axes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -241,6 +242,38 @@ static mp_status fill_inputs(const mp_import *body, const mp_loop *loop, mp_valu
     return MP_OK;
 }
 
+static mp_status add_loop_node(mp_import *im, const mp_node *node, mp_import *body, mp_loop *loop,
+                               const mp_value_list *in, mp_value_list *out) {
+    MP_TRY(fill_results(im, body, loop, out));
+    loop->body = body->graph;
+    body->graph = NULL;
+    return mp_graph_add_loop(im->graph, node, loop, in->values, (int)in->count, out->values,
+                             (int)out->count);
+}
+
+static mp_status add_scan(mp_import *im, const OrtNode *node, const mp_node *ours, mp_import *body,
+                          mp_loop *loop, mp_value_list *in, mp_value_list *out) {
+    int32_t *wanted = calloc(out->count + 1, sizeof *wanted);
+    if (wanted == NULL) {
+        return mp__import_no_memory();
+    }
+    const size_t count = out->count;
+    memcpy(wanted, out->values, count * sizeof *wanted);
+    mp_status status = mp__scan_turn_inputs(im, node, loop->carried, in);
+    if (status == MP_OK) {
+        status = mp__scan_plan_outputs(im, node, loop->carried, out);
+    }
+    if (status == MP_OK) {
+        status = add_loop_node(im, ours, body, loop, in, out);
+    }
+    if (status == MP_OK) {
+        const mp_value_list stacked = {out->values, MP_MIN(count, out->count)};
+        status = mp__scan_turn_outputs(im, node, loop->carried, &stacked, wanted);
+    }
+    free(wanted);
+    return status;
+}
+
 static mp_status add_loop_with(mp_import *im, const OrtNode *node, mp_import *body, mp_loop *loop,
                                mp_value_list *in, mp_value_list *out) {
     mp_node ours = {.options = im->provider->op_options};
@@ -250,11 +283,8 @@ static mp_status add_loop_with(mp_import *im, const OrtNode *node, mp_import *bo
     MP_TRY(describe_loop(node, body, in->count, loop));
     MP_TRY(fill_inputs(body, loop, in));
     MP_TRY(mp__import_list(im, node, MP_SIDE_OUT, mp__import_made, out));
-    MP_TRY(fill_results(im, body, loop, out));
-    loop->body = body->graph;
-    body->graph = NULL;
-    return mp_graph_add_loop(im->graph, &ours, loop, in->values, (int)in->count, out->values,
-                             (int)out->count);
+    return loop->is_scan ? add_scan(im, node, &ours, body, loop, in, out)
+                         : add_loop_node(im, &ours, body, loop, in, out);
 }
 
 mp_status mp__import_loop(mp_import *im, const OrtNode *node, bool is_scan) {
