@@ -6,9 +6,10 @@
  * look at such blocks, it takes what the loader allocated for reachable.
  * SPDX-License-Identifier: Apache-2.0 */
 
-/* Found by the sanitizer by its name. */
+/* The name is the sanitizer's. NOLINTBEGIN(bugprone-reserved-identifier,*-identifier-naming) */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 
 const char *__asan_default_options(void) {
     return "intercept_tls_get_addr=0";
 }
+/* NOLINTEND(bugprone-reserved-identifier,*-identifier-naming) */
