@@ -271,6 +271,23 @@ DEVICE_TEST(attention_tiles_have_ragged_ends) {
     }
 }
 
+/* Nothing becomes of scores but weights, and rows have no gaps: any softmax will do. */
+DEVICE_TEST(attention_products_of_plain_rows) {
+    static const int64_t keys[] = {8, 136, 2056};
+    for (size_t i = 0; i < MP_COUNT_OF(keys) * MP_COUNT_OF(fused_types); i++) {
+        const attention a = {.batch = 2,
+                             .heads = 4,
+                             .kv_heads = 2,
+                             .rows = 5,
+                             .fresh = keys[i % MP_COUNT_OF(keys)],
+                             .head = 8,
+                             .value = 16,
+                             .type = fused_types[i / MP_COUNT_OF(keys)],
+                             .way = PRODUCTS};
+        check_attention(device, &a);
+    }
+}
+
 DEVICE_TEST(attention_products_in_parts) {
     /* More rows than a part has, which see more keys from part to part. */
     const attention a = {.batch = 1,

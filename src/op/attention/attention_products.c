@@ -6,6 +6,7 @@
 #include "op/attention/attention_products.h"
 
 #include "op/linear/product_steps.h"
+#include "op/rows/softmax_steps.h"
 
 enum {
     SCORE_BYTES_MAX = 1 << 28, /* of the scores at a time */
@@ -131,8 +132,33 @@ mp_status mp_plan_attention_softmax(mp_planner *p, const mp_attention *a,
                      MP_BIND(mp_attention_softmax_args, rule.padding, a->padding));
 }
 
+/* Whether all rows of a part see all keys, and nothing becomes of scores before. */
+static bool is_plain(const work *w, const part *x) {
+    const k_score_rule *rule = &w->a->rule;
+    return w->a->debug_mode == MP_DEBUG_NONE && w->scale_left == 1 && rule->softcap == 0 &&
+           rule->mask_kind == K_MASK_NONE && rule->padding_kind == K_PADDING_NONE &&
+           rule->sink_kind == K_SINK_NONE && !rule->causal && rule->window == 0 &&
+           w->a->lengths.place == MP_PLACE_NONE && rule->mask_keys >= rule->keys &&
+           pitch_of(w, x) == x->columns;
+}
+
+/* That of any rows, which has nothing to ask. */
+static mp_status plan_plain_softmax(mp_planner *p, const work *w, const part *x) {
+    const mp_softmax_step step = {
+        .word = "plain",
+        .type = w->a->type,
+        .rows = {.rows = x->units * x->rows, .columns = x->columns, .inner = 1},
+        .align = PITCH_BYTES, /* scratch memory, and rows of whole pitches */
+        .x = w->scores,
+        .out = w->weights};
+    return mp_plan_softmax(p, &step);
+}
+
 static mp_status plan_softmax(mp_planner *p, const work *w, const part *x) {
     const mp_attention *a = w->a;
+    if (is_plain(w, x)) {
+        return plan_plain_softmax(p, w, x);
+    }
     const bool debug = a->debug_mode >= 0 && !w->scores_whole;
     mp_attention_softmax_args args = {.units = x->units,
                                       .unit_first = x->unit,

@@ -5,10 +5,17 @@
 
 #include "kernel/core/index_args.h"
 #include "op/core/plan.h"
+#include "op/core/row_shape.h"
 
 /* How many elements a lane keeps. */
 static inline int64_t mp_row_keep(mp_dtype type) {
     return mp_dtype_size(type) == 8 ? K_ROW_KEEP / 4 : K_ROW_KEEP;
+}
+
+/* Whether to give each row one lane: rows are neighbours in memory, and enough of them to fill the
+ * device. */
+static inline bool mp_rows_apart(const mp_planner *p, mp_rows r) {
+    return r.inner >= 8 && r.rows >= (int64_t)p->device->info.multiprocessors * 64;
 }
 
 /* The grid for a kernel with kernel/core/row_lanes.h, and the lanes that share a row of `columns`,

@@ -1,93 +1,27 @@
 /* softmax.c - operators along rows whose result depends on the row alone: Softmax, LogSoftmax,
  * BiasSoftmax, LpNormalization.
- * Kernels: rows/lp_norm.cu, rows/softmax.cu, rows/softmax_short.cu.
+ * Kernel: rows/lp_norm.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/row_args.h"
 #include "op/core/families.h"
 #include "op/core/row_grid.h"
 #include "op/core/row_shape.h"
-
-#include <string.h>
-
-/* Whether to give each row one lane: rows are neighbours in memory, and enough of them to fill the
- * device. */
-static bool rows_apart(const mp_planner *p, mp_rows r) {
-    return r.inner >= 8 && r.rows >= (int64_t)p->device->info.multiprocessors * 64;
-}
+#include "op/rows/softmax_steps.h"
 
 /* ---- Softmax ---- */
 
-/* A bias that is added before: each of its `rows` is that of `share` rows of x, one after the other
- * and then again from the first. */
-typedef struct bias_rows {
-    int64_t share, rows;
-} bias_rows;
-
-/* Lanes that share a short row: as few as keep it; of few rows up to a warp, which is sooner done.
- */
-static int64_t short_share(const mp_planner *p, mp_rows r) {
-    enum { WARP = 32, MANY = 512 };
-    int64_t share = 1;
-    while (share * K_SOFTMAX_SHORT_KEPT < r.columns) {
-        share *= 2;
-    }
-    while (share < WARP && share < r.columns &&
-           r.rows * share < (int64_t)p->device->info.multiprocessors * MANY) {
-        share *= 2;
-    }
-    return share;
-}
-
-/* Whether there is so little that it is a matter of how soon it begins and not of bandwidth. */
-static bool is_short(const mp_planner *p, mp_rows r) {
-    enum { LANES_MAX = 2048 }; /* of all rows, a multiprocessor */
-    const mp_dtype type = p->in[0].type;
-    return strcmp((const char *)p->node->op->detail, "plain") == 0 && r.inner == 1 &&
-           (type == MP_F32 || type == MP_F16 || type == MP_BF16) &&
-           r.columns <= (int64_t)K_SOFTMAX_SHORT_KEPT * K_ROW_LANES_MAX &&
-           r.rows <= (int64_t)p->device->info.multiprocessors * LANES_MAX / short_share(p, r);
-}
-
-static mp_status softmax_short(mp_planner *p, mp_rows r) {
-    enum { WARP = 32, BLOCK = 128 };
-    const int64_t share = short_share(p, r);
-    const mp_softmax_args args = {
-        .rows = r.rows, .columns = r.columns, .inner = 1, .width = (int32_t)share};
-    int64_t lanes = BLOCK;
-    while (lanes > WARP && r.rows * share < (int64_t)p->device->info.multiprocessors * lanes * 2) {
-        lanes /= 2;
-    }
-    lanes = MP_MAX(lanes, share); /* more than a warp is a block */
-    const mp_grid grid = mp_plan_grid_rows(p, MP_CEIL_DIV(r.rows, lanes / share), (uint32_t)lanes);
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "softmax_short_%s", mp_dtype_word(p->in[0].type)));
-    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_softmax_args, x, MP_IN(0)),
-                     MP_BIND(mp_softmax_args, out, MP_OUT(0)));
-}
-
-static mp_status softmax(mp_planner *p, mp_rows r, bias_rows bias) {
+static mp_status softmax(mp_planner *p, mp_rows r, mp_bias_rows by) {
     const mp_tensor *x = &p->in[0];
-    const int64_t pack = 16 / (int64_t)mp_dtype_size(x->type);
+    const mp_softmax_step step = {.word = p->node->op->detail,
+                                  .type = x->type,
+                                  .rows = r,
+                                  .by = by,
+                                  .align = p->align,
+                                  .x = MP_IN(0),
+                                  .bias = MP_IN(1),
+                                  .out = MP_OUT(0)};
     MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
-    if (mp_shape_count(&x->shape) == 0) {
-        return MP_OK;
-    }
-    if (is_short(p, r)) {
-        return softmax_short(p, r);
-    }
-    mp_softmax_args args = {.rows = r.rows,
-                            .columns = r.columns,
-                            .inner = r.inner,
-                            .bias_share = bias.share,
-                            .bias_rows = bias.rows,
-                            .packed = r.inner == 1 && p->align >= 16 && r.columns % pack == 0};
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "softmax_%s_%s", (const char *)p->node->op->detail,
-                          mp_dtype_word(x->type)));
-    const mp_grid grid = mp_row_grid(p, x->type, r.rows, r.columns, rows_apart(p, r), &args.width);
-    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_softmax_args, x, MP_IN(0)),
-                     MP_BIND(mp_softmax_args, bias, bias.rows > 0 ? MP_IN(1) : MP_NOWHERE),
-                     MP_BIND(mp_softmax_args, out, MP_OUT(0)));
+    return mp_shape_count(&x->shape) > 0 ? mp_plan_softmax(p, &step) : MP_OK;
 }
 
 /* The dimensions from `axis` on are one row. */
@@ -107,7 +41,7 @@ static mp_status read_flat(const mp_planner *p, mp_rows *out) {
 static mp_status plan_softmax_flat(mp_planner *p) {
     mp_rows r;
     MP_TRY(read_flat(p, &r));
-    return softmax(p, r, (bias_rows){.rows = 0});
+    return softmax(p, r, (mp_bias_rows){.rows = 0});
 }
 
 /* The bias has whole rows, fewer than x: repeated within the batch, or as a whole. */
@@ -129,7 +63,7 @@ static mp_status plan_bias_softmax(mp_planner *p) {
                        mp_shape_text(x, x_text));
     }
     const int64_t rows = count / r.columns;
-    return softmax(p, r, (bias_rows){.share = inner ? r.rows / rows : 1, .rows = rows});
+    return softmax(p, r, (mp_bias_rows){.share = inner ? r.rows / rows : 1, .rows = rows});
 }
 
 static mp_status read_axis(const mp_planner *p, int *axis) {
@@ -139,10 +73,10 @@ static mp_status read_axis(const mp_planner *p, int *axis) {
                         : mp_shape_axis(mp_node_int(p->node, "axis", -1), x->rank, "axis", axis);
 }
 
-static mp_status plan_softmax(mp_planner *p) {
+static mp_status plan_softmax_axis(mp_planner *p) {
     int axis = 0;
     MP_TRY(read_axis(p, &axis));
-    return softmax(p, mp_rows_along(&p->in[0].shape, axis), (bias_rows){.rows = 0});
+    return softmax(p, mp_rows_along(&p->in[0].shape, axis), (mp_bias_rows){.rows = 0});
 }
 
 /* ---- LpNormalization ---- */
@@ -164,7 +98,8 @@ static mp_status plan_lp_norm(mp_planner *p) {
         .rows = r.rows, .columns = r.columns, .inner = r.inner, .p = (int32_t)power};
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "lp_norm_%s", mp_dtype_word(x->type)));
-    const mp_grid grid = mp_row_grid(p, x->type, r.rows, r.columns, rows_apart(p, r), &args.width);
+    const mp_grid grid =
+        mp_row_grid(p, x->type, r.rows, r.columns, mp_rows_apart(p, r), &args.width);
     return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_lp_norm_args, x, MP_IN(0)),
                      MP_BIND(mp_lp_norm_args, out, MP_OUT(0)));
 }
@@ -187,7 +122,7 @@ static const mp_attr_def lp_norm_attrs[] = {{"axis", MP_ATTR_INT}, {"p", MP_ATTR
      .detail = (word)},                                                                         \
     {                                                                                           \
         .domain = "", .name = (op_name), .since = 13, .until = 13, .types = {{"T", MP_FLOATS}}, \
-        .attrs = axis_only, .plan = plan_softmax, .detail = (word)                              \
+        .attrs = axis_only, .plan = plan_softmax_axis, .detail = (word)                         \
     }
 
 static const mp_op ops[] = {
