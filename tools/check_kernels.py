@@ -11,8 +11,8 @@ by the hash of all that went in, so that a second run compiles only what changed
 
 The first instance of each text is compiled to machine code for every architecture; the further ones, which differ in
 types alone, take turns over them. With --sample N, for want of time, only one in N of the further ones is compiled, and
-the first takes its turn, too. --all compiles every instance for each. The first instance is optimised as at run time for
-the architecture whose turn it is; the others are compiled in a third of the time, where NVRTC can do so.
+the first takes its turn, too. --all compiles every instance for each. The first instance is optimised as at run time
+for the architecture whose turn it is; the others are compiled in a third of the time, where NVRTC can do so.
 """
 
 import argparse
