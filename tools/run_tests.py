@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests, step by step, and ends with one line that counts them all.
 
-    run_tests.py --build build/dev [--quick | --all [--rest] | --gpu] [--only NAME[:PART],...] [--except NAME,...]
-                 [--list]
+    run_tests.py --build build/dev [--quick | --all [--rest] [--seeds N] | --gpu] [--only NAME[:PART],...]
+                 [--except NAME,...] [--list]
 
 Here is the one list of what is tested. Without --quick, --all or --gpu the steps of `make test` run, some of them on a
 part of what they can try; --all runs every step that needs no GPU, in full, and --rest of those what `make test` does
@@ -108,15 +108,15 @@ WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernel
                 cases_again=1, graphs_again=200)
 
 
-def steps_of(build, mode):
+def steps_of(build, mode, seeds=WHOLE.seeds):
     """Every step there is, in the order they run, as `mode` has it: the quick ones first. "rest" is "all" without what
-    "test" has of the seeds."""
+    "test" has of the seeds. `seeds`: how many the whole has."""
     tests = build / "tests"
     unit = str(tests / "unit_tests")
     extension = build / "python/millpond/_core.abi3.so"  # left out where Python's headers are missing
     tool = [sys.executable]
     gpu = mode == "gpu"
-    n = WHOLE if mode in ("all", "rest") else SOME
+    n = dataclasses.replace(WHOLE, seeds=seeds) if mode in ("all", "rest") else SOME
     beside = min(CORES, 8)  # processes of a step on a GPU, where each has a context of some 500 MiB
     checked = min(CORES, 4)  # under compute-sanitizer, all of which on a machine have ten connections unless told
     sanitizer = ["compute-sanitizer", "--tool", "memcheck", "--target-processes", "all", "--report-api-errors", "no",
@@ -147,7 +147,7 @@ def steps_of(build, mode):
                    "shards": 1, "alone": [unit, "--modes", "cuda", "--alone"]}
     elif mode == "rest":
         c_tests = {"command": [unit, "--modes", "adversarial", "--seed", SOME.seeds + 1, "--seeds",
-                               WHOLE.seeds - SOME.seeds, "--jobs", CORES]}
+                               n.seeds - SOME.seeds, "--jobs", CORES]}
     else:
         c_tests = {"command": [unit, "--seeds", n.seeds, "--jobs", CORES]}
 
@@ -166,7 +166,7 @@ def steps_of(build, mode):
         Step("unit", "C tests on the GPU" if gpu else
              f"C tests: eager, threaded, adversarial with {n.seeds} seeds, GPU where there is one",
              **c_tests, modes="quick test gpu", wheels=True, takes="",
-             less=less(f"{WHOLE.seeds - SOME.seeds} of {WHOLE.seeds} seeds")),
+             less=f"{WHOLE.seeds - n.seeds} of {WHOLE.seeds} seeds" if n.seeds < WHOLE.seeds and not gpu else ""),
         Step("lint", "format, clang-tidy, Python style, spelling", [*tool, ROOT / "tools/lint.py", "--build", build],
              "all", limit_s=1800),
         Step("kernels", "kernel instances compiled by NVRTC for sm_75, 80, 90, 100",
@@ -286,10 +286,11 @@ def left_out(chosen, whole):
     yield from (f"{step.less} of {step.name}" for step in chosen if step.less)
 
 
-def rest_of(build):
+def rest_of(build, seeds=WHOLE.seeds):
     """The steps of `make test-all` which `make test` does not run as they are."""
     done = {step.name: step.command for step in steps_of(build, "test") if is_in(step, "test")}
-    return [step for step in steps_of(build, "rest") if is_in(step, "all") and done.get(step.name) != step.command]
+    steps = steps_of(build, "rest", seeds)
+    return [step for step in steps if is_in(step, "all") and done.get(step.name) != step.command]
 
 
 def missing_of(step):
@@ -570,10 +571,12 @@ def parse(arguments):
                         help="these steps; of one with a part only the tests that have it in their name")
     parser.add_argument("--except", default="", dest="excluded", metavar="NAME,...", help="all steps but these")
     parser.add_argument("--rest", action="store_true", help="with --all: what `make test` has not run")
+    parser.add_argument("--seeds", type=int, metavar="N", choices=range(SOME.seeds + 1, WHOLE.seeds + 1),
+                        default=WHOLE.seeds, help=f"with --all: so many of the {WHOLE.seeds} seeds of adversarial mode")
     parser.add_argument("--list", action="store_true", help="name the steps of every mode and stop")
     args = parser.parse_args(arguments)
-    if args.rest and args.mode != "all":
-        parser.error("--rest goes with --all")
+    if args.mode != "all" and (args.rest or args.seeds < WHOLE.seeds):
+        parser.error("--rest and --seeds go with --all")
     return args, parser
 
 
@@ -598,7 +601,8 @@ def main(arguments=None):
         return 0
     most = "gpu" if args.mode == "gpu" else "all"
     whole = [step for step in steps_of(build, most) if is_in(step, most)]
-    steps = rest_of(build) if args.rest else [step for step in steps_of(build, args.mode) if is_in(step, args.mode)]
+    steps = (rest_of(build, args.seeds) if args.rest else
+             [step for step in steps_of(build, args.mode, args.seeds) if is_in(step, args.mode)])
     try:
         steps = chosen_of(steps, args.only, args.excluded)
     except ValueError as error:
