@@ -1,14 +1,8 @@
 /* gated_halves.cu - an activation of the left half of each row times its right half.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/core/index.h"
-#include "kernel/pointwise/pointwise_args.h"
+#include "kernel/pointwise/halves.h"
 
 #include "kernel/pointwise/functions.h"
-
-enum { PACK = 16 / sizeof(T) };
-typedef struct K_ALIGN(16) h_pack {
-    T at[PACK];
-} h_pack;
 
 K_FN T h_made(const mp_gated_halves_args *args, T gate, T x) {
     const TC g = T_load(gate);
@@ -18,14 +12,12 @@ K_FN T h_made(const mp_gated_halves_args *args, T gate, T x) {
 }
 
 K_KERNEL(mp_gated_halves_args, args) {
-    const int64_t half = args.half, step = args.packed ? PACK : 1;
-    K_GRID_LOOP(i, args.count) {
-        const int64_t row =
-            args.wide ? i / args.per_row : (int64_t)k_divide((uint32_t)i, args.by_row);
-        const int64_t column = (i - row * args.per_row) * step;
-        const T *x = (const T *)args.x + row * 2 * half + column;
-        T *out = (T *)args.out + row * half + column;
-        if (!args.packed) {
+    const int64_t half = args.halves.half;
+    K_GRID_LOOP(i, args.halves.count) {
+        const h_place place = h_at(&args.halves, i);
+        const T *x = (const T *)args.x + place.in;
+        T *out = (T *)args.out + place.out;
+        if (!args.halves.packed) {
             *out = h_made(&args, x[0], x[half]);
             continue;
         }

@@ -46,26 +46,26 @@ typedef struct mp_range_args {
 } mp_range_args;
 
 /* Rows of 2 * half elements, of which the result has `half`. */
-typedef struct mp_split_gelu_args {
-    const void *x, *bias;
-    void *out;
+typedef struct mp_halves {
     int64_t half;
     int64_t count, per_row; /* of the result: packs of 16 bytes, or elements */
     k_divider by_row;       /* unless `wide`: count is 2^31 or more */
     int32_t packed, wide;
+} mp_halves;
+
+typedef struct mp_split_gelu_args {
+    const void *x, *bias;
+    void *out;
+    mp_halves halves;
 } mp_split_gelu_args;
 
 /* What the left half of a row becomes. */
 enum { K_GATE_SWISH, K_GATE_GELU, K_GATE_GELU_BY_TANH };
 
-/* Rows as of mp_split_gelu_args. */
 typedef struct mp_gated_halves_args {
     const void *x;
     void *out;
-    int64_t half;
-    int64_t count, per_row;
-    k_divider by_row;
-    int32_t packed, wide;
+    mp_halves halves;
     int32_t gate;
     float alpha; /* of K_GATE_SWISH */
 } mp_gated_halves_args;

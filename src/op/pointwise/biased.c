@@ -4,6 +4,7 @@
 #include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"
 #include "op/fused/fused_steps.h"
+#include "op/pointwise/halves_args.h"
 
 static bool is_row_of(const mp_shape *bias, const mp_shape *x) {
     return bias->rank == 1 && x->rank > 0 && bias->dim[0] == x->dim[x->rank - 1];
@@ -68,20 +69,16 @@ static mp_status plan_split_gelu(mp_planner *p) {
     }
     *last /= 2;
     MP_TRY(mp_plan_output(p, 0, x->type, &out));
-    const int64_t count = mp_shape_count(&out), pack = 16 / (int64_t)mp_dtype_size(x->type);
-    if (count == 0) {
+    if (mp_shape_count(&out) == 0) {
         return MP_OK;
     }
-    mp_split_gelu_args args = {.half = *last, .packed = p->align >= 16 && *last % pack == 0};
-    args.per_row = args.packed ? *last / pack : *last;
-    args.count = args.packed ? count / pack : count;
-    args.wide = args.count > INT32_MAX;
-    args.by_row = mp_divider(args.wide ? 1 : (uint32_t)args.per_row);
+    const mp_split_gelu_args args = {.halves = mp_halves_of(p, x->type, &out)};
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "split_gelu_%s", mp_dtype_word(x->type)));
-    return MP_LAUNCH(
-        p, kernel, mp_plan_grid(p, args.count, 1), args, MP_BIND(mp_split_gelu_args, x, MP_IN(0)),
-        MP_BIND(mp_split_gelu_args, bias, MP_IN(1)), MP_BIND(mp_split_gelu_args, out, MP_OUT(0)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.halves.count, 1), args,
+                     MP_BIND(mp_split_gelu_args, x, MP_IN(0)),
+                     MP_BIND(mp_split_gelu_args, bias, MP_IN(1)),
+                     MP_BIND(mp_split_gelu_args, out, MP_OUT(0)));
 }
 
 /* ---- the rows ---- */

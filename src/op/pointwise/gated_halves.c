@@ -3,9 +3,9 @@
  * x times the sigmoid of alpha x, "gelu" or "gelu_tanh".
  * Kernel: pointwise/gated_halves.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"
 #include "op/core/plan.h"
+#include "op/pointwise/halves_args.h"
 
 #include <string.h>
 
@@ -34,21 +34,15 @@ static mp_status plan_gated_halves(mp_planner *p) {
         return MP_FAIL(INVALID_ARGUMENT, "rows of shape %s have no halves",
                        mp_shape_text(&x->shape, text));
     }
-    const int64_t half = out.dim[out.rank - 1] /= 2;
+    out.dim[out.rank - 1] /= 2;
     MP_TRY(mp_plan_output(p, 0, x->type, &out));
-    const int64_t count = mp_shape_count(&out), pack = 16 / (int64_t)mp_dtype_size(x->type);
-    if (count == 0) {
+    if (mp_shape_count(&out) == 0) {
         return MP_OK;
     }
-    args.half = half;
-    args.packed = p->align >= 16 && half % pack == 0;
-    args.per_row = args.packed ? half / pack : half;
-    args.count = args.packed ? count / pack : count;
-    args.wide = args.count > INT32_MAX;
-    args.by_row = mp_divider(args.wide ? 1 : (uint32_t)args.per_row);
+    args.halves = mp_halves_of(p, x->type, &out);
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "gated_halves_%s", mp_dtype_word(x->type)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.halves.count, 1), args,
                      MP_BIND(mp_gated_halves_args, x, MP_IN(0)),
                      MP_BIND(mp_gated_halves_args, out, MP_OUT(0)));
 }
