@@ -62,8 +62,8 @@ static mp_status finish(cuda_ranks *ranks, nccl_comm *comm, int result, const ch
             return MP_FAIL(DEVICE, "%s was given up", call);
         }
         if (mp__link_now() > until) {
-            return MP_FAIL(DEVICE, "%s did not end within %lld s (MILLPOND_RANK_TIMEOUT)", call,
-                           (long long)ranks->group->rank.timeout_ms / 1000);
+            return MP_FAIL(DEVICE, "%s did not end within %g s (MILLPOND_RANK_TIMEOUT)", call,
+                           (double)ranks->group->rank.timeout_ms / 1000);
         }
         (void)poll(NULL, 0, AT_ONCE_MS);
         const int asked = mp__nccl.async_error(comm, &result);
@@ -222,8 +222,8 @@ static bool look(cuda_ranks *ranks) {
     const int left = look_at_work(ranks, &late);
     if (late) {
         (void)MP_FAIL(DEVICE,
-                      "rank %d waited for work between ranks for %lld s (MILLPOND_RANK_TIMEOUT)",
-                      ranks->group->rank.rank, (long long)ranks->group->rank.timeout_ms / 1000);
+                      "rank %d waited for work between ranks for %g s (MILLPOND_RANK_TIMEOUT)",
+                      ranks->group->rank.rank, (double)ranks->group->rank.timeout_ms / 1000);
         abort_now(ranks);
         return true;
     }

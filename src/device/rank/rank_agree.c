@@ -63,9 +63,9 @@ static mp_status say_who_is_late(mp_group *group, const hearing *h, const questi
                             : (size_t)snprintf(list + used, sizeof list - used, "%s%d",
                                                used > 0 ? ", " : "", r);
     }
-    (void)MP_FAIL(DEVICE, "rank %s did not come to %s within %lld s (MILLPOND_RANK_TIMEOUT)", list,
+    (void)MP_FAIL(DEVICE, "rank %s did not come to %s within %g s (MILLPOND_RANK_TIMEOUT)", list,
                   mp_collective_name((mp_collective_kind)own->kind),
-                  (long long)group->rank.timeout_ms / 1000);
+                  (double)group->rank.timeout_ms / 1000);
     return mp__group_end(group, -1);
 }
 
@@ -152,6 +152,7 @@ static mp_status judge(mp_group *group, const question *own) {
 
 static mp_status ask(mp_group *group, const question *own) {
     const int64_t until = mp__link_now() + group->rank.timeout_ms;
+    MP_TRY(mp__group_look(group)); /* rank 0 may have said that it is the end */
     mp_status status = mp__link_send(group->links[0], MP_LINK_ASK, own, sizeof *own, until);
     if (status == MP_OK) { /* rank 0 gives up first, and says why */
         status = mp__link_receive(group->links[0], MP_LINK_GO, NULL, 0, until + LATER_MS);

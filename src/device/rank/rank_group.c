@@ -172,9 +172,7 @@ static bool has_hung_up(int fd) {
     return poll(&one, 1, 0) > 0;
 }
 
-/* Under lock. Between two pieces of work rank 0 says nothing, or that it is the end; from others
- * the question for the next one may be there already. */
-static mp_status look(mp_group *group) {
+mp_status mp__group_look(mp_group *group) {
     for (int i = 0; i < link_count(group); i++) {
         const int fd = group->links[i];
         if (fd < 0 || !(group->rank.rank == 0 ? has_hung_up(fd) : mp__link_stirs(fd))) {
@@ -196,7 +194,7 @@ mp_status mp__group_health(mp_group *group) {
     if (pthread_mutex_trylock(&group->lock) != 0) {
         return MP_OK; /* who holds it looks */
     }
-    const mp_status status = look(group);
+    const mp_status status = mp__group_look(group);
     (void)pthread_mutex_unlock(&group->lock);
     return status;
 }

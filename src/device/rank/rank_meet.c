@@ -143,10 +143,10 @@ static mp_status say_who_is_missing(meeting *m) {
         }
     }
     (void)MP_FAIL(DEVICE,
-                  "of %d ranks %d did not come within %lld s: rank %s%s%s; start all ranks, or set "
+                  "of %d ranks %d did not come within %g s: rank %s%s%s; start all ranks, or set "
                   "MILLPOND_RANK_TIMEOUT to more seconds",
-                  m->group->rank.size, m->missing, (long long)m->group->rank.timeout_ms / 1000,
-                  list, m->refused[0] != '\0' ? "; one was refused: " : "", m->refused);
+                  m->group->rank.size, m->missing, (double)m->group->rank.timeout_ms / 1000, list,
+                  m->refused[0] != '\0' ? "; one was refused: " : "", m->refused);
     return mp__group_end(m->group, -1);
 }
 

@@ -11,7 +11,7 @@
 /* Connects all ranks, with `links` made and empty. */
 mp_status mp__group_meet(mp_group *group);
 
-/* ---- rank_group.c; both under the group's lock ---- */
+/* ---- rank_group.c; under the group's lock ---- */
 
 /* Sends every other rank, of rank 0, the thread's sentence as `word`; to those that do not take it
  * nothing is sent. */
@@ -23,6 +23,10 @@ mp_status mp__group_end(mp_group *group, int about);
 
 /* The same for what mp__link_receive gave when it failed: an end has a whole sentence. */
 mp_status mp__group_lose(mp_group *group, mp_status failed, int about);
+
+/* Under the group's lock, between two pieces of work: rank 0 then says nothing, or that it is the
+ * end; from others the question for the next piece may be there already. Does not wait. */
+mp_status mp__group_look(mp_group *group);
 
 /* Whether the group may be used. */
 mp_status mp__group_check(const mp_group *group);

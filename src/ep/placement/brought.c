@@ -208,6 +208,17 @@ OrtStatus *mp__brought_count(OrtEpFactory *self, size_t *out) {
     return NULL;
 }
 
+OrtStatus *mp__brought_add(OrtSessionOptions *options) {
+    OrtCustomOpDomain *found = NULL;
+    size_t count = 0;
+    ORT_TRY(mp__brought_count(NULL, &count));
+    if (count == 0) {
+        return NULL;
+    }
+    ORT_TRY(mp__brought_domains(NULL, &found, count));
+    return ORT->AddCustomOpDomain(options, found);
+}
+
 OrtStatus *mp__brought_domains(OrtEpFactory *self, OrtCustomOpDomain **out, size_t count) {
     (void)self;
     OrtStatus *status = NULL;

@@ -20,6 +20,9 @@ bool mp__is_brought(const mp_op *op);
 /* Whether this ONNX Runtime has no schema of its own for it. */
 OrtStatus *mp__lacks_schema(const mp_op *op, bool *out);
 
+/* Adds what this ONNX Runtime lacks to a session's options. */
+OrtStatus *mp__brought_add(OrtSessionOptions *options);
+
 /* Entries of the factory's table. The domain belongs to the process, since sessions borrow it. */
 OrtStatus *mp__brought_count(OrtEpFactory *self, size_t *out);
 OrtStatus *mp__brought_domains(OrtEpFactory *self, OrtCustomOpDomain **out, size_t count);
