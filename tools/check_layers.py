@@ -17,13 +17,14 @@ from pathlib import Path
 
 # Folder of src/ -> what its files may include: "x/" any header below x, "x/y.h" that header alone.
 # The most specific folder counts. DEVICE and POOL are what later layers may see of those two.
-DEVICE = ["device/device.h", "device/kernel_record.h", "device/math.h", "device/profile.h"]
+DEVICE = ["device/collective.h", "device/device.h", "device/kernel_record.h", "device/math.h", "device/profile.h"]
 POOL = ["millpond/", "pool/pool_handle.h"]
 RULES = {
     "base": ["base/", "millpond/status.h"],
     "device": ["base/", "device/"],
-    "device/cuda": ["base/", *DEVICE, "device/cuda/"],
-    "device/host": ["base/", *DEVICE, "device/host/"],
+    "device/cuda": ["base/", *DEVICE, "device/rank/", "device/cuda/"],
+    "device/host": ["base/", *DEVICE, "device/rank/", "device/host/"],
+    "device/rank": ["base/", *DEVICE, "device/rank/"],
     "pool": ["base/", *DEVICE, "pool/", "millpond/"],
     # Kernel text is for two compilers and knows nothing of the host code; the table hands it to devices.
     "kernel": ["kernel/"],

@@ -25,6 +25,7 @@ typedef struct mp_mempool mp_mempool;       /* the driver's own pool, ordered by
 typedef struct mp_math mp_math; /* a prepared matrix product or convolution, see math.h */
 typedef struct mp_gemm mp_gemm;
 typedef struct mp_conv mp_conv;
+typedef struct mp_collective mp_collective; /* see collective.h */
 typedef struct mp_import mp_import;       /* memory of another API */
 typedef struct mp_semaphore mp_semaphore; /* a timeline semaphore of another API */
 typedef struct mp_profile mp_profile;     /* who listens to what a device does, see profile.h */
@@ -241,6 +242,9 @@ typedef struct mp_device_ops {
     /* `*whole`: whether residual and activation are part of it. They are not where the device has
      * no such kernel, or none that is faster: the caller then does both behind it. */
     mp_status (*conv_prepare)(mp_device *self, const mp_conv *conv, mp_math **out, bool *whole);
+    /* Work of all ranks, described in collective.h, which math_run then queues. Nobody is met yet.
+     * Fails: NOT_FOUND where the process is none of several ranks; INVALID_ARGUMENT. */
+    mp_status (*collective_prepare)(mp_device *self, const mp_collective *what, mp_math **out);
     size_t (*math_workspace)(mp_device *self, const mp_math *math);
     mp_status (*math_run)(mp_device *self, mp_stream *stream, mp_math *math,
                           const mp_addr *operands, mp_addr workspace);

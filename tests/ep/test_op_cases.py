@@ -8,8 +8,9 @@ import provider
 import pytest
 from registered import parameter_types, registry, schema
 
-# Operators of the EP that cannot be tried as one node: ONNX Runtime inserts them itself.
-NO_CASE_NEEDED = {"MemcpyFromHost", "MemcpyToHost", "If", "Loop", "Scan"}  # test_control_flow.py has the last three
+# Operators of the EP that cannot be tried as one node: ONNX Runtime inserts them itself, test_control_flow.py has those
+# with bodies, and test_collectives.py those that several processes run together.
+NO_CASE_NEEDED = {"MemcpyFromHost", "MemcpyToHost", "If", "Loop", "Scan", "AllReduce", "AllGather", "AllToAll"}
 REWRITTEN = "com.ms.internal.nhwc"  # test_nhwc.py tries these
 
 

@@ -97,6 +97,13 @@ def name_in(session: Any) -> str | None:
     return CUDA_NAME if CUDA_NAME in used and CUDA_NAME in names() else None
 
 
+def schemas_into(options: Any) -> None:
+    """Gives options the schemas that the provider brings. ONNX Runtime asks for them itself where a session is made by
+    a device, not where by the provider's name."""
+    if _mine is not None:
+        options.register_custom_ops_library(_mine[1])
+
+
 def register(name: str | None = None, *, library: str | os.PathLike[str] | None = None) -> list[Device]:
     """Registers the provider with ONNX Runtime, once in a process, and gives its devices.
 

@@ -136,6 +136,7 @@ def session(
         listed = [(chosen.provider, texts), *providers]
         if _register.CPU not in providers:
             listed.append(_register.CPU)
+        _register.schemas_into(prepared)
         made = _made(model, sess_options=prepared, providers=listed)
     else:
         prepared.add_provider_for_devices([chosen.ort_device], texts)

@@ -66,6 +66,7 @@ static const mp_device_ops cuda_ops = {
     .launch = mp__cuda_launch,
     .gemm_prepare = mp__cuda_gemm_prepare,
     .conv_prepare = mp__cuda_conv_prepare,
+    .collective_prepare = mp__cuda_collective_prepare,
     .math_workspace = mp__cuda_math_workspace,
     .math_run = mp__cuda_math_run,
     .math_release = mp__cuda_math_release,

@@ -22,6 +22,7 @@ cuda_blaslt_api mp__blaslt;
 cuda_dnn_api mp__dnn;
 cuda_fft_api mp__fft;
 cuda_pti_api mp__pti;
+cuda_nccl_api mp__nccl;
 
 typedef struct symbol {
     const char *name;
@@ -52,6 +53,10 @@ static const symbol fft_symbols[] = {
 };
 #define CUDA_PTI(field, symbol) {#symbol, offsetof(cuda_pti_api, field), false},
 static const symbol pti_symbols[] = {
+#include "device/cuda/cuda_api.def"
+};
+#define CUDA_NCCL(field, symbol) {#symbol, offsetof(cuda_nccl_api, field), false},
+static const symbol nccl_symbols[] = {
 #include "device/cuda/cuda_api.def"
 };
 
@@ -95,6 +100,10 @@ static const library libraries[CUDA_LIBS] = {
                       .remedy = "install it with: pip install nvidia-cuda-cupti (for a driver of "
                                 "CUDA 12: nvidia-cuda-cupti-cu12), or set CUDA_PATH to a toolkit",
                       SYMBOLS(pti_symbols, mp__pti)},
+    [CUDA_LIB_NCCL] = {.names = {"libnccl.so.2"},
+                       .remedy = "install it with: pip install nvidia-nccl-cu13 (for a driver of "
+                                 "CUDA 12: nvidia-nccl-cu12)",
+                       SYMBOLS(nccl_symbols, mp__nccl)},
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -7,6 +7,7 @@
 #define MP_DEVICE_CUDA_LOAD_H
 
 #include "base/status.h"
+#include "device/cuda/cuda_nccl.h"
 #include "device/cuda/cuda_pti.h"
 
 #include <cublasLt.h>
@@ -54,12 +55,18 @@ typedef struct cuda_pti_api {
 #include "device/cuda/cuda_api.def"
 } cuda_pti_api;
 
+typedef struct cuda_nccl_api {
+#define CUDA_NCCL CUDA_FIELD
+#include "device/cuda/cuda_api.def"
+} cuda_nccl_api;
+
 extern cuda_driver_api mp__cu;
 extern cuda_nvrtc_api mp__nvrtc;
 extern cuda_blaslt_api mp__blaslt;
 extern cuda_dnn_api mp__dnn;
 extern cuda_fft_api mp__fft;
 extern cuda_pti_api mp__pti;
+extern cuda_nccl_api mp__nccl;
 
 typedef enum cuda_library {
     CUDA_LIB_DRIVER, /* also calls cuInit and checks the driver's version */
@@ -68,6 +75,7 @@ typedef enum cuda_library {
     CUDA_LIB_DNN,
     CUDA_LIB_FFT,
     CUDA_LIB_PTI,
+    CUDA_LIB_NCCL,
     CUDA_LIBS,
 } cuda_library;
 

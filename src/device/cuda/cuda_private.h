@@ -12,6 +12,7 @@
 #ifndef MP_DEVICE_CUDA_PRIVATE_H
 #define MP_DEVICE_CUDA_PRIVATE_H
 
+#include "device/collective.h"
 #include "device/cuda/cuda_load.h"
 #include "device/device.h"
 #include "device/math.h"
@@ -266,6 +267,9 @@ int64_t mp__cuda_profile_clock(mp_device *self);
 /* cuda_gemm.c, cuda_conv.c, and cuda_math.c for what they share */
 mp_status mp__cuda_gemm_prepare(mp_device *self, const mp_gemm *shape, mp_math **out);
 mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math **out, bool *whole);
+
+/* cuda_collective.c */
+mp_status mp__cuda_collective_prepare(mp_device *self, const mp_collective *what, mp_math **out);
 /* cuda_conv_graph.c; in the device's context. Fails: UNSUPPORTED where cuda_conv.c must do it. */
 mp_status mp__cuda_conv_graph_prepare(cuda_device *device, const mp_conv *shape, cuda_math **out,
                                       bool *whole);

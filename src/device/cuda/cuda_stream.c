@@ -3,7 +3,7 @@
  * Streams do not wait for the legacy default stream. Captures are thread-local: what other threads
  * do meanwhile cannot break them. An mp_event is a CUevent and an mp_graph_exec a CUgraphExec.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "device/cuda/cuda_private.h"
+#include "device/cuda/cuda_ranks.h"
 
 #include <stdlib.h>
 
@@ -76,7 +76,8 @@ mp_status mp__cuda_stream_synchronize(mp_device *self, mp_stream *stream) {
     cuda_scope scope;
     MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result = mp__cu.stream_synchronize(cuda_stream_of(stream));
-    return mp__cuda_leave(device, &scope, result, "cuStreamSynchronize");
+    MP_TRY(mp__cuda_leave(device, &scope, result, "cuStreamSynchronize"));
+    return mp__cuda_ranks_health(device);
 }
 
 /* Turns "not ready" from an error into an answer. */
@@ -109,7 +110,8 @@ mp_status mp__cuda_synchronize(mp_device *self) {
     cuda_scope scope;
     MP_TRY(mp__cuda_enter(device, &scope));
     const CUresult result = mp__cu.context_synchronize();
-    return mp__cuda_leave(device, &scope, result, "cuCtxSynchronize");
+    MP_TRY(mp__cuda_leave(device, &scope, result, "cuCtxSynchronize"));
+    return mp__cuda_ranks_health(device);
 }
 
 /* ---- events ---- */
@@ -157,7 +159,8 @@ mp_status mp__cuda_event_synchronize(mp_device *self, mp_event *event) {
     cuda_scope scope;
     MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result = mp__cu.event_synchronize(cuda_event_of(event));
-    return mp__cuda_leave(device, &scope, result, "cuEventSynchronize");
+    MP_TRY(mp__cuda_leave(device, &scope, result, "cuEventSynchronize"));
+    return mp__cuda_ranks_health(device);
 }
 
 mp_status mp__cuda_event_query(mp_device *self, mp_event *event, bool *reached) {
@@ -222,6 +225,9 @@ mp_status mp__cuda_graph_launch(mp_device *self, mp_graph_exec *graph, mp_stream
     cuda_scope scope;
     MP_TRY(mp__cuda_enter(device, &scope));
     const CUresult result = mp__cu.graph_launch((CUgraphExec)(void *)graph, cuda_stream_of(stream));
+    if (result == CUDA_SUCCESS) { /* it may hold work between ranks */
+        mp__cuda_ranks_watch(cuda_stream_of(stream));
+    }
     return mp__cuda_leave(device, &scope, result, "cuGraphLaunch");
 }
 

@@ -78,6 +78,7 @@ static const mp_device_ops host_ops = {
     .launch = mp__host_launch,
     .gemm_prepare = mp__host_gemm_prepare,
     .conv_prepare = mp__host_conv_prepare,
+    .collective_prepare = mp__host_collective_prepare,
     .math_workspace = mp__host_math_workspace,
     .math_run = mp__host_math_run,
     .math_release = mp__host_math_release,

@@ -9,6 +9,7 @@
 #ifndef MP_DEVICE_HOST_INTERNAL_H
 #define MP_DEVICE_HOST_INTERNAL_H
 
+#include "device/collective.h"
 #include "device/host/host_device.h"
 #include "device/host/host_range.h"
 #include "device/math.h"
@@ -96,13 +97,16 @@ struct mp_kernel {
     atomic_bool ready;            /* as on a GPU, none is launched before it is */
 };
 
+typedef enum host_math_kind { HOST_GEMM, HOST_CONV, HOST_COLLECTIVE } host_math_kind;
+
 struct mp_math {
     host_object object;
     char name[32]; /* for profiles */
-    bool is_conv;
+    host_math_kind kind;
     union {
         mp_gemm gemm;
         mp_conv conv;
+        mp_collective collective;
     };
 };
 

@@ -137,6 +137,7 @@ void mp__host_check_freed(host_device *host, size_t bytes_max);
 
 mp_status mp__host_gemm_prepare(mp_device *self, const mp_gemm *gemm, mp_math **out);
 mp_status mp__host_conv_prepare(mp_device *self, const mp_conv *conv, mp_math **out, bool *whole);
+mp_status mp__host_collective_prepare(mp_device *self, const mp_collective *what, mp_math **out);
 size_t mp__host_math_workspace(mp_device *self, const mp_math *math);
 mp_status mp__host_math_run(mp_device *self, mp_stream *stream, mp_math *math,
                             const mp_addr *operands, mp_addr workspace);

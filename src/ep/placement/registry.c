@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/abi/element_types.h"
+#include "ep/placement/brought.h"
 #include "ep/run/control_flow.h"
 #include "ep/session/plugin.h"
 #include "op/core/channels.h"
@@ -185,8 +186,9 @@ static OrtStatus *match_types(const mp_op *op, const OrtOpSchema *schema, usable
 }
 
 static void report_forbidden(const mp_op *op, const usable_types *seen) {
-    if (strcmp(op->domain, MP_NHWC_DOMAIN) == 0) {
-        return; /* ONNX Runtime's own schemas, which follow ONNX's some versions later */
+    if (strcmp(op->domain, MP_NHWC_DOMAIN) == 0 || mp__is_brought(op)) {
+        return; /* ONNX Runtime's own schemas, which follow ONNX's some versions later; or ours have
+                 * more than those that a build of it may have */
     }
     for (int c = 0; c < MP_CONSTRAINTS_MAX && op->types[c].name != NULL; c++) {
         const mp_dtypes extra = op->types[c].types & ~seen->set[c];
@@ -223,9 +225,34 @@ static OrtStatus *add_version(const mp_kernels *to, const mp_op *op, int newest,
     return status;
 }
 
+/* ---- operators whose schemas we bring ourselves ---- */
+
+static OrtStatus *describe_brought(OrtKernelDefBuilder *builder, const mp_op *op) {
+    ORT_TRY(ORT_EP->KernelDefBuilder_SetOperatorType(builder, op->name));
+    ORT_TRY(ORT_EP->KernelDefBuilder_SetDomain(builder, op->domain));
+    ORT_TRY(ORT_EP->KernelDefBuilder_SetSinceVersion(builder, op->since, op->until));
+    return add_constraint(builder, MP_BROUGHT_CONSTRAINT, nameable(op->types[0].types));
+}
+
+static OrtStatus *add_brought(const mp_kernels *to, const mp_op *op) {
+    OrtKernelDefBuilder *builder = NULL;
+    ORT_TRY(ORT_EP->CreateKernelDefBuilder(&builder));
+    OrtStatus *status = describe_brought(builder, op);
+    if (status == NULL) {
+        status = build_and_add(to, builder, mp__kernel_create_of(op), op);
+    }
+    ORT_EP->ReleaseKernelDefBuilder(builder);
+    return status;
+}
+
 OrtStatus *mp__registry_add_row(const mp_kernels *to, const mp_op *op) {
     usable_types seen = {{0}};
     bool any = false;
+    bool brought = false;
+    ORT_TRY(mp__lacks_schema(op, &brought));
+    if (brought) {
+        return add_brought(to, op);
+    }
     for (int newest = op->until; newest >= op->since;) {
         int since = 0;
         ORT_TRY(add_version(to, op, newest, &seen, &since));

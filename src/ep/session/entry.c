@@ -1,7 +1,10 @@
-/* entry.c - the two exported functions.
+/* entry.c - the exported functions: the two that a provider's library has, and the one of a library
+ * of custom operators, for sessions that are made with the provider's name alone: ONNX Runtime then
+ * does not ask the factory for schemas before it reads the model.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/abi/bridge.h"
+#include "ep/placement/brought.h"
 #include "ep/session/plugin.h"
 
 #include <stdio.h>
@@ -16,6 +19,7 @@ MP_EXPORT OrtStatus *CreateEpFactories(const char *registration, const OrtApiBas
                                        const OrtLogger *logger, OrtEpFactory **factories,
                                        size_t factories_max, size_t *factory_count);
 MP_EXPORT OrtStatus *ReleaseEpFactory(OrtEpFactory *factory);
+MP_EXPORT OrtStatus *RegisterCustomOps(OrtSessionOptions *options, const OrtApiBase *base);
 
 /* The API version of a runtime "1.31.1" is its minor number; 0 for text of another form. */
 static uint32_t api_version_of(const char *text) {
@@ -106,4 +110,12 @@ OrtStatus *ReleaseEpFactory(OrtEpFactory *factory) {
         mp__factory_drop((mp_factory *)factory);
     }
     return NULL;
+}
+
+OrtStatus *RegisterCustomOps(OrtSessionOptions *options, const OrtApiBase *base) {
+    if (base == NULL || options == NULL) {
+        return NULL; /* as above */
+    }
+    ORT_TRY(negotiate(base));
+    return ORT != NULL ? mp__brought_add(options) : NULL;
 }

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "ep/abi/bridge.h"
+#include "ep/placement/brought.h"
 #include "ep/session/plugin.h"
 #include "ep/stream/run_stream.h"
 
@@ -215,6 +216,8 @@ mp_status mp__factory_create(const char *registration, mp_factory **out) {
         .CreateSyncStreamForDevice = create_sync_stream,
         .GetHardwareDeviceIncompatibilityDetails = mp__incompatibility,
         .CreateExternalResourceImporterForDevice = mp__external_create,
+        .GetNumCustomOpDomains = mp__brought_count,
+        .GetCustomOpDomains = mp__brought_domains,
     };
     factory->name = mp__ep_name_of(registration);
     factory->references = 1;

@@ -224,6 +224,18 @@ mp_status mp_plan_gemm(mp_planner *p, const mp_gemm *gemm,
     return MP_OK;
 }
 
+mp_status mp_plan_collective(mp_planner *p, const mp_collective *what, mp_ref source,
+                             mp_ref target) {
+    const mp_ref operands[MP_COLLECTIVE_OPERANDS] = {
+        [MP_COLLECTIVE_SOURCE] = source, [MP_COLLECTIVE_TARGET] = target};
+    mp_math *math = NULL;
+    plan_step *fresh = NULL;
+    MP_TRY(p->device->ops->collective_prepare(p->device, what, &math));
+    MP_TRY(add_math(p, math, operands, MP_COLLECTIVE_OPERANDS, &fresh));
+    fresh->math.batch = PLAN_MATH_COLLECTIVE;
+    return MP_OK;
+}
+
 mp_status mp_plan_conv(mp_planner *p, const mp_conv *conv,
                        const mp_ref operands[MP_CONV_OPERANDS]) {
     mp_math *math = NULL;

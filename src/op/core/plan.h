@@ -6,6 +6,7 @@
 #ifndef MP_OP_PLAN_H
 #define MP_OP_PLAN_H
 
+#include "device/collective.h"
 #include "device/math.h"
 #include "op/core/shape.h"
 
@@ -134,6 +135,10 @@ mp_status mp_plan_conv(mp_planner *p, const mp_conv *conv, const mp_ref operands
 mp_status mp_plan_conv_prepare(mp_planner *p, const mp_conv *conv, mp_math **out, bool *whole);
 mp_status mp_plan_conv_step(mp_planner *p, mp_math *math, const mp_ref operands[MP_CONV_OPERANDS]);
 void mp_plan_conv_drop(mp_planner *p, mp_math *math);
+
+/* Work of all ranks; source and target do not overlap. */
+mp_status mp_plan_collective(mp_planner *p, const mp_collective *what, mp_ref source,
+                             mp_ref target);
 
 /* For an operator with `finish`: that many int64_t at `source`, in scratch memory, are the values
  * that it is given. */

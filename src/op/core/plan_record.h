@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 enum { PLAN_ARGS_MAX = 4096 }; /* bytes of a launch's arguments */
+enum { PLAN_MATH_COLLECTIVE = -1 };
 
 typedef enum plan_step_kind {
     STEP_LAUNCH,
@@ -51,7 +52,7 @@ typedef struct plan_step {
             mp_math *math; /* owned by the plan */
             mp_ref operands[MP_MATH_OPERANDS_MAX];
             mp_ref workspace;
-            int64_t m, n, k, batch; /* of a product; batch 0: a convolution */
+            int64_t m, n, k, batch; /* of a product; batch 0: a convolution; -1: of all ranks */
         } math;
     };
 } plan_step;

@@ -22,8 +22,9 @@ static void write_launch(const mp_plan *plan, const plan_step *s, FILE *out) {
 }
 
 static void write_math(const plan_step *s, FILE *out) {
-    if (s->math.batch == 0) {
-        (void)fputs("{\"kind\":\"convolution\"}", out);
+    if (s->math.batch <= 0) {
+        const char *kind = s->math.batch == 0 ? "convolution" : "collective";
+        (void)fprintf(out, "{\"kind\":\"%s\"}", kind);
         return;
     }
     (void)fprintf(out,

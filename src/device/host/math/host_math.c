@@ -3,6 +3,7 @@
 #include "device/host/math/host_math.h"
 
 #include "device/host/host_work.h"
+#include "device/rank/rank_group.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -74,15 +75,25 @@ mp_status mp__host_conv_prepare(mp_device *self, const mp_conv *conv, mp_math **
     MP_TRY(mp__host_call(host, "conv_prepare"));
     MP_TRY(check_conv(conv));
     MP_TRY(open_math(host, "conv", conv->type, out));
-    (*out)->is_conv = true;
+    (*out)->kind = HOST_CONV;
     (*out)->conv = *conv;
     *whole = !mp_conv_has_epilogue(conv);
     return MP_OK;
 }
 
+mp_status mp__host_collective_prepare(mp_device *self, const mp_collective *what, mp_math **out) {
+    host_device *host = mp__host_from(self);
+    MP_TRY(mp__host_call(host, "collective_prepare"));
+    MP_TRY(mp__group_check_work(what));
+    MP_TRY(open_math(host, mp_collective_name(what->kind), what->type, out));
+    (*out)->kind = HOST_COLLECTIVE;
+    (*out)->collective = *what;
+    return MP_OK;
+}
+
 size_t mp__host_math_workspace(mp_device *self, const mp_math *math) {
     (void)self;
-    return math->is_conv ? mp__host_conv_workspace(&math->conv) : 0;
+    return math->kind == HOST_CONV ? mp__host_conv_workspace(&math->conv) : 0;
 }
 
 void mp__host_math_release(mp_device *self, mp_math *math) {
@@ -91,9 +102,23 @@ void mp__host_math_release(mp_device *self, mp_math *math) {
 
 /* ---- running ---- */
 
+static mp_status collective_now(const mp_collective *what, const mp_addr *operands) {
+    mp_group *group = NULL;
+    MP_TRY(mp__group_get("", &group));
+    return mp__group_run(group, what, (const void *)operands[MP_COLLECTIVE_SOURCE],
+                         (void *)operands[MP_COLLECTIVE_TARGET]);
+}
+
 static mp_status math_now(const mp_math *math, const mp_addr *operands, mp_addr workspace) {
-    return math->is_conv ? mp__host_conv_run(&math->conv, operands, workspace)
-                         : mp__host_gemm_run(&math->gemm, operands);
+    switch (math->kind) {
+    case HOST_GEMM:
+        return mp__host_gemm_run(&math->gemm, operands);
+    case HOST_CONV:
+        return mp__host_conv_run(&math->conv, operands, workspace);
+    case HOST_COLLECTIVE:
+        return collective_now(&math->collective, operands);
+    }
+    return MP_FAIL(INTERNAL, "library math of unknown kind %d", (int)math->kind);
 }
 
 static bool run_item(host_device *host, host_queue *queue, host_item *item) {
@@ -118,7 +143,14 @@ static bool math_references(const host_item *item, host_reference_fn *fn, void *
 }
 
 static const char *math_word(const host_item *item) {
-    return item->math.math->is_conv ? "a convolution" : "a matrix product";
+    static const char *const words[] = {"a matrix product", "a convolution",
+                                        "a collective operation"};
+    return words[item->math.math->kind];
+}
+
+static size_t operand_count(const mp_math *math) {
+    static const size_t counts[] = {MP_GEMM_OPERANDS, MP_CONV_OPERANDS, MP_COLLECTIVE_OPERANDS};
+    return counts[math->kind];
 }
 
 static void describe_math(host_device *host, const host_item *item, mp_profile_record *record) {
@@ -160,9 +192,8 @@ mp_status mp__host_math_run(mp_device *self, mp_stream *stream, mp_math *math,
         return run_eager(host, stream->queue, math, operands, workspace);
     }
     host_item item = {.kind = &math_kind, .math = {.math = math, .workspace = workspace}};
-    const size_t count = math->is_conv ? MP_CONV_OPERANDS : MP_GEMM_OPERANDS;
-    memcpy(item.math.operands, operands, count * sizeof *operands);
-    if (!math->is_conv && math->gemm.beta == 0) {
+    memcpy(item.math.operands, operands, operand_count(math) * sizeof *operands);
+    if (math->kind == HOST_GEMM && math->gemm.beta == 0) {
         item.math.operands[MP_GEMM_D] = 0; /* unused, and maybe stale */
     }
     return mp__host_enqueue(host, stream->queue, &item);

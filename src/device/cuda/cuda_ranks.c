@@ -1,0 +1,367 @@
+/* cuda_ranks.c - see cuda_ranks.h.
+ *
+ * Locks, in the order they may be taken: `lock`, the group's own, `watch_lock`.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "device/cuda/cuda_ranks.h"
+
+#include "base/log.h"
+#include "device/rank/rank_link.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    WATCHED_MAX = 64,
+    LOOK_MS = 50,    /* between two looks of the watcher */
+    GRACE_MS = 2000, /* in which work ends that a rank which has gone was not needed for */
+    AT_ONCE_MS = 1,  /* between two looks at what NCCL has begun */
+};
+
+typedef struct watched {
+    CUevent event; /* owned; made once */
+    int64_t until; /* 0: nothing is waited for */
+} watched;
+
+struct cuda_ranks {
+    cuda_device *device; /* borrowed; the one that this rank has */
+    mp_group *group;     /* borrowed from the process */
+    pthread_mutex_t lock;
+    nccl_comm *comm;      /* under lock; NULL once aborted */
+    atomic_bool unwanted; /* whoever holds the lock gives it back soon */
+    atomic_bool aborted;  /* `fault` has been written */
+    char fault[MP_GROUP_FAULT_MAX];
+    pthread_mutex_t watch_lock;
+    watched watched[WATCHED_MAX];
+    int newest;
+    int64_t gone_since; /* of the watcher; 0: no rank is known to be gone */
+    pthread_t watcher;
+    pthread_cond_t wake;
+    bool stopping; /* under watch_lock */
+};
+
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(cuda_ranks *) the; /* written under open_lock */
+
+/* ---- results ---- */
+
+static mp_status fail(const nccl_comm *comm, int result, const char *call) {
+    const char *detail = mp__nccl.last_error((nccl_comm *)(uintptr_t)comm);
+    return MP_FAIL(DEVICE, "%s failed: %s%s%s%s; NCCL_DEBUG=INFO makes NCCL say more", call,
+                   mp__nccl.error_text(result), detail != NULL && detail[0] != '\0' ? " (" : "",
+                   detail != NULL ? detail : "", detail != NULL && detail[0] != '\0' ? ")" : "");
+}
+
+/* Until NCCL has done what `result` says it is at. Under lock. */
+static mp_status finish(cuda_ranks *ranks, nccl_comm *comm, int result, const char *call) {
+    const int64_t until = mp__link_now() + ranks->group->rank.timeout_ms;
+    while (result == NCCL_IN_PROGRESS) {
+        if (atomic_load(&ranks->unwanted)) {
+            return MP_FAIL(DEVICE, "%s was given up", call);
+        }
+        if (mp__link_now() > until) {
+            return MP_FAIL(DEVICE, "%s did not end within %g s (MILLPOND_RANK_TIMEOUT)", call,
+                           (double)ranks->group->rank.timeout_ms / 1000);
+        }
+        (void)poll(NULL, 0, AT_ONCE_MS);
+        const int asked = mp__nccl.async_error(comm, &result);
+        result = asked == NCCL_SUCCESS ? result : asked;
+    }
+    return result == NCCL_SUCCESS ? MP_OK : fail(comm, result, call);
+}
+
+/* ---- aborting ---- */
+
+/* With the thread's sentence, unless the group has one already. Under lock. */
+static void abort_locked(cuda_ranks *ranks) {
+    if (ranks->comm == NULL) {
+        return;
+    }
+    char text[MP_GROUP_FAULT_MAX];
+    (void)snprintf(text, sizeof text, "%.500s", mp_error_message());
+    mp__group_break(ranks->group);
+    (void)snprintf(ranks->fault, sizeof ranks->fault, "%s",
+                   ranks->group->fault[0] != '\0' ? ranks->group->fault : text);
+    atomic_store(&ranks->aborted, true);
+    (void)mp__nccl.abort(ranks->comm);
+    ranks->comm = NULL;
+    MP_LOG(ERROR, "work between ranks was aborted: %s", ranks->fault);
+}
+
+static void abort_now(cuda_ranks *ranks) {
+    char text[MP_GROUP_FAULT_MAX];
+    (void)snprintf(text, sizeof text, "%.500s", mp_error_message());
+    atomic_store(&ranks->unwanted, true);
+    (void)pthread_mutex_lock(&ranks->lock);
+    (void)MP_FAIL(DEVICE, "%s", text);
+    abort_locked(ranks);
+    (void)pthread_mutex_unlock(&ranks->lock);
+}
+
+mp_status mp__cuda_ranks_health(const cuda_device *device) {
+    const cuda_ranks *ranks = atomic_load_explicit(&the, memory_order_acquire);
+    if (__builtin_expect(ranks == NULL || !atomic_load(&ranks->aborted), 1) ||
+        ranks->device != device) {
+        return MP_OK;
+    }
+    return MP_FAIL(DEVICE, "%s; restart all ranks", ranks->fault);
+}
+
+/* ---- calls ---- */
+
+mp_group *mp__cuda_ranks_group(cuda_ranks *ranks) {
+    return ranks->group;
+}
+
+mp_status mp__cuda_ranks_enter(cuda_ranks *ranks, nccl_comm **comm) {
+    (void)pthread_mutex_lock(&ranks->lock);
+    *comm = ranks->comm;
+    if (ranks->comm != NULL) {
+        return MP_OK;
+    }
+    (void)pthread_mutex_unlock(&ranks->lock);
+    return mp__cuda_ranks_health(ranks->device);
+}
+
+mp_status mp__cuda_ranks_leave(cuda_ranks *ranks, int result, const char *call) {
+    const mp_status status = finish(ranks, ranks->comm, result, call);
+    if (status != MP_OK) {
+        abort_locked(ranks);
+    }
+    (void)pthread_mutex_unlock(&ranks->lock);
+    return status;
+}
+
+/* ---- watching ---- */
+
+/* The next record that waits for nothing; the newest one where all do: it then waits longer. Under
+ * watch_lock. */
+static watched *pick(cuda_ranks *ranks) {
+    for (int i = 1; i <= WATCHED_MAX; i++) {
+        const int at = (ranks->newest + i) % WATCHED_MAX;
+        if (ranks->watched[at].until == 0) {
+            ranks->newest = at;
+            break;
+        }
+    }
+    return &ranks->watched[ranks->newest];
+}
+
+static void watch_locked(cuda_ranks *ranks, CUstream stream) {
+    watched *w = pick(ranks);
+    CUresult result = CUDA_SUCCESS;
+    if (w->event == NULL) {
+        result = mp__cu.event_create(&w->event, CU_EVENT_DISABLE_TIMING);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = mp__cu.event_record(w->event, stream);
+    }
+    if (result == CUDA_SUCCESS) {
+        w->until = mp__link_now() + ranks->group->rank.timeout_ms;
+    } else {
+        mp__cuda_warn(ranks->device, result, "cuEventRecord");
+    }
+}
+
+void mp__cuda_ranks_watch(CUstream stream) {
+    cuda_ranks *ranks = atomic_load_explicit(&the, memory_order_acquire);
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (ranks == NULL || mp__cu.capture_active(stream, &state) != CUDA_SUCCESS ||
+        state != CU_STREAM_CAPTURE_STATUS_NONE) {
+        return;
+    }
+    (void)pthread_mutex_lock(&ranks->watch_lock);
+    watch_locked(ranks, stream);
+    (void)pthread_mutex_unlock(&ranks->watch_lock);
+}
+
+/* How many pieces of work have not ended; `*late` where one should have. */
+static int look_at_work(cuda_ranks *ranks, bool *late) {
+    int count = 0;
+    *late = false;
+    (void)pthread_mutex_lock(&ranks->watch_lock);
+    for (int i = 0; i < WATCHED_MAX; i++) {
+        watched *w = &ranks->watched[i];
+        if (w->until == 0) {
+            continue;
+        }
+        if (mp__cu.event_query(w->event) == CUDA_ERROR_NOT_READY) {
+            count++;
+            *late = *late || mp__link_now() > w->until;
+        } else {
+            w->until = 0;
+        }
+    }
+    (void)pthread_mutex_unlock(&ranks->watch_lock);
+    return count;
+}
+
+/* NCCL's own opinion; not asked while somebody else holds the communicator. */
+static mp_status look_at_comm(cuda_ranks *ranks) {
+    int result = NCCL_SUCCESS;
+    if (pthread_mutex_trylock(&ranks->lock) != 0) {
+        return MP_OK;
+    }
+    mp_status status = MP_OK;
+    if (ranks->comm != NULL) {
+        const int asked = mp__nccl.async_error(ranks->comm, &result);
+        result = asked == NCCL_SUCCESS ? result : asked;
+        if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) {
+            status = fail(ranks->comm, result, "work between ranks");
+        }
+    }
+    (void)pthread_mutex_unlock(&ranks->lock);
+    return status;
+}
+
+/* Whether there is nothing more to watch. */
+static bool look(cuda_ranks *ranks) {
+    bool late = false;
+    const int left = look_at_work(ranks, &late);
+    if (late) {
+        (void)MP_FAIL(DEVICE,
+                      "rank %d waited for work between ranks for %g s (MILLPOND_RANK_TIMEOUT)",
+                      ranks->group->rank.rank, (double)ranks->group->rank.timeout_ms / 1000);
+        abort_now(ranks);
+        return true;
+    }
+    if (look_at_comm(ranks) != MP_OK) {
+        abort_now(ranks);
+        return true;
+    }
+    if (mp__group_health(ranks->group) == MP_OK) {
+        return false;
+    }
+    const int64_t now = mp__link_now();
+    ranks->gone_since = ranks->gone_since == 0 ? now : ranks->gone_since;
+    if (left > 0 && now - ranks->gone_since > GRACE_MS) {
+        abort_now(ranks);
+        return true;
+    }
+    return false;
+}
+
+static bool sleep_a_while(cuda_ranks *ranks) {
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_MS * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    (void)pthread_mutex_lock(&ranks->watch_lock);
+    if (!ranks->stopping) {
+        (void)pthread_cond_timedwait(&ranks->wake, &ranks->watch_lock, &until);
+    }
+    const bool stopping = ranks->stopping;
+    (void)pthread_mutex_unlock(&ranks->watch_lock);
+    return !stopping;
+}
+
+static void *watcher_main(void *context) {
+    cuda_ranks *ranks = context;
+    cuda_scope scope;
+    if (mp__cuda_enter_aside(ranks->device, &scope) == MP_OK) {
+        while (sleep_a_while(ranks) && !look(ranks)) {
+        }
+        mp__cuda_exit(&scope);
+    }
+    return NULL;
+}
+
+/* Before the driver goes. */
+static void stop_watcher(void) {
+    cuda_ranks *ranks = atomic_load(&the);
+    if (ranks == NULL || ranks->group->process != getpid()) {
+        return;
+    }
+    (void)pthread_mutex_lock(&ranks->watch_lock);
+    ranks->stopping = true;
+    (void)pthread_cond_signal(&ranks->wake);
+    (void)pthread_mutex_unlock(&ranks->watch_lock);
+    (void)pthread_join(ranks->watcher, NULL);
+}
+
+/* ---- opening ---- */
+
+static mp_status comm_open(cuda_ranks *ranks) {
+    const mp_rank *rank = &ranks->group->rank;
+    nccl_id id;
+    nccl_config config = {.size = sizeof config,
+                          .mark = NCCL_CONFIG_MARK,
+                          .version = NCCL_CONFIG_VERSION,
+                          .blocking = 0};
+    memset(&id, 0, sizeof id);
+    if (rank->rank == 0) {
+        const int made = mp__nccl.id(&id);
+        if (made != NCCL_SUCCESS) {
+            (void)fail(NULL, made, "ncclGetUniqueId");
+            mp__group_break(ranks->group);
+            return MP_FAIL(DEVICE, "%s", ranks->group->fault);
+        }
+    }
+    MP_TRY(mp__group_share(ranks->group, &id, sizeof id));
+    const int result = mp__nccl.init(&ranks->comm, rank->size, id, rank->rank, &config);
+    const mp_status status = finish(ranks, ranks->comm, result, "ncclCommInitRankConfig");
+    if (status != MP_OK) {
+        abort_locked(ranks);
+    }
+    return status;
+}
+
+static mp_status fill(cuda_ranks *ranks, cuda_device *device) {
+    char host[48] = "";
+    char place[MP_GROUP_PLACE_MAX];
+    (void)gethostname(host, sizeof host - 1);
+    (void)snprintf(place, sizeof place, "GPU %s of %s", device->base.info.pci_bus_id, host);
+    MP_TRY(mp__group_get(place, &ranks->group));
+    ranks->device = device;
+    (void)pthread_mutex_init(&ranks->lock, NULL);
+    (void)pthread_mutex_init(&ranks->watch_lock, NULL);
+    (void)pthread_cond_init(&ranks->wake, NULL);
+    MP_TRY(comm_open(ranks));
+    const int fault = pthread_create(&ranks->watcher, NULL, watcher_main, ranks);
+    if (fault != 0) {
+        (void)MP_FAIL(DEVICE, "cannot start the thread that watches work between ranks: %s",
+                      strerror(fault));
+        abort_locked(ranks);
+        return MP_FAIL(DEVICE, "%s", ranks->fault);
+    }
+    return MP_OK;
+}
+
+static mp_status open_once(cuda_device *device) {
+    cuda_ranks *fresh = calloc(1, sizeof *fresh);
+    if (fresh == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a communicator");
+    }
+    const mp_status status = fill(fresh, device);
+    if (status != MP_OK) {
+        free(fresh);
+        return status;
+    }
+    atomic_store_explicit(&the, fresh, memory_order_release);
+    (void)atexit(stop_watcher);
+    return MP_OK;
+}
+
+mp_status mp__cuda_ranks_get(cuda_device *device, cuda_ranks **out) {
+    cuda_ranks *ranks = atomic_load_explicit(&the, memory_order_acquire);
+    if (ranks == NULL) {
+        (void)pthread_mutex_lock(&open_lock);
+        const mp_status status = atomic_load(&the) == NULL ? open_once(device) : MP_OK;
+        ranks = atomic_load(&the);
+        (void)pthread_mutex_unlock(&open_lock);
+        MP_TRY(status);
+    }
+    if (ranks->device != device) {
+        return MP_FAIL(UNSUPPORTED,
+                       "this rank works with GPU %d and cannot with GPU %d as well; start a "
+                       "process for each GPU",
+                       ranks->device->base.ordinal, device->base.ordinal);
+    }
+    *out = ranks;
+    return MP_OK;
+}

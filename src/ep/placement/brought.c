@@ -1,0 +1,235 @@
+/* brought.c - see brought.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ep/placement/brought.h"
+
+#include "ep/abi/bridge.h"
+#include "ep/session/plugin.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char domain_name[] = "com.microsoft";
+
+typedef struct brought {
+    OrtCustomOp base; /* first */
+    const char *name;
+    bool gathers; /* the output is longer by the group along an axis; else it is like the input */
+} brought;
+
+/* ---- a custom operator of one input and one output of any one type ---- */
+
+static const char *get_name(const OrtCustomOp *self) {
+    return ((const brought *)self)->name;
+}
+
+static const char *of_no_provider(const OrtCustomOp *self) {
+    (void)self;
+    return NULL; /* which ONNX Runtime takes for the CPU's */
+}
+
+static ONNXTensorElementDataType any_type(const OrtCustomOp *self, size_t i) {
+    (void)self;
+    (void)i;
+    return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+}
+
+static size_t one(const OrtCustomOp *self) {
+    (void)self;
+    return 1;
+}
+
+static OrtCustomOpInputOutputCharacteristic required(const OrtCustomOp *self, size_t i) {
+    (void)self;
+    (void)i;
+    return INPUT_OUTPUT_REQUIRED;
+}
+
+static OrtMemType in_plain_memory(const OrtCustomOp *self, size_t i) {
+    (void)self;
+    (void)i;
+    return OrtMemTypeDefault;
+}
+
+static int since(const OrtCustomOp *self) {
+    (void)self;
+    return 1;
+}
+
+static OrtStatus *refuse_kernel(const OrtCustomOp *self, const OrtApi *api,
+                                const OrtKernelInfo *info, void **out) {
+    (void)api;
+    (void)info;
+    *out = NULL;
+    return mp__to_ort(
+        MP_FAIL(UNSUPPORTED,
+                "com.microsoft.%s runs between devices and was left to the CPU provider: its "
+                "element type is not one of the operator's, or the session does not give it to "
+                "Millpond's provider",
+                ((const brought *)self)->name));
+}
+
+static OrtStatus *compute_nothing(void *kernel, OrtKernelContext *context) {
+    (void)kernel;
+    (void)context;
+    return NULL;
+}
+
+static void destroy_nothing(void *kernel) {
+    (void)kernel;
+}
+
+/* ---- shapes ---- */
+
+/* `fallback` where the model leaves the attribute out. */
+static OrtStatus *read_int(const OrtShapeInferContext *context, const char *name, int64_t fallback,
+                           int64_t *out) {
+    const OrtOpAttr *attr = NULL;
+    size_t size = 0;
+    *out = fallback;
+    OrtStatus *absent = ORT->ShapeInferContext_GetAttribute(context, name, &attr);
+    if (absent != NULL) {
+        ORT->ReleaseStatus(absent);
+        return NULL;
+    }
+    return ORT->ReadOpAttr(attr, ORT_OP_ATTR_INT, out, sizeof *out, &size);
+}
+
+/* Where attributes make no sense the shape is left open: the plan says what is wrong. */
+static OrtStatus *lengthen(const OrtShapeInferContext *context, OrtTensorTypeAndShapeInfo *info) {
+    int64_t axis = 0, group = 1;
+    int64_t dims[MP_RANK_MAX];
+    size_t rank = 0;
+    ORT_TRY(read_int(context, "axis", 0, &axis));
+    ORT_TRY(read_int(context, "group_size", 1, &group));
+    ORT_TRY(ORT->GetDimensionsCount(info, &rank));
+    axis += axis < 0 ? (int64_t)rank : 0;
+    if (rank > MP_RANK_MAX || axis < 0 || axis >= (int64_t)rank) {
+        return NULL;
+    }
+    ORT_TRY(ORT->GetDimensions(info, dims, rank));
+    dims[axis] = dims[axis] > 0 && group > 0 && dims[axis] <= INT64_MAX / group ? dims[axis] * group
+                                                                                : dims[axis];
+    return ORT->SetDimensions(info, dims, rank);
+}
+
+static OrtStatus *infer_shape(const OrtCustomOp *self, OrtShapeInferContext *context) {
+    OrtTensorTypeAndShapeInfo *info = NULL; /* the context's */
+    ORT_TRY(ORT->ShapeInferContext_GetInputTypeShape(context, 0, &info));
+    if (((const brought *)self)->gathers) {
+        ORT_TRY(lengthen(context, info));
+    }
+    return ORT->ShapeInferContext_SetOutputTypeShape(context, 0, info);
+}
+
+/* ---- the domain ---- */
+
+static brought all[] = {
+    {.name = "AllReduce"}, {.name = "AllGather", .gathers = true}, {.name = "AllToAll"}};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static OrtCustomOpDomain *domain; /* under lock; NULL before it is first asked for */
+
+bool mp__is_brought(const mp_op *op) {
+    bool is = false;
+    for (size_t i = 0; i < MP_COUNT_OF(all) && !is; i++) {
+        is = strcmp(op->name, all[i].name) == 0 && strcmp(op->domain, domain_name) == 0;
+    }
+    return is;
+}
+
+static OrtStatus *lacks(const char *name, bool *out) {
+    OrtOpSchema *schema = NULL;
+    ORT_TRY(ORT_EP->GetOpSchema(name, 1, domain_name, &schema));
+    *out = schema == NULL;
+    if (schema != NULL) {
+        ORT_EP->ReleaseOpSchema(schema);
+    }
+    return NULL;
+}
+
+OrtStatus *mp__lacks_schema(const mp_op *op, bool *out) {
+    *out = false;
+    return mp__is_brought(op) ? lacks(op->name, out) : NULL;
+}
+
+static void fill(brought *op) {
+    op->base = (OrtCustomOp){
+        .version = mp_the_plugin.version,
+        .GetName = get_name,
+        .GetExecutionProviderType = of_no_provider,
+        .GetInputType = any_type,
+        .GetInputTypeCount = one,
+        .GetOutputType = any_type,
+        .GetOutputTypeCount = one,
+        .KernelDestroy = destroy_nothing,
+        .GetInputCharacteristic = required,
+        .GetOutputCharacteristic = required,
+        .GetInputMemoryType = in_plain_memory,
+        .CreateKernelV2 = refuse_kernel,
+        .KernelComputeV2 = compute_nothing,
+        .InferOutputShapeFn = infer_shape,
+        .GetStartVersion = since,
+        .GetEndVersion = since,
+    };
+}
+
+static OrtStatus *fill_domain(OrtCustomOpDomain *fresh) {
+    for (size_t i = 0; i < MP_COUNT_OF(all); i++) {
+        bool lacking = false;
+        ORT_TRY(lacks(all[i].name, &lacking));
+        if (lacking) {
+            fill(&all[i]);
+            ORT_TRY(ORT->CustomOpDomain_Add(fresh, &all[i].base));
+        }
+    }
+    return NULL;
+}
+
+static OrtStatus *make_domain(void) {
+    OrtCustomOpDomain *fresh = NULL;
+    ORT_TRY(ORT->CreateCustomOpDomain(domain_name, &fresh));
+    OrtStatus *status = fill_domain(fresh);
+    if (status != NULL) {
+        ORT->ReleaseCustomOpDomain(fresh);
+        return status;
+    }
+    domain = fresh;
+    return NULL;
+}
+
+OrtStatus *mp__brought_count(OrtEpFactory *self, size_t *out) {
+    (void)self;
+    bool any = false;
+    for (size_t i = 0; i < MP_COUNT_OF(all) && !any; i++) {
+        ORT_TRY(lacks(all[i].name, &any));
+    }
+    *out = any ? 1 : 0;
+    return NULL;
+}
+
+OrtStatus *mp__brought_add(OrtSessionOptions *options) {
+    OrtCustomOpDomain *found = NULL;
+    size_t count = 0;
+    ORT_TRY(mp__brought_count(NULL, &count));
+    if (count == 0) {
+        return NULL;
+    }
+    ORT_TRY(mp__brought_domains(NULL, &found, count));
+    return ORT->AddCustomOpDomain(options, found);
+}
+
+OrtStatus *mp__brought_domains(OrtEpFactory *self, OrtCustomOpDomain **out, size_t count) {
+    (void)self;
+    OrtStatus *status = NULL;
+    if (count == 0) {
+        return NULL;
+    }
+    (void)pthread_mutex_lock(&lock);
+    if (domain == NULL) {
+        status = make_domain();
+    }
+    out[0] = domain;
+    (void)pthread_mutex_unlock(&lock);
+    return status;
+}

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each rank does in test_collectives.py: models with collective operators, and what goes wrong with them."""
+
+import os
+import signal
+import time
+
+import millpond.onnxruntime as pond
+import numpy as np
+import onnxruntime as ort
+import provider
+from onnx import TensorProto, helper
+
+NUMPY = {"float": np.float32, "double": np.float64, "float16": np.float16, "int64": np.int64, "bool": np.bool_}
+FLOATS = ["float", "double", "float16", "bfloat16"]
+MOVED = [*FLOATS, "int64", "bool"]
+SHAPE = (4, 3, 2)
+SOON_S = 30
+
+
+def model(nodes, kind="float", shape=SHAPE, out=None):
+    """From x to y; bfloat16, which numpy lacks, travels as float."""
+    carried = "float" if kind == "bfloat16" else kind
+    if kind == "bfloat16":
+        nodes = [helper.make_node("Cast", ["x"], ["x16"], to=TensorProto.BFLOAT16), *nodes,
+                 helper.make_node("Cast", ["y16"], ["y"], to=TensorProto.FLOAT)]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "ranks", [info("x", getattr(TensorProto, carried.upper()), shape)],
+                              [info("y", getattr(TensorProto, carried.upper()), out)])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def collective(op, kind, **attributes):
+    names = ("x16", "y16") if kind == "bfloat16" else ("x", "y")
+    return helper.make_node(op, [names[0]], [names[1]], op, domain="com.microsoft", **attributes)
+
+
+def value(rank, kind, shape=SHAPE):
+    """Small integers, which every type has exactly."""
+    numbers = (np.arange(np.prod(shape)) * 7 + 3 * rank) % 16
+    return numbers.reshape(shape).astype(NUMPY.get(kind, np.float32))
+
+
+def session(made, **options):
+    device = f"cuda:{os.environ['LOCAL_RANK']}" if os.environ["MILLPOND_DEVICE"] == "cuda" else "host"
+    return pond.session(made, device, options=options, fall_back=False)
+
+
+def same(got, wanted, what):
+    assert got.dtype == wanted.dtype and got.shape == wanted.shape, (what, got.dtype, got.shape, wanted.shape)
+    assert np.array_equal(got, wanted), (what, got, wanted)
+
+
+def expected(op, kind, axis, rank, size):
+    every = [value(r, kind) for r in range(size)]
+    if op == "AllReduce":
+        return sum(every[1:], every[0])
+    if op == "AllGather":
+        return np.concatenate(every, axis)
+    parts = [each.reshape(size, -1)[rank] for each in every]
+    return np.concatenate(parts).reshape(SHAPE)
+
+
+def cases(size):
+    """(operator, type, axis, attributes)"""
+    for kind in FLOATS:
+        yield "AllReduce", kind, 0, {}
+    for kind in MOVED:
+        for axis in (0, 1, -1) if kind == "float" else (1,):
+            yield "AllGather", kind, axis, {"axis": axis, "group_size": size}
+        yield "AllToAll", kind, 0, {"group_size": size}
+
+
+def everything(rank, size):
+    """Each operator, type and axis; node by node, as an island of its own, and as one of several nodes below."""
+    for op, kind, axis, attributes in cases(size):
+        made = model([collective(op, kind, **attributes)], kind)
+        wanted = expected(op, kind, axis, rank, size)
+        for fusion in (0, 2):
+            ours = session(made, fusion=fusion)
+            same(ours.run(None, {"x": value(rank, kind)})[0], wanted, (op, kind, axis, fusion))
+    chain(rank, size)
+
+
+def chain(rank, size):
+    """An island of several nodes, whose runs are captured from the third on, and with shapes that change."""
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["square"]),
+        helper.make_node("AllReduce", ["square"], ["sum"], domain="com.microsoft"),
+        helper.make_node("Sqrt", ["sum"], ["root"]),
+        helper.make_node("AllGather", ["root"], ["all"], domain="com.microsoft", axis=1, group_size=size),
+        helper.make_node("Neg", ["all"], ["y"]),
+    ]
+    made = model(nodes, shape=["n", 3])
+    for fusion in (0, 1):
+        ours = session(made, fusion=fusion)
+        for run, rows in enumerate([2, 2, 2, 2, 2, 5, 5, 2]):
+            feeds = [value(r + run, "float", (rows, 3)) for r in range(size)]
+            root = np.sqrt(sum(feed * feed for feed in feeds))
+            got = ours.run(None, {"x": feeds[rank]})[0]
+            np.testing.assert_allclose(got, -np.concatenate([root] * size, 1), rtol=1e-6, err_msg=f"{fusion} {run}")
+
+
+def captured(rank, size):
+    """A graph of the user's: the same addresses in each run."""
+    made = model([helper.make_node("Add", ["x", "x"], ["double"]),
+                  helper.make_node("AllReduce", ["double"], ["y"], domain="com.microsoft")], out=SHAPE)
+    for fusion in (0, 1):
+        ours = session(made, enable_cuda_graph=1, fusion=fusion)
+        binding = ours.io_binding()
+        x = ort.OrtValue.ortvalue_from_numpy(value(rank, "float"), "cuda", 0)
+        y = ort.OrtValue.ortvalue_from_shape_and_type(SHAPE, np.float32, "cuda", 0)
+        binding.bind_ortvalue_input("x", x)
+        binding.bind_ortvalue_output("y", y)
+        for run in range(4):
+            x.update_inplace(value(rank + run, "float"))
+            ours.run_with_iobinding(binding)
+            same(y.numpy(), sum(2 * value(r + run, "float") for r in range(size)), f"run {run}")
+
+
+def other_ways(rank, size):
+    """Sessions that ONNX Runtime makes, by the provider's name, which wants the schemas named, and by its device."""
+    made = model([collective("AllReduce", "float")]).SerializeToString()
+    provider.register()
+    wanted = expected("AllReduce", "float", 0, rank, size)
+    options = ort.SessionOptions()
+    options.register_custom_ops_library(str(provider.library_path()))
+    by_name = ort.InferenceSession(made, options, providers=[provider.NAME, provider.CPU])
+    same(by_name.run(None, {"x": value(rank, "float")})[0], wanted, "by name")
+    ours = pond.session(made, "host", providers=[provider.CPU])
+    same(ours.run(None, {"x": value(rank, "float")})[0], wanted, "by name, with us")
+    options = ort.SessionOptions()
+    options.add_provider_for_devices(provider.devices(), {})
+    by_device = ort.InferenceSession(made, options)
+    same(by_device.run(None, {"x": value(rank, "float")})[0], wanted, "by device")
+    two = ort.InferenceSession(made, options)  # the schemas are the process's
+    same(two.run(None, {"x": value(rank, "float")})[0], wanted, "twice")
+
+
+def refused(ours, feed, text):
+    begun = time.monotonic()
+    try:
+        ours.run(None, {"x": feed})
+    except Exception as error:  # ONNX Runtime's errors have many classes
+        assert text in str(error), str(error)
+        assert time.monotonic() - begun < SOON_S, "the error came late"
+        return
+    raise AssertionError(f"no error with '{text}'")
+
+
+def mismatched(rank, size):
+    """A shape, and then an operator, that another rank does not have; what agrees goes on afterwards."""
+    sums = session(model([collective("AllReduce", "float")], shape=["n", 3, 2]), fusion=0)
+    island = session(model([helper.make_node("Abs", ["x"], ["a"]),
+                            helper.make_node("AllReduce", ["a"], ["y"], domain="com.microsoft")], shape=["n", 3, 2]))
+    gathers = session(model([collective("AllGather", "float", axis=0, group_size=size)]))
+    plain = value(rank, "float")
+    wanted = expected("AllReduce", "float", 0, rank, size)
+    for ours in (sums, island):
+        same(ours.run(None, {"x": plain})[0], wanted, "before")
+        refused(ours, value(rank, "float", (5 if rank == 1 else 4, 3, 2)),
+                "rank 1 does AllReduce of 30 float where rank 0 does AllReduce of 24 float")
+        same(ours.run(None, {"x": plain})[0], wanted, "behind")
+    refused(gathers if rank == size - 1 else sums, plain, f"rank {size - 1} does AllGather of 24 float")
+    same(sums.run(None, {"x": plain})[0], wanted, "at the end")
+
+
+def misses_rank_two(rank, size):
+    ours = session(model([collective("AllReduce", "float")]))
+    refused(ours, value(rank, "float"), f"of {size} ranks 1 did not come within 4 s: rank 2;")
+
+
+def rank_one_is_killed(rank, size):
+    ours = session(model([collective("AllReduce", "float")]), fusion=1)
+    for _ in range(5):
+        ours.run(None, {"x": value(rank, "float")})
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    refused(ours, value(rank, "float"), "rank 1: it has gone")
+    refused(ours, value(rank, "float"), "restart all ranks")
+
+
+def queued(rank, size):
+    """Work that is queued and runs on threads: errors come from the wait."""
+    ours = session(model([collective("AllReduce", "float")], shape=["n", 3, 2]), fusion=0)
+    same(ours.run(None, {"x": value(rank, "float")})[0], expected("AllReduce", "float", 0, rank, size), "queued")
+    refused(ours, value(rank, "float", (5 if rank == 1 else 4, 3, 2)), "rank 1 does AllReduce of 30 float")

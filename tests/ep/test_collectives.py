@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AllReduce, AllGather and AllToAll between processes: values, islands, captured graphs, and what each rank is told
+when another is missing, dies or does something else. The work itself is in rank_work.py."""
+
+import numpy as np
+import onnxruntime as ort
+import provider
+import pytest
+import rank_work
+import ranks
+from onnx import helper
+
+SIZE = 4
+GPUS = sum(1 for device in provider.register() if not provider.is_emulated(device))
+
+
+def test_every_operator_type_and_axis():
+    ranks.run("rank_work:everything", SIZE)
+
+
+def test_graphs_of_the_users():
+    ranks.run("rank_work:captured", 2)
+
+
+def test_sessions_that_onnx_runtime_makes():
+    ranks.run("rank_work:other_ways", 2)
+
+
+def test_shapes_and_operators_that_differ():
+    ranks.run("rank_work:mismatched", SIZE)
+
+
+@pytest.mark.parametrize("mode", ["threaded", "adversarial:7"])
+def test_queued_work(mode):
+    ranks.run("rank_work:queued", 2, MILLPOND_HOST=mode)
+
+
+def test_a_rank_that_never_comes():
+    ranks.run("rank_work:misses_rank_two", SIZE, left_out=[2], timeout_s=4)
+
+
+def test_a_rank_that_is_killed():
+    ranks.run("rank_work:rank_one_is_killed", SIZE, dies=[1])
+
+
+@pytest.mark.skipif(GPUS < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("work", ["everything", "mismatched", "rank_one_is_killed"])
+def test_on_gpus(work):
+    ranks.run(f"rank_work:{work}", 4 if GPUS >= 4 else 2, device="cuda", dies=[1] if "killed" in work else [])
+
+
+def test_a_process_that_is_no_rank(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MILLPOND_DEVICE", "host")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    session = rank_work.session(rank_work.model([rank_work.collective("AllReduce", "float")]))
+    with pytest.raises(Exception, match="nothing says which rank this process is; start all ranks with torchrun"):
+        session.run(None, {"x": rank_work.value(0, "float")})
+
+
+def session_by_device(made):
+    options = ort.SessionOptions()
+    options.add_provider_for_devices(provider.register()[:1], {})
+    return ort.InferenceSession(made.SerializeToString(), options)
+
+
+def test_a_type_that_no_rank_sums():
+    """The CPU provider, which gets the node then, says why it cannot run it."""
+    made = rank_work.model([rank_work.collective("AllReduce", "int64")], "int64")
+    with pytest.raises(Exception, match=r"com\.microsoft\.AllReduce runs between devices and was left to the CPU"):
+        session_by_device(made)
+
+
+def test_shapes_are_known_before_a_run():
+    gather = rank_work.collective("AllGather", "float", axis=-1, group_size=4)
+    made = rank_work.model([gather, helper.make_node("Neg", ["y"], ["z"])])
+    made.graph.output[0].name = "z"
+    session = session_by_device(made)
+    assert session.get_outputs()[0].shape == [4, 3, 8]
+    assert np.prod(session.get_inputs()[0].shape) == 24
