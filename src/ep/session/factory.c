@@ -2,6 +2,7 @@
  * providers, allocators and streams.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
+#include "ep/context/compatibility.h"
 #include "ep/abi/bridge.h"
 #include "ep/session/plugin.h"
 #include "ep/stream/run_stream.h"
@@ -216,6 +217,7 @@ mp_status mp__factory_create(const char *registration, mp_factory **out) {
         .GetHardwareDeviceIncompatibilityDetails = mp__incompatibility,
         .CreateExternalResourceImporterForDevice = mp__external_create,
     };
+    mp__compatibility_install_factory(&factory->base);
     factory->name = mp__ep_name_of(registration);
     factory->references = 1;
     pthread_mutex_init(&factory->lock, NULL);
