@@ -1,6 +1,7 @@
 /* store.h - a graph as bytes for a file, and back.
  *
- *     "MPISLAND" | format | maker | size | SHA-256 of what follows | ports | values | nodes | outputs
+ *     "MPISLAND" | format | maker | size | SHA-256 of what follows | ports | values | nodes |
+ * outputs
  *
  * What is kept is a graph as it was imported: operators of the model, before passes, with no
  * constants' bytes. So it fits every device and all options of a session. A port is a value that
@@ -38,7 +39,7 @@ mp_status mp_graph_store(const mp_graph *graph, const int32_t *ports, size_t por
  * mp_graph_destroy. Fails: INVALID_ARGUMENT with what is wrong with the bytes; UNSUPPORTED where
  * they are of another maker or format, which the sentence names. */
 mp_status mp_graph_load(const unsigned char *bytes, size_t size, const char *maker,
-                        const mp_op_options *options, const mp_store_port *ports,
-                        size_t port_count, mp_graph **out);
+                        const mp_op_options *options, const mp_store_port *ports, size_t port_count,
+                        mp_graph **out);
 
 #endif

@@ -15,7 +15,7 @@ typedef struct reader {
     size_t port_count;
     const mp_op_options *options;
     mp_graph *graph;
-    bool *made;     /* owned; by value: an input, a constant, or the output of a node before */
+    bool *made;      /* owned; by value: an input, a constant, or the output of a node before */
     mp_tensor *work; /* owned; ends of a node */
 } reader;
 
@@ -150,8 +150,8 @@ static mp_status take_attr(reader *r, const mp_op *op, mp_attr *out) {
             return take_content(r, out);
         }
     }
-    return MP_FAIL(INVALID_ARGUMENT, "the operator %s has no attribute '%s' of that kind",
-                   op->name, name);
+    return MP_FAIL(INVALID_ARGUMENT, "the operator %s has no attribute '%s' of that kind", op->name,
+                   name);
 }
 
 /* ---- values ---- */
@@ -177,9 +177,8 @@ static mp_status take_value(reader *r, const mp_store_port *port) {
     if (port != NULL && port->tensor.type != tensor.type) {
         return MP_FAIL(INVALID_ARGUMENT, "'%s' is of another type than in the model", port->name);
     }
-    return port != NULL && port->is_constant
-               ? add_constant(r, port, name)
-               : mp_graph_add_value(r->graph, name, &tensor, &value);
+    return port != NULL && port->is_constant ? add_constant(r, port, name)
+                                             : mp_graph_add_value(r->graph, name, &tensor, &value);
 }
 
 static mp_status add_inputs(reader *r, const int32_t *ports) {
@@ -374,8 +373,8 @@ static mp_status check_head(reader *r, const char *maker) {
 }
 
 mp_status mp_graph_load(const unsigned char *bytes, size_t size, const char *maker,
-                        const mp_op_options *options, const mp_store_port *ports,
-                        size_t port_count, mp_graph **out) {
+                        const mp_op_options *options, const mp_store_port *ports, size_t port_count,
+                        mp_graph **out) {
     reader r = {.at = bytes,
                 .end = bytes + size,
                 .ports = ports,

@@ -124,8 +124,10 @@ bool mp_graph_can_store(const mp_graph *graph) {
 static mp_status seal(const char *maker, unsigned char *bytes, size_t size) {
     mp_store_head head = {.format = MP_STORE_FORMAT, .size = size - sizeof head};
     if (size - sizeof head > MP_STORE_BYTES_MAX) {
-        return MP_FAIL(UNSUPPORTED, "a part of a model of %zu bytes without its constants is too "
-                                    "large to be kept", size);
+        return MP_FAIL(UNSUPPORTED,
+                       "a part of a model of %zu bytes without its constants is too "
+                       "large to be kept",
+                       size);
     }
     memcpy(head.mark, MP_STORE_MARK, sizeof head.mark);
     (void)snprintf(head.maker, sizeof head.maker, "%s", maker);

@@ -34,9 +34,9 @@ void mp__context_close(mp_context *context); /* NULL is ignored */
 
 /* `graph` is the island's as imported, and `ports` its values in the order of the node's inputs.
  * Gives: `*out`, which is ONNX Runtime's. */
-mp_status mp__context_node(const mp_provider *provider, const OrtGraph *group,
-                           const OrtNode *fused, const mp_graph *graph, const int32_t *ports,
-                           size_t port_count, OrtNode **out);
+mp_status mp__context_node(const mp_provider *provider, const OrtGraph *group, const OrtNode *fused,
+                           const mp_graph *graph, const int32_t *ports, size_t port_count,
+                           OrtNode **out);
 
 /* ---- context_read.c ---- */
 

@@ -29,7 +29,8 @@ mp_status mp__context_file_path(const char *model, const char *name, char **out)
     if (!is_plain(name)) {
         return MP_FAIL(INVALID_ARGUMENT,
                        "the compiled model names the file '%.80s', which is not the name of a file "
-                       "in its folder", name);
+                       "in its folder",
+                       name);
     }
     if (model[0] == '\0') {
         return MP_FAIL(INVALID_ARGUMENT,
@@ -97,8 +98,10 @@ static mp_status read_open(int file, const char *path, size_t most, unsigned cha
         return MP_FAIL(INVALID_ARGUMENT, "%s, of a compiled model, is no regular file", path);
     }
     if (about.st_size < 0 || (uint64_t)about.st_size > most) {
-        return MP_FAIL(INVALID_ARGUMENT, "%s, of a compiled model, has %lld bytes, and %zu are the "
-                                         "most", path, (long long)about.st_size, most);
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "%s, of a compiled model, has %lld bytes, and %zu are the "
+                       "most",
+                       path, (long long)about.st_size, most);
     }
     *size = 0;
     *out = malloc((size_t)about.st_size + 1);
@@ -125,7 +128,8 @@ mp_status mp__context_file_read(const char *path, size_t most, unsigned char **o
     if (file < 0) {
         return MP_FAIL(INVALID_ARGUMENT,
                        "cannot open %s, which a compiled model names: %s; the file belongs beside "
-                       "the model", path, strerror(errno));
+                       "the model",
+                       path, strerror(errno));
     }
     const mp_status status = read_open(file, path, most, out, size);
     (void)close(file);

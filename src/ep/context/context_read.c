@@ -194,8 +194,7 @@ static mp_status settle_outputs(const OrtNode *node, const OrtNode *fused, mp_gr
     int32_t *of = NULL;
     int32_t count = 0;
     int32_t *before = NULL;
-    mp_status status =
-        match(node, fused, MP_SIDE_OUT, (size_t)graph->output_count, &of, &count);
+    mp_status status = match(node, fused, MP_SIDE_OUT, (size_t)graph->output_count, &of, &count);
     if (status == MP_OK) {
         before = calloc((size_t)graph->output_count + 1, sizeof *before);
         status = before != NULL ? MP_OK : no_memory();
@@ -221,8 +220,8 @@ static mp_status check_types(const OrtNode *fused, const mp_graph *graph) {
         const mp_value *ours = &graph->values[graph->outputs[i]];
         status = mp__value_describe(made.list[i], &theirs);
         if (status == MP_OK && theirs.type != ours->tensor.type) {
-            status = MP_FAIL(INVALID_ARGUMENT, "'%s' is of another type than in the model",
-                             ours->name);
+            status =
+                MP_FAIL(INVALID_ARGUMENT, "'%s' is of another type than in the model", ours->name);
         }
     }
     mp__values_release(&made);
@@ -281,8 +280,8 @@ static mp_status load(mp_provider *provider, const OrtGraph *group, const OrtNod
         status = read_content(provider, group, node, &bytes, &size);
     }
     if (status == MP_OK) {
-        status = mp_graph_load(bytes, size, MILLPOND_VERSION, &provider->op_options, ports, count,
-                               out);
+        status =
+            mp_graph_load(bytes, size, MILLPOND_VERSION, &provider->op_options, ports, count, out);
     }
     free(bytes);
     free(ports);

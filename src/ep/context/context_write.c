@@ -77,8 +77,8 @@ static mp_status add_text(attributes *to, const char *name, const void *text, si
 }
 
 static mp_status add_int(attributes *to, const char *name, int64_t number) {
-    MP_TRY(mp__from_ort(
-        ORT->CreateOpAttr(name, &number, 1, ORT_OP_ATTR_INT, &to->list[to->count])));
+    MP_TRY(
+        mp__from_ort(ORT->CreateOpAttr(name, &number, 1, ORT_OP_ATTR_INT, &to->list[to->count])));
     to->count++;
     return MP_OK;
 }
@@ -104,10 +104,10 @@ static mp_status create(const OrtNode *fused, const char *name, attributes *a, O
     const char **made = NULL;
     size_t in_count = 0;
     size_t made_count = 0;
-    mp_status status = editor != NULL ? MP_OK
-                                      : MP_FAIL(UNSUPPORTED,
-                                                "this ONNX Runtime cannot make nodes, so it cannot "
-                                                "write compiled models");
+    mp_status status =
+        editor != NULL ? MP_OK
+                       : MP_FAIL(UNSUPPORTED, "this ONNX Runtime cannot make nodes, so it cannot "
+                                              "write compiled models");
     if (status == MP_OK) {
         status = names_of(fused, MP_SIDE_IN, &in, &in_count);
     }
@@ -115,9 +115,9 @@ static mp_status create(const OrtNode *fused, const char *name, attributes *a, O
         status = names_of(fused, MP_SIDE_OUT, &made, &made_count);
     }
     if (status == MP_OK) {
-        status = mp__from_ort(editor->CreateNode(MP_CONTEXT_OPERATOR, MP_CONTEXT_DOMAIN, name, in,
-                                                 in_count, made, made_count, a->list, a->count,
-                                                 out));
+        status =
+            mp__from_ort(editor->CreateNode(MP_CONTEXT_OPERATOR, MP_CONTEXT_DOMAIN, name, in,
+                                            in_count, made, made_count, a->list, a->count, out));
         a->count = status == MP_OK ? 0 : a->count;
     }
     free(in);
@@ -140,9 +140,9 @@ static mp_status add_all(const mp_provider *provider, attributes *a, const char 
     return add_text(a, "hardware_architecture", device->name, strlen(device->name));
 }
 
-static mp_status make_with(const mp_provider *provider, const OrtGraph *group,
-                           const OrtNode *fused, const char *name, const char *part,
-                           const unsigned char *bytes, size_t size, OrtNode **out) {
+static mp_status make_with(const mp_provider *provider, const OrtGraph *group, const OrtNode *fused,
+                           const char *name, const char *part, const unsigned char *bytes,
+                           size_t size, OrtNode **out) {
     attributes a = {.count = 0};
     char *file = NULL;
     mp_status status = MP_OK;
@@ -163,9 +163,9 @@ static mp_status make_with(const mp_provider *provider, const OrtGraph *group,
     return status;
 }
 
-mp_status mp__context_node(const mp_provider *provider, const OrtGraph *group,
-                           const OrtNode *fused, const mp_graph *graph, const int32_t *ports,
-                           size_t port_count, OrtNode **out) {
+mp_status mp__context_node(const mp_provider *provider, const OrtGraph *group, const OrtNode *fused,
+                           const mp_graph *graph, const int32_t *ports, size_t port_count,
+                           OrtNode **out) {
     unsigned char *bytes = NULL;
     size_t size = 0;
     const char *name = "";

@@ -298,8 +298,8 @@ static mp_status make_all(mp_provider *provider, const OrtGraph **groups, const 
     MP_TRY(mp__island_keep_open(provider));
     for (size_t i = 0; i < count; i++) {
         mp_island *island = NULL;
-        MP_TRY(make(provider, groups[i], fused[i], &island,
-                    contexts != NULL ? &contexts[i] : NULL));
+        MP_TRY(
+            make(provider, groups[i], fused[i], &island, contexts != NULL ? &contexts[i] : NULL));
         out[i] = &island->base;
         atomic_fetch_add(&provider->kernel_count, island->node_count);
     }

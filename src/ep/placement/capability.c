@@ -322,9 +322,9 @@ static mp_status third_pass(mp_provider *provider, graph_node *nodes, size_t cou
  * the device to know its sizes. Gives: why; NULL for what may join. */
 static const char *why_outside(const mp_provider *provider, const graph_node *n) {
     const bool is_captured = provider->options.enable_cuda_graph;
-    return n->is_compiled ? "it is an island of a compiled model"
+    return n->is_compiled  ? "it is an island of a compiled model"
            : n->op == NULL ? "the provider cannot run it"
-           : n->copies   ? "it copies values between providers"
+           : n->copies     ? "it copies values between providers"
            : n->controls && !n->is_held
                ? "ONNX Runtime runs it; its bodies have islands of their own"
            : n->assigned ? "it has been placed before"
@@ -333,13 +333,34 @@ static const char *why_outside(const mp_provider *provider, const graph_node *n)
                : NULL;
 }
 
+/* ONNX Runtime keeps compiled nodes of no body, and fails to write a model that has both compiled
+ * nodes and nodes with bodies. */
+static mp_status may_compile(const OrtGraph *graph, const graph_node *nodes, size_t count,
+                             bool *out) {
+    const OrtNode *parent = NULL;
+    MP_TRY(mp__from_ort(ORT->Graph_GetParentNode(graph, &parent)));
+    *out = parent == NULL;
+    for (size_t i = 0; *out && i < count; i++) {
+        size_t bodies = 0;
+        MP_TRY(mp__from_ort(ORT->Node_GetNumSubgraphs(nodes[i].node, &bodies)));
+        if (bodies > 0) {
+            const char *name = "";
+            MP_TRY(mp__from_ort(ORT->Node_GetName(nodes[i].node, &name)));
+            MP_LOG(WARNING,
+                   "no part of the model is compiled, since node '%s' has a body, and ONNX Runtime "
+                   "writes no compiled model with such nodes; run the model as it is",
+                   name);
+            *out = false;
+        }
+    }
+    return MP_OK;
+}
+
 static mp_status claim_islands(mp_provider *provider, const OrtGraph *graph,
                                OrtEpGraphSupportInfo *support, graph_node *nodes, size_t count) {
     bool wanted = mp__islands_wanted(provider);
-    if (wanted && provider->context != NULL) { /* ONNX Runtime keeps compiled nodes of no body */
-        const OrtNode *parent = NULL;
-        MP_TRY(mp__from_ort(ORT->Graph_GetParentNode(graph, &parent)));
-        wanted = parent == NULL;
+    if (wanted && provider->context != NULL) {
+        MP_TRY(may_compile(graph, nodes, count, &wanted));
     }
     if (!wanted) {
         return MP_OK;
