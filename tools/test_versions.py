@@ -23,7 +23,7 @@ from venv_above import environment, pip
 
 ROOT = run_tests.ROOT
 OLDEST, BETWEEN, NEWEST = "1.26.0", "1.29.0", "newest"
-TESTS = ["provider", "fault", "arena", "profiler", "control_flow", "op_cases", "onnx_nodes"]
+TESTS = ["provider", "fault", "arena", "profiler", "control_flow", "context", "op_cases", "onnx_nodes"]
 LIMIT_S = 600
 
 

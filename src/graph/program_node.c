@@ -283,6 +283,24 @@ static mp_status plan_ready(mp_draft *draft, int32_t n, mp_tensor *in) {
     return read != NULL ? add_finish(draft, n, in, read) : add_count(draft, n, in);
 }
 
+/* Types that a file has claimed, which passes have gone by. */
+static mp_status check_types(const mp_draft *draft, const mp_vertex *v) {
+    for (int i = 0; draft->graph->has_claimed_types && i < v->out_count; i++) {
+        const int32_t value = v->out[i];
+        const mp_dtype said =
+            value != MP_NO_VALUE ? draft->graph->values[value].tensor.type : MP_NONE;
+        const mp_dtype made = said != MP_NONE ? draft->tensors[value].type : MP_NONE;
+        if (made != MP_NONE && made != said) {
+            return MP_FAIL(INVALID_ARGUMENT,
+                           "'%s' has elements of type %s, and the compiled model says %s: compile "
+                           "the model again",
+                           draft->graph->values[value].name, mp_dtype_name(made),
+                           mp_dtype_name(said));
+        }
+    }
+    return MP_OK;
+}
+
 mp_status mp_draft_node(mp_draft *draft, int32_t n) {
     const mp_vertex *v = &draft->graph->nodes[n];
     readiness ready = READY;
@@ -291,5 +309,9 @@ mp_status mp_draft_node(mp_draft *draft, int32_t n) {
         set_gone(draft, v);
         draft->program->is_done[n] = true;
     }
-    return ready == READY ? plan_ready(draft, n, draft->work) : MP_OK;
+    if (ready == READY) {
+        MP_TRY(plan_ready(draft, n, draft->work));
+        return check_types(draft, v);
+    }
+    return MP_OK;
 }

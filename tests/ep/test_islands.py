@@ -241,16 +241,6 @@ def test_passes_one_by_one(passes, monkeypatch):
         close(ours.run(None, {"x": x})[0], cpu.run(None, {"x": x})[0])
 
 
-def test_no_islands_where_a_compiled_model_is_asked_for(tmp_path, capfd):
-    options = provider.session_options(log_level=2)
-    options.add_session_config_entry("ep.context_enable", "1")
-    options.add_session_config_entry("ep.context_file_path", str(tmp_path / "context.onnx"))
-    session = provider.session(block(), provider_options={"fusion": "1", "use_tf32": "0"}, options=options)
-    assert "fusion is taken as 0, since ep.context_enable is 1" in capfd.readouterr().err
-    x = np.ones((1, 2, WIDTH), np.float32)
-    close(session.run(None, {"x": x})[0], sessions(block())[1].run(None, {"x": x})[0])
-
-
 @pytest.mark.parametrize("name", ["saved.onnx", "a/much/longer/path/than/fits/into/a/string/itself.onnx", "saved.ort"])
 def test_no_islands_where_the_model_is_saved(name, tmp_path, capfd):
     """ONNX Runtime would refuse to save it, once the session is all but made."""

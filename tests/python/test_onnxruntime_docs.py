@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import millpond
+import numpy as np
 import onnx_kit
 import pytest
 
@@ -53,16 +54,20 @@ def test_the_example_runs(path):
 def test_the_other_lines_do_what_they_say(tmp_path):
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     pieces = [block for block in BLOCKS if block not in map(code_of, EXAMPLES)]
-    assert len(pieces) == 6 and "register_execution_provider_library" in pieces[-1]
+    assert len(pieces) == 8 and "register_execution_provider_library" in pieces[-1]
     assert "CUDAExecutionProvider" in pieces[-2]
-    (tmp_path / "model.onnx").write_bytes(onnx_kit.add_one())
+    nodes = [onnx_kit.Node("Add", ["x", "one"], ["h"], "add"), onnx_kit.Node("Abs", ["h"], ["y"], "abs")]
+    one = {"one": np.ones(1, np.float32)}
+    (tmp_path / "model.onnx").write_bytes(onnx_kit.model(nodes, {"x": [4]}, {"y": [4]}, one))
+    (tmp_path / "batched.onnx").write_bytes(onnx_kit.model(nodes, {"x": ["rows", 4]}, {"y": ["rows", 4]}, one))
     start = """
 import numpy as np, onnxruntime as ort, millpond, millpond.onnxruntime as mort
 first = mort.session("model.onnx")
 x, y = (mort.run(first, {"x": np.zeros(4, np.float32)})["y"] for _ in range(2))
 stream = 1
 """
-    run(sys.executable, "-c", start + "\n".join(pieces[:-2]) + "\nassert y.numpy().tolist() == [2] * 4\n", cwd=tmp_path)
+    end = "\nassert y.numpy().tolist() == [2] * 4 and z.shape == (10, 4)\n"
+    run(sys.executable, "-c", start + "\n".join(pieces[:-2]) + end, cwd=tmp_path)
     uses_it = "assert session.get_providers()[0] == 'CUDAExecutionProvider'\n"
     run(sys.executable, "-c", pieces[-2] + uses_it, cwd=tmp_path)
     run(sys.executable, "-c", "import onnxruntime as ort, millpond\n" + pieces[-1] + "assert session\n", cwd=tmp_path)

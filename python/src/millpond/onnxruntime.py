@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
 
 from millpond import _ort_register as _register
 from millpond import get_ep_name, get_ep_names, get_library_path
@@ -40,6 +40,7 @@ from millpond._ort_placement import explained as _explained
 from millpond._ort_placement import placement_of as _placement_of
 from millpond._ort_register import Device, devices, is_registered, register, unregister
 from millpond._ort_session import Session
+from millpond._ort_shard import Sharded
 from millpond._ort_values import DeviceArray, as_array, as_ortvalue
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "PlacedNode",
     "Placement",
     "Session",
+    "Sharded",
     "as_array",
     "as_ortvalue",
     "bind",
@@ -103,6 +105,36 @@ def _made(model: Any, **arguments: Any) -> Session:
         return Session(_model(model), enable_fallback=0, **arguments)
 
 
+def _chosen_devices(wished: str | Sequence[str | int | Device]) -> list[Device]:
+    """Those of `devices`, each once."""
+    if isinstance(wished, str):
+        if wished != "all":
+            raise InvalidArgumentError(f'devices={wished!r} is not known; give "all", or a list such as ["cuda:0"]')
+        return _register.devices()
+    chosen = [_register.find(each) for each in wished]
+    twice = [device.spec for i, device in enumerate(chosen) if device in chosen[:i]]
+    if twice or not chosen:
+        raise InvalidArgumentError(
+            f"the device {twice[0]} is listed twice" if twice else "the list of devices is empty; name one at least"
+        )
+    return chosen
+
+
+def _sharded(model: Any, wished: Any, batch: str | None, session_options: Any, **arguments: Any) -> Sharded:
+    if session_options is not None and not callable(session_options):
+        raise InvalidArgumentError(
+            "sessions on several devices cannot share one SessionOptions; give a function that makes one for each"
+        )
+    chosen = _chosen_devices(wished)
+    model = _model(model)
+    made = [
+        session(model, each, session_options=session_options() if session_options else None, **arguments)
+        for each in chosen
+    ]
+    return Sharded(chosen, made, batch)
+
+
+@overload
 def session(
     model: Any,
     device: str | int | Device = "auto",
@@ -111,13 +143,39 @@ def session(
     session_options: Any = None,
     providers: Sequence[Any] = (),
     fall_back: bool = True,
-) -> Session:
+) -> Session: ...
+@overload
+def session(
+    model: Any,
+    *,
+    devices: str | Sequence[str | int | Device],
+    batch: str | None = None,
+    options: Mapping[str, object] | None = None,
+    session_options: Callable[[], Any] | None = None,
+    providers: Sequence[Any] = (),
+    fall_back: bool = True,
+) -> Sharded: ...
+
+
+def session(
+    model: Any,
+    device: str | int | Device = "auto",
+    *,
+    devices: str | Sequence[str | int | Device] | None = None,
+    batch: str | None = None,
+    options: Mapping[str, object] | None = None,
+    session_options: Any = None,
+    providers: Sequence[Any] = (),
+    fall_back: bool = True,
+) -> Session | Sharded:
     """An onnxruntime.InferenceSession on the provider, which is registered where it is not yet.
 
     model: a path, bytes, or an onnx.ModelProto.
     device: "auto" (the first), "cuda:1", "host", a number, or one of devices().
+    devices: "all", or a list of such; what comes back has a session on each, and its run() shares a batch out.
+    batch: the name of the dimension that is shared out; by default that of the first input that has one.
     options: of the provider, such as {"use_tf32": False}; README.md lists them.
-    session_options: onnxruntime.SessionOptions, for this session only.
+    session_options: onnxruntime.SessionOptions, for this session only; with `devices` a function that makes them.
     providers: others that come after this one and before the CPU's, as InferenceSession takes them.
     fall_back: nodes that the provider cannot run do so on the CPU; without it such a node is an error. Arithmetic of
     shapes, which the provider leaves to the CPU on purpose, is none.
@@ -126,12 +184,18 @@ def session(
     would fall back; OutOfMemoryError; and what InferenceSession raises: an error of the provider is not passed over by
     a session on the CPU.
     """
+    if devices is not None:
+        if device != "auto":
+            raise InvalidArgumentError("a session has `device` or `devices`, not both")
+        return _sharded(
+            model, devices, batch, session_options, options=options, providers=providers, fall_back=fall_back
+        )
     chosen = _register.find(device)
     texts = {str(key): _text(value) for key, value in (options or {}).items()}
     is_host_meant = isinstance(device, Device) or str(device).startswith("host")
     prepared = _session_options(session_options, is_host_meant)
     if providers:
-        if len(devices()) > 1:  # by this ONNX Runtime finds the device
+        if len(_register.devices()) > 1:  # by this ONNX Runtime finds the device
             texts["device_id"] = str(chosen.ordinal)
         listed = [(chosen.provider, texts), *providers]
         if _register.CPU not in providers:

@@ -338,9 +338,9 @@ mp_status mp__islands_find(const mp_provider *provider, mp_candidate *nodes, siz
 /* ---- telling ONNX Runtime ---- */
 
 static mp_status add_group(OrtEpGraphSupportInfo *support, const mp_candidate *nodes, size_t count,
-                           const OrtNode **list, int island) {
+                           const OrtNode **list, int island, bool drops) {
     const OrtNodeFusionOptions options = {.ort_version_supported = mp_the_plugin.version,
-                                          .drop_constant_initializers = true};
+                                          .drop_constant_initializers = drops};
     size_t members = 0;
     for (size_t i = 0; i < count; i++) {
         if (nodes[i].island == island) {
@@ -352,7 +352,9 @@ static mp_status add_group(OrtEpGraphSupportInfo *support, const mp_candidate *n
                               support, list, members, &options));
 }
 
-mp_status mp__islands_add(OrtEpGraphSupportInfo *support, const mp_candidate *nodes, size_t count) {
+mp_status mp__islands_add(const mp_provider *provider, OrtEpGraphSupportInfo *support,
+                          const mp_candidate *nodes, size_t count) {
+    const bool drops = provider->context == NULL; /* else they are inputs, for the compiled model */
     int most = -1;
     for (size_t i = 0; i < count; i++) {
         most = nodes[i].island > most ? nodes[i].island : most;
@@ -360,7 +362,7 @@ mp_status mp__islands_add(OrtEpGraphSupportInfo *support, const mp_candidate *no
     const OrtNode **list = calloc(count + 1, sizeof *list);
     mp_status status = list != NULL ? MP_OK : no_memory();
     for (int island = 0; status == MP_OK && island <= most; island += 2) {
-        status = add_group(support, nodes, count, list, island);
+        status = add_group(support, nodes, count, list, island, drops);
     }
     free(list);
     return status;

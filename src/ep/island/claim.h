@@ -27,6 +27,7 @@ bool mp__islands_wanted(const mp_provider *provider);
 mp_status mp__islands_find(const mp_provider *provider, mp_candidate *nodes, size_t count);
 
 /* Tells ONNX Runtime of one group after the other. */
-mp_status mp__islands_add(OrtEpGraphSupportInfo *support, const mp_candidate *nodes, size_t count);
+mp_status mp__islands_add(const mp_provider *provider, OrtEpGraphSupportInfo *support,
+                          const mp_candidate *nodes, size_t count);
 
 #endif

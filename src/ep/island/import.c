@@ -92,34 +92,54 @@ mp_status mp__import_nodes(mp_import *im, const OrtGraph *group) {
 
 /* ---- the fused node ---- */
 
-typedef mp_status(add_fn)(mp_graph *graph, int32_t value);
+/* Fused nodes have constants as inputs where ONNX Runtime is to keep these in a compiled model. */
+static mp_status look_at_input(mp_import *im, const OrtValueInfo *value, int32_t *out) {
+    bool constant = false;
+    if (im->provider->context != NULL) {
+        MP_TRY(mp__from_ort(ORT->ValueInfo_IsConstantInitializer(value, &constant)));
+    }
+    return constant ? mp__import_read(im, value, out) : mp__import_made(im, value, out);
+}
 
-static mp_status add_ends(mp_import *im, const OrtNode *fused, mp_side side, mp_look_fn *look,
-                          add_fn *add) {
+static mp_status add_inputs(mp_import *im, const OrtNode *fused, mp_island_ports *ports) {
     mp_value_list ends = {NULL, 0};
-    mp_status status = mp__import_list(im, fused, side, look, &ends);
+    mp_status status = mp__import_list(im, fused, MP_SIDE_IN, look_at_input, &ends);
     for (size_t i = 0; status == MP_OK && i < ends.count; i++) {
-        status = add(im->graph, ends.values[i]);
+        if (!im->graph->values[ends.values[i]].is_constant) {
+            status = mp_graph_add_input(im->graph, ends.values[i]);
+        }
+    }
+    *ports = (mp_island_ports){ends.values, ends.count};
+    return status;
+}
+
+static mp_status add_outputs(mp_import *im, const OrtNode *fused) {
+    mp_value_list ends = {NULL, 0};
+    mp_status status = mp__import_list(im, fused, MP_SIDE_OUT, mp__import_read, &ends);
+    for (size_t i = 0; status == MP_OK && i < ends.count; i++) {
+        status = mp_graph_add_output(im->graph, ends.values[i]);
     }
     free(ends.values);
     return status;
 }
 
 mp_status mp__island_import(const mp_provider *provider, const OrtGraph *group,
-                            const OrtNode *fused, mp_graph **out) {
+                            const OrtNode *fused, mp_graph **out, mp_island_ports *ports) {
     mp_import im = {.provider = provider};
     MP_TRY(mp_graph_create(&im.graph));
     im.graph->prefers_last = provider->unit->device->info.kind == MP_DEVICE_CUDA;
-    mp_status status = add_ends(&im, fused, MP_SIDE_IN, mp__import_made, mp_graph_add_input);
+    mp_status status = add_inputs(&im, fused, ports);
     if (status == MP_OK) {
         status = mp__import_nodes(&im, group);
     }
     if (status == MP_OK) {
-        status = add_ends(&im, fused, MP_SIDE_OUT, mp__import_read, mp_graph_add_output);
+        status = add_outputs(&im, fused);
     }
     mp__import_close(&im);
     if (status != MP_OK) {
         mp_graph_destroy(im.graph);
+        free(ports->values);
+        *ports = (mp_island_ports){NULL, 0};
         return status;
     }
     *out = im.graph;

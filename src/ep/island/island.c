@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "ep/abi/bridge.h"
+#include "ep/context/context.h"
 #include "ep/island/import.h"
 #include "ep/island/island_note.h"
 #include "ep/island/weights.h"
@@ -33,6 +34,7 @@ static void destroy(mp_island *island) {
     free(island->name);
     free(island->event);
     free(island->out_labels);
+    free(island->sources);
     free(island->nodes);
     free(island->before);
     free(island);
@@ -162,12 +164,62 @@ static mp_status fill_graph(mp_island *island) {
     return MP_OK;
 }
 
+/* ---- where the graph comes from, and goes to ---- */
+
+/* Which of the fused node's inputs are not constants. */
+static mp_status set_sources(mp_island *island, const mp_island_ports *ports) {
+    const mp_graph *graph = island->graph;
+    int32_t next = 0;
+    island->sources = calloc((size_t)graph->input_count + 1, sizeof *island->sources);
+    if (island->sources == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for an island");
+    }
+    for (size_t i = 0; i < ports->count; i++) {
+        if (next < graph->input_count && graph->inputs[next] == ports->values[i]) {
+            island->sources[next++] = (int32_t)i;
+        }
+    }
+    return MP_OK;
+}
+
+/* `context`: NULL where no compiled model is asked for. */
+static mp_status import_group(mp_island *island, const OrtGraph *group, const OrtNode *fused,
+                              OrtNode **context) {
+    mp_provider *provider = island->provider;
+    mp_island_ports ports = {NULL, 0};
+    MP_TRY(mp__island_import(provider, group, fused, &island->graph, &ports));
+    mp_status status = MP_OK;
+    if (provider->context != NULL) {
+        status = set_sources(island, &ports);
+    }
+    if (status == MP_OK && provider->context != NULL && context != NULL) {
+        status = mp__context_node(provider, group, fused, island->graph, ports.values, ports.count,
+                                  context);
+    }
+    free(ports.values);
+    return status;
+}
+
+static mp_status bring_graph(mp_island *island, const OrtGraph *group, const OrtNode *fused,
+                             OrtNode **context) {
+    const OrtNode *compiled = NULL;
+    MP_TRY(mp__context_of_group(group, &compiled));
+    if (compiled == NULL) {
+        return import_group(island, group, fused, context);
+    }
+    if (island->provider->context != NULL) {
+        return MP_FAIL(INVALID_ARGUMENT, "the model is compiled already: leave ep.context_enable "
+                                         "out, or compile the model that it was made of");
+    }
+    return mp__context_import(island->provider, group, compiled, fused, &island->graph);
+}
+
 /* Gives: `*out`, until destroy. */
 static mp_status make(mp_provider *provider, const OrtGraph *group, const OrtNode *fused,
-                      mp_island **out) {
+                      mp_island **out, OrtNode **context) {
     mp_island *island = NULL;
     MP_TRY(open_island(provider, false, &island));
-    mp_status status = mp__island_import(provider, group, fused, &island->graph);
+    mp_status status = bring_graph(island, group, fused, context);
     if (status == MP_OK) {
         status = mp__island_name(island, fused);
     }
@@ -242,11 +294,12 @@ static mp_status bring_constants(mp_provider *provider, OrtNodeComputeInfo *cons
 }
 
 static mp_status make_all(mp_provider *provider, const OrtGraph **groups, const OrtNode **fused,
-                          size_t count, OrtNodeComputeInfo **out) {
+                          size_t count, OrtNodeComputeInfo **out, OrtNode **contexts) {
     MP_TRY(mp__island_keep_open(provider));
     for (size_t i = 0; i < count; i++) {
         mp_island *island = NULL;
-        MP_TRY(make(provider, groups[i], fused[i], &island));
+        MP_TRY(
+            make(provider, groups[i], fused[i], &island, contexts != NULL ? &contexts[i] : NULL));
         out[i] = &island->base;
         atomic_fetch_add(&provider->kernel_count, island->node_count);
     }
@@ -259,14 +312,18 @@ static mp_status make_all(mp_provider *provider, const OrtGraph **groups, const 
 
 static OrtStatus *compile(OrtEp *self, const OrtGraph **groups, const OrtNode **fused, size_t count,
                           OrtNodeComputeInfo **out, OrtNode **contexts) {
-    (void)contexts; /* only where a session asks for nodes of compiled models */
     for (size_t i = 0; i < count; i++) {
         out[i] = NULL;
     }
-    OrtStatus *failed = mp__to_ort(make_all((mp_provider *)self, groups, fused, count, out));
+    OrtStatus *failed =
+        mp__to_ort(make_all((mp_provider *)self, groups, fused, count, out, contexts));
     for (size_t i = 0; failed != NULL && i < count; i++) {
         destroy((mp_island *)out[i]);
         out[i] = NULL;
+        if (contexts != NULL && contexts[i] != NULL) {
+            ORT->ReleaseNode(contexts[i]);
+            contexts[i] = NULL;
+        }
     }
     return failed;
 }

@@ -71,6 +71,7 @@ typedef struct mp_island {
     mp_island_body *bodies; /* owned */
     int32_t body_count;
     bool is_body;
+    int32_t *sources; /* owned; of the graph's inputs: which of ONNX Runtime's; NULL: the same */
     int node_count;       /* of its graph as imported */
     char *name;           /* owned: "island 0 (17 nodes: first .. last)" */
     char *event;          /* owned; what ONNX Runtime calls it */

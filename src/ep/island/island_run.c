@@ -35,10 +35,12 @@ static mp_port output_at(const mp_graph *graph, int i) {
     return (mp_port){"output", i, graph->values[graph->outputs[i]].name};
 }
 
-static mp_status read_input(const mp_graph *graph, const OrtKernelContext *context, int i,
+static mp_status read_input(const mp_island *island, const OrtKernelContext *context, int i,
                             mp_call *c) {
+    const mp_graph *graph = island->graph;
     const OrtValue *value = NULL;
-    MP_TRY(mp__from_ort(ORT->KernelContext_GetInput(context, (size_t)i, &value)));
+    const size_t source = (size_t)(island->sources != NULL ? island->sources[i] : i);
+    MP_TRY(mp__from_ort(ORT->KernelContext_GetInput(context, source, &value)));
     return value != NULL ? mp__call_read(value, input_at(graph, i), &c->in[i], &c->in_addr[i])
                          : MP_FAIL(INVALID_ARGUMENT, "the input '%s' of an island is missing",
                                    input_at(graph, i).name);
@@ -173,7 +175,7 @@ static mp_status compute_with(run *r) {
     mp_call *c = &r->call;
     mp_island_program *p = NULL;
     for (int32_t i = 0; i < island->graph->input_count; i++) {
-        MP_TRY(read_input(island->graph, r->context, i, c));
+        MP_TRY(read_input(island, r->context, i, c));
     }
     r->is_aligned = mp__all_aligned(c->in_addr, island->graph->input_count);
     MP_TRY(find_program(island, c, r->is_aligned ? MP_CALL_ALIGNED : 1, &p));

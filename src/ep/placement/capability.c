@@ -14,6 +14,7 @@
 #include "ep/abi/bridge.h"
 #include "ep/abi/element_types.h"
 #include "ep/abi/node_values.h"
+#include "ep/context/context.h"
 #include "ep/island/claim.h"
 #include "ep/island/hold.h"
 #include "ep/island/island_note.h"
@@ -43,6 +44,7 @@ typedef struct graph_node {
     bool left;      /* to the CPU, therefore */
     bool of_body;   /* it reads what the body's node has in host memory, such as the iteration */
     bool in_island;
+    bool is_compiled; /* an island of a compiled model */
 } graph_node;
 
 /* Values known to be in host memory. */
@@ -71,6 +73,10 @@ static mp_status note_missing(mp_provider *provider, const OrtNode *node) {
 static mp_status look_up(mp_provider *provider, OrtEpGraphSupportInfo *support, graph_node *n) {
     mp_row row;
     bool fits = false;
+    MP_TRY(mp__context_is_ours(provider, n->node, &n->is_compiled));
+    if (n->is_compiled) {
+        return MP_OK;
+    }
     MP_TRY(mp__row_of(provider, support, n->node, &row));
     n->assigned = row.assigned;
     n->controls = row.controls;
@@ -316,8 +322,9 @@ static mp_status third_pass(mp_provider *provider, graph_node *nodes, size_t cou
  * the device to know its sizes. Gives: why; NULL for what may join. */
 static const char *why_outside(const mp_provider *provider, const graph_node *n) {
     const bool is_captured = provider->options.enable_cuda_graph;
-    return n->op == NULL ? "the provider cannot run it"
-           : n->copies   ? "it copies values between providers"
+    return n->is_compiled  ? "it is an island of a compiled model"
+           : n->op == NULL ? "the provider cannot run it"
+           : n->copies     ? "it copies values between providers"
            : n->controls && !n->is_held
                ? "ONNX Runtime runs it; its bodies have islands of their own"
            : n->assigned ? "it has been placed before"
@@ -326,9 +333,36 @@ static const char *why_outside(const mp_provider *provider, const graph_node *n)
                : NULL;
 }
 
-static mp_status claim_islands(mp_provider *provider, OrtEpGraphSupportInfo *support,
-                               graph_node *nodes, size_t count) {
-    if (!mp__islands_wanted(provider)) {
+/* ONNX Runtime keeps compiled nodes of no body, and fails to write a model that has both compiled
+ * nodes and nodes with bodies. */
+static mp_status may_compile(const OrtGraph *graph, const graph_node *nodes, size_t count,
+                             bool *out) {
+    const OrtNode *parent = NULL;
+    MP_TRY(mp__from_ort(ORT->Graph_GetParentNode(graph, &parent)));
+    *out = parent == NULL;
+    for (size_t i = 0; *out && i < count; i++) {
+        size_t bodies = 0;
+        MP_TRY(mp__from_ort(ORT->Node_GetNumSubgraphs(nodes[i].node, &bodies)));
+        if (bodies > 0) {
+            const char *name = "";
+            MP_TRY(mp__from_ort(ORT->Node_GetName(nodes[i].node, &name)));
+            MP_LOG(WARNING,
+                   "no part of the model is compiled, since node '%s' has a body, and ONNX Runtime "
+                   "writes no compiled model with such nodes; run the model as it is",
+                   name);
+            *out = false;
+        }
+    }
+    return MP_OK;
+}
+
+static mp_status claim_islands(mp_provider *provider, const OrtGraph *graph,
+                               OrtEpGraphSupportInfo *support, graph_node *nodes, size_t count) {
+    bool wanted = mp__islands_wanted(provider);
+    if (wanted && provider->context != NULL) {
+        MP_TRY(may_compile(graph, nodes, count, &wanted));
+    }
+    if (!wanted) {
         return MP_OK;
     }
     mp_candidate *candidates = calloc(count, sizeof *candidates);
@@ -351,11 +385,19 @@ static mp_status claim_islands(mp_provider *provider, OrtEpGraphSupportInfo *sup
         nodes[i].in_island = candidates[i].island >= 0;
     }
     if (status == MP_OK) {
-        status = mp__islands_add(support, candidates, count);
+        status = mp__islands_add(provider, support, candidates, count);
         mp__island_list_outside(provider, candidates, count);
     }
     free(candidates);
     return status;
+}
+
+/* ---- islands of a compiled model ---- */
+
+static mp_status add_compiled(OrtEpGraphSupportInfo *support, const OrtNode *node) {
+    const OrtNodeFusionOptions options = {.ort_version_supported = mp_the_plugin.version,
+                                          .drop_constant_initializers = true};
+    return mp__from_ort(ORT_EP->EpGraphSupportInfo_AddNodesToFuse(support, &node, 1, &options));
 }
 
 /* ---- all ---- */
@@ -370,8 +412,11 @@ static mp_status partition(mp_provider *provider, const OrtGraph *graph,
     }
     MP_TRY(second_pass(graph, nodes, count));
     MP_TRY(third_pass(provider, nodes, count));
-    MP_TRY(claim_islands(provider, support, nodes, count));
+    MP_TRY(claim_islands(provider, graph, support, nodes, count));
     for (size_t i = 0; i < count; i++) {
+        if (nodes[i].is_compiled) {
+            MP_TRY(add_compiled(support, nodes[i].node));
+        }
         if (nodes[i].ours && !nodes[i].in_island) {
             MP_TRY(mp__from_ort(ORT_EP->EpGraphSupportInfo_AddSingleNode(support, nodes[i].node)));
         }

@@ -2,6 +2,7 @@
  * providers, allocators and streams.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
+#include "ep/context/compatibility.h"
 #include "ep/abi/bridge.h"
 #include "ep/placement/brought.h"
 #include "ep/session/plugin.h"
@@ -219,6 +220,7 @@ mp_status mp__factory_create(const char *registration, mp_factory **out) {
         .GetNumCustomOpDomains = mp__brought_count,
         .GetCustomOpDomains = mp__brought_domains,
     };
+    mp__compatibility_install_factory(&factory->base);
     factory->name = mp__ep_name_of(registration);
     factory->references = 1;
     pthread_mutex_init(&factory->lock, NULL);

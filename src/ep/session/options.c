@@ -286,15 +286,6 @@ static bool is_one(const entries *all, const char *key) {
     return value != NULL && strcmp(value, "1") == 0;
 }
 
-/* Compiled models are not written; ONNX Runtime would want a node for each island. */
-static void check_context(const entries *all, mp_options *out) {
-    if (out->fusion > 0 && is_one(all, "ep.context_enable")) {
-        out->fusion = 0;
-        MP_LOG(WARNING, "fusion is taken as 0, since ep.context_enable is 1: islands cannot be "
-                        "saved in a compiled model; leave one of them out");
-    }
-}
-
 /* Of a graph of which it shows a part, ONNX Runtime fails to fuse what is behind hidden nodes. */
 static void check_layers(const entries *all, mp_options *out) {
     static const char *const keys[] = {"session.layer_assignment_settings",
@@ -329,7 +320,6 @@ static mp_status read_entries(const entries *all, int ordinal, mp_options *out) 
     check_external(out);
     check_sdpa(out);
     check_tuning(out);
-    check_context(all, out);
     check_layers(all, out);
     return check_device(all, ordinal);
 }

@@ -138,6 +138,8 @@ struct mp_provider {
     int kept_count;
     struct mp_budget *budget;                /* owned; NULL without a limit, see budget.h */
     struct mp_weights *weights;              /* owned; constants of islands, see weights.h */
+    struct mp_context *context;              /* owned; NULL: no compiled model is asked for */
+    char *context_path;                      /* owned; ep.context_file_path; "" for none */
     mp_pool *pool;                           /* owned; where scratch comes from */
     mp_pool *pinned;                         /* owned; for as long as the session lives */
     struct mp_run_stream *only_stream;       /* a reference; NULL where each thread has its own */

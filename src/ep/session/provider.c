@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/abi/bridge.h"
 #include "ep/capture/session_graph.h"
+#include "ep/context/compatibility.h"
+#include "ep/context/context.h"
 #include "ep/island/island.h"
 #include "ep/island/island_note.h"
 #include "ep/island/weights.h"
@@ -93,6 +95,7 @@ static void warn_of_emulation(const mp_provider *provider) {
 static mp_status open_provider(mp_provider *provider, const OrtSessionOptions *session) {
     MP_TRY(mp__options_read(session, provider->unit, &provider->options));
     MP_TRY(mp__stream_options_settle(&provider->options));
+    MP_TRY(mp__context_open(session, &provider->context_path, &provider->context));
     MP_TRY(mp__memory_open_session(provider->unit, session, &provider->options, &provider->pool,
                                    &provider->pinned));
     return mp__only_stream_open(provider);
@@ -135,6 +138,7 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
     mp__island_list_publish(provider);
     mp__graph_install(provider);
     mp__islands_install(provider);
+    mp__compatibility_install(&provider->base);
     mp__resource_install(&provider->base);
     *out = &provider->base;
     return NULL;
@@ -147,6 +151,8 @@ void mp__provider_release(mp_provider *provider) {
     mp__thread_records_close(provider);
     mp__island_keep_close(provider);
     mp__weights_release(provider);
+    mp__context_close(provider->context);
+    free(provider->context_path);
     mp__run_stream_drop(provider->only_stream);
     mp_note_remove(provider->options_note);
     mp__island_list_close(provider);

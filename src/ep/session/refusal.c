@@ -35,7 +35,7 @@ static mp_status try_convolution(mp_device *device) {
     return MP_OK;
 }
 
-static bool lacks_conv(mp_provider *provider, const mp_op *op) {
+bool mp__lacks_conv(mp_provider *provider, const mp_op *op) {
     if (!op->needs_conv) {
         return false;
     }
@@ -131,6 +131,6 @@ static mp_status is_unacceptable(const mp_op *op, const OrtNode *node, int versi
 
 mp_status mp__refused(mp_provider *provider, const mp_op *op, const OrtNode *node, int version,
                       bool *out) {
-    *out = lacks_conv(provider, op);
+    *out = mp__lacks_conv(provider, op);
     return *out || op->accept == NULL ? MP_OK : is_unacceptable(op, node, version, out);
 }

@@ -11,4 +11,7 @@
 mp_status mp__refused(mp_provider *provider, const mp_op *op, const OrtNode *node, int version,
                       bool *out);
 
+/* Whether it is a convolution and the session has none: forbidden, or without a library. */
+bool mp__lacks_conv(mp_provider *provider, const mp_op *op);
+
 #endif
