@@ -23,6 +23,10 @@ NUMBERS = {"float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 
            "float16": 10, "double": 11, "uint32": 12, "uint64": 13, "bfloat16": 16, "float8e4m3fn": 17,
            "float8e4m3fnuz": 18, "float8e5m2": 19, "float8e5m2fnuz": 20, "uint4": 21, "int4": 22, "float4e2m1": 23,
            "uint2": 24, "int2": 25, "float8e8m0": 26}  # fmt: skip
+# What the provider brings the schemas of, see src/ep/placement/brought.h.
+FLOATS, MOVED = ["float", "float16", "double", "bfloat16"], ["int64", "bool"]
+BROUGHT = {"AllReduce": FLOATS, "AllGather": FLOATS + MOVED, "AllToAll": FLOATS + MOVED}
+BROUGHT_DOMAINS = ("ai.millpond", "com.microsoft")
 HEAD = """/* signature.def - inputs, outputs and required attributes of operators, by ONNX Runtime's schemas;
  * signature.c says how to read it. Written by tools/signatures.py.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -56,9 +60,13 @@ def table():
     text = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "src/op").rglob("*.[ch]")))
     named = set(re.findall(r'"(\w+)"', text)) | set(re.findall(r"\b[A-Z_]+\((\w+),", text))
     rows = {(s.domain, s.name, s.since_version): s for s in ort.get_all_operator_schema()
-            if s.domain in DOMAINS and s.name in named and not s.deprecated}  # fmt: skip
+            if s.domain in DOMAINS and s.name in named and s.name not in BROUGHT and not s.deprecated}  # fmt: skip
     lines = [f'SIGNATURE("{domain}", "{name}", {since}, "{signature(schema)}")'
              for (domain, name, since), schema in sorted(rows.items())]  # fmt: skip
+    for domain in BROUGHT_DOMAINS:
+        for name, types in BROUGHT.items():
+            port = f"T:{sum(1 << NUMBERS[kind] for kind in types):x}"
+            lines.append(f'SIGNATURE("{domain}", "{name}", 1, "{port}>{port}")')
     return HEAD + "/* clang-format off */\n" + "\n".join(lines) + "\n/* clang-format on */\n"
 
 

@@ -15,6 +15,7 @@ NUMPY = {"float": np.float32, "double": np.float64, "float16": np.float16, "int6
 FLOATS = ["float", "double", "float16", "bfloat16"]
 MOVED = [*FLOATS, "int64", "bool"]
 SHAPE = (4, 3, 2)
+OURS, MICROSOFTS = "ai.millpond", "com.microsoft"
 SOON_S = 30
 
 
@@ -27,13 +28,13 @@ def model(nodes, kind="float", shape=SHAPE, out=None):
     info = helper.make_tensor_value_info
     graph = helper.make_graph(nodes, "ranks", [info("x", getattr(TensorProto, carried.upper()), shape)],
                               [info("y", getattr(TensorProto, carried.upper()), out)])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    opsets = [helper.make_opsetid(domain, 17 if not domain else 1) for domain in {"", *(n.domain for n in nodes)}]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-def collective(op, kind, **attributes):
+def collective(op, kind, domain=OURS, **attributes):
     names = ("x16", "y16") if kind == "bfloat16" else ("x", "y")
-    return helper.make_node(op, [names[0]], [names[1]], op, domain="com.microsoft", **attributes)
+    return helper.make_node(op, [names[0]], [names[1]], op, domain=domain, **attributes)
 
 
 def value(rank, kind, shape=SHAPE):
@@ -87,9 +88,9 @@ def chain(rank, size):
     """An island of several nodes, whose runs are captured from the third on, and with shapes that change."""
     nodes = [
         helper.make_node("Mul", ["x", "x"], ["square"]),
-        helper.make_node("AllReduce", ["square"], ["sum"], domain="com.microsoft"),
+        helper.make_node("AllReduce", ["square"], ["sum"], domain=OURS),
         helper.make_node("Sqrt", ["sum"], ["root"]),
-        helper.make_node("AllGather", ["root"], ["all"], domain="com.microsoft", axis=1, group_size=size),
+        helper.make_node("AllGather", ["root"], ["all"], domain=OURS, axis=1, group_size=size),
         helper.make_node("Neg", ["all"], ["y"]),
     ]
     made = model(nodes, shape=["n", 3])
@@ -105,7 +106,7 @@ def chain(rank, size):
 def captured(rank, size):
     """A graph of the user's: the same addresses in each run."""
     made = model([helper.make_node("Add", ["x", "x"], ["double"]),
-                  helper.make_node("AllReduce", ["double"], ["y"], domain="com.microsoft")], out=SHAPE)
+                  helper.make_node("AllReduce", ["double"], ["y"], domain=OURS)], out=SHAPE)
     for fusion in (0, 1):
         ours = session(made, enable_cuda_graph=1, fusion=fusion)
         binding = ours.io_binding()
@@ -122,20 +123,22 @@ def captured(rank, size):
 def other_ways(rank, size):
     """Sessions that ONNX Runtime makes, by the provider's name, which wants the schemas named, and by its device."""
     made = model([collective("AllReduce", "float")]).SerializeToString()
+    theirs = model([collective("AllReduce", "float", MICROSOFTS)]).SerializeToString()
     provider.register()
     wanted = expected("AllReduce", "float", 0, rank, size)
-    options = ort.SessionOptions()
-    options.register_custom_ops_library(str(provider.library_path()))
-    by_name = ort.InferenceSession(made, options, providers=[provider.NAME, provider.CPU])
-    same(by_name.run(None, {"x": value(rank, "float")})[0], wanted, "by name")
-    ours = pond.session(made, "host", providers=[provider.CPU])
-    same(ours.run(None, {"x": value(rank, "float")})[0], wanted, "by name, with us")
+    for text in (made, theirs):
+        options = ort.SessionOptions()
+        options.register_custom_ops_library(str(provider.library_path()))
+        by_name = ort.InferenceSession(text, options, providers=[provider.NAME, provider.CPU])
+        same(by_name.run(None, {"x": value(rank, "float")})[0], wanted, "by name")
+        for providers in ([], [provider.CPU]):
+            ours = pond.session(text, "host", providers=providers)
+            same(ours.run(None, {"x": value(rank, "float")})[0], wanted, "with us")
     options = ort.SessionOptions()
     options.add_provider_for_devices(provider.devices(), {})
-    by_device = ort.InferenceSession(made, options)
-    same(by_device.run(None, {"x": value(rank, "float")})[0], wanted, "by device")
-    two = ort.InferenceSession(made, options)  # the schemas are the process's
-    same(two.run(None, {"x": value(rank, "float")})[0], wanted, "twice")
+    for run in range(2):  # the schemas are the process's
+        by_device = ort.InferenceSession(made, options)
+        same(by_device.run(None, {"x": value(rank, "float")})[0], wanted, f"by device, {run}")
 
 
 def refused(ours, feed, text):
@@ -153,7 +156,7 @@ def mismatched(rank, size):
     """A shape, and then an operator, that another rank does not have; what agrees goes on afterwards."""
     sums = session(model([collective("AllReduce", "float")], shape=["n", 3, 2]), fusion=0)
     island = session(model([helper.make_node("Abs", ["x"], ["a"]),
-                            helper.make_node("AllReduce", ["a"], ["y"], domain="com.microsoft")], shape=["n", 3, 2]))
+                            helper.make_node("AllReduce", ["a"], ["y"], domain=OURS)], shape=["n", 3, 2]))
     gathers = session(model([collective("AllGather", "float", axis=0, group_size=size)]))
     plain = value(rank, "float")
     wanted = expected("AllReduce", "float", 0, rank, size)

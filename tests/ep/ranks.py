@@ -35,9 +35,10 @@ def free_port():
 def start(work, size, left_out=(), timeout_s=60, device="host", **environment):
     """Gives {rank: process}."""
     port = str(free_port())
+    paths = [*map(str, FOLDERS), *filter(None, [os.environ.get("PYTHONPATH")])]
     common = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
               "MILLPOND_RANK_TIMEOUT": str(timeout_s), "MILLPOND_DEVICE": device, "OMP_NUM_THREADS": "1",
-              "MILLPOND_HOST_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(str, FOLDERS)), **environment}
+              "MILLPOND_HOST_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths), **environment}
     return {
         rank: subprocess.Popen([sys.executable, __file__, work], text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})

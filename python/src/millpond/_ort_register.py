@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import mmap
 import os
 import threading
 from dataclasses import dataclass, field
@@ -97,10 +98,25 @@ def name_in(session: Any) -> str | None:
     return CUDA_NAME if CUDA_NAME in used and CUDA_NAME in names() else None
 
 
-def schemas_into(options: Any) -> None:
-    """Gives options the schemas that the provider brings. ONNX Runtime asks for them itself where a session is made by
-    a device, not where by the provider's name."""
-    if _mine is not None:
+_COLLECTIVES = (b"AllReduce", b"AllGather", b"AllToAll")
+
+
+def _names_collectives(model: Any) -> bool:
+    """Whether the bytes of a model, or of its file, have the name of one of these operators."""
+    if isinstance(model, bytes):
+        return any(name in model for name in _COLLECTIVES)
+    try:
+        with Path(model).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return any(content.find(name) >= 0 for name in _COLLECTIVES)
+    except (OSError, ValueError):  # ONNX Runtime says what is wrong with it
+        return False
+
+
+def schemas_into(options: Any, model: Any) -> None:
+    """Gives options the schemas of operators between ranks, where this process is a rank and the model, a path or
+    bytes, may have such: as com.microsoft's they would keep ONNX Runtime from its fusions in models without them."""
+    is_rank = any(os.environ.get(name) for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"))
+    if _mine is not None and is_rank and _names_collectives(model):
         options.register_custom_ops_library(_mine[1])
 
 

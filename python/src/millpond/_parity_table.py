@@ -19,7 +19,8 @@ TABLE_VERSION = "onnxruntime-gpu 1.31.1"
 INSERTED = {"MemcpyFromHost", "MemcpyToHost"}  # ONNX Runtime puts these in; no model has them
 
 # The provider brings these operators' schemas, where ONNX Runtime lacks them.
-BROUGHT = {("com.microsoft", name) for name in ("AllReduce", "AllGather", "AllToAll")}
+BROUGHT = {(domain, name) for domain in ("ai.millpond", "com.microsoft")
+           for name in ("AllReduce", "AllGather", "AllToAll")}
 
 Operator = tuple[str, str]  # domain, empty for ONNX's own; name
 Types = dict[str, set[str]]  # {constraint: element types}

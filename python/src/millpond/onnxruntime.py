@@ -194,13 +194,14 @@ def session(
     texts = {str(key): _text(value) for key, value in (options or {}).items()}
     is_host_meant = isinstance(device, Device) or str(device).startswith("host")
     prepared = _session_options(session_options, is_host_meant)
+    model = _model(model)
+    _register.schemas_into(prepared, model)
     if providers:
         if len(_register.devices()) > 1:  # by this ONNX Runtime finds the device
             texts["device_id"] = str(chosen.ordinal)
         listed = [(chosen.provider, texts), *providers]
         if _register.CPU not in providers:
             listed.append(_register.CPU)
-        _register.schemas_into(prepared)
         made = _made(model, sess_options=prepared, providers=listed)
     else:
         prepared.add_provider_for_devices([chosen.ort_device], texts)

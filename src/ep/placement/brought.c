@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char domain_name[] = "com.microsoft";
-
 typedef struct brought {
     OrtCustomOp base; /* first */
     const char *name;
@@ -63,7 +61,7 @@ static OrtStatus *refuse_kernel(const OrtCustomOp *self, const OrtApi *api,
     *out = NULL;
     return mp__to_ort(
         MP_FAIL(UNSUPPORTED,
-                "com.microsoft.%s runs between devices and was left to the CPU provider: its "
+                "%s runs between devices and was left to the CPU provider: its "
                 "element type is not one of the operator's, or the session does not give it to "
                 "Millpond's provider",
                 ((const brought *)self)->name));
@@ -122,25 +120,37 @@ static OrtStatus *infer_shape(const OrtCustomOp *self, OrtShapeInferContext *con
     return ORT->ShapeInferContext_SetOutputTypeShape(context, 0, info);
 }
 
-/* ---- the domain ---- */
+/* ---- the domains ---- */
 
 static brought all[] = {
     {.name = "AllReduce"}, {.name = "AllGather", .gathers = true}, {.name = "AllToAll"}};
 
+static struct {
+    const char *name;
+    OrtCustomOpDomain *made; /* under lock; NULL before it is first asked for */
+} domains[] = {{.name = MP_BROUGHT_DOMAIN}, {.name = "com.microsoft"}};
+enum { OURS /* the first */ };
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static OrtCustomOpDomain *domain; /* under lock; NULL before it is first asked for */
 
 bool mp__is_brought(const mp_op *op) {
-    bool is = false;
-    for (size_t i = 0; i < MP_COUNT_OF(all) && !is; i++) {
-        is = strcmp(op->name, all[i].name) == 0 && strcmp(op->domain, domain_name) == 0;
+    bool named = false, is = false;
+    for (size_t i = 0; i < MP_COUNT_OF(all) && !named; i++) {
+        named = strcmp(op->name, all[i].name) == 0;
+    }
+    for (size_t i = 0; i < MP_COUNT_OF(domains) && named && !is; i++) {
+        is = strcmp(op->domain, domains[i].name) == 0;
     }
     return is;
 }
 
-static OrtStatus *lacks(const char *name, bool *out) {
+static OrtStatus *lacks(const char *domain, const char *name, bool *out) {
     OrtOpSchema *schema = NULL;
-    ORT_TRY(ORT_EP->GetOpSchema(name, 1, domain_name, &schema));
+    *out = strcmp(domain, MP_BROUGHT_DOMAIN) == 0;
+    if (*out) {
+        return NULL;
+    }
+    ORT_TRY(ORT_EP->GetOpSchema(name, 1, domain, &schema));
     *out = schema == NULL;
     if (schema != NULL) {
         ORT_EP->ReleaseOpSchema(schema);
@@ -150,7 +160,7 @@ static OrtStatus *lacks(const char *name, bool *out) {
 
 OrtStatus *mp__lacks_schema(const mp_op *op, bool *out) {
     *out = false;
-    return mp__is_brought(op) ? lacks(op->name, out) : NULL;
+    return mp__is_brought(op) ? lacks(op->domain, op->name, out) : NULL;
 }
 
 static void fill(brought *op) {
@@ -174,62 +184,64 @@ static void fill(brought *op) {
     };
 }
 
-static OrtStatus *fill_domain(OrtCustomOpDomain *fresh) {
+/* `*any`: whether it has any operator. */
+static OrtStatus *fill_domain(const char *name, OrtCustomOpDomain *fresh, bool *any) {
+    *any = false;
     for (size_t i = 0; i < MP_COUNT_OF(all); i++) {
         bool lacking = false;
-        ORT_TRY(lacks(all[i].name, &lacking));
+        ORT_TRY(lacks(name, all[i].name, &lacking));
         if (lacking) {
             fill(&all[i]);
             ORT_TRY(ORT->CustomOpDomain_Add(fresh, &all[i].base));
+            *any = true;
         }
     }
     return NULL;
 }
 
-static OrtStatus *make_domain(void) {
+/* Under lock. `*out`: NULL for a domain that ONNX Runtime lacks nothing of. */
+static OrtStatus *get_domain(size_t i, OrtCustomOpDomain **out) {
     OrtCustomOpDomain *fresh = NULL;
-    ORT_TRY(ORT->CreateCustomOpDomain(domain_name, &fresh));
-    OrtStatus *status = fill_domain(fresh);
-    if (status != NULL) {
+    bool any = false;
+    *out = domains[i].made;
+    if (*out != NULL) {
+        return NULL;
+    }
+    ORT_TRY(ORT->CreateCustomOpDomain(domains[i].name, &fresh));
+    OrtStatus *status = fill_domain(domains[i].name, fresh, &any);
+    if (status != NULL || !any) {
         ORT->ReleaseCustomOpDomain(fresh);
         return status;
     }
-    domain = fresh;
+    *out = domains[i].made = fresh;
+    return NULL;
+}
+
+static OrtStatus *find_domain(size_t i, OrtCustomOpDomain **out) {
+    (void)pthread_mutex_lock(&lock);
+    OrtStatus *status = get_domain(i, out);
+    (void)pthread_mutex_unlock(&lock);
+    return status;
+}
+
+OrtStatus *mp__brought_add(OrtSessionOptions *options) {
+    for (size_t i = 0; i < MP_COUNT_OF(domains); i++) {
+        OrtCustomOpDomain *found = NULL;
+        ORT_TRY(find_domain(i, &found));
+        if (found != NULL) {
+            ORT_TRY(ORT->AddCustomOpDomain(options, found));
+        }
+    }
     return NULL;
 }
 
 OrtStatus *mp__brought_count(OrtEpFactory *self, size_t *out) {
     (void)self;
-    bool any = false;
-    for (size_t i = 0; i < MP_COUNT_OF(all) && !any; i++) {
-        ORT_TRY(lacks(all[i].name, &any));
-    }
-    *out = any ? 1 : 0;
+    *out = 1;
     return NULL;
-}
-
-OrtStatus *mp__brought_add(OrtSessionOptions *options) {
-    OrtCustomOpDomain *found = NULL;
-    size_t count = 0;
-    ORT_TRY(mp__brought_count(NULL, &count));
-    if (count == 0) {
-        return NULL;
-    }
-    ORT_TRY(mp__brought_domains(NULL, &found, count));
-    return ORT->AddCustomOpDomain(options, found);
 }
 
 OrtStatus *mp__brought_domains(OrtEpFactory *self, OrtCustomOpDomain **out, size_t count) {
     (void)self;
-    OrtStatus *status = NULL;
-    if (count == 0) {
-        return NULL;
-    }
-    (void)pthread_mutex_lock(&lock);
-    if (domain == NULL) {
-        status = make_domain();
-    }
-    out[0] = domain;
-    (void)pthread_mutex_unlock(&lock);
-    return status;
+    return count > 0 ? find_domain(OURS, &out[0]) : NULL;
 }

@@ -1,6 +1,6 @@
-/* collective.c - AllReduce, AllGather and AllToAll of com.microsoft: what the ranks, processes with
- * a device each, do together. ONNX Runtime has schemas for them in builds with NCCL alone; where it
- * has none the provider brings its own, which have bfloat16 besides (ep/placement/brought.h).
+/* collective.c - AllReduce, AllGather and AllToAll: what the ranks, processes with a device each,
+ * do together. com.microsoft has them in builds of ONNX Runtime with NCCL alone; the provider
+ * brings schemas of its own, which have bfloat16 besides (ep/placement/brought.h).
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/move/strided_copy.h"
@@ -73,16 +73,16 @@ static const mp_attr_def gather_attrs[] = {
     {"axis", MP_ATTR_INT}, {"group_size", MP_ATTR_INT}, {NULL, 0}};
 static const mp_attr_def exchange_attrs[] = {{"group_size", MP_ATTR_INT}, {NULL, 0}};
 
-#define ROW(op, set, rows, function)                                                              \
-    {                                                                                             \
-        .domain = "com.microsoft", .name = (op), .since = 1, .until = 1, .types = {{"T", (set)}}, \
-        .attrs = (rows), .plan = (function)                                                       \
+#define ROW(from, op, set, rows, function)                                               \
+    {                                                                                    \
+        .domain = (from), .name = (op), .since = 1, .until = 1, .types = {{"T", (set)}}, \
+        .attrs = (rows), .plan = (function)                                              \
     }
+#define ROWS(from)                                                    \
+    ROW(from, "AllReduce", MP_FLOATS, NULL, plan_all_reduce),         \
+        ROW(from, "AllGather", MOVED, gather_attrs, plan_all_gather), \
+        ROW(from, "AllToAll", MOVED, exchange_attrs, plan_all_to_all)
 
-static const mp_op ops[] = {
-    ROW("AllReduce", MP_FLOATS, NULL, plan_all_reduce),
-    ROW("AllGather", MOVED, gather_attrs, plan_all_gather),
-    ROW("AllToAll", MOVED, exchange_attrs, plan_all_to_all),
-};
+static const mp_op ops[] = {ROWS("ai.millpond"), ROWS("com.microsoft")};
 
 const mp_op_family mp__family_collective = {"collective", ops, MP_COUNT_OF(ops)};
