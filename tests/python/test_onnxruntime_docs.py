@@ -108,7 +108,7 @@ def test_command_lines_can_be_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = re.findall(r"^\$ .*?millpond (.*?)(?: &)?$", COMMANDS, re.MULTILINE)
     lines += re.findall(r"millpond (completion \w+)", COMMANDS)
-    assert len(lines) == 16
+    assert len(lines) == 17
     for line in lines:
         words = line.split()
         for word in words:

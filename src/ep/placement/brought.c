@@ -6,6 +6,7 @@
 #include "ep/session/plugin.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,8 +94,10 @@ static OrtStatus *read_int(const OrtShapeInferContext *context, const char *name
     return ORT->ReadOpAttr(attr, ORT_OP_ATTR_INT, out, sizeof *out, &size);
 }
 
-/* Where attributes make no sense the shape is left open: the plan says what is wrong. */
-static OrtStatus *lengthen(const OrtShapeInferContext *context, OrtTensorTypeAndShapeInfo *info) {
+/* `*changed`: the dimension. Where attributes make no sense all stay: the plan says what is wrong.
+ */
+static OrtStatus *lengthen(const OrtShapeInferContext *context, OrtTensorTypeAndShapeInfo *info,
+                           size_t *changed) {
     int64_t axis = 0, group = 1;
     int64_t dims[MP_RANK_MAX];
     size_t rank = 0;
@@ -106,17 +109,45 @@ static OrtStatus *lengthen(const OrtShapeInferContext *context, OrtTensorTypeAnd
         return NULL;
     }
     ORT_TRY(ORT->GetDimensions(info, dims, rank));
+    *changed = (size_t)axis;
     dims[axis] = dims[axis] > 0 && group > 0 && dims[axis] <= INT64_MAX / group ? dims[axis] * group
                                                                                 : dims[axis];
     return ORT->SetDimensions(info, dims, rank);
 }
 
+/* ONNX Runtime takes a dimension that is not known, and has no name, for one of -1. So each gets a
+ * name, and none twice, since what has one name has one size; so does the one that has `changed`.
+ */
+static OrtStatus *name_unknown(OrtTensorTypeAndShapeInfo *info, size_t changed) {
+    static atomic_uint count;
+    int64_t dims[MP_RANK_MAX];
+    const char *names[MP_RANK_MAX];
+    char fresh[MP_RANK_MAX][40];
+    size_t rank = 0;
+    ORT_TRY(ORT->GetDimensionsCount(info, &rank));
+    if (rank == 0 || rank > MP_RANK_MAX) {
+        return NULL;
+    }
+    ORT_TRY(ORT->GetDimensions(info, dims, rank));
+    ORT_TRY(ORT->GetSymbolicDimensions(info, names, rank));
+    for (size_t i = 0; i < rank; i++) {
+        if (dims[i] < 0 && (i == changed || names[i] == NULL || names[i][0] == '\0')) {
+            (void)snprintf(fresh[i], sizeof fresh[i], "between_ranks_%u",
+                           atomic_fetch_add_explicit(&count, 1, memory_order_relaxed));
+            names[i] = fresh[i];
+        }
+    }
+    return ORT->SetSymbolicDimensions(info, names, rank);
+}
+
 static OrtStatus *infer_shape(const OrtCustomOp *self, OrtShapeInferContext *context) {
     OrtTensorTypeAndShapeInfo *info = NULL; /* the context's */
+    size_t changed = SIZE_MAX;
     ORT_TRY(ORT->ShapeInferContext_GetInputTypeShape(context, 0, &info));
     if (((const brought *)self)->gathers) {
-        ORT_TRY(lengthen(context, info));
+        ORT_TRY(lengthen(context, info, &changed));
     }
+    ORT_TRY(name_unknown(info, changed));
     return ORT->ShapeInferContext_SetOutputTypeShape(context, 0, info);
 }
 

@@ -27,6 +27,7 @@ COMMANDS = {
     "profile": "_profile",
     "memory": "_memory",
     "compile": "_compile",
+    "shard": "_shard",
     "cache": "_cache",
     "completion": "_completion",
 }

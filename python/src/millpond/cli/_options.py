@@ -80,6 +80,16 @@ def cpu_session(path: Path, threads: int) -> Any:
     return ort.InferenceSession(str(path), quiet(ort.SessionOptions(), threads), providers=[CPU])
 
 
+def any_session(path: Path) -> Any:
+    """The model on the CPU provider, or, where that lacks operators, on ours and the emulated device."""
+    import millpond.onnxruntime as mort
+
+    try:
+        return cpu_session(path, 0)
+    except Exception:  # noqa: BLE001  ONNX Runtime's errors have many classes
+        return mort.session(str(path), find_device("host:0"))
+
+
 def find_device(device: str) -> Any:
     """A device of the provider. What --device names has precedence over MILLPOND_DEVICE."""
     import millpond.onnxruntime as mort
