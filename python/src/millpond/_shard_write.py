@@ -12,9 +12,9 @@ import onnx
 from onnx import helper, numpy_helper
 
 from millpond._shard_model import Cut, Refusal, Use, set_attribute, tensor_of
-from millpond._shard_rules import MS
 from millpond._shard_split import Place, Plan
 
+COLLECTIVES = "ai.millpond"  # the domain of operators between ranks, which the provider brings
 EXTERNAL_FROM = 1 << 30  # bytes of weights, from which they lie in a file of their own
 ALIGNMENT = 4096  # of a weight in that file, so that it can be mapped
 
@@ -91,7 +91,7 @@ class _Writer:
             del node.input[bias:]
         node.output[0] = f"{out}/part"
         self.nodes.append(node)
-        total = self._add("AllReduce", [f"{out}/part"], f"{out}/sum" if given else out, MS)
+        total = self._add("AllReduce", [f"{out}/part"], f"{out}/sum" if given else out, COLLECTIVES)
         if given:
             self._add("Add", [total, given], out)
 
@@ -99,7 +99,7 @@ class _Writer:
         out = node.output[0]
         node.output[0] = f"{out}/part"
         self.nodes.append(node)
-        self._add("AllGather", [f"{out}/part"], out, MS, axis=len(self.model.shape(out)) - 1,
+        self._add("AllGather", [f"{out}/part"], out, COLLECTIVES, axis=len(self.model.shape(out)) - 1,
                   group_size=self.plan.ranks)
 
     def write_nodes(self) -> None:
@@ -188,8 +188,8 @@ def write(plan: Plan, rank: int, folder: Path) -> Path:
     del graph.input[:]
     graph.input.extend(kept)
     opsets = list(whole.opset_import)
-    if not any(opset.domain == MS for opset in opsets):
-        opsets.append(helper.make_opsetid(MS, 1))
+    if not any(opset.domain == COLLECTIVES for opset in opsets):
+        opsets.append(helper.make_opsetid(COLLECTIVES, 1))
     made = helper.make_model(graph, opset_imports=opsets, ir_version=whole.ir_version, producer_name="millpond shard",
                              functions=list(whole.functions))
     path.write_bytes(made.SerializeToString())
