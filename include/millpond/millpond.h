@@ -95,6 +95,7 @@ typedef struct mp_pool_device {
     mp_memory memory;      /* the pool's kind */
     uint64_t memory_free;  /* bytes of the device, now; an external manager is asked for its own */
     uint64_t memory_total; /* both 0 if unknown */
+    char bus_id[32];       /* of a GPU on the PCI bus, in lower case, the same in every process */
 } mp_pool_device;
 
 /* The device whose memory the pool allocates. `size` is the caller's sizeof(mp_pool_device). */
@@ -339,6 +340,19 @@ typedef struct mp_ipc_handle {
  * block begins. Fails: UNSUPPORTED for expandable regions and stream-ordered pools (open the pool
  * with arena.ipc=1), INVALID_ARGUMENT (not an allocated block). */
 mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, size_t *offset);
+
+/* Opens memory of another process of this user, by what its mp_pool_ipc_export gave, on the pool's
+ * device; a pool of device memory. It is none of the pool's: no limit counts it, and no other
+ * function of the pool takes its address. The other process keeps the block until this one has
+ * closed it, and neither knows of the other's streams: whoever passes the memory on waits for its
+ * own work before.
+ * Gives: `*out`, the whole allocation around the block, of `*size` bytes, until mp_pool_ipc_close,
+ * one for each open. Fails: INVALID_ARGUMENT (a handle of this process, of one that has ended, or
+ * of memory that it has freed). */
+mp_status mp_pool_ipc_open(mp_pool *pool, const mp_ipc_handle *handle, mp_addr *out, size_t *size);
+/* Blocks: until the device has ended what is queued, so not while a stream is captured.
+ * Fails: INVALID_ARGUMENT (not an address that mp_pool_ipc_open gave). */
+mp_status mp_pool_ipc_close(mp_pool *pool, mp_addr addr);
 
 /* ---- other devices ---- */
 

@@ -47,9 +47,11 @@ typedef struct core_block {
     atomic_size_t references;
     core_handle *handle;
     mp_addr addr;
+    mp_addr region; /* of another process, which is closed instead; 0 for a block of the pool */
 } core_block;
 
-core_block *core_block_make(core_handle *handle, mp_addr addr); /* NULL: no host memory */
+core_block *core_block_make(core_handle *handle, mp_addr addr,
+                            mp_addr region); /* NULL: no host memory */
 void core_block_keep(core_block *block);
 /* The last one gives the block back. Threads: any, with the GIL or not. */
 void core_block_drop(core_block *block);
@@ -186,12 +188,15 @@ typedef struct core_buffer {
     size_t size;                   /* as asked for */
     void *stream;                  /* it was allocated on */
     core_block *block;             /* owned, one reference; NULL: nobody else uses it */
+    mp_addr region;                /* memory of another process around it; 0: the pool's */
     Py_ssize_t views;              /* of the buffer protocol */
     PyObject *weak;
 } core_buffer;
 
 /* Takes: `addr`, which is freed when there is no memory for the object. */
 PyObject *core_buffer_make(core_pool *pool, mp_addr addr, size_t size, void *stream);
+/* The same of memory of another process: `region` is closed. */
+PyObject *core_buffer_make_opened(core_pool *pool, mp_addr region, size_t offset, size_t size);
 /* False with an exception where it is freed. */
 bool core_buffer_check(const core_buffer *buffer);
 

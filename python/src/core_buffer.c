@@ -12,10 +12,9 @@
 
 PyTypeObject *core_buffer_type;
 
-PyObject *core_buffer_make(core_pool *pool, mp_addr addr, size_t size, void *stream) {
+static core_buffer *make(core_pool *pool, mp_addr addr, size_t size, void *stream) {
     core_buffer *buffer = PyObject_New(core_buffer, core_buffer_type);
     if (buffer == NULL) {
-        (void)core_give_back(pool, addr, CORE_SAME_STREAM);
         return NULL;
     }
     Py_INCREF((PyObject *)pool);
@@ -25,8 +24,27 @@ PyObject *core_buffer_make(core_pool *pool, mp_addr addr, size_t size, void *str
     buffer->size = size;
     buffer->stream = stream;
     buffer->block = NULL;
+    buffer->region = 0;
     buffer->views = 0;
     buffer->weak = NULL;
+    return buffer;
+}
+
+PyObject *core_buffer_make(core_pool *pool, mp_addr addr, size_t size, void *stream) {
+    core_buffer *buffer = make(pool, addr, size, stream);
+    if (buffer == NULL) {
+        (void)core_give_back(pool, addr, CORE_SAME_STREAM);
+    }
+    return (PyObject *)buffer;
+}
+
+PyObject *core_buffer_make_opened(core_pool *pool, mp_addr region, size_t offset, size_t size) {
+    core_buffer *buffer = make(pool, region + offset, size, MP_NO_STREAM);
+    if (buffer == NULL) {
+        CORE_CALL(pool, (void)mp_pool_ipc_close(pool->native, region));
+    } else {
+        buffer->region = region;
+    }
     return (PyObject *)buffer;
 }
 
@@ -39,7 +57,7 @@ bool core_buffer_check(const core_buffer *buffer) {
 /* Where others use the block too, it goes back with the last of them, after `stream` as well. */
 static mp_status give_up_share(core_pool *pool, core_block *block, mp_addr addr, void *stream) {
     mp_status status = MP_OK;
-    if (stream != CORE_SAME_STREAM && stream != MP_NO_STREAM) {
+    if (block->region == 0 && stream != CORE_SAME_STREAM && stream != MP_NO_STREAM) {
         status = mp__pool_record_end(pool->native, addr, stream);
     }
     core_block_drop(block);
@@ -56,7 +74,9 @@ static mp_status give_back(core_buffer *buffer, void *stream) {
     }
     buffer->addr = 0;
     buffer->block = NULL;
-    if (block == NULL) {
+    if (block == NULL && buffer->region != 0) {
+        CORE_CALL(pool, status = mp_pool_ipc_close(pool->native, buffer->region));
+    } else if (block == NULL) {
         status = core_give_back(pool, addr, stream);
     } else {
         CORE_CALL(pool, status = give_up_share(pool, block, addr, stream));
@@ -123,6 +143,9 @@ static PyObject *buffer_record_use(PyObject *self, PyObject *given) {
     if (!core_stream(given, &stream) || !core_buffer_check(buffer)) {
         return NULL;
     }
+    if (buffer->region != 0) {
+        Py_RETURN_NONE; /* the device is waited for before it is closed */
+    }
     mp_status status = MP_OK;
     CORE_CALL(buffer->pool,
               status = mp_pool_record_use(buffer->pool->native, buffer->addr, stream));
@@ -158,6 +181,12 @@ static int buffer_bool(PyObject *self) {
     return 1;
 }
 
+static const char *word_of(const core_buffer *buffer) {
+    return buffer->region != 0       ? "another process's"
+           : buffer->pool->is_pinned ? "pinned"
+                                     : "device";
+}
+
 static PyObject *buffer_repr(PyObject *self) {
     const core_buffer *buffer = (core_buffer *)self;
     const core_pool *pool = buffer->pool;
@@ -166,8 +195,7 @@ static PyObject *buffer_repr(PyObject *self) {
                                     pool->device);
     }
     return PyUnicode_FromFormat("<millpond.Buffer of %zu bytes of %s memory of %U at %p>",
-                                buffer->size, pool->is_pinned ? "pinned" : "device", pool->device,
-                                (void *)buffer->addr);
+                                buffer->size, word_of(buffer), pool->device, (void *)buffer->addr);
 }
 
 static PyObject *buffer_html(PyObject *self, PyObject *unused) {

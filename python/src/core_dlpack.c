@@ -58,7 +58,7 @@ static dl_tensor describe(const core_buffer *buffer, tensor *t) {
 /* The block, which this Buffer and each tensor have a part in. */
 static core_block *shared_block(core_buffer *buffer) {
     if (buffer->block == NULL) {
-        buffer->block = core_block_make(buffer->pool->handle, buffer->addr);
+        buffer->block = core_block_make(buffer->pool->handle, buffer->addr, buffer->region);
     }
     return buffer->block;
 }
@@ -218,7 +218,7 @@ static bool is_same(const void *left, const void *right) {
 static mp_status pass_on(const core_buffer *buffer, void *consumer) {
     mp_pool *native = buffer->pool->native;
     const mp_status status = mp__pool_follow(native, consumer, buffer->stream);
-    return status == MP_OK && consumer != MP_NO_STREAM
+    return status == MP_OK && consumer != MP_NO_STREAM && buffer->region == 0
                ? mp_pool_record_use(native, buffer->addr, consumer)
                : status;
 }

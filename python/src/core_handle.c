@@ -30,13 +30,14 @@ void core_handle_drop(core_handle *handle) {
     }
 }
 
-core_block *core_block_make(core_handle *handle, mp_addr addr) {
+core_block *core_block_make(core_handle *handle, mp_addr addr, mp_addr region) {
     core_block *block = malloc(sizeof *block);
     if (block != NULL) {
         atomic_init(&block->references, 1);
         core_handle_keep(handle);
         block->handle = handle;
         block->addr = addr;
+        block->region = region;
     }
     return block;
 }
@@ -49,7 +50,9 @@ void core_block_drop(core_block *block) {
     if (atomic_fetch_sub_explicit(&block->references, 1, memory_order_acq_rel) != 1) {
         return;
     }
-    const mp_status status = mp_pool_free(block->handle->pool, block->addr);
+    mp_pool *pool = block->handle->pool;
+    const mp_status status = block->region != 0 ? mp_pool_ipc_close(pool, block->region)
+                                                : mp_pool_free(pool, block->addr);
     if (status != MP_OK && status != MP_UNSUPPORTED) { /* that is a forked child, which leaves it */
         MP_LOG(ERROR, "%s", mp_error_message());
     }

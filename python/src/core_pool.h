@@ -35,10 +35,12 @@ PyObject *core_pool_clients(PyObject *self, PyObject *unused);
 PyObject *core_pool_streams(PyObject *self, PyObject *unused);
 PyObject *core_pool_find(PyObject *self, PyObject *address);
 PyObject *core_pool_memory_info(PyObject *self, PyObject *unused);
+PyObject *core_pool_bus_id(PyObject *self, void *unused);
 PyObject *core_pool_dump(PyObject *self, PyObject *unused);
 PyObject *core_pool_write_trace(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                 PyObject *keywords);
 PyObject *core_pool_ipc_export(PyObject *self, PyObject *address);
+PyObject *core_pool_ipc_open(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *core_pool_enable_peer(PyObject *self, PyObject *ordinal);
 
 /* ---- core_trace.c ---- */

@@ -180,6 +180,18 @@ PyObject *core_pool_memory_info(PyObject *self, PyObject *unused) {
                            : core_raise(status);
 }
 
+PyObject *core_pool_bus_id(PyObject *self, void *unused) {
+    core_pool *pool = (core_pool *)self;
+    mp_pool_device device;
+    (void)unused;
+    if (!core_pool_check(pool)) {
+        return NULL;
+    }
+    mp_status status = MP_OK;
+    CORE_CALL(pool, status = mp_pool_get_device(pool->native, &device, sizeof device));
+    return status == MP_OK ? PyUnicode_FromString(device.bus_id) : core_raise(status);
+}
+
 PyObject *core_pool_ipc_export(PyObject *self, PyObject *address) {
     core_pool *pool = (core_pool *)self;
     mp_addr addr = 0;
@@ -193,6 +205,50 @@ PyObject *core_pool_ipc_export(PyObject *self, PyObject *address) {
     return status == MP_OK ? Py_BuildValue("y#n", (const char *)handle.bytes,
                                            (Py_ssize_t)sizeof handle.bytes, (Py_ssize_t)offset)
                            : core_raise(status);
+}
+
+/* A handle, and which part of what it opens. */
+static bool read_part(PyObject *const *args, Py_ssize_t count, mp_ipc_handle *handle,
+                      size_t *offset, size_t *size) {
+    char *bytes = NULL;
+    Py_ssize_t length = 0;
+    if (count != 3) {
+        PyErr_Format(PyExc_TypeError, "ipc_open() takes 3 arguments, not %zd", count);
+        return false;
+    }
+    if (PyBytes_AsStringAndSize(args[0], &bytes, &length) != 0) {
+        return false;
+    }
+    if ((size_t)length != sizeof handle->bytes) {
+        return core_reject("a handle has %zu bytes, not %zd", sizeof handle->bytes, length);
+    }
+    memcpy(handle->bytes, bytes, sizeof handle->bytes);
+    return core_size(args[1], "offset", offset) && core_size(args[2], "size", size);
+}
+
+PyObject *core_pool_ipc_open(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    core_pool *pool = (core_pool *)self;
+    mp_ipc_handle handle;
+    size_t offset = 0;
+    size_t size = 0;
+    size_t there = 0;
+    mp_addr region = 0;
+    mp_status status = MP_OK;
+    if (!read_part(args, count, &handle, &offset, &size) || !core_pool_check(pool)) {
+        return NULL;
+    }
+    CORE_CALL(pool, status = mp_pool_ipc_open(pool->native, &handle, &region, &there));
+    if (status != MP_OK) {
+        return core_raise(status);
+    }
+    if (offset > there || size > there - offset) {
+        CORE_CALL(pool, (void)mp_pool_ipc_close(pool->native, region));
+        (void)core_reject("the memory of the other process has %zu bytes, and the handle names %zu "
+                          "at %zu",
+                          there, size, offset);
+        return NULL;
+    }
+    return core_buffer_make_opened(pool, region, offset, size);
 }
 
 /* ---- the page of text ---- */

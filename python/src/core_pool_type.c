@@ -31,6 +31,7 @@ static PyMemberDef members[] = {
 
 static PyGetSetDef properties[] = {
     {"memory", pool_memory, NULL, "\"device\" or \"pinned\".", NULL},
+    {"bus_id", core_pool_bus_id, NULL, "Where the GPU is on the PCI bus; \"\" for none.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -122,6 +123,11 @@ static PyMethodDef methods[] = {
      "ipc_export($self, address, /)\n--\n\n"
      "A handle of 64 bytes of the device's memory around a block, for another process, and how\n"
      "far into that memory the block begins. Raises UnsupportedError, InvalidArgumentError."},
+    {"ipc_open", CORE_METHOD(core_pool_ipc_open), METH_FASTCALL,
+     "ipc_open($self, handle, offset, size, /)\n--\n\n"
+     "A Buffer of memory that another process has exported; closed with its last reference,\n"
+     "after the device has ended what is queued. Raises InvalidArgumentError for a handle of this\n"
+     "process, of one that has ended, or of memory that it has freed."},
     {"enable_peer", core_pool_enable_peer, METH_O,
      "enable_peer($self, ordinal, /)\n--\n\n"
      "The device `ordinal` of the same kind may use all memory that Millpond has of this pool's\n"

@@ -160,10 +160,10 @@ typedef struct mp_device_ops {
      * Fails: UNSUPPORTED where the device cannot share memory, INVALID_ARGUMENT. */
     mp_status (*ipc_export)(mp_device *self, mp_addr base,
                             unsigned char handle[MP_IPC_HANDLE_BYTES]);
-    /* Gives: `*out`, the whole allocation of another process, until ipc_close, one for each open.
-     * Fails: INVALID_ARGUMENT for a handle of this process or one that is stale. */
+    /* Gives: `*out`, the whole allocation of another process and its size, until ipc_close, one for
+     * each open. Fails: INVALID_ARGUMENT for a handle of this process or one that is stale. */
     mp_status (*ipc_open)(mp_device *self, const unsigned char handle[MP_IPC_HANDLE_BYTES],
-                          mp_addr *out);
+                          mp_addr *out, size_t *size);
     /* The caller has made sure that no queued work still uses it. */
     mp_status (*ipc_close)(mp_device *self, mp_addr addr);
 

@@ -117,6 +117,24 @@ mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, si
     return MP_OK;
 }
 
+mp_status mp_pool_ipc_open(mp_pool *pool, const mp_ipc_handle *handle, mp_addr *out, size_t *size) {
+    TAKE_ARENA(a, pool);
+    CHECK_ARGUMENT(handle != NULL, "handle is NULL");
+    CHECK_ARGUMENT(out != NULL, "out is NULL");
+    CHECK_ARGUMENT(size != NULL, "size is NULL");
+    if (a->source.memory == MP_MEMORY_PINNED) {
+        return MP_FAIL(UNSUPPORTED, "memory of another process is of a device; open the pool of "
+                                    "device memory");
+    }
+    return a->device->ops->ipc_open(a->device, handle->bytes, out, size);
+}
+
+mp_status mp_pool_ipc_close(mp_pool *pool, mp_addr addr) {
+    TAKE_ARENA(a, pool);
+    MP_TRY(a->device->ops->synchronize(a->device));
+    return a->device->ops->ipc_close(a->device, addr);
+}
+
 /* ---- other devices ---- */
 
 mp_status mp_pool_enable_peer(mp_pool *pool, int32_t ordinal) {

@@ -201,6 +201,7 @@ mp_status mp_pool_get_device(mp_pool *pool, mp_pool_device *out, size_t size) {
     (void)snprintf(fresh.device, sizeof fresh.device, "%s:%d", fresh.is_emulated ? "host" : "cuda",
                    device->ordinal);
     (void)snprintf(fresh.name, sizeof fresh.name, "%s", device->info.name);
+    (void)snprintf(fresh.bus_id, sizeof fresh.bus_id, "%s", device->info.pci_bus_id);
     memset(out, 0, size);
     memcpy(out, &fresh, size < sizeof fresh ? size : sizeof fresh);
     return MP_OK;

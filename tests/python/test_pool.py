@@ -356,7 +356,7 @@ CALLS = {
     "find": (1,), "stream_settled": (0,), "stream_gone": (0,), "stream_mark": (0,), "stream_ordered": (0, 1, 1),
     "capture_begin": (0,), "capture_end": (0,), "shrink": (), "add_hook": (print,), "stats": (), "reset_peaks": (),
     "clients": (), "streams": (), "memory_info": (), "dump": (), "trace": (1,), "write_trace": ("a.html",),
-    "ipc_export": (4096,), "enable_peer": (0,), "__enter__": (),
+    "ipc_export": (4096,), "ipc_open": (bytes(64), 0, 1), "enable_peer": (0,), "__enter__": (),
 }  # fmt: skip
 
 

@@ -75,6 +75,7 @@ TEST(cuda_memory_is_shared_with_another_process) {
     }
     (void)close(ends[0]);
     mp_device *device = test_gpu();
+    size_t size = 0;
     unsigned char handle[MP_IPC_HANDLE_BYTES];
     mp_addr addr = 0;
     uint32_t word = 0;
@@ -92,6 +93,7 @@ TEST(cuda_memory_is_shared_with_another_process) {
     CHECK_EQ_INT(WEXITSTATUS(state), 0);
     CHECK_OK(device->ops->copy(device, NULL, (mp_addr)&word, addr + MIB - 4, 4));
     CHECK_EQ_INT(word, 12);
-    CHECK(device->ops->ipc_open(device, handle, &addr) != MP_OK); /* not in its own process */
+    CHECK(device->ops->ipc_open(device, handle, &addr, &size) !=
+          MP_OK); /* not in its own process */
     device->ops->free(device, addr, MIB);
 }

@@ -300,12 +300,13 @@ TEST(memory_is_shared_with_another_process) {
         mp_device *device = open_device(config);
         unsigned char handle[MP_IPC_HANDLE_BYTES];
         mp_addr other = 0, addr = 0, opened = 0;
+        size_t size = 0;
         uint32_t word = 0;
         CHECK_OK(device->ops->alloc(device, 5000, &other));
         CHECK_OK(device->ops->alloc(device, MIB, &addr));
         CHECK_OK(device->ops->fill(device, NULL, addr, 11, 4, MIB / 4));
         CHECK_OK(device->ops->ipc_export(device, addr, handle));
-        CHECK_FAILS(device->ops->ipc_open(device, handle, &opened), INVALID_ARGUMENT,
+        CHECK_FAILS(device->ops->ipc_open(device, handle, &opened, &size), INVALID_ARGUMENT,
                     "this process");
         CHECK_EQ_INT(run_outside(handle), 0);
         CHECK_OK(device->ops->copy(device, NULL, (mp_addr)&word, addr + MIB - 4, 4));
@@ -321,12 +322,13 @@ TEST(stale_handles_are_refused) {
     mp_device *device = open_device((mp_host_config){.ipc = true});
     unsigned char handle[MP_IPC_HANDLE_BYTES];
     mp_addr addr = 0;
+    size_t size = 0;
     CHECK_OK(device->ops->alloc(device, MIB, &addr));
     CHECK_OK(device->ops->ipc_export(device, addr, handle));
     device->ops->free(device, addr, MIB);
     CHECK_EQ_INT(run_outside(handle), 1); /* cannot be opened */
     memset(handle, 0x5a, sizeof handle);
-    CHECK_FAILS(device->ops->ipc_open(device, handle, &addr), INVALID_ARGUMENT, "not of an");
+    CHECK_FAILS(device->ops->ipc_open(device, handle, &addr, &size), INVALID_ARGUMENT, "not of an");
     close_device(device);
 }
 

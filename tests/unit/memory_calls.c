@@ -72,7 +72,8 @@ void test_memory_calls(mp_device *device, mp_event *event) {
 
 int test_use_shared(mp_device *device, const unsigned char *handle, mp_addr *opened) {
     uint32_t word = 0;
-    if (device->ops->ipc_open(device, handle, opened) != MP_OK) {
+    size_t size = 0;
+    if (device->ops->ipc_open(device, handle, opened, &size) != MP_OK || size < MIB) {
         return 1;
     }
     const mp_addr last = *opened + MIB - sizeof word;

@@ -204,6 +204,8 @@ TEST(pool_error_of_a_pool_that_is_null) {
         mp_pool_trace(NULL, 16),
         mp_pool_trace_write(NULL, MP_TRACE_HTML, "x"),
         mp_pool_ipc_export(NULL, 4096, &handle, &count),
+        mp_pool_ipc_open(NULL, &handle, &count, &count),
+        mp_pool_ipc_close(NULL, 4096),
         mp_pool_enable_peer(NULL, 0),
     };
     check_all_refused(statuses, MP_COUNT_OF(statuses));
@@ -259,6 +261,8 @@ static void check_closed(mp_pool *pool) {
         mp_pool_trace(pool, 16),
         mp_pool_trace_write(pool, MP_TRACE_HTML, "x"),
         mp_pool_ipc_export(pool, 4096, &handle, &count),
+        mp_pool_ipc_open(pool, &handle, &count, &count),
+        mp_pool_ipc_close(pool, 4096),
         mp_pool_enable_peer(pool, 0),
     };
     check_all_refused(statuses, MP_COUNT_OF(statuses));

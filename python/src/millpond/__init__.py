@@ -41,6 +41,7 @@ except ModuleNotFoundError as _error:
     ) from None
 
 from millpond import _log
+from millpond._ipc import IpcHandle, ipc_handle, open_ipc
 from millpond._label import label
 from millpond._statistics import statistics
 
@@ -61,6 +62,7 @@ __all__ = [
     "Capture",
     "Error",
     "InvalidArgumentError",
+    "IpcHandle",
     "NotFoundError",
     "OutOfMemoryError",
     "Pool",
@@ -70,7 +72,9 @@ __all__ = [
     "get_include",
     "get_library_path",
     "get_limit",
+    "ipc_handle",
     "label",
+    "open_ipc",
     "set_limit",
     "statistics",
     "version",

@@ -182,6 +182,9 @@ class Pool:
     @property
     def memory(self) -> Literal["device", "pinned"]: ...
     @property
+    def bus_id(self) -> str:
+        """Where the GPU is on the PCI bus, the same in every process; "" for none."""
+    @property
     def client(self) -> str: ...
     @property
     def closed(self) -> bool: ...
@@ -231,6 +234,10 @@ class Pool:
         """By default the format that the name asks for: .html, .pickle, .csv."""
     def ipc_export(self, address: int, /) -> tuple[bytes, int]:
         """A handle of 64 bytes, and how far into its memory the block begins."""
+    def ipc_open(self, handle: bytes, offset: int, size: int, /) -> Buffer:
+        """Memory that another process has exported; closed with its last reference, after the device has ended what
+        is queued. `millpond.open_ipc` finds the device, too. Raises InvalidArgumentError for a handle of this process,
+        of one that has ended, or of memory that it has freed."""
     def enable_peer(self, ordinal: int, /) -> None:
         """The device `ordinal` of the same kind may use all memory that Millpond has of this pool's device, expandable
         regions too. Raises UnsupportedError where the two are not connected."""

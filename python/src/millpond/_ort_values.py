@@ -179,7 +179,8 @@ def device_of(memory: Memory) -> Device:
     if found is None:
         known = ", ".join(device.spec for device in there)
         raise InvalidArgumentError(f"the array is on device {ordinal}, and ONNX Runtime has {known} of the provider's")
-    if found.is_emulated and memory.address != 0 and not _is_lent(found, memory.address):
+    is_ours = isinstance(memory.owner, Buffer) or memory.address == 0  # memory of another process, too
+    if found.is_emulated and not is_ours and not _is_lent(found, memory.address):
         raise InvalidArgumentError(
             "the array is not memory of the emulated device, on which ONNX Runtime runs here; sessions run on a GPU "
             "where MILLPOND_DEVICE does not say host and a GPU is found"

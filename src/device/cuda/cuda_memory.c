@@ -87,7 +87,8 @@ mp_status mp__cuda_ipc_export(mp_device *self, mp_addr base, unsigned char *hand
     return MP_OK;
 }
 
-mp_status mp__cuda_ipc_open(mp_device *self, const unsigned char *handle, mp_addr *out) {
+mp_status mp__cuda_ipc_open(mp_device *self, const unsigned char *handle, mp_addr *out,
+                            size_t *size) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
     CUipcMemHandle theirs;
@@ -95,9 +96,15 @@ mp_status mp__cuda_ipc_open(mp_device *self, const unsigned char *handle, mp_add
     memcpy(&theirs, handle, sizeof theirs);
     MP_TRY(mp__cuda_enter_aside(device, &scope));
     const CUresult result = mp__cu.ipc_open(&address, theirs, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    const CUresult found =
+        result == CUDA_SUCCESS ? mp__cu.memory_range(NULL, size, address) : CUDA_SUCCESS;
+    if (found != CUDA_SUCCESS) {
+        (void)mp__cu.ipc_close(address);
+        return mp__cuda_leave(device, &scope, found, "cuMemGetAddressRange");
+    }
     const mp_status status = mp__cuda_leave(device, &scope, result, "cuIpcOpenMemHandle");
     if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_INVALID_HANDLE ||
-        result == CUDA_ERROR_MAP_FAILED) {
+        result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_MAP_FAILED) {
         return MP_FAIL(INVALID_ARGUMENT,
                        "%s; the handle must come from another process that still has the memory",
                        mp_error_message());

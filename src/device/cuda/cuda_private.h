@@ -189,7 +189,8 @@ mp_status mp__cuda_fill(mp_device *self, mp_stream *stream, mp_addr target, uint
                         size_t width, size_t count);
 
 mp_status mp__cuda_ipc_export(mp_device *self, mp_addr base, unsigned char *handle);
-mp_status mp__cuda_ipc_open(mp_device *self, const unsigned char *handle, mp_addr *out);
+mp_status mp__cuda_ipc_open(mp_device *self, const unsigned char *handle, mp_addr *out,
+                            size_t *size);
 mp_status mp__cuda_ipc_close(mp_device *self, mp_addr addr);
 /* Adds the size to the sentence of a failed allocation. */
 mp_status mp__cuda_with_size(mp_status status, size_t size);

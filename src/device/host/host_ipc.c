@@ -178,7 +178,8 @@ static mp_status map_theirs(const ipc_handle *handle, void **out) {
     return MP_OK;
 }
 
-mp_status mp__host_ipc_open(mp_device *self, const unsigned char *handle, mp_addr *out) {
+mp_status mp__host_ipc_open(mp_device *self, const unsigned char *handle, mp_addr *out,
+                            size_t *size) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "ipc_open"));
     ipc_handle theirs;
@@ -201,6 +202,7 @@ mp_status mp__host_ipc_open(mp_device *self, const unsigned char *handle, mp_add
         return status;
     }
     *out = range.begin;
+    *size = range.size;
     return MP_OK;
 }
 

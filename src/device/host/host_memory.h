@@ -47,7 +47,8 @@ void mp__host_mempools_settle(host_device *host);
 /* ---- host_ipc.c: memory that other processes may open ---- */
 
 mp_status mp__host_ipc_export(mp_device *self, mp_addr base, unsigned char *handle);
-mp_status mp__host_ipc_open(mp_device *self, const unsigned char *handle, mp_addr *out);
+mp_status mp__host_ipc_open(mp_device *self, const unsigned char *handle, mp_addr *out,
+                            size_t *size);
 mp_status mp__host_ipc_close(mp_device *self, mp_addr addr);
 /* Memory in the device's shared file. `*offset` is its place there, never 0.
  * Fails: OUT_OF_MEMORY. */
