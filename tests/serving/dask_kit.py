@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tasks of the tests do; apart from the tests, since Dask's workers import it."""
 
+import asyncio
 import functools
 import os
 
@@ -18,6 +19,10 @@ def fill(byte, size):
 
 def total(block):
     return sum(block.copy_to_host())
+
+
+def total_of_all(blocks):
+    return sum(map(total, blocks))
 
 
 @functools.cache
@@ -40,8 +45,14 @@ def figures(dask_worker):
     return plugin.figures() | {"limit": millpond.get_limit(), "in_use": sum(task)}
 
 
-def make_room(dask_worker):
-    assert dask_worker.data.make_room(1 << 40)
+async def make_room(key, dask_worker):
+    """Moves one to the host, once Dask has let go of what it last did with it."""
+    for _ in range(200):
+        dask_worker.data.make_room(1 << 40)
+        if key in dask_worker.data and key not in dask_worker.data.device_keys:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{key} is still on the device")
 
 
 def plugins(dask_worker):

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """millpond.dask with Dask itself: two workers in processes of their own, data that moves to the host, the dashboard."""
 
+import subprocess
+import sys
+import threading
 import time
+import types
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +21,7 @@ from dask_kit import MIB  # noqa: E402
 from millpond import _dask_data  # noqa: E402
 
 LIMIT_S = 60
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/dask_pool.py"
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +91,18 @@ def test_a_task_whose_own_arrays_do_not_fit_fails_with_the_pools_sentence(client
     assert client.submit(dask_kit.total, kept, workers=[worker]).result(LIMIT_S) == 3 * MIB
 
 
+def test_a_task_whose_inputs_do_not_fit_together_fails_alone(client):
+    """They come back one by one before the task begins, and none may go while it has them."""
+    worker = workers_of(client)[0]
+    blocks = [client.submit(dask_kit.fill, n, 5 * MIB, workers=[worker], pure=False) for n in (1, 2)]
+    distributed.wait(blocks, timeout=LIMIT_S)
+    both = client.submit(dask_kit.total_of_all, blocks, workers=[worker], pure=False)
+    with pytest.raises(millpond.OutOfMemoryError, match="cannot allocate 5242880 bytes"):
+        both.result(LIMIT_S)
+    one = client.submit(dask_kit.total, blocks[1], workers=[worker], pure=False)
+    assert one.result(LIMIT_S) == 2 * 5 * MIB
+
+
 def test_outputs_of_sessions(client):
     """A DeviceArray from a task, through the next, on the other worker, and to the client."""
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -93,7 +111,7 @@ def test_outputs_of_sessions(client):
     first = client.submit(dask_kit.scale, x, workers=[worker], pure=False)
     again = client.submit(dask_kit.scale, first, workers=[other], pure=False)
     assert np.array_equal(again.result(LIMIT_S).numpy(), 4 * x)
-    client.run(dask_kit.make_room, workers=[worker])
+    client.run(dask_kit.make_room, first.key, workers=[worker])
     third = client.submit(dask_kit.scale, first, workers=[worker], pure=False)
     assert np.array_equal(third.result(LIMIT_S).numpy(), 4 * x)
 
@@ -192,8 +210,6 @@ def test_a_host_without_room(pool):
 
 
 def test_a_thread_that_cannot_have_the_lock_gives_up(data, pool, monkeypatch):
-    import threading
-
     monkeypatch.setattr(_dask_data, "LOCK_S", 0.05)
     data["a"] = pool.alloc(1000)
     found = []
@@ -216,3 +232,133 @@ def test_what_is_refused(pool):
             millpond.dask._bytes_of(limit, pool)
     with pytest.raises(millpond.InvalidArgumentError, match="no library 'jax' here"):
         millpond.dask.PoolPlugin(libraries=["jax"])
+
+
+def test_what_is_on_the_host_goes_on_to_disk_and_back(pool, tmp_path):
+    """Through the mapping that Dask has for that."""
+    from distributed.spill import SpillBuffer
+
+    data = _dask_data.DeviceData(SpillBuffer(str(tmp_path), target=1000), pool)
+    block = pool.alloc(4000)
+    block.copy_from_host(b"\x05" * 4000)
+    data["a"] = {"one": block, "more": [pool.alloc(100), "text"]}
+    del block
+    assert data.make_room(1 << 30) and data.bytes_on_host == 4100
+    assert len(data.disk) == 1 and data.spilled_total.memory >= 4100
+    back = data["a"]
+    assert bytes(back["one"]) == b"\x05" * 4000 and back["more"][1] == "text" and len(data.disk) == 0
+    data["text"] = "x" * 100
+    assert data.evict() > 0 and len(data.disk) == 1 and data["text"] == "x" * 100
+
+
+class Array:
+    """An array of a device in the words of three libraries, whose memory is a Buffer."""
+
+    def __init__(self, pool, host):
+        self.block, self.host = pool.alloc(host.nbytes), host
+        self.device, self.is_leaf, self.is_cuda, self.requires_grad = Device(), True, True, True
+        self.__cuda_array_interface__ = {}
+
+    def copy_to_host(self):
+        return self.host
+
+    def detach(self):
+        return self
+
+    def cpu(self):
+        return Tensor(self.host)
+
+
+class Device:
+    id = 3
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def __str__(self):
+        return "cuda:3"
+
+
+class Tensor:
+    def __init__(self, host):
+        self.host, self.calls = host, []
+
+    def numel(self):
+        return self.host.size
+
+    def element_size(self):
+        return self.host.itemsize
+
+    def to(self, device):
+        self.calls.append(device)
+        return self
+
+    def requires_grad_(self, flag):
+        self.calls.append(flag)
+        return self
+
+
+@pytest.mark.parametrize(("module", "name"), [
+    ("cupy", "ndarray"), ("torch", "Tensor"), ("numba.cuda.cudadrv.devicearray", "DeviceNDArray"),
+    ("numba_cuda_mlir.cuda.cudadrv.devicearray", "DeviceNDArray")])
+def test_arrays_of_libraries(data, pool, module, name, monkeypatch):
+    """With stand-ins: there is no GPU for them here."""
+    package = module.partition(".cudadrv")[0]
+    library = types.ModuleType(package)
+    library.asnumpy = lambda array, order: array.host
+    library.asarray = library.to_device = lambda host: ("on the device", host)
+    library.cuda = types.SimpleNamespace(Device=lambda number: Device())
+    monkeypatch.setitem(sys.modules, package, library)
+    kind = type(name, (Array,), {"__module__": module})
+    host = np.arange(100, dtype=np.float32)
+    data["a"], data["list"] = kind(pool, host), [kind(pool, host)]
+    assert data.device_keys == ["a", "list"] and data.make_room(1 << 30)
+    assert data.device_keys == [] and data.bytes_on_host == 800
+    back = data["a"]
+    if package == "torch":
+        assert back.calls == ["cuda:3", True] and back.host is host
+    else:
+        assert back == ("on the device", host)
+    assert isinstance(data["list"], list)
+
+
+def test_what_is_no_array_stays_in_dasks_own_mapping(data, pool):
+    deep = pool.alloc(10)
+    for _ in range(9):
+        deep = [deep]
+    for value in (np.ones(3), "text", None, [1, 2], {"a": (1, 2)}, millpond.Pool(memory="pinned").alloc(10), deep):
+        data["a"] = value
+        assert data.device_keys == [] and data.host["a"] is value and not data.make_room(1)
+    assert data.evict() == -1  # a plain dict has no disk
+
+
+def test_preload(pool):
+    """`dask scheduler` and `dask worker` with --preload millpond.dask, settings from the configuration."""
+    import dask
+
+    settings = {"distributed.scheduler.preload": ["millpond.dask"], "distributed.worker.preload": ["millpond.dask"],
+                "millpond": {"limit": "64 MiB"}}
+    try:
+        with dask.config.set(settings), distributed.LocalCluster(
+                n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster, distributed.Client(cluster) as client:
+            assert millpond.get_limit() == 64 * MIB
+            assert client.submit(dask_kit.total, client.submit(dask_kit.fill, 1, 1000)).result(LIMIT_S) == 1000
+            assert get(f"{client.dashboard_link.rpartition('/')[0]}/pool-memory")
+            worker = cluster.workers[0]
+            assert isinstance(worker.data, _dask_data.DeviceData)
+            client.register_plugin(millpond.dask.PoolPlugin(limit=32 * MIB))  # again, with other settings
+            assert millpond.get_limit() == 32 * MIB
+            assert isinstance(worker.data, _dask_data.DeviceData)
+            assert not isinstance(worker.data.host, _dask_data.DeviceData)
+    finally:
+        millpond.set_limit(0)
+
+
+def test_the_example():
+    done = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("16 MiB at most") == 2 and "/pool-memory" in done.stdout

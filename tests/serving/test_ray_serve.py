@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """millpond.ray_serve with Ray itself, on one machine: HTTP, handles, batches, updates, metrics, replicas that die."""
 
+import asyncio
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+import types
 import urllib.error
 import urllib.request
 
@@ -297,6 +299,58 @@ def test_replicas_keep_nothing_between_requests(replicas):
     for _ in range(3):
         work()
     assert in_use() == before
+
+
+# ---- without a cluster ----
+
+
+class Request:
+    """What Serve hands on of an HTTP request."""
+
+    def __init__(self, method, path, body=b"", **headers):
+        self.method, self.url, self.scope = method, types.SimpleNamespace(path=f"/root{path}"), {"root_path": "/root"}
+        self.body, self.headers = body, headers
+
+    async def stream(self):
+        for begin in range(0, len(self.body), 1000):
+            yield self.body[begin : begin + 1000]
+
+
+def answer(predictor, *request):
+    reply = asyncio.run(predictor(Request(*request)))
+    return reply.status_code, json.loads(reply.body), reply.headers
+
+
+@pytest.mark.parametrize(("error", "status"), [
+    (millpond.OutOfMemoryError("no memory"), 503), (millpond.InvalidArgumentError("no such"), 400),
+    (millpond.NotFoundError("none"), 404), (millpond.Error("broken"), 500)])
+def test_errors_by_http(error, status):
+    made = millpond.ray_serve.Predictor({"a": affine(2)}, metrics_interval_s=0)
+
+    async def fail(request):  # as Serve's queue of batches gives it, which needs a replica
+        return error, ""
+
+    made._queued = fail
+    body = json.dumps({"inputs": [tensor("x", rows(1))]}).encode()
+    found, document, headers = answer(made, "POST", "/v2/models/a/infer", body)
+    assert (found, document) == (status, {"error": str(error)})
+    assert headers.get("Retry-After") == ("1" if status == 503 else None)
+
+
+def test_a_request_that_is_too_long():
+    made = millpond.ray_serve.Predictor({"a": affine(2)}, metrics_interval_s=0, body_max=5000)
+    status, document, _ = answer(made, "POST", "/v2/models/a/infer", b" " * 5001)
+    assert (status, document) == (413, {"error": "the request has more than 5000 bytes (body_max)"})
+    assert answer(made, "POST", "/v2/models/a/infer", b" " * 5000)[0] == 400
+
+
+@pytest.mark.parametrize(("method", "path"), [
+    ("GET", "/"), ("POST", "/v2/health/ready"), ("GET", "/v2/models"), ("GET", "/v2/models/"), ("GET", "/v2/models/b"),
+    ("GET", "/v2/models/a/infer"), ("POST", "/v2/models/a"), ("POST", "/v2/models/a/infer/more"), ("PUT", "/" * 999)])
+def test_addresses_that_there_are_not(method, path):
+    made = millpond.ray_serve.Predictor({"a": affine(2)}, metrics_interval_s=0)
+    status, document, _ = answer(made, method, path)
+    assert status == 404 and len(document["error"]) < 500
 
 
 def test_a_config_that_is_wrong_is_refused():

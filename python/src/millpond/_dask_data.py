@@ -9,6 +9,7 @@ disk. A copy becomes an array of the device again when a task asks for it.
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import logging
 import sys
@@ -42,8 +43,8 @@ _KINDS: dict[str, Callable[[Any], bool]] = {  # package of a type: whether a val
     "cupy": lambda value: type(value).__name__ == "ndarray",
     "torch": lambda value: hasattr(value, "is_cuda") and value.is_cuda is True and value.is_leaf,
     "numba": lambda value: hasattr(value, "copy_to_host") and hasattr(value, "__cuda_array_interface__"),
-    "numba_cuda": lambda value: hasattr(value, "copy_to_host") and hasattr(value, "__cuda_array_interface__"),
 }
+_KINDS["numba_cuda"] = _KINDS["numba_cuda_mlir"] = _KINDS["numba"]
 
 
 def _package(value: object) -> str:
@@ -124,7 +125,7 @@ def _copy_to_host(array: Any) -> HostCopy:
             return HostCopy("cupy", cupy.asnumpy(array, order="A"), (array.device.id,))
     if package == "torch":
         return HostCopy("torch", array.detach().cpu(), (str(array.device), array.requires_grad))
-    return HostCopy("numba", array.copy_to_host(), (type(array).__module__.partition(".devicearray")[0],))
+    return HostCopy("numba", array.copy_to_host(), (type(array).__module__.partition(".cudadrv")[0],))
 
 
 def to_buffer(data: Any, device: str) -> Buffer:
@@ -163,7 +164,7 @@ def _copy_to_device(copy: HostCopy) -> Any:
             return cupy.asarray(copy.data)
     if copy.kind == "torch":
         return copy.data.to(copy.about[0]).requires_grad_(copy.about[1])
-    cuda: Any = importlib.import_module("numba.cuda")
+    cuda: Any = importlib.import_module(copy.about[0])
     return cuda.to_device(copy.data)
 
 
@@ -303,17 +304,24 @@ class DeviceData(MutableMapping[Any, Any]):
             return False
         try:
             before = self._pool.stats()["in_use"]
-            for key in list(self._device):
-                if _references(self._device, key) > _UNUSED:
-                    continue
-                if not self._move(key):
-                    break
-                _flush()
-                if before - self._pool.stats()["in_use"] >= size:
-                    break
+            if not self._move_until(before - size):
+                gc.collect()  # a task that failed keeps what it had in a cycle of its error and its frames
+                self._move_until(before - size)
             return self._pool.stats()["in_use"] < before
         finally:
             self._lock.release()
+
+    def _move_until(self, in_use: int) -> bool:
+        """Moves what no task uses until no more than that is in use; whether it came to that."""
+        for key in list(self._device):
+            if self._pool.stats()["in_use"] <= in_use:
+                break
+            if _references(self._device, key) > _UNUSED:
+                continue
+            if not self._move(key):
+                break
+            _flush()
+        return self._pool.stats()["in_use"] <= in_use
 
     def _move(self, key: Any) -> bool:
         """To the host; False where that has no room for it."""

@@ -67,6 +67,23 @@ def _shape_of(tensor: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(shape)
 
 
+def _listed_array(data: list[Any], dtype: Any) -> Any:
+    """Numbers of JSON as elements of that type, which they must be: 1.5 is no INT32, and 300 no UINT8."""
+    import numpy as np
+
+    given = np.asarray(data).reshape(-1)
+    if given.size > 0:
+        taken = {"b": "b", "i": "biu", "u": "biu", "f": "biuf"}[dtype.kind]
+        if given.dtype.kind not in taken:
+            raise ValueError(f"there is something else than {dtype} in it")
+        if dtype.kind in "iu":
+            least, most = int(given.min()), int(given.max())
+            if least < np.iinfo(dtype).min or most > np.iinfo(dtype).max:
+                raise ValueError(f"it has numbers from {least} to {most}")
+    with np.errstate(over="ignore"):  # what a float cannot hold is infinite
+        return given.astype(dtype)
+
+
 def _array_of(tensor: Mapping[str, Any], rest: memoryview) -> tuple[Any, int]:
     """The tensor, and how many bytes of `rest` it is made of, without a copy."""
     import numpy as np
@@ -80,7 +97,7 @@ def _array_of(tensor: Mapping[str, Any], rest: memoryview) -> tuple[Any, int]:
         if size is None:
             if not isinstance(tensor.get("data"), list):
                 raise _refuse(f'"{name}" has neither a list as its data nor a binary_data_size')
-            flat = np.asarray(tensor.get("data"), dtype).reshape(-1)
+            flat = _listed_array(tensor["data"], dtype)
             if flat.size != count:
                 raise _refuse(f'"{name}" has {flat.size} elements, and its shape {list(shape)} asks for {count}')
             return flat.reshape(shape), 0

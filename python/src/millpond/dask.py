@@ -18,6 +18,7 @@ import contextlib
 import importlib
 import importlib.util
 import logging
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,20 @@ def _is_there(library: str) -> bool:
     if library == "torch":
         return hasattr(importlib.import_module("torch")._C, "_cuda_customAllocator")
     return True
+
+
+class _TextOfErrors(logging.Filter):
+    """Dask keeps a worker's log, and in it each error with its frames, and in those what a task has had as inputs. A
+    text says the same, and keeps no memory of the device."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info:
+            record.exc_text = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+            record.exc_info = None
+        return True
+
+
+_text_of_errors = _TextOfErrors()
 
 
 class PoolPlugin(WorkerPlugin):
@@ -157,6 +172,7 @@ class PoolPlugin(WorkerPlugin):
         if not isinstance(data, _data.DeviceData):
             data = _data.DeviceData(data, pool)
             worker.memory_manager.data = worker.state.data = data
+        logging.getLogger("distributed.worker").addFilter(_text_of_errors)  # once, however often this is called
         _data.pressure_of(pool.device).add(data)
         self._data = data
 
