@@ -17,7 +17,8 @@ AGAIN = ("memcheck-ops", "models-name", "ops-islands", "ops-name", "random-nodes
 ONLY_IN_ALL = {"tests/models/test_fused_texts.py"}  # on a GPU its tests would be the same
 INSTALL = "tests/install/"  # a step of `make test-all`
 FOLDERS = ("bench", "ep", "install", "models", "pool", "python", "tools")
-BY_TOOLS = {"genai": "tools/test_genai.py"}  # folders that have an environment of their own
+# Folders that have an environment of their own.
+BY_TOOLS = {"genai": "tools/test_genai.py", "serving": "tools/test_serving.py"}
 BESIDE = 4
 
 

@@ -8,7 +8,8 @@
 
 Everybody who opens the same memory of the same device shares one pool. The adapters are submodules, imported when
 they are first used: `millpond.numba`, `millpond.cuda_core`, `millpond.cupy`, `millpond.rmm`, `millpond.torch`,
-`millpond.onnxruntime`, `millpond.genai`.
+`millpond.onnxruntime`, `millpond.genai`; for programs of several processes `millpond.serving`, `millpond.ray_serve`,
+`millpond.dask`, `millpond.prometheus`.
 This package imports none of those libraries, and works without a GPU. Sizes are bytes.
 """
 
@@ -49,11 +50,15 @@ if TYPE_CHECKING:
     from millpond import cli as cli
     from millpond import cuda_core as cuda_core
     from millpond import cupy as cupy
+    from millpond import dask as dask
     from millpond import genai as genai
     from millpond import monitor as monitor
     from millpond import numba as numba
     from millpond import onnxruntime as onnxruntime
+    from millpond import prometheus as prometheus
+    from millpond import ray_serve as ray_serve
     from millpond import rmm as rmm
+    from millpond import serving as serving
     from millpond import torch as torch
 
 __version__ = version()
@@ -81,7 +86,21 @@ __all__ = [
 ]
 
 _FOLDER = Path(__file__).absolute().parent  # links of a build folder lead to the sources
-_ADAPTERS = ("cli", "cuda_core", "cupy", "genai", "monitor", "numba", "onnxruntime", "rmm", "torch")
+_ADAPTERS = (
+    "cli",
+    "cuda_core",
+    "cupy",
+    "dask",
+    "genai",
+    "monitor",
+    "numba",
+    "onnxruntime",
+    "prometheus",
+    "ray_serve",
+    "rmm",
+    "serving",
+    "torch",
+)
 
 
 def get_include() -> str:

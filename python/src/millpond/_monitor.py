@@ -129,6 +129,11 @@ def _figures(device: str, memory: str, is_external: bool) -> dict[str, Any]:
     return about
 
 
+def pool_figures() -> list[dict[str, Any]]:
+    """What all pools of this process have in use; of an external one only that it is there."""
+    return [_figures(*each) for each in _pools()]
+
+
 def _state(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "millpond": millpond.version(),
@@ -136,7 +141,7 @@ def _state(request: dict[str, Any]) -> dict[str, Any]:
         "program": sys.argv[0] if sys.argv else "",
         "time": time.time(),
         "limit": millpond.get_limit() or None,
-        "pools": [_figures(*each) for each in _pools()],
+        "pools": pool_figures(),
     }
 
 
