@@ -116,7 +116,7 @@ def session(
 
     model: a path, bytes, or an onnx.ModelProto.
     device: "auto" (the first), "cuda:1", "host", a number, or one of devices().
-    options: of the provider, such as {"use_tf32": False}; README.md lists them.
+    options: of the provider, such as {"use_tf32": False}; docs/settings.md lists them.
     session_options: onnxruntime.SessionOptions, for this session only.
     providers: others that come after this one and before the CPU's, as InferenceSession takes them.
     fall_back: nodes that the provider cannot run do so on the CPU; without it such a node is an error. Arithmetic of
