@@ -24,6 +24,7 @@ WIDTHS = (390, 1280)
 SCHEMES = ("light", "dark")
 CONTRAST_MIN = 4.5  # WCAG's level AA for text of ordinary size
 SEARCHES = {"record_use": "api/", "expandable regions": "memory.html", "LayerNormalization": "operators.html"}
+SEARCH_LIMIT_MS = 30000
 FETCHED = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("video", "src"),
            ("object", "data"), ("form", "action")}
 
@@ -177,10 +178,12 @@ def picture_faults(tab, scheme, path, name):
 def search_faults(tab, folder):
     for words, wanted in SEARCHES.items():
         tab.goto((folder / "index.html").as_uri())
-        tab.locator("[data-md-component=search-query]").fill(words)
         try:
+            tab.locator("[data-md-component=search-query]").click()  # which has the index read
+            tab.get_by_text("Type to start searching").wait_for(state="attached", timeout=SEARCH_LIMIT_MS)
+            tab.keyboard.type(words)
             tab.wait_for_function("wanted => [...document.querySelectorAll('.md-search-result__link')]"
-                                  ".some(each => each.href.includes(wanted))", arg=wanted, timeout=15000)
+                                  ".some(each => each.href.includes(wanted))", arg=wanted, timeout=SEARCH_LIMIT_MS)
         except Exception as error:  # of playwright, whatever it is: nothing came
             yield f"the search for {words} does not find {wanted}: {str(error).splitlines()[0]}"
 

@@ -16,20 +16,12 @@ from mkdocs.structure.files import File
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import header  # noqa: E402  (beside this file)
+from site_places import C_PAGE, OF_ROOT, ROOT, led, place_of, title_of  # noqa: E402
 from version import version  # noqa: E402
 
-ROOT = Path(__file__).resolve().parent.parent
-OF_ROOT = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md",
-           "SECURITY.md": "security.md", "LICENSE": "license.md"}
-MODULES = {"millpond": "Pool, Buffer, and what is around them", "millpond.onnxruntime": "sessions of ONNX Runtime",
-           "millpond.genai": "language models", "millpond.numba": "Numba", "millpond.cupy": "CuPy",
-           "millpond.torch": "PyTorch", "millpond.rmm": "RAPIDS", "millpond.cuda_core": "cuda.core",
-           "millpond.monitor": "a process that is looked at"}
-C_PAGE = "api/c.md"
+MODULES = ("millpond", "millpond.onnxruntime", "millpond.genai", "millpond.numba", "millpond.cupy", "millpond.torch",
+           "millpond.rmm", "millpond.cuda_core", "millpond.monitor")
 LANGUAGES = {".py": "python", ".c": "c", ".cpp": "cpp"}
-FENCED = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)\s]+)\)")
-COMMENT = re.compile(r"^ *<!--.*?-->\n|<!--.*?-->", re.MULTILINE | re.DOTALL)
 DECLARED = re.compile(r"^#define (\w+)|^\} (\w+);|^typedef (?:struct )?[\w ]*?\b(\w+);|^typedef .*?\b(\w+)\(|"
                       r"^[\w ]+?[ *](mp_\w+)\(", re.MULTILINE)
 
@@ -40,17 +32,6 @@ def examples():
 
 def module_page(name):
     return f"api/{name}.md"
-
-
-def place_of(path):
-    """The page of a file of the tree; a path of the tree, as the page itself has."""
-    if path in OF_ROOT:
-        return OF_ROOT[path]
-    if path == "include/millpond/millpond.h":
-        return C_PAGE
-    if path.startswith("examples/"):
-        return f"{path}.md"
-    return path.removeprefix("docs/") if path.startswith("docs/") else None
 
 
 # ---- pages ----
@@ -138,17 +119,13 @@ def on_page_markdown(markdown, page, config, files):
     uri = page.file.src_uri
     origin = next((path for path, made in OF_ROOT.items() if made == uri), f"docs/{uri}")
 
-    def led(found):
-        link, mark, anchor = found[1].partition("#")
-        if not link or re.match(r"\w+:", link):
-            return found[0]
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), link))
+    def replaced(found, path):
         place = place_of(path)
         if place is None or place not in files.src_uris:
-            raise PluginError(f"{origin}: a link to {found[1]}, of which the site has no page")
-        return f"]({posixpath.relpath(place, posixpath.dirname(uri) or '.')}{mark}{anchor})"
+            raise PluginError(f"{origin}: a link to {found['path']}, of which the site has no page")
+        names_file = found["text"] in (path, found["path"], posixpath.basename(path)) and path.endswith(".md")
+        text = title_of(path) if names_file else found["text"]  # a reader of the site sees titles, not files
+        where = posixpath.relpath(place, posixpath.dirname(uri) or ".")
+        return f"{found['picture']}[{text}]({where}{found['anchor'] or ''})"
 
-    parts = FENCED.split(markdown)
-    if not uri.startswith(("api/", "examples/")):
-        parts[::2] = [LINK.sub(led, COMMENT.sub("", part)) for part in parts[::2]]
-    return "".join(parts)
+    return markdown if uri.startswith(("api/", "examples/")) else led(markdown, origin, replaced)

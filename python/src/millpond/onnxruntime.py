@@ -120,7 +120,7 @@ def session(
     session_options: onnxruntime.SessionOptions, for this session only.
     providers: others that come after this one and before the CPU's, as InferenceSession takes them.
     fall_back: nodes that the provider cannot run do so on the CPU; without it such a node is an error. Arithmetic of
-    shapes, which the provider leaves to the CPU on purpose, is none.
+        shapes, which the provider leaves to the CPU on purpose, is none.
     Raises NotFoundError for a device that is not there, InvalidArgumentError for an option that the provider does not
     have or cannot read, and for one of the pool ("arena.max_mem") that comes too late; UnsupportedError for nodes that
     would fall back; OutOfMemoryError; and what InferenceSession raises: an error of the provider is not passed over by
