@@ -91,9 +91,10 @@ lint: configure ## Check format, clang-tidy, Python style, spelling and layers
 format: setup ## Rewrite C and Python files in the house's format
 	@$(PYTHON) tools/lint.py --build $(BUILD) --fix
 
-docs: build ## Rewrite docs/operators.md from what is registered, and the manual pages in docs/man
+docs: build ## Rewrite docs/operators.md from what is registered, the manual pages and the pictures
 	@$(PYTHON) tools/operators_doc.py
 	@PYTHONPATH=$(BUILD)/python $(PYTHON) tools/man_pages.py
+	@$(PYTHON) tools/pictures.py
 
 site: setup ## Build the documents' site into build/site (SITE_FLAGS=--check looks at it in Chromium, too)
 	@$(PYTHON) tools/site.py $(SITE_FLAGS)

@@ -117,6 +117,8 @@ def on_files(files, config):
 
 def on_page_markdown(markdown, page, config, files):
     uri = page.file.src_uri
+    if uri == "index.md":
+        page.meta["hide"] = ["navigation"]  # of which the home page has none but itself
     origin = next((path for path, made in OF_ROOT.items() if made == uri), f"docs/{uri}")
 
     def replaced(found, path):
