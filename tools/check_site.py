@@ -11,6 +11,7 @@ told from what is behind it; so can that of the pictures, which lies inside of t
 playwright, and a Chromium of the machine.
 """
 
+import concurrent.futures
 import html.parser
 import re
 import shutil
@@ -114,12 +115,12 @@ FAINT = """least => {
     const kinds = new Set(); // of elements, of which one each is enough
     for (const each of document.querySelectorAll(".md-content *, .md-header *, .md-tabs *, .md-nav *")) {
       if (![...each.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
+      const style = getComputedStyle(each);
       const kind = [each, each.parentElement, each.parentElement.parentElement]
-        .map(one => one.tagName + "." + one.className).join(" ");
+        .map(one => one.tagName + "." + one.className).join(" ") + style.color + style.backgroundColor;
       const box = each.getBoundingClientRect();
       if (kinds.has(kind) || !each.checkVisibility() || box.right < 0 || box.left > innerWidth) continue;
       kinds.add(kind);
-      const style = getComputedStyle(each);
       if (style.color === "rgba(0, 0, 0, 0)" || each.closest(".md-clipboard, .headerlink, svg")) continue;
       const layers = [];
       let opacity = 1;
@@ -188,26 +189,27 @@ def search_faults(tab, folder):
             yield f"the search for {words} does not find {wanted}: {str(error).splitlines()[0]}"
 
 
-def seen_faults(folder, browser):
+def seen_faults(folder, browser, scheme):
+    """What is wrong with what a reader sees whose system is light, or dark."""
     from playwright.sync_api import sync_playwright
 
-    said = []
+    found, said = [], []
     with sync_playwright() as play:
         window = play.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        for scheme in SCHEMES:
-            tab = window.new_context(offline=True, color_scheme=scheme).new_page()
-            tab.on("console", lambda message: said.append(f"{message.type} on the console: {message.text}"))
-            tab.on("pageerror", lambda error: said.append(f"an error on a page: {error}"))
-            tab.on("request", lambda request: said.append(f"a page asks for {request.url}")
-                   if urlsplit(request.url).scheme not in ("file", "data", "blob") else None)
-            for path in sorted(folder.rglob("*.html")):
-                if path.name != "404.html":  # whose links begin at the root of a server
-                    yield from page_faults(tab, scheme, path, path.relative_to(folder))
-            for path in sorted(folder.glob("pictures/*.svg")):
-                yield from picture_faults(tab, scheme, path, path.relative_to(folder))
-        yield from search_faults(tab, folder)
+        tab = window.new_context(offline=True, color_scheme=scheme).new_page()
+        tab.on("console", lambda message: said.append(f"{message.type} on the console: {message.text}"))
+        tab.on("pageerror", lambda error: said.append(f"an error on a page: {error}"))
+        tab.on("request", lambda request: said.append(f"a page asks for {request.url}")
+               if urlsplit(request.url).scheme not in ("file", "data", "blob") else None)
+        for path in sorted(folder.rglob("*.html")):
+            if path.name != "404.html":  # whose links begin at the root of a server
+                found += page_faults(tab, scheme, path, path.relative_to(folder))
+        for path in sorted(folder.glob("pictures/*.svg")):
+            found += picture_faults(tab, scheme, path, path.relative_to(folder))
+        tab.set_viewport_size({"width": max(WIDTHS), "height": 900})
+        found += search_faults(tab, folder)
         window.close()
-    yield from said
+    return found + said
 
 
 def main():
@@ -217,7 +219,9 @@ def main():
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         sys.exit("check_site: there is no Chromium; install it (Debian: apt install chromium)")
-    found = [*file_faults(folder), *seen_faults(folder, browser)]
+    with concurrent.futures.ProcessPoolExecutor(len(SCHEMES)) as beside:
+        seen = [beside.submit(seen_faults, folder, browser, scheme) for scheme in SCHEMES]
+        found = [*file_faults(folder), *(fault for each in seen for fault in each.result())]
     pages = len(list(folder.rglob("*.html")))
     print("\n".join(found[:200]) or f"check_site: {pages} pages are sound")
     return 1 if found else 0
