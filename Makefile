@@ -27,7 +27,7 @@ endif
 $(ENV): requirements.txt tools/setup.py
 	@$(SYSTEM_PYTHON) tools/setup.py --out $@
 
-.PHONY: setup configure build demo test test-all test-quick test-versions test-hostile bench bench-gate kernels install deb wheel release lint format docs test-gpu bench-gpu clean distclean help
+.PHONY: setup configure build demo test test-all test-quick test-versions test-hostile bench bench-gate kernels install deb wheel release lint format docs site test-gpu bench-gpu clean distclean help
 
 setup: $(ENV) ## Install pinned tools and packages into .venv (every other target does this too)
 	@:
@@ -91,9 +91,13 @@ lint: configure ## Check format, clang-tidy, Python style, spelling and layers
 format: setup ## Rewrite C and Python files in the house's format
 	@$(PYTHON) tools/lint.py --build $(BUILD) --fix
 
-docs: build ## Rewrite docs/operators.md from what is registered, and the manual pages in docs/man
+docs: build ## Rewrite docs/operators.md from what is registered, the manual pages and the pictures
 	@$(PYTHON) tools/operators_doc.py
 	@PYTHONPATH=$(BUILD)/python $(PYTHON) tools/man_pages.py
+	@$(PYTHON) tools/pictures.py
+
+site: setup ## Build the documents' site into build/site (SITE_FLAGS=--check looks at it in Chromium, too)
+	@$(PYTHON) tools/site.py $(SITE_FLAGS)
 
 # The library is named again, since this make has exported the one of its own preset.
 GPU_BUILD = PRESET=cuda MILLPOND_EP_LIBRARY=$(CURDIR)/build/cuda/lib/libonnxruntime_providers_cuda_plugin.so

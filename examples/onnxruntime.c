@@ -33,7 +33,7 @@ static size_t devices_of(OrtEnv *env, const OrtEpDevice **out) {
 }
 
 static OrtSession *session_on(OrtEnv *env, const OrtEpDevice *device, const char *model) {
-    const char *const keys[] = {"use_tf32"}; /* README.md lists the options */
+    const char *const keys[] = {"use_tf32"}; /* docs/settings.md lists the options */
     const char *const values[] = {"0"};
     OrtSessionOptions *options;
     OrtSession *session;

@@ -3,11 +3,12 @@
 """Checks what the documents say that a program can see: links, file names, tables of variables and options, counts.
 
 Every MILLPOND_ variable that src/ and python/src/ read, every key of src/ep/session/options.c and every key of the pool
-has a row in README.md, those of the pool in docs/memory.md too, and the other way round. README.md shows
+has a row in docs/settings.md, those of the pool in docs/memory.md too, and the other way round. README.md shows
 examples/pool.c as it is, links to every document, and counts operators as docs/operators.md does. docs/testing.md has
 the steps of tools/run_tests.py, docs/architecture.md every file of src/pool, and docs/add_an_operator.md lines that are
-in the files it names. Links lead to files and headings that exist, and so do names of source files. Prints each breach
-as file: what.
+in the files it names. Each code block is run by a test, or a comment before it says why not
+(tools/document_blocks.py). Links lead to files and headings that exist, and so do names of source files; pictures have
+a text in their place. Prints each breach as file: what.
 """
 
 import fnmatch
@@ -15,8 +16,12 @@ import re
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import document_blocks  # noqa: E402  (beside this file)
+
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+SETTINGS = ROOT / "docs/settings.md"
 MEMORY = ROOT / "docs/memory.md"
 EXAMPLE = ROOT / "examples/pool.c"
 OPERATORS = ROOT / "docs/operators.md"
@@ -65,6 +70,12 @@ def broken_links(path):
             yield f"{path.relative_to(ROOT)}: link to {link}, a heading which is not there"
 
 
+def pictures_without_text(path):
+    for said, name in re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", text_of(path)):
+        if len(said) < 20:
+            yield f"{path.relative_to(ROOT)}: the picture {name} has no text that says what it shows"
+
+
 def tree_files():
     """Every file of the tree's own, by its path."""
     return [path.relative_to(ROOT).as_posix() for folder in TREE for path in (ROOT / folder).rglob("*")
@@ -111,7 +122,7 @@ def operator_counts():
 def section(path, heading):
     """A document's text from a heading to the next."""
     text = path.read_text(encoding="utf-8")
-    found = re.search(rf"^#+ {re.escape(heading)}$(.*?)(?=^#)", text, re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^#+ {re.escape(heading)}$(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
     return found.group(1) if found else ""
 
 
@@ -137,6 +148,10 @@ def breaches():
     for path in documents():
         yield from broken_links(path)
         yield from absent_files(path, files)
+        yield from pictures_without_text(path)
+    for page in document_blocks.pages():
+        for block in document_blocks.blocks_of(page):
+            yield from (f"{page}:{block.line}: {fault}" for fault in document_blocks.faults_of(block))
     yield from unnamed_files(files)
     yield from guide_lines()
     yield from operator_counts()
@@ -148,15 +163,16 @@ def breaches():
     sources = [path.read_text(encoding="utf-8") for folder in ("src", "python/src") for end in ("c", "py")
                for path in sorted((ROOT / folder).rglob(f"*.{end}"))]
     variables = {name for text in sources for name in READ_BY_CODE.findall(text)}
-    listed = {name for name in rows(README, "Environment") if name.startswith("MILLPOND_")}
-    yield from differences(README, "variable", variables, listed)
+    tables = rows(SETTINGS, "Environment") | rows(SETTINGS, "The emulated device")
+    listed = {name for name in tables if name.startswith("MILLPOND_")}
+    yield from differences(SETTINGS, "variable", variables, listed)
     options = (ROOT / "src/ep/session/options.c").read_text(encoding="utf-8")
     table = options[options.index("static const row rows[]") :]
     keys = {name for names in OPTION_KEY.findall(table) for name in names if name}
     pool_options = (ROOT / "src/pool/arena_option.c").read_text(encoding="utf-8")
     pool_keys = {f"arena.{name}" for name in POOL_KEY.findall(pool_options)}
     aliases = set(POOL_ALIAS.findall((ROOT / "src/ep/session/memory.c").read_text(encoding="utf-8")))
-    yield from differences(README, "option", keys | pool_keys | aliases, rows(README, "Options of a session"))
+    yield from differences(SETTINGS, "option", keys | pool_keys | aliases, rows(SETTINGS, "Options of a session"))
     memory = {name for name in rows(MEMORY, "Options") if name.startswith("arena.")}
     yield from differences(MEMORY, "option", pool_keys, memory)
     if f"```c\n{example()}```" not in README.read_text(encoding="utf-8"):

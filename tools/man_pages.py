@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the manual pages: docs/man/millpond.1 from the command line's own parser and README.md's table of variables,
-docs/man/millpond.h.3 from the public header.
+"""Writes the manual pages: docs/man/millpond.1 from the command line's own parser and the variables of
+docs/settings.md, docs/man/millpond.h.3 from the public header.
 
     man_pages.py [--check]
 
@@ -15,16 +15,15 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from version import HEADER, version  # noqa: E402  (beside this file)
+import header  # noqa: E402  (beside this file)
+from header import comment_text, described  # noqa: E402
+from version import version  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs/man"
-README = ROOT / "README.md"
+SETTINGS = ROOT / "docs/settings.md"
 DATE = "2026-11-23"  # when the form of the pages changed last; a page cannot do without one
 SUMMARY = "one pool of GPU memory for all libraries of a process"
-PIECE = re.compile(r"^/\* (?!----)(?P<comment>(?:(?!\*/).)*?) ?\*/\n(?P<code>.*?)(?=^/\*|^#(?!define)|\n\n|\Z)|"
-                   r"^/\* ---- (?P<section>.*?) ----(?P<intro>(?:(?!\*/).)*?) ?\*/$|"
-                   r"^(?P<alone>typedef .*?)(?=\n\n|\Z)", re.M | re.S)
 
 
 # ---- the language of manual pages ----
@@ -77,10 +76,9 @@ def options_of(command, context):
 
 
 def variables():
-    """The rows of README.md's tables of environment variables."""
-    text = README.read_text(encoding="utf-8")
-    section = text[text.index("### Environment\n"):]
-    section = section[: section.index("\n## ")]
+    """The rows of the tables of environment variables."""
+    text = SETTINGS.read_text(encoding="utf-8")
+    section = re.sub(r"\[(\w+\.md)\]", r"[docs/\1]", text[text.index("## Environment\n"):])
     for row in re.findall(r"^\| (`.*) \|$", section, re.M):
         names, values, default, meaning = (cell.strip() for cell in row.split("|"))
         yield ".TP"
@@ -123,46 +121,22 @@ def command_page():
 # ---- millpond.h(3) ----
 
 
-def comment_text(comment):
-    """A comment of C without what it is drawn with."""
-    return re.sub(r"^ \* ?", "", comment, flags=re.M).strip()
-
-
-def parts_of(comment):
-    """Paragraphs of a comment and its drawings, which are indented and keep their lines."""
-    for block in re.split(r"\n\s*\n", comment):
-        lines = block.split("\n")
-        shown = all(line.startswith("    ") for line in lines)
-        yield shown, "\n".join(line[4:] for line in lines) if shown else block
-
-
-def described(comment):
-    """A contract in paragraphs: its fixed words begin one."""
-    text = re.sub(r"\s*\b(Gives|Takes|Borrows|Fails|Threads|Blocks):", r"\n\n**\1:**", comment)
-    blocks = [block for block in re.split(r"\n\s*\n", text) if block.strip()]
-    return "\n\n".join(re.sub(r"\n +(?=\d\. )", "\n\n", block) for block in blocks)
-
-
 def shown_code(code):
     return [".nf", *(escaped(line) for line in code.strip("\n").split("\n")), ".fi"]
 
 
 def function_page():
-    text = HEADER.read_text(encoding="utf-8")
-    first = comment_text(re.match(r"/\*(.*?)SPDX-License-Identifier.*?\*/", text, re.S).group(1))
     yield from head("millpond.h", 3, SUMMARY)
     yield from [".SH SYNOPSIS", ".nf", ".B #include <millpond/millpond.h>", ".PP",
                 r"cc program.c $(pkg\-config \-\-cflags \-\-libs millpond)", ".fi", ".SH DESCRIPTION"]
-    body = first.partition("\n")[2].strip("\n")
-    for shown, block in parts_of(body):
+    for shown, block in header.introduction():
         yield ".PP"
         if shown:
             yield from [".RS 4", *shown_code(block), ".RE"]
         else:
             for piece in re.split(r"\n\s*(?=\d\. )", block):
                 yield from [*([".PP"] if re.match(r"\d\. ", piece) else []), *lines_of(plain(piece))]
-    api = text[text.index('extern "C" {'):text.rindex("#ifdef __cplusplus")]
-    for piece in PIECE.finditer(api):
+    for piece in header.pieces():
         if piece["section"]:
             yield f".SH {escaped(piece['section'].upper())}"
             if piece["intro"]:
@@ -177,10 +151,9 @@ def function_page():
     yield from [".IR mp_status ;", ".B mp_error_message()",
                 "gives the sentence that the last failure of the thread left,", ".B mp_status_name()",
                 "the name of a code."]
-    status = (HEADER.parent / "status.h").read_text(encoding="utf-8")
-    for name, value, meaning in re.findall(r'X\((\w+), (\d+), "(.*?)"\)', status):
+    for name, value, meaning in header.statuses():
         yield from [".TP", f".B MP_{name} ({value})", meaning[0].upper() + meaning[1:] + "."]
-    yield from [".SH ENVIRONMENT", "README.md and", ".BR millpond (1)", "list the variables."]
+    yield from [".SH ENVIRONMENT", "docs/settings.md and", ".BR millpond (1)", "list the variables."]
     yield from [".SH SEE ALSO", ".BR millpond (1),", ".BR pkg\\-config (1)"]
 
 

@@ -305,7 +305,7 @@ def test_output_outlives_its_session():
 
 
 def test_outputs_are_bound_to_the_device():
-    """By a value with every ONNX Runtime, by the device's name from 1.30 on: README.md says so."""
+    """By a value with every ONNX Runtime, by the device's name from 1.30 on: docs/i_have_a_model.md says so."""
     session = provider.session(small_models.add_chain(2))
     value = ort.OrtValue.ortvalue_from_shape_and_type([4], np.float32, "cuda", 0)
     binding = session.io_binding()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make install`: what is there, and programs of others that are built with it, by pkg-config, by CMake, in C++."""
+"""`make install`, as docs/build.md has it: what is there, and programs of others that are built with it, by pkg-config,
+by CMake, in C++."""
 
 import re
 import subprocess
@@ -11,7 +12,7 @@ import version
 from install_kit import C_WARNINGS, ROOT, done, run, tool
 
 VERSION = version.version()
-README_PROGRAM = re.compile(r"^## Use the pool from C$.*?^```c\n(.*?)^```", re.M | re.S)
+README_PROGRAM = re.compile(r"^## I write C$.*?^```c\n(.*?)^```", re.M | re.S)
 SAID = r"1 MiB of device memory at 0x[0-9a-f]+\n"
 STANDARDS = [(compiler, standard, "c") for compiler in ("gcc", "clang") for standard in ("c11", "c17")]
 STANDARDS += [(compiler, standard, "c++") for compiler in ("g++", "clang++") for standard in ("c++17", "c++20")]
@@ -171,7 +172,7 @@ def test_the_manual_pages_are_current_and_sound():
     shown = run("mandoc", "-Tutf8", pages[0])
     plain = re.sub(".\b", "", shown)
     assert "millpond explain" in plain
-    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("### Environment\n")[2].partition("\n## ")[0]
+    table = (ROOT / "docs/settings.md").read_text(encoding="utf-8").partition("## Environment\n")[2]
     variables = set(re.findall(r"^\| `(MILLPOND_\w+)`", table, re.M))
     assert len(variables) > 15
     assert variables <= set(re.findall(r"^ +(MILLPOND_\w+)$", plain, re.M))

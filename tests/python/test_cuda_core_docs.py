@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/cuda_core.md"
 
 def test_the_program_runs():
     core = pytest.importorskip("cuda.core", reason="cuda-core is not installed")
-    (program,) = re.findall(r"<!-- on a GPU -->\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     compile(program, str(PAGE), "exec")
     try:
         millpond.Pool("cuda:0")

@@ -16,7 +16,7 @@ BUILD = ROOT / "build/none"
 AGAIN = ("memcheck-ops", "models-name", "ops-islands", "ops-name", "random-nodes")  # files of others, in another way
 ONLY_IN_ALL = {"tests/models/test_fused_texts.py"}  # on a GPU its tests would be the same
 INSTALL = "tests/install/"  # a step of `make test-all`
-FOLDERS = ("bench", "ep", "install", "models", "pool", "python", "tools")
+FOLDERS = ("bench", "docs", "ep", "install", "models", "pool", "python", "tools")
 # Folders that have an environment of their own.
 BY_TOOLS = {"genai": "tools/test_genai.py", "serving": "tools/test_serving.py"}
 BESIDE = 4

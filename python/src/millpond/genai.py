@@ -106,7 +106,7 @@ def config(
 ) -> Any:
     """An `onnxruntime_genai.Config` of a model's folder with this provider in place of those that it names.
 
-    options: of the provider, such as {"enable_cuda_graph": True}; README.md lists them. Those that the folder's
+    options: of the provider, such as {"enable_cuda_graph": True}; docs/settings.md lists them. Those that the folder's
     genai_config.json has for "cuda" stay where the provider goes by the name CUDAExecutionProvider.
     name: as for register(), which is called where it was not yet.
     Raises what register() raises, and RuntimeError where onnxruntime-genai cannot read the folder. An option that the

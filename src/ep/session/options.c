@@ -4,7 +4,7 @@
  * place by its own name, then by its alias. A value that cannot be read, or a key of ours that
  * is not known, gives a warning and the default stays: a session that starts is worth more than one
  * that does not. Python's session(), whose caller can mend it, asks for an error instead
- * (STRICT_KEY). README.md says what each key does.
+ * (STRICT_KEY). docs/settings.md says what each key does.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "base/option.h"
