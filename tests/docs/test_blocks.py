@@ -146,7 +146,7 @@ def absent(code):
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"],
                          ids=lambda block: f"{Path(block.page).stem}-{block.line}")
 def test_python_is_python(block):
-    compile(block.code, f"{block.page}:{block.line}", "exec")
+    compile(block.code, f"{block.page}:{block.line}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     assert list(absent(block.code)) == []
 
 
