@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each rank does in test_collectives.py: models with collective operators, and what goes wrong with them."""
+"""What each rank does in tests/ranks: models with collective operators, and what goes wrong with them."""
 
 import os
 import signal
 import time
 
-import millpond.onnxruntime as pond
 import numpy as np
 import onnxruntime as ort
 import provider
 from onnx import TensorProto, helper
 
+pond = provider.pond
 NUMPY = {"float": np.float32, "double": np.float64, "float16": np.float16, "int64": np.int64, "bool": np.bool_}
 FLOATS = ["float", "double", "float16", "bfloat16"]
 MOVED = [*FLOATS, "int64", "bool"]

@@ -1,6 +1,6 @@
 /* collective_test.c - AllReduce, AllGather and AllToAll of a single rank, whose result follows from
  * the operators' definition alone, and what each of them refuses. Several ranks are in
- * unit/rank_test.c and in ep/test_collectives.py.
+ * unit/rank_test.c and in tests/ranks.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op_test.h"
 
