@@ -379,20 +379,23 @@ TEST(rank_strangers_change_nothing) {
         uint64_t size;
     } huge = {0x314b524d, MP_LINK_HELLO, UINT64_MAX}, other = {0x314b524d, MP_LINK_DATA, 4};
     const char *web = "GET / HTTP/1.1\r\n\r\n";
-    int fds[5];
+    int fds[6];
     for (size_t i = 0; i < MP_COUNT_OF(fds); i++) {
         fds[i] = knock(port);
     }
     send_raw(fds[0], web, strlen(web));
     send_raw(fds[1], &huge, sizeof huge);
     send_raw(fds[2], &other, sizeof other);
-    (void)close(fds[3]); /* and the last says nothing */
+    (void)close(fds[3]);
+    send_raw(fds[4], &huge, 5); /* and no more; the last says nothing */
+    const int64_t begin = mp__link_now();
     const pid_t second = start(computes_everything, rank_of(1, 2, port, TIMEOUT_MS));
     int state = 1;
     CHECK(waitpid(first, &state, 0) == first);
     CHECK_EQ_INT(state, 0);
     CHECK(waitpid(second, &state, 0) == second);
     CHECK_EQ_INT(state, 0);
+    CHECK(mp__link_now() - begin < 4000); /* less than a stranger may wait */
     for (size_t i = 0; i < MP_COUNT_OF(fds); i++) {
         if (i != 3) {
             (void)close(fds[i]);
