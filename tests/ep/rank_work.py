@@ -166,6 +166,14 @@ def mismatched(rank, size):
     same(sums.run(None, {"x": plain})[0], wanted, "at the end")
 
 
+def mismatched_at_first(rank, size):
+    """The same where ranks are asked only once for a shape, as on GPUs."""
+    ours = session(model([collective("AllReduce", "float")], shape=["n", 3, 2]))
+    refused(ours, value(rank, "float", (5 if rank == 1 else 4, 3, 2)),
+            "rank 1 does AllReduce of 30 float where rank 0 does AllReduce of 24 float")
+    same(ours.run(None, {"x": value(rank, "float")})[0], expected("AllReduce", "float", 0, rank, size), "behind")
+
+
 def misses_rank_two(rank, size):
     ours = session(model([collective("AllReduce", "float")]))
     refused(ours, value(rank, "float"), f"of {size} ranks 1 did not come within 4 s: rank 2;")

@@ -26,6 +26,10 @@ def test_shapes_and_operators_that_differ():
     ranks.run("rank_work:mismatched", SIZE)
 
 
+def test_a_first_shape_that_differs():
+    ranks.run("rank_work:mismatched_at_first", 2)
+
+
 @pytest.mark.parametrize("mode", ["threaded", "adversarial:7"])
 def test_queued_work(mode):
     ranks.run("rank_work:queued", 2, MILLPOND_HOST=mode)
@@ -40,6 +44,6 @@ def test_a_rank_that_is_killed():
 
 
 @pytest.mark.skipif(GPUS < 2, reason="needs two GPUs")
-@pytest.mark.parametrize("work", ["everything", "mismatched", "rank_one_is_killed"])
+@pytest.mark.parametrize("work", ["everything", "mismatched_at_first", "rank_one_is_killed"])
 def test_on_gpus(work):
     ranks.run(f"rank_work:{work}", 4 if GPUS >= 4 else 2, device="cuda", dies=[1] if "killed" in work else [])

@@ -300,6 +300,32 @@ TEST(rank_hears_of_a_break) {
     run_ranks(rank_one_breaks, RANKS, 0, TIMEOUT_MS);
 }
 
+/* What all agreed on is not asked for again, even where nobody is left to ask. */
+static bool agrees_once(const mp_rank *rank) {
+    mp_collective what = four_sums;
+    mp_group *group = NULL;
+    bool good = opened(rank, &group);
+    for (int64_t i = 0; i < 2 * 9 && good; i++) {
+        what.count = 1 + i / 2;
+        good = expect(mp__group_agree_once(group, &what) == MP_OK, rank, "does not agree");
+    }
+    if (rank->rank == 1) {
+        return good; /* and is gone */
+    }
+    what.count = 3;
+    good = good && expect(mp__group_agree_once(group, &what) == MP_OK, rank, "asks again");
+    what.type = MP_F16;
+    good = good && says(rank, mp__group_agree_once(group, &what), MP_DEVICE, "rank 1: it has gone");
+    what.type = MP_F32;
+    good = good && says(rank, mp__group_agree_once(group, &what), MP_DEVICE, "restart all ranks");
+    mp__group_close(group);
+    return good;
+}
+
+TEST(rank_agrees_once) {
+    run_ranks(agrees_once, 2, 0, TIMEOUT_MS);
+}
+
 /* ---- who does something else ---- */
 
 static bool rank_one_differs(const mp_rank *rank) {
