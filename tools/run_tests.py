@@ -227,6 +227,8 @@ def steps_of(build, mode, seeds=WHOLE.seeds):
         Step("ops-name", "ONNX's node tests on the provider by that name",
              **python(test_files("tests/ep", "onnx_nodes"), "--name=CUDAExecutionProvider", "--sample=4"),
              modes="all gpu"),
+        Step("ranks", "several processes: collective operators, models split by `millpond shard`",
+             **python(test_files("tests/ranks"), shards=1), modes="all gpu", needs=[extension]),
         Step("fused", "fused kernels of trained models compiled by NVRTC for sm_75 to 120",
              pytest("tests/models/test_fused_texts.py"), "all", cores=1, takes="-k"),
         # Eager and adversarial mode run what is queued in the thread that queues it, or waits for it; threaded mode has

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each rank does in test_collectives.py: models with collective operators, and what goes wrong with them."""
+"""What each rank does in tests/ranks: models with collective operators, and what goes wrong with them."""
 
 import os
 import signal
 import time
 
-import millpond.onnxruntime as pond
 import numpy as np
 import onnxruntime as ort
 import provider
 from onnx import TensorProto, helper
 
+pond = provider.pond
 NUMPY = {"float": np.float32, "double": np.float64, "float16": np.float16, "int64": np.int64, "bool": np.bool_}
 FLOATS = ["float", "double", "float16", "bfloat16"]
 MOVED = [*FLOATS, "int64", "bool"]
@@ -167,6 +167,14 @@ def mismatched(rank, size):
         same(ours.run(None, {"x": plain})[0], wanted, "behind")
     refused(gathers if rank == size - 1 else sums, plain, f"rank {size - 1} does AllGather of 24 float")
     same(sums.run(None, {"x": plain})[0], wanted, "at the end")
+
+
+def mismatched_at_first(rank, size):
+    """The same where ranks are asked only once for a shape, as on GPUs."""
+    ours = session(model([collective("AllReduce", "float")], shape=["n", 3, 2]))
+    refused(ours, value(rank, "float", (5 if rank == 1 else 4, 3, 2)),
+            "rank 1 does AllReduce of 30 float where rank 0 does AllReduce of 24 float")
+    same(ours.run(None, {"x": value(rank, "float")})[0], expected("AllReduce", "float", 0, rank, size), "behind")
 
 
 def misses_rank_two(rank, size):

@@ -9,7 +9,7 @@ import pytest
 from registered import parameter_types, registry, schema
 
 # Operators of the EP that cannot be tried as one node: ONNX Runtime inserts them itself, test_control_flow.py has those
-# with bodies, and test_collectives.py those that several processes run together.
+# with bodies, and tests/ranks those that several processes run together.
 NO_CASE_NEEDED = {"MemcpyFromHost", "MemcpyToHost", "If", "Loop", "Scan", "AllReduce", "AllGather", "AllToAll"}
 REWRITTEN = "com.ms.internal.nhwc"  # test_nhwc.py tries these
 

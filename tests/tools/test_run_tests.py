@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/none"
 AGAIN = ("memcheck-ops", "models-name", "ops-islands", "ops-name", "random-nodes")  # files of others, in another way
 ONLY_IN_ALL = {"tests/models/test_fused_texts.py"}  # on a GPU its tests would be the same
-INSTALL = "tests/install/"  # a step of `make test-all`
-FOLDERS = ("bench", "docs", "ep", "install", "models", "pool", "python", "tools")
+LONG = ("tests/install/", "tests/ranks/")  # steps of `make test-all`
+FOLDERS = ("bench", "docs", "ep", "install", "models", "pool", "python", "ranks", "tools")
 # Folders that have an environment of their own.
 BY_TOOLS = {"genai": "tools/test_genai.py", "serving": "tools/test_serving.py"}
 BESIDE = 4
@@ -41,13 +41,13 @@ def test_each_file_is_in_one_step(mode):
     there = [path.relative_to(ROOT).as_posix() for folder in FOLDERS
              for path in (ROOT / "tests" / folder).glob("test_*.py")]
     assert [str(ROOT / "tests/tools")] in [step.command[-1:] for step in steps(mode)]
-    less = set() if mode == "all" else {file for file in there if file in ONLY_IN_ALL or file.startswith(INSTALL)}
+    less = set() if mode == "all" else {file for file in there if file in ONLY_IN_ALL or file.startswith(LONG)}
     assert sorted([*found, *of_tools]) == sorted(set(there) - less)
 
 
 def test_on_a_gpu_each_file_that_may_need_one_is_in_one_step():
     found = sorted(file for step in steps("gpu") if step.name not in AGAIN for file in files_of(step))
-    there = [path.relative_to(ROOT).as_posix() for folder in ("ep", "models", "python")
+    there = [path.relative_to(ROOT).as_posix() for folder in ("ep", "models", "python", "ranks")
              for path in (ROOT / "tests" / folder).glob("test_*.py") if path.name != "test_wheel.py"]
     assert found == sorted(set(there) - ONLY_IN_ALL)
 
@@ -165,7 +165,7 @@ def test_alone(): pass
 
 
 def test_files_with_marks_have_a_step_for_them():
-    marked = {path.relative_to(ROOT).as_posix() for folder in ("ep", "models", "python")
+    marked = {path.relative_to(ROOT).as_posix() for folder in ("ep", "models", "python", "ranks")
               for path in (ROOT / "tests" / folder).glob("test_*.py") if run_tests.has_alone(path)}
     alone = {Path(word).relative_to(ROOT).as_posix() for step in steps("gpu") for word in map(str, step.alone)
              if word.startswith(f"{ROOT}/tests/")}

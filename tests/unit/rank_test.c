@@ -300,6 +300,32 @@ TEST(rank_hears_of_a_break) {
     run_ranks(rank_one_breaks, RANKS, 0, TIMEOUT_MS);
 }
 
+/* What all agreed on is not asked for again, even where nobody is left to ask. */
+static bool agrees_once(const mp_rank *rank) {
+    mp_collective what = four_sums;
+    mp_group *group = NULL;
+    bool good = opened(rank, &group);
+    for (int64_t i = 0; i < 2 * 9 && good; i++) {
+        what.count = 1 + i / 2;
+        good = expect(mp__group_agree_once(group, &what) == MP_OK, rank, "does not agree");
+    }
+    if (rank->rank == 1) {
+        return good; /* and is gone */
+    }
+    what.count = 3;
+    good = good && expect(mp__group_agree_once(group, &what) == MP_OK, rank, "asks again");
+    what.type = MP_F16;
+    good = good && says(rank, mp__group_agree_once(group, &what), MP_DEVICE, "rank 1: it has gone");
+    what.type = MP_F32;
+    good = good && says(rank, mp__group_agree_once(group, &what), MP_DEVICE, "restart all ranks");
+    mp__group_close(group);
+    return good;
+}
+
+TEST(rank_agrees_once) {
+    run_ranks(agrees_once, 2, 0, TIMEOUT_MS);
+}
+
 /* ---- who does something else ---- */
 
 static bool rank_one_differs(const mp_rank *rank) {
@@ -379,20 +405,23 @@ TEST(rank_strangers_change_nothing) {
         uint64_t size;
     } huge = {0x314b524d, MP_LINK_HELLO, UINT64_MAX}, other = {0x314b524d, MP_LINK_DATA, 4};
     const char *web = "GET / HTTP/1.1\r\n\r\n";
-    int fds[5];
+    int fds[6];
     for (size_t i = 0; i < MP_COUNT_OF(fds); i++) {
         fds[i] = knock(port);
     }
     send_raw(fds[0], web, strlen(web));
     send_raw(fds[1], &huge, sizeof huge);
     send_raw(fds[2], &other, sizeof other);
-    (void)close(fds[3]); /* and the last says nothing */
+    (void)close(fds[3]);
+    send_raw(fds[4], &huge, 5); /* and no more; the last says nothing */
+    const int64_t begin = mp__link_now();
     const pid_t second = start(computes_everything, rank_of(1, 2, port, TIMEOUT_MS));
     int state = 1;
     CHECK(waitpid(first, &state, 0) == first);
     CHECK_EQ_INT(state, 0);
     CHECK(waitpid(second, &state, 0) == second);
     CHECK_EQ_INT(state, 0);
+    CHECK(mp__link_now() - begin < 4000); /* less than a stranger may wait */
     for (size_t i = 0; i < MP_COUNT_OF(fds); i++) {
         if (i != 3) {
             (void)close(fds[i]);

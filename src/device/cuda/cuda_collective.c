@@ -1,7 +1,7 @@
 /* cuda_collective.c - work of all ranks, by NCCL on the run's stream.
  *
- * NCCL does not compare what ranks do: of sizes that differ it hangs. So the first run of each
- * prepared object, which is one for each shape, asks the other ranks first, and later ones do not.
+ * NCCL does not compare what ranks do: of sizes that differ it hangs. So the first run of work of
+ * some size asks the other ranks first, and later ones do not; what differs then, the time ends.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_ranks.h"
 
@@ -83,7 +83,7 @@ static mp_status agree_once(cuda_ranks *ranks, cuda_collective *c) {
     if (atomic_load_explicit(&c->agreed, memory_order_acquire)) {
         return MP_OK;
     }
-    MP_TRY(mp__group_agree(mp__cuda_ranks_group(ranks), &c->what));
+    MP_TRY(mp__group_agree_once(mp__cuda_ranks_group(ranks), &c->what));
     atomic_store_explicit(&c->agreed, true, memory_order_release);
     return MP_OK;
 }

@@ -222,7 +222,8 @@ static bool look(cuda_ranks *ranks) {
     const int left = look_at_work(ranks, &late);
     if (late) {
         (void)MP_FAIL(DEVICE,
-                      "rank %d waited for work between ranks for %g s (MILLPOND_RANK_TIMEOUT)",
+                      "rank %d waited for work between ranks for %g s (MILLPOND_RANK_TIMEOUT); all "
+                      "ranks must run the same model with inputs of the same shapes",
                       ranks->group->rank.rank, (double)ranks->group->rank.timeout_ms / 1000);
         abort_now(ranks);
         return true;

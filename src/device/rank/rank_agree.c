@@ -176,6 +176,61 @@ static mp_status agree(mp_group *group, const mp_collective *what) {
     return MP_OK;
 }
 
+/* ---- once for each kind of work ---- */
+
+enum { AGREED_MAX = 1 << 16 }; /* beyond that all ranks ask each time */
+
+struct mp_agreed {
+    mp_collective what;
+};
+
+static bool is_agreed(const mp_group *group, const mp_collective *what) {
+    for (size_t i = 0; i < group->agreed_count; i++) {
+        const mp_collective *known = &group->agreed[i].what;
+        if (known->kind == what->kind && known->type == what->type && known->count == what->count) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Room for one more, before others rely on it. */
+static mp_status make_room(mp_group *group) {
+    const size_t count = group->agreed_count;
+    if (count == AGREED_MAX || (count & (count - 1)) != 0) { /* it doubles at powers of two */
+        return MP_OK;
+    }
+    struct mp_agreed *larger =
+        realloc(group->agreed, (count == 0 ? 1 : 2 * count) * sizeof *larger);
+    if (larger == NULL) {
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for %zu kinds of work", count);
+    }
+    group->agreed = larger;
+    return MP_OK;
+}
+
+static mp_status agree_once(mp_group *group, const mp_collective *what) {
+    MP_TRY(mp__group_check(group));
+    if (is_agreed(group, what)) {
+        return MP_OK;
+    }
+    if (make_room(group) != MP_OK) {
+        return mp__group_end(group, -1);
+    }
+    MP_TRY(agree(group, what));
+    if (group->agreed_count < AGREED_MAX) {
+        group->agreed[group->agreed_count++].what = *what;
+    }
+    return MP_OK;
+}
+
+mp_status mp__group_agree_once(mp_group *group, const mp_collective *what) {
+    (void)pthread_mutex_lock(&group->lock);
+    const mp_status status = agree_once(group, what);
+    (void)pthread_mutex_unlock(&group->lock);
+    return status;
+}
+
 mp_status mp__group_agree(mp_group *group, const mp_collective *what) {
     (void)pthread_mutex_lock(&group->lock);
     const mp_status status = agree(group, what);

@@ -25,9 +25,9 @@ static const launcher launchers[] = {
     {"PMI_RANK", "PMI_SIZE"},
 };
 
-/* The value of a variable; NULL where it is not set. */
+/* The value of a variable; NULL where it is not set, and in a set-user-id program. */
 static const char *setting(const char *name) {
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
     return value != NULL && *value != '\0' ? value : NULL;
 }
 

@@ -25,7 +25,9 @@ typedef struct mp_group {
     pthread_mutex_t lock; /* one call at a time, as the messages are */
     int *links;           /* owned; of rank 0: one for each rank, -1 its own; else one, to rank 0 */
     uint64_t asked;       /* pieces of work that all agreed on */
-    atomic_bool broken;   /* `fault` has been written */
+    struct mp_agreed *agreed; /* owned; kinds of work that all agreed on, the same on all ranks */
+    size_t agreed_count;
+    atomic_bool broken; /* `fault` has been written */
     char fault[MP_GROUP_FAULT_MAX];
 } mp_group;
 
@@ -46,6 +48,10 @@ MP_MUST_CHECK mp_status mp__group_get(const char *place, mp_group **out);
  * Fails: INVALID_ARGUMENT where another rank does something else; DEVICE where the group is
  * broken. */
 MP_MUST_CHECK mp_status mp__group_agree(mp_group *group, const mp_collective *what);
+
+/* The same, but without asking where all ranks have agreed on such work before: what a rank has
+ * forgotten, such as a plan, is nothing that others must be asked for again. */
+MP_MUST_CHECK mp_status mp__group_agree_once(mp_group *group, const mp_collective *what);
 
 /* Gives all ranks the bytes of rank 0. */
 MP_MUST_CHECK mp_status mp__group_share(mp_group *group, void *bytes, size_t size);

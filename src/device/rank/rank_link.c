@@ -132,6 +132,11 @@ bool mp__link_stirs(int fd) {
     return poll(&one, 1, 0) > 0;
 }
 
+void mp__link_wait_whole(int fd, size_t size) {
+    const int least = size > 0 ? (int)(sizeof(head) + size) : 1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
+}
+
 /* ---- connections ---- */
 
 static mp_status look_up(const char *host, int port, int flags, struct addrinfo **out) {

@@ -42,6 +42,10 @@ MP_MUST_CHECK mp_status mp__link_receive(int fd, mp_link_word word, void *bytes,
 /* Whether the peer has closed its side, or sent something. Does not wait. */
 bool mp__link_stirs(int fd);
 
+/* Lets mp__link_stirs, and any poll for input, wait for a whole message of `size` bytes; 0: for
+ * anything again. Who sends half of one keeps nobody. */
+void mp__link_wait_whole(int fd, size_t size);
+
 /* Listens for ranks at `host`, or at all addresses where it is no address of this machine.
  * Gives: `*fd`, until close. Fails: DEVICE, INVALID_ARGUMENT for a host that is not known. */
 MP_MUST_CHECK mp_status mp__link_listen(const char *host, int port, int *fd);

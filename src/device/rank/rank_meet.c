@@ -99,6 +99,7 @@ static void hear(meeting *m, int fd) {
         refuse(m, fd);
         return;
     }
+    mp__link_wait_whole(fd, 0);
     m->group->links[who.rank] = fd;
     memcpy(m->places[who.rank], who.place, sizeof who.place);
     m->missing--;
@@ -157,6 +158,7 @@ static mp_status accept_some(meeting *m) {
         if (fd < 0) {
             return MP_OK;
         }
+        mp__link_wait_whole(fd, sizeof(hello));
         m->strangers[m->stranger_count++] = (stranger){fd, mp__link_now() + STRANGER_MS};
     }
     return MP_OK;
