@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a site that tools/site.py has built: its files, and what Chromium shows of them.
+"""Checks a site that tools/build_site.py has built: its files, and what Chromium shows of them.
 
     check_site.py FOLDER
 
 Files: links lead to pages and headings that exist, nothing is fetched from elsewhere, pictures have a text in their
-place, every function of the header has its place. In headless Chromium, opened from the folder and without a network:
-every page at two widths, in light and dark, is as wide as its window, says nothing on the console, and its text can be
-told from what is behind it; so can that of the pictures, which lies inside of them; the search finds something. Needs
-playwright, and a Chromium of the machine.
+place, every function of the header and every public name of the package has its place. In headless Chromium, opened
+from the folder and without a network: every page at two widths, in light and dark, is as wide as its window, says
+nothing on the console, and its text can be told from what is behind it; so can that of the pictures, which lies inside
+of them; the search finds something. Needs playwright, and a Chromium of the machine.
 """
 
+import ast
 import concurrent.futures
 import html.parser
 import re
@@ -72,11 +73,25 @@ def file_faults(folder):
                 yield f"{name}: link to {link}, which is not there"
             elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].ids:
                 yield f"{name}: link to {link}, of which there is no such heading"
+
+
+def reference_faults(folder):
+    """What the header and the package have and the references have not."""
     reference = (folder / "api/c.html").read_text(encoding="utf-8")
     header = (ROOT / "include/millpond/millpond.h").read_text(encoding="utf-8")
     for function in sorted(set(re.findall(r"^[\w ]+?[ *](mp_\w+)\(", header, re.MULTILINE))):
         if f"<code>{function}</code>" not in reference:
             yield f"api/c.html: does not have {function}"
+    for path in sorted((ROOT / "python/src/millpond").glob("[!_]*.py")) + [ROOT / "python/src/millpond/__init__.py"]:
+        module = "millpond" if path.stem == "__init__" else f"millpond.{path.stem}"
+        page = folder / f"api/{module}.html"
+        if not page.is_file():
+            yield f"api: has no page for {module}"
+            continue
+        names = next(ast.literal_eval(node.value) for node in ast.parse(path.read_text(encoding="utf-8")).body
+                     if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
+        ids = Page(page).ids
+        yield from (f"api/{module}.html: does not have {name}" for name in names if f"{module}.{name}" not in ids)
 
 
 # ---- what is seen ----
@@ -214,14 +229,14 @@ def seen_faults(folder, browser, scheme):
 
 def main():
     if len(sys.argv) != 2 or not (Path(sys.argv[1]) / "index.html").is_file():
-        sys.exit("usage: check_site.py FOLDER, one that tools/site.py has built")
+        sys.exit("usage: check_site.py FOLDER, one that tools/build_site.py has built")
     folder = Path(sys.argv[1]).resolve()
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         sys.exit("check_site: there is no Chromium; install it (Debian: apt install chromium)")
     with concurrent.futures.ProcessPoolExecutor(len(SCHEMES)) as beside:
         seen = [beside.submit(seen_faults, folder, browser, scheme) for scheme in SCHEMES]
-        found = [*file_faults(folder), *(fault for each in seen for fault in each.result())]
+        found = [*file_faults(folder), *reference_faults(folder), *(fault for each in seen for fault in each.result())]
     pages = len(list(folder.rglob("*.html")))
     print("\n".join(found[:200]) or f"check_site: {pages} pages are sound")
     return 1 if found else 0

@@ -216,7 +216,7 @@ def steps_of(build, mode):
         Step("blocks", "code blocks of the documents: those of a page in one process",
              pytest(*test_files("tests/docs"), gpu=False), needs=[extension], takes="-k"),
         Step("site", "the site of the documents: links, two widths, light and dark, the search, in Chromium",
-             [*tool, ROOT / "tools/site.py", "--check"], "all", needs=["chromium"], limit_s=900),
+             [*tool, ROOT / "tools/build_site.py", "--check"], "all", needs=["chromium"], limit_s=900),
         Step("install", "wheels of a release; what `make install` and `make deb` put where, programs built with it",
              pytest(*test_files("tests/install")), "all", limit_s=1800, takes="-k"),
         Step("models", "trained models", **python(test_files("tests/models", but=("fused_texts",))), modes="test gpu",

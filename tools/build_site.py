@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the site of the documents with MkDocs, and checks it.
 
-    site.py [--out build/site] [--check]
+    build_site.py [--out build/site] [--check]
 
 Its tools come pinned from PyPI into build/venv-site, or where there is no network from this Python. --check: looks at
 what was built, as tools/check_site.py does.
@@ -43,16 +43,16 @@ def main():
     args = parser.parse_args()
     program, problem = python()
     if problem is not None:
-        print(f"site: {problem}")
+        print(f"build_site: {problem}")
         return SKIP_STATUS if "MILLPOND_OFFLINE" in problem else 1
     out = args.out.resolve()
     # The variable keeps Material from printing news of its makers.
     done = subprocess.run([program, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", out], cwd=ROOT,
                           env=dict(os.environ, NO_MKDOCS_2_WARNING="1"), check=False)
     if done.returncode != 0:
-        print("site: MkDocs could not build it")
+        print("build_site: MkDocs could not build it")
         return 1
-    print(f"site: {out / 'index.html'}", flush=True)
+    print(f"build_site: {out / 'index.html'}", flush=True)
     if not args.check:
         return 0
     return subprocess.run([program, ROOT / "tools/check_site.py", out], check=False).returncode
