@@ -97,7 +97,7 @@ docs: build ## Rewrite docs/operators.md from what is registered, the manual pag
 	@$(PYTHON) tools/pictures.py
 
 site: setup ## Build the documents' site into build/site (SITE_FLAGS=--check looks at it in Chromium, too)
-	@$(PYTHON) tools/site.py $(SITE_FLAGS)
+	@$(PYTHON) tools/build_site.py $(SITE_FLAGS)
 
 # The library is named again, since this make has exported the one of its own preset.
 GPU_BUILD = PRESET=cuda MILLPOND_EP_LIBRARY=$(CURDIR)/build/cuda/lib/libonnxruntime_providers_cuda_plugin.so

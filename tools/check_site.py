@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a site that tools/site.py has built: its files, and what Chromium shows of them.
+"""Checks a site that tools/build_site.py has built: its files, and what Chromium shows of them.
 
-    check_site.py FOLDER
+    check_site.py FOLDER [PAGES]
 
 Files: links lead to pages and headings that exist, nothing is fetched from elsewhere, pictures have a text in their
-place, every function of the header has its place. In headless Chromium, opened from the folder and without a network:
-every page at two widths, in light and dark, is as wide as its window, says nothing on the console, and its text can be
-told from what is behind it; so can that of the pictures, which lies inside of them; the search finds something. Needs
-playwright, and a Chromium of the machine.
+place, every function of the header and every public name of the package has its place. In headless Chromium, opened
+from the folder and without a network: every page at two widths, in light and dark, is as wide as its window, says
+nothing on the console, and its text can be told from what is behind it; so can that of the pictures, which lies inside
+of them; the search finds something. So with the pages of the folder PAGES, which Millpond makes for a browser
+(tools/sample_pages.py). Needs playwright, and a Chromium of the machine.
 """
 
+import ast
 import concurrent.futures
 import html.parser
 import re
@@ -23,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (390, 1280)
 SCHEMES = ("light", "dark")
+TEXTS = ".md-content *, .md-header *, .md-tabs *, .md-nav *"  # of a page of the site
 CONTRAST_MIN = 4.5  # WCAG's level AA for text of ordinary size
 SEARCHES = {"record_use": "api/", "expandable regions": "memory.html", "LayerNormalization": "operators.html"}
 SEARCH_LIMIT_MS = 30000
@@ -72,17 +75,31 @@ def file_faults(folder):
                 yield f"{name}: link to {link}, which is not there"
             elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].ids:
                 yield f"{name}: link to {link}, of which there is no such heading"
+
+
+def reference_faults(folder):
+    """What the header and the package have and the references have not."""
     reference = (folder / "api/c.html").read_text(encoding="utf-8")
     header = (ROOT / "include/millpond/millpond.h").read_text(encoding="utf-8")
     for function in sorted(set(re.findall(r"^[\w ]+?[ *](mp_\w+)\(", header, re.MULTILINE))):
         if f"<code>{function}</code>" not in reference:
             yield f"api/c.html: does not have {function}"
+    for path in sorted((ROOT / "python/src/millpond").glob("[!_]*.py")) + [ROOT / "python/src/millpond/__init__.py"]:
+        module = "millpond" if path.stem == "__init__" else f"millpond.{path.stem}"
+        page = folder / f"api/{module}.html"
+        if not page.is_file():
+            yield f"api: has no page for {module}"
+            continue
+        names = next(ast.literal_eval(node.value) for node in ast.parse(path.read_text(encoding="utf-8")).body
+                     if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
+        ids = Page(page).ids
+        yield from (f"api/{module}.html: does not have {name}" for name in names if f"{module}.{name}" not in ids)
 
 
 # ---- what is seen ----
 
 # Text that can hardly be told from what is behind it: [what, contrast]. Pictures and pages are asked alike.
-FAINT = """least => {
+FAINT = """([least, where]) => {
   const canvas = document.createElementNS("http://www.w3.org/1999/xhtml", "canvas");
   canvas.width = canvas.height = 1;
   const pen = canvas.getContext("2d", {willReadFrequently: true});
@@ -113,7 +130,7 @@ FAINT = """least => {
     }
   } else {
     const kinds = new Set(); // of elements, of which one each is enough
-    for (const each of document.querySelectorAll(".md-content *, .md-header *, .md-tabs *, .md-nav *")) {
+    for (const each of document.querySelectorAll(where)) {
       if (![...each.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
       const style = getComputedStyle(each);
       const kind = [each, each.parentElement, each.parentElement.parentElement]
@@ -121,7 +138,7 @@ FAINT = """least => {
       const box = each.getBoundingClientRect();
       if (kinds.has(kind) || !each.checkVisibility() || box.right < 0 || box.left > innerWidth) continue;
       kinds.add(kind);
-      if (style.color === "rgba(0, 0, 0, 0)" || each.closest(".md-clipboard, .headerlink, svg")) continue;
+      if (style.color === "rgba(0, 0, 0, 0)" || each.closest(".md-clipboard, .headerlink, svg, :disabled")) continue;
       const layers = [];
       let opacity = 1;
       for (let at = each; at; at = at.parentElement) {
@@ -153,27 +170,41 @@ MISPLACED = """() => {
 }"""
 
 
-def page_faults(tab, scheme, path, name):
-    tab.goto(path.as_uri())
-    tab.add_style_tag(content="* { transition: none !important; animation: none !important }")
-    if tab.evaluate("document.body.dataset.mdColorScheme") != {"light": "default", "dark": "slate"}[scheme]:
-        yield f"{name}: is not {scheme} where the reader's system is"
+def faint(tab, name, scheme, where=TEXTS):
+    for said, value in tab.evaluate(FAINT, [CONTRAST_MIN, where]):
+        yield f"{name}, {scheme}: contrast of {value:.1f}: {said}"
+
+
+def too_wide(tab, name):
     for width in WIDTHS:
         tab.set_viewport_size({"width": width, "height": 900})
         wide = tab.evaluate("document.documentElement.scrollWidth")
         if wide > width:
             yield f"{name}: {wide} px wide in a window of {width}"
-    yield from (f"{name}, {scheme}: contrast of {value:.1f}: {said}" for said, value in
-                tab.evaluate(FAINT, CONTRAST_MIN))
+
+
+def page_faults(tab, scheme, path, name):
+    tab.goto(path.as_uri())
+    tab.add_style_tag(content="* { transition: none !important; animation: none !important }")
+    if tab.evaluate("document.body.dataset.mdColorScheme") != {"light": "default", "dark": "slate"}[scheme]:
+        yield f"{name}: is not {scheme} where the reader's system is"
+    yield from too_wide(tab, name)
+    yield from faint(tab, name, scheme)
     if not tab.evaluate("[...document.images].every(each => each.complete && each.naturalWidth > 0)"):
         yield f"{name}: a picture is not shown"
 
 
 def picture_faults(tab, scheme, path, name):
     tab.goto(path.as_uri())
-    yield from (f"{name}, {scheme}: contrast of {value:.1f}: {said}" for said, value in
-                tab.evaluate(FAINT, CONTRAST_MIN))
+    yield from faint(tab, name, scheme)
     yield from (f"{name}: not in its place: {said}" for said in tab.evaluate(MISPLACED))
+
+
+def own_page_faults(tab, scheme, path, name):
+    """Of a page that Millpond makes."""
+    tab.goto(path.as_uri())
+    yield from too_wide(tab, name)
+    yield from faint(tab, name, scheme, "body *")
 
 
 def search_faults(tab, folder):
@@ -189,7 +220,7 @@ def search_faults(tab, folder):
             yield f"the search for {words} does not find {wanted}: {str(error).splitlines()[0]}"
 
 
-def seen_faults(folder, browser, scheme):
+def seen_faults(folder, pages, browser, scheme):
     """What is wrong with what a reader sees whose system is light, or dark."""
     from playwright.sync_api import sync_playwright
 
@@ -206,6 +237,8 @@ def seen_faults(folder, browser, scheme):
                 found += page_faults(tab, scheme, path, path.relative_to(folder))
         for path in sorted(folder.glob("pictures/*.svg")):
             found += picture_faults(tab, scheme, path, path.relative_to(folder))
+        for path in pages:
+            found += own_page_faults(tab, scheme, path, path.name)
         tab.set_viewport_size({"width": max(WIDTHS), "height": 900})
         found += search_faults(tab, folder)
         window.close()
@@ -213,17 +246,21 @@ def seen_faults(folder, browser, scheme):
 
 
 def main():
-    if len(sys.argv) != 2 or not (Path(sys.argv[1]) / "index.html").is_file():
-        sys.exit("usage: check_site.py FOLDER, one that tools/site.py has built")
+    if len(sys.argv) not in (2, 3) or not (Path(sys.argv[1]) / "index.html").is_file():
+        sys.exit("usage: check_site.py FOLDER [PAGES], FOLDER being one that tools/build_site.py has built")
     folder = Path(sys.argv[1]).resolve()
+    pages = sorted(path for folder in sys.argv[2:] for path in Path(folder).resolve().glob("*.html"))
+    if sys.argv[2:] and not pages:
+        sys.exit(f"check_site: there are no pages in {sys.argv[2]}")
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         sys.exit("check_site: there is no Chromium; install it (Debian: apt install chromium)")
     with concurrent.futures.ProcessPoolExecutor(len(SCHEMES)) as beside:
-        seen = [beside.submit(seen_faults, folder, browser, scheme) for scheme in SCHEMES]
-        found = [*file_faults(folder), *(fault for each in seen for fault in each.result())]
-    pages = len(list(folder.rglob("*.html")))
-    print("\n".join(found[:200]) or f"check_site: {pages} pages are sound")
+        seen = [beside.submit(seen_faults, folder, pages, browser, scheme) for scheme in SCHEMES]
+        found = [*file_faults(folder), *reference_faults(folder), *(fault for each in seen for fault in each.result())]
+    count = len(list(folder.rglob("*.html")))
+    also = f", and {len(pages)} that Millpond makes" if pages else ""
+    print("\n".join(found[:200]) or f"check_site: {count} pages are sound{also}")
     return 1 if found else 0
 
 

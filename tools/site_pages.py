@@ -126,7 +126,9 @@ def on_page_markdown(markdown, page, config, files):
         if place is None or place not in files.src_uris:
             raise PluginError(f"{origin}: a link to {found['path']}, of which the site has no page")
         names_file = found["text"] in (path, found["path"], posixpath.basename(path)) and path.endswith(".md")
-        text = title_of(path) if names_file else found["text"]  # a reader of the site sees titles, not files
+        text = found["text"]
+        if names_file:  # a reader of the site sees titles, not files
+            text = "the home page" if path == "README.md" else title_of(path)
         where = posixpath.relpath(place, posixpath.dirname(uri) or ".")
         return f"{found['picture']}[{text}]({where}{found['anchor'] or ''})"
 

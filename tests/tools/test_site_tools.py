@@ -54,5 +54,7 @@ def test_faults_of_a_site(tmp_path):
         "index.html: fetches https://example.org/x.js from elsewhere",
         "index.html: link to #bottom, of which there is no such heading",
         "index.html: link to c.html, which is not there",
-        "index.html: link to api/c.html#none, of which there is no such heading",
-        "api/c.html: does not have mp_pool_alloc"]
+        "index.html: link to api/c.html#none, of which there is no such heading"]
+    faults = list(check_site.reference_faults(tmp_path))
+    assert faults[0] == "api/c.html: does not have mp_pool_alloc"
+    assert "api: has no page for millpond" in faults

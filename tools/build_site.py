@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the site of the documents with MkDocs, and checks it.
 
-    site.py [--out build/site] [--check]
+    build_site.py [--out build/site] [--check] [--pages build/pages]
 
 Its tools come pinned from PyPI into build/venv-site, or where there is no network from this Python. --check: looks at
-what was built, as tools/check_site.py does.
+what was built, as tools/check_site.py does; --pages: and at pages that Millpond makes, which are written there, for
+which this Python needs the package of a build.
 """
 
 import argparse
@@ -40,22 +41,28 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "build/site", help="the site's folder")
     parser.add_argument("--check", action="store_true", help="look at what was built")
+    parser.add_argument("--pages", type=Path, help="with --check: and at pages that Millpond makes, written there")
     args = parser.parse_args()
     program, problem = python()
     if problem is not None:
-        print(f"site: {problem}")
+        print(f"build_site: {problem}")
         return SKIP_STATUS if "MILLPOND_OFFLINE" in problem else 1
     out = args.out.resolve()
     # The variable keeps Material from printing news of its makers.
     done = subprocess.run([program, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", out], cwd=ROOT,
                           env=dict(os.environ, NO_MKDOCS_2_WARNING="1"), check=False)
     if done.returncode != 0:
-        print("site: MkDocs could not build it")
+        print("build_site: MkDocs could not build it")
         return 1
-    print(f"site: {out / 'index.html'}", flush=True)
+    print(f"build_site: {out / 'index.html'}", flush=True)
     if not args.check:
         return 0
-    return subprocess.run([program, ROOT / "tools/check_site.py", out], check=False).returncode
+    pages = [args.pages] if args.pages else []
+    for folder in pages:
+        if subprocess.run([sys.executable, ROOT / "tools/sample_pages.py", folder], check=False).returncode != 0:
+            print("build_site: the pages that Millpond makes could not be made")
+            return 1
+    return subprocess.run([program, ROOT / "tools/check_site.py", out, *pages], check=False).returncode
 
 
 if __name__ == "__main__":
