@@ -20,14 +20,19 @@ from site_places import C_PAGE, OF_ROOT, ROOT, led, place_of, title_of  # noqa: 
 from version import version  # noqa: E402
 
 MODULES = ("millpond", "millpond.onnxruntime", "millpond.genai", "millpond.numba", "millpond.cupy", "millpond.torch",
-           "millpond.rmm", "millpond.cuda_core", "millpond.monitor")
-LANGUAGES = {".py": "python", ".c": "c", ".cpp": "cpp"}
+           "millpond.rmm", "millpond.cuda_core", "millpond.monitor", "millpond.serving", "millpond.ray_serve",
+           "millpond.dask", "millpond.prometheus")
+LANGUAGES = {".py": "python", ".c": "c", ".cpp": "cpp", ".yaml": "yaml", ".pbtxt": "text"}
 DECLARED = re.compile(r"^#define (\w+)|^\} (\w+);|^typedef (?:struct )?[\w ]*?\b(\w+);|^typedef .*?\b(\w+)\(|"
                       r"^[\w ]+?[ *](mp_\w+)\(", re.MULTILINE)
 
 
 def examples():
-    return sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in LANGUAGES)
+    return sorted(path for path in (ROOT / "examples").rglob("*") if path.suffix in LANGUAGES)
+
+
+def example_name(path):
+    return path.relative_to(ROOT / "examples").as_posix()
 
 
 def module_page(name):
@@ -38,7 +43,7 @@ def module_page(name):
 
 
 def example_page(path):
-    return f"# {path.name}\n\n```{LANGUAGES[path.suffix]}\n{path.read_text(encoding='utf-8')}```\n"
+    return f"# {example_name(path)}\n\n```{LANGUAGES[path.suffix]}\n{path.read_text(encoding='utf-8')}```\n"
 
 
 def module_text(name):
@@ -94,7 +99,7 @@ def on_config(config):
         if entry == {"Python": "PYTHON"}:
             return {"Python": [{name: module_page(name)} for name in MODULES]}
         if entry == {"Examples": "EXAMPLES"}:
-            return {"Examples": [{path.name: f"examples/{path.name}.md"} for path in examples()]}
+            return {"Examples": [{example_name(path): f"examples/{example_name(path)}.md"} for path in examples()]}
         if isinstance(entry, dict):
             return {title: [filled(below) for below in what] if isinstance(what, list) else what
                     for title, what in entry.items()}
@@ -107,7 +112,7 @@ def on_config(config):
 def on_files(files, config):
     made = {page: (ROOT / path).read_text(encoding="utf-8") for path, page in OF_ROOT.items()}
     made["license.md"] = f"# Licence\n\n```text\n{made['license.md'].strip(chr(10))}\n```\n"
-    made |= {f"examples/{path.name}.md": example_page(path) for path in examples()}
+    made |= {f"examples/{example_name(path)}.md": example_page(path) for path in examples()}
     made |= {module_page(name): module_text(name) for name in MODULES}
     made[C_PAGE] = "\n\n".join(header_page()) + "\n"
     for page, text in made.items():
