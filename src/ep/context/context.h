@@ -2,12 +2,12 @@
  *
  * A session with ep.context_enable=1 has ONNX Runtime write a model in which each island is a node
  * EPContext, whose attribute ep_cache_context is the island's graph (graph/store.h), or the name of
- * a file beside the model that holds it. Constants are the node's inputs, so ONNX Runtime keeps
- * them as it keeps all initializers. Machine code is in none of them: a model is not trusted, and
- * kernels are found in the cache of the user or compiled from our own text.
+ * a file beside the model that holds it. Constants are the node's inputs, but for those of bodies,
+ * so ONNX Runtime keeps them as it keeps all initializers. Machine code is in none of them: a model
+ * is not trusted, and kernels are found in the cache of the user or compiled from our own text.
  *
- * If, Loop and Scan stay nodes of the model, with their bodies; a session that loads the compiled
- * model takes them into islands as usual.
+ * If, Loop and Scan that islands hold are in their graphs. Where one is outside, nothing is
+ * compiled, since ONNX Runtime fails to write it beside compiled nodes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_EP_CONTEXT_H
 #define MP_EP_CONTEXT_H
