@@ -18,6 +18,7 @@ import provider
 import pytest
 import small_models
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.capi import _pybind_state as state
 from registered import registry
 from test_islands import block
 
@@ -193,6 +194,50 @@ def test_bodies_that_no_island_holds(tmp_path, capfd):
     assert "no part of the model is compiled, since node" in capfd.readouterr().err
     assert not (tmp_path / "out.onnx").exists()
     same(session(source), made)
+
+
+OTHER_NAME = """
+import sys, numpy as np, onnxruntime as ort, millpond.onnxruntime as mort
+mort.register("CUDAExecutionProvider")
+session = mort.session(sys.argv[1])
+assert session.get_providers()[0] == "CUDAExecutionProvider"
+given = {one.name: np.ones([d if isinstance(d, int) else 2 for d in one.shape], np.float32)
+         for one in session.get_inputs()}
+print([float(np.abs(y).sum()) > 0 for y in session.run(None, given)])
+"""
+
+
+def test_by_another_name(tmp_path):
+    """A provider that was registered by its other name takes what was compiled by the first."""
+    if "CUDAExecutionProvider" in ort.get_available_providers():
+        pytest.skip("this ONNX Runtime has a provider of that name")
+    compiled(block(), tmp_path / "out.onnx")
+    done = subprocess.run([sys.executable, "-c", OTHER_NAME, str(tmp_path / "out.onnx")], capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "[True]\n"), done.stderr
+
+
+@pytest.mark.skipif(not hasattr(state, "get_model_compatibility_for_ep_devices"), reason="it does not tell Python yet")
+def test_what_the_metadata_says(tmp_path):
+    """Who has compiled a model ONNX Runtime can ask before it makes a session."""
+    _, model = compiled(block(), tmp_path / "out.onnx")
+    (known,) = [one for one in model.metadata_props if one.key.startswith("ep_compatibility_info.")]
+    verdict = state.OrtCompiledModelCompatibility
+    for text, wanted in ((known.value, verdict.EP_SUPPORTED_OPTIMAL), ("another 1.0", verdict.EP_NOT_APPLICABLE),
+                         ("millpond 0.0.1 format 1", verdict.EP_UNSUPPORTED)):  # fmt: skip
+        assert state.get_model_compatibility_for_ep_devices(provider.devices()[:1], text) == wanted
+
+
+def test_nodes_of_other_providers(tmp_path, capfd):
+    _, model = compiled(block(), tmp_path / "out.onnx")
+    for name, value in (("source", b"AnotherExecutionProvider"), ("ep_sdk_version", b"12.1")):
+        again = onnx.ModelProto()
+        again.CopyFrom(model)
+        next(one for one in contexts(again)[0].attribute if one.name == name).s = value
+        onnx.save(again, tmp_path / "theirs.onnx")
+        with pytest.raises(Exception, match="EPContext"):
+            session(str(tmp_path / "theirs.onnx"))
+        assert "com.microsoft.EPContext, which neither this provider" in capfd.readouterr().err
 
 
 # ---- what others have written ----

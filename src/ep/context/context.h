@@ -17,6 +17,7 @@
 
 #define MP_CONTEXT_DOMAIN   "com.microsoft"
 #define MP_CONTEXT_OPERATOR "EPContext"
+#define MP_CONTEXT_MAKER    "millpond " /* and the version: what has made a node */
 
 /* What a session asks for. */
 typedef struct mp_context {
@@ -40,8 +41,8 @@ mp_status mp__context_node(const mp_provider *provider, const OrtGraph *group, c
 
 /* ---- context_read.c ---- */
 
-/* Whether the node is one that this provider has made. */
-mp_status mp__context_is_ours(const mp_provider *provider, const OrtNode *node, bool *out);
+/* Whether the node is one that this provider has made, by whichever of its names. */
+mp_status mp__context_is_ours(const OrtNode *node, bool *out);
 /* Of a group that is one node: that, where it is an EPContext; else NULL. */
 mp_status mp__context_of_group(const OrtGraph *group, const OrtNode **out);
 /* The island's graph; its inputs and outputs are those of `fused`, in its order. Constants' data is

@@ -73,7 +73,7 @@ static mp_status note_missing(mp_provider *provider, const OrtNode *node) {
 static mp_status look_up(mp_provider *provider, OrtEpGraphSupportInfo *support, graph_node *n) {
     mp_row row;
     bool fits = false;
-    MP_TRY(mp__context_is_ours(provider, n->node, &n->is_compiled));
+    MP_TRY(mp__context_is_ours(n->node, &n->is_compiled));
     if (n->is_compiled) {
         return MP_OK;
     }
