@@ -63,7 +63,7 @@ def feed(of, rows=3, seed=0):
 def same(one, other, rows=3):
     given = feed(one, rows)
     for a, b in zip(one.run(None, given), other.run(None, given), strict=True):
-        np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("embed", [0, 1])
@@ -183,8 +183,8 @@ def test_nodes_with_bodies(tmp_path, embed):
     for sign in (1, -1):
         given = {"x": np.full((3, 4), sign, np.float32)}
         for a, b, c in zip(*(each.run(None, given) for each in (plain, writer, loaded)), strict=True):
-            np.testing.assert_array_equal(a, b)
-            np.testing.assert_array_equal(a, c)
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(a, c, rtol=1e-5, atol=1e-5)
 
 
 def test_bodies_that_no_island_holds(tmp_path, capfd):
