@@ -350,7 +350,8 @@ mp_status mp_pool_ipc_export(mp_pool *pool, mp_addr addr, mp_ipc_handle *out, si
  * one for each open. Fails: INVALID_ARGUMENT (a handle of this process, of one that has ended, or
  * of memory that it has freed). */
 mp_status mp_pool_ipc_open(mp_pool *pool, const mp_ipc_handle *handle, mp_addr *out, size_t *size);
-/* Blocks: until the device has ended what is queued, so not while a stream is captured.
+/* Blocks: until the device has ended what is queued; while streams are captured, only what is on
+ * other streams that the pool knows.
  * Fails: INVALID_ARGUMENT (not an address that mp_pool_ipc_open gave). */
 mp_status mp_pool_ipc_close(mp_pool *pool, mp_addr addr);
 

@@ -1,11 +1,12 @@
 /* store.h - a graph as bytes for a file, and back.
  *
- *     "MPISLAND" | format | maker | size | SHA-256 of what follows | ports | values | nodes |
- * outputs
+ *     "MPISLAND" | format | maker | size | SHA-256 of what follows | count of ports | graph
+ *     graph: values | inputs | guards | nodes | outputs; a loop's body is a graph in its node
  *
- * What is kept is a graph as it was imported: operators of the model, before passes, with no
- * constants' bytes. So it fits every device and all options of a session. A port is a value that
- * comes from outside, an input or a constant, in an order that the caller knows.
+ * What is kept is a graph as it was imported: operators of the model, before passes. So it fits
+ * every device and all options of a session. A port is a value that comes from outside, an input or
+ * a constant, in an order that the caller knows. Constants that are no ports, such as those of
+ * bodies, are kept with their bytes.
  *
  * Bytes are not trusted: lengths, numbers and types are checked, and every node against what its
  * operator may look like (op/core/signature.h).
@@ -17,8 +18,9 @@
 
 enum {
     MP_STORE_FORMAT = 1,
-    MP_STORE_MAKER = 32,                /* bytes of the maker's version, with its end */
-    MP_STORE_BYTES_MAX = 256 * 1 << 20, /* of a graph; the largest that are known have 2 MiB */
+    MP_STORE_MAKER = 32,          /* bytes of the maker's version, with its end */
+    MP_STORE_BYTES_MAX = 1 << 30, /* of a graph */
+    MP_STORE_DEPTH = 32,          /* of bodies within bodies */
 };
 
 typedef struct mp_store_port {
@@ -27,11 +29,8 @@ typedef struct mp_store_port {
     bool is_constant;
 } mp_store_port;
 
-/* Whether a graph can be kept: it has no branches and no loops. */
-bool mp_graph_can_store(const mp_graph *graph);
-
-/* `ports` are values of the graph, all its inputs and constants among them. Gives: `*out`, until
- * free. Fails: UNSUPPORTED for a graph that cannot be kept, OUT_OF_MEMORY. */
+/* `ports` are values of the graph, all its inputs among them. Gives: `*out`, until free. Fails:
+ * UNSUPPORTED for a graph that passes have changed, or that is too large; OUT_OF_MEMORY. */
 mp_status mp_graph_store(const mp_graph *graph, const int32_t *ports, size_t port_count,
                          const char *maker, unsigned char **out, size_t *size);
 

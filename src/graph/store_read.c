@@ -1,41 +1,27 @@
-/* store_read.c - a graph from bytes, see store.h.
+/* store_read.c - a graph from bytes, see store.h: its head, its values, what belongs to no node.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/host_value.h"
 #include "graph/store_private.h"
-#include "op/core/signature.h"
 
 #include <stdlib.h>
 
-/* Of one node: more than any operator has, and few enough for a list of them. */
-enum { ENDS_MAX = 1 << 16, ATTRS_MAX = 256, WORD_MAX = 256, VERSION_BITS = 20 };
-
-typedef struct reader {
-    const unsigned char *at, *end;
-    const mp_store_port *ports;
-    size_t port_count;
-    const mp_op_options *options;
-    mp_graph *graph;
-    bool *made;      /* owned; by value: an input, a constant, or the output of a node before */
-    mp_tensor *work; /* owned; ends of a node */
-} reader;
-
-static mp_status damaged(const char *what) {
+mp_status mp__store_damaged(const char *what) {
     return MP_FAIL(INVALID_ARGUMENT, "it is damaged: %s", what);
 }
 
-static mp_status no_memory(void) {
+mp_status mp__store_no_memory(void) {
     return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a part of a compiled model");
 }
 
 /* ---- pieces ---- */
 
-static size_t left(const reader *r) {
+static size_t left(const mp_store_reader *r) {
     return (size_t)(r->end - r->at);
 }
 
-static mp_status take(reader *r, void *out, size_t size) {
+mp_status mp__store_take(mp_store_reader *r, void *out, size_t size) {
     if (size > left(r)) {
-        return damaged("it ends too early");
+        return mp__store_damaged("it ends too early");
     }
     if (size > 0) {
         memcpy(out, r->at, size);
@@ -44,119 +30,35 @@ static mp_status take(reader *r, void *out, size_t size) {
     return MP_OK;
 }
 
-/* A count of things that have `width` bytes each at least. */
-static mp_status take_count(reader *r, size_t width, size_t *out) {
+mp_status mp__store_take_number(mp_store_reader *r, uint32_t *out) {
+    return mp__store_take(r, out, sizeof *out);
+}
+
+mp_status mp__store_take_count(mp_store_reader *r, size_t width, size_t *out) {
     uint32_t number = 0;
-    MP_TRY(take(r, &number, sizeof number));
+    MP_TRY(mp__store_take_number(r, &number));
     *out = number;
-    return number <= left(r) / width ? MP_OK : damaged("a count is larger than the rest");
+    return number <= left(r) / width ? MP_OK : mp__store_damaged("a count is larger than the rest");
 }
 
-/* A list that lives as long as the graph, with a zeroed element behind it. */
-static mp_status take_list(reader *r, size_t width, void **out, size_t *count) {
-    MP_TRY(take_count(r, width, count));
+mp_status mp__store_take_list(mp_store_reader *r, size_t width, void **out, size_t *count) {
+    MP_TRY(mp__store_take_count(r, width, count));
     MP_TRY(mp_graph_keep(r->graph, (*count + 1) * width, out));
-    return take(r, *out, *count * width);
+    return mp__store_take(r, *out, *count * width);
 }
 
-static mp_status take_text(reader *r, const char **out) {
+mp_status mp__store_take_text(mp_store_reader *r, const char **out) {
     void *text = NULL;
     size_t count = 0;
-    MP_TRY(take_list(r, 1, &text, &count));
+    MP_TRY(mp__store_take_list(r, 1, &text, &count));
     *out = text;
-    return memchr(text, '\0', count) == NULL ? MP_OK : damaged("a text ends early");
-}
-
-static mp_status take_tensor(reader *r, mp_tensor *out) {
-    uint32_t type = 0;
-    *out = (mp_tensor){.type = MP_NONE};
-    MP_TRY(take(r, &type, sizeof type));
-    MP_TRY(take(r, &out->shape.rank, sizeof out->shape.rank));
-    if (mp_dtype_bits((mp_dtype)type) == 0 || out->shape.rank < MP_DIM_UNKNOWN ||
-        out->shape.rank > MP_RANK_MAX) {
-        return damaged("a value has no such type or shape");
-    }
-    out->type = (mp_dtype)type;
-    const int32_t rank = MP_MAX(out->shape.rank, 0);
-    MP_TRY(take(r, out->shape.dim, (size_t)rank * sizeof *out->shape.dim));
-    for (int d = 0; d < rank; d++) {
-        if (out->shape.dim[d] < INT32_MIN || out->shape.dim[d] > INT64_MAX / 2) {
-            return damaged("a dimension is out of bounds");
-        }
-    }
-    return MP_OK;
-}
-
-/* ---- attributes ---- */
-
-static mp_status take_texts(reader *r, mp_attr *attr) {
-    void *texts = NULL;
-    size_t bytes = 0;
-    MP_TRY(take_list(r, 1, &texts, &bytes));
-    attr->s = texts;
-    for (size_t i = 0; i < bytes; i++) {
-        attr->count += attr->s[i] == '\0';
-    }
-    return bytes == 0 || attr->s[bytes - 1] == '\0' ? MP_OK : damaged("a text has no end");
-}
-
-static mp_status take_constant(reader *r, mp_attr *attr) {
-    size_t bytes = 0;
-    void *data = NULL;
-    MP_TRY(take_tensor(r, &attr->tensor));
-    MP_TRY(mp_shape_bytes(&attr->tensor.shape, attr->tensor.type, &bytes));
-    if (attr->tensor.shape.rank < 0 || bytes > left(r)) {
-        return damaged("an attribute is larger than the rest");
-    }
-    MP_TRY(mp_graph_keep(r->graph, bytes + 1, &data));
-    attr->tensor.data = (mp_addr)data;
-    return take(r, data, bytes);
-}
-
-static mp_status take_content(reader *r, mp_attr *attr) {
-    void *list = NULL;
-    switch (attr->kind) {
-    case MP_ATTR_INT:
-        return take(r, &attr->i, sizeof attr->i);
-    case MP_ATTR_FLOAT:
-        return take(r, &attr->f, sizeof attr->f);
-    case MP_ATTR_STRING:
-        return take_text(r, &attr->s);
-    case MP_ATTR_INTS:
-        MP_TRY(take_list(r, sizeof *attr->ints, &list, &attr->count));
-        attr->ints = list;
-        return MP_OK;
-    case MP_ATTR_FLOATS:
-        MP_TRY(take_list(r, sizeof *attr->floats, &list, &attr->count));
-        attr->floats = list;
-        return MP_OK;
-    case MP_ATTR_STRINGS:
-        return take_texts(r, attr);
-    case MP_ATTR_TENSOR:
-        return take_constant(r, attr);
-    }
-    return damaged("an attribute is of no kind");
-}
-
-/* Attributes are those of the operator's row, of its kinds. */
-static mp_status take_attr(reader *r, const mp_op *op, mp_attr *out) {
-    const char *name = NULL;
-    uint32_t kind = 0;
-    MP_TRY(take_text(r, &name));
-    MP_TRY(take(r, &kind, sizeof kind));
-    for (const mp_attr_def *def = op->attrs; def != NULL && def->name != NULL; def++) {
-        if (strcmp(def->name, name) == 0 && def->kind == (mp_attr_kind)kind) {
-            *out = (mp_attr){.name = def->name, .kind = def->kind};
-            return take_content(r, out);
-        }
-    }
-    return MP_FAIL(INVALID_ARGUMENT, "the operator %s has no attribute '%s' of that kind", op->name,
-                   name);
+    return memchr(text, '\0', count) == NULL ? MP_OK : mp__store_damaged("a text ends early");
 }
 
 /* ---- values ---- */
 
-static mp_status add_constant(const reader *r, const mp_store_port *port, const char *name) {
+/* Bytes of the model, which are not copied but for few. */
+static mp_status add_port(const mp_store_reader *r, const mp_store_port *port, const char *name) {
     size_t bytes = 0;
     int32_t value = MP_NO_VALUE;
     MP_TRY(mp_shape_bytes(&port->tensor.shape, port->tensor.type, &bytes));
@@ -168,196 +70,188 @@ static mp_status add_constant(const reader *r, const mp_store_port *port, const 
     return MP_OK;
 }
 
-static mp_status take_value(reader *r, const mp_store_port *port) {
-    const char *name = NULL;
-    mp_tensor tensor;
+static mp_status add_own(mp_store_reader *r, const char *name, mp_tensor *tensor) {
     int32_t value = MP_NO_VALUE;
-    MP_TRY(take_text(r, &name));
-    MP_TRY(take_tensor(r, &tensor));
-    if (port != NULL && port->tensor.type != tensor.type) {
-        return MP_FAIL(INVALID_ARGUMENT, "'%s' is of another type than in the model", port->name);
-    }
-    return port != NULL && port->is_constant ? add_constant(r, port, name)
-                                             : mp_graph_add_value(r->graph, name, &tensor, &value);
-}
-
-static mp_status add_inputs(reader *r, const int32_t *ports) {
-    for (size_t i = 0; i < r->port_count; i++) {
-        r->made[ports[i]] = true;
-        if (!r->ports[i].is_constant) {
-            MP_TRY(mp_graph_add_input(r->graph, ports[i]));
-        }
-    }
+    MP_TRY(mp__store_take_bytes(r, tensor));
+    MP_TRY(mp_graph_add_value(r->graph, name, tensor, &value));
+    r->graph->values[value].is_constant = true;
+    r->graph->values[value].owns_data = true;
     return MP_OK;
 }
 
-/* `of`: the port of each value, or NULL. */
-static mp_status map_ports(const reader *r, const int32_t *ports, size_t values,
-                           const mp_store_port **of) {
-    for (size_t i = 0; i < r->port_count; i++) {
-        if (ports[i] < 0 || (size_t)ports[i] >= values || of[ports[i]] != NULL) {
-            return damaged("a port is no value");
-        }
-        of[ports[i]] = &r->ports[i];
+/* The model's value must be what was there when it was compiled. */
+static mp_status check_port(const mp_store_reader *r, uint32_t kind, uint32_t port,
+                            const mp_tensor *tensor) {
+    if (port >= r->port_count) {
+        return mp__store_damaged("a value is no input of the node");
     }
-    return MP_OK;
+    const mp_store_port *p = &r->ports[port];
+    if (p->tensor.type != tensor->type) {
+        return MP_FAIL(INVALID_ARGUMENT, "'%s' is of another type than in the model", p->name);
+    }
+    return p->is_constant == (kind == MP_STORE_PORT)
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "'%s' was %s when the model was compiled", p->name,
+                         p->is_constant ? "no constant" : "a constant");
 }
 
-static mp_status take_values(reader *r) {
-    enum { LEAST = 3 * sizeof(uint32_t) };
-    void *ports = NULL;
-    size_t ports_there = 0;
-    size_t count = 0;
-    MP_TRY(take_list(r, sizeof(int32_t), &ports, &ports_there));
-    if (ports_there != r->port_count) {
-        return MP_FAIL(INVALID_ARGUMENT, "it is of a node with %zu inputs, and this has %zu",
-                       ports_there, r->port_count);
-    }
-    MP_TRY(take_count(r, LEAST, &count));
-    const mp_store_port **of = calloc(count + 1, sizeof *of);
-    r->made = calloc(count + 1, sizeof *r->made);
-    mp_status status = of != NULL && r->made != NULL ? MP_OK : no_memory();
-    if (status == MP_OK) {
-        status = map_ports(r, ports, count, of);
-    }
-    for (size_t i = 0; status == MP_OK && i < count; i++) {
-        status = take_value(r, of[i]);
-    }
-    free(of);
-    return status == MP_OK ? add_inputs(r, ports) : status;
-}
-
-/* ---- nodes ---- */
-
-static mp_status take_row(reader *r, mp_node *node) {
-    const char *domain = NULL;
+static mp_status take_value(mp_store_reader *r, size_t i) {
     const char *name = NULL;
-    uint32_t version = 0;
-    MP_TRY(take_text(r, &domain));
-    MP_TRY(take_text(r, &name));
-    MP_TRY(take(r, &version, sizeof version));
-    MP_TRY(take_text(r, &node->name));
-    node->op = version < 1u << VERSION_BITS ? mp_op_find(domain, name, (int)version) : NULL;
-    node->version = (int)version;
-    if (node->op == NULL || mp_op_is_own(node->op) || strlen(name) >= WORD_MAX) {
-        return MP_FAIL(INVALID_ARGUMENT, "there is no operator '%.80s' of version %u", name,
-                       version);
+    uint32_t kind = 0;
+    int32_t value = MP_NO_VALUE;
+    mp_tensor tensor;
+    MP_TRY(mp__store_take_text(r, &name));
+    MP_TRY(mp__store_take_number(r, &kind));
+    MP_TRY(mp__store_take_number(r, &r->port_of[i]));
+    MP_TRY(mp__store_take_tensor(r, &tensor));
+    if (kind >= MP_STORE_KINDS) {
+        return mp__store_damaged("a value is of no kind");
     }
-    return MP_OK;
+    if (kind == MP_STORE_PORT || (kind == MP_STORE_INPUT && r->depth == 0)) {
+        MP_TRY(check_port(r, kind, r->port_of[i], &tensor));
+    }
+    r->kinds[i] = (unsigned char)kind;
+    r->made[i] = kind == MP_STORE_PORT || kind == MP_STORE_OWN;
+    return kind == MP_STORE_PORT  ? add_port(r, &r->ports[r->port_of[i]], name)
+           : kind == MP_STORE_OWN ? add_own(r, name, &tensor)
+                                  : mp_graph_add_value(r->graph, name, &tensor, &value);
 }
 
-/* Values that a node reads or makes, as tensors. */
-static mp_status describe(const reader *r, const int32_t *list, size_t count, bool reads,
-                          mp_tensor *out) {
-    for (size_t i = 0; i < count; i++) {
-        out[i] = (mp_tensor){.type = MP_NONE};
-        if (list[i] == MP_NO_VALUE) {
-            continue;
-        }
-        if (list[i] < 0 || list[i] >= r->graph->value_count || r->made[list[i]] != reads) {
-            return damaged("a node reads or makes what it cannot");
-        }
-        out[i] = r->graph->values[list[i]].tensor;
-        out[i].data = 0;
-        r->made[list[i]] = true;
-    }
-    return MP_OK;
-}
-
-/* Whether one value is wanted both on the host and on the device, see ep/placement/row.c. */
-static bool is_torn(const mp_op *op, const int32_t *in, size_t count) {
-    for (size_t i = 0; i < count && op->host_in != 0; i++) {
-        for (size_t j = 0; j < count && mp_op_host_in(op, i); j++) {
-            if (in[i] == in[j] && in[i] != MP_NO_VALUE && !mp_op_host_in(op, j)) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-static mp_status add_node(reader *r, mp_node *node, const int32_t *in, size_t in_count,
-                          const int32_t *out, size_t out_count) {
-    mp_tensor *made = r->work + in_count;
-    MP_TRY(describe(r, in, in_count, true, r->work));
-    MP_TRY(describe(r, out, out_count, false, made));
-    for (size_t i = 0; i < out_count && i < 32; i++) {
-        node->out_absent |= out[i] == MP_NO_VALUE ? 1u << i : 0;
-    }
-    if (is_torn(node->op, in, in_count)) {
-        return damaged("a node reads a value in two places");
-    }
-    MP_TRY(mp_signature_check(node, r->work, (int)in_count, made, (int)out_count));
-    return mp_graph_add_node(r->graph, node, in, (int)in_count, out, (int)out_count);
-}
-
-static mp_status take_attrs(reader *r, mp_node *node) {
-    enum { LEAST = 2 * sizeof(uint32_t) };
+static mp_status take_values(mp_store_reader *r) {
+    enum { LEAST = 5 * sizeof(uint32_t) };
     size_t count = 0;
-    void *attrs = NULL;
-    MP_TRY(take_count(r, LEAST, &count));
-    if (count > ATTRS_MAX) {
-        return damaged("a node has too many attributes");
+    MP_TRY(mp__store_take_count(r, LEAST, &count));
+    r->made = calloc(count + 1, sizeof *r->made);
+    r->guards = calloc(count + 1, sizeof *r->guards);
+    r->kinds = calloc(count + 1, sizeof *r->kinds);
+    r->port_of = calloc(count + 1, sizeof *r->port_of);
+    if (r->made == NULL || r->guards == NULL || r->kinds == NULL || r->port_of == NULL) {
+        return mp__store_no_memory();
     }
-    MP_TRY(mp_graph_keep(r->graph, (count + 1) * sizeof(mp_attr), &attrs));
-    mp_attr *list = attrs;
-    for (; node->attr_count < count; node->attr_count++) {
-        MP_TRY(take_attr(r, node->op, &list[node->attr_count]));
+    for (size_t i = 0; i < count; i++) {
+        MP_TRY(take_value(r, i));
     }
-    node->attrs = list;
     return MP_OK;
 }
 
-static mp_status take_node(reader *r) {
-    mp_node node = {.options = *r->options};
-    void *in = NULL;
-    void *out = NULL;
-    size_t in_count = 0;
-    size_t out_count = 0;
-    MP_TRY(take_row(r, &node));
-    MP_TRY(take_list(r, sizeof(int32_t), &in, &in_count));
-    MP_TRY(take_list(r, sizeof(int32_t), &out, &out_count));
-    MP_TRY(take_attrs(r, &node));
-    if (in_count > ENDS_MAX || out_count > ENDS_MAX) {
-        return damaged("a node has too many inputs or outputs");
-    }
-    free(r->work);
-    r->work = calloc(in_count + out_count + 1, sizeof *r->work);
-    return r->work != NULL ? add_node(r, &node, in, in_count, out, out_count) : no_memory();
+static bool is_value(const mp_store_reader *r, int32_t value) {
+    return value >= 0 && value < r->graph->value_count;
 }
 
-static mp_status take_graph(reader *r) {
+static mp_status take_inputs(mp_store_reader *r) {
+    void *list = NULL;
+    size_t count = 0;
+    MP_TRY(mp__store_take_list(r, sizeof(int32_t), &list, &count));
+    const int32_t *inputs = list;
+    for (size_t i = 0; i < count; i++) {
+        if (!is_value(r, inputs[i]) || r->kinds[inputs[i]] != MP_STORE_INPUT ||
+            r->made[inputs[i]]) {
+            return mp__store_damaged("an input is none");
+        }
+        r->made[inputs[i]] = true;
+        MP_TRY(mp_graph_add_input(r->graph, inputs[i]));
+    }
+    return MP_OK;
+}
+
+/* ---- the rest of a graph ---- */
+
+static mp_status take_guards(mp_store_reader *r) {
+    enum { CONDITION, WANTED, OUTER, WORDS };
+    size_t count = 0;
+    MP_TRY(mp__store_take_count(r, WORDS * sizeof(int32_t), &count));
+    for (size_t i = 0; i < count; i++) {
+        int32_t words[WORDS];
+        MP_TRY(mp__store_take(r, words, sizeof words));
+        if (!is_value(r, words[CONDITION]) ||
+            r->graph->values[words[CONDITION]].tensor.type != MP_BOOL || words[OUTER] < 0 ||
+            (size_t)words[OUTER] > i) {
+            return mp__store_damaged("a branch has no such condition");
+        }
+        r->graph->guard = words[OUTER];
+        MP_TRY(mp_graph_open_guard(r->graph, words[CONDITION], words[WANTED] != 0));
+    }
+    r->graph->guard = 0;
+    return MP_OK;
+}
+
+static mp_status take_outputs(mp_store_reader *r) {
+    void *list = NULL;
+    size_t count = 0;
+    MP_TRY(mp__store_take_list(r, sizeof(int32_t), &list, &count));
+    const int32_t *outputs = list;
+    for (size_t i = 0; i < count; i++) {
+        if (!is_value(r, outputs[i]) || !r->made[outputs[i]] || r->guards[outputs[i]] != 0) {
+            return mp__store_damaged("an output is made by no node");
+        }
+        MP_TRY(mp_graph_add_output(r->graph, outputs[i]));
+    }
+    return MP_OK;
+}
+
+mp_status mp__store_take_graph(mp_store_reader *r) {
     enum { LEAST_NODE = 7 * sizeof(uint32_t) };
-    void *outputs = NULL;
     size_t count = 0;
     MP_TRY(take_values(r));
-    MP_TRY(take_count(r, LEAST_NODE, &count));
+    MP_TRY(take_inputs(r));
+    MP_TRY(take_guards(r));
+    MP_TRY(mp__store_take_count(r, LEAST_NODE, &count));
     for (size_t i = 0; i < count; i++) {
-        MP_TRY(take_node(r));
+        MP_TRY(mp__store_take_node(r));
     }
-    MP_TRY(take_list(r, sizeof(int32_t), &outputs, &count));
-    const int32_t *list = outputs;
-    for (size_t i = 0; i < count; i++) {
-        if (list[i] < 0 || list[i] >= r->graph->value_count || !r->made[list[i]]) {
-            return damaged("an output is made by no node");
-        }
-        MP_TRY(mp_graph_add_output(r->graph, list[i]));
-    }
-    return left(r) == 0 ? MP_OK : damaged("there is more behind its end");
+    r->graph->guard = 0;
+    return take_outputs(r);
+}
+
+void mp__store_reader_close(mp_store_reader *r) {
+    free(r->made);
+    free(r->guards);
+    free(r->kinds);
+    free(r->port_of);
+    free(r->work);
 }
 
 /* ---- all ---- */
 
-static mp_status check_head(reader *r, const char *maker) {
+/* Inputs are the ports that are no constants, in their order. */
+static mp_status check_ports(const mp_store_reader *r) {
+    const mp_graph *graph = r->graph;
+    int32_t next = 0;
+    for (size_t i = 0; i < r->port_count; i++) {
+        if (r->ports[i].is_constant) {
+            continue;
+        }
+        if (next >= graph->input_count || r->port_of[graph->inputs[next]] != i) {
+            return mp__store_damaged("its inputs are not those of the node");
+        }
+        next++;
+    }
+    return next == graph->input_count ? MP_OK
+                                      : mp__store_damaged("it has more inputs than the node");
+}
+
+static mp_status take_all(mp_store_reader *r) {
+    uint32_t ports = 0;
+    MP_TRY(mp__store_take_number(r, &ports));
+    if (ports != r->port_count) {
+        return MP_FAIL(INVALID_ARGUMENT, "it is of a node with %u inputs, and this has %zu", ports,
+                       r->port_count);
+    }
+    MP_TRY(mp__store_take_graph(r));
+    MP_TRY(check_ports(r));
+    return left(r) == 0 ? MP_OK : mp__store_damaged("there is more behind its end");
+}
+
+static mp_status check_head(mp_store_reader *r, const char *maker) {
     mp_store_head head;
     uint8_t sum[MP_SHA256_SIZE];
     if (left(r) < sizeof head) {
-        return damaged("it is too short");
+        return mp__store_damaged("it is too short");
     }
-    MP_TRY(take(r, &head, sizeof head));
+    MP_TRY(mp__store_take(r, &head, sizeof head));
     head.maker[sizeof head.maker - 1] = '\0';
     if (memcmp(head.mark, MP_STORE_MARK, sizeof head.mark) != 0) {
-        return damaged("it does not begin as Millpond writes it");
+        return mp__store_damaged("it does not begin as Millpond writes it");
     }
     if (head.format != MP_STORE_FORMAT || strcmp(head.maker, maker) != 0) {
         return MP_FAIL(UNSUPPORTED,
@@ -366,26 +260,26 @@ static mp_status check_head(reader *r, const char *maker) {
                        head.maker, head.format, maker, MP_STORE_FORMAT);
     }
     if (head.size != left(r) || head.size > MP_STORE_BYTES_MAX) {
-        return damaged("its size is not what it says");
+        return mp__store_damaged("its size is not what it says");
     }
     mp_sha256_of(r->at, left(r), sum);
-    return memcmp(sum, head.sum, sizeof sum) == 0 ? MP_OK : damaged("its check sum is wrong");
+    return memcmp(sum, head.sum, sizeof sum) == 0 ? MP_OK
+                                                  : mp__store_damaged("its check sum is wrong");
 }
 
 mp_status mp_graph_load(const unsigned char *bytes, size_t size, const char *maker,
                         const mp_op_options *options, const mp_store_port *ports, size_t port_count,
                         mp_graph **out) {
-    reader r = {.at = bytes,
-                .end = bytes + size,
-                .ports = ports,
-                .port_count = port_count,
-                .options = options};
+    mp_store_reader r = {.at = bytes,
+                         .end = bytes + size,
+                         .ports = ports,
+                         .port_count = port_count,
+                         .options = options};
     MP_TRY(check_head(&r, maker));
     MP_TRY(mp_graph_create(&r.graph));
     r.graph->has_claimed_types = true;
-    const mp_status status = take_graph(&r);
-    free(r.made);
-    free(r.work);
+    const mp_status status = take_all(&r);
+    mp__store_reader_close(&r);
     if (status != MP_OK) {
         mp_graph_destroy(r.graph);
         return status;

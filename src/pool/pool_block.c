@@ -1,6 +1,7 @@
 /* pool_block.c - the public functions that allocate and free blocks, and give memory back:
  * arguments are checked here, the mode of the pool does the work.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "pool/arena/wait.h"
 #include "pool/handle.h"
 #include "pool/pool_argument.h"
 #include "pool/pool_handle.h"
@@ -129,9 +130,18 @@ mp_status mp_pool_ipc_open(mp_pool *pool, const mp_ipc_handle *handle, mp_addr *
     return a->device->ops->ipc_open(a->device, handle->bytes, out, size);
 }
 
+/* For whatever uses memory that the pool knows nothing of. While streams are captured the device
+ * must be left alone; then it is the streams that the pool knows. */
+static mp_status wait_for_users(arena *a) {
+    arena_lock(a);
+    const bool captures = a->captures_open > 0;
+    arena_unlock(a);
+    return captures ? mp__arena_wait(a) : a->device->ops->synchronize(a->device);
+}
+
 mp_status mp_pool_ipc_close(mp_pool *pool, mp_addr addr) {
     TAKE_ARENA(a, pool);
-    MP_TRY(a->device->ops->synchronize(a->device));
+    MP_TRY(wait_for_users(a));
     return a->device->ops->ipc_close(a->device, addr);
 }
 

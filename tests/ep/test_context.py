@@ -18,11 +18,13 @@ import provider
 import pytest
 import small_models
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.capi import _pybind_state as state
 from registered import registry
 from test_islands import block
 
 ROOT = Path(__file__).resolve().parents[2]
 PINNED = re.search(r"^onnxruntime==(\S+)", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.M)[1]
+VERSION = tuple(int(part) for part in ort.__version__.split(".")[:2])
 HEAD = struct.Struct("<8sII32sQ32s")  # graph/store_private.h
 MUTATIONS = int(os.environ.get("MILLPOND_MUTATIONS", "60"))  # tests/graph/store_test.c has thousands
 
@@ -61,7 +63,7 @@ def feed(of, rows=3, seed=0):
 def same(one, other, rows=3):
     given = feed(one, rows)
     for a, b in zip(one.run(None, given), other.run(None, given), strict=True):
-        np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("embed", [0, 1])
@@ -145,19 +147,97 @@ def test_compiled_twice(tmp_path):
         compiled(str(tmp_path / "out.onnx"), tmp_path / "again.onnx")
 
 
-def test_nodes_with_bodies(tmp_path, capfd):
+def floats(*names, shape=None):
+    return [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in names]
+
+
+def branching(inner="Relu", domain=""):
+    """A branch with a constant of its own, and a Scan."""
+    constant = numpy_helper.from_array(np.arange(4, dtype=np.float32), "own")
+    nodes = [helper.make_node(inner, ["h"], ["t"], domain=domain), helper.make_node("Add", ["t", "own"], ["b"])]
+    then = helper.make_graph(nodes, "then", [], floats("b"), [constant])
+    other = helper.make_graph([helper.make_node("Neg", ["h"], ["c"])], "other", [], floats("c"))
+    nodes = [helper.make_node("Add", ["s", "r"], ["u"]), helper.make_node("Mul", ["u", "weight"], ["v"])]
+    body = helper.make_graph(nodes, "body", floats("s", "r", shape=[4]), floats("u", "v", shape=[4]))
+    nodes = [
+        helper.make_node("Exp", ["x"], ["h"]),
+        helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0),
+        helper.make_node("Greater", ["m", "zero"], ["if"]),
+        helper.make_node("If", ["if"], ["z"], "branch", then_branch=then, else_branch=other),
+        helper.make_node("Scan", ["start", "z"], ["last", "y"], body=body, num_scan_inputs=1),
+    ]
+    constants = {"zero": np.float32(0), "start": np.zeros(4, np.float32), "weight": np.full(4, 2, np.float32)}
+    return small_models.model(nodes, {"x": ["n", 4]}, {"y": ["n", 4], "last": [4]}, constants)
+
+
+HOLDS = VERSION >= (1, 31)  # before, no island holds nodes with bodies
+
+
+@pytest.mark.skipif(not HOLDS, reason="before ONNX Runtime 1.31 no island holds nodes with bodies")
+@pytest.mark.parametrize("embed", [0, 1])
+def test_nodes_with_bodies(tmp_path, embed):
+    """They are in islands, with constants of their bodies."""
+    writer, model = compiled(branching(), tmp_path / "out.onnx", embed)
+    assert [node.op_type for node in model.graph.node] == ["EPContext"]
+    plain, loaded = session(branching()), session(str(tmp_path / "out.onnx"))
+    for sign in (1, -1):
+        given = {"x": np.full((3, 4), sign, np.float32)}
+        for a, b, c in zip(*(each.run(None, given) for each in (plain, writer, loaded)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(a, c, rtol=1e-5, atol=1e-5)
+
+
+def test_bodies_that_no_island_holds(tmp_path, capfd):
     """ONNX Runtime cannot write them beside compiled nodes, so nothing is compiled, and the session runs."""
-    inner = helper.make_graph([helper.make_node("Relu", ["h"], ["b"])], "body", [],
-                              [helper.make_tensor_value_info("b", TensorProto.FLOAT, None)])  # fmt: skip
-    other = helper.make_graph([helper.make_node("Neg", ["h"], ["c"])], "other", [],
-                              [helper.make_tensor_value_info("c", TensorProto.FLOAT, None)])  # fmt: skip
-    nodes = [helper.make_node("Exp", ["x"], ["h"]), helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0),
-             helper.make_node("Greater", ["m", "zero"], ["if"]),
-             helper.make_node("If", ["if"], ["y"], "branch", then_branch=inner, else_branch=other)]  # fmt: skip
-    source = small_models.model(nodes, {"x": [4]}, {"y": [4]}, {"zero": np.float32(0)})
+    source = branching("Normalizer", "ai.onnx.ml")
     made = session(source, context_enable=1, context_file_path=tmp_path / "out.onnx", context_embed_mode=1)
-    assert "no part of the model is compiled, since node 'branch' has a body" in capfd.readouterr().err
+    assert "no part of the model is compiled, since node" in capfd.readouterr().err
+    assert not (tmp_path / "out.onnx").exists()
     same(session(source), made)
+
+
+OTHER_NAME = """
+import sys, numpy as np, onnxruntime as ort, millpond.onnxruntime as mort
+mort.register("CUDAExecutionProvider")
+session = mort.session(sys.argv[1])
+assert session.get_providers()[0] == "CUDAExecutionProvider"
+given = {one.name: np.ones([d if isinstance(d, int) else 2 for d in one.shape], np.float32)
+         for one in session.get_inputs()}
+print([float(np.abs(y).sum()) > 0 for y in session.run(None, given)])
+"""
+
+
+def test_by_another_name(tmp_path):
+    """A provider that was registered by its other name takes what was compiled by the first."""
+    if "CUDAExecutionProvider" in ort.get_available_providers():
+        pytest.skip("this ONNX Runtime has a provider of that name")
+    compiled(block(), tmp_path / "out.onnx")
+    done = subprocess.run([sys.executable, "-c", OTHER_NAME, str(tmp_path / "out.onnx")], capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "[True]\n"), done.stderr
+
+
+@pytest.mark.skipif(not hasattr(state, "get_model_compatibility_for_ep_devices"), reason="it does not tell Python yet")
+def test_what_the_metadata_says(tmp_path):
+    """Who has compiled a model ONNX Runtime can ask before it makes a session."""
+    _, model = compiled(block(), tmp_path / "out.onnx")
+    (known,) = [one for one in model.metadata_props if one.key.startswith("ep_compatibility_info.")]
+    verdict = state.OrtCompiledModelCompatibility
+    for text, wanted in ((known.value, verdict.EP_SUPPORTED_OPTIMAL), ("another 1.0", verdict.EP_NOT_APPLICABLE),
+                         ("millpond 0.0.1 format 1", verdict.EP_UNSUPPORTED)):  # fmt: skip
+        assert state.get_model_compatibility_for_ep_devices(provider.devices()[:1], text) == wanted
+
+
+def test_nodes_of_other_providers(tmp_path, capfd):
+    _, model = compiled(block(), tmp_path / "out.onnx")
+    for name, value in (("source", b"AnotherExecutionProvider"), ("ep_sdk_version", b"12.1")):
+        again = onnx.ModelProto()
+        again.CopyFrom(model)
+        next(one for one in contexts(again)[0].attribute if one.name == name).s = value
+        onnx.save(again, tmp_path / "theirs.onnx")
+        with pytest.raises(Exception, match="EPContext"):
+            session(str(tmp_path / "theirs.onnx"))
+        assert "com.microsoft.EPContext, which neither this provider" in capfd.readouterr().err
 
 
 # ---- what others have written ----
@@ -272,10 +352,10 @@ def mutate(folder, first, count):
     print("refused", refused)
 
 
-@pytest.mark.parametrize("embed_of", ["block", "mixed"])
-def test_mutations(tmp_path, embed_of):
+@pytest.mark.parametrize("source", [block(2), small_models.mixed()] + ([branching()] if HOLDS else []))
+def test_mutations(tmp_path, source):
     """In a process of its own, which a crash ends."""
-    compiled({"block": block(2), "mixed": small_models.mixed()}[embed_of], tmp_path / "out.onnx")
+    compiled(source, tmp_path / "out.onnx")
     code = TRY.format(paths=sys.path)
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path), "0", str(MUTATIONS)], text=True, timeout=300,
                           capture_output=True, check=False)  # fmt: skip

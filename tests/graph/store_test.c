@@ -92,18 +92,6 @@ TEST(store_and_load) {
     drop(&k);
 }
 
-TEST(store_refuses_branches) {
-    kept k;
-    unsigned char *bytes = NULL;
-    size_t size = 0;
-    keep(&k, "input x f32[2]\ninput c bool[]\ny = Relu-14 (x)\noutput y\n");
-    CHECK_OK(mp_graph_open_guard(k.graph, 1, true));
-    CHECK(!mp_graph_can_store(k.graph));
-    CHECK_FAILS(mp_graph_store(k.graph, k.values, k.count, "1", &bytes, &size), UNSUPPORTED,
-                "branches");
-    drop(&k);
-}
-
 TEST(store_of_another_version) {
     kept k;
     mp_graph *again = NULL;
@@ -140,10 +128,136 @@ TEST(store_checks_nodes) {
     check_refused("input x i64[2]\ny = Reshape-14 (x, x)\noutput y\n", "in two places");
 }
 
-TEST(store_survives_changes) {
+/* ---- branches and loops ---- */
+
+static const char branches[] = "input x f32[2]\n"
+                               "input c bool[]\n"
+                               "const big f32[600]\n"
+                               "when c\n"
+                               "a = Relu-14 (x)\n"
+                               "d = Exp-13 (a)\n"
+                               "end\n"
+                               "unless c\n"
+                               "b = ReduceSum-13 (big, ) keepdims=1\n"
+                               "end\n"
+                               "y = millpond.Choose-1 (c, d, b) \"choice\"\n"
+                               "output y\n";
+
+static void check_same(const kept *k, const mp_graph *again) {
+    char *before = NULL;
+    char *after = NULL;
+    CHECK_OK(mp_graph_write(k->graph, &before));
+    CHECK_OK(mp_graph_write(again, &after));
+    CHECK_STR_HAS(before, after);
+    CHECK_STR_HAS(after, before);
+    free(before);
+    free(after);
+}
+
+TEST(store_keeps_branches) {
     kept k;
+    mp_graph *again = NULL;
+    keep(&k, branches);
+    CHECK_OK(load(&k, &again));
+    check_same(&k, again);
+    CHECK_EQ_INT(again->guard_count, 2);
+    mp_graph_destroy(again);
+    drop(&k);
+    check_refused("input x f32[2]\ninput c bool[]\nwhen c\na = Relu-14 (x)\nend\ny = Exp-13 (a)\n"
+                  "output y\n",
+                  "another branch makes");
+    check_refused("input x f32[2]\ninput c bool[]\nwhen c\na = Relu-14 (x)\nend\n"
+                  "unless c\nb = Exp-13 (x)\nend\ny = millpond.Choose-1 (c, b, a)\noutput y\n",
+                  "another branch makes");
+    check_refused("input x f32[2]\ninput c f32[]\nwhen c\na = Relu-14 (x)\nend\noutput x\n",
+                  "no such condition");
+    check_refused("input x f32[2]\ninput c bool[]\nwhen c\na = Relu-14 (x)\nend\noutput a\n",
+                  "an output is made by no node");
+    check_refused("input x f32[2]\ninput z f64[2]\ninput c bool[]\n"
+                  "y = millpond.Choose-1 (c, x, z)\noutput y\n",
+                  "results of two branches differ");
+    check_refused("input x f32[2]\ny = millpond.MatMulBias-1 (x, x, x)\noutput y\n", "no operator");
+}
+
+/* A loop of 3 rounds that doubles, and gives what it had before; its body has a constant of its
+ * own. */
+static void keep_loop(kept *k, const char *body_text) {
+    mp_graph *body = NULL;
+    *k = (kept){.count = 0};
+    CHECK_OK(mp_graph_read("input x f32[2]\nconst n i64[] = 3\nconst go bool[] = 1\n", &k->graph));
+    CHECK_OK(mp_graph_read(body_text, &body));
+    for (int32_t i = 0; i < body->value_count; i++) {
+        if (body->values[i].producer != MP_NO_NODE) {
+            body->values[i].tensor.type = MP_F32;
+        }
+    }
+    const mp_loop loop = {.body = body, .carried = 1, .stacked = 1};
+    const mp_tensor made = {.type = MP_F32, .shape = {.rank = MP_DIM_UNKNOWN}};
+    const mp_node node = {.name = "loop"};
+    int32_t in[3], out[2];
+    for (int i = 0; i < 3; i++) {
+        static const char *const names[] = {"n", "go", "x"};
+        in[i] = mp_graph_find_value(k->graph, names[i]);
+        k->values[k->count] = in[i];
+        const mp_value *v = &k->graph->values[in[i]];
+        k->ports[k->count++] = (mp_store_port){v->name, v->tensor, v->is_constant};
+    }
+    CHECK_OK(mp_graph_add_value(k->graph, "last", &made, &out[0]));
+    CHECK_OK(mp_graph_add_value(k->graph, "all", &made, &out[1]));
+    CHECK_OK(mp_graph_add_loop(k->graph, &node, &loop, in, 3, out, 2));
+    CHECK_OK(mp_graph_add_output(k->graph, out[1]));
+    CHECK_OK(mp_graph_store(k->graph, k->values, k->count, "1.2.3", &k->bytes, &k->size));
+}
+
+static const char doubling[] = "input i i64[]\ninput go bool[]\ninput s f32[2]\n"
+                               "const two f32[1] = 2\n"
+                               "t = Mul-14 (s, two)\noutput go\noutput t\noutput s\n";
+
+TEST(store_keeps_loops) {
+    kept k;
+    mp_graph *again = NULL;
+    keep_loop(&k, doubling);
+    CHECK_OK(load(&k, &again));
+    check_same(&k, again);
+    CHECK_EQ_INT(again->body_count, 1);
+    const mp_graph *body = again->bodies[0];
+    const mp_value *two = &body->values[mp_graph_find_value(body, "two")];
+    CHECK(two->is_constant && body->has_claimed_types);
+    CHECK(*(const float *)two->tensor.data == 2.0f);
+    mp_graph_destroy(again);
+    drop(&k);
+}
+
+static void check_body_refused(const char *body_text, const char *sentence) {
+    kept k;
+    mp_graph *again = NULL;
+    keep_loop(&k, body_text);
+    CHECK_FAILS(load(&k, &again), INVALID_ARGUMENT, sentence);
+    drop(&k);
+}
+
+TEST(store_checks_loops) {
+    check_body_refused("input i i64[]\ninput go bool[]\ninput s f32[2]\n"
+                       "output go\noutput s\n",
+                       "a loop and its body differ"); /* too few */
+    check_body_refused("input i i64[]\ninput go bool[]\ninput s f64[2]\n"
+                       "output go\noutput s\noutput s\n",
+                       "a loop and its body differ");
+    check_body_refused("input i i64[]\ninput go bool[]\ninput s f32[2]\n"
+                       "output i\noutput s\noutput s\n",
+                       "a loop and its body differ");
+    check_body_refused("input i i32[]\ninput go bool[]\ninput s f32[2]\n"
+                       "output go\noutput s\noutput s\n",
+                       "a loop and its body differ");
+    check_body_refused("input i i64[]\ninput go bool[]\ninput s f32[2]\n"
+                       "t = Relu-14 (s, s)\noutput go\noutput s\noutput t\n",
+                       "one too many");
+}
+
+/* ---- changed bytes ---- */
+
+static void change(kept k) {
     int refused = 0;
-    keep(&k, mixed);
     unsigned char *whole = malloc(k.size);
     CHECK(whole != NULL);
     memcpy(whole, k.bytes, k.size);
@@ -169,4 +283,14 @@ TEST(store_survives_changes) {
     CHECK(refused > MUTATIONS / 4);
     free(whole);
     drop(&k);
+}
+
+TEST(store_survives_changes) {
+    kept k;
+    keep(&k, mixed);
+    change(k);
+    keep(&k, branches);
+    change(k);
+    keep_loop(&k, doubling);
+    change(k);
 }

@@ -6,7 +6,7 @@ import textwrap
 
 import millpond
 import pytest
-from core_kit import run_python
+from core_kit import ON_GPU, run_python
 
 SHARED = {"MILLPOND_DEVICE": "host", "MILLPOND_HOST_IPC": "1", "MILLPOND_HOST_DEVICES": "2"}
 
@@ -92,10 +92,36 @@ millpond.set_limit(4 << 20)
 block = millpond.open_ipc(bytes.fromhex(sys.stdin.readline().strip()))
 answer(f"{len(block)} {millpond.Pool().stats()['in_use']}")
 """
+ON_GPU_THERE = """
+def frameworks(block):
+    try:
+        import torch
+        torch.as_tensor(block, device="cuda").add_(1)
+        torch.cuda.synchronize()
+    except ImportError:
+        block.copy_from_host(bytes(b + 1 for b in block.copy_to_host()))
+    try:
+        import cupy
+        array = cupy.asarray(block)
+        array += 1
+        cupy.cuda.Device().synchronize()
+    except ImportError:
+        block.copy_from_host(bytes(b + 1 for b in block.copy_to_host()))
+
+for line in sys.stdin:
+    block = millpond.open_ipc(bytes.fromhex(line.strip()))
+    again = millpond.open_ipc(bytes.fromhex(line.strip()))
+    assert bytes(again.copy_to_host()) == bytes(block.copy_to_host())
+    del again
+    frameworks(block)
+    answer(block.pool.bus_id)
+    del block
+"""
 
 
 def both(code, **more):
-    start = f"KIT, CONSUMER, SHORT, LIMITED = {KIT!r}, {CONSUMER!r}, {SHORT!r}, {LIMITED!r}\n{KIT}\n"
+    texts = KIT, CONSUMER, SHORT, LIMITED, ON_GPU_THERE
+    start = f"KIT, CONSUMER, SHORT, LIMITED, GPU = {texts!r}\n{KIT}\n"
     return run_python(start + textwrap.dedent(code), **{**SHARED, **more})
 
 
@@ -224,3 +250,22 @@ def test_a_handle_says_where_it_is_from():
     assert millpond.Pool().bus_id == "" if millpond.Pool().is_emulated else millpond.Pool().bus_id
     handle = millpond.IpcHandle(bytes(64), 1, 2, "host:0", 3)
     assert pickle.loads(pickle.dumps(handle)) == handle
+
+
+@pytest.mark.skipif(not ON_GPU, reason="there is no GPU here, or MILLPOND_DEVICE does not say cuda")
+def test_on_a_gpu():
+    """By the driver's handles, through PyTorch and CuPy where they are installed."""
+    both("""
+        pool = millpond.Pool(options={"ipc": True})
+        before, block = pool.alloc(100), pool.alloc(5000)
+        block.copy_from_host(bytes([7]) * 5000)
+        handle = millpond.ipc_handle(block)
+        assert handle.device == "cuda:" + pool.bus_id and pool.bus_id
+        other = Other(GPU)
+        for i in range(3):
+            assert other.ask(bytes(handle).hex()) == pool.bus_id
+            assert bytes(block.copy_to_host()) == bytes([9 + 2 * i]) * 5000
+        fails(millpond.NotFoundError, "which this process does not see", millpond.IpcHandle(
+            handle.raw, 0, 1, "cuda:ffff:ff:1f.0", 1).open)
+        other.end()
+    """, MILLPOND_DEVICE="cuda", quiet=False)

@@ -2,12 +2,12 @@
  *
  * A session with ep.context_enable=1 has ONNX Runtime write a model in which each island is a node
  * EPContext, whose attribute ep_cache_context is the island's graph (graph/store.h), or the name of
- * a file beside the model that holds it. Constants are the node's inputs, so ONNX Runtime keeps
- * them as it keeps all initializers. Machine code is in none of them: a model is not trusted, and
- * kernels are found in the cache of the user or compiled from our own text.
+ * a file beside the model that holds it. Constants are the node's inputs, but for those of bodies,
+ * so ONNX Runtime keeps them as it keeps all initializers. Machine code is in none of them: a model
+ * is not trusted, and kernels are found in the cache of the user or compiled from our own text.
  *
- * If, Loop and Scan stay nodes of the model, with their bodies; a session that loads the compiled
- * model takes them into islands as usual.
+ * If, Loop and Scan that islands hold are in their graphs. Where one is outside, nothing is
+ * compiled, since ONNX Runtime fails to write it beside compiled nodes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_EP_CONTEXT_H
 #define MP_EP_CONTEXT_H
@@ -17,6 +17,7 @@
 
 #define MP_CONTEXT_DOMAIN   "com.microsoft"
 #define MP_CONTEXT_OPERATOR "EPContext"
+#define MP_CONTEXT_MAKER    "millpond " /* and the version: what has made a node */
 
 /* What a session asks for. */
 typedef struct mp_context {
@@ -40,8 +41,8 @@ mp_status mp__context_node(const mp_provider *provider, const OrtGraph *group, c
 
 /* ---- context_read.c ---- */
 
-/* Whether the node is one that this provider has made. */
-mp_status mp__context_is_ours(const mp_provider *provider, const OrtNode *node, bool *out);
+/* Whether the node is one that this provider has made, by whichever of its names. */
+mp_status mp__context_is_ours(const OrtNode *node, bool *out);
 /* Of a group that is one node: that, where it is an EPContext; else NULL. */
 mp_status mp__context_of_group(const OrtGraph *group, const OrtNode **out);
 /* The island's graph; its inputs and outputs are those of `fused`, in its order. Constants' data is

@@ -63,16 +63,22 @@ static mp_status is_context(const OrtNode *node, bool *out) {
     return MP_OK;
 }
 
-mp_status mp__context_is_ours(const mp_provider *provider, const OrtNode *node, bool *out) {
+mp_status mp__context_is_ours(const OrtNode *node, bool *out) {
     char *source = NULL;
+    char *maker = NULL;
     size_t size = 0;
     MP_TRY(is_context(node, out));
     if (!*out) {
         return MP_OK;
     }
-    const mp_status status = read_text(node, "source", &source, &size);
-    *out = source != NULL && strcmp(source, provider->factory->name->provider) == 0;
+    mp_status status = read_text(node, "source", &source, &size);
+    if (status == MP_OK) {
+        status = read_text(node, "ep_sdk_version", &maker, &size);
+    }
+    *out = source != NULL && maker != NULL && mp__ep_name_is_known(source) &&
+           strncmp(maker, MP_CONTEXT_MAKER, strlen(MP_CONTEXT_MAKER)) == 0;
     free(source);
+    free(maker);
     return status;
 }
 

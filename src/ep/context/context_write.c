@@ -134,8 +134,8 @@ static mp_status add_all(const mp_provider *provider, attributes *a, const char 
     MP_TRY(add_text(a, "ep_cache_context", content, size));
     MP_TRY(add_text(a, "source", source, strlen(source)));
     MP_TRY(add_text(a, "partition_name", part, strlen(part)));
-    MP_TRY(add_text(a, "ep_sdk_version", "millpond " MILLPOND_VERSION,
-                    strlen("millpond " MILLPOND_VERSION)));
+    MP_TRY(add_text(a, "ep_sdk_version", MP_CONTEXT_MAKER MILLPOND_VERSION,
+                    strlen(MP_CONTEXT_MAKER MILLPOND_VERSION)));
     /* Where it was compiled; it runs on any. */
     return add_text(a, "hardware_architecture", device->name, strlen(device->name));
 }

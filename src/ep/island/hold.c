@@ -72,7 +72,7 @@ static mp_status graph_fits(mp_provider *provider, OrtEpGraphSupportInfo *suppor
 mp_status mp__island_holds(mp_provider *provider, OrtEpGraphSupportInfo *support,
                            const OrtNode *node, bool *out) {
     *out = mp__islands_wanted(provider) && !provider->options.enable_cuda_graph &&
-           provider->context == NULL && mp_the_plugin.runtime >= RUNTIME_LEAST;
+           mp_the_plugin.runtime >= RUNTIME_LEAST;
     return *out ? node_fits(provider, support, node, out) : MP_OK;
 }
 

@@ -92,13 +92,36 @@ mp_status mp__import_nodes(mp_import *im, const OrtGraph *group) {
 
 /* ---- the fused node ---- */
 
-/* Fused nodes have constants as inputs where ONNX Runtime is to keep these in a compiled model. */
-static mp_status look_at_input(mp_import *im, const OrtValueInfo *value, int32_t *out) {
-    bool constant = false;
-    if (im->provider->context != NULL) {
-        MP_TRY(mp__from_ort(ORT->ValueInfo_IsConstantInitializer(value, &constant)));
+/* Fused nodes have constants as inputs where ONNX Runtime is to keep these in a compiled model. Of
+ * an input of theirs it does not say so, but of the group's. */
+static mp_status note_constants(mp_import *im, const OrtGraph *group) {
+    size_t count = 0;
+    if (im->provider->context == NULL) {
+        return MP_OK;
     }
-    return constant ? mp__import_read(im, value, out) : mp__import_made(im, value, out);
+    MP_TRY(mp__from_ort(ORT->Graph_GetNumInitializers(group, &count)));
+    im->held_values = calloc(count + 1, sizeof(void *));
+    if (im->held_values == NULL) {
+        return mp__import_no_memory();
+    }
+    MP_TRY(mp__from_ort(ORT->Graph_GetInitializers(group, im->held_values, count)));
+    for (size_t i = 0; i < count; i++) {
+        const OrtValueInfo *value = im->held_values[i];
+        const char *name = "";
+        int number = 0;
+        MP_TRY(mp__value_name(value, &name));
+        MP_TRY(mp__name_set_add(&im->held, name, &number));
+        im->held_values[number] = value; /* names come once; else they move up */
+    }
+    return MP_OK;
+}
+
+static mp_status look_at_input(mp_import *im, const OrtValueInfo *value, int32_t *out) {
+    const char *name = "";
+    MP_TRY(mp__value_name(value, &name));
+    const int number = mp__name_set_find(&im->held, name);
+    return number != MP_NO_NAME ? mp__import_read(im, im->held_values[number], out)
+                                : mp__import_made(im, value, out);
 }
 
 static mp_status add_inputs(mp_import *im, const OrtNode *fused, mp_island_ports *ports) {
@@ -128,7 +151,10 @@ mp_status mp__island_import(const mp_provider *provider, const OrtGraph *group,
     mp_import im = {.provider = provider};
     MP_TRY(mp_graph_create(&im.graph));
     im.graph->prefers_last = provider->unit->device->info.kind == MP_DEVICE_CUDA;
-    mp_status status = add_inputs(&im, fused, ports);
+    mp_status status = note_constants(&im, group);
+    if (status == MP_OK) {
+        status = add_inputs(&im, fused, ports);
+    }
     if (status == MP_OK) {
         status = mp__import_nodes(&im, group);
     }

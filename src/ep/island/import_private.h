@@ -19,7 +19,9 @@ typedef struct mp_import {
     mp_graph *graph;
     mp_name_set names;
     mp_name_set dims; /* what the model calls dimensions that are not known */
-    int32_t *values;  /* owned; of the graph, by the number of the name; MP_NO_VALUE: none now */
+    mp_name_set held; /* constants of the group, where the fused node has them as inputs */
+    const OrtValueInfo **held_values; /* owned; by the number of the name */
+    int32_t *values; /* owned; of the graph, by the number of the name; MP_NO_VALUE: none now */
     size_t capacity;
     mp_renamed *renamed; /* owned; in the branches that are open */
     size_t renamed_count, renamed_capacity;

@@ -189,6 +189,8 @@ mp_status mp__import_list(mp_import *im, const OrtNode *node, mp_side side, mp_l
 void mp__import_close(mp_import *im) {
     mp__name_set_clear(&im->names);
     mp__name_set_clear(&im->dims);
+    mp__name_set_clear(&im->held);
+    free((void *)im->held_values);
     free(im->values);
     free(im->renamed);
     free(im->captured);

@@ -72,10 +72,10 @@ typedef struct mp_island {
     int32_t body_count;
     bool is_body;
     int32_t *sources; /* owned; of the graph's inputs: which of ONNX Runtime's; NULL: the same */
-    int node_count;       /* of its graph as imported */
-    char *name;           /* owned: "island 0 (17 nodes: first .. last)" */
-    char *event;          /* owned; what ONNX Runtime calls it */
-    mp_label label;       /* of its memory, for the pool's trace */
+    int node_count;   /* of its graph as imported */
+    char *name;       /* owned: "island 0 (17 nodes: first .. last)" */
+    char *event;      /* owned; what ONNX Runtime calls it */
+    mp_label label;   /* of its memory, for the pool's trace */
     mp_label *out_labels; /* owned; of its outputs' */
     int number;           /* in the session; a body has that of its island */
     int64_t rewrites;     /* of its passes */

@@ -73,7 +73,7 @@ static mp_status note_missing(mp_provider *provider, const OrtNode *node) {
 static mp_status look_up(mp_provider *provider, OrtEpGraphSupportInfo *support, graph_node *n) {
     mp_row row;
     bool fits = false;
-    MP_TRY(mp__context_is_ours(provider, n->node, &n->is_compiled));
+    MP_TRY(mp__context_is_ours(n->node, &n->is_compiled));
     if (n->is_compiled) {
         return MP_OK;
     }
@@ -333,8 +333,8 @@ static const char *why_outside(const mp_provider *provider, const graph_node *n)
                : NULL;
 }
 
-/* ONNX Runtime keeps compiled nodes of no body, and fails to write a model that has both compiled
- * nodes and nodes with bodies. */
+/* ONNX Runtime keeps compiled nodes of no body, and fails to write a model that has compiled nodes
+ * and nodes with bodies that are in no island. */
 static mp_status may_compile(const OrtGraph *graph, const graph_node *nodes, size_t count,
                              bool *out) {
     const OrtNode *parent = NULL;
@@ -343,12 +343,13 @@ static mp_status may_compile(const OrtGraph *graph, const graph_node *nodes, siz
     for (size_t i = 0; *out && i < count; i++) {
         size_t bodies = 0;
         MP_TRY(mp__from_ort(ORT->Node_GetNumSubgraphs(nodes[i].node, &bodies)));
-        if (bodies > 0) {
+        if (bodies > 0 && !nodes[i].is_held) {
             const char *name = "";
             MP_TRY(mp__from_ort(ORT->Node_GetName(nodes[i].node, &name)));
             MP_LOG(WARNING,
-                   "no part of the model is compiled, since node '%s' has a body, and ONNX Runtime "
-                   "writes no compiled model with such nodes; run the model as it is",
+                   "no part of the model is compiled, since node '%s' has a body that no island "
+                   "holds, and ONNX Runtime writes no compiled model with such nodes; run the "
+                   "model as it is",
                    name);
             *out = false;
         }

@@ -15,11 +15,20 @@ static const mp_ep_name names[] = {
     NAME("CUDAExecutionProvider", "cudaexecutionprovider"),
 };
 
-const mp_ep_name *mp__ep_name_of(const char *registration) {
-    for (size_t i = 0; registration != NULL && i < MP_COUNT_OF(names); i++) {
-        if (strcmp(registration, names[i].provider) == 0) {
+static const mp_ep_name *find(const char *name) {
+    for (size_t i = 0; name != NULL && i < MP_COUNT_OF(names); i++) {
+        if (strcmp(name, names[i].provider) == 0) {
             return &names[i];
         }
     }
-    return &names[0];
+    return NULL;
+}
+
+const mp_ep_name *mp__ep_name_of(const char *registration) {
+    const mp_ep_name *found = find(registration);
+    return found != NULL ? found : &names[0];
+}
+
+bool mp__ep_name_is_known(const char *name) {
+    return find(name) != NULL;
 }

@@ -5,6 +5,8 @@
 #ifndef MP_EP_EP_NAME_H
 #define MP_EP_EP_NAME_H
 
+#include <stdbool.h>
+
 typedef struct mp_ep_name {
     const char *provider;           /* for sessions */
     const char *option_prefix;      /* of a session's entries, in any case */
@@ -14,5 +16,7 @@ typedef struct mp_ep_name {
 /* By the name of a registration, NULL for none: the provider's own name unless it is another that
  * it goes by. */
 const mp_ep_name *mp__ep_name_of(const char *registration);
+/* Whether the provider goes by this name in some registration. */
+bool mp__ep_name_is_known(const char *name);
 
 #endif
