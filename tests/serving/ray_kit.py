@@ -9,6 +9,7 @@ from pathlib import Path
 
 import millpond
 import millpond.ray_serve
+import ray
 from ray import serve
 
 
@@ -46,6 +47,19 @@ class Watched(millpond.ray_serve.Predictor):
             raise millpond.Error("the device is gone")
 
         self._models.check = broken
+
+
+@ray.remote(num_cpus=0.1)
+class Holder:
+    """An actor that is no replica, and has a block."""
+
+    def __init__(self, size):
+        self.block = millpond.Pool(client="holder").alloc(size)
+        self.export = millpond.ray_serve.export_metrics(0.5)
+        assert millpond.ray_serve.export_metrics() is self.export
+
+    def drop(self):
+        self.block = None
 
 
 app = serve.deployment(Watched).bind(metrics_interval_s=0.5)  # what a configuration file names

@@ -132,6 +132,8 @@ def test_the_dashboard(client):
             zip(rows["part"], rows["left"], rows["right"], rows["bytes"], strict=True) if part == "task"]
     assert any(size >= MIB and right - left == size for left, right, size in task)
     assert {"reserved and free", "on the host"} <= set(rows["part"]) and len(set(rows["worker"])) == 2
+    workers, shown = client.run_on_scheduler(dask_kit.page)
+    assert workers == sorted(set(rows["worker"])) and shown >= MIB
     port = client.scheduler_info(n_workers=-1)["workers"][worker]["services"]["dashboard"]
     text = get(f"http://127.0.0.1:{port}/metrics")
     assert 'millpond_client_in_use_bytes{client="task"' in text

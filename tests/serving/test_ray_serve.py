@@ -24,7 +24,7 @@ import millpond  # noqa: E402
 import millpond.ray_serve  # noqa: E402
 from ray.serve.context import _get_global_client  # noqa: E402
 from ray.serve.schema import ServeDeploySchema  # noqa: E402
-from ray_kit import Watched  # noqa: E402
+from ray_kit import Holder, Watched  # noqa: E402
 
 LIMIT_S = 30
 
@@ -167,6 +167,18 @@ def test_the_pool_is_among_rays_metrics(two, cluster):
     for _ in range(5):
         handle.infer.remote("double", {"x": rows(3)}).result()
     wait_until(lambda: samples_of(cluster[1], "ray_millpond_pool_allocations_total")[""] >= served + 5)
+
+
+def test_the_pool_of_an_actor_is_among_rays_metrics(cluster):
+    def in_use():
+        text = ask(f"http://127.0.0.1:{cluster[1]}/metrics")[1].decode()
+        return re.findall(r'^ray_millpond_client_in_use_bytes{.*client="holder".*} (\S+)$', text, re.MULTILINE)
+
+    holder = Holder.remote(5000)
+    wait_until(lambda: in_use() == ["5120.0"])
+    ray.get(holder.drop.remote())
+    wait_until(lambda: in_use() == ["0.0"])
+    ray.kill(holder)
 
 
 # ---- several replicas ----
