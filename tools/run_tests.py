@@ -258,8 +258,7 @@ def steps_of(build, mode, seeds=WHOLE.seeds):
               *(["--gpu", "--name=CudaPluginExecutionProvider"] if gpu else
                 ["--name=CUDAExecutionProvider", "-k", "test_device_caches"])], "all gpu"),
         Step("serving", "Ray Serve, Dask, KServe and Triton's Python backend on the pool",
-             [*tool, ROOT / "tools/test_serving.py", "--build", build, *(["--gpu"] if gpu else [])], "all gpu",
-             takes="-k"),
+             [*tool, ROOT / "tools/test_serving.py", "--build", build], "all", takes="-k"),
         Step("versions", "the provider in other versions of ONNX Runtime",
              [*tool, ROOT / "tools/test_versions.py", "--build", build, "--sample", "24"], "all", limit_s=2400),
         Step("memcheck", "C tests on the GPU under compute-sanitizer", [*sanitizer, unit, "cuda", "--no-fork"],

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests of engines that serve models or spread work over processes, tests/serving.
 
-    test_serving.py --build build/dev [--gpu] [arguments of pytest]
+    test_serving.py --build build/dev [arguments of pytest]
 
 Ray Serve, Dask and KServe, as requirements-serving.txt pins them, are put into an environment BUILD/serving of their
 own above the Python and the packages of this one (600 MB). Without network, or with MILLPOND_OFFLINE=1, the tests are
-skipped unless that is there.
+skipped unless that is there. They are for the emulated device; bench/bench_serve.py is for a GPU, too.
 """
 
 import argparse
@@ -37,7 +37,6 @@ def python_with_engines(build):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=Path, required=True, help="build folder, such as build/dev")
-    parser.add_argument("--gpu", action="store_true", help="on a GPU")
     args, rest = parser.parse_known_args()
     build = args.build.resolve()
     python, missing = python_with_engines(build)
@@ -45,10 +44,10 @@ def main():
         print(missing)
         return 1 if os.environ.get("CI") else run_tests.SKIP_STATUS
     # Each file starts a cluster of its own, so each is one process's.
-    command = [python, *run_tests.pytest("tests/serving", gpu=args.gpu)[1:], *rest]
+    command = [python, *run_tests.pytest("tests/serving", gpu=False)[1:], *rest]
     command += ["--dist=loadfile"] if "-n" in command else []
     return subprocess.run([str(word) for word in command], check=False,
-                          env=run_tests.environment(build, args.gpu)).returncode
+                          env=run_tests.environment(build, gpu=False)).returncode
 
 
 if __name__ == "__main__":

@@ -65,5 +65,18 @@ def rows(dask_scheduler):
     return _dask_dashboard.rows_of(dask_scheduler)
 
 
+def page(dask_scheduler):
+    """The workers and the bytes that the dashboard's page shows after it was brought up to date."""
+    from bokeh.document import Document
+    from millpond import _dask_dashboard
+
+    doc = Document()
+    _dask_dashboard.document(dask_scheduler, {}, doc)
+    for callback in doc.session_callbacks:
+        callback.callback()
+    picture = doc.roots[0]
+    return list(picture.y_range.factors), sum(picture.renderers[0].data_source.data["bytes"])
+
+
 async def die():
     os._exit(9)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """millpond.dask with Dask itself: two workers in processes of their own, data that moves to the host, the dashboard."""
 
+import ast
 import subprocess
 import sys
 import threading
@@ -131,6 +132,8 @@ def test_the_dashboard(client):
             zip(rows["part"], rows["left"], rows["right"], rows["bytes"], strict=True) if part == "task"]
     assert any(size >= MIB and right - left == size for left, right, size in task)
     assert {"reserved and free", "on the host"} <= set(rows["part"]) and len(set(rows["worker"])) == 2
+    workers, shown = client.run_on_scheduler(dask_kit.page)
+    assert workers == sorted(set(rows["worker"])) and shown >= MIB
     port = client.scheduler_info(n_workers=-1)["workers"][worker]["services"]["dashboard"]
     text = get(f"http://127.0.0.1:{port}/metrics")
     assert 'millpond_client_in_use_bytes{client="task"' in text
@@ -362,3 +365,43 @@ def test_the_example():
     done = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("16 MiB at most") == 2 and "/pool-memory" in done.stdout
+
+
+class Gpu:
+    """As much of a pool of a GPU as is asked for libraries."""
+
+    is_emulated = False
+
+
+def test_which_libraries_get_the_pool(pool, monkeypatch):
+    there = {"numba_cuda", "torch", "rmm"}
+    monkeypatch.setattr(millpond.dask.importlib.util, "find_spec", lambda name: name if name in there else None)
+    torch = types.ModuleType("torch")
+    torch._C = types.SimpleNamespace(_cuda_customAllocator=None)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    plugin = millpond.dask.PoolPlugin()
+    assert plugin._wanted(Gpu()) == ["numba", "torch", "rmm"]
+    torch._C = types.SimpleNamespace()  # without CUDA
+    assert plugin._wanted(Gpu()) == ["numba", "rmm"]
+    assert list(millpond.dask.PoolPlugin(libraries=["cupy", "numba"])._wanted(Gpu())) == ["cupy", "numba"]
+    assert list(millpond.dask.PoolPlugin(libraries="cupy")._wanted(Gpu())) == ["cupy"]
+    assert list(millpond.dask.PoolPlugin(libraries=["cupy"])._wanted(pool)) == []  # no GPU
+
+
+@pytest.mark.parametrize(("library", "function"), [("numba", "use"), ("cupy", "install"), ("torch", "install"),
+                                                   ("rmm", "install")])
+def test_each_library_is_put_on_the_pool(library, function, monkeypatch):
+    source = ast.parse((Path(millpond.__file__).parent / f"{library}.py").read_text(encoding="utf-8"))
+    assert function in [node.name for node in source.body if isinstance(node, ast.FunctionDef)]
+    called = []
+    adapter = types.ModuleType(f"millpond.{library}")
+    setattr(adapter, function, lambda: called.append(library))
+    monkeypatch.setitem(sys.modules, f"millpond.{library}", adapter)
+    monkeypatch.setattr(millpond, library, adapter, raising=False)
+    worker = types.SimpleNamespace(metrics={}, data={})
+    plugin = millpond.dask.PoolPlugin(spill=False)
+    monkeypatch.setattr(plugin, "_wanted", lambda pool: [library])
+    plugin.setup(worker)
+    assert called == [library] and worker.metrics["pool_in_use"](worker) >= 0 and worker.data == {}
+    plugin.teardown(worker)
+    assert worker.metrics == {}

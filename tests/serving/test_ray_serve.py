@@ -24,7 +24,7 @@ import millpond  # noqa: E402
 import millpond.ray_serve  # noqa: E402
 from ray.serve.context import _get_global_client  # noqa: E402
 from ray.serve.schema import ServeDeploySchema  # noqa: E402
-from ray_kit import Watched  # noqa: E402
+from ray_kit import Holder, Watched  # noqa: E402
 
 LIMIT_S = 30
 
@@ -169,6 +169,18 @@ def test_the_pool_is_among_rays_metrics(two, cluster):
     wait_until(lambda: samples_of(cluster[1], "ray_millpond_pool_allocations_total")[""] >= served + 5)
 
 
+def test_the_pool_of_an_actor_is_among_rays_metrics(cluster):
+    def in_use():
+        text = ask(f"http://127.0.0.1:{cluster[1]}/metrics")[1].decode()
+        return re.findall(r'^ray_millpond_client_in_use_bytes{.*client="holder".*} (\S+)$', text, re.MULTILINE)
+
+    holder = Holder.remote(5000)
+    wait_until(lambda: in_use() == ["5120.0"])
+    ray.get(holder.drop.remote())
+    wait_until(lambda: in_use() == ["0.0"])
+    ray.kill(holder)
+
+
 # ---- several replicas ----
 
 
@@ -179,11 +191,11 @@ def config(factor):
 FILES = {}
 
 
-def apply(url, factor):
+def apply(url, factor, **more):
     """What `serve deploy FILE` does with such a file; gives a handle. Another user_config alone restarts nothing."""
     settings = {"name": "Watched", "num_replicas": 2, "max_ongoing_requests": 2, "max_queued_requests": 4,
                 "health_check_period_s": 1, "graceful_shutdown_timeout_s": 5, "ray_actor_options": {"num_cpus": 0.1},
-                "user_config": config(factor)}
+                "user_config": config(factor) | more}
     application = {"name": "replicas", "route_prefix": "/replicas", "import_path": "ray_kit:app",
                    "deployments": [settings]}
     file = ServeDeploySchema.model_validate({"applications": [application]})
@@ -200,6 +212,7 @@ def replicas(cluster, tmp_path_factory):
         FILES[factor] = str(folder / f"{factor}.onnx")
         with open(FILES[factor], "wb") as file:
             file.write(affine(factor))
+    FILES[7] = str(folder / "7.onnx")  # is not there
     return apply(f"http://127.0.0.1:{cluster[0]}/replicas", 2)
 
 
@@ -208,19 +221,31 @@ def processes(handle):
     return {handle.about.remote().result(timeout_s=LIMIT_S)["pid"] for _ in range(12)}
 
 
-def test_more_requests_than_may_wait_are_refused_at_once(replicas):
+def ask_and_wait(handle, gate, wanted):
+    """Four requests that the two replicas have by now, and that wait for the gate; and the processes that have them."""
+    waiting = [handle.infer.remote("scale", {"x": rows(1)}, None, str(gate)) for _ in range(4)]
+    wait_until(lambda: len(list(gate.parent.glob(f"{gate.name}.*"))) == 4)
+    there = {int(path.name.split(".")[1]) for path in gate.parent.glob(f"{gate.name}.*")}
+    assert len(there) == wanted
+    return waiting, there
+
+
+def test_more_requests_than_may_wait_are_refused_at_once(replicas, tmp_path):
     handle, url = replicas
-    waiting = [handle.infer.remote("scale", {"x": rows(1)}, None, 2.0) for _ in range(4)]
-    time.sleep(0.5)
     document = {"inputs": [tensor("x", rows(1))]}
+    assert ask(f"{url}/v2/models/scale/infer", document)[0] == 200  # Serve counts once the address has been used
+    waiting, _ = ask_and_wait(handle, tmp_path / "gate", 2)
     statuses = []
     threads = [threading.Thread(target=lambda: statuses.append(
         ask(f"{url}/v2/models/scale/infer", document)[0])) for _ in range(8)]
     for thread in threads:
         thread.start()
+        time.sleep(0.05)  # those that come at the same time are not told apart
+    wait_until(lambda: statuses.count(503) >= 2)  # four may wait
+    (tmp_path / "gate").touch()
     for thread in threads:
         thread.join(LIMIT_S)
-    assert set(statuses) == {200, 503} and statuses.count(503) >= 2
+    assert sorted(set(statuses)) == [200, 503] and len(statuses) == 8
     assert all(np.array_equal(reply.result()["y"], 2 * rows(1)) for reply in waiting)
 
 
@@ -249,13 +274,25 @@ def test_an_update_under_load_loses_no_request(replicas):
     assert processes(handle) == before  # the same replicas
 
 
-def test_a_replica_that_dies_in_a_request(replicas):
+def test_an_update_that_cannot_be_may_leave_the_models_as_they_are(replicas):
     handle, url = replicas
-    there = processes(handle)
-    waiting = [handle.infer.remote("scale", {"x": rows(1)}, None, 3.0) for _ in range(4)]
-    time.sleep(0.5)
+    before = processes(handle)
+    apply(url, 7, keep=True)
+    wait_until(lambda: all(handle.about.remote().result()["failed"] == f"model 'scale': {FILES[7]} cannot be read: "
+                           "No such file or directory" for _ in range(12)))
+    status, body, _ = ask(f"{url}/v2/models/scale/infer", {"inputs": [tensor("x", rows(1))]})
+    assert status == 200 and json.loads(body)["model_version"] == "3"
+    apply(url, 3)
+    wait_until(lambda: all(handle.about.remote().result()["failed"] is None for _ in range(12)))
+    assert processes(handle) == before
+
+
+def test_a_replica_that_dies_in_a_request(replicas, tmp_path):
+    handle, url = replicas
+    waiting, there = ask_and_wait(handle, tmp_path / "gate", 2)
     victim = min(there)
     os.kill(victim, signal.SIGKILL)
+    (tmp_path / "gate").touch()
     ended = []
     for reply in waiting:
         try:
@@ -263,7 +300,7 @@ def test_a_replica_that_dies_in_a_request(replicas):
         except Exception as error:  # noqa: BLE001  what it is is looked at
             ended.append(type(error).__name__)
     assert all(each is True or "Died" in each for each in ended), ended
-    assert True in ended  # those of the other replica
+    assert ended.count(True) == 2  # those of the other replica
     x = rows(1)
     for _ in range(10):  # that one answers all there is until Serve has made another
         status, body, _ = ask(f"{url}/v2/models/scale/infer", {"inputs": [tensor("x", x)]})
@@ -321,10 +358,11 @@ def answer(predictor, *request):
     return reply.status_code, json.loads(reply.body), reply.headers
 
 
-@pytest.mark.parametrize(("error", "status"), [
-    (millpond.OutOfMemoryError("no memory"), 503), (millpond.InvalidArgumentError("no such"), 400),
-    (millpond.NotFoundError("none"), 404), (millpond.Error("broken"), 500)])
-def test_errors_by_http(error, status):
+@pytest.mark.parametrize(("error", "status", "sentence"), [
+    (millpond.OutOfMemoryError("of 3 bytes"), 503, "no memory is left for this request"),
+    (millpond.InvalidArgumentError("no such"), 400, "no such"), (millpond.NotFoundError("none"), 404, "none"),
+    (millpond.Error("at 0x7f"), 500, "the model could not be run; the replica's log says why")])
+def test_errors_by_http(error, status, sentence):
     made = millpond.ray_serve.Predictor({"a": affine(2)}, metrics_interval_s=0)
 
     async def fail(request):  # as Serve's queue of batches gives it, which needs a replica
@@ -333,7 +371,7 @@ def test_errors_by_http(error, status):
     made._queued = fail
     body = json.dumps({"inputs": [tensor("x", rows(1))]}).encode()
     found, document, headers = answer(made, "POST", "/v2/models/a/infer", body)
-    assert (found, document) == (status, {"error": str(error)})
+    assert (found, document) == (status, {"error": sentence})
     assert headers.get("Retry-After") == ("1" if status == 503 else None)
 
 
@@ -360,6 +398,11 @@ def test_a_config_that_is_wrong_is_refused():
                             ({"batch": {"wait_s": -1}}, "from 0 to 60"), ({"limit": 2}, "fraction")]:
         with pytest.raises(millpond.InvalidArgumentError, match=sentence):
             made.reconfigure(wrong)
-    assert made.models() == {"a": "1"}
+    with pytest.raises(millpond.NotFoundError, match="cannot be read"):
+        made.reconfigure({"models": {"b": "/nowhere"}})
+    made.reconfigure({"models": {"b": "/nowhere"}, "keep": True})
+    assert "/nowhere cannot be read" in made.failed_update() and made.models() == {"a": "1"}
+    with pytest.raises(millpond.NotFoundError):  # a replica without models is of no use
+        millpond.ray_serve.Predictor(metrics_interval_s=0).reconfigure({"models": {"b": "/nowhere"}, "keep": True})
     with pytest.raises(millpond.InvalidArgumentError, match="interval_s"):
         millpond.ray_serve.MetricsExport(0)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,7 +42,8 @@ except ImportError as _error:
 
 __all__ = ["MetricsExport", "Predictor", "export_metrics"]
 
-_CONFIG_KEYS = {"models", "batch", "limit"}
+_logger = logging.getLogger("ray.serve")  # whose lines are in the replica's own log
+_CONFIG_KEYS = {"models", "batch", "keep", "limit"}
 _BATCH_KEYS = {"size", "wait_s"}
 _RETRY_S = 1
 
@@ -156,6 +158,7 @@ class Predictor:
     user_config is a mapping with the keys
         models   what `millpond.serving.Models.update` takes
         batch    {"size": ..., "wait_s": ...} instead of the two above
+        keep     true: a replica that cannot load these models logs that, and goes on with those that it has
         limit    the part of the device's memory that the replica may have; by default num_gpus where that is below 1
 
     By handle: `await handle.infer.remote("detector", {"x": array})` gives {output: array}. By HTTP it speaks the Open
@@ -179,6 +182,7 @@ class Predictor:
             self._models.bound(self._limit)
         self._batch = {"size": batch_size, "wait_s": batch_wait_s}
         self._body_max = body_max
+        self._failed: str | None = None
         self._queued: Any = _serve.batch(self._run_batch)
         self._set_batch({})
         if models:
@@ -194,8 +198,18 @@ class Predictor:
         if user_config.get("limit") is not None:
             self._models.bound(float(user_config["limit"]))
         if models is not None:
-            self._models.update(models)
+            self._update(models, user_config.get("keep") is True)
         self._set_batch(batch)
+
+    def _update(self, models: Mapping[str, object], may_keep: bool) -> None:
+        try:
+            self._models.update(models)
+            self._failed = None
+        except Exception as error:
+            if not may_keep or not self._models.names:
+                raise
+            self._failed = str(error)
+            _logger.error("the models stay as they are (%s): %s", ", ".join(self._models.names), error)
 
     async def check_health(self) -> None:
         """Raises where the device does no more work: Serve then starts another replica."""
@@ -206,14 +220,16 @@ class Predictor:
         path = request.url.path.removeprefix(request.scope.get("root_path", ""))
         try:
             return await self._answer(request.method, path.strip("/").split("/"), request)
-        except OutOfMemoryError as error:
-            return _reply({"error": str(error)}, 503, {"Retry-After": str(_RETRY_S)})
+        except OutOfMemoryError as error:  # peers need not know who has the memory
+            _logger.warning("a request is refused: %s", error)
+            return _reply({"error": "no memory is left for this request"}, 503, {"Retry-After": str(_RETRY_S)})
         except NotFoundError as error:
             return _reply({"error": str(error)}, 404)
         except InvalidArgumentError as error:
             return _reply({"error": str(error)}, 400)
         except Error as error:
-            return _reply({"error": str(error)}, 500)
+            _logger.error("a request failed: %s", error)
+            return _reply({"error": "the model could not be run; the replica's log says why"}, 500)
 
     # What programs call.
 
@@ -239,6 +255,10 @@ class Predictor:
     def models(self) -> dict[str, str]:
         """The models that there are, with their versions."""
         return {name: self._models[name].version for name in self._models.names}
+
+    def failed_update(self) -> str | None:
+        """Why the newest models could not be loaded, where "keep" has the replica go on; None where they could."""
+        return self._failed
 
     # Batches.
 
@@ -275,6 +295,8 @@ class Predictor:
         if parts[:2] == ["v2", "health"] and method == "GET" and parts[2:] in (["live"], ["ready"]):
             return _reply({parts[2]: True})
         if parts[:2] == ["v2", "models"] and len(parts) > 2:
+            if parts[2] not in self._models.names:
+                raise NotFoundError(f"there is no model {parts[2][:80]!r} here")
             model = self._models[parts[2]]
             if method == "GET" and len(parts) == 3:
                 return _reply(_protocol.metadata(model.name, model.version, model.session))
