@@ -27,6 +27,7 @@ from millpond._ort_native import ort, sentence
 NAME = millpond.get_ep_name()
 CUDA_NAME = "CUDAExecutionProvider"
 CPU = "CPUExecutionProvider"
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 CLIENT = "onnxruntime"  # as the provider calls itself in the pool's statistics
 
 _lock = threading.RLock()
@@ -100,7 +101,7 @@ def name_in(session: Any) -> str | None:
 def schemas_into(options: Any) -> None:
     """Gives options the schemas that the provider brings. ONNX Runtime asks for them itself where a session is made by
     a device, not where by the provider's name."""
-    if _mine is not None:
+    if _mine is not None and any(name in os.environ for name in RANK_VARIABLES):
         options.register_custom_ops_library(_mine[1])
 
 

@@ -229,11 +229,19 @@ static OrtStatus *make_domain(void) {
     return NULL;
 }
 
+static OrtStatus *lacks_any(bool *out) {
+    *out = false;
+    for (size_t i = 0; i < MP_COUNT_OF(all) && !*out; i++) {
+        ORT_TRY(lacks(all[i].name, out));
+    }
+    return NULL;
+}
+
 OrtStatus *mp__brought_count(OrtEpFactory *self, size_t *out) {
     (void)self;
     bool any = false;
-    for (size_t i = 0; i < MP_COUNT_OF(all) && !any; i++) {
-        ORT_TRY(lacks(all[i].name, &any));
+    if (mp_collective_wanted()) {
+        ORT_TRY(lacks_any(&any));
     }
     *out = any ? 1 : 0;
     return NULL;
@@ -241,12 +249,12 @@ OrtStatus *mp__brought_count(OrtEpFactory *self, size_t *out) {
 
 OrtStatus *mp__brought_add(OrtSessionOptions *options) {
     OrtCustomOpDomain *found = NULL;
-    size_t count = 0;
-    ORT_TRY(mp__brought_count(NULL, &count));
-    if (count == 0) {
+    bool any = false;
+    ORT_TRY(lacks_any(&any));
+    if (!any) {
         return NULL;
     }
-    ORT_TRY(mp__brought_domains(NULL, &found, count));
+    ORT_TRY(mp__brought_domains(NULL, &found, 1));
     return ORT->AddCustomOpDomain(options, found);
 }
 

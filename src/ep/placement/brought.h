@@ -1,7 +1,9 @@
 /* brought.h - operators whose schemas PyPI's builds of ONNX Runtime lack, and that the factory
  * therefore brings: AllReduce, AllGather and AllToAll of com.microsoft.
  *
- * They come as custom operators, which is how a provider's library adds schemas. The custom
+ * They come as custom operators, which is how a provider's library adds schemas, to sessions of
+ * processes that are ranks: ONNX Runtime then takes com.microsoft for a domain of version 1000, and
+ * a model that such a session saves is for no other ONNX Runtime. The custom
  * operators themselves are for no provider that runs: a node finds its kernel in our registry, as
  * all others do. One that is left to the CPU provider fails with a sentence.
  * SPDX-License-Identifier: Apache-2.0 */

@@ -222,8 +222,8 @@ def _outside(found: dict[str, Any]) -> str:
 def page(found: dict[str, Any]) -> str:
     """A report of _explain.report as a page."""
     key = "".join(f'<span class="{kind}">{word}</span>' for kind, word in (
-        ("kernel", "a kernel of ours"), ("math", "a product, a convolution, or work of all ranks"), ("move", "a copy or a fill"),
-        ("view", "no work"), ("end", "an input or output")))
+        ("kernel", "a kernel of ours"), ("math", "a product, a convolution, work of all ranks"),
+        ("move", "a copy or a fill"), ("view", "no work"), ("end", "an input or output")))
     title = escape(_explain.head(found))
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
