@@ -27,6 +27,10 @@ struct mp_collective {
 /* Source and target do not overlap. */
 enum { MP_COLLECTIVE_SOURCE, MP_COLLECTIVE_TARGET, MP_COLLECTIVE_OPERANDS };
 
+/* Whether the environment says that this process is one of several ranks, or kernels are noted for
+ * one that will be (kernel_record.h). */
+bool mp_collective_wanted(void);
+
 /* "AllReduce": the operator of ONNX Runtime that is like it; static storage. */
 const char *mp_collective_name(mp_collective_kind kind);
 

@@ -26,6 +26,14 @@ def test_cuts_take_and_join():
     assert Cut(-1, (8, 4)).take(array, 1, 2)[0].tolist() == [4, 5, 6, 7, 10, 11]
 
 
+def test_cuts_with_copies():
+    array, cut = np.arange(12), Cut(-1, (8, 4), (1, 2))  # of four ranks two have the same half of the second segment
+    assert cut.fits(4) and not cut.fits(3) and cut.own(4) == 4
+    parts = [cut.take(array, rank, 4) for rank in range(4)]
+    assert [part.tolist() for part in parts] == [[0, 1, 8, 9], [2, 3, 8, 9], [4, 5, 10, 11], [6, 7, 10, 11]]
+    assert np.array_equal(cut.join(parts), array)
+
+
 @pytest.mark.parametrize(("before", "behind", "cut", "dealt"), [
     ((2, 7, 64), (2, 7, 4, 16), Cut(-2, (4,)), Cut(-1, (64,))),
     ((2, 7, 4, 16), (2, 7, 64), Cut(-1, (64,)), Cut(-2, (4,))),

@@ -52,13 +52,16 @@ def test_encoders(kind, tmp_path):
     assert [node.op_type for node in bias] == ["Add"], "the bias is added once, behind the sum"
 
 
-@pytest.mark.parametrize(("name", "int4"), [("llama", False), ("qwen3", False), ("phi", False), ("llama", True)])
+@pytest.mark.parametrize(("name", "int4"), [("llama", False), ("qwen3", False), ("phi", False), ("gemma", False),
+                                            ("llama", True)])
 def test_decoders(name, int4, tmp_path):
     decoder(tmp_path, name, int4)
     made = run_json("shard", tmp_path / "model.onnx", "--ranks", 2, "--out", tmp_path / "parts", **HOST)
     assert all(each["ok"] for each in made["check"]) and len(made["check"]) == 5
     assert len(made["rows"]) == (2 if int4 else 4)  # of 4 bits 96 rows are three blocks, which two ranks cannot have
-    assert made["inputs"]["past_key_values.0.key"] == {"axis": -3, "segments": [ARCHITECTURES[name].kv_heads]}
+    shared = ARCHITECTURES[name].kv_heads  # one, which gemma has, is copied
+    assert made["inputs"]["past_key_values.0.key"] == {"axis": -3, "segments": [shared],
+                                                       "copies": [2] if shared == 1 else []}
     whys = set(made["whole"].values())
     assert not int4 or "96 rows in blocks of 32 cannot be dealt to 2 ranks" in whys
 
@@ -108,8 +111,8 @@ def test_a_last_product_is_gathered(tmp_path):
 
 def test_heads_that_cannot_be_dealt(tmp_path):
     decoder(tmp_path, "gemma")
-    said = run("shard", tmp_path / "model.onnx", "--ranks", 2, "--out", tmp_path / "parts", "--no-check", **HOST)[0]
-    assert "the 1 heads (kv_num_heads) of GroupQueryAttention '/attention_0' cannot be dealt to 2 ranks" in said
+    said = run("shard", tmp_path / "model.onnx", "--ranks", 8, "--out", tmp_path / "parts", "--no-check", **HOST)[0]
+    assert "the 4 heads (num_heads) of GroupQueryAttention '/attention_0' cannot be dealt to 8 ranks" in said
 
 
 def test_a_rank_that_computes_something_else(tmp_path):

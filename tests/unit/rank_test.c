@@ -385,6 +385,25 @@ TEST(rank_on_the_gpu_of_another) {
     run_ranks(shares_a_gpu, 2, 0, SHORT_MS);
 }
 
+/* One that is in, and then sends a tensor where it should ask. */
+static bool rank_one_speaks_out_of_turn(const mp_rank *rank) {
+    float source[4] = {0}, target[4];
+    mp_group *group = NULL;
+    bool good = opened(rank, &group);
+    if (good && rank->rank == 1) {
+        good = mp__link_send(group->links[0], MP_LINK_DATA, source, sizeof source,
+                             mp__link_now() + TIMEOUT_MS) == MP_OK;
+    }
+    good = good && says(rank, mp__group_run(group, &four_sums, source, target), MP_DEVICE,
+                        "rank 1: it sent message 5 of 16 bytes where message 3 of 24 was expected");
+    mp__group_close(group);
+    return good;
+}
+
+TEST(rank_that_speaks_out_of_turn) {
+    run_ranks(rank_one_speaks_out_of_turn, RANKS, 0, TIMEOUT_MS);
+}
+
 /* ---- strangers ---- */
 
 static int knock(int port) {
@@ -467,6 +486,22 @@ TEST(rank_link_takes_what_was_asked_for) {
     m.mark = 0x4d524b31;
     CHECK(heard(&m, 24, MP_LINK_DATA, 8) == MP_DEVICE);
     CHECK(strstr(mp_error_message(), "does not speak") != NULL);
+}
+
+TEST(rank_link_takes_no_random_bytes) {
+    uint64_t state = test_seed();
+    for (int i = 0; i < 3000; i++) {
+        uint32_t bytes[16];
+        for (size_t k = 0; k < MP_COUNT_OF(bytes); k++) {
+            state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
+            bytes[k] = (uint32_t)(state >> 33);
+        }
+        if (i % 2 == 0) { /* a head that looks right, but for its size */
+            bytes[0] = 0x314b524d;
+            bytes[1] = 1 + bytes[1] % 8;
+        }
+        CHECK(heard(bytes, (size_t)(i % 65), MP_LINK_DATA, 32) != MP_OK);
+    }
 }
 
 TEST(rank_link_does_not_wait_for_ever) {

@@ -14,6 +14,7 @@ from millpond import _native
 from millpond._core import Error, InvalidArgumentError, OutOfMemoryError, UnsupportedError
 
 TEXT_MAX = 1024
+BETWEEN_RANKS = ("AllReduce", "AllGather", "AllToAll")
 ALLOCATION = ("allocation failed", "failed to allocate", "out of memory", "no memory")
 _KINDS = {"INVALID_ARGUMENT": InvalidArgumentError, "NOT_IMPLEMENTED": UnsupportedError}  # in what ONNX Runtime says
 
@@ -47,6 +48,15 @@ def _of_provider(said: str) -> Error | None:
     return next((kind(sentence) for code, kind in _KINDS.items() if code in said), None)
 
 
+def _of_ranks(said: str) -> Error | None:
+    """An operator between ranks, whose schema the provider brings to processes that are ranks."""
+    named = any(f"{domain}:{name}(" in said for domain in ("ai.millpond", "com.microsoft") for name in BETWEEN_RANKS)
+    if not named or "is not a registered" not in said:
+        return None
+    return UnsupportedError("the model is for one of several ranks, and nothing says which rank this process is; start "
+                            "all ranks with torchrun or mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT")
+
+
 class translated:  # noqa: N801  used as a function is; a generator would cost more than the rest of it
     """Within it, errors of ONNX Runtime become those of the package where memory was short.
 
@@ -70,6 +80,6 @@ class translated:  # noqa: N801  used as a function is; a generator would cost m
         short = _of_shortage(said) if _find(_PROCESS, None, 0) != self._before else None
         if short is not None:
             raise short from error
-        refused = _of_provider(said) if self._refusals else None
+        refused = (_of_ranks(said) or _of_provider(said)) if self._refusals else None
         if refused is not None:
             raise refused from None  # ONNX Runtime's error is the same sentence with functions and lines before it

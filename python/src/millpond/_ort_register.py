@@ -28,6 +28,7 @@ from millpond._ort_native import ort, sentence
 NAME = millpond.get_ep_name()
 CUDA_NAME = "CUDAExecutionProvider"
 CPU = "CPUExecutionProvider"
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 CLIENT = "onnxruntime"  # as the provider calls itself in the pool's statistics
 
 _lock = threading.RLock()
@@ -115,7 +116,7 @@ def _names_collectives(model: Any) -> bool:
 def schemas_into(options: Any, model: Any) -> None:
     """Gives options the schemas of operators between ranks, where this process is a rank and the model, a path or
     bytes, may have such: as com.microsoft's they would keep ONNX Runtime from its fusions in models without them."""
-    is_rank = any(os.environ.get(name) for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"))
+    is_rank = any(os.environ.get(name) for name in RANK_VARIABLES)
     if _mine is not None and is_rank and _names_collectives(model):
         options.register_custom_ops_library(_mine[1])
 

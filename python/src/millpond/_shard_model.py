@@ -24,39 +24,58 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Cut:
-    """How a value is dealt to ranks: along an axis, which counts from the end, each rank its part of each segment."""
+    """How a value is dealt to ranks: along an axis, which counts from the end, each rank its part of each segment.
+
+    `copies`: of each segment, how many neighbouring ranks have the same part; none: each has its own.
+    """
 
     axis: int
     segments: tuple[int, ...]
+    copies: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
         return sum(self.segments)
 
     def times(self, factor: int) -> Cut:
-        return Cut(self.axis, tuple(segment * factor for segment in self.segments))
+        return Cut(self.axis, tuple(segment * factor for segment in self.segments), self.copies)
 
     def at(self, axis: int) -> Cut:
-        return Cut(axis, self.segments)
+        return Cut(axis, self.segments, self.copies)
+
+    def each(self) -> Iterator[tuple[int, int]]:
+        """(segment, copies)"""
+        return zip(self.segments, self.copies or (1,) * len(self.segments), strict=True)
+
+    def fits(self, ranks: int) -> bool:
+        """Whether all ranks have as much."""
+        return all(ranks % copies == 0 and segment % (ranks // copies) == 0 for segment, copies in self.each())
+
+    def own(self, ranks: int) -> int:
+        """How many a rank has."""
+        return sum(segment * copies // ranks for segment, copies in self.each())
 
     def take(self, array: Any, rank: int, ranks: int) -> Any:
         """A rank's part of an array."""
         parts, begin = [], 0
-        for segment in self.segments:
-            part = segment // ranks
+        for segment, copies in self.each():
+            part = segment * copies // ranks
             index = [slice(None)] * array.ndim
-            index[self.axis] = slice(begin + rank * part, begin + (rank + 1) * part)
+            index[self.axis] = slice(begin + rank // copies * part, begin + (rank // copies + 1) * part)
             parts.append(array[tuple(index)])
             begin += segment
         return parts[0] if len(parts) == 1 else np.concatenate(parts, self.axis)
 
     def join(self, arrays: list[Any]) -> Any:
         """All ranks' parts as they were."""
-        if len(self.segments) == 1:
-            return np.concatenate(arrays, self.axis)
-        split = [segment // len(arrays) for segment in self.segments]
-        pieces = [np.split(array, np.cumsum(split)[:-1], self.axis) for array in arrays]
-        return np.concatenate([piece[i] for i in range(len(split)) for piece in pieces], self.axis)
+        ranks, joined, begin = len(arrays), [], 0
+        for segment, copies in self.each():
+            part = segment * copies // ranks
+            index = [slice(None)] * arrays[0].ndim
+            index[self.axis] = slice(begin, begin + part)
+            joined += [array[tuple(index)] for array in arrays[::copies]]
+            begin += part
+        return np.concatenate(joined, self.axis)
 
 
 @dataclass

@@ -101,13 +101,13 @@ def _blocks(before: tuple[int, ...], behind: tuple[int, ...], cut: Cut) -> list[
         sizes = [segment * inner for segment in cut.segments]
         if before[i] == 1 or its_inner == 0 or any(size % its_inner for size in sizes):
             continue
-        dealt = Cut(i - len(before), tuple(size // its_inner for size in sizes))
+        dealt = Cut(i - len(before), tuple(size // its_inner for size in sizes), cut.copies)
         if its_block == block:
             alike.append(dealt)
         elif sizes == [its_block] * (block // its_block):  # each block lies in a row of its own
-            alike.append(Cut(dealt.axis, dealt.segments[:1]))
+            alike.append(Cut(dealt.axis, dealt.segments[:1], dealt.copies[:1]))
         elif len(sizes) == 1 and any(prod(behind[j:]) == its_block for j in range(at)):
-            several.append(Cut(dealt.axis, dealt.segments * (its_block // block)))
+            several.append(Cut(dealt.axis, *(each * (its_block // block) for each in (dealt.segments, dealt.copies))))
     return alike + several
 
 
@@ -115,9 +115,9 @@ def _blocks(before: tuple[int, ...], behind: tuple[int, ...], cut: Cut) -> list[
 def _reshape(a: Attempt, node: onnx.NodeProto, out: int, cut: Cut) -> None:
     before, behind = a.model.shape(node.input[0]), a.model.shape(node.output[0])
     for dealt in _blocks(before, behind, cut):
-        if all(segment % a.ranks == 0 for segment in dealt.segments):
+        if dealt.fits(a.ranks):
             a.need(node, 0, dealt)
-            a.resize(node, 1, len(behind) + cut.axis, cut.size)
+            a.resize(node, 1, len(behind) + cut.axis, cut)
             return
     raise Refusal(f"{title(node)} from {list(before)} to {list(behind)} mixes what is split with what is not")
 
@@ -125,7 +125,7 @@ def _reshape(a: Attempt, node: onnx.NodeProto, out: int, cut: Cut) -> None:
 @rule("Expand")
 def _expand(a: Attempt, node: onnx.NodeProto, out: int, cut: Cut) -> None:
     a.like(node, 0, cut)
-    a.resize(node, 1, len(a.model.shape(node.output[0])) + cut.axis, cut.size)
+    a.resize(node, 1, len(a.model.shape(node.output[0])) + cut.axis, cut)
 
 
 @rule("Transpose")
@@ -179,7 +179,7 @@ def _split(a: Attempt, node: onnx.NodeProto, out: int, cut: Cut) -> None:
     rank = len(a.model.shape(node.input[0]))
     if _axis_of(node, rank, 0) != cut.axis:
         raise Refusal(f"{title(node)} cuts along another dimension than the one that is split")
-    if len(cut.segments) != 1:
+    if len(cut.segments) != 1 or cut.copies:
         raise Refusal(f"{title(node)} cuts what has parts of its own")
     sizes = [a.model.shape(name)[cut.axis] for name in node.output]
     for name, size in zip(node.output, sizes, strict=True):
@@ -238,7 +238,7 @@ def _nbits(a: Attempt, node: onnx.NodeProto, out: int, cut: Cut) -> None:
         raise Refusal(f"{title(node)} has no weight whose columns could be split")
     a.column(node)
     a.nbits_columns(node, cut)
-    a.set(node, "N", cut.size // a.ranks)
+    a.set(node, "N", cut.own(a.ranks))
 
 
 # ---- attention ----
@@ -253,22 +253,31 @@ def _heads(a: Attempt, node: onnx.NodeProto, name: str) -> int:
     return int(count)
 
 
+def _shared_heads(a: Attempt, node: onnx.NodeProto, name: str) -> tuple[int, tuple[int, ...]]:
+    """A number of heads that queries share, and copies: of fewer heads than ranks neighbours have the same one."""
+    count = attribute(node, name, 0)
+    if count <= 0 or count % a.ranks == 0 or a.ranks % count:
+        return _heads(a, node, name), ()
+    a.set(node, name, 1)
+    return int(count), (a.ranks // count,)
+
+
 def _given(node: onnx.NodeProto, i: int) -> bool:
     return i < len(node.input) and node.input[i] != ""
 
 
-def _caches(a: Attempt, node: onnx.NodeProto, past: tuple[int, int], count: int) -> None:
+def _caches(a: Attempt, node: onnx.NodeProto, past: tuple[int, int], count: int, copies: tuple[int, ...] = ()) -> None:
     """Keys and values of the past, and those with the present ones: [batch, heads, length, size]."""
     for i in past:
         if _given(node, i):
-            a.need(node, i, Cut(-3, (count,)))
+            a.need(node, i, Cut(-3, (count,), copies))
     for name in list(node.output)[1:3]:
         if name:
-            a.mark(name, Cut(-3, (count,)))
+            a.mark(name, Cut(-3, (count,), copies))
 
 
 def _only_main(node: onnx.NodeProto, out: int, cut: Cut, axis: int) -> None:
-    if out != 0 or cut.axis != axis or len(cut.segments) != 1:
+    if out != 0 or cut.axis != axis or len(cut.segments) != 1 or cut.copies:
         raise Refusal(f"{title(node)} would have to be split otherwise than by heads")
 
 
@@ -281,15 +290,15 @@ def _whole_extras(a: Attempt, node: onnx.NodeProto, first: int, last: int) -> No
 @rule("GroupQueryAttention", domain=MS)
 def _group_query(a: Attempt, node: onnx.NodeProto, out: int, cut: Cut) -> None:
     _only_main(node, out, cut, -1)
-    heads, shared = _heads(a, node, "num_heads"), _heads(a, node, "kv_num_heads")
+    heads, (shared, copies) = _heads(a, node, "num_heads"), _shared_heads(a, node, "kv_num_heads")
     size = cut.size // heads
     if _given(node, 1):
         a.need(node, 0, cut)
-        a.need(node, 1, Cut(-1, (shared * size,)))
-        a.need(node, 2, Cut(-1, (shared * size,)))
+        a.need(node, 1, Cut(-1, (shared * size,), copies))
+        a.need(node, 2, Cut(-1, (shared * size,), copies))
     else:
-        a.need(node, 0, Cut(-1, (heads * size, shared * size, shared * size)))
-    _caches(a, node, (3, 4), shared)
+        a.need(node, 0, Cut(-1, (heads * size, shared * size, shared * size), (1, *copies, *copies) if copies else ()))
+    _caches(a, node, (3, 4), shared, copies)
     if _given(node, 10):
         a.like(node, 10, Cut(-3, (heads,)))
     if _given(node, 11):

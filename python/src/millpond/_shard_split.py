@@ -60,7 +60,7 @@ class Attempt:
 
     def mark(self, name: str, cut: Cut) -> bool:
         """Whether it was not known that the value is cut."""
-        if any(segment % self.ranks for segment in cut.segments):
+        if not cut.fits(self.ranks):
             sizes = " and ".join(map(str, cut.segments))
             raise Refusal(f"{sizes} elements of {name!r} cannot be dealt to {self.ranks} ranks")
         known = self.now.cuts.get(name) or self.before.cuts.get(name)
@@ -82,7 +82,7 @@ class Attempt:
             raise Refusal(f"input {i} of {title(node)} would have to be split in two ways")
         self.now.wanted[place] = cut
         if name in self.model.weights:
-            if any(segment % self.ranks for segment in cut.segments):
+            if not cut.fits(self.ranks):
                 raise Refusal(f"{cut.size} elements of the weight {name!r} cannot be dealt to {self.ranks} ranks")
             return
         if self.mark(name, cut):
@@ -117,13 +117,13 @@ class Attempt:
     def set(self, node: onnx.NodeProto, name: str, value: Any) -> None:
         self.now.attributes.setdefault(self.number(node), {})[name] = value
 
-    def resize(self, node: onnx.NodeProto, i: int, at: int, size: int) -> None:
+    def resize(self, node: onnx.NodeProto, i: int, at: int, cut: Cut) -> None:
         """Entry `at` of the shape that input `i` is becomes a rank's part, unless it follows from the others."""
         if len(node.input) <= i:
             raise Refusal(f"{title(node)} has its shape as an attribute")
         listed = self.model.ints(node.input[i])
         if listed is None or listed[at] != -1:
-            self.now.sizes[self.number(node), i] = (at, size // self.ranks)
+            self.now.sizes[self.number(node), i] = (at, cut.own(self.ranks))
 
     def replace_ints(self, node: onnx.NodeProto, i: int, values: list[int]) -> None:
         name = f"{node.input[i]}/rank"
@@ -170,6 +170,8 @@ class Attempt:
             raise Refusal("its input is a vector")
         self.need(node, 0, Cut(-1, (shape[-1],)))
         cut = self.now.cuts[node.input[0]]
+        if cut.copies:
+            raise Refusal("several ranks would have the same rows")
         bias = {"Gemm": 2, "MatMulNBits": 5}.get(node.op_type, len(node.input))
         if node.op_type == "MatMulNBits":
             self.nbits_rows(node, cut)
@@ -194,7 +196,7 @@ class Attempt:
         found(self, node, 0, Cut(-1, (shape[-1],)))
         for (number, i), cut in self.now.wanted.items():
             name = self.model.nodes[number].input[i]
-            if any(segment % self.ranks for segment in cut.segments):
+            if not cut.fits(self.ranks):
                 raise Refusal(f"{cut.size} elements of {name!r} cannot be dealt to {self.ranks} ranks")
         if shape[-1] % self.ranks:
             raise Refusal(f"{shape[-1]} columns cannot be dealt to {self.ranks} ranks")
@@ -234,10 +236,15 @@ class Plan:
     def node(self, number: int) -> onnx.NodeProto:
         return self.model.nodes[number]
 
-    def split_bytes(self) -> int:
-        """Of weights of which each rank has a part."""
-        names = {self.node(number).input[i] for number, i in self.decided.wanted}
-        return sum(self.model.weights.bytes(name) for name in names if name in self.model.weights)
+    def bytes(self) -> dict[str, int]:
+        """Of all weights, of those that are split, and of what a rank has."""
+        weights = self.model.weights
+        cuts = {(self.node(number).input[i], cut) for (number, i), cut in self.decided.wanted.items()}
+        parts = {(name, cut) for name, cut in cuts if name in weights}
+        whole = sum(map(weights.bytes, weights.tensors))
+        split = sum(map(weights.bytes, {name for name, _ in parts}))
+        return {"whole": whole, "split": split, "rank": whole - split + sum(
+            weights.bytes(name) // cut.size * cut.own(self.ranks) for name, cut in parts)}
 
 
 def _is_product(model: Model, node: onnx.NodeProto) -> bool:

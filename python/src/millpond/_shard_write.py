@@ -39,7 +39,8 @@ class _Writer:
         wanted, names = self.plan.decided.wanted, {}
         for name in self.model.weights.tensors:
             cuts = {wanted.get(place) for place, _ in self._uses(name)}
-            for i, cut in enumerate(sorted((cut for cut in cuts if cut), key=lambda cut: (cut.axis, cut.segments))):
+            ordered = sorted((cut for cut in cuts if cut), key=lambda cut: (cut.axis, cut.segments, cut.copies))
+            for i, cut in enumerate(ordered):
                 names[name, cut] = name if len(cuts) == 1 and name not in self.model.outputs else f"{name}/part{i}"
         return names
 
@@ -127,7 +128,7 @@ class _Writer:
             cut = self.plan.decided.cuts.get(value.name)
             dims = fresh.type.tensor_type.shape.dim
             if cut is not None and len(dims) >= -cut.axis and dims[cut.axis].HasField("dim_value"):
-                dims[cut.axis].dim_value = cut.size // self.plan.ranks
+                dims[cut.axis].dim_value = cut.own(self.plan.ranks)
             yield fresh
 
     def weights(self) -> Iterator[onnx.TensorProto]:

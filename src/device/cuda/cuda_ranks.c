@@ -65,6 +65,7 @@ static mp_status finish(cuda_ranks *ranks, nccl_comm *comm, int result, const ch
             return MP_FAIL(DEVICE, "%s did not end within %g s (MILLPOND_RANK_TIMEOUT)", call,
                            (double)ranks->group->rank.timeout_ms / 1000);
         }
+        MP_TRY(mp__group_health(ranks->group));
         (void)poll(NULL, 0, AT_ONCE_MS);
         const int asked = mp__nccl.async_error(comm, &result);
         result = asked == NCCL_SUCCESS ? result : asked;
@@ -307,9 +308,11 @@ static mp_status comm_open(cuda_ranks *ranks) {
     const int result = mp__nccl.init(&ranks->comm, rank->size, id, rank->rank, &config);
     const mp_status status = finish(ranks, ranks->comm, result, "ncclCommInitRankConfig");
     if (status != MP_OK) {
+        mp__group_break(ranks->group); /* the others wait for this rank */
         abort_locked(ranks);
+        return MP_FAIL(DEVICE, "%s", ranks->group->fault);
     }
-    return status;
+    return MP_OK;
 }
 
 static mp_status fill(cuda_ranks *ranks, cuda_device *device) {

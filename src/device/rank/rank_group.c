@@ -3,6 +3,7 @@
 #include "device/rank/rank_group.h"
 
 #include "base/log.h"
+#include "device/kernel_record.h"
 #include "device/rank/rank_private.h"
 
 #include <poll.h>
@@ -23,6 +24,11 @@ const char *mp_collective_name(mp_collective_kind kind) {
         return "AllToAll";
     }
     return "?";
+}
+
+bool mp_collective_wanted(void) {
+    mp_rank rank;
+    return mp_kernel_record_on() || mp__rank_read(&rank) != MP_NOT_FOUND;
 }
 
 /* ---- lives ---- */
@@ -75,9 +81,11 @@ mp_status mp__group_open(const mp_rank *rank, const char *place, mp_group **out)
 
 mp_status mp__group_check_work(const mp_collective *what) {
     const bool is_float = (MP_FLOATS & MP_BIT(what->type)) != 0;
-    mp_rank rank;
-    MP_TRY(mp__rank_read(&rank));
-    if (what->group != 0 && what->group != rank.size) {
+    mp_rank rank = {.size = (int)MP_MAX(what->group, 1)};
+    if (!mp_kernel_record_on()) {
+        MP_TRY(mp__rank_read(&rank));
+    }
+    if (what->group != 0 && what->group != rank.size) { /* not so where kernels are noted */
         return MP_FAIL(INVALID_ARGUMENT,
                        "the model is for %lld ranks (group_size) and there are %d (WORLD_SIZE)",
                        (long long)what->group, rank.size);

@@ -145,6 +145,10 @@ static mp_status look_up(const char *host, int port, int flags, struct addrinfo 
     char service[16];
     (void)snprintf(service, sizeof service, "%d", port);
     const int fault = getaddrinfo(host, service, &hints, out);
+    if (fault == EAI_AGAIN) {
+        return MP_FAIL(BUSY, "the name of MASTER_ADDR, '%s', cannot be looked up now (%s)",
+                       host != NULL ? host : "", gai_strerror(fault));
+    }
     return fault == 0 ? MP_OK
                       : MP_FAIL(INVALID_ARGUMENT, "MASTER_ADDR names no host: '%s' (%s)",
                                 host != NULL ? host : "", gai_strerror(fault));
@@ -269,11 +273,12 @@ static mp_status connect_once(const char *host, int port, int64_t until, int *fd
 
 mp_status mp__link_connect(const char *host, int port, int64_t until, int *fd) {
     for (;;) {
-        MP_TRY(connect_once(host, port, until, fd));
-        if (*fd >= 0) {
-            return MP_OK;
+        const mp_status status = connect_once(host, port, until, fd);
+        const bool is_late = mp__link_now() >= until;
+        if (*fd >= 0 || (status != MP_OK && (status != MP_BUSY || is_late))) {
+            return status;
         }
-        if (mp__link_now() >= until) {
+        if (is_late) {
             return MP_FAIL(DEVICE,
                            "rank 0 is not at %s, port %d: %s; check MASTER_ADDR and MASTER_PORT "
                            "and that rank 0 was started",

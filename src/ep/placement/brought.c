@@ -194,7 +194,11 @@ OrtStatus *mp__lacks_schema(const mp_op *op, bool *out) {
     return mp__is_brought(op) ? lacks(op->domain, op->name, out) : NULL;
 }
 
+/* Once, for both domains. */
 static void fill(brought *op) {
+    if (op->base.GetName != NULL) {
+        return;
+    }
     op->base = (OrtCustomOp){
         .version = mp_the_plugin.version,
         .GetName = get_name,
@@ -268,7 +272,7 @@ OrtStatus *mp__brought_add(OrtSessionOptions *options) {
 
 OrtStatus *mp__brought_count(OrtEpFactory *self, size_t *out) {
     (void)self;
-    *out = 1;
+    *out = mp_collective_wanted() ? 1 : 0;
     return NULL;
 }
 

@@ -1,12 +1,12 @@
 /* brought.h - operators whose schemas PyPI's builds of ONNX Runtime lack, and that the factory
- * therefore brings: AllReduce, AllGather and AllToAll, in a domain of our own for every session,
- * and as com.microsoft's for those whose options name the library: ONNX Runtime takes a domain of
- * custom operators for one with versions of its own, so that a model which does not import
- * com.microsoft could not be given any of its other operators.
+ * therefore brings: AllReduce, AllGather and AllToAll, in a domain of our own for all sessions of
+ * processes that are ranks, and as com.microsoft's for sessions whose options name the library.
  *
- * They come as custom operators, which is how a provider's library adds schemas. The custom
- * operators themselves are for no provider that runs: a node finds its kernel in our registry, as
- * all others do. One that is left to the CPU provider fails with a sentence.
+ * They come as custom operators, which is how a provider's library adds schemas. ONNX Runtime takes
+ * a domain of such for one of version 1000: a model that a session saves is then for no other ONNX
+ * Runtime, and one that does not import com.microsoft could be given none of its other operators.
+ * The custom operators themselves are for no provider that runs: a node finds its kernel in our
+ * registry, as all others do. One that is left to the CPU provider fails with a sentence.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_EP_BROUGHT_H
 #define MP_EP_BROUGHT_H

@@ -233,6 +233,8 @@ mp_status mp_plan_collective(mp_planner *p, const mp_collective *what, mp_ref so
     MP_TRY(p->device->ops->collective_prepare(p->device, what, &math));
     MP_TRY(add_math(p, math, operands, MP_COLLECTIVE_OPERANDS, &fresh));
     fresh->math.batch = PLAN_MATH_COLLECTIVE;
+    fresh->math.m = (int64_t)what->kind;
+    fresh->math.n = what->count * (int64_t)mp_dtype_size(what->type);
     return MP_OK;
 }
 

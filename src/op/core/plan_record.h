@@ -52,7 +52,9 @@ typedef struct plan_step {
             mp_math *math; /* owned by the plan */
             mp_ref operands[MP_MATH_OPERANDS_MAX];
             mp_ref workspace;
-            int64_t m, n, k, batch; /* of a product; batch 0: a convolution; -1: of all ranks */
+            /* Of a product. A batch of 0: a convolution; of -1: work of all ranks, of kind m with n
+             * bytes. */
+            int64_t m, n, k, batch;
         } math;
     };
 } plan_step;

@@ -22,9 +22,13 @@ static void write_launch(const mp_plan *plan, const plan_step *s, FILE *out) {
 }
 
 static void write_math(const plan_step *s, FILE *out) {
-    if (s->math.batch <= 0) {
-        const char *kind = s->math.batch == 0 ? "convolution" : "collective";
-        (void)fprintf(out, "{\"kind\":\"%s\"}", kind);
+    if (s->math.batch == 0) {
+        (void)fputs("{\"kind\":\"convolution\"}", out);
+        return;
+    }
+    if (s->math.batch == PLAN_MATH_COLLECTIVE) {
+        (void)fprintf(out, "{\"kind\":\"collective\",\"name\":\"%s\",\"bytes\":%" PRId64 "}",
+                      mp_collective_name((mp_collective_kind)s->math.m), s->math.n);
         return;
     }
     (void)fprintf(out,

@@ -134,7 +134,8 @@ def kernel_word(kernel: dict[str, Any]) -> str:
         return f"product {batch}{kernel['m']}x{kernel['n']}x{kernel['k']}"
     if kind == "kernel":
         return kernel["name"] or "kernel"
-    return kind if kind == "convolution" else f"{kind} of {size(kernel['bytes'])}"
+    word = kernel["name"] if kind == "collective" else kind
+    return word if kind == "convolution" else f"{word} of {size(kernel['bytes'])}"
 
 
 def kernels_word(step: dict[str, Any]) -> str:

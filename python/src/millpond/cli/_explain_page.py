@@ -75,7 +75,7 @@ def _kind(step: dict[str, Any]) -> str:
     kinds = {kernel["kind"] for kernel in step["kernels"]}
     if step["is_view"] or not kinds:
         return "view"
-    return "math" if kinds & {"product", "convolution"} else "kernel" if "kernel" in kinds else "move"
+    return "math" if kinds & {"product", "convolution", "collective"} else "kernel" if "kernel" in kinds else "move"
 
 
 def _note(step: dict[str, Any]) -> str:
@@ -222,8 +222,8 @@ def _outside(found: dict[str, Any]) -> str:
 def page(found: dict[str, Any]) -> str:
     """A report of _explain.report as a page."""
     key = "".join(f'<span class="{kind}">{word}</span>' for kind, word in (
-        ("kernel", "a kernel of ours"), ("math", "a product or a convolution"), ("move", "a copy or a fill"),
-        ("view", "no work"), ("end", "an input or output")))
+        ("kernel", "a kernel of ours"), ("math", "a product, a convolution, work of all ranks"),
+        ("move", "a copy or a fill"), ("view", "no work"), ("end", "an input or output")))
     title = escape(_explain.head(found))
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'

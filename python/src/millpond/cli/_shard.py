@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 RANKS_MAX = 1024
 REASONS_SHOWN = 8
+EXPECTED = "needs whole rows"  # ends why a first product is not split by rows, which none is
 NOTE = "shards.json"
 DEFAULT_SIZES = {"batch": 1, "past": 3, "total": 10}  # of dimensions with such a word in their names
 SEQUENCE = 7
@@ -59,12 +61,9 @@ def _report(plan: Plan, paths: list[Path]) -> dict[str, Any]:
     from millpond._shard_model import title
 
     decided, model = plan.decided, plan.model
-    total = sum(model.weights.bytes(name) for name in model.weights.tensors)
-    split = plan.split_bytes()
 
     def cuts(values: Any) -> dict[str, Any]:
-        return {value.name: {"axis": decided.cuts[value.name].axis, "segments": list(decided.cuts[value.name].segments)}
-                for value in values if value.name in decided.cuts}
+        return {value.name: asdict(decided.cuts[value.name]) for value in values if value.name in decided.cuts}
 
     return {
         "ranks": plan.ranks,
@@ -75,7 +74,7 @@ def _report(plan: Plan, paths: list[Path]) -> dict[str, Any]:
         "whole": {title(plan.node(number)): why for number, why in sorted(plan.refused.items())},
         "inputs": cuts(model.graph.input),
         "outputs": cuts(model.graph.output),
-        "bytes": {"whole": total, "split": split, "rank": total - split + split // plan.ranks},
+        "bytes": plan.bytes(),
     }
 
 
@@ -100,8 +99,6 @@ def _say(show: Show, report: dict[str, Any]) -> None:
 
 
 def _check(plan: Plan, feeds: dict[str, Any], paths: list[Path]) -> list[dict[str, Any]]:
-    from dataclasses import asdict
-
     from millpond import _shard_check
     from millpond.cli._compare import compare
 
@@ -136,8 +133,9 @@ def command(model: Path, ranks: int, out: Path, check: bool, as_json: bool, **gi
     whole.shapes = _shard_check.shapes(whole, feeds)
     plan = _shard_split.plan(whole, ranks)
     if not plan.decided.rows and not plan.decided.gathered:
-        why = next(iter(plan.refused.values()), "it has no product with a constant weight")
-        raise Finding(FAILED, f"nothing of {model.name} can be split: {why}")
+        whys = sorted(plan.refused.values(), key=lambda why: why.endswith(EXPECTED))
+        raise Finding(FAILED, f"nothing of {model.name} can be split: "
+                              f"{whys[0] if whys else 'it has no product with a constant weight'}")
     out.mkdir(parents=True, exist_ok=True)
     with show.progress(ranks, "writing") as step:
         paths = []
