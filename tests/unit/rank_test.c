@@ -281,23 +281,33 @@ TEST(rank_that_hangs) {
 }
 
 /* Others hear of a break between two pieces of work without asking. */
-static bool rank_one_breaks(const mp_rank *rank) {
+static bool one_breaks(const mp_rank *rank, int which, const char *text) {
     mp_group *group = NULL;
     bool good = opened(rank, &group);
-    if (good && rank->rank == 0) {
+    if (good && rank->rank == which) {
         (void)MP_FAIL(DEVICE, "a GPU of the test's is broken");
         mp__group_break(group);
     }
     for (int i = 0; i < 1000 && good && mp__group_health(group) == MP_OK; i++) {
         (void)usleep(5000);
     }
-    good = good && says(rank, mp__group_health(group), MP_DEVICE, "a GPU of the test's is broken");
+    good = good && says(rank, mp__group_health(group), MP_DEVICE,
+                        rank->rank == which ? "a GPU of the test's is broken" : text);
     mp__group_close(group);
     return good;
 }
 
+static bool rank_zero_breaks(const mp_rank *rank) {
+    return one_breaks(rank, 0, "a GPU of the test's is broken");
+}
+
+static bool rank_three_breaks(const mp_rank *rank) {
+    return one_breaks(rank, 3, "rank 3: a GPU of the test's is broken");
+}
+
 TEST(rank_hears_of_a_break) {
-    run_ranks(rank_one_breaks, RANKS, 0, TIMEOUT_MS);
+    run_ranks(rank_zero_breaks, RANKS, 0, TIMEOUT_MS);
+    run_ranks(rank_three_breaks, RANKS, 0, TIMEOUT_MS);
 }
 
 /* What all agreed on is not asked for again, even where nobody is left to ask. */

@@ -80,10 +80,14 @@ static mp_status run_alone(cuda_device *device, mp_stream *stream, const cuda_co
 }
 
 static mp_status agree_once(cuda_ranks *ranks, cuda_collective *c) {
+    mp_group *group = mp__cuda_ranks_group(ranks);
+    if (atomic_load_explicit(&group->broken, memory_order_acquire)) {
+        return mp__group_health(group);
+    }
     if (atomic_load_explicit(&c->agreed, memory_order_acquire)) {
         return MP_OK;
     }
-    MP_TRY(mp__group_agree_once(mp__cuda_ranks_group(ranks), &c->what));
+    MP_TRY(mp__group_agree_once(group, &c->what));
     atomic_store_explicit(&c->agreed, true, memory_order_release);
     return MP_OK;
 }

@@ -16,7 +16,7 @@
 enum {
     WATCHED_MAX = 64,
     LOOK_MS = 50,    /* between two looks of the watcher */
-    GRACE_MS = 2000, /* in which work ends that a rank which has gone was not needed for */
+    GRACE_MS = 5000, /* in which work ends that a rank which has gone was not needed for */
     AT_ONCE_MS = 1,  /* between two looks at what NCCL has begun */
 };
 
@@ -80,23 +80,19 @@ static void abort_locked(cuda_ranks *ranks) {
     if (ranks->comm == NULL) {
         return;
     }
-    char text[MP_GROUP_FAULT_MAX];
-    (void)snprintf(text, sizeof text, "%.500s", mp_error_message());
     mp__group_break(ranks->group);
-    (void)snprintf(ranks->fault, sizeof ranks->fault, "%s",
-                   ranks->group->fault[0] != '\0' ? ranks->group->fault : text);
+    (void)snprintf(ranks->fault, sizeof ranks->fault, "%s", ranks->group->fault);
     atomic_store(&ranks->aborted, true);
     (void)mp__nccl.abort(ranks->comm);
     ranks->comm = NULL;
     MP_LOG(ERROR, "work between ranks was aborted: %s", ranks->fault);
 }
 
+/* The group's sentence is written first: whoever then gives the communicator back finds another. */
 static void abort_now(cuda_ranks *ranks) {
-    char text[MP_GROUP_FAULT_MAX];
-    (void)snprintf(text, sizeof text, "%.500s", mp_error_message());
+    mp__group_break(ranks->group);
     atomic_store(&ranks->unwanted, true);
     (void)pthread_mutex_lock(&ranks->lock);
-    (void)MP_FAIL(DEVICE, "%s", text);
     abort_locked(ranks);
     (void)pthread_mutex_unlock(&ranks->lock);
 }

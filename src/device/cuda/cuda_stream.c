@@ -223,6 +223,7 @@ mp_status mp__cuda_capture_active(mp_device *self, mp_stream *stream, bool *acti
 mp_status mp__cuda_graph_launch(mp_device *self, mp_graph_exec *graph, mp_stream *stream) {
     cuda_device *device = cuda_device_of(self);
     cuda_scope scope;
+    MP_TRY(mp__cuda_ranks_health(device)); /* it may use what was aborted */
     MP_TRY(mp__cuda_enter(device, &scope));
     const CUresult result = mp__cu.graph_launch((CUgraphExec)(void *)graph, cuda_stream_of(stream));
     if (result == CUDA_SUCCESS) { /* it may hold work between ranks */

@@ -143,9 +143,7 @@ mp_status mp__group_end(mp_group *group, int about) {
     }
     (void)MP_FAIL(DEVICE, "%s", text);
     if (!atomic_load(&group->broken)) {
-        if (group->rank.rank == 0) {
-            mp__group_tell(group, MP_LINK_END);
-        }
+        mp__group_tell(group, MP_LINK_END);
         (void)snprintf(group->fault, sizeof group->fault, "%s", text);
         atomic_store(&group->broken, true);
     }
@@ -187,13 +185,15 @@ mp_status mp__group_look(mp_group *group) {
         if (fd < 0 || !(group->rank.rank == 0 ? has_hung_up(fd) : mp__link_stirs(fd))) {
             continue;
         }
-        if (group->rank.rank == 0) {
-            (void)MP_FAIL(DEVICE, "it has gone (its connection was closed)");
-            return mp__group_end(group, i);
-        }
         const mp_status status =
             mp__link_receive(fd, MP_LINK_END, NULL, 0, mp__link_now() + TELL_MS);
-        return mp__group_lose(group, status, 0);
+        if (group->rank.rank != 0) {
+            return mp__group_lose(group, status, 0);
+        }
+        if (status != MP_NOT_FOUND) { /* without a word */
+            (void)MP_FAIL(DEVICE, "it has gone (its connection was closed)");
+        }
+        return mp__group_end(group, i);
     }
     return MP_OK;
 }

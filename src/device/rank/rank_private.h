@@ -13,8 +13,8 @@ mp_status mp__group_meet(mp_group *group);
 
 /* ---- rank_group.c; under the group's lock ---- */
 
-/* Sends every other rank, of rank 0, the thread's sentence as `word`; to those that do not take it
- * nothing is sent. */
+/* Sends whom this rank has a link to, which of rank 0 are all others, the thread's sentence as
+ * `word`; to those that do not take it nothing is sent. */
 void mp__group_tell(mp_group *group, mp_link_word word);
 
 /* Breaks the group with the thread's sentence, about rank `about`, or about none for -1.
