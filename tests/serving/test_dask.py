@@ -110,9 +110,10 @@ def test_outputs_of_sessions(client):
     worker, other = workers_of(client)
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     first = client.submit(dask_kit.scale, x, workers=[worker], pure=False)
+    distributed.wait(first, timeout=LIMIT_S)
+    client.run(dask_kit.make_room, first.key, workers=[worker])
     again = client.submit(dask_kit.scale, first, workers=[other], pure=False)
     assert np.array_equal(again.result(LIMIT_S).numpy(), 4 * x)
-    client.run(dask_kit.make_room, first.key, workers=[worker])
     third = client.submit(dask_kit.scale, first, workers=[worker], pure=False)
     assert np.array_equal(third.result(LIMIT_S).numpy(), 4 * x)
 

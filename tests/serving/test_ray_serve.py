@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import tempfile
 import threading
 import time
 import types
@@ -39,12 +40,14 @@ def free_port():
 def cluster():
     """Its ports: (HTTP, metrics). GPUs that are not there stand for those that Ray would divide."""
     ports = free_port(), free_port()
-    ray.init(num_cpus=4, num_gpus=2, include_dashboard=False, _metrics_export_port=ports[1], log_to_driver=False,
-             _system_config={"metrics_report_interval_ms": 500}, logging_level="ERROR", object_store_memory=100 << 20)
-    serve.start(http_options={"host": "127.0.0.1", "port": ports[0]}, logging_config={"log_level": "ERROR"})
-    yield ports
-    serve.shutdown()
-    ray.shutdown()
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:  # sockets: a short path
+        ray.init(num_cpus=4, num_gpus=2, include_dashboard=False, _metrics_export_port=ports[1], log_to_driver=False,
+                 _system_config={"metrics_report_interval_ms": 500}, logging_level="ERROR", _temp_dir=folder,
+                 object_store_memory=100 << 20)
+        serve.start(http_options={"host": "127.0.0.1", "port": ports[0]}, logging_config={"log_level": "ERROR"})
+        yield ports
+        serve.shutdown()
+        ray.shutdown()
 
 
 def deploy(name, cluster, *given, kind=Watched, **options):
