@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PINNED = re.search(r"^onnxruntime==(\S+)", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.M)[1]
 VERSION = tuple(int(part) for part in ort.__version__.split(".")[:2])
 HEAD = struct.Struct("<8sII32sQ32s")  # graph/store_private.h
-MUTATIONS = int(os.environ.get("MILLPOND_MUTATIONS", "60"))  # tests/graph/store_test.c has thousands
+MUTATIONS = int(os.environ.get("MILLPOND_MUTATIONS", "25"))  # tests/graph/store_test.c has thousands
 
 
 def options(**entries):
