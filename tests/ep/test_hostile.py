@@ -13,8 +13,10 @@ from registered import registry
 
 HERE = Path(__file__).resolve().parent
 REWRITTEN = "com.ms.internal.nhwc"
-# Those with no row that NumPy could feed, and those that need more than one node.
-LEFT_OUT = {"MemcpyFromHost", "MemcpyToHost", "If", "Loop", "Scan", "MatMulBlockQuantizedFp8Weight"}
+# Those with no row that NumPy could feed, those that need more than one node, and those that need more than one process
+# (tests/ranks).
+LEFT_OUT = {"MemcpyFromHost", "MemcpyToHost", "If", "Loop", "Scan", "MatMulBlockQuantizedFp8Weight", "AllReduce",
+            "AllGather", "AllToAll"}
 
 
 def hostile(*words, **environment):
