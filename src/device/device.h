@@ -26,9 +26,9 @@ typedef struct mp_math mp_math; /* a prepared matrix product or convolution, see
 typedef struct mp_gemm mp_gemm;
 typedef struct mp_conv mp_conv;
 typedef struct mp_collective mp_collective; /* see collective.h */
-typedef struct mp_import mp_import;       /* memory of another API */
-typedef struct mp_semaphore mp_semaphore; /* a timeline semaphore of another API */
-typedef struct mp_profile mp_profile;     /* who listens to what a device does, see profile.h */
+typedef struct mp_import mp_import;         /* memory of another API */
+typedef struct mp_semaphore mp_semaphore;   /* a timeline semaphore of another API */
+typedef struct mp_profile mp_profile;       /* who listens to what a device does, see profile.h */
 
 typedef uintptr_t mp_addr; /* an address of device, pinned or host memory; one address space */
 

@@ -73,11 +73,11 @@ typedef struct mp_graph {
     mp_guard *guards;
     struct mp_graph **bodies; /* owned */
     int32_t value_count, node_count, input_count, output_count;
-    bool prefers_last;     /* the device is faster at convolutions whose channels come last */
-    bool has_clusters;     /* element-wise nodes may be joined to one kernel; true at first */
+    bool prefers_last;      /* the device is faster at convolutions whose channels come last */
+    bool has_clusters;      /* element-wise nodes may be joined to one kernel; true at first */
     bool has_claimed_types; /* nobody has checked what is said of the types of its values */
-    int32_t origin_count;  /* numbers of origins that were given out */
-    const char *last_pass; /* that changed it; static storage, NULL for none */
+    int32_t origin_count;   /* numbers of origins that were given out */
+    const char *last_pass;  /* that changed it; static storage, NULL for none */
     struct mp_graph_memory_block *memory; /* what belongs to the graph and goes with it */
     int32_t value_capacity, node_capacity, input_capacity, output_capacity;
     int32_t guard_count, guard_capacity, body_count, body_capacity;

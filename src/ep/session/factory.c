@@ -2,8 +2,8 @@
  * providers, allocators and streams.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
-#include "ep/context/compatibility.h"
 #include "ep/abi/bridge.h"
+#include "ep/context/compatibility.h"
 #include "ep/placement/brought.h"
 #include "ep/session/plugin.h"
 #include "ep/stream/run_stream.h"
