@@ -179,7 +179,7 @@ def steps_of(build, mode, seeds=WHOLE.seeds):
         Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
              pytest(*test_files("tests/pool")), cores=1, takes="-k"),
         Step("aarch64", "the C tests of fibers, the emulated device and the pool on an emulated AArch64",
-             [*tool, ROOT / "tools/check_aarch64.py"], "all", needs=["aarch64-linux-gnu-gcc", "qemu-aarch64"]),
+             [*tool, ROOT / "tools/check_aarch64.py", "--seeds", "1"], "all", needs=["aarch64-linux-gnu-gcc", "qemu-aarch64"]),
         Step("pool-model", f"the pool against its model: {n.operations:,} operations",
              [tests / "pool_model", "--ops", n.operations], cores=1,
              less=less(f"{WHOLE.operations - SOME.operations:,} of {WHOLE.operations:,} operations")),
@@ -217,7 +217,7 @@ def steps_of(build, mode, seeds=WHOLE.seeds):
              pytest(*test_files("tests/docs"), gpu=False), needs=[extension], takes="-k"),
         Step("site", "the site of the documents, and pages that Millpond makes, in Chromium: two widths, light, dark",
              [*tool, ROOT / "tools/build_site.py", "--check", "--pages", build / "pages"], "all",
-             needs=["chromium", extension], limit_s=900),
+             needs=["chromium", extension], limit_s=900, cores=1),
         Step("install", "wheels of a release; what `make install` and `make deb` put where, programs built with it",
              pytest(*test_files("tests/install")), "all", limit_s=1800, takes="-k"),
         Step("models", "trained models", **python(test_files("tests/models", but=("fused_texts",))), modes="test gpu",
@@ -298,10 +298,12 @@ def left_out(chosen, whole):
 
 
 def rest_of(build, seeds=WHOLE.seeds):
-    """The steps of `make test-all` which `make test` does not run as they are."""
+    """The steps of `make test-all` which `make test` does not run as they are; those of one core come last, so that
+    they run side by side."""
     done = {step.name: step.command for step in steps_of(build, "test") if is_in(step, "test")}
     steps = steps_of(build, "rest", seeds)
-    return [step for step in steps if is_in(step, "all") and done.get(step.name) != step.command]
+    left = [step for step in steps if is_in(step, "all") and done.get(step.name) != step.command]
+    return sorted(left, key=lambda step: step.cores == 1)
 
 
 def missing_of(step):

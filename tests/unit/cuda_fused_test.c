@@ -121,6 +121,9 @@ TEST(fused_text_compiles_for_every_gpu) {
     static const int archs[] = {75, 80, 86, 89, 90, 100, 120};
     static const mp_reading readings[] = {MP_READ_WHOLE, MP_READ_VIEW, MP_READ_ONE};
     mp_expression e;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    SKIP("what takes long is NVRTC, which no sanitizer looks into");
+#endif
     if (!there_is_nvrtc()) {
         SKIP("%s", mp_error_message());
     }
