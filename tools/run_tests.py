@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests, step by step, and ends with one line that counts them all.
 
-    run_tests.py --build build/dev [--quick | --all [--rest] [--seeds N] | --gpu] [--only NAME[:PART],...]
+    run_tests.py --build build/dev [--quick | --all [--rest] [--half] | --gpu] [--only NAME[:PART],...]
                  [--except NAME,...] [--list]
 
 Here is the one list of what is tested. Without --quick, --all or --gpu the steps of `make test` run, some of them on a
@@ -106,17 +106,19 @@ SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("
                cases_again=6, graphs_again=10)
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
+HALF = Amounts(seeds=12, operations=2_000_000, hostile=1000, graphs=100, kernels=("--sample", "1"),
+               cases_again=2, graphs_again=100)
 
 
-def steps_of(build, mode, seeds=WHOLE.seeds):
+def steps_of(build, mode, whole=WHOLE):
     """Every step there is, in the order they run, as `mode` has it: the quick ones first. "rest" is "all" without what
-    "test" has of the seeds. `seeds`: how many the whole has."""
+    "test" has of the seeds. `whole`: how much that is."""
     tests = build / "tests"
     unit = str(tests / "unit_tests")
     extension = build / "python/millpond/_core.abi3.so"  # left out where Python's headers are missing
     tool = [sys.executable]
     gpu = mode == "gpu"
-    n = dataclasses.replace(WHOLE, seeds=seeds) if mode in ("all", "rest") else SOME
+    n = whole if mode in ("all", "rest") else SOME
     beside = min(CORES, 8)  # processes of a step on a GPU, where each has a context of some 500 MiB
     checked = min(CORES, 4)  # under compute-sanitizer, all of which on a machine have ten connections unless told
     sanitizer = ["compute-sanitizer", "--tool", "memcheck", "--target-processes", "all", "--report-api-errors", "no",
@@ -124,7 +126,7 @@ def steps_of(build, mode, seeds=WHOLE.seeds):
 
     def less(text):
         """What the whole has more of; on a GPU there is no whole but that."""
-        return text if n is SOME and not gpu else ""
+        return text if n is not WHOLE and not gpu else ""
 
     def python(files, *options, before=(), **more):
         """The part of a step that has to do with pytest."""
@@ -168,21 +170,22 @@ def steps_of(build, mode, seeds=WHOLE.seeds):
         Step("unit", "C tests on the GPU" if gpu else
              f"C tests: eager, threaded, adversarial with {n.seeds} seeds, GPU where there is one",
              **c_tests, modes="quick test gpu", wheels=True, takes="",
-             less=f"{WHOLE.seeds - n.seeds} of {WHOLE.seeds} seeds" if n.seeds < WHOLE.seeds and not gpu else ""),
+             less=less(f"{WHOLE.seeds - n.seeds} of {WHOLE.seeds} seeds")),
         Step("lint", "format, clang-tidy, Python style, spelling", [*tool, ROOT / "tools/lint.py", "--build", build],
              "all", limit_s=1800),
         Step("kernels", "kernel instances compiled by NVRTC for sm_75, 80, 90, 100",
              [*tool, ROOT / "tools/check_kernels.py", *n.kernels, "--known", build / "known-kernels.txt"],
-             limit_s=2400, less=less("all but a sample")),
+             limit_s=2400, less=less("all but a sample") if n is SOME else ""),
         Step("docs", "docs/operators.md lists what is registered",
              [*tool, ROOT / "tools/operators_doc.py", "--check"], cores=1),
         Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
              pytest(*test_files("tests/pool")), cores=1, takes="-k"),
         Step("aarch64", "the C tests of fibers, the emulated device and the pool on an emulated AArch64",
-             [*tool, ROOT / "tools/check_aarch64.py", "--seeds", "1"], "all", needs=["aarch64-linux-gnu-gcc", "qemu-aarch64"]),
+             [*tool, ROOT / "tools/check_aarch64.py", "--seeds", "1"], "all",
+             needs=["aarch64-linux-gnu-gcc", "qemu-aarch64"]),
         Step("pool-model", f"the pool against its model: {n.operations:,} operations",
              [tests / "pool_model", "--ops", n.operations], cores=1,
-             less=less(f"{WHOLE.operations - SOME.operations:,} of {WHOLE.operations:,} operations")),
+             less=less(f"{WHOLE.operations - n.operations:,} of {WHOLE.operations:,} operations")),
         Step("bench", "the pool's benchmark: every case on the emulated device, its traces, its check",
              pytest(*test_files("tests/bench")), limit_s=600, cores=1, takes="-k"),
         Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"],
@@ -193,16 +196,16 @@ def steps_of(build, mode, seeds=WHOLE.seeds):
         Step("ops-islands", "the same as islands of single nodes",
              **python(test_files("tests/ep", *OPERATOR_TESTS), "--borders", "--fusion=2", f"--sample={n.cases_again}"),
              modes="test gpu", limit_s=1800,
-             less=less(f"{SOME.cases_again - 1} of {SOME.cases_again} cases")),
+             less=less(f"{n.cases_again - 1} of {n.cases_again} cases")),
         Step("random", f"{n.graphs} random graphs and {n.hostile} hostile models, with borders, too",
              **python(test_files("tests/ep", *RANDOM_TESTS), "--borders", f"--graphs={n.graphs}",
                       f"--hostile={n.hostile}"), modes="test gpu", limit_s=1800,
-             less=less(f"{WHOLE.graphs - SOME.graphs} of {WHOLE.graphs} graphs and "
-                       f"{WHOLE.hostile - SOME.hostile} of {WHOLE.hostile} models")),
+             less=less(f"{WHOLE.graphs - n.graphs} of {WHOLE.graphs} graphs and "
+                       f"{WHOLE.hostile - n.hostile} of {WHOLE.hostile} models")),
         Step("random-nodes", "random graphs and hostile models node by node",
              **python(test_files("tests/ep", *RANDOM_TESTS), "--borders", "--fusion=0", f"--graphs={n.graphs_again}",
                       f"--hostile={6 * n.graphs_again}"), modes="test gpu", limit_s=1800,
-             less=less(f"{WHOLE.graphs_again - SOME.graphs_again} of {WHOLE.graphs_again} graphs")),
+             less=less(f"{WHOLE.graphs_again - n.graphs_again} of {WHOLE.graphs_again} graphs")),
         Step("ep", "the provider in ONNX Runtime: options, threads, life times, graphs, streams, faults",
              **python(test_files("tests/ep", but=(*OPERATOR_TESTS, *RANDOM_TESTS))), modes="test gpu", limit_s=1800),
         Step("python", "the Python package: functions, errors, threads, ends of processes; adapters of what is there",
@@ -297,11 +300,11 @@ def left_out(chosen, whole):
     yield from (f"{step.less} of {step.name}" for step in chosen if step.less)
 
 
-def rest_of(build, seeds=WHOLE.seeds):
+def rest_of(build, whole=WHOLE):
     """The steps of `make test-all` which `make test` does not run as they are; those of one core come last, so that
     they run side by side."""
     done = {step.name: step.command for step in steps_of(build, "test") if is_in(step, "test")}
-    steps = steps_of(build, "rest", seeds)
+    steps = steps_of(build, "rest", whole)
     left = [step for step in steps if is_in(step, "all") and done.get(step.name) != step.command]
     return sorted(left, key=lambda step: step.cores == 1)
 
@@ -584,12 +587,11 @@ def parse(arguments):
                         help="these steps; of one with a part only the tests that have it in their name")
     parser.add_argument("--except", default="", dest="excluded", metavar="NAME,...", help="all steps but these")
     parser.add_argument("--rest", action="store_true", help="with --all: what `make test` has not run")
-    parser.add_argument("--seeds", type=int, metavar="N", choices=range(SOME.seeds + 1, WHOLE.seeds + 1),
-                        default=WHOLE.seeds, help=f"with --all: so many of the {WHOLE.seeds} seeds of adversarial mode")
+    parser.add_argument("--half", action="store_true", help="with --all: half of what has no end, or takes long")
     parser.add_argument("--list", action="store_true", help="name the steps of every mode and stop")
     args = parser.parse_args(arguments)
-    if args.mode != "all" and (args.rest or args.seeds < WHOLE.seeds):
-        parser.error("--rest and --seeds go with --all")
+    if args.mode != "all" and (args.rest or args.half):
+        parser.error("--rest and --half go with --all")
     return args, parser
 
 
@@ -614,8 +616,9 @@ def main(arguments=None):
         return 0
     most = "gpu" if args.mode == "gpu" else "all"
     whole = [step for step in steps_of(build, most) if is_in(step, most)]
-    steps = (rest_of(build, args.seeds) if args.rest else
-             [step for step in steps_of(build, args.mode, args.seeds) if is_in(step, args.mode)])
+    amounts = HALF if args.half else WHOLE
+    steps = (rest_of(build, amounts) if args.rest else
+             [step for step in steps_of(build, args.mode, amounts) if is_in(step, args.mode)])
     try:
         steps = chosen_of(steps, args.only, args.excluded)
     except ValueError as error:
