@@ -178,9 +178,9 @@ def test_pods(name, server):
     assert probes and all(ask(server + path)[0] == 200 for path in probes)
     program = (EXAMPLES / "kserve_predictor.py").read_text(encoding="utf-8")
     assert container["command"][1] == "/app/kserve_predictor.py" and '"--model_dir"' in program
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    settings = (ROOT / "docs/settings.md").read_text(encoding="utf-8")
     names = [each["name"] for each in container["env"] if each["name"].startswith("MILLPOND_")]
-    assert names and all(f"| `{each}` |" in readme for each in names)
+    assert names and all(f"| `{each}` |" in settings for each in names)
 
 
 def test_rays_file():
