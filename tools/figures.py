@@ -8,13 +8,13 @@ A table stands between the lines "<!-- figures: NAME -->" and "<!-- end of figur
 --check: fails where a document has other figures than the results, and changes nothing.
 """
 
-import argparse
 import json
 import re
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import generated
+from generated import ROOT
+
 RESULTS = ROOT / "bench/results"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PLACE = re.compile(r"(<!-- figures: (\S+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
@@ -140,25 +140,9 @@ def written(text):
     return PLACE.sub(lambda match: "\n".join([match[1] + "\n".join(TABLES[match[2]]()), match[3]]), text)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="change nothing, and fail where that would")
-    args = parser.parse_args()
-    stale, count = [], 0
-    for path in DOCUMENTS:
-        text = path.read_text(encoding="utf-8")
-        count += len(PLACE.findall(text))
-        new = written(text)
-        if new != text:
-            stale.append(path.relative_to(ROOT).as_posix())
-            if not args.check:
-                path.write_text(new, encoding="utf-8")
-    if stale and args.check:
-        print(f"figures of {', '.join(stale)} are not those of bench/results: tools/figures.py writes them")
-        return 1
-    print(f"{count} tables of figures are those of bench/results")
-    return 0
+def texts():
+    return {path: written(path.read_text(encoding="utf-8")) for path in DOCUMENTS}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated.main(__doc__, texts, "as bench/results has the figures"))

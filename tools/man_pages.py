@@ -9,17 +9,17 @@ Needs the package millpond of a build (PYTHONPATH=build/dev/python). --check: sa
 writes nothing.
 """
 
-import argparse
 import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import header  # noqa: E402  (beside this file)
+import generated  # noqa: E402  (beside this file)
+import header  # noqa: E402
+from generated import ROOT  # noqa: E402
 from header import comment_text, described  # noqa: E402
 from version import version  # noqa: E402
 
-ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs/man"
 SETTINGS = ROOT / "docs/settings.md"
 DATE = "2026-11-23"  # when the form of the pages changed last; a page cannot do without one
@@ -160,25 +160,10 @@ def function_page():
 PAGES = {"millpond.1": command_page, "millpond.h.3": function_page}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="say whether the pages are current")
-    check = parser.parse_args().check
-    FOLDER.mkdir(exist_ok=True)
-    old = []
-    for name, page in PAGES.items():
-        text = re.sub(r"^(\.S[HS] .*\n)\.PP\n", r"\1", "\n".join(page()) + "\n", flags=re.M)
-        path = FOLDER / name
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            old.append(name)
-            if not check:
-                path.write_text(text, encoding="utf-8")
-    if check and old:
-        print(f"docs/man: {', '.join(old)} is not what the command line and the header say; `make docs` writes it")
-        return 1
-    print(f"docs/man: {', '.join(PAGES)} {'are current' if check or not old else 'written'}")
-    return 0
+def texts():
+    return {FOLDER / name: re.sub(r"^(\.S[HS] .*\n)\.PP\n", r"\1", "\n".join(page()) + "\n", flags=re.M)
+            for name, page in PAGES.items()}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated.main(__doc__, texts, "what the command line and the header say"))

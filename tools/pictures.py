@@ -8,13 +8,13 @@ Each is one file that brings its colours, for light and for dark, and its backgr
 is shown. Text is text. --check: fails where a file is not what would be written.
 """
 
-import argparse
 import json
 import sys
 from html import escape
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import generated
+from generated import ROOT
+
 FOLDER = ROOT / "docs/pictures"
 RESULTS = ROOT / "bench/results"
 WIDTH = 520  # so that text is still read on a telephone
@@ -208,24 +208,9 @@ def architecture():
 PICTURES = {"architecture": architecture, "block": block, "islands": islands, "memory": memory, "one_pool": one_pool}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="change nothing, and fail where that would")
-    check = parser.parse_args().check
-    FOLDER.mkdir(exist_ok=True)
-    stale = []
-    for name, draw in PICTURES.items():
-        path, fresh = FOLDER / f"{name}.svg", draw()
-        if not path.is_file() or path.read_text(encoding="utf-8") != fresh:
-            stale.append(name)
-            if not check:
-                path.write_text(fresh, encoding="utf-8")
-    if check and stale:
-        print(f"docs/pictures: {', '.join(stale)} not as tools/pictures.py draws them")
-        return 1
-    print(f"{len(PICTURES)} pictures are as they are drawn")
-    return 0
+def texts():
+    return {FOLDER / f"{name}.svg": draw() for name, draw in PICTURES.items()}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated.main(__doc__, texts, "as tools/pictures.py draws them"))

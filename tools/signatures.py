@@ -8,14 +8,13 @@ ONNX Runtime checks the nodes of a model by its schemas. The nodes of a compiled
 src/op/core/signature.c checks them by this table. --check writes nothing, and fails where the file is not current.
 """
 
-import argparse
 import re
 import sys
-from pathlib import Path
 
+import generated
+from generated import ROOT
 from onnxruntime.capi import onnxruntime_pybind11_state as ort
 
-ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "src/op/core/signature.def"
 DOMAINS = ("", "com.microsoft")
 # As in base/dtype.h.
@@ -70,15 +69,9 @@ def table():
     return HEAD + "/* clang-format off */\n" + "\n".join(lines) + "\n/* clang-format on */\n"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true")
-    wanted = table()
-    if not parser.parse_args().check:
-        TABLE.write_text(wanted, encoding="utf-8")
-    elif TABLE.read_text(encoding="utf-8") != wanted:
-        sys.exit(f"{TABLE.relative_to(ROOT)} is not what ONNX Runtime's schemas say; run tools/signatures.py")
+def texts():
+    return {TABLE: table()}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(generated.main(__doc__, texts, "what ONNX Runtime's schemas say"))

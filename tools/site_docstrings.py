@@ -37,7 +37,7 @@ class Arguments(griffe.Extension):
     """The extension of griffe that mkdocs.yml names."""
 
     def on_class_members(self, *, cls, **_):
-        """Adds what a stub has by overloads alone, and leaves out special methods of which nothing is said."""
+        """Adds what a .pyi file has by overloads alone, and leaves out special methods of which nothing is said."""
         for name, several in cls.overloads.items():
             if name not in cls.members:
                 several[0].overloads = several[1:]

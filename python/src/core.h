@@ -107,7 +107,7 @@ typedef struct core_pool {
     int32_t ordinal;
     core_hook *hooks;    /* owned */
     size_t hook_changes; /* how often that list has changed */
-    PyObject *device, *name, *client;
+    PyObject *device, *name, *bus_id, *client;
     PyObject *weak;
 } core_pool;
 

@@ -37,8 +37,10 @@ static bool describe(core_pool *pool, const char *client) {
     pool->ordinal = device.ordinal;
     pool->device = PyUnicode_FromString(device.device);
     pool->name = PyUnicode_DecodeUTF8(device.name, (Py_ssize_t)strlen(device.name), "replace");
+    pool->bus_id = PyUnicode_FromString(device.bus_id);
     pool->client = PyUnicode_FromString(client);
-    return pool->device != NULL && pool->name != NULL && pool->client != NULL;
+    return pool->device != NULL && pool->name != NULL && pool->bus_id != NULL &&
+           pool->client != NULL;
 }
 
 /* Takes: `native`. */
@@ -158,6 +160,7 @@ void core_pool_dealloc(PyObject *self) {
     PyErr_Restore(error_type, error, trace);
     Py_CLEAR(pool->device);
     Py_CLEAR(pool->name);
+    Py_CLEAR(pool->bus_id);
     Py_CLEAR(pool->client);
     PyObject_GC_Del(self);
     Py_DECREF(type);

@@ -35,7 +35,6 @@ PyObject *core_pool_clients(PyObject *self, PyObject *unused);
 PyObject *core_pool_streams(PyObject *self, PyObject *unused);
 PyObject *core_pool_find(PyObject *self, PyObject *address);
 PyObject *core_pool_memory_info(PyObject *self, PyObject *unused);
-PyObject *core_pool_bus_id(PyObject *self, void *unused);
 PyObject *core_pool_dump(PyObject *self, PyObject *unused);
 PyObject *core_pool_write_trace(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                 PyObject *keywords);

@@ -180,18 +180,6 @@ PyObject *core_pool_memory_info(PyObject *self, PyObject *unused) {
                            : core_raise(status);
 }
 
-PyObject *core_pool_bus_id(PyObject *self, void *unused) {
-    core_pool *pool = (core_pool *)self;
-    mp_pool_device device;
-    (void)unused;
-    if (!core_pool_check(pool)) {
-        return NULL;
-    }
-    mp_status status = MP_OK;
-    CORE_CALL(pool, status = mp_pool_get_device(pool->native, &device, sizeof device));
-    return status == MP_OK ? PyUnicode_FromString(device.bus_id) : core_raise(status);
-}
-
 PyObject *core_pool_ipc_export(PyObject *self, PyObject *address) {
     core_pool *pool = (core_pool *)self;
     mp_addr addr = 0;

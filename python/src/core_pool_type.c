@@ -19,6 +19,8 @@ static PyMemberDef members[] = {
      "Name of the device, as Pool() takes it: \"cuda:0\"."},
     {"device_name", T_OBJECT_EX, offsetof(core_pool, name), READONLY,
      "What the device calls itself."},
+    {"bus_id", T_OBJECT_EX, offsetof(core_pool, bus_id), READONLY,
+     "Where the GPU is on the PCI bus; \"\" for none."},
     {"client", T_OBJECT_EX, offsetof(core_pool, client), READONLY, "Whom statistics name."},
     {"ordinal", T_INT, offsetof(core_pool, ordinal), READONLY,
      "The driver's number of the device."},
@@ -31,7 +33,6 @@ static PyMemberDef members[] = {
 
 static PyGetSetDef properties[] = {
     {"memory", pool_memory, NULL, "\"device\" or \"pinned\".", NULL},
-    {"bus_id", core_pool_bus_id, NULL, "Where the GPU is on the PCI bus; \"\" for none.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

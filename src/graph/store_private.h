@@ -53,6 +53,8 @@ mp_status mp__store_take_count(mp_store_reader *r, size_t width, size_t *out);
 mp_status mp__store_take_list(mp_store_reader *r, size_t width, void **out, size_t *count);
 mp_status mp__store_take_text(mp_store_reader *r, const char **out);
 mp_status mp__store_take_graph(mp_store_reader *r);
+/* Whether a branch lies in few others: nodes look through all of them. */
+bool mp__store_is_shallow(const mp_graph *graph, int32_t guard);
 void mp__store_reader_close(mp_store_reader *r); /* the graph stays */
 
 /* ---- store_attr.c ---- */

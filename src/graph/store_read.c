@@ -156,6 +156,14 @@ static mp_status take_inputs(mp_store_reader *r) {
 
 /* ---- the rest of a graph ---- */
 
+bool mp__store_is_shallow(const mp_graph *graph, int32_t guard) {
+    int depth = 0;
+    for (; guard != 0 && depth <= MP_STORE_DEPTH; depth++) {
+        guard = graph->guards[guard - 1].outer;
+    }
+    return depth <= MP_STORE_DEPTH;
+}
+
 static mp_status take_guards(mp_store_reader *r) {
     enum { CONDITION, WANTED, OUTER, WORDS };
     size_t count = 0;
@@ -170,6 +178,9 @@ static mp_status take_guards(mp_store_reader *r) {
         }
         r->graph->guard = words[OUTER];
         MP_TRY(mp_graph_open_guard(r->graph, words[CONDITION], words[WANTED] != 0));
+        if (!mp__store_is_shallow(r->graph, r->graph->guard)) {
+            return mp__store_damaged("branches lie too deep in each other");
+        }
     }
     r->graph->guard = 0;
     return MP_OK;

@@ -208,10 +208,28 @@ static mp_status seal(const char *maker, unsigned char *bytes, size_t size) {
     return MP_OK;
 }
 
+/* Whether it lies within others as deep as a reader goes. */
+static bool is_shallow(const mp_graph *graph, int depth) {
+    bool fits = depth <= MP_STORE_DEPTH;
+    for (int32_t g = 1; g <= graph->guard_count && fits; g++) {
+        fits = mp__store_is_shallow(graph, g);
+    }
+    for (int32_t i = 0; i < graph->body_count && fits; i++) {
+        fits = is_shallow(graph->bodies[i], depth + 1);
+    }
+    return fits;
+}
+
 mp_status mp_graph_store(const mp_graph *graph, const int32_t *ports, size_t port_count,
                          const char *maker, unsigned char **out, size_t *size) {
     const mp_store_head nothing = {.format = 0};
     char *bytes = NULL;
+    if (!is_shallow(graph, 0)) {
+        return MP_FAIL(UNSUPPORTED,
+                       "branches or bodies of loops lie more than %d deep in each other, which is "
+                       "too deep to be kept",
+                       MP_STORE_DEPTH);
+    }
     const writer w = {.top = graph,
                       .ports = ports,
                       .port_count = port_count,

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import document_blocks
 import fetch_models
+import needs
 import page_starts
 import provider
 import pytest
@@ -44,7 +45,7 @@ def cases(*languages):
 @pytest.fixture
 def folder(tmp_path):
     """A reader's folder: a model, and in it what a built tree has."""
-    onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+    onnx = needs.package("onnx")
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     ends = [helper.make_tensor_value_info(name, kind, [64, 1000]) for name in "xy"]
     nodes = [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Softmax", ["h"], ["y"])]
@@ -70,7 +71,7 @@ def run(*command, cwd, **variables):
 
 @pytest.mark.parametrize(("page", "blocks"), cases("python"))
 def test_python(page, blocks, folder):
-    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    needs.package("onnxruntime")
     start = page_starts.PYTHON.get(page, "")
     run(sys.executable, "-c", start + "\n".join(block.code for block in blocks), cwd=folder)
 
@@ -102,7 +103,7 @@ def test_shell(page, blocks, folder):
         if not (folder / name).exists():
             model = fetch_models.default_dir() / "models" / name
             if not model.exists():
-                pytest.skip(f"{name} is not there; tools/fetch_models.py fetches it")
+                needs.missing(f"{name} is not there; tools/fetch_models.py fetches it")
             (folder / name).symlink_to(model)
     (folder / "server.py").write_text(page_starts.SERVER, encoding="utf-8")
     programs = folder / "bin"

@@ -105,13 +105,18 @@ TEST(store_of_another_version) {
     drop(&k);
 }
 
+/* What is kept is refused, with this sentence. */
+static void check_kept_refused(kept *k, const char *sentence) {
+    mp_graph *again = NULL;
+    CHECK_FAILS(load(k, &again), INVALID_ARGUMENT, sentence);
+    drop(k);
+}
+
 /* What a graph of nodes that ONNX Runtime would not take is refused with. */
 static void check_refused(const char *text, const char *sentence) {
     kept k;
-    mp_graph *again = NULL;
     keep(&k, text);
-    CHECK_FAILS(load(&k, &again), INVALID_ARGUMENT, sentence);
-    drop(&k);
+    check_kept_refused(&k, sentence);
 }
 
 TEST(store_checks_nodes) {
@@ -179,6 +184,39 @@ TEST(store_keeps_branches) {
     check_refused("input x f32[2]\ny = millpond.MatMulBias-1 (x, x, x)\noutput y\n", "no operator");
 }
 
+/* Branches within branches, so many, around one node. */
+static mp_graph *nested(int depth) {
+    mp_graph *graph = NULL;
+    CHECK_OK(mp_graph_read("input x f32[2]\ninput c bool[]\n", &graph));
+    const int32_t x = mp_graph_find_value(graph, "x");
+    const int32_t c = mp_graph_find_value(graph, "c");
+    const mp_tensor made = {.type = MP_F32, .shape = {.rank = 1, .dim = {2}}};
+    const mp_node node = {.op = mp_op_find("", "Relu", 14), .version = 14, .name = "inmost"};
+    int32_t y = MP_NO_VALUE;
+    for (int i = 0; i < depth; i++) {
+        CHECK_OK(mp_graph_open_guard(graph, c, true));
+    }
+    CHECK_OK(mp_graph_add_value(graph, "y", &made, &y));
+    CHECK_OK(mp_graph_add_node(graph, &node, &x, 1, &y, 1));
+    for (int i = 0; i < depth; i++) {
+        mp_graph_close_guard(graph);
+    }
+    return graph;
+}
+
+TEST(store_limits_branches_within_branches) {
+    unsigned char *bytes = NULL;
+    size_t size = 0;
+    mp_graph *graph = nested(MP_STORE_DEPTH);
+    const int32_t values[] = {0, 1};
+    CHECK_OK(mp_graph_store(graph, values, 2, "1.2.3", &bytes, &size));
+    free(bytes);
+    mp_graph_destroy(graph);
+    graph = nested(MP_STORE_DEPTH + 1);
+    CHECK_FAILS(mp_graph_store(graph, values, 2, "1.2.3", &bytes, &size), UNSUPPORTED, "32");
+    mp_graph_destroy(graph);
+}
+
 /* A loop of 3 rounds that doubles, and gives what it had before; its body has a constant of its
  * own. */
 static void keep_loop(kept *k, const char *body_text) {
@@ -230,10 +268,8 @@ TEST(store_keeps_loops) {
 
 static void check_body_refused(const char *body_text, const char *sentence) {
     kept k;
-    mp_graph *again = NULL;
     keep_loop(&k, body_text);
-    CHECK_FAILS(load(&k, &again), INVALID_ARGUMENT, sentence);
-    drop(&k);
+    check_kept_refused(&k, sentence);
 }
 
 TEST(store_checks_loops) {

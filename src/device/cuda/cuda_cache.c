@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_cache.h"
 
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "base/option.h"
@@ -139,50 +140,19 @@ static void name_of(const uint8_t key[MP_SHA256_SIZE], char out[NAME_SIZE]) {
     }
 }
 
-static bool read_all(int fd, void *data, size_t size) {
-    char *at = data;
-    while (size > 0) {
-        const ssize_t got = read(fd, at, size);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got <= 0) {
-            return false;
-        }
-        at += got;
-        size -= (size_t)got;
-    }
-    return true;
-}
-
-static bool write_all(int fd, const void *data, size_t size) {
-    const char *at = data;
-    while (size > 0) {
-        const ssize_t put = write(fd, at, size);
-        if (put < 0 && errno == EINTR) {
-            continue;
-        }
-        if (put <= 0) {
-            return false;
-        }
-        at += put;
-        size -= (size_t)put;
-    }
-    return true;
-}
-
 static bool read_sound(int fd, const uint8_t key[MP_SHA256_SIZE], cuda_blob *out) {
     struct stat entry;
     cache_header header;
     uint8_t sum[MP_SHA256_SIZE];
     if (fstat(fd, &entry) != 0 || !S_ISREG(entry.st_mode) || entry.st_uid != geteuid() ||
-        !read_all(fd, &header, sizeof header) || memcmp(header.magic, magic, sizeof magic) != 0 ||
+        !mp_file_read(fd, &header, sizeof header) ||
+        memcmp(header.magic, magic, sizeof magic) != 0 ||
         memcmp(header.key, key, MP_SHA256_SIZE) != 0 || header.size == 0 ||
         header.size > DATA_MAX || (uint64_t)entry.st_size != header.size + sizeof header) {
         return false;
     }
     void *data = malloc(header.size);
-    if (data == NULL || !read_all(fd, data, header.size)) {
+    if (data == NULL || !mp_file_read(fd, data, header.size)) {
         free(data);
         return false;
     }
@@ -225,7 +195,8 @@ static bool write_file(const char *name, const cache_header *header, const void 
     if (fd < 0) {
         return false;
     }
-    const bool written = write_all(fd, header, sizeof *header) && write_all(fd, data, header->size);
+    const bool written =
+        mp_file_write(fd, header, sizeof *header) && mp_file_write(fd, data, header->size);
     return close(fd) == 0 && written;
 }
 

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/context/context_file.h"
 
+#include "base/file_io.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -44,24 +46,9 @@ mp_status mp__context_file_path(const char *model, const char *name, char **out)
 
 /* ---- writing ---- */
 
-static bool write_all(int file, const char *bytes, size_t size) {
-    while (size > 0) {
-        const ssize_t wrote = write(file, bytes, size);
-        if (wrote < 0 && errno == EINTR) {
-            continue;
-        }
-        if (wrote <= 0) {
-            return false;
-        }
-        bytes += wrote;
-        size -= (size_t)wrote;
-    }
-    return true;
-}
-
 static mp_status write_fresh(const char *path, const char *fresh, const void *bytes, size_t size) {
     const int file = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    bool done = file >= 0 && write_all(file, bytes, size);
+    bool done = file >= 0 && mp_file_write(file, bytes, size);
     int fault = errno;
     if (file >= 0 && close(file) != 0 && done) {
         done = false;
@@ -103,22 +90,15 @@ static mp_status read_open(int file, const char *path, size_t most, unsigned cha
                        "most",
                        path, (long long)about.st_size, most);
     }
-    *size = 0;
-    *out = malloc((size_t)about.st_size + 1);
+    *size = (size_t)about.st_size;
+    *out = malloc(*size + 1);
     if (*out == NULL) {
         return no_memory();
     }
-    while (*size < (size_t)about.st_size) {
-        const ssize_t got = read(file, *out + *size, (size_t)about.st_size - *size);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got <= 0) {
-            free(*out);
-            return MP_FAIL(INVALID_ARGUMENT, "cannot read %s, of a compiled model: %s", path,
-                           got < 0 ? strerror(errno) : "it has become shorter");
-        }
-        *size += (size_t)got;
+    if (!mp_file_read(file, *out, *size)) {
+        free(*out);
+        return MP_FAIL(INVALID_ARGUMENT, "cannot read %s, of a compiled model: %s", path,
+                       errno != 0 ? strerror(errno) : "it has become shorter");
     }
     return MP_OK;
 }
