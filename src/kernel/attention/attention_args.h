@@ -10,13 +10,16 @@
 
 enum {
     K_ATTENTION_SLICE = 8,      /* elements of a head that a lane of attention_few.cu holds */
-    K_ATTENTION_LANES = 128,    /* of its blocks */
+    K_ATTENTION_LANES = 128,    /* of its blocks, and of those of attention_combine.cu */
     K_ATTENTION_HEAD_MAX = 256, /* 32 lanes of a slice each; the tiles go no further either */
     K_MMA_ROWS = 16,            /* of a warp of attention_mma */
     K_TILE_WINDOW = 256,        /* blocks that attention_tile_blocks looks at in one go */
     K_TILE_SEEN_WORDS = 2,      /* bits for its rows */
     K_ATTENTION_STATE = 2       /* what is kept of a row beside its sums: its maximum and its sum */
 };
+
+/* Keys of a group of lanes of attention_few that are loaded at a time. */
+#define K_ATTENTION_AHEAD(rows) ((rows) == 1 ? 4 : 2)
 
 /* Keys that a warp of attention_mma takes at a time: fewer where sums take many registers. */
 #define K_MMA_KEYS(head) ((head) > 128 ? 32 : 64)

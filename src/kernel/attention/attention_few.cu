@@ -21,7 +21,7 @@ enum { SLICE = K_ATTENTION_HEAD_MAX };
 #else
 enum { SLICE = K_ATTENTION_SLICE };
 #endif
-enum { ROWS = K_ROWS, AHEAD = K_ROWS == 1 ? 4 : 2 /* keys that are loaded at a time */ };
+enum { ROWS = K_ROWS, AHEAD = K_ATTENTION_AHEAD(K_ROWS) };
 
 /* Where a block works, and what it knows of its rows. */
 typedef struct few {
@@ -40,15 +40,15 @@ typedef struct few_state {
 K_FN few few_place(const mp_attention_args *args, int64_t unit) {
     const k_score_rule *rule = &args->rule;
     const int64_t rows = rule->group * rule->rows;
-    const int64_t row_blocks = (rows + ROWS - 1) / ROWS;
+    const int64_t row_blocks = a_divide(rows + ROWS - 1, ROWS);
+    const int64_t row_unit = a_divide(unit, args->splits);
+    const int64_t head_unit = a_divide(row_unit, row_blocks);
     few at;
-    at.split = unit % args->splits;
-    const int64_t row_unit = unit / args->splits;
-    const int64_t head_unit = row_unit / row_blocks;
-    at.row_first = row_unit % row_blocks * ROWS;
+    at.split = unit - row_unit * args->splits;
+    at.row_first = (row_unit - head_unit * row_blocks) * ROWS;
     at.rows = (int32_t)(rows - at.row_first < ROWS ? rows - at.row_first : ROWS);
-    at.kv_head = head_unit % rule->kv_heads;
-    at.entry = head_unit / rule->kv_heads;
+    at.entry = a_divide(head_unit, rule->kv_heads);
+    at.kv_head = head_unit - at.entry * rule->kv_heads;
     at.length = a_length(rule, at.entry);
     const int64_t first = at.split * args->split_keys, end = first + args->split_keys;
     const int64_t from = a_visible(rule, at.length, 0).from;
@@ -58,39 +58,38 @@ K_FN few few_place(const mp_attention_args *args, int64_t unit) {
     return at;
 }
 
-/* One new token for each head needs no division, which would be asked for with each key. */
+/* One new token for each head needs no division, which would be asked for in each round. */
 K_FN int64_t few_head(const k_score_rule *rule, const few *at, int32_t r) {
-    if (rule->rows == 1) {
-        return at->kv_head * rule->group + at->row_first + r;
-    }
-    return at->kv_head * rule->group + (at->row_first + r) / rule->rows;
+    const int64_t row = at->row_first + r;
+    return at->kv_head * rule->group + (rule->rows == 1 ? row : a_divide(row, rule->rows));
 }
 
 K_FN int64_t few_row(const k_score_rule *rule, const few *at, int32_t r) {
-    return rule->rows == 1 ? 0 : (at->row_first + r) % rule->rows;
+    const int64_t row = at->row_first + r;
+    return rule->rows == 1 ? 0 : row - a_divide(row, rule->rows) * rule->rows;
 }
 
-K_FN void few_slice(const T *row, int32_t first, int32_t size, int32_t wide, float *out) {
-    K_UNROLL for (int32_t e = 0; e < SLICE; e += A_PIECE) {
-        if (e == 0 || e < size) {
-            a_load(row, first + e, size, wide, out + e);
-        }
-    }
-}
+/* ---- a slice of a key or a value ---- */
 
 #if K_CACHE
+
 typedef uint8_t few_kv;
 
-K_FN void few_kv_slice(const mp_attention_args *args, const few_kv *row, int32_t first,
-                       int32_t size, float *out) {
+typedef struct few_slice {
+    float value[SLICE];
+} few_slice;
+
+K_FN void few_take(const mp_attention_args *args, const few_kv *row, int32_t first, int32_t size,
+                   int32_t wide, few_slice *out) {
     const int32_t aligned = (uint64_t)row % 8 == 0;
+    (void)wide;
     K_UNROLL for (int32_t e = 0; e < SLICE; e += K_GROUP) {
         const int32_t at = first + e;
         uint32_t bits[K_GROUP];
         if (at >= size) {
             if (e == 0) {
                 K_UNROLL for (int32_t k = 0; k < K_GROUP; k++) {
-                    out[k] = 0;
+                    out->value[k] = 0;
                 }
             }
             continue;
@@ -99,7 +98,15 @@ K_FN void few_kv_slice(const mp_attention_args *args, const few_kv *row, int32_t
         n_group_load(row, args->cache.type.width, at, count, aligned, bits);
         K_UNROLL for (int32_t k = 0; k < K_GROUP; k++) {
             const float value = n_from_bits(&args->cache.type, bits[k]);
-            out[e + k] = k < count ? value - (float)args->cache.zero : 0;
+            out->value[e + k] = k < count ? value - (float)args->cache.zero : 0;
+        }
+    }
+}
+
+K_FN void few_unpack(const few_slice *slice, int32_t size, float *out) {
+    K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
+        if (!K_HOST || e < size) {
+            out[e] = slice->value[e];
         }
     }
 }
@@ -114,198 +121,353 @@ K_FN void few_scale(const mp_attention_args *args, int32_t side, const few *at, 
         }
     }
 }
+
 #else
+
 typedef T few_kv;
 
-K_FN void few_kv_slice(const mp_attention_args *args, const few_kv *row, int32_t first,
-                       int32_t size, float *out) {
-    few_slice(row, first, size, args->wide, out);
+typedef struct few_slice {
+    a_pack pack[SLICE / A_PIECE];
+} few_slice;
+
+K_FN void few_take(const mp_attention_args *args, const few_kv *row, int32_t first, int32_t size,
+                   int32_t wide, few_slice *out) {
+    (void)args;
+    K_UNROLL for (int32_t e = 0; e < SLICE; e += A_PIECE) {
+        if (e == 0 || e < size) {
+            a_take(row, first + e, size, wide, &out->pack[e / A_PIECE]);
+        }
+    }
+}
+
+K_FN void few_unpack(const few_slice *slice, int32_t size, float *out) {
+    K_UNROLL for (int32_t e = 0; e < SLICE; e += A_PIECE) {
+        if (e == 0 || e < size) {
+            a_unpack(&slice->pack[e / A_PIECE], out + e);
+        }
+    }
 }
 
 K_FN void few_scale(const mp_attention_args *args, int32_t side, const few *at, int32_t first,
                     int32_t size, float *values) {
     (void)args, (void)side, (void)at, (void)first, (void)size, (void)values;
 }
+
 #endif
+
+/* ---- a round: so many keys of a group ---- */
+
+/* What is loaded for it, as it lies in memory: all loads are under way at once, and those of the
+ * next round while this one is computed. */
+typedef struct few_round {
+    few_slice k[AHEAD], v[AHEAD];
+    float bias[AHEAD][ROWS]; /* of masks and padding, added to scores */
+} few_round;
+
+#define FEW_BIAS(kind, type, load)                                              \
+    case kind:                                                                  \
+        K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {                          \
+            out->bias[n][r] = load(((const type *)rule->mask)[first + key[n]]); \
+        }                                                                       \
+        break;
+
+K_FN float few_shown(k_bool mask) {
+    return k_load_bool(mask) ? 0 : A_NONE;
+}
+
+/* Of one row. */
+K_FN void few_bias(const k_score_rule *rule, const few *at, int32_t r, const int64_t *keys,
+                   few_round *out) {
+    const int64_t row = few_row(rule, at, r);
+    const int64_t first = a_mask_row(rule, at->entry, few_head(rule, at, r), row);
+    int64_t key[AHEAD];
+    K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
+        key[n] = keys[n] * rule->mask_stride[3];
+        out->bias[n][r] = 0;
+    }
+    switch (rule->mask_kind) {
+        FEW_BIAS(K_MASK_BOOL, k_bool, few_shown)
+        FEW_BIAS(K_MASK_F32, float, )
+        FEW_BIAS(K_MASK_F64, double, (float))
+        FEW_BIAS(K_MASK_F16, k_f16, k_load_f16)
+        FEW_BIAS(K_MASK_BF16, k_bf16, k_load_bf16)
+    default:
+        break;
+    }
+    if (rule->padding_kind != K_PADDING_NONE) {
+        const int64_t flags = a_padding_row(rule, at->entry, row);
+        K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
+            out->bias[n][r] = a_padded(rule, flags, at->entry, keys[n], out->bias[n][r]);
+        }
+    }
+}
+
+/* The keys from `base` on, of which each group has every `groups`th. Beyond the last one the first
+ * is loaded, and left out later. */
+K_FN void few_load(const mp_attention_args *args, const few *at, int64_t base, int32_t first,
+                   int32_t groups, int32_t wide, few_round *out) {
+    const few_kv *k = (const few_kv *)args->k + at->kv_head * args->k_stride[1];
+    const few_kv *v = (const few_kv *)args->v + at->kv_head * args->v_stride[1];
+    int64_t key[AHEAD], entry[AHEAD];
+    K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
+        const int64_t wanted = base + (int64_t)n * groups;
+        key[n] = wanted < at->to ? wanted : at->from;
+        entry[n] = b_entry(&args->beams, at->entry, key[n]);
+    }
+    K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
+        few_take(args, k + entry[n] * args->k_stride[0] + key[n] * args->k_stride[2], first,
+                 args->head_size, wide, &out->k[n]);
+    }
+    K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
+        few_take(args, v + entry[n] * args->v_stride[0] + key[n] * args->v_stride[2], first,
+                 args->v_head_size, wide, &out->v[n]);
+    }
+    K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
+        if (r < at->rows) {
+            few_bias(&args->rule, at, r, key, out);
+        }
+    }
+}
 
 /* The sum over the lanes of a group. */
 K_LANES_SUM(few_meet, float)
 
-K_FN void few_add(few_state *state, int32_t r, float score, const float *v, int32_t size) {
-    if (score > state->top[r]) {
-        const float shrink = state->total[r] == 0 ? 0 : expf(state->top[r] - score);
-        state->top[r] = score;
+/* The scores of row `r`. Returns which keys the row sees, a bit each; the others' scores are -inf.
+ */
+K_FN uint32_t few_scores(const mp_attention_args *args, const few *at, const few_state *state,
+                         const few_round *round, int64_t base, int32_t groups, int32_t r,
+                         float *score) {
+    const k_score_rule *rule = &args->rule;
+    const a_span span = a_visible(rule, at->length, few_row(rule, at, r));
+    const int64_t from = span.from > at->from ? span.from : at->from;
+    const int64_t to = span.to < at->to ? span.to : at->to;
+    uint32_t seen = 0;
+    K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
+        const int64_t key = base + (int64_t)n * groups;
+        const float bias = round->bias[n][r];
+        float element[SLICE];
+        float dot = 0;
+        few_unpack(&round->k[n], args->head_size, element);
+        K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
+            if (!K_HOST || e < args->head_size) {
+                dot += state->q[r][e] * element[e];
+            }
+        }
+        dot = few_meet(dot, args->group_lanes);
+        const int32_t is_hidden = rule->mask_kind == K_MASK_BOOL && bias == A_NONE;
+        score[n] = is_hidden ? A_NONE : a_capped(rule, dot) + bias;
+        if (key >= from && key < to) {
+            seen |= 1u << n;
+        } else {
+            score[n] = A_NONE;
+        }
+    }
+    return seen;
+}
+
+/* Adds the round's keys to row `r`: the sums shrink once where a score is the highest so far. */
+K_FN void few_add(const mp_attention_args *args, few_state *state, const few_round *round,
+                  int32_t r, uint32_t seen, const float *score) {
+    const float before = state->top[r];
+    float top = before;
+    K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
+        top = score[n] > top ? score[n] : top;
+    }
+    if (top > before) {
+        const float shrink = state->total[r] == 0 ? 0 : expf(before - top);
+        state->top[r] = top;
         state->total[r] *= shrink;
         K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
-            if (!K_HOST || e < size) {
+            if (!K_HOST || e < args->v_head_size) {
                 state->sum[r][e] *= shrink;
             }
         }
     }
-    const float weight = a_weight(score, state->top[r]);
-    state->total[r] += weight;
-    K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
-        if (!K_HOST || e < size) {
-            state->sum[r][e] += weight * v[e];
-        }
-    }
-}
-
-/* Where a row's mask begins is found again for each key: a register for each row is worth more. */
-K_FN float few_masked(const k_score_rule *rule, const few *at, int32_t r, int64_t key,
-                      float score) {
-    const int64_t row = few_row(rule, at, r);
-    if (rule->mask_kind != K_MASK_NONE) {
-        const int64_t first = a_mask_row(rule, at->entry, few_head(rule, at, r), row);
-        score = a_masked(rule, first, key, score);
-    }
-    if (rule->padding_kind != K_PADDING_NONE) {
-        score = a_padded(rule, a_padding_row(rule, at->entry, row), at->entry, key, score);
-    }
-    return score;
-}
-
-/* The keys of one group: from `at->from` + its number in steps of `groups`. Every group makes the
- * same number of rounds, since lanes of several groups meet in few_meet. */
-K_FN void few_keys(const mp_attention_args *args, const few *at, few_state *state, int32_t first,
-                   int32_t group, int32_t groups) {
-    const k_score_rule *rule = &args->rule;
-    const few_kv *k = (const few_kv *)args->k + at->kv_head * args->k_stride[1];
-    const few_kv *v = (const few_kv *)args->v + at->kv_head * args->v_stride[1];
-    int32_t from[ROWS] = {0}, to[ROWS] = {0};
-    K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
-        if (r < at->rows) {
-            const a_span span = a_visible(rule, at->length, few_row(rule, at, r));
-            from[r] = (int32_t)span.from;
-            to[r] = (int32_t)span.to;
-        }
-    }
-    for (int64_t base = at->from; base < at->to; base += (int64_t)groups * AHEAD) {
-        float keys[AHEAD][SLICE], values[AHEAD][SLICE];
-        K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
-            const int64_t key = base + group + (int64_t)n * groups;
-            const int64_t read = key < at->to ? key : at->from;
-            const int64_t entry = b_entry(&args->beams, at->entry, read);
-            few_kv_slice(args, k + entry * args->k_stride[0] + read * args->k_stride[2], first,
-                         args->head_size, keys[n]);
-            few_kv_slice(args, v + entry * args->v_stride[0] + read * args->v_stride[2], first,
-                         args->v_head_size, values[n]);
-        }
-        K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
-            const int64_t key = base + group + (int64_t)n * groups;
-            K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
-                if (r < at->rows) {
-                    float dot = 0;
-                    K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
-                        if (!K_HOST || e < args->head_size) {
-                            dot += state->q[r][e] * keys[n][e];
-                        }
-                    }
-                    dot = few_meet(dot, args->group_lanes);
-                    if (key < at->to && key >= from[r] && key < to[r]) {
-                        const float score = few_masked(rule, at, r, key, a_capped(rule, dot));
-                        few_add(state, r, score, values[n], args->v_head_size);
-                    }
+    K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
+        if ((seen >> n & 1) != 0) {
+            const float weight = a_weight(score[n], top);
+            float element[SLICE];
+            few_unpack(&round->v[n], args->v_head_size, element);
+            state->total[r] += weight;
+            K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
+                if (!K_HOST || e < args->v_head_size) {
+                    state->sum[r][e] += weight * element[e];
                 }
             }
         }
     }
 }
 
-/* Element `d` of row `r` over all groups: its maximum, the sum of weights, the weighted sum. */
-K_FN void few_gather(const float *shared, int32_t pitch, int32_t groups, int32_t r, int32_t d,
-                     float *out) {
-    float top = A_NONE;
-    for (int32_t g = 0; g < groups; g++) {
-        const float other = shared[(g * ROWS + r) * pitch];
-        top = other > top ? other : top;
-    }
-    float total = 0, sum = 0;
-    for (int32_t g = 0; g < groups; g++) {
-        const float *state = shared + (g * ROWS + r) * pitch;
-        const float share = state[1] == 0 ? 0 : expf(state[0] - top);
-        total += share * state[1];
-        sum += share == 0 ? 0 : share * state[K_ATTENTION_STATE + d];
-    }
-    out[0] = top;
-    out[1] = total;
-    out[2] = sum;
-}
-
-K_FN void few_write(const mp_attention_args *args, const few *at, const float *shared,
-                    int32_t pitch, int32_t groups) {
-    const k_score_rule *rule = &args->rule;
-    K_BLOCK_LOOP(i, at->rows * args->v_head_size) {
-        const int32_t r = (int32_t)(i / args->v_head_size), d = (int32_t)(i % args->v_head_size);
-        const int64_t head = few_head(rule, at, r), row = few_row(rule, at, r);
-        float all[3];
-        few_gather(shared, pitch, groups, r, d, all);
-        if (args->splits == 1) {
-            const float sink = a_sink(rule, head);
-            const float top = sink > all[0] ? sink : all[0];
-            const float share = all[1] == 0 ? 0 : expf(all[0] - top);
-            const float norm = a_norm(top, all[1] * share, sink);
-            ((T *)args->out)[at->entry * args->out_stride[0] + head * args->out_stride[1] +
-                             row * args->out_stride[2] + d] = T_store(all[2] * share * norm);
-        } else {
-            const int64_t line = (at->entry * rule->heads + head) * rule->rows + row;
-            float *part = (float *)args->part + (line * args->splits + at->split) * pitch;
-            if (d == 0) {
-                part[0] = all[0];
-                part[1] = all[1];
-            }
-            part[K_ATTENTION_STATE + d] = all[2];
+K_FN void few_start(const mp_attention_args *args, const few *at, int32_t first, int32_t wide,
+                    few_state *state) {
+    a_pack q[ROWS][SLICE / A_PIECE];
+    K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
+        const int32_t row = r < at->rows ? r : 0;
+        const T *from = (const T *)args->q + at->entry * args->q_stride[0] +
+                        few_head(&args->rule, at, row) * args->q_stride[1] +
+                        few_row(&args->rule, at, row) * args->q_stride[2];
+        K_UNROLL for (int32_t e = 0; e < SLICE; e += A_PIECE) {
+            a_take(from, first + e, args->head_size, wide, &q[r][e / A_PIECE]);
         }
     }
+    K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
+        state->top[r] = A_NONE;
+        state->total[r] = 0;
+        K_UNROLL for (int32_t e = 0; e < SLICE; e += A_PIECE) {
+            a_unpack(&q[r][e / A_PIECE], &state->q[r][e]);
+        }
+        K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
+            state->sum[r][e] = 0;
+        }
+        few_scale(args, 0, at, first, args->head_size, state->q[r]);
+    }
+}
+
+/* The keys of one group: from `at->from` + its number in steps of `groups`. Every group makes the
+ * same number of rounds, since lanes of several groups meet in few_meet. */
+K_FN void few_keys(const mp_attention_args *args, const few *at, int32_t first, int32_t group,
+                   int32_t groups, int32_t wide, few_state *state) {
+    const int64_t step = (int64_t)groups * AHEAD;
+    few_round next;
+    if (at->from < at->to) {
+        few_load(args, at, at->from + group, first, groups, wide, &next);
+    }
+    few_start(args, at, first, wide, state);
+    for (int64_t base = at->from; base < at->to; base += step) {
+        const few_round round = next;
+        if (base + step < at->to) {
+            few_load(args, at, base + step + group, first, groups, wide, &next);
+        }
+        K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
+            if (r < at->rows) {
+                float score[AHEAD];
+                const uint32_t seen =
+                    few_scores(args, at, state, &round, base + group, groups, r, score);
+                few_add(args, state, &round, r, seen, score);
+            }
+        }
+    }
+}
+
+/* ---- what the groups have found ---- */
+
+/* The block's shared memory: of each group and row a state of `pitch` floats, then the shares of
+ * the groups in each row, then the highest score of each row. */
+typedef struct few_shared {
+    float *state, *share, *top;
+    int32_t pitch, groups;
+} few_shared;
+
+K_FN float *few_of_group(const few_shared *s, int32_t group, int32_t r) {
+    return s->state + (group * ROWS + r) * s->pitch;
+}
+
+K_FN void few_leave(const mp_attention_args *args, const few *at, few_state *state, int32_t first,
+                    int32_t group, const few_shared *s) {
+    K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
+        float *mine = few_of_group(s, group, r);
+        if (first == 0) {
+            mine[0] = state->top[r];
+            mine[1] = state->total[r];
+        }
+        few_scale(args, 1, at, first, args->v_head_size, state->sum[r]);
+        K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
+            if (first + e < args->v_head_size) {
+                mine[K_ATTENTION_STATE + first + e] = state->sum[r][e];
+            }
+        }
+    }
+}
+
+/* What the sums of each group are multiplied by, in each row. */
+K_FN void few_find_shares(const few *at, const few_shared *s) {
+    K_BLOCK_LOOP(i, at->rows * s->groups) {
+        const int32_t r = (int32_t)i / s->groups, g = (int32_t)i % s->groups;
+        const float *mine = few_of_group(s, g, r);
+        float top = A_NONE;
+        for (int32_t n = 0; n < s->groups; n++) {
+            const float other = few_of_group(s, n, r)[0];
+            top = other > top ? other : top;
+        }
+        s->share[i] = mine[1] == 0 ? 0 : expf(mine[0] - top);
+        if (g == 0) {
+            s->top[r] = top;
+        }
+    }
+}
+
+/* Element `d` of row `r` over all groups: the sum of weights, the weighted sum. */
+K_FN void few_gather(const few_shared *s, int32_t r, int32_t d, float *total, float *sum) {
+    const float *share = s->share + r * s->groups;
+    *total = 0;
+    *sum = 0;
+    for (int32_t g = 0; g < s->groups; g++) {
+        const float *state = few_of_group(s, g, r);
+        *total += share[g] * state[1];
+        *sum += share[g] == 0 ? 0 : share[g] * state[K_ATTENTION_STATE + d];
+    }
+}
+
+K_FN void few_write(const mp_attention_args *args, const few *at, const few_shared *s) {
+    const k_score_rule *rule = &args->rule;
+    K_BLOCK_LOOP(i, at->rows * args->v_head_size) {
+        const int32_t r = (int32_t)i / args->v_head_size, d = (int32_t)i % args->v_head_size;
+        const int64_t head = few_head(rule, at, r), row = few_row(rule, at, r);
+        float total, sum;
+        few_gather(s, r, d, &total, &sum);
+        if (args->splits == 1) {
+            const float sink = a_sink(rule, head);
+            const float top = sink > s->top[r] ? sink : s->top[r];
+            const float share = total == 0 ? 0 : expf(s->top[r] - top);
+            const float norm = a_norm(top, total * share, sink);
+            ((T *)args->out)[at->entry * args->out_stride[0] + head * args->out_stride[1] +
+                             row * args->out_stride[2] + d] = T_store(sum * share * norm);
+        } else {
+            const int64_t line = (at->entry * rule->heads + head) * rule->rows + row;
+            float *part = (float *)args->part + (line * args->splits + at->split) * s->pitch;
+            if (d == 0) {
+                part[0] = s->top[r];
+                part[1] = total;
+            }
+            part[K_ATTENTION_STATE + d] = sum;
+        }
+    }
+}
+
+K_FN void few_unit(const mp_attention_args *args, int64_t unit, int32_t wide, const few_shared *s) {
+    const int32_t lanes = K_HOST ? 1 : args->group_lanes;
+    const int32_t group = (int32_t)threadIdx.x / lanes;
+    const int32_t first = (int32_t)threadIdx.x % lanes * SLICE;
+    const few at = few_place(args, unit);
+    if (group < s->groups) {
+        few_state state;
+        few_keys(args, &at, first, group, s->groups, wide, &state);
+        few_leave(args, &at, &state, first, group, s);
+    }
+    __syncthreads();
+    few_find_shares(&at, s);
+    __syncthreads();
+    few_write(args, &at, s);
+    __syncthreads();
 }
 
 K_BLOCK_KERNEL_UP_TO(K_ATTENTION_LANES, mp_attention_args, args) {
     K_SHARED(float, shared);
     const k_score_rule *rule = &args.rule;
-    const int32_t lanes = K_HOST ? 1 : args.group_lanes;
-    const int32_t most = (int32_t)blockDim.x / lanes;
-    const int32_t groups = most < args.groups ? most : args.groups;
-    const int32_t group = (int32_t)threadIdx.x / lanes;
-    const int32_t first = (int32_t)threadIdx.x % lanes * SLICE;
-    const int32_t pitch = args.v_head_size + K_ATTENTION_STATE;
-    const int64_t row_blocks = (rule->group * rule->rows + ROWS - 1) / ROWS;
+    const int32_t most = (int32_t)blockDim.x / (K_HOST ? 1 : args.group_lanes);
+    few_shared s;
+    s.state = shared;
+    s.pitch = args.v_head_size + K_ATTENTION_STATE;
+    s.groups = most < args.groups ? most : args.groups;
+    s.share = s.state + s.groups * ROWS * s.pitch;
+    s.top = s.share + s.groups * ROWS;
+    const int64_t row_blocks = a_divide(rule->group * rule->rows + ROWS - 1, ROWS);
     const int64_t units = rule->batch * rule->kv_heads * row_blocks * args.splits;
     for (int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
-        const few at = few_place(&args, unit);
-        if (group < groups) {
-            few_state state;
-            K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
-                state.top[r] = A_NONE;
-                state.total[r] = 0;
-                K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
-                    state.q[r][e] = 0;
-                    state.sum[r][e] = 0;
-                }
-                if (r < at.rows) {
-                    const T *q = (const T *)args.q + at.entry * args.q_stride[0] +
-                                 few_head(rule, &at, r) * args.q_stride[1] +
-                                 few_row(rule, &at, r) * args.q_stride[2];
-                    few_slice(q, first, args.head_size, args.wide, state.q[r]);
-                    few_scale(&args, 0, &at, first, args.head_size, state.q[r]);
-                }
-            }
-            few_keys(&args, &at, &state, first, group, groups);
-            K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
-                float *mine = shared + (group * ROWS + r) * pitch;
-                if (first == 0) {
-                    mine[0] = state.top[r];
-                    mine[1] = state.total[r];
-                }
-                few_scale(&args, 1, &at, first, args.v_head_size, state.sum[r]);
-                K_UNROLL for (int32_t e = 0; e < SLICE; e++) {
-                    if (first + e < args.v_head_size) {
-                        mine[K_ATTENTION_STATE + first + e] = state.sum[r][e];
-                    }
-                }
-            }
+        if (args.wide) {
+            few_unit(&args, unit, 1, &s);
+        } else {
+            few_unit(&args, unit, 0, &s);
         }
-        __syncthreads();
-        few_write(&args, &at, shared, pitch, groups);
-        __syncthreads();
     }
 }

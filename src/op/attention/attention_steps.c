@@ -15,7 +15,6 @@ enum {
     FEW_ROWS_MAX = 16,        /* queries of a key head, beyond which tiles are better */
     BLOCK_QUERIES_MIN = 32,   /* the same for queries that see blocks; fewer leave too few tiles */
     FUSED_WORK_MAX = 1 << 21, /* multiplications, beyond which tensor cores pay */
-    SPLIT_KEYS_MIN = 32,      /* fewer are not worth a block: two for each group of lanes */
     BLOCKS_WANTED = 4,        /* a multiprocessor */
     TILE_LANES = 256,
     MMA_ARCH = 80,
@@ -172,6 +171,15 @@ static int32_t lanes_of_head(const mp_attention *a) {
     return lanes;
 }
 
+mp_status mp_plan_attention_combine(mp_planner *p, mp_dtype type, const mp_attention_args *args,
+                                    const mp_kernel **kernel, mp_grid *grid) {
+    const k_score_rule *rule = &args->rule;
+    MP_TRY(mp_plan_kernel(p, kernel, "attention_combine_%s", mp_dtype_word(type)));
+    *grid = mp_plan_grid_rows(p, rule->batch * rule->heads * rule->rows, K_ATTENTION_LANES);
+    grid->shared_bytes = (uint32_t)args->splits * 2 * (uint32_t)sizeof(float);
+    return MP_OK;
+}
+
 static mp_status plan_few(mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int64_t rows = rule->group * rule->rows;
@@ -180,11 +188,11 @@ static mp_status plan_few(mp_planner *p, const mp_attention *a) {
     args.group_lanes = lanes_of_head(a);
     args.groups = K_ATTENTION_LANES / args.group_lanes;
     const int64_t units = rule->batch * rule->kv_heads * MP_CEIL_DIV(rows, at_once);
+    const int64_t round = (int64_t)args.groups * K_ATTENTION_AHEAD(at_once); /* keys, of a block */
     const int64_t wanted = (int64_t)p->device->info.multiprocessors * BLOCKS_WANTED / units;
-    const int64_t most = rule->keys / SPLIT_KEYS_MIN;
-    const int64_t splits = MP_MIN(wanted, most);
+    const int64_t splits = MP_MIN(wanted, MP_CEIL_DIV(rule->keys, round));
     if (splits > 1) {
-        args.split_keys = MP_CEIL_DIV(rule->keys, splits);
+        args.split_keys = MP_ALIGN_UP(MP_CEIL_DIV(rule->keys, splits), round);
         args.splits = MP_CEIL_DIV(rule->keys, args.split_keys);
     }
     const int64_t pitch = a->v_head_size + K_ATTENTION_STATE;
@@ -199,13 +207,13 @@ static mp_status plan_few(mp_planner *p, const mp_attention *a) {
                           a->cache != NULL ? "attention_few_cache_%d_%s" : "attention_few_%d_%s",
                           at_once, mp_dtype_word(a->type)));
     mp_grid grid = mp_plan_grid_rows(p, units * args.splits, K_ATTENTION_LANES);
-    grid.shared_bytes = (uint32_t)(args.groups * at_once * pitch * (int64_t)sizeof(float));
+    grid.shared_bytes =
+        (uint32_t)((args.groups * (pitch + 1) + 1) * at_once) * (uint32_t)sizeof(float);
     MP_TRY(launch(p, a, kernel, grid, &args, part));
     if (args.splits == 1) {
         return MP_OK;
     }
-    MP_TRY(mp_plan_kernel(p, &kernel, "attention_combine_%s", mp_dtype_word(a->type)));
-    grid = mp_plan_grid(p, rule->batch * rule->heads * rule->rows * a->v_head_size, 1);
+    MP_TRY(mp_plan_attention_combine(p, a->type, &args, &kernel, &grid));
     return launch(p, a, kernel, grid, &args, part);
 }
 

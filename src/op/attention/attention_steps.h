@@ -45,6 +45,10 @@ mp_status mp_score_mask(k_score_rule *rule, const mp_tensor *mask);
 
 mp_status mp_plan_attention(mp_planner *p, const mp_attention *a);
 
+/* The kernel that adds up the sums of `args->splits` blocks a row, and its grid. */
+mp_status mp_plan_attention_combine(mp_planner *p, mp_dtype type, const mp_attention_args *args,
+                                    const mp_kernel **kernel, mp_grid *grid);
+
 /* Tokens that `flags` marks, int32 [batch, rows], 0 for the others; and their Q, K and V. */
 typedef struct mp_listed {
     mp_ref q, k, v, flags;

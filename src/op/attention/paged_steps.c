@@ -1,7 +1,9 @@
 /* paged_steps.c - attention over caches that grow in place.
- * Kernels: attention/paged_store.cu, attention/attention_paged.cu, attention/attention_combine.cu.
+ * Kernels: attention/paged_store.cu, attention/attention_paged.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/paged_steps.h"
+
+#include "op/attention/attention_steps.h"
 
 mp_status mp_plan_paged_cache(mp_planner *p, int in, int out, mp_ref *ref) {
     const mp_tensor *cache = &p->in[in];
@@ -73,17 +75,17 @@ static mp_status launch(mp_planner *p, const mp_paged *r, const mp_kernel *kerne
 static mp_status combine(mp_planner *p, const mp_paged *r, mp_ref part) {
     const mp_paged_args *of = &r->attention;
     const mp_kernel *kernel = NULL;
+    mp_grid grid;
     mp_attention_args args = {.splits = of->splits,
                               .v_head_size = of->v_head_size,
                               .out_stride = {0, of->v_head_size, of->out_pitch},
                               .rule = of->rule};
     args.rule.batch = 1;
     args.rule.rows = of->at.tokens;
-    MP_TRY(mp_plan_kernel(p, &kernel, "attention_combine_%s", mp_dtype_word(r->type)));
-    return MP_LAUNCH(
-        p, kernel, mp_plan_grid(p, of->at.tokens * of->rule.heads * of->v_head_size, 1), args,
-        MP_BIND(mp_attention_args, out, MP_OUT(0)), MP_BIND(mp_attention_args, part, part),
-        MP_BIND(mp_attention_args, rule.sink, r->sink));
+    MP_TRY(mp_plan_attention_combine(p, r->type, &args, &kernel, &grid));
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_attention_args, out, MP_OUT(0)),
+                     MP_BIND(mp_attention_args, part, part),
+                     MP_BIND(mp_attention_args, rule.sink, r->sink));
 }
 
 /* Into how many shares keys are split, so that all multiprocessors have some. The blocks know how
