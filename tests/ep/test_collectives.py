@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """AllReduce and AllGather: two ranks, and what a single process is told. All else of them is in tests/ranks."""
 
+import os
+
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -22,7 +24,7 @@ NAMES = ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "
 def no_rank(monkeypatch):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("MILLPOND_DEVICE", "host")
+    monkeypatch.setenv("MILLPOND_DEVICE", os.environ.get("MILLPOND_DEVICE", "host"))
     monkeypatch.setenv("LOCAL_RANK", "0")
 
 
