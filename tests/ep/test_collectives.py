@@ -26,6 +26,7 @@ def no_rank(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MILLPOND_DEVICE", os.environ.get("MILLPOND_DEVICE", "host"))
     monkeypatch.setenv("LOCAL_RANK", "0")
+    provider.register()  # from the file that all tests here use
 
 
 @pytest.fixture
