@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times models here, by default options, and on the CUDA provider of onnxruntime-gpu, by each of its ways, in turn.
 
-    bench/bench_in_tree.py --peer FOLDER [--only TEXT] [--nets FOLDER] [--seconds 0.5] [--repeats 2] [--name NAME]
+    bench/bench_in_tree.py --peer FOLDER [--only TEXT] [--nets FOLDER] [--singles] [--seconds 0.5] [--repeats 2]
 
 FOLDER holds the package onnxruntime of an onnxruntime-gpu wheel. Its ways are ordinary runs, graphs, and channels last.
 Each side is measured in processes of its own, one after the other, `repeats` times; a figure is the least of its
 medians. Inputs and outputs are bound on the device. Both round the factors of float products to TF32, their common
 default. `relative` is the norm of the difference from the CPU provider, whose own time is there, too; `first_s` is from
 the session's creation to its first result, kernels of earlier models and turns being in the cache. The subjects are
-those of bench_models.py and, with --nets, the networks of nets.py in that folder, made where they are missing. The
-results go to bench/results/in-tree-NAME.json; `ratio` is the time here by the least of the peer's.
+those of bench_models.py and, with --nets, the networks of nets.py in that folder, made where they are missing; with
+--singles the operators of singles.py instead. The results go to bench/results/in-tree-NAME.json; `ratio` is the time here by the least of the peer's.
 """
 
 import argparse
@@ -32,6 +32,7 @@ import machine  # noqa: E402
 import nets  # noqa: E402
 import onnxruntime as ort  # noqa: E402
 import provider  # noqa: E402
+import singles  # noqa: E402
 
 PEER = "CUDAExecutionProvider"
 # Graphs last: a capture that fails leaves the peer's process without a working stream.
@@ -78,7 +79,7 @@ def child(args):
     """Measures one side; prints JSON as its last line."""
     if args.side == "in-tree" and PEER not in ort.get_available_providers():
         sys.exit(f"bench_in_tree: the onnxruntime in {args.peer} has no {PEER}; give the folder of an onnxruntime-gpu")
-    found = bench_models.subjects(fetch_models.default_dir(), args.only)
+    found = singles.subjects(args.only) if args.singles else bench_models.subjects(fetch_models.default_dir(), args.only)
     if args.nets:
         found = itertools.chain(found, nets.subjects(args.nets, args.only))
     subjects = [(name, model, list(pairs)) for name, model, pairs in found]
@@ -102,7 +103,8 @@ def run_side(args, side):
     if side == "in-tree":
         env["PYTHONPATH"] = os.pathsep.join([args.peer, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, __file__, "--side", side, "--peer", args.peer, "--only", args.only,
-               "--seconds", str(args.seconds), *(["--nets", args.nets] if args.nets else [])]
+               "--seconds", str(args.seconds), *(["--nets", args.nets] if args.nets else []),
+               *(["--singles"] if args.singles else [])]
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -146,6 +148,7 @@ def main():
     parser.add_argument("--peer", required=True, help="folder with the package onnxruntime of onnxruntime-gpu")
     parser.add_argument("--only", default="", help="only subjects whose name holds this; several with commas between")
     parser.add_argument("--nets", help="folder of the networks of nets.py, which are measured, too")
+    parser.add_argument("--singles", action="store_true", help="the operators of singles.py, and no models")
     parser.add_argument("--seconds", type=float, default=0.5, help="time for each figure")
     parser.add_argument("--repeats", type=int, default=2, help="turns of each side")
     parser.add_argument("--name", help="name of the result file; by default after the device")
@@ -171,7 +174,7 @@ def main():
         show(row)
     result |= {"geometric_mean": mean(rows.values()), "rows": list(rows.values())}
     print(f"geometric mean of the ratios: {result['geometric_mean']}")
-    target = args.out or ROOT / "bench/results" / f"in-tree-{args.name or machine.file_name(result['device'])}.json"
+    target = args.out or ROOT / "bench/results" / f"in-tree-{'operators-' if args.singles else ''}{args.name or machine.file_name(result['device'])}.json"
     target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"written to {target}")
     return None
