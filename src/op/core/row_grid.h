@@ -45,4 +45,16 @@ static inline mp_grid mp_row_grid(const mp_planner *p, mp_dtype type, int64_t ro
     return mp_plan_grid_rows(p, MP_CEIL_DIV(rows, groups), (uint32_t)(share * groups));
 }
 
+/* The same for kernels of short rows, of which `share` lanes keep one: blocks so small that all
+ * multiprocessors have some. */
+static inline uint32_t mp_short_row_lanes(const mp_planner *p, int64_t rows, int64_t share) {
+    enum { WARP = 32, BLOCK = 128 };
+    const int64_t processors = p->device->info.multiprocessors;
+    int64_t lanes = BLOCK;
+    while (lanes > WARP && rows * share < processors * lanes * 2) {
+        lanes /= 2;
+    }
+    return (uint32_t)(share > WARP ? share : lanes); /* more than a warp is a block */
+}
+
 #endif

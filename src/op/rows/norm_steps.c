@@ -46,19 +46,15 @@ static bool is_short(const mp_planner *p, const mp_norm *n) {
            args->rows <= (int64_t)p->device->info.multiprocessors * LANES_MAX / short_share(p, n);
 }
 
-/* Blocks so small that all multiprocessors have some, but no more of them than are there at once:
- * each loads scale and bias once. */
+/* No more blocks than are there at once: each loads scale and bias once. */
 static mp_grid short_grid(const mp_planner *p, const mp_norm *n, int32_t *width) {
-    enum { WARP = 32, BLOCK = 128, TURNS = 16 };
-    const int64_t processors = p->device->info.multiprocessors, share = short_share(p, n);
-    int64_t lanes = BLOCK;
-    while (lanes > WARP && n->args.rows * share < processors * lanes * 2) {
-        lanes /= 2;
-    }
-    lanes = MP_MAX(lanes, share); /* more than a warp is a block */
-    *width = (int32_t)share;
+    enum { TURNS = 16 };
+    const int64_t share = short_share(p, n);
+    const uint32_t lanes = mp_short_row_lanes(p, n->args.rows, share);
     const int64_t blocks = MP_CEIL_DIV(n->args.rows, lanes / share);
-    return mp_plan_grid_rows(p, MP_MIN(blocks, processors * TURNS), (uint32_t)lanes);
+    *width = (int32_t)share;
+    return mp_plan_grid_rows(p, MP_MIN(blocks, (int64_t)p->device->info.multiprocessors * TURNS),
+                             lanes);
 }
 
 mp_status mp_plan_norm(mp_planner *p, mp_norm *n) {

@@ -34,17 +34,12 @@ static bool is_short(const mp_planner *p, const mp_softmax_step *s) {
 }
 
 static mp_status plan_short(mp_planner *p, const mp_softmax_step *s) {
-    enum { WARP = 32, BLOCK = 128 };
     const mp_rows r = s->rows;
     const int64_t share = short_share(p, r);
     const mp_softmax_args args = {
         .rows = r.rows, .columns = r.columns, .inner = 1, .width = (int32_t)share};
-    int64_t lanes = BLOCK;
-    while (lanes > WARP && r.rows * share < (int64_t)p->device->info.multiprocessors * lanes * 2) {
-        lanes /= 2;
-    }
-    lanes = MP_MAX(lanes, share); /* more than a warp is a block */
-    const mp_grid grid = mp_plan_grid_rows(p, MP_CEIL_DIV(r.rows, lanes / share), (uint32_t)lanes);
+    const uint32_t lanes = mp_short_row_lanes(p, r.rows, share);
+    const mp_grid grid = mp_plan_grid_rows(p, MP_CEIL_DIV(r.rows, lanes / share), lanes);
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "softmax_short_%s", mp_dtype_word(s->type)));
     return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_softmax_args, x, s->x),

@@ -19,6 +19,9 @@ for shape, axis in SHAPES:
 case("LayerNormalization", [R((2, 3, 4)), R((4,)), R((1, 4))], F32, (17,), slack=4, axis=1, note="repeated scale")
 case("LayerNormalization", [R((0, 4)), R((4,))], F32, (17,))
 case("LayerNormalization", [R((3, 33), 999, 1001), R((33,)), R((33,))], F32, (17,), slack=200, note="far from zero")
+for columns, kind in ((768, "float"), (1536, "float16"), (3000, "float")):
+    case("LayerNormalization", [R((700, columns)), R((columns,)), R((columns,))], (kind,), (17,), slack=8,
+         note="many rows, each of several warps")
 for name, inputs in (("SkipLayerNormalization", 4), ("SkipSimplifiedLayerNormalization", 3)):
     for hidden in (64, 100, 1027):
         sizes = [(2, 5, hidden), (2, 5, hidden), *[(hidden,)] * 3]
@@ -56,3 +59,5 @@ for name in ("Softmax", "LogSoftmax"):
         case(name, [R((3, columns))], ("float", "float16", "double"), slack=4)
     case(name, [R((40, 5, 60))], F32, axis=1, slack=4, note="rows side by side")
     case(name, [R((700, 8))], F32, slack=4, note="many short rows")
+    for columns in (400, 1000):
+        case(name, [R((700, columns))], F32, slack=4, note="many rows, each of several warps")
