@@ -2,6 +2,7 @@
  * partial results are merged in a second launch; or by one lane a row. As ONNX Runtime's CPU
  * provider has it, a NaN never wins, but one in the first place does.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/core/block.h"
 #include "kernel/rows/sort_args.h"
 #include "kernel/rows/sort_key.h"
 
@@ -16,38 +17,41 @@ K_FN k_best nothing(void) {
     return none;
 }
 
+enum { AT_ONCE = 8 /* loads of a lane */ };
+
 /* Of the columns first, first + step, ... below `end`. */
 K_FN k_best search(const mp_argmax_args *args, const T *x, int64_t first, int64_t end,
                    int64_t step) {
     k_best best = nothing();
-    for (int64_t c = first; c < end; c += step) {
-        const uint64_t bits = x[c * args->inner];
-        k_best mine;
-        mine.key = k_order_key(bits, args->order);
-        mine.tie = (uint64_t)c ^ args->last;
-        if (!k_order_is_nan(bits, args->order)) {
-            best = better(best, mine);
+    for (int64_t from = first; from < end; from += step * AT_ONCE) {
+        T value[AT_ONCE];
+        K_UNROLL for (int32_t i = 0; i < AT_ONCE; i++) {
+            const int64_t c = from + i * step;
+            value[i] = x[(c < end ? c : from) * args->inner];
+        }
+        K_UNROLL for (int32_t i = 0; i < AT_ONCE; i++) {
+            const int64_t c = from + i * step;
+            const uint64_t bits = value[i];
+            k_best mine;
+            mine.key = k_order_key(bits, args->order);
+            mine.tie = (uint64_t)c ^ args->last;
+            if (c < end && !k_order_is_nan(bits, args->order)) {
+                best = better(best, mine);
+            }
         }
     }
     return best;
 }
 
-K_FN k_best over_block(k_best mine, k_best *slots) {
-    slots[threadIdx.x] = mine;
-    __syncthreads();
-    for (uint32_t half = blockDim.x / 2; half > 0; half /= 2) {
-        if (threadIdx.x < half) {
-            slots[threadIdx.x] = better(slots[threadIdx.x], slots[threadIdx.x + half]);
-        }
-        __syncthreads();
-    }
-    const k_best best = slots[0];
-    __syncthreads();
+K_FN k_best over_block(k_best mine) {
+    k_best best;
+    best.key = k_block_min_u64(mine.key);
+    best.tie = k_block_min_u64(mine.key == best.key ? mine.tie : ~(uint64_t)0);
     return best;
 }
 
 K_FN const T *row_of(const mp_argmax_args *args, int64_t row) {
-    const int64_t outer = row / args->inner;
+    const int64_t outer = args->inner == 1 ? row : row / args->inner;
     return (const T *)args->x + outer * args->columns * args->inner + (row - outer * args->inner);
 }
 
@@ -59,7 +63,6 @@ K_FN void put(const mp_argmax_args *args, int64_t row, k_best best) {
 }
 
 K_BLOCK_KERNEL(mp_argmax_args, args) {
-    K_SHARED(k_best, slots);
     if (args.stage == K_ARGMAX_LANES) {
         const int64_t lane = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
         for (int64_t row = lane; row < args.rows; row += (int64_t)gridDim.x * blockDim.x) {
@@ -82,7 +85,7 @@ K_BLOCK_KERNEL(mp_argmax_args, args) {
         } else {
             best = search(&args, row_of(&args, part), threadIdx.x, args.columns, blockDim.x);
         }
-        best = over_block(best, slots);
+        best = over_block(best);
         if (threadIdx.x == 0 && args.stage == K_ARGMAX_PIECES) {
             args.partial[part] = best;
         } else if (threadIdx.x == 0) {

@@ -13,7 +13,7 @@ typedef struct mp_softmax_args {
     void *out;
     int64_t rows, columns, inner;
     int64_t bias_share, bias_rows;
-    int32_t width;  /* lanes that share a row */
+    int32_t width;  /* lanes that share a row; of softmax_apart, rows that share a block */
     int32_t packed; /* rows are packs of 16 aligned bytes */
 } mp_softmax_args;
 

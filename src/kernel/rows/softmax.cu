@@ -1,23 +1,12 @@
-/* softmax.cu - exp(x - max) / sum over each row, or its logarithm, or of x with a bias. A row that
- * fits the registers of its lanes is read once; each lane takes its elements relative to the
- * largest of them, so that a longer row has its maximum and sum after one reading, and is read
- * again for the result. Rows that are neighbours in memory are dealt to one lane each.
+/* softmax.cu - exp(x - max) / sum over each row of neighbours, or its logarithm, or of x with a
+ * bias. A row that fits the registers of its lanes is read once; each lane takes its elements
+ * relative to the largest of them, so that a longer row has its maximum and sum after one reading,
+ * and is read again for the result.
  * SPDX-License-Identifier: Apache-2.0 */
 #define K_LONG_PACKS
 #include "kernel/core/row_lanes.h"
 #include "kernel/rows/row_args.h"
-#include "kernel/rows/softmax.h"
-
-#define S_plain    0
-#define S_log      1
-#define S_biased   2
-#define S_IS_LOG   (K_JOIN(S_, K_OP) == S_log)
-#define S_HAS_BIAS (K_JOIN(S_, K_OP) == S_biased)
-
-/* The largest element, and the sum of exp(x - largest). */
-typedef struct s_total {
-    S largest, sum;
-} s_total;
+#include "kernel/rows/softmax_end.h"
 
 /* exp(x - base) of what a lane keeps of a span, and their sum. For a softmax they take the place of
  * the elements; its logarithm needs the elements. */
@@ -50,39 +39,13 @@ K_FN s_total s_add(s_total t, const k_span *s, S *keep) {
     return both;
 }
 
-typedef struct s_end {
-    S factor, base, logarithm;
-} s_end;
-
 /* What makes a result of what a lane keeps, which is relative to `mine` where the row was kept. */
 K_FN s_end s_end_of(s_total mine, int kept, uint32_t width) {
-    s_end end;
     const S largest = (S)k_group_max((K_SUM)mine.largest, width);
-    const S base = s_base(largest);
-    const S share = s_exp(mine.largest - base);
+    const S share = s_exp(mine.largest - s_base(largest));
     const S sum = (S)k_group_sum((K_SUM)(mine.sum == 0 ? 0 : mine.sum * share), width);
-#if S_IS_LOG
-    (void)kept;
-    end.base = largest;
-    end.factor = 1;
-    end.logarithm = s_log(sum);
-#else
-    end.base = base;
-    end.factor = (kept ? share : (S)1) / sum;
-    end.logarithm = 0;
-#endif
-    return end;
+    return s_end_from(largest, sum, kept ? share : (S)1);
 }
-
-K_FN T s_result(S kept, s_end end) {
-#if S_IS_LOG
-    return T_store((TC)(kept - end.base - end.logarithm)); /* apart: the base may be large */
-#else
-    return T_store((TC)(kept * end.factor));
-#endif
-}
-
-/* ---- rows of neighbours ---- */
 
 K_FN void s_load(const k_span *s, const T *x, int how, S *keep) {
     const T none = T_store(-(TC)K_INF);
@@ -155,40 +118,6 @@ K_FN void s_row(const T *x, const T *bias, T *out, int64_t columns, k_round t, i
     }
 }
 
-/* ---- rows whose columns lie `inner` apart ---- */
-
-/* From column c on, of every `width` one, as many as a pack has. */
-K_FN void s_load_apart(const T *x, int64_t columns, int64_t inner, int64_t c, uint32_t width,
-                       S *value) {
-    K_UNROLL
-    for (int i = 0; i < K_PACK; i++, c += width) {
-        value[i] = c < columns ? (S)T_load(x[c * inner]) : -(S)K_INF;
-    }
-}
-
-K_FN void s_row_apart(const T *x, T *out, int64_t columns, int64_t inner, k_round t) {
-    const k_span one = {0, 0, K_PACK, K_PACK, K_PACK}; /* of one pack */
-    const int64_t step = (int64_t)t.width * K_PACK;
-    S value[K_KEEP];
-    s_total mine = {-(S)K_INF, 0};
-    for (int64_t c = t.lane; c < columns; c += step) {
-        s_load_apart(x, columns, inner, c, t.width, value);
-        mine = s_add(mine, &one, value);
-    }
-    const s_end end = s_end_of(mine, 0, t.width);
-    for (int64_t c = t.lane; c < columns; c += step) {
-        s_load_apart(x, columns, inner, c, t.width, value);
-        (void)s_powers(&one, end.base, value);
-        K_UNROLL
-        for (int i = 0; i < K_PACK; i++) {
-            const int64_t at = c + (int64_t)i * t.width;
-            if (at < columns) {
-                out[at * inner] = s_result(value[i], end);
-            }
-        }
-    }
-}
-
 K_FN const T *s_bias_of(const mp_softmax_args *args, int64_t row) {
 #if S_HAS_BIAS
     const int64_t its = row / args->bias_share % args->bias_rows;
@@ -206,18 +135,12 @@ K_BLOCK_KERNEL_IN_64(K_ROW_LANES_MAX, mp_softmax_args, args) {
         const int64_t columns = row < args.rows ? args.columns : 0;
         const T *x = (const T *)args.x;
         T *out = (T *)args.out;
-        if (args.inner == 1) {
-            const int64_t start = row * args.columns;
-            const T *bias = s_bias_of(&args, columns > 0 ? row : 0);
-            if (args.packed && !K_HOST) {
-                s_row(x + start, bias, out + start, columns, t, 1);
-            } else {
-                s_row(x + start, bias, out + start, columns, t, 0);
-            }
+        const int64_t start = row * args.columns;
+        const T *bias = s_bias_of(&args, columns > 0 ? row : 0);
+        if (args.packed && !K_HOST) {
+            s_row(x + start, bias, out + start, columns, t, 1);
         } else {
-            const int64_t outer = row / args.inner;
-            const int64_t start = outer * args.columns * args.inner + (row - outer * args.inner);
-            s_row_apart(x + start, out + start, columns, args.inner, t);
+            s_row(x + start, bias, out + start, columns, t, 0);
         }
     }
 }

@@ -10,7 +10,14 @@
 
 /* ---- the step ---- */
 
-enum { LANES = 256, PIECE_MIN = 16384 };
+enum {
+    LANES = 256,
+    WARP = 32,
+    PIECE_MIN = 16384,
+    FEW_EACH = 4, /* columns of a lane at least */
+    MANY_EACH = 64,
+    MANY_BLOCKS = 32
+};
 
 /* Whether a lane should search a row alone: rows that are neighbours in memory and enough of them,
  * or next to nothing to share. */
@@ -22,15 +29,16 @@ static bool prefers_lane(const mp_planner *p, mp_rows r) {
 static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_argmax_args args, int32_t stage,
                         int64_t blocks, mp_ref out, mp_ref partial) {
     const int64_t width = stage == K_ARGMAX_MERGE ? args.pieces : args.columns;
-    uint32_t lanes = LANES;
-    while (stage != K_ARGMAX_LANES && lanes > 32 && (int64_t)lanes * 4 > width) {
+    const bool many = blocks >= (int64_t)p->device->info.multiprocessors * MANY_BLOCKS;
+    uint32_t lanes = LANES; /* a warp has no barriers; of many rows each may take longer */
+    while (stage != K_ARGMAX_LANES && lanes > WARP &&
+           lanes * (many ? MANY_EACH : FEW_EACH) > width) {
         lanes /= 2;
     }
-    mp_grid grid = mp_plan_grid_rows(p, blocks, lanes);
-    grid.shared_bytes = lanes * (uint32_t)sizeof(k_best);
     args.stage = stage;
-    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_argmax_args, x, MP_IN(0)),
-                     MP_BIND(mp_argmax_args, out, out), MP_BIND(mp_argmax_args, partial, partial));
+    return MP_LAUNCH(p, kernel, mp_plan_grid_rows(p, blocks, lanes), args,
+                     MP_BIND(mp_argmax_args, x, MP_IN(0)), MP_BIND(mp_argmax_args, out, out),
+                     MP_BIND(mp_argmax_args, partial, partial));
 }
 
 /* The index of the largest (or smallest) element of each row of input 0, which has some. */

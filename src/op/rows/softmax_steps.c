@@ -1,5 +1,5 @@
 /* softmax_steps.c - see softmax_steps.h.
- * Kernels: rows/softmax.cu, rows/softmax_short.cu.
+ * Kernels: rows/softmax.cu, rows/softmax_apart.cu, rows/softmax_short.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows/softmax_steps.h"
 
@@ -46,22 +46,46 @@ static mp_status plan_short(mp_planner *p, const mp_softmax_step *s) {
                      MP_BIND(mp_softmax_args, out, s->out));
 }
 
+/* Rows that are neighbours in memory: as many side by side as lanes read in one go, and so many
+ * lanes for each that none has many columns. */
+static mp_status plan_apart(mp_planner *p, const mp_softmax_step *s) {
+    enum { WARP = 32, COLUMNS_LEAST = 8 };
+    const mp_rows r = s->rows;
+    int64_t side = 1, below = 1;
+    while (side < WARP && side * 2 <= r.inner) {
+        side *= 2;
+    }
+    while (side * below < K_ROW_LANES_MAX && below * COLUMNS_LEAST < r.columns) {
+        below *= 2;
+    }
+    const mp_softmax_args args = {
+        .rows = r.rows, .columns = r.columns, .inner = r.inner, .width = (int32_t)side};
+    mp_grid grid = mp_plan_grid_rows(p, MP_CEIL_DIV(r.rows, side), (uint32_t)(side * below));
+    grid.shared_bytes = (uint32_t)(side * below) * 2 * (uint32_t)sizeof(double);
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "softmax_apart_%s_%s", s->word, mp_dtype_word(s->type)));
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_softmax_args, x, s->x),
+                     MP_BIND(mp_softmax_args, out, s->out));
+}
+
 mp_status mp_plan_softmax(mp_planner *p, const mp_softmax_step *s) {
     const int64_t pack = 16 / (int64_t)mp_dtype_size(s->type);
     const mp_rows r = s->rows;
     if (is_short(p, s)) {
         return plan_short(p, s);
     }
+    if (r.inner > 1) {
+        return plan_apart(p, s);
+    }
     mp_softmax_args args = {.rows = r.rows,
                             .columns = r.columns,
-                            .inner = r.inner,
+                            .inner = 1,
                             .bias_share = s->by.share,
                             .bias_rows = s->by.rows,
-                            .packed = r.inner == 1 && s->align >= 16 && r.columns % pack == 0};
+                            .packed = s->align >= 16 && r.columns % pack == 0};
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "softmax_%s_%s", s->word, mp_dtype_word(s->type)));
-    const mp_grid grid =
-        mp_row_grid(p, s->type, r.rows, r.columns, mp_rows_apart(p, r), &args.width);
+    const mp_grid grid = mp_row_grid(p, s->type, r.rows, r.columns, false, &args.width);
     return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_softmax_args, x, s->x),
                      MP_BIND(mp_softmax_args, bias, s->by.rows > 0 ? s->bias : MP_NOWHERE),
                      MP_BIND(mp_softmax_args, out, s->out));
