@@ -1,4 +1,4 @@
-/* softmax_end.h - what kernels share that take a softmax in parts, or its logarithm: K_OP says which.
+/* softmax_end.h - what kernels share that take a softmax, or its logarithm (K_OP), in parts.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_SOFTMAX_END_H
 #define MP_KERNEL_SOFTMAX_END_H
