@@ -1,6 +1,7 @@
-/* matmul.c - MatMul, with a bias or without, Gemm and FusedGemm, by library math.
+/* matmul.c - MatMul, with a bias or without, Gemm and FusedGemm.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
+#include "op/linear/few_rows.h"
 #include "op/linear/product.h"
 #include "op/linear/product_steps.h"
 #include "op/pointwise/activation_steps.h"
@@ -45,12 +46,12 @@ static mp_status plan_active(mp_planner *p, const mp_gemm *gemm, const mp_ref *o
     mp_gemm active = *gemm;
     active.activation = activation->kind;
     if (active.activation != MP_ACTIVATION_NONE) {
-        const mp_status status = mp_plan_gemm(p, &active, operands);
+        const mp_status status = mp_plan_rows(p, &active, operands);
         if (status != MP_UNSUPPORTED) {
             return status;
         }
     }
-    MP_TRY(mp_plan_gemm(p, gemm, operands));
+    MP_TRY(mp_plan_rows(p, gemm, operands));
     return mp_plan_activation(p, activation, gemm->type, operands[MP_GEMM_C], gemm->m * gemm->n);
 }
 
@@ -174,7 +175,7 @@ static mp_status plan_gemm_with(mp_planner *p, const mp_activation_choice *activ
     if (!add_later) {
         return plan_active(p, &gemm, operands, activation);
     }
-    MP_TRY(mp_plan_gemm(p, &gemm, operands));
+    MP_TRY(mp_plan_rows(p, &gemm, operands));
     MP_TRY(mp_pointwise2(p, "mean_step", dtype, (mp_operand){MP_OUT(0), &shape},
                          (mp_operand){MP_IN(2), &c->shape}, MP_OUT(0), &shape, 1.0f, beta));
     return mp_plan_activation(p, activation, dtype, MP_OUT(0), mp_shape_count(&shape));
