@@ -4,6 +4,9 @@
  *                        reads or writes anything but constants of the model (mp_node.constants),
  *                        which no kernel in the stream writes
  *
+ *   k_fetch(from, is, words)  16 aligned bytes that nothing reads again, where `is` is not 0, else
+ *                        zeros; asked for where it stands, and not where they are used
+ *
  * So the latency of the constants passes while the kernel before is at work. The next kernel may
  * come at once, since it waits for this one, which does not end before it has waited itself.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -16,6 +19,25 @@
 K_FN void k_wait(void) {
 #if !K_HOST && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+K_FN void k_fetch(const void *from, int is, uint32_t *words) {
+    K_UNROLL
+    for (int i = 0; i < 4; i++) {
+        words[i] = 0;
+    }
+#if K_HOST
+    if (is) {
+        __builtin_memcpy(words, from, 16);
+    }
+#else
+    asm volatile("{ .reg .pred is;\n"
+                 "setp.ne.s32 is, %5, 0;\n"
+                 "@is ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+                 : "+r"(words[0]), "+r"(words[1]), "+r"(words[2]), "+r"(words[3])
+                 : "l"(from), "r"(is)
+                 : "memory");
 #endif
 }
 

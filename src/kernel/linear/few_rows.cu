@@ -9,41 +9,19 @@
 #include "kernel/core/word.h"
 #include "kernel/linear/linear_args.h"
 
-enum { F_AHEAD = 8, F_WORDS = 4 }; /* loads of a lane that are on their way at once; of a load */
+enum { F_AHEAD = 8, F_WORDS = 4 }; /* loads of a lane at once; words of one */
 
 /* What a lane does of a slab: elements [column, column + K_PACK) of every `step`th row. */
 typedef struct f_lane {
     int64_t column, step;
 } f_lane;
 
-/* 16 aligned bytes, which nothing reads again, where there `is` such an element; zeros elsewhere.
- * Asked for here, and not where they are used. */
-K_FN void f_fetch(const T *from, int is, k_pack *out) {
-    K_UNROLL
-    for (int j = 0; j < F_WORDS; j++) {
-        out->words.at[j] = 0;
-    }
-#if K_HOST
-    if (is) {
-        *out = *(const k_pack *)(const void *)from;
-    }
-#else
-    asm volatile("{ .reg .pred is;\n"
-                 "setp.ne.s32 is, %5, 0;\n"
-                 "@is ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4]; }"
-                 : "+r"(out->words.at[0]), "+r"(out->words.at[1]), "+r"(out->words.at[2]),
-                   "+r"(out->words.at[3])
-                 : "l"(from), "r"(is)
-                 : "memory");
-#endif
-}
-
 K_FN void f_load(const mp_few_rows_args *args, const f_lane *l, int64_t k, k_pack *w) {
     const T *from = (const T *)args->b + k * args->n + l->column;
     K_UNROLL
     for (int i = 0; i < F_AHEAD; i++) {
         const int is = k + i * l->step < args->k && l->column < args->n;
-        f_fetch(from + (is ? i * l->step * args->n : 0), is, &w[i]);
+        k_fetch(from + (is ? i * l->step * args->n : 0), is, w[i].words.at);
     }
 }
 

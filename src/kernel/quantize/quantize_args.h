@@ -63,6 +63,8 @@ enum {
     K_NBITS_PIECE = 8,   /* weights that a lane reads at once; a divisor of every block */
     K_NBITS_COLUMNS = 2, /* columns of the result that a group of lanes works on together */
     K_NBITS_ROWS = 4,    /* rows that one reading of the weights serves */
+    K_NBITS_CHUNK = 32,  /* weights of a block that a lane of nbits_few.cu reads at once */
+    K_NBITS_LANES = 128, /* of a block of that */
 };
 
 /* What a weight's bits are. */
@@ -98,6 +100,9 @@ typedef struct mp_nbits_args {
     void *out;
     int64_t m;
     k_nbits w;
+    int32_t width;    /* lanes that share a column */
+    int32_t constant; /* weights, scales and zero points are, and may be read before the kernel
+                       * before has ended */
 } mp_nbits_args;
 
 /* ---- rows of a quantised table ---- */
