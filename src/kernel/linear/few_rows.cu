@@ -8,6 +8,7 @@
 #include "kernel/core/row_lanes.h"
 #include "kernel/core/word.h"
 #include "kernel/linear/linear_args.h"
+#include "kernel/rows/before.h"
 
 enum { F_AHEAD = 8, F_WORDS = 4 }; /* loads of a lane at once; words of one */
 
@@ -25,16 +26,15 @@ K_FN void f_load(const mp_few_rows_args *args, const f_lane *l, int64_t k, k_pac
     }
 }
 
-K_FN void f_add(const mp_few_rows_args *args, const f_lane *l, int64_t k, const k_pack *w,
-                K_SUM (*sum)[K_PACK]) {
+K_FN void f_add(const mp_few_rows_args *args, const T *a, const f_lane *l, int64_t k,
+                const k_pack *w, K_SUM (*sum)[K_PACK]) {
     float x[F_AHEAD][K_ROWS];
     K_UNROLL
     for (int i = 0; i < F_AHEAD; i++) {
         const int64_t row = k + i * l->step;
         K_UNROLL
         for (int r = 0; r < K_ROWS; r++) {
-            x[i][r] =
-                row < args->k && r < args->m ? T_load(((const T *)args->a)[r * args->k + row]) : 0;
+            x[i][r] = row < args->k && r < args->m ? T_load(a[r * args->k + row]) : 0;
         }
     }
     K_UNROLL
@@ -67,9 +67,8 @@ K_FN void f_store(const mp_few_rows_args *args, int r, int64_t column, K_SUM sum
 
 /* The sums of all lanes of a slab's columns, which begin at `first`. On a GPU a warp, and all of
  * it, adds those of one element of all packs. */
-K_FN void f_join(const mp_few_rows_args *args, int64_t first, int32_t across,
+K_FN void f_join(const mp_few_rows_args *args, float *part, int64_t first, int32_t across,
                  K_SUM (*sum)[K_PACK]) {
-    K_SHARED(float, part);
     const int32_t lanes = (int32_t)blockDim.x, lane = (int32_t)threadIdx.x;
     K_UNROLL
     for (int c = 0; c < K_ROWS * K_PACK; c++) {
@@ -111,6 +110,14 @@ K_BLOCK_KERNEL_LATE(K_FEW_ROWS_LANES, mp_few_rows_args, args) {
     const uint32_t shift = k_log2((uint32_t)across);
     const int64_t wide = (int64_t)across * K_PACK;
     f_lane l = {blockIdx.x * wide + (lane & (across - 1)) * K_PACK, lanes >> shift};
+    K_SHARED(float, part);
+#if K_BEFORE == K_BEFORE_NOTHING
+    const T *a = (const T *)args.a;
+#else
+    k_pack *row = (k_pack *)(void *)(part + K_FEW_ROWS_LANES * K_ROWS * K_PACK);
+    const T *a = (const T *)row;
+    int made = 0;
+#endif
     if (!args.constant) {
         k_wait();
     }
@@ -125,10 +132,17 @@ K_BLOCK_KERNEL_LATE(K_FEW_ROWS_LANES, mp_few_rows_args, args) {
         for (int64_t k = 0; k < args.k; k += F_AHEAD * l.step) { /* the same for all lanes */
             k_pack w[F_AHEAD];
             f_load(&args, &l, k + (lane >> shift), w);
+#if K_BEFORE == K_BEFORE_NOTHING
             k_wait();
-            f_add(&args, &l, k + (lane >> shift), w, sum);
+#else
+            if (!made) { /* the same for all lanes */
+                b_make(&args.before, row, 0);
+                made = 1;
+            }
+#endif
+            f_add(&args, a, &l, k + (lane >> shift), w, sum);
         }
-        f_join(&args, first, across, sum);
+        f_join(&args, part, first, across, sum);
         l.column += gridDim.x * wide;
     }
 }

@@ -4,6 +4,7 @@
 #define MP_KERNEL_LINEAR_ARGS_H
 
 #include "kernel/core/index_args.h"
+#include "kernel/rows/before_args.h"
 
 typedef struct mp_det_args {
     const void *x;
@@ -137,6 +138,7 @@ typedef struct mp_few_rows_args {
     int32_t constant; /* b is one, and may be read before the kernel before has ended */
     float alpha, beta;
     int32_t unused;
+    k_before before; /* of K_BEFORE kinds but K_BEFORE_NOTHING: what a is made of */
 } mp_few_rows_args;
 
 #endif

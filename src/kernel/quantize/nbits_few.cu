@@ -7,6 +7,7 @@
 #include "kernel/core/row_lanes.h"
 #include "kernel/core/word.h"
 #include "kernel/quantize/quantize_args.h"
+#include "kernel/rows/before.h"
 
 enum {
     N_CHUNK = K_NBITS_CHUNK,
@@ -47,9 +48,11 @@ K_FN float n_base(const k_nbits *w, int64_t chunk, uint32_t byte) {
     return 8388608.0f + (float)(w->zero != 0 ? (int32_t)zero : w->middle);
 }
 
+#if K_BEFORE == K_BEFORE_NOTHING
 /* The rows of A into shared memory, where a gap behind each chunk lets lanes that read chunks side
  * by side meet other banks. What is beyond the rows is 0. */
 K_FN void n_stage(const mp_nbits_args *args, k_pack *rows) {
+    k_wait();
     const int32_t packs = (int32_t)((args->w.k + N_CHUNK - 1) / N_CHUNK) * N_PACKS;
     K_UNROLL
     for (int r = 0; r < K_ROWS; r++) {
@@ -68,6 +71,7 @@ K_FN void n_stage(const mp_nbits_args *args, k_pack *rows) {
     }
     __syncthreads();
 }
+#endif
 
 K_FN void n_add(const mp_nbits_args *args, const k_pack *rows, int64_t chunk, const n_chunk *c,
                 K_SUM *sum) {
@@ -127,8 +131,11 @@ K_BLOCK_KERNEL_LATE(K_NBITS_LANES, mp_nbits_args, args) {
                 n_load(&args.w, column, k + t.lane + i * (int64_t)t.width, &chunks[i]);
             }
             if (!staged) { /* the same for all lanes */
-                k_wait();
+#if K_BEFORE == K_BEFORE_NOTHING
                 n_stage(&args, rows);
+#else
+                b_make(&args.before, rows, N_PACKS);
+#endif
                 staged = 1;
             }
             K_UNROLL

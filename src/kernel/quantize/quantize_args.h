@@ -6,6 +6,7 @@
 
 #include "kernel/core/index_args.h"
 #include "kernel/pointwise/narrow_args.h"
+#include "kernel/rows/before_args.h"
 
 /* ---- 8-bit integers ---- */
 
@@ -103,6 +104,7 @@ typedef struct mp_nbits_args {
     int32_t width;    /* lanes that share a column */
     int32_t constant; /* weights, scales and zero points are, and may be read before the kernel
                        * before has ended */
+    k_before before;  /* of kernels that make the row themselves: what of */
 } mp_nbits_args;
 
 /* ---- rows of a quantised table ---- */

@@ -35,16 +35,16 @@ static int32_t across_of(const mp_planner *p, int64_t packs) {
     return across;
 }
 
-mp_status mp_plan_rows(mp_planner *p, const mp_gemm *gemm,
-                       const mp_ref operands[MP_GEMM_OPERANDS]) {
-    if (!takes(gemm)) {
-        return mp_plan_gemm(p, gemm, operands);
-    }
+/* `before`: what A is made of, instead of its operand; or NULL. */
+static mp_status launch(mp_planner *p, const mp_gemm *gemm, const mp_ref operands[MP_GEMM_OPERANDS],
+                        const mp_before *before) {
+    static const mp_before nothing = {.x = {MP_PLACE_NONE, 0, 0}};
     const mp_ref *b = &operands[MP_GEMM_B];
-    const int64_t pack = PACK_BYTES / (int64_t)mp_dtype_size(gemm->type);
+    const int64_t size = (int64_t)mp_dtype_size(gemm->type), pack = PACK_BYTES / size;
     const int64_t packs = gemm->n / pack;
     const int rows = gemm->m == 1 ? 1 : K_FEW_ROWS;
-    const mp_few_rows_args args = {
+    const char *word = mp_dtype_word(gemm->type);
+    mp_few_rows_args args = {
         .n = gemm->n,
         .k = gemm->k,
         .m = (int32_t)gemm->m,
@@ -56,10 +56,34 @@ mp_status mp_plan_rows(mp_planner *p, const mp_gemm *gemm,
     mp_grid grid = mp_plan_grid_rows(p, MP_CEIL_DIV(packs, args.across), K_FEW_ROWS_LANES);
     grid.shared_bytes = (uint32_t)(K_FEW_ROWS_LANES * rows * pack * (int64_t)sizeof(float));
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "few_rows_%d_%s", rows, mp_dtype_word(gemm->type)));
+    if (before != NULL) {
+        args.before = before->args;
+        grid.shared_bytes += (uint32_t)(gemm->k * size);
+        MP_TRY(mp_plan_kernel(p, &kernel, "norm_row_%s", word));
+    } else {
+        before = &nothing;
+        MP_TRY(mp_plan_kernel(p, &kernel, "few_rows_%d_%s", rows, word));
+    }
     return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_few_rows_args, a, operands[MP_GEMM_A]),
                      MP_BIND(mp_few_rows_args, b, operands[MP_GEMM_B]),
                      MP_BIND(mp_few_rows_args, bias, operands[MP_GEMM_BIAS]),
                      MP_BIND(mp_few_rows_args, d, operands[MP_GEMM_D]),
-                     MP_BIND(mp_few_rows_args, out, operands[MP_GEMM_C]));
+                     MP_BIND(mp_few_rows_args, out, operands[MP_GEMM_C]),
+                     MP_BEFORE_BINDS(mp_few_rows_args, before));
+}
+
+mp_status mp_plan_rows(mp_planner *p, const mp_gemm *gemm,
+                       const mp_ref operands[MP_GEMM_OPERANDS]) {
+    return takes(gemm) ? launch(p, gemm, operands, NULL) : mp_plan_gemm(p, gemm, operands);
+}
+
+mp_status mp_plan_normed_rows(mp_planner *p, const mp_gemm *gemm,
+                              const mp_ref operands[MP_GEMM_OPERANDS], const mp_before *before) {
+    if (takes(gemm) && mp_before_fits(p, before, K_FEW_ROWS_LANES)) {
+        return launch(p, gemm, operands, before);
+    }
+    mp_ref with[MP_GEMM_OPERANDS];
+    memcpy(with, operands, sizeof with);
+    MP_TRY(mp_plan_before(p, before, &with[MP_GEMM_A]));
+    return mp_plan_rows(p, gemm, with);
 }

@@ -3,9 +3,13 @@
 #ifndef MP_OP_FEW_ROWS_H
 #define MP_OP_FEW_ROWS_H
 
-#include "op/core/op.h"
+#include "op/rows/before_steps.h"
 
 /* As mp_plan_gemm. */
 mp_status mp_plan_rows(mp_planner *p, const mp_gemm *gemm, const mp_ref operands[MP_GEMM_OPERANDS]);
+
+/* The same of rows that are normalised before: A is what `before` says. */
+mp_status mp_plan_normed_rows(mp_planner *p, const mp_gemm *gemm,
+                              const mp_ref operands[MP_GEMM_OPERANDS], const mp_before *before);
 
 #endif

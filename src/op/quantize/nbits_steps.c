@@ -60,17 +60,20 @@ mp_status mp_packed_count(const mp_planner *p, int i, const char *what, int64_t 
 
 /* ---- the work ---- */
 
+static const mp_before nothing; /* all of it MP_NOWHERE */
+
 static mp_status launch_with(mp_planner *p, const mp_packed *packed, const mp_kernel *kernel,
-                             mp_grid grid, const mp_nbits_args *args, mp_ref a, mp_ref bias,
-                             mp_ref out) {
-    return MP_LAUNCH(
-        p, kernel, grid, *args, MP_BIND(mp_nbits_args, a, a), MP_BIND(mp_nbits_args, bias, bias),
-        MP_BIND(mp_nbits_args, w.weight, packed->weight),
-        MP_BIND(mp_nbits_args, w.scale, packed->scale),
-        MP_BIND(mp_nbits_args, w.zero, packed->zero),
-        MP_BIND(mp_nbits_args, w.group, packed->group),
-        MP_BIND(mp_nbits_args, w.values, packed->values),
-        MP_BIND(mp_nbits_args, w.factor, packed->factor), MP_BIND(mp_nbits_args, out, out));
+                             mp_grid grid, const mp_nbits_args *args, mp_ref a,
+                             const mp_before *before, mp_ref bias, mp_ref out) {
+    return MP_LAUNCH(p, kernel, grid, *args, MP_BIND(mp_nbits_args, a, a),
+                     MP_BIND(mp_nbits_args, bias, bias),
+                     MP_BIND(mp_nbits_args, w.weight, packed->weight),
+                     MP_BIND(mp_nbits_args, w.scale, packed->scale),
+                     MP_BIND(mp_nbits_args, w.zero, packed->zero),
+                     MP_BIND(mp_nbits_args, w.group, packed->group),
+                     MP_BIND(mp_nbits_args, w.values, packed->values),
+                     MP_BIND(mp_nbits_args, w.factor, packed->factor),
+                     MP_BIND(mp_nbits_args, out, out), MP_BEFORE_BINDS(mp_nbits_args, before));
 }
 
 static mp_status launch(mp_planner *p, const mp_packed *packed, const char *word, mp_grid grid,
@@ -79,7 +82,7 @@ static mp_status launch(mp_planner *p, const mp_packed *packed, const char *word
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "%s_%s_%s", coded ? "codes" : "nbits", word,
                           mp_dtype_word(packed->type)));
-    return launch_with(p, packed, kernel, grid, args, a, bias, out);
+    return launch_with(p, packed, kernel, grid, args, a, &nothing, bias, out);
 }
 
 static mp_nbits_args args_of(const mp_planner *p, const mp_packed *packed, int64_t m) {
@@ -149,7 +152,7 @@ static bool is_constant(const mp_planner *p, mp_ref ref) {
 /* A warp for each column where that leaves few of them to a multiprocessor; else fewer lanes, which
  * have more chunks each and so fewer that have none. */
 static mp_status by_chunks(mp_planner *p, const mp_packed *packed, const mp_nbits_args *given,
-                           mp_ref a, mp_ref bias, mp_ref out) {
+                           mp_ref a, const mp_before *before, mp_ref bias, mp_ref out) {
     enum { LEAST = 8, LANES_ENOUGH = 256 };
     const int rows = given->m == 1 ? 1 : K_NBITS_ROWS;
     mp_nbits_args args = *given;
@@ -163,10 +166,16 @@ static mp_status by_chunks(mp_planner *p, const mp_packed *packed, const mp_nbit
     const int64_t blocks = MP_CEIL_DIV(args.w.n, K_NBITS_LANES / args.width);
     mp_grid grid = mp_plan_grid_rows(p, blocks, K_NBITS_LANES);
     grid.shared_bytes = (uint32_t)staged_bytes(packed, args.m);
+    const char *word = mp_dtype_word(packed->type);
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "nbits_few_%d_%d_%s", (int)args.w.bits, rows,
-                          mp_dtype_word(packed->type)));
-    return launch_with(p, packed, kernel, grid, &args, a, bias, out);
+    if (before != NULL) {
+        args.before = before->args;
+        MP_TRY(mp_plan_kernel(p, &kernel, "nbits_norm_%d_%s", (int)args.w.bits, word));
+    } else {
+        before = &nothing;
+        MP_TRY(mp_plan_kernel(p, &kernel, "nbits_few_%d_%d_%s", (int)args.w.bits, rows, word));
+    }
+    return launch_with(p, packed, kernel, grid, &args, a, before, bias, out);
 }
 
 /* ---- all ---- */
@@ -178,9 +187,21 @@ mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref 
     }
     const mp_nbits_args args = args_of(p, packed, m);
     if (is_plain(p, packed, &args)) {
-        return by_chunks(p, packed, &args, a, bias, out);
+        return by_chunks(p, packed, &args, a, NULL, bias, out);
     }
     const int64_t columns = (int64_t)LANES / GROUP_LANES * K_NBITS_COLUMNS;
     return launch(p, packed, "rows", mp_plan_grid_rows(p, MP_CEIL_DIV(args.w.n, columns), LANES),
                   &args, a, bias, out);
+}
+
+mp_status mp_plan_normed_packed(mp_planner *p, const mp_packed *packed, const mp_before *before,
+                                int64_t m, mp_ref bias, mp_ref out) {
+    const mp_nbits_args args = args_of(p, packed, m);
+    mp_ref a = MP_NOWHERE;
+    if (packed->group.place == MP_PLACE_NONE && is_plain(p, packed, &args) &&
+        packed->w.k % K_NBITS_CHUNK == 0 && mp_before_fits(p, before, K_NBITS_LANES)) {
+        return by_chunks(p, packed, &args, a, before, bias, out);
+    }
+    MP_TRY(mp_plan_before(p, before, &a));
+    return mp_plan_packed_product(p, packed, a, m, bias, out);
 }
