@@ -3,6 +3,8 @@
 #include "graph/pass_kit.h"
 #include "graph/pass_run.h"
 
+#include <stdio.h>
+
 #define NBITS "const w u8[8,2,16]\nconst s f16[8,2]\nconst z u8[8,1]\n"
 
 TEST(graph_pass_norm_product) {
@@ -31,6 +33,27 @@ TEST(graph_pass_norm_product) {
           "y = millpond.NormMatMulNBits-1 (x, w, s, z, , , , g) \"norm+product\" K=64 N=8 bits=4 "
           "block_size=32 epsilon=0.25f\noutput y\n",
           1);
+}
+
+TEST(graph_pass_norm_product_of_gated_halves) {
+    check(NULL,
+          "input x f16[?,?,64]\nconst w f16[32,16]\n"
+          "h = millpond.GatedHalves-1 (x) \"gate\" alpha=1f gate=\"swish\"\n"
+          "y = MatMul-13 (h, w) \"product\"\noutput y\n",
+          "input x f16[?,?,64]\nconst w f16[32,16]\n"
+          "y = millpond.GatedMatMul-1 (x, w) \"gate+product\" alpha=1f gate=\"swish\"\noutput y\n",
+          1);
+    check(NULL,
+          "input x f16[?,128]\n" NBITS "h = millpond.GatedHalves-1 (x) \"gate\" gate=\"gelu\"\n"
+          "y = com.microsoft.MatMulNBits-1 (h, w, s, z) \"product\" K=64 N=8 bits=4 "
+          "block_size=32\noutput y\n",
+          "input x f16[?,128]\n" NBITS
+          "y = millpond.GatedMatMulNBits-1 (x, w, s, z) \"gate+product\" K=64 N=8 bits=4 "
+          "block_size=32 gate=\"gelu\"\noutput y\n",
+          1);
+    LEFT_ALONE(NULL, "input x f16[3,64]\nconst w f16[32,16]\n"
+                     "h = millpond.GatedHalves-1 (x) gate=\"swish\"\ny = MatMul-13 (h, w)\n"
+                     "output y\n");
 }
 
 TEST(graph_pass_norm_product_leaves_others_alone) {
@@ -100,5 +123,21 @@ DEVICE_TEST(norm_products_of_few_bits_keep_results) {
                                   {SHAPE(20, 64), SHAPE(20, 64)}};
     for (size_t i = 0; i < MP_COUNT_OF(shapes); i++) {
         pass_check_run(device, text, shapes[i], 1e-5, 1);
+    }
+}
+
+DEVICE_TEST(gated_products_keep_results) {
+    static const char *const gates[] = {"swish\" alpha=1.5f", "gelu\"", "gelu_tanh\""};
+    const mp_shape shapes[][1] = {{SHAPE(1, 1, 128)}, {SHAPE(1, 3, 128)}, {SHAPE(5, 0, 128)}};
+    for (size_t i = 0; i < MP_COUNT_OF(gates) * MP_COUNT_OF(shapes); i++) {
+        char text[512];
+        (void)snprintf(text, sizeof text,
+                       "input x f32[?,?,128]\nconst v f32[64,264]\nconst w u8[8,2,16]\n"
+                       "const s f32[8,2]\ng = millpond.GatedHalves-1 (x) gate=\"%s\n"
+                       "h = millpond.GatedHalves-1 (x) gate=\"%s\ny = MatMul-13 (g, v)\n"
+                       "z = com.microsoft.MatMulNBits-1 (h, w, s) K=64 N=8 bits=4 block_size=32\n"
+                       "output y\noutput z\n",
+                       gates[i % MP_COUNT_OF(gates)], gates[(i + 1) % MP_COUNT_OF(gates)]);
+        pass_check_run(device, text, shapes[i / MP_COUNT_OF(gates)], 1e-4, 2);
     }
 }

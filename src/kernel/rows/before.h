@@ -10,6 +10,7 @@
 #include "kernel/core/late.h"
 #include "kernel/core/row_lanes.h"
 #include "kernel/core/word.h"
+#include "kernel/pointwise/gate.h"
 #include "kernel/rows/before_args.h"
 
 #if T_DOUBLE || K_HOST
@@ -43,6 +44,37 @@ K_FN k_pack b_read(const void *x, int32_t i, int is) {
     return pack;
 }
 
+/* Both of these wait for the kernel before, and make the row in shared memory, with a gap of a pack
+ * behind each `each`, or none. All lanes call. */
+
+#if K_BEFORE == K_BEFORE_GATE
+K_FN void b_make(const k_before *b, k_pack *row, int32_t each) {
+    const int32_t packs = (int32_t)(b->columns / K_PACK);
+    k_pack gate[B_KEPT], x[B_KEPT];
+    k_wait();
+#if !K_HOST
+    B_PACK_LOOP(i, j, packs) {
+        gate[j] = b_read(b->x, i, i < packs);
+        x[j] = b_read(b->x, packs + i, i < packs);
+    }
+#endif
+    B_PACK_LOOP(i, j, packs) {
+#if K_HOST
+        gate[j] = b_read(b->x, i, 1);
+        x[j] = b_read(b->x, packs + i, 1);
+#endif
+        k_pack made;
+        K_UNROLL
+        for (int e = 0; e < K_PACK; e++) {
+            made.at[e] = g_gated(b->gate, b->alpha, gate[j].at[e], x[j].at[e]);
+        }
+        if (i < packs) {
+            row[each > 0 ? i + i / each : i].words = made.words;
+        }
+    }
+    __syncthreads();
+}
+#else
 K_FN void b_numbers(k_pack pack, float *out) {
     K_UNROLL
     for (int w = 0; w < 4; w++) {
@@ -70,8 +102,6 @@ K_FN void b_sum(k_pack x, k_pack skip, float *out) {
     }
 }
 
-/* Waits for the kernel before, and makes the row in shared memory, with a gap of a pack behind each
- * `each`, or none. All lanes call. */
 K_FN void b_make(const k_before *b, k_pack *row, int32_t each) {
     const int32_t packs = (int32_t)(b->columns / K_PACK);
     k_pack scale[B_KEPT], x[B_KEPT], skip[B_KEPT];
@@ -123,5 +153,6 @@ K_FN void b_make(const k_before *b, k_pack *row, int32_t each) {
     }
     __syncthreads();
 }
+#endif
 
 #endif

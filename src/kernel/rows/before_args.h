@@ -8,6 +8,7 @@
 /* K_BEFORE of a kernel. For the preprocessor, and so no enum. */
 #define K_BEFORE_NOTHING 0
 #define K_BEFORE_NORM    1 /* x + skip, by its root mean square, times scale */
+#define K_BEFORE_GATE    2 /* an activation of the left half of x times its right half */
 
 /* Packs of 16 bytes that a lane keeps meanwhile. */
 enum { K_BEFORE_PACKS = 3 };
@@ -15,8 +16,10 @@ enum { K_BEFORE_PACKS = 3 };
 typedef struct k_before {
     const void *x, *skip, *scale; /* skip may be NULL; the scale is a constant */
     void *sum;                    /* gets x + skip; may be NULL */
-    int64_t columns;              /* whole packs of 16 aligned bytes */
+    int64_t columns;              /* that are made: whole packs of 16 aligned bytes */
     float epsilon;
+    float alpha;  /* of the gate */
+    int32_t gate; /* K_GATE_... */
     int32_t unused;
 } k_before;
 

@@ -59,7 +59,7 @@ static mp_status launch(mp_planner *p, const mp_gemm *gemm, const mp_ref operand
     if (before != NULL) {
         args.before = before->args;
         grid.shared_bytes += (uint32_t)(gemm->k * size);
-        MP_TRY(mp_plan_kernel(p, &kernel, "norm_row_%s", word));
+        MP_TRY(mp_plan_kernel(p, &kernel, "%s_row_%s", mp_before_word(before), word));
     } else {
         before = &nothing;
         MP_TRY(mp_plan_kernel(p, &kernel, "few_rows_%d_%s", rows, word));
@@ -77,8 +77,8 @@ mp_status mp_plan_rows(mp_planner *p, const mp_gemm *gemm,
     return takes(gemm) ? launch(p, gemm, operands, NULL) : mp_plan_gemm(p, gemm, operands);
 }
 
-mp_status mp_plan_normed_rows(mp_planner *p, const mp_gemm *gemm,
-                              const mp_ref operands[MP_GEMM_OPERANDS], const mp_before *before) {
+mp_status mp_plan_made_rows(mp_planner *p, const mp_gemm *gemm,
+                            const mp_ref operands[MP_GEMM_OPERANDS], const mp_before *before) {
     if (takes(gemm) && mp_before_fits(p, before, K_FEW_ROWS_LANES)) {
         return launch(p, gemm, operands, before);
     }

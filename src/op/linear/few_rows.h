@@ -8,8 +8,8 @@
 /* As mp_plan_gemm. */
 mp_status mp_plan_rows(mp_planner *p, const mp_gemm *gemm, const mp_ref operands[MP_GEMM_OPERANDS]);
 
-/* The same of rows that are normalised before: A is what `before` says. */
-mp_status mp_plan_normed_rows(mp_planner *p, const mp_gemm *gemm,
-                              const mp_ref operands[MP_GEMM_OPERANDS], const mp_before *before);
+/* The same of rows that are made before: A is what `before` says. */
+mp_status mp_plan_made_rows(mp_planner *p, const mp_gemm *gemm,
+                            const mp_ref operands[MP_GEMM_OPERANDS], const mp_before *before);
 
 #endif

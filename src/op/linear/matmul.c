@@ -99,21 +99,19 @@ static mp_status plan_matmul_bias(mp_planner *p) {
     return mp_shape_count(&x.out) > 0 ? plan_one_b(p, dtype, &x, MP_IN(2), &activation) : MP_OK;
 }
 
-/* NormMatMul: x, B, a bias or none, skip or none, the scale of the rows. */
-static mp_status plan_norm_matmul(mp_planner *p) {
-    enum { BIAS = 2, BEFORE = 3 };
-    const mp_tensor *bias = mp_plan_in(p, BIAS);
-    mp_before before;
+enum { MADE_BIAS = 2, MADE_BEFORE };
+
+static mp_status plan_made_matmul(mp_planner *p, const mp_before *before) {
+    const mp_tensor *bias = mp_plan_in(p, MADE_BIAS);
     mp_product x;
-    MP_TRY(mp_before_read(p, BEFORE, &before));
-    MP_TRY(mp_product_read(&before.made.shape, &p->in[1].shape, &x));
+    MP_TRY(mp_product_read(&before->made.shape, &p->in[1].shape, &x));
     if (mp_shape_count(&x.b_batch) != 1 || (bias != NULL && mp_shape_count(&bias->shape) != x.n)) {
         char matrix[MP_SHAPE_TEXT];
         return MP_FAIL(INVALID_ARGUMENT, "B of shape %s is not one matrix, or has another bias",
                        mp_shape_text(&p->in[1].shape, matrix));
     }
-    MP_TRY(mp_plan_output(p, 0, before.made.type, &x.out));
-    mp_gemm gemm = gemm_for(p, before.made.type, mp_shape_count(&x.batch) * x.m, x.n, x.k);
+    MP_TRY(mp_plan_output(p, 0, before->made.type, &x.out));
+    mp_gemm gemm = gemm_for(p, before->made.type, mp_shape_count(&x.batch) * x.m, x.n, x.k);
     gemm.bias = bias != NULL;
     if (x.n == 0 || x.k == 0) {
         return MP_FAIL(UNSUPPORTED, "a matrix of nothing");
@@ -124,8 +122,22 @@ static mp_status plan_norm_matmul(mp_planner *p) {
     const mp_ref operands[MP_GEMM_OPERANDS] = {[MP_GEMM_B] = MP_IN(1),
                                                [MP_GEMM_C] = MP_OUT(0),
                                                [MP_GEMM_BIAS] =
-                                                   bias != NULL ? MP_IN(BIAS) : MP_NOWHERE};
-    return mp_plan_normed_rows(p, &gemm, operands, &before);
+                                                   bias != NULL ? MP_IN(MADE_BIAS) : MP_NOWHERE};
+    return mp_plan_made_rows(p, &gemm, operands, before);
+}
+
+/* x, B, a bias or none, skip or none, the scale of the rows. */
+static mp_status plan_norm_matmul(mp_planner *p) {
+    mp_before before;
+    MP_TRY(mp_before_read(p, MADE_BEFORE, &before));
+    return plan_made_matmul(p, &before);
+}
+
+/* x, B, a bias or none. */
+static mp_status plan_gated_matmul(mp_planner *p) {
+    mp_before before;
+    MP_TRY(mp_before_read_gate(p, &before));
+    return plan_made_matmul(p, &before);
 }
 
 static mp_status plan_matmul(mp_planner *p) {
@@ -231,6 +243,8 @@ static const mp_attr_def fused_attrs[] = {{"activation", MP_ATTR_STRING},
                                           {"transB", MP_ATTR_INT},
                                           {NULL, 0}};
 static const mp_attr_def norm_attrs[] = {{"epsilon", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def gated_attrs[] = {
+    {"alpha", MP_ATTR_FLOAT}, {"gate", MP_ATTR_STRING}, {NULL, 0}};
 static const mp_attr_def bias_attrs[] = {{"activation", MP_ATTR_STRING},
                                          {"activation_alpha", MP_ATTR_FLOAT},
                                          {"activation_beta", MP_ATTR_FLOAT},
@@ -262,6 +276,13 @@ static const mp_op ops[] = {
      .types = {{"T", MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16)}},
      .attrs = norm_attrs,
      .plan = plan_norm_matmul},
+    {.domain = MP_OWN_DOMAIN,
+     .name = "GatedMatMul",
+     .since = 1,
+     .until = 1,
+     .types = {{"T", MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16)}},
+     .attrs = gated_attrs,
+     .plan = plan_gated_matmul},
     {.domain = "",
      .name = "Gemm",
      .since = 7,

@@ -170,7 +170,8 @@ static mp_status by_chunks(mp_planner *p, const mp_packed *packed, const mp_nbit
     const mp_kernel *kernel = NULL;
     if (before != NULL) {
         args.before = before->args;
-        MP_TRY(mp_plan_kernel(p, &kernel, "nbits_norm_%d_%s", (int)args.w.bits, word));
+        MP_TRY(mp_plan_kernel(p, &kernel, "nbits_%s_%d_%s", mp_before_word(before),
+                              (int)args.w.bits, word));
     } else {
         before = &nothing;
         MP_TRY(mp_plan_kernel(p, &kernel, "nbits_few_%d_%d_%s", (int)args.w.bits, rows, word));
@@ -194,8 +195,8 @@ mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref 
                   &args, a, bias, out);
 }
 
-mp_status mp_plan_normed_packed(mp_planner *p, const mp_packed *packed, const mp_before *before,
-                                int64_t m, mp_ref bias, mp_ref out) {
+mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_before *before,
+                              int64_t m, mp_ref bias, mp_ref out) {
     const mp_nbits_args args = args_of(p, packed, m);
     mp_ref a = MP_NOWHERE;
     if (packed->group.place == MP_PLACE_NONE && is_plain(p, packed, &args) &&

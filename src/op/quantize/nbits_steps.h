@@ -31,9 +31,9 @@ mp_status mp_plan_unpack(mp_planner *p, const mp_packed *packed, mp_ref out);
 mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,
                                  mp_ref bias, mp_ref out);
 
-/* The same of rows that are normalised before. */
-mp_status mp_plan_normed_packed(mp_planner *p, const mp_packed *packed, const mp_before *before,
-                                int64_t m, mp_ref bias, mp_ref out);
+/* The same of rows that are made before. */
+mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_before *before,
+                              int64_t m, mp_ref bias, mp_ref out);
 
 /* Checks that input `i` has `columns` times `each` values, if there is one; -1 is none. `what` it
  * is, for the message. */

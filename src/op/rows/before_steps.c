@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows/before_steps.h"
 
+#include "op/pointwise/gated_steps.h"
 #include "op/pointwise/pointwise_steps.h"
 #include "op/rows/norm_steps.h"
 
@@ -32,6 +33,14 @@ mp_status mp_before_read(mp_planner *p, int first, mp_before *out) {
     return mp_plan_output(p, 1, x->type, &shape);
 }
 
+mp_status mp_before_read_gate(const mp_planner *p, mp_before *out) {
+    *out = (mp_before){.is_gate = true, .x = MP_IN(0), .in = {p->in[0]}, .made = p->in[0]};
+    MP_TRY(mp_gate_read(p, &out->args.gate, &out->args.alpha));
+    MP_TRY(mp_gated_shape(&p->in[0].shape, &out->made.shape));
+    out->args.columns = out->made.shape.dim[out->made.shape.rank - 1];
+    return MP_OK;
+}
+
 /* Whether x and skip, if there is one, are alike. */
 static bool is_even(const mp_before *before) {
     return before->in[1].type == MP_NONE ||
@@ -43,10 +52,10 @@ bool mp_before_fits(const mp_planner *p, const mp_before *before, int64_t lanes)
     return mp_shape_count(&before->made.shape) == before->args.columns && is_even(before) &&
            p->align >= 16 && before->args.columns % pack == 0 &&
            before->args.columns <= lanes * K_BEFORE_PACKS * pack &&
-           mp_node_constant(p->node, (int)before->scale.index);
+           (before->is_gate || mp_node_constant(p->node, (int)before->scale.index));
 }
 
-mp_status mp_plan_before(mp_planner *p, const mp_before *before, mp_ref *out) {
+static mp_status plan_norm(mp_planner *p, const mp_before *before, mp_ref out) {
     const mp_dtype type = before->made.type;
     const mp_shape *shape = &before->made.shape;
     mp_norm n = {.type = type,
@@ -54,13 +63,12 @@ mp_status mp_plan_before(mp_planner *p, const mp_before *before, mp_ref *out) {
                  .x = before->x,
                  .skip = before->skip,
                  .scale = before->scale,
+                 .out = out,
                  .sum = before->sum};
     n.args = (mp_norm_args){.rows = mp_shape_span(shape, 0, shape->rank - 1),
                             .columns = before->args.columns,
                             .skip_rows = mp_shape_span(shape, 0, shape->rank - 1),
                             .epsilon = before->args.epsilon};
-    MP_TRY(mp_plan_scratch_shape(p, shape, type, &n.out));
-    *out = n.out;
     if (!is_even(before) && mp_shape_count(shape) > 0) { /* the sum first, then it is normalised */
         n.x = n.sum;
         n.skip = n.sum = MP_NOWHERE;
@@ -71,4 +79,12 @@ mp_status mp_plan_before(mp_planner *p, const mp_before *before, mp_ref *out) {
                              (mp_operand){before->skip, &before->in[1].shape}, n.x, shape, 0, 0));
     }
     return mp_plan_norm(p, &n);
+}
+
+mp_status mp_plan_before(mp_planner *p, const mp_before *before, mp_ref *out) {
+    const mp_dtype type = before->made.type;
+    MP_TRY(mp_plan_scratch_shape(p, &before->made.shape, type, out));
+    return before->is_gate ? mp_plan_gated(p, type, before->args.gate, before->args.alpha,
+                                           before->x, &before->made.shape, *out)
+                           : plan_norm(p, before, *out);
 }

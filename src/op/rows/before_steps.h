@@ -1,5 +1,5 @@
-/* before_steps.h - rows that are normalised before they are multiplied: by the product's own kernel
- * where there is one row, else by a step before it.
+/* before_steps.h - rows that are made before they are multiplied: by the product's own kernel where
+ * there is one row, else by a step before it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_BEFORE_STEPS_H
 #define MP_OP_BEFORE_STEPS_H
@@ -7,9 +7,11 @@
 #include "kernel/rows/before_args.h"
 #include "op/core/op.h"
 
-/* x + skip over its root mean square, times the scale. */
+/* x + skip over its root mean square, times the scale; or an activation of the left half of x times
+ * its right half. */
 typedef struct mp_before {
     k_before args;
+    bool is_gate;
     mp_ref x, skip, scale, sum; /* MP_NOWHERE for no skip, and where nobody wants the sum */
     mp_tensor in[2];            /* x and skip */
     mp_tensor made;             /* what is multiplied: its type and shape */
@@ -25,6 +27,15 @@ typedef struct mp_before {
  * one, `epsilon` as an attribute and the sum as output 1, which it declares. Fails:
  * INVALID_ARGUMENT. */
 mp_status mp_before_read(mp_planner *p, int first, mp_before *out);
+
+/* Of a node whose input 0 has both halves, with the attributes of GatedHalves. Fails:
+ * INVALID_ARGUMENT. */
+mp_status mp_before_read_gate(const mp_planner *p, mp_before *out);
+
+/* In the names of kernels. */
+static inline const char *mp_before_word(const mp_before *before) {
+    return before->is_gate ? "gate" : "norm";
+}
 
 /* Whether a kernel of so many lanes a block can make what is multiplied: one row. */
 bool mp_before_fits(const mp_planner *p, const mp_before *before, int64_t lanes);
