@@ -106,11 +106,25 @@ static void set_aliases(const mp_draft *draft, const mp_vertex *v, mp_program_st
     memcpy(step->in_place, op->in_place, sizeof step->in_place);
 }
 
+/* As mp_node.constants. */
+static uint32_t constants_of(const mp_graph *graph, const mp_vertex *v) {
+    uint32_t constants = 0;
+    for (int i = 0; i < v->in_count && i < 32; i++) {
+        const mp_value *value = v->in[i] != MP_NO_VALUE ? &graph->values[v->in[i]] : NULL;
+        if (value != NULL && value->is_constant && value->device != 0) {
+            constants |= 1u << i;
+        }
+    }
+    return constants;
+}
+
 mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, const mp_tensor *in) {
     mp_program *program = draft->program;
     const mp_vertex *v = &draft->graph->nodes[node];
+    mp_node planned = v->node;
     mp_plan *plan = NULL;
-    MP_TRY(mp_plan_make(program->device, &v->node, in, v->in_count, v->out_count, program->align,
+    planned.constants = constants_of(draft->graph, v);
+    MP_TRY(mp_plan_make(program->device, &planned, in, v->in_count, v->out_count, program->align,
                         &plan));
     mp_program_step *step = mp_draft_step(draft, node, true);
     step->plan = plan;

@@ -51,6 +51,7 @@ static void check(mp_device *device, const subject *s, mp_dtype type) {
                  .attrs = attrs,
                  .attr_count = 4,
                  .align = s->skew != 0 ? 1 : 16,
+                 .constant = s->m % 2 == 0 ? 0 : 1u << 1 | 1u << 2 | 1u << 3,
                  .skew = s->skew,
                  .in = {OP_TENSOR(type, a, s->m, s->k),
                         OP_TENSOR(MP_U8, weight, s->n, blocks, blob),
@@ -101,14 +102,17 @@ static void check(mp_device *device, const subject *s, mp_dtype type) {
 
 DEVICE_TEST(nbits_products) {
     static const subject subjects[] = {
-        {1, 64, 9, 4, 32, 0, false, false, 0},  {1, 576, 40, 4, 32, 1, true, false, 0},
-        {3, 300, 5, 4, 16, 1, false, false, 0}, {5, 300, 5, 8, 64, 1, true, false, 0},
-        {6, 99, 3, 4, 32, 2, true, false, 0},   {2, 96, 7, 2, 32, 1, false, false, 0},
-        {17, 64, 9, 4, 32, 1, true, false, 0},  {20, 300, 5, 8, 128, 0, false, false, 0},
-        {18, 99, 3, 4, 16, 2, true, false, 0},  {40, 96, 7, 2, 16, 1, true, false, 0},
-        {2, 96, 7, 4, 32, 1, false, true, 0},   {20, 99, 7, 4, 16, 0, true, true, 0},
-        {3, 64, 9, 4, 32, 1, true, false, 4},   {20, 64, 9, 8, 32, 1, true, false, 4},
-        {1, 17, 1, 4, 256, 0, false, false, 0},
+        {1, 64, 9, 4, 32, 0, false, false, 0},    {1, 576, 40, 4, 32, 1, true, false, 0},
+        {3, 300, 5, 4, 16, 1, false, false, 0},   {5, 300, 5, 8, 64, 1, true, false, 0},
+        {6, 99, 3, 4, 32, 2, true, false, 0},     {2, 96, 7, 2, 32, 1, false, false, 0},
+        {17, 64, 9, 4, 32, 1, true, false, 0},    {20, 300, 5, 8, 128, 0, false, false, 0},
+        {18, 99, 3, 4, 16, 2, true, false, 0},    {40, 96, 7, 2, 16, 1, true, false, 0},
+        {2, 96, 7, 4, 32, 1, false, true, 0},     {20, 99, 7, 4, 16, 0, true, true, 0},
+        {3, 64, 9, 4, 32, 1, true, false, 4},     {20, 64, 9, 8, 32, 1, true, false, 4},
+        {1, 17, 1, 4, 256, 0, false, false, 0},   {4, 1536, 70, 4, 32, 1, true, false, 0},
+        {3, 1064, 33, 8, 64, 1, false, false, 0}, {1, 200, 300, 4, 128, 1, false, false, 0},
+        {2, 4160, 9, 4, 64, 0, false, false, 0},  {1, 4160, 9, 8, 32, 0, true, false, 0},
+        {4, 8192, 3, 4, 32, 1, false, false, 0}, /* more than a block holds of A, in float */
     };
     const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
     for (size_t i = 0; i < MP_COUNT_OF(subjects); i++) {

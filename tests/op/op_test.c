@@ -47,6 +47,7 @@ static mp_node node_of(const op_case *c) {
                      .attr_count = c->attr_count,
                      .out_absent = c->out_absent,
                      .prepared = c->prepared,
+                     .constants = c->constant,
                      .options = c->options};
 }
 

@@ -32,7 +32,8 @@ typedef struct op_case {
     op_tensor in[OP_INPUTS];
     int in_count, out_count;
     uint32_t out_absent; /* bit i: the model leaves output i out */
-    uint32_t constant;   /* bit i: input i is a constant, which op_run prepares if that is wanted */
+    uint32_t constant;   /* bit i: input i is a constant, as mp_node.constants, which op_run
+                          * prepares if that is wanted */
     uint32_t prepared;   /* bit i: it has; filled in by op_run */
     op_tensor out[OP_OUTPUTS];
 } op_case;

@@ -4,6 +4,7 @@
 #define MP_KERNEL_LINEAR_ARGS_H
 
 #include "kernel/core/index_args.h"
+#include "kernel/rows/before_args.h"
 
 typedef struct mp_det_args {
     const void *x;
@@ -119,5 +120,25 @@ typedef struct mp_conv_few_args {
     float alpha, beta;
     k_divider by_kernel_h, by_kernel_w;
 } mp_conv_few_args;
+
+enum {
+    K_FEW_ROWS = 4, /* rows at most */
+    K_FEW_ROWS_LANES = 256,
+    K_FEW_ROWS_ACROSS = 8, /* lanes side by side, at most */
+};
+
+/* out[m][n] = alpha a[m][k] b[k][n] + beta d[m][n] + bias[n], where all rows of b can be read 16
+ * bytes at a time. */
+typedef struct mp_few_rows_args {
+    const void *a, *b, *bias, *d; /* the last two may be NULL */
+    void *out;
+    int64_t n, k;
+    int32_t m;
+    int32_t across;   /* lanes side by side, each with 16 bytes of a row of b: a power of two */
+    int32_t constant; /* b is one, and may be read before the kernel before has ended */
+    float alpha, beta;
+    int32_t unused;
+    k_before before; /* of K_BEFORE kinds but K_BEFORE_NOTHING: what a is made of */
+} mp_few_rows_args;
 
 #endif

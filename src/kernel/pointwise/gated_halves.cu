@@ -1,15 +1,7 @@
 /* gated_halves.cu - an activation of the left half of each row times its right half.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/pointwise/gate.h"
 #include "kernel/pointwise/halves.h"
-
-#include "kernel/pointwise/functions.h"
-
-K_FN T h_made(const mp_gated_halves_args *args, T gate, T x) {
-    const TC g = T_load(gate);
-    const TC active = args->gate == K_GATE_SWISH ? g * p_sigmoid((TC)args->alpha * g)
-                                                 : p_gelu(g, args->gate == K_GATE_GELU_BY_TANH);
-    return T_store(active * T_load(x));
-}
 
 K_KERNEL(mp_gated_halves_args, args) {
     const int64_t half = args.halves.half;
@@ -18,14 +10,14 @@ K_KERNEL(mp_gated_halves_args, args) {
         const T *x = (const T *)args.x + place.in;
         T *out = (T *)args.out + place.out;
         if (!args.halves.packed) {
-            *out = h_made(&args, x[0], x[half]);
+            *out = g_gated(args.gate, args.alpha, x[0], x[half]);
             continue;
         }
         const h_pack gate = *(const h_pack *)x, by = *(const h_pack *)(x + half);
         h_pack made;
         K_UNROLL
         for (int k = 0; k < PACK; k++) {
-            made.at[k] = h_made(&args, gate.at[k], by.at[k]);
+            made.at[k] = g_gated(args.gate, args.alpha, gate.at[k], by.at[k]);
         }
         *(h_pack *)out = made;
     }

@@ -6,6 +6,7 @@
 
 #include "kernel/core/index_args.h"
 #include "kernel/pointwise/narrow_args.h"
+#include "kernel/rows/before_args.h"
 
 /* ---- 8-bit integers ---- */
 
@@ -63,6 +64,8 @@ enum {
     K_NBITS_PIECE = 8,   /* weights that a lane reads at once; a divisor of every block */
     K_NBITS_COLUMNS = 2, /* columns of the result that a group of lanes works on together */
     K_NBITS_ROWS = 4,    /* rows that one reading of the weights serves */
+    K_NBITS_CHUNK = 32,  /* weights of a block that a lane of nbits_few.cu reads at once */
+    K_NBITS_LANES = 128, /* of a block of that */
 };
 
 /* What a weight's bits are. */
@@ -98,6 +101,10 @@ typedef struct mp_nbits_args {
     void *out;
     int64_t m;
     k_nbits w;
+    int32_t width;    /* lanes that share a column */
+    int32_t constant; /* weights, scales and zero points are, and may be read before the kernel
+                       * before has ended */
+    k_before before;  /* of kernels that make the row themselves: what of */
 } mp_nbits_args;
 
 /* ---- rows of a quantised table ---- */

@@ -157,11 +157,18 @@ struct mp_node {
     size_t attr_count;
     uint32_t out_absent; /* bit i: the model leaves output i out; of the first 32 */
     uint32_t prepared;   /* bit i: input i comes as `prepare` makes it, with its shape as given */
+    uint32_t constants;  /* bit i: input i is a constant of the model, in memory that was written
+                          * before any run and that no step of a run writes; of the first 32 */
     mp_op_options options;
 };
 
 static inline bool mp_node_prepared(const mp_node *node, int i) {
     return i < 32 && (node->prepared >> i & 1) != 0;
+}
+
+/* Whether kernels may read input `i` before the steps before them have ended. */
+static inline bool mp_node_constant(const mp_node *node, int i) {
+    return i < 32 && (node->constants >> i & 1) != 0;
 }
 
 /* A given attribute, or NULL. */

@@ -1,6 +1,7 @@
-/* matmul.c - MatMul, with a bias or without, Gemm and FusedGemm, by library math.
+/* matmul.c - MatMul, with a bias or without, Gemm and FusedGemm.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
+#include "op/linear/few_rows.h"
 #include "op/linear/product.h"
 #include "op/linear/product_steps.h"
 #include "op/pointwise/activation_steps.h"
@@ -45,12 +46,12 @@ static mp_status plan_active(mp_planner *p, const mp_gemm *gemm, const mp_ref *o
     mp_gemm active = *gemm;
     active.activation = activation->kind;
     if (active.activation != MP_ACTIVATION_NONE) {
-        const mp_status status = mp_plan_gemm(p, &active, operands);
+        const mp_status status = mp_plan_rows(p, &active, operands);
         if (status != MP_UNSUPPORTED) {
             return status;
         }
     }
-    MP_TRY(mp_plan_gemm(p, gemm, operands));
+    MP_TRY(mp_plan_rows(p, gemm, operands));
     return mp_plan_activation(p, activation, gemm->type, operands[MP_GEMM_C], gemm->m * gemm->n);
 }
 
@@ -96,6 +97,47 @@ static mp_status plan_matmul_bias(mp_planner *p) {
     }
     MP_TRY(mp_plan_output(p, 0, dtype, &x.out));
     return mp_shape_count(&x.out) > 0 ? plan_one_b(p, dtype, &x, MP_IN(2), &activation) : MP_OK;
+}
+
+enum { MADE_BIAS = 2, MADE_BEFORE };
+
+static mp_status plan_made_matmul(mp_planner *p, const mp_before *before) {
+    const mp_tensor *bias = mp_plan_in(p, MADE_BIAS);
+    mp_product x;
+    MP_TRY(mp_product_read(&before->made.shape, &p->in[1].shape, &x));
+    if (mp_shape_count(&x.b_batch) != 1 || (bias != NULL && mp_shape_count(&bias->shape) != x.n)) {
+        char matrix[MP_SHAPE_TEXT];
+        return MP_FAIL(INVALID_ARGUMENT, "B of shape %s is not one matrix, or has another bias",
+                       mp_shape_text(&p->in[1].shape, matrix));
+    }
+    MP_TRY(mp_plan_output(p, 0, before->made.type, &x.out));
+    mp_gemm gemm = gemm_for(p, before->made.type, mp_shape_count(&x.batch) * x.m, x.n, x.k);
+    gemm.bias = bias != NULL;
+    if (x.n == 0 || x.k == 0) {
+        return MP_FAIL(UNSUPPORTED, "a matrix of nothing");
+    }
+    if (mp_shape_count(&x.out) == 0) {
+        return MP_OK;
+    }
+    const mp_ref operands[MP_GEMM_OPERANDS] = {[MP_GEMM_B] = MP_IN(1),
+                                               [MP_GEMM_C] = MP_OUT(0),
+                                               [MP_GEMM_BIAS] =
+                                                   bias != NULL ? MP_IN(MADE_BIAS) : MP_NOWHERE};
+    return mp_plan_made_rows(p, &gemm, operands, before);
+}
+
+/* x, B, a bias or none, skip or none, the scale of the rows. */
+static mp_status plan_norm_matmul(mp_planner *p) {
+    mp_before before;
+    MP_TRY(mp_before_read(p, MADE_BEFORE, &before));
+    return plan_made_matmul(p, &before);
+}
+
+/* x, B, a bias or none. */
+static mp_status plan_gated_matmul(mp_planner *p) {
+    mp_before before;
+    MP_TRY(mp_before_read_gate(p, &before));
+    return plan_made_matmul(p, &before);
 }
 
 static mp_status plan_matmul(mp_planner *p) {
@@ -174,7 +216,7 @@ static mp_status plan_gemm_with(mp_planner *p, const mp_activation_choice *activ
     if (!add_later) {
         return plan_active(p, &gemm, operands, activation);
     }
-    MP_TRY(mp_plan_gemm(p, &gemm, operands));
+    MP_TRY(mp_plan_rows(p, &gemm, operands));
     MP_TRY(mp_pointwise2(p, "mean_step", dtype, (mp_operand){MP_OUT(0), &shape},
                          (mp_operand){MP_IN(2), &c->shape}, MP_OUT(0), &shape, 1.0f, beta));
     return mp_plan_activation(p, activation, dtype, MP_OUT(0), mp_shape_count(&shape));
@@ -200,6 +242,9 @@ static const mp_attr_def fused_attrs[] = {{"activation", MP_ATTR_STRING},
                                           {"transA", MP_ATTR_INT},
                                           {"transB", MP_ATTR_INT},
                                           {NULL, 0}};
+static const mp_attr_def norm_attrs[] = {{"epsilon", MP_ATTR_FLOAT}, {NULL, 0}};
+static const mp_attr_def gated_attrs[] = {
+    {"alpha", MP_ATTR_FLOAT}, {"gate", MP_ATTR_STRING}, {NULL, 0}};
 static const mp_attr_def bias_attrs[] = {{"activation", MP_ATTR_STRING},
                                          {"activation_alpha", MP_ATTR_FLOAT},
                                          {"activation_beta", MP_ATTR_FLOAT},
@@ -224,6 +269,20 @@ static const mp_op ops[] = {
      .types = {{"T", MP_FLOATS}},
      .attrs = bias_attrs,
      .plan = plan_matmul_bias},
+    {.domain = MP_OWN_DOMAIN,
+     .name = "NormMatMul",
+     .since = 1,
+     .until = 1,
+     .types = {{"T", MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16)}},
+     .attrs = norm_attrs,
+     .plan = plan_norm_matmul},
+    {.domain = MP_OWN_DOMAIN,
+     .name = "GatedMatMul",
+     .since = 1,
+     .until = 1,
+     .types = {{"T", MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16)}},
+     .attrs = gated_attrs,
+     .plan = plan_gated_matmul},
     {.domain = "",
      .name = "Gemm",
      .since = 7,

@@ -5,46 +5,58 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/core/plan.h"
+#include "op/pointwise/gated_steps.h"
 #include "op/pointwise/halves_args.h"
 
 #include <string.h>
 
-static mp_status read_gate(const mp_planner *p, mp_gated_halves_args *args) {
+mp_status mp_gate_read(const mp_planner *p, int32_t *gate, float *alpha) {
     static const char *const names[] = {
         [K_GATE_SWISH] = "swish", [K_GATE_GELU] = "gelu", [K_GATE_GELU_BY_TANH] = "gelu_tanh"};
-    const mp_attr *gate = mp_node_attr(p->node, "gate");
-    args->alpha = mp_node_float(p->node, "alpha", 1);
-    for (size_t i = 0; gate != NULL && i < MP_COUNT_OF(names); i++) {
-        if (strcmp(gate->s, names[i]) == 0) {
-            args->gate = (int32_t)i;
+    const mp_attr *by = mp_node_attr(p->node, "gate");
+    *alpha = mp_node_float(p->node, "alpha", 1);
+    for (size_t i = 0; by != NULL && i < MP_COUNT_OF(names); i++) {
+        if (strcmp(by->s, names[i]) == 0) {
+            *gate = (int32_t)i;
             return MP_OK;
         }
     }
     return MP_FAIL(INVALID_ARGUMENT, "gate is \"%s\", which is no activation",
-                   gate != NULL ? gate->s : "");
+                   by != NULL ? by->s : "");
+}
+
+mp_status mp_gated_shape(const mp_shape *x, mp_shape *out) {
+    *out = *x;
+    if (x->rank < 1 || x->dim[x->rank - 1] % 2 != 0) {
+        char text[MP_SHAPE_TEXT];
+        return MP_FAIL(INVALID_ARGUMENT, "rows of shape %s have no halves", mp_shape_text(x, text));
+    }
+    out->dim[x->rank - 1] /= 2;
+    return MP_OK;
+}
+
+mp_status mp_plan_gated(mp_planner *p, mp_dtype type, int32_t gate, float alpha, mp_ref x,
+                        const mp_shape *shape, mp_ref out) {
+    mp_gated_halves_args args = {.gate = gate, .alpha = alpha};
+    if (mp_shape_count(shape) == 0) {
+        return MP_OK;
+    }
+    args.halves = mp_halves_of(p, type, shape);
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "gated_halves_%s", mp_dtype_word(type)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.halves.count, 1), args,
+                     MP_BIND(mp_gated_halves_args, x, x), MP_BIND(mp_gated_halves_args, out, out));
 }
 
 static mp_status plan_gated_halves(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
-    mp_shape out = x->shape;
-    mp_gated_halves_args args = {.gate = K_GATE_SWISH};
-    MP_TRY(read_gate(p, &args));
-    if (out.rank < 1 || out.dim[out.rank - 1] % 2 != 0) {
-        char text[MP_SHAPE_TEXT];
-        return MP_FAIL(INVALID_ARGUMENT, "rows of shape %s have no halves",
-                       mp_shape_text(&x->shape, text));
-    }
-    out.dim[out.rank - 1] /= 2;
+    int32_t gate = K_GATE_SWISH;
+    float alpha = 1;
+    mp_shape out;
+    MP_TRY(mp_gate_read(p, &gate, &alpha));
+    MP_TRY(mp_gated_shape(&x->shape, &out));
     MP_TRY(mp_plan_output(p, 0, x->type, &out));
-    if (mp_shape_count(&out) == 0) {
-        return MP_OK;
-    }
-    args.halves = mp_halves_of(p, x->type, &out);
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "gated_halves_%s", mp_dtype_word(x->type)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.halves.count, 1), args,
-                     MP_BIND(mp_gated_halves_args, x, MP_IN(0)),
-                     MP_BIND(mp_gated_halves_args, out, MP_OUT(0)));
+    return mp_plan_gated(p, x->type, gate, alpha, MP_IN(0), &out, MP_OUT(0));
 }
 
 /* ---- the row ---- */

@@ -3,7 +3,7 @@
 #include "op/core/families.h"
 #include "op/quantize/nbits_steps.h"
 
-enum { A, B, SCALES, ZEROS, GROUPS, BIAS };
+enum { A, B, SCALES, ZEROS, GROUPS, BIAS, BEFORE };
 
 /* ---- what is asked ---- */
 
@@ -69,19 +69,52 @@ static mp_ref ref_of(const mp_planner *p, int i) {
     return mp_plan_in(p, i) != NULL ? MP_IN(i) : MP_NOWHERE;
 }
 
+static mp_status read(mp_planner *p, mp_packed *packed, mp_shape *shape, int64_t *m) {
+    *packed = (mp_packed){.type = p->in[A].type,
+                          .weight = MP_IN(B),
+                          .scale = MP_IN(SCALES),
+                          .zero = ref_of(p, ZEROS),
+                          .group = ref_of(p, GROUPS)};
+    MP_TRY(read_inputs(p, &packed->w));
+    *m = mp_shape_span(shape, 0, shape->rank - 1);
+    shape->dim[shape->rank - 1] = packed->w.n;
+    return mp_plan_output(p, 0, packed->type, shape);
+}
+
 static mp_status plan(mp_planner *p) {
-    mp_packed packed = {.type = p->in[A].type,
-                        .weight = MP_IN(B),
-                        .scale = MP_IN(SCALES),
-                        .zero = ref_of(p, ZEROS),
-                        .group = ref_of(p, GROUPS)};
     mp_shape shape = p->in[A].shape;
-    MP_TRY(read_inputs(p, &packed.w));
-    const int64_t m = mp_shape_span(&shape, 0, shape.rank - 1);
-    shape.dim[shape.rank - 1] = packed.w.n;
-    MP_TRY(mp_plan_output(p, 0, packed.type, &shape));
+    mp_packed packed;
+    int64_t m = 0;
+    MP_TRY(read(p, &packed, &shape, &m));
     return m == 0 ? MP_OK
                   : mp_plan_packed_product(p, &packed, MP_IN(A), m, ref_of(p, BIAS), MP_OUT(0));
+}
+
+static mp_status plan_made(mp_planner *p, const mp_before *before) {
+    mp_tensor in[BEFORE];
+    mp_planner q = *p; /* as if what is multiplied were an input */
+    mp_shape shape = before->made.shape;
+    mp_packed packed;
+    int64_t m = 0;
+    q.in = in;
+    q.in_count = MP_MIN(p->in_count, BEFORE);
+    memcpy(in, p->in, (size_t)q.in_count * sizeof *in);
+    in[A] = before->made;
+    MP_TRY(read(&q, &packed, &shape, &m));
+    return m == 0 ? MP_OK : mp_plan_made_packed(p, &packed, before, m, ref_of(&q, BIAS), MP_OUT(0));
+}
+
+/* Two inputs more: skip, or none, and the scale of the rows. */
+static mp_status plan_normed(mp_planner *p) {
+    mp_before before;
+    MP_TRY(mp_before_read(p, BEFORE, &before));
+    return plan_made(p, &before);
+}
+
+static mp_status plan_gated(mp_planner *p) {
+    mp_before before;
+    MP_TRY(mp_before_read_gate(p, &before));
+    return plan_made(p, &before);
 }
 
 static const mp_attr_def attrs[] = {{"K", MP_ATTR_INT},
@@ -96,6 +129,23 @@ enum {
     BYTE = MP_BIT(MP_U8),
 };
 
+static const mp_attr_def normed_attrs[] = {{"K", MP_ATTR_INT},
+                                           {"N", MP_ATTR_INT},
+                                           {"bits", MP_ATTR_INT},
+                                           {"block_size", MP_ATTR_INT},
+                                           {"epsilon", MP_ATTR_FLOAT},
+                                           {"weight_prepacked", MP_ATTR_INT},
+                                           {NULL, 0}};
+
+static const mp_attr_def gated_attrs[] = {{"K", MP_ATTR_INT},
+                                          {"N", MP_ATTR_INT},
+                                          {"alpha", MP_ATTR_FLOAT},
+                                          {"bits", MP_ATTR_INT},
+                                          {"block_size", MP_ATTR_INT},
+                                          {"gate", MP_ATTR_STRING},
+                                          {"weight_prepacked", MP_ATTR_INT},
+                                          {NULL, 0}};
+
 static const mp_op ops[] = {
     {.domain = "com.microsoft",
      .name = "MatMulNBits",
@@ -104,6 +154,20 @@ static const mp_op ops[] = {
      .types = {{"T1", FLOATS}, {"T2", BYTE}, {"T3", FLOATS | BYTE}},
      .attrs = attrs,
      .plan = plan},
+    {.domain = MP_OWN_DOMAIN,
+     .name = "NormMatMulNBits",
+     .since = 1,
+     .until = 1,
+     .types = {{"T1", FLOATS}, {"T2", BYTE}, {"T3", FLOATS | BYTE}},
+     .attrs = normed_attrs,
+     .plan = plan_normed},
+    {.domain = MP_OWN_DOMAIN,
+     .name = "GatedMatMulNBits",
+     .since = 1,
+     .until = 1,
+     .types = {{"T1", FLOATS}, {"T2", BYTE}, {"T3", FLOATS | BYTE}},
+     .attrs = gated_attrs,
+     .plan = plan_gated},
 };
 
 const mp_op_family mp__family_matmul_nbits = {"matmul_nbits", ops, MP_COUNT_OF(ops)};

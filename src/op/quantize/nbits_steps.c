@@ -3,14 +3,14 @@
  * With few rows the weights are read as they are, which is what such a product waits for. With more
  * they are written out as numbers for library math. Weights that are not integers are codes: places
  * in a table of values, which lies among the device's tables.
- * Kernels: quantize/nbits_rows.cu, quantize/nbits_unpack.cu.
+ * Kernels: quantize/nbits_few.cu, quantize/nbits_rows.cu, quantize/nbits_unpack.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/quantize/nbits_steps.h"
 
 #include "op/core/upload_steps.h"
 #include "op/pointwise/narrow.h"
 
-enum { ROWS_MAX = 16, LANES = 128, GROUP_LANES = 32, CODES_MAX = 256 };
+enum { ROWS_MAX = 16, LANES = 128, GROUP_LANES = 32, CODES_MAX = 256, STAGED_MAX = 72 << 10 };
 
 /* ---- what the weights are ---- */
 
@@ -60,20 +60,29 @@ mp_status mp_packed_count(const mp_planner *p, int i, const char *what, int64_t 
 
 /* ---- the work ---- */
 
+static const mp_before nothing; /* all of it MP_NOWHERE */
+
+static mp_status launch_with(mp_planner *p, const mp_packed *packed, const mp_kernel *kernel,
+                             mp_grid grid, const mp_nbits_args *args, mp_ref a,
+                             const mp_before *before, mp_ref bias, mp_ref out) {
+    return MP_LAUNCH(p, kernel, grid, *args, MP_BIND(mp_nbits_args, a, a),
+                     MP_BIND(mp_nbits_args, bias, bias),
+                     MP_BIND(mp_nbits_args, w.weight, packed->weight),
+                     MP_BIND(mp_nbits_args, w.scale, packed->scale),
+                     MP_BIND(mp_nbits_args, w.zero, packed->zero),
+                     MP_BIND(mp_nbits_args, w.group, packed->group),
+                     MP_BIND(mp_nbits_args, w.values, packed->values),
+                     MP_BIND(mp_nbits_args, w.factor, packed->factor),
+                     MP_BIND(mp_nbits_args, out, out), MP_BEFORE_BINDS(mp_nbits_args, before));
+}
+
 static mp_status launch(mp_planner *p, const mp_packed *packed, const char *word, mp_grid grid,
                         const mp_nbits_args *args, mp_ref a, mp_ref bias, mp_ref out) {
     const bool coded = packed->values.place != MP_PLACE_NONE;
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "%s_%s_%s", coded ? "codes" : "nbits", word,
                           mp_dtype_word(packed->type)));
-    return MP_LAUNCH(
-        p, kernel, grid, *args, MP_BIND(mp_nbits_args, a, a), MP_BIND(mp_nbits_args, bias, bias),
-        MP_BIND(mp_nbits_args, w.weight, packed->weight),
-        MP_BIND(mp_nbits_args, w.scale, packed->scale),
-        MP_BIND(mp_nbits_args, w.zero, packed->zero),
-        MP_BIND(mp_nbits_args, w.group, packed->group),
-        MP_BIND(mp_nbits_args, w.values, packed->values),
-        MP_BIND(mp_nbits_args, w.factor, packed->factor), MP_BIND(mp_nbits_args, out, out));
+    return launch_with(p, packed, kernel, grid, args, a, &nothing, bias, out);
 }
 
 static mp_nbits_args args_of(const mp_planner *p, const mp_packed *packed, int64_t m) {
@@ -114,13 +123,86 @@ static mp_status by_library(mp_planner *p, const mp_packed *packed, mp_ref a, in
     return mp_plan_gemm(p, &gemm, operands);
 }
 
+/* ---- the fewest rows ---- */
+
+/* Of shared memory, for the rows of A with a gap of 16 bytes behind each chunk. */
+static int64_t staged_bytes(const mp_packed *packed, int64_t m) {
+    const int64_t chunk = K_NBITS_CHUNK * (int64_t)mp_dtype_size(packed->type) + 16;
+    const int64_t chunks = MP_CEIL_DIV(packed->w.k, K_NBITS_CHUNK);
+    return chunks <= STAGED_MAX ? (m == 1 ? 1 : K_NBITS_ROWS) * chunks * chunk : INT64_MAX;
+}
+
+/* Whether chunks lie within blocks, with scales of A's type and whole zero points. */
+static bool is_plain(const mp_planner *p, const mp_packed *packed, const mp_nbits_args *args) {
+    const k_nbits *w = &packed->w;
+    const int64_t room = MP_MIN((int64_t)p->device->info.shared_bytes_max, STAGED_MAX);
+    return args->m <= K_NBITS_ROWS && staged_bytes(packed, args->m) <= room && args->w.aligned &&
+           (w->bits == 4 || w->bits == 8) && w->block_shift >= 0 && w->block % K_NBITS_CHUNK == 0 &&
+           !w->swapped && w->side <= 1 && !w->zero_across &&
+           w->scale_type == mp_scale_word(packed->type) && packed->values.place == MP_PLACE_NONE &&
+           packed->factor.place == MP_PLACE_NONE &&
+           (packed->zero.place == MP_PLACE_NONE || w->zero_packed);
+}
+
+static bool is_constant(const mp_planner *p, mp_ref ref) {
+    return ref.place == MP_PLACE_NONE ||
+           (ref.place == MP_PLACE_IN && mp_node_constant(p->node, (int)ref.index));
+}
+
+/* A warp for each column where that leaves few of them to a multiprocessor; else fewer lanes, which
+ * have more chunks each and so fewer that have none. */
+static mp_status by_chunks(mp_planner *p, const mp_packed *packed, const mp_nbits_args *given,
+                           mp_ref a, const mp_before *before, mp_ref bias, mp_ref out) {
+    enum { LEAST = 8, LANES_ENOUGH = 256 };
+    const int rows = given->m == 1 ? 1 : K_NBITS_ROWS;
+    mp_nbits_args args = *given;
+    args.constant = is_constant(p, packed->weight) && is_constant(p, packed->scale) &&
+                    is_constant(p, packed->zero);
+    args.width = GROUP_LANES;
+    while (args.width > LEAST &&
+           args.w.n > (int64_t)p->device->info.multiprocessors * LANES_ENOUGH / args.width) {
+        args.width /= 2;
+    }
+    const int64_t blocks = MP_CEIL_DIV(args.w.n, K_NBITS_LANES / args.width);
+    mp_grid grid = mp_plan_grid_rows(p, blocks, K_NBITS_LANES);
+    grid.shared_bytes = (uint32_t)staged_bytes(packed, args.m);
+    const char *word = mp_dtype_word(packed->type);
+    const mp_kernel *kernel = NULL;
+    if (before != NULL) {
+        args.before = before->args;
+        MP_TRY(mp_plan_kernel(p, &kernel, "nbits_%s_%d_%s", mp_before_word(before),
+                              (int)args.w.bits, word));
+    } else {
+        before = &nothing;
+        MP_TRY(mp_plan_kernel(p, &kernel, "nbits_few_%d_%d_%s", (int)args.w.bits, rows, word));
+    }
+    return launch_with(p, packed, kernel, grid, &args, a, before, bias, out);
+}
+
+/* ---- all ---- */
+
 mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,
                                  mp_ref bias, mp_ref out) {
     if (m > ROWS_MAX || packed->group.place != MP_PLACE_NONE) {
         return by_library(p, packed, a, m, bias, out);
     }
     const mp_nbits_args args = args_of(p, packed, m);
+    if (is_plain(p, packed, &args)) {
+        return by_chunks(p, packed, &args, a, NULL, bias, out);
+    }
     const int64_t columns = (int64_t)LANES / GROUP_LANES * K_NBITS_COLUMNS;
     return launch(p, packed, "rows", mp_plan_grid_rows(p, MP_CEIL_DIV(args.w.n, columns), LANES),
                   &args, a, bias, out);
+}
+
+mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_before *before,
+                              int64_t m, mp_ref bias, mp_ref out) {
+    const mp_nbits_args args = args_of(p, packed, m);
+    mp_ref a = MP_NOWHERE;
+    if (packed->group.place == MP_PLACE_NONE && is_plain(p, packed, &args) &&
+        packed->w.k % K_NBITS_CHUNK == 0 && mp_before_fits(p, before, K_NBITS_LANES)) {
+        return by_chunks(p, packed, &args, a, before, bias, out);
+    }
+    MP_TRY(mp_plan_before(p, before, &a));
+    return mp_plan_packed_product(p, packed, a, m, bias, out);
 }

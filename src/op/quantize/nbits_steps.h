@@ -5,6 +5,7 @@
 
 #include "kernel/quantize/quantize_args.h"
 #include "op/quantize/quantize_steps.h"
+#include "op/rows/before_steps.h"
 
 /* Weights of one matrix or several, and where what they are made of lies; MP_NOWHERE for what they
  * do not have. */
@@ -29,6 +30,10 @@ mp_status mp_plan_unpack(mp_planner *p, const mp_packed *packed, mp_ref out);
 /* out[m][n] = a[m][k] . weights, plus the bias of each column, which may be MP_NOWHERE. */
 mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,
                                  mp_ref bias, mp_ref out);
+
+/* The same of rows that are made before. */
+mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_before *before,
+                              int64_t m, mp_ref bias, mp_ref out);
 
 /* Checks that input `i` has `columns` times `each` values, if there is one; -1 is none. `what` it
  * is, for the message. */

@@ -1,0 +1,63 @@
+/* late.h - block kernels that begin before the kernel before them has ended.
+ *
+ *   K_BLOCK_KERNEL_LATE  as K_BLOCK_KERNEL_UP_TO (prelude.h); each lane calls k_wait() before it
+ *                        reads or writes anything but constants of the model (mp_node.constants),
+ *                        which no kernel in the stream writes
+ *
+ *   k_fetch(from, is, words)  16 aligned bytes that nothing reads again, where `is` is not 0, else
+ *                        zeros; asked for where it stands, and not where they are used
+ *
+ * So the latency of the constants passes while the kernel before is at work. The next kernel may
+ * come at once, since it waits for this one, which does not end before it has waited itself.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_LATE_H
+#define MP_KERNEL_LATE_H
+
+#include "kernel/core/prelude.h"
+
+/* Returns when the kernel before has ended and written all. */
+K_FN void k_wait(void) {
+#if !K_HOST && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+K_FN void k_fetch(const void *from, int is, uint32_t *words) {
+    K_UNROLL
+    for (int i = 0; i < 4; i++) {
+        words[i] = 0;
+    }
+#if K_HOST
+    if (is) {
+        __builtin_memcpy(words, from, 16);
+    }
+#else
+    asm volatile("{ .reg .pred is;\n"
+                 "setp.ne.s32 is, %5, 0;\n"
+                 "@is ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+                 : "+r"(words[0]), "+r"(words[1]), "+r"(words[2]), "+r"(words[3])
+                 : "l"(from), "r"(is)
+                 : "memory");
+#endif
+}
+
+#if K_HOST
+#define K_BLOCK_KERNEL_LATE(lanes, args_type, a) K_HOST_ENTRY(const args_type, a)
+#else
+K_FN void k_let_next(void) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+#define K_BLOCK_KERNEL_LATE(lanes, args_type, a)                       \
+    static __device__ __forceinline__ void k_body(const args_type &a); \
+    extern "C" __global__ void __launch_bounds__(lanes)                \
+        K_NAME(const __grid_constant__ args_type a) {                  \
+        k_let_next();                                                  \
+        k_body(a);                                                     \
+    }                                                                  \
+    static __device__ __forceinline__ void k_body(const args_type &a)
+#endif
+
+#endif
