@@ -92,7 +92,7 @@ mp_status mp__recording_end(mp_graphs *graphs, mp_graph_exec **graph) {
 
 mp_status mp__graph_queue(const mp_graphs *graphs, mp_graph_exec *graph) {
     mp_device *device = device_of(graphs);
-    return device->ops->graph_launch(device, graph, graphs->record->stream->stream);
+    return device->ops->graph_launch(device, graph, mp__run_stream_use(graphs->record->stream));
 }
 
 /* ---- what cannot be recorded ---- */

@@ -213,6 +213,13 @@ mp_run_stream *mp__run_stream_find(const void *native, const mp_provider *owner)
     return found;
 }
 
+/* ---- using ---- */
+
+mp_stream *mp__run_stream_use(mp_run_stream *stream) {
+    (void)atomic_fetch_add_explicit(&stream->uses, 1, memory_order_relaxed);
+    return stream->stream;
+}
+
 /* ---- waiting ---- */
 
 mp_status mp__run_stream_wait(mp_run_stream *stream) {

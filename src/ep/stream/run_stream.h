@@ -11,6 +11,8 @@
 
 #include "ep/session/plugin.h"
 
+#include <stdatomic.h>
+
 typedef struct mp_run_stream {
     mp_unit *unit;            /* its factory is kept */
     mp_pool *pool;            /* owned; it is told when memory of the stream may serve others */
@@ -21,6 +23,7 @@ typedef struct mp_run_stream {
     uint64_t thread;          /* the only one that launches graphs here; 0: no such stream */
     pthread_mutex_t lock;     /* held while the host waits for the stream; guards `captured` */
     bool captured;
+    atomic_uint uses;           /* how often it was taken to queue work on, see below */
     int references;             /* guarded by the list's lock */
     struct mp_run_stream *next; /* in the list of all */
 } mp_run_stream;
@@ -41,6 +44,9 @@ mp_run_stream *mp__run_stream_find(const void *native, const mp_provider *owner)
 /* The one that this thread found last, if no stream has gone since; else NULL. Borrowed in the same
  * way: within a run, it is the run's. */
 mp_run_stream *mp__run_stream_last(void);
+
+/* The device's stream, for who queues work on it. */
+mp_stream *mp__run_stream_use(mp_run_stream *stream);
 
 /* Waits until the stream's work has ended; does nothing while it is captured. */
 mp_status mp__run_stream_wait(mp_run_stream *stream);

@@ -9,6 +9,8 @@
 typedef struct sync_stream {
     OrtSyncStreamImpl base; /* first */
     mp_run_stream *stream;  /* a reference */
+    bool is_ended;          /* the run's end has waited for `ended_at` uses of the stream */
+    unsigned ended_at;
 } sync_stream;
 
 typedef struct notification {
@@ -52,12 +54,12 @@ static OrtStatus *notification_activate(OrtSyncNotificationImpl *self) {
 static OrtStatus *notification_wait_on_device(OrtSyncNotificationImpl *self,
                                               OrtSyncStream *consumer) {
     const notification *n = (const notification *)self;
-    const mp_run_stream *waiting = find_stream(consumer);
+    mp_run_stream *waiting = find_stream(consumer);
     MP_TRY_ORT(mp__run_unfit(waits));
     if (waiting == NULL) { /* it cannot wait on the device, so the host does */
         return mp__to_ort(device_of(n)->ops->event_synchronize(device_of(n), n->event));
     }
-    MP_TRY_ORT(device_of(n)->ops->event_wait(device_of(n), n->event, waiting->stream));
+    MP_TRY_ORT(device_of(n)->ops->event_wait(device_of(n), n->event, mp__run_stream_use(waiting)));
     return mp__to_ort(
         mp_pool_stream_ordered(n->producer->pool, waiting->native, n->producer->native, n->mark));
 }
@@ -109,15 +111,30 @@ static void *get_handle(OrtSyncStreamImpl *self) {
     return stream_of(self)->native;
 }
 
+static unsigned uses_of(const mp_run_stream *stream) {
+    return atomic_load_explicit(&stream->uses, memory_order_relaxed);
+}
+
+/* Right behind OnSessionRunEnd ONNX Runtime calls Flush, for which nothing is left to wait. That
+ * holds once: what others queue by the native handle is not among the uses. */
 static OrtStatus *flush(OrtSyncStreamImpl *self) {
+    sync_stream *s = (sync_stream *)self;
+    const bool has_waited = s->is_ended && s->ended_at == uses_of(s->stream);
+    s->is_ended = false;
     MP_TRY_ORT(mp__run_unfit(waits));
-    return mp__to_ort(mp__run_stream_wait(stream_of(self)));
+    return has_waited ? NULL : mp__to_ort(mp__run_stream_wait(s->stream));
 }
 
 static OrtStatus *on_session_run_end(OrtSyncStreamImpl *self) {
-    const mp_run_stream *stream = stream_of(self);
+    sync_stream *s = (sync_stream *)self;
+    const mp_run_stream *stream = s->stream;
+    const unsigned uses = uses_of(stream);
+    s->is_ended = false;
     ORT_TRY(flush(self));
-    return mp__to_ort(mp_pool_stream_settled(stream->pool, stream->native));
+    MP_TRY_ORT(mp_pool_stream_settled(stream->pool, stream->native));
+    s->ended_at = uses;
+    s->is_ended = true;
+    return NULL;
 }
 
 OrtStatus *mp__sync_stream_create(mp_run_stream *stream, OrtSyncStreamImpl **out) {
@@ -142,8 +159,8 @@ OrtStatus *mp__sync_stream_create(mp_run_stream *stream, OrtSyncStreamImpl **out
 /* ---- for others ---- */
 
 mp_stream *mp__stream_of(const OrtSyncStream *stream) {
-    const mp_run_stream *found = find_stream(stream);
-    return found != NULL ? found->stream : NULL;
+    mp_run_stream *found = find_stream(stream);
+    return found != NULL ? mp__run_stream_use(found) : NULL;
 }
 
 void *mp__native_of(const OrtSyncStream *stream) {
@@ -176,7 +193,7 @@ mp_status mp__stream_of_context(mp_provider *provider, const OrtKernelContext *c
         MP_TRY(mp__thread_stream(record, &stream));
         *own = true;
     }
-    *out = stream->stream;
+    *out = mp__run_stream_use(stream);
     return MP_OK;
 }
 
