@@ -18,16 +18,50 @@
                          end = offset + (int64_t)span[2].taps * args->dilation[2]; \
                  offset < end; offset += args->dilation[2])
 
+enum { P_SIDE = 3 }; /* of the windows whose taps are all loaded at once */
+
+K_FN int p_is_small(const mp_pool_args *args) {
+    return args->kernel[0] == 1 && args->kernel[1] <= P_SIDE && args->kernel[2] <= P_SIDE;
+}
+
+/* The taps of such a window; `none` where there is none. */
+K_FN void p_taps(const mp_pool_args *args, const T *x, const p_span span[K_POOL_DIMS], T none,
+                 T tap[P_SIDE * P_SIDE]) {
+    const T *from = x + p_line(args, span, 0, 0);
+    const int32_t rows = span[0].taps > 0 ? span[1].taps : 0, step = args->dilation[2];
+    const int64_t line = (int64_t)args->dilation[1] * args->in[2];
+    K_UNROLL for (int32_t i = 0; i < P_SIDE * P_SIDE; i++) {
+        const int32_t b = i / P_SIDE, c = i % P_SIDE;
+        tap[i] = none;
+        if (b < rows && c < span[2].taps) {
+            tap[i] = from[b * line + c * step];
+        }
+    }
+}
+
 #if P_OP == P_mean
 
-K_FN void p_pool(const mp_pool_args *args, const T *x, const p_span span[K_POOL_DIMS], int64_t i,
-                 int64_t plane) {
+K_FN TC p_sum(const mp_pool_args *args, const T *x, const p_span span[K_POOL_DIMS]) {
     TC sum = (TC)0;
-    int64_t counted = 1;
-    (void)plane;
+    if (p_is_small(args)) {
+        T tap[P_SIDE * P_SIDE];
+        p_taps(args, x, span, T_store((TC)0), tap);
+        K_UNROLL for (int32_t i = 0; i < P_SIDE * P_SIDE; i++) {
+            sum += T_load(tap[i]);
+        }
+        return sum;
+    }
     P_EACH_TAP(offset) {
         sum += T_load(x[offset]);
     }
+    return sum;
+}
+
+K_FN void p_pool(const mp_pool_args *args, const T *x, const p_span span[K_POOL_DIMS], int64_t i,
+                 int64_t plane) {
+    const TC sum = p_sum(args, x, span);
+    int64_t counted = 1;
+    (void)plane;
     for (int32_t d = 0; d < K_POOL_DIMS; d++) {
         counted *= args->include_pad ? span[d].padded : span[d].taps;
     }
@@ -58,7 +92,9 @@ K_FN void p_pool(const mp_pool_args *args, const T *x, const p_span span[K_POOL_
 #if T_FLOAT
 #define P_BEATS(value, best) ((value) > (best) || ((value) != (value) && (best) == (best)))
 #define P_LOWEST             (-(TC)K_INF)
+#define P_MARK(value)        not_number |= (value) != (value);
 #else
+#define P_MARK(value)
 #define P_BEATS(value, best) ((value) > (best))
 #define P_LOWEST             ((TC)(T_SIGNED ? (uint64_t)-1 << (sizeof(T) * 8 - 1) : 0))
 #endif
@@ -92,12 +128,22 @@ K_FN void p_pool(const mp_pool_args *args, const T *x, const p_span span[K_POOL_
 #if T_FLOAT
     int not_number = 0; /* apart from the maximum, so that neither is a branch */
 #endif
-    P_EACH_TAP(offset) {
-        const TC value = T_load(x[offset]);
-        best = value > best ? value : best;
-#if T_FLOAT
-        not_number |= value != value;
-#endif
+#define P_TAKE(element)                     \
+    {                                       \
+        const TC value = T_load(element);   \
+        best = value > best ? value : best; \
+        P_MARK(value)                       \
+    }
+    if (p_is_small(args)) {
+        T tap[P_SIDE * P_SIDE];
+        p_taps(args, x, span, T_store(best), tap);
+        K_UNROLL for (int32_t n = 0; n < P_SIDE * P_SIDE; n++) {
+            P_TAKE(tap[n])
+        }
+    } else {
+        P_EACH_TAP(offset) {
+            P_TAKE(x[offset])
+        }
     }
 #if T_FLOAT
     best = not_number ? (TC)K_NAN : best;
