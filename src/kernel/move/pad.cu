@@ -30,7 +30,8 @@ K_FN T filling(const mp_pad_args *a) {
     return both.element;
 }
 
-/* Where coordinate `c` of out comes from along dimension `d`; -1 for the filling. */
+/* Where coordinate `c` of out comes from along dimension `d`; -1 for the filling. Most borders are
+ * narrower than what they repeat, and need no division. */
 K_FN int64_t source_of(const mp_pad_args *a, int32_t d, int64_t c) {
     const int64_t size = a->size[d];
     c -= a->before[d];
@@ -41,10 +42,18 @@ K_FN int64_t source_of(const mp_pad_args *a, int32_t d, int64_t c) {
         return c < 0 ? 0 : size - 1;
     }
     if (a->mode == K_PAD_WRAP) {
+        const int64_t once = c < 0 ? c + size : c - size;
+        if (once >= 0 && once < size) {
+            return once;
+        }
         const int64_t rest = c % size;
         return rest < 0 ? rest + size : rest;
     }
     if (a->mode == K_PAD_REFLECT) { /* there and back again; neither end is repeated */
+        const int64_t once = c < 0 ? -c : 2 * (size - 1) - c;
+        if (once >= 0 && once < size) {
+            return once;
+        }
         const int64_t period = size > 1 ? 2 * (size - 1) : 1;
         const int64_t rest = c % period;
         const int64_t at = rest < 0 ? rest + period : rest;

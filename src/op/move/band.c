@@ -22,7 +22,7 @@ static mp_status plan_band(mp_planner *p, mp_dtype dtype, mp_ref x, mp_band_args
     MP_TRY(mp_layout_make(shape, stride, 1, &args->layout));
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "band_b%zu", mp_dtype_size(dtype) * 8));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args->count, 1), *args, MP_BIND(mp_band_args, x, x),
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args->count, 4), *args, MP_BIND(mp_band_args, x, x),
                      MP_BIND(mp_band_args, out, MP_OUT(0)));
 }
 

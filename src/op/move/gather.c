@@ -80,7 +80,8 @@ static mp_status gather_at(mp_planner *p, size_t unit, const k_indexed *walk) {
     const mp_gather_at_args args = {.walk = *walk};
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "gather_at_b%zu", unit * 8));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, walk->count, 1), args,
+    const int each = unit <= 4 ? 4 : 16 / (int)unit;
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, walk->count, each), args,
                      MP_BIND(mp_gather_at_args, x, MP_IN(0)),
                      MP_BIND(mp_gather_at_args, walk.indices, MP_IN(1)),
                      MP_BIND(mp_gather_at_args, out, MP_OUT(0)));
