@@ -12,7 +12,7 @@
 static int32_t find_concat(const mp_graph *graph, int32_t value) {
     const int32_t n = mp_graph_maker(graph, value, "Concat");
     if (n == MP_NO_NODE || graph->nodes[n].in_count != 2 || mp_graph_rank(graph, value) != 4 ||
-        mp_graph_dim(graph, value, 1) == 1) {
+        mp_graph_dim(graph, graph->nodes[n].in[0], 1) == 1) {
         return MP_NO_NODE;
     }
     const mp_dtype type = mp_graph_type(graph, value);
@@ -22,18 +22,21 @@ static int32_t find_concat(const mp_graph *graph, int32_t value) {
                : MP_NO_NODE;
 }
 
-/* Whether what `late` reads is there before `early` runs. */
-static bool can_move(const mp_graph *graph, int32_t late, int32_t early) {
-    for (int i = 0; i < graph->nodes[late].in_count; i++) {
-        if (graph->values[graph->nodes[late].in[i]].producer >= early) {
-            return false;
+/* Whether nobody reads what `early` makes before `late` runs, which can then make it, too. */
+static bool can_wait(const mp_graph *graph, int32_t early, int32_t late) {
+    for (int32_t n = early + 1; n <= late; n++) {
+        const mp_vertex *v = &graph->nodes[n];
+        for (int i = 0; i < v->in_count && !v->is_gone; i++) {
+            if (v->in[i] == graph->nodes[early].out[0]) {
+                return false;
+            }
         }
     }
     return true;
 }
 
 static mp_status join(mp_graph *graph, int32_t keys, int32_t values) {
-    const int32_t at = keys < values ? keys : values, other = keys < values ? values : keys;
+    const int32_t at = MP_MAX(keys, values), other = MP_MIN(keys, values);
     const mp_vertex k = graph->nodes[keys], v = graph->nodes[values];
     char name[256];
     (void)snprintf(name, sizeof name, "%s+%s", k.node.name, v.node.name);
@@ -61,7 +64,7 @@ mp_status mp_pass_join_caches(mp_graph *graph, mp_rewrites *rewrites) {
         if (keys != MP_NO_NODE && values != MP_NO_NODE && keys != values &&
             mp_graph_type(graph, v->in[1]) == mp_graph_type(graph, v->in[2]) &&
             mp_graph_same_guard(graph, keys, values) &&
-            can_move(graph, MP_MAX(keys, values), MP_MIN(keys, values)) &&
+            can_wait(graph, MP_MIN(keys, values), MP_MAX(keys, values)) &&
             mp_rewrite_allowed(rewrites)) {
             MP_TRY(join(graph, keys, values));
         }
