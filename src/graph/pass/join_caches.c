@@ -1,0 +1,73 @@
+/* join_caches.c - the Concat nodes by which the keys and the values of one attention grow become
+ * one node, which is one launch.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass.h"
+
+#include "graph/look.h"
+
+#include <stdio.h>
+
+/* The Concat [past, new] along rows that makes `value`; or MP_NO_NODE. With one head it may be no
+ * step at all (program_part.c), and is left. */
+static int32_t find_concat(const mp_graph *graph, int32_t value) {
+    const int32_t n = mp_graph_maker(graph, value, "Concat");
+    if (n == MP_NO_NODE || graph->nodes[n].in_count != 2 || mp_graph_rank(graph, value) != 4 ||
+        mp_graph_dim(graph, graph->nodes[n].in[0], 1) == 1) {
+        return MP_NO_NODE;
+    }
+    const mp_dtype type = mp_graph_type(graph, value);
+    const int64_t axis = mp_node_int(&graph->nodes[n].node, "axis", 1);
+    return (axis == 2 || axis == -2) && (type == MP_F32 || type == MP_F16 || type == MP_BF16)
+               ? n
+               : MP_NO_NODE;
+}
+
+/* Whether nobody reads what `early` makes before `late` runs, which can then make it, too. */
+static bool can_wait(const mp_graph *graph, int32_t early, int32_t late) {
+    for (int32_t n = early + 1; n <= late; n++) {
+        const mp_vertex *v = &graph->nodes[n];
+        for (int i = 0; i < v->in_count && !v->is_gone; i++) {
+            if (v->in[i] == graph->nodes[early].out[0]) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static mp_status join(mp_graph *graph, int32_t keys, int32_t values) {
+    const int32_t at = MP_MAX(keys, values), other = MP_MIN(keys, values);
+    const mp_vertex k = graph->nodes[keys], v = graph->nodes[values];
+    char name[256];
+    (void)snprintf(name, sizeof name, "%s+%s", k.node.name, v.node.name);
+    const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "GrowCaches", 1),
+                          .version = 1,
+                          .name = name,
+                          .options = k.node.options};
+    const int32_t in[] = {k.in[0], k.in[1], v.in[0], v.in[1]};
+    const int32_t out[] = {k.out[0], v.out[0]};
+    mp_graph_remove_node(graph, other);
+    const mp_status status = mp_graph_change_node(graph, at, &node, in, 4, out, 2);
+    if (status != MP_OK) {
+        graph->nodes[other].is_gone = false;
+        graph->values[graph->nodes[other].out[0]].producer = other;
+    }
+    return status;
+}
+
+mp_status mp_pass_join_caches(mp_graph *graph, mp_rewrites *rewrites) {
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const mp_vertex *v = &graph->nodes[n];
+        const bool is_it = mp_vertex_is_own(v, "Attention");
+        const int32_t keys = is_it ? find_concat(graph, v->in[1]) : MP_NO_NODE;
+        const int32_t values = is_it ? find_concat(graph, v->in[2]) : MP_NO_NODE;
+        if (keys != MP_NO_NODE && values != MP_NO_NODE && keys != values &&
+            mp_graph_type(graph, v->in[1]) == mp_graph_type(graph, v->in[2]) &&
+            mp_graph_same_guard(graph, keys, values) &&
+            can_wait(graph, MP_MIN(keys, values), MP_MAX(keys, values)) &&
+            mp_rewrite_allowed(rewrites)) {
+            MP_TRY(join(graph, keys, values));
+        }
+    }
+    return MP_OK;
+}
