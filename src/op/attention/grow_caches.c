@@ -46,10 +46,24 @@ static mp_status read_side(mp_planner *p, int side, mp_kv_append *a) {
     return MP_OK;
 }
 
+/* Nothing grows yet: what is new is all. */
+static mp_status plan_first(mp_planner *p) {
+    for (int side = 0; side < SIDES; side++) {
+        const mp_tensor *fresh = &p->in[2 * side + 1];
+        size_t bytes = 0;
+        MP_TRY(mp_shape_bytes(&fresh->shape, fresh->type, &bytes));
+        MP_TRY(mp_plan_copy(p, MP_OUT(side), MP_IN(2 * side + 1), bytes));
+    }
+    return MP_OK;
+}
+
 static mp_status plan_grow(mp_planner *p) {
     mp_kv_append all, values;
     MP_TRY(read_side(p, 0, &all));
     MP_TRY(read_side(p, 1, &values));
+    if (all.past_rows == 0 && values.past_rows == 0) {
+        return plan_first(p);
+    }
     if (all.batch != values.batch || all.heads != values.heads ||
         all.past_rows != values.past_rows || all.fresh_rows != values.fresh_rows) {
         MP_TRY(mp_plan_kv_append(p, &all));
