@@ -84,7 +84,8 @@ def child(args):
         found = itertools.chain(found, nets.subjects(args.nets, args.only))
     subjects = [(name, model, list(pairs)) for name, model, pairs in found]
     reference, rows = Reference(args.seconds / 4), []
-    for (way, options), (name, model, pairs) in itertools.product(SIDES[args.side].items(), subjects):
+    ways = [(way, options) for way, options in SIDES[args.side].items() if not args.ways or way in args.ways.split(",")]
+    for (way, options), (name, model, pairs) in itertools.product(ways, subjects):
         for label, inputs in pairs:
             row = {"model": name, "label": label, "way": way}
             try:
@@ -104,7 +105,7 @@ def run_side(args, side):
         env["PYTHONPATH"] = os.pathsep.join([args.peer, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, __file__, "--side", side, "--peer", args.peer, "--only", args.only,
                "--seconds", str(args.seconds), *(["--nets", args.nets] if args.nets else []),
-               *(["--singles"] if args.singles else [])]
+               "--ways", args.ways, *(["--singles"] if args.singles else [])]
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -149,6 +150,7 @@ def main():
     parser.add_argument("--only", default="", help="only subjects whose name holds this; several with commas between")
     parser.add_argument("--nets", help="folder of the networks of nets.py, which are measured, too")
     parser.add_argument("--singles", action="store_true", help="the operators of singles.py, and no models")
+    parser.add_argument("--ways", default="", help="only these ways; several with commas between")
     parser.add_argument("--seconds", type=float, default=0.5, help="time for each figure")
     parser.add_argument("--repeats", type=int, default=2, help="turns of each side")
     parser.add_argument("--name", help="name of the result file; by default after the device")
