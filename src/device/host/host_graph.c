@@ -18,6 +18,8 @@ struct host_capture {
     mp_graph_exec *graph; /* owned; what has been written down */
     uint32_t capacity;
     bool broken; /* under lock: a forbidden call was made, and it cannot become a graph */
+    mp_addr condition; /* of a branch: see branch_begin */
+    bool wanted;
 };
 
 /* ---- sets of nodes ---- */
@@ -350,12 +352,21 @@ void mp__host_graph_destroy(mp_device *self, mp_graph_exec *graph) {
     mp__host_object_destroy(mp__host_from(self), &graph->object);
 }
 
+static const host_item_kind branch_kind;
+
+static void run_branch(host_device *host, host_queue *queue, const host_item *branch,
+                       const host_item *replay);
+
 static void run_node(host_device *host, host_queue *queue, host_item *node,
                      const host_item *replay) {
     if (mp__host_adversarial(host)) {
         mp__host_check_running(host, queue, node, replay->loans);
     }
-    (void)mp__host_item_run(host, queue, node, replay);
+    if (node->kind == &branch_kind) {
+        run_branch(host, queue, node, replay);
+    } else {
+        (void)mp__host_item_run(host, queue, node, replay);
+    }
 }
 
 static bool may_run(const mp_graph_exec *graph, const uint8_t *done, uint32_t node) {
@@ -395,13 +406,18 @@ static uint8_t *marks_of(host_device *host, host_item *item) {
     return item->done;
 }
 
+static void run_in_order(host_device *host, host_queue *queue, const mp_graph_exec *graph,
+                         const host_item *replay) {
+    for (uint32_t i = 0; i < graph->count; i++) {
+        run_node(host, queue, graph->nodes[i], replay);
+    }
+}
+
 static bool run_graph(host_device *host, host_queue *queue, host_item *item) {
     mp_graph_exec *graph = item->graph.graph;
     uint8_t *done = marks_of(host, item);
     if (done == NULL) { /* also without memory: the captured order is always right */
-        for (uint32_t i = 0; i < graph->count; i++) {
-            run_node(host, queue, graph->nodes[i], item);
-        }
+        run_in_order(host, queue, graph, item);
         return true;
     }
     (void)pthread_mutex_lock(&host->lock);
@@ -453,4 +469,124 @@ mp_status mp__host_graph_launch(mp_device *self, mp_graph_exec *graph, mp_stream
     MP_TRY(mp__host_call(host, "graph_launch"));
     host_item item = {.kind = &graph_kind, .calls = graph->calls, .graph = {.graph = graph}};
     return mp__host_enqueue(host, stream->queue, &item);
+}
+
+/* ---- branches: a node that is a graph of its own ---- */
+
+/* All of it at once: other streams get no turn within a branch. */
+static void run_shuffled(host_device *host, host_queue *queue, const mp_graph_exec *graph,
+                         uint8_t *done, const host_item *replay) {
+    for (uint32_t i = 0; i < graph->count; i++) {
+        (void)pthread_mutex_lock(&host->lock);
+        const uint32_t skip = mp__host_random(host, 4);
+        (void)pthread_mutex_unlock(&host->lock);
+        const uint32_t node = choose_node(graph, done, skip);
+        run_node(host, queue, graph->nodes[node], replay);
+        done[node] = 1;
+    }
+}
+
+static void run_branch(host_device *host, host_queue *queue, const host_item *branch,
+                       const host_item *replay) {
+    const mp_graph_exec *graph = branch->branch.graph;
+    const bool holds = *(const uint8_t *)branch->branch.condition != 0;
+    if (holds != branch->branch.wanted) {
+        return;
+    }
+    uint8_t *done = mp__host_adversarial(host) ? calloc(graph->count + (size_t)1, 1) : NULL;
+    if (done != NULL) {
+        run_shuffled(host, queue, graph, done, replay);
+    } else {
+        run_in_order(host, queue, graph, replay);
+    }
+    free(done);
+}
+
+static host_object *branch_graph(const host_item *item) {
+    return &item->branch.graph->object;
+}
+
+/* What it is made of counts, whether it will run or not: nobody knows that before. */
+static bool branch_references(const host_item *item, host_reference_fn *fn, void *context) {
+    const mp_graph_exec *graph = item->branch.graph;
+    if (fn(context, item, (host_reference){.addr = item->branch.condition, .size = 1})) {
+        return true;
+    }
+    for (uint32_t i = 0; i < graph->count; i++) {
+        const host_item *node = graph->nodes[i];
+        if (node->kind->references != NULL && node->kind->references(node, fn, context)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *branch_word(const host_item *item) {
+    (void)item;
+    return "a branch";
+}
+
+/* Never run by its kind: it needs to know who launched its graph (run_node). */
+static const host_item_kind branch_kind = {
+    .object = branch_graph,
+    .references = branch_references,
+    .name = branch_word,
+    .has_nodes = true,
+};
+
+mp_status mp__host_branch_prepare(mp_device *self) {
+    return mp__host_call(mp__host_from(self), "branch_prepare");
+}
+
+mp_status mp__host_branch_begin(mp_device *self, mp_stream *stream, mp_addr condition, bool wanted,
+                                mp_stream **inside) {
+    host_device *host = mp__host_from(self);
+    mp_stream *fresh = NULL;
+    MP_TRY(mp__host_call(host, "branch_begin"));
+    if (stream->queue->capture == NULL) {
+        return MP_FAIL(INVALID_ARGUMENT, "branch_begin on stream %u, which is not being captured",
+                       stream->queue->number);
+    }
+    MP_TRY(mp__host_stream_create(self, &fresh));
+    const mp_status status = mp__host_capture_begin(self, fresh);
+    if (status != MP_OK) {
+        mp__host_stream_destroy(self, fresh);
+        return status;
+    }
+    fresh->queue->capture->condition = condition;
+    fresh->queue->capture->wanted = wanted;
+    *inside = fresh;
+    return MP_OK;
+}
+
+/* The branch becomes a node of the capture around it. */
+static mp_status add_branch(host_device *host, mp_stream *stream, mp_graph_exec *graph,
+                            mp_addr condition, bool wanted) {
+    if (graph->calls) {
+        return MP_FAIL(UNSUPPORTED, "a branch of a capture has a call of the host, and cannot");
+    }
+    if (stream->queue->capture == NULL) {
+        return MP_FAIL(INVALID_ARGUMENT, "branch_end on stream %u, whose capture has ended",
+                       stream->queue->number);
+    }
+    const host_item item = {
+        .kind = &branch_kind,
+        .branch = {.graph = graph, .condition = condition, .wanted = wanted}};
+    return mp__host_capture_add(host, stream->queue, &item);
+}
+
+mp_status mp__host_branch_end(mp_device *self, mp_stream *stream, mp_stream *inside) {
+    host_device *host = mp__host_from(self);
+    const mp_status called = mp__host_call(host, "branch_end");
+    const host_capture *capture = inside->queue->capture;
+    const mp_addr condition = capture->condition;
+    const bool wanted = capture->wanted;
+    mp_graph_exec *graph = NULL;
+    mp_status status = mp__host_capture_end(self, inside, &graph);
+    if (status == MP_OK) {
+        status = called == MP_OK ? add_branch(host, stream, graph, condition, wanted) : called;
+        mp__host_graph_destroy(self, graph);
+    }
+    mp__host_stream_destroy(self, inside);
+    return status;
 }

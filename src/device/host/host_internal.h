@@ -182,6 +182,11 @@ struct host_item {
             mp_graph_exec *graph; /* kept */
         } graph;
         struct {
+            mp_graph_exec *graph; /* kept; what it is made of */
+            mp_addr condition;
+            bool wanted;
+        } branch;
+        struct {
             mp_semaphore *semaphore; /* kept */
             uint64_t value;
         } count;

@@ -84,6 +84,10 @@ mp_status mp__host_capture_end(mp_device *self, mp_stream *stream, mp_graph_exec
 mp_status mp__host_capture_active(mp_device *self, mp_stream *stream, bool *active);
 mp_status mp__host_graph_launch(mp_device *self, mp_graph_exec *graph, mp_stream *stream);
 void mp__host_graph_destroy(mp_device *self, mp_graph_exec *graph);
+mp_status mp__host_branch_prepare(mp_device *self);
+mp_status mp__host_branch_begin(mp_device *self, mp_stream *stream, mp_addr condition, bool wanted,
+                                mp_stream **inside);
+mp_status mp__host_branch_end(mp_device *self, mp_stream *stream, mp_stream *inside);
 /* Fails when the calling thread captures a stream: what a GPU does then for calls that could wait
  * or that change what is captured. */
 mp_status mp__host_not_capturing(host_device *host, const char *call);
