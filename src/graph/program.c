@@ -18,6 +18,7 @@ static void destroy(mp_program *program) {
     mp_host_values_close(&program->values);
     free(program->spots);
     free(program->steps);
+    free(program->branches);
     free(program->copies);
     free(program->outputs);
     free(program->is_new);
@@ -80,6 +81,21 @@ int64_t mp_program_launch_count(const mp_program *program) {
 
 bool mp_program_draws(const mp_program *program) {
     return program->draws;
+}
+
+bool mp_program_has_branches(const mp_program *program) {
+    return program->branch_count > 0;
+}
+
+bool mp_program_waits_for_condition(const mp_program *program) {
+    bool found = false;
+    for (int32_t i = 0; i < program->read_count && !found; i++) {
+        for (int32_t g = 0; g < program->graph->guard_count && !found; g++) {
+            found = program->reads[i].value != MP_NO_VALUE &&
+                    program->reads[i].value == program->graph->guards[g].condition;
+        }
+    }
+    return found;
 }
 
 bool mp_program_is_last(const mp_program *program) {

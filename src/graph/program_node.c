@@ -44,6 +44,7 @@ typedef enum readiness {
     READY,
     WAITS,
     GONE, /* it is in a branch that is not taken */
+    OPEN, /* of a condition: it may hold or not, and both branches are planned */
 } readiness;
 
 /* Conditions and trip counts are read as one element, whatever their shape. */
@@ -66,6 +67,10 @@ static mp_status condition_of(mp_draft *draft, int32_t value, readiness *ready, 
         return MP_OK;
     }
     MP_TRY(check_single(draft, value));
+    if (tensor->data == 0 && draft->joins) {
+        *ready = OPEN;
+        return MP_OK;
+    }
     if (tensor->data == 0) {
         return ask_for(draft, value);
     }
@@ -86,16 +91,30 @@ static mp_status look_at_guard(mp_draft *draft, int32_t guard, readiness *ready)
         return MP_OK;
     }
     MP_TRY(condition_of(draft, g->condition, ready, &holds));
-    *ready = *ready == READY && holds != g->wanted ? GONE : *ready;
+    *ready = *ready == READY && holds != g->wanted ? GONE : *ready == OPEN ? READY : *ready;
     return MP_OK;
 }
 
-/* Of the two branches only one has to be there. */
+/* Both branches have to be there, and to give the same. */
+static void look_at_both(mp_draft *draft, const mp_vertex *v, mp_tensor *in, readiness *ready) {
+    for (int i = 0; i < 3; i++) {
+        in[i] = draft->tensors[v->in[i]];
+    }
+    const bool same = in[1].type == in[2].type && mp_shape_equal(&in[1].shape, &in[2].shape);
+    const bool there = in[1].type != MP_NONE && in[2].type != MP_NONE;
+    draft->gives_up = !there || !same;
+    *ready = draft->gives_up ? WAITS : READY;
+}
+
+/* Of the two branches only one has to be there, where it is known which. */
 static mp_status look_at_choice(mp_draft *draft, const mp_vertex *v, mp_tensor *in,
                                 readiness *ready) {
     bool holds = false;
     MP_TRY(condition_of(draft, v->in[0], ready, &holds));
-    if (*ready != READY) {
+    if (*ready == OPEN) {
+        look_at_both(draft, v, in, ready);
+    }
+    if (*ready != READY || mp_draft_is_open(draft, v->in[0])) {
         return MP_OK;
     }
     const int32_t chosen = v->in[holds ? 1 : 2];
@@ -248,6 +267,9 @@ static mp_status plan_ready(mp_draft *draft, int32_t n, mp_tensor *in) {
     const mp_vertex *v = &draft->graph->nodes[n];
     mp_tensor *out = in + v->in_count;
     bool lacks = false;
+    if (mp_vertex_is_own(v, "Choose") && mp_draft_is_open(draft, v->in[0])) {
+        return mp_draft_choice(draft, n);
+    }
     if (mp_host_value_is_known(&v->node, in, v->in_count)) {
         bool done = false;
         MP_TRY(mp_host_value_compute(&program->values, &v->node, in, v->in_count, out, v->out_count,

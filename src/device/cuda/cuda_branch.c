@@ -166,8 +166,8 @@ static CUresult add_node(const cuda_device *device, CUstream stream,
     }
     if (result == CUDA_SUCCESS) {
         *call = "cuStreamUpdateCaptureDependencies";
-        result = mp__cu.capture_set_last(stream, &added, NULL, 1,
-                                         CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+        result =
+            mp__cu.capture_set_last(stream, &added, NULL, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES);
     }
     if (result == CUDA_SUCCESS) {
         *body = node.conditional.phGraph_out[0];

@@ -17,7 +17,7 @@ struct host_capture {
     host_queue *origin;
     mp_graph_exec *graph; /* owned; what has been written down */
     uint32_t capacity;
-    bool broken; /* under lock: a forbidden call was made, and it cannot become a graph */
+    bool broken;       /* under lock: a forbidden call was made, and it cannot become a graph */
     mp_addr condition; /* of a branch: see branch_begin */
     bool wanted;
 };
@@ -569,9 +569,8 @@ static mp_status add_branch(host_device *host, mp_stream *stream, mp_graph_exec 
         return MP_FAIL(INVALID_ARGUMENT, "branch_end on stream %u, whose capture has ended",
                        stream->queue->number);
     }
-    const host_item item = {
-        .kind = &branch_kind,
-        .branch = {.graph = graph, .condition = condition, .wanted = wanted}};
+    const host_item item = {.kind = &branch_kind,
+                            .branch = {.graph = graph, .condition = condition, .wanted = wanted}};
     return mp__host_capture_add(host, stream->queue, &item);
 }
 

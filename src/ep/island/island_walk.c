@@ -72,17 +72,33 @@ mp_status mp__walk_outputs(mp_walk *walk, const mp_program *program) {
 
 /* ---- one segment ---- */
 
+static mp_status walk_through(const mp_walk *walk, const mp_island_program *p,
+                              const mp_program_call *with) {
+    mp_pool *pinned_pool = walk->island->provider->pinned;
+    mp_program_call call = *with;
+    if (!mp_program_has_branches(p->program)) {
+        return mp_program_run(p->program, walk->stream, with);
+    }
+    MP_TRY(mp_pool_alloc(pinned_pool, 1, MP_NO_STREAM, &call.pinned));
+    const mp_status status = mp_program_run(p->program, walk->stream, &call);
+    const mp_status freed = mp_pool_free(pinned_pool, call.pinned);
+    return status != MP_OK ? status : freed;
+}
+
 static mp_status launch_or_walk(mp_walk *walk, mp_island_program *p, const mp_program_call *with) {
     bool done = false;
     if (mp__run_now == NULL) { /* a run that may be captured for the user is walked through */
         done = mp__island_launch(walk->island, p, walk->stream, with);
     }
-    return done ? MP_OK : mp_program_run(p->program, walk->stream, with);
+    return done ? MP_OK : walk_through(walk, p, with);
 }
 
 static mp_program_call call_of(const mp_walk *walk, const mp_island_program *p) {
-    return (mp_program_call){
-        .in = walk->in, .out = walk->out, .literals = p->literals, .bases = walk->bases};
+    return (mp_program_call){.in = walk->in,
+                             .out = walk->out,
+                             .literals = p->literals,
+                             .bases = walk->bases,
+                             .known = walk->known};
 }
 
 static mp_status run_segment(mp_walk *walk, mp_island_program *p) {
@@ -144,8 +160,8 @@ static void take_fetched(const mp_walk *walk, const mp_program *program,
     }
 }
 
-static mp_status read_back(const mp_walk *walk, const mp_program *program,
-                           const mp_program_call *call, unsigned char *found) {
+static mp_status read_back(mp_walk *walk, const mp_program *program, const mp_program_call *call,
+                           unsigned char *found) {
     mp_device *device = walk->island->provider->unit->device;
     mp_pool *pinned_pool = walk->island->provider->pinned;
     mp_addr pinned = 0;
@@ -154,6 +170,7 @@ static mp_status read_back(const mp_walk *walk, const mp_program *program,
     if (size == 0) {
         return MP_OK;
     }
+    walk->has_waited = true;
     MP_TRY(mp_pool_alloc(pinned_pool, size, MP_NO_STREAM, &pinned));
     mp_status status = fetch(walk, program, call, pinned, found, &size);
     const mp_status waited = device->ops->stream_synchronize(device, walk->stream);
@@ -200,6 +217,9 @@ mp_status mp__walk(mp_walk *walk, mp_island_program *first) {
         MP_TRY(step_on(walk, p, &p));
         MP_TRY(mp__walk_outputs(walk, p->program));
         MP_TRY(run_segment(walk, p));
+    }
+    if (walk->has_waited) {
+        atomic_fetch_add_explicit(&first->waits, 1, memory_order_relaxed);
     }
     return MP_OK;
 }
