@@ -332,7 +332,10 @@ static void make_joined(mp_island *island, mp_island_program *p, const recipe *l
     (void)pthread_mutex_unlock(&island->lock);
     if (fresh != NULL) {
         destroy(island, fresh);
+        return;
     }
+    MP_LOG(INFO, "%s has both branches in one program of %d steps", island->name,
+           mp_program_step_count(p->joined->program));
 }
 
 /* `p`, which the run uses, becomes the one with both branches, if there is one. */
