@@ -29,7 +29,8 @@ typedef struct mp_program mp_program;
 mp_status mp_program_make(mp_device *device, const mp_graph *graph, const mp_tensor *in,
                           int32_t align, mp_program **out);
 /* The same as one program with both branches of each If whose condition is not known, as steps that
- * run or are left out (device.h: branches). `*out` is NULL where that cannot be: where branches
+ * run or are left out (device.h: branches). Where one branch cannot be planned for these shapes,
+ * the other one is assumed to be taken. `*out` is NULL where all that cannot be: where branches
  * give other types or shapes, something else has to be read back, or values are drawn. */
 mp_status mp_program_join(mp_device *device, const mp_graph *graph, const mp_tensor *in,
                           int32_t align, mp_program **out);
@@ -55,6 +56,9 @@ int64_t mp_program_launch_count(const mp_program *program);
 bool mp_program_draws(const mp_program *program);
 /* Whether steps of it run or are left out by conditions on the device. */
 bool mp_program_has_branches(const mp_program *program);
+/* How many conditions it assumes. Where one of them is not as assumed, a run's results mean
+ * nothing, and the graph has to be run by segments. */
+int mp_program_assumption_count(const mp_program *program);
 /* Whether a condition of the graph is among what is read back behind it. */
 bool mp_program_waits_for_condition(const mp_program *program);
 
@@ -74,6 +78,13 @@ typedef struct mp_program_call {
  * Threads: any, at the same time too, each with a block of its own. Blocks: for each condition of a
  * program with branches, unless `stream` is being captured. */
 mp_status mp_program_run(const mp_program *program, mp_stream *stream, const mp_program_call *call);
+
+/* Queues copies of what it assumes, a byte each, to pinned memory, before the call's block is given
+ * back. */
+mp_status mp_program_fetch_assumptions(const mp_program *program, mp_stream *stream,
+                                       const mp_program_call *call, mp_addr pinned);
+/* Once these are there: whether all are as assumed. */
+bool mp_program_assumed_right(const mp_program *program, const unsigned char *fetched);
 
 /* ---- segments ---- */
 

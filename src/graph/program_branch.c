@@ -30,6 +30,46 @@ void mp_draft_keep_conditions(mp_draft *draft, bool kept) {
     }
 }
 
+/* ---- assumptions ---- */
+
+void mp_draft_take_assumption(const mp_draft *draft, int32_t condition) {
+    static const bool words[] = {false, true};
+    for (int i = 0; i < draft->assumed->count; i++) {
+        const mp_assumption *at = &draft->assumed->list[i];
+        if (at->condition == condition && draft->tensors[condition].data == 0) {
+            draft->tensors[condition].data = (mp_addr)&words[at->holds];
+        }
+    }
+}
+
+/* The one open guard that nodes of this one are behind; 0 where there are none, or several: of
+ * those only the outermost condition is always computed. */
+static int32_t only_open(const mp_draft *draft, int32_t guard) {
+    int32_t found = 0;
+    int count = 0;
+    for (int32_t g = guard; g != 0; g = draft->graph->guards[g - 1].outer) {
+        if (mp_draft_is_open(draft, draft->graph->guards[g - 1].condition)) {
+            found = g;
+            count++;
+        }
+    }
+    return count == 1 ? found : 0;
+}
+
+bool mp_draft_assume(mp_draft *draft, int32_t guard) {
+    mp_assumptions *assumed = draft->assumed;
+    const int32_t open = only_open(draft, guard);
+    if (open == 0 || assumed->count == MP_ASSUMPTIONS_MOST) {
+        return false;
+    }
+    const mp_guard *g = &draft->graph->guards[open - 1];
+    assumed->list[assumed->count++] =
+        (mp_assumption){.condition = g->condition, .holds = !g->wanted};
+    assumed->is_new = true;
+    draft->gives_up = true;
+    return true;
+}
+
 /* ---- branches ---- */
 
 static int depth_of(const mp_program *program, int32_t branch) {

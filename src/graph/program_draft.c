@@ -72,13 +72,15 @@ void mp_draft_close(mp_draft *draft) {
     free(draft->made_in);
 }
 
-mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align, bool joins,
-                        mp_draft *draft) {
+mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
+                        mp_assumptions *assumed, mp_draft *draft) {
+    const bool joins = assumed != NULL;
     const size_t values = (size_t)graph->value_count + 1;
     mp_program *program = calloc(1, sizeof *program);
     *draft = (mp_draft){.graph = graph,
                         .program = program,
                         .joins = joins,
+                        .assumed = assumed,
                         .work = calloc(widest(graph) + 1, sizeof(mp_tensor)),
                         .last = calloc(values, sizeof(int32_t)),
                         .first = calloc(values, sizeof(int32_t)),
@@ -200,6 +202,9 @@ static void find_lives(mp_draft *draft) {
             draft->last[draft->program->branches[b - 1].condition] = i;
         }
     }
+    for (int i = 0; i < draft->program->assumed.count; i++) { /* it is read at the end */
+        draft->last[draft->program->assumed.list[i].condition] = mp_draft_end(draft);
+    }
     for (int32_t i = 0; i < graph->value_count; i++) {
         draft->last[i] = draft->outlives[i] ? mp_draft_end(draft) : draft->last[i];
     }
@@ -309,6 +314,7 @@ static mp_status plan_joined(mp_draft *draft) {
     if (draft->gives_up) {
         return MP_OK;
     }
+    program->assumed = *draft->assumed;
     mp_draft_keep_conditions(draft, true);
     MP_TRY(mp_draft_clusters(draft));
     mp_draft_keep_conditions(draft, false);

@@ -45,9 +45,9 @@ static mp_status finish(mp_draft *draft, mp_status status, mp_program **out) {
 }
 
 static mp_status make(mp_device *device, const mp_graph *graph, const mp_tensor *in, int32_t align,
-                      bool joins, mp_program **out) {
+                      mp_assumptions *assumed, mp_program **out) {
     mp_draft draft;
-    const mp_status status = mp_draft_open(device, graph, align, joins, &draft);
+    const mp_status status = mp_draft_open(device, graph, align, assumed, &draft);
     if (status == MP_OK) {
         set_known(&draft, in);
     }
@@ -56,12 +56,17 @@ static mp_status make(mp_device *device, const mp_graph *graph, const mp_tensor 
 
 mp_status mp_program_make(mp_device *device, const mp_graph *graph, const mp_tensor *in,
                           int32_t align, mp_program **out) {
-    return make(device, graph, in, align, false, out);
+    return make(device, graph, in, align, NULL, out);
 }
 
 mp_status mp_program_join(mp_device *device, const mp_graph *graph, const mp_tensor *in,
                           int32_t align, mp_program **out) {
-    return make(device, graph, in, align, true, out);
+    mp_assumptions assumed = {.is_new = true};
+    while (assumed.is_new) {
+        assumed.is_new = false;
+        MP_TRY(make(device, graph, in, align, &assumed, out));
+    }
+    return MP_OK;
 }
 
 /* ---- the next segment ---- */
@@ -116,7 +121,7 @@ static void take_over(mp_draft *draft, const mp_program *before) {
 
 mp_status mp_program_continue(mp_program *before, const void *found, mp_program **out) {
     mp_draft draft;
-    mp_status status = mp_draft_open(before->device, before->graph, before->align, false, &draft);
+    mp_status status = mp_draft_open(before->device, before->graph, before->align, NULL, &draft);
     mp_program *program = draft.program;
     if (status == MP_OK) {
         program->found = malloc(before->found_bytes + 1);

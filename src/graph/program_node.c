@@ -67,6 +67,9 @@ static mp_status condition_of(mp_draft *draft, int32_t value, readiness *ready, 
         return MP_OK;
     }
     MP_TRY(check_single(draft, value));
+    if (draft->joins) {
+        mp_draft_take_assumption(draft, value);
+    }
     if (tensor->data == 0 && draft->joins) {
         *ready = OPEN;
         return MP_OK;
@@ -332,8 +335,11 @@ mp_status mp_draft_node(mp_draft *draft, int32_t n) {
         draft->program->is_done[n] = true;
     }
     if (ready == READY) {
-        MP_TRY(plan_ready(draft, n, draft->work));
-        return check_types(draft, v);
+        const mp_status status = plan_ready(draft, n, draft->work);
+        if (status == MP_INVALID_ARGUMENT && draft->joins && mp_draft_assume(draft, v->guard)) {
+            return MP_OK;
+        }
+        return status == MP_OK ? check_types(draft, v) : status;
     }
     return MP_OK;
 }

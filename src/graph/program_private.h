@@ -74,6 +74,20 @@ typedef struct mp_program_branch {
     int32_t same;  /* the first branch of this condition, itself for that */
 } mp_program_branch;
 
+/* A condition that a program was planned for, since the other branch cannot be for these shapes. */
+typedef struct mp_assumption {
+    int32_t condition; /* a value */
+    bool holds;
+} mp_assumption;
+
+enum { MP_ASSUMPTIONS_MOST = 8 };
+
+typedef struct mp_assumptions {
+    mp_assumption list[MP_ASSUMPTIONS_MOST];
+    int count;
+    bool is_new; /* there is one more since planning began: it begins again */
+} mp_assumptions;
+
 /* More than this is not joined to one program: a launch looks at each. */
 enum { MP_BRANCHES_MOST = 128, MP_BRANCH_DEPTH_MOST = 8 };
 
@@ -91,6 +105,7 @@ struct mp_program {
     int32_t align;
     int32_t value_count, step_count, copy_count, output_count;
     int32_t branch_count;
+    mp_assumptions assumed;
     int32_t first_step; /* number of its first step, among those of all segments up to here */
     int32_t width;      /* the most inputs and outputs of a step */
     mp_spot *spots;     /* by value; owned, as all below */
@@ -136,8 +151,9 @@ typedef struct mp_draft {
     bool *outlives;      /* by value: its segment */
     size_t listed;       /* of the program's lists */
     int32_t *made_in;    /* by value: the branch that it is made in, where branches are joined */
-    bool joins;          /* both branches of conditions that are not known */
-    bool gives_up;       /* they cannot be joined */
+    mp_assumptions *assumed; /* borrowed; NULL where branches are not joined */
+    bool joins;              /* both branches of conditions that are not known */
+    bool gives_up;           /* they cannot be joined */
 } mp_draft;
 
 /* Behind all steps: there are no more than nodes, or, where branches are joined, twice as many. */
@@ -147,8 +163,9 @@ static inline int32_t mp_draft_end(const mp_draft *draft) {
 
 /* ---- program_draft.c ---- */
 
-mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align, bool joins,
-                        mp_draft *draft);
+/* `assumed`: to join branches; NULL for segments. */
+mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
+                        mp_assumptions *assumed, mp_draft *draft);
 void mp_draft_close(mp_draft *draft); /* the program stays */
 /* Plans all that can be planned, and places it. */
 mp_status mp_draft_plan(mp_draft *draft);
@@ -193,6 +210,10 @@ mp_status mp_draft_clusters(mp_draft *draft);
 
 /* Whether the value is a condition that is not known, so that both of its branches are planned. */
 bool mp_draft_is_open(const mp_draft *draft, int32_t condition);
+/* Sets what is assumed of the condition, if anything is; else it stays as it is. */
+void mp_draft_take_assumption(const mp_draft *draft, int32_t condition);
+/* A node of the guard cannot be planned: begins again, with its branch left out, if that can be. */
+bool mp_draft_assume(mp_draft *draft, int32_t guard);
 /* Plans a Choose of an open condition, both of whose results are there and alike. */
 mp_status mp_draft_choice(mp_draft *draft, int32_t node);
 /* Conditions are kept until steps are in branches: nobody else may read them. */

@@ -109,6 +109,38 @@ def test_same_bits_as_segments(name):
             first[i] = fresh
 
 
+RATES = """
+g (float[n] x, int64 rate) => (float[m] y, float[k] z) {
+  one = Constant <value = int64 {1}> ()
+  c = Equal (rate, one)
+  six = Constant <value = float[6] {1, 2, 3, 4, 5, 6}> ()
+  four = Constant <value = float[4] {4, 3, 2, 1}> ()
+  u = If (c) <then_branch = t () => (float[6] p) { p = Add (x, six) },
+              else_branch = e () => (float[4] r) { s = Softmax <axis = 0> (x) r = Sub (s, four) }>
+  y = Softmax <axis = 0> (u)
+  z = Exp (x)
+}
+"""
+
+
+def test_a_branch_that_cannot_be_for_these_shapes():
+    """As in a model for two sampling rates: the other branch is assumed, and an error is one, in the same run."""
+    cpu = ort.InferenceSession(model(RATES), providers=[provider.CPU])
+    ours = exact(model(RATES))
+    wrong = 0
+    for i in range(60):
+        size = (6, 4)[i // 10 % 2]
+        feed = {"x": floats(size, seed=i), "rate": number(int(size == 6) if i % 7 != 6 else int(size == 4))}
+        if i % 7 != 6:
+            compare(ours.run(None, feed), cpu.run(None, feed))
+            continue
+        wrong += 1
+        for session in (cpu, ours):
+            with pytest.raises(Exception, match=r"Add|Sub|broadcast"):
+                session.run(None, feed)
+    assert wrong > 6
+
+
 def test_within_a_loop():
     text = """
     g (int64 trips, float[n] x) => (float[m] y) {

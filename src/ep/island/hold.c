@@ -34,7 +34,8 @@ static mp_status bodies_fit(mp_provider *provider, OrtEpGraphSupportInfo *suppor
     return MP_OK;
 }
 
-/* Where runs are captured: both branches of an If can be part of a graph, no loop that waits can. */
+/* Where runs are captured: both branches of an If can be part of a graph, no loop that waits can.
+ */
 static bool can_be_captured(const mp_provider *provider, const mp_op *op) {
     mp_device *device = provider->unit->device;
     return strcmp(op->name, "If") == 0 && device->ops->branch_prepare(device) == MP_OK;

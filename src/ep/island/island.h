@@ -53,6 +53,7 @@ typedef struct mp_island_program {
         *joined;                     /* owned; the same with both branches of Ifs; NULL: none yet */
     struct mp_island_program *owner; /* of a joined one: borrowed, and used where that is */
     atomic_uint waits;               /* runs that waited for a condition behind it */
+    atomic_uint misses;              /* runs of a joined one that assumed what was not so */
     atomic_bool never_joined;        /* it cannot be */
     int users;                       /* runs that queue it now */
     size_t kept_bytes;               /* of literals and graphs on the device */
@@ -171,9 +172,10 @@ typedef struct mp_walk {
     int depth;
     size_t depth_capacity;
     bool has_waited; /* for values on the device */
+    bool is_again;   /* all outputs have been asked for */
 } mp_walk;
 
-/* Asks for the outputs that the program writes. */
+/* Asks for the outputs that the program writes, unless the walk has them. */
 mp_status mp__walk_outputs(mp_walk *walk, const mp_program *program);
 /* Queues the program, for which outputs have been asked, and whatever comes behind it. Blocks:
  * where what comes behind it depends on data. */
