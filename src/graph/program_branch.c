@@ -16,13 +16,6 @@ bool mp_draft_is_open(const mp_draft *draft, int32_t condition) {
     return draft->joins && tensor->type != MP_NONE && tensor->data == 0;
 }
 
-bool mp_branch_is_within(const mp_program *program, int32_t inner, int32_t outer) {
-    while (inner != outer && inner != 0) {
-        inner = program->branches[inner - 1].outer;
-    }
-    return inner == outer;
-}
-
 void mp_draft_keep_conditions(mp_draft *draft, bool kept) {
     const mp_graph *graph = draft->graph;
     for (int32_t g = 0; g < graph->guard_count; g++) {

@@ -221,7 +221,12 @@ void mp_draft_keep_conditions(mp_draft *draft, bool kept);
 /* Puts the steps into their branches, those of one branch side by side where they can be. */
 mp_status mp_draft_branches(mp_draft *draft);
 /* Whether branch `inner` is `outer`, or within it; as mp_program_step.branch. */
-bool mp_branch_is_within(const mp_program *program, int32_t inner, int32_t outer);
+static inline bool mp_branch_is_within(const mp_program *program, int32_t inner, int32_t outer) {
+    while (inner != outer && inner != 0) {
+        inner = program->branches[inner - 1].outer;
+    }
+    return inner == outer;
+}
 
 /* ---- program_place.c: decides the spots, the block and the copies of outputs ---- */
 
@@ -242,7 +247,9 @@ mp_status mp_rounds_plan(mp_draft *draft, int32_t node, const mp_tensor *in, boo
 /* What result `i` of the loop is. */
 mp_tensor mp_rounds_output(const mp_rounds *rounds, int i);
 
-/* ---- program_walk.c: in which branches a run is ---- */
+/* ---- program_walk.c: in which branches a run is, and where its values are ---- */
+
+mp_addr mp_spot_address(const mp_spot *spot, const mp_program_call *call);
 
 /* One run of a program with branches, on its way through the steps. */
 typedef struct mp_branch_walk {
@@ -263,9 +270,5 @@ mp_status mp_branch_walk_open(mp_branch_walk *walk, const mp_program *program, m
 mp_status mp_branch_walk_to(mp_branch_walk *walk, const mp_program_step *step, mp_stream **out);
 /* Ends all branches that are open. */
 mp_status mp_branch_walk_close(mp_branch_walk *walk);
-
-/* ---- program_run.c ---- */
-
-mp_addr mp_spot_address(const mp_spot *spot, const mp_program_call *call);
 
 #endif

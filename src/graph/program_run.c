@@ -8,26 +8,6 @@
 
 enum { FEW = 512 }; /* addresses that need no memory of their own */
 
-mp_addr mp_spot_address(const mp_spot *spot, const mp_program_call *call) {
-    switch (spot->kind) {
-    case MP_SPOT_NONE:
-        return 0;
-    case MP_SPOT_IN:
-        return call->in[spot->index] + spot->offset;
-    case MP_SPOT_OUT:
-        return call->out[spot->index] + spot->offset;
-    case MP_SPOT_FIXED:
-        return spot->offset;
-    case MP_SPOT_LITERAL:
-        return call->literals + spot->offset;
-    case MP_SPOT_BLOCK:
-        return call->block + spot->offset;
-    case MP_SPOT_BASE:
-        return call->bases[spot->index] + spot->offset;
-    }
-    return 0;
-}
-
 static void collect(const mp_program *program, const mp_program_call *call, const int32_t *values,
                     int32_t count, mp_addr *out) {
     for (int32_t i = 0; i < count; i++) {

@@ -1,9 +1,32 @@
-/* program_walk.c - in which branches a run is. Captured, they are parts of the graph, each with a
- * stream of its own (device.h); otherwise the host waits for the condition, and leaves steps out.
+/* program_walk.c - where the values of a run are, and in which branches it is. Captured, these are
+ * parts of the graph, each with a stream of its own (device.h); otherwise the host waits for the
+ * condition, and leaves steps out.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/program_private.h"
 
 #include <string.h>
+
+mp_addr mp_spot_address(const mp_spot *spot, const mp_program_call *call) {
+    switch (spot->kind) {
+    case MP_SPOT_NONE:
+        return 0;
+    case MP_SPOT_IN:
+        return call->in[spot->index] + spot->offset;
+    case MP_SPOT_OUT:
+        return call->out[spot->index] + spot->offset;
+    case MP_SPOT_FIXED:
+        return spot->offset;
+    case MP_SPOT_LITERAL:
+        return call->literals + spot->offset;
+    case MP_SPOT_BLOCK:
+        return call->block + spot->offset;
+    case MP_SPOT_BASE:
+        return call->bases[spot->index] + spot->offset;
+    }
+    return 0;
+}
+
+/* ---- begin ---- */
 
 mp_status mp_branch_walk_open(mp_branch_walk *walk, const mp_program *program, mp_stream *stream,
                               const mp_program_call *call) {

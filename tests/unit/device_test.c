@@ -612,7 +612,8 @@ DEVICE_TEST(a_branch_is_of_a_capture) {
     mp_stream *inside = NULL;
     need_branches(device);
     const mp_addr x = get(device, BYTES);
-    CHECK(device->ops->branch_begin(device, stream, x, true, &inside) != MP_OK);
+    CHECK_FAILS(device->ops->branch_begin(device, stream, x, true, &inside), INVALID_ARGUMENT,
+                "not being captured");
     CHECK(inside == NULL);
     CHECK_OK(device->ops->stream_synchronize(device, stream)); /* as before */
     device->ops->free(device, x, BYTES);

@@ -211,8 +211,13 @@ mp_status mp__cuda_branch_begin(mp_device *self, mp_stream *stream, mp_addr cond
                                 mp_stream **inside) {
     cuda_device *device = cuda_device_of(self);
     mp_stream *aside = NULL;
+    bool active = false;
     if (!atomic_load_explicit(&device->branches.ready, memory_order_acquire)) {
         return refuse();
+    }
+    MP_TRY(mp__cuda_capture_active(self, stream, &active));
+    if (!active) {
+        return MP_FAIL(INVALID_ARGUMENT, "branch_begin on a stream that is not being captured");
     }
     MP_TRY(mp__cuda_stream_create(self, &aside));
     const mp_status status =

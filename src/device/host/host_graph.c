@@ -17,9 +17,7 @@ struct host_capture {
     host_queue *origin;
     mp_graph_exec *graph; /* owned; what has been written down */
     uint32_t capacity;
-    bool broken;       /* under lock: a forbidden call was made, and it cannot become a graph */
-    mp_addr condition; /* of a branch: see branch_begin */
-    bool wanted;
+    bool broken; /* under lock: a forbidden call was made, and it cannot become a graph */
 };
 
 /* ---- sets of nodes ---- */
@@ -534,34 +532,8 @@ static const host_item_kind branch_kind = {
     .has_nodes = true,
 };
 
-mp_status mp__host_branch_prepare(mp_device *self) {
-    return mp__host_call(mp__host_from(self), "branch_prepare");
-}
-
-mp_status mp__host_branch_begin(mp_device *self, mp_stream *stream, mp_addr condition, bool wanted,
-                                mp_stream **inside) {
-    host_device *host = mp__host_from(self);
-    mp_stream *fresh = NULL;
-    MP_TRY(mp__host_call(host, "branch_begin"));
-    if (stream->queue->capture == NULL) {
-        return MP_FAIL(INVALID_ARGUMENT, "branch_begin on stream %u, which is not being captured",
-                       stream->queue->number);
-    }
-    MP_TRY(mp__host_stream_create(self, &fresh));
-    const mp_status status = mp__host_capture_begin(self, fresh);
-    if (status != MP_OK) {
-        mp__host_stream_destroy(self, fresh);
-        return status;
-    }
-    fresh->queue->capture->condition = condition;
-    fresh->queue->capture->wanted = wanted;
-    *inside = fresh;
-    return MP_OK;
-}
-
-/* The branch becomes a node of the capture around it. */
-static mp_status add_branch(host_device *host, mp_stream *stream, mp_graph_exec *graph,
-                            mp_addr condition, bool wanted) {
+mp_status mp__host_capture_add_branch(host_device *host, mp_stream *stream, mp_graph_exec *graph,
+                                      mp_addr condition, bool wanted) {
     if (graph->calls) {
         return MP_FAIL(UNSUPPORTED, "a branch of a capture has a call of the host, and cannot");
     }
@@ -572,20 +544,4 @@ static mp_status add_branch(host_device *host, mp_stream *stream, mp_graph_exec 
     const host_item item = {.kind = &branch_kind,
                             .branch = {.graph = graph, .condition = condition, .wanted = wanted}};
     return mp__host_capture_add(host, stream->queue, &item);
-}
-
-mp_status mp__host_branch_end(mp_device *self, mp_stream *stream, mp_stream *inside) {
-    host_device *host = mp__host_from(self);
-    const mp_status called = mp__host_call(host, "branch_end");
-    const host_capture *capture = inside->queue->capture;
-    const mp_addr condition = capture->condition;
-    const bool wanted = capture->wanted;
-    mp_graph_exec *graph = NULL;
-    mp_status status = mp__host_capture_end(self, inside, &graph);
-    if (status == MP_OK) {
-        status = called == MP_OK ? add_branch(host, stream, graph, condition, wanted) : called;
-        mp__host_graph_destroy(self, graph);
-    }
-    mp__host_stream_destroy(self, inside);
-    return status;
 }
