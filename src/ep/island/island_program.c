@@ -299,7 +299,7 @@ static mp_status write_key(const mp_island *island, const mp_tensor *in, int32_t
 static bool is_join_due(const mp_island_program *p) {
     const unsigned least = mp__run_now != NULL ? 0 : WAITS_BEFORE_JOIN;
     return atomic_load_explicit(&p->waits, memory_order_relaxed) >= least &&
-           mp__recorded_run() == NULL && mp_program_waits_for_condition(p->program);
+           mp__recorded_run() == NULL;
 }
 
 /* A run goes on without it, whatever is missing. What lacks memory is tried again after some more
@@ -350,7 +350,11 @@ static mp_status prefer_joined(mp_island *island, const recipe *how, const progr
     bool is_there = first->joined != NULL;
     (void)pthread_mutex_unlock(&island->lock);
     if (!is_there && is_join_due(first)) {
-        make_joined(island, first, how, key);
+        if (mp_program_waits_for_condition(first->program)) {
+            make_joined(island, first, how, key);
+        } else {
+            atomic_store(&first->never_joined, true);
+        }
     }
     (void)pthread_mutex_lock(&island->lock);
     is_there = first->joined != NULL;
