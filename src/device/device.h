@@ -222,6 +222,24 @@ typedef struct mp_device_ops {
     mp_status (*graph_launch)(mp_device *self, mp_graph_exec *graph, mp_stream *stream);
     void (*graph_destroy)(mp_device *self, mp_graph_exec *graph);
 
+    /* -- branches: parts of a capture that a launch runs or leaves out -- */
+
+    /* Makes ready what branches need, once for the device; cheap afterwards. Not during capture of
+     * a stream on the same thread. Blocks: the first time. Fails: UNSUPPORTED where neither driver
+     * nor device has branches. */
+    mp_status (*branch_prepare)(mp_device *self);
+    /* After branch_prepare. What is queued on `*inside` from now on is a part of the capture of
+     * `stream`; nothing is queued on `stream` until branch_end. A launch that gets here looks at
+     * the byte at `condition`, and runs that part if the byte holds (is not 0) as `wanted`.
+     * Branches nest: `*inside` is being captured, too. They take kernels, copies and fills that
+     * stay on the device, and prepared math; no calls of the host. Gives: `*inside`, until
+     * branch_end, which each begin that succeeded needs, on the same thread, also where something
+     * failed meanwhile. Fails: INVALID_ARGUMENT for a stream that is not being captured;
+     * UNSUPPORTED. */
+    mp_status (*branch_begin)(mp_device *self, mp_stream *stream, mp_addr condition, bool wanted,
+                              mp_stream **inside);
+    mp_status (*branch_end)(mp_device *self, mp_stream *stream, mp_stream *inside);
+
     /* -- kernels -- */
 
     /* Gives: `*out`, until kernel_unload. Compiles where needed. Borrows: `image`, for good.

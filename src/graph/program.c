@@ -18,6 +18,7 @@ static void destroy(mp_program *program) {
     mp_host_values_close(&program->values);
     free(program->spots);
     free(program->steps);
+    free(program->branches);
     free(program->copies);
     free(program->outputs);
     free(program->is_new);
@@ -80,6 +81,44 @@ int64_t mp_program_launch_count(const mp_program *program) {
 
 bool mp_program_draws(const mp_program *program) {
     return program->draws;
+}
+
+bool mp_program_has_branches(const mp_program *program) {
+    return program->branch_count > 0;
+}
+
+int mp_program_assumption_count(const mp_program *program) {
+    return program->assumed.count;
+}
+
+mp_status mp_program_fetch_assumptions(const mp_program *program, mp_stream *stream,
+                                       const mp_program_call *call, mp_addr pinned) {
+    mp_device *device = program->device;
+    for (int i = 0; i < program->assumed.count; i++) {
+        const mp_spot *spot = &program->spots[program->assumed.list[i].condition];
+        MP_TRY(
+            device->ops->copy(device, stream, pinned + (size_t)i, mp_spot_address(spot, call), 1));
+    }
+    return MP_OK;
+}
+
+bool mp_program_assumed_right(const mp_program *program, const unsigned char *fetched) {
+    bool right = true;
+    for (int i = 0; i < program->assumed.count; i++) {
+        right = right && (fetched[i] != 0) == program->assumed.list[i].holds;
+    }
+    return right;
+}
+
+bool mp_program_waits_for_condition(const mp_program *program) {
+    bool found = false;
+    for (int32_t i = 0; i < program->read_count && !found; i++) {
+        for (int32_t g = 0; g < program->graph->guard_count && !found; g++) {
+            found = program->reads[i].value != MP_NO_VALUE &&
+                    program->reads[i].value == program->graph->guards[g].condition;
+        }
+    }
+    return found;
 }
 
 bool mp_program_is_last(const mp_program *program) {

@@ -28,6 +28,12 @@ typedef struct mp_program mp_program;
  * Fails: as mp_plan_make. */
 mp_status mp_program_make(mp_device *device, const mp_graph *graph, const mp_tensor *in,
                           int32_t align, mp_program **out);
+/* The same as one program with both branches of each If whose condition is not known, as steps that
+ * run or are left out (device.h: branches). Where one branch cannot be planned for these shapes,
+ * the other one is assumed to be taken. `*out` is NULL where all that cannot be: where branches
+ * give other types or shapes, something else has to be read back, or values are drawn. */
+mp_status mp_program_join(mp_device *device, const mp_graph *graph, const mp_tensor *in,
+                          int32_t align, mp_program **out);
 void mp_program_retain(mp_program *program);
 void mp_program_release(mp_program *program); /* NULL is ignored */
 
@@ -48,18 +54,37 @@ int mp_program_step_count(const mp_program *program);
 int64_t mp_program_launch_count(const mp_program *program);
 /* Whether two runs may differ though their inputs are the same. */
 bool mp_program_draws(const mp_program *program);
+/* Whether steps of it run or are left out by conditions on the device. */
+bool mp_program_has_branches(const mp_program *program);
+/* How many conditions it assumes. Where one of them is not as assumed, a run's results mean
+ * nothing, and the graph has to be run by segments. */
+int mp_program_assumption_count(const mp_program *program);
+/* Whether a condition of the graph is among what is read back behind it. */
+bool mp_program_waits_for_condition(const mp_program *program);
 
 typedef struct mp_program_call {
     const mp_addr *in, *out; /* in the graph's order; outputs of 0 bytes may have none */
     mp_addr block, literals;
     const mp_addr
         *bases; /* memory that stays from one segment to the next; NULL where there is none */
+    /* Of a program with branches, where its stream is not being captured: one byte of pinned memory
+     * that no other run uses, and what is known of inputs on the host; entries may be NULL. */
+    mp_addr pinned;
+    const void *const *known;
 } mp_program_call;
 
 /* Queues the whole program on `stream`. To a profiler each step is a part of the thread's mark,
  * with its number and the nodes of the model that it is for: "7 [{"op_type":"MatMul",...}]".
- * Threads: any, at the same time too, each with a block of its own. Blocks: no. */
+ * Threads: any, at the same time too, each with a block of its own. Blocks: for each condition of a
+ * program with branches, unless `stream` is being captured. */
 mp_status mp_program_run(const mp_program *program, mp_stream *stream, const mp_program_call *call);
+
+/* Queues copies of what it assumes, a byte each, to pinned memory, before the call's block is given
+ * back. */
+mp_status mp_program_fetch_assumptions(const mp_program *program, mp_stream *stream,
+                                       const mp_program_call *call, mp_addr pinned);
+/* Once these are there: whether all are as assumed. */
+bool mp_program_assumed_right(const mp_program *program, const unsigned char *fetched);
 
 /* ---- segments ---- */
 

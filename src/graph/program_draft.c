@@ -27,11 +27,13 @@ static size_t list_length(const mp_graph *graph) {
     return length;
 }
 
-static bool open_program(mp_device *device, const mp_graph *graph, int32_t align,
+/* Where branches are joined, a node is one step, or two. */
+static bool open_program(mp_device *device, const mp_graph *graph, int32_t align, bool joins,
                          mp_program *program) {
     const size_t values = (size_t)graph->value_count + 1;
     const size_t outputs = (size_t)graph->output_count + 1;
     const size_t nodes = (size_t)graph->node_count + 1;
+    const size_t most = joins ? 2 : 1;
     program->references = 1;
     program->device = device;
     program->graph = graph;
@@ -39,12 +41,13 @@ static bool open_program(mp_device *device, const mp_graph *graph, int32_t align
     program->value_count = graph->value_count;
     program->output_count = graph->output_count;
     program->spots = calloc(values, sizeof *program->spots);
-    program->steps = calloc(nodes, sizeof *program->steps);
+    program->steps = calloc(most * nodes, sizeof *program->steps);
+    program->branches = joins ? calloc(MP_BRANCHES_MOST, sizeof *program->branches) : NULL;
     program->copies = calloc(outputs, sizeof *program->copies);
     program->outputs = calloc(outputs, sizeof *program->outputs);
     program->is_new = calloc(outputs, sizeof *program->is_new);
     program->output_bytes = calloc(outputs, sizeof *program->output_bytes);
-    program->lists = calloc(list_length(graph) + 1, sizeof *program->lists);
+    program->lists = calloc(most * list_length(graph) + 1, sizeof *program->lists);
     program->tensors = calloc(values, sizeof *program->tensors);
     program->is_done = calloc(nodes, sizeof *program->is_done);
     program->is_dead = calloc(values, sizeof *program->is_dead);
@@ -53,7 +56,8 @@ static bool open_program(mp_device *device, const mp_graph *graph, int32_t align
     return program->spots != NULL && program->steps != NULL && program->copies != NULL &&
            program->outputs != NULL && program->is_new != NULL && program->output_bytes != NULL &&
            program->lists != NULL && program->tensors != NULL && program->is_done != NULL &&
-           program->is_dead != NULL && program->repeats != NULL;
+           program->is_dead != NULL && program->repeats != NULL &&
+           (program->branches != NULL || !joins);
 }
 
 void mp_draft_close(mp_draft *draft) {
@@ -65,13 +69,18 @@ void mp_draft_close(mp_draft *draft) {
     free(draft->is_wanted);
     free(draft->is_asked);
     free(draft->outlives);
+    free(draft->made_in);
 }
 
-mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align, mp_draft *draft) {
+mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
+                        mp_assumptions *assumed, mp_draft *draft) {
+    const bool joins = assumed != NULL;
     const size_t values = (size_t)graph->value_count + 1;
     mp_program *program = calloc(1, sizeof *program);
     *draft = (mp_draft){.graph = graph,
                         .program = program,
+                        .joins = joins,
+                        .assumed = assumed,
                         .work = calloc(widest(graph) + 1, sizeof(mp_tensor)),
                         .last = calloc(values, sizeof(int32_t)),
                         .first = calloc(values, sizeof(int32_t)),
@@ -79,11 +88,13 @@ mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
                         .is_made = calloc(values, sizeof(bool)),
                         .is_wanted = calloc(values, sizeof(bool)),
                         .is_asked = calloc(values, sizeof(bool)),
-                        .outlives = calloc(values, sizeof(bool))};
-    const bool whole = program != NULL && open_program(device, graph, align, program) &&
+                        .outlives = calloc(values, sizeof(bool)),
+                        .made_in = joins ? calloc(values, sizeof(int32_t)) : NULL};
+    const bool whole = program != NULL && open_program(device, graph, align, joins, program) &&
                        draft->work != NULL && draft->last != NULL && draft->first != NULL &&
                        draft->fates != NULL && draft->is_made != NULL && draft->is_wanted != NULL &&
-                       draft->is_asked != NULL && draft->outlives != NULL;
+                       draft->is_asked != NULL && draft->outlives != NULL &&
+                       (draft->made_in != NULL || !joins);
     draft->tensors = program != NULL ? program->tensors : NULL;
     return whole ? MP_OK
                  : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to plan a graph of %d nodes",
@@ -159,7 +170,16 @@ static void find_outliving(mp_draft *draft) {
     }
 }
 
-/* By the order of the steps, of which there are no more than nodes. */
+/* Two branches make the result of a Choose, one behind the other. */
+static void add_maker(const mp_draft *draft, int32_t value, int32_t step) {
+    if (draft->first[value] < 0) {
+        draft->first[value] = step;
+    } else {
+        draft->last[value] = step;
+    }
+}
+
+/* By the order of the steps. */
 static void find_lives(mp_draft *draft) {
     const mp_graph *graph = draft->graph;
     for (int32_t i = 0; i < graph->value_count; i++) {
@@ -175,15 +195,21 @@ static void find_lives(mp_draft *draft) {
         }
         for (int k = 0; k < step->out_count; k++) {
             if (step->out[k] != MP_NO_VALUE) {
-                draft->first[step->out[k]] = i;
+                add_maker(draft, step->out[k], i);
             }
         }
+        for (int32_t b = step->branch; b != 0; b = draft->program->branches[b - 1].outer) {
+            draft->last[draft->program->branches[b - 1].condition] = i;
+        }
+    }
+    for (int i = 0; i < draft->program->assumed.count; i++) { /* it is read at the end */
+        draft->last[draft->program->assumed.list[i].condition] = mp_draft_end(draft);
     }
     for (int32_t i = 0; i < graph->value_count; i++) {
-        draft->last[i] = draft->outlives[i] ? graph->node_count : draft->last[i];
+        draft->last[i] = draft->outlives[i] ? mp_draft_end(draft) : draft->last[i];
     }
     for (int32_t i = 0; i < graph->output_count; i++) {
-        draft->last[graph->outputs[i]] = graph->node_count;
+        draft->last[graph->outputs[i]] = mp_draft_end(draft);
     }
 }
 
@@ -266,15 +292,7 @@ static void forget(mp_program *program) {
     program->repeats = NULL;
 }
 
-mp_status mp_draft_plan(mp_draft *draft) {
-    for (int32_t n = 0; n < draft->graph->node_count; n++) {
-        if (!draft->program->is_done[n]) {
-            MP_TRY(mp_draft_node(draft, n));
-        }
-    }
-    find_outliving(draft);
-    MP_TRY(mp_draft_clusters(draft));
-    MP_TRY(find_end(draft));
+static mp_status settle(mp_draft *draft) {
     MP_TRY(set_graph_outputs(draft));
     MP_TRY(collect_literals(draft));
     find_lives(draft);
@@ -283,4 +301,42 @@ mp_status mp_draft_plan(mp_draft *draft) {
     number_counts(draft->program);
     forget(draft->program);
     return MP_OK;
+}
+
+/* All in one program, or nothing: what must be read back would end it. */
+static mp_status plan_joined(mp_draft *draft) {
+    mp_program *program = draft->program;
+    bool is_done = program->read_count == 0 && program->repeat_count == 0 && !program->draws;
+    for (int32_t n = 0; n < draft->graph->node_count && is_done; n++) {
+        is_done = program->is_done[n];
+    }
+    draft->gives_up = draft->gives_up || !is_done;
+    if (draft->gives_up) {
+        return MP_OK;
+    }
+    program->assumed = *draft->assumed;
+    mp_draft_keep_conditions(draft, true);
+    MP_TRY(mp_draft_clusters(draft));
+    mp_draft_keep_conditions(draft, false);
+    MP_TRY(mp_draft_branches(draft));
+    if (draft->gives_up) {
+        return MP_OK;
+    }
+    MP_TRY(find_end(draft));
+    return settle(draft);
+}
+
+mp_status mp_draft_plan(mp_draft *draft) {
+    for (int32_t n = 0; n < draft->graph->node_count && !draft->gives_up; n++) {
+        if (!draft->program->is_done[n]) {
+            MP_TRY(mp_draft_node(draft, n));
+        }
+    }
+    if (draft->joins) {
+        return plan_joined(draft);
+    }
+    find_outliving(draft);
+    MP_TRY(mp_draft_clusters(draft));
+    MP_TRY(find_end(draft));
+    return settle(draft);
 }

@@ -24,6 +24,9 @@ static mp_status plan(mp_draft *draft) {
     mp_kernel_batch batch;
     mp_kernel_batch_open(&batch, draft->program->device);
     const mp_status status = mp_draft_plan(draft);
+    if (draft->gives_up) {
+        batch.count = 0; /* nobody will launch them */
+    }
     const mp_status made = mp_kernel_batch_close(&batch);
     return status == MP_OK ? made : status;
 }
@@ -33,22 +36,37 @@ static mp_status finish(mp_draft *draft, mp_status status, mp_program **out) {
         status = plan(draft);
     }
     mp_draft_close(draft);
-    if (status != MP_OK) {
-        mp_program_release(draft->program);
-        return status;
-    }
     *out = draft->program;
-    return MP_OK;
+    if (status != MP_OK || draft->gives_up) {
+        mp_program_release(draft->program);
+        *out = NULL;
+    }
+    return status;
 }
 
-mp_status mp_program_make(mp_device *device, const mp_graph *graph, const mp_tensor *in,
-                          int32_t align, mp_program **out) {
+static mp_status make(mp_device *device, const mp_graph *graph, const mp_tensor *in, int32_t align,
+                      mp_assumptions *assumed, mp_program **out) {
     mp_draft draft;
-    const mp_status status = mp_draft_open(device, graph, align, &draft);
+    const mp_status status = mp_draft_open(device, graph, align, assumed, &draft);
     if (status == MP_OK) {
         set_known(&draft, in);
     }
     return finish(&draft, status, out);
+}
+
+mp_status mp_program_make(mp_device *device, const mp_graph *graph, const mp_tensor *in,
+                          int32_t align, mp_program **out) {
+    return make(device, graph, in, align, NULL, out);
+}
+
+mp_status mp_program_join(mp_device *device, const mp_graph *graph, const mp_tensor *in,
+                          int32_t align, mp_program **out) {
+    mp_assumptions assumed = {.is_new = true};
+    while (assumed.is_new) {
+        assumed.is_new = false;
+        MP_TRY(make(device, graph, in, align, &assumed, out));
+    }
+    return MP_OK;
 }
 
 /* ---- the next segment ---- */
@@ -103,7 +121,7 @@ static void take_over(mp_draft *draft, const mp_program *before) {
 
 mp_status mp_program_continue(mp_program *before, const void *found, mp_program **out) {
     mp_draft draft;
-    mp_status status = mp_draft_open(before->device, before->graph, before->align, &draft);
+    mp_status status = mp_draft_open(before->device, before->graph, before->align, NULL, &draft);
     mp_program *program = draft.program;
     if (status == MP_OK) {
         program->found = malloc(before->found_bytes + 1);

@@ -44,6 +44,7 @@ typedef enum readiness {
     READY,
     WAITS,
     GONE, /* it is in a branch that is not taken */
+    OPEN, /* of a condition: it may hold or not, and both branches are planned */
 } readiness;
 
 /* Conditions and trip counts are read as one element, whatever their shape. */
@@ -66,6 +67,13 @@ static mp_status condition_of(mp_draft *draft, int32_t value, readiness *ready, 
         return MP_OK;
     }
     MP_TRY(check_single(draft, value));
+    if (draft->joins) {
+        mp_draft_take_assumption(draft, value);
+    }
+    if (tensor->data == 0 && draft->joins) {
+        *ready = OPEN;
+        return MP_OK;
+    }
     if (tensor->data == 0) {
         return ask_for(draft, value);
     }
@@ -86,16 +94,30 @@ static mp_status look_at_guard(mp_draft *draft, int32_t guard, readiness *ready)
         return MP_OK;
     }
     MP_TRY(condition_of(draft, g->condition, ready, &holds));
-    *ready = *ready == READY && holds != g->wanted ? GONE : *ready;
+    *ready = *ready == READY && holds != g->wanted ? GONE : *ready == OPEN ? READY : *ready;
     return MP_OK;
 }
 
-/* Of the two branches only one has to be there. */
+/* Both branches have to be there, and to give the same. */
+static void look_at_both(mp_draft *draft, const mp_vertex *v, mp_tensor *in, readiness *ready) {
+    for (int i = 0; i < 3; i++) {
+        in[i] = draft->tensors[v->in[i]];
+    }
+    const bool same = in[1].type == in[2].type && mp_shape_equal(&in[1].shape, &in[2].shape);
+    const bool there = in[1].type != MP_NONE && in[2].type != MP_NONE;
+    draft->gives_up = !there || !same;
+    *ready = draft->gives_up ? WAITS : READY;
+}
+
+/* Of the two branches only one has to be there, where it is known which. */
 static mp_status look_at_choice(mp_draft *draft, const mp_vertex *v, mp_tensor *in,
                                 readiness *ready) {
     bool holds = false;
     MP_TRY(condition_of(draft, v->in[0], ready, &holds));
-    if (*ready != READY) {
+    if (*ready == OPEN) {
+        look_at_both(draft, v, in, ready);
+    }
+    if (*ready != READY || mp_draft_is_open(draft, v->in[0])) {
         return MP_OK;
     }
     const int32_t chosen = v->in[holds ? 1 : 2];
@@ -248,6 +270,9 @@ static mp_status plan_ready(mp_draft *draft, int32_t n, mp_tensor *in) {
     const mp_vertex *v = &draft->graph->nodes[n];
     mp_tensor *out = in + v->in_count;
     bool lacks = false;
+    if (mp_vertex_is_own(v, "Choose") && mp_draft_is_open(draft, v->in[0])) {
+        return mp_draft_choice(draft, n);
+    }
     if (mp_host_value_is_known(&v->node, in, v->in_count)) {
         bool done = false;
         MP_TRY(mp_host_value_compute(&program->values, &v->node, in, v->in_count, out, v->out_count,
@@ -310,8 +335,11 @@ mp_status mp_draft_node(mp_draft *draft, int32_t n) {
         draft->program->is_done[n] = true;
     }
     if (ready == READY) {
-        MP_TRY(plan_ready(draft, n, draft->work));
-        return check_types(draft, v);
+        const mp_status status = plan_ready(draft, n, draft->work);
+        if (status == MP_INVALID_ARGUMENT && draft->joins && mp_draft_assume(draft, v->guard)) {
+            return MP_OK;
+        }
+        return status == MP_OK ? check_types(draft, v) : status;
     }
     return MP_OK;
 }

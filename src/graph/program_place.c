@@ -208,6 +208,39 @@ static mp_status join_parts(const mp_draft *draft, const mp_program_step *step,
     return MP_OK;
 }
 
+/* ---- what branches give ---- */
+
+/* Whether all that lies in the class is made within the branch, so that nobody else misses what is
+ * written over. */
+static bool is_of_branch(const mp_draft *draft, const value_class *classes, int32_t class,
+                         int32_t branch) {
+    for (int32_t i = 0; i < draft->graph->value_count; i++) {
+        if (draft->is_made[i] && find(classes, i) == class &&
+            !mp_branch_is_within(draft->program, draft->made_in[i], branch)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What a branch gives is made where the Choose's result is, if it has a place of its own; then
+ * nothing is left to be done. The first of the two branches may give its place, in which the other
+ * one puts its own. */
+static bool join_choice(const mp_draft *draft, const mp_program_step *step, value_class *classes) {
+    const int32_t from = step->in[1] != MP_NO_VALUE ? step->in[1] : step->in[2];
+    const int32_t out = step->out[0];
+    const int32_t class = find(classes, from);
+    const int32_t whole = find(classes, out);
+    if (class == whole || classes[class].spot.kind != MP_SPOT_BLOCK || classes[class].outlives ||
+        classes[class].bytes != classes[out].bytes || classes[whole].bytes != classes[out].bytes ||
+        !is_all_of(draft, classes, from, class) ||
+        !is_of_branch(draft, classes, class, step->branch)) {
+        return false;
+    }
+    join(classes, class, whole, 0);
+    return true;
+}
+
 /* ---- where classes lie ---- */
 
 static int32_t step_of(const mp_program *program, int32_t value) {
@@ -251,7 +284,7 @@ typedef struct layouts {
 
 static void add_spans(const mp_draft *draft, const value_class *classes, const layouts *l) {
     const mp_program *program = draft->program;
-    const int32_t end = draft->graph->node_count;
+    const int32_t end = mp_draft_end(draft);
     for (int32_t i = 0; i < program->value_count; i++) {
         const value_class *c = &classes[i];
         if (c->of == i && c->spot.kind == MP_SPOT_BLOCK) {
@@ -315,7 +348,11 @@ static mp_status join_all(const mp_draft *draft, value_class *classes) {
     for (int32_t i = 0; i < program->step_count; i++) {
         mp_program_step *step = &program->steps[i];
         bool done = false;
-        MP_TRY(join_parts(draft, step, classes, &done));
+        if (step->is_choice) {
+            done = join_choice(draft, step, classes);
+        } else {
+            MP_TRY(join_parts(draft, step, classes, &done));
+        }
         if (done) {
             program->launches -= mp_plan_step_count(step->plan);
             mp_program_step_close(step);

@@ -41,6 +41,8 @@ typedef struct mp_program_step {
     int32_t *in, *out; /* values, or MP_NO_VALUE; the program's */
     int32_t in_count, out_count;
     int32_t node;                      /* of the graph; of a cluster the first */
+    int32_t branch;                    /* 1 + the innermost one that it is in; 0 for none */
+    bool is_choice;                    /* brings the result of its branch to where a Choose's is */
     int32_t at;                        /* its place among all steps that were planned */
     mp_alias in_place[MP_ALIASES_MAX]; /* outputs that may lie where an input did */
     int in_place_count;
@@ -64,6 +66,31 @@ typedef struct mp_program_read { /* what the next segment is planned with */
     size_t bytes, offset; /* within what is found */
 } mp_program_read;
 
+/* Steps that run where a condition holds as wanted, which is not known while planning. */
+typedef struct mp_program_branch {
+    int32_t condition; /* a value */
+    bool wanted;
+    int32_t outer; /* as mp_program_step.branch */
+    int32_t same;  /* the first branch of this condition, itself for that */
+} mp_program_branch;
+
+/* A condition that a program was planned for, since the other branch cannot be for these shapes. */
+typedef struct mp_assumption {
+    int32_t condition; /* a value */
+    bool holds;
+} mp_assumption;
+
+enum { MP_ASSUMPTIONS_MOST = 8 };
+
+typedef struct mp_assumptions {
+    mp_assumption list[MP_ASSUMPTIONS_MOST];
+    int count;
+    bool is_new; /* there is one more since planning began: it begins again */
+} mp_assumptions;
+
+/* More than this is not joined to one program: a launch looks at each. */
+enum { MP_BRANCHES_MOST = 128, MP_BRANCH_DEPTH_MOST = 8 };
+
 typedef struct mp_program_repeat { /* a loop that runs behind the segment */
     int32_t node;
     int32_t base;  /* of its first result */
@@ -77,10 +104,13 @@ struct mp_program {
     mp_program *before;    /* one reference; the segment before this one, or NULL */
     int32_t align;
     int32_t value_count, step_count, copy_count, output_count;
+    int32_t branch_count;
+    mp_assumptions assumed;
     int32_t first_step; /* number of its first step, among those of all segments up to here */
     int32_t width;      /* the most inputs and outputs of a step */
     mp_spot *spots;     /* by value; owned, as all below */
     mp_program_step *steps;
+    mp_program_branch *branches; /* NULL where none is possible */
     mp_program_copy *copies;
     mp_tensor *outputs; /* type MP_NONE: not known yet */
     bool *is_new;       /* by output: known since this segment */
@@ -112,7 +142,7 @@ typedef struct mp_draft {
     mp_program *program;
     mp_tensor *tensors;  /* the program's */
     mp_tensor *work;     /* for the inputs and outputs of one node */
-    int32_t *last;       /* by value: the last step that reads it; node_count for outputs; -1 */
+    int32_t *last;       /* by value: the last step that reads it; mp_draft_end for outputs; -1 */
     int32_t *first;      /* by value: the step that makes it; -1 */
     mp_node_fate *fates; /* by node: in this segment */
     bool *is_made;       /* by value: by a step of this segment */
@@ -120,11 +150,22 @@ typedef struct mp_draft {
     bool *is_asked;      /* by value: to be read back */
     bool *outlives;      /* by value: its segment */
     size_t listed;       /* of the program's lists */
+    int32_t *made_in;    /* by value: the branch that it is made in, where branches are joined */
+    mp_assumptions *assumed; /* borrowed; NULL where branches are not joined */
+    bool joins;              /* both branches of conditions that are not known */
+    bool gives_up;           /* they cannot be joined */
 } mp_draft;
+
+/* Behind all steps: there are no more than nodes, or, where branches are joined, twice as many. */
+static inline int32_t mp_draft_end(const mp_draft *draft) {
+    return (draft->joins ? 2 : 1) * draft->graph->node_count;
+}
 
 /* ---- program_draft.c ---- */
 
-mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align, mp_draft *draft);
+/* `assumed`: to join branches; NULL for segments. */
+mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
+                        mp_assumptions *assumed, mp_draft *draft);
 void mp_draft_close(mp_draft *draft); /* the program stays */
 /* Plans all that can be planned, and places it. */
 mp_status mp_draft_plan(mp_draft *draft);
@@ -165,6 +206,28 @@ void mp_program_step_close(mp_program_step *step);
 /* Joins nodes to clusters, plans these, and brings all steps into the order in which they run. */
 mp_status mp_draft_clusters(mp_draft *draft);
 
+/* ---- program_branch.c: both branches in one program; only where the draft joins ---- */
+
+/* Whether the value is a condition that is not known, so that both of its branches are planned. */
+bool mp_draft_is_open(const mp_draft *draft, int32_t condition);
+/* Sets what is assumed of the condition, if anything is; else it stays as it is. */
+void mp_draft_take_assumption(const mp_draft *draft, int32_t condition);
+/* A node of the guard cannot be planned: begins again, with its branch left out, if that can be. */
+bool mp_draft_assume(mp_draft *draft, int32_t guard);
+/* Plans a Choose of an open condition, both of whose results are there and alike. */
+mp_status mp_draft_choice(mp_draft *draft, int32_t node);
+/* Conditions are kept until steps are in branches: nobody else may read them. */
+void mp_draft_keep_conditions(mp_draft *draft, bool kept);
+/* Puts the steps into their branches, those of one branch side by side where they can be. */
+mp_status mp_draft_branches(mp_draft *draft);
+/* Whether branch `inner` is `outer`, or within it; as mp_program_step.branch. */
+static inline bool mp_branch_is_within(const mp_program *program, int32_t inner, int32_t outer) {
+    while (inner != outer && inner != 0) {
+        inner = program->branches[inner - 1].outer;
+    }
+    return inner == outer;
+}
+
 /* ---- program_place.c: decides the spots, the block and the copies of outputs ---- */
 
 mp_status mp_program_place(mp_draft *draft);
@@ -184,8 +247,28 @@ mp_status mp_rounds_plan(mp_draft *draft, int32_t node, const mp_tensor *in, boo
 /* What result `i` of the loop is. */
 mp_tensor mp_rounds_output(const mp_rounds *rounds, int i);
 
-/* ---- program_run.c ---- */
+/* ---- program_walk.c: in which branches a run is, and where its values are ---- */
 
 mp_addr mp_spot_address(const mp_spot *spot, const mp_program_call *call);
+
+/* One run of a program with branches, on its way through the steps. */
+typedef struct mp_branch_walk {
+    const mp_program *program;
+    const mp_program_call *call;
+    bool is_captured;
+    int32_t open[MP_BRANCH_DEPTH_MOST];
+    mp_stream *streams[MP_BRANCH_DEPTH_MOST + 1]; /* of no branch, and of each open one */
+    int depth;
+    int32_t skipped;                       /* the branch that is left out just now; 0: none */
+    unsigned char found[MP_BRANCHES_MOST]; /* by branch `same`: 0 not read yet, else 1 + the byte */
+} mp_branch_walk;
+
+mp_status mp_branch_walk_open(mp_branch_walk *walk, const mp_program *program, mp_stream *stream,
+                              const mp_program_call *call);
+/* Where the step is queued; NULL: it is left out. Blocks: for a condition that it comes to, unless
+ * the stream is being captured. */
+mp_status mp_branch_walk_to(mp_branch_walk *walk, const mp_program_step *step, mp_stream **out);
+/* Ends all branches that are open. */
+mp_status mp_branch_walk_close(mp_branch_walk *walk);
 
 #endif

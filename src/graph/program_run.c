@@ -8,26 +8,6 @@
 
 enum { FEW = 512 }; /* addresses that need no memory of their own */
 
-mp_addr mp_spot_address(const mp_spot *spot, const mp_program_call *call) {
-    switch (spot->kind) {
-    case MP_SPOT_NONE:
-        return 0;
-    case MP_SPOT_IN:
-        return call->in[spot->index] + spot->offset;
-    case MP_SPOT_OUT:
-        return call->out[spot->index] + spot->offset;
-    case MP_SPOT_FIXED:
-        return spot->offset;
-    case MP_SPOT_LITERAL:
-        return call->literals + spot->offset;
-    case MP_SPOT_BLOCK:
-        return call->block + spot->offset;
-    case MP_SPOT_BASE:
-        return call->bases[spot->index] + spot->offset;
-    }
-    return 0;
-}
-
 static void collect(const mp_program *program, const mp_program_call *call, const int32_t *values,
                     int32_t count, mp_addr *out) {
     for (int32_t i = 0; i < count; i++) {
@@ -80,14 +60,30 @@ static mp_status run_copy(const mp_program *program, const mp_program_copy *copy
     return status;
 }
 
-static mp_status run_with(const mp_program *program, mp_stream *stream, const mp_program_call *call,
-                          mp_addr *in, mp_addr *out) {
+static mp_status run_steps(mp_branch_walk *walk, mp_stream *stream, mp_addr *in, mp_addr *out) {
+    const mp_program *program = walk->program;
     for (int32_t i = 0; i < program->step_count; i++) {
         const mp_program_step *step = &program->steps[i];
-        collect(program, call, step->in, step->in_count, in);
-        collect(program, call, step->out, step->out_count, out);
-        MP_TRY(run_step(program, step, stream, call, in, out));
+        mp_stream *to = stream;
+        if (program->branch_count > 0) {
+            MP_TRY(mp_branch_walk_to(walk, step, &to));
+        }
+        if (to != NULL) {
+            collect(program, walk->call, step->in, step->in_count, in);
+            collect(program, walk->call, step->out, step->out_count, out);
+            MP_TRY(run_step(program, step, to, walk->call, in, out));
+        }
     }
+    return MP_OK;
+}
+
+static mp_status run_with(const mp_program *program, mp_stream *stream, const mp_program_call *call,
+                          mp_addr *in, mp_addr *out) {
+    mp_branch_walk walk;
+    MP_TRY(mp_branch_walk_open(&walk, program, stream, call));
+    const mp_status status = run_steps(&walk, stream, in, out);
+    const mp_status closed = mp_branch_walk_close(&walk);
+    MP_TRY(status != MP_OK ? status : closed);
     for (int32_t i = 0; i < program->copy_count; i++) {
         MP_TRY(run_copy(program, &program->copies[i], stream, call));
     }

@@ -148,12 +148,28 @@ static mp_status write_loop(const mp_program_step *step, FILE *out) {
     return status;
 }
 
+/* Outermost last. */
+static void write_branches(const mp_program *program, const mp_graph *graph, int32_t branch,
+                           FILE *out) {
+    const char *before = ",\"branches\":[";
+    for (int32_t b = branch; b != 0; b = program->branches[b - 1].outer) {
+        const mp_program_branch *at = &program->branches[b - 1];
+        (void)fprintf(out, "%s{\"condition\":", before);
+        mp_json_text(out, graph->values[at->condition].name);
+        (void)fprintf(out, ",\"wanted\":%s}", at->wanted ? "true" : "false");
+        before = ",";
+    }
+    (void)fputs(branch != 0 ? "]" : "", out);
+}
+
 static mp_status write_step(const mp_program *program, const mp_graph *graph, const fact *facts,
                             const mp_program_step *step, FILE *out) {
     mp_status status = MP_OK;
     (void)fputs("{\"op\":", out);
     mp_json_text(out, step->op->name);
-    (void)fprintf(out, ",\"nodes\":%s,\"in\":", step->nodes);
+    (void)fprintf(out, ",\"nodes\":%s", step->nodes);
+    write_branches(program, graph, step->branch, out);
+    (void)fputs(",\"in\":", out);
     write_values(program, graph, facts, step->in, step->in_count, out);
     (void)fputs(",\"out\":", out);
     write_values(program, graph, facts, step->out, step->out_count, out);

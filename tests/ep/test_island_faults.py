@@ -10,7 +10,7 @@ import numpy as np
 import pool_c
 import provider
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 from test_provider import child, finished
 
 OUT_OF_MEMORY, DEVICE = 1, 4  # of mp_status
@@ -63,11 +63,32 @@ def model():
     return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
 
 
-class Walk:
-    """Sessions of the model on the emulated device, each with another call that fails."""
+def branches():
+    """An If whose condition is computed on the device, with one within it."""
+    text = """
+      <ir_version: 9, opset_import: ["" : 18]>
+      g (float[n, 96] x) => (float[n, 96] y, float[n, 96] z) {
+        limit = Constant <value = float {0}> ()
+        sum = ReduceSum <keepdims = 0> (x)
+        c = Greater (sum, limit)
+        u = If (c) <then_branch = t () => (float[n, 96] p) {
+            d = Less (sum, limit)
+            s = Softmax (x)
+            p = If (d) <then_branch = i () => (float[n, 96] v) { v = Exp (s) },
+                        else_branch = j () => (float[n, 96] w) { w = Softmax (s) }> },
+          else_branch = e () => (float[n, 96] r) { r = Softmax (x) }>
+        y = Add (u, x)
+        z = Softmax (y)
+      }
+    """
+    return parser.parse_model(text).SerializeToString()
 
-    def __init__(self, status, **options):
-        self.model, self.status, self.options = model(), status, options
+
+class Walk:
+    """Sessions of a model on the emulated device, each with another call that fails."""
+
+    def __init__(self, status, made=None, runs=RUNS, **options):
+        self.model, self.status, self.options, self.runs = made or model(), status, options, runs
         self.feeds = [{"x": np.random.default_rng(rows).standard_normal((rows, WIDTH)).astype(np.float32)}
                       for rows in (3, 7)]
         self.pool = pool_c.Pool("faults")
@@ -102,7 +123,7 @@ class Walk:
         """Whether there are that many calls."""
         LIB.mp__host_device_fail(self.device, nth, self.status)
         session, made = self.attempt(self.session)
-        checks = [functools.partial(self.check, session, i // RUNS) for i in range(2 * RUNS)]
+        checks = [functools.partial(self.check, session, i // self.runs) for i in range(2 * self.runs)]
         good = [self.attempt(check)[1] for check in checks if made]
         checks.clear()
         waiting = LIB.mp__host_device_fail(self.device, 0, 0)
@@ -118,7 +139,7 @@ class Walk:
     def end(self, nth):
         """Whether the end of a session has that many calls."""
         session = self.session()
-        for _ in range(RUNS):
+        for _ in range(self.runs):
             self.check(session, 0)
         LIB.mp__host_device_fail(self.device, nth, self.status)
         del session
@@ -157,5 +178,19 @@ def test_each_call_fails_in_turn(mode, status):
         least = max(1, 12 // {step})
         found = (walk.refused, walk.failed, walk.unnoticed)
         assert calls > 100 and all(each >= least for each in found), (calls, found)
+    """, MILLPOND_DEVICE="host", MILLPOND_HOST=mode, MILLPOND_LOG="off")  # fmt: skip
+    finished(done)
+
+
+@pytest.mark.parametrize("status", [DEVICE, OUT_OF_MEMORY])
+@pytest.mark.parametrize("mode", ["eager", "threaded", "adversarial:3"])
+def test_each_call_fails_in_turn_with_branches(mode, status):
+    """Two runs wait for the condition, one plans both branches, the third of that is captured."""
+    step = 1 if (mode, status) == ("eager", DEVICE) else 3 if mode == "eager" else 9
+    done = child(f"""
+        import test_island_faults as faults
+        walk = faults.Walk({status}, faults.branches(), runs=7)
+        calls = walk.all({step})
+        assert calls > 100 and walk.failed and walk.unnoticed, (calls, walk.failed, walk.unnoticed)
     """, MILLPOND_DEVICE="host", MILLPOND_HOST=mode, MILLPOND_LOG="off")  # fmt: skip
     finished(done)

@@ -134,6 +134,22 @@ def test_bodies_have_islands_of_their_own(tmp_path):
     assert "it was not reached by these inputs" in run("explain", path, "--fill", "c=1", *ISLANDS)[0]
 
 
+@pytest.mark.skipif(not HOLDS_CONTROL_FLOW, reason=OLD_CONTROL_FLOW)
+def test_both_branches_are_shown_once_they_are_one_program(tmp_path):
+    def body(operator):
+        return onnx_kit.graph_bytes([Node(operator, ["x"], ["r"], operator.lower())], {}, {"r": [8]})
+
+    choice = Node("If", ["d"], ["s"], "choice", attributes={"then_branch": body("Exp"), "else_branch": body("Neg")})
+    nodes = [Node("Not", ["c"], ["d"], "not"), choice, Node("Softmax", ["s"], ["y"], "softmax")]
+    path = tmp_path / "choice.onnx"
+    path.write_bytes(onnx_kit.model(nodes, {"c": (onnx_kit.BOOL, []), "x": [8]}, {"y": [8]}))
+    (island,) = run_json("explain", path, *ISLANDS)["islands"]
+    (program,) = island["programs"]
+    assert len(program["segments"]) == 1 and "joined" in program
+    wanted = {step["op"]: [each["wanted"] for each in step.get("branches", [])] for step in program["steps"]}
+    assert wanted["Exp"] == [True] and wanted["Neg"] == [False] and wanted["Softmax"] == []
+
+
 def test_segments_are_one_behind_the_other(tmp_path):
     nodes = [Node("Relu", ["x"], ["r"], "relu"), Node("NonZero", ["r"], ["z"], "nonzero"),
              Node("Exp", ["x"], ["e"], "e"), Node("Cast", ["z"], ["f"], "cast", attributes={"to": 1}),

@@ -506,6 +506,120 @@ DEVICE_TEST(a_capture_forks_and_joins) {
     device->ops->free(device, c, BYTES);
 }
 
+/* Ends the test where a GPU's driver is too old. */
+static void need_branches(mp_device *device) {
+    const mp_status status = device->ops->branch_prepare(device);
+    if (status == MP_UNSUPPORTED) {
+        test_skip("%s", mp_error_message());
+    }
+    CHECK_OK(status);
+}
+
+static void set_byte(mp_device *device, mp_addr addr, uint8_t byte) {
+    CHECK_OK(device->ops->copy(device, NULL, addr, (mp_addr)&byte, 1));
+}
+
+/* x becomes x + 1; then where the first byte holds x * 3, and within that where the second does not
+ * x + 10; where the first does not x * 5; behind it x + 100. */
+static void capture_branches(mp_device *device, mp_stream *stream, const mp_kernel *kernel,
+                             mp_addr x, mp_addr bytes) {
+    const mp_device_ops *ops = device->ops;
+    mp_stream *inside = NULL;
+    mp_stream *inner = NULL;
+    affine(device, stream, kernel, x, x, 1, 1);
+    CHECK_OK(ops->branch_begin(device, stream, bytes, true, &inside));
+    affine(device, inside, kernel, x, x, 3, 0);
+    CHECK_OK(ops->branch_begin(device, inside, bytes + 1, false, &inner));
+    affine(device, inner, kernel, x, x, 1, 10);
+    CHECK_OK(ops->branch_end(device, inside, inner));
+    CHECK_OK(ops->branch_end(device, stream, inside));
+    CHECK_OK(ops->branch_begin(device, stream, bytes, false, &inside));
+    affine(device, inside, kernel, x, x, 5, 0);
+    CHECK_OK(ops->branch_end(device, stream, inside));
+    affine(device, stream, kernel, x, x, 1, 100);
+}
+
+static int64_t after_branches(int64_t x, bool first, bool second) {
+    return first ? (x + 1) * 3 + (second ? 0 : 10) + 100 : (x + 1) * 5 + 100;
+}
+
+DEVICE_TEST(a_launch_takes_the_branches_that_bytes_say) {
+    static const uint8_t values[] = {0, 1, 2, 255};
+    mp_stream *stream = open_stream(device);
+    mp_kernel *kernel = load(device, &test_affine_image);
+    const mp_addr x = get(device, BYTES);
+    const mp_addr bytes = get(device, 2);
+    mp_graph_exec *graph = NULL;
+    need_branches(device);
+    set_byte(device, bytes, 0);
+    set_byte(device, bytes + 1, 0);
+    CHECK_OK(device->ops->capture_begin(device, stream));
+    capture_branches(device, stream, kernel, x, bytes);
+    CHECK_OK(device->ops->capture_end(device, stream, &graph));
+    for (int round = 0; round < 16; round++) {
+        const uint8_t first = values[round % 4];
+        const uint8_t second = values[round / 4];
+        put(device, x, 7);
+        set_byte(device, bytes, first);
+        set_byte(device, bytes + 1, second);
+        CHECK_OK(device->ops->graph_launch(device, graph, stream));
+        CHECK_OK(device->ops->stream_synchronize(device, stream));
+        const int64_t begin = after_branches(7, first != 0, second != 0);
+        check(device, x, begin, first != 0 ? 3 : 5);
+    }
+    device->ops->graph_destroy(device, graph);
+    device->ops->kernel_unload(device, kernel);
+    device->ops->free(device, x, BYTES);
+    device->ops->free(device, bytes, 2);
+    device->ops->stream_destroy(device, stream);
+}
+
+/* The byte is written by the kernel before, and by the branch before: launches look at it when they
+ * get there. */
+DEVICE_TEST(a_branch_waits_for_what_makes_its_byte) {
+    mp_stream *stream = open_stream(device);
+    mp_kernel *kernel = load(device, &test_affine_image);
+    const mp_addr x = get(device, BYTES);
+    mp_graph_exec *graph = NULL;
+    mp_stream *inside = NULL;
+    need_branches(device);
+    CHECK_OK(device->ops->capture_begin(device, stream));
+    affine(device, stream, kernel, x, x, 1, -6); /* of the first element: 0 or 1 */
+    CHECK_OK(device->ops->branch_begin(device, stream, x, true, &inside));
+    affine(device, inside, kernel, x, x, 0, 0);
+    CHECK_OK(device->ops->branch_end(device, stream, inside));
+    CHECK_OK(device->ops->branch_begin(device, stream, x, false, &inside));
+    affine(device, inside, kernel, x, x, 2, 4);
+    CHECK_OK(device->ops->branch_end(device, stream, inside));
+    CHECK_OK(device->ops->capture_end(device, stream, &graph));
+    for (int64_t first = 6; first < 8; first++) {
+        put(device, x, first);
+        CHECK_OK(device->ops->graph_launch(device, graph, stream));
+        CHECK_OK(device->ops->graph_launch(device, graph, stream));
+        CHECK_OK(device->ops->stream_synchronize(device, stream));
+        /* 6: 0, then 4 + 2i; less 6 is no 0, so all become 0, and then 4. 7: 1, so 0, then 4; less
+         * 6 again: 0, then 4 */
+        check(device, x, 4, 0);
+    }
+    device->ops->graph_destroy(device, graph);
+    device->ops->kernel_unload(device, kernel);
+    device->ops->free(device, x, BYTES);
+    device->ops->stream_destroy(device, stream);
+}
+
+DEVICE_TEST(a_branch_is_of_a_capture) {
+    mp_stream *stream = open_stream(device);
+    mp_stream *inside = NULL;
+    need_branches(device);
+    const mp_addr x = get(device, BYTES);
+    CHECK_FAILS(device->ops->branch_begin(device, stream, x, true, &inside), INVALID_ARGUMENT,
+                "not being captured");
+    CHECK(inside == NULL);
+    CHECK_OK(device->ops->stream_synchronize(device, stream)); /* as before */
+    device->ops->free(device, x, BYTES);
+    device->ops->stream_destroy(device, stream);
+}
+
 DEVICE_TEST(a_capture_that_does_not_join_fails) {
     mp_stream *first = open_stream(device), *second = open_stream(device);
     mp_event *fork = open_event(device);

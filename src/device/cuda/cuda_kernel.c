@@ -228,9 +228,11 @@ static __attribute__((noinline, cold)) unsigned meeting(mp_grid grid, CUlaunchAt
     return early + 1;
 }
 
-static CUresult launch(const cuda_kernel *code, CUstream stream, mp_grid grid, const void *args) {
+static CUresult launch(const cuda_kernel *code, cuda_stream *stream, mp_grid grid,
+                       const void *args) {
     CUlaunchAttribute attributes[2];
-    unsigned count = code->early ? 1 : 0;
+    unsigned count = code->early && !stream->ended_branch ? 1 : 0;
+    stream->ended_branch = false;
     attributes[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     attributes[0].value.programmaticStreamSerializationAllowed = 1;
     if (__builtin_expect(grid.meets > 1, 0)) {
@@ -244,7 +246,7 @@ static CUresult launch(const cuda_kernel *code, CUstream stream, mp_grid grid, c
         .blockDimY = 1,
         .blockDimZ = 1,
         .sharedMemBytes = grid.shared_bytes,
-        .hStream = stream,
+        .hStream = stream->handle,
         .attrs = attributes,
         .numAttrs = count,
     };
@@ -257,17 +259,17 @@ mp_status mp__cuda_launch(mp_device *self, mp_stream *stream, const mp_kernel *k
                           const void *args, size_t args_size) {
     const cuda_device *device = cuda_device_of(self);
     const cuda_kernel *code = (const cuda_kernel *)(const void *)kernel;
-    const CUstream native = cuda_stream_of(stream);
+    cuda_stream *to = cuda_stream_from(stream);
     assert(grid.blocks > 0 && grid.lanes > 0);
     assert(code->args_size == 0 || code->args_size == args_size);
     (void)args_size;
     CUresult result = CUDA_SUCCESS;
-    if (__builtin_expect(native != NULL, 1)) {
-        result = launch(code, native, grid, args); /* in the context of the stream */
+    if (__builtin_expect(to->handle != NULL, 1)) {
+        result = launch(code, to, grid, args); /* in the context of the stream */
     } else {
         cuda_scope scope;
         MP_TRY(mp__cuda_enter(device, &scope));
-        result = launch(code, native, grid, args);
+        result = launch(code, to, grid, args);
         mp__cuda_exit(&scope);
     }
     return __builtin_expect(result == CUDA_SUCCESS, 1) ? MP_OK

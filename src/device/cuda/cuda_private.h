@@ -47,11 +47,18 @@ typedef struct cuda_device {
     struct cuda_mempool *mempools;
     uint64_t peers; /* ordinals that may read and write this device's memory */
     cuda_handles blaslt, dnn;
+    struct cuda_branches { /* see cuda_branch.c; guarded by kernel_lock until it has been tried */
+        atomic_bool ready;
+        bool refused;
+        CUlibrary library;
+        CUkernel setter;
+    } branches;
 } cuda_device;
 
 typedef struct cuda_stream {
     CUstream handle;
     bool owned;
+    bool ended_branch;  /* the next kernel must wait for all of it */
     void *blaslt, *dnn; /* library handles, taken at the first need */
 } cuda_stream;
 
@@ -250,6 +257,10 @@ mp_status mp__cuda_capture_end(mp_device *self, mp_stream *stream, mp_graph_exec
 mp_status mp__cuda_capture_active(mp_device *self, mp_stream *stream, bool *active);
 mp_status mp__cuda_graph_launch(mp_device *self, mp_graph_exec *graph, mp_stream *stream);
 void mp__cuda_graph_destroy(mp_device *self, mp_graph_exec *graph);
+mp_status mp__cuda_branch_prepare(mp_device *self);
+mp_status mp__cuda_branch_begin(mp_device *self, mp_stream *stream, mp_addr condition, bool wanted,
+                                mp_stream **inside);
+mp_status mp__cuda_branch_end(mp_device *self, mp_stream *stream, mp_stream *inside);
 
 /* cuda_kernel.c */
 mp_status mp__cuda_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out);

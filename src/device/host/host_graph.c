@@ -350,12 +350,21 @@ void mp__host_graph_destroy(mp_device *self, mp_graph_exec *graph) {
     mp__host_object_destroy(mp__host_from(self), &graph->object);
 }
 
+static const host_item_kind branch_kind;
+
+static void run_branch(host_device *host, host_queue *queue, const host_item *branch,
+                       const host_item *replay);
+
 static void run_node(host_device *host, host_queue *queue, host_item *node,
                      const host_item *replay) {
     if (mp__host_adversarial(host)) {
         mp__host_check_running(host, queue, node, replay->loans);
     }
-    (void)mp__host_item_run(host, queue, node, replay);
+    if (node->kind == &branch_kind) {
+        run_branch(host, queue, node, replay);
+    } else {
+        (void)mp__host_item_run(host, queue, node, replay);
+    }
 }
 
 static bool may_run(const mp_graph_exec *graph, const uint8_t *done, uint32_t node) {
@@ -395,13 +404,18 @@ static uint8_t *marks_of(host_device *host, host_item *item) {
     return item->done;
 }
 
+static void run_in_order(host_device *host, host_queue *queue, const mp_graph_exec *graph,
+                         const host_item *replay) {
+    for (uint32_t i = 0; i < graph->count; i++) {
+        run_node(host, queue, graph->nodes[i], replay);
+    }
+}
+
 static bool run_graph(host_device *host, host_queue *queue, host_item *item) {
     mp_graph_exec *graph = item->graph.graph;
     uint8_t *done = marks_of(host, item);
     if (done == NULL) { /* also without memory: the captured order is always right */
-        for (uint32_t i = 0; i < graph->count; i++) {
-            run_node(host, queue, graph->nodes[i], item);
-        }
+        run_in_order(host, queue, graph, item);
         return true;
     }
     (void)pthread_mutex_lock(&host->lock);
@@ -453,4 +467,81 @@ mp_status mp__host_graph_launch(mp_device *self, mp_graph_exec *graph, mp_stream
     MP_TRY(mp__host_call(host, "graph_launch"));
     host_item item = {.kind = &graph_kind, .calls = graph->calls, .graph = {.graph = graph}};
     return mp__host_enqueue(host, stream->queue, &item);
+}
+
+/* ---- branches: a node that is a graph of its own ---- */
+
+/* All of it at once: other streams get no turn within a branch. */
+static void run_shuffled(host_device *host, host_queue *queue, const mp_graph_exec *graph,
+                         uint8_t *done, const host_item *replay) {
+    for (uint32_t i = 0; i < graph->count; i++) {
+        (void)pthread_mutex_lock(&host->lock);
+        const uint32_t skip = mp__host_random(host, 4);
+        (void)pthread_mutex_unlock(&host->lock);
+        const uint32_t node = choose_node(graph, done, skip);
+        run_node(host, queue, graph->nodes[node], replay);
+        done[node] = 1;
+    }
+}
+
+static void run_branch(host_device *host, host_queue *queue, const host_item *branch,
+                       const host_item *replay) {
+    const mp_graph_exec *graph = branch->branch.graph;
+    const bool holds = *(const uint8_t *)branch->branch.condition != 0;
+    if (holds != branch->branch.wanted) {
+        return;
+    }
+    uint8_t *done = mp__host_adversarial(host) ? calloc(graph->count + (size_t)1, 1) : NULL;
+    if (done != NULL) {
+        run_shuffled(host, queue, graph, done, replay);
+    } else {
+        run_in_order(host, queue, graph, replay);
+    }
+    free(done);
+}
+
+static host_object *branch_graph(const host_item *item) {
+    return &item->branch.graph->object;
+}
+
+/* What it is made of counts, whether it will run or not: nobody knows that before. */
+static bool branch_references(const host_item *item, host_reference_fn *fn, void *context) {
+    const mp_graph_exec *graph = item->branch.graph;
+    if (fn(context, item, (host_reference){.addr = item->branch.condition, .size = 1})) {
+        return true;
+    }
+    for (uint32_t i = 0; i < graph->count; i++) {
+        const host_item *node = graph->nodes[i];
+        if (node->kind->references != NULL && node->kind->references(node, fn, context)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *branch_word(const host_item *item) {
+    (void)item;
+    return "a branch";
+}
+
+/* Never run by its kind: it needs to know who launched its graph (run_node). */
+static const host_item_kind branch_kind = {
+    .object = branch_graph,
+    .references = branch_references,
+    .name = branch_word,
+    .has_nodes = true,
+};
+
+mp_status mp__host_capture_add_branch(host_device *host, mp_stream *stream, mp_graph_exec *graph,
+                                      mp_addr condition, bool wanted) {
+    if (graph->calls) {
+        return MP_FAIL(UNSUPPORTED, "a branch of a capture has a call of the host, and cannot");
+    }
+    if (stream->queue->capture == NULL) {
+        return MP_FAIL(INVALID_ARGUMENT, "branch_end on stream %u, whose capture has ended",
+                       stream->queue->number);
+    }
+    const host_item item = {.kind = &branch_kind,
+                            .branch = {.graph = graph, .condition = condition, .wanted = wanted}};
+    return mp__host_capture_add(host, stream->queue, &item);
 }

@@ -74,7 +74,9 @@ struct mp_event {
 struct mp_stream {
     host_object object;
     host_queue *queue;
-    bool owned; /* false: wraps a queue of someone else */
+    bool owned;        /* false: wraps a queue of someone else */
+    mp_addr condition; /* of a branch: see branch_begin */
+    bool wanted;
 };
 
 struct mp_semaphore {
@@ -181,6 +183,11 @@ struct host_item {
         struct {
             mp_graph_exec *graph; /* kept */
         } graph;
+        struct {
+            mp_graph_exec *graph; /* kept; what it is made of */
+            mp_addr condition;
+            bool wanted;
+        } branch;
         struct {
             mp_semaphore *semaphore; /* kept */
             uint64_t value;

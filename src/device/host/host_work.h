@@ -94,9 +94,19 @@ uint64_t mp__host_capture_id(const host_capture *capture);
 mp_status mp__host_capture_add(host_device *host, host_queue *queue, const host_item *item);
 mp_status mp__host_capture_record(host_device *host, host_queue *queue, mp_event *event);
 mp_status mp__host_capture_wait(host_device *host, host_queue *queue, mp_event *event);
+/* The graph becomes a node that runs where the byte holds as wanted. */
+mp_status mp__host_capture_add_branch(host_device *host, mp_stream *stream, mp_graph_exec *graph,
+                                      mp_addr condition, bool wanted);
 /* The stream goes away: its capture, if any, ends without a graph. */
 void mp__host_capture_abandon(host_queue *queue);
 void mp__host_nodes_free(host_nodes *nodes);
+
+/* ---- host_branch.c ---- */
+
+mp_status mp__host_branch_prepare(mp_device *self);
+mp_status mp__host_branch_begin(mp_device *self, mp_stream *stream, mp_addr condition, bool wanted,
+                                mp_stream **inside);
+mp_status mp__host_branch_end(mp_device *self, mp_stream *stream, mp_stream *inside);
 
 /* ---- host_kernel.c, host_block.c ---- */
 

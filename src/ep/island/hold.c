@@ -34,6 +34,13 @@ static mp_status bodies_fit(mp_provider *provider, OrtEpGraphSupportInfo *suppor
     return MP_OK;
 }
 
+/* Where runs are captured: both branches of an If can be part of a graph, no loop that waits can.
+ */
+static bool can_be_captured(const mp_provider *provider, const mp_op *op) {
+    mp_device *device = provider->unit->device;
+    return strcmp(op->name, "If") == 0 && device->ops->branch_prepare(device) == MP_OK;
+}
+
 /* A node of a body, or the node itself. */
 static mp_status node_fits(mp_provider *provider, OrtEpGraphSupportInfo *support,
                            const OrtNode *node, bool *out) {
@@ -41,6 +48,10 @@ static mp_status node_fits(mp_provider *provider, OrtEpGraphSupportInfo *support
     MP_TRY(mp__row_of(provider, support, node, &row));
     *out = row.op != NULL && !row.copies && !row.assigned;
     if (!*out || !row.controls) {
+        return MP_OK;
+    }
+    if (provider->options.enable_cuda_graph && !can_be_captured(provider, row.op)) {
+        *out = false;
         return MP_OK;
     }
     MP_TRY(mp__subgraph_values_fit(node, out));
@@ -71,8 +82,7 @@ static mp_status graph_fits(mp_provider *provider, OrtEpGraphSupportInfo *suppor
 
 mp_status mp__island_holds(mp_provider *provider, OrtEpGraphSupportInfo *support,
                            const OrtNode *node, bool *out) {
-    *out = mp__islands_wanted(provider) && !provider->options.enable_cuda_graph &&
-           mp_the_plugin.runtime >= RUNTIME_LEAST;
+    *out = mp__islands_wanted(provider) && mp_the_plugin.runtime >= RUNTIME_LEAST;
     return *out ? node_fits(provider, support, node, out) : MP_OK;
 }
 

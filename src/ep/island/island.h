@@ -47,13 +47,19 @@ typedef struct mp_island_program {
     void *key;           /* owned; see island_program.c */
     size_t key_bytes;
     uint64_t hash;
-    size_t *in_bytes;           /* owned; of the graph's inputs; NULL of one that goes on */
-    mp_shelf next;              /* what goes on behind it; guarded as the list that it is on */
-    int users;                  /* runs that queue it now */
-    size_t kept_bytes;          /* of literals and graphs on the device */
-    uint64_t last;              /* when it was last used, in runs of the session's islands */
-    bool is_out;                /* of the list; the last user frees it */
-    atomic_bool never_captured; /* it cannot be */
+    size_t *in_bytes; /* owned; of the graph's inputs; NULL of one that goes on */
+    mp_shelf next;    /* what goes on behind it; guarded as the list that it is on */
+    struct mp_island_program
+        *joined;                     /* owned; the same with both branches of Ifs; NULL: none yet */
+    struct mp_island_program *owner; /* of a joined one: borrowed, and used where that is */
+    atomic_uint waits;               /* runs that waited for a condition behind it */
+    atomic_uint misses;              /* runs of a joined one that assumed what was not so */
+    atomic_bool never_joined;        /* it cannot be */
+    int users;                       /* runs that queue it now */
+    size_t kept_bytes;               /* of literals and graphs on the device */
+    uint64_t last;                   /* when it was last used, in runs of the session's islands */
+    bool is_out;                     /* of the list; the last user frees it */
+    atomic_bool never_captured;      /* it cannot be */
     uint64_t runs;
     mp_island_instance instances[MP_ISLAND_INSTANCES_MAX];
     int instance_count;
@@ -91,7 +97,9 @@ typedef struct mp_island {
 void mp__islands_install(mp_provider *provider);
 
 /* island_program.c: the program for these inputs, made where there is none. `align` as for
- * mp_program_make. Gives: `*out`, to be dropped. Threads: any. Blocks: while it is made. */
+ * mp_program_make. Once some runs have waited for a condition, it is one with both branches, where
+ * that can be; at once in sessions with graphs of the user's. Gives: `*out`, to be dropped.
+ * Threads: any. Blocks: while it is made. */
 mp_status mp__island_program_get(mp_island *island, const mp_tensor *in, int32_t align,
                                  mp_island_program **out);
 /* The one behind `before`, for what has been found. The program before it must be held meanwhile.
@@ -163,9 +171,11 @@ typedef struct mp_walk {
     mp_island_program **programs; /* owned; held, but for the first one */
     int depth;
     size_t depth_capacity;
+    bool has_waited; /* for values on the device */
+    bool is_again;   /* all outputs have been asked for */
 } mp_walk;
 
-/* Asks for the outputs that the program writes. */
+/* Asks for the outputs that the program writes, unless the walk has them. */
 mp_status mp__walk_outputs(mp_walk *walk, const mp_program *program);
 /* Queues the program, for which outputs have been asked, and whatever comes behind it. Blocks:
  * where what comes behind it depends on data. */

@@ -194,6 +194,9 @@ static void let_go(mp_island *island, mp_island_program *p, mp_island_instance *
         instance->runs = 0;
     } else if (failed != MP_OK) {
         p->never_captured = true;
+        if (p->owner != NULL) {
+            p->owner->never_joined = true; /* segments are captured, each for itself */
+        }
     }
     (void)pthread_mutex_unlock(&island->lock);
 }

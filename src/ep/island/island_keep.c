@@ -81,13 +81,19 @@ void mp__island_rest_drop(const mp_provider *provider, const mp_island_rest *res
 
 /* ---- all of them ---- */
 
+static mp_island_program *older(mp_island_program *p, mp_island_program *found) {
+    const bool is_idle = p->users == 0 && p->kept_bytes > 0;
+    return is_idle && (found == NULL || p->last < found->last) ? p : found;
+}
+
 /* The idle program that was used longest ago, of `found` and those of the list. With the island's
  * lock held. */
 static mp_island_program *oldest_on(const mp_shelf *shelf, mp_island_program *found) {
     for (int i = 0; i < shelf->count; i++) {
         mp_island_program *p = shelf->list[i];
-        if (p->users == 0 && p->kept_bytes > 0 && (found == NULL || p->last < found->last)) {
-            found = p;
+        found = older(p, found);
+        if (p->joined != NULL) {
+            found = older(p->joined, found);
         }
         found = oldest_on(&p->next, found);
     }

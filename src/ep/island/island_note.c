@@ -79,6 +79,11 @@ static bool write_program(const mp_island *island, const mp_island_program *p, F
     (void)fputs("],", out);
     bool whole = mp_program_write(p->program, graph, in, out) == MP_OK;
     whole = write_next(island, p, in, out) && whole;
+    if (p->joined != NULL) {
+        (void)fputs(",\"joined\":{", out);
+        whole = mp_program_write(p->joined->program, graph, in, out) == MP_OK && whole;
+        (void)fputc('}', out);
+    }
     (void)fputc('}', out);
     free(in);
     return whole;

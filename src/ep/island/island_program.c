@@ -2,6 +2,7 @@
  * each by what was found on the device.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/growing.h"
+#include "base/log.h"
 #include "ep/capture/session_graph.h"
 #include "ep/island/island.h"
 #include "ep/stream/run_stream.h"
@@ -11,7 +12,7 @@
 
 /* ---- keys: the alignment, then type, rank and dimensions of each input; or what was found ---- */
 
-enum { FEW_WORDS = 256 };
+enum { FEW_WORDS = 256, WAITS_BEFORE_JOIN = 2 };
 
 typedef struct program_key {
     const void *bytes;
@@ -55,6 +56,9 @@ static void close_shelf(const mp_island *island, mp_shelf *shelf);
 /* Nobody else knows it, nor what goes on behind it. */
 static void destroy(const mp_island *island, mp_island_program *p) {
     mp_island_rest rest;
+    if (p->joined != NULL) {
+        destroy(island, p->joined);
+    }
     close_shelf(island, &p->next);
     mp__island_take(island, p, &rest);
     mp__island_rest_drop(island->provider, &rest);
@@ -121,13 +125,23 @@ typedef struct recipe {
     const mp_tensor *in;
     int32_t align;
     mp_program *before;
+    bool joins;
 } recipe;
 
 static mp_status make_program(const mp_island *island, const recipe *how, const program_key *key,
                               mp_program **out) {
-    return how->before != NULL ? mp_program_continue(how->before, key->bytes, out)
-                               : mp_program_make(island->provider->unit->device, island->graph,
-                                                 how->in, how->align, out);
+    mp_device *device = island->provider->unit->device;
+    if (how->before != NULL) {
+        return mp_program_continue(how->before, key->bytes, out);
+    }
+    if (!how->joins) {
+        return mp_program_make(device, island->graph, how->in, how->align, out);
+    }
+    MP_TRY(device->ops->branch_prepare(device));
+    MP_TRY(mp_program_join(device, island->graph, how->in, how->align, out));
+    return *out != NULL
+               ? MP_OK
+               : MP_FAIL(UNSUPPORTED, "its branches give different shapes, or more has to be read");
 }
 
 static mp_status measure_inputs(const mp_graph *graph, const mp_tensor *in, size_t **out) {
@@ -278,15 +292,97 @@ static mp_status write_key(const mp_island *island, const mp_tensor *in, int32_t
     return MP_OK;
 }
 
+/* ---- both branches of Ifs in one program ---- */
+
+/* Not before the program of segments has done what it is for: a first result waits for the kernels
+ * of the branch that is taken, and for no others. A run that is recorded loads none. */
+static bool is_join_due(const mp_island_program *p) {
+    const unsigned least = mp__run_now != NULL ? 0 : WAITS_BEFORE_JOIN;
+    return atomic_load_explicit(&p->waits, memory_order_relaxed) >= least &&
+           mp__recorded_run() == NULL;
+}
+
+/* A run goes on without it, whatever is missing. What lacks memory is tried again after some more
+ * runs. */
+static void note_not_joined(const mp_island *island, mp_island_program *p, mp_status status) {
+    if (status == MP_OUT_OF_MEMORY) {
+        atomic_store(&p->waits, 0);
+        return;
+    }
+    atomic_store(&p->never_joined, true);
+    MP_LOG(INFO, "%s reads conditions back: %s", island->name, mp_error_message());
+}
+
+/* Makes it; two threads may do so at once, and one of them in vain. */
+static void make_joined(mp_island *island, mp_island_program *p, const recipe *like,
+                        const program_key *key) {
+    const recipe how = {.in = like->in, .align = like->align, .joins = true};
+    mp_island_program *fresh = NULL;
+    const mp_status status = make(island, &how, key, &fresh);
+    if (status != MP_OK) {
+        note_not_joined(island, p, status);
+        return;
+    }
+    fresh->owner = p;
+    (void)pthread_mutex_lock(&island->lock);
+    if (p->joined == NULL) {
+        p->joined = fresh;
+        fresh = NULL;
+    }
+    (void)pthread_mutex_unlock(&island->lock);
+    if (fresh != NULL) {
+        destroy(island, fresh);
+        return;
+    }
+    MP_LOG(INFO, "%s has both branches in one program of %d steps", island->name,
+           mp_program_step_count(p->joined->program));
+}
+
+/* `p`, which the run uses, becomes the one with both branches, if there is one. */
+static mp_status prefer_joined(mp_island *island, const recipe *how, const program_key *key,
+                               mp_island_program **p) {
+    mp_island_program *first = *p;
+    bool lacks = false;
+    if (mp_program_is_last(first->program) || atomic_load(&first->never_joined)) {
+        return MP_OK;
+    }
+    (void)pthread_mutex_lock(&island->lock);
+    bool is_there = first->joined != NULL;
+    (void)pthread_mutex_unlock(&island->lock);
+    if (!is_there && is_join_due(first)) {
+        if (mp_program_waits_for_condition(first->program)) {
+            make_joined(island, first, how, key);
+        } else {
+            atomic_store(&first->never_joined, true);
+        }
+    }
+    (void)pthread_mutex_lock(&island->lock);
+    is_there = first->joined != NULL;
+    if (is_there) {
+        use(first->joined, first->last, &lacks);
+        *p = first->joined;
+    }
+    (void)pthread_mutex_unlock(&island->lock);
+    return lacks ? put_literals(island, *p) : MP_OK;
+}
+
 mp_status mp__island_program_get(mp_island *island, const mp_tensor *in, int32_t align,
                                  mp_island_program **out) {
     int64_t few[FEW_WORDS];
     int64_t *many = NULL;
     program_key key;
     const recipe how = {.in = in, .align = align};
+    mp_island_program *p = NULL;
     MP_TRY(write_key(island, in, align, few, &many, &key));
-    const mp_status status = get(island, &island->programs, &how, &key, out);
+    mp_status status = get(island, &island->programs, &how, &key, &p);
+    if (status == MP_OK) {
+        status = prefer_joined(island, &how, &key, &p);
+        if (status != MP_OK) {
+            mp__island_program_drop(island, p);
+        }
+    }
     free(many);
+    *out = p;
     return status;
 }
 
@@ -316,6 +412,10 @@ void mp__island_program_drop(mp_island *island, mp_island_program *program) {
         return;
     }
     (void)pthread_mutex_lock(&island->lock);
+    if (program->owner != NULL) {
+        program->users--;
+        program = program->owner;
+    }
     const bool last = --program->users == 0 && program->is_out;
     (void)pthread_mutex_unlock(&island->lock);
     if (last) {

@@ -180,9 +180,10 @@ static mp_status compute_with(run *r) {
     r->is_aligned = mp__all_aligned(c->in_addr, island->graph->input_count);
     MP_TRY(find_program(island, c, r->is_aligned ? MP_CALL_ALIGNED : 1, &p));
     r->in_bytes = p->in_bytes;
-    mp_status status = mp_program_is_last(p->program)
-                           ? MP_OK
-                           : mp__run_unfit("what an island does depends on values on the device");
+    const bool waits =
+        !mp_program_is_last(p->program) || mp_program_assumption_count(p->program) > 0;
+    mp_status status =
+        !waits ? MP_OK : mp__run_unfit("what an island does depends on values on the device");
     if (status == MP_OK) {
         status = run_program(r, p);
     }

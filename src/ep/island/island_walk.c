@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNED = 16 };
+enum { ALIGNED = 16, MISSES_MOST = 4 };
 
 /* ---- what lasts until the end ---- */
 
@@ -63,7 +63,7 @@ mp_status mp__walk_close(mp_walk *walk) {
 
 mp_status mp__walk_outputs(mp_walk *walk, const mp_program *program) {
     for (int32_t i = 0; i < walk->island->graph->output_count; i++) {
-        if (mp_program_writes(program, i)) {
+        if (mp_program_writes(program, i) && !walk->is_again) {
             MP_TRY(walk->output(walk, program, i));
         }
     }
@@ -72,20 +72,56 @@ mp_status mp__walk_outputs(mp_walk *walk, const mp_program *program) {
 
 /* ---- one segment ---- */
 
+static mp_status walk_through(const mp_walk *walk, const mp_island_program *p,
+                              const mp_program_call *with) {
+    mp_pool *pinned_pool = walk->island->provider->pinned;
+    mp_program_call call = *with;
+    if (!mp_program_has_branches(p->program)) {
+        return mp_program_run(p->program, walk->stream, with);
+    }
+    MP_TRY(mp_pool_alloc(pinned_pool, 1, MP_NO_STREAM, &call.pinned));
+    const mp_status status = mp_program_run(p->program, walk->stream, &call);
+    const mp_status freed = mp_pool_free(pinned_pool, call.pinned);
+    return status != MP_OK ? status : freed;
+}
+
 static mp_status launch_or_walk(mp_walk *walk, mp_island_program *p, const mp_program_call *with) {
     bool done = false;
     if (mp__run_now == NULL) { /* a run that may be captured for the user is walked through */
         done = mp__island_launch(walk->island, p, walk->stream, with);
     }
-    return done ? MP_OK : mp_program_run(p->program, walk->stream, with);
+    return done ? MP_OK : walk_through(walk, p, with);
 }
 
 static mp_program_call call_of(const mp_walk *walk, const mp_island_program *p) {
-    return (mp_program_call){
-        .in = walk->in, .out = walk->out, .literals = p->literals, .bases = walk->bases};
+    return (mp_program_call){.in = walk->in,
+                             .out = walk->out,
+                             .literals = p->literals,
+                             .bases = walk->bases,
+                             .known = walk->known};
 }
 
-static mp_status run_segment(mp_walk *walk, mp_island_program *p) {
+/* Whether what the program assumed of conditions was so. Blocks, as the segments would. */
+static mp_status check_assumptions(const mp_walk *walk, const mp_island_program *p,
+                                   const mp_program_call *with, bool *right) {
+    mp_device *device = walk->island->provider->unit->device;
+    mp_pool *pinned_pool = walk->island->provider->pinned;
+    const int count = mp_program_assumption_count(p->program);
+    mp_addr pinned = 0;
+    *right = true;
+    if (count == 0) {
+        return MP_OK;
+    }
+    MP_TRY(mp_pool_alloc(pinned_pool, (size_t)count, MP_NO_STREAM, &pinned));
+    mp_status status = mp_program_fetch_assumptions(p->program, walk->stream, with, pinned);
+    const mp_status waited = device->ops->stream_synchronize(device, walk->stream);
+    status = status == MP_OK ? waited : status;
+    *right = status != MP_OK || mp_program_assumed_right(p->program, (const void *)pinned);
+    const mp_status freed = mp_pool_free(pinned_pool, pinned);
+    return status != MP_OK ? status : freed;
+}
+
+static mp_status run_segment(mp_walk *walk, mp_island_program *p, bool *right) {
     mp_pool *pool = walk->island->provider->pool;
     const size_t kept = mp_program_kept_bytes(p->program);
     const size_t size = mp_program_block_bytes(p->program);
@@ -99,6 +135,9 @@ static mp_status run_segment(mp_walk *walk, mp_island_program *p) {
     }
     if (status == MP_OK) {
         status = launch_or_walk(walk, p, &with);
+    }
+    if (status == MP_OK) {
+        status = check_assumptions(walk, p, &with, right);
     }
     /* The stream's order keeps users apart. */
     const mp_status freed = mp__give_back(pool, with.block);
@@ -144,8 +183,8 @@ static void take_fetched(const mp_walk *walk, const mp_program *program,
     }
 }
 
-static mp_status read_back(const mp_walk *walk, const mp_program *program,
-                           const mp_program_call *call, unsigned char *found) {
+static mp_status read_back(mp_walk *walk, const mp_program *program, const mp_program_call *call,
+                           unsigned char *found) {
     mp_device *device = walk->island->provider->unit->device;
     mp_pool *pinned_pool = walk->island->provider->pinned;
     mp_addr pinned = 0;
@@ -154,6 +193,7 @@ static mp_status read_back(const mp_walk *walk, const mp_program *program,
     if (size == 0) {
         return MP_OK;
     }
+    walk->has_waited = true;
     MP_TRY(mp_pool_alloc(pinned_pool, size, MP_NO_STREAM, &pinned));
     mp_status status = fetch(walk, program, call, pinned, found, &size);
     const mp_status waited = device->ops->stream_synchronize(device, walk->stream);
@@ -193,13 +233,31 @@ static mp_status step_on(mp_walk *walk, mp_island_program *p, mp_island_program 
     return hold(walk, *next);
 }
 
-mp_status mp__walk(mp_walk *walk, mp_island_program *first) {
+static mp_status walk_segments(mp_walk *walk, mp_island_program *first, bool *right) {
     mp_island_program *p = first;
-    MP_TRY(run_segment(walk, p));
+    MP_TRY(run_segment(walk, p, right));
     while (!mp_program_is_last(p->program)) {
         MP_TRY(step_on(walk, p, &p));
         MP_TRY(mp__walk_outputs(walk, p->program));
-        MP_TRY(run_segment(walk, p));
+        MP_TRY(run_segment(walk, p, right));
+    }
+    if (walk->has_waited) {
+        atomic_fetch_add_explicit(&first->waits, 1, memory_order_relaxed);
     }
     return MP_OK;
+}
+
+/* What rests on a wrong assumption is done again, from the same inputs, to the same outputs: none
+ * of these shares memory with an input. */
+mp_status mp__walk(mp_walk *walk, mp_island_program *first) {
+    bool right = true;
+    MP_TRY(walk_segments(walk, first, &right));
+    if (right) {
+        return MP_OK;
+    }
+    if (atomic_fetch_add(&first->misses, 1) >= MISSES_MOST) {
+        first->owner->never_joined = true;
+    }
+    walk->is_again = true;
+    return walk_segments(walk, first->owner, &right);
 }

@@ -212,7 +212,8 @@ def _outside(placement: Any, told: list[dict[str, str]]) -> list[dict[str, str]]
 def _in_a_row(program: dict[str, Any]) -> None:
     """Makes one list of the steps of a program's segments: of those behind one, the last used. "segments" says what the
     host waits for between them; "next" has all that is planned."""
-    chain = [program]
+    joined = program.get("joined")  # both branches of Ifs, which is what runs then
+    chain = [{**joined, "next": []} if joined else program]
     while chain[-1]["next"]:
         chain.append(chain[-1]["next"][0])
     program["segments"] = [
