@@ -31,7 +31,8 @@ mp_status mp_program_make(mp_device *device, const mp_graph *graph, const mp_ten
 /* The same as one program with both branches of each If whose condition is not known, as steps that
  * run or are left out (device.h: branches). Where one branch cannot be planned for these shapes,
  * the other one is assumed to be taken. `*out` is NULL where all that cannot be: where branches
- * give other types or shapes, something else has to be read back, or values are drawn. */
+ * give other types or shapes, something else has to be read back, or values are drawn. Fails with
+ * UNSUPPORTED where the device's graphs can have no branches, and there are some. */
 mp_status mp_program_join(mp_device *device, const mp_graph *graph, const mp_tensor *in,
                           int32_t align, mp_program **out);
 void mp_program_retain(mp_program *program);

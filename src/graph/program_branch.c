@@ -259,8 +259,18 @@ static bool is_in_order(const mp_draft *draft, bool *there) {
     return right;
 }
 
+/* Graphs must be able to have branches where there are some left to launch. */
+static mp_status ask_device(mp_draft *draft) {
+    mp_device *device = draft->program->device;
+    const bool asks = !draft->gives_up && draft->program->branch_count > 0;
+    const mp_status status = asks ? device->ops->branch_prepare(device) : MP_OK;
+    draft->gives_up = draft->gives_up || status != MP_OK;
+    return status;
+}
+
 mp_status mp_draft_branches(mp_draft *draft) {
     MP_TRY(take_steps(draft));
+    MP_TRY(ask_device(draft));
     if (draft->gives_up) {
         return MP_OK;
     }

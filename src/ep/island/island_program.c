@@ -137,7 +137,6 @@ static mp_status make_program(const mp_island *island, const recipe *how, const 
     if (!how->joins) {
         return mp_program_make(device, island->graph, how->in, how->align, out);
     }
-    MP_TRY(device->ops->branch_prepare(device));
     MP_TRY(mp_program_join(device, island->graph, how->in, how->align, out));
     return *out != NULL
                ? MP_OK
