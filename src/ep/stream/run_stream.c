@@ -290,6 +290,16 @@ mp_status mp__run_streams_wait_launch(const mp_provider *owner) {
     return wait_for(is_not_of_other_launches, owner);
 }
 
+static bool is_own(const mp_run_stream *stream, const mp_provider *owner) {
+    (void)owner;
+    return !stream->is_wrap && (stream->thread == 0 || stream->thread == mp_thread_number());
+}
+
+mp_status mp__run_stream_wait_last(void) {
+    mp_run_stream *found = mp__run_stream_last();
+    return found != NULL ? mp__run_stream_wait(found) : wait_for(is_own, NULL);
+}
+
 void mp__run_stream_set_captured(mp_run_stream *stream, bool captured) {
     (void)pthread_mutex_lock(&stream->lock);
     stream->captured = captured;

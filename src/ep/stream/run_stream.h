@@ -50,6 +50,9 @@ mp_stream *mp__run_stream_use(mp_run_stream *stream);
 
 /* Waits until the stream's work has ended; does nothing while it is captured. */
 mp_status mp__run_stream_wait(mp_run_stream *stream);
+/* The same for the stream that this thread works with; where that is not known any more, since a
+ * stream went meanwhile, for all that are not the user's. */
+mp_status mp__run_stream_wait_last(void);
 /* The same for every stream of `owner`. */
 mp_status mp__run_streams_wait(const mp_provider *owner);
 /* For all that has been queued on the owner's device, by whomever: on streams of sessions and of

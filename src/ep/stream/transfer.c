@@ -107,10 +107,9 @@ static mp_status fit_into_graph(const OrtValue *source, const OrtValue *target,
 /* Loop before ONNX Runtime 1.27 copies its results within the device without naming the stream that
  * they are made on, which is the one that this thread works with. */
 static mp_status wait_for_run(const OrtValue *source, const OrtValue *target) {
-    mp_run_stream *last = mp__run_stream_last();
-    return last != NULL && is_ours(ORT_EP->Value_GetMemoryDevice(source)) &&
+    return is_ours(ORT_EP->Value_GetMemoryDevice(source)) &&
                    is_ours(ORT_EP->Value_GetMemoryDevice(target))
-               ? mp__run_stream_wait(last)
+               ? mp__run_stream_wait_last()
                : MP_OK;
 }
 
