@@ -4,7 +4,8 @@
  * whose place it takes, what is concatenated and the result. A class lies where its first member
  * does: in an input or a constant, which nobody may write, or in the block, or, if a later segment
  * reads it, in what is kept for that. A class of the block that holds an output of the graph moves
- * to that output's memory, if it is the only one.
+ * to that output's memory, if it is the only one; what is needed no more when that is written may
+ * lie there before.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/program_private.h"
 #include "graph/span_layout.h"
@@ -276,6 +277,34 @@ static void place_outputs(const mp_draft *draft, value_class *classes) {
     }
 }
 
+/* An output's memory is there from the segment's first step on: until it is written, what is not
+ * much smaller lies in it, one value behind the other, and takes no room in the block. From the
+ * last on, since of a chain every other value then needs the block, and these need one place
+ * together. */
+static void lend_output(const mp_draft *draft, value_class *classes, int32_t output) {
+    const value_class *to = &classes[output];
+    int32_t end = to->first; /* the first step of what lies there later */
+    for (int32_t i = draft->program->value_count - 1; i >= 0; i--) {
+        value_class *c = &classes[i];
+        if (c->of == i && c->spot.kind == MP_SPOT_BLOCK && !c->outlives && c->last < end &&
+            c->bytes <= to->bytes && c->bytes > to->bytes / 2) {
+            c->spot = to->spot;
+            end = c->first;
+        }
+    }
+}
+
+static void lend_outputs(const mp_draft *draft, value_class *classes) {
+    const mp_graph *graph = draft->graph;
+    for (int32_t i = 0; i < graph->output_count; i++) {
+        const int32_t output = find(classes, graph->outputs[i]);
+        const mp_spot spot = classes[output].spot;
+        if (draft->program->is_new[i] && spot.kind == MP_SPOT_OUT && spot.index == i) {
+            lend_output(draft, classes, output);
+        }
+    }
+}
+
 /* Two layouts, of the block and of what is kept: what lies in one takes no room in the other. */
 typedef struct layouts {
     mp_span *block, *kept; /* by value, then by step; owned */
@@ -375,6 +404,7 @@ static mp_status place(const mp_draft *draft, value_class *classes) {
     MP_TRY(open_classes(draft, classes));
     MP_TRY(join_all(draft, classes));
     place_outputs(draft, classes);
+    lend_outputs(draft, classes);
     MP_TRY(place_block(draft, classes));
     for (int32_t i = 0; i < program->value_count; i++) {
         program->spots[i] = classes[find(classes, i)].spot;
