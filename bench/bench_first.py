@@ -103,7 +103,7 @@ def measure(args, name, way, cache):
                "--runs", str(args.runs), *(["--nets", args.nets] if args.nets else [])]
     watch = Watch()
     watch.start()
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
     used = watch.used_mib()
     if done.returncode != 0:
         return {"error": " ".join(done.stderr.split())[-160:]}
@@ -111,9 +111,9 @@ def measure(args, name, way, cache):
 
 
 def show(row):
-    print(f"{row['model']:20s}" + "".join(
-        f"{row[way]['first_s']:9.3f} s {row[way]['mib']:7.0f} MiB" if "mib" in row[way] else f"{'-':>23s}" for way in WAYS),
-          flush=True)
+    figures = (f"{of['first_s']:9.3f} s {of['mib']:7.0f} MiB" if "mib" in of else f"{'-':>23s}"
+               for of in (row[way] for way in WAYS))
+    print(f"{row['model']:20s}{''.join(figures)}", flush=True)
 
 
 def main():
@@ -131,7 +131,8 @@ def main():
         return child(args)
     if args.nets:
         nets.make_all(args.nets, args.only)
-    result = {**bench_models.setting(provider.register()[0]), "command": machine.command("bench/bench_first.py"), "rows": []}
+    result = {**bench_models.setting(provider.register()[0]), "command": machine.command("bench/bench_first.py"),
+              "rows": []}
     print(f"{result['device']}: first result and most memory, {', '.join(WAYS)}")
     for name in [name for name, _, _ in subjects(args)]:
         with tempfile.TemporaryDirectory() as cache:

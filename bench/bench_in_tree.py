@@ -10,7 +10,8 @@ medians. Inputs and outputs are bound on the device. Both round the factors of f
 default. `relative` is the norm of the difference from the CPU provider, whose own time is there, too; `first_s` is from
 the session's creation to its first result, kernels of earlier models and turns being in the cache. The subjects are
 those of bench_models.py and, with --nets, the networks of nets.py in that folder, made where they are missing; with
---singles the operators of singles.py instead. The results go to bench/results/in-tree-NAME.json; `ratio` is the time here by the least of the peer's.
+--singles the operators of singles.py instead. The results go to bench/results/in-tree-NAME.json; `ratio` is the time
+here by the least of the peer's.
 """
 
 import argparse
@@ -79,7 +80,8 @@ def child(args):
     """Measures one side; prints JSON as its last line."""
     if args.side == "in-tree" and PEER not in ort.get_available_providers():
         sys.exit(f"bench_in_tree: the onnxruntime in {args.peer} has no {PEER}; give the folder of an onnxruntime-gpu")
-    found = singles.subjects(args.only) if args.singles else bench_models.subjects(fetch_models.default_dir(), args.only)
+    found = (singles.subjects(args.only) if args.singles else
+             bench_models.subjects(fetch_models.default_dir(), args.only))
     if args.nets:
         found = itertools.chain(found, nets.subjects(args.nets, args.only))
     subjects = [(name, model, list(pairs)) for name, model, pairs in found]
@@ -176,7 +178,8 @@ def main():
         show(row)
     result |= {"geometric_mean": mean(rows.values()), "rows": list(rows.values())}
     print(f"geometric mean of the ratios: {result['geometric_mean']}")
-    target = args.out or ROOT / "bench/results" / f"in-tree-{'operators-' if args.singles else ''}{args.name or machine.file_name(result['device'])}.json"
+    name = args.name or machine.file_name(result["device"])
+    target = args.out or ROOT / "bench/results" / f"in-tree-{'operators-' if args.singles else ''}{name}.json"
     target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"written to {target}")
     return None

@@ -33,8 +33,9 @@ def case(name, op, *inputs, outputs=1, domain="", **attributes):
 
 
 CASES = dict([
-    *[case(op.lower(), op, FLAT) for op in ("Exp", "Erf", "Tanh", "Sigmoid", "Gelu", "Softplus", "Mish", "Round", "Sqrt",
-                                            "Relu", "LeakyRelu", "HardSwish", "Elu", "Abs")],
+    *[case(op.lower(), op, FLAT)
+      for op in ("Exp", "Erf", "Tanh", "Sigmoid", "Gelu", "Softplus", "Mish", "Round", "Sqrt", "Relu", "LeakyRelu",
+                 "HardSwish", "Elu", "Abs")],
     *[case(op.lower(), op, FLAT, FLAT) for op in ("Add", "Mul", "Div", "Max")],
     case("pow", "Pow", FLAT, Weights(1)),
     case("add_row", "Add", FLAT, (1024,)),
@@ -131,8 +132,10 @@ CASES = dict([
     case("quantizelinear", "QuantizeLinear", FLAT, np.array(0.1, np.float32), np.array(3, np.uint8)),
     case("quantize_channel", "QuantizeLinear", IMAGE, np.full(64, 0.1, np.float32), np.full(64, 3, np.uint8), axis=1),
     case("dynamicquantize", "DynamicQuantizeLinear", FLAT, outputs=3),
-    case("matmulinteger", "MatMulInteger", ints(2048, 768, most=200, kind=np.uint8), ints(768, 3072, most=99, kind=np.int8)),
-    case("skiplayernorm", "SkipLayerNormalization", TOKENS, TOKENS, Weights(768), Weights(768), domain="com.microsoft"),
+    case("matmulinteger", "MatMulInteger", ints(2048, 768, most=200, kind=np.uint8),
+         ints(768, 3072, most=99, kind=np.int8)),
+    case("skiplayernorm", "SkipLayerNormalization", TOKENS, TOKENS, Weights(768), Weights(768),
+         domain="com.microsoft"),
     case("biasgelu", "BiasGelu", TOKENS, Weights(768), domain="com.microsoft"),
     case("fastgelu", "FastGelu", TOKENS, domain="com.microsoft"),
     case("quickgelu", "QuickGelu", FLAT, domain="com.microsoft"),
@@ -140,8 +143,8 @@ CASES = dict([
          num_heads=12),
     case("attention_1k", "MultiHeadAttention", (2, 1024, 768), (2, 1024, 768), (2, 1024, 768), domain="com.microsoft",
          num_heads=12),
-    case("attention_causal", "MultiHeadAttention", (2, 1024, 768), (2, 1024, 768), (2, 1024, 768), domain="com.microsoft",
-         num_heads=12, unidirectional=1),
+    case("attention_causal", "MultiHeadAttention", (2, 1024, 768), (2, 1024, 768), (2, 1024, 768),
+         domain="com.microsoft", num_heads=12, unidirectional=1),
 ])
 FLOAT_ONLY = {"dynamicquantize", "onehot", "nonzero", "unique", "dft", "matmulinteger", "batchnorm", "isnan"}
 
@@ -167,7 +170,8 @@ def model_of(name, kind):
             constants.append(numpy_helper.from_array(value, f"x{i}"))
         else:
             feed[f"x{i}"] = value
-            infos.append(helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(value.dtype), value.shape))
+            element = helper.np_dtype_to_tensor_dtype(value.dtype)
+            infos.append(helper.make_tensor_value_info(f"x{i}", element, value.shape))
     made = [f"y{i}" for i in range(outputs)]
     node = helper.make_node(op, names, made, domain=domain, **attributes)
     results = [helper.make_empty_tensor_value_info(y) for y in made]

@@ -6,6 +6,10 @@
  *
  * On the emulated device a group is one lane that holds the whole head.
  *
+ * With K_WIDE rows are read by 16 bytes. Such a kernel takes a few microseconds, most of which it
+ * would fetch its own text if that were long: there is one place for each load, and what needs a
+ * division is found once.
+ *
  * With K_CACHE keys and values come from a quantised cache. A scale is the same for all keys, so Q
  * is multiplied by those of keys once, and the sums by those of values.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -23,10 +27,11 @@ enum { SLICE = K_ATTENTION_SLICE };
 #endif
 enum { ROWS = K_ROWS, AHEAD = K_ATTENTION_AHEAD(K_ROWS) };
 
-/* Where a block works, and what it knows of its rows. */
+/* Where a block works, and what it knows of its rows; those that are not there are the first. */
 typedef struct few {
     int64_t entry, kv_head, row_first, split;
     int32_t rows;
+    int32_t head[ROWS], row[ROWS];
     int64_t from, to; /* keys */
     int64_t length;
 } few;
@@ -36,6 +41,15 @@ typedef struct few_state {
     float q[ROWS][SLICE], sum[ROWS][SLICE];
     float top[ROWS], total[ROWS];
 } few_state;
+
+/* One new token for each head needs no division. */
+K_FN void few_find_row(const k_score_rule *rule, const few *at, int32_t r, int32_t *head,
+                       int32_t *row) {
+    const int64_t n = at->row_first + r;
+    const int64_t in_group = rule->rows == 1 ? n : a_divide(n, rule->rows);
+    *head = (int32_t)(at->kv_head * rule->group + in_group);
+    *row = (int32_t)(n - in_group * rule->rows);
+}
 
 K_FN few few_place(const mp_attention_args *args, int64_t unit) {
     const k_score_rule *rule = &args->rule;
@@ -50,23 +64,15 @@ K_FN few few_place(const mp_attention_args *args, int64_t unit) {
     at.entry = a_divide(head_unit, rule->kv_heads);
     at.kv_head = head_unit - at.entry * rule->kv_heads;
     at.length = a_length(rule, at.entry);
+    K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
+        few_find_row(rule, &at, r < at.rows ? r : 0, &at.head[r], &at.row[r]);
+    }
     const int64_t first = at.split * args->split_keys, end = first + args->split_keys;
     const int64_t from = a_visible(rule, at.length, 0).from;
     const int64_t to = a_visible(rule, at.length, rule->rows - 1).to;
     at.from = first > from ? first : from;
     at.to = end < to ? end : to;
     return at;
-}
-
-/* One new token for each head needs no division, which would be asked for in each round. */
-K_FN int64_t few_head(const k_score_rule *rule, const few *at, int32_t r) {
-    const int64_t row = at->row_first + r;
-    return at->kv_head * rule->group + (rule->rows == 1 ? row : a_divide(row, rule->rows));
-}
-
-K_FN int64_t few_row(const k_score_rule *rule, const few *at, int32_t r) {
-    const int64_t row = at->row_first + r;
-    return rule->rows == 1 ? 0 : row - a_divide(row, rule->rows) * rule->rows;
 }
 
 /* ---- a slice of a key or a value ---- */
@@ -80,9 +86,8 @@ typedef struct few_slice {
 } few_slice;
 
 K_FN void few_take(const mp_attention_args *args, const few_kv *row, int32_t first, int32_t size,
-                   int32_t wide, few_slice *out) {
+                   few_slice *out) {
     const int32_t aligned = (uint64_t)row % 8 == 0;
-    (void)wide;
     K_UNROLL for (int32_t e = 0; e < SLICE; e += K_GROUP) {
         const int32_t at = first + e;
         uint32_t bits[K_GROUP];
@@ -131,11 +136,11 @@ typedef struct few_slice {
 } few_slice;
 
 K_FN void few_take(const mp_attention_args *args, const few_kv *row, int32_t first, int32_t size,
-                   int32_t wide, few_slice *out) {
+                   few_slice *out) {
     (void)args;
     K_UNROLL for (int32_t e = 0; e < SLICE; e += A_PIECE) {
         if (e == 0 || e < size) {
-            a_take(row, first + e, size, wide, &out->pack[e / A_PIECE]);
+            a_take(row, first + e, size, K_WIDE, &out->pack[e / A_PIECE]);
         }
     }
 }
@@ -164,26 +169,25 @@ typedef struct few_round {
     float bias[AHEAD][ROWS]; /* of masks and padding, added to scores */
 } few_round;
 
-#define FEW_BIAS(kind, type, load)                                              \
-    case kind:                                                                  \
-        K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {                          \
-            out->bias[n][r] = load(((const type *)rule->mask)[first + key[n]]); \
-        }                                                                       \
+#define FEW_BIAS(kind, type, load)                                                   \
+    case kind:                                                                       \
+        K_UNROLL for (int32_t i = 0; i < AHEAD * ROWS; i++) {                        \
+            const int64_t place = first[i % ROWS] + key[i / ROWS];                   \
+            out->bias[i / ROWS][i % ROWS] = load(((const type *)rule->mask)[place]); \
+        }                                                                            \
         break;
 
 K_FN float few_shown(k_bool mask) {
     return k_load_bool(mask) ? 0 : A_NONE;
 }
 
-/* Of one row. */
-K_FN void few_bias(const k_score_rule *rule, const few *at, int32_t r, const int64_t *keys,
-                   few_round *out) {
-    const int64_t row = few_row(rule, at, r);
-    const int64_t first = a_mask_row(rule, at->entry, few_head(rule, at, r), row);
-    int64_t key[AHEAD];
+K_FN void few_bias(const k_score_rule *rule, const few *at, const int64_t *keys, few_round *out) {
+    int64_t key[AHEAD], first[ROWS];
     K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
         key[n] = keys[n] * rule->mask_stride[3];
-        out->bias[n][r] = 0;
+    }
+    K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
+        first[r] = a_mask_row(rule, at->entry, at->head[r], at->row[r]);
     }
     switch (rule->mask_kind) {
         FEW_BIAS(K_MASK_BOOL, k_bool, few_shown)
@@ -192,11 +196,15 @@ K_FN void few_bias(const k_score_rule *rule, const few *at, int32_t r, const int
         FEW_BIAS(K_MASK_F16, k_f16, k_load_f16)
         FEW_BIAS(K_MASK_BF16, k_bf16, k_load_bf16)
     default:
+        K_UNROLL for (int32_t i = 0; i < AHEAD * ROWS; i++) {
+            out->bias[i / ROWS][i % ROWS] = 0;
+        }
         break;
     }
     if (rule->padding_kind != K_PADDING_NONE) {
-        const int64_t flags = a_padding_row(rule, at->entry, row);
-        K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
+        K_UNROLL for (int32_t i = 0; i < AHEAD * ROWS; i++) {
+            const int32_t n = i / ROWS, r = i % ROWS;
+            const int64_t flags = a_padding_row(rule, at->entry, at->row[r]);
             out->bias[n][r] = a_padded(rule, flags, at->entry, keys[n], out->bias[n][r]);
         }
     }
@@ -205,7 +213,7 @@ K_FN void few_bias(const k_score_rule *rule, const few *at, int32_t r, const int
 /* The keys from `base` on, of which each group has every `groups`th. Beyond the last one the first
  * is loaded, and left out later. */
 K_FN void few_load(const mp_attention_args *args, const few *at, int64_t base, int32_t first,
-                   int32_t groups, int32_t wide, few_round *out) {
+                   int32_t groups, few_round *out) {
     const few_kv *k = (const few_kv *)args->k + at->kv_head * args->k_stride[1];
     const few_kv *v = (const few_kv *)args->v + at->kv_head * args->v_stride[1];
     int64_t key[AHEAD], entry[AHEAD];
@@ -216,17 +224,13 @@ K_FN void few_load(const mp_attention_args *args, const few *at, int64_t base, i
     }
     K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
         few_take(args, k + entry[n] * args->k_stride[0] + key[n] * args->k_stride[2], first,
-                 args->head_size, wide, &out->k[n]);
+                 args->head_size, &out->k[n]);
     }
     K_UNROLL for (int32_t n = 0; n < AHEAD; n++) {
         few_take(args, v + entry[n] * args->v_stride[0] + key[n] * args->v_stride[2], first,
-                 args->v_head_size, wide, &out->v[n]);
+                 args->v_head_size, &out->v[n]);
     }
-    K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
-        if (r < at->rows) {
-            few_bias(&args->rule, at, r, key, out);
-        }
-    }
+    few_bias(&args->rule, at, key, out);
 }
 
 /* The sum over the lanes of a group. */
@@ -238,7 +242,7 @@ K_FN uint32_t few_scores(const mp_attention_args *args, const few *at, const few
                          const few_round *round, int64_t base, int32_t groups, int32_t r,
                          float *score) {
     const k_score_rule *rule = &args->rule;
-    const a_span span = a_visible(rule, at->length, few_row(rule, at, r));
+    const a_span span = a_visible(rule, at->length, at->row[r]);
     const int64_t from = span.from > at->from ? span.from : at->from;
     const int64_t to = span.to < at->to ? span.to : at->to;
     uint32_t seen = 0;
@@ -298,16 +302,13 @@ K_FN void few_add(const mp_attention_args *args, few_state *state, const few_rou
     }
 }
 
-K_FN void few_start(const mp_attention_args *args, const few *at, int32_t first, int32_t wide,
-                    few_state *state) {
+K_FN void few_start(const mp_attention_args *args, const few *at, int32_t first, few_state *state) {
     a_pack q[ROWS][SLICE / A_PIECE];
     K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
-        const int32_t row = r < at->rows ? r : 0;
         const T *from = (const T *)args->q + at->entry * args->q_stride[0] +
-                        few_head(&args->rule, at, row) * args->q_stride[1] +
-                        few_row(&args->rule, at, row) * args->q_stride[2];
+                        at->head[r] * args->q_stride[1] + at->row[r] * args->q_stride[2];
         K_UNROLL for (int32_t e = 0; e < SLICE; e += A_PIECE) {
-            a_take(from, first + e, args->head_size, wide, &q[r][e / A_PIECE]);
+            a_take(from, first + e, args->head_size, K_WIDE, &q[r][e / A_PIECE]);
         }
     }
     K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
@@ -324,19 +325,25 @@ K_FN void few_start(const mp_attention_args *args, const few *at, int32_t first,
 }
 
 /* The keys of one group: from `at->from` + its number in steps of `groups`. Every group makes the
- * same number of rounds, since lanes of several groups meet in few_meet. */
+ * same number of rounds, since lanes of several groups meet in few_meet. The first time round there
+ * are only loads, which stand here once. */
 K_FN void few_keys(const mp_attention_args *args, const few *at, int32_t first, int32_t group,
-                   int32_t groups, int32_t wide, few_state *state) {
+                   int32_t groups, few_state *state) {
     const int64_t step = (int64_t)groups * AHEAD;
     few_round next;
-    if (at->from < at->to) {
-        few_load(args, at, at->from + group, first, groups, wide, &next);
-    }
-    few_start(args, at, first, wide, state);
-    for (int64_t base = at->from; base < at->to; base += step) {
-        const few_round round = next;
+    K_ONE_COPY
+    for (int64_t base = at->from - step; base < at->from || base < at->to; base += step) {
+        const int32_t is_first = base < at->from; /* also where there is no key */
+        few_round round;
+        if (!is_first) {
+            round = next;
+        }
         if (base + step < at->to) {
-            few_load(args, at, base + step + group, first, groups, wide, &next);
+            few_load(args, at, base + step + group, first, groups, &next);
+        }
+        if (is_first) {
+            few_start(args, at, first, state);
+            continue;
         }
         K_UNROLL for (int32_t r = 0; r < ROWS; r++) {
             if (r < at->rows) {
@@ -412,8 +419,9 @@ K_FN void few_write(const mp_attention_args *args, const few *at, const few_shar
     const k_score_rule *rule = &args->rule;
     K_BLOCK_LOOP(i, at->rows * args->v_head_size) {
         const int32_t r = (int32_t)i / args->v_head_size, d = (int32_t)i % args->v_head_size;
-        const int64_t head = few_head(rule, at, r), row = few_row(rule, at, r);
+        int32_t head, row;
         float total, sum;
+        few_find_row(rule, at, r, &head, &row);
         few_gather(s, r, d, &total, &sum);
         if (args->splits == 1) {
             const float sink = a_sink(rule, head);
@@ -434,14 +442,14 @@ K_FN void few_write(const mp_attention_args *args, const few *at, const few_shar
     }
 }
 
-K_FN void few_unit(const mp_attention_args *args, int64_t unit, int32_t wide, const few_shared *s) {
+K_FN void few_unit(const mp_attention_args *args, int64_t unit, const few_shared *s) {
     const int32_t lanes = K_HOST ? 1 : args->group_lanes;
     const int32_t group = (int32_t)threadIdx.x / lanes;
     const int32_t first = (int32_t)threadIdx.x % lanes * SLICE;
     const few at = few_place(args, unit);
     if (group < s->groups) {
         few_state state;
-        few_keys(args, &at, first, group, s->groups, wide, &state);
+        few_keys(args, &at, first, group, s->groups, &state);
         few_leave(args, &at, &state, first, group, s);
     }
     __syncthreads();
@@ -464,10 +472,6 @@ K_BLOCK_KERNEL_UP_TO(K_ATTENTION_LANES, mp_attention_args, args) {
     const int64_t row_blocks = a_divide(rule->group * rule->rows + ROWS - 1, ROWS);
     const int64_t units = rule->batch * rule->kv_heads * row_blocks * args.splits;
     for (int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
-        if (args.wide) {
-            few_unit(&args, unit, 1, &s);
-        } else {
-            few_unit(&args, unit, 0, &s);
-        }
+        few_unit(&args, unit, &s);
     }
 }

@@ -202,10 +202,10 @@ static mp_status plan_few(mp_planner *p, const mp_attention *a) {
             .rank = 3, .dim = {rule->batch * rule->heads * rule->rows, args.splits, pitch}};
         MP_TRY(mp_plan_scratch_shape(p, &shape, MP_F32, &part));
     }
+    const char *how = a->cache != NULL ? "cache_" : args.wide ? "wide_" : "";
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel,
-                          a->cache != NULL ? "attention_few_cache_%d_%s" : "attention_few_%d_%s",
-                          at_once, mp_dtype_word(a->type)));
+    MP_TRY(
+        mp_plan_kernel(p, &kernel, "attention_few_%s%d_%s", how, at_once, mp_dtype_word(a->type)));
     mp_grid grid = mp_plan_grid_rows(p, units * args.splits, K_ATTENTION_LANES);
     grid.shared_bytes =
         (uint32_t)((args.groups * (pitch + 1) + 1) * at_once) * (uint32_t)sizeof(float);
@@ -417,9 +417,10 @@ static way choose_way(const mp_planner *p, const mp_attention *a) {
     }
     const int32_t asked = p->node->options.sdpa_kernel;
     const int32_t allowed = (asked & MP_SDPA_ALL) != 0 ? asked & MP_SDPA_ALL : MP_SDPA_ALL;
-    const double work = (double)rule->batch * (double)rule->heads * (double)rule->rows *
-                        (double)rule->keys * (double)(a->head_size + a->v_head_size);
-    const bool few = rule->group * rule->rows <= FEW_ROWS_MAX;
+    const double rows = (double)rule->batch * (double)rule->heads * (double)rule->rows;
+    const bool counted = rows <= (double)INT32_MAX; /* by attention_few.cu */
+    const bool few = counted && rule->group * rule->rows <= FEW_ROWS_MAX;
+    const double work = rows * (double)rule->keys * (double)(a->head_size + a->v_head_size);
     const bool large = work > (double)FUSED_WORK_MAX;
     const bool tiles = (allowed & MP_SDPA_TILES) != 0;
     const bool products = (allowed & MP_SDPA_PRODUCTS) != 0;
@@ -429,7 +430,7 @@ static way choose_way(const mp_planner *p, const mp_attention *a) {
     if (!can_fuse(a) || allowed == MP_SDPA_PRODUCTS || (products && !few && (large || !tiles))) {
         return PRODUCTS;
     }
-    return (allowed & MP_SDPA_FEW) != 0 && (few || !tiles) ? FEW : TILES;
+    return (allowed & MP_SDPA_FEW) != 0 && counted && (few || !tiles) ? FEW : TILES;
 }
 
 bool mp_attention_takes_blocks(const mp_attention *a) {
