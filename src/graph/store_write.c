@@ -15,7 +15,9 @@ typedef struct writer {
 /* ---- pieces ---- */
 
 static void put(const writer *w, const void *bytes, size_t size) {
-    (void)fwrite(bytes, 1, size, w->out);
+    if (size > 0) { /* else there may be no bytes */
+        (void)fwrite(bytes, 1, size, w->out);
+    }
 }
 
 static void put_number(const writer *w, size_t number) {
