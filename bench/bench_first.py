@@ -139,9 +139,7 @@ def main():
             row = {"model": name, **{way: measure(args, name, way, cache) for way in WAYS}}
         result["rows"].append(row)
         show(row)
-    target = args.out or ROOT / "bench/results" / f"first-{args.name or machine.file_name(result['device'])}.json"
-    target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {target}")
+    machine.save(result, f"first-{args.name or machine.file_name(result['device'])}", args.out)
     return None
 
 

@@ -179,9 +179,7 @@ def main():
     result |= {"geometric_mean": mean(rows.values()), "rows": list(rows.values())}
     print(f"geometric mean of the ratios: {result['geometric_mean']}")
     name = args.name or machine.file_name(result["device"])
-    target = args.out or ROOT / "bench/results" / f"in-tree-{'operators-' if args.singles else ''}{name}.json"
-    target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {target}")
+    machine.save(result, f"in-tree-{'operators-' if args.singles else ''}{name}", args.out)
     return None
 
 

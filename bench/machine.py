@@ -41,12 +41,12 @@ def now():
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def save(result, name):
-    """Writes bench/results/NAME.json and says so."""
-    target = ROOT / "bench" / "results" / f"{name}.json"
+def save(result, name, out=None):
+    """Writes bench/results/NAME.json, or the file `out` instead, and says so."""
+    target = out or ROOT / "bench" / "results" / f"{name}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {target.relative_to(ROOT)}")
+    print(f"written to {target if out else target.relative_to(ROOT)}")
 
 
 def file_name(device):

@@ -507,6 +507,17 @@ void mp_graph_remove_node(mp_graph *graph, int32_t node) {
     set_producer(graph, &graph->nodes[node], MP_NO_NODE);
 }
 
+mp_status mp_graph_merge_node(mp_graph *graph, int32_t n, int32_t gone, const mp_node *node,
+                              const int32_t *in, int in_count, const int32_t *out, int out_count) {
+    mp_graph_remove_node(graph, gone);
+    const mp_status status = mp_graph_change_node(graph, n, node, in, in_count, out, out_count);
+    if (status != MP_OK) {
+        graph->nodes[gone].is_gone = false;
+        set_producer(graph, &graph->nodes[gone], gone);
+    }
+    return status;
+}
+
 static bool is_read(const mp_graph *graph, const mp_vertex *v) {
     for (int i = 0; i < v->out_count; i++) {
         if (v->out[i] != MP_NO_VALUE && mp_graph_uses(graph, v->out[i]) > 0) {

@@ -158,6 +158,10 @@ mp_status mp_graph_absorb(mp_graph *graph, int32_t n, int32_t other);
 mp_status mp_graph_settle(mp_graph *graph);
 /* Takes the node out; its outputs have no producer any more, and no users. */
 void mp_graph_remove_node(mp_graph *graph, int32_t node);
+/* Takes node `gone` out and changes node `n`, which may make what both made. Where it fails, both
+ * are as they were. */
+mp_status mp_graph_merge_node(mp_graph *graph, int32_t n, int32_t gone, const mp_node *node,
+                              const int32_t *in, int in_count, const int32_t *out, int out_count);
 /* Brings nodes into an order in which they can run, after a pass has added some; those that can
  * stay in their order do. Indexes of nodes change. */
 mp_status mp_graph_sort(mp_graph *graph);

@@ -94,7 +94,7 @@ DEVICE_TEST(norm_products_keep_results) {
     };
     static const struct {
         const char *word;
-        double bound;
+        double bound; /* a few roundings of the type: both ways round in the same places */
     } types[] = {{"f32", 1e-5}, {"f16", 1e-2}, {"bf16", 5e-2}};
     for (size_t i = 0; i < MP_COUNT_OF(shapes) * MP_COUNT_OF(types); i++) {
         char typed[1024] = "";

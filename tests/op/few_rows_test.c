@@ -40,7 +40,8 @@ static double sum_of(const subject *s, mp_dtype type, const void *a, const void 
     return sum;
 }
 
-/* `added` has a value for each element or, with `row`, for each column; NULL: nothing. */
+/* May be off by what additions of floats lose of the terms, and by a rounding of the type.
+ * `added` has a value for each element or, with `row`, for each column; NULL: nothing. */
 static void check(const op_case *c, const subject *s, const void *added, bool row, double alpha,
                   double beta) {
     const mp_dtype type = c->in[0].type;

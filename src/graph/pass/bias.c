@@ -30,13 +30,7 @@ static mp_status join(mp_graph *graph, int32_t add, int32_t product, int32_t row
                           .options = p.node.options};
     const int32_t in[] = {p.in[0], p.in[1], row};
     const int32_t out = a.out[0];
-    mp_graph_remove_node(graph, add);
-    const mp_status status = mp_graph_change_node(graph, product, &both, in, 3, &out, 1);
-    if (status != MP_OK) {
-        graph->nodes[add].is_gone = false;
-        graph->values[out].producer = add;
-    }
-    return status;
+    return mp_graph_merge_node(graph, product, add, &both, in, 3, &out, 1);
 }
 
 mp_status mp_pass_bias(mp_graph *graph, mp_rewrites *rewrites) {

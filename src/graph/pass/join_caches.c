@@ -46,13 +46,7 @@ static mp_status join(mp_graph *graph, int32_t keys, int32_t values) {
                           .options = k.node.options};
     const int32_t in[] = {k.in[0], k.in[1], v.in[0], v.in[1]};
     const int32_t out[] = {k.out[0], v.out[0]};
-    mp_graph_remove_node(graph, other);
-    const mp_status status = mp_graph_change_node(graph, at, &node, in, 4, out, 2);
-    if (status != MP_OK) {
-        graph->nodes[other].is_gone = false;
-        graph->values[graph->nodes[other].out[0]].producer = other;
-    }
-    return status;
+    return mp_graph_merge_node(graph, at, other, &node, in, 4, out, 2);
 }
 
 mp_status mp_pass_join_caches(mp_graph *graph, mp_rewrites *rewrites) {

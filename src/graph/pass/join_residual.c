@@ -55,14 +55,8 @@ static mp_status join(mp_graph *graph, int32_t add, int32_t norm) {
         .options = v.node.options};
     const int32_t in[] = {a.in[0], a.in[1], v.in[1], mp_vertex_in(&v, 2)};
     const int32_t out[] = {v.out[0], MP_NO_VALUE, MP_NO_VALUE, sum};
-    mp_graph_remove_node(graph, norm);
-    const mp_status status = mp_graph_change_node(
-        graph, add, &node, in, in[3] != MP_NO_VALUE ? 4 : 3, out, wanted ? 4 : 1);
-    if (status != MP_OK) {
-        graph->nodes[norm].is_gone = false;
-        graph->values[v.out[0]].producer = norm;
-    }
-    return status;
+    return mp_graph_merge_node(graph, add, norm, &node, in, in[3] != MP_NO_VALUE ? 4 : 3, out,
+                               wanted ? 4 : 1);
 }
 
 mp_status mp_pass_join_residual(mp_graph *graph, mp_rewrites *rewrites) {

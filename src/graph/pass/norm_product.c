@@ -159,14 +159,8 @@ static mp_status join(mp_graph *graph, int32_t maker, int32_t product, const kin
                           .attr_count = attr_count,
                           .options = v.node.options};
     const int32_t out[] = {v.out[0], sum};
-    mp_graph_remove_node(graph, product);
-    const mp_status status =
-        mp_graph_change_node(graph, maker, &node, in, in_count, out, sum != MP_NO_VALUE ? 2 : 1);
-    if (status != MP_OK) {
-        graph->nodes[product].is_gone = false;
-        graph->values[v.out[0]].producer = product;
-    }
-    return status;
+    return mp_graph_merge_node(graph, maker, product, &node, in, in_count, out,
+                               sum != MP_NO_VALUE ? 2 : 1);
 }
 
 mp_status mp_pass_norm_product(mp_graph *graph, mp_rewrites *rewrites) {
