@@ -1,5 +1,6 @@
 /* program_loop.c - plans a loop as one step (rounds.h), where it is one that can be.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/look.h"
 #include "graph/program_private.h"
 
 #include <stdlib.h>
@@ -98,17 +99,20 @@ static size_t take(mp_rounds *r, size_t bytes) {
     return at;
 }
 
+/* `wanted`: it lies in what the loop reads, or in a result that somebody reads. */
 static mp_status set_slice(mp_rounds *r, int32_t align, const mp_tensor *one, bool backwards,
-                           mp_round_slice *out) {
+                           bool wanted, mp_round_slice *out) {
     MP_TRY(mp_shape_bytes(&one->shape, one->type, &out->bytes));
     out->backwards = backwards;
     out->goes_aside = out->bytes % (size_t)align != 0;
-    out->aside = out->goes_aside ? take(r, out->bytes) : 0;
+    out->aside = out->goes_aside || !wanted ? take(r, out->bytes) : 0;
     return MP_OK;
 }
 
-static mp_status lay_out(mp_rounds *r, const mp_loop *loop, int32_t align,
+/* The body makes what nobody reads, too, which needs a place of its own. */
+static mp_status lay_out(mp_rounds *r, const mp_vertex *v, int32_t align,
                          const mp_tensor *body_in) {
+    const mp_loop *loop = v->loop;
     const int head_in = r->is_scan ? 0 : MP_LOOP_HEAD_IN;
     const int head_out = r->is_scan ? 0 : MP_LOOP_HEAD_OUT;
     r->block = take(r, mp_program_block_bytes(r->body));
@@ -116,16 +120,20 @@ static mp_status lay_out(mp_rounds *r, const mp_loop *loop, int32_t align,
     for (int32_t i = 0; i < r->carried; i++) {
         const mp_tensor *t = &body_in[head_in + i];
         MP_TRY(mp_shape_bytes(&t->shape, t->type, &r->carried_bytes[i]));
-        r->places[0][i] = r->trips > 1 ? take(r, r->carried_bytes[i]) : 0;
-        r->places[1][i] = r->trips > 2 ? take(r, r->carried_bytes[i]) : 0;
+        const int64_t within =
+            r->trips - (mp_vertex_out(v, i) != MP_NO_VALUE); /* the last is out */
+        r->places[0][i] = within > 0 ? take(r, r->carried_bytes[i]) : 0;
+        r->places[1][i] = within > 1 ? take(r, r->carried_bytes[i]) : 0;
     }
     for (int32_t i = 0; i < r->sliced; i++) {
-        MP_TRY(set_slice(r, align, &body_in[head_in + r->carried + i], loop->backwards[i],
+        MP_TRY(set_slice(r, align, &body_in[head_in + r->carried + i], loop->backwards[i], true,
                          &r->slices[i]));
     }
     for (int32_t i = 0; i < r->stacked; i++) {
         MP_TRY(set_slice(r, align, mp_program_output_at(r->body, head_out + r->carried + i),
-                         loop->backwards[r->sliced + i], &r->slices[r->sliced + i]));
+                         loop->backwards[r->sliced + i],
+                         mp_vertex_out(v, r->carried + i) != MP_NO_VALUE,
+                         &r->slices[r->sliced + i]));
     }
     return MP_OK;
 }
@@ -196,7 +204,7 @@ static mp_status plan_with(mp_draft *draft, int32_t node, const mp_tensor *in, i
     const bool fits = status == MP_OK && mp_program_is_last(r->body) && goes_on(loop, r->body) &&
                       keeps_shapes(r, body_in);
     if (fits) {
-        status = lay_out(r, loop, draft->program->align, body_in);
+        status = lay_out(r, &draft->graph->nodes[node], draft->program->align, body_in);
     }
     if (!fits || status != MP_OK) {
         mp_rounds_destroy(r);

@@ -2,9 +2,9 @@
  * condition always holds, and no carried value changes its shape. The body is one program, which is
  * run over and over without waiting, so that it can be captured.
  *
- * Carried values alternate between two places, the last ones lie where the loop's results do.
- * Slices are read and written where they are. A slice whose size is no multiple of the alignment
- * goes by a copy, so that the body's kernels need not care.
+ * Carried values alternate between two places, the last ones lie where the loop's results do, if
+ * somebody reads these. Slices are read and written where they are. A slice whose size is no
+ * multiple of the alignment goes by a copy, so that the body's kernels need not care.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_GRAPH_ROUNDS_H
 #define MP_GRAPH_ROUNDS_H
@@ -20,7 +20,7 @@ enum {
 
 typedef struct mp_round_slice {
     size_t bytes;
-    size_t aside; /* offset in the scratch memory; where `goes_aside` */
+    size_t aside; /* offset in the scratch memory; where `goes_aside`, or nobody reads it */
     bool goes_aside, backwards;
 } mp_round_slice;
 

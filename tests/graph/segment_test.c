@@ -444,6 +444,69 @@ DEVICE_TEST(segments_do_not_end_at_a_loop_that_is_counted) {
     }
 }
 
+/* What a loop makes and nobody reads has a place of its own, apart from what the body works with.
+ */
+DEVICE_TEST(segments_hold_loops_of_which_a_result_is_not_read) {
+    enum { COUNT = 8 };
+    static const char body[] = "input i i64[]\ninput c bool[]\ninput v f32[?]\ninput w f32[?]\n"
+                               "n = Add-14 (v, w)\n"
+                               "p = Softmax-13 (w) axis=0\n"
+                               "q = Softmax-13 (p) axis=0\n"
+                               "r = Mul-14 (q, n)\n"
+                               "s = Add-14 (r, p)\n"
+                               "output c\noutput n\noutput s\n";
+    static const char *const texts[] = {
+        "input v f32[?]\ninput w f32[?]\nconst m i64[] = 1\n",
+        "input v f32[?]\ninput w f32[?]\nconst m i64[] = 2\n",
+        "input v f32[?]\ninput w f32[?]\nconst m i64[] = 3\n",
+    };
+    const mp_tensor any = {.type = MP_NONE, .shape = {.rank = MP_DIM_UNKNOWN}};
+    const bool backwards[] = {false};
+    for (int n = 0; n < 6; n++) {
+        const int trips = n / 2 + 1, read = n % 2; /* the sum, or what is stacked */
+        const mp_node node = {.name = "the loop"};
+        mp_loop loop = {.carried = 1, .stacked = 1, .backwards = (bool *)(uintptr_t)backwards};
+        float v[COUNT], w[COUNT], p[COUNT], q[COUNT], sum[COUNT], all[3 * COUNT];
+        double of_w = 0, of_p = 0;
+        mp_graph *graph = NULL;
+        outcome result;
+        bench b;
+        open_bench(&b, device);
+        fill(v, COUNT);
+        for (int k = 0; k < COUNT; k++) {
+            w[k] = (float)(k % 3);
+            of_w += exp((double)w[k]);
+        }
+        for (int k = 0; k < COUNT; k++) {
+            p[k] = (float)(exp((double)w[k]) / of_w);
+            of_p += exp((double)p[k]);
+        }
+        for (int k = 0; k < COUNT; k++) {
+            q[k] = (float)(exp((double)p[k]) / of_p);
+            sum[k] = v[k];
+            for (int i = 0; i < trips; i++) {
+                sum[k] += w[k];
+                all[i * COUNT + k] = q[k] * sum[k] + p[k];
+            }
+        }
+        CHECK_OK(mp_graph_read(texts[trips - 1], &graph));
+        CHECK_OK(mp_graph_read(body, &loop.body));
+        const int32_t made = add_value(graph, "made", any);
+        const int32_t in[] = {mp_graph_find_value(graph, "m"), MP_NO_VALUE,
+                              mp_graph_find_value(graph, "v"), mp_graph_find_value(graph, "w")};
+        const int32_t out[] = {read == 0 ? made : MP_NO_VALUE, read == 1 ? made : MP_NO_VALUE};
+        CHECK_OK(mp_graph_add_loop(graph, &node, &loop, in, 4, out, 2));
+        CHECK_OK(mp_graph_add_output(graph, made));
+        const mp_tensor tensors[] = {floats(COUNT, 0), floats(COUNT, 0)};
+        const mp_addr addresses[] = {take(&b, v, sizeof v), take(&b, w, sizeof w)};
+        run_all(&b, graph, tensors, addresses, &result);
+        CHECK_EQ_INT(result.segments, 1);
+        expect_floats(&b, &result, 0, read == 0 ? sum : all, read == 0 ? COUNT : trips * COUNT);
+        mp_graph_destroy(graph);
+        close_bench(&b);
+    }
+}
+
 static const char scan_body[] = "input v f32[?]\ninput x f32[?]\n"
                                 "n = Add-14 (v, x)\n"
                                 "s = Neg-13 (n)\n"
