@@ -301,7 +301,8 @@ typedef struct mp_device_ops {
     /* Returns when all work of a listener that has ended has been told. */
     void (*profile_flush)(mp_device *self, const mp_profile *listener);
     void (*profile_end)(mp_device *self);
-    /* Nanoseconds of the clock that the records' times are of; only while it tells. */
+    /* Nanoseconds of the clock that the records' times are of; only while it tells. NULL where that
+     * is mp_clock_ns(). */
     int64_t (*profile_clock)(mp_device *self);
 } mp_device_ops;
 

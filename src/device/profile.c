@@ -7,13 +7,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/profile.h"
 
+#include "base/clock.h"
 #include "base/growing.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     MARK_BITS = 40,        /* of a tag; the listener's number is above */
@@ -32,6 +32,10 @@ typedef struct part {
     const char *text; /* in the table of names */
 } part;
 
+typedef struct moment { /* on both clocks */
+    int64_t ns, device_ns;
+} moment;
+
 struct mp_profile {
     mp_profile *next; /* among the listeners */
     mp_device *device;
@@ -44,7 +48,7 @@ struct mp_profile {
     size_t dropped;
     int64_t pending;
     name_table names;
-    int64_t opened_ns, opened_device_ns; /* one moment on both clocks */
+    moment opened;
 };
 
 typedef struct mark {
@@ -113,12 +117,6 @@ uint64_t mp_profile_listener(void) {
 uint64_t mp__profile_correlation(void) {
     static atomic_uint_fast64_t count;
     return atomic_fetch_add_explicit(&count, 1, memory_order_relaxed) + 1;
-}
-
-int64_t mp_profile_now(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /* ---- names ---- */
@@ -300,6 +298,45 @@ int64_t mp__profile_pending(const mp_profile *profile) {
     return pending;
 }
 
+/* ---- the device's clock and ours ---- */
+
+/* Reads both. The thread may be stopped between two readings, so the device's is taken between two
+ * of ours, and those that lie closest together count. */
+static moment read_clocks(mp_device *device) {
+    enum { TRIES = 5 };
+    moment read = {0};
+    if (device->ops->profile_clock == NULL) {
+        return read;
+    }
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < TRIES; i++) {
+        const int64_t before = mp_clock_ns();
+        const int64_t device_ns = device->ops->profile_clock(device);
+        const int64_t width = mp_clock_ns() - before;
+        if (width < least) {
+            least = width;
+            read = (moment){before + width / 2, device_ns};
+        }
+    }
+    return read;
+}
+
+/* From the device's clock to ours. The two may run at slightly different speeds, so moments between
+ * the two at which both were read lie on the line between them. */
+static void set_clocks(mp_profile *profile, moment closed) {
+    const moment opened = profile->opened;
+    const int64_t span = closed.device_ns - opened.device_ns;
+    const int64_t drift = closed.ns - opened.ns - span;
+    for (size_t i = 0; i < profile->count; i++) {
+        mp_profile_record *record = &profile->records[i];
+        const int64_t since = record->begin_ns - opened.device_ns;
+        const double share = span > 0 ? (double)since / (double)span : 0;
+        const int64_t shift = opened.ns - opened.device_ns + (int64_t)(share * (double)drift);
+        record->begin_ns += shift;
+        record->end_ns += shift;
+    }
+}
+
 /* ---- listeners ---- */
 
 mp_status mp_profile_open(mp_device *device, mp_profile **out) {
@@ -315,8 +352,7 @@ mp_status mp_profile_open(mp_device *device, mp_profile **out) {
         return status;
     }
     profile->device = device;
-    profile->opened_ns = mp_profile_now();
-    profile->opened_device_ns = device->ops->profile_clock(device);
+    profile->opened = read_clocks(device);
     (void)pthread_mutex_lock(&lock);
     profile->number = ++listener_count;
     profile->next = listeners;
@@ -342,27 +378,11 @@ static int by_begin(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* From the device's clock to ours. The two may run at slightly different speeds, so moments between
- * the two at which both were read lie on the line between them. */
-static void set_clocks(mp_profile *profile, int64_t now, int64_t device_now) {
-    const int64_t span = device_now - profile->opened_device_ns;
-    const int64_t drift = now - profile->opened_ns - span;
-    for (size_t i = 0; i < profile->count; i++) {
-        mp_profile_record *record = &profile->records[i];
-        const int64_t since = record->begin_ns - profile->opened_device_ns;
-        const double share = span > 0 ? (double)since / (double)span : 0;
-        const int64_t shift =
-            profile->opened_ns - profile->opened_device_ns + (int64_t)(share * (double)drift);
-        record->begin_ns += shift;
-        record->end_ns += shift;
-    }
-}
-
 size_t mp_profile_close(mp_profile *profile, mp_profile_visit *visit, void *context) {
     mp_device *device = profile->device;
     device->ops->profile_flush(device, profile);
     unlink_listener(profile); /* from here on nobody else writes to it */
-    set_clocks(profile, mp_profile_now(), device->ops->profile_clock(device));
+    set_clocks(profile, read_clocks(device));
     device->ops->profile_end(device);
     resolve_parts(profile);
     if (profile->count > 0) {

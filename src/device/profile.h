@@ -7,8 +7,7 @@
  *
  * Work belongs to the mark that its thread had when it was queued, which is the record's `tag`; in
  * a replay of a graph that is the mark of the replay, and `node_tag` is that of the capture. Work
- * without a mark is nobody's and is dropped. Times are nanoseconds of mp_profile_now(), which is
- * the system's clock, as ONNX Runtime's is.
+ * without a mark is nobody's and is dropped. Times are nanoseconds of mp_clock_ns().
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_PROFILE_H
 #define MP_DEVICE_PROFILE_H
@@ -68,8 +67,6 @@ size_t mp_profile_close(mp_profile *profile, mp_profile_visit *visit, void *cont
  * order; NULL for none. */
 int mp_profile_by_tag(const void *left, const void *right);
 const void *mp_profile_find(uint64_t tag, const void *list, size_t count, size_t width);
-
-int64_t mp_profile_now(void);
 
 /* ---- for devices ---- */
 

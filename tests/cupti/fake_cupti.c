@@ -36,7 +36,7 @@ int cuptiGetVersion(uint32_t *version) {
 
 int cuptiGetTimestamp(uint64_t *now) {
     struct timespec at;
-    (void)clock_gettime(CLOCK_REALTIME, &at);
+    (void)clock_gettime(CLOCK_MONOTONIC, &at);
     *now = (uint64_t)at.tv_sec * 1000000000 + (uint64_t)at.tv_nsec + CLOCK_AHEAD_NS;
     return PTI_SUCCESS;
 }

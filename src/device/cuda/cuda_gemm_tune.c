@@ -5,24 +5,19 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_gemm_tune.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- choosing ---- */
 
-static int64_t now_ms(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 int mp__cuda_gemm_fastest(int count, int64_t max_ms, cuda_gemm_time *time, void *context) {
     const float clearly = 0.97F; /* of the first one's time */
-    const int64_t begin = now_ms();
+    const int64_t begin = mp_clock_ms();
     float best_ms = -1;
     int best = 0;
-    for (int i = 0; i < count && (i == 0 || max_ms <= 0 || now_ms() - begin < max_ms); i++) {
+    for (int i = 0; i < count && (i == 0 || max_ms <= 0 || mp_clock_ms() - begin < max_ms); i++) {
         const float ms = time(context, i);
         const float limit = best == 0 ? best_ms * clearly : best_ms;
         if (ms >= 0 && (best_ms < 0 || ms < limit)) {

@@ -13,6 +13,7 @@
 #include "device/cuda/cuda_marks.h"
 #include "device/cuda/cuda_private.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "device/profile.h"
 
@@ -315,5 +316,5 @@ void mp__cuda_profile_flush(mp_device *self, const mp_profile *listener) {
 int64_t mp__cuda_profile_clock(mp_device *self) {
     (void)self;
     uint64_t now = 0;
-    return mp__pti.timestamp(&now) == PTI_SUCCESS ? (int64_t)now : mp_profile_now();
+    return mp__pti.timestamp(&now) == PTI_SUCCESS ? (int64_t)now : mp_clock_ns();
 }

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_ranks.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "device/rank/rank_link.h"
 
@@ -56,12 +57,12 @@ static mp_status fail(const nccl_comm *comm, int result, const char *call) {
 
 /* Until NCCL has done what `result` says it is at. Under lock. */
 static mp_status finish(cuda_ranks *ranks, nccl_comm *comm, int result, const char *call) {
-    const int64_t until = mp__link_now() + ranks->group->rank.timeout_ms;
+    const int64_t until = mp_clock_ms() + ranks->group->rank.timeout_ms;
     while (result == NCCL_IN_PROGRESS) {
         if (atomic_load(&ranks->unwanted)) {
             return MP_FAIL(DEVICE, "%s was given up", call);
         }
-        if (mp__link_now() > until) {
+        if (mp_clock_ms() > until) {
             return MP_FAIL(DEVICE, "%s did not end within %g s (MILLPOND_RANK_TIMEOUT)", call,
                            (double)ranks->group->rank.timeout_ms / 1000);
         }
@@ -156,7 +157,7 @@ static void watch_locked(cuda_ranks *ranks, CUstream stream) {
         result = mp__cu.event_record(w->event, stream);
     }
     if (result == CUDA_SUCCESS) {
-        w->until = mp__link_now() + ranks->group->rank.timeout_ms;
+        w->until = mp_clock_ms() + ranks->group->rank.timeout_ms;
     } else {
         mp__cuda_warn(ranks->device, result, "cuEventRecord");
     }
@@ -186,7 +187,7 @@ static int look_at_work(cuda_ranks *ranks, bool *late) {
         }
         if (mp__cu.event_query(w->event) == CUDA_ERROR_NOT_READY) {
             count++;
-            *late = *late || mp__link_now() > w->until;
+            *late = *late || mp_clock_ms() > w->until;
         } else {
             w->until = 0;
         }
@@ -232,7 +233,7 @@ static bool look(cuda_ranks *ranks) {
     if (mp__group_health(ranks->group) == MP_OK) {
         return false;
     }
-    const int64_t now = mp__link_now();
+    const int64_t now = mp_clock_ms();
     ranks->gone_since = ranks->gone_since == 0 ? now : ranks->gone_since;
     if (left > 0 && now - ranks->gone_since > GRACE_MS) {
         abort_now(ranks);
@@ -242,16 +243,9 @@ static bool look(cuda_ranks *ranks) {
 }
 
 static bool sleep_a_while(cuda_ranks *ranks) {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += LOOK_MS * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_nsec -= 1000000000L;
-        until.tv_sec++;
-    }
     (void)pthread_mutex_lock(&ranks->watch_lock);
     if (!ranks->stopping) {
-        (void)pthread_cond_timedwait(&ranks->wake, &ranks->watch_lock, &until);
+        mp_clock_wait(&ranks->wake, &ranks->watch_lock, LOOK_MS * INT64_C(1000000));
     }
     const bool stopping = ranks->stopping;
     (void)pthread_mutex_unlock(&ranks->watch_lock);
@@ -320,7 +314,7 @@ static mp_status fill(cuda_ranks *ranks, cuda_device *device) {
     ranks->device = device;
     (void)pthread_mutex_init(&ranks->lock, NULL);
     (void)pthread_mutex_init(&ranks->watch_lock, NULL);
-    (void)pthread_cond_init(&ranks->wake, NULL);
+    mp_clock_cond_init(&ranks->wake);
     MP_TRY(comm_open(ranks));
     const int fault = pthread_create(&ranks->watcher, NULL, watcher_main, ranks);
     if (fault != 0) {

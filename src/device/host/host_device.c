@@ -3,6 +3,7 @@
 #include "device/host/host_memory.h"
 #include "device/host/host_work.h"
 
+#include "base/clock.h"
 #include "base/worker.h"
 #include "device/kernel_record.h"
 
@@ -95,7 +96,6 @@ static const mp_device_ops host_ops = {
     .profile_begin = mp__host_profile_begin,
     .profile_flush = mp__host_profile_flush,
     .profile_end = mp__host_profile_end,
-    .profile_clock = mp__host_profile_clock,
 };
 
 static void fill_info(host_device *host) {
@@ -135,7 +135,7 @@ mp_status mp__host_device_create(const mp_host_config *config, mp_device **out) 
     (void)pthread_mutex_init(&host->lock, NULL);
     (void)pthread_mutex_init(&host->memory_lock, NULL);
     (void)pthread_mutex_init(&host->breach_lock, NULL);
-    (void)pthread_cond_init(&host->progress, NULL);
+    mp_clock_cond_init(&host->progress);
     mp__host_queue_open(host, &host->default_queue, NULL);
     mp__host_link(host);
     *out = &host->base;

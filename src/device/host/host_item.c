@@ -1,5 +1,6 @@
 /* host_item.c - one piece of queued work: copied, run, dropped.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "device/host/host_work.h"
 
 #include <stdlib.h>
@@ -41,7 +42,7 @@ bool mp__host_item_run(host_device *host, host_queue *queue, host_item *item,
     if (!mp__host_profiled(host)) {
         return item->kind->run(host, queue, item);
     }
-    const int64_t begin = mp_profile_now();
+    const int64_t begin = mp_clock_ns();
     const bool ended = item->kind->run(host, queue, item);
     mp__host_profile_tell(host, queue, item, replay, begin);
     return ended;

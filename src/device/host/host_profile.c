@@ -4,6 +4,7 @@
  * that captured it; whoever runs the item times it. Begin and end are those of the work itself, so
  * a queue of threads or of the adversary shows work where it really was.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "device/host/host_work.h"
 
 mp_status mp__host_profile_begin(mp_device *self) {
@@ -23,11 +24,6 @@ void mp__host_profile_end(mp_device *self) {
     (void)atomic_fetch_sub(&mp__host_from(self)->profiles, 1);
 }
 
-int64_t mp__host_profile_clock(mp_device *self) {
-    (void)self;
-    return mp_profile_now();
-}
-
 void mp__host_profile_mark(host_item *item) {
     item->tag = mp__profile_tag();
     item->correlation = item->tag != 0 ? mp__profile_correlation() : 0;
@@ -40,7 +36,7 @@ void mp__host_profile_tell(host_device *host, const host_queue *queue, const hos
     const host_item *call = replay != NULL ? replay : item;
     mp_profile_record record = {
         .begin_ns = begin_ns,
-        .end_ns = mp_profile_now(),
+        .end_ns = mp_clock_ns(),
         .tag = call->tag,
         .node_tag = item->tag,
         .correlation = call->correlation,

@@ -5,6 +5,7 @@
  * some queue; which one, and whether any, is drawn from the device's random numbers. Host calls run
  * only for a thread that waits, since a thread that queues may hold a lock the call needs.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "device/host/host_work.h"
 
 #include <string.h>
@@ -112,18 +113,11 @@ static void run_some(host_device *host) {
 /* Until something has run, or for a moment: another process tells nobody when it signals. Under
  * lock. */
 static void wait_for_progress(host_device *host) {
-    struct timespec moment;
     if (host->awaiting == 0) {
         (void)pthread_cond_wait(&host->progress, &host->lock);
-        return;
+    } else {
+        mp_clock_wait(&host->progress, &host->lock, MOMENT_NS);
     }
-    (void)clock_gettime(CLOCK_REALTIME, &moment);
-    moment.tv_nsec += MOMENT_NS;
-    if (moment.tv_nsec >= 1000000000) {
-        moment.tv_nsec -= 1000000000;
-        moment.tv_sec++;
-    }
-    (void)pthread_cond_timedwait(&host->progress, &host->lock, &moment);
 }
 
 static void wait_locked(host_device *host, host_queue *target, host_done *done, const void *what) {

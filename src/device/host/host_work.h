@@ -29,7 +29,6 @@ void mp__host_item_free(host_item *item);
 mp_status mp__host_profile_begin(mp_device *self);
 void mp__host_profile_flush(mp_device *self, const mp_profile *listener);
 void mp__host_profile_end(mp_device *self);
-int64_t mp__host_profile_clock(mp_device *self);
 static inline bool mp__host_profiled(const host_device *host) {
     return __builtin_expect(atomic_load_explicit(&host->profiles, memory_order_relaxed) != 0, 0);
 }

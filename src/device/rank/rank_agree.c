@@ -1,6 +1,7 @@
 /* rank_agree.c - before ranks do something together, rank 0 compares what each is about to do; and
  * how bytes get from rank to rank where no GPU moves them.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "device/rank/rank_private.h"
 
 #include <assert.h>
@@ -77,7 +78,7 @@ static mp_status wait_for_others(mp_group *group, hearing *h, int64_t until, con
         const int events = h->asked[r] ? POLLRDHUP : POLLIN | POLLRDHUP;
         h->all[r] = (struct pollfd){.fd = group->links[r], .events = (short)events};
     }
-    const int64_t left = until - mp__link_now();
+    const int64_t left = until - mp_clock_ms();
     const int timeout = left <= 0 ? 0 : (int)MP_MIN(left, MOMENT_MS);
     const int ready = poll(h->all + 1, (nfds_t)size - 1, timeout);
     if (ready < 0) { /* a signal: nothing of it counts */
@@ -105,7 +106,7 @@ static mp_status hear(mp_group *group, hearing *h, int r, int64_t until, const q
 }
 
 static mp_status hear_all(mp_group *group, hearing *h, const question *own) {
-    const int64_t until = mp__link_now() + group->rank.timeout_ms;
+    const int64_t until = mp_clock_ms() + group->rank.timeout_ms;
     while (h->missing > 0) {
         MP_TRY(wait_for_others(group, h, until, own));
         for (int r = 1; r < group->rank.size; r++) {
@@ -123,7 +124,7 @@ static mp_status answer(mp_group *group, const hearing *h) {
         mp__group_tell(group, MP_LINK_REFUSE);
         return MP_FAIL(INVALID_ARGUMENT, "%s", h->why);
     }
-    const int64_t until = mp__link_now() + group->rank.timeout_ms;
+    const int64_t until = mp_clock_ms() + group->rank.timeout_ms;
     for (int r = 1; r < group->rank.size; r++) {
         if (mp__link_send(group->links[r], MP_LINK_GO, "", 0, until) != MP_OK) {
             return mp__group_end(group, r);
@@ -151,7 +152,7 @@ static mp_status judge(mp_group *group, const question *own) {
 }
 
 static mp_status ask(mp_group *group, const question *own) {
-    const int64_t until = mp__link_now() + group->rank.timeout_ms;
+    const int64_t until = mp_clock_ms() + group->rank.timeout_ms;
     MP_TRY(mp__group_look(group)); /* rank 0 may have said that it is the end */
     mp_status status = mp__link_send(group->links[0], MP_LINK_ASK, own, sizeof *own, until);
     if (status == MP_OK) { /* rank 0 gives up first, and says why */
@@ -241,7 +242,7 @@ mp_status mp__group_agree(mp_group *group, const mp_collective *what) {
 /* ---- bytes ---- */
 
 static mp_status share(mp_group *group, void *bytes, size_t size) {
-    const int64_t until = mp__link_now() + group->rank.timeout_ms;
+    const int64_t until = mp_clock_ms() + group->rank.timeout_ms;
     MP_TRY(mp__group_check(group));
     for (int r = 1; group->rank.rank == 0 && r < group->rank.size; r++) {
         if (mp__link_send(group->links[r], MP_LINK_DATA, bytes, size, until) != MP_OK) {
@@ -280,7 +281,7 @@ static mp_status sizes(const mp_group *group, const mp_collective *what, size_t 
 /* Rank 0 has all sources, and makes all targets. */
 static mp_status serve(mp_group *group, const mp_collective *what, char *sources, size_t own,
                        char *made, size_t size) {
-    const int64_t until = mp__link_now() + group->rank.timeout_ms;
+    const int64_t until = mp_clock_ms() + group->rank.timeout_ms;
     const int ranks = group->rank.size;
     for (int r = 1; r < ranks; r++) {
         if (mp__link_receive(group->links[r], MP_LINK_DATA, sources + (size_t)r * own, own,
@@ -325,7 +326,7 @@ static mp_status run_first(mp_group *group, const mp_collective *what, const voi
 static mp_status run_other(mp_group *group, const mp_collective *what, const void *source,
                            void *target) {
     size_t own = 0, size = 0, all = 0;
-    const int64_t until = mp__link_now() + group->rank.timeout_ms;
+    const int64_t until = mp_clock_ms() + group->rank.timeout_ms;
     MP_TRY(sizes(group, what, &own, &size, &all));
     mp_status status = mp__link_send(group->links[0], MP_LINK_DATA, source, own, until);
     if (status == MP_OK) { /* rank 0 gives up first, and says why */

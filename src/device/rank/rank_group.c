@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/rank/rank_group.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "device/kernel_record.h"
 #include "device/rank/rank_private.h"
@@ -120,8 +121,7 @@ mp_status mp__group_get(const char *place, mp_group **out) {
 
 static void tell(int fd, mp_link_word word, const char *text) {
     if (fd >= 0) {
-        const mp_status told =
-            mp__link_send(fd, word, text, strlen(text), mp__link_now() + TELL_MS);
+        const mp_status told = mp__link_send(fd, word, text, strlen(text), mp_clock_ms() + TELL_MS);
         (void)told; /* whoever does not listen needs no answer */
     }
 }
@@ -186,7 +186,7 @@ mp_status mp__group_look(mp_group *group) {
             continue;
         }
         const mp_status status =
-            mp__link_receive(fd, MP_LINK_END, NULL, 0, mp__link_now() + TELL_MS);
+            mp__link_receive(fd, MP_LINK_END, NULL, 0, mp_clock_ms() + TELL_MS);
         if (group->rank.rank != 0) {
             return mp__group_lose(group, status, 0);
         }

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/rank/rank_link.h"
 
+#include "base/clock.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <netdb.h>
@@ -11,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { WAITING_MAX = 1024, AGAIN_MS = 50, ONE_TRY_MS = 5000 };
@@ -25,16 +26,10 @@ typedef struct head {
 
 static_assert(sizeof(head) == 16, "it is sent as it lies in memory");
 
-int64_t mp__link_now(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Waits until the socket is ready for `events`. */
 static mp_status wait_for(int fd, short events, int64_t until) {
     for (;;) {
-        const int64_t left = until - mp__link_now();
+        const int64_t left = until - mp_clock_ms();
         struct pollfd one = {.fd = fd, .events = events};
         const int ready = poll(&one, 1, left <= 0 ? 0 : (int)MP_MIN(left, INT32_MAX));
         if (ready > 0) {
@@ -263,7 +258,7 @@ static mp_status connect_once(const char *host, int port, int64_t until, int *fd
     *fd = -1;
     MP_TRY(look_up(host, port, 0, &list));
     for (const struct addrinfo *at = list; at != NULL && *fd < 0; at = at->ai_next) {
-        *fd = connect_to(at, MP_MIN(until, mp__link_now() + ONE_TRY_MS));
+        *fd = connect_to(at, MP_MIN(until, mp_clock_ms() + ONE_TRY_MS));
     }
     const int fault = errno;
     freeaddrinfo(list);
@@ -274,7 +269,7 @@ static mp_status connect_once(const char *host, int port, int64_t until, int *fd
 mp_status mp__link_connect(const char *host, int port, int64_t until, int *fd) {
     for (;;) {
         const mp_status status = connect_once(host, port, until, fd);
-        const bool is_late = mp__link_now() >= until;
+        const bool is_late = mp_clock_ms() >= until;
         if (*fd >= 0 || (status != MP_OK && (status != MP_BUSY || is_late))) {
             return status;
         }

@@ -26,10 +26,8 @@ typedef enum mp_link_word {
 
 enum { MP_LINK_TEXT_MAX = 512 };
 
-/* Milliseconds of a clock that only goes forward. */
-int64_t mp__link_now(void);
-
-/* Sends a message. Fails: DEVICE where the peer has gone, or does not read until `until`. */
+/* Sends a message; `until` is a moment of mp_clock_ms(). Fails: DEVICE where the peer has gone, or
+ * does not read until `until`. */
 MP_MUST_CHECK mp_status mp__link_send(int fd, mp_link_word word, const void *bytes, size_t size,
                                       int64_t until);
 

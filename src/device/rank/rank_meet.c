@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/rank/rank_private.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <assert.h>
@@ -79,8 +80,8 @@ static mp_status check_hello(const meeting *m, const hello *who) {
 static void refuse(meeting *m, int fd) {
     (void)snprintf(m->refused, sizeof m->refused, "%.200s", mp_error_message());
     MP_LOG(WARNING, "a process that wanted to join the ranks was refused: %s", m->refused);
-    const mp_status told = mp__link_send(fd, MP_LINK_END, m->refused, strlen(m->refused),
-                                         mp__link_now() + STRANGER_MS);
+    const mp_status told =
+        mp__link_send(fd, MP_LINK_END, m->refused, strlen(m->refused), mp_clock_ms() + STRANGER_MS);
     (void)told; /* whoever does not listen needs no answer */
     (void)close(fd);
 }
@@ -88,7 +89,7 @@ static void refuse(meeting *m, int fd) {
 /* Somebody has said something, or has gone. Takes: the stranger's connection. */
 static void hear(meeting *m, int fd) {
     hello who = {.version = 0};
-    if (mp__link_receive(fd, MP_LINK_HELLO, &who, sizeof who, mp__link_now() + STRANGER_MS) !=
+    if (mp__link_receive(fd, MP_LINK_HELLO, &who, sizeof who, mp_clock_ms() + STRANGER_MS) !=
         MP_OK) {
         MP_LOG(WARNING, "a connection to rank 0 was closed: %s", mp_error_message());
         (void)close(fd);
@@ -115,7 +116,7 @@ static void look_at_strangers(meeting *m) {
         if (mp__link_stirs(fd)) {
             drop_stranger(m, i);
             hear(m, fd);
-        } else if (mp__link_now() > m->strangers[i].until) {
+        } else if (mp_clock_ms() > m->strangers[i].until) {
             drop_stranger(m, i);
             (void)close(fd);
         }
@@ -159,7 +160,7 @@ static mp_status accept_some(meeting *m) {
             return MP_OK;
         }
         mp__link_wait_whole(fd, sizeof(hello));
-        m->strangers[m->stranger_count++] = (stranger){fd, mp__link_now() + STRANGER_MS};
+        m->strangers[m->stranger_count++] = (stranger){fd, mp_clock_ms() + STRANGER_MS};
     }
     return MP_OK;
 }
@@ -179,9 +180,9 @@ static void wait_a_moment(const meeting *m) {
 }
 
 static mp_status gather(meeting *m) {
-    const int64_t until = mp__link_now() + m->group->rank.timeout_ms;
+    const int64_t until = mp_clock_ms() + m->group->rank.timeout_ms;
     while (m->missing > 0) {
-        if (mp__link_now() > until) {
+        if (mp_clock_ms() > until) {
             return say_who_is_missing(m);
         }
         wait_a_moment(m);
@@ -193,7 +194,7 @@ static mp_status gather(meeting *m) {
 }
 
 static mp_status welcome_all(mp_group *group) {
-    const int64_t until = mp__link_now() + group->rank.timeout_ms;
+    const int64_t until = mp_clock_ms() + group->rank.timeout_ms;
     for (int r = 1; r < group->rank.size; r++) {
         if (mp__link_send(group->links[r], MP_LINK_WELCOME, "", 0, until) != MP_OK) {
             return mp__group_end(group, r);
@@ -226,7 +227,7 @@ static mp_status host(mp_group *group) {
 
 static mp_status join(mp_group *group) {
     const mp_rank *rank = &group->rank;
-    const int64_t until = mp__link_now() + rank->timeout_ms;
+    const int64_t until = mp_clock_ms() + rank->timeout_ms;
     hello who = {
         .version = HELLO_VERSION, .rank = (uint32_t)rank->rank, .size = (uint32_t)rank->size};
     memcpy(who.place, group->place, sizeof who.place);

@@ -9,6 +9,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ep/session/profiler.h"
 
+#include "base/clock.h"
 #include "base/growing.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -55,7 +56,7 @@ static OrtStatus *start_profiling(OrtEpProfilerImpl *self, int64_t since_start_n
     if (p->profile != NULL) {
         return NULL;
     }
-    p->ort_start_ns = mp_profile_now() - since_start_ns;
+    p->ort_start_ns = mp_clock_ns() - since_start_ns;
     if (mp_profile_open(p->device, &p->profile) != MP_OK) {
         MP_LOG(WARNING, "the profile will have no kernels and copies of device %d: %s",
                p->device->ordinal, mp_error_message());

@@ -2,13 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/kernel_batch.h"
 
+#include "base/clock.h"
 #include "base/growing.h"
 #include "base/log.h"
 #include "base/worker.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
 typedef struct making {
     const mp_kernel_batch *batch;
@@ -54,12 +54,6 @@ static mp_status make_ready_here(const mp_kernel_batch *batch) {
     return MP_OK;
 }
 
-static int64_t now_ms(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Whoever waits for a first result is told what for, once a process. */
 static void note_wait(const mp_kernel_batch *batch, int64_t ms) {
     enum { LONG_MS = 1000 };
@@ -74,9 +68,9 @@ static void note_wait(const mp_kernel_batch *batch, int64_t ms) {
 
 static mp_status make_all_ready(const mp_kernel_batch *batch) {
     making m = {.batch = batch};
-    const int64_t began = now_ms();
+    const int64_t began = mp_clock_ms();
     mp_worker_run(batch->count, 1, make_ready, &m);
-    note_wait(batch, now_ms() - began);
+    note_wait(batch, mp_clock_ms() - began);
     return atomic_load(&m.failed) ? make_ready_here(batch) : MP_OK;
 }
 
