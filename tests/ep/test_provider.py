@@ -39,6 +39,7 @@ def expected(rows=3):
 def child(code, **environment):
     """Runs code in another Python; gives the finished process, its output as text."""
     paths = [str(TESTS / "ep"), str(TESTS / "models"), str(TESTS.parent / "demo")]
+    paths += filter(None, [os.environ.get("PYTHONPATH")])
     env = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join(paths)}
     script = textwrap.dedent(CHILD_START) + textwrap.dedent(code)
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, timeout=240)

@@ -68,7 +68,8 @@ K_FN uint64_t k_cas(uint64_t *at, uint64_t seen, uint64_t wanted) {
 K_FN uint16_t k_cas(uint16_t *at, uint16_t seen, uint16_t wanted) {
     return atomicCAS((unsigned short *)at, seen, wanted);
 }
-/* A byte goes with the aligned word around it, whose other bytes are put back as they are. */
+/* A byte goes with the aligned word around it, whose other bytes are put back as they are. The word
+ * must lie within memory that is the caller's. */
 K_FN uint8_t k_cas(uint8_t *at, uint8_t seen, uint8_t wanted) {
     const uint32_t shift = (uint32_t)((uint64_t)at % 4) * 8;
     uint32_t *word = (uint32_t *)((uint64_t)at / 4 * 4);

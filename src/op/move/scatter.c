@@ -41,15 +41,30 @@ static const char *join_kernel(mp_dtype dtype, int *how) {
 
 /* ---- steps ---- */
 
+enum { WORD = 4 };
+
+/* Where updates go. A GPU joins bytes as parts of the words around them (atomic.h), and those words
+ * must be the tensor's own: a tensor of bytes that is not made of whole words is joined in scratch
+ * memory. */
+static mp_status choose_place(mp_planner *p, int how, size_t bytes, mp_ref *place) {
+    const bool is_narrow = how >= 0 && mp_dtype_size(p->in[0].type) == 1;
+    *place = MP_OUT(0);
+    return is_narrow && (bytes % WORD != 0 || p->align < WORD)
+               ? mp_plan_scratch(p, MP_ALIGN_UP(bytes, WORD), place)
+               : MP_OK;
+}
+
 static mp_status scatter(mp_planner *p, int how, size_t unit, const k_indexed *walk) {
     const mp_tensor *data = &p->in[0];
     size_t bytes = 0;
+    mp_ref place;
     MP_TRY(mp_plan_output(p, 0, data->type, &data->shape));
     MP_TRY(mp_shape_bytes(&data->shape, data->type, &bytes));
-    MP_TRY(mp_plan_copy(p, MP_OUT(0), MP_IN(0), bytes));
     if (walk->count == 0) {
-        return MP_OK;
+        return mp_plan_copy(p, MP_OUT(0), MP_IN(0), bytes);
     }
+    MP_TRY(choose_place(p, how, bytes, &place));
+    MP_TRY(mp_plan_copy(p, place, MP_IN(0), bytes));
     mp_scatter_args args = {.walk = *walk, .how = how};
     const mp_kernel *kernel = NULL;
     if (how < 0) {
@@ -58,10 +73,11 @@ static mp_status scatter(mp_planner *p, int how, size_t unit, const k_indexed *w
         const char *word = join_kernel(data->type, &args.how);
         MP_TRY(mp_plan_kernel(p, &kernel, "scatter_reduce_%s", word));
     }
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, walk->count, 1), args,
+    MP_TRY(MP_LAUNCH(p, kernel, mp_plan_grid(p, walk->count, 1), args,
                      MP_BIND(mp_scatter_args, updates, MP_IN(2)),
                      MP_BIND(mp_scatter_args, walk.indices, MP_IN(1)),
-                     MP_BIND(mp_scatter_args, out, MP_OUT(0)));
+                     MP_BIND(mp_scatter_args, out, place)));
+    return place.place == MP_PLACE_OUT ? MP_OK : mp_plan_copy(p, MP_OUT(0), place, bytes);
 }
 
 static mp_status check_updates(const mp_shape *updates, const mp_shape *wanted) {
