@@ -11,6 +11,7 @@ import pool_c
 import provider
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
+from ort_version import HOLDS_CONTROL_FLOW, OLD_CONTROL_FLOW
 from test_provider import child, finished
 
 OUT_OF_MEMORY, DEVICE = 1, 4  # of mp_status
@@ -182,6 +183,7 @@ def test_each_call_fails_in_turn(mode, status):
     finished(done)
 
 
+@pytest.mark.skipif(not HOLDS_CONTROL_FLOW, reason=OLD_CONTROL_FLOW)
 @pytest.mark.parametrize("status", [DEVICE, OUT_OF_MEMORY])
 @pytest.mark.parametrize("mode", ["eager", "threaded", "adversarial:3"])
 def test_each_call_fails_in_turn_with_branches(mode, status):

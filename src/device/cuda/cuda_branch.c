@@ -50,13 +50,13 @@ static const char setter_text[] = ".version 6.0\n"
 
 static mp_status refuse(void) {
     return MP_FAIL(UNSUPPORTED, "the driver has no conditional nodes, as CUDA 12.4 and newer have, "
-                                "or MILLPOND_BRANCHES is not \"on\"");
+                                "or MILLPOND_BRANCHES is \"off\"");
 }
 
-/* Off unless asked for, until drivers have been seen to take them. */
+/* Off for a driver that takes them and then does something else. */
 static bool are_wanted(void) {
     const char *given = secure_getenv("MILLPOND_BRANCHES");
-    return given != NULL && strcmp(given, "on") == 0;
+    return given == NULL || strcmp(given, "off") != 0;
 }
 
 static bool has_calls(void) {
