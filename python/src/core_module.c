@@ -1,5 +1,6 @@
 /* core_module.c - the module millpond._core.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/shortage.h"
 #include "core.h"
 
 static PyObject *version(PyObject *module, PyObject *unused) {
@@ -22,6 +23,12 @@ static PyObject *set_limit(PyObject *module, PyObject *given) {
     }
     mp_limit_set(bytes);
     Py_RETURN_NONE;
+}
+
+static PyObject *shortages(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    return PyLong_FromSize_t(mp_shortage_count());
 }
 
 static PyObject *end(PyObject *module, PyObject *unused) {
@@ -57,6 +64,8 @@ static PyMethodDef functions[] = {
     {"log_threshold", core_log_threshold, METH_O,
      "log_threshold(level, /)\n--\n\n"
      "Sets the highest level that is written, from -1 (nothing) to 3 (debug); None only tells it."},
+    {"shortages", shortages, METH_NOARGS,
+     "shortages()\n--\n\nHow many requests for memory have failed so far in this process."},
     {"_end", end, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -3,43 +3,37 @@
 #include "base/shortage.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 enum { TEXT_MAX = 1024 };
 
-typedef struct shortage {
-    size_t count;
-    char text[TEXT_MAX];
-} shortage;
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static shortage of_all; /* under the lock */
-static _Thread_local shortage here;
-
-static void text_set(shortage *s, const char *text) {
-    s->count++;
-    (void)snprintf(s->text, sizeof s->text, "%s", text);
-}
+static char of_all[TEXT_MAX]; /* under the lock */
+static _Thread_local char here[TEXT_MAX];
+static atomic_size_t count;
 
 void mp_shortage_keep(mp_status status) {
     if (status != MP_OUT_OF_MEMORY) {
         return;
     }
-    text_set(&here, mp_error_message());
+    (void)snprintf(here, sizeof here, "%s", mp_error_message());
     (void)pthread_mutex_lock(&lock);
-    text_set(&of_all, here.text);
+    (void)snprintf(of_all, sizeof of_all, "%s", here);
     (void)pthread_mutex_unlock(&lock);
+    (void)atomic_fetch_add(&count, 1);
 }
 
 const char *mp_shortage_here(void) {
-    return here.text;
+    return here;
 }
 
-size_t mp_shortage_find(int of_process, char *text, size_t size) {
+size_t mp_shortage_count(void) {
+    return atomic_load(&count);
+}
+
+void mp_shortage_find(int of_process, char *text, size_t size) {
     (void)pthread_mutex_lock(&lock);
-    const shortage *s = of_process ? &of_all : &here;
-    const size_t count = s->count;
-    (void)snprintf(text, size, "%s", s->text);
+    (void)snprintf(text, size, "%s", of_process ? of_all : here);
     (void)pthread_mutex_unlock(&lock);
-    return count;
 }

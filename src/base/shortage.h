@@ -14,8 +14,11 @@ void mp_shortage_keep(mp_status status);
 /* What this thread kept last; empty for nothing. Borrowed until it keeps the next. */
 const char *mp_shortage_here(void);
 
-/* How many were kept so far by this thread, or by all of the process; `text` gets the last one of
- * them, cut to fit `size`. Threads: any. */
-size_t mp_shortage_find(int of_process, char *text, size_t size);
+/* How many were kept so far by all threads. Threads: any. Blocks: no. */
+size_t mp_shortage_count(void);
+
+/* The last that this thread kept, or any thread of the process, into `text`, cut to fit `size`.
+ * Threads: any. */
+void mp_shortage_find(int of_process, char *text, size_t size);
 
 #endif

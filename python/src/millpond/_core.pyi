@@ -270,6 +270,9 @@ def log_start(receive: Callable[[int, str, str, int, float, int], bool], /) -> N
 def log_end() -> None:
     """Hands over the last lines."""
 
+def shortages() -> int:
+    """How many requests for memory have failed so far in this process."""
+
 def log_flush() -> None:
     """Returns when the lines so far are handed over, or a second later."""
 

@@ -11,7 +11,7 @@ import ctypes
 from types import TracebackType
 
 from millpond import _native
-from millpond._core import Error, InvalidArgumentError, OutOfMemoryError, UnsupportedError
+from millpond._core import Error, InvalidArgumentError, OutOfMemoryError, UnsupportedError, shortages
 
 TEXT_MAX = 1024
 BETWEEN_RANKS = ("AllReduce", "AllGather", "AllToAll")
@@ -19,7 +19,7 @@ ALLOCATION = ("allocation failed", "failed to allocate", "out of memory", "no me
 _KINDS = {"INVALID_ARGUMENT": InvalidArgumentError, "NOT_IMPLEMENTED": UnsupportedError}  # in what ONNX Runtime says
 
 _find = ctypes.CDLL(_native.PATH).mp_shortage_find
-_find.restype = ctypes.c_size_t
+_find.restype = None
 _find.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
 _THREAD, _PROCESS = 0, 1
 
@@ -57,11 +57,25 @@ def _of_ranks(said: str) -> Error | None:
                             "all ranks with torchrun or mpirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT")
 
 
-class translated:  # noqa: N801  used as a function is; a generator would cost more than the rest of it
-    """Within it, errors of ONNX Runtime become those of the package where memory was short.
+def explain(error: BaseException, shortages_before: int, refusals: bool = False) -> None:
+    """Raises the package's error in place of ONNX Runtime's where memory was short, and returns where it was not.
 
+    shortages_before: what shortages() said before the call that failed.
     refusals: and where the provider has refused what it was asked for.
     """
+    if isinstance(error, Error) or not isinstance(error, Exception):
+        return
+    said = str(error)
+    short = _of_shortage(said) if shortages() != shortages_before else None
+    if short is not None:
+        raise short from error
+    refused = (_of_ranks(said) or _of_provider(said)) if refusals else None
+    if refused is not None:
+        raise refused from None  # ONNX Runtime's error is the same sentence with functions and lines before it
+
+
+class translated:  # noqa: N801  used as a function is; a generator would cost more than the rest of it
+    """Within it, errors are explained. What runs a model calls explain() itself, which costs nothing unless it fails."""
 
     __slots__ = ("_before", "_refusals")
 
@@ -69,17 +83,10 @@ class translated:  # noqa: N801  used as a function is; a generator would cost m
         self._refusals = refusals
 
     def __enter__(self) -> None:
-        self._before = _find(_PROCESS, None, 0)
+        self._before = shortages()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None or isinstance(error, Error) or not isinstance(error, Exception):
-            return
-        said = str(error)
-        short = _of_shortage(said) if _find(_PROCESS, None, 0) != self._before else None
-        if short is not None:
-            raise short from error
-        refused = (_of_ranks(said) or _of_provider(said)) if self._refusals else None
-        if refused is not None:
-            raise refused from None  # ONNX Runtime's error is the same sentence with functions and lines before it
+        if error is not None:
+            explain(error, self._before, self._refusals)

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millpond._ort_errors import translated
+from millpond._core import shortages
+from millpond._ort_errors import explain
 from millpond._ort_native import ort
 
 
@@ -89,20 +90,32 @@ class Session(InferenceSession):
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
     ) -> list[Any]:
         """Runs the model on arrays of the host; gives the outputs, as NumPy arrays."""
-        with translated():
+        before = shortages()
+        try:
             return super().run(output_names, input_feed, run_options)
+        except Exception as error:
+            explain(error, before)
+            raise
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
     ) -> list[Any]:
         """The same on OrtValues."""
-        with translated():
+        before = shortages()
+        try:
             return super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
+        except Exception as error:
+            explain(error, before)
+            raise
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Runs the model on what an IOBinding of the session has bound."""
-        with translated():
+        before = shortages()
+        try:
             super().run_with_iobinding(iobinding, run_options)
+        except Exception as error:
+            explain(error, before)
+            raise
 
     def __repr__(self) -> str:
         ends = (f"{end.name} {end.type}{end.shape}" for end in (*self.get_inputs(), *self.get_outputs()))
