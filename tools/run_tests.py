@@ -120,7 +120,8 @@ def steps_of(build, mode, whole=WHOLE):
     gpu = mode == "gpu"
     n = whole if mode in ("all", "rest") else SOME
     beside = min(CORES, 8)  # processes of a step on a GPU, where each has a context of some 500 MiB
-    checked = min(CORES, 4)  # under compute-sanitizer, all of which on a machine have ten connections unless told
+    # Under compute-sanitizer, all of which on a machine have ten connections together; the operators take longest.
+    checked, checked_ops = min(CORES, 3), min(CORES, 6)
     sanitizer = ["compute-sanitizer", "--tool", "memcheck", "--target-processes", "all", "--report-api-errors", "no",
                  "--error-exitcode", "9"]
 
@@ -268,7 +269,7 @@ def steps_of(build, mode, whole=WHOLE):
              "gpu", ["compute-sanitizer"], wheels=True, cores=1, shards=checked,
              alone=[*sanitizer, unit, "cuda", "--no-fork", "--alone"]),
         Step("memcheck-ops", "operators on the GPU under compute-sanitizer",
-             **python(["tests/ep/test_op_cases.py"], before=sanitizer, shards=checked), modes="gpu",
+             **python(["tests/ep/test_op_cases.py"], before=sanitizer, shards=checked_ops), modes="gpu",
              needs=["compute-sanitizer"], limit_s=1500),
     ]
 
