@@ -88,10 +88,17 @@ DEVICE_TEST(integer_products) {
     }
 }
 
-/* Enough tiles for the large kind on any device. */
+/* Enough tiles for the large kind on any device; several steps along k for the kinds of GPUs. */
 DEVICE_TEST(integer_large_products) {
-    const product large = {3, 650, 9, 1030, MP_U8, MP_I8, 2, 0};
-    check_product(device, &large);
+    static const product large[] = {{3, 650, 9, 1030, MP_U8, MP_I8, 2, 0},
+                                    {1, 1409, 80, 1411, MP_I8, MP_U8, 1, 0},
+                                    {1, 1409, 203, 1410, MP_I8, MP_I8, 0, 0},
+                                    {1, 700, 144, 710, MP_U8, MP_U8, 2, 0},
+                                    {1, 700, 131, 709, MP_U8, MP_I8, 2, 4}};
+    const size_t count = device->info.arch > 0 ? MP_COUNT_OF(large) : 1;
+    for (size_t i = 0; i < count; i++) {
+        check_product(device, &large[i]);
+    }
 }
 
 DEVICE_TEST(integer_products_refuse_what_does_not_fit) {
@@ -234,6 +241,11 @@ DEVICE_TEST(integer_convolutions) {
         {1, 2, 3, 1, {7, 9}, {2, 3}, {1, 1}, {1, 1}, {-1, -2}, {-1, 0}, MP_U8, MP_I8, false},
         {1, 2, 3, 1, {7, 9}, {2, 3}, {2, 1}, {1, 1}, {-2, 3}, {1, -1}, MP_U8, MP_U8, true},
         {1, 2, 3, 1, {2, 2}, {1, 1}, {1, 1}, {1, 1}, {-4, 0}, {4, 0}, MP_U8, MP_U8, true},
+        {2, 6, 8, 2, {5, 9}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, MP_U8, MP_I8, true},
+        {2, 7, 5, 1, {6, 8}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, MP_I8, MP_U8, false},
+        {1, 7, 5, 1, {6, 8}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 1}, MP_U8, MP_I8, false},
+        {4, 5, 79, 1, {24, 25}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, MP_U8, MP_I8, true},
+        {12, 3, 80, 1, {40, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, MP_U8, MP_I8, false},
     };
     for (size_t i = 0; i < MP_COUNT_OF(convs); i++) {
         check_conv(device, &convs[i]);

@@ -7,6 +7,10 @@
  *     A, 16 x 16   (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), and their right neighbours
  *     B, 16 x 8    (2t, g), (2t + 8, g), and their lower neighbours
  *     C, 16 x 8    (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1), as float
+ * and of signed bytes in fours, the first in the low bits,
+ *     A, 16 x 32   (g, 4t), (g + 8, 4t), (g, 4t + 16), (g + 8, 4t + 16), and their right neighbours
+ *     B, 32 x 8    (4t, g), (4t + 16, g), and their lower neighbours
+ *     C            the same places, as int32, of sums that wrap
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_WARP_MATRIX_H
 #define MP_KERNEL_WARP_MATRIX_H
@@ -30,6 +34,13 @@ K_FN void k_mma_bf16(float *c, const uint32_t *a, const uint32_t *b) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
                  "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+K_FN void k_mma_i8(int32_t *c, const uint32_t *a, const uint32_t *b) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 

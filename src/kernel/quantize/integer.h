@@ -134,27 +134,46 @@ K_FN uint8_t i_requantized(const mp_integer_args *args, const int64_t *at, int64
     return (uint8_t)(kept ^ (int32_t)args->out_flip);
 }
 
+/* The scaled sum of one element, with its bias. */
+K_FN float i_scaled(const mp_integer_args *args, const int64_t *at, int64_t row, int64_t column,
+                    int32_t sum) {
+    const float scale = i_scale(args, 0, at[0], row) * i_scale(args, 1, at[1], column);
+    const float value = (float)sum * scale;
+    return args->bias != 0 ? value + q_scale(args->bias, args->scale_type, column) : value;
+}
+
 /* The sum of one element of the result, whose place is `place`. */
 K_FN void i_put(const mp_integer_args *args, const int64_t *at, int64_t row, int64_t column,
                 int32_t sum, int64_t place) {
     if (args->kind == K_INTEGER_I32) {
         ((int32_t *)args->out)[place] = sum;
-        return;
-    }
-    const float scale = i_scale(args, 0, at[0], row) * i_scale(args, 1, at[1], column);
-    if (args->kind == K_INTEGER_BYTE) {
+    } else if (args->kind == K_INTEGER_BYTE) {
+        const float scale = i_scale(args, 0, at[0], row) * i_scale(args, 1, at[1], column);
         ((uint8_t *)args->out)[place] = i_requantized(args, at, row, scale, sum);
-        return;
-    }
-    float value = (float)sum * scale;
-    if (args->bias != 0) {
-        value += q_scale(args->bias, args->scale_type, column);
-    }
-    if (args->kind == K_INTEGER_F16) {
-        ((k_f16 *)args->out)[place] = k_store_f16(value);
+    } else if (args->kind == K_INTEGER_F16) {
+        ((k_f16 *)args->out)[place] = k_store_f16(i_scaled(args, at, row, column, sum));
     } else {
-        ((float *)args->out)[place] = value;
+        ((float *)args->out)[place] = i_scaled(args, at, row, column, sum);
     }
+}
+
+typedef union K_ALIGN(8) i_pair {
+    int32_t whole[2];
+    float real[2];
+} i_pair;
+
+/* The same of two neighbours in a row, written at once: where args->pairs says so. */
+K_FN void i_put_pair(const mp_integer_args *args, const int64_t *at, int64_t row, int64_t column,
+                     const int32_t *sum, int64_t place) {
+    i_pair pair;
+    for (int e = 0; e < 2; e++) {
+        if (args->kind == K_INTEGER_I32) {
+            pair.whole[e] = sum[e];
+        } else {
+            pair.real[e] = i_scaled(args, at, row, column + e, sum[e]);
+        }
+    }
+    ((i_pair *)args->out)[place / 2] = pair;
 }
 
 #endif

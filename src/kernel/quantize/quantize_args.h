@@ -12,9 +12,11 @@
 
 enum {
     K_INTEGER_LANES = 256,
-    K_INTEGER_WORDS = 1024, /* of four factors each, that a tile of A or B has */
-    K_INTEGER_SIDE = 4,     /* a lane sums this many rows and columns */
+    K_INTEGER_SIDE = 4, /* a lane without tensor cores sums this many rows and columns */
 };
+
+/* Words of four factors each that a tile of so many rows and columns has along k. */
+#define K_INTEGER_DEPTH(tile) ((tile) == 32 ? 32 : 16)
 
 /* What becomes of the sums. */
 enum {
@@ -30,7 +32,7 @@ typedef struct k_integer_side {
     int64_t zero_step, zero_batch;
     int64_t scale_step, scale_batch;
     uint32_t flip; /* 0x80808080 where elements are uint8, which turns them into int8 less 128 */
-    int32_t words; /* rows can be read four elements at a time */
+    int32_t words; /* words of four elements of a row that can be read at once: 0, 1 or 4 */
 } k_integer_side;
 
 /* Where the element of a matrix B lies that an image becomes: rows are channels and places in the
@@ -52,7 +54,7 @@ typedef struct mp_integer_args {
     int32_t kind;
     int32_t scale_type; /* K_SCALE_... */
     uint32_t out_flip;  /* of K_INTEGER_BYTE: 0x80 where the result is uint8 */
-    int32_t unused;
+    int32_t pairs;      /* two neighbours in a row of the result can be written at once */
     k_integer_side side[2]; /* of A, of B */
     k_layout batch;
     k_integer_window window;

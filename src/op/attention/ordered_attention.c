@@ -129,8 +129,6 @@ static mp_status multiply(mp_planner *p, const part *t, int64_t m, int64_t n, in
     int64_t stride[2][MP_RANK_MAX] = {{1}, {1}};
     mp_integer_args args = {
         .kind = K_INTEGER_BYTE, .scale_type = K_SCALE_F32, .m = m, .n = n, .k = k};
-    args.side[0].words = p->align >= 4 && k % 4 == 0;
-    args.side[1].words = p->align >= 4 && n % 4 == 0;
     MP_TRY(mp_layout_make(&units, stride, 2, &args.batch));
     return mp_plan_integer(p, "product", &args, refs);
 }

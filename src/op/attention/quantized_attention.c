@@ -37,8 +37,7 @@ static mp_status read_side(const mp_planner *p, int side, const mp_integer_args 
     const mp_tensor *zero = mp_plan_in(p, IN_X_ZERO + side);
     const mp_tensor *scale = mp_plan_in(p, IN_X_SCALE + side);
     const int64_t lines = side == 0 ? 1 : args->n;
-    *out = (k_integer_side){.flip = mp_integer_flip(p->in[side].type),
-                            .words = p->align >= 4 && (side == 0 ? args->k : args->n) % 4 == 0};
+    *out = (k_integer_side){.flip = mp_integer_flip(p->in[side].type)};
     MP_TRY(mp_integer_lines(zero, names[side][0], lines, 1, &out->zero_step, &out->zero_batch));
     return mp_integer_lines(scale, names[side][1], lines, 1, &out->scale_step, &out->scale_batch);
 }

@@ -115,7 +115,6 @@ static mp_status make_args(const mp_planner *p, const roles *at, const conv *c,
     a->scale_batch = a->scale_step * args->m;
     args->bias_batch = args->m;
     a->flip = mp_integer_flip(w->type);
-    a->words = p->align >= 4 && args->k % 4 == 0;
     args->side[1].flip = mp_integer_flip(x->type);
     MP_TRY(mp_layout_make(&batch, stride, 2, &args->batch));
     return make_window(c, &x->shape, args);
@@ -139,6 +138,17 @@ static mp_status check_values(const mp_planner *p, const roles *at, int64_t filt
                ? MP_OK
                : MP_FAIL(INVALID_ARGUMENT, "the bias has %lld values for %lld filters",
                          (long long)mp_shape_count(&bias->shape), (long long)filters);
+}
+
+/* Windows of one element that take each position once see the image as it lies: a matrix with a row
+ * for each channel. */
+static bool is_product(const conv *c) {
+    bool is = true;
+    for (int d = 0; d < c->window.spatial; d++) {
+        is = is && c->window.kernel[d] == 1 && c->window.stride[d] == 1 &&
+             c->window.pad_begin[d] == 0 && c->window.pad_end[d] == 0;
+    }
+    return is;
 }
 
 static mp_status plan_conv(mp_planner *p) {
@@ -166,7 +176,7 @@ static mp_status plan_conv(mp_planner *p) {
         .out_zero = ref_of(p, at->out_zero),
         .out = MP_OUT(0),
     };
-    return mp_plan_integer(p, "conv", &args, &refs);
+    return mp_plan_integer(p, is_product(&c) ? "product" : "conv", &args, &refs);
 }
 
 static const mp_attr_def attrs[] = {MP_WINDOW_ATTRS, {"group", MP_ATTR_INT}, {NULL, 0}};

@@ -27,8 +27,7 @@ static mp_status read_side(const sides *s, int i, int64_t lines, int64_t matrice
 }
 
 /* All but what becomes of the sums. `out` gets the shape of the result. */
-static mp_status read_product(const mp_planner *p, const sides *s, mp_integer_args *args,
-                              mp_shape *out) {
+static mp_status read_product(const sides *s, mp_integer_args *args, mp_shape *out) {
     mp_product x;
     int64_t stride[2][MP_RANK_MAX];
     MP_TRY(mp_product_read(s->shape[0], s->shape[1], &x));
@@ -49,8 +48,6 @@ static mp_status read_product(const mp_planner *p, const sides *s, mp_integer_ar
     mp_shape_broadcast_strides(&x.a_batch, &x.batch, stride[0]);
     mp_shape_broadcast_strides(&x.b_batch, &x.batch, stride[1]);
     MP_TRY(mp_layout_make(&x.batch, stride, 2, &args->batch));
-    args->side[0].words = p->align >= 4 && x.k % 4 == 0;
-    args->side[1].words = p->align >= 4 && x.n % 4 == 0;
     return MP_OK;
 }
 
@@ -65,7 +62,7 @@ static mp_status plan_to_int32(mp_planner *p) {
                      .zero = {mp_plan_in(p, 2), mp_plan_in(p, 3)}};
     mp_integer_args args = {.kind = K_INTEGER_I32};
     mp_shape shape;
-    MP_TRY(read_product(p, &s, &args, &shape));
+    MP_TRY(read_product(&s, &args, &shape));
     MP_TRY(mp_plan_output(p, 0, MP_I32, &shape));
     const mp_integer_refs refs = {
         .matrix = {MP_IN(0), MP_IN(1)}, .zero = {ref_of(p, 2), ref_of(p, 3)}, .out = MP_OUT(0)};
@@ -89,7 +86,7 @@ static mp_status plan_to_byte(mp_planner *p) {
                        (long long)mp_shape_count(&in[6].shape),
                        (long long)mp_shape_count(&in[7].shape));
     }
-    MP_TRY(read_product(p, &s, &args, &shape));
+    MP_TRY(read_product(&s, &args, &shape));
     MP_TRY(mp_plan_output(p, 0, in[7].type, &shape));
     const mp_integer_refs refs = {.matrix = {MP_IN(0), MP_IN(3)},
                                   .zero = {ref_of(p, 2), ref_of(p, 5)},
@@ -118,7 +115,7 @@ static mp_status plan_to_float(mp_planner *p) {
     mp_integer_args args = {.kind = to == MP_F16 ? K_INTEGER_F16 : K_INTEGER_F32,
                             .scale_type = mp_integer_scale(to)};
     mp_shape shape;
-    MP_TRY(read_product(p, &s, &args, &shape));
+    MP_TRY(read_product(&s, &args, &shape));
     MP_TRY(check_bias(mp_plan_in(p, 6), args.n));
     MP_TRY(mp_plan_output(p, 0, to, &shape));
     const mp_integer_refs refs = {.matrix = {MP_IN(0), MP_IN(1)},
@@ -139,7 +136,7 @@ static mp_status plan_dynamic(mp_planner *p) {
                      .scale = {NULL, &in[2]}};
     mp_integer_args args = {.kind = K_INTEGER_F32, .scale_type = K_SCALE_F32};
     mp_shape shape;
-    MP_TRY(read_product(p, &s, &args, &shape));
+    MP_TRY(read_product(&s, &args, &shape));
     MP_TRY(check_bias(mp_plan_in(p, 4), args.n));
     MP_TRY(mp_plan_output(p, 0, MP_F32, &shape));
     if (mp_shape_count(&shape) == 0) {

@@ -31,11 +31,16 @@ mp_status mp_integer_lines(const mp_tensor *of, const char *what, int64_t lines,
     return MP_OK;
 }
 
+/* GPUs from 8.0 on hold the sums in registers, as their tensor cores make them. */
+static bool has_tensor_cores(const mp_planner *p) {
+    return p->device->info.arch >= 80;
+}
+
 /* Large tiles unless they would leave the device idle. */
 static int tile_for(const mp_planner *p, mp_integer_args *args) {
-    enum { SMALL = 32, LARGE = 64 };
+    enum { SMALL = 32, LARGE = 64, LARGEST = 128 };
     const int64_t matrices = args->tiles;
-    for (int tile = LARGE;; tile = SMALL) {
+    for (int tile = has_tensor_cores(p) ? LARGEST : LARGE;; tile /= 2) {
         args->tiles_down = MP_CEIL_DIV(args->m, tile);
         args->tiles_across = MP_CEIL_DIV(args->n, tile);
         args->tiles = matrices * args->tiles_down * args->tiles_across;
@@ -45,6 +50,19 @@ static int tile_for(const mp_planner *p, mp_integer_args *args) {
     }
 }
 
+static uint32_t shared_bytes(const mp_planner *p, int tile) {
+    const int squares = tile * tile / (K_INTEGER_SIDE * K_INTEGER_SIDE);
+    const int groups = MP_MAX(K_INTEGER_LANES / squares, 1);
+    const int factors = 2 * K_INTEGER_DEPTH(tile) * (tile + 8) + 2 * tile;
+    const int sums = has_tensor_cores(p) ? 0 : groups * tile * tile;
+    return (uint32_t)sizeof(uint32_t) * (uint32_t)(factors + sums);
+}
+
+/* Words of a row that can be read at once. */
+static int32_t words_of(const mp_planner *p, int64_t row) {
+    return p->align >= 16 && row % 16 == 0 ? 4 : p->align >= 4 && row % 4 == 0 ? 1 : 0;
+}
+
 mp_status mp_plan_integer(mp_planner *p, const char *word, mp_integer_args *args,
                           const mp_integer_refs *refs) {
     const mp_kernel *kernel = NULL;
@@ -52,13 +70,14 @@ mp_status mp_plan_integer(mp_planner *p, const char *word, mp_integer_args *args
     for (int d = 0; d < args->batch.rank; d++) {
         args->tiles *= args->batch.dim[d];
     }
+    args->side[0].words = words_of(p, args->k);
+    args->side[1].words = words_of(p, args->n);
+    args->pairs = p->align >= 8 && args->n % 2 == 0 &&
+                  (args->kind == K_INTEGER_I32 || args->kind == K_INTEGER_F32);
     const int tile = tile_for(p, args);
-    const int groups = K_INTEGER_LANES * K_INTEGER_SIDE * K_INTEGER_SIDE / (tile * tile);
-    const int words = K_INTEGER_WORDS / tile;
     MP_TRY(mp_plan_kernel(p, &kernel, "integer_%s_%d", word, tile));
     mp_grid grid = mp_plan_grid_rows(p, args->tiles, K_INTEGER_LANES);
-    grid.shared_bytes = (uint32_t)(sizeof(uint32_t) * (size_t)(2 * words * (tile + 4) + 2 * tile +
-                                                               groups * tile * tile));
+    grid.shared_bytes = shared_bytes(p, tile);
     return MP_LAUNCH(p, kernel, grid, *args, MP_BIND(mp_integer_args, a, refs->matrix[0]),
                      MP_BIND(mp_integer_args, b, refs->matrix[1]),
                      MP_BIND(mp_integer_args, side[0].zero, refs->zero[0]),

@@ -82,8 +82,6 @@ static mp_status multiply(mp_planner *p, const product *x, mp_ref a, mp_ref b, m
     MP_TRY(mp_integer_lines(&p->in[SCALE_B], "a scale of B", args.n, x->b.count,
                             &args.side[1].scale_step, &args.side[1].scale_batch));
     MP_TRY(mp_layout_make(&batch, stride, 2, &args.batch));
-    args.side[0].words = p->align >= 4 && args.k % 4 == 0;
-    args.side[1].words = p->align >= 4 && args.n % 4 == 0;
     const mp_integer_refs refs = {.matrix = {a, b},
                                   .scale = {MP_IN(SCALE_A), MP_IN(SCALE_B)},
                                   .bias = mp_plan_in(p, BIAS) != NULL ? MP_IN(BIAS) : MP_NOWHERE,

@@ -118,8 +118,6 @@ mp_status mp_plan_ordered_product(mp_planner *p, const mp_ordered_product *x, mp
     if (mp_shape_count(&shape) == 0) {
         return MP_OK;
     }
-    args.side[0].words = p->align >= 4 && args.k % 4 == 0;
-    args.side[1].words = p->align >= 4 && args.n % 4 == 0;
     MP_TRY(mp_layout_make(&one, stride, 2, &args.batch));
     MP_TRY(mp_plan_in_order(p, &m, ready ? K_ORDER_ROW : K_ORDER_COL, K_ORDER_ROW,
                             MP_IN(x->weights), &refs.matrix[1]));
