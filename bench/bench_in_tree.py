@@ -57,17 +57,21 @@ def measure(side, model, inputs, options, seconds, expected):
     first_s = time.perf_counter() - started
     ms, _ = bench_models.median_ms(lambda: session.run_with_iobinding(binding), seconds)
     results = [output.numpy() for output in outputs]
-    return {"ms": round(ms, 4), "first_s": round(first_s, 3),
-            "relative": float(f"{bench_models.relative_norm(results, expected):.3e}")}
+    found = {"ms": round(ms, 4), "first_s": round(first_s, 3)}
+    if expected is not None:
+        found["relative"] = float(f"{bench_models.relative_norm(results, expected):.3e}")
+    return found
 
 
 class Reference:
-    """The CPU provider's results and time for each subject, found once."""
+    """The CPU provider's results and time for each subject, found once; none where it is not asked."""
 
-    def __init__(self, seconds):
-        self.seconds, self.found = seconds, {}
+    def __init__(self, seconds, is_asked):
+        self.seconds, self.is_asked, self.found = seconds, is_asked, {}
 
     def of(self, name, label, model, inputs, timed):
+        if not self.is_asked:
+            return None, None
         if (name, label) not in self.found:
             session = ort.InferenceSession(model, providers=[provider.CPU])
             results = session.run(None, inputs)
@@ -85,7 +89,7 @@ def child(args):
     if args.nets:
         found = itertools.chain(found, nets.subjects(args.nets, args.only))
     subjects = [(name, model, list(pairs)) for name, model, pairs in found]
-    reference, rows = Reference(args.seconds / 4), []
+    reference, rows = Reference(args.seconds / 4, not args.no_cpu), []
     ways = [(way, options) for way, options in SIDES[args.side].items() if not args.ways or way in args.ways.split(",")]
     for (way, options), (name, model, pairs) in itertools.product(ways, subjects):
         for label, inputs in pairs:
@@ -107,7 +111,8 @@ def run_side(args, side):
         env["PYTHONPATH"] = os.pathsep.join([args.peer, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, __file__, "--side", side, "--peer", args.peer, "--only", args.only,
                "--seconds", str(args.seconds), *(["--nets", args.nets] if args.nets else []),
-               "--ways", args.ways, *(["--singles"] if args.singles else [])]
+               "--ways", args.ways, *(["--singles"] if args.singles else []),
+               *(["--no-cpu"] if args.no_cpu else [])]
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -152,6 +157,7 @@ def main():
     parser.add_argument("--only", default="", help="only subjects whose name holds this; several with commas between")
     parser.add_argument("--nets", help="folder of the networks of nets.py, which are measured, too")
     parser.add_argument("--singles", action="store_true", help="the operators of singles.py, and no models")
+    parser.add_argument("--no-cpu", action="store_true", help="do not run them on the CPU provider")
     parser.add_argument("--ways", default="", help="only these ways; several with commas between")
     parser.add_argument("--seconds", type=float, default=0.5, help="time for each figure")
     parser.add_argument("--repeats", type=int, default=2, help="turns of each side")

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 KINDS = {"f32": (np.float32, TensorProto.FLOAT), "f16": (np.float16, TensorProto.FLOAT16)}
 OPSET = 20
+VALUES_MAX = (1 << 20) - 3  # different ones; large tensors repeat them, at another place in each row
 FLAT, IMAGE, TOKENS = (16, 1024, 1024), (8, 64, 112, 112), (16, 512, 768)
 
 
@@ -132,6 +133,8 @@ CASES = dict([
     case("quantizelinear", "QuantizeLinear", FLAT, np.array(0.1, np.float32), np.array(3, np.uint8)),
     case("quantize_channel", "QuantizeLinear", IMAGE, np.full(64, 0.1, np.float32), np.full(64, 3, np.uint8), axis=1),
     case("dynamicquantize", "DynamicQuantizeLinear", FLAT, outputs=3),
+    case("matmulinteger_signed", "MatMulInteger", ints(2048, 768, most=99, kind=np.int8),
+         ints(768, 3072, most=99, kind=np.int8)),
     case("matmulinteger", "MatMulInteger", ints(2048, 768, most=200, kind=np.uint8),
          ints(768, 3072, most=99, kind=np.int8)),
     case("skiplayernorm", "SkipLayerNormalization", TOKENS, TOKENS, Weights(768), Weights(768),
@@ -146,14 +149,16 @@ CASES = dict([
     case("attention_causal", "MultiHeadAttention", (2, 1024, 768), (2, 1024, 768), (2, 1024, 768),
          domain="com.microsoft", num_heads=12, unidirectional=1),
 ])
-FLOAT_ONLY = {"dynamicquantize", "onehot", "nonzero", "unique", "dft", "matmulinteger", "batchnorm", "isnan"}
+FLOAT_ONLY = {"dynamicquantize", "onehot", "nonzero", "unique", "dft", "matmulinteger", "matmulinteger_signed",
+              "batchnorm", "isnan"}
 
 
 def array_of(given, dtype, random):
     if isinstance(given, np.ndarray):
         return given.astype(dtype) if given.dtype == np.float32 else given
     shape, scale = (given.shape, given.scale) if isinstance(given, Weights) else (given, 1)
-    return np.asarray(random.standard_normal(shape) * scale).astype(dtype)
+    count = min(int(np.prod(shape)), VALUES_MAX)
+    return np.resize((random.standard_normal(count) * scale).astype(dtype), shape)
 
 
 def model_of(name, kind):
