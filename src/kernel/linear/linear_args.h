@@ -101,6 +101,37 @@ typedef struct mp_depthwise_args {
     k_divider by_packs, by_tiles, by_lines;
 } mp_depthwise_args;
 
+/* What a block of depthwise_planes.cu holds: of each plane in_rows rows, then of each its taps and
+ * its bias. */
+enum {
+    K_PLANES_STRIP = 4, /* outputs side by side of a lane */
+    K_PLANES_ROWS = 4,  /* and below each other */
+    K_PLANES_LANES = 128,
+    K_PLANES_BEFORE = 4, /* floats before all that is held, for what lies before its first row */
+    K_PLANES_APART = 2,  /* floats between rows, at least: what lies behind one, before the next */
+};
+#define K_PLANES_SIDE(out, size, stride) (((out)-1) * (stride) + (size))
+#define K_PLANES_TAPS(size)              (((size) * (size) + 4) / 4 * 4)
+
+/* y[plane][row][column] = activation(sum of x[plane][..][..] w[c][tap], + bias[c], + residual),
+ * where c is the plane's channel. */
+typedef struct mp_planes_args {
+    const void *x, *w, *bias, *residual; /* the last two may be NULL */
+    void *y;
+    int64_t count; /* blocks' shares, below 2^31 */
+    int32_t all_planes, channels, in_h, in_w, out_h, out_w, pad_h, pad_w;
+    int32_t planes;         /* of a block; more than one where each is one band of one tile */
+    int32_t bands, tiles;   /* what a plane is dealt in, down and across */
+    int32_t groups, strips; /* of a tile, down and across: a lane makes one of both */
+    int32_t in_rows, pitch; /* of x that a tile needs; from one to the next, as they are held */
+    int32_t across_log;     /* lanes that load neighbours, as a power of two */
+    int32_t words;          /* all rows of x begin at multiples of 4 bytes, and end there */
+    int32_t packed;         /* all strips of y and residual are whole and aligned */
+    int32_t activation;
+    float alpha, beta;
+    k_divider by_tiles, by_bands, by_channels, by_groups, by_strips, by_in_rows;
+} mp_planes_args;
+
 enum { K_CONV_FEW = 8 }; /* outputs of a channel, of all images together */
 
 /* y[place][c] = activation(sum of x[..] w[c][depth], + bias[c], + residual[place][c]), with

@@ -6,6 +6,7 @@
 #include "op/core/host_input.h"
 #include "op/linear/conv_few.h"
 #include "op/linear/depthwise.h"
+#include "op/linear/depthwise_planes.h"
 #include "op/linear/epilogue_steps.h"
 #include "op/pointwise/pointwise_steps.h"
 
@@ -217,10 +218,19 @@ static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
     return mp_plan_conv_step(p, math, own);
 }
 
+/* A sum of few taps for each output leaves a library's products idle, and its kernels for that are
+ * several times as slow as memory; so those that networks have, and those of few outputs, go to
+ * kernels of ours. All else is the library's. */
 static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS]) {
     mp_math *math = NULL;
     if (mp_conv_few_takes(conv)) {
         return mp_conv_few_steps(p, conv, operands);
+    }
+    if (mp_depthwise_planes_takes(conv)) {
+        if (conv->activation == MP_ACTIVATION_OTHER) {
+            leave_epilogue(conv);
+        }
+        return mp_depthwise_planes_steps(p, conv, operands);
     }
     MP_TRY(prepare(p, conv, &math));
     return mp_plan_conv_step(p, math, operands);
