@@ -213,6 +213,26 @@ DEVICE_TEST(conv_transpose_agrees_with_loops) {
     run_random(device, true);
 }
 
+/* Windows side by side have a product and a kernel of their own: rows of whole packs and others,
+ * lines, and what is almost of that kind. */
+DEVICE_TEST(conv_transpose_of_windows_side_by_side) {
+    static const geometry all[] = {
+        {2, true, true, 2, 5, 3, 1, {4, 8, 1}, {2, 2, 1}, {2, 2, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, true, false, 1, 3, 4, 1, {3, 12, 1}, {1, 3, 1}, {1, 3, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, true, true, 3, 2, 2, 1, {5, 4, 1}, {3, 4, 1}, {3, 4, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, true, true, 2, 4, 3, 1, {3, 7, 1}, {2, 3, 1}, {2, 3, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {1, true, true, 2, 3, 5, 1, {9, 1, 1}, {2, 1, 1}, {2, 1, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {1, true, false, 1, 1, 1, 1, {16, 1, 1}, {4, 1, 1}, {4, 1, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, true, true, 1, 4, 4, 2, {3, 4, 1}, {2, 2, 1}, {2, 2, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, true, true, 1, 2, 2, 1, {3, 4, 1}, {2, 2, 1}, {2, 2, 1}, {1, 1, 1}, {1}, {1}, {0}},
+        {2, true, true, 1, 2, 2, 1, {3, 4, 1}, {2, 2, 1}, {2, 2, 1}, {1, 1, 1}, {0}, {0}, {1, 0}},
+        {2, true, true, 1, 2, 2, 1, {3, 4, 1}, {5, 5, 1}, {5, 5, 1}, {1, 1, 1}, {0}, {0}, {0}},
+    };
+    for (size_t i = 0; i < MP_COUNT_OF(all); i++) {
+        check_case(device, &all[i]);
+    }
+}
+
 /* ---- shapes that attributes ask for ---- */
 
 static mp_status plan_shape(mp_device *device, const op_case *c, mp_shape *out) {

@@ -132,6 +132,20 @@ typedef struct mp_planes_args {
     k_divider by_tiles, by_bands, by_channels, by_groups, by_strips, by_in_rows;
 } mp_planes_args;
 
+enum { K_APART_BYTES = 16 }; /* that conv_apart.cu reads at once, where all rows are whole packs */
+
+/* y[plane][y, tap_y][x, tap_x] = product[plane][tap_y][tap_x][y][x] + bias[channel] */
+typedef struct mp_apart_args {
+    const void *product, *bias; /* bias may be NULL */
+    void *y;
+    int64_t count;    /* of what lanes move, below 2^31: elements or packs, of each row of taps */
+    int64_t in_plane; /* in_h * in_w */
+    int32_t channels, tap_rows, in_h, in_w;
+    int32_t units, across; /* of a plane and of a row of x: elements or packs */
+    int32_t packed, unused;
+    k_divider by_units, by_tap_rows, by_across, by_channels;
+} mp_apart_args;
+
 enum { K_CONV_FEW = 8 }; /* outputs of a channel, of all images together */
 
 /* y[place][c] = activation(sum of x[..] w[c][depth], + bias[c], + residual[place][c]), with

@@ -4,6 +4,7 @@
 
 #include "op/core/channels.h"
 #include "op/core/host_input.h"
+#include "op/linear/conv_apart.h"
 #include "op/linear/conv_few.h"
 #include "op/linear/depthwise.h"
 #include "op/linear/depthwise_planes.h"
@@ -220,7 +221,8 @@ static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
 
 /* A sum of few taps for each output leaves a library's products idle, and its kernels for that are
  * several times as slow as memory; so those that networks have, and those of few outputs, go to
- * kernels of ours. All else is the library's. */
+ * kernels of ours. Windows that lie side by side are a product, and one pass over what it makes;
+ * libraries turn all tensors to have their channels last, and back. All else is the library's. */
 static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS]) {
     mp_math *math = NULL;
     if (mp_conv_few_takes(conv)) {
@@ -231,6 +233,9 @@ static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[
             leave_epilogue(conv);
         }
         return mp_depthwise_planes_steps(p, conv, operands);
+    }
+    if (mp_conv_apart_takes(conv)) {
+        return mp_conv_apart_steps(p, conv, operands);
     }
     MP_TRY(prepare(p, conv, &math));
     return mp_plan_conv_step(p, math, operands);

@@ -111,6 +111,10 @@ for attrs in (
 ):
     case("ConvTranspose", [R((1, 4, 4, 5)), R((4, 2, 3, 3)), R((2,))], F32, slack=4, **attrs)
 case("ConvTranspose", [R((1, 4, 4, 5)), R((4, 2, 2, 2)), R((4,))], F32, slack=4, group=2, strides=[2, 2])
+for kernel in ([2, 2], [3, 4], [2, 3], [1, 2]):
+    case("ConvTranspose", [R((2, 5, 3, 8)), R((5, 4, *kernel)), R((4,))], NARROW, slack=4, strides=kernel)
+    case("ConvTranspose", [R((1, 3, 4, 5)), R((3, 2, *kernel))], NARROW, slack=4, strides=kernel)
+case("ConvTranspose", [R((2, 3, 6)), R((3, 4, 2))], NARROW, slack=4, strides=[2])
 POOLS = (
     {"kernel_shape": [2, 2]},
     {"kernel_shape": [2, 3], "strides": [2, 2]},
