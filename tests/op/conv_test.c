@@ -233,6 +233,35 @@ DEVICE_TEST(conv_transpose_of_windows_side_by_side) {
     }
 }
 
+/* ---- what the device refuses ---- */
+
+static mp_status refuse(mp_device *device, const mp_conv *conv, mp_math **out, bool *whole) {
+    (void)device;
+    (void)conv;
+    (void)out;
+    (void)whole;
+    return MP_FAIL(UNSUPPORTED, "no convolution");
+}
+
+DEVICE_TEST(conv_that_the_device_refuses) {
+    /* In several passes: outputs of each image, and images forward and back. */
+    static const geometry large[] = {
+        {2, false, true, 1, 8, 2, 2, {63, 63, 1}, {16, 16, 1}, {1, 1, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, false, true, 3, 4, 1, 1, {55, 55, 1}, {16, 16, 1}, {1, 1, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, true, true, 3, 1, 4, 1, {40, 40, 1}, {16, 16, 1}, {2, 1, 1}, {1, 1, 1}, {3}, {1}, {0}},
+    };
+    const mp_device_ops *own = device->ops;
+    mp_device_ops without = *own;
+    without.conv_prepare = refuse;
+    device->ops = &without;
+    run_random(device, false);
+    run_random(device, true);
+    for (size_t i = 0; i < MP_COUNT_OF(large); i++) {
+        check_case(device, &large[i]);
+    }
+    device->ops = own;
+}
+
 /* ---- shapes that attributes ask for ---- */
 
 static mp_status plan_shape(mp_device *device, const op_case *c, mp_shape *out) {

@@ -300,6 +300,30 @@ DEVICE_TEST(fused_conv_of_few_outputs) {
     }
 }
 
+static mp_status refuse(mp_device *device, const mp_conv *conv, mp_math **out, bool *whole) {
+    (void)device;
+    (void)conv;
+    (void)out;
+    (void)whole;
+    return MP_FAIL(UNSUPPORTED, "no convolution");
+}
+
+DEVICE_TEST(fused_conv_that_the_device_refuses) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    const mp_device_ops *own = device->ops;
+    mp_device_ops without = *own;
+    without.conv_prepare = refuse;
+    device->ops = &without;
+    for (size_t i = 0; i < 2 * MP_COUNT_OF(tails); i++) {
+        setting s = tails[i / 2];
+        s.last = i % 2 != 0;
+        s.constant = i % 3 == 0;
+        s.type = types[i % MP_COUNT_OF(types)];
+        check(device, &plain, &s);
+    }
+    device->ops = own;
+}
+
 DEVICE_TEST(fused_conv_with_a_wrong_activation_is_refused) {
     float x[32] = {0};
     const float three[] = {1, 2, 3};

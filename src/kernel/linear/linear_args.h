@@ -34,6 +34,22 @@ typedef struct mp_deform_args {
     int64_t stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
 } mp_deform_args;
 
+enum { K_COLUMNS_RANK = 3 }; /* dimensions of an image; those in front may be 1 */
+
+/* columns[plane][tap][output] = x[plane][where the tap of output `first` + output lies] */
+typedef struct mp_columns_args {
+    const void *x;
+    void *columns;
+    int64_t count; /* below 2^31, as taps and outputs of a plane are */
+    int64_t in_plane;
+    int64_t in[K_COLUMNS_RANK], stride[K_COLUMNS_RANK];
+    int64_t dilation[K_COLUMNS_RANK], pad[K_COLUMNS_RANK];
+    int32_t out[K_COLUMNS_RANK], kernel[K_COLUMNS_RANK];
+    int32_t first, outputs; /* of each plane, in this pass */
+    int32_t taps, unused;
+    k_divider by_outputs, by_taps, by_out[K_COLUMNS_RANK], by_kernel[K_COLUMNS_RANK];
+} mp_columns_args;
+
 /* out[n][place] = sum of x[n][k][block] over all k, block that show this place of the image */
 typedef struct mp_col2im_args {
     const void *x;
