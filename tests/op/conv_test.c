@@ -239,7 +239,7 @@ static mp_status refuse(mp_device *device, const mp_conv *conv, mp_math **out, b
     (void)device;
     (void)conv;
     (void)out;
-    (void)whole;
+    *whole = false;
     return MP_FAIL(UNSUPPORTED, "no convolution");
 }
 

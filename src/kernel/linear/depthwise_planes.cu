@@ -1,26 +1,44 @@
 /* depthwise_planes.cu - a convolution of images with channels first, each channel by itself, by a
- * square kernel of side K_SIZE and of K_STRIDE, with what follows it.
+ * square kernel of side K_SIZE and of K_STRIDE, with what follows it; with K_SIZE 0 by any kernel.
  *
  * A block makes some rows of a plane, or several small planes. It asks for all that they need and
  * for the taps at once, and holds them in shared memory as they are computed with, zeros beyond the
  * image; so it waits for memory once, and needs no image of a certain width. What is held begins
  * with what the first output needs, so that 16 bytes at a time are read of it whatever the padding
  * is. Then a lane makes ROWS x STRIP neighbouring outputs: a row of x that it reads is used for all
- * taps and all its outputs.
+ * taps and all its outputs. By any kernel its outputs of a row lie `strips` apart, so that
+ * neighbouring lanes read and write neighbours, one tap after the other.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
 #include "kernel/core/prelude.h"
 #include "kernel/core/word.h"
 #include "kernel/linear/conv_tail.h"
 
+enum { STRIP = K_PLANES_STRIP, ROWS = K_PLANES_ROWS };
+
+/* Sizes: constants, or what the arguments say. */
+#if K_SIZE > 0
 enum {
-    STRIP = K_PLANES_STRIP,
-    ROWS = K_PLANES_ROWS,
-    FOURS = (K_PLANES_SIDE(STRIP, K_SIZE, K_STRIDE) + 3) / 4, /* of a row, that a strip needs */
     TAPS = K_SIZE * K_SIZE,
-    TAP_PITCH = K_PLANES_TAPS(K_SIZE),
-    REGISTERS = K_SIZE < 7 ? 64 : 96, /* few where memory is the bound: more blocks */
+    TAP_PITCH = K_PLANES_TAPS(TAPS),
+    STRIDE_H = K_STRIDE,
+    STRIDE_W = K_STRIDE,
+    APART = 1,                                                /* neighbouring outputs of a lane */
+    ACROSS = STRIP,                                           /* neighbouring lanes */
+    FOURS = (K_PLANES_SIDE(STRIP, K_SIZE, K_STRIDE) + 3) / 4, /* of a row, that a strip needs */
+    REGISTERS = 40 + 8 * K_SIZE, /* few where memory is the bound: more blocks */
 };
+#define D_PLANE(i) ((i) / (TAPS + 1))
+#else
+#define TAPS       (a->taps)
+#define TAP_PITCH  K_PLANES_TAPS(a->taps)
+#define STRIDE_H   (a->stride_h)
+#define STRIDE_W   (a->stride_w)
+#define APART      (a->strips)
+#define ACROSS     1
+#define D_PLANE(i) k_divide(i, a->by_taps)
+enum { REGISTERS = 64 };
+#endif
 
 #if K_HOST
 #define LANES blockDim.x
@@ -42,6 +60,7 @@ typedef struct K_ALIGN(sizeof(T) * STRIP) d_pack {
 typedef struct d_tile {
     int32_t plane, planes; /* the first, and how many */
     int32_t row, column;   /* of the first output */
+    uint32_t taps;         /* of all planes, with their biases */
 } d_tile;
 
 K_FN d_tile d_find(const mp_planes_args *a, uint32_t i) {
@@ -52,6 +71,7 @@ K_FN d_tile d_find(const mp_planes_args *a, uint32_t i) {
     t.planes = a->all_planes - t.plane < a->planes ? a->all_planes - t.plane : a->planes;
     t.row = (int32_t)(line - block * (uint32_t)a->bands) * a->groups * ROWS;
     t.column = (int32_t)(i - line * (uint32_t)a->tiles) * a->strips * STRIP;
+    t.taps = (uint32_t)(t.planes * (TAPS + 1));
     return t;
 }
 
@@ -62,30 +82,30 @@ typedef struct d_taps {
     float value[TAPS_AT_ONCE];
 } d_taps;
 
-K_FN uint32_t d_taps_count(const d_tile *t) {
-    return (uint32_t)t->planes * (TAPS + 1);
-}
-
 K_FN d_taps d_ask(const mp_planes_args *a, const d_tile *t, uint32_t i) {
     d_taps taps;
     K_UNROLL
     for (uint32_t j = 0; j < TAPS_AT_ONCE; j++, i += LANES) {
-        const uint32_t plane = i / (TAPS + 1), k = i % (TAPS + 1), all = (uint32_t)t->plane + plane;
+        const uint32_t plane = D_PLANE(i), k = i - plane * (uint32_t)(TAPS + 1);
+        const uint32_t all = (uint32_t)t->plane + plane;
         const uint32_t c = all - k_divide(all, a->by_channels) * (uint32_t)a->channels;
-        const T *from = (const T *)(k < TAPS ? a->w : a->bias);
+        const T *from = (const T *)(k < (uint32_t)TAPS ? a->w : a->bias);
         taps.value[j] = 0;
-        if (i < d_taps_count(t) && from != 0) {
-            taps.value[j] = T_load(from[k < TAPS ? (int64_t)c * TAPS + k : c]);
+        if (i < t->taps && from != 0) {
+            taps.value[j] = T_load(from[k < (uint32_t)TAPS ? (int64_t)c * TAPS + k : c]);
         }
     }
     return taps;
 }
 
-K_FN void d_keep(const d_tile *t, uint32_t i, const d_taps *taps, float *held) {
+K_FN void d_keep(const mp_planes_args *a, const d_tile *t, uint32_t i, const d_taps *taps,
+                 float *held) {
+    (void)a; /* where sizes are constants */
     K_UNROLL
     for (uint32_t j = 0; j < TAPS_AT_ONCE; j++, i += LANES) {
-        if (i < d_taps_count(t)) {
-            held[i / (TAPS + 1) * TAP_PITCH + i % (TAPS + 1)] = taps->value[j];
+        const uint32_t plane = D_PLANE(i);
+        if (i < t->taps) {
+            held[plane * TAP_PITCH + (i - plane * (uint32_t)(TAPS + 1))] = taps->value[j];
         }
     }
 }
@@ -108,7 +128,7 @@ typedef struct d_step {
 } d_step;
 
 K_FN d_row d_begin(const mp_planes_args *a, const d_tile *t, int32_t row, int32_t x) {
-    const int32_t top = t->row * K_STRIDE - a->pad_h;
+    const int32_t top = t->row * STRIDE_H - a->pad_h;
     const int32_t plane = (int32_t)k_divide((uint32_t)row, a->by_in_rows);
     d_row r;
     r.row = row;
@@ -122,7 +142,7 @@ K_FN d_step d_step_of(const mp_planes_args *a, const d_tile *t, int32_t down) {
     d_step s;
     s.down = down;
     s.y = down - planes * a->in_rows;
-    s.end = t->row * K_STRIDE - a->pad_h + a->in_rows;
+    s.end = t->row * STRIDE_H - a->pad_h + a->in_rows;
     s.at = (uint32_t)(planes * a->in_h + s.y) * (uint32_t)a->in_w;
     s.wrap = (uint32_t)(a->in_h - a->in_rows) * (uint32_t)a->in_w;
     return s;
@@ -142,14 +162,14 @@ K_FN void d_next(const mp_planes_args *a, const d_step *s, d_row *r) {
  * so that no word has elements of two rows. An element beyond either end of a row is held between
  * the rows, where nobody looks. Lanes are dealt in rows of 2^across_log. */
 K_FN void d_fill(const mp_planes_args *a, const d_tile *t, float *held, int32_t each) {
-    const int32_t left = t->column * K_STRIDE - a->pad_w, skew = left & (each - 1);
-    const int32_t columns = K_PLANES_SIDE(a->strips * STRIP, K_SIZE, K_STRIDE);
+    const int32_t left = t->column * STRIDE_W - a->pad_w, skew = left & (each - 1);
     const int32_t rows = t->planes * a->in_rows, lane = (int32_t)threadIdx.x;
     const int32_t across = 1 << a->across_log;
+    const int32_t spare = lane * K_PLANES_SPARE - K_PLANES_BEFORE; /* a place of the lane's own */
     const d_step step = d_step_of(a, t, (int32_t)LANES >> a->across_log);
     const T *image = (const T *)a->x + (int64_t)t->plane * a->in_h * a->in_w;
     K_ONE_COPY
-    for (int32_t to = (lane & (across - 1)) * each - skew; to < columns; to += across * each) {
+    for (int32_t to = (lane & (across - 1)) * each - skew; to < a->columns; to += across * each) {
         const int is_column = (uint32_t)(left + to) < (uint32_t)a->in_w;
         d_row r = d_begin(a, t, lane >> a->across_log, left + to);
         K_ONE_COPY
@@ -170,7 +190,7 @@ K_FN void d_fill(const mp_planes_args *a, const d_tile *t, float *held, int32_t 
                 float value[K_WORD];
                 T_unpack(raw[j], value);
                 /* Not under the condition of the load, or each would wait for its own. */
-                float *put = held + (row < rows ? at : -K_PLANES_BEFORE);
+                float *put = held + (row < rows ? at : spare);
                 K_UNROLL
                 for (int32_t e = 0; e < each; e++) {
                     put[e] = value[e];
@@ -184,13 +204,7 @@ K_FN void d_fill(const mp_planes_args *a, const d_tile *t, float *held, int32_t 
 
 /* ---- what is made of it ---- */
 
-/* The outputs of a lane, whose first needs what is held from `in` on. */
-K_FN void d_sum(const mp_planes_args *a, const float *in, const d_four *taps, d_four *sums) {
-    d_four w[TAP_PITCH / 4];
-    K_UNROLL
-    for (int32_t k = 0; k < TAP_PITCH / 4; k++) {
-        w[k] = taps[k];
-    }
+K_FN void d_clear(d_four *sums) {
     K_UNROLL
     for (int32_t r = 0; r < ROWS; r++) {
         K_UNROLL
@@ -198,6 +212,18 @@ K_FN void d_sum(const mp_planes_args *a, const float *in, const d_four *taps, d_
             sums[r].at[s] = 0;
         }
     }
+}
+
+/* The outputs of a lane, whose first needs what is held from `in` on. */
+#if K_SIZE > 0
+K_FN void d_sum(const mp_planes_args *a, const float *in, const float *at_taps, d_four *sums) {
+    const d_four *taps = (const d_four *)at_taps;
+    d_four w[TAP_PITCH / 4];
+    K_UNROLL
+    for (int32_t k = 0; k < TAP_PITCH / 4; k++) {
+        w[k] = taps[k];
+    }
+    d_clear(sums);
     K_UNROLL
     for (int32_t y = 0; y < K_PLANES_SIDE(ROWS, K_SIZE, K_STRIDE); y++) {
         d_four x[FOURS];
@@ -222,7 +248,31 @@ K_FN void d_sum(const mp_planes_args *a, const float *in, const d_four *taps, d_
     }
 }
 
-/* `left` elements of a row of the residual, at once where all rows are aligned. */
+#else
+K_FN void d_sum(const mp_planes_args *a, const float *in, const float *taps, d_four *sums) {
+    const int32_t down = a->stride_h * a->pitch, across = a->strips * a->stride_w;
+    d_clear(sums);
+    K_ONE_COPY
+    for (int32_t y = 0; y < a->kernel_h; y++) {
+        const float *x = in + y * a->dilation_h * a->pitch;
+        K_ONE_COPY
+        for (int32_t k = 0; k < a->kernel_w; k++) {
+            const float w = *taps++;
+            K_UNROLL
+            for (int32_t r = 0; r < ROWS; r++) {
+                K_UNROLL
+                for (int32_t s = 0; s < STRIP; s++) {
+                    sums[r].at[s] += x[r * down + s * across] * w;
+                }
+            }
+            x += a->dilation_w;
+        }
+    }
+}
+#endif
+
+/* What a row of the residual has for a lane, at once where all strips are aligned. `left`: elements
+ * of the row from there on. */
 K_FN void d_add(const mp_planes_args *a, const T *from, int32_t left, float *sums) {
     if (a->packed) {
         const d_pack pack = *(const d_pack *)from;
@@ -239,7 +289,7 @@ K_FN void d_add(const mp_planes_args *a, const T *from, int32_t left, float *sum
     }
     K_UNROLL
     for (int32_t s = 0; s < STRIP; s++) {
-        sums[s] += s < left ? T_load(from[s]) : 0;
+        sums[s] += s * APART < left ? T_load(from[s * APART]) : 0;
     }
 }
 
@@ -255,8 +305,8 @@ K_FN void d_put(const mp_planes_args *a, T *to, int32_t left, const float *made)
     }
     K_UNROLL
     for (int32_t s = 0; s < STRIP; s++) {
-        if (s < left) {
-            to[s] = T_store(made[s]);
+        if (s * APART < left) {
+            to[s * APART] = T_store(made[s]);
         }
     }
 }
@@ -291,14 +341,14 @@ K_FN void d_make(const mp_planes_args *a, const d_tile *t, const float *held, ui
     const uint32_t plane = k_divide(line, a->by_groups);
     const int32_t strip = (int32_t)(unit - line * (uint32_t)a->strips);
     const int32_t group = (int32_t)(line - plane * (uint32_t)a->groups);
-    const int32_t row = t->row + group * ROWS, column = t->column + strip * STRIP;
-    const float *taps = held + a->planes * a->in_rows * a->pitch + plane * TAP_PITCH;
-    const int32_t in = ((int32_t)plane * a->in_rows + group * ROWS * K_STRIDE) * a->pitch;
+    const int32_t row = t->row + group * ROWS, column = t->column + strip * ACROSS;
+    const float *taps = held + a->planes * a->in_rows * a->pitch + (int32_t)plane * TAP_PITCH;
+    const int32_t in = ((int32_t)plane * a->in_rows + group * ROWS * STRIDE_H) * a->pitch;
     d_four sums[ROWS];
     if ((int32_t)plane >= t->planes || row >= a->out_h || column >= a->out_w) {
         return;
     }
-    d_sum(a, held + in + strip * STRIP * K_STRIDE, (const d_four *)taps, sums);
+    d_sum(a, held + in + strip * ACROSS * STRIDE_W, taps, sums);
     const int64_t line_out = ((int64_t)t->plane + plane) * a->out_h + row;
     d_store(a, line_out * a->out_w + column, a->out_h - row < ROWS ? a->out_h - row : ROWS,
             a->out_w - column, taps[TAPS], sums);
@@ -317,12 +367,12 @@ K_BLOCK_KERNEL_WITHIN(REGISTERS, K_PLANES_LANES, mp_planes_args, args) {
         } else {
             d_fill(&args, &t, held, 1);
         }
-        d_keep(&t, threadIdx.x, &some, taps);
+        d_keep(&args, &t, threadIdx.x, &some, taps);
         K_ONE_COPY
-        for (uint32_t k = threadIdx.x + TAPS_AT_ONCE * LANES; k < d_taps_count(&t);
+        for (uint32_t k = threadIdx.x + TAPS_AT_ONCE * LANES; k < t.taps;
              k += TAPS_AT_ONCE * LANES) {
             const d_taps more = d_ask(&args, &t, k);
-            d_keep(&t, k, &more, taps);
+            d_keep(&args, &t, k, &more, taps);
         }
         __syncthreads();
         for (uint32_t unit = threadIdx.x; unit < units; unit += LANES) {

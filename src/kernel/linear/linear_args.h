@@ -123,11 +123,13 @@ enum {
     K_PLANES_STRIP = 4, /* outputs side by side of a lane */
     K_PLANES_ROWS = 4,  /* and below each other */
     K_PLANES_LANES = 128,
-    K_PLANES_BEFORE = 4, /* floats before all that is held, for what lies before its first row */
-    K_PLANES_APART = 2,  /* floats between rows, at least: what lies behind one, before the next */
+    K_PLANES_SPARE = 2, /* floats of each lane, for what is none of a tile */
+    /* Floats before all that is held: those, and room for what lies before its first row. */
+    K_PLANES_BEFORE = K_PLANES_LANES * K_PLANES_SPARE + 4,
+    K_PLANES_APART = 2, /* floats between rows, at least: what lies behind one, before the next */
 };
 #define K_PLANES_SIDE(out, size, stride) (((out)-1) * (stride) + (size))
-#define K_PLANES_TAPS(size)              (((size) * (size) + 4) / 4 * 4)
+#define K_PLANES_TAPS(taps)              (((taps) + 4) / 4 * 4)
 
 /* y[plane][row][column] = activation(sum of x[plane][..][..] w[c][tap], + bias[c], + residual),
  * where c is the plane's channel. */
@@ -136,16 +138,19 @@ typedef struct mp_planes_args {
     void *y;
     int64_t count; /* blocks' shares, below 2^31 */
     int32_t all_planes, channels, in_h, in_w, out_h, out_w, pad_h, pad_w;
-    int32_t planes;         /* of a block; more than one where each is one band of one tile */
-    int32_t bands, tiles;   /* what a plane is dealt in, down and across */
-    int32_t groups, strips; /* of a tile, down and across: a lane makes one of both */
-    int32_t in_rows, pitch; /* of x that a tile needs; from one to the next, as they are held */
-    int32_t across_log;     /* lanes that load neighbours, as a power of two */
-    int32_t words;          /* all rows of x begin at multiples of 4 bytes, and end there */
-    int32_t packed;         /* all strips of y and residual are whole and aligned */
+    int32_t planes;           /* of a block; more than one where each is one band of one tile */
+    int32_t bands, tiles;     /* what a plane is dealt in, down and across */
+    int32_t groups, strips;   /* of a tile, down and across: a lane makes one of both */
+    int32_t in_rows, columns; /* of x that a tile needs */
+    int32_t pitch;            /* from a row to the next, as they are held */
+    int32_t across_log;       /* lanes that load neighbours, as a power of two */
+    int32_t words;            /* all rows of x begin at multiples of 4 bytes, and end there */
+    int32_t packed;           /* all strips of y and residual are whole and aligned */
+    int32_t taps, kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w;
     int32_t activation;
     float alpha, beta;
     k_divider by_tiles, by_bands, by_channels, by_groups, by_strips, by_in_rows;
+    k_divider by_taps; /* and the bias */
 } mp_planes_args;
 
 enum { K_APART_BYTES = 16 }; /* that conv_apart.cu reads at once, where all rows are whole packs */

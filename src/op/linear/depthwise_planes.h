@@ -6,8 +6,7 @@
 
 #include "op/core/op.h"
 
-/* Whether the kernel computes it: with channels first, a square kernel of side 3, 5 or 7 and of
- * stride 1 or 2, without dilation. */
+/* Whether the kernel computes it: with channels first, by up to 256 taps. */
 bool mp_depthwise_planes_takes(const mp_conv *conv);
 
 /* The convolution, with its epilogue, whose activation is not MP_ACTIVATION_OTHER. */
