@@ -213,6 +213,55 @@ DEVICE_TEST(conv_transpose_agrees_with_loops) {
     run_random(device, true);
 }
 
+/* Windows side by side have a product and a kernel of their own: rows of whole packs and others,
+ * lines, and what is almost of that kind. */
+DEVICE_TEST(conv_transpose_of_windows_side_by_side) {
+    static const geometry all[] = {
+        {2, true, true, 2, 5, 3, 1, {4, 8, 1}, {2, 2, 1}, {2, 2, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, true, false, 1, 3, 4, 1, {3, 12, 1}, {1, 3, 1}, {1, 3, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, true, true, 3, 2, 2, 1, {5, 4, 1}, {3, 4, 1}, {3, 4, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, true, true, 2, 4, 3, 1, {3, 7, 1}, {2, 3, 1}, {2, 3, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {1, true, true, 2, 3, 5, 1, {9, 1, 1}, {2, 1, 1}, {2, 1, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {1, true, false, 1, 1, 1, 1, {16, 1, 1}, {4, 1, 1}, {4, 1, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, true, true, 1, 4, 4, 2, {3, 4, 1}, {2, 2, 1}, {2, 2, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, true, true, 1, 2, 2, 1, {3, 4, 1}, {2, 2, 1}, {2, 2, 1}, {1, 1, 1}, {1}, {1}, {0}},
+        {2, true, true, 1, 2, 2, 1, {3, 4, 1}, {2, 2, 1}, {2, 2, 1}, {1, 1, 1}, {0}, {0}, {1, 0}},
+        {2, true, true, 1, 2, 2, 1, {3, 4, 1}, {5, 5, 1}, {5, 5, 1}, {1, 1, 1}, {0}, {0}, {0}},
+    };
+    for (size_t i = 0; i < MP_COUNT_OF(all); i++) {
+        check_case(device, &all[i]);
+    }
+}
+
+/* ---- what the device refuses ---- */
+
+static mp_status refuse(mp_device *device, const mp_conv *conv, mp_math **out, bool *whole) {
+    (void)device;
+    (void)conv;
+    (void)out;
+    *whole = false;
+    return MP_FAIL(UNSUPPORTED, "no convolution");
+}
+
+DEVICE_TEST(conv_that_the_device_refuses) {
+    /* In several passes: outputs of each image, and images forward and back. */
+    static const geometry large[] = {
+        {2, false, true, 1, 8, 2, 2, {63, 63, 1}, {16, 16, 1}, {1, 1, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, false, true, 3, 4, 1, 1, {55, 55, 1}, {16, 16, 1}, {1, 1, 1}, {1, 1, 1}, {0}, {0}, {0}},
+        {2, true, true, 3, 1, 4, 1, {40, 40, 1}, {16, 16, 1}, {2, 1, 1}, {1, 1, 1}, {3}, {1}, {0}},
+    };
+    const mp_device_ops *own = device->ops;
+    mp_device_ops without = *own;
+    without.conv_prepare = refuse;
+    device->ops = &without;
+    run_random(device, false);
+    run_random(device, true);
+    for (size_t i = 0; i < MP_COUNT_OF(large); i++) {
+        check_case(device, &large[i]);
+    }
+    device->ops = own;
+}
+
 /* ---- shapes that attributes ask for ---- */
 
 static mp_status plan_shape(mp_device *device, const op_case *c, mp_shape *out) {

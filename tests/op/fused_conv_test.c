@@ -248,6 +248,38 @@ DEVICE_TEST(fused_conv_of_single_channels) {
     }
 }
 
+/* With channels first: planes in several bands and tiles, many small ones in a block, lines of all
+ * alignments, padding beyond the kernel. */
+static const geometry planes[] = {
+    {2, 3, 3, 3, {40, 140}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {1, 2, 2, 2, {70, 56}, {7, 7}, {1, 1}, {1, 1}, {3, 3}, {3, 3}},
+    {1, 1, 1, 1, {45, 301}, {5, 5}, {2, 2}, {1, 1}, {2, 1}, {2, 2}},
+    {3, 40, 40, 40, {7, 7}, {7, 7}, {1, 1}, {1, 1}, {3, 3}, {3, 3}},
+    {2, 33, 33, 33, {7, 6}, {3, 3}, {2, 2}, {1, 1}, {0, 0}, {1, 1}},
+    {1, 6, 6, 6, {3, 4}, {3, 3}, {1, 1}, {1, 1}, {5, 6}, {7, 5}},
+    {1, 3, 3, 3, {20, 12}, {5, 5}, {1, 1}, {1, 1}, {0, 1}, {4, 3}},
+    {1, 2, 2, 2, {3, 1}, {7, 7}, {2, 2}, {1, 1}, {9, 8}, {3, 13}},
+    {1, 5, 5, 5, {9, 258}, {3, 3}, {2, 2}, {1, 1}, {1, 0}, {1, 1}},
+    {1, 2, 2, 2, {20, 150}, {9, 9}, {1, 1}, {1, 1}, {4, 4}, {4, 4}},
+    {2, 7, 7, 7, {9, 8}, {1, 7}, {1, 3}, {1, 1}, {0, 3}, {0, 4}},
+    {1, 3, 3, 3, {31, 27}, {5, 2}, {2, 1}, {3, 4}, {5, 0}, {6, 1}},
+    {1, 1, 1, 1, {70, 70}, {13, 13}, {4, 4}, {2, 1}, {0, 6}, {0, 6}},
+    {1, 2, 2, 2, {130, 130}, {3, 3}, {1, 1}, {62, 62}, {0, 0}, {0, 0}}, /* a library's */
+};
+
+DEVICE_TEST(fused_conv_of_single_planes) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    const size_t more = MP_COUNT_OF(planes), count = more + MP_COUNT_OF(single);
+    for (size_t i = 0; i < count * MP_COUNT_OF(types); i++) {
+        const size_t row = i / MP_COUNT_OF(types);
+        setting s = tails[(i + test_seed()) % MP_COUNT_OF(tails)];
+        s.constant = i % 2 == 0;
+        s.type = types[i % MP_COUNT_OF(types)];
+        s.skew = i % 7 == 0 ? 8 : 0;
+        check(device, row < more ? &planes[row] : &single[row - more], &s);
+    }
+}
+
 /* Up to eight outputs of a channel, those of all images, have a kernel of their own. */
 static const geometry few[] = {
     {1, 3, 5, 1, {1, 640}, {1, 256}, {1, 128}, {1, 1}, {0, 0}, {0, 0}},
@@ -271,6 +303,30 @@ DEVICE_TEST(fused_conv_of_few_outputs) {
         s.skew = i % 7 == 0 ? 8 : 0;
         check(device, &few[i / MP_COUNT_OF(types)], &s);
     }
+}
+
+static mp_status refuse(mp_device *device, const mp_conv *conv, mp_math **out, bool *whole) {
+    (void)device;
+    (void)conv;
+    (void)out;
+    *whole = false;
+    return MP_FAIL(UNSUPPORTED, "no convolution");
+}
+
+DEVICE_TEST(fused_conv_that_the_device_refuses) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    const mp_device_ops *own = device->ops;
+    mp_device_ops without = *own;
+    without.conv_prepare = refuse;
+    device->ops = &without;
+    for (size_t i = 0; i < 2 * MP_COUNT_OF(tails); i++) {
+        setting s = tails[i / 2];
+        s.last = i % 2 != 0;
+        s.constant = i % 3 == 0;
+        s.type = types[i % MP_COUNT_OF(types)];
+        check(device, &plain, &s);
+    }
+    device->ops = own;
 }
 
 DEVICE_TEST(fused_conv_with_a_wrong_activation_is_refused) {

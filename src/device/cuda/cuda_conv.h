@@ -1,8 +1,8 @@
 /* cuda_conv.h - a convolution by cuDNN's own functions: what its files share.
  *
  * cuda_conv_frame.c brings the sizes into cuDNN's form, cuda_conv_choose.c picks an algorithm, and
- * cuda_conv.c prepares, runs and releases. Forward convolutions that cuDNN has a graph for do not
- * come here (cuda_conv_graph.c).
+ * cuda_conv.c prepares, runs and releases. Convolutions that cuDNN has a graph for do not come here
+ * (cuda_conv_graph.c).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_DEVICE_CUDA_CONV_H
 #define MP_DEVICE_CUDA_CONV_H

@@ -1,5 +1,5 @@
-/* cuda_conv_graph.c - forward convolutions as operation graphs of cuDNN: convolution, bias,
- * residual and activation in one kernel where cuDNN has one, and its newer kernels for the
+/* cuda_conv_graph.c - convolutions, transposed ones too, as operation graphs of cuDNN: convolution,
+ * bias, residual and activation in one kernel where cuDNN has one, and its newer kernels for the
  * convolution alone.
  *
  * Of the plans that cuDNN proposes for the whole graph and for the bare convolution the fastest is
@@ -65,8 +65,9 @@ static void sizes_make(const mp_conv *shape, sizes *out) {
     }
     out->x[0] = out->y[0] = shape->batch;
     out->x[1] = shape->in_channels;
-    out->y[1] = out->w[0] = out->bias[1] = shape->out_channels;
-    out->w[1] = shape->in_channels / shape->groups;
+    out->y[1] = out->bias[1] = shape->out_channels;
+    out->w[0] = shape->transposed ? shape->in_channels : shape->out_channels;
+    out->w[1] = (shape->transposed ? shape->out_channels : shape->in_channels) / shape->groups;
     for (int i = 0; i < shape->spatial; i++) {
         const int at = i + shift;
         out->x[2 + at] = shape->in[i];
@@ -120,6 +121,22 @@ static dnn_descriptor convolve(dnn_builder *b, dnn_descriptor kind, dnn_descript
     mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
     mp__dnn_set(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
     mp__dnn_set(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
+    mp__dnn_finish(b, d);
+    return d;
+}
+
+/* The gradient of a forward one whose result would be x, with respect to its input, y. */
+static dnn_descriptor convolve_back(dnn_builder *b, dnn_descriptor kind, dnn_descriptor x,
+                                    dnn_descriptor w, dnn_descriptor y) {
+    static const float one = 1.0F, zero = 0.0F;
+    const dnn_descriptor d =
+        mp__dnn_make(b, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, kind);
+    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, x);
+    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, w);
+    mp__dnn_set_child(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, y);
+    mp__dnn_set(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
+    mp__dnn_set(b, d, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
     mp__dnn_finish(b, d);
     return d;
 }
@@ -203,7 +220,9 @@ static dnn_descriptor graph_build(dnn_builder *b, cudnnHandle_t handle, const mp
     int count = 0;
     dnn_descriptor sum =
         bias || residual || active ? tensor(b, UID_CONV, compute, &s, s.y, true) : y;
-    operations[count++] = convolve(b, convolution(b, &s, compute), x, w, sum);
+    const dnn_descriptor kind = convolution(b, &s, compute);
+    operations[count++] =
+        shape->transposed ? convolve_back(b, kind, x, w, sum) : convolve(b, kind, x, w, sum);
     if (bias) {
         const dnn_descriptor values = tensor(b, UID_BIAS, type->dnn, &s, s.bias, false);
         const dnn_descriptor to =
@@ -487,13 +506,15 @@ static const cuda_math_ops graph_ops = {.run = graph_run, .release = graph_relea
 
 /* Whether cuDNN can be asked for it in this form. */
 static bool is_expressible(const mp_conv *shape) {
-    bool fits = !shape->transposed && shape->type != MP_F64 && shape->align >= ALIGNED &&
-                mp__cuda_type_find(shape->type) != NULL;
+    const int64_t *wide = shape->transposed ? shape->out : shape->in;
+    const int64_t *narrow = shape->transposed ? shape->in : shape->out;
+    bool fits =
+        shape->type != MP_F64 && shape->align >= ALIGNED && mp__cuda_type_find(shape->type) != NULL;
     for (int i = 0; i < shape->spatial; i++) {
         const int64_t reach = (shape->kernel[i] - 1) * shape->dilation[i] + 1;
-        const int64_t padded = shape->in[i] + shape->pad_begin[i] + shape->pad_end[i];
+        const int64_t padded = wide[i] + shape->pad_begin[i] + shape->pad_end[i];
         fits = fits && shape->pad_begin[i] >= 0 && shape->pad_end[i] >= 0 && padded >= reach &&
-               (padded - reach) / shape->stride[i] + 1 == shape->out[i];
+               (padded - reach) / shape->stride[i] + 1 == narrow[i];
     }
     return fits;
 }

@@ -34,4 +34,30 @@ K_FN TC c_activate(int32_t activation, float alpha, float beta, TC x) {
     }
 }
 
+/* Four of them, looked up once. */
+#define C_FOUR(kind)                                    \
+    case kind:                                          \
+        K_UNROLL                                        \
+        for (int32_t j = 0; j < 4; j++) {               \
+            x[j] = c_activate(kind, alpha, beta, x[j]); \
+        }                                               \
+        break
+K_FN void c_activate_four(int32_t activation, float alpha, float beta, TC *x) {
+    switch (activation) {
+        C_FOUR(K_ACTIVATE_RELU);
+        C_FOUR(K_ACTIVATE_LEAKY_RELU);
+        C_FOUR(K_ACTIVATE_CLIP);
+        C_FOUR(K_ACTIVATE_SIGMOID);
+        C_FOUR(K_ACTIVATE_TANH);
+        C_FOUR(K_ACTIVATE_HARD_SIGMOID);
+        C_FOUR(K_ACTIVATE_HARD_SWISH);
+        C_FOUR(K_ACTIVATE_SILU);
+        C_FOUR(K_ACTIVATE_GELU);
+        C_FOUR(K_ACTIVATE_GELU_TANH);
+    default:
+        break;
+    }
+}
+#undef C_FOUR
+
 #endif

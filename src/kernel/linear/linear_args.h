@@ -34,6 +34,22 @@ typedef struct mp_deform_args {
     int64_t stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
 } mp_deform_args;
 
+enum { K_COLUMNS_RANK = 3 }; /* dimensions of an image; those in front may be 1 */
+
+/* columns[plane][tap][output] = x[plane][where the tap of output `first` + output lies] */
+typedef struct mp_columns_args {
+    const void *x;
+    void *columns;
+    int64_t count; /* below 2^31, as taps and outputs of a plane are */
+    int64_t in_plane;
+    int64_t in[K_COLUMNS_RANK], stride[K_COLUMNS_RANK];
+    int64_t dilation[K_COLUMNS_RANK], pad[K_COLUMNS_RANK];
+    int32_t out[K_COLUMNS_RANK], kernel[K_COLUMNS_RANK];
+    int32_t first, outputs; /* of each plane, in this pass */
+    int32_t taps, unused;
+    k_divider by_outputs, by_taps, by_out[K_COLUMNS_RANK], by_kernel[K_COLUMNS_RANK];
+} mp_columns_args;
+
 /* out[n][place] = sum of x[n][k][block] over all k, block that show this place of the image */
 typedef struct mp_col2im_args {
     const void *x;
@@ -100,6 +116,56 @@ typedef struct mp_depthwise_args {
     float alpha, beta;
     k_divider by_packs, by_tiles, by_lines;
 } mp_depthwise_args;
+
+/* What a block of depthwise_planes.cu holds: of each plane in_rows rows, then of each its taps and
+ * its bias. */
+enum {
+    K_PLANES_STRIP = 4, /* outputs side by side of a lane */
+    K_PLANES_ROWS = 4,  /* and below each other */
+    K_PLANES_LANES = 128,
+    K_PLANES_SPARE = 2, /* floats of each lane, for what is none of a tile */
+    /* Floats before all that is held: those, and room for what lies before its first row. */
+    K_PLANES_BEFORE = K_PLANES_LANES * K_PLANES_SPARE + 4,
+    K_PLANES_APART = 2, /* floats between rows, at least: what lies behind one, before the next */
+};
+#define K_PLANES_SIDE(out, size, stride) (((out)-1) * (stride) + (size))
+#define K_PLANES_TAPS(taps)              (((taps) + 4) / 4 * 4)
+
+/* y[plane][row][column] = activation(sum of x[plane][..][..] w[c][tap], + bias[c], + residual),
+ * where c is the plane's channel. */
+typedef struct mp_planes_args {
+    const void *x, *w, *bias, *residual; /* the last two may be NULL */
+    void *y;
+    int64_t count; /* blocks' shares, below 2^31 */
+    int32_t all_planes, channels, in_h, in_w, out_h, out_w, pad_h, pad_w;
+    int32_t planes;           /* of a block; more than one where each is one band of one tile */
+    int32_t bands, tiles;     /* what a plane is dealt in, down and across */
+    int32_t groups, strips;   /* of a tile, down and across: a lane makes one of both */
+    int32_t in_rows, columns; /* of x that a tile needs */
+    int32_t pitch;            /* from a row to the next, as they are held */
+    int32_t across_log;       /* lanes that load neighbours, as a power of two */
+    int32_t words;            /* all rows of x begin at multiples of 4 bytes, and end there */
+    int32_t packed;           /* all strips of y and residual are whole and aligned */
+    int32_t taps, kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w;
+    int32_t activation;
+    float alpha, beta;
+    k_divider by_tiles, by_bands, by_channels, by_groups, by_strips, by_in_rows;
+    k_divider by_taps; /* and the bias */
+} mp_planes_args;
+
+enum { K_APART_BYTES = 16 }; /* that conv_apart.cu reads at once, where all rows are whole packs */
+
+/* y[plane][y, tap_y][x, tap_x] = product[plane][tap_y][tap_x][y][x] + bias[channel] */
+typedef struct mp_apart_args {
+    const void *product, *bias; /* bias may be NULL */
+    void *y;
+    int64_t count;    /* of what lanes move, below 2^31: elements or packs, of each row of taps */
+    int64_t in_plane; /* in_h * in_w */
+    int32_t channels, tap_rows, in_h, in_w;
+    int32_t units, across; /* of a plane and of a row of x: elements or packs */
+    int32_t packed, unused;
+    k_divider by_units, by_tap_rows, by_across, by_channels;
+} mp_apart_args;
 
 enum { K_CONV_FEW = 8 }; /* outputs of a channel, of all images together */
 

@@ -7,7 +7,6 @@
 #include "op/core/plan_record.h"
 #include "op/core/table_cache.h"
 
-#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -236,15 +235,6 @@ mp_status mp_plan_collective(mp_planner *p, const mp_collective *what, mp_ref so
     fresh->math.m = (int64_t)what->kind;
     fresh->math.n = what->count * (int64_t)mp_dtype_size(what->type);
     return MP_OK;
-}
-
-mp_status mp_plan_conv(mp_planner *p, const mp_conv *conv,
-                       const mp_ref operands[MP_CONV_OPERANDS]) {
-    mp_math *math = NULL;
-    bool whole = true;
-    MP_TRY(mp_plan_conv_prepare(p, conv, &math, &whole));
-    assert(whole);
-    return mp_plan_conv_step(p, math, operands);
 }
 
 mp_status mp_plan_conv_prepare(mp_planner *p, const mp_conv *conv, mp_math **out, bool *whole) {

@@ -128,7 +128,6 @@ mp_status mp_plan_host_output(mp_planner *p, int i, const void *bytes, size_t si
 
 /* Library math; workspace is arranged for. Unused operands are MP_NOWHERE. */
 mp_status mp_plan_gemm(mp_planner *p, const mp_gemm *gemm, const mp_ref operands[MP_GEMM_OPERANDS]);
-mp_status mp_plan_conv(mp_planner *p, const mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS]);
 
 /* A convolution that steps of its own precede, which depend on whether the device can do it.
  * `*whole`: as conv_prepare of the device. mp_plan_conv_step takes `math`, also on failure. */

@@ -4,8 +4,11 @@
 
 #include "op/core/channels.h"
 #include "op/core/host_input.h"
+#include "op/linear/conv_apart.h"
+#include "op/linear/conv_columns.h"
 #include "op/linear/conv_few.h"
 #include "op/linear/depthwise.h"
+#include "op/linear/depthwise_planes.h"
 #include "op/linear/epilogue_steps.h"
 #include "op/pointwise/pointwise_steps.h"
 
@@ -172,6 +175,19 @@ static mp_status prepare(mp_planner *p, mp_conv *conv, mp_math **out) {
     return status;
 }
 
+/* By the device's library; as products where it refuses the description, which has been checked
+ * here: a library may have no kernel for a type, a dilation or a size. With channels first. */
+static mp_status plan_library(mp_planner *p, mp_conv *conv,
+                              const mp_ref operands[MP_CONV_OPERANDS]) {
+    mp_math *math = NULL;
+    const mp_status status = prepare(p, conv, &math);
+    if (status == MP_UNSUPPORTED || status == MP_INVALID_ARGUMENT) {
+        return mp_conv_columns_steps(p, conv, operands);
+    }
+    MP_TRY(status);
+    return mp_plan_conv_step(p, math, operands);
+}
+
 /* Where the device has no such convolution with channels last, the tensors are transposed. */
 static mp_status plan_channels_first(mp_planner *p, const mp_conv *conv, const mp_shape *out,
                                      const mp_ref operands[MP_CONV_OPERANDS]) {
@@ -188,7 +204,7 @@ static mp_status plan_channels_first(mp_planner *p, const mp_conv *conv, const m
     MP_TRY(mp_plan_scratch_shape(p, &image, conv->type, &own[MP_CONV_X]));
     MP_TRY(mp_plan_scratch_shape(p, out, conv->type, &own[MP_CONV_Y]));
     MP_TRY(mp_plan_channels_to_first(p, conv->type, &image, operands[MP_CONV_X], own[MP_CONV_X]));
-    MP_TRY(mp_plan_conv(p, &transposed, own));
+    MP_TRY(plan_library(p, &transposed, own));
     return mp_plan_channels_to_last(p, conv->type, out, own[MP_CONV_Y], operands[MP_CONV_Y]);
 }
 
@@ -217,13 +233,24 @@ static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
     return mp_plan_conv_step(p, math, own);
 }
 
+/* A sum of few taps for each output leaves a library's products idle, and its kernels for that are
+ * several times as slow as memory; so those that networks have, and those of few outputs, go to
+ * kernels of ours. Windows that lie side by side are a product, and one pass over what it makes;
+ * libraries turn all tensors to have their channels last, and back. All else is the library's. */
 static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS]) {
-    mp_math *math = NULL;
     if (mp_conv_few_takes(conv)) {
         return mp_conv_few_steps(p, conv, operands);
     }
-    MP_TRY(prepare(p, conv, &math));
-    return mp_plan_conv_step(p, math, operands);
+    if (mp_depthwise_planes_takes(conv)) {
+        if (conv->activation == MP_ACTIVATION_OTHER) {
+            leave_epilogue(conv);
+        }
+        return mp_depthwise_planes_steps(p, conv, operands);
+    }
+    if (mp_conv_apart_takes(conv)) {
+        return mp_conv_apart_steps(p, conv, operands);
+    }
+    return plan_library(p, conv, operands);
 }
 
 /* Of single pixels, with channels last, a convolution is a product of matrices. */

@@ -82,6 +82,9 @@ for attrs in (
     case("Conv", [R((1, 4, 9, 10)), R((4, 1, 3, 3)), R((4,))], F32, slack=4, group=4, **attrs)
 case("Conv", [R((1, 4, 9, 10)), R((8, 2, 1, 1))], F32, slack=4, group=2)
 case("Conv", [R((2, 6, 5, 5)), R((6, 1, 5, 5))], NARROW, slack=4, group=6, pads=[2, 2, 2, 2])
+case("Conv", [R((2, 6, 19, 37)), R((6, 1, 7, 7)), R((6,))], NARROW, slack=4, group=6, pads=[3, 3, 3, 3], strides=[2, 2])
+case("Conv", [R((2, 3, 21, 18)), R((3, 1, 9, 4))], NARROW, slack=4, group=3, pads=[4, 1, 3, 2], dilations=[1, 3])
+case("Conv", [R((1, 3, 33, 132)), R((3, 1, 3, 3))], NARROW, slack=4, group=3, pads=[0, 1, 2, 1])
 case("Conv", [R((1, 8, 6, 6)), R((16, 8, 1, 1)), R((16,))], NARROW, slack=4, note="1x1")
 case("Conv", [R((1, 2, 4, 5, 6)), R((3, 2, 2, 3, 2)), R((3,))], ("float", "double"), slack=4, pads=[0, 1, 0, 1, 0, 1])
 case("Conv", [R((0, 3, 8, 8)), R((4, 3, 3, 3))], F32, note="empty batch")
@@ -109,6 +112,10 @@ for attrs in (
 ):
     case("ConvTranspose", [R((1, 4, 4, 5)), R((4, 2, 3, 3)), R((2,))], F32, slack=4, **attrs)
 case("ConvTranspose", [R((1, 4, 4, 5)), R((4, 2, 2, 2)), R((4,))], F32, slack=4, group=2, strides=[2, 2])
+for kernel in ([2, 2], [3, 4], [2, 3], [1, 2]):
+    case("ConvTranspose", [R((2, 5, 3, 8)), R((5, 4, *kernel)), R((4,))], NARROW, slack=4, strides=kernel)
+    case("ConvTranspose", [R((1, 3, 4, 5)), R((3, 2, *kernel))], NARROW, slack=4, strides=kernel)
+case("ConvTranspose", [R((2, 3, 6)), R((3, 4, 2))], NARROW, slack=4, strides=[2])
 POOLS = (
     {"kernel_shape": [2, 2]},
     {"kernel_shape": [2, 3], "strides": [2, 2]},
