@@ -88,6 +88,18 @@ DEVICE_TEST(arg_in_each_way_of_sharing) {
     }
 }
 
+DEVICE_TEST(arg_of_rows_that_begin_anywhere) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_I8, MP_U8, MP_F64, MP_U32};
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        for (int how = 0; how < 4; how++) {
+            check_arg(device, types[t], (rows){9, 5, 1}, how < 2, how % 2 != 0);
+            check_arg(device, types[t], (rows){7, 131, 1}, how < 2, how % 2 != 0);
+            check_arg(device, types[t], (rows){2, 5003, 1}, how < 2, how % 2 != 0);
+            check_arg(device, types[t], (rows){1100, 33, 1}, how < 2, how % 2 != 0);
+        }
+    }
+}
+
 /* ONNX Runtime's CPU provider starts from the first element and takes what compares as better. */
 DEVICE_TEST(arg_passes_over_nan_unless_it_is_first) {
     const float x[] = {1, NAN, 3, 2, NAN, 1, 3, 2, NAN, NAN, NAN, NAN};

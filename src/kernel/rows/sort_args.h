@@ -20,7 +20,10 @@ typedef struct k_best {
 
 enum { K_ARGMAX_WHOLE, K_ARGMAX_PIECES, K_ARGMAX_MERGE, K_ARGMAX_LANES };
 
-/* Rows of `columns` elements, `inner` apart. */
+/* Lanes of a block of argmax_rows.cu. */
+enum { K_ARGMAX_LANES_MAX = 512 };
+
+/* Rows of `columns` elements, `inner` apart. The pieces of argmax_rows.cu have fewer than 2^31. */
 typedef struct mp_argmax_args {
     const void *x;
     int64_t *out;
@@ -29,7 +32,9 @@ typedef struct mp_argmax_args {
     int64_t pieces, piece; /* how many parts of a row, and columns in each */
     uint64_t last;         /* all ones: of equal elements the last; 0: the first */
     k_order order;
-    int32_t stage; /* K_ARGMAX_... */
+    int32_t stage;    /* K_ARGMAX_... */
+    int32_t smallest; /* is the best; as `order` says */
+    int32_t width;    /* of argmax_rows.cu: lanes that share a piece */
     int32_t unused;
 } mp_argmax_args;
 

@@ -12,6 +12,12 @@ for name in ("ArgMax", "ArgMin"):
         case(name, [R((3, 4, 5), -2, 2)], ("int32", "float"), (12, 13), axis=axis, select_last_index=1, note="ties")
     case(name, [R((2, 70001))], BITS, axis=1, note="several blocks a row")
     case(name, [R((1, 70001, 2), -2, 2)], ("int32",), axis=1, select_last_index=1, note="last, several blocks")
+    for last in (0, 1):
+        case(name, [R((300, 37), -9, 9)], BITS, axis=1, select_last_index=last, note="part of a warp a row")
+        case(name, [R((1100, 1003), -9, 9)], ("float", "float16", "int8"), axis=1, select_last_index=last,
+             note="a warp a row, which begins anywhere")
+        case(name, [R((3, 70001), -9, 9)], ("float", "float16", "int8"), axis=1, select_last_index=last,
+             note="several blocks a row, ties")
     case(name, [R((2, 1, 2, 1, 3, 1, 2, 4))], F32, axis=4)
     case(name, [R((40, 3, 50))], F32, axis=1, note="lanes")
     case(name, [R((0, 3))], F32, axis=1)
