@@ -60,6 +60,25 @@ typedef struct mp_topk_short_args {
     k_order order;
 } mp_topk_short_args;
 
+/* The lanes of a block of topk_few.cu, and how many bits a place in a piece has. */
+enum { K_TOPK_LANES_MAX = 1024, K_TOPK_PLACE_BITS = 16 };
+
+/* Rows of `columns` elements of x, or of pairs that were found in x, in pieces of `piece`; the
+ * first k of each. Rows of x and lists of pairs are contiguous. */
+typedef struct mp_topk_few_args {
+    const void *x;
+    const k_pair *from; /* NULL: x */
+    k_pair *to;         /* of each piece k, in order; NULL: results, of rows of one piece */
+    void *values;       /* NULL where nobody wants them, as the indices */
+    int64_t *indices;
+    int64_t rows, columns, k;
+    int64_t pieces, piece;
+    int64_t row; /* elements of x in a row */
+    k_order order;
+    int32_t room; /* elements that a list in shared memory may have */
+    int32_t bits; /* of a key */
+} mp_topk_few_args;
+
 /* Of sorted or selected pairs, the values and indices. */
 typedef struct mp_topk_emit_args {
     const void *x;

@@ -1,7 +1,7 @@
-/* topk_steps.c - the largest or smallest elements of rows. Short rows are sorted in shared memory;
- * of long ones the first k elements are selected digit by digit and then sorted, by a network where
- * they are few and by digits where they are many. Equal elements come in the order of their
- * indices; a NaN counts as the largest.
+/* topk_steps.c - the largest or smallest elements of rows. A few of many are found by
+ * topk_few_steps.c. Short rows are sorted in shared memory; of long ones the first k elements are
+ * selected digit by digit and then sorted, by a network where they are few and by digits where they
+ * are many. Equal elements come in the order of their indices; a NaN counts as the largest.
  * Kernels: rows/select.cu, rows/select_digit.cu, rows/topk_emit.cu, rows/topk_short.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows/topk_steps.h"
@@ -9,6 +9,7 @@
 #include "op/move/strided_copy.h"
 #include "op/rows/key_bits.h"
 #include "op/rows/sort_steps.h"
+#include "op/rows/topk_few_steps.h"
 
 enum { TILE_MIN = 8192, LANES = 256 };
 
@@ -144,6 +145,9 @@ static mp_status transpose(mp_planner *p, mp_rows r, int64_t columns, size_t siz
 }
 
 static mp_status plan_rows(mp_planner *p, const mp_topk *t) {
+    if (mp_topk_few_takes(t)) {
+        return mp_plan_topk_few(p, t);
+    }
     return t->rows.columns <= K_SORT_SHORT ? sort_short(p, t, t->rows.columns, MP_NOWHERE)
                                            : sort_long(p, t);
 }
