@@ -46,7 +46,7 @@ typedef struct level {
 } level;
 
 /* Lanes of a block and how long a piece is. Pieces are as long as a block may have them, but of few
- * rows short enough to fill the device. */
+ * rows short enough to fill most of the device. */
 static int64_t cut(const mp_planner *p, const level *l, int64_t *piece) {
     enum { EACH = 2 };
     const int64_t most = l->unit == 1 ? K_TOPK_LANES_MAX : LANES_MANY;
@@ -56,7 +56,7 @@ static int64_t cut(const mp_planner *p, const level *l, int64_t *piece) {
         lanes *= 2;
     }
     while (l->unit > 1 && each > EACH &&
-           l->t->rows.rows * MP_CEIL_DIV(l->columns, lanes * each * l->unit) < processors) {
+           l->t->rows.rows * MP_CEIL_DIV(l->columns, lanes * each * l->unit) < processors / 2) {
         each--;
     }
     *piece = lanes * each * l->unit;
