@@ -50,6 +50,9 @@ typedef struct mp_norm_args {
 /* Packs of 16 bytes of a row that a lane of norm_short.cu keeps, and lanes of a block. */
 enum { K_NORM_SHORT_PACKS = 3, K_NORM_SHORT_LANES = 512 };
 
+/* Elements of a row that a lane of norm_loose.cu keeps, and lanes of a block. */
+enum { K_NORM_LOOSE_KEPT = 16, K_NORM_LOOSE_LANES = 1024 };
+
 /* Rows of three tables that indices name, added. An index that is out of range, which only a broken
  * model has, names the nearest row. */
 typedef struct mp_embed_args {
