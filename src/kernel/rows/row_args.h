@@ -17,7 +17,8 @@ typedef struct mp_softmax_args {
     int32_t packed; /* rows are packs of 16 aligned bytes */
 } mp_softmax_args;
 
-enum { K_SOFTMAX_SHORT_KEPT = 8 }; /* elements that a lane of softmax_short.cu keeps */
+enum { K_SOFTMAX_SHORT_KEPT = 8 };   /* elements that a lane of softmax_short.cu keeps */
+enum { K_SOFTMAX_LANES_MAX = 1024 }; /* of a block of softmax.cu */
 
 /* Rows as in mp_softmax_args. */
 typedef struct mp_lp_norm_args {
@@ -158,7 +159,7 @@ typedef struct mp_cumulative_args {
 typedef struct mp_one_hot_row_args {
     const int64_t *index; /* of each row */
     void *out;
-    int64_t count, columns, inner;
+    int64_t rows, columns, inner;
     uint64_t one; /* its bits */
 } mp_one_hot_row_args;
 

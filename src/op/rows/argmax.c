@@ -157,18 +157,18 @@ static mp_status mark_largest(mp_planner *p, mp_rows r) {
     const mp_tensor *x = &p->in[0];
     mp_ref index = MP_NOWHERE;
     const mp_kernel *kernel = NULL;
+    const size_t size = mp_dtype_size(x->type), words = size > 4 ? 2 : 1; /* of 4 bytes at most */
     MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
-    const mp_one_hot_row_args args = {.count = r.rows * r.columns,
-                                      .columns = r.columns,
-                                      .inner = r.inner,
-                                      .one = mp_one_bits(x->type)};
-    if (args.count == 0) {
+    const mp_one_hot_row_args args = {
+        .rows = r.rows, .columns = r.columns, .inner = r.inner, .one = mp_one_bits(x->type)};
+    if (r.rows == 0 || r.columns == 0) {
         return MP_OK;
     }
     MP_TRY(mp_plan_scratch_of(p, r.rows, MP_I64, &index));
     MP_TRY(find_best(p, r, true, false, index));
     MP_TRY(mp_plan_kernel(p, &kernel, "one_hot_row_b%d", mp_order_bits(x->type)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+    MP_TRY(mp_plan_fill(p, MP_OUT(0), 0, size / words, (size_t)(r.rows * r.columns) * words));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, r.rows, 1), args,
                      MP_BIND(mp_one_hot_row_args, index, index),
                      MP_BIND(mp_one_hot_row_args, out, MP_OUT(0)));
 }
