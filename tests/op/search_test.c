@@ -361,5 +361,8 @@ DEVICE_TEST(scan_of_long_rows) {
         check_scan(device, "CumSum", 14, MP_F32, (rows){2, 20001, 1}, how);
         check_scan(device, "CumSum", 14, MP_I32, (rows){1, 17000, 3}, how);
         check_scan(device, "CumProd", 26, MP_I64, (rows){1, 20000, 1}, how);
+        check_scan(device, "CumSum", 14, MP_F16, (rows){3, 1032, 1}, how);
+        check_scan(device, "CumSum", 14, MP_I64, (rows){2, 16390, 1}, how);
+        check_scan(device, "CumSum", 14, MP_F32, (rows){1, 13, 700}, how);
     }
 }

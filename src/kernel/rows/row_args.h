@@ -153,6 +153,7 @@ typedef struct mp_cumulative_args {
     int64_t rows, columns, inner, pieces, piece;
     int32_t stage;                       /* K_CUMULATIVE_... */
     int32_t product, exclusive, reverse; /* 0 or 1 */
+    int32_t packed, unused;              /* rows and pieces are packs of 16 aligned bytes */
 } mp_cumulative_args;
 
 /* Rows as in mp_softmax_args. */
