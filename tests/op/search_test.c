@@ -229,6 +229,14 @@ DEVICE_TEST(topk_of_long_rows) {
     }
 }
 
+DEVICE_TEST(topk_of_many_of_long_rows) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_I8, MP_F64, MP_I64};
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        check_topk(device, (topk){types[t], {1, 33001, 1}, 300, t % 2 == 0, true, 16});
+        check_topk(device, (topk){types[t], {2, 2501, 1}, 1100, t % 2 != 0, true, 1});
+    }
+}
+
 DEVICE_TEST(topk_of_few_of_many) {
     static const mp_dtype types[] = {MP_F32, MP_F16, MP_I8, MP_U8, MP_F64, MP_I64, MP_U32};
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {

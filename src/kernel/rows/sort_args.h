@@ -103,7 +103,7 @@ typedef struct mp_select_args {
     const void *x;
     k_pair *pairs;
     k_select_state *state; /* of each row */
-    int64_t *counts;       /* DIGIT: of each row, digit and tile */
+    int64_t *counts;       /* DIGIT: of each row and digit, 0 before */
     int64_t *below, *same; /* of each row and tile; scanned before WRITE */
     int64_t rows, columns, k, tiles, tile;
     k_order order;
@@ -114,8 +114,8 @@ typedef struct mp_select_args {
 /* By one block a row: which value of the digit the k-th key has. */
 typedef struct mp_select_digit_args {
     k_select_state *state;
-    const int64_t *counts;
-    int64_t rows, tiles, k;
+    const int64_t *counts; /* of each row and digit */
+    int64_t rows, k;
     int32_t shift, first; /* `first`: the state is to be made */
 } mp_select_digit_args;
 

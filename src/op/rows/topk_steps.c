@@ -73,11 +73,14 @@ static mp_status select_stage(mp_planner *p, selection *s, int32_t stage) {
 /* The k-th key of each row, from its top digit down. */
 static mp_status find_last(mp_planner *p, selection *s, int bits) {
     const mp_kernel *digit = NULL;
+    const mp_ref counts = s->counts;
+    const int64_t of_digit = s->args.rows * K_DIGITS * (int64_t)sizeof(int64_t);
     MP_TRY(mp_plan_kernel(p, &digit, "select_digit"));
-    mp_select_digit_args args = {.rows = s->args.rows, .tiles = s->args.tiles, .k = s->args.k};
-    mp_grid grid = mp_plan_grid_rows(p, args.rows, K_DIGITS);
-    grid.shared_bytes = K_DIGITS * sizeof(int64_t);
+    MP_TRY(mp_plan_fill(p, counts, 0, 4, (size_t)(of_digit / 4 * (bits / 8))));
+    mp_select_digit_args args = {.rows = s->args.rows, .k = s->args.k};
+    const mp_grid grid = mp_plan_grid_rows(p, args.rows, K_DIGITS);
     for (int shift = bits - 8; shift >= 0; shift -= 8) {
+        s->counts = mp_ref_at(counts, (uint64_t)(of_digit * (shift / 8)));
         s->args.shift = shift;
         args.shift = shift;
         args.first = shift == bits - 8;
@@ -101,15 +104,16 @@ static mp_status select_pairs(mp_planner *p, const mp_topk *t, mp_ref *pairs) {
                             .tile = MP_CEIL_DIV(r.columns, tiles),
                             .order = t->order}};
     size_t per_tile = 0, per_digit = 0;
-    MP_TRY(mp_plan_kernel(p, &s.kernel, "select_b%d", mp_order_bits(t->dtype)));
+    const int bits = mp_order_bits(t->dtype);
+    MP_TRY(mp_plan_kernel(p, &s.kernel, "select_b%d", bits));
     MP_TRY(mp_plan_bytes(r.rows * tiles, MP_I64, &per_tile));
-    MP_TRY(mp_plan_bytes(r.rows * tiles * K_DIGITS, MP_I64, &per_digit));
+    MP_TRY(mp_plan_bytes(r.rows * K_DIGITS * (bits / 8), MP_I64, &per_digit));
     MP_TRY(mp_plan_scratch(p, (size_t)r.rows * sizeof(k_select_state), &s.state));
     MP_TRY(mp_plan_scratch(p, per_digit, &s.counts));
     MP_TRY(mp_plan_scratch(p, per_tile, &s.below));
     MP_TRY(mp_plan_scratch(p, per_tile, &s.same));
     MP_TRY(mp_plan_pair_memory(p, r.rows * t->k, &s.pairs));
-    MP_TRY(find_last(p, &s, mp_order_bits(t->dtype)));
+    MP_TRY(find_last(p, &s, bits));
     MP_TRY(select_stage(p, &s, K_SELECT_TALLY));
     MP_TRY(mp_plan_scan_counts(p, s.below, r.rows, tiles));
     MP_TRY(mp_plan_scan_counts(p, s.same, r.rows, tiles));

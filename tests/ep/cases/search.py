@@ -50,6 +50,9 @@ for largest in (0, 1):
     for k, columns in ((1, 300), (3, 4099), (10, 20001), (16, 1000), (64, 5001), (120, 9001), (250, 5000)):
         case("TopK", [R((3, columns), -100, 100), K([k])], ("float", "float16", "double", "int8", "int64"), (11,),
              outputs=2, largest=largest, note="few of many")
+    for k, columns in ((1000, 40001), (600, 2049), (2500, 20000)):
+        case("TopK", [R((2, columns), -100, 100), K([k])], ("float", "float16", "double", "int8", "int64"), (11,),
+             outputs=2, largest=largest, note="many of many")
     case("TopK", [V([([3.0, 1.0, -INF, INF, -0.0, 0.0, 2.0] * 60), ([-INF] * 420), ([INF] * 420)]), K([100])],
          ("float", "double", "float16"), (11,), outputs=2, largest=largest, note="special, few of many")
 case("TopK", [R((3, 40000)), K([5])], F32, (11,), outputs=2, note="several blocks a row")
