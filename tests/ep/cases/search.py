@@ -71,7 +71,8 @@ for exclusive in (0, 1):
             case("CumSum", [R((3, 4, 5)), K(axis)], SCANNED, (11, 14), slack=4, **both)
         case("CumSum", [R((2, 1100)), K([1], "int32")], SCANNED, (14,), slack=8, **both)
         case("CumSum", [R((1, 40001)), K([1])], ("float", "double", "int64"), (14,), slack=64, note="pieces", **both)
-        case("CumSum", [R((3, 1104)), K([1])], ("float", "float16", "double", "int32"), (14,), slack=16, note="packs", **both)
+        case("CumSum", [R((3, 1104)), K([1])], ("float", "float16", "double", "int32"), (14,), slack=16, note="packs",
+             **both)
         case("CumSum", [R((2, 32768)), K([1])], ("float", "int64"), (14,), slack=64, note="pieces of packs", **both)
         case("CumSum", [R((13, 3000)), K([0])], ("float", "int32"), (14,), slack=4, note="a lane a row", **both)
         case("CumSum", [R((1, 20001, 2)), K([1])], ("double", "int32"), (14,), slack=64, note="pieces apart", **both)
