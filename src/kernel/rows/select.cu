@@ -43,6 +43,15 @@ K_FN void load_some(tile t, int64_t first, T *element) {
 #define SOME_LOOP(first, t) \
     for (int64_t first = threadIdx.x; first < (t).size; first += (int64_t)AT_ONCE * blockDim.x)
 
+/* The same number, which the compiler knows nothing of: it would put each load where what was
+ * loaded is used, since both have the same condition. */
+K_FN int64_t anew(int64_t size) {
+#if !K_HOST
+    asm volatile("" : "+l"(size));
+#endif
+    return size;
+}
+
 /* Sums of integers come out the same in any order. */
 K_FN void add_to(int64_t *total, uint32_t count) {
 #if K_HOST
@@ -61,10 +70,11 @@ K_FN void count_digits(const mp_select_args *args, tile t, uint32_t *seen) {
     SOME_LOOP(first, t) {
         T element[AT_ONCE];
         load_some(t, first, element);
+        const int64_t size = anew(t.size);
         K_UNROLL
         for (int i = 0; i < AT_ONCE; i++) {
             const uint64_t key = k_order_key((uint64_t)element[i], args->order);
-            if (first + (int64_t)i * blockDim.x < t.size && above(key, args->shift) == prefix) {
+            if (first + (int64_t)i * blockDim.x < size && above(key, args->shift) == prefix) {
                 k_shared_add(&seen[key >> args->shift & (K_DIGITS - 1)], 1);
             }
         }
@@ -84,10 +94,11 @@ K_FN void tally(const mp_select_args *args, tile t, int64_t number) {
     SOME_LOOP(first, t) {
         T element[AT_ONCE];
         load_some(t, first, element);
+        const int64_t size = anew(t.size);
         K_UNROLL
         for (int i = 0; i < AT_ONCE; i++) {
             const uint64_t key = k_order_key((uint64_t)element[i], args->order);
-            const int counts = first + (int64_t)i * blockDim.x < t.size;
+            const int counts = first + (int64_t)i * blockDim.x < size;
             below += counts && key < last;
             same += counts && key == last;
         }
@@ -113,10 +124,11 @@ K_FN void write_pairs(const mp_select_args *args, tile t, int64_t number) {
         for (int i = 0; i < AT_ONCE; i++) {
             element[i] = t.x[mine + i < t.size ? mine + i : 0];
         }
+        const int64_t size = anew(t.size);
         K_UNROLL
         for (int i = 0; i < AT_ONCE; i++) {
             const uint64_t key = k_order_key((uint64_t)element[i], args->order);
-            const int64_t counts = mine + i < t.size;
+            const int64_t counts = mine + i < size;
             here += (counts && key < state.prefix ? (int64_t)1 << 32 : 0) +
                     (counts && key == state.prefix);
         }
@@ -125,8 +137,8 @@ K_FN void write_pairs(const mp_select_args *args, tile t, int64_t number) {
         K_UNROLL
         for (int i = 0; i < AT_ONCE; i++) {
             const uint64_t key = k_order_key((uint64_t)element[i], args->order);
-            const int is_below = mine + i < t.size && key < state.prefix;
-            const int is_same = mine + i < t.size && key == state.prefix;
+            const int is_below = mine + i < size && key < state.prefix;
+            const int is_same = mine + i < size && key == state.prefix;
             const int64_t at = at_below + (at_same < state.left ? at_same : state.left);
             if ((is_below || (is_same && at_same < state.left)) && at < args->k) {
                 pairs[at].key = key;
@@ -140,7 +152,7 @@ K_FN void write_pairs(const mp_select_args *args, tile t, int64_t number) {
     }
 }
 
-K_BLOCK_KERNEL(mp_select_args, args) {
+K_BLOCK_KERNEL_IN_64(K_SELECT_LANES, mp_select_args, args) {
     K_SHARED(uint32_t, seen);
     for (int64_t number = blockIdx.x; number < args.rows * args.tiles; number += gridDim.x) {
         const tile t = tile_at(&args, number);

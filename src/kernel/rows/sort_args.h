@@ -95,6 +95,7 @@ typedef struct k_select_state {
 } k_select_state;
 
 enum { K_SELECT_DIGIT, K_SELECT_TALLY, K_SELECT_WRITE };
+enum { K_SELECT_LANES = 256 }; /* of a block */
 
 /* Long rows in tiles, one block each. DIGIT counts, among the elements with the prefix found so
  * far, each value of the next digit; TALLY counts the elements before and at the k-th key; WRITE

@@ -300,7 +300,7 @@ K_FN void list_out(const mp_topk_few_args *args, piece p, int64_t number, list l
     }
 }
 
-K_BLOCK_KERNEL_UP_TO(K_TOPK_LANES_MAX, mp_topk_few_args, args) {
+K_BLOCK_KERNEL_IN_64(K_TOPK_LANES_MAX, mp_topk_few_args, args) {
     K_SHARED(uint64_t, key);
     list l;
     l.key = key;

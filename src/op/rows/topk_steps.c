@@ -60,7 +60,7 @@ typedef struct selection {
 } selection;
 
 static mp_status select_stage(mp_planner *p, selection *s, int32_t stage) {
-    mp_grid grid = mp_plan_grid_rows(p, s->args.rows * s->args.tiles, LANES);
+    mp_grid grid = mp_plan_grid_rows(p, s->args.rows * s->args.tiles, K_SELECT_LANES);
     grid.shared_bytes = K_DIGITS * sizeof(uint32_t);
     s->args.stage = stage;
     return MP_LAUNCH(
