@@ -108,28 +108,29 @@ DEVICE_TEST(norm_of_chosen_dimensions) {
     free(x);
 }
 
-/* x and a skip that is repeated, and the sum as a further output. */
-DEVICE_TEST(norm_of_a_sum) {
-    enum { N = 2, S = 3, H = 40, COUNT = N * S * H };
-    float *x = op_numbers(MP_F32, 5, COUNT), *skip = op_numbers(MP_F32, 6, S * H),
-          *gamma = op_numbers(MP_F32, 7, H), *beta = op_numbers(MP_F32, 8, H),
-          *bias = op_numbers(MP_F32, 9, H);
-    float sum[COUNT];
-    int64_t row[COUNT], at[COUNT];
+/* x and a skip that is repeated, and the sum as a further output; rows of `h`. */
+static void check_sum(mp_device *device, int64_t h) {
+    enum { N = 2, S = 3 };
+    const int64_t count = N * S * h;
+    float *x = op_numbers(MP_F32, 5, count), *skip = op_numbers(MP_F32, 6, S * h),
+          *gamma = op_numbers(MP_F32, 7, h), *beta = op_numbers(MP_F32, 8, h),
+          *bias = op_numbers(MP_F32, 9, h);
+    float *sum = calloc((size_t)count, sizeof *sum);
+    int64_t *row = calloc((size_t)count, sizeof *row), *at = calloc((size_t)count, sizeof *at);
     const mp_attr attrs[] = {OP_FLOAT("epsilon", 0.01f)};
     op_case c = {.domain = "com.microsoft",
                  .name = "SkipLayerNormalization",
                  .version = 1,
                  .attrs = attrs,
                  .attr_count = 1,
-                 .in = {op_f32(x, N, S, H), op_f32(skip, S, H), op_f32(gamma, H), op_f32(beta, H),
-                        op_f32(bias, H)},
+                 .in = {op_f32(x, N, S, h), op_f32(skip, S, h), op_f32(gamma, h), op_f32(beta, h),
+                        op_f32(bias, h)},
                  .in_count = 5,
                  .out_count = 4};
-    for (int64_t i = 0; i < COUNT; i++) {
-        sum[i] = x[i] + skip[i % (S * H)] + bias[i % H];
-        row[i] = i / H;
-        at[i] = i % H;
+    for (int64_t i = 0; i < count; i++) {
+        sum[i] = x[i] + skip[i % (S * h)] + bias[i % h];
+        row[i] = i / h;
+        at[i] = i % h;
     }
     op_run(device, &c);
     check(&c, sum, row, N * S, at, gamma, beta, 0.01);
@@ -140,6 +141,16 @@ DEVICE_TEST(norm_of_a_sum) {
     free(gamma);
     free(beta);
     free(bias);
+    free(sum);
+    free(row);
+    free(at);
+}
+
+DEVICE_TEST(norm_of_a_sum) {
+    const int64_t columns[] = {40, 41, 300, 515, 1027, 9001};
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        check_sum(device, columns[i]);
+    }
 }
 
 /* The scale's type is that of the result; the statistics are of float. */

@@ -88,6 +88,18 @@ DEVICE_TEST(arg_in_each_way_of_sharing) {
     }
 }
 
+DEVICE_TEST(arg_of_rows_that_begin_anywhere) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_I8, MP_U8, MP_F64, MP_U32};
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        for (int how = 0; how < 4; how++) {
+            check_arg(device, types[t], (rows){9, 5, 1}, how < 2, how % 2 != 0);
+            check_arg(device, types[t], (rows){7, 131, 1}, how < 2, how % 2 != 0);
+            check_arg(device, types[t], (rows){2, 5003, 1}, how < 2, how % 2 != 0);
+            check_arg(device, types[t], (rows){1100, 33, 1}, how < 2, how % 2 != 0);
+        }
+    }
+}
+
 /* ONNX Runtime's CPU provider starts from the first element and takes what compares as better. */
 DEVICE_TEST(arg_passes_over_nan_unless_it_is_first) {
     const float x[] = {1, NAN, 3, 2, NAN, 1, 3, 2, NAN, NAN, NAN, NAN};
@@ -170,7 +182,7 @@ static void check_topk_of(mp_device *device, const topk *t, const void *x) {
     run_topk(device, t, x, &c);
     for (int64_t row = 0; row < row_count(t->r); row++) {
         expected_topk(t, x, row, taken, want);
-        const bool in_row_order = !t->sorted && t->r.columns > 2048;
+        const bool in_row_order = !t->sorted && t->r.columns > 2048 && t->k > 256;
         if (in_row_order) {
             qsort(want, (size_t)t->k, sizeof *want, by_number);
         }
@@ -213,6 +225,48 @@ DEVICE_TEST(topk_of_long_rows) {
         check_topk(device, (topk){MP_I32, {2, 2300, 1}, 2300, largest != 0, true, 16});
         check_topk(device, (topk){MP_I64, {1, 2300, 2}, 2300, largest != 0, true, 16});
         check_topk(device, (topk){MP_F16, {2, 3000, 1}, 40, largest != 0, false, 1});
+        check_topk(device, (topk){MP_F16, {2, 3000, 1}, 700, largest != 0, false, 1});
+    }
+}
+
+DEVICE_TEST(topk_of_many_of_long_rows) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_I8, MP_F64, MP_I64};
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        check_topk(device, (topk){types[t], {1, 33001, 1}, 300, t % 2 == 0, true, 16});
+        check_topk(device, (topk){types[t], {2, 2501, 1}, 1100, t % 2 != 0, true, 1});
+    }
+}
+
+DEVICE_TEST(topk_of_few_of_many) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_I8, MP_U8, MP_F64, MP_I64, MP_U32};
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        const bool largest = t % 2 == 0;
+        check_topk(device, (topk){types[t], {3, 301, 1}, 1, largest, true, 1});
+        check_topk(device, (topk){types[t], {2, 2051, 1}, 10, !largest, true, 16});
+        check_topk(device, (topk){types[t], {1, 30011, 1}, 17, largest, true, 16});
+        check_topk(device, (topk){types[t], {1, 4501, 1}, 100, !largest, true, 16});
+    }
+    check_topk(device, (topk){MP_F32, {1, 9001, 1}, 250, true, true, 16});
+    check_topk(device, (topk){MP_I64, {1, 2100, 2}, 200, false, true, 16});
+}
+
+/* The limit is a place where all keys are alike, the worst or the best there are. */
+DEVICE_TEST(topk_of_few_of_equals) {
+    enum { COLUMNS = 3001 };
+    const int8_t keys[] = {INT8_MIN, INT8_MAX, 0};
+    for (size_t i = 0; i < sizeof keys; i++) {
+        for (int largest = 0; largest < 2; largest++) {
+            const topk t = {MP_I8, {1, COLUMNS, 1}, 9, largest != 0, true, 16};
+            const topk wide = {MP_I32, {1, COLUMNS / 4, 1}, 9, largest != 0, true, 16};
+            int8_t x[COLUMNS];
+            int32_t y[COLUMNS / 4];
+            memset(x, keys[i], sizeof x);
+            for (int c = 0; c < COLUMNS / 4; c++) {
+                y[c] = keys[i] == 0 ? 0 : keys[i] > 0 ? INT32_MAX : INT32_MIN;
+            }
+            check_topk_of(device, &t, x);
+            check_topk_of(device, &wide, y);
+        }
     }
 }
 
@@ -220,6 +274,19 @@ DEVICE_TEST(topk_puts_nan_above_all) {
     const float x[] = {1, NAN, INFINITY, -INFINITY, NAN, 0, -0.0f, 3};
     for (int largest = 0; largest < 2; largest++) {
         const topk t = {MP_F32, {1, 8, 1}, 8, largest != 0, true, 16};
+        check_topk_of(device, &t, x);
+    }
+}
+
+DEVICE_TEST(topk_of_few_puts_nan_above_all) {
+    const float some[] = {1, NAN, INFINITY, -INFINITY, -NAN, 0, -0.0f, 3};
+    float x[2][600];
+    for (int i = 0; i < 600; i++) {
+        x[0][i] = some[i * 5 % 8];
+        x[1][i] = NAN;
+    }
+    for (int largest = 0; largest < 2; largest++) {
+        const topk t = {MP_F32, {2, 600, 1}, 140, largest != 0, true, 16};
         check_topk_of(device, &t, x);
     }
 }
@@ -302,5 +369,8 @@ DEVICE_TEST(scan_of_long_rows) {
         check_scan(device, "CumSum", 14, MP_F32, (rows){2, 20001, 1}, how);
         check_scan(device, "CumSum", 14, MP_I32, (rows){1, 17000, 3}, how);
         check_scan(device, "CumProd", 26, MP_I64, (rows){1, 20000, 1}, how);
+        check_scan(device, "CumSum", 14, MP_F16, (rows){3, 1032, 1}, how);
+        check_scan(device, "CumSum", 14, MP_I64, (rows){2, 16390, 1}, how);
+        check_scan(device, "CumSum", 14, MP_F32, (rows){1, 13, 700}, how);
     }
 }

@@ -4,9 +4,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/block.h"
 #include "kernel/core/block_scan.h"
+#include "kernel/core/row_lanes.h"
 #include "kernel/rows/row_args.h"
 
-enum { ITEMS = 4 }; /* neighbours that a lane has at a time */
+enum { AT_ONCE = K_HOST ? 1 : 8 /* loads of a lane that has a row */ };
 
 K_FN int64_t s_first(const mp_cumulative_args *args, int64_t row) {
     const int64_t outer = row / args->inner;
@@ -17,33 +18,102 @@ K_FN int64_t s_at(const mp_cumulative_args *args, int64_t c) {
     return (args->reverse ? args->columns - 1 - c : c) * args->inner;
 }
 
-/* The columns [c, end) in order, by whoever calls; gives what all up to `end` come to. */
-K_FN K_SUM s_run(const mp_cumulative_args *args, const T *x, T *out, int64_t c, int64_t end,
-                 K_SUM sum) {
-    for (; c < end; c++) {
-        const int64_t at = s_at(args, c);
-        const K_SUM next = k_join(sum, (K_SUM)T_load(x[at]), args->product);
-        if (out) {
-            out[at] = T_store((TC)(args->exclusive ? sum : next));
+/* A whole row by the lane that calls. */
+K_FN void s_alone(const mp_cumulative_args *args, const T *x, T *out, K_SUM sum) {
+    for (int64_t c = 0; c < args->columns; c += AT_ONCE) {
+        T element[AT_ONCE];
+        K_UNROLL
+        for (int i = 0; i < AT_ONCE; i++) {
+            element[i] = x[s_at(args, c + i < args->columns ? c + i : c)];
         }
-        sum = next;
+        K_UNROLL
+        for (int i = 0; i < AT_ONCE; i++) {
+            if (c + i < args->columns) {
+                const K_SUM next = k_join(sum, (K_SUM)T_load(element[i]), args->product);
+                out[s_at(args, c + i)] = T_store((TC)(args->exclusive ? sum : next));
+                sum = next;
+            }
+        }
     }
-    return sum;
 }
 
-/* The columns [start, end) by the lanes of a block. */
+/* Neighbours that a lane has at a time, in the direction of the scan: columns [c, c + count). */
+typedef struct s_items {
+    K_SUM at[K_PACK];
+    int32_t count;
+} s_items;
+
+K_FN s_items s_load(const mp_cumulative_args *args, const T *x, int64_t c, int64_t end,
+                    K_SUM none) {
+    s_items items;
+    k_pack pack;
+    const int64_t left = end - c;
+    items.count = left > K_PACK ? K_PACK : left > 0 ? (int32_t)left : 0;
+    K_UNROLL
+    for (int i = 0; i < K_PACK; i++) {
+        pack.at[i] = T_store(0);
+    }
+    if (args->packed && items.count > 0) {
+        pack = *(const k_pack *)(x + (args->reverse ? args->columns - c - K_PACK : c));
+    } else {
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            if (i < items.count) {
+                pack.at[i] = x[s_at(args, c + i)];
+            }
+        }
+    }
+    const int turned = args->packed && args->reverse;
+    K_UNROLL
+    for (int i = 0; i < K_PACK; i++) {
+        const T element = turned ? pack.at[K_PACK - 1 - i] : pack.at[i];
+        items.at[i] = i < items.count ? (K_SUM)T_load(element) : none;
+    }
+    return items;
+}
+
+K_FN void s_store(const mp_cumulative_args *args, T *out, int64_t c, s_items items, K_SUM sum) {
+    k_pack pack;
+    K_UNROLL
+    for (int i = 0; i < K_PACK; i++) {
+        const K_SUM next = k_join(sum, items.at[i], args->product);
+        pack.at[i] = T_store((TC)(args->exclusive ? sum : next));
+        sum = next;
+    }
+    if (args->packed && items.count > 0) {
+        k_pack turned = pack;
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            turned.at[i] = args->reverse ? pack.at[K_PACK - 1 - i] : pack.at[i];
+        }
+        k_put_bytes(out + (args->reverse ? args->columns - c - K_PACK : c), &turned,
+                    sizeof(k_pack));
+        return;
+    }
+    K_UNROLL
+    for (int i = 0; i < K_PACK; i++) {
+        if (i < items.count) {
+            out[s_at(args, c + i)] = pack.at[i];
+        }
+    }
+}
+
+/* The columns [start, end) by the lanes of a block; gives what they come to, and `carry`. */
 K_FN K_SUM s_piece(const mp_cumulative_args *args, const T *x, T *out, int64_t start, int64_t end,
                    K_SUM carry) {
     const K_SUM none = args->product ? (K_SUM)1 : (K_SUM)0;
-    const int64_t width = (int64_t)blockDim.x * ITEMS;
+    const int64_t width = (int64_t)blockDim.x * K_PACK;
     for (int64_t from = start; from < end; from += width) {
-        const int64_t c = from + (int64_t)threadIdx.x * ITEMS;
-        const int64_t last = c + ITEMS < end ? c + ITEMS : end;
-        K_SUM all = none;
-        const K_SUM mine = s_run(args, x, 0, c, last, none);
+        const int64_t c = from + (int64_t)threadIdx.x * K_PACK;
+        const s_items items = s_load(args, x, c, end, none);
+        K_SUM all = none, mine = none;
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            mine = k_join(mine, items.at[i], args->product);
+        }
         const K_SUM before = k_join(carry, k_block_join(mine, args->product, &all), args->product);
         if (out) {
-            (void)s_run(args, x, out, c, last, before);
+            s_store(args, out, c, items, before);
         }
         carry = k_join(carry, all, args->product);
     }
@@ -73,7 +143,7 @@ K_BLOCK_KERNEL(mp_cumulative_args, args) {
         const int64_t lane = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
         for (int64_t row = lane; row < args.rows; row += (int64_t)gridDim.x * blockDim.x) {
             const int64_t first = s_first(&args, row);
-            (void)s_run(&args, x + first, out + first, 0, args.columns, none);
+            s_alone(&args, x + first, out + first, none);
         }
         return;
     }

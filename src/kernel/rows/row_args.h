@@ -17,7 +17,8 @@ typedef struct mp_softmax_args {
     int32_t packed; /* rows are packs of 16 aligned bytes */
 } mp_softmax_args;
 
-enum { K_SOFTMAX_SHORT_KEPT = 8 }; /* elements that a lane of softmax_short.cu keeps */
+enum { K_SOFTMAX_SHORT_KEPT = 8 };   /* elements that a lane of softmax_short.cu keeps */
+enum { K_SOFTMAX_LANES_MAX = 1024 }; /* of a block of softmax.cu */
 
 /* Rows as in mp_softmax_args. */
 typedef struct mp_lp_norm_args {
@@ -49,6 +50,9 @@ typedef struct mp_norm_args {
 
 /* Packs of 16 bytes of a row that a lane of norm_short.cu keeps, and lanes of a block. */
 enum { K_NORM_SHORT_PACKS = 3, K_NORM_SHORT_LANES = 512 };
+
+/* Elements of a row that a lane of norm_loose.cu keeps, and lanes of a block. */
+enum { K_NORM_LOOSE_KEPT = 16, K_NORM_LOOSE_LANES = 1024 };
 
 /* Rows of three tables that indices name, added. An index that is out of range, which only a broken
  * model has, names the nearest row. */
@@ -149,13 +153,14 @@ typedef struct mp_cumulative_args {
     int64_t rows, columns, inner, pieces, piece;
     int32_t stage;                       /* K_CUMULATIVE_... */
     int32_t product, exclusive, reverse; /* 0 or 1 */
+    int32_t packed, unused;              /* rows and pieces are packs of 16 aligned bytes */
 } mp_cumulative_args;
 
 /* Rows as in mp_softmax_args. */
 typedef struct mp_one_hot_row_args {
     const int64_t *index; /* of each row */
     void *out;
-    int64_t count, columns, inner;
+    int64_t rows, columns, inner;
     uint64_t one; /* its bits */
 } mp_one_hot_row_args;
 

@@ -8,6 +8,8 @@
 #include "kernel/rows/sort_args.h"
 #include "kernel/rows/sort_key.h"
 
+enum { AT_ONCE = K_HOST ? 1 : 8 }; /* elements on their way to a lane */
+
 typedef struct tile {
     const T *x;
     int64_t row, start, size;
@@ -28,22 +30,60 @@ K_FN uint64_t above(uint64_t key, int32_t shift) {
     return shift + 8 >= (int32_t)(sizeof(T) * 8) ? 0 : key >> (shift + 8);
 }
 
-K_FN void count_digits(const mp_select_args *args, tile t, int64_t number, uint32_t *seen) {
+/* Elements first, first + blockDim.x, ... of a tile, all asked for at once; the first where there
+ * are no more. */
+K_FN void load_some(tile t, int64_t first, T *element) {
+    K_UNROLL
+    for (int i = 0; i < AT_ONCE; i++) {
+        const int64_t at = first + (int64_t)i * blockDim.x;
+        element[i] = t.x[at < t.size ? at : first];
+    }
+}
+
+#define SOME_LOOP(first, t) \
+    for (int64_t first = threadIdx.x; first < (t).size; first += (int64_t)AT_ONCE * blockDim.x)
+
+/* The same number, which the compiler knows nothing of: it would put each load where what was
+ * loaded is used, since both have the same condition. */
+K_FN int64_t anew(int64_t size) {
+#if !K_HOST
+    asm volatile("" : "+l"(size));
+#endif
+    return size;
+}
+
+/* Sums of integers come out the same in any order. */
+K_FN void add_to(int64_t *total, uint32_t count) {
+#if K_HOST
+    __atomic_fetch_add(total, (int64_t)count, __ATOMIC_RELAXED);
+#else
+    atomicAdd((unsigned long long *)total, (unsigned long long)count);
+#endif
+}
+
+K_FN void count_digits(const mp_select_args *args, tile t, uint32_t *seen) {
     const uint64_t prefix = above(args->state[t.row].prefix, args->shift);
     K_BLOCK_LOOP(d, K_DIGITS) {
         seen[d] = 0;
     }
     __syncthreads();
-    K_BLOCK_LOOP(i, t.size) {
-        const uint64_t key = k_order_key((uint64_t)t.x[i], args->order);
-        if (above(key, args->shift) == prefix) {
-            k_shared_add(&seen[key >> args->shift & (K_DIGITS - 1)], 1);
+    SOME_LOOP(first, t) {
+        T element[AT_ONCE];
+        load_some(t, first, element);
+        const int64_t size = anew(t.size);
+        K_UNROLL
+        for (int i = 0; i < AT_ONCE; i++) {
+            const uint64_t key = k_order_key((uint64_t)element[i], args->order);
+            if (first + (int64_t)i * blockDim.x < size && above(key, args->shift) == prefix) {
+                k_shared_add(&seen[key >> args->shift & (K_DIGITS - 1)], 1);
+            }
         }
     }
     __syncthreads();
-    const int64_t at = t.row * K_DIGITS * args->tiles + (number - t.row * args->tiles);
     K_BLOCK_LOOP(d, K_DIGITS) {
-        args->counts[at + d * args->tiles] = seen[d];
+        if (seen[d] > 0) {
+            add_to(&args->counts[t.row * K_DIGITS + d], seen[d]);
+        }
     }
     __syncthreads();
 }
@@ -51,10 +91,17 @@ K_FN void count_digits(const mp_select_args *args, tile t, int64_t number, uint3
 K_FN void tally(const mp_select_args *args, tile t, int64_t number) {
     const uint64_t last = args->state[t.row].prefix;
     int64_t below = 0, same = 0;
-    K_BLOCK_LOOP(i, t.size) {
-        const uint64_t key = k_order_key((uint64_t)t.x[i], args->order);
-        below += key < last;
-        same += key == last;
+    SOME_LOOP(first, t) {
+        T element[AT_ONCE];
+        load_some(t, first, element);
+        const int64_t size = anew(t.size);
+        K_UNROLL
+        for (int i = 0; i < AT_ONCE; i++) {
+            const uint64_t key = k_order_key((uint64_t)element[i], args->order);
+            const int counts = first + (int64_t)i * blockDim.x < size;
+            below += counts && key < last;
+            same += counts && key == last;
+        }
     }
     below = k_block_sum_i64(below);
     same = k_block_sum_i64(same);
@@ -64,35 +111,53 @@ K_FN void tally(const mp_select_args *args, tile t, int64_t number) {
     }
 }
 
+/* A lane has neighbours, so that the lanes before it have what is before them in the row. */
 K_FN void write_pairs(const mp_select_args *args, tile t, int64_t number) {
     const k_select_state state = args->state[t.row];
     k_pair *pairs = args->pairs + t.row * args->k;
     int64_t below = args->below[number], same = args->same[number];
-    for (int64_t i = 0; i < t.size; i += blockDim.x) {
-        const int64_t mine = i + threadIdx.x;
-        const uint64_t key = mine < t.size ? k_order_key((uint64_t)t.x[mine], args->order) : 0;
-        const int64_t is_below = mine < t.size && key < state.prefix;
-        const int64_t is_same = mine < t.size && key == state.prefix;
-        int64_t all = 0; /* both counts in one scan: a tile has fewer than 2^32 elements */
-        const int64_t before = k_block_scan(is_below << 32 | is_same, &all);
-        const int64_t rank_same = same + (before & 0xffffffff);
-        const int64_t taken_same = rank_same < state.left ? rank_same : state.left;
-        const int64_t at = below + (before >> 32) + taken_same;
-        if ((is_below || (is_same && rank_same < state.left)) && at < args->k) {
-            pairs[at].key = key;
-            pairs[at].index = t.start + mine;
+    for (int64_t from = 0; from < t.size; from += (int64_t)AT_ONCE * blockDim.x) {
+        const int64_t mine = from + (int64_t)threadIdx.x * AT_ONCE;
+        T element[AT_ONCE];
+        int64_t here = 0, all = 0; /* both counts in one: a tile has fewer than 2^32 elements */
+        K_UNROLL
+        for (int i = 0; i < AT_ONCE; i++) {
+            element[i] = t.x[mine + i < t.size ? mine + i : 0];
+        }
+        const int64_t size = anew(t.size);
+        K_UNROLL
+        for (int i = 0; i < AT_ONCE; i++) {
+            const uint64_t key = k_order_key((uint64_t)element[i], args->order);
+            const int64_t counts = mine + i < size;
+            here += (counts && key < state.prefix ? (int64_t)1 << 32 : 0) +
+                    (counts && key == state.prefix);
+        }
+        const int64_t before = k_block_scan(here, &all);
+        int64_t at_below = below + (before >> 32), at_same = same + (before & 0xffffffff);
+        K_UNROLL
+        for (int i = 0; i < AT_ONCE; i++) {
+            const uint64_t key = k_order_key((uint64_t)element[i], args->order);
+            const int is_below = mine + i < size && key < state.prefix;
+            const int is_same = mine + i < size && key == state.prefix;
+            const int64_t at = at_below + (at_same < state.left ? at_same : state.left);
+            if ((is_below || (is_same && at_same < state.left)) && at < args->k) {
+                pairs[at].key = key;
+                pairs[at].index = t.start + mine + i;
+            }
+            at_below += is_below;
+            at_same += is_same;
         }
         below += all >> 32;
         same += all & 0xffffffff;
     }
 }
 
-K_BLOCK_KERNEL(mp_select_args, args) {
+K_BLOCK_KERNEL_IN_64(K_SELECT_LANES, mp_select_args, args) {
     K_SHARED(uint32_t, seen);
     for (int64_t number = blockIdx.x; number < args.rows * args.tiles; number += gridDim.x) {
         const tile t = tile_at(&args, number);
         if (args.stage == K_SELECT_DIGIT) {
-            count_digits(&args, t, number, seen);
+            count_digits(&args, t, seen);
         } else if (args.stage == K_SELECT_TALLY) {
             tally(&args, t, number);
         } else {

@@ -128,7 +128,7 @@ K_FN const T *s_bias_of(const mp_softmax_args *args, int64_t row) {
 #endif
 }
 
-K_BLOCK_KERNEL_IN_64(K_ROW_LANES_MAX, mp_softmax_args, args) {
+K_BLOCK_KERNEL_IN_64(K_SOFTMAX_LANES_MAX, mp_softmax_args, args) {
     const k_round t = k_rounds(args.width);
     K_ROUND_LOOP(first, t, args.rows) {
         const int64_t row = first + t.group;

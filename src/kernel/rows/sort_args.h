@@ -20,7 +20,10 @@ typedef struct k_best {
 
 enum { K_ARGMAX_WHOLE, K_ARGMAX_PIECES, K_ARGMAX_MERGE, K_ARGMAX_LANES };
 
-/* Rows of `columns` elements, `inner` apart. */
+/* Lanes of a block of argmax_rows.cu. */
+enum { K_ARGMAX_LANES_MAX = 512 };
+
+/* Rows of `columns` elements, `inner` apart. The pieces of argmax_rows.cu have fewer than 2^31. */
 typedef struct mp_argmax_args {
     const void *x;
     int64_t *out;
@@ -29,7 +32,9 @@ typedef struct mp_argmax_args {
     int64_t pieces, piece; /* how many parts of a row, and columns in each */
     uint64_t last;         /* all ones: of equal elements the last; 0: the first */
     k_order order;
-    int32_t stage; /* K_ARGMAX_... */
+    int32_t stage;    /* K_ARGMAX_... */
+    int32_t smallest; /* is the best; as `order` says */
+    int32_t width;    /* of argmax_rows.cu: lanes that share a piece */
     int32_t unused;
 } mp_argmax_args;
 
@@ -55,6 +60,25 @@ typedef struct mp_topk_short_args {
     k_order order;
 } mp_topk_short_args;
 
+/* The lanes of a block of topk_few.cu, and how many bits a place in a piece has. */
+enum { K_TOPK_LANES_MAX = 1024, K_TOPK_PLACE_BITS = 16 };
+
+/* Rows of `columns` elements of x, or of pairs that were found in x, in pieces of `piece`; the
+ * first k of each. Rows of x and lists of pairs are contiguous. */
+typedef struct mp_topk_few_args {
+    const void *x;
+    const k_pair *from; /* NULL: x */
+    k_pair *to;         /* of each piece k, in order; NULL: results, of rows of one piece */
+    void *values;       /* NULL where nobody wants them, as the indices */
+    int64_t *indices;
+    int64_t rows, columns, k;
+    int64_t pieces, piece;
+    int64_t row; /* elements of x in a row */
+    k_order order;
+    int32_t room; /* elements that a list in shared memory may have */
+    int32_t bits; /* of a key */
+} mp_topk_few_args;
+
 /* Of sorted or selected pairs, the values and indices. */
 typedef struct mp_topk_emit_args {
     const void *x;
@@ -71,6 +95,7 @@ typedef struct k_select_state {
 } k_select_state;
 
 enum { K_SELECT_DIGIT, K_SELECT_TALLY, K_SELECT_WRITE };
+enum { K_SELECT_LANES = 256 }; /* of a block */
 
 /* Long rows in tiles, one block each. DIGIT counts, among the elements with the prefix found so
  * far, each value of the next digit; TALLY counts the elements before and at the k-th key; WRITE
@@ -79,7 +104,7 @@ typedef struct mp_select_args {
     const void *x;
     k_pair *pairs;
     k_select_state *state; /* of each row */
-    int64_t *counts;       /* DIGIT: of each row, digit and tile */
+    int64_t *counts;       /* DIGIT: of each row and digit, 0 before */
     int64_t *below, *same; /* of each row and tile; scanned before WRITE */
     int64_t rows, columns, k, tiles, tile;
     k_order order;
@@ -90,8 +115,8 @@ typedef struct mp_select_args {
 /* By one block a row: which value of the digit the k-th key has. */
 typedef struct mp_select_digit_args {
     k_select_state *state;
-    const int64_t *counts;
-    int64_t rows, tiles, k;
+    const int64_t *counts; /* of each row and digit */
+    int64_t rows, k;
     int32_t shift, first; /* `first`: the state is to be made */
 } mp_select_digit_args;
 

@@ -1,5 +1,5 @@
 /* argmax.c - ArgMax, ArgMin, and Hardmax, which marks what ArgMax finds.
- * Kernels: rows/argmax.cu, rows/one_hot_row.cu.
+ * Kernels: rows/argmax.cu, rows/argmax_rows.cu, rows/one_hot_row.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/row_args.h"
 #include "kernel/rows/sort_args.h"
@@ -41,6 +41,57 @@ static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_argmax_args a
                      MP_BIND(mp_argmax_args, partial, partial));
 }
 
+/* ---- rows of neighbours ---- */
+
+/* Lanes that share each of `parts` parts of so many packs: a part of a warp, or a block. */
+static int32_t lanes_of_part(const mp_planner *p, int64_t parts, int64_t packs) {
+    enum { FEW = 2, MUCH = 16, LEAST = 128 };
+    const bool spare = parts < (int64_t)p->device->info.multiprocessors * 8;
+    const bool block = spare || packs > (int64_t)WARP * MUCH;
+    const int64_t each = block && !spare ? MUCH : FEW;
+    const int32_t most = block ? K_ARGMAX_LANES_MAX : WARP;
+    int32_t lanes = 1;
+    while (lanes < most && lanes * each < packs) {
+        lanes *= 2;
+    }
+    return lanes > WARP ? MP_MAX(lanes, LEAST) : lanes;
+}
+
+static mp_status launch_rows(mp_planner *p, const mp_kernel *kernel, mp_argmax_args args,
+                             int32_t stage, mp_ref out, mp_ref partial) {
+    enum { LEAST = 128 };
+    const int64_t pack = stage == K_ARGMAX_MERGE ? 1 : 16 / (int64_t)mp_dtype_size(p->in[0].type);
+    const int64_t width = stage == K_ARGMAX_MERGE    ? args.pieces
+                          : stage == K_ARGMAX_PIECES ? args.piece
+                                                     : args.columns;
+    const int64_t parts = args.rows * (stage == K_ARGMAX_PIECES ? args.pieces : 1);
+    args.stage = stage;
+    args.width = lanes_of_part(p, parts, width / pack + 1);
+    const int32_t lanes = MP_MAX(args.width, LEAST);
+    return MP_LAUNCH(p, kernel,
+                     mp_plan_grid_rows(p, MP_CEIL_DIV(parts, lanes / args.width), (uint32_t)lanes),
+                     args, MP_BIND(mp_argmax_args, x, MP_IN(0)), MP_BIND(mp_argmax_args, out, out),
+                     MP_BIND(mp_argmax_args, partial, partial));
+}
+
+static mp_status find_in_rows(mp_planner *p, mp_argmax_args args, mp_ref out) {
+    enum { LEAST = 8192, MOST = 1 << 30 };
+    const mp_kernel *kernel = NULL;
+    mp_ref partial = MP_NOWHERE;
+    MP_TRY(mp_plan_kernel(p, &kernel, "arg_rows_%s", mp_dtype_word(p->in[0].type)));
+    const int64_t wanted =
+        mp_row_pieces(args.rows, args.columns, p->device->info.multiprocessors, LEAST);
+    args.pieces = MP_MAX(wanted, MP_CEIL_DIV(args.columns, (int64_t)MOST));
+    if (args.pieces == 1) {
+        return launch_rows(p, kernel, args, K_ARGMAX_WHOLE, out, MP_NOWHERE);
+    }
+    args.piece = MP_ALIGN_UP(MP_CEIL_DIV(args.columns, args.pieces), 16); /* packs stay whole */
+    args.pieces = MP_CEIL_DIV(args.columns, args.piece);
+    MP_TRY(mp_plan_scratch(p, (size_t)(args.rows * args.pieces) * sizeof(k_best), &partial));
+    MP_TRY(launch_rows(p, kernel, args, K_ARGMAX_PIECES, MP_NOWHERE, partial));
+    return launch_rows(p, kernel, args, K_ARGMAX_MERGE, out, partial);
+}
+
 /* The index of the largest (or smallest) element of each row of input 0, which has some. */
 static mp_status find_best(mp_planner *p, mp_rows r, bool largest, bool last, mp_ref out) {
     const mp_dtype dtype = p->in[0].type;
@@ -49,9 +100,14 @@ static mp_status find_best(mp_planner *p, mp_rows r, bool largest, bool last, mp
                            .columns = r.columns,
                            .inner = r.inner,
                            .last = last ? ~(uint64_t)0 : 0,
-                           .order = mp_order_of(dtype, largest)};
+                           .order = mp_order_of(dtype, largest),
+                           .smallest = !largest};
+    const bool lane_each = prefers_lane(p, r);
+    if (r.inner == 1 && !lane_each) {
+        return find_in_rows(p, args, out);
+    }
     MP_TRY(mp_plan_kernel(p, &kernel, "arg_b%d", mp_order_bits(dtype)));
-    if (prefers_lane(p, r)) {
+    if (lane_each) {
         return launch(p, kernel, args, K_ARGMAX_LANES, MP_CEIL_DIV(r.rows, LANES), out, MP_NOWHERE);
     }
     args.pieces = mp_row_pieces(r.rows, r.columns, p->device->info.multiprocessors, PIECE_MIN);
@@ -101,18 +157,18 @@ static mp_status mark_largest(mp_planner *p, mp_rows r) {
     const mp_tensor *x = &p->in[0];
     mp_ref index = MP_NOWHERE;
     const mp_kernel *kernel = NULL;
+    const size_t size = mp_dtype_size(x->type), words = size > 4 ? 2 : 1; /* of 4 bytes at most */
     MP_TRY(mp_plan_output(p, 0, x->type, &x->shape));
-    const mp_one_hot_row_args args = {.count = r.rows * r.columns,
-                                      .columns = r.columns,
-                                      .inner = r.inner,
-                                      .one = mp_one_bits(x->type)};
-    if (args.count == 0) {
+    const mp_one_hot_row_args args = {
+        .rows = r.rows, .columns = r.columns, .inner = r.inner, .one = mp_one_bits(x->type)};
+    if (r.rows == 0 || r.columns == 0) {
         return MP_OK;
     }
     MP_TRY(mp_plan_scratch_of(p, r.rows, MP_I64, &index));
     MP_TRY(find_best(p, r, true, false, index));
     MP_TRY(mp_plan_kernel(p, &kernel, "one_hot_row_b%d", mp_order_bits(x->type)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+    MP_TRY(mp_plan_fill(p, MP_OUT(0), 0, size / words, (size_t)(r.rows * r.columns) * words));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, r.rows, 1), args,
                      MP_BIND(mp_one_hot_row_args, index, index),
                      MP_BIND(mp_one_hot_row_args, out, MP_OUT(0)));
 }

@@ -21,7 +21,8 @@ static bool prefers_lane(const mp_planner *p, const mp_cumulative_args *args) {
 
 static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_cumulative_args args,
                         int32_t stage, int64_t blocks, mp_ref carries) {
-    const int64_t width = stage == K_CUMULATIVE_CARRIES ? args.pieces : args.piece / 4;
+    const int64_t pack = 16 / (int64_t)mp_dtype_size(p->in[0].type);
+    const int64_t width = stage == K_CUMULATIVE_CARRIES ? args.pieces : args.piece / pack;
     uint32_t lanes = LANES;
     while (stage != K_CUMULATIVE_LANES && lanes > 32 && lanes > width) {
         lanes /= 2;
@@ -65,7 +66,10 @@ static mp_status plan_scan(mp_planner *p) {
         return launch(p, kernel, args, K_CUMULATIVE_LANES, MP_CEIL_DIV(r.rows, LANES), MP_NOWHERE);
     }
     args.pieces = mp_row_pieces(r.rows, r.columns, p->device->info.multiprocessors, PIECE_MIN);
-    args.piece = MP_CEIL_DIV(r.columns, args.pieces);
+    args.piece = MP_ALIGN_UP(MP_CEIL_DIV(r.columns, args.pieces), 16);
+    args.pieces = MP_CEIL_DIV(r.columns, args.piece);
+    args.packed =
+        p->align >= 16 && r.inner == 1 && r.columns * (int64_t)mp_dtype_size(x->type) % 16 == 0;
     const int64_t parts = r.rows * args.pieces;
     if (args.pieces > 1) {
         MP_TRY(mp_plan_scratch(p, (size_t)parts * 8, &carries));

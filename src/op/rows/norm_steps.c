@@ -1,5 +1,5 @@
 /* norm_steps.c - see norm_steps.h.
- * Kernels: rows/norm.cu, rows/norm_short.cu.
+ * Kernels: rows/norm.cu, rows/norm_loose.cu, rows/norm_short.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows/norm_steps.h"
 
@@ -57,6 +57,47 @@ static mp_grid short_grid(const mp_planner *p, const mp_norm *n, int32_t *width)
                              lanes);
 }
 
+/* ---- rows that begin anywhere ---- */
+
+enum { LOOSE_WARP = 32 };
+
+/* Whether lanes can keep the row's elements, which are no whole packs. */
+static bool is_loose(const mp_planner *p, const mp_norm *n) {
+    const mp_norm_args *args = &n->args;
+    const bool is_kept = n->type == MP_F32 || n->type == MP_F16 || n->type == MP_BF16;
+    return is_kept && n->out_type == n->type && args->per_row <= 1 && args->rows <= INT32_MAX &&
+           args->columns <= K_NORM_LOOSE_KEPT * K_NORM_LOOSE_LANES && !is_packed(p, n);
+}
+
+/* As few lanes as hold a row, but up to a warp with half of what they could have, so that they read
+ * some neighbours; of few rows more, which is sooner done. */
+static int64_t loose_share(const mp_planner *p, const mp_norm *n) {
+    enum { MANY = 512, LITTLE = 4 };
+    const int64_t columns = n->args.columns;
+    int64_t share = 1;
+    while (share < LOOSE_WARP && share * K_NORM_LOOSE_KEPT / 2 < columns) {
+        share *= 2;
+    }
+    while (share * K_NORM_LOOSE_KEPT < columns) {
+        share *= 2;
+    }
+    while (share < K_NORM_LOOSE_LANES && share * LITTLE < columns &&
+           n->args.rows * share < (int64_t)p->device->info.multiprocessors * MANY) {
+        share *= 2;
+    }
+    return share;
+}
+
+/* No more blocks than are there at once: to bring one up takes as long as a row. */
+static mp_grid loose_grid(const mp_planner *p, const mp_norm *n, int32_t *width) {
+    const int64_t share = loose_share(p, n);
+    const uint32_t lanes = mp_short_row_lanes(p, n->args.rows, share);
+    const int64_t blocks = MP_CEIL_DIV(n->args.rows, lanes / share);
+    const int64_t most = p->device->info.multiprocessors * (K_NORM_LOOSE_LANES / (int64_t)lanes);
+    *width = (int32_t)share;
+    return mp_plan_grid_rows(p, MP_MIN(blocks, most), lanes);
+}
+
 mp_status mp_plan_norm(mp_planner *p, mp_norm *n) {
     const mp_kernel *kernel = NULL;
     mp_grid grid = {0};
@@ -64,11 +105,17 @@ mp_status mp_plan_norm(mp_planner *p, mp_norm *n) {
         return MP_OK;
     }
     n->args.skip_rows = n->args.skip_rows > 0 ? n->args.skip_rows : 1;
+    const mp_grid rows_grid =
+        mp_row_grid(p, n->type, n->args.rows, n->args.columns, false, &n->args.width);
     if (is_short(p, n)) {
         grid = short_grid(p, n, &n->args.width);
         MP_TRY(mp_plan_kernel(p, &kernel, "norm_short_%s", mp_dtype_word(n->type)));
+    } else if (is_loose(p, n)) {
+        grid = loose_grid(p, n, &n->args.width);
+        MP_TRY(mp_plan_kernel(p, &kernel, "norm_loose_%d_%s",
+                              n->args.width > LOOSE_WARP ? LOOSE_WARP : 0, mp_dtype_word(n->type)));
     } else {
-        grid = mp_row_grid(p, n->type, n->args.rows, n->args.columns, false, &n->args.width);
+        grid = rows_grid;
         MP_TRY(mp_plan_kernel(p, &kernel, "norm_%s_%s_%s", is_packed(p, n) ? "packed" : "edged",
                               mp_dtype_word(n->type), mp_dtype_word(n->out_type)));
     }

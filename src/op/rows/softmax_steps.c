@@ -68,6 +68,18 @@ static mp_status plan_apart(mp_planner *p, const mp_softmax_step *s) {
                      MP_BIND(mp_softmax_args, out, s->out));
 }
 
+/* A row that no block keeps is shared by all lanes that a multiprocessor has, unless there is
+ * another row for half of them. */
+static mp_grid row_grid(const mp_planner *p, const mp_softmax_step *s, int32_t *width) {
+    const mp_rows r = s->rows;
+    mp_grid grid = mp_row_grid(p, s->type, r.rows, r.columns, false, width);
+    if (r.columns > mp_row_keep(s->type) * *width && r.rows <= p->device->info.multiprocessors) {
+        *width = K_SOFTMAX_LANES_MAX;
+        grid.lanes = K_SOFTMAX_LANES_MAX;
+    }
+    return grid;
+}
+
 mp_status mp_plan_softmax(mp_planner *p, const mp_softmax_step *s) {
     const int64_t pack = 16 / (int64_t)mp_dtype_size(s->type);
     const mp_rows r = s->rows;
@@ -85,7 +97,7 @@ mp_status mp_plan_softmax(mp_planner *p, const mp_softmax_step *s) {
                             .packed = s->align >= 16 && r.columns % pack == 0};
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "softmax_%s_%s", s->word, mp_dtype_word(s->type)));
-    const mp_grid grid = mp_row_grid(p, s->type, r.rows, r.columns, false, &args.width);
+    const mp_grid grid = row_grid(p, s, &args.width);
     return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_softmax_args, x, s->x),
                      MP_BIND(mp_softmax_args, bias, s->by.rows > 0 ? s->bias : MP_NOWHERE),
                      MP_BIND(mp_softmax_args, out, s->out));

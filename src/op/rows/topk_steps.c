@@ -1,7 +1,7 @@
-/* topk_steps.c - the largest or smallest elements of rows. Short rows are sorted in shared memory;
- * of long ones the first k elements are selected digit by digit and then sorted, by a network where
- * they are few and by digits where they are many. Equal elements come in the order of their
- * indices; a NaN counts as the largest.
+/* topk_steps.c - the largest or smallest elements of rows. A few of many are found by
+ * topk_few_steps.c. Short rows are sorted in shared memory; of long ones the first k elements are
+ * selected digit by digit and then sorted, by a network where they are few and by digits where they
+ * are many. Equal elements come in the order of their indices; a NaN counts as the largest.
  * Kernels: rows/select.cu, rows/select_digit.cu, rows/topk_emit.cu, rows/topk_short.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows/topk_steps.h"
@@ -9,6 +9,7 @@
 #include "op/move/strided_copy.h"
 #include "op/rows/key_bits.h"
 #include "op/rows/sort_steps.h"
+#include "op/rows/topk_few_steps.h"
 
 enum { TILE_MIN = 8192, LANES = 256 };
 
@@ -59,7 +60,7 @@ typedef struct selection {
 } selection;
 
 static mp_status select_stage(mp_planner *p, selection *s, int32_t stage) {
-    mp_grid grid = mp_plan_grid_rows(p, s->args.rows * s->args.tiles, LANES);
+    mp_grid grid = mp_plan_grid_rows(p, s->args.rows * s->args.tiles, K_SELECT_LANES);
     grid.shared_bytes = K_DIGITS * sizeof(uint32_t);
     s->args.stage = stage;
     return MP_LAUNCH(
@@ -72,11 +73,14 @@ static mp_status select_stage(mp_planner *p, selection *s, int32_t stage) {
 /* The k-th key of each row, from its top digit down. */
 static mp_status find_last(mp_planner *p, selection *s, int bits) {
     const mp_kernel *digit = NULL;
+    const mp_ref counts = s->counts;
+    const int64_t of_digit = s->args.rows * K_DIGITS * (int64_t)sizeof(int64_t);
     MP_TRY(mp_plan_kernel(p, &digit, "select_digit"));
-    mp_select_digit_args args = {.rows = s->args.rows, .tiles = s->args.tiles, .k = s->args.k};
-    mp_grid grid = mp_plan_grid_rows(p, args.rows, K_DIGITS);
-    grid.shared_bytes = K_DIGITS * sizeof(int64_t);
+    MP_TRY(mp_plan_fill(p, counts, 0, 4, (size_t)(of_digit / 4 * (bits / 8))));
+    mp_select_digit_args args = {.rows = s->args.rows, .k = s->args.k};
+    const mp_grid grid = mp_plan_grid_rows(p, args.rows, K_DIGITS);
     for (int shift = bits - 8; shift >= 0; shift -= 8) {
+        s->counts = mp_ref_at(counts, (uint64_t)(of_digit * (shift / 8)));
         s->args.shift = shift;
         args.shift = shift;
         args.first = shift == bits - 8;
@@ -100,15 +104,16 @@ static mp_status select_pairs(mp_planner *p, const mp_topk *t, mp_ref *pairs) {
                             .tile = MP_CEIL_DIV(r.columns, tiles),
                             .order = t->order}};
     size_t per_tile = 0, per_digit = 0;
-    MP_TRY(mp_plan_kernel(p, &s.kernel, "select_b%d", mp_order_bits(t->dtype)));
+    const int bits = mp_order_bits(t->dtype);
+    MP_TRY(mp_plan_kernel(p, &s.kernel, "select_b%d", bits));
     MP_TRY(mp_plan_bytes(r.rows * tiles, MP_I64, &per_tile));
-    MP_TRY(mp_plan_bytes(r.rows * tiles * K_DIGITS, MP_I64, &per_digit));
+    MP_TRY(mp_plan_bytes(r.rows * K_DIGITS * (bits / 8), MP_I64, &per_digit));
     MP_TRY(mp_plan_scratch(p, (size_t)r.rows * sizeof(k_select_state), &s.state));
     MP_TRY(mp_plan_scratch(p, per_digit, &s.counts));
     MP_TRY(mp_plan_scratch(p, per_tile, &s.below));
     MP_TRY(mp_plan_scratch(p, per_tile, &s.same));
     MP_TRY(mp_plan_pair_memory(p, r.rows * t->k, &s.pairs));
-    MP_TRY(find_last(p, &s, mp_order_bits(t->dtype)));
+    MP_TRY(find_last(p, &s, bits));
     MP_TRY(select_stage(p, &s, K_SELECT_TALLY));
     MP_TRY(mp_plan_scan_counts(p, s.below, r.rows, tiles));
     MP_TRY(mp_plan_scan_counts(p, s.same, r.rows, tiles));
@@ -144,6 +149,9 @@ static mp_status transpose(mp_planner *p, mp_rows r, int64_t columns, size_t siz
 }
 
 static mp_status plan_rows(mp_planner *p, const mp_topk *t) {
+    if (mp_topk_few_takes(t)) {
+        return mp_plan_topk_few(p, t);
+    }
     return t->rows.columns <= K_SORT_SHORT ? sort_short(p, t, t->rows.columns, MP_NOWHERE)
                                            : sort_long(p, t);
 }

@@ -22,6 +22,11 @@ case("LayerNormalization", [R((3, 33), 999, 1001), R((33,)), R((33,))], F32, (17
 for columns, kind in ((768, "float"), (1536, "float16"), (3000, "float")):
     case("LayerNormalization", [R((700, columns)), R((columns,)), R((columns,))], (kind,), (17,), slack=8,
          note="many rows, each of several warps")
+for rows, columns in ((700, 37), (70, 513), (1200, 1001), (40, 5003), (3, 12289)):
+    given = [R((rows, columns)), R((columns,)), R((columns,))]
+    case("LayerNormalization", given, ("float", "float16"), (17,), slack=8, note="rows that begin anywhere")
+    case("LayerNormalization", given, F32, (17,), outputs=3, slack=8, note="statistics of rows that begin anywhere")
+    case("RMSNormalization", given[:2], NARROW, (23,), slack=8, note="rows that begin anywhere")
 for name, inputs in (("SkipLayerNormalization", 4), ("SkipSimplifiedLayerNormalization", 3)):
     for hidden in (64, 100, 1027):
         sizes = [(2, 5, hidden), (2, 5, hidden), *[(hidden,)] * 3]
@@ -32,7 +37,7 @@ for name, inputs in (("SkipLayerNormalization", 4), ("SkipSimplifiedLayerNormali
     case(name, [R((10, 64)), R((10, 64)), R((64,))], F32, (1,), slack=8, domain=MS, epsilon=0.1)
 
 # ---- channels and groups ----
-for shape in ((2, 3, 4, 5), (1, 3, 7), (3, 3, 2, 2, 2), (2, 3, 70, 70)):
+for shape in ((2, 3, 4, 5), (1, 3, 7), (3, 3, 2, 2, 2), (2, 3, 70, 70), (5, 3, 7, 7), (2, 3, 31, 31)):
     case("InstanceNormalization", [R(shape), R((3,)), R((3,))], FLOATS, (6, 22) if len(shape) == 4 else (6,), slack=8)
 case("InstanceNormalization", [R((0, 3, 4)), R((3,)), R((3,))], F32)
 for shape in ((2, 6, 4, 5), (1, 6, 7), (2, 6)):
