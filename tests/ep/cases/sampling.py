@@ -62,6 +62,16 @@ SMOOTHED = (((1, 2, 9, 7), [1.0, 1.0, 0.4, 0.55]), ((1, 2, 4, 5), [1.0, 1.0, 1.5
 for mode, (shape, scales), outside in itertools.product(("linear", "cubic"), SMOOTHED, (0, 1)):
     case("Resize", [P(shape), None, K(scales, "float")], (*F32, "int32", "uint8"), (18, 19), mode=mode, slack=8,
          antialias=1, exclude_outside=outside)
+# Lines of whole runs, of runs and a rest, and of less than one; along the last axis, and with something kept behind it.
+LINES = (((2, 3, 5, 4), [1.0, 1.0, 2.0, 2.0]), ((1, 2, 3, 7), [1.0, 1.0, 1.5, 1.4]), ((2, 3, 4), [1.0, 1.0, 2.0]),
+         ((3, 2, 4, 1), [1.0, 1.0, 2.0, 3.0]), ((2, 3, 4, 8), [1.0, 2.0, 1.5, 1.0]), ((2, 4, 3, 3), [1.0, 0.5, 2.0, 1.0]),
+         ((2, 5, 8), [1.0, 1.6, 1.0]), ((1, 2, 3, 4, 5), [1.0, 1.0, 2.0, 1.5, 1.6]))
+for shape, scales in LINES:
+    case("Resize", [R(shape), None, K(scales, "float")], (*FLOATS, "int32", "uint8", "int8"), (13, 19), mode="nearest",
+         coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    if len(shape) < 5:  # the CPU provider blends no more
+        case("Resize", [R(shape), None, K(scales, "float")], F32, (13, 19), mode="linear", slack=8)
+case("Resize", [R((2, 3, 6, 9)), None, K([1.0, 1.0, 2.0, 2.0], "float")], F32, (13, 19), mode="cubic", slack=8)
 case("Resize", [R((2, 1, 3, 1, 4, 2)), None, K([1.5, 1.0, 2.0, 1.0, 0.5, 2.0], "float")], F32, (13, 19), note="rank 6",
      mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
 case("Upsample", [R((1, 2, 4, 5))], (*F32, "int32", "uint8"), (7,), mode="linear", slack=8, scales=[1.0, 1.0, 2.0, 1.5])
