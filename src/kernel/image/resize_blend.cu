@@ -62,9 +62,13 @@ K_FN void r_blend(const mp_resize_args *args, int64_t n, int packed) {
     for (uint32_t choice = 0; choice < 1u << (R_BITS * R_OUTER(args)); choice++) {
         const r_corner corner = r_corner_of(args, &place, choice);
 #if K_ALONG
+        T from[R_RUN * K_TAPS]; /* all on their way before the first is weighed */
+        for (int32_t k = 0; k < R_RUN * K_TAPS; k++) {
+            from[k] = x[corner.at + taps.index[k]];
+        }
         for (int32_t k = 0; k < R_RUN * K_TAPS; k++) {
             const float weight = r_weigh(args, &corner, weights.at[k]);
-            sum[k / K_TAPS] = r_add(sum[k / K_TAPS], weight, x[corner.at + taps.index[k]]);
+            sum[k / K_TAPS] = r_add(sum[k / K_TAPS], weight, from[k]);
         }
 #else
         const r_run from = r_read(x + corner.at, place.left, packed);
@@ -84,7 +88,7 @@ K_FN void r_blend(const mp_resize_args *args, int64_t n, int packed) {
     r_write((T *)args->out + place.out, place.left, packed, made);
 }
 
-K_KERNEL(mp_resize_args, args) {
+K_KERNEL_IN_80(256, mp_resize_args, args) {
 #if !K_ALONG
     if (args.packed) {
         K_GRID_LOOP(n, args.count) {

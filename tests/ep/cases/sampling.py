@@ -64,8 +64,8 @@ for mode, (shape, scales), outside in itertools.product(("linear", "cubic"), SMO
          antialias=1, exclude_outside=outside)
 # Lines of whole runs, of runs and a rest, and of less than one; along the last axis, and with something kept behind it.
 LINES = (((2, 3, 5, 4), [1.0, 1.0, 2.0, 2.0]), ((1, 2, 3, 7), [1.0, 1.0, 1.5, 1.4]), ((2, 3, 4), [1.0, 1.0, 2.0]),
-         ((3, 2, 4, 1), [1.0, 1.0, 2.0, 3.0]), ((2, 3, 4, 8), [1.0, 2.0, 1.5, 1.0]), ((2, 4, 3, 3), [1.0, 0.5, 2.0, 1.0]),
-         ((2, 5, 8), [1.0, 1.6, 1.0]), ((1, 2, 3, 4, 5), [1.0, 1.0, 2.0, 1.5, 1.6]))
+         ((3, 2, 4, 1), [1.0, 1.0, 2.0, 3.0]), ((2, 3, 4, 8), [1.0, 2.0, 1.5, 1.0]), ((2, 5, 8), [1.0, 1.6, 1.0]),
+         ((2, 4, 3, 3), [1.0, 0.5, 2.0, 1.0]), ((1, 2, 3, 4, 5), [1.0, 1.0, 2.0, 1.5, 1.6]))
 for shape, scales in LINES:
     case("Resize", [R(shape), None, K(scales, "float")], (*FLOATS, "int32", "uint8", "int8"), (13, 19), mode="nearest",
          coordinate_transformation_mode="asymmetric", nearest_mode="floor")
