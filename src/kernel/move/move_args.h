@@ -17,6 +17,18 @@ typedef struct mp_strided_copy_args {
     k_layout layout;  /* view 0 reads x, view 1 writes out */
 } mp_strided_copy_args;
 
+/* out[r][t][i] = x[r * step + i], t below `times`. A lane writes K_REPEAT_EACH of them, a group. */
+enum { K_REPEAT_EACH = 4 };
+
+typedef struct mp_repeat_args {
+    const void *x; /* already at the first element to read */
+    void *out;
+    int64_t count; /* of r, of groups and of i; less than 2^31 */
+    int64_t length, times, step;
+    int64_t groups; /* of `times` */
+    k_divider by_length, by_groups;
+} mp_repeat_args;
+
 /* A lane transposes a square of this many elements a side; its lines have 16 bytes at most. */
 #define K_SQUARE_SIDE(bytes) ((bytes) < 4 ? 4 : 16 / (bytes))
 

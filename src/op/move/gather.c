@@ -1,5 +1,5 @@
 /* gather.c - Gather, GatherElements, GatherND: elements are picked by indices on the device.
- * Kernels: move/gather.cu, move/gather_at.cu.
+ * Kernels: move/gather.cu, move/gather_at.cu, move/gather_row.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/move/gather.h"
 #include "kernel/move/indexed_args.h"
@@ -87,6 +87,46 @@ static mp_status gather_at(mp_planner *p, size_t unit, const k_indexed *walk) {
                      MP_BIND(mp_gather_at_args, out, MP_OUT(0)));
 }
 
+/* Along the last axis, where the other dimensions are alike: rows by rows of indices. */
+static bool picks_rows(const mp_planner *p, int axis, mp_gather_row_args *out) {
+    enum { LENGTH_BYTES = 16 << 10, LEAST = 256, READ_MOST = 4 };
+    const mp_shape *x = &p->in[0].shape, *indices = &p->in[1].shape;
+    const int64_t size = (int64_t)mp_dtype_size(p->in[0].type);
+    const int64_t index = (int64_t)mp_dtype_size(p->in[1].type);
+    for (int d = 0; d < axis; d++) {
+        if (x->dim[d] != indices->dim[d]) {
+            return false;
+        }
+    }
+    const int64_t length = x->dim[axis];
+    const int64_t picks = indices->dim[axis];
+    const int64_t run = K_GATHER_PICKED(size);
+    *out = (mp_gather_row_args){.rows = mp_shape_span(x, 0, axis),
+                                .length = (int32_t)MP_MIN(length, LENGTH_BYTES),
+                                .picks = (int32_t)MP_MIN(picks, INT32_MAX / 2),
+                                .whole_words = p->align >= 16 && length * size % 16 == 0,
+                                .packed = p->align >= 16 && picks % run == 0 && index * run >= 16};
+    return axis == x->rank - 1 && length * size <= LENGTH_BYTES && picks >= LEAST &&
+           picks <= INT32_MAX / 2 && length <= picks * READ_MOST;
+}
+
+static mp_status gather_rows(mp_planner *p, const mp_gather_row_args *args) {
+    enum { LANES_MIN = 32, LANES_MAX = 256 };
+    const size_t size = mp_dtype_size(p->in[0].type);
+    const mp_kernel *kernel = NULL;
+    uint32_t lanes = LANES_MIN;
+    while (lanes < LANES_MAX && (int64_t)lanes * K_GATHER_PICKED((int)size) < args->picks) {
+        lanes *= 2;
+    }
+    mp_grid grid = mp_plan_grid_rows(p, args->rows, lanes);
+    grid.shared_bytes = (uint32_t)(MP_ALIGN_UP((size_t)args->length * size, 16));
+    MP_TRY(
+        mp_plan_kernel(p, &kernel, "gather_row_b%zu_%s", size * 8, mp_dtype_word(p->in[1].type)));
+    return MP_LAUNCH(p, kernel, grid, *args, MP_BIND(mp_gather_row_args, x, MP_IN(0)),
+                     MP_BIND(mp_gather_row_args, indices, MP_IN(1)),
+                     MP_BIND(mp_gather_row_args, out, MP_OUT(0)));
+}
+
 static mp_status plan_gather_elements(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     int axis = 0;
@@ -94,7 +134,10 @@ static mp_status plan_gather_elements(mp_planner *p) {
     MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), x->shape.rank, "axis", &axis));
     MP_TRY(mp_indexed_elements(&x->shape, &p->in[1], axis, &walk));
     MP_TRY(mp_plan_output(p, 0, x->type, &p->in[1].shape));
-    return gather_at(p, mp_dtype_size(x->type), &walk);
+    mp_gather_row_args rows;
+    return walk.count > 0 && picks_rows(p, axis, &rows)
+               ? gather_rows(p, &rows)
+               : gather_at(p, mp_dtype_size(x->type), &walk);
 }
 
 static mp_status plan_gather_nd(mp_planner *p) {
