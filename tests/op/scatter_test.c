@@ -218,11 +218,10 @@ DEVICE_TEST(gather_elements_draws_indices_to_the_nearest) {
     op_close(device, &c);
 }
 
-/* Rows of `picks` from rows of `length`, of each width and with indices of any value, against a
- * loop. */
+/* Rows of `picks` from rows of `length`, with indices of any value, against a loop. */
 static void check_rows(mp_device *device, mp_dtype type, mp_dtype index, int64_t length,
                        int64_t picks, uint32_t skew) {
-    enum { ROWS = 3 };
+    enum { ROWS = 65 };
     const size_t size = mp_dtype_size(type);
     unsigned char *x = op_numbers(type, 3, ROWS * length);
     unsigned char *indices = op_memory(index, ROWS * picks);
@@ -239,21 +238,26 @@ static void check_rows(mp_device *device, mp_dtype type, mp_dtype index, int64_t
                         op_tensor_of(index, indices, 2, (const int64_t[]){ROWS, picks})},
                  .in_count = 2,
                  .out_count = 1};
-    op_run(device, &c);
-    for (int64_t i = 0; i < ROWS * picks; i++) {
-        int64_t at = i * 7919 % (3 * length) - length;
-        at = at < 0 ? at + length : at;
-        at = at < 0 ? 0 : at >= length ? length - 1 : at;
-        at += i / picks * length;
-        CHECK(memcmp((const char *)c.out[0].data + (size_t)i * size, x + (size_t)at * size, size) ==
-              0);
+    for (int one_list = 0; one_list < 2; one_list++) {
+        if (one_list) {
+            c.name = "Gather";
+            c.in[1] = op_tensor_of(index, indices, 1, &picks);
+        }
+        op_run(device, &c);
+        const unsigned char *out = c.out[0].data;
+        for (int64_t i = 0; i < ROWS * picks; i++) {
+            int64_t at = (one_list ? i % picks : i) * 7919 % (3 * length) - length;
+            at = at < 0 ? at + length : at;
+            at = (at >= length ? length - 1 : at) + i / picks * length;
+            CHECK(memcmp(out + (size_t)i * size, x + (size_t)at * size, size) == 0);
+        }
+        op_close(device, &c);
     }
-    op_close(device, &c);
     free(x);
     free(indices);
 }
 
-DEVICE_TEST(gather_elements_of_long_rows) {
+DEVICE_TEST(gather_elements_and_gather_of_long_rows) {
     static const mp_dtype types[] = {MP_U8, MP_F16, MP_F32, MP_F64};
     static const struct {
         int64_t length, picks;

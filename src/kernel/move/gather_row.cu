@@ -1,4 +1,4 @@
-/* gather_row.cu - picks elements of a row by a row of indices of its own, many of each: the row is
+/* gather_row.cu - picks many elements of each row, by indices of its own or those of all: the row is
  * brought into shared memory, from where lanes read any element at once. An index out of range,
  * which only a broken model has, reads the nearest element. U: of the indices.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -68,7 +68,7 @@ K_BLOCK_KERNEL(mp_gather_row_args, args) {
     const int32_t begin = (int32_t)threadIdx.x * PICKED;
     K_SHARED(T, row);
     for (int64_t r = blockIdx.x; r < args.rows; r += gridDim.x) {
-        const U *own = indices + r * args.picks;
+        const U *own = indices + r * args.index_step;
         places next;
         if (begin < args.picks) {
             next = read_places(&args, own, begin); /* on its way while the row comes */

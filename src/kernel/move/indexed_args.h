@@ -32,13 +32,15 @@ typedef struct mp_gather_at_args {
     k_indexed walk; /* over out */
 } mp_gather_at_args;
 
-/* out[r][j] = x[r][indices[r][j]], a lane picks so many elements of `size` bytes at once. */
+/* out[r][j] = x[r][indices[r * index_step + j]]; a lane picks so many elements of `size` bytes at
+ * once. */
 #define K_GATHER_PICKED(size) ((size) <= 4 ? 4 : 16 / (size))
 
 typedef struct mp_gather_row_args {
     const void *x, *indices;
     void *out;
     int64_t rows;
+    int64_t index_step;  /* 0: one list for all rows */
     int32_t length;      /* of a row of x, all in shared memory */
     int32_t picks;       /* of a row of out */
     int32_t whole_words; /* rows of x are aligned words of 16 bytes */

@@ -7,6 +7,51 @@
 #include "op/move/index_walk.h"
 #include "op/move/strided_copy.h"
 
+/* ---- many picks of a row ---- */
+
+/* What is picked from rows. */
+typedef struct rows {
+    mp_ref x, indices, out;
+    mp_dtype type, index_type;
+    int64_t count, length, picks;
+    bool one_list; /* of indices, for all rows */
+} rows;
+
+/* Whether it is worth it to bring whole rows: enough is picked of each, and there is a block for
+ * each multiprocessor at least. */
+static bool rows_serve(const rows *r) {
+    enum { LENGTH_BYTES = 16 << 10, PICKS_MIN = 256, READ_MOST = 4, ROWS_MIN = 64 };
+    return r->picks >= PICKS_MIN && r->picks <= INT32_MAX / 2 && r->count >= ROWS_MIN &&
+           r->length <= r->picks * READ_MOST &&
+           r->length * (int64_t)mp_dtype_size(r->type) <= LENGTH_BYTES;
+}
+
+static mp_status pick_rows(mp_planner *p, const rows *r) {
+    enum { LANES_MIN = 32, LANES_MAX = 256 };
+    const int64_t size = (int64_t)mp_dtype_size(r->type);
+    const int64_t run = K_GATHER_PICKED(size);
+    const mp_gather_row_args args = {
+        .rows = r->count,
+        .index_step = r->one_list ? 0 : r->picks,
+        .length = (int32_t)r->length,
+        .picks = (int32_t)r->picks,
+        .whole_words = p->align >= 16 && r->length * size % 16 == 0,
+        .packed = p->align >= 16 && r->picks % run == 0,
+    };
+    const mp_kernel *kernel = NULL;
+    uint32_t lanes = LANES_MIN;
+    while (lanes < LANES_MAX && (int64_t)lanes * run < r->picks) {
+        lanes *= 2;
+    }
+    mp_grid grid = mp_plan_grid_rows(p, args.rows, lanes);
+    grid.shared_bytes = (uint32_t)MP_ALIGN_UP((size_t)(r->length * size), 16);
+    MP_TRY(mp_plan_kernel(p, &kernel, "gather_row_b%d_%s", (int)size * 8,
+                          mp_dtype_word(r->index_type)));
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_gather_row_args, x, r->x),
+                     MP_BIND(mp_gather_row_args, indices, r->indices),
+                     MP_BIND(mp_gather_row_args, out, r->out));
+}
+
 /* ---- Gather ---- */
 
 mp_status mp_plan_gather(mp_planner *p, const mp_gather *g) {
@@ -23,6 +68,11 @@ mp_status mp_plan_gather(mp_planner *p, const mp_gather *g) {
     }
     if (args.axis_dim == 0) {
         return MP_FAIL(INVALID_ARGUMENT, "axis %d of X is empty, so no index is valid", g->axis);
+    }
+    const rows picked = {g->x,         g->indices,    g->out,         g->type, g->index_type,
+                         space.dim[0], args.axis_dim, g->index_count, true};
+    if (run == 1 && rows_serve(&picked)) {
+        return pick_rows(p, &picked);
     }
     int64_t stride[2][MP_RANK_MAX] = {{args.axis_dim * args.inner, 0, 1}, {0, 1, 0}};
     MP_TRY(mp_layout_make(&space, stride, 2, &args.layout));
@@ -87,44 +137,13 @@ static mp_status gather_at(mp_planner *p, size_t unit, const k_indexed *walk) {
                      MP_BIND(mp_gather_at_args, out, MP_OUT(0)));
 }
 
-/* Along the last axis, where the other dimensions are alike: rows by rows of indices. */
-static bool picks_rows(const mp_planner *p, int axis, mp_gather_row_args *out) {
-    enum { LENGTH_BYTES = 16 << 10, LEAST = 256, READ_MOST = 4 };
-    const mp_shape *x = &p->in[0].shape, *indices = &p->in[1].shape;
-    const int64_t size = (int64_t)mp_dtype_size(p->in[0].type);
-    const int64_t index = (int64_t)mp_dtype_size(p->in[1].type);
+/* Whether the axis is the last one, and the others are alike. */
+static bool are_rows(const mp_shape *x, const mp_shape *indices, int axis) {
+    bool alike = axis == x->rank - 1;
     for (int d = 0; d < axis; d++) {
-        if (x->dim[d] != indices->dim[d]) {
-            return false;
-        }
+        alike = alike && x->dim[d] == indices->dim[d];
     }
-    const int64_t length = x->dim[axis];
-    const int64_t picks = indices->dim[axis];
-    const int64_t run = K_GATHER_PICKED(size);
-    *out = (mp_gather_row_args){.rows = mp_shape_span(x, 0, axis),
-                                .length = (int32_t)MP_MIN(length, LENGTH_BYTES),
-                                .picks = (int32_t)MP_MIN(picks, INT32_MAX / 2),
-                                .whole_words = p->align >= 16 && length * size % 16 == 0,
-                                .packed = p->align >= 16 && picks % run == 0 && index * run >= 16};
-    return axis == x->rank - 1 && length * size <= LENGTH_BYTES && picks >= LEAST &&
-           picks <= INT32_MAX / 2 && length <= picks * READ_MOST;
-}
-
-static mp_status gather_rows(mp_planner *p, const mp_gather_row_args *args) {
-    enum { LANES_MIN = 32, LANES_MAX = 256 };
-    const size_t size = mp_dtype_size(p->in[0].type);
-    const mp_kernel *kernel = NULL;
-    uint32_t lanes = LANES_MIN;
-    while (lanes < LANES_MAX && (int64_t)lanes * K_GATHER_PICKED((int)size) < args->picks) {
-        lanes *= 2;
-    }
-    mp_grid grid = mp_plan_grid_rows(p, args->rows, lanes);
-    grid.shared_bytes = (uint32_t)(MP_ALIGN_UP((size_t)args->length * size, 16));
-    MP_TRY(
-        mp_plan_kernel(p, &kernel, "gather_row_b%zu_%s", size * 8, mp_dtype_word(p->in[1].type)));
-    return MP_LAUNCH(p, kernel, grid, *args, MP_BIND(mp_gather_row_args, x, MP_IN(0)),
-                     MP_BIND(mp_gather_row_args, indices, MP_IN(1)),
-                     MP_BIND(mp_gather_row_args, out, MP_OUT(0)));
+    return alike;
 }
 
 static mp_status plan_gather_elements(mp_planner *p) {
@@ -134,9 +153,17 @@ static mp_status plan_gather_elements(mp_planner *p) {
     MP_TRY(mp_shape_axis(mp_node_int(p->node, "axis", 0), x->shape.rank, "axis", &axis));
     MP_TRY(mp_indexed_elements(&x->shape, &p->in[1], axis, &walk));
     MP_TRY(mp_plan_output(p, 0, x->type, &p->in[1].shape));
-    mp_gather_row_args rows;
-    return walk.count > 0 && picks_rows(p, axis, &rows)
-               ? gather_rows(p, &rows)
+    const rows picked = {MP_IN(0),
+                         MP_IN(1),
+                         MP_OUT(0),
+                         x->type,
+                         p->in[1].type,
+                         mp_shape_span(&x->shape, 0, axis),
+                         x->shape.dim[axis],
+                         p->in[1].shape.dim[axis],
+                         false};
+    return walk.count > 0 && are_rows(&x->shape, &p->in[1].shape, axis) && rows_serve(&picked)
+               ? pick_rows(p, &picked)
                : gather_at(p, mp_dtype_size(x->type), &walk);
 }
 

@@ -21,8 +21,9 @@ case("GatherElements", [R((3, 4)), D([[0, 2, 1, 0], [2, -1, 0, 1]], "int32")], F
 case("GatherElements", [R((5, 7, 3)), D(np.arange(2 * 9 * 3).reshape(2, 9, 3) % 7)], WIDTHS, axis=1, note="part of x")
 case("GatherElements", [R((4, 6, 5, 2)), D(np.arange(240).reshape(4, 6, 5, 2) % 4 - 2)], WIDTHS, axis=0)
 case("GatherElements", [R((2, 1, 3, 1, 2, 1, 2, 4)), D(np.ones((2, 1, 3, 1, 2, 1, 2, 6), np.int64))], FEW, axis=7)
-case("GatherElements", [R((2, 3, 96)), D(np.arange(2 * 3 * 260).reshape(2, 3, 260) * 31 % 192 - 96)], WIDTHS, axis=2,
+case("GatherElements", [R((2, 33, 96)), D(np.arange(2 * 33 * 260).reshape(2, 33, 260) * 31 % 192 - 96)], WIDTHS, axis=2,
      note="long rows")
+case("Gather", [R((2, 33, 96)), D(np.arange(260) * 31 % 192 - 96)], WIDTHS, axis=2, note="long rows")
 case("GatherElements", [R((3, 4)), D(np.zeros((0, 4), np.int64))], FEW, axis=0)
 case("GatherElements", [R((6,)), D([5, -6, 0])], FEW, runs=[[R((2,)), D([1, -1, 0])]])
 case("GatherND", [R((6, 5, 64)), D([[5, 0], [-1, -5], [2, 3]])], WIDTHS, (11, 12, 13), note="long slices")
