@@ -77,13 +77,13 @@ typedef struct mp_pad_args {
     uint64_t bits;
     int32_t value_size; /* bytes of that element; T is as wide or holds several */
     int32_t mode;
-    int32_t rank;               /* at least 1 */
-    int32_t wide;               /* out has 2^31 elements or more: dividers are not used */
-    int64_t dim[K_RANK_MAX];    /* of out */
-    int64_t size[K_RANK_MAX];   /* of x, of which `before` elements of out come first */
-    int64_t before[K_RANK_MAX]; /* 0 or more */
-    int64_t stride[K_RANK_MAX]; /* of x; of the last one 1 */
-    k_divider divider[K_RANK_MAX];
+    int32_t rank; /* at least 1 */
+    int32_t unused;
+    int64_t dim[K_RANK_MAX];       /* of out */
+    int64_t size[K_RANK_MAX];      /* of x, of which `before` elements of out come first */
+    int64_t before[K_RANK_MAX];    /* 0 or more */
+    int64_t stride[K_RANK_MAX];    /* of x; of the last one 1 */
+    k_divider divider[K_RANK_MAX]; /* not for the wide kernels */
 } mp_pad_args;
 
 /* out = x, or `one` where x is NULL, between the diagonals `low` and `high`; 0 beside them. */
