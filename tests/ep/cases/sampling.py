@@ -22,6 +22,8 @@ for mode in ("bilinear", "nearest", "bicubic"):
 case("GridSample", [R((2, 3, 5, 7)), GRID], SAMPLED, (16, 20, 22), slack=32)
 case("GridSample", [R((2, 3, 5, 7)), R((2, 4, 5, 2), -40, 40)], F32, slack=32, padding_mode="reflection", note="far")
 case("GridSample", [R((1, 2, 1, 1)), R((1, 3, 3, 2), -1.4, 1.4)], F32, slack=32, padding_mode="border", note="a pixel")
+for mode in ("linear", "nearest", "cubic"):  # groups of channels, whole and not
+    case("GridSample", [R((2, 9, 5, 7)), GRID], SAMPLED, (20,), slack=32, mode=mode, padding_mode="reflection")
 case("GridSample", [R((0, 3, 5, 7)), R((0, 4, 5, 2))], F32, note="empty batch")
 case("GridSample", [R((1, 2, 4, 3)), R((1, 3, 2, 2), -1, 1)], F32, slack=32, runs=[[R((2, 1, 3, 3)), GRID]])
 case("GridSample", [R((2, 3, 5, 7)), GRID], F32, (1,), domain="com.microsoft", note="in test_nhwc.py")
