@@ -95,9 +95,10 @@ typedef struct mp_one_hot_args {
     const void *indices, *values;
     void *out;
     int64_t count, depth;
+    k_divider by_depth;
     int32_t index_type; /* ONNX's number of an element type */
-    int32_t unused;
-    k_layout layout; /* of o, c, i; view 0: indices, view 1: c */
+    int32_t in_rows;    /* there is one i; by_depth is set unless the layout is wide */
+    k_layout layout;    /* of o, c, i; view 0: indices, view 1: c */
 } mp_one_hot_args;
 
 #endif

@@ -91,9 +91,12 @@ typedef struct mp_band_args {
     const void *x;
     void *out;
     int64_t count;
-    int64_t low, high; /* inclusive; diagonal 0 is the main one, those above it are positive */
-    uint64_t one;      /* the bytes of an element */
-    k_layout layout;   /* view 0: the number of the diagonal */
+    int64_t rows, columns; /* of a matrix */
+    int64_t low, high;     /* inclusive; diagonal 0 is the main one, those above it are positive */
+    uint64_t one;          /* the bytes of an element */
+    k_divider by_rows, by_columns;
+    int32_t wide; /* count is 2^31 or more: dividers are not used */
+    int32_t unused;
 } mp_band_args;
 
 enum { K_PIXEL_BYTES = 16 };
