@@ -8,12 +8,14 @@
 /* A run: the elements that a lane copies at once where it writes in order. */
 #define K_COPY_RUN(bytes) ((bytes) < 2 ? 8 : 16 / (bytes))
 
+enum { K_LONG_ROWS = 1, K_SHORT_ROWS };
+
 typedef struct mp_strided_copy_args {
     const void *x; /* already at the first element to read */
     void *out;
     int64_t count;
     int32_t in_order; /* element i of the layout is element i of out */
-    int32_t in_runs;  /* that, it is not wide, and its rows have a run at least */
+    int32_t in_runs;  /* that and not wide: whether rows have a run at least; 0 for neither */
     k_layout layout;  /* view 0 reads x, view 1 writes out */
 } mp_strided_copy_args;
 

@@ -204,7 +204,10 @@ static mp_status plan_part(mp_planner *p, const mp_space *space, size_t size, mp
     const int run = K_COPY_RUN((int)size);
     MP_TRY(mp_space_layout(space, &args.layout));
     args.in_order = is_in_order(space);
-    args.in_runs = args.in_order && !args.layout.wide && space->dim[space->rank - 1] >= run;
+    if (args.in_order && !args.layout.wide) {
+        const bool is_long = space->dim[space->rank - 1] >= run;
+        args.in_runs = is_long ? K_LONG_ROWS : space->rank > 1 ? K_SHORT_ROWS : 0;
+    }
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "strided_copy_b%zu", size * 8));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, args.in_runs ? run : 1), args,
