@@ -1,5 +1,5 @@
-/* gather_row.cu - picks many elements of each row, by indices of its own or those of all: the row is
- * brought into shared memory, from where lanes read any element at once. An index out of range,
+/* gather_row.cu - picks many elements of each row, by indices of its own or those of all: the row
+ * is brought into shared memory, from where lanes read any element at once. An index out of range,
  * which only a broken model has, reads the nearest element. U: of the indices.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/prelude.h"
@@ -36,7 +36,7 @@ K_FN void write_picked(const mp_gather_row_args *a, T *row, int32_t first, picke
     }
     const int32_t left = a->picks - first;
     K_ONE_COPY /* as four stores it would be joined with what is above, and that taken apart */
-    for (int32_t k = 0; k < PICKED; k++) {
+        for (int32_t k = 0; k < PICKED; k++) {
         if (k < left) {
             row[first + k] = made.at[k];
         }
