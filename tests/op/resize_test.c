@@ -280,6 +280,33 @@ DEVICE_TEST(resize_knows_every_type) {
     }
 }
 
+/* Lines of whole runs, with a rest, and of less than a run, along the last axis or kept behind it.
+ */
+DEVICE_TEST(resize_makes_runs_of_any_lines) {
+    static const char *const modes[] = {"nearest", "linear", "cubic"};
+    static const struct {
+        int64_t in[RANK];
+        float scales[RANK];
+    } forms[] = {{{2, 3, 4, 8}, {1, 1, 2, 2}},    {{1, 2, 3, 9}, {1, 1, 2, 1.5f}},
+                 {{3, 1, 2, 1}, {1, 1, 2, 3}},    {{2, 3, 4, 8}, {1, 2, 1.5f, 1}},
+                 {{2, 3, 4, 3}, {1, 1.5f, 2, 1}}, {{2, 2, 4, 8}, {1, 1, 2, 1}},
+                 {{1, 2, 4, 8}, {1, 2, 2, 1.5f}}, {{2, 3, 4, 5}, {2, 2, 1.5f, 1}}};
+    int kind = 0;
+    for (size_t f = 0; f < MP_COUNT_OF(forms); f++) {
+        for (size_t m = 0; m < MP_COUNT_OF(modes); m++) {
+            for (int t = 0; op_types[t] != MP_NONE; t++) {
+                resize r = make(modes[m], RANK, forms[f].in, forms[f].scales);
+                r.transform = transforms[kind++ % (int)MP_COUNT_OF(transforms)];
+                /* A cubic may overshoot what an integer holds. */
+                if ((op_types_of("Resize", 19) & MP_BIT(op_types[t])) != 0 &&
+                    (m < 2 || op_is_float(op_types[t]))) {
+                    check_resize(device, &r, op_types[t]);
+                }
+            }
+        }
+    }
+}
+
 /* Runs a Resize 19 of `x` with inputs sizes and given attributes, and checks the shape. */
 static void check_sizes(mp_device *device, op_tensor x, op_tensor sizes, const mp_attr *attrs,
                         size_t attr_count, const mp_shape *want) {

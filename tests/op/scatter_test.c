@@ -218,6 +218,62 @@ DEVICE_TEST(gather_elements_draws_indices_to_the_nearest) {
     op_close(device, &c);
 }
 
+/* Rows of `picks` from rows of `length`, with indices of any value, against a loop. */
+static void check_rows(mp_device *device, mp_dtype type, mp_dtype index, int64_t length,
+                       int64_t picks, uint32_t skew) {
+    enum { ROWS = 65 };
+    const size_t size = mp_dtype_size(type);
+    unsigned char *x = op_numbers(type, 3, ROWS * length);
+    unsigned char *indices = op_memory(index, ROWS * picks);
+    for (int64_t i = 0; i < ROWS * picks; i++) {
+        op_store_real(index, indices, i, (double)(i * 7919 % (3 * length) - length));
+    }
+    op_case c = {.name = "GatherElements",
+                 .version = 13,
+                 .attrs = (const mp_attr[]){OP_INT("axis", 1)},
+                 .attr_count = 1,
+                 .align = skew > 0 ? 1 : 16,
+                 .skew = skew,
+                 .in = {op_tensor_of(type, x, 2, (const int64_t[]){ROWS, length}),
+                        op_tensor_of(index, indices, 2, (const int64_t[]){ROWS, picks})},
+                 .in_count = 2,
+                 .out_count = 1};
+    for (int one_list = 0; one_list < 2; one_list++) {
+        if (one_list) {
+            c.name = "Gather";
+            c.in[1] = op_tensor_of(index, indices, 1, &picks);
+        }
+        op_run(device, &c);
+        const unsigned char *out = c.out[0].data;
+        for (int64_t i = 0; i < ROWS * picks; i++) {
+            int64_t at = (one_list ? i % picks : i) * 7919 % (3 * length) - length;
+            at = at < 0 ? at + length : at;
+            at = (at >= length ? length - 1 : at) + i / picks * length;
+            CHECK(memcmp(out + (size_t)i * size, x + (size_t)at * size, size) == 0);
+        }
+        op_close(device, &c);
+    }
+    free(x);
+    free(indices);
+}
+
+DEVICE_TEST(gather_elements_and_gather_of_long_rows) {
+    static const mp_dtype types[] = {MP_U8, MP_F16, MP_F32, MP_F64};
+    static const struct {
+        int64_t length, picks;
+        uint32_t skew;
+    } forms[] = {{64, 256, 0},    {1024, 1024, 0}, {1001, 1030, 0}, {17, 257, 0},
+                 {1024, 2500, 0}, {300, 300, 8},   {2047, 777, 0},  {2500, 600, 0}};
+    for (size_t f = 0; f < MP_COUNT_OF(forms); f++) {
+        for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
+            for (int narrow = 0; narrow < 2; narrow++) {
+                check_rows(device, types[t], narrow ? MP_I32 : MP_I64, forms[f].length,
+                           forms[f].picks, forms[f].skew);
+            }
+        }
+    }
+}
+
 DEVICE_TEST(scatter_refuses_what_does_not_fit) {
     const float x[] = {0, 1, 2, 3, 4, 5};
     const int64_t indices[] = {0, 1, 0, 1};

@@ -95,6 +95,22 @@ DEVICE_TEST(expand_rows_of_any_length) {
     }
 }
 
+DEVICE_TEST(expand_long_rows) {
+    enum { LENGTH = 320 }; /* words of every type, and what is left over */
+    for (size_t w = 0; w < MP_COUNT_OF(widths); w++) {
+        for (int64_t times = 1; times <= 9; times++) {
+            check_expand(device, widths[w], 2, (const int64_t[]){1, LENGTH},
+                         (const int64_t[]){times, LENGTH}, 0);
+            check_expand(device, widths[w], 3, (const int64_t[]){3, 1, LENGTH + times},
+                         (const int64_t[]){3, times, LENGTH + times}, 0);
+            check_expand(device, widths[w], 3, (const int64_t[]){3, 1, LENGTH},
+                         (const int64_t[]){3, times, LENGTH}, 0);
+            check_expand(device, widths[w], 4, (const int64_t[]){2, 1, 2, LENGTH},
+                         (const int64_t[]){2, times, 2, LENGTH}, 0);
+        }
+    }
+}
+
 DEVICE_TEST(expand_any_axes) {
     for (int k = 0; k < 200; k++) {
         const int rank = 1 + (int)below(MP_RANK_MAX);

@@ -1,14 +1,28 @@
-/* grid_sample.cu - samples an image at points that a grid gives, from -1 to 1 over the image. One
- * lane an output. What lies outside of the image is moved into it as the padding says: positions
- * before interpolating, and each pixel that is looked at.
+/* grid_sample.cu - samples an image at points that a grid gives, from -1 to 1 over the image. A
+ * lane finds the pixels of a point and weighs them for K_SAMPLE_EACH channels. What lies outside of
+ * the image is moved into it as the padding says: positions before interpolating, and each pixel
+ * that is looked at. K_PIXELS: 1 the nearest, 4 linear, 8 the same of three dimensions, 16 cubic.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/core/prelude.h"
+#include "kernel/core/index.h"
 #include "kernel/image/sample_args.h"
 
 #if U_DOUBLE
 #define G_M(fn) fn
 #else
 #define G_M(fn) K_JOIN(fn, f)
+#endif
+
+/* What is seldom needed, and would be repeated for each pixel. */
+#if K_HOST
+#define G_CALLED static
+#else
+#define G_CALLED static __device__ __noinline__
+#endif
+
+#if K_PIXELS == 1
+#define G_DIMS(args) ((args)->dims)
+#else
+#define G_DIMS(args) (K_PIXELS == 8 ? 3 : 2)
 #endif
 
 /* Positions are computed in the grid's type of arithmetic, sums in the image's. */
@@ -34,7 +48,7 @@ K_FN int64_t g_whole(G at) {
     return at > (G)-1e9 && at < (G)1e9 ? (int64_t)at : -((int64_t)1 << 31);
 }
 
-K_FN G g_reflect(G at, G low, G high) {
+G_CALLED G g_reflect(G at, G low, G high) {
     const G range = high - low;
     const int below = at < low;
     if (!below && !(at > high)) {
@@ -51,10 +65,14 @@ K_FN G g_reflect(G at, G low, G high) {
  * positions where they are: its pixels alone are moved. */
 K_FN void g_settle(const mp_grid_sample_args *args, G at[K_SAMPLE_DIMS]) {
     int outside = 0;
-    for (int32_t d = K_SAMPLE_DIMS - args->dims; d < K_SAMPLE_DIMS; d++) {
-        outside |= at[d] < g_low(args) || at[d] > g_high(args, d);
+    for (int32_t d = 0; d < K_SAMPLE_DIMS; d++) {
+        outside |=
+            d >= K_SAMPLE_DIMS - G_DIMS(args) && (at[d] < g_low(args) || at[d] > g_high(args, d));
     }
-    for (int32_t d = K_SAMPLE_DIMS - args->dims; outside && d < K_SAMPLE_DIMS; d++) {
+    for (int32_t d = 0; d < K_SAMPLE_DIMS; d++) {
+        if (!outside || d < K_SAMPLE_DIMS - G_DIMS(args)) {
+            continue;
+        }
         const G last = (G)(args->in[d] - 1);
         if (args->padding == K_SAMPLE_BORDER) {
             at[d] = at[d] < (G)0 ? (G)0 : at[d] > last ? last : at[d];
@@ -79,44 +97,16 @@ K_FN int64_t g_index(const mp_grid_sample_args *args, int32_t d, int64_t number)
     return number < 0 ? 0 : number > last ? last : number;
 }
 
-K_FN TC g_pixel(const mp_grid_sample_args *args, const T *x, int64_t a, int64_t b, int64_t c) {
-    const int64_t i = args->dims == 3 ? g_index(args, 0, a) : 0;
-    const int64_t j = g_index(args, 1, b);
-    const int64_t k = g_index(args, 2, c);
-    if (i < 0 || j < 0 || k < 0) {
-        return (TC)0;
-    }
-    return T_load(x[((i * args->in[1] + j) * args->in[2] + k) * args->point_stride]);
-}
+/* ---- the pixels of a point ---- */
 
-K_FN TC g_linear(const mp_grid_sample_args *args, const T *x, const G at[K_SAMPLE_DIMS]) {
-    int64_t from[K_SAMPLE_DIMS];
-    TC weight[K_SAMPLE_DIMS][2];
-    TC sum = (TC)0;
-    for (int32_t d = 0; d < K_SAMPLE_DIMS; d++) {
-        const G floor_of = G_M(floor)(at[d]);
-        from[d] = g_whole(floor_of);
-        weight[d][1] = (TC)(at[d] - floor_of);
-        weight[d][0] = (TC)((G)1 - (at[d] - floor_of));
-    }
-    for (int32_t corner = args->dims == 3 ? 0 : 4; corner < 8; corner++) {
-        const int32_t a = args->dims == 3 ? corner >> 2 : 0;
-        const int32_t b = corner >> 1 & 1;
-        const int32_t c = corner & 1;
-        const TC share = args->dims == 3 ? weight[0][a] : (TC)1;
-        sum += share * weight[1][b] * weight[2][c] *
-               g_pixel(args, x, from[0] + a, from[1] + b, from[2] + c);
-    }
-    return sum;
-}
+enum { SPAN = K_PIXELS == 16 ? 4 : K_PIXELS == 1 ? 1 : 2 }; /* along a dimension */
+enum { DEEP = K_PIXELS == 8 ? 2 : 1 };
 
-K_FN TC g_nearest(const mp_grid_sample_args *args, const T *x, const G at[K_SAMPLE_DIMS]) {
-    int64_t number[K_SAMPLE_DIMS];
-    for (int32_t d = 0; d < K_SAMPLE_DIMS; d++) {
-        number[d] = g_whole(at[d]);
-    }
-    return g_pixel(args, x, number[0], number[1], number[2]);
-}
+/* Those along one dimension: where each lies in x, -1 for zero, and what it weighs. */
+typedef struct g_axis {
+    int64_t at[SPAN];
+    TC weight[SPAN];
+} g_axis;
 
 /* Weights of the four pixels around a position, `rest` behind the second. */
 K_FN void g_cubic_weights(TC rest, TC weight[4]) {
@@ -132,56 +122,137 @@ K_FN void g_cubic_weights(TC rest, TC weight[4]) {
                 (TC)4 * sharp;
 }
 
-K_FN TC g_cubic(const mp_grid_sample_args *args, const T *x, const G at[K_SAMPLE_DIMS]) {
-    const G row = G_M(floor)(at[1]);
-    const G column = G_M(floor)(at[2]);
-    TC down[4];
-    TC across[4];
-    TC sum = (TC)0;
-    g_cubic_weights((TC)(at[1] - row), down);
-    g_cubic_weights((TC)(at[2] - column), across);
-    for (int32_t i = 0; i < 4; i++) {
-        TC line = (TC)0;
-        for (int32_t j = 0; j < 4; j++) {
-            line += across[j] * g_pixel(args, x, 0, g_whole(row) + i - 1, g_whole(column) + j - 1);
-        }
-        sum += down[i] * line;
+/* Dimension `d`, whose pixels are `stride` apart. */
+K_FN g_axis g_axis_of(const mp_grid_sample_args *args, int32_t d, G at, int64_t stride) {
+    g_axis axis;
+#if K_PIXELS == 1
+    const int64_t first = g_whole(at);
+    axis.weight[0] = (TC)1;
+#else
+    const G floor_of = G_M(floor)(at);
+    const int64_t first = g_whole(floor_of) - (SPAN == 4 ? 1 : 0);
+#if K_PIXELS == 16
+    g_cubic_weights((TC)(at - floor_of), axis.weight);
+#else
+    axis.weight[1] = (TC)(at - floor_of);
+    axis.weight[0] = (TC)((G)1 - (at - floor_of));
+#endif
+#endif
+    for (int32_t k = 0; k < SPAN; k++) {
+        const int64_t index = g_index(args, d, first + k);
+        axis.at[k] = index < 0 ? -1 : index * stride;
     }
-    return sum;
+    return axis;
 }
 
-K_FN TC g_sample(const mp_grid_sample_args *args, const T *x, const U *grid) {
+/* The same where x has one pixel there. */
+K_FN g_axis g_axis_of_one(void) {
+    g_axis axis;
+    axis.at[0] = 0;
+    axis.weight[0] = (TC)1;
+    return axis;
+}
+
+typedef struct g_point {
+    g_axis axis[K_SAMPLE_DIMS];
+} g_point;
+
+K_FN g_point g_point_of(const mp_grid_sample_args *args, const U *grid) {
     G at[K_SAMPLE_DIMS];
     for (int32_t d = 0; d < K_SAMPLE_DIMS; d++) {
         at[d] = (G)0;
+        if (d >= K_SAMPLE_DIMS - G_DIMS(args)) {
+            at[d] = g_position(args, d, U_load(grid[K_SAMPLE_DIMS - 1 - d]));
+            at[d] = K_PIXELS == 1 ? G_M(rint)(at[d]) : at[d];
+        }
     }
-    for (int32_t d = K_SAMPLE_DIMS - args->dims; d < K_SAMPLE_DIMS; d++) {
-        at[d] = g_position(args, d, U_load(grid[K_SAMPLE_DIMS - 1 - d]));
-        at[d] = args->mode == K_SAMPLE_NEAREST ? G_M(rint)(at[d]) : at[d];
-    }
-    if (args->mode != K_SAMPLE_CUBIC) {
+    if (K_PIXELS != 16) {
         g_settle(args, at);
     }
-    return args->mode == K_SAMPLE_LINEAR    ? g_linear(args, x, at)
-           : args->mode == K_SAMPLE_NEAREST ? g_nearest(args, x, at)
-                                            : g_cubic(args, x, at);
+    const int64_t row = args->in[2] * args->point_stride;
+    g_point point;
+    point.axis[2] = g_axis_of(args, 2, at[2], args->point_stride);
+    point.axis[1] = g_axis_of(args, 1, at[1], row);
+    if (G_DIMS(args) == 3) {
+        point.axis[0] = g_axis_of(args, 0, at[0], row * args->in[1]);
+    } else {
+        point.axis[0] = g_axis_of_one();
+    }
+    return point;
+}
+
+/* One pixel of a channel; one that is zero is read at the channel's first, so that no load waits
+ * for a comparison. */
+K_FN TC g_pixel(const T *x, const g_point *p, int32_t a, int32_t b, int32_t c) {
+    const int64_t i = p->axis[0].at[a], j = p->axis[1].at[b], k = p->axis[2].at[c];
+    const int zero = (i | j | k) < 0;
+    const TC pixel = T_load(x[zero ? 0 : i + j + k]);
+    return zero ? (TC)0 : pixel;
+}
+
+K_FN TC g_sample(const T *x, const g_point *p) {
+#if K_PIXELS == 1
+    return g_pixel(x, p, 0, 0, 0);
+#else
+    TC sum = (TC)0;
+    for (int32_t a = 0; a < DEEP; a++) {
+        for (int32_t b = 0; b < SPAN; b++) {
+            TC line = (TC)0;
+            for (int32_t c = 0; c < SPAN; c++) {
+                const TC pixel = g_pixel(x, p, a, b, c);
+                if (K_PIXELS == 16) {
+                    line += p->axis[2].weight[c] * pixel;
+                } else {
+                    sum +=
+                        p->axis[0].weight[a] * p->axis[1].weight[b] * p->axis[2].weight[c] * pixel;
+                }
+            }
+            if (K_PIXELS == 16) {
+                sum += p->axis[1].weight[b] * line;
+            }
+        }
+    }
+    return sum;
+#endif
+}
+
+/* ---- who makes what ---- */
+
+G_CALLED int64_t g_wide_quotient(int64_t n, int64_t dim) {
+    return n / dim;
+}
+
+K_FN int64_t g_quotient(const mp_grid_sample_args *args, int64_t n, int64_t dim, k_divider by) {
+    return args->wide ? g_wide_quotient(n, dim) : (int64_t)k_divide((uint32_t)n, by);
 }
 
 K_KERNEL(mp_grid_sample_args, args) {
-    const T *x = (const T *)args.x;
-    const U *grid = (const U *)args.grid;
-    T *out = (T *)args.out;
-    const int64_t plane = args.channels_last ? args.channels : args.points;
-    K_GRID_LOOP(i, args.count) {
-        const int64_t outer = i / plane;
-        const int64_t inner = i - outer * plane;
-        const int64_t rows = args.channels_last ? args.points : args.channels;
-        const int64_t batch = outer / rows;
-        const int64_t row = outer - batch * rows;
-        const int64_t channel = args.channels_last ? inner : row;
-        const int64_t point = args.channels_last ? row : inner;
-        out[i] =
-            T_store(g_sample(&args, x + batch * args.batch_stride + channel * args.channel_stride,
-                             grid + (batch * args.points + point) * args.dims));
+    const U *__restrict__ grid = (const U *)args.grid;
+    const int64_t points = args.points, channels = args.channels;
+    const int64_t inner_count = args.channels_last ? args.groups : points;
+    const int64_t outer_count = args.channels_last ? points : args.groups;
+    K_ONE_COPY
+    K_GRID_LOOP(n, args.count) {
+        const int64_t rest = g_quotient(&args, n, inner_count, args.by_inner);
+        const int64_t inner = n - rest * inner_count;
+        const int64_t batch = g_quotient(&args, rest, outer_count, args.by_outer);
+        const int64_t outer = rest - batch * outer_count;
+        const int64_t first = (args.channels_last ? inner : outer) * K_SAMPLE_EACH;
+        const int64_t place = args.channels_last ? outer : inner;
+        const g_point point = g_point_of(&args, grid + (batch * points + place) * G_DIMS(&args));
+        const T *__restrict__ x = (const T *)args.x + batch * args.batch_stride;
+        const int64_t step = args.channels_last ? 1 : points;
+        T *out = (T *)args.out + batch * channels * points +
+                 (args.channels_last ? place * channels : place);
+        TC made[K_SAMPLE_EACH];
+        for (int32_t k = 0; k < K_SAMPLE_EACH; k++) {
+            const int64_t channel = first + k < channels ? first + k : first;
+            made[k] = g_sample(x + channel * args.channel_stride, &point);
+        }
+        for (int32_t k = 0; k < K_SAMPLE_EACH; k++) {
+            if (first + k < channels) {
+                out[(first + k) * step] = T_store(made[k]);
+            }
+        }
     }
 }

@@ -73,36 +73,103 @@ K_FN int32_t r_outside(const mp_resize_table_args *args, const mp_resize_axis *a
     return args->extrapolate && !(origin >= 0.0f && origin <= (float)(axis->in - 1));
 }
 
-/* ---- walking the output; K_AXES is 1, 2, 3, or K_RANK_MAX for any number ---- */
+/* n / dim. */
+K_FN int64_t r_quotient(int64_t n, int64_t dim, k_divider divider, int32_t wide) {
+    return wide ? n / dim : (int64_t)k_divide((uint32_t)n, divider);
+}
+
+/* ---- walking the output; K_AXES is 1, 2, 3, or K_RANK_MAX for any number; with K_ALONG a line is
+ * of the last resized axis, and else of what is kept behind it. Huge tensors are walked by the
+ * kernel for any number, alone: numbers of 64 bits would be most of what the others do. ---- */
 
 #ifdef K_AXES
 
 #if K_AXES <= 3
-#define R_AXES(args) K_AXES
+typedef int32_t R_AT;
+#define R_AXES(args)              K_AXES
+#define R_SPLIT(args, n, dim, by) ((int32_t)k_divide((uint32_t)(n), (by)))
 #else
-#define R_AXES(args) ((args)->axes)
+typedef int64_t R_AT;
+#define R_AXES(args)              ((args)->axes)
+#define R_SPLIT(args, n, dim, by) r_quotient((n), (dim), (by), (args)->wide)
 #endif
+#define R_OUTER(args) (R_AXES(args) - K_ALONG) /* axes with one entry for all of a run */
+
+enum { R_RUN = K_RESIZE_RUN(sizeof(T)) };
+typedef struct K_ALIGN(R_RUN * sizeof(T)) r_run {
+    T at[R_RUN];
+} r_run;
+
+typedef struct r_place {
+    R_AT out, x;  /* its first output; the offset that kept dimensions make */
+    int32_t left; /* outputs of it */
+    int32_t entry[K_AXES];
+} r_place;
 
 /* Takes the innermost coordinate, along part `d`, off `*i`. */
-K_FN int64_t r_split(const mp_resize_args *args, int32_t d, int64_t *i) {
-    if (args->dim[d] == 1) {
-        return 0;
-    }
-    const int64_t outer =
-        args->wide ? *i / args->dim[d] : (int64_t)k_divide((uint32_t)*i, args->divider[d]);
-    const int64_t at = *i - outer * args->dim[d];
+K_FN R_AT r_split(const mp_resize_args *args, int32_t d, R_AT *i) {
+    const R_AT outer = R_SPLIT(args, *i, args->dim[d], args->divider[d]);
+    const R_AT at = *i - outer * (R_AT)args->dim[d];
     *i = outer;
     return at;
 }
 
-/* The table entries of output `i`, and the offset in x that its kept dimensions make. */
-K_FN int64_t r_place(const mp_resize_args *args, int64_t i, int64_t entry[K_AXES]) {
-    int64_t offset = 0;
+/* Of run `n`. */
+K_FN r_place r_place_of(const mp_resize_args *args, R_AT n) {
+    r_place place;
+    R_AT line = R_SPLIT(args, n, args->runs, args->by_runs);
+    const R_AT at = (n - line * (R_AT)args->runs) * R_RUN;
+    const R_AT left = (R_AT)args->line - at;
+    place.left = left < R_RUN ? (int32_t)left : R_RUN;
+    place.out = line * (R_AT)args->line + at;
+    place.x = K_ALONG ? 0 : at;
     for (int32_t a = R_AXES(args) - 1; a >= 0; a--) {
-        offset += r_split(args, 2 * a + 2, &i) * args->stride[2 * a + 2];
-        entry[a] = args->table[a] + r_split(args, 2 * a + 1, &i);
+        const int last = a == R_AXES(args) - 1;
+        if (!last) {
+            place.x += r_split(args, 2 * a + 2, &line) * (R_AT)args->stride[2 * a + 2];
+        }
+        const R_AT o = K_ALONG && last ? at : r_split(args, 2 * a + 1, &line);
+        place.entry[a] = args->table[a] + (int32_t)o;
     }
-    return offset + i * args->stride[0];
+    place.x += line * (R_AT)args->stride[0];
+    return place;
+}
+
+/* `packed`: r_run in memory. Else what is not of the run is its first element. */
+K_FN r_run r_read(const T *x, int32_t left, int packed) {
+    r_run run;
+    if (packed) {
+        return *(const r_run *)x;
+    }
+    for (int32_t k = 0; k < R_RUN; k++) {
+        run.at[k] = x[k < left ? k : 0];
+    }
+    return run;
+}
+
+K_FN void r_write(T *out, int32_t left, int packed, r_run run) {
+    if (packed) {
+        *(r_run *)out = run;
+        return;
+    }
+    for (int32_t k = 0; k < R_RUN; k++) {
+        if (k < left) {
+            out[k] = run.at[k];
+        }
+    }
+}
+
+/* With `value` where a coordinate is outside. */
+K_FN r_run r_extrapolate(const mp_resize_args *args, const r_place *place, r_run run, T value) {
+    int32_t outside = 0;
+    for (int32_t a = 0; a < R_OUTER(args); a++) {
+        outside |= args->outside[place->entry[a]];
+    }
+    for (int32_t k = 0; k < R_RUN; k++) {
+        const int32_t own = K_ALONG ? args->outside[place->entry[R_AXES(args) - 1] + k] : 0;
+        run.at[k] = outside | own ? value : run.at[k];
+    }
+    return run;
 }
 
 #endif

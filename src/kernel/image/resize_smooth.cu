@@ -27,9 +27,9 @@ K_KERNEL(mp_resize_pass_args, args) {
     const T *__restrict__ x = (const T *)args.x;
     T *__restrict__ out = (T *)args.out;
     K_GRID_LOOP(i, args.count) {
-        const int64_t row = i / args.inner;
+        const int64_t row = r_quotient(i, args.inner, args.by_inner, args.wide);
         const int64_t k = i - row * args.inner;
-        const int64_t plane = row / args.length;
+        const int64_t plane = r_quotient(row, args.length, args.by_length, args.wide);
         const int64_t j = row - plane * args.length;
         const int32_t first = args.index[2 * j];
         const T *from = x + (plane * args.in + first) * args.inner + k;

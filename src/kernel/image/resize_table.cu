@@ -80,8 +80,8 @@ K_KERNEL(mp_resize_table_args, args) {
         int32_t index[K_TAPS];
         float weight[K_TAPS];
         r_entry(&args, axis, origin, index, weight);
-        if (r_outside(&args, axis, origin)) {
-            index[0] = -1;
+        if (args.extrapolate) {
+            args.outside[e] = r_outside(&args, axis, origin);
         }
         for (int32_t k = 0; k < K_TAPS; k++) {
             args.index[e * K_TAPS + k] = index[k];

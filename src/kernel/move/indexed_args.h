@@ -32,6 +32,21 @@ typedef struct mp_gather_at_args {
     k_indexed walk; /* over out */
 } mp_gather_at_args;
 
+/* out[r][j] = x[r][indices[r * index_step + j]]; a lane picks so many elements of `size` bytes at
+ * once. */
+#define K_GATHER_PICKED(size) ((size) <= 4 ? 4 : 16 / (size))
+
+typedef struct mp_gather_row_args {
+    const void *x, *indices;
+    void *out;
+    int64_t rows;
+    int64_t index_step;  /* 0: one list for all rows */
+    int32_t length;      /* of a row of x, all in shared memory */
+    int32_t picks;       /* of a row of out */
+    int32_t whole_words; /* rows of x are aligned words of 16 bytes */
+    int32_t packed;      /* what lanes pick is whole and aligned, and so are its indices */
+} mp_gather_row_args;
+
 /* How a scattered element joins what is there. */
 enum { K_SCATTER_ADD, K_SCATTER_MUL, K_SCATTER_MAX, K_SCATTER_MIN };
 
@@ -80,9 +95,10 @@ typedef struct mp_one_hot_args {
     const void *indices, *values;
     void *out;
     int64_t count, depth;
+    k_divider by_depth;
     int32_t index_type; /* ONNX's number of an element type */
-    int32_t unused;
-    k_layout layout; /* of o, c, i; view 0: indices, view 1: c */
+    int32_t in_rows;    /* there is one i; by_depth is set unless the layout is wide */
+    k_layout layout;    /* of o, c, i; view 0: indices, view 1: c */
 } mp_one_hot_args;
 
 #endif

@@ -8,14 +8,28 @@
 /* A run: the elements that a lane copies at once where it writes in order. */
 #define K_COPY_RUN(bytes) ((bytes) < 2 ? 8 : 16 / (bytes))
 
+enum { K_LONG_ROWS = 1, K_SHORT_ROWS };
+
 typedef struct mp_strided_copy_args {
     const void *x; /* already at the first element to read */
     void *out;
     int64_t count;
     int32_t in_order; /* element i of the layout is element i of out */
-    int32_t in_runs;  /* that, it is not wide, and its rows have a run at least */
+    int32_t in_runs;  /* that and not wide: whether rows have a run at least; 0 for neither */
     k_layout layout;  /* view 0 reads x, view 1 writes out */
 } mp_strided_copy_args;
+
+/* out[r][t][i] = x[r * step + i], t below `times`. A lane writes K_REPEAT_EACH of them, a group. */
+enum { K_REPEAT_EACH = 4 };
+
+typedef struct mp_repeat_args {
+    const void *x; /* already at the first element to read */
+    void *out;
+    int64_t count; /* of r, of groups and of i; less than 2^31 */
+    int64_t length, times, step;
+    int64_t groups; /* of `times` */
+    k_divider by_length, by_groups;
+} mp_repeat_args;
 
 /* A lane transposes a square of this many elements a side; its lines have 16 bytes at most. */
 #define K_SQUARE_SIDE(bytes) ((bytes) < 4 ? 4 : 16 / (bytes))
@@ -65,13 +79,13 @@ typedef struct mp_pad_args {
     uint64_t bits;
     int32_t value_size; /* bytes of that element; T is as wide or holds several */
     int32_t mode;
-    int32_t rank;               /* at least 1 */
-    int32_t wide;               /* out has 2^31 elements or more: dividers are not used */
-    int64_t dim[K_RANK_MAX];    /* of out */
-    int64_t size[K_RANK_MAX];   /* of x, of which `before` elements of out come first */
-    int64_t before[K_RANK_MAX]; /* 0 or more */
-    int64_t stride[K_RANK_MAX]; /* of x; of the last one 1 */
-    k_divider divider[K_RANK_MAX];
+    int32_t rank; /* at least 1 */
+    int32_t unused;
+    int64_t dim[K_RANK_MAX];       /* of out */
+    int64_t size[K_RANK_MAX];      /* of x, of which `before` elements of out come first */
+    int64_t before[K_RANK_MAX];    /* 0 or more */
+    int64_t stride[K_RANK_MAX];    /* of x; of the last one 1 */
+    k_divider divider[K_RANK_MAX]; /* not for the wide kernels */
 } mp_pad_args;
 
 /* out = x, or `one` where x is NULL, between the diagonals `low` and `high`; 0 beside them. */
@@ -79,9 +93,12 @@ typedef struct mp_band_args {
     const void *x;
     void *out;
     int64_t count;
-    int64_t low, high; /* inclusive; diagonal 0 is the main one, those above it are positive */
-    uint64_t one;      /* the bytes of an element */
-    k_layout layout;   /* view 0: the number of the diagonal */
+    int64_t rows, columns; /* of a matrix */
+    int64_t low, high;     /* inclusive; diagonal 0 is the main one, those above it are positive */
+    uint64_t one;          /* the bytes of an element */
+    k_divider by_rows, by_columns;
+    int32_t wide; /* count is 2^31 or more: dividers are not used */
+    int32_t unused;
 } mp_band_args;
 
 enum { K_PIXEL_BYTES = 16 };

@@ -2,10 +2,18 @@
  * out of range names none. Bound by memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
+#include "kernel/core/vector.h"
 #include "kernel/move/indexed_args.h"
 
-/* Indices may be of any number type; the branch is the same for all lanes. */
-K_FN int64_t index_at(const void *indices, int32_t type, int64_t at) {
+/* Indices may be of any number type; the branch is the same for all lanes. Called, as a lane needs
+ * it for two rows. */
+#if K_HOST
+static
+#else
+static __device__ __noinline__
+#endif
+    int64_t
+    index_at(const void *indices, int32_t type, int64_t at) {
     switch (type) {
     case 1:
         return (int64_t)((const float *)indices)[at];
@@ -34,15 +42,47 @@ K_FN int64_t index_at(const void *indices, int32_t type, int64_t at) {
     }
 }
 
+K_FN int64_t place_of(const mp_one_hot_args *a, int64_t at) {
+    const int64_t index = index_at(a->indices, a->index_type, at);
+    return index < 0 ? index + a->depth : index;
+}
+
+/* Where the classes of an index are neighbours: those from element `first` on. */
+K_FN k_vector in_rows(const mp_one_hot_args *a, int64_t first, T on, T off) {
+    int64_t row =
+        a->layout.wide ? first / a->depth : (int64_t)k_divide((uint32_t)first, a->by_depth);
+    int64_t c = first - row * a->depth;
+    int64_t place = place_of(a, row);
+    k_vector made;
+    for (int k = 0; k < K_VECTOR; k++) {
+        if (c == a->depth) {
+            c = 0;
+            row++;
+            place = first + k < a->count ? place_of(a, row) : 0;
+        }
+        made.lane[k] = place == c ? on : off;
+        c++;
+    }
+    return made;
+}
+
 K_KERNEL(mp_one_hot_args, args) {
     const T *__restrict__ values = (const T *)args.values;
     T *__restrict__ out = (T *)args.out;
     const T off = values[0];
     const T on = values[1];
+    if (args.in_rows) {
+        K_ONE_COPY
+        K_GRID_LOOP(i, (args.count + K_VECTOR - 1) / K_VECTOR) {
+            const int64_t first = i * K_VECTOR;
+            k_vector_write(out, first, args.count, in_rows(&args, first, on, off));
+        }
+        return;
+    }
+    K_ONE_COPY
     K_GRID_LOOP(i, args.count) {
         int64_t at[2];
         k_offsets(&args.layout, i, 2, at);
-        const int64_t index = index_at(args.indices, args.index_type, at[0]);
-        out[i] = (index < 0 ? index + args.depth : index) == at[1] ? on : off;
+        out[i] = place_of(&args, at[0]) == at[1] ? on : off;
     }
 }

@@ -69,6 +69,59 @@ K_FN void copy_runs(const mp_strided_copy_args *a) {
     }
 }
 
+/* The offset in x of what the two innermost dimensions are walked in. */
+K_FN int64_t plane_of(const k_layout *layout, uint32_t plane) {
+    int64_t at = 0;
+    K_ONE_COPY
+    for (int32_t d = layout->rank - 3; d >= 0; d--) {
+        const uint32_t outer = d > 0 ? k_divide(plane, layout->divider[d]) : 0;
+        at += (plane - outer * (uint32_t)layout->dim[d]) * layout->stride[0][d];
+        plane = outer;
+    }
+    return at;
+}
+
+/* Elements from number `first` on, over rows of fewer than RUN. */
+K_FN run read_rows(const mp_strided_copy_args *a, uint32_t first) {
+    const T *__restrict__ x = (const T *)a->x;
+    const k_layout *layout = &a->layout;
+    const int32_t inner = layout->rank - 1;
+    const uint32_t columns = (uint32_t)layout->dim[inner];
+    const uint32_t rows = (uint32_t)layout->dim[inner - 1];
+    const int64_t step = layout->stride[0][inner], row_step = layout->stride[0][inner - 1];
+    uint32_t row = k_divide(first, layout->divider[inner]);
+    uint32_t c = first - row * columns;
+    uint32_t plane = k_divide(row, layout->divider[inner - 1]);
+    row -= plane * rows;
+    int64_t at = plane_of(layout, plane) + row * row_step + c * step;
+    run made;
+    K_UNROLL for (int k = 0; k < RUN; k++) {
+        made.at[k] = x[at];
+        c++;
+        at += step;
+        if (c == columns && k + 1 < RUN) {
+            c = 0;
+            row++;
+            at += row_step - columns * step;
+            if (row == rows) {
+                row = 0;
+                plane++;
+                at = plane * (uint64_t)rows * columns < (uint64_t)a->count ? plane_of(layout, plane)
+                                                                           : 0;
+            }
+        }
+    }
+    return made;
+}
+
+K_FN void copy_rows(const mp_strided_copy_args *a) {
+    K_ONE_COPY
+    K_GRID_LOOP(i, a->count / RUN) {
+        const uint32_t first = (uint32_t)i * RUN;
+        write_run((T *)a->out + first, read_rows(a, first));
+    }
+}
+
 /* One by one, from element `first` on. */
 K_FN void copy_elements(const mp_strided_copy_args *a, int64_t first) {
     const T *__restrict__ x = (const T *)a->x;
@@ -81,8 +134,10 @@ K_FN void copy_elements(const mp_strided_copy_args *a, int64_t first) {
 }
 
 K_KERNEL(mp_strided_copy_args, args) {
-    if (args.in_runs) {
+    if (args.in_runs == K_LONG_ROWS) {
         copy_runs(&args);
+    } else if (args.in_runs == K_SHORT_ROWS) {
+        copy_rows(&args);
     }
     copy_elements(&args, args.in_runs ? args.count - args.count % RUN : 0);
 }

@@ -98,7 +98,109 @@ K_FN elements p_powers(elements base, exponents exponent) {
     return made;
 }
 
+#if T_FLOAT
+/* What one exponent for all asks for. Roots are those of pow: of -0 and of what is lowest, too. */
+enum { P_ANY, P_SQUARE, P_CUBE, P_ROOT, P_INVERSE };
+
+K_FN int p_kind(UC y) {
+    return y == (UC)2                 ? P_SQUARE
+           : y == (UC)3               ? P_CUBE
+           : y == (UC)-1              ? P_INVERSE
+           : U_FLOAT && y == (UC)0.5f ? P_ROOT
+                                      : P_ANY;
+}
+
+#if !T_DOUBLE && !U_DOUBLE
+/* x to the power y. What the sign of x does follows from y, which is the same for all: lanes whose
+ * x are negative do not go another way. */
+K_FN float p_signed_power(float x, float y) {
+    const int whole = floorf(y) == y;
+    const int odd = fabsf(y - 2.0f * truncf(y / 2.0f)) == 1.0f;
+    const float size = powf(fabsf(x), y);
+    const float power = signbit(x) && odd ? -size : size;
+    return x < 0.0f && x != -K_INF && !whole ? K_NAN : power;
+}
+#endif
+
+K_FN T p_of_kind(T base, UC y, int kind) {
+    const TC x = T_load(base);
+    switch (kind) {
+    case P_SQUARE:
+        return T_store(x * x);
+    case P_CUBE:
+        return T_store(x * x * x);
+    case P_ROOT:
+        return T_store(x == (TC)-K_INF ? (TC)K_INF : K_M(sqrt)(x + (TC)0));
+    case P_INVERSE:
+        return T_store((TC)1 / x);
+    default:
+#if !T_DOUBLE && !U_DOUBLE
+        return T_store(p_signed_power(x, (float)y));
+#else
+        return T_store((TC)pow((double)x, (double)y));
+#endif
+    }
+}
+
+P_CALLED T p_alone(T base, UC y) {
+    return p_of_kind(base, y, p_kind(y));
+}
+
+/* Whole packs to the power y; the kind is one that the compiler knows. */
+K_FN void p_packs(const mp_pow_args *args, UC y, int kind) {
+    const elements *x = (const elements *)args->x; /* out may be x */
+    elements *out = (elements *)args->out;
+    K_ONE_COPY
+    K_GRID_LOOP(i, args->walk.count / K_WALK) {
+        elements made;
+        made.words = x[i].words;
+        for (int32_t k = 0; k < K_WALK; k++) {
+            made.lane[k] = p_of_kind(made.lane[k], y, kind);
+        }
+        out[i].words = made.words;
+    }
+}
+
+/* Whether x is as large as out, the exponent is one, and packs are aligned. */
+K_FN int p_has_one(const mp_pow_args *args) {
+    return args->walk.length == args->walk.count && (args->walk.repeated & 3) == 2 &&
+           K_WALK_SKEW(args->x, T) == 0 && K_WALK_SKEW(args->out, T) == 0;
+}
+
+/* The kind is found once for all elements. */
+K_FN void p_by_one(const mp_pow_args *args) {
+    const UC y = U_load(*(const U *)args->y);
+    const int64_t done = args->walk.count - args->walk.count % K_WALK;
+    switch (p_kind(y)) {
+    case P_SQUARE:
+        p_packs(args, y, P_SQUARE);
+        break;
+    case P_CUBE:
+        p_packs(args, y, P_CUBE);
+        break;
+    case P_ROOT:
+        p_packs(args, y, P_ROOT);
+        break;
+    case P_INVERSE:
+        p_packs(args, y, P_INVERSE);
+        break;
+    default:
+        p_packs(args, y, P_ANY);
+    }
+    K_ONE_COPY
+    K_GRID_LOOP(i, args->walk.count - done) {
+        ((T *)args->out)[done + i] = p_alone(((const T *)args->x)[done + i], y);
+    }
+}
+#endif
+
 K_KERNEL(mp_pow_args, args) {
+#if T_FLOAT
+    if (p_has_one(&args)) {
+        p_by_one(&args);
+        return;
+    }
+#endif
     const T *x = (const T *)args.x; /* out may be x where that has its shape */
     const U *y = (const U *)args.y;
     T *out = (T *)args.out;

@@ -13,10 +13,10 @@ typedef struct word {
     int32_t value;
 } word;
 
-/* Each with the name it had before schema 20. */
-static const word modes[] = {{"linear", K_SAMPLE_LINEAR},   {"bilinear", K_SAMPLE_LINEAR},
-                             {"nearest", K_SAMPLE_NEAREST}, {"cubic", K_SAMPLE_CUBIC},
-                             {"bicubic", K_SAMPLE_CUBIC},   {NULL, 0}};
+/* How many pixels of two dimensions are weighed; each with the name it had before schema 20. */
+enum { NEAREST = 1, LINEAR = 4, CUBIC = 16 };
+static const word modes[] = {{"linear", LINEAR}, {"bilinear", LINEAR}, {"nearest", NEAREST},
+                             {"cubic", CUBIC},   {"bicubic", CUBIC},   {NULL, 0}};
 static const word paddings[] = {{"zeros", K_SAMPLE_ZEROS},
                                 {"border", K_SAMPLE_BORDER},
                                 {"reflection", K_SAMPLE_REFLECTION},
@@ -46,14 +46,28 @@ static mp_status check_shapes(const mp_shape *x, const mp_shape *grid) {
     return MP_OK;
 }
 
-static mp_status read_attrs(const mp_planner *p, mp_grid_sample_args *args) {
-    MP_TRY(read_word(p->node, "mode", modes, &args->mode));
+static mp_status read_attrs(const mp_planner *p, mp_grid_sample_args *args, int32_t *pixels) {
+    MP_TRY(read_word(p->node, "mode", modes, pixels));
     MP_TRY(read_word(p->node, "padding_mode", paddings, &args->padding));
     args->align_corners = mp_node_int(p->node, "align_corners", 0) != 0;
-    if (args->mode == K_SAMPLE_CUBIC && args->dims == 3) {
+    if (*pixels == CUBIC && args->dims == 3) {
         return MP_FAIL(UNSUPPORTED, "mode cubic needs two spatial dimensions, not three");
     }
+    *pixels *= *pixels == LINEAR && args->dims == 3 ? 2 : 1;
     return MP_OK;
+}
+
+/* Which lane makes what. */
+static void deal(mp_grid_sample_args *args, int64_t images) {
+    args->groups = MP_CEIL_DIV(args->channels, K_SAMPLE_EACH);
+    args->count = images * args->groups * args->points;
+    args->wide = args->count > INT32_MAX;
+    if (!args->wide) {
+        const int64_t inner = args->channels_last ? args->groups : args->points;
+        const int64_t outer = args->channels_last ? args->points : args->groups;
+        args->by_inner = mp_divider((uint32_t)inner);
+        args->by_outer = mp_divider((uint32_t)outer);
+    }
 }
 
 static mp_status plan_grid_sample(mp_planner *p) {
@@ -61,16 +75,16 @@ static mp_status plan_grid_sample(mp_planner *p) {
     const mp_shape image = mp_shape_first(p, &x->shape);
     const mp_shape *grid = &p->in[1].shape;
     const mp_kernel *kernel = NULL;
+    int32_t pixels = 0;
     mp_grid_sample_args args = {.dims = image.rank - 2, .in = {1, 1, 1}};
     MP_TRY(check_shapes(&image, grid));
-    MP_TRY(read_attrs(p, &args));
+    MP_TRY(read_attrs(p, &args, &pixels));
     mp_shape shape = image;
     memcpy(&shape.dim[2], &grid->dim[1], (size_t)args.dims * sizeof(int64_t));
     const mp_shape stored = mp_shape_stored(p, &shape);
     MP_TRY(mp_plan_output(p, 0, x->type, &stored));
-    args.count = mp_shape_count(&shape);
     args.points = mp_shape_span(&shape, 2, shape.rank);
-    if (args.count == 0) {
+    if (mp_shape_count(&shape) == 0) {
         return MP_OK;
     }
     if (mp_shape_count(&image) == 0) {
@@ -86,7 +100,8 @@ static mp_status plan_grid_sample(mp_planner *p) {
     args.channels = image.dim[1];
     args.channels_last = mp_channels_last(p);
     memcpy(&args.in[K_SAMPLE_DIMS - args.dims], &image.dim[2], (size_t)args.dims * sizeof(int64_t));
-    MP_TRY(mp_plan_kernel(p, &kernel, "grid_sample_%s_%s", mp_dtype_word(x->type),
+    deal(&args, image.dim[0]);
+    MP_TRY(mp_plan_kernel(p, &kernel, "grid_sample_%d_%s_%s", (int)pixels, mp_dtype_word(x->type),
                           mp_dtype_word(p->in[1].type)));
     return MP_LAUNCH(
         p, kernel, mp_plan_grid(p, args.count, 1), args, MP_BIND(mp_grid_sample_args, x, MP_IN(0)),

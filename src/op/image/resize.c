@@ -1,5 +1,5 @@
-/* resize.c - Resize and Upsample: tables for the axes that change, then one walk over the output;
- * with antialiasing one pass an axis.
+/* resize.c - Resize and Upsample: tables for the axes that change, made once, and one walk over the
+ * output; with antialiasing one pass an axis.
  * Kernels: image/resize_table.cu, image/resize_smooth_table.cu, image/resize_nearest.cu,
  * image/resize_blend.cu, image/resize_smooth.cu.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -7,25 +7,28 @@
 
 #include "base/half.h"
 #include "op/core/families.h"
+#include "op/core/table_cache.h"
 
 #include <math.h>
 #include <string.h>
 
 typedef struct tables {
     mp_resize_table_args args;
-    mp_ref index, weight;
+    mp_ref index, weight, outside;
     int dim[MP_RANK_MAX]; /* of the tensor, for each axis */
 } tables;
 
 /* ---- tables ---- */
 
-/* Lists the axes in `mask`. */
-static mp_status tables_init(const mp_resize *r, const mp_shape *x, uint32_t mask, tables *t) {
-    *t = (tables){.args = {.transform = r->transform,
-                           .nearest = r->nearest,
-                           .exclude_outside = r->exclude_outside,
-                           .extrapolate = r->extrapolate,
-                           .cubic_a = r->cubic_a}};
+/* Lists the axes in `mask`, each with a multiple of `entries`. */
+static mp_status tables_init(const mp_resize *r, const mp_shape *x, uint32_t mask, int64_t entries,
+                             tables *t) {
+    memset(t, 0, sizeof *t); /* it becomes a key: gaps count, too */
+    t->args.transform = r->transform;
+    t->args.nearest = r->nearest;
+    t->args.exclude_outside = r->exclude_outside;
+    t->args.extrapolate = r->extrapolate;
+    t->args.cubic_a = r->cubic_a;
     for (int d = 0; d < x->rank; d++) {
         if ((mask & 1u << d) == 0) {
             continue;
@@ -47,26 +50,61 @@ static mp_status tables_init(const mp_resize *r, const mp_shape *x, uint32_t mas
                                                         .scale = r->scale[d],
                                                         .start = r->start[d],
                                                         .end = r->end[d]};
-        t->args.count += r->out.dim[d];
+        t->args.count += MP_CEIL_DIV(r->out.dim[d], entries) * entries;
     }
     return MP_OK;
 }
 
-/* Arranges for memory and queues the kernel `name` that fills it: `indices` an entry, and `weights`
- * in all. */
+/* All that the tables follow from. */
+typedef struct recipe {
+    const mp_kernel *kernel;
+    mp_grid grid;
+    uint64_t weight_at, outside_at; /* behind the indices */
+    mp_resize_table_args args;      /* but for the pointers */
+} recipe;
+
+static mp_status make_tables(const void *context, mp_device *device, mp_stream *stream, mp_addr out,
+                             size_t size) {
+    const recipe *of = context;
+    mp_resize_table_args args = of->args;
+    (void)size;
+    args.index = (int32_t *)out;
+    args.weight = (float *)(out + of->weight_at);
+    args.outside = (int32_t *)(out + of->outside_at);
+    return device->ops->launch(device, stream, of->kernel, of->grid, &args, sizeof args);
+}
+
+/* The tables that kernel `name` writes: `indices` an entry, and `weights` in all. Made now, or in
+ * each run where the device keeps no more of them. */
 static mp_status tables_write(mp_planner *p, const char *name, int64_t indices, int64_t weights,
                               tables *t) {
-    size_t index_bytes = 0;
-    size_t weight_bytes = 0;
-    const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_bytes(t->args.count * indices, MP_I32, &index_bytes));
-    MP_TRY(mp_plan_bytes(weights, MP_F32, &weight_bytes));
-    MP_TRY(mp_plan_scratch(p, index_bytes, &t->index));
-    MP_TRY(mp_plan_scratch(p, weight_bytes, &t->weight));
-    MP_TRY(mp_plan_kernel(p, &kernel, "%s", name));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, t->args.count, 1), t->args,
-                     MP_BIND(mp_resize_table_args, index, t->index),
-                     MP_BIND(mp_resize_table_args, weight, t->weight));
+    const int64_t count = t->args.count;
+    const int64_t outside = t->args.extrapolate ? count : 0;
+    recipe of;
+    memset(&of, 0, sizeof of); /* it is a key: gaps count, too */
+    int64_t words = count * indices + outside;
+    if (__builtin_add_overflow(words, weights, &words)) {
+        return MP_FAIL(INVALID_ARGUMENT, "%lld weights are too many", (long long)weights);
+    }
+    mp_table table = {.fill = make_tables, .context = &of, .key = &of, .key_size = sizeof of};
+    MP_TRY(mp_plan_bytes(words, MP_I32, &table.size));
+    MP_TRY(mp_plan_kernel(p, &of.kernel, "%s", name));
+    of.grid = mp_plan_grid(p, count, 1);
+    of.weight_at = (uint64_t)(count * indices) * sizeof(int32_t);
+    of.outside_at = of.weight_at + (uint64_t)weights * sizeof(float);
+    memcpy(&of.args, &t->args, sizeof of.args);
+    MP_TRY(mp_plan_table(p, &table, &t->index));
+    const bool made = t->index.place == MP_PLACE_TABLE;
+    if (!made) {
+        MP_TRY(mp_plan_scratch(p, table.size, &t->index));
+    }
+    t->weight = weights > 0 ? mp_ref_at(t->index, of.weight_at) : MP_NOWHERE;
+    t->outside = outside > 0 ? mp_ref_at(t->index, of.outside_at) : MP_NOWHERE;
+    return made ? MP_OK
+                : MP_LAUNCH(p, of.kernel, of.grid, t->args,
+                            MP_BIND(mp_resize_table_args, index, t->index),
+                            MP_BIND(mp_resize_table_args, weight, t->weight),
+                            MP_BIND(mp_resize_table_args, outside, t->outside));
 }
 
 /* ---- nearest, linear, cubic ---- */
@@ -88,11 +126,30 @@ static void fill_parts(const mp_resize *r, const mp_shape *x, const tables *t,
             args->table[a] = t->args.axis[a].table;
         }
     }
-    args->count = mp_shape_count(&r->out);
-    args->wide = args->count > INT32_MAX;
-    for (int k = 0; k <= 2 * args->axes && !args->wide; k++) {
+}
+
+/* Whether lines are of the last resized axis: nothing is kept behind it. */
+static bool is_along(const mp_resize_args *args) {
+    return args->dim[2 * args->axes] == 1;
+}
+
+/* Cuts the lines into runs. */
+static void fill_runs(const mp_planner *p, mp_resize_args *args) {
+    const int64_t size = (int64_t)mp_dtype_size(p->in[0].type);
+    const int64_t run = K_RESIZE_RUN(size);
+    const int last = 2 * args->axes - (is_along(args) ? 1 : 0);
+    args->line = args->dim[last];
+    args->runs = MP_CEIL_DIV(args->line, run);
+    args->packed = args->line % run == 0 && p->align % (size * run) == 0;
+    args->count = args->runs;
+    for (int k = 0; k < last; k++) {
+        args->count *= args->dim[k];
+    }
+    args->wide = args->count * run > INT32_MAX || mp_shape_count(&p->in[0].shape) > INT32_MAX;
+    for (int k = 0; k < last && !args->wide; k++) {
         args->divider[k] = mp_divider((uint32_t)args->dim[k]);
     }
+    args->by_runs = mp_divider(args->wide ? 1 : (uint32_t)args->runs);
 }
 
 static int64_t whole_number(float value, int64_t low, int64_t high) {
@@ -124,8 +181,8 @@ static uint64_t element_bits(mp_dtype dtype, float value) {
 }
 
 /* The number that a kernel was built for: how many axes it unrolls. */
-static int axes_built(int axes) {
-    return axes <= 3 ? axes : K_RANK_MAX;
+static int axes_built(const mp_resize_args *args) {
+    return args->axes <= (is_along(args) ? 3 : 2) && !args->wide ? args->axes : K_RANK_MAX;
 }
 
 static mp_status plan_interpolate(mp_planner *p, const mp_resize *r, uint32_t mask) {
@@ -138,23 +195,26 @@ static mp_status plan_interpolate(mp_planner *p, const mp_resize *r, uint32_t ma
     const int taps = taps_of[r->mode];
     const mp_kernel *kernel = NULL;
     tables t;
-    mp_resize_args args = {.outside_value = r->outside,
-                           .outside = element_bits(x->type, r->outside)};
-    MP_TRY(tables_init(r, &x->shape, mask, &t));
+    mp_resize_args args = {.extrapolate = r->extrapolate,
+                           .outside_value = r->outside,
+                           .outside_bits = element_bits(x->type, r->outside)};
+    MP_TRY(tables_init(r, &x->shape, mask, K_RESIZE_ENTRIES, &t));
     MP_TRY(tables_write(p, table_of[r->mode], taps, taps > 1 ? t.args.count * taps : 0, &t));
     fill_parts(r, &x->shape, &t, &args);
-    const int axes = axes_built(args.axes);
+    fill_runs(p, &args);
+    const char *const kept = is_along(&args) ? "" : "kept_";
+    const int axes = axes_built(&args);
     if (r->mode == MP_RESIZE_NEAREST) {
         const int bits = (int)mp_dtype_size(x->type) * 8;
-        MP_TRY(mp_plan_kernel(p, &kernel, "resize_nearest_%d_b%d", axes, bits));
+        MP_TRY(mp_plan_kernel(p, &kernel, "resize_nearest_%s%d_b%d", kept, axes, bits));
     } else {
-        MP_TRY(mp_plan_kernel(p, &kernel, "resize_blend_%d_%d_%s", taps, axes,
+        MP_TRY(mp_plan_kernel(p, &kernel, "resize_blend_%s%d_%d_%s", kept, taps, axes,
                               mp_dtype_word(x->type)));
     }
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
-                     MP_BIND(mp_resize_args, x, MP_IN(0)), MP_BIND(mp_resize_args, out, MP_OUT(0)),
-                     MP_BIND(mp_resize_args, index, t.index),
-                     MP_BIND(mp_resize_args, weight, t.weight));
+    return MP_LAUNCH(
+        p, kernel, mp_plan_grid(p, args.count, 1), args, MP_BIND(mp_resize_args, x, MP_IN(0)),
+        MP_BIND(mp_resize_args, out, MP_OUT(0)), MP_BIND(mp_resize_args, index, t.index),
+        MP_BIND(mp_resize_args, weight, t.weight), MP_BIND(mp_resize_args, outside, t.outside));
 }
 
 /* ---- antialiasing ---- */
@@ -187,12 +247,15 @@ static mp_status plan_pass(mp_planner *p, const mp_resize *r, const tables *t, i
     const mp_resize_axis *axis = &t->args.axis[a];
     const mp_kernel *kernel = NULL;
     shape->dim[d] = axis->out;
-    const mp_resize_pass_args args = {.count = mp_shape_count(shape),
-                                      .inner = mp_shape_span(shape, d + 1, shape->rank),
-                                      .in = axis->in,
-                                      .length = axis->out,
-                                      .window = axis->window,
-                                      .outside_value = r->outside};
+    mp_resize_pass_args args = {.count = mp_shape_count(shape),
+                                .inner = mp_shape_span(shape, d + 1, shape->rank),
+                                .in = axis->in,
+                                .length = axis->out,
+                                .window = axis->window,
+                                .outside_value = r->outside};
+    args.wide = args.count > INT32_MAX;
+    args.by_inner = mp_divider(args.wide ? 1 : (uint32_t)args.inner);
+    args.by_length = mp_divider((uint32_t)args.length);
     MP_TRY(mp_plan_kernel(p, &kernel, "resize_smooth_%s", mp_dtype_word(p->in[0].type)));
     const uint64_t entry = (uint64_t)axis->table * 2 * sizeof(int32_t);
     const uint64_t first = (uint64_t)axis->weights * sizeof(float);
@@ -209,7 +272,7 @@ static mp_status plan_smooth(mp_planner *p, const mp_resize *r, uint32_t mask) {
     mp_ref source = MP_IN(0);
     int64_t weights = 0;
     tables t;
-    MP_TRY(tables_init(r, &x->shape, mask, &t));
+    MP_TRY(tables_init(r, &x->shape, mask, 1, &t));
     t.args.cubic = r->mode == MP_RESIZE_CUBIC;
     t.args.fixed_point = mp_dtype_size(x->type) == 1;
     MP_TRY(size_windows(r, &t, &weights));

@@ -12,14 +12,17 @@
 static mp_status plan_band(mp_planner *p, mp_dtype dtype, mp_ref x, mp_band_args *args) {
     const mp_shape *shape = &p->in[0].shape;
     const int rank = shape->rank;
-    int64_t stride[1][MP_RANK_MAX] = {{0}};
     args->count = mp_shape_count(shape);
     if (args->count == 0) {
         return MP_OK;
     }
-    stride[0][rank - 2] = -1;
-    stride[0][rank - 1] = 1;
-    MP_TRY(mp_layout_make(shape, stride, 1, &args->layout));
+    args->rows = shape->dim[rank - 2];
+    args->columns = shape->dim[rank - 1];
+    args->wide = args->count > INT32_MAX;
+    if (!args->wide) {
+        args->by_rows = mp_divider((uint32_t)args->rows);
+        args->by_columns = mp_divider((uint32_t)args->columns);
+    }
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "band_b%zu", mp_dtype_size(dtype) * 8));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args->count, 4), *args, MP_BIND(mp_band_args, x, x),

@@ -79,9 +79,15 @@ static mp_status plan_one_hot(mp_planner *p) {
     const mp_shape space = {.rank = 3, .dim = {mp_shape_span(&shape, 0, axis), args.depth, inner}};
     int64_t stride[2][MP_RANK_MAX] = {{inner, 0, 1}, {0, 1, 0}};
     MP_TRY(mp_layout_make(&space, stride, 2, &args.layout));
+    args.in_rows = inner == 1;
+    if (!args.layout.wide) {
+        args.by_depth = mp_divider((uint32_t)args.depth);
+    }
+    const int size = (int)mp_dtype_size(values->type);
+    const int run = !args.in_rows ? 1 : size <= 4 ? 4 : 16 / size; /* as in vector.h */
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "one_hot_b%zu", mp_dtype_size(values->type) * 8));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+    MP_TRY(mp_plan_kernel(p, &kernel, "one_hot_b%d", size * 8));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, run), args,
                      MP_BIND(mp_one_hot_args, indices, MP_IN(0)),
                      MP_BIND(mp_one_hot_args, values, MP_IN(2)),
                      MP_BIND(mp_one_hot_args, out, MP_OUT(0)));

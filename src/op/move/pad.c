@@ -74,11 +74,26 @@ static int64_t elements_per_unit(const mp_planner *p, const padding *pad, size_t
     return per_unit;
 }
 
+/* Whether a lane's elements may be of more than two rows, or a position in out or x, or one
+ * mirrored behind an end, may need more than 32 bits. */
+static bool is_wide(const mp_pad_args *args, int run) {
+    enum { MOST = INT32_MAX / 4 };
+    int64_t last = 0;
+    bool wide = args->count > INT32_MAX - 2 * MOST || args->dim[args->rank - 1] < run;
+    for (int d = 0; d < args->rank; d++) {
+        last += (args->size[d] - 1) * args->stride[d];
+        wide = wide || args->dim[d] > MOST || args->size[d] > MOST;
+    }
+    return wide || last > INT32_MAX;
+}
+
 /* What a kernel can walk: `pad` is merged. */
 static mp_status plan_pass(mp_planner *p, const padding *pad, mp_ref x, mp_ref out) {
     const size_t size = mp_dtype_size(pad->type);
     mp_pad_args args = {.count = 1, .value_size = (int32_t)size, .mode = pad->mode};
     const int64_t per_unit = elements_per_unit(p, pad, size);
+    const int unit = (int)size * (int)per_unit;
+    const int run = unit <= 4 ? 4 : 16 / unit; /* as in vector.h */
     args.rank = pad->rank;
     for (int d = 0; d < pad->rank; d++) {
         const int64_t shrink = d == pad->rank - 1 ? per_unit : 1;
@@ -88,8 +103,8 @@ static mp_status plan_pass(mp_planner *p, const padding *pad, mp_ref x, mp_ref o
         args.stride[d] = shrink > 1 ? 1 : pad->dim[d].stride / per_unit;
         args.count *= args.dim[d];
     }
-    args.wide = args.count > INT32_MAX;
-    for (int d = 0; d < pad->rank && !args.wide; d++) {
+    const bool wide = is_wide(&args, run);
+    for (int d = 0; d < pad->rank && !wide; d++) {
         args.divider[d] = mp_divider((uint32_t)args.dim[d]);
     }
     args.stride[pad->rank - 1] = 1;
@@ -98,8 +113,8 @@ static mp_status plan_pass(mp_planner *p, const padding *pad, mp_ref x, mp_ref o
     }
     const bool on_device = pad->value == NULL && mp_plan_in(p, 2) != NULL;
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "pad_b%zu", size * (size_t)per_unit * 8));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 4), args,
+    MP_TRY(mp_plan_kernel(p, &kernel, "pad_%sb%d", wide ? "wide_" : "", unit * 8));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, run), args,
                      MP_BIND(mp_pad_args, x, mp_ref_at(x, (uint64_t)pad->offset * (uint64_t)size)),
                      MP_BIND(mp_pad_args, value, on_device ? MP_IN(2) : MP_NOWHERE),
                      MP_BIND(mp_pad_args, out, out));

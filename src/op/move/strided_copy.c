@@ -1,7 +1,7 @@
 /* strided_copy.c - the step that copies between two layouts: as one run of bytes, by tiles where
- * neighbours in the source are not those in the target, or element by element, in the largest units
- * that fit.
- * Kernels: move/strided_copy.cu, move/transpose.cu.
+ * neighbours in the source are not those in the target, rows that repeat read once, or element by
+ * element, in the largest units that fit.
+ * Kernels: move/strided_copy.cu, move/transpose.cu, move/repeat.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/move/strided_copy.h"
 #include "kernel/move/move_args.h"
@@ -151,6 +151,37 @@ static mp_status plan_tiles(mp_planner *p, const mp_transpose_args *args, size_t
                      MP_BIND(mp_transpose_args, out, to));
 }
 
+/* Whether it is rows of units that each repeat, written in order; the space has them in `size`
+ * bytes. Short rows would be written by few lanes each. */
+static bool repeats_rows(const mp_space *space, size_t size, mp_repeat_args *out) {
+    enum { UNIT = 16, LEAST = 8 };
+    const int inner = space->rank - 1;
+    if (size != UNIT || inner < 1 || inner > 2 || !is_in_order(space) ||
+        space->stride[0][inner] != 1 || space->stride[0][inner - 1] != 0 ||
+        space->dim[inner] < LEAST) {
+        return false;
+    }
+    const int64_t rows = inner == 2 ? space->dim[0] : 1;
+    *out = (mp_repeat_args){.length = space->dim[inner],
+                            .times = space->dim[inner - 1],
+                            .step = inner == 2 ? space->stride[0][0] : 0,
+                            .groups = MP_CEIL_DIV(space->dim[inner - 1], K_REPEAT_EACH)};
+    out->count = rows * out->groups * out->length;
+    if (out->count > INT32_MAX || out->times > INT32_MAX / 2) {
+        return false;
+    }
+    out->by_length = mp_divider((uint32_t)out->length);
+    out->by_groups = mp_divider((uint32_t)out->groups);
+    return true;
+}
+
+static mp_status plan_repeat(mp_planner *p, const mp_repeat_args *args, mp_ref from, mp_ref to) {
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "repeat_b128"));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args->count, 1), *args,
+                     MP_BIND(mp_repeat_args, x, from), MP_BIND(mp_repeat_args, out, to));
+}
+
 /* A space that a kernel can walk, in elements of `size` bytes. */
 static mp_status plan_part(mp_planner *p, const mp_space *space, size_t size, mp_ref from,
                            mp_ref to) {
@@ -166,10 +197,17 @@ static mp_status plan_part(mp_planner *p, const mp_space *space, size_t size, mp
             return plan_tiles(p, &tiles, size, from, to);
         }
     }
+    mp_repeat_args repeat;
+    if (repeats_rows(space, size, &repeat)) {
+        return plan_repeat(p, &repeat, from, to);
+    }
     const int run = K_COPY_RUN((int)size);
     MP_TRY(mp_space_layout(space, &args.layout));
     args.in_order = is_in_order(space);
-    args.in_runs = args.in_order && !args.layout.wide && space->dim[space->rank - 1] >= run;
+    if (args.in_order && !args.layout.wide) {
+        const bool is_long = space->dim[space->rank - 1] >= run;
+        args.in_runs = is_long ? K_LONG_ROWS : space->rank > 1 ? K_SHORT_ROWS : 0;
+    }
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "strided_copy_b%zu", size * 8));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, args.in_runs ? run : 1), args,

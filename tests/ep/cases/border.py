@@ -38,6 +38,7 @@ case("Pad", [R((3, 4)), K([1, 0, 0, 2]), V(7)], IEEE, (1,), domain="com.microsof
 # ---- Tile ----
 case("Tile", [R((2, 3, 4)), K([3, 1, 2])], WIDTHS, (6, 13))
 case("Tile", [R((4, 16)), K([5, 1])], WIDTHS, note="long runs")
+case("Tile", [R((2, 3, 144)), K([1, 6, 1])], WIDTHS, note="rows of words")
 case("Tile", [R((1, 1, 1)), K([2, 3, 4])], FEW, note="one element")
 case("Tile", [R(()), K(np.zeros(0, np.int64))], FEW, note="scalar")
 case("Tile", [R((0, 3)), K([2, 2])], FEW)

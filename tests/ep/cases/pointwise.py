@@ -95,6 +95,12 @@ binary("Pow", left=P, right=lambda shape: R(shape, 0, 3), types=("float", "float
 case("Pow", [R((3, 4)), K(np.array(2.0), "float")], FLOATS, (12, 15), note="square")
 case("Pow", [P((3, 4)), K(np.array([0.5, -1.0, 3.0, 1.5]), "float")], FLOATS, (15,))
 case("Pow", [R((3, 4)), D([2, 3, 0, 1], "int64")], ("float", "double", "int32"), (15,), note="integer exponent")
+# One exponent for all, of packs and what is left behind them.
+BASES = [0.0, -0.0, INF, -INF, NAN, 1.0, -1.0, 2.0, -8.0, 0.25, -0.3] * 7
+for exponent in (2.0, 3.0, 0.5, -1.0, 0.0, 1.0, 1.7, -2.5, -3.0, 5.0, INF, -INF, NAN):
+    case("Pow", [V(BASES), K(np.array(exponent), "float")], FLOATS, (15,), note=f"by {exponent}")
+for exponent in (0, 1, 2, 3, -1, -2):
+    case("Pow", [V(BASES), K(np.array([exponent]), "int64")], FLOATS, (15,), note=f"by {exponent}")
 case("Pow", [V([0.0, -0.0, INF, -INF, NAN, 2.0, -8.0]), V([0.0, -1.0, 0.0, 3.0, 0.0, -2.0, 3.0])], ("float", "double"))
 
 # ---- choice and range ----

@@ -22,6 +22,8 @@ for mode in ("bilinear", "nearest", "bicubic"):
 case("GridSample", [R((2, 3, 5, 7)), GRID], SAMPLED, (16, 20, 22), slack=32)
 case("GridSample", [R((2, 3, 5, 7)), R((2, 4, 5, 2), -40, 40)], F32, slack=32, padding_mode="reflection", note="far")
 case("GridSample", [R((1, 2, 1, 1)), R((1, 3, 3, 2), -1.4, 1.4)], F32, slack=32, padding_mode="border", note="a pixel")
+for mode in ("linear", "nearest", "cubic"):  # groups of channels, whole and not
+    case("GridSample", [R((2, 9, 5, 7)), GRID], SAMPLED, (20,), slack=32, mode=mode, padding_mode="reflection")
 case("GridSample", [R((0, 3, 5, 7)), R((0, 4, 5, 2))], F32, note="empty batch")
 case("GridSample", [R((1, 2, 4, 3)), R((1, 3, 2, 2), -1, 1)], F32, slack=32, runs=[[R((2, 1, 3, 3)), GRID]])
 case("GridSample", [R((2, 3, 5, 7)), GRID], F32, (1,), domain="com.microsoft", note="in test_nhwc.py")
@@ -62,6 +64,16 @@ SMOOTHED = (((1, 2, 9, 7), [1.0, 1.0, 0.4, 0.55]), ((1, 2, 4, 5), [1.0, 1.0, 1.5
 for mode, (shape, scales), outside in itertools.product(("linear", "cubic"), SMOOTHED, (0, 1)):
     case("Resize", [P(shape), None, K(scales, "float")], (*F32, "int32", "uint8"), (18, 19), mode=mode, slack=8,
          antialias=1, exclude_outside=outside)
+# Lines of whole runs, of runs and a rest, and of less than one; along the last axis, and with something kept behind it.
+LINES = (((2, 3, 5, 4), [1.0, 1.0, 2.0, 2.0]), ((1, 2, 3, 7), [1.0, 1.0, 1.5, 1.4]), ((2, 3, 4), [1.0, 1.0, 2.0]),
+         ((3, 2, 4, 1), [1.0, 1.0, 2.0, 3.0]), ((2, 3, 4, 8), [1.0, 2.0, 1.5, 1.0]), ((2, 5, 8), [1.0, 1.6, 1.0]),
+         ((2, 4, 3, 3), [1.0, 0.5, 2.0, 1.0]), ((1, 2, 3, 4, 5), [1.0, 1.0, 2.0, 1.5, 1.6]))
+for shape, scales in LINES:
+    case("Resize", [R(shape), None, K(scales, "float")], (*FLOATS, "int32", "uint8", "int8"), (13, 19), mode="nearest",
+         coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    if len(shape) < 5:  # the CPU provider blends no more
+        case("Resize", [R(shape), None, K(scales, "float")], F32, (13, 19), mode="linear", slack=8)
+case("Resize", [R((2, 3, 6, 9)), None, K([1.0, 1.0, 2.0, 2.0], "float")], F32, (13, 19), mode="cubic", slack=8)
 case("Resize", [R((2, 1, 3, 1, 4, 2)), None, K([1.5, 1.0, 2.0, 1.0, 0.5, 2.0], "float")], F32, (13, 19), note="rank 6",
      mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
 case("Upsample", [R((1, 2, 4, 5))], (*F32, "int32", "uint8"), (7,), mode="linear", slack=8, scales=[1.0, 1.0, 2.0, 1.5])

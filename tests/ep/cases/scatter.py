@@ -21,6 +21,9 @@ case("GatherElements", [R((3, 4)), D([[0, 2, 1, 0], [2, -1, 0, 1]], "int32")], F
 case("GatherElements", [R((5, 7, 3)), D(np.arange(2 * 9 * 3).reshape(2, 9, 3) % 7)], WIDTHS, axis=1, note="part of x")
 case("GatherElements", [R((4, 6, 5, 2)), D(np.arange(240).reshape(4, 6, 5, 2) % 4 - 2)], WIDTHS, axis=0)
 case("GatherElements", [R((2, 1, 3, 1, 2, 1, 2, 4)), D(np.ones((2, 1, 3, 1, 2, 1, 2, 6), np.int64))], FEW, axis=7)
+case("GatherElements", [R((2, 33, 96)), D(np.arange(2 * 33 * 260).reshape(2, 33, 260) * 31 % 192 - 96)], WIDTHS, axis=2,
+     note="long rows")
+case("Gather", [R((2, 33, 96)), D(np.arange(260) * 31 % 192 - 96)], WIDTHS, axis=2, note="long rows")
 case("GatherElements", [R((3, 4)), D(np.zeros((0, 4), np.int64))], FEW, axis=0)
 case("GatherElements", [R((6,)), D([5, -6, 0])], FEW, runs=[[R((2,)), D([1, -1, 0])]])
 case("GatherND", [R((6, 5, 64)), D([[5, 0], [-1, -5], [2, 3]])], WIDTHS, (11, 12, 13), note="long slices")
@@ -75,12 +78,16 @@ for kind, depth in (("int32", "float"), ("int64", "int64"), ("int64", "int32"), 
     case("OneHot", [D([0, 3, -1, 7, -9, 2], kind), K([5], depth), R((2,))], F32, (9, 11), note=f"depth in {depth}")
 case("OneHot", [D([[1, 2], [0, -3]]), K([3]), R((2,))], ("float", "int64", "int32"), (9, 11), axis=0)
 case("OneHot", [D([[1, 2], [0, -3]]), K(4), R((2,))], FEW, (11,), axis=1, runs=[[D([[3], [1], [-2]]), K(4), R((2,))]])
+case("OneHot", [D([[1, 2, 9], [0, -3, -12]]), K([11]), R((2,))], ("float", "int64", "uint8"), (11,), note="rows")
 case("OneHot", [D(np.zeros((0, 2), np.int64)), K([3]), R((2,))], FEW, (11,), note="empty")
 for shape in ((3, 5), (5, 3), (1, 1), (4, 0), (2, 3, 4, 4)):
     for k in (0, 1, -2, 9, -9):
         for upper in (0, 1):
             case("Trilu", [R(shape), K(np.array(k))], ALL if (shape, k) == ((3, 5), 1) else FEW, (14,), upper=upper)
 case("Trilu", [R((2, 3, 4))], F32, (14,), note="no k")
+for upper in (0, 1):
+    case("Trilu", [R((2, 9, 16)), K(np.array(-2))], WIDTHS, (14,), upper=upper, note="runs")
+    case("Trilu", [R((2, 5, 13)), K(np.array(3))], WIDTHS, (14,), upper=upper, note="runs over rows")
 case("Trilu", [R((2, 3, 4)), K(np.array(-1))], FEW, (1,), domain="com.microsoft", upper=0)
 for k in (0, 2, -1, 7):
     case("EyeLike", [R((3, 5))], ALL if k == 2 else F32, (9, 22), k=k)
