@@ -72,6 +72,7 @@ static OrtStatus *create(OrtEpFactory **factory, size_t *count) {
 }
 
 TEST(entry_asks_for_no_version_above_the_runtime) {
+    NEEDS_OWN_PROCESS();
     const struct {
         const char *text;
         uint32_t want;
@@ -92,6 +93,7 @@ TEST(entry_asks_for_no_version_above_the_runtime) {
 
 /* The registration says which of its names the provider goes by. */
 TEST(entry_takes_the_name_of_onnxruntimes_cuda_provider) {
+    NEEDS_OWN_PROCESS();
     const char *const rows[][2] = {{"CUDAExecutionProvider", "CUDAExecutionProvider"},
                                    {"cudaexecutionprovider", "CudaPluginExecutionProvider"},
                                    {"CUDAExecutionProvider.virtual", "CudaPluginExecutionProvider"},
@@ -109,6 +111,7 @@ TEST(entry_takes_the_name_of_onnxruntimes_cuda_provider) {
 }
 
 TEST(entry_refuses_old_and_strange_versions) {
+    NEEDS_OWN_PROCESS();
     const char *const texts[] = {"1.25.9",
                                  "1.2",
                                  "0.31.0",
@@ -136,6 +139,7 @@ TEST(entry_refuses_old_and_strange_versions) {
 }
 
 TEST(entry_survives_a_runtime_without_tables) {
+    NEEDS_OWN_PROCESS();
     OrtEpFactory *factory = NULL;
     size_t count = 7;
     version_text = "1.31.0";
@@ -151,6 +155,7 @@ TEST(entry_survives_a_runtime_without_tables) {
 }
 
 TEST(entry_checks_its_arguments) {
+    NEEDS_OWN_PROCESS();
     OrtEpFactory *factory = NULL;
     size_t count = 7;
     version_text = "1.31.1";
@@ -168,6 +173,7 @@ TEST(entry_checks_its_arguments) {
 }
 
 TEST(entry_factory_releases_nothing_without_a_word) {
+    NEEDS_OWN_PROCESS();
     OrtEpFactory *factory = NULL;
     size_t count = 0;
     version_text = "1.31.1";
@@ -179,6 +185,7 @@ TEST(entry_factory_releases_nothing_without_a_word) {
 }
 
 TEST(entry_refuses_a_second_runtime) {
+    NEEDS_OWN_PROCESS();
     OrtEpFactory *factory = NULL;
     OrtEpFactory *second = NULL;
     size_t count = 0;
@@ -196,6 +203,7 @@ TEST(entry_refuses_a_second_runtime) {
 }
 
 TEST(entry_logs_to_the_runtime_while_a_factory_lives) {
+    NEEDS_OWN_PROCESS();
     OrtEpFactory *factories[2] = {NULL, NULL};
     size_t count = 0;
     const OrtLogger *logger = (const OrtLogger *)(const void *)&seen;
