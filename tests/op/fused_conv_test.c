@@ -269,6 +269,8 @@ static const geometry planes[] = {
 
 DEVICE_TEST(fused_conv_of_single_planes) {
     static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    const int arch = device->info.arch;
+    device->info.arch = arch > 0 ? arch : 90; /* as on a GPU: the kernel is chosen there */
     const size_t more = MP_COUNT_OF(planes), count = more + MP_COUNT_OF(single);
     for (size_t i = 0; i < count * MP_COUNT_OF(types); i++) {
         const size_t row = i / MP_COUNT_OF(types);
@@ -278,6 +280,7 @@ DEVICE_TEST(fused_conv_of_single_planes) {
         s.skew = i % 7 == 0 ? 8 : 0;
         check(device, row < more ? &planes[row] : &single[row - more], &s);
     }
+    device->info.arch = arch;
 }
 
 /* Up to eight outputs of a channel, those of all images, have a kernel of their own. */

@@ -236,12 +236,14 @@ static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
 /* A sum of few taps for each output leaves a library's products idle, and its kernels for that are
  * several times as slow as memory; so those that networks have, and those of few outputs, go to
  * kernels of ours. Windows that lie side by side are a product, and one pass over what it makes;
- * libraries turn all tensors to have their channels last, and back. All else is the library's. */
+ * libraries turn all tensors to have their channels last, and back. All else is the library's. The
+ * emulated device's own loops over planes are faster than its kernel. */
 static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS]) {
+    const bool is_gpu = p->device->info.arch > 0;
     if (mp_conv_few_takes(conv)) {
         return mp_conv_few_steps(p, conv, operands);
     }
-    if (mp_depthwise_planes_takes(conv)) {
+    if (is_gpu && mp_depthwise_planes_takes(conv)) {
         if (conv->activation == MP_ACTIVATION_OTHER) {
             leave_epilogue(conv);
         }
