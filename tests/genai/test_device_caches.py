@@ -6,6 +6,8 @@ stream of the user's, whose address is an entry of the session without a prefix,
 graph: the mask is as long as the caches then, and -1 is the graph of the prompt's run.
 """
 
+import os
+
 import core_kit
 import genai_kit as kit
 import graph_kit
@@ -90,6 +92,11 @@ def stream():
 @pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_shared_caches_on_the_device(name, graphs, stream):
+    has_branches = not core_kit.ON_GPU or os.environ.get("MILLPOND_BRANCHES") == "on"
+    if graphs and kit.BY_NAME[name].long and not has_branches:
+        with pytest.raises(Exception, match="graph capture"):  # for its If; the error has no class of its own
+            Talk(name, stream, graphs)
+        return
     tokens = Talk(name, stream, graphs).run(kit.PROMPT, 40)
     assert same_as_on_the_cpu(name, tokens, kit.PROMPT)
 
