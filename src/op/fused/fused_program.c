@@ -176,17 +176,38 @@ static void convert(mp_host_entry *entry, const void *from, void *to, int64_t co
 
 /* `count` elements, each of them the one at `from`. */
 static void repeat(unsigned char *to, const void *from, size_t size, int64_t count) {
+    uint32_t word = 0;
+    if (size == sizeof word) { /* as most are: a loop that a compiler makes vectors of */
+        memcpy(&word, from, sizeof word);
+        for (int64_t k = 0; k < count; k++) {
+            memcpy(to + (size_t)k * sizeof word, &word, sizeof word);
+        }
+        return;
+    }
     for (int64_t k = 0; k < count; k++) {
         memcpy(to + (size_t)k * size, from, size);
     }
 }
 
+/* Row by row of the walk, in each of which the view is contiguous or one element. */
 static void gather(const block *b, const unsigned char *from, size_t size, int view,
                    unsigned char *to) {
-    for (int64_t k = 0; k < b->count; k++) {
+    const k_walk *walk = &b->args->walk;
+    const bool is_repeated = (walk->repeated >> view & 1) != 0;
+    int64_t done = 0;
+    while (done < b->count) {
+        const uint32_t i = (uint32_t)(b->first + done);
+        const int64_t left = walk->length - (i - k_divide(i, walk->by_length) * walk->length);
+        const int64_t count = MP_MIN(left, b->count - done);
         uint32_t at[K_WALK_VIEWS];
-        k_walk_to(&b->args->walk, (uint32_t)(b->first + k), K_WALK_VIEWS, at);
-        memcpy(to + (size_t)k * size, from + (size_t)at[view] * size, size);
+        k_walk_to(walk, i, K_WALK_VIEWS, at);
+        const unsigned char *row = from + (size_t)at[view] * size;
+        if (is_repeated) {
+            repeat(to + (size_t)done * size, row, size, count);
+        } else {
+            memcpy(to + (size_t)done * size, row, (size_t)count * size);
+        }
+        done += count;
     }
 }
 
