@@ -39,6 +39,7 @@ MACHINE = "sm_"  # how the names of targets begin
 FAST = "--Ofast-compile=max"  # to machine code with few optimisations
 
 Job = collections.namedtuple("Job", "kernel target fast")
+SAMPLE_OF_ALL = 4  # with no larger one, an instance of every source is compiled for all architectures
 Kernel = collections.namedtuple("Kernel", "name source defines")
 
 
@@ -182,7 +183,7 @@ def jobs_of(kernels, archs, sample):
         mine = archs[turn % len(archs)]
         if kernel.source not in seen:
             seen.add(kernel.source)
-            yield from (Job(kernel, f"{MACHINE}{arch}", arch != mine) for arch in archs if sample == 1 or arch == mine)
+            yield from (Job(kernel, f"{MACHINE}{arch}", arch != mine) for arch in archs if sample <= SAMPLE_OF_ALL or arch == mine)
         elif turn // len(archs) % sample == 0:
             yield Job(kernel, f"{MACHINE}{mine}", True)
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests, step by step, and ends with one line that counts them all.
 
-    run_tests.py --build build/dev [--quick | --all [--rest] [--half] | --gpu] [--only NAME[:PART],...]
+    run_tests.py --build build/dev [--quick | --all [--rest] [--third] | --gpu] [--only NAME[:PART],...]
                  [--except NAME,...] [--list]
 
 Here is the one list of what is tested. Without --quick, --all or --gpu the steps of `make test` run, some of them on a
@@ -106,8 +106,8 @@ SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("
                cases_again=6, graphs_again=10)
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
-HALF = Amounts(seeds=12, operations=2_000_000, hostile=1000, graphs=100, kernels=("--sample", "1"),
-               cases_again=2, graphs_again=100)
+THIRD = Amounts(seeds=10, operations=1_500_000, hostile=700, graphs=70, kernels=("--sample", "3"),
+                cases_again=3, graphs_again=70)
 
 
 def steps_of(build, mode, whole=WHOLE):
@@ -588,11 +588,11 @@ def parse(arguments):
                         help="these steps; of one with a part only the tests that have it in their name")
     parser.add_argument("--except", default="", dest="excluded", metavar="NAME,...", help="all steps but these")
     parser.add_argument("--rest", action="store_true", help="with --all: what `make test` has not run")
-    parser.add_argument("--half", action="store_true", help="with --all: half of what has no end, or takes long")
+    parser.add_argument("--third", action="store_true", help="with --all: a third of what has no end, or takes long")
     parser.add_argument("--list", action="store_true", help="name the steps of every mode and stop")
     args = parser.parse_args(arguments)
-    if args.mode != "all" and (args.rest or args.half):
-        parser.error("--rest and --half go with --all")
+    if args.mode != "all" and (args.rest or args.third):
+        parser.error("--rest and --third go with --all")
     return args, parser
 
 
@@ -617,7 +617,7 @@ def main(arguments=None):
         return 0
     most = "gpu" if args.mode == "gpu" else "all"
     whole = [step for step in steps_of(build, most) if is_in(step, most)]
-    amounts = HALF if args.half else WHOLE
+    amounts = THIRD if args.third else WHOLE
     steps = (rest_of(build, amounts) if args.rest else
              [step for step in steps_of(build, args.mode, amounts) if is_in(step, args.mode)])
     try:
