@@ -11,8 +11,9 @@ by the hash of all that went in, so that a second run compiles only what changed
 
 The first instance of each text is compiled to machine code for every architecture; the further ones, which differ in
 types alone, take turns over them. With --sample N, for want of time, only one in N of the further ones is compiled, and
-the first takes its turn, too. --all compiles every instance for each. The first instance is optimised as at run time
-for the architecture whose turn it is; the others are compiled in a third of the time, where NVRTC can do so.
+with more than 4 the first takes its turn, too. --all compiles every instance for each. The first instance is optimised
+as at run time for the architecture whose turn it is; the others are compiled in a third of the time, where NVRTC can do
+so.
 """
 
 import argparse
@@ -183,7 +184,8 @@ def jobs_of(kernels, archs, sample):
         mine = archs[turn % len(archs)]
         if kernel.source not in seen:
             seen.add(kernel.source)
-            yield from (Job(kernel, f"{MACHINE}{arch}", arch != mine) for arch in archs if sample <= SAMPLE_OF_ALL or arch == mine)
+            wanted = archs if sample <= SAMPLE_OF_ALL else [mine]
+            yield from (Job(kernel, f"{MACHINE}{arch}", arch != mine) for arch in wanted)
         elif turn // len(archs) % sample == 0:
             yield Job(kernel, f"{MACHINE}{mine}", True)
 

@@ -75,7 +75,7 @@ def explain(error: BaseException, shortages_before: int, refusals: bool = False)
 
 
 class translated:  # noqa: N801  used as a function is; a generator would cost more than the rest of it
-    """Within it, errors are explained. What runs a model calls explain() itself, which costs nothing unless it fails."""
+    """Within it, errors are explained. Runs of models call explain() themselves, which costs less where none fails."""
 
     __slots__ = ("_before", "_refusals")
 

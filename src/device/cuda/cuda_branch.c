@@ -53,8 +53,8 @@ static mp_status refuse(void) {
                                 "or MILLPOND_BRANCHES is not \"on\"");
 }
 
-/* Off unless asked for: graphs with branches in branches are right, but under compute-sanitizer some
- * break the context, and nobody knows yet whether it or they are to blame. */
+/* Off unless asked for: graphs with branches in branches are right, but under compute-sanitizer
+ * some break the context, and nobody knows yet whether it or they are to blame. */
 static bool are_wanted(void) {
     const char *given = secure_getenv("MILLPOND_BRANCHES");
     return given != NULL && strcmp(given, "on") == 0;

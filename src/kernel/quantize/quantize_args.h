@@ -52,9 +52,9 @@ typedef struct mp_integer_args {
     int64_t tiles, tiles_down, tiles_across;
     int64_t bias_batch;
     int32_t kind;
-    int32_t scale_type; /* K_SCALE_... */
-    uint32_t out_flip;  /* of K_INTEGER_BYTE: 0x80 where the result is uint8 */
-    int32_t pairs;      /* two neighbours in a row of the result can be written at once */
+    int32_t scale_type;     /* K_SCALE_... */
+    uint32_t out_flip;      /* of K_INTEGER_BYTE: 0x80 where the result is uint8 */
+    int32_t pairs;          /* two neighbours in a row of the result can be written at once */
     k_integer_side side[2]; /* of A, of B */
     k_layout batch;
     k_integer_window window;
