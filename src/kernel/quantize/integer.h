@@ -23,17 +23,37 @@ K_FN uint32_t i_dot(uint32_t a, uint32_t b, uint32_t sum) {
 #endif
 }
 
-/* Up to four bytes, the first in the low bits; those beyond `left` are 0. `whole` when they can be
- * read as a word and `left` is a multiple of four. */
-K_FN uint32_t i_word(const uint8_t *at, int64_t left, int32_t whole, uint32_t flip) {
-    if (whole) {
-        return *(const uint32_t *)at ^ flip;
-    }
+/* Up to four bytes, the first in the low bits; those beyond `left` are 0. */
+K_FN uint32_t i_bytes(const uint8_t *at, int64_t left) {
     uint32_t word = 0;
     for (int i = 0; i < 4; i++) {
-        word |= i < left ? ((at[i] ^ flip) & 0xffu) << i * 8 : 0u;
+        word |= i < left ? (uint32_t)at[i] << i * 8 : 0u;
     }
     return word;
+}
+
+/* The word at `at` where `is` is not 0, else 0. Asked for where it stands and without a branch, so
+ * that a lane has many on their way. */
+K_FN uint32_t i_ask(const void *at, int is) {
+    uint32_t word = 0;
+#if K_HOST
+    if (is) {
+        word = *(const uint32_t *)at;
+    }
+#else
+    asm volatile("{ .reg .pred is;\n"
+                 "setp.ne.s32 is, %2, 0;\n"
+                 "@is ld.global.u32 %0, [%1]; }"
+                 : "+r"(word)
+                 : "l"(at), "r"(is)
+                 : "memory");
+#endif
+    return word;
+}
+
+/* `flip` for the first `left` of four bytes. */
+K_FN uint32_t i_flip(uint32_t flip, int64_t left) {
+    return left >= 4 ? flip : left <= 0 ? 0u : flip & ((1u << (uint32_t)left * 8) - 1);
 }
 
 /* Byte c of row r becomes byte r of word c. */

@@ -96,12 +96,12 @@ K_FN void do_tile(const mp_integer_args *args, const tile *t, int64_t matrix) {
     }
     for (int64_t first = 0; first < args->k; first += WORDS * 4) {
         K_BLOCK_LOOP(i, A_PIECES) {
-            const i_four piece = a_piece(args, t, first, (int32_t)i);
-            a_keep(t, (int32_t)i, &piece);
+            const i_four piece = a_ask(args, t, first, (int32_t)i, args->side[0].words);
+            a_keep(args, t, first, (int32_t)i, &piece);
         }
         K_BLOCK_LOOP(i, B_PIECES) {
-            const i_four piece = b_piece(args, t, first, (int32_t)i);
-            b_keep(t, (int32_t)i, &piece);
+            const i_four piece = b_ask(args, t, first, (int32_t)i, args->side[1].words);
+            b_keep(args, t, first, (int32_t)i, &piece);
         }
         __syncthreads();
         K_BLOCK_LOOP(lane, GROUPS * SQUARES) {
@@ -122,27 +122,45 @@ typedef struct pieces {
     i_four a[A_EACH], b[B_EACH];
 } pieces;
 
-K_FN void fetch(const mp_integer_args *args, const tile *t, int64_t first, pieces *out) {
-    const int32_t lane = (int32_t)threadIdx.x;
+K_FN void ask_a(const mp_integer_args *args, const tile *t, int64_t first, int32_t words,
+                pieces *out) {
 #pragma unroll
     for (int e = 0; e < A_EACH; e++) {
-        out->a[e] = a_piece(args, t, first, lane + e * K_INTEGER_LANES);
-    }
-#pragma unroll
-    for (int e = 0; e < B_EACH; e++) {
-        out->b[e] = b_piece(args, t, first, lane + e * K_INTEGER_LANES);
+        out->a[e] = a_ask(args, t, first, (int32_t)threadIdx.x + e * K_INTEGER_LANES, words);
     }
 }
 
-K_FN void keep(const tile *t, const pieces *kept) {
+K_FN void ask_b(const mp_integer_args *args, const tile *t, int64_t first, int32_t words,
+                pieces *out) {
+#pragma unroll
+    for (int e = 0; e < B_EACH; e++) {
+        out->b[e] = b_ask(args, t, first, (int32_t)threadIdx.x + e * K_INTEGER_LANES, words);
+    }
+}
+
+/* One branch for all: those between loads would have each wait for its own. */
+K_FN void ask(const mp_integer_args *args, const tile *t, int64_t first, pieces *out) {
+    if (args->side[0].words == 4) {
+        ask_a(args, t, first, 4, out);
+    } else {
+        ask_a(args, t, first, args->side[0].words, out);
+    }
+    if (K_CONV || args->side[1].words) {
+        ask_b(args, t, first, 1, out);
+    } else {
+        ask_b(args, t, first, 0, out);
+    }
+}
+
+K_FN void keep(const mp_integer_args *args, const tile *t, int64_t first, const pieces *kept) {
     const int32_t lane = (int32_t)threadIdx.x;
 #pragma unroll
     for (int e = 0; e < A_EACH; e++) {
-        a_keep(t, lane + e * K_INTEGER_LANES, &kept->a[e]);
+        a_keep(args, t, first, lane + e * K_INTEGER_LANES, &kept->a[e]);
     }
 #pragma unroll
     for (int e = 0; e < B_EACH; e++) {
-        b_keep(t, lane + e * K_INTEGER_LANES, &kept->b[e]);
+        b_keep(args, t, first, lane + e * K_INTEGER_LANES, &kept->b[e]);
     }
 }
 
@@ -150,12 +168,12 @@ K_FN void do_tile(const mp_integer_args *args, const tile *t, int64_t matrix) {
     const int32_t lane = (int32_t)threadIdx.x;
     pieces next;
     sums sum = {};
-    fetch(args, t, 0, &next);
+    ask(args, t, 0, &next);
     for (int64_t first = 0; first < args->k; first += WORDS * 4) {
-        keep(t, &next);
+        keep(args, t, first, &next);
         __syncthreads();
         if (first + WORDS * 4 < args->k) {
-            fetch(args, t, first + WORDS * 4, &next);
+            ask(args, t, first + WORDS * 4, &next);
         }
         multiply(t, lane, &sum);
         add_lines(args, t);

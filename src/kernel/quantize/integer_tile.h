@@ -9,6 +9,7 @@
 #ifndef MP_KERNEL_INTEGER_TILE_H
 #define MP_KERNEL_INTEGER_TILE_H
 
+#include "kernel/core/late.h"
 #include "kernel/quantize/integer.h"
 
 enum {
@@ -46,83 +47,108 @@ K_FN i_four t_none(void) {
 
 /* ---- A: a piece is four words of a row ---- */
 
-K_FN i_four a_piece(const mp_integer_args *args, const tile *t, int64_t first, int32_t i) {
+/* As it is in memory, zeros beyond the row: what is asked for is not looked at before it is kept.
+ * `words` is what the side says, a constant where that was looked at before. */
+K_FN i_four a_ask(const mp_integer_args *args, const tile *t, int64_t first, int32_t i,
+                  int32_t words) {
     const int32_t r = i / (WORDS / 4), w = i % (WORDS / 4) * 4;
-    const k_integer_side *side = &args->side[0];
-    const int64_t k = first + w * 4, left = args->k - k;
-    i_four piece = t_none();
-    if (t->row + r >= args->m || left <= 0) {
-        return piece;
-    }
+    const int64_t k = first + w * 4, left = t->row + r < args->m ? args->k - k : 0;
     const uint8_t *at = t->from_a + (t->row + r) * args->k + k;
-    if (side->words == 4) {
-        piece = *(const i_four *)(const void *)at;
-        for (int e = 0; e < 4; e++) {
-            piece.of[e] ^= side->flip;
-        }
+    i_four piece = t_none();
+    if (words == 4) {
+        k_fetch(at, left > 0, piece.of);
         return piece;
     }
     for (int e = 0; e < 4; e++) {
-        if (left > e * 4) {
-            piece.of[e] = i_word(at + e * 4, left - e * 4, side->words, side->flip);
-        }
+        piece.of[e] = words ? i_ask(at + e * 4, left > e * 4) : i_bytes(at + e * 4, left - e * 4);
     }
     return piece;
 }
 
-K_FN void a_keep(const tile *t, int32_t i, const i_four *piece) {
+K_FN void a_keep(const mp_integer_args *args, const tile *t, int64_t first, int32_t i,
+                 const i_four *piece) {
     const int32_t r = i / (WORDS / 4), w = i % (WORDS / 4) * 4;
+    const int64_t left = args->k - first - w * 4;
     for (int e = 0; e < 4; e++) {
-        t->a[t_cell(w + e, r)] = piece->of[e];
+        t->a[t_cell(w + e, r)] = piece->of[e] ^ i_flip(args->side[0].flip, left - e * 4);
     }
 }
 
 /* ---- B: a piece is four columns at one place along k ---- */
 
 #if K_CONV
-K_FN i_four b_piece(const mp_integer_args *args, const tile *t, int64_t first, int32_t i) {
+/* The bytes of all are asked for before one is looked at. */
+K_FN i_four b_ask(const mp_integer_args *args, const tile *t, int64_t first, int32_t i,
+                  int32_t words) {
+    (void)words;
     const k_integer_window *window = &args->window;
     const int64_t k = first + i / ACROSS * 4, column = t->column + i % ACROSS * SQUARE;
-    int32_t corner[SQUARE][3];
+    int32_t corner[SQUARE][3], at[4][SQUARE];
+    uint32_t byte[4][SQUARE];
     i_four piece = t_none();
+    K_UNROLL
     for (int c = 0; c < SQUARE; c++) {
         i_corner(window, column + c, corner[c]);
     }
+    K_UNROLL
     for (int e = 0; e < 4; e++) {
         int32_t place[3];
-        const int64_t channel = i_place(window, k + e, place);
+        const int64_t channel = i_place(window, k + e < args->k ? k + e : 0, place);
+        const uint8_t *from = t->from_b + channel * window->channel;
+        K_UNROLL
         for (int c = 0; c < SQUARE; c++) {
-            uint32_t byte = 0;
-            if (k + e < args->k && column + c < args->n) {
-                const int32_t at = i_offset(window, corner[c], place);
-                byte = at < 0 ? t->padding
-                              : (t->from_b[channel * window->channel + at] ^ args->side[1].flip) &
-                                    0xffu;
-            }
-            piece.of[c] |= byte << e * 8;
+            at[e][c] = i_offset(window, corner[c], place);
+            byte[e][c] = window->channel > 0 ? from[at[e][c] < 0 ? 0 : at[e][c]] : 0;
+        }
+    }
+    K_UNROLL
+    for (int e = 0; e < 4; e++) {
+        K_UNROLL
+        for (int c = 0; c < SQUARE; c++) {
+            const uint32_t flipped = (byte[e][c] ^ args->side[1].flip) & 0xffu;
+            const uint32_t seen = at[e][c] < 0 ? t->padding : flipped;
+            piece.of[c] |= k + e < args->k ? seen << e * 8 : 0u;
         }
     }
     return piece;
 }
+
+K_FN i_four b_turned(const mp_integer_args *args, int64_t k, const i_four *piece) {
+    (void)args;
+    (void)k;
+    return *piece;
+}
 #else
-K_FN i_four b_piece(const mp_integer_args *args, const tile *t, int64_t first, int32_t i) {
+/* Rows along k, as they are in memory, zeros beyond the matrix. */
+K_FN i_four b_ask(const mp_integer_args *args, const tile *t, int64_t first, int32_t i,
+                  int32_t words) {
     const int64_t k = first + i / ACROSS * 4, column = t->column + i % ACROSS * SQUARE;
     const int64_t left = args->n - column;
-    uint32_t row[4] = {0, 0, 0, 0};
     i_four piece = t_none();
     for (int e = 0; e < 4; e++) {
-        if (k + e < args->k && left > 0) {
-            row[e] = i_word(t->from_b + (k + e) * args->n + column, left, args->side[1].words,
-                            args->side[1].flip);
-        }
+        const uint8_t *at = t->from_b + (k + e) * args->n + column;
+        const int is = k + e < args->k && left > 0;
+        piece.of[e] = words ? i_ask(at, is) : i_bytes(at, is ? left : 0);
     }
-    i_transpose(row, piece.of);
     return piece;
+}
+
+K_FN i_four b_turned(const mp_integer_args *args, int64_t k, const i_four *piece) {
+    uint32_t row[4];
+    i_four turned = t_none();
+    for (int e = 0; e < 4; e++) {
+        row[e] = piece->of[e] ^ (k + e < args->k ? args->side[1].flip : 0u);
+    }
+    i_transpose(row, turned.of);
+    return turned;
 }
 #endif
 
-K_FN void b_keep(const tile *t, int32_t i, const i_four *piece) {
-    *(i_four *)(void *)(t->b + t_cell(i / ACROSS, i % ACROSS * SQUARE)) = *piece;
+K_FN void b_keep(const mp_integer_args *args, const tile *t, int64_t first, int32_t i,
+                 const i_four *piece) {
+    const int32_t w = i / ACROSS;
+    *(i_four *)(void *)(t->b + t_cell(w, i % ACROSS * SQUARE)) =
+        b_turned(args, first + w * 4, piece);
 }
 
 #endif
