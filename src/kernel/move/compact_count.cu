@@ -4,17 +4,20 @@
 #include "kernel/move/compact.h"
 
 K_BLOCK_KERNEL(mp_compact_args, args) {
-    const T *x = (const T *)args.x;
     for (int64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
-        int64_t start = 0;
+        int64_t start = 0, all = 0;
         const int64_t size = k_tile(&args, tile, &start);
-        int64_t found = 0;
-        K_BLOCK_LOOP(i, size) {
-            found += T_load(x[start + i]) != (TC)0;
+        for (int64_t i = 0; i < size; i += (int64_t)blockDim.x * C_RUN * C_RUNS) {
+            uint32_t found[C_RUNS];
+            c_read(&args, (const T *)args.x + start, size, i, found);
+            K_UNROLL
+            for (int32_t r = 0; r < C_RUNS; r++) {
+                all += c_count(found[r]);
+            }
         }
-        found = k_block_sum_i64(found);
+        all = k_block_sum_i64(all);
         if (threadIdx.x == 0) {
-            args.starts[tile] = found;
+            args.starts[tile] = all;
         }
     }
 }

@@ -84,11 +84,17 @@ typedef struct mp_compact_args {
     int64_t *total;
     int64_t *out;
     int64_t count, tiles, tile;
-    int64_t found; /* the total, once it is known */
-    int32_t rank;  /* of x; 0: `out` gets positions instead of indices */
-    int32_t unused;
+    int64_t found;              /* the total, once it is known */
+    int32_t rank;               /* of x; 0: `out` gets positions instead of indices */
+    int32_t flags;              /* K_COMPACT_... */
     int64_t stride[K_RANK_MAX]; /* of x, its dimensions in order */
+    k_divider by_stride[K_RANK_MAX];
 } mp_compact_args;
+
+enum {
+    K_COMPACT_PACKED = 1, /* x is aligned for 16 bytes at a time, and so is each tile */
+    K_COMPACT_WIDE = 2,   /* x has 2^31 elements or more: dividers are not used */
+};
 
 /* out[o][c][i] = values[indices[o][i] == c] */
 typedef struct mp_one_hot_args {

@@ -6,8 +6,6 @@
 #include "op/core/families.h"
 #include "op/move/gather.h"
 
-#include <string.h>
-
 enum { TILE = 4096, LANES = 256 };
 
 /* ---- the steps ---- */
@@ -16,8 +14,11 @@ enum { TILE = 4096, LANES = 256 };
  * of each tile behind it. */
 enum { STARTS_AT = MP_ALIGNMENT };
 
-static mp_compact_args args_of(int64_t count) {
-    return (mp_compact_args){.count = count, .tiles = MP_CEIL_DIV(count, TILE), .tile = TILE};
+static mp_compact_args args_of(const mp_planner *p, int64_t count) {
+    return (mp_compact_args){.count = count,
+                             .tiles = MP_CEIL_DIV(count, TILE),
+                             .tile = TILE,
+                             .flags = p->align >= 16 ? K_COMPACT_PACKED : 0};
 }
 
 static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_grid grid,
@@ -29,7 +30,7 @@ static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_grid grid,
 
 /* Counts the elements of `x` that are not zero, to be read back. */
 static mp_status count_found(mp_planner *p, mp_ref x, mp_dtype dtype, int64_t count) {
-    const mp_compact_args args = args_of(count);
+    const mp_compact_args args = args_of(p, count);
     mp_ref kept = MP_NOWHERE;
     const mp_kernel *counter = NULL, *scan = NULL;
     MP_TRY(mp_plan_scratch(p, STARTS_AT + (size_t)args.tiles * sizeof(int64_t), &kept));
@@ -43,21 +44,32 @@ static mp_status count_found(mp_planner *p, mp_ref x, mp_dtype dtype, int64_t co
     return launch(p, scan, (mp_grid){.blocks = 1, .lanes = LANES}, &args, x, kept, MP_NOWHERE);
 }
 
+static void set_strides(const mp_shape *shape, mp_compact_args *args) {
+    const bool is_wide = args->count > INT32_MAX;
+    int64_t stride[MP_RANK_MAX] = {0};
+    mp_shape_strides(shape, stride);
+    args->rank = shape->rank;
+    args->flags |= is_wide ? K_COMPACT_WIDE : 0;
+    for (int d = 0; d < shape->rank; d++) {
+        args->stride[d] = stride[d];
+        if (!is_wide) {
+            args->by_stride[d] = mp_divider((uint32_t)stride[d]);
+        }
+    }
+}
+
 /* Writes the places of the `found` elements: their indices within `shape`, one row for each
  * dimension, or positions where that is NULL. */
 static mp_status write_found(mp_planner *p, mp_ref x, mp_dtype dtype, int64_t count, int64_t found,
                              const mp_shape *shape, mp_ref out) {
-    mp_compact_args args = args_of(count);
+    mp_compact_args args = args_of(p, count);
     const mp_kernel *kernel = NULL;
     if (found == 0) {
         return MP_OK;
     }
     args.found = found;
     if (shape != NULL) {
-        int64_t stride[MP_RANK_MAX] = {0};
-        mp_shape_strides(shape, stride);
-        args.rank = shape->rank;
-        memcpy(args.stride, stride, sizeof args.stride);
+        set_strides(shape, &args);
     }
     MP_TRY(mp_plan_kernel(p, &kernel, "compact_write_%s", mp_dtype_word(dtype)));
     return launch(p, kernel, mp_plan_grid_rows(p, args.tiles, LANES), &args, x, MP_KEPT, out);

@@ -71,8 +71,11 @@ static mp_status compact(mp_planner *p, const char *kernel_name, mp_compact_args
 }
 
 static mp_compact_args compact_args_of(const slices *s, int64_t found) {
-    return (mp_compact_args){
-        .count = s->count, .tiles = MP_CEIL_DIV(s->count, TILE), .tile = TILE, .found = found};
+    return (mp_compact_args){.count = s->count,
+                             .tiles = MP_CEIL_DIV(s->count, TILE),
+                             .tile = TILE,
+                             .found = found,
+                             .flags = K_COMPACT_PACKED};
 }
 
 static mp_status count_set(mp_planner *p, const slices *s, mp_ref flags, mp_ref starts,
