@@ -1,5 +1,5 @@
-/* compact.h - the tiles that elements are counted and picked out in, and the runs of neighbours
- * that a lane reads of them. SPDX-License-Identifier: Apache-2.0 */
+/* compact.h - the tiles that elements are counted and picked out in, and the runs that a lane reads.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_COMPACT_H
 #define MP_KERNEL_COMPACT_H
 
