@@ -1,4 +1,4 @@
-/* compact.h - the tiles that elements are counted and picked out in, and the runs that a lane reads.
+/* compact.h - tiles in which elements are counted and picked out, and the runs that a lane reads.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_COMPACT_H
 #define MP_KERNEL_COMPACT_H
