@@ -55,10 +55,17 @@ typedef struct mp_byte_set_args {
 
 enum { K_SCALE_F32, K_SCALE_F16, K_SCALE_BF16, K_SCALE_F8E8M0, K_SCALE_F8E4M3FN };
 
+/* Who shares a scale. */
+enum {
+    K_SCALES_BY_ELEMENT,
+    K_SCALES_BY_GROUP, /* the K_GROUP elements that a lane takes at once */
+    K_SCALES_SINGLE,
+};
+
 /* Which scale and zero point an element has: [outer, axis, inner], of which `block` neighbours
  * along the axis share one. */
 typedef struct k_scales {
-    int32_t single; /* one for all */
+    int32_t shared; /* K_SCALES_... */
     int32_t wide;   /* 2^31 elements and more: divide in 64 bits */
     int64_t axis, inner, block;
     int64_t by_outer, by_block, by_inner; /* steps in the scales */

@@ -14,8 +14,13 @@ K_KERNEL(mp_quantize_args, args) {
         uint32_t bits[K_GROUP];
         n_pack result;
         n_group_load(args.x, args.type.width, first, count, aligned, bits);
+        if (args.scales.shared == K_SCALES_BY_GROUP) {
+            const int64_t place = q_place(&args.scales, first);
+            scale = q_scale(args.scale, args.scale_type, place);
+            zero = q_zero(args.zero, &args.type, place);
+        }
         for (int k = 0; k < K_GROUP; k++) {
-            if (!args.scales.single) {
+            if (args.scales.shared == K_SCALES_BY_ELEMENT) {
                 const int64_t place = q_place(&args.scales, first + (k < count ? k : 0));
                 scale = q_scale(args.scale, args.scale_type, place);
                 zero = q_zero(args.zero, &args.type, place);

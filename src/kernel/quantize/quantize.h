@@ -8,7 +8,7 @@
 
 /* The place of element `i`'s scale. */
 K_FN int64_t q_place(const k_scales *s, int64_t i) {
-    if (s->single) {
+    if (s->shared == K_SCALES_SINGLE) {
         return 0;
     }
     int64_t outer, along, inner;

@@ -152,7 +152,7 @@ static mp_status read_float(const mp_planner *p, const float_form *f, k_nbits *w
 
 /* A rounded to float8 with the scale that it has, and back. */
 static mp_status round_activation(mp_planner *p, const float_form *f, int64_t count, mp_ref *out) {
-    const k_scales single = {.single = 1};
+    const k_scales single = {.shared = K_SCALES_SINGLE};
     mp_conversion c = {.narrow = f->narrow,
                        .wide = p->in[A].type,
                        .scale_type = MP_F32,

@@ -6,7 +6,7 @@
 #include "op/quantize/quantize_steps.h"
 #include "op/rows/reduce_steps.h"
 
-static const k_scales one_scale = {.single = 1};
+static const k_scales one_scale = {.shared = K_SCALES_SINGLE};
 
 /* ---- between bytes and floats ---- */
 

@@ -15,7 +15,9 @@ static mp_status scales_along(const mp_shape *x, int axis, int64_t block, bool b
     const bool wide = mp_shape_count(x) > INT32_MAX;
     const int64_t inner = mp_shape_span(x, axis + 1, x->rank);
     const int64_t blocks = MP_CEIL_DIV(x->dim[axis], block);
-    *out = (k_scales){.wide = wide,
+    const bool is_grouped = !blocked && inner % K_GROUP == 0;
+    *out = (k_scales){.shared = is_grouped ? K_SCALES_BY_GROUP : K_SCALES_BY_ELEMENT,
+                      .wide = wide,
                       .axis = x->dim[axis],
                       .inner = inner,
                       .block = block,
@@ -63,7 +65,7 @@ mp_status mp_scales_read(const mp_planner *p, const mp_tensor *scale, const mp_t
                        (long long)block);
     }
     if (block == 0 && scale->shape.rank <= 1 && count == 1) {
-        *out = (k_scales){.single = 1};
+        *out = (k_scales){.shared = K_SCALES_SINGLE};
         return MP_OK;
     }
     MP_TRY(mp_shape_axis(asked, x->rank, "axis", &axis));

@@ -63,6 +63,7 @@ for name, opsets in WHOLE.items():
     case("QuantizeLinear", [V(FINITE), V(0.5), zero], SCALES, tuple(v for v in opsets if v >= 19))
     case("QuantizeLinear", [R((5, 7), -9, 9), D(0.25, "float"), D(0, name)], F32, opsets)
     case("QuantizeLinear", [R((2, 3, 5), -9, 9), V([0.5, 0.125, 2.0]), D([1, 2, 3], name)], SCALES, (21,))
+    case("QuantizeLinear", [R((2, 3, 4, 6), -9, 9), V([0.5, 0.125, 2.0]), D([1, 2, 3], name)], SCALES, (21,))
     case("QuantizeLinear", [R((1027,), -9, 9), V(0.1), zero], SCALES, (21,))
 for name in FLOAT8:
     case("QuantizeLinear", [V(EDGES), D(1.0, "float"), D(0, name)], F32, (19, 21, 23, 25))
@@ -99,6 +100,7 @@ for name in ("int8", "uint8", "int16", "uint16", "int32", *STORED, *TWO_BITS):
     zero = [D(1, name)] if name != "int32" and name not in FLOAT8 else []
     case("DequantizeLinear", [D(cycle(1027), name), V(0.3), *zero], SCALES, opsets)
     case("DequantizeLinear", [D(cycle(2, 3, 5), name), V([0.5, 0.3, 2.0])], SCALES, opsets)
+    case("DequantizeLinear", [D(cycle(2, 3, 16), name), V([0.5, 0.3, 2.0])], SCALES, opsets)
     case("DequantizeLinear", [D(cycle(2, 4), name), V([[0.5, 0.3], [2.0, 3.0]])], SCALES, opsets, axis=1, block_size=2)
 case("DequantizeLinear", [V([(1 << 31) - 1, -(1 << 31), 16777217]), SCALE], ("int32",), (10, 13, 19))
 case("DequantizeLinear", [R((3, 5), -90, 90), D([0.5] * 5, "float"), D([1, 2, 3, 4, 5], "int8")], ("int8",), (13, 21),
