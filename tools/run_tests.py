@@ -177,6 +177,8 @@ def steps_of(build, mode, whole=WHOLE):
         Step("kernels", "kernel instances compiled by NVRTC for sm_75, 80, 90, 100",
              [*tool, ROOT / "tools/check_kernels.py", *n.kernels, "--known", build / "known-kernels.txt"],
              limit_s=2400, less=less("all but a sample") if n is SOME else ""),
+        Step("lanes", "kernels as a GPU has them, each lane a thread, under the thread sanitizer",
+             pytest(*test_files("tests/lanes")), "all", cores=1, takes="-k"),
         Step("docs", "docs/operators.md lists what is registered",
              [*tool, ROOT / "tools/operators_doc.py", "--check"], cores=1),
         Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/none"
 AGAIN = ("memcheck-ops", "models-name", "ops-islands", "ops-name", "random-nodes")  # files of others, in another way
 ONLY_IN_ALL = {"tests/models/test_fused_texts.py"}  # on a GPU its tests would be the same
-LONG = ("tests/install/", "tests/ranks/")  # steps of `make test-all`
-FOLDERS = ("bench", "docs", "ep", "install", "models", "pool", "python", "ranks", "tools")
+LONG = ("tests/install/", "tests/lanes/", "tests/ranks/")  # steps of `make test-all`
+FOLDERS = ("bench", "docs", "ep", "install", "lanes", "models", "pool", "python", "ranks", "tools")
 # Folders that have an environment of their own.
 BY_TOOLS = {"genai": "tools/test_genai.py", "serving": "tools/test_serving.py"}
 EMULATED_ONLY = {"serving"}  # of these

@@ -27,7 +27,7 @@ K_FN void k_fetch(const void *from, int is, uint32_t *words) {
     for (int i = 0; i < 4; i++) {
         words[i] = 0;
     }
-#if K_HOST
+#if !K_PTX
     if (is) {
         __builtin_memcpy(words, from, 16);
     }

@@ -31,6 +31,13 @@
 
 #include "kernel/core/types.h"
 
+/* Whether asm is PTX: not where tests run this text on threads. */
+#if defined(__CUDACC_RTC__) || defined(__NVCC__)
+#define K_PTX 1
+#else
+#define K_PTX 0
+#endif
+
 #define K_JOIN2(a, b) a##b
 #define K_JOIN(a, b)  K_JOIN2(a, b)
 
@@ -81,9 +88,13 @@ K_FN void k_enter(void) {
          i += (int64_t)blockDim.x * gridDim.x)
 #define K_BLOCK_LOOP(i, n) for (int64_t i = threadIdx.x; i < (n); i += blockDim.x)
 
+#if K_PTX
 #define K_SHARED(type, name)                                   \
     extern __shared__ __align__(16) unsigned char k_dynamic[]; \
     type *name = (type *)k_dynamic
+#else
+#define K_SHARED(type, name) type *name = (type *)k_shared_bytes()
+#endif
 
 #define K_INF (__int_as_float(0x7f800000))
 #define K_NAN (__int_as_float(0x7fffffff))

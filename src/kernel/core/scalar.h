@@ -85,7 +85,7 @@ K_FN uint32_t k_bits_of_float(float value) {
 }
 
 K_FN float k_load_f16(k_f16 x) {
-#if K_HOST
+#if !K_PTX
     const uint32_t sign = (uint32_t)(x.bits & 0x8000u) << 16;
     const uint32_t exponent = (x.bits >> 10) & 31u;
     const uint32_t mantissa = x.bits & 0x3ffu;
@@ -107,7 +107,7 @@ K_FN float k_load_f16(k_f16 x) {
 
 K_FN k_f16 k_store_f16(float value) {
     k_f16 out;
-#if K_HOST
+#if !K_PTX
     const uint32_t bits = k_bits_of_float(value);
     const uint32_t sign = (bits >> 16) & 0x8000u;
     const uint32_t magnitude = bits & 0x7fffffffu;

@@ -36,7 +36,7 @@ K_FN uint32_t i_bytes(const uint8_t *at, int64_t left) {
  * that a lane has many on their way. */
 K_FN uint32_t i_ask(const void *at, int is) {
     uint32_t word = 0;
-#if K_HOST
+#if !K_PTX
     if (is) {
         word = *(const uint32_t *)at;
     }

@@ -1,0 +1,90 @@
+/* cuda.h - what CUDA C++ has and C++ has not, for kernels whose text is compiled as for a GPU and
+ * run by a thread for each lane: names of places, barriers, exchanges within a warp, and the few
+ * arithmetic functions. Included before the text (-include). One block runs at a time, so what is
+ * shared is static.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_TESTS_LANES_CUDA_H
+#define MP_TESTS_LANES_CUDA_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#define __CUDACC__
+#define __CUDA_ARCH__ 700 /* no tensor cores, whose text is PTX */
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __grid_constant__
+#define __align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(...)
+#define __maxnreg__(n)
+#define __shared__ static
+
+struct cuda_place {
+    unsigned x, y, z;
+};
+extern thread_local cuda_place threadIdx, blockIdx;
+extern cuda_place blockDim, gridDim;
+
+void __syncthreads();
+void *k_shared_bytes();
+/* Gives what lane `from` of the caller's warp has put. */
+void lane_exchange(const void *put, void *got, size_t size, unsigned from);
+
+inline unsigned lane_number() {
+    return threadIdx.x % 32;
+}
+
+template <typename V> V __shfl_sync(unsigned, V value, unsigned from) {
+    V got;
+    lane_exchange(&value, &got, sizeof value, from % 32);
+    return got;
+}
+template <typename V> V __shfl_xor_sync(unsigned mask, V value, unsigned bits) {
+    return __shfl_sync(mask, value, lane_number() ^ bits);
+}
+template <typename V> V __shfl_up_sync(unsigned mask, V value, unsigned by) {
+    return __shfl_sync(mask, value, lane_number() >= by ? lane_number() - by : lane_number());
+}
+
+inline int __dp4a(int a, int b, int sum) {
+    for (int i = 0; i < 4; i++) {
+        sum += (int8_t)(a >> i * 8) * (int8_t)(b >> i * 8);
+    }
+    return sum;
+}
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which) {
+    const uint64_t both = (uint64_t)high << 32 | low;
+    unsigned made = 0;
+    for (int i = 0; i < 4; i++) {
+        made |= (unsigned)(both >> (which >> i * 4 & 7) * 8 & 255) << i * 8;
+    }
+    return made;
+}
+inline unsigned __umulhi(unsigned a, unsigned b) {
+    return (unsigned)((uint64_t)a * b >> 32);
+}
+template <typename To, typename From> To lane_bits(From from) {
+    To to;
+    static_assert(sizeof to == sizeof from, "");
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+inline float __int_as_float(int x) {
+    return lane_bits<float>(x);
+}
+inline float __uint_as_float(unsigned x) {
+    return lane_bits<float>(x);
+}
+inline int __float_as_int(float x) {
+    return lane_bits<int>(x);
+}
+inline unsigned __float_as_uint(float x) {
+    return lane_bits<unsigned>(x);
+}
+inline double __longlong_as_double(long long x) {
+    return lane_bits<double>(x);
+}
+
+#endif

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels as a GPU runs them, on threads: their text is compiled as C++ with a stand-in for CUDA (cuda.h), and each lane
+of a block is a thread. So exchanges between lanes, and paths that the emulated device has not, are tried without a GPU,
+and the thread sanitizer sees what lacks a barrier.
+"""
+
+import subprocess
+from pathlib import Path
+
+import needs
+import pytest
+
+HERE = Path(__file__).resolve().parent
+SRC = HERE.parents[1] / "src"
+FLAGS = ["-std=c++17", "-O1", "-g", "-w", "-fpermissive", f"-I{SRC}", f"-I{HERE}", "-include", str(HERE / "cuda.h")]
+# A program: its file, and for each text of a kernel beside the one that it includes the name; what is defined for all.
+PROGRAMS = {
+    "integer_32": ("integer.cpp", "integer_product", {}, ["K_TILE=32", "K_CONV=0"]),
+    "integer_64": ("integer.cpp", "integer_product", {}, ["K_TILE=64", "K_CONV=0"]),
+    **{f"compact_{word}": ("compact.cpp", "compact_count", {"compact_scan": "move/compact_scan.cu",
+                                                            "compact_write": "move/compact_write.cu"}, [f"K_T0={word}"])
+       for word in ("f32", "i64", "u8")},
+}
+
+
+def compiled(folder, source, name, options):
+    """The object of a text in which the kernel has that name."""
+    target = folder / f"{Path(source).stem}-{name}.o"
+    command = [needs.program("g++"), *FLAGS, *options, f"-DK_NAME={name}", "-x", "c++", "-c", source, "-o", target]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    return target
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_lanes(program, tmp_path):
+    source, name, others, defines = PROGRAMS[program]
+    options = ["-fsanitize=thread", *(f"-D{define}" for define in defines)]
+    objects = [compiled(tmp_path, HERE / source, name, options),
+               compiled(tmp_path, HERE / "lanes.cpp", "unused", options)]
+    objects += [compiled(tmp_path, SRC / "kernel" / text, other, options) for other, text in others.items()]
+    linked = tmp_path / "program"
+    subprocess.run([needs.program("g++"), *options, *objects, "-o", linked, "-lpthread"], check=True)
+    done = subprocess.run([linked], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[:4000]
