@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels as a GPU runs them, on threads: their text is compiled as C++ with a stand-in for CUDA (cuda.h), and each lane
+"""Kernels as a GPU runs them, on threads: the text is compiled as C++ with a stand-in for CUDA (cuda.h), and each lane
 of a block is a thread. So exchanges between lanes, and paths that the emulated device has not, are tried without a GPU,
 and the thread sanitizer sees what lacks a barrier.
 """
