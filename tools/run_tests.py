@@ -100,6 +100,8 @@ class Amounts:
     kernels: tuple  # for check_kernels.py
     cases_again: int  # of the operators' cases every so many once more, as islands
     graphs_again: int  # random graphs, and six times as many hostile models, node by node
+    checked_modes: str = "eager,adversarial"  # of the emulated device, under the address sanitizer
+    watched: int = 1  # under valgrind one C test in so many
 
 
 SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("--sample", "8"),
@@ -107,7 +109,7 @@ SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
 THIRD = Amounts(seeds=10, operations=1_500_000, hostile=700, graphs=70, kernels=("--sample", "3"),
-                cases_again=3, graphs_again=70)
+                cases_again=3, graphs_again=70, checked_modes="eager", watched=2)
 
 
 def steps_of(build, mode, whole=WHOLE):
@@ -241,8 +243,8 @@ def steps_of(build, mode, whole=WHOLE):
         # Eager and adversarial mode run what is queued in the thread that queues it, or waits for it; threaded mode has
         # threads of its own. So the former are for one sanitizer and the latter for the other.
         Step("asan", "C tests under the address and undefined-behaviour sanitizers",
-             sanitized("asan", "--modes", "eager,adversarial", "--seeds", "1"), "all", limit_s=1800, takes="",
-             preset="asan"),
+             sanitized("asan", "--modes", n.checked_modes, "--seeds", "1"), "all", limit_s=1800, takes="",
+             preset="asan", less=less("adversarial mode") if n.checked_modes == "eager" else ""),
         Step("fuzz-options", "half a minute of any text as options, under the address sanitizer", fuzz("options"),
              "all", cores=1, preset="asan"),
         Step("fuzz-operations", "half a minute of any bytes as operations, under the address sanitizer",
@@ -250,8 +252,9 @@ def steps_of(build, mode, whole=WHOLE):
         Step("tsan", "C tests under the thread sanitizer", sanitized("tsan", "--modes", "threaded", "--seeds", "1"),
              "all", limit_s=1800, takes="", preset="tsan"),
         Step("valgrind", "C tests of devices under valgrind, which sees what was never written",
-             ["valgrind", "-q", "--error-exitcode=9", unit, "@eager", "--jobs", CORES,
-              "--timeout", "300"], "all", ["valgrind"], limit_s=1800),
+             ["valgrind", "-q", "--error-exitcode=9", unit, "@eager", "--jobs", CORES, "--timeout", "300",
+              "--shard", f"1/{n.watched}"], "all", ["valgrind"], limit_s=1800,
+             less=less(f"{n.watched - 1} of {n.watched} tests") if n.watched > 1 else ""),
         # The order of work is not the compiler's.
         Step("clang", "C tests as clang compiles them, on a machine without a CUDA toolkit",
              sanitized("clang", "--modes", "eager"), "all", ["clang"], takes="", preset="clang"),
