@@ -41,10 +41,20 @@ static mp_status measure(const mp_conv *conv, sizes *out) {
         !multiply(&out->taps, conv->kernel, conv->spatial) ||
         !multiply(&out->rows, &out->taps, 1)) {
         return MP_FAIL(UNSUPPORTED,
-                       "a convolution that the library refuses, with planes, or channels by taps, "
-                       "of 2^31 elements or more");
+                       "the device's library has no kernel for this convolution, and without one a "
+                       "plane, or %lld channels by their taps, can have %d elements at most; use "
+                       "smaller images or fewer channels",
+                       (long long)(conv->transposed ? conv->out_channels : conv->in_channels),
+                       INT32_MAX);
     }
     return MP_OK;
+}
+
+static mp_status too_many(const mp_conv *conv) {
+    return MP_FAIL(UNSUPPORTED,
+                   "the device's library has no kernel for this convolution, and without one %lld "
+                   "images need more than %d passes; run fewer of them at a time",
+                   (long long)conv->batch, PASSES_MAX);
 }
 
 /* ---- a pass: some images, or some outputs of one ---- */
@@ -135,7 +145,7 @@ static mp_status forward(mp_planner *p, const mp_conv *conv, const sizes *s,
     const int64_t images = outputs < s->out_plane ? 1 : images_of(conv, s, outputs);
     mp_ref columns = MP_NOWHERE;
     if (MP_CEIL_DIV(conv->batch, images) > PASSES_MAX / MP_CEIL_DIV(s->out_plane, outputs)) {
-        return MP_FAIL(UNSUPPORTED, "a convolution that the library refuses, of too many passes");
+        return too_many(conv);
     }
     MP_TRY(mp_plan_scratch_of(p, images * s->rows * outputs, conv->type, &columns));
     for (int64_t image = 0; image < conv->batch; image += images) {
@@ -199,7 +209,7 @@ static mp_status transposed(mp_planner *p, const mp_conv *conv, const sizes *s,
     int64_t count = 0;
     if (MP_CEIL_DIV(conv->batch, images) > PASSES_MAX ||
         __builtin_mul_overflow(images * s->rows, s->in_plane, &count)) {
-        return MP_FAIL(UNSUPPORTED, "a convolution that the library refuses, of too many passes");
+        return too_many(conv);
     }
     MP_TRY(mp_plan_scratch_of(p, count, conv->type, &made));
     for (int64_t image = 0; image < conv->batch; image += images) {
