@@ -35,9 +35,11 @@ def times():
 
 
 def test_the_library_finds_what_the_program_makes(tmp_path):
-    done = make(tmp_path, "--archs", "75,90")
+    done = make(tmp_path, "--archs", "90,89,86,80")
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["sm_75.kernels", "sm_90.kernels"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"sm_{arch}.kernels" for arch in (80, 86, 89, 90)]
+    sizes = [(tmp_path / f"sm_{arch}.kernels").stat().st_size for arch in (80, 86, 89)]
+    assert sizes[2] < sizes[0] / 2, "what is alike is there once"
     made = times()
     again = tmp_path / "again"
     assert make(again, "--archs", "90").returncode == 0

@@ -201,15 +201,3 @@ bool mp__cuda_ready_load(const mp_kernel_image *image, int arch, cuda_blob *out)
     }
     return false;
 }
-
-uint32_t mp__cuda_ready_count(int arch, char *path, size_t size) {
-    (void)snprintf(path, size, "%s", "");
-    for (int a = arch; a >= arch / 10 * 10; a--) {
-        const ready_file *file = file_for(a);
-        if (file != NULL) {
-            (void)snprintf(path, size, "%s", file->path);
-            return file->count;
-        }
-    }
-    return 0;
-}

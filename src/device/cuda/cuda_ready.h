@@ -34,8 +34,4 @@ typedef struct ready_entry {
  * Gives: `*out`, until its data is freed. Threads: any. Blocks: reads a file. */
 bool mp__cuda_ready_load(const mp_kernel_image *image, int arch, cuda_blob *out);
 
-/* How many kernels there are for `arch`, or the next earlier one of the same major version that has
- * a file; its path goes to `path`, with `size` bytes, or "". */
-uint32_t mp__cuda_ready_count(int arch, char *path, size_t size);
-
 #endif
