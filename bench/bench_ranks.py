@@ -5,8 +5,8 @@
     bench_ranks.py [--ranks 1,2] [--sizes 8K,1M,64M] [--runs 100] [--decoder LAYERS,WIDTH,HEADS,SHARED,INNER,WORDS]
                    [--past 1024] [--out FILE]
 
-A sum's figure is that of one of ten in a row, in microseconds: `millpond` in a session of ten nodes with values bound on
-the device, `torch` in ten calls of all_reduce, `torch graph` the same in a captured graph. `rate` is what each rank
+A sum's figure is that of one of ten in a row, in microseconds: `millpond` in a session of ten nodes with values bound
+on the device, `torch` in ten calls of all_reduce, `torch graph` the same in a captured graph. `rate` is what each rank
 sends and receives for them by a ring, 2 (n - 1) / n of the bytes, in GB/s. The decoder has random weights in float16,
 keys and values of --past tokens, and is given one token; its figure is the median of the runs, by number of ranks, and
 `difference` that of the logits from one rank's, by norm. The results go to bench/results/ranks-NAME.json.
@@ -166,7 +166,8 @@ def decoder_rows(given, device):
         target = Path(folder, "model.onnx")
         feed = nets.decoder(str(target), "f16", 1, given.past, tuple(map(int, given.decoder.split(","))))
         np.savez(Path(folder, "feed.npz"), **feed)
-        shapes = [word for name, value in feed.items() for word in ("--shape", f"{name}={','.join(map(str, value.shape))}")]
+        sizes = {name: ",".join(map(str, value.shape)) for name, value in feed.items()}
+        shapes = [word for name, size in sizes.items() for word in ("--shape", f"{name}={size}")]
         rows = []
         for size in map(int, given.ranks.split(",")):
             if size > 1:

@@ -5,9 +5,9 @@
     bench_shapes.py [--only TEXT] [--lengths 24,56,72,88,104,120] [--repeats 5] [--bert] [--out FILE]
 
 Subjects are the encoders of the corpus whose inputs are tokens (minilm) and, with --bert, BERT-base with random weights
-in float16 (torch and transformers must be there). `session_ms` is the median time of making a session, kernels being in
-the cache. `new_ms` is what the first run of a length takes beyond its fourth, the median over the lengths: planning,
-choosing kernels and, for the libraries' products, choosing algorithms. The results go to bench/results/shapes-NAME.json.
+in float16 (torch and transformers must be there). `session_ms` is the median time of making a session, kernels being
+in the cache. `new_ms` is what the first run of a length takes beyond its fourth, the median over the lengths: planning,
+choosing kernels and algorithms of the libraries' products. The results go to bench/results/shapes-NAME.json.
 """
 
 import argparse

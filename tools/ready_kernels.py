@@ -6,10 +6,11 @@
 
 Writes OUT/sm_<arch>.kernels for each architecture, in the form that src/device/cuda/cuda_ready.h describes; in the
 folder `kernels` beside libmillpond.so they are found. A kernel whose instructions an earlier architecture of the same
-major version has already is left out of the later one's file: the library goes on to look there. Needs NVRTC (nvidia-cuda-nvrtc), and nvFatbin (nvidia-nvfatbin),
-which packs code as the driver unpacks it; neither GPU nor driver. What is compiled stays in BUILD/ready, so that a
-second run compiles only what has changed. --wheel packs them into a wheel of their own, millpond-kernels, which puts
-them beside the libraries of the package; pip install millpond[kernels] brings it.
+major version has already is left out of the later one's file: the library goes on to look there. Needs NVRTC
+(nvidia-cuda-nvrtc), and nvFatbin (nvidia-nvfatbin), which packs code as the driver unpacks it; neither GPU nor driver.
+What is compiled stays in BUILD/ready, so that a second run compiles only what has changed. --wheel packs them into a
+wheel of their own, millpond-kernels, which puts them beside the libraries of the package; pip install millpond[kernels]
+brings it.
 """
 
 import argparse
