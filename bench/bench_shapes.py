@@ -25,6 +25,7 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("demo", "tests/models", "tests
 import bench_models  # noqa: E402  (beside this file)
 import fetch_models  # noqa: E402
 import machine  # noqa: E402
+import nets  # noqa: E402
 import provider  # noqa: E402
 
 WAYS = {"nodes": {"fusion": "0"}, "islands": {}}
@@ -33,13 +34,11 @@ WAYS = {"nodes": {"fusion": "0"}, "islands": {}}
 def bert(folder):
     """BERT-base whose tokens may be as many as one likes."""
     import torch
-    import transformers
 
-    net = transformers.BertModel(transformers.BertConfig(attn_implementation="eager")).eval().half()
-    ids, mask = torch.randint(0, 30000, (1, 128)), torch.ones(1, 128, dtype=torch.long)
+    net, given = nets.encoder("Bert")
     path = Path(folder, "bert.onnx")
     axes = {"ids": {1: "n"}, "mask": {1: "n"}, "y": {1: "n"}}
-    torch.onnx.export(net, (ids, mask), str(path), dynamo=False, input_names=["ids", "mask"],
+    torch.onnx.export(net.eval().half(), tuple(given), str(path), dynamo=False, input_names=["ids", "mask"],
                       output_names=["y"], dynamic_axes=axes)
     return str(path)
 
