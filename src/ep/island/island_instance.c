@@ -17,7 +17,7 @@
 
 enum {
     RUNS_BEFORE = 2,       /* with these addresses */
-    STEPS_LEAST = 3,       /* fewer are launched as fast one by one */
+    STEPS_LEAST = 1,
     IDLE_RUNS = 256,       /* of the program, after which a graph may give way to another */
     LAUNCHES_MOST = 20000, /* of one graph */
     GRAPH_BYTES = 16 << 10,
