@@ -62,6 +62,9 @@ inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which) {
     }
     return made;
 }
+inline int __clz(unsigned x) {
+    return x == 0 ? 32 : __builtin_clz(x);
+}
 inline unsigned __umulhi(unsigned a, unsigned b) {
     return (unsigned)((uint64_t)a * b >> 32);
 }

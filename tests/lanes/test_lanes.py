@@ -20,6 +20,7 @@ PROGRAMS = {
     **{f"compact_{word}": ("compact.cpp", "compact_count", {"compact_scan": "move/compact_scan.cu",
                                                             "compact_write": "move/compact_write.cu"}, [f"K_T0={word}"])
        for word in ("f32", "i64", "u8")},
+    **{f"rows_{rows}": ("rows.cpp", "few_rows", {}, ["K_T0=f32", f"K_ROWS={rows}", "K_BEFORE=0"]) for rows in (1, 4)},
 }
 
 

@@ -13,16 +13,24 @@ enum {
     DEPTH_MIN = 32,
     DEPTH_MAX = 1 << 14, /* beyond, k is worth dealing to several blocks */
     PACK_BYTES = 16,
+    SHARED_MAX = 112 << 10, /* leaves a multiprocessor two blocks */
 };
 
+/* Of shared memory: the lanes' rings, where their sums meet at the end, and A. */
+static int64_t shared_bytes(const mp_gemm *g) {
+    return K_FEW_ROWS_LANES * K_FEW_ROWS_SLOTS * PACK_BYTES +
+           MP_ALIGN_UP(g->m * g->k * (int64_t)mp_dtype_size(g->type), PACK_BYTES);
+}
+
 /* Where the kernel is expected to be sooner done. */
-static bool takes(const mp_gemm *g) {
+static bool takes(const mp_planner *p, const mp_gemm *g) {
     const bool is_kept = g->type == MP_F32 || g->type == MP_F16 || g->type == MP_BF16;
+    const int64_t room = MP_MIN((int64_t)p->device->info.shared_bytes_max, SHARED_MAX);
     return is_kept && g->m <= K_FEW_ROWS && g->batch == 1 && !g->trans_a && !g->trans_b &&
            g->activation == MP_ACTIVATION_NONE && g->lda == g->k && g->ldb == g->n &&
            g->ldc == g->n && g->align >= PACK_BYTES &&
            g->n * (int64_t)mp_dtype_size(g->type) % PACK_BYTES == 0 && g->n >= COLUMNS_MIN &&
-           g->k >= DEPTH_MIN && g->k <= DEPTH_MAX;
+           g->k >= DEPTH_MIN && g->k <= DEPTH_MAX && shared_bytes(g) <= room;
 }
 
 /* As many lanes side by side as leave a block for each multiprocessor. */
@@ -54,11 +62,10 @@ static mp_status launch(mp_planner *p, const mp_gemm *gemm, const mp_ref operand
         .beta = gemm->beta,
     };
     mp_grid grid = mp_plan_grid_rows(p, MP_CEIL_DIV(packs, args.across), K_FEW_ROWS_LANES);
-    grid.shared_bytes = (uint32_t)(K_FEW_ROWS_LANES * rows * pack * (int64_t)sizeof(float));
+    grid.shared_bytes = (uint32_t)shared_bytes(gemm);
     const mp_kernel *kernel = NULL;
     if (before != NULL) {
         args.before = before->args;
-        grid.shared_bytes += (uint32_t)(gemm->k * size);
         MP_TRY(mp_plan_kernel(p, &kernel, "%s_row_%s", mp_before_word(before), word));
     } else {
         before = &nothing;
@@ -74,12 +81,12 @@ static mp_status launch(mp_planner *p, const mp_gemm *gemm, const mp_ref operand
 
 mp_status mp_plan_rows(mp_planner *p, const mp_gemm *gemm,
                        const mp_ref operands[MP_GEMM_OPERANDS]) {
-    return takes(gemm) ? launch(p, gemm, operands, NULL) : mp_plan_gemm(p, gemm, operands);
+    return takes(p, gemm) ? launch(p, gemm, operands, NULL) : mp_plan_gemm(p, gemm, operands);
 }
 
 mp_status mp_plan_made_rows(mp_planner *p, const mp_gemm *gemm,
                             const mp_ref operands[MP_GEMM_OPERANDS], const mp_before *before) {
-    if (takes(gemm) && mp_before_fits(p, before, K_FEW_ROWS_LANES)) {
+    if (takes(p, gemm) && mp_before_fits(p, before, K_FEW_ROWS_LANES)) {
         return launch(p, gemm, operands, before);
     }
     mp_ref with[MP_GEMM_OPERANDS];
