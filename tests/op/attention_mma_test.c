@@ -99,6 +99,11 @@ static double score_of(const attention *a, const tensors *t, int64_t b, int64_t 
     return masked(a, t, (int64_t[]){b, h, i, j}, dot);
 }
 
+/* TF32, which products of floats are rounded to, has the digits of float16. */
+static double precision_of(const attention *a) {
+    return op_precision(a->type == MP_F32 ? MP_F16 : a->type);
+}
+
 static void check_query(const attention *a, const tensors *t, const op_tensor *y, int64_t b,
                         int64_t h, int64_t i, double *score) {
     const int64_t at = place(a, a->heads, a->rows, a->value, b, h, i);
@@ -119,8 +124,8 @@ static void check_query(const attention *a, const tensors *t, const op_tensor *y
                 place(a, a->kv_heads, a->keys, a->value, b, h / (a->heads / a->kv_heads), j);
             want += score[j] / sum * op_real(a->type, t->v, v + d);
         }
-        op_check_close(op_real(a->type, y->data, at + d), want, 2 * op_precision(a->type),
-                       "attention", at + d);
+        op_check_close(op_real(a->type, y->data, at + d), want, 2 * precision_of(a), "attention",
+                       at + d);
     }
 }
 
@@ -138,7 +143,7 @@ static void check_attention(mp_device *device, const attention *a) {
                  .version = 24,
                  .attrs = attrs,
                  .attr_count = a->heads_last ? 4 : 2,
-                 .options = {.sdpa_kernel = TILES},
+                 .options = {.sdpa_kernel = TILES, .tf32 = true},
                  .in = {tensor_of(a, t.q, a->heads, a->rows, a->head),
                         tensor_of(a, t.k, a->kv_heads, a->keys, a->head),
                         tensor_of(a, t.v, a->kv_heads, a->keys, a->value)},
@@ -198,6 +203,75 @@ DEVICE_TEST(attention_mma_lengths) {
                                  .causal = i % 2 != 0};
             check_attention(device, &a);
         }
+    }
+}
+
+/* Floats take this way from some work on. */
+DEVICE_TEST(attention_mma_of_floats) {
+    static const int64_t sizes[][2] = {{32, 32},   {64, 64}, {96, 96},
+                                       {128, 128}, {72, 40}, {16, 64}};
+    static const int64_t lengths[][2] = {{137, 150}, {150, 137}, {130, 288}};
+    for (size_t i = 0; i < MP_COUNT_OF(sizes) * MP_COUNT_OF(lengths); i++) {
+        const int64_t *size = sizes[i % MP_COUNT_OF(sizes)];
+        const int64_t *length = lengths[i / MP_COUNT_OF(sizes)];
+        const attention a = {.batch = 1,
+                             .heads = 2,
+                             .kv_heads = 2,
+                             .rows = length[0],
+                             .keys = length[1],
+                             .head = size[0],
+                             .value = size[1],
+                             .type = MP_F32,
+                             .causal = i % 4 == 1,
+                             .heads_last = i % 2 == 0};
+        check_attention(device, &a);
+    }
+}
+
+DEVICE_TEST(attention_mma_of_floats_by_rules) {
+    const int64_t lengths[] = {70, 0, 133};
+    for (int causal = 0; causal < 2; causal++) {
+        attention a = {.batch = 3,
+                       .heads = 6,
+                       .kv_heads = 2,
+                       .rows = 45,
+                       .keys = 45,
+                       .head = 64,
+                       .value = 64,
+                       .type = MP_F32,
+                       .causal = causal != 0,
+                       .softcap = 1.5,
+                       .heads_last = true};
+        check_attention(device, &a);
+        a.keys = 133;
+        a.length = lengths;
+        a.heads_last = false;
+        check_attention(device, &a);
+    }
+}
+
+DEVICE_TEST(attention_mma_masks_of_floats) {
+    enum { BATCH = 2, HEADS = 2, ROWS = 70 };
+    static const int64_t dims[][4] = {
+        {BATCH, 1, 1, 0}, {1, 1, ROWS, 0}, {BATCH, HEADS, ROWS, 0}, {1, 1, ROWS, 1}};
+    static const mp_dtype masks[] = {MP_BOOL, MP_F32};
+    static const int64_t keys[] = {160, 131};
+    for (size_t i = 0; i < MP_COUNT_OF(dims) * MP_COUNT_OF(masks) * MP_COUNT_OF(keys); i++) {
+        const int64_t *dim = dims[i % MP_COUNT_OF(dims)];
+        attention a = {.batch = BATCH,
+                       .heads = HEADS,
+                       .kv_heads = 1,
+                       .rows = ROWS,
+                       .keys = keys[i / MP_COUNT_OF(dims) / MP_COUNT_OF(masks)],
+                       .head = 32,
+                       .value = 32,
+                       .type = MP_F32,
+                       .mask = masks[i / MP_COUNT_OF(dims) % MP_COUNT_OF(masks)],
+                       .mask_dim = {dim[0], dim[1], dim[2], dim[3]}};
+        a.mask_dim[3] = a.mask_dim[3] == 1 ? 1 : a.keys;
+        check_attention(device, &a);
+        a.causal = true;
+        check_attention(device, &a);
     }
 }
 

@@ -21,8 +21,9 @@ enum {
 /* Keys of a group of lanes of attention_few that are loaded at a time. */
 #define K_ATTENTION_AHEAD(rows) ((rows) == 1 ? 4 : 2)
 
-/* Keys that a warp of attention_mma takes at a time: fewer where sums take many registers. */
-#define K_MMA_KEYS(head) ((head) > 128 ? 32 : 64)
+/* Keys that a warp of attention_mma takes at a time, of elements of `size` bytes: fewer where sums
+ * or masks take many registers. */
+#define K_MMA_KEYS(head, size) ((head) > 128 || (size) == 4 ? 32 : 64)
 
 typedef enum k_mask_kind {
     K_MASK_NONE,

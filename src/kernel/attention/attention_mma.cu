@@ -1,7 +1,8 @@
-/* attention_mma.cu - attention for many queries by tensor cores, for types of two bytes and heads
- * of up to K_HEAD elements, a multiple of 16. A warp has 16 rows: it multiplies them with tiles of
- * keys, keeps the scores in registers, where they become the weights that the next product reads,
- * and has a running maximum and sum of each row. Heads that share a key head are rows of one block.
+/* attention_mma.cu - attention for many queries by tensor cores, for types of two bytes, and for
+ * float (K_FLOAT) by TF32, and heads of up to K_HEAD elements, a multiple of 16. A warp has 16
+ * rows: it multiplies them with tiles of keys, keeps the scores in registers, where they become the
+ * weights that the next product reads, and has a running maximum and sum of each row. Heads that
+ * share a key head are rows of one block.
  *
  *     q          [tile_rows][PITCH]
  *     k, v       [tile_keys][PITCH] each, and once more where there are several tiles: one is
@@ -10,7 +11,7 @@
  * A block has tile_rows / 16 warps side by side, and as many such sets as tile_keys has KEYS, which
  * take neighbouring keys of a tile and add up what they found at the end. PITCH is an odd number of
  * 16 bytes, so that eight rows lie in different banks. The products are exact to float; the weights
- * are rounded to T before the second one.
+ * are rounded to T before the second one, and floats to TF32 before both.
  *
  * Where there is no such unit (the emulated device, GPUs before 8.0) a lane takes rows by plain
  * loops.
@@ -20,8 +21,12 @@
 
 #if K_WARP_MATRIX
 
+#if K_FLOAT
+#include "kernel/attention/mma_float.h"
+#else
+#include "kernel/attention/mma_half.h"
+#endif
 #include "kernel/attention/mma_rule.h"
-#include "kernel/attention/mma_tile.h"
 
 /* ---- softmax ---- */
 
@@ -108,7 +113,6 @@ K_FN void mma_take(const float *from, mma_state *state) {
 
 K_FN void mma_store(const mp_attention_args *args, const mma_block *at, int32_t first,
                     const mma_state *state) {
-    const int32_t lane = (int32_t)threadIdx.x % LANES;
     K_UNROLL for (int32_t r = 0; r < 2; r++) {
         if (first + r * SIDE >= at->row_count) {
             continue;
@@ -117,13 +121,7 @@ K_FN void mma_store(const mp_attention_args *args, const mma_block *at, int32_t 
         const float norm = mma_norm(&args->rule, line.head, state->top[r], state->total[r]);
         T *to = (T *)args->out + at->entry * args->out_stride[0] + line.head * args->out_stride[1] +
                 line.query * args->out_stride[2];
-        K_UNROLL for (int32_t n = 0; n < HEAD_SIDES; n++) {
-            const int32_t d = n * SIDE + lane % 4 * 2;
-            if (d < args->v_head_size) {
-                *(uint32_t *)(void *)(to + d) =
-                    mma_pair(state->out[n][2 * r] * norm, state->out[n][2 * r + 1] * norm);
-            }
-        }
+        mma_write(to, args->v_head_size, state, r, norm);
     }
 }
 
@@ -205,11 +203,12 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
     mma_fill(args, at, k, v, 0, tiles, shared);
     mma_fill(args, at, k, v, 1, tiles, shared);
     const mma_row row[2] = {mma_row_at(rule, at, first), mma_row_at(rule, at, first + SIDE)};
-    uint32_t kept[HEAD / STEP][4];
+    uint32_t kept[HEAD / DEPTH][4];
     mma_state state;
     mma_clear(&state);
     K_ONE_COPY for (int32_t i = 0; i < tiles; i++) {
-        const T *tile = shared + (args->tile_rows + i % 2 * 2 * count + set * KEYS) * PITCH;
+        T *both = shared + (args->tile_rows + i % 2 * 2 * count) * PITCH;
+        const T *tile = both + set * KEYS * PITCH;
         const int32_t key = at->from + i * count + set * KEYS, mine = key + lane % 4 * 2;
         const int32_t seen = mma_sees(row, key);
         float score[KEY_SIDES][4];
@@ -225,11 +224,13 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
             K_COPIES_WAIT(3);
         } else {
             K_COPIES_WAIT(0);
+            mma_settle(both + count * PITCH, count);
         }
+        mma_settle(both, count);
         __syncthreads(); /* and the tile before has been read */
         if (i == 0 && KEEP_Q) {
-            K_UNROLL for (int32_t d = 0; d < HEAD; d += STEP) {
-                mma_query(q, d, kept[d / STEP]);
+            K_UNROLL for (int32_t d = 0; d < HEAD; d += DEPTH) {
+                mma_query(q, d, kept[d / DEPTH]);
             }
         }
         if (i > 0) {
@@ -242,6 +243,7 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
         }
         if (i == 0) {
             K_COPIES_WAIT(2);
+            mma_settle(both + count * PITCH, count);
             __syncthreads();
         }
         if (seen) {

@@ -7,8 +7,9 @@
 
 enum {
     HEAD = K_HEAD,
-    KEYS = K_MMA_KEYS(K_HEAD), /* that a warp takes at a time */
-    PITCH = HEAD + A_PIECE
+    KEYS = K_MMA_KEYS(K_HEAD, sizeof(T)), /* that a warp takes at a time */
+    PIECE = 16 / sizeof(T),               /* elements that are copied at a time */
+    PITCH = HEAD + PIECE
 };
 
 /* Rows of a key head, and the keys that any of them sees. */

@@ -20,8 +20,9 @@ K_FN mma_asks mma_asked(const k_score_rule *rule) {
     mma_asks asks;
     asks.last = (int32_t)(rule->keys < rule->mask_keys ? rule->keys : rule->mask_keys) - 1;
     asks.mask_early = rule->mask_stride[3] == 1 &&
-                      (rule->mask_kind == K_MASK_BOOL || rule->mask_kind == K_MASK_F16 ||
-                       rule->mask_kind == K_MASK_BF16);
+                      (rule->mask_kind == K_MASK_BOOL ||
+                       (K_FLOAT ? rule->mask_kind == K_MASK_F32
+                                : rule->mask_kind == K_MASK_F16 || rule->mask_kind == K_MASK_BF16));
     asks.padding = rule->padding_kind != K_PADDING_NONE;
     asks.padding_early = asks.padding && rule->padding_stride[1] == 0;
     asks.seldom = rule->softcap > 0 || (rule->mask_kind != K_MASK_NONE && !asks.mask_early) ||
@@ -29,12 +30,36 @@ K_FN mma_asks mma_asked(const k_score_rule *rule) {
     return asks;
 }
 
+/* Words that hold the masks of four scores: as floats, or two a word. */
+enum { MASK_WORDS = K_FLOAT ? 4 : 2 };
+
+/* Floats of a row's mask as mma_mask_load has them, a word each. */
+K_FN void mma_mask_floats(const float *from, int32_t left, uint32_t (*out)[MASK_WORDS], int32_t r) {
+    if ((uint64_t)from % 8 == 0 && left > KEYS - SIDE) {
+        K_UNROLL for (int32_t n = 0; n < KEYS; n += SIDE) {
+            const uint64_t both = *(const uint64_t *)(const void *)(from + n);
+            out[n / SIDE][MASK_WORDS / 2 * r] = (uint32_t)both;
+            out[n / SIDE][MASK_WORDS / 2 * r + MASK_WORDS / 4] = (uint32_t)(both >> 32);
+        }
+        return;
+    }
+    K_UNROLL for (int32_t n = 0; n < KEYS; n += SIDE) {
+        const float low = n <= left ? from[n] : 0, high = n < left ? from[n + 1] : 0;
+        out[n / SIDE][MASK_WORDS / 2 * r] = __float_as_uint(low);
+        out[n / SIDE][MASK_WORDS / 2 * r + MASK_WORDS / 4] = __float_as_uint(high);
+    }
+}
+
 /* Masks of a row, of one or two bytes, for a lane's keys `key` and the next one, and so on in steps
  * of SIDE: the first in the low half of a word. They are asked for before the product, which takes
  * as long as they do. */
 K_FN void mma_mask_load(const k_score_rule *rule, int64_t mask_row, int32_t key, int32_t last,
-                        uint32_t (*out)[2], int32_t r) {
+                        uint32_t (*out)[MASK_WORDS], int32_t r) {
     const int32_t left = last - key; /* to the last one */
+    if (K_FLOAT && rule->mask_kind == K_MASK_F32) {
+        mma_mask_floats((const float *)rule->mask + mask_row + key, left, out, r);
+        return;
+    }
     if (rule->mask_kind == K_MASK_BOOL) {
         const uint8_t *from = (const uint8_t *)rule->mask + mask_row + key;
         if ((uint64_t)from % 2 == 0 && left > KEYS - SIDE) {
@@ -65,8 +90,8 @@ K_FN void mma_mask_load(const k_score_rule *rule, int64_t mask_row, int32_t key,
 
 /* What the rule says of a lane's keys beside its mask, from `key` on in steps of SIDE. */
 typedef struct mma_marks {
-    uint32_t mask[KEY_SIDES][2]; /* of one or two bytes */
-    uint64_t padding;            /* a bit for each key of the warp */
+    uint32_t mask[KEY_SIDES][MASK_WORDS];
+    uint64_t padding; /* a bit for each key of the warp */
 } mma_marks;
 
 /* Padding that is the same for all rows, a key of the warp a lane. */
@@ -92,9 +117,13 @@ K_FN void mma_padding(const k_score_rule *rule, uint64_t padding, float (*score)
 }
 
 /* `kind` is a constant where this is called. */
-K_FN void mma_mask(int32_t kind, const uint32_t (*mask)[2], float (*score)[4]) {
+K_FN void mma_mask(int32_t kind, const uint32_t (*mask)[MASK_WORDS], float (*score)[4]) {
     K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
         K_UNROLL for (int32_t e = 0; e < 4; e++) {
+            if (kind == K_MASK_F32) {
+                score[n][e] += __uint_as_float(mask[n][e % MASK_WORDS]);
+                continue;
+            }
             const uint32_t both = mask[n][e / 2], half = e % 2 ? both >> 16 : both & 0xffffu;
             if (kind == K_MASK_BOOL) {
                 score[n][e] = half != 0 ? score[n][e] : A_NONE;
@@ -155,6 +184,8 @@ K_FN void mma_rule(const k_score_rule *rule, const mma_block *at, const mma_row 
     const int32_t kind = asks->mask_early ? rule->mask_kind : K_MASK_NONE;
     if (kind == K_MASK_BOOL) {
         mma_mask(K_MASK_BOOL, marks->mask, score);
+    } else if (K_FLOAT && kind == K_MASK_F32) {
+        mma_mask(K_MASK_F32, marks->mask, score);
     } else if (kind == K_MASK_F16) {
         mma_mask(K_MASK_F16, marks->mask, score);
     } else if (kind == K_MASK_BF16) {

@@ -1,5 +1,5 @@
-/* mma_tile.h - tiles of keys and values on their way into shared memory, and their products with a
- * warp's rows, for attention_mma.cu.
+/* mma_tile.h - tiles of queries, keys and values on their way into shared memory, for
+ * attention_mma.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_MMA_TILE_H
 #define MP_KERNEL_MMA_TILE_H
@@ -7,14 +7,12 @@
 #include "kernel/attention/mma.h"
 #include "kernel/core/warp_matrix.h"
 
-#define mma_product K_JOIN(k_mma_, K_T0)
-#define mma_pair    K_JOIN(k_pair_, K_T0)
-
 enum {
     ROWS = K_MMA_ROWS,
     SIDE = 8, /* keys or elements that a product gives */
     STEP = 16,
-    PIECES = HEAD / A_PIECE,
+    DEPTH = 32 / sizeof(T), /* elements of a head that a product sums up */
+    PIECES = HEAD / PIECE,
     KEY_SIDES = KEYS / SIDE,
     HEAD_SIDES = HEAD / SIDE,
     KEEP_Q = HEAD <= 128, /* otherwise there are no registers for it */
@@ -41,7 +39,7 @@ K_FN mma_share mma_shared_out(void) {
     mma_share share;
     share.rows = (int32_t)blockDim.x / PIECES;
     share.row = (int32_t)threadIdx.x / PIECES;
-    share.d = (int32_t)threadIdx.x % PIECES * A_PIECE;
+    share.d = (int32_t)threadIdx.x % PIECES * PIECE;
     return share;
 }
 
@@ -71,54 +69,6 @@ K_FN void mma_copy_queries(const mp_attention_args *args, const mma_block *at, T
         const int64_t place = line.head * args->q_stride[1] + line.query * args->q_stride[2];
         const int32_t there = share.d < args->head_size;
         k_copy_begin(to + r * PITCH + share.d, q + place + (there ? share.d : 0), there ? 16 : 0);
-    }
-}
-
-/* The 16 rows of a warp, elements from `d`. */
-K_FN void mma_query(const T *q, int32_t d, uint32_t *out) {
-    const int32_t lane = (int32_t)threadIdx.x % LANES;
-    k_matrices_load(out, q + lane % STEP * PITCH + d + lane / STEP * SIDE);
-}
-
-K_FN void mma_scores(const T *q, uint32_t (*kept)[4], const T *k, float (*score)[4]) {
-    const int32_t lane = (int32_t)threadIdx.x % LANES;
-    const T *from = k + (lane % SIDE + lane / STEP * SIDE) * PITCH + lane / SIDE % 2 * SIDE;
-    K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
-        K_UNROLL for (int32_t e = 0; e < 4; e++) {
-            score[n][e] = 0;
-        }
-    }
-    K_UNROLL for (int32_t d = 0; d < HEAD; d += STEP) {
-        uint32_t a[4];
-        if (KEEP_Q) {
-            K_UNROLL for (int32_t e = 0; e < 4; e++) {
-                a[e] = kept[d / STEP][e];
-            }
-        } else {
-            mma_query(q, d, a);
-        }
-        K_UNROLL for (int32_t n = 0; n < KEYS; n += STEP) {
-            uint32_t b[4];
-            k_matrices_load(b, from + n * PITCH + d);
-            mma_product(score[n / SIDE], a, b);
-            mma_product(score[n / SIDE + 1], a, b + 2);
-        }
-    }
-}
-
-K_FN void mma_values(const T *v, float (*weight)[4], mma_state *state) {
-    const int32_t lane = (int32_t)threadIdx.x % LANES;
-    const T *from = v + lane % STEP * PITCH + lane / STEP * SIDE;
-    K_UNROLL for (int32_t n = 0; n < KEYS; n += STEP) {
-        const float *left = weight[n / SIDE], *right = weight[n / SIDE + 1];
-        const uint32_t a[4] = {mma_pair(left[0], left[1]), mma_pair(left[2], left[3]),
-                               mma_pair(right[0], right[1]), mma_pair(right[2], right[3])};
-        K_UNROLL for (int32_t d = 0; d < HEAD; d += STEP) {
-            uint32_t b[4];
-            k_matrices_load_turned(b, from + n * PITCH + d);
-            mma_product(state->out[d / SIDE], a, b);
-            mma_product(state->out[d / SIDE + 1], a, b + 2);
-        }
     }
 }
 

@@ -11,6 +11,9 @@
  *     A, 16 x 32   (g, 4t), (g + 8, 4t), (g, 4t + 16), (g + 8, 4t + 16), and their right neighbours
  *     B, 32 x 8    (4t, g), (4t + 16, g), and their lower neighbours
  *     C            the same places, as int32, of sums that wrap
+ * and of floats, rounded to TF32 before,
+ *     A, 16 x 8    (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4)
+ *     B, 8 x 8     (t, g), (t + 4, g)
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_WARP_MATRIX_H
 #define MP_KERNEL_WARP_MATRIX_H
@@ -42,6 +45,20 @@ K_FN void k_mma_i8(int32_t *c, const uint32_t *a, const uint32_t *b) {
                  "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+K_FN void k_mma_tf32(float *c, const uint32_t *a, const uint32_t *b) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* The nearest number of TF32, of two the one further from 0. */
+K_FN uint32_t k_round_tf32(float x) {
+    uint32_t rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
+    return rounded;
 }
 
 K_FN uint32_t k_pair_f16(float low, float high) {

@@ -1,6 +1,7 @@
 /* attention_steps.c - attention as one kernel, and what is moved before it. Four ways by shape:
- * few queries (bound by reading the cache), tensor cores for types of two bytes, tiles in shared
- * memory, and products by library math where the work is large.
+ * few queries (bound by reading the cache), tensor cores for types of two bytes and, where the work
+ * is large and TF32 allowed, for float, tiles in shared memory, and products by library math where
+ * the work is large.
  * Kernels: attention/attention_combine.cu, attention/attention_few.cu,
  * attention/attention_mma.cu, attention/attention_tile.cu, attention/token_list.cu.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -21,6 +22,7 @@ enum {
     MMA_WARPS_MAX = 8,    /* of a block */
     MMA_WARPS_WANTED = 8, /* a multiprocessor */
     MMA_ROWS_LOADED = 3,  /* sets of rows that take as long as to load the keys of a block */
+    MMA_FLOAT_HEAD_MAX = 128,
     TILE_SHARED_WANTED = 112 << 10 /* leaves room for a second block */
 };
 
@@ -266,26 +268,40 @@ static mp_status plan_tiles(mp_planner *p, const mp_attention *a) {
 /* The sizes of heads that attention_mma.cu is there for. */
 static const int32_t mma_heads[] = {32, 64, 80, 96, 128, 192, 256};
 
+/* The least that holds the heads; those of floats have multiples of 32. */
 static int32_t mma_head(const mp_attention *a) {
     const int64_t size = MP_MAX(a->head_size, a->v_head_size);
     size_t i = 0;
-    while (mma_heads[i] < size) {
+    while (mma_heads[i] < size || (a->type == MP_F32 && mma_heads[i] % 32 != 0)) {
         i++;
     }
     return mma_heads[i];
 }
 
-/* Whether elements are read by 16 bytes and written by 4, and rows and keys, with those that a tile
- * has beyond the last, are numbers of 32 bits. */
+static int32_t mma_keys(const mp_attention *a) {
+    return K_MMA_KEYS(mma_head(a), mp_dtype_size(a->type));
+}
+
+/* Floats are rounded to TF32. */
+static bool has_mma_type(const mp_planner *p, const mp_attention *a) {
+    return a->type == MP_F16 || a->type == MP_BF16 ||
+           (a->type == MP_F32 && p->node->options.tf32 &&
+            MP_MAX(a->head_size, a->v_head_size) <= MMA_FLOAT_HEAD_MAX);
+}
+
+/* Whether elements are read by 16 bytes and written by two, or floats by four, and rows and keys,
+ * with those that a tile has beyond the last, are numbers of 32 bits. */
 static bool can_mma(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int arch = p->device->info.arch;
     const double rows = (double)rule->group * (double)rule->rows;
-    bool fits = (a->type == MP_F16 || a->type == MP_BF16) && (arch == 0 || arch >= MMA_ARCH) &&
+    const int32_t written = a->type == MP_F32 ? 4 : 2;
+    bool fits = has_mma_type(p, a) && (arch == 0 || arch >= MMA_ARCH) &&
                 rows * (double)rule->batch * (double)rule->kv_heads <= (double)INT32_MAX &&
-                rule->keys <= INT32_MAX / 2 && is_wide(p, a) && a->out.ref.offset % 4 == 0;
+                rule->keys <= INT32_MAX / 2 && is_wide(p, a) &&
+                a->out.ref.offset % ((size_t)written * mp_dtype_size(a->type)) == 0;
     for (int d = 0; d < 3; d++) {
-        fits = fits && a->out.stride[d] % 2 == 0;
+        fits = fits && a->out.stride[d] % written == 0;
     }
     return fits;
 }
@@ -294,11 +310,12 @@ static bool can_mma(const mp_planner *p, const mp_attention *a) {
  * their sums where the keys were. */
 static size_t mma_bytes(const mp_attention *a, int64_t row_warps, int64_t sets) {
     enum { LANES = 32, STATE = 4 /* floats of a lane beside its sums */ };
-    const int64_t head = mma_head(a), keys = K_MMA_KEYS(head) * sets;
+    const int64_t head = mma_head(a), keys = mma_keys(a) * sets;
+    const int64_t pitch = head * (int64_t)mp_dtype_size(a->type) + 16;
     const int64_t stages = a->rule.keys > keys ? 2 : 1;
-    const int64_t tiles = stages * 2 * keys * (head + 8) * 2;
+    const int64_t tiles = stages * 2 * keys * pitch;
     const int64_t sums = (sets - 1) * row_warps * LANES * (head / 2 + STATE) * 4;
-    return (size_t)(row_warps * K_MMA_ROWS * (head + 8) * 2 + MP_MAX(tiles, sums));
+    return (size_t)(row_warps * K_MMA_ROWS * pitch + MP_MAX(tiles, sums));
 }
 
 static int64_t mma_blocks(const mp_attention *a, int64_t row_warps) {
@@ -325,7 +342,7 @@ static size_t choose_warps(const mp_planner *p, const mp_attention *a, mp_attent
             row_warps = warps;
         }
     }
-    const int64_t keys = K_MMA_KEYS(mma_head(a));
+    const int64_t keys = mma_keys(a);
     while (row_warps * sets < MMA_WARPS_MAX && keys * sets < a->rule.keys &&
            mma_blocks(a, row_warps) * row_warps * sets < processors * MMA_WARPS_WANTED &&
            mma_bytes(a, row_warps, sets * 2) <= room) {
@@ -341,7 +358,7 @@ static mp_status plan_mma(mp_planner *p, const mp_attention *a) {
     mp_attention_args args = args_of(p, a);
     const size_t bytes = choose_warps(p, a, &args);
     const int32_t row_warps = args.tile_rows / K_MMA_ROWS;
-    const int32_t sets = args.tile_keys / K_MMA_KEYS(mma_head(a));
+    const int32_t sets = args.tile_keys / mma_keys(a);
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "attention_mma_%d_%s", mma_head(a), mp_dtype_word(a->type)));
     mp_grid grid =
@@ -424,7 +441,8 @@ static way choose_way(const mp_planner *p, const mp_attention *a) {
     const bool large = work > (double)FUSED_WORK_MAX;
     const bool tiles = (allowed & MP_SDPA_TILES) != 0;
     const bool products = (allowed & MP_SDPA_PRODUCTS) != 0;
-    if (tiles && can_fuse(a) && can_mma(p, a) && !(few && (allowed & MP_SDPA_FEW) != 0)) {
+    const bool mma = can_fuse(a) && can_mma(p, a) && (a->type != MP_F32 || large);
+    if (tiles && mma && !(few && (allowed & MP_SDPA_FEW) != 0)) {
         return MMA;
     }
     if (!can_fuse(a) || allowed == MP_SDPA_PRODUCTS || (products && !few && (large || !tiles))) {

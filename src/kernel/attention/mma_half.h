@@ -1,0 +1,78 @@
+/* mma_half.h - products of a warp's rows with tiles of keys and values, for attention_mma.cu with
+ * types of two bytes.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_MMA_HALF_H
+#define MP_KERNEL_MMA_HALF_H
+
+#include "kernel/attention/mma_tile.h"
+
+#define mma_product K_JOIN(k_mma_, K_T0)
+#define mma_pair    K_JOIN(k_pair_, K_T0)
+
+/* Tiles are used as they were copied. */
+K_FN void mma_settle(T *tile, int32_t count) {
+    (void)tile;
+    (void)count;
+}
+
+/* The 16 rows of a warp, elements from `d`. */
+K_FN void mma_query(const T *q, int32_t d, uint32_t *out) {
+    const int32_t lane = (int32_t)threadIdx.x % LANES;
+    k_matrices_load(out, q + lane % STEP * PITCH + d + lane / STEP * SIDE);
+}
+
+K_FN void mma_scores(const T *q, uint32_t (*kept)[4], const T *k, float (*score)[4]) {
+    const int32_t lane = (int32_t)threadIdx.x % LANES;
+    const T *from = k + (lane % SIDE + lane / STEP * SIDE) * PITCH + lane / SIDE % 2 * SIDE;
+    K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
+        K_UNROLL for (int32_t e = 0; e < 4; e++) {
+            score[n][e] = 0;
+        }
+    }
+    K_UNROLL for (int32_t d = 0; d < HEAD; d += STEP) {
+        uint32_t a[4];
+        if (KEEP_Q) {
+            K_UNROLL for (int32_t e = 0; e < 4; e++) {
+                a[e] = kept[d / DEPTH][e];
+            }
+        } else {
+            mma_query(q, d, a);
+        }
+        K_UNROLL for (int32_t n = 0; n < KEYS; n += STEP) {
+            uint32_t b[4];
+            k_matrices_load(b, from + n * PITCH + d);
+            mma_product(score[n / SIDE], a, b);
+            mma_product(score[n / SIDE + 1], a, b + 2);
+        }
+    }
+}
+
+K_FN void mma_values(const T *v, float (*weight)[4], mma_state *state) {
+    const int32_t lane = (int32_t)threadIdx.x % LANES;
+    const T *from = v + lane % STEP * PITCH + lane / STEP * SIDE;
+    K_UNROLL for (int32_t n = 0; n < KEYS; n += STEP) {
+        const float *left = weight[n / SIDE], *right = weight[n / SIDE + 1];
+        const uint32_t a[4] = {mma_pair(left[0], left[1]), mma_pair(left[2], left[3]),
+                               mma_pair(right[0], right[1]), mma_pair(right[2], right[3])};
+        K_UNROLL for (int32_t d = 0; d < HEAD; d += STEP) {
+            uint32_t b[4];
+            k_matrices_load_turned(b, from + n * PITCH + d);
+            mma_product(state->out[d / SIDE], a, b);
+            mma_product(state->out[d / SIDE + 1], a, b + 2);
+        }
+    }
+}
+
+/* Row `r` of a lane's two, times `norm`. */
+K_FN void mma_write(T *to, int32_t size, const mma_state *state, int32_t r, float norm) {
+    const int32_t lane = (int32_t)threadIdx.x % LANES;
+    K_UNROLL for (int32_t n = 0; n < HEAD_SIDES; n++) {
+        const int32_t d = n * SIDE + lane % 4 * 2;
+        if (d < size) {
+            *(uint32_t *)(void *)(to + d) =
+                mma_pair(state->out[n][2 * r] * norm, state->out[n][2 * r + 1] * norm);
+        }
+    }
+}
+
+#endif
