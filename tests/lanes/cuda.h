@@ -11,7 +11,7 @@
 #include <cstring>
 
 #define __CUDACC__
-#define __CUDA_ARCH__ 700 /* no tensor cores, whose text is PTX */
+#define __CUDA_ARCH__ 700 /* no tensor cores, whose text is PTX: matrix.h stands for them */
 #define __device__
 #define __global__
 #define __forceinline__ inline
@@ -32,6 +32,9 @@ void *k_shared_bytes();
 /* Gives what lane `from` of the caller's warp has put. */
 void lane_exchange(const void *put, void *got, size_t size, unsigned from);
 
+/* Gives what all lanes of the caller's warp have put, in their order. */
+void lane_gather(const void *put, void *got, size_t size);
+
 inline unsigned lane_number() {
     return threadIdx.x % 32;
 }
@@ -46,6 +49,25 @@ template <typename V> V __shfl_xor_sync(unsigned mask, V value, unsigned bits) {
 }
 template <typename V> V __shfl_up_sync(unsigned mask, V value, unsigned by) {
     return __shfl_sync(mask, value, lane_number() >= by ? lane_number() - by : lane_number());
+}
+
+inline unsigned __ballot_sync(unsigned, int holds) {
+    int all[32];
+    unsigned bits = 0;
+    lane_gather(&holds, all, sizeof holds);
+    for (unsigned i = 0; i < 32; i++) {
+        bits |= (unsigned)(all[i] != 0) << i;
+    }
+    return bits;
+}
+inline int __all_sync(unsigned mask, int holds) {
+    return __ballot_sync(mask, holds) == 0xffffffffu;
+}
+inline int __any_sync(unsigned mask, int holds) {
+    return __ballot_sync(mask, holds) != 0;
+}
+inline void __syncwarp() {
+    __ballot_sync(0xffffffffu, 0);
 }
 
 inline int __dp4a(int a, int b, int sum) {

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <thread>
 
-enum { LANES_MAX = 1024, WARP = 32, WARPS_MAX = LANES_MAX / WARP, SLOT = 16, SHARED = 1 << 17 };
+enum { LANES_MAX = 1024, WARP = 32, WARPS_MAX = LANES_MAX / WARP, SLOT = 32, SHARED = 1 << 17 };
 
 thread_local cuda_place threadIdx, blockIdx;
 cuda_place blockDim, gridDim;
@@ -29,6 +29,16 @@ void lane_exchange(const void *put, void *got, size_t size, unsigned from) {
     memcpy(slots[threadIdx.x], put, size);
     pthread_barrier_wait(barrier);
     memcpy(got, slots[threadIdx.x / WARP * WARP + from], size);
+    pthread_barrier_wait(barrier);
+}
+
+void lane_gather(const void *put, void *got, size_t size) {
+    pthread_barrier_t *barrier = &warp_barrier[threadIdx.x / WARP];
+    memcpy(slots[threadIdx.x], put, size);
+    pthread_barrier_wait(barrier);
+    for (unsigned i = 0; i < WARP; i++) {
+        memcpy((char *)got + i * size, slots[threadIdx.x / WARP * WARP + i], size);
+    }
     pthread_barrier_wait(barrier);
 }
 

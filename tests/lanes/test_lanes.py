@@ -21,6 +21,9 @@ PROGRAMS = {
                                                             "compact_write": "move/compact_write.cu"}, [f"K_T0={word}"])
        for word in ("f32", "i64", "u8")},
     **{f"rows_{rows}": ("rows.cpp", "few_rows", {}, ["K_T0=f32", f"K_ROWS={rows}", "K_BEFORE=0"]) for rows in (1, 4)},
+    **{f"attention_{word}": ("attention.cpp", "attention_mma", {},
+                             [f"K_T0={word}", f"K_HEAD={head}", f"K_FLOAT={int(word == 'f32')}"])
+       for word, head in (("f32", 96), ("f16", 64), ("bf16", 32))},
 }
 
 

@@ -1,0 +1,112 @@
+/* matrix.h - what kernel/core/warp_matrix.h offers, by exchanges between lanes: for texts that are
+ * compiled as for a GPU without tensor cores. Included before the text. Products see of a float
+ * what TF32 keeps. Copies are put off until they are waited for.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_TESTS_LANES_MATRIX_H
+#define MP_TESTS_LANES_MATRIX_H
+
+#define MP_KERNEL_WARP_MATRIX_H /* instead of it */
+#define K_WARP_MATRIX           1
+
+#include "cuda.h"
+#include "kernel/core/prelude.h"
+
+#include <deque>
+#include <vector>
+
+struct matrix_words {
+    uint32_t a[4], b[2];
+};
+
+/* c += a b with `depth` columns of A, of which `load` gives element `k`: the first argument says
+ * which lanes have them, [row of A or column of B], with `wide` of them in a row of lanes. */
+template <typename Load>
+void matrix_product(float *c, const uint32_t *a, const uint32_t *b, unsigned depth, Load load) {
+    matrix_words mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}}, all[32];
+    lane_gather(&mine, all, sizeof mine);
+    const unsigned g = lane_number() / 4, t = lane_number() % 4, per_lane = depth / 8;
+    for (unsigned i = 0; i < 4; i++) {
+        const unsigned row = g + i / 2 * 8, column = t * 2 + i % 2;
+        for (unsigned k = 0; k < depth; k++) {
+            const unsigned half = k / (depth / 2), lane = k % (depth / 2) / per_lane;
+            const uint32_t left = all[row % 8 * 4 + lane].a[half * 2 + row / 8];
+            const uint32_t right = all[column * 4 + lane].b[half];
+            c[i] += load(left, k % per_lane) * load(right, k % per_lane);
+        }
+    }
+}
+
+inline void k_mma_f16(float *c, const uint32_t *a, const uint32_t *b) {
+    matrix_product(c, a, b, 16, [](uint32_t word, unsigned part) {
+        return k_load_f16(k_f16{(uint16_t)(word >> part * 16)});
+    });
+}
+inline void k_mma_bf16(float *c, const uint32_t *a, const uint32_t *b) {
+    matrix_product(c, a, b, 16, [](uint32_t word, unsigned part) {
+        return __uint_as_float(word >> part * 16 << 16);
+    });
+}
+inline void k_mma_tf32(float *c, const uint32_t *a, const uint32_t *b) {
+    matrix_product(c, a, b, 8,
+                   [](uint32_t word, unsigned) { return __uint_as_float(word & 0xffffe000u); });
+}
+
+inline uint32_t k_round_tf32(float x) {
+    return std::isfinite(x) ? (__float_as_uint(x) + 0x1000u) & 0xffffe000u : __float_as_uint(x);
+}
+inline uint32_t k_pair_f16(float low, float high) {
+    return k_store_f16(low).bits | (uint32_t)k_store_f16(high).bits << 16;
+}
+inline uint32_t k_pair_bf16(float low, float high) {
+    return k_store_bf16(low).bits | (uint32_t)k_store_bf16(high).bits << 16;
+}
+inline float k_exp2(float x) {
+    return exp2f(x);
+}
+
+inline void k_matrices_load(uint32_t *out, const void *row) {
+    const char *rows[32];
+    lane_gather(&row, rows, sizeof row);
+    for (unsigned i = 0; i < 4; i++) {
+        memcpy(out + i, rows[i * 8 + lane_number() / 4] + lane_number() % 4 * 4, 4);
+    }
+}
+inline void k_matrices_load_turned(uint32_t *out, const void *row) {
+    const char *rows[32];
+    lane_gather(&row, rows, sizeof row);
+    for (unsigned i = 0; i < 4; i++) {
+        uint16_t part[2];
+        for (unsigned e = 0; e < 2; e++) {
+            memcpy(part + e, rows[i * 8 + lane_number() % 4 * 2 + e] + lane_number() / 4 * 2, 2);
+        }
+        out[i] = part[0] | (uint32_t)part[1] << 16;
+    }
+}
+
+/* ---- copies ---- */
+
+struct matrix_copy {
+    void *to;
+    const void *from;
+    uint32_t count;
+};
+inline thread_local std::deque<std::vector<matrix_copy>> matrix_groups(1);
+
+inline void k_copy_begin(void *to, const void *from, uint32_t count) {
+    matrix_groups.back().push_back({to, from, count});
+}
+inline void k_copies_group() {
+    matrix_groups.emplace_back();
+}
+inline void matrix_copies_wait(size_t left) {
+    while (matrix_groups.size() > left + 1) { /* the last one is still being filled */
+        for (const matrix_copy &copy : matrix_groups.front()) {
+            memset(copy.to, 0, 16);
+            memcpy(copy.to, copy.from, copy.count);
+        }
+        matrix_groups.pop_front();
+    }
+}
+#define K_COPIES_WAIT(left) matrix_copies_wait(left)
+
+#endif
