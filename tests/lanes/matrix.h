@@ -107,6 +107,8 @@ inline void matrix_copies_wait(size_t left) {
         matrix_groups.pop_front();
     }
 }
+#define K_HOLD(x)           (void)(x)
+#define K_HOLD_PLACE(x)     (void)(x)
 #define K_COPIES_WAIT(left) matrix_copies_wait(left)
 
 #endif

@@ -30,9 +30,10 @@
 
 /* ---- softmax ---- */
 
-/* e to the power of what a score is above `base`. */
-K_FN float mma_power(float score, float base) {
-    return k_exp2((score - base) * MMA_LOG2_E);
+/* e to the power of what a score is above `base`, both in steps of which `log2_e` is the logarithm
+ * to the base 2. */
+K_FN float mma_power(float score, float base, float log2_e) {
+    return k_exp2((score - base) * log2_e);
 }
 
 /* What scores are compared with: their maximum, or 0 where all are left out. */
@@ -40,11 +41,12 @@ K_FN float mma_base(float top) {
     return top == A_NONE ? 0 : top;
 }
 
-/* Scores become weights, each by one step and a power of two. So near to the largest number that
- * there is (a mask's lowest one in bfloat16) that step would go beyond it; there two scores are the
- * same or worlds apart, whatever the factor. A NaN is passed over for the maximum and stays in the
- * sum. */
-K_FN void mma_weights(float (*score)[4], mma_state *state) {
+/* Scores, in `unit`, become weights, each by one step and a power of two. So near to the largest
+ * number that there is (a mask's lowest one in bfloat16) that step would go beyond it; there two
+ * scores are the same or worlds apart, whatever the factor. A NaN is passed over for the maximum
+ * and stays in the sum. */
+K_FN void mma_weights(float unit, float (*score)[4], mma_state *state) {
+    const float log2_e = MMA_LOG2_E * unit;
     float shrink[2];
     K_UNROLL for (int32_t r = 0; r < 2; r++) {
         float top = state->top[r];
@@ -53,7 +55,7 @@ K_FN void mma_weights(float (*score)[4], mma_state *state) {
         }
         top = fmaxf(top, __shfl_xor_sync(MMA_ALL, top, 1));
         top = fmaxf(top, __shfl_xor_sync(MMA_ALL, top, 2));
-        const float base = mma_base(top), factor = fabsf(base) < 1e38F ? MMA_LOG2_E : 0x1p-64F;
+        const float base = mma_base(top), factor = fabsf(base) < 1e38F ? log2_e : 0x1p-64F;
         const float down = -base * factor;
         float sum = 0;
         K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
@@ -62,7 +64,7 @@ K_FN void mma_weights(float (*score)[4], mma_state *state) {
                 sum += score[n][e];
             }
         }
-        shrink[r] = mma_power(state->top[r], base);
+        shrink[r] = mma_power(state->top[r], base, log2_e);
         state->top[r] = top;
         state->total[r] = state->total[r] * shrink[r] + sum;
     }
@@ -97,8 +99,8 @@ K_FN void mma_take(const float *from, mma_state *state) {
     K_UNROLL for (int32_t r = 0; r < 2; r++) {
         const float top = from[(HEAD_SIDES * 4 + r) * LANES];
         const float both = fmaxf(top, state->top[r]), base = mma_base(both);
-        mine[r] = mma_power(state->top[r], base);
-        other[r] = mma_power(top, base);
+        mine[r] = mma_power(state->top[r], base, MMA_LOG2_E);
+        other[r] = mma_power(top, base, MMA_LOG2_E);
         state->top[r] = both;
         state->total[r] =
             state->total[r] * mine[r] + from[(HEAD_SIDES * 4 + 2 + r) * LANES] * other[r];
@@ -125,20 +127,37 @@ K_FN void mma_store(const mp_attention_args *args, const mma_block *at, int32_t 
     }
 }
 
-/* Tile `i` of K and V, a group of copies each; groups of nothing where there is none. */
-K_FN void mma_fill(const mp_attention_args *args, const mma_block *at, const T *k, const T *v,
-                   int32_t i, int32_t tiles, T *shared) {
-    const int32_t count = args->tile_keys, first = at->from + i * count;
+/* What a lane copies of K [0] and V [1]. */
+typedef struct mma_feed {
+    mma_share share;
+    mma_side side[2];
+} mma_feed;
+
+K_FN mma_feed mma_feed_of(const mp_attention_args *args, const mma_block *at) {
+    const int64_t *const k = args->k_stride, *const v = args->v_stride;
+    mma_feed feed;
+    feed.share = mma_shared_out(args);
+    feed.side[0] = mma_side_of(
+        &feed.share, (const T *)args->k + at->entry * k[0] + at->kv_head * k[1] + at->from * k[2],
+        k[2], args->head_size);
+    feed.side[1] = mma_side_of(
+        &feed.share, (const T *)args->v + at->entry * v[0] + at->kv_head * v[1] + at->from * v[2],
+        v[2], args->v_head_size);
+    return feed;
+}
+
+/* Tile `i` of K and V, the next one, a group of copies each; groups of nothing where there is none.
+ */
+K_FN void mma_fill(const mp_attention_args *args, const mma_block *at, mma_feed *feed, int32_t i,
+                   T *shared) {
+    const int32_t count = args->tile_keys, left = at->to - at->from - i * count;
     T *to = shared + (args->tile_rows + i % 2 * 2 * count) * PITCH;
-    if (i < tiles) {
-        mma_copy_keys(to, k, args->k_stride[2], args->head_size, first, count, at->to);
+    K_UNROLL for (int32_t s = 0; s < 2; s++) {
+        if (left > 0) {
+            mma_copy_keys(&feed->share, &feed->side[s], count, left, to + s * count * PITCH);
+        }
+        k_copies_group();
     }
-    k_copies_group();
-    if (i < tiles) {
-        mma_copy_keys(to + count * PITCH, v, args->v_stride[2], args->v_head_size, first, count,
-                      at->to);
-    }
-    k_copies_group();
     __syncwarp(); /* lanes that had nothing to copy are with the others again */
 }
 
@@ -193,22 +212,22 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
     const int32_t row_warp = warp % row_warps, set = warp / row_warps;
     const int32_t first = row_warp * ROWS + lane / 4; /* of the lane's two rows */
     const int32_t tiles = at->to > at->from ? (at->to - at->from + count - 1) / count : 0;
+    mma_feed feed = mma_feed_of(args, at);
     const mma_asks asks = mma_asked(rule);
-    const T *k =
-        (const T *)args->k + at->entry * args->k_stride[0] + at->kv_head * args->k_stride[1];
-    const T *v =
-        (const T *)args->v + at->entry * args->v_stride[0] + at->kv_head * args->v_stride[1];
     const T *q = shared + row_warp * ROWS * PITCH;
-    mma_copy_queries(args, at, shared);
-    mma_fill(args, at, k, v, 0, tiles, shared);
-    mma_fill(args, at, k, v, 1, tiles, shared);
+    int32_t key_place = set * KEYS * PITCH + mma_key_place();
+    int32_t value_place = (count + set * KEYS) * PITCH + mma_value_place();
+    K_HOLD(key_place);
+    K_HOLD(value_place);
+    mma_copy_queries(args, at, &feed.share, shared);
+    mma_fill(args, at, &feed, 0, shared);
+    mma_fill(args, at, &feed, 1, shared);
     const mma_row row[2] = {mma_row_at(rule, at, first), mma_row_at(rule, at, first + SIDE)};
     uint32_t kept[HEAD / DEPTH][4];
     mma_state state;
     mma_clear(&state);
     K_ONE_COPY for (int32_t i = 0; i < tiles; i++) {
-        T *both = shared + (args->tile_rows + i % 2 * 2 * count) * PITCH;
-        const T *tile = both + set * KEYS * PITCH;
+        T *tile = shared + (args->tile_rows + i % 2 * 2 * count) * PITCH;
         const int32_t key = at->from + i * count + set * KEYS, mine = key + lane % 4 * 2;
         const int32_t seen = mma_sees(row, key);
         float score[KEY_SIDES][4];
@@ -224,9 +243,9 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
             K_COPIES_WAIT(3);
         } else {
             K_COPIES_WAIT(0);
-            mma_settle(both + count * PITCH, count);
+            mma_settle(&feed.share, tile + count * PITCH, count);
         }
-        mma_settle(both, count);
+        mma_settle(&feed.share, tile, count);
         __syncthreads(); /* and the tile before has been read */
         if (i == 0 && KEEP_Q) {
             K_UNROLL for (int32_t d = 0; d < HEAD; d += DEPTH) {
@@ -234,23 +253,30 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
             }
         }
         if (i > 0) {
-            mma_fill(args, at, k, v, i + 1, tiles, shared);
+            mma_fill(args, at, &feed, i + 1, shared);
         }
         if (seen) {
-            mma_scores(q, kept, tile, score);
-            mma_rule(rule, at, row, first, mine, &asks, seen == 2, &marks, score);
-            mma_weights(score, &state);
+            mma_scores(q, kept, tile + key_place, score);
+            if (!asks.plain) {
+                mma_rule(rule, at, row, first, mine, &asks, &marks, score);
+            }
+            if (seen == 1) {
+                mma_hide(row, mine, score);
+            }
+            mma_weights(asks.unit, score, &state);
         }
         if (i == 0) {
             K_COPIES_WAIT(2);
-            mma_settle(both + count * PITCH, count);
+            mma_settle(&feed.share, tile + count * PITCH, count);
             __syncthreads();
         }
         if (seen) {
-            mma_values(tile + count * PITCH, score, &state);
+            mma_values(tile + value_place, score, &state);
         }
     }
     K_COPIES_WAIT(0);
+    state.top[0] *= asks.unit;
+    state.top[1] *= asks.unit;
     mma_meet(row_warps, row_warp, set, count / KEYS,
              (float *)(void *)(shared + args->tile_rows * PITCH), &state);
     if (set == 0) {
@@ -268,7 +294,9 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
 /* Twelve warps on a multiprocessor, or eight where heads are long. */
 #define MMA_REGISTERS (K_HEAD <= 64 ? 168 : 255)
 
-K_BLOCK_KERNEL_WITHIN(MMA_REGISTERS, 256, mp_attention_args, args) {
+#define MMA_LANES (K_HEAD <= 64 ? 384 : 256)
+
+K_BLOCK_KERNEL_WITHIN(MMA_REGISTERS, MMA_LANES, mp_attention_args, args) {
     K_SHARED(T, shared);
     const k_score_rule *rule = &args.rule;
     const int64_t row_tiles = (rule->group * rule->rows + args.tile_rows - 1) / args.tile_rows;

@@ -23,18 +23,14 @@ K_FN uint32_t mma_bits(float x) {
 
 /* What the lane has copied to a tile of `count` rows is rounded; several pieces at a time, which
  * wait for each other's loads no more than once. */
-K_FN void mma_settle(T *tile, int32_t count) {
+K_FN void mma_settle(const mma_share *share, T *tile, int32_t count) {
     enum { AT_ONCE = 4 };
-    const mma_share share = mma_shared_out();
-    if (share.row >= share.rows) {
-        return;
-    }
-    K_ONE_COPY for (int32_t r = share.row; r < count; r += AT_ONCE * share.rows) {
+    K_ONE_COPY for (int32_t r = share->row; r < count; r += AT_ONCE * share->rows) {
         mma_quad piece[AT_ONCE];
-        mma_quad *at = (mma_quad *)(void *)(tile + r * PITCH + share.d);
-        const int32_t step = share.rows * PITCH / QUAD, left = count - r;
+        mma_quad *at = (mma_quad *)(void *)(tile + r * PITCH + share->d);
+        const int32_t step = share->rows * PITCH / QUAD, left = count - r;
         K_UNROLL for (int32_t i = 0; i < AT_ONCE; i++) {
-            if (i * share.rows < left) {
+            if (i * share->rows < left) {
                 piece[i] = at[i * step];
             }
         }
@@ -42,7 +38,7 @@ K_FN void mma_settle(T *tile, int32_t count) {
             K_UNROLL for (int32_t e = 0; e < QUAD; e++) {
                 piece[i].x[e] = __uint_as_float(k_round_tf32(piece[i].x[e]));
             }
-            if (i * share.rows < left) {
+            if (i * share->rows < left) {
                 at[i * step] = piece[i];
             }
         }
@@ -58,9 +54,18 @@ K_FN void mma_query(const T *q, int32_t d, uint32_t *out) {
     }
 }
 
-K_FN void mma_scores(const T *q, uint32_t (*kept)[4], const T *k, float (*score)[4]) {
-    const int32_t lane = (int32_t)threadIdx.x % LANES;
-    const T *from = k + lane % SIDE * PITCH + lane / SIDE * QUAD;
+/* Where a lane reads in a tile of keys, and in one of values. */
+K_FN int32_t mma_key_place(void) {
+    const uint32_t lane = threadIdx.x % LANES;
+    return (int32_t)(lane % SIDE * PITCH + lane / SIDE * QUAD);
+}
+
+K_FN int32_t mma_value_place(void) {
+    const uint32_t lane = threadIdx.x % LANES;
+    return (int32_t)(lane % 4 * 2 * PITCH + lane / 4 * QUAD);
+}
+
+K_FN void mma_scores(const T *q, uint32_t (*kept)[4], const T *from, float (*score)[4]) {
     (void)q;
     K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
         K_UNROLL for (int32_t e = 0; e < 4; e++) {
@@ -80,9 +85,7 @@ K_FN void mma_scores(const T *q, uint32_t (*kept)[4], const T *k, float (*score)
     }
 }
 
-K_FN void mma_values(const T *v, float (*weight)[4], mma_state *state) {
-    const int32_t lane = (int32_t)threadIdx.x % LANES;
-    const T *from = v + lane % 4 * 2 * PITCH + lane / 4 * QUAD;
+K_FN void mma_values(const T *from, float (*weight)[4], mma_state *state) {
     K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
         const uint32_t a[4] = {k_round_tf32(weight[n][0]), k_round_tf32(weight[n][2]),
                                k_round_tf32(weight[n][1]), k_round_tf32(weight[n][3])};

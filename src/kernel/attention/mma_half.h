@@ -10,7 +10,8 @@
 #define mma_pair    K_JOIN(k_pair_, K_T0)
 
 /* Tiles are used as they were copied. */
-K_FN void mma_settle(T *tile, int32_t count) {
+K_FN void mma_settle(const mma_share *share, T *tile, int32_t count) {
+    (void)share;
     (void)tile;
     (void)count;
 }
@@ -21,9 +22,18 @@ K_FN void mma_query(const T *q, int32_t d, uint32_t *out) {
     k_matrices_load(out, q + lane % STEP * PITCH + d + lane / STEP * SIDE);
 }
 
-K_FN void mma_scores(const T *q, uint32_t (*kept)[4], const T *k, float (*score)[4]) {
-    const int32_t lane = (int32_t)threadIdx.x % LANES;
-    const T *from = k + (lane % SIDE + lane / STEP * SIDE) * PITCH + lane / SIDE % 2 * SIDE;
+/* Where a lane reads in a tile of keys, and in one of values. */
+K_FN int32_t mma_key_place(void) {
+    const uint32_t lane = threadIdx.x % LANES;
+    return (int32_t)((lane % SIDE + lane / STEP * SIDE) * PITCH + lane / SIDE % 2 * SIDE);
+}
+
+K_FN int32_t mma_value_place(void) {
+    const uint32_t lane = threadIdx.x % LANES;
+    return (int32_t)(lane % STEP * PITCH + lane / STEP * SIDE);
+}
+
+K_FN void mma_scores(const T *q, uint32_t (*kept)[4], const T *from, float (*score)[4]) {
     K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
         K_UNROLL for (int32_t e = 0; e < 4; e++) {
             score[n][e] = 0;
@@ -47,9 +57,7 @@ K_FN void mma_scores(const T *q, uint32_t (*kept)[4], const T *k, float (*score)
     }
 }
 
-K_FN void mma_values(const T *v, float (*weight)[4], mma_state *state) {
-    const int32_t lane = (int32_t)threadIdx.x % LANES;
-    const T *from = v + lane % STEP * PITCH + lane / STEP * SIDE;
+K_FN void mma_values(const T *from, float (*weight)[4], mma_state *state) {
     K_UNROLL for (int32_t n = 0; n < KEYS; n += STEP) {
         const float *left = weight[n / SIDE], *right = weight[n / SIDE + 1];
         const uint32_t a[4] = {mma_pair(left[0], left[1]), mma_pair(left[2], left[3]),

@@ -14,6 +14,8 @@ typedef struct mma_asks {
     int32_t last; /* key that there is a mask for; a row that sees any sees none beyond it */
     int32_t mask_early, padding, padding_early;
     int32_t seldom;
+    int32_t plain;     /* nothing but the scale, which the weights take in: scores are products */
+    float scale, unit; /* unit: what a score is multiplied by, to be as the rule says */
 } mma_asks;
 
 K_FN mma_asks mma_asked(const k_score_rule *rule) {
@@ -27,6 +29,13 @@ K_FN mma_asks mma_asked(const k_score_rule *rule) {
     asks.padding_early = asks.padding && rule->padding_stride[1] == 0;
     asks.seldom = rule->softcap > 0 || (rule->mask_kind != K_MASK_NONE && !asks.mask_early) ||
                   (asks.padding && !asks.padding_early);
+    uint32_t scale = __float_as_uint((float)rule->scale);
+    K_HOLD(asks.seldom);
+    K_HOLD(scale);
+    asks.scale = __uint_as_float(scale);
+    asks.plain = !asks.seldom && !asks.mask_early && !asks.padding && asks.scale > 0;
+    K_HOLD(asks.plain);
+    asks.unit = asks.plain ? asks.scale : 1;
     return asks;
 }
 
@@ -166,18 +175,16 @@ K_FN void mma_seldom(const k_score_rule *rule, const mma_block *at, const mma_ro
     }
 }
 
-/* Products become scores: scale, cap, mask, padding, and nothing for keys that a row does not
- * see. */
+/* Products become scores: scale, cap, mask, padding. */
 K_FN void mma_rule(const k_score_rule *rule, const mma_block *at, const mma_row *row,
-                   int32_t first_row, int32_t key, const mma_asks *asks, int32_t all_seen,
-                   const mma_marks *marks, float (*score)[4]) {
+                   int32_t first_row, int32_t key, const mma_asks *asks, const mma_marks *marks,
+                   float (*score)[4]) {
     if (asks->seldom) {
         mma_seldom(rule, at, row, first_row, key, asks, score);
     } else {
-        const float scale = (float)rule->scale;
         K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
             K_UNROLL for (int32_t e = 0; e < 4; e++) {
-                score[n][e] *= scale;
+                score[n][e] *= asks->scale;
             }
         }
     }
@@ -194,13 +201,15 @@ K_FN void mma_rule(const k_score_rule *rule, const mma_block *at, const mma_row 
     if (asks->padding_early) {
         mma_padding(rule, marks->padding, score);
     }
-    if (!all_seen) {
-        K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
-            K_UNROLL for (int32_t e = 0; e < 4; e++) {
-                const int32_t place = key + n * SIDE + e % 2;
-                const int32_t seen = place >= row[e / 2].from && place < row[e / 2].to;
-                score[n][e] = seen ? score[n][e] : A_NONE;
-            }
+}
+
+/* Nothing is left of keys that a row does not see. */
+K_FN void mma_hide(const mma_row *row, int32_t key, float (*score)[4]) {
+    K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
+        K_UNROLL for (int32_t e = 0; e < 4; e++) {
+            const int32_t place = key + n * SIDE + e % 2;
+            const int32_t seen = place >= row[e / 2].from && place < row[e / 2].to;
+            score[n][e] = seen ? score[n][e] : A_NONE;
         }
     }
 }

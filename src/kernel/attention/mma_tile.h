@@ -29,46 +29,60 @@ typedef struct mma_state {
     float top[2], total[2];
 } mma_state;
 
-/* Which piece of a row a lane copies, of which rows: all lanes of `rows` rows at a time, the others
- * have none. */
+/* Which piece of a row a lane copies, of which rows: every so many from `row` on, of which there
+ * are none for a lane without a share. */
 typedef struct mma_share {
     int32_t row, rows, d;
 } mma_share;
 
-K_FN mma_share mma_shared_out(void) {
+K_FN mma_share mma_shared_out(const mp_attention_args *args) {
+    const uint32_t lane = threadIdx.x, rows = blockDim.x / PIECES, row = lane / PIECES;
+    const int32_t most = args->tile_rows > args->tile_keys ? args->tile_rows : args->tile_keys;
     mma_share share;
-    share.rows = (int32_t)blockDim.x / PIECES;
-    share.row = (int32_t)threadIdx.x / PIECES;
-    share.d = (int32_t)threadIdx.x % PIECES * PIECE;
+    share.rows = (int32_t)rows;
+    share.row = row < rows ? (int32_t)row : most;
+    share.d = (int32_t)(lane % PIECES) * PIECE;
+    K_HOLD(share.row);
+    K_HOLD(share.d);
     return share;
 }
 
-/* Rows from `first` of K or V into shared memory, 0 from `end` on. */
-K_FN void mma_copy_keys(T *to, const T *from, int64_t stride, int32_t size, int32_t first,
-                        int32_t count, int32_t end) {
-    const mma_share share = mma_shared_out();
-    const T *source = from + (int64_t)(first + share.row) * stride + share.d;
-    if (share.row >= share.rows) {
-        return;
-    }
-    K_ONE_COPY for (int32_t r = share.row; r < count; r += share.rows) {
-        const int32_t there = first + r < end && share.d < size;
-        k_copy_begin(to + r * PITCH + share.d, there ? source : from, there ? 16 : 0);
-        source += share.rows * stride;
-    }
+/* Keys or values of a head, `size` elements each, and where the lane's first piece of the next tile
+ * lies. */
+typedef struct mma_side {
+    const T *next;
+    int64_t stride;
+    int32_t size;
+} mma_side;
+
+K_FN mma_side mma_side_of(const mma_share *share, const T *first, int64_t stride, int32_t size) {
+    mma_side side = {first + share->row * stride + share->d, stride, size};
+    K_HOLD_PLACE(side.next);
+    return side;
 }
 
-K_FN void mma_copy_queries(const mp_attention_args *args, const mma_block *at, T *to) {
-    const mma_share share = mma_shared_out();
-    const T *q = (const T *)args->q + at->entry * args->q_stride[0];
-    if (share.row >= share.rows) {
-        return;
+/* The next `count` rows into a tile, 0 from row `left` on. */
+K_FN void mma_copy_keys(const mma_share *share, mma_side *side, int32_t count, int32_t left,
+                        T *to) {
+    const int32_t mine = share->d < side->size ? left : 0;
+    const T *from = side->next;
+    to += share->row * PITCH + share->d;
+    K_ONE_COPY for (int32_t r = share->row; r < count; r += share->rows) {
+        k_copy_begin(to, from, r < mine ? 16 : 0);
+        to += share->rows * PITCH;
+        from += share->rows * side->stride;
     }
-    K_ONE_COPY for (int32_t r = share.row; r < args->tile_rows; r += share.rows) {
+    side->next += count * side->stride;
+}
+
+K_FN void mma_copy_queries(const mp_attention_args *args, const mma_block *at,
+                           const mma_share *share, T *to) {
+    const T *q = (const T *)args->q + at->entry * args->q_stride[0];
+    const int32_t there = share->d < args->head_size;
+    K_ONE_COPY for (int32_t r = share->row; r < args->tile_rows; r += share->rows) {
         const mma_line line = mma_line_at(&args->rule, at, r);
         const int64_t place = line.head * args->q_stride[1] + line.query * args->q_stride[2];
-        const int32_t there = share.d < args->head_size;
-        k_copy_begin(to + r * PITCH + share.d, q + place + (there ? share.d : 0), there ? 16 : 0);
+        k_copy_begin(to + r * PITCH + share->d, q + place + (there ? share->d : 0), there ? 16 : 0);
     }
 }
 

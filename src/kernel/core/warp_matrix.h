@@ -105,6 +105,10 @@ K_FN void k_copies_group(void) {
  * there behind a barrier. */
 #define K_COPIES_WAIT(left) asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory")
 
+/* Keeps in a register what would otherwise be computed once more at each use. */
+#define K_HOLD(x)           asm volatile("" : "+r"(x))
+#define K_HOLD_PLACE(x)     asm volatile("" : "+l"(x))
+
 /* 2^x, within some 2^-22 of it. */
 K_FN float k_exp2(float x) {
     float y;
