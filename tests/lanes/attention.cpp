@@ -84,6 +84,7 @@ mp_attention_args args_of(const shape &s) {
     memcpy(args.k_stride, k, sizeof k);
     memcpy(args.v_stride, k, sizeof k);
     k_score_rule &rule = args.rule;
+    args.round = 2;
     rule.batch = rule.group = 1;
     rule.heads = rule.kv_heads = s.heads;
     rule.rows = s.rows;
@@ -124,6 +125,8 @@ void check_attention(const shape &s) {
 void run_tests() {
     check_attention({2, 21, 2 * KEYS + 5, HEAD, 1, 1, false, K_MASK_NONE});
     check_attention({1, 45, 45, HEAD - 8, 2, 1, true, K_MASK_NONE});
+    check_attention({1, 150, 150, HEAD, 3, 1, true, K_MASK_NONE});
+    check_attention({1, 80, 2 * KEYS + 1, HEAD, 5, 2, false, K_MASK_NONE});
     check_attention({1, 19, 4 * KEYS + 3, HEAD, 1, 2, false, K_MASK_F32});
     check_attention({1, 35, KEYS + 10, HEAD, 2, 2, true, K_MASK_F32});
 }

@@ -108,7 +108,7 @@ typedef struct mp_attention_args {
     int32_t group_lanes, groups;  /* of attention_few: lanes that share a key, keys at a time */
     int32_t tile_rows, tile_keys; /* of attention_tile: multiples of 4; of attention_mma, of
                                      K_MMA_ROWS and K_MMA_KEYS */
-    int32_t unused;
+    int32_t round;                /* of attention_mma: blocks that come up at a time */
     k_score_rule rule;
     k_cache_values cache; /* of attention_few_cache */
     k_beams beams;        /* of attention_few */

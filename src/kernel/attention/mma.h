@@ -29,14 +29,23 @@ typedef struct mma_line {
     int64_t head, query;
 } mma_line;
 
-/* Block `i`. Later rows see more keys where attention is causal: those come first. */
+/* Which block takes turn `i` of `blocks`: every other round of `round` goes backwards. */
+K_FN uint32_t mma_turn(uint32_t i, uint32_t blocks, uint32_t round) {
+    const uint32_t first = i / round * round, left = blocks - first;
+    const uint32_t count = left < round ? left : round;
+    return i / round % 2 != 0 ? first + (count - 1 - (i - first)) : i;
+}
+
+/* Block `i`. Later rows see more keys where attention is causal: those come first, and a
+ * multiprocessor that has one with many keys gets one with few in the next round. */
 K_FN mma_block mma_place(const mp_attention_args *args, uint32_t i) {
     const k_score_rule *rule = &args->rule;
     const uint32_t rows = (uint32_t)(rule->group * rule->rows), each = (uint32_t)args->tile_rows;
     const uint32_t units = (uint32_t)(rule->batch * rule->kv_heads);
     const uint32_t row_tiles = (rows + each - 1) / each;
-    const uint32_t unit = rule->causal ? i % units : i / row_tiles;
-    const uint32_t tile = rule->causal ? row_tiles - 1 - i / units : i % row_tiles;
+    const uint32_t turn = rule->causal ? mma_turn(i, units * row_tiles, (uint32_t)args->round) : i;
+    const uint32_t unit = rule->causal ? turn % units : i / row_tiles;
+    const uint32_t tile = rule->causal ? row_tiles - 1 - turn / units : i % row_tiles;
     const uint32_t first = tile * each, last = first + each < rows ? first + each - 1 : rows - 1;
     const uint32_t one = (uint32_t)rule->rows;
     const int32_t one_head = first / one == last / one;

@@ -19,7 +19,9 @@ enum {
     BLOCKS_WANTED = 4,        /* a multiprocessor */
     TILE_LANES = 256,
     MMA_ARCH = 80,
-    MMA_WARPS_MAX = 8,    /* of a block */
+    MMA_WARPS_MAX = 8,   /* of a block */
+    MMA_SHORT_HEAD = 64, /* heads up to it leave registers for more: */
+    MMA_SHORT_WARPS_MAX = 12,
     MMA_WARPS_WANTED = 8, /* a multiprocessor */
     MMA_ROWS_LOADED = 3,  /* sets of rows that take as long as to load the keys of a block */
     MMA_FLOAT_HEAD_MAX = 128,
@@ -324,7 +326,7 @@ static int64_t mma_blocks(const mp_attention *a, int64_t row_warps) {
            MP_CEIL_DIV(rule->group * rule->rows, row_warps * K_MMA_ROWS);
 }
 
-/* Gives the bytes of shared memory; a block of one warp has some 80 KiB at most, and every GPU from
+/* Gives the bytes of shared memory; a block of one warp has some 90 KiB at most, and every GPU from
  * 8.0 on more.
  *
  * As many rows in a block as keep the busiest multiprocessor least busy, and where that leaves too
@@ -334,7 +336,7 @@ static size_t choose_warps(const mp_planner *p, const mp_attention *a, mp_attent
     const bool plain = p->device->info.arch == 0; /* loops, which share nothing */
     const size_t room = plain ? SIZE_MAX : p->device->info.shared_bytes_max;
     int64_t row_warps = 1, sets = 1, least = INT64_MAX;
-    for (int64_t warps = MMA_WARPS_MAX; warps > 0; warps /= 2) {
+    for (int64_t warps = MMA_WARPS_MAX; warps > 0; warps--) {
         const int64_t busy = MP_CEIL_DIV(mma_blocks(a, warps), processors);
         const int64_t time = busy * (warps + MMA_ROWS_LOADED);
         if (time < least && mma_bytes(a, warps, 1) <= room) {
@@ -343,11 +345,13 @@ static size_t choose_warps(const mp_planner *p, const mp_attention *a, mp_attent
         }
     }
     const int64_t keys = mma_keys(a);
-    while (row_warps * sets < MMA_WARPS_MAX && keys * sets < a->rule.keys &&
+    const int64_t most = mma_head(a) <= MMA_SHORT_HEAD ? MMA_SHORT_WARPS_MAX : MMA_WARPS_MAX;
+    while (row_warps * sets * 2 <= most && keys * sets < a->rule.keys &&
            mma_blocks(a, row_warps) * row_warps * sets < processors * MMA_WARPS_WANTED &&
            mma_bytes(a, row_warps, sets * 2) <= room) {
         sets *= 2;
     }
+    args->round = (int32_t)processors;
     args->tile_rows = (int32_t)(row_warps * K_MMA_ROWS);
     args->tile_keys = (int32_t)(sets * keys);
     return plain ? 0 : mma_bytes(a, row_warps, sets);
