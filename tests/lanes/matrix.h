@@ -51,8 +51,8 @@ inline void k_mma_tf32(float *c, const uint32_t *a, const uint32_t *b) {
                    [](uint32_t word, unsigned) { return __uint_as_float(word & 0xffffe000u); });
 }
 
-inline uint32_t k_round_tf32(float x) {
-    return std::isfinite(x) ? (__float_as_uint(x) + 0x1000u) & 0xffffe000u : __float_as_uint(x);
+inline uint32_t k_near_tf32(float x) {
+    return __float_as_uint(x * 1.000338F);
 }
 inline uint32_t k_pair_f16(float low, float high) {
     return k_store_f16(low).bits | (uint32_t)k_store_f16(high).bits << 16;

@@ -49,13 +49,15 @@ K_FN void mma_weights(float unit, float (*score)[4], mma_state *state) {
     const float log2_e = MMA_LOG2_E * unit;
     float shrink[2];
     K_UNROLL for (int32_t r = 0; r < 2; r++) {
-        float top = state->top[r];
-        K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
+        float top = state->top[r], other = A_NONE; /* two chains take half as long */
+        K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n += 2) {
             top = fmaxf(top, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
+            other = fmaxf(other, fmaxf(score[n + 1][2 * r], score[n + 1][2 * r + 1]));
         }
+        top = fmaxf(top, other);
         top = fmaxf(top, __shfl_xor_sync(MMA_ALL, top, 1));
         top = fmaxf(top, __shfl_xor_sync(MMA_ALL, top, 2));
-        const float base = mma_base(top), factor = fabsf(base) < 1e38F ? log2_e : 0x1p-64F;
+        const float base = mma_base(top), factor = fabsf(base * unit) < 1e38F ? log2_e : 0x1p-64F;
         const float down = -base * factor;
         float sum = 0;
         K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
@@ -243,9 +245,7 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
             K_COPIES_WAIT(3);
         } else {
             K_COPIES_WAIT(0);
-            mma_settle(&feed.share, tile + count * PITCH, count);
         }
-        mma_settle(&feed.share, tile, count);
         __syncthreads(); /* and the tile before has been read */
         if (i == 0 && KEEP_Q) {
             K_UNROLL for (int32_t d = 0; d < HEAD; d += DEPTH) {
@@ -267,7 +267,6 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
         }
         if (i == 0) {
             K_COPIES_WAIT(2);
-            mma_settle(&feed.share, tile + count * PITCH, count);
             __syncthreads();
         }
         if (seen) {

@@ -1,5 +1,4 @@
-/* mma_float.h - the same as mma_half.h for float, whose products have operands rounded to TF32:
- * keys and values in shared memory, by the lane that copied them; queries and weights in registers.
+/* mma_float.h - the same as mma_half.h for float, whose products round their operands to TF32.
  *
  * A lane reads four neighbouring elements of a value at once. So column n of product j of four is
  * element 4 n + j of 32, and a lane has eight neighbouring elements of a row's sums. Of eight keys
@@ -17,40 +16,12 @@ typedef struct K_ALIGN(16) mma_quad {
     float x[QUAD];
 } mma_quad;
 
-K_FN uint32_t mma_bits(float x) {
-    return __float_as_uint(x);
-}
-
-/* What the lane has copied to a tile of `count` rows is rounded; several pieces at a time, which
- * wait for each other's loads no more than once. */
-K_FN void mma_settle(const mma_share *share, T *tile, int32_t count) {
-    enum { AT_ONCE = 4 };
-    K_ONE_COPY for (int32_t r = share->row; r < count; r += AT_ONCE * share->rows) {
-        mma_quad piece[AT_ONCE];
-        mma_quad *at = (mma_quad *)(void *)(tile + r * PITCH + share->d);
-        const int32_t step = share->rows * PITCH / QUAD, left = count - r;
-        K_UNROLL for (int32_t i = 0; i < AT_ONCE; i++) {
-            if (i * share->rows < left) {
-                piece[i] = at[i * step];
-            }
-        }
-        K_UNROLL for (int32_t i = 0; i < AT_ONCE; i++) {
-            K_UNROLL for (int32_t e = 0; e < QUAD; e++) {
-                piece[i].x[e] = __uint_as_float(k_round_tf32(piece[i].x[e]));
-            }
-            if (i * share->rows < left) {
-                at[i * step] = piece[i];
-            }
-        }
-    }
-}
-
 /* The 16 rows of a warp, elements from `d`. */
 K_FN void mma_query(const T *q, int32_t d, uint32_t *out) {
     const int32_t lane = (int32_t)threadIdx.x % LANES;
     k_matrices_load(out, q + lane % STEP * PITCH + d + lane / STEP * QUAD);
     K_UNROLL for (int32_t e = 0; e < 4; e++) {
-        out[e] = k_round_tf32(__uint_as_float(out[e]));
+        out[e] = k_near_tf32(__uint_as_float(out[e]));
     }
 }
 
@@ -76,6 +47,9 @@ K_FN void mma_scores(const T *q, uint32_t (*kept)[4], const T *from, float (*sco
         uint32_t b[KEY_SIDES][4];
         K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
             k_matrices_load(b[n], from + n * SIDE * PITCH + d);
+            K_UNROLL for (int32_t e = 0; e < 4; e++) {
+                b[n][e] = k_near_tf32(__uint_as_float(b[n][e]));
+            }
         }
         K_UNROLL for (int32_t half = 0; half < 2; half++) {
             K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
@@ -87,14 +61,14 @@ K_FN void mma_scores(const T *q, uint32_t (*kept)[4], const T *from, float (*sco
 
 K_FN void mma_values(const T *from, float (*weight)[4], mma_state *state) {
     K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
-        const uint32_t a[4] = {k_round_tf32(weight[n][0]), k_round_tf32(weight[n][2]),
-                               k_round_tf32(weight[n][1]), k_round_tf32(weight[n][3])};
+        const uint32_t a[4] = {k_near_tf32(weight[n][0]), k_near_tf32(weight[n][2]),
+                               k_near_tf32(weight[n][1]), k_near_tf32(weight[n][3])};
         K_UNROLL for (int32_t d = 0; d < HEAD; d += SPAN) {
             const T *place = from + n * SIDE * PITCH + d;
             const mma_quad even = *(const mma_quad *)(const void *)place;
             const mma_quad odd = *(const mma_quad *)(const void *)(place + PITCH);
             K_UNROLL for (int32_t j = 0; j < QUAD; j++) {
-                const uint32_t b[2] = {mma_bits(even.x[j]), mma_bits(odd.x[j])};
+                const uint32_t b[2] = {k_near_tf32(even.x[j]), k_near_tf32(odd.x[j])};
                 k_mma_tf32(state->out[d / SIDE + j], a, b);
             }
         }

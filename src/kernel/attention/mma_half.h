@@ -9,13 +9,6 @@
 #define mma_product K_JOIN(k_mma_, K_T0)
 #define mma_pair    K_JOIN(k_pair_, K_T0)
 
-/* Tiles are used as they were copied. */
-K_FN void mma_settle(const mma_share *share, T *tile, int32_t count) {
-    (void)share;
-    (void)tile;
-    (void)count;
-}
-
 /* The 16 rows of a warp, elements from `d`. */
 K_FN void mma_query(const T *q, int32_t d, uint32_t *out) {
     const int32_t lane = (int32_t)threadIdx.x % LANES;

@@ -11,7 +11,7 @@
  *     A, 16 x 32   (g, 4t), (g + 8, 4t), (g, 4t + 16), (g + 8, 4t + 16), and their right neighbours
  *     B, 32 x 8    (4t, g), (4t + 16, g), and their lower neighbours
  *     C            the same places, as int32, of sums that wrap
- * and of floats, rounded to TF32 before,
+ * and of floats, by k_near_tf32,
  *     A, 16 x 8    (g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4)
  *     B, 8 x 8     (t, g), (t + 4, g)
  * SPDX-License-Identifier: Apache-2.0 */
@@ -54,11 +54,10 @@ K_FN void k_mma_tf32(float *c, const uint32_t *a, const uint32_t *b) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* The nearest number of TF32, of two the one further from 0. */
-K_FN uint32_t k_round_tf32(float x) {
-    uint32_t rounded;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
-    return rounded;
+/* A float as an operand of k_mma_tf32, which leaves out its last 13 bits: larger by what that
+ * takes on average. A number of TF32 stays what it is, and a NaN one. */
+K_FN uint32_t k_near_tf32(float x) {
+    return __float_as_uint(x * 1.000338F);
 }
 
 K_FN uint32_t k_pair_f16(float low, float high) {
