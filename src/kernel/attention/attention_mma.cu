@@ -298,7 +298,8 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
 K_BLOCK_KERNEL_WITHIN(MMA_REGISTERS, MMA_LANES, mp_attention_args, args) {
     K_SHARED(T, shared);
     const k_score_rule *rule = &args.rule;
-    const int64_t row_tiles = (rule->group * rule->rows + args.tile_rows - 1) / args.tile_rows;
+    const int64_t row_tiles =
+        a_divide(rule->group * rule->rows + args.tile_rows - 1, args.tile_rows);
     for (int64_t i = blockIdx.x; i < rule->batch * rule->kv_heads * row_tiles; i += gridDim.x) {
         const mma_block at = mma_place(&args, (uint32_t)i);
         mma_run(&args, &at, shared);
