@@ -132,7 +132,29 @@ def summary():
          f"{one:,}", f"{own:,}"]])
 
 
-TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "shared": shared}
+# ---- several processes ----
+
+
+def size(count):
+    unit = next(unit for unit in (20, 10, 0) if count >> unit or unit == 0)
+    return f"{count >> unit} {({20: 'MiB', 10: 'KiB', 0: 'bytes'})[unit]}"
+
+
+def ranks():
+    """An AllReduce of two ranks by what queues it, and the bytes of it that a rank sends in a second."""
+    ways = {"here": "millpond", "torch": "torch", "torch, a captured graph": "torch graph"}
+    rows = [[size(row["bytes"]), *(number(row[way]) for way in ways.values()), number(row["millpond rate"]),
+             number(row["torch graph rate"])] for row in load("ranks")["sums"]["2"]]
+    return table(["of each rank", *(f"{way}, us" for way in ways), "here, GB/s", "captured, GB/s"], rows)
+
+
+def handed():
+    ways = ("handle, kept", "handle", "through the host")
+    rows = [[size(row["bytes"]), *(number(row[way]) for way in ways)] for row in load("ipc")["us"]]
+    return table(["us a round", "a handle that is kept open", "a handle", "through the host"], rows)
+
+
+TABLES = {"ranks": ranks, "handed": handed, "summary": summary, "pool": pool, "islands": islands, "providers": providers, "shared": shared}
 
 
 def written(text):
