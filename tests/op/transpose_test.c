@@ -121,6 +121,20 @@ DEVICE_TEST(transpose_of_batches) {
     check_every_width(device, 3, (const int64_t[]){9, 0, 4}, (const int[]){2, 0, 1});
 }
 
+/* Of two to four elements in turns each goes to a plane of its own, which are whole packs or not.
+ */
+DEVICE_TEST(transpose_of_turns) {
+    for (int64_t by = 2; by <= 5; by++) {
+        for (int64_t n = 16; n <= 352; n += n % 16 == 0 ? 5 : 11) {
+            check_every_width(device, 2, (const int64_t[]){n, by}, (const int[]){1, 0});
+            check_every_width(device, 3, (const int64_t[]){3, n, by}, (const int[]){0, 2, 1});
+            check_every_width(device, 4, (const int64_t[]){2, 3, n, by}, (const int[]){3, 1, 0, 2});
+        }
+        check_order(device, MP_F32, 3, (const int64_t[]){2, 64, by}, (const int[]){0, 2, 1}, 1);
+    }
+    check_every_width(device, 2, (const int64_t[]){70000, 3}, (const int[]){1, 0});
+}
+
 /* Rows that are one unit of 2 to 16 bytes: they are what is transposed. */
 DEVICE_TEST(transpose_of_whole_rows) {
     for (size_t w = 0; w < MP_COUNT_OF(widths); w++) {

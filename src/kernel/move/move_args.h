@@ -46,6 +46,17 @@ typedef struct mp_transpose_args {
     k_layout tiles;        /* not wide; view 0: x, view 1: out, view 2: its row, 3: its column */
 } mp_transpose_args;
 
+#define K_DEINTERLEAVE_PACK(bytes) (16 / (bytes))
+
+/* All strides are multiples of a pack, and so is what is walked along the innermost dimension. */
+typedef struct mp_deinterleave_args {
+    const void *x;
+    void *out;
+    int64_t count;  /* of packs of each plane */
+    int64_t plane;  /* from one to the next */
+    k_layout packs; /* not wide; view 0: x, view 1: out, its first plane */
+} mp_deinterleave_args;
+
 /* At most 4 KiB of arguments reach a kernel. */
 enum { K_PARTS_MAX = 32 };
 

@@ -1,10 +1,11 @@
 /* strided_copy.c - the step that copies between two layouts: as one run of bytes, by tiles where
- * neighbours in the source are not those in the target, rows that repeat read once, or element by
- * element, in the largest units that fit.
+ * neighbours in the source are not those in the target, taken apart where few of them lie in turns,
+ * rows that repeat read once, or element by element, in the largest units that fit.
  * Kernels: move/strided_copy.cu, move/transpose.cu, move/repeat.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/move/strided_copy.h"
 #include "kernel/move/move_args.h"
+#include "op/move/deinterleave_steps.h"
 
 #include <string.h>
 
@@ -196,6 +197,10 @@ static mp_status plan_part(mp_planner *p, const mp_space *space, size_t size, mp
         if (!tiles.tiles.wide) {
             return plan_tiles(p, &tiles, size, from, to);
         }
+    }
+    mp_deinterleave apart;
+    if (mp_deinterleave_of(p, space, size, from, to, &apart)) {
+        return mp_plan_deinterleave(p, &apart);
     }
     mp_repeat_args repeat;
     if (repeats_rows(space, size, &repeat)) {
