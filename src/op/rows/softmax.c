@@ -1,6 +1,6 @@
 /* softmax.c - operators along rows whose result depends on the row alone: Softmax, LogSoftmax,
  * BiasSoftmax, LpNormalization.
- * Kernel: rows/lp_norm.cu.
+ * Kernels: rows/lp_norm.cu, rows/lp_norm_apart.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/row_args.h"
 #include "op/core/families.h"
@@ -81,6 +81,18 @@ static mp_status plan_softmax_axis(mp_planner *p) {
 
 /* ---- LpNormalization ---- */
 
+/* How the kernel for rows as these calls them. */
+static const char *lp_norm_form(const mp_planner *p, mp_dtype type, const mp_lp_norm_args *args) {
+    const int64_t pack = 16 / (int64_t)mp_dtype_size(type);
+    if (args->inner > 1) {
+        return "apart";
+    }
+    return p->align >= 16 && args->columns % pack == 0 &&
+                   args->columns <= mp_row_keep(type) * args->width
+               ? "packed"
+               : "edged";
+}
+
 static mp_status plan_lp_norm(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
     const int64_t power = mp_node_int(p->node, "p", 2);
@@ -97,9 +109,10 @@ static mp_status plan_lp_norm(mp_planner *p) {
     mp_lp_norm_args args = {
         .rows = r.rows, .columns = r.columns, .inner = r.inner, .p = (int32_t)power};
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "lp_norm_%s", mp_dtype_word(x->type)));
     const mp_grid grid =
         mp_row_grid(p, x->type, r.rows, r.columns, mp_rows_apart(p, r), &args.width);
+    MP_TRY(mp_plan_kernel(p, &kernel, "lp_norm_%s_%s", lp_norm_form(p, x->type, &args),
+                          mp_dtype_word(x->type)));
     return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_lp_norm_args, x, MP_IN(0)),
                      MP_BIND(mp_lp_norm_args, out, MP_OUT(0)));
 }

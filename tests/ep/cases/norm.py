@@ -56,6 +56,12 @@ for p in (1, 2):
         case("LpNormalization", [R((3, 4, 5))], FLOATS, (1, 22), slack=4, p=p, axis=axis)
     case("LpNormalization", [R((2, 3000))], ("float", "double"), (1,), slack=8, p=p)
     case("LpNormalization", [V([[0.0, 0.0], [3.0, -4.0]])], F32, (1, 22), p=p, note="zeros")
+    for shape in ((5, 64), (3, 1024), (700, 256), (4, 1001), (2, 9, 33), (2, 20000), (600, 8)):
+        case("LpNormalization", [R(shape)], FLOATS, (NEWEST,), slack=8, p=p, note="lanes")
+    for value in (10.0 ** (-36 / p), 10.0 ** (36 / p), float("inf"), float("nan")):
+        row = [value, -value / 2, 0.0, value / 4]
+        case("LpNormalization", [V([row, [1.0, 2.0, 3.0, 4.0]])], ("float", "double"), (NEWEST,), slack=4, p=p,
+             note="far")
 case("LpNormalization", [P((600, 3, 40))], F32, (1, NEWEST), axis=1, slack=4, note="lanes")
 
 # ---- Softmax in every way that lanes share rows ----
