@@ -15,6 +15,7 @@ K_KERNEL(mp_channel_affine_args, args) {
     const TC *summands = factors + args.channels;
     T *out = (T *)args.out;
     const int64_t packs = k_walk_packs(&args.walk, K_WALK_SKEW(out, T));
+    K_ONE_COPY
     K_GRID_LOOP(i, packs) {
         const k_spot spot = k_spot_of(&args.walk, i, 2);
         const elements from = elements_read(x, &args.walk, &spot, 0);
@@ -27,6 +28,7 @@ K_KERNEL(mp_channel_affine_args, args) {
         *(elements *)(out + spot.first) = made;
     }
     const int64_t done = packs * K_WALK;
+    K_ONE_COPY
     K_GRID_LOOP(i, args.walk.count - done) {
         uint32_t at[2];
         k_walk_to(&args.walk, (uint32_t)(done + i), 2, at);

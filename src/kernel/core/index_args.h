@@ -44,6 +44,9 @@ typedef struct k_walk {
     k_walk_level level[K_WALK_LEVELS]; /* the innermost of them first */
 } k_walk;
 
+/* Packs that a lane of a kernel with stream.h has on its way. */
+enum { K_STREAM_AHEAD = 2 };
+
 /* What plans know of kernels with row_lanes.h. */
 enum {
     K_ROW_LANES_MAX = 512, /* lanes that share a row */

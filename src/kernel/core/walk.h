@@ -11,9 +11,17 @@
  *     K_WALK_READ(t_read, t_pack, T)
  *
  *     const int64_t packs = k_walk_packs(&args.walk, K_WALK_SKEW(out, T));
+ *     const int plain = k_walk_is_plain(&args.walk, 2, K_WALK_SKEW(x, T) | K_WALK_SKEW(y, T));
  *     K_GRID_LOOP(i, packs) {
- *         const k_spot spot = k_spot_of(&args.walk, i, 2);
- *         const t_pack left = t_read(x, &args.walk, &spot, 0), right = t_read(y, ... , 1);
+ *         t_pack left, right;
+ *         if (plain) {
+ *             left = t_read_plain(x, i);
+ *             right = t_read_plain(y, i);
+ *         } else {
+ *             const k_spot spot = k_spot_of(&args.walk, i, 2);
+ *             left = t_read(x, &args.walk, &spot, 0);
+ *             right = t_read(y, &args.walk, &spot, 1);
+ *         }
  *         ...
  *     }
  *     K_GRID_LOOP(i, args.walk.count - packs * K_WALK) {
@@ -57,6 +65,13 @@ K_FN int k_walk_is_flat(const k_walk *walk) {
 /* Packs of the output, none where its address or its rows do not suit. */
 K_FN int64_t k_walk_packs(const k_walk *walk, uint64_t skew) {
     return skew == 0 && walk->length >= K_WALK ? walk->count / K_WALK : 0;
+}
+
+/* Whether each view is whole, and its packs are aligned where its address has no skew: nothing is
+ * to be found out of a pack then, and the packs of all views are asked for at once. */
+K_FN int k_walk_is_plain(const k_walk *walk, int32_t views, uint64_t skew) {
+    const uint32_t all = (1u << views) - 1;
+    return skew == 0 && (walk->whole & all) == all;
 }
 
 /* Where row `row` begins in each view. */
@@ -117,8 +132,14 @@ K_FN k_spot k_spot_of(const k_walk *walk, int64_t i, int32_t views) {
         } words;                                     \
     } name;
 
-/* Defines read(x, walk, spot, v), which reads the pack of view v. */
+/* Defines read(x, walk, spot, v), which reads the pack of view v, and read_plain(x, i), which reads
+ * pack `i` of a view where all are plain. */
 #define K_WALK_READ(read, pack_type, type)                                                  \
+    K_FN pack_type read##_plain(const type *x, int64_t i) {                                 \
+        pack_type pack;                                                                     \
+        pack.words = ((const pack_type *)x)[i].words;                                       \
+        return pack;                                                                        \
+    }                                                                                       \
     K_FN pack_type read(const type *x, const k_walk *walk, const k_spot *spot, int32_t v) { \
         const int whole = (walk->whole >> v & 1) != 0;                                      \
         const int repeated = (walk->repeated >> v & 1) != 0;                                \

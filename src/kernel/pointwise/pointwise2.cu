@@ -32,17 +32,26 @@ K_KERNEL(mp_pointwise2_args, args) {
         return;
     }
     const int64_t packs = k_walk_packs(&args.walk, K_WALK_SKEW(out, P_OUT));
+    const int plain = k_walk_is_plain(&args.walk, 2, K_WALK_SKEW(x, T) | K_WALK_SKEW(y, T));
+    K_ONE_COPY
     K_GRID_LOOP(i, packs) {
-        const k_spot spot = k_spot_of(&args.walk, i, 2);
-        const p_pack left = p_read(x, &args.walk, &spot, 0);
-        const p_pack right = p_read(y, &args.walk, &spot, 1);
+        p_pack left, right;
+        if (plain) {
+            left = p_read_plain(x, i);
+            right = p_read_plain(y, i);
+        } else {
+            const k_spot spot = k_spot_of(&args.walk, i, 2);
+            left = p_read(x, &args.walk, &spot, 0);
+            right = p_read(y, &args.walk, &spot, 1);
+        }
         p_made made;
         for (int32_t k = 0; k < K_WALK; k++) {
             made.lane[k] = p_apply(left.lane[k], right.lane[k], args.a, args.b);
         }
-        *(p_made *)(out + spot.first) = made;
+        ((p_made *)out)[i] = made;
     }
     const int64_t done = packs * K_WALK;
+    K_ONE_COPY
     K_GRID_LOOP(i, args.walk.count - done) {
         uint32_t at[2];
         k_walk_to(&args.walk, (uint32_t)(done + i), 2, at);

@@ -133,14 +133,25 @@ mp_status mp__plan_launch(mp_planner *p, const mp_kernel *kernel, mp_grid grid, 
     return MP_OK;
 }
 
+enum { LANES = 256 }; /* of a block of a kernel without barriers */
+
 mp_grid mp_plan_grid(const mp_planner *p, int64_t count, int per_lane) {
-    enum { LANES = 256 };
     const int64_t each = (int64_t)LANES * per_lane;
     const int64_t wanted = MP_CEIL_DIV(count, each);
     /* Enough blocks to fill the device several times over; the loop in the kernel does the rest. */
     const int64_t most = (int64_t)p->device->info.multiprocessors * 32;
     const int64_t blocks = MP_MIN(wanted, most);
     return (mp_grid){.blocks = blocks > 0 ? (uint32_t)blocks : 1, .lanes = LANES};
+}
+
+mp_grid mp_plan_grid_stream(const mp_planner *p, int64_t count, int per_lane, int ahead) {
+    enum { TURNS = 16 }; /* blocks of a multiprocessor: twice as many as are there at once */
+    if (p->device->info.kind == MP_DEVICE_HOST) {
+        return mp_plan_grid(p, count, per_lane);
+    }
+    const int64_t single = MP_CEIL_DIV(count, (int64_t)LANES * per_lane);
+    const bool plenty = single > (int64_t)p->device->info.multiprocessors * TURNS;
+    return mp_plan_grid_rows(p, plenty ? MP_CEIL_DIV(single, ahead) : single, LANES);
 }
 
 mp_grid mp_plan_grid_rows(const mp_planner *p, int64_t rows, uint32_t lanes) {

@@ -114,6 +114,11 @@ mp_status mp__plan_launch(mp_planner *p, const mp_kernel *kernel, mp_grid grid, 
 /* A grid for a kernel without barriers over `count` elements of which a lane takes `per_lane`. */
 mp_grid mp_plan_grid(const mp_planner *p, int64_t count, int per_lane);
 
+/* The same for one that walks through memory from its beginning to its end, with as many blocks as
+ * that takes: they come in turn, so that what is read at a time lies close together. Where there is
+ * plenty a lane takes `ahead` times as much, which its kernel has on its way at once. */
+mp_grid mp_plan_grid_stream(const mp_planner *p, int64_t count, int per_lane, int ahead);
+
 /* A grid for a block kernel that deals `rows` to blocks of `lanes` (a power of two). */
 mp_grid mp_plan_grid_rows(const mp_planner *p, int64_t rows, uint32_t lanes);
 

@@ -254,6 +254,7 @@ static void write_pack_loop(const writer *w) {
     int view = 0;
     (void)fprintf(w->to,
                   "    const int64_t packs = k_walk_packs(&args.walk, skew);\n"
+                  "    K_ONE_COPY\n"
                   "    K_GRID_LOOP(i, packs) {\n"
                   "        const k_spot spot = k_spot_of(&args.walk, i, %d);\n",
                   views_of(w));
@@ -288,6 +289,7 @@ static void write_pack_loop(const writer *w) {
 static void write_rest_loop(const writer *w) {
     const int views = views_of(w);
     (void)fprintf(w->to, "    const int64_t done = packs * K_WALK;\n"
+                         "    K_ONE_COPY\n"
                          "    K_GRID_LOOP(i, args.walk.count - done) {\n"
                          "        const int64_t n = done + i;\n");
     if (views > 0) {

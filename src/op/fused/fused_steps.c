@@ -64,7 +64,8 @@ static mp_status launch_piece(mp_planner *p, const fused *f, const mp_fused_kern
     }
     const size_t widest = mp_dtype_size(mp_fused_widest(e, f->readings));
     const int per_lane = widest < 4 ? (int)(16 / widest) : 4;
-    return MP_LAUNCH_BOUND(p, kernel->kernel, mp_plan_grid(p, piece->walk.count, per_lane), &args,
+    return MP_LAUNCH_BOUND(p, kernel->kernel,
+                           mp_plan_grid_stream(p, piece->walk.count, per_lane, 1), &args,
                            sizeof args, binds, bound);
 }
 

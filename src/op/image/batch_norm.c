@@ -130,7 +130,7 @@ static mp_status plan_affine(mp_planner *p, const normalization *n, mp_ref facto
         MP_TRY(mp_piece_at(&whole, (const mp_shape *const[]){&whole, &vector}, 2, first, &at));
         const mp_channel_affine_args args = {.channels = n->channels, .walk = at.walk};
         MP_TRY(MP_LAUNCH(
-            p, kernel, mp_plan_grid(p, at.walk.count, per_lane), args,
+            p, kernel, mp_plan_grid_stream(p, at.walk.count, per_lane, 1), args,
             MP_BIND(mp_channel_affine_args, x, mp_ref_element(MP_IN(0), at.in[0], type)),
             MP_BIND(mp_channel_affine_args, factors,
                     mp_ref_element(factors, at.in[1], n->computed)),

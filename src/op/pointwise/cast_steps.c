@@ -24,7 +24,7 @@ static mp_status cast_wide(mp_planner *p, mp_typed from, mp_typed to, int64_t co
     const size_t from_size = mp_dtype_size(from.type);
     const size_t to_size = mp_dtype_size(to.type);
     const int per_lane = (int)(16 / MP_MAX(from_size, to_size));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, count, per_lane), args,
+    return MP_LAUNCH(p, kernel, mp_plan_grid_stream(p, count, per_lane, K_STREAM_AHEAD), args,
                      MP_BIND(mp_pointwise1_args, x, from.ref),
                      MP_BIND(mp_pointwise1_args, out, to.ref));
 }

@@ -227,7 +227,7 @@ static mp_status plan_clip(mp_planner *p) {
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "clip_%s", mp_dtype_word(x->type)));
     const int per_lane = (int)(16 / mp_dtype_size(x->type));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, per_lane), args,
+    return MP_LAUNCH(p, kernel, mp_plan_grid_stream(p, args.count, per_lane, K_STREAM_AHEAD), args,
                      MP_BIND(mp_clip_args, x, MP_IN(0)),
                      MP_BIND(mp_clip_args, low, mp_plan_in(p, 1) ? MP_IN(1) : MP_NOWHERE),
                      MP_BIND(mp_clip_args, high, mp_plan_in(p, 2) ? MP_IN(2) : MP_NOWHERE),

@@ -18,7 +18,7 @@ mp_status mp_pointwise1(mp_planner *p, const char *word, mp_dtype dtype, mp_ref 
     MP_TRY(mp_plan_kernel(p, &kernel, "pointwise1_%s_%s", word, mp_dtype_word(dtype)));
     const mp_pointwise1_args args = {.count = count, .a = a, .b = b};
     const int per_lane = (int)(16 / mp_dtype_size(dtype));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, count, per_lane), args,
+    return MP_LAUNCH(p, kernel, mp_plan_grid_stream(p, count, per_lane, K_STREAM_AHEAD), args,
                      MP_BIND(mp_pointwise1_args, x, x), MP_BIND(mp_pointwise1_args, out, out));
 }
 
@@ -60,7 +60,7 @@ mp_status mp_plan_pair(mp_planner *p, const mp_pair *pair) {
         const mp_ref y = mp_ref_element(pair->y.ref, piece.in[1], pair->dtype);
         const mp_ref out = mp_ref_element(pair->out, piece.out, pair->result);
         const mp_pointwise2_args args = {.a = pair->a, .b = pair->b, .walk = piece.walk};
-        MP_TRY(MP_LAUNCH(p, kernel, mp_plan_grid(p, piece.walk.count, per_lane), args,
+        MP_TRY(MP_LAUNCH(p, kernel, mp_plan_grid_stream(p, piece.walk.count, per_lane, 1), args,
                          MP_BIND(mp_pointwise2_args, x, x), MP_BIND(mp_pointwise2_args, y, y),
                          MP_BIND(mp_pointwise2_args, out, out)));
     }

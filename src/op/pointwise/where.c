@@ -25,7 +25,7 @@ static mp_status plan_where(mp_planner *p) {
         MP_TRY(mp_piece_at(&shape, in, 3, first, &at));
         const mp_where_args args = {.walk = at.walk};
         MP_TRY(MP_LAUNCH(
-            p, kernel, mp_plan_grid(p, at.walk.count, (int)(16 / size)), args,
+            p, kernel, mp_plan_grid_stream(p, at.walk.count, (int)(16 / size), 1), args,
             MP_BIND(mp_where_args, condition, mp_ref_element(MP_IN(0), at.in[0], MP_BOOL)),
             MP_BIND(mp_where_args, x, mp_ref_element(MP_IN(1), at.in[1], type)),
             MP_BIND(mp_where_args, y, mp_ref_element(MP_IN(2), at.in[2], type)),
@@ -57,7 +57,7 @@ static mp_status plan_pow(mp_planner *p) {
     for (int64_t first = 0; first < count; first += at.walk.count) {
         MP_TRY(mp_piece_at(&shape, (const mp_shape *const[]){&x->shape, &y->shape}, 2, first, &at));
         const mp_pow_args args = {.walk = at.walk};
-        MP_TRY(MP_LAUNCH(p, kernel, mp_plan_grid(p, at.walk.count, per_lane), args,
+        MP_TRY(MP_LAUNCH(p, kernel, mp_plan_grid_stream(p, at.walk.count, per_lane, 1), args,
                          MP_BIND(mp_pow_args, x, mp_ref_element(MP_IN(0), at.in[0], x->type)),
                          MP_BIND(mp_pow_args, y, mp_ref_element(MP_IN(1), at.in[1], y->type)),
                          MP_BIND(mp_pow_args, out, mp_ref_element(MP_OUT(0), at.out, x->type))));
