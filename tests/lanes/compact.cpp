@@ -18,6 +18,7 @@ static T value_of(int64_t i, int kind) {
 static void check_compact(int64_t count, bool is_packed, int kind) {
     Buffer<T> x((size_t)count, is_packed ? 0 : 1);
     std::vector<int64_t> starts((size_t)count / TILE + 1), out((size_t)count * 2 + 1);
+    std::vector<uint16_t> masks(starts.size() * TILE / K_COMPACT_EACH);
     int64_t total = -1, at = 0;
     for (int64_t i = 0; i < count; i++) {
         x[i] = value_of(i, kind);
@@ -25,6 +26,7 @@ static void check_compact(int64_t count, bool is_packed, int kind) {
     mp_compact_args args = {};
     args.x = x.data();
     args.starts = starts.data();
+    args.masks = masks.data();
     args.total = &total;
     args.count = count;
     args.tile = TILE;

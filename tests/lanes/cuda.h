@@ -87,6 +87,9 @@ inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which) {
 inline int __clz(unsigned x) {
     return x == 0 ? 32 : __builtin_clz(x);
 }
+inline int __popc(unsigned bits) {
+    return __builtin_popcount(bits);
+}
 inline unsigned __umulhi(unsigned a, unsigned b) {
     return (unsigned)((uint64_t)a * b >> 32);
 }

@@ -52,7 +52,12 @@ DEVICE_TEST(compact_nonzero_finds_all_in_order) {
             check_nonzero(device, dims[i], 3, kind);
         }
     }
-    check_nonzero(device, (const int64_t[]){20000}, 1, 0);
+    for (int kind = 0; kind < 4; kind++) {
+        check_nonzero(device, (const int64_t[]){20000}, 1, kind);
+        check_nonzero(device, (const int64_t[]){4095 * kind + 4097}, 1, kind);
+    }
+    check_nonzero(device, (const int64_t[]){1030, 4096}, 2,
+                  0); /* more tiles than one scan has lanes */
     check_nonzero(device, NULL, 0, 2);
     check_nonzero(device, NULL, 0, 3);
 }

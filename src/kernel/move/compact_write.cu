@@ -2,7 +2,8 @@
  * the output for each dimension.
  *
  * The lanes of a block count what their runs have, all runs in one number, 16 bits for each: so one
- * scan tells every lane where each of its runs goes.
+ * scan tells every lane where each of its runs goes. There it leaves, in shared memory, where in
+ * the tile its elements are; then neighbouring lanes write neighbours.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/block_scan.h"
 #include "kernel/core/index.h"
@@ -15,6 +16,7 @@ K_FN void put(const mp_compact_args *args, int64_t at, int64_t position) {
         args->out[at] = position;
         return;
     }
+    K_ONE_COPY
     for (int32_t d = 0; d < args->rank; d++) {
         const int64_t index = args->flags & K_COMPACT_WIDE
                                   ? position / args->stride[d]
@@ -24,44 +26,50 @@ K_FN void put(const mp_compact_args *args, int64_t at, int64_t position) {
     }
 }
 
-/* The total was counted from the same elements, so `at` stays below it. */
-K_FN void put_run(const mp_compact_args *args, uint32_t found, int64_t at, int64_t position) {
-    K_ONE_COPY
-    for (int e = 0; e < C_RUN; e++) {
-        if ((found >> e & 1) && at < args->found) {
-            put(args, at, position + e);
-        }
-        at += found >> e & 1;
-    }
+K_FN int32_t count_of(int64_t counts, int32_t r) {
+    return (int32_t)(counts >> (r * C_BITS) & ((1 << C_BITS) - 1));
 }
 
-K_FN int64_t count_of(int64_t counts, int32_t r) {
-    return counts >> (r * C_BITS) & ((1 << C_BITS) - 1);
+/* Leaves in `places` where the elements of the lanes' masks are, in order; how many there are. */
+K_FN int32_t order(uint32_t mask, uint16_t *places) {
+    int64_t mine = 0, all = 0;
+    int32_t at = 0;
+    K_UNROLL
+    for (int32_t r = 0; r < C_RUNS; r++) {
+        mine |= (int64_t)c_count(c_run_of(mask, r)) << (r * C_BITS);
+    }
+    const int64_t before = k_block_scan(mine, &all);
+    K_UNROLL
+    for (int32_t r = 0; r < C_RUNS; r++) {
+        int32_t to = at + count_of(before, r);
+        K_UNROLL
+        for (int32_t e = 0; e < C_RUN; e++) {
+            if (c_run_of(mask, r) >> e & 1) {
+                places[to] = (uint16_t)(c_place(0, r) + e);
+                to++;
+            }
+        }
+        at += count_of(all, r);
+    }
+    return at;
 }
 
 K_BLOCK_KERNEL(mp_compact_args, args) {
+    K_SHARED(uint16_t, places);
     for (int64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
         int64_t start = 0;
         const int64_t size = k_tile(&args, tile, &start);
         int64_t at = args.starts[tile];
-        for (int64_t i = 0; i < size; i += (int64_t)blockDim.x * C_RUN * C_RUNS) {
-            uint32_t found[C_RUNS];
-            int64_t mine = 0, all = 0;
-            c_read(&args, (const T *)args.x + start, size, i, found);
-            K_UNROLL
-            for (int32_t r = 0; r < C_RUNS; r++) {
-                mine |= (int64_t)c_count(found[r]) << (r * C_BITS);
-            }
-            const int64_t before = k_block_scan(mine, &all);
-            K_ONE_COPY
-            for (int32_t r = 0; r < C_RUNS; r++) {
-                put_run(&args, found[0], at + count_of(before, r), start + c_place(i, r));
-                at += count_of(all, r);
-                K_UNROLL
-                for (int32_t k = 0; k + 1 < C_RUNS; k++) {
-                    found[k] = found[k + 1];
+        for (int64_t i = 0; i < size; i += (int64_t)blockDim.x * K_COMPACT_EACH) {
+            const int32_t found = order(*c_mask(&args, start + i), places);
+            __syncthreads();
+            for (int32_t k = (int32_t)threadIdx.x; k < found; k += (int32_t)blockDim.x) {
+                if (at + k < args.found) { /* whatever the masks say */
+                    put(&args, at + k, start + i + places[k]);
                 }
             }
+            at += found;
+            __syncthreads();
         }
     }
 }

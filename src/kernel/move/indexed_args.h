@@ -77,9 +77,17 @@ typedef struct mp_ngram_args {
     int64_t batch, length, places, vocabulary, size;
 } mp_ngram_args;
 
+/* Elements of a tile that a lane looks at together; those of a tile, which a block has once. */
+enum { K_COMPACT_EACH = 16, K_COMPACT_LANES = 256, K_COMPACT_SCAN_LANES = 1024 };
+enum { K_COMPACT_TILE = K_COMPACT_LANES * K_COMPACT_EACH };
+/* What a tile needs: its start, and behind all starts its masks; in shared memory its places. */
+enum { K_COMPACT_STARTS = 8, K_COMPACT_MASKS = K_COMPACT_LANES * 2 };
+enum { K_COMPACT_PLACES = K_COMPACT_TILE * 2 };
+
 /* The elements in tiles of neighbours, each of which a block goes through in order. */
 typedef struct mp_compact_args {
     const void *x;
+    uint16_t *masks; /* which elements are found: a number for each K_COMPACT_EACH */
     int64_t *starts; /* of each tile; how many are found in it, then how many before it */
     int64_t *total;
     int64_t *out;

@@ -6,24 +6,27 @@
 #include "op/core/families.h"
 #include "op/move/gather.h"
 
-enum { TILE = 4096, LANES = 256 };
-
 /* ---- the steps ---- */
 
-/* The scratch memory of the count, which stays for the steps that write: the total, and the start
- * of each tile behind it. */
+/* The scratch memory of the count, which stays for the steps that write: the total, the start of
+ * each tile behind it, and which elements of each are found. */
 enum { STARTS_AT = MP_ALIGNMENT };
+
+static size_t masks_at(const mp_compact_args *args) {
+    return STARTS_AT + (size_t)args->tiles * K_COMPACT_STARTS;
+}
 
 static mp_compact_args args_of(const mp_planner *p, int64_t count) {
     return (mp_compact_args){.count = count,
-                             .tiles = MP_CEIL_DIV(count, TILE),
-                             .tile = TILE,
+                             .tiles = MP_CEIL_DIV(count, K_COMPACT_TILE),
+                             .tile = K_COMPACT_TILE,
                              .flags = p->align >= 16 ? K_COMPACT_PACKED : 0};
 }
 
 static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_grid grid,
                         const mp_compact_args *args, mp_ref x, mp_ref kept, mp_ref out) {
     return MP_LAUNCH(p, kernel, grid, *args, MP_BIND(mp_compact_args, x, x),
+                     MP_BIND(mp_compact_args, masks, mp_ref_at(kept, masks_at(args))),
                      MP_BIND(mp_compact_args, starts, mp_ref_at(kept, STARTS_AT)),
                      MP_BIND(mp_compact_args, total, kept), MP_BIND(mp_compact_args, out, out));
 }
@@ -33,15 +36,17 @@ static mp_status count_found(mp_planner *p, mp_ref x, mp_dtype dtype, int64_t co
     const mp_compact_args args = args_of(p, count);
     mp_ref kept = MP_NOWHERE;
     const mp_kernel *counter = NULL, *scan = NULL;
-    MP_TRY(mp_plan_scratch(p, STARTS_AT + (size_t)args.tiles * sizeof(int64_t), &kept));
+    MP_TRY(mp_plan_scratch(p, masks_at(&args) + (size_t)args.tiles * K_COMPACT_MASKS, &kept));
     MP_TRY(mp_plan_read_back(p, kept, 1));
     if (count == 0) {
         return mp_plan_fill(p, kept, 0, 1, sizeof(int64_t));
     }
     MP_TRY(mp_plan_kernel(p, &counter, "compact_count_%s", mp_dtype_word(dtype)));
     MP_TRY(mp_plan_kernel(p, &scan, "compact_scan"));
-    MP_TRY(launch(p, counter, mp_plan_grid_rows(p, args.tiles, LANES), &args, x, kept, MP_NOWHERE));
-    return launch(p, scan, (mp_grid){.blocks = 1, .lanes = LANES}, &args, x, kept, MP_NOWHERE);
+    MP_TRY(launch(p, counter, mp_plan_grid_rows(p, args.tiles, K_COMPACT_LANES), &args, x, kept,
+                  MP_NOWHERE));
+    return launch(p, scan, (mp_grid){.blocks = 1, .lanes = K_COMPACT_SCAN_LANES}, &args, x, kept,
+                  MP_NOWHERE);
 }
 
 static void set_strides(const mp_shape *shape, mp_compact_args *args) {
@@ -60,8 +65,8 @@ static void set_strides(const mp_shape *shape, mp_compact_args *args) {
 
 /* Writes the places of the `found` elements: their indices within `shape`, one row for each
  * dimension, or positions where that is NULL. */
-static mp_status write_found(mp_planner *p, mp_ref x, mp_dtype dtype, int64_t count, int64_t found,
-                             const mp_shape *shape, mp_ref out) {
+static mp_status write_found(mp_planner *p, int64_t count, int64_t found, const mp_shape *shape,
+                             mp_ref out) {
     mp_compact_args args = args_of(p, count);
     const mp_kernel *kernel = NULL;
     if (found == 0) {
@@ -71,8 +76,10 @@ static mp_status write_found(mp_planner *p, mp_ref x, mp_dtype dtype, int64_t co
     if (shape != NULL) {
         set_strides(shape, &args);
     }
-    MP_TRY(mp_plan_kernel(p, &kernel, "compact_write_%s", mp_dtype_word(dtype)));
-    return launch(p, kernel, mp_plan_grid_rows(p, args.tiles, LANES), &args, x, MP_KEPT, out);
+    MP_TRY(mp_plan_kernel(p, &kernel, "compact_write"));
+    mp_grid grid = mp_plan_grid_rows(p, args.tiles, K_COMPACT_LANES);
+    grid.shared_bytes = K_COMPACT_PLACES;
+    return launch(p, kernel, grid, &args, MP_NOWHERE, MP_KEPT, out);
 }
 
 static mp_status check_found(int64_t found, int64_t count) {
@@ -99,8 +106,7 @@ static mp_status finish_nonzero(mp_planner *p, const int64_t *found) {
     const mp_shape shape = {.rank = 2, .dim = {x->rank > 0 ? x->rank : 1, found[0]}};
     MP_TRY(check_found(found[0], count));
     MP_TRY(mp_plan_output(p, 0, MP_I64, &shape));
-    return write_found(p, MP_IN(0), p->in[0].type, count, found[0], x->rank > 1 ? x : NULL,
-                       MP_OUT(0));
+    return write_found(p, count, found[0], x->rank > 1 ? x : NULL, MP_OUT(0));
 }
 
 /* ---- Compress ---- */
@@ -143,7 +149,7 @@ static mp_status finish_compress(mp_planner *p, const int64_t *found) {
     shape.dim[what.axis] = found[0];
     MP_TRY(mp_plan_output(p, 0, p->in[0].type, &shape));
     MP_TRY(mp_plan_scratch_of(p, found[0], MP_I64, &places));
-    MP_TRY(write_found(p, MP_IN(1), MP_BOOL, what.count, found[0], NULL, places));
+    MP_TRY(write_found(p, what.count, found[0], NULL, places));
     const mp_gather gather = {.x = MP_IN(0),
                               .type = p->in[0].type,
                               .shape = &what.x,

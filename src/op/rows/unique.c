@@ -13,20 +13,26 @@
 
 #include <string.h>
 
-enum { TILE = 4096, LANES = 256 };
-
 typedef struct slices {
     mp_shape shape; /* flat where the model names no axis */
     int axis;
     int64_t count, length, inner, padded; /* padded: what the network sorts; 0 for digits */
-    mp_ref total, starts, flags, pairs;   /* in the memory that is kept */
+    mp_ref total, starts, flags, pairs;   /* in the memory that is kept; behind starts are masks */
     size_t kept;                          /* its size */
 } slices;
 
 /* ---- what both plans know ---- */
 
+static int64_t tiles_of(int64_t count) {
+    return MP_CEIL_DIV(count, K_COMPACT_TILE);
+}
+
+/* Bytes of the starts of all tiles and their masks. */
+static size_t starts_bytes(int64_t count) {
+    return (size_t)tiles_of(count) * (K_COMPACT_STARTS + K_COMPACT_MASKS);
+}
+
 static mp_status lay_out(slices *s, mp_ref base) {
-    const int64_t tiles = s->count / TILE + 1;
     const int64_t pairs = s->padded > 0 ? s->padded : s->count;
     int64_t bytes = 0;
     if (__builtin_mul_overflow(pairs, (int64_t)sizeof(k_pair) * 2, &bytes)) {
@@ -34,7 +40,7 @@ static mp_status lay_out(slices *s, mp_ref base) {
     }
     s->total = base;
     s->starts = mp_ref_at(s->total, MP_ALIGNMENT);
-    s->flags = mp_ref_at(s->starts, MP_ALIGN_UP((size_t)tiles * sizeof(int64_t), MP_ALIGNMENT));
+    s->flags = mp_ref_at(s->starts, MP_ALIGN_UP(starts_bytes(s->count), MP_ALIGNMENT));
     s->pairs = mp_ref_at(s->flags, MP_ALIGN_UP((size_t)s->count, MP_ALIGNMENT));
     s->kept = s->pairs.offset - base.offset + (size_t)pairs * sizeof(k_pair);
     return MP_OK;
@@ -61,19 +67,21 @@ static mp_status read_slices(const mp_planner *p, mp_ref base, slices *s) {
 
 /* ---- compaction: the places of the bytes that are set ---- */
 
-static mp_status compact(mp_planner *p, const char *kernel_name, mp_compact_args args, int64_t rows,
-                         mp_ref flags, mp_ref starts, mp_ref total, mp_ref out) {
+static mp_status compact(mp_planner *p, const char *kernel_name, mp_compact_args args, mp_grid grid,
+                         mp_ref flags, mp_ref starts, mp_ref to) {
+    const uint64_t masks = (uint64_t)args.tiles * K_COMPACT_STARTS;
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "%s", kernel_name));
-    return MP_LAUNCH(p, kernel, mp_plan_grid_rows(p, rows, LANES), args,
-                     MP_BIND(mp_compact_args, x, flags), MP_BIND(mp_compact_args, starts, starts),
-                     MP_BIND(mp_compact_args, total, total), MP_BIND(mp_compact_args, out, out));
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_compact_args, x, flags),
+                     MP_BIND(mp_compact_args, masks, mp_ref_at(starts, masks)),
+                     MP_BIND(mp_compact_args, starts, starts), MP_BIND(mp_compact_args, out, to),
+                     MP_BIND(mp_compact_args, total, to));
 }
 
 static mp_compact_args compact_args_of(const slices *s, int64_t found) {
     return (mp_compact_args){.count = s->count,
-                             .tiles = MP_CEIL_DIV(s->count, TILE),
-                             .tile = TILE,
+                             .tiles = tiles_of(s->count),
+                             .tile = K_COMPACT_TILE,
                              .found = found,
                              .flags = K_COMPACT_PACKED};
 }
@@ -81,15 +89,18 @@ static mp_compact_args compact_args_of(const slices *s, int64_t found) {
 static mp_status count_set(mp_planner *p, const slices *s, mp_ref flags, mp_ref starts,
                            mp_ref total) {
     const mp_compact_args args = compact_args_of(s, 0);
-    MP_TRY(
-        compact(p, "compact_count_bool", args, args.tiles, flags, starts, MP_NOWHERE, MP_NOWHERE));
-    return compact(p, "compact_scan", args, 1, MP_NOWHERE, starts, total, MP_NOWHERE);
+    const mp_grid grid = mp_plan_grid_rows(p, args.tiles, K_COMPACT_LANES);
+    MP_TRY(compact(p, "compact_count_bool", args, grid, flags, starts, MP_NOWHERE));
+    return compact(p, "compact_scan", args, (mp_grid){.blocks = 1, .lanes = K_COMPACT_SCAN_LANES},
+                   MP_NOWHERE, starts, total);
 }
 
-static mp_status write_set(mp_planner *p, const slices *s, int64_t found, mp_ref flags,
-                           mp_ref starts, mp_ref out) {
+static mp_status write_set(mp_planner *p, const slices *s, int64_t found, mp_ref starts,
+                           mp_ref out) {
     const mp_compact_args args = compact_args_of(s, found);
-    return compact(p, "compact_write_bool", args, args.tiles, flags, starts, MP_NOWHERE, out);
+    mp_grid grid = mp_plan_grid_rows(p, args.tiles, K_COMPACT_LANES);
+    grid.shared_bytes = K_COMPACT_PLACES;
+    return compact(p, "compact_write", args, grid, MP_NOWHERE, starts, out);
 }
 
 /* ---- sorting ---- */
@@ -161,7 +172,7 @@ static mp_status order_by_first(mp_planner *p, const slices *s, int64_t groups, 
     mp_ref marks = MP_NOWHERE, starts = MP_NOWHERE, total = MP_NOWHERE;
     MP_TRY(mp_plan_scratch(p, (size_t)groups * sizeof(int64_t), first));
     MP_TRY(mp_plan_scratch(p, (size_t)s->count, &marks));
-    MP_TRY(mp_plan_scratch(p, (size_t)(s->count / TILE + 1) * sizeof(int64_t), &starts));
+    MP_TRY(mp_plan_scratch(p, starts_bytes(s->count), &starts));
     MP_TRY(mp_plan_scratch(p, sizeof(int64_t), &total));
     const mp_bind binds[] = {MP_BIND(mp_unique_write_args, pairs, s->pairs),
                              MP_BIND(mp_unique_write_args, heads, heads),
@@ -170,7 +181,7 @@ static mp_status order_by_first(mp_planner *p, const slices *s, int64_t groups, 
     MP_TRY(launch_groups(p, (mp_unique_write_args){.slices = s->count, .groups = groups},
                          K_UNIQUE_MARK, binds, MP_COUNT_OF(binds)));
     MP_TRY(count_set(p, s, marks, starts, total));
-    return write_set(p, s, groups, marks, starts, *first);
+    return write_set(p, s, groups, starts, *first);
 }
 
 static mp_ref output_or_nowhere(const mp_planner *p, int i) {
@@ -181,7 +192,7 @@ static mp_status write_outputs(mp_planner *p, const slices *s, int64_t groups) {
     mp_ref heads = MP_NOWHERE, first = MP_NOWHERE, places = MP_NOWHERE;
     MP_TRY(mp_plan_scratch(p, (size_t)groups * sizeof(int64_t), &heads));
     MP_TRY(mp_plan_scratch(p, (size_t)groups * sizeof(int64_t), &places));
-    MP_TRY(write_set(p, s, groups, s->flags, s->starts, heads));
+    MP_TRY(write_set(p, s, groups, s->starts, heads));
     if (!mp_node_flag(p->node, "sorted", true)) {
         MP_TRY(order_by_first(p, s, groups, heads, &first));
     }
