@@ -90,6 +90,9 @@ inline int __clz(unsigned x) {
 inline int __popc(unsigned bits) {
     return __builtin_popcount(bits);
 }
+inline int __clz(unsigned bits) {
+    return bits == 0 ? 32 : __builtin_clz(bits);
+}
 inline unsigned __umulhi(unsigned a, unsigned b) {
     return (unsigned)((uint64_t)a * b >> 32);
 }

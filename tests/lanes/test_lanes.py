@@ -24,6 +24,11 @@ PROGRAMS = {
     **{f"attention_{word}": ("attention.cpp", "attention_mma", {},
                              [f"K_T0={word}", f"K_HEAD={head}", f"K_FLOAT={int(word == 'f32')}"])
        for word, head in (("f32", 96), ("f16", 64), ("bf16", 32))},
+    "norm_short": ("norm_short.cpp", "norm_short", {}, ["K_T0=f32"]),
+    **{f"lp_norm_{rows}": ("lp_norm.cpp", "lp_norm", {}, ["K_T0=f32", f"K_ROWS={rows}"])
+       for rows in ("edged", "packed")},
+    **{f"pointwise_{word}": ("stream.cpp", "pointwise", {}, [f"K_T0={word}", "K_EXPRESSION=x+1", "K_OUT_BOOL=0"])
+       for word in ("f32", "u8")},
 }
 
 

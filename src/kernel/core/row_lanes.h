@@ -134,7 +134,7 @@ K_FN k_pack k_span_pack(const k_span *s, const T *from, int32_t k, int how, T no
 /* 8, 16 or 32 aligned bytes on a GPU. Said in C, the compiler joins it with the stores of elements
  * beside it and makes single ones of both. */
 K_FN void k_put_bytes(void *to, const void *bytes, int size) {
-#if K_HOST
+#if !K_PTX
     __builtin_memcpy(to, bytes, (unsigned long)size);
 #else
     const uint32_t *word = (const uint32_t *)bytes;

@@ -1,10 +1,12 @@
 /* norm_short.cu - norm.cu for rows of whole aligned packs of 16 bytes that a few lanes hold, with a
  * scale and a bias for each column, all of one type. There is one wait for memory and little text:
  * a lane asks for all it needs of x, of what is added, of scale and bias at once, then the lanes of
- * the row meet, then it writes. Up to a warp of lanes meet by shuffles alone.
+ * the row meet, then it writes. Up to a warp of lanes meet by shuffles alone. Where a lane has
+ * further rows, the next one is on its way meanwhile.
  *
  * The emulated device, which has one lane a row, takes pack after pack and reads them again.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/core/late.h"
 #include "kernel/core/row_lanes.h"
 #include "kernel/core/word.h"
 #include "kernel/rows/norm.h"
@@ -50,6 +52,22 @@ K_FN void n_read(const n_row *r, const T *x, int32_t from, k_pack *out) {
     }
 }
 
+/* What is asked for of a row before the row before is done. */
+typedef struct n_asked {
+    k_pack x[N_KEPT], skip[N_KEPT];
+} n_asked;
+
+K_FN void n_ask(const mp_norm_args *args, const n_row *r, int32_t from, n_asked *out) {
+    const T *skip = (const T *)(args->skip ? args->skip : args->x);
+    K_UNROLL
+    for (int32_t k = 0; k < N_KEPT; k++) {
+        const int32_t at = r->first + (from + k) * r->step;
+        const int has = n_has(r, from + k);
+        k_fetch((const T *)args->x + (r->start + at), has, out->x[k].words.at);
+        k_fetch(skip + (r->skip + at), has && args->skip, out->skip[k].words.at);
+    }
+}
+
 K_FN n_part n_part_of(const k_pack *pack) {
     n_part part;
     K_UNROLL
@@ -79,23 +97,31 @@ K_FN void n_join(n_part *keep, const k_pack *more) {
     }
 }
 
-/* Keeps x + skip + add from pack `from` on: all that the lane has of the row. */
-K_FN void n_fetch(const mp_norm_args *args, const n_row *r, int32_t from, n_part *keep) {
-    k_pack x[N_KEPT], skip[N_KEPT], add[N_KEPT];
-    n_read(r, (const T *)args->x + r->start, from, x);
-    n_read(r, args->skip ? (const T *)args->skip + r->skip : 0, from, skip);
+/* Keeps x + skip + add from pack `from` on, of which x and skip have been asked for. */
+K_FN void n_keep(const mp_norm_args *args, const n_row *r, int32_t from, const n_asked *asked,
+                 n_part *keep) {
+    k_pack add[N_KEPT];
     n_read(r, (const T *)args->add, from, add);
     K_UNROLL
     for (int32_t k = 0; k < N_KEPT; k++) {
-        keep[k] = n_part_of(&x[k]);
+        keep[k] = n_part_of(&asked->x[k]);
     }
     if (args->skip) {
-        n_join(keep, skip);
+        n_join(keep, asked->skip);
     }
     if (args->add) {
         n_join(keep, add);
     }
 }
+
+#if K_HOST
+/* Both at once. */
+K_FN void n_fetch(const mp_norm_args *args, const n_row *r, int32_t from, n_part *keep) {
+    n_asked asked;
+    n_ask(args, r, from, &asked);
+    n_keep(args, r, from, &asked, keep);
+}
+#endif
 
 K_FN K_SUM n_sum(const mp_norm_args *args, const n_row *r, n_part *keep) {
     (void)args;
@@ -184,18 +210,18 @@ K_FN void n_store(const mp_norm_args *args, const n_row *r, n_part *keep, n_mome
 K_FN n_row n_row_of(const mp_norm_args *args, int64_t row, k_round t) {
     n_row r;
     r.start = row * args->columns;
-    r.skip = !args->skip || row < args->skip_rows ? r.start : row % args->skip_rows * args->columns;
+    r.skip = !args->skip || row < args->skip_rows || row >= args->rows
+                 ? r.start
+                 : row % args->skip_rows * args->columns;
     r.first = (int32_t)t.lane * K_PACK;
     r.step = (int32_t)t.width * K_PACK;
     r.end = row < args->rows ? (int32_t)args->columns : 0;
     return r;
 }
 
-K_FN n_moments n_norm(const mp_norm_args *args, const n_row *r, k_round t, const k_pack *scale,
-                      const k_pack *bias) {
-    n_part keep[N_KEPT];
+/* The moments of a row whose first packs are kept. */
+K_FN n_moments n_moments_over(const mp_norm_args *args, const n_row *r, k_round t, n_part *keep) {
     K_SUM mean = 0;
-    n_fetch(args, r, 0, keep);
     if (args->centred) {
         mean = k_group_sum(n_sum(args, r, keep), t.width) / (K_SUM)(int32_t)args->columns;
     }
@@ -205,12 +231,10 @@ K_FN n_moments n_norm(const mp_norm_args *args, const n_row *r, k_round t, const
     n_spread all = n_spread_of(args, r, keep, mean);
     all.off = N_REST ? k_group_sum(all.off, t.width) : 0;
     all.squares = k_group_sum(all.squares, t.width);
-    const n_moments m = n_moments_of(args, all, mean);
 #if K_HOST
     n_fetch(args, r, 0, keep);
 #endif
-    n_store(args, r, keep, m, scale, bias);
-    return m;
+    return n_moments_of(args, all, mean);
 }
 
 K_BLOCK_KERNEL_UP_TO(K_NORM_SHORT_LANES, mp_norm_args, args) {
@@ -224,10 +248,25 @@ K_BLOCK_KERNEL_UP_TO(K_NORM_SHORT_LANES, mp_norm_args, args) {
     n_read(&columns, (const T *)args.scale, 0, scale);
     n_read(&columns, (const T *)args.bias, 0, bias);
 #endif
+#if !K_HOST
+    n_row next = n_row_of(&args, t.first + t.group, t);
+    n_asked asked;
+    n_ask(&args, &next, 0, &asked);
+#endif
     K_ROUND_LOOP(first, t, args.rows) {
         const int64_t row = first + t.group;
+        n_part keep[N_KEPT];
+#if K_HOST
         const n_row r = n_row_of(&args, row, t);
-        const n_moments m = n_norm(&args, &r, t, scale, bias);
+        n_fetch(&args, &r, 0, keep);
+#else
+        const n_row r = next;
+        n_keep(&args, &r, 0, &asked, keep);
+        next = n_row_of(&args, row + t.step, t);
+        n_ask(&args, &next, 0, &asked);
+#endif
+        const n_moments m = n_moments_over(&args, &r, t, keep);
+        n_store(&args, &r, keep, m, scale, bias);
         if (r.end > 0 && t.lane == 0) {
             n_put_stat(args.mean, args.wide_stats, row, m.mean + m.rest);
             n_put_stat(args.inverse, args.wide_stats, row, m.inverse);

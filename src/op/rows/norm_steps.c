@@ -46,15 +46,16 @@ static bool is_short(const mp_planner *p, const mp_norm *n) {
            args->rows <= (int64_t)p->device->info.multiprocessors * LANES_MAX / short_share(p, n);
 }
 
-/* No more blocks than are there at once: each loads scale and bias once. */
+/* No more blocks than are there at once: each loads scale and bias once, and has its next row on
+ * its way while it is at work on one. */
 static mp_grid short_grid(const mp_planner *p, const mp_norm *n, int32_t *width) {
-    enum { TURNS = 16 };
+    enum { LANES_AT_ONCE = 512 }; /* of a multiprocessor */
     const int64_t share = short_share(p, n);
     const uint32_t lanes = mp_short_row_lanes(p, n->args.rows, share);
     const int64_t blocks = MP_CEIL_DIV(n->args.rows, lanes / share);
     *width = (int32_t)share;
-    return mp_plan_grid_rows(p, MP_MIN(blocks, (int64_t)p->device->info.multiprocessors * TURNS),
-                             lanes);
+    const int64_t most = p->device->info.multiprocessors * (LANES_AT_ONCE / (int64_t)lanes);
+    return mp_plan_grid_rows(p, MP_MIN(blocks, most), lanes);
 }
 
 /* ---- rows that begin anywhere ---- */

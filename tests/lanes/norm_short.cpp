@@ -1,0 +1,83 @@
+/* norm_short.cpp - rows of which some lanes of a warp, a warp or several have one each, and several
+ * in turn.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/rows/norm_short.cu"
+#include "lanes.h"
+
+namespace {
+
+struct Rows {
+    int64_t rows, columns, skip_rows; /* skip_rows: 0 for nothing that is added */
+    int32_t width;
+    unsigned lanes, blocks;
+};
+
+float next_value() {
+    return (float)(next_random() % 2001) / 1000 - 1;
+}
+
+void check_rows(const Rows &of) {
+    const size_t count = (size_t)(of.rows * of.columns);
+    const int64_t skips = of.skip_rows > 0 ? of.skip_rows : 1;
+    Buffer<float> x(count), skip((size_t)(skips * of.columns)), scale((size_t)of.columns),
+        bias((size_t)of.columns), out(count), sum(count);
+    std::vector<float> mean((size_t)of.rows);
+    for (size_t i = 0; i < count; i++) {
+        x[i] = next_value();
+    }
+    for (size_t i = 0; i < (size_t)(skips * of.columns); i++) {
+        skip[i] = next_value();
+    }
+    for (size_t i = 0; i < (size_t)of.columns; i++) {
+        scale[i] = next_value();
+        bias[i] = next_value();
+    }
+    mp_norm_args args = {};
+    args.x = x.data();
+    args.skip = of.skip_rows > 0 ? skip.data() : nullptr;
+    args.skip_rows = skips;
+    args.scale = scale.data();
+    args.bias = bias.data();
+    args.out = out.data();
+    args.sum = sum.data();
+    args.mean = mean.data();
+    args.rows = of.rows;
+    args.columns = of.columns;
+    args.epsilon = 1e-5F;
+    args.centred = 1;
+    args.width = of.width;
+    run_blocks(of.blocks, of.lanes, [&] { norm_short(args); });
+    for (int64_t row = 0; row < of.rows; row++) {
+        double all = 0, squares = 0;
+        for (int64_t c = 0; c < of.columns; c++) {
+            const size_t i = (size_t)(row * of.columns + c);
+            const size_t its = (size_t)(row % skips * of.columns + c);
+            const float want = x[i] + (of.skip_rows > 0 ? skip[its] : 0);
+            check(sum[i] == want, "a sum", (int64_t)i);
+            all += want;
+        }
+        const double middle = all / (double)of.columns;
+        for (int64_t c = 0; c < of.columns; c++) {
+            const double off = sum[(size_t)(row * of.columns + c)] - middle;
+            squares += off * off;
+        }
+        const double inverse = 1 / std::sqrt(squares / (double)of.columns + 1e-5);
+        check(std::fabs(mean[(size_t)row] - middle) < 1e-5, "a mean", row);
+        for (int64_t c = 0; c < of.columns; c++) {
+            const size_t i = (size_t)(row * of.columns + c);
+            const double want = (sum[i] - middle) * inverse * scale[(size_t)c] + bias[(size_t)c];
+            check(std::fabs(out[i] - want) < 1e-4, "an element", (int64_t)i);
+        }
+    }
+}
+
+} // namespace
+
+void run_tests() {
+    check_rows({11, 48, 11, 4, 32, 1});
+    check_rows({11, 48, 0, 4, 64, 2});
+    check_rows({9, 384, 3, 32, 64, 2});
+    check_rows({7, 768, 7, 64, 64, 3});
+    check_rows({5, 760, 2, 64, 64, 1});
+    check_rows({2, 4, 2, 1, 32, 1});
+}
