@@ -2,7 +2,8 @@
 """Models of one operator each, at sizes where the device has work to do, for the benchmarks to compare.
 
 A row of CASES is a name, the operator, its inputs, and what else it has. An input is a shape, of random values of type
-float16 or float as the subject's name ends, or an array; what is not the first input and no shape is a constant.
+float16 or float as the subject's name ends, or an array; what is not the first input and no shape is a constant. An
+array of floats gets that type too, but for those of FLOAT_INPUTS.
 """
 
 import numpy as np
@@ -149,6 +150,7 @@ CASES = dict([
     case("attention_causal", "MultiHeadAttention", (2, 1024, 768), (2, 1024, 768), (2, 1024, 768),
          domain="com.microsoft", num_heads=12, unidirectional=1),
 ])
+FLOAT_INPUTS = {("Resize", 2)}  # operator and input: of type float whatever the others are
 FLOAT_ONLY = {"dynamicquantize", "onehot", "nonzero", "unique", "dft", "matmulinteger", "matmulinteger_signed",
               "batchnorm", "isnan"}
 
@@ -170,7 +172,8 @@ def model_of(name, kind):
         names.append("" if given is None else f"x{i}")
         if given is None:
             continue
-        value = array_of(given, KINDS[kind][0], random)
+        dtype = np.float32 if (op, i) in FLOAT_INPUTS else KINDS[kind][0]
+        value = array_of(given, dtype, random)
         if i > 0 and (isinstance(given, Weights) or (isinstance(given, np.ndarray) and value.size < 1 << 16)):
             constants.append(numpy_helper.from_array(value, f"x{i}"))
         else:
