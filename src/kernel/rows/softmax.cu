@@ -2,6 +2,9 @@
  * bias. A row that fits the registers of its lanes is read once; each lane takes its elements
  * relative to the largest of them, so that a longer row has its maximum and sum after one reading,
  * and is read again for the result.
+ *
+ * Rows that are kept and are packs of 16 aligned bytes have an instance apart, so that nothing of
+ * what other rows need takes its registers.
  * SPDX-License-Identifier: Apache-2.0 */
 #define K_LONG_PACKS
 #include "kernel/core/row_lanes.h"
@@ -118,6 +121,16 @@ K_FN void s_row(const T *x, const T *bias, T *out, int64_t columns, k_round t, i
     }
 }
 
+/* The same for a row of packs that is kept. */
+K_FN void s_row_kept(const T *x, const T *bias, T *out, int64_t columns, k_round t) {
+    const k_span s = k_span_at(0, columns, 0, t.lane, t.width);
+    const s_total none = {-(S)K_INF, 0};
+    S keep[K_KEEP];
+    s_load_row(&s, x, bias, 1, keep);
+    const s_total mine = s_add(none, &s, keep);
+    s_store(&s, out + s.at, K_WHOLE, keep, s_end_of(mine, 1, t.width));
+}
+
 K_FN const T *s_bias_of(const mp_softmax_args *args, int64_t row) {
 #if S_HAS_BIAS
     const int64_t its = row / args->bias_share % args->bias_rows;
@@ -137,7 +150,9 @@ K_BLOCK_KERNEL_IN_64(K_SOFTMAX_LANES_MAX, mp_softmax_args, args) {
         T *out = (T *)args.out;
         const int64_t start = row * args.columns;
         const T *bias = s_bias_of(&args, columns > 0 ? row : 0);
-        if (args.packed && !K_HOST) {
+        if (K_KEPT && !K_HOST) {
+            s_row_kept(x + start, bias, out + start, columns, t);
+        } else if (args.packed && !K_HOST) {
             s_row(x + start, bias, out + start, columns, t, 1);
         } else {
             s_row(x + start, bias, out + start, columns, t, 0);

@@ -96,8 +96,10 @@ mp_status mp_plan_softmax(mp_planner *p, const mp_softmax_step *s) {
                             .bias_rows = s->by.rows,
                             .packed = s->align >= 16 && r.columns % pack == 0};
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "softmax_%s_%s", s->word, mp_dtype_word(s->type)));
     const mp_grid grid = row_grid(p, s, &args.width);
+    const bool kept = args.packed != 0 && r.columns <= mp_row_keep(s->type) * args.width;
+    MP_TRY(mp_plan_kernel(p, &kernel, "softmax_%s%s_%s", kept ? "kept_" : "", s->word,
+                          mp_dtype_word(s->type)));
     return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_softmax_args, x, s->x),
                      MP_BIND(mp_softmax_args, bias, s->by.rows > 0 ? s->bias : MP_NOWHERE),
                      MP_BIND(mp_softmax_args, out, s->out));
