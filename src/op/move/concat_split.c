@@ -80,8 +80,9 @@ static mp_status launch(mp_planner *p, const parts *all, int64_t unit, int from,
     }
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "parts_b%d", (int)unit * 8));
-    return MP_LAUNCH_BOUND(p, kernel, mp_plan_grid(p, args.count, 1), &args, sizeof args, binds,
-                           (size_t)args.parts + 1);
+    const mp_grid grid =
+        unit == 16 ? mp_plan_grid_stream(p, args.count, 1, 1) : mp_plan_grid(p, args.count, 1);
+    return MP_LAUNCH_BOUND(p, kernel, grid, &args, sizeof args, binds, (size_t)args.parts + 1);
 }
 
 static mp_status move_parts(mp_planner *p, const parts *all) {

@@ -215,8 +215,9 @@ static mp_status plan_part(mp_planner *p, const mp_space *space, size_t size, mp
     }
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "strided_copy_b%zu", size * 8));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, args.in_runs ? run : 1), args,
-                     MP_BIND(mp_strided_copy_args, x, from),
+    const mp_grid grid =
+        args.in_runs ? mp_plan_grid_stream(p, args.count, run, 1) : mp_plan_grid(p, args.count, 1);
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_strided_copy_args, x, from),
                      MP_BIND(mp_strided_copy_args, out, to));
 }
 
