@@ -84,9 +84,6 @@ inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which) {
     }
     return made;
 }
-inline int __clz(unsigned x) {
-    return x == 0 ? 32 : __builtin_clz(x);
-}
 inline int __popc(unsigned bits) {
     return __builtin_popcount(bits);
 }
