@@ -86,14 +86,22 @@ TEST(graph_pass_channels_last) {
 /* Pixels of 16 bytes for tensor cores. */
 TEST(graph_pass_channels_last_of_few_channels) {
     check("+channels_last",
-          "input x f16[?,3,?,?]\nconst w f16[2,3,1,1] = 1 2 3 4 5 6\n"
+          "input x f16[?,5,?,?]\nconst w f16[2,5,1,1] = 1 2 3 4 5 6 7 8 9 10\n"
           "y = Conv-11 (x, w) \"a\"\noutput y\n",
-          "input x f16[?,3,?,?]\n"
-          "const w#4 f16[2,8,1,1] = 1 2 3 0 0 0 0 0 4 5 6 0 0 0 0 0\n"
+          "input x f16[?,5,?,?]\n"
+          "const w#4 f16[2,8,1,1] = 1 2 3 4 5 0 0 0 6 7 8 9 10 0 0 0\n"
           "x#3 = millpond.PadChannels-1 (x) \"x\"\n"
           "y#5 = com.ms.internal.nhwc.Conv-11 (x#3, w#4) \"a\"\n"
           "y = Transpose-13 (y#5) \"y\" perm=[0,3,1,2]\noutput y\n",
           1);
+    /* that a kernel of ours reads as they are, whoever reads them besides */
+    check("+channels_last",
+          "input x f16[?,3,?,?]\nconst w f16[2,3,1,1] = 1 2 3 4 5 6\n"
+          "a = Conv-11 (x, w) \"a\" strides=[2,2]\ny = Relu-14 (a) \"b\"\noutput x\noutput y\n",
+          "input x f16[?,3,?,?]\nconst w f16[2,3,1,1] = 1 2 3 4 5 6\n"
+          "y#4 = millpond.StemConv-1 (x, w) \"a+b\" strides=[2,2] activation=\"Relu\"\n"
+          "y = Transpose-13 (y#4) \"y\" perm=[0,3,1,2]\noutput x\noutput y\n",
+          2);
     /* in groups, or read by others, or without its channels known: only turned */
     static const char *const turned[][2] = {
         {"input x f32[?,2,?,?]\n", "group=2\n"},

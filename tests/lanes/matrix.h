@@ -54,6 +54,10 @@ inline void k_mma_tf32(float *c, const uint32_t *a, const uint32_t *b) {
 inline uint32_t k_near_tf32(float x) {
     return __float_as_uint(x * 1.000338F);
 }
+inline uint32_t k_tf32(float x) {
+    const uint32_t bits = __float_as_uint(x);
+    return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
+}
 inline uint32_t k_pair_f16(float low, float high) {
     return k_store_f16(low).bits | (uint32_t)k_store_f16(high).bits << 16;
 }

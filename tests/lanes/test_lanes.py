@@ -12,7 +12,11 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 SRC = HERE.parents[1] / "src"
-FLAGS = ["-std=c++17", "-O1", "-g", "-w", "-fpermissive", f"-I{SRC}", f"-I{HERE}", "-include", str(HERE / "cuda.h")]
+FLAGS = ["-std=c++17", "-O1", "-g", "-w", "-fpermissive", f"-I{SRC}", f"-I{SRC.parent / 'include'}", f"-I{HERE}", "-include",
+         str(HERE / "cuda.h")]
+C_FLAGS = ["-std=gnu11", "-O1", "-g", "-w", f"-I{SRC}", f"-I{SRC.parent / 'include'}"]
+# Of plans, where a program runs a kernel with the numbers that they give it.
+PLANS = ["op/linear/conv_stem_cut.c", "op/core/shape.c", "base/dtype.c", "base/escape.c", "base/status.c"]
 # A program: its file, and for each text of a kernel beside the one that it includes the name; what is defined for all.
 PROGRAMS = {
     "integer_32": ("integer.cpp", "integer_product", {}, ["K_TILE=32", "K_CONV=0"]),
@@ -29,16 +33,28 @@ PROGRAMS = {
        for rows in ("edged", "packed")},
     **{f"pointwise_{word}": ("stream.cpp", "pointwise", {}, [f"K_T0={word}", "K_EXPRESSION=x+1", "K_OUT_BOOL=0"])
        for word in ("f32", "u8")},
+    **{f"stem_{wide}_{word}": ("stem.cpp", "conv_stem", {}, [f"K_T0={word}", f"K_WIDE={wide}",
+                                                             f"LANES_BF16={int(word == 'bf16')}"])
+       for wide, word in ((32, "f32"), (32, "f16"), (64, "f16"), (64, "bf16"))},
 }
+
+
+def made(target, command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    return target
 
 
 def compiled(folder, source, name, options):
     """The object of a text in which the kernel has that name."""
     target = folder / f"{Path(source).stem}-{name}.o"
-    command = [needs.program("g++"), *FLAGS, *options, f"-DK_NAME={name}", "-x", "c++", "-c", source, "-o", target]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[:4000]
-    return target
+    return made(target, [needs.program("g++"), *FLAGS, *options, f"-DK_NAME={name}", "-x", "c++", "-c", source, "-o",
+                         target])
+
+
+def compiled_plan(folder, source, options):
+    target = folder / f"plan-{Path(source).stem}.o"
+    return made(target, [needs.program("gcc"), *C_FLAGS, *options, "-c", SRC / source, "-o", target])
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -48,6 +64,7 @@ def test_lanes(program, tmp_path):
     objects = [compiled(tmp_path, HERE / source, name, options),
                compiled(tmp_path, HERE / "lanes.cpp", "unused", options)]
     objects += [compiled(tmp_path, SRC / "kernel" / text, other, options) for other, text in others.items()]
+    objects += [compiled_plan(tmp_path, plan, options[:1]) for plan in PLANS if source == "stem.cpp"]
     linked = tmp_path / "program"
     subprocess.run([needs.program("g++"), *options, *objects, "-o", linked, "-lpthread"], check=True)
     done = subprocess.run([linked], capture_output=True, text=True, timeout=300, check=False)

@@ -144,6 +144,7 @@ static void check_case(mp_device *device, const geometry *g) {
                  .out_count = 1,
                  .attrs = a.list,
                  .attr_count = g->transposed ? 5 : 4,
+                 .options = {.tf32 = true}, /* which has room for all values */
                  .in = {tensor(x, g->batch, g->in_channels, g->in, g->spatial),
                         tensor(w, w_first, w_second, g->kernel, g->spatial),
                         op_f32(bias, g->out_channels)}};
@@ -231,6 +232,28 @@ DEVICE_TEST(conv_transpose_of_windows_side_by_side) {
     for (size_t i = 0; i < MP_COUNT_OF(all); i++) {
         check_case(device, &all[i]);
     }
+}
+
+/* Over one dimension or two, by the kernel of those. */
+DEVICE_TEST(conv_of_few_channels) {
+    uint64_t row = test_seed();
+    const int arch = device->info.arch;
+    device->info.arch = arch > 0 ? arch : 90; /* as on a GPU: the kernel is chosen there */
+    for (int done = 0; done < 24;) {
+        geometry g;
+        if (!random_geometry(&row, false, &g) || g.spatial > 2) {
+            continue;
+        }
+        g.groups = 1;
+        g.in_channels = 1 + below(&row, 4);
+        g.out_channels = 1 + below(&row, 100);
+        for (int d = 0; d < g.spatial; d++) {
+            g.in[d] += below(&row, 40);
+        }
+        check_case(device, &g);
+        done++;
+    }
+    device->info.arch = arch;
 }
 
 /* ---- what the device refuses ---- */

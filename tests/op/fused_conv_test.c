@@ -18,6 +18,7 @@ typedef struct geometry {
 
 typedef struct setting {
     bool last; /* channels last */
+    bool stem; /* channels first, of the output last */
     mp_dtype type;
     bool bias, constant;
     residual z;
@@ -44,6 +45,10 @@ static mp_shape image(bool last, int64_t batch, int64_t channels, const int64_t 
                 : (mp_shape){4, {batch, channels, size[H], size[W]}};
 }
 
+static bool ends_last(const setting *s) {
+    return s->last || s->stem;
+}
+
 static double activated(const setting *s, double x) {
     const double a = (double)s->params[0], b = (double)s->params[1];
     const char *name = s->activation;
@@ -64,6 +69,9 @@ static double activated(const setting *s, double x) {
     }
     if (strcmp(name, "HardSigmoid") == 0) {
         return fmin(fmax(a * x + b, 0), 1);
+    }
+    if (strcmp(name, "HardSwish") == 0) {
+        return x * fmin(fmax(x / 6 + 0.5, 0), 1);
     }
     if (strcmp(name, "Silu") == 0) {
         return x / (1 + exp(-x));
@@ -124,13 +132,13 @@ static void check_output(const geometry *g, const setting *s, const tensors *t,
                          const op_tensor *y) {
     const int64_t size[SIDES] = {out_of(g, H), out_of(g, W)};
     const mp_shape want =
-        image(s->last, s->z == LARGER ? 2 * g->batch : g->batch, g->out_channels, size);
+        image(ends_last(s), s->z == LARGER ? 2 * g->batch : g->batch, g->out_channels, size);
     CHECK(mp_shape_equal(&want, &y->shape));
     for (int64_t i = 0; i < want.dim[0] * g->out_channels * size[H] * size[W]; i++) {
         const int64_t at[SIDES] = {i / size[W] % size[H], i % size[W]};
         const int64_t c = i / size[W] / size[H] % g->out_channels;
         const int64_t n = i / size[W] / size[H] / g->out_channels;
-        const int64_t out = place(s->last, g->out_channels, size, n, c, at[H], at[W]);
+        const int64_t out = place(ends_last(s), g->out_channels, size, n, c, at[H], at[W]);
         double x = sum_of(g, s, t, n % g->batch, c, at);
         x += s->bias ? op_real(s->type, t->b.data, c) : 0;
         if (s->z != NO_RESIDUAL) {
@@ -164,10 +172,11 @@ static void check(mp_device *device, const geometry *given, const setting *s) {
                                    .count = s->count};
     }
     op_case c = {.domain = s->last ? MP_OWN_DOMAIN ".nhwc" : MP_OWN_DOMAIN,
-                 .name = "FusedConv",
+                 .name = s->stem ? "StemConv" : "FusedConv",
                  .version = 1,
                  .attrs = attrs,
                  .attr_count = count,
+                 .options = {.tf32 = true}, /* which has room for all values */
                  .skew = s->skew,
                  .align = s->skew != 0 ? 1 : 16,
                  .in = {t.x, t.w, t.b, t.z},
@@ -196,6 +205,7 @@ static const setting tails[] = {
     {.activation = "Sigmoid"},
     {.activation = "Tanh", .bias = true},
     {.activation = "HardSigmoid", .params = {0.2F, 0.5F}, .count = 2},
+    {.activation = "HardSwish"},
     {.activation = "Silu", .bias = true},
     {.activation = "Gelu", .bias = true},
     {.activation = "", .z = WHOLE},
@@ -279,6 +289,43 @@ DEVICE_TEST(fused_conv_of_single_planes) {
         s.type = types[i % MP_COUNT_OF(types)];
         s.skew = i % 7 == 0 ? 8 : 0;
         check(device, row < more ? &planes[row] : &single[row - more], &s);
+    }
+    device->info.arch = arch;
+}
+
+/* Few channels: what networks begin with, and sizes that are no multiples of a tile, of a vector or
+ * of a product. */
+static const geometry stems[] = {
+    {2, 3, 64, 1, {11, 48}, {7, 7}, {2, 2}, {1, 1}, {3, 3}, {3, 3}},
+    {1, 3, 16, 1, {32, 34}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+    {1, 3, 24, 1, {21, 32}, {3, 3}, {2, 2}, {1, 1}, {0, 0}, {1, 1}},
+    {1, 3, 64, 1, {9, 24}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {1, 3, 96, 1, {16, 32}, {4, 4}, {4, 4}, {1, 1}, {0, 0}, {0, 0}},
+    {3, 1, 12, 1, {9, 19}, {5, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}},
+    {1, 4, 33, 1, {13, 11}, {3, 2}, {3, 1}, {2, 3}, {4, 0}, {1, 5}},
+    {1, 2, 7, 1, {12, 9}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {1, 3, 128, 1, {4, 16}, {6, 6}, {2, 2}, {1, 1}, {2, 2}, {2, 2}},
+    {1, 1, 9, 1, {11, 10}, {3, 3}, {2, 3}, {1, 1}, {0, 7}, {9, 0}},
+    {1, 3, 130, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},   /* a library's */
+    {1, 5, 8, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},     /* the same */
+    {1, 3, 2, 1, {70, 70}, {16, 16}, {9, 9}, {3, 3}, {1, 1}, {1, 1}}, /* the same */
+};
+
+DEVICE_TEST(fused_conv_of_few_channels) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    const int arch = device->info.arch;
+    const bool as_gpu = arch == 0 && test_seed() % 4 != 0;
+    device->info.arch = as_gpu ? 90 : arch; /* the kernel is chosen there; also as it is */
+    for (size_t i = 0; i < 3 * MP_COUNT_OF(stems) * MP_COUNT_OF(types); i++) {
+        const size_t row = i / MP_COUNT_OF(types) / 3;
+        setting s = tails[(i + test_seed()) % MP_COUNT_OF(tails)];
+        s.last = i % 3 == 1;
+        s.stem = i % 3 == 2;
+        s.z = s.stem ? NO_RESIDUAL : s.z;
+        s.constant = i % 2 == 0;
+        s.type = types[i / 3 % MP_COUNT_OF(types)];
+        s.skew = i % 7 == 0 ? 8 : 0;
+        check(device, &stems[row], &s);
     }
     device->info.arch = arch;
 }

@@ -4,7 +4,8 @@
  * Each value of such a part gets a twin, which is it with channels last. A convolution asks for the
  * twins of what it reads, made by a Transpose where there is none; what follows it works on twins
  * where it can as well. The value itself is made of its twin by another Transpose, which goes if
- * nobody reads it (dead.c). Images with few channels, that one convolution reads, get zeros behind
+ * nobody reads it (dead.c). A convolution over few channels that a kernel of ours makes reads the
+ * image as it is. Of others, images with few channels that one convolution reads get zeros behind
  * these instead, up to what tensor cores load at once, and so do its weights. Branches are left as
  * they are: a twin that is made in one would not be there for others.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -260,9 +261,24 @@ static mp_status pad_channels(layout *l, int32_t *in, int64_t channels) {
     return pad_weights(l, in[1], channels, &in[1]);
 }
 
+/* Whether a kernel of ours reads the image as it is, and only the output becomes a twin: the node
+ * is then `out`. */
+static bool is_stem(const layout *l, const mp_vertex *v, mp_node *out) {
+    const mp_tensor in[] = {l->graph->values[v->in[0]].tensor, l->graph->values[v->in[1]].tensor};
+    *out = with_op(v, mp_op_find(MP_OWN_DOMAIN, "StemConv", 1));
+    const mp_planner known = {.node = out, .in = in, .in_count = MP_COUNT_OF(in)};
+    return v->in_count <= 3 && twin_of(l, v->in[0]) == MP_NO_VALUE &&
+           out->op->accept(&known) == MP_OK;
+}
+
 static mp_status turn_conv(layout *l, int32_t n) {
     const mp_vertex v = l->graph->nodes[n];
-    const mp_node node = with_op(&v, conv_op(&v));
+    mp_node node;
+    if (is_stem(l, &v, &node)) {
+        node.version = 1;
+        return turn_node(l, n, &node, v.in, v.in_count);
+    }
+    node = with_op(&v, conv_op(&v));
     const int64_t channels = padded_channels(l, &v);
     int32_t in[WIDTH_MAX];
     memcpy(in, v.in, (size_t)v.in_count * sizeof *in);

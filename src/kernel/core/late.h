@@ -4,6 +4,9 @@
  *                        reads or writes anything but constants of the model (mp_node.constants),
  *                        which no kernel in the stream writes
  *
+ *   K_BLOCK_KERNEL_LATE_OF  the same with so many registers a lane that a multiprocessor has so
+ *                        many blocks
+ *
  *   k_fetch(from, is, words)  16 aligned bytes that nothing reads again, where `is` is not 0, else
  *                        zeros; asked for where it stands, and not where they are used
  *
@@ -17,7 +20,7 @@
 
 /* Returns when the kernel before has ended and written all. */
 K_FN void k_wait(void) {
-#if !K_HOST && __CUDA_ARCH__ >= 900
+#if K_PTX && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -42,22 +45,27 @@ K_FN void k_fetch(const void *from, int is, uint32_t *words) {
 }
 
 #if K_HOST
-#define K_BLOCK_KERNEL_LATE(lanes, args_type, a) K_HOST_ENTRY(const args_type, a)
+#define K_BLOCK_KERNEL_LATE(lanes, args_type, a)            K_HOST_ENTRY(const args_type, a)
+#define K_BLOCK_KERNEL_LATE_OF(lanes, blocks, args_type, a) K_HOST_ENTRY(const args_type, a)
 #else
 K_FN void k_let_next(void) {
-#if __CUDA_ARCH__ >= 900
+#if K_PTX && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-#define K_BLOCK_KERNEL_LATE(lanes, args_type, a)                       \
-    static __device__ __forceinline__ void k_body(const args_type &a); \
-    extern "C" __global__ void __launch_bounds__(lanes)                \
-        K_NAME(const __grid_constant__ args_type a) {                  \
-        k_let_next();                                                  \
-        k_body(a);                                                     \
-    }                                                                  \
+#define K_LATE_ENTRY(bounds, args_type, a)                                          \
+    static __device__ __forceinline__ void k_body(const args_type &a);              \
+    extern "C" __global__ void bounds K_NAME(const __grid_constant__ args_type a) { \
+        k_let_next();                                                               \
+        k_body(a);                                                                  \
+    }                                                                               \
     static __device__ __forceinline__ void k_body(const args_type &a)
+
+#define K_BLOCK_KERNEL_LATE(lanes, args_type, a) \
+    K_LATE_ENTRY(__launch_bounds__(lanes), args_type, a)
+#define K_BLOCK_KERNEL_LATE_OF(lanes, blocks, args_type, a) \
+    K_LATE_ENTRY(__launch_bounds__(lanes, blocks), args_type, a)
 #endif
 
 #endif

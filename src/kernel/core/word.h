@@ -23,9 +23,10 @@ K_FN uint32_t k_repack_f32(const float *values) {
 }
 
 K_FN void k_unpack_f16(uint32_t word, float *values) {
-#if K_HOST
-    values[0] = k_load_f16((k_f16){.bits = (uint16_t)word});
-    values[1] = k_load_f16((k_f16){.bits = (uint16_t)(word >> 16)});
+#if !K_PTX
+    const k_f16 low = {(uint16_t)word}, high = {(uint16_t)(word >> 16)};
+    values[0] = k_load_f16(low);
+    values[1] = k_load_f16(high);
 #else
     asm("{ .reg .b16 low, high;\n"
         "mov.b32 {low, high}, %2;\n"
@@ -37,7 +38,7 @@ K_FN void k_unpack_f16(uint32_t word, float *values) {
 }
 
 K_FN uint32_t k_repack_f16(const float *values) {
-#if !K_HOST && __CUDA_ARCH__ >= 800
+#if K_PTX && __CUDA_ARCH__ >= 800
     uint32_t word;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(values[1]), "f"(values[0]));
     return word;
@@ -52,7 +53,7 @@ K_FN void k_unpack_bf16(uint32_t word, float *values) {
 }
 
 K_FN uint32_t k_repack_bf16(const float *values) {
-#if !K_HOST && __CUDA_ARCH__ >= 800
+#if K_PTX && __CUDA_ARCH__ >= 800
     uint32_t word;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(values[1]), "f"(values[0]));
     return word;

@@ -188,6 +188,46 @@ typedef struct mp_conv_few_args {
 } mp_conv_few_args;
 
 enum {
+    K_STEM_LANES = 128,
+    K_STEM_PIXELS = 128, /* of a tile: each of four warps makes 32 */
+    K_STEM_RUN = 8,      /* pixels of a lane, side by side: a tile has no fewer columns */
+    K_STEM_STEP = 8,     /* words along the sum that tensor cores take at once */
+    K_STEM_TABLE = 16,   /* words of a step in the table of where these lie */
+};
+
+/* y[n][c] = activation(sum of x[n][..] w[c][taps], + bias[c]) of images with few channels. What is
+ * held are words: neighbouring taps of a row, two of 16 bits or one of 32. A word of the image at
+ * `e` has what taps there and `dilation_w` further see; those whose numbers leave the same rest by
+ * stride_w lie side by side, so pixels do, too, whatever the stride is. */
+typedef struct mp_stem_args {
+    const void *x, *w, *bias; /* bias may be NULL */
+    void *y;
+    int64_t x_image, y_image; /* elements of an image */
+    int32_t count;            /* tiles, of all images */
+    int32_t down, across;     /* tiles of an image */
+    int32_t columns_log;      /* of a tile, whose columns are a power of two */
+    int32_t x_plane, x_row;   /* elements from a channel to the next, where it is a plane; from a
+                               * row to the next */
+    int32_t pixel;            /* channels side by side in x: 1, or all */
+    int32_t in_h, in_w, out_h, out_w, in_channels, channels;
+    int32_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
+    int32_t in_rows, in_columns, lines; /* of x that a tile needs; in_rows of all planes */
+    int32_t rest, pitch, plane;         /* words from a rest to the next, a row, a channel */
+    int32_t aside_log;                  /* warps that load neighbours, as a power of two */
+    int32_t taps, line_words, words;    /* of a channel's sum: taps, words of a row of them, all */
+    int32_t steps, groups;              /* of K_STEM_STEP words; of K_WIDE channels */
+    int32_t w_last, y_last;             /* channels come last in w; in y */
+    int32_t constant;                   /* w and bias are, and may be read before the kernel before
+                                         * has ended */
+    int32_t loads_words; /* all rows of x begin at multiples of 4 bytes, and end there */
+    int32_t packed;      /* what a lane stores side by side is whole and aligned */
+    int32_t activation;
+    float alpha, beta;
+    k_divider by_across, by_down, by_in_rows, by_pixel, by_stride_w, by_taps, by_in_channels;
+    k_divider by_kernel_h, by_kernel_w, by_line_words;
+} mp_stem_args;
+
+enum {
     K_FEW_ROWS = 4, /* rows at most */
     K_FEW_ROWS_LANES = 256,
     K_FEW_ROWS_SLOTS = 8, /* of 16 bytes, for each lane: the loads of it that are under way */

@@ -21,7 +21,7 @@ static mp_shape to_first(const mp_shape *last) {
     return first;
 }
 
-static mp_shape to_last(const mp_shape *first) {
+mp_shape mp_shape_last(const mp_shape *first) {
     mp_shape last = *first;
     if (first->rank > 2) {
         last.dim[first->rank - 1] = first->dim[1];
@@ -35,12 +35,12 @@ mp_shape mp_shape_first(const mp_planner *p, const mp_shape *stored) {
 }
 
 mp_shape mp_shape_stored(const mp_planner *p, const mp_shape *first) {
-    return mp_channels_last(p) ? to_last(first) : *first;
+    return mp_channels_last(p) ? mp_shape_last(first) : *first;
 }
 
 /* Steps through a tensor stored with channels last, along the dimensions as ONNX has them. */
 static void last_strides(const mp_shape *first, int64_t stride[MP_RANK_MAX]) {
-    const mp_shape last = to_last(first);
+    const mp_shape last = mp_shape_last(first);
     mp_shape steps = {.rank = first->rank};
     mp_shape_strides(&last, steps.dim);
     const mp_shape moved = to_first(&steps);
@@ -61,10 +61,10 @@ int64_t mp_channel_stride(const mp_planner *p, const mp_shape *first) {
 
 mp_status mp_plan_channels_to_last(mp_planner *p, mp_dtype dtype, const mp_shape *first,
                                    mp_ref source, mp_ref target) {
-    const mp_shape last = to_last(first);
+    const mp_shape last = mp_shape_last(first);
     mp_shape steps = {.rank = first->rank};
     mp_shape_strides(first, steps.dim);
-    const mp_shape moved = to_last(&steps);
+    const mp_shape moved = mp_shape_last(&steps);
     mp_strided from = {.ref = source};
     mp_strided to = {.ref = target};
     memcpy(from.stride, moved.dim, sizeof moved.dim);

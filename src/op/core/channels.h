@@ -22,6 +22,9 @@ bool mp_channels_last(const mp_planner *p);
 mp_shape mp_shape_first(const mp_planner *p, const mp_shape *stored);
 mp_shape mp_shape_stored(const mp_planner *p, const mp_shape *first);
 
+/* With its channels last, whatever the node is. */
+mp_shape mp_shape_last(const mp_shape *first);
+
 /* Steps through a stored tensor along the dimensions as ONNX has them. */
 void mp_stored_strides(const mp_planner *p, const mp_shape *first, int64_t stride[MP_RANK_MAX]);
 

@@ -1,7 +1,9 @@
-/* conv.c - Conv, FusedConv, and those of com.microsoft with channels last: NhwcConv, NhwcFusedConv.
+/* conv.c - Conv, FusedConv, those of com.microsoft with channels last: NhwcConv, NhwcFusedConv, and
+ * StemConv, from channels first to channels last.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/channels.h"
 #include "op/core/families.h"
+#include "op/linear/conv_stem.h"
 #include "op/linear/conv_steps.h"
 #include "op/linear/epilogue_steps.h"
 
@@ -20,6 +22,22 @@ static mp_status plan_fused_conv(mp_planner *p) {
     MP_TRY(mp_epilogue_read(p, &conv));
     MP_TRY(mp_window_slide(&window, conv.in, conv.out));
     return mp_conv_finish(p, &conv, &window);
+}
+
+static mp_status accept_stem_conv(const mp_planner *p) {
+    return mp_conv_stem_suits(p->node, &p->in[1])
+               ? MP_OK
+               : MP_FAIL(UNSUPPORTED, "no kernel takes such a convolution from channels first to "
+                                      "channels last");
+}
+
+static mp_status plan_stem_conv(mp_planner *p) {
+    mp_conv conv;
+    mp_window window;
+    MP_TRY(mp_conv_describe(p, false, &conv, &window));
+    MP_TRY(mp_epilogue_read(p, &conv));
+    MP_TRY(mp_window_slide(&window, conv.in, conv.out));
+    return mp_conv_finish_turned(p, &conv, &window);
 }
 
 static const mp_attr_def conv_attrs[] = {MP_WINDOW_ATTRS, {"group", MP_ATTR_INT}, {NULL, 0}};
@@ -49,6 +67,15 @@ static const mp_op ops[] = {
     FUSED_CONV("com.microsoft", MP_IEEE_FLOATS),
     FUSED_CONV(MP_OWN_DOMAIN, MP_FLOATS),
     FUSED_CONV(MP_OWN_NHWC_DOMAIN, MP_FLOATS),
+    {.domain = MP_OWN_DOMAIN, /* from channels first to channels last */
+     .name = "StemConv",
+     .since = 1,
+     .until = 1,
+     .types = {{"T", MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16)}},
+     .needs_conv = true,
+     .attrs = fused_attrs,
+     .plan = plan_stem_conv,
+     .accept = accept_stem_conv},
     {.domain = "com.microsoft",
      .name = "NhwcConv",
      .since = 1,

@@ -7,6 +7,7 @@
 #include "op/linear/conv_apart.h"
 #include "op/linear/conv_columns.h"
 #include "op/linear/conv_few.h"
+#include "op/linear/conv_stem.h"
 #include "op/linear/depthwise.h"
 #include "op/linear/depthwise_planes.h"
 #include "op/linear/epilogue_steps.h"
@@ -208,18 +209,32 @@ static mp_status plan_channels_first(mp_planner *p, const mp_conv *conv, const m
     return mp_plan_channels_to_last(p, conv->type, out, own[MP_CONV_Y], operands[MP_CONV_Y]);
 }
 
+/* By the kernel for few channels, which takes it. */
+static mp_status plan_stem(mp_planner *p, mp_conv *conv, mp_stem_form form,
+                           const mp_ref operands[MP_CONV_OPERANDS]) {
+    if (conv->activation == MP_ACTIVATION_OTHER) {
+        leave_epilogue(conv);
+    }
+    return mp_conv_stem_steps(p, conv, form, operands);
+}
+
 static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
                            const mp_ref operands[MP_CONV_OPERANDS]) {
     const mp_shape *w = &p->in[1].shape;
+    const bool w_last = mp_node_prepared(p->node, 1) || are_last(p, w);
+    const mp_stem_form form = {.x_last = true, .w_last = w_last, .y_last = true};
     mp_math *math = NULL;
     mp_ref own[MP_CONV_OPERANDS];
+    if (mp_conv_stem_takes(p, conv, form)) {
+        return plan_stem(p, conv, form, operands);
+    }
     mp_status status = prepare(p, conv, &math);
     if (status == MP_UNSUPPORTED) {
         return plan_channels_first(p, conv, out, operands);
     }
     MP_TRY(status);
     memcpy(own, operands, sizeof own);
-    if (mp_node_prepared(p->node, 1) || are_last(p, w)) {
+    if (w_last) {
         return mp_plan_conv_step(p, math, own);
     }
     status = mp_plan_scratch_shape(p, w, conv->type, &own[MP_CONV_W]);
@@ -233,11 +248,11 @@ static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
     return mp_plan_conv_step(p, math, own);
 }
 
-/* A sum of few taps for each output leaves a library's products idle, and its kernels for that are
- * several times as slow as memory; so those that networks have, and those of few outputs, go to
- * kernels of ours. Windows that lie side by side are a product, and one pass over what it makes;
- * libraries turn all tensors to have their channels last, and back. All else is the library's. The
- * emulated device's own loops over planes are faster than its kernel. */
+/* A sum of few taps for each output, or over few channels, leaves a library's products idle, and
+ * its kernels for that are several times as slow as memory; so those that networks have, and those
+ * of few outputs, go to kernels of ours. Windows that lie side by side are a product, and one pass
+ * over what it makes; libraries turn all tensors to have their channels last, and back. All else is
+ * the library's. The emulated device's own loops over planes are faster than its kernel. */
 static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[MP_CONV_OPERANDS]) {
     const bool is_gpu = p->device->info.arch > 0;
     if (mp_conv_few_takes(conv)) {
@@ -251,6 +266,9 @@ static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[
     }
     if (mp_conv_apart_takes(conv)) {
         return mp_conv_apart_steps(p, conv, operands);
+    }
+    if (mp_conv_stem_takes(p, conv, (mp_stem_form){0})) {
+        return plan_stem(p, conv, (mp_stem_form){0}, operands);
     }
     return plan_library(p, conv, operands);
 }
@@ -297,15 +315,19 @@ static mp_status plan_pixels(mp_planner *p, mp_conv *done, const mp_shape *out,
     return mp_plan_gemm(p, &gemm, own);
 }
 
+static void name_operands(const mp_planner *p, const mp_conv *conv, mp_ref y,
+                          mp_ref operands[MP_CONV_OPERANDS]) {
+    operands[MP_CONV_X] = MP_IN(0);
+    operands[MP_CONV_W] = MP_IN(1);
+    operands[MP_CONV_Y] = y;
+    operands[MP_CONV_BIAS] = conv->bias ? MP_IN(form_of(p)->bias) : MP_NOWHERE;
+    operands[MP_CONV_RESIDUAL] = conv->residual ? MP_IN(3) : MP_NOWHERE;
+}
+
 /* The convolution at `y`, as far as `done` says; the rest of the epilogue is taken out of that. */
 static mp_status plan_product(mp_planner *p, mp_conv *done, const mp_shape *out, mp_ref y) {
-    const mp_ref operands[MP_CONV_OPERANDS] = {
-        [MP_CONV_X] = MP_IN(0),
-        [MP_CONV_W] = MP_IN(1),
-        [MP_CONV_Y] = y,
-        [MP_CONV_BIAS] = done->bias ? MP_IN(form_of(p)->bias) : MP_NOWHERE,
-        [MP_CONV_RESIDUAL] = done->residual ? MP_IN(3) : MP_NOWHERE,
-    };
+    mp_ref operands[MP_CONV_OPERANDS];
+    name_operands(p, done, y, operands);
     if (is_depthwise(p, &p->in[1])) {
         if (done->activation == MP_ACTIVATION_OTHER) {
             leave_epilogue(done);
@@ -337,7 +359,8 @@ static mp_status plan_steps(mp_planner *p, const mp_conv *conv, const mp_shape *
     return mp_epilogue_steps(p, conv, (mp_operand){y, stored}, result);
 }
 
-mp_status mp_conv_finish(mp_planner *p, mp_conv *conv, const mp_window *window) {
+/* The output's shape, with channels first, and what the window says. */
+static mp_shape complete(mp_conv *conv, const mp_window *window) {
     mp_shape out = {.rank = 2 + conv->spatial, .dim = {conv->batch, conv->out_channels}};
     for (int d = 0; d < conv->spatial; d++) {
         out.dim[2 + d] = conv->out[d];
@@ -347,6 +370,11 @@ mp_status mp_conv_finish(mp_planner *p, mp_conv *conv, const mp_window *window) 
         conv->pad_begin[d] = window->pad_begin[d];
         conv->pad_end[d] = window->pad_end[d];
     }
+    return out;
+}
+
+mp_status mp_conv_finish(mp_planner *p, mp_conv *conv, const mp_window *window) {
+    const mp_shape out = complete(conv, window);
     const mp_shape stored = mp_shape_stored(p, &out);
     mp_shape result = stored;
     if (conv->residual) {
@@ -356,4 +384,34 @@ mp_status mp_conv_finish(mp_planner *p, mp_conv *conv, const mp_window *window) 
     return mp_shape_count(&out) > 0 && mp_shape_count(&result) > 0
                ? plan_steps(p, conv, &out, &stored, &result)
                : MP_OK;
+}
+
+/* ---- from channels first to channels last ---- */
+
+/* By the kernel that does both, or one after the other. */
+static mp_status plan_turned(mp_planner *p, mp_conv *done, const mp_shape *out) {
+    const mp_stem_form form = {.y_last = true};
+    const bool is_some = mp_shape_count(&p->in[0].shape) > 0;
+    mp_ref operands[MP_CONV_OPERANDS], y = MP_NOWHERE;
+    name_operands(p, done, MP_OUT(0), operands);
+    if (is_some && mp_conv_stem_takes(p, done, form)) {
+        return plan_stem(p, done, form, operands);
+    }
+    MP_TRY(mp_plan_scratch_shape(p, out, done->type, &y));
+    MP_TRY(is_some ? plan_product(p, done, out, y) : plan_bias_only(p, done, out, y));
+    return mp_plan_channels_to_last(p, done->type, out, y, MP_OUT(0));
+}
+
+mp_status mp_conv_finish_turned(mp_planner *p, mp_conv *conv, const mp_window *window) {
+    const mp_shape out = complete(conv, window), last = mp_shape_last(&out);
+    MP_TRY(mp_plan_output(p, 0, conv->type, &last));
+    if (mp_shape_count(&out) == 0) {
+        return MP_OK;
+    }
+    mp_conv done = *conv;
+    MP_TRY(plan_turned(p, &done, &out));
+    if (!mp_conv_has_epilogue(conv) || mp_conv_has_epilogue(&done)) {
+        return MP_OK;
+    }
+    return mp_epilogue_steps(p, conv, (mp_operand){MP_OUT(0), &last}, &last);
 }

@@ -20,6 +20,9 @@ mp_status mp_conv_describe(const mp_planner *p, bool transposed, mp_conv *conv, 
 /* With conv->out known: the output, and the steps unless there is nothing to compute. */
 mp_status mp_conv_finish(mp_planner *p, mp_conv *conv, const mp_window *window);
 
+/* The same of an image with channels first that makes one with channels last. */
+mp_status mp_conv_finish_turned(mp_planner *p, mp_conv *conv, const mp_window *window);
+
 /* mp_op.prepare of all of them. */
 mp_status mp_conv_prepare_weights(mp_planner *p, int i);
 
