@@ -1,6 +1,6 @@
-/* stem.cpp - convolutions of few channels by 128 lanes with tensor cores, and the numbers that a
- * plan gives them: sizes, strides, dilations, padding, orders of channels, addresses that are off.
- * Shared memory begins as NaN, and so does what lies around the image.
+/* stem.cpp - convolutions of few channels by 128 or 256 lanes with tensor cores, and the numbers
+ * that a plan gives them: sizes, strides, dilations, padding, orders of channels, addresses that
+ * are off. Shared memory begins as NaN, and so does what lies around the image.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
@@ -99,8 +99,9 @@ void check_image(const image &x, unsigned kind) {
     conv.alpha = -0.5F;
     conv.beta = 3;
     conv.align = skew != 0 ? 1 : 16;
-    const bool fits =
-        mp_stem_cut(&conv, mp_stem_form{(kind & 1) != 0, (kind & 2) != 0, (kind & 4) != 0}, &args);
+    const int32_t lanes = kind % 3 == 1 ? 256 : 128;
+    const mp_stem_form form = {(kind & 1) != 0, (kind & 2) != 0, (kind & 4) != 0};
+    const bool fits = mp_stem_cut(&conv, form, lanes, &args);
     check(fits, "that the kernel takes it", x.channels);
     if (!fits || mp_stem_wide(&conv) != K_WIDE) {
         return;
@@ -123,7 +124,8 @@ void check_image(const image &x, unsigned kind) {
     args.bias = kind % 2 == 0 ? bias.data() : nullptr;
     args.constant = kind % 2;
     memset(k_shared_bytes(), 0xff, (size_t)mp_stem_held(&conv, &args));
-    run_blocks(args.count > 3 ? 3 : (unsigned)args.count, K_STEM_LANES, [&] { conv_stem(args); });
+    run_blocks(args.count > 3 ? 3 : (unsigned)args.count, (unsigned)lanes,
+               [&] { conv_stem(args); });
     for (size_t i = 0; i < out; i++) {
         const int64_t plane = (int64_t)args.out_h * args.out_w, at = (int64_t)i;
         const int64_t n = at / args.y_image, rest = at % args.y_image;

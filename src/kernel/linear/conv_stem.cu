@@ -2,7 +2,7 @@
  * follows it: K_WIDE channels at a time, by tensor cores. x, w and y may have their channels first
  * or last, each by itself.
  *
- * A block holds the weights, and makes a tile of K_STEM_PIXELS outputs after the other from what
+ * A block holds the weights, and makes one tile of outputs after the other from what
  * these see of the image (stem_tile.h). What is multiplied is read from there where it lies, so
  * that no matrix of columns is made. Rows of the products are channels and columns are pixels, each
  * dealt so that a lane ends with EACH neighbouring channels of K_STEM_RUN neighbouring pixels: it
@@ -233,10 +233,11 @@ K_FN void s_make(const mp_stem_args *a, const s_held *held, int32_t i) {
     __syncthreads(); /* before the next tile is held */
 }
 
-K_BLOCK_KERNEL_LATE_OF(LANES, K_WIDE == 64 ? 4 : 6, mp_stem_args, args) {
+K_BLOCK_KERNEL_LATE_OF(K_STEM_LANES, K_WIDE == 64 ? 2 : 3, mp_stem_args, args) {
     K_SHARED(uint32_t, shared);
     const s_held held = s_hold(&args, shared);
     s_make_table(&args, &held);
+    s_make_places(&args, &held);
     s_clear_weights(&args, &held);
     if (!args.constant) {
         k_wait();
@@ -273,12 +274,12 @@ K_FN TC s_sum(const mp_stem_args *a, const s_tile *t, int32_t row, int32_t colum
     return sum;
 }
 
-K_BLOCK_KERNEL_LATE_OF(LANES, 1, mp_stem_args, args) {
+K_BLOCK_KERNEL_LATE_OF(K_STEM_LANES, 1, mp_stem_args, args) {
     k_wait();
     for (int32_t i = (int32_t)blockIdx.x; i < args.count; i += (int32_t)gridDim.x) {
         const s_tile t = s_find(&args, i);
-        K_BLOCK_LOOP(k, args.channels * K_STEM_PIXELS) {
-            const int32_t channel = (int32_t)k / K_STEM_PIXELS, pixel = (int32_t)k % K_STEM_PIXELS;
+        K_BLOCK_LOOP(k, args.channels * args.pixels) {
+            const int32_t channel = (int32_t)k / args.pixels, pixel = (int32_t)k % args.pixels;
             const int32_t row = t.row + (pixel >> args.columns_log);
             const int32_t column = t.column + (pixel & ((1 << args.columns_log) - 1));
             if (row < args.out_h && column < args.out_w) {

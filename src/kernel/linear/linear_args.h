@@ -188,12 +188,14 @@ typedef struct mp_conv_few_args {
 } mp_conv_few_args;
 
 enum {
-    K_STEM_LANES = 128,
-    K_STEM_PIXELS = 128, /* of a tile: each of four warps makes 32 */
-    K_STEM_RUN = 8,      /* pixels of a lane, side by side: a tile has no fewer columns */
-    K_STEM_STEP = 8,     /* words along the sum that tensor cores take at once */
-    K_STEM_TABLE = 16,   /* words of a step in the table of where these lie */
+    K_STEM_LANES = 256, /* at most; a warp makes 32 pixels, so a tile has one for each lane */
+    K_STEM_RUN = 8,     /* pixels of a lane, side by side: a tile has no fewer columns */
+    K_STEM_STEP = 8,    /* words along the sum that tensor cores take at once */
+    K_STEM_TABLE = 16,  /* words of a step in the table of where these lie */
 };
+
+/* Words of the table of where the elements of a line belong: two of each, of pairs. */
+#define K_STEM_PLACES(length) (((length) + 3) / 2 * 4)
 
 /* y[n][c] = activation(sum of x[n][..] w[c][taps], + bias[c]) of images with few channels. What is
  * held are words: neighbouring taps of a row, two of 16 bits or one of 32. A word of the image at
@@ -204,6 +206,7 @@ typedef struct mp_stem_args {
     void *y;
     int64_t x_image, y_image; /* elements of an image */
     int32_t count;            /* tiles, of all images */
+    int32_t pixels;           /* of a tile: lanes of a block */
     int32_t down, across;     /* tiles of an image */
     int32_t columns_log;      /* of a tile, whose columns are a power of two */
     int32_t x_plane, x_row;   /* elements from a channel to the next, where it is a plane; from a
@@ -211,7 +214,7 @@ typedef struct mp_stem_args {
     int32_t pixel;            /* channels side by side in x: 1, or all */
     int32_t in_h, in_w, out_h, out_w, in_channels, channels;
     int32_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
-    int32_t in_rows, in_columns, lines; /* of x that a tile needs; in_rows of all planes */
+    int32_t in_rows, in_columns, lines; /* of x that a tile needs; lines of neighbours in memory */
     int32_t rest, pitch, plane;         /* words from a rest to the next, a row, a channel */
     int32_t aside_log;                  /* warps that load neighbours, as a power of two */
     int32_t taps, line_words, words;    /* of a channel's sum: taps, words of a row of them, all */

@@ -16,8 +16,8 @@
 #include "kernel/core/word.h"
 #include "kernel/linear/linear_args.h"
 
+#define LANES ((int32_t)blockDim.x)
 enum {
-    LANES = K_STEM_LANES,
     WARP = 32,
     EACH = K_WIDE / 8,  /* channels of a lane */
     HIGH = K_WIDE / 16, /* products of a group of channels */
@@ -34,7 +34,7 @@ K_FN s_tile s_find(const mp_stem_args *a, int32_t i) {
     s_tile t;
     const uint32_t line = k_divide((uint32_t)i, a->by_across);
     t.image = (int32_t)k_divide(line, a->by_down);
-    t.row = ((int32_t)line - t.image * a->down) * (K_STEM_PIXELS >> a->columns_log);
+    t.row = ((int32_t)line - t.image * a->down) * (a->pixels >> a->columns_log);
     t.column = (i - (int32_t)line * a->across) << a->columns_log;
     t.top = t.row * a->stride_h - a->pad_h;
     t.left = t.column * a->stride_w - a->pad_w;
@@ -49,18 +49,17 @@ typedef struct K_ALIGN(16) s_four {
 
 typedef struct s_held {
     uint32_t *table, *weights, *image;
-    float *bias;    /* of all groups */
-    uint32_t spare; /* of the image: a word of the lane's own, for what is none of the tile */
+    float *bias;     /* of all groups */
+    int32_t *places; /* two of each element of a line */
 } s_held;
 
 K_FN s_held s_hold(const mp_stem_args *a, uint32_t *shared) {
     s_held held;
-    const int32_t image = a->in_channels * a->plane;
     held.table = shared;
     held.weights = held.table + a->steps * K_STEM_TABLE;
     held.bias = (float *)(held.weights + a->groups * a->steps * HIGH * PRODUCT);
-    held.image = (uint32_t *)(held.bias + a->groups * K_WIDE);
-    held.spare = (uint32_t)image + threadIdx.x;
+    held.places = (int32_t *)(held.bias + a->groups * K_WIDE);
+    held.image = (uint32_t *)(held.places + K_STEM_PLACES(a->in_columns * a->pixel));
     return held;
 }
 
@@ -75,6 +74,7 @@ K_FN int32_t s_split(const mp_stem_args *a, int32_t e) {
 /* Of lane t in each step: where its two words lie from a pixel's first one on, and which bits of
  * them count: what lies behind a row of taps has no weight, but may be infinite. */
 K_FN void s_make_table(const mp_stem_args *a, const s_held *held) {
+    K_ONE_COPY
     for (int32_t q = (int32_t)threadIdx.x; q < a->steps * K_STEM_STEP; q += LANES) {
         const int32_t line = (int32_t)k_divide((uint32_t)q, a->by_line_words);
         const int32_t channel = (int32_t)k_divide((uint32_t)line, a->by_kernel_h);
@@ -94,6 +94,7 @@ K_FN void s_make_table(const mp_stem_args *a, const s_held *held) {
 K_FN void s_clear_weights(const mp_stem_args *a, const s_held *held) {
     s_four *to = (s_four *)held->weights;
     const s_four none = {{0, 0, 0, 0}};
+    K_ONE_COPY
     for (int32_t i = (int32_t)threadIdx.x; i < a->groups * a->steps * HIGH * WARP; i += LANES) {
         to[i] = none;
     }
@@ -137,7 +138,8 @@ K_FN k_bf16 s_weight_bf16(k_bf16 x) {
     return x;
 }
 
-/* A lane takes a tap of some channels at a time, whose loads are on their way at once. */
+/* A lane takes a tap of some channels at a time, whose loads are on their way at once: they are not
+ * under the condition of the stores, or each store would wait for its own. */
 K_FN void s_fill_weights(const mp_stem_args *a, const s_held *held) {
     enum { SOME = 16 };
     const T *w = (const T *)a->w;
@@ -152,7 +154,7 @@ K_FN void s_fill_weights(const mp_stem_args *a, const s_held *held) {
         T raw[SOME];
         K_UNROLL
         for (int32_t j = 0; j < SOME; j++) {
-            raw[j] = w[(first + (j < left ? j : 0)) * a->taps + k];
+            raw[j] = w[first * a->taps + k + (j < left ? j * a->taps : 0)];
         }
         K_UNROLL
         for (int32_t j = 0; j < SOME; j++) {
@@ -161,45 +163,58 @@ K_FN void s_fill_weights(const mp_stem_args *a, const s_held *held) {
             }
         }
     }
+    K_ONE_COPY
     for (int32_t n = (int32_t)threadIdx.x; n < a->groups * K_WIDE; n += LANES) {
         const int is_one = a->bias != 0 && n < a->channels;
         held->bias[n] = is_one ? T_load(((const T *)a->bias)[n]) : 0;
     }
 }
 
-/* ---- once a tile ---- */
-
-/* Where an element that a lane loads of each line belongs in the first one, in elements: once as
- * what a tap sees, and once as what the tap before it has for its neighbour. -1: nowhere. */
-typedef struct s_place {
-    int32_t first, second;
-} s_place;
-
-K_FN s_place s_place_of(const mp_stem_args *a, int32_t q) {
-    const int32_t is = q >= 0 && q < a->in_columns * a->pixel, at = is ? q : 0;
-    const int32_t column = (int32_t)k_divide((uint32_t)at, a->by_pixel);
-    const int32_t plane = (at - column * a->pixel) * a->plane, before = column - a->dilation_w;
-    s_place place;
-    place.first = is ? (plane + s_split(a, column)) * K_WORD : -1;
-    place.second = is && before >= 0 ? (plane + s_split(a, before)) * K_WORD + K_WORD - 1 : -1;
-    return place;
+/* Elements that a lane loads of a line at once, and those before the line with which they begin. */
+K_FN int32_t s_each(const mp_stem_args *a) {
+    return a->loads_words ? K_WORD : 1;
 }
 
-/* Elements of `raw`, of line `line`, which is one or not. */
-K_FN void s_keep(const mp_stem_args *a, const s_held *held, const s_place *place, int32_t each,
-                 int32_t line, uint32_t raw) {
-    const int is_line = line < a->lines;
-    const int32_t down = line * a->pitch * K_WORD, spare = (int32_t)held->spare * K_WORD;
+K_FN int32_t s_skew(const mp_stem_args *a) {
+    return -a->pad_w * a->pixel & (s_each(a) - 1); /* as of all tiles, which begin at whole runs */
+}
+
+/* Where each element of a line belongs in the first one, in elements: once as what a tap sees, and
+ * once as what the tap before it has for its neighbour. -1: nowhere. */
+K_FN void s_make_places(const mp_stem_args *a, const s_held *held) {
+    const int32_t length = a->in_columns * a->pixel, skew = s_skew(a);
+    K_ONE_COPY
+    for (int32_t i = (int32_t)threadIdx.x; i < K_STEM_PLACES(length) / 2; i += LANES) {
+        const int32_t q = i - skew, is = q >= 0 && q < length, at = is ? q : 0;
+        const int32_t column = (int32_t)k_divide((uint32_t)at, a->by_pixel);
+        const int32_t plane = (at - column * a->pixel) * a->plane, before = column - a->dilation_w;
+        const int is_second = is && before >= 0;
+        held->places[2 * i] = is ? (plane + s_split(a, column)) * K_WORD : -1;
+        held->places[2 * i + 1] =
+            is_second ? (plane + s_split(a, before)) * K_WORD + K_WORD - 1 : -1;
+    }
+}
+
+/* ---- once a tile ---- */
+
+/* Elements of `raw` of a line, by where they belong in the first one. `down`: from there to this
+ * one, in elements. */
+K_FN void s_keep(const s_held *held, const int32_t *places, int32_t each, int32_t down,
+                 uint32_t raw) {
     K_UNROLL
     for (int32_t e = 0; e < each; e++) {
-        const int32_t first = is_line & (place[e].first >= 0) ? place[e].first + down : spare;
-        const int32_t second =
-            is_line & (place[e].second >= 0) ? place[e].second + down : spare + K_WORD - 1;
+        const int32_t first = places[2 * e], second = places[2 * e + 1];
         if (K_WORD == 1) {
-            held->image[first] = k_tf32(k_float_of_bits(raw));
-        } else {
-            uint16_t *to = (uint16_t *)held->image;
+            if (first >= 0) {
+                held->image[first + down] = k_tf32(k_float_of_bits(raw));
+            }
+            continue;
+        }
+        uint16_t *to = (uint16_t *)held->image + down;
+        if (first >= 0) {
             to[first] = (uint16_t)(raw >> 16 * e);
+        }
+        if (second >= 0) {
             to[second] = (uint16_t)(raw >> 16 * e);
         }
     }
@@ -211,38 +226,42 @@ K_FN uint32_t s_read(const T *at, int32_t each) {
 
 /* Holds what the tile sees, zeros beyond the image. With `each` elements of a line a load: a word
  * of them where all rows begin at multiples of one, and end there. Warps take lines in turn, with
- * few lines also parts of them. */
+ * few lines also parts of them; behind the last line each warp has one that nobody reads. */
 K_FN void s_fill_image(const mp_stem_args *a, const s_held *held, const s_tile *t, int32_t each) {
     enum { AHEAD = 8 }; /* loads of a lane on their way */
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
     const int32_t aside = warp & ((1 << a->aside_log) - 1), down = LANES / WARP >> a->aside_log;
-    const int32_t left = t->left * a->pixel, skew = left & (each - 1);
+    const int32_t left = t->left * a->pixel, skew = s_skew(a);
     const int32_t length = a->in_columns * a->pixel, turn = WARP * each << a->aside_log;
     const T *image = (const T *)a->x + t->image * a->x_image;
     K_ONE_COPY
     for (int32_t q = (aside * WARP + lane) * each - skew; q < length; q += turn) {
         const int is_column = (uint32_t)(left + q) < (uint32_t)(a->in_w * a->pixel);
-        s_place place[K_WORD];
+        int32_t places[2 * K_WORD];
         K_UNROLL
-        for (int32_t e = 0; e < each; e++) {
-            place[e] = s_place_of(a, q + e);
+        for (int32_t e = 0; e < 2 * each; e++) {
+            places[e] = held->places[2 * (q + skew) + e];
         }
         K_ONE_COPY
         for (int32_t first = warp >> a->aside_log; first < a->lines; first += AHEAD * down) {
-            uint32_t raw[AHEAD];
+            uint32_t raw[AHEAD], is[AHEAD]; /* all bits, or none */
             K_UNROLL
             for (int32_t j = 0; j < AHEAD; j++) {
                 const int32_t line = first + j * down;
                 const int32_t plane = (int32_t)k_divide((uint32_t)line, a->by_in_rows);
                 const int32_t y = t->top + line - plane * a->in_rows;
-                raw[j] = 0;
-                if (is_column & (line < a->lines) & ((uint32_t)y < (uint32_t)a->in_h)) {
-                    raw[j] = s_read(image + (plane * a->x_plane + y * a->x_row + left + q), each);
-                }
+                const uint32_t at = (uint32_t)plane * (uint32_t)a->x_plane +
+                                    (uint32_t)y * (uint32_t)a->x_row + (uint32_t)(left + q);
+                is[j] = is_column & (line < a->lines) & ((uint32_t)y < (uint32_t)a->in_h)
+                            ? 0xffffffffu
+                            : 0u;
+                raw[j] = s_read(image + (at & is[j]), each); /* the first where there is none */
             }
             K_UNROLL
             for (int32_t j = 0; j < AHEAD; j++) {
-                s_keep(a, held, place, each, first + j * down, raw[j]);
+                const int32_t line =
+                    first + j * down < a->lines ? first + j * down : a->lines + warp;
+                s_keep(held, places, each, line * a->pitch * K_WORD, raw[j] & is[j]);
             }
         }
     }

@@ -7,14 +7,24 @@
 
 enum {
     ARCH = 80,               /* whose tensor cores the kernel is written for */
-    BLOCKS_WIDE = 4,         /* of a multiprocessor, as the kernel's registers allow */
-    BLOCKS_NARROW = 6,       /* with K_WIDE of 32 */
+    LANES_MIN = 128,         /* of a block */
+    LANES_WIDE = 512,        /* of a multiprocessor, as the kernel's registers allow */
+    LANES_NARROW = 768,      /* with K_WIDE of 32 */
     SHARED_EACH = 200 << 10, /* shared memory of a large multiprocessor, in bytes */
 };
 
+/* Large tiles see less of the image twice and bring up the weights less often, but all
+ * multiprocessors want some. */
+static bool cut(const mp_planner *p, const mp_conv *conv, mp_stem_form form, mp_stem_args *out) {
+    enum { TILES_EACH = 2 };
+    return (mp_stem_cut(conv, form, K_STEM_LANES, out) &&
+            out->count >= TILES_EACH * p->device->info.multiprocessors) ||
+           mp_stem_cut(conv, form, LANES_MIN, out);
+}
+
 bool mp_conv_stem_takes(const mp_planner *p, const mp_conv *conv, mp_stem_form form) {
     mp_stem_args a;
-    return p->device->info.arch >= ARCH && mp_stem_cut(conv, form, &a) &&
+    return p->device->info.arch >= ARCH && cut(p, conv, form, &a) &&
            mp_stem_held(conv, &a) <= (int64_t)p->device->info.shared_bytes_max;
 }
 
@@ -39,16 +49,16 @@ bool mp_conv_stem_suits(const mp_node *node, const mp_tensor *w) {
         conv.stride[d] = window.stride[d];
         conv.dilation[d] = window.dilation[d];
     }
-    return mp_stem_cut(&conv, (mp_stem_form){.y_last = true}, &a);
+    return mp_stem_cut(&conv, (mp_stem_form){.y_last = true}, LANES_MIN, &a);
 }
 
 /* As many blocks as are there at once: each brings up the weights. */
 static mp_grid grid_of(const mp_planner *p, const mp_conv *conv, const mp_stem_args *a) {
     const int64_t held = mp_stem_held(conv, a);
-    const int64_t each = mp_stem_wide(conv) > 32 ? BLOCKS_WIDE : BLOCKS_NARROW;
+    const int64_t each = (mp_stem_wide(conv) > 32 ? LANES_WIDE : LANES_NARROW) / a->pixels;
     const int64_t most = p->device->info.multiprocessors * MP_MIN(each, SHARED_EACH / held);
     return (mp_grid){.blocks = (uint32_t)MP_MIN(a->count, most),
-                     .lanes = K_STEM_LANES,
+                     .lanes = (uint32_t)a->pixels,
                      .shared_bytes = (uint32_t)held};
 }
 
@@ -61,7 +71,7 @@ mp_status mp_conv_stem_steps(mp_planner *p, const mp_conv *conv, mp_stem_form fo
                              const mp_ref operands[MP_CONV_OPERANDS]) {
     const mp_kernel *kernel = NULL;
     mp_stem_args a;
-    if (!mp_stem_cut(conv, form, &a)) {
+    if (!cut(p, conv, form, &a)) {
         return MP_FAIL(INTERNAL, "the kernel for few channels has no such convolution");
     }
     a.constant = is_constant(p, operands[MP_CONV_W]) && is_constant(p, operands[MP_CONV_BIAS]);

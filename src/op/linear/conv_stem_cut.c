@@ -15,16 +15,13 @@ enum {
     WORD = 4,
     FAR = 1 << 28, /* two distances, added, are an int32_t */
     NEAR = 1 << 14,
-    WARPS = K_STEM_LANES / 32,
     LANES = 32,
     BANKS = 32,
     COLUMNS_LOG_MIN = 3, /* K_STEM_RUN */
-    COLUMNS_LOG_MAX = 7, /* K_STEM_PIXELS */
     STEPS_LOOKED_AT = 8, /* for conflicts of banks: the rest is much the same */
 };
 
-static_assert(1 << COLUMNS_LOG_MIN == K_STEM_RUN && 1 << COLUMNS_LOG_MAX == K_STEM_PIXELS,
-              "a run is within a row of its tile");
+static_assert(1 << COLUMNS_LOG_MIN == K_STEM_RUN, "a run is within a row of its tile");
 
 /* Elements of a word. */
 static int32_t width_of(const mp_conv *conv) {
@@ -121,14 +118,16 @@ int64_t mp_stem_held(const mp_conv *conv, const mp_stem_args *a) {
            (a->steps * K_STEM_TABLE + weights + (int64_t)a->in_channels * a->plane + K_STEM_LANES);
 }
 
-static void set_pitch(mp_stem_args *a, int32_t pitch) {
-    a->pitch = pitch;
-    a->plane = a->in_rows * pitch;
+/* `words` of a row of a channel. Channels lie as they do in memory, so that all lines are alike. */
+static void set_pitch(mp_stem_args *a, int32_t words) {
+    const bool is_last = a->pixel > 1;
+    a->pitch = is_last ? a->in_channels * words : words;
+    a->plane = is_last ? words : a->in_rows * words;
 }
 
 /* False where what a tile sees is too large to be counted. */
 static bool set_tile(mp_stem_args *a, int32_t columns_log) {
-    const int64_t columns = 1 << columns_log, rows = K_STEM_PIXELS >> columns_log;
+    const int64_t columns = 1 << columns_log, rows = a->pixels >> columns_log;
     const int64_t in_rows =
         (rows - 1) * a->stride_h + (int64_t)(a->kernel_h - 1) * a->dilation_h + 1;
     const int64_t in_columns =
@@ -143,7 +142,10 @@ static bool set_tile(mp_stem_args *a, int32_t columns_log) {
     a->in_columns = (int32_t)in_columns;
     a->lines = a->in_rows * (a->pixel > 1 ? 1 : a->in_channels);
     a->rest = MP_CEIL_DIV(a->in_columns, a->stride_w);
-    a->aside_log = a->lines >= WARPS ? 0 : a->lines >= WARPS / 2 ? 1 : 2;
+    a->aside_log = 0;
+    while (a->lines << a->aside_log < a->pixels / LANES) {
+        a->aside_log++;
+    }
     set_pitch(a, a->rest * a->stride_w);
     return true;
 }
@@ -153,7 +155,7 @@ static int64_t cost_of(const mp_conv *conv, const mp_stem_args *a) {
     enum { OF_LOAD = 22, OF_STEP = 45, OF_GROUP = 150, OF_TILE = 100 };
     const int32_t each = a->loads_words ? width_of(conv) : 1;
     const int64_t turns = MP_CEIL_DIV(a->in_columns * a->pixel + each - 1, LANES * each);
-    const int64_t fill = MP_CEIL_DIV(a->lines * turns, WARPS) * OF_LOAD;
+    const int64_t fill = MP_CEIL_DIV(a->lines * turns, a->pixels / LANES) * OF_LOAD;
     const int64_t sums = (int64_t)a->groups * (a->steps * OF_STEP + OF_GROUP);
     return (int64_t)a->across * a->down * (fill + sums + OF_TILE);
 }
@@ -161,7 +163,7 @@ static int64_t cost_of(const mp_conv *conv, const mp_stem_args *a) {
 static bool cut_image(const mp_conv *conv, mp_stem_args *a) {
     int64_t least = INT64_MAX;
     int32_t best = 0;
-    for (int32_t log = COLUMNS_LOG_MIN; log <= COLUMNS_LOG_MAX; log++) {
+    for (int32_t log = COLUMNS_LOG_MIN; 1 << log <= a->pixels; log++) {
         const bool is_one = set_tile(a, log) && mp_stem_held(conv, a) <= HELD_MAX;
         if (is_one && cost_of(conv, a) < least) {
             least = cost_of(conv, a);
@@ -201,18 +203,19 @@ static int turns_of(const mp_conv *conv, const mp_stem_args *a, int32_t q) {
 }
 
 static void choose_pitch(const mp_conv *conv, mp_stem_args *a) {
-    const int32_t tight = a->pitch, words = MP_MIN(a->words, STEPS_LOOKED_AT * K_STEM_STEP);
+    const int32_t tight = a->rest * a->stride_w,
+                  words = MP_MIN(a->words, STEPS_LOOKED_AT * K_STEM_STEP);
     int32_t best = tight;
     int fewest = INT32_MAX;
-    for (int32_t pitch = tight; pitch < tight + BANKS; pitch++) {
+    for (int32_t row = tight; row < tight + BANKS; row++) {
         int turns = 0;
-        set_pitch(a, pitch);
+        set_pitch(a, row);
         for (int32_t q = 0; q < words && turns < fewest; q += 4) {
             turns += turns_of(conv, a, q);
         }
         if (turns < fewest && mp_stem_held(conv, a) <= HELD_MAX) {
             fewest = turns;
-            best = pitch;
+            best = row;
         }
     }
     set_pitch(a, best);
@@ -233,8 +236,8 @@ static void set_dividers(mp_stem_args *a) {
     a->by_line_words = mp_divider((uint32_t)a->line_words);
 }
 
-bool mp_stem_cut(const mp_conv *conv, mp_stem_form form, mp_stem_args *out) {
-    mp_stem_args a = {0};
+bool mp_stem_cut(const mp_conv *conv, mp_stem_form form, int32_t lanes, mp_stem_args *out) {
+    mp_stem_args a = {.pixels = lanes};
     if (!is_kind(conv) || !fits(conv)) {
         return false;
     }

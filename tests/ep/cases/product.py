@@ -88,6 +88,16 @@ case("Conv", [R((1, 3, 33, 132)), R((3, 1, 3, 3))], NARROW, slack=4, group=3, pa
 case("Conv", [R((1, 8, 6, 6)), R((16, 8, 1, 1)), R((16,))], NARROW, slack=4, note="1x1")
 case("Conv", [R((1, 2, 4, 5, 6)), R((3, 2, 2, 3, 2)), R((3,))], ("float", "double"), slack=4, pads=[0, 1, 0, 1, 0, 1])
 case("Conv", [R((0, 3, 8, 8)), R((4, 3, 3, 3))], F32, note="empty batch")
+for x, w, attrs in (  # few channels, as networks begin with
+    ((1, 3, 40, 48), (64, 3, 7, 7), {"pads": [3, 3, 3, 3], "strides": [2, 2]}),
+    ((2, 3, 37, 50), (16, 3, 3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+    ((1, 3, 18, 70), (33, 3, 3, 3), {"pads": [1, 1, 1, 1]}),
+    ((1, 3, 16, 32), (96, 3, 4, 4), {"strides": [4, 4]}),
+    ((1, 4, 21, 26), (24, 4, 5, 3), {"pads": [4, 0, 1, 5], "strides": [1, 3], "dilations": [2, 1]}),
+    ((2, 1, 300), (40, 1, 9), {"pads": [4, 4], "strides": [2]}),
+):
+    case("Conv", [R(x), R(w), R(w[:1])], NARROW, slack=4, **attrs)
+    case("Conv", [R(x), R(w)], F32, slack=4, **attrs)
 X, W, B, Z = R((2, 4, 7, 8)), R((6, 4, 3, 3)), R((6,)), R((2, 6, 7, 8))
 for inputs in ([X, W], [X, W, B], [X, W, B, Z], [X, W, None, Z]):
     case("FusedConv", inputs, ("float", "float16", "double"), **MS, pads=[1, 1, 1, 1], activation="Relu")
