@@ -81,8 +81,8 @@ def test_result_is_that_of_the_cpu(case, known, batch):
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 7, 9])
 @pytest.mark.parametrize("kind, tf32", [(np.float32, "0"), (np.float32, "1"), (np.float16, "0")])
 def test_images_with_few_channels(kind, tf32, channels, batch):
-    """Which are read as they are, or get zeros behind them, as do the weights, up to 16 bytes a pixel. TF32 has room for
-    the values.
+    """Which are read as they are, or get zeros behind them, as do the weights, up to 16 bytes a pixel. TF32 has room
+    for the values.
     """
 
     def made(kind):

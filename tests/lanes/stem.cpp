@@ -93,7 +93,7 @@ void check_image(const image &x, unsigned kind) {
     static const mp_activation activations[] = {MP_ACTIVATION_NONE, MP_ACTIVATION_RELU,
                                                 MP_ACTIVATION_CLIP, MP_ACTIVATION_SILU};
     mp_conv conv = conv_of(x);
-    const size_t skew = kind % 5 == 4 ? 1 : 0;
+    const size_t skew = kind % 7 == 4 ? 1 : 0;
     mp_stem_args args = {};
     conv.activation = activations[kind % 4];
     conv.alpha = -0.5F;
@@ -158,8 +158,8 @@ const image images[] = {
 
 void run_tests() {
     for (unsigned i = 0; i < sizeof images / sizeof *images; i++) {
-        for (unsigned kind = i % 2; kind < 8 + i % 2; kind += 2 - i % 2) {
-            check_image(images[i], kind + i);
+        for (unsigned kind = i; kind < i + 20; kind += 5) {
+            check_image(images[i], kind);
         }
     }
 }

@@ -12,9 +12,9 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 SRC = HERE.parents[1] / "src"
-FLAGS = ["-std=c++17", "-O1", "-g", "-w", "-fpermissive", f"-I{SRC}", f"-I{SRC.parent / 'include'}", f"-I{HERE}", "-include",
-         str(HERE / "cuda.h")]
-C_FLAGS = ["-std=gnu11", "-O1", "-g", "-w", f"-I{SRC}", f"-I{SRC.parent / 'include'}"]
+INCLUDES = [f"-I{SRC}", f"-I{SRC.parent / 'include'}"]
+FLAGS = ["-std=c++17", "-O1", "-g", "-w", "-fpermissive", *INCLUDES, f"-I{HERE}", "-include", str(HERE / "cuda.h")]
+C_FLAGS = ["-std=gnu11", "-O1", "-g", "-w", *INCLUDES]
 # Of plans, where a program runs a kernel with the numbers that they give it.
 PLANS = ["op/linear/conv_stem_cut.c", "op/core/shape.c", "base/dtype.c", "base/escape.c", "base/status.c"]
 # A program: its file, and for each text of a kernel beside the one that it includes the name; what is defined for all.
@@ -64,7 +64,8 @@ def test_lanes(program, tmp_path):
     objects = [compiled(tmp_path, HERE / source, name, options),
                compiled(tmp_path, HERE / "lanes.cpp", "unused", options)]
     objects += [compiled(tmp_path, SRC / "kernel" / text, other, options) for other, text in others.items()]
-    objects += [compiled_plan(tmp_path, plan, options[:1]) for plan in PLANS if source == "stem.cpp"]
+    if source == "stem.cpp":
+        objects += [compiled_plan(tmp_path, plan, options[:1]) for plan in PLANS]
     linked = tmp_path / "program"
     subprocess.run([needs.program("g++"), *options, *objects, "-o", linked, "-lpthread"], check=True)
     done = subprocess.run([linked], capture_output=True, text=True, timeout=300, check=False)
