@@ -261,24 +261,27 @@ static mp_status pad_channels(layout *l, int32_t *in, int64_t channels) {
     return pad_weights(l, in[1], channels, &in[1]);
 }
 
-/* Whether a kernel of ours reads the image as it is, and only the output becomes a twin: the node
- * is then `out`. */
-static bool is_stem(const layout *l, const mp_vertex *v, mp_node *out) {
+/* What a node becomes whose image a kernel of ours reads as it is, so that only the output becomes
+ * a twin; without an operator where there is no such kernel. */
+static mp_node stem_of(const layout *l, const mp_vertex *v) {
     const mp_tensor in[] = {l->graph->values[v->in[0]].tensor, l->graph->values[v->in[1]].tensor};
-    *out = with_op(v, mp_op_find(MP_OWN_DOMAIN, "StemConv", 1));
-    const mp_planner known = {.node = out, .in = in, .in_count = MP_COUNT_OF(in)};
-    return v->in_count <= 3 && twin_of(l, v->in[0]) == MP_NO_VALUE &&
-           out->op->accept(&known) == MP_OK;
+    mp_node node = with_op(v, mp_op_find(MP_OWN_DOMAIN, "StemConv", 1));
+    const mp_planner known = {.node = &node, .in = in, .in_count = MP_COUNT_OF(in)};
+    node.version = 1;
+    if (v->in_count > 3 || twin_of(l, v->in[0]) != MP_NO_VALUE || node.op == NULL ||
+        node.op->accept(&known) != MP_OK) {
+        node.op = NULL;
+    }
+    return node;
 }
 
 static mp_status turn_conv(layout *l, int32_t n) {
     const mp_vertex v = l->graph->nodes[n];
-    mp_node node;
-    if (is_stem(l, &v, &node)) {
-        node.version = 1;
-        return turn_node(l, n, &node, v.in, v.in_count);
+    const mp_node stem = stem_of(l, &v);
+    if (stem.op != NULL) {
+        return turn_node(l, n, &stem, v.in, v.in_count);
     }
-    node = with_op(&v, conv_op(&v));
+    const mp_node node = with_op(&v, conv_op(&v));
     const int64_t channels = padded_channels(l, &v);
     int32_t in[WIDTH_MAX];
     memcpy(in, v.in, (size_t)v.in_count * sizeof *in);

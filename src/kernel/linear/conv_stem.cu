@@ -67,6 +67,7 @@ K_FN s_spot s_spot_of(const mp_stem_args *a, int32_t run) {
 K_FN void s_add(const mp_stem_args *a, const s_held *held, int32_t group, s_sums *sums) {
     const int32_t lane = (int32_t)threadIdx.x % WARP, g = lane / 4;
     const s_spot spot = s_spot_of(a, g / 2);
+    __syncwarp(); /* lanes that had nothing to store are with the others again */
     const uint32_t *image = held->image + spot.row * a->stride_h * a->pitch + spot.column + g % 2;
     const s_four *table = (const s_four *)held->table + lane % 4;
     const s_four *weights = (const s_four *)held->weights + group * a->steps * HIGH * WARP + lane;
@@ -121,6 +122,17 @@ K_FN void s_activate(const mp_stem_args *a, s_sums *sums) {
     }
 }
 
+/* 16 aligned bytes at once: left to itself the compiler stores some by words. */
+K_FN void s_put_four(void *to, const uint32_t *word) {
+#if K_PTX
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(word[0]), "r"(word[1]),
+                 "r"(word[2]), "r"(word[3])
+                 : "memory");
+#else
+    __builtin_memcpy(to, word, 16);
+#endif
+}
+
 /* Neighbours, `count` of them, of which `left` are of the tensor: all where they are packed. */
 K_FN void s_put(T *to, const float *values, int32_t count, int32_t left, int packed) {
     if (!packed) {
@@ -143,8 +155,7 @@ K_FN void s_put(T *to, const float *values, int32_t count, int32_t left, int pac
     }
     K_UNROLL
     for (int32_t k = 0; k < count / K_WORD; k += 4) {
-        const s_four four = {{word[k], word[k + 1], word[k + 2], word[k + 3]}};
-        ((s_four *)to)[k / 4] = four;
+        s_put_four((uint32_t *)to + k, word + k);
     }
 }
 
