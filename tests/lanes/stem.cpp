@@ -123,7 +123,9 @@ void check_image(const image &x, unsigned kind) {
     args.y = y.data();
     args.bias = kind % 2 == 0 ? bias.data() : nullptr;
     args.constant = kind % 2;
-    memset(k_shared_bytes(), 0xff, (size_t)mp_stem_held(&conv, &args));
+    const size_t held = (size_t)mp_stem_held(&conv, &args), beyond = 4096;
+    unsigned char *shared = (unsigned char *)k_shared_bytes();
+    memset(shared, 0xff, held + beyond);
     run_blocks(args.count > 3 ? 3 : (unsigned)args.count, (unsigned)lanes,
                [&] { conv_stem(args); });
     for (size_t i = 0; i < out; i++) {
@@ -133,6 +135,9 @@ void check_image(const image &x, unsigned kind) {
         const int64_t pixel = args.y_last ? rest / x.channels : rest % plane;
         check(is_close(T_load(y[i]), expected(args, n, c, pixel / args.out_w, pixel % args.out_w)),
               "an output", at);
+    }
+    for (size_t i = held; i < held + beyond; i++) {
+        check(shared[i] == 0xff, "what lies behind the shared memory", (int64_t)i);
     }
     for (size_t i = out; i < out + 64; i++) {
         check(T_load(y[i]) == 77, "what lies behind the outputs", (int64_t)i);

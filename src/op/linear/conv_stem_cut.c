@@ -114,8 +114,9 @@ static void set_sums(const mp_conv *conv, mp_stem_args *a) {
 int64_t mp_stem_held(const mp_conv *conv, const mp_stem_args *a) {
     const int64_t wide = mp_stem_wide(conv);
     const int64_t weights = a->groups * wide * (a->steps * K_STEM_STEP + 1); /* and the bias */
-    return WORD *
-           (a->steps * K_STEM_TABLE + weights + (int64_t)a->in_channels * a->plane + K_STEM_LANES);
+    const int64_t image = (int64_t)(a->lines + a->pixels / LANES) * a->pitch;
+    return WORD * (a->steps * K_STEM_TABLE + weights +
+                   K_STEM_PLACES((int64_t)a->in_columns * a->pixel) + image);
 }
 
 /* `words` of a row of a channel. Channels lie as they do in memory, so that all lines are alike. */
