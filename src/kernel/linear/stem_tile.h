@@ -179,7 +179,7 @@ K_FN int32_t s_skew(const mp_stem_args *a) {
     return -a->pad_w * a->pixel & (s_each(a) - 1); /* as of all tiles, which begin at whole runs */
 }
 
-/* Where each element of a line belongs in the first one, in elements: once as what a tap sees, and
+/* Where each element of a line belongs in the first one, in bytes: once as what a tap sees, and
  * once as what the tap before it has for its neighbour. -1: nowhere. */
 K_FN void s_make_places(const mp_stem_args *a, const s_held *held) {
     const int32_t length = a->in_columns * a->pixel, skew = s_skew(a);
@@ -189,33 +189,27 @@ K_FN void s_make_places(const mp_stem_args *a, const s_held *held) {
         const int32_t column = (int32_t)k_divide((uint32_t)at, a->by_pixel);
         const int32_t plane = (at - column * a->pixel) * a->plane, before = column - a->dilation_w;
         const int is_second = is && before >= 0;
-        held->places[2 * i] = is ? (plane + s_split(a, column)) * K_WORD : -1;
-        held->places[2 * i + 1] =
-            is_second ? (plane + s_split(a, before)) * K_WORD + K_WORD - 1 : -1;
+        held->places[2 * i] = is ? (plane + s_split(a, column)) * 4 : -1;
+        held->places[2 * i + 1] = is_second ? (plane + s_split(a, before)) * 4 + 2 : -1;
     }
 }
 
 /* ---- once a tile ---- */
 
-/* Elements of `raw` of a line, by where they belong in the first one. `down`: from there to this
- * one, in elements. */
-K_FN void s_keep(const s_held *held, const int32_t *places, int32_t each, int32_t down,
-                 uint32_t raw) {
+/* Elements of `raw` of the line that begins at `to`, by where they belong in it. */
+K_FN void s_keep(unsigned char *to, const int32_t *places, int32_t each, uint32_t raw) {
     K_UNROLL
     for (int32_t e = 0; e < each; e++) {
         const int32_t first = places[2 * e], second = places[2 * e + 1];
-        if (K_WORD == 1) {
-            if (first >= 0) {
-                held->image[first + down] = k_tf32(k_float_of_bits(raw));
-            }
-            continue;
+        const uint16_t half = (uint16_t)(raw >> 16 * e);
+        if (first >= 0 && K_WORD == 1) {
+            *(uint32_t *)(to + first) = k_tf32(k_float_of_bits(raw));
         }
-        uint16_t *to = (uint16_t *)held->image + down;
-        if (first >= 0) {
-            to[first] = (uint16_t)(raw >> 16 * e);
+        if (first >= 0 && K_WORD > 1) {
+            *(uint16_t *)(to + first) = half;
         }
-        if (second >= 0) {
-            to[second] = (uint16_t)(raw >> 16 * e);
+        if (second >= 0 && K_WORD > 1) {
+            *(uint16_t *)(to + second) = half;
         }
     }
 }
@@ -261,7 +255,8 @@ K_FN void s_fill_image(const mp_stem_args *a, const s_held *held, const s_tile *
             for (int32_t j = 0; j < AHEAD; j++) {
                 const int32_t line =
                     first + j * down < a->lines ? first + j * down : a->lines + warp;
-                s_keep(held, places, each, line * a->pitch * K_WORD, raw[j] & is[j]);
+                s_keep((unsigned char *)(held->image + line * a->pitch), places, each,
+                       raw[j] & is[j]);
             }
         }
     }
