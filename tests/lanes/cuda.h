@@ -28,8 +28,6 @@ extern thread_local cuda_place threadIdx, blockIdx;
 extern cuda_place blockDim, gridDim;
 
 void __syncthreads();
-inline void __syncwarp() {
-}
 void *k_shared_bytes();
 /* Gives what lane `from` of the caller's warp has put. */
 void lane_exchange(const void *put, void *got, size_t size, unsigned from);

@@ -88,7 +88,7 @@ K_FN TC p_softplus(TC x) {
     return (x > (TC)0 ? x : (TC)0) + K_M(log1p)(K_M(exp)(-p_abs(x)));
 }
 
-#if K_HOST
+#if !K_PTX
 #define p_power_of_two exp2f
 #define p_inverse(x)   (1 / (x))
 #define p_fma(a, b, c) ((a) * (b) + (c))
