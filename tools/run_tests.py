@@ -102,6 +102,7 @@ class Amounts:
     graphs_again: int  # random graphs, and six times as many hostile models, node by node
     checked_modes: str = "eager,adversarial"  # of the emulated device, under the address sanitizer
     watched: int = 1  # under valgrind one C test in so many
+    lanes: int = 1  # one program of lanes that are threads in so many
 
 
 SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("--sample", "8"),
@@ -109,7 +110,7 @@ SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
 THIRD = Amounts(seeds=10, operations=1_500_000, hostile=700, graphs=70, kernels=("--sample", "3"),
-                cases_again=3, graphs_again=70, checked_modes="eager", watched=2)
+                cases_again=3, graphs_again=70, checked_modes="eager", watched=2, lanes=3)
 
 
 def steps_of(build, mode, whole=WHOLE):
@@ -180,7 +181,8 @@ def steps_of(build, mode, whole=WHOLE):
              [*tool, ROOT / "tools/check_kernels.py", *n.kernels, "--known", build / "known-kernels.txt"],
              limit_s=2400, less=less("all but a sample") if n is SOME else ""),
         Step("lanes", "kernels as a GPU has them, each lane a thread, under the thread sanitizer",
-             pytest(*test_files("tests/lanes")), "all", cores=1, takes="-k"),
+             pytest(*test_files("tests/lanes"), f"--shard=1/{n.lanes}"), "all", cores=1, takes="-k",
+             less=less(f"{n.lanes - 1} of {n.lanes} programs") if n.lanes > 1 else ""),
         Step("docs", "docs/operators.md lists what is registered",
              [*tool, ROOT / "tools/operators_doc.py", "--check"], cores=1),
         Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
