@@ -239,8 +239,16 @@ static int steps_of(const bench *b) {
 }
 
 /* `steps`: of the joined program. */
+/* A GPU has them where its driver does and MILLPOND_BRANCHES=on allows it. */
+static void needs_branches(mp_device *device) {
+    if (device->ops->branch_prepare(device) == MP_UNSUPPORTED) {
+        SKIP("%s", mp_error_message());
+    }
+}
+
 static void check_text(mp_device *device, const char *text, int steps) {
     bench b;
+    needs_branches(device);
     open_bench(&b, device, text);
     CHECK_EQ_INT(steps_of(&b), steps);
     check_all(&b);
@@ -430,6 +438,7 @@ static void write_random(writer *w, uint64_t seed) {
 
 DEVICE_TEST(joined_branches_at_random) {
     enum { GRAPHS = 6 };
+    needs_branches(device);
     writer *w = malloc(sizeof *w);
     CHECK(w != NULL);
     for (uint64_t i = 0; i < GRAPHS; i++) {

@@ -162,18 +162,14 @@ static bool activation_find(const mp_conv *shape, activation *out) {
     case MP_ACTIVATION_SIGMOID:
         out->mode = CUDNN_POINTWISE_SIGMOID_FWD;
         return true;
-    case MP_ACTIVATION_TANH:
-        out->mode = CUDNN_POINTWISE_TANH_FWD;
-        return true;
     case MP_ACTIVATION_SILU:
         out->mode = CUDNN_POINTWISE_SWISH_FWD;
         return true;
     case MP_ACTIVATION_GELU:
         out->mode = CUDNN_POINTWISE_GELU_FWD;
         return true;
+    case MP_ACTIVATION_TANH: /* cuDNN's is NaN for large numbers */
     case MP_ACTIVATION_GELU_TANH:
-        out->mode = CUDNN_POINTWISE_GELU_APPROX_TANH_FWD;
-        return true;
     case MP_ACTIVATION_HARD_SIGMOID:
     case MP_ACTIVATION_HARD_SWISH:
     case MP_ACTIVATION_OTHER:
