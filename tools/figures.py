@@ -154,7 +154,8 @@ def handed():
     return table(["us a round", "a handle that is kept open", "a handle", "through the host"], rows)
 
 
-TABLES = {"ranks": ranks, "handed": handed, "summary": summary, "pool": pool, "islands": islands, "providers": providers, "shared": shared}
+TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "shared": shared,
+          "ranks": ranks, "handed": handed}
 
 
 def written(text):

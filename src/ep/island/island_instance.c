@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum {
-    RUNS_BEFORE = 2,       /* with these addresses */
+    RUNS_BEFORE = 2, /* with these addresses */
     STEPS_LEAST = 1,
     IDLE_RUNS = 256,       /* of the program, after which a graph may give way to another */
     LAUNCHES_MOST = 20000, /* of one graph */

@@ -23,7 +23,7 @@ typedef struct f_lane {
 } f_lane;
 
 #if K_WARP_MATRIX
-#define F_GROUP     k_copies_group
+#define F_GROUP      k_copies_group
 #define F_WAIT(left) K_COPIES_WAIT(left)
 
 K_FN void f_copy(k_pack *to, const T *from, int is) {
@@ -201,7 +201,8 @@ K_BLOCK_KERNEL_LATE(K_FEW_ROWS_LANES, mp_few_rows_args, args) {
         }
         int32_t slot = 0;
         K_ONE_COPY
-        for (int32_t k = begin; k - begin < (int32_t)args.k; k += F_EACH * step) { /* of all lanes */
+        for (int32_t k = begin; k - begin < (int32_t)args.k;
+             k += F_EACH * step) { /* of all lanes */
             F_WAIT(F_SLOTS / F_EACH - 1);
             K_UNROLL
             for (int i = 0; i < F_EACH; i++) {

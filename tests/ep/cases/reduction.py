@@ -66,7 +66,7 @@ case("DepthToSpace", [R((2, 3, 4, 5))], F32, blocksize=1)
 case("DepthToSpace", [R((0, 4, 4, 5))], F32, blocksize=2)
 case("SpaceToDepth", [R((2, 3, 4, 6))], MOVED, (1, 13), blocksize=2)
 case("SpaceToDepth", [R((1, 2, 6, 9))], F32, (1, 13), blocksize=3, runs=[[R((2, 1, 3, 3))]])
-for block, shape in ((2, (2, 3, 8, 64)), (3, (1, 2, 6, 96)), (4, (3, 1, 4, 64)), (2, (1, 5, 10, 14))):  # whole packs; not
+for block, shape in ((2, (2, 3, 8, 64)), (3, (1, 2, 6, 96)), (4, (3, 1, 4, 64)), (2, (1, 5, 10, 14))):  # packs; not
     case("SpaceToDepth", [R(shape)], ("float", "float16", "uint8", "double"), (13,), blocksize=block, note="packs")
 case("BatchNormalization", [R((2, 3, 4, 5)), P((3,)), R((3,)), R((3,)), P((3,))], FLOATS, (9, 14, 15), slack=4)
 case("InstanceNormalization", [R((2, 3, 4, 5)), P((3,)), R((3,))], FLOATS, (6,), slack=4)
