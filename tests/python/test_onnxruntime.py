@@ -73,6 +73,13 @@ def test_in_the_place_of_onnxruntimes_cuda_provider():
         assert mort.run(ours, {"x": np.zeros(4, np.float32)})["y"].numpy().tolist() == [1] * 4
         placed = mort.placement(ours)
         assert placed.elsewhere == () and list(placed.counts) == ["CUDAExecutionProvider"]
+        for wrong, words in (({"use_tf23": 0}, "did you mean 'use_tf32'?"), ({"use_tf32": "x"}, 'use_tf32 is "x"')):
+            try:
+                mort.session(onnx_kit.add_one(), options=wrong)
+            except millpond.InvalidArgumentError as error:
+                assert words in str(error), error
+            else:
+                raise SystemExit(f"an option that is none was taken: {wrong}")
         try:
             mort.unregister()
         except millpond.Error as error:

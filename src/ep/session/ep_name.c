@@ -6,13 +6,13 @@
 
 #include <string.h>
 
-#define NAME(name, lower) \
-    { (name), "ep." lower ".", "ep_factory." name "." }
+#define NAME(name, lower, is_family) \
+    { (name), "ep." lower ".", "ep_factory." name ".", (is_family) }
 
 /* Its own first. ONNX Runtime writes a session's options in lower case. */
 static const mp_ep_name names[] = {
-    NAME("CudaPluginExecutionProvider", "cudapluginexecutionprovider"),
-    NAME("CUDAExecutionProvider", "cudaexecutionprovider"),
+    NAME("CudaPluginExecutionProvider", "cudapluginexecutionprovider", false),
+    NAME("CUDAExecutionProvider", "cudaexecutionprovider", true),
 };
 
 static const mp_ep_name *find(const char *name) {

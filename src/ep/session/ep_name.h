@@ -11,6 +11,7 @@ typedef struct mp_ep_name {
     const char *provider;           /* for sessions */
     const char *option_prefix;      /* of a session's entries, in any case */
     const char *environment_prefix; /* of the environment's entries, whose case counts */
+    bool is_family; /* entries of its family, "ep.cuda.", are its own: ONNX Runtime writes it so */
 } mp_ep_name;
 
 /* By the name of a registration, NULL for none: the provider's own name unless it is another that

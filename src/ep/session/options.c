@@ -99,6 +99,11 @@ static const char *prefix_of(const entries *all, int place) {
     return place == OWN ? all->name->option_prefix : place == FAMILY ? "ep.cuda." : "";
 }
 
+/* Whether what stands there is meant for this provider and no other. */
+static bool is_own(const entries *all, int place) {
+    return place == OWN || (place == FAMILY && all->name->is_family);
+}
+
 /* The part of `key` behind the prefix of `place`, or NULL. */
 static const char *name_in(const entries *all, const char *key, int place) {
     const char *prefix = prefix_of(all, place);
@@ -137,7 +142,7 @@ static mp_status read_all(const entries *all, mp_options *out) {
         int place = BARE;
         const char *value = find_value(all, &rows[i], &place);
         const mp_status status = value != NULL ? set(&rows[i], value, out) : MP_OK;
-        if (status != MP_OK && out->strict && place == OWN) {
+        if (status != MP_OK && out->strict && is_own(all, place)) {
             return status;
         }
         if (status != MP_OK) {
@@ -196,7 +201,7 @@ static mp_status check_names_at(const entries *all, int place, bool strict) {
 
 static mp_status check_names(const entries *all, bool strict) {
     MP_TRY(check_names_at(all, OWN, strict));
-    return check_names_at(all, FAMILY, false);
+    return check_names_at(all, FAMILY, strict && is_own(all, FAMILY));
 }
 
 static void check_external(mp_options *options) {
