@@ -11,6 +11,15 @@
 /* Runs the blocks one after the other. `lanes` is a multiple of 32, 1,024 at most. */
 void run_blocks(unsigned blocks, unsigned lanes, const std::function<void()> &kernel);
 
+/* Gives what all 32 lanes of the caller's warp have put, of `size` bytes each, 32 at most. */
+void lane_gather(const void *put, void *all, size_t size);
+
+/* 16 bytes to shared memory, of which those from `count` on become 0: now, or when the lane waits
+ * for the group, of which all but the last `left` are waited for. */
+void lane_copy(void *to, const void *from, uint32_t count);
+void lane_copies_group();
+void lane_copies_wait(size_t left);
+
 /* Numbers that are the same in each run. */
 uint32_t next_random();
 

@@ -1,6 +1,7 @@
 /* matrix.h - what kernel/core/warp_matrix.h offers, by exchanges between lanes: for texts that are
  * compiled as for a GPU without tensor cores. Included before the text. Products see of a float
- * what TF32 keeps. Copies are put off until they are waited for.
+ * what TF32 keeps. A copy is made either when it is begun or when it is waited for, by chance, so
+ * that one that is read or written over too soon shows.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_TESTS_LANES_MATRIX_H
 #define MP_TESTS_LANES_MATRIX_H
@@ -64,6 +65,24 @@ inline uint32_t k_pair_f16(float low, float high) {
 inline uint32_t k_pair_bf16(float low, float high) {
     return k_store_bf16(low).bits | (uint32_t)k_store_bf16(high).bits << 16;
 }
+template <typename Load, typename Store>
+uint32_t matrix_pair_fma(uint32_t a, uint32_t b, uint32_t c, Load load, Store store) {
+    uint32_t pair = 0;
+    for (int i = 0; i < 32; i += 16) {
+        pair |= store(fmaf(load(a >> i), load(b >> i), load(c >> i))) << i;
+    }
+    return pair;
+}
+inline uint32_t k_pair_fma_f16(uint32_t a, uint32_t b, uint32_t c) {
+    return matrix_pair_fma(
+        a, b, c, [](uint32_t word) { return k_load_f16({(uint16_t)word}); },
+        [](float x) { return (uint32_t)k_store_f16(x).bits; });
+}
+inline uint32_t k_pair_fma_bf16(uint32_t a, uint32_t b, uint32_t c) {
+    return matrix_pair_fma(
+        a, b, c, [](uint32_t word) { return k_load_bf16({(uint16_t)word}); },
+        [](float x) { return (uint32_t)k_store_bf16(x).bits; });
+}
 inline float k_exp2(float x) {
     return exp2f(x);
 }
@@ -96,8 +115,20 @@ struct matrix_copy {
 };
 inline thread_local std::deque<std::vector<matrix_copy>> matrix_groups(1);
 
+inline thread_local uint32_t matrix_chance;
+
+inline void matrix_copy_make(const matrix_copy &copy) {
+    unsigned char bytes[16] = {};
+    memcpy(bytes, copy.from, copy.count);
+    memcpy(copy.to, bytes, sizeof bytes);
+}
 inline void k_copy_begin(void *to, const void *from, uint32_t count) {
-    matrix_groups.back().push_back({to, from, count});
+    matrix_chance = matrix_chance * 1664525 + 1013904223 + threadIdx.x;
+    if ((matrix_chance >> 16 & 1) != 0) {
+        matrix_copy_make({to, from, count});
+    } else {
+        matrix_groups.back().push_back({to, from, count});
+    }
 }
 inline void k_copies_group() {
     matrix_groups.emplace_back();
@@ -105,8 +136,7 @@ inline void k_copies_group() {
 inline void matrix_copies_wait(size_t left) {
     while (matrix_groups.size() > left + 1) { /* the last one is still being filled */
         for (const matrix_copy &copy : matrix_groups.front()) {
-            memset(copy.to, 0, 16);
-            memcpy(copy.to, copy.from, copy.count);
+            matrix_copy_make(copy);
         }
         matrix_groups.pop_front();
     }

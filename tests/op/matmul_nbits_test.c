@@ -113,12 +113,169 @@ DEVICE_TEST(nbits_products) {
         {3, 1064, 33, 8, 64, 1, false, false, 0}, {1, 200, 300, 4, 128, 1, false, false, 0},
         {2, 4160, 9, 4, 64, 0, false, false, 0},  {1, 4160, 9, 8, 32, 0, true, false, 0},
         {4, 8192, 3, 4, 32, 1, false, false, 0}, /* more than a block holds of A, in float */
+        {1, 32, 16, 4, 32, 1, true, false, 0},    {1, 304, 5, 4, 16, 1, false, false, 0},
+        {8, 544, 35, 4, 32, 1, true, false, 0},   {6, 256, 50, 8, 64, 0, false, false, 0},
+        {7, 2336, 17, 4, 64, 1, false, false, 0}, {8, 1312, 5, 8, 256, 1, true, false, 0},
+        {9, 544, 35, 4, 32, 1, true, false, 0},   {2, 72, 18, 8, 32, 1, false, false, 0},
+        {1, 10248, 5, 4, 256, 1, true, false, 0}, {8, 4616, 33, 4, 128, 0, false, false, 0},
+        {5, 4352, 3, 8, 128, 1, false, false, 0}, {3, 2560, 31, 4, 32, 0, true, false, 0},
     };
     const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
     for (size_t i = 0; i < MP_COUNT_OF(subjects); i++) {
         for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
             check(device, &subjects[i], types[t]);
         }
+    }
+}
+
+/* ---- rows that the product makes ---- */
+
+typedef struct made {
+    int64_t k, n;
+    int bits, block;
+    bool gate, skip, zeros;
+} made;
+
+/* Gives: the row, rounded as it would be between two kernels; `out` of k numbers. */
+static void make_row(const made *s, mp_dtype type, const void *x, const void *skip,
+                     const void *scale, double *out) {
+    double squares = 0;
+    for (int64_t i = 0; i < s->k; i++) {
+        const double a = op_real(type, x, i);
+        if (s->gate) {
+            const double active = op_rounded(type, a / (1 + exp(-a)) * op_real(type, x, s->k + i));
+            out[i] = active;
+            continue;
+        }
+        out[i] = a + (s->skip ? op_real(type, skip, i) : 0);
+        squares += out[i] * out[i];
+    }
+    const double inverse = 1 / sqrt(squares / (double)s->k + 0.25);
+    for (int64_t i = 0; i < s->k && !s->gate; i++) {
+        out[i] = op_rounded(type, out[i] * inverse * op_real(type, scale, i));
+    }
+}
+
+static void check_made(mp_device *device, const made *s, mp_dtype type) {
+    const int64_t blocks = (s->k - 1) / s->block + 1, blob = s->block * s->bits / 8;
+    const int64_t zero_row = (blocks * s->bits + 7) / 8;
+    void *x = op_numbers(type, 1, s->k * 2), *skip = op_numbers(type, 2, s->k);
+    void *by = op_numbers(type, 3, s->k), *bias = op_numbers(type, 4, s->n);
+    void *scale = op_numbers(type, 5, s->n * blocks);
+    uint8_t *weight = op_memory(MP_U8, s->n * blocks * blob);
+    uint8_t *zero = op_memory(MP_U8, s->n * zero_row);
+    double *row = calloc((size_t)s->k, sizeof *row);
+    CHECK(row != NULL);
+    for (int64_t i = 0; i < s->n * blocks * blob; i++) {
+        weight[i] = (uint8_t)(i * 167 + (i >> 5) * 31);
+    }
+    for (int64_t i = 0; i < s->n * zero_row; i++) {
+        zero[i] = (uint8_t)(i * 59 + 5);
+    }
+    const mp_attr attrs[] = {OP_INT("K", s->k), OP_INT("N", s->n), OP_INT("bits", s->bits),
+                             OP_INT("block_size", s->block),
+                             s->gate ? (mp_attr)OP_TEXT("gate", "swish")
+                                     : (mp_attr)OP_FLOAT("epsilon", 0.25f)};
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = s->gate ? "GatedMatMulNBits" : "NormMatMulNBits",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 5,
+                 .constant = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 7,
+                 .in = {OP_TENSOR(type, x, 1, s->gate ? s->k * 2 : s->k),
+                        OP_TENSOR(MP_U8, weight, s->n, blocks, blob),
+                        OP_TENSOR(type, scale, s->n, blocks)},
+                 .in_count = s->gate ? 6 : 8,
+                 .out_count = s->gate ? 1 : 2,
+                 .out_absent = s->skip ? 0 : 1u << 1};
+    c.in[3] = s->zeros ? OP_TENSOR(MP_U8, zero, s->n, zero_row) : c.in[3];
+    c.in[5] = OP_TENSOR(type, bias, s->n);
+    if (!s->gate) {
+        c.in[6] = s->skip ? OP_TENSOR(type, skip, 1, s->k) : c.in[6];
+        c.in[7] = OP_TENSOR(type, by, s->k);
+    }
+    op_run(device, &c);
+    make_row(s, type, x, skip, by, row);
+    for (int64_t i = 0; i < s->n; i++) {
+        double sum = op_real(type, bias, i), size = fabs(sum);
+        for (int64_t k = 0; k < s->k; k++) {
+            const int z = s->zeros ? packed_at(zero + i * zero_row, s->bits, k / s->block)
+                                   : 1 << (s->bits - 1);
+            const double term = row[k] * (packed_at(weight + i * blocks * blob, s->bits, k) - z) *
+                                op_real(type, scale, i * blocks + k / s->block);
+            sum += term;
+            size += fabs(term);
+        }
+        const double off = fabs(op_real(type, c.out[0].data, i) - sum);
+        if (!(off <= size * op_precision(type) * 2)) {
+            test_fail(__FILE__, __LINE__, "element %lld of %s is off by %g of %g", (long long)i,
+                      mp_dtype_name(type), off, size);
+        }
+    }
+    for (int64_t i = 0; i < s->k && s->skip; i++) {
+        const double want = op_rounded(type, op_real(type, x, i) + op_real(type, skip, i));
+        CHECK(op_real(type, c.out[1].data, i) == want);
+    }
+    op_close(device, &c);
+    free(x);
+    free(skip);
+    free(by);
+    free(bias);
+    free(scale);
+    free(weight);
+    free(zero);
+    free(row);
+}
+
+DEVICE_TEST(nbits_products_of_rows_made_before) {
+    static const made subjects[] = {
+        {64, 8, 4, 32, false, false, false},   {576, 35, 4, 32, false, true, true},
+        {2336, 50, 8, 32, false, true, false}, {1088, 17, 4, 64, true, false, true},
+        {4096, 9, 4, 128, false, true, true},  {6144, 3, 4, 32, true, false, false},
+        {6176, 3, 8, 32, true, false, true}, /* more than a block makes */
+        {264, 5, 4, 32, false, false, true}, /* no whole chunks */
+    };
+    const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(subjects) * MP_COUNT_OF(types); i++) {
+        check_made(device, &subjects[i / MP_COUNT_OF(types)], types[i % MP_COUNT_OF(types)]);
+    }
+}
+
+/* Infinity and NaN stay in their rows. */
+DEVICE_TEST(nbits_products_keep_nan_and_infinity_apart) {
+    enum { M = 4, K = 320, N = 20, BLOCKS = K / 32 };
+    const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    uint8_t weight[N * BLOCKS * 16];
+    memset(weight, 0x9b, sizeof weight); /* 3 and 1 above the middle */
+    const mp_attr attrs[] = {OP_INT("K", K), OP_INT("N", N), OP_INT("bits", 4),
+                             OP_INT("block_size", 32)};
+    for (size_t t = 0; t < MP_COUNT_OF(types) * 2; t++) {
+        const mp_dtype type = types[t / 2];
+        const int64_t rows = t % 2 == 0 ? M : 1;
+        void *a = op_memory(type, rows * K), *scale = op_memory(type, N * BLOCKS);
+        for (int64_t i = 0; i < N * BLOCKS; i++) {
+            op_store_real(type, scale, i, 1);
+        }
+        op_store_real(type, a, (rows - 1) * K + 301, (double)INFINITY);
+        op_store_real(type, a, rows / 2 * K + 7, rows > 1 ? (double)NAN : 0);
+        op_case c = {.domain = "com.microsoft",
+                     .name = "MatMulNBits",
+                     .version = 1,
+                     .attrs = attrs,
+                     .attr_count = 4,
+                     .in = {OP_TENSOR(type, a, rows, K), OP_TENSOR(MP_U8, weight, N, BLOCKS, 16),
+                            OP_TENSOR(type, scale, N, BLOCKS)},
+                     .in_count = 3,
+                     .out_count = 1};
+        op_run(device, &c);
+        for (int64_t i = 0; i < rows * N; i++) {
+            const double got = op_real(type, c.out[0].data, i);
+            const bool is_nan = rows > 1 && i / N == rows / 2;
+            CHECK(is_nan ? isnan(got) : i / N == rows - 1 ? isinf(got) && got > 0 : got == 0);
+        }
+        op_close(device, &c);
+        free(a);
+        free(scale);
     }
 }
 

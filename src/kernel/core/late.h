@@ -4,8 +4,8 @@
  *                        reads or writes anything but constants of the model (mp_node.constants),
  *                        which no kernel in the stream writes
  *
- *   K_BLOCK_KERNEL_LATE_OF  the same with so many registers a lane that a multiprocessor has so
- *                        many blocks
+ *   K_BLOCK_KERNEL_LATE_OF  the same with so few registers a lane that a multiprocessor has so many
+ *                        blocks, its own and those of the next kernel
  *
  *   k_fetch(from, is, words)  16 aligned bytes that nothing reads again, where `is` is not 0, else
  *                        zeros; asked for where it stands, and not where they are used

@@ -81,6 +81,19 @@ K_FN uint32_t k_pair_bf16(float low, float high) {
     return pair;
 }
 
+/* a b + c of both halves, rounded once. */
+K_FN uint32_t k_pair_fma_f16(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t pair;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(pair) : "r"(a), "r"(b), "r"(c));
+    return pair;
+}
+
+K_FN uint32_t k_pair_fma_bf16(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t pair;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(pair) : "r"(a), "r"(b), "r"(c));
+    return pair;
+}
+
 /* Four matrices of 8 x 8: lanes 8 i to 8 i + 7 name the rows of matrix i, 16 bytes in shared
  * memory; a lane gets elements 2t and 2t + 1 of row g of each. */
 K_FN void k_matrices_load(uint32_t *out, const void *row) {
@@ -111,7 +124,7 @@ K_FN void k_copies_group(void) {
 
 /* Waits for this lane's groups, all but the last `left` of them; what other lanes have copied is
  * there behind a barrier. */
-#define K_COPIES_WAIT(left) asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory")
+#define K_COPIES_WAIT(left) asm volatile("cp.async.wait_group %0;" ::"n"((int)(left)) : "memory")
 
 /* Keeps in a register what would otherwise be computed once more at each use. */
 #define K_HOLD(x)           asm volatile("" : "+r"(x))

@@ -70,6 +70,18 @@ enum {
     K_NBITS_LANES = 128, /* of a block of that */
 };
 
+/* Of nbits_mma.cu, whose first comment says what they are. For the preprocessor too. */
+enum {
+    K_NBITS_MMA_ROWS = 8, /* of A, at most */
+    K_NBITS_MMA_WARPS = 8,
+    K_NBITS_MMA_LANES = 256,
+    K_NBITS_MMA_CHUNKS = 8, /* of a stage */
+};
+#define K_NBITS_MMA_COLUMNS(bits, rows) ((bits) == 4 && (rows) == 8 ? 32 : 16)
+#define K_NBITS_MMA_STAGE(bits, rows)   /* its bytes */ \
+    (K_NBITS_MMA_COLUMNS(bits, rows) * (K_NBITS_MMA_CHUNKS + 1) * K_NBITS_CHUNK * (bits) / 8)
+#define K_NBITS_MMA_AHEAD(bits, rows) ((bits) == 8 || (rows) == 8 ? 2 : 3)
+
 /* What a weight's bits are. */
 enum {
     K_NBITS_INTEGER, /* (q - zero) * scale */
@@ -97,16 +109,25 @@ typedef struct k_nbits {
     int32_t zero_across; /* a row of zero points for each matrix, with one for each column */
 } k_nbits;
 
+/* Where what lies in shared memory, in bytes from its start, where the stages are. */
+typedef struct k_nbits_shared {
+    int32_t bytes;                   /* in all */
+    int32_t stages;                  /* that a warp has at once */
+    int32_t scale, zero, row;        /* row: of A, where the kernel makes it */
+    int32_t scale_pitch, zero_pitch; /* from column to column */
+} k_nbits_shared;
+
 /* out[m][n] = A[m][k] . weights, plus the bias of column n. */
 typedef struct mp_nbits_args {
     const void *a, *bias;
     void *out;
     int64_t m;
     k_nbits w;
-    int32_t width;    /* lanes that share a column */
-    int32_t constant; /* weights, scales and zero points are, and may be read before the kernel
-                       * before has ended */
-    k_before before;  /* of kernels that make the row themselves: what of */
+    int32_t width;         /* lanes that share a column */
+    int32_t constant;      /* weights, scales and zero points are, and may be read before the kernel
+                            * before has ended */
+    k_before before;       /* of kernels that make the row themselves: what of */
+    k_nbits_shared shared; /* of nbits_mma.cu */
 } mp_nbits_args;
 
 /* ---- rows of a quantised table ---- */

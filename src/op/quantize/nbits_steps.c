@@ -3,7 +3,8 @@
  * With few rows the weights are read as they are, which is what such a product waits for. With more
  * they are written out as numbers for library math. Weights that are not integers are codes: places
  * in a table of values, which lies among the device's tables.
- * Kernels: quantize/nbits_few.cu, quantize/nbits_rows.cu, quantize/nbits_unpack.cu.
+ * Kernels: quantize/nbits_few.cu, quantize/nbits_mma.cu, quantize/nbits_rows.cu,
+ * quantize/nbits_unpack.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/quantize/nbits_steps.h"
 
@@ -133,10 +134,9 @@ static int64_t staged_bytes(const mp_packed *packed, int64_t m) {
 }
 
 /* Whether chunks lie within blocks, with scales of A's type and whole zero points. */
-static bool is_plain(const mp_planner *p, const mp_packed *packed, const mp_nbits_args *args) {
+static bool is_plain(const mp_packed *packed, const mp_nbits_args *args) {
     const k_nbits *w = &packed->w;
-    const int64_t room = MP_MIN((int64_t)p->device->info.shared_bytes_max, STAGED_MAX);
-    return args->m <= K_NBITS_ROWS && staged_bytes(packed, args->m) <= room && args->w.aligned &&
+    return args->w.aligned && packed->group.place == MP_PLACE_NONE &&
            (w->bits == 4 || w->bits == 8) && w->block_shift >= 0 && w->block % K_NBITS_CHUNK == 0 &&
            !w->swapped && w->side <= 1 && !w->zero_across &&
            w->scale_type == mp_scale_word(packed->type) && packed->values.place == MP_PLACE_NONE &&
@@ -144,9 +144,20 @@ static bool is_plain(const mp_planner *p, const mp_packed *packed, const mp_nbit
            (packed->zero.place == MP_PLACE_NONE || w->zero_packed);
 }
 
+static bool is_few(const mp_planner *p, const mp_packed *packed, const mp_nbits_args *args) {
+    const int64_t room = MP_MIN((int64_t)p->device->info.shared_bytes_max, STAGED_MAX);
+    return is_plain(packed, args) && args->m <= K_NBITS_ROWS &&
+           staged_bytes(packed, args->m) <= room;
+}
+
 static bool is_constant(const mp_planner *p, mp_ref ref) {
     return ref.place == MP_PLACE_NONE ||
            (ref.place == MP_PLACE_IN && mp_node_constant(p->node, (int)ref.index));
+}
+
+static bool are_constants(const mp_planner *p, const mp_packed *packed) {
+    return is_constant(p, packed->weight) && is_constant(p, packed->scale) &&
+           is_constant(p, packed->zero);
 }
 
 /* A warp for each column where that leaves few of them to a multiprocessor; else fewer lanes, which
@@ -156,8 +167,7 @@ static mp_status by_chunks(mp_planner *p, const mp_packed *packed, const mp_nbit
     enum { LEAST = 8, LANES_ENOUGH = 256 };
     const int rows = given->m == 1 ? 1 : K_NBITS_ROWS;
     mp_nbits_args args = *given;
-    args.constant = is_constant(p, packed->weight) && is_constant(p, packed->scale) &&
-                    is_constant(p, packed->zero);
+    args.constant = are_constants(p, packed);
     args.width = GROUP_LANES;
     while (args.width > LEAST &&
            args.w.n > (int64_t)p->device->info.multiprocessors * LANES_ENOUGH / args.width) {
@@ -179,6 +189,81 @@ static mp_status by_chunks(mp_planner *p, const mp_packed *packed, const mp_nbit
     return launch_with(p, packed, kernel, grid, &args, a, before, bias, out);
 }
 
+/* ---- few rows by tensor cores ---- */
+
+enum {
+    MMA_ARCH = 80,
+    MMA_MOST = 1 << 24, /* columns and rows of weights: a block's places are numbers of 32 bits */
+    MMA_FIXED = 1 << 10 /* shared memory that the kernel has beside */
+};
+
+/* How far columns of so many bytes lie apart in shared memory: a multiple of the banks would have
+ * them all in the same ones. */
+static int64_t mma_pitch(int64_t bytes) {
+    return bytes % 16 == 0 ? bytes + 16 : bytes;
+}
+
+/* Which of the kernel's instances takes so many rows. */
+static int mma_rows(int64_t m) {
+    return m == 1 ? 1 : m <= 4 ? 4 : K_NBITS_MMA_ROWS;
+}
+
+/* What lies where, one behind the other. False: it is too much. */
+static bool mma_lay_out(const mp_planner *p, const mp_packed *packed, bool made,
+                        mp_nbits_args *args) {
+    const k_nbits *w = &packed->w;
+    const int rows = mma_rows(args->m);
+    const int64_t size = (int64_t)mp_dtype_size(packed->type);
+    const int64_t columns = K_NBITS_MMA_COLUMNS(w->bits, rows);
+    const int64_t stages = MP_CEIL_DIV(w->k, K_NBITS_CHUNK * K_NBITS_MMA_CHUNKS);
+    const int64_t each = MP_CEIL_DIV(stages, K_NBITS_MMA_WARPS);
+    const int64_t ahead = MP_MIN(each, K_NBITS_MMA_AHEAD(w->bits, rows));
+    const int64_t scale = mma_pitch(w->blocks * size), zero = mma_pitch(w->zero_row);
+    const int64_t scale_at = ahead * K_NBITS_MMA_WARPS * K_NBITS_MMA_STAGE(w->bits, rows);
+    const int64_t zero_at = scale_at + MP_CEIL_DIV(columns * scale, 16) * 16;
+    const bool zeros = packed->zero.place != MP_PLACE_NONE; /* read up to the end of a stage */
+    const int64_t row_at = zero_at + (zeros ? MP_CEIL_DIV(columns * zero, 16) * 16 + 16 : 0);
+    const int64_t bytes = row_at + (made ? w->k * size : 0);
+    args->shared = (k_nbits_shared){.bytes = (int32_t)bytes,
+                                    .stages = (int32_t)ahead,
+                                    .scale = (int32_t)scale_at,
+                                    .zero = (int32_t)zero_at,
+                                    .row = (int32_t)row_at,
+                                    .scale_pitch = (int32_t)scale,
+                                    .zero_pitch = (int32_t)zero};
+    return bytes <= (int64_t)p->device->info.shared_bytes_max - MMA_FIXED;
+}
+
+/* Whether the kernel is for this; sets what `args` says of shared memory. */
+static bool is_mma(const mp_planner *p, const mp_packed *packed, bool made, mp_nbits_args *args) {
+    const k_nbits *w = &packed->w;
+    return p->device->info.arch >= MMA_ARCH &&
+           (packed->type == MP_F16 || packed->type == MP_BF16) && is_plain(packed, args) &&
+           args->m <= K_NBITS_MMA_ROWS && w->k <= MMA_MOST && w->n <= MMA_MOST &&
+           mma_lay_out(p, packed, made, args);
+}
+
+/* Those that is_mma() has found right. */
+static mp_status by_mma(mp_planner *p, const mp_packed *packed, mp_nbits_args *args, mp_ref a,
+                        const mp_before *before, mp_ref bias, mp_ref out) {
+    const int rows = mma_rows(args->m), bits = args->w.bits;
+    const int64_t blocks = MP_CEIL_DIV(args->w.n, K_NBITS_MMA_COLUMNS(bits, rows));
+    const char *word = mp_dtype_word(packed->type);
+    const mp_kernel *kernel = NULL;
+    mp_grid grid = mp_plan_grid_rows(p, blocks, K_NBITS_MMA_LANES);
+    grid.shared_bytes = (uint32_t)args->shared.bytes;
+    args->constant = are_constants(p, packed);
+    if (before != NULL) {
+        args->before = before->args;
+        MP_TRY(
+            mp_plan_kernel(p, &kernel, "nbits_mma_%s_%d_%s", mp_before_word(before), bits, word));
+    } else {
+        before = &nothing;
+        MP_TRY(mp_plan_kernel(p, &kernel, "nbits_mma_%d_%d_%s", bits, rows, word));
+    }
+    return launch_with(p, packed, kernel, grid, args, a, before, bias, out);
+}
+
 /* ---- all ---- */
 
 mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,
@@ -186,8 +271,11 @@ mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref 
     if (m > ROWS_MAX || packed->group.place != MP_PLACE_NONE) {
         return by_library(p, packed, a, m, bias, out);
     }
-    const mp_nbits_args args = args_of(p, packed, m);
-    if (is_plain(p, packed, &args)) {
+    mp_nbits_args args = args_of(p, packed, m);
+    if (is_mma(p, packed, false, &args)) {
+        return by_mma(p, packed, &args, a, NULL, bias, out);
+    }
+    if (is_few(p, packed, &args)) {
         return by_chunks(p, packed, &args, a, NULL, bias, out);
     }
     const int64_t columns = (int64_t)LANES / GROUP_LANES * K_NBITS_COLUMNS;
@@ -197,10 +285,13 @@ mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref 
 
 mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_before *before,
                               int64_t m, mp_ref bias, mp_ref out) {
-    const mp_nbits_args args = args_of(p, packed, m);
+    mp_nbits_args args = args_of(p, packed, m);
     mp_ref a = MP_NOWHERE;
-    if (packed->group.place == MP_PLACE_NONE && is_plain(p, packed, &args) &&
-        packed->w.k % K_NBITS_CHUNK == 0 && mp_before_fits(p, before, K_NBITS_LANES)) {
+    const bool whole = packed->w.k % K_NBITS_CHUNK == 0;
+    if (whole && is_mma(p, packed, true, &args) && mp_before_fits(p, before, K_NBITS_MMA_LANES)) {
+        return by_mma(p, packed, &args, a, before, bias, out);
+    }
+    if (whole && is_few(p, packed, &args) && mp_before_fits(p, before, K_NBITS_LANES)) {
         return by_chunks(p, packed, &args, a, before, bias, out);
     }
     MP_TRY(mp_plan_before(p, before, &a));

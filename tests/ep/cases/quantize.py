@@ -161,7 +161,7 @@ def n_bits(rows, k, n, bits, block, types=F32, zero=None, bias=False, group=Fals
         if zero == "same":
             inputs[3] = D(random.uniform(0, 1 << bits, (n, blocks)), types[0])
         inputs[1:] = [value and K(value.values, value.type) for value in inputs[1:]]
-    alone = (group and (bits != 4 or zero == "packed")) or (bits == 8 and zero == "same")
+    alone = (group and (bits != 4 or zero == "packed")) or (bits == 8 and zero == "same") or "bfloat16" in types
     case("MatMulNBits", inputs, types, (1,), slack=8, domain="com.microsoft", K=k, N=n, bits=bits, block_size=block,
          reference=by_numbers if alone else None, **attrs)
 
@@ -169,6 +169,10 @@ def n_bits(rows, k, n, bits, block, types=F32, zero=None, bias=False, group=Fals
 for bits in (4, 8):
     for rows in ((1,), (4,), (2, 3), (17,), (0,)):
         n_bits(rows, 64, 33, bits, 32)
+    for rows in ((1,), (4,), (8,)):  # more than a stage, and columns beyond the last tile
+        for types in (("float16",), ("bfloat16",)):
+            n_bits(rows, 608, 35, bits, 32, types, zero="packed", constant=True)
+            n_bits(rows, 2304, 17, bits, 128, types, constant=True)
     for block in (16, 32, 64, 128, 256):
         n_bits((3,), 300, 5, bits, block)
         n_bits((20,), 300, 5, bits, block, zero="packed")

@@ -1,0 +1,100 @@
+/* nbits_pair.h - packed integers of K_BITS bits as pairs of T for tensor cores, less their zero
+ * point: small integers, which T has exactly.
+ *
+ * A lane has eight neighbours along k, a word of 4 bits each or two of 8. Bits of a weight become
+ * the low bits of a number that is a power of two, and that is taken off with the zero point. With
+ * 4 bits the pairs are (0, 4), (1, 5), (2, 6), (3, 7), since those come out together; what they are
+ * multiplied with is turned alike (p_turned).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_NBITS_PAIR_H
+#define MP_KERNEL_NBITS_PAIR_H
+
+#include "kernel/core/warp_matrix.h"
+#include "kernel/quantize/quantize_args.h"
+
+#define P_IS_F16_f16  1
+#define P_IS_F16_bf16 0
+#define P_IS_F16      K_JOIN(P_IS_F16_, K_T0)
+
+/* Eight weights. */
+typedef struct K_ALIGN(K_BITS) p_words {
+    uint32_t at[K_BITS / 4];
+} p_words;
+
+/* What the numbers have too much, zero point included; `sixteen` for those that are 16 times as
+ * large. And the bits of the first pair, in a register: an instruction has room for one constant,
+ * and the other one would be made anew for each. */
+typedef struct p_base {
+    uint32_t one, sixteen, mask;
+    float number;
+} p_base;
+
+K_FN uint32_t p_mask(const k_nbits *w) {
+    return ((1u << w->bits) - 1) * 0x00010001u;
+}
+
+/* `zero` may have further bits, up to 8. */
+K_FN p_base p_base_of(uint32_t zero, uint32_t mask) {
+    p_base base = {};
+    base.mask = mask;
+#if P_IS_F16
+    base.one = 0xe400e400u | (zero * 0x00010001u & mask);          /* -(1024 + zero) */
+    base.sixteen = 0xd400d400u | (zero * 0x00100010u & mask << 4); /* -(64 + zero); of 4 bits */
+#elif K_BITS == 4
+    base.one = 0xc300c300u | (zero * 0x00010001u & mask); /* -(128 + zero) */
+#else
+    base.number = 8388608.0f + (float)zero;
+#endif
+    return base;
+}
+
+#if K_BITS == 4 && P_IS_F16
+K_FN void p_pairs(p_words words, p_base base, uint32_t *out) {
+    K_UNROLL
+    for (int i = 0; i < 2; i++) {
+        const uint32_t w = words.at[0] >> i * 8;
+        out[2 * i] = k_pair_fma_f16((w & base.mask) | 0x64006400u, 0x3c003c00u, base.one);
+        out[2 * i + 1] =
+            k_pair_fma_f16((w & base.mask << 4) | 0x64006400u, 0x2c002c00u, base.sixteen);
+    }
+}
+#elif K_BITS == 4
+K_FN void p_pairs(p_words words, p_base base, uint32_t *out) {
+    K_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const uint32_t pair = (words.at[0] >> i * 4 & base.mask) | 0x43004300u;
+        out[i] = k_pair_fma_bf16(pair, 0x3f803f80u, base.one);
+    }
+}
+#elif P_IS_F16
+K_FN void p_pairs(p_words words, p_base base, uint32_t *out) {
+    K_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const uint32_t pair = __byte_perm(words.at[i / 2], 0x64646464u, i % 2 ? 0x4342 : 0x4140);
+        out[i] = k_pair_fma_f16(pair, 0x3c003c00u, base.one);
+    }
+}
+#else
+K_FN float p_number(uint32_t word, int i) {
+    return k_float_of_bits(__byte_perm(word, 0x4b000000u, 0x7440u + (unsigned)i));
+}
+
+K_FN void p_pairs(p_words words, p_base base, uint32_t *out) {
+    K_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const float low = p_number(words.at[i / 2], i % 2 * 2) - base.number;
+        out[i] = k_pair_bf16(low, p_number(words.at[i / 2], i % 2 * 2 + 1) - base.number);
+    }
+}
+#endif
+
+/* Eight elements of T in the order of the pairs. */
+K_FN void p_turned(const uint32_t *from, uint32_t *to) {
+    K_UNROLL
+    for (int i = 0; i < 4; i++) {
+        to[i] = K_BITS == 8 ? from[i]
+                            : __byte_perm(from[i / 2], from[i / 2 + 2], i % 2 ? 0x7632 : 0x5410);
+    }
+}
+
+#endif

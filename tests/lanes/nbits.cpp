@@ -1,0 +1,163 @@
+/* nbits.cpp - packed weights by tensor cores: tails of columns, chunks and stages, more stages than
+ * a warp has at once, blocks and zero points of any pitch, rows that the kernel makes itself.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "matrix.h"
+
+#include "kernel/quantize/nbits_mma.cu"
+
+namespace {
+enum { MIDDLE = 1 << (K_BITS - 1), MASK = (1 << K_BITS) - 1 };
+
+struct Subject {
+    int64_t m, k, n, block;
+    bool has_zeros, has_bias;
+};
+
+float number() {
+    return ((float)(next_random() % 256) - 128) / 64;
+}
+
+int packed_at(const uint8_t *row, int64_t i) {
+    return row[i * K_BITS / 8] >> i * K_BITS % 8 & MASK;
+}
+
+int64_t up(int64_t size) {
+    return (size + 15) / 16 * 16;
+}
+
+/* As the plan lays it out. */
+int64_t lay_out(mp_nbits_args *args) {
+    const int64_t scale = args->w.blocks * (int64_t)sizeof(T), zero = args->w.zero_row;
+    const int64_t chunks = (args->w.k + K_NBITS_CHUNK - 1) / K_NBITS_CHUNK;
+    const int64_t stages = (chunks + K_NBITS_MMA_CHUNKS - 1) / K_NBITS_MMA_CHUNKS;
+    const int64_t each = (stages + K_NBITS_MMA_WARPS - 1) / K_NBITS_MMA_WARPS;
+    k_nbits_shared *s = &args->shared;
+    s->stages = (int32_t)(each < N_AHEAD ? each : N_AHEAD);
+    s->scale_pitch = (int32_t)(scale % 16 == 0 ? scale + 16 : scale);
+    s->zero_pitch = (int32_t)(zero % 16 == 0 ? zero + 16 : zero);
+    s->scale = s->stages * K_NBITS_MMA_WARPS * N_STAGE;
+    s->zero = s->scale + (int32_t)up(N_COLUMNS * s->scale_pitch);
+    s->row = s->zero + (int32_t)up(N_COLUMNS * s->zero_pitch) + 16;
+    return s->row + args->w.k * (int64_t)sizeof(T);
+}
+} // namespace
+
+/* What is multiplied: a itself, or made of it. */
+static std::vector<double> rows_of(const Subject *s, T *a, T *skip, T *by) {
+    std::vector<double> made((size_t)(s->m * s->k));
+    double squares = 0;
+    for (int64_t i = 0; i < s->k; i++) {
+        const double x = (double)T_load(a[i]) + T_load(skip[i]);
+        squares += x * x;
+    }
+    const double inverse = 1 / sqrt(squares / (double)s->k + 1e-5);
+    for (int64_t i = 0; i < s->m * s->k; i++) {
+        if (K_BEFORE == K_BEFORE_GATE) {
+            made[i] = T_load(g_gated(K_GATE_SWISH, 1, a[i], a[s->k + i]));
+        } else if (K_BEFORE == K_BEFORE_NORM) {
+            const double x = (double)T_load(a[i]) + T_load(skip[i]);
+            made[i] = T_load(T_store((float)(x * inverse * T_load(by[i]))));
+        } else {
+            made[i] = T_load(a[i]);
+        }
+    }
+    return made;
+}
+
+static void check_product(const Subject *s) {
+    const int64_t blocks = (s->k + s->block - 1) / s->block, row = blocks * s->block * K_BITS / 8;
+    const int64_t zero_row = (blocks * K_BITS + 7) / 8;
+    Buffer<T> a((size_t)(s->m * s->k * 2)), skip((size_t)s->k), by((size_t)s->k);
+    Buffer<T> scale((size_t)(s->n * blocks)), bias((size_t)s->n), sum((size_t)s->k);
+    Buffer<uint8_t> weight((size_t)(s->n * row)), zero((size_t)(s->n * zero_row));
+    std::vector<T> out((size_t)(s->m * s->n));
+    int shift = 0;
+    for (int64_t i = 0; i < s->m * s->k * 2; i++) {
+        a[i] = T_store(number());
+    }
+    for (int64_t i = 0; i < s->k; i++) {
+        skip[i] = T_store(number());
+        by[i] = T_store(number());
+    }
+    for (int64_t i = 0; i < s->n * row; i++) {
+        weight[i] = (uint8_t)next_random();
+    }
+    for (int64_t i = 0; i < s->n * zero_row; i++) {
+        zero[i] = (uint8_t)next_random();
+    }
+    for (int64_t i = 0; i < s->n * blocks; i++) {
+        scale[i] = T_store(number());
+    }
+    for (int64_t i = 0; i < s->n; i++) {
+        bias[i] = T_store(number());
+    }
+    while ((int64_t)1 << shift < s->block) {
+        shift++;
+    }
+    mp_nbits_args args = {};
+    args.a = a.data();
+    args.bias = s->has_bias ? bias.data() : nullptr;
+    args.out = out.data();
+    args.m = s->m;
+    args.constant = (int32_t)(s->n % 2);
+    args.w.weight = weight.data();
+    args.w.scale = scale.data();
+    args.w.zero = s->has_zeros ? zero.data() : nullptr;
+    args.w.n = s->n;
+    args.w.k = s->k;
+    args.w.blocks = blocks;
+    args.w.block_shift = shift;
+    args.w.weight_row = row;
+    args.w.zero_row = zero_row;
+    args.w.bits = K_BITS;
+    args.w.middle = MIDDLE;
+    args.before.x = a.data();
+    args.before.skip = skip.data();
+    args.before.scale = by.data();
+    args.before.sum = sum.data();
+    args.before.columns = s->k;
+    args.before.epsilon = 1e-5F;
+    args.before.gate = K_GATE_SWISH;
+    args.before.alpha = 1;
+    check(lay_out(&args) <= 1 << 17, "shared memory", s->k);
+    run_blocks((unsigned)((s->n + N_COLUMNS - 1) / N_COLUMNS), K_NBITS_MMA_LANES,
+               [&] { K_NAME(args); });
+    const std::vector<double> made = rows_of(s, a.data(), skip.data(), by.data());
+    for (int64_t i = 0; i < s->m * s->n; i++) {
+        const int64_t column = i % s->n;
+        double want = s->has_bias ? T_load(bias[column]) : 0, size = fabs(want);
+        for (int64_t k = 0; k < s->k; k++) {
+            const int64_t block = k / s->block;
+            const int z = s->has_zeros ? packed_at(zero.data() + column * zero_row, block) : MIDDLE;
+            const double term = made[(size_t)(i / s->n * s->k + k)] *
+                                (packed_at(weight.data() + column * row, k) - z) *
+                                T_load(scale[column * blocks + block]);
+            want += term;
+            size += fabs(term);
+        }
+        /* A row that is made may be off by a rounding; what floats lose; a rounding of the result
+         */
+        const double step = std::is_same<T, k_f16>::value ? 0x1p-11 : 0x1p-8;
+        const double off = fabs(T_load(out[i]) - want);
+        check(off <= size * (K_BEFORE != 0 ? step / 64 : 1e-6) + fabs(want) * step, "a sum", i);
+    }
+}
+
+void run_tests() {
+    static const Subject subjects[] = {
+        {K_ROWS, 32, 16, 32, false, true},
+        {K_ROWS, 544, 35, 32, true, false},
+        {1, 2048 + 288, 33, 64, true, true},
+        {K_ROWS, 256, 7, 128, true, false},
+        {(K_ROWS + 1) / 2, 96, 50, 32, false, false},
+#if K_BEFORE == 0
+        {K_ROWS, 200, 17, 32, true, true},
+        {K_ROWS, 8 * 1280 + 8, 5, 256, true, false},
+        {1, 17 * 8, 18, 32, false, false},
+        {K_ROWS, 4096, 16, 32, false, false},
+#endif
+    };
+    for (const Subject &each : subjects) {
+        check_product(&each);
+    }
+}
