@@ -1,9 +1,14 @@
-/* nbits.cpp - packed weights by tensor cores: tails of columns, chunks and stages, more stages than
- * a warp has at once, blocks and zero points of any pitch, rows that the kernel makes itself.
+/* nbits.cpp - few rows times packed weights, by tensor cores or not (FEW): tails of columns, chunks
+ * and stages, more of them than a lane or a warp has at once, blocks and zero points of any pitch,
+ * rows that the kernel makes itself.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
+#if FEW
+#include "kernel/quantize/nbits_few.cu"
+#else
 #include "kernel/quantize/nbits_mma.cu"
+#endif
 
 namespace {
 enum { MIDDLE = 1 << (K_BITS - 1), MASK = (1 << K_BITS) - 1 };
@@ -25,8 +30,16 @@ int64_t up(int64_t size) {
     return (size + 15) / 16 * 16;
 }
 
-/* As the plan lays it out. */
-int64_t lay_out(mp_nbits_args *args) {
+/* As the plan lays it out; blocks of 256 lanes. */
+#if FEW
+unsigned lay_out(mp_nbits_args *args) {
+    args->width = 8 << args->w.n % 3;
+    const int64_t columns = K_NBITS_LANES / args->width * N_COLUMNS;
+    const int64_t blocks = (args->w.n + columns - 1) / columns;
+    return blocks < 2 ? 1 : 2; /* which take turns where there should be more */
+}
+#else
+unsigned lay_out(mp_nbits_args *args) {
     const int64_t scale = args->w.blocks * (int64_t)sizeof(T), zero = args->w.zero_row;
     const int64_t chunks = (args->w.k + K_NBITS_CHUNK - 1) / K_NBITS_CHUNK;
     const int64_t stages = (chunks + K_NBITS_MMA_CHUNKS - 1) / K_NBITS_MMA_CHUNKS;
@@ -38,8 +51,9 @@ int64_t lay_out(mp_nbits_args *args) {
     s->scale = s->stages * K_NBITS_MMA_WARPS * N_STAGE;
     s->zero = s->scale + (int32_t)up(N_COLUMNS * s->scale_pitch);
     s->row = s->zero + (int32_t)up(N_COLUMNS * s->zero_pitch) + 16;
-    return s->row + args->w.k * (int64_t)sizeof(T);
+    return (unsigned)((args->w.n + N_COLUMNS - 1) / N_COLUMNS);
 }
+#endif
 } // namespace
 
 /* What is multiplied: a itself, or made of it. */
@@ -119,9 +133,7 @@ static void check_product(const Subject *s) {
     args.before.epsilon = 1e-5F;
     args.before.gate = K_GATE_SWISH;
     args.before.alpha = 1;
-    check(lay_out(&args) <= 1 << 17, "shared memory", s->k);
-    run_blocks((unsigned)((s->n + N_COLUMNS - 1) / N_COLUMNS), K_NBITS_MMA_LANES,
-               [&] { K_NAME(args); });
+    run_blocks(lay_out(&args), 256, [&] { K_NAME(args); });
     const std::vector<double> made = rows_of(s, a.data(), skip.data(), by.data());
     for (int64_t i = 0; i < s->m * s->n; i++) {
         const int64_t column = i % s->n;
@@ -137,9 +149,13 @@ static void check_product(const Subject *s) {
         }
         /* A row that is made may be off by a rounding; what floats lose; a rounding of the result
          */
-        const double step = std::is_same<T, k_f16>::value ? 0x1p-11 : 0x1p-8;
+        const double step = sizeof(T) == 4                  ? 0x1p-23
+                            : std::is_same<T, k_f16>::value ? 0x1p-11
+                                                            : 0x1p-8;
         const double off = fabs(T_load(out[i]) - want);
-        check(off <= size * (K_BEFORE != 0 ? step / 64 : 1e-6) + fabs(want) * step, "a sum", i);
+        check(off <=
+                  size * (K_BEFORE != 0 && sizeof(T) == 2 ? step / 64 : 1e-6) + fabs(want) * step,
+              "a sum", i);
     }
 }
 

@@ -17,8 +17,12 @@ FLAGS = ["-std=c++17", "-O1", "-g", "-w", "-fpermissive", *INCLUDES, f"-I{HERE}"
 C_FLAGS = ["-std=gnu11", "-O1", "-g", "-w", *INCLUDES]
 # Of plans, where a program runs a kernel with the numbers that they give it.
 PLANS = ["op/linear/conv_stem_cut.c", "op/core/shape.c", "base/dtype.c", "base/escape.c", "base/status.c"]
-# Bits of a weight, rows and types of products by tensor cores.
-NBITS = ((4, 1, "f16"), (4, 4, "bf16"), (4, 8, "f16"), (8, 1, "bf16"), (8, 4, "f16"), (8, 8, "bf16"))
+# Kernels of packed weights: bits of a weight, rows, what is done before, type.
+NBITS = (
+    *(("mma", *each) for each in ((4, 1, 0, "f16"), (4, 4, 0, "bf16"), (4, 8, 0, "f16"), (8, 1, 0, "bf16"),
+                                  (8, 4, 0, "f16"), (8, 8, 0, "bf16"), (4, 1, 1, "bf16"), (4, 1, 2, "f16"))),
+    *(("few", *each) for each in ((4, 1, 0, "f32"), (4, 4, 0, "f16"), (8, 4, 0, "f32"), (8, 1, 1, "f32"))),
+)
 # A program: its file, and for each text of a kernel beside the one that it includes the name; what is defined for all.
 PROGRAMS = {
     "integer_32": ("integer.cpp", "integer_product", {}, ["K_TILE=32", "K_CONV=0"]),
@@ -38,12 +42,10 @@ PROGRAMS = {
     **{f"stem_{wide}_{word}": ("stem.cpp", "conv_stem", {}, [f"K_T0={word}", f"K_WIDE={wide}",
                                                              f"LANES_BF16={int(word == 'bf16')}"])
        for wide, word in ((32, "f32"), (32, "f16"), (64, "f16"), (64, "bf16"))},
-    **{f"nbits_{bits}_{rows}_{word}": ("nbits.cpp", "nbits_mma", {}, [f"K_T0={word}", f"K_BITS={bits}", f"K_ROWS={rows}",
-                                                                      "K_BEFORE=0"])
-       for bits, rows, word in NBITS},
-    **{f"nbits_{before}_{word}": ("nbits.cpp", "nbits_mma", {}, [f"K_T0={word}", "K_BITS=4", "K_ROWS=1",
-                                                                 f"K_BEFORE={before}"])
-       for before, word in ((1, "bf16"), (2, "f16"))},
+    **{f"nbits_{text}_{bits}_{rows}_{before}_{word}":
+       ("nbits.cpp", f"nbits_{text}", {}, [f"K_T0={word}", f"K_BITS={bits}", f"K_ROWS={rows}", f"K_BEFORE={before}",
+                                           f"FEW={int(text == 'few')}"])
+       for text, bits, rows, before, word in NBITS},
 }
 
 

@@ -1,17 +1,20 @@
 /* nbits_few.cu - up to K_ROWS rows times packed integers of K_BITS bits: bound by how soon they
- * come. The lanes of a group go along a column, each with chunks of 16 or 32 bytes that share a
- * scale, all of which it asks for at once, before the kernel before has ended where they are
- * constants.
+ * come. The lanes of a group go along a column, or two that share what is read of A, each with
+ * chunks of 16 or 32 bytes that share a scale. It has several on their way, the first of them
+ * before the kernel before has ended, where they are constants; as soon as one has been worked on,
+ * the next takes its place.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/late.h"
 #include "kernel/core/row_lanes.h"
+#include "kernel/core/warp_matrix.h"
 #include "kernel/core/word.h"
 #include "kernel/quantize/quantize_args.h"
 #include "kernel/rows/before.h"
 
 enum {
     N_CHUNK = K_NBITS_CHUNK,
-    N_AHEAD = 16 / K_BITS, /* chunks of a lane that are on their way at once */
+    N_AHEAD = K_NBITS_FEW_AHEAD(K_BITS, K_ROWS),
+    N_COLUMNS = K_NBITS_FEW_COLUMNS(K_ROWS),
     N_WORDS = N_CHUNK * K_BITS / 32,
     N_EACH = 32 / K_BITS, /* weights of a word */
     N_MASK = (1 << K_BITS) - 1,
@@ -25,30 +28,66 @@ typedef struct n_chunk {
     uint32_t zero; /* the byte that it is in */
 } n_chunk;
 
-K_FN void n_load(const k_nbits *w, int64_t column, int64_t chunk, n_chunk *out) {
-    const int64_t k = chunk * N_CHUNK;
-    const int is = column < w->n && k < w->k;
-    const int64_t row = is ? column : 0, block = is ? k >> w->block_shift : 0;
-    const uint8_t *at = (const uint8_t *)w->weight + row * w->weight_row;
+/* Where a column's parts begin; the first one's where there is none. */
+typedef struct n_column {
+    const uint8_t *weight, *zero;
+    const T *scale;
+    int is;
+} n_column;
+
+K_FN n_column n_column_at(const k_nbits *w, int64_t column) {
+    n_column at;
+    at.is = column < w->n;
+    const int64_t row = at.is ? column : 0;
+    at.weight = (const uint8_t *)w->weight + row * w->weight_row;
+    at.scale = (const T *)w->scale + row * w->blocks;
+    at.zero = w->zero != 0 ? (const uint8_t *)w->zero + row * w->zero_row : 0;
+    return at;
+}
+
+/* A chunk beyond the last one is zeros. */
+K_FN void n_load(const k_nbits *w, const n_column *from, int32_t chunk, n_chunk *out) {
+    const int is = from->is && chunk * N_CHUNK < (int32_t)w->k;
+    const int32_t block = is ? chunk * N_CHUNK >> w->block_shift : 0;
+    const uint8_t *at = from->weight + (is ? chunk * (N_WORDS * 4) : 0);
     K_UNROLL
     for (int i = 0; i < N_WORDS; i += 4) {
-        k_fetch(at + (is ? k * K_BITS / 8 + i * 4 : 0), is, out->words + i);
+        k_fetch(at + i * 4, is, out->words + i);
     }
-    out->scale = ((const T *)w->scale)[row * w->blocks + block];
+    out->scale = from->scale[block];
     out->zero = 0;
     if (w->zero != 0) {
-        out->zero = ((const uint8_t *)w->zero)[row * w->zero_row + block * K_BITS / 8];
+        out->zero = from->zero[block * K_BITS / 8];
     }
 }
 
 /* What a chunk's weights are counted from; 2^23 is added, as it is to them. */
-K_FN float n_base(const k_nbits *w, int64_t chunk, uint32_t byte) {
-    const int64_t block = chunk * N_CHUNK >> w->block_shift;
+K_FN float n_base(const k_nbits *w, int32_t chunk, uint32_t byte) {
+    const int32_t block = chunk * N_CHUNK >> w->block_shift;
     const uint32_t zero = byte >> block * K_BITS % 8 & N_MASK;
     return 8388608.0f + (float)(w->zero != 0 ? (int32_t)zero : w->middle);
 }
 
 #if K_BEFORE == K_BEFORE_NOTHING
+/* Pack `i` of a row, or zeros; where it can be, it is on its way when this returns. */
+K_FN void n_put_pack(const mp_nbits_args *args, int r, int32_t i, k_pack *to) {
+    const int is = r < (int32_t)args->m && i * K_PACK < (int32_t)args->w.k;
+    const k_pack *from = (const k_pack *)((const T *)args->a + (is ? r * (int32_t)args->w.k : 0));
+#if K_WARP_MATRIX
+    k_copy_begin(to, from + (is ? i : 0), is ? 16 : 0);
+#else
+    k_pack pack;
+    K_UNROLL
+    for (int j = 0; j < 4; j++) {
+        pack.words.at[j] = 0;
+    }
+    if (is) {
+        pack.words = from[i].words;
+    }
+    to->words = pack.words;
+#endif
+}
+
 /* The rows of A into shared memory, where a gap behind each chunk lets lanes that read chunks side
  * by side meet other banks. What is beyond the rows is 0. */
 K_FN void n_stage(const mp_nbits_args *args, k_pack *rows) {
@@ -56,31 +95,28 @@ K_FN void n_stage(const mp_nbits_args *args, k_pack *rows) {
     const int32_t packs = (int32_t)((args->w.k + N_CHUNK - 1) / N_CHUNK) * N_PACKS;
     K_UNROLL
     for (int r = 0; r < K_ROWS; r++) {
-        const k_pack *from = (const k_pack *)((const T *)args->a + r * args->w.k);
         for (int32_t i = (int32_t)threadIdx.x; i < packs; i += (int32_t)blockDim.x) {
-            k_pack pack;
-            K_UNROLL
-            for (int j = 0; j < 4; j++) {
-                pack.words.at[j] = 0;
-            }
-            if (r < args->m && i * K_PACK < args->w.k) {
-                pack.words = from[i].words;
-            }
-            rows[(r * packs + i) / N_PACKS * (N_PACKS + 1) + i % N_PACKS].words = pack.words;
+            const int32_t at = r * packs + i;
+            n_put_pack(args, r, i, rows + at / N_PACKS * (N_PACKS + 1) + at % N_PACKS);
         }
     }
+#if K_WARP_MATRIX
+    k_copies_group();
+    K_COPIES_WAIT(0);
+#endif
     __syncthreads();
 }
 #endif
 
-K_FN void n_add(const mp_nbits_args *args, const k_pack *rows, int64_t chunk, const n_chunk *c,
-                K_SUM *sum) {
-    const float base = n_base(&args->w, chunk, c->zero), scale = T_load(c->scale);
-    const int64_t chunks = (args->w.k + N_CHUNK - 1) / N_CHUNK;
-    float part[K_ROWS];
+/* A chunk of each column, and the rows. */
+K_FN void n_add(const mp_nbits_args *args, const k_pack *rows, int32_t chunk, const n_chunk *c,
+                K_SUM (*sum)[K_ROWS]) {
+    const int32_t chunks = ((int32_t)args->w.k + N_CHUNK - 1) / N_CHUNK;
+    float base[N_COLUMNS], part[N_COLUMNS][K_ROWS];
     K_UNROLL
-    for (int r = 0; r < K_ROWS; r++) {
-        part[r] = 0;
+    for (int i = 0; i < N_COLUMNS * K_ROWS; i++) {
+        base[i / K_ROWS] = n_base(&args->w, chunk, c[i / K_ROWS].zero);
+        part[i / K_ROWS][i % K_ROWS] = 0;
     }
     K_UNROLL
     for (int p = 0; p < N_PACKS; p++) {
@@ -92,67 +128,114 @@ K_FN void n_add(const mp_nbits_args *args, const k_pack *rows, int64_t chunk, co
             T_unpack(pack->words.at[j], x[r] + j * K_WORD);
         }
         K_UNROLL
-        for (int i = 0; i < K_PACK; i++) {
-            const int at = p * K_PACK + i;
-            const uint32_t q = c->words[at / N_EACH] >> at % N_EACH * K_BITS & N_MASK;
-            const float weight = k_float_of_bits(0x4b000000u | q) - base;
+        for (int i = 0; i < K_PACK * N_COLUMNS; i++) {
+            const int column = i % N_COLUMNS, e = i / N_COLUMNS, at = p * K_PACK + e;
+            const uint32_t q = c[column].words[at / N_EACH] >> at % N_EACH * K_BITS & N_MASK;
+            const float weight = k_float_of_bits(0x4b000000u | q) - base[column];
             K_UNROLL
             for (int r = 0; r < K_ROWS; r++) {
-                part[r] += x[r][i] * weight;
+                part[column][r] += x[r][e] * weight;
             }
         }
     }
     K_UNROLL
-    for (int r = 0; r < K_ROWS; r++) {
-        sum[r] += (K_SUM)part[r] * (K_SUM)scale;
+    for (int i = 0; i < N_COLUMNS * K_ROWS; i++) {
+        const int column = i / K_ROWS, r = i % K_ROWS;
+        sum[column][r] += (K_SUM)part[column][r] * (K_SUM)T_load(c[column].scale);
     }
 }
 
-K_BLOCK_KERNEL_LATE(K_NBITS_LANES, mp_nbits_args, args) {
+/* The sums of a group over all lanes of it, which go on side by side. All lanes of the block
+ * call. */
+K_FN void n_meet(const k_round *t, K_SUM (*sum)[K_ROWS]) {
+#if K_HOST
+    for (int i = 0; i < N_COLUMNS * K_ROWS; i++) {
+        sum[i / K_ROWS][i % K_ROWS] = k_group_sum(sum[i / K_ROWS][i % K_ROWS], t->width);
+    }
+#else
+    K_ONE_COPY
+    for (uint32_t half = t->width / 2; half > 0; half /= 2) {
+        K_UNROLL
+        for (int i = 0; i < N_COLUMNS * K_ROWS; i++) {
+            K_SUM *mine = &sum[i / K_ROWS][i % K_ROWS];
+            *mine += __shfl_xor_sync(0xffffffffu, *mine, half);
+        }
+    }
+#endif
+}
+
+K_FN void n_put(const mp_nbits_args *args, const k_round *t, int64_t column, K_SUM (*sum)[K_ROWS]) {
+    const T *bias = (const T *)args->bias;
+    float more[N_COLUMNS];
+    K_UNROLL
+    for (int c = 0; c < N_COLUMNS; c++) {
+        more[c] = bias != 0 && column + c < args->w.n ? T_load(bias[column + c]) : 0;
+    }
+    n_meet(t, sum);
+    K_UNROLL
+    for (int i = 0; i < N_COLUMNS * K_ROWS; i++) {
+        const int c = i / K_ROWS, r = i % K_ROWS;
+        if (t->lane == 0 && column + c < args->w.n && r < args->m) {
+            T *out = (T *)args->out + r * args->w.n + column + c;
+            *out = T_store((float)sum[c][r] + more[c]);
+        }
+    }
+}
+
+/* Blocks on a multiprocessor, which is how many registers a lane has. */
+#define N_BLOCKS (K_BEFORE != K_BEFORE_NOTHING ? 3 : K_ROWS == 1 ? 4 : 2)
+
+K_BLOCK_KERNEL_LATE_BESIDE(N_BLOCKS, K_NBITS_LANES, mp_nbits_args, args) {
     K_SHARED(k_pack, rows);
     const k_round t = k_rounds(args.width);
+    const int32_t chunks = ((int32_t)args.w.k + N_CHUNK - 1) / N_CHUNK;
+    const int32_t width = (int32_t)t.width, batch = N_AHEAD * width;
     int staged = 0;
     if (!args.constant) {
         k_wait();
     }
     K_ONE_COPY
-    for (int64_t first = t.first; first < args.w.n; first += t.step) {
-        const int64_t column = first + t.group;
-        K_SUM sum[K_ROWS];
+    for (int64_t first = t.first; first * N_COLUMNS < args.w.n; first += t.step) {
+        const int64_t column = (first + t.group) * N_COLUMNS;
+        n_column from[N_COLUMNS];
+        n_chunk ahead[N_AHEAD][N_COLUMNS];
+        K_SUM sum[N_COLUMNS][K_ROWS];
         K_UNROLL
-        for (int r = 0; r < K_ROWS; r++) {
-            sum[r] = 0;
+        for (int c = 0; c < N_COLUMNS; c++) {
+            from[c] = n_column_at(&args.w, column + c);
+            K_UNROLL
+            for (int r = 0; r < K_ROWS; r++) {
+                sum[c][r] = 0;
+            }
+        }
+        K_UNROLL
+        for (int i = 0; i < N_AHEAD * N_COLUMNS; i++) {
+            const int place = i / N_COLUMNS, c = i % N_COLUMNS;
+            n_load(&args.w, &from[c], (int32_t)t.lane + place * width, &ahead[place][c]);
+        }
+        if (!staged) { /* the same for all lanes */
+#if K_BEFORE == K_BEFORE_NOTHING
+            n_stage(&args, rows);
+#else
+            b_make(&args.before, rows, N_PACKS);
+#endif
+            staged = 1;
         }
         K_ONE_COPY
-        for (int64_t k = 0; k * N_CHUNK < args.w.k; k += N_AHEAD * (int64_t)t.width) {
-            n_chunk chunks[N_AHEAD];
+        for (int32_t k = 0; k < chunks; k += batch) {
+            const int more = k + batch < chunks; /* the same for all lanes */
             K_UNROLL
             for (int i = 0; i < N_AHEAD; i++) {
-                n_load(&args.w, column, k + t.lane + i * (int64_t)t.width, &chunks[i]);
-            }
-            if (!staged) { /* the same for all lanes */
-#if K_BEFORE == K_BEFORE_NOTHING
-                n_stage(&args, rows);
-#else
-                b_make(&args.before, rows, N_PACKS);
-#endif
-                staged = 1;
-            }
-            K_UNROLL
-            for (int i = 0; i < N_AHEAD; i++) {
-                const int64_t chunk = k + t.lane + i * (int64_t)t.width;
-                if (chunk * N_CHUNK < args.w.k) {
-                    n_add(&args, rows, chunk, &chunks[i], sum);
+                const int32_t chunk = k + (int32_t)t.lane + i * width;
+                if (chunk < chunks) {
+                    n_add(&args, rows, chunk, ahead[i], sum);
+                }
+                K_UNROLL
+                for (int c = 0; c < N_COLUMNS && more; c++) {
+                    n_load(&args.w, &from[c], chunk + batch, &ahead[i][c]);
                 }
             }
         }
-        K_UNROLL
-        for (int r = 0; r < K_ROWS; r++) {
-            const float total = (float)k_group_sum(sum[r], t.width);
-            if (t.lane == 0 && column < args.w.n && r < args.m) {
-                const float more = args.bias != 0 ? T_load(((const T *)args.bias)[column]) : 0;
-                ((T *)args.out)[r * args.w.n + column] = T_store(total + more);
-            }
-        }
+        n_put(&args, &t, column, sum);
     }
 }

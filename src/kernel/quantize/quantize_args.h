@@ -67,10 +67,13 @@ enum {
     K_NBITS_COLUMNS = 2, /* columns of the result that a group of lanes works on together */
     K_NBITS_ROWS = 4,    /* rows that one reading of the weights serves */
     K_NBITS_CHUNK = 32,  /* weights of a block that a lane of nbits_few.cu reads at once */
-    K_NBITS_LANES = 128, /* of a block of that */
+    K_NBITS_LANES = 256, /* of a block of that */
 };
+#define K_NBITS_FEW_COLUMNS(rows) ((rows) == 1 ? 1 : 2) /* that a group works on */
+/* Chunks of a column that a lane has on their way at once. */
+#define K_NBITS_FEW_AHEAD(bits, rows) (16 / (bits) / K_NBITS_FEW_COLUMNS(rows))
 
-/* Of nbits_mma.cu, whose first comment says what they are. For the preprocessor too. */
+/* Of nbits_mma.cu, whose first comment says what they are. */
 enum {
     K_NBITS_MMA_ROWS = 8, /* of A, at most */
     K_NBITS_MMA_WARPS = 8,

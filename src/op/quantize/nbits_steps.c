@@ -160,20 +160,28 @@ static bool are_constants(const mp_planner *p, const mp_packed *packed) {
            is_constant(p, packed->zero);
 }
 
-/* A warp for each column where that leaves few of them to a multiprocessor; else fewer lanes, which
- * have more chunks each and so fewer that have none. */
+/* Lanes that share a column: fewer than a warp where all of it is on its way at once with fewer,
+ * and there are enough groups all the same. Lanes of different groups read the same of A. */
+static int32_t few_width(const mp_planner *p, const k_nbits *w, int rows) {
+    enum { LEAST = 8, LANES_ENOUGH = 512 };
+    const int64_t groups = MP_CEIL_DIV(w->n, K_NBITS_FEW_COLUMNS(rows));
+    const int64_t chunks = MP_CEIL_DIV(w->k, K_NBITS_CHUNK);
+    int32_t width = GROUP_LANES;
+    while (width > LEAST && chunks <= (int64_t)width / 2 * K_NBITS_FEW_AHEAD(w->bits, rows) &&
+           groups * width / 2 >= (int64_t)p->device->info.multiprocessors * LANES_ENOUGH) {
+        width /= 2;
+    }
+    return width;
+}
+
 static mp_status by_chunks(mp_planner *p, const mp_packed *packed, const mp_nbits_args *given,
                            mp_ref a, const mp_before *before, mp_ref bias, mp_ref out) {
-    enum { LEAST = 8, LANES_ENOUGH = 256 };
     const int rows = given->m == 1 ? 1 : K_NBITS_ROWS;
     mp_nbits_args args = *given;
     args.constant = are_constants(p, packed);
-    args.width = GROUP_LANES;
-    while (args.width > LEAST &&
-           args.w.n > (int64_t)p->device->info.multiprocessors * LANES_ENOUGH / args.width) {
-        args.width /= 2;
-    }
-    const int64_t blocks = MP_CEIL_DIV(args.w.n, K_NBITS_LANES / args.width);
+    args.width = few_width(p, &args.w, rows);
+    const int64_t columns = K_NBITS_LANES / args.width * K_NBITS_FEW_COLUMNS(rows);
+    const int64_t blocks = MP_CEIL_DIV(args.w.n, columns);
     mp_grid grid = mp_plan_grid_rows(p, blocks, K_NBITS_LANES);
     grid.shared_bytes = (uint32_t)staged_bytes(packed, args.m);
     const char *word = mp_dtype_word(packed->type);
