@@ -164,20 +164,15 @@ K_FN void n_meet(const k_round *t, K_SUM (*sum)[K_ROWS]) {
 #endif
 }
 
-K_FN void n_put(const mp_nbits_args *args, const k_round *t, int64_t column, K_SUM (*sum)[K_ROWS]) {
-    const T *bias = (const T *)args->bias;
-    float more[N_COLUMNS];
-    K_UNROLL
-    for (int c = 0; c < N_COLUMNS; c++) {
-        more[c] = bias != 0 && column + c < args->w.n ? T_load(bias[column + c]) : 0;
-    }
+K_FN void n_put(const mp_nbits_args *args, const k_round *t, int64_t column, const T *bias,
+                K_SUM (*sum)[K_ROWS]) {
     n_meet(t, sum);
     K_UNROLL
     for (int i = 0; i < N_COLUMNS * K_ROWS; i++) {
         const int c = i / K_ROWS, r = i % K_ROWS;
         if (t->lane == 0 && column + c < args->w.n && r < args->m) {
             T *out = (T *)args->out + r * args->w.n + column + c;
-            *out = T_store((float)sum[c][r] + more[c]);
+            *out = T_store((float)sum[c][r] + T_load(bias[c]));
         }
     }
 }
@@ -221,6 +216,13 @@ K_BLOCK_KERNEL_LATE_BESIDE(N_BLOCKS, K_NBITS_LANES, mp_nbits_args, args) {
 #endif
             staged = 1;
         }
+        T bias[N_COLUMNS]; /* asked for before it is wanted; to convert it would be to wait for it
+                            */
+        K_UNROLL
+        for (int c = 0; c < N_COLUMNS; c++) {
+            const int is = args.bias != 0 && from[c].is;
+            bias[c] = is ? ((const T *)args.bias)[column + c] : T_store(0);
+        }
         K_ONE_COPY
         for (int32_t k = 0; k < chunks; k += batch) {
             const int more = k + batch < chunks; /* the same for all lanes */
@@ -236,6 +238,6 @@ K_BLOCK_KERNEL_LATE_BESIDE(N_BLOCKS, K_NBITS_LANES, mp_nbits_args, args) {
                 }
             }
         }
-        n_put(&args, &t, column, sum);
+        n_put(&args, &t, column, bias, sum);
     }
 }

@@ -221,11 +221,10 @@ K_FN void n_stage(const n_place *at, const uint8_t *weights, int32_t stage, int 
 
 /* ---- what a block does ---- */
 
-/* All stages of this warp. */
-K_FN void n_sum(const n_place *at, float (*total)[4]) {
-    uint32_t x[K_ROWS][4], next[K_ROWS][4];
+/* All stages of this warp; x: what goes with the first one. */
+K_FN void n_sum(const n_place *at, uint32_t (*x)[4], float (*total)[4]) {
+    uint32_t next[K_ROWS][4];
     int32_t place = 0;
-    n_rows(at, at->warp, x);
     K_ONE_COPY
     for (int32_t stage = at->warp; stage < at->stages; stage += N_WARPS) {
         uint8_t *weights = at->ring + place * N_STAGE;
@@ -250,11 +249,24 @@ K_FN void n_sum(const n_place *at, float (*total)[4]) {
     }
 }
 
-/* A lane has a column of the right operand, and adds up what warps and then lanes have of it. */
-K_FN void n_put(const n_place *at) {
+/* What this lane has at the end: a column of the result, of which it has a column of the right
+ * operand. */
+K_FN int64_t n_column(const n_place *at) {
+    return at->column + (int32_t)threadIdx.x / N_SIDE;
+}
+
+/* Asked for before it is wanted; to convert it would be to wait for it. */
+K_FN T n_bias(const n_place *at) {
+    const T *bias = (const T *)at->args->bias;
+    const int64_t column = n_column(at);
+    return bias != 0 && column < at->args->w.n ? bias[column] : T_store(0);
+}
+
+/* Adds up what warps and then lanes have of it. */
+K_FN void n_put(const n_place *at, T bias) {
     const mp_nbits_args *args = at->args;
     const int32_t i = (int32_t)threadIdx.x, row = i % N_SIDE;
-    const int64_t column = at->column + i / N_SIDE;
+    const int64_t column = n_column(at);
     float total = 0;
     if (i >= N_COLUMNS * N_SIDE) { /* whole warps */
         return;
@@ -269,13 +281,13 @@ K_FN void n_put(const n_place *at) {
         total += __shfl_xor_sync(0xffffffffu, total, half);
     }
     if (row < K_ROWS && row < args->m && column < args->w.n) {
-        const float more = args->bias != 0 ? T_load(((const T *)args->bias)[column]) : 0;
-        ((T *)args->out)[row * args->w.n + column] = T_store(total + more);
+        ((T *)args->out)[row * args->w.n + column] = T_store(total + T_load(bias));
     }
 }
 
 K_FN void n_run(const mp_nbits_args *args, uint8_t *shared) {
     const n_place at = n_place_of(args, shared);
+    uint32_t x[K_ROWS][4];
     float total[N_TILES][4] = {};
     n_fill_side(&at, args->w.scale, args->w.blocks * (int64_t)sizeof(T), args->shared.scale_pitch,
                 shared + args->shared.scale);
@@ -297,16 +309,18 @@ K_FN void n_run(const mp_nbits_args *args, uint8_t *shared) {
 #else
     b_make(&args->before, (k_pack *)(void *)(shared + args->shared.row), 0);
 #endif
+    n_rows(&at, at.warp, x);
+    const T bias = n_bias(&at);
     K_COPIES_WAIT(N_AHEAD);
     __syncthreads(); /* scales and zero points are there for all */
-    n_sum(&at, total);
+    n_sum(&at, x, total);
     K_UNROLL
     for (int32_t i = 0; i < N_TILES * 4; i++) {
         const int32_t column = i / 4 * 16 + i % 4 / 2 * N_SIDE + at.g;
         ((float *)(void *)at.ring)[column * N_SIDE + at.t * 2 + i % 2] = total[i / 4][i % 4];
     }
     __syncthreads();
-    n_put(&at);
+    n_put(&at, bias);
 }
 
 #endif
