@@ -57,13 +57,13 @@ K_FN void n_load(const k_nbits *w, const n_column *from, int32_t chunk, n_chunk 
     out->scale = from->scale[block];
     out->zero = 0;
     if (w->zero != 0) {
-        out->zero = from->zero[block * K_BITS / 8];
+        out->zero = from->zero[(uint32_t)block * K_BITS / 8];
     }
 }
 
 /* What a chunk's weights are counted from; 2^23 is added, as it is to them. */
 K_FN float n_base(const k_nbits *w, int32_t chunk, uint32_t byte) {
-    const int32_t block = chunk * N_CHUNK >> w->block_shift;
+    const uint32_t block = (uint32_t)(chunk * N_CHUNK) >> w->block_shift;
     const uint32_t zero = byte >> block * K_BITS % 8 & N_MASK;
     return 8388608.0f + (float)(w->zero != 0 ? (int32_t)zero : w->middle);
 }

@@ -141,7 +141,7 @@ K_FN p_base n_base(const n_place *at, int32_t column, int32_t chunk, int zeros) 
     if (!zeros) {
         return p_base_of((uint32_t)args->w.middle, at->mask);
     }
-    const int32_t bit = (chunk >> at->chunk_shift) * K_BITS;
+    const uint32_t bit = (uint32_t)(chunk >> at->chunk_shift) * K_BITS;
     const uint8_t *from = at->shared + args->shared.zero + column * args->shared.zero_pitch;
     return p_base_of((uint32_t)from[bit / 8] >> bit % 8, at->mask);
 }

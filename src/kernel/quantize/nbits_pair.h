@@ -38,8 +38,8 @@ K_FN p_base p_base_of(uint32_t zero, uint32_t mask) {
     p_base base = {};
     base.mask = mask;
 #if P_IS_F16
-    base.one = 0xe400e400u | (zero * 0x00010001u & mask);          /* -(1024 + zero) */
-    base.sixteen = 0xd400d400u | (zero * 0x00100010u & mask << 4); /* -(64 + zero); of 4 bits */
+    base.one = 0xe400e400u | (zero * 0x00010001u & mask);              /* -(1024 + zero) */
+    base.sixteen = k_pair_fma_f16(base.one, 0x3c003c00u, 0x63806380u); /* 960 more */
 #elif K_BITS == 4
     base.one = 0xc300c300u | (zero * 0x00010001u & mask); /* -(128 + zero) */
 #else
