@@ -118,6 +118,7 @@ DEVICE_TEST(nbits_products) {
         {7, 2336, 17, 4, 64, 1, false, false, 0}, {8, 1312, 5, 8, 256, 1, true, false, 0},
         {9, 544, 35, 4, 32, 1, true, false, 0},   {2, 72, 18, 8, 32, 1, false, false, 0},
         {1, 10248, 5, 4, 256, 1, true, false, 0}, {8, 4616, 33, 4, 128, 0, false, false, 0},
+        {16, 544, 35, 4, 32, 1, true, false, 0},  {13, 288, 9, 8, 32, 0, false, false, 0},
         {5, 4352, 3, 8, 128, 1, false, false, 0}, {3, 2560, 31, 4, 32, 0, true, false, 0},
     };
     const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};

@@ -272,6 +272,19 @@ static mp_status by_mma(mp_planner *p, const mp_packed *packed, mp_nbits_args *a
     return launch_with(p, packed, kernel, grid, args, a, before, bias, out);
 }
 
+/* As many rows at a time as the kernel takes, of which the first ones fit; fewer want less. */
+static mp_status by_mma_in_turn(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,
+                                mp_ref bias, mp_ref out) {
+    const uint64_t size = mp_dtype_size(packed->type);
+    for (int64_t row = 0; row < m; row += K_NBITS_MMA_ROWS) {
+        mp_nbits_args args = args_of(p, packed, MP_MIN(m - row, K_NBITS_MMA_ROWS));
+        (void)mma_lay_out(p, packed, false, &args);
+        MP_TRY(by_mma(p, packed, &args, mp_ref_at(a, (uint64_t)(row * args.w.k) * size), NULL, bias,
+                      mp_ref_at(out, (uint64_t)(row * args.w.n) * size)));
+    }
+    return MP_OK;
+}
+
 /* ---- all ---- */
 
 mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,
@@ -279,10 +292,11 @@ mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref 
     if (m > ROWS_MAX || packed->group.place != MP_PLACE_NONE) {
         return by_library(p, packed, a, m, bias, out);
     }
-    mp_nbits_args args = args_of(p, packed, m);
+    mp_nbits_args args = args_of(p, packed, MP_MIN(m, K_NBITS_MMA_ROWS));
     if (is_mma(p, packed, false, &args)) {
-        return by_mma(p, packed, &args, a, NULL, bias, out);
+        return by_mma_in_turn(p, packed, a, m, bias, out);
     }
+    args = args_of(p, packed, m);
     if (is_few(p, packed, &args)) {
         return by_chunks(p, packed, &args, a, NULL, bias, out);
     }
