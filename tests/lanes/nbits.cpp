@@ -9,6 +9,7 @@
 #else
 #include "kernel/quantize/nbits_mma.cu"
 #endif
+#include "lanes.h"
 
 namespace {
 enum { MIDDLE = 1 << (K_BITS - 1), MASK = (1 << K_BITS) - 1 };

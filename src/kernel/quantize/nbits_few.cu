@@ -180,7 +180,7 @@ K_FN void n_put(const mp_nbits_args *args, const k_round *t, int64_t column, con
 /* Blocks on a multiprocessor, which is how many registers a lane has. */
 #define N_BLOCKS (K_BEFORE != K_BEFORE_NOTHING ? 3 : K_ROWS == 1 ? 4 : 2)
 
-K_BLOCK_KERNEL_LATE_BESIDE(N_BLOCKS, K_NBITS_LANES, mp_nbits_args, args) {
+K_BLOCK_KERNEL_LATE_OF(K_NBITS_LANES, N_BLOCKS, mp_nbits_args, args) {
     K_SHARED(k_pack, rows);
     const k_round t = k_rounds(args.width);
     const int32_t chunks = ((int32_t)args.w.k + N_CHUNK - 1) / N_CHUNK;
