@@ -1,8 +1,6 @@
-/* rows.cpp - few rows times a matrix by 256 lanes: rings that go round several times or not once,
+/* rows.cpp - few rows times a matrix by 256 lanes: depths of one round of loads and of several,
  * lanes beside the matrix, slabs that a block makes one after the other.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "matrix.h"
-
 #include "kernel/linear/few_rows.cu"
 #include "lanes.h"
 

@@ -233,7 +233,6 @@ typedef struct mp_stem_args {
 enum {
     K_FEW_ROWS = 4, /* rows at most */
     K_FEW_ROWS_LANES = 256,
-    K_FEW_ROWS_SLOTS = 8,  /* of 16 bytes, for each lane: the loads of it that are under way */
     K_FEW_ROWS_ACROSS = 8, /* lanes side by side, at most */
 };
 

@@ -75,6 +75,18 @@ K_FN n_place n_place_of(const mp_nbits_args *args, uint8_t *shared) {
 
 /* ---- into shared memory ---- */
 
+/* 16 bytes, or those that are left and zeros, which no memory has to lie behind. */
+K_FN void n_fill_piece(uint8_t *to, const uint8_t *from, int32_t left) {
+    if (left >= 16) {
+        k_copy_begin(to, from, 16);
+        return;
+    }
+    K_ONE_COPY
+    for (int32_t i = 0; i < 16; i++) {
+        to[i] = i < left ? from[i] : 0;
+    }
+}
+
 /* The block's scales or zero points, `bytes` a column, which lie without gaps where they come from.
  * Columns whose pitch is that, too, are one piece. */
 K_FN void n_fill_side(const n_place *at, const void *from, int64_t bytes, int32_t pitch,
@@ -86,9 +98,7 @@ K_FN void n_fill_side(const n_place *at, const void *from, int64_t bytes, int32_
     for (int32_t r = at->warp; r < rows; r += N_WARPS) {
         K_ONE_COPY
         for (int32_t i = at->lane * 16; i < length; i += N_LANES * 16) {
-            const int32_t left = length - i;
-            k_copy_begin(to + r * pitch + i, source + r * bytes + i,
-                         (uint32_t)(left < 16 ? left : 16));
+            n_fill_piece(to + r * pitch + i, source + r * bytes + i, length - i);
         }
     }
 }
