@@ -177,10 +177,43 @@ def decoder(target, kind, step, past, sizes):
     return feed | {f"past_key_values.{layer}.{part}": cache for layer in range(layers) for part in ("key", "value")}
 
 
+def products(target, kind, rows, widths, count):
+    """Writes a chain of products as a language model's decoding has them, whose weights no cache holds; gives its feed.
+    The widths come by turns; "q4" packs blocks of 32 weights."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    random = np.random.default_rng(0)
+    nodes, weights, last = [], [], "x"
+    for i in range(count):
+        k, n = widths[i % len(widths)], widths[(i + 1) % len(widths)]
+        out = f"y{i}" if i < count - 1 else "y"
+        if kind == "q4":
+            given = {"w": random.integers(0, 256, (n, k // 32, 16), np.uint8),
+                     "s": (random.random((n, k // 32)) * k**-0.5 / 4).astype(np.float16)}
+            packing = {"K": k, "N": n, "bits": 4, "block_size": 32}
+            nodes.append(helper.make_node("MatMulNBits", [last, f"w{i}", f"s{i}"], [out], domain="com.microsoft",
+                                          **packing))
+        else:
+            some = (random.standard_normal(1 << 18) * k**-0.5).astype(np.float16)
+            given = {"w": np.resize(some, (k, n))}
+            nodes.append(helper.make_node("MatMul", [last, f"w{i}"], [out]))
+        weights += [numpy_helper.from_array(array, f"{name}{i}") for name, array in given.items()]
+        last = out
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT16, [rows, width])]
+            for name, width in (("x", widths[0]), ("y", widths[count % len(widths)]))]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph(nodes, "products", *ends, weights)
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), target)
+    return {"x": random.standard_normal((rows, widths[0])).astype(np.float16)}
+
+
 SMOLLM2 = (30, 576, 9, 3, 1536, 49152)
 WRITTEN = {
     "smollm2_decode": (partial(decoder, step=1, past=256, sizes=SMOLLM2), DECODER),
     "smollm2_prefill": (partial(decoder, step=128, past=0, sizes=SMOLLM2), DECODER),
+    **{f"products_{rows}x{max(widths)}": (partial(products, rows=rows, widths=widths, count=count), DECODER)
+       for rows in (1, 4) for widths, count in (((1024,), 40), ((2048,), 24), ((2048, 5632), 16), ((4096,), 12))},
 }
 NETS = {
     "resnet50": (partial(classifier, "resnet50"), BOTH),
