@@ -103,14 +103,15 @@ class Amounts:
     checked_modes: str = "eager,adversarial"  # of the emulated device, under the address sanitizer
     watched: int = 1  # under valgrind one C test in so many
     lanes: int = 1  # one program of lanes that are threads in so many
+    versions: int = 24  # of the operators' cases every so many in each version of ONNX Runtime
 
 
 SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("--sample", "8"),
                cases_again=6, graphs_again=10)
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
-THIRD = Amounts(seeds=10, operations=1_500_000, hostile=700, graphs=70, kernels=("--sample", "3"),
-                cases_again=3, graphs_again=70, checked_modes="eager", watched=2, lanes=3)
+THIRD = Amounts(seeds=10, operations=1_500_000, hostile=500, graphs=50, kernels=("--sample", "4"), cases_again=4,
+                graphs_again=50, checked_modes="eager", watched=3, lanes=6, versions=36)
 
 
 def steps_of(build, mode, whole=WHOLE):
@@ -271,7 +272,8 @@ def steps_of(build, mode, whole=WHOLE):
         Step("serving", "Ray Serve, Dask, KServe and Triton's Python backend on the pool",
              [*tool, ROOT / "tools/test_serving.py", "--build", build], "all", takes="-k"),
         Step("versions", "the provider in other versions of ONNX Runtime",
-             [*tool, ROOT / "tools/test_versions.py", "--build", build, "--sample", "24"], "all", limit_s=2400),
+             [*tool, ROOT / "tools/test_versions.py", "--build", build, "--sample", str(n.versions)], "all",
+             limit_s=2400, less=less("a third of the cases") if n.versions > WHOLE.versions else ""),
         Step("memcheck", "C tests on the GPU under compute-sanitizer", [*sanitizer, unit, "cuda", "--no-fork"],
              "gpu", ["compute-sanitizer"], wheels=True, cores=1, shards=checked,
              alone=[*sanitizer, unit, "cuda", "--no-fork", "--alone"]),

@@ -22,6 +22,11 @@ bool mp_plan_wants(const mp_planner *p, int i) {
     return i < p->out_count && (i > 31 || (p->node->out_absent >> i & 1) == 0);
 }
 
+bool mp_plan_is_constant(const mp_planner *p, mp_ref ref) {
+    return ref.place == MP_PLACE_NONE ||
+           (ref.place == MP_PLACE_IN && mp_node_constant(p->node, (int)ref.index));
+}
+
 mp_status mp_plan_output(mp_planner *p, int i, mp_dtype dtype, const mp_shape *shape) {
     if (i >= p->out_count) {
         return MP_OK;

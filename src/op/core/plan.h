@@ -75,6 +75,9 @@ const mp_tensor *mp_plan_in(const mp_planner *p, int i);
 
 /* Whether the model has output i. */
 bool mp_plan_wants(const mp_planner *p, int i);
+/* Whether kernels may read what `ref` names before the steps before them have ended: a constant
+ * input, or nothing. */
+bool mp_plan_is_constant(const mp_planner *p, mp_ref ref);
 
 /* Declares output i. Call for each i < out_count; for an output the model leaves out it is allowed
  * and ignored. Fails: INVALID_ARGUMENT for a shape too large. */

@@ -62,11 +62,6 @@ static mp_grid grid_of(const mp_planner *p, const mp_conv *conv, const mp_stem_a
                      .shared_bytes = (uint32_t)held};
 }
 
-static bool is_constant(const mp_planner *p, mp_ref ref) {
-    return ref.place == MP_PLACE_NONE ||
-           (ref.place == MP_PLACE_IN && mp_node_constant(p->node, (int)ref.index));
-}
-
 mp_status mp_conv_stem_steps(mp_planner *p, const mp_conv *conv, mp_stem_form form,
                              const mp_ref operands[MP_CONV_OPERANDS]) {
     const mp_kernel *kernel = NULL;
@@ -74,7 +69,8 @@ mp_status mp_conv_stem_steps(mp_planner *p, const mp_conv *conv, mp_stem_form fo
     if (!cut(p, conv, form, &a)) {
         return MP_FAIL(INTERNAL, "the kernel for few channels has no such convolution");
     }
-    a.constant = is_constant(p, operands[MP_CONV_W]) && is_constant(p, operands[MP_CONV_BIAS]);
+    a.constant = mp_plan_is_constant(p, operands[MP_CONV_W]) &&
+                 mp_plan_is_constant(p, operands[MP_CONV_BIAS]);
     const mp_grid grid = grid_of(p, conv, &a);
     MP_TRY(mp_plan_kernel(p, &kernel, "conv_stem_%d_%s", mp_stem_wide(conv),
                           mp_dtype_word(conv->type)));

@@ -51,7 +51,6 @@ static bool can_take(const mp_gemm *g) {
 static mp_status launch(mp_planner *p, const mp_gemm *gemm, const mp_ref operands[MP_GEMM_OPERANDS],
                         const mp_before *before) {
     static const mp_before nothing = {.x = {MP_PLACE_NONE, 0, 0}};
-    const mp_ref *b = &operands[MP_GEMM_B];
     const int64_t size = (int64_t)mp_dtype_size(gemm->type), pack = PACK_BYTES / size;
     const int64_t packs = gemm->n / pack;
     const int rows = gemm->m == 1 ? 1 : K_FEW_ROWS;
@@ -61,7 +60,7 @@ static mp_status launch(mp_planner *p, const mp_gemm *gemm, const mp_ref operand
         .k = gemm->k,
         .m = (int32_t)gemm->m,
         .across = across_of(p, packs),
-        .constant = b->place == MP_PLACE_IN && mp_node_constant(p->node, (int)b->index),
+        .constant = mp_plan_is_constant(p, operands[MP_GEMM_B]),
         .alpha = gemm->alpha,
         .beta = gemm->beta,
     };

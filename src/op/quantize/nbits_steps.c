@@ -150,14 +150,9 @@ static bool is_few(const mp_planner *p, const mp_packed *packed, const mp_nbits_
            staged_bytes(packed, args->m) <= room;
 }
 
-static bool is_constant(const mp_planner *p, mp_ref ref) {
-    return ref.place == MP_PLACE_NONE ||
-           (ref.place == MP_PLACE_IN && mp_node_constant(p->node, (int)ref.index));
-}
-
 static bool are_constants(const mp_planner *p, const mp_packed *packed) {
-    return is_constant(p, packed->weight) && is_constant(p, packed->scale) &&
-           is_constant(p, packed->zero);
+    return mp_plan_is_constant(p, packed->weight) && mp_plan_is_constant(p, packed->scale) &&
+           mp_plan_is_constant(p, packed->zero);
 }
 
 /* Lanes that share a column: fewer than a warp where all of it is on its way at once with fewer,
