@@ -4,6 +4,7 @@
 On another processor the one for AArch64 runs in QEMU, under Debian's Python for it, with PyPI's onnxruntime for it.
 """
 
+import functools
 import os
 import platform
 import sys
@@ -35,17 +36,22 @@ print(platform.machine(), millpond.onnxruntime.placement(session))
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory):
-    """Processor -> wheel. Kernels of the build under test are taken where they are for the same processor."""
+def wheel_of(tmp_path_factory):
+    """Gives the wheel for a processor, made when it is first wanted. Kernels of the build under test are taken where
+    they are for the same processor."""
     if os.environ.get("MILLPOND_OFFLINE", "0") not in ("", "0"):
         pytest.skip("the compiler cannot be installed without network")
-    out, made = tmp_path_factory.mktemp("dist"), {}
-    for processor in zig.PROCESSORS:
+    out = tmp_path_factory.mktemp("dist")
+
+    @functools.cache
+    def make(processor):
         kernels = build_folder() / "libmillpond_host_kernels.a"
         given = ["--kernels", kernels] if processor == OURS and kernels.is_file() else []
         run(sys.executable, ROOT / "tools/wheel.py", "--out", out, "--no-sdist", "--processor", processor, *given)
-        [made[processor]] = out.glob(f"*_{processor}.whl")
-    return made
+        [made] = out.glob(f"*_{processor}.whl")
+        return made
+
+    return make
 
 
 @pytest.fixture(scope="module")
@@ -64,32 +70,32 @@ def model(tmp_path_factory):
     return path
 
 
-def test_what_tools_of_pypi_say(wheels):
-    folder = zig.tools()
-    for processor, wheel in wheels.items():
-        older = f"manylinux_{zig.GLIBC[0]}_{zig.GLIBC[1]}_{processor}"
-        assert wheel.name.endswith(f"-{older}.whl")
-        promised = run(folder / "auditwheel", "show", wheel).replace("\n", " ")
-        found = promised.partition('platform tag: "manylinux_')[2].partition('"')[0]
-        major, minor, machine = found.split("_", 2)
-        assert (int(major), int(minor)) <= zig.GLIBC and machine == processor, promised
-        assert "OK" in run(folder / "check-wheel-contents", wheel)
-        assert "PASSED" in run(folder / "twine", "check", "--strict", wheel)
+@pytest.mark.parametrize("processor", zig.PROCESSORS)
+def test_what_tools_of_pypi_say(processor, wheel_of):
+    folder, wheel = zig.tools(), wheel_of(processor)
+    older = f"manylinux_{zig.GLIBC[0]}_{zig.GLIBC[1]}_{processor}"
+    assert wheel.name.endswith(f"-{older}.whl")
+    promised = run(folder / "auditwheel", "show", wheel).replace("\n", " ")
+    found = promised.partition('platform tag: "manylinux_')[2].partition('"')[0]
+    major, minor, machine = found.split("_", 2)
+    assert (int(major), int(minor)) <= zig.GLIBC and machine == processor, promised
+    assert "OK" in run(folder / "check-wheel-contents", wheel)
+    assert "PASSED" in run(folder / "twine", "check", "--strict", wheel)
 
 
-def test_the_wheel_for_this_processor(wheels, model, tmp_path):
-    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, wheels[OURS])
+def test_the_wheel_for_this_processor(wheel_of, model, tmp_path):
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, wheel_of(OURS))
     said = run(sys.executable, "-c", USE, model, PYTHONPATH=str(tmp_path))
     assert OURS in said and "6 on CudaPluginExecutionProvider" in said
 
 
 @pytest.mark.skipif(OURS == "aarch64", reason="this processor is one itself")
-def test_the_wheel_for_aarch64(wheels, model, tmp_path):
+def test_the_wheel_for_aarch64(wheel_of, model, tmp_path):
     lacks = aarch64_kit.missing()
     if lacks is not None:
         pytest.skip(lacks)
     machine = aarch64_kit.Machine(tmp_path)
     machine.install(*aarch64_kit.needed(ROOT / "requirements.txt"))
-    machine.install(wheels["aarch64"])
+    machine.install(wheel_of("aarch64"))
     said = machine.run(USE, model)
     assert "aarch64" in said and "6 on CudaPluginExecutionProvider" in said
