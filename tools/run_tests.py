@@ -102,6 +102,7 @@ class Amounts:
     graphs_again: int  # random graphs, and six times as many hostile models, node by node
     checked_modes: str = "eager,adversarial"  # of the emulated device, under the address sanitizer
     watched: int = 1  # under valgrind one C test in so many
+    raced: int = 1  # under the thread sanitizer one C test in so many
     lanes: int = 1  # one program of lanes that are threads in so many
     wheels: str = ""  # tests of a release's wheels that are left out
     versions: int = 24  # of the operators' cases every so many in each version of ONNX Runtime
@@ -112,8 +113,8 @@ SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
 THIRD = Amounts(seeds=10, operations=1_500_000, hostile=500, graphs=50, kernels=("--sample", "4"), cases_again=4,
-                graphs_again=50, checked_modes="eager", watched=3, lanes=6, wheels="aarch64",
-                versions=36)
+                graphs_again=50, checked_modes="eager", watched=3, raced=2, lanes=6,
+                wheels="aarch64", versions=36)
 
 
 def steps_of(build, mode, whole=WHOLE):
@@ -255,8 +256,10 @@ def steps_of(build, mode, whole=WHOLE):
              "all", cores=1, preset="asan"),
         Step("fuzz-operations", "half a minute of any bytes as operations, under the address sanitizer",
              fuzz("operations"), "all", cores=1, preset="asan"),
-        Step("tsan", "C tests under the thread sanitizer", sanitized("tsan", "--modes", "threaded", "--seeds", "1"),
-             "all", limit_s=1800, takes="", preset="tsan"),
+        Step("tsan", "C tests under the thread sanitizer",
+             sanitized("tsan", "--modes", "threaded", "--seeds", "1",
+                       *(["--shard", f"1/{n.raced}"] if n.raced > 1 else [])), "all", limit_s=1800, takes="",
+             preset="tsan", less=less(f"{n.raced - 1} of {n.raced} tests") if n.raced > 1 else ""),
         Step("valgrind", "C tests of devices under valgrind, which sees what was never written",
              ["valgrind", "-q", "--error-exitcode=9", unit, "@eager", "--jobs", CORES, "--timeout", "300",
               "--shard", f"1/{n.watched}"], "all", ["valgrind"], limit_s=1800,
