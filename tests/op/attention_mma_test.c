@@ -228,20 +228,25 @@ DEVICE_TEST(attention_mma_of_floats) {
     }
 }
 
-DEVICE_TEST(attention_mma_of_floats_by_rules) {
-    const int64_t lengths[] = {70, 0, 133};
-    for (int causal = 0; causal < 2; causal++) {
-        attention a = {.batch = 3,
+/* Three heads of Q to one of K and V, under a soft limit. */
+static attention shared_heads(mp_dtype type, int64_t batch, bool causal) {
+    return (attention){.batch = batch,
                        .heads = 6,
                        .kv_heads = 2,
                        .rows = 45,
                        .keys = 45,
                        .head = 64,
                        .value = 64,
-                       .type = MP_F32,
-                       .causal = causal != 0,
+                       .type = type,
+                       .causal = causal,
                        .softcap = 1.5,
                        .heads_last = true};
+}
+
+DEVICE_TEST(attention_mma_of_floats_by_rules) {
+    const int64_t lengths[] = {70, 0, 133};
+    for (int causal = 0; causal < 2; causal++) {
+        attention a = shared_heads(MP_F32, 3, causal != 0);
         check_attention(device, &a);
         a.keys = 133;
         a.length = lengths;
@@ -291,17 +296,7 @@ DEVICE_TEST(attention_mma_of_many_heads) {
 
 DEVICE_TEST(attention_mma_shared_heads) {
     for (int causal = 0; causal < 2; causal++) {
-        attention a = {.batch = 2,
-                       .heads = 6,
-                       .kv_heads = 2,
-                       .rows = 45,
-                       .keys = 45,
-                       .head = 64,
-                       .value = 64,
-                       .type = MP_BF16,
-                       .causal = causal != 0,
-                       .softcap = 1.5,
-                       .heads_last = true};
+        attention a = shared_heads(MP_BF16, 2, causal != 0);
         check_attention(device, &a);
         a.rows = 5;
         check_attention(device, &a);

@@ -19,6 +19,17 @@ static int packed_at(const uint8_t *row, int bits, int64_t i) {
     return row[i * bits / 8] >> i * bits % 8 & ((1 << bits) - 1);
 }
 
+/* Element `i` of what was made: each weight may have been rounded to the type, and so is the
+ * result. `size` is what the terms are together. */
+static void check_near(const op_case *c, int64_t i, double want, double size) {
+    const mp_dtype type = c->out[0].type;
+    const double off = fabs(op_real(type, c->out[0].data, i) - want);
+    if (!(off <= size * op_precision(type) * 2)) {
+        test_fail(__FILE__, __LINE__, "element %lld of %s is off by %g of %g", (long long)i,
+                  mp_dtype_name(type), off, size);
+    }
+}
+
 static void check(mp_device *device, const subject *s, mp_dtype type) {
     const int64_t blocks = (s->k - 1) / s->block + 1, blob = s->block * s->bits / 8;
     const int64_t zero_row = (blocks * s->bits + 7) / 8;
@@ -83,12 +94,7 @@ static void check(mp_device *device, const subject *s, mp_dtype type) {
             sum += term;
             size += fabs(term);
         }
-        /* Each weight may have been rounded to the type, and so is the result. */
-        const double off = fabs(op_real(type, c.out[0].data, i) - sum);
-        if (!(off <= size * op_precision(type) * 2)) {
-            test_fail(__FILE__, __LINE__, "element %lld of %s is off by %g of %g", (long long)i,
-                      mp_dtype_name(type), off, size);
-        }
+        check_near(&c, i, sum, size);
     }
     op_close(device, &c);
     free(a);
@@ -207,11 +213,7 @@ static void check_made(mp_device *device, const made *s, mp_dtype type) {
             sum += term;
             size += fabs(term);
         }
-        const double off = fabs(op_real(type, c.out[0].data, i) - sum);
-        if (!(off <= size * op_precision(type) * 2)) {
-            test_fail(__FILE__, __LINE__, "element %lld of %s is off by %g of %g", (long long)i,
-                      mp_dtype_name(type), off, size);
-        }
+        check_near(&c, i, sum, size);
     }
     for (int64_t i = 0; i < s->k && s->skip; i++) {
         const double want = op_rounded(type, op_real(type, x, i) + op_real(type, skip, i));
