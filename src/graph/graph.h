@@ -74,6 +74,7 @@ typedef struct mp_graph {
     struct mp_graph **bodies; /* owned */
     int32_t value_count, node_count, input_count, output_count;
     bool prefers_last;      /* the device is faster at convolutions whose channels come last */
+    bool blocks_meet;       /* its blocks can wait for one another, many together */
     bool has_clusters;      /* element-wise nodes may be joined to one kernel; true at first */
     bool has_claimed_types; /* nobody has checked what is said of the types of its values */
     int32_t origin_count;   /* numbers of origins that were given out */
@@ -87,6 +88,8 @@ typedef struct mp_graph {
 /* Gives: `*out`, until mp_graph_destroy. Fails, as all functions here: OUT_OF_MEMORY (host). */
 mp_status mp_graph_create(mp_graph **out);
 void mp_graph_destroy(mp_graph *graph); /* NULL is ignored */
+/* Says for which device passes change it; none in particular at first. */
+void mp_graph_suit(mp_graph *graph, const mp_device_info *info);
 
 /* `size` zeroed bytes that live as long as the graph. */
 mp_status mp_graph_keep(mp_graph *graph, size_t size, void **out);

@@ -292,7 +292,7 @@ static mp_status load(mp_provider *provider, const OrtGraph *group, const OrtNod
     free(bytes);
     free(ports);
     MP_TRY(status);
-    (*out)->prefers_last = provider->unit->device->info.kind == MP_DEVICE_CUDA;
+    mp_graph_suit(*out, &provider->unit->device->info);
     status = settle_outputs(node, fused, *out);
     if (status == MP_OK) {
         status = check_types(fused, *out);

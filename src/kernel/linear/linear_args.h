@@ -78,6 +78,29 @@ enum {
     K_ACTIVATE_GELU_TANH,
 };
 
+/* An activation and its parameters. */
+typedef struct mp_activate {
+    int32_t kind; /* K_ACTIVATE_... */
+    float alpha, beta;
+} mp_activate;
+
+enum { K_EXCITE_LANES = 512 }; /* of a block of squeeze_excite.cu */
+
+/* x[images][pixels][channels] to out[images][gates]. A group of `blocks` has an image. */
+typedef struct mp_excite_args {
+    const void *x;                /* rows of whole aligned packs of 16 bytes, as those of w1 are */
+    const void *w1, *b1;          /* [inner][channels], [inner]; b1 may be NULL */
+    const void *w2, *b2;          /* [gates][inner], [gates]; b2 may be NULL */
+    void *out;                    /* [images][gates] */
+    int32_t pixels, channels;     /* of an image */
+    int32_t inner, gates;         /* numbers that its channels are squeezed to; results */
+    int32_t blocks;               /* of an image */
+    int32_t piece, slice;         /* pixels that a block sums, channels whose sums it adds */
+    int32_t beside, width;        /* lanes side by side in a row of x; lanes of a gate */
+    mp_activate squeezed, gating; /* behind the first product, behind the second */
+    int32_t unused;
+} mp_excite_args;
+
 enum {
     K_DEPTHWISE_PACK = 4, /* channels that are read at once */
     K_DEPTHWISE_TILE = 2, /* pixels of a lane of depthwise.cu: few, to keep a whole GPU busy */

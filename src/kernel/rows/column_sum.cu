@@ -11,63 +11,8 @@
  *     columns
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
-#include "kernel/core/row_lanes.h"
-#include "kernel/core/word.h"
+#include "kernel/rows/column_walk.h"
 #include "kernel/rows/row_args.h"
-
-/* Packs on their way to a lane, of many rows and of few. */
-enum { AT_ONCE = K_HOST ? 1 : 8, FEW = K_HOST ? 1 : 4 };
-
-typedef struct K_ALIGN(16) c_sums {
-    K_SUM at[K_PACK];
-} c_sums;
-
-K_FN void c_add(c_sums *sums, const k_pack *pack) {
-    float value[K_PACK];
-    K_UNROLL
-    for (int i = 0; i < 4; i++) {
-        T_unpack(pack->words.at[i], value + i * K_WORD);
-    }
-    K_UNROLL
-    for (int i = 0; i < K_PACK; i++) {
-        sums->at[i] += (K_SUM)value[i];
-    }
-}
-
-/* Adds rows row, row + step, ... of the columns at x, `count` of them: those before `end`. The last
- * one that there is stands in for those that there are not, so that no load waits for a branch. */
-K_FN void c_some(c_sums *sums, const T *x, int64_t line, int32_t row, int32_t end, int32_t step,
-                 int count) {
-    k_pack pack[AT_ONCE];
-    K_UNROLL
-    for (int k = 0; k < count; k++) {
-        const int32_t at = row + k * step < end ? row + k * step : end - 1;
-        pack[k].words = ((const k_pack *)(x + at * line))->words;
-    }
-    K_UNROLL
-    for (int k = 0; k < count; k++) {
-        K_UNROLL
-        for (int i = 0; i < 4; i++) {
-            pack[k].words.at[i] = row + k * step < end ? pack[k].words.at[i] : 0;
-        }
-        c_add(sums, &pack[k]);
-    }
-}
-
-/* Rows first, first + step, ... before end of the columns at x. */
-K_FN c_sums c_walk(const T *x, int64_t line, int32_t first, int32_t end, int32_t step) {
-    c_sums sums = {{0}};
-    int32_t row = first;
-    K_ONE_COPY
-    for (; row < end - (AT_ONCE - 1) * step; row += AT_ONCE * step) {
-        c_some(&sums, x, line, row, end, step, AT_ONCE);
-    }
-    K_ONE_COPY
-    for (; row < end; row += FEW * step) {
-        c_some(&sums, x, line, row, end, step, FEW);
-    }
-    return sums;
-}
 
 K_FN c_sums c_walk_partial(const K_SUM *x, int64_t line, int32_t first, int32_t end, int32_t step) {
     c_sums sums = {{0}};
@@ -131,8 +76,7 @@ K_FN void c_put(const mp_column_sum_args *args, const c_round *r, uint32_t c, K_
     }
 }
 
-/* What the lanes have of each column. A lane adds as many as a pack has elements, since so many
- * times more numbers than lanes there are. */
+/* What the lanes have of each column. */
 K_FN void c_meet(const mp_column_sum_args *args, const c_round *r, k_round t, c_sums sums,
                  K_SUM *shared) {
     const uint32_t lanes = blockDim.x, columns = t.width * K_PACK, below = (uint32_t)t.groups;
@@ -141,13 +85,8 @@ K_FN void c_meet(const mp_column_sum_args *args, const c_round *r, k_round t, c_
     *(c_sums *)(shared + threadIdx.x * K_PACK) = sums;
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < columns * parts; i += lanes) {
-        const uint32_t c = i & (columns - 1), part = i >> k_log2(columns);
-        K_SUM sum = 0;
-        K_UNROLL
-        for (uint32_t k = 0; k < K_PACK; k++) {
-            const uint32_t row = part + k * parts;
-            sum += row < below ? shared[row * columns + c] : 0;
-        }
+        const uint32_t c = i & (columns - 1);
+        const K_SUM sum = c_part(shared + c, columns, i >> k_log2(columns), parts, below);
         if (parts == 1) {
             c_put(args, r, c, sum);
         } else {
@@ -156,11 +95,7 @@ K_FN void c_meet(const mp_column_sum_args *args, const c_round *r, k_round t, c_
     }
     __syncthreads();
     if (parts > 1 && threadIdx.x < columns) {
-        K_SUM sum = 0;
-        for (uint32_t part = 0; part < parts; part++) {
-            sum += met[part * columns + threadIdx.x];
-        }
-        c_put(args, r, threadIdx.x, sum);
+        c_put(args, r, threadIdx.x, c_join(met + threadIdx.x, columns, parts));
     }
 }
 

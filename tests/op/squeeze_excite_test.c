@@ -1,0 +1,174 @@
+/* squeeze_excite_test.c - gates of channels against loops.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/op_value.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct setting {
+    int64_t images, height, width, channels, inner, gates;
+    mp_dtype type;
+    bool bias;
+    const char *activation, *gating;
+    uint32_t skew;
+} setting;
+
+enum { INPUTS = 5 };
+
+static double activated(const char *name, double x) {
+    if (strcmp(name, "Relu") == 0) {
+        return fmax(x, 0);
+    }
+    if (strcmp(name, "Silu") == 0) {
+        return x / (1 + exp(-x));
+    }
+    if (strcmp(name, "Sigmoid") == 0) {
+        return 1 / (1 + exp(-x));
+    }
+    return strcmp(name, "HardSigmoid") == 0 ? fmin(fmax(0.2 * x + 0.5, 0), 1) : x;
+}
+
+static double bias_of(const setting *s, const op_tensor *b, int64_t i) {
+    return s->bias ? op_real(s->type, b->data, i) : 0;
+}
+
+static double sum_of_pixels(const setting *s, const op_tensor *x, int64_t image, int64_t c) {
+    const int64_t pixels = s->height * s->width;
+    double sum = 0;
+    for (int64_t i = 0; i < pixels; i++) {
+        sum += op_real(s->type, x->data, (image * pixels + i) * s->channels + c);
+    }
+    return sum;
+}
+
+/* One product and what follows it. */
+static double made_of(const setting *s, const double *from, int64_t count, const op_tensor *w,
+                      const op_tensor *b, int64_t n, const char *activation) {
+    double sum = bias_of(s, b, n);
+    for (int64_t i = 0; i < count; i++) {
+        sum += from[i] * op_real(s->type, w->data, n * count + i);
+    }
+    return activated(activation, sum);
+}
+
+/* Numbers small enough for gates to stay apart. */
+static void *weights(mp_dtype type, uint64_t seed, int64_t count, int64_t depth) {
+    void *data = op_numbers(type, seed, count);
+    double by = 1;
+    while (by * (double)depth > 4) {
+        by /= 2;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        op_store_real(type, data, i, op_real(type, data, i) * by);
+    }
+    return data;
+}
+
+static void check_image(const setting *s, const op_tensor *in, const op_tensor *y, int64_t image) {
+    double *mean = calloc((size_t)s->channels, sizeof *mean);
+    double *inner = calloc((size_t)s->inner, sizeof *inner);
+    CHECK(mean != NULL && inner != NULL);
+    for (int64_t c = 0; c < s->channels; c++) {
+        mean[c] = sum_of_pixels(s, &in[0], image, c) / (double)(s->height * s->width);
+    }
+    for (int64_t k = 0; k < s->inner; k++) {
+        inner[k] = made_of(s, mean, s->channels, &in[1], &in[2], k, s->activation);
+    }
+    for (int64_t n = 0; n < s->gates; n++) {
+        op_check_close(op_real(s->type, y->data, image * s->gates + n),
+                       made_of(s, inner, s->inner, &in[3], &in[4], n, s->gating),
+                       8 * op_precision(s->type), s->gating, n);
+    }
+    free(mean);
+    free(inner);
+}
+
+static void check_gates(const setting *s, const op_tensor *in, const op_tensor *y) {
+    const mp_shape want = {4, {s->images, 1, 1, s->gates}};
+    CHECK(mp_shape_equal(&want, &y->shape));
+    for (int64_t image = 0; image < s->images; image++) {
+        check_image(s, in, y, image);
+    }
+}
+
+static void check(mp_device *device, const setting *s) {
+    const mp_shape shapes[INPUTS] = {{4, {s->images, s->height, s->width, s->channels}},
+                                     {4, {s->inner, s->channels, 1, 1}},
+                                     {1, {s->inner}},
+                                     {4, {s->gates, s->inner, 1, 1}},
+                                     {1, {s->gates}}};
+    const int64_t depths[INPUTS] = {1, s->channels, 1, s->inner, 1};
+    const mp_attr attrs[] = {OP_TEXT("activation", s->activation), OP_TEXT("gating", s->gating)};
+    op_case c = {.domain = MP_OWN_DOMAIN ".nhwc",
+                 .name = "SqueezeExcite",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = MP_COUNT_OF(attrs),
+                 .skew = s->skew,
+                 .align = s->skew != 0 ? 1 : 16,
+                 .in_count = INPUTS,
+                 .out_count = 1};
+    void *data[INPUTS];
+    for (int i = 0; i < INPUTS; i++) {
+        data[i] = weights(s->type, (uint64_t)i + 1, mp_shape_count(&shapes[i]), depths[i]);
+        c.in[i] = (op_tensor){s->type, shapes[i], data[i]};
+        if (!s->bias && (i == 2 || i == 4)) {
+            c.in[i].type = MP_NONE;
+        }
+    }
+    op_run(device, &c);
+    check_gates(s, c.in, &c.out[0]);
+    op_close(device, &c);
+    for (int i = 0; i < INPUTS; i++) {
+        free(data[i]);
+    }
+}
+
+/* One pixel and many, rows of one pack and of more than a block has lanes, several images. */
+static const setting settings[] = {
+    {1, 7, 7, 960, 60, 240, MP_F16, true, "Relu", "HardSigmoid", 0},
+    {1, 14, 15, 96, 24, 96, MP_F32, true, "Relu", "Sigmoid", 0},
+    {3, 5, 4, 64, 6, 72, MP_BF16, true, "Silu", "Sigmoid", 0},
+    {2, 1, 1, 8, 1, 5, MP_F32, false, "", "", 0},
+    {40, 3, 2, 16, 4, 16, MP_F16, false, "Relu", "Sigmoid", 0},
+    {1, 40, 33, 24, 10, 24, MP_F16, true, "Silu", "Sigmoid", 8},
+    {1, 3, 3, 2304, 12, 130, MP_F32, true, "Relu", "HardSigmoid", 0},
+    {2, 2, 3, 12, 3, 12, MP_F32, true, "Relu", "HardSigmoid", 8},
+    {0, 2, 3, 16, 3, 16, MP_F32, true, "Relu", "HardSigmoid", 0},
+};
+
+DEVICE_TEST(squeeze_excite) {
+    for (size_t i = 0; i < MP_COUNT_OF(settings); i++) {
+        check(device, &settings[i]);
+    }
+}
+
+/* What the kernel does not take is refused before it is planned. */
+DEVICE_TEST(squeeze_excite_refuses) {
+    static const mp_shape w1[] = {
+        {4, {4, 9, 1, 1}}, {4, {4, 8, 3, 1}}, {2, {4, 8}}, {4, {4, 8, 1, 1}}, {4, {4, 8192, 1, 1}}};
+    static const mp_shape w2[] = {
+        {4, {9, 4, 1, 1}}, {4, {8, 4, 1, 1}}, {2, {8, 4}}, {4, {8, 5, 1, 1}}, {4, {8, 4, 1, 1}}};
+    const mp_op *op = mp_op_find(MP_OWN_DOMAIN ".nhwc", "SqueezeExcite", 1);
+    (void)device;
+    for (size_t i = 0; i < MP_COUNT_OF(w1); i++) {
+        const mp_node node = {.op = op, .version = 1};
+        const mp_tensor in[INPUTS] = {{.type = MP_NONE},
+                                      {.type = MP_F32, .shape = w1[i]},
+                                      {.type = MP_NONE},
+                                      {.type = MP_F32, .shape = w2[i]},
+                                      {.type = MP_NONE}};
+        const mp_planner p = {.node = &node, .in = in, .in_count = INPUTS};
+        CHECK(op->accept(&p) == MP_UNSUPPORTED);
+    }
+    const mp_attr attr = OP_TEXT("gating", "Tanh");
+    const mp_node node = {.op = op, .version = 1, .attrs = &attr, .attr_count = 1};
+    const mp_tensor in[INPUTS] = {{.type = MP_NONE},
+                                  {.type = MP_F32, .shape = {4, {4, 8, 1, 1}}},
+                                  {.type = MP_NONE},
+                                  {.type = MP_F32, .shape = {4, {8, 4, 1, 1}}},
+                                  {.type = MP_NONE}};
+    const mp_planner p = {.node = &node, .in = in, .in_count = INPUTS};
+    CHECK(op->accept(&p) == MP_UNSUPPORTED);
+}
