@@ -26,6 +26,9 @@ static double activated(const char *name, double x) {
     if (strcmp(name, "Sigmoid") == 0) {
         return 1 / (1 + exp(-x));
     }
+    if (strcmp(name, "HardSwish") == 0) {
+        return x * fmin(fmax(x / 6 + 0.5, 0), 1);
+    }
     return strcmp(name, "HardSigmoid") == 0 ? fmin(fmax(0.2 * x + 0.5, 0), 1) : x;
 }
 
@@ -135,6 +138,9 @@ static const setting settings[] = {
     {1, 40, 33, 24, 10, 24, MP_F16, true, "Silu", "Sigmoid", 8},
     {1, 3, 3, 2304, 12, 130, MP_F32, true, "Relu", "HardSigmoid", 0},
     {2, 2, 3, 12, 3, 12, MP_F32, true, "Relu", "HardSigmoid", 8},
+    {1, 104, 70, 24, 6, 24, MP_F32, true, "Relu", "HardSigmoid", 0},
+    {2, 26, 19, 48, 3, 20, MP_F16, true, "HardSwish", "Sigmoid", 0},
+    {5, 9, 9, 40, 11, 7, MP_F32, true, "Relu", "Sigmoid", 0},
     {0, 2, 3, 16, 3, 16, MP_F32, true, "Relu", "HardSigmoid", 0},
 };
 

@@ -8,7 +8,29 @@
 
 #include "kernel/core/prelude.h"
 
+/* Where a block is told numbers by the blocks of its cluster: they lie in its shared memory, and
+ * are counted by the mailbox, which is there, too. One lane opens it, for as many numbers as will
+ * come, before the blocks meet for the first time; they send once they have met. Not for a block
+ * alone. */
+typedef struct k_mailbox {
+    uint64_t state;
+} k_mailbox;
+
 #if K_HOST || __CUDA_ARCH__ < 900
+
+K_FN void k_mail_open(k_mailbox *box, int32_t numbers) {
+    (void)box, (void)numbers;
+}
+/* To the same place in the shared memory of block `block`. */
+K_FN void k_mail_send(k_mailbox *box, float *place, int32_t block, float value) {
+    (void)box, (void)block;
+    *place = value;
+}
+/* Returns when all numbers have come; all lanes call. */
+K_FN void k_mail_wait(k_mailbox *box) {
+    (void)box;
+    __syncthreads();
+}
 
 K_FN void k_cluster_arrive(void) {
 }
@@ -23,6 +45,43 @@ K_FN void k_cluster_store(float *place, int32_t block, float value) {
 
 #else
 
+K_FN uint32_t k_shared_address(const void *place) {
+    return (uint32_t)__cvta_generic_to_shared(place);
+}
+
+K_FN void k_mail_open(k_mailbox *box, int32_t numbers) {
+    const uint32_t here = k_shared_address(box);
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(here) : "memory");
+    if (numbers > 0) {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(here),
+                     "r"(numbers * (int32_t)sizeof(float))
+                     : "memory");
+    } else {
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(here) : "memory");
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+K_FN void k_mail_send(k_mailbox *box, float *place, int32_t block, float value) {
+    asm volatile("{ .reg .b32 there, counted;\n"
+                 "mapa.shared::cluster.u32 there, %0, %2;\n"
+                 "mapa.shared::cluster.u32 counted, %1, %2;\n"
+                 "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [there], %3, "
+                 "[counted]; }" ::"r"(k_shared_address(place)),
+                 "r"(k_shared_address(box)), "r"(block), "r"(__float_as_uint(value))
+                 : "memory");
+}
+K_FN void k_mail_wait(k_mailbox *box) {
+    uint32_t come;
+    do {
+        asm volatile("{ .reg .pred come;\n"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 come, [%1], 0;\n"
+                     "selp.u32 %0, 1, 0, come; }"
+                     : "=r"(come)
+                     : "r"(k_shared_address(box))
+                     : "memory");
+    } while (come == 0);
+}
+
 /* What a block stored before it arrives is seen by all after they have waited. */
 K_FN void k_cluster_arrive(void) {
     __syncwarp();
@@ -33,9 +92,10 @@ K_FN void k_cluster_wait(void) {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 K_FN void k_cluster_store(float *place, int32_t block, float value) {
-    const uint32_t here = (uint32_t)__cvta_generic_to_shared(place);
     uint32_t there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(there)
+        : "r"(k_shared_address(place)), "r"(block));
     asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
 }
 

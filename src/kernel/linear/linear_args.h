@@ -84,7 +84,10 @@ typedef struct mp_activate {
     float alpha, beta;
 } mp_activate;
 
-enum { K_EXCITE_LANES = 512 }; /* of a block of squeeze_excite.cu */
+enum {
+    K_EXCITE_LANES = 512, /* of a block of squeeze_excite.cu */
+    K_EXCITE_GATES = 4,   /* that a group of lanes makes at once: no more than it has lanes */
+};
 
 /* x[images][pixels][channels] to out[images][gates]. A group of `blocks` has an image. */
 typedef struct mp_excite_args {
@@ -96,8 +99,11 @@ typedef struct mp_excite_args {
     int32_t inner, gates;         /* numbers that its channels are squeezed to; results */
     int32_t blocks;               /* of an image */
     int32_t piece, slice;         /* pixels that a block sums, channels whose sums it adds */
+    int32_t rows1, rows2;         /* of w1 and w2 that it makes; those of w2 are whole packs */
     int32_t beside, width;        /* lanes side by side in a row of x; lanes of a gate */
     mp_activate squeezed, gating; /* behind the first product, behind the second */
+    int32_t held;                 /* it holds them in shared memory */
+    int32_t constant;             /* the weights, which may be read early */
     int32_t unused;
 } mp_excite_args;
 

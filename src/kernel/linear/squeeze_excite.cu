@@ -1,7 +1,8 @@
 /* squeeze_excite.cu - gates of an image's channels: the mean of each channel, two small products
  * with what follows each (squeeze and excitation). Images have their channels last.
  *
- * The blocks of a cluster have an image, and tell one another what they find in shared memory:
+ * The blocks of a cluster have an image. Each brings up its rows of the weights while the kernel
+ * before is still at work; then they tell one another what they find, in shared memory:
  *
  *     each sums its pixels, and tells each channel's sum to the block that has the channel
  *     each adds what it was told of its slice of the channels, and tells all the means
@@ -11,40 +12,103 @@
  * On the emulated device, and on GPUs without clusters, an image has one block.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/lanes_sum.h"
+#include "kernel/core/late.h"
 #include "kernel/core/meet.h"
+#include "kernel/core/warp_matrix.h"
 #include "kernel/linear/conv_tail.h"
 #include "kernel/linear/linear_args.h"
 #include "kernel/rows/column_walk.h"
 
 enum {
-    GATES = K_HOST ? 1 : 4, /* that a group of lanes makes at once */
+    GATES = K_HOST ? 1 : K_EXCITE_GATES, /* that a group of lanes makes at once */
     WARP = K_HOST ? 1 : 32,
 };
 
 K_LANES_SUM(e_sum, K_SUM)
 
-/* The block's shared memory. */
+/* The block's shared memory, and its rows of the weights, there or where they are. */
 typedef struct e_held {
-    float *told;  /* [blocks][slice], by the others: sums over their pixels */
-    float *mean;  /* [channels] */
-    float *inner; /* [inner] */
     K_SUM *sums;  /* [lanes][K_PACK] */
     K_SUM *parts; /* [lanes] */
+    float *told;  /* [blocks][slice], by the others: sums over their pixels */
+    float *mean;  /* [channels], by all */
+    float *inner; /* [inner], by all */
+    k_mailbox *told_box, *mean_box, *inner_box;
+    const T *w1, *w2;
+    int32_t me; /* of the blocks of the image */
 } e_held;
 
-K_FN e_held e_hold(const mp_excite_args *args, K_SUM *shared) {
+K_FN int32_t e_at_most(int32_t left, int32_t most) {
+    return left < 0 ? 0 : left < most ? left : most;
+}
+
+/* ---- the weights ---- */
+
+/* Begins to bring `count` elements to shared memory, where they are seen once this lane has waited
+ * and the block has met. */
+K_FN void e_bring(T *to, const T *from, int32_t count) {
+    K_ONE_COPY
+    for (int32_t i = (int32_t)threadIdx.x * K_PACK; i < count; i += (int32_t)blockDim.x * K_PACK) {
+        const int32_t some = e_at_most(count - i, K_PACK);
+#if K_PTX && __CUDA_ARCH__ >= 800
+        k_copy_begin(to + i, from + i, (uint32_t)some * sizeof(T));
+#else
+        for (int32_t k = 0; k < some; k++) {
+            to[i + k] = from[i + k];
+        }
+#endif
+    }
+}
+
+K_FN void e_brought(void) {
+#if K_PTX && __CUDA_ARCH__ >= 800
+    k_copies_group();
+    K_COPIES_WAIT(0);
+#endif
+}
+
+K_FN e_held e_hold(const mp_excite_args *args, K_SUM *shared, int32_t me) {
+    const int32_t first1 = me * args->rows1, first2 = me * args->rows2;
     e_held h;
-    h.sums = shared;
+    h.me = me;
+    h.told_box = (k_mailbox *)(void *)shared;
+    h.mean_box = h.told_box + 1;
+    h.inner_box = h.told_box + 2;
+    h.sums = (K_SUM *)(void *)(h.told_box + 4); /* aligned as packs are */
     h.parts = h.sums + blockDim.x * K_PACK;
-    h.told = (float *)(h.parts + blockDim.x);
+    T *w1 = (T *)(void *)(h.parts + blockDim.x);
+    T *w2 = w1 + (args->held ? args->rows1 * args->channels : 0);
+    h.told = (float *)(void *)(w2 + (args->held ? args->rows2 * args->inner : 0));
     h.mean = h.told + args->blocks * args->slice;
     h.inner = h.mean + args->channels;
+    h.w1 = (const T *)args->w1 + (int64_t)first1 * args->channels;
+    h.w2 = (const T *)args->w2 + (int64_t)first2 * args->inner;
+    if (args->held) {
+        e_bring(w1, h.w1, e_at_most(args->inner - first1, args->rows1) * args->channels);
+        e_bring(w2, h.w2, e_at_most(args->gates - first2, args->rows2) * args->inner);
+        h.w1 = w1;
+        h.w2 = w2;
+    }
     return h;
 }
 
-K_FN void e_meet(void) {
-    k_cluster_arrive();
-    k_cluster_wait();
+/* ---- telling ---- */
+
+K_FN void e_send(const mp_excite_args *args, k_mailbox *box, float *place, int32_t block,
+                 float value) {
+    if (args->blocks > 1) {
+        k_mail_send(box, place, block, value);
+    } else {
+        *place = value;
+    }
+}
+
+K_FN void e_wait(const mp_excite_args *args, k_mailbox *box) {
+    if (args->blocks > 1) {
+        k_mail_wait(box);
+    } else {
+        __syncthreads();
+    }
 }
 
 /* ---- squeeze ---- */
@@ -54,17 +118,16 @@ K_FN uint32_t e_beside(const mp_excite_args *args) {
     return (uint32_t)args->beside < blockDim.x ? (uint32_t)args->beside : blockDim.x;
 }
 
-/* Tells the block that has channel `c` what this one, `me`, has of it. */
-K_FN void e_tell(const mp_excite_args *args, const e_held *h, int32_t me, int32_t c, K_SUM sum) {
+/* Tells the block that has channel `c` what this one has of it. */
+K_FN void e_tell(const mp_excite_args *args, const e_held *h, int32_t c, K_SUM sum) {
     const int32_t owner = c / args->slice;
     if (c < args->channels) {
-        k_cluster_store(h->told + me * args->slice + c - owner * args->slice, owner, (float)sum);
+        e_send(args, h->told_box, h->told + (h->me - owner) * args->slice + c, owner, (float)sum);
     }
 }
 
 /* The lanes below each other meet: `first` is the first channel that they have. */
-K_FN void e_join(const mp_excite_args *args, const e_held *h, int32_t me, int32_t first,
-                 c_sums sums) {
+K_FN void e_join(const mp_excite_args *args, const e_held *h, int32_t first, c_sums sums) {
     const uint32_t lanes = blockDim.x, beside = e_beside(args), columns = beside * K_PACK;
     const uint32_t below = lanes >> k_log2(beside);
     const uint32_t parts = columns < lanes ? lanes >> k_log2(columns) : 1;
@@ -75,47 +138,52 @@ K_FN void e_join(const mp_excite_args *args, const e_held *h, int32_t me, int32_
         const uint32_t c = i & (columns - 1);
         const K_SUM sum = c_part(h->sums + c, columns, i >> k_log2(columns), parts, below);
         if (parts == 1) {
-            e_tell(args, h, me, first + (int32_t)c, sum);
+            e_tell(args, h, first + (int32_t)c, sum);
         } else {
             h->parts[i] = sum;
         }
     }
     __syncthreads();
     if (parts > 1 && threadIdx.x < columns) {
-        e_tell(args, h, me, first + (int32_t)threadIdx.x,
+        e_tell(args, h, first + (int32_t)threadIdx.x,
                c_join(h->parts + threadIdx.x, columns, parts));
     }
 }
 
-K_FN void e_squeeze(const mp_excite_args *args, const e_held *h, int64_t image, int32_t me) {
+K_FN void e_squeeze(const mp_excite_args *args, const e_held *h, int64_t image) {
     const T *x = (const T *)args->x + image * args->pixels * args->channels;
     const uint32_t beside = e_beside(args), shift = k_log2(beside);
     const int32_t lane = (int32_t)(threadIdx.x & (beside - 1));
     const int32_t row = (int32_t)(threadIdx.x >> shift), below = (int32_t)(blockDim.x >> shift);
-    const int32_t begin = me * args->piece, left = args->pixels - begin;
-    const int32_t end = begin + (left < args->piece ? left : args->piece);
+    const int32_t begin = h->me * args->piece;
+    const int32_t end = begin + e_at_most(args->pixels - begin, args->piece);
     K_ONE_COPY
     for (int32_t first = 0; first < args->channels; first += (int32_t)beside * K_PACK) {
         const int32_t c = first + lane * K_PACK;
         const int32_t last = c < args->channels ? end : 0;
         const c_sums sums = c_walk(x + c, args->channels, begin + row, last, below);
         if (first == 0) {
+            e_brought();
             k_cluster_wait(); /* now all blocks are there */
         }
-        e_join(args, h, me, first, sums);
+        e_join(args, h, first, sums);
     }
 }
 
-K_FN void e_average(const mp_excite_args *args, const e_held *h, int32_t me) {
+K_FN void e_average(const mp_excite_args *args, const e_held *h) {
+    const int32_t first = h->me * args->slice;
+    const int32_t count = e_at_most(args->channels - first, args->slice);
     K_ONE_COPY
-    for (int32_t i = (int32_t)threadIdx.x; i < args->slice; i += (int32_t)blockDim.x) {
-        const int32_t c = me * args->slice + i;
+    for (int32_t i = (int32_t)threadIdx.x; i < count; i += (int32_t)blockDim.x) {
         float sum = 0;
-        for (int32_t b = 0; c < args->channels && b < args->blocks; b++) {
+        K_ONE_COPY
+        for (int32_t b = 0; b < args->blocks; b++) {
             sum += h->told[b * args->slice + i];
         }
-        for (int32_t b = 0; c < args->channels && b < args->blocks; b++) {
-            k_cluster_store(h->mean + c, b, sum / (float)args->pixels);
+        const float mean = sum / (float)args->pixels;
+        K_ONE_COPY
+        for (int32_t b = 0; b < args->blocks; b++) {
+            e_send(args, h->mean_box, h->mean + first + i, b, mean);
         }
     }
 }
@@ -143,15 +211,16 @@ K_FN float e_activate(const mp_activate *a, float x) {
 }
 
 /* A warp makes one number at a time. */
-K_FN void e_first(const mp_excite_args *args, const e_held *h, int32_t me) {
+K_FN void e_first(const mp_excite_args *args, const e_held *h) {
     const int32_t lane = (int32_t)threadIdx.x % WARP, group = (int32_t)threadIdx.x / WARP;
-    const int32_t groups = (int32_t)blockDim.x / WARP;
+    const int32_t first = h->me * args->rows1;
+    const int32_t count = e_at_most(args->inner - first, args->rows1);
     K_ONE_COPY
-    for (int32_t first = me * groups; first < args->inner; first += args->blocks * groups) {
-        const int32_t n = first + group;
-        const T *w = (const T *)args->w1 + (int64_t)n * args->channels;
+    for (int32_t n = group; n < count; n += (int32_t)blockDim.x / WARP) {
+        const T *w = h->w1 + (int64_t)n * args->channels;
         K_SUM sum = 0;
-        for (int32_t c = lane * K_PACK; n < args->inner && c < args->channels; c += WARP * K_PACK) {
+        K_ONE_COPY
+        for (int32_t c = lane * K_PACK; c < args->channels; c += WARP * K_PACK) {
             float value[K_PACK];
             k_pack pack;
             pack.words = ((const k_pack *)(w + c))->words;
@@ -165,57 +234,74 @@ K_FN void e_first(const mp_excite_args *args, const e_held *h, int32_t me) {
             }
         }
         sum = e_sum(sum, WARP);
-        if (n < args->inner) {
-            const float made = e_activate(&args->squeezed, (float)sum + e_bias(args->b1, n));
-            K_ONE_COPY
-            for (int32_t b = lane; b < args->blocks; b += WARP) {
-                k_cluster_store(h->inner + n, b, made);
-            }
+        const float made = e_activate(&args->squeezed, (float)sum + e_bias(args->b1, first + n));
+        K_ONE_COPY
+        for (int32_t b = lane; b < args->blocks; b += WARP) {
+            e_send(args, h->inner_box, h->inner + first + n, b, made);
         }
     }
 }
 
-K_FN void e_second(const mp_excite_args *args, const e_held *h, int64_t image, int32_t me) {
+K_FN void e_second(const mp_excite_args *args, const e_held *h, int64_t image) {
     const uint32_t width = K_HOST ? 1 : (uint32_t)args->width, shift = k_log2(width);
     const int32_t lane = (int32_t)(threadIdx.x & (width - 1)), step = (int32_t)width;
     const int32_t groups = (int32_t)(blockDim.x >> shift), group = (int32_t)(threadIdx.x >> shift);
-    const int32_t round = groups * GATES;
+    const int32_t first = h->me * args->rows2;
+    const int32_t count = e_at_most(args->gates - first, args->rows2);
+    T *out = (T *)args->out + image * args->gates + first;
     K_ONE_COPY
-    for (int32_t first = me * round; first < args->gates; first += args->blocks * round) {
+    for (int32_t round = 0; round < count; round += groups * GATES) { /* the same for a warp */
         K_SUM sum[GATES];
         K_UNROLL
         for (int k = 0; k < GATES; k++) {
-            const int32_t n = first + k * groups + group;
-            const T *w = (const T *)args->w2 + (int64_t)n * args->inner;
+            const int32_t n = round + k * groups + group;
+            const T *w = h->w2 + (int64_t)n * args->inner;
             sum[k] = 0;
             K_ONE_COPY
-            for (int32_t i = lane; n < args->gates && i < args->inner; i += step) {
+            for (int32_t i = lane; n < count && i < args->inner; i += step) {
                 sum[k] += (K_SUM)T_load(w[i]) * (K_SUM)h->inner[i];
             }
         }
+        float mine = 0; /* lane k has gate k */
         K_UNROLL
         for (int k = 0; k < GATES; k++) {
-            const int32_t n = first + k * groups + group;
             const float all = (float)e_sum(sum[k], step);
-            if (n < args->gates && lane == 0) {
-                const float gate = e_activate(&args->gating, all + e_bias(args->b2, n));
-                ((T *)args->out)[image * args->gates + n] = T_store(gate);
-            }
+            mine = lane == k ? all : mine;
+        }
+        const int32_t n = round + lane * groups + group;
+        if (n < count && lane < GATES) {
+            out[n] = T_store(e_activate(&args->gating, mine + e_bias(args->b2, first + n)));
         }
     }
 }
 
-K_BLOCK_KERNEL_IN_64(K_EXCITE_LANES, mp_excite_args, args) {
+/* ---- all ---- */
+
+K_FN void e_open(const mp_excite_args *args, const e_held *h) {
+    const int32_t slice = e_at_most(args->channels - h->me * args->slice, args->slice);
+    if (threadIdx.x == 0 && args->blocks > 1) {
+        k_mail_open(h->told_box, args->blocks * slice);
+        k_mail_open(h->mean_box, args->channels);
+        k_mail_open(h->inner_box, args->inner);
+    }
+    k_cluster_arrive();
+}
+
+K_BLOCK_KERNEL_LATE_OF(K_EXCITE_LANES, 2, mp_excite_args, args) {
     K_SHARED(K_SUM, shared);
-    const e_held h = e_hold(&args, shared);
     const int64_t image = blockIdx.x / (uint32_t)args.blocks;
     const int32_t me = (int32_t)(blockIdx.x - (uint32_t)image * (uint32_t)args.blocks);
-    k_cluster_arrive();
-    e_squeeze(&args, &h, image, me);
-    e_meet();
-    e_average(&args, &h, me);
-    e_meet();
-    e_first(&args, &h, me);
-    e_meet();
-    e_second(&args, &h, image, me);
+    if (!args.constant) {
+        k_wait();
+    }
+    const e_held h = e_hold(&args, shared, me);
+    e_open(&args, &h);
+    k_wait();
+    e_squeeze(&args, &h, image);
+    e_wait(&args, h.told_box);
+    e_average(&args, &h);
+    e_wait(&args, h.mean_box);
+    e_first(&args, &h);
+    e_wait(&args, h.inner_box);
+    e_second(&args, &h, image);
 }

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { X, W1, B1, W2, B2, IMAGE_RANK = 4, PACK_BYTES = 16, WARP = 32 };
+enum { X, FIRST, FIRST_BIAS, SECOND, SECOND_BIAS, IMAGE_RANK = 4, PACK_BYTES = 16, WARP = 32 };
 
 /* ---- what it takes ---- */
 
@@ -28,10 +28,16 @@ static uint32_t lanes_of(const mp_planner *p) {
     return p->device->info.kind == MP_DEVICE_HOST ? WARP : K_EXCITE_LANES;
 }
 
+static int64_t bytes_of_rows(const mp_planner *p, const mp_excite_args *a) {
+    const int64_t rows = (int64_t)a->rows1 * a->channels + (int64_t)a->rows2 * a->inner;
+    return MP_ALIGN_UP(rows * (int64_t)mp_dtype_size(p->in[X].type), PACK_BYTES);
+}
+
 static int64_t bytes_held(const mp_planner *p, const mp_excite_args *a) {
     const int64_t pack = PACK_BYTES / (int64_t)mp_dtype_size(p->in[X].type);
     const int64_t numbers = (int64_t)a->blocks * a->slice + a->channels + a->inner;
-    return lanes_of(p) * (pack + 1) * (int64_t)sizeof(double) + numbers * (int64_t)sizeof(float);
+    return PACK_BYTES * 2 + lanes_of(p) * (pack + 1) * (int64_t)sizeof(double) +
+           numbers * (int64_t)sizeof(float) + (a->held ? bytes_of_rows(p, a) : 0);
 }
 
 /* Blocks enough that each has little to fetch, of the image and of the weights, as long as all
@@ -64,7 +70,13 @@ static void cut(const mp_planner *p, int64_t images, mp_excite_args *a) {
     a->piece = MP_CEIL_DIV(a->pixels, a->blocks);
     a->slice = MP_CEIL_DIV(a->channels, a->blocks);
     a->beside = power_from(a->channels / pack, (int32_t)lanes_of(p));
-    a->width = power_from((a->inner + 1) / 2, WARP);
+    a->width = power_from(MP_MAX((a->inner + 1) / 2, K_EXCITE_GATES), WARP);
+    a->rows1 = MP_CEIL_DIV(a->inner, a->blocks);
+    a->rows2 = MP_ALIGN_UP(MP_CEIL_DIV(a->gates, a->blocks), pack);
+    a->held = 1;
+    a->held = p->device->info.kind == MP_DEVICE_CUDA &&
+              bytes_held(p, a) <= (int64_t)p->device->info.shared_bytes_max;
+    a->constant = mp_plan_is_constant(p, MP_IN(FIRST)) && mp_plan_is_constant(p, MP_IN(SECOND));
 }
 
 static const char *const names[] = {"activation", "gating"};
@@ -83,16 +95,17 @@ static bool is_known(const char *activation) {
 /* The channels, and what they are squeezed to, are those of the weights. */
 static mp_status accept(const mp_planner *p) {
     enum { HELD_MAX = 10 << 10 }; /* numbers that a block holds, the channels twice */
-    const int64_t pack = PACK_BYTES / (int64_t)mp_dtype_size(p->in[W1].type);
-    const mp_shape *w1 = &p->in[W1].shape;
-    const mp_shape *w2 = &p->in[W2].shape;
-    const bool fits =
-        is_pixel_kernel(&p->in[W1]) && is_pixel_kernel(&p->in[W2]) && w2->dim[1] == w1->dim[0] &&
-        w1->dim[1] % pack == 0 && w1->dim[0] <= HELD_MAX && w1->dim[1] <= HELD_MAX &&
-        2 * w1->dim[1] + w1->dim[0] <= HELD_MAX && w2->dim[0] <= INT32_MAX / 2 &&
-        is_known(mp_node_string(p->node, names[0], "")) &&
-        is_known(mp_node_string(p->node, names[1], "")) && is_row(mp_plan_in(p, B1), w1->dim[0]) &&
-        is_row(mp_plan_in(p, B2), w2->dim[0]);
+    const int64_t pack = PACK_BYTES / (int64_t)mp_dtype_size(p->in[FIRST].type);
+    const mp_shape *w1 = &p->in[FIRST].shape;
+    const mp_shape *w2 = &p->in[SECOND].shape;
+    const bool fits = is_pixel_kernel(&p->in[FIRST]) && is_pixel_kernel(&p->in[SECOND]) &&
+                      w2->dim[1] == w1->dim[0] && w1->dim[1] % pack == 0 &&
+                      w1->dim[0] <= HELD_MAX && w1->dim[1] <= HELD_MAX &&
+                      2 * w1->dim[1] + w1->dim[0] <= HELD_MAX && w2->dim[0] <= INT32_MAX / 2 &&
+                      is_known(mp_node_string(p->node, names[0], "")) &&
+                      is_known(mp_node_string(p->node, names[1], "")) &&
+                      is_row(mp_plan_in(p, FIRST_BIAS), w1->dim[0]) &&
+                      is_row(mp_plan_in(p, SECOND_BIAS), w2->dim[0]);
     return fits ? MP_OK
                 : MP_FAIL(UNSUPPORTED, "no kernel squeezes and excites by weights of such shapes, "
                                        "or with such an activation");
@@ -131,10 +144,10 @@ static mp_status check(const mp_planner *p) {
     const mp_shape *x = &p->in[X].shape;
     char text[MP_SHAPE_TEXT];
     MP_TRY(accept(p));
-    if (x->rank != IMAGE_RANK || x->dim[3] != p->in[W1].shape.dim[1] || x->dim[0] > IMAGES_MAX ||
+    if (x->rank != IMAGE_RANK || x->dim[3] != p->in[FIRST].shape.dim[1] || x->dim[0] > IMAGES_MAX ||
         x->dim[1] > INT32_MAX / MP_MAX(x->dim[2], 1)) {
         return MP_FAIL(INVALID_ARGUMENT, "X of shape %s is no image of %lld channels, or too large",
-                       mp_shape_text(x, text), (long long)p->in[W1].shape.dim[1]);
+                       mp_shape_text(x, text), (long long)p->in[FIRST].shape.dim[1]);
     }
     return MP_OK;
 }
@@ -142,14 +155,14 @@ static mp_status check(const mp_planner *p) {
 static mp_status plan_squeeze_excite(mp_planner *p) {
     MP_TRY(check(p));
     const mp_shape *x = &p->in[X].shape;
-    const mp_shape *w2 = &p->in[W2].shape;
+    const mp_shape *w2 = &p->in[SECOND].shape;
     const mp_shape shape = {.rank = IMAGE_RANK, .dim = {x->dim[0], 1, 1, w2->dim[0]}};
     mp_excite_args a = {.pixels = (int32_t)(x->dim[1] * x->dim[2]),
                         .channels = (int32_t)x->dim[3],
                         .inner = (int32_t)w2->dim[1],
                         .gates = (int32_t)w2->dim[0]};
     const mp_kernel *kernel = NULL;
-    mp_ref image = MP_IN(X), weights = MP_IN(W1);
+    mp_ref image = MP_IN(X), first = MP_IN(FIRST), second = MP_IN(SECOND);
     MP_TRY(mp_plan_output(p, 0, p->in[X].type, &shape));
     MP_TRY(read_activations(p->node, &a));
     cut(p, x->dim[0], &a);
@@ -157,18 +170,21 @@ static mp_status plan_squeeze_excite(mp_planner *p) {
         return MP_OK;
     }
     MP_TRY(aligned(p, X, &image));
-    MP_TRY(aligned(p, W1, &weights));
+    MP_TRY(aligned(p, FIRST, &first));
+    MP_TRY(aligned(p, SECOND, &second));
     MP_TRY(mp_plan_kernel(p, &kernel, "squeeze_excite_%s", mp_dtype_word(p->in[X].type)));
     const mp_grid grid = {.blocks = (uint32_t)(x->dim[0] * a.blocks),
                           .lanes = lanes_of(p),
                           .shared_bytes = (uint32_t)bytes_held(p, &a),
                           .meets = a.blocks > 1 ? (uint32_t)a.blocks : 0};
-    return MP_LAUNCH(
-        p, kernel, grid, a, MP_BIND(mp_excite_args, x, image), MP_BIND(mp_excite_args, w1, weights),
-        MP_BIND(mp_excite_args, b1, mp_plan_in(p, B1) != NULL ? MP_IN(B1) : MP_NOWHERE),
-        MP_BIND(mp_excite_args, w2, MP_IN(W2)),
-        MP_BIND(mp_excite_args, b2, mp_plan_in(p, B2) != NULL ? MP_IN(B2) : MP_NOWHERE),
-        MP_BIND(mp_excite_args, out, MP_OUT(0)));
+    return MP_LAUNCH(p, kernel, grid, a, MP_BIND(mp_excite_args, x, image),
+                     MP_BIND(mp_excite_args, w1, first),
+                     MP_BIND(mp_excite_args, b1,
+                             mp_plan_in(p, FIRST_BIAS) != NULL ? MP_IN(FIRST_BIAS) : MP_NOWHERE),
+                     MP_BIND(mp_excite_args, w2, second),
+                     MP_BIND(mp_excite_args, b2,
+                             mp_plan_in(p, SECOND_BIAS) != NULL ? MP_IN(SECOND_BIAS) : MP_NOWHERE),
+                     MP_BIND(mp_excite_args, out, MP_OUT(0)));
 }
 
 static const mp_attr_def attrs[] = {{"activation", MP_ATTR_STRING},
