@@ -37,6 +37,7 @@ enum {
     R_A = K_ROWS * R_CHUNK,
     R_STAGE = K_ROWS_MMA_STAGE(K_ROWS, K_COLUMNS, K_TURNED, R_SIZE),
     R_AHEAD = K_ROWS_MMA_AHEAD(K_ROWS, K_COLUMNS),
+    R_BROUGHT = 8,               /* chunks of B, behind those, that are on their way to a cache */
     R_LINE = K_COLUMNS * R_SIZE, /* of B, where it is not turned */
     R_LINE_PITCH = K_ROWS_MMA_LINE(K_COLUMNS, R_SIZE),
     R_LINE_PIECES = R_LINE / R_PIECE,
@@ -153,6 +154,29 @@ K_FN void r_fill_b(const r_place *at, int32_t chunk, uint8_t *stage) {
     } else {
         b += (int64_t)chunk * R_DEPTH * at->b_pitch + (int64_t)at->column * R_SIZE;
         r_fill_rows(at, b, stage + R_A);
+    }
+}
+
+/* Has B of a chunk brought nearer. The blocks' columns lie side by side, so that a place in every
+ * 128 bytes is enough. */
+K_FN void r_bring_b(const r_place *at, int32_t chunk) {
+    const uint8_t *b = (const uint8_t *)at->args->b;
+    enum { EACH = K_TURNED ? 1 : R_WARP / R_DEPTH }; /* places of a line */
+    const int32_t line = at->lane / EACH, piece = at->lane % EACH;
+    if (!K_TURNED) {
+        const int32_t column = piece * (K_COLUMNS / EACH);
+        b += ((int64_t)chunk * R_DEPTH + line) * at->b_pitch;
+        if (column < at->columns) {
+            k_bring(b + (int64_t)(at->column + column) * R_SIZE);
+        }
+        return;
+    }
+    b += (int64_t)chunk * R_CHUNK;
+    K_UNROLL
+    for (int32_t j = 0; j < K_COLUMNS; j += R_WARP) {
+        if (line + j < K_COLUMNS && line + j < at->columns) {
+            k_bring(b + (at->column + line + j) * at->b_pitch);
+        }
     }
 }
 
@@ -409,6 +433,14 @@ K_FN void r_run(const mp_rows_mma_args *args, uint8_t *shared) {
     for (int32_t i = 0; i < R_AHEAD; i++) {
         if (at.chunk + i * at.turn < args->chunks) {
             r_fill_b(&at, at.chunk + i * at.turn, at.ring + i * R_STAGE);
+        }
+    }
+    if (args->constant) { /* else the time for it is over */
+        K_ONE_COPY
+        for (int32_t i = R_AHEAD; i < R_AHEAD + R_BROUGHT; i++) {
+            if (at.chunk + i * at.turn < args->chunks) {
+                r_bring_b(&at, at.chunk + i * at.turn);
+            }
         }
     }
     k_wait();
