@@ -30,7 +30,8 @@ enum {
     R_SIZE = sizeof(T),
     R_CHUNK = K_ROWS_MMA_CHUNK,
     R_DEPTH = R_CHUNK / R_SIZE,
-    R_STEP = 32, /* bytes along k of a product: two in a chunk */
+    R_STEP = 32, /* bytes along k of a product */
+    R_STEPS = R_CHUNK / R_STEP,
     R_HIGH = K_ROWS / 16,
     R_WIDE = K_COLUMNS / 8,
     R_PIECE = 16, /* bytes of a copy */
@@ -49,6 +50,7 @@ enum {
     R_ACROSS = K_COLUMNS / R_UNIT,
     R_MINE = K_ROWS * R_ACROSS / K_ROWS_MMA_LANES, /* units of a lane */
     R_WORDS = R_UNIT * R_SIZE / 4,                 /* of a unit in memory */
+    R_EARLY = R_MINE <= 4, /* registers are left for what is added while the sums are made */
 };
 
 /* What a lane moves at once: sums of a unit; the unit as it is in memory. */
@@ -109,10 +111,13 @@ K_FN r_place r_place_of(const mp_rows_mma_args *args, uint8_t *shared) {
 
 /* ---- into shared memory ---- */
 
+/* All of what follows happens where `there` is not 0, and without branches, so that it takes place
+ * while products are made. */
+
 /* A chunk of `lines` lines, of which there are `left`; the others become 0. `from` is the first
  * one's beginning. */
-K_FN void r_fill_lines(const r_place *at, const uint8_t *from, int64_t pitch, int32_t lines,
-                       int32_t left, uint8_t *to) {
+K_FN void r_fill_lines(const r_place *at, int there, const uint8_t *from, int64_t pitch,
+                       int32_t lines, int32_t left, uint8_t *to) {
     enum { EACH = 8 };
     const int32_t line = at->lane / 4, piece = at->lane % 4;
     const uint8_t *source = from + line * pitch + piece * R_PIECE;
@@ -120,40 +125,39 @@ K_FN void r_fill_lines(const r_place *at, const uint8_t *from, int64_t pitch, in
     K_UNROLL
     for (int32_t j = 0; j < lines; j += EACH) {
         const int is = line + j < left;
-        k_copy_begin(to + j * R_CHUNK, is ? source : from, is ? R_PIECE : 0);
+        k_copy_begin_if(there, to + j * R_CHUNK, is ? source : from, is ? R_PIECE : 0);
         source += EACH * pitch;
     }
 }
 
 /* R_DEPTH rows of the tile's columns of B, of which those that there are not become 0. */
-K_FN void r_fill_rows(const r_place *at, const uint8_t *from, uint8_t *to) {
+K_FN void r_fill_rows(const r_place *at, int there, const uint8_t *from, uint8_t *to) {
     const int32_t line = at->lane / R_LINE_PIECES, piece = at->lane % R_LINE_PIECES;
     const int is = piece * (R_PIECE / R_SIZE) < at->columns;
     const uint8_t *source = from + line * at->b_pitch + (is ? piece * R_PIECE : 0);
     to += line * R_LINE_PITCH + piece * R_PIECE;
-    if (line >= R_LINES) {
-        return;
-    }
     K_UNROLL
     for (int32_t r = 0; r < R_DEPTH; r += R_LINES) {
-        k_copy_begin(to + r * R_LINE_PITCH, source, is ? R_PIECE : 0);
+        k_copy_begin_if(there && line < R_LINES, to + r * R_LINE_PITCH, source, is ? R_PIECE : 0);
         source += R_LINES * at->b_pitch;
     }
 }
 
 K_FN void r_fill_a(const r_place *at, int32_t chunk, uint8_t *stage) {
     const uint8_t *a = (const uint8_t *)at->args->a + at->row * at->a_pitch;
-    r_fill_lines(at, a + (int64_t)chunk * R_CHUNK, at->a_pitch, K_ROWS, at->rows, stage);
+    r_fill_lines(at, chunk < at->args->chunks, a + (int64_t)chunk * R_CHUNK, at->a_pitch, K_ROWS,
+                 at->rows, stage);
 }
 
 K_FN void r_fill_b(const r_place *at, int32_t chunk, uint8_t *stage) {
     const uint8_t *b = (const uint8_t *)at->args->b;
+    const int there = chunk < at->args->chunks;
     if (K_TURNED) {
         b += at->column * at->b_pitch + (int64_t)chunk * R_CHUNK;
-        r_fill_lines(at, b, at->b_pitch, K_COLUMNS, at->columns, stage + R_A);
+        r_fill_lines(at, there, b, at->b_pitch, K_COLUMNS, at->columns, stage + R_A);
     } else {
         b += (int64_t)chunk * R_DEPTH * at->b_pitch + (int64_t)at->column * R_SIZE;
-        r_fill_rows(at, b, stage + R_A);
+        r_fill_rows(at, there, b, stage + R_A);
     }
 }
 
@@ -195,13 +199,18 @@ K_FN void r_product_bf16(float *c, const uint32_t *a, const uint32_t *b) {
     k_mma_bf16(c, a, b);
 }
 
-/* Operands as they are multiplied. */
-K_FN void r_round(uint32_t *words, int32_t count) {
+/* An operand as it is multiplied. */
+K_FN void r_round(uint32_t *words) {
     K_UNROLL
-    for (int32_t i = 0; R_SIZE == 4 && i < count; i++) {
+    for (int32_t i = 0; R_SIZE == 4 && i < 4; i++) {
         words[i] = k_near_tf32(k_float_of_bits(words[i]));
     }
 }
+
+/* What a lane has of a step: left operands of 16 rows each, right ones of 16 columns each. */
+typedef struct r_operands {
+    uint32_t a[R_HIGH][4], b[R_WIDE / 2][4];
+} r_operands;
 
 /* The right operands of columns 16 j to 16 j + 15. */
 K_FN void r_load_b(const r_place *at, const uint8_t *b, int32_t step, int32_t j, uint32_t *words) {
@@ -217,24 +226,32 @@ K_FN void r_load_b(const r_place *at, const uint8_t *b, int32_t step, int32_t j,
                 *(const uint32_t *)(const void *)(from + i % 2 * 4 * R_LINE_PITCH + i / 2 * 32);
         }
     }
-    r_round(words, 4);
 }
 
-K_FN void r_step(const r_place *at, const uint8_t *stage, int32_t step, float (*sum)[R_WIDE][4]) {
-    uint32_t a[R_HIGH][4], b[R_WIDE / 2][4];
+K_FN void r_load(const r_place *at, const uint8_t *stage, int32_t step, r_operands *x) {
     K_UNROLL
     for (int32_t i = 0; i < R_HIGH; i++) {
-        k_matrices_load(a[i], stage + (at->a_load ^ step * R_STEP) + i * 16 * R_CHUNK);
-        r_round(a[i], 4);
+        k_matrices_load(x->a[i], stage + (at->a_load ^ step * R_STEP) + i * 16 * R_CHUNK);
     }
     K_UNROLL
     for (int32_t j = 0; j < R_WIDE / 2; j++) {
-        r_load_b(at, stage + R_A, step, j, b[j]);
+        r_load_b(at, stage + R_A, step, j, x->b[j]);
+    }
+}
+
+K_FN void r_multiply(r_operands *x, float (*sum)[R_WIDE][4]) {
+    K_UNROLL
+    for (int32_t i = 0; i < R_HIGH; i++) {
+        r_round(x->a[i]);
+    }
+    K_UNROLL
+    for (int32_t j = 0; j < R_WIDE / 2; j++) {
+        r_round(x->b[j]);
     }
     K_UNROLL
     for (int32_t i = 0; i < R_HIGH * R_WIDE; i++) {
         const int32_t j = i % R_WIDE;
-        r_product(sum[i / R_WIDE][j], a[i / R_WIDE], b[j / 2] + j % 2 * 2);
+        r_product(sum[i / R_WIDE][j], x->a[i / R_WIDE], x->b[j / 2] + j % 2 * 2);
     }
 }
 
@@ -246,16 +263,21 @@ K_FN void r_sum(const r_place *at, float (*sum)[R_WIDE][4]) {
     for (int32_t chunk = at->chunk; chunk < chunks; chunk += at->turn) {
         uint8_t *stage = at->ring + place * R_STAGE;
         const int32_t next = chunk + R_AHEAD * at->turn;
+        r_operands x[R_STEPS];
         K_COPIES_WAIT(R_AHEAD - 1);
         __syncwarp(); /* the copies of all lanes are there */
-        r_step(at, stage, 0, sum);
-        r_step(at, stage, 1, sum);
-        __syncwarp(); /* all lanes have read it */
-        if (next < chunks) {
-            r_fill_b(at, next, stage);
-            r_fill_a(at, next, stage);
+        K_UNROLL
+        for (int32_t step = 0; step < R_STEPS; step++) {
+            r_load(at, stage, step, &x[step]);
         }
+        __syncwarp(); /* all lanes have read it */
+        r_fill_b(at, next, stage);
+        r_fill_a(at, next, stage);
         k_copies_group();
+        K_UNROLL
+        for (int32_t step = 0; step < R_STEPS; step++) {
+            r_multiply(&x[step], sum);
+        }
         place = place + 1 < R_AHEAD ? place + 1 : 0;
     }
 }
@@ -359,8 +381,11 @@ K_FN void r_ask_all(const r_place *at, r_added *added) {
         const r_unit u = r_unit_of(at, i);
         const int is = u.is && u.row < at->rows && u.column < at->columns;
         const int64_t column = at->column + u.column;
-        added->d[i] = r_ask(args->d, (at->row + u.row) * args->ldc + column, is && args->d != 0);
         added->bias[i] = r_ask(args->bias, column, is && args->bias != 0);
+        added->d[i] = r_ask(args->d, column, 0);
+        if (args->d != 0) { /* the same for all lanes, and rare */
+            added->d[i] = r_ask(args->d, (at->row + u.row) * args->ldc + column, is);
+        }
     }
 }
 
@@ -431,9 +456,7 @@ K_FN void r_run(const mp_rows_mma_args *args, uint8_t *shared) {
     }
     K_ONE_COPY
     for (int32_t i = 0; i < R_AHEAD; i++) {
-        if (at.chunk + i * at.turn < args->chunks) {
-            r_fill_b(&at, at.chunk + i * at.turn, at.ring + i * R_STAGE);
-        }
+        r_fill_b(&at, at.chunk + i * at.turn, at.ring + i * R_STAGE);
     }
     if (args->constant) { /* else the time for it is over */
         K_ONE_COPY
@@ -446,14 +469,17 @@ K_FN void r_run(const mp_rows_mma_args *args, uint8_t *shared) {
     k_wait();
     K_ONE_COPY
     for (int32_t i = 0; i < R_AHEAD; i++) {
-        if (at.chunk + i * at.turn < args->chunks) {
-            r_fill_a(&at, at.chunk + i * at.turn, at.ring + i * R_STAGE);
-        }
+        r_fill_a(&at, at.chunk + i * at.turn, at.ring + i * R_STAGE);
         k_copies_group();
+    }
+    if (R_EARLY) {
+        r_ask_all(&at, &added);
     }
     r_sum(&at, sum);
     r_put(&at, sum);
-    r_ask_all(&at, &added);
+    if (!R_EARLY) {
+        r_ask_all(&at, &added);
+    }
     __syncthreads();
     if (splits > 1) {
         float *slots = (float *)(void *)(shared + R_WARPS * R_AHEAD * R_STAGE);

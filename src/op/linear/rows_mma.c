@@ -20,17 +20,23 @@ enum {
 
 /* Which products are taken: for what reason, and up to how many billions of additions and
  * multiplications, by the size of an element. Beyond, the library's products are faster by more
- * than a launch takes. AHEAD: an activation which the library leaves to a kernel behind its
- * product; IDLE: the library has few tiles of 64 x 64, with which it leaves multiprocessors idle or
- * adds up parts in a kernel behind, where the tiles are less than IDLE_SHARE of them. */
-typedef enum reason { AHEAD, IDLE, REASONS } reason;
+ * than a launch takes. */
+typedef enum reason {
+    BEHIND, /* an activation, for which the library would need a kernel behind its product */
+    IDLE,   /* the library has so few tiles that it leaves multiprocessors idle, or has several
+             * blocks share the sums of one and adds them up in a kernel behind */
+    REASONS
+} reason;
 static const double billions_max[REASONS][2] = {
     /* 2 bytes, 4 bytes */
-    [AHEAD] = {1.5, 1.0},
+    [BEHIND] = {1.5, 1.0},
     [IDLE] = {1.2, 0.8},
 };
-static const double IDLE_SHARE = 0.5;
-enum { LIBRARY_TILE = 64, IDLE_DEPTH_MIN = 256 /* of k: below, no launch is worth sharing it */ };
+enum {
+    LIBRARY_TILE = 64,    /* rows and columns of one, ... */
+    IDLE_SHARE = 2,       /* ... of which there is less than one for so many multiprocessors */
+    IDLE_DEPTH_MIN = 256, /* of k: below, no sum is worth sharing */
+};
 
 static bool is_known(mp_activation activation) {
     return activation == MP_ACTIVATION_NONE || activation == MP_ACTIVATION_RELU ||
@@ -61,11 +67,11 @@ static bool is_sooner(const mp_device_info *info, const mp_gemm *g) {
     const double billions = 2e-9 * (double)g->m * (double)g->n * (double)g->k;
     const int wide = mp_dtype_size(g->type) == 4;
     const int64_t tiles = MP_CEIL_DIV(g->m, LIBRARY_TILE) * MP_CEIL_DIV(g->n, LIBRARY_TILE);
-    if (!is_common(g) && billions <= billions_max[AHEAD][wide]) {
+    if (!is_common(g) && billions <= billions_max[BEHIND][wide]) {
         return true;
     }
     return g->k >= IDLE_DEPTH_MIN && billions <= billions_max[IDLE][wide] &&
-           (double)tiles < IDLE_SHARE * info->multiprocessors;
+           tiles * IDLE_SHARE < info->multiprocessors;
 }
 
 bool mp_rows_mma_takes(const mp_planner *p, const mp_gemm *gemm) {
