@@ -366,27 +366,30 @@ typedef struct r_added {
     r_words d[R_MINE], bias[R_MINE];
 } r_added;
 
-K_FN r_words r_ask(const void *from, int64_t at, int is) {
-    r_words words = {};
-    if (is) {
-        words = *(const r_words *)(const void *)((const T *)from + at);
+/* `from` may be NULL, the same for all lanes. */
+K_FN void r_ask(const r_place *at, const void *from, int64_t pitch, r_words *words) {
+    const r_words none = {};
+    K_UNROLL
+    for (int32_t i = 0; i < R_MINE; i++) {
+        words[i] = none;
     }
-    return words;
-}
-
-K_FN void r_ask_all(const r_place *at, r_added *added) {
-    const mp_rows_mma_args *args = at->args;
+    if (from == 0) {
+        return;
+    }
     K_UNROLL
     for (int32_t i = 0; i < R_MINE; i++) {
         const r_unit u = r_unit_of(at, i);
-        const int is = u.is && u.row < at->rows && u.column < at->columns;
-        const int64_t column = at->column + u.column;
-        added->bias[i] = r_ask(args->bias, column, is && args->bias != 0);
-        added->d[i] = r_ask(args->d, column, 0);
-        if (args->d != 0) { /* the same for all lanes, and rare */
-            added->d[i] = r_ask(args->d, (at->row + u.row) * args->ldc + column, is);
+        if (u.is && u.row < at->rows && u.column < at->columns) {
+            words[i] =
+                *(const r_words *)(const void *)((const T *)from + (at->row + u.row) * pitch +
+                                                 at->column + u.column);
         }
     }
+}
+
+K_FN void r_ask_all(const r_place *at, r_added *added) {
+    r_ask(at, at->args->bias, 0, added->bias);
+    r_ask(at, at->args->d, at->args->ldc, added->d);
 }
 
 /* The sums of `parts` tiles, `apart` floats from one to the next, with what is added to them; they
