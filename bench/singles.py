@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of one operator each, at sizes where the device has work to do, for the benchmarks to compare.
+"""Models of one operator each, or of a few in a row, at sizes where the device has work to do, for the benchmarks to compare.
 
 A row of CASES is a name, the operator, its inputs, and what else it has. An input is a shape, of random values of type
 float16 or float as the subject's name ends, or an array; what is not the first input and no shape is a constant. An
@@ -115,6 +115,12 @@ CASES = dict([
     case("matmul_batched", "MatMul", (192, 512, 64), (192, 64, 512)),
     case("matmul_row", "MatMul", (1, 4096), Weights(4096, 16384)),
     case("gemm_bias", "Gemm", (4096, 1024), Weights(4096, 1024), Weights(4096), transB=1),
+    case("gemm_128x768", "Gemm", (128, 768), Weights(768, 768), Weights(768)),
+    case("gemm_128x3072x768", "Gemm", (128, 3072), Weights(3072, 768), (128, 768)),
+    case("gemm_197x768", "Gemm", (197, 768), Weights(768, 768), Weights(768)),
+    case("gemm_12x1536x384", "Gemm", (12, 1536), Weights(1536, 384), Weights(384)),
+    case("ffn_128x768x3072", "Gemm", (128, 768), Weights(768, 3072), Weights(3072)),
+    case("ffn_12x384x1536", "Gemm", (12, 384), Weights(384, 1536), Weights(1536)),
     case("einsum", "Einsum", (8, 128, 12, 64), (8, 128, 12, 64), equation="bihd,bjhd->bhij"),
     case("lstm", "LSTM", (100, 8, 128), Weights(1, 1024, 128), Weights(1, 1024, 256), outputs=3, hidden_size=256),
     case("gru", "GRU", (100, 8, 128), Weights(1, 768, 128), Weights(1, 768, 256), outputs=2, hidden_size=256),
@@ -150,6 +156,10 @@ CASES = dict([
     case("attention_causal", "MultiHeadAttention", (2, 1024, 768), (2, 1024, 768), (2, 1024, 768),
          domain="com.microsoft", num_heads=12, unidirectional=1),
 ])
+BEHIND = {  # the operators that follow, each with its constants
+    "ffn_128x768x3072": [("Gelu",), ("Gemm", Weights(3072, 768), Weights(768))],
+    "ffn_12x384x1536": [("Gelu",), ("Gemm", Weights(1536, 384), Weights(384))],
+}
 FLOAT_INPUTS = {("Resize", 2)}  # operator and input: of type float whatever the others are
 FLOAT_ONLY = {"dynamicquantize", "onehot", "nonzero", "unique", "dft", "matmulinteger", "matmulinteger_signed",
               "batchnorm", "isnan"}
@@ -161,6 +171,16 @@ def array_of(given, dtype, random):
     shape, scale = (given.shape, given.scale) if isinstance(given, Weights) else (given, 1)
     count = min(int(np.prod(shape)), VALUES_MAX)
     return np.resize((random.standard_normal(count) * scale).astype(dtype), shape)
+
+
+def behind(name, dtype, random, constants, made):
+    """Nodes that follow the first one; what they read of constants is added to those."""
+    for n, (op, *weights) in enumerate(BEHIND.get(name, [])):
+        names = [f"w{n}_{i}" for i in range(len(weights))]
+        constants += [numpy_helper.from_array(array_of(w, dtype, random), at)
+                      for at, w in zip(names, weights, strict=True)]
+        yield helper.make_node(op, [*made, *names], [f"z{n}"])
+        made = [f"z{n}"]
 
 
 def model_of(name, kind):
@@ -182,8 +202,9 @@ def model_of(name, kind):
             infos.append(helper.make_tensor_value_info(f"x{i}", element, value.shape))
     made = [f"y{i}" for i in range(outputs)]
     node = helper.make_node(op, names, made, domain=domain, **attributes)
-    results = [helper.make_empty_tensor_value_info(y) for y in made]
-    graph = helper.make_graph([node], name, infos, results, constants)
+    nodes = [node, *behind(name, KINDS[kind][0], random, constants, made)]
+    results = [helper.make_empty_tensor_value_info(y) for y in nodes[-1].output]
+    graph = helper.make_graph(nodes, name, infos, results, constants)
     opsets = [helper.make_opsetid("", OPSET), *([helper.make_opsetid(domain, 1)] if domain else [])]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString(), feed
 

@@ -30,6 +30,7 @@ typedef enum mp_activation {
     MP_ACTIVATION_SILU,      /* x sigmoid(x) */
     MP_ACTIVATION_GELU,      /* by erf */
     MP_ACTIVATION_GELU_TANH, /* as tanh approximates it */
+    MP_ACTIVATION_SWISH,     /* x sigmoid(alpha x) */
     MP_ACTIVATION_OTHER,     /* one that no device has */
 } mp_activation;
 
@@ -43,6 +44,8 @@ struct mp_gemm {
     bool tf32;             /* may round float inputs to TF32 on devices that have it */
     bool bias;             /* operand 4: n values, added to each row */
     mp_activation activation;
+    float activation_alpha; /* of MP_ACTIVATION_SWISH; those with more numbers are none of a product
+                             */
     int64_t m, n, k;
     int64_t lda, ldb, ldc; /* elements between rows as stored; ldc serves C and D */
     int64_t batch;

@@ -124,7 +124,7 @@ def test_norms_and_activations_become_one_operator_each():
         assert "= ReduceMean" not in text, text
         if name == "encoder_mlp":
             assert text.count("= millpond.SkipLayerNormalization-1") == 2, text
-            assert text.count("= Gelu-20") == 1, text
+            assert text.count('activation="Gelu"') == 1, text
         else:
             assert text.count("= millpond.NormMatMul-1") == 1, text
             assert text.count("= millpond.GatedMatMul-1") == 1, text

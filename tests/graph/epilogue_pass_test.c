@@ -167,6 +167,28 @@ TEST(graph_pass_gemm_epilogue) {
           "y = com.microsoft.FusedGemm-1 (x, w, b) \"product+gelu\" activation=\"Gelu\" "
           "activation_alpha=1f transB=1\noutput y\n",
           1);
+    /* by erf, or x times a sigmoid, in front of a product */
+    check(NULL,
+          "input x f16[?,8]\nconst w f16[8,16]\nconst b f16[16]\nconst v f16[16,8]\n"
+          "p = Gemm-13 (x, w, b) \"product\"\ng = Gelu-20 (p) \"gelu\"\n"
+          "y = MatMul-13 (g, v)\noutput y\n",
+          "input x f16[?,8]\nconst w f16[8,16]\nconst b f16[16]\nconst v f16[16,8]\n"
+          "g = com.microsoft.FusedGemm-1 (x, w, b) \"product+gelu\" activation=\"Gelu\"\n"
+          "y = MatMul-13 (g, v)\noutput y\n",
+          1);
+    check(NULL,
+          "input x f16[2,8]\nconst w f16[8,16]\nconst b f16[16]\nconst v f16[16,8]\n"
+          "p = MatMul-13 (x, w) \"product\"\ns = Add-14 (p, b) \"sum\"\n"
+          "g = com.microsoft.QuickGelu-1 (s) \"gelu\" alpha=1.5f\ny = MatMul-13 (g, v)\noutput y\n",
+          "input x f16[2,8]\nconst w f16[8,16]\nconst b f16[16]\nconst v f16[16,8]\n"
+          "g = millpond.MatMulBias-1 (x, w, b) \"product+sum+gelu\" activation=\"Swish\" "
+          "activation_alpha=1.5f\ny = MatMul-13 (g, v)\noutput y\n",
+          2);
+    /* many rows; floats that may not be rounded */
+    LEFT_ALONE(NULL, "input x f16[257,8]\nconst w f16[8,16]\nconst v f16[16,8]\n"
+                     "p = Gemm-13 (x, w)\ng = Gelu-20 (p)\ny = MatMul-13 (g, v)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[2,8]\nconst w f32[8,16]\nconst v f32[16,8]\n"
+                     "p = Gemm-13 (x, w)\ng = Gelu-20 (p)\ny = MatMul-13 (g, v)\noutput y\n");
     /* by erf; by tanh in float; an activation of its own */
     LEFT_ALONE(NULL, "input x f16[2,8]\nconst w f16[8,16]\np = Gemm-13 (x, w)\n"
                      "y = Gelu-20 (p)\noutput y\n");

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <thread>
 
-enum { LANES_MAX = 1024, WARP = 32, WARPS_MAX = LANES_MAX / WARP, SLOT = 32, SHARED = 1 << 18 };
+enum { LANES_MAX = 1024, WARP = 32, WARPS_MAX = LANES_MAX / WARP, SLOT = 32, SHARED = 1 << 19 };
 
 thread_local cuda_place threadIdx, blockIdx;
 cuda_place blockDim, gridDim;

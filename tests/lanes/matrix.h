@@ -130,6 +130,11 @@ inline void k_copy_begin(void *to, const void *from, uint32_t count) {
         matrix_groups.back().push_back({to, from, count});
     }
 }
+inline void k_copy_begin_if(int is, void *to, const void *from, uint32_t count) {
+    if (is) {
+        k_copy_begin(to, from, count);
+    }
+}
 inline void k_copies_group() {
     matrix_groups.emplace_back();
 }

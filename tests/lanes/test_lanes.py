@@ -23,6 +23,9 @@ NBITS = (
                                   (8, 4, 0, "f16"), (8, 8, 0, "bf16"), (4, 1, 1, "bf16"), (4, 1, 2, "f16"))),
     *(("few", *each) for each in ((4, 1, 0, "f32"), (4, 4, 0, "f16"), (8, 4, 0, "f32"), (8, 1, 1, "f32"))),
 )
+# Products of some rows: rows and columns of a tile, whether B is stored turned, type.
+ROWS_MMA = ((16, 32, 0, "f32"), (16, 32, 1, "bf16"), (32, 32, 0, "f16"), (32, 32, 1, "f32"), (32, 64, 0, "bf16"),
+            (32, 64, 1, "f16"), (64, 48, 0, "f16"), (64, 48, 0, "f32"), (64, 48, 1, "f32"))
 # A program: its file, and for each text of a kernel beside the one that it includes the name; what is defined for all.
 PROGRAMS = {
     "integer_32": ("integer.cpp", "integer_product", {}, ["K_TILE=32", "K_CONV=0"]),
@@ -42,6 +45,10 @@ PROGRAMS = {
     **{f"stem_{wide}_{word}": ("stem.cpp", "conv_stem", {}, [f"K_T0={word}", f"K_WIDE={wide}",
                                                              f"LANES_BF16={int(word == 'bf16')}"])
        for wide, word in ((32, "f32"), (32, "f16"), (64, "f16"), (64, "bf16"))},
+    **{f"rows_mma_{rows}_{columns}_{turned}_{word}":
+       ("rows_mma.cpp", "rows_mma", {}, [f"K_T0={word}", f"K_ROWS={rows}", f"K_COLUMNS={columns}",
+                                         f"K_TURNED={turned}"])
+       for rows, columns, turned, word in ROWS_MMA},
     **{f"nbits_{text}_{bits}_{rows}_{before}_{word}":
        ("nbits.cpp", f"nbits_{text}", {}, [f"K_T0={word}", f"K_BITS={bits}", f"K_ROWS={rows}", f"K_BEFORE={before}",
                                            f"FEW={int(text == 'few')}"])

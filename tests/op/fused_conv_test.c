@@ -76,6 +76,9 @@ static double activated(const setting *s, double x) {
     if (strcmp(name, "Silu") == 0) {
         return x / (1 + exp(-x));
     }
+    if (strcmp(name, "Swish") == 0) {
+        return x / (1 + exp(-a * x));
+    }
     return strcmp(name, "Gelu") == 0 ? x / 2 * (1 + erf(x / sqrt(2))) : x;
 }
 
@@ -207,6 +210,7 @@ static const setting tails[] = {
     {.activation = "HardSigmoid", .params = {0.2F, 0.5F}, .count = 2},
     {.activation = "HardSwish"},
     {.activation = "Silu", .bias = true},
+    {.activation = "Swish", .params = {0.5F}, .count = 1},
     {.activation = "Gelu", .bias = true},
     {.activation = "", .z = WHOLE},
     {.activation = "Relu", .z = WHOLE, .bias = true},

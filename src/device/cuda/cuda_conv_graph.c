@@ -172,6 +172,7 @@ static bool activation_find(const mp_conv *shape, activation *out) {
     case MP_ACTIVATION_GELU_TANH:
     case MP_ACTIVATION_HARD_SIGMOID:
     case MP_ACTIVATION_HARD_SWISH:
+    case MP_ACTIVATION_SWISH:
     case MP_ACTIVATION_OTHER:
         return false;
     }

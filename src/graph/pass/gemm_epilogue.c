@@ -1,6 +1,8 @@
-/* gemm_epilogue.c - an activation behind a product and its bias becomes part of the product, where
- * libraries have it on the way to memory: Relu, and Gelu by tanh of 16-bit elements. What else
- * there is is left to what fuses element-wise operators.
+/* gemm_epilogue.c - an activation behind a product and its bias becomes part of the product: Relu,
+ * and Gelu by tanh of 16-bit elements, which libraries have on the way to memory; other kinds of
+ * Gelu, and x times a sigmoid of x, where a kernel of ours has them (op/linear/rows_mma.c) and
+ * another product follows, so that no element-wise operator does. What else there is is left to
+ * what fuses element-wise operators.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
@@ -11,20 +13,64 @@
 
 enum { ATTRS_MAX = 8 };
 
-/* The activation's name, and whether it has a number that is 1; NULL where it is none of those. */
-static const char *name_of(const mp_graph *graph, const mp_vertex *v, bool *one) {
-    *one = false;
-    if (mp_vertex_is(v, "Relu")) {
-        return "Relu";
-    }
+/* As an attribute of a product: its name, and a number that it has. */
+typedef struct activation {
+    const char *name; /* NULL: none that there is */
+    bool has_number, is_common;
+    float number;
+} activation;
+
+static activation activation_of(const mp_graph *graph, const mp_vertex *v) {
     const mp_dtype type = mp_graph_type(graph, v->in[0]);
-    *one = mp_vertex_is(v, "Gelu") && (type == MP_F16 || type == MP_BF16) &&
-           strcmp(mp_node_string(&v->node, "approximate", "none"), "tanh") == 0;
-    return *one ? "Gelu" : NULL;
+    const bool is_short = type == MP_F16 || type == MP_BF16;
+    if (mp_vertex_is(v, "Relu")) {
+        return (activation){.name = "Relu", .is_common = true};
+    }
+    if (mp_vertex_is(v, "Gelu")) {
+        const bool by_tanh = strcmp(mp_node_string(&v->node, "approximate", "none"), "tanh") == 0;
+        return (activation){
+            .name = "Gelu", .has_number = by_tanh, .is_common = by_tanh && is_short, .number = 1};
+    }
+    if (!v->is_gone && strcmp(v->node.op->name, "QuickGelu") == 0) {
+        return (activation){.name = "Swish",
+                            .has_number = true,
+                            .number = mp_node_float(&v->node, "alpha", 1.702F)};
+    }
+    return (activation){.name = NULL};
 }
 
-static mp_status join(mp_graph *graph, int32_t product, int32_t last, const char *activation,
-                      bool one) {
+static bool is_product(const mp_vertex *v) {
+    return mp_vertex_is(v, "MatMul") || mp_vertex_is(v, "Gemm") ||
+           mp_vertex_is_own(v, "MatMulBias");
+}
+
+/* Whether a kernel of ours may take the product with its activation: what is known of its type and
+ * its rows does not speak against it. Where it then does not, there is a step behind the product,
+ * as there would have been. */
+static bool may_be_ours(const mp_graph *graph, const mp_vertex *product) {
+    enum { ROWS_MAX = 256 };
+    const mp_dtype type = mp_graph_type(graph, product->in[0]);
+    const int rank = mp_graph_rank(graph, product->in[0]);
+    int64_t rows = 1;
+    for (int d = 0; d + 1 < rank && rows <= ROWS_MAX; d++) {
+        const int64_t dim = mp_graph_dim(graph, product->in[0], d);
+        rows = dim > ROWS_MAX ? dim : rows * MP_MAX(dim, 1); /* one where it is not known */
+    }
+    return rows <= ROWS_MAX &&
+           (type == MP_F16 || type == MP_BF16 || (type == MP_F32 && product->node.options.tf32));
+}
+
+/* Whether the activation that node `last` is becomes part of the product. */
+static bool is_wanted(const mp_graph *graph, const mp_vertex *product, int32_t last,
+                      const activation *a) {
+    if (a->name == NULL || a->is_common) {
+        return a->name != NULL;
+    }
+    const int32_t next = mp_graph_reader(graph, graph->nodes[last].out[0], NULL);
+    return next != MP_NO_NODE && is_product(&graph->nodes[next]) && may_be_ours(graph, product);
+}
+
+static mp_status join(mp_graph *graph, int32_t product, int32_t last, const activation *how) {
     const mp_vertex p = graph->nodes[product];
     const mp_vertex a = graph->nodes[last];
     const bool own = mp_vertex_is_own(&p, "MatMulBias");
@@ -38,10 +84,10 @@ static mp_status join(mp_graph *graph, int32_t product, int32_t last, const char
     node.attrs = attrs;
     node.attr_count = 0;
     attrs[node.attr_count++] =
-        (mp_attr){.name = "activation", .kind = MP_ATTR_STRING, .s = activation};
-    if (one) {
+        (mp_attr){.name = "activation", .kind = MP_ATTR_STRING, .s = how->name};
+    if (how->has_number) {
         attrs[node.attr_count++] =
-            (mp_attr){.name = "activation_alpha", .kind = MP_ATTR_FLOAT, .f = 1};
+            (mp_attr){.name = "activation_alpha", .kind = MP_ATTR_FLOAT, .f = how->number};
     }
     memcpy(attrs + node.attr_count, p.node.attrs, p.node.attr_count * sizeof *attrs);
     node.attr_count += p.node.attr_count;
@@ -54,14 +100,16 @@ mp_status mp_pass_gemm_epilogue(mp_graph *graph, mp_rewrites *rewrites) {
     for (int32_t n = 0; n < graph->node_count; n++) {
         const mp_vertex *v = &graph->nodes[n];
         const bool bias = mp_vertex_is_own(v, "MatMulBias");
-        bool one = false;
         if ((!bias && !mp_vertex_is(v, "Gemm")) || v->node.attr_count > (bias ? 0 : 4)) {
             continue;
         }
         const int32_t last = mp_graph_reader(graph, v->out[0], NULL);
-        const char *name = last != MP_NO_NODE ? name_of(graph, &graph->nodes[last], &one) : NULL;
-        if (name != NULL && mp_rewrite_allowed(rewrites)) {
-            MP_TRY(join(graph, n, last, name, one));
+        if (last == MP_NO_NODE) {
+            continue;
+        }
+        const activation how = activation_of(graph, &graph->nodes[last]);
+        if (is_wanted(graph, v, last, &how) && mp_rewrite_allowed(rewrites)) {
+            MP_TRY(join(graph, n, last, &how));
         }
     }
     return MP_OK;

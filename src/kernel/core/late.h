@@ -10,6 +10,9 @@
  *   k_fetch(from, is, words)  16 aligned bytes that nothing reads again, where `is` is not 0, else
  *                        zeros; asked for where it stands, and not where they are used
  *
+ *   k_bring(from)  has the 128 bytes around `from` on their way from memory to the cache that all
+ *                  multiprocessors share
+ *
  * So the latency of the constants passes while the kernel before is at work. The next kernel may
  * come at once, since it waits for this one, which does not end before it has waited itself.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -41,6 +44,14 @@ K_FN void k_fetch(const void *from, int is, uint32_t *words) {
                  : "+r"(words[0]), "+r"(words[1]), "+r"(words[2]), "+r"(words[3])
                  : "l"(from), "r"(is)
                  : "memory");
+#endif
+}
+
+K_FN void k_bring(const void *from) {
+#if K_PTX
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+#else
+    (void)from;
 #endif
 }
 

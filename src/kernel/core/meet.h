@@ -34,6 +34,8 @@ K_FN void k_mail_wait(k_mailbox *box) {
 
 K_FN void k_cluster_arrive(void) {
 }
+K_FN void k_cluster_begin(void) {
+}
 K_FN void k_cluster_wait(void) {
     __syncthreads();
 }
@@ -41,6 +43,12 @@ K_FN void k_cluster_wait(void) {
 K_FN void k_cluster_store(float *place, int32_t block, float value) {
     (void)block;
     *place = value;
+}
+K_FN void k_cluster_store_four(float *place, int32_t block, const float *values) {
+    (void)block;
+    for (int32_t i = 0; i < 4; i++) {
+        place[i] = values[i];
+    }
 }
 
 #else
@@ -87,6 +95,12 @@ K_FN void k_cluster_arrive(void) {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
+/* Arrives without having stored anything: after the wait all blocks have begun, and may be stored
+ * to. */
+K_FN void k_cluster_begin(void) {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 K_FN void k_cluster_wait(void) {
     __syncwarp();
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -97,6 +111,15 @@ K_FN void k_cluster_store(float *place, int32_t block, float value) {
         : "=r"(there)
         : "r"(k_shared_address(place)), "r"(block));
     asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
+}
+/* The same of four, whose place is a multiple of 16 bytes. */
+K_FN void k_cluster_store_four(float *place, int32_t block, const float *values) {
+    const uint32_t here = (uint32_t)__cvta_generic_to_shared(place);
+    uint32_t there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(there), "f"(values[0]),
+                 "f"(values[1]), "f"(values[2]), "f"(values[3])
+                 : "memory");
 }
 
 #endif

@@ -117,6 +117,16 @@ K_FN void k_copy_begin(void *to, const void *from, uint32_t count) {
                  : "memory");
 }
 
+/* The same where `is` is not 0, without a branch. */
+K_FN void k_copy_begin_if(int is, void *to, const void *from, uint32_t count) {
+    asm volatile("{ .reg .pred is;\n"
+                 "setp.ne.s32 is, %3, 0;\n"
+                 "@is cp.async.cg.shared.global [%0], [%1], 16, %2; }" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(count), "r"(is)
+                 : "memory");
+}
+
 /* The copies since the last call become a group. */
 K_FN void k_copies_group(void) {
     asm volatile("cp.async.commit_group;" ::: "memory");

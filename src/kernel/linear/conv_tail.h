@@ -1,4 +1,4 @@
-/* conv_tail.h - what follows a convolution.
+/* conv_tail.h - what follows a convolution, or a product.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_CONV_TAIL_H
 #define MP_KERNEL_CONV_TAIL_H
@@ -29,6 +29,8 @@ K_FN TC c_activate(int32_t activation, float alpha, float beta, TC x) {
     case K_ACTIVATE_GELU:
     case K_ACTIVATE_GELU_TANH:
         return p_gelu(x, activation == K_ACTIVATE_GELU_TANH);
+    case K_ACTIVATE_SWISH:
+        return x * p_sigmoid((TC)alpha * x);
     default:
         return x;
     }
@@ -54,6 +56,7 @@ K_FN void c_activate_four(int32_t activation, float alpha, float beta, TC *x) {
         C_FOUR(K_ACTIVATE_SILU);
         C_FOUR(K_ACTIVATE_GELU);
         C_FOUR(K_ACTIVATE_GELU_TANH);
+        C_FOUR(K_ACTIVATE_SWISH);
     default:
         break;
     }

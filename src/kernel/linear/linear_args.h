@@ -76,6 +76,7 @@ enum {
     K_ACTIVATE_SILU,
     K_ACTIVATE_GELU,
     K_ACTIVATE_GELU_TANH,
+    K_ACTIVATE_SWISH,
 };
 
 /* An activation and its parameters. */
@@ -278,5 +279,42 @@ typedef struct mp_few_rows_args {
     int32_t unused;
     k_before before; /* of K_BEFORE kinds but K_BEFORE_NOTHING: what a is made of */
 } mp_few_rows_args;
+
+/* A block of rows_mma.cu: a ring of stages for each warp, of a chunk of each row of A and what that
+ * is multiplied by, then what other blocks of a cluster give it. `size`: of an element. */
+enum {
+    K_ROWS_MMA_LANES = 128,
+    K_ROWS_MMA_CHUNK = 64,     /* bytes along k */
+    K_ROWS_MMA_SPLITS_MAX = 8, /* blocks of a tile */
+};
+/* Bytes of a line of B, and floats of a row of sums, each with what keeps neighbours in other
+ * banks; bytes of a stage; stages of a warp. */
+#define K_ROWS_MMA_LINE(columns, size) ((columns) * (size) + 8 * (size))
+#define K_ROWS_MMA_PITCH(columns)      ((columns) + 8)
+#define K_ROWS_MMA_STAGE(rows, columns, turned, size)            \
+    ((rows)*K_ROWS_MMA_CHUNK + ((turned)                         \
+                                    ? (columns)*K_ROWS_MMA_CHUNK \
+                                    : K_ROWS_MMA_CHUNK / (size)*K_ROWS_MMA_LINE(columns, size)))
+#define K_ROWS_MMA_AHEAD(rows, columns) \
+    ((rows) + (columns) > 64 ? 3 : (rows) + (columns) > 48 ? 4 : 6)
+#define K_ROWS_MMA_HELD(rows, columns, turned, size, splits)   \
+    (K_ROWS_MMA_LANES / 32 * K_ROWS_MMA_AHEAD(rows, columns) * \
+         K_ROWS_MMA_STAGE(rows, columns, turned, size) +       \
+     ((splits) > 1 ? (rows)*K_ROWS_MMA_PITCH(columns) * (int32_t)sizeof(float) : 0))
+
+/* out[m][n] = activation(alpha a[m][k] b[k][n] + beta d[m][n] + bias[n]), where k are whole chunks
+ * and all rows can be read 16 bytes at a time. */
+typedef struct mp_rows_mma_args {
+    const void *a, *b, *bias, *d; /* the last two may be NULL; b may be stored turned */
+    void *out;
+    int64_t lda, ldb, ldc; /* elements between rows as stored; ldc serves out and d */
+    int32_t m, n, chunks;
+    int32_t row_tiles;  /* tiles below each other */
+    int32_t splits_log; /* blocks of a tile, as a power of two */
+    int32_t constant;   /* b is one, and may be read before the kernel before has ended */
+    int32_t activation;
+    float alpha, beta;
+    float activation_alpha;
+} mp_rows_mma_args;
 
 #endif

@@ -6,7 +6,7 @@
 #include "kernel/linear/linear_args.h"
 #include "op/core/channels.h"
 
-static_assert((int)K_ACTIVATE_GELU_TANH == (int)MP_ACTIVATION_GELU_TANH &&
+static_assert((int)K_ACTIVATE_SWISH == (int)MP_ACTIVATION_SWISH &&
                   (int)K_ACTIVATE_RELU == (int)MP_ACTIVATION_RELU &&
                   (int)K_ACTIVATE_CLIP == (int)MP_ACTIVATION_CLIP,
               "the kernel numbers activations as the devices do");

@@ -7,6 +7,7 @@
 #include "op/linear/few_rows.h"
 
 #include "kernel/linear/linear_args.h"
+#include "op/linear/rows_mma.h"
 
 enum {
     COLUMNS_MIN = 256, /* below, there are few blocks */
@@ -85,8 +86,11 @@ static mp_status launch(mp_planner *p, const mp_gemm *gemm, const mp_ref operand
 
 mp_status mp_plan_rows(mp_planner *p, const mp_gemm *gemm,
                        const mp_ref operands[MP_GEMM_OPERANDS]) {
-    return can_take(gemm) && is_sooner(p, gemm) ? launch(p, gemm, operands, NULL)
-                                                : mp_plan_gemm(p, gemm, operands);
+    if (can_take(gemm) && is_sooner(p, gemm)) {
+        return launch(p, gemm, operands, NULL);
+    }
+    return mp_rows_mma_takes(p, gemm) ? mp_plan_rows_mma(p, gemm, operands)
+                                      : mp_plan_gemm(p, gemm, operands);
 }
 
 mp_status mp_plan_made_rows(mp_planner *p, const mp_gemm *gemm,

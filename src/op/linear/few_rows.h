@@ -1,4 +1,4 @@
-/* few_rows.h - products of few rows by a kernel of ours, others by library math.
+/* few_rows.h - products of few rows, and of some, by kernels of ours, others by library math.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_FEW_ROWS_H
 #define MP_OP_FEW_ROWS_H

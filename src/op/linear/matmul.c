@@ -45,6 +45,7 @@ static mp_status plan_active(mp_planner *p, const mp_gemm *gemm, const mp_ref *o
                              const mp_activation_choice *activation) {
     mp_gemm active = *gemm;
     active.activation = activation->kind;
+    active.activation_alpha = activation->a;
     if (active.activation != MP_ACTIVATION_NONE) {
         const mp_status status = mp_plan_rows(p, &active, operands);
         if (status != MP_UNSUPPORTED) {

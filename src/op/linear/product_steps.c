@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/linear/product_steps.h"
 
+#include "op/linear/few_rows.h"
+
 enum { PRODUCTS_MAX = 1 << 16 }; /* separate products that one node may become */
 
 int32_t mp_align_after(int32_t align, int64_t elements, mp_dtype type) {
@@ -37,7 +39,7 @@ static mp_status add_product(mp_planner *p, const mp_gemm *gemm, const mp_space 
         [MP_GEMM_A] = mp_ref_at(MP_IN(0), (uint64_t)at[0] * size),
         [MP_GEMM_B] = mp_ref_at(MP_IN(1), (uint64_t)at[1] * size),
         [MP_GEMM_C] = mp_ref_at(MP_OUT(0), (uint64_t)(i * gemm->batch * gemm->stride_c) * size)};
-    return mp_plan_gemm(p, gemm, operands);
+    return mp_plan_rows(p, gemm, operands);
 }
 
 mp_status mp_plan_products(mp_planner *p, const mp_gemm *gemm, const mp_space *space) {

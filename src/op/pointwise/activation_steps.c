@@ -26,7 +26,7 @@ static const row rows[] = {
     {"Softsign", "softsign", MP_ACTIVATION_OTHER, 0, 0, 0},
     {"ThresholdedRelu", "thresholded_relu", MP_ACTIVATION_OTHER, 1, 1, 0},
     {"HardSwish", "hard_swish", MP_ACTIVATION_HARD_SWISH, 0, 0, 0},
-    {"Swish", "swish", MP_ACTIVATION_OTHER, 1, 1, 0},
+    {"Swish", "swish", MP_ACTIVATION_SWISH, 1, 1, 0},
     {"Silu", "swish", MP_ACTIVATION_SILU, 0, 1, 0},
     {"Gelu", "gelu", MP_ACTIVATION_GELU, 1, 0, 0}, /* 1: by tanh */
 };

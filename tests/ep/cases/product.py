@@ -62,6 +62,15 @@ case("FusedGemm", [R((4, 3)), R((5, 4)), R((3, 1))], F32, **MS, activation="Relu
      beta=2.0)
 case("FusedGemm", [R((3, 4)), R((4, 5))], F32, **MS, activation="Relu")
 case("FusedGemm", [R((0, 4)), R((4, 5)), R((5,))], F32, **MS, activation="Sigmoid")
+# Some rows, for tensor cores: tails of rows and columns, depths that are whole chunks or not
+SHORT = ("float", "float16", "bfloat16")
+case("MatMul", [R((3, 11, 320)), R((320, 72))], SHORT, slack=4)
+case("MatMul", [R((200, 264)), R((264, 40))], SHORT, slack=4, runs=[[R((70, 264)), R((264, 168))]])
+for bias in ([], [R((136,))], [R((50, 136))], [R((50, 1))]):
+    case("Gemm", [R((50, 288)), R((136, 288)), *bias], SHORT, slack=4, transB=1, alpha=0.5)
+case("FusedMatMul", [R((2, 33, 320)), R((72, 320))], SHORT, **MS, transB=1, alpha=0.25)
+for name in ("Relu", "Sigmoid", "Tanh"):
+    case("FusedGemm", [R((70, 64)), R((64, 200)), R((200,))], ("float", "float16"), **MS, activation=name)
 
 # ---- convolution and pooling ----
 NARROW = ("float", "float16", "bfloat16", "double")

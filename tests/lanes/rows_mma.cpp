@@ -1,0 +1,156 @@
+/* rows_mma.cpp - tiles of some rows times a matrix by 128 lanes with tensor cores: tails of rows,
+ * columns and chunks, more of them than a ring has, a matrix stored turned, what follows, and the
+ * blocks of a cluster, each with its lanes and shared memory, as one block of more lanes. Shared
+ * memory begins as NaN, and what lies behind rows is NaN.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "matrix.h"
+
+#include "lanes.h"
+
+enum { CLUSTER_MAX = 4, CLUSTER_SHARED = 120 << 10, CLUSTER_LANES = 128 };
+
+static uint32_t cluster_blocks = 1;
+static thread_local cuda_place cluster_lane, cluster_block;
+
+static uint32_t cluster_rank() {
+    return threadIdx.x / CLUSTER_LANES;
+}
+static void *cluster_shared() {
+    return (char *)k_shared_bytes() + cluster_rank() * CLUSTER_SHARED;
+}
+
+#define MP_KERNEL_MEET_H /* instead of it */
+static void k_cluster_arrive() {
+}
+static void k_cluster_begin() {
+}
+static void k_cluster_wait() {
+    __syncthreads();
+}
+static void k_cluster_store_four(float *place, int32_t block, const float *values) {
+    memcpy((char *)place + (block - (int32_t)cluster_rank()) * CLUSTER_SHARED, values, 16);
+}
+
+#define threadIdx      cluster_lane
+#define blockIdx       cluster_block
+#define k_shared_bytes cluster_shared
+#include "kernel/linear/rows_mma.cu"
+#undef threadIdx
+#undef blockIdx
+#undef k_shared_bytes
+
+namespace {
+
+struct Subject {
+    int32_t m, n, chunks, splits_log, activation;
+    bool has_bias, has_d;
+};
+
+T number() {
+    return T_store((float)((int)(next_random() % 65) - 32) / 32);
+}
+
+/* Rows of `columns` with `pitch` elements from one to the next, NaN between them. */
+void fill(Buffer<T> &to, int64_t rows, int64_t columns, int64_t pitch) {
+    for (int64_t i = 0; i < rows * pitch; i++) {
+        to[(size_t)i] = i % pitch < columns ? number() : T_store(NAN);
+    }
+}
+
+double activated(int32_t activation, double x) {
+    switch (activation) {
+    case K_ACTIVATE_RELU:
+        return x < 0 ? 0 : x;
+    case K_ACTIVATE_GELU:
+        return x * 0.5 * (1 + erf(x * sqrt(0.5)));
+    case K_ACTIVATE_GELU_TANH:
+        return x * 0.5 * (1 + tanh(sqrt(2 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
+    case K_ACTIVATE_SWISH:
+        return x / (1 + exp(-1.702F * x));
+    default:
+        return x;
+    }
+}
+
+void run(mp_rows_mma_args *args, uint32_t blocks) {
+    cluster_blocks = 1u << args->splits_log;
+    memset(k_shared_bytes(), 0xff, CLUSTER_MAX * CLUSTER_SHARED);
+    run_blocks(blocks, CLUSTER_LANES * cluster_blocks, [&] {
+        cluster_lane = {threadIdx.x % CLUSTER_LANES, 0, 0};
+        cluster_block = {blockIdx.x * cluster_blocks + cluster_rank(), 0, 0};
+        K_NAME(*args);
+    });
+}
+
+void check_product(const Subject *s) {
+    const int64_t k = (int64_t)s->chunks * R_DEPTH, pack = 16 / (int64_t)sizeof(T);
+    const int64_t lda = k + pack, ldc = s->n + pack;
+    const int64_t lines = K_TURNED ? s->n : k, length = K_TURNED ? k : s->n, ldb = length + pack;
+    Buffer<T> a((size_t)(s->m * lda)), b((size_t)(lines * ldb)), bias((size_t)s->n),
+        d((size_t)(s->m * ldc)), out((size_t)(s->m * ldc));
+    fill(a, s->m, k, lda);
+    fill(b, lines, length, ldb);
+    fill(bias, 1, s->n, s->n);
+    fill(d, s->m, s->n, ldc);
+    for (int64_t i = 0; i < s->m * ldc; i++) {
+        out[(size_t)i] = T_store(77);
+    }
+    mp_rows_mma_args args = {};
+    args.a = a.data();
+    args.b = b.data();
+    args.bias = s->has_bias ? bias.data() : nullptr;
+    args.d = s->has_d ? d.data() : nullptr;
+    args.out = out.data();
+    args.lda = lda;
+    args.ldb = ldb;
+    args.ldc = ldc;
+    args.m = s->m;
+    args.n = s->n;
+    args.chunks = s->chunks;
+    args.row_tiles = (s->m + K_ROWS - 1) / K_ROWS;
+    args.splits_log = s->splits_log;
+    args.constant = s->n % 16 == 0;
+    args.activation = s->activation;
+    args.alpha = 0.5F;
+    args.beta = 2;
+    args.activation_alpha = 1.702F;
+    run(&args, (uint32_t)(args.row_tiles * ((s->n + K_COLUMNS - 1) / K_COLUMNS)));
+    for (int64_t i = 0; i < s->m * ldc; i++) {
+        const int64_t row = i / ldc, column = i % ldc;
+        if (column >= s->n) {
+            check(T_load(out[(size_t)i]) == 77, "what lies behind a row", i);
+            continue;
+        }
+        double sum = 0, size = 0;
+        for (int64_t j = 0; j < k; j++) {
+            const double term = (double)T_load(a[(size_t)(row * lda + j)]) *
+                                T_load(b[(size_t)(K_TURNED ? column * ldb + j : j * ldb + column)]);
+            sum += term;
+            size += fabs(term);
+        }
+        sum = sum * 0.5 + (s->has_bias ? T_load(bias[(size_t)column]) : 0) +
+              (s->has_d ? 2 * T_load(d[(size_t)i]) : 0);
+        const double want = activated(s->activation, sum),
+                     off = fabs(T_load(out[(size_t)i]) - want);
+        const double step = sizeof(T) == 4                  ? 0x1p-22
+                            : std::is_same<T, k_f16>::value ? 0x1p-10
+                                                            : 0x1p-8;
+        check(off <= size * 1e-6 + (1e-2 + fabs(want)) * step, "a result", i);
+    }
+}
+
+} // namespace
+
+void run_tests() {
+    static const Subject subjects[] = {
+        {K_ROWS, K_COLUMNS, 8, 0, K_ACTIVATE_NONE, false, false},
+        {K_ROWS + 9, K_COLUMNS + 8, 3, 0, K_ACTIVATE_GELU, true, false},
+        {9, 8, 1, 0, K_ACTIVATE_RELU, true, true},
+        {K_ROWS - 3, 2 * K_COLUMNS, 37, 0, K_ACTIVATE_NONE, false, true},
+        {K_ROWS + 1, K_COLUMNS + 24, 9, 1, K_ACTIVATE_GELU_TANH, true, true},
+        {12, K_COLUMNS - 8, 33, 2, K_ACTIVATE_SWISH, true, false},
+    };
+    for (const Subject &each : subjects) {
+        check_product(&each);
+    }
+}
