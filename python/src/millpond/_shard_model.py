@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -140,9 +140,9 @@ class Weights:
         return numpy_helper.to_array(self.tensors[name], str(self.folder))
 
 
-def tensor_of(like: onnx.TensorProto, name: str, bits: Any) -> onnx.TensorProto:
-    """A tensor of these bits."""
-    return onnx.TensorProto(name=name, data_type=like.data_type, dims=bits.shape, raw_data=bits.tobytes())
+def tensor_of(like: onnx.TensorProto, name: str, shape: Iterable[int]) -> onnx.TensorProto:
+    """A tensor of that type and shape, without its elements."""
+    return onnx.TensorProto(name=name, data_type=like.data_type, dims=shape)
 
 
 def attribute(node: onnx.NodeProto, name: str, fallback: Any = None) -> Any:

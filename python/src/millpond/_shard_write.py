@@ -131,38 +131,45 @@ class _Writer:
                 dims[cut.axis].dim_value = cut.own(self.plan.ranks)
             yield fresh
 
-    def weights(self) -> Iterator[onnx.TensorProto]:
-        """Those that are read, one by one."""
+    def weights(self) -> Iterator[tuple[onnx.TensorProto, Any]]:
+        """Those that are read, one by one, and their bits where the tensor does not have them."""
         weights = self.model.weights
         read = {name for node in self.nodes for name in node.input} | self.model.outputs
         read |= {name for name, uses in self.model.uses.items() if any(use.hidden for use in uses)}
         for name, (whole, cut) in self.parts.items():
-            yield tensor_of(weights.tensors[whole], name, np.ascontiguousarray(
-                cut.take(weights.bits(whole), self.rank, self.plan.ranks)))
+            bits = cut.take(weights.bits(whole), self.rank, self.plan.ranks)
+            yield tensor_of(weights.tensors[whole], name, bits.shape), bits
         for name, tensor in weights.tensors.items():
             if name not in read or name in self.parts:
                 continue
             if not onnx.external_data_helper.uses_external_data(tensor):
-                yield tensor
+                yield tensor, None
                 continue
             try:
-                yield tensor_of(tensor, name, np.ascontiguousarray(weights.bits(name)))
+                yield tensor_of(tensor, name, tensor.dims), weights.bits(name)
             except Refusal:  # of packed elements
-                yield numpy_helper.from_array(weights.values(name), name)
-        yield from self.tensors.values()
+                yield numpy_helper.from_array(weights.values(name), name), None
+        yield from ((tensor, None) for tensor in self.tensors.values())
 
 
-def _outside(tensor: onnx.TensorProto, file: BinaryIO, location: str) -> onnx.TensorProto:
-    """The tensor, with its elements in a file."""
-    if not tensor.HasField("raw_data"):
-        tensor = numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name)
+def _inside(tensor: onnx.TensorProto, bits: Any) -> onnx.TensorProto:
+    if bits is not None:
+        tensor.raw_data = bits.tobytes()
+    return tensor
+
+
+def _placed(tensor: onnx.TensorProto, bits: Any, file: BinaryIO) -> onnx.TensorProto:
+    """The tensor, with its elements in a file where they are many: mapped ones from where they lie."""
+    raw = tensor.raw_data if bits is None else np.ascontiguousarray(bits).data
+    if memoryview(raw).nbytes < ALIGNMENT:
+        return _inside(tensor, bits)
     file.write(bytes(-file.tell() % ALIGNMENT))
-    offset, size = file.tell(), len(tensor.raw_data)
-    file.write(tensor.raw_data)
-    fresh = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    offset = file.tell()
+    file.write(raw)
+    fresh = tensor_of(tensor, tensor.name, tensor.dims)
     fresh.data_location = onnx.TensorProto.EXTERNAL
-    for key, value in (("location", location), ("offset", str(offset)), ("length", str(size))):
-        fresh.external_data.add(key=key, value=value)
+    for key, value in (("location", Path(file.name).name), ("offset", offset), ("length", file.tell() - offset)):
+        fresh.external_data.add(key=key, value=str(value))
     return fresh
 
 
@@ -178,11 +185,9 @@ def write(plan: Plan, rank: int, folder: Path) -> Path:
     if plan.model.is_external or total >= EXTERNAL_FROM:
         data = path.with_name(f"{path.name}.data")
         with open(data, "wb") as file:
-            for tensor in writer.weights():
-                small = len(tensor.raw_data) < ALIGNMENT
-                graph.initializer.append(tensor if small else _outside(tensor, file, data.name))
+            graph.initializer.extend(_placed(tensor, bits, file) for tensor, bits in writer.weights())
     else:
-        graph.initializer.extend(writer.weights())
+        graph.initializer.extend(_inside(tensor, bits) for tensor, bits in writer.weights())
     graph.node.extend(writer.nodes)
     known = {tensor.name for tensor in graph.initializer}
     kept = [value for value in graph.input if value.name in plan.model.inputs or value.name in known]
