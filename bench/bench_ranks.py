@@ -2,20 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times ranks, a process with a GPU each: AllReduce beside torch.distributed, a decoder split by `millpond shard`.
 
-    bench_ranks.py [--ranks 1,2] [--sizes 8K,1M,64M] [--runs 100] [--decoder LAYERS,WIDTH,HEADS,SHARED,INNER,WORDS]
-                   [--past 1024] [--out FILE]
+    bench_ranks.py [--ranks 1,2] [--sizes 8K,1M,64M] [--runs 100] [--decoder llama-3-8b] [--kind q4] [--batches 1,32]
+                   [--context 2048] [--folder FOLDER] [--out FILE]
 
 A sum's figure is that of one of ten in a row, in microseconds: `millpond` in a session of ten nodes with values bound
 on the device, `torch` in ten calls of all_reduce, `torch graph` the same in a captured graph. `rate` is what each rank
-sends and receives for them by a ring, 2 (n - 1) / n of the bytes, in GB/s. The decoder has random weights in float16,
-keys and values of --past tokens, and is given one token; its figure is the median of the runs, by number of ranks, and
-`difference` that of the logits from one rank's, by norm. The results go to bench/results/ranks-NAME.json.
+sends and receives for them by a ring, 2 (n - 1) / n of the bytes, in GB/s; no sizes, no sums. The decoder is one of
+decoders.py, with random keys and values of a context, and gives a token to each text of a batch, with graphs of its
+own and with those of the user's (`graph_ms`). Its figure is the median of the runs, by number of ranks; `faster` is how
+many times as many tokens as by the first number there are, and `difference` that of the logits from those, by norm.
+The results go to bench/results/ranks-NAME.json.
 """
 
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,18 +28,21 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / folder) for folder in ("demo", "tests/models", "tests/ep", "tools", "bench")]
 
 import bench_models  # noqa: E402
+import decoders  # noqa: E402
+import graph_kit  # noqa: E402
 import machine  # noqa: E402
-import nets  # noqa: E402
 import onnxruntime as ort  # noqa: E402
 import provider  # noqa: E402
 import ranks  # noqa: E402
+from millpond import _shard_check, _shard_split, _shard_write  # noqa: E402
 from millpond import onnxruntime as pond  # noqa: E402
+from millpond._shard_model import Model  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
 
 IN_A_ROW, WARM_UP = 10, 5
 ASKED = "MILLPOND_BENCH_RANKS"  # what the parent asks of its ranks, in JSON
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-DECODER = "8,2048,16,8,5632,32000"
+LOOKED_AT = 7, 10  # tokens, and those in the caches with them, of the run that shows the shapes to `millpond shard`
 
 
 def bytes_of(text):
@@ -134,23 +138,77 @@ def sums(rank, size):
         torch.distributed.destroy_process_group()
 
 
+def split(folder, name, kind, ranks):
+    """What `millpond shard` does, but for its check: that would run all ranks on this machine's processor."""
+    out = folder / f"parts_{ranks}"
+    if out.exists():
+        return
+    whole = Model(folder / "model.onnx")
+    feed, (batch, heads, _, head) = decoders.feed(name, kind, 1, *LOOKED_AT)
+    past = np.zeros((batch, heads, LOOKED_AT[1] - LOOKED_AT[0], head), decoders.KINDS[kind][0])
+    feed |= {value: past for value in whole.inputs if value.startswith("past_key_values.")}
+    whole.shapes = _shard_check.shapes(whole, feed)
+    plan = _shard_split.plan(whole, ranks)
+    out.mkdir()
+    for rank in range(ranks):
+        _shard_write.write(plan, rank, out)
+
+
+def caches(session, shape, dtype, rank, size):
+    """A rank's heads of the same random keys and of the same values everywhere."""
+    batch, heads, rows, head = shape
+    own = slice(rank * heads // size, (rank + 1) * heads // size)
+    random = np.random.default_rng(7)
+    given = {side: (random.standard_normal((1, heads, rows, head), np.float32) * 0.5).astype(dtype)[:, own]
+             for side in ("key", "value")}
+    given = {side: np.ascontiguousarray(np.broadcast_to(part, (batch, *part.shape[1:])))
+             for side, part in given.items()}
+    for name in (value.name for value in session.get_inputs() if value.name.startswith("past_key_values.")):
+        yield name, given[name.rpartition(".")[2]]
+
+
+def step(session, asked, batch, rank, size, at):
+    """(a binding that gives a token to each text, the logits), all of it on the rank's device."""
+    feed, shape = decoders.feed(asked["name"], asked["kind"], batch, 1, asked["context"])
+    dtype, binding = decoders.KINDS[asked["kind"]][0], session.io_binding()
+    for name, value in feed.items():
+        binding.bind_ortvalue_input(name, on_device(value, at))
+    for name, value in caches(session, shape, dtype, rank, size):
+        held = on_device(value, at)
+        binding.bind_ortvalue_input(name, held)
+        binding.bind_ortvalue_output(name.replace("past_key_values", "present"), held)
+    logits = on_device(np.zeros((batch, 1, decoders.SIZES[asked["name"]].vocabulary), dtype), at)
+    binding.bind_ortvalue_output("logits", logits)
+    return binding, logits
+
+
+def steps_of(folder, asked, rank, size, is_graph):
+    """{batch: milliseconds}"""
+    on_gpu = os.environ["MILLPOND_DEVICE"] == "cuda"
+    device, at = (f"cuda:{rank}", rank) if on_gpu else ("host", 0)
+    model = folder / (f"parts_{size}/rank_{rank}.onnx" if size > 1 else "model.onnx")
+    session, found = pond.session(model, device, options={"enable_cuda_graph": is_graph}), {}
+    for i, batch in enumerate(asked["batches"]):
+        binding, logits = step(session, asked, batch, rank, size, at)
+        options = graph_kit.run_options(i + 1 if is_graph else None)
+        us = median_us(lambda each=(binding, options): session.run_with_iobinding(*each), asked["runs"])
+        found[batch] = round(us / 1e3, 4)
+        if rank == 0 and not is_graph:
+            np.save(folder / f"logits_{size}_{batch}.npy", logits.numpy().astype(np.float64))
+    return found
+
+
 def tokens(rank, size):
     asked = json.loads(os.environ[ASKED])
-    device = f"cuda:{rank}" if os.environ["MILLPOND_DEVICE"] == "cuda" else "host"
     folder = Path(asked["folder"])
-    session = pond.session(folder / (f"parts_{size}/rank_{rank}.onnx" if size > 1 else "model.onnx"), device)
-    whole = dict(np.load(folder / "feed.npz"))
-    feed = {value.name: whole[value.name] for value in session.get_inputs()}
-    for value in session.get_inputs():  # the caches of a rank have its heads only
-        if value.name.startswith("past_key_values."):
-            heads = feed[value.name].shape[1] // size
-            feed[value.name] = feed[value.name][:, rank * heads:(rank + 1) * heads]
-    binding, outputs = bound(session, feed, rank if device != "host" else 0)
-    ms = median_us(lambda: session.run_with_iobinding(binding), asked["runs"]) / 1e3
+    found = [{"batch": batch, "ms": ms} for batch, ms in steps_of(folder, asked, rank, size, False).items()]
+    try:
+        for row, ms in zip(found, steps_of(folder, asked, rank, size, True).values(), strict=True):
+            row["graph_ms"] = ms
+    except Exception as error:  # the figures that are there stay
+        found[0]["error"] = " ".join(str(error).split())[-160:]
     if rank == 0:
-        names = [output.name for output in session.get_outputs()]
-        np.save(folder / f"logits_{size}.npy", outputs[names.index("logits")].numpy().astype(np.float64))
-        print(json.dumps(round(ms, 4)))
+        print(json.dumps(found))
 
 
 def answer(work, size, device, **asked):
@@ -160,44 +218,57 @@ def answer(work, size, device, **asked):
     return json.loads(outputs[0].splitlines()[-1])
 
 
-def decoder_rows(given, device):
-    """Of each number of ranks."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, "model.onnx")
-        feed = nets.decoder(str(target), "f16", 1, given.past, tuple(map(int, given.decoder.split(","))))
-        np.savez(Path(folder, "feed.npz"), **feed)
-        sizes = {name: ",".join(map(str, value.shape)) for name, value in feed.items()}
-        shapes = [word for name, size in sizes.items() for word in ("--shape", f"{name}={size}")]
-        rows = []
-        for size in map(int, given.ranks.split(",")):
-            if size > 1:
-                subprocess.run([sys.executable, "-m", "millpond", "shard", target, "--ranks", str(size), "--no-check",
-                                "--out", f"{folder}/parts_{size}", *shapes], check=True, stdout=subprocess.DEVNULL)
-            rows.append({"ranks": size, "ms": answer("tokens", size, device, folder=folder, runs=given.runs)})
-            one, found = (np.load(f"{folder}/logits_{n}.npy") for n in (rows[0]["ranks"], size))
-            rows[-1]["difference"] = float(f"{np.linalg.norm(found - one) / np.linalg.norm(one):.2e}")
-            print(f"decoder, {size} ranks: {rows[-1]['ms']:.3f} ms a token", flush=True)
+def decoder_rows(given, device, folder):
+    """Of each batch and number of ranks."""
+    decoders.write(folder, given.decoder, given.kind)
+    rows = []
+    for size in given.ranks:
+        if size > 1:
+            split(folder, given.decoder, given.kind, size)
+        found = answer("tokens", size, device, folder=str(folder), runs=given.runs, name=given.decoder,
+                       kind=given.kind, batches=given.batches, context=given.context)
+        for row in found:
+            first = next((each for each in rows if each["batch"] == row["batch"]), row)
+            one, its = (np.load(folder / f"logits_{n}_{row['batch']}.npy") for n in (given.ranks[0], size))
+            rows.append({"ranks": size, **row, "faster": round(least(first) / least(row), 3),
+                         "difference": float(f"{np.linalg.norm(its - one) / np.linalg.norm(one):.2e}")})
+            print(f"{given.decoder} {rows[-1]}", flush=True)
     return rows
+
+
+def least(row):
+    return min(row["ms"], row.get("graph_ms", row["ms"]))
+
+
+def numbers(words):
+    return [int(word) for word in words.split(",") if word]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", default="1,2", help="numbers of ranks, the first one for comparison")
+    parser.add_argument("--ranks", type=numbers, default=[1, 2], help="numbers of ranks, the first one for comparison")
     parser.add_argument("--sizes", default="8K,256K,1M,16M,64M", help="bytes of each rank's values")
     parser.add_argument("--runs", type=int, default=100, help="of each figure")
-    parser.add_argument("--decoder", default=DECODER, help="its layers, width, heads, shared heads, inner width, words")
-    parser.add_argument("--past", type=int, default=1024, help="tokens in its caches")
+    parser.add_argument("--decoder", choices=decoders.SIZES, default="llama-3-8b", help="which model of decoders.py")
+    parser.add_argument("--kind", choices=decoders.KINDS, default="q4")
+    parser.add_argument("--batches", type=numbers, default=[1, 32], help="numbers of texts")
+    parser.add_argument("--context", type=int, default=2048, help="tokens in its caches")
+    parser.add_argument("--folder", type=Path, help="where the model is made, and stays")
     parser.add_argument("--out", type=Path, help="write to this file instead")
     given = parser.parse_args()
     first = provider.register()[0]
     device = "host" if provider.is_emulated(first) else "cuda"
     result = {**bench_models.setting(first), "command": machine.command("bench/bench_ranks.py"), "sums": {}}
-    for size in [each for each in map(int, given.ranks.split(",")) if each > 1]:
-        rows = answer("sums", size, device, sizes=[bytes_of(each) for each in given.sizes.split(",")], runs=given.runs)
+    sizes = [bytes_of(each) for each in given.sizes.split(",") if each]
+    for size in [each for each in given.ranks if each > 1 and sizes]:
+        rows = answer("sums", size, device, sizes=sizes, runs=given.runs)
         result["sums"][size] = rows
         for row in rows:
             print(f"{size} ranks {row}", flush=True)
-    result["decoder"] = {"sizes": given.decoder, "past": given.past, "rows": decoder_rows(given, device)}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(given.folder or scratch, f"{given.decoder}-{given.kind}")
+        result["decoder"] = {"model": given.decoder, "kind": given.kind, "context": given.context,
+                             "rows": decoder_rows(given, device, folder)}
     machine.save(result, f"ranks-{machine.file_name(result['device'])}", given.out)
 
 

@@ -5,6 +5,7 @@ The builder needs PyTorch and Transformers; its nodes and inputs are written dow
 architecture. Their operators are as many as in what the builder wrote for CUDA from configurations of these sizes, but
 for biases, which it leaves out where they are 0. What it writes for the CPU differs; here a model for the CPU is the
 reference: with the same numbers in float32, and no operator that ONNX Runtime's CPU provider refuses.
+bench/decoders.py makes large ones of them.
 """
 
 import json
@@ -41,6 +42,13 @@ class Architecture:
     window: int = -1  # of every other layer
     softcap: float = 0.0
     last_softcap: float = 0.0
+    vocabulary: int = VOCABULARY
+    hidden: int = HIDDEN
+    inner: int = INNER
+    heads: int = HEADS
+    layers: int = LAYERS
+    context: int = CONTEXT  # tokens that the rotary tables have
+    bases: tuple[float, float] = (10000.0, 500.0)  # of rotary tables, and of those by length or of a window
 
 
 ARCHITECTURES = [
@@ -102,8 +110,8 @@ class Decoder:
     def normal(self, *shape, gain=1.0):
         return self.random.standard_normal(shape).astype(np.float32) * gain
 
-    def norm_weight(self, name, dtype=None, size=HIDDEN, about=1.0):
-        drawn = (about * (1 + 0.1 * self.normal(size))).astype(self.given)
+    def norm_weight(self, name, dtype=None, size=None, about=1.0):
+        drawn = (about * (1 + 0.1 * self.normal(size or self.of.hidden))).astype(self.given)
         return self.weight(drawn.astype(dtype or self.numpy), name, dtype or self.numpy)
 
     def bias(self, x, name, size, out=None):
@@ -146,32 +154,32 @@ class Decoder:
 
     def rotary(self):
         """The tables of cosines and sines for each layer."""
-        half = self.of.rotated // 2
+        of, half = self.of, self.of.rotated // 2
         tables = []
-        for base in (10000.0, 500.0):
-            angles = np.arange(CONTEXT)[:, None] / base ** (np.arange(half) / half)
+        for base in of.bases:
+            angles = np.arange(of.context)[:, None] / base ** (np.arange(half) / half)
             tables.append([np.cos(angles).astype(self.given), np.sin(angles).astype(self.given)])
-        if not self.of.long:
+        if not of.long:
             made = {}
-            for tail, pair in zip(("", "_local") if self.of.local else ("",), tables, strict=False):
+            for tail, pair in zip(("", "_local") if of.local else ("",), tables, strict=False):
                 made[tail] = [self.weight(pair[i], f"{name}_cache{tail}") for i, name in enumerate(("cos", "sin"))]
-            return [made["_local" if self.of.local and self.is_window(layer) else ""] for layer in range(LAYERS)]
+            return [made["_local" if of.local and self.is_window(layer) else ""] for layer in range(of.layers)]
         branches = {}
-        for branch, pair, rows in (("else_branch", tables[0], CONTEXT // 2), ("then_branch", tables[1], CONTEXT)):
+        for branch, pair, rows in (("else_branch", tables[0], of.context // 2), ("then_branch", tables[1], of.context)):
             names = [f"{branch}_{function}" for function in ("cos", "sin")]
             nodes = [helper.make_node("Constant", [], [name],
                                       value=numpy_helper.from_array(table[:rows].astype(self.numpy)))
                      for name, table in zip(names, pair, strict=True)]
             infos = [helper.make_tensor_value_info(name, self.onnx, [rows, half]) for name in names]
             branches[branch] = helper.make_graph(nodes, branch, [], infos)
-        longer = self.op("Greater", self.total, self.scalar(CONTEXT // 2))
+        longer = self.op("Greater", self.total, self.scalar(of.context // 2))
         self.nodes.append(helper.make_node("If", [longer], ["cos_cache", "sin_cache"], "/If", **branches))
-        return [["cos_cache", "sin_cache"]] * LAYERS
+        return [["cos_cache", "sin_cache"]] * of.layers
 
     def attention(self, x, layer, lengths, tables):
         of, name = self.of, f"model.layers.{layer}.attn"
-        sizes = [HEADS * of.head, *[of.kv_heads * of.head] * 2]
-        qkv = [self.linear(x, f"{name}.qkv_proj", sum(sizes), HIDDEN), "", ""]
+        sizes = [of.heads * of.head, *[of.kv_heads * of.head] * 2]
+        qkv = [self.linear(x, f"{name}.qkv_proj", sum(sizes), of.hidden), "", ""]
         if of.biases:
             qkv[0] = self.bias(qkv[0], f"{name}.qkv_proj", sum(sizes))
         norms = []
@@ -190,33 +198,34 @@ class Decoder:
                   *[""] * 3, *(["", "", *norms] if norms else [])]
         outputs = [f"attention_{layer}", f"present.{layer}.key", f"present.{layer}.value"]
         self.nodes.append(helper.make_node(
-            "GroupQueryAttention", inputs, outputs, f"/{outputs[0]}", domain=MS, num_heads=HEADS,
+            "GroupQueryAttention", inputs, outputs, f"/{outputs[0]}", domain=MS, num_heads=of.heads,
             kv_num_heads=of.kv_heads, scale=of.head**-0.5, local_window_size=of.window if is_window else -1,
             softcap=of.softcap, do_rotary=1, rotary_interleaved=0,
             **({"sliding_window_cache": 1} if is_window else {}), **({"qk_norm_epsilon": 1e-6} if norms else {})))
-        return self.linear(outputs[0], f"{name}.o_proj", HIDDEN, HEADS * of.head, gain=3.0)
+        return self.linear(outputs[0], f"{name}.o_proj", of.hidden, of.heads * of.head, gain=3.0)
 
     def feed_forward(self, x, layer):
-        name = f"model.layers.{layer}.mlp"
-        if self.of.parallel:
-            inner = self.bias(self.linear(x, f"{name}.fc1", INNER, HIDDEN), f"{name}.fc1", INNER)
+        of, name = self.of, f"model.layers.{layer}.mlp"
+        if of.parallel:
+            inner = self.bias(self.linear(x, f"{name}.fc1", of.inner, of.hidden), f"{name}.fc1", of.inner)
             inner = self.op("Gelu", inner, approximate="tanh")
-            return self.bias(self.linear(inner, f"{name}.fc2", HIDDEN, INNER, gain=3.0), f"{name}.fc2", HIDDEN)
-        gate = self.linear(x, f"{name}.gate_proj", INNER, HIDDEN)
-        up = self.linear(x, f"{name}.up_proj", INNER, HIDDEN)
-        gate = (self.op("Gelu", gate, approximate="tanh") if self.of.gelu
+            return self.bias(self.linear(inner, f"{name}.fc2", of.hidden, of.inner, gain=3.0), f"{name}.fc2", of.hidden)
+        gate = self.linear(x, f"{name}.gate_proj", of.inner, of.hidden)
+        up = self.linear(x, f"{name}.up_proj", of.inner, of.hidden)
+        gate = (self.op("Gelu", gate, approximate="tanh") if of.gelu
                 else self.op("Mul", gate, self.op("Sigmoid", gate)))
-        return self.linear(self.op("Mul", gate, up), f"{name}.down_proj", HIDDEN, INNER, gain=4.0)
+        return self.linear(self.op("Mul", gate, up), f"{name}.down_proj", of.hidden, of.inner, gain=4.0)
 
     def embedding(self):
         """The tokens' rows, and the weight of the last product where it is the same."""
-        if not self.of.tied:
-            rows = self.weight(self.normal(VOCABULARY, HIDDEN), "model.embed_tokens.weight")
-            return self.op("Gather", rows, "input_ids"), self.matrix("lm_head", VOCABULARY, HIDDEN, gain=2.0)
-        last = self.matrix("lm_head", VOCABULARY, HIDDEN, gain=0.25 if self.of.scaled else 1.0)
+        of = self.of
+        if not of.tied:
+            rows = self.weight(self.normal(of.vocabulary, of.hidden), "model.embed_tokens.weight")
+            return self.op("Gather", rows, "input_ids"), self.matrix("lm_head", of.vocabulary, of.hidden, gain=2.0)
+        last = self.matrix("lm_head", of.vocabulary, of.hidden, gain=0.25 if of.scaled else 1.0)
         if len(last) == 1:
             return self.op("Gather", self.op("Transpose", *last, perm=[1, 0]), "input_ids"), last
-        codes = self.op("Reshape", last[0], self.ints(VOCABULARY, HIDDEN // 2))
+        codes = self.op("Reshape", last[0], self.ints(of.vocabulary, of.hidden // 2))
         return self.op("GatherBlockQuantized", codes, "input_ids", last[1], domain=MS, bits=4, block_size=BLOCK,
                        gather_axis=0, quantize_axis=1), last
 
@@ -231,7 +240,8 @@ class Decoder:
         weights = [self.norm_weight(f"{name}.weight", dtype, about=about)]
         word = "SimplifiedLayerNormalization"
         if self.of.parallel:
-            word, weights = "LayerNormalization", [*weights, self.weight(self.normal(HIDDEN, gain=0.1), f"{name}.bias")]
+            bias = self.weight(self.normal(self.of.hidden, gain=0.1), f"{name}.bias")
+            word, weights = "LayerNormalization", [*weights, bias]
         more = {} if skip else {"axis": -1, "stash_type": 1}
         if skip is None:
             y, total = self.op(word, x, *weights, epsilon=1e-6, **more), x
@@ -251,38 +261,40 @@ class Decoder:
         tables = self.rotary()
         x, last = self.embedding()
         if of.scaled:
-            x = self.op("Mul", x, self.number(HIDDEN**0.5))
+            x = self.op("Mul", x, self.number(of.hidden**0.5))
         if of.wide:
             x = self.cast(x, TensorProto.FLOAT)
         y, total = self.norm(x, "model.layers.0.input_layernorm")
-        for layer in range(LAYERS):
+        for layer in range(of.layers):
             name = f"model.layers.{layer}"
             attended = self.attention(y, layer, lengths, tables)
             if of.parallel:
-                added = self.op("Add", self.bias(attended, f"{name}.attn.o_proj", HIDDEN), self.feed_forward(y, layer))
+                attended = self.bias(attended, f"{name}.attn.o_proj", of.hidden)
+                added = self.op("Add", attended, self.feed_forward(y, layer))
             else:
                 attended = self.behind(attended, f"{name}.post_attention_layernorm")
                 y, total = self.norm(total, f"{name}.pre_feedforward_layernorm", attended)
                 added = self.behind(self.feed_forward(y, layer), f"{name}.post_feedforward_layernorm")
             y, total = self.norm(total, f"model.layers.{layer + 1}.input_layernorm", added)
-        y = self.product(y, last, VOCABULARY, HIDDEN, out=None if of.last_softcap else "logits")
+        y = self.product(y, last, of.vocabulary, of.hidden, out=None if of.last_softcap else "logits")
         if of.last_softcap:
             cap = self.number(of.last_softcap)
             self.op("Mul", self.op("Tanh", self.op("Div", y, cap)), cap, out="logits")
         return self.model()
 
     def model(self):
-        cache = ["batch_size", self.of.kv_heads, "{}_sequence_length", self.of.head]
+        of = self.of
+        cache = ["batch_size", of.kv_heads, "{}_sequence_length", of.head]
         inputs = [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch_size", "sequence_length"]),
                   helper.make_tensor_value_info("attention_mask", TensorProto.INT64,
                                                 ["batch_size", "total_sequence_length"])]
-        outputs = [helper.make_tensor_value_info("logits", self.onnx, ["batch_size", "sequence_length", VOCABULARY])]
+        outputs = [helper.make_tensor_value_info("logits", self.onnx, ["batch_size", "sequence_length", of.vocabulary])]
         for side in ("key", "value"):
-            for layer in range(LAYERS):
+            for layer in range(of.layers):
                 for infos, name, word in ((inputs, "past_key_values", "past"), (outputs, "present", "total")):
                     shape = [part.format(word) if isinstance(part, str) else part for part in cache]
                     infos.append(helper.make_tensor_value_info(f"{name}.{layer}.{side}", self.onnx, shape))
-        graph = helper.make_graph(self.nodes, self.of.name, inputs, outputs, self.weights)
+        graph = helper.make_graph(self.nodes, of.name, inputs, outputs, self.weights)
         opsets = [helper.make_opsetid("", 22), helper.make_opsetid(MS, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
@@ -293,22 +305,22 @@ def settings(of):
         "session_options": {"log_id": "onnxruntime-genai", "provider_options": [{"cuda": {"enable_cuda_graph": "0"}}]},
         "filename": "model.onnx",
         "head_size": of.head,
-        "hidden_size": HIDDEN,
+        "hidden_size": of.hidden,
         "inputs": {"input_ids": "input_ids", "attention_mask": "attention_mask",
                    "past_key_names": "past_key_values.%d.key", "past_value_names": "past_key_values.%d.value"},
         "outputs": {"logits": "logits",
                     "present_key_names": "present.%d.key", "present_value_names": "present.%d.value"},
-        "num_attention_heads": HEADS,
-        "num_hidden_layers": LAYERS,
+        "num_attention_heads": of.heads,
+        "num_hidden_layers": of.layers,
         "num_key_value_heads": of.kv_heads,
     }
     if of.window > 0:
         decoder["sliding_window"] = {"window_size": of.window, "slide_key_value_cache": False, "slide_inputs": False,
-                                     "layers": list(range(0, LAYERS, 2)), "cache_slack": 0}
+                                     "layers": list(range(0, of.layers, 2)), "cache_slack": 0}
     return {
-        "model": {"bos_token_id": 1, "context_length": CONTEXT, "decoder": decoder, "eos_token_id": 2,
-                  "pad_token_id": 0, "type": of.kind or of.name, "vocab_size": VOCABULARY},
-        "search": {"do_sample": False, "max_length": CONTEXT, "num_beams": 1, "past_present_share_buffer": True},
+        "model": {"bos_token_id": 1, "context_length": of.context, "decoder": decoder, "eos_token_id": 2,
+                  "pad_token_id": 0, "type": of.kind or of.name, "vocab_size": of.vocabulary},
+        "search": {"do_sample": False, "max_length": of.context, "num_beams": 1, "past_present_share_buffer": True},
     }
 
 
