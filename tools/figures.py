@@ -132,6 +132,36 @@ def summary():
          f"{one:,}", f"{own:,}"]])
 
 
+# ---- language models ----
+
+NOT_YET = ["Not measured yet."]
+WAYS = {"here": "here", "here, a graph": "here graph", "CUDA provider": "peer", "the same, a graph": "peer graph"}
+
+
+def decoding(is_genai, title, figure, shown):
+    """Rows of bench_decode.py, through genai or without it."""
+    if not (RESULTS / "decode-nvidia-h200.json").exists():
+        return NOT_YET
+    rows = []
+    for row in load("decode")["rows"]:
+        if row["label"].startswith("genai") != is_genai:
+            continue
+        found = [row.get(way, {}) for way in WAYS.values()]
+        ratios = [each["of_floor"] for each in found[:2] if "of_floor" in each]
+        rows.append([f"{row['model']}, {row['label'].removeprefix('genai, ')}",
+                     *(shown(each.get(figure)) for each in found), milliseconds(row["floor_ms"]),
+                     number(min(ratios, default=None))])
+    return table([title, *WAYS, "at least, ms", "times as long here"], rows)
+
+
+def steps():
+    return decoding(False, "ms", "ms", milliseconds)
+
+
+def tokens():
+    return decoding(True, "tokens a second", "tokens_s", number)
+
+
 # ---- several processes ----
 
 
@@ -148,6 +178,17 @@ def ranks():
     return table(["of each rank", *(f"{way}, us" for way in ways), "here, GB/s", "captured, GB/s"], rows)
 
 
+def decoder_ranks():
+    """A token of each text by number of ranks, and how many times as many a second that is."""
+    found = load("ranks")["decoder"]
+    if "model" not in found:
+        return NOT_YET
+    rows = [[f"{row['batch']} texts" if row["batch"] > 1 else "1 text", str(row["ranks"]), milliseconds(row["ms"]),
+             milliseconds(row.get("graph_ms")), number(row["faster"])] for row in found["rows"]]
+    return table([f"{found['model']}, {found['context']:,} tokens", "ranks", "ms a step", "as a graph",
+                  "times the tokens"], rows)
+
+
 def handed():
     ways = ("handle, kept", "handle", "through the host")
     rows = [[size(row["bytes"]), *(number(row[way]) for way in ways)] for row in load("ipc")["us"]]
@@ -155,7 +196,7 @@ def handed():
 
 
 TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "shared": shared,
-          "ranks": ranks, "handed": handed}
+          "steps": steps, "tokens": tokens, "ranks": ranks, "decoder_ranks": decoder_ranks, "handed": handed}
 
 
 def written(text):
