@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 VOCABULARY, HIDDEN, INNER, HEADS, LAYERS, CONTEXT, BLOCK = 160, 64, 96, 4, 2, 256, 32
 WINDOW = 16
+ONE = (0,)  # output
 MS = "com.microsoft"
 TYPES = {"float32": (np.float32, TensorProto.FLOAT), "float16": (np.float16, TensorProto.FLOAT16)}
 
@@ -87,10 +88,12 @@ class Decoder:
         self.random = np.random.default_rng(seed)
         self.nodes, self.weights = [], []
 
-    def op(self, kind, *inputs, out=None, outputs=1, domain="", **attributes):
-        names = [out or f"{kind}_{len(self.nodes)}", *(f"{kind}_{len(self.nodes)}_{i}" for i in range(1, outputs))]
+    def op(self, kind, *inputs, out=None, outputs=ONE, domain="", **attributes):
+        """With several outputs a list of their names; `outputs` says which there are."""
+        names = [out or f"{kind}_{len(self.nodes)}"]
+        names += [f"{names[0]}_{i}" if i in outputs else "" for i in range(1, outputs[-1] + 1)]
         self.nodes.append(helper.make_node(kind, inputs, names, f"/{names[0]}", domain=domain, **attributes))
-        return names[0] if outputs == 1 else names
+        return names[0] if outputs == ONE else [names[i] for i in outputs]
 
     def weight(self, array, name, dtype=None):
         if dtype is None:
@@ -184,7 +187,7 @@ class Decoder:
             qkv[0] = self.bias(qkv[0], f"{name}.qkv_proj", sum(sizes))
         norms = []
         if of.normed_heads:
-            qkv = self.op("Split", qkv[0], self.ints(*sizes), outputs=3, axis=-1)
+            qkv = self.op("Split", qkv[0], self.ints(*sizes), outputs=(0, 1, 2), axis=-1)
             norms = [self.norm_weight(f"{name}.{side}_norm.weight", size=of.head) for side in "qk"]
         if norms and self.reference:
             for i, size in enumerate(sizes[:2]):
@@ -235,19 +238,19 @@ class Decoder:
         return x if to == self.onnx == TensorProto.FLOAT else self.op("Cast", x, to=to)
 
     def norm(self, x, name, skip=None, about=1.0, inner=False):
-        """The norm of x, or of x and skip, and their sum."""
+        """The norm of x, or of x and skip, and their sum, which behind the last layer nobody wants."""
         dtype = np.float32 if self.of.wide else None
         weights = [self.norm_weight(f"{name}.weight", dtype, about=about)]
         word = "SimplifiedLayerNormalization"
         if self.of.parallel:
             bias = self.weight(self.normal(self.of.hidden, gain=0.1), f"{name}.bias")
             word, weights = "LayerNormalization", [*weights, bias]
-        more = {} if skip else {"axis": -1, "stash_type": 1}
         if skip is None:
-            y, total = self.op(word, x, *weights, epsilon=1e-6, **more), x
+            y, total = self.op(word, x, *weights, epsilon=1e-6, axis=-1, stash_type=1), x
+        elif name.startswith(f"model.layers.{self.of.layers}."):
+            y, total = self.op(f"Skip{word}", x, skip, *weights, domain=MS, epsilon=1e-6), None
         else:
-            y = self.op(f"Skip{word}", x, skip, *weights, outputs=4, domain=MS, epsilon=1e-6)
-            y, total = y[0], y[3]
+            y, total = self.op(f"Skip{word}", x, skip, *weights, outputs=(0, 3), domain=MS, epsilon=1e-6)
         return (self.cast(y, self.onnx) if self.of.wide and not inner else y), total
 
     def behind(self, x, name):
