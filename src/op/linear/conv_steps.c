@@ -11,6 +11,7 @@
 #include "op/linear/depthwise.h"
 #include "op/linear/depthwise_planes.h"
 #include "op/linear/epilogue_steps.h"
+#include "op/linear/rows_mma.h"
 #include "op/pointwise/pointwise_steps.h"
 
 #include <string.h>
@@ -295,6 +296,7 @@ static mp_status plan_pixels(mp_planner *p, mp_conv *done, const mp_shape *out,
                     .tf32 = done->tf32,
                     .bias = done->bias,
                     .activation = done->activation,
+                    .activation_alpha = done->alpha,
                     .m = mp_shape_count(out) / done->out_channels,
                     .n = done->out_channels,
                     .k = done->in_channels,
@@ -305,6 +307,9 @@ static mp_status plan_pixels(mp_planner *p, mp_conv *done, const mp_shape *out,
                     .alpha = 1,
                     .beta = done->residual ? 1.0F : 0.0F,
                     .align = done->align};
+    if (mp_rows_mma_takes(p, &gemm)) {
+        return mp_plan_rows_mma(p, &gemm, own);
+    }
     const mp_status status = mp_plan_gemm(p, &gemm, own);
     if (status != MP_UNSUPPORTED || done->activation == MP_ACTIVATION_NONE) {
         return status;

@@ -10,8 +10,9 @@
 enum {
     ARCH = 80, /* whose tensor cores the kernel is written for */
     ALIGN = 16,
-    ROWS_MIN = 9, /* below, few_rows.cu and the library's own kernels for few rows */
-    ROWS_MAX = 256,
+    ROWS_MIN = 9,   /* below, few_rows.cu and the library's own kernels for few rows */
+    ROWS_FEW = 256, /* of a text; an image has more */
+    ROWS_MAX = 1 << 16,
     COLUMNS_STEP = 8,
     NEAR = 1 << 24, /* of columns, and of k: numbers of tiles and chunks are far from overflow */
 };
@@ -22,14 +23,16 @@ enum {
  * multiplications, by the size of an element. Beyond, the library's products are faster by more
  * than a launch takes. */
 typedef enum reason {
-    BEHIND, /* an activation, for which the library would need a kernel behind its product */
-    IDLE,   /* the library has so few tiles that it leaves multiprocessors idle, or has several
-             * blocks share the sums of one and adds them up in a kernel behind */
+    BEHIND, /* an activation, for which the library would need a kernel behind its product ... */
+    BEHIND_MANY, /* ... of more rows than a few */
+    IDLE,        /* the library has so few tiles that it leaves multiprocessors idle, or has several
+                  * blocks share the sums of one and adds them up in a kernel behind */
     REASONS
 } reason;
 static const double billions_max[REASONS][2] = {
     /* 2 bytes, 4 bytes */
     [BEHIND] = {1.5, 1.0},
+    [BEHIND_MANY] = {0.6, 0.4},
     [IDLE] = {1.2, 0.8},
 };
 enum {
@@ -67,7 +70,8 @@ static bool is_sooner(const mp_device_info *info, const mp_gemm *g) {
     const double billions = 2e-9 * (double)g->m * (double)g->n * (double)g->k;
     const int wide = mp_dtype_size(g->type) == 4;
     const int64_t tiles = MP_CEIL_DIV(g->m, LIBRARY_TILE) * MP_CEIL_DIV(g->n, LIBRARY_TILE);
-    if (!is_common(g) && billions <= billions_max[BEHIND][wide]) {
+    const reason behind = g->m > ROWS_FEW ? BEHIND_MANY : BEHIND;
+    if (!is_common(g) && billions <= billions_max[behind][wide]) {
         return true;
     }
     return g->k >= IDLE_DEPTH_MIN && billions <= billions_max[IDLE][wide] &&
