@@ -51,12 +51,14 @@ K_FN void e_bring(T *to, const T *from, int32_t count) {
     for (int32_t i = (int32_t)threadIdx.x * K_PACK; i < count; i += (int32_t)blockDim.x * K_PACK) {
         const int32_t some = e_at_most(count - i, K_PACK);
 #if K_PTX && __CUDA_ARCH__ >= 800
-        k_copy_begin(to + i, from + i, (uint32_t)some * sizeof(T));
-#else
+        if (some == K_PACK) {
+            k_copy_begin(to + i, from + i, sizeof(k_pack));
+            continue;
+        }
+#endif
         for (int32_t k = 0; k < some; k++) {
             to[i + k] = from[i + k];
         }
-#endif
     }
 }
 

@@ -31,9 +31,9 @@ typedef enum reason {
 } reason;
 static const double billions_max[REASONS][2] = {
     /* 2 bytes, 4 bytes */
-    [BEHIND] = {1.5, 1.0},
+    [BEHIND] = {0.7, 0.7},
     [BEHIND_MANY] = {0.6, 0.4},
-    [IDLE] = {1.2, 0.8},
+    [IDLE] = {0.12, 0.12},
 };
 enum {
     LIBRARY_TILE = 64,    /* rows and columns of one, ... */
