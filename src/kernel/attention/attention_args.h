@@ -15,11 +15,16 @@ enum {
     K_MMA_ROWS = 16,            /* of a warp of attention_mma */
     K_TILE_WINDOW = 256,        /* blocks that attention_tile_blocks looks at in one go */
     K_TILE_SEEN_WORDS = 2,      /* bits for its rows */
+    K_DECODE_ROWS = 8,          /* of a block of attention_decode */
+    K_DECODE_WARPS = 8,         /* at most */
     K_ATTENTION_STATE = 2       /* what is kept of a row beside its sums: its maximum and its sum */
 };
 
 /* Keys of a group of lanes of attention_few that are loaded at a time. */
 #define K_ATTENTION_AHEAD(rows) ((rows) == 1 ? 4 : 2)
+
+/* Keys that a warp of attention_decode has on its way, and their values. */
+#define K_DECODE_KEYS(head) ((head) <= 64 ? 32 : 16)
 
 /* Keys that a warp of attention_mma takes at a time, of elements of `size` bytes: fewer where sums
  * or masks take many registers. */
@@ -100,7 +105,8 @@ typedef struct k_cache_values {
 typedef struct mp_attention_args {
     const void *q, *k, *v;
     void *out;
-    void *part; /* of attention_few: sums of each row and split, where there are several */
+    void *part; /* of attention_few and attention_decode: sums of each row and split, where there
+                   are several */
     int64_t q_stride[3], k_stride[3], v_stride[3], out_stride[3]; /* batch, head, row */
     int64_t splits, split_keys;
     int32_t head_size, v_head_size;
@@ -109,6 +115,9 @@ typedef struct mp_attention_args {
     int32_t tile_rows, tile_keys; /* of attention_tile: multiples of 4; of attention_mma, of
                                      K_MMA_ROWS and K_MMA_KEYS */
     int32_t round;                /* of attention_mma: blocks that come up at a time */
+    int32_t meet_log;             /* of attention_decode: 2^meet_log blocks are a cluster */
+    int32_t row_blocks;           /* and so many share a key head */
+    k_divider by_splits, by_row_blocks, by_kv_heads, by_rows;
     k_score_rule rule;
     k_cache_values cache; /* of attention_few_cache */
     k_beams beams;        /* of attention_few */

@@ -10,6 +10,8 @@
 
 #if K_HOST || __CUDA_ARCH__ < 900
 
+K_FN void k_cluster_begin(void) {
+}
 K_FN void k_cluster_arrive(void) {
 }
 K_FN void k_cluster_wait(void) {
@@ -20,9 +22,21 @@ K_FN void k_cluster_store(float *place, int32_t block, float value) {
     (void)block;
     *place = value;
 }
+/* Four floats, at a multiple of 16 bytes. */
+K_FN void k_cluster_store_four(float *place, int32_t block, const float *value) {
+    (void)block;
+    for (int32_t i = 0; i < 4; i++) {
+        place[i] = value[i];
+    }
+}
 
 #else
 
+/* An arrival that says no more than that the block is there: nobody stores to one that is not. */
+K_FN void k_cluster_begin(void) {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 /* What a block stored before it arrives is seen by all after they have waited. */
 K_FN void k_cluster_arrive(void) {
     __syncwarp();
@@ -37,6 +51,14 @@ K_FN void k_cluster_store(float *place, int32_t block, float value) {
     uint32_t there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
     asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
+}
+K_FN void k_cluster_store_four(float *place, int32_t block, const float *value) {
+    const uint32_t here = (uint32_t)__cvta_generic_to_shared(place);
+    uint32_t there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(there), "f"(value[0]),
+                 "f"(value[1]), "f"(value[2]), "f"(value[3])
+                 : "memory");
 }
 
 #endif
