@@ -252,6 +252,32 @@ typedef struct mp_rotary_args {
     int64_t past;
 } mp_rotary_args;
 
+/* Heads of new tokens, where they are and where they go to: batch, head, row. */
+typedef struct k_rotary_side {
+    const void *x;
+    void *out;
+    int64_t x_stride[3], out_stride[3];
+    int32_t appends; /* behind the rows that lengths say are there */
+    int32_t unused;
+} k_rotary_side;
+
+/* Q [0] and K [1], which are rotated, and V [2]. Positions are given, int64, or the tokens are the
+ * last of those that lengths, int32, count all but one of. */
+typedef struct mp_rotary_append_args {
+    k_rotary_side side[3];
+    const void *cosine, *sine, *positions, *lengths;
+    int64_t count; /* of pieces, fewer than 2^31 */
+    int64_t rows, present_rows;
+    int64_t cache_rows; /* a position beyond is taken as the nearest */
+    int32_t first[3];   /* head of each side, among `heads` */
+    int32_t heads;
+    int32_t pieces; /* of a head: two packs each */
+    int32_t half;   /* half the elements that are rotated */
+    int32_t interleaved;
+    int32_t prompt; /* no past, whatever the lengths say */
+    k_divider by_pieces, by_heads, by_rows;
+} mp_rotary_append_args;
+
 /* out = x * cos(angle) + turned * sin(angle), for heads of two kinds [0] and [1] with the same
  * tokens. */
 typedef struct mp_rotary_given_args {
