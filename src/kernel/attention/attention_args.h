@@ -261,20 +261,24 @@ typedef struct k_rotary_side {
     int32_t unused;
 } k_rotary_side;
 
-/* Q [0] and K [1], which are rotated, and V [2]. Positions are given, int64, or the tokens are the
- * last of those that lengths, int32, count all but one of. */
+/* Q [0] and K [1], which are rotated, and V [2], by positions of all kinds but K_POSITION_FIRST and
+ * K_POSITION_AXES. Lengths are those of K_POSITION_LENGTHS, too. */
 typedef struct mp_rotary_append_args {
     k_rotary_side side[3];
     const void *cosine, *sine, *positions, *lengths;
     int64_t count; /* of pieces, fewer than 2^31 */
     int64_t rows, present_rows;
-    int64_t cache_rows; /* a position beyond is taken as the nearest */
-    int32_t first[3];   /* head of each side, among `heads` */
+    int64_t cache_rows;      /* a position beyond is taken as the nearest */
+    int64_t cache_stride[3]; /* batch, head, row */
+    int64_t past;
+    int32_t first[3]; /* head of each side, among `heads` */
     int32_t heads;
     int32_t pieces; /* of a head: two packs each */
     int32_t half;   /* half the elements that are rotated */
     int32_t interleaved;
     int32_t prompt; /* no past, whatever the lengths say */
+    int32_t position_kind;
+    float scale; /* of what is rotated */
     k_divider by_pieces, by_heads, by_rows;
 } mp_rotary_append_args;
 

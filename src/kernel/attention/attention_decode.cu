@@ -28,7 +28,8 @@ enum {
     ROWS = K_DECODE_ROWS,
     KEYS = K_DECODE_KEYS(K_HEAD),
     PIECES = HEAD / A_PIECE,
-    LANES = 32
+    LANES = 32,
+    STORED = K_WARP_MATRIX ? 4 : HEAD /* elements that a lane stores at a time */
 };
 
 #define DECODE_LOG2_E 1.44269504F
@@ -76,16 +77,16 @@ K_FN const T *decode_query(const mp_attention_args *args, const decode *at, deco
            line.row * args->q_stride[2];
 }
 
-/* `count` sums of weighted values, what weights are relative to, and their sum: as the operator's
+/* Sums of weighted values, what weights are relative to, and their sum: as the operator's
  * result, or as attention_combine.cu reads them. */
 K_FN void decode_store(const mp_attention_args *args, const decode *at, int32_t r, int32_t d,
-                       const float *found, const float *sum, int32_t count) {
+                       const float *found, const float *sum) {
     const decode_line line = decode_line_at(args, at, r);
     if (args->part == 0) {
         const float norm = a_norm(found[0], found[1], a_sink(&args->rule, line.head));
         T *out = (T *)args->out + at->entry * args->out_stride[0] +
                  line.head * args->out_stride[1] + line.row * args->out_stride[2] + d;
-        K_UNROLL for (int32_t i = 0; i < count; i++) {
+        K_UNROLL for (int32_t i = 0; i < STORED; i++) {
             out[i] = T_store(sum[i] * norm);
         }
         return;
@@ -97,7 +98,7 @@ K_FN void decode_store(const mp_attention_args *args, const decode *at, int32_t 
         part[0] = found[0];
         part[1] = found[1];
     }
-    K_UNROLL for (int32_t i = 0; i < count; i++) {
+    K_UNROLL for (int32_t i = 0; i < STORED; i++) {
         part[K_ATTENTION_STATE + d + i] = sum[i];
     }
 }
@@ -274,13 +275,14 @@ K_FN void decode_add(const decode_values *v, float (*weight)[4], decode_state *s
 
 /* ---- what warps and blocks have found ---- */
 
-enum { FOUR = 4, FOURS = HEAD / FOUR, STATE = ROWS * 2 };
+enum { FOUR = STORED, FOURS = HEAD / FOUR, STATE = ROWS * 2 };
 
 /* What several have found: of each a maximum and a sum of weights of each row, and its sums of
  * weighted values. */
 typedef struct decode_found {
     float *state, *values;
     int32_t count, pitch; /* floats of one's values */
+    int32_t rank;         /* one's own place among the blocks */
 } decode_found;
 
 /* In the block's shared memory: of its warps, and behind it of the blocks of the cluster, of which
@@ -288,16 +290,19 @@ typedef struct decode_found {
 K_FN decode_found decode_of_warps(const decode *at, float *shared) {
     decode_found found;
     found.count = (int32_t)(blockDim.x / LANES);
+    found.rank = 0;
     found.pitch = at->rows * HEAD;
     found.state = shared;
     found.values = shared + found.count * STATE;
     return found;
 }
 
-K_FN decode_found decode_of_blocks(const mp_attention_args *args, const decode_found *warps) {
+K_FN decode_found decode_of_blocks(const mp_attention_args *args, const decode *at,
+                                   const decode_found *warps) {
     decode_found found;
     found.count = 1 << args->meet_log;
-    found.pitch = (warps->pitch / FOUR + found.count - 1 >> args->meet_log) * FOUR;
+    found.rank = at->split & (found.count - 1);
+    found.pitch = ((warps->pitch / FOUR + found.count - 1) >> args->meet_log) * FOUR;
     found.state = warps->values + warps->count * warps->pitch;
     found.values = found.state + found.count * STATE;
     return found;
@@ -365,13 +370,13 @@ K_FN void decode_gather(const decode_found *all, int32_t r, int32_t place, float
 }
 
 /* To the block that adds up the blocks' sums, and what these are relative to to all of them. */
-K_FN void decode_send(const mp_attention_args *args, const decode_found *to, int32_t rank,
-                      int32_t r, int32_t four, const float *found, const float *sum) {
-    const int32_t blocks = to->count, slot = four >> args->meet_log;
-    k_cluster_store_four(to->values + rank * to->pitch + slot * FOUR, four & (blocks - 1), sum);
-    const int32_t first = four - r * FOURS; /* the row's first lanes have a block each */
-    K_ONE_COPY for (int32_t b = first; b < blocks; b += FOURS) {
-        float *state = to->state + rank * STATE + r * 2;
+K_FN void decode_send(const decode_found *to, int32_t log, int32_t r, int32_t four,
+                      const float *found, const float *sum) {
+    float *values = to->values + to->rank * to->pitch + (four >> log) * FOUR;
+    float *state = to->state + to->rank * STATE + r * 2;
+    k_cluster_store_four(values, four & (to->count - 1), sum);
+    /* the row's first lanes have a block each */
+    K_ONE_COPY for (int32_t b = four - r * FOURS; b < to->count; b += FOURS) {
         k_cluster_store(state, b, found[0]);
         k_cluster_store(state + 1, b, found[1]);
     }
@@ -380,8 +385,8 @@ K_FN void decode_send(const mp_attention_args *args, const decode_found *to, int
 /* What the warps have found is there; each lane adds up some of it, and then of what the blocks
  * have, by one text. */
 K_FN void decode_meet(const mp_attention_args *args, const decode *at, decode_found all) {
-    const decode_found blocks = decode_of_blocks(args, &all);
-    const int32_t rank = at->split & (blocks.count - 1), fours = at->rows * FOURS;
+    const decode_found blocks = decode_of_blocks(args, at, &all);
+    const int32_t fours = at->rows * FOURS;
     int32_t log = 0, mine = 0;
     K_ONE_COPY for (;;) {
         const int32_t is_last = log == args->meet_log;
@@ -395,9 +400,9 @@ K_FN void decode_meet(const mp_attention_args *args, const decode *at, decode_fo
             decode_gather(&all, r, i * FOUR, found, sum);
             if (is_last) {
                 found[0] *= DECODE_LN_2;
-                decode_store(args, at, r, (four - r * FOURS) * FOUR, found, sum, FOUR);
+                decode_store(args, at, r, (four - r * FOURS) * FOUR, found, sum);
             } else {
-                decode_send(args, &blocks, rank, r, four, found, sum);
+                decode_send(&blocks, args->meet_log, r, four, found, sum);
             }
         }
         if (is_last) {
@@ -407,7 +412,7 @@ K_FN void decode_meet(const mp_attention_args *args, const decode *at, decode_fo
         k_cluster_wait();
         all = blocks;
         log = args->meet_log;
-        mine = rank;
+        mine = blocks.rank;
     }
 }
 
@@ -548,7 +553,7 @@ K_FN void decode_row(const mp_attention_args *args, const decode *at, int32_t r)
         }
     }
     const float found[2] = {top, total};
-    decode_store(args, at, r, 0, found, sum, HEAD);
+    decode_store(args, at, r, 0, found, sum);
 }
 
 K_FN void decode_block(const mp_attention_args *args, const decode *at, float *shared) {

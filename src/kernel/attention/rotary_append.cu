@@ -17,9 +17,23 @@ K_FN n_first n_first_of(const mp_rotary_append_args *args, int64_t length) {
     return first;
 }
 
-K_FN int64_t n_nearest(const mp_rotary_append_args *args, int64_t position) {
-    const int64_t last = args->cache_rows - 1;
-    return position < 0 ? 0 : position < last ? position : last;
+/* Where the angles of a token begin. */
+K_FN int64_t n_angles(const mp_rotary_append_args *args, int64_t entry, int64_t head, int64_t row,
+                      int64_t first) {
+    const int64_t last = args->cache_rows - 1, token = entry * args->rows + row;
+    int64_t position = first + row;
+    if (args->position_kind == K_POSITION_STRIDED) {
+        return entry * args->cache_stride[0] + head * args->cache_stride[1] +
+               row * args->cache_stride[2];
+    }
+    if (args->position_kind == K_POSITION_GIVEN) {
+        position = ((const int64_t *)args->positions)[token];
+    } else if (args->position_kind == K_POSITION_TOKEN) {
+        position = token;
+    } else if (args->position_kind == K_POSITION_PAST) {
+        position = args->past + row;
+    }
+    return (position < 0 ? 0 : position < last ? position : last) * args->half;
 }
 
 K_KERNEL(mp_rotary_append_args, args) {
@@ -43,15 +57,13 @@ K_KERNEL(mp_rotary_append_args, args) {
         const int64_t length = args.lengths != 0 ? ((const int32_t *)args.lengths)[entry] : 0;
         const n_first first = n_first_of(&args, length);
         if (is_turned) {
-            const int64_t given = args.positions != 0 ? ((const int64_t *)args.positions)[token]
-                                                      : first.position + row;
-            const int64_t angle = n_nearest(&args, given) * args.half + piece;
+            const int64_t angle = n_angles(&args, entry, head, row, first.position) + piece;
             const r_pack cosine = r_read((const T *)args.cosine + angle);
             const r_pack sine = r_read((const T *)args.sine + angle);
             if (args.interleaved) {
-                r_turn_packs(&a, &b, &cosine, &sine, 1, 1);
+                r_turn_packs(&a, &b, &cosine, &sine, 1, args.scale);
             } else {
-                r_turn_packs(&a, &b, &cosine, &sine, 0, 1);
+                r_turn_packs(&a, &b, &cosine, &sine, 0, args.scale);
             }
         }
         T *out = (T *)s->out + entry * s->out_stride[0] + head * s->out_stride[1] +

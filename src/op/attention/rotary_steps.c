@@ -36,8 +36,8 @@ bool mp_can_rotary_append(const mp_planner *p, const mp_rotary_append *a) {
     const mp_rotary *r = &a->rotary;
     const double count =
         (double)r->batch * (double)r->rows * (double)heads_of(a) * (double)pieces_of(a);
-    bool fits = (r->position_kind == K_POSITION_GIVEN || r->position_kind == K_POSITION_LENGTHS) &&
-                !r->scaled && r->cache_rows > 0 && count > 0 && count <= (double)INT32_MAX;
+    bool fits = r->position_kind != K_POSITION_FIRST && r->position_kind != K_POSITION_AXES &&
+                r->cache_rows > 0 && count > 0 && count <= (double)INT32_MAX;
     for (int side = 0; side < 3; side++) {
         mp_rotary one = *r;
         one.x = a->x[side];
@@ -62,9 +62,13 @@ mp_status mp_plan_rotary_append(mp_planner *p, const mp_rotary_append *a) {
         .half = (int32_t)(r->rotated / 2),
         .interleaved = r->interleaved,
         .prompt = r->prompt,
+        .position_kind = (int32_t)r->position_kind,
+        .scale = r->scaled ? r->scale : 1,
+        .past = r->past,
         .by_pieces = mp_divider((uint32_t)pieces),
         .by_heads = mp_divider((uint32_t)heads),
         .by_rows = mp_divider((uint32_t)r->rows)};
+    memcpy(args.cache_stride, r->cache_stride, sizeof args.cache_stride);
     for (int side = 0; side < 3; side++) {
         args.side[side].appends = a->appends[side];
         memcpy(args.side[side].x_stride, a->x[side].stride, sizeof a->x[side].stride);
