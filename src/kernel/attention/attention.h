@@ -9,36 +9,18 @@
 
 #define A_NONE (-(TA)K_INF)
 
-/* What lengths say of a batch entry, as it lies there; where they are summed, the next one too. */
-typedef struct a_given {
-    int64_t length, next;
-} a_given;
-
-K_FN a_given a_ask_length(const k_score_rule *rule, int64_t entry) {
-    a_given given = {rule->keys, 0};
-    if (rule->lengths != 0) {
-        given.length = rule->lengths_wide ? ((const int64_t *)rule->lengths)[entry]
-                                          : ((const int32_t *)rule->lengths)[entry];
-    }
-    if (rule->lengths_summed) {
-        given.next = (int64_t)((const int32_t *)rule->lengths)[entry + 1];
-    }
-    return given;
-}
-
-/* Valid keys by that. */
-K_FN int64_t a_length_of(const k_score_rule *rule, a_given given) {
+/* Valid keys of a batch entry. */
+K_FN int64_t a_length(const k_score_rule *rule, int64_t entry) {
     if (rule->lengths == 0) {
         return rule->keys;
     }
-    int64_t length = rule->lengths_summed ? given.next - given.length : given.length;
-    length = (length < rule->keys ? length : rule->keys) + rule->length_more;
-    return length < 0 ? 0 : length < rule->keys ? length : rule->keys;
-}
-
-/* Valid keys of a batch entry. */
-K_FN int64_t a_length(const k_score_rule *rule, int64_t entry) {
-    return a_length_of(rule, a_ask_length(rule, entry));
+    int64_t given = rule->lengths_wide ? ((const int64_t *)rule->lengths)[entry]
+                                       : ((const int32_t *)rule->lengths)[entry];
+    if (rule->lengths_summed) {
+        given = (int64_t)((const int32_t *)rule->lengths)[entry + 1] - given;
+    }
+    given = (given < rule->keys ? given : rule->keys) + rule->length_more;
+    return given < 0 ? 0 : given < rule->keys ? given : rule->keys;
 }
 
 /* Which token of its entry query `row` is. */

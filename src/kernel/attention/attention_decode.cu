@@ -38,7 +38,6 @@ enum {
 /* Where a block works. */
 typedef struct decode {
     int64_t entry, kv_head;
-    a_given given;
     int32_t split, row_first, rows;
 } decode;
 
@@ -58,7 +57,6 @@ K_FN decode decode_place(const mp_attention_args *args, uint32_t block) {
     at.rows = rows - at.row_first < ROWS ? rows - at.row_first : ROWS;
     at.entry = entry;
     at.kv_head = head_unit - entry * (uint32_t)rule->kv_heads;
-    at.given = a_ask_length(rule, at.entry);
     return at;
 }
 
@@ -440,7 +438,7 @@ K_FN int32_t decode_first_key(const mp_attention_args *args, const decode *at) {
     const int32_t warps = (int32_t)(blockDim.x / LANES);
     int32_t key = (at->split * warps + (int32_t)threadIdx.x / LANES) * KEYS;
     if (rule->window > 0) {
-        const int64_t length = a_length_of(rule, at->given);
+        const int64_t length = a_length(rule, at->entry);
         key += (int32_t)a_visible(rule, length, 0).from / KEYS * KEYS;
     }
     return key;
@@ -466,7 +464,9 @@ K_FN void decode_run(const mp_attention_args *args, const decode *at, const deco
     if (EARLY) {
         decode_load_values(from, key, &v);
     }
-    const int64_t length = a_length_of(rule, at->given);
+    int64_t entry = at->entry;
+    K_HOLD_PLACE(entry); /* otherwise the length would be asked for, and waited for, above */
+    const int64_t length = a_length(rule, entry);
     const a_span span = a_visible(rule, length, line.row);
     const a_span all = {a_visible(rule, length, 0).from,
                         a_visible(rule, length, rule->rows - 1).to};
@@ -532,7 +532,7 @@ K_FN float decode_dot(const T *a, const T *b) {
 K_FN void decode_row(const mp_attention_args *args, const decode *at, int32_t r) {
     const k_score_rule *rule = &args->rule;
     const decode_line line = decode_line_at(args, at, r);
-    const a_span span = a_visible(rule, a_length_of(rule, at->given), line.row);
+    const a_span span = a_visible(rule, a_length(rule, at->entry), line.row);
     const T *q = decode_query(args, at, line);
     const T *k =
         (const T *)args->k + at->entry * args->k_stride[0] + at->kv_head * args->k_stride[1];
