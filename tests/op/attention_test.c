@@ -253,6 +253,40 @@ DEVICE_TEST(attention_splits_long_caches) {
     }
 }
 
+/* Heads that attention_decode.cu has, rows that fill a block and more, keys that end in a tile. */
+DEVICE_TEST(attention_of_new_tokens) {
+    static const int64_t heads[] = {64, 80, 96, 128, 256};
+    static const int64_t lengths[] = {1, 203};
+    for (size_t i = 0; i < MP_COUNT_OF(heads) * 4; i++) {
+        const bool ragged = i % 4 == 3;
+        const attention a = {.batch = 2,
+                             .heads = i % 4 == 1 ? 12 : 6,
+                             .kv_heads = i % 4 == 2 ? 6 : 2,
+                             .rows = ragged ? 3 : 1,
+                             .fresh = ragged ? 203 : 1,
+                             .past = ragged ? 0 : (int64_t)(i * 37),
+                             .head = heads[i / 4],
+                             .value = heads[i / 4],
+                             .type = i % 2 == 0 ? MP_F16 : MP_BF16,
+                             .way = FEW,
+                             .causal = ragged,
+                             .lengths = ragged ? lengths : NULL};
+        check_attention(device, &a);
+    }
+    for (int64_t group = 1; group <= 16; group += 5) { /* caches that blocks share */
+        const attention a = {.batch = 1,
+                             .heads = group,
+                             .kv_heads = 1,
+                             .rows = 1,
+                             .fresh = 500,
+                             .head = 64,
+                             .value = 64,
+                             .type = MP_F16,
+                             .way = FEW};
+        check_attention(device, &a);
+    }
+}
+
 DEVICE_TEST(attention_tiles_have_ragged_ends) {
     for (int causal = 0; causal < 2; causal++) {
         const attention a = {.batch = 1,

@@ -70,6 +70,72 @@ DEVICE_TEST(group_query_fills_the_cache_in_place) {
     free(values);
 }
 
+/* What a new token's element `d` is, rotated by row `at` of the caches, which are of half a head.
+ */
+static double rotated(const float *x, const float *cosine, const float *sine, int64_t head,
+                      int64_t at, int64_t d, bool interleaved) {
+    const int64_t half = head / 2, pair = interleaved ? d / 2 : d % half;
+    const bool second = interleaved ? d % 2 == 1 : d >= half;
+    const int64_t other = interleaved ? d ^ 1 : second ? d - half : d + half;
+    return (double)x[d] * (double)cosine[at * half + pair] +
+           (second ? 1 : -1) * (double)x[other] * (double)sine[at * half + pair];
+}
+
+/* Keys are rotated on their way into caches with room, behind different lengths. */
+static void check_rotated_in_place(mp_device *device, bool interleaved) {
+    enum { HEAD = 16, HEADS = 3, KV = 3, ROOM = 7, PLACES = 9, ROWS = 2, BATCH = 2 };
+    enum { PACKED = (HEADS + 2 * KV) * HEAD };
+    const int32_t lengths[BATCH] = {1, 6}, total = 7;
+    float *packed = op_numbers(MP_F32, 1, (int64_t)BATCH * ROWS * PACKED);
+    float *keys = op_numbers(MP_F32, 2, (int64_t)BATCH * KV * ROOM * HEAD);
+    float *values = op_numbers(MP_F32, 3, (int64_t)BATCH * KV * ROOM * HEAD);
+    float *cosine = op_numbers(MP_F32, 4, PLACES * HEAD / 2);
+    float *sine = op_numbers(MP_F32, 5, PLACES * HEAD / 2);
+    const mp_attr attrs[] = {OP_INT("num_heads", HEADS), OP_INT("kv_num_heads", KV),
+                             OP_INT("do_rotary", 1), OP_INT("rotary_interleaved", interleaved)};
+    op_case c = {.domain = "com.microsoft",
+                 .name = "GroupQueryAttention",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 4,
+                 .align = 16,
+                 .in = {op_f32(packed, BATCH, ROWS, PACKED),
+                        {0},
+                        {0},
+                        op_f32(keys, BATCH, KV, ROOM, HEAD),
+                        op_f32(values, BATCH, KV, ROOM, HEAD),
+                        OP_TENSOR(MP_I32, lengths, BATCH),
+                        OP_TENSOR(MP_I32, &total, 1),
+                        op_f32(cosine, PLACES, HEAD / 2),
+                        op_f32(sine, PLACES, HEAD / 2)},
+                 .in_count = 9,
+                 .out_count = 3};
+    op_run(device, &c);
+    const float *present[2] = {c.out[1].data, c.out[2].data};
+    for (int64_t i = 0; i < (int64_t)BATCH * KV * ROOM * HEAD; i++) {
+        const int64_t b = i / (KV * ROOM * HEAD), h = i / (ROOM * HEAD) % KV;
+        const int64_t at = i / HEAD % ROOM, d = i % HEAD, row = at - (lengths[b] + 1 - ROWS);
+        const bool is_new = row >= 0 && row < ROWS;
+        const float *key =
+            packed + ((b * ROWS + (is_new ? row : 0)) * (HEADS + 2 * KV) + HEADS + h) * HEAD;
+        const double want =
+            is_new ? rotated(key, cosine, sine, HEAD, at, d, interleaved) : (double)keys[i];
+        op_check_close((double)present[0][i], want, 1e-6, "key", i);
+        CHECK(present[1][i] == (is_new ? key[KV * HEAD + d] : values[i]));
+    }
+    op_close(device, &c);
+    free(packed);
+    free(keys);
+    free(values);
+    free(cosine);
+    free(sine);
+}
+
+DEVICE_TEST(group_query_rotates_into_the_cache) {
+    check_rotated_in_place(device, false);
+    check_rotated_in_place(device, true);
+}
+
 /* Lengths and positions that no cache has are taken as the nearest. */
 DEVICE_TEST(group_query_survives_wild_lengths) {
     enum { HEAD = 8 };

@@ -15,11 +15,16 @@ enum {
     K_MMA_ROWS = 16,            /* of a warp of attention_mma */
     K_TILE_WINDOW = 256,        /* blocks that attention_tile_blocks looks at in one go */
     K_TILE_SEEN_WORDS = 2,      /* bits for its rows */
+    K_DECODE_ROWS = 8,          /* of a block of attention_decode */
+    K_DECODE_WARPS = 8,         /* at most */
     K_ATTENTION_STATE = 2       /* what is kept of a row beside its sums: its maximum and its sum */
 };
 
 /* Keys of a group of lanes of attention_few that are loaded at a time. */
 #define K_ATTENTION_AHEAD(rows) ((rows) == 1 ? 4 : 2)
+
+/* Keys that a warp of attention_decode has on its way, and their values. */
+#define K_DECODE_KEYS(head) ((head) <= 64 ? 32 : 16)
 
 /* Keys that a warp of attention_mma takes at a time, of elements of `size` bytes: fewer where sums
  * or masks take many registers. */
@@ -100,7 +105,8 @@ typedef struct k_cache_values {
 typedef struct mp_attention_args {
     const void *q, *k, *v;
     void *out;
-    void *part; /* of attention_few: sums of each row and split, where there are several */
+    void *part; /* of attention_few and attention_decode: sums of each row and split, where there
+                   are several */
     int64_t q_stride[3], k_stride[3], v_stride[3], out_stride[3]; /* batch, head, row */
     int64_t splits, split_keys;
     int32_t head_size, v_head_size;
@@ -109,6 +115,9 @@ typedef struct mp_attention_args {
     int32_t tile_rows, tile_keys; /* of attention_tile: multiples of 4; of attention_mma, of
                                      K_MMA_ROWS and K_MMA_KEYS */
     int32_t round;                /* of attention_mma: blocks that come up at a time */
+    int32_t meet_log;             /* of attention_decode: 2^meet_log blocks are a cluster */
+    int32_t row_blocks;           /* and so many share a key head */
+    k_divider by_splits, by_row_blocks, by_kv_heads, by_rows;
     k_score_rule rule;
     k_cache_values cache; /* of attention_few_cache */
     k_beams beams;        /* of attention_few */
@@ -242,6 +251,36 @@ typedef struct mp_rotary_args {
     int32_t unused;
     int64_t past;
 } mp_rotary_args;
+
+/* Heads of new tokens, where they are and where they go to: batch, head, row. */
+typedef struct k_rotary_side {
+    const void *x;
+    void *out;
+    int64_t x_stride[3], out_stride[3];
+    int32_t appends; /* behind the rows that lengths say are there */
+    int32_t unused;
+} k_rotary_side;
+
+/* Q [0] and K [1], which are rotated, and V [2], by positions of all kinds but K_POSITION_FIRST and
+ * K_POSITION_AXES. Lengths are those of K_POSITION_LENGTHS, too. */
+typedef struct mp_rotary_append_args {
+    k_rotary_side side[3];
+    const void *cosine, *sine, *positions, *lengths;
+    int64_t count; /* of pieces, fewer than 2^31 */
+    int64_t rows, present_rows;
+    int64_t cache_rows;      /* a position beyond is taken as the nearest */
+    int64_t cache_stride[3]; /* batch, head, row */
+    int64_t past;
+    int32_t first[3]; /* head of each side, among `heads` */
+    int32_t heads;
+    int32_t pieces; /* of a head: two packs each */
+    int32_t half;   /* half the elements that are rotated */
+    int32_t interleaved;
+    int32_t prompt; /* no past, whatever the lengths say */
+    int32_t position_kind;
+    float scale; /* of what is rotated */
+    k_divider by_pieces, by_heads, by_rows;
+} mp_rotary_append_args;
 
 /* out = x * cos(angle) + turned * sin(angle), for heads of two kinds [0] and [1] with the same
  * tokens. */

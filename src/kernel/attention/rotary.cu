@@ -2,35 +2,7 @@
  * their token's position; elements behind them are copied. A lane takes a piece: a pair, or 16
  * bytes of pairs where all sizes allow it.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/attention/attention_args.h"
-#include "kernel/core/prelude.h"
-
-enum { PACK = 16 / sizeof(T) };
-
-typedef union r_pack {
-    k_b128 raw;
-    T item[PACK];
-} r_pack;
-
-K_FN r_pack r_read(const T *from) {
-    r_pack pack;
-    pack.raw = *(const k_b128 *)(const void *)from;
-    return pack;
-}
-
-K_FN void r_write(T *to, r_pack pack) {
-    *(k_b128 *)(void *)to = pack.raw;
-}
-
-K_FN void r_turn(T *x, T *y, float c, float s, float scale) {
-    const float a = T_load(*x), b = T_load(*y);
-    *x = T_store((a * c - b * s) * scale);
-    *y = T_store((a * s + b * c) * scale);
-}
-
-K_FN void r_rotate(T *x, T *y, T cosine, T sine, float scale) {
-    r_turn(x, y, T_load(cosine), T_load(sine), scale);
-}
+#include "kernel/attention/rotary.h"
 
 /* The row of the caches for a token. */
 K_FN int64_t r_position(const mp_rotary_args *args, int64_t entry, int64_t row, int64_t axis) {
@@ -143,16 +115,10 @@ K_FN void r_packs(const mp_rotary_args *args, const T *x, T *out, r_angles angle
     if (at < half) {
         const r_pack cosine = r_read_angles(args, (const T *)args->cosine, angles, at);
         const r_pack sine = r_read_angles(args, (const T *)args->sine, angles, at);
-        for (int32_t i = 0; i < PACK; i++) {
-            if (!args->interleaved) {
-                r_rotate(&a.item[i], &b.item[i], cosine.item[i], sine.item[i], args->scale);
-            } else if (i < PACK / 2) {
-                r_rotate(&a.item[2 * i], &a.item[2 * i + 1], cosine.item[i], sine.item[i],
-                         args->scale);
-            } else {
-                r_rotate(&b.item[2 * i - PACK], &b.item[2 * i + 1 - PACK], cosine.item[i],
-                         sine.item[i], args->scale);
-            }
+        if (args->interleaved) {
+            r_turn_packs(&a, &b, &cosine, &sine, 1, args->scale);
+        } else {
+            r_turn_packs(&a, &b, &cosine, &sine, 0, args->scale);
         }
     }
     r_write(out + first, a);

@@ -8,29 +8,7 @@
 
 #include "kernel/core/prelude.h"
 
-/* Where a block is told numbers by the blocks of its cluster: they lie in its shared memory, and
- * are counted by the mailbox, which is there, too. One lane opens it, for as many numbers as will
- * come, before the blocks meet for the first time; they send once they have met. Not for a block
- * alone. */
-typedef struct k_mailbox {
-    uint64_t state;
-} k_mailbox;
-
 #if K_HOST || __CUDA_ARCH__ < 900
-
-K_FN void k_mail_open(k_mailbox *box, int32_t numbers) {
-    (void)box, (void)numbers;
-}
-/* To the same place in the shared memory of block `block`. */
-K_FN void k_mail_send(k_mailbox *box, float *place, int32_t block, float value) {
-    (void)box, (void)block;
-    *place = value;
-}
-/* Returns when all numbers have come; all lanes call. */
-K_FN void k_mail_wait(k_mailbox *box) {
-    (void)box;
-    __syncthreads();
-}
 
 K_FN void k_cluster_arrive(void) {
 }
@@ -44,59 +22,40 @@ K_FN void k_cluster_store(float *place, int32_t block, float value) {
     (void)block;
     *place = value;
 }
-K_FN void k_cluster_store_four(float *place, int32_t block, const float *values) {
+/* Four floats, at a multiple of 16 bytes. */
+K_FN void k_cluster_store_four(float *place, int32_t block, const float *value) {
     (void)block;
     for (int32_t i = 0; i < 4; i++) {
-        place[i] = values[i];
+        place[i] = value[i];
     }
+}
+
+/* A box counts the bytes that blocks of the cluster send to this one, which waits for no block but
+ * for those bytes: sooner than a meeting, at which all a block has stored must have been seen. All
+ * lanes call; it is open when the cluster has met, and it is used once. Not for a block alone. */
+K_FN void k_box_open(uint64_t *box, uint32_t bytes) {
+    (void)box;
+    (void)bytes;
+}
+/* To the same place in the shared memory of block `block` of the cluster. */
+K_FN void k_box_send(uint64_t *box, float *place, int32_t block, float value) {
+    (void)box;
+    (void)block;
+    *place = value;
+}
+K_FN void k_box_wait(uint64_t *box) {
+    (void)box;
+    __syncthreads();
 }
 
 #else
-
-K_FN uint32_t k_shared_address(const void *place) {
-    return (uint32_t)__cvta_generic_to_shared(place);
-}
-
-K_FN void k_mail_open(k_mailbox *box, int32_t numbers) {
-    const uint32_t here = k_shared_address(box);
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(here) : "memory");
-    if (numbers > 0) {
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(here),
-                     "r"(numbers * (int32_t)sizeof(float))
-                     : "memory");
-    } else {
-        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(here) : "memory");
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-K_FN void k_mail_send(k_mailbox *box, float *place, int32_t block, float value) {
-    asm volatile("{ .reg .b32 there, counted;\n"
-                 "mapa.shared::cluster.u32 there, %0, %2;\n"
-                 "mapa.shared::cluster.u32 counted, %1, %2;\n"
-                 "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [there], %3, "
-                 "[counted]; }" ::"r"(k_shared_address(place)),
-                 "r"(k_shared_address(box)), "r"(block), "r"(__float_as_uint(value))
-                 : "memory");
-}
-K_FN void k_mail_wait(k_mailbox *box) {
-    uint32_t come;
-    do {
-        asm volatile("{ .reg .pred come;\n"
-                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 come, [%1], 0;\n"
-                     "selp.u32 %0, 1, 0, come; }"
-                     : "=r"(come)
-                     : "r"(k_shared_address(box))
-                     : "memory");
-    } while (come == 0);
-}
 
 /* What a block stored before it arrives is seen by all after they have waited. */
 K_FN void k_cluster_arrive(void) {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
-/* Arrives without having stored anything: after the wait all blocks have begun, and may be stored
- * to. */
+/* The same where there is nothing to be seen but that the block has begun. */
 K_FN void k_cluster_begin(void) {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
@@ -105,21 +64,54 @@ K_FN void k_cluster_wait(void) {
     __syncwarp();
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-K_FN void k_cluster_store(float *place, int32_t block, float value) {
+K_FN uint32_t k_shared_of(const void *place, int32_t block) {
     uint32_t there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;"
         : "=r"(there)
-        : "r"(k_shared_address(place)), "r"(block));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
+        : "r"((uint32_t)__cvta_generic_to_shared(place)), "r"(block));
+    return there;
 }
-/* The same of four, whose place is a multiple of 16 bytes. */
-K_FN void k_cluster_store_four(float *place, int32_t block, const float *values) {
-    const uint32_t here = (uint32_t)__cvta_generic_to_shared(place);
-    uint32_t there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(there), "f"(values[0]),
-                 "f"(values[1]), "f"(values[2]), "f"(values[3])
+K_FN void k_cluster_store(float *place, int32_t block, float value) {
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(k_shared_of(place, block)), "f"(value)
                  : "memory");
+}
+K_FN void k_cluster_store_four(float *place, int32_t block, const float *value) {
+    asm volatile(
+        "st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(k_shared_of(place, block)),
+        "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
+        : "memory");
+}
+K_FN void k_box_open(uint64_t *box, uint32_t bytes) {
+    const uint32_t here = (uint32_t)__cvta_generic_to_shared(box);
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(here) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        if (bytes > 0) {
+            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(here),
+                         "r"(bytes)
+                         : "memory");
+        } else {
+            asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(here) : "memory");
+        }
+    }
+}
+K_FN void k_box_send(uint64_t *box, float *place, int32_t block, float value) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(
+                     k_shared_of(place, block)),
+                 "f"(value), "r"(k_shared_of(box, block))
+                 : "memory");
+}
+K_FN void k_box_wait(uint64_t *box) {
+    const uint32_t here = (uint32_t)__cvta_generic_to_shared(box);
+    uint32_t there;
+    do {
+        asm volatile("{ .reg .pred there;\n"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0;\n"
+                     "selp.u32 %0, 1, 0, there; }"
+                     : "=r"(there)
+                     : "r"(here)
+                     : "memory");
+    } while (there == 0);
 }
 
 #endif

@@ -33,7 +33,7 @@ typedef struct e_held {
     float *told;  /* [blocks][slice], by the others: sums over their pixels */
     float *mean;  /* [channels], by all */
     float *inner; /* [inner], by all */
-    k_mailbox *told_box, *mean_box, *inner_box;
+    uint64_t *told_box, *mean_box, *inner_box;
     const T *w1, *w2;
     int32_t me; /* of the blocks of the image */
 } e_held;
@@ -73,7 +73,7 @@ K_FN e_held e_hold(const mp_excite_args *args, K_SUM *shared, int32_t me) {
     const int32_t first1 = me * args->rows1, first2 = me * args->rows2;
     e_held h;
     h.me = me;
-    h.told_box = (k_mailbox *)(void *)shared;
+    h.told_box = (uint64_t *)(void *)shared;
     h.mean_box = h.told_box + 1;
     h.inner_box = h.told_box + 2;
     h.sums = (K_SUM *)(void *)(h.told_box + 4); /* aligned as packs are */
@@ -96,18 +96,18 @@ K_FN e_held e_hold(const mp_excite_args *args, K_SUM *shared, int32_t me) {
 
 /* ---- telling ---- */
 
-K_FN void e_send(const mp_excite_args *args, k_mailbox *box, float *place, int32_t block,
+K_FN void e_send(const mp_excite_args *args, uint64_t *box, float *place, int32_t block,
                  float value) {
     if (args->blocks > 1) {
-        k_mail_send(box, place, block, value);
+        k_box_send(box, place, block, value);
     } else {
         *place = value;
     }
 }
 
-K_FN void e_wait(const mp_excite_args *args, k_mailbox *box) {
+K_FN void e_wait(const mp_excite_args *args, uint64_t *box) {
     if (args->blocks > 1) {
-        k_mail_wait(box);
+        k_box_wait(box);
     } else {
         __syncthreads();
     }
@@ -281,12 +281,12 @@ K_FN void e_second(const mp_excite_args *args, const e_held *h, int64_t image) {
 
 K_FN void e_open(const mp_excite_args *args, const e_held *h) {
     const int32_t slice = e_at_most(args->channels - h->me * args->slice, args->slice);
-    if (threadIdx.x == 0 && args->blocks > 1) {
-        k_mail_open(h->told_box, args->blocks * slice);
-        k_mail_open(h->mean_box, args->channels);
-        k_mail_open(h->inner_box, args->inner);
+    if (args->blocks > 1) {
+        k_box_open(h->told_box, (uint32_t)(args->blocks * slice) * sizeof(float));
+        k_box_open(h->mean_box, (uint32_t)args->channels * sizeof(float));
+        k_box_open(h->inner_box, (uint32_t)args->inner * sizeof(float));
     }
-    k_cluster_arrive();
+    k_cluster_begin();
 }
 
 K_BLOCK_KERNEL_LATE_OF(K_EXCITE_LANES, 2, mp_excite_args, args) {

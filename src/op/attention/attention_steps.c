@@ -2,8 +2,9 @@
  * few queries (bound by reading the cache), tensor cores for types of two bytes and, where the work
  * is large and TF32 allowed, for float, tiles in shared memory, and products by library math where
  * the work is large.
- * Kernels: attention/attention_combine.cu, attention/attention_few.cu,
- * attention/attention_mma.cu, attention/attention_tile.cu, attention/token_list.cu.
+ * Kernels: attention/attention_combine.cu, attention/attention_decode.cu,
+ * attention/attention_few.cu, attention/attention_mma.cu, attention/attention_tile.cu,
+ * attention/token_list.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 
@@ -184,8 +185,102 @@ mp_status mp_plan_attention_combine(mp_planner *p, mp_dtype type, const mp_atten
     return MP_OK;
 }
 
+/* ---- a new token, by tensor cores ---- */
+
+static bool has_decode_head(int64_t size) {
+    return size == 64 || size == 80 || size == 96 || size == 128 || size == 256;
+}
+
+/* Whether attention_decode.cu is there for the type and the heads, and nothing is to be done with
+ * scores. Rows are counted by 32 bits, and so are the steps between those of keys. */
+static bool can_decode(const mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    const int arch = p->device->info.arch;
+    return (a->type == MP_F16 || a->type == MP_BF16) && (arch == 0 || arch >= MMA_ARCH) &&
+           a->head_size == a->v_head_size && has_decode_head(a->head_size) && is_wide(p, a) &&
+           rule->mask_kind == K_MASK_NONE && rule->padding_kind == K_PADDING_NONE &&
+           rule->softcap == 0 && a->cache == NULL && a->beams_of.place == MP_PLACE_NONE &&
+           rule->keys <= INT32_MAX / 2 && a->k.stride[2] <= INT32_MAX &&
+           a->v.stride[2] <= INT32_MAX;
+}
+
+/* Blocks that share the keys of a key head: as many as have something to do, and no more than come
+ * up at once. A power of two. */
+static int64_t decode_splits(const mp_planner *p, int64_t units, int64_t tiles) {
+    enum { WARPS = 4 /* of a block, at least */, MOST = 64 };
+    const mp_device_info *info = &p->device->info;
+    const int64_t most = info->cluster_blocks_max > 1 ? info->cluster_blocks_max : MOST;
+    const int64_t room = info->multiprocessors / units;
+    int64_t splits = 1;
+    while (splits * 2 <= most && splits * 2 <= room && splits * WARPS < tiles) {
+        splits *= 2;
+    }
+    return splits;
+}
+
+/* Shared memory of attention_decode.cu: what its warps have found, and what the blocks have. */
+static uint32_t decode_bytes(const mp_attention_args *args, int64_t warps, int64_t rows) {
+    const int64_t blocks = INT64_C(1) << args->meet_log;
+    const int64_t fours = rows * args->head_size / 4;
+    const int64_t floats = (warps + blocks) * K_DECODE_ROWS * 2 + warps * fours * 4 +
+                           blocks * MP_CEIL_DIV(fours, blocks) * 4;
+    return (uint32_t)floats * (uint32_t)sizeof(float);
+}
+
+/* Blocks of a cluster are neighbours. */
+static mp_grid decode_grid(const mp_planner *p, const mp_attention_args *args, int64_t units,
+                           int64_t tiles) {
+    enum { LANES = 32 };
+    const int64_t rows = MP_MIN(args->rule.group * args->rule.rows, K_DECODE_ROWS);
+    const int64_t warps = MP_MIN(MP_CEIL_DIV(tiles, args->splits), K_DECODE_WARPS);
+    const bool plain = p->device->info.arch == 0; /* loops, which share nothing */
+    return (mp_grid){.blocks = (uint32_t)(units * args->splits),
+                     .lanes = (uint32_t)warps * LANES,
+                     .shared_bytes = plain ? 0 : decode_bytes(args, warps, rows),
+                     .meets = args->meet_log > 0 ? (uint32_t)args->splits : 0};
+}
+
+static mp_status plan_decode(mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    mp_attention_args args = args_of(p, a);
+    const int64_t tiles = MP_CEIL_DIV(rule->keys, K_DECODE_KEYS(a->head_size));
+    args.row_blocks = (int32_t)MP_CEIL_DIV(rule->group * rule->rows, K_DECODE_ROWS);
+    const int64_t units = rule->batch * rule->kv_heads * args.row_blocks;
+    args.splits = decode_splits(p, units, tiles);
+    args.by_splits = mp_divider((uint32_t)args.splits);
+    args.by_row_blocks = mp_divider((uint32_t)args.row_blocks);
+    args.by_kv_heads = mp_divider((uint32_t)rule->kv_heads);
+    args.by_rows = mp_divider((uint32_t)rule->rows);
+    const bool meets = args.splits > 1 && p->device->info.cluster_blocks_max > 1;
+    while (meets && 1 << args.meet_log < args.splits) {
+        args.meet_log++;
+    }
+    mp_ref part = MP_NOWHERE;
+    if (args.splits > 1 && !meets) {
+        const mp_shape shape = {.rank = 3,
+                                .dim = {rule->batch * rule->heads * rule->rows, args.splits,
+                                        a->v_head_size + K_ATTENTION_STATE}};
+        MP_TRY(mp_plan_scratch_shape(p, &shape, MP_F32, &part));
+    }
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_decode_%d_%s", (int)a->head_size,
+                          mp_dtype_word(a->type)));
+    MP_TRY(launch(p, a, kernel, decode_grid(p, &args, units, tiles), &args, part));
+    if (part.place == MP_PLACE_NONE) {
+        return MP_OK;
+    }
+    mp_grid grid;
+    MP_TRY(mp_plan_attention_combine(p, a->type, &args, &kernel, &grid));
+    return launch(p, a, kernel, grid, &args, part);
+}
+
+/* ---- few queries ---- */
+
 static mp_status plan_few(mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
+    if (can_decode(p, a)) {
+        return plan_decode(p, a);
+    }
     const int64_t rows = rule->group * rule->rows;
     const int at_once = rows == 1 ? 1 : 4; /* more would leave too few registers for loads ahead */
     mp_attention_args args = args_of(p, a);

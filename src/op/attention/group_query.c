@@ -288,19 +288,7 @@ static mp_status norm_both(mp_planner *p, const sizes *s, mp_heads *q, mp_heads 
     return s->fresh > 0 ? norm(p, s, IN_KEY_NORM, s->fresh, s->kv_heads, k) : MP_OK;
 }
 
-/* Rotates heads into scratch memory of their own; `side` then says where they are. */
-static mp_status rotate(mp_planner *p, mp_rotary r, int64_t heads, mp_heads *side) {
-    const mp_shape shape = {.rank = 4, .dim = {r.batch, r.rows, heads, r.head_size}};
-    mp_ref place;
-    MP_TRY(mp_plan_scratch_shape(p, &shape, r.type, &place));
-    r.heads = heads;
-    r.x = *side;
-    r.out = *side = mp_heads_last(place, heads, r.rows, r.head_size);
-    return mp_plan_rotary(p, &r);
-}
-
-/* Q, K and V of the new tokens, normed and rotated where that is asked for. Q and K that are still
- * packed are rotated as one. */
+/* Q, K and V of the new tokens, normed where that is asked for. */
 static mp_status place_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_heads *k, mp_heads *v) {
     const mp_dtype type = p->in[IN_QUERY].type;
     const int64_t all = s->packed ? s->heads + 2 * s->kv_heads : s->heads;
@@ -309,21 +297,56 @@ static mp_status place_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_head
                    : heads_in(MP_IN(IN_KEY), s, type, s->kv_heads, 0);
     *v = s->packed ? heads_in(MP_IN(IN_QUERY), s, type, all, s->heads + s->kv_heads)
                    : heads_in(MP_IN(IN_VALUE), s, type, s->kv_heads, 0);
-    if (s->normed) {
-        MP_TRY(norm_both(p, s, q, k));
-    }
-    if (!mp_node_flag(p->node, "do_rotary", false)) {
-        return MP_OK;
-    }
-    mp_rotary r;
-    MP_TRY(read_rotary(p, s, &r));
-    if (!s->packed || s->normed) {
-        MP_TRY(rotate(p, r, s->heads, q));
-        return s->fresh > 0 ? rotate(p, r, s->kv_heads, k) : MP_OK;
-    }
-    MP_TRY(rotate(p, r, s->heads + s->kv_heads, q));
-    *k = heads_in(q->ref, s, type, s->heads + s->kv_heads, s->heads);
+    return s->normed ? norm_both(p, s, q, k) : MP_OK;
+}
+
+static mp_status scratch_heads(mp_planner *p, const sizes *s, int64_t heads, mp_heads *out) {
+    const mp_shape shape = {.rank = 4, .dim = {s->batch, s->rows, heads, s->head}};
+    mp_ref place;
+    MP_TRY(mp_plan_scratch_shape(p, &shape, p->in[IN_QUERY].type, &place));
+    *out = mp_heads_last(place, heads, s->rows, s->head);
     return MP_OK;
+}
+
+/* Rotates Q and K, in one launch where there is a kernel for that. It also puts K and V to their
+ * places in the caches, where nothing else is left to do there: `*appended`. Otherwise `q` and the
+ * fresh keys then say where these are. */
+static mp_status rotate_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_kv_append *append,
+                              bool *appended) {
+    mp_rotary_append all = {.heads = {s->heads, s->fresh > 0 ? s->kv_heads : 0},
+                            .x = {*q, append->fresh[0], append->fresh[1]},
+                            .lengths = MP_IN(IN_LENGTHS),
+                            .present_rows = s->present};
+    MP_TRY(read_rotary(p, s, &all.rotary));
+    *appended = s->fresh > 0 && s->window == 0 && s->cache.type == p->in[IN_QUERY].type &&
+                mp_kv_append_is_fresh(append);
+    MP_TRY(scratch_heads(p, s, s->heads, &all.out[0]));
+    if (*appended) {
+        all.heads[2] = s->kv_heads;
+        all.appends[1] = all.appends[2] = true;
+        all.out[1] = mp_heads_first(append->present[0], s->kv_heads, s->present, s->head);
+        all.out[2] = mp_heads_first(append->present[1], s->kv_heads, s->present, s->head);
+        if (mp_can_rotary_append(p, &all)) {
+            MP_TRY(mp_plan_kv_past(p, append));
+            *q = all.out[0];
+            return mp_plan_rotary_append(p, &all);
+        }
+        *appended = all.appends[1] = all.appends[2] = false;
+        all.heads[2] = 0;
+    }
+    if (s->fresh > 0) {
+        MP_TRY(scratch_heads(p, s, s->kv_heads, &all.out[1]));
+    }
+    for (int side = 0; side < 2 && !mp_can_rotary_append(p, &all); side++) {
+        mp_rotary one = all.rotary;
+        one.heads = all.heads[side];
+        one.x = all.x[side];
+        one.out = all.out[side];
+        MP_TRY(one.heads > 0 ? mp_plan_rotary(p, &one) : MP_OK);
+    }
+    *q = all.out[0];
+    append->fresh[0] = s->fresh > 0 ? all.out[1] : append->fresh[0];
+    return mp_can_rotary_append(p, &all) ? mp_plan_rotary_append(p, &all) : MP_OK;
 }
 
 static mp_status present_place(mp_planner *p, int output, mp_dtype type, const mp_shape *shape,
@@ -366,7 +389,11 @@ static mp_status plan_group_query(mp_planner *p) {
     MP_TRY(mp_plan_output(p, OUT_Y, type, &out));
     MP_TRY(present_place(p, OUT_PRESENT_KEY, s.cache.type, &cache, &append.present[0]));
     MP_TRY(present_place(p, OUT_PRESENT_VALUE, s.cache.type, &cache, &append.present[1]));
+    bool appended = false;
     MP_TRY(place_fresh(p, &s, &a.q, &append.fresh[0], &append.fresh[1]));
+    if (mp_node_flag(p->node, "do_rotary", false)) {
+        MP_TRY(rotate_fresh(p, &s, &a.q, &append, &appended));
+    }
     MP_TRY(mp_kv_cache_narrow(p, &s.cache, s.batch, s.fresh, append.fresh));
     mp_kv_window kept = {.window = s.window};
     if (s.window > 0) {
@@ -374,7 +401,7 @@ static mp_status plan_group_query(mp_planner *p) {
         a.lengths = append.lengths;
         a.rule.keys = append.present_rows;
     }
-    MP_TRY(mp_plan_kv_append(p, &append));
+    MP_TRY(appended ? MP_OK : mp_plan_kv_append(p, &append));
     a.k = mp_heads_first(append.present[0], s.kv_heads, append.present_rows, s.cache.row);
     a.v = mp_heads_first(append.present[1], s.kv_heads, append.present_rows, s.cache.row);
     MP_TRY(mp_kv_cache_widen(p, &s.cache, append.present_rows, &a));

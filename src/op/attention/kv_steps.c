@@ -23,8 +23,13 @@ static size_t unit_of(const mp_planner *p, const mp_kv_append *a) {
     return unit;
 }
 
+bool mp_kv_append_is_fresh(const mp_kv_append *a) {
+    const int64_t room = a->past_rows > 0 ? a->past_rows : a->fresh_rows;
+    return a->present_rows == room && a->beams_of.place == MP_PLACE_NONE;
+}
+
 /* A cache of the same size as the past one is a copy of it, or it itself. */
-static mp_status copy_past(mp_planner *p, const mp_kv_append *a) {
+mp_status mp_plan_kv_past(mp_planner *p, const mp_kv_append *a) {
     for (int side = 0; side < 2; side++) {
         const mp_shape shape = {.rank = 4,
                                 .dim = {a->batch, a->heads, a->past_rows, a->size[side]}};
@@ -36,10 +41,9 @@ static mp_status copy_past(mp_planner *p, const mp_kv_append *a) {
 }
 
 mp_status mp_plan_kv_append(mp_planner *p, const mp_kv_append *a) {
-    const bool fresh_only =
-        a->past_rows > 0 && a->past_rows == a->present_rows && a->beams_of.place == MP_PLACE_NONE;
+    const bool fresh_only = a->past_rows > 0 && mp_kv_append_is_fresh(a);
     if (fresh_only) {
-        MP_TRY(copy_past(p, a));
+        MP_TRY(mp_plan_kv_past(p, a));
     }
     const int64_t visited = fresh_only ? a->fresh_rows : a->present_rows;
     const int64_t lines = a->batch * a->heads * visited;

@@ -21,6 +21,11 @@ typedef struct mp_kv_append {
     mp_ref beams_of; /* MP_NOWHERE: each entry has its own past */
 } mp_kv_append;
 
+/* Whether all that is left, once the past is there, is to put the fresh rows to their places behind
+ * what lengths say; and the step that brings the past there, which is none where it is there. */
+bool mp_kv_append_is_fresh(const mp_kv_append *append);
+mp_status mp_plan_kv_past(mp_planner *p, const mp_kv_append *append);
+
 mp_status mp_plan_kv_append(mp_planner *p, const mp_kv_append *append);
 
 #endif

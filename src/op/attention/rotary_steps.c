@@ -1,5 +1,5 @@
 /* rotary_steps.c - heads are rotated by their positions.
- * Kernel: attention/rotary.cu.
+ * Kernels: attention/rotary.cu, attention/rotary_append.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/rotary_steps.h"
 
@@ -18,8 +18,96 @@ static bool can_pack(const mp_planner *p, const mp_rotary *r) {
     return fits;
 }
 
+/* ---- Q, K and V in one launch ---- */
+
+static int64_t pack_of(const mp_rotary *r) {
+    return 16 / (int64_t)mp_dtype_size(r->type);
+}
+
+static int64_t pieces_of(const mp_rotary_append *a) {
+    return a->rotary.head_size / 2 / pack_of(&a->rotary);
+}
+
+static int64_t heads_of(const mp_rotary_append *a) {
+    return a->heads[0] + a->heads[1] + a->heads[2];
+}
+
+bool mp_can_rotary_append(const mp_planner *p, const mp_rotary_append *a) {
+    const mp_rotary *r = &a->rotary;
+    const double count =
+        (double)r->batch * (double)r->rows * (double)heads_of(a) * (double)pieces_of(a);
+    bool fits = r->position_kind != K_POSITION_FIRST && r->position_kind != K_POSITION_AXES &&
+                r->cache_rows > 0 && count > 0 && count <= (double)INT32_MAX;
+    for (int side = 0; side < 3; side++) {
+        mp_rotary one = *r;
+        one.x = a->x[side];
+        one.out = a->out[side];
+        fits = fits && (a->heads[side] == 0 || can_pack(p, &one));
+    }
+    return fits;
+}
+
+mp_status mp_plan_rotary_append(mp_planner *p, const mp_rotary_append *a) {
+    const mp_rotary *r = &a->rotary;
+    const int64_t heads = heads_of(a), pieces = pieces_of(a);
+    const bool given = r->position_kind == K_POSITION_GIVEN;
+    mp_rotary_append_args args = {
+        .count = r->batch * r->rows * heads * pieces,
+        .rows = r->rows,
+        .present_rows = a->present_rows,
+        .cache_rows = r->cache_rows,
+        .first = {0, (int32_t)a->heads[0], (int32_t)(a->heads[0] + a->heads[1])},
+        .heads = (int32_t)heads,
+        .pieces = (int32_t)pieces,
+        .half = (int32_t)(r->rotated / 2),
+        .interleaved = r->interleaved,
+        .prompt = r->prompt,
+        .position_kind = (int32_t)r->position_kind,
+        .scale = r->scaled ? r->scale : 1,
+        .past = r->past,
+        .by_pieces = mp_divider((uint32_t)pieces),
+        .by_heads = mp_divider((uint32_t)heads),
+        .by_rows = mp_divider((uint32_t)r->rows)};
+    memcpy(args.cache_stride, r->cache_stride, sizeof args.cache_stride);
+    for (int side = 0; side < 3; side++) {
+        args.side[side].appends = a->appends[side];
+        memcpy(args.side[side].x_stride, a->x[side].stride, sizeof a->x[side].stride);
+        memcpy(args.side[side].out_stride, a->out[side].stride, sizeof a->out[side].stride);
+    }
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "rotary_append_%s", mp_dtype_word(r->type)));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+                     MP_BIND(mp_rotary_append_args, side[0].x, a->x[0].ref),
+                     MP_BIND(mp_rotary_append_args, side[1].x, a->x[1].ref),
+                     MP_BIND(mp_rotary_append_args, side[2].x, a->x[2].ref),
+                     MP_BIND(mp_rotary_append_args, side[0].out, a->out[0].ref),
+                     MP_BIND(mp_rotary_append_args, side[1].out, a->out[1].ref),
+                     MP_BIND(mp_rotary_append_args, side[2].out, a->out[2].ref),
+                     MP_BIND(mp_rotary_append_args, cosine, r->cosine),
+                     MP_BIND(mp_rotary_append_args, sine, r->sine),
+                     MP_BIND(mp_rotary_append_args, positions, given ? r->positions : MP_NOWHERE),
+                     MP_BIND(mp_rotary_append_args, lengths, a->lengths));
+}
+
+/* ---- one tensor ---- */
+
+/* As the first side of a launch for several, whose kernel is the shorter one. */
+static mp_rotary_append alone(const mp_rotary *r) {
+    const bool by_lengths = r->position_kind == K_POSITION_LENGTHS;
+    return (mp_rotary_append){.rotary = *r,
+                              .heads = {r->heads},
+                              .x = {r->x},
+                              .out = {r->out},
+                              .lengths = by_lengths ? r->positions : MP_NOWHERE,
+                              .present_rows = r->rows};
+}
+
 mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r) {
     const bool packed = can_pack(p, r);
+    const mp_rotary_append one = alone(r);
+    if (mp_can_rotary_append(p, &one)) {
+        return mp_plan_rotary_append(p, &one);
+    }
     const int64_t pack = packed ? 16 / (int64_t)mp_dtype_size(r->type) : 1;
     mp_rotary_args args = {.batch = r->batch,
                            .heads = r->heads,

@@ -26,4 +26,19 @@ typedef struct mp_rotary {
 
 mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r);
 
+/* Q [0] and K [1] of new tokens, which are rotated, and V [2], in one launch; `heads` is 0 for what
+ * is not there. */
+typedef struct mp_rotary_append {
+    mp_rotary rotary; /* without x, out and heads */
+    int64_t heads[3];
+    mp_heads x[3], out[3];
+    bool appends[3];      /* out is a cache: rows go behind those that lengths say are there */
+    mp_ref lengths;       /* int32, of each entry less one */
+    int64_t present_rows; /* of these caches */
+} mp_rotary_append;
+
+/* Whether there is a kernel for that. */
+bool mp_can_rotary_append(const mp_planner *p, const mp_rotary_append *a);
+mp_status mp_plan_rotary_append(mp_planner *p, const mp_rotary_append *a);
+
 #endif
