@@ -2,61 +2,109 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lanes.h"
 
+#include "cluster.h"
 #include "cuda.h"
 
+#include <atomic>
+#include <chrono>
 #include <pthread.h>
 #include <thread>
 
-enum { LANES_MAX = 1024, WARP = 32, WARPS_MAX = LANES_MAX / WARP, SLOT = 32, SHARED = 1 << 18 };
+enum {
+    LANES_MAX = 1024,
+    WARP = 32,
+    WARPS_MAX = LANES_MAX / WARP,
+    SLOT = 32,
+    SHARED = 1 << 18,
+    CLUSTER_MAX = 8
+};
 
 thread_local cuda_place threadIdx, blockIdx;
 cuda_place blockDim, gridDim;
-alignas(16) static unsigned char shared[SHARED];
 
-static pthread_barrier_t block_barrier, warp_barrier[WARPS_MAX];
-static unsigned char slots[LANES_MAX][SLOT];
+/* What a block of the cluster that runs has for its lanes. */
+struct cluster_block {
+    alignas(128) unsigned char shared[SHARED], slots[LANES_MAX][SLOT];
+    pthread_barrier_t all, warp[WARPS_MAX];
+};
+static cluster_block cluster[CLUSTER_MAX];
+static thread_local cluster_block *mine;
+
+static std::atomic<unsigned> arrived; /* lanes of the cluster, at this meeting and those before */
+static unsigned cluster_lanes;
+static thread_local unsigned meetings;
 
 void __syncthreads() {
-    pthread_barrier_wait(&block_barrier);
+    pthread_barrier_wait(&mine->all);
 }
 
 void *k_shared_bytes() {
-    return shared;
+    return mine->shared;
 }
 
 void lane_exchange(const void *put, void *got, size_t size, unsigned from) {
-    pthread_barrier_t *barrier = &warp_barrier[threadIdx.x / WARP];
-    memcpy(slots[threadIdx.x], put, size);
+    pthread_barrier_t *barrier = &mine->warp[threadIdx.x / WARP];
+    memcpy(mine->slots[threadIdx.x], put, size);
     pthread_barrier_wait(barrier);
-    memcpy(got, slots[threadIdx.x / WARP * WARP + from], size);
+    memcpy(got, mine->slots[threadIdx.x / WARP * WARP + from], size);
     pthread_barrier_wait(barrier);
 }
 
 void lane_gather(const void *put, void *got, size_t size) {
-    pthread_barrier_t *barrier = &warp_barrier[threadIdx.x / WARP];
-    memcpy(slots[threadIdx.x], put, size);
+    pthread_barrier_t *barrier = &mine->warp[threadIdx.x / WARP];
+    memcpy(mine->slots[threadIdx.x], put, size);
     pthread_barrier_wait(barrier);
     for (unsigned i = 0; i < WARP; i++) {
-        memcpy((char *)got + i * size, slots[threadIdx.x / WARP * WARP + i], size);
+        memcpy((char *)got + i * size, mine->slots[threadIdx.x / WARP * WARP + i], size);
     }
     pthread_barrier_wait(barrier);
 }
 
-void run_blocks(unsigned blocks, unsigned lanes, const std::function<void()> &kernel) {
+/* ---- clusters ---- */
+
+void k_cluster_begin() {
+    arrived.fetch_add(1, std::memory_order_relaxed);
+}
+
+void k_cluster_arrive() {
+    arrived.fetch_add(1, std::memory_order_release);
+}
+
+void k_cluster_wait() {
+    meetings++;
+    while (arrived.load(std::memory_order_acquire) < meetings * cluster_lanes) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+}
+
+void k_cluster_store(float *place, int block, float value) {
+    const size_t at = (size_t)((unsigned char *)place - mine->shared);
+    memcpy(cluster[block].shared + at, &value, sizeof value);
+}
+
+void run_blocks(unsigned blocks, unsigned lanes, const std::function<void()> &kernel,
+                unsigned together) {
     gridDim = {blocks, 1, 1};
     blockDim = {lanes, 1, 1};
-    pthread_barrier_init(&block_barrier, nullptr, lanes);
-    for (unsigned w = 0; w < lanes / WARP; w++) {
-        pthread_barrier_init(&warp_barrier[w], nullptr, WARP);
+    pthread_barrier_t end;
+    cluster_lanes = lanes * together;
+    arrived = 0;
+    pthread_barrier_init(&end, nullptr, cluster_lanes);
+    for (unsigned i = 0; i < together; i++) {
+        pthread_barrier_init(&cluster[i].all, nullptr, lanes);
+        for (unsigned w = 0; w < lanes / WARP; w++) {
+            pthread_barrier_init(&cluster[i].warp[w], nullptr, WARP);
+        }
     }
     std::vector<std::thread> threads;
-    for (unsigned lane = 0; lane < lanes; lane++) {
-        threads.emplace_back([&kernel, lane, blocks] {
-            threadIdx = {lane, 0, 0};
-            for (unsigned block = 0; block < blocks; block++) {
+    for (unsigned i = 0; i < cluster_lanes; i++) {
+        threads.emplace_back([&kernel, &end, i, lanes, blocks, together] {
+            threadIdx = {i % lanes, 0, 0};
+            mine = &cluster[i / lanes];
+            for (unsigned block = i / lanes; block < blocks; block += together) {
                 blockIdx = {block, 0, 0};
                 kernel();
-                __syncthreads(); /* the next block has the same shared memory */
+                pthread_barrier_wait(&end); /* the next blocks have the same shared memory */
             }
         });
     }

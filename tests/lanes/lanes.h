@@ -8,8 +8,10 @@
 #include <functional>
 #include <vector>
 
-/* Runs the blocks one after the other. `lanes` is a multiple of 32, 1,024 at most. */
-void run_blocks(unsigned blocks, unsigned lanes, const std::function<void()> &kernel);
+/* Runs the blocks one after the other, or as many `together` as are a cluster. `lanes` is a
+ * multiple of 32, 1,024 at most. */
+void run_blocks(unsigned blocks, unsigned lanes, const std::function<void()> &kernel,
+                unsigned together = 1);
 
 /* Gives what all 32 lanes of the caller's warp have put, of `size` bytes each, 32 at most. */
 void lane_gather(const void *put, void *all, size_t size);

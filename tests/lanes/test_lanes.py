@@ -23,6 +23,10 @@ NBITS = (
                                   (8, 4, 0, "f16"), (8, 8, 0, "bf16"), (4, 1, 1, "bf16"), (4, 1, 2, "f16"))),
     *(("few", *each) for each in ((4, 1, 0, "f32"), (4, 4, 0, "f16"), (8, 4, 0, "f32"), (8, 1, 1, "f32"))),
 )
+# Kernels of few rows: by tensor cores or not, rows, whether the right side is turned, what is done before, type.
+ROWS = ((0, 1, 0, 0, "f32"), (0, 4, 0, 0, "f32"), (0, 1, 1, 0, "f32"), (0, 4, 1, 0, "f32"),
+        (1, 8, 0, 0, "f16"), (1, 16, 0, 0, "bf16"), (1, 8, 1, 0, "bf16"), (1, 16, 1, 0, "f16"), (1, 8, 0, 1, "bf16"),
+        (1, 8, 0, 2, "f16"))
 # A program: its file, and for each text of a kernel beside the one that it includes the name; what is defined for all.
 PROGRAMS = {
     "integer_32": ("integer.cpp", "integer_product", {}, ["K_TILE=32", "K_CONV=0"]),
@@ -30,7 +34,10 @@ PROGRAMS = {
     **{f"compact_{word}": ("compact.cpp", "compact_count", {"compact_scan": "move/compact_scan.cu",
                                                             "compact_write": "move/compact_write.cu"}, [f"K_T0={word}"])
        for word in ("f32", "i64", "u8")},
-    **{f"rows_{rows}": ("rows.cpp", "few_rows", {}, ["K_T0=f32", f"K_ROWS={rows}", "K_BEFORE=0"]) for rows in (1, 4)},
+    **{f"rows_{matrix}_{rows}_{turned}_{before}_{word}":
+       ("rows.cpp", "few_rows", {}, [f"K_T0={word}", f"MATRIX={matrix}", f"K_ROWS={rows}", f"K_TURNED={turned}",
+                                     f"K_BEFORE={before}"])
+       for matrix, rows, turned, before, word in ROWS},
     **{f"attention_{word}": ("attention.cpp", "attention_mma", {},
                              [f"K_T0={word}", f"K_HEAD={head}", f"K_FLOAT={int(word == 'f32')}"])
        for word, head in (("f32", 96), ("f16", 64), ("bf16", 32))},

@@ -12,6 +12,8 @@
 
 K_FN void k_cluster_arrive(void) {
 }
+K_FN void k_cluster_begin(void) {
+}
 K_FN void k_cluster_wait(void) {
     __syncthreads();
 }
@@ -27,6 +29,11 @@ K_FN void k_cluster_store(float *place, int32_t block, float value) {
 K_FN void k_cluster_arrive(void) {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+/* The same where there is nothing to be seen but that the block has begun. */
+K_FN void k_cluster_begin(void) {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 K_FN void k_cluster_wait(void) {
     __syncwarp();
