@@ -6,9 +6,14 @@
 
 #define MP_KERNEL_MEET_H /* instead of it */
 
+#include <cstdint>
+
 void k_cluster_begin();
 void k_cluster_arrive();
 void k_cluster_wait();
 void k_cluster_store(float *place, int block, float value);
+void k_box_open(uint64_t *box, uint32_t bytes);
+void k_box_send(uint64_t *box, float *place, int block, float value);
+void k_box_wait(uint64_t *box);
 
 #endif

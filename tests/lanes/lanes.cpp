@@ -26,6 +26,7 @@ cuda_place blockDim, gridDim;
 struct cluster_block {
     alignas(128) unsigned char shared[SHARED], slots[LANES_MAX][SLOT];
     pthread_barrier_t all, warp[WARPS_MAX];
+    std::atomic<uint32_t> awaited; /* bytes, of the box that is open */
 };
 static cluster_block cluster[CLUSTER_MAX];
 static thread_local cluster_block *mine;
@@ -80,6 +81,24 @@ void k_cluster_wait() {
 void k_cluster_store(float *place, int block, float value) {
     const size_t at = (size_t)((unsigned char *)place - mine->shared);
     memcpy(cluster[block].shared + at, &value, sizeof value);
+}
+
+/* A box that gets too little or too much is waited for in vain. */
+void k_box_open(uint64_t *, uint32_t bytes) {
+    if (threadIdx.x == 0) {
+        mine->awaited = bytes;
+    }
+}
+
+void k_box_send(uint64_t *, float *place, int block, float value) {
+    k_cluster_store(place, block, value);
+    cluster[block].awaited.fetch_sub(sizeof value, std::memory_order_release);
+}
+
+void k_box_wait(uint64_t *) {
+    while (mine->awaited.load(std::memory_order_acquire) != 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
 }
 
 void run_blocks(unsigned blocks, unsigned lanes, const std::function<void()> &kernel,

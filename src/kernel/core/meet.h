@@ -23,6 +23,24 @@ K_FN void k_cluster_store(float *place, int32_t block, float value) {
     *place = value;
 }
 
+/* A box counts the bytes that blocks of the cluster send to this one, which waits for no block but
+ * for those bytes: sooner than a meeting, at which all a block has stored must have been seen. All
+ * lanes call; it is open when the cluster has met, and it is used once. */
+K_FN void k_box_open(uint64_t *box, uint32_t bytes) {
+    (void)box;
+    (void)bytes;
+}
+/* To the same place in the shared memory of block `block` of the cluster. */
+K_FN void k_box_send(uint64_t *box, float *place, int32_t block, float value) {
+    (void)box;
+    (void)block;
+    *place = value;
+}
+K_FN void k_box_wait(uint64_t *box) {
+    (void)box;
+    __syncthreads();
+}
+
 #else
 
 /* What a block stored before it arrives is seen by all after they have waited. */
@@ -44,6 +62,39 @@ K_FN void k_cluster_store(float *place, int32_t block, float value) {
     uint32_t there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
     asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
+}
+K_FN void k_box_open(uint64_t *box, uint32_t bytes) {
+    const uint32_t here = (uint32_t)__cvta_generic_to_shared(box);
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(here) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(here),
+                     "r"(bytes)
+                     : "memory");
+    }
+}
+K_FN void k_box_send(uint64_t *box, float *place, int32_t block, float value) {
+    const uint32_t here = (uint32_t)__cvta_generic_to_shared(place);
+    const uint32_t mine = (uint32_t)__cvta_generic_to_shared(box);
+    uint32_t there, theirs;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(theirs) : "r"(mine), "r"(block));
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(there),
+        "f"(value), "r"(theirs)
+        : "memory");
+}
+K_FN void k_box_wait(uint64_t *box) {
+    const uint32_t here = (uint32_t)__cvta_generic_to_shared(box);
+    uint32_t there;
+    do {
+        asm volatile("{ .reg .pred there;\n"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0;\n"
+                     "selp.u32 %0, 1, 0, there; }"
+                     : "=r"(there)
+                     : "r"(here)
+                     : "memory");
+    } while (there == 0);
 }
 
 #endif

@@ -105,6 +105,15 @@ K_FN void f_add(const mp_few_rows_args *args, const T *a, const f_lane *l, int64
 
 /* ---- what lanes have found ---- */
 
+K_FN void f_give(const r_strip *strip, int32_t row, int32_t column, float sum) {
+    float *room = r_room(strip, row, column);
+    if (row < strip->args->m && strip->args->split > 0) {
+        k_cluster_store(room, r_owner(strip, column), sum);
+    } else if (row < strip->args->m) {
+        *room = sum;
+    }
+}
+
 /* The sums of all lanes of a strip's columns. On a GPU a warp, and all of it, adds those of one
  * column of each lane. */
 K_FN void f_join(const r_strip *strip, float *part, int32_t across, K_SUM (*sum)[F_COLUMNS]) {
@@ -121,9 +130,7 @@ K_FN void f_join(const r_strip *strip, float *part, int32_t across, K_SUM (*sum)
         for (int32_t i = beside; i < lanes; i += across) {
             total += part[c * lanes + i];
         }
-        if (c / F_COLUMNS < strip->args->m) {
-            r_give(strip, c / F_COLUMNS, beside * F_COLUMNS + c % F_COLUMNS, (float)total);
-        }
+        f_give(strip, c / F_COLUMNS, beside * F_COLUMNS + c % F_COLUMNS, (float)total);
     }
 #else
     const int32_t beside = lane % 32;
@@ -136,8 +143,8 @@ K_FN void f_join(const r_strip *strip, float *part, int32_t across, K_SUM (*sum)
         for (int32_t half = 16; half >= across; half /= 2) {
             total += __shfl_xor_sync(0xffffffffu, total, half);
         }
-        if (beside < across && c / F_COLUMNS < strip->args->m) {
-            r_give(strip, c / F_COLUMNS, beside * F_COLUMNS + c % F_COLUMNS, total);
+        if (beside < across) {
+            f_give(strip, c / F_COLUMNS, beside * F_COLUMNS + c % F_COLUMNS, total);
         }
     }
 #endif

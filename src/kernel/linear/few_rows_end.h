@@ -26,11 +26,15 @@ K_FN r_strip r_strip_of(const mp_few_rows_args *args, int32_t columns_shift, flo
     return s;
 }
 
-/* What this block has of an element of the strip, to the block that finishes it. */
-K_FN void r_give(const r_strip *s, int32_t row, int32_t column, float sum) {
+/* The block that finishes a column of the strip. */
+K_FN int32_t r_owner(const r_strip *s, int32_t column) {
+    return column >> s->shift;
+}
+
+/* Where it wants what this block has of an element of that column. */
+K_FN float *r_room(const r_strip *s, int32_t row, int32_t column) {
     const int32_t mine = column & ((1 << s->shift) - 1);
-    const int32_t at = ((s->block * s->args->m + row) << s->shift) + mine;
-    k_cluster_store(s->given + at, column >> s->shift, sum);
+    return s->given + ((s->block * s->args->m + row) << s->shift) + mine;
 }
 
 /* Element `i` of those that this block finishes, row by row, when all have been given. */

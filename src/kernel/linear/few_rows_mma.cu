@@ -237,9 +237,9 @@ K_FN float m_total(const uint8_t *shared, int32_t i) {
     return total;
 }
 
-K_FN void m_end(const r_strip *strip, const uint8_t *shared) {
+K_FN void m_end(const r_strip *strip, const uint8_t *shared, uint64_t *box) {
     const mp_few_rows_args *args = strip->args;
-    const int32_t lane = (int32_t)threadIdx.x;
+    const int32_t lane = (int32_t)threadIdx.x, alone = args->split == 0;
     r_more more[M_OUTS];
     K_UNROLL
     for (int o = 0; o < M_OUTS; o++) {
@@ -251,11 +251,21 @@ K_FN void m_end(const r_strip *strip, const uint8_t *shared) {
     for (int o = 0; o < M_OUTS; o++) {
         const int32_t i = lane + o * K_FEW_ROWS_LANES, row = i / M_COLUMNS;
         if (row < args->m) {
-            r_give(strip, row, i % M_COLUMNS, m_total(shared, i));
+            const int32_t column = i % M_COLUMNS;
+            float *room = r_room(strip, row, column);
+            const float total = m_total(shared, i);
+            if (alone) {
+                *room = total;
+            } else {
+                k_box_send(box, room, r_owner(strip, column), total);
+            }
         }
     }
-    k_cluster_arrive();
-    k_cluster_wait();
+    if (alone) {
+        __syncthreads();
+    } else {
+        k_box_wait(box);
+    }
     K_UNROLL
     for (int o = 0; o < M_OUTS; o++) {
         const int32_t i = lane + o * K_FEW_ROWS_LANES;
@@ -267,12 +277,16 @@ K_FN void m_end(const r_strip *strip, const uint8_t *shared) {
 }
 
 K_FN void m_run(const mp_few_rows_args *args, uint8_t *shared) {
-    float *given = (float *)(void *)(shared + M_WARPS * M_AREA);
+    uint64_t *box = (uint64_t *)(void *)(shared + M_WARPS * M_AREA);
+    float *given = (float *)(void *)(shared + M_WARPS * M_AREA + K_FEW_ROWS_BOX);
     const r_strip strip = r_strip_of(args, M_SHIFT, given);
     const m_place at = m_place_of(args, &strip, shared);
     k_pack *made = 0;
     float sum[M_TILES * M_CHAINS][M_SIDES][4] = {};
     m_round r;
+    if (args->split > 0) {
+        k_box_open(box, (uint32_t)args->m * M_COLUMNS * 4);
+    }
     k_cluster_begin();
     K_UNROLL
     for (int p = 0; p < M_PIECES; p++) {
@@ -297,7 +311,7 @@ K_FN void m_run(const mp_few_rows_args *args, uint8_t *shared) {
         m_use(&at, made, depth, &r, sum);
     }
     m_lay(&at, sum);
-    m_end(&strip, shared);
+    m_end(&strip, shared, box);
 }
 
 #endif

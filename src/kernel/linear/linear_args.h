@@ -237,6 +237,7 @@ enum {
     K_FEW_ROWS_ACROSS = 8, /* lanes side by side, at most */
     K_FEW_ROWS_SPLIT = 3,  /* blocks of a cluster at most, as a power of two */
     K_FEW_ROWS_TURNED = 8, /* columns of a block where b is turned */
+    K_FEW_ROWS_BOX = 16,   /* bytes of shared memory, for what counts what a cluster gives */
     /* The same by tensor cores, as powers of two. */
     K_FEW_ROWS_MATRIX_SHIFT = 6,
     K_FEW_ROWS_MATRIX_TURNED_SHIFT = 4,

@@ -126,7 +126,7 @@ static mp_status kernel_of(mp_planner *p, const deal *d, const mp_before *before
     if (d->is_matrix) {
         rows = g->m <= 8 ? 8 : K_FEW_ROWS_MATRIX;
         *shared = (int64_t)K_FEW_ROWS_LANES / 32 * K_FEW_ROWS_MATRIX_AREA(rows, g->trans_b) +
-                  g->m * d->columns * (int64_t)sizeof(float);
+                  K_FEW_ROWS_BOX + g->m * d->columns * (int64_t)sizeof(float);
     } else {
         const int64_t each = g->trans_b ? K_FEW_ROWS_TURNED : pack_of(g);
         *shared =
