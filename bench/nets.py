@@ -5,7 +5,8 @@
     bench/nets.py FOLDER [--only TEXT] [--list]
 
 Writes NAME.onnx and its inputs, NAME.npz, into FOLDER; several processes share the work, and what is there stays. A
-name is the network, its batch where it is not 1, and f32, f16 or q4 (float16 with weights of 4 bits). Needs torch;
+name is the network, its batch where it is not 1, and f32, f16, turned (f16 by Gemm, as torch exports Linear) or q4 (f16
+with weights of 4 bits). Needs torch;
 torchvision and transformers for theirs, and onnx_ir for q4.
 """
 
@@ -21,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-BOTH, SINGLE, DECODER = ("f32", "f16"), ("f32",), ("f16", "q4")
+BOTH, SINGLE, DECODER, PRODUCTS = ("f32", "f16"), ("f32",), ("f16", "q4"), ("f16", "turned", "q4")
 
 
 def classifier(name, batch=1, side=224):
@@ -179,7 +180,7 @@ def decoder(target, kind, step, past, sizes):
 
 def products(target, kind, rows, widths, count):
     """Writes a chain of products as a language model's decoding has them, whose weights no cache holds; gives its feed.
-    The widths come by turns; "q4" packs blocks of 32 weights."""
+    The widths come by turns; "q4" packs blocks of 32 weights, and "turned" are weights as torch's Linear has them."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -196,8 +197,9 @@ def products(target, kind, rows, widths, count):
                                           **packing))
         else:
             some = (random.standard_normal(1 << 18) * k**-0.5).astype(np.float16)
-            given = {"w": np.resize(some, (k, n))}
-            nodes.append(helper.make_node("MatMul", [last, f"w{i}"], [out]))
+            given = {"w": np.resize(some, (n, k) if kind == "turned" else (k, n))}
+            operator, how = ("Gemm", {"transB": 1}) if kind == "turned" else ("MatMul", {})
+            nodes.append(helper.make_node(operator, [last, f"w{i}"], [out], **how))
         weights += [numpy_helper.from_array(array, f"{name}{i}") for name, array in given.items()]
         last = out
     ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT16, [rows, width])]
@@ -212,8 +214,9 @@ SMOLLM2 = (30, 576, 9, 3, 1536, 49152)
 WRITTEN = {
     "smollm2_decode": (partial(decoder, step=1, past=256, sizes=SMOLLM2), DECODER),
     "smollm2_prefill": (partial(decoder, step=128, past=0, sizes=SMOLLM2), DECODER),
-    **{f"products_{rows}x{max(widths)}": (partial(products, rows=rows, widths=widths, count=count), DECODER)
-       for rows in (1, 4) for widths, count in (((1024,), 40), ((2048,), 24), ((2048, 5632), 16), ((4096,), 12))},
+    **{f"products_{rows}x{max(widths)}": (partial(products, rows=rows, widths=widths, count=count), PRODUCTS)
+       for rows in (1, 4, 8, 16)
+       for widths, count in (((1024,), 40), ((2048,), 24), ((2048, 5632), 16), ((4096,), 12))},
 }
 NETS = {
     "resnet50": (partial(classifier, "resnet50"), BOTH),

@@ -3,23 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
-#define MP_KERNEL_MEET_H /* instead of it */
-#include "lanes.h"
-
-inline void k_cluster_begin() {
-}
-inline void k_cluster_arrive() {
-    __syncthreads();
-}
-inline void k_cluster_wait() {
-    __syncthreads();
-}
-inline void k_cluster_store(float *place, int32_t block, float value) {
-    *(float *)cluster_place(place, (unsigned)block) = value;
-}
-inline void k_cluster_store_four(float *place, int32_t block, const float *value) {
-    memcpy(cluster_place(place, (unsigned)block), value, 4 * sizeof *value);
-}
+#include "cluster.h"
 
 #include "kernel/attention/attention_decode.cu"
 
@@ -178,7 +162,8 @@ void check_decoding(const shape &s) {
     decoding test(s);
     const mp_attention_args args = test.args();
     const unsigned blocks = (unsigned)(s.entries * s.kv_heads * args.row_blocks * s.splits);
-    run_clusters(blocks, s.meets ? s.splits : 1, s.warps * 32, [&] { attention_decode(args); });
+    run_blocks(
+        blocks, s.warps * 32, [&] { attention_decode(args); }, s.meets ? s.splits : 1);
     for (int line = 0; line < s.entries * s.heads() * s.rows; line++) {
         for (int d = 0; d < HEAD; d += 5) {
             const double got = args.part != nullptr

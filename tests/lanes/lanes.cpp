@@ -2,86 +2,142 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "lanes.h"
 
+#include "cluster.h"
 #include "cuda.h"
 
+#include <atomic>
+#include <chrono>
 #include <pthread.h>
 #include <thread>
 
-enum { LANES_MAX = 1024, WARP = 32, WARPS_MAX = LANES_MAX / WARP, SLOT = 32, SHARED = 1 << 19 };
+enum {
+    LANES_MAX = 1024,
+    WARP = 32,
+    WARPS_MAX = LANES_MAX / WARP,
+    SLOT = 32,
+    SHARED = 1 << 18, /* bytes */
+    CLUSTER_MAX = 8
+};
 
 thread_local cuda_place threadIdx, blockIdx;
 cuda_place blockDim, gridDim;
-alignas(16) static unsigned char shared[SHARED];
-static thread_local unsigned thread_number; /* among those that run at once */
-static size_t shared_each;                  /* of a block */
 
-static pthread_barrier_t block_barrier, warp_barrier[WARPS_MAX];
-static unsigned char slots[LANES_MAX][SLOT];
+/* What a block of the cluster that runs has for its lanes. */
+struct cluster_block {
+    alignas(128) unsigned char shared[SHARED], slots[LANES_MAX][SLOT];
+    pthread_barrier_t all, warp[WARPS_MAX];
+    std::atomic<uint32_t> awaited; /* bytes, of the box that is open */
+};
+static cluster_block cluster[CLUSTER_MAX];
+static thread_local cluster_block *mine;
+
+static std::atomic<unsigned> arrived; /* lanes of the cluster, at this meeting and those before */
+static unsigned cluster_lanes;
+static thread_local unsigned meetings;
 
 void __syncthreads() {
-    pthread_barrier_wait(&block_barrier);
+    pthread_barrier_wait(&mine->all);
 }
 
 void *k_shared_bytes() {
-    return shared + thread_number / blockDim.x * shared_each;
-}
-
-void *cluster_place(void *place, unsigned block) {
-    return shared + block * shared_each + ((unsigned char *)place - shared) % shared_each;
+    return mine->shared;
 }
 
 void lane_exchange(const void *put, void *got, size_t size, unsigned from) {
-    pthread_barrier_t *barrier = &warp_barrier[thread_number / WARP];
-    memcpy(slots[thread_number], put, size);
+    pthread_barrier_t *barrier = &mine->warp[threadIdx.x / WARP];
+    memcpy(mine->slots[threadIdx.x], put, size);
     pthread_barrier_wait(barrier);
-    memcpy(got, slots[thread_number / WARP * WARP + from], size);
+    memcpy(got, mine->slots[threadIdx.x / WARP * WARP + from], size);
     pthread_barrier_wait(barrier);
 }
 
 void lane_gather(const void *put, void *got, size_t size) {
-    pthread_barrier_t *barrier = &warp_barrier[thread_number / WARP];
-    memcpy(slots[thread_number], put, size);
+    pthread_barrier_t *barrier = &mine->warp[threadIdx.x / WARP];
+    memcpy(mine->slots[threadIdx.x], put, size);
     pthread_barrier_wait(barrier);
     for (unsigned i = 0; i < WARP; i++) {
-        memcpy((char *)got + i * size, slots[thread_number / WARP * WARP + i], size);
+        memcpy((char *)got + i * size, mine->slots[threadIdx.x / WARP * WARP + i], size);
     }
     pthread_barrier_wait(barrier);
 }
 
-/* `at_once` of the blocks, and then the next. */
-static void run(unsigned blocks, unsigned at_once, unsigned lanes,
-                const std::function<void()> &kernel) {
+/* ---- clusters ---- */
+
+void k_cluster_begin() {
+    arrived.fetch_add(1, std::memory_order_relaxed);
+}
+
+void k_cluster_arrive() {
+    arrived.fetch_add(1, std::memory_order_release);
+}
+
+void k_cluster_wait() {
+    meetings++;
+    while (arrived.load(std::memory_order_acquire) < meetings * cluster_lanes) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+}
+
+static void *place_in(void *place, int block) {
+    return cluster[block].shared + ((unsigned char *)place - mine->shared);
+}
+
+void k_cluster_store(float *place, int block, float value) {
+    memcpy(place_in(place, block), &value, sizeof value);
+}
+
+void k_cluster_store_four(float *place, int block, const float *values) {
+    memcpy(place_in(place, block), values, 4 * sizeof *values);
+}
+
+/* A box that gets too little or too much is waited for in vain. */
+void k_box_open(uint64_t *, uint32_t bytes) {
+    if (threadIdx.x == 0) {
+        mine->awaited = bytes;
+    }
+}
+
+void k_box_send(uint64_t *, float *place, int block, float value) {
+    k_cluster_store(place, block, value);
+    cluster[block].awaited.fetch_sub(sizeof value, std::memory_order_release);
+}
+
+void k_box_wait(uint64_t *) {
+    while (mine->awaited.load(std::memory_order_acquire) != 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+}
+
+void run_blocks(unsigned blocks, unsigned lanes, const std::function<void()> &kernel,
+                unsigned together) {
     gridDim = {blocks, 1, 1};
     blockDim = {lanes, 1, 1};
-    shared_each = SHARED / at_once / 16 * 16;
-    pthread_barrier_init(&block_barrier, nullptr, lanes * at_once);
-    for (unsigned w = 0; w < lanes * at_once / WARP; w++) {
-        pthread_barrier_init(&warp_barrier[w], nullptr, WARP);
+    pthread_barrier_t end;
+    cluster_lanes = lanes * together;
+    arrived = 0;
+    pthread_barrier_init(&end, nullptr, cluster_lanes);
+    for (unsigned i = 0; i < together; i++) {
+        memset(cluster[i].shared, 0xff, SHARED);
+        pthread_barrier_init(&cluster[i].all, nullptr, lanes);
+        for (unsigned w = 0; w < lanes / WARP; w++) {
+            pthread_barrier_init(&cluster[i].warp[w], nullptr, WARP);
+        }
     }
     std::vector<std::thread> threads;
-    for (unsigned number = 0; number < lanes * at_once; number++) {
-        threads.emplace_back([&kernel, number, lanes, blocks, at_once] {
-            thread_number = number;
-            threadIdx = {number % lanes, 0, 0};
-            for (unsigned block = number / lanes; block < blocks; block += at_once) {
+    for (unsigned i = 0; i < cluster_lanes; i++) {
+        threads.emplace_back([&kernel, &end, i, lanes, blocks, together] {
+            threadIdx = {i % lanes, 0, 0};
+            mine = &cluster[i / lanes];
+            for (unsigned block = i / lanes; block < blocks; block += together) {
                 blockIdx = {block, 0, 0};
                 kernel();
-                __syncthreads(); /* the next block has the same shared memory */
+                pthread_barrier_wait(&end); /* the next blocks have the same shared memory */
             }
         });
     }
     for (std::thread &thread : threads) {
         thread.join();
     }
-}
-
-void run_blocks(unsigned blocks, unsigned lanes, const std::function<void()> &kernel) {
-    run(blocks, 1, lanes, kernel);
-}
-
-void run_clusters(unsigned blocks, unsigned at_once, unsigned lanes,
-                  const std::function<void()> &kernel) {
-    run(blocks, at_once, lanes, kernel);
 }
 
 uint32_t next_random() {

@@ -8,16 +8,10 @@
 #include <functional>
 #include <vector>
 
-/* Runs the blocks one after the other. `lanes` is a multiple of 32, 1,024 at most. */
-void run_blocks(unsigned blocks, unsigned lanes, const std::function<void()> &kernel);
-
-/* The same with `at_once` blocks that run together, 1,024 lanes in all: barriers are of all of
- * them, so that these must come to as many. */
-void run_clusters(unsigned blocks, unsigned at_once, unsigned lanes,
-                  const std::function<void()> &kernel);
-
-/* The same place in the shared memory of another block of the cluster. */
-void *cluster_place(void *place, unsigned block);
+/* Runs the blocks one after the other, or as many `together` as are a cluster. `lanes` is a
+ * multiple of 32, 1,024 at most. Shared memory begins as NaN. */
+void run_blocks(unsigned blocks, unsigned lanes, const std::function<void()> &kernel,
+                unsigned together = 1);
 
 /* Gives what all 32 lanes of the caller's warp have put, of `size` bytes each, 32 at most. */
 void lane_gather(const void *put, void *all, size_t size);

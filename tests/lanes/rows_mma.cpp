@@ -1,43 +1,11 @@
 /* rows_mma.cpp - tiles of some rows times a matrix by 128 lanes with tensor cores: tails of rows,
- * columns and chunks, more of them than a ring has, a matrix stored turned, what follows, and the
- * blocks of a cluster, each with its lanes and shared memory, as one block of more lanes. Shared
- * memory begins as NaN, and what lies behind rows is NaN.
- * SPDX-License-Identifier: Apache-2.0 */
+ * columns and chunks, more of them than a ring has, a matrix stored turned, what follows, and
+ * blocks of a cluster. What lies behind rows is NaN. SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
-#include "lanes.h"
+#include "cluster.h"
 
-enum { CLUSTER_MAX = 4, CLUSTER_SHARED = 120 << 10, CLUSTER_LANES = 128 };
-
-static uint32_t cluster_blocks = 1;
-static thread_local cuda_place cluster_lane, cluster_block;
-
-static uint32_t cluster_rank() {
-    return threadIdx.x / CLUSTER_LANES;
-}
-static void *cluster_shared() {
-    return (char *)k_shared_bytes() + cluster_rank() * CLUSTER_SHARED;
-}
-
-#define MP_KERNEL_MEET_H /* instead of it */
-static void k_cluster_arrive() {
-}
-static void k_cluster_begin() {
-}
-static void k_cluster_wait() {
-    __syncthreads();
-}
-static void k_cluster_store_four(float *place, int32_t block, const float *values) {
-    memcpy((char *)place + (block - (int32_t)cluster_rank()) * CLUSTER_SHARED, values, 16);
-}
-
-#define threadIdx      cluster_lane
-#define blockIdx       cluster_block
-#define k_shared_bytes cluster_shared
 #include "kernel/linear/rows_mma.cu"
-#undef threadIdx
-#undef blockIdx
-#undef k_shared_bytes
 
 namespace {
 
@@ -72,16 +40,6 @@ double activated(int32_t activation, double x) {
     }
 }
 
-void run(mp_rows_mma_args *args, uint32_t blocks) {
-    cluster_blocks = 1u << args->splits_log;
-    memset(k_shared_bytes(), 0xff, CLUSTER_MAX * CLUSTER_SHARED);
-    run_blocks(blocks, CLUSTER_LANES * cluster_blocks, [&] {
-        cluster_lane = {threadIdx.x % CLUSTER_LANES, 0, 0};
-        cluster_block = {blockIdx.x * cluster_blocks + cluster_rank(), 0, 0};
-        K_NAME(*args);
-    });
-}
-
 void check_product(const Subject *s) {
     const int64_t k = (int64_t)s->chunks * R_DEPTH, pack = 16 / (int64_t)sizeof(T);
     const int64_t lda = k + pack, ldc = s->n + pack;
@@ -114,7 +72,9 @@ void check_product(const Subject *s) {
     args.alpha = 0.5F;
     args.beta = 2;
     args.activation_alpha = 1.702F;
-    run(&args, (uint32_t)(args.row_tiles * ((s->n + K_COLUMNS - 1) / K_COLUMNS)));
+    const int32_t tiles = args.row_tiles * ((s->n + K_COLUMNS - 1) / K_COLUMNS);
+    run_blocks((unsigned)tiles << s->splits_log, K_ROWS_MMA_LANES, [&] { K_NAME(args); },
+               1u << s->splits_log);
     for (int64_t i = 0; i < s->m * ldc; i++) {
         const int64_t row = i / ldc, column = i % ldc;
         if (column >= s->n) {

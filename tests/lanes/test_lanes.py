@@ -26,6 +26,10 @@ NBITS = (
 # Products of some rows: rows and columns of a tile, whether B is stored turned, type.
 ROWS_MMA = ((16, 32, 0, "f32"), (16, 32, 1, "bf16"), (32, 32, 0, "f16"), (32, 32, 1, "f32"), (32, 64, 0, "bf16"),
             (32, 64, 1, "f16"), (64, 48, 0, "f16"), (64, 48, 0, "f32"), (64, 48, 1, "f32"))
+# Kernels of few rows: by tensor cores or not, rows, whether the right side is turned, what is done before, type.
+ROWS = ((0, 1, 0, 0, "f32"), (0, 4, 0, 0, "f32"), (0, 1, 1, 0, "f32"), (0, 4, 1, 0, "f32"),
+        (1, 8, 0, 0, "f16"), (1, 16, 0, 0, "bf16"), (1, 8, 1, 0, "bf16"), (1, 16, 1, 0, "f16"), (1, 8, 0, 1, "bf16"),
+        (1, 8, 0, 2, "f16"))
 # A program: its file, and for each text of a kernel beside the one that it includes the name; what is defined for all.
 PROGRAMS = {
     "integer_32": ("integer.cpp", "integer_product", {}, ["K_TILE=32", "K_CONV=0"]),
@@ -33,7 +37,10 @@ PROGRAMS = {
     **{f"compact_{word}": ("compact.cpp", "compact_count", {"compact_scan": "move/compact_scan.cu",
                                                             "compact_write": "move/compact_write.cu"}, [f"K_T0={word}"])
        for word in ("f32", "i64", "u8")},
-    **{f"rows_{rows}": ("rows.cpp", "few_rows", {}, ["K_T0=f32", f"K_ROWS={rows}", "K_BEFORE=0"]) for rows in (1, 4)},
+    **{f"rows_{matrix}_{rows}_{turned}_{before}_{word}":
+       ("rows.cpp", "few_rows", {}, [f"K_T0={word}", f"MATRIX={matrix}", f"K_ROWS={rows}", f"K_TURNED={turned}",
+                                     f"K_BEFORE={before}"])
+       for matrix, rows, turned, before, word in ROWS},
     **{f"attention_{word}": ("attention.cpp", "attention_mma", {},
                              [f"K_T0={word}", f"K_HEAD={head}", f"K_FLOAT={int(word == 'f32')}"])
        for word, head in (("f32", 96), ("f16", 64), ("bf16", 32))},
@@ -47,6 +54,7 @@ PROGRAMS = {
     **{f"stem_{wide}_{word}": ("stem.cpp", "conv_stem", {}, [f"K_T0={word}", f"K_WIDE={wide}",
                                                              f"LANES_BF16={int(word == 'bf16')}"])
        for wide, word in ((32, "f32"), (32, "f16"), (64, "f16"), (64, "bf16"))},
+    **{f"excite_{word}": ("excite.cpp", "squeeze_excite", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"rows_mma_{rows}_{columns}_{turned}_{word}":
        ("rows_mma.cpp", "rows_mma", {}, [f"K_T0={word}", f"K_ROWS={rows}", f"K_COLUMNS={columns}",
                                          f"K_TURNED={turned}"])

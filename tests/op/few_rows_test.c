@@ -1,5 +1,6 @@
 /* few_rows_test.c - products of few rows against plain loops: columns and depths that are no
- * multiples of what a lane or a block takes, unaligned memory, a bias, a residual, NaN, infinity.
+ * multiples of what a lane, a block or a cluster takes, a right side that is turned, unaligned
+ * memory, a bias, a residual, NaN, infinity.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
@@ -8,32 +9,41 @@
 
 typedef struct subject {
     int64_t m, k, n;
-    bool aligned;
+    bool unaligned, turned;
 } subject;
 
 static const subject subjects[] = {
-    {1, 576, 960, true},  {1, 33, 256, true},  {2, 100, 257, true},  {3, 576, 300, true},
-    {4, 64, 600, true},   {4, 515, 256, true}, {1, 1100, 264, true}, {1, 64, 264, false},
-    {4, 300, 259, false}, {5, 64, 256, true}, /* one more than the kernel takes */
+    {1, 576, 960, false, false},  {1, 33, 256, false, false},    {2, 100, 257, false, false},
+    {3, 576, 300, false, false},  {4, 64, 600, false, false},    {4, 515, 256, false, false},
+    {1, 1100, 264, false, false}, {1, 64, 264, true, false},     {4, 300, 259, true, false},
+    {5, 64, 256, false, false},   {1, 1024, 1000, false, false}, {16, 288, 328, false, false},
+    {9, 512, 264, false, false},  {17, 64, 256, false, false},   {1, 1024, 1000, false, true},
+    {1, 200, 256, false, true},   {2, 1056, 259, false, true},   {4, 36, 300, false, true},
+    {8, 96, 270, false, true},    {16, 512, 257, false, true},   {3, 64, 256, true, true},
 };
 static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
 
 static op_case case_of(const subject *s, mp_dtype type, const void *a, const void *b) {
-    return (op_case){.name = "MatMul",
+    static const mp_attr turned[] = {OP_INT("transB", 1)};
+    return (op_case){.name = s->turned ? "Gemm" : "MatMul",
                      .version = 13,
-                     .align = s->aligned ? 16 : 1,
-                     .skew = s->aligned ? 0 : (uint32_t)mp_dtype_size(type),
-                     .in = {OP_TENSOR(type, a, s->m, s->k), OP_TENSOR(type, b, s->k, s->n)},
+                     .align = s->unaligned ? 1 : 16,
+                     .skew = s->unaligned ? (uint32_t)mp_dtype_size(type) : 0,
+                     .attrs = turned,
+                     .attr_count = s->turned ? 1 : 0,
+                     .in = {OP_TENSOR(type, a, s->m, s->k),
+                            OP_TENSOR(type, b, s->turned ? s->n : s->k, s->turned ? s->k : s->n)},
                      .in_count = 2,
                      .out_count = 1};
 }
 
 static double sum_of(const subject *s, mp_dtype type, const void *a, const void *b, int64_t i,
                      double *size) {
+    const int64_t row = i / s->n, column = i % s->n;
     double sum = 0;
     for (int64_t j = 0; j < s->k; j++) {
-        const double term =
-            op_real(type, a, i / s->n * s->k + j) * op_real(type, b, j * s->n + i % s->n);
+        const double weight = op_real(type, b, s->turned ? column * s->k + j : j * s->n + column);
+        const double term = op_real(type, a, row * s->k + j) * weight;
         sum += term;
         *size += fabs(term);
     }
@@ -80,8 +90,9 @@ DEVICE_TEST(few_rows_have_a_bias_or_a_residual) {
     for (size_t i = 0; i < MP_COUNT_OF(subjects) * MP_COUNT_OF(types); i++) {
         const subject *s = &subjects[i / MP_COUNT_OF(types)];
         const mp_dtype type = types[i % MP_COUNT_OF(types)];
-        const mp_attr attrs[] = {OP_FLOAT("alpha", 0.5f), OP_FLOAT("beta", 1)};
-        const mp_attr less[] = {OP_FLOAT("beta", 0.25f)};
+        const mp_attr attrs[] = {OP_FLOAT("alpha", 0.5f), OP_FLOAT("beta", 1),
+                                 OP_INT("transB", s->turned)};
+        const mp_attr less[] = {OP_FLOAT("beta", 0.25f), OP_INT("transB", s->turned)};
         void *a = op_numbers(type, 1, s->m * s->k), *b = op_numbers(type, 2, s->k * s->n);
         void *added = op_numbers(type, 3, s->m * s->n);
         op_case c = case_of(s, type, a, b);
@@ -89,13 +100,13 @@ DEVICE_TEST(few_rows_have_a_bias_or_a_residual) {
         c.in_count = 3;
         c.in[2] = OP_TENSOR(type, added, s->n);
         c.attrs = attrs;
-        c.attr_count = 2;
+        c.attr_count = 3;
         op_run(device, &c);
         check(&c, s, added, true, 0.5, 1);
         op_close(device, &c);
         c.in[2] = OP_TENSOR(type, added, s->m, s->n);
         c.attrs = less;
-        c.attr_count = 1;
+        c.attr_count = 2;
         op_run(device, &c);
         check(&c, s, added, false, 1, 0.25);
         op_close(device, &c);
@@ -114,7 +125,7 @@ DEVICE_TEST(few_rows_keep_nan_and_infinity_apart) {
     }
     a[K + 7] = INFINITY;
     b[5 * N + 298] = NAN;
-    const subject s = {2, K, N, true};
+    const subject s = {2, K, N, false, false};
     op_case c = case_of(&s, MP_F32, a, b);
     op_run(device, &c);
     for (int i = 0; i < 2 * N; i++) {

@@ -10,6 +10,9 @@
  *   k_fetch(from, is, words)  16 aligned bytes that nothing reads again, where `is` is not 0, else
  *                        zeros; asked for where it stands, and not where they are used
  *
+ *   k_fetch_there(from, words)  the same of bytes that are there: in a loop, what is loaded only
+ *                        sometimes goes through other registers and is waited for in between
+ *
  *   k_bring(from)  has the 128 bytes around `from` on their way from memory to the cache that all
  *                  multiprocessors share
  *
@@ -43,6 +46,17 @@ K_FN void k_fetch(const void *from, int is, uint32_t *words) {
                  "@is ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4]; }"
                  : "+r"(words[0]), "+r"(words[1]), "+r"(words[2]), "+r"(words[3])
                  : "l"(from), "r"(is)
+                 : "memory");
+#endif
+}
+
+K_FN void k_fetch_there(const void *from, uint32_t *words) {
+#if !K_PTX
+    __builtin_memcpy(words, from, 16);
+#else
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "l"(from)
                  : "memory");
 #endif
 }

@@ -113,7 +113,6 @@ K_FN void k_box_wait(uint64_t *box) {
                      : "memory");
     } while (there == 0);
 }
-
 #endif
 
 #if K_HOST

@@ -261,13 +261,30 @@ typedef struct mp_stem_args {
 } mp_stem_args;
 
 enum {
-    K_FEW_ROWS = 4, /* rows at most */
+    K_FEW_ROWS = 4,         /* rows at most */
+    K_FEW_ROWS_MATRIX = 16, /* by tensor cores */
     K_FEW_ROWS_LANES = 256,
     K_FEW_ROWS_ACROSS = 8, /* lanes side by side, at most */
+    K_FEW_ROWS_SPLIT = 3,  /* blocks of a cluster at most, as a power of two */
+    K_FEW_ROWS_TURNED = 8, /* columns of a block where b is turned */
+    K_FEW_ROWS_BOX = 16,   /* bytes of shared memory, for what counts what a cluster gives */
+    /* The same by tensor cores, as powers of two. */
+    K_FEW_ROWS_MATRIX_SHIFT = 6,
+    K_FEW_ROWS_MATRIX_TURNED_SHIFT = 4,
 };
 
+/* Floats that the blocks of a cluster give each other: of as many columns as a block has. */
+#define K_FEW_ROWS_GIVEN(rows) ((rows)*K_FEW_ROWS_ACROSS * 8)
+
+/* Bytes of shared memory that a warp has for itself: where weights are turned, 32 rows of 128
+ * bytes; and its sums, with a gap behind each column. */
+#define K_FEW_ROWS_MATRIX_AREA(rows, turned)                                  \
+    ((turned)      ? (1 << K_FEW_ROWS_MATRIX_TURNED_SHIFT) * ((rows) + 1) * 4 \
+     : (rows) == 8 ? 32 * 128                                                 \
+                   : (1 << K_FEW_ROWS_MATRIX_SHIFT) * ((rows) + 1) * 4)
+
 /* out[m][n] = alpha a[m][k] b[k][n] + beta d[m][n] + bias[n], where all rows of b can be read 16
- * bytes at a time. */
+ * bytes at a time; b[n][k] where it is turned. */
 typedef struct mp_few_rows_args {
     const void *a, *b, *bias, *d; /* the last two may be NULL */
     void *out;
@@ -276,7 +293,7 @@ typedef struct mp_few_rows_args {
     int32_t across;   /* lanes side by side, each with 16 bytes of a row of b: a power of two */
     int32_t constant; /* b is one, and may be read before the kernel before has ended */
     float alpha, beta;
-    int32_t unused;
+    int32_t split;   /* 2^split blocks, a cluster, deal out k of the same columns */
     k_before before; /* of K_BEFORE kinds but K_BEFORE_NOTHING: what a is made of */
 } mp_few_rows_args;
 

@@ -2,7 +2,7 @@
  *
  * A product of few rows takes as long as its matrix takes to come, and a library's, which is made
  * for more, waits for that several times in turn.
- * Kernel: linear/few_rows.cu.
+ * Kernels: linear/few_rows.cu, linear/few_rows_mma.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/linear/few_rows.h"
 
@@ -12,71 +12,168 @@
 enum {
     COLUMNS_MIN = 256, /* below, there are few blocks */
     DEPTH_MIN = 32,
-    DEPTH_MAX = 1 << 14, /* beyond, k is worth dealing to several blocks */
+    DEPTH_MAX = 1 << 14,
     PACK_BYTES = 16,
     STRIP_MIN = 4,        /* packs side by side: of fewer, memory is read by too small pieces ... */
     SMALL_MAX = 20 << 20, /* ... which a matrix of so many bytes outweighs by a sooner start */
-    SEVERAL_MAX = 2 << 20, /* the same of several rows */
+    SEVERAL_MAX = 2 << 20, /* the same of several rows without tensor cores */
+    MATRIX_MAX = 64 << 20, /* and with them, where a library's start weighs little */
+    MATRIX_ARCH = 80,
+    MATRIX_DEPTH = 32,    /* numbers along k that a warp takes at once */
+    WAY_MIN = 128,        /* of k, to a block of a cluster: below, lanes have too few loads ... */
+    WAY_TURNED_MIN = 512, /* ... and where their numbers are neighbours along k */
 };
 
-/* As many lanes side by side as leave a block for each multiprocessor. */
-static int32_t across_of(const mp_planner *p, int64_t packs) {
-    int32_t across = 1;
-    while (across < K_FEW_ROWS_ACROSS &&
-           packs / (across * 2) >= (int64_t)p->device->info.multiprocessors) {
-        across *= 2;
-    }
-    return across;
+/* How a product is dealt out to blocks. */
+typedef struct deal {
+    const mp_gemm *gemm;
+    bool is_matrix;  /* by tensor cores */
+    int32_t across;  /* lanes side by side */
+    int32_t columns; /* of a block, or of a cluster */
+    int32_t split;   /* of k, as a power of two */
+} deal;
+
+static int64_t pack_of(const mp_gemm *g) {
+    return PACK_BYTES / (int64_t)mp_dtype_size(g->type);
 }
 
-/* Measured on an H200 beside cuBLASLt, us: one row times 2,048 x 2,048 halves 5.6 and 6.0, floats
- * 7.5 and 8.3; 2,048 x 5,632 halves and back 12.9 and 10.5; 4,096 x 16,384 halves 34 and 38; four
- * rows times 2,048 x 2,048 halves 9.2 and 6.3. */
-static bool is_sooner(const mp_planner *p, const mp_gemm *g) {
-    const int64_t row = g->n * (int64_t)mp_dtype_size(g->type), bytes = g->k * row;
-    return g->m == 1 ? bytes <= SMALL_MAX || across_of(p, row / PACK_BYTES) >= STRIP_MIN
+static int64_t strips_of(const deal *d) {
+    return MP_CEIL_DIV(d->gemm->n, d->columns);
+}
+
+/* So many blocks for a strip that there are three for two multiprocessors, if each has something to
+ * do. */
+static int32_t split_of(const mp_planner *p, const deal *d) {
+    const mp_device_info *info = &p->device->info;
+    const int64_t wanted = (int64_t)info->multiprocessors * 3 / 2, strips = strips_of(d);
+    const int64_t way = d->gemm->trans_b ? WAY_TURNED_MIN : WAY_MIN;
+    int32_t split = 0;
+    while (split < K_FEW_ROWS_SPLIT && 2 << split <= info->cluster_blocks_max &&
+           strips << split < wanted && d->gemm->k >> (split + 1) >= way) {
+        split++;
+    }
+    return split;
+}
+
+/* Whether tensor cores can, and fill the device. */
+static bool is_matrix(const mp_planner *p, const mp_gemm *g) {
+    const int64_t strips = g->n >> K_FEW_ROWS_MATRIX_SHIFT;
+    return p->device->info.arch >= MATRIX_ARCH && mp_dtype_size(g->type) == 2 &&
+           g->k % MATRIX_DEPTH == 0 &&
+           (g->trans_b || p->device->info.cluster_blocks_max > 1 ||
+            strips >= (int64_t)p->device->info.multiprocessors);
+}
+
+static void lay_across(const mp_planner *p, int32_t across, deal *d) {
+    d->across = across;
+    d->columns = across * (int32_t)pack_of(d->gemm);
+    d->split = split_of(p, d);
+}
+
+static deal deal_of(const mp_planner *p, const mp_gemm *g) {
+    deal d = {.gemm = g, .is_matrix = is_matrix(p, g), .across = 1};
+    if (d.is_matrix) {
+        d.columns = 1 << (g->trans_b ? K_FEW_ROWS_MATRIX_TURNED_SHIFT : K_FEW_ROWS_MATRIX_SHIFT);
+        d.split = split_of(p, &d);
+    } else if (g->trans_b) {
+        d.columns = K_FEW_ROWS_TURNED;
+        d.split = split_of(p, &d);
+    } else {
+        lay_across(p, K_FEW_ROWS_ACROSS, &d);
+    }
+    /* As many lanes side by side as leave a block for each multiprocessor. */
+    while (d.across > 1 && strips_of(&d) << d.split < p->device->info.multiprocessors) {
+        lay_across(p, d.across / 2, &d);
+    }
+    return d;
+}
+
+/* Measured on an H200 beside cuBLASLt without tensor cores, us: one row times 2,048 x 2,048 halves
+ * 5.6 and 6.0, floats 7.5 and 8.3; 4,096 x 16,384 halves 34 and 38; four rows times 2,048 x 2,048
+ * halves 9.2 and 6.3. */
+static bool is_sooner(const deal *d) {
+    const mp_gemm *g = d->gemm;
+    const int64_t bytes = g->k * g->n * (int64_t)mp_dtype_size(g->type);
+    if (d->is_matrix) {
+        return g->m == 1 || bytes <= MATRIX_MAX;
+    }
+    return g->m == 1 ? bytes <= SMALL_MAX || g->trans_b || d->across >= STRIP_MIN
                      : bytes <= SEVERAL_MAX;
 }
 
-/* Whether the kernel can. */
-static bool can_take(const mp_gemm *g) {
+/* Whether all rows of B as they are stored can be read 16 bytes at a time. */
+static bool is_even(const mp_gemm *g) {
+    const int64_t row = g->trans_b ? g->k : g->n;
+    return g->align >= PACK_BYTES && row % pack_of(g) == 0 && g->lda == g->k && g->ldb == row &&
+           g->ldc == g->n;
+}
+
+/* Whether a kernel can. Of turned matrices of 16-bit numbers only tensor cores can. */
+static bool can_take(const mp_planner *p, const mp_gemm *g) {
     const bool is_kept = g->type == MP_F32 || g->type == MP_F16 || g->type == MP_BF16;
-    return is_kept && g->m <= K_FEW_ROWS && g->batch == 1 && !g->trans_a && !g->trans_b &&
-           g->activation == MP_ACTIVATION_NONE && g->lda == g->k && g->ldb == g->n &&
-           g->ldc == g->n && g->align >= PACK_BYTES &&
-           g->n * (int64_t)mp_dtype_size(g->type) % PACK_BYTES == 0 && g->n >= COLUMNS_MIN &&
-           g->k >= DEPTH_MIN && g->k <= DEPTH_MAX;
+    return is_kept && g->batch == 1 && !g->trans_a && g->activation == MP_ACTIVATION_NONE &&
+           is_even(g) && g->n >= COLUMNS_MIN && g->k >= DEPTH_MIN && g->k <= DEPTH_MAX &&
+           (is_matrix(p, g) ? g->m <= K_FEW_ROWS_MATRIX
+                            : g->m <= K_FEW_ROWS && (!g->trans_b || g->type == MP_F32));
+}
+
+/* Which kernel, and how much shared memory it wants but for a row that is made. */
+static mp_status kernel_of(mp_planner *p, const deal *d, const mp_before *before,
+                           const mp_kernel **kernel, int64_t *shared) {
+    const mp_gemm *g = d->gemm;
+    const char *word = mp_dtype_word(g->type), *matrix = d->is_matrix ? "_mma" : "";
+    const char *turned = g->trans_b ? "_turned" : "";
+    int rows = g->m == 1 ? 1 : K_FEW_ROWS;
+    if (d->is_matrix) {
+        rows = g->m <= 8 ? 8 : K_FEW_ROWS_MATRIX;
+        *shared = (int64_t)K_FEW_ROWS_LANES / 32 * K_FEW_ROWS_MATRIX_AREA(rows, g->trans_b) +
+                  K_FEW_ROWS_BOX + g->m * d->columns * (int64_t)sizeof(float);
+    } else {
+        const int64_t each = g->trans_b ? K_FEW_ROWS_TURNED : pack_of(g);
+        *shared =
+            (K_FEW_ROWS_LANES * rows * each + K_FEW_ROWS_GIVEN(rows)) * (int64_t)sizeof(float);
+    }
+    return before != NULL
+               ? mp_plan_kernel(p, kernel, "%s_row%s_%s", mp_before_word(before), matrix, word)
+               : mp_plan_kernel(p, kernel, "few_rows%s%s_%d_%s", turned, matrix, rows, word);
+}
+
+static mp_grid grid_of(const mp_planner *p, const deal *d, int64_t shared) {
+    mp_grid grid = mp_plan_grid_rows(p, strips_of(d), K_FEW_ROWS_LANES);
+    if (d->is_matrix || d->split > 0) { /* whose blocks have one strip */
+        grid.blocks = (uint32_t)(strips_of(d) << d->split);
+    }
+    grid.shared_bytes = (uint32_t)shared;
+    grid.meets = d->split > 0 ? 1U << d->split : 0;
+    return grid;
 }
 
 /* `before`: what A is made of, instead of its operand; or NULL. */
-static mp_status launch(mp_planner *p, const mp_gemm *gemm, const mp_ref operands[MP_GEMM_OPERANDS],
+static mp_status launch(mp_planner *p, const deal *d, const mp_ref operands[MP_GEMM_OPERANDS],
                         const mp_before *before) {
     static const mp_before nothing = {.x = {MP_PLACE_NONE, 0, 0}};
-    const int64_t size = (int64_t)mp_dtype_size(gemm->type), pack = PACK_BYTES / size;
-    const int64_t packs = gemm->n / pack;
-    const int rows = gemm->m == 1 ? 1 : K_FEW_ROWS;
-    const char *word = mp_dtype_word(gemm->type);
+    const mp_gemm *gemm = d->gemm;
     mp_few_rows_args args = {
         .n = gemm->n,
         .k = gemm->k,
         .m = (int32_t)gemm->m,
-        .across = across_of(p, packs),
+        .across = d->across,
         .constant = mp_plan_is_constant(p, operands[MP_GEMM_B]),
         .alpha = gemm->alpha,
         .beta = gemm->beta,
+        .split = d->split,
     };
-    mp_grid grid = mp_plan_grid_rows(p, MP_CEIL_DIV(packs, args.across), K_FEW_ROWS_LANES);
-    grid.shared_bytes = (uint32_t)(K_FEW_ROWS_LANES * rows * pack * (int64_t)sizeof(float));
     const mp_kernel *kernel = NULL;
+    int64_t shared = 0;
+    MP_TRY(kernel_of(p, d, before, &kernel, &shared));
     if (before != NULL) {
         args.before = before->args;
-        grid.shared_bytes += (uint32_t)(gemm->k * size);
-        MP_TRY(mp_plan_kernel(p, &kernel, "%s_row_%s", mp_before_word(before), word));
+        shared += gemm->k * (int64_t)mp_dtype_size(gemm->type);
     } else {
         before = &nothing;
-        MP_TRY(mp_plan_kernel(p, &kernel, "few_rows_%d_%s", rows, word));
     }
-    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_few_rows_args, a, operands[MP_GEMM_A]),
+    return MP_LAUNCH(p, kernel, grid_of(p, d, shared), args,
+                     MP_BIND(mp_few_rows_args, a, operands[MP_GEMM_A]),
                      MP_BIND(mp_few_rows_args, b, operands[MP_GEMM_B]),
                      MP_BIND(mp_few_rows_args, bias, operands[MP_GEMM_BIAS]),
                      MP_BIND(mp_few_rows_args, d, operands[MP_GEMM_D]),
@@ -86,8 +183,11 @@ static mp_status launch(mp_planner *p, const mp_gemm *gemm, const mp_ref operand
 
 mp_status mp_plan_rows(mp_planner *p, const mp_gemm *gemm,
                        const mp_ref operands[MP_GEMM_OPERANDS]) {
-    if (can_take(gemm) && is_sooner(p, gemm)) {
-        return launch(p, gemm, operands, NULL);
+    if (can_take(p, gemm)) {
+        const deal d = deal_of(p, gemm);
+        if (is_sooner(&d)) {
+            return launch(p, &d, operands, NULL);
+        }
     }
     return mp_rows_mma_takes(p, gemm) ? mp_plan_rows_mma(p, gemm, operands)
                                       : mp_plan_gemm(p, gemm, operands);
@@ -95,8 +195,9 @@ mp_status mp_plan_rows(mp_planner *p, const mp_gemm *gemm,
 
 mp_status mp_plan_made_rows(mp_planner *p, const mp_gemm *gemm,
                             const mp_ref operands[MP_GEMM_OPERANDS], const mp_before *before) {
-    if (can_take(gemm) && mp_before_fits(p, before, K_FEW_ROWS_LANES)) {
-        return launch(p, gemm, operands, before);
+    if (can_take(p, gemm) && mp_before_fits(p, before, K_FEW_ROWS_LANES)) {
+        const deal d = deal_of(p, gemm);
+        return launch(p, &d, operands, before);
     }
     mp_ref with[MP_GEMM_OPERANDS];
     memcpy(with, operands, sizeof with);
