@@ -4,6 +4,7 @@
 #include "matrix.h"
 
 #include "cluster.h"
+#include "lanes.h"
 
 #include "kernel/linear/squeeze_excite.cu"
 
