@@ -16,7 +16,7 @@ enum {
     WARPS_MAX = LANES_MAX / WARP,
     SLOT = 32,
     SHARED = 1 << 18, /* bytes */
-    CLUSTER_MAX = 8
+    CLUSTER_MAX = 16
 };
 
 thread_local cuda_place threadIdx, blockIdx;
@@ -26,7 +26,6 @@ cuda_place blockDim, gridDim;
 struct cluster_block {
     alignas(128) unsigned char shared[SHARED], slots[LANES_MAX][SLOT];
     pthread_barrier_t all, warp[WARPS_MAX];
-    std::atomic<uint32_t> awaited; /* bytes, of the box that is open */
 };
 static cluster_block cluster[CLUSTER_MAX];
 static thread_local cluster_block *mine;
@@ -90,20 +89,21 @@ void k_cluster_store_four(float *place, int block, const float *values) {
     memcpy(place_in(place, block), values, 4 * sizeof *values);
 }
 
-/* A box that gets too little or too much is waited for in vain. */
-void k_box_open(uint64_t *, uint32_t bytes) {
+/* A box has the bytes that are still to come; one that gets too little or too much is waited for in
+ * vain. */
+void k_box_open(uint64_t *box, uint32_t bytes) {
     if (threadIdx.x == 0) {
-        mine->awaited = bytes;
+        __atomic_store_n(box, bytes, __ATOMIC_RELAXED);
     }
 }
 
-void k_box_send(uint64_t *, float *place, int block, float value) {
+void k_box_send(uint64_t *box, float *place, int block, float value) {
     k_cluster_store(place, block, value);
-    cluster[block].awaited.fetch_sub(sizeof value, std::memory_order_release);
+    __atomic_fetch_sub((uint64_t *)place_in(box, block), sizeof value, __ATOMIC_RELEASE);
 }
 
-void k_box_wait(uint64_t *) {
-    while (mine->awaited.load(std::memory_order_acquire) != 0) {
+void k_box_wait(uint64_t *box) {
+    while (__atomic_load_n(box, __ATOMIC_ACQUIRE) != 0) {
         std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
 }

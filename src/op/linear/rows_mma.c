@@ -31,7 +31,7 @@ typedef enum reason {
 } reason;
 static const double billions_max[REASONS][2] = {
     /* 2 bytes, 4 bytes */
-    [BEHIND] = {0.7, 0.7},
+    [BEHIND] = {0.12, 0.12},
     [BEHIND_MANY] = {0.6, 0.4},
     [IDLE] = {0.12, 0.12},
 };
