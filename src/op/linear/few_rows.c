@@ -16,8 +16,9 @@ enum {
     PACK_BYTES = 16,
     STRIP_MIN = 4,        /* packs side by side: of fewer, memory is read by too small pieces ... */
     SMALL_MAX = 20 << 20, /* ... which a matrix of so many bytes outweighs by a sooner start */
-    SEVERAL_MAX = 2 << 20, /* the same of several rows without tensor cores */
-    MATRIX_MAX = 64 << 20, /* and with them, where a library's start weighs little */
+    SEVERAL_MAX = 2 << 20, /* the same of several rows without tensor cores, and of more than ... */
+    NARROW = 8,            /* ... with them, where others go on ... */
+    MATRIX_MAX = 64 << 20, /* ... until a library's start weighs little */
     MATRIX_ARCH = 80,
     MATRIX_DEPTH = 32,    /* numbers along k that a warp takes at once */
     WAY_MIN = 128,        /* of k, to a block of a cluster: below, lanes have too few loads ... */
@@ -88,14 +89,16 @@ static deal deal_of(const mp_planner *p, const mp_gemm *g) {
     return d;
 }
 
-/* Measured on an H200 beside cuBLASLt without tensor cores, us: one row times 2,048 x 2,048 halves
- * 5.6 and 6.0, floats 7.5 and 8.3; 4,096 x 16,384 halves 34 and 38; four rows times 2,048 x 2,048
- * halves 9.2 and 6.3. */
+/* Measured on an H200, as shares of what cuBLASLt takes in a graph: by tensor cores one row times
+ * 8 MB 0.67, times 32 MB 0.82; four rows 0.67 and 0.86; 16 rows times 2 MB 0.94, times 8 MB 1.18,
+ * of matrices stored turned 0.63 and 0.80. Without: one row times 16 MB of floats 0.9; four rows
+ * times 8 MB of halves 1.5. */
 static bool is_sooner(const deal *d) {
     const mp_gemm *g = d->gemm;
     const int64_t bytes = g->k * g->n * (int64_t)mp_dtype_size(g->type);
     if (d->is_matrix) {
-        return g->m == 1 || bytes <= MATRIX_MAX;
+        const bool is_narrow = g->m <= NARROW || g->trans_b;
+        return g->m == 1 || bytes <= (is_narrow ? MATRIX_MAX : SEVERAL_MAX);
     }
     return g->m == 1 ? bytes <= SMALL_MAX || g->trans_b || d->across >= STRIP_MIN
                      : bytes <= SEVERAL_MAX;
@@ -125,7 +128,7 @@ static mp_status kernel_of(mp_planner *p, const deal *d, const mp_before *before
     const char *turned = g->trans_b ? "_turned" : "";
     int rows = g->m == 1 ? 1 : K_FEW_ROWS;
     if (d->is_matrix) {
-        rows = g->m <= 8 ? 8 : K_FEW_ROWS_MATRIX;
+        rows = g->m <= NARROW ? NARROW : K_FEW_ROWS_MATRIX;
         *shared = (int64_t)K_FEW_ROWS_LANES / 32 * K_FEW_ROWS_MATRIX_AREA(rows, g->trans_b) +
                   K_FEW_ROWS_BOX + g->m * d->columns * (int64_t)sizeof(float);
     } else {
