@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of one operator each, or of a few in a row, at sizes where the device has work to do, for the benchmarks to compare.
+"""Models of one operator each, or of a few in a row, where the device has work to do, for the benchmarks to compare.
 
 A row of CASES is a name, the operator, its inputs, and what else it has. An input is a shape, of random values of type
 float16 or float as the subject's name ends, or an array; what is not the first input and no shape is a constant. An

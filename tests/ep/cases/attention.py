@@ -151,7 +151,8 @@ for packed in (False, True):
     grouped(2, 1, 8, 32, packed=packed, rotary=16, lengths=[5, 9])
     grouped(2, 1, 300, 64, heads=9, kv_heads=3, packed=packed, rotary=64, lengths=[301, 40], scale=0.125)
 # By attention_decode.cu: groups that fill a block of rows and more, ends of tiles, windows, sinks.
-for size, heads, kv_heads, past in ((64, 9, 3, 255), (80, 4, 4, 16), (96, 16, 1, 70), (128, 8, 2, 300), (256, 2, 1, 33)):
+for size, heads, kv_heads, past in ((64, 9, 3, 255), (80, 4, 4, 16), (96, 16, 1, 70), (128, 8, 2, 300),
+                                    (256, 2, 1, 33)):
     grouped(1, 1, past, size, heads=heads, kv_heads=kv_heads, types=NARROW)
 grouped(1, 3, 90, 64, types=NARROW, local_window_size=40)
 grouped(2, 1, 90, 64, types=NARROW, lengths=[91, 20], local_window_size=40)
