@@ -113,8 +113,8 @@ SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
 THIRD = Amounts(seeds=10, operations=1_500_000, hostile=500, graphs=50, kernels=("--sample", "5"), cases_again=4,
-                graphs_again=50, checked_modes="eager", watched=3, raced=2, lanes=12,
-                wheels="aarch64", versions=36)
+                graphs_again=50, checked_modes="eager", watched=4, raced=3, lanes=12,
+                wheels="aarch64", versions=48)
 
 
 def steps_of(build, mode, whole=WHOLE):
