@@ -205,11 +205,13 @@ static bool can_decode(const mp_planner *p, const mp_attention *a) {
 }
 
 /* Blocks that share the keys of a key head: as many as have something to do, and no more than come
- * up at once. A power of two. */
+ * up at once: a larger cluster waits until nearly all of a group of multiprocessors is free. A
+ * power of two. */
 static int64_t decode_splits(const mp_planner *p, int64_t units, int64_t tiles) {
-    enum { WARPS = 4 /* of a block, at least */, MOST = 64 };
+    enum { WARPS = 4 /* of a block, at least */, MOST = 64, MEETING = 8 };
     const mp_device_info *info = &p->device->info;
-    const int64_t most = info->cluster_blocks_max > 1 ? info->cluster_blocks_max : MOST;
+    const int64_t most =
+        info->cluster_blocks_max > 1 ? MP_MIN(info->cluster_blocks_max, MEETING) : MOST;
     const int64_t room = info->multiprocessors / units;
     int64_t splits = 1;
     while (splits * 2 <= most && splits * 2 <= room && splits * WARPS < tiles) {
