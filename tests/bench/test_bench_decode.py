@@ -60,14 +60,14 @@ def test_tokens_of_the_model(folder):
     want = greedy(provider.session(model, provider.CPU), "q4f32", 20)
     got = greedy(provider.session(model, provider_options={"use_tf32": "0"}, fall_back=False), "q4f32", 20)
     assert got.argmax(1).tolist() == want.argmax(1).tolist() and len(set(want.argmax(1))) > 10
-    np.testing.assert_allclose(got, want, rtol=0, atol=2e-3)
+    np.testing.assert_allclose(got, want, rtol=0, atol=2e-4)  # logits reach 8; sums are in another order
 
 
 def test_logits_of_halves(folder):
     model = str(folder / "tiny-q4/model.onnx")
     want = greedy(provider.session(model, provider.CPU), "q4", 1).astype(np.float32)
     got = greedy(provider.session(model), "q4", 1).astype(np.float32)
-    np.testing.assert_allclose(got, want, rtol=0, atol=0.05)
+    np.testing.assert_allclose(got, want, rtol=0, atol=0.02)  # halves near 8 are 0.008 apart
 
 
 @pytest.mark.parametrize("kind", ["q4", "q4f32"])

@@ -33,7 +33,7 @@ static bool is_all(const mp_node *node, const char *name, int64_t wanted) {
     return true;
 }
 
-/* A convolution of one pixel by constants, of which each takes the last one's place. */
+/* A convolution of single pixels by constants, without a residual: a product. */
 static bool is_product(const mp_graph *graph, const mp_vertex *v) {
     const bool fits =
         (is_in(v, MP_NHWC_DOMAIN, "Conv") || is_in(v, MP_OWN_NHWC_DOMAIN, "FusedConv")) &&
