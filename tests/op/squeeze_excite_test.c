@@ -150,31 +150,35 @@ DEVICE_TEST(squeeze_excite) {
     }
 }
 
-/* What the kernel does not take is refused before it is planned. */
-DEVICE_TEST(squeeze_excite_refuses) {
-    static const mp_shape w1[] = {
-        {4, {4, 9, 1, 1}}, {4, {4, 8, 3, 1}}, {2, {4, 8}}, {4, {4, 8, 1, 1}}, {4, {4, 8192, 1, 1}}};
-    static const mp_shape w2[] = {
-        {4, {9, 4, 1, 1}}, {4, {8, 4, 1, 1}}, {2, {8, 4}}, {4, {8, 5, 1, 1}}, {4, {8, 4, 1, 1}}};
-    const mp_op *op = mp_op_find(MP_OWN_DOMAIN ".nhwc", "SqueezeExcite", 1);
-    (void)device;
-    for (size_t i = 0; i < MP_COUNT_OF(w1); i++) {
-        const mp_node node = {.op = op, .version = 1};
-        const mp_tensor in[INPUTS] = {{.type = MP_NONE},
-                                      {.type = MP_F32, .shape = w1[i]},
-                                      {.type = MP_NONE},
-                                      {.type = MP_F32, .shape = w2[i]},
-                                      {.type = MP_NONE}};
-        const mp_planner p = {.node = &node, .in = in, .in_count = INPUTS};
-        CHECK(op->accept(&p) == MP_UNSUPPORTED);
-    }
-    const mp_attr attr = OP_TEXT("gating", "Tanh");
-    const mp_node node = {.op = op, .version = 1, .attrs = &attr, .attr_count = 1};
+/* What it says to weights of these shapes, with what follows. */
+static mp_status accepted(const mp_shape *w1, const mp_shape *w2, const char *gating) {
+    const mp_attr attr = OP_TEXT("gating", gating);
+    const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN ".nhwc", "SqueezeExcite", 1),
+                          .version = 1,
+                          .attrs = &attr,
+                          .attr_count = 1};
     const mp_tensor in[INPUTS] = {{.type = MP_NONE},
-                                  {.type = MP_F32, .shape = {4, {4, 8, 1, 1}}},
+                                  {.type = MP_F32, .shape = *w1},
                                   {.type = MP_NONE},
-                                  {.type = MP_F32, .shape = {4, {8, 4, 1, 1}}},
+                                  {.type = MP_F32, .shape = *w2},
                                   {.type = MP_NONE}};
     const mp_planner p = {.node = &node, .in = in, .in_count = INPUTS};
-    CHECK(op->accept(&p) == MP_UNSUPPORTED);
+    return node.op->accept(&p);
+}
+
+/* What the kernel does not take is refused before it is planned. */
+TEST(squeeze_excite_refuses) {
+    static const mp_shape right[] = {{4, {4, 8, 1, 1}}, {4, {8, 4, 1, 1}}};
+    static const mp_shape wrong[][2] = {
+        {{4, {4, 9, 1, 1}}, {4, {9, 4, 1, 1}}},
+        {{4, {4, 8, 3, 1}}, {4, {8, 4, 1, 1}}},
+        {{2, {4, 8}}, {2, {8, 4}}},
+        {{4, {4, 8, 1, 1}}, {4, {8, 5, 1, 1}}},
+        {{4, {4, 8192, 1, 1}}, {4, {8, 4, 1, 1}}},
+    };
+    for (size_t i = 0; i < MP_COUNT_OF(wrong); i++) {
+        CHECK(accepted(&wrong[i][0], &wrong[i][1], "Sigmoid") == MP_UNSUPPORTED);
+    }
+    CHECK(accepted(&right[0], &right[1], "Tanh") == MP_UNSUPPORTED);
+    CHECK_OK(accepted(&right[0], &right[1], "Sigmoid"));
 }
