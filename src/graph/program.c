@@ -22,8 +22,11 @@ static void destroy(mp_program *program) {
     free(program->copies);
     free(program->outputs);
     free(program->is_new);
+    free(program->over);
     free(program->output_bytes);
     free(program->lists);
+    free(program->step_of);
+    free(program->recipes);
     free(program->literals);
     free(program->tensors);
     free(program->is_done);
@@ -52,6 +55,10 @@ const mp_tensor *mp_program_output_at(const mp_program *program, int i) {
 
 size_t mp_program_output_bytes(const mp_program *program, int i) {
     return program->output_bytes[i];
+}
+
+int mp_program_over(const mp_program *program, int i) {
+    return program->over[i] - 1;
 }
 
 bool mp_program_writes(const mp_program *program, int i) {

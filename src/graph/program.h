@@ -23,11 +23,12 @@ typedef struct mp_program mp_program;
 /* Plans the graph for these inputs, in the graph's order: types and shapes; where `data` is set,
  * their values in host memory are known, too. `align`: bytes that the addresses of all inputs and
  * outputs will be multiples of, as for mp_plan_make. Constants that are read on the device must be
- * there (mp_value.device). Gives: `*out`, the first segment, with one reference. Threads: any, if
- * nobody changes the graph, which must outlive the program. Blocks: while kernels compile.
- * Fails: as mp_plan_make. */
+ * there (mp_value.device). `like`: a program of the graph for other inputs, or NULL; plans of nodes
+ * for which nothing changed are taken over from it. Gives: `*out`, the first segment, with one
+ * reference. Threads: any, if nobody changes the graph, which must outlive the program. Blocks:
+ * while kernels compile. Fails: as mp_plan_make. */
 mp_status mp_program_make(mp_device *device, const mp_graph *graph, const mp_tensor *in,
-                          int32_t align, mp_program **out);
+                          int32_t align, const mp_program *like, mp_program **out);
 /* The same as one program with both branches of each If whose condition is not known, as steps that
  * run or are left out (device.h: branches). Where one branch cannot be planned for these shapes,
  * the other one is assumed to be taken. `*out` is NULL where all that cannot be: where branches
@@ -41,6 +42,9 @@ void mp_program_release(mp_program *program); /* NULL is ignored */
 /* Output `i` of the graph: type and shape; of type MP_NONE where a later segment makes it. */
 const mp_tensor *mp_program_output_at(const mp_program *program, int i);
 size_t mp_program_output_bytes(const mp_program *program, int i);
+/* The input of the graph whose memory may be the output's, from its first byte to its last, as
+ * caches of past and present keys often are; -1: it must share memory with none. */
+int mp_program_over(const mp_program *program, int i);
 /* Whether it is this segment that writes it. */
 bool mp_program_writes(const mp_program *program, int i);
 /* The bytes of output `i`, where they are known without running; else NULL. */
@@ -123,6 +127,7 @@ mp_addr mp_program_repeat_addr(const mp_program *program, int i, int k,
                                const mp_program_call *call);
 
 /* Plans on, with what has been found behind `before`. Otherwise as mp_program_make. */
-mp_status mp_program_continue(mp_program *before, const void *found, mp_program **out);
+mp_status mp_program_continue(mp_program *before, const void *found, const mp_program *like,
+                              mp_program **out);
 
 #endif

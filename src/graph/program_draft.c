@@ -46,18 +46,20 @@ static bool open_program(mp_device *device, const mp_graph *graph, int32_t align
     program->copies = calloc(outputs, sizeof *program->copies);
     program->outputs = calloc(outputs, sizeof *program->outputs);
     program->is_new = calloc(outputs, sizeof *program->is_new);
+    program->over = calloc(outputs, sizeof *program->over);
     program->output_bytes = calloc(outputs, sizeof *program->output_bytes);
     program->lists = calloc(most * list_length(graph) + 1, sizeof *program->lists);
+    program->step_of = calloc(nodes, sizeof *program->step_of);
     program->tensors = calloc(values, sizeof *program->tensors);
     program->is_done = calloc(nodes, sizeof *program->is_done);
     program->is_dead = calloc(values, sizeof *program->is_dead);
     program->repeats = calloc(nodes, sizeof *program->repeats);
     mp_host_values_open(&program->values);
     return program->spots != NULL && program->steps != NULL && program->copies != NULL &&
-           program->outputs != NULL && program->is_new != NULL && program->output_bytes != NULL &&
-           program->lists != NULL && program->tensors != NULL && program->is_done != NULL &&
-           program->is_dead != NULL && program->repeats != NULL &&
-           (program->branches != NULL || !joins);
+           program->outputs != NULL && program->is_new != NULL && program->over != NULL &&
+           program->output_bytes != NULL && program->lists != NULL && program->step_of != NULL &&
+           program->tensors != NULL && program->is_done != NULL && program->is_dead != NULL &&
+           program->repeats != NULL && (program->branches != NULL || !joins);
 }
 
 void mp_draft_close(mp_draft *draft) {
@@ -73,12 +75,13 @@ void mp_draft_close(mp_draft *draft) {
 }
 
 mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
-                        mp_assumptions *assumed, mp_draft *draft) {
+                        mp_assumptions *assumed, const mp_program *like, mp_draft *draft) {
     const bool joins = assumed != NULL;
     const size_t values = (size_t)graph->value_count + 1;
     mp_program *program = calloc(1, sizeof *program);
     *draft = (mp_draft){.graph = graph,
                         .program = program,
+                        .like = like != NULL && like->align == align ? like : NULL,
                         .joins = joins,
                         .assumed = assumed,
                         .work = calloc(widest(graph) + 1, sizeof(mp_tensor)),
@@ -297,7 +300,7 @@ static mp_status settle(mp_draft *draft) {
     MP_TRY(collect_literals(draft));
     find_lives(draft);
     MP_TRY(mp_program_place(draft));
-    MP_TRY(mp_program_number(draft->program));
+    mp_program_number(draft->program);
     number_counts(draft->program);
     forget(draft->program);
     return MP_OK;

@@ -199,8 +199,10 @@ static mp_status plan_with(mp_draft *draft, int32_t node, const mp_tensor *in, i
         return MP_OK;
     }
     MP_TRY(open_rounds(loop, trips, captured, &r));
+    const mp_program_step *like = mp_draft_like(draft, node);
+    const mp_program *like_body = like != NULL && like->rounds != NULL ? like->rounds->body : NULL;
     mp_status status = mp_program_make(draft->program->device, loop->body, body_in,
-                                       draft->program->align, &r->body);
+                                       draft->program->align, like_body, &r->body);
     const bool fits = status == MP_OK && mp_program_is_last(r->body) && goes_on(loop, r->body) &&
                       keeps_shapes(r, body_in);
     if (fits) {

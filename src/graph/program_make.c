@@ -45,9 +45,9 @@ static mp_status finish(mp_draft *draft, mp_status status, mp_program **out) {
 }
 
 static mp_status make(mp_device *device, const mp_graph *graph, const mp_tensor *in, int32_t align,
-                      mp_assumptions *assumed, mp_program **out) {
+                      mp_assumptions *assumed, const mp_program *like, mp_program **out) {
     mp_draft draft;
-    const mp_status status = mp_draft_open(device, graph, align, assumed, &draft);
+    const mp_status status = mp_draft_open(device, graph, align, assumed, like, &draft);
     if (status == MP_OK) {
         set_known(&draft, in);
     }
@@ -55,8 +55,8 @@ static mp_status make(mp_device *device, const mp_graph *graph, const mp_tensor 
 }
 
 mp_status mp_program_make(mp_device *device, const mp_graph *graph, const mp_tensor *in,
-                          int32_t align, mp_program **out) {
-    return make(device, graph, in, align, NULL, out);
+                          int32_t align, const mp_program *like, mp_program **out) {
+    return make(device, graph, in, align, NULL, like, out);
 }
 
 mp_status mp_program_join(mp_device *device, const mp_graph *graph, const mp_tensor *in,
@@ -64,7 +64,7 @@ mp_status mp_program_join(mp_device *device, const mp_graph *graph, const mp_ten
     mp_assumptions assumed = {.is_new = true};
     while (assumed.is_new) {
         assumed.is_new = false;
-        MP_TRY(make(device, graph, in, align, &assumed, out));
+        MP_TRY(make(device, graph, in, align, &assumed, NULL, out));
     }
     return MP_OK;
 }
@@ -119,9 +119,11 @@ static void take_over(mp_draft *draft, const mp_program *before) {
     program->base_first = before->base_count;
 }
 
-mp_status mp_program_continue(mp_program *before, const void *found, mp_program **out) {
+mp_status mp_program_continue(mp_program *before, const void *found, const mp_program *like,
+                              mp_program **out) {
     mp_draft draft;
-    mp_status status = mp_draft_open(before->device, before->graph, before->align, NULL, &draft);
+    mp_status status =
+        mp_draft_open(before->device, before->graph, before->align, NULL, like, &draft);
     mp_program *program = draft.program;
     if (status == MP_OK) {
         program->found = malloc(before->found_bytes + 1);

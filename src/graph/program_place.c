@@ -5,7 +5,7 @@
  * does: in an input or a constant, which nobody may write, or in the block, or, if a later segment
  * reads it, in what is kept for that. A class of the block that holds an output of the graph moves
  * to that output's memory, if it is the only one; what is needed no more when that is written may
- * lie there before.
+ * lie there before, unless the caller may have an input there.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/program_private.h"
 #include "graph/span_layout.h"
@@ -255,6 +255,41 @@ static int32_t step_of(const mp_program *program, int32_t value) {
     return -1;
 }
 
+/* 1 + the input of the graph that this input of the step is, whole, and that nobody reads after the
+ * step, nor twice in it; 0 for none. */
+static int32_t ends_in(const mp_draft *draft, const mp_program_step *step, int i,
+                       const value_class *classes, size_t bytes) {
+    size_t all = 0, own = 0;
+    if (i >= step->in_count || step->in[i] == MP_NO_VALUE) {
+        return 0;
+    }
+    const int32_t whole = find(classes, step->in[i]);
+    const value_class *c = &classes[whole];
+    return c->spot.kind == MP_SPOT_IN && place_in(classes, step->in[i]) == 0 &&
+                   bytes_of(draft, whole, &all) == MP_OK && all == bytes &&
+                   bytes_of(draft, step->in[i], &own) == MP_OK && own == bytes &&
+                   c->last == step->at && !c->outlives && reads_of(step, classes, whole) == 1
+               ? 1 + c->spot.index
+               : 0;
+}
+
+/* The input in whose place the step that makes the output may put it, as the first that is written
+ * there. */
+static int32_t over_of(const mp_draft *draft, int32_t output, const value_class *classes) {
+    const mp_program *program = draft->program;
+    const value_class *c = &classes[output];
+    const int32_t at = draft->joins || c->of != output ? -1 : step_of(program, output);
+    const mp_program_step *step = at >= 0 ? &program->steps[at] : NULL;
+    int32_t over = 0;
+    for (int i = 0; step != NULL && step->at == c->first && i < step->in_place_count; i++) {
+        const mp_alias alias = step->in_place[i];
+        if (alias.out < step->out_count && step->out[alias.out] == output && over == 0) {
+            over = ends_in(draft, step, alias.in, classes, c->bytes);
+        }
+    }
+    return over;
+}
+
 /* Outputs of the graph, and what has to be copied to them. */
 static void place_outputs(const mp_draft *draft, value_class *classes) {
     const mp_graph *graph = draft->graph;
@@ -267,6 +302,7 @@ static void place_outputs(const mp_draft *draft, value_class *classes) {
         value_class *c = &classes[find(classes, graph->outputs[i])];
         if (c->spot.kind == MP_SPOT_BLOCK && c->bytes == bytes) {
             c->spot = (mp_spot){.kind = MP_SPOT_OUT, .index = i};
+            program->over[i] = over_of(draft, graph->outputs[i], classes);
         } else if (bytes > 0) {
             program->copies[program->copy_count++] =
                 (mp_program_copy){.value = graph->outputs[i],
@@ -299,7 +335,8 @@ static void lend_outputs(const mp_draft *draft, value_class *classes) {
     for (int32_t i = 0; i < graph->output_count; i++) {
         const int32_t output = find(classes, graph->outputs[i]);
         const mp_spot spot = classes[output].spot;
-        if (draft->program->is_new[i] && spot.kind == MP_SPOT_OUT && spot.index == i) {
+        if (draft->program->is_new[i] && draft->program->over[i] == 0 && spot.kind == MP_SPOT_OUT &&
+            spot.index == i) {
             lend_output(draft, classes, output);
         }
     }

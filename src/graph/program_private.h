@@ -26,6 +26,12 @@ typedef struct mp_spot {
     uint64_t offset;
 } mp_spot;
 
+/* All that the plan of a node depends on beside the node: bytes `first` to `first + size` of the
+ * program's recipes. */
+typedef struct mp_recipe {
+    size_t first, size;
+} mp_recipe;
+
 typedef enum mp_step_kind {
     MP_STEP_PLAN,
     MP_STEP_COUNT,  /* of a node whose sizes depend on data; its scratch memory is kept */
@@ -33,12 +39,21 @@ typedef enum mp_step_kind {
     MP_STEP_LOOP,   /* a body, over and over */
 } mp_step_kind;
 
+/* What a step is called, in all programs of a graph that have it in common. */
+typedef struct mp_step_name {
+    atomic_int references;
+    char *title; /* owned: what errors and ranges call it */
+    char *nodes; /* owned: the nodes of the model that it is for, as JSON (origin.h) */
+} mp_step_name;
+
 typedef struct mp_program_step {
     mp_step_kind kind;
-    mp_plan *plan;     /* one reference; NULL of a loop */
-    mp_rounds *rounds; /* owned; of a loop */
-    const mp_op *op;   /* of a cluster the one that runs expressions */
-    int32_t *in, *out; /* values, or MP_NO_VALUE; the program's */
+    mp_plan *plan;      /* one reference; NULL of a loop */
+    mp_rounds *rounds;  /* owned; of a loop */
+    mp_step_name *name; /* one reference */
+    mp_recipe recipe;   /* of the plan; empty of one that only this program can have */
+    const mp_op *op;    /* of a cluster the one that runs expressions */
+    int32_t *in, *out;  /* values, or MP_NO_VALUE; the program's */
     int32_t in_count, out_count;
     int32_t node;                      /* of the graph; of a cluster the first */
     int32_t branch;                    /* 1 + the innermost one that it is in; 0 for none */
@@ -47,9 +62,6 @@ typedef struct mp_program_step {
     mp_alias in_place[MP_ALIASES_MAX]; /* outputs that may lie where an input did */
     int in_place_count;
     int view_of;     /* 1 + the input whose memory output 0 may be; 0 for none */
-    char *title;     /* owned: what errors and ranges call it */
-    char *nodes;     /* owned: the nodes of the model that it is for, as JSON (origin.h) */
-    char *part;      /* owned: for profiles, its number and the nodes: "7 [...]" */
     size_t scratch;  /* offset in the block; of MP_STEP_COUNT in what is kept */
     mp_spot counted; /* of MP_STEP_FINISH: the scratch memory of the step that counted */
 } mp_program_step;
@@ -114,8 +126,12 @@ struct mp_program {
     mp_program_copy *copies;
     mp_tensor *outputs; /* type MP_NONE: not known yet */
     bool *is_new;       /* by output: known since this segment */
+    int32_t *over;      /* by output: 1 + the input in whose memory it may lie; 0 for none */
     size_t *output_bytes;
-    int32_t *lists; /* of all steps */
+    int32_t *lists;   /* of all steps */
+    int32_t *step_of; /* by node: the step that begins with it; -1 */
+    unsigned char *recipes;
+    size_t recipe_bytes, recipe_capacity;
     unsigned char *literals;
     size_t literal_bytes, block_bytes, kept_bytes;
     int32_t base_count; /* bases that are there when it has run; its own is the first of them */
@@ -140,8 +156,10 @@ struct mp_program {
 typedef struct mp_draft {
     const mp_graph *graph;
     mp_program *program;
-    mp_tensor *tensors;  /* the program's */
-    mp_tensor *work;     /* for the inputs and outputs of one node */
+    const mp_program *like; /* borrowed; of the same graph: what did not change is taken over; or
+                               NULL */
+    mp_tensor *tensors;     /* the program's */
+    mp_tensor *work;        /* for the inputs and outputs of one node */
     int32_t *last;       /* by value: the last step that reads it; mp_draft_end for outputs; -1 */
     int32_t *first;      /* by value: the step that makes it; -1 */
     mp_node_fate *fates; /* by node: in this segment */
@@ -163,9 +181,9 @@ static inline int32_t mp_draft_end(const mp_draft *draft) {
 
 /* ---- program_draft.c ---- */
 
-/* `assumed`: to join branches; NULL for segments. */
+/* `assumed`: to join branches; NULL for segments. `like`: as for mp_program_make. */
 mp_status mp_draft_open(mp_device *device, const mp_graph *graph, int32_t align,
-                        mp_assumptions *assumed, mp_draft *draft);
+                        mp_assumptions *assumed, const mp_program *like, mp_draft *draft);
 void mp_draft_close(mp_draft *draft); /* the program stays */
 /* Plans all that can be planned, and places it. */
 mp_status mp_draft_plan(mp_draft *draft);
@@ -196,10 +214,22 @@ mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, const mp_tensor *in)
  * stands for. Fails: OUT_OF_MEMORY (host). */
 mp_status mp_program_name_node(mp_program_step *step, const mp_vertex *v);
 mp_status mp_program_name_origins(mp_program_step *step, mp_origins origins, const char *title);
-/* Numbers the steps, once they are all there. */
-mp_status mp_program_number(mp_program *program);
+/* The name that a step of another program of the graph has. */
+void mp_program_name_same(mp_program_step *step, const mp_program_step *same);
 /* Frees what it owns. */
 void mp_program_step_close(mp_program_step *step);
+
+/* ---- program_like.c: plans that a program has in common with one made before ---- */
+
+/* Writes down what the plan of the step that begins with `node` will be made from; `expression`: of
+ * a cluster, else NULL. Gives: `*recipe`, and the step of the program before that was made from the
+ * same, or NULL. Fails: OUT_OF_MEMORY (host). */
+mp_status mp_draft_recipe(mp_draft *draft, int32_t node, const mp_tensor *in, int in_count,
+                          const char *expression, mp_recipe *recipe, const mp_program_step **same);
+/* The step of the program before that begins with `node`; NULL for none. */
+const mp_program_step *mp_draft_like(const mp_draft *draft, int32_t node);
+/* Numbers the steps, once they are all there, in their order. */
+void mp_program_number(mp_program *program);
 
 /* ---- program_cluster.c ---- */
 

@@ -4,6 +4,7 @@
 #include "device/profile.h"
 #include "graph/program_private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { FEW = 512 }; /* addresses that need no memory of their own */
@@ -34,24 +35,38 @@ static mp_status queue_step(const mp_program *program, const mp_program_step *st
     return MP_FAIL(INTERNAL, "a program has a step of unknown kind %d", (int)step->kind);
 }
 
+/* Gives: whether it has begun, to be ended. */
+static bool begin_part(const mp_program *program, const mp_program_step *step) {
+    char *text = NULL;
+    if (mp_profile_listener() == 0 ||
+        asprintf(&text, "%d %s", (int)(program->first_step + (step - program->steps)),
+                 step->name->nodes) < 0) {
+        return false;
+    }
+    const bool begun = mp_profile_part_begin(text);
+    free(text);
+    return begun;
+}
+
 /* A walk tells profilers for which nodes of the model it works; captured, the replays tell it. */
 static mp_status run_step(const mp_program *program, const mp_program_step *step, mp_stream *stream,
                           const mp_program_call *call, const mp_addr *in, const mp_addr *out) {
-    const bool is_part = mp_profile_part_begin(step->part);
-    mp__nvtx_push(step->title);
+    const bool is_part = begin_part(program, step);
+    mp__nvtx_push(step->name->title);
     const mp_status status = queue_step(program, step, stream, call, in, out);
     mp__nvtx_pop();
     if (is_part) {
         mp_profile_part_end();
     }
-    return status == MP_OK ? MP_OK : mp__fail(status, "%s: %s", step->title, mp_error_message());
+    return status == MP_OK ? MP_OK
+                           : mp__fail(status, "%s: %s", step->name->title, mp_error_message());
 }
 
 static mp_status run_copy(const mp_program *program, const mp_program_copy *copy, mp_stream *stream,
                           const mp_program_call *call) {
     mp_device *device = program->device;
     const mp_addr from = mp_spot_address(&program->spots[copy->value], call);
-    const bool is_part = copy->step >= 0 && mp_profile_part_begin(program->steps[copy->step].part);
+    const bool is_part = copy->step >= 0 && begin_part(program, &program->steps[copy->step]);
     const mp_status status =
         device->ops->copy(device, stream, call->out[copy->output], from, copy->bytes);
     if (is_part) {

@@ -3,18 +3,37 @@
 #include "graph/look.h"
 #include "graph/program_private.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- names ---- */
 
+static void name_release(mp_step_name *name) {
+    if (name == NULL || atomic_fetch_sub_explicit(&name->references, 1, memory_order_acq_rel) > 1) {
+        return;
+    }
+    free(name->title);
+    free(name->nodes);
+    free(name);
+}
+
+void mp_program_name_same(mp_program_step *step, const mp_program_step *same) {
+    atomic_fetch_add_explicit(&same->name->references, 1, memory_order_relaxed);
+    step->name = same->name;
+}
+
 mp_status mp_program_name_origins(mp_program_step *step, mp_origins origins, const char *title) {
-    MP_TRY(mp_origins_json(origins, &step->nodes));
-    step->title = strdup(title);
-    return step->title != NULL
-               ? MP_OK
-               : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the name of a step");
+    mp_step_name *name = calloc(1, sizeof *name);
+    char *copy = strdup(title);
+    if (name == NULL || copy == NULL) {
+        free(name);
+        free(copy);
+        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the name of a step");
+    }
+    name->references = 1;
+    name->title = copy;
+    step->name = name;
+    return mp_origins_json(origins, &name->nodes);
 }
 
 mp_status mp_program_name_node(mp_program_step *step, const mp_vertex *v) {
@@ -23,28 +42,13 @@ mp_status mp_program_name_node(mp_program_step *step, const mp_vertex *v) {
     return mp_program_name_origins(step, v->origins, title);
 }
 
-mp_status mp_program_number(mp_program *program) {
-    program->first_step =
-        program->before != NULL ? program->before->first_step + program->before->step_count : 0;
-    for (int32_t i = 0; i < program->step_count; i++) {
-        mp_program_step *step = &program->steps[i];
-        if (asprintf(&step->part, "%d %s", (int)(program->first_step + i), step->nodes) < 0) {
-            step->part = NULL;
-            return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the name of a step");
-        }
-    }
-    return MP_OK;
-}
-
 void mp_program_step_close(mp_program_step *step) {
     mp_plan_release(step->plan);
     mp_rounds_destroy(step->rounds);
-    free(step->title);
-    free(step->nodes);
-    free(step->part);
+    name_release(step->name);
     step->plan = NULL;
     step->rounds = NULL;
-    step->title = step->nodes = step->part = NULL;
+    step->name = NULL;
 }
 
 /* ---- steps ---- */
@@ -121,15 +125,29 @@ static uint32_t constants_of(const mp_graph *graph, const mp_vertex *v) {
 mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, const mp_tensor *in) {
     mp_program *program = draft->program;
     const mp_vertex *v = &draft->graph->nodes[node];
-    mp_node planned = v->node;
+    const mp_program_step *same = NULL;
+    mp_recipe recipe;
     mp_plan *plan = NULL;
-    planned.constants = constants_of(draft->graph, v);
-    MP_TRY(mp_plan_make(program->device, &planned, in, v->in_count, v->out_count, program->align,
-                        &plan));
+    MP_TRY(mp_draft_recipe(draft, node, in, v->in_count, NULL, &recipe, &same));
+    if (same != NULL) {
+        plan = same->plan;
+        mp_plan_retain(plan);
+    } else {
+        mp_node planned = v->node;
+        planned.constants = constants_of(draft->graph, v);
+        MP_TRY(mp_plan_make(program->device, &planned, in, v->in_count, v->out_count,
+                            program->align, &plan));
+    }
     mp_program_step *step = mp_draft_step(draft, node, true);
     step->plan = plan;
+    step->recipe = recipe;
     set_aliases(draft, v, step);
     mp_draft_set_planned(draft, step);
     program->is_done[node] = true;
+    const mp_program_step *like = mp_draft_like(draft, node);
+    if (like != NULL && like->op == step->op) { /* no cluster that begins with the node */
+        mp_program_name_same(step, like);
+        return MP_OK;
+    }
     return mp_program_name_node(step, v);
 }

@@ -167,7 +167,7 @@ static mp_status write_step(const mp_program *program, const mp_graph *graph, co
     mp_status status = MP_OK;
     (void)fputs("{\"op\":", out);
     mp_json_text(out, step->op->name);
-    (void)fprintf(out, ",\"nodes\":%s", step->nodes);
+    (void)fprintf(out, ",\"nodes\":%s", step->name->nodes);
     write_branches(program, graph, step->branch, out);
     (void)fputs(",\"in\":", out);
     write_values(program, graph, facts, step->in, step->in_count, out);
@@ -254,7 +254,7 @@ static int by_place(const void *left, const void *right) {
 }
 
 static const char *title_of(const mp_program *program, int32_t step) {
-    return step >= 0 ? program->steps[step].title : "nobody";
+    return step >= 0 ? program->steps[step].name->title : "nobody";
 }
 
 static void write_rows(const mp_program *program, const mp_graph *graph, const fact *facts,

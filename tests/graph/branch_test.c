@@ -128,7 +128,7 @@ static mp_program *next_of(const bench *b, mp_program *p, const mp_addr *bases) 
         CHECK_OK(b->device->ops->copy(b->device, NULL, (mp_addr)(found + span.offset), span.from,
                                       span.bytes));
     }
-    CHECK_OK(mp_program_continue(p, found, &next));
+    CHECK_OK(mp_program_continue(p, found, NULL, &next));
     free(found);
     mp_program_release(p);
     return next;
@@ -140,7 +140,7 @@ static void run_segments(const bench *b, results *out) {
     int count = 0;
     segment s = {.program = NULL};
     spoil_outputs(b);
-    CHECK_OK(mp_program_make(b->device, b->graph, tensors, 16, &s.program));
+    CHECK_OK(mp_program_make(b->device, b->graph, tensors, 16, NULL, &s.program));
     run_segment(b, &s, bases, &kept[count++]);
     while (!mp_program_is_last(s.program)) {
         CHECK(count < BASES_MOST);

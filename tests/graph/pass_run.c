@@ -85,7 +85,7 @@ static double *run(mp_device *device, mp_graph *graph, const mp_shape *shapes, i
         in_addr[i] = ins[i].addr;
         free(data);
     }
-    CHECK_OK(mp_program_make(device, graph, in, 16, &program));
+    CHECK_OK(mp_program_make(device, graph, in, 16, NULL, &program));
     const void *literals = mp_program_literals(program, &literal_bytes);
     const memory block = memory_take(device, NULL, mp_program_block_bytes(program));
     const memory fixed = memory_take(device, literals, literal_bytes);

@@ -149,7 +149,7 @@ DEVICE_TEST(graph_pass_words_leave_clusters_out) {
         CHECK(graph->has_clusters);
         CHECK_OK(mp_passes_run(graph, words[i], &done));
         CHECK_EQ_INT(graph->has_clusters, i >= 2);
-        CHECK_OK(mp_program_make(device, graph, &in, 16, &program));
+        CHECK_OK(mp_program_make(device, graph, &in, 16, NULL, &program));
         CHECK_EQ_INT(mp_program_step_count(program), i >= 2 ? 1 : 3);
         mp_program_release(program);
         CHECK_FAILS(mp_passes_run(graph, "-clusters", &done), INVALID_ARGUMENT, "-cluster, or =N");

@@ -84,7 +84,7 @@ DEVICE_TEST(graph_program_runs_as_loops_do) {
     }
     CHECK_OK(mp_graph_read(text, &graph));
     CHECK_OK(mp_passes_run(graph, NULL, &done));
-    CHECK_OK(mp_program_make(device, graph, &in, 16, &program));
+    CHECK_OK(mp_program_make(device, graph, &in, 16, NULL, &program));
     CHECK_EQ_INT(mp_program_output_at(program, 0)->shape.dim[0], ROWS);
     CHECK_EQ_INT(mp_program_output_at(program, 1)->shape.dim[0], 2);
     run_once(device, program, x);
@@ -114,7 +114,7 @@ DEVICE_TEST(graph_program_lies_in_its_output_meanwhile) {
         x[i] = (float)i;
     }
     const mp_tensor given = {.type = MP_F32, .shape = {.rank = 2, .dim = {SIDE, SIDE}}};
-    CHECK_OK(mp_program_make(device, graph, &given, 16, &program));
+    CHECK_OK(mp_program_make(device, graph, &given, 16, NULL, &program));
     CHECK_EQ_INT(mp_program_block_bytes(program), sizeof x);
     const memory in = memory_take(device, x, sizeof x), out = memory_take(device, NULL, sizeof got);
     const memory block = memory_take(device, NULL, mp_program_block_bytes(program));
@@ -142,7 +142,8 @@ DEVICE_TEST(graph_program_of_a_bad_shape_names_the_node) {
     CHECK_OK(mp_graph_read("input x f32[?,?]\nconst s i64[2] = 2 4\na = Relu-14 (x)\n"
                            "y = Reshape-14 (a, s) \"the view\"\noutput y\n",
                            &graph));
-    CHECK_FAILS(mp_program_make(device, graph, &in, 16, &program), INVALID_ARGUMENT, "the view");
+    CHECK_FAILS(mp_program_make(device, graph, &in, 16, NULL, &program), INVALID_ARGUMENT,
+                "the view");
     mp_graph_destroy(graph);
     mp_kernel_cache_drop(device);
 }
@@ -159,7 +160,7 @@ DEVICE_TEST(graph_program_that_fails_names_all_nodes) {
                       &graph));
     CHECK_OK(mp_passes_run(graph, NULL, &done));
     CHECK_EQ_INT(done, 1);
-    CHECK_FAILS(mp_program_make(device, graph, &in, 16, &program), INVALID_ARGUMENT,
+    CHECK_FAILS(mp_program_make(device, graph, &in, 16, NULL, &program), INVALID_ARGUMENT,
                 "MatMul 'product' and Add 'sum': ");
     mp_graph_destroy(graph);
     mp_kernel_cache_drop(device);
@@ -174,7 +175,7 @@ TEST(graph_program_whose_run_fails_names_the_node) {
     const mp_tensor in = {.type = MP_F32, .shape = {.rank = 1, .dim = {8}}};
     CHECK_OK(mp__host_device_create(&config, &device));
     CHECK_OK(mp_graph_read("input x f32[8]\ny = Exp-13 (x) \"the exp\"\noutput y\n", &graph));
-    CHECK_OK(mp_program_make(device, graph, &in, 16, &program));
+    CHECK_OK(mp_program_make(device, graph, &in, 16, NULL, &program));
     const memory x = memory_take(device, NULL, 32);
     const memory y = memory_take(device, NULL, 32);
     const mp_program_call call = {.in = &x.addr, .out = &y.addr};

@@ -92,7 +92,7 @@ static mp_program *next_of(bench *b, mp_program *p, const mp_addr *in, const mp_
         result->waits++;
     }
     CHECK_OK(b->device->ops->stream_synchronize(b->device, b->stream));
-    CHECK_OK(mp_program_continue(p, found, &next));
+    CHECK_OK(mp_program_continue(p, found, NULL, &next));
     free(found);
     mp_program_release(p);
     return next;
@@ -104,7 +104,7 @@ static void run_all(bench *b, const mp_graph *graph, const mp_tensor *tensors, c
     mp_addr bases[BASES] = {0};
     mp_program *p = NULL;
     memset(result, 0, sizeof *result);
-    CHECK_OK(mp_program_make(b->device, graph, tensors, 16, &p));
+    CHECK_OK(mp_program_make(b->device, graph, tensors, 16, NULL, &p));
     run_one(b, p, in, bases, result, graph->output_count);
     while (!mp_program_is_last(p)) {
         p = next_of(b, p, in, bases, result);
@@ -574,7 +574,7 @@ DEVICE_TEST(segments_count_launches_of_nested_loops) {
     const mp_tensor in[] = {{.type = MP_I64}, {.type = MP_BOOL}, floats(4, 0)};
     mp_graph *graph = nested_loops(5);
     mp_program *program = NULL;
-    CHECK_OK(mp_program_make(device, graph, in, 16, &program));
+    CHECK_OK(mp_program_make(device, graph, in, 16, NULL, &program));
     CHECK_EQ_INT(mp_program_step_count(program), 1);
     CHECK_EQ_INT(mp_program_launch_count(program), INT64_C(1) << 40);
     mp_program_release(program);
@@ -588,12 +588,12 @@ DEVICE_TEST(segments_want_conditions_of_one_element) {
     const mp_tensor of_loop[] = {floats(4, 0), floats(4, 0)};
     mp_graph *graph = branches();
     mp_program *program = NULL;
-    CHECK_FAILS(mp_program_make(device, graph, in, 16, &program), INVALID_ARGUMENT,
+    CHECK_FAILS(mp_program_make(device, graph, in, 16, NULL, &program), INVALID_ARGUMENT,
                 "'c' is a condition");
     mp_graph_destroy(graph);
     graph = counted_loop(loop_body, NULL, false);
     graph->values[mp_graph_find_value(graph, "m")].tensor.shape = empty;
-    CHECK_FAILS(mp_program_make(device, graph, of_loop, 16, &program), INVALID_ARGUMENT,
+    CHECK_FAILS(mp_program_make(device, graph, of_loop, 16, NULL, &program), INVALID_ARGUMENT,
                 "'m' is a condition");
     mp_graph_destroy(graph);
     mp_kernel_cache_drop(device);

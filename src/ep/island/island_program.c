@@ -125,6 +125,7 @@ typedef struct recipe {
     const mp_tensor *in;
     int32_t align;
     mp_program *before;
+    mp_program *like; /* the last one that was used of those it will be among, or NULL */
     bool joins;
 } recipe;
 
@@ -132,10 +133,10 @@ static mp_status make_program(const mp_island *island, const recipe *how, const 
                               mp_program **out) {
     mp_device *device = island->provider->unit->device;
     if (how->before != NULL) {
-        return mp_program_continue(how->before, key->bytes, out);
+        return mp_program_continue(how->before, key->bytes, how->like, out);
     }
     if (!how->joins) {
-        return mp_program_make(device, island->graph, how->in, how->align, out);
+        return mp_program_make(device, island->graph, how->in, how->align, how->like, out);
     }
     MP_TRY(mp_program_join(device, island->graph, how->in, how->align, out));
     return *out != NULL
@@ -227,6 +228,21 @@ static void use(mp_island_program *p, uint64_t now, bool *lacks) {
     *lacks = lacks_literals(p);
 }
 
+/* Most of its plans may be those of the program that was used last. */
+static mp_status make_like(mp_island *island, const mp_shelf *shelf, const recipe *how,
+                           const program_key *key, mp_island_program **out) {
+    recipe like = *how;
+    (void)pthread_mutex_lock(&island->lock);
+    if (shelf->count > 0) {
+        like.like = shelf->list[0]->program;
+        mp_program_retain(like.like);
+    }
+    (void)pthread_mutex_unlock(&island->lock);
+    const mp_status status = make(island, &like, key, out);
+    mp_program_release(like.like);
+    return status;
+}
+
 /* Makes it; two threads may do so at once, and one of them in vain. */
 static mp_status get_fresh(mp_island *island, mp_shelf *shelf, const recipe *how,
                            const program_key *key, uint64_t now, mp_island_program **out,
@@ -234,7 +250,7 @@ static mp_status get_fresh(mp_island *island, mp_shelf *shelf, const recipe *how
     mp_island_program *fresh = NULL;
     mp_island_program *gone = NULL;
     mp_status status = MP_OK;
-    MP_TRY(make(island, how, key, &fresh));
+    MP_TRY(make_like(island, shelf, how, key, &fresh));
     (void)pthread_mutex_lock(&island->lock);
     mp_island_program *p = find(shelf, key);
     if (p == NULL) {

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* An output that cannot be written where it is wanted: it shares memory with an input, which may be
+/* An output that cannot be written where it is wanted: it shares memory with an input that may be
  * read later, or lies at an odd address. */
 typedef struct aside {
     mp_addr wanted, lent; /* lent: owned */
@@ -48,11 +48,14 @@ static mp_status read_input(const mp_island *island, const OrtKernelContext *con
 
 /* ---- outputs ---- */
 
-/* Whether inputs lie there. */
-static bool meets_inputs(const run *r, mp_addr begin, size_t size) {
+/* Whether inputs lie there that the output must not be written over. */
+static bool meets_inputs(const run *r, const mp_program *program, int output, size_t size) {
     const mp_addr *in = r->call.in_addr;
+    const mp_addr begin = r->walk.out[output];
+    const int over = mp_program_over(program, output);
     for (int32_t i = 0; i < r->walk.island->graph->input_count; i++) {
-        if (in[i] < begin + size && begin < in[i] + r->in_bytes[i]) {
+        const bool meets = in[i] < begin + size && begin < in[i] + r->in_bytes[i];
+        if (meets && (i != over || in[i] != begin || r->in_bytes[i] != size)) {
             return true;
         }
     }
@@ -99,8 +102,8 @@ static mp_status ask_output(mp_walk *walk, const mp_program *program, int i) {
     (void)mp_label_set(before);
     MP_TRY(status);
     const bool is_odd = r->is_aligned && !mp__all_aligned(&walk->out[i], 1);
-    return bytes > 0 && (is_odd || meets_inputs(r, walk->out[i], bytes)) ? set_aside(r, i, bytes)
-                                                                         : MP_OK;
+    return bytes > 0 && (is_odd || meets_inputs(r, program, i, bytes)) ? set_aside(r, i, bytes)
+                                                                       : MP_OK;
 }
 
 static mp_status bring_back(const run *r) {

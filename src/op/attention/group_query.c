@@ -441,6 +441,8 @@ static const mp_op ops[] = {
                {"T_KV_SCALE", MP_BIT(MP_F32)},
                {"M", MP_BIT(MP_I32)}},
      .host_in = 1u << IN_TOTAL,
+     .in_place = {{IN_PAST_KEY, OUT_PRESENT_KEY}, {IN_PAST_VALUE, OUT_PRESENT_VALUE}},
+     .in_place_count = 2,
      .once = "sliding_window_cache",
      .attrs = attrs,
      .plan = plan_group_query,
