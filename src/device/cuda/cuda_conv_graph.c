@@ -241,11 +241,14 @@ static dnn_descriptor graph_build(dnn_builder *b, cudnnHandle_t handle, const mp
 
 /* ---- choosing a plan ---- */
 
-/* Memory to time plans in. */
+/* Memory to time plans in: workspace as much as one of them has asked for, since all that they may
+ * ask for would often be the most that the whole process needs. */
 typedef struct trial {
-    mp_addr memory; /* owned */
+    mp_addr memory; /* owned, of `size` bytes */
     size_t size;
-    mp_addr operands[MP_CONV_OPERANDS], workspace;
+    mp_addr operands[MP_CONV_OPERANDS];
+    mp_addr workspace; /* owned; 0 for none yet */
+    size_t workspace_size;
 } trial;
 
 static size_t product(const int64_t *size, int count, size_t bytes) {
@@ -257,8 +260,7 @@ static size_t product(const int64_t *size, int count, size_t bytes) {
     return MP_ALIGN_UP(bytes, MP_ALIGNMENT);
 }
 
-static mp_status trial_open(cuda_device *device, const mp_conv *shape, size_t workspace,
-                            trial *out) {
+static mp_status trial_open(cuda_device *device, const mp_conv *shape, trial *out) {
     sizes s;
     sizes_make(shape, &s);
     const size_t bytes = mp_dtype_size(shape->type);
@@ -269,7 +271,7 @@ static mp_status trial_open(cuda_device *device, const mp_conv *shape, size_t wo
         [MP_CONV_BIAS] = product(s.bias, s.dims, bytes),
         [MP_CONV_RESIDUAL] = shape->residual ? product(s.y, s.dims, bytes) : 0,
     };
-    out->size = workspace;
+    *out = (trial){.size = 0};
     for (size_t i = 0; i < MP_COUNT_OF(parts); i++) {
         out->size += parts[i];
     }
@@ -279,8 +281,31 @@ static mp_status trial_open(cuda_device *device, const mp_conv *shape, size_t wo
         out->operands[i] = at;
         at += parts[i];
     }
-    out->workspace = at;
     return MP_OK;
+}
+
+/* Room for the workspace of a plan. Fails: OUT_OF_MEMORY. */
+static mp_status trial_reach(cuda_device *device, trial *t, size_t size) {
+    const mp_device_ops *ops = device->base.ops;
+    mp_addr fresh = 0;
+    if (size <= t->workspace_size) {
+        return MP_OK;
+    }
+    MP_TRY(ops->alloc(&device->base, size, &fresh));
+    if (t->workspace != 0) {
+        ops->free(&device->base, t->workspace, t->workspace_size);
+    }
+    t->workspace = fresh;
+    t->workspace_size = size;
+    return MP_OK;
+}
+
+static void trial_close(cuda_device *device, const trial *t) {
+    const mp_device_ops *ops = device->base.ops;
+    if (t->workspace != 0) {
+        ops->free(&device->base, t->workspace, t->workspace_size);
+    }
+    ops->free(&device->base, t->memory, t->size);
 }
 
 static cudnnStatus_t plan_run(cudnnHandle_t handle, const dnn_plan *plan, const mp_conv *shape,
@@ -310,11 +335,12 @@ typedef struct choice {
 
 /* Milliseconds of a run; a negative number where it does not work. */
 static float time_plan(cuda_device *device, cudnnHandle_t handle, const mp_conv *shape,
-                       const choice *c, const trial *t) {
+                       const choice *c, trial *t) {
     const dnn_plan *plan = &c->plan;
     CUevent start = NULL, end = NULL;
     float ms = -1;
-    bool works = mp__cu.event_create(&start, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
+    bool works = trial_reach(device, t, plan->workspace) == MP_OK &&
+                 mp__cu.event_create(&start, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
                  mp__cu.event_create(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
                  plan_run(handle, plan, shape, c->extent, t->operands, t->workspace) ==
                      CUDNN_STATUS_SUCCESS &&
@@ -365,8 +391,8 @@ typedef struct asked {
     cuda_device *device;
     cudnnHandle_t handle;
     const mp_conv *shape;
-    const trial *trial; /* NULL: nothing is timed */
-    int only;           /* dnn_rules.only */
+    trial *trial; /* NULL: nothing is timed */
+    int only;     /* dnn_rules.only */
 } asked;
 
 /* Compares the plans of one graph with the best so far. Without a trial the first plan counts. */
@@ -408,12 +434,10 @@ static bool is_possible(const mp_conv *shape, int64_t extent) {
 
 static void time_all(const asked *a, choice *best) {
     const mp_conv *shape = a->shape;
-    const size_t limit = shape->workspace_max ? WORKSPACE_GREEDY : WORKSPACE_LIMIT;
-    mp_device *device = &a->device->base;
-    trial t = {.memory = 0};
+    trial t;
     asked all = *a;
     /* A device too full for a trial still gets an answer. */
-    const bool timed = shape->search == 0 && trial_open(a->device, shape, limit, &t) == MP_OK;
+    const bool timed = shape->search == 0 && trial_open(a->device, shape, &t) == MP_OK;
     all.trial = timed ? &t : NULL;
     for (int extent = EXTENT_WHOLE; extent >= EXTENT_BARE; extent--) {
         if (is_possible(shape, extent)) {
@@ -421,7 +445,7 @@ static void time_all(const asked *a, choice *best) {
         }
     }
     if (timed) {
-        device->ops->free(device, t.memory, t.size);
+        trial_close(a->device, &t);
     }
 }
 
