@@ -1,5 +1,6 @@
 /* program_part.c - values that lie within others: pieces along the outermost axis, which need no
- * copy. Dimensions before the axis must be 1.
+ * copy. Dimensions before the axis must be 1. Also what a plan only copies may stay where it is: a
+ * Transpose that moves no more than dimensions of 1, an Expand to the shape that is there.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/program_private.h"
 
@@ -113,7 +114,13 @@ static bool gather_part(const mp_draft *draft, const mp_program_step *step, cons
 bool mp_part_of_input(const mp_draft *draft, const mp_program_step *step, int o, size_t *offset) {
     const mp_vertex *v = &draft->graph->nodes[step->node];
     const mp_tensor *x = tensor_in(draft, step, 0);
-    if (x == NULL || step->out[o] == MP_NO_VALUE || is_packed(x->type)) {
+    if (x == NULL || step->out[o] == MP_NO_VALUE) {
+        return false;
+    }
+    if (mp_plan_is_copy(step->plan, offset)) {
+        return true;
+    }
+    if (is_packed(x->type)) {
         return false;
     }
     if (mp_vertex_is(v, "Split")) {

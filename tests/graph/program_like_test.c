@@ -86,13 +86,13 @@ DEVICE_TEST(graph_program_takes_over_what_did_not_change) {
 
 /* The same shapes, but other values that a plan is made from. */
 DEVICE_TEST(graph_program_looks_at_known_values) {
-    const int64_t once[] = {1, 1}, twice[] = {1, 2};
+    const int64_t twice[] = {1, 2}, thrice[] = {1, 3};
     mp_graph *graph = NULL;
     mp_program *first = NULL, *second = NULL, *third = NULL;
     CHECK_OK(
         mp_graph_read("input x f32[?,4]\ninput n i64[2]\ny = Tile-13 (x, n)\noutput y\n", &graph));
     mp_tensor in[] = {rows_of(2),
-                      {.type = MP_I64, .shape = {.rank = 1, .dim = {2}}, .data = (mp_addr)once}};
+                      {.type = MP_I64, .shape = {.rank = 1, .dim = {2}}, .data = (mp_addr)thrice}};
     CHECK_OK(mp_program_make(device, graph, in, 16, NULL, &first));
     in[1].data = (mp_addr)twice;
     CHECK_OK(mp_program_make(device, graph, in, 16, first, &second));

@@ -16,6 +16,7 @@ struct shape {
     int window;
     std::vector<int32_t> lengths; /* less one; none: all keys are there */
     int sink = K_SINK_NONE;
+    int mask = K_MASK_NONE; /* of heads, rows and keys, but for the last key; entries have the same */
 
     int heads() const {
         return kv_heads * group;
@@ -38,7 +39,8 @@ Buffer<T> random_values(size_t count) {
 /* What a test has, and what is expected of it. */
 struct decoding {
     const shape &s;
-    Buffer<T> q, k, v, out, sink;
+    Buffer<T> q, k, v, out, sink, mask;
+    Buffer<k_bool> shown;
     std::vector<float> part;
 
     explicit decoding(const shape &given)
@@ -46,7 +48,12 @@ struct decoding {
           k(random_values((size_t)s.entries * s.kv_heads * s.keys * HEAD)),
           v(random_values((size_t)s.entries * s.kv_heads * s.keys * HEAD)),
           out((size_t)s.entries * s.heads() * s.rows * HEAD), sink(random_values(s.heads())),
+          mask(random_values(mask_size())), shown(mask_size()),
           part((size_t)s.entries * s.heads() * s.rows * s.splits * (HEAD + K_ATTENTION_STATE)) {
+        for (size_t i = 0; i < mask_size(); i++) {
+            shown[i] = k_store_bool(i % 3 != 1);
+            mask[i] = i % 4 == 3 ? T_store(-INFINITY) : mask[i];
+        }
         for (int i = 0; i < s.entries * s.kv_heads * s.keys; i++) { /* what nobody may see */
             for (int d = 0; i % s.keys >= length(i / s.keys / s.kv_heads) && d < HEAD; d++) {
                 k[(size_t)i * HEAD + d] = v[(size_t)i * HEAD + d] = T_store(NAN);
@@ -102,7 +109,12 @@ struct decoding {
         rule->rows = s.rows;
         rule->keys = s.keys;
         rule->past = s.keys - s.rows;
-        rule->mask_keys = INT64_MAX;
+        rule->mask_keys = mask_keys();
+        rule->mask_kind = s.mask;
+        rule->mask = s.mask == K_MASK_BOOL ? (const void *)shown.data() : mask.data();
+        rule->mask_stride[1] = (int64_t)s.rows * s.keys;
+        rule->mask_stride[2] = s.keys;
+        rule->mask_stride[3] = 1;
         rule->causal = s.causal;
         rule->window = s.window;
         rule->scale = 1 / sqrt((double)HEAD);
@@ -115,9 +127,25 @@ struct decoding {
         }
     }
 
+    size_t mask_size() const {
+        return (size_t)s.heads() * s.rows * s.keys;
+    }
+
+    int64_t mask_keys() const {
+        return s.mask != K_MASK_NONE ? s.keys - 1 : INT64_MAX;
+    }
+
+    /* What is added to a score; `row`: of all heads. */
+    double masked(int row, int key) const {
+        const size_t at = (size_t)row * s.keys + key;
+        return s.mask == K_MASK_NONE   ? 0
+               : s.mask == K_MASK_BOOL ? (k_load_bool(shown[at]) ? 0 : -INFINITY)
+                                       : (double)T_load(mask[at]);
+    }
+
     bool sees(int entry, int row, int key) const {
         const int own = row + length(entry) - s.rows;
-        return key < length(entry) && (!s.causal || key <= own) &&
+        return key < length(entry) && key < mask_keys() && (!s.causal || key <= own) &&
                (s.window == 0 || key > own - s.window);
     }
 
@@ -134,7 +162,8 @@ struct decoding {
                        (double)T_load(k[(unit + key) * HEAD + e]);
             }
             if (sees(entry, row, key)) {
-                const double weight = exp(dot / sqrt((double)HEAD));
+                const double more = masked(line % (s.heads() * s.rows), key);
+                const double weight = exp(dot / sqrt((double)HEAD) + more);
                 all += weight;
                 want += weight * (double)T_load(v[(unit + key) * HEAD + d]);
             }
@@ -176,9 +205,22 @@ void check_decoding(const shape &s) {
     }
 }
 
+void check_masks(int kind) {
+    check_decoding({1, 1, 1, 1, 2, 1, 1, false, true, 0, {}, K_SINK_NONE, kind});
+    check_decoding({1, 2, 3, 1, 5 * KEYS + 3, 1, 2, false, true, 0, {}, K_SINK_NONE, kind});
+    check_decoding({2, 2, 3, 1, 7 * KEYS, 4, 2, true, true, 0, {6 * KEYS, 9}, K_SINK_HEADS, kind});
+    check_decoding({2, 1, 2, 3, 8 * KEYS + 1, 4, 1, false, true, 0, {}, K_SINK_NONE, kind});
+    check_decoding({1, 1, 8, 1, 9 * KEYS, 2, 2, true, true, KEYS + 5, {}, K_SINK_NONE, kind});
+}
+
 } // namespace
 
 void run_tests() {
+    if (K_MASKED) {
+        check_masks(K_MASK_BOOL);
+        check_masks(precision() > 0.005 ? K_MASK_BF16 : K_MASK_F16);
+        return;
+    }
     check_decoding({1, 1, 1, 1, 1, 1, 1, false, true, 0, {}});
     check_decoding({1, 2, 3, 1, 5 * KEYS + 3, 1, 2, false, true, 0, {}});
     check_decoding({2, 2, 3, 1, 7 * KEYS + 3, 4, 2, true, true, 0, {6 * KEYS, 5}});

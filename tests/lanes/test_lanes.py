@@ -44,8 +44,10 @@ PROGRAMS = {
     **{f"attention_{word}": ("attention.cpp", "attention_mma", {},
                              [f"K_T0={word}", f"K_HEAD={head}", f"K_FLOAT={int(word == 'f32')}"])
        for word, head in (("f32", 96), ("f16", 64), ("bf16", 32))},
-    **{f"decode_{head}_{word}": ("decode.cpp", "attention_decode", {}, [f"K_T0={word}", f"K_HEAD={head}"])
-       for word, head in (("f16", 64), ("bf16", 80), ("f16", 128), ("bf16", 256))},
+    **{f"decode_{head}_{masked}_{word}": ("decode.cpp", "attention_decode", {},
+                                          [f"K_T0={word}", f"K_HEAD={head}", f"K_MASKED={masked}"])
+       for masked, word, head in ((0, "f16", 64), (0, "bf16", 80), (0, "f16", 128), (0, "bf16", 256), (1, "f16", 64),
+                                  (1, "bf16", 128))},
     "norm_short": ("norm_short.cpp", "norm_short", {}, ["K_T0=f32"]),
     **{f"lp_norm_{rows}": ("lp_norm.cpp", "lp_norm", {}, ["K_T0=f32", f"K_ROWS={rows}"])
        for rows in ("edged", "packed")},

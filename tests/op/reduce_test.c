@@ -349,8 +349,10 @@ DEVICE_TEST(reduce_of_single_elements_is_a_copy) {
                      .attrs = last,
                      .attr_count = 1};
         mp_plan *plan = NULL;
+        size_t offset = 1;
         CHECK_OK(op_plan(device, &c, &plan));
-        CHECK_EQ_INT(mp_plan_is_copy(plan), same);
+        CHECK_EQ_INT(mp_plan_is_copy(plan, &offset), same);
+        CHECK(!same || offset == 0);
         mp_plan_release(plan);
         op_run(device, &c);
         CHECK(!same || op_same(&c.out[0], x));

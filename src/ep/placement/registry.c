@@ -104,9 +104,10 @@ static OrtStatus *set_aliases(OrtKernelDefBuilder *builder, const mp_op *op) {
         in[i] = op->in_place[i].in;
         out[i] = op->in_place[i].out;
     }
-    return op->in_place_count == 0 ? NULL
-                                   : ORT_EP->KernelDefBuilder_AddInputOutputMutableAliases(
-                                         builder, in, out, (size_t)op->in_place_count);
+    return op->in_place_count == 0 || op->sizes_differ
+               ? NULL
+               : ORT_EP->KernelDefBuilder_AddInputOutputMutableAliases(builder, in, out,
+                                                                       (size_t)op->in_place_count);
 }
 
 typedef struct usable_types {

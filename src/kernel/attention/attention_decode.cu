@@ -1,5 +1,7 @@
 /* attention_decode.cu - attention for a new token or a few, by tensor cores, for types of two
- * bytes, heads of K_HEAD elements and rules that leave scores as they are: no mask, padding or cap.
+ * bytes, heads of K_HEAD elements and rules that leave scores as they are: no padding or cap, and
+ * a mask, of the same type or boolean, only where K_MASKED says so.
+ *
  * Bound by reading keys and values once, so a block has up to eight queries of a key head, those of
  * several heads side by side, and a warp asks for all of a tile of keys and of values before it
  * looks at the first, and for the next tile's as soon as it has used them. They go from memory to
@@ -125,7 +127,7 @@ typedef union decode_pack {
 typedef struct decode_source {
     const T *k, *v;
     int32_t k_step, v_step;
-    int32_t last; /* key */
+    int32_t last, last_masked; /* keys: the last one, and the last one that the mask has */
     int32_t g, t;
 } decode_source;
 
@@ -136,6 +138,11 @@ typedef struct decode_keys {
 typedef struct decode_values {
     decode_pack of[SIDES][2][VALUE_PIECES];
 } decode_values;
+
+/* What a lane's keys have added to their scores, in steps of a power of two. */
+typedef struct decode_mask {
+    float of[SIDES][2];
+} decode_mask;
 
 typedef struct decode_state {
     float out[VALUE_PIECES][4][4];
@@ -187,6 +194,28 @@ K_FN void decode_load_values(const decode_source *from, int32_t key, decode_valu
     }
 }
 
+/* `row`: where the mask of the lane's query begins. */
+K_FN void decode_load_mask(const k_score_rule *rule, int64_t row, const decode_source *from,
+                           int32_t key, decode_mask *out) {
+    const int32_t is_bool = rule->mask_kind == K_MASK_BOOL;
+    K_UNROLL for (int32_t s = 0; s < SIDES; s++) {
+        K_UNROLL for (int32_t e = 0; e < 2; e++) {
+            const int64_t own = decode_least(key + s * 8 + from->t * 2 + e, from->last_masked);
+            const int64_t at = row + own * rule->mask_stride[3];
+            float more = 0;
+            if (!K_MASKED) {
+                continue;
+            }
+            if (is_bool) {
+                more = k_load_bool(((const k_bool *)rule->mask)[at]) ? 0 : A_NONE;
+            } else {
+                more = T_load(((const T *)rule->mask)[at]) * DECODE_LOG2_E;
+            }
+            out->of[s][e] = more;
+        }
+    }
+}
+
 K_FN void decode_scores(const decode_pack *q, const decode_keys *k, float (*score)[4]) {
     K_UNROLL for (int32_t s = 0; s < SIDES; s++) {
         K_UNROLL for (int32_t e = 0; e < 4; e++) {
@@ -206,14 +235,15 @@ K_FN void decode_scores(const decode_pack *q, const decode_keys *k, float (*scor
 /* Scores become weights: those of keys that the query does not see are 0. What was added up before
  * shrinks where one is the highest so far. */
 K_FN void decode_weights(float scale, const decode_source *from, int32_t key, a_span span,
-                         float (*score)[4], decode_state *state) {
+                         const decode_mask *mask, float (*score)[4], decode_state *state) {
     const int32_t first = key + from->t * 2 - (int32_t)span.from;
     const uint32_t count = (uint32_t)(span.to > span.from ? span.to - span.from : 0);
     float top = state->top, sum = 0;
     K_UNROLL for (int32_t s = 0; s < SIDES; s++) {
         K_UNROLL for (int32_t e = 0; e < 2; e++) {
             const int32_t is_seen = (uint32_t)(first + s * 8 + e) < count;
-            score[s][e] = is_seen ? score[s][e] * scale : A_NONE;
+            const float scaled = score[s][e] * scale + (K_MASKED ? mask->of[s][e] : 0);
+            score[s][e] = is_seen ? scaled : A_NONE;
             top = fmaxf(top, score[s][e]);
         }
     }
@@ -428,6 +458,9 @@ K_FN decode_source decode_source_of(const mp_attention_args *args, const decode 
     from.k_step = (int32_t)args->k_stride[2];
     from.v_step = (int32_t)args->v_stride[2];
     from.last = (int32_t)args->rule.keys - 1;
+    from.last_masked = K_MASKED && args->rule.mask_keys <= from.last
+                           ? (int32_t)args->rule.mask_keys - 1
+                           : from.last;
     return from;
 }
 
@@ -453,8 +486,10 @@ K_FN void decode_run(const mp_attention_args *args, const decode *at, const deco
     const decode_line line = decode_line_at(args, at, from->g);
     const T *query = decode_query(args, at, line) + from->t * A_PIECE;
     int32_t key = decode_first_key(args, at);
+    const int64_t mask_row = a_mask_row(rule, at->entry, line.head, line.row);
     decode_keys k;
     decode_values v;
+    decode_mask mask;
     decode_pack q[KEY_PIECES];
     K_UNROLL for (int32_t c = 0; c < KEY_PIECES; c++) {
         const int32_t is_there = c * 4 + 3 < PIECES || c * 4 + from->t < PIECES;
@@ -464,6 +499,7 @@ K_FN void decode_run(const mp_attention_args *args, const decode *at, const deco
     if (EARLY) {
         decode_load_values(from, key, &v);
     }
+    decode_load_mask(rule, mask_row, from, key, &mask);
     int64_t entry = at->entry;
     K_HOLD_PLACE(entry); /* otherwise the length would be asked for, and waited for, above */
     const int64_t length = a_length(rule, entry);
@@ -479,7 +515,10 @@ K_FN void decode_run(const mp_attention_args *args, const decode *at, const deco
         } else if (is_more) {
             decode_load_keys(from, next, &k);
         }
-        decode_weights(scale, from, key, span, score, state);
+        decode_weights(scale, from, key, span, &mask, score, state);
+        if (is_more) {
+            decode_load_mask(rule, mask_row, from, next, &mask);
+        }
         decode_clear_values(from, key, all, &v);
         decode_add(&v, score, state);
         if (is_more && EARLY) {
@@ -538,12 +577,14 @@ K_FN void decode_row(const mp_attention_args *args, const decode *at, int32_t r)
         (const T *)args->k + at->entry * args->k_stride[0] + at->kv_head * args->k_stride[1];
     const T *v =
         (const T *)args->v + at->entry * args->v_stride[0] + at->kv_head * args->v_stride[1];
+    const int64_t mask_row = a_mask_row(rule, at->entry, line.head, line.row);
     float top = A_NONE, total = 0, sum[HEAD] = {0};
     K_ONE_COPY for (int64_t key = span.from; key < span.to; key++) {
         if (key / KEYS % args->splits != at->split) {
             continue;
         }
-        const float score = decode_dot(q, k + key * args->k_stride[2]) * (float)rule->scale;
+        const float plain = decode_dot(q, k + key * args->k_stride[2]) * (float)rule->scale;
+        const float score = K_MASKED ? a_masked(rule, mask_row, key, plain) : plain;
         const float before = top;
         top = score > top ? score : top;
         const float shrink = total == 0 ? 0 : expf(before - top), weight = a_weight(score, top);

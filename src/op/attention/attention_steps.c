@@ -191,17 +191,23 @@ static bool has_decode_head(int64_t size) {
     return size == 64 || size == 80 || size == 96 || size == 128 || size == 256;
 }
 
-/* Whether attention_decode.cu is there for the type and the heads, and nothing is to be done with
- * scores. Rows are counted by 32 bits, and so are the steps between those of keys. */
+/* Whether it has the mask, if there is one. */
+static bool can_decode_mask(const mp_attention *a) {
+    const int32_t own = a->type == MP_F16 ? K_MASK_F16 : K_MASK_BF16;
+    const int32_t kind = a->rule.mask_kind;
+    return kind == K_MASK_NONE || ((kind == own || kind == K_MASK_BOOL) && a->rule.mask_keys > 0);
+}
+
+/* Whether attention_decode.cu is there for the type and the heads, and nothing else than a mask is
+ * done to scores. Rows are counted by 32 bits, and so are the steps between those of keys. */
 static bool can_decode(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int arch = p->device->info.arch;
     return (a->type == MP_F16 || a->type == MP_BF16) && (arch == 0 || arch >= MMA_ARCH) &&
            a->head_size == a->v_head_size && has_decode_head(a->head_size) && is_wide(p, a) &&
-           rule->mask_kind == K_MASK_NONE && rule->padding_kind == K_PADDING_NONE &&
-           rule->softcap == 0 && a->cache == NULL && a->beams_of.place == MP_PLACE_NONE &&
-           rule->keys <= INT32_MAX / 2 && a->k.stride[2] <= INT32_MAX &&
-           a->v.stride[2] <= INT32_MAX;
+           can_decode_mask(a) && rule->padding_kind == K_PADDING_NONE && rule->softcap == 0 &&
+           a->cache == NULL && a->beams_of.place == MP_PLACE_NONE && rule->keys <= INT32_MAX / 2 &&
+           a->k.stride[2] <= INT32_MAX && a->v.stride[2] <= INT32_MAX;
 }
 
 /* Blocks that share the keys of a key head: as many as have something to do, and no more than come
@@ -265,7 +271,8 @@ static mp_status plan_decode(mp_planner *p, const mp_attention *a) {
         MP_TRY(mp_plan_scratch_shape(p, &shape, MP_F32, &part));
     }
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "attention_decode_%d_%s", (int)a->head_size,
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_decode_%s%d_%s",
+                          rule->mask_kind == K_MASK_NONE ? "" : "masked_", (int)a->head_size,
                           mp_dtype_word(a->type)));
     MP_TRY(launch(p, a, kernel, decode_grid(p, &args, units, tiles), &args, part));
     if (part.place == MP_PLACE_NONE) {

@@ -443,6 +443,7 @@ static const mp_op ops[] = {
      .host_in = 1u << IN_TOTAL,
      .in_place = {{IN_PAST_KEY, OUT_PRESENT_KEY}, {IN_PAST_VALUE, OUT_PRESENT_VALUE}},
      .in_place_count = 2,
+     .sizes_differ = true,
      .once = "sliding_window_cache",
      .attrs = attrs,
      .plan = plan_group_query,

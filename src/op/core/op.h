@@ -61,12 +61,13 @@ struct mp_op {
     int view_of;       /* 1 + the input whose memory output 0 may simply be; 0 for none */
     mp_alias in_place[MP_ALIASES_MAX]; /* output may reuse the input's memory when nobody else */
     int in_place_count;                /* reads it and the sizes agree */
-    bool needs_conv;                   /* no use without the device's convolutions */
-    bool variadic;    /* the inputs are a list of any length: none of them may be left out, which
-                       * ONNX Runtime checks for other operators only */
-    bool draws;       /* random numbers, other ones in each run */
-    const char *once; /* where this attribute is not 0, and an output lies where an input does, a
-                       * second run on them is not like the first; NULL: it always is */
+    bool sizes_differ; /* often: ONNX Runtime is not told, which takes unknown ones for the same */
+    bool needs_conv;   /* no use without the device's convolutions */
+    bool variadic;     /* the inputs are a list of any length: none of them may be left out, which
+                        * ONNX Runtime checks for other operators only */
+    bool draws;        /* random numbers, other ones in each run */
+    const char *once;  /* where this attribute is not 0, and an output lies where an input does, a
+                        * second run on them is not like the first; NULL: it always is */
     const mp_attr_def *attrs; /* NULL for none */
     mp_status (*plan)(mp_planner *p);
     /* For what a session can know before it runs: attributes, which inputs and outputs there are,

@@ -166,8 +166,9 @@ int mp_plan_output_count(const mp_plan *plan);
 const mp_tensor *mp_plan_output_at(const mp_plan *plan, int i);
 size_t mp_plan_scratch_bytes(const mp_plan *plan);
 int mp_plan_step_count(const mp_plan *plan);
-/* Whether all it does is to copy input 0 to output 0, its only one, as it is. */
-bool mp_plan_is_copy(const mp_plan *plan);
+/* Whether all it does is to copy bytes of input 0, which begin at `*offset`, to output 0, its only
+ * one. */
+bool mp_plan_is_copy(const mp_plan *plan, size_t *offset);
 
 /* Queues every step on `stream`; host outputs are written before it returns. `in` and `out` are
  * addresses in the order of the node, 0 for what the model leaves out: a step that would write

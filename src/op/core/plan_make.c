@@ -171,16 +171,16 @@ int mp_plan_step_count(const mp_plan *plan) {
     return plan->step_count;
 }
 
-bool mp_plan_is_copy(const mp_plan *plan) {
+bool mp_plan_is_copy(const mp_plan *plan, size_t *offset) {
     size_t bytes = 0;
     if (plan->step_count != 1 || plan->out_count != 1 || plan->found_count != 0) {
         return false;
     }
     const plan_step *step = step_at(plan, 0);
     const mp_ref *target = &step->copy.target, *source = &step->copy.source;
+    *offset = source->offset;
     return step->kind == STEP_COPY && target->place == MP_PLACE_OUT && target->index == 0 &&
            target->offset == 0 && source->place == MP_PLACE_IN && source->index == 0 &&
-           source->offset == 0 &&
            mp_shape_bytes(&plan->out[0].shape, plan->out[0].type, &bytes) == MP_OK &&
            bytes == step->copy.size;
 }
