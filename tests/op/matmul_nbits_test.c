@@ -126,11 +126,87 @@ DEVICE_TEST(nbits_products) {
         {1, 10248, 5, 4, 256, 1, true, false, 0}, {8, 4616, 33, 4, 128, 0, false, false, 0},
         {16, 544, 35, 4, 32, 1, true, false, 0},  {13, 288, 9, 8, 32, 0, false, false, 0},
         {5, 4352, 3, 8, 128, 1, false, false, 0}, {3, 2560, 31, 4, 32, 0, true, false, 0},
+        {17, 128, 6, 8, 64, 1, true, false, 0},   {19, 96, 7, 4, 32, 0, false, false, 0},
+        {18, 96, 7, 4, 32, 1, false, false, 0},   {20, 640, 90, 4, 16, 1, true, false, 0},
     };
     const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
     for (size_t i = 0; i < MP_COUNT_OF(subjects); i++) {
         for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
             check(device, &subjects[i], types[t]);
+        }
+    }
+}
+
+/* ---- weights written out as numbers ---- */
+
+/* Gives: the product, until op_close; where `groups` says of each weight which block it is in, it
+ * is asked about each of them. */
+static void run_grouped(mp_device *device, const subject *s, mp_dtype type, const void *const *data,
+                        bool groups, op_case *c) {
+    const int64_t blocks = s->k / s->block, blob = s->block * s->bits / 8;
+    const mp_attr attrs[] = {OP_INT("K", s->k), OP_INT("N", s->n), OP_INT("bits", s->bits),
+                             OP_INT("block_size", s->block)};
+    *c = (op_case){.domain = "com.microsoft",
+                   .name = "MatMulNBits",
+                   .version = 1,
+                   .attrs = attrs,
+                   .attr_count = 4,
+                   .in = {OP_TENSOR(type, data[0], s->m, s->k),
+                          OP_TENSOR(MP_U8, data[1], s->n, blocks, blob),
+                          OP_TENSOR(type, data[2], s->n, blocks)},
+                   .in_count = 5,
+                   .out_count = 1};
+    if (s->zeros != 0) {
+        c->in[3] = OP_TENSOR(MP_U8, data[3], s->n, blocks * s->bits / 8);
+    }
+    if (groups) {
+        c->in[4] = OP_TENSOR(MP_I32, data[4], s->k);
+    }
+    op_run(device, c);
+}
+
+static void check_grouped(mp_device *device, const subject *s, mp_dtype type) {
+    const int64_t blocks = s->k / s->block, bytes = s->n * s->k * s->bits / 8;
+    uint8_t *weight = op_memory(MP_U8, bytes), *zero = op_memory(MP_U8, s->n * blocks);
+    int32_t *group = op_memory(MP_I32, s->k);
+    void *a = op_numbers(type, 1, s->m * s->k), *scale = op_numbers(type, 2, s->n * blocks);
+    const void *const data[] = {a, weight, scale, zero, group};
+    op_case flat, grouped;
+    for (int64_t i = 0; i < bytes; i++) {
+        weight[i] = (uint8_t)(i * 167 + (i >> 5) * 31);
+    }
+    for (int64_t i = 0; i < s->n * blocks; i++) {
+        zero[i] = (uint8_t)(i * 59 + 5);
+    }
+    for (int64_t i = 0; i < s->k; i++) {
+        group[i] = (int32_t)(i / s->block);
+    }
+    run_grouped(device, s, type, data, false, &flat);
+    run_grouped(device, s, type, data, true, &grouped);
+    CHECK(memcmp(flat.out[0].data, grouped.out[0].data,
+                 (size_t)(s->m * s->n) * mp_dtype_size(type)) == 0);
+    op_close(device, &flat);
+    op_close(device, &grouped);
+    free(a);
+    free(weight);
+    free(scale);
+    free(zero);
+    free(group);
+}
+
+/* Rows without gaps are unpacked as one, by a kernel of its own: it writes the same numbers. */
+DEVICE_TEST(nbits_of_rows_without_gaps) {
+    static const subject subjects[] = {
+        {17, 64, 9, 4, 32, 1, false, false, 0},
+        {17, 480, 31, 8, 16, 1, false, false, 0},
+        {17, 1056, 401, 4, 32, 0, false, false, 0},
+        {17, 4096, 1400, 4, 128, 1, false, false, 0}, /* so many that a lane has two pieces */
+    };
+    const bool all = device->info.kind == MP_DEVICE_CUDA;
+    const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(subjects) - (all ? 0 : 1); i++) {
+        for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
+            check_grouped(device, &subjects[i], types[t]);
         }
     }
 }

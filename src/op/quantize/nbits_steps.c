@@ -4,10 +4,11 @@
  * they are written out as numbers for library math. Weights that are not integers are codes: places
  * in a table of values, which lies among the device's tables.
  * Kernels: quantize/nbits_few.cu, quantize/nbits_mma.cu, quantize/nbits_rows.cu,
- * quantize/nbits_unpack.cu.
+ * quantize/nbits_unpack.cu, quantize/nbits_unpack_flat.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/quantize/nbits_steps.h"
 
+#include "kernel/core/index_args.h"
 #include "op/core/upload_steps.h"
 #include "op/pointwise/narrow.h"
 
@@ -92,8 +93,41 @@ static mp_nbits_args args_of(const mp_planner *p, const mp_packed *packed, int64
     return args;
 }
 
+/* Whether scales are of A's type, one for each block of a column, and zero points packed likewise;
+ * and weights integers of a half or a whole byte. */
+static bool is_simple(const mp_packed *packed, const mp_nbits_args *args) {
+    const k_nbits *w = &args->w;
+    return w->aligned && packed->group.place == MP_PLACE_NONE && (w->bits == 4 || w->bits == 8) &&
+           w->block_shift >= 0 && !w->swapped && w->side <= 1 && !w->zero_across &&
+           w->scale_type == mp_scale_word(packed->type) && packed->values.place == MP_PLACE_NONE &&
+           packed->factor.place == MP_PLACE_NONE &&
+           (packed->zero.place == MP_PLACE_NONE || w->zero_packed);
+}
+
+/* Whether rows follow one another without gaps, so that all of them are one. */
+static bool is_flat(const mp_packed *packed, const mp_nbits_args *args) {
+    const k_nbits *w = &args->w;
+    return is_simple(packed, args) && w->blocks * w->block == w->k &&
+           w->weight_row * 8 == w->k * w->bits &&
+           (packed->zero.place == MP_PLACE_NONE || w->blocks * w->bits == w->zero_row * 8);
+}
+
+static mp_status unpack_flat(mp_planner *p, const mp_packed *packed, const mp_nbits_args *given,
+                             mp_ref out) {
+    mp_nbits_args args = *given;
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "nbits_unpack_%d_%s", (int)args.w.bits,
+                          mp_dtype_word(packed->type)));
+    args.w.k *= args.w.n; /* which is what numbers there is memory for */
+    const mp_grid grid = mp_plan_grid_stream(p, args.w.k / K_NBITS_PIECE, 1, K_STREAM_AHEAD);
+    return launch_with(p, packed, kernel, grid, &args, MP_NOWHERE, &nothing, MP_NOWHERE, out);
+}
+
 mp_status mp_plan_unpack(mp_planner *p, const mp_packed *packed, mp_ref out) {
     const mp_nbits_args args = args_of(p, packed, 0);
+    if (is_flat(packed, &args)) {
+        return unpack_flat(p, packed, &args, out);
+    }
     const int64_t pieces = MP_CEIL_DIV(args.w.k, K_NBITS_PIECE);
     return launch(p, packed, "unpack", mp_plan_grid(p, args.w.n * pieces, 1), &args, MP_NOWHERE,
                   MP_NOWHERE, out);
@@ -133,15 +167,9 @@ static int64_t staged_bytes(const mp_packed *packed, int64_t m) {
     return chunks <= STAGED_MAX ? (m == 1 ? 1 : K_NBITS_ROWS) * chunks * chunk : INT64_MAX;
 }
 
-/* Whether chunks lie within blocks, with scales of A's type and whole zero points. */
+/* Whether chunks lie within blocks. */
 static bool is_plain(const mp_packed *packed, const mp_nbits_args *args) {
-    const k_nbits *w = &packed->w;
-    return args->w.aligned && packed->group.place == MP_PLACE_NONE &&
-           (w->bits == 4 || w->bits == 8) && w->block_shift >= 0 && w->block % K_NBITS_CHUNK == 0 &&
-           !w->swapped && w->side <= 1 && !w->zero_across &&
-           w->scale_type == mp_scale_word(packed->type) && packed->values.place == MP_PLACE_NONE &&
-           packed->factor.place == MP_PLACE_NONE &&
-           (packed->zero.place == MP_PLACE_NONE || w->zero_packed);
+    return is_simple(packed, args) && args->w.block % K_NBITS_CHUNK == 0;
 }
 
 static bool is_few(const mp_planner *p, const mp_packed *packed, const mp_nbits_args *args) {
