@@ -128,6 +128,8 @@ DEVICE_TEST(nbits_products) {
         {5, 4352, 3, 8, 128, 1, false, false, 0}, {3, 2560, 31, 4, 32, 0, true, false, 0},
         {17, 128, 6, 8, 64, 1, true, false, 0},   {19, 96, 7, 4, 32, 0, false, false, 0},
         {18, 96, 7, 4, 32, 1, false, false, 0},   {20, 640, 90, 4, 16, 1, true, false, 0},
+        {32, 544, 35, 4, 32, 1, true, false, 0},  {24, 288, 9, 8, 32, 0, true, false, 0},
+        {33, 544, 35, 4, 32, 1, true, false, 0},  {25, 288, 9, 8, 32, 0, true, false, 0},
     };
     const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
     for (size_t i = 0; i < MP_COUNT_OF(subjects); i++) {
@@ -197,10 +199,10 @@ static void check_grouped(mp_device *device, const subject *s, mp_dtype type) {
 /* Rows without gaps are unpacked as one, by a kernel of its own: it writes the same numbers. */
 DEVICE_TEST(nbits_of_rows_without_gaps) {
     static const subject subjects[] = {
-        {17, 64, 9, 4, 32, 1, false, false, 0},
-        {17, 480, 31, 8, 16, 1, false, false, 0},
-        {17, 1056, 401, 4, 32, 0, false, false, 0},
-        {17, 4096, 1400, 4, 128, 1, false, false, 0}, /* so many that a lane has two pieces */
+        {40, 64, 9, 4, 32, 1, false, false, 0},
+        {40, 480, 31, 8, 16, 1, false, false, 0},
+        {33, 1056, 401, 4, 32, 0, false, false, 0},
+        {33, 4096, 1400, 4, 128, 1, false, false, 0}, /* so many that a lane has two pieces */
     };
     const bool all = device->info.kind == MP_DEVICE_CUDA;
     const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};

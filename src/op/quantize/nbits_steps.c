@@ -295,6 +295,13 @@ static mp_status by_mma(mp_planner *p, const mp_packed *packed, mp_nbits_args *a
     return launch_with(p, packed, kernel, grid, args, a, before, bias, out);
 }
 
+/* How many rows go in turn: so many that reading the packed weights again for each eight of them
+ * takes no longer than writing them out as numbers, which are 4 or 2 times as many bytes, and
+ * reading those. */
+static int64_t turns_rows(const mp_packed *packed) {
+    return packed->w.bits == 4 ? 4 * K_NBITS_MMA_ROWS : 3 * K_NBITS_MMA_ROWS;
+}
+
 /* As many rows at a time as the kernel takes, of which the first ones fit; fewer want less. */
 static mp_status by_mma_in_turn(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,
                                 mp_ref bias, mp_ref out) {
@@ -312,12 +319,12 @@ static mp_status by_mma_in_turn(mp_planner *p, const mp_packed *packed, mp_ref a
 
 mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,
                                  mp_ref bias, mp_ref out) {
+    mp_nbits_args args = args_of(p, packed, MP_MIN(m, K_NBITS_MMA_ROWS));
+    if (m <= turns_rows(packed) && is_mma(p, packed, false, &args)) {
+        return by_mma_in_turn(p, packed, a, m, bias, out);
+    }
     if (m > ROWS_MAX || packed->group.place != MP_PLACE_NONE) {
         return by_library(p, packed, a, m, bias, out);
-    }
-    mp_nbits_args args = args_of(p, packed, MP_MIN(m, K_NBITS_MMA_ROWS));
-    if (is_mma(p, packed, false, &args)) {
-        return by_mma_in_turn(p, packed, a, m, bias, out);
     }
     args = args_of(p, packed, m);
     if (is_few(p, packed, &args)) {
