@@ -195,6 +195,7 @@ static mp_status device_open(int ordinal, cuda_device **out) {
         return status;
     }
     (void)pthread_mutex_init(&fresh->lock, NULL);
+    (void)pthread_mutex_init(&fresh->staging.lock, NULL);
     (void)pthread_mutex_init(&fresh->kernel_lock, NULL);
     (void)pthread_cond_init(&fresh->kernel_made, NULL);
     (void)pthread_mutex_init(&fresh->blaslt.lock, NULL);

@@ -137,9 +137,60 @@ static mp_status copy_end(cuda_device *device, cuda_scope *scope, const mp_strea
     return mp__cuda_leave(device, scope, result, call);
 }
 
+/* What the driver knows of an address: 0 for memory of the host that is not pinned. */
+static unsigned memory_kind(mp_addr addr) {
+    unsigned kind = 0;
+    CUpointer_attribute which = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    void *place = &kind;
+    return mp__cu.memory_kinds(1, &which, &place, addr) == CUDA_SUCCESS ? kind
+                                                                        : CU_MEMORYTYPE_UNIFIED;
+}
+
+/* A large copy between the device and memory that is not pinned; others, and those that a capture
+ * refuses, are not `done`. In the device's context. */
+static mp_status stage(cuda_device *device, mp_stream *stream, mp_addr target, mp_addr source,
+                       size_t size, bool *done) {
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    mp_device *base = &device->base;
+    if (mp__cu.capture_active(cuda_stream_of(stream), &capture) != CUDA_SUCCESS ||
+        capture != CU_STREAM_CAPTURE_STATUS_NONE) {
+        return MP_OK;
+    }
+    const unsigned to = memory_kind(target), from = memory_kind(source);
+    if (to == CU_MEMORYTYPE_DEVICE && from == 0) {
+        return mp_staging_send(&device->staging, base, stream, target, (const void *)source, size,
+                               done);
+    }
+    return to == 0 && from == CU_MEMORYTYPE_DEVICE
+               ? mp_staging_fetch(&device->staging, base, stream, (void *)target, source, size,
+                                  done)
+               : MP_OK;
+}
+
+static mp_status copy_staged(cuda_device *device, mp_stream *stream, mp_addr target, mp_addr source,
+                             size_t size, bool *done) {
+    cuda_stream own = {.handle = device->copies};
+    mp_stream *queue = stream != NULL ? stream : (mp_stream *)(void *)&own;
+    cuda_scope scope;
+    MP_TRY(copy_begin(device, stream, &scope));
+    mp_status status = stage(device, queue, target, source, size, done);
+    if (status == MP_OK && *done && stream == NULL) {
+        status = mp__cuda_stream_synchronize(&device->base, queue);
+    }
+    mp__cuda_exit(&scope);
+    return status;
+}
+
 mp_status mp__cuda_copy(mp_device *self, mp_stream *stream, mp_addr target, mp_addr source,
                         size_t size) {
     cuda_device *device = cuda_device_of(self);
+    bool done = false;
+    if (mp_staging_pays(size)) {
+        MP_TRY(copy_staged(device, stream, target, source, size, &done));
+    }
+    if (done) {
+        return MP_OK;
+    }
     const CUstream queue = stream != NULL ? cuda_stream_of(stream) : device->copies;
     cuda_scope scope;
     MP_TRY(copy_begin(device, stream, &scope));

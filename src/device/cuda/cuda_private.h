@@ -16,6 +16,7 @@
 #include "device/cuda/cuda_load.h"
 #include "device/device.h"
 #include "device/math.h"
+#include "device/staging.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -37,6 +38,7 @@ typedef struct cuda_device {
     CUdevice handle;
     CUcontext context; /* the primary context, retained until the process ends */
     CUstream copies;   /* for calls that wait for their bytes */
+    mp_staging staging;
     bool has_mempools;
     size_t granule;
     pthread_mutex_t kernel_lock; /* guards the list, and who makes a kernel ready */
