@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One model on several devices: a session on each, and batches that are shared out among them.
 
-A device has its session, its pool and its thread. A batch is cut along the first dimension of every input that has the
+A device has its session and its pool, and all but the first, whose part the calling thread runs, have a thread. A batch
+is cut along the first dimension of every input that has the
 batch's name there; the parts are views of what was given. Outputs whose shapes are known from the inputs' are written
 by each device into its part of one array; others are put together behind the run.
 """
@@ -9,6 +10,8 @@ by each device into its part of one array; others are put together behind the ru
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -79,8 +82,9 @@ class Sharded:
         self._outputs = {argument.name: argument for argument in self.get_outputs()}
         self._threads = [
             concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix=f"millpond {device.spec}")
-            for device in self.devices
+            for device in self.devices[1:]
         ]
+        self._turns = [threading.Lock() for _ in self.devices]
 
     def get_inputs(self) -> Sequence[Argument]:
         return self._ends[0]
@@ -98,8 +102,7 @@ class Sharded:
         `device` says whose it is, and so does its note. Raises InvalidArgumentError for inputs that disagree in the
         size of the batch, UnsupportedError for an output that cannot be put together.
         """
-        if not self.sessions:
-            raise Error("the sessions are closed")
+        self._check_open()
         wanted = list(output_names) if output_names is not None else list(self._outputs)
         unknown = [name for name in wanted if name not in self._outputs]
         if unknown:
@@ -107,13 +110,11 @@ class Sharded:
         given = {name: _on_host(name, value) for name, value in input_feed.items()}
         parts = shares(self._rows(given), len(self.devices))
         if len(parts) == 1:
-            return self._gathered([self._on(0, self.sessions[0].run, wanted, given, run_options)])[0]
+            return self._on_all(lambda i: self.sessions[i].run(wanted, given, run_options), 1)[0]
         targets = self._targets(wanted, given, parts[-1][1])
-        jobs = [
-            self._on(i, self._part, self.sessions[i], wanted, given, targets, part, run_options)
-            for i, part in enumerate(parts)
-        ]
-        results = self._gathered(jobs)
+        results = self._on_all(
+            lambda i: self._part(self.sessions[i], wanted, given, targets, parts[i], run_options), len(parts)
+        )
         return [
             targets[name] if name in targets else self._joined(name, [result[k] for result in results], parts)
             for k, name in enumerate(wanted)
@@ -215,20 +216,31 @@ class Sharded:
             for name, value in zip(wanted, binding.get_outputs(), strict=True)
         ]
 
-    def _on(self, i: int, work: Callable[..., Any], *arguments: Any) -> concurrent.futures.Future[Any]:
-        return self._threads[i].submit(work, *arguments)
+    def _check_open(self) -> None:
+        if not self.sessions:
+            raise Error("the sessions are closed")
 
-    def _gathered(self, jobs: Sequence[concurrent.futures.Future[Any]]) -> list[Any]:
-        """What each device gave; the first one's error where some failed, when all have ended."""
-        concurrent.futures.wait(jobs)
-        for device, job in zip(self.devices, jobs, strict=False):
-            error = job.exception()
-            if error is not None:
+    def _in_turn(self, i: int, work: Callable[[int], Any]) -> Any:
+        """What device `i` gives; what it raises says whose it is."""
+        with self._turns[i]:
+            self._check_open()
+            try:
+                return work(i)
+            except BaseException as error:
+                device = self.devices[i]
                 error.device = device.spec  # type: ignore[attr-defined]
                 if hasattr(error, "add_note"):  # from Python 3.11 on
                     error.add_note(f"on {device.spec} ({device.name})")
-                raise error
-        return [job.result() for job in jobs]
+                raise
+
+    def _on_all(self, work: Callable[[int], Any], count: int) -> list[Any]:
+        """What each of the first devices gave; the first one's error where some failed, when all have ended."""
+        others = [self._threads[i - 1].submit(self._in_turn, i, work) for i in range(1, count)]
+        try:
+            own = self._in_turn(0, work)
+        finally:
+            concurrent.futures.wait(others)
+        return [own, *(job.result() for job in others)]
 
     # ---- life ----
 
@@ -236,7 +248,10 @@ class Sharded:
         """Ends the threads and lets the sessions go. Blocks: until runs have ended."""
         for thread in self._threads:
             thread.shutdown()
-        self.sessions.clear()
+        with contextlib.ExitStack() as ended:
+            for turn in self._turns:
+                ended.enter_context(turn)
+            self.sessions.clear()
 
     def __enter__(self) -> Sharded:
         return self
