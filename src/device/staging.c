@@ -21,14 +21,16 @@ enum {
     PIECE = EACH * CHUNK,
     PLACES = 8, /* pieces of a ring */
     RING = PLACES * PIECE,
-    RINGS_MAX = 4, /* of a device */
-    HELPERS = 3,   /* of a copy */
+    RINGS_MAX = 4,     /* of a device */
+    HELPERS_LEAST = 3, /* with fewer the driver is as fast */
+    HELPERS_MOST = 5,  /* of a copy: with the caller they read what a bus carries */
     LEAST = 2 * PIECE,
 };
 
 typedef struct mp_staging_ring {
     mp_addr memory;            /* owned; pinned */
     mp_event *reached[PLACES]; /* owned; the device is done with what was queued for the place */
+    size_t last;               /* place for which something was queued last */
     struct mp_staging_ring *next;
 } ring;
 
@@ -47,7 +49,7 @@ typedef struct job {
 } job;
 
 bool mp_staging_pays(size_t size) {
-    return size >= LEAST && mp_helper_count() >= HELPERS;
+    return size >= LEAST && mp_helper_count() >= HELPERS_LEAST;
 }
 
 /* ---- rings ---- */
@@ -184,6 +186,7 @@ static mp_status queue(job *j, size_t piece) {
     const mp_addr place = j->ring->memory + at % RING, remote = j->remote + at;
     MP_TRY(ops->copy(j->device, j->stream, j->sends ? remote : place, j->sends ? place : remote,
                      size));
+    j->ring->last = piece % PLACES;
     return ops->event_record(j->device, j->ring->reached[piece % PLACES], j->stream);
 }
 
@@ -227,20 +230,13 @@ static mp_status fetch(job *j) {
     return MP_OK;
 }
 
-/* Whoever had the ring before may have left while the device still reads it. */
-static mp_status await_all(job *j) {
-    for (size_t place = 0; place < PLACES; place++) {
-        MP_TRY(await(j, place));
-    }
-    return MP_OK;
-}
-
 static mp_status carry_out(job *j) {
     mp_helped helped = {.join = help, .context = j};
     /* Else helpers would wait for more than copies. */
     MP_TRY(j->device->ops->stream_synchronize(j->device, j->stream));
-    MP_TRY(await_all(j));
-    mp_helper_ask(&helped, HELPERS);
+    /* Whoever had the ring before may have left while the device still reads it. */
+    MP_TRY(await(j, j->ring->last));
+    mp_helper_ask(&helped, HELPERS_MOST);
     const mp_status status = j->sends ? send(j) : fetch(j);
     atomic_store(&j->given_up, true);
     mp_helper_end(&helped);
