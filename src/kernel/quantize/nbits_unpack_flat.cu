@@ -34,13 +34,14 @@ K_FN u_piece u_read(const k_nbits *w, int64_t i) {
     return piece;
 }
 
-/* A small integer as the low bits of a float, which has 2^23 more. */
-K_FN float u_number(uint32_t bits) {
-    return k_float_of_bits(0x4b000000u | (bits & ((1u << K_BITS) - 1)));
+/* A small integer as the low bits of a float, which has 2^23 more. The mask is in a register: an
+ * instruction has room for one constant, and the other one would be made anew for each. */
+K_FN float u_number(uint32_t bits, uint32_t mask) {
+    return k_float_of_bits(0x4b000000u | (bits & mask));
 }
 
-K_FN u_numbers u_unpacked(const u_piece *piece) {
-    const float zero = u_number(piece->zero), scale = T_load(piece->scale);
+K_FN u_numbers u_unpacked(const u_piece *piece, uint32_t mask) {
+    const float zero = u_number(piece->zero, mask), scale = T_load(piece->scale);
     u_numbers out;
     K_UNROLL
     for (int i = 0; i < K_NBITS_PIECE; i += K_WORD) {
@@ -48,7 +49,7 @@ K_FN u_numbers u_unpacked(const u_piece *piece) {
         K_UNROLL
         for (int e = 0; e < K_WORD; e++) {
             const uint32_t word = piece->packed.words[(i + e) * K_BITS / 32];
-            values[e] = (u_number(word >> (i + e) * K_BITS % 32) - zero) * scale;
+            values[e] = (u_number(word >> (i + e) * K_BITS % 32, mask) - zero) * scale;
         }
         out.words[i / K_WORD] = T_repack(values);
     }
@@ -58,11 +59,12 @@ K_FN u_numbers u_unpacked(const u_piece *piece) {
 K_KERNEL(mp_nbits_args, args) {
     const k_nbits *w = &args.w;
     u_numbers *to = (u_numbers *)args.out;
+    const uint32_t mask = (1u << w->bits) - 1;
     const k_stream s = k_stream_of(w->k / K_NBITS_PIECE);
     K_STREAM_LOOP(i, s) {
         const int64_t last = k_stream_last(&s, i);
         const u_piece piece = u_read(w, i), ahead = u_read(w, last);
-        to[i] = u_unpacked(&piece);
-        to[last] = u_unpacked(&ahead);
+        to[i] = u_unpacked(&piece, mask);
+        to[last] = u_unpacked(&ahead, mask);
     }
 }
