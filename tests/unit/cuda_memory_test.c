@@ -6,6 +6,7 @@
 
 #include "device/cuda/cuda_load.h"
 
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,6 +45,47 @@ TEST(cuda_memory_calls_leave_global_captures_alone) {
     device->ops->event_destroy(device, event);
     device->ops->stream_destroy(device, outside);
     device->ops->stream_destroy(device, stream);
+    CHECK_EQ_INT(mp__cu.context_release(device->ordinal), CUDA_SUCCESS);
+}
+
+/* Copies that are no part of it, whether they are staged (staging.h) or small. */
+TEST(cuda_copies_leave_global_captures_alone) {
+    static const struct {
+        size_t size;
+        bool queued;
+    } cases[] = {{4096, false}, {11 * MIB + 3, false}, {11 * MIB + 3, true}};
+    mp_device *device = test_gpu();
+    const mp_device_ops *ops = device->ops;
+    mp_stream *captured = NULL, *outside = NULL;
+    CUcontext context = NULL;
+    CHECK_EQ_INT(mp__cu.context_retain(&context, device->ordinal), CUDA_SUCCESS);
+    CHECK_EQ_INT(mp__cu.context_set(context), CUDA_SUCCESS);
+    CHECK_OK(ops->stream_create(device, &captured));
+    CHECK_OK(ops->stream_create(device, &outside));
+    for (size_t i = 0; i < MP_COUNT_OF(cases); i++) {
+        const size_t size = cases[i].size;
+        mp_stream *stream = cases[i].queued ? outside : NULL;
+        const CUstream native = ops->stream_native(device, captured);
+        unsigned char *bytes = malloc(size), *back = calloc(1, size);
+        CUgraph graph = NULL;
+        mp_addr memory = 0;
+        CHECK(bytes != NULL && back != NULL);
+        for (size_t k = 0; k < size; k++) {
+            bytes[k] = (unsigned char)(k * 31 >> 3);
+        }
+        CHECK_OK(ops->alloc(device, size, &memory));
+        CHECK_EQ_INT(mp__cu.capture_begin(native, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+        CHECK_OK(ops->copy(device, stream, memory, (mp_addr)bytes, size));
+        CHECK_OK(ops->copy(device, stream, (mp_addr)back, memory, size));
+        CHECK_EQ_INT(mp__cu.capture_end(native, &graph), CUDA_SUCCESS);
+        CHECK_EQ_INT(mp__cu.graph_destroy(graph), CUDA_SUCCESS);
+        CHECK(memcmp(bytes, back, size) == 0);
+        ops->free(device, memory, size);
+        free(bytes);
+        free(back);
+    }
+    ops->stream_destroy(device, outside);
+    ops->stream_destroy(device, captured);
     CHECK_EQ_INT(mp__cu.context_release(device->ordinal), CUDA_SUCCESS);
 }
 
