@@ -22,7 +22,7 @@ POOL = ["millpond/", "pool/pool_handle.h"]
 RULES = {
     "base": ["base/", "millpond/status.h"],
     "device": ["base/", "device/"],
-    "device/cuda": ["base/", *DEVICE, "device/rank/", "device/cuda/"],
+    "device/cuda": ["base/", *DEVICE, "device/staging.h", "device/rank/", "device/cuda/"],
     "device/host": ["base/", *DEVICE, "device/rank/", "device/host/"],
     "device/rank": ["base/", *DEVICE, "device/rank/"],
     "pool": ["base/", *DEVICE, "pool/", "millpond/"],

@@ -3,8 +3,8 @@
  * A piece has its place in the ring by its number. Its chunks are dealt out to the caller and its
  * helpers in order, by one counter; chunks below `open` may be copied, and whoever has one beyond
  * that waits for it. Only the caller talks to the device: it opens pieces whose place the device
- * has read (or written), and queues (or hands out) them in order. SPDX-License-Identifier:
- * Apache-2.0 */
+ * has read (or written), and queues (or hands out) them in order.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/staging.h"
 
 #include "base/helper.h"
