@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { MIB = 1 << 20, LARGE = 19 * MIB + 77 /* more than two rings */ };
+enum { MIB = 1 << 20, LARGE = 11 * MIB + 77 /* more than a ring */ };
 
 /* ---- helpers ---- */
 
@@ -127,12 +127,11 @@ static void go_and_return(subject *s) {
 }
 
 DEVICE_TEST(staged_copies_are_whole_and_in_order) {
-    static const size_t sizes[] = {1, 128 << 10, MIB, MIB + 1, 8 * MIB, 9 * MIB + 5, LARGE};
+    static const size_t sizes[] = {1, MIB + 1, 8 * MIB, LARGE};
     mp_staging *staging = staging_open();
     for (size_t i = 0; i < MP_COUNT_OF(sizes); i++) {
         subject s;
         subject_open(&s, device, staging, sizes[i]);
-        go_and_return(&s);
         go_and_return(&s);
         subject_close(&s);
     }
@@ -142,7 +141,7 @@ DEVICE_TEST(staged_copies_are_whole_and_in_order) {
 
 static void *go_often(void *context) {
     subject *s = context;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         go_and_return(s);
     }
     return NULL;
@@ -215,7 +214,7 @@ TEST(a_staged_copy_passes_on_what_fails) {
         CHECK_OK(mp__host_device_create(&config, &device));
         mp_staging *staging = staging_open();
         subject s;
-        subject_open(&s, device, staging, 10 * MIB);
+        subject_open(&s, device, staging, 9 * MIB + 1);
         for (uint64_t nth = 1; !fail_once(&s, nth, faults[i / 3]); nth++) {
         }
         go_and_return(&s);
