@@ -33,6 +33,71 @@ TEST(graph_pass_join_caches_leaves_what_does_not_fit) {
                                 "e = Neg-13 (k)\nv = Concat-13 (c, e) \"values\" axis=2\n" READ);
 }
 
+/* Queries and keys that are rotated alike; new keys go to a cache. */
+#define PORT(name, type, heads, rows) "input " name " " type "[2," heads "," rows ",16]\n"
+#define TOKENS(type, heads, past, new) \
+    PORT("q", type, heads, new)        \
+    PORT("b", type, heads, new)        \
+    PORT("r", type, "1", new)          \
+    PORT("a", type, heads, past)       \
+    PORT("c", type, heads, past) PORT("d", type, heads, new) "s = Cos-7 (r)\nt = Sin-7 (r)\n"
+#define QUERIES "p = millpond.RotaryHalves-1 (q, s, t) \"query\"\n"
+#define KEYS    "e = millpond.RotaryHalves-1 (b, s, t) \"key\"\n"
+#define GROWN   "k, v = millpond.GrowCaches-1 (a, e, c, d) \"caches\"\n"
+#define ATTEND  "y = millpond.Attention-1 (p, k, v)\noutput y\noutput k\noutput v\n"
+#define ROWS    "input j f32[2,?,96]\n"
+#define LIE     "part=[0,4,16,16]\n"
+#define ROTATED "p, k, v = millpond.RotaryCaches-1 (q, b, s, t, a, c, d) \"query+caches\""
+
+TEST(graph_pass_join_rotary) {
+    check(NULL, TOKENS("f32", "2", "?", "?") QUERIES KEYS GROWN ATTEND,
+          TOKENS("f32", "2", "?", "?") ROTATED "\n" ATTEND, 1);
+    check(NULL, TOKENS("f16", "2", "?", "?") KEYS GROWN QUERIES ATTEND,
+          TOKENS("f16", "2", "?", "?") ROTATED "\n" ATTEND, 1);
+    /* heads that lie otherwise */
+    check(NULL,
+          ROWS TOKENS(
+              "f32", "2", "?",
+              "?") "p = millpond.RotaryHalves-1 (j, s, t) \"query\" " LIE
+                   "e = millpond.RotaryHalves-1 (j, s, t) \"key\" part=[64,2,16,16]\n" GROWN ATTEND,
+          ROWS TOKENS("f32", "2", "?", "?") "p, k, v = millpond.RotaryCaches-1 "
+                                            "(j, j, s, t, a, c, d) \"query+caches\" "
+                                            "part=[0,4,16,16] key_part=[64,2,16,16]\n" ATTEND,
+          1);
+}
+
+TEST(graph_pass_join_rotary_leaves_what_does_not_fit) {
+    LEFT_ALONE("-join_rotary", TOKENS("f32", "2", "?", "?") QUERIES KEYS GROWN ATTEND);
+    /* other angles; keys that somebody else reads; queries that follow from all keys */
+    LEFT_ALONE(NULL, TOKENS("f32", "2", "?", "?") QUERIES
+               "e = millpond.RotaryHalves-1 (b, t, s) \"key\"\n" GROWN ATTEND);
+    LEFT_ALONE(NULL, TOKENS("f32", "2", "?", "?") QUERIES KEYS GROWN ATTEND "output e\n");
+    LEFT_ALONE(NULL, TOKENS("f32", "2", "?", "?") KEYS GROWN
+               "f = Neg-13 (k)\np = millpond.RotaryHalves-1 (f, s, t) \"query\"\n" ATTEND);
+}
+
+/* Sizes that one launch takes, and others; nothing yet, nothing new. */
+DEVICE_TEST(rotary_cache_passes_change_no_result) {
+    static const char f32[] = TOKENS("f32", "2", "?", "?") QUERIES KEYS GROWN ATTEND;
+    static const char one[] = TOKENS("f32", "1", "?", "?") KEYS GROWN QUERIES ATTEND;
+    static const char bf16[] = TOKENS("bf16", "2", "?", "?") QUERIES KEYS GROWN ATTEND;
+    static const int64_t rows[][2] = {{3, 2}, {0, 5}, {7, 1}, {64, 1}, {4, 0}};
+    const struct {
+        const char *text;
+        int64_t heads;
+        double far;
+    } kinds[] = {{f32, 2, 1e-5}, {one, 1, 1e-5}, {bf16, 2, 0.04}};
+    for (size_t i = 0; i < MP_COUNT_OF(rows) * MP_COUNT_OF(kinds); i++) {
+        const int64_t past = rows[i % MP_COUNT_OF(rows)][0], fresh = rows[i % MP_COUNT_OF(rows)][1];
+        const int64_t heads = kinds[i / MP_COUNT_OF(rows)].heads;
+        const mp_shape in[] = {SHAPE(2, heads, fresh, 16), SHAPE(2, heads, fresh, 16),
+                               SHAPE(2, 1, fresh, 16),     SHAPE(2, heads, past, 16),
+                               SHAPE(2, heads, past, 16),  SHAPE(2, heads, fresh, 16)};
+        pass_check_run(device, kinds[i / MP_COUNT_OF(rows)].text, in,
+                       kinds[i / MP_COUNT_OF(rows)].far, 1);
+    }
+}
+
 DEVICE_TEST(cache_passes_change_no_result) {
     enum { HEADS = 2, SIZE = 20 };
     static const char open[] = SIDES("f32", "?", "?") CONCATS("2") READ;

@@ -280,6 +280,11 @@ typedef struct mp_rotary_append_args {
     int32_t position_kind;
     float scale; /* of what is rotated */
     k_divider by_pieces, by_heads, by_rows;
+    /* Caches that grow: of keys [0] and values [1], [batch, kv_heads, past_rows, head] each. */
+    const void *old[2];
+    int64_t past_rows, batch;
+    int64_t kept; /* pieces of both caches, fewer than 2^31 with `count`; 0: they do not grow */
+    k_divider by_present, by_kv_heads, by_batch;
 } mp_rotary_append_args;
 
 /* out = x * cos(angle) + turned * sin(angle), for heads of two kinds [0] and [1] with the same

@@ -1,6 +1,7 @@
 /* rotary_append.cu - what becomes of the new tokens of a decoder before attention, in one go: heads
  * of queries and of keys are rotated, and keys and values may go straight to their places in the
- * caches. A lane takes two pieces of 16 bytes, which hold pairs.
+ * caches, which may grow: then their other rows are those of the past, and behind them zeros. A
+ * lane takes two pieces of 16 bytes, which hold pairs.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/rotary.h"
 #include "kernel/core/index.h"
@@ -11,7 +12,8 @@ typedef struct n_first {
 } n_first;
 
 K_FN n_first n_first_of(const mp_rotary_append_args *args, int64_t length) {
-    const int64_t before = args->prompt ? 0 : length + 1 - args->rows;
+    const int64_t known = args->lengths != 0 ? length + 1 - args->rows : args->past_rows;
+    const int64_t before = args->prompt ? 0 : known;
     const int64_t most = args->present_rows - args->rows;
     const n_first first = {before < 0 ? 0 : before < most ? before : most, before};
     return first;
@@ -36,8 +38,46 @@ K_FN int64_t n_angles(const mp_rotary_append_args *args, int64_t entry, int64_t 
     return (position < 0 ? 0 : position < last ? position : last) * args->half;
 }
 
+K_FN n_first n_first_at(const mp_rotary_append_args *args, uint32_t entry) {
+    return n_first_of(args, args->lengths != 0 ? ((const int32_t *)args->lengths)[entry] : 0);
+}
+
+/* Two pieces of a row of a growing cache, unless the row is a new token's. */
+K_FN void n_keep(const mp_rotary_append_args *args, uint32_t i) {
+    const uint32_t line = k_divide(i, args->by_pieces);
+    const uint32_t unit = k_divide(line, args->by_present);
+    const uint32_t any = k_divide(unit, args->by_kv_heads);
+    const uint32_t side = k_divide(any, args->by_batch);
+    const int64_t heads = args->first[2] - args->first[1];
+    const int64_t head = unit - any * (uint32_t)heads;
+    const int64_t row = line - (int64_t)unit * args->present_rows;
+    const int64_t entry = any - (int64_t)side * args->batch;
+    const int64_t first = n_first_at(args, (uint32_t)entry).row;
+    const k_rotary_side *s = &args->side[1 + side];
+    const int64_t size = (int64_t)args->pieces * 2 * PACK;
+    const int64_t at = (int64_t)(i - line * (uint32_t)args->pieces) * 2 * PACK;
+    T *out = (T *)s->out + entry * s->out_stride[0] + head * s->out_stride[1] +
+             row * s->out_stride[2] + at;
+    r_pack a = {0}, b = {0};
+    if (row >= first && row < first + args->rows) {
+        return;
+    }
+    if (row < first && row < args->past_rows) {
+        const T *past = (const T *)args->old[side] +
+                        ((entry * heads + head) * args->past_rows + row) * size + at;
+        a = r_read(past);
+        b = r_read(past + PACK);
+    }
+    r_write(out, a);
+    r_write(out + PACK, b);
+}
+
 K_KERNEL(mp_rotary_append_args, args) {
-    K_GRID_LOOP(i, args.count) {
+    K_GRID_LOOP(i, args.count + args.kept) {
+        if (i >= args.count) {
+            n_keep(&args, (uint32_t)(i - args.count));
+            continue;
+        }
         const uint32_t line = k_divide((uint32_t)i, args.by_pieces);
         const uint32_t token = k_divide(line, args.by_heads);
         const uint32_t entry = k_divide(token, args.by_rows);
@@ -54,8 +94,7 @@ K_KERNEL(mp_rotary_append_args, args) {
         const int32_t at = is_split ? piece : 2 * piece;
         const int32_t other = is_split ? piece + args.half : at + PACK;
         r_pack a = r_read(x + at), b = r_read(x + other);
-        const int64_t length = args.lengths != 0 ? ((const int32_t *)args.lengths)[entry] : 0;
-        const n_first first = n_first_of(&args, length);
+        const n_first first = n_first_at(&args, entry);
         if (is_turned) {
             const int64_t angle = n_angles(&args, entry, head, row, first.position) + piece;
             const r_pack cosine = r_read((const T *)args.cosine + angle);

@@ -318,20 +318,22 @@ static mp_status rotate_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_kv_
                             .lengths = MP_IN(IN_LENGTHS),
                             .present_rows = s->present};
     MP_TRY(read_rotary(p, s, &all.rotary));
-    *appended = s->fresh > 0 && s->window == 0 && s->cache.type == p->in[IN_QUERY].type &&
-                mp_kv_append_is_fresh(append);
+    *appended = s->fresh > 0 && s->window == 0 && s->cache.type == p->in[IN_QUERY].type;
     MP_TRY(scratch_heads(p, s, s->heads, &all.out[0]));
     if (*appended) {
         all.heads[2] = s->kv_heads;
         all.appends[1] = all.appends[2] = true;
         all.out[1] = mp_heads_first(append->present[0], s->kv_heads, s->present, s->head);
         all.out[2] = mp_heads_first(append->present[1], s->kv_heads, s->present, s->head);
+        all.grows = !mp_kv_append_is_fresh(append);
+        all.past_rows = s->past;
+        memcpy(all.past, append->past, sizeof all.past);
         if (mp_can_rotary_append(p, &all)) {
-            MP_TRY(mp_plan_kv_past(p, append));
+            MP_TRY(all.grows ? MP_OK : mp_plan_kv_past(p, append));
             *q = all.out[0];
             return mp_plan_rotary_append(p, &all);
         }
-        *appended = all.appends[1] = all.appends[2] = false;
+        *appended = all.appends[1] = all.appends[2] = all.grows = false;
         all.heads[2] = 0;
     }
     if (s->fresh > 0) {

@@ -5,40 +5,40 @@
  * that its heads lie in (heads_part.h); y is the first of these, and cos and sin are broadcast to
  * it. Both halves of their rows are alike, and the first is read.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "op/attention/rotary_halves.h"
+
 #include "op/attention/heads_part.h"
-#include "op/attention/rotary_steps.h"
 #include "op/core/families.h"
 
 #include <string.h>
 
-enum { X, COSINE, SINE };
-
-static mp_status no_fit(const mp_planner *p, const char *why) {
+static mp_status no_fit(const mp_planner *p, const mp_halves_input *from, const char *why) {
     char x[MP_SHAPE_TEXT];
     char c[MP_SHAPE_TEXT];
     char s[MP_SHAPE_TEXT];
-    return MP_FAIL(INVALID_ARGUMENT,
-                   "heads of shape %s, cosines of shape %s, sines of shape %s: %s",
-                   mp_shape_text(&p->in[X].shape, x), mp_shape_text(&p->in[COSINE].shape, c),
-                   mp_shape_text(&p->in[SINE].shape, s), why);
+    return MP_FAIL(
+        INVALID_ARGUMENT, "heads of shape %s, cosines of shape %s, sines of shape %s: %s",
+        mp_shape_text(&p->in[from->x].shape, x), mp_shape_text(&p->in[from->cosine].shape, c),
+        mp_shape_text(&p->in[from->sine].shape, s), why);
 }
 
 /* Both repeat each other's dimensions of 1, as the operators do that this one stands for. `y` is
  * x's shape at first. */
-static mp_status broadcast(const mp_planner *p, mp_shape *y, mp_rotary *r) {
-    const mp_shape *c = &p->in[COSINE].shape;
+static mp_status broadcast(const mp_planner *p, const mp_halves_input *from, mp_shape *y,
+                           mp_rotary *r) {
+    const mp_shape *c = &p->in[from->cosine].shape;
     mp_shape whole = {.rank = 4, .dim = {1, 1, 1, 1}};
     int64_t stride[MP_RANK_MAX];
-    if (!mp_shape_equal(c, &p->in[SINE].shape) || c->rank < 1 || c->rank > 4 ||
+    if (!mp_shape_equal(c, &p->in[from->sine].shape) || c->rank < 1 || c->rank > 4 ||
         c->dim[c->rank - 1] != y->dim[3]) {
-        return no_fit(p, "rows as long as a head are wanted of both");
+        return no_fit(p, from, "rows as long as a head are wanted of both");
     }
     memcpy(whole.dim + 4 - c->rank, c->dim, (size_t)c->rank * sizeof *c->dim);
     mp_shape_strides(&whole, stride);
     for (int d = 0; d < 3; d++) {
         const int64_t here = y->dim[d], there = whole.dim[d];
         if (here != there && here != 1 && there != 1) {
-            return no_fit(p, "one does not repeat to the other's");
+            return no_fit(p, from, "one does not repeat to the other's");
         }
         r->cache_stride[d] = there == 1 ? 0 : stride[d];
         r->x.stride[d] = here == 1 ? 0 : r->x.stride[d];
@@ -48,38 +48,51 @@ static mp_status broadcast(const mp_planner *p, mp_shape *y, mp_rotary *r) {
 }
 
 /* `dim`: batch, heads, rows, size. */
-static mp_status read_x(const mp_planner *p, mp_heads *out, int64_t dim[4]) {
-    const mp_shape *x = &p->in[X].shape;
-    const mp_attr *part = mp_node_attr(p->node, "part");
-    const bool turned = mp_node_flag(p->node, "turned", false);
+static mp_status read_x(const mp_planner *p, const mp_halves_input *from, mp_heads *out,
+                        int64_t dim[4]) {
+    const mp_shape *x = &p->in[from->x].shape;
+    const mp_attr *part = mp_node_attr(p->node, from->part);
+    const bool turned = mp_node_flag(p->node, from->turned, false);
     if (part != NULL) {
-        MP_TRY(mp_read_heads_part(p, X, "part", part, out, dim));
+        MP_TRY(mp_read_heads_part(p, from->x, from->part, part, out, dim));
     } else if (x->rank == 4) {
         const int64_t heads = x->dim[turned ? 2 : 1], rows = x->dim[turned ? 1 : 2];
         memcpy(dim, (int64_t[]){x->dim[0], heads, rows, x->dim[3]}, 4 * sizeof *dim);
-        *out = turned ? mp_heads_last(MP_IN(X), heads, rows, dim[3])
-                      : mp_heads_first(MP_IN(X), heads, rows, dim[3]);
+        *out = turned ? mp_heads_last(MP_IN(from->x), heads, rows, dim[3])
+                      : mp_heads_first(MP_IN(from->x), heads, rows, dim[3]);
     } else {
-        return no_fit(p, "heads of four dimensions are wanted");
+        return no_fit(p, from, "heads of four dimensions are wanted");
     }
-    return dim[3] % 2 == 0 && dim[3] <= INT32_MAX ? MP_OK : no_fit(p, "the size of heads is odd");
+    return dim[3] % 2 == 0 && dim[3] <= INT32_MAX ? MP_OK
+                                                  : no_fit(p, from, "the size of heads is odd");
 }
 
-static mp_status plan_halves(mp_planner *p) {
-    mp_shape y = {.rank = 4};
-    mp_rotary r = {.type = p->in[X].type,
-                   .cosine = MP_IN(COSINE),
-                   .sine = MP_IN(SINE),
+mp_status mp_read_halves(const mp_planner *p, const mp_halves_input *from, mp_rotary *rotary,
+                         mp_shape *y) {
+    mp_rotary r = {.type = p->in[from->x].type,
+                   .cosine = MP_IN(from->cosine),
+                   .sine = MP_IN(from->sine),
                    .cache_rows = 1,
                    .positions = MP_NOWHERE,
                    .position_kind = K_POSITION_STRIDED};
-    MP_TRY(read_x(p, &r.x, y.dim));
-    r.head_size = r.rotated = y.dim[3];
-    MP_TRY(broadcast(p, &y, &r));
+    *y = (mp_shape){.rank = 4};
+    MP_TRY(read_x(p, from, &r.x, y->dim));
+    r.head_size = r.rotated = y->dim[3];
+    MP_TRY(broadcast(p, from, y, &r));
+    r.batch = y->dim[0];
+    r.heads = y->dim[1];
+    r.rows = y->dim[2];
+    *rotary = r;
+    return MP_OK;
+}
+
+static mp_status plan_halves(mp_planner *p) {
+    const mp_halves_input from = {
+        .x = 0, .cosine = 1, .sine = 2, .part = "part", .turned = "turned"};
+    mp_rotary r;
+    mp_shape y;
+    MP_TRY(mp_read_halves(p, &from, &r, &y));
     MP_TRY(mp_plan_output(p, 0, r.type, &y));
-    r.batch = y.dim[0];
-    r.heads = y.dim[1];
-    r.rows = y.dim[2];
     r.out = mp_heads_first(MP_OUT(0), r.heads, r.rows, r.head_size);
     return mp_plan_rotary(p, &r);
 }

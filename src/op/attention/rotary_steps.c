@@ -32,12 +32,20 @@ static int64_t heads_of(const mp_rotary_append *a) {
     return a->heads[0] + a->heads[1] + a->heads[2];
 }
 
+/* Pieces of both caches. */
+static double kept_of(const mp_rotary_append *a) {
+    return !a->grows ? 0
+                     : 2.0 * (double)a->rotary.batch * (double)a->heads[1] *
+                           (double)a->present_rows * (double)pieces_of(a);
+}
+
 bool mp_can_rotary_append(const mp_planner *p, const mp_rotary_append *a) {
     const mp_rotary *r = &a->rotary;
     const double count =
-        (double)r->batch * (double)r->rows * (double)heads_of(a) * (double)pieces_of(a);
+        (double)r->batch * (double)r->rows * (double)heads_of(a) * (double)pieces_of(a) +
+        kept_of(a);
     bool fits = r->position_kind != K_POSITION_FIRST && r->position_kind != K_POSITION_AXES &&
-                r->cache_rows > 0 && count > 0 && count <= (double)INT32_MAX;
+                r->cache_rows > 0 && r->rows > 0 && count > 0 && count <= (double)INT32_MAX;
     for (int side = 0; side < 3; side++) {
         mp_rotary one = *r;
         one.x = a->x[side];
@@ -68,6 +76,14 @@ mp_status mp_plan_rotary_append(mp_planner *p, const mp_rotary_append *a) {
         .by_pieces = mp_divider((uint32_t)pieces),
         .by_heads = mp_divider((uint32_t)heads),
         .by_rows = mp_divider((uint32_t)r->rows)};
+    if (a->grows) {
+        args.batch = r->batch;
+        args.past_rows = a->past_rows;
+        args.kept = (int64_t)kept_of(a);
+        args.by_present = mp_divider((uint32_t)a->present_rows);
+        args.by_kv_heads = mp_divider((uint32_t)a->heads[1]);
+        args.by_batch = mp_divider((uint32_t)r->batch);
+    }
     memcpy(args.cache_stride, r->cache_stride, sizeof args.cache_stride);
     for (int side = 0; side < 3; side++) {
         args.side[side].appends = a->appends[side];
@@ -76,7 +92,7 @@ mp_status mp_plan_rotary_append(mp_planner *p, const mp_rotary_append *a) {
     }
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "rotary_append_%s", mp_dtype_word(r->type)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count + args.kept, 1), args,
                      MP_BIND(mp_rotary_append_args, side[0].x, a->x[0].ref),
                      MP_BIND(mp_rotary_append_args, side[1].x, a->x[1].ref),
                      MP_BIND(mp_rotary_append_args, side[2].x, a->x[2].ref),
@@ -86,6 +102,8 @@ mp_status mp_plan_rotary_append(mp_planner *p, const mp_rotary_append *a) {
                      MP_BIND(mp_rotary_append_args, cosine, r->cosine),
                      MP_BIND(mp_rotary_append_args, sine, r->sine),
                      MP_BIND(mp_rotary_append_args, positions, given ? r->positions : MP_NOWHERE),
+                     MP_BIND(mp_rotary_append_args, old[0], a->past[0]),
+                     MP_BIND(mp_rotary_append_args, old[1], a->past[1]),
                      MP_BIND(mp_rotary_append_args, lengths, a->lengths));
 }
 

@@ -32,9 +32,12 @@ typedef struct mp_rotary_append {
     mp_rotary rotary; /* without x, out and heads */
     int64_t heads[3];
     mp_heads x[3], out[3];
-    bool appends[3];      /* out is a cache: rows go behind those that lengths say are there */
-    mp_ref lengths;       /* int32, of each entry less one */
+    bool appends[3]; /* out is a cache: rows go behind those that lengths say are there */
+    mp_ref lengths;  /* int32, of each entry less one; MP_NOWHERE: past_rows and the new ones */
     int64_t present_rows; /* of these caches */
+    bool grows;           /* they are made of those of the past: the rows that are not new, too */
+    mp_ref past[2];       /* keys, values; MP_NOWHERE where there are no rows */
+    int64_t past_rows;
 } mp_rotary_append;
 
 /* Whether there is a kernel for that. */

@@ -60,8 +60,8 @@ attention(qkv(1, 4, 2, 1, 700, 5, 9))
 attention(qkv(1, 1, 1, 2, 300, 256), NARROW)
 attention(qkv(1, 9, 3, 1, 40, 64, layout=heads_last), NARROW, q_num_heads=9, kv_num_heads=3)
 # New tokens by attention_decode.cu beside masks: ends of tiles, more rows than a block has, splits.
-for size, heads, kv_heads, rows, keys in ((64, 9, 3, 1, 257), (80, 4, 4, 2, 33), (96, 12, 1, 1, 70), (128, 8, 2, 1, 600),
-                                          (256, 2, 1, 3, 40)):
+for size, heads, kv_heads, rows, keys in ((64, 9, 3, 1, 257), (80, 4, 4, 2, 33), (96, 12, 1, 1, 70),
+                                          (128, 8, 2, 1, 600), (256, 2, 1, 3, 40)):
     attention([*qkv(2, heads, kv_heads, rows, keys, size), R((1, 1, rows, keys))], NARROW)
     attention([*qkv(2, heads, kv_heads, rows, keys, size), R((2, heads, rows, keys))], NARROW, is_causal=1)
     attention([*qkv(2, heads, kv_heads, rows, keys, size), flags(rows, keys)], NARROW)
