@@ -12,6 +12,7 @@
 #include "cuda.h"
 #include "kernel/core/prelude.h"
 
+#include <cstdlib>
 #include <deque>
 #include <vector>
 
@@ -111,7 +112,7 @@ inline void k_matrices_load_turned(uint32_t *out, const void *row) {
 struct matrix_copy {
     void *to;
     const void *from;
-    uint32_t count;
+    uint32_t count, room; /* behind the count come zeros */
 };
 inline thread_local std::deque<std::vector<matrix_copy>> matrix_groups(1);
 
@@ -120,15 +121,28 @@ inline thread_local uint32_t matrix_chance;
 inline void matrix_copy_make(const matrix_copy &copy) {
     unsigned char bytes[16] = {};
     memcpy(bytes, copy.from, copy.count);
-    memcpy(copy.to, bytes, sizeof bytes);
+    memcpy(copy.to, bytes, copy.room);
 }
-inline void k_copy_begin(void *to, const void *from, uint32_t count) {
+inline void matrix_copy_begin(const matrix_copy &copy) {
     matrix_chance = matrix_chance * 1664525 + 1013904223 + threadIdx.x;
     if ((matrix_chance >> 16 & 1) != 0) {
-        matrix_copy_make({to, from, count});
+        matrix_copy_make(copy);
     } else {
-        matrix_groups.back().push_back({to, from, count});
+        matrix_groups.back().push_back(copy);
     }
+}
+inline void k_copy_begin(void *to, const void *from, uint32_t count) {
+    matrix_copy_begin({to, from, count, 16});
+}
+inline void k_copy_few(void *to, const void *from, int32_t count) {
+    if (count == 0) {
+        return;
+    }
+    if ((count != 4 && count != 8 && count != 16) ||
+        ((uintptr_t)to | (uintptr_t)from) % (uintptr_t)count != 0) {
+        abort(); /* as a GPU would */
+    }
+    matrix_copy_begin({to, from, (uint32_t)count, (uint32_t)count});
 }
 inline void k_copy_begin_if(int is, void *to, const void *from, uint32_t count) {
     if (is) {
@@ -144,6 +158,11 @@ inline void matrix_copies_wait(size_t left) {
             matrix_copy_make(copy);
         }
         matrix_groups.pop_front();
+    }
+}
+inline void k_shared_fetch(int is, const void *from, uint32_t *words) {
+    if (is) {
+        memcpy(words, from, 16);
     }
 }
 #define K_HOLD(x)           (void)(x)

@@ -1,11 +1,13 @@
-/* nbits.cpp - few rows times packed weights, by tensor cores or not (FEW): tails of columns, chunks
- * and stages, more of them than a lane or a warp has at once, blocks and zero points of any pitch,
- * rows that the kernel makes itself.
- * SPDX-License-Identifier: Apache-2.0 */
+/* nbits.cpp - few rows times packed weights, by tensor cores, by those with blocks that stay
+ * (STREAM) or without them (FEW): tails of columns, chunks and stages, more of them than a lane or
+ * a warp has at once, blocks and zero points of any pitch, rows that the kernel makes itself,
+ * halves of which one gates the other. SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
 #if FEW
 #include "kernel/quantize/nbits_few.cu"
+#elif STREAM
+#include "kernel/quantize/nbits_stream.cu"
 #else
 #include "kernel/quantize/nbits_mma.cu"
 #endif
@@ -17,6 +19,11 @@ enum { MIDDLE = 1 << (K_BITS - 1), MASK = (1 << K_BITS) - 1 };
 struct Subject {
     int64_t m, k, n, block;
     bool has_zeros, has_bias;
+    bool gated; /* STREAM: the result's left half times its right one */
+};
+
+struct Launch {
+    unsigned blocks, lanes;
 };
 
 float number() {
@@ -31,16 +38,24 @@ int64_t up(int64_t size) {
     return (size + 15) / 16 * 16;
 }
 
-/* As the plan lays it out; blocks of 256 lanes. */
+/* As the plan lays it out. */
 #if FEW
-unsigned lay_out(mp_nbits_args *args) {
+Launch lay_out(mp_nbits_args *args) {
     args->width = 8 << args->w.n % 3;
     const int64_t columns = K_NBITS_LANES / args->width * N_COLUMNS;
     const int64_t blocks = (args->w.n + columns - 1) / columns;
-    return blocks < 2 ? 1 : 2; /* which take turns where there should be more */
+    return {blocks < 2 ? 1u : 2u, 256}; /* which take turns where there should be more */
+}
+#elif STREAM
+Launch lay_out(mp_nbits_args *args) {
+    const int64_t stages = args->w.k / (S_CHUNK * S_CHUNKS), most = 2 + args->w.n / 16 % 3;
+    const int64_t warps = stages < most ? stages : most;
+    args->shared.row = (int32_t)(warps * S_AHEAD * S_STAGE);
+    args->shared.sums = (int32_t)(args->shared.row + args->w.k * (int64_t)sizeof(T));
+    return {args->w.n == 16 ? 1u : 2u, (unsigned)warps * 32};
 }
 #else
-unsigned lay_out(mp_nbits_args *args) {
+Launch lay_out(mp_nbits_args *args) {
     const int64_t scale = args->w.blocks * (int64_t)sizeof(T), zero = args->w.zero_row;
     const int64_t chunks = (args->w.k + K_NBITS_CHUNK - 1) / K_NBITS_CHUNK;
     const int64_t stages = (chunks + K_NBITS_MMA_CHUNKS - 1) / K_NBITS_MMA_CHUNKS;
@@ -52,7 +67,7 @@ unsigned lay_out(mp_nbits_args *args) {
     s->scale = s->stages * K_NBITS_MMA_WARPS * N_STAGE;
     s->zero = s->scale + (int32_t)up(N_COLUMNS * s->scale_pitch);
     s->row = s->zero + (int32_t)up(N_COLUMNS * s->zero_pitch) + 16;
-    return (unsigned)((args->w.n + N_COLUMNS - 1) / N_COLUMNS);
+    return {(unsigned)((args->w.n + N_COLUMNS - 1) / N_COLUMNS), 256};
 }
 #endif
 } // namespace
@@ -101,7 +116,7 @@ static void check_product(const Subject *s) {
         zero[i] = (uint8_t)next_random();
     }
     for (int64_t i = 0; i < s->n * blocks; i++) {
-        scale[i] = T_store(number());
+        scale[i] = T_store(s->gated ? number() / 64 : number()); /* products of two are in range */
     }
     for (int64_t i = 0; i < s->n; i++) {
         bias[i] = T_store(number());
@@ -134,8 +149,13 @@ static void check_product(const Subject *s) {
     args.before.epsilon = 1e-5F;
     args.before.gate = K_GATE_SWISH;
     args.before.alpha = 1;
-    run_blocks(lay_out(&args), 256, [&] { K_NAME(args); });
+    args.gated = s->gated;
+    args.gate = K_GATE_SWISH;
+    args.alpha = 1;
+    const Launch launch = lay_out(&args);
+    run_blocks(launch.blocks, launch.lanes, [&] { K_NAME(args); });
     const std::vector<double> made = rows_of(s, a.data(), skip.data(), by.data());
+    std::vector<double> wants((size_t)(s->m * s->n)), sizes(wants.size());
     for (int64_t i = 0; i < s->m * s->n; i++) {
         const int64_t column = i % s->n;
         double want = s->has_bias ? T_load(bias[column]) : 0, size = fabs(want);
@@ -148,20 +168,38 @@ static void check_product(const Subject *s) {
             want += term;
             size += fabs(term);
         }
-        /* A row that is made may be off by a rounding; what floats lose; a rounding of the result
-         */
-        const double step = sizeof(T) == 4                  ? 0x1p-23
-                            : std::is_same<T, k_f16>::value ? 0x1p-11
-                                                            : 0x1p-8;
-        const double off = fabs(T_load(out[i]) - want);
-        check(off <=
-                  size * (K_BEFORE != 0 && sizeof(T) == 2 ? step / 64 : 1e-6) + fabs(want) * step,
-              "a sum", i);
+        wants[(size_t)i] = want;
+        sizes[(size_t)i] = size;
+    }
+    /* A row that is made may be off by a rounding; what floats lose; a rounding of the result. */
+    const double step = sizeof(T) == 4 ? 0x1p-23 : std::is_same<T, k_f16>::value ? 0x1p-11 : 0x1p-8;
+    const double part = K_BEFORE != 0 && sizeof(T) == 2 ? step / 64 : 1e-6;
+    for (int64_t i = 0; i < (s->gated ? s->n / 2 : s->m * s->n); i++) {
+        double want = wants[(size_t)i], off = sizes[(size_t)i] * part + fabs(want) * step;
+        if (s->gated) { /* one of each half, which both are rounded before */
+            const double x = wants[(size_t)(i + s->n / 2)], gate = want;
+            const double active = gate / (1 + exp(-gate));
+            const double more = sizes[(size_t)(i + s->n / 2)] * part + fabs(x) * step;
+            want = active * x;
+            off = 1.1 * off * (fabs(x) + more) + fabs(active) * more + fabs(want) * step;
+        }
+        check(fabs(T_load(out[i]) - want) <= off, "a sum", i);
     }
 }
 
 void run_tests() {
     static const Subject subjects[] = {
+#if STREAM
+        {1, 512, 16, 32, false, true},
+        {1, 768, 80, 32, true, false},
+        {1, 1280, 32, 64, true, true},
+        {1, 512, 64, 128, true, false},
+        {1, 1024, 32 * 10, 32, false, true},
+        {1, 768, 48, 32, false, false, true},
+        {1, 512, 32, 128, true, true, true},
+        {1, 1536, 16, 64, false, true, true},
+    };
+#else
         {K_ROWS, 32, 16, 32, false, true},
         {K_ROWS, 544, 35, 32, true, false},
         {1, 2048 + 288, 33, 64, true, true},
@@ -174,6 +212,7 @@ void run_tests() {
         {K_ROWS, 4096, 16, 32, false, false},
 #endif
     };
+#endif
     for (const Subject &each : subjects) {
         check_product(&each);
     }

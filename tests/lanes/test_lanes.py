@@ -21,6 +21,7 @@ PLANS = ["op/linear/conv_stem_cut.c", "op/core/shape.c", "base/dtype.c", "base/e
 NBITS = (
     *(("mma", *each) for each in ((4, 1, 0, "f16"), (4, 4, 0, "bf16"), (4, 8, 0, "f16"), (8, 1, 0, "bf16"),
                                   (8, 4, 0, "f16"), (8, 8, 0, "bf16"), (4, 1, 1, "bf16"), (4, 1, 2, "f16"))),
+    *(("stream", *each) for each in ((4, 1, 0, "f16"), (4, 1, 1, "bf16"), (8, 1, 0, "bf16"), (8, 1, 1, "f16"))),
     *(("few", *each) for each in ((4, 1, 0, "f32"), (4, 4, 0, "f16"), (8, 4, 0, "f32"), (8, 1, 1, "f32"))),
 )
 # Products of some rows: rows and columns of a tile, whether B is stored turned, type.
@@ -63,7 +64,7 @@ PROGRAMS = {
        for rows, columns, turned, word in ROWS_MMA},
     **{f"nbits_{text}_{bits}_{rows}_{before}_{word}":
        ("nbits.cpp", f"nbits_{text}", {}, [f"K_T0={word}", f"K_BITS={bits}", f"K_ROWS={rows}", f"K_BEFORE={before}",
-                                           f"FEW={int(text == 'few')}"])
+                                           f"FEW={int(text == 'few')}", f"STREAM={int(text == 'stream')}"])
        for text, bits, rows, before, word in NBITS},
 }
 

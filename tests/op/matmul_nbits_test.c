@@ -213,6 +213,24 @@ DEVICE_TEST(nbits_of_rows_without_gaps) {
     }
 }
 
+/* More weights than a cache holds have a kernel of their own, on GPUs. */
+static bool has_many(const mp_device *device) {
+    return device->info.kind == MP_DEVICE_CUDA;
+}
+
+DEVICE_TEST(nbits_products_of_many_weights) {
+    static const subject subjects[] = {
+        {1, 2048, 4112, 4, 32, 0, false, false, 0}, {1, 4096, 2064, 4, 32, 1, true, false, 0},
+        {1, 14336, 608, 4, 64, 1, false, false, 0}, {1, 1536, 5472, 4, 128, 1, true, false, 0},
+        {1, 1536, 19024, 4, 32, 0, true, false, 0}, {1, 2560, 3280, 8, 128, 1, false, false, 0},
+        {1, 3328, 2528, 8, 32, 0, true, false, 0},
+    };
+    const mp_dtype types[] = {MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(subjects) * MP_COUNT_OF(types) && has_many(device); i++) {
+        check(device, &subjects[i / MP_COUNT_OF(types)], types[i % MP_COUNT_OF(types)]);
+    }
+}
+
 /* ---- rows that the product makes ---- */
 
 typedef struct made {
@@ -318,6 +336,18 @@ DEVICE_TEST(nbits_products_of_rows_made_before) {
     };
     const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
     for (size_t i = 0; i < MP_COUNT_OF(subjects) * MP_COUNT_OF(types); i++) {
+        check_made(device, &subjects[i / MP_COUNT_OF(types)], types[i % MP_COUNT_OF(types)]);
+    }
+}
+
+DEVICE_TEST(nbits_products_of_many_weights_and_a_row_made_before) {
+    static const made subjects[] = {
+        {2048, 4112, 4, 32, false, false, false}, {4096, 2064, 4, 64, false, true, true},
+        {1536, 5472, 8, 32, false, true, false},  {8192, 1040, 4, 128, false, true, true},
+        {14336, 608, 4, 32, false, true, false}, /* more than a block makes */
+    };
+    const mp_dtype types[] = {MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(subjects) * MP_COUNT_OF(types) && has_many(device); i++) {
         check_made(device, &subjects[i / MP_COUNT_OF(types)], types[i % MP_COUNT_OF(types)]);
     }
 }

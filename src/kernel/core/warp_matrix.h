@@ -127,6 +127,18 @@ K_FN void k_copy_begin_if(int is, void *to, const void *from, uint32_t count) {
                  : "memory");
 }
 
+/* 4, 8 or 16 bytes, and both addresses are multiples of that; or none. */
+K_FN void k_copy_few(void *to, const void *from, int32_t count) {
+    const uint32_t place = (uint32_t)__cvta_generic_to_shared(to);
+    if (count == 16) {
+        k_copy_begin(to, from, 16);
+    } else if (count == 8) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(place), "l"(from) : "memory");
+    } else if (count == 4) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(from) : "memory");
+    }
+}
+
 /* The copies since the last call become a group. */
 K_FN void k_copies_group(void) {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -135,6 +147,16 @@ K_FN void k_copies_group(void) {
 /* Waits for this lane's groups, all but the last `left` of them; what other lanes have copied is
  * there behind a barrier. */
 #define K_COPIES_WAIT(left) asm volatile("cp.async.wait_group %0;" ::"n"((int)(left)) : "memory")
+
+/* 16 bytes of shared memory where `is` is not 0; else the words stay what they are. */
+K_FN void k_shared_fetch(int is, const void *from, uint32_t *words) {
+    asm volatile("{ .reg .pred is;\n"
+                 "setp.ne.s32 is, %5, 0;\n"
+                 "@is ld.shared.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+                 : "+r"(words[0]), "+r"(words[1]), "+r"(words[2]), "+r"(words[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(from)), "r"(is)
+                 : "memory");
+}
 
 /* Keeps in a register what would otherwise be computed once more at each use. */
 #define K_HOLD(x)           asm volatile("" : "+r"(x))

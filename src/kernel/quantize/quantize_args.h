@@ -85,6 +85,19 @@ enum {
     (K_NBITS_MMA_COLUMNS(bits, rows) * (K_NBITS_MMA_CHUNKS + 1) * K_NBITS_CHUNK * (bits) / 8)
 #define K_NBITS_MMA_AHEAD(bits, rows) ((bits) == 8 || (rows) == 8 ? 2 : 3)
 
+/* Of nbits_stream.cu. */
+enum {
+    K_NBITS_STREAM_COLUMNS = 16, /* of a tile */
+    K_NBITS_STREAM_CHUNKS = 8,   /* of a stage */
+    K_NBITS_STREAM_AHEAD = 3,    /* stages that a warp has on their way */
+    K_NBITS_STREAM_KEPT = 8,     /* tiles whose sums a block keeps, at most */
+    K_NBITS_STREAM_WARPS = 12,   /* at most */
+    K_NBITS_STREAM_LANES = 32 * K_NBITS_STREAM_WARPS,
+    K_NBITS_STREAM_BLOCKS = 2, /* that find room on a multiprocessor: one of the next kernel, too */
+};
+#define K_NBITS_STREAM_STAGE(bits) /* its bytes: of each column weights, scales, zero points */ \
+    (K_NBITS_STREAM_COLUMNS * (K_NBITS_STREAM_CHUNKS * (K_NBITS_CHUNK * (bits) / 8 + 2) + (bits)))
+
 /* What a weight's bits are. */
 enum {
     K_NBITS_INTEGER, /* (q - zero) * scale */
@@ -118,6 +131,7 @@ typedef struct k_nbits_shared {
     int32_t stages;                  /* that a warp has at once */
     int32_t scale, zero, row;        /* row: of A, where the kernel makes it */
     int32_t scale_pitch, zero_pitch; /* from column to column */
+    int32_t sums;                    /* of nbits_stream.cu */
 } k_nbits_shared;
 
 /* out[m][n] = A[m][k] . weights, plus the bias of column n. */
@@ -130,7 +144,10 @@ typedef struct mp_nbits_args {
     int32_t constant;      /* weights, scales and zero points are, and may be read before the kernel
                             * before has ended */
     k_before before;       /* of kernels that make the row themselves: what of */
-    k_nbits_shared shared; /* of nbits_mma.cu */
+    k_nbits_shared shared; /* of nbits_mma.cu and nbits_stream.cu */
+    int32_t gated, gate;   /* the result is an activation of its left half, one of K_GATE_..., times
+                            * its right half: of nbits_stream.cu */
+    float alpha;
 } mp_nbits_args;
 
 /* ---- rows of a quantised table ---- */

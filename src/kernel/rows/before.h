@@ -3,6 +3,8 @@
  * kernels is rounded here.
  *
  * The emulated device, whose lane has all packs, reads them again.
+ *
+ * A kernel that wants the elements of a pack in another order defines B_TURNED(pack) before.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_BEFORE_H
 #define MP_KERNEL_BEFORE_H
@@ -29,6 +31,10 @@ enum { B_KEPT = K_BEFORE_PACKS };
 #define B_PACK_LOOP(i, j, packs) \
     K_UNROLL                     \
     for (int32_t j = 0, i = (int32_t)threadIdx.x; j < B_KEPT; j++, i += (int32_t)blockDim.x)
+#endif
+
+#ifndef B_TURNED
+#define B_TURNED(pack) (pack)
 #endif
 
 /* Pack `i` of what begins at x; zeros where there is none. */
@@ -69,7 +75,7 @@ K_FN void b_make(const k_before *b, k_pack *row, int32_t each) {
             made.at[e] = g_gated(b->gate, b->alpha, gate[j].at[e], x[j].at[e]);
         }
         if (i < packs) {
-            row[each > 0 ? i + i / each : i].words = made.words;
+            row[each > 0 ? i + i / each : i].words = B_TURNED(made).words;
         }
     }
     __syncthreads();
@@ -90,6 +96,31 @@ K_FN k_pack b_pack(const float *numbers) {
     }
     return pack;
 }
+
+/* k_block_sum() for any number of warps. */
+#if K_HOST
+#define b_total k_block_sum
+#else
+K_FN K_SUM b_total(K_SUM value) {
+    __shared__ K_SUM slot[32];
+    const int32_t warps = (int32_t)blockDim.x / 32;
+    const int32_t half = warps > 1 ? 1 << (31 - __clz(warps - 1)) : 0;
+    const int32_t mine = (int32_t)threadIdx.x & (2 * half - 1);
+    K_UNROLL
+    for (int32_t by = 16; by > 0; by /= 2) {
+        value += __shfl_xor_sync(0xffffffffu, value, by);
+    }
+    if (threadIdx.x % 32 == 0) {
+        slot[threadIdx.x / 32] = value;
+    }
+    __syncthreads();
+    value = half == 0 ? value : mine < warps ? slot[mine] : 0;
+    for (int32_t by = half; by > 0; by /= 2) {
+        value += __shfl_xor_sync(0xffffffffu, value, by);
+    }
+    return value;
+}
+#endif
 
 /* x + skip */
 K_FN void b_sum(k_pack x, k_pack skip, float *out) {
@@ -130,7 +161,7 @@ K_FN void b_make(const k_before *b, k_pack *row, int32_t each) {
             squares += (K_SUM)sum[j][e] * (K_SUM)sum[j][e];
         }
     }
-    squares = k_block_sum(squares);
+    squares = b_total(squares);
     const K_SUM inverse =
         (K_SUM)1 / b_sqrt(squares / (K_SUM)(int32_t)b->columns + (K_SUM)b->epsilon);
     B_PACK_LOOP(i, j, packs) {
@@ -148,7 +179,7 @@ K_FN void b_make(const k_before *b, k_pack *row, int32_t each) {
             by[e] *= (float)((K_SUM)sum[j][e] * inverse);
         }
         if (i < packs) {
-            row[each > 0 ? i + i / each : i].words = b_pack(by).words;
+            row[each > 0 ? i + i / each : i].words = B_TURNED(b_pack(by)).words;
         }
     }
     __syncthreads();

@@ -1,6 +1,7 @@
 /* matmul_nbits.c - MatMulNBits: a product with weights of 2, 4 or 8 bits.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
+#include "op/pointwise/gated_steps.h"
 #include "op/quantize/nbits_steps.h"
 
 enum { A, B, SCALES, ZEROS, GROUPS, BIAS, BEFORE };
@@ -69,7 +70,8 @@ static mp_ref ref_of(const mp_planner *p, int i) {
     return mp_plan_in(p, i) != NULL ? MP_IN(i) : MP_NOWHERE;
 }
 
-static mp_status read(mp_planner *p, mp_packed *packed, mp_shape *shape, int64_t *m) {
+/* `behind`: whether the result's left half gates its right half. */
+static mp_status read(mp_planner *p, bool behind, mp_packed *packed, mp_shape *shape, int64_t *m) {
     *packed = (mp_packed){.type = p->in[A].type,
                           .weight = MP_IN(B),
                           .scale = MP_IN(SCALES),
@@ -78,19 +80,33 @@ static mp_status read(mp_planner *p, mp_packed *packed, mp_shape *shape, int64_t
     MP_TRY(read_inputs(p, &packed->w));
     *m = mp_shape_span(shape, 0, shape->rank - 1);
     shape->dim[shape->rank - 1] = packed->w.n;
+    packed->gated = behind;
+    if (behind) {
+        const mp_shape whole = *shape;
+        MP_TRY(mp_gate_read(p, &packed->gate, &packed->alpha));
+        MP_TRY(mp_gated_shape(&whole, shape));
+    }
     return mp_plan_output(p, 0, packed->type, shape);
 }
 
-static mp_status plan(mp_planner *p) {
+static mp_status plan_given(mp_planner *p, bool behind) {
     mp_shape shape = p->in[A].shape;
     mp_packed packed;
     int64_t m = 0;
-    MP_TRY(read(p, &packed, &shape, &m));
+    MP_TRY(read(p, behind, &packed, &shape, &m));
     return m == 0 ? MP_OK
                   : mp_plan_packed_product(p, &packed, MP_IN(A), m, ref_of(p, BIAS), MP_OUT(0));
 }
 
-static mp_status plan_made(mp_planner *p, const mp_before *before) {
+static mp_status plan(mp_planner *p) {
+    return plan_given(p, false);
+}
+
+static mp_status plan_behind(mp_planner *p) {
+    return plan_given(p, true);
+}
+
+static mp_status plan_made(mp_planner *p, const mp_before *before, bool behind) {
     mp_tensor in[BEFORE];
     mp_planner q = *p; /* as if what is multiplied were an input */
     mp_shape shape = before->made.shape;
@@ -100,7 +116,7 @@ static mp_status plan_made(mp_planner *p, const mp_before *before) {
     q.in_count = MP_MIN(p->in_count, BEFORE);
     memcpy(in, p->in, (size_t)q.in_count * sizeof *in);
     in[A] = before->made;
-    MP_TRY(read(&q, &packed, &shape, &m));
+    MP_TRY(read(&q, behind, &packed, &shape, &m));
     return m == 0 ? MP_OK : mp_plan_made_packed(p, &packed, before, m, ref_of(&q, BIAS), MP_OUT(0));
 }
 
@@ -108,13 +124,19 @@ static mp_status plan_made(mp_planner *p, const mp_before *before) {
 static mp_status plan_normed(mp_planner *p) {
     mp_before before;
     MP_TRY(mp_before_read(p, BEFORE, &before));
-    return plan_made(p, &before);
+    return plan_made(p, &before, false);
+}
+
+static mp_status plan_normed_behind(mp_planner *p) {
+    mp_before before;
+    MP_TRY(mp_before_read(p, BEFORE, &before));
+    return plan_made(p, &before, true);
 }
 
 static mp_status plan_gated(mp_planner *p) {
     mp_before before;
     MP_TRY(mp_before_read_gate(p, &before));
-    return plan_made(p, &before);
+    return plan_made(p, &before, false);
 }
 
 static const mp_attr_def attrs[] = {{"K", MP_ATTR_INT},
@@ -146,6 +168,16 @@ static const mp_attr_def gated_attrs[] = {{"K", MP_ATTR_INT},
                                           {"weight_prepacked", MP_ATTR_INT},
                                           {NULL, 0}};
 
+static const mp_attr_def normed_gated_attrs[] = {{"K", MP_ATTR_INT},
+                                                 {"N", MP_ATTR_INT},
+                                                 {"alpha", MP_ATTR_FLOAT},
+                                                 {"bits", MP_ATTR_INT},
+                                                 {"block_size", MP_ATTR_INT},
+                                                 {"epsilon", MP_ATTR_FLOAT},
+                                                 {"gate", MP_ATTR_STRING},
+                                                 {"weight_prepacked", MP_ATTR_INT},
+                                                 {NULL, 0}};
+
 static const mp_op ops[] = {
     {.domain = "com.microsoft",
      .name = "MatMulNBits",
@@ -168,6 +200,20 @@ static const mp_op ops[] = {
      .types = {{"T1", FLOATS}, {"T2", BYTE}, {"T3", FLOATS | BYTE}},
      .attrs = gated_attrs,
      .plan = plan_gated},
+    {.domain = MP_OWN_DOMAIN,
+     .name = "MatMulNBitsGated",
+     .since = 1,
+     .until = 1,
+     .types = {{"T1", FLOATS}, {"T2", BYTE}, {"T3", FLOATS | BYTE}},
+     .attrs = gated_attrs,
+     .plan = plan_behind},
+    {.domain = MP_OWN_DOMAIN,
+     .name = "NormMatMulNBitsGated",
+     .since = 1,
+     .until = 1,
+     .types = {{"T1", FLOATS}, {"T2", BYTE}, {"T3", FLOATS | BYTE}},
+     .attrs = normed_gated_attrs,
+     .plan = plan_normed_behind},
 };
 
 const mp_op_family mp__family_matmul_nbits = {"matmul_nbits", ops, MP_COUNT_OF(ops)};

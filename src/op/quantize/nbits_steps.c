@@ -4,12 +4,13 @@
  * they are written out as numbers for library math. Weights that are not integers are codes: places
  * in a table of values, which lies among the device's tables.
  * Kernels: quantize/nbits_few.cu, quantize/nbits_mma.cu, quantize/nbits_rows.cu,
- * quantize/nbits_unpack.cu, quantize/nbits_unpack_flat.cu.
+ * quantize/nbits_stream.cu, quantize/nbits_unpack.cu, quantize/nbits_unpack_flat.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/quantize/nbits_steps.h"
 
 #include "kernel/core/index_args.h"
 #include "op/core/upload_steps.h"
+#include "op/pointwise/gated_steps.h"
 #include "op/pointwise/narrow.h"
 
 enum { ROWS_MAX = 16, LANES = 128, GROUP_LANES = 32, CODES_MAX = 256, STAGED_MAX = 72 << 10 };
@@ -315,11 +316,106 @@ static mp_status by_mma_in_turn(mp_planner *p, const mp_packed *packed, mp_ref a
     return MP_OK;
 }
 
+/* ---- one row and many weights ---- */
+
+enum {
+    STREAM_COUNT = 8 << 20,      /* of weights: with fewer, blocks of their own are sooner done */
+    STREAM_BLOCK_SHIFT_MOST = 7, /* of weights: scales of a stage and column are 4 bytes or more */
+    STREAM_WARPS_ENOUGH = 6,     /* which have as much on their way as a multiprocessor needs */
+};
+
+/* Lays out shared memory for so many warps; its bytes. */
+static int64_t stream_lay_out(const mp_planner *p, const mp_packed *packed, int64_t warps,
+                              mp_nbits_args *args) {
+    const k_nbits *w = &packed->w;
+    const int64_t tiles =
+        MP_CEIL_DIV(w->n / K_NBITS_STREAM_COLUMNS, (int64_t)p->device->info.multiprocessors);
+    const int64_t row = warps * K_NBITS_STREAM_AHEAD * K_NBITS_STREAM_STAGE(w->bits);
+    const int64_t sums = row + w->k * (int64_t)mp_dtype_size(packed->type);
+    const int64_t kept = warps * K_NBITS_STREAM_COLUMNS * (int64_t)sizeof(float);
+    const int64_t bytes = sums + MP_MIN(tiles, K_NBITS_STREAM_KEPT) * kept;
+    args->width = (int32_t)(warps * GROUP_LANES);
+    args->shared =
+        (k_nbits_shared){.bytes = (int32_t)bytes, .row = (int32_t)row, .sums = (int32_t)sums};
+    return bytes;
+}
+
+/* Whether the kernel is for this; sets what `args` says of shared memory and lanes: so few that the
+ * next kernel's blocks find room beside, if that may be. */
+static bool is_stream(const mp_planner *p, const mp_packed *packed, mp_nbits_args *args) {
+    const k_nbits *w = &packed->w;
+    const int64_t stages = w->k / (K_NBITS_CHUNK * K_NBITS_STREAM_CHUNKS);
+    const int64_t room = (int64_t)p->device->info.shared_bytes_max - MMA_FIXED;
+    if (p->device->info.arch < MMA_ARCH || (packed->type != MP_F16 && packed->type != MP_BF16) ||
+        !is_plain(packed, args) || args->m != 1 || w->k > MMA_MOST || w->n > MMA_MOST ||
+        w->k % (K_NBITS_CHUNK * K_NBITS_STREAM_CHUNKS) != 0 || stages < STREAM_WARPS_ENOUGH ||
+        w->n % K_NBITS_STREAM_COLUMNS != 0 || w->block_shift > STREAM_BLOCK_SHIFT_MOST ||
+        w->n * w->k < STREAM_COUNT || w->n * w->k > INT32_MAX) {
+        return false;
+    }
+    int64_t warps = MP_MIN(stages, K_NBITS_STREAM_WARPS);
+    int64_t bytes = stream_lay_out(p, packed, warps, args);
+    while (bytes > room / 2 && warps > STREAM_WARPS_ENOUGH) {
+        bytes = stream_lay_out(p, packed, --warps, args);
+    }
+    return bytes <= room;
+}
+
+/* Those that is_stream() has found right. */
+static mp_status by_stream(mp_planner *p, const mp_packed *packed, mp_nbits_args *args, mp_ref a,
+                           const mp_before *before, mp_ref bias, mp_ref out) {
+    const int64_t tiles = args->w.n / K_NBITS_STREAM_COLUMNS;
+    const int64_t blocks = MP_MIN(tiles, (int64_t)p->device->info.multiprocessors);
+    const int bits = args->w.bits;
+    const char *word = mp_dtype_word(packed->type);
+    const mp_kernel *kernel = NULL;
+    mp_grid grid = mp_plan_grid_rows(p, blocks, (uint32_t)args->width);
+    grid.shared_bytes = (uint32_t)args->shared.bytes;
+    args->constant = are_constants(p, packed);
+    args->gated = packed->gated;
+    args->gate = packed->gate;
+    args->alpha = packed->alpha;
+    if (before != NULL) {
+        args->before = before->args;
+        MP_TRY(mp_plan_kernel(p, &kernel, "nbits_stream_norm_%d_%s", bits, word));
+    } else {
+        before = &nothing;
+        MP_TRY(mp_plan_kernel(p, &kernel, "nbits_stream_%d_%s", bits, word));
+    }
+    return launch_with(p, packed, kernel, grid, args, a, before, bias, out);
+}
+
 /* ---- all ---- */
+
+static mp_status product(mp_planner *p, const mp_packed *packed, const mp_before *before, mp_ref a,
+                         int64_t m, mp_ref bias, mp_ref out) {
+    return before != NULL ? mp_plan_made_packed(p, packed, before, m, bias, out)
+                          : mp_plan_packed_product(p, packed, a, m, bias, out);
+}
+
+/* All of the result, and then of its halves one. */
+static mp_status gated_behind(mp_planner *p, const mp_packed *packed, const mp_before *before,
+                              mp_ref a, int64_t m, mp_ref bias, mp_ref out) {
+    const mp_shape whole = {.rank = 2, .dim = {m, packed->w.n}};
+    const mp_shape half = {.rank = 2, .dim = {m, packed->w.n / 2}};
+    mp_packed plain = *packed;
+    mp_ref numbers;
+    plain.gated = false;
+    MP_TRY(mp_plan_scratch_shape(p, &whole, packed->type, &numbers));
+    MP_TRY(product(p, &plain, before, a, m, bias, numbers));
+    return mp_plan_gated(p, packed->type, packed->gate, packed->alpha, numbers, &half, out);
+}
 
 mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,
                                  mp_ref bias, mp_ref out) {
-    mp_nbits_args args = args_of(p, packed, MP_MIN(m, K_NBITS_MMA_ROWS));
+    mp_nbits_args args = args_of(p, packed, m);
+    if (is_stream(p, packed, &args)) {
+        return by_stream(p, packed, &args, a, NULL, bias, out);
+    }
+    if (packed->gated) {
+        return gated_behind(p, packed, NULL, a, m, bias, out);
+    }
+    args = args_of(p, packed, MP_MIN(m, K_NBITS_MMA_ROWS));
     if (m <= turns_rows(packed) && is_mma(p, packed, false, &args)) {
         return by_mma_in_turn(p, packed, a, m, bias, out);
     }
@@ -340,6 +436,12 @@ mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_b
     mp_nbits_args args = args_of(p, packed, m);
     mp_ref a = MP_NOWHERE;
     const bool whole = packed->w.k % K_NBITS_CHUNK == 0;
+    if (!before->is_gate && is_stream(p, packed, &args) && mp_before_fits(p, before, args.width)) {
+        return by_stream(p, packed, &args, a, before, bias, out);
+    }
+    if (packed->gated) {
+        return gated_behind(p, packed, before, a, m, bias, out);
+    }
     if (whole && is_mma(p, packed, true, &args) && mp_before_fits(p, before, K_NBITS_MMA_LANES)) {
         return by_mma(p, packed, &args, a, before, bias, out);
     }

@@ -13,6 +13,10 @@ typedef struct mp_packed {
     k_nbits w;
     mp_dtype type; /* of A and the result: MP_F32, MP_F16, MP_BF16 */
     mp_ref weight, scale, zero, group, values, factor;
+    bool
+        gated; /* the result is an activation of its left half times its right half, each rounded */
+    int32_t gate; /* K_GATE_... */
+    float alpha;
 } mp_packed;
 
 /* Sets the length of blocks along k, and how many there are. Fails: UNSUPPORTED for a length that
@@ -27,7 +31,8 @@ mp_status mp_packed_codes(mp_planner *p, mp_packed *packed, const float *values,
 /* The weights as numbers of `type`, [n][k]. */
 mp_status mp_plan_unpack(mp_planner *p, const mp_packed *packed, mp_ref out);
 
-/* out[m][n] = a[m][k] . weights, plus the bias of each column, which may be MP_NOWHERE. */
+/* out[m][n] = a[m][k] . weights, plus the bias of each column, which may be MP_NOWHERE; or of that
+ * out[m][n / 2]. */
 mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,
                                  mp_ref bias, mp_ref out);
 
