@@ -56,6 +56,37 @@ TEST(graph_pass_norm_product_of_gated_halves) {
                      "output y\n");
 }
 
+#define WIDE "const w u8[12304,2,16]\nconst s f16[12304,2]\n"
+
+TEST(graph_pass_gate_product) {
+    check(NULL,
+          "input x f16[?,64]\n" WIDE
+          "p = com.microsoft.MatMulNBits-1 (x, w, s) \"product\" K=64 N=12304 bits=4 "
+          "block_size=32\ny = millpond.GatedHalves-1 (p) \"gate\" gate=\"gelu\"\noutput y\n",
+          "input x f16[?,64]\n" WIDE
+          "y = millpond.MatMulNBitsGated-1 (x, w, s) \"product+gate\" K=64 N=12304 bits=4 "
+          "block_size=32 gate=\"gelu\"\noutput y\n",
+          1);
+    check(NULL,
+          "input x f16[?,64]\nconst g f16[64]\n" WIDE
+          "n = SimplifiedLayerNormalization-1 (x, g) \"norm\" epsilon=0.25f\n"
+          "p = com.microsoft.MatMulNBits-1 (n, w, s) \"product\" K=64 N=12304 bits=4 "
+          "block_size=32\ny = millpond.GatedHalves-1 (p) \"gate\" gate=\"gelu\"\noutput y\n",
+          "input x f16[?,64]\nconst g f16[64]\n" WIDE
+          "y = millpond.NormMatMulNBitsGated-1 (x, w, s, , , , , g) \"norm+product+gate\" K=64 "
+          "N=12304 bits=4 block_size=32 gate=\"gelu\" epsilon=0.25f\noutput y\n",
+          2);
+    /* two readers; halves that the next product makes */
+    LEFT_ALONE(NULL, "input x f16[?,64]\n" WIDE
+                     "p = com.microsoft.MatMulNBits-1 (x, w, s) K=64 N=12304 bits=4 "
+                     "block_size=32\ny = millpond.GatedHalves-1 (p) gate=\"gelu\"\n"
+                     "output y\noutput p\n");
+    LEFT_ALONE(NULL, "input x f16[?,64]\nconst w u8[12288,2,16]\nconst s f16[12288,2]\n"
+                     "p = com.microsoft.MatMulNBits-1 (x, w, s) K=64 N=12288 bits=4 "
+                     "block_size=32\ny = millpond.GatedHalves-1 (p) gate=\"gelu\"\n"
+                     "output y\n");
+}
+
 TEST(graph_pass_norm_product_leaves_others_alone) {
     /* two readers; five rows; a scale, or a matrix, that is no constant; an activation behind */
     LEFT_ALONE(NULL, "input x f32[?,64]\nconst g f32[64]\nconst w f32[64,32]\n"
@@ -123,6 +154,26 @@ DEVICE_TEST(norm_products_of_few_bits_keep_results) {
                                   {SHAPE(20, 64), SHAPE(20, 64)}};
     for (size_t i = 0; i < MP_COUNT_OF(shapes); i++) {
         pass_check_run(device, text, shapes[i], 1e-5, 1);
+    }
+}
+
+/* Behind the product, with rows that are made before and without. */
+DEVICE_TEST(products_with_gates_behind_keep_results) {
+    static const char *const gates[] = {"swish\" alpha=1.5f", "gelu\"", "gelu_tanh\""};
+    const mp_shape shapes[][1] = {
+        {SHAPE(1, 1, 64)}, {SHAPE(1, 3, 64)}, {SHAPE(5, 0, 64)}, {SHAPE(20, 1, 64)}};
+    for (size_t i = 0; i < MP_COUNT_OF(shapes); i++) {
+        char text[768];
+        (void)snprintf(text, sizeof text,
+                       "input x f32[?,?,64]\nconst w u8[12304,2,16]\nconst s f32[12304,2]\n"
+                       "const g f32[64]\nn = SimplifiedLayerNormalization-1 (x, g)\n"
+                       "p = com.microsoft.MatMulNBits-1 (n, w, s) K=64 N=12304 bits=4 "
+                       "block_size=32\ny = millpond.GatedHalves-1 (p) gate=\"%s\n"
+                       "q = com.microsoft.MatMulNBits-1 (x, w, s) K=64 N=12304 bits=4 "
+                       "block_size=32\nz = millpond.GatedHalves-1 (q) gate=\"%s\n"
+                       "output y\noutput z\n",
+                       gates[i % MP_COUNT_OF(gates)], gates[(i + 1) % MP_COUNT_OF(gates)]);
+        pass_check_run(device, text, shapes[i], 1e-4, 3);
     }
 }
 

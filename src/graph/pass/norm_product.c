@@ -14,7 +14,7 @@
 
 enum { SKIPPED = 2, SCALED = 1, SUM = 3, INPUTS_MAX = 8, ATTRS_MAX = 16 };
 
-/* How inputs of a product lie, and the operators that it becomes. */
+/* How inputs of a product lie, and the operators that it becomes; NULL: none. */
 typedef struct kind {
     const char *normed, *gated;
     int inputs; /* of the product; then come skip and the scale */
@@ -22,13 +22,17 @@ typedef struct kind {
 
 static const kind *kind_of(const mp_vertex *v) {
     static const kind plain = {"NormMatMul", "GatedMatMul", 3},
-                      packed = {"NormMatMulNBits", "GatedMatMulNBits", 6};
+                      packed = {"NormMatMulNBits", "GatedMatMulNBits", 6},
+                      behind = {"NormMatMulNBitsGated", NULL, 6};
     if (v->is_gone || v->in_count > packed.inputs) {
         return NULL;
     }
     if (strcmp(v->node.op->name, "MatMulNBits") == 0) {
         return mp_vertex_in(v, 4) == MP_NO_VALUE && v->node.attr_count <= ATTRS_MAX / 2 ? &packed
                                                                                         : NULL;
+    }
+    if (mp_vertex_is_own(v, "MatMulNBitsGated")) {
+        return v->node.attr_count <= ATTRS_MAX / 2 ? &behind : NULL;
     }
     const bool biased = mp_vertex_is_own(v, "MatMulBias") && v->node.attr_count == 0;
     return biased || mp_vertex_is(v, "MatMul") ? &plain : NULL;
@@ -87,7 +91,7 @@ static bool fits(const mp_graph *graph, const mp_vertex *v, const mp_tensor *sca
 }
 
 /* The node that makes the rows of product `n`; MP_NO_NODE. */
-static int32_t maker_of(const mp_graph *graph, int32_t n) {
+static int32_t maker_of(const mp_graph *graph, int32_t n, const kind *to) {
     const mp_vertex *v = &graph->nodes[n];
     const int32_t norm = mp_graph_maker(graph, v->in[0], NULL);
     if (norm == MP_NO_NODE || !mp_graph_same_guard(graph, norm, n) ||
@@ -96,7 +100,8 @@ static int32_t maker_of(const mp_graph *graph, int32_t n) {
     }
     const mp_vertex *m = &graph->nodes[norm];
     if (mp_vertex_is_own(m, "GatedHalves")) {
-        const bool fit = m->node.attr_count <= ATTRS_MAX / 2 && may_be_one(graph, m->in[0]);
+        const bool fit =
+            to->gated != NULL && m->node.attr_count <= ATTRS_MAX / 2 && may_be_one(graph, m->in[0]);
         return fit ? norm : MP_NO_NODE;
     }
     if (!is_norm(m) || m->out[0] != v->in[0] || mp_vertex_out(m, 1) != MP_NO_VALUE ||
@@ -171,7 +176,7 @@ mp_status mp_pass_norm_product(mp_graph *graph, mp_rewrites *rewrites) {
             continue;
         }
         const mp_tensor *b = mp_graph_constant(graph, v->in[1]);
-        const int32_t maker = maker_of(graph, n);
+        const int32_t maker = maker_of(graph, n, to);
         if (maker != MP_NO_NODE && (to->inputs > 3 || b->shape.rank == 2) &&
             mp_shape_count(&b->shape) > 0 && mp_rewrite_allowed(rewrites)) {
             MP_TRY(join(graph, maker, n, to));
