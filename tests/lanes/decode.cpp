@@ -4,6 +4,7 @@
 #include "matrix.h"
 
 #include "cluster.h"
+#include "divider.h"
 #include "lanes.h"
 
 #include "kernel/attention/attention_decode.cu"
@@ -90,15 +91,6 @@ struct decoding {
         args.by_rows = divider(s.rows);
         set_rule(&args.rule);
         return args;
-    }
-
-    static k_divider divider(uint32_t by) { /* of powers of two, and of small numbers */
-        uint32_t shift = 0;
-        while (UINT32_C(1) << shift < by) {
-            shift++;
-        }
-        const uint64_t scaled = ((UINT64_C(1) << 32) * ((UINT64_C(1) << shift) - by)) / by + 1;
-        return {(uint32_t)scaled, shift};
     }
 
     void set_rule(k_score_rule *rule) {

@@ -30,6 +30,13 @@ enum {
  * or masks take many registers. */
 #define K_MMA_KEYS(head, size) ((head) > 128 || (size) == 4 ? 32 : 64)
 
+/* The same of attention_direct, whose warps have `rows` rows; warps that a multiprocessor has
+ * registers for, and so many registers of a lane. */
+#define K_DIRECT_KEYS(head, rows)      ((rows) == 32 && (head) <= 96 ? 32 : 64)
+#define K_DIRECT_WARPS(head, rows)     ((head) * ((rows) / 16) <= 128 ? 12 : 8)
+#define K_DIRECT_ROW_BYTES             16 /* of shared memory, of a warp's rows */
+#define K_DIRECT_REGISTERS(head, rows) (K_DIRECT_WARPS(head, rows) == 12 ? 168 : 255)
+
 typedef enum k_mask_kind {
     K_MASK_NONE,
     K_MASK_BOOL, /* false leaves a key out */
@@ -116,8 +123,9 @@ typedef struct mp_attention_args {
                                      K_MMA_ROWS and K_MMA_KEYS */
     int32_t round;                /* of attention_mma: blocks that come up at a time */
     int32_t meet_log;             /* of attention_decode: 2^meet_log blocks are a cluster */
-    int32_t row_blocks;           /* and so many share a key head */
+    int32_t row_blocks;           /* of attention_mma, too: so many share a key head */
     k_divider by_splits, by_row_blocks, by_kv_heads, by_rows;
+    k_divider by_round, by_units; /* of attention_mma; units: key heads of all entries */
     k_score_rule rule;
     k_cache_values cache; /* of attention_few_cache */
     k_beams beams;        /* of attention_few */

@@ -26,20 +26,10 @@
 #else
 #include "kernel/attention/mma_half.h"
 #endif
+#include "kernel/attention/mma_rows.h"
 #include "kernel/attention/mma_rule.h"
 
 /* ---- softmax ---- */
-
-/* e to the power of what a score is above `base`, both in steps of which `log2_e` is the logarithm
- * to the base 2. */
-K_FN float mma_power(float score, float base, float log2_e) {
-    return k_exp2((score - base) * log2_e);
-}
-
-/* What scores are compared with: their maximum, or 0 where all are left out. */
-K_FN float mma_base(float top) {
-    return top == A_NONE ? 0 : top;
-}
 
 /* Scores, in `unit`, become weights, each by one step and a power of two. So near to the largest
  * number that there is (a mask's lowest one in bfloat16) that step would go beyond it; there two
@@ -76,56 +66,6 @@ K_FN void mma_weights(float unit, float (*score)[4], mma_state *state) {
                 state->out[d][e] *= shrink[e / 2];
             }
         }
-    }
-}
-
-/* ---- the end ---- */
-
-/* Floats of a lane, as sets of warps hand them on. */
-enum { STATE = HEAD_SIDES * 4 + 4 };
-
-K_FN void mma_hand_on(float *to, const mma_state *state) {
-    K_UNROLL for (int32_t d = 0; d < HEAD_SIDES; d++) {
-        K_UNROLL for (int32_t e = 0; e < 4; e++) {
-            to[(d * 4 + e) * LANES] = state->out[d][e];
-        }
-    }
-    K_UNROLL for (int32_t r = 0; r < 2; r++) {
-        to[(HEAD_SIDES * 4 + r) * LANES] = state->top[r];
-        to[(HEAD_SIDES * 4 + 2 + r) * LANES] = state->total[r];
-    }
-}
-
-K_FN void mma_take(const float *from, mma_state *state) {
-    float mine[2], other[2];
-    K_UNROLL for (int32_t r = 0; r < 2; r++) {
-        const float top = from[(HEAD_SIDES * 4 + r) * LANES];
-        const float both = fmaxf(top, state->top[r]), base = mma_base(both);
-        mine[r] = mma_power(state->top[r], base, MMA_LOG2_E);
-        other[r] = mma_power(top, base, MMA_LOG2_E);
-        state->top[r] = both;
-        state->total[r] =
-            state->total[r] * mine[r] + from[(HEAD_SIDES * 4 + 2 + r) * LANES] * other[r];
-    }
-    K_UNROLL for (int32_t d = 0; d < HEAD_SIDES; d++) {
-        K_UNROLL for (int32_t e = 0; e < 4; e++) {
-            state->out[d][e] =
-                state->out[d][e] * mine[e / 2] + from[(d * 4 + e) * LANES] * other[e / 2];
-        }
-    }
-}
-
-K_FN void mma_store(const mp_attention_args *args, const mma_block *at, int32_t first,
-                    const mma_state *state) {
-    K_UNROLL for (int32_t r = 0; r < 2; r++) {
-        if (first + r * SIDE >= at->row_count) {
-            continue;
-        }
-        const mma_line line = mma_line_at(&args->rule, at, first + r * SIDE);
-        const float norm = mma_norm(&args->rule, line.head, state->top[r], state->total[r]);
-        T *to = (T *)args->out + at->entry * args->out_stride[0] + line.head * args->out_stride[1] +
-                line.query * args->out_stride[2];
-        mma_write(to, args->v_head_size, state, r, norm);
     }
 }
 
@@ -173,37 +113,17 @@ K_FN int32_t mma_sees(const mma_row *row, int32_t key) {
     return __all_sync(MMA_ALL, all) ? 2 : __any_sync(MMA_ALL, any) ? 1 : 0;
 }
 
-K_FN void mma_clear(mma_state *state) {
-    K_UNROLL for (int32_t d = 0; d < HEAD_SIDES; d++) {
-        K_UNROLL for (int32_t e = 0; e < 4; e++) {
-            state->out[d][e] = 0;
+K_FN void mma_store(const mp_attention_args *args, const mma_block *at, int32_t first,
+                    const mma_state *state) {
+    K_UNROLL for (int32_t r = 0; r < 2; r++) {
+        if (first + r * SIDE >= at->row_count) {
+            continue;
         }
-    }
-    K_UNROLL for (int32_t r = 0; r < 2; r++) {
-        state->top[r] = A_NONE;
-        state->total[r] = 0;
-    }
-}
-
-/* The sets of warps meet in the first one. */
-K_FN void mma_meet(int32_t row_warps, int32_t row_warp, int32_t set, int32_t sets, float *shared,
-                   mma_state *state) {
-    const int32_t lane = (int32_t)threadIdx.x % LANES;
-    K_UNROLL for (int32_t r = 0; r < 2; r++) {
-        state->total[r] += __shfl_xor_sync(MMA_ALL, state->total[r], 1);
-        state->total[r] += __shfl_xor_sync(MMA_ALL, state->total[r], 2);
-    }
-    if (sets == 1) {
-        return;
-    }
-    float *slots = shared + row_warp * STATE * LANES + lane;
-    __syncthreads(); /* the last tile has been read */
-    if (set > 0) {
-        mma_hand_on(slots + (set - 1) * row_warps * STATE * LANES, state);
-    }
-    __syncthreads();
-    K_ONE_COPY for (int32_t other = 1; set == 0 && other < sets; other++) {
-        mma_take(slots + (other - 1) * row_warps * STATE * LANES, state);
+        const mma_line line = mma_line_at(&args->rule, at, first + r * SIDE);
+        const float norm = mma_norm(&args->rule, line.head, state->top[r], state->total[r]);
+        T *to = (T *)args->out + at->entry * args->out_stride[0] + line.head * args->out_stride[1] +
+                line.query * args->out_stride[2];
+        mma_write(to, args->v_head_size, state, r, norm);
     }
 }
 
@@ -298,10 +218,9 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
 K_BLOCK_KERNEL_WITHIN(MMA_REGISTERS, MMA_LANES, mp_attention_args, args) {
     K_SHARED(T, shared);
     const k_score_rule *rule = &args.rule;
-    const int64_t row_tiles =
-        a_divide(rule->group * rule->rows + args.tile_rows - 1, args.tile_rows);
-    for (int64_t i = blockIdx.x; i < rule->batch * rule->kv_heads * row_tiles; i += gridDim.x) {
-        const mma_block at = mma_place(&args, (uint32_t)i);
+    const uint32_t units = (uint32_t)rule->batch * (uint32_t)rule->kv_heads;
+    for (uint32_t i = blockIdx.x; i < units * (uint32_t)args.row_blocks; i += gridDim.x) {
+        const mma_block at = mma_place(&args, i);
         mma_run(&args, &at, shared);
     }
 }

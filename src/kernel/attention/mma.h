@@ -4,11 +4,19 @@
 #define MP_KERNEL_MMA_H
 
 #include "kernel/attention/attention.h"
+#include "kernel/core/index.h"
+
+/* attention_direct.cu says otherwise. */
+#ifndef MMA_KEYS
+#define MMA_KEYS     K_MMA_KEYS(K_HEAD, sizeof(T))
+#define MMA_ROW_SETS 1
+#define MMA_KEEP_Q   (K_HEAD <= 128)
+#endif
 
 enum {
     HEAD = K_HEAD,
-    KEYS = K_MMA_KEYS(K_HEAD, sizeof(T)), /* that a warp takes at a time */
-    PIECE = 16 / sizeof(T),               /* elements that are copied at a time */
+    KEYS = MMA_KEYS,        /* that a warp takes at a time */
+    PIECE = 16 / sizeof(T), /* elements that are copied at a time */
     PITCH = HEAD + PIECE
 };
 
@@ -17,6 +25,7 @@ typedef struct mma_block {
     int64_t entry, kv_head, length;
     int32_t row_first, row_count;
     int32_t from, to;
+    k_divider by_rows; /* of a head */
 } mma_block;
 
 /* One of the rows. */
@@ -29,42 +38,48 @@ typedef struct mma_line {
     int64_t head, query;
 } mma_line;
 
-/* Which block takes turn `i` of `blocks`: every other round of `round` goes backwards. */
-K_FN uint32_t mma_turn(uint32_t i, uint32_t blocks, uint32_t round) {
-    const uint32_t first = i / round * round, left = blocks - first;
-    const uint32_t count = left < round ? left : round;
-    return i / round % 2 != 0 ? first + (count - 1 - (i - first)) : i;
+/* Which block takes turn `i` of `blocks`: every other round goes backwards. */
+K_FN uint32_t mma_turn(const mp_attention_args *args, uint32_t i, uint32_t blocks) {
+    const uint32_t size = (uint32_t)args->round, round = k_divide(i, args->by_round);
+    const uint32_t first = round * size, left = blocks - first;
+    const uint32_t count = left < size ? left : size;
+    return round % 2 != 0 ? first + (count - 1 - (i - first)) : i;
 }
 
 /* Block `i`. Later rows see more keys where attention is causal: those come first, and a
  * multiprocessor that has one with many keys gets one with few in the next round. */
 K_FN mma_block mma_place(const mp_attention_args *args, uint32_t i) {
     const k_score_rule *rule = &args->rule;
-    const uint32_t rows = (uint32_t)(rule->group * rule->rows), each = (uint32_t)args->tile_rows;
-    const uint32_t units = (uint32_t)(rule->batch * rule->kv_heads);
-    const uint32_t row_tiles = (rows + each - 1) / each;
-    const uint32_t turn = rule->causal ? mma_turn(i, units * row_tiles, (uint32_t)args->round) : i;
-    const uint32_t unit = rule->causal ? turn % units : i / row_tiles;
-    const uint32_t tile = rule->causal ? row_tiles - 1 - turn / units : i % row_tiles;
+    const uint32_t rows = (uint32_t)rule->group * (uint32_t)rule->rows;
+    const uint32_t each = (uint32_t)args->tile_rows, row_tiles = (uint32_t)args->row_blocks;
+    const uint32_t units = (uint32_t)rule->batch * (uint32_t)rule->kv_heads;
+    uint32_t unit = k_divide(i, args->by_row_blocks), tile = i - unit * row_tiles;
+    if (rule->causal) {
+        const uint32_t turn = mma_turn(args, i, units * row_tiles);
+        tile = k_divide(turn, args->by_units);
+        unit = turn - tile * units;
+        tile = row_tiles - 1 - tile;
+    }
     const uint32_t first = tile * each, last = first + each < rows ? first + each - 1 : rows - 1;
-    const uint32_t one = (uint32_t)rule->rows;
-    const int32_t one_head = first / one == last / one;
+    const uint32_t one = (uint32_t)rule->rows, head = k_divide(first, args->by_rows);
+    const int32_t one_head = head == k_divide(last, args->by_rows);
+    const uint32_t entry = k_divide(unit, args->by_kv_heads);
     mma_block at;
-    at.entry = unit / (uint32_t)rule->kv_heads;
-    at.kv_head = unit % (uint32_t)rule->kv_heads;
+    at.entry = entry;
+    at.kv_head = unit - entry * (uint32_t)rule->kv_heads;
     at.length = a_length(rule, at.entry);
     at.row_first = (int32_t)first;
     at.row_count = (int32_t)(last - first + 1);
-    const a_span span = a_visible(rule, at.length, one_head ? first % one : 0);
-    at.from = (int32_t)span.from;
-    at.to = (int32_t)a_visible(rule, at.length, one_head ? last % one : one - 1).to;
+    at.from = (int32_t)a_visible(rule, at.length, one_head ? first - head * one : 0).from;
+    at.to = (int32_t)a_visible(rule, at.length, one_head ? last - head * one : one - 1).to;
+    at.by_rows = args->by_rows;
     return at;
 }
 
 /* What row `r` is; rows beyond the last are that one. */
 K_FN mma_line mma_line_at(const k_score_rule *rule, const mma_block *at, int32_t r) {
     const int32_t there = r < at->row_count ? r : at->row_count - 1;
-    const uint32_t row = (uint32_t)(at->row_first + there), inner = row / (uint32_t)rule->rows;
+    const uint32_t row = (uint32_t)(at->row_first + there), inner = k_divide(row, at->by_rows);
     mma_line line;
     line.head = at->kv_head * rule->group + inner;
     line.query = row - inner * (uint32_t)rule->rows;

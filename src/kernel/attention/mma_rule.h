@@ -203,15 +203,4 @@ K_FN void mma_rule(const k_score_rule *rule, const mma_block *at, const mma_row 
     }
 }
 
-/* Nothing is left of keys that a row does not see. */
-K_FN void mma_hide(const mma_row *row, int32_t key, float (*score)[4]) {
-    K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
-        K_UNROLL for (int32_t e = 0; e < 4; e++) {
-            const int32_t place = key + n * SIDE + e % 2;
-            const int32_t seen = place >= row[e / 2].from && place < row[e / 2].to;
-            score[n][e] = seen ? score[n][e] : A_NONE;
-        }
-    }
-}
-
 #endif

@@ -8,14 +8,15 @@
 #include "kernel/core/warp_matrix.h"
 
 enum {
-    ROWS = K_MMA_ROWS,
+    ROWS = K_MMA_ROWS, /* of a set; a warp has ROW_SETS of them */
+    ROW_SETS = MMA_ROW_SETS,
     SIDE = 8, /* keys or elements that a product gives */
     STEP = 16,
     DEPTH = 32 / sizeof(T), /* elements of a head that a product sums up */
     PIECES = HEAD / PIECE,
     KEY_SIDES = KEYS / SIDE,
     HEAD_SIDES = HEAD / SIDE,
-    KEEP_Q = HEAD <= 128, /* otherwise there are no registers for it */
+    KEEP_Q = MMA_KEEP_Q, /* otherwise there are no registers for it */
     LANES = 32
 };
 static_assert(HEAD % STEP == 0 && KEYS % STEP == 0, "sizes are multiples of a step");

@@ -3,12 +3,13 @@
  * is large and TF32 allowed, for float, tiles in shared memory, and products by library math where
  * the work is large.
  * Kernels: attention/attention_combine.cu, attention/attention_decode.cu,
- * attention/attention_few.cu, attention/attention_mma.cu, attention/attention_tile.cu,
- * attention/token_list.cu.
+ * attention/attention_direct.cu, attention/attention_few.cu, attention/attention_mma.cu,
+ * attention/attention_tile.cu, attention/token_list.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 
 #include "op/attention/attention_products.h"
+#include "op/attention/direct_cut.h"
 #include "op/move/strided_copy.h"
 
 #include <string.h>
@@ -26,6 +27,7 @@ enum {
     MMA_WARPS_WANTED = 8, /* a multiprocessor */
     MMA_ROWS_LOADED = 3,  /* sets of rows that take as long as to load the keys of a block */
     MMA_FLOAT_HEAD_MAX = 128,
+    DIRECT_HEAD_MAX = 128,
     TILE_SHARED_WANTED = 112 << 10 /* leaves room for a second block */
 };
 
@@ -430,6 +432,23 @@ static int64_t mma_blocks(const mp_attention *a, int64_t row_warps) {
            MP_CEIL_DIV(rule->group * rule->rows, row_warps * K_MMA_ROWS);
 }
 
+/* Blocks of `args->tile_rows` rows, and what says which is which. */
+static mp_grid mma_grid(const mp_planner *p, const k_score_rule *rule, int32_t warps,
+                        size_t shared_bytes, mp_attention_args *args) {
+    enum { LANES = 32 };
+    const int64_t units = rule->batch * rule->kv_heads;
+    args->row_blocks = (int32_t)MP_CEIL_DIV(rule->group * rule->rows, args->tile_rows);
+    args->round = MP_MAX(p->device->info.multiprocessors, 1);
+    args->by_row_blocks = mp_divider((uint32_t)args->row_blocks);
+    args->by_kv_heads = mp_divider((uint32_t)rule->kv_heads);
+    args->by_rows = mp_divider((uint32_t)rule->rows);
+    args->by_round = mp_divider((uint32_t)args->round);
+    args->by_units = mp_divider((uint32_t)units);
+    mp_grid grid = mp_plan_grid_rows(p, units * args->row_blocks, (uint32_t)(warps * LANES));
+    grid.shared_bytes = (uint32_t)shared_bytes;
+    return grid;
+}
+
 /* Gives the bytes of shared memory; a block of one warp has some 90 KiB at most, and every GPU from
  * 8.0 on more.
  *
@@ -455,23 +474,50 @@ static size_t choose_warps(const mp_planner *p, const mp_attention *a, mp_attent
            mma_bytes(a, row_warps, sets * 2) <= room) {
         sets *= 2;
     }
-    args->round = (int32_t)processors;
     args->tile_rows = (int32_t)(row_warps * K_MMA_ROWS);
     args->tile_keys = (int32_t)(sets * keys);
     return plain ? 0 : mma_bytes(a, row_warps, sets);
 }
 
+/* Whether products are scores but for a factor. Steps between rows of keys are numbers of 32 bits.
+ */
+static bool is_direct(const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    return a->type != MP_F32 && mma_head(a) <= DIRECT_HEAD_MAX && (float)rule->scale > 0 &&
+           rule->softcap == 0 && rule->mask_kind == K_MASK_NONE &&
+           rule->padding_kind == K_PADDING_NONE && a->k.stride[2] <= INT32_MAX &&
+           a->v.stride[2] <= INT32_MAX;
+}
+
+static mp_status plan_direct(mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    const mp_direct_work work = {.units = rule->batch * rule->kv_heads,
+                                 .rows = rule->group * rule->rows,
+                                 .keys = rule->keys,
+                                 .head = mma_head(a),
+                                 .causal = rule->causal != 0};
+    const mp_direct_cut cut = mp_direct_cut_for(&p->device->info, &work);
+    mp_attention_args args = args_of(p, a);
+    args.tile_rows = cut.row_warps * cut.rows;
+    args.tile_keys = cut.sets * cut.share;
+    const mp_grid grid = mma_grid(p, rule, cut.row_warps * cut.sets, cut.shared_bytes, &args);
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_direct_%d_%d_%s", work.head, cut.rows,
+                          mp_dtype_word(a->type)));
+    return launch(p, a, kernel, grid, &args, MP_NOWHERE);
+}
+
 static mp_status plan_mma(mp_planner *p, const mp_attention *a) {
-    enum { LANES = 32 };
+    if (is_direct(a)) {
+        return plan_direct(p, a);
+    }
     mp_attention_args args = args_of(p, a);
     const size_t bytes = choose_warps(p, a, &args);
     const int32_t row_warps = args.tile_rows / K_MMA_ROWS;
     const int32_t sets = args.tile_keys / mma_keys(a);
+    const mp_grid grid = mma_grid(p, &a->rule, row_warps * sets, bytes, &args);
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "attention_mma_%d_%s", mma_head(a), mp_dtype_word(a->type)));
-    mp_grid grid =
-        mp_plan_grid_rows(p, mma_blocks(a, row_warps), (uint32_t)(row_warps * sets * LANES));
-    grid.shared_bytes = (uint32_t)bytes;
     return launch(p, a, kernel, grid, &args, MP_NOWHERE);
 }
 

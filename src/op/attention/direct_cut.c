@@ -1,0 +1,99 @@
+/* direct_cut.c - how attention_direct.cu cuts its work. A unit of time is what one of a
+ * multiprocessor's four schedulers takes for the products of 16 rows with a step of keys and of
+ * values. A warp by itself waits for what it has asked for, so that its step takes as long as those
+ * of two. Blocks that come up at a time share the way by which tiles are loaded.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/attention/direct_cut.h"
+
+#include "kernel/attention/attention_args.h"
+
+enum {
+    STEP = 64, /* keys that time is counted by */
+    SCHEDULERS = 4,
+    WARPS_BUSY = 2, /* of a scheduler, below which it waits */
+    SETS_MAX = 4,
+    ROW_WARPS_MAX = 8,
+    BLOCK_RESERVE = 1024 /* bytes of shared memory that each block takes beside its own */
+};
+
+static const double load_time = 0.75;     /* of a step's keys and values, while products go on */
+static const double narrow_factor = 1.25; /* warps of 16 rows wait for shared memory */
+static const double barrier_time = 0.15;  /* of a tile */
+static const double alone_time = 1;       /* the same where no other block goes on meanwhile */
+static const double block_time = 5;       /* before the first tile and after the last one */
+static const double meet_time = 0.75;     /* of a set of warps that hands on 16 rows */
+
+static size_t shared_bytes(const mp_direct_work *work, const mp_direct_cut *cut) {
+    enum { LANES = 32, ELEMENT = 2, STATE = 4 /* floats of a lane beside its sums */ };
+    const int64_t pitch = (int64_t)work->head * ELEMENT + 16;
+    const int64_t rows = (int64_t)cut->rows * cut->row_warps;
+    const int64_t keys = (int64_t)cut->share * cut->sets;
+    const int64_t tiles = (work->keys > keys ? 2 : 1) * 2 * keys * pitch;
+    const int64_t sums =
+        (int64_t)(cut->sets - 1) * cut->row_warps * LANES * (work->head / 2 + STATE) * 4;
+    return (size_t)(rows * cut->sets * K_DIRECT_ROW_BYTES + rows * pitch + MP_MAX(tiles, sums));
+}
+
+/* Of a tile, while `blocks` blocks go on. */
+static double tile_time(const mp_direct_cut *cut, int64_t blocks) {
+    const int64_t warps = MP_CEIL_DIV(blocks * cut->row_warps * cut->sets, SCHEDULERS);
+    const double products = (double)MP_MAX(warps, WARPS_BUSY) * cut->rows / K_MMA_ROWS *
+                            (cut->rows == K_MMA_ROWS ? narrow_factor : 1);
+    const double load = (double)(blocks * cut->sets) * load_time;
+    const double barrier = blocks > 1 ? barrier_time : alone_time;
+    return (products + load) * cut->share / STEP + barrier;
+}
+
+/* The busiest multiprocessor's time. Of causal work blocks have half the keys, and the first one,
+ * which has them all, is by itself in the end. */
+static double time_of(const mp_device_info *info, const mp_direct_work *work,
+                      const mp_direct_cut *cut, int64_t resident) {
+    const int64_t blocks =
+        work->units * MP_CEIL_DIV(work->rows, (int64_t)cut->rows * cut->row_warps);
+    const int64_t busy = MP_CEIL_DIV(blocks, MP_MAX(info->multiprocessors, 1));
+    const int64_t turns = busy / resident, left = busy % resident;
+    const int64_t count = MP_CEIL_DIV(work->keys, (int64_t)cut->share * cut->sets);
+    const double tiles = (double)count;
+    const double rest = block_time + meet_time * (cut->sets - 1) * cut->rows / K_MMA_ROWS;
+    const double each =
+        (double)turns * tile_time(cut, resident) + (left > 0 ? tile_time(cut, left) : 0);
+    const double all = (double)(turns + (left > 0)) * rest + each * tiles / (work->causal ? 2 : 1);
+    const double longest = tiles * tile_time(cut, 1) + rest;
+    return MP_MAX(all, work->causal ? longest : 0);
+}
+
+/* The best cut so far, or that one. Of equal ones the first has most blocks. */
+static void consider(const mp_device_info *info, const mp_direct_work *work, mp_direct_cut cut,
+                     mp_direct_cut *best, double *least) {
+    const bool plain = info->arch == 0; /* loops, which share nothing */
+    const size_t bytes = plain ? 0 : shared_bytes(work, &cut);
+    if (bytes > info->shared_bytes_max) {
+        return;
+    }
+    const size_t room = (info->shared_bytes_max + BLOCK_RESERVE) / (bytes + BLOCK_RESERVE);
+    const int64_t warps = K_DIRECT_WARPS(work->head, cut.rows) / (cut.row_warps * cut.sets);
+    const double time = time_of(info, work, &cut, plain ? 1 : MP_MIN(warps, (int64_t)room));
+    if (best->rows == 0 || time < *least) {
+        *least = time;
+        *best = cut;
+        best->shared_bytes = (uint32_t)bytes;
+    }
+}
+
+mp_direct_cut mp_direct_cut_for(const mp_device_info *info, const mp_direct_work *work) {
+    mp_direct_cut best = {0};
+    double least = 0;
+    for (int32_t rows = K_MMA_ROWS; rows <= 2 * K_MMA_ROWS; rows += K_MMA_ROWS) {
+        const int32_t warps = K_DIRECT_WARPS(work->head, rows);
+        const int32_t keys = K_DIRECT_KEYS(work->head, rows);
+        for (int32_t sets = 1; sets <= SETS_MAX; sets *= 2) {
+            for (int32_t each = 1; each <= MP_MIN(warps / sets, ROW_WARPS_MAX); each++) {
+                for (int32_t share = STEP; share >= keys; share -= keys) {
+                    consider(info, work, (mp_direct_cut){rows, each, sets, share, 0}, &best,
+                             &least);
+                }
+            }
+        }
+    }
+    return best;
+}
