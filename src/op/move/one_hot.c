@@ -85,10 +85,11 @@ static mp_status plan_one_hot(mp_planner *p) {
     }
     const int size = (int)mp_dtype_size(values->type);
     const int run = !args.in_rows ? 1 : size <= 4 ? 4 : 16 / size; /* as in vector.h */
+    const mp_grid grid = args.in_rows ? mp_plan_grid_stream(p, args.count, run, K_STREAM_AHEAD)
+                                      : mp_plan_grid(p, args.count, run);
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "one_hot_b%d", size * 8));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, run), args,
-                     MP_BIND(mp_one_hot_args, indices, MP_IN(0)),
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_one_hot_args, indices, MP_IN(0)),
                      MP_BIND(mp_one_hot_args, values, MP_IN(2)),
                      MP_BIND(mp_one_hot_args, out, MP_OUT(0)));
 }
