@@ -249,6 +249,58 @@ static mp_status plan_last(mp_planner *p, mp_conv *conv, const mp_shape *out,
     return mp_plan_conv_step(p, math, own);
 }
 
+/* ---- single pixels ---- */
+
+static bool is_of_pixels(const mp_conv *conv) {
+    bool fits = conv->groups == 1 && !conv->transposed;
+    for (int d = 0; d < conv->spatial; d++) {
+        fits = fits && conv->kernel[d] == 1 && conv->stride[d] == 1 && conv->pad_begin[d] == 0 &&
+               conv->pad_end[d] == 0;
+    }
+    return fits;
+}
+
+static int64_t pixels_of(const mp_conv *conv) {
+    int64_t pixels = 1;
+    for (int d = 0; d < conv->spatial; d++) {
+        pixels *= conv->in[d];
+    }
+    return pixels;
+}
+
+/* Whether planes are multiplied where they lie, so that nothing is turned: types of two bytes,
+ * which a product reads by 16 bytes. */
+static bool are_planes(const mp_conv *conv) {
+    const int64_t pack = 8;
+    return (conv->type == MP_F16 || conv->type == MP_BF16) && is_of_pixels(conv) && !conv->bias &&
+           !mp_conv_has_epilogue(conv) && conv->align >= 16 && conv->in_channels % pack == 0 &&
+           pixels_of(conv) % pack == 0;
+}
+
+/* For each image [out_channels, in_channels] x [in_channels, pixels]. */
+static mp_status plan_planes(mp_planner *p, const mp_conv *conv,
+                             const mp_ref operands[MP_CONV_OPERANDS]) {
+    const mp_ref own[MP_GEMM_OPERANDS] = {[MP_GEMM_A] = operands[MP_CONV_W],
+                                          [MP_GEMM_B] = operands[MP_CONV_X],
+                                          [MP_GEMM_C] = operands[MP_CONV_Y]};
+    const int64_t pixels = pixels_of(conv);
+    const mp_gemm gemm = {.type = conv->type,
+                          .m = conv->out_channels,
+                          .n = pixels,
+                          .k = conv->in_channels,
+                          .lda = conv->in_channels,
+                          .ldb = pixels,
+                          .ldc = pixels,
+                          .batch = conv->batch,
+                          .stride_b = conv->in_channels * pixels,
+                          .stride_c = conv->out_channels * pixels,
+                          .alpha = 1,
+                          .align = conv->align};
+    return mp_plan_gemm(p, &gemm, own);
+}
+
+/* ---- which way ---- */
+
 /* A sum of few taps for each output, or over few channels, leaves a library's products idle, and
  * its kernels for that are several times as slow as memory; so those that networks have, and those
  * of few outputs, go to kernels of ours. Windows that lie side by side are a product, and one pass
@@ -271,19 +323,10 @@ static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[
     if (mp_conv_stem_takes(p, conv, (mp_stem_form){0})) {
         return plan_stem(p, conv, (mp_stem_form){0}, operands);
     }
-    return plan_library(p, conv, operands);
+    return are_planes(conv) ? plan_planes(p, conv, operands) : plan_library(p, conv, operands);
 }
 
-/* Of single pixels, with channels last, a convolution is a product of matrices. */
-static bool is_product(const mp_conv *conv) {
-    bool fits = conv->channels_last && conv->groups == 1 && !conv->transposed;
-    for (int d = 0; d < conv->spatial; d++) {
-        fits = fits && conv->kernel[d] == 1 && conv->stride[d] == 1 && conv->pad_begin[d] == 0 &&
-               conv->pad_end[d] == 0;
-    }
-    return fits;
-}
-
+/* With channels last a convolution of single pixels is one product. */
 static mp_status plan_pixels(mp_planner *p, mp_conv *done, const mp_shape *out,
                              const mp_ref operands[MP_CONV_OPERANDS]) {
     const mp_ref own[MP_GEMM_OPERANDS] = {[MP_GEMM_A] = operands[MP_CONV_X],
@@ -339,7 +382,7 @@ static mp_status plan_product(mp_planner *p, mp_conv *done, const mp_shape *out,
         }
         return plan_depthwise(p, done, operands);
     }
-    if (is_product(done)) {
+    if (done->channels_last && is_of_pixels(done)) {
         return plan_pixels(p, done, out, operands);
     }
     return done->channels_last ? plan_last(p, done, out, operands) : plan_first(p, done, operands);
