@@ -30,8 +30,9 @@ TEST(direct_cut_fits) {
             cut_of(device, units[i / HEADS / LENGTHS % UNITS], length, length, head, i % 2 == 0);
         CHECK(cut.rows == K_MMA_ROWS || cut.rows == 2 * K_MMA_ROWS);
         CHECK(cut.row_warps > 0 && cut.sets > 0);
-        CHECK(cut.row_warps * cut.sets <= K_DIRECT_WARPS(head, cut.rows));
-        CHECK(cut.share > 0 && cut.share % K_DIRECT_KEYS(head, cut.rows) == 0);
+        CHECK(cut.row_warps * cut.sets <= cut.warps);
+        CHECK(cut.share > 0 && cut.share % K_DIRECT_KEYS(head, cut.rows, cut.warps) == 0);
+        CHECK(cut.resident > 0 && cut.resident * cut.row_warps * cut.sets <= cut.warps);
         CHECK(cut.shared_bytes > 0 && cut.shared_bytes <= device->shared_bytes_max);
     }
 }

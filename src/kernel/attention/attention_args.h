@@ -30,12 +30,12 @@ enum {
  * or masks take many registers. */
 #define K_MMA_KEYS(head, size) ((head) > 128 || (size) == 4 ? 32 : 64)
 
-/* The same of attention_direct, whose warps have `rows` rows; warps that a multiprocessor has
- * registers for, and so many registers of a lane. */
-#define K_DIRECT_KEYS(head, rows)      ((rows) == 32 && (head) <= 96 ? 32 : 64)
-#define K_DIRECT_WARPS(head, rows)     ((head) * ((rows) / 16) <= 128 ? 12 : 8)
-#define K_DIRECT_ROW_BYTES             16 /* of shared memory, of a warp's rows */
-#define K_DIRECT_REGISTERS(head, rows) (K_DIRECT_WARPS(head, rows) == 12 ? 168 : 255)
+/* The same of attention_direct, whose warps have `rows` rows, with registers for `warps` of them on
+ * a multiprocessor: 12, or 8. */
+#define K_DIRECT_KEYS(head, rows, warps) \
+    ((rows) == 32 && ((warps) == 12 || ((head) > 64 && (head) <= 96)) ? 32 : 64)
+#define K_DIRECT_REGISTERS(warps) ((warps) == 12 ? 168 : 255)
+enum { K_DIRECT_ROW_BYTES = 16 /* of shared memory, of a warp's rows */ };
 
 typedef enum k_mask_kind {
     K_MASK_NONE,
@@ -121,7 +121,8 @@ typedef struct mp_attention_args {
     int32_t group_lanes, groups;  /* of attention_few: lanes that share a key, keys at a time */
     int32_t tile_rows, tile_keys; /* of attention_tile: multiples of 4; of attention_mma, of
                                      K_MMA_ROWS and K_MMA_KEYS */
-    int32_t round;                /* of attention_mma: blocks that come up at a time */
+    int32_t round;                /* of attention_mma: blocks that come up at a time; INT32_MAX
+                                     where each comes up as another ends */
     int32_t meet_log;             /* of attention_decode: 2^meet_log blocks are a cluster */
     int32_t row_blocks;           /* of attention_mma, too: so many share a key head */
     k_divider by_splits, by_row_blocks, by_kv_heads, by_rows;

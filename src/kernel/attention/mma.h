@@ -46,8 +46,8 @@ K_FN uint32_t mma_turn(const mp_attention_args *args, uint32_t i, uint32_t block
     return round % 2 != 0 ? first + (count - 1 - (i - first)) : i;
 }
 
-/* Block `i`. Later rows see more keys where attention is causal: those come first, and a
- * multiprocessor that has one with many keys gets one with few in the next round. */
+/* Block `i`. Later rows see more keys where attention is causal: those come first. Where all come
+ * up at once, a multiprocessor that has one with many keys gets one with few in the next round. */
 K_FN mma_block mma_place(const mp_attention_args *args, uint32_t i) {
     const k_score_rule *rule = &args->rule;
     const uint32_t rows = (uint32_t)rule->group * (uint32_t)rule->rows;

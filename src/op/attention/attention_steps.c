@@ -438,7 +438,6 @@ static mp_grid mma_grid(const mp_planner *p, const k_score_rule *rule, int32_t w
     enum { LANES = 32 };
     const int64_t units = rule->batch * rule->kv_heads;
     args->row_blocks = (int32_t)MP_CEIL_DIV(rule->group * rule->rows, args->tile_rows);
-    args->round = MP_MAX(p->device->info.multiprocessors, 1);
     args->by_row_blocks = mp_divider((uint32_t)args->row_blocks);
     args->by_kv_heads = mp_divider((uint32_t)rule->kv_heads);
     args->by_rows = mp_divider((uint32_t)rule->rows);
@@ -497,13 +496,17 @@ static mp_status plan_direct(mp_planner *p, const mp_attention *a) {
                                  .head = mma_head(a),
                                  .causal = rule->causal != 0};
     const mp_direct_cut cut = mp_direct_cut_for(&p->device->info, &work);
+    const int32_t processors = MP_MAX(p->device->info.multiprocessors, 1);
     mp_attention_args args = args_of(p, a);
     args.tile_rows = cut.row_warps * cut.rows;
     args.tile_keys = cut.sets * cut.share;
+    const int64_t blocks = work.units * MP_CEIL_DIV(work.rows, args.tile_rows);
+    const bool at_once = blocks <= (int64_t)processors * cut.resident;
+    args.round = at_once ? processors : INT32_MAX;
     const mp_grid grid = mma_grid(p, rule, cut.row_warps * cut.sets, cut.shared_bytes, &args);
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "attention_direct_%d_%d_%s", work.head, cut.rows,
-                          mp_dtype_word(a->type)));
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_direct_%d_%d_%d_%s", work.head, cut.rows,
+                          cut.warps, mp_dtype_word(a->type)));
     return launch(p, a, kernel, grid, &args, MP_NOWHERE);
 }
 
@@ -513,6 +516,7 @@ static mp_status plan_mma(mp_planner *p, const mp_attention *a) {
     }
     mp_attention_args args = args_of(p, a);
     const size_t bytes = choose_warps(p, a, &args);
+    args.round = MP_MAX(p->device->info.multiprocessors, 1);
     const int32_t row_warps = args.tile_rows / K_MMA_ROWS;
     const int32_t sets = args.tile_keys / mma_keys(a);
     const mp_grid grid = mma_grid(p, &a->rule, row_warps * sets, bytes, &args);

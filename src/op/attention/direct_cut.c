@@ -11,6 +11,7 @@ enum {
     STEP = 64, /* keys that time is counted by */
     SCHEDULERS = 4,
     WARPS_BUSY = 2, /* of a scheduler, below which it waits */
+    FEW_WARPS = 8,
     SETS_MAX = 4,
     ROW_WARPS_MAX = 8,
     BLOCK_RESERVE = 1024 /* bytes of shared memory that each block takes beside its own */
@@ -18,6 +19,7 @@ enum {
 
 static const double load_time = 0.75;     /* of a step's keys and values, while products go on */
 static const double narrow_factor = 1.25; /* warps of 16 rows wait for shared memory */
+static const double crowded_factor = 1.1; /* those of 32 rows have few loads on their way */
 static const double barrier_time = 0.15;  /* of a tile */
 static const double alone_time = 1;       /* the same where no other block goes on meanwhile */
 static const double block_time = 5;       /* before the first tile and after the last one */
@@ -37,8 +39,10 @@ static size_t shared_bytes(const mp_direct_work *work, const mp_direct_cut *cut)
 /* Of a tile, while `blocks` blocks go on. */
 static double tile_time(const mp_direct_cut *cut, int64_t blocks) {
     const int64_t warps = MP_CEIL_DIV(blocks * cut->row_warps * cut->sets, SCHEDULERS);
-    const double products = (double)MP_MAX(warps, WARPS_BUSY) * cut->rows / K_MMA_ROWS *
-                            (cut->rows == K_MMA_ROWS ? narrow_factor : 1);
+    const double factor = cut->rows == K_MMA_ROWS  ? narrow_factor
+                          : cut->warps > FEW_WARPS ? crowded_factor
+                                                   : 1;
+    const double products = (double)MP_MAX(warps, WARPS_BUSY) * cut->rows / K_MMA_ROWS * factor;
     const double load = (double)(blocks * cut->sets) * load_time;
     const double barrier = blocks > 1 ? barrier_time : alone_time;
     return (products + load) * cut->share / STEP + barrier;
@@ -47,16 +51,16 @@ static double tile_time(const mp_direct_cut *cut, int64_t blocks) {
 /* The busiest multiprocessor's time. Of causal work blocks have half the keys, and the first one,
  * which has them all, is by itself in the end. */
 static double time_of(const mp_device_info *info, const mp_direct_work *work,
-                      const mp_direct_cut *cut, int64_t resident) {
+                      const mp_direct_cut *cut) {
     const int64_t blocks =
         work->units * MP_CEIL_DIV(work->rows, (int64_t)cut->rows * cut->row_warps);
     const int64_t busy = MP_CEIL_DIV(blocks, MP_MAX(info->multiprocessors, 1));
-    const int64_t turns = busy / resident, left = busy % resident;
+    const int64_t turns = busy / cut->resident, left = busy % cut->resident;
     const int64_t count = MP_CEIL_DIV(work->keys, (int64_t)cut->share * cut->sets);
     const double tiles = (double)count;
     const double rest = block_time + meet_time * (cut->sets - 1) * cut->rows / K_MMA_ROWS;
     const double each =
-        (double)turns * tile_time(cut, resident) + (left > 0 ? tile_time(cut, left) : 0);
+        (double)turns * tile_time(cut, cut->resident) + (left > 0 ? tile_time(cut, left) : 0);
     const double all = (double)(turns + (left > 0)) * rest + each * tiles / (work->causal ? 2 : 1);
     const double longest = tiles * tile_time(cut, 1) + rest;
     return MP_MAX(all, work->causal ? longest : 0);
@@ -71,8 +75,9 @@ static void consider(const mp_device_info *info, const mp_direct_work *work, mp_
         return;
     }
     const size_t room = (info->shared_bytes_max + BLOCK_RESERVE) / (bytes + BLOCK_RESERVE);
-    const int64_t warps = K_DIRECT_WARPS(work->head, cut.rows) / (cut.row_warps * cut.sets);
-    const double time = time_of(info, work, &cut, plain ? 1 : MP_MIN(warps, (int64_t)room));
+    const int64_t fit = cut.warps / (cut.row_warps * cut.sets);
+    cut.resident = plain ? 1 : (int32_t)MP_MIN(fit, (int64_t)room);
+    const double time = time_of(info, work, &cut);
     if (best->rows == 0 || time < *least) {
         *least = time;
         *best = cut;
@@ -80,19 +85,30 @@ static void consider(const mp_device_info *info, const mp_direct_work *work, mp_
     }
 }
 
+/* All ways to cut with a kernel whose warps have so many rows. */
+static void consider_all(const mp_device_info *info, const mp_direct_work *work, int32_t rows,
+                         int32_t warps, mp_direct_cut *best, double *least) {
+    const int32_t keys = K_DIRECT_KEYS(work->head, rows, warps);
+    for (int32_t sets = 1; sets <= SETS_MAX; sets *= 2) {
+        for (int32_t each = 1; each <= MP_MIN(warps / sets, ROW_WARPS_MAX); each++) {
+            for (int32_t share = STEP; share >= keys; share -= keys) {
+                consider(info, work, (mp_direct_cut){rows, warps, each, sets, share, 0, 0}, best,
+                         least);
+            }
+        }
+    }
+}
+
 mp_direct_cut mp_direct_cut_for(const mp_device_info *info, const mp_direct_work *work) {
+    static const int32_t kernels[][3] = {/* rows, warps, the longest head */
+                                         {K_MMA_ROWS, 12, 128},
+                                         {2 * K_MMA_ROWS, 12, 64},
+                                         {2 * K_MMA_ROWS, 8, 128}};
     mp_direct_cut best = {0};
     double least = 0;
-    for (int32_t rows = K_MMA_ROWS; rows <= 2 * K_MMA_ROWS; rows += K_MMA_ROWS) {
-        const int32_t warps = K_DIRECT_WARPS(work->head, rows);
-        const int32_t keys = K_DIRECT_KEYS(work->head, rows);
-        for (int32_t sets = 1; sets <= SETS_MAX; sets *= 2) {
-            for (int32_t each = 1; each <= MP_MIN(warps / sets, ROW_WARPS_MAX); each++) {
-                for (int32_t share = STEP; share >= keys; share -= keys) {
-                    consider(info, work, (mp_direct_cut){rows, each, sets, share, 0}, &best,
-                             &least);
-                }
-            }
+    for (size_t i = 0; i < MP_COUNT_OF(kernels); i++) {
+        if (work->head <= kernels[i][2]) {
+            consider_all(info, work, kernels[i][0], kernels[i][1], &best, &least);
         }
     }
     return best;
