@@ -60,9 +60,9 @@ K_FN int32_t direct_least(int32_t x) {
 }
 
 /* `row` is the lane's one. */
-K_FN direct_span direct_look(const k_score_rule *rule, const mma_block *at, int32_t place,
+K_FN direct_span direct_look(const mp_attention_args *args, const mma_block *at, int32_t place,
                              direct_row *row) {
-    const mma_row mine = mma_row_at(rule, at, place);
+    const mma_row mine = mma_row_at(args, at, place);
     if (threadIdx.x % LANES < K_ROWS) {
         row->seen.from = mine.from;
         row->seen.to = mine.to;
@@ -185,7 +185,7 @@ K_FN void direct_store(const mp_attention_args *args, const mma_block *at, int32
     }
     __syncwarp();
     if (lane < K_ROWS) {
-        const mma_line line = mma_line_at(&args->rule, at, first + lane);
+        const mma_line line = mma_line_at(args, at, first + lane);
         const float norm = mma_norm(&args->rule, line.head, mine->sums.top, mine->sums.total);
         mine->result.norm = norm;
         mine->result.place = at->entry * args->out_stride[0] + line.head * args->out_stride[1] +
@@ -226,7 +226,7 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
     K_ONE_COPY for (int32_t i = 0; i < 2; i++) {
         direct_fill(args, from, i * count, length, tiles + i * 2 * count * PITCH);
     }
-    const direct_span seen = direct_look(rule, at, first + lane % K_ROWS, rows + lane % K_ROWS);
+    const direct_span seen = direct_look(args, at, first + lane % K_ROWS, rows + lane % K_ROWS);
     mma_state state[ROW_SETS];
     K_UNROLL for (int32_t s = 0; s < ROW_SETS; s++) {
         mma_clear(&state[s]);

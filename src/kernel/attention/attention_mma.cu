@@ -119,7 +119,7 @@ K_FN void mma_store(const mp_attention_args *args, const mma_block *at, int32_t 
         if (first + r * SIDE >= at->row_count) {
             continue;
         }
-        const mma_line line = mma_line_at(&args->rule, at, first + r * SIDE);
+        const mma_line line = mma_line_at(args, at, first + r * SIDE);
         const float norm = mma_norm(&args->rule, line.head, state->top[r], state->total[r]);
         T *to = (T *)args->out + at->entry * args->out_stride[0] + line.head * args->out_stride[1] +
                 line.query * args->out_stride[2];
@@ -144,7 +144,7 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
     mma_copy_queries(args, at, &feed.share, shared);
     mma_fill(args, at, &feed, 0, shared);
     mma_fill(args, at, &feed, 1, shared);
-    const mma_row row[2] = {mma_row_at(rule, at, first), mma_row_at(rule, at, first + SIDE)};
+    const mma_row row[2] = {mma_row_at(args, at, first), mma_row_at(args, at, first + SIDE)};
     uint32_t kept[HEAD / DEPTH][4];
     mma_state state;
     mma_clear(&state);
@@ -178,7 +178,7 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
         if (seen) {
             mma_scores(q, kept, tile + key_place, score);
             if (!asks.plain) {
-                mma_rule(rule, at, row, first, mine, &asks, &marks, score);
+                mma_rule(args, at, row, first, mine, &asks, &marks, score);
             }
             if (seen == 1) {
                 mma_hide(row, mine, score);

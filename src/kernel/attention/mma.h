@@ -25,7 +25,6 @@ typedef struct mma_block {
     int64_t entry, kv_head, length;
     int32_t row_first, row_count;
     int32_t from, to;
-    k_divider by_rows; /* of a head */
 } mma_block;
 
 /* One of the rows. */
@@ -72,22 +71,23 @@ K_FN mma_block mma_place(const mp_attention_args *args, uint32_t i) {
     at.row_count = (int32_t)(last - first + 1);
     at.from = (int32_t)a_visible(rule, at.length, one_head ? first - head * one : 0).from;
     at.to = (int32_t)a_visible(rule, at.length, one_head ? last - head * one : one - 1).to;
-    at.by_rows = args->by_rows;
     return at;
 }
 
 /* What row `r` is; rows beyond the last are that one. */
-K_FN mma_line mma_line_at(const k_score_rule *rule, const mma_block *at, int32_t r) {
+K_FN mma_line mma_line_at(const mp_attention_args *args, const mma_block *at, int32_t r) {
+    const k_score_rule *rule = &args->rule;
     const int32_t there = r < at->row_count ? r : at->row_count - 1;
-    const uint32_t row = (uint32_t)(at->row_first + there), inner = k_divide(row, at->by_rows);
+    const uint32_t row = (uint32_t)(at->row_first + there), inner = k_divide(row, args->by_rows);
     mma_line line;
     line.head = at->kv_head * rule->group + inner;
     line.query = row - inner * (uint32_t)rule->rows;
     return line;
 }
 
-K_FN mma_row mma_row_at(const k_score_rule *rule, const mma_block *at, int32_t r) {
-    const mma_line line = mma_line_at(rule, at, r);
+K_FN mma_row mma_row_at(const mp_attention_args *args, const mma_block *at, int32_t r) {
+    const k_score_rule *rule = &args->rule;
+    const mma_line line = mma_line_at(args, at, r);
     const a_span span = a_visible(rule, at->length, line.query);
     mma_row row;
     row.mask_row = a_mask_row(rule, at->entry, line.head, line.query);

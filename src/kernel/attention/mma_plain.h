@@ -21,8 +21,8 @@ K_FN void mma_read(const T *from, int32_t size, float *out) {
 }
 
 K_FN void mma_begin(const mp_attention_args *args, const mma_block *at, int32_t r, mma_plain *x) {
-    x->row = mma_row_at(&args->rule, at, r);
-    x->line = mma_line_at(&args->rule, at, r);
+    x->row = mma_row_at(args, at, r);
+    x->line = mma_line_at(args, at, r);
     x->top = A_NONE;
     x->total = 0;
     mma_read((const T *)args->q + at->entry * args->q_stride[0] + x->line.head * args->q_stride[1] +

@@ -147,11 +147,12 @@ K_FN void mma_mask(int32_t kind, const uint32_t (*mask)[MASK_WORDS], float (*sco
 }
 
 /* All that is seldom asked for, by one text for all scores, which take turns in the first place. */
-K_FN void mma_seldom(const k_score_rule *rule, const mma_block *at, const mma_row *row,
+K_FN void mma_seldom(const mp_attention_args *args, const mma_block *at, const mma_row *row,
                      int32_t first_row, int32_t key, const mma_asks *asks, float (*score)[4]) {
+    const k_score_rule *rule = &args->rule;
     int64_t padding_row[2];
     K_UNROLL for (int32_t r = 0; r < 2; r++) {
-        const mma_line line = mma_line_at(rule, at, first_row + r * SIDE);
+        const mma_line line = mma_line_at(args, at, first_row + r * SIDE);
         padding_row[r] = a_padding_row(rule, at->entry, line.query);
     }
     K_ONE_COPY for (int32_t n = 0; n < KEY_SIDES; n++) {
@@ -176,11 +177,12 @@ K_FN void mma_seldom(const k_score_rule *rule, const mma_block *at, const mma_ro
 }
 
 /* Products become scores: scale, cap, mask, padding. */
-K_FN void mma_rule(const k_score_rule *rule, const mma_block *at, const mma_row *row,
+K_FN void mma_rule(const mp_attention_args *args, const mma_block *at, const mma_row *row,
                    int32_t first_row, int32_t key, const mma_asks *asks, const mma_marks *marks,
                    float (*score)[4]) {
+    const k_score_rule *rule = &args->rule;
     if (asks->seldom) {
-        mma_seldom(rule, at, row, first_row, key, asks, score);
+        mma_seldom(args, at, row, first_row, key, asks, score);
     } else {
         K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
             K_UNROLL for (int32_t e = 0; e < 4; e++) {

@@ -81,7 +81,7 @@ K_FN void mma_copy_queries(const mp_attention_args *args, const mma_block *at,
     const T *q = (const T *)args->q + at->entry * args->q_stride[0];
     const int32_t there = share->d < args->head_size;
     K_ONE_COPY for (int32_t r = share->row; r < args->tile_rows; r += share->rows) {
-        const mma_line line = mma_line_at(&args->rule, at, r);
+        const mma_line line = mma_line_at(args, at, r);
         const int64_t place = line.head * args->q_stride[1] + line.query * args->q_stride[2];
         k_copy_begin(to + r * PITCH + share->d, q + place + (there ? share->d : 0), there ? 16 : 0);
     }

@@ -1,7 +1,8 @@
 /* direct_cut.c - how attention_direct.cu cuts its work. A unit of time is what one of a
  * multiprocessor's four schedulers takes for the products of 16 rows with a step of keys and of
  * values. A warp by itself waits for what it has asked for, so that its step takes as long as those
- * of two. Blocks that come up at a time share the way by which tiles are loaded.
+ * of two. Blocks that come up at a time share the way by which tiles are loaded. The figures are
+ * estimates from counts of instructions and bytes.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/direct_cut.h"
 
