@@ -1,5 +1,6 @@
 /* program_like_test.c - programs that take plans over from one made before, and outputs that may
- * lie where inputs do. SPDX-License-Identifier: Apache-2.0 */
+ * lie where inputs do.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_device.h"
 #include "graph/device_bytes.h"
 #include "graph/program_private.h"

@@ -1,6 +1,6 @@
 /* join_rotary.c - the queries and the keys of one attention, which are rotated alike, and the
- * caches that these keys go to become one node, which is one launch. SPDX-License-Identifier:
- * Apache-2.0 */
+ * caches that these keys go to become one node, which is one launch.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
 #include "graph/look.h"
