@@ -5,9 +5,11 @@
     ready_kernels.py --build build/dev --out build/dev/lib/kernels [--archs 75,80,...] [--only TEXT] [--wheel dist]
 
 Writes OUT/sm_<arch>.kernels for each architecture, in the form that src/device/cuda/cuda_ready.h describes; in the
-folder `kernels` beside libmillpond.so they are found. A kernel whose instructions an earlier architecture of the same
-major version has already is left out of the later one's file: the library goes on to look there. Needs NVRTC
-(nvidia-cuda-nvrtc), and nvFatbin (nvidia-nvfatbin), which packs code as the driver unpacks it; neither GPU nor driver.
+folder `kernels` beside libmillpond.so they are found. The library takes those of an earlier architecture of the same
+major version, too, so GPUs of 8.6, 8.7 and 8.9 run what is built for 8.0: the texts of the kernels ask for no more, and
+code for 8.6 is as long, keeps as many values in registers and differs in how numbers are moved. All files together may
+take SIZE_MAX. Needs NVRTC (nvidia-cuda-nvrtc), and nvFatbin (nvidia-nvfatbin), which packs code as the driver unpacks
+it; neither GPU nor driver.
 What is compiled stays in BUILD/ready, so that a second run compiles only what has changed. --wheel packs them into a
 wheel of their own, millpond-kernels, which puts them beside the libraries of the package; pip install millpond[kernels]
 brings it.
@@ -30,7 +32,8 @@ import run_tests  # noqa: E402  (beside this file; knows where the libraries of 
 from version import version  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
-ARCHS = (75, 80, 86, 89, 90, 100, 120)
+ARCHS = (75, 80, 90, 100, 120)
+SIZE_MAX = 60_000_000  # what a package of them may take
 MAGIC = b"MPREADY1"
 HEADER, ENTRY = struct.Struct("=8sII32s"), struct.Struct("=32s32sQQ")
 PACKING = ("-64", "-compress=true", "-compress-all")
@@ -93,45 +96,6 @@ def compiled(build, arch, only):
     return {key: (folder / f"{key}.cubin").read_bytes() for key in keys}
 
 
-# ---- what need not be there twice ----
-
-
-ELF_SECTIONS, ELF_COUNT, ELF_NAMES = (struct.Struct(form) for form in ("<40xQ", "<60xH", "<62xH"))
-ELF_SECTION, ELF_NO_BITS = struct.Struct("<IIQQQQIIQQ"), 8
-RUN = (".text.", ".nv.constant", ".nv.shared", ".nv.local", ".nv.global")  # sections that a kernel runs with
-
-
-def instructions(code):
-    """(the kernel's name, what it runs with): sections of an ELF file by their names."""
-    (start,), (count,), (names,) = (field.unpack_from(code) for field in (ELF_SECTIONS, ELF_COUNT, ELF_NAMES))
-    sections = [ELF_SECTION.unpack_from(code, start + i * ELF_SECTION.size) for i in range(count)]
-    first = sections[names][4]
-    found = {}
-    for at, kind, _, _, offset, size, *_ in sections:
-        name = code[first + at:code.index(b"\0", first + at)].decode()
-        if name.startswith(RUN):
-            found[name] = size if kind == ELF_NO_BITS else code[offset:offset + size]
-    return next(name.removeprefix(".text.") for name in found if name.startswith(".text.")), found
-
-
-class Earlier:
-    """What architectures of the same major version have, the last first, as the library looks for it."""
-
-    def __init__(self):
-        self.kernels = {}  # by major version and name
-
-    def without(self, codes, arch):
-        """Those of the codes that differ from what is found already."""
-        known = self.kernels.setdefault(arch // 10, {})
-        kept = {}
-        for key, code in codes.items():
-            name, run = instructions(code)
-            if known.get(name) != run:
-                kept[key] = code
-                known[name] = run
-        return kept
-
-
 def archive(codes, arch):
     """The bytes of a file; `codes` by keys in their order."""
     entries, offset = [], HEADER.size + len(codes) * ENTRY.size
@@ -141,6 +105,12 @@ def archive(codes, arch):
     index = b"".join(entries)
     header = HEADER.pack(MAGIC, arch, len(codes), hashlib.sha256(index).digest())
     return b"".join([header, index, *codes.values()])
+
+
+def check_size(total):
+    if total > SIZE_MAX:
+        raise Failure(f"the files take {total / 1e6:.1f} MB, and a package of them may take {SIZE_MAX / 1e6:.0f}: "
+                      "build fewer architectures, or fewer instances of kernels")
 
 
 # ---- the wheel ----
@@ -198,18 +168,17 @@ def main():
     try:
         packer = Packer()
         args.out.mkdir(parents=True, exist_ok=True)
-        earlier = Earlier()
         for arch in sorted(map(int, args.archs.split(","))):
-            every = compiled(args.build.resolve(), arch, args.only)
-            codes = earlier.without(every, arch)
+            codes = compiled(args.build.resolve(), arch, args.only)
             packed = {key: packer.pack(code, arch) for key, code in codes.items()}
             data = archive(packed, arch)
             fresh = args.out / f"sm_{arch}.kernels.new"
             fresh.write_bytes(data)
             files.append(fresh.rename(args.out / f"sm_{arch}.kernels"))
             total += len(data)
-            print(f"sm_{arch}: {len(codes)} of {len(every)} kernels, {sum(map(len, codes.values())) / 1e6:.1f} MB of "
-                  f"machine code in {len(data) / 1e6:.1f} MB", flush=True)
+            print(f"sm_{arch}: {len(codes)} kernels, {sum(map(len, codes.values())) / 1e6:.1f} MB of machine code in "
+                  f"{len(data) / 1e6:.1f} MB", flush=True)
+        check_size(total)
     except Failure as failure:
         print(f"ready_kernels: {failure}", file=sys.stderr)
         return 1

@@ -227,8 +227,8 @@ static int kernels_found(int arch) {
     return found;
 }
 
-/* Of those that tools/ready_kernels.py has made, in the folder that the tests are given. What a
- * later architecture of a major version has in common with an earlier one is there once. */
+/* Of those that tools/ready_kernels.py has made for 80 and 90, in the folder that the tests are
+ * given. Later architectures of a major version take what there is for an earlier one. */
 TEST(cuda_ready_kernels_of_the_table) {
     const char *made = getenv("MILLPOND_TEST_READY");
     if (made == NULL) {
