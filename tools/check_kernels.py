@@ -92,8 +92,8 @@ class Compiler:
         self.options = fixed_options()
         folder = SRC / "kernel"
         self.texts = {path.relative_to(SRC).as_posix(): path.read_text(encoding="utf-8")
-                      for path in sorted([*folder.rglob("*.h"), *folder.rglob("*.cu")])}
-        self.header_names = [name for name in self.texts if name.endswith(".h")]
+                      for path in kernel_gen.text_files(folder)}
+        self.header_names = [name for name in self.texts if not name.endswith(".cu")]
 
     def key(self, job):
         """A hash of all that decides whether the kernel compiles."""

@@ -11,6 +11,7 @@ typedef struct mp_fused_args {
     const void *in[K_FUSED_IN];
     void *out[K_FUSED_OUT];
     const void *program;            /* what the emulated device runs; not read on a GPU */
+    const void *stand_in;           /* what stand_in.cu reads: a k_stand_in_code and its terms */
     float numbers[K_FUSED_NUMBERS]; /* scalars of the model, the same for all elements */
     k_walk walk;                    /* views: the inputs that are repeated, in their order */
 } mp_fused_args;

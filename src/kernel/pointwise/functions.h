@@ -125,14 +125,21 @@ K_FN float p_share_by_tanh(float x) {
 }
 
 /* x times the normal distribution's share below x: by erf, or as tanh approximates it. */
-K_FN TC p_gelu(TC x, int by_tanh) {
-    if (sizeof(T) == 2) {
-        return x * (TC)(by_tanh ? p_share_by_tanh((float)x) : p_share_below((float)x));
-    }
+K_FN TC p_gelu_narrow(TC x, int by_tanh) {
+    return x * (TC)(by_tanh ? p_share_by_tanh((float)x) : p_share_below((float)x));
+}
+
+K_FN TC p_gelu_wide(TC x, int by_tanh) {
     const TC t = by_tanh ? K_M(tanh)((TC)0.7978845608028654 * (x + (TC)0.044715 * x * x * x))
                          : K_M(erf)(x * (TC)0.7071067811865476);
     return (TC)0.5 * x * ((TC)1 + t);
 }
+
+#ifndef p_gelu
+K_FN TC p_gelu(TC x, int by_tanh) {
+    return sizeof(T) == 2 ? p_gelu_narrow(x, by_tanh) : p_gelu_wide(x, by_tanh);
+}
+#endif
 #else
 /* Bits that leave are lost; a distance beyond the width leaves none. */
 K_FN TC p_shift(TC x, TC distance, int left) {

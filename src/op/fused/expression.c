@@ -4,6 +4,7 @@
 
 #include "base/half.h"
 
+#include <assert.h>
 #include <string.h>
 
 mp_dtype mp_expression_type(const mp_expression *e, int reg) {
@@ -143,6 +144,40 @@ int mp_expression_live(const mp_expression *e) {
         live -= ended[t];
     }
     return most;
+}
+
+/* ---- places ---- */
+
+static int16_t take_slot(bool taken[MP_SLOTS_MAX]) {
+    int16_t slot = 0;
+    while (taken[slot]) {
+        slot++;
+        assert(slot < MP_SLOTS_MAX);
+    }
+    taken[slot] = true;
+    return slot;
+}
+
+void mp_expression_slots(const mp_expression *e, int16_t slots[MP_REGISTERS_MAX]) {
+    int16_t last[MP_REGISTERS_MAX];
+    bool taken[MP_SLOTS_MAX] = {false};
+    mp_expression_lives(e, last);
+    for (int i = 0; i < e->input_count; i++) {
+        slots[MP_FIRST_INPUT + i] = take_slot(taken);
+    }
+    for (int i = 0; i < e->number_count; i++) {
+        slots[MP_FIRST_NUMBER + i] = take_slot(taken);
+    }
+    for (int t = 0; t < e->term_count; t++) {
+        slots[MP_FIRST_TERM + t] = take_slot(taken);
+        for (int reg = 0; reg <= MP_FIRST_TERM + t; reg++) {
+            const bool is_number = reg >= MP_FIRST_NUMBER && reg < MP_FIRST_TERM;
+            const bool is_over = last[reg] == t || (reg == MP_FIRST_TERM + t && last[reg] < 0);
+            if (!is_number && is_over) {
+                taken[slots[reg]] = false;
+            }
+        }
+    }
 }
 
 /* ---- what operators say ---- */

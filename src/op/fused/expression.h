@@ -25,6 +25,7 @@ enum {
     MP_FIRST_NUMBER = 16,
     MP_FIRST_TERM = 32,
     MP_REGISTERS_MAX = MP_FIRST_TERM + MP_TERMS_MAX,
+    MP_SLOTS_MAX = MP_LIVE_MAX + K_FUSED_NUMBERS + 1,
 };
 
 typedef enum mp_term_kind { MP_TERM_FUNCTION, MP_TERM_CAST, MP_TERM_WHERE } mp_term_kind;
@@ -68,6 +69,9 @@ mp_dtype mp_expression_type(const mp_expression *e, int reg);
 void mp_expression_lives(const mp_expression *e, int16_t last[MP_REGISTERS_MAX]);
 /* The most registers of terms and inputs that are needed at one time. */
 int mp_expression_live(const mp_expression *e);
+/* A place for each register, by register, where nothing else is that is still needed: numbers have
+ * theirs for good, and a term's is none of its operands'. */
+void mp_expression_slots(const mp_expression *e, int16_t slots[MP_REGISTERS_MAX]);
 
 /* ---- as text ---- */
 

@@ -61,6 +61,10 @@ mp_dtype mp_function_type(const mp_function *function, mp_dtype dtype) {
     return wraps && is_built_for(function->types, plain) ? plain : MP_NONE;
 }
 
+int mp_function_number(const mp_function *function) {
+    return (int)(function - functions);
+}
+
 bool mp_function_is_test(const mp_function *function) {
     return strcmp(function->result, "T") != 0;
 }

@@ -24,6 +24,7 @@ const mp_function *mp_function_find(const char *word);
  * unsigned integers only. MP_NONE where there is none. */
 mp_dtype mp_function_type(const mp_function *function, mp_dtype dtype);
 
+int mp_function_number(const mp_function *function);   /* of its row in pointwise.def, from 0 */
 bool mp_function_is_test(const mp_function *function); /* gives bool */
 
 #endif

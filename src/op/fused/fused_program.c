@@ -8,7 +8,6 @@
 #include "kernel/pointwise/pointwise_args.h"
 #include "op/core/kernel_cache.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,6 @@ enum {
     BLOCK = 128,
     ELEMENT_MAX = 8, /* bytes */
     ALIGNED = 16,
-    SLOTS = MP_LIVE_MAX + K_FUSED_NUMBERS + 1,
     CASTS_MAX = 3, /* from float to what it stands for, to the other type, and to float again */
 };
 
@@ -81,42 +79,16 @@ static mp_status find_entries(step *to) {
     return mp_kernel_cache_host_entry(name, &to->entries[0]);
 }
 
-typedef struct slots {
-    bool taken[SLOTS];
-    int16_t of[MP_REGISTERS_MAX];
-} slots;
-
-static int16_t take_slot(slots *s, int reg) {
-    int16_t slot = 0;
-    while (s->taken[slot]) {
-        slot++;
-        assert(slot < SLOTS);
-    }
-    s->taken[slot] = true;
-    s->of[reg] = slot;
-    return slot;
-}
-
-/* A result gets a slot of its own, so that no kernel writes what it still reads. */
-static mp_status make_steps(mp_fused_program *program, slots *s) {
+static mp_status make_steps(mp_fused_program *program, const int16_t slots[MP_REGISTERS_MAX]) {
     const mp_expression *e = &program->e;
-    int16_t last[MP_REGISTERS_MAX];
-    mp_expression_lives(e, last);
     for (int t = 0; t < e->term_count; t++) {
         step *at = &program->steps[t];
         at->term = e->terms[t];
+        at->out = slots[MP_FIRST_TERM + t];
         MP_TRY(find_entries(at));
         for (size_t k = 0; k < MP_COUNT_OF(at->x); k++) {
             const int reg = at->term.x[k];
-            at->x[k] = reg != MP_NO_REGISTER ? s->of[reg] : 0;
-        }
-        at->out = take_slot(s, MP_FIRST_TERM + t);
-        for (int reg = 0; reg <= MP_FIRST_TERM + t; reg++) {
-            const bool is_number = reg >= MP_FIRST_NUMBER && reg < MP_FIRST_TERM;
-            const bool is_over = last[reg] == t || (reg == MP_FIRST_TERM + t && last[reg] < 0);
-            if (!is_number && is_over) {
-                s->taken[s->of[reg]] = false;
-            }
+            at->x[k] = reg != MP_NO_REGISTER ? slots[reg] : 0;
         }
     }
     return MP_OK;
@@ -124,18 +96,19 @@ static mp_status make_steps(mp_fused_program *program, slots *s) {
 
 static mp_status fill_program(mp_fused_program *program) {
     const mp_expression *e = &program->e;
-    slots s = {.taken = {false}};
+    int16_t slots[MP_REGISTERS_MAX];
+    mp_expression_slots(e, slots);
     for (int i = 0; i < e->input_count; i++) {
-        program->inputs[i] = take_slot(&s, MP_FIRST_INPUT + i);
+        program->inputs[i] = slots[MP_FIRST_INPUT + i];
         MP_TRY(find_cast(e->inputs[i], kept_as(e->inputs[i]), &program->load[i]));
     }
     for (int i = 0; i < e->number_count; i++) {
-        program->numbers[i] = take_slot(&s, MP_FIRST_NUMBER + i);
+        program->numbers[i] = slots[MP_FIRST_NUMBER + i];
     }
-    MP_TRY(make_steps(program, &s));
+    MP_TRY(make_steps(program, slots));
     for (int i = 0; i < e->output_count; i++) {
         const mp_dtype type = mp_expression_type(e, e->outputs[i]);
-        program->outputs[i] = s.of[e->outputs[i]];
+        program->outputs[i] = slots[e->outputs[i]];
         MP_TRY(find_cast(kept_as(type), type, &program->store[i]));
     }
     return MP_OK;
@@ -332,7 +305,7 @@ void mp_fused_program_enter(const void *packed) {
     const int64_t number = (int64_t)lane.block.x * lane.block_dim.x + lane.thread.x;
     const int64_t lanes = (int64_t)lane.block_dim.x * lane.grid_dim.x;
     const int64_t blocks = MP_CEIL_DIV(args->walk.count, BLOCK);
-    unsigned char slots_of[SLOTS][BLOCK * ELEMENT_MAX] __attribute__((aligned(ALIGNED)));
+    unsigned char slots_of[MP_SLOTS_MAX][BLOCK * ELEMENT_MAX] __attribute__((aligned(ALIGNED)));
     block b = {.program = args->program, .args = args, .slots = slots_of};
     k_lane = (struct k_lane){.block_dim = {1, 1, 1}, .grid_dim = {1, 1, 1}};
     for (int64_t i = number; i < blocks; i += lanes) {
