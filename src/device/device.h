@@ -42,6 +42,7 @@ typedef struct mp_device_info {
     char pci_bus_id[32]; /* lower case, "" where there is none */
     char driver[64];     /* "CUDA 13.0", "host" */
     int arch;            /* 90 for compute capability 9.0; 0 on the host device */
+    bool compiles;       /* a kernel may take a compiler, so that another may stand in for it */
     int multiprocessors; /* worker threads on the host device, unless its kernels are recorded */
     int warp;            /* lanes that run in step; 1 on the host device */
     uint32_t block_lanes_max;
@@ -249,6 +250,15 @@ typedef struct mp_device_ops {
      * makes it ready. Threads: several kernels are made ready side by side. Blocks: the latter. */
     mp_status (*kernel_open)(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
     mp_status (*kernel_ready)(mp_device *self, mp_kernel *kernel);
+    /* The same on a thread of the device's own: until it is ready, launches of `kernel` are
+     * launches of `stand_in`, which takes the same arguments. So they stay, with a warning in the
+     * log, where it cannot be made ready. What is captured waits for it. False where there is
+     * nothing to gain, as that takes no compiler, or `stand_in` takes one, too: the caller then
+     * uses kernel_ready. Borrows: `stand_in`, until kernel_unload of `kernel`. Threads: any. */
+    bool (*kernel_ready_later)(mp_device *self, mp_kernel *kernel, mp_kernel *stand_in);
+    /* Whether no kernel is on its way so. With `wait` it is true. Threads: any. Blocks: with
+     * `wait`, while kernels are compiled. */
+    bool (*kernels_settled)(mp_device *self, bool wait);
     void (*kernel_unload)(mp_device *self, mp_kernel *kernel);
     /* Queues the kernel. Borrows: `args` during the call only. */
     mp_status (*launch)(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,

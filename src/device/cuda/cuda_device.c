@@ -65,6 +65,8 @@ static const mp_device_ops cuda_ops = {
     .kernel_load = mp__cuda_kernel_load,
     .kernel_open = mp__cuda_kernel_open,
     .kernel_ready = mp__cuda_kernel_ready,
+    .kernel_ready_later = mp__cuda_kernel_ready_later,
+    .kernels_settled = mp__cuda_kernels_settled,
     .kernel_unload = mp__cuda_kernel_unload,
     .launch = mp__cuda_launch,
     .gemm_prepare = mp__cuda_gemm_prepare,
@@ -114,6 +116,7 @@ static void info_fill(cuda_device *device) {
     mp_device_info *info = &device->base.info;
     const int version = mp__cuda_driver_version();
     info->kind = MP_DEVICE_CUDA;
+    info->compiles = true;
     if (mp__cu.device_name(info->name, (int)sizeof info->name, device->handle) != CUDA_SUCCESS) {
         (void)snprintf(info->name, sizeof info->name, "CUDA device %d", device->base.ordinal);
     }

@@ -301,16 +301,36 @@ mp_status mp__cuda_ready_key(const mp_kernel_image *image, int arch, uint8_t key
     return MP_OK;
 }
 
+/* Begins a job and looks for it in the cache: `*found`. */
+static mp_status job_find(job *work, const mp_kernel_image *image, int arch,
+                          uint8_t key[MP_SHA256_SIZE], cuda_blob *out, bool *found) {
+    int version[2];
+    MP_TRY(mp__cuda_compiler_version(&version[0], &version[1]));
+    MP_TRY(job_begin(work, image, arch));
+    key_of(work, version, key);
+    *found = mp__cuda_cache_load(key, out);
+    return MP_OK;
+}
+
+bool mp__cuda_is_cached(const mp_kernel_image *image, int arch) {
+    job work;
+    uint8_t key[MP_SHA256_SIZE];
+    cuda_blob code = {0};
+    bool found = false;
+    if (job_find(&work, image, arch, key, &code, &found) != MP_OK) {
+        return false;
+    }
+    free(code.data);
+    job_end(&work);
+    return found;
+}
+
 /* `*found` says that the cache had it. */
 static mp_status build(const mp_kernel_image *image, int arch, uint8_t key[MP_SHA256_SIZE],
                        cuda_blob *out, bool *found) {
     job work;
-    int version[2];
-    MP_TRY(mp__cuda_compiler_version(&version[0], &version[1]));
-    MP_TRY(job_begin(&work, image, arch));
     mp_status status = MP_OK;
-    key_of(&work, version, key);
-    *found = mp__cuda_cache_load(key, out);
+    MP_TRY(job_find(&work, image, arch, key, out, found));
     if (!*found) {
         status = job_compile(&work, out);
         if (status == MP_OK) {

@@ -24,6 +24,10 @@ MP_MUST_CHECK mp_status mp__cuda_build(const mp_kernel_image *image, int arch, c
  * Fails: as mp__cuda_build, and INTERNAL where the cache does not keep it. */
 MP_MUST_CHECK mp_status mp__cuda_build_kept(const mp_kernel_image *image, int arch, bool *found);
 
+/* Whether mp__cuda_build would find it in the cache. Loads NVRTC, whose version decides. Threads:
+ * any. Blocks: reads a file. */
+bool mp__cuda_is_cached(const mp_kernel_image *image, int arch);
+
 /* By what a kernel is known that was compiled for `arch` before the package was installed; see
  * cuda_ready.h. Needs no compiler. Fails: OUT_OF_MEMORY. */
 MP_MUST_CHECK mp_status mp__cuda_ready_key(const mp_kernel_image *image, int arch,

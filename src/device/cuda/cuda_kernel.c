@@ -92,7 +92,7 @@ static mp_status library_open(const cuda_device *device, cuda_kernel *kernel,
 /* Takes: `code`. */
 static mp_status code_open(cuda_device *device, cuda_kernel *kernel, cuda_blob code) {
     cuda_scope scope;
-    mp_status status = mp__cuda_enter(device, &scope);
+    mp_status status = mp__cuda_enter_aside(device, &scope); /* others may capture meanwhile */
     if (status == MP_OK) {
         status = library_open(device, kernel, &code);
         mp__cuda_exit(&scope);
@@ -117,6 +117,8 @@ static mp_status code_bring(cuda_device *device, cuda_kernel *kernel) {
     return code_open(device, kernel, code);
 }
 
+static void run_later(mp_later *self);
+
 mp_status mp__cuda_kernel_open(mp_device *self, const mp_kernel_image *image, mp_kernel **out) {
     cuda_device *device = cuda_device_of(self);
     (void)pthread_mutex_lock(&device->kernel_lock);
@@ -124,6 +126,8 @@ mp_status mp__cuda_kernel_open(mp_device *self, const mp_kernel_image *image, mp
     if (kernel == NULL) {
         kernel = calloc(1, sizeof *kernel);
         if (kernel != NULL) {
+            kernel->device = device;
+            kernel->later = (mp_later){.run = run_later, .owner = device};
             kernel->image = image;
             kernel->early = image->waits && device->base.info.arch >= ARCH_OF_DEPENDENT_LAUNCH;
             kernel->next = device->kernels;
@@ -167,6 +171,80 @@ mp_status mp__cuda_kernel_ready(mp_device *self, mp_kernel *kernel) {
     return status;
 }
 
+/* ---- with a stand-in until then ---- */
+
+/* The process may end while this runs. NVRTC is loaded first, so that the end waits for what it
+ * compiles before it is taken down. */
+static void run_later(mp_later *self) {
+    cuda_kernel *mine = MP_CONTAINER_OF(self, cuda_kernel, later);
+    mp_device *device = &mine->device->base;
+    if (mp__cuda_need(CUDA_LIB_NVRTC) == MP_OK) {
+        mp_later_loaded();
+    }
+    if (mp__cuda_kernel_ready(device, (mp_kernel *)(void *)mine) != MP_OK) {
+        MP_LOG(WARNING, "%s, which is slower, keeps standing in for a kernel: %s",
+               mine->stand_in->image->name, mp_error_message());
+    }
+}
+
+/* That takes no compiler, nor that one is loaded. */
+static bool is_at_hand(const cuda_device *device, const mp_kernel_image *image) {
+    const int arch = device->base.info.arch;
+    cuda_blob code = {0};
+    const bool found = mp__cuda_ready_load(image, arch, &code) ||
+                       (mp__cuda_has(CUDA_LIB_NVRTC) && mp__cuda_is_cached(image, arch));
+    free(code.data);
+    return found;
+}
+
+static bool is_ready(const cuda_kernel *kernel) {
+    return atomic_load_explicit(&kernel->ready, memory_order_acquire);
+}
+
+bool mp__cuda_kernel_ready_later(mp_device *self, mp_kernel *kernel, mp_kernel *stand_in) {
+    cuda_device *device = cuda_device_of(self);
+    cuda_kernel *mine = (cuda_kernel *)(void *)kernel;
+    cuda_kernel *other = (cuda_kernel *)(void *)stand_in;
+    if (is_ready(mine)) {
+        return false;
+    }
+    (void)pthread_mutex_lock(&device->kernel_lock);
+    const bool has_one = mine->stand_in != NULL;
+    (void)pthread_mutex_unlock(&device->kernel_lock);
+    if (has_one) {
+        return true;
+    }
+    if (is_at_hand(device, mine->image) ||
+        (!is_ready(other) && !is_at_hand(device, other->image)) ||
+        mp__cuda_kernel_ready(self, stand_in) != MP_OK) {
+        return false;
+    }
+    (void)pthread_mutex_lock(&device->kernel_lock);
+    const bool is_first = mine->stand_in == NULL;
+    const bool queued = !is_first || mp_later_add(&mine->later);
+    mine->stand_in = queued ? other : NULL;
+    (void)pthread_mutex_unlock(&device->kernel_lock);
+    return queued;
+}
+
+bool mp__cuda_kernels_settled(mp_device *self, bool wait) {
+    if (wait) {
+        mp_later_settle(self);
+    }
+    return !mp_later_has(self);
+}
+
+/* What a launch takes that finds its kernel not ready. A graph would keep the stand-in for good. */
+static __attribute__((noinline, cold)) const cuda_kernel *
+code_for_now(mp_device *self, mp_stream *stream, const cuda_kernel *kernel) {
+    bool captured = false;
+    assert(kernel->stand_in != NULL);
+    if (mp__cuda_capture_active(self, stream, &captured) == MP_OK && captured) {
+        mp_later_wait((mp_later *)(uintptr_t)&kernel->later);
+    }
+    return is_ready(kernel) ? kernel : kernel->stand_in;
+}
+
 mp_status mp__cuda_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out) {
     mp_kernel *kernel = NULL;
     MP_TRY(mp__cuda_kernel_open(self, image, &kernel));
@@ -198,6 +276,9 @@ void mp__cuda_kernel_unload(mp_device *self, mp_kernel *kernel) {
     cuda_device *device = cuda_device_of(self);
     cuda_kernel *gone = kernel_drop(device, (cuda_kernel *)(void *)kernel);
     cuda_scope scope;
+    if (gone != NULL) {
+        mp_later_drop(&gone->later);
+    }
     if (gone != NULL && gone->library != NULL && mp__cuda_enter(device, &scope) == MP_OK) {
         mp__cuda_warn(device, mp__cu.library_unload(gone->library), "cuLibraryUnload");
         mp__cuda_exit(&scope);
@@ -261,6 +342,9 @@ mp_status mp__cuda_launch(mp_device *self, mp_stream *stream, const mp_kernel *k
     const cuda_kernel *code = (const cuda_kernel *)(const void *)kernel;
     cuda_stream *to = cuda_stream_from(stream);
     assert(grid.blocks > 0 && grid.lanes > 0);
+    if (__builtin_expect(!is_ready(code), 0)) {
+        code = code_for_now(self, stream, code);
+    }
     assert(code->args_size == 0 || code->args_size == args_size);
     (void)args_size;
     CUresult result = CUDA_SUCCESS;

@@ -176,8 +176,12 @@ static mp_status library_open(cuda_library which) {
     return MP_OK;
 }
 
+bool mp__cuda_has(cuda_library which) {
+    return atomic_load_explicit(&ready[which], memory_order_acquire);
+}
+
 mp_status mp__cuda_need(cuda_library which) {
-    if (atomic_load_explicit(&ready[which], memory_order_acquire)) {
+    if (mp__cuda_has(which)) {
         return MP_OK;
     }
     (void)pthread_mutex_lock(&lock);

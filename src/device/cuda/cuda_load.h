@@ -14,6 +14,7 @@
 #include <cuda.h>
 #include <cudnn.h>
 #include <nvrtc.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* cuFFT's header is missing from many toolkits' include folders; as long as only its version is
@@ -83,6 +84,9 @@ typedef enum cuda_library {
  * later may bring the library. Threads: any. Blocks: on the first call.
  * Fails: NOT_FOUND with the file and the remedy; UNSUPPORTED (the driver is too old); DEVICE. */
 MP_MUST_CHECK mp_status mp__cuda_need(cuda_library library);
+
+/* Whether that was done before. Threads: any. */
+bool mp__cuda_has(cuda_library library);
 
 /* Version of the driver, 13000 for CUDA 13.0; 0 before the driver was opened. */
 int mp__cuda_driver_version(void);

@@ -12,6 +12,7 @@
 #ifndef MP_DEVICE_CUDA_PRIVATE_H
 #define MP_DEVICE_CUDA_PRIVATE_H
 
+#include "base/later.h"
 #include "device/collective.h"
 #include "device/cuda/cuda_load.h"
 #include "device/device.h"
@@ -70,14 +71,17 @@ typedef struct cuda_mempool {
 } cuda_mempool;
 
 typedef struct cuda_kernel {
+    mp_later later; /* makes it ready */
+    cuda_device *device;
     CUlibrary library;
     CUkernel kernel;
     size_t args_size; /* of its one parameter; 0 where the driver cannot tell */
     bool early;       /* may be brought up while the kernel before it ends */
     const mp_kernel_image *image;
     size_t references;
-    atomic_bool ready; /* what stands above is set */
-    bool busy;         /* a thread is making it ready */
+    atomic_bool ready;                  /* what stands above is set */
+    bool busy;                          /* a thread is making it ready */
+    const struct cuda_kernel *stand_in; /* launched until it is ready; NULL: it is never before */
     struct cuda_kernel *next;
 } cuda_kernel;
 
@@ -268,6 +272,8 @@ mp_status mp__cuda_branch_end(mp_device *self, mp_stream *stream, mp_stream *ins
 mp_status mp__cuda_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
 mp_status mp__cuda_kernel_open(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
 mp_status mp__cuda_kernel_ready(mp_device *self, mp_kernel *kernel);
+bool mp__cuda_kernel_ready_later(mp_device *self, mp_kernel *kernel, mp_kernel *stand_in);
+bool mp__cuda_kernels_settled(mp_device *self, bool wait);
 void mp__cuda_kernel_unload(mp_device *self, mp_kernel *kernel);
 mp_status mp__cuda_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
                           const void *args, size_t args_size);

@@ -80,6 +80,14 @@ static mp_status read_switches(mp_host_config *config) {
     return read_switch("MILLPOND_HOST_IPC", &config->ipc);
 }
 
+static mp_status read_compile_time(mp_host_config *config) {
+    enum { MOST_MS = 60000 };
+    const char *text = setting("MILLPOND_HOST_COMPILE_MS");
+    return text == NULL
+               ? MP_OK
+               : mp_parse_int("MILLPOND_HOST_COMPILE_MS", text, 0, MOST_MS, &config->compile_ms);
+}
+
 static mp_status read_count(int *out) {
     const char *text = setting("MILLPOND_HOST_DEVICES");
     int64_t count = 1;
@@ -103,6 +111,7 @@ static mp_status open_shared(int ordinal) {
     MP_TRY(read_mode(&config));
     MP_TRY(read_memory(&config));
     MP_TRY(read_switches(&config));
+    MP_TRY(read_compile_time(&config));
     MP_TRY(mp__host_device_create(&config, &shared[ordinal]));
     shared[ordinal]->ordinal = ordinal;
     return MP_OK;

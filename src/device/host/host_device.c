@@ -78,6 +78,8 @@ static const mp_device_ops host_ops = {
     .kernel_load = mp__host_kernel_load,
     .kernel_open = mp__host_kernel_open,
     .kernel_ready = mp__host_kernel_ready,
+    .kernel_ready_later = mp__host_kernel_ready_later,
+    .kernels_settled = mp__host_kernels_settled,
     .kernel_unload = mp__host_kernel_unload,
     .launch = mp__host_launch,
     .gemm_prepare = mp__host_gemm_prepare,
@@ -101,6 +103,7 @@ static const mp_device_ops host_ops = {
 static void fill_info(host_device *host) {
     mp_device_info *info = &host->base.info;
     info->kind = MP_DEVICE_HOST;
+    info->compiles = host->config.compile_ms > 0;
     (void)snprintf(info->name, sizeof info->name, "Millpond emulated device");
     (void)snprintf(info->driver, sizeof info->driver, "host");
     info->multiprocessors =

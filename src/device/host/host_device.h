@@ -12,6 +12,8 @@
  * MILLPOND_HOST_MEMORY sets its memory in bytes (suffix K, M, G; default: half of the machine's).
  * MILLPOND_HOST_DEVICES sets how many such devices there are (1 to 8, default 1).
  * MILLPOND_HOST_MEMPOOLS=0 leaves out stream-ordered memory, as an old driver does.
+ * MILLPOND_HOST_COMPILE_MS says how long a fused kernel takes to become ready, as on a GPU it is
+ * compiled (default: 0); until then another stands in for it.
  * MILLPOND_HOST_IPC=1 keeps memory in a file of the system's memory, so that other processes of the
  * user can open it.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -29,6 +31,7 @@ typedef struct mp_host_config {
     size_t memory_bytes;
     bool no_mempools;
     bool ipc;
+    int64_t compile_ms; /* that fused kernels take to become ready; 0: all are at once */
 } mp_host_config;
 
 /* A device of its own, beside the shared ones; for tests. Gives: `*out`, until destroy.

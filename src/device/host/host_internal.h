@@ -9,6 +9,7 @@
 #ifndef MP_DEVICE_HOST_INTERNAL_H
 #define MP_DEVICE_HOST_INTERNAL_H
 
+#include "base/later.h"
 #include "device/collective.h"
 #include "device/host/host_device.h"
 #include "device/host/host_range.h"
@@ -97,6 +98,10 @@ struct mp_kernel {
     host_object object;
     const mp_kernel_image *image; /* borrowed, static */
     atomic_bool ready;            /* as on a GPU, none is launched before it is */
+    mp_later later;               /* makes it ready, where compiling takes a while */
+    host_device *device;
+    const struct mp_kernel *stand_in; /* launched until it is ready */
+    atomic_bool unwanted;             /* it need not become ready any more */
 };
 
 typedef enum host_math_kind { HOST_GEMM, HOST_CONV, HOST_COLLECTIVE } host_math_kind;

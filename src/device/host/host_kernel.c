@@ -2,9 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_work.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "device/kernel_record.h"
 
 #include <string.h>
+#include <time.h>
 
 /* ---- items ---- */
 
@@ -64,6 +67,28 @@ static const host_item_kind launch_kind = {
 
 /* ---- kernels ---- */
 
+static bool is_ready(const mp_kernel *kernel) {
+    return atomic_load_explicit(&kernel->ready, memory_order_acquire);
+}
+
+/* Takes as long as a compiler would. */
+static void run_later(mp_later *self) {
+    static const struct timespec ms = {.tv_nsec = 1000000};
+    mp_kernel *kernel = MP_CONTAINER_OF(self, mp_kernel, later);
+    const int64_t end = mp_clock_ms() + kernel->device->config.compile_ms;
+    while (mp_clock_ms() < end && !atomic_load(&kernel->unwanted)) {
+        (void)nanosleep(&ms, NULL);
+    }
+    const mp_status status = mp__host_kernel_ready(&kernel->device->base, kernel);
+    (void)pthread_mutex_lock(&kernel->device->lock); /* until whoever queued this has set it */
+    const mp_kernel *stand_in = kernel->stand_in;
+    (void)pthread_mutex_unlock(&kernel->device->lock);
+    if (status != MP_OK) {
+        MP_LOG(WARNING, "%s, which is slower, keeps standing in for a kernel: %s",
+               stand_in->image->name, mp_error_message());
+    }
+}
+
 mp_status mp__host_kernel_open(mp_device *self, const mp_kernel_image *image, mp_kernel **out) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "kernel_load"));
@@ -74,6 +99,8 @@ mp_status mp__host_kernel_open(mp_device *self, const mp_kernel_image *image, mp
     mp_kernel *kernel = NULL;
     MP_TRY(mp__host_object_create(host, HOST_KERNEL, sizeof *kernel, &kernel));
     kernel->image = image;
+    kernel->device = host;
+    kernel->later = (mp_later){.run = run_later, .owner = self};
     const mp_status status = mp_kernel_record_add(image);
     if (status != MP_OK) {
         mp__host_object_destroy(host, &kernel->object);
@@ -89,6 +116,28 @@ mp_status mp__host_kernel_ready(mp_device *self, mp_kernel *kernel) {
     return MP_OK;
 }
 
+bool mp__host_kernel_ready_later(mp_device *self, mp_kernel *kernel, mp_kernel *stand_in) {
+    host_device *host = mp__host_from(self);
+    if (host->config.compile_ms == 0 || is_ready(kernel) ||
+        mp__host_kernel_ready(self, stand_in) != MP_OK) {
+        return false;
+    }
+    (void)pthread_mutex_lock(&host->lock);
+    if (kernel->stand_in == NULL) {
+        kernel->stand_in = mp_later_add(&kernel->later) ? stand_in : NULL;
+    }
+    const bool taken = kernel->stand_in != NULL;
+    (void)pthread_mutex_unlock(&host->lock);
+    return taken;
+}
+
+bool mp__host_kernels_settled(mp_device *self, bool wait) {
+    if (wait) {
+        mp_later_settle(self);
+    }
+    return !mp_later_has(self);
+}
+
 mp_status mp__host_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out) {
     MP_TRY(mp__host_kernel_open(self, image, out));
     atomic_store_explicit(&(*out)->ready, true, memory_order_release);
@@ -96,6 +145,8 @@ mp_status mp__host_kernel_load(mp_device *self, const mp_kernel_image *image, mp
 }
 
 void mp__host_kernel_unload(mp_device *self, mp_kernel *kernel) {
+    atomic_store(&kernel->unwanted, true);
+    mp_later_drop(&kernel->later);
     mp_kernel_record_remove(kernel->image);
     mp__host_object_destroy(mp__host_from(self), &kernel->object);
 }
@@ -119,12 +170,28 @@ static mp_status check_grid(const mp_kernel *kernel, mp_grid grid) {
     return MP_OK;
 }
 
+/* What a launch takes that finds its kernel not ready. A graph would keep the stand-in for good. */
+static const mp_kernel *kernel_for_now(mp_device *self, mp_stream *stream,
+                                       const mp_kernel *kernel) {
+    bool captured = false;
+    if (kernel->stand_in == NULL) {
+        return kernel;
+    }
+    if (mp__host_capture_active(self, stream, &captured) == MP_OK && captured) {
+        mp_later_wait((mp_later *)(uintptr_t)&kernel->later);
+    }
+    return is_ready(kernel) ? kernel : kernel->stand_in;
+}
+
 mp_status mp__host_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
                           const void *args, size_t args_size) {
     host_device *host = mp__host_from(self);
     MP_TRY(mp__host_call(host, "launch"));
     MP_TRY(check_grid(kernel, grid));
-    if (!atomic_load_explicit(&kernel->ready, memory_order_acquire)) {
+    if (!is_ready(kernel)) {
+        kernel = kernel_for_now(self, stream, kernel);
+    }
+    if (!is_ready(kernel)) {
         return MP_FAIL(INTERNAL, "kernel %s is launched before it was made ready",
                        kernel->image->name);
     }

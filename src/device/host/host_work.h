@@ -112,6 +112,8 @@ mp_status mp__host_branch_end(mp_device *self, mp_stream *stream, mp_stream *ins
 mp_status mp__host_kernel_load(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
 mp_status mp__host_kernel_open(mp_device *self, const mp_kernel_image *image, mp_kernel **out);
 mp_status mp__host_kernel_ready(mp_device *self, mp_kernel *kernel);
+bool mp__host_kernel_ready_later(mp_device *self, mp_kernel *kernel, mp_kernel *stand_in);
+bool mp__host_kernels_settled(mp_device *self, bool wait);
 void mp__host_kernel_unload(mp_device *self, mp_kernel *kernel);
 mp_status mp__host_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
                           const void *args, size_t args_size);

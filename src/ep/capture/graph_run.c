@@ -41,6 +41,7 @@ static mp_status stream_to_record(mp_graphs *graphs, mp_run_stream **out) {
 
 static mp_status begin(mp_graphs *graphs, mp_run_stream *into) {
     mp_device *device = device_of(graphs);
+    (void)device->ops->kernels_settled(device, true); /* no graph keeps what stands in for them */
     graphs->memory.pool = graphs->record->provider->pool;
     MP_TRY(mp__graph_memory_begin(&graphs->memory, into->native));
     mp__run_stream_set_captured(into, true);

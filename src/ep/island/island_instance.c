@@ -207,10 +207,13 @@ static bool is_worth_it(const mp_island_program *p) {
            mp_program_launch_count(p->program) <= LAUNCHES_MOST;
 }
 
-/* A stream that is captured by its user takes launches one by one. */
+/* A stream that is captured by its user takes launches one by one, and so does every one while
+ * kernels are compiled: a graph would wait for them, since it would keep for good what stands in
+ * for them. */
 static bool is_free(mp_device *device, mp_stream *stream) {
     bool captured = false;
-    return device->ops->capture_active(device, stream, &captured) == MP_OK && !captured;
+    return device->ops->kernels_settled(device, false) &&
+           device->ops->capture_active(device, stream, &captured) == MP_OK && !captured;
 }
 
 /* A graph that was captured before somebody listened, or for another, does not tell for which nodes

@@ -90,22 +90,27 @@ mp_status mp_kernel_cache_host_entry(const char *name, mp_host_entry **out) {
     return MP_OK;
 }
 
-mp_status mp_kernel_cache_get(mp_device *device, const char *name, const mp_kernel **out) {
+mp_status mp_kernel_cache_open(mp_device *device, const char *name, mp_kernel **out) {
     const mp_kernel_image *image = NULL;
     MP_TRY(find_image(name, &image));
     device_kernels *kernels = kernels_find(device);
-    mp_kernel *kernel = kernels == NULL
-                            ? NULL
-                            : atomic_load_explicit(&kernels->slots[image - mp__kernel_images],
-                                                   memory_order_acquire);
     mp_status status = MP_OK;
-    if (kernel == NULL) {
+    *out = kernels == NULL ? NULL
+                           : atomic_load_explicit(&kernels->slots[image - mp__kernel_images],
+                                                  memory_order_acquire);
+    if (*out == NULL) {
         (void)pthread_mutex_lock(&lock);
-        status = open_kernel(device, image, &kernel);
+        status = open_kernel(device, image, out);
         (void)pthread_mutex_unlock(&lock);
     }
+    return status;
+}
+
+mp_status mp_kernel_cache_get(mp_device *device, const char *name, const mp_kernel **out) {
+    mp_kernel *kernel = NULL;
+    MP_TRY(mp_kernel_cache_open(device, name, &kernel));
     *out = kernel;
-    return status == MP_OK ? mp_kernel_batch_add(device, kernel) : status;
+    return mp_kernel_batch_add(device, kernel);
 }
 
 const char *mp_kernel_cache_name(const mp_device *device, const mp_kernel *kernel) {

@@ -11,6 +11,9 @@
  * (kernel_batch.h) it is ready at its end. */
 mp_status mp_kernel_cache_get(mp_device *device, const char *name, const mp_kernel **out);
 
+/* The same, not ready yet. */
+mp_status mp_kernel_cache_open(mp_device *device, const char *name, mp_kernel **out);
+
 /* The same text compiled for the CPU. Fails: INTERNAL for a name that kernels.txt lacks. */
 mp_status mp_kernel_cache_host_entry(const char *name, mp_host_entry **out);
 

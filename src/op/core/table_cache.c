@@ -46,7 +46,9 @@ static bool has_room(const mp_device *device, size_t size) {
 
 static mp_status entry_fill(mp_device *device, const mp_table *table, mp_addr addr) {
     mp_stream *stream = NULL;
-    MP_TRY(mp_kernel_batch_settle(device)); /* the kernel that fills it is of an open batch, too */
+    if (!table->copied) { /* the kernel that fills it is of an open batch, too */
+        MP_TRY(mp_kernel_batch_settle(device));
+    }
     MP_TRY(device->ops->stream_create(device, &stream));
     const mp_status status = table->fill(table->context, device, stream, addr, table->size);
     const mp_status waited = device->ops->stream_synchronize(device, stream);

@@ -22,6 +22,7 @@ typedef struct mp_table {
     const void *key;
     size_t key_size;
     size_t size;
+    bool copied; /* `fill` launches no kernel */
 } mp_table;
 
 /* The table on `device`, made on first use.

@@ -32,8 +32,12 @@ mp_status mp_plan_upload(mp_planner *p, const uint64_t *words, int64_t count, mp
     size_t size = 0;
     MP_TRY(mp_plan_bytes(count, MP_U64, &size));
     if (size > 0) {
-        const mp_table table = {
-            .fill = copy_words, .context = words, .key = words, .key_size = size, .size = size};
+        const mp_table table = {.fill = copy_words,
+                                .context = words,
+                                .key = words,
+                                .key_size = size,
+                                .size = size,
+                                .copied = true};
         MP_TRY(mp_plan_table(p, &table, out));
         if (out->place == MP_PLACE_TABLE) {
             return MP_OK;

@@ -8,12 +8,14 @@
 typedef struct mp_fused_kernel {
     const mp_kernel *kernel;
     const mp_fused_program *program; /* NULL on a GPU */
+    mp_addr stand_in; /* table of the kernel that may stand in for it; 0: none does */
 } mp_fused_kernel;
 
 /* The kernel of the expression on `device`, whatever its numbers are; made on first use. Gives:
- * `*out`, borrowed until mp_fused_kernel_drop. Threads: any. Blocks: while it compiles.
+ * `*out`, borrowed until mp_fused_kernel_drop. Threads: any. Blocks: while it compiles, unless
+ * another stands in for it meanwhile (MILLPOND_STAND_IN=off: none does).
  * Fails: as kernel_load, OUT_OF_MEMORY (host). Within a batch (op/core/kernel_batch.h) it is ready
- * at its end. */
+ * at its end, or has its stand-in. */
 mp_status mp_fused_kernel_get(mp_device *device, const mp_expression *e, const mp_reading *readings,
                               mp_fused_kernel *out);
 

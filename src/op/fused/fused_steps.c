@@ -46,7 +46,9 @@ static mp_ref ref_of(const fused *f, int i, const mp_piece *piece, int *view) {
 static mp_status launch_piece(mp_planner *p, const fused *f, const mp_fused_kernel *kernel,
                               const mp_piece *piece) {
     const mp_expression *e = f->e;
-    mp_fused_args args = {.program = kernel->program, .walk = piece->walk};
+    mp_fused_args args = {.program = kernel->program,
+                          .stand_in = (const void *)kernel->stand_in,
+                          .walk = piece->walk};
     mp_bind binds[K_FUSED_IN + K_FUSED_OUT];
     size_t bound = 0;
     int view = 0;

@@ -1,0 +1,196 @@
+/* later.c - see later.h. All but the count of work is under one lock.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/later.h"
+
+#include "base/macros.h"
+#include "base/worker.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+enum { THREADS_MAX = 4 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t has_run = PTHREAD_COND_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_once_t loaded_once = PTHREAD_ONCE_INIT;
+static mp_later *first; /* queued or running, in the order in which they came */
+static atomic_size_t count;
+static size_t thread_count;
+static bool is_ending;
+
+/* ---- the list; with the lock held ---- */
+
+static mp_later *next_queued(void) {
+    mp_later *at = first;
+    while (at != NULL && at->state != MP_LATER_QUEUED) {
+        at = at->next;
+    }
+    return at;
+}
+
+static void append(mp_later *work) {
+    mp_later **end = &first;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = work;
+    work->next = NULL;
+    work->state = MP_LATER_QUEUED;
+    atomic_fetch_add(&count, 1);
+}
+
+static void take_out(mp_later *work) {
+    mp_later **link = &first;
+    while (*link != work) {
+        link = &(*link)->next;
+    }
+    *link = work->next;
+    work->state = MP_LATER_IDLE;
+    atomic_fetch_sub(&count, 1);
+    (void)pthread_cond_broadcast(&has_run);
+}
+
+/* ---- threads ---- */
+
+static void *run_all(void *unused) {
+    (void)unused;
+    (void)pthread_mutex_lock(&lock);
+    for (mp_later *work = next_queued(); work != NULL; work = next_queued()) {
+        work->state = MP_LATER_RUNS;
+        (void)pthread_mutex_unlock(&lock);
+        work->run(work);
+        (void)pthread_mutex_lock(&lock);
+        take_out(work);
+    }
+    thread_count--;
+    (void)pthread_cond_broadcast(&has_run);
+    (void)pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+/* Signals go to the threads of the host program. */
+static bool start_thread(void) {
+    pthread_attr_t attributes;
+    sigset_t every, before;
+    pthread_t thread;
+    if (pthread_attr_init(&attributes) != 0) {
+        return false;
+    }
+    (void)sigfillset(&every);
+    (void)pthread_sigmask(SIG_SETMASK, &every, &before);
+    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    const bool started = pthread_create(&thread, &attributes, run_all, NULL) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attributes);
+    return started;
+}
+
+/* ---- the end of the process, and its children ---- */
+
+static void end_all(void) {
+    (void)pthread_mutex_lock(&lock);
+    is_ending = true;
+    for (mp_later *work = next_queued(); work != NULL; work = next_queued()) {
+        take_out(work);
+    }
+    while (thread_count > 0) {
+        (void)pthread_cond_wait(&has_run, &lock);
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+static void before_fork(void) {
+    (void)pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void) {
+    (void)pthread_mutex_unlock(&lock);
+}
+
+/* The threads, and those who wait for them, are the parent's. */
+static void in_child(void) {
+    has_run = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    while (first != NULL) {
+        take_out(first);
+    }
+    thread_count = 0;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+static void prepare(void) {
+    (void)pthread_atfork(before_fork, after_fork, in_child);
+    (void)atexit(end_all);
+}
+
+static void end_with_library(void) {
+    (void)atexit(end_all);
+}
+
+void mp_later_loaded(void) {
+    (void)pthread_once(&loaded_once, end_with_library);
+}
+
+/* ---- the interface ---- */
+
+bool mp_later_add(mp_later *work) {
+    const size_t most = MP_MIN(mp_worker_count(), (size_t)THREADS_MAX);
+    (void)pthread_once(&once, prepare);
+    (void)pthread_mutex_lock(&lock);
+    thread_count += !is_ending && thread_count < most && start_thread();
+    const bool taken = !is_ending && thread_count > 0;
+    if (taken) {
+        append(work);
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return taken;
+}
+
+void mp_later_wait(mp_later *work) {
+    (void)pthread_mutex_lock(&lock);
+    while (work->state != MP_LATER_IDLE) {
+        (void)pthread_cond_wait(&has_run, &lock);
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+void mp_later_drop(mp_later *work) {
+    (void)pthread_mutex_lock(&lock);
+    if (work->state == MP_LATER_QUEUED) {
+        take_out(work);
+    }
+    while (work->state != MP_LATER_IDLE) {
+        (void)pthread_cond_wait(&has_run, &lock);
+    }
+    (void)pthread_mutex_unlock(&lock);
+}
+
+/* With the lock held. */
+static bool has(const void *owner) {
+    const mp_later *at = first;
+    while (at != NULL && at->owner != owner) {
+        at = at->next;
+    }
+    return at != NULL;
+}
+
+bool mp_later_has(const void *owner) {
+    if (atomic_load_explicit(&count, memory_order_acquire) == 0) {
+        return false;
+    }
+    (void)pthread_mutex_lock(&lock);
+    const bool found = has(owner);
+    (void)pthread_mutex_unlock(&lock);
+    return found;
+}
+
+void mp_later_settle(const void *owner) {
+    (void)pthread_mutex_lock(&lock);
+    while (has(owner)) {
+        (void)pthread_cond_wait(&has_run, &lock);
+    }
+    (void)pthread_mutex_unlock(&lock);
+}

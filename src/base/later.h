@@ -1,0 +1,37 @@
+/* later.h - work that nobody waits for, such as compiling while something slower is used.
+ *
+ * A few threads, started when there is work and ended when there is none. The process may end
+ * meanwhile: what runs is waited for, and nothing else begins.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_BASE_LATER_H
+#define MP_BASE_LATER_H
+
+#include <stdbool.h>
+
+typedef struct mp_later {
+    void (*run)(struct mp_later *self);
+    const void *owner; /* whose work it is */
+    struct mp_later *next;
+    enum { MP_LATER_IDLE, MP_LATER_QUEUED, MP_LATER_RUNS } state;
+} mp_later;
+
+/* Has it run, once. Borrows: `work`, until it has run or was dropped. False, and nothing is
+ * queued, where there is no thread for it, or the process ends. Threads: any. */
+bool mp_later_add(mp_later *work);
+
+/* Returns when it is neither queued nor runs. Threads: any but its own. Blocks: until then. */
+void mp_later_wait(mp_later *work);
+/* The same, but it does not begin any more. */
+void mp_later_drop(mp_later *work);
+
+/* Whether there is work of `owner`; cheap where nobody has any. Threads: any. */
+bool mp_later_has(const void *owner);
+/* Returns when there is none. Blocks: until then. */
+void mp_later_settle(const void *owner);
+
+/* What is at hand when the process ends is taken down in the order opposite to that in which it
+ * came. So whoever runs and has loaded a library says so before it uses it: the end of the process
+ * then waits for the work before that library is taken down. */
+void mp_later_loaded(void);
+
+#endif
