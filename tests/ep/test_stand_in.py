@@ -36,7 +36,7 @@ def emulated():
 
 
 def run(code, folder, **environment):
-    return child(START + code, folder, **environment).stdout.split()
+    return child(START + code, folder, **{"MILLPOND_STAND_IN": "on", **environment}).stdout.split()
 
 
 def test_results_come_at_once_and_are_the_same(tmp_path):

@@ -190,20 +190,29 @@ static size_t some_functions(mp_dtype type, size_t from, float a, float b, mp_ex
     return from;
 }
 
-DEVICE_TEST(stand_in_gives_the_bits_of_every_function) {
+/* Functions of a type with the numbers from the `first` ones on, every `step`. */
+static void compare_functions(rig *r, mp_dtype type, size_t first, size_t step) {
     static const float numbers[][2] = {{0.5f, 2}, {0, 0}, {1, 0.25f}, {2, 1}};
+    for (size_t k = 0; k < MP_COUNT_OF(numbers); k += step) {
+        const float *pair = numbers[(first + k) % MP_COUNT_OF(numbers)];
+        for (size_t from = 0; from < MP_COUNT_OF(words);) {
+            mp_expression e;
+            char what[200];
+            from = some_functions(type, from, pair[0], pair[1], &e, what, sizeof what);
+            if (e.output_count > 0) {
+                compare(r, &e, whole, what);
+            }
+        }
+    }
+}
+
+/* On a GPU each kernel is compiled, so the types share the numbers. */
+DEVICE_TEST(stand_in_gives_the_bits_of_every_function) {
+    const size_t step = device->info.kind == MP_DEVICE_HOST ? 1 : 4;
     rig r = open_rig(device);
     for (size_t t = 0; op_types[t] != MP_NONE; t++) {
-        for (size_t k = 0; op_types[t] != MP_F64 && k < MP_COUNT_OF(numbers); k++) {
-            for (size_t from = 0; from < MP_COUNT_OF(words);) {
-                mp_expression e;
-                char what[200];
-                from = some_functions(op_types[t], from, numbers[k][0], numbers[k][1], &e, what,
-                                      sizeof what);
-                if (e.output_count > 0) {
-                    compare(&r, &e, whole, what);
-                }
-            }
+        if (op_types[t] != MP_F64) {
+            compare_functions(&r, op_types[t], t, step);
         }
     }
     close_rig(&r);

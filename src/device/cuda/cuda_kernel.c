@@ -176,13 +176,15 @@ mp_status mp__cuda_kernel_ready(mp_device *self, mp_kernel *kernel) {
 /* The process may end while this runs. NVRTC is loaded first, so that the end waits for what it
  * compiles before it is taken down. */
 static void run_later(mp_later *self) {
+    static atomic_flag told = ATOMIC_FLAG_INIT;
     cuda_kernel *mine = MP_CONTAINER_OF(self, cuda_kernel, later);
     mp_device *device = &mine->device->base;
     if (mp__cuda_need(CUDA_LIB_NVRTC) == MP_OK) {
         mp_later_loaded();
     }
-    if (mp__cuda_kernel_ready(device, (mp_kernel *)(void *)mine) != MP_OK) {
-        MP_LOG(WARNING, "%s, which is slower, keeps standing in for a kernel: %s",
+    if (mp__cuda_kernel_ready(device, (mp_kernel *)(void *)mine) != MP_OK &&
+        !atomic_flag_test_and_set(&told)) {
+        MP_LOG(WARNING, "%s, which is slower, keeps standing in for kernels: %s",
                mine->stand_in->image->name, mp_error_message());
     }
 }

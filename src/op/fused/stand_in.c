@@ -1,4 +1,5 @@
-/* stand_in.c - see stand_in.h. Kernel: fused/stand_in.cu.
+/* stand_in.c - see stand_in.h.
+ * Kernel: fused/stand_in.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/fused/stand_in.h"
 

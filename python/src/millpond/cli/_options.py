@@ -91,10 +91,14 @@ def any_session(path: Path) -> Any:
 
 
 def find_device(device: str) -> Any:
-    """A device of the provider. What --device names has precedence over MILLPOND_DEVICE."""
+    """A device of the provider. What --device names has precedence over MILLPOND_DEVICE.
+
+    Commands time runs, so they wait for kernels that other programs would have compiled meanwhile.
+    """
     import millpond.onnxruntime as mort
     from millpond import _ort_register
 
+    os.environ.setdefault("MILLPOND_STAND_IN", "off")
     kind = device.partition(":")[0]
     if kind in ("cuda", "host") and not mort.is_registered():
         _check_there(device)
