@@ -10,13 +10,14 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum { THREADS_MAX = 4 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t has_run = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_once_t loaded_once = PTHREAD_ONCE_INIT;
 static mp_later *first; /* queued or running, in the order in which they came */
 static atomic_size_t count;
 static size_t thread_count;
@@ -121,17 +122,33 @@ static void in_child(void) {
     (void)pthread_mutex_unlock(&lock);
 }
 
+/* glibc's and musl's; exit() runs what the main thread has here before all else. */
+/* NOLINTBEGIN(bugprone-reserved-identifier) */
+extern int __cxa_thread_atexit_impl(void (*fn)(void *), void *context, void *library)
+    __attribute__((weak));
+extern void *__dso_handle;
+/* NOLINTEND(bugprone-reserved-identifier) */
+
+static void end_main(void *unused) {
+    (void)unused;
+    end_all();
+}
+
+void mp_later_guard_end(void) {
+    static atomic_flag guarded = ATOMIC_FLAG_INIT;
+    if (syscall(SYS_gettid) == getpid() && __cxa_thread_atexit_impl != NULL &&
+        !atomic_flag_test_and_set(&guarded)) {
+        (void)__cxa_thread_atexit_impl(end_main, NULL, &__dso_handle);
+    }
+}
+
 static void prepare(void) {
     (void)pthread_atfork(before_fork, after_fork, in_child);
     (void)atexit(end_all);
 }
 
-static void end_with_library(void) {
-    (void)atexit(end_all);
-}
-
 void mp_later_loaded(void) {
-    (void)pthread_once(&loaded_once, end_with_library);
+    (void)atexit(end_all); /* which does nothing the second time */
 }
 
 /* ---- the interface ---- */
@@ -139,6 +156,7 @@ void mp_later_loaded(void) {
 bool mp_later_add(mp_later *work) {
     const size_t most = MP_MIN(mp_worker_count(), (size_t)THREADS_MAX);
     (void)pthread_once(&once, prepare);
+    mp_later_guard_end();
     (void)pthread_mutex_lock(&lock);
     thread_count += !is_ending && thread_count < most && start_thread();
     const bool taken = !is_ending && thread_count > 0;

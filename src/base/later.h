@@ -29,9 +29,12 @@ bool mp_later_has(const void *owner);
 /* Returns when there is none. Blocks: until then. */
 void mp_later_settle(const void *owner);
 
-/* What is at hand when the process ends is taken down in the order opposite to that in which it
- * came. So whoever runs and has loaded a library says so before it uses it: the end of the process
- * then waits for the work before that library is taken down. */
+/* When a process ends, what there is is taken down in the order opposite to that in which it came,
+ * and a library that work uses may bring more whenever it is called. Two calls see to it that the
+ * end waits for the work before: on the main thread, at any time before there is work, the first
+ * one does so for certain; it does nothing on another thread. The second one is for processes whose
+ * main thread never came by: of what was there when it is called, nothing is taken down before. */
+void mp_later_guard_end(void);
 void mp_later_loaded(void);
 
 #endif

@@ -1,6 +1,8 @@
 /* cuda_fused_test.c - what NVRTC says of the text of fused kernels; needs no GPU.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/later.h"
 #include "device/cuda/cuda_jit.h"
+#include "device/cuda/cuda_load.h"
 #include "kernel/kernel_table.h"
 #include "op/fused/fused_source.h"
 #include "op/op_value.h"
@@ -8,6 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 /* All functions of one type, folded. */
 static void fold_functions(mp_dtype type, mp_expression *e) {
@@ -132,5 +137,50 @@ TEST(fused_text_compiles_for_every_gpu) {
         compile(&e, readings, archs[t % MP_COUNT_OF(archs)]);
         fold_casts(op_types[t], &e);
         compile(&e, readings, archs[(t + 3) % MP_COUNT_OF(archs)]);
+    }
+}
+
+/* ---- the end of a process while NVRTC compiles ---- */
+
+static void compile_later(mp_later *self) {
+    static const mp_reading readings[] = {MP_READ_WHOLE, MP_READ_VIEW, MP_READ_ONE};
+    mp_expression e;
+    (void)self;
+    fold_functions(MP_F32, &e);
+    if (mp__cuda_need(CUDA_LIB_NVRTC) == MP_OK) {
+        mp_later_loaded();
+        compile(&e, readings, 80);
+        mp_later_loaded();
+    }
+}
+
+static void end_after(long ms) {
+    static mp_later work[2] = {{.run = compile_later}, {.run = compile_later}};
+    const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    for (size_t i = 0; i < MP_COUNT_OF(work); i++) {
+        CHECK(mp_later_add(&work[i]));
+    }
+    (void)nanosleep(&time, NULL);
+    exit(0);
+}
+
+/* Before NVRTC is there, while it is loaded, and at any time after that. */
+TEST(fused_texts_may_be_compiled_when_the_process_ends) {
+    static const long delays[] = {0, 3, 20, 60, 120, 300};
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    SKIP("what takes long is NVRTC, which no sanitizer looks into");
+#endif
+    NEEDS_OWN_PROCESS();
+    for (size_t i = 0; i < MP_COUNT_OF(delays); i++) {
+        int status = 0;
+        const pid_t child = fork();
+        if (child == 0) {
+            end_after(delays[i]);
+        }
+        CHECK(waitpid(child, &status, 0) == child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+            test_fail(__FILE__, __LINE__, "after %ld ms the process ended with status %x",
+                      delays[i], (unsigned)status);
+        }
     }
 }

@@ -174,7 +174,7 @@ mp_status mp__cuda_kernel_ready(mp_device *self, mp_kernel *kernel) {
 /* ---- with a stand-in until then ---- */
 
 /* The process may end while this runs. NVRTC is loaded first, so that the end waits for what it
- * compiles before it is taken down. */
+ * compiles before it is taken down; and so again once it has compiled, which brings more of it. */
 static void run_later(mp_later *self) {
     static atomic_flag told = ATOMIC_FLAG_INIT;
     cuda_kernel *mine = MP_CONTAINER_OF(self, cuda_kernel, later);
@@ -182,8 +182,9 @@ static void run_later(mp_later *self) {
     if (mp__cuda_need(CUDA_LIB_NVRTC) == MP_OK) {
         mp_later_loaded();
     }
-    if (mp__cuda_kernel_ready(device, (mp_kernel *)(void *)mine) != MP_OK &&
-        !atomic_flag_test_and_set(&told)) {
+    const mp_status status = mp__cuda_kernel_ready(device, (mp_kernel *)(void *)mine);
+    mp_later_loaded();
+    if (status != MP_OK && !atomic_flag_test_and_set(&told)) {
         MP_LOG(WARNING, "%s, which is slower, keeps standing in for kernels: %s",
                mine->stand_in->image->name, mp_error_message());
     }

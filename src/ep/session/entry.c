@@ -2,6 +2,7 @@
  * of custom operators, for sessions that are made with the provider's name alone: ONNX Runtime then
  * does not ask the factory for schemas before it reads the model.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/later.h"
 #include "base/log.h"
 #include "ep/abi/bridge.h"
 #include "ep/placement/brought.h"
@@ -99,6 +100,7 @@ OrtStatus *CreateEpFactories(const char *registration, const OrtApiBase *base,
         mp__log_detach();
         return mp__to_ort(status);
     }
+    mp_later_guard_end(); /* on the main thread, most likely */
     factories[0] = &factory->base;
     *factory_count = 1;
     return NULL;
