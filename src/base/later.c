@@ -123,11 +123,11 @@ static void in_child(void) {
 }
 
 /* glibc's and musl's; exit() runs what the main thread has here before all else. */
-/* NOLINTBEGIN(bugprone-reserved-identifier) */
+/* NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming) */
 extern int __cxa_thread_atexit_impl(void (*fn)(void *), void *context, void *library)
     __attribute__((weak));
 extern void *__dso_handle;
-/* NOLINTEND(bugprone-reserved-identifier) */
+/* NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming) */
 
 static void end_main(void *unused) {
     (void)unused;

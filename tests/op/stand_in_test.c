@@ -26,7 +26,8 @@ static const char *const words[] = {
 
 /* Any bits at all, small numbers, and what is at the ends. */
 static void fill(mp_dtype type, unsigned char *data, uint64_t seed) {
-    static const double ends[] = {0.0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 65504, 1e-7, -1e-40};
+    static const double ends[] = {0.0,       -0.0,        1,     -1,   HUGE_VAL,
+                                  -HUGE_VAL, (double)NAN, 65504, 1e-7, -1e-40};
     const size_t size = mp_dtype_size(type);
     uint64_t state = seed * 2654435761u + 1;
     for (int64_t i = 0; i < COUNT; i++) {
@@ -76,7 +77,6 @@ static void close_rig(rig *r) {
     device->ops->free(device, r->table, sizeof(mp_stand_in_table));
     device->ops->stream_destroy(device, r->stream);
     mp_kernel_cache_drop(device);
-    CHECK(unsetenv("MILLPOND_STAND_IN") == 0);
 }
 
 static void set_inputs(rig *r, const mp_expression *e) {
@@ -288,7 +288,7 @@ typedef struct scene {
 
 enum { SCENE = 300 };
 
-static scene open_scene(int64_t compile_ms) {
+static scene open_scene(int64_t compile_ms, const char *wanted) {
     const mp_host_config config = {.memory_bytes = 64 << 20, .compile_ms = compile_ms};
     static float x[SCENE];
     const mp_attr expression = OP_TEXT("expression", "x0=f32 t0=mul(x0,x0) t1=add(t0,x0) -> t1");
@@ -311,7 +311,9 @@ static scene open_scene(int64_t compile_ms) {
     CHECK_OK(ops->alloc(s.device, sizeof x, &s.y));
     CHECK_OK(ops->copy(s.device, s.stream, s.x, (mp_addr)x, sizeof x));
     CHECK_OK(ops->stream_synchronize(s.device, s.stream));
+    CHECK(setenv("MILLPOND_STAND_IN", wanted, 1) == 0);
     CHECK_OK(op_plan(s.device, &c, &s.plan));
+    CHECK(setenv("MILLPOND_STAND_IN", "off", 1) == 0); /* as other tests have it */
     return s;
 }
 
@@ -370,7 +372,7 @@ static bool stands_in(const scene *s, void (*queue)(const scene *s)) {
 enum { SOON_MS = 200, NEVER_MS = 60000 };
 
 TEST(stand_in_is_launched_until_the_kernel_is_ready) {
-    scene s = open_scene(SOON_MS);
+    scene s = open_scene(SOON_MS, "on");
     CHECK(!s.device->ops->kernels_settled(s.device, false));
     CHECK(stands_in(&s, queue_plan));
     CHECK(s.device->ops->kernels_settled(s.device, true));
@@ -379,7 +381,7 @@ TEST(stand_in_is_launched_until_the_kernel_is_ready) {
 }
 
 TEST(stand_in_stays_where_the_kernel_cannot_be_made_ready) {
-    scene s = open_scene(SOON_MS);
+    scene s = open_scene(SOON_MS, "on");
     (void)mp__host_device_fail(s.device, 1, MP_INTERNAL);
     CHECK(s.device->ops->kernels_settled(s.device, true));
     CHECK(!mp__host_device_fail(s.device, 0, MP_OK));
@@ -400,7 +402,7 @@ static void queue_captured(const scene *s) {
 }
 
 TEST(stand_in_is_in_no_graph) {
-    scene s = open_scene(SOON_MS);
+    scene s = open_scene(SOON_MS, "on");
     CHECK(!stands_in(&s, queue_captured));
     CHECK(s.device->ops->kernels_settled(s.device, false));
     close_scene(&s);
@@ -408,17 +410,14 @@ TEST(stand_in_is_in_no_graph) {
 
 /* What has not begun does not, and what runs is waited for. */
 TEST(stand_in_kernels_that_nobody_wants_any_more_are_not_waited_for) {
-    scene s = open_scene(NEVER_MS);
+    scene s = open_scene(NEVER_MS, "on");
     CHECK(stands_in(&s, queue_plan));
     close_scene(&s);
 }
 
 TEST(stand_in_can_be_switched_off) {
-    NEEDS_OWN_PROCESS();
-    CHECK(setenv("MILLPOND_STAND_IN", "off", 1) == 0);
-    scene s = open_scene(NEVER_MS);
+    scene s = open_scene(NEVER_MS, "off");
     CHECK(s.device->ops->kernels_settled(s.device, false));
     CHECK(!stands_in(&s, queue_plan));
     close_scene(&s);
-    CHECK(unsetenv("MILLPOND_STAND_IN") == 0);
 }
