@@ -10,6 +10,7 @@
 #include "op/op_value.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -288,9 +289,9 @@ typedef struct scene {
 
 enum { SCENE = 300 };
 
-static scene open_scene(int64_t compile_ms, const char *wanted) {
-    const mp_host_config config = {.memory_bytes = 64 << 20, .compile_ms = compile_ms};
-    static float x[SCENE];
+/* Values and a plan on a device that there is. */
+static void open_plan(scene *s) {
+    float x[SCENE] = {0};
     const mp_attr expression = OP_TEXT("expression", "x0=f32 t0=mul(x0,x0) t1=add(t0,x0) -> t1");
     op_case c = {.domain = MP_OWN_DOMAIN,
                  .name = "Fused",
@@ -300,31 +301,49 @@ static scene open_scene(int64_t compile_ms, const char *wanted) {
                  .in_count = 1,
                  .out_count = 1,
                  .in = {op_f32(x, SCENE)}};
-    scene s = {.plan = NULL};
-    CHECK_OK(mp__host_device_create(&config, &s.device));
-    const mp_device_ops *ops = s.device->ops;
+    const mp_device_ops *ops = s->device->ops;
     for (int i = 0; i < SCENE; i++) {
         x[i] = (float)i;
     }
-    CHECK_OK(ops->stream_create(s.device, &s.stream));
-    CHECK_OK(ops->alloc(s.device, sizeof x, &s.x));
-    CHECK_OK(ops->alloc(s.device, sizeof x, &s.y));
-    CHECK_OK(ops->copy(s.device, s.stream, s.x, (mp_addr)x, sizeof x));
-    CHECK_OK(ops->stream_synchronize(s.device, s.stream));
-    CHECK(setenv("MILLPOND_STAND_IN", wanted, 1) == 0);
-    CHECK_OK(op_plan(s.device, &c, &s.plan));
-    CHECK(setenv("MILLPOND_STAND_IN", "off", 1) == 0); /* as other tests have it */
-    return s;
+    CHECK_OK(ops->stream_create(s->device, &s->stream));
+    CHECK_OK(ops->alloc(s->device, sizeof x, &s->x));
+    CHECK_OK(ops->alloc(s->device, sizeof x, &s->y));
+    CHECK_OK(ops->copy(s->device, s->stream, s->x, (mp_addr)x, sizeof x));
+    CHECK_OK(ops->stream_synchronize(s->device, s->stream));
+    CHECK_OK(op_plan(s->device, &c, &s->plan));
 }
 
-static void close_scene(scene *s) {
+static void close_plan(const scene *s) {
     const mp_device_ops *ops = s->device->ops;
     mp_plan_release(s->plan);
     ops->free(s->device, s->x, SCENE * sizeof(float));
     ops->free(s->device, s->y, SCENE * sizeof(float));
     ops->stream_destroy(s->device, s->stream);
-    mp_kernel_cache_drop(s->device);
-    CHECK_EQ_INT((int64_t)mp__host_device_destroy(s->device), 0);
+}
+
+static mp_device *open_device(int64_t compile_ms) {
+    const mp_host_config config = {.memory_bytes = 64 << 20, .compile_ms = compile_ms};
+    mp_device *device = NULL;
+    CHECK_OK(mp__host_device_create(&config, &device));
+    return device;
+}
+
+static void close_device(mp_device *device) {
+    mp_kernel_cache_drop(device);
+    CHECK_EQ_INT((int64_t)mp__host_device_destroy(device), 0);
+}
+
+static scene open_scene(int64_t compile_ms, const char *wanted) {
+    scene s = {.device = open_device(compile_ms)};
+    CHECK(setenv("MILLPOND_STAND_IN", wanted, 1) == 0);
+    open_plan(&s);
+    CHECK(setenv("MILLPOND_STAND_IN", "off", 1) == 0); /* as other tests have it */
+    return s;
+}
+
+static void close_scene(const scene *s) {
+    close_plan(s);
+    close_device(s->device);
 }
 
 static void queue_plan(const scene *s) {
@@ -420,4 +439,32 @@ TEST(stand_in_can_be_switched_off) {
     CHECK(s.device->ops->kernels_settled(s.device, false));
     CHECK(!stands_in(&s, queue_plan));
     close_scene(&s);
+}
+
+/* All plan the same, and run it before and after the kernel is ready. */
+static void *plan_and_run(void *device) {
+    scene s = {.device = device};
+    open_plan(&s);
+    for (bool settled = false; !settled;) {
+        settled = s.device->ops->kernels_settled(device, false);
+        queue_plan(&s);
+        check_result(&s);
+    }
+    close_plan(&s);
+    return NULL;
+}
+
+TEST(stand_in_of_many_threads) {
+    enum { THREADS = 6, SHORT_MS = 20 };
+    pthread_t threads[THREADS];
+    mp_device *device = open_device(SHORT_MS);
+    CHECK(setenv("MILLPOND_STAND_IN", "on", 1) == 0);
+    for (int i = 0; i < THREADS; i++) {
+        CHECK_EQ_INT(pthread_create(&threads[i], NULL, plan_and_run, device), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        CHECK_EQ_INT(pthread_join(threads[i], NULL), 0);
+    }
+    CHECK(setenv("MILLPOND_STAND_IN", "off", 1) == 0);
+    close_device(device);
 }
