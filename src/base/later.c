@@ -122,7 +122,7 @@ static void in_child(void) {
     (void)pthread_mutex_unlock(&lock);
 }
 
-/* glibc's and musl's; exit() runs what the main thread has here before all else. */
+/* glibc's: exit() runs what the main thread has here before all else. */
 /* NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming) */
 extern int __cxa_thread_atexit_impl(void (*fn)(void *), void *context, void *library)
     __attribute__((weak));
