@@ -71,9 +71,10 @@ def main():
         print(f"no {' and no '.join(missing)}: apt install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user")
         return SKIP_STATUS
     program = build(given.build)
-    # Tests that start the program again start it in the emulator.
+    # Tests that start the program again start it in the emulator, and what that cannot do they leave out.
+    env = {**os.environ, "MILLPOND_TEST_EMULATOR": EMULATOR}
     command = [EMULATOR, "-L", LIBRARIES, program, "--seeds", given.seeds, "--jobs", str(os.cpu_count())]
-    return subprocess.run([*command, "--timeout", "300", *filter(None, [given.filter])], check=False).returncode
+    return subprocess.run([*command, "--timeout", "300", *filter(None, [given.filter])], env=env, check=False).returncode
 
 
 if __name__ == "__main__":

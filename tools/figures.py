@@ -20,8 +20,8 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PLACE = re.compile(r"(<!-- figures: (\S+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 
-def load(name):
-    return json.loads((RESULTS / f"{name}-nvidia-h200.json").read_text(encoding="utf-8"))
+def load(name, device="h200"):
+    return json.loads((RESULTS / f"{name}-nvidia-{device}.json").read_text(encoding="utf-8"))
 
 
 def number(value):
@@ -134,16 +134,13 @@ def summary():
 
 # ---- language models ----
 
-NOT_YET = ["Not measured yet."]
 WAYS = {"here": "here", "here, a graph": "here graph", "CUDA provider": "peer", "the same, a graph": "peer graph"}
 
 
 def decoding(is_genai, title, figure, shown):
     """Rows of bench_decode.py, through genai or without it."""
-    if not (RESULTS / "decode-nvidia-h200.json").exists():
-        return NOT_YET
     rows = []
-    for row in load("decode")["rows"]:
+    for row in load("decode", "h100")["rows"]:
         if row["label"].startswith("genai") != is_genai:
             continue
         found = [row.get(way, {}) for way in WAYS.values()]
@@ -180,9 +177,7 @@ def ranks():
 
 def decoder_ranks():
     """A token of each text by number of ranks, and how many times as many a second that is."""
-    found = load("ranks")["decoder"]
-    if "model" not in found:
-        return NOT_YET
+    found = load("ranks", "h100")["decoder"]
     rows = [[f"{row['batch']} texts" if row["batch"] > 1 else "1 text", str(row["ranks"]), milliseconds(row["ms"]),
              milliseconds(row.get("graph_ms")), number(row["faster"])] for row in found["rows"]]
     return table([f"{found['model']}, {found['context']:,} tokens", "ranks", "ms a step", "as a graph",

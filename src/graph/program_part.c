@@ -1,6 +1,5 @@
 /* program_part.c - values that lie within others: pieces along the outermost axis, which need no
- * copy. Dimensions before the axis must be 1. Also what a plan only copies may stay where it is: a
- * Transpose that moves no more than dimensions of 1, an Expand to the shape that is there.
+ * copy. Dimensions before the axis must be 1.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/program_private.h"
 
@@ -111,13 +110,23 @@ static bool gather_part(const mp_draft *draft, const mp_program_step *step, cons
     return index >= 0 && index < x->shape.dim[axis];
 }
 
+/* Whether all the step does is to copy a piece of its input. What it copies whole is a view. */
+static bool is_copied_piece(const mp_draft *draft, const mp_program_step *step, const mp_tensor *x,
+                            int o, size_t *offset) {
+    size_t whole = 0, piece = 0;
+    return mp_plan_is_copy(step->plan, offset) &&
+           mp_shape_bytes(&x->shape, x->type, &whole) == MP_OK &&
+           mp_shape_bytes(&draft->tensors[step->out[o]].shape, x->type, &piece) == MP_OK &&
+           piece < whole;
+}
+
 bool mp_part_of_input(const mp_draft *draft, const mp_program_step *step, int o, size_t *offset) {
     const mp_vertex *v = &draft->graph->nodes[step->node];
     const mp_tensor *x = tensor_in(draft, step, 0);
     if (x == NULL || step->out[o] == MP_NO_VALUE) {
         return false;
     }
-    if (mp_plan_is_copy(step->plan, offset)) {
+    if (is_copied_piece(draft, step, x, o, offset)) {
         return true;
     }
     if (is_packed(x->type)) {

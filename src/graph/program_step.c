@@ -96,14 +96,17 @@ void mp_draft_set_planned(mp_draft *draft, const mp_program_step *step) {
     draft->program->launches += mp_plan_step_count(step->plan);
 }
 
-/* Where the outputs may lie. A Choose is what it has chosen. */
+/* Where the outputs may lie. A Choose is what it has chosen; what a plan only copies may stay where
+ * it is: a Transpose that moves no more than dimensions of 1, an Expand to the shape that is there.
+ */
 static void set_aliases(const mp_draft *draft, const mp_vertex *v, mp_program_step *step) {
     const mp_op *op = v->node.op;
     if (mp_vertex_is_own(v, "Choose")) {
         step->view_of = *(const bool *)(uintptr_t)draft->tensors[v->in[0]].data ? 2 : 3;
         return;
     }
-    step->view_of = op->view_of;
+    size_t offset = 0;
+    step->view_of = op->view_of == 0 && mp_plan_is_copy(step->plan, &offset) ? 1 : op->view_of;
     step->in_place_count = op->in_place_count;
     memcpy(step->in_place, op->in_place, sizeof step->in_place);
 }

@@ -45,11 +45,9 @@ PROGRAMS = {
     **{f"attention_{word}": ("attention.cpp", "attention_mma", {},
                              [f"K_T0={word}", f"K_HEAD={head}", f"K_FLOAT={int(word == 'f32')}", "DIRECT=0"])
        for word, head in (("f32", 96), ("f16", 64), ("bf16", 32))},
-    **{f"attention_direct_{head}_{rows}_{warps}_{word}":
-       ("attention.cpp", "attention_direct", {},
-        [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}", f"K_WARPS={warps}", "DIRECT=1"])
-       for head, rows, warps, word in ((64, 32, 12, "f16"), (64, 32, 8, "bf16"), (64, 16, 12, "bf16"),
-                                       (128, 32, 8, "bf16"), (128, 16, 12, "f16"))},
+    **{f"attention_direct_{head}_{rows}_{word}": ("attention.cpp", "attention_direct", {},
+                                                  [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}", "DIRECT=1"])
+       for head, rows, word in ((64, 32, "f16"), (64, 16, "bf16"), (128, 32, "bf16"), (128, 16, "f16"))},
     **{f"decode_{head}_{masked}_{word}": ("decode.cpp", "attention_decode", {},
                                           [f"K_T0={word}", f"K_HEAD={head}", f"K_MASKED={masked}"])
        for masked, word, head in ((0, "f16", 64), (0, "bf16", 80), (0, "f16", 128), (0, "bf16", 256), (1, "f16", 64),

@@ -30,18 +30,23 @@ TEST(direct_cut_fits) {
             cut_of(device, units[i / HEADS / LENGTHS % UNITS], length, length, head, i % 2 == 0);
         CHECK(cut.rows == K_MMA_ROWS || cut.rows == 2 * K_MMA_ROWS);
         CHECK(cut.row_warps > 0 && cut.sets > 0);
-        CHECK(cut.row_warps * cut.sets <= cut.warps);
-        CHECK(cut.share > 0 && cut.share % K_DIRECT_KEYS(head, cut.rows, cut.warps) == 0);
-        CHECK(cut.resident > 0 && cut.resident * cut.row_warps * cut.sets <= cut.warps);
+        CHECK(cut.row_warps * cut.sets <= K_DIRECT_WARPS(cut.rows));
+        CHECK(cut.share > 0 && cut.share % K_DIRECT_KEYS(head, cut.rows) == 0);
+        CHECK(cut.resident > 0 &&
+              cut.resident * cut.row_warps * cut.sets <= K_DIRECT_WARPS(cut.rows));
         CHECK(cut.shared_bytes > 0 && cut.shared_bytes <= device->shared_bytes_max);
     }
 }
 
 TEST(direct_cut_by_size) {
-    const mp_direct_cut large = cut_of(&devices[0], 192, 2048, 2048, 64, false);
+    const mp_direct_cut large = cut_of(&devices[0], 192, 2048, 2048, 64, true);
     const mp_direct_cut small = cut_of(&devices[0], 12, 128, 128, 64, false);
+    const mp_direct_cut prompt = cut_of(&devices[0], 8, 4 * 2048, 2048, 128, true);
+    const mp_direct_cut middle = cut_of(&devices[0], 24, 1024, 1024, 64, true);
     CHECK(large.rows == 2 * K_MMA_ROWS && large.row_warps >= 4);
     CHECK(small.rows == K_MMA_ROWS && small.row_warps * small.sets <= 4);
+    CHECK(prompt.rows == 2 * K_MMA_ROWS && prompt.row_warps == 4);
+    CHECK(middle.rows == 2 * K_MMA_ROWS && middle.row_warps == 4 && middle.sets == 2);
 }
 
 /* Without tensor cores there are plain loops, and nothing is shared. */

@@ -72,22 +72,37 @@ def test_each_device_does_its_part():
 
 
 def test_inputs_are_views():
-    """Nothing of the batch is copied on the host, and outputs are parts of one array."""
+    """Nothing of the batch is copied on the host."""
+    child("""
+        all_, x, seen = mort.session(net, devices="all"), np.ones((9, 6), np.float32), []
+        for session in all_.sessions:
+            def run(wanted, feeds, options, run=session.run):
+                seen.append(feeds["x"])
+                return run(wanted, feeds, options)
+            session.run = run
+        all_.run(["y"], {"x": x, "h": H})
+        assert [array.shape for array in seen] == [(3, 6)] * 3
+        assert all(np.shares_memory(array, x) for array in seen)
+    """)
+
+
+def test_large_outputs_are_parts_of_one_array():
+    """Of outputs larger than the inputs each device writes its part where it belongs."""
     child("""
         import millpond._ort_shard as shard
-        all_ = mort.session(net, devices="all")
-        x, seen = np.ones((9, 6), np.float32), []
+        wide = model([("Concat", ["x", "x", "x"], ["z"], {"axis": 1})], [("x", F, ["rows", 6])], [("z", F, ["rows", 18])])
+        all_, x, seen = mort.session(wide, devices="all"), np.arange(54, dtype=np.float32).reshape(9, 6), []
         made = ort.OrtValue.ortvalue_from_numpy
         def watched(array, *more):
             seen.append(array)
             return made(array, *more)
         shard.ort.OrtValue.ortvalue_from_numpy = watched
-        y, = all_.run(["y"], {"x": x, "h": H})
-        inputs = [array for array in seen if array.shape[-1] == 6]
-        outputs = [array for array in seen if array.shape == (3, 5)]
+        z, = all_.run(["z"], {"x": x})
+        inputs, outputs = ([array for array in seen if array.shape == (3, n)] for n in (6, 18))
         assert len(inputs) == len(outputs) == 3
         assert all(np.shares_memory(array, x) for array in inputs)
-        assert all(np.shares_memory(array, y) for array in outputs)
+        assert all(np.shares_memory(array, z) for array in outputs)
+        np.testing.assert_array_equal(z, np.tile(x, 3))
     """)
 
 

@@ -192,7 +192,11 @@ class Sharded:
     ) -> list[Any]:
         begin, end = part
         feeds = {name: array[begin:end] if self._is_batched(name) else array for name, array in given.items()}
-        if any(array.dtype.kind not in "biuf" for array in feeds.values()) or not targets:
+        # A binding copies inputs to the device when they are bound, during which no other thread of Python runs; a run
+        # copies them while others do, but its outputs have to be copied once more.
+        gives = sum(array[begin:end].nbytes for array in targets.values())
+        takes = sum(array.nbytes for array in feeds.values())
+        if any(array.dtype.kind not in "biuf" for array in feeds.values()) or gives <= takes:
             results = session.run(wanted, feeds, run_options)
             for name, result in zip(wanted, results, strict=True):
                 if name in targets:

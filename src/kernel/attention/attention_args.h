@@ -30,11 +30,11 @@ enum {
  * or masks take many registers. */
 #define K_MMA_KEYS(head, size) ((head) > 128 || (size) == 4 ? 32 : 64)
 
-/* The same of attention_direct, whose warps have `rows` rows, with registers for `warps` of them on
- * a multiprocessor: 12, or 8. */
-#define K_DIRECT_KEYS(head, rows, warps) \
-    ((rows) == 32 && ((warps) == 12 || ((head) > 64 && (head) <= 96)) ? 32 : 64)
-#define K_DIRECT_REGISTERS(warps) ((warps) == 12 ? 168 : 255)
+/* The same of attention_direct, whose warps have 16 or 32 `rows`, and registers for so many of them
+ * on a multiprocessor. */
+#define K_DIRECT_KEYS(head, rows) ((rows) == 32 && (head) > 64 && (head) <= 96 ? 32 : 64)
+#define K_DIRECT_WARPS(rows)      ((rows) == 32 ? 8 : 12)
+#define K_DIRECT_REGISTERS(rows)  ((rows) == 32 ? 255 : 168)
 enum { K_DIRECT_ROW_BYTES = 16 /* of shared memory, of a warp's rows */ };
 
 typedef enum k_mask_kind {

@@ -5,9 +5,8 @@
  *
  * A warp has K_ROWS rows. With 32 what it reads of keys and values serves twice as many products,
  * which else wait for shared memory; with 16 there are more warps, for attention that leaves most
- * of a GPU idle. A multiprocessor has K_WARPS warps: with 8 of them a warp has registers for more
- * that is on its way, with 12 work is cut finer. A warp's share of a tile is one step of KEYS keys
- * or more, one after the other.
+ * of a GPU idle, and more of them on a multiprocessor. A warp's share of a tile is one step of KEYS
+ * keys or more, one after the other.
  *
  * Weights are powers above a base: a row's maximum when it last rose by more than LEAP powers of
  * two. So sums are scaled in the first steps, and then hardly ever. In float, and in T of which
@@ -15,7 +14,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention_args.h"
 
-#define MMA_KEYS     K_DIRECT_KEYS(K_HEAD, K_ROWS, K_WARPS)
+#define MMA_KEYS     K_DIRECT_KEYS(K_HEAD, K_ROWS)
 #define MMA_ROW_SETS (K_ROWS / K_MMA_ROWS)
 #define MMA_KEEP_Q   (K_HEAD * K_ROWS <= 96 * 32)
 #include "kernel/attention/mma.h"
@@ -289,7 +288,8 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
 
 #endif
 
-K_BLOCK_KERNEL_WITHIN(K_DIRECT_REGISTERS(K_WARPS), K_WARPS * 32, mp_attention_args, args) {
+K_BLOCK_KERNEL_WITHIN(K_DIRECT_REGISTERS(K_ROWS), K_DIRECT_WARPS(K_ROWS) * 32, mp_attention_args,
+                      args) {
     K_SHARED(T, shared);
     const k_score_rule *rule = &args.rule;
     const uint32_t units = (uint32_t)rule->batch * (uint32_t)rule->kv_heads;

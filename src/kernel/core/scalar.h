@@ -140,7 +140,9 @@ K_FN k_bf16 k_store_bf16(float value) {
     const uint32_t bits = k_bits_of_float(value);
     k_bf16 out;
     if ((bits & 0x7fffffffu) > 0x7f800000u) {
-        out.bits = (uint16_t)(bits >> 16 | 0x40u);
+        /* Of a NaN that a minimum or maximum made, NVIDIA's compiler takes the low bits for zeros,
+         * which are ones; used here they would get into the element beside this one. */
+        out.bits = (uint16_t)((bits >> 16 & 0x8000u) | 0x7fc0u);
     } else {
         out.bits = (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
     }

@@ -505,8 +505,8 @@ static mp_status plan_direct(mp_planner *p, const mp_attention *a) {
     args.round = at_once ? processors : INT32_MAX;
     const mp_grid grid = mma_grid(p, rule, cut.row_warps * cut.sets, cut.shared_bytes, &args);
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "attention_direct_%d_%d_%d_%s", work.head, cut.rows,
-                          cut.warps, mp_dtype_word(a->type)));
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_direct_%d_%d_%s", work.head, cut.rows,
+                          mp_dtype_word(a->type)));
     return launch(p, a, kernel, grid, &args, MP_NOWHERE);
 }
 

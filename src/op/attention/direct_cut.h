@@ -15,7 +15,6 @@ typedef struct mp_direct_work {
 
 typedef struct mp_direct_cut {
     int32_t rows;      /* of a warp: 16 or 32 */
-    int32_t warps;     /* that a multiprocessor has registers for: 8 or 12 */
     int32_t row_warps; /* side by side */
     int32_t sets;      /* of those, which share the keys of a tile */
     int32_t share;     /* keys of a set's share */
