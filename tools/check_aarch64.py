@@ -74,7 +74,8 @@ def main():
     # Tests that start the program again start it in the emulator, and what that cannot do they leave out.
     env = {**os.environ, "MILLPOND_TEST_EMULATOR": EMULATOR}
     command = [EMULATOR, "-L", LIBRARIES, program, "--seeds", given.seeds, "--jobs", str(os.cpu_count())]
-    return subprocess.run([*command, "--timeout", "300", *filter(None, [given.filter])], env=env, check=False).returncode
+    command += ["--timeout", "300", *filter(None, [given.filter])]
+    return subprocess.run(command, env=env, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -101,8 +101,10 @@ class Amounts:
     cases_again: int  # of the operators' cases every so many once more, as islands
     graphs_again: int  # random graphs, and six times as many hostile models, node by node
     checked_modes: str = "eager,adversarial"  # of the emulated device, under the address sanitizer
-    watched: int = 1  # under valgrind one C test in so many
-    raced: int = 1  # under the thread sanitizer one C test in so many
+    addressed: int = 1  # under the address sanitizer one C test in so many
+    watched: int = 1  # under valgrind
+    raced: int = 1  # under the thread sanitizer
+    recompiled: int = 1  # as clang compiles them
     lanes: int = 1  # one program of lanes that are threads in so many
     wheels: str = ""  # tests of a release's wheels that are left out
     versions: int = 24  # of the operators' cases every so many in each version of ONNX Runtime
@@ -112,8 +114,8 @@ SOME = Amounts(seeds=6, operations=1_000_000, hostile=300, graphs=40, kernels=("
                cases_again=6, graphs_again=10)
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
-THIRD = Amounts(seeds=10, operations=1_500_000, hostile=500, graphs=50, kernels=("--sample", "5"), cases_again=4,
-                graphs_again=50, checked_modes="eager", watched=4, raced=3, lanes=12,
+THIRD = Amounts(seeds=8, operations=1_500_000, hostile=400, graphs=50, kernels=("--sample", "5"), cases_again=4,
+                graphs_again=30, checked_modes="eager", addressed=2, watched=6, raced=4, recompiled=3, lanes=12,
                 wheels="aarch64", versions=48)
 
 
@@ -144,6 +146,13 @@ def steps_of(build, mode, whole=WHOLE):
             alone = [*before, *pytest(*marked, *options, "--alone")] if marked else []
             more = {"shards": beside, "cores": 1, "alone": alone, **more}
         return {"command": command, "takes": "-k", **more}
+
+    def one_in(many):
+        """Of C tests that may run beside others one in so many."""
+        return ["--shard", f"1/{many}"] if many > 1 else []
+
+    def all_but_one_of(many):
+        return f"{many - 1} of {many} tests" if many > 1 else ""
 
     def sanitized(preset, *words):
         return [ROOT / f"build/{preset}/tests/unit_tests", "--jobs", CORES, "--timeout", "300", *words]
@@ -250,23 +259,24 @@ def steps_of(build, mode, whole=WHOLE):
         # Eager and adversarial mode run what is queued in the thread that queues it, or waits for it; threaded mode has
         # threads of its own. So the former are for one sanitizer and the latter for the other.
         Step("asan", "C tests under the address and undefined-behaviour sanitizers",
-             sanitized("asan", "--modes", n.checked_modes, "--seeds", "1"), "all", limit_s=1800, takes="",
-             preset="asan", less=less("adversarial mode") if n.checked_modes == "eager" else ""),
+             sanitized("asan", "--modes", n.checked_modes, "--seeds", "1", *one_in(n.addressed)), "all", limit_s=1800,
+             takes="", preset="asan",
+             less=less(f"adversarial mode, {all_but_one_of(n.addressed)}") if n.checked_modes == "eager" else ""),
         Step("fuzz-options", "half a minute of any text as options, under the address sanitizer", fuzz("options"),
              "all", cores=1, preset="asan"),
         Step("fuzz-operations", "half a minute of any bytes as operations, under the address sanitizer",
              fuzz("operations"), "all", cores=1, preset="asan"),
         Step("tsan", "C tests under the thread sanitizer",
-             sanitized("tsan", "--modes", "threaded", "--seeds", "1",
-                       *(["--shard", f"1/{n.raced}"] if n.raced > 1 else [])), "all", limit_s=1800, takes="",
-             preset="tsan", less=less(f"{n.raced - 1} of {n.raced} tests") if n.raced > 1 else ""),
+             sanitized("tsan", "--modes", "threaded", "--seeds", "1", *one_in(n.raced)), "all", limit_s=1800, takes="",
+             preset="tsan", less=less(all_but_one_of(n.raced))),
         Step("valgrind", "C tests of devices under valgrind, which sees what was never written",
              ["valgrind", "-q", "--error-exitcode=9", unit, "@eager", "--jobs", CORES, "--timeout", "300",
-              "--shard", f"1/{n.watched}"], "all", ["valgrind"], limit_s=1800,
-             less=less(f"{n.watched - 1} of {n.watched} tests") if n.watched > 1 else ""),
+              *one_in(n.watched)], "all", ["valgrind"], limit_s=1800,
+             less=less(all_but_one_of(n.watched))),
         # The order of work is not the compiler's.
         Step("clang", "C tests as clang compiles them, on a machine without a CUDA toolkit",
-             sanitized("clang", "--modes", "eager"), "all", ["clang"], takes="", preset="clang"),
+             sanitized("clang", "--modes", "eager", *one_in(n.recompiled)), "all", ["clang"], takes="", preset="clang",
+             less=less(all_but_one_of(n.recompiled))),
         Step("genai", "onnxruntime-genai on the provider: models as its builder writes them, caches, sequences, graphs",
              [*tool, ROOT / "tools/test_genai.py", "--build", build, *(["--gpu"] if gpu else [])], "all gpu",
              takes="-k"),

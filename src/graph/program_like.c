@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* A recipe: the expression of a cluster, then of each input a word for type, rank and whether its
- * values are known, its dimensions, and these values. Larger ones are no reason to keep them. */
+ * values are known, its dimensions, and these values. A plan of more bytes of them is made anew. */
 enum { VALUES_MOST = 4096 };
 
 static bool write(mp_program *program, const void *bytes, size_t size) {

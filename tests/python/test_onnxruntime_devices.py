@@ -90,7 +90,8 @@ def test_large_outputs_are_parts_of_one_array():
     """Of outputs larger than the inputs each device writes its part where it belongs."""
     child("""
         import millpond._ort_shard as shard
-        wide = model([("Concat", ["x", "x", "x"], ["z"], {"axis": 1})], [("x", F, ["rows", 6])], [("z", F, ["rows", 18])])
+        nodes = [("Concat", ["x", "x", "x"], ["z"], {"axis": 1})]
+        wide = model(nodes, [("x", F, ["rows", 6])], [("z", F, ["rows", 18])])
         all_, x, seen = mort.session(wide, devices="all"), np.arange(54, dtype=np.float32).reshape(9, 6), []
         made = ort.OrtValue.ortvalue_from_numpy
         def watched(array, *more):
