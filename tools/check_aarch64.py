@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the C tests of the base, the emulated device and the pool on an emulated AArch64.
 
-    check_aarch64.py [--build FOLDER] [--seeds N] [FILTER]
+    check_aarch64.py [--build FOLDER] [--seeds N] [--shard I/N] [FILTER]
 
 They are compiled with Debian's cross compiler (gcc-aarch64-linux-gnu, libc6-dev-arm64-cross) and run by QEMU
 (qemu-user): the switch of fibers is written in assembly for each architecture, and the order of memory accesses is
@@ -64,6 +64,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=ROOT / "build/aarch64")
     parser.add_argument("--seeds", default="2", help="of the adversarial mode (%(default)s)")
+    parser.add_argument("--shard", metavar="I/N", help="the Ith of N equal parts of the tests")
     parser.add_argument("filter", nargs="?", default="", help="a part of the names of tests; by default all are run")
     given = parser.parse_args()
     missing = [tool for tool in (COMPILER, EMULATOR) if shutil.which(tool) is None]
@@ -74,7 +75,8 @@ def main():
     # Tests that start the program again start it in the emulator, and what that cannot do they leave out.
     env = {**os.environ, "MILLPOND_TEST_EMULATOR": EMULATOR}
     command = [EMULATOR, "-L", LIBRARIES, program, "--seeds", given.seeds, "--jobs", str(os.cpu_count())]
-    command += ["--timeout", "300", *filter(None, [given.filter])]
+    shard = ["--shard", given.shard] if given.shard else []
+    command += ["--timeout", "300", *shard, *filter(None, [given.filter])]
     return subprocess.run(command, env=env, check=False).returncode
 
 
