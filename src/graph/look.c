@@ -44,6 +44,21 @@ bool mp_graph_same_guard(const mp_graph *graph, int32_t a, int32_t b) {
     return graph->nodes[a].guard == graph->nodes[b].guard;
 }
 
+bool mp_graph_can_wait(const mp_graph *graph, int32_t early, int32_t late) {
+    const mp_vertex *made = &graph->nodes[early];
+    for (int32_t n = early + 1; n <= late; n++) {
+        const mp_vertex *v = &graph->nodes[n];
+        for (int i = 0; i < v->in_count && !v->is_gone; i++) {
+            for (int o = 0; o < made->out_count; o++) {
+                if (v->in[i] != MP_NO_VALUE && v->in[i] == made->out[o]) {
+                    return false;
+                }
+            }
+        }
+    }
+    return true;
+}
+
 int32_t mp_graph_maker(const mp_graph *graph, int32_t value, const char *name) {
     const int32_t n = value != MP_NO_VALUE ? graph->values[value].producer : MP_NO_NODE;
     return n != MP_NO_NODE && (name == NULL || mp_vertex_is(&graph->nodes[n], name)) ? n

@@ -28,6 +28,9 @@ const mp_attr *mp_vertex_perm(const mp_vertex *v);
 /* Whether both nodes are computed under the same conditions: only such are ever put together. What
  * a node reads is there wherever the node is, so that a pass may look at makers freely. */
 bool mp_graph_same_guard(const mp_graph *graph, int32_t a, int32_t b);
+/* Whether nobody reads what `early` makes before `late`, a later node, runs, which can then make
+ * it, too. */
+bool mp_graph_can_wait(const mp_graph *graph, int32_t early, int32_t late);
 /* The node that makes `value`, if it is this operator of ONNX's own (NULL: any); or MP_NO_NODE. */
 int32_t mp_graph_maker(const mp_graph *graph, int32_t value, const char *name);
 /* The only node that reads `value`, once, if it is this operator (NULL: any), behind the guard of

@@ -22,19 +22,6 @@ static int32_t find_concat(const mp_graph *graph, int32_t value) {
                : MP_NO_NODE;
 }
 
-/* Whether nobody reads what `early` makes before `late` runs, which can then make it, too. */
-static bool can_wait(const mp_graph *graph, int32_t early, int32_t late) {
-    for (int32_t n = early + 1; n <= late; n++) {
-        const mp_vertex *v = &graph->nodes[n];
-        for (int i = 0; i < v->in_count && !v->is_gone; i++) {
-            if (v->in[i] == graph->nodes[early].out[0]) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
 static mp_status join(mp_graph *graph, int32_t keys, int32_t values) {
     const int32_t at = MP_MAX(keys, values), other = MP_MIN(keys, values);
     const mp_vertex k = graph->nodes[keys], v = graph->nodes[values];
@@ -58,7 +45,7 @@ mp_status mp_pass_join_caches(mp_graph *graph, mp_rewrites *rewrites) {
         if (keys != MP_NO_NODE && values != MP_NO_NODE && keys != values &&
             mp_graph_type(graph, v->in[1]) == mp_graph_type(graph, v->in[2]) &&
             mp_graph_same_guard(graph, keys, values) &&
-            can_wait(graph, MP_MIN(keys, values), MP_MAX(keys, values)) &&
+            mp_graph_can_wait(graph, MP_MIN(keys, values), MP_MAX(keys, values)) &&
             mp_rewrite_allowed(rewrites)) {
             MP_TRY(join(graph, keys, values));
         }

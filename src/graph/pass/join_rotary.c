@@ -39,22 +39,6 @@ static bool find(const mp_graph *graph, const mp_vertex *attention, places *out)
            mp_graph_same_guard(graph, out->keys, out->caches);
 }
 
-/* Whether nobody reads what `early` makes before `late` runs, which can then make it, too. */
-static bool can_wait(const mp_graph *graph, int32_t early, int32_t late) {
-    const mp_vertex *made = &graph->nodes[early];
-    for (int32_t n = early + 1; n <= late; n++) {
-        const mp_vertex *v = &graph->nodes[n];
-        for (int i = 0; i < v->in_count && !v->is_gone; i++) {
-            for (int o = 0; o < made->out_count; o++) {
-                if (v->in[i] != MP_NO_VALUE && v->in[i] == made->out[o]) {
-                    return false;
-                }
-            }
-        }
-    }
-    return true;
-}
-
 /* Attributes that say how heads lie, of keys by other names. */
 static size_t copy_attrs(const mp_vertex *v, bool of_keys, mp_attr *out) {
     static const char *const names[ATTRS][2] = {{"part", "key_part"}, {"turned", "key_turned"}};
@@ -96,7 +80,8 @@ mp_status mp_pass_join_rotary(mp_graph *graph, mp_rewrites *rewrites) {
         const mp_vertex *v = &graph->nodes[n];
         places at;
         if (!v->is_gone && mp_vertex_is_own(v, "Attention") && find(graph, v, &at) &&
-            can_wait(graph, MP_MIN(at.queries, at.caches), MP_MAX(at.queries, at.caches)) &&
+            mp_graph_can_wait(graph, MP_MIN(at.queries, at.caches),
+                              MP_MAX(at.queries, at.caches)) &&
             mp_rewrite_allowed(rewrites)) {
             MP_TRY(join(graph, &at));
         }
