@@ -71,7 +71,6 @@ static mp_status name_cluster(const mp_draft *draft, const mp_units *units, cons
 }
 
 static mp_status add_cluster(mp_draft *draft, const mp_units *units, const mp_unit *unit) {
-    mp_program *program = draft->program;
     const mp_attr expression = {
         .name = "expression", .kind = MP_ATTR_STRING, .s = unit->expression};
     const mp_node *first = &draft->graph->nodes[unit->node].node;
@@ -86,32 +85,22 @@ static mp_status add_cluster(mp_draft *draft, const mp_units *units, const mp_un
                                .out = unit->out,
                                .in_count = unit->in_count,
                                .out_count = unit->out_count};
-    const mp_program_step *same = NULL;
     mp_tensor in[K_FUSED_IN];
-    mp_recipe recipe;
-    mp_plan *plan = NULL;
+    mp_step_plan made;
     for (int i = 0; i < unit->in_count; i++) {
         in[i] = draft->tensors[unit->in[i]];
         in[i].data = 0;
         draft->is_wanted[unit->in[i]] = true;
     }
-    MP_TRY(
-        mp_draft_recipe(draft, unit->node, in, unit->in_count, unit->expression, &recipe, &same));
-    if (same != NULL) {
-        plan = same->plan;
-        mp_plan_retain(plan);
-    } else {
-        MP_TRY(mp_plan_make(program->device, &node, in, unit->in_count, unit->out_count,
-                            program->align, &plan));
-    }
+    MP_TRY(mp_draft_step_plan(draft, &ends, &node, in, unit->expression, &made));
     mp_program_step *step = mp_draft_step_of(draft, &ends);
-    step->plan = plan;
-    step->recipe = recipe;
+    step->plan = made.plan;
+    step->recipe = made.recipe;
     step->op = node.op;
     set_in_place(draft, unit, step);
     mp_draft_set_planned(draft, step);
-    if (same != NULL) {
-        mp_program_name_same(step, same);
+    if (made.same != NULL) {
+        mp_program_name_same(step, made.same);
         return MP_OK;
     }
     return name_cluster(draft, units, unit, step);

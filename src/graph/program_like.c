@@ -56,12 +56,11 @@ static bool is_same(const mp_program *a, mp_recipe of_a, const mp_program *b, mp
            memcmp(a->recipes + of_a.first, b->recipes + of_b.first, of_a.size) == 0;
 }
 
-mp_status mp_draft_recipe(mp_draft *draft, int32_t node, const mp_tensor *in, int in_count,
-                          const char *expression, mp_recipe *recipe, const mp_program_step **same) {
+/* Writes the recipe down, whose size is 0 where the plan is only this program's. */
+static mp_status write_recipe(mp_draft *draft, int32_t node, const mp_tensor *in, int in_count,
+                              const char *expression, mp_recipe *recipe) {
     mp_program *program = draft->program;
-    const mp_program_step *like = mp_draft_like(draft, node);
     *recipe = (mp_recipe){.first = program->recipe_bytes};
-    *same = NULL;
     if (!is_kept(draft, node, in, in_count)) {
         return MP_OK;
     }
@@ -69,14 +68,26 @@ mp_status mp_draft_recipe(mp_draft *draft, int32_t node, const mp_tensor *in, in
     for (int i = 0; i < in_count && whole; i++) {
         whole = write_tensor(program, &in[i], values_of(&in[i]));
     }
-    if (!whole) {
-        return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the recipe of a plan");
-    }
     recipe->size = program->recipe_bytes - recipe->first;
-    if (like != NULL && recipe->size > 0 && is_same(program, *recipe, draft->like, like->recipe)) {
-        *same = like;
+    return whole ? MP_OK
+                 : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for the recipe of a plan");
+}
+
+mp_status mp_draft_step_plan(mp_draft *draft, const mp_step_ends *ends, const mp_node *node,
+                             const mp_tensor *in, const char *expression, mp_step_plan *out) {
+    const mp_program *program = draft->program;
+    const mp_program_step *like = mp_draft_like(draft, ends->node);
+    *out = (mp_step_plan){.plan = NULL};
+    MP_TRY(write_recipe(draft, ends->node, in, ends->in_count, expression, &out->recipe));
+    if (like != NULL && out->recipe.size > 0 &&
+        is_same(program, out->recipe, draft->like, like->recipe)) {
+        out->same = like;
+        out->plan = like->plan;
+        mp_plan_retain(out->plan);
+        return MP_OK;
     }
-    return MP_OK;
+    return mp_plan_make(program->device, node, in, ends->in_count, ends->out_count, program->align,
+                        &out->plan);
 }
 
 void mp_program_number(mp_program *program) {

@@ -221,11 +221,17 @@ void mp_program_step_close(mp_program_step *step);
 
 /* ---- program_like.c: plans that a program has in common with one made before ---- */
 
-/* Writes down what the plan of the step that begins with `node` will be made from; `expression`: of
- * a cluster, else NULL. Gives: `*recipe`, and the step of the program before that was made from the
- * same, or NULL. Fails: OUT_OF_MEMORY (host). */
-mp_status mp_draft_recipe(mp_draft *draft, int32_t node, const mp_tensor *in, int in_count,
-                          const char *expression, mp_recipe *recipe, const mp_program_step **same);
+/* The plan of a step, and where it comes from. */
+typedef struct mp_step_plan {
+    mp_plan *plan; /* one reference */
+    mp_recipe recipe;
+    const mp_program_step *same; /* of the program before, which has this plan; NULL: it is new */
+} mp_step_plan;
+
+/* Takes the plan of `node` over from the program before, where that made it from the same inputs,
+ * or else makes it. `expression`: of a cluster, else NULL. Fails: as mp_plan_make. */
+mp_status mp_draft_step_plan(mp_draft *draft, const mp_step_ends *ends, const mp_node *node,
+                             const mp_tensor *in, const char *expression, mp_step_plan *out);
 /* The step of the program before that begins with `node`; NULL for none. */
 const mp_program_step *mp_draft_like(const mp_draft *draft, int32_t node);
 /* Numbers the steps, once they are all there, in their order. */

@@ -126,22 +126,14 @@ static uint32_t constants_of(const mp_graph *graph, const mp_vertex *v) {
 mp_status mp_draft_plan_step(mp_draft *draft, int32_t node, const mp_tensor *in) {
     mp_program *program = draft->program;
     const mp_vertex *v = &draft->graph->nodes[node];
-    const mp_program_step *same = NULL;
-    mp_recipe recipe;
-    mp_plan *plan = NULL;
-    MP_TRY(mp_draft_recipe(draft, node, in, v->in_count, NULL, &recipe, &same));
-    if (same != NULL) {
-        plan = same->plan;
-        mp_plan_retain(plan);
-    } else {
-        mp_node planned = v->node;
-        planned.constants = constants_of(draft->graph, v);
-        MP_TRY(mp_plan_make(program->device, &planned, in, v->in_count, v->out_count,
-                            program->align, &plan));
-    }
+    const mp_step_ends ends = {.node = node, .in_count = v->in_count, .out_count = v->out_count};
+    mp_node planned = v->node;
+    mp_step_plan made;
+    planned.constants = constants_of(draft->graph, v);
+    MP_TRY(mp_draft_step_plan(draft, &ends, &planned, in, NULL, &made));
     mp_program_step *step = mp_draft_step(draft, node, true);
-    step->plan = plan;
-    step->recipe = recipe;
+    step->plan = made.plan;
+    step->recipe = made.recipe;
     set_aliases(draft, v, step);
     mp_draft_set_planned(draft, step);
     program->is_done[node] = true;

@@ -32,7 +32,7 @@ START = """
 @pytest.fixture(scope="module", autouse=True)
 def emulated():
     if not provider.is_emulated(provider.register()[0]):
-        pytest.skip("says when kernels are compiled")
+        pytest.skip("only the emulated device can be told how long compiling takes")
 
 
 def run(code, folder, **environment):

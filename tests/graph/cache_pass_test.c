@@ -80,13 +80,14 @@ TEST(graph_pass_join_rotary_leaves_what_does_not_fit) {
 DEVICE_TEST(rotary_cache_passes_change_no_result) {
     static const char f32[] = TOKENS("f32", "2", "?", "?") QUERIES KEYS GROWN ATTEND;
     static const char one[] = TOKENS("f32", "1", "?", "?") KEYS GROWN QUERIES ATTEND;
+    static const char none[] = TOKENS("f32", "0", "?", "?") QUERIES KEYS GROWN ATTEND;
     static const char bf16[] = TOKENS("bf16", "2", "?", "?") QUERIES KEYS GROWN ATTEND;
     static const int64_t rows[][2] = {{3, 2}, {0, 5}, {7, 1}, {64, 1}, {4, 0}};
     const struct {
         const char *text;
         int64_t heads;
         double far;
-    } kinds[] = {{f32, 2, 1e-5}, {one, 1, 1e-5}, {bf16, 2, 0.04}};
+    } kinds[] = {{f32, 2, 1e-5}, {one, 1, 1e-5}, {bf16, 2, 0.04}, {none, 0, 0}};
     for (size_t i = 0; i < MP_COUNT_OF(rows) * MP_COUNT_OF(kinds); i++) {
         const int64_t past = rows[i % MP_COUNT_OF(rows)][0], fresh = rows[i % MP_COUNT_OF(rows)][1];
         const int64_t heads = kinds[i / MP_COUNT_OF(rows)].heads;

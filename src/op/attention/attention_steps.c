@@ -55,7 +55,7 @@ k_score_rule mp_score_rule(int64_t batch, int64_t heads, int64_t kv_heads, int64
     return (k_score_rule){.batch = batch,
                           .heads = heads,
                           .kv_heads = kv_heads,
-                          .group = heads / kv_heads,
+                          .group = kv_heads > 0 ? heads / kv_heads : 0, /* of no heads: nothing */
                           .rows = rows,
                           .keys = keys,
                           .mask_keys = INT64_MAX,

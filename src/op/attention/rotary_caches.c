@@ -14,6 +14,16 @@
 enum { IN_QUERY, IN_KEY, IN_COSINE, IN_SINE, IN_PAST_KEY, IN_PAST_VALUE, IN_VALUE };
 enum { OUT_QUERY, OUT_KEYS, OUT_VALUES };
 
+static mp_status check_types(const mp_planner *p) {
+    for (int i = 1; i < p->in_count; i++) {
+        if (p->in[i].type != p->in[0].type) {
+            return MP_FAIL(INVALID_ARGUMENT, "input %d is of type %s, and input 0 of type %s", i,
+                           mp_dtype_name(p->in[i].type), mp_dtype_name(p->in[0].type));
+        }
+    }
+    return MP_OK;
+}
+
 /* All keys or all values: `fresh` is the shape of the new ones. */
 static mp_status read_cache(mp_planner *p, int past, const mp_shape *fresh, int out,
                             mp_kv_append *a) {
@@ -72,6 +82,7 @@ static mp_status plan_caches(mp_planner *p) {
                                     {IN_KEY, IN_COSINE, IN_SINE, "key_part", "key_turned"}};
     mp_rotary q, k;
     mp_shape out, fresh;
+    MP_TRY(check_types(p));
     MP_TRY(mp_read_halves(p, &from[0], &q, &out));
     MP_TRY(mp_read_halves(p, &from[1], &k, &fresh));
     MP_TRY(mp_plan_output(p, OUT_QUERY, q.type, &out));

@@ -45,7 +45,8 @@ bool mp_can_rotary_append(const mp_planner *p, const mp_rotary_append *a) {
         (double)r->batch * (double)r->rows * (double)heads_of(a) * (double)pieces_of(a) +
         kept_of(a);
     bool fits = r->position_kind != K_POSITION_FIRST && r->position_kind != K_POSITION_AXES &&
-                r->cache_rows > 0 && r->rows > 0 && count > 0 && count <= (double)INT32_MAX;
+                r->cache_rows > 0 && r->rows > 0 && (a->heads[1] > 0 || !a->grows) && count > 0 &&
+                count <= (double)INT32_MAX;
     for (int side = 0; side < 3; side++) {
         mp_rotary one = *r;
         one.x = a->x[side];
