@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 SKIP_STATUS = 77
 MACHINE = "sm_"  # how the names of targets begin
+ALONE = {"sm_90": "a"}  # compiled with what no other GPU has, as cuda_jit.c does
 FAST = "--Ofast-compile=max"  # to machine code with few optimisations
 
 Job = collections.namedtuple("Job", "kernel target fast")
@@ -138,7 +139,8 @@ class Compiler:
     def compile(self, job):
         """Raises Failure unless the kernel compiles and its code has the kernel's symbol."""
         kernel = job.kernel
-        options = [f"--gpu-architecture={job.target}", *self.options, *(f"-D{define}" for define in kernel.defines)]
+        target = job.target + ALONE.get(job.target, "")
+        options = [f"--gpu-architecture={target}", *self.options, *(f"-D{define}" for define in kernel.defines)]
         if job.fast and self.can_be_fast():
             options.append(FAST)
         program = ctypes.c_void_p()

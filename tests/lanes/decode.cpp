@@ -17,7 +17,8 @@ struct shape {
     int window;
     std::vector<int32_t> lengths; /* less one; none: all keys are there */
     int sink = K_SINK_NONE;
-    int mask = K_MASK_NONE; /* of heads, rows and keys, but for the last key; entries have the same */
+    int mask =
+        K_MASK_NONE; /* of heads, rows and keys, but for the last key; entries have the same */
 
     int heads() const {
         return kv_heads * group;

@@ -13,6 +13,7 @@
 enum {
     LANES_MAX = 1024,
     WARP = 32,
+    GROUP = 128,
     WARPS_MAX = LANES_MAX / WARP,
     SLOT = 32,
     SHARED = 1 << 18, /* bytes */
@@ -25,7 +26,7 @@ cuda_place blockDim, gridDim;
 /* What a block of the cluster that runs has for its lanes. */
 struct cluster_block {
     alignas(128) unsigned char shared[SHARED], slots[LANES_MAX][SLOT];
-    pthread_barrier_t all, warp[WARPS_MAX];
+    pthread_barrier_t all, warp[WARPS_MAX], group[LANES_MAX / GROUP];
 };
 static cluster_block cluster[CLUSTER_MAX];
 static thread_local cluster_block *mine;
@@ -36,6 +37,10 @@ static thread_local unsigned meetings;
 
 void __syncthreads() {
     pthread_barrier_wait(&mine->all);
+}
+
+void lane_group_meet() {
+    pthread_barrier_wait(&mine->group[threadIdx.x / GROUP]);
 }
 
 void *k_shared_bytes() {
@@ -121,6 +126,9 @@ void run_blocks(unsigned blocks, unsigned lanes, const std::function<void()> &ke
         pthread_barrier_init(&cluster[i].all, nullptr, lanes);
         for (unsigned w = 0; w < lanes / WARP; w++) {
             pthread_barrier_init(&cluster[i].warp[w], nullptr, WARP);
+        }
+        for (unsigned g = 0; g < lanes / GROUP; g++) {
+            pthread_barrier_init(&cluster[i].group[g], nullptr, GROUP);
         }
     }
     std::vector<std::thread> threads;

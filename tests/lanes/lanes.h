@@ -16,6 +16,9 @@ void run_blocks(unsigned blocks, unsigned lanes, const std::function<void()> &ke
 /* Gives what all 32 lanes of the caller's warp have put, of `size` bytes each, 32 at most. */
 void lane_gather(const void *put, void *all, size_t size);
 
+/* The 128 lanes of the caller's group meet. */
+void lane_group_meet();
+
 /* 16 bytes to shared memory, of which those from `count` on become 0: now, or when the lane waits
  * for the group, of which all but the last `left` are waited for. */
 void lane_copy(void *to, const void *from, uint32_t count);

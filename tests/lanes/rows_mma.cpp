@@ -1,17 +1,25 @@
-/* rows_mma.cpp - tiles of some rows times a matrix by 128 lanes with tensor cores: tails of rows,
- * columns and chunks, more of them than a ring has, a matrix stored turned, what follows, and
- * blocks of a cluster. What lies behind rows is NaN. SPDX-License-Identifier: Apache-2.0 */
+/* rows_mma.cpp - tiles of some rows times a matrix by tensor cores, of warps or of groups of them:
+ * tails of rows, columns and k, more chunks than a ring has, a matrix stored turned, what follows,
+ * and blocks of a cluster. What lies behind rows is NaN.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
 #include "cluster.h"
 #include "lanes.h"
 
+#if BY_GROUPS
+#include "group.h"
+
+#include "kernel/linear/rows_wgmma.cu"
+#else
 #include "kernel/linear/rows_mma.cu"
+#endif
 
 namespace {
 
 struct Subject {
-    int32_t m, n, chunks, splits_log, activation;
+    int32_t m, n, chunks; /* the last of 64 bytes along k; for groups and odd m a piece more */
+    int32_t splits_log, activation;
     bool has_bias, has_d;
 };
 
@@ -42,7 +50,8 @@ double activated(int32_t activation, double x) {
 }
 
 void check_product(const Subject *s) {
-    const int64_t k = (int64_t)s->chunks * R_DEPTH, pack = 16 / (int64_t)sizeof(T);
+    const int64_t pack = 16 / (int64_t)sizeof(T);
+    const int64_t k = (int64_t)s->chunks * 4 * pack + (BY_GROUPS ? s->m % 2 * pack : 0);
     const int64_t lda = k + pack, ldc = s->n + pack;
     const int64_t lines = K_TURNED ? s->n : k, length = K_TURNED ? k : s->n, ldb = length + pack;
     Buffer<T> a((size_t)(s->m * lda)), b((size_t)(lines * ldb)), bias((size_t)s->n),
@@ -65,7 +74,7 @@ void check_product(const Subject *s) {
     args.ldc = ldc;
     args.m = s->m;
     args.n = s->n;
-    args.chunks = s->chunks;
+    args.k_bytes = (int32_t)(k * (int64_t)sizeof(T));
     args.row_tiles = (s->m + K_ROWS - 1) / K_ROWS;
     args.splits_log = s->splits_log;
     args.constant = s->n % 16 == 0;
@@ -74,7 +83,7 @@ void check_product(const Subject *s) {
     args.beta = 2;
     args.activation_alpha = 1.702F;
     const int32_t tiles = args.row_tiles * ((s->n + K_COLUMNS - 1) / K_COLUMNS);
-    run_blocks((unsigned)tiles << s->splits_log, K_ROWS_MMA_LANES, [&] { K_NAME(args); },
+    run_blocks((unsigned)tiles << s->splits_log, R_LANES, [&] { K_NAME(args); },
                1u << s->splits_log);
     for (int64_t i = 0; i < s->m * ldc; i++) {
         const int64_t row = i / ldc, column = i % ldc;

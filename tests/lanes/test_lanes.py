@@ -63,8 +63,12 @@ PROGRAMS = {
     **{f"excite_{word}": ("excite.cpp", "squeeze_excite", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"rows_mma_{rows}_{columns}_{turned}_{word}":
        ("rows_mma.cpp", "rows_mma", {}, [f"K_T0={word}", f"K_ROWS={rows}", f"K_COLUMNS={columns}",
-                                         f"K_TURNED={turned}"])
+                                         f"K_TURNED={turned}", "BY_GROUPS=0"])
        for rows, columns, turned, word in ROWS_MMA},
+    **{f"rows_wgmma_{columns}_{turned}_{word}":
+       ("rows_mma.cpp", "rows_wgmma", {}, [f"K_T0={word}", "K_ROWS=64", f"K_COLUMNS={columns}", f"K_TURNED={turned}",
+                                           "BY_GROUPS=1"])
+       for columns, turned, word in ((32, 1, "f32"), (64, 1, "bf16"), (64, 0, "f16"))},
     **{f"nbits_{text}_{bits}_{rows}_{before}_{word}":
        ("nbits.cpp", f"nbits_{text}", {}, [f"K_T0={word}", f"K_BITS={bits}", f"K_ROWS={rows}", f"K_BEFORE={before}",
                                            f"FEW={int(text == 'few')}", f"STREAM={int(text == 'stream')}"])

@@ -35,6 +35,10 @@ static const subject subjects[] = {
     {64, 64, 60, "Gelu", 0, BIAS, false},  /* rows of B that begin anywhere */
     {8, 64, 64, "Gelu", 0, BIAS, false},   /* too few rows */
     {257, 32, 64, "Gelu", 0, BIAS, false}, /* too many */
+    {70, 200, 104, "Gelu", 0, BIAS, true}, /* a rest of k, of rows and of columns, ... */
+    {65, 72, 136, "Relu", 0, RESIDUAL, false},
+    {130, 1096, 72, "", 0, BIAS, true}, /* ... shared */
+    {130, 3072, 136, "Silu", 0, RESIDUAL, false},
 };
 static const subject deep = {128, 2048, 768, "", 0, RESIDUAL, false}; /* shared 64 x 48 */
 

@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_SIZE = 64 };
+enum {
+    OPTION_SIZE = 64,
+    ARCH_ALONE = 90, /* whose code may have what no other GPU has (kernel/core/group_matrix.h) */
+};
 
 /* These, the defines and the architecture are all options there are. No file outside the image is
  * ever read: no folder is searched, and the standard headers are not there. */
@@ -131,8 +134,9 @@ static mp_status options_collect(job *work) {
     char *at = work->option_text;
     const char *const end = at + size;
     work->options[work->option_count++] = at;
-    at += snprintf(at, (size_t)(end - at), "--gpu-architecture=%s_%d",
-                   work->target.native ? "sm" : "compute", work->target.arch) +
+    at += snprintf(at, (size_t)(end - at), "--gpu-architecture=%s_%d%s",
+                   work->target.native ? "sm" : "compute", work->target.arch,
+                   work->target.native && work->target.arch == ARCH_ALONE ? "a" : "") +
           1;
     for (size_t i = 0; i < OPTIONS_FIXED; i++) {
         work->options[work->option_count++] = options_fixed[i];

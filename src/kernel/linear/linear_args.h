@@ -319,16 +319,31 @@ enum {
          K_ROWS_MMA_STAGE(rows, columns, turned, size) +       \
      ((splits) > 1 ? (rows)*K_ROWS_MMA_PITCH(columns) * (int32_t)sizeof(float) : 0))
 
-/* out[m][n] = activation(alpha a[m][k] b[k][n] + beta d[m][n] + bias[n]), where k are whole chunks
- * and all rows can be read 16 bytes at a time. */
+/* A block of rows_wgmma.cu: a ring of stages for each of its groups of 128 lanes, then what other
+ * blocks give it; what is multiplied lies at multiples of K_ROWS_WGMMA_ALIGN. */
+enum {
+    K_ROWS_WGMMA_LANES = 256,
+    K_ROWS_WGMMA_ROWS = 64,
+    K_ROWS_WGMMA_CHUNK = 128, /* bytes along k */
+    K_ROWS_WGMMA_ALIGN = 1024,
+};
+#define K_ROWS_WGMMA_STAGE(columns) ((K_ROWS_WGMMA_ROWS + (columns)) * K_ROWS_WGMMA_CHUNK)
+#define K_ROWS_WGMMA_AHEAD(columns) ((columns) > 32 ? 3 : 4)
+#define K_ROWS_WGMMA_HELD(columns, splits)                                                  \
+    (K_ROWS_WGMMA_ALIGN +                                                                   \
+     K_ROWS_WGMMA_LANES / 128 * K_ROWS_WGMMA_AHEAD(columns) * K_ROWS_WGMMA_STAGE(columns) + \
+     ((splits) > 1 ? K_ROWS_WGMMA_ROWS * K_ROWS_MMA_PITCH(columns) * (int32_t)sizeof(float) : 0))
+
+/* out[m][n] = activation(alpha a[m][k] b[k][n] + beta d[m][n] + bias[n]), where all rows can be
+ * read 16 bytes at a time, and for rows_mma.cu k are whole chunks. */
 typedef struct mp_rows_mma_args {
     const void *a, *b, *bias, *d; /* the last two may be NULL; b may be stored turned */
     void *out;
     int64_t lda, ldb, ldc; /* elements between rows as stored; ldc serves out and d */
-    int32_t m, n, chunks;
-    int32_t row_tiles;  /* tiles below each other */
-    int32_t splits_log; /* blocks of a tile, as a power of two */
-    int32_t constant;   /* b is one, and may be read before the kernel before has ended */
+    int32_t m, n, k_bytes; /* the last of a row of a */
+    int32_t row_tiles;     /* tiles below each other */
+    int32_t splits_log;    /* blocks of a tile, as a power of two */
+    int32_t constant;      /* b is one, and may be read before the kernel before has ended */
     int32_t activation;
     float alpha, beta;
     float activation_alpha;

@@ -15,19 +15,17 @@
  * lines lie in different banks. Rows of B along n are a little further apart than they are long.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/late.h"
-#include "kernel/core/meet.h"
-#include "kernel/core/word.h"
-#include "kernel/linear/conv_tail.h"
-#include "kernel/linear/linear_args.h"
-
 #include "kernel/core/warp_matrix.h"
+#include "kernel/linear/linear_args.h"
 
 #if K_WARP_MATRIX
 
+enum { R_LANES = K_ROWS_MMA_LANES };
+#include "kernel/linear/rows_end.h"
+
 enum {
     R_WARP = 32,
-    R_WARPS = K_ROWS_MMA_LANES / R_WARP,
-    R_SIZE = sizeof(T),
+    R_WARPS = R_LANES / R_WARP,
     R_CHUNK = K_ROWS_MMA_CHUNK,
     R_DEPTH = R_CHUNK / R_SIZE,
     R_STEP = 32, /* bytes along k of a product */
@@ -44,34 +42,16 @@ enum {
     R_LINE_PIECES = R_LINE / R_PIECE,
     R_LINES = R_LINE_PIECES > 8   ? 2
               : R_LINE_PIECES > 4 ? 4
-                                  : 8,     /* that a warp copies at once */
-    R_PITCH = K_ROWS_MMA_PITCH(K_COLUMNS), /* floats of a row of sums */
-    R_UNIT = 4,                            /* results of a lane at a time */
-    R_ACROSS = K_COLUMNS / R_UNIT,
-    R_MINE = K_ROWS * R_ACROSS / K_ROWS_MMA_LANES, /* units of a lane */
-    R_WORDS = R_UNIT * R_SIZE / 4,                 /* of a unit in memory */
-    R_EARLY = R_MINE <= 4, /* registers are left for what is added while the sums are made */
+                                  : 8, /* that a warp copies at once */
 };
 
-/* What a lane moves at once: sums of a unit; the unit as it is in memory. */
-typedef struct K_ALIGN(16) r_four {
-    float at[R_UNIT];
-} r_four;
-
-typedef struct K_ALIGN(R_UNIT * sizeof(T)) r_words {
-    uint32_t at[R_WORDS];
-} r_words;
-
-/* What a lane does: where its block's tile is, which chunks its warp takes, and where what it
- * copies and loads lies, in bytes. */
+/* What a lane does: the block's tile, which chunks its warp takes, and where what it copies and
+ * loads lies, in bytes. */
 typedef struct r_place {
-    const mp_rows_mma_args *args;
-    uint8_t *ring;         /* the warp's own part */
-    int32_t row, column;   /* the tile's first */
-    int32_t rows, columns; /* that there are from there on */
-    int32_t rank;          /* the block among those of its tile */
+    r_tile tile;
+    uint8_t *ring; /* the warp's own part */
     int32_t lane, warp;
-    int32_t chunk, turn; /* the warp's first chunk, and from one to the next */
+    int32_t chunk, turn, chunks; /* the warp's first, from one to the next, and all there are */
     int64_t a_pitch, b_pitch;
     int32_t a_load, b_load;
 } r_place;
@@ -82,19 +62,13 @@ K_FN int32_t r_spot(int32_t line, int32_t piece) {
 }
 
 K_FN r_place r_place_of(const mp_rows_mma_args *args, uint8_t *shared) {
-    const uint32_t tile = blockIdx.x >> args->splits_log;
-    const uint32_t across = tile / (uint32_t)args->row_tiles;
     r_place at;
-    at.args = args;
+    at.tile = r_tile_of(args);
     at.lane = (int32_t)threadIdx.x % R_WARP;
     at.warp = (int32_t)threadIdx.x / R_WARP;
     at.ring = shared + at.warp * (R_AHEAD * R_STAGE);
-    at.row = (int32_t)(tile - across * (uint32_t)args->row_tiles) * K_ROWS;
-    at.column = (int32_t)across * K_COLUMNS;
-    at.rows = args->m - at.row;
-    at.columns = args->n - at.column;
-    at.rank = (int32_t)blockIdx.x & ((1 << args->splits_log) - 1);
-    at.chunk = at.rank * R_WARPS + at.warp;
+    at.chunks = args->k_bytes / R_CHUNK;
+    at.chunk = at.tile.rank * R_WARPS + at.warp;
     at.turn = R_WARPS << args->splits_log;
     at.a_pitch = args->lda * R_SIZE;
     at.b_pitch = args->ldb * R_SIZE;
@@ -133,7 +107,7 @@ K_FN void r_fill_lines(const r_place *at, int there, const uint8_t *from, int64_
 /* R_DEPTH rows of the tile's columns of B, of which those that there are not become 0. */
 K_FN void r_fill_rows(const r_place *at, int there, const uint8_t *from, uint8_t *to) {
     const int32_t line = at->lane / R_LINE_PIECES, piece = at->lane % R_LINE_PIECES;
-    const int is = piece * (R_PIECE / R_SIZE) < at->columns;
+    const int is = piece * (R_PIECE / R_SIZE) < at->tile.columns;
     const uint8_t *source = from + line * at->b_pitch + (is ? piece * R_PIECE : 0);
     to += line * R_LINE_PITCH + piece * R_PIECE;
     K_UNROLL
@@ -144,19 +118,19 @@ K_FN void r_fill_rows(const r_place *at, int there, const uint8_t *from, uint8_t
 }
 
 K_FN void r_fill_a(const r_place *at, int32_t chunk, uint8_t *stage) {
-    const uint8_t *a = (const uint8_t *)at->args->a + at->row * at->a_pitch;
-    r_fill_lines(at, chunk < at->args->chunks, a + (int64_t)chunk * R_CHUNK, at->a_pitch, K_ROWS,
-                 at->rows, stage);
+    const uint8_t *a = (const uint8_t *)at->tile.args->a + at->tile.row * at->a_pitch;
+    r_fill_lines(at, chunk < at->chunks, a + (int64_t)chunk * R_CHUNK, at->a_pitch, K_ROWS,
+                 at->tile.rows, stage);
 }
 
 K_FN void r_fill_b(const r_place *at, int32_t chunk, uint8_t *stage) {
-    const uint8_t *b = (const uint8_t *)at->args->b;
-    const int there = chunk < at->args->chunks;
+    const uint8_t *b = (const uint8_t *)at->tile.args->b;
+    const int there = chunk < at->chunks;
     if (K_TURNED) {
-        b += at->column * at->b_pitch + (int64_t)chunk * R_CHUNK;
-        r_fill_lines(at, there, b, at->b_pitch, K_COLUMNS, at->columns, stage + R_A);
+        b += at->tile.column * at->b_pitch + (int64_t)chunk * R_CHUNK;
+        r_fill_lines(at, there, b, at->b_pitch, K_COLUMNS, at->tile.columns, stage + R_A);
     } else {
-        b += (int64_t)chunk * R_DEPTH * at->b_pitch + (int64_t)at->column * R_SIZE;
+        b += (int64_t)chunk * R_DEPTH * at->b_pitch + (int64_t)at->tile.column * R_SIZE;
         r_fill_rows(at, there, b, stage + R_A);
     }
 }
@@ -164,22 +138,22 @@ K_FN void r_fill_b(const r_place *at, int32_t chunk, uint8_t *stage) {
 /* Has B of a chunk brought nearer. The blocks' columns lie side by side, so that a place in every
  * 128 bytes is enough. */
 K_FN void r_bring_b(const r_place *at, int32_t chunk) {
-    const uint8_t *b = (const uint8_t *)at->args->b;
+    const uint8_t *b = (const uint8_t *)at->tile.args->b;
     enum { EACH = K_TURNED ? 1 : R_WARP / R_DEPTH }; /* places of a line */
     const int32_t line = at->lane / EACH, piece = at->lane % EACH;
     if (!K_TURNED) {
         const int32_t column = piece * (K_COLUMNS / EACH);
         b += ((int64_t)chunk * R_DEPTH + line) * at->b_pitch;
-        if (column < at->columns) {
-            k_bring(b + (int64_t)(at->column + column) * R_SIZE);
+        if (column < at->tile.columns) {
+            k_bring(b + (int64_t)(at->tile.column + column) * R_SIZE);
         }
         return;
     }
     b += (int64_t)chunk * R_CHUNK;
     K_UNROLL
     for (int32_t j = 0; j < K_COLUMNS; j += R_WARP) {
-        if (line + j < K_COLUMNS && line + j < at->columns) {
-            k_bring(b + (at->column + line + j) * at->b_pitch);
+        if (line + j < K_COLUMNS && line + j < at->tile.columns) {
+            k_bring(b + (at->tile.column + line + j) * at->b_pitch);
         }
     }
 }
@@ -257,7 +231,7 @@ K_FN void r_multiply(r_operands *x, float (*sum)[R_WIDE][4]) {
 
 /* All chunks of this warp, the first of which are on their way. */
 K_FN void r_sum(const r_place *at, float (*sum)[R_WIDE][4]) {
-    const int32_t chunks = at->args->chunks;
+    const int32_t chunks = at->chunks;
     int32_t place = 0;
     K_ONE_COPY
     for (int32_t chunk = at->chunk; chunk < chunks; chunk += at->turn) {
@@ -298,163 +272,13 @@ K_FN void r_put(const r_place *at, float (*sum)[R_WIDE][4]) {
     }
 }
 
-/* Adds up `parts` tiles, `apart` floats from one to the next, of units that begin at `from`. */
-K_FN void r_add(const float *const *from, int32_t parts, int32_t apart, float (*total)[R_UNIT]) {
-    K_UNROLL
-    for (int32_t i = 0; i < R_MINE * R_UNIT; i++) {
-        total[i / R_UNIT][i % R_UNIT] = 0;
-    }
-    K_ONE_COPY
-    for (int32_t part = 0; part < parts; part++) {
-        K_UNROLL
-        for (int32_t i = 0; i < R_MINE; i++) {
-            const r_four four = *(const r_four *)(const void *)(from[i] + part * apart);
-            K_UNROLL
-            for (int32_t e = 0; e < R_UNIT; e++) {
-                total[i][e] += four.at[e];
-            }
-        }
-    }
-}
-
-/* Unit i of a lane, of those that its block finishes: its place among the block's, and in the tile.
- * Rows are dealt to the blocks of a tile in turn. */
-typedef struct r_unit {
-    int32_t place; /* floats, in the block's rows */
-    int32_t is;    /* whether the block has it */
-    int32_t row, column;
-} r_unit;
-
-K_FN r_unit r_unit_of(const r_place *at, int32_t i) {
-    const int32_t number = i * K_ROWS_MMA_LANES + (int32_t)threadIdx.x, log = at->args->splits_log;
-    const int32_t own = number / R_ACROSS;
-    r_unit u;
-    u.column = (number - own * R_ACROSS) * R_UNIT;
-    u.is = own < K_ROWS >> log;
-    u.place = u.is ? own * R_PITCH + u.column : K_COLUMNS; /* behind a row: nobody's */
-    u.row = (own << log) + at->rank;
-    return u;
-}
-
-/* Gives each block of the tile what this one has of its rows. */
-K_FN void r_give(const r_place *at, const uint8_t *shared, float *slots) {
-    const int32_t log = at->args->splits_log, rows = K_ROWS >> log;
-    const float *from[R_MINE];
-    float total[R_MINE][R_UNIT];
-    K_UNROLL
-    for (int32_t i = 0; i < R_MINE; i++) {
-        const int32_t number = i * K_ROWS_MMA_LANES + (int32_t)threadIdx.x;
-        from[i] = (const float *)(const void *)shared + number / R_ACROSS * R_PITCH +
-                  number % R_ACROSS * R_UNIT;
-    }
-    r_add(from, R_WARPS, R_AHEAD * R_STAGE / (int32_t)sizeof(float), total);
-    k_cluster_wait(); /* all blocks have begun */
-    K_UNROLL
-    for (int32_t i = 0; i < R_MINE; i++) {
-        const int32_t number = i * K_ROWS_MMA_LANES + (int32_t)threadIdx.x;
-        const int32_t row = number / R_ACROSS;
-        float *slot =
-            slots + (at->rank * rows + (row >> log)) * R_PITCH + number % R_ACROSS * R_UNIT;
-        k_cluster_store_four(slot, row & ((1 << log) - 1), total[i]);
-    }
-    k_cluster_arrive();
-}
-
-/* What is added to a lane's units, as it comes from memory: to convert it would be to wait for it.
- */
-typedef struct r_added {
-    r_words d[R_MINE], bias[R_MINE];
-} r_added;
-
-/* `from` may be NULL, the same for all lanes. */
-K_FN void r_ask(const r_place *at, const void *from, int64_t pitch, r_words *words) {
-    const r_words none = {};
-    K_UNROLL
-    for (int32_t i = 0; i < R_MINE; i++) {
-        words[i] = none;
-    }
-    if (from == 0) {
-        return;
-    }
-    K_UNROLL
-    for (int32_t i = 0; i < R_MINE; i++) {
-        const r_unit u = r_unit_of(at, i);
-        if (u.is && u.row < at->rows && u.column < at->columns) {
-            words[i] =
-                *(const r_words *)(const void *)((const T *)from + (at->row + u.row) * pitch +
-                                                 at->column + u.column);
-        }
-    }
-}
-
-K_FN void r_ask_all(const r_place *at, r_added *added) {
-    r_ask(at, at->args->bias, 0, added->bias);
-    r_ask(at, at->args->d, at->args->ldc, added->d);
-}
-
-/* The sums of `parts` tiles, `apart` floats from one to the next, with what is added to them; they
- * lie in the first one then. */
-K_FN void r_join(const r_place *at, float *sums, int32_t parts, int32_t apart,
-                 const r_added *added) {
-    const mp_rows_mma_args *args = at->args;
-    const float *from[R_MINE];
-    float total[R_MINE][R_UNIT];
-    K_UNROLL
-    for (int32_t i = 0; i < R_MINE; i++) {
-        from[i] = sums + r_unit_of(at, i).place;
-    }
-    r_add(from, parts, apart, total);
-    K_UNROLL
-    for (int32_t i = 0; i < R_MINE; i++) {
-        const r_unit u = r_unit_of(at, i);
-        float d[R_UNIT], bias[R_UNIT];
-        r_four y;
-        K_UNROLL
-        for (int32_t w = 0; w < R_WORDS; w++) {
-            T_unpack(added->d[i].at[w], d + w * K_WORD);
-            T_unpack(added->bias[i].at[w], bias + w * K_WORD);
-        }
-        K_UNROLL
-        for (int32_t e = 0; e < R_UNIT; e++) {
-            y.at[e] = args->alpha * total[i][e] + args->beta * d[e] + bias[e];
-        }
-        if (u.is) {
-            *(r_four *)(void *)(sums + u.place) = y;
-        }
-    }
-}
-
-/* Each lane has made itself what it takes. One copy of the text, of which an activation has much.
- */
-K_FN void r_store(const r_place *at, const float *sums) {
-    const mp_rows_mma_args *args = at->args;
-    K_ONE_COPY
-    for (int32_t i = 0; i < R_MINE; i++) {
-        const r_unit u = r_unit_of(at, i);
-        r_four y;
-        r_words words;
-        if (!u.is || u.row >= at->rows || u.column >= at->columns) {
-            continue;
-        }
-        y = *(const r_four *)(const void *)(sums + u.place);
-        c_activate_four(args->activation, args->activation_alpha, 0, y.at);
-        K_UNROLL
-        for (int32_t w = 0; w < R_WORDS; w++) {
-            words.at[w] = T_repack(y.at + w * K_WORD);
-        }
-        *(r_words *)(void *)((T *)args->out + (at->row + u.row) * args->ldc + at->column +
-                             u.column) = words;
-    }
-}
-
 K_FN void r_run(const mp_rows_mma_args *args, uint8_t *shared) {
     const r_place at = r_place_of(args, shared);
-    const int32_t splits = 1 << args->splits_log;
-    float *sums = (float *)(void *)shared;
-    int32_t parts = R_WARPS, apart = R_AHEAD * R_STAGE / (int32_t)sizeof(float);
+    const r_sums sums = {(float *)(void *)shared, R_WARPS,
+                         R_AHEAD * R_STAGE / (int32_t)sizeof(float)};
     float sum[R_HIGH][R_WIDE][4] = {};
     r_added added;
-    if (splits > 1) {
+    if (args->splits_log > 0) {
         k_cluster_begin();
     }
     K_ONE_COPY
@@ -464,7 +288,7 @@ K_FN void r_run(const mp_rows_mma_args *args, uint8_t *shared) {
     if (args->constant) { /* else the time for it is over */
         K_ONE_COPY
         for (int32_t i = R_AHEAD; i < R_AHEAD + R_BROUGHT; i++) {
-            if (at.chunk + i * at.turn < args->chunks) {
+            if (at.chunk + i * at.turn < at.chunks) {
                 r_bring_b(&at, at.chunk + i * at.turn);
             }
         }
@@ -476,24 +300,11 @@ K_FN void r_run(const mp_rows_mma_args *args, uint8_t *shared) {
         k_copies_group();
     }
     if (R_EARLY) {
-        r_ask_all(&at, &added);
+        r_ask_all(&at.tile, &added);
     }
     r_sum(&at, sum);
     r_put(&at, sum);
-    if (!R_EARLY) {
-        r_ask_all(&at, &added);
-    }
-    __syncthreads();
-    if (splits > 1) {
-        float *slots = (float *)(void *)(shared + R_WARPS * R_AHEAD * R_STAGE);
-        r_give(&at, shared, slots);
-        sums = slots;
-        parts = splits;
-        apart = (K_ROWS >> args->splits_log) * R_PITCH;
-        k_cluster_wait();
-    }
-    r_join(&at, sums, parts, apart, &added);
-    r_store(&at, sums);
+    r_finish(&at.tile, sums, (float *)(void *)(shared + R_WARPS * R_AHEAD * R_STAGE), &added);
 }
 
 #endif

@@ -11,7 +11,7 @@
 #include "op/linear/depthwise.h"
 #include "op/linear/depthwise_planes.h"
 #include "op/linear/epilogue_steps.h"
-#include "op/linear/rows_mma.h"
+#include "op/linear/few_rows.h"
 #include "op/pointwise/pointwise_steps.h"
 
 #include <string.h>
@@ -350,10 +350,7 @@ static mp_status plan_pixels(mp_planner *p, mp_conv *done, const mp_shape *out,
                     .alpha = 1,
                     .beta = done->residual ? 1.0F : 0.0F,
                     .align = done->align};
-    if (mp_rows_mma_takes(p, &gemm)) {
-        return mp_plan_rows_mma(p, &gemm, own);
-    }
-    const mp_status status = mp_plan_gemm(p, &gemm, own);
+    const mp_status status = mp_plan_some_rows(p, &gemm, own);
     if (status != MP_UNSUPPORTED || done->activation == MP_ACTIVATION_NONE) {
         return status;
     }

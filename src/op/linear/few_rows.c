@@ -8,6 +8,7 @@
 
 #include "kernel/linear/linear_args.h"
 #include "op/linear/rows_mma.h"
+#include "op/linear/rows_wgmma.h"
 
 enum {
     COLUMNS_MIN = 256, /* below, there are few blocks */
@@ -184,6 +185,15 @@ static mp_status launch(mp_planner *p, const deal *d, const mp_ref operands[MP_G
                      MP_BEFORE_BINDS(mp_few_rows_args, before));
 }
 
+mp_status mp_plan_some_rows(mp_planner *p, const mp_gemm *gemm,
+                            const mp_ref operands[MP_GEMM_OPERANDS]) {
+    if (mp_rows_wgmma_takes(p, gemm)) {
+        return mp_plan_rows_wgmma(p, gemm, operands);
+    }
+    return mp_rows_mma_takes(p, gemm) ? mp_plan_rows_mma(p, gemm, operands)
+                                      : mp_plan_gemm(p, gemm, operands);
+}
+
 mp_status mp_plan_rows(mp_planner *p, const mp_gemm *gemm,
                        const mp_ref operands[MP_GEMM_OPERANDS]) {
     if (can_take(p, gemm)) {
@@ -192,8 +202,7 @@ mp_status mp_plan_rows(mp_planner *p, const mp_gemm *gemm,
             return launch(p, &d, operands, NULL);
         }
     }
-    return mp_rows_mma_takes(p, gemm) ? mp_plan_rows_mma(p, gemm, operands)
-                                      : mp_plan_gemm(p, gemm, operands);
+    return mp_plan_some_rows(p, gemm, operands);
 }
 
 mp_status mp_plan_made_rows(mp_planner *p, const mp_gemm *gemm,

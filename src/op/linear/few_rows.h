@@ -8,7 +8,11 @@
 /* As mp_plan_gemm. */
 mp_status mp_plan_rows(mp_planner *p, const mp_gemm *gemm, const mp_ref operands[MP_GEMM_OPERANDS]);
 
-/* The same of rows that are made before: A is what `before` says. */
+/* The same by the kernels for more rows than a few, or the library. */
+mp_status mp_plan_some_rows(mp_planner *p, const mp_gemm *gemm,
+                            const mp_ref operands[MP_GEMM_OPERANDS]);
+
+/* As mp_plan_rows, of rows that are made before: A is what `before` says. */
 mp_status mp_plan_made_rows(mp_planner *p, const mp_gemm *gemm,
                             const mp_ref operands[MP_GEMM_OPERANDS], const mp_before *before);
 

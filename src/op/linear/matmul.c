@@ -4,6 +4,8 @@
 #include "op/linear/few_rows.h"
 #include "op/linear/product.h"
 #include "op/linear/product_steps.h"
+#include "op/linear/rows_wgmma.h"
+#include "op/move/strided_copy.h"
 #include "op/pointwise/activation_steps.h"
 #include "op/pointwise/pointwise_steps.h"
 
@@ -56,11 +58,41 @@ static mp_status plan_active(mp_planner *p, const mp_gemm *gemm, const mp_ref *o
     return mp_plan_activation(p, activation, gemm->type, operands[MP_GEMM_C], gemm->m * gemm->n);
 }
 
+/* A constant B [k, n] that is wanted turned comes as [n, k]. */
+static mp_status turn_b(mp_planner *p, int i, bool is_turned) {
+    const mp_tensor *b = &p->in[i];
+    if (i != 1 || is_turned || b->shape.rank != 2 ||
+        !mp_wants_turned(p, b->type, b->shape.dim[0], b->shape.dim[1])) {
+        return MP_OK;
+    }
+    const mp_shape turned = {.rank = 2, .dim = {b->shape.dim[1], b->shape.dim[0]}};
+    const mp_strided from = {.ref = MP_IN(i), .stride = {1, b->shape.dim[1]}};
+    const mp_strided to = {.ref = MP_OUT(0), .stride = {b->shape.dim[0], 1}};
+    MP_TRY(mp_plan_output(p, 0, b->type, &b->shape));
+    return mp_plan_strided_copy(p, &turned, mp_dtype_size(b->type), &from, &to);
+}
+
+static mp_status prepare_matmul(mp_planner *p, int i) {
+    return turn_b(p, i, false);
+}
+
+static mp_status prepare_gemm(mp_planner *p, int i) {
+    return turn_b(p, i, mp_node_int(p->node, "transB", 0) != 0);
+}
+
+static void take_prepared(const mp_planner *p, mp_gemm *gemm) {
+    if (mp_node_prepared(p->node, 1)) {
+        gemm->trans_b = true;
+        gemm->ldb = gemm->k;
+    }
+}
+
 /* One B for all: the rows of every A are one matrix. `bias`, or MP_NOWHERE, is added to each. */
 static mp_status plan_one_b(mp_planner *p, mp_dtype dtype, const mp_product *x, mp_ref bias,
                             const mp_activation_choice *activation) {
     mp_gemm gemm = gemm_for(p, dtype, mp_shape_count(&x->batch) * x->m, x->n, x->k);
     gemm.bias = bias.place != MP_PLACE_NONE;
+    take_prepared(p, &gemm);
     const mp_ref operands[MP_GEMM_OPERANDS] = {[MP_GEMM_A] = MP_IN(0),
                                                [MP_GEMM_B] = MP_IN(1),
                                                [MP_GEMM_C] = MP_OUT(0),
@@ -173,6 +205,7 @@ static mp_status check_gemm(const mp_planner *p, bool trans_a, bool trans_b, mp_
     gemm->trans_b = trans_b;
     gemm->lda = a->dim[1];
     gemm->ldb = b->dim[1];
+    take_prepared(p, gemm);
     return MP_OK;
 }
 
@@ -262,14 +295,16 @@ static const mp_op ops[] = {
      .since = 1,
      .until = 13,
      .types = {{"T", MP_FLOATS}},
-     .plan = plan_matmul},
+     .plan = plan_matmul,
+     .prepare = prepare_matmul},
     {.domain = MP_OWN_DOMAIN,
      .name = "MatMulBias",
      .since = 1,
      .until = 1,
      .types = {{"T", MP_FLOATS}},
      .attrs = bias_attrs,
-     .plan = plan_matmul_bias},
+     .plan = plan_matmul_bias,
+     .prepare = prepare_matmul},
     {.domain = MP_OWN_DOMAIN,
      .name = "NormMatMul",
      .since = 1,
@@ -290,14 +325,16 @@ static const mp_op ops[] = {
      .until = 13,
      .types = {{"T", MP_FLOATS}},
      .attrs = gemm_attrs,
-     .plan = plan_gemm},
+     .plan = plan_gemm,
+     .prepare = prepare_gemm},
     {.domain = "com.microsoft",
      .name = "FusedGemm",
      .since = 1,
      .until = 1,
      .types = {{"T", MP_IEEE_FLOATS}},
      .attrs = fused_attrs,
-     .plan = plan_fused_gemm},
+     .plan = plan_fused_gemm,
+     .prepare = prepare_gemm},
 };
 
 const mp_op_family mp__family_matmul = {"matmul", ops, MP_COUNT_OF(ops)};

@@ -6,6 +6,7 @@
 
 #include "base/macros.h"
 #include "kernel/linear/linear_args.h"
+#include "op/linear/rows_launch.h"
 
 enum {
     ARCH = 80, /* whose tensor cores the kernel is written for */
@@ -41,14 +42,6 @@ enum {
     IDLE_DEPTH_MIN = 256, /* of k: below, no sum is worth sharing */
 };
 
-static bool is_known(mp_activation activation) {
-    return activation == MP_ACTIVATION_NONE || activation == MP_ACTIVATION_RELU ||
-           activation == MP_ACTIVATION_SIGMOID || activation == MP_ACTIVATION_TANH ||
-           activation == MP_ACTIVATION_HARD_SWISH || activation == MP_ACTIVATION_SILU ||
-           activation == MP_ACTIVATION_GELU || activation == MP_ACTIVATION_GELU_TANH ||
-           activation == MP_ACTIVATION_SWISH;
-}
-
 /* Whether the kernel can. */
 static bool can_take(const mp_gemm *g) {
     const int64_t size = (int64_t)mp_dtype_size(g->type), pack = ALIGN / size;
@@ -57,13 +50,7 @@ static bool can_take(const mp_gemm *g) {
            g->n >= COLUMNS_STEP && g->n <= NEAR && g->n % COLUMNS_STEP == 0 && g->k > 0 &&
            g->k <= NEAR && g->k * size % K_ROWS_MMA_CHUNK == 0 && g->align >= ALIGN &&
            g->lda % pack == 0 && g->ldb % pack == 0 && g->ldc % pack == 0 &&
-           is_known(g->activation);
-}
-
-/* Whether library math has the activation on the way to memory. */
-static bool is_common(const mp_gemm *g) {
-    return g->activation == MP_ACTIVATION_NONE || g->activation == MP_ACTIVATION_RELU ||
-           (g->activation == MP_ACTIVATION_GELU_TANH && mp_dtype_size(g->type) == 2);
+           mp_rows_activates(g->activation);
 }
 
 static bool is_sooner(const mp_device_info *info, const mp_gemm *g) {
@@ -71,7 +58,7 @@ static bool is_sooner(const mp_device_info *info, const mp_gemm *g) {
     const int wide = mp_dtype_size(g->type) == 4;
     const int64_t tiles = MP_CEIL_DIV(g->m, LIBRARY_TILE) * MP_CEIL_DIV(g->n, LIBRARY_TILE);
     const reason behind = g->m > ROWS_FEW ? BEHIND_MANY : BEHIND;
-    if (!is_common(g) && billions <= billions_max[behind][wide]) {
+    if (!mp_library_activates(g) && billions <= billions_max[behind][wide]) {
         return true;
     }
     return g->k >= IDLE_DEPTH_MIN && billions <= billions_max[IDLE][wide] &&
@@ -132,43 +119,16 @@ static mma_cut cut_of(const mp_device_info *info, const mp_gemm *g) {
 
 /* ---- the step ---- */
 
-static int32_t log_of(int32_t splits) {
-    int32_t log = 0;
-    while (1 << log < splits) {
-        log++;
-    }
-    return log;
-}
-
 mp_status mp_plan_rows_mma(mp_planner *p, const mp_gemm *g,
                            const mp_ref operands[MP_GEMM_OPERANDS]) {
     const mma_cut cut = cut_of(&p->device->info, g);
-    const mp_rows_mma_args args = {
-        .lda = g->lda,
-        .ldb = g->ldb,
-        .ldc = g->ldc,
-        .m = (int32_t)g->m,
-        .n = (int32_t)g->n,
-        .chunks = (int32_t)(g->k * (int64_t)mp_dtype_size(g->type) / K_ROWS_MMA_CHUNK),
-        .row_tiles = (int32_t)MP_CEIL_DIV(g->m, cut.rows),
-        .splits_log = log_of(cut.splits),
-        .constant = mp_plan_is_constant(p, operands[MP_GEMM_B]),
-        .activation = (int32_t)g->activation,
-        .activation_alpha = g->activation_alpha,
-        .alpha = g->alpha,
-        .beta = g->beta,
-    };
-    const mp_grid grid = {.blocks = (uint32_t)(tiles_of(g, cut) * cut.splits),
-                          .lanes = K_ROWS_MMA_LANES,
-                          .shared_bytes = (uint32_t)held_by(g, cut),
-                          .meets = cut.splits > 1 ? (uint32_t)cut.splits : 0};
-    const mp_ref none = MP_NOWHERE;
+    const mp_rows_cut as = {.rows = cut.rows,
+                            .splits = cut.splits,
+                            .tiles = tiles_of(g, cut),
+                            .lanes = K_ROWS_MMA_LANES,
+                            .shared_bytes = (uint32_t)held_by(g, cut)};
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "rows_mma_%d_%d_%d_%s", cut.rows, cut.columns, g->trans_b,
                           mp_dtype_word(g->type)));
-    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_rows_mma_args, a, operands[MP_GEMM_A]),
-                     MP_BIND(mp_rows_mma_args, b, operands[MP_GEMM_B]),
-                     MP_BIND(mp_rows_mma_args, bias, g->bias ? operands[MP_GEMM_BIAS] : none),
-                     MP_BIND(mp_rows_mma_args, d, g->beta != 0 ? operands[MP_GEMM_D] : none),
-                     MP_BIND(mp_rows_mma_args, out, operands[MP_GEMM_C]));
+    return mp_rows_launch(p, g, operands, kernel, &as);
 }

@@ -1,0 +1,97 @@
+/* group_matrix.h - products of 64 rows by the tensor cores of a group of four warps, whose right
+ * operands are read from shared memory: twice as fast as those of one warp (warp_matrix.h), and
+ * they go on while a lane works. Only where K_GROUP_MATRIX is 1: GPUs of compute capability 9.0,
+ * for which the text is compiled with what they alone have. All 128 lanes of a group take part.
+ *
+ * Of the left operand and of the sums warp w of the group has rows 16 w to 16 w + 15, laid out over
+ * its lanes as warp_matrix.h says for A and C; eight columns of sums after eight others.
+ *
+ * A right operand lies in lines of 128 bytes, a group of eight lines at a multiple of 1,024 bytes,
+ * piece p of 16 bytes of line l at place p ^ l % 8. Lines are its columns, 32 bytes along k taken
+ * at a time, or ("rows", of two-byte elements only) what 64 columns have of one k, 16 lines at a
+ * time.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_GROUP_MATRIX_H
+#define MP_KERNEL_GROUP_MATRIX_H
+
+#include "kernel/core/prelude.h"
+
+#if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define K_GROUP_MATRIX 0
+#else
+#define K_GROUP_MATRIX 1
+
+/* What the group's warps have in common, so that the compiler knows. */
+K_FN int32_t k_group_number(void) {
+    return __shfl_sync(0xffffffffU, (int32_t)threadIdx.x / 128, 0);
+}
+
+/* The group's lanes meet, and nobody else. */
+K_FN void k_group_meet(int32_t group) {
+    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+}
+
+/* What was copied to shared memory before may be read by products behind. */
+K_FN void k_group_copies_seen(void) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* Where products find a right operand that begins at `place`, and how they step through it. */
+K_FN uint64_t k_group_operand(uint32_t place) {
+    const uint64_t eight_lines = 1024 >> 4, in_turn = 1;
+    return (place & 0x3ffff) >> 4 | in_turn << 16 | eight_lines << 32 | in_turn << 62;
+}
+
+/* What was written to the sums and left operands before is seen by the products behind. */
+K_FN void k_group_begin(void) {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+/* Waits for all products of the group. */
+K_FN void k_group_end(void) {
+    asm volatile("wgmma.commit_group.sync.aligned;\n"
+                 "wgmma.wait_group.sync.aligned 0;" ::
+                     : "memory");
+}
+
+#define K_SUMS_8(c)                                                                     \
+    "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3]), "+f"((c)[4]), "+f"((c)[5]), \
+        "+f"((c)[6]), "+f"((c)[7])
+#define K_SUMS_16(c) K_SUMS_8(c), K_SUMS_8((c) + 8)
+#define K_SUMS_32(c) K_SUMS_16(c), K_SUMS_16((c) + 16)
+
+/* k_group_<name>_<columns>(c, a, b): c += a b; `shape`, `types` and `how` are the instruction's. */
+#define K_GROUP_PRODUCT_32(name, shape, types, how)                                       \
+    K_FN void k_group_##name##_32(float *c, const uint32_t *a, uint64_t b) {              \
+        asm volatile("{ .reg .pred adds;\n"                                               \
+                     "setp.eq.u32 adds, 0, 0;\n"                                          \
+                     "wgmma.mma_async.sync.aligned.m64n32" shape ".f32." types " "        \
+                     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, " \
+                     "%15}, {%16, %17, %18, %19}, %20, adds, 1, 1" how "; }"              \
+                     : K_SUMS_16(c)                                                       \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));               \
+    }
+#define K_GROUP_PRODUCT_64(name, shape, types, how)                                         \
+    K_FN void k_group_##name##_64(float *c, const uint32_t *a, uint64_t b) {                \
+        asm volatile("{ .reg .pred adds;\n"                                                 \
+                     "setp.eq.u32 adds, 0, 0;\n"                                            \
+                     "wgmma.mma_async.sync.aligned.m64n64" shape ".f32." types " "          \
+                     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "   \
+                     "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "    \
+                     "%28, %29, %30, %31}, {%32, %33, %34, %35}, %36, adds, 1, 1" how "; }" \
+                     : K_SUMS_32(c)                                                         \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                 \
+    }
+
+K_GROUP_PRODUCT_32(f16, "k16", "f16.f16", ", 0")
+K_GROUP_PRODUCT_64(f16, "k16", "f16.f16", ", 0")
+K_GROUP_PRODUCT_32(bf16, "k16", "bf16.bf16", ", 0")
+K_GROUP_PRODUCT_64(bf16, "k16", "bf16.bf16", ", 0")
+K_GROUP_PRODUCT_32(f32, "k8", "tf32.tf32", "")
+K_GROUP_PRODUCT_64(f32, "k8", "tf32.tf32", "")
+K_GROUP_PRODUCT_64(rows_f16, "k16", "f16.f16", ", 1")
+K_GROUP_PRODUCT_64(rows_bf16, "k16", "bf16.bf16", ", 1")
+
+#endif
+
+#endif

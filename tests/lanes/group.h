@@ -1,0 +1,117 @@
+/* group.h - what kernel/core/group_matrix.h offers, by exchanges between lanes. Included before the
+ * text, behind matrix.h. A product reads its right operand either when it is asked for or when the
+ * group waits, by chance, so that one that is written over too soon shows.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_TESTS_LANES_GROUP_H
+#define MP_TESTS_LANES_GROUP_H
+
+#define MP_KERNEL_GROUP_MATRIX_H /* instead of it */
+#define K_GROUP_MATRIX           1
+
+#include "lanes.h"
+#include "matrix.h"
+
+#include <type_traits>
+
+/* Addresses in shared memory count from its beginning. */
+inline uint32_t __cvta_generic_to_shared(const void *place) {
+    return (uint32_t)((const unsigned char *)place - (const unsigned char *)k_shared_bytes());
+}
+
+inline int32_t k_group_number() {
+    return (int32_t)threadIdx.x / 128;
+}
+inline void k_group_meet(int32_t) {
+    lane_group_meet();
+}
+inline void k_group_copies_seen() {
+}
+inline void k_group_begin() {
+}
+inline uint64_t k_group_operand(uint32_t place) {
+    return place >> 4;
+}
+
+struct group_product {
+    float *c;
+    uint32_t a[4];
+    uint64_t b;
+};
+inline thread_local std::vector<group_product> group_products;
+inline thread_local uint32_t group_chance; /* the same for all lanes of a group */
+
+inline float group_left(uint32_t word, unsigned part, const k_f16 *) {
+    return k_load_f16(k_f16{(uint16_t)(word >> part * 16)});
+}
+inline float group_left(uint32_t word, unsigned part, const k_bf16 *) {
+    return __uint_as_float(word >> part * 16 << 16);
+}
+inline float group_left(uint32_t word, unsigned, const float *) {
+    return __uint_as_float(word & 0xffffe000u);
+}
+
+/* Element `along` bytes behind the operand's beginning, as the pieces of lines are ordered. */
+template <typename E> float group_right(uint64_t operand, unsigned along) {
+    const unsigned place = (unsigned)(operand << 4) + along;
+    E element;
+    memcpy(&element, (const char *)k_shared_bytes() + (place ^ (place >> 7 & 7) << 4),
+           sizeof element);
+    if constexpr (std::is_same<E, float>::value) {
+        return __uint_as_float(__float_as_uint(element) & 0xffffe000u);
+    } else if constexpr (std::is_same<E, k_f16>::value) {
+        return k_load_f16(element);
+    } else {
+        return k_load_bf16(element);
+    }
+}
+
+template <typename E, bool ROWS> void group_multiply(const group_product &p, unsigned columns) {
+    const unsigned pack = 4 / sizeof(E), depth = 8 * pack;
+    const unsigned g = lane_number() / 4, t = lane_number() % 4;
+    uint32_t all[32][4];
+    lane_gather(p.a, all, sizeof p.a);
+    for (unsigned i = 0; i < columns / 2; i++) {
+        const unsigned row = g + i / 2 % 2 * 8, column = i / 4 * 8 + t * 2 + i % 2;
+        for (unsigned k = 0; k < depth; k++) {
+            const unsigned half = k / (depth / 2), lane = k % (depth / 2) / pack;
+            const uint32_t word = all[row % 8 * 4 + lane][half * 2 + row / 8];
+            const unsigned along =
+                ROWS ? k * 128 + column * sizeof(E) : column * 128 + k * sizeof(E);
+            p.c[i] += group_left(word, k % pack, (const E *)nullptr) * group_right<E>(p.b, along);
+        }
+    }
+}
+
+template <typename E, bool ROWS, unsigned COLUMNS>
+void group_ask(float *c, const uint32_t *a, uint64_t b) {
+    group_chance = group_chance * 1664525 + 1013904223;
+    group_product p = {c, {a[0], a[1], a[2], a[3]}, b};
+    if (group_products.empty() && (group_chance >> 16 & 1) != 0) {
+        group_multiply<E, ROWS>(p, COLUMNS);
+    } else {
+        group_products.push_back(p); /* in their order */
+    }
+}
+#define GROUP_ASK(name, E, ROWS, COLUMNS)                                             \
+    inline void k_group_##name##_##COLUMNS(float *c, const uint32_t *a, uint64_t b) { \
+        group_ask<E, ROWS, COLUMNS>(c, a, b);                                         \
+    }
+GROUP_ASK(f16, k_f16, false, 32)
+GROUP_ASK(f16, k_f16, false, 64)
+GROUP_ASK(bf16, k_bf16, false, 32)
+GROUP_ASK(bf16, k_bf16, false, 64)
+GROUP_ASK(f32, float, false, 32)
+GROUP_ASK(f32, float, false, 64)
+GROUP_ASK(rows_f16, k_f16, true, 64)
+GROUP_ASK(rows_bf16, k_bf16, true, 64)
+
+/* A text has products of one kind. */
+#define k_group_end() group_finish<T, K_TURNED == 0, K_COLUMNS>()
+template <typename E, bool ROWS, unsigned COLUMNS> void group_finish() {
+    for (const group_product &p : group_products) {
+        group_multiply<E, ROWS>(p, COLUMNS);
+    }
+    group_products.clear();
+}
+
+#endif
