@@ -52,6 +52,7 @@ PROGRAMS = {
                                           [f"K_T0={word}", f"K_HEAD={head}", f"K_MASKED={masked}"])
        for masked, word, head in ((0, "f16", 64), (0, "bf16", 80), (0, "f16", 128), (0, "bf16", 256), (1, "f16", 64),
                                   (1, "bf16", 128))},
+    "quantized_group": ("quantized_group.cpp", "quantized_group", {}, ["K_T0=f32"]),
     "norm_short": ("norm_short.cpp", "norm_short", {}, ["K_T0=f32"]),
     **{f"lp_norm_{rows}": ("lp_norm.cpp", "lp_norm", {}, ["K_T0=f32", f"K_ROWS={rows}"])
        for rows in ("edged", "packed")},

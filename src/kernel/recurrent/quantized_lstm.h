@@ -28,7 +28,7 @@ K_FN uint8_t q_byte(float x, q_parameter p) {
 
 /* sum + the products of four unsigned and four signed bytes. */
 K_FN int32_t q_products(uint32_t a, uint32_t w, int32_t sum) {
-#if K_HOST
+#if !K_PTX
     for (int32_t i = 0; i < 4; i++) {
         sum += (int32_t)(a >> (8 * i) & 255u) * (int8_t)(w >> (8 * i) & 255u);
     }

@@ -164,4 +164,22 @@ typedef struct mp_quantized_lstm_args {
     k_cell cell;
 } mp_quantized_lstm_args;
 
+/* A direction's units are shared by a cluster of `blocks`; the state of all entries is in each. */
+typedef struct mp_quantized_group_args {
+    int32_t blocks, units; /* units of a block, at most */
+    int32_t lanes;         /* that share a row of R */
+    int32_t pitch;         /* words from a row of R to the next, in shared memory */
+    int32_t wide;
+    k_quantized r;
+    k_cell cell;
+} mp_quantized_group_args;
+/* Bytes of shared memory: two states, c, the state as bytes, R, and for each of its rows its sum
+ * and the products of an entry, the entries' own sums, the ranges that warps find. */
+#define K_QUANTIZED_GROUP_PITCH(hidden) (((hidden) / 4 + 32) / 32 * 32 + 4)
+#define K_QUANTIZED_GROUP_WORDS(hidden) (((hidden) + 3) / 4)
+#define K_QUANTIZED_GROUP_HELD(batch, hidden, units)                                \
+    (4 * ((batch) * (2 * (hidden) + (units) + K_QUANTIZED_GROUP_WORDS(hidden)) +    \
+          4 * (units) * (K_QUANTIZED_GROUP_PITCH(hidden) + 1 + (batch)) + (batch) + \
+          K_RECURRENT_LANES / 32 * 2))
+
 #endif

@@ -1,7 +1,7 @@
 /* quantized_lstm.c - DynamicQuantizeLSTM of com.microsoft: weights of 8 bits, inputs and states
  * quantised by their ranges as they come.
  * Kernels: quantize/quantized_product.cu, quantize/quantized_range.cu,
- * quantize/quantized_rows.cu, recurrent/quantized_lstm.cu.
+ * quantize/quantized_rows.cu, recurrent/quantized_lstm.cu, recurrent/quantized_group.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/move/strided_copy.h"
@@ -128,9 +128,63 @@ static mp_status plan_projection(mp_planner *p, const mp_recurrent *r, const k_q
                      MP_BIND(mp_quantized_product_args, w.zero, MP_IN(IN_W_ZERO)));
 }
 
+/* Blocks that share the units of a direction: as many as a cluster may have where each has some,
+ * so that R lies in their shared memory. 0 where it has no room, or a lane had several units. */
+static int32_t blocks_of(const mp_planner *p, const k_cell *cell) {
+    enum { UNITS_MIN = 16, BLOCKS_MAX = 8 };
+    const mp_device_info *info = &p->device->info;
+    const int32_t lanes = info->warp > 1 ? K_RECURRENT_LANES : INT32_MAX;
+    int64_t blocks = 1;
+    while (blocks < MP_MIN(info->cluster_blocks_max, BLOCKS_MAX) &&
+           cell->hidden / (2 * blocks) >= UNITS_MIN) {
+        blocks *= 2;
+    }
+    const int64_t units = MP_CEIL_DIV(cell->hidden, blocks);
+    const bool is_small =
+        cell->hidden <= UINT16_MAX && cell->batch <= UINT16_MAX && cell->batch * units <= lanes;
+    return is_small && K_QUANTIZED_GROUP_HELD(cell->batch, cell->hidden, units) <=
+                           (int64_t)info->shared_bytes_max
+               ? (int32_t)blocks
+               : 0;
+}
+
+static mp_status plan_group(mp_planner *p, const mp_recurrent *r, const k_quantized *w,
+                            mp_ref transposed, mp_ref projected, int32_t blocks) {
+    const k_cell *cell = &r->cell;
+    const int32_t units = (int32_t)MP_CEIL_DIV(cell->hidden, blocks);
+    mp_quantized_group_args args = {.blocks = blocks,
+                                    .units = units,
+                                    .lanes = 1,
+                                    .pitch = (int32_t)K_QUANTIZED_GROUP_PITCH(cell->hidden),
+                                    .wide = cell->hidden % 4 == 0,
+                                    .r = *w,
+                                    .cell = *cell};
+    while (args.lanes < p->device->info.warp &&
+           units * cell->kind * args.lanes * 2 <= K_RECURRENT_LANES) {
+        args.lanes *= 2;
+    }
+    const mp_kernel *kernel = NULL;
+    mp_bind binds[3 + MP_CELL_BINDS] = {
+        MP_BIND(mp_quantized_group_args, r.weight, transposed),
+        MP_BIND(mp_quantized_group_args, r.scale, MP_IN(IN_R_SCALE)),
+        MP_BIND(mp_quantized_group_args, r.zero, MP_IN(IN_R_ZERO))};
+    mp_recurrent_bind(p, projected, offsetof(mp_quantized_group_args, cell), binds + 3);
+    MP_TRY(mp_plan_kernel(p, &kernel, "quantized_group_f32"));
+    const mp_grid grid = {.blocks = (uint32_t)(cell->directions * blocks),
+                          .lanes = K_RECURRENT_LANES,
+                          .shared_bytes =
+                              (uint32_t)K_QUANTIZED_GROUP_HELD(cell->batch, cell->hidden, units),
+                          .meets = blocks > 1 ? (uint32_t)blocks : 0};
+    return MP_LAUNCH_BOUND(p, kernel, grid, &args, sizeof args, binds, MP_COUNT_OF(binds));
+}
+
 static mp_status plan_steps(mp_planner *p, const mp_recurrent *r, const k_quantized *w,
                             mp_ref transposed, mp_ref projected) {
     const k_cell *cell = &r->cell;
+    const int32_t blocks = blocks_of(p, cell);
+    if (blocks > 0) {
+        return plan_group(p, r, w, transposed, projected, blocks);
+    }
     const int64_t states = cell->directions * cell->batch * cell->hidden;
     mp_quantized_lstm_args args = {.pitch = (cell->hidden + 15) / 16 * 16,
                                    .lanes = mp_recurrent_lanes(cell->hidden, 16),
