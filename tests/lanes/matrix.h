@@ -134,6 +134,9 @@ inline void matrix_copy_begin(const matrix_copy &copy) {
 inline void k_copy_begin(void *to, const void *from, uint32_t count) {
     matrix_copy_begin({to, from, count, 16});
 }
+inline void k_copy_begin_near(void *to, const void *from, uint32_t count) {
+    k_copy_begin(to, from, count);
+}
 inline void k_copy_few(void *to, const void *from, int32_t count) {
     if (count == 0) {
         return;

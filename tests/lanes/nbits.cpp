@@ -1,10 +1,15 @@
-/* nbits.cpp - few rows times packed weights, by tensor cores, by those with blocks that stay
- * (STREAM) or without them (FEW): tails of columns, chunks and stages, more of them than a lane or
- * a warp has at once, blocks and zero points of any pitch, rows that the kernel makes itself,
- * halves of which one gates the other. SPDX-License-Identifier: Apache-2.0 */
+/* nbits.cpp - rows times packed weights, by tensor cores, by those with blocks that stay (STREAM),
+ * by tiles of more rows (TILE), or without tensor cores (FEW): tails of rows, columns, chunks and
+ * stages, more of them than a lane or a warp has at once, blocks and zero points of any pitch, rows
+ * that the kernel makes itself, halves of which one gates the other, blocks of a cluster.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
-#if FEW
+#if TILE
+#include "cluster.h"
+
+#include "kernel/quantize/nbits_tile.cu"
+#elif FEW
 #include "kernel/quantize/nbits_few.cu"
 #elif STREAM
 #include "kernel/quantize/nbits_stream.cu"
@@ -19,11 +24,12 @@ enum { MIDDLE = 1 << (K_BITS - 1), MASK = (1 << K_BITS) - 1 };
 struct Subject {
     int64_t m, k, n, block;
     bool has_zeros, has_bias;
-    bool gated; /* STREAM: the result's left half times its right one */
+    bool gated;         /* STREAM, TILE: the result's left half times its right one */
+    int32_t splits_log; /* TILE */
 };
 
 struct Launch {
-    unsigned blocks, lanes;
+    unsigned blocks, lanes, together; /* together: blocks of a cluster */
 };
 
 float number() {
@@ -39,12 +45,22 @@ int64_t up(int64_t size) {
 }
 
 /* As the plan lays it out. */
-#if FEW
+#if TILE
+Launch lay_out(mp_nbits_args *args) {
+    const int64_t columns = args->w.n >> args->gated, across = K_NBITS_TILE_COLUMNS >> args->gated;
+    const int64_t tiles = (columns + across - 1) / across * ((args->m + K_ROWS - 1) / K_ROWS);
+    k_nbits_shared *s = &args->shared;
+    s->scale = X_AHEAD * X_STAGE;
+    s->zero = s->scale + 2 * K_NBITS_TILE_COLUMNS * K_NBITS_TILE_SCALE;
+    s->sums = s->zero + 2 * K_NBITS_TILE_COLUMNS * K_NBITS_TILE_ZERO;
+    return {(unsigned)tiles << args->splits_log, K_NBITS_TILE_LANES, 1u << args->splits_log};
+}
+#elif FEW
 Launch lay_out(mp_nbits_args *args) {
     args->width = 8 << args->w.n % 3;
     const int64_t columns = K_NBITS_LANES / args->width * N_COLUMNS;
     const int64_t blocks = (args->w.n + columns - 1) / columns;
-    return {blocks < 2 ? 1u : 2u, 256}; /* which take turns where there should be more */
+    return {blocks < 2 ? 1u : 2u, 256, 1}; /* which take turns where there should be more */
 }
 #elif STREAM
 Launch lay_out(mp_nbits_args *args) {
@@ -52,7 +68,7 @@ Launch lay_out(mp_nbits_args *args) {
     const int64_t warps = stages < most ? stages : most;
     args->shared.row = (int32_t)(warps * S_AHEAD * S_STAGE);
     args->shared.sums = (int32_t)(args->shared.row + args->w.k * (int64_t)sizeof(T));
-    return {args->w.n == 16 ? 1u : 2u, (unsigned)warps * 32};
+    return {args->w.n == 16 ? 1u : 2u, (unsigned)warps * 32, 1};
 }
 #else
 Launch lay_out(mp_nbits_args *args) {
@@ -67,7 +83,7 @@ Launch lay_out(mp_nbits_args *args) {
     s->scale = s->stages * K_NBITS_MMA_WARPS * N_STAGE;
     s->zero = s->scale + (int32_t)up(N_COLUMNS * s->scale_pitch);
     s->row = s->zero + (int32_t)up(N_COLUMNS * s->zero_pitch) + 16;
-    return {(unsigned)((args->w.n + N_COLUMNS - 1) / N_COLUMNS), 256};
+    return {(unsigned)((args->w.n + N_COLUMNS - 1) / N_COLUMNS), 256, 1};
 }
 #endif
 } // namespace
@@ -152,8 +168,10 @@ static void check_product(const Subject *s) {
     args.gated = s->gated;
     args.gate = K_GATE_SWISH;
     args.alpha = 1;
+    args.splits_log = s->splits_log;
     const Launch launch = lay_out(&args);
-    run_blocks(launch.blocks, launch.lanes, [&] { K_NAME(args); });
+    run_blocks(
+        launch.blocks, launch.lanes, [&] { K_NAME(args); }, launch.together);
     const std::vector<double> made = rows_of(s, a.data(), skip.data(), by.data());
     std::vector<double> wants((size_t)(s->m * s->n)), sizes(wants.size());
     for (int64_t i = 0; i < s->m * s->n; i++) {
@@ -174,12 +192,14 @@ static void check_product(const Subject *s) {
     /* A row that is made may be off by a rounding; what floats lose; a rounding of the result. */
     const double step = sizeof(T) == 4 ? 0x1p-23 : std::is_same<T, k_f16>::value ? 0x1p-11 : 0x1p-8;
     const double part = K_BEFORE != 0 && sizeof(T) == 2 ? step / 64 : 1e-6;
-    for (int64_t i = 0; i < (s->gated ? s->n / 2 : s->m * s->n); i++) {
-        double want = wants[(size_t)i], off = sizes[(size_t)i] * part + fabs(want) * step;
+    const int64_t columns = s->gated ? s->n / 2 : s->n;
+    for (int64_t i = 0; i < s->m * columns; i++) {
+        const size_t at = (size_t)(i / columns * s->n + i % columns);
+        double want = wants[at], off = sizes[at] * part + fabs(want) * step;
         if (s->gated) { /* one of each half, which both are rounded before */
-            const double x = wants[(size_t)(i + s->n / 2)], gate = want;
+            const double x = wants[at + (size_t)columns], gate = want;
             const double active = gate / (1 + exp(-gate));
-            const double more = sizes[(size_t)(i + s->n / 2)] * part + fabs(x) * step;
+            const double more = sizes[at + (size_t)columns] * part + fabs(x) * step;
             want = active * x;
             off = 1.1 * off * (fabs(x) + more) + fabs(active) * more + fabs(want) * step;
         }
@@ -189,7 +209,18 @@ static void check_product(const Subject *s) {
 
 void run_tests() {
     static const Subject subjects[] = {
-#if STREAM
+#if TILE
+        {K_ROWS, 128, 128, 32, false, true},
+        {K_ROWS - 3, 544, 35, 32, true, false},
+        {K_ROWS / 2 + 1, 200, 130, 32, true, true},
+        {K_ROWS + 9, 96, 140, 32, false, false},
+        {K_ROWS, 2048 + 288, 24, 64, true, true, false, 1},
+        {2, 1056, 129, 128, true, false, false, 2},
+        {K_ROWS - 1, 1184, 16, 256, true, true, false, 1},
+        {K_ROWS, 320, 150, 32, true, true, true},
+        {3, 448, 70, 32, false, true, true, 1},
+    };
+#elif STREAM
         {1, 512, 16, 32, false, true},
         {1, 768, 80, 32, true, false},
         {1, 1280, 32, 64, true, true},

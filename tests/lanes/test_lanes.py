@@ -22,8 +22,11 @@ NBITS = (
     *(("mma", *each) for each in ((4, 1, 0, "f16"), (4, 4, 0, "bf16"), (4, 8, 0, "f16"), (8, 1, 0, "bf16"),
                                   (8, 4, 0, "f16"), (8, 8, 0, "bf16"), (4, 1, 1, "bf16"), (4, 1, 2, "f16"))),
     *(("stream", *each) for each in ((4, 1, 0, "f16"), (4, 1, 1, "bf16"), (8, 1, 0, "bf16"), (8, 1, 1, "f16"))),
+    *(("tile", *each) for each in ((4, 8, 0, "f16"), (4, 16, 0, "bf16"), (4, 64, 0, "f16"), (8, 8, 0, "bf16"),
+                                   (8, 32, 0, "f16"))),
     *(("few", *each) for each in ((4, 1, 0, "f32"), (4, 4, 0, "f16"), (8, 4, 0, "f32"), (8, 1, 1, "f32"))),
 )
+NBITS_KINDS = ("FEW", "STREAM", "TILE")  # which of the texts it is; else nbits_mma.cu
 # Products of some rows: rows and columns of a tile, whether B is stored turned, type.
 ROWS_MMA = ((16, 32, 0, "f32"), (16, 32, 1, "bf16"), (32, 32, 0, "f16"), (32, 32, 1, "f32"), (32, 64, 0, "bf16"),
             (32, 64, 1, "f16"), (64, 48, 0, "f16"), (64, 48, 0, "f32"), (64, 48, 1, "f32"))
@@ -72,7 +75,7 @@ PROGRAMS = {
        for columns, turned, word in ((32, 1, "f32"), (64, 1, "bf16"), (64, 0, "f16"))},
     **{f"nbits_{text}_{bits}_{rows}_{before}_{word}":
        ("nbits.cpp", f"nbits_{text}", {}, [f"K_T0={word}", f"K_BITS={bits}", f"K_ROWS={rows}", f"K_BEFORE={before}",
-                                           f"FEW={int(text == 'few')}", f"STREAM={int(text == 'stream')}"])
+                                           *(f"{kind}={int(text == kind.lower())}" for kind in NBITS_KINDS)])
        for text, bits, rows, before, word in NBITS},
 }
 

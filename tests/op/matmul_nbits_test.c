@@ -130,6 +130,9 @@ DEVICE_TEST(nbits_products) {
         {18, 96, 7, 4, 32, 1, false, false, 0},   {20, 640, 90, 4, 16, 1, true, false, 0},
         {32, 544, 35, 4, 32, 1, true, false, 0},  {24, 288, 9, 8, 32, 0, true, false, 0},
         {33, 544, 35, 4, 32, 1, true, false, 0},  {25, 288, 9, 8, 32, 0, true, false, 0},
+        {31, 200, 18, 4, 32, 1, true, false, 0},  {48, 672, 7, 4, 64, 1, false, false, 0},
+        {64, 576, 20, 4, 32, 0, true, false, 0},  {65, 608, 5, 8, 128, 1, true, false, 0},
+        {130, 64, 12, 4, 32, 1, false, false, 0}, {10, 96, 140, 4, 32, 1, true, false, 0},
     };
     const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
     for (size_t i = 0; i < MP_COUNT_OF(subjects); i++) {
@@ -199,10 +202,10 @@ static void check_grouped(mp_device *device, const subject *s, mp_dtype type) {
 /* Rows without gaps are unpacked as one, by a kernel of its own: it writes the same numbers. */
 DEVICE_TEST(nbits_of_rows_without_gaps) {
     static const subject subjects[] = {
-        {40, 64, 9, 4, 32, 1, false, false, 0},
+        {300, 64, 9, 4, 32, 1, false, false, 0},
         {40, 480, 31, 8, 16, 1, false, false, 0},
-        {33, 1056, 401, 4, 32, 0, false, false, 0},
-        {33, 4096, 1400, 4, 128, 1, false, false, 0}, /* so many that a lane has two pieces */
+        {300, 1056, 61, 4, 32, 0, false, false, 0},
+        {300, 4096, 1400, 4, 128, 1, false, false, 0}, /* so many that a lane has two pieces */
     };
     const bool all = device->info.kind == MP_DEVICE_CUDA;
     const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
@@ -211,6 +214,28 @@ DEVICE_TEST(nbits_of_rows_without_gaps) {
             check_grouped(device, &subjects[i], types[t]);
         }
     }
+}
+
+/* Also where blocks share the sums of a tile. */
+DEVICE_TEST(nbits_products_are_the_same_each_time) {
+    const subject s = {40, 1056, 200, 4, 32, 0, false, false, 0};
+    uint8_t *weight = op_memory(MP_U8, s.n * s.k / 2);
+    void *a = op_numbers(MP_F16, 1, s.m * s.k), *scale = op_numbers(MP_F16, 2, s.n * s.k / 32);
+    const void *const data[] = {a, weight, scale};
+    op_case first, again;
+    for (int64_t i = 0; i < s.n * s.k / 2; i++) {
+        weight[i] = (uint8_t)(i * 167 + (i >> 5) * 31);
+    }
+    run_grouped(device, &s, MP_F16, data, false, &first);
+    for (int i = 0; i < 4; i++) {
+        run_grouped(device, &s, MP_F16, data, false, &again);
+        CHECK(memcmp(first.out[0].data, again.out[0].data, (size_t)(s.m * s.n) * 2) == 0);
+        op_close(device, &again);
+    }
+    op_close(device, &first);
+    free(a);
+    free(weight);
+    free(scale);
 }
 
 /* More weights than a cache holds have a kernel of their own, on GPUs. */
@@ -223,7 +248,8 @@ DEVICE_TEST(nbits_products_of_many_weights) {
         {1, 2048, 4112, 4, 32, 0, false, false, 0}, {1, 4096, 2064, 4, 32, 1, true, false, 0},
         {1, 14336, 608, 4, 64, 1, false, false, 0}, {1, 1536, 5472, 4, 128, 1, true, false, 0},
         {1, 1536, 19024, 4, 32, 0, true, false, 0}, {1, 2560, 3280, 8, 128, 1, false, false, 0},
-        {1, 3328, 2528, 8, 32, 0, true, false, 0},
+        {1, 3328, 2528, 8, 32, 0, true, false, 0},  {2, 2048, 4120, 4, 32, 1, true, false, 0},
+        {7, 4128, 2063, 4, 32, 0, true, false, 0},  {8, 2560, 3280, 8, 64, 1, false, false, 0},
     };
     const mp_dtype types[] = {MP_F16, MP_BF16};
     for (size_t i = 0; i < MP_COUNT_OF(subjects) * MP_COUNT_OF(types) && has_many(device); i++) {
@@ -349,6 +375,118 @@ DEVICE_TEST(nbits_products_of_many_weights_and_a_row_made_before) {
     const mp_dtype types[] = {MP_F16, MP_BF16};
     for (size_t i = 0; i < MP_COUNT_OF(subjects) * MP_COUNT_OF(types) && has_many(device); i++) {
         check_made(device, &subjects[i / MP_COUNT_OF(types)], types[i % MP_COUNT_OF(types)]);
+    }
+}
+
+/* ---- rows of which the product's left half gates its right half ---- */
+
+typedef struct gated {
+    int64_t m, k, n; /* n: of both halves */
+    int bits, block;
+    bool norm;
+} gated;
+
+/* Gives: the rows that are multiplied (free them). */
+static double *gated_rows(const gated *s, mp_dtype type, const void *x, const void *by) {
+    double *rows = calloc((size_t)(s->m * s->k), sizeof *rows);
+    CHECK(rows != NULL);
+    for (int64_t row = 0; row < s->m; row++) {
+        double squares = 0;
+        for (int64_t i = 0; i < s->k; i++) {
+            const double a = op_real(type, x, row * s->k + i);
+            squares += a * a;
+        }
+        const double inverse = 1 / sqrt(squares / (double)s->k + 0.25);
+        for (int64_t i = 0; i < s->k; i++) {
+            const double a = op_real(type, x, row * s->k + i);
+            rows[row * s->k + i] =
+                s->norm ? op_rounded(type, a * inverse * op_real(type, by, i)) : a;
+        }
+    }
+    return rows;
+}
+
+/* A sum, and how large its terms are together. */
+static double gated_sum(const gated *s, mp_dtype type, const double *row, const uint8_t *weight,
+                        const void *scale, int64_t column, double *size) {
+    const int64_t blocks = (s->k - 1) / s->block + 1, blob = s->block * s->bits / 8;
+    double sum = 0;
+    *size = 0;
+    for (int64_t k = 0; k < s->k; k++) {
+        const int q = packed_at(weight + column * blocks * blob, s->bits, k);
+        const double term = row[k] * (q - (1 << (s->bits - 1))) *
+                            op_real(type, scale, column * blocks + k / s->block);
+        sum += term;
+        *size += fabs(term);
+    }
+    return sum;
+}
+
+static void check_gated(mp_device *device, const gated *s, mp_dtype type) {
+    const int64_t blocks = (s->k - 1) / s->block + 1, blob = s->block * s->bits / 8;
+    const int64_t half = s->n / 2;
+    void *x = op_numbers(type, 1, s->m * s->k), *by = op_numbers(type, 3, s->k);
+    void *scale = op_memory(type, s->n * blocks);
+    uint8_t *weight = op_memory(MP_U8, s->n * blocks * blob);
+    for (int64_t i = 0; i < s->n * blocks * blob; i++) {
+        weight[i] = (uint8_t)(i * 167 + (i >> 5) * 31);
+    }
+    for (int64_t i = 0; i < s->n * blocks; i++) {
+        op_store_real(type, scale, i, 0x1p-8 * (double)(1 + i % 5)); /* products stay in range */
+    }
+    const mp_attr attrs[] = {OP_INT("K", s->k),        OP_INT("N", s->n),
+                             OP_INT("bits", s->bits),  OP_INT("block_size", s->block),
+                             OP_TEXT("gate", "swish"), OP_FLOAT("epsilon", 0.25f)};
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = s->norm ? "NormMatMulNBitsGated" : "MatMulNBitsGated",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = s->norm ? 6 : 5,
+                 .constant = 1u << 1 | 1u << 2 | 1u << 7,
+                 .in = {OP_TENSOR(type, x, s->m, s->k),
+                        OP_TENSOR(MP_U8, weight, s->n, blocks, blob),
+                        OP_TENSOR(type, scale, s->n, blocks)},
+                 .in_count = s->norm ? 8 : 3,
+                 .out_count = s->norm ? 2 : 1,
+                 .out_absent = s->norm ? 1u << 1 : 0};
+    if (s->norm) {
+        c.in[7] = OP_TENSOR(type, by, s->k);
+    }
+    op_run(device, &c);
+    double *rows = gated_rows(s, type, x, by);
+    for (int64_t i = 0; i < s->m * half; i++) {
+        const double *row = rows + i / half * s->k, step = op_precision(type);
+        double sizes[2];
+        const double gate = gated_sum(s, type, row, weight, scale, i % half, &sizes[0]);
+        const double other = gated_sum(s, type, row, weight, scale, i % half + half, &sizes[1]);
+        const double active = gate / (1 + exp(-gate));
+        /* each half may be off, of which the gate's slope is 1.1 at most */
+        const double off = step * 2 *
+                           (1.1 * sizes[0] * (fabs(other) + step * sizes[1]) +
+                            fabs(active) * sizes[1] + fabs(active * other));
+        const double got = op_real(type, c.out[0].data, i);
+        if (!(fabs(got - active * other) <= off)) {
+            test_fail(__FILE__, __LINE__, "element %lld of %s is %g instead of %g", (long long)i,
+                      mp_dtype_name(type), got, active * other);
+        }
+    }
+    op_close(device, &c);
+    free(rows);
+    free(x);
+    free(by);
+    free(scale);
+    free(weight);
+}
+
+DEVICE_TEST(nbits_products_of_which_a_half_gates_the_other) {
+    static const gated subjects[] = {
+        {1, 64, 8, 4, 32, false},   {3, 200, 34, 4, 32, false},   {9, 544, 130, 4, 32, false},
+        {17, 576, 36, 8, 64, true}, {40, 320, 150, 4, 128, true}, {65, 96, 20, 4, 32, false},
+        {5, 1056, 48, 4, 32, true},
+    };
+    const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(subjects) * MP_COUNT_OF(types); i++) {
+        check_gated(device, &subjects[i / MP_COUNT_OF(types)], types[i % MP_COUNT_OF(types)]);
     }
 }
 

@@ -117,7 +117,15 @@ K_FN void k_copy_begin(void *to, const void *from, uint32_t count) {
                  : "memory");
 }
 
-/* The same where `is` is not 0, without a branch. */
+/* The same, and has the 128 bytes around brought to the cache that all multiprocessors share. */
+K_FN void k_copy_begin_near(void *to, const void *from, uint32_t count) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(count)
+                 : "memory");
+}
+
+/* k_copy_begin() where `is` is not 0, without a branch. */
 K_FN void k_copy_begin_if(int is, void *to, const void *from, uint32_t count) {
     asm volatile("{ .reg .pred is;\n"
                  "setp.ne.s32 is, %3, 0;\n"

@@ -98,6 +98,22 @@ enum {
 #define K_NBITS_STREAM_STAGE(bits) /* its bytes: of each column weights, scales, zero points */ \
     (K_NBITS_STREAM_COLUMNS * (K_NBITS_STREAM_CHUNKS * (K_NBITS_CHUNK * (bits) / 8 + 2) + (bits)))
 
+/* Of nbits_tile.cu. */
+enum {
+    K_NBITS_TILE_ROWS = 64, /* of A, at most */
+    K_NBITS_TILE_COLUMNS = 128,
+    K_NBITS_TILE_LANES = 128,
+    K_NBITS_TILE_CHUNKS = 4, /* of a stage */
+    K_NBITS_TILE_SPAN = 16,  /* chunks whose scales and zero points come at once, ... */
+    K_NBITS_TILE_SCALE = 48, /* ... and their bytes of a column with up to 15 before and behind */
+    K_NBITS_TILE_ZERO = 32,
+    K_NBITS_TILE_SPLITS_MAX = 8, /* blocks of a cluster */
+};
+#define K_NBITS_TILE_STAGE(bits, rows) /* its bytes: weights and rows of A, two bytes each */ \
+    (K_NBITS_TILE_CHUNKS * K_NBITS_CHUNK * (K_NBITS_TILE_COLUMNS * (bits) / 8 + (rows)*2))
+/* Stages of the ring: with one more, a span would take the place of one that is still read. */
+#define K_NBITS_TILE_AHEAD(bits, rows) ((bits) == 8 || (rows) == 64 ? 3 : (rows) == 32 ? 4 : 5)
+
 /* What a weight's bits are. */
 enum {
     K_NBITS_INTEGER, /* (q - zero) * scale */
@@ -131,7 +147,7 @@ typedef struct k_nbits_shared {
     int32_t stages;                  /* that a warp has at once */
     int32_t scale, zero, row;        /* row: of A, where the kernel makes it */
     int32_t scale_pitch, zero_pitch; /* from column to column */
-    int32_t sums;                    /* of nbits_stream.cu */
+    int32_t sums;                    /* of nbits_stream.cu; biases of nbits_tile.cu */
 } k_nbits_shared;
 
 /* out[m][n] = A[m][k] . weights, plus the bias of column n. */
@@ -144,10 +160,11 @@ typedef struct mp_nbits_args {
     int32_t constant;      /* weights, scales and zero points are, and may be read before the kernel
                             * before has ended */
     k_before before;       /* of kernels that make the row themselves: what of */
-    k_nbits_shared shared; /* of nbits_mma.cu and nbits_stream.cu */
+    k_nbits_shared shared; /* of nbits_mma.cu, nbits_stream.cu and nbits_tile.cu */
     int32_t gated, gate;   /* the result is an activation of its left half, one of K_GATE_..., times
-                            * its right half: of nbits_stream.cu */
+                            * its right half: of nbits_stream.cu and nbits_tile.cu */
     float alpha;
+    int32_t splits_log; /* 2 to the power of it blocks share the sums of a tile: of nbits_tile.cu */
 } mp_nbits_args;
 
 /* ---- rows of a quantised table ---- */

@@ -4,7 +4,8 @@
  * they are written out as numbers for library math. Weights that are not integers are codes: places
  * in a table of values, which lies among the device's tables.
  * Kernels: quantize/nbits_few.cu, quantize/nbits_mma.cu, quantize/nbits_rows.cu,
- * quantize/nbits_stream.cu, quantize/nbits_unpack.cu, quantize/nbits_unpack_flat.cu.
+ * quantize/nbits_stream.cu, quantize/nbits_tile.cu, quantize/nbits_unpack.cu,
+ * quantize/nbits_unpack_flat.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/quantize/nbits_steps.h"
 
@@ -296,26 +297,6 @@ static mp_status by_mma(mp_planner *p, const mp_packed *packed, mp_nbits_args *a
     return launch_with(p, packed, kernel, grid, args, a, before, bias, out);
 }
 
-/* How many rows go in turn: so many that reading the packed weights again for each eight of them
- * takes no longer than writing them out as numbers, which are 4 or 2 times as many bytes, and
- * reading those. */
-static int64_t turns_rows(const mp_packed *packed) {
-    return packed->w.bits == 4 ? 4 * K_NBITS_MMA_ROWS : 3 * K_NBITS_MMA_ROWS;
-}
-
-/* As many rows at a time as the kernel takes, of which the first ones fit; fewer want less. */
-static mp_status by_mma_in_turn(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,
-                                mp_ref bias, mp_ref out) {
-    const uint64_t size = mp_dtype_size(packed->type);
-    for (int64_t row = 0; row < m; row += K_NBITS_MMA_ROWS) {
-        mp_nbits_args args = args_of(p, packed, MP_MIN(m - row, K_NBITS_MMA_ROWS));
-        (void)mma_lay_out(p, packed, false, &args);
-        MP_TRY(by_mma(p, packed, &args, mp_ref_at(a, (uint64_t)(row * args.w.k) * size), NULL, bias,
-                      mp_ref_at(out, (uint64_t)(row * args.w.n) * size)));
-    }
-    return MP_OK;
-}
-
 /* ---- one row and many weights ---- */
 
 enum {
@@ -385,6 +366,94 @@ static mp_status by_stream(mp_planner *p, const mp_packed *packed, mp_nbits_args
     return launch_with(p, packed, kernel, grid, args, a, before, bias, out);
 }
 
+/* ---- some rows ---- */
+
+/* A multiprocessor makes products of so many rows in the time in which it would unpack the weights,
+ * write them out as numbers, read them again and leave the products to the library, which makes
+ * them at twice the rate. */
+enum { TILE_ROWS_MOST = 3 * K_NBITS_TILE_ROWS };
+
+/* Lays out shared memory for so many rows; its bytes. */
+static int64_t tile_lay_out(const mp_packed *packed, int64_t rows, mp_nbits_args *args) {
+    const int bits = packed->w.bits;
+    const bool zeros = packed->zero.place != MP_PLACE_NONE;
+    const int64_t columns = K_NBITS_TILE_COLUMNS * 2; /* of two spans */
+    const int64_t scale = K_NBITS_TILE_AHEAD(bits, rows) * K_NBITS_TILE_STAGE(bits, rows);
+    const int64_t zero = scale + columns * K_NBITS_TILE_SCALE;
+    const int64_t bias = zero + (zeros ? columns * K_NBITS_TILE_ZERO : 0);
+    const int64_t bytes = bias + K_NBITS_TILE_COLUMNS * (int64_t)mp_dtype_size(packed->type);
+    args->shared = (k_nbits_shared){.bytes = (int32_t)bytes,
+                                    .scale = (int32_t)scale,
+                                    .zero = (int32_t)zero,
+                                    .sums = (int32_t)bias};
+    args->width = (int32_t)rows;
+    return bytes;
+}
+
+/* Whether the kernel is for this; sets what `args` says of shared memory and rows of a tile. */
+static bool is_tile(const mp_planner *p, const mp_packed *packed, mp_nbits_args *args) {
+    const k_nbits *w = &packed->w;
+    const int64_t room = (int64_t)p->device->info.shared_bytes_max - MMA_FIXED;
+    if (p->device->info.arch < MMA_ARCH || (packed->type != MP_F16 && packed->type != MP_BF16) ||
+        !is_plain(packed, args) || args->m < 2 || args->m > TILE_ROWS_MOST || w->k > MMA_MOST ||
+        w->n > MMA_MOST || w->n * w->weight_row / 16 > UINT32_MAX ||
+        (args->m <= K_NBITS_MMA_ROWS && w->n * w->k < STREAM_COUNT)) {
+        return false;
+    }
+    int64_t rows = K_NBITS_MMA_ROWS;
+    while (rows < args->m && rows < K_NBITS_TILE_ROWS) {
+        rows *= 2;
+    }
+    while (tile_lay_out(packed, rows, args) > room && rows > K_NBITS_MMA_ROWS) {
+        rows /= 2;
+    }
+    return args->shared.bytes <= room;
+}
+
+/* How many blocks, as a power of two, share the sums of each of so many tiles: those with which
+ * multiprocessors are soonest done, where to begin, to meet and to end takes as long as some stages
+ * do. */
+static int32_t tile_splits_log(const mp_planner *p, const k_nbits *w, int64_t tiles) {
+    enum { BESIDE = 2 };
+    const mp_device_info *info = &p->device->info;
+    const int64_t chunks = MP_CEIL_DIV(w->k, K_NBITS_CHUNK);
+    const int64_t stages = MP_CEIL_DIV(chunks, K_NBITS_TILE_CHUNKS);
+    const int64_t most = MP_MIN(info->cluster_blocks_max, K_NBITS_TILE_SPLITS_MAX);
+    int32_t best = 0;
+    int64_t least = INT64_MAX;
+    for (int32_t log = 0; log == 0 || (1 << log <= most && 1 << log <= stages); log++) {
+        const int64_t turns = MP_CEIL_DIV(tiles << log, (int64_t)info->multiprocessors);
+        const int64_t cost = turns * (MP_CEIL_DIV(stages, (int64_t)1 << log) + BESIDE);
+        if (cost < least) {
+            least = cost;
+            best = log;
+        }
+    }
+    return best;
+}
+
+/* Those that is_tile() has found right. */
+static mp_status by_tile(mp_planner *p, const mp_packed *packed, mp_nbits_args *args, mp_ref a,
+                         mp_ref bias, mp_ref out) {
+    const int64_t columns = packed->gated ? args->w.n / 2 : args->w.n;
+    const int64_t across = packed->gated ? K_NBITS_TILE_COLUMNS / 2 : K_NBITS_TILE_COLUMNS;
+    const int64_t tiles = MP_CEIL_DIV(columns, across) * MP_CEIL_DIV(args->m, args->width);
+    const int32_t log = tile_splits_log(p, &args->w, tiles);
+    const mp_grid grid = {.blocks = (uint32_t)(tiles << log),
+                          .lanes = K_NBITS_TILE_LANES,
+                          .shared_bytes = (uint32_t)args->shared.bytes,
+                          .meets = log > 0 ? 1u << log : 0};
+    const mp_kernel *kernel = NULL;
+    args->splits_log = log;
+    args->constant = are_constants(p, packed);
+    args->gated = packed->gated;
+    args->gate = packed->gate;
+    args->alpha = packed->alpha;
+    MP_TRY(mp_plan_kernel(p, &kernel, "nbits_tile_%d_%d_%s", (int)args->w.bits, (int)args->width,
+                          mp_dtype_word(packed->type)));
+    return launch_with(p, packed, kernel, grid, args, a, &nothing, bias, out);
+}
+
 /* ---- all ---- */
 
 static mp_status product(mp_planner *p, const mp_packed *packed, const mp_before *before, mp_ref a,
@@ -412,17 +481,18 @@ mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref 
     if (is_stream(p, packed, &args)) {
         return by_stream(p, packed, &args, a, NULL, bias, out);
     }
+    if (is_tile(p, packed, &args)) {
+        return by_tile(p, packed, &args, a, bias, out);
+    }
     if (packed->gated) {
         return gated_behind(p, packed, NULL, a, m, bias, out);
     }
-    args = args_of(p, packed, MP_MIN(m, K_NBITS_MMA_ROWS));
-    if (m <= turns_rows(packed) && is_mma(p, packed, false, &args)) {
-        return by_mma_in_turn(p, packed, a, m, bias, out);
+    if (is_mma(p, packed, false, &args)) {
+        return by_mma(p, packed, &args, a, NULL, bias, out);
     }
     if (m > ROWS_MAX || packed->group.place != MP_PLACE_NONE) {
         return by_library(p, packed, a, m, bias, out);
     }
-    args = args_of(p, packed, m);
     if (is_few(p, packed, &args)) {
         return by_chunks(p, packed, &args, a, NULL, bias, out);
     }
@@ -438,6 +508,10 @@ mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_b
     const bool whole = packed->w.k % K_NBITS_CHUNK == 0;
     if (!before->is_gate && is_stream(p, packed, &args) && mp_before_fits(p, before, args.width)) {
         return by_stream(p, packed, &args, a, before, bias, out);
+    }
+    if (is_tile(p, packed, &args)) {
+        MP_TRY(mp_plan_before(p, before, &a));
+        return by_tile(p, packed, &args, a, bias, out);
     }
     if (packed->gated) {
         return gated_behind(p, packed, before, a, m, bias, out);

@@ -173,6 +173,9 @@ for bits in (4, 8):
         for types in (("float16",), ("bfloat16",)):
             n_bits(rows, 608, 35, bits, 32, types, zero="packed", constant=True)
             n_bits(rows, 2304, 17, bits, 128, types, constant=True)
+    for rows in (2, 7, 8, 9, 16, 17, 31, 32, 33, 48, 64, 65):
+        n_bits((rows,), 608, 130, bits, 32, ("float16",), zero="packed" if rows % 2 else None, bias=rows % 4 == 0,
+               constant=True)
     for block in (16, 32, 64, 128, 256):
         n_bits((3,), 300, 5, bits, block)
         n_bits((20,), 300, 5, bits, block, zero="packed")
