@@ -9,9 +9,11 @@
  * constants, and rows of A, which are the block's. Scales and zero points come for X_SPAN chunks at
  * once, with what lies around them in pieces of 16 bytes, since columns may begin anywhere.
  *
- * Where there are few tiles, the blocks of a cluster share the stages of one, and each finishes a
- * part of it. Sums of a chunk are of exact integers times A, in float, and then go by their scale
- * to those of the tile; what blocks have found is added in a fixed order.
+ * The tiles of one column's rows lie side by side among the blocks, so that weights which several
+ * of them read come from memory for one. Where there are few tiles, the blocks of a cluster share
+ * the stages of one, and each finishes a part of it. Sums of a chunk are of exact integers times A,
+ * in float, and then go by their scale to those of the tile; what blocks have found is added in a
+ * fixed order.
  *
  * Rows of the left operand from 8 on may be columns of the other half of the result, which the
  * first half gates (`gated`).
@@ -63,6 +65,10 @@ enum {
 typedef struct K_ALIGN(16) x_four {
     float at[4];
 } x_four;
+
+static_assert(X_FRAGMENTS * X_LANES * sizeof(x_four) <= X_AHEAD * X_STAGE,
+              "sums find room where the ring was");
+static_assert(X_AHEAD - 1 <= X_OF_SPAN, "two spans are enough");
 
 typedef struct x_place {
     const mp_nbits_args *args;

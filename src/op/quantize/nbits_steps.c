@@ -13,6 +13,7 @@
 #include "op/core/upload_steps.h"
 #include "op/pointwise/gated_steps.h"
 #include "op/pointwise/narrow.h"
+#include "op/quantize/nbits_cut.h"
 
 enum { ROWS_MAX = 16, LANES = 128, GROUP_LANES = 32, CODES_MAX = 256, STAGED_MAX = 72 << 10 };
 
@@ -368,90 +369,36 @@ static mp_status by_stream(mp_planner *p, const mp_packed *packed, mp_nbits_args
 
 /* ---- some rows ---- */
 
-/* A multiprocessor makes products of so many rows in the time in which it would unpack the weights,
- * write them out as numbers, read them again and leave the products to the library, which makes
- * them at twice the rate. */
-enum { TILE_ROWS_MOST = 3 * K_NBITS_TILE_ROWS };
-
-/* Lays out shared memory for so many rows; its bytes. */
-static int64_t tile_lay_out(const mp_packed *packed, int64_t rows, mp_nbits_args *args) {
-    const int bits = packed->w.bits;
-    const bool zeros = packed->zero.place != MP_PLACE_NONE;
-    const int64_t columns = K_NBITS_TILE_COLUMNS * 2; /* of two spans */
-    const int64_t scale = K_NBITS_TILE_AHEAD(bits, rows) * K_NBITS_TILE_STAGE(bits, rows);
-    const int64_t zero = scale + columns * K_NBITS_TILE_SCALE;
-    const int64_t bias = zero + (zeros ? columns * K_NBITS_TILE_ZERO : 0);
-    const int64_t bytes = bias + K_NBITS_TILE_COLUMNS * (int64_t)mp_dtype_size(packed->type);
-    args->shared = (k_nbits_shared){.bytes = (int32_t)bytes,
-                                    .scale = (int32_t)scale,
-                                    .zero = (int32_t)zero,
-                                    .sums = (int32_t)bias};
-    args->width = (int32_t)rows;
-    return bytes;
-}
-
-/* Whether the kernel is for this; sets what `args` says of shared memory and rows of a tile. */
-static bool is_tile(const mp_planner *p, const mp_packed *packed, mp_nbits_args *args) {
+static bool is_tile(const mp_planner *p, const mp_packed *packed, const mp_nbits_args *args,
+                    mp_nbits_cut *cut) {
     const k_nbits *w = &packed->w;
-    const int64_t room = (int64_t)p->device->info.shared_bytes_max - MMA_FIXED;
-    if (p->device->info.arch < MMA_ARCH || (packed->type != MP_F16 && packed->type != MP_BF16) ||
-        !is_plain(packed, args) || args->m < 2 || args->m > TILE_ROWS_MOST || w->k > MMA_MOST ||
-        w->n > MMA_MOST || w->n * w->weight_row / 16 > UINT32_MAX ||
-        (args->m <= K_NBITS_MMA_ROWS && w->n * w->k < STREAM_COUNT)) {
-        return false;
-    }
-    int64_t rows = K_NBITS_MMA_ROWS;
-    while (rows < args->m && rows < K_NBITS_TILE_ROWS) {
-        rows *= 2;
-    }
-    while (tile_lay_out(packed, rows, args) > room && rows > K_NBITS_MMA_ROWS) {
-        rows /= 2;
-    }
-    return args->shared.bytes <= room;
+    const mp_nbits_work work = {.m = args->m,
+                                .n = w->n,
+                                .k = w->k,
+                                .bits = w->bits,
+                                .zeros = packed->zero.place != MP_PLACE_NONE,
+                                .gated = packed->gated};
+    return (packed->type == MP_F16 || packed->type == MP_BF16) && is_plain(packed, args) &&
+           mp_nbits_cut_for(&p->device->info, &work, cut);
 }
 
-/* How many blocks, as a power of two, share the sums of each of so many tiles: those with which
- * multiprocessors are soonest done, where to begin, to meet and to end takes as long as some stages
- * do. */
-static int32_t tile_splits_log(const mp_planner *p, const k_nbits *w, int64_t tiles) {
-    enum { BESIDE = 2 };
-    const mp_device_info *info = &p->device->info;
-    const int64_t chunks = MP_CEIL_DIV(w->k, K_NBITS_CHUNK);
-    const int64_t stages = MP_CEIL_DIV(chunks, K_NBITS_TILE_CHUNKS);
-    const int64_t most = MP_MIN(info->cluster_blocks_max, K_NBITS_TILE_SPLITS_MAX);
-    int32_t best = 0;
-    int64_t least = INT64_MAX;
-    for (int32_t log = 0; log == 0 || (1 << log <= most && 1 << log <= stages); log++) {
-        const int64_t turns = MP_CEIL_DIV(tiles << log, (int64_t)info->multiprocessors);
-        const int64_t cost = turns * (MP_CEIL_DIV(stages, (int64_t)1 << log) + BESIDE);
-        if (cost < least) {
-            least = cost;
-            best = log;
-        }
-    }
-    return best;
-}
-
-/* Those that is_tile() has found right. */
-static mp_status by_tile(mp_planner *p, const mp_packed *packed, mp_nbits_args *args, mp_ref a,
-                         mp_ref bias, mp_ref out) {
-    const int64_t columns = packed->gated ? args->w.n / 2 : args->w.n;
-    const int64_t across = packed->gated ? K_NBITS_TILE_COLUMNS / 2 : K_NBITS_TILE_COLUMNS;
-    const int64_t tiles = MP_CEIL_DIV(columns, across) * MP_CEIL_DIV(args->m, args->width);
-    const int32_t log = tile_splits_log(p, &args->w, tiles);
-    const mp_grid grid = {.blocks = (uint32_t)(tiles << log),
+static mp_status by_tile(mp_planner *p, const mp_packed *packed, const mp_nbits_cut *cut, mp_ref a,
+                         int64_t m, mp_ref bias, mp_ref out) {
+    const mp_grid grid = {.blocks = cut->blocks,
                           .lanes = K_NBITS_TILE_LANES,
-                          .shared_bytes = (uint32_t)args->shared.bytes,
-                          .meets = log > 0 ? 1u << log : 0};
+                          .shared_bytes = (uint32_t)cut->shared.bytes,
+                          .meets = cut->splits_log > 0 ? 1u << cut->splits_log : 0};
+    mp_nbits_args args = args_of(p, packed, m);
     const mp_kernel *kernel = NULL;
-    args->splits_log = log;
-    args->constant = are_constants(p, packed);
-    args->gated = packed->gated;
-    args->gate = packed->gate;
-    args->alpha = packed->alpha;
-    MP_TRY(mp_plan_kernel(p, &kernel, "nbits_tile_%d_%d_%s", (int)args->w.bits, (int)args->width,
+    args.shared = cut->shared;
+    args.splits_log = cut->splits_log;
+    args.constant = are_constants(p, packed);
+    args.gated = packed->gated;
+    args.gate = packed->gate;
+    args.alpha = packed->alpha;
+    MP_TRY(mp_plan_kernel(p, &kernel, "nbits_tile_%d_%d_%s", (int)args.w.bits, (int)cut->rows,
                           mp_dtype_word(packed->type)));
-    return launch_with(p, packed, kernel, grid, args, a, &nothing, bias, out);
+    return launch_with(p, packed, kernel, grid, &args, a, &nothing, bias, out);
 }
 
 /* ---- all ---- */
@@ -478,11 +425,12 @@ static mp_status gated_behind(mp_planner *p, const mp_packed *packed, const mp_b
 mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,
                                  mp_ref bias, mp_ref out) {
     mp_nbits_args args = args_of(p, packed, m);
+    mp_nbits_cut cut;
     if (is_stream(p, packed, &args)) {
         return by_stream(p, packed, &args, a, NULL, bias, out);
     }
-    if (is_tile(p, packed, &args)) {
-        return by_tile(p, packed, &args, a, bias, out);
+    if (is_tile(p, packed, &args, &cut)) {
+        return by_tile(p, packed, &cut, a, m, bias, out);
     }
     if (packed->gated) {
         return gated_behind(p, packed, NULL, a, m, bias, out);
@@ -504,14 +452,15 @@ mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref 
 mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_before *before,
                               int64_t m, mp_ref bias, mp_ref out) {
     mp_nbits_args args = args_of(p, packed, m);
+    mp_nbits_cut cut;
     mp_ref a = MP_NOWHERE;
     const bool whole = packed->w.k % K_NBITS_CHUNK == 0;
     if (!before->is_gate && is_stream(p, packed, &args) && mp_before_fits(p, before, args.width)) {
         return by_stream(p, packed, &args, a, before, bias, out);
     }
-    if (is_tile(p, packed, &args)) {
+    if (is_tile(p, packed, &args, &cut)) {
         MP_TRY(mp_plan_before(p, before, &a));
-        return by_tile(p, packed, &args, a, bias, out);
+        return by_tile(p, packed, &cut, a, m, bias, out);
     }
     if (packed->gated) {
         return gated_behind(p, packed, before, a, m, bias, out);

@@ -1,0 +1,73 @@
+/* nbits_cut.c - see nbits_cut.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/quantize/nbits_cut.h"
+
+#include "base/macros.h"
+
+enum {
+    ARCH = 80,               /* whose tensor cores the kernel is written for */
+    NEAR = 1 << 24,          /* of columns and of k: places are numbers of 32 bits */
+    FIXED = 1 << 10,         /* shared memory that the device keeps for itself */
+    ROWS_MIN = 2,            /* one row has kernels of its own */
+    FEW = K_NBITS_MMA_ROWS,  /* up to so many rows, ... */
+    FEW_COUNT_MIN = 8 << 20, /* ... with fewer weights than these, blocks are done sooner that have
+                              * fewer columns each */
+    /* A multiprocessor makes products of so many rows in the time in which it would unpack the
+     * weights, write them out as numbers and read those again for products of the library, which
+     * are made at twice the rate. */
+    ROWS_MAX = 3 * K_NBITS_TILE_ROWS,
+};
+
+/* Lays out shared memory for tiles of so many rows; its bytes. */
+static int64_t lay_out(const mp_nbits_work *work, int32_t rows, mp_nbits_cut *cut) {
+    const int32_t columns = K_NBITS_TILE_COLUMNS * 2; /* of two spans */
+    const int32_t scale =
+        K_NBITS_TILE_AHEAD(work->bits, rows) * K_NBITS_TILE_STAGE(work->bits, rows);
+    const int32_t zero = scale + columns * K_NBITS_TILE_SCALE;
+    const int32_t bias = zero + (work->zeros ? columns * K_NBITS_TILE_ZERO : 0);
+    cut->rows = rows;
+    cut->shared = (k_nbits_shared){
+        .bytes = bias + K_NBITS_TILE_COLUMNS * 2, .scale = scale, .zero = zero, .sums = bias};
+    return cut->shared.bytes;
+}
+
+/* Blocks share the sums of so many tiles as has the multiprocessors done soonest, where to begin,
+ * to meet and to end takes as long as some stages do. */
+static int32_t splits_log_of(const mp_device_info *info, int64_t k, int64_t tiles) {
+    enum { BESIDE = 2 };
+    const int64_t stages = MP_CEIL_DIV(k, K_NBITS_CHUNK * K_NBITS_TILE_CHUNKS);
+    const int64_t most = MP_MIN(info->cluster_blocks_max, K_NBITS_TILE_SPLITS_MAX);
+    int32_t best = 0;
+    int64_t least = INT64_MAX;
+    for (int32_t log = 0; log == 0 || 1 << log <= MP_MIN(most, stages); log++) {
+        const int64_t turns = MP_CEIL_DIV(tiles << log, (int64_t)info->multiprocessors);
+        const int64_t cost = turns * (MP_CEIL_DIV(stages, (int64_t)1 << log) + BESIDE);
+        if (cost < least) {
+            least = cost;
+            best = log;
+        }
+    }
+    return best;
+}
+
+bool mp_nbits_cut_for(const mp_device_info *info, const mp_nbits_work *work, mp_nbits_cut *out) {
+    const int64_t room = (int64_t)info->shared_bytes_max - FIXED;
+    const int64_t columns = work->gated ? work->n / 2 : work->n;
+    const int64_t across = work->gated ? K_NBITS_TILE_COLUMNS / 2 : K_NBITS_TILE_COLUMNS;
+    if (info->arch < ARCH || work->m < ROWS_MIN || work->m > ROWS_MAX || work->n > NEAR ||
+        work->k > NEAR || work->n * work->k / 128 * work->bits > UINT32_MAX / 2 ||
+        (work->m <= FEW && work->n * work->k < FEW_COUNT_MIN)) {
+        return false;
+    }
+    int32_t rows = K_NBITS_MMA_ROWS;
+    while (rows < work->m && rows < K_NBITS_TILE_ROWS) {
+        rows *= 2;
+    }
+    while (lay_out(work, rows, out) > room && rows > K_NBITS_MMA_ROWS) {
+        rows /= 2;
+    }
+    const int64_t tiles = MP_CEIL_DIV(columns, across) * MP_CEIL_DIV(work->m, (int64_t)rows);
+    out->splits_log = splits_log_of(info, work->k, tiles);
+    out->blocks = (uint32_t)(tiles << out->splits_log);
+    return out->shared.bytes <= room;
+}
