@@ -82,6 +82,7 @@ typedef struct x_place {
     int32_t chunk, stages; /* the block's first one, and its stages */
     int32_t shift;         /* chunks of a block of weights */
     int32_t rank;          /* among the blocks of its tile */
+    p_base base;           /* where there are no zero points */
     int32_t warp, lane, g, t;
 } x_place;
 
@@ -89,9 +90,12 @@ K_FN x_place x_place_of(const mp_nbits_args *args, uint8_t *shared) {
     const int32_t log = args->splits_log, each = args->gated ? X_SIDE : X_SIDE * 2;
     const uint32_t groups = (uint32_t)(args->m + K_ROWS - 1) / K_ROWS;
     const uint32_t number = blockIdx.x >> log, tile = number / groups;
+    uint32_t mask = p_mask(&args->w);
     x_place at;
+    K_HOLD(mask); /* by the lane: an instruction with a constant takes nothing that warps share */
     at.args = args;
     at.shared = shared;
+    at.base = p_base_of((uint32_t)args->w.middle, mask);
     at.rank = (int32_t)blockIdx.x & ((1 << log) - 1);
     at.warp = (int32_t)threadIdx.x / X_LANES;
     at.lane = (int32_t)threadIdx.x % X_LANES;
@@ -134,22 +138,16 @@ K_FN int32_t x_spot(int32_t i, int32_t c) {
  * since nobody reads what comes of it: so that these places are found once. */
 typedef struct x_source {
     uint32_t weight[X_COPIES]; /* the first stage's, in pieces of 16 bytes */
-    int32_t piece, weight_to;
-    int32_t row, a_piece, a_to;
+    int32_t piece, to;
 } x_source;
 
 K_FN x_source x_source_of(const x_place *at) {
     const k_nbits *w = &at->args->w;
-    enum { A_IN_CHUNK = X_A_CHUNK / 16 };
     const int32_t first = at->lane / X_PIECES;
     x_source from;
     from.piece = at->lane % X_PIECES;
-    from.weight_to = (at->warp * X_LANES + first) * X_ROW + x_spot(first, from.piece / X_IN_CHUNK) +
-                     from.piece % X_IN_CHUNK * 16;
-    from.row = (int32_t)threadIdx.x / X_A_PIECES;
-    from.a_piece = (int32_t)threadIdx.x % X_A_PIECES;
-    from.a_to = X_A + from.row * X_A_ROW + (from.a_piece / A_IN_CHUNK ^ from.row % 2) * X_A_CHUNK +
-                from.a_piece % A_IN_CHUNK * 16;
+    from.to = (at->warp * X_LANES + first) * X_ROW + x_spot(first, from.piece / X_IN_CHUNK) +
+              from.piece % X_IN_CHUNK * 16;
     K_UNROLL
     for (int32_t c = 0; c < X_COPIES; c++) {
         const int32_t octet = c * X_EACH / X_SIDE, beside = c * X_EACH % X_SIDE + first;
@@ -165,7 +163,7 @@ K_FN x_source x_source_of(const x_place *at) {
 K_FN void x_fill_weights(const x_place *at, const x_source *from, int32_t chunk, uint8_t *stage) {
     const int there = from->piece / X_IN_CHUNK < at->chunks - chunk;
     const uint8_t *first = (const uint8_t *)at->args->w.weight + (int64_t)chunk * X_BYTES;
-    uint8_t *to = stage + from->weight_to;
+    uint8_t *to = stage + from->to;
     K_UNROLL
     for (int32_t c = 0; c < X_COPIES; c++) {
         const uint64_t piece = there ? from->weight[c] : 0;
@@ -174,19 +172,21 @@ K_FN void x_fill_weights(const x_place *at, const x_source *from, int32_t chunk,
 }
 
 /* The block's rows, likewise. */
-K_FN void x_fill_rows(const x_place *at, const x_source *from, int32_t chunk, uint8_t *stage) {
-    enum { EACH = K_NBITS_TILE_LANES / X_A_PIECES };
+K_FN void x_fill_rows(const x_place *at, int32_t chunk, uint8_t *stage) {
+    enum { EACH = K_NBITS_TILE_LANES / X_A_PIECES, IN_CHUNK = X_A_CHUNK / 16 };
+    const int32_t i = (int32_t)threadIdx.x / X_A_PIECES, piece = (int32_t)threadIdx.x % X_A_PIECES;
     const int32_t place = chunk * X_CHUNK, k = (int32_t)at->args->w.k;
-    const int there = from->a_piece * K_PACK < k - place;
+    const int there = piece * K_PACK < k - place;
     const T *first = (const T *)at->args->a + (int64_t)at->row * k + place;
-    const uint8_t *piece = (const uint8_t *)(first + (there ? from->a_piece * K_PACK : 0));
-    uint8_t *to = stage + from->a_to;
+    const uint8_t *from = (const uint8_t *)(first + (there ? piece * K_PACK : 0));
+    uint8_t *to =
+        stage + X_A + i * X_A_ROW + (piece / IN_CHUNK ^ i % 2) * X_A_CHUNK + piece % IN_CHUNK * 16;
     K_UNROLL
     for (int32_t r = 0; r < K_ROWS; r += EACH) {
-        const int32_t row = r + from->row < at->rows ? r + from->row : at->rows - 1;
+        const int32_t row = r + i < at->rows ? r + i : at->rows - 1;
         if (r == 0 || r < at->rows) {
             k_copy_begin(to + r * X_A_ROW,
-                         piece + (uint64_t)(uint32_t)row * ((uint32_t)k * (uint32_t)sizeof(T)),
+                         from + (uint64_t)(uint32_t)row * ((uint32_t)k * (uint32_t)sizeof(T)),
                          there ? 16 : 0);
         }
     }
@@ -248,10 +248,9 @@ K_FN void x_fill(const x_place *at, const x_source *from, int32_t i, uint8_t *st
 /* ---- products ---- */
 
 /* Where what belongs to a lane's columns lies in shared memory, less what the span's first block
- * has there; and what their numbers have too much. */
+ * has there. */
 typedef struct x_side {
     int32_t scale[X_OCTETS], zero[X_OCTETS];
-    p_base base[X_OCTETS];
 } x_side;
 
 K_FN void x_side_of(const x_place *at, int32_t span, x_side *side) {
@@ -309,27 +308,26 @@ K_FN void x_multiply(const x_place *at, x_here here, int32_t c, int32_t r, uint3
     }
 }
 
-/* Chunk `c` of a stage, the one before which there are `chunk` of the column. */
-K_FN void x_chunk(const x_place *at, x_here here, int32_t c, int32_t chunk, x_side *side,
-                  float (*total)[X_HIGH][4]) {
+/* Chunk `c` of a stage, the one before which there are `chunk` of the column. `zeros`, a constant
+ * where this is called: whether there are zero points. */
+K_FN void x_chunk(const x_place *at, x_here here, int32_t c, int32_t chunk, int zeros,
+                  const x_side *side, float (*total)[X_HIGH][4]) {
     const int32_t block = chunk >> at->shift;
     const uint8_t *from = at->shared + here.weights + x_spot(at->g, c);
     uint32_t pairs[X_OCTETS][4];
     float scale[X_OCTETS];
-    if (at->args->w.zero != 0) {
-        K_UNROLL
-        for (int32_t o = 0; o < X_OCTETS; o++) {
-            const uint32_t byte = at->shared[side->zero[o] + block * K_BITS / 8];
-            side->base[o] = p_base_of(byte >> block * K_BITS % 8, side->base[o].mask);
-        }
-    }
     K_UNROLL
     for (int32_t o = 0; o < X_OCTETS; o++) {
         const uint8_t *place = at->shared + side->scale[o] + block * (int32_t)sizeof(T);
         const T there = *(const T *)(const void *)place;
         const uint8_t *words = from + o * (X_SIDE * X_ROW);
+        p_base base = at->base;
+        if (zeros) {
+            const uint32_t byte = at->shared[side->zero[o] + block * K_BITS / 8];
+            base = p_base_of(byte >> block * K_BITS % 8, at->base.mask);
+        }
         scale[o] = chunk < at->chunks ? T_load(there) : 0;
-        p_pairs(*(const p_words *)(const void *)words, side->base[o], pairs[o]);
+        p_pairs(*(const p_words *)(const void *)words, base, pairs[o]);
     }
     K_UNROLL
     for (int32_t r = 0; r < X_HIGH; r += X_PAIR) {
@@ -339,8 +337,20 @@ K_FN void x_chunk(const x_place *at, x_here here, int32_t c, int32_t chunk, x_si
     }
 }
 
-K_FN void x_sum(const x_place *at, const x_source *from, x_side *side, float (*total)[X_HIGH][4]) {
+K_FN void x_stage(const x_place *at, x_here here, int32_t chunk, int zeros, const x_side *side,
+                  float (*total)[X_HIGH][4]) {
+    K_ONE_COPY
+    for (int32_t first = 0; first < X_CHUNKS; first += X_TOGETHER) {
+        K_UNROLL
+        for (int32_t c = first; c < first + X_TOGETHER; c++) {
+            x_chunk(at, here, c, chunk + c, zeros, side, total);
+        }
+    }
+}
+
+K_FN void x_sum(const x_place *at, const x_source *from, float (*total)[X_HIGH][4]) {
     int32_t place = 0, free = X_AHEAD - 1;
+    x_side side;
     K_ONE_COPY
     for (int32_t i = 0; i < at->stages; i++) {
         x_here here = {place * X_STAGE + (at->warp * X_LANES + at->g) * X_ROW + at->t * K_BITS,
@@ -352,18 +362,16 @@ K_FN void x_sum(const x_place *at, const x_source *from, x_side *side, float (*t
         if (i + X_AHEAD - 1 < at->stages) {
             uint8_t *to = at->shared + free * X_STAGE;
             x_fill(at, from, i + X_AHEAD - 1, to);
-            x_fill_rows(at, from, at->chunk + (i + X_AHEAD - 1) * X_CHUNKS, to);
+            x_fill_rows(at, at->chunk + (i + X_AHEAD - 1) * X_CHUNKS, to);
         }
         k_copies_group();
         if (i % X_OF_SPAN == 0) {
-            x_side_of(at, i / X_OF_SPAN, side);
+            x_side_of(at, i / X_OF_SPAN, &side);
         }
-        K_ONE_COPY
-        for (int32_t first = 0; first < X_CHUNKS; first += X_TOGETHER) {
-            K_UNROLL
-            for (int32_t c = first; c < first + X_TOGETHER; c++) {
-                x_chunk(at, here, c, at->chunk + i * X_CHUNKS + c, side, total);
-            }
+        if (at->args->w.zero != 0) {
+            x_stage(at, here, at->chunk + i * X_CHUNKS, 1, &side, total);
+        } else {
+            x_stage(at, here, at->chunk + i * X_CHUNKS, 0, &side, total);
         }
         free = place;
         place = place + 1 < X_AHEAD ? place + 1 : 0;
@@ -458,13 +466,6 @@ K_FN void x_run(const mp_nbits_args *args, uint8_t *shared) {
     T *biases = (T *)(void *)(shared + args->shared.sums);
     const x_source from = x_source_of(&at);
     float total[X_WIDE][X_HIGH][4] = {};
-    uint32_t mask = p_mask(&args->w);
-    x_side side;
-    K_HOLD(mask); /* by the lane: an instruction with a constant takes nothing that warps share */
-    K_UNROLL
-    for (int32_t o = 0; o < X_OCTETS; o++) {
-        side.base[o] = p_base_of((uint32_t)args->w.middle, mask);
-    }
     K_ONE_COPY
     for (int32_t i = 0; i < X_AHEAD - 1 && i < at.stages; i++) {
         x_fill(&at, &from, i, shared + i * X_STAGE);
@@ -474,11 +475,11 @@ K_FN void x_run(const mp_nbits_args *args, uint8_t *shared) {
     K_ONE_COPY
     for (int32_t i = 0; i < X_AHEAD - 1; i++) {
         if (i < at.stages) {
-            x_fill_rows(&at, &from, at.chunk + i * X_CHUNKS, shared + i * X_STAGE);
+            x_fill_rows(&at, at.chunk + i * X_CHUNKS, shared + i * X_STAGE);
         }
         k_copies_group();
     }
-    x_sum(&at, &from, &side, total);
+    x_sum(&at, &from, total);
     biases[threadIdx.x] = bias;
     x_meet(&at); /* all of the tile's blocks have read what they had in their rings */
     x_give(&at, total);

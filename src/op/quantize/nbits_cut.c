@@ -31,17 +31,27 @@ static int64_t lay_out(const mp_nbits_work *work, int32_t rows, mp_nbits_cut *cu
     return cut->shared.bytes;
 }
 
-/* Blocks share the sums of so many tiles as has the multiprocessors done soonest, where to begin,
- * to meet and to end takes as long as some stages do. */
-static int32_t splits_log_of(const mp_device_info *info, int64_t k, int64_t tiles) {
-    enum { BESIDE = 2 };
+/* What takes its time on a multiprocessor, in parts of what a stage takes from memory. */
+enum {
+    STAGE = 64,
+    STAGE_ALONE = 80, /* of a block that has nobody beside while it waits for its own lanes */
+    GIVEN_ROW = 1,    /* of a tile, whose sums another block finishes */
+    BESIDE = 192,     /* to begin, to meet and to end; blocks beside one another do so together */
+    TOGETHER = 2,     /* blocks that find room */
+};
+
+/* How many blocks share the sums of a tile, that multiprocessors are done soonest. */
+static int32_t splits_log_of(const mp_device_info *info, int64_t k, int64_t tiles, int32_t rows) {
     const int64_t stages = MP_CEIL_DIV(k, K_NBITS_CHUNK * K_NBITS_TILE_CHUNKS);
     const int64_t most = MP_MIN(info->cluster_blocks_max, K_NBITS_TILE_SPLITS_MAX);
     int32_t best = 0;
     int64_t least = INT64_MAX;
     for (int32_t log = 0; log == 0 || 1 << log <= MP_MIN(most, stages); log++) {
         const int64_t turns = MP_CEIL_DIV(tiles << log, (int64_t)info->multiprocessors);
-        const int64_t cost = turns * (MP_CEIL_DIV(stages, (int64_t)1 << log) + BESIDE);
+        const int64_t each = MP_CEIL_DIV(stages, (int64_t)1 << log);
+        const int64_t cost =
+            turns * (each * (turns == 1 ? STAGE_ALONE : STAGE) + (log > 0 ? rows * GIVEN_ROW : 0)) +
+            MP_CEIL_DIV(turns, TOGETHER) * BESIDE;
         if (cost < least) {
             least = cost;
             best = log;
@@ -67,7 +77,7 @@ bool mp_nbits_cut_for(const mp_device_info *info, const mp_nbits_work *work, mp_
         rows /= 2;
     }
     const int64_t tiles = MP_CEIL_DIV(columns, across) * MP_CEIL_DIV(work->m, (int64_t)rows);
-    out->splits_log = splits_log_of(info, work->k, tiles);
+    out->splits_log = splits_log_of(info, work->k, tiles, rows);
     out->blocks = (uint32_t)(tiles << out->splits_log);
     return out->shared.bytes <= room;
 }
