@@ -214,7 +214,7 @@ void run_tests() {
         {K_ROWS - 3, 544, 35, 32, true, false},
         {K_ROWS / 2 + 1, 200, 130, 32, true, true},
         {K_ROWS + 9, 96, 140, 32, false, false},
-        {K_ROWS, 2048 + 288, 24, 64, true, true, false, 1},
+        {K_ROWS < 16 ? K_ROWS : 16, 2048 + 288, 24, 64, true, true, false, 1},
         {2, 1056, 129, 128, true, false, false, 2},
         {K_ROWS - 1, 1184, 16, 256, true, true, false, 1},
         {K_ROWS, 320, 150, 32, true, true, true},

@@ -482,10 +482,12 @@ DEVICE_TEST(nbits_products_of_which_a_half_gates_the_other) {
     static const gated subjects[] = {
         {1, 64, 8, 4, 32, false},   {3, 200, 34, 4, 32, false},   {9, 544, 130, 4, 32, false},
         {17, 576, 36, 8, 64, true}, {40, 320, 150, 4, 128, true}, {65, 96, 20, 4, 32, false},
-        {5, 1056, 48, 4, 32, true},
+        {5, 1056, 48, 4, 32, true}, {3, 2080, 4112, 4, 32, true}, /* more weights than a cache holds
+                                                                   */
     };
     const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
-    for (size_t i = 0; i < MP_COUNT_OF(subjects) * MP_COUNT_OF(types); i++) {
+    const size_t count = MP_COUNT_OF(subjects) - (has_many(device) ? 0 : 1);
+    for (size_t i = 0; i < count * MP_COUNT_OF(types); i++) {
         check_gated(device, &subjects[i / MP_COUNT_OF(types)], types[i % MP_COUNT_OF(types)]);
     }
 }
