@@ -96,7 +96,7 @@ K_FN void l_ask(const k_cell *cell, l_item *item, int64_t step) {
 }
 
 K_FN l_item l_item_of(const k_cell *cell, const l_block *b, int32_t i) {
-    l_item item = {.is = 0};
+    l_item item = {{0}};
     item.is = i < cell->batch * b->units;
     if (item.is) {
         item.unit = i % b->units;
