@@ -96,15 +96,13 @@ K_FN void l_ask(const k_cell *cell, l_item *item, int64_t step) {
 }
 
 K_FN l_item l_item_of(const k_cell *cell, const l_block *b, int32_t i) {
-    l_item item = {{0}};
+    l_item item;
     item.is = i < cell->batch * b->units;
-    if (item.is) {
-        item.unit = i % b->units;
-        item.at.direction = b->direction;
-        item.at.entry = i / b->units;
-        item.at.unit = b->first + item.unit;
-        l_ask(cell, &item, 0);
-    }
+    item.unit = item.is ? i % b->units : 0;
+    item.at.direction = b->direction;
+    item.at.entry = item.is ? i / b->units : 0;
+    item.at.unit = b->first + item.unit;
+    l_ask(cell, &item, 0);
     return item;
 }
 
