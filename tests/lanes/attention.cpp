@@ -1,5 +1,5 @@
 /* attention.cpp - attention by tensor cores, with several warps for the rows and for the keys: with
- * DIRECT the kernel for scores that are products.
+ * DIRECT the kernel for scores that are products, with K_MASKED the one that adds masks to them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
@@ -17,12 +17,30 @@ enum { WARP_ROWS = K_MMA_ROWS };
 
 namespace {
 
+enum filling {
+    MIXED,   /* every third key is left out, and all of row 2 */
+    NOTHING, /* all keys are */
+    ALL_LOW, /* in every other row all keys get the lowest number, in the others every third one */
+    ONE_NAN  /* the second element is one */
+};
+
+/* A mask of [batch, heads, rows, keys], of which those repeat that are not asked for. */
+struct mask_of {
+    int kind = K_MASK_NONE;
+    bool batch = false, heads = false, rows = true;
+    filling filled = MIXED;
+    int skew = 0; /* elements behind a multiple of 16 bytes */
+};
+
 struct shape {
     int heads, rows, keys, size, row_warps, sets;
-    bool causal;
-    int mask_kind;
+    bool causal = false;
+    mask_of mask = {};
     int group = 1, steps = 1; /* heads that share a key head; of a warp's share of a tile */
     int window = 0, length = 0;
+    int batch = 1, padding = K_PADDING_NONE;
+    float filter = -10000;
+    int sink = K_SINK_NONE;
 };
 
 /* Of T, or of TF32, which has the digits of float16. */
@@ -42,23 +60,171 @@ Buffer<T> random_values(size_t count) {
     return values;
 }
 
+/* Elements of a mask. */
+struct mask_values {
+    const shape &s;
+    const int dim[4];
+    Buffer<unsigned char> bytes;
+
+    explicit mask_values(const shape &given)
+        : s(given), dim{s.mask.batch ? s.batch : 1, s.mask.heads ? s.heads : 1,
+                        s.mask.rows ? s.rows : 1, s.keys},
+          bytes((size_t)(dim[0] * dim[1] * dim[2] * dim[3]) * width(), s.mask.skew * width()) {
+        for (int i = 0; i < dim[0] * dim[1] * dim[2] * dim[3]; i++) {
+            put(i, value(i));
+        }
+    }
+    size_t width() const {
+        const int kind = s.mask.kind;
+        return kind == K_MASK_F64 ? 8 : kind == K_MASK_F32 ? 4 : kind == K_MASK_BOOL ? 1 : 2;
+    }
+    float lowest() const {
+        return s.mask.kind == K_MASK_F16    ? -65504.0F
+               : s.mask.kind == K_MASK_BF16 ? -0x1.fep127F
+                                            : -0x1.fffffep127F;
+    }
+    float value(int i) const {
+        const int row = i / s.keys % dim[2];
+        const float some = (float)(next_random() % 9) / 8;
+        switch (s.mask.filled) {
+        case NOTHING:
+            return -INFINITY;
+        case ALL_LOW:
+            return row % 2 == 0 || i % 3 == 1 ? lowest() : some;
+        case ONE_NAN:
+            return i == 1 ? NAN : some;
+        default:
+            return i % 3 == 1 || row == 2 ? -INFINITY : some;
+        }
+    }
+    void put(int i, float x) {
+        unsigned char *to = bytes.data() + i * width();
+        const double wide = x;
+        const k_f16 half = k_store_f16(x);
+        const k_bf16 brain = k_store_bf16(x);
+        const unsigned char there = x > -1000;
+        switch (s.mask.kind) {
+        case K_MASK_F64:
+            memcpy(to, &wide, 8);
+            break;
+        case K_MASK_F32:
+            memcpy(to, &x, 4);
+            break;
+        case K_MASK_F16:
+            memcpy(to, &half, 2);
+            break;
+        case K_MASK_BF16:
+            memcpy(to, &brain, 2);
+            break;
+        default:
+            *to = there;
+        }
+    }
+    int64_t stride(int d) const {
+        int64_t step = 1;
+        for (int i = d + 1; i < 4; i++) {
+            step *= dim[i];
+        }
+        return dim[d] == 1 ? 0 : step;
+    }
+    /* What becomes of a score. */
+    float masked(float score, int entry, int head, int row, int key) {
+        const int64_t at = entry * stride(0) + head * stride(1) + row * stride(2) + key * stride(3);
+        const unsigned char *from = bytes.data() + at * width();
+        double wide;
+        float x;
+        k_f16 half;
+        k_bf16 brain;
+        switch (s.mask.kind) {
+        case K_MASK_F64:
+            memcpy(&wide, from, 8);
+            return score + (float)wide;
+        case K_MASK_F32:
+            memcpy(&x, from, 4);
+            return score + x;
+        case K_MASK_F16:
+            memcpy(&half, from, 2);
+            return score + k_load_f16(half);
+        case K_MASK_BF16:
+            memcpy(&brain, from, 2);
+            return score + k_load_bf16(brain);
+        case K_MASK_BOOL:
+            return *from != 0 ? score : -INFINITY;
+        default:
+            return score;
+        }
+    }
+};
+
+/* Keys that are padding, in the form of each kind. */
+struct padding_values {
+    const shape &s;
+    std::vector<int32_t> words;
+    std::vector<unsigned char> marks;
+
+    explicit padding_values(const shape &given)
+        : s(given), words((size_t)s.batch * std::max(s.keys, 2)), marks((size_t)s.batch * s.keys) {
+        for (int b = 0; b < s.batch; b++) {
+            for (int key = 0; key < s.keys; key++) {
+                marks[b * s.keys + key] = is(b, key);
+                if (s.padding == K_PADDING_FLAGS) {
+                    words[b * s.keys + key] = !is(b, key);
+                }
+            }
+            if (s.padding != K_PADDING_FLAGS) {
+                words[b] = end(b);
+                words[s.batch + b] = begin(b);
+            }
+        }
+    }
+    int end(int b) const {
+        return s.keys - 3 - 2 * b;
+    }
+    int begin(int b) const {
+        return s.padding == K_PADDING_SPANS ? 1 + b : 0;
+    }
+    bool is(int b, int key) const {
+        return s.padding != K_PADDING_NONE && (key < begin(b) || key >= end(b));
+    }
+    const void *data() const {
+        return s.padding == K_PADDING_MARKS ? (const void *)marks.data() : words.data();
+    }
+};
+
+struct tensors {
+    Buffer<T> q, k, v, sink;
+    mask_values mask;
+    padding_values padding;
+
+    explicit tensors(const shape &s)
+        : q(random_values((size_t)s.batch * s.heads * s.rows * s.size)),
+          k(random_values((size_t)s.batch * s.heads / s.group * s.keys * s.size)),
+          v(random_values((size_t)s.batch * s.heads / s.group * s.keys * s.size)),
+          sink(random_values(s.heads)), mask(s), padding(s) {
+    }
+};
+
 /* A row of the result by plain loops. */
 struct query {
     const shape *s;
-    int head, row;
-    Buffer<T> *q, *k, *v;
-    std::vector<float> *mask;
+    tensors *t;
+    int entry, head, row;
 
+    size_t key_place(int key) const {
+        const int kv_heads = s->heads / s->group;
+        return ((size_t)(entry * kv_heads + head / s->group) * s->keys + key) * s->size;
+    }
     double score(int key) const {
         double dot = 0;
         for (int d = 0; d < s->size; d++) {
-            dot += (double)T_load((*q)[(head * s->rows + row) * s->size + d]) *
-                   (double)T_load((*k)[(head / s->group * s->keys + key) * s->size + d]);
+            dot += (double)T_load(t->q[((entry * s->heads + head) * s->rows + row) * s->size + d]) *
+                   (double)T_load(t->k[key_place(key) + d]);
         }
         dot /= sqrt((double)s->size);
         const bool out = (s->causal && key > row) || (s->length > 0 && key >= s->length) ||
                          (s->window > 0 && key + s->window <= row);
-        return out ? -INFINITY : s->mask_kind == 0 ? dot : dot + (*mask)[row * s->keys + key];
+        const float masked = t->mask.masked((float)dot, entry, head, row, key);
+        return out ? -INFINITY : masked + (t->padding.is(entry, key) ? s->filter : 0);
     }
     void check_against(const T *out) const {
         std::vector<double> weight(s->keys);
@@ -71,48 +237,74 @@ struct query {
             w = w == -INFINITY ? 0 : exp(w - top);
             sum += w;
         }
+        const bool none = sum == 0;
+        if (s->sink != K_SINK_NONE && !none) {
+            sum += exp((s->sink == K_SINK_HEADS ? (double)T_load(t->sink[head]) : 0) - top);
+        }
         for (int d = 0; d < s->size; d++) {
             double want = 0;
             for (int key = 0; key < s->keys; key++) {
-                const int place = (head / s->group * s->keys + key) * s->size + d;
-                want += weight[key] * (double)T_load((*v)[place]);
+                want += weight[key] * (double)T_load(t->v[key_place(key) + d]);
             }
-            want = sum == 0 ? 0 : want / sum;
+            want = none ? 0 : want / sum;
             const double got = (double)T_load(out[d]);
-            check(fabs(got - want) <= 4 * precision(), "an element", d);
+            check(std::isnan(want) ? std::isnan(got) : fabs(got - want) <= 4 * precision(),
+                  "an element", d);
         }
     }
 };
 
-mp_attention_args args_of(const shape &s) {
+/* Whether rows of a block have masks of their own. */
+bool has_row_masks(const shape &s) {
+    return s.mask.kind != K_MASK_NONE && (s.mask.rows || (s.mask.heads && s.group > 1));
+}
+
+mp_attention_args args_of(const shape &s, tensors &t) {
     mp_attention_args args = {};
     args.head_size = args.v_head_size = s.size;
     args.wide = 1;
     args.tile_rows = s.row_warps * WARP_ROWS;
     args.tile_keys = s.sets * s.steps * KEYS;
-    const int64_t q[3] = {0, (int64_t)s.rows * s.size, s.size};
-    const int64_t k[3] = {0, (int64_t)s.keys * s.size, s.size};
+    args.row_masks = has_row_masks(s);
+    if (s.padding != K_PADDING_NONE || (s.mask.kind != K_MASK_NONE && !has_row_masks(s))) {
+        args.added_keys = (s.keys + args.tile_keys - 1) / args.tile_keys * args.tile_keys;
+    }
+    const int kv_heads = s.heads / s.group;
+    const int64_t row = (int64_t)s.rows * s.size, key = (int64_t)s.keys * s.size;
+    const int64_t q[3] = {s.heads * row, row, s.size}, k[3] = {kv_heads * key, key, s.size};
     memcpy(args.q_stride, q, sizeof q);
     memcpy(args.out_stride, q, sizeof q);
     memcpy(args.k_stride, k, sizeof k);
     memcpy(args.v_stride, k, sizeof k);
+    args.q = t.q.data();
+    args.k = t.k.data();
+    args.v = t.v.data();
     args.round = 2;
     args.row_blocks = (s.group * s.rows + args.tile_rows - 1) / args.tile_rows;
     args.by_row_blocks = divider(args.row_blocks);
-    args.by_kv_heads = args.by_units = divider(s.heads / s.group);
+    args.by_kv_heads = divider(kv_heads);
+    args.by_units = divider(s.batch * kv_heads);
     args.by_rows = divider(s.rows);
     args.by_round = divider(args.round);
     k_score_rule &rule = args.rule;
-    rule.batch = 1;
+    rule.batch = s.batch;
     rule.group = s.group;
     rule.heads = s.heads;
-    rule.kv_heads = s.heads / s.group;
+    rule.kv_heads = kv_heads;
     rule.rows = s.rows;
     rule.keys = s.keys;
+    rule.mask = t.mask.bytes.data();
     rule.mask_keys = INT64_MAX;
-    rule.mask_kind = s.mask_kind;
-    rule.mask_stride[2] = s.keys;
-    rule.mask_stride[3] = 1;
+    rule.mask_kind = s.mask.kind;
+    for (int d = 0; d < 4; d++) {
+        rule.mask_stride[d] = t.mask.stride(d);
+    }
+    rule.padding = t.padding.data();
+    rule.padding_kind = s.padding;
+    rule.padding_stride[0] = s.keys;
+    rule.filter = s.filter;
+    rule.sink = t.sink.data();
+    rule.sink_kind = s.sink;
     rule.causal = s.causal;
     rule.window = s.window;
     rule.scale = 1 / sqrt((double)s.size);
@@ -120,46 +312,116 @@ mp_attention_args args_of(const shape &s) {
 }
 
 void check_attention(const shape &s) {
-    Buffer<T> q = random_values((size_t)s.heads * s.rows * s.size);
-    Buffer<T> k = random_values((size_t)s.heads / s.group * s.keys * s.size);
-    Buffer<T> v = random_values((size_t)s.heads / s.group * s.keys * s.size);
-    const int32_t length = s.length - 1;
-    Buffer<T> out((size_t)s.heads * s.rows * s.size);
-    std::vector<float> mask((size_t)s.rows * s.keys);
-    for (size_t i = 0; i < mask.size(); i++) {
-        mask[i] = i % 3 == 1 || i / s.keys == 2 ? -INFINITY : (float)(next_random() % 9) / 8;
-    }
-    mp_attention_args args = args_of(s);
-    args.q = q.data();
-    args.k = k.data();
-    args.v = v.data();
+    tensors t(s);
+    const std::vector<int32_t> length(s.batch, s.length - 1);
+    Buffer<T> out((size_t)s.batch * s.heads * s.rows * s.size);
+    mp_attention_args args = args_of(s, t);
     args.out = out.data();
-    args.rule.mask = mask.data();
     if (s.length > 0) {
-        args.rule.lengths = &length;
+        args.rule.lengths = length.data();
         args.rule.length_more = 1;
     }
     run_blocks(3, s.row_warps * s.sets * LANES, [&] { attention_kernel(args); });
-    for (int i = 0; i < s.heads * s.rows; i++) {
-        const query one = {&s, i / s.rows, i % s.rows, &q, &k, &v, &mask};
+    for (int i = 0; i < s.batch * s.heads * s.rows; i++) {
+        const query one = {&s, &t, i / s.rows / s.heads, i / s.rows % s.heads, i % s.rows};
         one.check_against(out.data() + (size_t)i * s.size);
     }
 }
 
+/* Masks of the kinds that the kernels load ahead. */
+void check_masks_of_rows() {
+    const int own = K_FLOAT ? K_MASK_F32 : K_MASK_F16;
+    check_attention({1, 19, 4 * KEYS + 3, HEAD, 1, 2, false, {own}});
+    check_attention({1, 35, KEYS + 10, HEAD, 2, 2, true, {K_MASK_BOOL}});
+    check_attention({2, 17, KEYS + 2, HEAD, 2, 1, false, {own, false, true, true, ALL_LOW, 1}});
+    check_attention({2, 18, 70, HEAD - 8, 1, 1, true, {own, false, false, true, ONE_NAN}});
+    check_attention({1, 21, 65, HEAD, 1, 1, false, {K_FLOAT ? K_MASK_F32 : K_MASK_BF16}});
+}
+
+#if DIRECT && K_MASKED
+/* Of all kinds, where they are the same for all rows; padding with and without them. */
+void check_masks_of_keys() {
+    for (int kind : {K_MASK_BOOL, K_MASK_F32, K_MASK_F16, K_MASK_BF16, K_MASK_F64}) {
+        check_attention(
+            {2, 20, KEYS + 7, HEAD, 1, 2, false, {kind, true, true, false}, 1, 1, 0, 0, 2});
+    }
+    check_attention({2, 9, 1, HEAD, 1, 1, false, {K_MASK_F32, false, false, false, ALL_LOW}});
+    check_attention({2, 18, 1, HEAD, 2, 1, false, {K_MASK_BOOL, false, false, false}});
+    check_attention({1, 30, 90, HEAD, 2, 1, true, {K_MASK_F32, false, false, false, NOTHING}});
+    check_attention({1,
+                     30,
+                     2 * KEYS,
+                     HEAD,
+                     2,
+                     1,
+                     false,
+                     {K_MASK_BF16, false, false, false, ALL_LOW},
+                     1,
+                     1,
+                     0,
+                     KEYS + 9});
+    check_attention({1, 40, 90, HEAD, 1, 1, false, {K_MASK_F32, false, false, false, ONE_NAN}});
+    check_attention({4, 11, 70, HEAD, 2, 1, true, {K_MASK_F64, false, false, false}, 2, 1, 20});
+    for (int kind : {K_PADDING_FLAGS, K_PADDING_MARKS, K_PADDING_ENDS, K_PADDING_SPANS}) {
+        check_attention({2, 18, KEYS + 5, HEAD, 1, 2, false, {}, 1, 1, 0, 0, 2, kind});
+    }
+    check_attention({2,
+                     18,
+                     50,
+                     HEAD,
+                     1,
+                     1,
+                     true,
+                     {K_MASK_BOOL},
+                     2,
+                     1,
+                     0,
+                     0,
+                     1,
+                     K_PADDING_ENDS,
+                     -0x1.fffffep127F,
+                     K_SINK_HEADS});
+    check_attention({1,
+                     8,
+                     20,
+                     HEAD,
+                     1,
+                     1,
+                     false,
+                     {K_MASK_BOOL, false, false, false},
+                     1,
+                     1,
+                     0,
+                     0,
+                     1,
+                     K_PADDING_FLAGS});
+}
+#endif
+
 } // namespace
 
 void run_tests() {
-    check_attention({2, 21, 2 * KEYS + 5, HEAD, 1, 1, false, K_MASK_NONE});
-    check_attention({1, 45, 45, HEAD - 8, 2, 1, true, K_MASK_NONE});
-    check_attention({1, 150, 150, HEAD, 3, 1, true, K_MASK_NONE});
-    check_attention({1, 80, 2 * KEYS + 1, HEAD, 5, 2, false, K_MASK_NONE});
-#if DIRECT
-    check_attention({6, 25, 4 * KEYS + 3, HEAD, 2, 2, false, K_MASK_NONE, 3, STEPS});
-    check_attention({2, 130, 130, HEAD, 1, 2, true, K_MASK_NONE, 2, 1});
-    check_attention({1, 150, 150, HEAD, 2, 1, true, K_MASK_NONE, 1, STEPS, 20});
-    check_attention({1, 40, 3 * KEYS, HEAD, 1, 2, false, K_MASK_NONE, 1, STEPS, 0, KEYS + 5});
+#if !DIRECT || K_MASKED
+    check_masks_of_rows();
+#endif
+#if DIRECT && K_MASKED
+    check_masks_of_keys();
+    check_attention({4, 20, 70, HEAD, 2, 1, false, {K_MASK_BOOL, false, true, false}, 2});
 #else
-    check_attention({1, 19, 4 * KEYS + 3, HEAD, 1, 2, false, K_MASK_F32});
-    check_attention({1, 35, KEYS + 10, HEAD, 2, 2, true, K_MASK_F32});
+    check_attention({2, 21, 2 * KEYS + 5, HEAD, 1, 1});
+    check_attention({1, 45, 45, HEAD - 8, 2, 1, true});
+    check_attention({1, 150, 150, HEAD, 3, 1, true});
+    check_attention({1, 80, 2 * KEYS + 1, HEAD, 5, 2});
+    check_attention(
+        {2, 30, 40, HEAD, 2, 1, true, {}, 1, 1, 0, 0, 2, K_PADDING_NONE, 0, K_SINK_HEADS});
+    check_attention(
+        {1, 20, 40, HEAD, 1, 1, false, {}, 1, 1, 0, 0, 1, K_PADDING_NONE, 0, K_SINK_ZERO});
+#endif
+#if DIRECT
+    const mask_of mask = {K_MASKED ? K_MASK_BOOL : K_MASK_NONE, false, false, false};
+    check_attention({6, 25, 4 * KEYS + 3, HEAD, 2, 2, false, mask, 3, STEPS});
+    check_attention({2, 130, 130, HEAD, 1, 2, true, mask, 2, 1});
+    check_attention({1, 150, 150, HEAD, 2, 1, true, mask, 1, STEPS, 20});
+    check_attention({1, 40, 3 * KEYS, HEAD, 1, 2, false, mask, 1, STEPS, 0, KEYS + 5});
 #endif
 }

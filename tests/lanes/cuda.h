@@ -66,6 +66,17 @@ inline int __all_sync(unsigned mask, int holds) {
 inline int __any_sync(unsigned mask, int holds) {
     return __ballot_sync(mask, holds) != 0;
 }
+inline int __reduce_min_sync(unsigned, int value) {
+    int all[32];
+    lane_gather(&value, all, sizeof value);
+    for (int other : all) {
+        value = other < value ? other : value;
+    }
+    return value;
+}
+inline int __reduce_max_sync(unsigned mask, int value) {
+    return ~__reduce_min_sync(mask, ~value);
+}
 inline void __syncwarp() {
     __ballot_sync(0xffffffffu, 0);
 }

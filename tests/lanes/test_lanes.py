@@ -34,6 +34,9 @@ ROWS_MMA = ((16, 32, 0, "f32"), (16, 32, 1, "bf16"), (32, 32, 0, "f16"), (32, 32
 ROWS = ((0, 1, 0, 0, "f32"), (0, 4, 0, 0, "f32"), (0, 1, 1, 0, "f32"), (0, 4, 1, 0, "f32"),
         (1, 8, 0, 0, "f16"), (1, 16, 0, 0, "bf16"), (1, 8, 1, 0, "bf16"), (1, 16, 1, 0, "f16"), (1, 8, 0, 1, "bf16"),
         (1, 8, 0, 2, "f16"))
+# Attention whose scores are products: elements of a head, rows of a warp, type, whether there are masks.
+DIRECT = ((64, 32, "f16", 0), (64, 16, "bf16", 0), (128, 32, "bf16", 0), (128, 16, "f16", 0), (64, 16, "f32", 0),
+          (64, 16, "f16", 1), (80, 16, "bf16", 1), (128, 16, "bf16", 1), (64, 16, "f32", 1))
 # A program: its file, and for each text of a kernel beside the one that it includes the name; what is defined for all.
 PROGRAMS = {
     "integer_32": ("integer.cpp", "integer_product", {}, ["K_TILE=32", "K_CONV=0"]),
@@ -48,9 +51,10 @@ PROGRAMS = {
     **{f"attention_{word}": ("attention.cpp", "attention_mma", {},
                              [f"K_T0={word}", f"K_HEAD={head}", f"K_FLOAT={int(word == 'f32')}", "DIRECT=0"])
        for word, head in (("f32", 96), ("f16", 64), ("bf16", 32))},
-    **{f"attention_direct_{head}_{rows}_{word}": ("attention.cpp", "attention_direct", {},
-                                                  [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}", "DIRECT=1"])
-       for head, rows, word in ((64, 32, "f16"), (64, 16, "bf16"), (128, 32, "bf16"), (128, 16, "f16"))},
+    **{f"attention_{'masked' if masked else 'direct'}_{head}_{rows}_{word}":
+       ("attention.cpp", "attention_direct", {}, [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}",
+                                                  f"K_FLOAT={int(word == 'f32')}", f"K_MASKED={masked}", "DIRECT=1"])
+       for head, rows, word, masked in DIRECT},
     **{f"decode_{head}_{masked}_{word}": ("decode.cpp", "attention_decode", {},
                                           [f"K_T0={word}", f"K_HEAD={head}", f"K_MASKED={masked}"])
        for masked, word, head in ((0, "f16", 64), (0, "bf16", 80), (0, "f16", 128), (0, "bf16", 256), (1, "f16", 64),

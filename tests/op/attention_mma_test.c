@@ -15,6 +15,8 @@ typedef struct attention {
     double softcap;
     mp_dtype mask;         /* MP_NONE: no mask */
     int64_t mask_dim[4];   /* 1 where it repeats */
+    double mask_low;       /* 0: -inf; what is added to keys that are left out */
+    bool mask_all;         /* all keys of the first entry are */
     const int64_t *length; /* [batch], or NULL */
     bool heads_last;       /* [batch, rows, heads * size] */
 } attention;
@@ -34,7 +36,7 @@ static int64_t mask_count(const attention *a) {
     return a->mask_dim[0] * a->mask_dim[1] * a->mask_dim[2] * a->mask_dim[3];
 }
 
-/* Every third key is left out, and all of row 2. */
+/* Every third key is left out, and all of row 2, or of the first entry. */
 static void *make_mask(const attention *a) {
     if (a->mask == MP_NONE) {
         return NULL;
@@ -42,11 +44,13 @@ static void *make_mask(const attention *a) {
     void *mask = op_memory(a->mask, mask_count(a));
     for (int64_t i = 0; i < mask_count(a); i++) {
         const int64_t row = i / a->mask_dim[3] % a->mask_dim[2];
-        const bool out = i % 3 == 1 || row == 2;
+        const bool first = i < mask_count(a) / a->mask_dim[0];
+        const bool out = i % 3 == 1 || row == 2 || (a->mask_all && first);
         if (a->mask == MP_BOOL) {
             ((uint8_t *)mask)[i] = !out;
         } else {
-            op_store_real(a->mask, mask, i, out ? -(double)INFINITY : (double)op_value(9, i));
+            const double low = a->mask_low == 0 ? -(double)INFINITY : a->mask_low;
+            op_store_real(a->mask, mask, i, out ? low : (double)op_value(9, i));
         }
     }
     return mask;
@@ -328,6 +332,42 @@ DEVICE_TEST(attention_mma_masks) {
         a.mask_dim[3] = a.mask_dim[3] == 1 ? 1 : a.keys;
         check_attention(device, &a);
         a.causal = true;
+        check_attention(device, &a);
+    }
+}
+
+/* The masks of texts of several lengths, as BERT has them, and of a prompt: an entry may be nothing
+ * but padding, and what is added may be the lowest number that there is. */
+DEVICE_TEST(attention_mma_masks_of_texts) {
+    enum { BATCH = 2, HEADS = 2 };
+    static const struct {
+        mp_dtype type, mask;
+        double low;
+    } kinds[] = {{MP_F16, MP_F16, 0},   {MP_F16, MP_F16, -65504},
+                 {MP_F16, MP_BOOL, 0},  {MP_F16, MP_F32, -0x1.fffffep127},
+                 {MP_BF16, MP_BF16, 0}, {MP_BF16, MP_BF16, -0x1.fep127},
+                 {MP_F32, MP_F32, 0},   {MP_F32, MP_F32, -0x1.fffffep127},
+                 {MP_F32, MP_BOOL, 0},  {MP_F16, MP_F64, -1e30}};
+    static const int64_t dims[][2] = {{1, 1}, {1, 0}, {HEADS, 1}}; /* 0: as many as there are */
+    static const int64_t lengths[][2] = {{48, 96}, {17, 1}, {16, 130}};
+    for (size_t i = 0; i < MP_COUNT_OF(kinds) * MP_COUNT_OF(dims); i++) {
+        const int64_t *dim = dims[i / MP_COUNT_OF(kinds)];
+        const int64_t *length = lengths[(i + i / MP_COUNT_OF(kinds)) % MP_COUNT_OF(lengths)];
+        const size_t kind = i % MP_COUNT_OF(kinds);
+        attention a = {.batch = BATCH,
+                       .heads = HEADS,
+                       .kv_heads = i % 2 == 0 ? 1 : HEADS,
+                       .rows = length[0],
+                       .keys = length[1],
+                       .head = i % 7 == 0 ? 96 : 64,
+                       .value = 64,
+                       .type = kinds[kind].type,
+                       .causal = i % 5 == 0,
+                       .mask = kinds[kind].mask,
+                       .mask_dim = {BATCH, dim[0], dim[1] == 0 ? length[0] : 1, length[1]},
+                       .mask_low = kinds[kind].low,
+                       .mask_all = true,
+                       .heads_last = i % 3 == 0};
         check_attention(device, &a);
     }
 }

@@ -11,30 +11,57 @@ static const mp_device_info devices[] = {
     {.arch = 80, .multiprocessors = 108, .shared_bytes_max = 163 << 10},
     {.arch = 89, .multiprocessors = 24, .shared_bytes_max = 99 << 10}};
 
+typedef struct kernel {
+    int32_t head, size;
+    bool masked;
+} kernel;
+
+static mp_direct_work work_of(int64_t units, int64_t rows, int64_t keys, kernel k, bool causal) {
+    return (mp_direct_work){.units = units,
+                            .rows = rows,
+                            .keys = keys,
+                            .head = k.head,
+                            .size = k.size,
+                            .causal = causal,
+                            .masked = k.masked,
+                            .added = k.masked && keys <= K_DIRECT_ADDED_KEYS};
+}
+
 static mp_direct_cut cut_of(const mp_device_info *device, int64_t units, int64_t rows, int64_t keys,
                             int32_t head, bool causal) {
-    const mp_direct_work work = {units, rows, keys, head, causal};
+    const mp_direct_work work = work_of(units, rows, keys, (kernel){head, 2, false}, causal);
     return mp_direct_cut_for(device, &work);
 }
 
+static void check_cut(const mp_device_info *device, const mp_direct_work *work) {
+    const mp_direct_cut cut = mp_direct_cut_for(device, work);
+    const int32_t warps = K_DIRECT_WARPS(work->head, cut.rows, work->size, work->masked);
+    CHECK(cut.rows == K_MMA_ROWS ||
+          (cut.rows == 2 * K_MMA_ROWS && work->size == 2 && !work->masked));
+    CHECK(cut.row_warps > 0 && cut.sets > 0);
+    CHECK(cut.share > 0 && cut.share % K_DIRECT_KEYS(work->head, cut.rows, work->size) == 0);
+    CHECK(cut.resident > 0 && cut.resident * cut.row_warps * cut.sets <= warps);
+    CHECK(cut.shared_bytes > 0 && cut.shared_bytes <= device->shared_bytes_max);
+    const int32_t added = mp_direct_added(work, &cut);
+    CHECK(work->added ? added >= work->keys && added % (cut.share * cut.sets) == 0 : added == 0);
+}
+
 TEST(direct_cut_fits) {
-    static const int32_t heads[] = {32, 64, 80, 96, 128};
-    static const int64_t lengths[] = {1, 17, 128, 1000, 1 << 15, INT32_MAX / 2};
+    static const kernel kernels[] = {{32, 2, false}, {64, 2, false},  {80, 2, false},
+                                     {96, 2, false}, {128, 2, false}, {32, 2, true},
+                                     {80, 2, true},  {128, 2, true},  {64, 4, false},
+                                     {96, 4, true},  {128, 4, false}, {128, 4, true}};
+    static const int64_t lengths[] = {1,       17,           128, 1000, K_DIRECT_ADDED_KEYS,
+                                      1 << 15, INT32_MAX / 2};
     static const int64_t units[] = {1, 12, 4096};
-    enum { HEADS = MP_COUNT_OF(heads), LENGTHS = MP_COUNT_OF(lengths), UNITS = MP_COUNT_OF(units) };
-    for (size_t i = 0; i < MP_COUNT_OF(devices) * HEADS * LENGTHS * UNITS; i++) {
-        const mp_device_info *device = &devices[i / (HEADS * LENGTHS * UNITS)];
-        const int32_t head = heads[i % HEADS];
-        const int64_t length = lengths[i / HEADS % LENGTHS];
-        const mp_direct_cut cut =
-            cut_of(device, units[i / HEADS / LENGTHS % UNITS], length, length, head, i % 2 == 0);
-        CHECK(cut.rows == K_MMA_ROWS || cut.rows == 2 * K_MMA_ROWS);
-        CHECK(cut.row_warps > 0 && cut.sets > 0);
-        CHECK(cut.row_warps * cut.sets <= K_DIRECT_WARPS(cut.rows));
-        CHECK(cut.share > 0 && cut.share % K_DIRECT_KEYS(head, cut.rows) == 0);
-        CHECK(cut.resident > 0 &&
-              cut.resident * cut.row_warps * cut.sets <= K_DIRECT_WARPS(cut.rows));
-        CHECK(cut.shared_bytes > 0 && cut.shared_bytes <= device->shared_bytes_max);
+    enum { LENGTHS = MP_COUNT_OF(lengths), UNITS = MP_COUNT_OF(units) };
+    for (size_t i = 0; i < MP_COUNT_OF(devices) * LENGTHS * UNITS; i++) {
+        for (size_t k = 0; k < MP_COUNT_OF(kernels); k++) {
+            const int64_t length = lengths[i % LENGTHS];
+            const mp_direct_work work =
+                work_of(units[i / LENGTHS % UNITS], length, length, kernels[k], (i + k) % 2 == 0);
+            check_cut(&devices[i / LENGTHS / UNITS], &work);
+        }
     }
 }
 

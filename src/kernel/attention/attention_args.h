@@ -32,10 +32,17 @@ enum {
 
 /* The same of attention_direct, whose warps have 16 or 32 `rows`, and registers for so many of them
  * on a multiprocessor. */
-#define K_DIRECT_KEYS(head, rows) ((rows) == 32 && (head) > 64 && (head) <= 96 ? 32 : 64)
-#define K_DIRECT_WARPS(rows)      ((rows) == 32 ? 8 : 12)
-#define K_DIRECT_REGISTERS(rows)  ((rows) == 32 ? 255 : 168)
-enum { K_DIRECT_ROW_BYTES = 16 /* of shared memory, of a warp's rows */ };
+#define K_DIRECT_KEYS(head, rows, size) \
+    ((size) == 4 || ((rows) == 32 && (head) > 64 && (head) <= 96) ? 32 : 64)
+#define K_DIRECT_FEW(head, rows, size, masked) \
+    ((rows) == 32 || ((size) == 4 && (head) > 64) || ((masked) && (head) * (size) > 128))
+#define K_DIRECT_WARPS(head, rows, size, masked) (K_DIRECT_FEW(head, rows, size, masked) ? 8 : 12)
+#define K_DIRECT_REGISTERS(head, rows, size, masked) \
+    (K_DIRECT_FEW(head, rows, size, masked) ? 255 : 168)
+enum {
+    K_DIRECT_ROW_BYTES = 40,      /* of shared memory, of a warp's rows */
+    K_DIRECT_ADDED_KEYS = 1 << 11 /* at most, for which it has what all rows of a block add */
+};
 
 typedef enum k_mask_kind {
     K_MASK_NONE,
@@ -45,6 +52,11 @@ typedef enum k_mask_kind {
     K_MASK_F16,
     K_MASK_BF16
 } k_mask_kind;
+
+/* Masks that attention_mma and attention_direct load ahead, for elements of `size` bytes. */
+#define K_MMA_MASK(kind, size) \
+    ((kind) == K_MASK_BOOL ||  \
+     ((size) == 4 ? (kind) == K_MASK_F32 : (kind) == K_MASK_F16 || (kind) == K_MASK_BF16))
 
 typedef enum k_sink_kind {
     K_SINK_NONE,
@@ -124,6 +136,9 @@ typedef struct mp_attention_args {
     int32_t round;                /* of attention_mma: blocks that come up at a time; INT32_MAX
                                      where each comes up as another ends */
     int32_t meet_log;             /* of attention_decode: 2^meet_log blocks are a cluster */
+    int32_t added_keys;           /* of attention_direct: room for what masks and padding add to the
+                                     scores of keys, the same for all rows of a block; or 0 */
+    int32_t row_masks;            /* rows have masks of their own */
     int32_t row_blocks;           /* of attention_mma, too: so many share a key head */
     k_divider by_splits, by_row_blocks, by_kv_heads, by_rows;
     k_divider by_round, by_units; /* of attention_mma; units: key heads of all entries */

@@ -1,7 +1,14 @@
-/* attention_direct.cu - attention for many queries by tensor cores, for types of two bytes, where
- * products are scores but for a factor above 0, which becomes part of the powers of two that the
- * weights are: no mask, no padding, no soft cap. Which keys a row sees may be anything that
- * a_visible says. Blocks are those of attention_mma.cu, and so is what they have in shared memory.
+/* attention_direct.cu - attention for many queries by tensor cores where scores are products but
+ * for a factor above 0 and, with K_MASKED, what masks add: no soft cap. Without masks the factor
+ * becomes part of the powers of two that the weights are. Which keys a row sees may be anything
+ * that a_visible says. Blocks are those of attention_mma.cu; in shared memory they have
+ *
+ *     rows       what is known of the rows of each warp
+ *     added      [added_keys] floats: what masks and padding add to the scores of keys, where it is
+ *                the same for all rows of the block
+ *     q, k, v    as there
+ *
+ * Rows that have masks of their own load them as attention_mma.cu does.
  *
  * A warp has K_ROWS rows. With 32 what it reads of keys and values serves twice as many products,
  * which else wait for shared memory; with 16 there are more warps, for attention that leaves most
@@ -11,36 +18,39 @@
  * Weights are powers above a base: a row's maximum when it last rose by more than LEAP powers of
  * two. So sums are scaled in the first steps, and then hardly ever. In float, and in T of which
  * 2^LEAP is far from the largest number, weights have the same digits above any base.
+ *
+ * Attention of a few hundred tokens is over before its blocks have found out what they are for. So
+ * all that follows from the arguments alone is computed before the kernel before has ended.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention_args.h"
 
-#define MMA_KEYS     K_DIRECT_KEYS(K_HEAD, K_ROWS)
+#define MMA_KEYS     K_DIRECT_KEYS(K_HEAD, K_ROWS, sizeof(T))
 #define MMA_ROW_SETS (K_ROWS / K_MMA_ROWS)
 #define MMA_KEEP_Q   (K_HEAD * K_ROWS <= 96 * 32)
 #include "kernel/attention/mma.h"
+#include "kernel/core/late.h"
 #include "kernel/core/warp_matrix.h"
 
 #if K_WARP_MATRIX
 
+#if K_FLOAT
+#include "kernel/attention/mma_float.h"
+#else
 #include "kernel/attention/mma_half.h"
+#endif
+#include "kernel/attention/mma_mask.h"
 #include "kernel/attention/mma_rows.h"
 
-#define LEAP   8.0F
-#define LOWEST (-1e30F) /* the base of a row that has not seen a key */
+#define LEAP 8.0F
+/* The base of a row that has not seen a key. Masks may add the lowest number that there is. */
+#define LOWEST (K_MASKED ? -0x1.fffffep127F : -1e30F)
 
-/* What lanes of a warp leave of its rows for each other, in shared memory: a row is looked at by
- * one lane, and four have its sums. */
-typedef union direct_row {
-    struct {
-        int32_t from, to; /* keys that it sees */
-    } seen;
-    struct {
-        float top, total;
-    } sums;
-    struct {
-        int64_t place; /* of the result */
-        float norm;
-    } result;
+/* What is known of a row, in shared memory: it is looked at by one lane, and four have its sums. */
+typedef struct direct_row {
+    int64_t query, out; /* where they are */
+    int64_t mask;
+    int32_t from, to; /* keys that it sees */
+    float sink, unused;
 } direct_row;
 static_assert(sizeof(direct_row) == K_DIRECT_ROW_BYTES, "a row is as long as it is for the plan");
 
@@ -50,26 +60,90 @@ typedef struct direct_span {
     int32_t all_from, all_to;
 } direct_span;
 
-K_FN int32_t direct_least(int32_t x) {
-    K_UNROLL for (int32_t bit = 1; bit < LANES; bit *= 2) {
-        const int32_t other = __shfl_xor_sync(MMA_ALL, x, bit);
-        x = other < x ? other : x;
+/* Places of a row, by the arguments alone. */
+K_FN void direct_find(const mp_attention_args *args, const mma_block *at, const mma_line *line,
+                      direct_row *row) {
+    row->query = at->entry * args->q_stride[0] + line->head * args->q_stride[1] +
+                 line->query * args->q_stride[2];
+    row->out = at->entry * args->out_stride[0] + line->head * args->out_stride[1] +
+               line->query * args->out_stride[2];
+    if (K_MASKED) {
+        row->mask = a_mask_row(&args->rule, at->entry, line->head, line->query);
     }
-    return x;
 }
 
 /* `row` is the lane's one. */
-K_FN direct_span direct_look(const mp_attention_args *args, const mma_block *at, int32_t place,
-                             direct_row *row) {
-    const mma_row mine = mma_row_at(args, at, place);
+K_FN direct_span direct_look(const mp_attention_args *args, const mma_block *at,
+                             const mma_line *line, direct_row *row) {
+    const a_span seen = a_visible(&args->rule, at->length, line->query);
+    const int32_t from = (int32_t)seen.from, to = (int32_t)seen.to;
     if (threadIdx.x % LANES < K_ROWS) {
-        row->seen.from = mine.from;
-        row->seen.to = mine.to;
+        row->from = from;
+        row->to = to;
+        row->sink = a_sink(&args->rule, line->head);
     }
     __syncwarp();
-    const direct_span span = {direct_least(mine.from), -direct_least(-mine.to),
-                              -direct_least(-mine.from), direct_least(mine.to)};
+    const direct_span span = {__reduce_min_sync(MMA_ALL, from), __reduce_max_sync(MMA_ALL, to),
+                              __reduce_max_sync(MMA_ALL, from), __reduce_min_sync(MMA_ALL, to)};
     return span;
+}
+
+/* ---- masks ---- */
+
+typedef struct K_ALIGN(8) direct_pair {
+    float x[2];
+} direct_pair;
+
+/* What is added to the scores of all rows, from the block's first key on. */
+K_FN void direct_add_up(const mp_attention_args *args, const mma_block *at, float *added) {
+    const k_score_rule *rule = &args->rule;
+    const int64_t padding_row = a_padding_row(rule, at->entry, 0);
+    const int64_t mask_row = a_mask_row(rule, at->entry, at->kv_head * rule->group, 0);
+    K_ONE_COPY for (int32_t i = (int32_t)threadIdx.x; i < args->added_keys;
+                    i += (int32_t)blockDim.x) {
+        const int32_t key = at->from + i;
+        float sum = 0;
+        if (key < at->to) {
+            sum = args->row_masks ? 0 : a_masked(rule, mask_row, key, 0.0F);
+            sum = a_padded(rule, padding_row, at->entry, key, sum);
+        }
+        added[i] = sum;
+    }
+}
+
+/* Products become scores: `added` has what the lane's first key gets. A score that bool leaves out
+ * is left out whatever it was. */
+K_FN void direct_masks(const mp_attention_args *args, float scale,
+                       const uint32_t (*mask)[MASK_WORDS], const float *added, float (*score)[4]) {
+    const k_score_rule *rule = &args->rule;
+    if (args->row_masks) {
+        mma_masks(rule->mask_kind, scale, mask, score);
+        scale = 1;
+    }
+    if (args->added_keys == 0) {
+        return;
+    }
+    K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
+        const direct_pair more = *(const direct_pair *)(const void *)(added + n * SIDE);
+        K_UNROLL for (int32_t e = 0; e < 4; e++) {
+            score[n][e] = fmaf(score[n][e], scale, more.x[e % 2]);
+        }
+    }
+    if (rule->mask_kind == K_MASK_BOOL) {
+        K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
+            const direct_pair more = *(const direct_pair *)(const void *)(added + n * SIDE);
+            K_UNROLL for (int32_t e = 0; e < 4; e++) {
+                score[n][e] = more.x[e % 2] == A_NONE ? A_NONE : score[n][e];
+            }
+        }
+    }
+}
+
+/* ---- weights ---- */
+
+/* By how many powers of two a score is above a base. */
+K_FN float direct_above(float factor, float score, float base) {
+    return K_MASKED ? (score - base) * MMA_LOG2_E : fmaf(score, factor, -base);
 }
 
 /* Rows that rose: their new base, and what there is of them by it. */
@@ -78,8 +152,9 @@ K_FN void direct_rise(float factor, const float (*most)[2], mma_state *state) {
         float shrink[2];
         K_UNROLL for (int32_t r = 0; r < 2; r++) {
             const float old = state[s].top[r];
-            const float fresh = fmaf(most[s][r], factor, -old) > LEAP ? most[s][r] * factor : old;
-            shrink[r] = k_exp2(old - fresh);
+            const float high = K_MASKED ? most[s][r] : most[s][r] * factor;
+            const float fresh = direct_above(factor, most[s][r], old) > LEAP ? high : old;
+            shrink[r] = k_exp2((old - fresh) * (K_MASKED ? MMA_LOG2_E : 1));
             state[s].top[r] = fresh;
             state[s].total[r] *= shrink[r];
         }
@@ -91,8 +166,10 @@ K_FN void direct_rise(float factor, const float (*most)[2], mma_state *state) {
     }
 }
 
-/* Scores, of which `factor` makes powers of two, become weights. The base of a row is its `top`. A
- * NaN is passed over for the maximum and stays in the sum. */
+/* Scores, of which `factor` makes powers of two, become weights. The base of a row is its `top`:
+ * one of the powers or, with masks, of the scores. So near to the largest number that there is (the
+ * lowest mask of float) a power of two would go beyond it; there two scores are the same or worlds
+ * apart, whatever the factor. A NaN is passed over for the maximum and stays in the sum. */
 K_FN void direct_weights(float factor, float (*score)[4], mma_state *state) {
     float most[ROW_SETS][2];
     int32_t rises = 0;
@@ -112,7 +189,7 @@ K_FN void direct_weights(float factor, float (*score)[4], mma_state *state) {
         K_UNROLL for (int32_t r = 0; r < 2; r++) {
             most[s][r] = fmaxf(most[s][r], __shfl_xor_sync(MMA_ALL, most[s][r], 1));
             most[s][r] = fmaxf(most[s][r], __shfl_xor_sync(MMA_ALL, most[s][r], 2));
-            rises |= fmaf(most[s][r], factor, -state[s].top[r]) > LEAP;
+            rises |= direct_above(factor, most[s][r], state[s].top[r]) > LEAP;
         }
     }
     if (__any_sync(MMA_ALL, rises)) {
@@ -121,15 +198,31 @@ K_FN void direct_weights(float factor, float (*score)[4], mma_state *state) {
     K_UNROLL for (int32_t s = 0; s < ROW_SETS; s++) {
         float(*const mine)[4] = score + s * KEY_SIDES;
         K_UNROLL for (int32_t r = 0; r < 2; r++) {
+            const float base = state[s].top[r];
+            const float unit = K_MASKED && fabsf(base) > 1e38F ? 0x1p-64F : factor;
+            const float down = K_MASKED ? -base * unit : -base;
             float sum[2] = {0, 0};
             K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
                 K_UNROLL for (int32_t e = 0; e < 2; e++) {
                     float *const x = &mine[n][2 * r + e];
-                    *x = k_exp2(fmaf(*x, factor, -state[s].top[r]));
+                    *x = k_exp2(fmaf(*x, unit, down));
                     sum[e] += *x;
                 }
             }
             state[s].total[r] += sum[0] + sum[1];
+        }
+    }
+}
+
+/* ---- copies ---- */
+
+K_FN void direct_copy_queries(const mp_attention_args *args, const direct_row *rows, T *to) {
+    const int32_t each = (int32_t)(blockDim.x / PIECES), row = (int32_t)(threadIdx.x / PIECES);
+    const int32_t d = (int32_t)(threadIdx.x % PIECES) * PIECE, there = d < args->head_size;
+    const T *from = (const T *)args->q + (there ? d : 0);
+    if (row < each) {
+        K_ONE_COPY for (int32_t r = row; r < args->tile_rows; r += each) {
+            k_copy_begin(to + r * PITCH + d, from + rows[r].query, there ? 16 : 0);
         }
     }
 }
@@ -147,9 +240,12 @@ K_FN void direct_fill(const mp_attention_args *args, const T *const *first, int3
         const int32_t size = s == 0 ? args->head_size : args->v_head_size;
         const int32_t there = d < size ? length - done : 0;
         if (done < length && row < rows) {
+            const T *from = first[s] + (int64_t)(done + row) * stride + d;
+            T *to = tile + (s * count + row) * PITCH + d;
             K_ONE_COPY for (int32_t r = row; r < count; r += rows) {
-                const T *from = first[s] + (int64_t)(done + r) * stride + d;
-                k_copy_begin(tile + (s * count + r) * PITCH + d, from, r < there ? 16 : 0);
+                k_copy_begin(to, from, r < there ? 16 : 0);
+                from += (int64_t)rows * stride;
+                to += rows * PITCH;
             }
         }
         k_copies_group();
@@ -162,84 +258,87 @@ K_FN void direct_hide(const direct_row *row, int32_t key, float (*score)[4]) {
     K_UNROLL for (int32_t s = 0; s < ROW_SETS; s++) {
         mma_row both[2];
         K_UNROLL for (int32_t r = 0; r < 2; r++) {
-            both[r].from = row[s * ROWS + r * SIDE].seen.from;
-            both[r].to = row[s * ROWS + r * SIDE].seen.to;
+            both[r].from = row[s * ROWS + r * SIDE].from;
+            both[r].to = row[s * ROWS + r * SIDE].to;
         }
         mma_hide(both, key, score + s * KEY_SIDES);
     }
 }
 
-/* `rows` are the warp's, of which `first` is the first in its block. */
+/* `row` is the first one of the lane's sums, `first` its place in the block. */
 K_FN void direct_store(const mp_attention_args *args, const mma_block *at, int32_t first,
-                       direct_row *rows, const mma_state *state) {
-    const int32_t lane = (int32_t)threadIdx.x % LANES;
-    direct_row *const mine = rows + lane % K_ROWS;
-    __syncwarp(); /* the keys that rows see have been read */
+                       const direct_row *row, const mma_state *state) {
     K_UNROLL for (int32_t r = 0; r < 2 * ROW_SETS; r++) {
-        direct_row *const row = rows + lane / 4 + r * SIDE;
-        if (lane % 4 == 0) {
-            row->sums.top = state[r / 2].top[r % 2];
-            row->sums.total = state[r / 2].total[r % 2];
-        }
-    }
-    __syncwarp();
-    if (lane < K_ROWS) {
-        const mma_line line = mma_line_at(args, at, first + lane);
-        const float norm = mma_norm(&args->rule, line.head, mine->sums.top, mine->sums.total);
-        mine->result.norm = norm;
-        mine->result.place = at->entry * args->out_stride[0] + line.head * args->out_stride[1] +
-                             line.query * args->out_stride[2];
-    }
-    __syncwarp();
-    K_UNROLL for (int32_t r = 0; r < 2 * ROW_SETS; r++) {
-        const int32_t place = lane / 4 + r * SIDE;
-        if (first + place < at->row_count) {
-            mma_write((T *)args->out + rows[place].result.place, args->v_head_size, &state[r / 2],
-                      r % 2, rows[place].result.norm);
+        const direct_row *const mine = row + r * SIDE;
+        const mma_state *const sums = &state[r / 2];
+        if (first + r * SIDE < at->row_count) {
+            const float norm = mma_norm(mine->sink, sums->top[r % 2], sums->total[r % 2]);
+            mma_write((T *)args->out + mine->out, args->v_head_size, sums, r % 2, norm);
         }
     }
 }
 
-K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared) {
+K_FN void direct_keep(const T *q, uint32_t (*kept)[4]) {
+    K_UNROLL for (int32_t s = 0; KEEP_Q && s < ROW_SETS; s++) {
+        K_UNROLL for (int32_t d = 0; d < HEAD; d += DEPTH) {
+            mma_query(q + s * ROWS * PITCH, d, kept[s * (HEAD / DEPTH) + d / DEPTH]);
+        }
+    }
+}
+
+K_FN void mma_run(const mp_attention_args *args, mma_block *at, T *shared) {
     const k_score_rule *rule = &args->rule;
     const int32_t lane = (int32_t)threadIdx.x % LANES, warp = (int32_t)threadIdx.x / LANES;
     const int32_t row_warps = args->tile_rows / K_ROWS, count = args->tile_keys;
     const int32_t row_warp = warp % row_warps, set = warp / row_warps;
     const int32_t sets = (int32_t)blockDim.x / LANES / row_warps, share = count / sets;
     const int32_t first = row_warp * K_ROWS; /* of the warp's rows */
-    const int32_t length = at->to - at->from;
-    const float factor = MMA_LOG2_E * (float)rule->scale;
+    const float factor = MMA_LOG2_E * (K_MASKED ? 1 : (float)rule->scale);
+    uint32_t scale = __float_as_uint((float)rule->scale);
     direct_row *const all_rows = (direct_row *)(void *)shared, *rows = all_rows + warp * K_ROWS;
-    T *const queries = (T *)(void *)(all_rows + sets * args->tile_rows);
+    float *const added = (float *)(void *)(all_rows + sets * args->tile_rows);
+    T *const queries = (T *)(void *)(added + (K_MASKED ? args->added_keys : 0));
     T *const q = queries + first * PITCH, *const tiles = queries + args->tile_rows * PITCH;
-    const T *const from[2] = {(const T *)args->k + at->entry * args->k_stride[0] +
-                                  at->kv_head * args->k_stride[1] + at->from * args->k_stride[2],
-                              (const T *)args->v + at->entry * args->v_stride[0] +
-                                  at->kv_head * args->v_stride[1] + at->from * args->v_stride[2]};
+    const T *from[2] = {
+        (const T *)args->k + at->entry * args->k_stride[0] + at->kv_head * args->k_stride[1],
+        (const T *)args->v + at->entry * args->v_stride[0] + at->kv_head * args->v_stride[1]};
     const T *keys = tiles + set * share * PITCH + mma_key_place();
     const T *values = tiles + (count + set * share) * PITCH + mma_value_place();
     K_HOLD_PLACE(keys);
     K_HOLD_PLACE(values);
-    const mma_share mine = mma_shared_out(args);
-    mma_copy_queries(args, at, &mine, queries);
+    K_HOLD_PLACE(from[0]);
+    K_HOLD_PLACE(from[1]);
+    if (K_MASKED) {
+        K_HOLD(scale);
+    }
+    const mma_line line = mma_line_at(args, at, first + lane % K_ROWS);
+    if (lane < K_ROWS) {
+        direct_find(args, at, &line, rows + lane);
+    }
+    __syncthreads(); /* the first set's rows are those of all */
+    k_wait();
+    mma_reach(args, at);
+    from[0] += at->from * args->k_stride[2];
+    from[1] += at->from * args->v_stride[2];
+    const int32_t length = at->to - at->from;
+    direct_copy_queries(args, all_rows, queries);
     K_ONE_COPY for (int32_t i = 0; i < 2; i++) {
         direct_fill(args, from, i * count, length, tiles + i * 2 * count * PITCH);
     }
-    const direct_span seen = direct_look(args, at, first + lane % K_ROWS, rows + lane % K_ROWS);
+    const direct_span seen = direct_look(args, at, &line, rows + lane % K_ROWS);
+    if (K_MASKED) {
+        direct_add_up(args, at, added);
+    }
     mma_state state[ROW_SETS];
     K_UNROLL for (int32_t s = 0; s < ROW_SETS; s++) {
         mma_clear(&state[s]);
         state[s].top[0] = state[s].top[1] = LOWEST;
     }
     uint32_t kept[ROW_SETS * (HEAD / DEPTH)][4];
-    K_COPIES_WAIT(3);
-    __syncthreads();
-    if (KEEP_Q) {
-        K_UNROLL for (int32_t s = 0; s < ROW_SETS; s++) {
-            K_UNROLL for (int32_t d = 0; d < HEAD; d += DEPTH) {
-                mma_query(q + s * ROWS * PITCH, d, kept[s * (HEAD / DEPTH) + d / DEPTH]);
-            }
-        }
+    if (!K_MASKED) { /* masks of rows are asked for before */
+        K_COPIES_WAIT(3);
+        __syncthreads();
+        direct_keep(q, kept);
     }
     int32_t tile = 0; /* where it lies: there are two */
     K_ONE_COPY for (int32_t done = 0; done < length; done += count) {
@@ -250,13 +349,28 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
         }
         K_ONE_COPY for (int32_t step = 0; step < share; step += KEYS) {
             const int32_t key = at->from + set * share + done + step, end = key + KEYS;
-            const int32_t place = tile + step * PITCH;
+            const int32_t place = tile + step * PITCH, mine = key + lane % 4 * 2;
             const int32_t any = key < seen.to && end > seen.from;
             float score[ROW_SETS * KEY_SIDES][4];
+            uint32_t mask[KEY_SIDES][MASK_WORDS];
+            if (K_MASKED && any && args->row_masks) {
+                const int32_t last = mma_mask_last(rule);
+                mma_mask_load(rule, rows[lane / 4].mask, mine, last, mask, 0);
+                mma_mask_load(rule, rows[lane / 4 + SIDE].mask, mine, last, mask, 1);
+            }
+            if (K_MASKED && done + step == 0) {
+                K_COPIES_WAIT(3);
+                __syncthreads();
+                direct_keep(q, kept);
+            }
             if (any) {
                 mma_scores(q, kept, keys + place, score);
+                if (K_MASKED) {
+                    direct_masks(args, __uint_as_float(scale), mask, added + (mine - at->from),
+                                 score);
+                }
                 if (key < seen.all_from || end > seen.all_to) {
-                    direct_hide(rows + lane / 4, key + lane % 4 * 2, score);
+                    direct_hide(rows + lane / 4, mine, score);
                 }
                 direct_weights(factor, score, state);
             }
@@ -272,12 +386,12 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
     }
     K_COPIES_WAIT(0);
     K_UNROLL for (int32_t s = 0; s < ROW_SETS; s++) {
-        state[s].top[0] *= 1 / MMA_LOG2_E;
-        state[s].top[1] *= 1 / MMA_LOG2_E;
+        state[s].top[0] *= K_MASKED ? 1 : 1 / MMA_LOG2_E;
+        state[s].top[1] *= K_MASKED ? 1 : 1 / MMA_LOG2_E;
         mma_meet(row_warps, row_warp, set, sets, (float *)(void *)tiles, &state[s]);
     }
     if (set == 0) {
-        direct_store(args, at, first, rows, state);
+        direct_store(args, at, first + lane / 4, rows + lane / 4, state);
     }
     __syncthreads(); /* shared memory is free for the next block */
 }
@@ -288,13 +402,14 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
 
 #endif
 
-K_BLOCK_KERNEL_WITHIN(K_DIRECT_REGISTERS(K_ROWS), K_DIRECT_WARPS(K_ROWS) * 32, mp_attention_args,
-                      args) {
+K_BLOCK_KERNEL_LATE_WITHIN(K_DIRECT_REGISTERS(K_HEAD, K_ROWS, sizeof(T), K_MASKED),
+                           K_DIRECT_WARPS(K_HEAD, K_ROWS, sizeof(T), K_MASKED) * 32,
+                           mp_attention_args, args) {
     K_SHARED(T, shared);
     const k_score_rule *rule = &args.rule;
     const uint32_t units = (uint32_t)rule->batch * (uint32_t)rule->kv_heads;
     for (uint32_t i = blockIdx.x; i < units * (uint32_t)args.row_blocks; i += gridDim.x) {
-        const mma_block at = mma_place(&args, i);
+        mma_block at = mma_place(&args, i);
         mma_run(&args, &at, shared);
     }
 }

@@ -120,15 +120,16 @@ K_FN void mma_store(const mp_attention_args *args, const mma_block *at, int32_t 
             continue;
         }
         const mma_line line = mma_line_at(args, at, first + r * SIDE);
-        const float norm = mma_norm(&args->rule, line.head, state->top[r], state->total[r]);
+        const float norm = mma_norm(a_sink(&args->rule, line.head), state->top[r], state->total[r]);
         T *to = (T *)args->out + at->entry * args->out_stride[0] + line.head * args->out_stride[1] +
                 line.query * args->out_stride[2];
         mma_write(to, args->v_head_size, state, r, norm);
     }
 }
 
-K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared) {
+K_FN void mma_run(const mp_attention_args *args, mma_block *at, T *shared) {
     const k_score_rule *rule = &args->rule;
+    mma_reach(args, at);
     const int32_t lane = (int32_t)threadIdx.x % LANES, warp = (int32_t)threadIdx.x / LANES;
     const int32_t row_warps = args->tile_rows / ROWS, count = args->tile_keys;
     const int32_t row_warp = warp % row_warps, set = warp / row_warps;
@@ -220,7 +221,7 @@ K_BLOCK_KERNEL_WITHIN(MMA_REGISTERS, MMA_LANES, mp_attention_args, args) {
     const k_score_rule *rule = &args.rule;
     const uint32_t units = (uint32_t)rule->batch * (uint32_t)rule->kv_heads;
     for (uint32_t i = blockIdx.x; i < units * (uint32_t)args.row_blocks; i += gridDim.x) {
-        const mma_block at = mma_place(&args, i);
+        mma_block at = mma_place(&args, i);
         mma_run(&args, &at, shared);
     }
 }

@@ -20,10 +20,12 @@ enum {
     PITCH = HEAD + PIECE
 };
 
-/* Rows of a key head, and the keys that any of them sees. */
+/* Rows of a key head, the least and the largest of their queries, and the keys that any of them
+ * sees. */
 typedef struct mma_block {
     int64_t entry, kv_head, length;
     int32_t row_first, row_count;
+    int32_t query_first, query_last;
     int32_t from, to;
 } mma_block;
 
@@ -45,8 +47,9 @@ K_FN uint32_t mma_turn(const mp_attention_args *args, uint32_t i, uint32_t block
     return round % 2 != 0 ? first + (count - 1 - (i - first)) : i;
 }
 
-/* Block `i`. Later rows see more keys where attention is causal: those come first. Where all come
- * up at once, a multiprocessor that has one with many keys gets one with few in the next round. */
+/* Block `i`, but for its keys: nothing is read. Later rows see more keys where attention is causal:
+ * those come first. Where all come up at once, a multiprocessor that has one with many keys gets
+ * one with few in the next round. */
 K_FN mma_block mma_place(const mp_attention_args *args, uint32_t i) {
     const k_score_rule *rule = &args->rule;
     const uint32_t rows = (uint32_t)rule->group * (uint32_t)rule->rows;
@@ -66,12 +69,19 @@ K_FN mma_block mma_place(const mp_attention_args *args, uint32_t i) {
     mma_block at;
     at.entry = entry;
     at.kv_head = unit - entry * (uint32_t)rule->kv_heads;
-    at.length = a_length(rule, at.entry);
     at.row_first = (int32_t)first;
     at.row_count = (int32_t)(last - first + 1);
-    at.from = (int32_t)a_visible(rule, at.length, one_head ? first - head * one : 0).from;
-    at.to = (int32_t)a_visible(rule, at.length, one_head ? last - head * one : one - 1).to;
+    at.query_first = (int32_t)(one_head ? first - head * one : 0);
+    at.query_last = (int32_t)(one_head ? last - head * one : one - 1);
     return at;
+}
+
+/* The keys of a block. */
+K_FN void mma_reach(const mp_attention_args *args, mma_block *at) {
+    const k_score_rule *rule = &args->rule;
+    at->length = a_length(rule, at->entry);
+    at->from = (int32_t)a_visible(rule, at->length, at->query_first).from;
+    at->to = (int32_t)a_visible(rule, at->length, at->query_last).to;
 }
 
 /* What row `r` is; rows beyond the last are that one. */
@@ -97,8 +107,10 @@ K_FN mma_row mma_row_at(const mp_attention_args *args, const mma_block *at, int3
 }
 
 /* What the sums of a row are multiplied by at its end. */
-K_FN float mma_norm(const k_score_rule *rule, int64_t head, float top, float total) {
-    const float sink = a_sink(rule, head);
+K_FN float mma_norm(float sink, float top, float total) {
+    if (sink == A_NONE) {
+        return total == 0 ? 0 : 1 / total;
+    }
     const float above = sink > top ? sink : top;
     const float share = total == 0 ? 0 : expf(top - above);
     return share * a_norm(above, total * share, sink);

@@ -80,12 +80,12 @@ K_FN void mma_values(const T *from, float (*weight)[4], mma_state *state) {
 
 /* Row `r` of a lane's two, times `norm`. */
 K_FN void mma_write(T *to, int32_t size, const mma_state *state, int32_t r, float norm) {
-    const int32_t lane = (int32_t)threadIdx.x % LANES;
+    to += threadIdx.x % 4 * 2;
     K_UNROLL for (int32_t n = 0; n < HEAD_SIDES; n++) {
-        const int32_t d = n * SIDE + lane % 4 * 2;
-        if (d < size) {
-            *(uint32_t *)(void *)(to + d) =
-                mma_pair(state->out[n][2 * r] * norm, state->out[n][2 * r + 1] * norm);
+        const uint32_t pair =
+            mma_pair(state->out[n][2 * r] * norm, state->out[n][2 * r + 1] * norm);
+        if (n * SIDE < size) { /* sizes are multiples of 8 */
+            *(uint32_t *)(void *)(to + n * SIDE) = pair;
         }
     }
 }

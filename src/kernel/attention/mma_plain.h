@@ -53,7 +53,7 @@ K_FN void mma_add(const mp_attention_args *args, const mma_block *at, int64_t ke
 }
 
 K_FN void mma_end(const mp_attention_args *args, const mma_block *at, const mma_plain *x) {
-    const float norm = mma_norm(&args->rule, x->line.head, x->top, x->total);
+    const float norm = mma_norm(a_sink(&args->rule, x->line.head), x->top, x->total);
     T *to = (T *)args->out + at->entry * args->out_stride[0] + x->line.head * args->out_stride[1] +
             x->line.query * args->out_stride[2];
     K_ONE_COPY for (int32_t d = 0; d < args->v_head_size; d++) {
@@ -61,7 +61,7 @@ K_FN void mma_end(const mp_attention_args *args, const mma_block *at, const mma_
     }
 }
 
-K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared) {
+K_FN void mma_run(const mp_attention_args *args, mma_block *at, T *shared) {
     const T *k =
         (const T *)args->k + at->entry * args->k_stride[0] + at->kv_head * args->k_stride[1];
     const T *v =
@@ -69,6 +69,7 @@ K_FN void mma_run(const mp_attention_args *args, const mma_block *at, T *shared)
     mma_plain rows[TOGETHER];
     float key_row[HEAD], value_row[HEAD];
     (void)shared;
+    mma_reach(args, at);
     K_BLOCK_LOOP(i, (at->row_count + TOGETHER - 1) / TOGETHER) {
         const int32_t first = (int32_t)i * TOGETHER, left = at->row_count - first;
         const int32_t count = left < TOGETHER ? left : TOGETHER;

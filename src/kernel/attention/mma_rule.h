@@ -3,7 +3,7 @@
 #ifndef MP_KERNEL_MMA_RULE_H
 #define MP_KERNEL_MMA_RULE_H
 
-#include "kernel/attention/mma_tile.h"
+#include "kernel/attention/mma_mask.h"
 
 K_FN int32_t mma_least(int32_t a, int32_t b) {
     return a < b ? a : b;
@@ -20,11 +20,8 @@ typedef struct mma_asks {
 
 K_FN mma_asks mma_asked(const k_score_rule *rule) {
     mma_asks asks;
-    asks.last = (int32_t)(rule->keys < rule->mask_keys ? rule->keys : rule->mask_keys) - 1;
-    asks.mask_early = rule->mask_stride[3] == 1 &&
-                      (rule->mask_kind == K_MASK_BOOL ||
-                       (K_FLOAT ? rule->mask_kind == K_MASK_F32
-                                : rule->mask_kind == K_MASK_F16 || rule->mask_kind == K_MASK_BF16));
+    asks.last = mma_mask_last(rule);
+    asks.mask_early = K_MMA_MASK(rule->mask_kind, sizeof(T)) && rule->mask_stride[3] == 1;
     asks.padding = rule->padding_kind != K_PADDING_NONE;
     asks.padding_early = asks.padding && rule->padding_stride[1] == 0;
     asks.seldom = rule->softcap > 0 || (rule->mask_kind != K_MASK_NONE && !asks.mask_early) ||
@@ -37,64 +34,6 @@ K_FN mma_asks mma_asked(const k_score_rule *rule) {
     K_HOLD(asks.plain);
     asks.unit = asks.plain ? asks.scale : 1;
     return asks;
-}
-
-/* Words that hold the masks of four scores: as floats, or two a word. */
-enum { MASK_WORDS = K_FLOAT ? 4 : 2 };
-
-/* Floats of a row's mask as mma_mask_load has them, a word each. */
-K_FN void mma_mask_floats(const float *from, int32_t left, uint32_t (*out)[MASK_WORDS], int32_t r) {
-    if ((uint64_t)from % 8 == 0 && left > KEYS - SIDE) {
-        K_UNROLL for (int32_t n = 0; n < KEYS; n += SIDE) {
-            const uint64_t both = *(const uint64_t *)(const void *)(from + n);
-            out[n / SIDE][MASK_WORDS / 2 * r] = (uint32_t)both;
-            out[n / SIDE][MASK_WORDS / 2 * r + MASK_WORDS / 4] = (uint32_t)(both >> 32);
-        }
-        return;
-    }
-    K_UNROLL for (int32_t n = 0; n < KEYS; n += SIDE) {
-        const float low = n <= left ? from[n] : 0, high = n < left ? from[n + 1] : 0;
-        out[n / SIDE][MASK_WORDS / 2 * r] = __float_as_uint(low);
-        out[n / SIDE][MASK_WORDS / 2 * r + MASK_WORDS / 4] = __float_as_uint(high);
-    }
-}
-
-/* Masks of a row, of one or two bytes, for a lane's keys `key` and the next one, and so on in steps
- * of SIDE: the first in the low half of a word. They are asked for before the product, which takes
- * as long as they do. */
-K_FN void mma_mask_load(const k_score_rule *rule, int64_t mask_row, int32_t key, int32_t last,
-                        uint32_t (*out)[MASK_WORDS], int32_t r) {
-    const int32_t left = last - key; /* to the last one */
-    if (K_FLOAT && rule->mask_kind == K_MASK_F32) {
-        mma_mask_floats((const float *)rule->mask + mask_row + key, left, out, r);
-        return;
-    }
-    if (rule->mask_kind == K_MASK_BOOL) {
-        const uint8_t *from = (const uint8_t *)rule->mask + mask_row + key;
-        if ((uint64_t)from % 2 == 0 && left > KEYS - SIDE) {
-            K_UNROLL for (int32_t n = 0; n < KEYS; n += SIDE) {
-                const uint32_t both = *(const uint16_t *)(const void *)(from + n);
-                out[n / SIDE][r] = (both & 0xffu) | both >> 8 << 16;
-            }
-            return;
-        }
-        K_UNROLL for (int32_t n = 0; n < KEYS; n += SIDE) {
-            const uint32_t low = n <= left ? from[n] : 0, high = n < left ? from[n + 1] : 0;
-            out[n / SIDE][r] = low | high << 16;
-        }
-        return;
-    }
-    const uint16_t *from = (const uint16_t *)rule->mask + mask_row + key;
-    if ((uint64_t)from % 4 == 0 && left > KEYS - SIDE) {
-        K_UNROLL for (int32_t n = 0; n < KEYS; n += SIDE) {
-            out[n / SIDE][r] = *(const uint32_t *)(const void *)(from + n);
-        }
-        return;
-    }
-    K_UNROLL for (int32_t n = 0; n < KEYS; n += SIDE) {
-        const uint32_t low = n <= left ? from[n] : 0, high = n < left ? from[n + 1] : 0;
-        out[n / SIDE][r] = low | high << 16;
-    }
 }
 
 /* What the rule says of a lane's keys beside its mask, from `key` on in steps of SIDE. */
@@ -121,27 +60,6 @@ K_FN void mma_padding(const k_score_rule *rule, uint64_t padding, float (*score)
     K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
         K_UNROLL for (int32_t e = 0; e < 4; e++) {
             score[n][e] += mine >> (n * SIDE + e % 2) & 1 ? rule->filter : 0;
-        }
-    }
-}
-
-/* `kind` is a constant where this is called. */
-K_FN void mma_mask(int32_t kind, const uint32_t (*mask)[MASK_WORDS], float (*score)[4]) {
-    K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
-        K_UNROLL for (int32_t e = 0; e < 4; e++) {
-            if (kind == K_MASK_F32) {
-                score[n][e] += __uint_as_float(mask[n][e % MASK_WORDS]);
-                continue;
-            }
-            const uint32_t both = mask[n][e / 2], half = e % 2 ? both >> 16 : both & 0xffffu;
-            if (kind == K_MASK_BOOL) {
-                score[n][e] = half != 0 ? score[n][e] : A_NONE;
-            } else if (kind == K_MASK_F16) {
-                const k_f16 added = {(uint16_t)half};
-                score[n][e] += k_load_f16(added);
-            } else {
-                score[n][e] += k_float_of_bits(half << 16);
-            }
         }
     }
 }
@@ -190,15 +108,8 @@ K_FN void mma_rule(const mp_attention_args *args, const mma_block *at, const mma
             }
         }
     }
-    const int32_t kind = asks->mask_early ? rule->mask_kind : K_MASK_NONE;
-    if (kind == K_MASK_BOOL) {
-        mma_mask(K_MASK_BOOL, marks->mask, score);
-    } else if (K_FLOAT && kind == K_MASK_F32) {
-        mma_mask(K_MASK_F32, marks->mask, score);
-    } else if (kind == K_MASK_F16) {
-        mma_mask(K_MASK_F16, marks->mask, score);
-    } else if (kind == K_MASK_BF16) {
-        mma_mask(K_MASK_BF16, marks->mask, score);
+    if (asks->mask_early) {
+        mma_masks(rule->mask_kind, 1, marks->mask, score);
     }
     if (asks->padding_early) {
         mma_padding(rule, marks->padding, score);

@@ -7,6 +7,8 @@
  *   K_BLOCK_KERNEL_LATE_OF  the same with so few registers a lane that a multiprocessor has so many
  *                        blocks, its own and those of the next kernel
  *
+ *   K_BLOCK_KERNEL_LATE_WITHIN  the same with registers and lanes as K_BLOCK_KERNEL_WITHIN says
+ *
  *   k_fetch(from, is, words)  16 aligned bytes that nothing reads again, where `is` is not 0, else
  *                        zeros; asked for where it stands, and not where they are used
  *
@@ -70,8 +72,9 @@ K_FN void k_bring(const void *from) {
 }
 
 #if K_HOST
-#define K_BLOCK_KERNEL_LATE(lanes, args_type, a)            K_HOST_ENTRY(const args_type, a)
-#define K_BLOCK_KERNEL_LATE_OF(lanes, blocks, args_type, a) K_HOST_ENTRY(const args_type, a)
+#define K_BLOCK_KERNEL_LATE(lanes, args_type, a)                   K_HOST_ENTRY(const args_type, a)
+#define K_BLOCK_KERNEL_LATE_OF(lanes, blocks, args_type, a)        K_HOST_ENTRY(const args_type, a)
+#define K_BLOCK_KERNEL_LATE_WITHIN(registers, lanes, args_type, a) K_HOST_ENTRY(const args_type, a)
 #else
 K_FN void k_let_next(void) {
 #if K_PTX && __CUDA_ARCH__ >= 900
@@ -91,6 +94,8 @@ K_FN void k_let_next(void) {
     K_LATE_ENTRY(__launch_bounds__(lanes), args_type, a)
 #define K_BLOCK_KERNEL_LATE_OF(lanes, blocks, args_type, a) \
     K_LATE_ENTRY(__launch_bounds__(lanes, blocks), args_type, a)
+#define K_BLOCK_KERNEL_LATE_WITHIN(registers, lanes, args_type, a) \
+    K_LATE_ENTRY(K_WITHIN(registers, lanes), args_type, a)
 #endif
 
 #endif

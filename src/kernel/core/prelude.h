@@ -76,12 +76,12 @@ K_FN void k_enter(void) {
     K_DEVICE_ENTRY(__launch_bounds__(lanes, 1024 / (lanes)), args_type, a)
 
 #if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1204
-#define K_BLOCK_KERNEL_WITHIN(registers, lanes, args_type, a) \
-    K_DEVICE_ENTRY(__maxnreg__(registers), args_type, a)
+#define K_WITHIN(registers, lanes) __maxnreg__(registers)
 #else
-#define K_BLOCK_KERNEL_WITHIN(registers, lanes, args_type, a) \
-    K_DEVICE_ENTRY(__launch_bounds__(lanes), args_type, a)
+#define K_WITHIN(registers, lanes) __launch_bounds__(lanes)
 #endif
+#define K_BLOCK_KERNEL_WITHIN(registers, lanes, args_type, a) \
+    K_DEVICE_ENTRY(K_WITHIN(registers, lanes), args_type, a)
 
 #define K_GRID_LOOP(i, n)                                                     \
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); \

@@ -478,14 +478,34 @@ static size_t choose_warps(const mp_planner *p, const mp_attention *a, mp_attent
     return plain ? 0 : mma_bytes(a, row_warps, sets);
 }
 
-/* Whether products are scores but for a factor. Steps between rows of keys are numbers of 32 bits.
- */
+/* Whether rows of a block have masks of their own. */
+static bool has_row_masks(const k_score_rule *rule) {
+    return rule->mask_kind != K_MASK_NONE &&
+           (rule->mask_stride[2] != 0 || (rule->mask_stride[1] != 0 && rule->group > 1));
+}
+
+/* Whether masks and padding add the same to a key for all rows of a block. */
+static bool has_added(const k_score_rule *rule) {
+    return rule->padding_kind != K_PADDING_NONE ||
+           (rule->mask_kind != K_MASK_NONE && !has_row_masks(rule));
+}
+
+/* Whether attention_direct.cu has such masks, or there are none. */
+static bool can_mask(const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    return (!has_row_masks(rule) ||
+            (rule->mask_stride[3] == 1 && K_MMA_MASK(rule->mask_kind, mp_dtype_size(a->type)))) &&
+           (!has_added(rule) ||
+            (rule->keys <= K_DIRECT_ADDED_KEYS &&
+             (rule->padding_kind == K_PADDING_NONE || rule->padding_stride[1] == 0)));
+}
+
+/* Whether products are scores but for a factor and masks. Steps between rows of keys are numbers of
+ * 32 bits. */
 static bool is_direct(const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
-    return a->type != MP_F32 && mma_head(a) <= DIRECT_HEAD_MAX && (float)rule->scale > 0 &&
-           rule->softcap == 0 && rule->mask_kind == K_MASK_NONE &&
-           rule->padding_kind == K_PADDING_NONE && a->k.stride[2] <= INT32_MAX &&
-           a->v.stride[2] <= INT32_MAX;
+    return mma_head(a) <= DIRECT_HEAD_MAX && (float)rule->scale > 0 && rule->softcap == 0 &&
+           can_mask(a) && a->k.stride[2] <= INT32_MAX && a->v.stride[2] <= INT32_MAX;
 }
 
 static mp_status plan_direct(mp_planner *p, const mp_attention *a) {
@@ -494,19 +514,26 @@ static mp_status plan_direct(mp_planner *p, const mp_attention *a) {
                                  .rows = rule->group * rule->rows,
                                  .keys = rule->keys,
                                  .head = mma_head(a),
-                                 .causal = rule->causal != 0};
+                                 .size = (int32_t)mp_dtype_size(a->type),
+                                 .causal = rule->causal != 0,
+                                 .masked = has_row_masks(rule) || has_added(rule),
+                                 .added = has_added(rule)};
     const mp_direct_cut cut = mp_direct_cut_for(&p->device->info, &work);
     const int32_t processors = MP_MAX(p->device->info.multiprocessors, 1);
     mp_attention_args args = args_of(p, a);
     args.tile_rows = cut.row_warps * cut.rows;
     args.tile_keys = cut.sets * cut.share;
+    args.added_keys = mp_direct_added(&work, &cut);
+    args.row_masks = has_row_masks(rule);
     const int64_t blocks = work.units * MP_CEIL_DIV(work.rows, args.tile_rows);
     const bool at_once = blocks <= (int64_t)processors * cut.resident;
     args.round = at_once ? processors : INT32_MAX;
     const mp_grid grid = mma_grid(p, rule, cut.row_warps * cut.sets, cut.shared_bytes, &args);
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "attention_direct_%d_%d_%s", work.head, cut.rows,
-                          mp_dtype_word(a->type)));
+    const char *word = mp_dtype_word(a->type);
+    MP_TRY(work.masked ? mp_plan_kernel(p, &kernel, "attention_masked_%d_%s", work.head, word)
+                       : mp_plan_kernel(p, &kernel, "attention_direct_%d_%d_%s", work.head,
+                                        cut.rows, word));
     return launch(p, a, kernel, grid, &args, MP_NOWHERE);
 }
 

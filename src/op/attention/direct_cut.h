@@ -10,7 +10,10 @@ typedef struct mp_direct_work {
     int64_t rows;  /* of a unit */
     int64_t keys;
     int32_t head; /* of the kernel */
+    int32_t size; /* bytes of an element */
     bool causal;
+    bool masked; /* by the kernel for masks */
+    bool added;  /* what they add to a key is the same for all rows of a block */
 } mp_direct_work;
 
 typedef struct mp_direct_cut {
@@ -24,5 +27,8 @@ typedef struct mp_direct_cut {
 
 /* What takes the least time by a model of it. */
 mp_direct_cut mp_direct_cut_for(const mp_device_info *info, const mp_direct_work *work);
+
+/* Keys for which a block of `work` has what is added to them in shared memory; or 0. */
+int32_t mp_direct_added(const mp_direct_work *work, const mp_direct_cut *cut);
 
 #endif
