@@ -94,6 +94,32 @@ typedef struct K_ALIGN(8) direct_pair {
     float x[2];
 } direct_pair;
 
+/* Bytes of an element of a mask. */
+K_FN int32_t direct_mask_width(int32_t kind) {
+    return kind == K_MASK_BOOL ? 1 : kind == K_MASK_F32 ? 4 : kind == K_MASK_F64 ? 8 : 2;
+}
+
+/* A part of what is added to keys, another one for each lane; NULL where nothing is. */
+K_FN const void *direct_ahead(const mp_attention_args *args, const mma_block *at) {
+    enum { SECTOR = 32 /* bytes that are loaded at once */ };
+    const k_score_rule *rule = &args->rule;
+    const int32_t masks = rule->mask_kind != K_MASK_NONE && !args->row_masks;
+    const char *from = (const char *)rule->padding;
+    int64_t row = a_padding_row(rule, at->entry, 0), keys = rule->keys;
+    int32_t width = rule->padding_kind == K_PADDING_FLAGS   ? 4
+                    : rule->padding_kind == K_PADDING_MARKS ? 1
+                                                            : 0; /* one place has all */
+    if (masks) {
+        from = (const char *)rule->mask;
+        row = a_mask_row(rule, at->entry, at->kv_head * rule->group, 0);
+        keys = rule->mask_stride[3] == 1 ? mma_mask_last(rule) + 1 : 1;
+        width = direct_mask_width(rule->mask_kind);
+    }
+    const int64_t place = (int64_t)threadIdx.x * SECTOR;
+    from += row * width + (place < keys * width ? place : 0);
+    return args->added_keys > 0 ? from : 0;
+}
+
 /* What is added to the scores of all rows, from the block's first key on. */
 K_FN void direct_add_up(const mp_attention_args *args, const mma_block *at, float *added) {
     const k_score_rule *rule = &args->rule;
@@ -268,12 +294,14 @@ K_FN void direct_hide(const direct_row *row, int32_t key, float (*score)[4]) {
 /* `row` is the first one of the lane's sums, `first` its place in the block. */
 K_FN void direct_store(const mp_attention_args *args, const mma_block *at, int32_t first,
                        const direct_row *row, const mma_state *state) {
+    float norm[2 * ROW_SETS];
     K_UNROLL for (int32_t r = 0; r < 2 * ROW_SETS; r++) {
-        const direct_row *const mine = row + r * SIDE;
-        const mma_state *const sums = &state[r / 2];
+        norm[r] = mma_norm(row[r * SIDE].sink, state[r / 2].top[r % 2], state[r / 2].total[r % 2]);
+    }
+    K_UNROLL for (int32_t r = 0; r < 2 * ROW_SETS; r++) {
         if (first + r * SIDE < at->row_count) {
-            const float norm = mma_norm(mine->sink, sums->top[r % 2], sums->total[r % 2]);
-            mma_write((T *)args->out + mine->out, args->v_head_size, sums, r % 2, norm);
+            T *const to = (T *)args->out + row[r * SIDE].out;
+            mma_write(to, args->v_head_size, &state[r / 2], r % 2, norm[r]);
         }
     }
 }
@@ -315,9 +343,19 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, T *shared) {
     if (lane < K_ROWS) {
         direct_find(args, at, &line, rows + lane);
     }
+    const void *const ahead = K_MASKED ? direct_ahead(args, at) : 0;
+    const int32_t tells = rule->lengths != 0; /* which keys there are */
+    if (!tells) {
+        mma_reach(args, at);
+    }
     __syncthreads(); /* the first set's rows are those of all */
     k_wait();
-    mma_reach(args, at);
+    if (tells) {
+        mma_reach(args, at);
+    }
+    if (ahead != 0) {
+        k_bring_near(ahead);
+    }
     from[0] += at->from * args->k_stride[2];
     from[1] += at->from * args->v_stride[2];
     const int32_t length = at->to - at->from;

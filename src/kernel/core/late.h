@@ -15,6 +15,8 @@
  *   k_fetch_there(from, words)  the same of bytes that are there: in a loop, what is loaded only
  *                        sometimes goes through other registers and is waited for in between
  *
+ *   k_bring_near(from)  has the bytes around `from` on their way to the cache of the multiprocessor
+ *
  *   k_bring(from)  has the 128 bytes around `from` on their way from memory to the cache that all
  *                  multiprocessors share
  *
@@ -60,6 +62,14 @@ K_FN void k_fetch_there(const void *from, uint32_t *words) {
                  : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                  : "l"(from)
                  : "memory");
+#endif
+}
+
+K_FN void k_bring_near(const void *from) {
+#if K_PTX
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(from));
+#else
+    (void)from;
 #endif
 }
 
