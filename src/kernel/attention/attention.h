@@ -72,9 +72,11 @@ K_FN TA a_capped(const k_score_rule *rule, TA dot) {
     return cap > 0 ? cap * K_M(tanh)(score / cap) : score;
 }
 
-K_FN TA a_masked(const k_score_rule *rule, int64_t mask_row, int64_t key, TA score) {
+/* `kind` is the rule's, and may be a constant where this is called. */
+K_FN TA a_masked_as(int32_t kind, const k_score_rule *rule, int64_t mask_row, int64_t key,
+                    TA score) {
     const int64_t at = mask_row + key * rule->mask_stride[3];
-    switch (rule->mask_kind) {
+    switch (kind) {
     case K_MASK_BOOL:
         return k_load_bool(((const k_bool *)rule->mask)[at]) ? score : A_NONE;
     case K_MASK_F32:
@@ -90,16 +92,20 @@ K_FN TA a_masked(const k_score_rule *rule, int64_t mask_row, int64_t key, TA sco
     }
 }
 
+K_FN TA a_masked(const k_score_rule *rule, int64_t mask_row, int64_t key, TA score) {
+    return a_masked_as(rule->mask_kind, rule, mask_row, key, score);
+}
+
 /* Where the flags of a row begin. */
 K_FN int64_t a_padding_row(const k_score_rule *rule, int64_t entry, int64_t row) {
     return entry * rule->padding_stride[0] + row * rule->padding_stride[1];
 }
 
-/* The score of a key, which may be padding. */
-K_FN TA a_padded(const k_score_rule *rule, int64_t padding_row, int64_t entry, int64_t key,
-                 TA score) {
+/* The score of a key, which may be padding. `kind` is the rule's, as above. */
+K_FN TA a_padded_as(int32_t kind, const k_score_rule *rule, int64_t padding_row, int64_t entry,
+                    int64_t key, TA score) {
     const int32_t *padding = (const int32_t *)rule->padding;
-    switch (rule->padding_kind) {
+    switch (kind) {
     case K_PADDING_FLAGS:
         return padding[padding_row + key] > 0 ? score : score + (TA)rule->filter;
     case K_PADDING_MARKS:
@@ -115,6 +121,11 @@ K_FN TA a_padded(const k_score_rule *rule, int64_t padding_row, int64_t entry, i
     default:
         return score;
     }
+}
+
+K_FN TA a_padded(const k_score_rule *rule, int64_t padding_row, int64_t entry, int64_t key,
+                 TA score) {
+    return a_padded_as(rule->padding_kind, rule, padding_row, entry, key, score);
 }
 
 /* The score of the sink of a head; -inf where there is none. */

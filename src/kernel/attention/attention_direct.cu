@@ -120,9 +120,36 @@ K_FN const void *direct_ahead(const mp_attention_args *args, const mma_block *at
     return args->added_keys > 0 ? from : 0;
 }
 
+/* Kinds of masks and padding, as they are asked for one after the other: the table of a switch
+ * would have to come from memory, with nothing else to do meanwhile. */
+typedef struct direct_kinds {
+    int32_t own, boolean, masks; /* own: of T */
+    int32_t flags, padding;
+} direct_kinds;
+
+#define DIRECT_MASK_f32  K_MASK_F32
+#define DIRECT_MASK_f16  K_MASK_F16
+#define DIRECT_MASK_bf16 K_MASK_BF16
+#define DIRECT_MASK      K_JOIN(DIRECT_MASK_, K_T0)
+
+K_FN direct_kinds direct_kinds_of(const mp_attention_args *args) {
+    const k_score_rule *rule = &args->rule;
+    const int32_t kind = args->row_masks ? K_MASK_NONE : rule->mask_kind;
+    direct_kinds kinds = {kind == DIRECT_MASK, kind == K_MASK_BOOL, kind != K_MASK_NONE,
+                          rule->padding_kind == K_PADDING_FLAGS,
+                          rule->padding_kind != K_PADDING_NONE};
+    K_HOLD(kinds.own);
+    K_HOLD(kinds.boolean);
+    K_HOLD(kinds.masks);
+    K_HOLD(kinds.flags);
+    K_HOLD(kinds.padding);
+    return kinds;
+}
+
 /* What is added to the scores of all rows, from the block's first key on. */
 K_FN void direct_add_up(const mp_attention_args *args, const mma_block *at, float *added) {
     const k_score_rule *rule = &args->rule;
+    const direct_kinds is = direct_kinds_of(args);
     const int64_t padding_row = a_padding_row(rule, at->entry, 0);
     const int64_t mask_row = a_mask_row(rule, at->entry, at->kv_head * rule->group, 0);
     K_ONE_COPY for (int32_t i = (int32_t)threadIdx.x; i < args->added_keys;
@@ -130,8 +157,13 @@ K_FN void direct_add_up(const mp_attention_args *args, const mma_block *at, floa
         const int32_t key = at->from + i;
         float sum = 0;
         if (key < at->to) {
-            sum = args->row_masks ? 0 : a_masked(rule, mask_row, key, 0.0F);
-            sum = a_padded(rule, padding_row, at->entry, key, sum);
+            sum = is.own       ? a_masked_as(DIRECT_MASK, rule, mask_row, key, sum)
+                  : is.boolean ? a_masked_as(K_MASK_BOOL, rule, mask_row, key, sum)
+                  : is.masks   ? a_masked(rule, mask_row, key, sum)
+                               : sum;
+            sum = is.flags ? a_padded_as(K_PADDING_FLAGS, rule, padding_row, at->entry, key, sum)
+                  : is.padding ? a_padded(rule, padding_row, at->entry, key, sum)
+                               : sum;
         }
         added[i] = sum;
     }
