@@ -106,14 +106,13 @@ K_FN mma_row mma_row_at(const mp_attention_args *args, const mma_block *at, int3
     return row;
 }
 
-/* What the sums of a row are multiplied by at its end. */
+/* What the sums of a row are multiplied by at its end: one way for all, without branches. Without a
+ * sink, -inf, that is 1 / total. */
 K_FN float mma_norm(float sink, float top, float total) {
-    if (sink == A_NONE) {
-        return total == 0 ? 0 : 1 / total;
-    }
     const float above = sink > top ? sink : top;
-    const float share = total == 0 ? 0 : expf(top - above);
-    return share * a_norm(above, total * share, sink);
+    const float share = expf(top - above);
+    const float norm = share * (1 / (total * share + expf(sink - above)));
+    return total == 0 ? 0 : norm;
 }
 
 #endif
