@@ -117,7 +117,7 @@ K_FN const void *direct_ahead(const mp_attention_args *args, const mma_block *at
     }
     const int64_t place = (int64_t)threadIdx.x * SECTOR;
     from += row * width + (place < keys * width ? place : 0);
-    return args->added_keys > 0 ? from : 0;
+    return args->added_keys > 0 && keys > 0 ? from : 0;
 }
 
 /* Kinds of masks and padding, as they are asked for one after the other: the table of a switch
