@@ -36,7 +36,7 @@ ROWS = ((0, 1, 0, 0, "f32"), (0, 4, 0, 0, "f32"), (0, 1, 1, 0, "f32"), (0, 4, 1,
         (1, 8, 0, 2, "f16"))
 # Attention whose scores are products: elements of a head, rows of a warp, type, whether there are masks.
 DIRECT = ((64, 32, "f16", 0), (64, 16, "bf16", 0), (128, 32, "bf16", 0), (128, 16, "f16", 0), (64, 16, "f32", 0),
-          (64, 16, "f16", 1), (80, 16, "bf16", 1), (128, 16, "bf16", 1), (64, 16, "f32", 1))
+          (64, 16, "f16", 1), (80, 16, "bf16", 1), (64, 16, "f32", 1))
 # A program: its file, and for each text of a kernel beside the one that it includes the name; what is defined for all.
 PROGRAMS = {
     "integer_32": ("integer.cpp", "integer_product", {}, ["K_TILE=32", "K_CONV=0"]),
