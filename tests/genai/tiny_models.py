@@ -55,6 +55,7 @@ class Architecture:
 ARCHITECTURES = [
     Architecture("llama"),
     Architecture("mistral", head=32, rotated=32),
+    Architecture("llama-wide", "llama", head=64, rotated=64),
     Architecture("qwen2", biases=True, tied=True),
     Architecture("qwen3", normed_heads=True),
     Architecture("phi", kv_heads=4, head=32, parallel=True, biases=True),

@@ -1,5 +1,6 @@
 /* decode.cpp - attention for a few rows by tensor cores, with caches that are split over the blocks
- * of a cluster, over blocks that meet nowhere, and not at all.
+ * of a cluster, over blocks that meet nowhere, and not at all. With K_FRESH the last key is a new
+ * token's, which is not in the caches before.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
@@ -11,6 +12,8 @@
 
 namespace {
 
+enum { PLACES = 9 * KEYS }; /* rows of angles */
+
 struct shape {
     int entries, kv_heads, group, rows, keys, splits, warps;
     bool meets, causal;
@@ -19,6 +22,8 @@ struct shape {
     int sink = K_SINK_NONE;
     int mask =
         K_MASK_NONE; /* of heads, rows and keys, but for the last key; entries have the same */
+
+    bool turned = true; /* of new tokens: by cosines and sines */
 
     int heads() const {
         return kv_heads * group;
@@ -38,10 +43,19 @@ Buffer<T> random_values(size_t count) {
     return values;
 }
 
-/* What a test has, and what is expected of it. */
+Buffer<T> copy_of(Buffer<T> &of, size_t count) {
+    Buffer<T> copy(count);
+    memcpy(copy.data(), of.data(), count * sizeof(T));
+    return copy;
+}
+
+/* What a test has, and what is expected of it: `used` is what scores and sums are made of. Caches
+ * are written in another place than they are read, since a row may be both at once. */
 struct decoding {
     const shape &s;
-    Buffer<T> q, k, v, out, sink, mask;
+    Buffer<T> q, k, v, out, sink, mask, new_k, new_v, cosine, sine;
+    Buffer<T> used_q, used_k, used_v, written_k, written_v;
+    std::vector<int64_t> positions; /* of the new tokens; none: what lengths say */
     Buffer<k_bool> shown;
     std::vector<float> part;
 
@@ -50,7 +64,11 @@ struct decoding {
           k(random_values((size_t)s.entries * s.kv_heads * s.keys * HEAD)),
           v(random_values((size_t)s.entries * s.kv_heads * s.keys * HEAD)),
           out((size_t)s.entries * s.heads() * s.rows * HEAD), sink(random_values(s.heads())),
-          mask(random_values(mask_size())), shown(mask_size()),
+          mask(random_values(mask_size())), new_k((size_t)s.entries * s.kv_heads * HEAD),
+          new_v((size_t)s.entries * s.kv_heads * HEAD), cosine(random_values(PLACES * HALF)),
+          sine(random_values(PLACES * HALF)), used_q(copy_of(q, q_size())),
+          used_k(copy_of(k, k_size())), used_v(copy_of(v, k_size())), written_k(k_size()),
+          written_v(k_size()), shown(mask_size()),
           part((size_t)s.entries * s.heads() * s.rows * s.splits * (HEAD + K_ATTENTION_STATE)) {
         for (size_t i = 0; i < mask_size(); i++) {
             shown[i] = k_store_bool(i % 3 != 1);
@@ -59,8 +77,79 @@ struct decoding {
         for (int i = 0; i < s.entries * s.kv_heads * s.keys; i++) { /* what nobody may see */
             for (int d = 0; i % s.keys >= length(i / s.keys / s.kv_heads) && d < HEAD; d++) {
                 k[(size_t)i * HEAD + d] = v[(size_t)i * HEAD + d] = T_store(NAN);
+                used_k[(size_t)i * HEAD + d] = used_v[(size_t)i * HEAD + d] = T_store(NAN);
             }
         }
+        if (K_FRESH) {
+            make_fresh();
+        }
+    }
+
+    size_t q_size() const {
+        return (size_t)s.entries * s.heads() * s.rows * HEAD;
+    }
+
+    size_t k_size() const {
+        return (size_t)s.entries * s.kv_heads * s.keys * HEAD;
+    }
+
+    bool has_written() {
+        bool has = true;
+        for (size_t i = 0; i < k_size(); i++) {
+            const size_t unit = i / HEAD / s.keys;
+            const int entry = (int)unit / s.kv_heads;
+            const bool is_new = i / HEAD % s.keys == (size_t)length(entry) - 1;
+            const float key = is_new ? T_load(used_k[i]) : 0, value = is_new ? T_load(used_v[i]) : 0;
+            has = has && T_load(written_k[i]) == key && T_load(written_v[i]) == value;
+        }
+        return has;
+    }
+
+    void rotate(T *x, int entry) {
+        const int64_t position = positions.empty() ? length(entry) - 1 : positions[entry];
+        const int64_t place = std::min(std::max(position, (int64_t)0), (int64_t)PLACES - 1) * HALF;
+        for (int i = 0; s.turned && i < HALF; i++) {
+            const float a = T_load(x[i]), b = T_load(x[i + HALF]);
+            const float c = T_load(cosine[place + i]), d = T_load(sine[place + i]);
+            x[i] = T_store(a * c - b * d);
+            x[i + HALF] = T_store(a * d + b * c);
+        }
+    }
+
+    /* Takes the last key of each entry, and its value, out of the caches. */
+    void make_fresh() {
+        for (int entry = 0; s.entries == 2 && entry < 2; entry++) {
+            positions.push_back(entry == 0 ? PLACES + 3 : 5);
+        }
+        for (int unit = 0; unit < s.entries * s.kv_heads; unit++) {
+            const size_t at = ((size_t)unit * s.keys + length(unit / s.kv_heads) - 1) * HEAD;
+            for (int d = 0; d < HEAD; d++) {
+                new_k[(size_t)unit * HEAD + d] = k[at + d];
+                new_v[(size_t)unit * HEAD + d] = v[at + d];
+                k[at + d] = v[at + d] = T_store(NAN);
+            }
+            rotate(used_k.data() + at, unit / s.kv_heads);
+        }
+        for (int line = 0; line < s.entries * s.heads(); line++) {
+            rotate(used_q.data() + (size_t)line * HEAD, line / s.heads());
+        }
+    }
+
+    k_fresh fresh() {
+        k_fresh fresh = {};
+        fresh.k = new_k.data();
+        fresh.v = new_v.data();
+        fresh.keys = written_k.data();
+        fresh.values = written_v.data();
+        fresh.cosine = s.turned ? cosine.data() : nullptr;
+        fresh.sine = sine.data();
+        fresh.positions = positions.empty() ? nullptr : positions.data();
+        fresh.k_stride[0] = fresh.v_stride[0] = (int64_t)s.kv_heads * HEAD;
+        fresh.k_stride[1] = fresh.v_stride[1] = HEAD;
+        fresh.present_rows = s.keys;
+        fresh.cache_rows = PLACES;
+        fresh.prompt = s.keys == 1;
+        return fresh;
     }
 
     int length(int entry) const {
@@ -151,14 +240,14 @@ struct decoding {
         for (int key = 0; key < s.keys; key++) {
             double dot = 0;
             for (int e = 0; sees(entry, row, key) && e < HEAD; e++) {
-                dot += (double)T_load(q[(size_t)line * HEAD + e]) *
-                       (double)T_load(k[(unit + key) * HEAD + e]);
+                dot += (double)T_load(used_q[(size_t)line * HEAD + e]) *
+                       (double)T_load(used_k[(unit + key) * HEAD + e]);
             }
             if (sees(entry, row, key)) {
                 const double more = masked(line % (s.heads() * s.rows), key);
                 const double weight = exp(dot / sqrt((double)HEAD) + more);
                 all += weight;
-                want += weight * (double)T_load(v[(unit + key) * HEAD + d]);
+                want += weight * (double)T_load(used_v[(unit + key) * HEAD + d]);
             }
         }
         return all == 0 ? 0 : want / (all + extra);
@@ -185,8 +274,14 @@ void check_decoding(const shape &s) {
     decoding test(s);
     const mp_attention_args args = test.args();
     const unsigned blocks = (unsigned)(s.entries * s.kv_heads * args.row_blocks * s.splits);
+#if K_FRESH
+    const mp_fresh_args all = {args, test.fresh()};
+#else
+    const mp_attention_args all = args;
+#endif
     run_blocks(
-        blocks, s.warps * 32, [&] { attention_decode(args); }, s.meets ? s.splits : 1);
+        blocks, s.warps * 32, [&] { attention_decode(all); }, s.meets ? s.splits : 1);
+    check(!K_FRESH || test.has_written(), "the new row of the caches", 0);
     for (int line = 0; line < s.entries * s.heads() * s.rows; line++) {
         for (int d = 0; d < HEAD; d += 5) {
             const double got = args.part != nullptr
@@ -209,6 +304,16 @@ void check_masks(int kind) {
 } // namespace
 
 void run_tests() {
+    if (K_FRESH) {
+        check_decoding({1, 1, 1, 1, 1, 1, 1, false, true, 0, {0}});
+        check_decoding({1, 2, 3, 1, 5 * KEYS + 3, 1, 2, false, true, 0, {5 * KEYS + 2}});
+        check_decoding({2, 2, 3, 1, 7 * KEYS + 3, 4, 2, true, true, 0, {6 * KEYS, 5}});
+        check_decoding({1, 1, 12, 1, 9 * KEYS, 8, 1, true, true, 0, {7 * KEYS - 1}, K_SINK_HEADS});
+        check_decoding({2, 1, 8, 1, 9 * KEYS, 2, 2, false, true, KEYS + 5, {8 * KEYS + 2, 0}});
+        check_decoding(
+            {1, 2, 2, 1, 2 * KEYS, 1, 2, false, true, 0, {KEYS}, K_SINK_NONE, K_MASK_NONE, false});
+        return;
+    }
     if (K_MASKED) {
         check_masks(K_MASK_BOOL);
         check_masks(precision() > 0.005 ? K_MASK_BF16 : K_MASK_F16);

@@ -55,10 +55,12 @@ PROGRAMS = {
        ("attention.cpp", "attention_direct", {}, [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}",
                                                   f"K_FLOAT={int(word == 'f32')}", f"K_MASKED={masked}", "DIRECT=1"])
        for head, rows, word, masked in DIRECT},
-    **{f"decode_{head}_{masked}_{word}": ("decode.cpp", "attention_decode", {},
-                                          [f"K_T0={word}", f"K_HEAD={head}", f"K_MASKED={masked}"])
-       for masked, word, head in ((0, "f16", 64), (0, "bf16", 80), (0, "f16", 128), (0, "bf16", 256), (1, "f16", 64),
-                                  (1, "bf16", 128))},
+    **{f"decode_{how}{head}_{word}": ("decode.cpp", "attention_decode", {},
+                                      [f"K_T0={word}", f"K_HEAD={head}", f"K_MASKED={int(how == 'masked_')}",
+                                       f"K_FRESH={int(how == 'fresh_')}"])
+       for how, word, head in (("", "f16", 64), ("", "bf16", 80), ("", "f16", 128), ("", "bf16", 256),
+                               ("masked_", "f16", 64), ("masked_", "bf16", 128), ("fresh_", "f16", 64),
+                               ("fresh_", "bf16", 128))},
     "quantized_group": ("quantized_group.cpp", "quantized_group", {}, ["K_T0=f32"]),
     "norm_short": ("norm_short.cpp", "norm_short", {}, ["K_T0=f32"]),
     **{f"lp_norm_{rows}": ("lp_norm.cpp", "lp_norm", {}, ["K_T0=f32", f"K_ROWS={rows}"])

@@ -136,6 +136,176 @@ DEVICE_TEST(group_query_rotates_into_the_cache) {
     check_rotated_in_place(device, true);
 }
 
+/* ---- a new token whose attention does it all ---- */
+
+enum { NEW_BATCH = 2, NEW_ROOM = 150, NEW_PLACES = 170 };
+
+/* `positions`: NULL, or those of the tokens; `window`: keys that are seen, or -1. */
+typedef struct new_tokens {
+    mp_dtype type;
+    int64_t head, heads, kv_heads, window;
+    int32_t lengths[NEW_BATCH], total;
+    const int64_t *positions;
+    bool packed, still; /* nothing is rotated */
+} new_tokens;
+
+/* Sides of the new tokens, which lie in one row or apart, and what else a case reads. */
+typedef struct new_values {
+    void *row[3], *cache[2], *angle[2];
+} new_values;
+
+static int64_t new_width(const new_tokens *n, int side) {
+    const int64_t all = n->heads + 2 * n->kv_heads;
+    return n->head * (n->packed ? all : side == 0 ? n->heads : n->kv_heads);
+}
+
+/* Element `d` of a head of a side. */
+static double new_element(const new_tokens *n, const new_values *v, int side, int64_t entry,
+                          int64_t head, int64_t d) {
+    const int64_t first = !n->packed || side == 0 ? 0 : n->heads + (side - 1) * n->kv_heads;
+    const int64_t at = entry * new_width(n, side) + (first + head) * n->head + d;
+    return op_real(n->type, v->row[n->packed ? 0 : side], at);
+}
+
+/* The same rotated, as an element of the type. */
+static double new_turned(const new_tokens *n, const new_values *v, int side, int64_t entry,
+                         int64_t head, int64_t d) {
+    const int64_t half = n->head / 2, pair = d % half;
+    const int64_t given = n->positions != NULL ? n->positions[entry] : n->lengths[entry];
+    const int64_t at = MP_MIN(MP_MAX(given, 0), NEW_PLACES - 1) * half + pair;
+    const double x = new_element(n, v, side, entry, head, pair);
+    const double y = new_element(n, v, side, entry, head, pair + half);
+    const double c = op_real(n->type, v->angle[0], at), s = op_real(n->type, v->angle[1], at);
+    if (n->still) {
+        return d < half ? x : y;
+    }
+    return op_rounded(n->type, d < half ? x * c - y * s : x * s + y * c);
+}
+
+static void check_new_caches(const new_tokens *n, const new_values *v, const op_case *c) {
+    for (int64_t i = 0; i < NEW_BATCH * n->kv_heads * NEW_ROOM * n->head; i++) {
+        const int64_t d = i % n->head, row = i / n->head % NEW_ROOM;
+        const int64_t head = i / n->head / NEW_ROOM % n->kv_heads;
+        const int64_t entry = i / n->head / NEW_ROOM / n->kv_heads;
+        const bool is_new = row == MP_MIN(MP_MAX(n->lengths[entry], 0), NEW_ROOM - 1);
+        const double key =
+            is_new ? new_turned(n, v, 1, entry, head, d) : op_real(n->type, v->cache[0], i);
+        const double value =
+            is_new ? new_element(n, v, 2, entry, head, d) : op_real(n->type, v->cache[1], i);
+        CHECK(op_real(n->type, c->out[1].data, i) == key);
+        CHECK(op_real(n->type, c->out[2].data, i) == value);
+    }
+}
+
+/* Over the caches as they are then. */
+static void check_new_heads(const new_tokens *n, const new_values *v, const op_case *c) {
+    for (int64_t line = 0; line < NEW_BATCH * n->heads; line++) {
+        const int64_t entry = line / n->heads, head = line % n->heads;
+        const int64_t length = MP_MIN((int64_t)n->lengths[entry], n->total - 1) + 1;
+        const int64_t unit =
+            (entry * n->kv_heads + head * n->kv_heads / n->heads) * NEW_ROOM * n->head;
+        double weight[NEW_ROOM], sum = 0;
+        const int64_t first = n->window > 0 ? MP_MAX(length - n->window, 0) : 0;
+        for (int64_t key = first; key < length; key++) {
+            double dot = 0;
+            for (int64_t d = 0; d < n->head; d++) {
+                dot += new_turned(n, v, 0, entry, head, d) *
+                       op_real(n->type, c->out[1].data, unit + key * n->head + d);
+            }
+            weight[key] = exp(dot / sqrt((double)n->head));
+            sum += weight[key];
+        }
+        for (int64_t d = 0; d < n->head; d++) {
+            double want = 0;
+            for (int64_t key = first; key < length; key++) {
+                want +=
+                    weight[key] / sum * op_real(n->type, c->out[2].data, unit + key * n->head + d);
+            }
+            op_check_close(op_real(n->type, c->out[0].data, line * n->head + d), want,
+                           op_precision(n->type), "y", line * n->head + d);
+        }
+    }
+}
+
+static void check_new_tokens(mp_device *device, const new_tokens *n) {
+    const int64_t caches = NEW_BATCH * n->kv_heads * NEW_ROOM * n->head, half = n->head / 2;
+    new_values v;
+    const mp_attr attrs[] = {OP_INT("num_heads", n->heads), OP_INT("kv_num_heads", n->kv_heads),
+                             OP_INT("do_rotary", !n->still),
+                             OP_INT("local_window_size", n->window)};
+    for (int i = 0; i < 3; i++) {
+        v.row[i] = op_numbers(n->type, 1 + (uint64_t)i, NEW_BATCH * new_width(n, i));
+    }
+    for (int i = 0; i < 2; i++) {
+        v.cache[i] = op_numbers(n->type, 4 + (uint64_t)i, caches);
+        v.angle[i] = op_numbers(n->type, 6 + (uint64_t)i, NEW_PLACES * half);
+    }
+    op_case c = {.domain = "com.microsoft",
+                 .name = "GroupQueryAttention",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 4,
+                 .in = {OP_TENSOR(n->type, v.row[0], NEW_BATCH, 1, new_width(n, 0)),
+                        {0},
+                        {0},
+                        OP_TENSOR(n->type, v.cache[0], NEW_BATCH, n->kv_heads, NEW_ROOM, n->head),
+                        OP_TENSOR(n->type, v.cache[1], NEW_BATCH, n->kv_heads, NEW_ROOM, n->head),
+                        OP_TENSOR(MP_I32, n->lengths, NEW_BATCH),
+                        OP_TENSOR(MP_I32, &n->total, 1),
+                        OP_TENSOR(n->type, v.angle[0], NEW_PLACES, half),
+                        OP_TENSOR(n->type, v.angle[1], NEW_PLACES, half)},
+                 .in_count = 9,
+                 .out_count = 3};
+    for (int i = 1; i < 3 && !n->packed; i++) {
+        c.in[i] = OP_TENSOR(n->type, v.row[i], NEW_BATCH, 1, new_width(n, i));
+    }
+    if (n->positions != NULL) {
+        c.in[c.in_count++] = op_i64(n->positions, NEW_BATCH, 1);
+    }
+    mp_plan *plan = NULL;
+    CHECK_OK(op_plan(device, &c, &plan));
+    CHECK_EQ_INT(mp_plan_step_count(plan), 2 + 1); /* the past of each side, and attention */
+    mp_plan_release(plan);
+    op_run(device, &c);
+    check_new_caches(n, &v, &c);
+    check_new_heads(n, &v, &c);
+    op_close(device, &c);
+    for (int i = 0; i < 3; i++) {
+        free(v.row[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        free(v.cache[i]);
+        free(v.angle[i]);
+    }
+}
+
+DEVICE_TEST(group_query_of_a_new_token_is_one_launch) {
+    static const int64_t heads[] = {64, 128};
+    static const int64_t positions[] = {NEW_PLACES + 3, 9};
+    for (size_t i = 0; i < MP_COUNT_OF(heads) * 4; i++) {
+        const int64_t head = heads[i / 4];
+        const new_tokens n = {.type = i % 2 == 0 ? MP_F16 : MP_BF16,
+                              .head = head,
+                              .heads =
+                                  i % 4 == 1 ? 12 : 3, /* more than a block has of a key head */
+                              .kv_heads = i % 4 == 1 ? 1 : 3,
+                              .window = i % 4 == 3 ? 20 : -1,
+                              .lengths = {5, 100},
+                              .total = i % 4 == 2 ? NEW_ROOM - 1 : 101,
+                              .positions = i % 3 == 0 ? positions : NULL,
+                              .packed = i % 2 == 0,
+                              .still = i == 6};
+        check_new_tokens(device, &n);
+    }
+    new_tokens n = {
+        .type = MP_F16, .head = 64, .heads = 2, .kv_heads = 1, .window = -1, .total = 1};
+    check_new_tokens(device, &n); /* the first of all */
+    n.lengths[0] = INT32_MAX;
+    n.lengths[1] = INT32_MIN;
+    n.total = NEW_ROOM;
+    check_new_tokens(device, &n);
+}
+
 /* Lengths and positions that no cache has are taken as the nearest. */
 DEVICE_TEST(group_query_survives_wild_lengths) {
     enum { HEAD = 8 };

@@ -147,6 +147,25 @@ typedef struct mp_attention_args {
     k_beams beams;        /* of attention_few */
 } mp_attention_args;
 
+/* A new token of each entry, whose query and key attention_decode rotates by halves of a head, and
+ * whose key and value it puts behind those that lengths say are there: int32, of all tokens less
+ * one. The query is that of the attention. */
+typedef struct k_fresh {
+    const void *k, *v;
+    void *keys, *values;              /* the caches, which attention reads by other names */
+    const void *cosine, *sine;        /* [cache_rows, half a head]; NULL: nothing is rotated */
+    const void *positions;            /* int64, one an entry; NULL: what comes before the token */
+    int64_t k_stride[2], v_stride[2]; /* batch, head */
+    int64_t present_rows, cache_rows; /* a place beyond is taken as the nearest */
+    int32_t prompt;                   /* nothing comes before, whatever the lengths say */
+    int32_t unused;
+} k_fresh;
+
+typedef struct mp_fresh_args {
+    mp_attention_args attention;
+    k_fresh fresh;
+} mp_fresh_args;
+
 /* Of attention_tile_listed: listed tokens see all keys by a Q, K and V of their own; the others see
  * what the rule says, and the listed ones. A token whose mask is below 0 is 0. */
 typedef struct mp_listed_args {

@@ -17,19 +17,27 @@
  * up in its shared memory, and what the blocks have, in that of the one which writes the element.
  * Where there are no clusters, attention_combine.cu adds up what blocks have found.
  *
+ * With K_FRESH there is a query an entry, and nothing was done yet to it and to the key and value
+ * of its token. Both halves of a pair of a query are in the pieces of one lane, which rotates them
+ * where they are. Each warp rotates the key for itself, too, and takes it and the value in the
+ * place of what the caches have; one warp of all that share a key head puts them there.
+ *
  * Where there are no tensor cores (the emulated device, GPUs before 8.0) a lane takes rows by plain
  * loops.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention.h"
+#include "kernel/attention/rotary.h"
 #include "kernel/core/index.h"
 #include "kernel/core/meet.h"
 #include "kernel/core/warp_matrix.h"
+#include "kernel/core/word.h"
 
 enum {
     HEAD = K_HEAD,
     ROWS = K_DECODE_ROWS,
     KEYS = K_DECODE_KEYS(K_HEAD),
     PIECES = HEAD / A_PIECE,
+    HALF = HEAD / 2,
     LANES = 32,
     STORED = K_WARP_MATRIX ? 4 : HEAD /* elements that a lane stores at a time */
 };
@@ -77,6 +85,55 @@ K_FN const T *decode_query(const mp_attention_args *args, const decode *at, deco
            line.row * args->q_stride[2];
 }
 
+/* ---- a new token ---- */
+
+/* Where a key head's new token belongs in the caches, and where its angles begin. */
+typedef struct decode_token {
+    T *key, *value;
+    int64_t angle, row;
+} decode_token;
+
+/* What that follows from, as it is loaded. */
+typedef struct decode_given {
+    int64_t position;
+    int32_t length;
+} decode_given;
+
+K_FN decode_given decode_given_at(const mp_attention_args *args, const k_fresh *fresh,
+                                  int64_t entry) {
+    const int64_t *positions = (const int64_t *)fresh->positions;
+    decode_given given;
+    given.length = ((const int32_t *)args->rule.lengths)[entry];
+    given.position = positions != 0 ? positions[entry] : 0;
+    return given;
+}
+
+K_FN int64_t decode_within(int64_t place, int64_t count) {
+    return place < 0 ? 0 : place < count ? place : count - 1;
+}
+
+K_FN decode_token decode_token_of(const mp_attention_args *args, const k_fresh *fresh,
+                                  const decode *at, decode_given given) {
+    const int64_t before = fresh->prompt ? 0 : given.length;
+    const int64_t position = fresh->positions != 0 ? given.position : before;
+    decode_token token;
+    token.angle = decode_within(position, fresh->cache_rows) * HALF;
+    token.row = decode_within(before, fresh->present_rows);
+    token.key = (T *)fresh->keys + at->entry * args->k_stride[0] + at->kv_head * args->k_stride[1] +
+                token.row * args->k_stride[2];
+    token.value = (T *)fresh->values + at->entry * args->v_stride[0] +
+                  at->kv_head * args->v_stride[1] + token.row * args->v_stride[2];
+    return token;
+}
+
+K_FN const T *decode_new_key(const k_fresh *fresh, const decode *at) {
+    return (const T *)fresh->k + at->entry * fresh->k_stride[0] + at->kv_head * fresh->k_stride[1];
+}
+
+K_FN const T *decode_new_values(const k_fresh *fresh, const decode *at) {
+    return (const T *)fresh->v + at->entry * fresh->v_stride[0] + at->kv_head * fresh->v_stride[1];
+}
+
 /* Sums of weighted values, what weights are relative to, and their sum: as the operator's
  * result, or as attention_combine.cu reads them. */
 K_FN void decode_store(const mp_attention_args *args, const decode *at, int32_t r, int32_t d,
@@ -116,6 +173,8 @@ enum {
     EARLY = HEAD <= 128 /* values are asked for with the keys: otherwise there is no room */
 };
 
+static_assert(!K_FRESH || HEAD == 64 || HEAD == 128,
+              "half a key is a word of each lane, or of some");
 static_assert(HEAD % 16 == 0 && KEYS % 16 == 0, "products are of 16 elements and of 16 keys");
 
 typedef union decode_pack {
@@ -143,6 +202,13 @@ typedef struct decode_values {
 typedef struct decode_mask {
     float of[SIDES][2];
 } decode_mask;
+
+/* The new token of a warp: its row in the caches, and its key, rotated, and its values in shared
+ * memory, since few tiles have it. */
+typedef struct decode_own {
+    int32_t row;
+    decode_pack *k, *v;
+} decode_own;
 
 typedef struct decode_state {
     float out[VALUE_PIECES][4][4];
@@ -212,6 +278,132 @@ K_FN void decode_load_mask(const k_score_rule *rule, int64_t row, const decode_s
                 more = T_load(((const T *)rule->mask)[at]) * DECODE_LOG2_E;
             }
             out->of[s][e] = more;
+        }
+    }
+}
+
+enum {
+    HALF_WORDS = HALF / 2, /* no more than there are lanes */
+    VALUE_WORDS = (HEAD / 2 + LANES - 1) / LANES
+};
+
+/* What a lane has asked for of a new token: a word of each half of the key, and of values. */
+typedef struct decode_asked {
+    uint32_t k[2], v[VALUE_WORDS];
+} decode_asked;
+
+K_FN const uint32_t *decode_words(const T *from) {
+    return (const uint32_t *)(const void *)from + threadIdx.x % LANES;
+}
+
+/* Lanes that there are too many ask for what others do. */
+K_FN void decode_ask(const k_fresh *fresh, const decode *at, decode_asked *out) {
+    const int32_t over = (int32_t)threadIdx.x % LANES / HALF_WORDS * HALF_WORDS;
+    const uint32_t *k = decode_words(decode_new_key(fresh, at)) - over;
+    const uint32_t *v = decode_words(decode_new_values(fresh, at));
+    out->k[0] = k[0];
+    out->k[1] = k[HALF_WORDS];
+    K_UNROLL for (int32_t i = 0; i < VALUE_WORDS; i++) {
+        out->v[i] = v[i * LANES];
+    }
+}
+
+/* Two pairs: halves of the words x and y. */
+K_FN void decode_turn_words(uint32_t *x, uint32_t *y, uint32_t cosine, uint32_t sine) {
+    float a[2], b[2], c[2], s[2];
+    T_unpack(*x, a);
+    T_unpack(*y, b);
+    T_unpack(cosine, c);
+    T_unpack(sine, s);
+    K_UNROLL for (int32_t i = 0; i < 2; i++) {
+        r_turn_numbers(&a[i], &b[i], c[i], s[i], 1);
+    }
+    *x = T_repack(a);
+    *y = T_repack(b);
+}
+
+/* Rotates a lane's pieces of its query, and its part of the new key. */
+K_FN void decode_turn(const k_fresh *fresh, int64_t angle, const decode_source *from,
+                      decode_pack *q, uint32_t *k) {
+    enum { PAIRS = KEY_PIECES / 2 };
+    const int32_t over = (int32_t)threadIdx.x % LANES / HALF_WORDS * HALF_WORDS;
+    const T *angles[2] = {(const T *)fresh->cosine + angle, (const T *)fresh->sine + angle};
+    decode_pack turn[2][PAIRS];
+    uint32_t word[2];
+    K_UNROLL for (int32_t i = 0; i < 2; i++) {
+        K_UNROLL for (int32_t c = 0; c < PAIRS; c++) {
+            turn[i][c] = decode_take(angles[i] + (c * 4 + from->t) * A_PIECE, 1);
+        }
+        word[i] = *(decode_words(angles[i]) - over);
+    }
+    K_UNROLL for (int32_t i = 0; i < PAIRS * 4; i++) {
+        const int32_t c = i / 4, w = i % 4;
+        decode_turn_words(&q[c].word[w], &q[c + PAIRS].word[w], turn[0][c].word[w],
+                          turn[1][c].word[w]);
+    }
+    decode_turn_words(&k[0], &k[1], word[0], word[1]);
+}
+
+/* Key and values where the warp finds them, or in the caches. */
+K_FN void decode_put_token(const decode_asked *asked, void *key, void *values) {
+    const int32_t lane = (int32_t)threadIdx.x % LANES;
+    uint32_t *k = (uint32_t *)key + lane, *v = (uint32_t *)values + lane;
+    if (lane < HALF_WORDS) {
+        k[0] = asked->k[0];
+        k[HALF_WORDS] = asked->k[1];
+    }
+    K_UNROLL for (int32_t i = 0; i < VALUE_WORDS; i++) {
+        v[i * LANES] = asked->v[i];
+    }
+}
+
+/* Rotates query and key, and puts what is new to where the warp finds it, and one of the warps that
+ * share a key head also into the caches: others may read that row meanwhile, and do not use what
+ * they get. Without angles nothing is rotated; that this is asked keeps what has to wait for the
+ * length behind all that the warp loads before. */
+K_FN decode_own decode_meet_token(const mp_attention_args *args, const k_fresh *fresh,
+                                  const decode *at, const decode_source *from, decode_given given,
+                                  decode_asked *asked, decode_pack *q, decode_pack *room) {
+    const decode_token token = decode_token_of(args, fresh, at, given);
+    decode_own own;
+    if (fresh->cosine != 0) {
+        decode_turn(fresh, token.angle, from, q, asked->k);
+    }
+    own.row = (int32_t)token.row;
+    own.k = room;
+    own.v = room + PIECES;
+    decode_put_token(asked, own.k, own.v);
+    if (at->split + at->row_first + (int32_t)threadIdx.x / LANES == 0) {
+        decode_put_token(asked, token.key, token.value);
+    }
+    __syncwarp();
+    return own;
+}
+
+/* Whether a tile has the new token: it is so for all lanes of a warp. */
+K_FN int32_t decode_has(const decode_own *own, int32_t key) {
+    return (uint32_t)(own->row - key) < KEYS;
+}
+
+/* Puts it into a tile of keys, or of values. */
+K_FN void decode_mend_keys(const decode_source *from, int32_t key, const decode_own *own,
+                           decode_keys *k) {
+    K_UNROLL for (int32_t s = 0; s < SIDES; s++) {
+        if (key + s * 8 + from->g == own->row) {
+            K_UNROLL for (int32_t c = 0; c < KEY_PIECES; c++) {
+                k->of[s][c] = own->k[c * 4 + from->t];
+            }
+        }
+    }
+}
+
+K_FN void decode_mend_values(const decode_source *from, int32_t key, const decode_own *own,
+                             decode_values *v) {
+    K_UNROLL for (int32_t i = 0; i < SIDES * 2; i++) {
+        if (key + i / 2 * 8 + from->t * 2 + i % 2 == own->row) {
+            K_UNROLL for (int32_t m = 0; m < VALUE_PIECES; m++) {
+                v->of[i / 2][i % 2][m] = own->v[m * 8 + from->g];
+            }
         }
     }
 }
@@ -477,9 +669,11 @@ K_FN int32_t decode_first_key(const mp_attention_args *args, const decode *at) {
     return key;
 }
 
-/* A warp has every so many tiles, and asks for the first before it looks at the length. */
-K_FN void decode_run(const mp_attention_args *args, const decode *at, const decode_source *from,
-                     decode_state *state) {
+/* A warp has every so many tiles, and asks for the first before it looks at the length. A new
+ * token's angles have to wait for that, which is then asked for before all else, and waited for
+ * behind the tile. `room`: shared memory of the warp, for a row of keys and of values. */
+K_FN void decode_run(const mp_attention_args *args, const k_fresh *fresh, const decode *at,
+                     const decode_source *from, decode_pack *room, decode_state *state) {
     const k_score_rule *rule = &args->rule;
     const float scale = (float)rule->scale * DECODE_LOG2_E;
     const int32_t step = (int32_t)(blockDim.x / LANES) * (int32_t)args->splits * KEYS;
@@ -491,24 +685,42 @@ K_FN void decode_run(const mp_attention_args *args, const decode *at, const deco
     decode_values v;
     decode_mask mask;
     decode_pack q[KEY_PIECES];
+    decode_given given;
+    decode_asked asked;
+    decode_own own;
+    if (K_FRESH) {
+        given = decode_given_at(args, fresh, at->entry);
+    }
     K_UNROLL for (int32_t c = 0; c < KEY_PIECES; c++) {
         const int32_t is_there = c * 4 + 3 < PIECES || c * 4 + from->t < PIECES;
         q[c] = decode_take(query + c * 4 * A_PIECE, is_there && from->g < at->rows);
+    }
+    if (K_FRESH) {
+        decode_ask(fresh, at, &asked);
     }
     decode_load_keys(from, key, &k);
     if (EARLY) {
         decode_load_values(from, key, &v);
     }
     decode_load_mask(rule, mask_row, from, key, &mask);
+    if (K_FRESH) {
+        own = decode_meet_token(args, fresh, at, from, given, &asked, q, room);
+    }
     int64_t entry = at->entry;
-    K_HOLD_PLACE(entry); /* otherwise the length would be asked for, and waited for, above */
+    if (!K_FRESH) {
+        K_HOLD_PLACE(entry); /* otherwise the length would be asked for, and waited for, above */
+    }
     const int64_t length = a_length(rule, entry);
     const a_span span = a_visible(rule, length, line.row);
     const a_span all = {a_visible(rule, length, 0).from,
                         a_visible(rule, length, rule->rows - 1).to};
     K_ONE_COPY do {
         const int32_t next = key + step, is_more = next < all.to;
+        const int32_t is_own = K_FRESH && decode_has(&own, key);
         float score[SIDES][4];
+        if (is_own) {
+            decode_mend_keys(from, key, &own, &k);
+        }
         decode_scores(q, &k, score);
         if (!EARLY) {
             decode_load_values(from, key, &v);
@@ -518,6 +730,9 @@ K_FN void decode_run(const mp_attention_args *args, const decode *at, const deco
         decode_weights(scale, from, key, span, &mask, score, state);
         if (is_more) {
             decode_load_mask(rule, mask_row, from, next, &mask);
+        }
+        if (is_own) {
+            decode_mend_values(from, key, &own, &v);
         }
         decode_clear_values(from, key, all, &v);
         decode_add(&v, score, state);
@@ -530,9 +745,13 @@ K_FN void decode_run(const mp_attention_args *args, const decode *at, const deco
     }
     while (key < all.to)
         ;
+    if (K_FRESH) {
+        __syncwarp(); /* all lanes have read what is there */
+    }
 }
 
-K_FN void decode_block(const mp_attention_args *args, const decode *at, float *shared) {
+K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, const decode *at,
+                       float *shared) {
     const decode_source from = decode_source_of(args, at);
     const decode_found warps = decode_of_warps(at, shared);
     decode_state state;
@@ -546,7 +765,8 @@ K_FN void decode_block(const mp_attention_args *args, const decode *at, float *s
             state.out[m][i / 4][i % 4] = 0;
         }
     }
-    decode_run(args, at, &from, &state);
+    float *room = warps.values + (int32_t)threadIdx.x / LANES * warps.pitch;
+    decode_run(args, fresh, at, &from, (decode_pack *)(void *)room, &state);
     state.total += __shfl_xor_sync(DECODE_ALL, state.total, 1);
     state.total += __shfl_xor_sync(DECODE_ALL, state.total, 2);
     decode_leave(at, &from, &warps, &state);
@@ -559,6 +779,40 @@ K_FN void decode_block(const mp_attention_args *args, const decode *at, float *s
 
 #else
 
+/* The new token's key and values, its row in the caches, and a query of it. */
+typedef struct decode_own {
+    T q[HEAD], k[HEAD];
+    const T *v;
+    int64_t row;
+} decode_own;
+
+K_FN void decode_turn(const k_fresh *fresh, int64_t angle, const T *x, T *out) {
+    K_ONE_COPY for (int32_t d = 0; d < HEAD; d++) {
+        out[d] = x[d];
+    }
+    K_ONE_COPY for (int32_t i = 0; fresh->cosine != 0 && i < HALF; i++) {
+        const T cosine = ((const T *)fresh->cosine)[angle + i];
+        const T sine = ((const T *)fresh->sine)[angle + i];
+        r_rotate(&out[i], &out[i + HALF], cosine, sine, 1);
+    }
+}
+
+K_FN void decode_own_of(const k_fresh *fresh, const decode *at, const decode_token *token,
+                        const T *q, decode_own *own) {
+    decode_turn(fresh, token->angle, q, own->q);
+    decode_turn(fresh, token->angle, decode_new_key(fresh, at), own->k);
+    own->v = decode_new_values(fresh, at);
+    own->row = token->row;
+}
+
+/* Nobody reads the rows there. */
+K_FN void decode_append(const decode_token *token, const decode_own *own) {
+    K_ONE_COPY for (int32_t d = 0; d < HEAD; d++) {
+        token->key[d] = own->k[d];
+        token->value[d] = own->v[d];
+    }
+}
+
 K_FN float decode_dot(const T *a, const T *b) {
     float dot = 0;
     K_ONE_COPY for (int32_t d = 0; d < HEAD; d++) {
@@ -568,7 +822,8 @@ K_FN float decode_dot(const T *a, const T *b) {
 }
 
 /* A row and the block's share of the keys. */
-K_FN void decode_row(const mp_attention_args *args, const decode *at, int32_t r) {
+K_FN void decode_row(const mp_attention_args *args, const k_fresh *fresh, const decode *at,
+                     int32_t r) {
     const k_score_rule *rule = &args->rule;
     const decode_line line = decode_line_at(args, at, r);
     const a_span span = a_visible(rule, a_length(rule, at->entry), line.row);
@@ -577,37 +832,61 @@ K_FN void decode_row(const mp_attention_args *args, const decode *at, int32_t r)
         (const T *)args->k + at->entry * args->k_stride[0] + at->kv_head * args->k_stride[1];
     const T *v =
         (const T *)args->v + at->entry * args->v_stride[0] + at->kv_head * args->v_stride[1];
+    decode_own own;
+    own.row = -1; /* none */
+    own.v = v;
+    if (K_FRESH) {
+        const decode_given given = decode_given_at(args, fresh, at->entry);
+        const decode_token token = decode_token_of(args, fresh, at, given);
+        decode_own_of(fresh, at, &token, q, &own);
+        q = own.q;
+        if (at->split + at->row_first + r == 0) {
+            decode_append(&token, &own);
+        }
+    }
     const int64_t mask_row = a_mask_row(rule, at->entry, line.head, line.row);
     float top = A_NONE, total = 0, sum[HEAD] = {0};
     K_ONE_COPY for (int64_t key = span.from; key < span.to; key++) {
         if (key / KEYS % args->splits != at->split) {
             continue;
         }
-        const float plain = decode_dot(q, k + key * args->k_stride[2]) * (float)rule->scale;
+        const int32_t is_own = key == own.row;
+        const T *keys = is_own ? own.k : k + key * args->k_stride[2];
+        const T *values = is_own ? own.v : v + key * args->v_stride[2];
+        const float plain = decode_dot(q, keys) * (float)rule->scale;
         const float score = K_MASKED ? a_masked(rule, mask_row, key, plain) : plain;
         const float before = top;
         top = score > top ? score : top;
         const float shrink = total == 0 ? 0 : expf(before - top), weight = a_weight(score, top);
         total = total * shrink + weight;
         K_ONE_COPY for (int32_t d = 0; d < HEAD; d++) {
-            sum[d] = sum[d] * shrink + weight * T_load(v[key * args->v_stride[2] + d]);
+            sum[d] = sum[d] * shrink + weight * T_load(values[d]);
         }
     }
     const float found[2] = {top, total};
     decode_store(args, at, r, 0, found, sum);
 }
 
-K_FN void decode_block(const mp_attention_args *args, const decode *at, float *shared) {
+K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, const decode *at,
+                       float *shared) {
     (void)shared;
     K_BLOCK_LOOP(r, at->rows) {
-        decode_row(args, at, (int32_t)r);
+        decode_row(args, fresh, at, (int32_t)r);
     }
 }
 
 #endif
 
+#if K_FRESH
+K_BLOCK_KERNEL_UP_TO(K_DECODE_WARPS * 32, mp_fresh_args, args) {
+    K_SHARED(float, shared);
+    const decode at = decode_place(&args.attention, blockIdx.x);
+    decode_block(&args.attention, &args.fresh, &at, shared);
+}
+#else
 K_BLOCK_KERNEL_UP_TO(K_DECODE_WARPS * 32, mp_attention_args, args) {
     K_SHARED(float, shared);
     const decode at = decode_place(&args, blockIdx.x);
-    decode_block(&args, &at, shared);
+    decode_block(&args, 0, &at, shared);
 }
+#endif

@@ -23,10 +23,17 @@ K_FN void r_write(T *to, r_pack pack) {
     *(k_b128 *)(void *)to = pack.raw;
 }
 
+K_FN void r_turn_numbers(float *x, float *y, float c, float s, float scale) {
+    const float a = *x, b = *y;
+    *x = (a * c - b * s) * scale;
+    *y = (a * s + b * c) * scale;
+}
+
 K_FN void r_turn(T *x, T *y, float c, float s, float scale) {
-    const float a = T_load(*x), b = T_load(*y);
-    *x = T_store((a * c - b * s) * scale);
-    *y = T_store((a * s + b * c) * scale);
+    float a = T_load(*x), b = T_load(*y);
+    r_turn_numbers(&a, &b, c, s, scale);
+    *x = T_store(a);
+    *y = T_store(b);
 }
 
 K_FN void r_rotate(T *x, T *y, T cosine, T sine, float scale) {

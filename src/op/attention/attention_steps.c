@@ -250,6 +250,31 @@ static mp_grid decode_grid(const mp_planner *p, const mp_attention_args *args, i
                      .meets = args->meet_log > 0 ? (uint32_t)args->splits : 0};
 }
 
+static mp_status launch_fresh(mp_planner *p, const mp_attention *a, const mp_kernel *kernel,
+                              mp_grid grid, const mp_attention_args *args, mp_ref part) {
+    const mp_fresh *fresh = a->fresh;
+    const mp_fresh_args all = {.attention = *args,
+                               .fresh = {.k_stride = {fresh->k.stride[0], fresh->k.stride[1]},
+                                         .v_stride = {fresh->v.stride[0], fresh->v.stride[1]},
+                                         .present_rows = fresh->present_rows,
+                                         .cache_rows = fresh->cache_rows,
+                                         .prompt = fresh->prompt}};
+    return MP_LAUNCH(p, kernel, grid, all, MP_BIND(mp_fresh_args, attention.q, a->q.ref),
+                     MP_BIND(mp_fresh_args, attention.k, a->k.ref),
+                     MP_BIND(mp_fresh_args, attention.v, a->v.ref),
+                     MP_BIND(mp_fresh_args, attention.out, a->out.ref),
+                     MP_BIND(mp_fresh_args, attention.part, part),
+                     MP_BIND(mp_fresh_args, attention.rule.lengths, a->lengths),
+                     MP_BIND(mp_fresh_args, attention.rule.sink, a->sink),
+                     MP_BIND(mp_fresh_args, fresh.k, fresh->k.ref),
+                     MP_BIND(mp_fresh_args, fresh.v, fresh->v.ref),
+                     MP_BIND(mp_fresh_args, fresh.keys, a->k.ref),
+                     MP_BIND(mp_fresh_args, fresh.values, a->v.ref),
+                     MP_BIND(mp_fresh_args, fresh.cosine, fresh->cosine),
+                     MP_BIND(mp_fresh_args, fresh.sine, fresh->sine),
+                     MP_BIND(mp_fresh_args, fresh.positions, fresh->positions));
+}
+
 static mp_status plan_decode(mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     mp_attention_args args = args_of(p, a);
@@ -272,11 +297,12 @@ static mp_status plan_decode(mp_planner *p, const mp_attention *a) {
                                         a->v_head_size + K_ATTENTION_STATE}};
         MP_TRY(mp_plan_scratch_shape(p, &shape, MP_F32, &part));
     }
+    const char *how = a->fresh != NULL ? "fresh_" : rule->mask_kind != K_MASK_NONE ? "masked_" : "";
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "attention_decode_%s%d_%s",
-                          rule->mask_kind == K_MASK_NONE ? "" : "masked_", (int)a->head_size,
+    MP_TRY(mp_plan_kernel(p, &kernel, "attention_decode_%s%d_%s", how, (int)a->head_size,
                           mp_dtype_word(a->type)));
-    MP_TRY(launch(p, a, kernel, decode_grid(p, &args, units, tiles), &args, part));
+    MP_TRY((a->fresh != NULL ? launch_fresh : launch)(
+        p, a, kernel, decode_grid(p, &args, units, tiles), &args, part));
     if (part.place == MP_PLACE_NONE) {
         return MP_OK;
     }
@@ -642,6 +668,18 @@ bool mp_attention_takes_blocks(const mp_attention *a) {
 
 bool mp_attention_reads_cache(const mp_planner *p, const mp_attention *a) {
     return choose_way(p, a) == FEW;
+}
+
+bool mp_attention_takes_fresh(const mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    const mp_fresh *fresh = a->fresh;
+    mp_attention rows = *a;
+    rows.k = fresh->k;
+    rows.v = fresh->v;
+    return rule->batch * rule->heads > 0 && rule->rows == 1 && rule->keys > 0 &&
+           fresh->cache_rows > 0 && fresh->present_rows <= INT32_MAX / 2 &&
+           (a->head_size == 64 || a->head_size == 128) && rule->mask_kind == K_MASK_NONE &&
+           is_wide(p, &rows) && choose_way(p, a) == FEW && can_decode(p, a);
 }
 
 mp_status mp_plan_attention(mp_planner *p, const mp_attention *a) {

@@ -18,6 +18,16 @@ mp_heads mp_heads_last(mp_ref ref, int64_t heads, int64_t rows, int64_t size);
 
 enum { MP_DEBUG_NONE = -1 };
 
+/* A new token of each entry, to whose query and key nothing was done yet: attention rotates both by
+ * halves of the head, and puts key and value to their places in the caches that it reads. */
+typedef struct mp_fresh {
+    mp_heads k, v;
+    mp_ref cosine, sine; /* [cache_rows, half a head]; MP_NOWHERE: nothing is rotated */
+    mp_ref positions;    /* int64, one an entry; MP_NOWHERE: what the lengths say */
+    int64_t cache_rows, present_rows;
+    bool prompt; /* there is no past, whatever the lengths say */
+} mp_fresh;
+
 /* out = softmax(rule(q k^T)) v. The rule's pointers come from the references; what is not used
  * there is MP_NOWHERE. `out` has no gaps. */
 typedef struct mp_attention {
@@ -33,6 +43,7 @@ typedef struct mp_attention {
     k_beams beams;               /* without `of`, which is: */
     mp_ref beams_of;
     mp_ref block_starts, block_columns; /* of rule.blocks */
+    const mp_fresh *fresh;              /* NULL: the caches have all keys, and q is as it is used */
 } mp_attention;
 
 /* A rule without mask, lengths and sink, every key seen. */
@@ -44,6 +55,10 @@ k_score_rule mp_score_rule(int64_t batch, int64_t heads, int64_t kv_heads, int64
 mp_status mp_score_mask(k_score_rule *rule, const mp_tensor *mask);
 
 mp_status mp_plan_attention(mp_planner *p, const mp_attention *a);
+
+/* Whether that rotates and appends `a->fresh`, whose lengths are int32 and of all tokens less one.
+ * Otherwise it must be NULL. */
+bool mp_attention_takes_fresh(const mp_planner *p, const mp_attention *a);
 
 /* The kernel that adds up the sums of `args->splits` blocks a row, and its grid. */
 mp_status mp_plan_attention_combine(mp_planner *p, mp_dtype type, const mp_attention_args *args,

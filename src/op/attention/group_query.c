@@ -1,6 +1,6 @@
 /* group_query.c - GroupQueryAttention of com.microsoft: heads share keys, a cache grows by each
- * token, positions rotate the heads. Three steps or more: norm Q and K, rotate them, append K and V
- * to the cache, attend.
+ * token, positions rotate the heads. Up to four steps or more: norm Q and K, rotate them, append K
+ * and V to the cache, attend. Of one new token the last three are one.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 #include "op/attention/kv_cache_steps.h"
@@ -351,6 +351,35 @@ static mp_status rotate_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_kv_
     return mp_can_rotary_append(p, &all) ? mp_plan_rotary_append(p, &all) : MP_OK;
 }
 
+/* Lets attention rotate Q and K of a new token and put K and V to their places, where it can: then
+ * `fresh` says where these are, and a->fresh is `fresh`. */
+static mp_status hand_over(mp_planner *p, const sizes *s, const mp_kv_append *append,
+                           mp_fresh *fresh, mp_attention *a) {
+    mp_rotary r = {.rotated = s->head, .cosine = MP_NOWHERE, .sine = MP_NOWHERE, .cache_rows = 1};
+    if (mp_node_flag(p->node, "do_rotary", false)) {
+        MP_TRY(read_rotary(p, s, &r));
+    }
+    const bool given = r.position_kind == K_POSITION_GIVEN;
+    *fresh = (mp_fresh){.k = append->fresh[0],
+                        .v = append->fresh[1],
+                        .cosine = r.cosine,
+                        .sine = r.sine,
+                        .positions = given ? r.positions : MP_NOWHERE,
+                        .cache_rows = r.cache_rows,
+                        .present_rows = s->present,
+                        .prompt = s->prompt};
+    mp_attention whole = *a;
+    whole.k = mp_heads_first(append->present[0], s->kv_heads, s->present, s->cache.row);
+    whole.v = mp_heads_first(append->present[1], s->kv_heads, s->present, s->cache.row);
+    whole.fresh = fresh;
+    if (s->fresh == 0 || s->window > 0 || s->cache.type != a->type || r.rotated != s->head ||
+        r.interleaved || !mp_kv_append_is_fresh(append) || !mp_attention_takes_fresh(p, &whole)) {
+        return MP_OK;
+    }
+    a->fresh = fresh;
+    return mp_plan_kv_past(p, append);
+}
+
 static mp_status present_place(mp_planner *p, int output, mp_dtype type, const mp_shape *shape,
                                mp_ref *out) {
     *out = MP_OUT(output);
@@ -370,6 +399,7 @@ static mp_status plan_group_query(mp_planner *p) {
     mp_attention a = {.type = type,
                       .head_size = s.head,
                       .v_head_size = s.head,
+                      .out = mp_heads_last(MP_OUT(OUT_Y), s.heads, s.rows, s.head),
                       .debug = MP_NOWHERE,
                       .debug_mode = MP_DEBUG_NONE};
     MP_TRY(read_rule(p, &s, &a));
@@ -391,9 +421,11 @@ static mp_status plan_group_query(mp_planner *p) {
     MP_TRY(mp_plan_output(p, OUT_Y, type, &out));
     MP_TRY(present_place(p, OUT_PRESENT_KEY, s.cache.type, &cache, &append.present[0]));
     MP_TRY(present_place(p, OUT_PRESENT_VALUE, s.cache.type, &cache, &append.present[1]));
-    bool appended = false;
     MP_TRY(place_fresh(p, &s, &a.q, &append.fresh[0], &append.fresh[1]));
-    if (mp_node_flag(p->node, "do_rotary", false)) {
+    mp_fresh fresh;
+    MP_TRY(hand_over(p, &s, &append, &fresh, &a));
+    bool appended = a.fresh != NULL;
+    if (!appended && mp_node_flag(p->node, "do_rotary", false)) {
         MP_TRY(rotate_fresh(p, &s, &a.q, &append, &appended));
     }
     MP_TRY(mp_kv_cache_narrow(p, &s.cache, s.batch, s.fresh, append.fresh));
@@ -407,7 +439,6 @@ static mp_status plan_group_query(mp_planner *p) {
     a.k = mp_heads_first(append.present[0], s.kv_heads, append.present_rows, s.cache.row);
     a.v = mp_heads_first(append.present[1], s.kv_heads, append.present_rows, s.cache.row);
     MP_TRY(mp_kv_cache_widen(p, &s.cache, append.present_rows, &a));
-    a.out = mp_heads_last(MP_OUT(OUT_Y), s.heads, s.rows, s.head);
     MP_TRY(mp_plan_attention(p, &a));
     return s.window > 0 ? mp_plan_kv_keep(p, &kept) : MP_OK;
 }
