@@ -249,7 +249,10 @@ static bool mma_lay_out(const mp_planner *p, const mp_packed *packed, bool made,
     const int rows = mma_rows(args->m);
     const int64_t size = (int64_t)mp_dtype_size(packed->type);
     const int64_t columns = K_NBITS_MMA_COLUMNS(w->bits, rows);
-    const int64_t stages = MP_CEIL_DIV(w->k, K_NBITS_CHUNK * K_NBITS_MMA_CHUNKS);
+    const bool fewer =
+        rows == 1 && w->k <= (int64_t)K_NBITS_MMA_WARPS * K_NBITS_MMA_FEWER * K_NBITS_CHUNK;
+    const int64_t chunks = fewer ? K_NBITS_MMA_FEWER : K_NBITS_MMA_CHUNKS;
+    const int64_t stages = MP_CEIL_DIV(w->k, K_NBITS_CHUNK * chunks);
     const int64_t each = MP_CEIL_DIV(stages, K_NBITS_MMA_WARPS);
     const int64_t ahead = MP_MIN(each, K_NBITS_MMA_AHEAD(w->bits, rows));
     const int64_t scale = mma_pitch(w->blocks * size), zero = mma_pitch(w->zero_row);
@@ -260,6 +263,7 @@ static bool mma_lay_out(const mp_planner *p, const mp_packed *packed, bool made,
     const int64_t bytes = row_at + (made ? w->k * size : 0);
     args->shared = (k_nbits_shared){.bytes = (int32_t)bytes,
                                     .stages = (int32_t)ahead,
+                                    .chunks = (int32_t)chunks,
                                     .scale = (int32_t)scale_at,
                                     .zero = (int32_t)zero_at,
                                     .row = (int32_t)row_at,
