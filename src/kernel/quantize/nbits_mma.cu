@@ -2,10 +2,10 @@
  * are their left operand, 16 columns of the result at a time, and rows of A their right one.
  *
  * A block has K_NBITS_MMA_COLUMNS columns. Its warps deal out stages of K_NBITS_MMA_CHUNKS chunks
- * along k, or of half as many where that leaves none without; each has a ring of K_NBITS_MMA_AHEAD
- * stages in shared memory for itself, all of which are on their way before the kernel before has
- * ended, where they are constants. Rows of a stage lie a chunk further apart than they are long, so
- * that eight columns lie in different banks.
+ * along k, or of fewer where that leaves the busiest warp fewer; each has a ring of
+ * K_NBITS_MMA_AHEAD stages in shared memory for itself, all of which are on their way before the
+ * kernel before has ended, where they are constants. Rows of a stage lie a chunk further apart than
+ * they are long, so that eight columns lie in different banks.
  *
  * The right operand has eight columns. Where there are fewer rows, several chunks share it, each
  * with columns of its own that are 0 for the others, so that sums of blocks stay apart until their
@@ -26,6 +26,9 @@
 
 #define n_product K_JOIN(k_mma_, K_T0)
 
+static_assert(K_NBITS_MMA_LEAST + 2 * K_NBITS_MMA_STEP == K_NBITS_MMA_CHUNKS,
+              "there are three sizes of a stage");
+
 enum {
     N_LANES = 32,
     N_WARPS = K_NBITS_MMA_WARPS,
@@ -34,7 +37,6 @@ enum {
     N_TILES = N_COLUMNS / 16,
     N_CHUNK = K_NBITS_CHUNK,
     N_CHUNKS = K_NBITS_MMA_CHUNKS,
-    N_FEWER = K_ROWS == 1 ? K_NBITS_MMA_FEWER : N_CHUNKS,
     N_BYTES = N_CHUNK * K_BITS / 8,
     N_PITCH = (N_CHUNKS + 1) * N_BYTES,
     N_STAGE = K_NBITS_MMA_STAGE(K_BITS, K_ROWS),
@@ -64,8 +66,8 @@ K_FN n_place n_place_of(const mp_nbits_args *args, uint8_t *shared) {
     at.column = (int64_t)blockIdx.x * N_COLUMNS;
     at.columns = w->n - at.column < N_COLUMNS ? (int32_t)(w->n - at.column) : N_COLUMNS;
     at.chunks = ((int32_t)w->k + N_CHUNK - 1) / N_CHUNK;
-    at.each = K_ROWS == 1 && args->shared.chunks == N_FEWER ? N_FEWER : N_CHUNKS;
-    at.stages = (at.chunks + at.each - 1) / at.each;
+    at.each = K_ROWS == 1 ? args->shared.chunks : N_CHUNKS;
+    at.stages = args->shared.all;
     at.chunk_shift = w->block_shift - 5;
     at.mask = p_mask(w);
     at.warp = (int32_t)threadIdx.x / N_LANES;
@@ -237,8 +239,10 @@ K_FN void n_chunks(const n_place *at, const uint8_t *weights, int32_t stage, int
 
 K_FN void n_stage(const n_place *at, const uint8_t *weights, int32_t stage, int zeros,
                   uint32_t (*x)[4], float (*total)[4]) {
-    if (N_FEWER < N_CHUNKS && at->each == N_FEWER) {
-        n_chunks(at, weights, stage, N_FEWER, zeros, x, total);
+    if (K_ROWS == 1 && at->each == K_NBITS_MMA_LEAST) {
+        n_chunks(at, weights, stage, K_NBITS_MMA_LEAST, zeros, x, total);
+    } else if (K_ROWS == 1 && at->each < N_CHUNKS) {
+        n_chunks(at, weights, stage, K_NBITS_MMA_LEAST + K_NBITS_MMA_STEP, zeros, x, total);
     } else {
         n_chunks(at, weights, stage, N_CHUNKS, zeros, x, total);
     }
