@@ -58,6 +58,7 @@ ARCHITECTURES = [
     Architecture("llama-wide", "llama", head=64, rotated=64),
     Architecture("qwen2", biases=True, tied=True),
     Architecture("qwen3", normed_heads=True),
+    Architecture("qwen3-wide", "qwen3", head=64, rotated=64, normed_heads=True),
     Architecture("phi", kv_heads=4, head=32, parallel=True, biases=True),
     Architecture("phi3", kv_heads=4),
     Architecture("phi3-long", "phi3", long=True),

@@ -23,7 +23,7 @@ struct shape {
     int mask =
         K_MASK_NONE; /* of heads, rows and keys, but for the last key; entries have the same */
 
-    bool turned = true; /* of new tokens: by cosines and sines */
+    bool turned = true, normed = false; /* of new tokens */
 
     int heads() const {
         return kv_heads * group;
@@ -53,7 +53,7 @@ Buffer<T> copy_of(Buffer<T> &of, size_t count) {
  * are written in another place than they are read, since a row may be both at once. */
 struct decoding {
     const shape &s;
-    Buffer<T> q, k, v, out, sink, mask, new_k, new_v, cosine, sine;
+    Buffer<T> q, k, v, out, sink, mask, new_k, new_v, cosine, sine, by_q, by_k;
     Buffer<T> used_q, used_k, used_v, written_k, written_v;
     std::vector<int64_t> positions; /* of the new tokens; none: what lengths say */
     Buffer<k_bool> shown;
@@ -66,7 +66,8 @@ struct decoding {
           out((size_t)s.entries * s.heads() * s.rows * HEAD), sink(random_values(s.heads())),
           mask(random_values(mask_size())), new_k((size_t)s.entries * s.kv_heads * HEAD),
           new_v((size_t)s.entries * s.kv_heads * HEAD), cosine(random_values(PLACES * HALF)),
-          sine(random_values(PLACES * HALF)), used_q(copy_of(q, q_size())),
+          sine(random_values(PLACES * HALF)), by_q(random_values(HEAD)),
+          by_k(random_values(HEAD)), used_q(copy_of(q, q_size())),
           used_k(copy_of(k, k_size())), used_v(copy_of(v, k_size())), written_k(k_size()),
           written_v(k_size()), shown(mask_size()),
           part((size_t)s.entries * s.heads() * s.rows * s.splits * (HEAD + K_ATTENTION_STATE)) {
@@ -100,9 +101,22 @@ struct decoding {
             const int entry = (int)unit / s.kv_heads;
             const bool is_new = i / HEAD % s.keys == (size_t)length(entry) - 1;
             const float key = is_new ? T_load(used_k[i]) : 0, value = is_new ? T_load(used_v[i]) : 0;
-            has = has && T_load(written_k[i]) == key && T_load(written_v[i]) == value;
+            const double off = s.normed ? 2 * precision() * std::max(1.0, fabs((double)key)) : 0;
+            has = has && fabs((double)T_load(written_k[i]) - key) <= off &&
+                  T_load(written_v[i]) == value;
         }
         return has;
+    }
+
+    void norm(T *x, Buffer<T> &by) {
+        double squares = 0;
+        for (int i = 0; i < HEAD; i++) {
+            squares += (double)T_load(x[i]) * T_load(x[i]);
+        }
+        const double inverse = 1 / sqrt(squares / HEAD + 1e-3);
+        for (int i = 0; s.normed && i < HEAD; i++) {
+            x[i] = T_store((float)(T_load(x[i]) * inverse) * T_load(by[i]));
+        }
     }
 
     void rotate(T *x, int entry) {
@@ -128,9 +142,11 @@ struct decoding {
                 new_v[(size_t)unit * HEAD + d] = v[at + d];
                 k[at + d] = v[at + d] = T_store(NAN);
             }
+            norm(used_k.data() + at, by_k);
             rotate(used_k.data() + at, unit / s.kv_heads);
         }
         for (int line = 0; line < s.entries * s.heads(); line++) {
+            norm(used_q.data() + (size_t)line * HEAD, by_q);
             rotate(used_q.data() + (size_t)line * HEAD, line / s.heads());
         }
     }
@@ -149,6 +165,9 @@ struct decoding {
         fresh.present_rows = s.keys;
         fresh.cache_rows = PLACES;
         fresh.prompt = s.keys == 1;
+        fresh.scale[0] = s.normed ? by_q.data() : nullptr;
+        fresh.scale[1] = s.normed ? by_k.data() : nullptr;
+        fresh.epsilon = 1e-3F;
         return fresh;
     }
 
@@ -312,6 +331,8 @@ void run_tests() {
         check_decoding({2, 1, 8, 1, 9 * KEYS, 2, 2, false, true, KEYS + 5, {8 * KEYS + 2, 0}});
         check_decoding(
             {1, 2, 2, 1, 2 * KEYS, 1, 2, false, true, 0, {KEYS}, K_SINK_NONE, K_MASK_NONE, false});
+        check_decoding({2, 2, 3, 1, 3 * KEYS, 2, 2, true, true, 0, {KEYS, 9}, K_SINK_NONE,
+                        K_MASK_NONE, true, true});
         return;
     }
     if (K_MASKED) {

@@ -146,12 +146,12 @@ typedef struct new_tokens {
     int64_t head, heads, kv_heads, window;
     int32_t lengths[NEW_BATCH], total;
     const int64_t *positions;
-    bool packed, still; /* nothing is rotated */
+    bool packed, normed, still; /* still: nothing is rotated */
 } new_tokens;
 
 /* Sides of the new tokens, which lie in one row or apart, and what else a case reads. */
 typedef struct new_values {
-    void *row[3], *cache[2], *angle[2];
+    void *row[3], *cache[2], *angle[2], *scale[2];
 } new_values;
 
 static int64_t new_width(const new_tokens *n, int side) {
@@ -167,14 +167,27 @@ static double new_element(const new_tokens *n, const new_values *v, int side, in
     return op_real(n->type, v->row[n->packed ? 0 : side], at);
 }
 
+/* The same of a query or a key as it is rotated. */
+static double new_normed(const new_tokens *n, const new_values *v, int side, int64_t entry,
+                         int64_t head, int64_t d) {
+    const double x = new_element(n, v, side, entry, head, d);
+    double squares = 0;
+    for (int64_t i = 0; n->normed && i < n->head; i++) {
+        const double y = new_element(n, v, side, entry, head, i);
+        squares += y * y;
+    }
+    const double inverse = 1 / sqrt(squares / (double)n->head + 1e-6);
+    return n->normed ? op_rounded(n->type, x * inverse * op_real(n->type, v->scale[side], d)) : x;
+}
+
 /* The same rotated, as an element of the type. */
 static double new_turned(const new_tokens *n, const new_values *v, int side, int64_t entry,
                          int64_t head, int64_t d) {
     const int64_t half = n->head / 2, pair = d % half;
     const int64_t given = n->positions != NULL ? n->positions[entry] : n->lengths[entry];
     const int64_t at = MP_MIN(MP_MAX(given, 0), NEW_PLACES - 1) * half + pair;
-    const double x = new_element(n, v, side, entry, head, pair);
-    const double y = new_element(n, v, side, entry, head, pair + half);
+    const double x = new_normed(n, v, side, entry, head, pair);
+    const double y = new_normed(n, v, side, entry, head, pair + half);
     const double c = op_real(n->type, v->angle[0], at), s = op_real(n->type, v->angle[1], at);
     if (n->still) {
         return d < half ? x : y;
@@ -192,7 +205,8 @@ static void check_new_caches(const new_tokens *n, const new_values *v, const op_
             is_new ? new_turned(n, v, 1, entry, head, d) : op_real(n->type, v->cache[0], i);
         const double value =
             is_new ? new_element(n, v, 2, entry, head, d) : op_real(n->type, v->cache[1], i);
-        CHECK(op_real(n->type, c->out[1].data, i) == key);
+        op_check_close(op_real(n->type, c->out[1].data, i), key,
+                       n->normed ? op_precision(n->type) : 0, "key", i);
         CHECK(op_real(n->type, c->out[2].data, i) == value);
     }
 }
@@ -239,6 +253,7 @@ static void check_new_tokens(mp_device *device, const new_tokens *n) {
     for (int i = 0; i < 2; i++) {
         v.cache[i] = op_numbers(n->type, 4 + (uint64_t)i, caches);
         v.angle[i] = op_numbers(n->type, 6 + (uint64_t)i, NEW_PLACES * half);
+        v.scale[i] = op_numbers(n->type, 8 + (uint64_t)i, n->head);
     }
     op_case c = {.domain = "com.microsoft",
                  .name = "GroupQueryAttention",
@@ -262,6 +277,11 @@ static void check_new_tokens(mp_device *device, const new_tokens *n) {
     if (n->positions != NULL) {
         c.in[c.in_count++] = op_i64(n->positions, NEW_BATCH, 1);
     }
+    if (n->normed) {
+        c.in_count = 16;
+        c.in[14] = OP_TENSOR(n->type, v.scale[0], n->head);
+        c.in[15] = OP_TENSOR(n->type, v.scale[1], n->head);
+    }
     mp_plan *plan = NULL;
     CHECK_OK(op_plan(device, &c, &plan));
     CHECK_EQ_INT(mp_plan_step_count(plan), 2 + 1); /* the past of each side, and attention */
@@ -276,6 +296,7 @@ static void check_new_tokens(mp_device *device, const new_tokens *n) {
     for (int i = 0; i < 2; i++) {
         free(v.cache[i]);
         free(v.angle[i]);
+        free(v.scale[i]);
     }
 }
 
@@ -294,7 +315,8 @@ DEVICE_TEST(group_query_of_a_new_token_is_one_launch) {
                               .total = i % 4 == 2 ? NEW_ROOM - 1 : 101,
                               .positions = i % 3 == 0 ? positions : NULL,
                               .packed = i % 2 == 0,
-                              .still = i == 6};
+                              .normed = i >= 6,
+                              .still = i == 5 || i == 6};
         check_new_tokens(device, &n);
     }
     new_tokens n = {

@@ -147,18 +147,19 @@ typedef struct mp_attention_args {
     k_beams beams;        /* of attention_few */
 } mp_attention_args;
 
-/* A new token of each entry, whose query and key attention_decode rotates by halves of a head, and
- * whose key and value it puts behind those that lengths say are there: int32, of all tokens less
- * one. The query is that of the attention. */
+/* A new token of each entry, whose query and key attention_decode brings to a root mean square of 1
+ * and rotates by halves of a head, and whose key and value it puts behind those that lengths say
+ * are there: int32, of all tokens less one. The query is that of the attention. */
 typedef struct k_fresh {
     const void *k, *v;
-    void *keys, *values;              /* the caches, which attention reads by other names */
-    const void *cosine, *sine;        /* [cache_rows, half a head]; NULL: nothing is rotated */
-    const void *positions;            /* int64, one an entry; NULL: what comes before the token */
+    void *keys, *values;       /* the caches, which attention reads by other names */
+    const void *cosine, *sine; /* [cache_rows, half a head]; NULL: nothing is rotated */
+    const void *positions;     /* int64, one an entry; NULL: what comes before the token */
+    const void *scale[2];      /* [head], of a query and of a key; NULL: they stay as they are */
     int64_t k_stride[2], v_stride[2]; /* batch, head */
     int64_t present_rows, cache_rows; /* a place beyond is taken as the nearest */
     int32_t prompt;                   /* nothing comes before, whatever the lengths say */
-    int32_t unused;
+    float epsilon;                    /* added to the mean square */
 } k_fresh;
 
 typedef struct mp_fresh_args {

@@ -18,15 +18,17 @@
  * Where there are no clusters, attention_combine.cu adds up what blocks have found.
  *
  * With K_FRESH there is a query an entry, and nothing was done yet to it and to the key and value
- * of its token. Both halves of a pair of a query are in the pieces of one lane, which rotates them
- * where they are. Each warp rotates the key for itself, too, and takes it and the value in the
- * place of what the caches have; one warp of all that share a key head puts them there.
+ * of its token. Both halves of a pair of a query are in the pieces of one lane, which norms and
+ * rotates them where they are. Each warp does so with the key for itself, too, and takes it and the
+ * value in the place of what the caches have; one warp of all that share a key head puts them
+ * there.
  *
  * Where there are no tensor cores (the emulated device, GPUs before 8.0) a lane takes rows by plain
  * loops.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention.h"
 #include "kernel/attention/rotary.h"
+#include "kernel/core/block.h"
 #include "kernel/core/index.h"
 #include "kernel/core/meet.h"
 #include "kernel/core/warp_matrix.h"
@@ -42,6 +44,11 @@ enum {
     STORED = K_WARP_MATRIX ? 4 : HEAD /* elements that a lane stores at a time */
 };
 
+#if K_HOST
+#define DECODE_SQRT sqrt
+#else
+#define DECODE_SQRT sqrtf
+#endif
 #define DECODE_LOG2_E 1.44269504F
 #define DECODE_LN_2   0.69314718F
 
@@ -132,6 +139,11 @@ K_FN const T *decode_new_key(const k_fresh *fresh, const decode *at) {
 
 K_FN const T *decode_new_values(const k_fresh *fresh, const decode *at) {
     return (const T *)fresh->v + at->entry * fresh->v_stride[0] + at->kv_head * fresh->v_stride[1];
+}
+
+/* What a query or a key is multiplied by first, given the sum of its squares. */
+K_FN K_SUM decode_inverse(const k_fresh *fresh, K_SUM squares) {
+    return (K_SUM)1 / DECODE_SQRT(squares / (K_SUM)HEAD + (K_SUM)fresh->epsilon);
 }
 
 /* Sums of weighted values, what weights are relative to, and their sum: as the operator's
@@ -308,6 +320,51 @@ K_FN void decode_ask(const k_fresh *fresh, const decode *at, decode_asked *out) 
     }
 }
 
+K_FN float decode_squares(uint32_t word) {
+    float x[2];
+    T_unpack(word, x);
+    return x[0] * x[0] + x[1] * x[1];
+}
+
+K_FN void decode_scale_word(uint32_t *word, float inverse, uint32_t scale) {
+    float x[2], by[2];
+    T_unpack(*word, x);
+    T_unpack(scale, by);
+    K_UNROLL for (int32_t i = 0; i < 2; i++) {
+        x[i] *= inverse;
+        x[i] *= by[i];
+    }
+    *word = T_repack(x);
+}
+
+/* Brings a lane's pieces of its query and its part of the new key to a root mean square of 1. All
+ * lanes of the warp call. */
+K_FN void decode_norm(const k_fresh *fresh, const decode_source *from, decode_pack *q,
+                      uint32_t *k) {
+    const int32_t lane = (int32_t)threadIdx.x % LANES, over = lane / HALF_WORDS * HALF_WORDS;
+    const uint32_t *by = decode_words((const T *)fresh->scale[1]) - over;
+    const uint32_t word[2] = {by[0], by[HALF_WORDS]};
+    float of_q = 0, of_k = over == 0 ? decode_squares(k[0]) + decode_squares(k[1]) : 0;
+    decode_pack scale[KEY_PIECES];
+    K_UNROLL for (int32_t c = 0; c < KEY_PIECES; c++) {
+        scale[c] = decode_take((const T *)fresh->scale[0] + (c * 4 + from->t) * A_PIECE, 1);
+    }
+    K_UNROLL for (int32_t i = 0; i < KEY_PIECES * 4; i++) {
+        of_q += decode_squares(q[i / 4].word[i % 4]);
+    }
+    K_UNROLL for (int32_t half = LANES / 2; half > 0; half /= 2) {
+        of_k += __shfl_xor_sync(DECODE_ALL, of_k, half);
+        of_q += half < 4 ? __shfl_xor_sync(DECODE_ALL, of_q, half) : 0;
+    }
+    of_q = decode_inverse(fresh, of_q);
+    of_k = decode_inverse(fresh, of_k);
+    K_UNROLL for (int32_t i = 0; i < KEY_PIECES * 4; i++) {
+        decode_scale_word(&q[i / 4].word[i % 4], of_q, scale[i / 4].word[i % 4]);
+    }
+    decode_scale_word(&k[0], of_k, word[0]);
+    decode_scale_word(&k[1], of_k, word[1]);
+}
+
 /* Two pairs: halves of the words x and y. */
 K_FN void decode_turn_words(uint32_t *x, uint32_t *y, uint32_t cosine, uint32_t sine) {
     float a[2], b[2], c[2], s[2];
@@ -322,26 +379,32 @@ K_FN void decode_turn_words(uint32_t *x, uint32_t *y, uint32_t cosine, uint32_t 
     *y = T_repack(b);
 }
 
-/* Rotates a lane's pieces of its query, and its part of the new key. */
-K_FN void decode_turn(const k_fresh *fresh, int64_t angle, const decode_source *from,
-                      decode_pack *q, uint32_t *k) {
-    enum { PAIRS = KEY_PIECES / 2 };
+/* Cosines and sines that go with a lane's pieces of its query, and with its part of a key. */
+enum { PAIRS = KEY_PIECES / 2 };
+typedef struct decode_angles {
+    decode_pack of_q[2][PAIRS];
+    uint32_t of_k[2];
+} decode_angles;
+
+K_FN void decode_load_angles(const k_fresh *fresh, int64_t angle, const decode_source *from,
+                             decode_angles *out) {
     const int32_t over = (int32_t)threadIdx.x % LANES / HALF_WORDS * HALF_WORDS;
     const T *angles[2] = {(const T *)fresh->cosine + angle, (const T *)fresh->sine + angle};
-    decode_pack turn[2][PAIRS];
-    uint32_t word[2];
     K_UNROLL for (int32_t i = 0; i < 2; i++) {
         K_UNROLL for (int32_t c = 0; c < PAIRS; c++) {
-            turn[i][c] = decode_take(angles[i] + (c * 4 + from->t) * A_PIECE, 1);
+            out->of_q[i][c] = decode_take(angles[i] + (c * 4 + from->t) * A_PIECE, 1);
         }
-        word[i] = *(decode_words(angles[i]) - over);
+        out->of_k[i] = *(decode_words(angles[i]) - over);
     }
+}
+
+K_FN void decode_turn(const decode_angles *by, decode_pack *q, uint32_t *k) {
     K_UNROLL for (int32_t i = 0; i < PAIRS * 4; i++) {
         const int32_t c = i / 4, w = i % 4;
-        decode_turn_words(&q[c].word[w], &q[c + PAIRS].word[w], turn[0][c].word[w],
-                          turn[1][c].word[w]);
+        decode_turn_words(&q[c].word[w], &q[c + PAIRS].word[w], by->of_q[0][c].word[w],
+                          by->of_q[1][c].word[w]);
     }
-    decode_turn_words(&k[0], &k[1], word[0], word[1]);
+    decode_turn_words(&k[0], &k[1], by->of_k[0], by->of_k[1]);
 }
 
 /* Key and values where the warp finds them, or in the caches. */
@@ -357,17 +420,25 @@ K_FN void decode_put_token(const decode_asked *asked, void *key, void *values) {
     }
 }
 
-/* Rotates query and key, and puts what is new to where the warp finds it, and one of the warps that
- * share a key head also into the caches: others may read that row meanwhile, and do not use what
- * they get. Without angles nothing is rotated; that this is asked keeps what has to wait for the
- * length behind all that the warp loads before. */
+/* Norms and rotates query and key, and puts what is new to where the warp finds it, and one of the
+ * warps that share a key head also into the caches: others may read that row meanwhile, and do not
+ * use what they get. Without angles nothing is rotated; that this is asked keeps what has to wait
+ * for the length behind all that the warp loads before. */
 K_FN decode_own decode_meet_token(const mp_attention_args *args, const k_fresh *fresh,
                                   const decode *at, const decode_source *from, decode_given given,
                                   decode_asked *asked, decode_pack *q, decode_pack *room) {
     const decode_token token = decode_token_of(args, fresh, at, given);
+    const int32_t is_turned = fresh->cosine != 0;
+    decode_angles angles;
     decode_own own;
-    if (fresh->cosine != 0) {
-        decode_turn(fresh, token.angle, from, q, asked->k);
+    if (is_turned) {
+        decode_load_angles(fresh, token.angle, from, &angles);
+    }
+    if (fresh->scale[0] != 0) {
+        decode_norm(fresh, from, q, asked->k);
+    }
+    if (is_turned) {
+        decode_turn(&angles, q, asked->k);
     }
     own.row = (int32_t)token.row;
     own.k = room;
@@ -786,9 +857,16 @@ typedef struct decode_own {
     int64_t row;
 } decode_own;
 
-K_FN void decode_turn(const k_fresh *fresh, int64_t angle, const T *x, T *out) {
+/* A query or a key, normed by `scale` if there is one, and rotated. */
+K_FN void decode_turn(const k_fresh *fresh, const T *scale, int64_t angle, const T *x, T *out) {
+    K_SUM squares = 0;
     K_ONE_COPY for (int32_t d = 0; d < HEAD; d++) {
         out[d] = x[d];
+        squares += (K_SUM)T_load(x[d]) * (K_SUM)T_load(x[d]);
+    }
+    const K_SUM inverse = decode_inverse(fresh, squares);
+    K_ONE_COPY for (int32_t d = 0; scale != 0 && d < HEAD; d++) {
+        out[d] = T_store((float)((K_SUM)T_load(x[d]) * inverse) * T_load(scale[d]));
     }
     K_ONE_COPY for (int32_t i = 0; fresh->cosine != 0 && i < HALF; i++) {
         const T cosine = ((const T *)fresh->cosine)[angle + i];
@@ -799,8 +877,9 @@ K_FN void decode_turn(const k_fresh *fresh, int64_t angle, const T *x, T *out) {
 
 K_FN void decode_own_of(const k_fresh *fresh, const decode *at, const decode_token *token,
                         const T *q, decode_own *own) {
-    decode_turn(fresh, token->angle, q, own->q);
-    decode_turn(fresh, token->angle, decode_new_key(fresh, at), own->k);
+    const T *const *scale = (const T *const *)fresh->scale;
+    decode_turn(fresh, scale[0], token->angle, q, own->q);
+    decode_turn(fresh, scale[1], token->angle, decode_new_key(fresh, at), own->k);
     own->v = decode_new_values(fresh, at);
     own->row = token->row;
 }

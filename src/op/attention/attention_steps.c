@@ -258,7 +258,8 @@ static mp_status launch_fresh(mp_planner *p, const mp_attention *a, const mp_ker
                                          .v_stride = {fresh->v.stride[0], fresh->v.stride[1]},
                                          .present_rows = fresh->present_rows,
                                          .cache_rows = fresh->cache_rows,
-                                         .prompt = fresh->prompt}};
+                                         .prompt = fresh->prompt,
+                                         .epsilon = fresh->epsilon}};
     return MP_LAUNCH(p, kernel, grid, all, MP_BIND(mp_fresh_args, attention.q, a->q.ref),
                      MP_BIND(mp_fresh_args, attention.k, a->k.ref),
                      MP_BIND(mp_fresh_args, attention.v, a->v.ref),
@@ -272,7 +273,9 @@ static mp_status launch_fresh(mp_planner *p, const mp_attention *a, const mp_ker
                      MP_BIND(mp_fresh_args, fresh.values, a->v.ref),
                      MP_BIND(mp_fresh_args, fresh.cosine, fresh->cosine),
                      MP_BIND(mp_fresh_args, fresh.sine, fresh->sine),
-                     MP_BIND(mp_fresh_args, fresh.positions, fresh->positions));
+                     MP_BIND(mp_fresh_args, fresh.positions, fresh->positions),
+                     MP_BIND(mp_fresh_args, fresh.scale[0], fresh->scale[0]),
+                     MP_BIND(mp_fresh_args, fresh.scale[1], fresh->scale[1]));
 }
 
 static mp_status plan_decode(mp_planner *p, const mp_attention *a) {

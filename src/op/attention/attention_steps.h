@@ -18,12 +18,15 @@ mp_heads mp_heads_last(mp_ref ref, int64_t heads, int64_t rows, int64_t size);
 
 enum { MP_DEBUG_NONE = -1 };
 
-/* A new token of each entry, to whose query and key nothing was done yet: attention rotates both by
- * halves of the head, and puts key and value to their places in the caches that it reads. */
+/* A new token of each entry, to whose query and key nothing was done yet: attention brings both to
+ * a root mean square of 1, rotates them by halves of the head, and puts key and value to their
+ * places in the caches that it reads. */
 typedef struct mp_fresh {
     mp_heads k, v;
     mp_ref cosine, sine; /* [cache_rows, half a head]; MP_NOWHERE: nothing is rotated */
     mp_ref positions;    /* int64, one an entry; MP_NOWHERE: what the lengths say */
+    mp_ref scale[2];     /* of query and key, behind the mean; MP_NOWHERE: they stay as they are */
+    float epsilon;
     int64_t cache_rows, present_rows;
     bool prompt; /* there is no past, whatever the lengths say */
 } mp_fresh;

@@ -1,7 +1,6 @@
 /* group_query.c - GroupQueryAttention of com.microsoft: heads share keys, a cache grows by each
- * token, positions rotate the heads. Up to four steps or more: norm Q and K, rotate them, append K
- * and V to the cache, attend. Of one new token the last three are one.
- * SPDX-License-Identifier: Apache-2.0 */
+ * token, positions rotate the heads. Four steps or more: norm Q and K, rotate them, append K and V
+ * to the cache, attend. Of one new token all may be one. SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 #include "op/attention/kv_cache_steps.h"
 #include "op/attention/kv_steps.h"
@@ -204,6 +203,20 @@ static mp_status read_rule(const mp_planner *p, const sizes *s, mp_attention *a)
     return bias != NULL ? mp_score_mask(&a->rule, bias) : MP_OK;
 }
 
+static mp_status check_norm(const mp_planner *p, int input, const char *name, int64_t head) {
+    const mp_shape *weight = &p->in[input].shape;
+    char text[MP_SHAPE_TEXT];
+    return weight->rank == 1 && weight->dim[0] == head
+               ? MP_OK
+               : MP_FAIL(INVALID_ARGUMENT, "%s of shape %s for heads of %lld elements", name,
+                         mp_shape_text(weight, text), (long long)head);
+}
+
+static mp_status check_norms(const mp_planner *p, const sizes *s) {
+    MP_TRY(s->normed ? check_norm(p, IN_QUERY_NORM, "q_norm_weight", s->head) : MP_OK);
+    return s->normed ? check_norm(p, IN_KEY_NORM, "k_norm_weight", s->head) : MP_OK;
+}
+
 /* ---- steps ---- */
 
 /* Heads `first` and on of a tensor in which all heads of a token lie side by side. */
@@ -242,15 +255,6 @@ static mp_status read_rotary(const mp_planner *p, const sizes *s, mp_rotary *r) 
     return MP_OK;
 }
 
-static mp_status check_norm(const mp_planner *p, int input, const char *name, int64_t head) {
-    const mp_shape *weight = &p->in[input].shape;
-    char text[MP_SHAPE_TEXT];
-    return weight->rank == 1 && weight->dim[0] == head
-               ? MP_OK
-               : MP_FAIL(INVALID_ARGUMENT, "%s of shape %s for heads of %lld elements", name,
-                         mp_shape_text(weight, text), (long long)head);
-}
-
 /* Copies heads of a packed tensor to where they lie without gaps, as the norm wants its rows. */
 static mp_status unpack(mp_planner *p, const mp_heads *side, const mp_shape *shape, mp_ref out) {
     const size_t size = mp_dtype_size(p->in[IN_QUERY].type);
@@ -282,14 +286,13 @@ static mp_status norm(mp_planner *p, const sizes *s, int weight, int64_t rows, i
 }
 
 static mp_status norm_both(mp_planner *p, const sizes *s, mp_heads *q, mp_heads *k) {
-    MP_TRY(check_norm(p, IN_QUERY_NORM, "q_norm_weight", s->head));
-    MP_TRY(check_norm(p, IN_KEY_NORM, "k_norm_weight", s->head));
     MP_TRY(norm(p, s, IN_QUERY_NORM, s->rows, s->heads, q));
     return s->fresh > 0 ? norm(p, s, IN_KEY_NORM, s->fresh, s->kv_heads, k) : MP_OK;
 }
 
-/* Q, K and V of the new tokens, normed where that is asked for. */
-static mp_status place_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_heads *k, mp_heads *v) {
+/* Q, K and V of the new tokens. */
+static void place_fresh(const mp_planner *p, const sizes *s, mp_heads *q, mp_heads *k,
+                        mp_heads *v) {
     const mp_dtype type = p->in[IN_QUERY].type;
     const int64_t all = s->packed ? s->heads + 2 * s->kv_heads : s->heads;
     *q = heads_in(MP_IN(IN_QUERY), s, type, all, 0);
@@ -297,7 +300,6 @@ static mp_status place_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_head
                    : heads_in(MP_IN(IN_KEY), s, type, s->kv_heads, 0);
     *v = s->packed ? heads_in(MP_IN(IN_QUERY), s, type, all, s->heads + s->kv_heads)
                    : heads_in(MP_IN(IN_VALUE), s, type, s->kv_heads, 0);
-    return s->normed ? norm_both(p, s, q, k) : MP_OK;
 }
 
 static mp_status scratch_heads(mp_planner *p, const sizes *s, int64_t heads, mp_heads *out) {
@@ -351,8 +353,8 @@ static mp_status rotate_fresh(mp_planner *p, const sizes *s, mp_heads *q, mp_kv_
     return mp_can_rotary_append(p, &all) ? mp_plan_rotary_append(p, &all) : MP_OK;
 }
 
-/* Lets attention rotate Q and K of a new token and put K and V to their places, where it can: then
- * `fresh` says where these are, and a->fresh is `fresh`. */
+/* Lets attention norm and rotate Q and K of a new token and put K and V to their places, where it
+ * can: then `fresh` says where these are, and a->fresh is `fresh`. */
 static mp_status hand_over(mp_planner *p, const sizes *s, const mp_kv_append *append,
                            mp_fresh *fresh, mp_attention *a) {
     mp_rotary r = {.rotated = s->head, .cosine = MP_NOWHERE, .sine = MP_NOWHERE, .cache_rows = 1};
@@ -365,6 +367,9 @@ static mp_status hand_over(mp_planner *p, const sizes *s, const mp_kv_append *ap
                         .cosine = r.cosine,
                         .sine = r.sine,
                         .positions = given ? r.positions : MP_NOWHERE,
+                        .scale = {s->normed ? MP_IN(IN_QUERY_NORM) : MP_NOWHERE,
+                                  s->normed ? MP_IN(IN_KEY_NORM) : MP_NOWHERE},
+                        .epsilon = mp_node_float(p->node, "qk_norm_epsilon", 1e-6f),
                         .cache_rows = r.cache_rows,
                         .present_rows = s->present,
                         .prompt = s->prompt};
@@ -396,6 +401,7 @@ static mp_status plan_group_query(mp_planner *p) {
     MP_TRY(accept_group_query(p));
     MP_TRY(read_query(p, &s));
     MP_TRY(read_caches(p, &s));
+    MP_TRY(check_norms(p, &s));
     mp_attention a = {.type = type,
                       .head_size = s.head,
                       .v_head_size = s.head,
@@ -421,10 +427,11 @@ static mp_status plan_group_query(mp_planner *p) {
     MP_TRY(mp_plan_output(p, OUT_Y, type, &out));
     MP_TRY(present_place(p, OUT_PRESENT_KEY, s.cache.type, &cache, &append.present[0]));
     MP_TRY(present_place(p, OUT_PRESENT_VALUE, s.cache.type, &cache, &append.present[1]));
-    MP_TRY(place_fresh(p, &s, &a.q, &append.fresh[0], &append.fresh[1]));
+    place_fresh(p, &s, &a.q, &append.fresh[0], &append.fresh[1]);
     mp_fresh fresh;
     MP_TRY(hand_over(p, &s, &append, &fresh, &a));
     bool appended = a.fresh != NULL;
+    MP_TRY(s.normed && !appended ? norm_both(p, &s, &a.q, &append.fresh[0]) : MP_OK);
     if (!appended && mp_node_flag(p->node, "do_rotary", false)) {
         MP_TRY(rotate_fresh(p, &s, &a.q, &append, &appended));
     }
