@@ -1,6 +1,7 @@
 /* group_query.c - GroupQueryAttention of com.microsoft: heads share keys, a cache grows by each
  * token, positions rotate the heads. Four steps or more: norm Q and K, rotate them, append K and V
- * to the cache, attend. Of one new token all may be one. SPDX-License-Identifier: Apache-2.0 */
+ * to the cache, attend. Of one new token all may be one step.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_steps.h"
 #include "op/attention/kv_cache_steps.h"
 #include "op/attention/kv_steps.h"
