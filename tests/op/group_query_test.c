@@ -206,7 +206,7 @@ static void check_new_caches(const new_tokens *n, const new_values *v, const op_
         const double value =
             is_new ? new_element(n, v, 2, entry, head, d) : op_real(n->type, v->cache[1], i);
         op_check_close(op_real(n->type, c->out[1].data, i), key,
-                       n->normed ? op_precision(n->type) : 0, "key", i);
+                       n->normed ? 4 * op_precision(n->type) : 0, "key", i);
         CHECK(op_real(n->type, c->out[2].data, i) == value);
     }
 }
@@ -236,7 +236,7 @@ static void check_new_heads(const new_tokens *n, const new_values *v, const op_c
                     weight[key] / sum * op_real(n->type, c->out[2].data, unit + key * n->head + d);
             }
             op_check_close(op_real(n->type, c->out[0].data, line * n->head + d), want,
-                           op_precision(n->type), "y", line * n->head + d);
+                           4 * op_precision(n->type), "y", line * n->head + d);
         }
     }
 }
@@ -284,7 +284,9 @@ static void check_new_tokens(mp_device *device, const new_tokens *n) {
     }
     mp_plan *plan = NULL;
     CHECK_OK(op_plan(device, &c, &plan));
-    CHECK_EQ_INT(mp_plan_step_count(plan), 2 + 1); /* the past of each side, and attention */
+    /* The past of each side, and attention; what blocks find is added up where they cannot meet. */
+    const int steps = mp_plan_step_count(plan);
+    CHECK(steps == 3 || (steps == 4 && device->info.cluster_blocks_max <= 1));
     mp_plan_release(plan);
     op_run(device, &c);
     check_new_caches(n, &v, &c);
