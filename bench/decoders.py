@@ -37,6 +37,8 @@ SIZES = {
                             layers=30, context=8192, bases=(1e5, 1e5)),
     "llama-3-8b": replace(LLAMA, vocabulary=128256, hidden=4096, inner=14336, heads=32, kv_heads=8, head=128,
                           rotated=128, layers=32, context=8192, bases=(5e5, 5e5)),
+    "qwen3-0.6b": replace(LLAMA, name="qwen3", normed_heads=True, vocabulary=151936, hidden=1024, inner=3072, heads=16,
+                          kv_heads=8, head=128, rotated=128, layers=28, context=8192, bases=(1e6, 1e6)),
     "tiny": replace(LLAMA, vocabulary=512, hidden=128, inner=256, heads=4, kv_heads=2, head=32, rotated=32, layers=2,
                     context=256),
 }
