@@ -24,9 +24,7 @@ mp_status mp_graph_create(mp_graph **out) {
 }
 
 void mp_graph_suit(mp_graph *graph, const mp_device_info *info) {
-    enum { MANY = 8 };
     graph->prefers_last = info->kind == MP_DEVICE_CUDA;
-    graph->blocks_meet = info->cluster_blocks_max >= MANY;
 }
 
 void mp_graph_destroy(mp_graph *graph) {

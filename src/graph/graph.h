@@ -74,7 +74,6 @@ typedef struct mp_graph {
     struct mp_graph **bodies; /* owned */
     int32_t value_count, node_count, input_count, output_count;
     bool prefers_last;      /* the device is faster at convolutions whose channels come last */
-    bool blocks_meet;       /* its blocks can wait for one another, many together */
     bool has_clusters;      /* element-wise nodes may be joined to one kernel; true at first */
     bool has_claimed_types; /* nobody has checked what is said of the types of its values */
     int32_t origin_count;   /* numbers of origins that were given out */

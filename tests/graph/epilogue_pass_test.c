@@ -83,32 +83,6 @@ TEST(graph_pass_channels_last) {
                      "output y\n");
 }
 
-TEST(graph_pass_find_excitation) {
-#define GATED                                                                            \
-    "input x f32[?,?,?,8]\nconst v f32[4,8,1,1]\nconst a f32[4]\nconst w f32[8,4,1,1]\n" \
-    "p = com.ms.internal.nhwc.GlobalAveragePool-1 (x) \"pool\"\n"                        \
-    "q = millpond.nhwc.FusedConv-1 (p, v, a) \"first\" activation=\"Relu\"\n"
-    check("+find_excitation",
-          GATED
-          "y = millpond.nhwc.FusedConv-1 (q, w) \"second\" activation=\"HardSigmoid\"\noutput y\n",
-          "input x f32[?,?,?,8]\nconst v f32[4,8,1,1]\nconst a f32[4]\nconst w f32[8,4,1,1]\n"
-          "y = millpond.nhwc.SqueezeExcite-1 (x, v, a, w, ) \"pool+first+second\" "
-          "activation=\"Relu\" gating=\"HardSigmoid\"\noutput y\n",
-          1);
-    /* what others read, what has neighbours, what no kernel takes, and not asked for */
-    LEFT_ALONE("+find_excitation",
-               GATED "y = com.ms.internal.nhwc.Conv-11 (q, w)\noutput y\noutput q\n");
-    LEFT_ALONE("+find_excitation",
-               GATED "y = com.ms.internal.nhwc.Conv-11 (q, w) pads=[1,1,1,1]\noutput y\n");
-    LEFT_ALONE("+find_excitation",
-               "input x f32[?,?,?,7]\nconst v f32[4,7,1,1]\nconst w f32[8,4,1,1]\n"
-               "p = com.ms.internal.nhwc.GlobalAveragePool-1 (x)\n"
-               "q = com.ms.internal.nhwc.Conv-11 (p, v)\n"
-               "y = com.ms.internal.nhwc.Conv-11 (q, w)\noutput y\n");
-    LEFT_ALONE(NULL, GATED "y = com.ms.internal.nhwc.Conv-11 (q, w)\noutput y\n");
-#undef GATED
-}
-
 /* Pixels of 16 bytes for tensor cores. */
 TEST(graph_pass_channels_last_of_few_channels) {
     check("+channels_last",

@@ -15,6 +15,7 @@ void k_cluster_store(float *place, int block, float value);
 void k_cluster_store_four(float *place, int block, const float *values);
 void k_box_open(uint64_t *box, uint32_t bytes);
 void k_box_send(uint64_t *box, float *place, int block, float value);
+void k_box_send_four(uint64_t *box, float *place, int block, const float *values);
 void k_box_wait(uint64_t *box);
 
 #endif

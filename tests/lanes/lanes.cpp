@@ -107,6 +107,10 @@ void k_box_send(uint64_t *box, float *place, int block, float value) {
     __atomic_fetch_sub((uint64_t *)place_in(box, block), sizeof value, __ATOMIC_RELEASE);
 }
 
+void k_box_send_four(uint64_t *box, float *place, int block, const float *values) {
+    k_cluster_store_four(place, block, values);
+    __atomic_fetch_sub((uint64_t *)place_in(box, block), 4 * sizeof *values, __ATOMIC_RELEASE);
+}
 void k_box_wait(uint64_t *box) {
     while (__atomic_load_n(box, __ATOMIC_ACQUIRE) != 0) {
         std::this_thread::sleep_for(std::chrono::microseconds(100));

@@ -16,7 +16,10 @@ INCLUDES = [f"-I{SRC}", f"-I{SRC.parent / 'include'}"]
 FLAGS = ["-std=c++17", "-O1", "-g", "-w", "-fpermissive", *INCLUDES, f"-I{HERE}", "-include", str(HERE / "cuda.h")]
 C_FLAGS = ["-std=gnu11", "-O1", "-g", "-w", *INCLUDES]
 # Of plans, where a program runs a kernel with the numbers that they give it.
-PLANS = ["op/linear/conv_stem_cut.c", "op/core/shape.c", "base/dtype.c", "base/escape.c", "base/status.c"]
+PLANS = {
+    "stem.cpp": ["op/linear/conv_stem_cut.c", "op/core/shape.c", "base/dtype.c", "base/escape.c", "base/status.c"],
+    "excite.cpp": ["op/linear/squeeze_excite_cut.c"],
+}
 # Kernels of packed weights: bits of a weight, rows, what is done before, type.
 NBITS = (
     *(("mma", *each) for each in ((4, 1, 0, "f16"), (4, 4, 0, "bf16"), (4, 8, 0, "f16"), (8, 1, 0, "bf16"),
@@ -111,8 +114,7 @@ def test_lanes(program, tmp_path):
     objects = [compiled(tmp_path, HERE / source, name, options),
                compiled(tmp_path, HERE / "lanes.cpp", "unused", options)]
     objects += [compiled(tmp_path, SRC / "kernel" / text, other, options) for other, text in others.items()]
-    if source == "stem.cpp":
-        objects += [compiled_plan(tmp_path, plan, options[:1]) for plan in PLANS]
+    objects += [compiled_plan(tmp_path, plan, options[:1]) for plan in PLANS.get(source, [])]
     linked = tmp_path / "program"
     subprocess.run([needs.program("g++"), *options, *objects, "-o", linked, "-lpthread"], check=True)
     done = subprocess.run([linked], capture_output=True, text=True, timeout=300, check=False)

@@ -87,24 +87,47 @@ typedef struct mp_activate {
 
 enum {
     K_EXCITE_LANES = 512, /* of a block of squeeze_excite.cu */
-    K_EXCITE_GATES = 4,   /* that a group of lanes makes at once: no more than it has lanes */
+    K_EXCITE_ROWS = 4,    /* of weights that a group of lanes walks along at once: no more than it
+                           * has lanes */
+    K_EXCITE_TURNS = 4,   /* in which pixels come that a block keeps: sums are made meanwhile */
+    K_EXCITE_BOX = 16,    /* bytes of shared memory, for what counts what a cluster tells */
+    K_EXCITE_QUAD = 4,    /* floats that are told at once */
+    /* What a launch does. */
+    K_EXCITE_SQUEEZE = 1, /* pixels become parts of the squeezed numbers */
+    K_EXCITE_GATES = 2,   /* these become gates; without the above, of parts in memory */
+    K_EXCITE_SCALE = 4,   /* and the image is multiplied by them */
+    K_EXCITE_ADD = 8,     /* and added to that */
 };
 
-/* x[images][pixels][channels] to out[images][gates]. A group of `blocks` has an image. */
+/* x[images][pixels][channels] to out[images][gates], or to x times those. Neighbouring blocks have
+ * an image: block b of them slice b % slices of the channels, and of those piece b / slices of the
+ * pixels. */
 typedef struct mp_excite_args {
-    const void *x;                /* rows of whole aligned packs of 16 bytes, as those of w1 are */
-    const void *w1, *b1;          /* [inner][channels], [inner]; b1 may be NULL */
-    const void *w2, *b2;          /* [gates][inner], [gates]; b2 may be NULL */
-    void *out;                    /* [images][gates] */
-    int32_t pixels, channels;     /* of an image */
-    int32_t inner, gates;         /* numbers that its channels are squeezed to; results */
-    int32_t blocks;               /* of an image */
-    int32_t piece, slice;         /* pixels that a block sums, channels whose sums it adds */
-    int32_t rows1, rows2;         /* of w1 and w2 that it makes; those of w2 are whole packs */
-    int32_t beside, width;        /* lanes side by side in a row of x; lanes of a gate */
+    const void *x;            /* rows of whole aligned packs of 16 bytes, as those of w1 are */
+    const void *w1, *b1;      /* [inner][channels], [inner]; b1 may be NULL */
+    const void *w2, *b2;      /* [gates][inner], [gates]; b2 may be NULL; all begin aligned */
+    void *out;                /* [images][gates], or as x */
+    float *parts;             /* [images][told][pitch], between two launches */
+    int32_t pixels, channels; /* of an image */
+    int32_t inner, gates;     /* numbers that its channels are squeezed to; gates */
+    int32_t work;             /* K_EXCITE_... */
+    int32_t blocks;           /* of an image */
+    int32_t slices;           /* that its channels are dealt in */
+    int32_t slice, piece;     /* channels, whole packs, and pixels of a block */
+    int32_t rows2;  /* gates of a block, whole packs: those of its slice where it scales */
+    int32_t told;   /* parts of a squeezed number, one of each block that has seen pixels */
+    int32_t pitch;  /* floats from a block's parts to the next's, whole quads */
+    int32_t across; /* lanes side by side in a row of a slice, a power of two */
+    int32_t width1, width2,
+        wide; /* lanes of a row of w1 and of w2; of a number's parts: the same */
     mp_activate squeezed, gating; /* behind the first product, behind the second */
-    int32_t held;                 /* it holds them in shared memory */
+    int32_t meets;                /* its blocks are a cluster, and tell one another the parts */
+    int32_t held, keeps;          /* weights, pixels: they are in shared memory */
     int32_t constant;             /* the weights, which may be read early */
+    /* Bytes of shared memory in front of: sums of lanes, means of a slice, the block's own parts,
+     * all parts, squeezed numbers, gates, weights and what is added to them, pixels. */
+    int32_t at_sums, at_mean, at_mine, at_told, at_inner, at_gate;
+    int32_t at_w1, at_w2, at_b1, at_b2, at_x;
     int32_t unused;
 } mp_excite_args;
 

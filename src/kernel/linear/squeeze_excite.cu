@@ -1,15 +1,17 @@
-/* squeeze_excite.cu - gates of an image's channels: the mean of each channel, two small products
- * with what follows each (squeeze and excitation). Images have their channels last.
+/* squeeze_excite.cu - gates of an image's channels, made of the mean of each channel by two small
+ * products with what follows each, and the image times its gates (squeeze and excitation). Images
+ * have their channels last.
  *
- * The blocks of a cluster have an image. Each brings up its rows of the weights while the kernel
- * before is still at work; then they tell one another what they find, in shared memory:
+ * A block has a piece of an image's pixels, and of these a slice of the channels:
  *
- *     each sums its pixels, and tells each channel's sum to the block that has the channel
- *     each adds what it was told of its slice of the channels, and tells all the means
- *     each makes some of the squeezed numbers, and tells them to all
- *     each makes some of the gates
+ *     it sums its pixels, and has what the first product makes of its sums: a part of each squeezed
+ *     number, since nothing but sums comes before those
+ *     blocks tell one another their parts, and each adds all, in the same order
+ *     it makes the gates of its slice, and multiplies its pixels, which it has kept
  *
- * On the emulated device, and on GPUs without clusters, an image has one block.
+ * Blocks that are a cluster tell one another in shared memory, so that they wait for one another
+ * once. What is too much for a cluster is done by two launches, with the parts in memory between
+ * them. What does not depend on the kernel before is brought up while that is still at work.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/lanes_sum.h"
 #include "kernel/core/late.h"
@@ -20,180 +22,299 @@
 #include "kernel/rows/column_walk.h"
 
 enum {
-    GATES = K_HOST ? 1 : K_EXCITE_GATES, /* that a group of lanes makes at once */
+    ROWS = K_HOST ? 1 : K_EXCITE_ROWS,
+    TURNS = K_EXCITE_TURNS,
+    QUAD = K_EXCITE_QUAD,
     WARP = K_HOST ? 1 : 32,
 };
 
 K_LANES_SUM(e_sum, K_SUM)
 
-/* The block's shared memory, and its rows of the weights, there or where they are. */
-typedef struct e_held {
-    K_SUM *sums;  /* [lanes][K_PACK] */
-    K_SUM *parts; /* [lanes] */
-    float *told;  /* [blocks][slice], by the others: sums over their pixels */
-    float *mean;  /* [channels], by all */
-    float *inner; /* [inner], by all */
-    uint64_t *told_box, *mean_box, *inner_box;
-    const T *w1, *w2;
-    int32_t me; /* of the blocks of the image */
-} e_held;
+/* What a block has, and where its lanes are in that. */
+typedef struct e_share {
+    const mp_excite_args *args;
+    unsigned char *shared;
+    int32_t me;             /* of the blocks of the image */
+    int32_t channel, packs; /* the first one, and how many follow */
+    int32_t pixel, pixels;  /* the same */
+    int32_t gate, gates;    /* the same */
+    int32_t across, below;  /* lanes side by side in the slice; rows at once */
+    int32_t column, row;    /* of the lane */
+} e_share;
 
 K_FN int32_t e_at_most(int32_t left, int32_t most) {
     return left < 0 ? 0 : left < most ? left : most;
 }
 
-/* ---- the weights ---- */
+K_FN e_share e_share_of(const mp_excite_args *args, void *shared, uint32_t me) {
+    const uint32_t slice = me % (uint32_t)args->slices, piece = me / (uint32_t)args->slices;
+    const uint32_t wanted = (uint32_t)args->across;
+    const uint32_t across = wanted < blockDim.x ? wanted : blockDim.x; /* as on a CPU */
+    e_share s;
+    s.args = args;
+    s.shared = (unsigned char *)shared;
+    s.me = (int32_t)me;
+    s.channel = (int32_t)slice * args->slice;
+    s.packs = e_at_most(args->channels - s.channel, args->slice) / K_PACK;
+    s.pixel = (int32_t)piece * args->piece;
+    s.pixels = e_at_most(args->pixels - s.pixel, args->piece);
+    s.gate = ((args->work & K_EXCITE_SCALE) != 0 ? (int32_t)slice : s.me) * args->rows2;
+    s.gates = e_at_most(args->gates - s.gate, args->rows2);
+    s.across = (int32_t)across;
+    s.column = (int32_t)(threadIdx.x & (across - 1));
+    s.row = (int32_t)(threadIdx.x >> k_log2(across));
+    s.below = (int32_t)(blockDim.x >> k_log2(across));
+    return s;
+}
 
-/* Begins to bring `count` elements to shared memory, where they are seen once this lane has waited
- * and the block has met. */
+K_FN float *e_floats(const e_share *s, int32_t at) {
+    return (float *)(void *)(s->shared + at);
+}
+
+/* ---- to shared memory ---- */
+
+/* Begins to copy 16 bytes, of which there are `count` elements; what is behind them is not read. */
+K_FN void e_copy(void *to, const void *from, int32_t count) {
+#if K_WARP_MATRIX
+    k_copy_begin(to, from, (uint32_t)count * sizeof(T));
+#else
+    if (count == K_PACK) {
+        ((k_pack *)to)->words = ((const k_pack *)from)->words;
+        return;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        ((T *)to)[i] = ((const T *)from)[i];
+    }
+#endif
+}
+
+/* What a lane has begun since the last call belongs together. */
+K_FN void e_together(void) {
+#if K_WARP_MATRIX
+    k_copies_group();
+#endif
+}
+
+/* Waits for it, but for so many last ones, up to TURNS. */
+K_FN void e_arrived(int32_t left) {
+#if K_WARP_MATRIX
+    switch (left) {
+    case 4:
+        K_COPIES_WAIT(4);
+        break;
+    case 3:
+        K_COPIES_WAIT(3);
+        break;
+    case 2:
+        K_COPIES_WAIT(2);
+        break;
+    case 1:
+        K_COPIES_WAIT(1);
+        break;
+    default:
+        K_COPIES_WAIT(0);
+        break;
+    }
+#else
+    (void)left;
+#endif
+}
+
 K_FN void e_bring(T *to, const T *from, int32_t count) {
     K_ONE_COPY
     for (int32_t i = (int32_t)threadIdx.x * K_PACK; i < count; i += (int32_t)blockDim.x * K_PACK) {
-        const int32_t some = e_at_most(count - i, K_PACK);
-#if K_PTX && __CUDA_ARCH__ >= 800
-        if (some == K_PACK) {
-            k_copy_begin(to + i, from + i, sizeof(k_pack));
-            continue;
+        e_copy(to + i, from + i, e_at_most(count - i, K_PACK));
+    }
+}
+
+/* The slice of rows [first, end) of what has lines of all channels, each by one lane. */
+K_FN void e_bring_slice(const e_share *s, T *to, const T *from, int32_t first, int32_t end) {
+    const int32_t line = s->args->channels, slice = s->args->slice;
+    K_ONE_COPY
+    for (int32_t c = s->column; c < s->packs; c += s->across) {
+        const T *source = from + (int64_t)(first + s->row) * line + c * K_PACK;
+        T *target = to + (first + s->row) * slice + c * K_PACK;
+        K_ONE_COPY
+        for (int32_t row = first + s->row; row < end; row += s->below) {
+            e_copy(target, source, K_PACK);
+            source += (int64_t)s->below * line;
+            target += s->below * slice;
         }
-#endif
-        for (int32_t k = 0; k < some; k++) {
-            to[i + k] = from[i + k];
-        }
     }
 }
 
-K_FN void e_brought(void) {
-#if K_PTX && __CUDA_ARCH__ >= 800
-    k_copies_group();
-    K_COPIES_WAIT(0);
-#endif
+/* Numbers with a line's length between them: weights in shared memory, or where they are. */
+typedef struct e_matrix {
+    const T *at;
+    int32_t line;
+} e_matrix;
+
+K_FN e_matrix e_first_weights(const e_share *s) {
+    const mp_excite_args *a = s->args;
+    const e_matrix held = {(const T *)(const void *)(s->shared + a->at_w1), a->slice};
+    const e_matrix there = {(const T *)a->w1 + s->channel, a->channels};
+    return a->held ? held : there;
 }
 
-K_FN e_held e_hold(const mp_excite_args *args, K_SUM *shared, int32_t me) {
-    const int32_t first1 = me * args->rows1, first2 = me * args->rows2;
-    e_held h;
-    h.me = me;
-    h.told_box = (uint64_t *)(void *)shared;
-    h.mean_box = h.told_box + 1;
-    h.inner_box = h.told_box + 2;
-    h.sums = (K_SUM *)(void *)(h.told_box + 4); /* aligned as packs are */
-    h.parts = h.sums + blockDim.x * K_PACK;
-    T *w1 = (T *)(void *)(h.parts + blockDim.x);
-    T *w2 = w1 + (args->held ? args->rows1 * args->channels : 0);
-    h.told = (float *)(void *)(w2 + (args->held ? args->rows2 * args->inner : 0));
-    h.mean = h.told + args->blocks * args->slice;
-    h.inner = h.mean + args->channels;
-    h.w1 = (const T *)args->w1 + (int64_t)first1 * args->channels;
-    h.w2 = (const T *)args->w2 + (int64_t)first2 * args->inner;
-    if (args->held) {
-        e_bring(w1, h.w1, e_at_most(args->inner - first1, args->rows1) * args->channels);
-        e_bring(w2, h.w2, e_at_most(args->gates - first2, args->rows2) * args->inner);
-        h.w1 = w1;
-        h.w2 = w2;
-    }
-    return h;
+K_FN e_matrix e_second_weights(const e_share *s) {
+    const mp_excite_args *a = s->args;
+    const e_matrix m = {a->held ? (const T *)(const void *)(s->shared + a->at_w2)
+                                : (const T *)a->w2 + (int64_t)s->gate * a->inner,
+                        a->inner};
+    return m;
 }
 
-/* ---- telling ---- */
+/* What is added to the first product, and to the second; NULL for nothing. */
+K_FN const T *e_first_bias(const e_share *s) {
+    const mp_excite_args *a = s->args;
+    return a->held && a->b1 != 0 ? (const T *)(const void *)(s->shared + a->at_b1)
+                                 : (const T *)a->b1;
+}
+K_FN const T *e_second_bias(const e_share *s) {
+    const mp_excite_args *a = s->args;
+    return a->b2 == 0 ? 0
+           : a->held  ? (const T *)(const void *)(s->shared + a->at_b2)
+                      : (const T *)a->b2 + s->gate;
+}
 
-K_FN void e_send(const mp_excite_args *args, uint64_t *box, float *place, int32_t block,
-                 float value) {
-    if (args->blocks > 1) {
-        k_box_send(box, place, block, value);
-    } else {
-        *place = value;
+K_FN void e_bring_weights(const e_share *s) {
+    const mp_excite_args *a = s->args;
+    if (!a->held) {
+        return;
+    }
+    if ((a->work & K_EXCITE_SQUEEZE) != 0) {
+        e_bring_slice(s, (T *)(void *)(s->shared + a->at_w1), (const T *)a->w1 + s->channel, 0,
+                      a->inner);
+    }
+    if ((a->work & K_EXCITE_GATES) != 0) {
+        e_bring((T *)(void *)(s->shared + a->at_w2), (const T *)a->w2 + (int64_t)s->gate * a->inner,
+                s->gates * a->inner);
+        e_bring((T *)(void *)(s->shared + a->at_b1), (const T *)a->b1, a->b1 != 0 ? a->inner : 0);
+        e_bring((T *)(void *)(s->shared + a->at_b2), (const T *)a->b2 + s->gate,
+                a->b2 != 0 ? s->gates : 0);
+    }
+    e_together();
+}
+
+/* ---- pixels ---- */
+
+/* Of the block's pixels a turn's end. */
+K_FN int32_t e_turn(const e_share *s, int32_t turn) {
+    const int32_t rounds = (s->pixels + s->below * TURNS - 1) / (s->below * TURNS);
+    return e_at_most(turn * rounds * s->below, s->pixels);
+}
+
+/* Asks for all there are, in turns. */
+K_FN void e_ask(const e_share *s, const T *x) {
+    K_ONE_COPY
+    for (int32_t turn = 0; turn < TURNS; turn++) {
+        e_bring_slice(s, (T *)(void *)(s->shared + s->args->at_x), x, e_turn(s, turn),
+                      e_turn(s, turn + 1));
+        e_together();
     }
 }
 
-K_FN void e_wait(const mp_excite_args *args, uint64_t *box) {
-    if (args->blocks > 1) {
-        k_box_wait(box);
-    } else {
-        __syncthreads();
-    }
+/* The block's pixels, in shared memory or where they are. */
+K_FN e_matrix e_pixels(const e_share *s, const T *x) {
+    const e_matrix kept = {(const T *)(const void *)(s->shared + s->args->at_x), s->args->slice};
+    const e_matrix there = {x, s->args->channels};
+    return s->args->keeps ? kept : there;
 }
 
 /* ---- squeeze ---- */
 
-/* Lanes side by side. */
-K_FN uint32_t e_beside(const mp_excite_args *args) {
-    return (uint32_t)args->beside < blockDim.x ? (uint32_t)args->beside : blockDim.x;
-}
-
-/* Tells the block that has channel `c` what this one has of it. */
-K_FN void e_tell(const mp_excite_args *args, const e_held *h, int32_t c, K_SUM sum) {
-    const int32_t owner = c / args->slice;
-    if (c < args->channels) {
-        e_send(args, h->told_box, h->told + (h->me - owner) * args->slice + c, owner, (float)sum);
+/* Sums over lanes of a warp with the same column: each gets those of some of its pack's elements,
+ * half as many with each step. How many, and from which one on. */
+K_FN int32_t e_fold(const e_share *s, c_sums *sums, int32_t *first) {
+    int32_t left = K_PACK;
+    *first = 0;
+#if !K_HOST
+    int32_t bit = 16;
+    K_UNROLL
+    for (int step = 0, half = K_PACK / 2; step < 5; step++, half /= 2, bit /= 2) {
+        if (s->across > bit) {
+            break;
+        }
+        const int upper = (threadIdx.x & (uint32_t)bit) != 0;
+        if (half == 0) {
+            sums->at[0] += __shfl_xor_sync(0xffffffffu, sums->at[0], bit);
+            left = upper ? 0 : left; /* the other one has it, too */
+            continue;
+        }
+        K_UNROLL
+        for (int i = 0; i < half; i++) {
+            const K_SUM kept = upper ? sums->at[half + i] : sums->at[i];
+            const K_SUM given = upper ? sums->at[i] : sums->at[half + i];
+            sums->at[i] = kept + __shfl_xor_sync(0xffffffffu, given, bit);
+        }
+        *first += upper ? half : 0;
+        left = half;
     }
+#else
+    (void)s;
+    (void)sums;
+#endif
+    return left;
 }
 
-/* The lanes below each other meet: `first` is the first channel that they have. */
-K_FN void e_join(const mp_excite_args *args, const e_held *h, int32_t first, c_sums sums) {
-    const uint32_t lanes = blockDim.x, beside = e_beside(args), columns = beside * K_PACK;
-    const uint32_t below = lanes >> k_log2(beside);
-    const uint32_t parts = columns < lanes ? lanes >> k_log2(columns) : 1;
-    *(c_sums *)(h->sums + threadIdx.x * K_PACK) = sums;
-    __syncthreads();
-    K_ONE_COPY
-    for (uint32_t i = threadIdx.x; i < columns * parts; i += lanes) {
-        const uint32_t c = i & (columns - 1);
-        const K_SUM sum = c_part(h->sums + c, columns, i >> k_log2(columns), parts, below);
-        if (parts == 1) {
-            e_tell(args, h, first + (int32_t)c, sum);
-        } else {
-            h->parts[i] = sum;
+/* The lanes below each other meet: `at` is the first channel of the slice that they have. */
+K_FN void e_join(const e_share *s, int32_t at, c_sums sums) {
+    const int32_t across = s->across, columns = across * K_PACK;
+    const int32_t row = across < WARP ? (int32_t)threadIdx.x / WARP : s->row;
+    const int32_t rows = across < WARP ? (int32_t)blockDim.x / WARP : s->below;
+    float *mean = e_floats(s, s->args->at_mean) + at;
+    K_SUM *all = (K_SUM *)(void *)(s->shared + s->args->at_sums);
+    int32_t first;
+    const int32_t count = e_fold(s, &sums, &first);
+    K_SUM *mine = all + row * columns + s->column * K_PACK + first;
+    K_UNROLL
+    for (int i = 0; i < K_PACK; i++) {
+        if (i < count) {
+            mine[i] = sums.at[i];
         }
     }
     __syncthreads();
-    if (parts > 1 && threadIdx.x < columns) {
-        e_tell(args, h, first + (int32_t)threadIdx.x,
-               c_join(h->parts + threadIdx.x, columns, parts));
-    }
-}
-
-K_FN void e_squeeze(const mp_excite_args *args, const e_held *h, int64_t image) {
-    const T *x = (const T *)args->x + image * args->pixels * args->channels;
-    const uint32_t beside = e_beside(args), shift = k_log2(beside);
-    const int32_t lane = (int32_t)(threadIdx.x & (beside - 1));
-    const int32_t row = (int32_t)(threadIdx.x >> shift), below = (int32_t)(blockDim.x >> shift);
-    const int32_t begin = h->me * args->piece;
-    const int32_t end = begin + e_at_most(args->pixels - begin, args->piece);
     K_ONE_COPY
-    for (int32_t first = 0; first < args->channels; first += (int32_t)beside * K_PACK) {
-        const int32_t c = first + lane * K_PACK;
-        const int32_t last = c < args->channels ? end : 0;
-        const c_sums sums = c_walk(x + c, args->channels, begin + row, last, below);
-        if (first == 0) {
-            e_brought();
-            k_cluster_wait(); /* now all blocks are there */
+    for (int32_t i = (int32_t)threadIdx.x; i < columns && at + i < s->args->slice;
+         i += (int32_t)blockDim.x) {
+        K_SUM sum = 0;
+        K_ONE_COPY
+        for (int32_t r = 0; r < rows; r += FEW) {
+            K_UNROLL
+            for (int k = 0; k < FEW; k++) {
+                sum += r + k < rows ? all[(r + k) * columns + i] : 0;
+            }
         }
-        e_join(args, h, first, sums);
+        mean[i] = (float)sum / (float)s->args->pixels;
     }
+    __syncthreads();
 }
 
-K_FN void e_average(const mp_excite_args *args, const e_held *h) {
-    const int32_t first = h->me * args->slice;
-    const int32_t count = e_at_most(args->channels - first, args->slice);
+K_FN void e_squeeze(const e_share *s, const T *x) {
+    const e_matrix pixels = e_pixels(s, x);
+    const int32_t turns = s->args->keeps ? TURNS : 1;
     K_ONE_COPY
-    for (int32_t i = (int32_t)threadIdx.x; i < count; i += (int32_t)blockDim.x) {
-        float sum = 0;
+    for (int32_t c = 0; c * K_PACK < s->args->slice; c += s->across) {
+        const int is = c + s->column < s->packs;
+        c_sums sums = {{0}};
         K_ONE_COPY
-        for (int32_t b = 0; b < args->blocks; b++) {
-            sum += h->told[b * args->slice + i];
+        for (int32_t turn = 0; turn < turns; turn++) {
+            const int32_t end = turns == 1 ? s->pixels : e_turn(s, turn + 1);
+            if (s->args->keeps) {
+                e_arrived(TURNS - 1 - turn);
+            }
+            c_walk_on(&sums, pixels.at + (c + s->column) * K_PACK, pixels.line,
+                      (turn == 0 ? 0 : e_turn(s, turn)) + s->row, is ? end : 0, s->below);
         }
-        const float mean = sum / (float)args->pixels;
-        K_ONE_COPY
-        for (int32_t b = 0; b < args->blocks; b++) {
-            e_send(args, h->mean_box, h->mean + first + i, b, mean);
-        }
+        e_arrived(0); /* weights, which all see once they have met */
+        e_join(s, c * K_PACK, sums);
     }
 }
 
-/* ---- excite ---- */
+/* ---- products ---- */
 
-K_FN float e_bias(const void *bias, int32_t i) {
-    return bias != 0 ? T_load(((const T *)bias)[i]) : 0;
+K_FN float e_bias(const T *bias, int32_t i) {
+    return bias != 0 ? T_load(bias[i]) : 0;
 }
 
 /* Of those that gates have, a plan says so: text that is not there need not be fetched. */
@@ -212,98 +333,270 @@ K_FN float e_activate(const mp_activate *a, float x) {
     }
 }
 
-/* A warp makes one number at a time. */
-K_FN void e_first(const mp_excite_args *args, const e_held *h) {
-    const int32_t lane = (int32_t)threadIdx.x % WARP, group = (int32_t)threadIdx.x / WARP;
-    const int32_t first = h->me * args->rows1;
-    const int32_t count = e_at_most(args->inner - first, args->rows1);
+/* Rows that groups of `width` lanes take, ROWS at once, each `groups` behind the last. */
+typedef struct e_groups {
+    int32_t lane, width, group, groups;
+} e_groups;
+
+K_FN e_groups e_groups_of(int32_t wanted) {
+    const uint32_t width = K_HOST ? 1 : (uint32_t)wanted, shift = k_log2(width);
+    const e_groups g = {(int32_t)(threadIdx.x & (width - 1)), (int32_t)width,
+                        (int32_t)(threadIdx.x >> shift), (int32_t)(blockDim.x >> shift)};
+    return g;
+}
+
+/* The row of weights that stands where there is none. */
+K_FN const T *e_row(const e_matrix *w, const e_groups *g, int32_t round, int k, int32_t count) {
+    const int32_t n = round + k * g->groups + g->group;
+    return w->at + (int64_t)(n < count ? n : 0) * w->line;
+}
+
+/* Lane k of a group gets row k's. */
+K_FN float e_dealt(const e_groups *g, const K_SUM *sum) {
+    float mine = 0;
+    K_UNROLL
+    for (int k = 0; k < ROWS; k++) {
+        const float all = (float)e_sum(sum[k], g->width);
+        mine = g->lane == k ? all : mine;
+    }
+    return mine;
+}
+
+typedef struct K_ALIGN(16) e_means {
+    float at[K_PACK];
+} e_means;
+
+/* What the block's means are for each of the squeezed numbers. */
+K_FN void e_first(const e_share *s) {
+    const mp_excite_args *a = s->args;
+    const e_groups g = e_groups_of(a->width1);
+    const e_matrix w = e_first_weights(s);
+    const float *mean = e_floats(s, a->at_mean);
+    float *mine = e_floats(s, a->at_mine);
     K_ONE_COPY
-    for (int32_t n = group; n < count; n += (int32_t)blockDim.x / WARP) {
-        const T *w = h->w1 + (int64_t)n * args->channels;
-        K_SUM sum = 0;
+    for (int32_t round = 0; round < a->pitch; round += g.groups * ROWS) {
+        K_SUM sum[ROWS] = {0};
         K_ONE_COPY
-        for (int32_t c = lane * K_PACK; c < args->channels; c += WARP * K_PACK) {
-            float value[K_PACK];
-            k_pack pack;
-            pack.words = ((const k_pack *)(w + c))->words;
+        for (int32_t c = g.lane * K_PACK; c < s->packs * K_PACK; c += g.width * K_PACK) {
+            const e_means means = *(const e_means *)(const void *)(mean + c);
+            k_pack pack[ROWS];
             K_UNROLL
-            for (int i = 0; i < 4; i++) {
-                T_unpack(pack.words.at[i], value + i * K_WORD);
+            for (int k = 0; k < ROWS; k++) {
+                pack[k].words = ((const k_pack *)(e_row(&w, &g, round, k, a->inner) + c))->words;
             }
             K_UNROLL
-            for (int i = 0; i < K_PACK; i++) {
-                sum += (K_SUM)value[i] * (K_SUM)h->mean[c + i];
+            for (int k = 0; k < ROWS; k++) {
+                float value[K_PACK];
+                K_UNROLL
+                for (int i = 0; i < 4; i++) {
+                    T_unpack(pack[k].words.at[i], value + i * K_WORD);
+                }
+                K_UNROLL
+                for (int i = 0; i < K_PACK; i++) {
+                    sum[k] += (K_SUM)value[i] * (K_SUM)means.at[i];
+                }
             }
         }
-        sum = e_sum(sum, WARP);
-        const float made = e_activate(&args->squeezed, (float)sum + e_bias(args->b1, first + n));
+        const float made = e_dealt(&g, sum);
+        const int32_t n = round + g.lane * g.groups + g.group;
+        if (g.lane < ROWS && n < a->pitch) {
+            mine[n] = n < a->inner ? made : 0;
+        }
+    }
+    __syncthreads();
+}
+
+/* Adds what all blocks have of the squeezed numbers. */
+K_FN void e_total(const e_share *s) {
+    const mp_excite_args *a = s->args;
+    const e_groups g = e_groups_of(a->wide);
+    const float *told = e_floats(s, a->at_told);
+    const T *bias = e_first_bias(s);
+    float *inner = e_floats(s, a->at_inner);
+    K_ONE_COPY
+    for (int32_t round = 0; round < a->inner; round += g.groups) {
+        const int32_t n = round + g.group;
+        K_SUM sum = 0;
         K_ONE_COPY
-        for (int32_t b = lane; b < args->blocks; b += WARP) {
-            e_send(args, h->inner_box, h->inner + first + n, b, made);
+        for (int32_t b = g.lane; n < a->inner && b < a->told; b += g.width) {
+            sum += (K_SUM)told[b * a->pitch + n];
+        }
+        sum = e_sum(sum, g.width);
+        if (g.lane == 0 && n < a->inner) {
+            inner[n] = e_activate(&a->squeezed, (float)sum + e_bias(bias, n));
+        }
+    }
+    __syncthreads();
+}
+
+/* The gates of the slice, as they are in memory; or those of the block, to memory. */
+K_FN void e_second(const e_share *s, int64_t image) {
+    const mp_excite_args *a = s->args;
+    const e_groups g = e_groups_of(a->width2);
+    const e_matrix w = e_second_weights(s);
+    const float *inner = e_floats(s, a->at_inner);
+    const T *bias = e_second_bias(s);
+    float *gate = e_floats(s, a->at_gate);
+    T *out = (T *)a->out + image * a->gates + s->gate;
+    K_ONE_COPY
+    for (int32_t round = 0; round < s->gates; round += g.groups * ROWS) {
+        K_SUM sum[ROWS] = {0};
+        K_ONE_COPY
+        for (int32_t i = g.lane; i < a->inner; i += g.width) {
+            K_UNROLL
+            for (int k = 0; k < ROWS; k++) {
+                sum[k] += (K_SUM)T_load(e_row(&w, &g, round, k, s->gates)[i]) * (K_SUM)inner[i];
+            }
+        }
+        const float made = e_dealt(&g, sum);
+        const int32_t n = round + g.lane * g.groups + g.group;
+        if (g.lane < ROWS && n < s->gates) {
+            const T stored = T_store(e_activate(&a->gating, made + e_bias(bias, n)));
+            if ((a->work & K_EXCITE_SCALE) != 0) {
+                gate[n] = T_load(stored);
+            } else {
+                out[n] = stored;
+            }
         }
     }
 }
 
-K_FN void e_second(const mp_excite_args *args, const e_held *h, int64_t image) {
-    const uint32_t width = K_HOST ? 1 : (uint32_t)args->width, shift = k_log2(width);
-    const int32_t lane = (int32_t)(threadIdx.x & (width - 1)), step = (int32_t)width;
-    const int32_t groups = (int32_t)(blockDim.x >> shift), group = (int32_t)(threadIdx.x >> shift);
-    const int32_t first = h->me * args->rows2;
-    const int32_t count = e_at_most(args->gates - first, args->rows2);
-    T *out = (T *)args->out + image * args->gates + first;
-    K_ONE_COPY
-    for (int32_t round = 0; round < count; round += groups * GATES) { /* the same for a warp */
-        K_SUM sum[GATES];
+/* ---- the image times its gates ---- */
+
+K_FN void e_scale_pack(T *to, const k_pack *pack, const float *gate, int adds) {
+    k_pack made;
+    K_UNROLL
+    for (int i = 0; i < 4; i++) {
+        float value[K_WORD];
+        T_unpack(pack->words.at[i], value);
         K_UNROLL
-        for (int k = 0; k < GATES; k++) {
-            const int32_t n = round + k * groups + group;
-            const T *w = h->w2 + (int64_t)n * args->inner;
-            sum[k] = 0;
-            K_ONE_COPY
-            for (int32_t i = lane; n < count && i < args->inner; i += step) {
-                sum[k] += (K_SUM)T_load(w[i]) * (K_SUM)h->inner[i];
+        for (int j = 0; j < K_WORD; j++) {
+            const float product = value[j] * gate[i * K_WORD + j];
+            value[j] = adds ? product + value[j] : product;
+        }
+        made.words.at[i] = T_repack(value);
+    }
+    ((k_pack *)(void *)to)->words = made.words;
+}
+
+K_FN void e_scale(const e_share *s, const T *x, T *out) {
+    const mp_excite_args *a = s->args;
+    const e_matrix pixels = e_pixels(s, x);
+    const int adds = (a->work & K_EXCITE_ADD) != 0;
+    K_ONE_COPY
+    for (int32_t c = s->column; c < s->packs; c += s->across) {
+        float gate[K_PACK];
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            gate[i] = e_floats(s, a->at_gate)[c * K_PACK + i];
+        }
+        K_ONE_COPY
+        for (int32_t row = s->row; row < s->pixels; row += FEW * s->below) {
+            k_pack pack[FEW];
+            K_UNROLL
+            for (int k = 0; k < FEW; k++) {
+                const int32_t at = e_at_most(row + k * s->below, s->pixels - 1);
+                pack[k].words =
+                    ((const k_pack *)(pixels.at + (int64_t)at * pixels.line + c * K_PACK))->words;
+            }
+            K_UNROLL
+            for (int k = 0; k < FEW; k++) {
+                const int32_t at = row + k * s->below;
+                if (at < s->pixels) {
+                    e_scale_pack(out + (int64_t)at * a->channels + c * K_PACK, &pack[k], gate,
+                                 adds);
+                }
             }
         }
-        float mine = 0; /* lane k has gate k */
-        K_UNROLL
-        for (int k = 0; k < GATES; k++) {
-            const float all = (float)e_sum(sum[k], step);
-            mine = lane == k ? all : mine;
+    }
+}
+
+/* ---- parts ---- */
+
+/* All blocks get the block's own. */
+K_FN void e_tell(const e_share *s) {
+    const mp_excite_args *a = s->args;
+    uint64_t *box = (uint64_t *)(void *)s->shared;
+    const float *mine = e_floats(s, a->at_mine);
+    float *told = e_floats(s, a->at_told) + s->me * a->pitch;
+    if (!a->meets) {
+        return; /* alone, it has them where they are told */
+    }
+    k_cluster_wait(); /* now all blocks are there */
+    K_ONE_COPY
+    for (int32_t b = (int32_t)threadIdx.x / WARP; b < a->blocks; b += (int32_t)blockDim.x / WARP) {
+        K_ONE_COPY
+        for (int32_t i = (int32_t)threadIdx.x % WARP * QUAD; i < a->pitch; i += WARP * QUAD) {
+            k_box_send_four(box, told + i, b, mine + i);
         }
-        const int32_t n = round + lane * groups + group;
-        if (n < count && lane < GATES) {
-            out[n] = T_store(e_activate(&args->gating, mine + e_bias(args->b2, first + n)));
-        }
+    }
+    k_box_wait(box);
+}
+
+/* The launch before has left them in memory. */
+K_FN void e_fetch(const e_share *s, const float *parts) {
+    const mp_excite_args *a = s->args;
+    float *told = e_floats(s, a->at_told);
+    enum { ELEMENTS = QUAD * sizeof(float) / sizeof(T) };
+    K_ONE_COPY
+    for (int32_t i = (int32_t)threadIdx.x * QUAD; i < a->told * a->pitch;
+         i += (int32_t)blockDim.x * QUAD) {
+        e_copy(told + i, parts + i, ELEMENTS);
+    }
+    e_together();
+}
+
+K_FN void e_leave(const e_share *s, float *parts) {
+    const float *mine = e_floats(s, s->args->at_mine);
+    K_ONE_COPY
+    for (int32_t i = (int32_t)threadIdx.x; i < s->args->pitch; i += (int32_t)blockDim.x) {
+        parts[s->me * s->args->pitch + i] = mine[i];
     }
 }
 
 /* ---- all ---- */
 
-K_FN void e_open(const mp_excite_args *args, const e_held *h) {
-    const int32_t slice = e_at_most(args->channels - h->me * args->slice, args->slice);
-    if (args->blocks > 1) {
-        k_box_open(h->told_box, (uint32_t)(args->blocks * slice) * sizeof(float));
-        k_box_open(h->mean_box, (uint32_t)args->channels * sizeof(float));
-        k_box_open(h->inner_box, (uint32_t)args->inner * sizeof(float));
-    }
-    k_cluster_begin();
-}
-
 K_BLOCK_KERNEL_LATE_OF(K_EXCITE_LANES, 2, mp_excite_args, args) {
-    K_SHARED(K_SUM, shared);
-    const int64_t image = blockIdx.x / (uint32_t)args.blocks;
-    const int32_t me = (int32_t)(blockIdx.x - (uint32_t)image * (uint32_t)args.blocks);
+    K_SHARED(uint64_t, shared);
+    const uint32_t image = blockIdx.x / (uint32_t)args.blocks;
+    const e_share s = e_share_of(&args, shared, blockIdx.x - image * (uint32_t)args.blocks);
+    const int64_t at = ((int64_t)image * args.pixels + s.pixel) * args.channels + s.channel;
+    const T *x = (const T *)args.x + at;
+    float *parts = args.parts + (int64_t)image * args.told * args.pitch;
     if (!args.constant) {
         k_wait();
     }
-    const e_held h = e_hold(&args, shared, me);
-    e_open(&args, &h);
+    e_bring_weights(&s);
+    if (args.meets) {
+        k_box_open(shared, (uint32_t)(args.told * args.pitch) * sizeof(float));
+        k_cluster_begin();
+    }
     k_wait();
-    e_squeeze(&args, &h, image);
-    e_wait(&args, h.told_box);
-    e_average(&args, &h);
-    e_wait(&args, h.mean_box);
-    e_first(&args, &h);
-    e_wait(&args, h.inner_box);
-    e_second(&args, &h, image);
+    if ((args.work & K_EXCITE_SQUEEZE) == 0) {
+        e_fetch(&s, parts);
+    }
+    if (args.keeps) {
+        e_ask(&s, x);
+    }
+    if ((args.work & K_EXCITE_SQUEEZE) != 0) {
+        e_squeeze(&s, x);
+        e_first(&s);
+    } else {
+        e_arrived(args.keeps ? TURNS : 0);
+        __syncthreads();
+    }
+    if ((args.work & K_EXCITE_GATES) == 0) {
+        e_leave(&s, parts);
+        return;
+    }
+    if ((args.work & K_EXCITE_SQUEEZE) != 0) {
+        e_tell(&s);
+    }
+    e_total(&s);
+    e_second(&s, image);
+    if ((args.work & K_EXCITE_SCALE) != 0) {
+        e_arrived(0);
+        __syncthreads();
+        e_scale(&s, x, (T *)args.out + at);
+    }
 }

@@ -25,14 +25,14 @@ K_FN void c_add(c_sums *sums, const k_pack *pack) {
     }
 }
 
-/* Adds rows row, row + step, ... of the columns at x, `count` of them: those before `end`. The last
- * one that there is stands in for those that there are not, so that no load waits for a branch. */
+/* Adds rows row, row + step, ... of the columns at x, `count` of them: those before `end`. The
+ * first one stands in for those that there are not, so that no load waits for a branch. */
 K_FN void c_some(c_sums *sums, const T *x, int64_t line, int32_t row, int32_t end, int32_t step,
                  int count) {
     k_pack pack[AT_ONCE];
     K_UNROLL
     for (int k = 0; k < count; k++) {
-        const int32_t at = row + k * step < end ? row + k * step : end - 1;
+        const int32_t at = row + k * step < end ? row + k * step : row;
         pack[k].words = ((const k_pack *)(x + at * line))->words;
     }
     K_UNROLL
@@ -45,18 +45,24 @@ K_FN void c_some(c_sums *sums, const T *x, int64_t line, int32_t row, int32_t en
     }
 }
 
-/* Rows first, first + step, ... before end of the columns at x. */
-K_FN c_sums c_walk(const T *x, int64_t line, int32_t first, int32_t end, int32_t step) {
-    c_sums sums = {{0}};
+/* Adds rows first, first + step, ... before end of the columns at x. */
+K_FN void c_walk_on(c_sums *sums, const T *x, int64_t line, int32_t first, int32_t end,
+                    int32_t step) {
     int32_t row = first;
     K_ONE_COPY
     for (; row < end - (AT_ONCE - 1) * step; row += AT_ONCE * step) {
-        c_some(&sums, x, line, row, end, step, AT_ONCE);
+        c_some(sums, x, line, row, end, step, AT_ONCE);
     }
     K_ONE_COPY
     for (; row < end; row += FEW * step) {
-        c_some(&sums, x, line, row, end, step, FEW);
+        c_some(sums, x, line, row, end, step, FEW);
     }
+}
+
+/* Their sums. */
+K_FN c_sums c_walk(const T *x, int64_t line, int32_t first, int32_t end, int32_t step) {
+    c_sums sums = {{0}};
+    c_walk_on(&sums, x, line, first, end, step);
     return sums;
 }
 

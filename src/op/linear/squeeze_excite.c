@@ -1,16 +1,17 @@
 /* squeeze_excite.c - SqueezeExcite: from images with channels last the gates of their channels, as
- * two convolutions of one pixel make them of a global mean. A pass puts it in their place.
+ * two convolutions of one pixel make them of a global mean; with `scales` the images times these,
+ * and with `adds` the images added to that, in one launch or in two (squeeze_excite_cut.h). A pass
+ * puts it in their place.
  * Kernel: linear/squeeze_excite.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/channels.h"
 #include "op/core/families.h"
+#include "op/linear/squeeze_excite_cut.h"
 #include "op/pointwise/activation_steps.h"
-
-#include "kernel/linear/linear_args.h"
 
 #include <string.h>
 
-enum { X, FIRST, FIRST_BIAS, SECOND, SECOND_BIAS, IMAGE_RANK = 4, PACK_BYTES = 16, WARP = 32 };
+enum { X, FIRST, FIRST_BIAS, SECOND, SECOND_BIAS, INPUTS, IMAGE_RANK = 4, PACK_BYTES = 16 };
 
 /* ---- what it takes ---- */
 
@@ -21,62 +22,6 @@ static bool is_row(const mp_tensor *bias, int64_t length) {
 static bool is_pixel_kernel(const mp_tensor *w) {
     return w->shape.rank == IMAGE_RANK && w->shape.dim[0] > 0 && w->shape.dim[1] > 0 &&
            w->shape.dim[2] == 1 && w->shape.dim[3] == 1;
-}
-
-/* The emulated device has fewer, each of which is a lot of work to it. */
-static uint32_t lanes_of(const mp_planner *p) {
-    return p->device->info.kind == MP_DEVICE_HOST ? WARP : K_EXCITE_LANES;
-}
-
-static int64_t bytes_of_rows(const mp_planner *p, const mp_excite_args *a) {
-    const int64_t rows = (int64_t)a->rows1 * a->channels + (int64_t)a->rows2 * a->inner;
-    return MP_ALIGN_UP(rows * (int64_t)mp_dtype_size(p->in[X].type), PACK_BYTES);
-}
-
-static int64_t bytes_held(const mp_planner *p, const mp_excite_args *a) {
-    const int64_t pack = PACK_BYTES / (int64_t)mp_dtype_size(p->in[X].type);
-    const int64_t numbers = (int64_t)a->blocks * a->slice + a->channels + a->inner;
-    return PACK_BYTES * 2 + lanes_of(p) * (pack + 1) * (int64_t)sizeof(double) +
-           numbers * (int64_t)sizeof(float) + (a->held ? bytes_of_rows(p, a) : 0);
-}
-
-/* Blocks enough that each has little to fetch, of the image and of the weights, as long as all
- * images fit on the device at once. */
-static int32_t blocks_of(const mp_planner *p, int64_t images, const mp_excite_args *a) {
-    enum { BYTES_EACH = 24 << 10, BLOCKS_EACH = 2 };
-    const mp_device_info *info = &p->device->info;
-    const int64_t numbers =
-        (int64_t)a->channels * (a->pixels + a->inner) + (int64_t)a->inner * a->gates;
-    const int64_t bytes = numbers * (int64_t)mp_dtype_size(p->in[X].type);
-    const int64_t most = (int64_t)info->multiprocessors * BLOCKS_EACH / images;
-    int32_t blocks = 1;
-    while (blocks * 2 <= MP_MIN(most, info->cluster_blocks_max) && blocks * BYTES_EACH < bytes) {
-        blocks *= 2;
-    }
-    return blocks;
-}
-
-static int32_t power_from(int64_t least, int32_t most) {
-    int32_t power = 1;
-    while (power < most && power < least) {
-        power *= 2;
-    }
-    return power;
-}
-
-static void cut(const mp_planner *p, int64_t images, mp_excite_args *a) {
-    const int32_t pack = PACK_BYTES / (int32_t)mp_dtype_size(p->in[X].type);
-    a->blocks = images > 0 ? blocks_of(p, images, a) : 1;
-    a->piece = MP_CEIL_DIV(a->pixels, a->blocks);
-    a->slice = MP_CEIL_DIV(a->channels, a->blocks);
-    a->beside = power_from(a->channels / pack, (int32_t)lanes_of(p));
-    a->width = power_from(MP_MAX((a->inner + 1) / 2, K_EXCITE_GATES), WARP);
-    a->rows1 = MP_CEIL_DIV(a->inner, a->blocks);
-    a->rows2 = MP_ALIGN_UP(MP_CEIL_DIV(a->gates, a->blocks), pack);
-    a->held = 1;
-    a->held = p->device->info.kind == MP_DEVICE_CUDA &&
-              bytes_held(p, a) <= (int64_t)p->device->info.shared_bytes_max;
-    a->constant = mp_plan_is_constant(p, MP_IN(FIRST)) && mp_plan_is_constant(p, MP_IN(SECOND));
 }
 
 static const char *const names[] = {"activation", "gating"};
@@ -95,13 +40,15 @@ static bool is_known(const char *activation) {
 /* The channels, and what they are squeezed to, are those of the weights. */
 static mp_status accept(const mp_planner *p) {
     enum { HELD_MAX = 10 << 10 }; /* numbers that a block holds, the channels twice */
+    const bool scales = mp_node_int(p->node, "scales", 0) != 0;
     const int64_t pack = PACK_BYTES / (int64_t)mp_dtype_size(p->in[FIRST].type);
     const mp_shape *w1 = &p->in[FIRST].shape;
     const mp_shape *w2 = &p->in[SECOND].shape;
     const bool fits = is_pixel_kernel(&p->in[FIRST]) && is_pixel_kernel(&p->in[SECOND]) &&
                       w2->dim[1] == w1->dim[0] && w1->dim[1] % pack == 0 &&
-                      w1->dim[0] <= HELD_MAX && w1->dim[1] <= HELD_MAX &&
-                      2 * w1->dim[1] + w1->dim[0] <= HELD_MAX && w2->dim[0] <= INT32_MAX / 2 &&
+                      (!scales || w2->dim[0] == w1->dim[1]) && w1->dim[0] <= HELD_MAX &&
+                      w1->dim[1] <= HELD_MAX && 2 * w1->dim[1] + w1->dim[0] <= HELD_MAX &&
+                      w2->dim[0] <= INT32_MAX / 2 &&
                       is_known(mp_node_string(p->node, names[0], "")) &&
                       is_known(mp_node_string(p->node, names[1], "")) &&
                       is_row(mp_plan_in(p, FIRST_BIAS), w1->dim[0]) &&
@@ -127,11 +74,12 @@ static mp_status read_activations(const mp_node *node, mp_excite_args *a) {
     return MP_OK;
 }
 
-/* Input `i` where its elements lie at multiples of 16 bytes: a copy where they may not. */
+/* Input `i` where its elements lie at multiples of 16 bytes: a copy where they may not. Nowhere
+ * where it is left out. */
 static mp_status aligned(mp_planner *p, int i, mp_ref *out) {
     size_t bytes = 0;
-    *out = MP_IN(i);
-    if (p->align >= PACK_BYTES) {
+    *out = mp_plan_in(p, i) != NULL ? MP_IN(i) : MP_NOWHERE;
+    if (p->align >= PACK_BYTES || out->place == MP_PLACE_NONE) {
         return MP_OK;
     }
     MP_TRY(mp_shape_bytes(&p->in[i].shape, p->in[i].type, &bytes));
@@ -152,45 +100,93 @@ static mp_status check(const mp_planner *p) {
     return MP_OK;
 }
 
+/* The emulated device has fewer lanes, each of which is a lot of work to it. */
+static mp_excite_room room_of(const mp_planner *p) {
+    enum { EMULATED_LANES = 32 };
+    const mp_device_info *info = &p->device->info;
+    const bool emulated = info->kind == MP_DEVICE_HOST;
+    return (mp_excite_room){.images = p->in[X].shape.dim[0],
+                            .size = (int32_t)mp_dtype_size(p->in[X].type),
+                            .lanes = emulated ? EMULATED_LANES : K_EXCITE_LANES,
+                            .multiprocessors = MP_MAX(info->multiprocessors, 1),
+                            .cluster_max = info->cluster_blocks_max,
+                            .shared_max = (int64_t)info->shared_bytes_max,
+                            .emulated = emulated};
+}
+
+static mp_status launch(mp_planner *p, const mp_excite_room *room, const mp_excite_args *a,
+                        const mp_ref in[INPUTS], mp_ref parts, mp_ref out) {
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "squeeze_excite_%s", mp_dtype_word(p->in[X].type)));
+    const mp_grid grid = {.blocks = (uint32_t)(room->images * a->blocks),
+                          .lanes = (uint32_t)room->lanes,
+                          .shared_bytes = (uint32_t)mp_excite_held(room, a),
+                          .meets = a->meets ? (uint32_t)a->blocks : 0};
+    return MP_LAUNCH(
+        p, kernel, grid, *a, MP_BIND(mp_excite_args, x, in[X]),
+        MP_BIND(mp_excite_args, w1, in[FIRST]), MP_BIND(mp_excite_args, b1, in[FIRST_BIAS]),
+        MP_BIND(mp_excite_args, w2, in[SECOND]), MP_BIND(mp_excite_args, b2, in[SECOND_BIAS]),
+        MP_BIND(mp_excite_args, out, (a->work & K_EXCITE_GATES) != 0 ? out : MP_NOWHERE),
+        MP_BIND(mp_excite_args, parts, parts));
+}
+
+static mp_status plan_launches(mp_planner *p, const mp_excite_args *image, size_t bytes) {
+    const mp_excite_room room = room_of(p);
+    mp_excite_args cut[2] = {*image};
+    mp_ref in[INPUTS], parts = MP_NOWHERE, out = MP_OUT(0);
+    const int launches = mp_excite_cut(&room, cut);
+    for (int i = 0; i < INPUTS; i++) {
+        MP_TRY(aligned(p, i, &in[i]));
+    }
+    if (p->align < PACK_BYTES) {
+        MP_TRY(mp_plan_scratch(p, bytes, &out));
+    }
+    if (launches > 1) {
+        const mp_shape shape = {.rank = 3, .dim = {room.images, cut[0].told, cut[0].pitch}};
+        MP_TRY(mp_plan_scratch_shape(p, &shape, MP_F32, &parts));
+    }
+    for (int i = 0; i < launches; i++) {
+        MP_TRY(launch(p, &room, &cut[i], in, parts, out));
+    }
+    return out.place == MP_PLACE_OUT ? MP_OK : mp_plan_copy(p, MP_OUT(0), out, bytes);
+}
+
+static bool are_constant(const mp_planner *p) {
+    bool all = true;
+    for (int i = FIRST; i < INPUTS; i++) {
+        all = all && (mp_plan_in(p, i) == NULL || mp_plan_is_constant(p, MP_IN(i)));
+    }
+    return all && p->align >= PACK_BYTES; /* not of copies */
+}
+
 static mp_status plan_squeeze_excite(mp_planner *p) {
     MP_TRY(check(p));
     const mp_shape *x = &p->in[X].shape;
     const mp_shape *w2 = &p->in[SECOND].shape;
-    const mp_shape shape = {.rank = IMAGE_RANK, .dim = {x->dim[0], 1, 1, w2->dim[0]}};
+    const bool scales = mp_node_int(p->node, "scales", 0) != 0;
+    const bool adds = mp_node_int(p->node, "adds", 0) != 0;
+    const mp_shape gates = {.rank = IMAGE_RANK, .dim = {x->dim[0], 1, 1, w2->dim[0]}};
     mp_excite_args a = {.pixels = (int32_t)(x->dim[1] * x->dim[2]),
                         .channels = (int32_t)x->dim[3],
                         .inner = (int32_t)w2->dim[1],
-                        .gates = (int32_t)w2->dim[0]};
-    const mp_kernel *kernel = NULL;
-    mp_ref image = MP_IN(X), first = MP_IN(FIRST), second = MP_IN(SECOND);
-    MP_TRY(mp_plan_output(p, 0, p->in[X].type, &shape));
+                        .gates = (int32_t)w2->dim[0],
+                        .work = (scales ? K_EXCITE_SCALE : 0) | (adds ? K_EXCITE_ADD : 0),
+                        .constant = are_constant(p)};
+    const mp_shape *made = scales ? x : &gates;
+    size_t bytes = 0;
+    MP_TRY(mp_plan_output(p, 0, p->in[X].type, made));
+    MP_TRY(mp_shape_bytes(made, p->in[X].type, &bytes));
     MP_TRY(read_activations(p->node, &a));
-    cut(p, x->dim[0], &a);
-    if (x->dim[0] == 0) {
-        return MP_OK;
-    }
-    MP_TRY(aligned(p, X, &image));
-    MP_TRY(aligned(p, FIRST, &first));
-    MP_TRY(aligned(p, SECOND, &second));
-    MP_TRY(mp_plan_kernel(p, &kernel, "squeeze_excite_%s", mp_dtype_word(p->in[X].type)));
-    const mp_grid grid = {.blocks = (uint32_t)(x->dim[0] * a.blocks),
-                          .lanes = lanes_of(p),
-                          .shared_bytes = (uint32_t)bytes_held(p, &a),
-                          .meets = a.blocks > 1 ? (uint32_t)a.blocks : 0};
-    return MP_LAUNCH(p, kernel, grid, a, MP_BIND(mp_excite_args, x, image),
-                     MP_BIND(mp_excite_args, w1, first),
-                     MP_BIND(mp_excite_args, b1,
-                             mp_plan_in(p, FIRST_BIAS) != NULL ? MP_IN(FIRST_BIAS) : MP_NOWHERE),
-                     MP_BIND(mp_excite_args, w2, second),
-                     MP_BIND(mp_excite_args, b2,
-                             mp_plan_in(p, SECOND_BIAS) != NULL ? MP_IN(SECOND_BIAS) : MP_NOWHERE),
-                     MP_BIND(mp_excite_args, out, MP_OUT(0)));
+    const bool is_empty = x->dim[0] == 0 || (scales && a.pixels == 0);
+    return is_empty ? MP_OK : plan_launches(p, &a, bytes);
 }
 
 static const mp_attr_def attrs[] = {{"activation", MP_ATTR_STRING},
                                     {"activation_params", MP_ATTR_FLOATS},
+                                    {"adds", MP_ATTR_INT},
                                     {"gating", MP_ATTR_STRING},
                                     {"gating_params", MP_ATTR_FLOATS},
+                                    {"scales", MP_ATTR_INT},
                                     {NULL, 0}};
 
 static const mp_op ops[] = {
