@@ -128,7 +128,7 @@ typedef struct mp_excite_args {
      * all parts, squeezed numbers, gates, weights and what is added to them, pixels. */
     int32_t at_sums, at_mean, at_mine, at_told, at_inner, at_gate;
     int32_t at_w1, at_w2, at_b1, at_b2, at_x;
-    int32_t unused;
+    float share; /* of a pixel in a mean */
 } mp_excite_args;
 
 enum {

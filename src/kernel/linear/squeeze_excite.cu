@@ -40,6 +40,7 @@ typedef struct e_share {
     int32_t gate, gates;    /* the same */
     int32_t across, below;  /* lanes side by side in the slice; rows at once */
     int32_t column, row;    /* of the lane */
+    int32_t turn;           /* pixels that it asks for together */
 } e_share;
 
 K_FN int32_t e_at_most(int32_t left, int32_t most) {
@@ -64,6 +65,8 @@ K_FN e_share e_share_of(const mp_excite_args *args, void *shared, uint32_t me) {
     s.column = (int32_t)(threadIdx.x & (across - 1));
     s.row = (int32_t)(threadIdx.x >> k_log2(across));
     s.below = (int32_t)(blockDim.x >> k_log2(across));
+    s.turn = (int32_t)k_log2(blockDim.x * TURNS >> k_log2(across));
+    s.turn = ((s.pixels - 1) >> s.turn) * s.below + s.below;
     return s;
 }
 
@@ -200,8 +203,7 @@ K_FN void e_bring_weights(const e_share *s) {
 
 /* Of the block's pixels a turn's end. */
 K_FN int32_t e_turn(const e_share *s, int32_t turn) {
-    const int32_t rounds = (s->pixels + s->below * TURNS - 1) / (s->below * TURNS);
-    return e_at_most(turn * rounds * s->below, s->pixels);
+    return e_at_most(turn * s->turn, s->pixels);
 }
 
 /* Asks for all there are, in turns. */
@@ -285,27 +287,36 @@ K_FN void e_join(const e_share *s, int32_t at, c_sums sums) {
                 sum += r + k < rows ? all[(r + k) * columns + i] : 0;
             }
         }
-        mean[i] = (float)sum / (float)s->args->pixels;
+        mean[i] = (float)sum * s->args->share;
     }
     __syncthreads();
 }
 
+/* Sums of the lane's own pixels, which come in turns to shared memory. */
+K_FN c_sums e_sum_kept(const e_share *s, int32_t column) {
+    const T *kept = (const T *)(const void *)(s->shared + s->args->at_x) + column * K_PACK;
+    c_sums sums = {{0}};
+    int32_t row = s->row;
+    K_ONE_COPY
+    for (int32_t turn = 1; turn <= TURNS; turn++) {
+        e_arrived(TURNS - turn);
+        const int32_t end = column < s->packs ? e_turn(s, turn) : 0;
+        K_ONE_COPY
+        for (; row < end; row += s->below) {
+            c_add(&sums, (const k_pack *)(const void *)(kept + row * s->args->slice));
+        }
+    }
+    return sums;
+}
+
 K_FN void e_squeeze(const e_share *s, const T *x) {
-    const e_matrix pixels = e_pixels(s, x);
-    const int32_t turns = s->args->keeps ? TURNS : 1;
     K_ONE_COPY
     for (int32_t c = 0; c * K_PACK < s->args->slice; c += s->across) {
-        const int is = c + s->column < s->packs;
-        c_sums sums = {{0}};
-        K_ONE_COPY
-        for (int32_t turn = 0; turn < turns; turn++) {
-            const int32_t end = turns == 1 ? s->pixels : e_turn(s, turn + 1);
-            if (s->args->keeps) {
-                e_arrived(TURNS - 1 - turn);
-            }
-            c_walk_on(&sums, pixels.at + (c + s->column) * K_PACK, pixels.line,
-                      (turn == 0 ? 0 : e_turn(s, turn)) + s->row, is ? end : 0, s->below);
-        }
+        const int32_t column = c + s->column, line = s->args->channels;
+        const int32_t end = column < s->packs ? s->pixels : 0;
+        const c_sums sums = s->args->keeps
+                                ? e_sum_kept(s, column)
+                                : c_walk(x + column * K_PACK, line, s->row, end, s->below);
         e_arrived(0); /* weights, which all see once they have met */
         e_join(s, c * K_PACK, sums);
     }

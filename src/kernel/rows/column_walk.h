@@ -45,24 +45,18 @@ K_FN void c_some(c_sums *sums, const T *x, int64_t line, int32_t row, int32_t en
     }
 }
 
-/* Adds rows first, first + step, ... before end of the columns at x. */
-K_FN void c_walk_on(c_sums *sums, const T *x, int64_t line, int32_t first, int32_t end,
-                    int32_t step) {
+/* Rows first, first + step, ... before end of the columns at x. */
+K_FN c_sums c_walk(const T *x, int64_t line, int32_t first, int32_t end, int32_t step) {
+    c_sums sums = {{0}};
     int32_t row = first;
     K_ONE_COPY
     for (; row < end - (AT_ONCE - 1) * step; row += AT_ONCE * step) {
-        c_some(sums, x, line, row, end, step, AT_ONCE);
+        c_some(&sums, x, line, row, end, step, AT_ONCE);
     }
     K_ONE_COPY
     for (; row < end; row += FEW * step) {
-        c_some(sums, x, line, row, end, step, FEW);
+        c_some(&sums, x, line, row, end, step, FEW);
     }
-}
-
-/* Their sums. */
-K_FN c_sums c_walk(const T *x, int64_t line, int32_t first, int32_t end, int32_t step) {
-    c_sums sums = {{0}};
-    c_walk_on(&sums, x, line, first, end, step);
     return sums;
 }
 

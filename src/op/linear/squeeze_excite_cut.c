@@ -14,9 +14,9 @@ enum {
     PACK_BYTES = 16,
     SECTOR_BYTES = 32, /* that memory moves at once: a slice has whole ones of each pixel */
     WARP = 32,
-    SHARERS = 2,           /* blocks of a multiprocessor */
-    BYTES_EACH = 12 << 10, /* of the image, that a block of one of two launches has at least */
-    GATES_EACH = 8 << 10,  /* the same of weights, where there are only gates to make */
+    SHARERS = 2,          /* blocks of a multiprocessor */
+    BYTES_EACH = 8 << 10, /* of the image, that a block of one of two launches has at least */
+    GATES_EACH = 8 << 10, /* the same of weights, where there are only gates to make */
     GATES_BLOCKS_MAX = 16,
     BYTES_OF_NS = 60, /* that a multiprocessor moves from or to the cache of all */
     PRODUCTS_OF_NS = 80,
@@ -70,8 +70,7 @@ int64_t mp_excite_held(const mp_excite_room *room, const mp_excite_args *a) {
 
 /* Holds what there is room for, weights first: they are what a product would wait for. */
 static void hold(const mp_excite_room *room, mp_excite_args *a) {
-    const bool may_keep =
-        !room->emulated && (a->work & K_EXCITE_GATES) != 0 && (a->work & K_EXCITE_SCALE) != 0;
+    const bool may_keep = !room->emulated && (a->work & (K_EXCITE_SQUEEZE | K_EXCITE_SCALE)) != 0;
     a->held = !room->emulated;
     a->keeps = 0;
     a->held = a->held && lay_out(room, a) <= room->shared_max;
@@ -117,6 +116,7 @@ static void deal(const mp_excite_room *room, int32_t work, int32_t blocks, int32
     const int32_t pieces = MP_MAX(blocks / a->slices, 1);
     a->blocks = a->slices * pieces;
     a->piece = MP_CEIL_DIV(a->pixels, pieces);
+    a->share = 1 / (float)a->pixels;
     a->rows2 = (a->work & K_EXCITE_SCALE) != 0
                    ? a->slice
                    : MP_ALIGN_UP(MP_CEIL_DIV(a->gates, a->blocks), pack);
