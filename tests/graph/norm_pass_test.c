@@ -161,6 +161,43 @@ DEVICE_TEST(norm_passes_keep_results) {
     pass_check_run(device, narrow, flat, 2e-3, 1);
 }
 
+TEST(graph_pass_find_activation_of_hard_ones) {
+#define NUMBERS(type) \
+    "const three " type "[] = 3\nconst none " type "[] = 0\nconst top " type "[] = 6\n"
+#define SIXTH(type) "const sixth " type "[] = 0.16666667\n"
+#define CLIPPED     "a = Add-14 (x, three)\nc = Clip-13 (a, none, top) \"clip\"\n"
+#define RAMP        "input x f32[?]\n" NUMBERS("f32") CLIPPED
+    static const char *const swish =
+        "input x f32[?]\ny = HardSwish-14 (x) \"clip+last\"\noutput y\n";
+    check(NULL, RAMP "m = Mul-14 (x, c)\ny = Div-14 (m, top) \"last\"\noutput y\n", swish, 1);
+    check(NULL, RAMP SIXTH("f32") "m = Mul-14 (c, x)\ny = Mul-14 (sixth, m) \"last\"\noutput y\n",
+          swish, 1);
+    check(NULL, RAMP "g = Div-14 (c, top)\ny = Mul-14 (g, x) \"last\"\noutput y\n", swish, 1);
+    check(NULL,
+          "input x f16[?]\n" NUMBERS("f16") SIXTH("f16") CLIPPED
+          "g = Mul-14 (c, sixth)\ny = Mul-14 (x, g) \"last\"\noutput y\n",
+          "input x f16[?]\ny = HardSwish-14 (x) \"clip+last\"\noutput y\n", 1);
+    check(NULL,
+          "input x f32[?]\ng = HardSigmoid-6 (x) \"clip\" alpha=0.16666667f\n"
+          "y = Mul-14 (x, g) \"last\"\noutput y\n",
+          swish, 1);
+    check(NULL, RAMP "y = Div-14 (c, top) \"last\"\noutput y\n",
+          "input x f32[?]\ny = HardSigmoid-6 (x) \"clip+last\" alpha=0.166666672f beta=0.5f\n"
+          "output y\n",
+          1);
+    /* another ramp or share; what others read */
+    LEFT_ALONE(NULL, RAMP "y = Mul-14 (c, three)\noutput y\n");
+    LEFT_ALONE(NULL, RAMP "m = Mul-14 (c, x)\ny = Div-14 (m, three)\noutput y\n");
+    LEFT_ALONE(NULL, RAMP "y = Div-14 (c, top)\noutput y\noutput c\n");
+    LEFT_ALONE(NULL, "input x f32[?]\nconst three f32[] = 3\na = Add-14 (x, three)\n"
+                     "c = Clip-6 (a) min=0f max=1f\ny = Mul-14 (c, x)\noutput y\n");
+    LEFT_ALONE(NULL, "input x f32[?]\ng = HardSigmoid-6 (x)\ny = Mul-14 (x, g)\noutput y\n");
+#undef NUMBERS
+#undef SIXTH
+#undef CLIPPED
+#undef RAMP
+}
+
 DEVICE_TEST(activation_passes_keep_results) {
     static const char *const text =
         "input x f32[?]\nconst root f32[] = 0.79788456\nconst one f32[] = 1\n"
@@ -170,7 +207,11 @@ DEVICE_TEST(activation_passes_keep_results) {
         "e = Tanh-13 (h)\na = Add-14 (e, one)\nm = Mul-14 (half, a)\nt = Mul-14 (x, m)\n"
         "k = Div-14 (x, two)\nl = Erf-13 (k)\nn = Add-14 (l, one)\no = Mul-14 (n, x)\n"
         "u = Mul-14 (half, o)\nv = Sigmoid-13 (x)\nw = Mul-14 (v, x)\n"
-        "output t\noutput u\noutput w\n";
+        "const three f32[] = 3\nconst none f32[] = 0\nconst six f32[] = 6\n"
+        "ra = Add-14 (x, three)\nrb = Clip-13 (ra, none, six)\nrc = Mul-14 (rb, x)\n"
+        "rd = Div-14 (rc, six)\nsa = Add-14 (w, three)\nsb = Clip-13 (sa, none, six)\n"
+        "sc = Div-14 (sb, six)\n"
+        "output t\noutput u\noutput w\noutput rd\noutput sc\n";
     const mp_shape in[] = {SHAPE(33)};
-    pass_check_run(device, text, in, 1e-6, 3);
+    pass_check_run(device, text, in, 1e-6, 5);
 }

@@ -1,5 +1,6 @@
 /* find_activation.c - activations written out in primitive operators become one operator: Gelu by
- * erf and by tanh, and x times the sigmoid of x or of a multiple of it.
+ * erf and by tanh, x times the sigmoid of x or of a multiple of it, and the hard kinds of both,
+ * by x + 3 between 0 and 6.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
@@ -172,6 +173,80 @@ static mp_status try_swish(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
     return replace(graph, last, x, node);
 }
 
+/* ---- hard ones ---- */
+
+/* Whether a value times `number` is a sixth of it, as float16 has that, too. */
+static bool is_sixth(double number) {
+    return fabs(6 * number - 1) <= 5e-4;
+}
+
+/* The node that alone reads `value` and gives a sixth of it. */
+static int32_t sixth_of(const mp_graph *graph, int32_t value) {
+    const int32_t n = mp_graph_reader(graph, value, NULL);
+    double number = 0;
+    if (n == MP_NO_NODE || graph->nodes[n].out_count != 1) {
+        return MP_NO_NODE;
+    }
+    const int32_t result = graph->nodes[n].out[0];
+    const bool times = joined(graph, result, "Mul", &number) == value && is_sixth(number);
+    const bool by = !times && joined(graph, result, "Div", &number) == value && number == 6;
+    return times || by ? n : MP_NO_NODE;
+}
+
+/* The product that alone reads `value`, with x. */
+static int32_t product_with(const mp_graph *graph, int32_t value, int32_t x) {
+    const int32_t n = mp_graph_reader(graph, value, "Mul");
+    return n != MP_NO_NODE && other_of(&graph->nodes[n], value) == x ? n : MP_NO_NODE;
+}
+
+static bool is_bound(const mp_graph *graph, const mp_vertex *v, int i, const char *name,
+                     double wanted) {
+    double number = mp_node_float(&v->node, name, -1);
+    return (mp_vertex_in(v, i) == MP_NO_VALUE || mp_graph_number(graph, v->in[i], &number)) &&
+           number == wanted;
+}
+
+/* What Clip node `v` holds between 0 and 6 behind an added 3; else MP_NO_VALUE. */
+static int32_t ramp(const mp_graph *graph, const mp_vertex *v) {
+    double number = 0;
+    const bool fits = is_bound(graph, v, 1, "min", 0) && is_bound(graph, v, 2, "max", 6);
+    const int32_t x = fits ? joined(graph, v->in[0], "Add", &number) : MP_NO_VALUE;
+    return number == 3 ? x : MP_NO_VALUE;
+}
+
+/* Behind node `n`, which makes a ramp of x or a hard sigmoid, a sixth of a ramp. */
+static mp_status try_hard(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
+    const mp_vertex *v = &graph->nodes[n];
+    const bool is_ramp = mp_vertex_is(v, "Clip");
+    const int32_t x = is_ramp ? ramp(graph, v) : v->in[0];
+    const mp_attr attrs[] = {{.name = "alpha", .kind = MP_ATTR_FLOAT, .f = 1.0F / 6},
+                             {.name = "beta", .kind = MP_ATTR_FLOAT, .f = 0.5F}};
+    if (x == MP_NO_VALUE || mp_graph_type(graph, x) == MP_F64) {
+        return MP_OK;
+    }
+    const int32_t gate = is_ramp ? sixth_of(graph, v->out[0]) : n;
+    const int32_t early = is_ramp ? product_with(graph, v->out[0], x) : MP_NO_NODE;
+    const int32_t product = gate != MP_NO_NODE ? product_with(graph, graph->nodes[gate].out[0], x)
+                            : early != MP_NO_NODE ? sixth_of(graph, graph->nodes[early].out[0])
+                                                  : MP_NO_NODE;
+    const bool swishes = product != MP_NO_NODE;
+    if ((!swishes && (gate == MP_NO_NODE || !is_ramp)) || !mp_rewrite_allowed(rewrites)) {
+        return MP_OK;
+    }
+    const mp_node node = {
+        .op = mp_op_find("", swishes ? "HardSwish" : "HardSigmoid", swishes ? 14 : 6),
+        .version = swishes ? 14 : 6,
+        .name = v->node.name,
+        .attrs = attrs,
+        .attr_count = swishes ? 0 : MP_COUNT_OF(attrs)};
+    return replace(graph, swishes ? product : gate, x, node);
+}
+
+static bool is_hard_sigmoid(const mp_vertex *v) {
+    return mp_vertex_is(v, "HardSigmoid") && is_sixth(mp_node_float(&v->node, "alpha", 0.2F)) &&
+           mp_node_float(&v->node, "beta", 0.5F) == 0.5F;
+}
+
 mp_status mp_pass_find_activation(mp_graph *graph, mp_rewrites *rewrites) {
     for (int32_t n = 0; n < graph->node_count; n++) {
         const mp_vertex *v = &graph->nodes[n];
@@ -179,6 +254,8 @@ mp_status mp_pass_find_activation(mp_graph *graph, mp_rewrites *rewrites) {
             MP_TRY(try_gelu(graph, n, rewrites));
         } else if (mp_vertex_is(v, "Sigmoid")) {
             MP_TRY(try_swish(graph, n, rewrites));
+        } else if (mp_vertex_is(v, "Clip") || is_hard_sigmoid(v)) {
+            MP_TRY(try_hard(graph, n, rewrites));
         }
     }
     return MP_OK;
