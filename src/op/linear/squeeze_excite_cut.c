@@ -68,14 +68,21 @@ int64_t mp_excite_held(const mp_excite_room *room, const mp_excite_args *a) {
     return lay_out(room, &same);
 }
 
+/* A group of multiprocessors may be too small for a large cluster with a block on each. */
+static bool fits(const mp_excite_room *room, const mp_excite_args *a) {
+    enum { LARGE = 8 /* more blocks than that */ };
+    const int64_t held = mp_excite_held(room, a);
+    return (a->meets && a->blocks > LARGE ? held * SHARERS : held) <= room->shared_max;
+}
+
 /* Holds what there is room for, weights first: they are what a product would wait for. */
 static void hold(const mp_excite_room *room, mp_excite_args *a) {
     const bool may_keep = !room->emulated && (a->work & (K_EXCITE_SQUEEZE | K_EXCITE_SCALE)) != 0;
-    a->held = !room->emulated;
     a->keeps = 0;
-    a->held = a->held && lay_out(room, a) <= room->shared_max;
+    a->held = !room->emulated;
+    a->held = a->held && fits(room, a);
     a->keeps = may_keep;
-    a->keeps = may_keep && lay_out(room, a) <= room->shared_max;
+    a->keeps = may_keep && fits(room, a);
     (void)lay_out(room, a);
 }
 
@@ -164,10 +171,6 @@ static int64_t busy_ns(const mp_excite_room *room, const mp_excite_args *a, int3
                              ((a->work & K_EXCITE_GATES) != 0 ? a->rows2 : 0));
     return blocks * (bytes / BYTES_OF_NS + products / PRODUCTS_OF_NS) +
            MP_MAX(MP_CEIL_DIV(blocks, sharers) - 1, 0) * TURN_NS;
-}
-
-static bool fits(const mp_excite_room *room, const mp_excite_args *a) {
-    return mp_excite_held(room, a) <= room->shared_max;
 }
 
 int mp_excite_cut(const mp_excite_room *room, mp_excite_args out[2]) {
