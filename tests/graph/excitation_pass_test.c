@@ -68,3 +68,40 @@ TEST(graph_pass_find_excitation_of_fewer_gates) {
             "g = millpond.nhwc.SqueezeExcite-1 (x, v, , w, ) \"a+b+c\"\n"
             "y = Mul-14 (x, g) \"d\"\noutput y\n");
 }
+
+/* Products of rows are convolutions of pixels by the same weights, or by these turned. */
+TEST(graph_pass_pooled_products) {
+#define IMAGE                                                                \
+    "input x f32[?,2,?,?]\nconst v f32[3,2] = 1 2 3 4 5 6\nconst a f32[3]\n" \
+    "const w f32[3,2] = 1 2 3 4 5 6\nconst flat i64[2] = 0 -1\n"
+#define AXES "const back i64[2] = 2 3\n"
+#define MADE                                                                    \
+    "p = GlobalAveragePool-1 (x) \"pool\"\nf = Reshape-14 (p, flat) \"flat\"\n" \
+    "q = Gemm-13 (f, v, a) \"first\" transB=1\nr = Relu-14 (q) \"relu\"\n"      \
+    "s = MatMul-13 (r, w) \"second\"\ng = Sigmoid-13 (s) \"gates\"\n"
+#define BACK   "u = Unsqueeze-13 (g, back) \"back\"\n"
+#define SHAPED "u = Reshape-14 (g, back) \"back\"\n"
+#define SCALED "y = Mul-14 (x, u) \"scale\"\noutput y\n"
+    static const char *const words = "+pooled_products,-conv_epilogue,-gemm_epilogue";
+    static const char *const made =
+        "input x f32[?,2,?,?]\nconst a f32[3]\nconst v#16 f32[3,2,1,1] = 1 2 3 4 5 6\n"
+        "const w#19 f32[2,3,1,1] = 1 3 5 2 4 6\n"
+        "p#14 = GlobalAveragePool-1 (x) \"pool\"\n"
+        "q#15 = Conv-11 (p#14, v#16, a) \"first\"\nr#17 = Relu-14 (q#15) \"relu\"\n"
+        "s#18 = Conv-11 (r#17, w#19) \"second\"\nu = Sigmoid-13 (s#18) \"gates\"\n"
+        "y = Mul-14 (x, u) \"scale\"\noutput y\n";
+    check(words, IMAGE AXES MADE BACK SCALED, made, 1);
+    check(words, IMAGE "const back i64[4] = 0 2 1 1\n" MADE SHAPED SCALED, made, 1);
+    /* what are no pixels; what others read, too; gates of something else; not asked for */
+    LEFT_ALONE(words, IMAGE "const back i64[4] = 0 1 2 1\n" MADE SHAPED SCALED);
+    LEFT_ALONE(words, IMAGE AXES MADE BACK SCALED "output g\n");
+    LEFT_ALONE(words, "input z f32[?,2,?,?]\n" IMAGE AXES MADE BACK
+                      "y = Mul-14 (z, u) \"scale\"\noutput y\n");
+    LEFT_ALONE("-gemm_epilogue", IMAGE AXES MADE BACK SCALED);
+#undef IMAGE
+#undef AXES
+#undef MADE
+#undef BACK
+#undef SHAPED
+#undef SCALED
+}
