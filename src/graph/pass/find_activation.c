@@ -201,7 +201,7 @@ static int32_t product_with(const mp_graph *graph, int32_t value, int32_t x) {
 
 static bool is_bound(const mp_graph *graph, const mp_vertex *v, int i, const char *name,
                      double wanted) {
-    double number = mp_node_float(&v->node, name, -1);
+    double number = (double)mp_node_float(&v->node, name, -1);
     return (mp_vertex_in(v, i) == MP_NO_VALUE || mp_graph_number(graph, v->in[i], &number)) &&
            number == wanted;
 }
@@ -243,7 +243,8 @@ static mp_status try_hard(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
 }
 
 static bool is_hard_sigmoid(const mp_vertex *v) {
-    return mp_vertex_is(v, "HardSigmoid") && is_sixth(mp_node_float(&v->node, "alpha", 0.2F)) &&
+    return mp_vertex_is(v, "HardSigmoid") &&
+           is_sixth((double)mp_node_float(&v->node, "alpha", 0.2F)) &&
            mp_node_float(&v->node, "beta", 0.5F) == 0.5F;
 }
 
