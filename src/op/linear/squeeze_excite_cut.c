@@ -68,11 +68,17 @@ int64_t mp_excite_held(const mp_excite_room *room, const mp_excite_args *a) {
     return lay_out(room, &same);
 }
 
+/* Whether a multiprocessor has room for several such blocks. */
+static bool can_share(const mp_excite_room *room, const mp_excite_args *a) {
+    enum { RESERVED = 1 << 10 /* bytes of each */ };
+    return (mp_excite_held(room, a) + RESERVED) * SHARERS <= room->shared_max;
+}
+
 /* A group of multiprocessors may be too small for a large cluster with a block on each. */
 static bool fits(const mp_excite_room *room, const mp_excite_args *a) {
     enum { LARGE = 8 /* more blocks than that */ };
-    const int64_t held = mp_excite_held(room, a);
-    return (a->meets && a->blocks > LARGE ? held * SHARERS : held) <= room->shared_max;
+    return a->meets && a->blocks > LARGE ? can_share(room, a)
+                                         : mp_excite_held(room, a) <= room->shared_max;
 }
 
 /* Holds what there is room for, weights first: they are what a product would wait for. */
@@ -163,7 +169,7 @@ void mp_excite_apart(const mp_excite_room *room, mp_excite_args *first, mp_excit
 
 /* What the busiest multiprocessor does; `passes`: how often pixels are moved. */
 static int64_t busy_ns(const mp_excite_room *room, const mp_excite_args *a, int32_t passes) {
-    const int64_t sharers = 2 * mp_excite_held(room, a) <= room->shared_max ? SHARERS : 1;
+    const int64_t sharers = can_share(room, a) ? SHARERS : 1;
     const int64_t blocks = MP_CEIL_DIV(room->images * a->blocks, room->multiprocessors);
     const int64_t bytes = (int64_t)a->piece * a->slice * room->size * passes;
     const int64_t products =
