@@ -25,7 +25,10 @@ TEST(nbits_cut_fits) {
                                     .gated = i / 4 % 2 == 0};
         const int64_t stages = MP_CEIL_DIV(work.k, K_NBITS_CHUNK * K_NBITS_TILE_CHUNKS);
         mp_nbits_cut cut;
-        CHECK(mp_nbits_cut_for(device, &work, &cut));
+        if (!mp_nbits_cut_for(device, &work, &cut)) {
+            CHECK(work.m > (work.n * work.k >= 32 << 20 ? 128 : 32)); /* the library is sooner */
+            continue;
+        }
         CHECK(cut.rows == 8 || cut.rows == 16 || cut.rows == 32 || cut.rows == 64);
         CHECK(cut.shared.bytes > 0 && (size_t)cut.shared.bytes < device->shared_bytes_max);
         CHECK(1 << cut.splits_log <= MP_MAX(device->cluster_blocks_max, 1));

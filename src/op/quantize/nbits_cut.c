@@ -5,18 +5,22 @@
 #include "base/macros.h"
 
 enum {
-    ARCH = 80,               /* whose tensor cores the kernel is written for */
-    NEAR = 1 << 24,          /* of columns and of k: places are numbers of 32 bits */
-    FIXED = 1 << 10,         /* shared memory that the device keeps for itself */
-    ROWS_MIN = 2,            /* one row has kernels of its own */
-    FEW = K_NBITS_MMA_ROWS,  /* up to so many rows, ... */
-    FEW_COUNT_MIN = 8 << 20, /* ... with fewer weights than these, blocks are done sooner that have
-                              * fewer columns each */
-    /* A multiprocessor makes products of so many rows in the time in which it would unpack the
-     * weights, write them out as numbers and read those again for products of the library, which
-     * are made at twice the rate. */
-    ROWS_MAX = 3 * K_NBITS_TILE_ROWS,
+    ARCH = 80,                /* whose tensor cores the kernel is written for */
+    NEAR = 1 << 24,           /* of columns and of k: places are numbers of 32 bits */
+    FIXED = 1 << 10,          /* shared memory that the device keeps for itself */
+    ROWS_MIN = 2,             /* one row has kernels of its own */
+    FEW = K_NBITS_MMA_ROWS,   /* up to so many rows, ... */
+    FEW_COUNT_MIN = 48 << 20, /* ... with fewer weights than these, blocks are done sooner that have
+                               * fewer columns each */
 };
+
+/* Up to how many rows: beyond, weights are unpacked and left to the library's products sooner,
+ * which are made at twice the rate, but write numbers out and read them again. Measured on an H100.
+ */
+static int64_t rows_max(const mp_nbits_work *work) {
+    const int64_t weights = work->n * work->k;
+    return weights >= 32 << 20 ? 128 : weights >= 1 << 19 ? 64 : 32;
+}
 
 /* Lays out shared memory for tiles of so many rows; its bytes. */
 static int64_t lay_out(const mp_nbits_work *work, int32_t rows, mp_nbits_cut *cut) {
@@ -64,8 +68,8 @@ bool mp_nbits_cut_for(const mp_device_info *info, const mp_nbits_work *work, mp_
     const int64_t room = (int64_t)info->shared_bytes_max - FIXED;
     const int64_t columns = work->gated ? work->n / 2 : work->n;
     const int64_t across = work->gated ? K_NBITS_TILE_COLUMNS / 2 : K_NBITS_TILE_COLUMNS;
-    if (info->arch < ARCH || work->m < ROWS_MIN || work->m > ROWS_MAX || work->n > NEAR ||
-        work->k > NEAR || work->n * work->k / 128 * work->bits > UINT32_MAX / 2 ||
+    if (info->arch < ARCH || work->m < ROWS_MIN || work->n > NEAR || work->k > NEAR ||
+        work->m > rows_max(work) || work->n * work->k / 128 * work->bits > UINT32_MAX / 2 ||
         (work->m <= FEW && work->n * work->k < FEW_COUNT_MIN)) {
         return false;
     }
