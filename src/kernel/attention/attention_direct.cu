@@ -225,9 +225,9 @@ K_FN void direct_rise(float factor, const float (*most)[2], mma_state *state) {
 }
 
 /* Scores, of which `factor` makes powers of two, become weights. The base of a row is its `top`:
- * one of the powers or, with masks, of the scores. So near to the largest number that there is (the
- * lowest mask of float) a power of two would go beyond it; there two scores are the same or worlds
- * apart, whatever the factor. A NaN is passed over for the maximum and stays in the sum. */
+ * one of the powers or, with masks, of the scores, which may be so large that a product with the
+ * factor would be rounded by more than scores differ. A NaN is passed over for the maximum and
+ * stays in the sum. */
 K_FN void direct_weights(float factor, float (*score)[4], mma_state *state) {
     float most[ROW_SETS][2];
     int32_t rises = 0;
@@ -257,13 +257,11 @@ K_FN void direct_weights(float factor, float (*score)[4], mma_state *state) {
         float(*const mine)[4] = score + s * KEY_SIDES;
         K_UNROLL for (int32_t r = 0; r < 2; r++) {
             const float base = state[s].top[r];
-            const float unit = K_MASKED && fabsf(base) > 1e38F ? 0x1p-64F : factor;
-            const float down = K_MASKED ? -base * unit : -base;
             float sum[2] = {0, 0};
             K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
                 K_UNROLL for (int32_t e = 0; e < 2; e++) {
                     float *const x = &mine[n][2 * r + e];
-                    *x = k_exp2(fmaf(*x, unit, down));
+                    *x = k_exp2(direct_above(factor, *x, base));
                     sum[e] += *x;
                 }
             }

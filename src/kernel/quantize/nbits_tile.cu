@@ -200,8 +200,12 @@ K_FN void x_fill_side(const void *array, int64_t start, int32_t bytes, int64_t a
     const int64_t left = all - (start - past);
     K_UNROLL
     for (int32_t i = 0; i < most * 16; i += 16) {
-        if (i < past + bytes) {
-            k_copy_begin(to + i, from + i, left - i < 16 ? (uint32_t)(left - i) : 16);
+        if (i < past + bytes && left - i >= 16) {
+            k_copy_begin(to + i, from + i, 16);
+        } else if (i < past + bytes) { /* the array ends within the piece */
+            for (int32_t b = 0; b < (int32_t)left - i; b++) {
+                to[i + b] = from[i + b];
+            }
         }
     }
 }
