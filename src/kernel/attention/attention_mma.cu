@@ -31,10 +31,8 @@
 
 /* ---- softmax ---- */
 
-/* Scores, in `unit`, become weights, each by one step and a power of two. So near to the largest
- * number that there is (a mask's lowest one in bfloat16) that step would go beyond it; there two
- * scores are the same or worlds apart, whatever the factor. A NaN is passed over for the maximum
- * and stays in the sum. */
+/* Scores, in `unit`, become weights, each by a difference, which large masks leave exact, and a
+ * power of two. A NaN is passed over for the maximum and stays in the sum. */
 K_FN void mma_weights(float unit, float (*score)[4], mma_state *state) {
     const float log2_e = MMA_LOG2_E * unit;
     float shrink[2];
@@ -47,12 +45,11 @@ K_FN void mma_weights(float unit, float (*score)[4], mma_state *state) {
         top = fmaxf(top, other);
         top = fmaxf(top, __shfl_xor_sync(MMA_ALL, top, 1));
         top = fmaxf(top, __shfl_xor_sync(MMA_ALL, top, 2));
-        const float base = mma_base(top), factor = fabsf(base * unit) < 1e38F ? log2_e : 0x1p-64F;
-        const float down = -base * factor;
+        const float base = mma_base(top);
         float sum = 0;
         K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
             K_UNROLL for (int32_t e = 2 * r; e < 2 * r + 2; e++) {
-                score[n][e] = k_exp2(fmaf(score[n][e], factor, down));
+                score[n][e] = k_exp2((score[n][e] - base) * log2_e);
                 sum += score[n][e];
             }
         }

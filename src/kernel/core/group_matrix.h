@@ -26,9 +26,13 @@ K_FN int32_t k_group_number(void) {
     return __shfl_sync(0xffffffffU, (int32_t)threadIdx.x / 128, 0);
 }
 
-/* The group's lanes meet, and nobody else. */
+/* The lanes of the first group or the second meet, and nobody else. */
 K_FN void k_group_meet(int32_t group) {
-    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+    if (group == 0) {
+        asm volatile("bar.sync 1, 128;" ::: "memory");
+    } else {
+        asm volatile("bar.sync 2, 128;" ::: "memory");
+    }
 }
 
 /* What was copied to shared memory before may be read by products behind. */

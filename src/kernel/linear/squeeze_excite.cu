@@ -76,19 +76,19 @@ K_FN float *e_floats(const e_share *s, int32_t at) {
 
 /* ---- to shared memory ---- */
 
-/* Begins to copy 16 bytes, of which there are `count` elements; what is behind them is not read. */
+/* Begins to copy 16 bytes; `count` elements at once where there are fewer. */
 K_FN void e_copy(void *to, const void *from, int32_t count) {
-#if K_WARP_MATRIX
-    k_copy_begin(to, from, (uint32_t)count * sizeof(T));
-#else
     if (count == K_PACK) {
+#if K_WARP_MATRIX
+        k_copy_begin(to, from, sizeof(k_pack));
+#else
         ((k_pack *)to)->words = ((const k_pack *)from)->words;
+#endif
         return;
     }
     for (int32_t i = 0; i < count; i++) {
         ((T *)to)[i] = ((const T *)from)[i];
     }
-#endif
 }
 
 /* What a lane has begun since the last call belongs together. */
