@@ -112,7 +112,7 @@ def child(args):
 
 def environment(args, side):
     env = dict(os.environ)
-    folders = [args.genai, args.peer if side == "peer" else None, env.get("PYTHONPATH")]
+    folders = [args.peer if side == "peer" else None, args.genai, env.get("PYTHONPATH")]
     env["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     return env
 

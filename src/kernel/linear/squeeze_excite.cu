@@ -76,19 +76,13 @@ K_FN float *e_floats(const e_share *s, int32_t at) {
 
 /* ---- to shared memory ---- */
 
-/* Begins to copy 16 bytes; `count` elements at once where there are fewer. */
-K_FN void e_copy(void *to, const void *from, int32_t count) {
-    if (count == K_PACK) {
+/* Begins to copy 16 bytes. */
+K_FN void e_copy(void *to, const void *from) {
 #if K_WARP_MATRIX
-        k_copy_begin(to, from, sizeof(k_pack));
+    k_copy_begin(to, from, sizeof(k_pack));
 #else
-        ((k_pack *)to)->words = ((const k_pack *)from)->words;
+    ((k_pack *)to)->words = ((const k_pack *)from)->words;
 #endif
-        return;
-    }
-    for (int32_t i = 0; i < count; i++) {
-        ((T *)to)[i] = ((const T *)from)[i];
-    }
 }
 
 /* What a lane has begun since the last call belongs together. */
@@ -124,9 +118,15 @@ K_FN void e_arrived(int32_t left) {
 }
 
 K_FN void e_bring(T *to, const T *from, int32_t count) {
+    const int32_t lane = (int32_t)threadIdx.x, lanes = (int32_t)blockDim.x;
+    const int32_t whole = count / K_PACK * K_PACK; /* what is behind the end is not read */
     K_ONE_COPY
-    for (int32_t i = (int32_t)threadIdx.x * K_PACK; i < count; i += (int32_t)blockDim.x * K_PACK) {
-        e_copy(to + i, from + i, e_at_most(count - i, K_PACK));
+    for (int32_t i = lane * K_PACK; i < whole; i += lanes * K_PACK) {
+        e_copy(to + i, from + i);
+    }
+    K_ONE_COPY
+    for (int32_t i = whole + lane; i < count; i += lanes) {
+        to[i] = from[i];
     }
 }
 
@@ -139,7 +139,7 @@ K_FN void e_bring_slice(const e_share *s, T *to, const T *from, int32_t first, i
         T *target = to + (first + s->row) * slice + c * K_PACK;
         K_ONE_COPY
         for (int32_t row = first + s->row; row < end; row += s->below) {
-            e_copy(target, source, K_PACK);
+            e_copy(target, source);
             source += (int64_t)s->below * line;
             target += s->below * slice;
         }
@@ -548,11 +548,10 @@ K_FN void e_tell(const e_share *s) {
 K_FN void e_fetch(const e_share *s, const float *parts) {
     const mp_excite_args *a = s->args;
     float *told = e_floats(s, a->at_told);
-    enum { ELEMENTS = QUAD * sizeof(float) / sizeof(T) };
     K_ONE_COPY
     for (int32_t i = (int32_t)threadIdx.x * QUAD; i < a->told * a->pitch;
          i += (int32_t)blockDim.x * QUAD) {
-        e_copy(told + i, parts + i, ELEMENTS);
+        e_copy(told + i, parts + i);
     }
     e_together();
 }
