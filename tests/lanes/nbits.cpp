@@ -74,10 +74,8 @@ Launch lay_out(mp_nbits_args *args) {
 Launch lay_out(mp_nbits_args *args) {
     const int64_t scale = args->w.blocks * (int64_t)sizeof(T), zero = args->w.zero_row;
     const int64_t chunks = (args->w.k + K_NBITS_CHUNK - 1) / K_NBITS_CHUNK;
-    args->shared.chunks = K_ROWS > 1 ? K_NBITS_MMA_CHUNKS : 4 + (int32_t)args->w.n % 3 * 2;
-    const int64_t stages = (chunks + args->shared.chunks - 1) / args->shared.chunks;
+    const int64_t stages = (chunks + K_NBITS_MMA_CHUNKS - 1) / K_NBITS_MMA_CHUNKS;
     const int64_t each = (stages + K_NBITS_MMA_WARPS - 1) / K_NBITS_MMA_WARPS;
-    args->shared.all = (int32_t)stages;
     k_nbits_shared *s = &args->shared;
     s->stages = (int32_t)(each < N_AHEAD ? each : N_AHEAD);
     s->scale_pitch = (int32_t)(scale % 16 == 0 ? scale + 16 : scale);

@@ -2,10 +2,9 @@
  * are their left operand, 16 columns of the result at a time, and rows of A their right one.
  *
  * A block has K_NBITS_MMA_COLUMNS columns. Its warps deal out stages of K_NBITS_MMA_CHUNKS chunks
- * along k, or of fewer where that leaves the busiest warp fewer; each has a ring of
- * K_NBITS_MMA_AHEAD stages in shared memory for itself, all of which are on their way before the
- * kernel before has ended, where they are constants. Rows of a stage lie a chunk further apart than
- * they are long, so that eight columns lie in different banks.
+ * along k; each has a ring of K_NBITS_MMA_AHEAD stages in shared memory for itself, all of which
+ * are on their way before the kernel before has ended, where they are constants. Rows of a stage
+ * lie a chunk further apart than they are long, so that eight columns lie in different banks.
  *
  * The right operand has eight columns. Where there are fewer rows, several chunks share it, each
  * with columns of its own that are 0 for the others, so that sums of blocks stay apart until their
@@ -25,9 +24,6 @@
 #include "kernel/quantize/nbits_pair.h"
 
 #define n_product K_JOIN(k_mma_, K_T0)
-
-static_assert(K_NBITS_MMA_LEAST + 2 * K_NBITS_MMA_STEP == K_NBITS_MMA_CHUNKS,
-              "there are three sizes of a stage");
 
 enum {
     N_LANES = 32,
@@ -52,9 +48,9 @@ typedef struct n_place {
     uint8_t *shared, *ring; /* the warp's own part */
     int64_t column;         /* the block's first one */
     int32_t columns;
-    int32_t chunks, stages, each; /* each: chunks of a stage */
-    int32_t chunk_shift;          /* chunks of a block of weights */
-    uint32_t mask;                /* p_mask() */
+    int32_t chunks, stages;
+    int32_t chunk_shift; /* chunks of a block of weights */
+    uint32_t mask;       /* p_mask() */
     int32_t warp, lane, g, t;
 } n_place;
 
@@ -66,8 +62,7 @@ K_FN n_place n_place_of(const mp_nbits_args *args, uint8_t *shared) {
     at.column = (int64_t)blockIdx.x * N_COLUMNS;
     at.columns = w->n - at.column < N_COLUMNS ? (int32_t)(w->n - at.column) : N_COLUMNS;
     at.chunks = ((int32_t)w->k + N_CHUNK - 1) / N_CHUNK;
-    at.each = K_ROWS == 1 ? args->shared.chunks : N_CHUNKS;
-    at.stages = args->shared.all;
+    at.stages = (at.chunks + N_CHUNKS - 1) / N_CHUNKS;
     at.chunk_shift = w->block_shift - 5;
     at.mask = p_mask(w);
     at.warp = (int32_t)threadIdx.x / N_LANES;
@@ -113,8 +108,7 @@ K_FN void n_fill(const n_place *at, int32_t stage, uint8_t *to) {
     const k_nbits *w = &at->args->w;
     enum { EACH = N_LANES / N_PIECES };
     const int32_t piece = at->lane % N_PIECES, row = at->lane / N_PIECES;
-    const int32_t from = stage * at->each * N_BYTES + piece * 16;
-    const int32_t there = piece * 16 < at->each * N_BYTES && from < at->chunks * N_BYTES;
+    const int32_t from = (stage * N_PIECES + piece) * 16, there = from < at->chunks * N_BYTES;
     const uint8_t *first = (const uint8_t *)w->weight + at->column * w->weight_row;
     const uint8_t *source = first + row * w->weight_row + from;
     K_UNROLL
@@ -134,9 +128,8 @@ K_FN void n_rows(const n_place *at, int32_t stage, uint32_t (*x)[4]) {
     const int32_t row = at->g % K_ROWS, slot = at->g / K_ROWS, k = (int32_t)args->w.k;
     K_UNROLL
     for (int32_t h = 0; h < K_ROWS; h++) {
-        const int32_t chunk = h * N_SLOTS + slot;
-        const int32_t first = (stage * at->each + chunk) * N_CHUNK + at->t * 8;
-        const int32_t is = row < (int32_t)args->m && chunk < at->each && first < k;
+        const int32_t first = (stage * N_CHUNKS + h * N_SLOTS + slot) * N_CHUNK + at->t * 8;
+        const int32_t is = row < (int32_t)args->m && first < k;
 #if K_BEFORE == K_BEFORE_NOTHING
         k_fetch((const T *)args->a + (is ? row * k + first : 0), is, x[h]);
 #else
@@ -204,16 +197,15 @@ K_FN void n_scales(const n_place *at, int32_t tile, int32_t first, float (*scale
     }
 }
 
-/* `each`, a constant where this is called: chunks of the stage. */
-K_FN void n_chunks(const n_place *at, const uint8_t *weights, int32_t stage, int32_t each,
-                   int zeros, uint32_t (*x)[4], float (*total)[4]) {
+K_FN void n_stage(const n_place *at, const uint8_t *weights, int32_t stage, int zeros,
+                  uint32_t (*x)[4], float (*total)[4]) {
     K_UNROLL
     for (int32_t h = 0; h < K_ROWS; h++) {
         uint32_t turned[4];
         float sum[N_CHAINS][N_TILES][4] = {};
         p_turned(x[h], turned);
         K_UNROLL
-        for (int32_t slot = 0; slot < (each < N_SLOTS ? each : N_SLOTS); slot++) {
+        for (int32_t slot = 0; slot < N_SLOTS; slot++) {
             const int32_t mine = at->g / K_ROWS == slot;
             uint32_t b[4];
             K_UNROLL
@@ -221,12 +213,12 @@ K_FN void n_chunks(const n_place *at, const uint8_t *weights, int32_t stage, int
                 b[i] = mine ? turned[i] : 0;
             }
             const int32_t c = h * N_SLOTS + slot;
-            n_chunk(at, weights + c * N_BYTES, stage * each + c, zeros, b, sum);
+            n_chunk(at, weights + c * N_BYTES, stage * N_CHUNKS + c, zeros, b, sum);
         }
         K_UNROLL
         for (int32_t tile = 0; tile < N_TILES; tile++) {
             float scale[2][2];
-            n_scales(at, tile, stage * each + h * N_SLOTS, scale);
+            n_scales(at, tile, stage * N_CHUNKS + h * N_SLOTS, scale);
             K_UNROLL
             for (int32_t i = 0; i < 4; i++) {
                 const float both =
@@ -234,17 +226,6 @@ K_FN void n_chunks(const n_place *at, const uint8_t *weights, int32_t stage, int
                 total[tile][i] += both * scale[i / 2][i % 2];
             }
         }
-    }
-}
-
-K_FN void n_stage(const n_place *at, const uint8_t *weights, int32_t stage, int zeros,
-                  uint32_t (*x)[4], float (*total)[4]) {
-    if (K_ROWS == 1 && at->each == K_NBITS_MMA_LEAST) {
-        n_chunks(at, weights, stage, K_NBITS_MMA_LEAST, zeros, x, total);
-    } else if (K_ROWS == 1 && at->each < N_CHUNKS) {
-        n_chunks(at, weights, stage, K_NBITS_MMA_LEAST + K_NBITS_MMA_STEP, zeros, x, total);
-    } else {
-        n_chunks(at, weights, stage, N_CHUNKS, zeros, x, total);
     }
 }
 

@@ -78,9 +78,7 @@ enum {
     K_NBITS_MMA_ROWS = 8, /* of A, at most */
     K_NBITS_MMA_WARPS = 8,
     K_NBITS_MMA_LANES = 256,
-    K_NBITS_MMA_CHUNKS = 8, /* of a stage; of one row also fewer, */
-    K_NBITS_MMA_STEP = 2,   /* by so many, */
-    K_NBITS_MMA_LEAST = 4,  /* down to so many */
+    K_NBITS_MMA_CHUNKS = 8, /* of a stage */
 };
 #define K_NBITS_MMA_COLUMNS(bits, rows) ((bits) == 4 && (rows) == 8 ? 32 : 16)
 #define K_NBITS_MMA_STAGE(bits, rows)   /* its bytes */ \
@@ -147,7 +145,6 @@ typedef struct k_nbits {
 typedef struct k_nbits_shared {
     int32_t bytes;                   /* in all */
     int32_t stages;                  /* that a warp has at once */
-    int32_t chunks, all;             /* of nbits_mma.cu: chunks of a stage, stages of a column */
     int32_t scale, zero, row;        /* row: of A, where the kernel makes it */
     int32_t scale_pitch, zero_pitch; /* from column to column */
     int32_t sums;                    /* of nbits_stream.cu; biases of nbits_tile.cu */

@@ -242,20 +242,6 @@ static int mma_rows(int64_t m) {
     return m == 1 ? 1 : m <= 4 ? 4 : K_NBITS_MMA_ROWS;
 }
 
-/* Chunks of a stage: what leaves the busiest warp the fewest, in as few stages as that takes. */
-static int64_t mma_chunks(int64_t k) {
-    int64_t chunks = K_NBITS_MMA_CHUNKS, least = INT64_MAX;
-    for (int64_t each = K_NBITS_MMA_CHUNKS; each >= K_NBITS_MMA_LEAST; each -= K_NBITS_MMA_STEP) {
-        const int64_t stages = MP_CEIL_DIV(k, K_NBITS_CHUNK * each);
-        const int64_t busiest = MP_CEIL_DIV(stages, K_NBITS_MMA_WARPS) * each;
-        if (busiest < least) {
-            least = busiest;
-            chunks = each;
-        }
-    }
-    return chunks;
-}
-
 /* What lies where, one behind the other. False: it is too much. */
 static bool mma_lay_out(const mp_planner *p, const mp_packed *packed, bool made,
                         mp_nbits_args *args) {
@@ -263,8 +249,7 @@ static bool mma_lay_out(const mp_planner *p, const mp_packed *packed, bool made,
     const int rows = mma_rows(args->m);
     const int64_t size = (int64_t)mp_dtype_size(packed->type);
     const int64_t columns = K_NBITS_MMA_COLUMNS(w->bits, rows);
-    const int64_t chunks = rows == 1 ? mma_chunks(w->k) : K_NBITS_MMA_CHUNKS;
-    const int64_t stages = MP_CEIL_DIV(w->k, K_NBITS_CHUNK * chunks);
+    const int64_t stages = MP_CEIL_DIV(w->k, K_NBITS_CHUNK * K_NBITS_MMA_CHUNKS);
     const int64_t each = MP_CEIL_DIV(stages, K_NBITS_MMA_WARPS);
     const int64_t ahead = MP_MIN(each, K_NBITS_MMA_AHEAD(w->bits, rows));
     const int64_t scale = mma_pitch(w->blocks * size), zero = mma_pitch(w->zero_row);
@@ -275,8 +260,6 @@ static bool mma_lay_out(const mp_planner *p, const mp_packed *packed, bool made,
     const int64_t bytes = row_at + (made ? w->k * size : 0);
     args->shared = (k_nbits_shared){.bytes = (int32_t)bytes,
                                     .stages = (int32_t)ahead,
-                                    .chunks = (int32_t)chunks,
-                                    .all = (int32_t)stages,
                                     .scale = (int32_t)scale_at,
                                     .zero = (int32_t)zero_at,
                                     .row = (int32_t)row_at,
