@@ -107,11 +107,12 @@ static mp_status add_prepared(work *w, mp_graph *graph, int32_t n, int i, mp_pla
     return MP_OK;
 }
 
-static mp_status prepare(work *w, mp_graph *graph, int32_t n, int i) {
+/* `readers`: of each value. */
+static mp_status prepare(work *w, mp_graph *graph, int32_t n, int i, const int32_t *readers) {
     const mp_vertex *v = &graph->nodes[n];
     mp_tensor in[PREPARED_INPUTS] = {0};
     mp_plan *plan = NULL;
-    if (!may_prepare(graph, v, i)) {
+    if (!may_prepare(graph, v, i) || (v->node.op->prepares_own && readers[v->in[i]] > 1)) {
         return MP_OK;
     }
     in[i] = graph->values[v->in[i]].tensor;
@@ -127,15 +128,33 @@ static mp_status prepare(work *w, mp_graph *graph, int32_t n, int i) {
     return status;
 }
 
-static mp_status prepare_all(work *w, mp_graph *graph) {
+static void count_readers(const mp_graph *graph, int32_t *readers) {
     for (int32_t n = 0; n < graph->node_count; n++) {
         const mp_vertex *v = &graph->nodes[n];
-        const bool prepares = v->node.op->prepare != NULL;
-        for (int i = 0; prepares && i < v->in_count && i < PREPARED_INPUTS; i++) {
-            MP_TRY(prepare(w, graph, n, i));
+        for (int i = 0; i < v->in_count; i++) {
+            if (v->in[i] != MP_NO_VALUE) {
+                readers[v->in[i]]++;
+            }
         }
     }
-    return MP_OK;
+}
+
+static mp_status prepare_all(work *w, mp_graph *graph) {
+    int32_t *readers = calloc((size_t)graph->value_count + 1, sizeof *readers);
+    mp_status status = readers != NULL ? MP_OK : no_memory();
+    if (status == MP_OK) {
+        count_readers(graph, readers);
+    }
+    for (int32_t n = 0; status == MP_OK && n < graph->node_count; n++) {
+        const mp_vertex *v = &graph->nodes[n];
+        const bool prepares = v->node.op->prepare != NULL;
+        for (int i = 0; status == MP_OK && prepares && i < v->in_count && i < PREPARED_INPUTS;
+             i++) {
+            status = prepare(w, graph, n, i, readers);
+        }
+    }
+    free(readers);
+    return status;
 }
 
 /* Nodes read the constants as they are, and prepare them in each run. */

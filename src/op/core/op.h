@@ -84,6 +84,8 @@ struct mp_op {
      * is wanted as it is. Of the inputs it knows type and shape of this one. NULL: all are wanted
      * as they are. */
     mp_status (*prepare)(mp_planner *p, int i);
+    bool prepares_own; /* only constants that no other node of the group reads, since a form of its
+                        * own for each reader would take more memory than it is worth */
     /* For what is computed element by element (op/fused/expression.h): adds it to an expression.
      * NULL for other operators. */
     int (*express)(mp_expresser *e);
