@@ -102,6 +102,11 @@ K_FN l_item l_item_of(const k_cell *cell, const l_block *b, int32_t i) {
     item.at.direction = b->direction;
     item.at.entry = item.is ? i / b->units : 0;
     item.at.unit = b->first + item.unit;
+    item.at.ended = 1;
+    item.at.time = 0;
+    K_UNROLL for (int32_t g = 0; g < GATES; g++) {
+        item.x[g] = 0;
+    }
     l_ask(cell, &item, 0);
     return item;
 }
@@ -115,7 +120,10 @@ K_FN q_parameter l_quantize(const k_cell *cell, const l_block *b) {
         least = b->h[i] < least ? b->h[i] : least;
         most = b->h[i] > most ? b->h[i] : most;
     }
-#if !K_HOST
+#if K_HOST
+    least = k_block_min_f32(least);
+    most = k_block_max_f32(most);
+#else
     const int32_t warps = (int32_t)blockDim.x / 32;
     for (int32_t half = 16; half > 0; half /= 2) {
         least = fminf(least, __shfl_xor_sync(0xffffffffU, least, half));
@@ -208,13 +216,13 @@ K_FN void l_wait(const mp_quantized_group_args *args) {
     }
 }
 
-/* On the emulated device a lane has all units of a block, one after the other. */
+/* On the emulated device a lane has several units, one after the other. */
 K_FN void l_step(const mp_quantized_group_args *args, const l_block *b, l_item *item, q_parameter p,
                  int64_t step) {
     const k_cell *cell = &args->cell;
 #if K_HOST
-    for (int32_t i = 0; i < cell->batch * b->units; i++) {
-        *item = l_item_of(cell, b, i);
+    K_BLOCK_LOOP(i, cell->batch * b->units) {
+        *item = l_item_of(cell, b, (int32_t)i);
         l_ask(cell, item, step);
         c_write_y(cell, &item->at, l_cell(args, b, item, p));
     }
