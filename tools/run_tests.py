@@ -117,7 +117,7 @@ WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernel
                 cases_again=1, graphs_again=200)
 THIRD = Amounts(seeds=6, operations=1_500_000, hostile=400, graphs=50, kernels=("--sample", "5"), cases_again=4,
                 graphs_again=30, checked_modes="eager", addressed=3, watched=6, raced=4, recompiled=3, emulated=3,
-                lanes=16, wheels="aarch64", versions=96)
+                lanes=16, wheels="aarch64", versions=160)
 
 
 def steps_of(build, mode, whole=WHOLE):
