@@ -37,6 +37,8 @@ SIZE_MAX = 60_000_000  # what a package of them may take
 MAGIC = b"MPREADY1"
 HEADER, ENTRY = struct.Struct("=8sII32s"), struct.Struct("=32s32sQQ")
 PACKING = ("-64", "-compress=true", "-compress-all")
+SMALLER = "-compress-mode=size"  # by a seventh; drivers know it since they know the first of these architectures
+SMALLER_FROM = 100
 
 
 class Failure(Exception):
@@ -64,7 +66,8 @@ class Packer:
 
     def pack(self, code, arch):
         handle, size = ctypes.c_void_p(), ctypes.c_size_t()
-        options = (ctypes.c_char_p * len(PACKING))(*map(str.encode, PACKING))
+        packing = (*PACKING, SMALLER) if arch >= SMALLER_FROM else PACKING
+        options = (ctypes.c_char_p * len(packing))(*map(str.encode, packing))
         self.call("nvFatbinCreate", ctypes.byref(handle), options, len(options))
         try:
             self.call("nvFatbinAddCubin", handle, code, ctypes.c_size_t(len(code)), str(arch).encode(), b"kernel")
