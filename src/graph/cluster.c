@@ -99,6 +99,17 @@ static bool is_inside(const adding *a, int32_t value) {
     return (at == a->into || at == a->of) && a->w->registers[value] != MP_NO_REGISTER;
 }
 
+/* Whether input `i` of one element has more dimensions than any other, which the result has, too:
+ * it has to be an input of the cluster, whose shapes count. */
+static bool gives_dims(const mp_expresser *e, int i) {
+    bool gives = e->in[i].shape.rank > 0;
+    for (int k = 0; k < e->in_count; k++) {
+        gives = gives &&
+                (k == i || e->in[k].type == MP_NONE || e->in[k].shape.rank < e->in[i].shape.rank);
+    }
+    return gives;
+}
+
 static int real_input(mp_expresser *self, int i) {
     adding *a = (adding *)(void *)self;
     const int32_t value = i < self->in_count ? a->vertex->in[i] : MP_NO_VALUE;
@@ -114,7 +125,7 @@ static int real_input(mp_expresser *self, int i) {
             return MP_FIRST_INPUT + k;
         }
     }
-    if (mp_express_known(self, i, &number)) {
+    if (!gives_dims(self, i) && mp_express_known(self, i, &number)) {
         const int reg = mp_expression_number(self->to, self->in[i].type, number);
         if (reg != MP_NO_REGISTER) {
             return reg;

@@ -304,6 +304,10 @@ int mp_graph_rank(const mp_graph *graph, int32_t value) {
     return rank_of(graph, value, &left);
 }
 
+bool mp_graph_same_rank(const mp_graph *graph, int32_t a, int32_t b) {
+    return mp_graph_rank(graph, a) == mp_graph_rank(graph, b);
+}
+
 static int64_t dim_of(const mp_graph *graph, int32_t value, int from_end, int *left) {
     const mp_shape *shape = &graph->values[value].tensor.shape;
     if (shape->rank >= from_end && shape->dim[shape->rank - from_end] >= 0) {

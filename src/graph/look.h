@@ -52,6 +52,9 @@ bool mp_graph_is_planned(const mp_graph *graph, int32_t value);
 
 /* What is known of the value, from its type or from its maker: MP_DIM_UNKNOWN, MP_NONE. */
 int mp_graph_rank(const mp_graph *graph, int32_t value);
+/* Whether `b` has as many dimensions as `a`, or of neither it is known how many: a number in
+ * between may have brought more along. */
+bool mp_graph_same_rank(const mp_graph *graph, int32_t a, int32_t b);
 mp_dtype mp_graph_type(const mp_graph *graph, int32_t value);
 /* Dimension `d`, or of a negative `d` the one as far from the end. */
 int64_t mp_graph_dim(const mp_graph *graph, int32_t value, int d);

@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime as ort
 import provider
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 ROUNDS = 3
 ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo")
@@ -154,3 +155,32 @@ def test_what_follows_from_constants_and_known_sizes_costs_nothing():
             assert text.count("MatMulBias-1 (") + text.count("Gemm-13 (") == 2, text
         if name == "dense":
             assert text.count("= millpond.Affine-1") == 3, text
+
+
+def written_out(kind):
+    """An activation or a norm in primitive operators, whose numbers have a dimension more than x has."""
+    def number(name, value):
+        return numpy_helper.from_array(np.full((1, 1, 1), value, np.float32), name)
+
+    bounds = [numpy_helper.from_array(np.float32(value), name) for name, value in (("low", 0), ("high", 6))]
+    ways = {
+        "ramp": [("Add", "x three"), ("Clip", "0 low high"), ("Div", "1 six"), ("Mul", "2 x")],
+        "gelu": [("Div", "x root"), ("Erf", "0"), ("Add", "1 one"), ("Mul", "2 x"), ("Mul", "3 half")],
+        "swish": [("Mul", "x three"), ("Sigmoid", "0"), ("Mul", "1 x")],
+        "cluster": [("Add", "x three"), ("Relu", "0")],
+    }
+    nodes = [helper.make_node(op, inputs.split(), [str(i)]) for i, (op, inputs) in enumerate(ways[kind])]
+    numbers = {"three": 3, "six": 6, "root": 2**0.5, "one": 1, "half": 0.5}
+    graph = helper.make_graph(nodes, kind, [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 8])],
+                              [helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, None)],
+                              [*bounds, *(number(*each) for each in numbers.items())])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+
+
+@pytest.mark.parametrize("kind", ["ramp", "gelu", "swish", "cluster"])
+def test_numbers_that_bring_a_dimension_along_give_it_to_the_result(kind):
+    model, x = written_out(kind), np.random.default_rng(1).standard_normal((2, 8)).astype(np.float32)
+    want = ort.InferenceSession(model, providers=[provider.CPU]).run(None, {"x": x})[0]
+    got = session(model, fusion=1).run(None, {"x": x})[0]
+    assert want.shape == (1, 2, 8)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

@@ -132,6 +132,12 @@ static mp_status replace(mp_graph *graph, int32_t last, int32_t x, mp_node node)
     return MP_OK;
 }
 
+/* Whether node `last` may become one of x alone: a number that is added or multiplied by may give
+ * the result more dimensions than x has. */
+static bool may_replace(const mp_graph *graph, int32_t last, int32_t x, mp_rewrites *rewrites) {
+    return mp_graph_same_rank(graph, x, graph->nodes[last].out[0]) && mp_rewrite_allowed(rewrites);
+}
+
 /* Around an Erf or Tanh. */
 static mp_status try_gelu(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
     static const double root_of_half = 0.70710678118654752, root_of_two_by_pi = 0.79788456080286536;
@@ -141,7 +147,7 @@ static mp_status try_gelu(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
     const int32_t inner = multiplied(graph, v->in[0], is_tanh ? root_of_two_by_pi : root_of_half);
     const int32_t x = is_tanh && inner != MP_NO_VALUE ? cubic(graph, inner) : inner;
     const int32_t last = x != MP_NO_VALUE ? half_of_both(graph, v->out[0], x) : MP_NO_NODE;
-    if (last == MP_NO_NODE || !mp_rewrite_allowed(rewrites)) {
+    if (last == MP_NO_NODE || !may_replace(graph, last, x, rewrites)) {
         return MP_OK;
     }
     const mp_node node = {.op = mp_op_find("", "Gelu", 20),
@@ -161,7 +167,7 @@ static mp_status try_swish(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
     const bool fits = x != MP_NO_VALUE &&
                       (v->in[0] == x || joined(graph, v->in[0], "Mul", &alpha) == x) &&
                       mp_graph_type(graph, x) != MP_F64; /* alpha is a float */
-    if (!fits || !mp_rewrite_allowed(rewrites)) {
+    if (!fits || !may_replace(graph, last, x, rewrites)) {
         return MP_OK;
     }
     const mp_attr attr = {.name = "alpha", .kind = MP_ATTR_FLOAT, .f = (float)alpha};
@@ -175,9 +181,9 @@ static mp_status try_swish(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
 
 /* ---- hard ones ---- */
 
-/* Whether a value times `number` is a sixth of it, as float16 has that, too. */
-static bool is_sixth(double number) {
-    return fabs(6 * number - 1) <= 5e-4;
+/* Whether a value times `number` is a sixth of it, as well as the type has that. */
+static bool is_sixth(double number, mp_dtype type) {
+    return fabs(6 * number - 1) <= (type == MP_F16 ? 5e-4 : 1e-6);
 }
 
 /* The node that alone reads `value` and gives a sixth of it. */
@@ -188,7 +194,8 @@ static int32_t sixth_of(const mp_graph *graph, int32_t value) {
         return MP_NO_NODE;
     }
     const int32_t result = graph->nodes[n].out[0];
-    const bool times = joined(graph, result, "Mul", &number) == value && is_sixth(number);
+    const bool times = joined(graph, result, "Mul", &number) == value &&
+                       is_sixth(number, mp_graph_type(graph, value));
     const bool by = !times && joined(graph, result, "Div", &number) == value && number == 6;
     return times || by ? n : MP_NO_NODE;
 }
@@ -230,7 +237,8 @@ static mp_status try_hard(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
                             : early != MP_NO_NODE ? sixth_of(graph, graph->nodes[early].out[0])
                                                   : MP_NO_NODE;
     const bool swishes = product != MP_NO_NODE;
-    if ((!swishes && (gate == MP_NO_NODE || !is_ramp)) || !mp_rewrite_allowed(rewrites)) {
+    const int32_t last = swishes ? product : is_ramp ? gate : MP_NO_NODE;
+    if (last == MP_NO_NODE || !may_replace(graph, last, x, rewrites)) {
         return MP_OK;
     }
     const mp_node node = {
@@ -239,12 +247,12 @@ static mp_status try_hard(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
         .name = v->node.name,
         .attrs = attrs,
         .attr_count = swishes ? 0 : MP_COUNT_OF(attrs)};
-    return replace(graph, swishes ? product : gate, x, node);
+    return replace(graph, last, x, node);
 }
 
 static bool is_hard_sigmoid(const mp_vertex *v) {
     return mp_vertex_is(v, "HardSigmoid") &&
-           is_sixth((double)mp_node_float(&v->node, "alpha", 0.2F)) &&
+           is_sixth((double)mp_node_float(&v->node, "alpha", 0.2F), MP_F32) &&
            mp_node_float(&v->node, "beta", 0.5F) == 0.5F;
 }
 

@@ -195,7 +195,8 @@ static bool find(const mp_graph *graph, int32_t n, match *m) {
     const int32_t centred = off_the_mean(graph, d, m->axes);
     m->centred = centred != MP_NO_VALUE;
     m->x = m->centred ? centred : d;
-    return find_scale(graph, m) && settle_types(graph, m);
+    return find_scale(graph, m) && settle_types(graph, m) &&
+           mp_graph_same_rank(graph, m->x, graph->nodes[m->last].out[0]);
 }
 
 /* ---- the operator ---- */
