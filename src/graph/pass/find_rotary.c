@@ -50,7 +50,8 @@ static bool follow_axis(const mp_graph *graph, const mp_vertex *v, int *axis) {
         return true;
     }
     if (mp_vertex_is_any(v, with, MP_COUNT_OF(with))) {
-        return v->in_count == 2 && mp_graph_number(graph, v->in[1], &number);
+        return v->in_count == 2 && mp_graph_number(graph, v->in[1], &number) &&
+               mp_graph_same_rank(graph, v->in[0], v->out[0]);
     }
     if (mp_vertex_is(v, "Transpose")) {
         const mp_attr *perm = mp_vertex_perm(v);
