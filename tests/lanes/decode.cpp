@@ -24,6 +24,7 @@ struct shape {
         K_MASK_NONE; /* of heads, rows and keys, but for the last key; entries have the same */
 
     bool turned = true, normed = false; /* of new tokens */
+    bool low = false;                   /* every other row of the mask is the lowest number */
 
     int heads() const {
         return kv_heads * group;
@@ -33,6 +34,10 @@ struct shape {
 /* Of T. */
 double precision() {
     return T_load(T_store(1 + 1.0F / 256)) == 1 ? 1.0 / 128 : 1.0 / 1024;
+}
+
+float lowest() {
+    return precision() > 0.005 ? -0x1.fep127F : -65504.0F;
 }
 
 Buffer<T> random_values(size_t count) {
@@ -73,7 +78,9 @@ struct decoding {
           part((size_t)s.entries * s.heads() * s.rows * s.splits * (HEAD + K_ATTENTION_STATE)) {
         for (size_t i = 0; i < mask_size(); i++) {
             shown[i] = k_store_bool(i % 3 != 1);
-            mask[i] = i % 4 == 3 ? T_store(-INFINITY) : mask[i];
+            mask[i] = s.low && i / s.keys % 2 == 0 ? T_store(lowest())
+                      : i % 4 == 3                 ? T_store(-INFINITY)
+                                                   : mask[i];
         }
         for (int i = 0; i < s.entries * s.kv_heads * s.keys; i++) { /* what nobody may see */
             for (int d = 0; i % s.keys >= length(i / s.keys / s.kv_heads) && d < HEAD; d++) {
@@ -254,8 +261,8 @@ struct decoding {
         const int row = line % s.rows, head = line / s.rows % s.heads();
         const int entry = line / s.rows / s.heads();
         const size_t unit = (size_t)(entry * s.kv_heads + head / s.group) * s.keys;
-        const double extra = s.sink == K_SINK_HEADS ? exp((double)T_load(sink[head])) : 0;
-        double all = 0, want = 0;
+        const double extra = s.sink == K_SINK_HEADS ? (double)T_load(sink[head]) : -INFINITY;
+        std::vector<float> score((size_t)s.keys, -INFINITY);
         for (int key = 0; key < s.keys; key++) {
             double dot = 0;
             for (int e = 0; sees(entry, row, key) && e < HEAD; e++) {
@@ -263,13 +270,19 @@ struct decoding {
                        (double)T_load(used_k[(unit + key) * HEAD + e]);
             }
             if (sees(entry, row, key)) {
-                const double more = masked(line % (s.heads() * s.rows), key);
-                const double weight = exp(dot / sqrt((double)HEAD) + more);
-                all += weight;
-                want += weight * (double)T_load(used_v[(unit + key) * HEAD + d]);
+                score[(size_t)key] = (float)(dot / sqrt((double)HEAD) +
+                                             masked(line % (s.heads() * s.rows), key));
             }
         }
-        return all == 0 ? 0 : want / (all + extra);
+        const double top = *std::max_element(score.begin(), score.end());
+        double all = 0, want = 0;
+        for (int key = 0; key < s.keys; key++) {
+            const double weight =
+                score[(size_t)key] == -INFINITY ? 0 : exp((double)score[(size_t)key] - top);
+            all += weight;
+            want += weight == 0 ? 0 : weight * (double)T_load(used_v[(unit + key) * HEAD + d]);
+        }
+        return all == 0 ? 0 : want / (all + exp(extra - top));
     }
 
     /* As attention_combine.cu does it. */
@@ -318,6 +331,12 @@ void check_masks(int kind) {
     check_decoding({2, 2, 3, 1, 7 * KEYS, 4, 2, true, true, 0, {6 * KEYS, 9}, K_SINK_HEADS, kind});
     check_decoding({2, 1, 2, 3, 8 * KEYS + 1, 4, 1, false, true, 0, {}, K_SINK_NONE, kind});
     check_decoding({1, 1, 8, 1, 9 * KEYS, 2, 2, true, true, KEYS + 5, {}, K_SINK_NONE, kind});
+    if (kind != K_MASK_BOOL) { /* the mean of values */
+        check_decoding({1, 2, 3, 2, 5 * KEYS + 3, 2, 2, true, false, 0, {}, K_SINK_NONE, kind, true,
+                        false, true});
+        check_decoding({1, 1, 4, 1, 3 * KEYS, 1, 2, false, true, 0, {}, K_SINK_NONE, kind, true,
+                        false, true});
+    }
 }
 
 } // namespace

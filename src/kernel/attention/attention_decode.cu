@@ -29,6 +29,8 @@
 #include "kernel/attention/decode_fresh.h"
 #include "kernel/core/meet.h"
 
+/* Scores are powers of two, but with masks powers of e: the lowest numbers of a mask must not
+ * become infinite, nor be rounded by more than scores differ. */
 #define DECODE_LOG2_E 1.44269504F
 #define DECODE_LN_2   0.69314718F
 
@@ -63,14 +65,19 @@ K_FN void decode_store(const mp_attention_args *args, const decode *at, int32_t 
 #define decode_product K_JOIN(k_mma_, K_T0)
 #define decode_pair    K_JOIN(k_pair_, K_T0)
 
-/* What a lane's keys have added to their scores, in steps of a power of two. */
+/* 2 or e to a difference of scores. */
+K_FN float decode_power(float x) {
+    return k_exp2(K_MASKED ? x * DECODE_LOG2_E : x);
+}
+
+/* What a lane's keys have added to their scores. */
 typedef struct decode_mask {
     float of[SIDES][2];
 } decode_mask;
 
 typedef struct decode_state {
     float out[VALUE_PIECES][4][4];
-    float top, total; /* of query g, in steps of a power of two; the sum of the lane's own keys */
+    float top, total; /* of query g; the sum of the lane's own keys */
 } decode_state;
 
 /* `row`: where the mask of the lane's query begins. */
@@ -88,7 +95,7 @@ K_FN void decode_load_mask(const k_score_rule *rule, int64_t row, const decode_s
             if (is_bool) {
                 more = k_load_bool(((const k_bool *)rule->mask)[at]) ? 0 : A_NONE;
             } else {
-                more = T_load(((const T *)rule->mask)[at]) * DECODE_LOG2_E;
+                more = T_load(((const T *)rule->mask)[at]);
             }
             out->of[s][e] = more;
         }
@@ -131,11 +138,11 @@ K_FN void decode_weights(float scale, const decode_source *from, int32_t key, a_
     const float base = top == A_NONE ? 0 : top;
     K_UNROLL for (int32_t s = 0; s < SIDES; s++) {
         K_UNROLL for (int32_t e = 0; e < 2; e++) {
-            score[s][e] = k_exp2(score[s][e] - base);
+            score[s][e] = decode_power(score[s][e] - base);
             sum += score[s][e];
         }
     }
-    const float shrink = k_exp2(state->top - base);
+    const float shrink = decode_power(state->top - base);
     const float mine[2] = {__shfl_sync(DECODE_ALL, shrink, from->t * 8),
                            __shfl_sync(DECODE_ALL, shrink, from->t * 8 + 4)};
     state->top = top;
@@ -246,7 +253,7 @@ K_FN void decode_leave(const decode *at, const decode_source *from, const decode
 }
 
 /* Adds up four sums of row `r`, which begin at `place` of everyone's values: what all have found,
- * a maximum in steps of a power of two and a sum of weights. */
+ * a maximum and a sum of weights. */
 K_FN void decode_gather(const decode_found *all, int32_t r, int32_t place, float *found,
                         float *sum) {
     enum { AT_ONCE = 4 };
@@ -267,7 +274,7 @@ K_FN void decode_gather(const decode_found *all, int32_t r, int32_t place, float
         K_UNROLL for (int32_t i = 0; i < AT_ONCE; i++) {
             const int32_t n = decode_least(first + i, all->count - 1);
             const float *values = all->values + n * all->pitch + place;
-            const float share = first + i < all->count ? k_exp2(state[n * STATE] - base) : 0;
+            const float share = first + i < all->count ? decode_power(state[n * STATE] - base) : 0;
             found[1] += share * state[n * STATE + 1];
             K_UNROLL for (int32_t e = 0; e < FOUR; e++) {
                 sum[e] += share * values[e];
@@ -306,7 +313,7 @@ K_FN void decode_meet(const mp_attention_args *args, const decode *at, decode_fo
             }
             decode_gather(&all, r, i * FOUR, found, sum);
             if (is_last) {
-                found[0] *= DECODE_LN_2;
+                found[0] *= K_MASKED ? 1 : DECODE_LN_2;
                 decode_store(args, at, r, (four - r * FOURS) * FOUR, found, sum);
             } else {
                 decode_send(&blocks, args->meet_log, r, four, found, sum);
@@ -362,7 +369,7 @@ K_FN int32_t decode_first_key(const mp_attention_args *args, const decode *at) {
 K_FN void decode_run(const mp_attention_args *args, const k_fresh *fresh, const decode *at,
                      const decode_source *from, decode_pack *room, decode_state *state) {
     const k_score_rule *rule = &args->rule;
-    const float scale = (float)rule->scale * DECODE_LOG2_E;
+    const float scale = (float)rule->scale * (K_MASKED ? 1 : DECODE_LOG2_E);
     const int32_t step = (int32_t)(blockDim.x / LANES) * (int32_t)args->splits * KEYS;
     const decode_line line = decode_line_at(args, at, from->g);
     const T *query = decode_query(args, at, line) + from->t * A_PIECE;
