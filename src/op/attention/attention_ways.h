@@ -1,5 +1,6 @@
-/* attention_ways.h - the ways in which attention is computed, for attention_choice.c to choose
- * from, and what they share. SPDX-License-Identifier: Apache-2.0 */
+/* attention_ways.h - the ways of computing attention, of which attention_choice.c takes one, and
+ * what they share.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_ATTENTION_WAYS_H
 #define MP_OP_ATTENTION_WAYS_H
 
