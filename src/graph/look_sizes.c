@@ -10,7 +10,10 @@ typedef struct source {
     int32_t value; /* MP_NO_VALUE: `number` alone is known */
     int dim;
     int64_t number; /* MP_DIM_UNKNOWN: not known */
+    bool is_rest;   /* the number -1 */
 } source;
+
+static const source none = {.value = MP_NO_VALUE, .number = MP_DIM_UNKNOWN};
 
 static source source_of(const mp_graph *graph, int32_t value, int d) {
     source out = {.value = value, .dim = d, .number = mp_graph_dim(graph, value, d)};
@@ -79,14 +82,73 @@ static bool find_joined(const mp_graph *graph, const mp_vertex *v, int64_t i, in
     return false;
 }
 
+/* Arithmetic between sizes that are numbers, of lists or with one for all. */
+static bool find_computed(const mp_graph *graph, const mp_vertex *v, int64_t i, int depth,
+                          source *out) {
+    int64_t number[2];
+    for (int side = 0; side < 2; side++) {
+        source x = none;
+        const int64_t length =
+            mp_graph_rank(graph, v->in[side]) == 0 ? 1 : sizes_length(graph, v->in[side], depth);
+        if (length < 0 || !find_entry(graph, v->in[side], length == 1 ? 0 : i, depth / 2, &x) ||
+            x.number <= 0) {
+            return false;
+        }
+        number[side] = x.number;
+    }
+    int64_t made = 0;
+    const bool fits =
+        mp_vertex_is(v, "Add")   ? !__builtin_add_overflow(number[0], number[1], &made)
+        : mp_vertex_is(v, "Sub") ? !__builtin_sub_overflow(number[0], number[1], &made)
+        : mp_vertex_is(v, "Mul") ? !__builtin_mul_overflow(number[0], number[1], &made)
+                                 : (made = number[0] / number[1]) > 0;
+    *out = (source){.value = MP_NO_VALUE, .number = made};
+    return fits && made > 0;
+}
+
+static bool is_int64(const mp_graph *graph, int32_t value) {
+    return graph->values[value].tensor.type == MP_I64;
+}
+
+/* A value that has the same elements in the same order. */
+static bool keeps_elements(const mp_graph *graph, const mp_vertex *v) {
+    static const char *const names[] = {"Identity", "Reshape", "Squeeze", "Unsqueeze"};
+    return mp_vertex_is_any(v, names, MP_COUNT_OF(names)) ||
+           (mp_vertex_is(v, "Cast") && is_int64(graph, v->in[0]) && is_int64(graph, v->out[0]));
+}
+
+static bool computes(const mp_graph *graph, const mp_vertex *v) {
+    static const char *const names[] = {"Add", "Div", "Mul", "Sub"};
+    return mp_vertex_is_any(v, names, MP_COUNT_OF(names)) && v->in_count == 2 &&
+           is_int64(graph, v->in[0]) && is_int64(graph, v->in[1]);
+}
+
+/* An element of a constant, of which a number above 0 is a size. */
+static bool find_constant(const mp_graph *graph, int32_t list, int64_t i, source *out) {
+    const mp_tensor *constant = mp_graph_constant(graph, list);
+    if (constant == NULL || constant->data == 0 || constant->type != MP_I64 ||
+        i >= mp_shape_count(&constant->shape)) {
+        return false;
+    }
+    *out = none;
+    out->number = ((const int64_t *)constant->data)[i];
+    out->is_rest = out->number == -1;
+    return out->number > 0;
+}
+
 static bool find_entry(const mp_graph *graph, int32_t list, int64_t i, int depth, source *out) {
     const int32_t n = mp_graph_maker(graph, list, NULL);
     const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
     int64_t order[MP_RANK_MAX];
     int count = 0;
     if (v == NULL || depth == 0 || i < 0) {
-        *out = (source){.value = MP_NO_VALUE, .number = mp_graph_entry(graph, list, (int)i)};
-        return v == NULL && out->number > 0;
+        return v == NULL && i >= 0 && find_constant(graph, list, i, out);
+    }
+    if (keeps_elements(graph, v)) {
+        return find_entry(graph, v->in[0], i, depth - 1, out);
+    }
+    if (computes(graph, v)) {
+        return find_computed(graph, v, i, depth - 1, out);
     }
     if (mp_vertex_is(v, "Shape")) {
         int64_t from = 0, to = 0;
@@ -99,9 +161,6 @@ static bool find_entry(const mp_graph *graph, int32_t list, int64_t i, int depth
     }
     if (mp_vertex_is(v, "Concat")) {
         return find_joined(graph, v, i, depth, out);
-    }
-    if (mp_vertex_is(v, "Unsqueeze")) {
-        return find_entry(graph, v->in[0], 0, depth - 1, out);
     }
     if (!mp_vertex_is(v, "Gather")) {
         return false;
@@ -124,19 +183,30 @@ static bool is_one_name(const mp_graph *graph, const source *a, const source *b)
     return name < MP_DIM_UNKNOWN && name == raw_dim(graph, b);
 }
 
+bool mp_graph_entry_is_rest(const mp_graph *graph, int32_t list, int i) {
+    source entry = none;
+    return !find_entry(graph, list, i, DEEP, &entry) && entry.is_rest;
+}
+
+int64_t mp_graph_sizes_count(const mp_graph *graph, int32_t list) {
+    return mp_graph_rank(graph, list) == 0 ? 1 : sizes_length(graph, list, DEEP);
+}
+
 int64_t mp_graph_entry_dim(const mp_graph *graph, int32_t list, int i) {
-    source entry = {.value = MP_NO_VALUE, .number = MP_DIM_UNKNOWN};
-    if (!find_entry(graph, list, i, DEEP, &entry) || entry.number > 0) {
-        return entry.number > 0 ? entry.number : MP_DIM_UNKNOWN;
+    source entry = none;
+    if (!find_entry(graph, list, i, DEEP, &entry)) {
+        return MP_DIM_UNKNOWN;
     }
-    return entry.value != MP_NO_VALUE ? raw_dim(graph, &entry) : MP_DIM_UNKNOWN;
+    return entry.number > 0             ? entry.number
+           : entry.value != MP_NO_VALUE ? raw_dim(graph, &entry)
+                                        : MP_DIM_UNKNOWN;
 }
 
 bool mp_graph_entry_is(const mp_graph *graph, int32_t list, int i, int32_t value, int d) {
     const int rank = mp_graph_rank(graph, value);
     const int at = d < 0 ? d + rank : d;
     const int64_t length = i < 0 ? sizes_length(graph, list, DEEP) : 0;
-    source entry = {.value = MP_NO_VALUE, .number = MP_DIM_UNKNOWN};
+    source entry = none;
     if (at < 0 || at >= rank || length < 0 ||
         !find_entry(graph, list, i < 0 ? i + length : i, DEEP, &entry)) {
         return false;

@@ -47,7 +47,7 @@ static const char *names(char *text, size_t size) {
 
 /* What the words say. */
 typedef struct wish {
-    uint32_t left_out, forced; /* bits of passes, and of clusters */
+    uint64_t left_out, forced; /* bits of passes, and of clusters */
     int64_t most;
 } wish;
 
@@ -70,7 +70,7 @@ static mp_status read_word(const char *word, size_t length, wish *out) {
                        "rewrites",
                        text, names(list, sizeof list));
     }
-    *(forced ? &out->forced : &out->left_out) |= 1u << found;
+    *(forced ? &out->forced : &out->left_out) |= UINT64_C(1) << found;
     return MP_OK;
 }
 

@@ -283,7 +283,7 @@ static int32_t sizes_behind_where(const mp_graph *graph, int32_t list) {
     const int32_t *sides = equal != MP_NO_NODE ? graph->nodes[equal].in : NULL;
     bool fits = sides != NULL && sides[0] == in[2];
     for (int i = 0; fits && i < REPEATED_RANK; i++) {
-        fits = mp_graph_entry(graph, sides[1], i) == -1;
+        fits = mp_graph_entry_is_rest(graph, sides[1], i);
     }
     return fits ? in[2] : list;
 }

@@ -64,7 +64,7 @@ static bool read_inputs(const mp_graph *graph, const mp_vertex *v, mp_tensor *in
 }
 
 /* An output of the graph is written in each run, and a condition is asked for by its maker. */
-static bool is_free(const mp_graph *graph, const mp_vertex *v) {
+bool mp_fold_may(const mp_graph *graph, const mp_vertex *v) {
     for (int i = 0; i < v->out_count; i++) {
         if (v->out[i] != MP_NO_VALUE &&
             (mp_graph_is_output(graph, v->out[i]) || mp_graph_is_condition(graph, v->out[i]))) {
@@ -76,23 +76,22 @@ static bool is_free(const mp_graph *graph, const mp_vertex *v) {
 
 /* ---- rewriting ---- */
 
-/* All outputs, or none. */
-static mp_status set_constants(folding *f, int32_t n, const mp_tensor *out) {
-    const mp_vertex v = f->graph->nodes[n];
+mp_status mp_fold_into(mp_graph *graph, int32_t n, const mp_tensor *out, size_t *total) {
+    const mp_vertex v = graph->nodes[n];
     void *kept[WIDTH_MAX] = {NULL};
     size_t bytes = 0;
     for (int i = 0; i < v.out_count; i++) {
         MP_TRY(mp_shape_bytes(&out[i].shape, out[i].type, &bytes));
-        MP_TRY(mp_graph_keep(f->graph, bytes + 1, &kept[i]));
+        MP_TRY(mp_graph_keep(graph, bytes + 1, &kept[i]));
         if (bytes > 0) {
             memcpy(kept[i], (const void *)out[i].data, bytes);
         }
-        f->total += bytes;
+        *total += bytes;
     }
-    mp_graph_remove_node(f->graph, n);
+    mp_graph_remove_node(graph, n);
     for (int i = 0; i < v.out_count; i++) {
         if (v.out[i] != MP_NO_VALUE) {
-            mp_value *value = &f->graph->values[v.out[i]];
+            mp_value *value = &graph->values[v.out[i]];
             value->tensor =
                 (mp_tensor){.type = out[i].type, .shape = out[i].shape, .data = (mp_addr)kept[i]};
             value->is_constant = true;
@@ -118,7 +117,7 @@ static mp_status fold(folding *f, int32_t n) {
     mp_host_values values;
     bool done = false;
     const mp_vertex v = f->graph->nodes[n];
-    if (!is_wanted(&v) || !read_inputs(f->graph, &v, in) || !is_free(f->graph, &v) ||
+    if (!is_wanted(&v) || !read_inputs(f->graph, &v, in) || !mp_fold_may(f->graph, &v) ||
         !mp_host_value_is_known(&v.node, in, v.in_count) || !mp_rewrite_allowed(f->rewrites)) {
         return MP_OK;
     }
@@ -128,7 +127,7 @@ static mp_status fold(folding *f, int32_t n) {
         mp_host_value_compute(&values, &v.node, in, v.in_count, out, v.out_count, &done);
     mp_status status = MP_OK;
     if (computed == MP_OK && done && f->total <= TOTAL_MAX) {
-        status = set_constants(f, n, out);
+        status = mp_fold_into(f->graph, n, out, &f->total);
         forget_unread(f->graph, &v);
     } else { /* a node that fails does so where it runs, if it does: it may be in a branch */
         f->rewrites->done--;

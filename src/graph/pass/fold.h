@@ -8,4 +8,11 @@
 /* Goes through the nodes once, in their order. Fails: as a pass. */
 mp_status mp_fold_constants(mp_graph *graph, mp_rewrites *rewrites);
 
+/* Whether all that the node makes may be constants. */
+bool mp_fold_may(const mp_graph *graph, const mp_vertex *v);
+
+/* Makes constants of all outputs of the node, which goes. Copies `out`, whose bytes are added to
+ * `*total`. Fails: NO_MEMORY, and nothing changes. */
+mp_status mp_fold_into(mp_graph *graph, int32_t n, const mp_tensor *out, size_t *total);
+
 #endif

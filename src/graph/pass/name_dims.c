@@ -2,6 +2,8 @@
  * through products by matrices, sums, normalisations and lists of sizes. ONNX Runtime gives new
  * ones where it loses track. No node changes, so that nothing counts as a rewrite.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass/name_dims.h"
+
 #include "graph/look.h"
 #include "graph/pass.h"
 
@@ -32,12 +34,82 @@ static bool is_product(const mp_graph *graph, const mp_vertex *v) {
            (mp_vertex_is(v, "MatMul") && mp_graph_rank(graph, v->in[1]) == 2);
 }
 
+/* ---- a size of -1 ---- */
+
+/* What a Reshape's input has that its other sizes do not take: a number, and of the dimensions that
+ * are not known a bit each. */
+typedef struct rest {
+    int64_t number;
+    uint32_t unknown;
+} rest;
+
+static bool rest_of(const mp_shape *given, rest *out) {
+    *out = (rest){.number = 1};
+    for (int i = 0; i < given->rank; i++) {
+        const bool known = given->dim[i] > 0;
+        out->unknown |= known ? 0 : 1U << i;
+        if (known && __builtin_mul_overflow(out->number, given->dim[i], &out->number)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether size `i` is one of the unknown dimensions, which it then takes. */
+static bool takes_one(const mp_graph *graph, int32_t sizes, int i, int32_t x, rest *left) {
+    for (int d = 0; d < graph->values[x].tensor.shape.rank; d++) {
+        if ((left->unknown >> d & 1) != 0 && ((i == d && mp_graph_entry(graph, sizes, i) == 0) ||
+                                              mp_graph_entry_is(graph, sizes, i, x, d))) {
+            left->unknown &= ~(1U << d);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Dimension `d` of the result, of `rank`, whose size is -1. */
+static int64_t what_is_left(const mp_graph *graph, int32_t x, int32_t sizes, int d, int rank) {
+    const mp_shape *given = &graph->values[x].tensor.shape;
+    int64_t taken = 1;
+    rest left;
+    if (!rest_of(given, &left)) {
+        return MP_DIM_UNKNOWN;
+    }
+    for (int i = 0; i < rank; i++) {
+        const int64_t size = i != d ? mp_graph_entry_dim(graph, sizes, i) : 1;
+        if (size > 0 ? __builtin_mul_overflow(taken, size, &taken)
+                     : !takes_one(graph, sizes, i, x, &left)) {
+            return MP_DIM_UNKNOWN;
+        }
+    }
+    if (left.unknown == 0) {
+        return left.number % taken == 0 ? left.number / taken : MP_DIM_UNKNOWN;
+    }
+    const int one = __builtin_ctz(left.unknown);
+    return left.number == taken && left.unknown == 1U << one ? given->dim[one] : MP_DIM_UNKNOWN;
+}
+
+/* ---- nodes ---- */
+
+/* Dimension `d` of a Reshape's result, of `rank`. */
+static int64_t dim_by_sizes(const mp_graph *graph, const mp_vertex *v, int d, int rank) {
+    const int32_t x = v->in[0], sizes = v->in[1];
+    if (mp_graph_entry(graph, sizes, d) == 0) {
+        return is_known_rank(graph, x) && d < graph->values[x].tensor.shape.rank &&
+                       mp_node_int(&v->node, "allowzero", 0) == 0
+                   ? graph->values[x].tensor.shape.dim[d]
+                   : MP_DIM_UNKNOWN;
+    }
+    return is_known_rank(graph, x) && mp_graph_entry_is_rest(graph, sizes, d)
+               ? what_is_left(graph, x, sizes, d, rank)
+               : mp_graph_entry_dim(graph, sizes, d);
+}
+
 /* Dimension `d` of the result, of `rank`, by what the node does. */
 static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank) {
     const int32_t x = v->in[0];
     if (mp_vertex_is(v, "Reshape") && v->in_count == 2) {
-        const bool copies = mp_graph_entry(graph, v->in[1], d) == 0;
-        return !copies ? mp_graph_entry_dim(graph, v->in[1], d) : MP_DIM_UNKNOWN;
+        return dim_by_sizes(graph, v, d, rank);
     }
     if (!is_known_rank(graph, x)) {
         return MP_DIM_UNKNOWN;
@@ -48,27 +120,35 @@ static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank
                    : MP_DIM_UNKNOWN;
     }
     const bool same_rank = graph->values[x].tensor.shape.rank == rank;
+    const mp_attr *perm = mp_vertex_is(v, "Transpose") ? mp_vertex_perm(v) : NULL;
+    if (perm != NULL && same_rank && perm->count == (size_t)rank) {
+        return graph->values[x].tensor.shape.dim[perm->ints[d]];
+    }
     return same_rank && (mp_vertex_keeps_shape(v) || (is_product(graph, v) && d < rank - 1))
                ? graph->values[x].tensor.shape.dim[d]
                : MP_DIM_UNKNOWN;
 }
 
+void mp_name_dims(mp_graph *graph, int32_t n) {
+    const mp_vertex *v = &graph->nodes[n];
+    const int32_t y = mp_vertex_out(v, 0);
+    if (v->is_gone || y == MP_NO_VALUE || v->in_count == 0 || v->in[0] == MP_NO_VALUE) {
+        return;
+    }
+    mp_shape *shape = &graph->values[y].tensor.shape;
+    for (int d = 0; d < shape->rank; d++) {
+        const int64_t was = shape->dim[d];
+        const int64_t found = was <= MP_DIM_UNKNOWN ? dim_by(graph, v, d, shape->rank) : was;
+        if (was == MP_DIM_UNKNOWN || (found != MP_DIM_UNKNOWN && found > was)) {
+            shape->dim[d] = found; /* of two names the earlier one */
+        }
+    }
+}
+
 mp_status mp_pass_name_dims(mp_graph *graph, mp_rewrites *rewrites) {
     (void)rewrites;
     for (int32_t n = 0; n < graph->node_count; n++) {
-        const mp_vertex *v = &graph->nodes[n];
-        const int32_t y = mp_vertex_out(v, 0);
-        if (v->is_gone || y == MP_NO_VALUE || v->in_count == 0 || v->in[0] == MP_NO_VALUE) {
-            continue;
-        }
-        mp_shape *shape = &graph->values[y].tensor.shape;
-        for (int d = 0; d < shape->rank; d++) {
-            const int64_t was = shape->dim[d];
-            const int64_t found = was <= MP_DIM_UNKNOWN ? dim_by(graph, v, d, shape->rank) : was;
-            if (was == MP_DIM_UNKNOWN || (found != MP_DIM_UNKNOWN && found > was)) {
-                shape->dim[d] = found; /* of two names the earlier one */
-            }
-        }
+        mp_name_dims(graph, n);
     }
     return MP_OK;
 }
