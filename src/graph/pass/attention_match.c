@@ -295,12 +295,12 @@ static bool keeps_others(const mp_graph *graph, int32_t sizes, int32_t shape, in
     for (size_t i = 0; i < MP_COUNT_OF(after); i++) {
         const int d = after[i];
         if (!mp_graph_entry_is(graph, shape, d, given, d) ||
-            !(mp_graph_entry(graph, sizes, wide[i]) == 1 ||
+            !(mp_graph_entry_dim(graph, sizes, wide[i]) == 1 ||
               mp_graph_entry_is(graph, sizes, wide[i], given, d))) {
             return false;
         }
     }
-    return mp_graph_entry(graph, sizes, 1) == 1 || mp_graph_entry_is(graph, sizes, 1, given, 1);
+    return mp_graph_entry_dim(graph, sizes, 1) == 1 || mp_graph_entry_is(graph, sizes, 1, given, 1);
 }
 
 /* How often each head of `given` is there in the result of node `r`, a Reshape of what node `e`, an
@@ -309,11 +309,11 @@ static int64_t repeats_of(const mp_graph *graph, int32_t given, int32_t e, int32
     const int32_t sizes = sizes_behind_where(graph, graph->nodes[e].in[1]);
     const int32_t shape = graph->nodes[r].in[1];
     const int64_t few = mp_graph_dim(graph, given, 1);
-    const int64_t entry = mp_graph_entry(graph, shape, 1);
+    const int64_t entry = mp_graph_entry_dim(graph, shape, 1);
     const int64_t many = entry > 0 ? entry : mp_graph_dim(graph, graph->nodes[r].out[0], 1);
-    const int64_t asked = mp_graph_entry(graph, sizes, 2);
+    const int64_t asked = mp_graph_entry_dim(graph, sizes, 2);
     const int64_t known = asked > 0 ? asked : mp_graph_dim(graph, graph->nodes[e].out[0], 2);
-    const int64_t size = mp_graph_entry(graph, shape, 3);
+    const int64_t size = mp_graph_entry_dim(graph, shape, 3);
     const int64_t size_given = mp_graph_dim(graph, given, 3);
     if (few <= 0 || many <= 0) {
         return known > 0 && keeps_others(graph, sizes, shape, given) ? known : 0;

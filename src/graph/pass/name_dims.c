@@ -138,7 +138,10 @@ void mp_name_dims(mp_graph *graph, int32_t n) {
     mp_shape *shape = &graph->values[y].tensor.shape;
     for (int d = 0; d < shape->rank; d++) {
         const int64_t was = shape->dim[d];
-        const int64_t found = was <= MP_DIM_UNKNOWN ? dim_by(graph, v, d, shape->rank) : was;
+        const int64_t number = mp_graph_dim(graph, y, d);
+        const int64_t found = number > 0              ? number
+                              : was <= MP_DIM_UNKNOWN ? dim_by(graph, v, d, shape->rank)
+                                                      : was;
         if (was == MP_DIM_UNKNOWN || (found != MP_DIM_UNKNOWN && found > was)) {
             shape->dim[d] = found; /* of two names the earlier one */
         }
