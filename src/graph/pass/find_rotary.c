@@ -2,7 +2,8 @@
  *
  *     x cos + Concat(-x[half:], x[:half]) sin
  *
- * with halves by Slice or Split, and a Transpose of heads before it read as it lies. Of cosines and
+ * with halves by Slice or Split, and a Transpose of heads before it read as it lies. x may be the
+ * first part of longer heads, whose rest is then put behind it again by a Concat. Of cosines and
  * sines both halves of a row must be known to be the same.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
@@ -198,6 +199,28 @@ static void look_behind_transpose(const mp_graph *graph, rotary *m) {
     }
 }
 
+/* The node that puts the rest of the heads behind the sum `n`, and m->x becomes all of them; or `n`
+ * where there is none. */
+static int32_t look_at_rest(const mp_graph *graph, int32_t n, rotary *m) {
+    const int32_t sum = graph->nodes[n].out[0];
+    const int32_t c = mp_graph_reader(graph, sum, "Concat");
+    const mp_vertex *v = c != MP_NO_NODE ? &graph->nodes[c] : NULL;
+    const int64_t rotated = mp_graph_dim(graph, m->x, -1);
+    mp_cut first, rest;
+    if (v == NULL || v->in_count != 2 || v->in[0] != sum || !is_axis(graph, v, 3) ||
+        !mp_cut_read(graph, m->x, &first) || !mp_cut_read(graph, v->in[1], &rest) ||
+        first.of != rest.of || first.axis != 3 || rest.axis != 3) {
+        return n;
+    }
+    const int64_t size = mp_graph_dim(graph, first.of, 3);
+    if (rotated <= 0 || size < rotated || first.start != 0 || rest.start != rotated ||
+        rest.end < size) {
+        return n;
+    }
+    m->x = first.of;
+    return c;
+}
+
 static mp_status rewrite(mp_graph *graph, int32_t n, const rotary *m) {
     const mp_vertex was = graph->nodes[n];
     const mp_attr attr = {.name = "turned", .kind = MP_ATTR_INT, .i = 1};
@@ -222,8 +245,9 @@ mp_status mp_pass_find_rotary(mp_graph *graph, mp_rewrites *rewrites) {
         rotary m;
         if (mp_vertex_is(&graph->nodes[n], "Add") && match(graph, &graph->nodes[n], &m) &&
             mp_rewrite_allowed(rewrites)) {
+            const int32_t last = look_at_rest(graph, n, &m);
             look_behind_transpose(graph, &m);
-            MP_TRY(rewrite(graph, n, &m));
+            MP_TRY(rewrite(graph, last, &m));
         }
     }
     return MP_OK;

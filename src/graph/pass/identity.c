@@ -1,6 +1,6 @@
 /* identity.c - nodes that give what they get: Identity, Dropout of inference, a Cast to the type
  * that is there, a Transpose that leaves all dimensions where they are, a Pad by nothing, a Slice
- * of everything.
+ * of everything, a Concat of something and nothing.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
@@ -62,27 +62,49 @@ static bool slices_nothing_off(const mp_graph *graph, const mp_vertex *v) {
     return true;
 }
 
-static bool gives_what_it_gets(const mp_graph *graph, const mp_vertex *v) {
+/* The only input of a Concat that is not known to be empty along its axis; or -1. */
+static int only_part(const mp_graph *graph, const mp_vertex *v) {
+    const int64_t axis = mp_node_int(&v->node, "axis", 0);
+    int only = -1;
+    for (int i = 0; i < v->in_count; i++) {
+        const bool fits = axis >= -MP_RANK_MAX && axis < MP_RANK_MAX;
+        if (fits && mp_graph_dim(graph, v->in[i], (int)axis) == 0) {
+            continue;
+        }
+        if (only >= 0) {
+            return -1;
+        }
+        only = i;
+    }
+    return only;
+}
+
+/* Which of its inputs the node gives; or -1. */
+static int given_back(const mp_graph *graph, const mp_vertex *v) {
     if (v->in_count < 1 || v->in[0] == MP_NO_VALUE || v->out_count < 1 ||
         v->out[0] == MP_NO_VALUE) {
-        return false;
+        return -1;
     }
-    return mp_vertex_is(v, "Identity") || is_dropout_of_inference(v) ||
-           (mp_vertex_is(v, "Cast") && keeps_type(graph, v)) ||
-           (mp_vertex_is(v, "Transpose") && keeps_order(v)) ||
-           (mp_vertex_is(v, "Pad") && pads_nothing(graph, v)) ||
-           (mp_vertex_is(v, "Slice") && slices_nothing_off(graph, v));
+    if (mp_vertex_is(v, "Concat")) {
+        return only_part(graph, v);
+    }
+    const bool gives = mp_vertex_is(v, "Identity") || is_dropout_of_inference(v) ||
+                       (mp_vertex_is(v, "Cast") && keeps_type(graph, v)) ||
+                       (mp_vertex_is(v, "Transpose") && keeps_order(v)) ||
+                       (mp_vertex_is(v, "Pad") && pads_nothing(graph, v)) ||
+                       (mp_vertex_is(v, "Slice") && slices_nothing_off(graph, v));
+    return gives ? 0 : -1;
 }
 
 mp_status mp_pass_identity(mp_graph *graph, mp_rewrites *rewrites) {
     for (int32_t n = 0; n < graph->node_count; n++) {
         const mp_vertex *v = &graph->nodes[n];
         /* An output of the graph has a name of its own, and a copy. */
-        if (v->is_gone || !gives_what_it_gets(graph, v) || mp_graph_is_output(graph, v->out[0]) ||
-            !mp_rewrite_allowed(rewrites)) {
+        const int given = v->is_gone ? -1 : given_back(graph, v);
+        if (given < 0 || mp_graph_is_output(graph, v->out[0]) || !mp_rewrite_allowed(rewrites)) {
             continue;
         }
-        mp_graph_replace(graph, v->out[0], v->in[0], false);
+        mp_graph_replace(graph, v->out[0], v->in[given], false);
         mp_graph_remove_node(graph, n);
     }
     return MP_OK;

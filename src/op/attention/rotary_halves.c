@@ -3,8 +3,8 @@
  *
  * x is [batch, heads, rows, size], with `turned` [batch, rows, heads, size], or with `part` rows
  * that its heads lie in (heads_part.h); y is the first of these, and cos and sin are broadcast to
- * it. Both halves of their rows are alike, and the first is read.
- * SPDX-License-Identifier: Apache-2.0 */
+ * it. Both halves of their rows are alike, and the first is read. Of heads that are longer than
+ * these rows the rest stays as it is. SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/rotary_halves.h"
 
 #include "op/attention/heads_part.h"
@@ -30,9 +30,10 @@ static mp_status broadcast(const mp_planner *p, const mp_halves_input *from, mp_
     mp_shape whole = {.rank = 4, .dim = {1, 1, 1, 1}};
     int64_t stride[MP_RANK_MAX];
     if (!mp_shape_equal(c, &p->in[from->sine].shape) || c->rank < 1 || c->rank > 4 ||
-        c->dim[c->rank - 1] != y->dim[3]) {
-        return no_fit(p, from, "rows as long as a head are wanted of both");
+        c->dim[c->rank - 1] > y->dim[3] || c->dim[c->rank - 1] % 2 != 0) {
+        return no_fit(p, from, "rows of both are to be of one even length, at most that of a head");
     }
+    r->rotated = c->dim[c->rank - 1];
     memcpy(whole.dim + 4 - c->rank, c->dim, (size_t)c->rank * sizeof *c->dim);
     mp_shape_strides(&whole, stride);
     for (int d = 0; d < 3; d++) {
@@ -63,8 +64,7 @@ static mp_status read_x(const mp_planner *p, const mp_halves_input *from, mp_hea
     } else {
         return no_fit(p, from, "heads of four dimensions are wanted");
     }
-    return dim[3] % 2 == 0 && dim[3] <= INT32_MAX ? MP_OK
-                                                  : no_fit(p, from, "the size of heads is odd");
+    return dim[3] <= INT32_MAX ? MP_OK : no_fit(p, from, "heads are too long");
 }
 
 mp_status mp_read_halves(const mp_planner *p, const mp_halves_input *from, mp_rotary *rotary,
@@ -77,7 +77,7 @@ mp_status mp_read_halves(const mp_planner *p, const mp_halves_input *from, mp_ro
                    .position_kind = K_POSITION_STRIDED};
     *y = (mp_shape){.rank = 4};
     MP_TRY(read_x(p, from, &r.x, y->dim));
-    r.head_size = r.rotated = y->dim[3];
+    r.head_size = y->dim[3];
     MP_TRY(broadcast(p, from, y, &r));
     r.batch = y->dim[0];
     r.heads = y->dim[1];
