@@ -25,3 +25,29 @@ bool mp_cut_read(const mp_graph *graph, int32_t value, mp_cut *out) {
     *out = (mp_cut){v->in[0], axis[0] < 0 ? axis[0] + rank : axis[0], start[0], end[0]};
     return rank > 0 && out->axis >= 0 && out->axis < rank;
 }
+
+bool mp_cut_is_half(const mp_graph *graph, int32_t value, bool second, int32_t *x, int64_t *size) {
+    const int32_t n = mp_graph_maker(graph, value, NULL);
+    const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
+    if (v == NULL) {
+        return false;
+    }
+    *x = v->in[0];
+    *size = mp_graph_dim(graph, *x, -1);
+    if (*size < 2 || *size % 2 != 0) {
+        return false;
+    }
+    const int rank = mp_graph_rank(graph, *x);
+    if (mp_vertex_is(v, "Split")) {
+        const int64_t axis = mp_node_int(&v->node, "axis", 0);
+        return v->out_count == 2 && v->out[second ? 1 : 0] == value &&
+               (axis == -1 || axis == rank - 1) && mp_graph_dim(graph, value, -1) == *size / 2;
+    }
+    mp_cut cut;
+    if (!mp_cut_read(graph, value, &cut) || cut.axis != rank - 1) {
+        return false;
+    }
+    const int64_t start = cut.start < 0 ? cut.start + *size : cut.start;
+    const int64_t end = cut.end < 0 ? cut.end + *size : cut.end;
+    return second ? start == *size / 2 && end >= *size : start == 0 && end == *size / 2;
+}

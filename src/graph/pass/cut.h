@@ -1,4 +1,4 @@
-/* cut.h - a Slice along one axis, in steps of one.
+/* cut.h - a Slice along one axis, in steps of one, and halves.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_GRAPH_PASS_CUT_H
 #define MP_GRAPH_PASS_CUT_H
@@ -13,5 +13,9 @@ typedef struct mp_cut {
 
 /* Whether a Slice of numbers that are known, along one axis, makes `value`. */
 bool mp_cut_read(const mp_graph *graph, int32_t value, mp_cut *out);
+
+/* Whether `value` is the first or second half of x's last dimension, which is `size` long, by a
+ * Slice or a Split. */
+bool mp_cut_is_half(const mp_graph *graph, int32_t value, bool second, int32_t *x, int64_t *size);
 
 #endif

@@ -111,33 +111,6 @@ static bool halves_alike(const mp_graph *graph, int32_t value, int rank) {
 
 /* ---- the turned halves ---- */
 
-/* Whether `value` is the first or second half of x's last dimension, which is `size` long. */
-static bool is_half(const mp_graph *graph, int32_t value, bool second, int32_t *x, int64_t *size) {
-    const int32_t n = mp_graph_maker(graph, value, NULL);
-    const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
-    if (v == NULL) {
-        return false;
-    }
-    *x = v->in[0];
-    *size = mp_graph_dim(graph, *x, -1);
-    if (*size < 2 || *size % 2 != 0) {
-        return false;
-    }
-    const int rank = mp_graph_rank(graph, *x);
-    if (mp_vertex_is(v, "Split")) {
-        const int64_t axis = mp_node_int(&v->node, "axis", 0);
-        return v->out_count == 2 && v->out[second ? 1 : 0] == value &&
-               (axis == -1 || axis == rank - 1) && mp_graph_dim(graph, value, -1) == *size / 2;
-    }
-    mp_cut cut;
-    if (!mp_cut_read(graph, value, &cut) || cut.axis != rank - 1) {
-        return false;
-    }
-    const int64_t start = cut.start < 0 ? cut.start + *size : cut.start;
-    const int64_t end = cut.end < 0 ? cut.end + *size : cut.end;
-    return second ? start == *size / 2 && end >= *size : start == 0 && end == *size / 2;
-}
-
 /* x where `value` is Concat(-x[half:], x[:half]); else MP_NO_VALUE. */
 static int32_t turned_of(const mp_graph *graph, int32_t value) {
     const int32_t n = mp_graph_maker(graph, value, "Concat");
@@ -148,8 +121,9 @@ static int32_t turned_of(const mp_graph *graph, int32_t value) {
     const int32_t negated = mp_graph_maker(graph, graph->nodes[n].in[0], "Neg");
     int32_t x = MP_NO_VALUE, same = MP_NO_VALUE;
     int64_t size = 0;
-    return negated != MP_NO_NODE && is_half(graph, graph->nodes[negated].in[0], true, &x, &size) &&
-                   is_half(graph, graph->nodes[n].in[1], false, &same, &size) && x == same
+    return negated != MP_NO_NODE &&
+                   mp_cut_is_half(graph, graph->nodes[negated].in[0], true, &x, &size) &&
+                   mp_cut_is_half(graph, graph->nodes[n].in[1], false, &same, &size) && x == same
                ? x
                : MP_NO_VALUE;
 }

@@ -32,6 +32,7 @@ static int32_t product_of(const mp_graph *graph, int32_t n) {
     const mp_vertex *m = &graph->nodes[product];
     const bool fits = strcmp(m->node.op->name, "MatMulNBits") == 0 &&
                       mp_vertex_in(m, GROUPS) == MP_NO_VALUE &&
+                      !mp_node_flag(&v->node, "last", false) &&
                       m->node.attr_count + v->node.attr_count <= ATTRS_MAX &&
                       mp_node_int(&m->node, "N", 0) / 2 > WIDE;
     return fits ? product : MP_NO_NODE;

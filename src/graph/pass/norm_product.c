@@ -100,8 +100,8 @@ static int32_t maker_of(const mp_graph *graph, int32_t n, const kind *to) {
     }
     const mp_vertex *m = &graph->nodes[norm];
     if (mp_vertex_is_own(m, "GatedHalves")) {
-        const bool fit =
-            to->gated != NULL && m->node.attr_count <= ATTRS_MAX / 2 && may_be_one(graph, m->in[0]);
+        const bool fit = to->gated != NULL && m->node.attr_count <= ATTRS_MAX / 2 &&
+                         !mp_node_flag(&m->node, "last", false) && may_be_one(graph, m->in[0]);
         return fit ? norm : MP_NO_NODE;
     }
     if (!is_norm(m) || m->out[0] != v->in[0] || mp_vertex_out(m, 1) != MP_NO_VALUE ||

@@ -59,13 +59,14 @@ typedef struct mp_split_gelu_args {
     mp_halves halves;
 } mp_split_gelu_args;
 
-/* What the left half of a row becomes. */
+/* What one half of a row becomes. */
 enum { K_GATE_SWISH, K_GATE_GELU, K_GATE_GELU_BY_TANH };
 
 typedef struct mp_gated_halves_args {
     const void *x;
     void *out;
     mp_halves halves;
+    int64_t gate_from; /* where the half begins that gates the other: 0, or halves.half */
     int32_t gate;
     float alpha; /* of K_GATE_SWISH */
 } mp_gated_halves_args;

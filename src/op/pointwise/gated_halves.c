@@ -1,6 +1,6 @@
 /* gated_halves.c - GatedHalves, what the compiler makes behind two products that have become one,
- * side by side: an activation of the left half of each row times its right half. `gate` is "swish",
- * x times the sigmoid of alpha x, "gelu" or "gelu_tanh".
+ * side by side: an activation of the left half of each row, or with `last` of the right one, times
+ * the other half. `gate` is "swish", x times the sigmoid of alpha x, "gelu" or "gelu_tanh".
  * Kernel: pointwise/gated_halves.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
@@ -10,14 +10,15 @@
 
 #include <string.h>
 
-mp_status mp_gate_read(const mp_planner *p, int32_t *gate, float *alpha) {
+mp_status mp_gate_read(const mp_planner *p, mp_gate *out) {
     static const char *const names[] = {
         [K_GATE_SWISH] = "swish", [K_GATE_GELU] = "gelu", [K_GATE_GELU_BY_TANH] = "gelu_tanh"};
     const mp_attr *by = mp_node_attr(p->node, "gate");
-    *alpha = mp_node_float(p->node, "alpha", 1);
+    out->alpha = mp_node_float(p->node, "alpha", 1);
+    out->last = mp_node_flag(p->node, "last", false);
     for (size_t i = 0; by != NULL && i < MP_COUNT_OF(names); i++) {
         if (strcmp(by->s, names[i]) == 0) {
-            *gate = (int32_t)i;
+            out->kind = (int32_t)i;
             return MP_OK;
         }
     }
@@ -35,13 +36,14 @@ mp_status mp_gated_shape(const mp_shape *x, mp_shape *out) {
     return MP_OK;
 }
 
-mp_status mp_plan_gated(mp_planner *p, mp_dtype type, int32_t gate, float alpha, mp_ref x,
+mp_status mp_plan_gated(mp_planner *p, mp_dtype type, const mp_gate *gate, mp_ref x,
                         const mp_shape *shape, mp_ref out) {
-    mp_gated_halves_args args = {.gate = gate, .alpha = alpha};
+    mp_gated_halves_args args = {.gate = gate->kind, .alpha = gate->alpha};
     if (mp_shape_count(shape) == 0) {
         return MP_OK;
     }
     args.halves = mp_halves_of(p, type, shape);
+    args.gate_from = gate->last ? args.halves.half : 0;
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "gated_halves_%s", mp_dtype_word(type)));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.halves.count, 1), args,
@@ -50,18 +52,18 @@ mp_status mp_plan_gated(mp_planner *p, mp_dtype type, int32_t gate, float alpha,
 
 static mp_status plan_gated_halves(mp_planner *p) {
     const mp_tensor *x = &p->in[0];
-    int32_t gate = K_GATE_SWISH;
-    float alpha = 1;
+    mp_gate gate;
     mp_shape out;
-    MP_TRY(mp_gate_read(p, &gate, &alpha));
+    MP_TRY(mp_gate_read(p, &gate));
     MP_TRY(mp_gated_shape(&x->shape, &out));
     MP_TRY(mp_plan_output(p, 0, x->type, &out));
-    return mp_plan_gated(p, x->type, gate, alpha, MP_IN(0), &out, MP_OUT(0));
+    return mp_plan_gated(p, x->type, &gate, MP_IN(0), &out, MP_OUT(0));
 }
 
 /* ---- the row ---- */
 
-static const mp_attr_def attrs[] = {{"alpha", MP_ATTR_FLOAT}, {"gate", MP_ATTR_STRING}, {NULL, 0}};
+static const mp_attr_def attrs[] = {
+    {"alpha", MP_ATTR_FLOAT}, {"gate", MP_ATTR_STRING}, {"last", MP_ATTR_INT}, {NULL, 0}};
 
 static const mp_op ops[] = {
     {.domain = MP_OWN_DOMAIN,

@@ -5,15 +5,23 @@
 
 #include "op/core/op.h"
 
-/* The attributes `gate` and `alpha`. Fails: INVALID_ARGUMENT for a gate that is not known. */
-mp_status mp_gate_read(const mp_planner *p, int32_t *gate, float *alpha);
+/* An activation of one half of a row, by which the other half is multiplied. */
+typedef struct mp_gate {
+    int32_t kind; /* K_GATE_... */
+    float alpha;  /* of K_GATE_SWISH */
+    bool last;    /* of the right half; else of the left one */
+} mp_gate;
+
+/* The attributes `gate`, `alpha` and `last`. Fails: INVALID_ARGUMENT for a gate that is not known.
+ */
+mp_status mp_gate_read(const mp_planner *p, mp_gate *out);
 
 /* The shape of the result for rows of shape `x`. Fails: INVALID_ARGUMENT where they have no halves.
  */
 mp_status mp_gated_shape(const mp_shape *x, mp_shape *out);
 
 /* `shape` is that of the result. */
-mp_status mp_plan_gated(mp_planner *p, mp_dtype type, int32_t gate, float alpha, mp_ref x,
+mp_status mp_plan_gated(mp_planner *p, mp_dtype type, const mp_gate *gate, mp_ref x,
                         const mp_shape *shape, mp_ref out);
 
 #endif

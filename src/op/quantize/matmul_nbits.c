@@ -83,7 +83,10 @@ static mp_status read(mp_planner *p, bool behind, mp_packed *packed, mp_shape *s
     packed->gated = behind;
     if (behind) {
         const mp_shape whole = *shape;
-        MP_TRY(mp_gate_read(p, &packed->gate, &packed->alpha));
+        mp_gate gate;
+        MP_TRY(mp_gate_read(p, &gate));
+        packed->gate = gate.kind;
+        packed->alpha = gate.alpha;
         MP_TRY(mp_gated_shape(&whole, shape));
     }
     return mp_plan_output(p, 0, packed->type, shape);

@@ -419,7 +419,8 @@ static mp_status gated_behind(mp_planner *p, const mp_packed *packed, const mp_b
     plain.gated = false;
     MP_TRY(mp_plan_scratch_shape(p, &whole, packed->type, &numbers));
     MP_TRY(product(p, &plain, before, a, m, bias, numbers));
-    return mp_plan_gated(p, packed->type, packed->gate, packed->alpha, numbers, &half, out);
+    const mp_gate gate = {.kind = packed->gate, .alpha = packed->alpha};
+    return mp_plan_gated(p, packed->type, &gate, numbers, &half, out);
 }
 
 mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,

@@ -35,7 +35,10 @@ mp_status mp_before_read(mp_planner *p, int first, mp_before *out) {
 
 mp_status mp_before_read_gate(const mp_planner *p, mp_before *out) {
     *out = (mp_before){.is_gate = true, .x = MP_IN(0), .in = {p->in[0]}, .made = p->in[0]};
-    MP_TRY(mp_gate_read(p, &out->args.gate, &out->args.alpha));
+    mp_gate gate;
+    MP_TRY(mp_gate_read(p, &gate));
+    out->args.gate = gate.kind;
+    out->args.alpha = gate.alpha;
     MP_TRY(mp_gated_shape(&p->in[0].shape, &out->made.shape));
     out->args.columns = out->made.shape.dim[out->made.shape.rank - 1];
     return MP_OK;
@@ -84,7 +87,7 @@ static mp_status plan_norm(mp_planner *p, const mp_before *before, mp_ref out) {
 mp_status mp_plan_before(mp_planner *p, const mp_before *before, mp_ref *out) {
     const mp_dtype type = before->made.type;
     MP_TRY(mp_plan_scratch_shape(p, &before->made.shape, type, out));
-    return before->is_gate ? mp_plan_gated(p, type, before->args.gate, before->args.alpha,
-                                           before->x, &before->made.shape, *out)
+    const mp_gate gate = {.kind = before->args.gate, .alpha = before->args.alpha};
+    return before->is_gate ? mp_plan_gated(p, type, &gate, before->x, &before->made.shape, *out)
                            : plan_norm(p, before, *out);
 }
