@@ -6,15 +6,33 @@
 
 enum { ATTRS_MAX = 16, INPUTS_MAX = 32 };
 
-static const char *const perms[] = {"q_perm", "k_perm", "v_perm"};
-static const char *const parts[] = {"q_part", "k_part", "v_part"};
+/* The attributes of a side. */
+static const char *perm_name(const mp_vertex *v, int i) {
+    static const char *const perms[] = {"q_perm", "k_perm", "v_perm"};
+    return mp_vertex_is_own(v, "Attention") ? perms[i] : "turned";
+}
+
+static const char *part_name(const mp_vertex *v, int i) {
+    static const char *const parts[] = {"q_part", "k_part", "v_part"};
+    return mp_vertex_is_own(v, "Attention") ? parts[i] : "part";
+}
+
+static const int64_t heads_first[] = {0, 2, 1, 3};
 
 const mp_attr *mp_side_perm(const mp_vertex *v, int i) {
-    return mp_node_attr(&v->node, perms[i]);
+    static const mp_attr turned = {
+        .name = "perm", .kind = MP_ATTR_INTS, .ints = heads_first, .count = 4};
+    if (mp_vertex_is_own(v, "Attention")) {
+        return mp_node_attr(&v->node, perm_name(v, i));
+    }
+    return mp_node_flag(&v->node, "turned", false) ? &turned : NULL;
+}
+
+bool mp_side_has_part(const mp_vertex *v, int i) {
+    return mp_node_attr(&v->node, part_name(v, i)) != NULL;
 }
 
 bool mp_side_is_turned(const mp_graph *graph, const mp_vertex *v, int i) {
-    static const int64_t heads_first[] = {0, 2, 1, 3};
     const mp_attr *perm = mp_side_perm(v, i);
     return perm != NULL && perm->count == 4 && mp_graph_reader(graph, v->in[i], NULL) >= 0 &&
            memcmp(perm->ints, heads_first, sizeof heads_first) == 0;
@@ -59,7 +77,7 @@ mp_status mp_side_set_part(mp_graph *graph, int32_t n, int i, int32_t whole,
     int32_t in[INPUTS_MAX];
     mp_node node = v.node;
     const mp_attr fresh = {
-        .name = parts[i], .kind = MP_ATTR_INTS, .ints = part, .count = MP_PART_NUMBERS};
+        .name = part_name(&v, i), .kind = MP_ATTR_INTS, .ints = part, .count = MP_PART_NUMBERS};
     bool placed = false;
     node.attr_count = 0;
     node.attrs = attrs;
@@ -68,7 +86,7 @@ mp_status mp_side_set_part(mp_graph *graph, int32_t n, int i, int32_t whole,
             attrs[node.attr_count++] = fresh;
             placed = true;
         }
-        if (strcmp(v.node.attrs[a].name, perms[i]) != 0) {
+        if (strcmp(v.node.attrs[a].name, perm_name(&v, i)) != 0) {
             attrs[node.attr_count++] = v.node.attrs[a];
         }
     }

@@ -1,5 +1,5 @@
 /* attention_part.h - Q, K and V as parts of longer rows, for passes that come after
- * find_attention.
+ * find_attention: sides 0 to 2 of an Attention, and side 0 of a RotaryHalves before it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_GRAPH_PASS_ATTENTION_PART_H
 #define MP_GRAPH_PASS_ATTENTION_PART_H
@@ -8,12 +8,15 @@
 
 enum { MP_PART_NUMBERS = 4 }; /* first element, heads, size of a head, from one to the next */
 
-/* Whether side `i` (0 to 2: Q, K, V) is [batch, rows, heads, size] with its heads put first, and
+/* Whether side `i` is [batch, rows, heads, size] with its heads put first, and
  * nobody else reads it. */
 bool mp_side_is_turned(const mp_graph *graph, const mp_vertex *v, int i);
 
-/* In which order its dimensions are read, or NULL. */
+/* In which order its dimensions are read, or NULL: as they are. */
 const mp_attr *mp_side_perm(const mp_vertex *v, int i);
+
+/* Whether it is part of longer rows. */
+bool mp_side_has_part(const mp_vertex *v, int i);
 
 /* The value [batch, rows, heads * size] that `value` is a view of with its last dimension split; or
  * MP_NO_VALUE. */

@@ -88,21 +88,19 @@ static int keep_alike(const mp_graph *graph, projection all[SIDES]) {
 static mp_status set_part(mp_graph *graph, int32_t attention, const projection *p, int32_t whole,
                           int64_t first) {
     const int64_t part[MP_PART_NUMBERS] = {first, p->heads, p->size, p->size};
+    const mp_vertex v = graph->nodes[p->reader];
+    if (!mp_vertex_is(&v, "Transpose")) {
+        return mp_side_set_part(graph, p->reader, p->reader == attention ? p->side : 0, whole,
+                                part);
+    }
     const mp_attr attr = {
         .name = "part", .kind = MP_ATTR_INTS, .ints = part, .count = MP_PART_NUMBERS};
-    if (p->reader == attention) {
-        return mp_side_set_part(graph, attention, p->side, whole, part);
-    }
-    const mp_vertex v = graph->nodes[p->reader];
     mp_node node = v.node;
-    int32_t in[SIDES] = {whole, mp_vertex_in(&v, 1), mp_vertex_in(&v, 2)};
     node.attrs = &attr;
     node.attr_count = 1;
-    if (v.in_count == 1) { /* a Transpose */
-        node.op = mp_op_find(MP_OWN_DOMAIN, "HeadsPart", 1);
-        node.version = 1;
-    }
-    return mp_graph_change_node(graph, p->reader, &node, in, v.in_count, v.out, v.out_count);
+    node.op = mp_op_find(MP_OWN_DOMAIN, "HeadsPart", 1);
+    node.version = 1;
+    return mp_graph_change_node(graph, p->reader, &node, &whole, 1, v.out, v.out_count);
 }
 
 static mp_status join(mp_graph *graph, int32_t attention, const projection *all, int count) {

@@ -1,10 +1,12 @@
-/* read_parts.c - heads of attention are read where they lie in the rows of one product for all,
- * not in what a Split or a Gather copies out of them.
+/* read_parts.c - heads of attention, and of rotary positions before it, are read where they lie in
+ * the rows of one product for all, not in what a Split, a Slice or a Gather copies out of them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
+#include "base/macros.h"
 #include "graph/pass/add_view.h"
 #include "graph/pass/attention_part.h"
+#include "graph/pass/cut.h"
 #include "graph/pass/side_view.h"
 
 #include <string.h>
@@ -30,7 +32,7 @@ static mp_status view_rows(mp_graph *graph, int32_t n, int32_t of, const int64_t
     return MP_OK;
 }
 
-/* ---- pieces of a Split ---- */
+/* ---- pieces of a Split or a Slice ---- */
 
 /* Where the rows of output `value` of a Split along the last dimension begin; -1. All outputs are
  * `width` long. */
@@ -59,18 +61,30 @@ static int64_t split_first(const mp_graph *graph, const mp_vertex *split, int32_
     return -1;
 }
 
-/* [batch, rows, heads, size] of part of the rows that a Split takes apart. */
-static int32_t find_split(const mp_graph *graph, int32_t value, int64_t part[MP_PART_NUMBERS]) {
-    int64_t heads = 0, size = 0;
+/* The same of a Slice. */
+static int64_t slice_first(const mp_graph *graph, const mp_cut *cut, int64_t width) {
+    const int64_t all = mp_graph_dim(graph, cut->of, 2);
+    const int64_t first = cut->start < 0 ? cut->start + all : cut->start;
+    const int64_t end = cut->end < 0 ? cut->end + all : MP_MIN(cut->end, all);
+    return cut->axis == 2 && all > 0 && first >= 0 && end - first == width ? first : -1;
+}
+
+/* [batch, rows, heads, size] of part of the rows that a Split or a Slice takes apart. */
+static int32_t find_piece(const mp_graph *graph, int32_t value, int64_t part[MP_PART_NUMBERS]) {
+    int64_t heads = 0, size = 0, first = -1;
+    mp_cut cut = {.of = MP_NO_VALUE};
     const int32_t piece = mp_heads_whole(graph, value, &heads, &size);
     const int32_t n = mp_graph_maker(graph, piece, "Split");
-    const int64_t first =
-        n != MP_NO_NODE ? split_first(graph, &graph->nodes[n], piece, heads * size) : -1;
+    if (n != MP_NO_NODE) {
+        cut.of = graph->nodes[n].in[0];
+        first = split_first(graph, &graph->nodes[n], piece, heads * size);
+    } else if (piece != MP_NO_VALUE && mp_cut_read(graph, piece, &cut)) {
+        first = slice_first(graph, &cut, heads * size);
+    }
     part[0] = first;
     part[1] = heads;
     part[2] = part[3] = size;
-    return first >= 0 && mp_graph_rank(graph, graph->nodes[n].in[0]) == 3 ? graph->nodes[n].in[0]
-                                                                          : MP_NO_VALUE;
+    return first >= 0 && mp_graph_rank(graph, cut.of) == 3 ? cut.of : MP_NO_VALUE;
 }
 
 /* ---- [batch, rows, parts, heads, size] or [batch, rows, heads, parts, size] ---- */
@@ -232,9 +246,8 @@ static mp_status read_view(mp_graph *graph, int32_t n, int i, rows *seen, mp_rew
 
 /* ---- all ---- */
 
-static bool has_part(const mp_vertex *v, int i) {
-    static const char *const names[] = {"q_part", "k_part", "v_part"};
-    return mp_node_attr(&v->node, names[i]) != NULL;
+static int sides_of(const mp_vertex *v) {
+    return mp_vertex_is_own(v, "Attention") ? 3 : mp_vertex_is_own(v, "RotaryHalves") ? 1 : 0;
 }
 
 static mp_status read_side(mp_graph *graph, int32_t n, int i, rows *seen, mp_rewrites *rewrites) {
@@ -247,7 +260,7 @@ static mp_status read_side(mp_graph *graph, int32_t n, int i, rows *seen, mp_rew
     if (find_gather(graph, value, &from) || find_squeeze(graph, value, &from)) {
         return read_pick(graph, n, i, &from, seen, rewrites);
     }
-    const int32_t whole = find_split(graph, value, part);
+    const int32_t whole = find_piece(graph, value, part);
     if (whole == MP_NO_VALUE || !mp_rewrite_allowed(rewrites)) {
         return MP_OK;
     }
@@ -260,9 +273,9 @@ mp_status mp_pass_read_parts(mp_graph *graph, mp_rewrites *rewrites) {
     const int32_t count = graph->node_count;
     rows seen = {.of = MP_NO_VALUE};
     for (int32_t n = 0; n < count; n++) {
-        for (int i = 0; i < 3 && mp_vertex_is_own(&graph->nodes[n], "Attention"); i++) {
+        for (int i = 0; i < sides_of(&graph->nodes[n]); i++) {
             MP_TRY(read_side(graph, n, i, &seen, rewrites));
-            if (!has_part(&graph->nodes[n], i)) {
+            if (!mp_side_has_part(&graph->nodes[n], i)) {
                 MP_TRY(read_view(graph, n, i, &seen, rewrites));
             }
         }
