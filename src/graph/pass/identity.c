@@ -104,8 +104,12 @@ mp_status mp_pass_identity(mp_graph *graph, mp_rewrites *rewrites) {
         if (given < 0 || mp_graph_is_output(graph, v->out[0]) || !mp_rewrite_allowed(rewrites)) {
             continue;
         }
-        mp_graph_replace(graph, v->out[0], v->in[given], false);
+        const mp_vertex was = *v;
+        mp_graph_replace(graph, was.out[0], was.in[given], false);
         mp_graph_remove_node(graph, n);
+        for (int i = 0; i < was.in_count; i++) {
+            mp_graph_drop_unread(graph, was.in[i]);
+        }
     }
     return MP_OK;
 }

@@ -42,7 +42,11 @@ mp_status mp_pass_known_sizes(mp_graph *graph, mp_rewrites *rewrites) {
             mp_rewrite_allowed(rewrites)) {
             mp_tensor made = graph->values[v->out[0]].tensor;
             made.data = (mp_addr)sizes;
+            const mp_vertex was = *v;
             MP_TRY(mp_fold_into(graph, n, &made, &total));
+            for (int i = 0; i < was.in_count; i++) {
+                mp_graph_drop_unread(graph, was.in[i]);
+            }
         }
     }
     return MP_OK;

@@ -61,25 +61,29 @@ static int64_t split_first(const mp_graph *graph, const mp_vertex *split, int32_
     return -1;
 }
 
-/* The same of a Slice. */
-static int64_t slice_first(const mp_graph *graph, const mp_cut *cut, int64_t width) {
-    const int64_t all = mp_graph_dim(graph, cut->of, 2);
-    const int64_t first = cut->start < 0 ? cut->start + all : cut->start;
+/* Where along `axis` a Slice begins that takes elements off it, and how many it leaves; false where
+ * that is not known. */
+static bool cut_range(const mp_graph *graph, const mp_cut *cut, int64_t axis, int64_t *first,
+                      int64_t *width) {
+    const int64_t all = mp_graph_dim(graph, cut->of, (int)axis);
     const int64_t end = cut->end < 0 ? cut->end + all : MP_MIN(cut->end, all);
-    return cut->axis == 2 && all > 0 && first >= 0 && end - first == width ? first : -1;
+    *first = cut->start < 0 ? cut->start + all : cut->start;
+    *width = end - *first;
+    return cut->axis == axis && all > 0 && *first >= 0 && *width > 0;
 }
 
 /* [batch, rows, heads, size] of part of the rows that a Split or a Slice takes apart. */
 static int32_t find_piece(const mp_graph *graph, int32_t value, int64_t part[MP_PART_NUMBERS]) {
-    int64_t heads = 0, size = 0, first = -1;
+    int64_t heads = 0, size = 0, first = -1, width = 0;
     mp_cut cut = {.of = MP_NO_VALUE};
     const int32_t piece = mp_heads_whole(graph, value, &heads, &size);
     const int32_t n = mp_graph_maker(graph, piece, "Split");
     if (n != MP_NO_NODE) {
         cut.of = graph->nodes[n].in[0];
         first = split_first(graph, &graph->nodes[n], piece, heads * size);
-    } else if (piece != MP_NO_VALUE && mp_cut_read(graph, piece, &cut)) {
-        first = slice_first(graph, &cut, heads * size);
+    } else if (piece != MP_NO_VALUE && mp_cut_read(graph, piece, &cut) &&
+               cut_range(graph, &cut, 2, &first, &width) && width != heads * size) {
+        first = -1;
     }
     part[0] = first;
     part[1] = heads;
@@ -246,14 +250,51 @@ static mp_status read_view(mp_graph *graph, int32_t n, int i, rows *seen, mp_rew
 
 /* ---- all ---- */
 
+/* Heads of which a Slice leaves some elements, as they lie in their rows or put first. */
+static int32_t find_cut_heads(const mp_graph *graph, const mp_vertex *v, int i,
+                              int64_t part[MP_PART_NUMBERS]) {
+    static const int64_t heads_first[] = {0, 2, 1, 3};
+    mp_cut cut;
+    if (mp_graph_reader(graph, v->in[i], NULL) == MP_NO_NODE ||
+        !mp_cut_read(graph, v->in[i], &cut) || !cut_range(graph, &cut, 3, &part[0], &part[2])) {
+        return MP_NO_VALUE;
+    }
+    const mp_attr *perm = mp_side_perm(v, i);
+    if (perm == NULL) {
+        const int32_t n = mp_graph_maker(graph, cut.of, "Transpose");
+        perm = n != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[n]) : NULL;
+        cut.of = n != MP_NO_NODE ? graph->nodes[n].in[0] : MP_NO_VALUE;
+    }
+    const bool fits = perm != NULL && perm->count == 4 &&
+                      memcmp(perm->ints, heads_first, sizeof heads_first) == 0;
+    const int32_t whole = fits ? mp_heads_whole(graph, cut.of, &part[1], &part[3]) : MP_NO_VALUE;
+    return whole != MP_NO_VALUE && mp_graph_dim(graph, whole, 2) == part[1] * part[3] ? whole
+                                                                                      : MP_NO_VALUE;
+}
+
 static int sides_of(const mp_vertex *v) {
     return mp_vertex_is_own(v, "Attention") ? 3 : mp_vertex_is_own(v, "RotaryHalves") ? 1 : 0;
+}
+
+static mp_status set_part(mp_graph *graph, int32_t n, int i, int32_t whole,
+                          const int64_t part[MP_PART_NUMBERS], mp_rewrites *rewrites) {
+    const int32_t value = graph->nodes[n].in[i];
+    if (!mp_rewrite_allowed(rewrites)) {
+        return MP_OK;
+    }
+    MP_TRY(mp_side_set_part(graph, n, i, whole, part));
+    mp_graph_drop_unread(graph, value);
+    return MP_OK;
 }
 
 static mp_status read_side(mp_graph *graph, int32_t n, int i, rows *seen, mp_rewrites *rewrites) {
     int64_t part[MP_PART_NUMBERS];
     pick from;
     const int32_t value = graph->nodes[n].in[i];
+    const int32_t cut = find_cut_heads(graph, &graph->nodes[n], i, part);
+    if (cut != MP_NO_VALUE) {
+        return set_part(graph, n, i, cut, part, rewrites);
+    }
     if (!mp_side_is_turned(graph, &graph->nodes[n], i)) {
         return MP_OK;
     }
@@ -261,12 +302,7 @@ static mp_status read_side(mp_graph *graph, int32_t n, int i, rows *seen, mp_rew
         return read_pick(graph, n, i, &from, seen, rewrites);
     }
     const int32_t whole = find_piece(graph, value, part);
-    if (whole == MP_NO_VALUE || !mp_rewrite_allowed(rewrites)) {
-        return MP_OK;
-    }
-    MP_TRY(mp_side_set_part(graph, n, i, whole, part));
-    mp_graph_drop_unread(graph, value);
-    return MP_OK;
+    return whole != MP_NO_VALUE ? set_part(graph, n, i, whole, part, rewrites) : MP_OK;
 }
 
 mp_status mp_pass_read_parts(mp_graph *graph, mp_rewrites *rewrites) {
