@@ -34,10 +34,12 @@ static bool read_sizes(const mp_graph *graph, const mp_vertex *v, int64_t *out) 
 
 mp_status mp_pass_known_sizes(mp_graph *graph, mp_rewrites *rewrites) {
     size_t total = 0;
+    int64_t lowest = 0;
+    mp_name_inputs(graph, &lowest);
     for (int32_t n = 0; n < graph->node_count; n++) {
         const mp_vertex *v = &graph->nodes[n];
         int64_t sizes[MP_RANK_MAX];
-        mp_name_dims(graph, n);
+        mp_name_dims(graph, n, &lowest);
         if (!v->is_gone && makes_sizes(v) && read_sizes(graph, v, sizes) && mp_fold_may(graph, v) &&
             mp_rewrite_allowed(rewrites)) {
             mp_tensor made = graph->values[v->out[0]].tensor;

@@ -147,29 +147,62 @@ static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank
                : MP_DIM_UNKNOWN;
 }
 
-void mp_name_dims(mp_graph *graph, int32_t n) {
+/* Dimension `d` of the node's first result, as far as it is known. */
+static int64_t found_dim(const mp_graph *graph, const mp_vertex *v, int d) {
+    const mp_shape *shape = &graph->values[v->out[0]].tensor.shape;
+    const int64_t was = shape->dim[d], number = mp_graph_dim(graph, v->out[0], d);
+    if (number > 0 || was > MP_DIM_UNKNOWN) {
+        return number > 0 ? number : was;
+    }
+    const int64_t found = dim_by(graph, v, d, shape->rank);
+    /* of two names the earlier one */
+    return was == MP_DIM_UNKNOWN || (found != MP_DIM_UNKNOWN && found > was) ? found : was;
+}
+
+static void name_new(mp_graph *graph, int32_t value, int64_t *lowest) {
+    mp_shape *shape = &graph->values[value].tensor.shape;
+    for (int d = 0; d < shape->rank; d++) {
+        shape->dim[d] = shape->dim[d] == MP_DIM_UNKNOWN ? --*lowest : shape->dim[d];
+    }
+}
+
+void mp_name_inputs(mp_graph *graph, int64_t *lowest) {
+    *lowest = MP_DIM_UNKNOWN;
+    for (int32_t i = 0; i < graph->value_count; i++) {
+        const mp_shape *shape = &graph->values[i].tensor.shape;
+        for (int d = 0; d < shape->rank; d++) {
+            *lowest = MP_MIN(*lowest, shape->dim[d]);
+        }
+    }
+    for (int32_t i = 0; i < graph->value_count; i++) {
+        if (graph->values[i].producer == MP_NO_NODE) {
+            name_new(graph, i, lowest);
+        }
+    }
+}
+
+void mp_name_dims(mp_graph *graph, int32_t n, int64_t *lowest) {
     const mp_vertex *v = &graph->nodes[n];
     const int32_t y = mp_vertex_out(v, 0);
-    if (v->is_gone || y == MP_NO_VALUE || v->in_count == 0 || v->in[0] == MP_NO_VALUE) {
-        return;
+    if (!v->is_gone && y != MP_NO_VALUE && v->in_count > 0 && v->in[0] != MP_NO_VALUE) {
+        mp_shape *shape = &graph->values[y].tensor.shape;
+        for (int d = 0; d < shape->rank; d++) {
+            shape->dim[d] = found_dim(graph, v, d);
+        }
     }
-    mp_shape *shape = &graph->values[y].tensor.shape;
-    for (int d = 0; d < shape->rank; d++) {
-        const int64_t was = shape->dim[d];
-        const int64_t number = mp_graph_dim(graph, y, d);
-        const int64_t found = number > 0              ? number
-                              : was <= MP_DIM_UNKNOWN ? dim_by(graph, v, d, shape->rank)
-                                                      : was;
-        if (was == MP_DIM_UNKNOWN || (found != MP_DIM_UNKNOWN && found > was)) {
-            shape->dim[d] = found; /* of two names the earlier one */
+    for (int i = 0; i < v->out_count && !v->is_gone; i++) {
+        if (v->out[i] != MP_NO_VALUE) {
+            name_new(graph, v->out[i], lowest);
         }
     }
 }
 
 mp_status mp_pass_name_dims(mp_graph *graph, mp_rewrites *rewrites) {
+    int64_t lowest = 0;
     (void)rewrites;
+    mp_name_inputs(graph, &lowest);
     for (int32_t n = 0; n < graph->node_count; n++) {
-        mp_name_dims(graph, n);
+        mp_name_dims(graph, n, &lowest);
     }
     return MP_OK;
 }
