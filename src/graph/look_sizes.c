@@ -183,6 +183,12 @@ static bool is_one_name(const mp_graph *graph, const source *a, const source *b)
     return name < MP_DIM_UNKNOWN && name == raw_dim(graph, b);
 }
 
+bool mp_graph_same_dim(const mp_graph *graph, int32_t a, int d, int32_t b, int e) {
+    const source x = source_of(graph, a, d), y = source_of(graph, b, e);
+    return (x.number > 0 && x.number == y.number) || is_one_name(graph, &x, &y) ||
+           (x.value == y.value && x.dim == y.dim);
+}
+
 bool mp_graph_entry_is_rest(const mp_graph *graph, int32_t list, int i) {
     source entry = none;
     return !find_entry(graph, list, i, DEEP, &entry) && entry.is_rest;
