@@ -1,6 +1,6 @@
-/* unflatten.c - a Gemm of rows that were [batch, rows, elements] before is a product of these.
+/* unflatten.c - a Gemm of rows that had more dimensions before is a product of these.
  *
- *     Reshape to [batch * rows, elements] --> Gemm --> Reshape to anything
+ *     Reshape to [all rows, elements] --> Gemm --> Reshape to anything
  *
  * ONNX Runtime makes that of a MatMul and an Add where shapes are known. What later passes look for
  * stands between the two in other models, and nothing does here.
@@ -8,7 +8,7 @@
 #include "graph/look.h"
 #include "graph/pass.h"
 
-enum { RANK = 3 };
+enum { RANK_MIN = 3 };
 
 static const mp_tensor *constant_at(const mp_graph *graph, const mp_vertex *v, int i, int rank) {
     const mp_tensor *x = mp_graph_constant(graph, mp_vertex_in(v, i));
@@ -24,12 +24,12 @@ static bool is_wanted(const mp_graph *graph, const mp_vertex *v) {
            mp_node_float(&v->node, "alpha", 1) == 1 && mp_node_float(&v->node, "beta", 1) == 1;
 }
 
-/* What is seen as rows of so many elements, if it has them in three dimensions. */
+/* What is seen as rows of so many elements, if it has them in three dimensions or more. */
 static int32_t before_rows(const mp_graph *graph, int32_t rows, int64_t elements) {
     const int32_t n = mp_graph_maker(graph, rows, "Reshape");
     const int32_t x = n != MP_NO_NODE ? graph->nodes[n].in[0] : MP_NO_VALUE;
-    return x != MP_NO_VALUE && mp_graph_rank(graph, x) == RANK &&
-                   mp_graph_dim(graph, x, RANK - 1) == elements
+    return x != MP_NO_VALUE && mp_graph_rank(graph, x) >= RANK_MIN &&
+                   mp_graph_dim(graph, x, -1) == elements
                ? x
                : MP_NO_VALUE;
 }
@@ -53,10 +53,10 @@ static bool asks_for_no_dimension(const mp_graph *graph, const mp_vertex *reshap
 static bool gives_back(const mp_graph *graph, const mp_vertex *reshape, int32_t x,
                        int64_t columns) {
     const int32_t y = reshape->out[0];
-    bool same = mp_graph_rank(graph, y) == RANK && mp_graph_dim(graph, y, RANK - 1) == columns;
-    for (int d = 0; d < RANK - 1 && same; d++) {
-        const int64_t dim = mp_graph_dim(graph, x, d);
-        same = dim >= 0 && dim == mp_graph_dim(graph, y, d);
+    const int rank = mp_graph_rank(graph, x);
+    bool same = mp_graph_rank(graph, y) == rank && mp_graph_dim(graph, y, -1) == columns;
+    for (int d = 0; d < rank - 1 && same; d++) {
+        same = mp_graph_same_dim(graph, x, d, y, d);
     }
     return same;
 }
@@ -73,9 +73,10 @@ static mp_status rewrite(mp_graph *graph, int32_t n, int32_t behind, int32_t x) 
     const int32_t in[] = {x, gemm.in[1], gemm.in[2]};
     int32_t out = reshape.out[0];
     if (!goes) {
-        mp_tensor tensor = {.type = mp_graph_type(graph, gemm.in[1]), .shape = {.rank = RANK}};
-        for (int d = 0; d < RANK; d++) {
-            tensor.shape.dim[d] = d < RANK - 1 ? mp_graph_dim(graph, x, d) : columns;
+        mp_tensor tensor = {.type = mp_graph_type(graph, gemm.in[1])};
+        tensor.shape.rank = mp_graph_rank(graph, x);
+        for (int d = 0; d < tensor.shape.rank; d++) {
+            tensor.shape.dim[d] = d < tensor.shape.rank - 1 ? mp_graph_dim(graph, x, d) : columns;
         }
         MP_TRY(mp_graph_add_value(graph, graph->values[gemm.out[0]].name, &tensor, &out));
         const int32_t again[] = {out, reshape.in[1]};
