@@ -11,6 +11,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
+#include "graph/pass/image_rows.h"
 #include "op/core/channels.h"
 
 #include <stdlib.h>
@@ -102,15 +103,41 @@ static mp_status add_back(layout *l, const mp_node *maker, int32_t twin, int32_t
                : add_transpose(l, twin, value, to_first);
 }
 
+/* The elements of a list that has one for each dimension, in the order of a twin's. */
+static mp_status turn_list(layout *l, int32_t value, int32_t *out) {
+    const mp_tensor order = {
+        .type = MP_I64, .shape = {.rank = 1, .dim = {RANK}}, .data = (mp_addr)to_last};
+    const mp_tensor list = {.type = l->graph->values[value].tensor.type,
+                            .shape = {.rank = 1, .dim = {RANK}}};
+    const mp_node gather = {
+        .op = mp_op_find("", "Gather", 13), .version = 13, .name = l->graph->values[value].name};
+    int32_t in[] = {value, MP_NO_VALUE};
+    MP_TRY(mp_graph_add_constant(l->graph, "", &order, &in[1]));
+    MP_TRY(mp_graph_add_value(l->graph, l->graph->values[value].name, &list, out));
+    return mp_graph_add_node(l->graph, &gather, in, 2, out, 1);
+}
+
+/* The twin of a value that is made of rows of pixels: these, seen as an image. */
+static mp_status add_image(layout *l, int32_t rows, int32_t list, int32_t twin) {
+    const mp_node node = {
+        .op = mp_op_find("", "Reshape", 13), .version = 13, .name = l->graph->values[rows].name};
+    int32_t in[] = {rows, MP_NO_VALUE};
+    MP_TRY(turn_list(l, list, &in[1]));
+    return mp_graph_add_node(l->graph, &node, in, 2, &twin, 1);
+}
+
 /* The twin, made by a Transpose if there is none. */
 static mp_status need_twin(layout *l, int32_t value, int32_t *out) {
+    int32_t rows = MP_NO_VALUE, list = MP_NO_VALUE;
     *out = twin_of(l, value);
     if (value == MP_NO_VALUE || *out != MP_NO_VALUE) {
         return MP_OK;
     }
     const mp_tensor tensor = turned(&l->graph->values[value].tensor, to_last);
     MP_TRY(mp_graph_add_value(l->graph, l->graph->values[value].name, &tensor, out));
-    MP_TRY(add_transpose(l, value, *out, to_last));
+    MP_TRY(mp_image_of_rows(l->graph, value, &rows, &list)
+               ? add_image(l, rows, list, *out)
+               : add_transpose(l, value, *out, to_last));
     return set_twin(l, value, *out);
 }
 
@@ -417,19 +444,6 @@ static bool is_along_axis(const layout *l, const mp_vertex *v) {
 
 /* ---- Resize: what it reads of sizes is in the order of dimensions ---- */
 
-static mp_status turn_list(layout *l, int32_t value, int32_t *out) {
-    const mp_tensor order = {
-        .type = MP_I64, .shape = {.rank = 1, .dim = {RANK}}, .data = (mp_addr)to_last};
-    const mp_tensor list = {.type = l->graph->values[value].tensor.type,
-                            .shape = {.rank = 1, .dim = {RANK}}};
-    const mp_node gather = {
-        .op = mp_op_find("", "Gather", 13), .version = 13, .name = l->graph->values[value].name};
-    int32_t in[] = {value, MP_NO_VALUE};
-    MP_TRY(mp_graph_add_constant(l->graph, "", &order, &in[1]));
-    MP_TRY(mp_graph_add_value(l->graph, l->graph->values[value].name, &list, out));
-    return mp_graph_add_node(l->graph, &gather, in, 2, out, 1);
-}
-
 /* Lists of all dimensions that are known while planning. */
 static bool is_resize(const layout *l, const mp_vertex *v) {
     if (!mp_vertex_is(v, "Resize") || v->node.version < 11 || twin_of(l, v->in[0]) == MP_NO_VALUE ||
@@ -470,10 +484,31 @@ static bool has_perm(const mp_vertex *v, const int64_t *perm) {
            memcmp(given->ints, perm, RANK * sizeof *perm) == 0;
 }
 
+/* Node `n` sees the twin of an image as rows of pixels. */
+static mp_status view_rows(layout *l, int32_t n, int32_t twin, const int64_t dim[3]) {
+    const mp_vertex v = l->graph->nodes[n];
+    const mp_tensor list = {.type = MP_I64, .shape = {.rank = 1, .dim = {3}}, .data = (mp_addr)dim};
+    const mp_node node = {.op = mp_op_find("", "Reshape", 13),
+                          .version = 13,
+                          .name = v.node.name,
+                          .options = v.node.options};
+    int32_t in[] = {twin, MP_NO_VALUE};
+    MP_TRY(mp_graph_add_constant(l->graph, "", &list, &in[1]));
+    MP_TRY(mp_graph_change_node(l->graph, n, &node, in, 2, v.out, 1));
+    mp_graph_drop_unread(l->graph, v.in[0]);
+    return MP_OK;
+}
+
 /* One that brings channels to the end gives the twin; what is brought to the front has one. */
 static mp_status take_transpose(layout *l, int32_t n) {
     const mp_vertex *v = &l->graph->nodes[n];
     const int32_t twin = twin_of(l, v->in[0]);
+    int32_t image = MP_NO_VALUE;
+    int64_t dim[3];
+    if (mp_rows_of_image(l->graph, n, &image, dim) && twin_of(l, image) != MP_NO_VALUE &&
+        mp_rewrite_allowed(l->rewrites)) {
+        return view_rows(l, n, twin_of(l, image), dim);
+    }
     if (has_perm(v, to_first)) {
         return set_twin(l, v->out[0], v->in[0]);
     }

@@ -144,12 +144,15 @@ static bool find_squeeze(const mp_graph *graph, int32_t value, pick *out) {
 static int32_t find_whole(const mp_graph *graph, const pick *from, int64_t dim[5]) {
     const int32_t r = mp_graph_maker(graph, from->from, "Reshape");
     if (r == MP_NO_NODE || graph->nodes[r].in_count != 2 || (from->axis != 2 && from->axis != 3) ||
-        mp_graph_rank(graph, from->from) != 5 ||
-        mp_node_int(&graph->nodes[r].node, "allowzero", 0) != 0) {
+        mp_graph_rank(graph, from->from) != 5) {
         return MP_NO_NODE;
     }
+    const bool empties = mp_node_int(&graph->nodes[r].node, "allowzero", 0) != 0;
     for (int d = 0; d < 5; d++) {
         dim[d] = mp_graph_entry(graph, graph->nodes[r].in[1], d);
+        if (dim[d] == 0 && empties) {
+            return MP_NO_NODE;
+        }
     }
     const int64_t count = dim[from->axis], heads = dim[from->axis == 2 ? 3 : 2], size = dim[4];
     return count > 0 && heads > 0 && size > 0 && heads <= INT32_MAX / size &&
