@@ -359,6 +359,53 @@ static void peel_sides(const mp_graph *graph, match *m) {
     }
 }
 
+/* ---- masks that change nothing ---- */
+
+enum { IDLE_BYTES_MAX = 64 << 20 };
+
+static bool has_only(const mp_tensor *t, unsigned char byte) {
+    const unsigned char *bytes = (const unsigned char *)t->data;
+    size_t size = 0;
+    if (bytes == NULL || mp_shape_bytes(&t->shape, t->type, &size) != MP_OK ||
+        size > IDLE_BYTES_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < size; i++) {
+        if (bytes[i] != byte) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether it adds zeros, or takes nothing away, and scores have no more elements by it. */
+static bool is_idle(const mp_graph *graph, int32_t scores, const mp_mask_step *step) {
+    const mp_tensor *mask = mp_graph_constant(graph, step->value);
+    if (mask == NULL) {
+        return false;
+    }
+    for (int d = 1; d <= mask->shape.rank; d++) {
+        const int64_t dim = mask->shape.dim[mask->shape.rank - d];
+        if (dim != 1 && dim != mp_graph_dim(graph, scores, -d)) {
+            return false;
+        }
+    }
+    const bool adds = step->fill == MP_NO_VALUE;
+    return mask->shape.rank <= mp_graph_rank(graph, scores) &&
+           has_only(mask, adds || step->inverted ? 0 : 1);
+}
+
+static void drop_idle_masks(const mp_graph *graph, match *m) {
+    const int32_t scores = graph->nodes[m->scores].out[0];
+    int kept = 0;
+    for (int i = 0; i < m->mask_count; i++) {
+        if (!is_idle(graph, scores, &m->masks[i])) {
+            m->masks[kept++] = m->masks[i];
+        }
+    }
+    m->mask_count = kept;
+}
+
 /* ---- all ---- */
 
 static bool is_along_keys(const mp_graph *graph, const mp_vertex *softmax) {
@@ -390,5 +437,6 @@ bool mp_attention_find(const mp_graph *graph, int32_t n, mp_attention_match *out
         out->rank = ranks[i] > out->rank ? ranks[i] : out->rank;
     }
     peel_sides(graph, out);
+    drop_idle_masks(graph, out);
     return true;
 }
