@@ -211,6 +211,115 @@ def llama(kind, heads=6, kv_heads=2, size=16):
     return m.finish(m.linear(merged(m, out, heads * size), heads * size, heads * size, bias=False), k, v)
 
 
+def repeated(m, value, times):
+    """Heads that are shared, as torch repeats them, all sizes by what the value has when the model runs."""
+    sizes = [m.dim(value, d) for d in range(4)]
+    five = m("Reshape", m.shape(*sizes[:2], times, *sizes[2:]), m.ints(-1))
+    whole = m("Equal", five, m.ints(-1, -1, -1, -1, -1))
+    wide = m("Expand", m("Unsqueeze", value, m.ints(2)), m("Where", whole, m.ints(1, 1, 1, 1, 1), five))
+    many = m("Mul", sizes[1], m.constant(times, np.int64))
+    return m("Reshape", wide, m.shape(sizes[0], many, *sizes[2:]))
+
+
+def turned_half(m, x):
+    """-x[half:], x[:half] of the last of four dimensions, whose length is asked for."""
+    half = m("Unsqueeze", m("Div", m.dim(x, 3), m.constant(2, np.int64)), m.ints(0))
+    left = m("Slice", x, m.ints(0), half, m.ints(3), m.ints(1))
+    right = m("Slice", x, half, m.ints(2**63 - 1), m.ints(3), m.ints(1))
+    return m("Concat", m("Neg", right), left, axis=-1)
+
+
+def rotated_part(m, x, cosine, sine, length):
+    """Of each head only so many elements."""
+    part = m("Slice", x, m.ints(0), m.ints(length), m.ints(3), m.ints(1))
+    rest = m("Slice", x, m.ints(length), m.ints(2**63 - 1), m.ints(3), m.ints(1))
+    turned = m("Add", m("Mul", part, cosine), m("Mul", turned_half(m, part), sine))
+    return m("Concat", turned, rest, axis=-1)
+
+
+def angles(m, x, length):
+    """Cosines and sines of as many positions as x has rows."""
+    rows = m("Range", m.constant(0, np.int64), m.dim(x, 1), m.constant(1, np.int64))
+    column = m("Cast", m("Unsqueeze", rows, m.ints(0, 2)), to=TYPES[m.kind])
+    half = m("Mul", column, m.constant(10.0 ** -np.arange(length // 2)))
+    both = m("Concat", half, half, axis=-1)
+    return [m("Unsqueeze", m(operator, both), m.ints(1)) for operator in ("Cos", "Sin")]
+
+
+def attended(m, q, k, v, width):
+    size = m("Sqrt", m("Cast", m.dim(q, 3), to=TYPES[m.kind]))
+    scores = m("Div", m("MatMul", q, m("Transpose", k, perm=[0, 1, 3, 2])), size)
+    return merged(m, m("MatMul", m("Softmax", scores, axis=-1), v), width)
+
+
+def phi(kind, heads=6, kv_heads=2, size=16, length=8):
+    """Heads are cut out of one product, counted by -1, a part of each is rotated, and those of keys are shared."""
+    m = Model(kind)
+    widths = [count * size for count in (heads, kv_heads, kv_heads)]
+    x = m.input("x", "batch", "length", heads * size)
+    rows = m.linear(x, heads * size, sum(widths))
+    shape = m.shape(m.dim(x, 0), m.dim(x, 1), -1, size)
+    ends = np.cumsum([0, *widths]).tolist()
+    parts = [m("Slice", rows, m.ints(start), m.ints(end), m.ints(2), m.ints(1))
+             for start, end in zip(ends, ends[1:], strict=False)]
+    q, k, v = (m("Transpose", m("Reshape", part, shape), perm=[0, 2, 1, 3]) for part in parts)
+    tables = angles(m, x, length)
+    q, k = rotated_part(m, q, *tables, length), rotated_part(m, k, *tables, length)
+    k, v = repeated(m, k, heads // kv_heads), repeated(m, v, heads // kv_heads)
+    return m.finish(m.linear(attended(m, q, k, v, heads * size), heads * size, heads * size))
+
+
+def neox(kind, heads=4, size=16):
+    """Q, K and V of a head lie side by side; all of it is rotated, but what is left is put behind that, too."""
+    m = Model(kind)
+    x = m.input("x", "batch", "length", heads * size)
+    rows = m("Reshape", m.linear(x, heads * size, 3 * heads * size), m.shape(m.dim(x, 0), m.dim(x, 1), -1, 3 * size))
+    both = m("Transpose", rows, perm=[0, 2, 1, 3])
+    q, k, v = (m("Slice", both, m.ints(i * size), m.ints((i + 1) * size), m.ints(3)) for i in range(3))
+    tables = angles(m, x, size)
+    q, k = rotated_part(m, q, *tables, size), rotated_part(m, k, *tables, size)
+    return m.finish(m.linear(attended(m, q, k, v, heads * size), heads * size, heads * size))
+
+
+def einsum(kind, heads=4, size=16):
+    """Products by Einsum, heads never put first, and a mask that hides nothing."""
+    m = Model(kind)
+    width = heads * size
+    x = m.input("x", "batch", 9, width)
+    q, k, v = (m("Reshape", m.linear(x, width, width), m.ints(0, 0, heads, size)) for _ in range(3))
+    scores = m("Mul", m("Einsum", q, k, equation="b i h d, b j h d -> b h i j"), m.constant(0.25))
+    scores = m("Add", scores, m.constant(np.zeros((1, 1, 9, 9))))
+    out = m("Einsum", m("Softmax", scores, axis=-1), v, equation="bhij,bjhd->bihd")
+    return m.finish(m.linear(m("Reshape", out, m.ints(0, 0, width)), width, width))
+
+
+def geglu(kind, width=64):
+    """One product whose second half, behind Gelu, is a factor of the first; then one whose first half is the gate."""
+    m = Model(kind)
+    x = m.input("x", "batch", "length", width)
+    value, gate = m.split(m.linear(x, width, 4 * width), 2, -1)
+    half = m("Mul", m("Add", m("Erf", m("Div", gate, m.constant(math.sqrt(2)))), m.constant(1)), m.constant(0.5))
+    y = m("MatMul", m("Mul", value, m("Mul", gate, half)), m.weight(2 * width, 2 * width))
+    gate = m("Slice", y, m.ints(0), m.ints(width), m.ints(2))
+    value = m("Slice", y, m.ints(width), m.ints(2 * width), m.ints(2))
+    return m.finish(m("Mul", m("Mul", gate, m("Sigmoid", gate)), value))
+
+
+def pixels(kind, side=5, width=64):
+    """Rows of images, which ONNX Runtime's Gemm has in two dimensions: an MLP of a network with channels last."""
+    m = Model(kind)
+    x = m.input("x", "batch", side, side, width)
+
+    def dense(rows, columns):
+        flat = m("Gemm", m("Reshape", x, m.ints(-1, rows)), m.weight(rows, columns), m.weight(columns))
+        return m("Reshape", flat, m.ints(-1, side, side, columns))
+
+    y = dense(width, 2 * width)
+    half = m("Mul", m("Add", m("Erf", m("Div", y, m.constant(math.sqrt(2)))), m.constant(1)), m.constant(0.5))
+    x = m("Mul", y, half)
+    return m.finish(dense(2 * width, width))
+
+
 def gemma(kind, heads=2, size=16):
     """Scores with a cap."""
     m = Model(kind)

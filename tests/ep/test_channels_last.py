@@ -57,6 +57,16 @@ CASES = {
     "sizes": ([node("Resize", "c   k", axes=[2, 3])], {"k": np.array([7, 9])}),
     "to last": ([node("Relu", "c", "r"), node("Transpose", "r", perm=[0, 2, 3, 1])], {}),
     "to first": ([node("Transpose", "c", "t", perm=[0, 3, 1, 2]), node("Relu", "t")], {}),
+    "rows of pixels": ([node("Reshape", "c k", "r"), node("Transpose", "r", perm=[0, 2, 1])],
+                       {"k": np.array([0, CHANNELS, 30])}),
+    "other rows": ([node("Reshape", "c k", "r"), node("Transpose", "r", perm=[0, 2, 1])],
+                   {"k": np.array([0, CHANNELS // 2, 60])}),
+    "an image again": (
+        [node("Reshape", "c k", "r"), node("Transpose", "r", "t", perm=[0, 2, 1]), node("Add", "t a", "s"),
+         node("Transpose", "s", "u", perm=[0, 2, 1]), node("Reshape", "u i", "v"), node("Conv", "v z")],
+        {"k": np.array([0, CHANNELS, 30]), "a": values(30, CHANNELS), "i": np.array([0, CHANNELS, 6, 5]),
+         "z": values(4, CHANNELS, 3, 3)},
+    ),
 }
 
 

@@ -15,8 +15,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 ROUNDS = 3
-ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo")
-MODELS = (*ATTENTION, "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper", "multihead", "dense")
+ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo", "phi", "neox", "einsum")
+MODELS = (*ATTENTION, "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper", "multihead", "dense",
+          "geglu", "pixels")
 
 
 def fed(name, kind, batch, length):
@@ -26,10 +27,11 @@ def fed(name, kind, batch, length):
     def floats(*dims):
         return random.standard_normal(dims).astype(np.float16).astype(kind)
 
-    dims = {"swin": (1, 8, 8, 32), "whisper": (1, 12, 32), "multihead": (1, 9, 64), "dense": (batch, 3, 5, length)}
+    dims = {"swin": (1, 8, 8, 32), "whisper": (1, 12, 32), "multihead": (1, 9, 64), "dense": (batch, 3, 5, length),
+            "einsum": (batch, 9, 64), "pixels": (batch, 5, 5, 64)}
     if name in dims:
         return {"x": floats(*dims[name])}
-    width = {"gemma": 32, "llama": 96, "encoder_mlp": 48, "decoder_mlp": 48}.get(name, 64)
+    width = {"gemma": 32, "llama": 96, "phi": 96, "encoder_mlp": 48, "decoder_mlp": 48}.get(name, 64)
     if name == "conv_block":
         return {"x": floats(batch, 16, 5, length)}
     feeds = {"x": floats(batch, length, width)}
@@ -116,8 +118,31 @@ def test_attention_becomes_one_operator():
         assert "= Softmax-13" not in text, text
         # rotary positions come behind the transposition, and values of the past lie with their heads first
         assert text.count("= Transpose-13") == (3 if name == "llama" else 0), text
-        products = {"bert": 2, "gpt2": 1, "vit": 2, "sdpa": 1, "t5": 3, "llama": 4, "gemma": 1, "dynamo": 1}
+        products = {"bert": 2, "gpt2": 1, "vit": 2, "sdpa": 1, "t5": 3, "llama": 4, "gemma": 1, "dynamo": 1, "phi": 2,
+                    "neox": 2, "einsum": 2}
         assert text.count("MatMul-13 (") + text.count("MatMulBias-1 (") == products[name], text
+
+
+def test_heads_are_rotated_and_shared_where_they_lie():
+    """Whatever the model asks of sizes, of which some are not known before it runs."""
+    for _, text in texts_of(["phi", "neox"]):
+        assert text.count("= millpond.RotaryHalves-1") == 2, text
+        assert text.count(" part=[") == 2, text
+        for operator in ("Slice", "Neg", "Expand", "Equal", "Where"):
+            assert f"= {operator}-" not in text, text
+
+
+def test_products_written_otherwise_are_products():
+    for _, text in texts_of(["einsum"]):
+        assert "= Einsum-" not in text, text
+        assert "= Add-" not in text, text  # the mask
+    for _, text in texts_of(["geglu"]):
+        assert text.count("= millpond.GatedHalves-1") == 2, text
+        assert text.count(" last=1") == 1, text
+        assert "= Split-" not in text and "= Slice-" not in text, text
+    for _, text in texts_of(["pixels"]):
+        assert text.count("= millpond.MatMulBias-1") == 2, text
+        assert "= Gemm-" not in text and "= Reshape-" not in text, text
 
 
 def test_norms_and_activations_become_one_operator_each():

@@ -1,6 +1,8 @@
 /* main.c - compile_kernels ARCH FOLDER [TEXT]: compiles every kernel there is, or those with TEXT
- * in their names, into machine code for ARCH (90 for compute capability 9.0), on all cores; but
- * none of double precision, which hardly a model has: a ninth of the code, compiled when needed.
+ * in their names, into machine code for ARCH (90 for compute capability 9.0), on all cores. What
+ * hardly a model has is left to be compiled when it is needed: double precision, a ninth of the
+ * code, attention over paged caches and blocks, a fifteenth, and before 8.0, which computes it in
+ * float, bfloat16.
  *
  * Each becomes FOLDER/<key>.cubin, by the key that src/device/cuda/cuda_ready.h looks for. A file
  * that is there is not made again. tools/ready_kernels.py calls this and packs the files. Needs
@@ -78,8 +80,16 @@ static bool make(const task *work, const mp_kernel_image *image) {
     return true;
 }
 
-static bool is_wanted(const mp_kernel_image *image, const char *text) {
-    return strstr(image->name, text) != NULL && strstr(image->name, "_f64") == NULL;
+static bool is_wanted(const mp_kernel_image *image, const task *work) {
+    static const char *const rare[] = {"_f64", "attention_blocks_", "attention_chosen_",
+                                       "attention_paged_"};
+    enum { HAS_BF16 = 80 };
+    bool wanted = strstr(image->name, work->text) != NULL &&
+                  (work->arch >= HAS_BF16 || strstr(image->name, "_bf16") == NULL);
+    for (size_t i = 0; i < MP_COUNT_OF(rare); i++) {
+        wanted = wanted && strstr(image->name, rare[i]) == NULL;
+    }
+    return wanted;
 }
 
 static void *run(void *context) {
@@ -89,7 +99,7 @@ static void *run(void *context) {
         if (image == NULL) {
             return NULL;
         }
-        if (is_wanted(image, work->text) && !make(work, image)) {
+        if (is_wanted(image, work) && !make(work, image)) {
             atomic_fetch_add(&work->failed, 1);
         }
     }

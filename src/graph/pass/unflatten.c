@@ -49,16 +49,19 @@ static bool asks_for_no_dimension(const mp_graph *graph, const mp_vertex *reshap
     return count > 0;
 }
 
-/* Whether the Reshape gives x its other dimensions back. */
+/* Whether the Reshape gives x its other dimensions back. Where all but one are known to be the
+ * same, and none of these is 0, that one is what the number of rows leaves. */
 static bool gives_back(const mp_graph *graph, const mp_vertex *reshape, int32_t x,
                        int64_t columns) {
     const int32_t y = reshape->out[0];
     const int rank = mp_graph_rank(graph, x);
-    bool same = mp_graph_rank(graph, y) == rank && mp_graph_dim(graph, y, -1) == columns;
-    for (int d = 0; d < rank - 1 && same; d++) {
-        same = mp_graph_same_dim(graph, x, d, y, d);
+    int others = 0, numbers = 0;
+    for (int d = 0; d < rank - 1; d++) {
+        others += !mp_graph_same_dim(graph, x, d, y, d);
+        numbers += mp_graph_dim(graph, x, d) > 0 && mp_graph_same_dim(graph, x, d, y, d);
     }
-    return same;
+    return mp_graph_rank(graph, y) == rank && mp_graph_dim(graph, y, -1) == columns &&
+           (others == 0 || numbers == rank - 2);
 }
 
 static mp_status rewrite(mp_graph *graph, int32_t n, int32_t behind, int32_t x) {

@@ -4,7 +4,8 @@
  * x is [batch, heads, rows, size], with `turned` [batch, rows, heads, size], or with `part` rows
  * that its heads lie in (heads_part.h); y is the first of these, and cos and sin are broadcast to
  * it. Both halves of their rows are alike, and the first is read. Of heads that are longer than
- * these rows the rest stays as it is. SPDX-License-Identifier: Apache-2.0 */
+ * these rows the rest stays as it is.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/rotary_halves.h"
 
 #include "op/attention/heads_part.h"
