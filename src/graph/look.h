@@ -73,9 +73,6 @@ bool mp_graph_entry_is(const mp_graph *graph, int32_t list, int i, int32_t value
 /* Whether element `i` of the list of sizes is the number -1. */
 bool mp_graph_entry_is_rest(const mp_graph *graph, int32_t list, int i);
 
-/* Elements of a list of sizes; 1 of a scalar; or MP_DIM_UNKNOWN. */
-int64_t mp_graph_sizes_count(const mp_graph *graph, int32_t list);
-
 /* Element `i` of the list of sizes, or a scalar's 0: a number above 0, a dimension's name, which is
  * below MP_DIM_UNKNOWN, or MP_DIM_UNKNOWN. */
 int64_t mp_graph_entry_dim(const mp_graph *graph, int32_t list, int i);

@@ -96,21 +96,21 @@ static bool find_computed(const mp_graph *graph, const mp_vertex *v, int64_t i, 
         }
         number[side] = x.number;
     }
-    int64_t made = 0;
+    int64_t made = number[0] / number[1];
     const bool fits =
         mp_vertex_is(v, "Add")   ? !__builtin_add_overflow(number[0], number[1], &made)
         : mp_vertex_is(v, "Sub") ? !__builtin_sub_overflow(number[0], number[1], &made)
         : mp_vertex_is(v, "Mul") ? !__builtin_mul_overflow(number[0], number[1], &made)
-                                 : (made = number[0] / number[1]) > 0;
+                                 : mp_vertex_is(v, "Div");
     *out = (source){.value = MP_NO_VALUE, .number = made};
     return fits && made > 0;
 }
 
 static bool is_int64(const mp_graph *graph, int32_t value) {
-    return graph->values[value].tensor.type == MP_I64;
+    return value != MP_NO_VALUE && graph->values[value].tensor.type == MP_I64;
 }
 
-/* A value that has the same elements in the same order. */
+/* Whether the node gives the elements of its first input in their order. */
 static bool keeps_elements(const mp_graph *graph, const mp_vertex *v) {
     static const char *const names[] = {"Identity", "Reshape", "Squeeze", "Unsqueeze"};
     return mp_vertex_is_any(v, names, MP_COUNT_OF(names)) ||
@@ -174,8 +174,8 @@ static bool find_entry(const mp_graph *graph, int32_t list, int64_t i, int depth
 }
 
 static int64_t raw_dim(const mp_graph *graph, const source *s) {
-    const mp_shape *shape = &graph->values[s->value].tensor.shape;
-    return s->dim < shape->rank ? shape->dim[s->dim] : MP_DIM_UNKNOWN;
+    const mp_shape *shape = s->value != MP_NO_VALUE ? &graph->values[s->value].tensor.shape : NULL;
+    return shape != NULL && s->dim < shape->rank ? shape->dim[s->dim] : MP_DIM_UNKNOWN;
 }
 
 static bool is_one_name(const mp_graph *graph, const source *a, const source *b) {
@@ -192,10 +192,6 @@ bool mp_graph_same_dim(const mp_graph *graph, int32_t a, int d, int32_t b, int e
 bool mp_graph_entry_is_rest(const mp_graph *graph, int32_t list, int i) {
     source entry = none;
     return !find_entry(graph, list, i, DEEP, &entry) && entry.is_rest;
-}
-
-int64_t mp_graph_sizes_count(const mp_graph *graph, int32_t list) {
-    return mp_graph_rank(graph, list) == 0 ? 1 : sizes_length(graph, list, DEEP);
 }
 
 int64_t mp_graph_entry_dim(const mp_graph *graph, int32_t list, int i) {

@@ -84,6 +84,25 @@ TEST(graph_pass_identity_of_something_and_nothing) {
                      "y = Exp-13 (a)\noutput y\n");
 }
 
+TEST(graph_pass_implied_expand) {
+    mp_graph *graph = NULL;
+    char *text = NULL;
+    int64_t done = 0;
+    CHECK_OK(mp_graph_read("input x f32[?,?,8]\ninput n f32[?,?,1]\ns = Shape-15 (x)\n"
+                           "e = Expand-13 (n, s)\ny = Div-14 (x, e) \"d\"\noutput y\n",
+                           &graph));
+    declare(graph, "e", MP_F32, (mp_shape){.rank = 3, .dim = {-1, -1, -1}});
+    CHECK_OK(mp_passes_run(graph, NULL, &done));
+    CHECK_OK(mp_graph_write(graph, &text));
+    CHECK_STR_HAS(text, "y = Div-14 (x, n) \"d\"\n");
+    CHECK(strstr(text, "Expand") == NULL);
+    free(text);
+    mp_graph_destroy(graph);
+    /* to more than the other has */
+    LEFT_ALONE("-fold,-refold", "input x f32[1,8]\ninput n f32[4,1]\nconst s i64[2] = 4 8\n"
+                                "e = Expand-13 (n, s)\ny = Div-14 (x, e)\noutput y\n");
+}
+
 TEST(graph_pass_einsum_product) {
     check("-matmul_epilogue",
           "input a f32[2,5,4,8]\ninput b f32[2,7,4,8]\n"

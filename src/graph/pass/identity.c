@@ -71,7 +71,7 @@ static int only_part(const mp_graph *graph, const mp_vertex *v) {
         if (fits && mp_graph_dim(graph, v->in[i], (int)axis) == 0) {
             continue;
         }
-        if (only >= 0) {
+        if (only >= 0 || v->in[i] == MP_NO_VALUE) {
             return -1;
         }
         only = i;
