@@ -121,20 +121,25 @@ def runs_of(events):
     return [event for event in of(events, "Session") if event["name"] == "model_run"]
 
 
+def is_within(event, outer, shift, error):
+    begin, end = event["ts"] + shift, event["ts"] + shift + event["dur"]
+    return outer["ts"] - error <= begin and end <= outer["ts"] + outer["dur"] + error
+
+
 def check_times(events, within_nodes):
-    """Work begins after its node has, and ends in it (`within_nodes`) or else in the run around it."""
-    error = ROUNDING_US if within_nodes else CLOCK_ERROR_US
+    """Work begins after its node has, and ends in it (`within_nodes`, all shifted alike) or else in the run around it."""
     by_name = collections.defaultdict(list)
     for node in nodes(events):
         by_name[node["name"]].append(node)
-    for event in device_work(events):
-        name = event["args"].get("ort_event_name")
-        if name is None:
-            continue
-        around = by_name[name] if within_nodes else runs_of(events)
-        assert any(outer["ts"] - error <= event["ts"]
-                   and event["ts"] + event["dur"] <= outer["ts"] + outer["dur"] + error for outer in around), event
-        assert any(node["ts"] - error <= event["ts"] for node in by_name[name]), event
+    work = [event for event in device_work(events) if event["args"].get("ort_event_name") is not None]
+    pairs = [(event, by_name[event["args"]["ort_event_name"]]) for event in work]
+    if within_nodes:
+        shifts = {node["ts"] - event["ts"] for event, around in pairs for node in around}
+        assert any(all(any(is_within(event, node, shift, ROUNDING_US) for node in around) for event, around in pairs)
+                   for shift in {0, *(shift for shift in shifts if abs(shift) <= CLOCK_ERROR_US)}), work
+    for event, around in pairs:
+        assert any(is_within(event, run, 0, CLOCK_ERROR_US) for run in runs_of(events)), event
+        assert any(node["ts"] - CLOCK_ERROR_US <= event["ts"] for node in around), event
 
 
 # ---- one session ----
