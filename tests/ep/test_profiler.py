@@ -127,7 +127,7 @@ def is_within(event, outer, shift, error):
 
 
 def check_times(events, within_nodes):
-    """Work begins after its node has, and ends in it (`within_nodes`, all shifted alike) or else in the run around it."""
+    """Work begins after its node has, and ends in it (`within_nodes`; all is shifted alike) or in the run around it."""
     by_name = collections.defaultdict(list)
     for node in nodes(events):
         by_name[node["name"]].append(node)
