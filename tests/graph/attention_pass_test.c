@@ -278,6 +278,17 @@ TEST(graph_pass_read_parts) {
 #define INDEXES "const n0 i64[] = 0\nconst n1 i64[] = 1\nconst n2 i64[] = 2\n"
 
 /* Rows of a product whose batch and rows are one dimension are seen in three. */
+/* Heads that are put first for a cache, cut out of rows. */
+TEST(graph_pass_read_parts_puts_heads_first) {
+    check(NULL,
+          "input x f32[?,5,96]\nconst b i64[1] = 32\nconst e i64[1] = 64\nconst n i64[1] = 2\n"
+          "const four i64[4] = 0 5 4 8\ns = Slice-13 (x, b, e, n)\nr = Reshape-14 (s, four)\n"
+          "t = Transpose-13 (r) \"t\" perm=[0,2,1,3]\ny = Exp-13 (t)\noutput y\n",
+          "input x f32[?,5,96]\nt = millpond.HeadsPart-1 (x) \"t\" part=[32,4,8,8]\n"
+          "y = Exp-13 (t)\noutput y\n",
+          1);
+}
+
 TEST(graph_pass_read_parts_of_rows) {
     static const char *const out =
         "const #15 i64[3] = -1 5 96\nx#16 = Reshape-13 (x, #15) \"x\"\n"

@@ -23,6 +23,40 @@ TEST(graph_pass_join_caches) {
           1);
 }
 
+/* New keys and values within rows of one product, which the query is, too. */
+#define IN_ROWS(type, past, new)                                                                   \
+    "input q " type "[2,2," new ",20]\ninput j " type "[2," new ",120]\ninput a " type             \
+                                                                "[2,2," past ",20]\ninput c " type \
+                                                                "[2,2," past ",20]\n"
+#define PARTS                                                \
+    "b = millpond.HeadsPart-1 (j) \"b\" part=[40,2,20,20]\n" \
+    "d = millpond.HeadsPart-1 (j) \"d\" part=[80,2,20,20]\n"
+
+TEST(graph_pass_join_caches_reads_rows) {
+    check(NULL, IN_ROWS("f32", "3", "2") PARTS CONCATS("2") READ,
+          IN_ROWS("f32", "3", "2") "k, v = millpond.GrowCaches-1 (a, j, c, j) \"keys+values\" "
+                                   "key_part=[40,2,20,20] value_part=[80,2,20,20]\n" READ,
+          1);
+    /* values that somebody else reads */
+    check(NULL, IN_ROWS("f32", "3", "2") PARTS CONCATS("2") READ "output d\n",
+          IN_ROWS("f32", "3", "2") "d = millpond.HeadsPart-1 (j) \"d\" part=[80,2,20,20]\n"
+                                   "k, v = millpond.GrowCaches-1 (a, j, c, d) \"keys+values\" "
+                                   "key_part=[40,2,20,20]\n" READ "output d\n",
+          1);
+}
+
+DEVICE_TEST(caches_of_rows_change_no_result) {
+    static const char open[] = IN_ROWS("f32", "?", "?") PARTS CONCATS("2") READ;
+    static const char half[] = IN_ROWS("f16", "?", "?") PARTS CONCATS("2") READ;
+    static const int64_t rows[][2] = {{3, 2}, {0, 5}, {7, 1}, {4, 0}, {0, 0}};
+    for (size_t i = 0; i < MP_COUNT_OF(rows); i++) {
+        const mp_shape q = SHAPE(2, 2, rows[i][1], 20), j = SHAPE(2, rows[i][1], 120),
+                       past = SHAPE(2, 2, rows[i][0], 20);
+        pass_check_run(device, open, (mp_shape[]){q, j, past, past}, 0, 1);
+        pass_check_run(device, half, (mp_shape[]){q, j, past, past}, 0, 1);
+    }
+}
+
 TEST(graph_pass_join_caches_leaves_what_does_not_fit) {
     LEFT_ALONE("-join_caches", ALL);
     LEFT_ALONE(NULL, SIDES("f32", "2", "2") CONCATS("1") READ);
@@ -74,6 +108,42 @@ TEST(graph_pass_join_rotary_leaves_what_does_not_fit) {
     LEFT_ALONE(NULL, TOKENS("f32", "2", "?", "?") QUERIES KEYS GROWN ATTEND "output e\n");
     LEFT_ALONE(NULL, TOKENS("f32", "2", "?", "?") KEYS GROWN
                "f = Neg-13 (k)\np = millpond.RotaryHalves-1 (f, s, t) \"query\"\n" ATTEND);
+}
+
+#define VALUES "d = millpond.HeadsPart-1 (j) \"d\" part=[96,2,16,16]\n"
+#define SHARED "y = millpond.Attention-1 (p, k, v) grouped=1\noutput y\noutput k\noutput v\n"
+#define GROWS  "k = Concat-13 (a, e) \"k\" axis=2\nv = Concat-13 (c, d) \"v\" axis=2\n"
+#define IN_ONE(type)                                                               \
+    "input j " type "[2,?,128]\ninput r " type "[2,1,?,8]\ninput a " type          \
+    "[2,2,?,16]\ninput c " type                                                    \
+    "[2,2,?,16]\ns0 = Cos-7 (r)\nt0 = Sin-7 (r)\ns = Concat-13 (s0, s0) axis=-1\n" \
+    "t = Concat-13 (t0, t0) axis=-1\n"                                             \
+    "p = millpond.RotaryHalves-1 (j, s, t) \"q\" part=[0,4,16,16]\n"               \
+    "e = millpond.RotaryHalves-1 (j, s, t) \"e\" part=[64,2,16,16]\n"
+
+TEST(graph_pass_join_rotary_reads_values_in_rows) {
+    char *text = NULL;
+    mp_graph *graph = NULL;
+    int64_t done = 0;
+    CHECK_OK(mp_graph_read(IN_ONE("f32") VALUES GROWS SHARED, &graph));
+    CHECK_OK(mp_passes_run(graph, NULL, &done));
+    CHECK_OK(mp_graph_write(graph, &text));
+    CHECK_STR_HAS(text, "p, k, v = millpond.RotaryCaches-1 (j, j, s, t, a, c, j) \"q+k+v\" "
+                        "part=[0,4,16,16] key_part=[64,2,16,16] value_part=[96,2,16,16]\n");
+    free(text);
+    mp_graph_destroy(graph);
+}
+
+DEVICE_TEST(rotary_caches_of_rows_change_no_result) {
+    static const char f32[] = IN_ONE("f32") VALUES GROWS SHARED;
+    static const char bf16[] = IN_ONE("bf16") VALUES GROWS SHARED;
+    static const int64_t rows[][2] = {{3, 2}, {0, 5}, {7, 1}, {64, 1}, {4, 0}};
+    for (size_t i = 0; i < MP_COUNT_OF(rows); i++) {
+        const mp_shape j = SHAPE(2, rows[i][1], 128), r = SHAPE(2, 1, rows[i][1], 8),
+                       past = SHAPE(2, 2, rows[i][0], 16);
+        pass_check_run(device, f32, (mp_shape[]){j, r, past, past}, 1e-5, 2);
+        pass_check_run(device, bf16, (mp_shape[]){j, r, past, past}, 0.04, 2);
+    }
 }
 
 /* Sizes that one launch takes, and others; nothing yet, nothing new. */

@@ -9,7 +9,9 @@ enum { ATTRS_MAX = 16, INPUTS_MAX = 32 };
 /* The attributes of a side. */
 static const char *perm_name(const mp_vertex *v, int i) {
     static const char *const perms[] = {"q_perm", "k_perm", "v_perm"};
-    return mp_vertex_is_own(v, "Attention") ? perms[i] : "turned";
+    return mp_vertex_is_own(v, "Attention") ? perms[i]
+           : mp_vertex_is(v, "Transpose")   ? "perm"
+                                            : "turned";
 }
 
 static const char *part_name(const mp_vertex *v, int i) {
@@ -22,7 +24,7 @@ static const int64_t heads_first[] = {0, 2, 1, 3};
 const mp_attr *mp_side_perm(const mp_vertex *v, int i) {
     static const mp_attr turned = {
         .name = "perm", .kind = MP_ATTR_INTS, .ints = heads_first, .count = 4};
-    if (mp_vertex_is_own(v, "Attention")) {
+    if (mp_vertex_is_own(v, "Attention") || mp_vertex_is(v, "Transpose")) {
         return mp_node_attr(&v->node, perm_name(v, i));
     }
     return mp_node_flag(&v->node, "turned", false) ? &turned : NULL;
@@ -30,6 +32,13 @@ const mp_attr *mp_side_perm(const mp_vertex *v, int i) {
 
 bool mp_side_has_part(const mp_vertex *v, int i) {
     return mp_node_attr(&v->node, part_name(v, i)) != NULL;
+}
+
+bool mp_puts_heads_first(const mp_graph *graph, const mp_vertex *v) {
+    const mp_attr *perm = mp_vertex_is(v, "Transpose") ? mp_vertex_perm(v) : NULL;
+    const mp_dtype type = perm != NULL ? mp_graph_type(graph, v->in[0]) : MP_NONE;
+    return type != MP_NONE && (MP_FLOATS & MP_BIT(type)) != 0 && perm->count == 4 &&
+           memcmp(perm->ints, heads_first, sizeof heads_first) == 0;
 }
 
 bool mp_side_is_turned(const mp_graph *graph, const mp_vertex *v, int i) {
@@ -76,6 +85,10 @@ mp_status mp_side_set_part(mp_graph *graph, int32_t n, int i, int32_t whole,
     mp_attr attrs[ATTRS_MAX];
     int32_t in[INPUTS_MAX];
     mp_node node = v.node;
+    if (mp_vertex_is(&v, "Transpose")) {
+        node.op = mp_op_find(MP_OWN_DOMAIN, "HeadsPart", 1);
+        node.version = 1;
+    }
     const mp_attr fresh = {
         .name = part_name(&v, i), .kind = MP_ATTR_INTS, .ints = part, .count = MP_PART_NUMBERS};
     bool placed = false;

@@ -1,5 +1,6 @@
 /* attention_part.h - Q, K and V as parts of longer rows, for passes that come after
- * find_attention: sides 0 to 2 of an Attention, and side 0 of a RotaryHalves before it.
+ * find_attention: sides 0 to 2 of an Attention, and side 0 of a RotaryHalves before it, or of a
+ * Transpose that puts heads first.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_GRAPH_PASS_ATTENTION_PART_H
 #define MP_GRAPH_PASS_ATTENTION_PART_H
@@ -21,6 +22,9 @@ bool mp_side_has_part(const mp_vertex *v, int i);
 /* The value [batch, rows, heads * size] that `value` is a view of with its last dimension split; or
  * MP_NO_VALUE. */
 int32_t mp_heads_whole(const mp_graph *graph, int32_t value, int64_t *heads, int64_t *size);
+
+/* Whether the node is such a Transpose. */
+bool mp_puts_heads_first(const mp_graph *graph, const mp_vertex *v);
 
 /* Side `i` of node `n` becomes part of `whole`. */
 mp_status mp_side_set_part(mp_graph *graph, int32_t n, int i, int32_t whole,

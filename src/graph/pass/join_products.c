@@ -26,13 +26,6 @@ static int32_t fresh_of(const mp_graph *graph, int32_t value) {
     return n != MP_NO_NODE && graph->nodes[n].in_count == 2 ? graph->nodes[n].in[1] : value;
 }
 
-static bool puts_heads_first(const mp_vertex *v) {
-    static const int64_t heads_first[] = {0, 2, 1, 3};
-    const mp_attr *perm = mp_vertex_is(v, "Transpose") ? mp_vertex_perm(v) : NULL;
-    return perm != NULL && perm->count == 4 &&
-           memcmp(perm->ints, heads_first, sizeof heads_first) == 0;
-}
-
 /* The node that reads the side as [batch, rows, heads, size], and what it reads. */
 static int32_t reader_of(const mp_graph *graph, int32_t attention, int i, int32_t *heads) {
     const int32_t value = graph->nodes[attention].in[i];
@@ -42,8 +35,9 @@ static int32_t reader_of(const mp_graph *graph, int32_t attention, int i, int32_
         return attention;
     }
     const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
-    if (v == NULL || !(puts_heads_first(v) || (mp_vertex_is_own(v, "RotaryHalves") &&
-                                               mp_node_int(&v->node, "turned", 0) != 0))) {
+    if (v == NULL ||
+        !(mp_puts_heads_first(graph, v) ||
+          (mp_vertex_is_own(v, "RotaryHalves") && mp_node_int(&v->node, "turned", 0) != 0))) {
         return MP_NO_NODE;
     }
     *heads = v->in[0];
@@ -88,19 +82,7 @@ static int keep_alike(const mp_graph *graph, projection all[SIDES]) {
 static mp_status set_part(mp_graph *graph, int32_t attention, const projection *p, int32_t whole,
                           int64_t first) {
     const int64_t part[MP_PART_NUMBERS] = {first, p->heads, p->size, p->size};
-    const mp_vertex v = graph->nodes[p->reader];
-    if (!mp_vertex_is(&v, "Transpose")) {
-        return mp_side_set_part(graph, p->reader, p->reader == attention ? p->side : 0, whole,
-                                part);
-    }
-    const mp_attr attr = {
-        .name = "part", .kind = MP_ATTR_INTS, .ints = part, .count = MP_PART_NUMBERS};
-    mp_node node = v.node;
-    node.attrs = &attr;
-    node.attr_count = 1;
-    node.op = mp_op_find(MP_OWN_DOMAIN, "HeadsPart", 1);
-    node.version = 1;
-    return mp_graph_change_node(graph, p->reader, &node, &whole, 1, v.out, v.out_count);
+    return mp_side_set_part(graph, p->reader, p->reader == attention ? p->side : 0, whole, part);
 }
 
 static mp_status join(mp_graph *graph, int32_t attention, const projection *all, int count) {

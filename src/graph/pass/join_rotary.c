@@ -56,10 +56,14 @@ static size_t copy_attrs(const mp_vertex *v, bool of_keys, mp_attr *out) {
 static mp_status join(mp_graph *graph, const places *at) {
     const mp_vertex q = graph->nodes[at->queries], k = graph->nodes[at->keys],
                     c = graph->nodes[at->caches];
-    mp_attr attrs[2 * ATTRS];
+    mp_attr attrs[2 * ATTRS + 1];
+    const mp_attr *values = mp_node_attr(&c.node, "value_part");
     char name[256];
     size_t count = copy_attrs(&q, false, attrs);
     count += copy_attrs(&k, true, attrs + count);
+    if (values != NULL) {
+        attrs[count++] = *values;
+    }
     (void)snprintf(name, sizeof name, "%s+%s", q.node.name, c.node.name);
     const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "RotaryCaches", 1),
                           .version = 1,

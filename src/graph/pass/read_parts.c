@@ -1,5 +1,6 @@
-/* read_parts.c - heads of attention, and of rotary positions before it, are read where they lie in
- * the rows of one product for all, not in what a Split, a Slice or a Gather copies out of them.
+/* read_parts.c - heads of attention, of rotary positions before it, and those that are put first
+ * for something else, are read where they lie in the rows of one product for all, not in what a
+ * Split, a Slice or a Gather copies out of them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
@@ -275,8 +276,10 @@ static int32_t find_cut_heads(const mp_graph *graph, const mp_vertex *v, int i,
                                                                                       : MP_NO_VALUE;
 }
 
-static int sides_of(const mp_vertex *v) {
-    return mp_vertex_is_own(v, "Attention") ? 3 : mp_vertex_is_own(v, "RotaryHalves") ? 1 : 0;
+static int sides_of(const mp_graph *graph, const mp_vertex *v) {
+    return mp_vertex_is_own(v, "Attention")                                       ? 3
+           : mp_vertex_is_own(v, "RotaryHalves") || mp_puts_heads_first(graph, v) ? 1
+                                                                                  : 0;
 }
 
 static mp_status set_part(mp_graph *graph, int32_t n, int i, int32_t whole,
@@ -312,7 +315,7 @@ mp_status mp_pass_read_parts(mp_graph *graph, mp_rewrites *rewrites) {
     const int32_t count = graph->node_count;
     rows seen = {.of = MP_NO_VALUE};
     for (int32_t n = 0; n < count; n++) {
-        for (int i = 0; i < sides_of(&graph->nodes[n]); i++) {
+        for (int i = 0; i < sides_of(graph, &graph->nodes[n]); i++) {
             MP_TRY(read_side(graph, n, i, &seen, rewrites));
             if (!mp_side_has_part(&graph->nodes[n], i)) {
                 MP_TRY(read_view(graph, n, i, &seen, rewrites));

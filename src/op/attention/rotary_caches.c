@@ -1,10 +1,12 @@
 /* rotary_caches.c - RotaryCaches, what the compiler makes of the new tokens of a decoder: queries
  * and keys are rotated as by RotaryHalves, and caches grow as by GrowCaches. In are queries, keys,
  * their cosines and sines, past keys, past values and new values; out are rotated queries, all keys
- * and all values. `part`, `turned` say how queries lie, `key_part` and `key_turned` how keys do.
+ * and all values. `part`, `turned` say how queries lie, `key_part` and `key_turned` how keys do,
+ * and `value_part` how new values do.
  *
  * One launch, where sizes allow it; otherwise one after the other.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "op/attention/heads_part.h"
 #include "op/attention/kv_steps.h"
 #include "op/attention/rotary_halves.h"
 #include "op/core/families.h"
@@ -77,6 +79,20 @@ static bool are_alike(const mp_rotary *q, const mp_rotary *k) {
            q->batch == k->batch && q->rows == k->rows && q->head_size == k->head_size;
 }
 
+/* New values; `*shape`: batch, heads, rows, size. */
+static mp_status read_values(const mp_planner *p, mp_heads *out, mp_shape *shape) {
+    const mp_attr *part = mp_node_attr(p->node, "value_part");
+    *shape = p->in[IN_VALUE].shape;
+    if (part != NULL) {
+        shape->rank = 4;
+        return mp_read_heads_part(p, IN_VALUE, "value_part", part, out, shape->dim);
+    }
+    *out = shape->rank == 4
+               ? mp_heads_first(MP_IN(IN_VALUE), shape->dim[1], shape->dim[2], shape->dim[3])
+               : (mp_heads){.ref = MP_NOWHERE};
+    return MP_OK;
+}
+
 static mp_status plan_caches(mp_planner *p) {
     const mp_halves_input from[] = {{IN_QUERY, IN_COSINE, IN_SINE, "part", "turned"},
                                     {IN_KEY, IN_COSINE, IN_SINE, "key_part", "key_turned"}};
@@ -87,11 +103,13 @@ static mp_status plan_caches(mp_planner *p) {
     MP_TRY(mp_read_halves(p, &from[1], &k, &fresh));
     MP_TRY(mp_plan_output(p, OUT_QUERY, q.type, &out));
     q.out = mp_heads_first(MP_OUT(OUT_QUERY), q.heads, q.rows, q.head_size);
-    const mp_shape *v = &p->in[IN_VALUE].shape;
+    mp_shape v;
+    mp_heads new_values;
+    MP_TRY(read_values(p, &new_values, &v));
     mp_kv_append keys = {.type = k.type}, values = {.type = k.type};
     MP_TRY(read_cache(p, IN_PAST_KEY, &fresh, OUT_KEYS, &keys));
-    MP_TRY(read_cache(p, IN_PAST_VALUE, v, OUT_VALUES, &values));
-    values.fresh[1] = mp_heads_first(MP_IN(IN_VALUE), v->dim[1], v->dim[2], v->dim[3]);
+    MP_TRY(read_cache(p, IN_PAST_VALUE, &v, OUT_VALUES, &values));
+    values.fresh[1] = new_values;
     const mp_rotary_append all = {
         .rotary = q,
         .heads = {q.heads, k.heads, k.heads},
@@ -104,18 +122,16 @@ static mp_status plan_caches(mp_planner *p) {
         .grows = true,
         .past = {keys.past[0], values.past[1]},
         .past_rows = keys.past_rows};
-    const bool one = are_alike(&q, &k) && mp_shape_equal(&fresh, v) &&
+    const bool one = are_alike(&q, &k) && mp_shape_equal(&fresh, &v) &&
                      keys.past_rows == values.past_rows && mp_can_rotary_append(p, &all);
     return one ? mp_plan_rotary_append(p, &all) : rotate_apart(p, &q, &k, &keys, &values);
 }
 
 /* ---- the row ---- */
 
-static const mp_attr_def attrs[] = {{"key_part", MP_ATTR_INTS},
-                                    {"key_turned", MP_ATTR_INT},
-                                    {"part", MP_ATTR_INTS},
-                                    {"turned", MP_ATTR_INT},
-                                    {NULL, 0}};
+static const mp_attr_def attrs[] = {{"key_part", MP_ATTR_INTS},   {"key_turned", MP_ATTR_INT},
+                                    {"part", MP_ATTR_INTS},       {"turned", MP_ATTR_INT},
+                                    {"value_part", MP_ATTR_INTS}, {NULL, 0}};
 
 static const mp_op ops[] = {
     {.domain = MP_OWN_DOMAIN,
