@@ -287,6 +287,15 @@ TEST(graph_pass_read_parts_puts_heads_first) {
           "input x f32[?,5,96]\nt = millpond.HeadsPart-1 (x) \"t\" part=[32,4,8,8]\n"
           "y = Exp-13 (t)\noutput y\n",
           1);
+    /* some of the rows; more than heads */
+    LEFT_ALONE("-known_sizes",
+               "input x f32[?,5,32]\nconst b i64[1] = 1\nconst e i64[1] = 3\nconst n i64[1] = 1\n"
+               "const four i64[4] = 0 2 4 8\ns = Slice-13 (x, b, e, n)\nr = Reshape-14 (s, four)\n"
+               "t = Transpose-13 (r) \"t\" perm=[0,2,1,3]\ny = Exp-13 (t)\noutput y\n");
+    LEFT_ALONE("-known_sizes",
+               "input x f32[2,5,96]\nconst b i64[1] = 32\nconst e i64[1] = 96\nconst n i64[1] = 2\n"
+               "const four i64[4] = 2 10 4 8\ns = Slice-13 (x, b, e, n)\nr = Reshape-14 (s, four)\n"
+               "t = Transpose-13 (r) \"t\" perm=[0,2,1,3]\ny = Exp-13 (t)\noutput y\n");
 }
 
 TEST(graph_pass_read_parts_of_rows) {

@@ -67,15 +67,19 @@ static int64_t split_first(const mp_graph *graph, const mp_vertex *split, int32_
 static bool cut_range(const mp_graph *graph, const mp_cut *cut, int64_t axis, int64_t *first,
                       int64_t *width) {
     const int64_t all = mp_graph_dim(graph, cut->of, (int)axis);
+    const int64_t begin = cut->start < 0 ? cut->start + all : cut->start;
     const int64_t end = cut->end < 0 ? cut->end + all : MP_MIN(cut->end, all);
-    *first = cut->start < 0 ? cut->start + all : cut->start;
-    *width = end - *first;
-    return cut->axis == axis && all > 0 && *first >= 0 && *width > 0;
+    if (cut->axis != axis || all <= 0 || begin < 0 || begin >= end) {
+        return false;
+    }
+    *first = begin;
+    *width = end - begin;
+    return true;
 }
 
 /* [batch, rows, heads, size] of part of the rows that a Split or a Slice takes apart. */
 static int32_t find_piece(const mp_graph *graph, int32_t value, int64_t part[MP_PART_NUMBERS]) {
-    int64_t heads = 0, size = 0, first = -1, width = 0;
+    int64_t heads = 0, size = 0, first = -1, begin = 0, width = 0;
     mp_cut cut = {.of = MP_NO_VALUE};
     const int32_t piece = mp_heads_whole(graph, value, &heads, &size);
     const int32_t n = mp_graph_maker(graph, piece, "Split");
@@ -83,8 +87,8 @@ static int32_t find_piece(const mp_graph *graph, int32_t value, int64_t part[MP_
         cut.of = graph->nodes[n].in[0];
         first = split_first(graph, &graph->nodes[n], piece, heads * size);
     } else if (piece != MP_NO_VALUE && mp_cut_read(graph, piece, &cut) &&
-               cut_range(graph, &cut, 2, &first, &width) && width != heads * size) {
-        first = -1;
+               cut_range(graph, &cut, 2, &begin, &width) && width == heads * size) {
+        first = begin;
     }
     part[0] = first;
     part[1] = heads;
