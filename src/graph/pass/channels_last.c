@@ -117,10 +117,16 @@ static mp_status turn_list(layout *l, int32_t value, int32_t *out) {
     return mp_graph_add_node(l->graph, &gather, in, 2, out, 1);
 }
 
-/* The twin of a value that is made of rows of pixels: these, seen as an image. */
-static mp_status add_image(layout *l, int32_t rows, int32_t list, int32_t twin) {
-    const mp_node node = {
-        .op = mp_op_find("", "Reshape", 13), .version = 13, .name = l->graph->values[rows].name};
+/* The twin of a value that is made of rows of pixels: these, seen as an image. What 0 means in the
+ * list stays as it is. */
+static mp_status add_image(layout *l, int32_t value, int32_t rows, int32_t list, int32_t twin) {
+    const mp_node *reshape = &l->graph->nodes[l->graph->values[value].producer].node;
+    const mp_attr *zero = mp_node_attr(reshape, "allowzero");
+    const mp_node node = {.op = mp_op_find("", "Reshape", 14),
+                          .version = 14,
+                          .name = l->graph->values[rows].name,
+                          .attrs = zero,
+                          .attr_count = zero != NULL ? 1 : 0};
     int32_t in[] = {rows, MP_NO_VALUE};
     MP_TRY(turn_list(l, list, &in[1]));
     return mp_graph_add_node(l->graph, &node, in, 2, &twin, 1);
@@ -136,7 +142,7 @@ static mp_status need_twin(layout *l, int32_t value, int32_t *out) {
     const mp_tensor tensor = turned(&l->graph->values[value].tensor, to_last);
     MP_TRY(mp_graph_add_value(l->graph, l->graph->values[value].name, &tensor, out));
     MP_TRY(mp_image_of_rows(l->graph, value, &rows, &list)
-               ? add_image(l, rows, list, *out)
+               ? add_image(l, value, rows, list, *out)
                : add_transpose(l, value, *out, to_last));
     return set_twin(l, value, *out);
 }
