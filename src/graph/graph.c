@@ -553,6 +553,12 @@ void mp_graph_drop_unread(mp_graph *graph, int32_t value) {
     }
 }
 
+void mp_graph_drop_inputs(mp_graph *graph, const mp_vertex *was) {
+    for (int i = 0; i < was->in_count; i++) {
+        mp_graph_drop_unread(graph, was->in[i]);
+    }
+}
+
 void mp_graph_compact(mp_graph *graph) {
     int32_t kept = 0;
     for (int32_t n = 0; n < graph->node_count; n++) {

@@ -170,6 +170,8 @@ mp_status mp_graph_sort(mp_graph *graph);
 /* If nobody reads what the maker of `value` makes: takes it out, and in turn the makers of what it
  * read. */
 void mp_graph_drop_unread(mp_graph *graph, int32_t value);
+/* The same of all that a node read before it was changed or taken out. */
+void mp_graph_drop_inputs(mp_graph *graph, const mp_vertex *was);
 /* Closes the gaps that removed nodes left. Indexes of nodes change. */
 void mp_graph_compact(mp_graph *graph);
 

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass/attention_part.h"
 
+#include "base/macros.h"
+
 #include <string.h>
 
 enum { ATTRS_MAX = 16, INPUTS_MAX = 32 };
@@ -34,17 +36,19 @@ bool mp_side_has_part(const mp_vertex *v, int i) {
     return mp_node_attr(&v->node, part_name(v, i)) != NULL;
 }
 
-bool mp_puts_heads_first(const mp_graph *graph, const mp_vertex *v) {
-    const mp_attr *perm = mp_vertex_is(v, "Transpose") ? mp_vertex_perm(v) : NULL;
-    const mp_dtype type = perm != NULL ? mp_graph_type(graph, v->in[0]) : MP_NONE;
-    return type != MP_NONE && (MP_FLOATS & MP_BIT(type)) != 0 && perm->count == 4 &&
+bool mp_is_heads_first(const mp_attr *perm) {
+    return perm != NULL && perm->count == MP_COUNT_OF(heads_first) &&
            memcmp(perm->ints, heads_first, sizeof heads_first) == 0;
 }
 
+bool mp_puts_heads_first(const mp_graph *graph, const mp_vertex *v) {
+    const bool fits = mp_vertex_is(v, "Transpose") && mp_is_heads_first(mp_vertex_perm(v));
+    const mp_dtype type = fits ? mp_graph_type(graph, v->in[0]) : MP_NONE;
+    return type != MP_NONE && (MP_FLOATS & MP_BIT(type)) != 0;
+}
+
 bool mp_side_is_turned(const mp_graph *graph, const mp_vertex *v, int i) {
-    const mp_attr *perm = mp_side_perm(v, i);
-    return perm != NULL && perm->count == 4 && mp_graph_reader(graph, v->in[i], NULL) >= 0 &&
-           memcmp(perm->ints, heads_first, sizeof heads_first) == 0;
+    return mp_is_heads_first(mp_side_perm(v, i)) && mp_graph_reader(graph, v->in[i], NULL) >= 0;
 }
 
 /* Whether dimension `d` of `value`, made by a Reshape of `given` to `shape`, is the same in both.

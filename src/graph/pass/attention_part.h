@@ -23,6 +23,9 @@ bool mp_side_has_part(const mp_vertex *v, int i);
  * MP_NO_VALUE. */
 int32_t mp_heads_whole(const mp_graph *graph, int32_t value, int64_t *heads, int64_t *size);
 
+/* Whether this order exchanges rows and heads; `perm` may be NULL. */
+bool mp_is_heads_first(const mp_attr *perm);
+
 /* Whether the node is such a Transpose. */
 bool mp_puts_heads_first(const mp_graph *graph, const mp_vertex *v);
 

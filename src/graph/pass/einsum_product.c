@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
+#include "graph/pass/add_view.h"
 
 #include <string.h>
 
@@ -126,14 +127,6 @@ static bool is_in_order(const term *from, const term *to, int64_t *perm, mp_attr
     return same;
 }
 
-static mp_status add_like(mp_graph *graph, int32_t n, const mp_node *node, const int32_t *in,
-                          int in_count, int32_t out) {
-    const int32_t guard = graph->nodes[n].guard;
-    MP_TRY(mp_graph_add_node(graph, node, in, in_count, &out, 1));
-    graph->nodes[graph->node_count - 1].guard = guard;
-    return MP_OK;
-}
-
 static mp_status add_value(mp_graph *graph, int32_t like, int32_t *out) {
     mp_tensor tensor = {.type = mp_graph_type(graph, like)};
     tensor.shape.rank = mp_graph_rank(graph, like);
@@ -154,7 +147,7 @@ static mp_status rewrite(mp_graph *graph, int32_t n, const term given[TERMS],
         if (!is_in_order(&given[i], &ordered[i], perm, &attr)) {
             const mp_node turn = node_of(&v, "Transpose", &attr, 1);
             MP_TRY(add_value(graph, v.in[i], &in[i]));
-            MP_TRY(add_like(graph, n, &turn, &v.in[i], 1, in[i]));
+            MP_TRY(mp_graph_add_beside(graph, n, &turn, &v.in[i], 1, in[i]));
         }
     }
     const mp_node product = node_of(&v, "MatMul", NULL, 0);
@@ -163,7 +156,7 @@ static mp_status rewrite(mp_graph *graph, int32_t n, const term given[TERMS],
     }
     const mp_node turn = node_of(&v, "Transpose", &attr, 1);
     MP_TRY(add_value(graph, v.out[0], &made));
-    MP_TRY(add_like(graph, n, &product, in, 2, made));
+    MP_TRY(mp_graph_add_beside(graph, n, &product, in, 2, made));
     return mp_graph_change_node(graph, n, &turn, &made, 1, v.out, 1);
 }
 

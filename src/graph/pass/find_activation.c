@@ -126,9 +126,7 @@ static mp_status replace(mp_graph *graph, int32_t last, int32_t x, mp_node node)
     node.name = name;
     node.options = was.node.options;
     MP_TRY(mp_graph_change_node(graph, last, &node, &x, 1, was.out, 1));
-    for (int i = 0; i < was.in_count; i++) {
-        mp_graph_drop_unread(graph, was.in[i]);
-    }
+    mp_graph_drop_inputs(graph, &was);
     return MP_OK;
 }
 

@@ -236,9 +236,7 @@ static mp_status rewrite(mp_graph *graph, shared *s, mp_attention_match *m) {
         return status;
     }
     for (int c = 0; c < u.count; c++) { /* what changed nodes do not read any more */
-        for (int i = 0; i < u.was[c].in_count; i++) {
-            mp_graph_drop_unread(graph, u.was[c].in[i]);
-        }
+        mp_graph_drop_inputs(graph, &u.was[c]);
     }
     mp_graph_drop_unread(graph, result);
     mp_graph_drop_unread(graph, weights);

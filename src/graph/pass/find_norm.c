@@ -219,9 +219,7 @@ static mp_status rewrite(mp_graph *graph, const match *m) {
     const int32_t in[] = {m->x, m->scale, m->bias};
     MP_TRY(mp_graph_change_node(graph, m->last, &node, in, m->bias != MP_NO_VALUE ? 3 : 2, was.out,
                                 1));
-    for (int i = 0; i < was.in_count; i++) {
-        mp_graph_drop_unread(graph, was.in[i]);
-    }
+    mp_graph_drop_inputs(graph, &was);
     return MP_OK;
 }
 

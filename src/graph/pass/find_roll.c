@@ -46,9 +46,7 @@ static mp_status set_roll(mp_graph *graph, int32_t n, int32_t x, const int64_t *
                           .attr_count = MP_COUNT_OF(attrs),
                           .options = was.node.options};
     MP_TRY(mp_graph_change_node(graph, n, &node, &x, 1, was.out, 1));
-    for (int i = 0; i < was.in_count; i++) {
-        mp_graph_drop_unread(graph, was.in[i]);
-    }
+    mp_graph_drop_inputs(graph, &was);
     return MP_OK;
 }
 

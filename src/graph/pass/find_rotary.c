@@ -9,6 +9,7 @@
 #include "graph/pass.h"
 
 #include "graph/look.h"
+#include "graph/pass/attention_part.h"
 #include "graph/pass/cut.h"
 
 #include <stdio.h>
@@ -166,8 +167,7 @@ static void look_behind_transpose(const mp_graph *graph, rotary *m) {
     const int32_t n = mp_graph_maker(graph, m->x, "Transpose");
     const mp_attr *perm = n != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[n]) : NULL;
     m->turned = MP_NO_VALUE;
-    if (perm != NULL && perm->count == 4 && perm->ints[0] == 0 && perm->ints[1] == 2 &&
-        perm->ints[2] == 1) {
+    if (mp_is_heads_first(perm)) {
         m->turned = m->x;
         m->x = graph->nodes[n].in[0];
     }
@@ -208,9 +208,7 @@ static mp_status rewrite(mp_graph *graph, int32_t n, const rotary *m) {
                           .attr_count = m->turned != MP_NO_VALUE ? 1 : 0,
                           .options = was.node.options};
     MP_TRY(mp_graph_change_node(graph, n, &node, in, 3, was.out, 1));
-    for (int i = 0; i < was.in_count; i++) {
-        mp_graph_drop_unread(graph, was.in[i]);
-    }
+    mp_graph_drop_inputs(graph, &was);
     return MP_OK;
 }
 

@@ -107,9 +107,7 @@ mp_status mp_pass_identity(mp_graph *graph, mp_rewrites *rewrites) {
         const mp_vertex was = *v;
         mp_graph_replace(graph, was.out[0], was.in[given], false);
         mp_graph_remove_node(graph, n);
-        for (int i = 0; i < was.in_count; i++) {
-            mp_graph_drop_unread(graph, was.in[i]);
-        }
+        mp_graph_drop_inputs(graph, &was);
     }
     return MP_OK;
 }

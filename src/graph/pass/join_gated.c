@@ -95,9 +95,7 @@ static mp_status rewrite(mp_graph *graph, int32_t n, const gated *m) {
         graph->nodes[n] = was;
         return status;
     }
-    for (int i = 0; i < was.in_count; i++) {
-        mp_graph_drop_unread(graph, was.in[i]);
-    }
+    mp_graph_drop_inputs(graph, &was);
     return MP_OK;
 }
 
@@ -134,9 +132,7 @@ static bool find_halves(const mp_graph *graph, int32_t n, halves *out) {
 static mp_status rewrite_halves(mp_graph *graph, int32_t n, const halves *m) {
     const mp_vertex was = graph->nodes[n];
     MP_TRY(set_gated(graph, n, m->activation, m->whole, m->last));
-    for (int i = 0; i < was.in_count; i++) {
-        mp_graph_drop_unread(graph, was.in[i]);
-    }
+    mp_graph_drop_inputs(graph, &was);
     return MP_OK;
 }
 

@@ -46,9 +46,7 @@ mp_status mp_pass_known_sizes(mp_graph *graph, mp_rewrites *rewrites) {
             made.data = (mp_addr)sizes;
             const mp_vertex was = *v;
             MP_TRY(mp_fold_into(graph, n, &made, &total));
-            for (int i = 0; i < was.in_count; i++) {
-                mp_graph_drop_unread(graph, was.in[i]);
-            }
+            mp_graph_drop_inputs(graph, &was);
         }
     }
     return MP_OK;

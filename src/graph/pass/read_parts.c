@@ -261,7 +261,6 @@ static mp_status read_view(mp_graph *graph, int32_t n, int i, rows *seen, mp_rew
 /* Heads of which a Slice leaves some elements, as they lie in their rows or put first. */
 static int32_t find_cut_heads(const mp_graph *graph, const mp_vertex *v, int i,
                               int64_t part[MP_PART_NUMBERS]) {
-    static const int64_t heads_first[] = {0, 2, 1, 3};
     mp_cut cut;
     if (mp_graph_reader(graph, v->in[i], NULL) == MP_NO_NODE ||
         !mp_cut_read(graph, v->in[i], &cut) || !cut_range(graph, &cut, 3, &part[0], &part[2])) {
@@ -273,9 +272,8 @@ static int32_t find_cut_heads(const mp_graph *graph, const mp_vertex *v, int i,
         perm = n != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[n]) : NULL;
         cut.of = n != MP_NO_NODE ? graph->nodes[n].in[0] : MP_NO_VALUE;
     }
-    const bool fits = perm != NULL && perm->count == 4 &&
-                      memcmp(perm->ints, heads_first, sizeof heads_first) == 0;
-    const int32_t whole = fits ? mp_heads_whole(graph, cut.of, &part[1], &part[3]) : MP_NO_VALUE;
+    const int32_t whole =
+        mp_is_heads_first(perm) ? mp_heads_whole(graph, cut.of, &part[1], &part[3]) : MP_NO_VALUE;
     return whole != MP_NO_VALUE && mp_graph_dim(graph, whole, 2) == part[1] * part[3] ? whole
                                                                                       : MP_NO_VALUE;
 }

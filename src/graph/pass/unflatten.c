@@ -55,13 +55,14 @@ static bool gives_back(const mp_graph *graph, const mp_vertex *reshape, int32_t 
                        int64_t columns) {
     const int32_t y = reshape->out[0];
     const int rank = mp_graph_rank(graph, x);
-    int others = 0, numbers = 0;
+    int same = 0, numbers = 0;
     for (int d = 0; d < rank - 1; d++) {
-        others += !mp_graph_same_dim(graph, x, d, y, d);
-        numbers += mp_graph_dim(graph, x, d) > 0 && mp_graph_same_dim(graph, x, d, y, d);
+        const bool is = mp_graph_same_dim(graph, x, d, y, d);
+        same += is;
+        numbers += is && mp_graph_dim(graph, x, d) > 0;
     }
     return mp_graph_rank(graph, y) == rank && mp_graph_dim(graph, y, -1) == columns &&
-           (others == 0 || numbers == rank - 2);
+           (same == rank - 1 || numbers == rank - 2);
 }
 
 static mp_status rewrite(mp_graph *graph, int32_t n, int32_t behind, int32_t x) {

@@ -1,0 +1,161 @@
+/* own_parts_test.c - operators that the compiler makes over parts of rows: heads of which a part is
+ * rotated, halves of which either is the gate, new heads of caches; and what they refuse.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/op_value.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static mp_status plan_of(mp_device *device, const op_case *c) {
+    mp_plan *plan = NULL;
+    return op_plan(device, c, &plan);
+}
+
+/* ---- rotation ---- */
+
+enum { BATCH = 2, ROWS = 3, HEADS = 2, BEFORE = 5 /* elements of a row before the heads */ };
+
+/* Element `d` of a head whose first `rotated` elements are turned by halves. */
+static double turned(mp_dtype type, const void *head, int64_t at, const void *cosine,
+                     const void *sine, int64_t row, int64_t rotated, int64_t d) {
+    const int64_t half = rotated / 2, angle = row * rotated + d % half;
+    const double x = op_real(type, head, at + d);
+    if (d >= rotated) {
+        return x;
+    }
+    const double other =
+        d < half ? -op_real(type, head, at + d + half) : op_real(type, head, at + d - half);
+    return x * op_real(type, cosine, angle) + other * op_real(type, sine, angle);
+}
+
+/* Both halves of a row are alike. */
+static void *angles(mp_dtype type, uint64_t seed, int64_t rotated) {
+    void *all = op_numbers(type, seed, (int64_t)ROWS * rotated);
+    for (int64_t i = 0; i < ROWS * rotated; i++) {
+        const int64_t d = i % rotated;
+        op_store_real(type, all, i, op_real(type, all, d < rotated / 2 ? i : i - rotated / 2));
+    }
+    return all;
+}
+
+static void check_rotary(mp_device *device, mp_dtype type, int64_t size, int64_t rotated) {
+    const int64_t width = BEFORE + HEADS * size;
+    const mp_attr attrs[] = {OP_INTS("part", BEFORE, HEADS, size, size)};
+    void *x = op_numbers(type, 1, BATCH * ROWS * width);
+    void *cosine = angles(type, 2, rotated), *sine = angles(type, 3, rotated);
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = "RotaryHalves",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 1,
+                 .in = {OP_TENSOR(type, x, BATCH, ROWS, width),
+                        OP_TENSOR(type, cosine, ROWS, rotated),
+                        OP_TENSOR(type, sine, ROWS, rotated)},
+                 .in_count = 3,
+                 .out_count = 1};
+    op_run(device, &c);
+    for (int64_t i = 0; i < BATCH * HEADS * ROWS * size; i++) {
+        const int64_t row = i / size % ROWS, head = i / size / ROWS % HEADS;
+        const int64_t from = (i / size / ROWS / HEADS * ROWS + row) * width + BEFORE + head * size;
+        op_check_close(op_real(type, c.out[0].data, i),
+                       turned(type, x, from, cosine, sine, row, rotated, i % size),
+                       4 * op_precision(type), "rotated", i);
+    }
+    op_close(device, &c);
+    free(x);
+    free(cosine);
+    free(sine);
+}
+
+DEVICE_TEST(rotary_halves_of_a_part_of_each_head) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(types); i++) {
+        check_rotary(device, types[i], 64, 32);
+        check_rotary(device, types[i], 80, 32);
+        check_rotary(device, types[i], 64, 64);
+        check_rotary(device, types[i], 7, 2);
+    }
+}
+
+DEVICE_TEST(rotary_halves_refuse) {
+    float some[64] = {0};
+    op_case good = {.domain = MP_OWN_DOMAIN,
+                    .name = "RotaryHalves",
+                    .version = 1,
+                    .in = {op_f32(some, 1, 2, 3, 8), op_f32(some, 3, 4), op_f32(some, 3, 4)},
+                    .in_count = 3,
+                    .out_count = 1};
+    static const char *const length = "of one even length, at most that of a head";
+    op_case bad = good;
+    bad.in[1].shape.dim[1] = bad.in[2].shape.dim[1] = 10;
+    CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, length);
+    bad.in[1].shape.dim[1] = bad.in[2].shape.dim[1] = 3;
+    CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, length);
+    bad = good;
+    bad.in[1].shape.dim[1] = 2;
+    CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, length);
+    bad = good;
+    bad.in[1].shape.dim[0] = bad.in[2].shape.dim[0] = 2;
+    CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, "does not repeat");
+}
+
+/* ---- halves ---- */
+
+static void check_halves(mp_device *device, mp_dtype type, int64_t half, bool last) {
+    const mp_attr attrs[] = {OP_FLOAT("alpha", 1), OP_TEXT("gate", "swish"), OP_INT("last", last)};
+    void *x = op_numbers(type, 4, ROWS * 2 * half);
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = "GatedHalves",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 3,
+                 .in = {OP_TENSOR(type, x, ROWS, 2 * half)},
+                 .in_count = 1,
+                 .out_count = 1};
+    op_run(device, &c);
+    for (int64_t i = 0; i < ROWS * half; i++) {
+        const int64_t left = i / half * 2 * half + i % half;
+        const double gate = op_real(type, x, left + (last ? half : 0));
+        const double by = op_real(type, x, left + (last ? 0 : half));
+        op_check_close(op_real(type, c.out[0].data, i), gate / (1 + exp(-gate)) * by,
+                       4 * op_precision(type), "gated", i);
+    }
+    op_close(device, &c);
+    free(x);
+}
+
+DEVICE_TEST(gated_halves_of_which_either_is_the_gate) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < 2 * MP_COUNT_OF(types); i++) {
+        check_halves(device, types[i / 2], 24, i % 2 == 1);
+        check_halves(device, types[i / 2], 7, i % 2 == 1);
+    }
+}
+
+/* ---- caches ---- */
+
+DEVICE_TEST(caches_refuse_parts_beyond_rows) {
+    float some[256] = {0};
+    mp_attr part = OP_INTS("value_part", 8, 2, 8, 8);
+    const op_tensor past = op_f32(some, 1, 2, 3, 8), fresh = op_f32(some, 1, 2, 1, 8);
+    const op_tensor rows = op_f32(some, 1, 1, 20), table = op_f32(some, 1, 8);
+    const op_case grow = {.domain = MP_OWN_DOMAIN,
+                          .name = "GrowCaches",
+                          .version = 1,
+                          .attrs = &part,
+                          .attr_count = 1,
+                          .in = {past, fresh, past, rows},
+                          .in_count = 4,
+                          .out_count = 2};
+    op_case rotate = grow;
+    rotate.name = "RotaryCaches";
+    const op_tensor in[] = {fresh, fresh, table, table, past, past, rows};
+    memcpy(rotate.in, in, sizeof in);
+    rotate.in_count = 7;
+    rotate.out_count = 3;
+    CHECK_FAILS(plan_of(device, &grow), INVALID_ARGUMENT, "value_part does not lie within");
+    CHECK_FAILS(plan_of(device, &rotate), INVALID_ARGUMENT, "value_part does not lie within");
+    part = (mp_attr)OP_INTS("value_part", 0, 1, 8, 8); /* of one head */
+    CHECK_FAILS(plan_of(device, &grow), INVALID_ARGUMENT, "differ beside axis 2");
+    CHECK_FAILS(plan_of(device, &rotate), INVALID_ARGUMENT, "differ beside axis 2");
+}
