@@ -548,6 +548,49 @@ grow (int64 count, float[n, 4] x, float[n, 1] start) => (float[n, 4] y, float[n,
 THREADS, RUNS_A_THREAD = 6, 40
 
 
+# The states of a Scan are in memory that ONNX Runtime asks for without a stream, and gives back while the last
+# iteration is under way.
+STATES = """
+states (float[n, 64] x, float[64] start) => (float[64] y, float[n, 64] all) {
+  last, all = Scan <num_scan_inputs = 1,
+    body = step (float[64] v, float[64] s) => (float[64] next, float[64] out) {
+      a = Add (v, s)
+      next = Tanh (a)
+      out = Mul (next, s)
+    }> (start, x)
+  y = Neg (last)
+}
+"""
+
+
+def scan_in_threads():
+    """By ONNX Runtime's own Scan, which is that of sessions without islands."""
+    session = exact(model(STATES), fusion="0")
+    assert {"Scan", "Tanh"} <= set(on_device(session))
+    reference = ort.InferenceSession(model(STATES), providers=[provider.CPU])
+    feeds = [{"x": floats(size, 64, seed=size), "start": floats(64, seed=7 + size)} for size in (5, 3, 8, 1)]
+    wanted = [reference.run(None, feed) for feed in feeds]
+
+    def work(start):
+        for i in range(RUNS_A_THREAD):
+            at = (start + i) % len(feeds)
+            compare(session.run(None, feeds[at]), wanted[at])
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        list(threads.map(work, range(THREADS)))
+
+
+def test_states_of_scans_from_many_threads():
+    scan_in_threads()
+
+
+@pytest.mark.parametrize("pool", ["", "arena.guard=1,arena.poison=1"])
+@pytest.mark.parametrize("mode", ["threaded", "adversarial:3"])
+def test_states_of_scans_of_a_device_with_queues(mode, pool):
+    finished(child("import test_control_flow; test_control_flow.scan_in_threads()", MILLPOND_DEVICE="host",
+                   MILLPOND_HOST=mode, MILLPOND_POOL=pool))
+
+
 def run_in_threads():
     session = exact(model(FROM_THE_CPU))
     assert {"Loop", "Tanh"} <= set(on_device(session))

@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { API_NAMES_STREAMS = 29 }; /* the first that always says for which stream memory is */
-
 typedef struct allocator {
     OrtAllocator base; /* first */
     mp_unit *unit;
@@ -100,17 +98,18 @@ static void *reserve(OrtAllocator *self, size_t size) {
     return give(status, &addr);
 }
 
-/* ONNX Runtime before API 29 was seen to ask for memory of a run with a stream that is none of
- * ours, and to free it while the run's work is under way. Then its order is that of the stream
- * which the run has used on this thread. */
+/* ONNX Runtime asks for some memory of a run without a stream, or with one that is none of ours
+ * (for the states of a Scan, for example), and frees it while the run's work is under way. Then its
+ * order is that of the stream which the run has used on this thread. MP_NO_STREAM: as it was
+ * allocated. */
 static void *order_of(const allocator *a, mp_pool *pool, mp_addr addr) {
     mp_block_info info;
-    if (mp_the_plugin.version >= API_NAMES_STREAMS || a->pinned || mp__recorded_run() != NULL ||
-        mp_pool_find(pool, addr, &info) != MP_OK || info.stream != MP_NO_STREAM) {
-        return MP_NO_STREAM;
-    }
     const mp_run_stream *last = mp__run_stream_last();
-    return last != NULL && last->unit->device == a->unit->device ? last->native : MP_NO_STREAM;
+    return last == NULL || a->pinned || last->unit->device != a->unit->device ||
+                   !mp__run_stream_is_used(last) || mp__recorded_run() != NULL ||
+                   mp_pool_find(pool, addr, &info) != MP_OK || info.stream != MP_NO_STREAM
+               ? MP_NO_STREAM
+               : last->native;
 }
 
 static void free_block(OrtAllocator *self, void *memory) {

@@ -220,6 +220,11 @@ mp_stream *mp__run_stream_use(mp_run_stream *stream) {
     return stream->stream;
 }
 
+bool mp__run_stream_is_used(const mp_run_stream *stream) {
+    return atomic_load_explicit(&stream->uses, memory_order_relaxed) !=
+           atomic_load_explicit(&stream->ended, memory_order_relaxed);
+}
+
 /* ---- waiting ---- */
 
 mp_status mp__run_stream_wait(mp_run_stream *stream) {

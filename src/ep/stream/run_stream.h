@@ -24,6 +24,7 @@ typedef struct mp_run_stream {
     pthread_mutex_t lock;     /* held while the host waits for the stream; guards `captured` */
     bool captured;
     atomic_uint uses;           /* how often it was taken to queue work on, see below */
+    atomic_uint ended;          /* of them those that the end of a run has waited for */
     int references;             /* guarded by the list's lock */
     struct mp_run_stream *next; /* in the list of all */
 } mp_run_stream;
@@ -47,6 +48,8 @@ mp_run_stream *mp__run_stream_last(void);
 
 /* The device's stream, for who queues work on it. */
 mp_stream *mp__run_stream_use(mp_run_stream *stream);
+/* Whether it was taken since the last end of a run on it. */
+bool mp__run_stream_is_used(const mp_run_stream *stream);
 
 /* Waits until the stream's work has ended; does nothing while it is captured. */
 mp_status mp__run_stream_wait(mp_run_stream *stream);

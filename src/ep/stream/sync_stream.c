@@ -9,8 +9,7 @@
 typedef struct sync_stream {
     OrtSyncStreamImpl base; /* first */
     mp_run_stream *stream;  /* a reference */
-    bool is_ended;          /* the run's end has waited for `ended_at` uses of the stream */
-    unsigned ended_at;
+    bool is_ended;          /* the run's end has just waited for it */
 } sync_stream;
 
 typedef struct notification {
@@ -111,15 +110,11 @@ static void *get_handle(OrtSyncStreamImpl *self) {
     return stream_of(self)->native;
 }
 
-static unsigned uses_of(const mp_run_stream *stream) {
-    return atomic_load_explicit(&stream->uses, memory_order_relaxed);
-}
-
 /* Right behind OnSessionRunEnd ONNX Runtime calls Flush, for which nothing is left to wait. That
  * holds once: what others queue by the native handle is not among the uses. */
 static OrtStatus *flush(OrtSyncStreamImpl *self) {
     sync_stream *s = (sync_stream *)self;
-    const bool has_waited = s->is_ended && s->ended_at == uses_of(s->stream);
+    const bool has_waited = s->is_ended && !mp__run_stream_is_used(s->stream);
     s->is_ended = false;
     MP_TRY_ORT(mp__run_unfit(waits));
     return has_waited ? NULL : mp__to_ort(mp__run_stream_wait(s->stream));
@@ -127,12 +122,12 @@ static OrtStatus *flush(OrtSyncStreamImpl *self) {
 
 static OrtStatus *on_session_run_end(OrtSyncStreamImpl *self) {
     sync_stream *s = (sync_stream *)self;
-    const mp_run_stream *stream = s->stream;
-    const unsigned uses = uses_of(stream);
+    mp_run_stream *stream = s->stream;
+    const unsigned uses = atomic_load_explicit(&stream->uses, memory_order_relaxed);
     s->is_ended = false;
     ORT_TRY(flush(self));
     MP_TRY_ORT(mp_pool_stream_settled(stream->pool, stream->native));
-    s->ended_at = uses;
+    atomic_store_explicit(&stream->ended, uses, memory_order_relaxed);
     s->is_ended = true;
     return NULL;
 }
