@@ -5,9 +5,9 @@
     bench/nets.py FOLDER [--only TEXT] [--list]
 
 Writes NAME.onnx and its inputs, NAME.npz, into FOLDER; several processes share the work, and what is there stays. A
-name is the network, its batch where it is not 1, and f32, f16, turned (f16 by Gemm, as torch exports Linear) or q4 (f16
-with weights of 4 bits). Needs torch;
-torchvision and transformers for theirs, and onnx_ir for q4.
+name is the network, its batch where it is not 1, dyn where the texts' sizes are not in the model, and f32, f16, turned
+(f16 by Gemm, as torch exports Linear) or q4 (f16 with weights of 4 bits). Needs torch; torchvision and transformers for
+theirs, and onnx_ir for q4.
 """
 
 import argparse
@@ -48,6 +48,131 @@ def encoder(kind, batch=1, length=128, **config):
     settings = getattr(transformers, f"{kind}Config")(attn_implementation="eager", use_cache=False, **config)
     net = Last(getattr(transformers, f"{kind}Model")(settings))
     return net, [torch.randint(0, 30000, (batch, length)), torch.ones(batch, length, dtype=torch.long)]
+
+
+def first_output(name, inputs, **config):
+    """The first output of a network of transformers, called with these inputs by name."""
+    import torch
+    import transformers
+
+    class First(torch.nn.Module):
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def forward(self, *values):
+            return self.net(**dict(zip(inputs, values, strict=True)), return_dict=False)[0]
+
+    net = getattr(transformers, name)
+    settings = net.config_class(**config)
+    settings._attn_implementation = "eager"
+    return First(net(settings)), [make() for make in inputs.values()]
+
+
+def numbers(*shape):
+    import torch
+
+    return torch.randn(*shape)
+
+
+def words(batch=1, length=128):
+    import torch
+
+    return torch.randint(0, 30000, (batch, length))
+
+
+def ones(batch=1, length=128):
+    import torch
+
+    return torch.ones(batch, length, dtype=torch.long)
+
+
+def detector(side=640):
+    """A detector of the kind that is run most: blocks of convolutions, three sizes of images, boxes by expectation."""
+    import torch
+    from torch import nn
+
+    def conv(a, b, kernel=1, stride=1):
+        return nn.Sequential(nn.Conv2d(a, b, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(b), nn.SiLU())
+
+    class Stage(nn.Module):
+        def __init__(self, a, b, depth, adds=False):
+            super().__init__()
+            half, self.adds = b // 2, adds
+            self.first, self.last = conv(a, b), conv(half * (depth + 2), b)
+            self.steps = nn.ModuleList(nn.Sequential(conv(half, half, 3), conv(half, half, 3)) for _ in range(depth))
+
+        def forward(self, x):
+            parts = list(self.first(x).chunk(2, 1))
+            for step in self.steps:
+                parts.append(parts[-1] + step(parts[-1]) if self.adds else step(parts[-1]))
+            return self.last(torch.cat(parts, 1))
+
+    class Pools(nn.Module):
+        def __init__(self, c):
+            super().__init__()
+            self.first, self.last, self.pool = conv(c, c // 2), conv(2 * c, c), nn.MaxPool2d(5, 1, 2)
+
+        def forward(self, x):
+            parts = [self.first(x)]
+            for _ in range(3):
+                parts.append(self.pool(parts[-1]))
+            return self.last(torch.cat(parts, 1))
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Sequential(conv(3, 16, 3, 2), conv(16, 32, 3, 2), Stage(32, 32, 1, True))
+            self.down = nn.ModuleList(nn.Sequential(conv(a, b, 3, 2), Stage(b, b, depth, True))
+                                      for a, b, depth in ((32, 64, 2), (64, 128, 2), (128, 256, 1)))
+            self.pools = Pools(256)
+            self.up = nn.ModuleList([Stage(384, 128, 1), Stage(192, 64, 1)])
+            self.shrink = nn.ModuleList([conv(64, 64, 3, 2), conv(128, 128, 3, 2)])
+            self.join = nn.ModuleList([Stage(192, 128, 1), Stage(384, 256, 1)])
+            self.boxes, self.kinds = (nn.ModuleList(
+                nn.Sequential(conv(c, inner, 3), conv(inner, inner, 3), nn.Conv2d(inner, last, 1))
+                for c in (64, 128, 256)) for inner, last in ((64, 64), (80, 80)))
+            self.expect = nn.Conv2d(16, 1, 1, bias=False)
+
+        def forward(self, x):
+            a = self.down[0](self.stem(x))
+            b = self.down[1](a)
+            c = self.pools(self.down[2](b))
+            wide = nn.Upsample(scale_factor=2.0, mode="nearest")
+            b = self.up[0](torch.cat([wide(c), b], 1))
+            a = self.up[1](torch.cat([wide(b), a], 1))
+            b = self.join[0](torch.cat([self.shrink[0](a), b], 1))
+            c = self.join[1](torch.cat([self.shrink[1](b), c], 1))
+            sides = zip(self.boxes, self.kinds, (a, b, c), strict=True)
+            all_of = torch.cat([torch.cat([box(y), kind(y)], 1).flatten(2) for box, kind, y in sides], 2)
+            box, kind = all_of.split((64, 80), 1)
+            box = self.expect(box.view(box.shape[0], 4, 16, -1).transpose(2, 1).softmax(1)).flatten(1, 2)
+            low, high = box.chunk(2, 1)
+            return torch.cat([(high - low) / 2, high + low, kind.sigmoid()], 1)
+
+    return Net(), [torch.randn(1, 3, side, side)]
+
+
+def segmenter(name, side=224):
+    import torch
+    import torchvision
+
+    class Out(torch.nn.Module):
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x):
+            return self.net(x)["out"]
+
+    return Out(getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None)), [
+        numbers(1, 3, side, side)]
+
+
+def video(name):
+    import torchvision
+
+    return getattr(torchvision.models.video, name)(weights=None), [numbers(1, 3, 16, 112, 112)]
 
 
 def speech():
@@ -237,6 +362,40 @@ NETS = {
                            num_attention_heads=12, num_key_value_heads=4), BOTH),
     "whisper_tiny": (speech, BOTH),
     "unet": (unet, BOTH),
+    **{f"{name}_dyn": (partial(encoder, kind, hidden_size=1024, num_hidden_layers=6, vocab_size=30000, **config), BOTH)
+       for name, kind, config in (
+           ("phi", "Phi", {"num_attention_heads": 16, "intermediate_size": 4096}),
+           ("qwen3", "Qwen3", {"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 64,
+                               "intermediate_size": 3072}),
+           ("gemma2", "Gemma2", {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 128,
+                                 "intermediate_size": 4096}),
+           ("neox", "GPTNeoX", {"num_attention_heads": 16, "intermediate_size": 4096}),
+           ("falcon", "Falcon", {"num_attention_heads": 16}),
+           ("bloom", "Bloom", {"n_head": 16, "n_layer": 6}))},
+    "deberta": (partial(first_output, "DebertaV2Model", {"input_ids": words, "attention_mask": ones}, hidden_size=768,
+                        num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072, vocab_size=30000,
+                        relative_attention=True, position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True,
+                        pos_att_type=["p2c", "c2p"]), BOTH),
+    "t5": (partial(first_output, "T5EncoderModel", {"input_ids": words, "attention_mask": ones}), BOTH),
+    "albert": (partial(first_output, "AlbertModel", {"input_ids": words, "attention_mask": ones}, hidden_size=768,
+                       num_attention_heads=12, intermediate_size=3072), BOTH),
+    "wav2vec2": (partial(first_output, "Wav2Vec2Model", {"input_values": partial(numbers, 1, 16000)}), BOTH),
+    "segformer": (partial(first_output, "SegformerForSemanticSegmentation",
+                          {"pixel_values": partial(numbers, 1, 3, 512, 512)}), BOTH),
+    "mobilevit": (partial(first_output, "MobileViTModel", {"pixel_values": partial(numbers, 1, 3, 256, 256)}), BOTH),
+    "levit": (partial(first_output, "LevitModel", {"pixel_values": partial(numbers, 1, 3, 224, 224)}), BOTH),
+    "clip_vision": (partial(first_output, "CLIPVisionModel", {"pixel_values": partial(numbers, 1, 3, 224, 224)}), BOTH),
+    "dinov2": (partial(first_output, "Dinov2Model", {"pixel_values": partial(numbers, 1, 3, 224, 224)},
+                       image_size=224), BOTH),
+    "maxvit_t": (partial(classifier, "maxvit_t"), BOTH),
+    "inception_v3": (partial(classifier, "inception_v3", side=299), BOTH),
+    "googlenet": (partial(classifier, "googlenet"), BOTH),
+    "vgg16": (partial(classifier, "vgg16"), BOTH),
+    "squeezenet": (partial(classifier, "squeezenet1_1"), BOTH),
+    "mnasnet": (partial(classifier, "mnasnet1_0"), BOTH),
+    "deeplab": (partial(segmenter, "deeplabv3_mobilenet_v3_large"), BOTH),
+    "r3d_18": (partial(video, "r3d_18"), BOTH),
+    "detector": (detector, BOTH),
     "lstm": (partial(recurrent, "LSTM"), SINGLE),
     "lstm_both": (partial(recurrent, "LSTM", layers=2, both=True), SINGLE),
     "lstm_b16": (partial(recurrent, "LSTM", batch=16), SINGLE),
@@ -250,8 +409,8 @@ def names(only=""):
             if any(part in f"{name}_{kind}" for part in only.split(","))]
 
 
-def exported(target, kind, build):
-    """Writes a network of torch's; gives its feed."""
+def exported(target, kind, build, is_open=False):
+    """Writes a network of torch's, of texts of any size where it is open; gives its feed."""
     import torch
 
     warnings.simplefilter("ignore")
@@ -266,8 +425,9 @@ def exported(target, kind, build):
             if torch.cuda.is_available():  # tracing runs it, and the CPU has not all operators in half precision
                 net, inputs = net.cuda(), [x.cuda() for x in inputs]
         labels = [f"x{i}" for i in range(len(inputs))]
+        axes = {label: {0: "batch", 1: "length"} for label in labels} if is_open else None
         torch.onnx.export(net, tuple(inputs), str(target), dynamo=False, opset_version=18, input_names=labels,
-                          output_names=["y"])
+                          output_names=["y"], dynamic_axes=axes)
     return {label: x.cpu().numpy() for label, x in zip(labels, inputs, strict=True)}
 
 
@@ -279,7 +439,8 @@ def make(folder, name):
     base, _, kind = name.rpartition("_")
     part = target.with_suffix(".part")
     try:
-        feed = WRITTEN[base][0](part, kind) if base in WRITTEN else exported(part, kind, NETS[base][0])
+        feed = (WRITTEN[base][0](part, kind) if base in WRITTEN
+                else exported(part, kind, NETS[base][0], base.endswith("_dyn")))
         np.savez(target.with_suffix(".npz"), **feed)
         part.rename(target)
     except Exception as error:  # a network that this version of a package lacks is left out
