@@ -81,28 +81,48 @@ class Reference:
 
 
 def child(args):
-    """Measures one side; prints JSON as its last line."""
+    """Measures one side, from the row `--begin` on; prints each row as a line of JSON, what it is of before."""
     if args.side == "in-tree" and PEER not in ort.get_available_providers():
         sys.exit(f"bench_in_tree: the onnxruntime in {args.peer} has no {PEER}; give the folder of an onnxruntime-gpu")
     found = (singles.subjects(args.only) if args.singles else
              bench_models.subjects(fetch_models.default_dir(), args.only))
     if args.nets:
         found = itertools.chain(found, nets.subjects(args.nets, args.only))
-    subjects = [(name, model, list(pairs)) for name, model, pairs in found]
-    reference, rows = Reference(args.seconds / 4, not args.no_cpu), []
+    subjects = [(name, model, label, inputs) for name, model, pairs in found for label, inputs in pairs]
+    reference = Reference(args.seconds / 4, not args.no_cpu)
     ways = [(way, options) for way, options in SIDES[args.side].items() if not args.ways or way in args.ways.split(",")]
-    for (way, options), (name, model, pairs) in itertools.product(ways, subjects):
-        for label, inputs in pairs:
-            row = {"model": name, "label": label, "way": way}
-            try:
-                expected, cpu_ms = reference.of(name, label, model, inputs, args.side == "millpond")
-                row |= {"cpu_ms": cpu_ms} if cpu_ms else {}
-                row |= measure(args.side, model, inputs, options, args.seconds, expected)
-            except Exception as error:  # what cannot be captured is a row, too
-                row["error"] = " ".join(str(error).split())[-160:]
-            rows.append(row)
-            print(f"# {args.side} {row}", file=sys.stderr, flush=True)
-    print(json.dumps({"onnxruntime": ort.__version__, "rows": rows}))
+    print(json.dumps({"onnxruntime": ort.__version__}))
+    for (way, options), (name, model, label, inputs) in itertools.islice(itertools.product(ways, subjects), args.begin,
+                                                                         None):
+        row = {"model": name, "label": label, "way": way}
+        print(json.dumps({"begins": row}), flush=True)
+        try:
+            expected, cpu_ms = reference.of(name, label, model, inputs, args.side == "millpond")
+            row |= {"cpu_ms": cpu_ms} if cpu_ms else {}
+            row |= measure(args.side, model, inputs, options, args.seconds, expected)
+        except Exception as error:  # what cannot be captured is a row, too
+            row["error"] = " ".join(str(error).split())[-160:]
+        print(json.dumps({"row": row}), flush=True)
+        print(f"# {args.side} {row}", file=sys.stderr, flush=True)
+
+
+def run_part(command, env):
+    """What a process of one side has measured: {"onnxruntime": version, "rows": [...]}, and whether it came to its end.
+    Where it died, the row that it died of is the last."""
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    found, begun = {"rows": []}, None
+    for line in map(json.loads, filter(lambda text: text.startswith("{"), done.stdout.splitlines())):
+        begun = line.get("begins", begun)
+        if "row" in line:
+            found["rows"].append(line["row"])
+            begun = None
+        found |= {"onnxruntime": line["onnxruntime"]} if "onnxruntime" in line else {}
+    if done.returncode != 0 and begun is None:
+        raise subprocess.CalledProcessError(done.returncode, command)
+    if begun is not None:
+        found["rows"].append(begun | {"error": f"the process died with status {done.returncode}"})
+        print(f"# {found['rows'][-1]}", file=sys.stderr)
+    return found, begun is None
 
 
 def run_side(args, side):
@@ -113,8 +133,11 @@ def run_side(args, side):
                "--seconds", str(args.seconds), *(["--nets", args.nets] if args.nets else []),
                "--ways", args.ways, *(["--singles"] if args.singles else []),
                *(["--no-cpu"] if args.no_cpu else [])]
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    rows, ended = [], False
+    while not ended:  # a provider may take its process with it; the others behind it are measured all the same
+        found, ended = run_part([*command, "--begin", str(len(rows))], env)
+        rows += found["rows"]
+    return {**found, "rows": rows}
 
 
 def merged(rows, found):
@@ -164,6 +187,7 @@ def main():
     parser.add_argument("--name", help="name of the result file; by default after the device")
     parser.add_argument("--out", type=Path, help="write to this file instead")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--begin", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.side:
         return child(args)
