@@ -87,6 +87,57 @@ def test_result_is_that_of_the_cpu(case, known, batch):
         np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=2e-5, atol=2e-5, strict=True)
 
 
+# the same for volumes: from c of shape [n, 8, 3, 5, 6]
+VOLUMES = {
+    "channel": ([node("Mul", "k c")], {"k": CHANNEL[..., None]}),
+    "line": ([node("Add", "c k")], {"k": values(3, 1, 1)}),
+    "residual": ([node("Relu", "c", "r"), node("Add", "r c", "s"), node("Sigmoid", "s")], {}),
+    "average": ([node("GlobalAveragePool")], {}),
+    "largest": ([node("GlobalMaxPool")], {}),
+    "mean": ([node("ReduceMean", "c axes", keepdims=1)], {"axes": np.array([4, 2, 3])}),
+    "mean of pictures": ([node("ReduceMean", "c axes", keepdims=1)], {"axes": np.array([3, 4])}),
+    "pool": ([node("MaxPool", kernel_shape=[1, 2, 2], strides=[1, 2, 2], ceil_mode=1)], {}),
+    "average of windows": ([node("AveragePool", kernel_shape=[2, 3, 2], pads=[1, 1, 0, 1, 1, 1])], {}),
+    "norm": ([node("BatchNormalization", " ".join(["c", *OF_CHANNELS]))], OF_CHANNELS),
+    "transposed": ([node("ConvTranspose", "c k", strides=[1, 2, 2])], {"k": values(CHANNELS, 3, 1, 2, 2)}),
+    "parts": ([node("Split", "c", "p q", axis=-4, num_outputs=2), node("Sub", "p q")], {}),
+    "both": ([node("Concat", "c c", axis=1)], {}),
+    "larger": ([node("Resize", "c  k")], {"k": np.array([1, 1, 1, 2, 3], np.float32)}),
+    "again": ([node("Conv", "c k", "d"), node("Add", "d c")], {"k": values(CHANNELS, CHANNELS, 1, 1, 1)}),
+    "groups": ([node("Conv", "c k", group=4)], {"k": values(CHANNELS, 2, 1, 3, 1)}),
+    "to last": ([node("Relu", "c", "r"), node("Transpose", "r", perm=[0, 2, 3, 4, 1])], {}),
+    "to first": ([node("Transpose", "c", "t", perm=[0, 4, 1, 2, 3]), node("Relu", "t")], {}),
+    "and pictures": (  # a convolution over what has a dimension less, whose result [n, 3, 5, 6] is repeated
+        [node("ReduceMean", "c i", "p", keepdims=0), node("Conv", "p k", "d"), node("Unsqueeze", "d j", "e"),
+         node("Add", "e c", "s"), node("Mul", "s g", "t"), node("Relu", "d", "r"), node("Mul", "r l", "o"),
+         node("ReduceSum", "o", "u", keepdims=0), node("Add", "t u")],
+        {"i": np.array([2]), "j": np.array([1]), "k": values(3, CHANNELS, 1, 1), "g": values(CHANNELS, 1, 1, 1),
+         "l": values(3, 1, 1)},
+    ),
+    "one constant for both": (
+        [node("ReduceMean", "c i", "p", keepdims=0), node("Conv", "p k", "d"), node("Mul", "d g", "e"),
+         node("ReduceSum", "e", "u", keepdims=0), node("Mul", "c g", "t"), node("Add", "t u")],
+        {"i": np.array([2]), "k": values(CHANNELS, CHANNELS, 1, 1), "g": values(5, 1)},
+    ),
+}
+
+
+@pytest.mark.parametrize("batch", [0, 1, 3])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("case", VOLUMES)
+def test_volumes_too(case, known, batch):
+    nodes, constants = VOLUMES[case]
+    nodes = [node("Conv", "x w", "c", pads=[1] * 6), *nodes]
+    shape = [batch if known else "n", 4, 3, 5, 6]
+    model = small_models.model(nodes, {"x": shape}, {"y": None}, {"w": values(CHANNELS, 4, 3, 3, 3), **constants})
+    feed = {"x": values(batch, 4, 3, 5, 6)}
+    ours = provider.session(model, provider_options={"use_tf32": "0"})
+    expected = ort.InferenceSession(model, op_model.cpu_options(), [provider.CPU]).run(None, feed)[0]
+    for _ in range(ROUNDS):
+        # sums of 108 products in another order
+        np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=5e-5, atol=5e-5, strict=True)
+
+
 @pytest.mark.parametrize("batch", [0, 1, 3])
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 7, 9])
 @pytest.mark.parametrize("kind, tf32", [(np.float32, "0"), (np.float32, "1"), (np.float16, "0")])

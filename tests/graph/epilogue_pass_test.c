@@ -73,6 +73,19 @@ TEST(graph_pass_channels_last) {
           "a#6 = com.ms.internal.nhwc.Conv-11 (x#5, w) \"a\"\n"
           "a = Transpose-13 (a#6) \"a\" perm=[0,3,1,2]\nb = Mul-14 (a, s) \"b\"\noutput b\n",
           1);
+    /* a volume */
+    check("+channels_last",
+          "input x f32[1,4,8,8,8]\nconst w f32[4,4,3,3,3]\nconst s f32[4,1,1,1] = 1 2 3 4\n"
+          "a = Conv-11 (x, w) \"a\"\nb = Mul-14 (a, s) \"b\"\n"
+          "c = GlobalAveragePool-1 (b) \"c\"\noutput c\n",
+          "input x f32[1,4,8,8,8]\nconst w f32[4,4,3,3,3]\nconst s#8 f32[1,1,1,1,4] = 1 2 3 4\n"
+          "const #12 i64[3] = 1 2 3\nconst #13 i64[3] = 2 3 4\n"
+          "x#6 = Transpose-13 (x) \"x\" perm=[0,2,3,4,1]\n"
+          "a#7 = com.ms.internal.nhwc.Conv-11 (x#6, w) \"a\"\n"
+          "b#9 = Mul-14 (a#7, s#8) \"b\"\n"
+          "c#10 = com.ms.internal.nhwc.GlobalAveragePool-1 (b#9) \"c\"\n"
+          "c#11 = Squeeze-13 (c#10, #12) \"c\"\nc = Unsqueeze-13 (c#11, #13) \"c\"\noutput c\n",
+          5);
     /* no image; weights that are no constant */
     LEFT_ALONE("+channels_last", "input x f32[1,4,8]\nconst w f32[4,4,3]\ny = Conv-11 (x, w)\n"
                                  "output y\n");

@@ -1,0 +1,19 @@
+/* channels_conv.h - convolutions over images with their channels last.
+ *
+ * A convolution over few channels that a kernel of ours makes reads the image as it is. Of others,
+ * images with few channels that one convolution reads get zeros behind these instead, up to what
+ * tensor cores load at once, and so do its weights.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_GRAPH_PASS_CHANNELS_CONV_H
+#define MP_GRAPH_PASS_CHANNELS_CONV_H
+
+#include "graph/pass/channels_twin.h"
+
+/* The operator with channels last; NULL for what is no convolution. */
+const mp_op *mp_last_conv_op(const mp_vertex *v);
+/* Of an image, with constant weights, of a type that tensor cores compute. */
+bool mp_wants_last(const mp_layout *l, const mp_vertex *v);
+/* Node `n`, which is wanted so, makes a twin. */
+mp_status mp_turn_conv(mp_layout *l, int32_t n);
+
+#endif
