@@ -212,8 +212,8 @@ def steps_of(build, mode, whole=WHOLE):
         Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"],
              prepares=True, cores=1),
         Step("ops", "operators in ONNX Runtime and ONNX's node tests, with borders around every block of memory",
-             **python(test_files("tests/ep", *OPERATOR_TESTS), "--borders"), modes="test gpu", limit_s=1800),
-        # A case is one node, which by default is no island, and a random graph is several, which are.
+             **python(test_files("tests/ep", *OPERATOR_TESTS), "--borders", "--fusion=0"), modes="test gpu",
+             limit_s=1800),
         Step("ops-islands", "the same as islands of single nodes",
              **python(test_files("tests/ep", *OPERATOR_TESTS), "--borders", "--fusion=2", f"--sample={n.cases_again}"),
              modes="test gpu", limit_s=1800,

@@ -288,6 +288,16 @@ static bool works(const claim *c, size_t i) {
     return !known && c->nodes[i].op != NULL && c->nodes[i].op->view_of == 0;
 }
 
+/* Fewer nodes than this are no island, since each would be launched alone as well; but where they
+ * are all there is, a captured graph of one launch ends sooner than the launch. */
+static size_t least_of(const claim *c, int64_t fusion) {
+    bool is_whole = true;
+    for (size_t i = 0; i < c->count; i++) {
+        is_whole = is_whole && c->nodes[i].can_join && c->readers[i].level == c->readers[0].level;
+    }
+    return is_whole || fusion >= EVERYTHING ? 1 : LEAST_NODES;
+}
+
 static mp_status number_groups(claim *c, size_t least) {
     int levels = 0;
     for (size_t i = 0; i < c->count; i++) {
@@ -329,7 +339,7 @@ mp_status mp__islands_find(const mp_provider *provider, mp_candidate *nodes, siz
         changed = leave_some_out(&c);
     }
     if (status == MP_OK) {
-        status = number_groups(&c, provider->options.fusion >= EVERYTHING ? 1 : LEAST_NODES);
+        status = number_groups(&c, least_of(&c, provider->options.fusion));
     }
     close_claim(&c);
     return status;

@@ -6,6 +6,7 @@
 #include "ep/island/island.h"
 #include "ep/run/call.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* An output that cannot be written where it is wanted: it shares memory with an input that may be
@@ -35,15 +36,25 @@ static mp_port output_at(const mp_graph *graph, int i) {
     return (mp_port){"output", i, graph->values[graph->outputs[i]].name};
 }
 
+/* ONNX Runtime's own sentence names no node of the model. */
+static mp_status say_where(const mp_island *island, mp_status status) {
+    char why[512];
+    (void)snprintf(why, sizeof why, "%s", mp_error_message());
+    return mp__fail(status, "%s: %s", island->name, why);
+}
+
 static mp_status read_input(const mp_island *island, const OrtKernelContext *context, int i,
                             mp_call *c) {
     const mp_graph *graph = island->graph;
     const OrtValue *value = NULL;
     const size_t source = (size_t)(island->sources != NULL ? island->sources[i] : i);
     MP_TRY(mp__from_ort(ORT->KernelContext_GetInput(context, source, &value)));
-    return value != NULL ? mp__call_read(value, input_at(graph, i), &c->in[i], &c->in_addr[i])
-                         : MP_FAIL(INVALID_ARGUMENT, "the input '%s' of an island is missing",
-                                   input_at(graph, i).name);
+    if (value == NULL) {
+        return MP_FAIL(INVALID_ARGUMENT, "the input '%s' of an island is missing",
+                       input_at(graph, i).name);
+    }
+    const mp_status status = mp__call_read(value, input_at(graph, i), &c->in[i], &c->in_addr[i]);
+    return status == MP_OK ? MP_OK : say_where(island, status);
 }
 
 /* ---- outputs ---- */
