@@ -544,3 +544,16 @@ def units(kind):
     x = m("Add", x, unit_attention(m, x, 4, 9, 1, 32))
     x = m("Add", x, unit_attention(m, x, 1, 36, 2, 16))
     return m.finish(m("Add", x, unit_attention(m, x, 4, 9, 2, 16)))
+
+
+def batch_normed(kind, width=64, wide=96):
+    """Linear layers with batch normalisation behind, of rows in two dimensions."""
+    m = Model(kind)
+    x = m.input("x", "batch", "length", width)
+    for rows, columns in ((width, wide), (wide, width)):
+        y = m("MatMul", x, m.weight(rows, columns))
+        given = [m.weight(columns, scale=columns**0.5) for _ in range(3)]
+        variance = m.constant(m.random.random(columns).astype(np.float16) + np.float16(0.5))
+        normal = m("BatchNormalization", m("Flatten", y, axis=2), *given, variance)
+        x = m("HardSwish", m("Reshape", normal, m("Shape", y)))
+    return m.finish(x)

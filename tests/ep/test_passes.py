@@ -20,7 +20,8 @@ ROUNDS = 3
 ROTATED = ("phi", "neox") if ORT >= (1, 31) else ("phi",)
 ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo", "phi", "neox", "einsum")
 MODELS = (*ATTENTION, "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper", "multihead", "dense",
-          "geglu", "pixels", "windows", "units")
+          "geglu", "pixels", "windows", "units",
+          "batch_normed")
 
 
 def fed(name, kind, batch, length):
@@ -158,6 +159,15 @@ def test_attention_in_five_dimensions_becomes_one_operator():
         assert text.count("= Slice-13") == (3 if name == "units" else 0), text
         for operator in ("Softmax", "Transpose", "Split", "Einsum"):
             assert f"= {operator}-" not in text, text
+
+
+def test_norms_by_constants_become_part_of_products():
+    for _, text in texts_of(["batch_normed"]):
+        is_long = text.split()[1] == "float32"
+        assert "= BatchNormalization-" not in text, text
+        assert text.count("= millpond.MatMulBias-1") == (2 if is_long else 0), text
+        assert text.count("= millpond.Affine-1") == (0 if is_long else 2), text
+        assert is_long != ("= Flatten-" in text), text
 
 
 def test_norms_and_activations_become_one_operator_each():
