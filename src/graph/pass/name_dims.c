@@ -9,6 +9,7 @@
 #include "graph/pass.h"
 #include "graph/pass/cut.h"
 #include "graph/pass/left_dims.h"
+#include "graph/pass/window_dims.h"
 
 #include <string.h>
 
@@ -134,8 +135,8 @@ static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank
                    ? broadcast(dim_back(graph, x, rank - d), dim_back(graph, v->in[1], rank - d))
                    : MP_DIM_UNKNOWN;
     }
-    if (mp_takes_dims_out(v)) {
-        return mp_dim_left(graph, v, d);
+    if (mp_takes_dims_out(v) || mp_walks_windows(v)) {
+        return mp_walks_windows(v) ? mp_dim_of_windows(graph, v, d) : mp_dim_left(graph, v, d);
     }
     const bool same_rank = graph->values[x].tensor.shape.rank == rank;
     mp_cut cut;
