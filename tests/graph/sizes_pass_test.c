@@ -169,4 +169,16 @@ TEST(graph_pass_known_sizes_of_windows_and_what_is_left) {
     CHECK_EQ_INT(found("y = ReduceMax-13 (z) axes=[-4] keepdims=0", 3), 12);
     CHECK_EQ_INT(found("y, u = Split-13 (x) axis=2\noutput u", 2), 5);
     CHECK_EQ_INT(found("const a i64[2] = 2 1\nu, y = Split-13 (x, a) axis=1\noutput u", 1), 1);
+    const char *sliced = "const s i64[2] = 1 -9\nconst e i64[2] = 9223372036854775807 -1\n"
+                         "const a i64[2] = -1 2\nconst n i64[2] = 3 4\n"
+                         "y = Slice-13 (x, s, e, a, n)";
+    CHECK_EQ_INT(found(sliced, 0), MP_DIM_UNKNOWN);
+    CHECK_EQ_INT(found(sliced, 1), 3);
+    CHECK_EQ_INT(found(sliced, 2), 2);
+    CHECK_EQ_INT(found(sliced, 3), 4);
+    CHECK_EQ_INT(found("const s i64[2] = 0 1\nconst e i64[2] = 9 9\ny = Slice-13 (x, s, e)", 1), 2);
+    CHECK_EQ_INT(found("const s i64[1] = 9\nconst e i64[1] = 0\nconst a i64[1] = 2\n"
+                       "const n i64[1] = -1\ny = Slice-13 (x, s, e, a, n)",
+                       2),
+                 MP_DIM_UNKNOWN);
 }

@@ -7,7 +7,6 @@
 #include "base/macros.h"
 #include "graph/look.h"
 #include "graph/pass.h"
-#include "graph/pass/cut.h"
 #include "graph/pass/left_dims.h"
 #include "graph/pass/window_dims.h"
 
@@ -109,18 +108,6 @@ static int64_t dim_by_sizes(const mp_graph *graph, const mp_vertex *v, int d, in
                : mp_graph_entry_dim(graph, sizes, d);
 }
 
-/* Dimension `d` of what a Slice along one axis gives. */
-static int64_t dim_of_cut(const mp_graph *graph, const mp_cut *cut, int d) {
-    const mp_shape *given = &graph->values[cut->of].tensor.shape;
-    const int64_t size = given->dim[d];
-    if (d != cut->axis || size < 0) {
-        return d != cut->axis ? size : MP_DIM_UNKNOWN;
-    }
-    const int64_t start = cut->start < 0 ? MP_MAX(cut->start + size, 0) : MP_MIN(cut->start, size);
-    const int64_t end = cut->end < 0 ? MP_MAX(cut->end + size, 0) : MP_MIN(cut->end, size);
-    return MP_MAX(end - start, 0);
-}
-
 /* Dimension `d` of the first result, of `rank`, by what the node does. */
 static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank) {
     const int32_t x = v->in[0];
@@ -139,9 +126,8 @@ static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank
         return mp_walks_windows(v) ? mp_dim_of_windows(graph, v, d) : mp_dim_left(graph, v, d);
     }
     const bool same_rank = graph->values[x].tensor.shape.rank == rank;
-    mp_cut cut;
-    if (same_rank && mp_cut_read(graph, v->out[0], &cut)) {
-        return dim_of_cut(graph, &cut, d);
+    if (same_rank && mp_vertex_is(v, "Slice")) {
+        return mp_dim_of_slice(graph, v, d);
     }
     const mp_attr *perm = mp_vertex_is(v, "Transpose") ? mp_vertex_perm(v) : NULL;
     if (perm != NULL && same_rank && perm->count == (size_t)rank) {
