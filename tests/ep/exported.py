@@ -507,3 +507,53 @@ def dense(kind, channels=16, growth=8):
         x = m("Concat", x, y, axis=1)
         channels += growth
     return m.finish(x)
+
+
+def windows(kind, heads=2, size=16, count=4, rows=9):
+    """Attention within windows, which have a dimension of their own, by Einsum and with a bias of each head."""
+    m = Model(kind)
+    width = heads * size
+    x = m.input("x", "batch", count, rows, width)
+    batch = m.dim(x, 0)
+    parts = m.split(m.linear(x, width, 3 * width), 3, 3)
+    shape = m.shape(batch, count, rows, heads, size)
+    q, k, v = (m("Transpose", m("Reshape", part, shape), perm=[0, 1, 3, 2, 4]) for part in parts)
+    q = m("Mul", q, m.constant(size**-0.5))
+    bias = m.constant(m.random.standard_normal((1, heads, rows, rows)).astype(np.float16))
+    weights = m("Softmax", m("Add", m("Einsum", q, k, equation="bghid,bghjd->bghij"), bias), axis=-1)
+    out = m("Transpose", m("Einsum", weights, v, equation="bghij,bghjd->bghid"), perm=[0, 1, 3, 2, 4])
+    return m.finish(m.linear(m("Reshape", out, m.shape(batch, count, rows, width)), width, width))
+
+
+def unit_attention(m, x, count, rows, heads, size):
+    """Rows of units lie between each other; Q, K and V are cut out of six dimensions and turned with them."""
+    width = heads * size
+    batch = m.dim(x, 0)
+    six = m("Reshape", m.linear(x, width, 3 * width), m.shape(batch, rows, count, 3, heads, size))
+    parts = [m("Slice", six, m.ints(i), m.ints(i + 1), m.ints(3)) for i in range(3)]
+    q, k, v = (m("Squeeze", m("Transpose", part, perm=[3, 0, 4, 2, 1, 5]), m.ints(0)) for part in parts)
+    scores = m("MatMul", m("Mul", q, m.constant(size**-0.5)), m("Transpose", k, perm=[0, 1, 2, 4, 3]))
+    out = m("Transpose", m("MatMul", m("Softmax", scores, axis=-1), v), perm=[0, 3, 2, 1, 4])
+    return m.linear(m("Reshape", out, m.shape(batch, rows * count, width)), width, width)
+
+
+def units(kind):
+    """Of units with one head each, of one unit with two heads, and of units with two heads each."""
+    m = Model(kind)
+    x = m.input("x", "batch", 36, 32)
+    x = m("Add", x, unit_attention(m, x, 4, 9, 1, 32))
+    x = m("Add", x, unit_attention(m, x, 1, 36, 2, 16))
+    return m.finish(m("Add", x, unit_attention(m, x, 4, 9, 2, 16)))
+
+
+def batch_normed(kind, width=64, wide=96):
+    """Linear layers with batch normalisation behind, of rows in two dimensions."""
+    m = Model(kind)
+    x = m.input("x", "batch", "length", width)
+    for rows, columns in ((width, wide), (wide, width)):
+        y = m("MatMul", x, m.weight(rows, columns))
+        given = [m.weight(columns, scale=columns**0.5) for _ in range(3)]
+        variance = m.constant(m.random.random(columns).astype(np.float16) + np.float16(0.5))
+        normal = m("BatchNormalization", m("Flatten", y, axis=2), *given, variance)
+        x = m("HardSwish", m("Reshape", normal, m("Shape", y)))
+    return m.finish(x)

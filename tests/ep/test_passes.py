@@ -20,7 +20,8 @@ ROUNDS = 3
 ROTATED = ("phi", "neox") if ORT >= (1, 31) else ("phi",)
 ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo", "phi", "neox", "einsum")
 MODELS = (*ATTENTION, "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper", "multihead", "dense",
-          "geglu", "pixels")
+          "geglu", "pixels", "windows", "units",
+          "batch_normed")
 
 
 def fed(name, kind, batch, length):
@@ -31,7 +32,8 @@ def fed(name, kind, batch, length):
         return random.standard_normal(dims).astype(np.float16).astype(kind)
 
     dims = {"swin": (1, 8, 8, 32), "whisper": (1, 12, 32), "multihead": (1, 9, 64), "dense": (batch, 3, 5, length),
-            "einsum": (batch, 9, 64), "pixels": (batch, 5, 5, 64)}
+            "einsum": (batch, 9, 64), "pixels": (batch, 5, 5, 64), "windows": (batch, 4, 9, 32),
+            "units": (batch, 36, 32)}
     if name in dims:
         return {"x": floats(*dims[name])}
     width = {"gemma": 32, "llama": 96, "phi": 96, "encoder_mlp": 48, "decoder_mlp": 48}.get(name, 64)
@@ -146,6 +148,26 @@ def test_products_written_otherwise_are_products():
     for _, text in texts_of(["pixels"]):
         assert text.count("= millpond.MatMulBias-1") == 2, text
         assert "= Gemm-" not in text and "= Reshape-" not in text, text
+
+
+def test_attention_in_five_dimensions_becomes_one_operator():
+    """Whatever the batch is: Q, K and V are read where they lie in one product, unless both units and heads are many
+    there, of which only one can be walked in steps of one length."""
+    for name, text in texts_of(["windows", "units"]):
+        assert text.count("= millpond.Attention-1") == (3 if name == "units" else 1), text
+        assert text.count(" v_part=[") == (2 if name == "units" else 1), text
+        assert text.count("= Slice-13") == (3 if name == "units" else 0), text
+        for operator in ("Softmax", "Transpose", "Split", "Einsum"):
+            assert f"= {operator}-" not in text, text
+
+
+def test_norms_by_constants_become_part_of_products():
+    for _, text in texts_of(["batch_normed"]):
+        is_long = text.split()[1] == "float32"
+        assert "= BatchNormalization-" not in text, text
+        assert text.count("= millpond.MatMulBias-1") == (2 if is_long else 0), text
+        assert text.count("= millpond.Affine-1") == (0 if is_long else 2), text
+        assert is_long != ("= Flatten-" in text), text
 
 
 def test_norms_and_activations_become_one_operator_each():

@@ -54,6 +54,46 @@ TEST(graph_pass_constant_norm) {
                      "y = BatchNormalization-15 (x, s, s, s, s) training_mode=1\noutput y\n");
 }
 
+#define NORMED(type, w, rows, rest)                                                      \
+    "input x " type "[?,3,2]\nconst w " type w "\nconst rows i64[2] = " rows             \
+    "\nconst s f32[2] = 6 1\nconst b f32[2] = 1 2\nconst m f32[2] = 2 0\n"               \
+    "const v f32[2] = 8 0\np = MatMul-13 (x, w) \"product\"\nf = Reshape-14 (p, rows)\n" \
+    "n = BatchNormalization-15 (f, s, b, m, v) \"norm\" epsilon=1f\n" rest
+#define NORMED_OUT "y = Relu-14 (n)\noutput y\n"
+
+/* Of rows, and of the product itself; others may ask for its shape. */
+TEST(graph_pass_product_norm) {
+    check("-dead",
+          NORMED("f32", "[2,2] = 1 2 3 4", "-1 2", "h = Shape-15 (p)\noutput h\n" NORMED_OUT),
+          "input x f32[?,3,2]\nconst rows i64[2] = -1 2\nconst w#12 f32[2,2] = 2 2 6 4\n"
+          "const b#13 f32[2] = -3 2\np = millpond.MatMulBias-1 (x, w#12, b#13) \"product+norm\"\n"
+          "f = Reshape-14 (p, rows)\nh = Shape-15 (p)\ny = Relu-14 (f)\noutput h\noutput y\n",
+          1);
+    check(NULL,
+          "input x f64[?,2]\nconst w f64[2,1] = 1 3\nconst s f64[1] = 6\nconst b f64[1] = 1\n"
+          "const m f64[1] = 2\nconst v f64[1] = 8\np = MatMul-13 (x, w)\n"
+          "n = BatchNormalization-15 (p, s, b, m, v) epsilon=1f\ny = Neg-13 (n)\noutput y\n",
+          "input x f64[?,2]\nconst w#9 f64[2,1] = 2 6\nconst b#10 f64[1] = -3\n"
+          "p = millpond.MatMulBias-1 (x, w#9, b#10) \"+\"\ny = Neg-13 (p)\noutput y\n",
+          1);
+    /* short elements, other columns, a product that others read, numbers that are none */
+#define ALONE(...) LEFT_ALONE("-constant_norm", NORMED(__VA_ARGS__))
+    ALONE("f16", "[2,2] = 1 2 3 4", "-1 2", NORMED_OUT);
+    ALONE("f32", "[2,4] = 1 2 3 4 5 6 7 8", "-1 2", NORMED_OUT);
+    ALONE("f32", "[2,2] = 1 2 3 4", "-1 2", NORMED_OUT "output p\n");
+    ALONE("f32", "[2,2] = 1 2 3 4", "-1 2",
+          "z = Neg-13 (f)\ny = Relu-14 (n)\noutput z\noutput y\n");
+    ALONE("f32", "[2,2] = 1 2 3 4", "-1 2", "output n\n");
+}
+
+DEVICE_TEST(product_norm_keeps_results) {
+    const mp_shape some[] = {SHAPE(5, 3, 2)};
+    const mp_shape none[] = {SHAPE(0, 3, 2)};
+    pass_check_run(device, NORMED("f32", "[2,2] = 1 2 3 4", "-1 2", NORMED_OUT), some, 1e-5, 1);
+    pass_check_run(device, NORMED("f64", "[2,2] = 1 2 3 4", "-1 2", NORMED_OUT), some, 1e-9, 1);
+    pass_check_run(device, NORMED("f32", "[2,2] = 1 2 3 4", "-1 2", NORMED_OUT), none, 0, 1);
+}
+
 DEVICE_TEST(constant_passes_keep_results) {
     static const char *const norms =
         "input x f32[?,2,?,?]\ninput z f16[?,2]\nconst s f32[2] = 2 1\nconst b f32[2] = 1 0\n"

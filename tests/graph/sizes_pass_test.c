@@ -135,3 +135,50 @@ TEST(graph_pass_einsum_product_leaves_what_does_not_fit) {
         LEFT_ALONE("-known_sizes", text);
     }
 }
+
+/* Dimension `d` of what `node`, which makes y of four dimensions that nobody knows, is found to
+ * give. */
+static int64_t found(const char *node, int d) {
+    char text[512];
+    mp_graph *graph = NULL;
+    int64_t done = 0;
+    (void)snprintf(text, sizeof text,
+                   "input x f32[?,3,10,12]\ninput z f32[?,1,3,10,12]\ninput w f32[4,3,3,2]\n%s\n"
+                   "output y\n",
+                   node);
+    CHECK_OK(mp_graph_read(text, &graph));
+    declare(graph, "y", MP_F32, (mp_shape){.rank = 4, .dim = {-1, -1, -1, -1}});
+    CHECK_OK(mp_passes_run(graph, NULL, &done));
+    const int64_t dim = graph->values[mp_graph_find_value(graph, "y")].tensor.shape.dim[d];
+    mp_graph_destroy(graph);
+    return dim > 0 ? dim : MP_DIM_UNKNOWN;
+}
+
+TEST(graph_pass_known_sizes_of_windows_and_what_is_left) {
+    const char *conv = "y = Conv-11 (x, w) pads=[1,0,2,1] strides=[2,1] dilations=[1,3]";
+    CHECK_EQ_INT(found(conv, 0), MP_DIM_UNKNOWN);
+    CHECK_EQ_INT(found(conv, 1), 4);
+    CHECK_EQ_INT(found(conv, 2), 6);
+    CHECK_EQ_INT(found(conv, 3), 10);
+    CHECK_EQ_INT(found("y = AveragePool-11 (x) kernel_shape=[3,3] strides=[2,2]", 1), 3);
+    CHECK_EQ_INT(found("y = AveragePool-11 (x) kernel_shape=[3,3] strides=[2,2]", 3), 5);
+    CHECK_EQ_INT(found("y = MaxPool-12 (x) kernel_shape=[11,3]", 2), MP_DIM_UNKNOWN);
+    CHECK_EQ_INT(found("y = AveragePool-11 (x) kernel_shape=[3,3] ceil_mode=1", 2), MP_DIM_UNKNOWN);
+    CHECK_EQ_INT(found("y = Conv-11 (x, w) auto_pad=\"SAME_UPPER\"", 2), MP_DIM_UNKNOWN);
+    CHECK_EQ_INT(found("const a i64[1] = 1\ny = Squeeze-13 (z, a)", 1), 3);
+    CHECK_EQ_INT(found("y = ReduceMax-13 (z) axes=[-4] keepdims=0", 3), 12);
+    CHECK_EQ_INT(found("y, u = Split-13 (x) axis=2\noutput u", 2), 5);
+    CHECK_EQ_INT(found("const a i64[2] = 2 1\nu, y = Split-13 (x, a) axis=1\noutput u", 1), 1);
+    const char *sliced = "const s i64[2] = 1 -9\nconst e i64[2] = 9223372036854775807 -1\n"
+                         "const a i64[2] = -1 2\nconst n i64[2] = 3 4\n"
+                         "y = Slice-13 (x, s, e, a, n)";
+    CHECK_EQ_INT(found(sliced, 0), MP_DIM_UNKNOWN);
+    CHECK_EQ_INT(found(sliced, 1), 3);
+    CHECK_EQ_INT(found(sliced, 2), 2);
+    CHECK_EQ_INT(found(sliced, 3), 4);
+    CHECK_EQ_INT(found("const s i64[2] = 0 1\nconst e i64[2] = 9 9\ny = Slice-13 (x, s, e)", 1), 2);
+    CHECK_EQ_INT(found("const s i64[1] = 9\nconst e i64[1] = 0\nconst a i64[1] = 2\n"
+                       "const n i64[1] = -1\ny = Slice-13 (x, s, e, a, n)",
+                       2),
+                 MP_DIM_UNKNOWN);
+}

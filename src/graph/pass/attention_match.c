@@ -195,7 +195,7 @@ static bool descend(const mp_graph *graph, int32_t value, match *m) {
 
 static bool begin_side(const mp_graph *graph, int32_t value, bool turned, side *out) {
     *out = (side){.value = value, .rank = mp_graph_rank(graph, value)};
-    if (out->rank < 2 || out->rank > MP_SIDE_RANK) {
+    if (out->rank < 2 || out->rank > MP_WIDE_RANK) {
         return false;
     }
     for (int d = 0; d < out->rank; d++) {
@@ -411,7 +411,7 @@ static void drop_idle_masks(const mp_graph *graph, match *m) {
 static bool is_along_keys(const mp_graph *graph, const mp_vertex *softmax) {
     const int64_t axis = mp_node_int(&softmax->node, "axis", softmax->node.version < 13 ? 1 : -1);
     const int rank = mp_graph_rank(graph, softmax->in[0]);
-    return rank >= 2 && rank <= MP_SIDE_RANK && (axis == -1 || axis == rank - 1);
+    return rank >= 2 && rank <= MP_WIDE_RANK && (axis == -1 || axis == rank - 1);
 }
 
 bool mp_attention_find(const mp_graph *graph, int32_t n, mp_attention_match *out) {

@@ -9,13 +9,13 @@
 
 #include "graph/look.h"
 
-enum { MP_SIDE_RANK = 4, MP_FACTORS_MAX = 8, MP_MASKS_MAX = 4 };
+enum { MP_SIDE_RANK = 4, MP_WIDE_RANK = 5, MP_FACTORS_MAX = 8, MP_MASKS_MAX = 4 };
 
 /* Q, K or V: the dimensions of `value` in the order `perm` are [.., heads, rows, size]. */
 typedef struct mp_attention_side {
     int32_t value;
     int rank;
-    int64_t perm[MP_SIDE_RANK];
+    int64_t perm[MP_WIDE_RANK];
 } mp_attention_side;
 
 /* A node that masks scores: Add, or Where. */
@@ -45,7 +45,7 @@ typedef struct mp_attention_match {
 int mp_scaled_input(const mp_graph *graph, const mp_vertex *v);
 
 /* What is around node `n`, a Softmax. False where it is not all of attention, or not such that one
- * operator can do it. */
+ * operator can do it, which takes MP_SIDE_RANK dimensions: of more see attention_leads.h. */
 bool mp_attention_find(const mp_graph *graph, int32_t n, mp_attention_match *out);
 
 #endif

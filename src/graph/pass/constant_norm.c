@@ -3,10 +3,11 @@
  * They are computed now, in double, and kept in float at least. What becomes of it is element-wise,
  * so that a cluster takes it with what comes behind.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "graph/look.h"
-#include "graph/pass.h"
+#include "graph/pass/constant_norm.h"
 
 #include "base/half.h"
+#include "graph/look.h"
+#include "graph/pass.h"
 
 #include <math.h>
 
@@ -36,7 +37,7 @@ static bool is_row(const mp_graph *graph, int32_t value, int64_t length) {
 
 /* ---- which nodes ---- */
 
-static bool is_wanted(const mp_graph *graph, const mp_vertex *v) {
+bool mp_is_constant_norm(const mp_graph *graph, const mp_vertex *v) {
     if (!mp_vertex_is(v, "BatchNormalization") || v->in_count != INPUTS || v->out_count != 1 ||
         (v->node.version >= 14 && mp_node_flag(&v->node, "training_mode", false)) ||
         mp_node_int(&v->node, "spatial", 1) == 0) {
@@ -65,17 +66,24 @@ static void store(const mp_tensor *t, int64_t i, double number) {
     }
 }
 
-static void compute(const mp_graph *graph, const mp_vertex *v, int32_t factor, int32_t summand) {
+void mp_constant_norm_at(const mp_graph *graph, const mp_vertex *v, int64_t i, double *factor,
+                         double *summand) {
     const double epsilon = (double)mp_node_float(&v->node, "epsilon", 1e-5F);
+    double in[INPUTS];
+    for (int k = SCALE; k < INPUTS; k++) {
+        in[k] = element(&graph->values[v->in[k]].tensor, i);
+    }
+    *factor = in[SCALE] / sqrt(in[VARIANCE] + epsilon);
+    *summand = in[BIAS] - in[MEAN] * *factor;
+}
+
+static void compute(const mp_graph *graph, const mp_vertex *v, int32_t factor, int32_t summand) {
     const mp_tensor *to = &graph->values[factor].tensor;
     for (int64_t i = 0; i < to->shape.dim[0]; i++) {
-        double in[INPUTS];
-        for (int k = SCALE; k < INPUTS; k++) {
-            in[k] = element(&graph->values[v->in[k]].tensor, i);
-        }
-        const double by = in[SCALE] / sqrt(in[VARIANCE] + epsilon);
+        double by = 0, plus = 0;
+        mp_constant_norm_at(graph, v, i, &by, &plus);
         store(to, i, by);
-        store(&graph->values[summand].tensor, i, in[BIAS] - in[MEAN] * by);
+        store(&graph->values[summand].tensor, i, plus);
     }
 }
 
@@ -101,7 +109,7 @@ static mp_status rewrite(mp_graph *graph, int32_t n) {
 
 mp_status mp_pass_constant_norm(mp_graph *graph, mp_rewrites *rewrites) {
     for (int32_t n = 0; n < graph->node_count; n++) {
-        if (is_wanted(graph, &graph->nodes[n]) && mp_rewrite_allowed(rewrites)) {
+        if (mp_is_constant_norm(graph, &graph->nodes[n]) && mp_rewrite_allowed(rewrites)) {
             MP_TRY(rewrite(graph, n));
         }
     }

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
+#include "graph/pass/attention_leads.h"
 #include "graph/pass/attention_match.h"
 
 #include <float.h>
@@ -166,23 +167,6 @@ static int32_t turned_behind(const mp_graph *graph, const mp_attention_match *m,
                : MP_NO_NODE;
 }
 
-/* In the order of the operator's list. */
-static void set_attrs(const mp_attention_match *m, const mp_attr *out_perm, mp_node *node,
-                      mp_attr *attrs) {
-    add_int(node, attrs, "divided", m->divided);
-    add_int(node, attrs, "grouped", m->grouped);
-    add_ints(node, attrs, "k_perm", m->k.perm, m->k.rank);
-    if (out_perm != NULL) {
-        add_ints(node, attrs, "out_perm", out_perm->ints, (int)out_perm->count);
-    }
-    add_ints(node, attrs, "q_perm", m->q.perm, m->q.rank);
-    if (m->softcap > 0) {
-        attrs[node->attr_count++] =
-            (mp_attr){.name = "softcap", .kind = MP_ATTR_FLOAT, .f = (float)m->softcap};
-    }
-    add_ints(node, attrs, "v_perm", m->v.perm, m->v.rank);
-}
-
 /* Numbers that follow from dimensions become constants: a Shape would keep what it is of. */
 static mp_status settle_factors(mp_graph *graph, mp_attention_match *m) {
     for (int i = 0; i < m->factor_count; i++) {
@@ -196,11 +180,67 @@ static mp_status settle_factors(mp_graph *graph, mp_attention_match *m) {
     return MP_OK;
 }
 
-static mp_status make_node(mp_graph *graph, const mp_attention_match *m, int32_t mask, undo *u) {
-    const mp_attr *perm = NULL;
-    const int32_t behind = turned_behind(graph, m, &perm);
-    const int32_t n = behind != MP_NO_NODE ? behind : m->product;
-    const int32_t out = graph->nodes[n].out[0];
+/* What the operator writes, and its order: the product, or the Transpose behind it. */
+typedef struct target {
+    int32_t node;
+    const mp_attr *perm; /* NULL: as it is */
+    mp_leads leads;
+    bool is_wide; /* of five dimensions, which `leads` says how to see as four */
+} target;
+
+/* False where what is there has too many dimensions. */
+static bool find_target(const mp_graph *graph, const mp_attention_match *m, target *out) {
+    *out = (target){.is_wide = m->rank > MP_SIDE_RANK};
+    const int32_t behind = turned_behind(graph, m, &out->perm);
+    out->node = behind != MP_NO_NODE ? behind : m->product;
+    if (behind == MP_NO_NODE) {
+        out->perm = NULL;
+    }
+    if (!out->is_wide) {
+        return true;
+    }
+    const bool found = mp_leads_find(graph, m, out->perm, &out->leads);
+    out->node = found && out->leads.has_behind ? out->node : m->product;
+    return found;
+}
+
+/* Of five dimensions the operator gives four, which are then seen as five. */
+static mp_status make_values(mp_graph *graph, const target *t, mp_attention_match *m,
+                             int32_t *out) {
+    const mp_tensor tensor = {.type = mp_graph_type(graph, m->q.value),
+                              .shape = {.rank = MP_DIM_UNKNOWN}};
+    *out = graph->nodes[t->node].out[0];
+    if (!t->is_wide) {
+        return MP_OK;
+    }
+    MP_TRY(mp_leads_view(graph, t->node, &t->leads, m));
+    return mp_graph_add_value(graph, graph->values[*out].name, &tensor, out);
+}
+
+/* In the order of the operator's list. */
+static void set_attrs(const mp_attention_match *m, const target *t, mp_node *node, mp_attr *attrs) {
+    add_int(node, attrs, "divided", m->divided);
+    add_int(node, attrs, "grouped", m->grouped);
+    add_ints(node, attrs, "k_perm", m->k.perm, m->k.rank);
+    if (t->is_wide) {
+        add_ints(node, attrs, "out_perm", t->leads.out_perm, MP_SIDE_RANK);
+    } else if (t->perm != NULL) {
+        add_ints(node, attrs, "out_perm", t->perm->ints, (int)t->perm->count);
+    }
+    add_ints(node, attrs, "q_perm", m->q.perm, m->q.rank);
+    if (m->softcap > 0) {
+        attrs[node->attr_count++] =
+            (mp_attr){.name = "softcap", .kind = MP_ATTR_FLOAT, .f = (float)m->softcap};
+    }
+    add_ints(node, attrs, "v_perm", m->v.perm, m->v.rank);
+}
+
+static mp_status make_node(mp_graph *graph, mp_attention_match *m, const target *t, int32_t mask,
+                           undo *u) {
+    const int32_t n = t->node;
+    const int32_t result = graph->nodes[n].out[0];
+    int32_t out = MP_NO_VALUE;
+    MP_TRY(make_values(graph, t, m, &out));
     int32_t in[INPUTS_MAX] = {m->q.value, m->k.value, m->v.value, mask};
     mp_attr attrs[ATTRS_MAX];
     char name[256];
@@ -211,14 +251,15 @@ static mp_status make_node(mp_graph *graph, const mp_attention_match *m, int32_t
                     .name = name,
                     .attrs = attrs,
                     .options = graph->nodes[m->product].node.options};
-    set_attrs(m, behind != MP_NO_NODE ? perm : NULL, &node, attrs);
+    set_attrs(m, t, &node, attrs);
     memcpy(in + 4, m->factors, (size_t)m->factor_count * sizeof *in);
     const int in_count = m->factor_count > 0 ? 4 + m->factor_count : mask != MP_NO_VALUE ? 4 : 3;
     remember(u, graph, n);
-    return mp_graph_change_node(graph, n, &node, in, in_count, &out, 1);
+    MP_TRY(mp_graph_change_node(graph, n, &node, in, in_count, &out, 1));
+    return t->is_wide ? mp_leads_result(graph, n, &t->leads, result) : MP_OK;
 }
 
-static mp_status rewrite(mp_graph *graph, shared *s, mp_attention_match *m) {
+static mp_status rewrite(mp_graph *graph, shared *s, mp_attention_match *m, const target *t) {
     undo u = {.count = 0};
     int32_t mask = MP_NO_VALUE;
     const int32_t weights = graph->nodes[m->product].in[0];
@@ -229,7 +270,7 @@ static mp_status rewrite(mp_graph *graph, shared *s, mp_attention_match *m) {
     MP_TRY(settle_factors(graph, m));
     mp_status status = make_mask(graph, s, m, &u, &mask);
     if (status == MP_OK) {
-        status = make_node(graph, m, mask, &u);
+        status = make_node(graph, m, t, mask, &u);
     }
     if (status != MP_OK) {
         take_back(&u, graph);
@@ -252,12 +293,18 @@ mp_status mp_pass_find_attention(mp_graph *graph, mp_rewrites *rewrites) {
     for (int type = 0; type < MP_DTYPE_END; type++) {
         s.zero[type] = MP_NO_VALUE;
     }
-    for (int32_t n = 0; n < graph->node_count; n++) {
+    const int32_t count = graph->node_count;
+    for (int32_t n = 0; n < count; n++) {
         mp_attention_match m;
+        target t;
         if (mp_vertex_is(&graph->nodes[n], "Softmax") && mp_attention_find(graph, n, &m) &&
-            mp_rewrite_allowed(rewrites)) {
-            MP_TRY(rewrite(graph, &s, &m));
+            find_target(graph, &m, &t) && mp_rewrite_allowed(rewrites)) {
+            MP_TRY(rewrite(graph, &s, &m, &t));
         }
     }
-    return MP_OK;
+    if (graph->node_count == count) {
+        return MP_OK;
+    }
+    mp_graph_compact(graph);
+    return mp_graph_sort(graph);
 }

@@ -7,7 +7,8 @@
 #include "base/macros.h"
 #include "graph/look.h"
 #include "graph/pass.h"
-#include "graph/pass/cut.h"
+#include "graph/pass/left_dims.h"
+#include "graph/pass/window_dims.h"
 
 #include <string.h>
 
@@ -107,19 +108,7 @@ static int64_t dim_by_sizes(const mp_graph *graph, const mp_vertex *v, int d, in
                : mp_graph_entry_dim(graph, sizes, d);
 }
 
-/* Dimension `d` of what a Slice along one axis gives. */
-static int64_t dim_of_cut(const mp_graph *graph, const mp_cut *cut, int d) {
-    const mp_shape *given = &graph->values[cut->of].tensor.shape;
-    const int64_t size = given->dim[d];
-    if (d != cut->axis || size < 0) {
-        return d != cut->axis ? size : MP_DIM_UNKNOWN;
-    }
-    const int64_t start = cut->start < 0 ? MP_MAX(cut->start + size, 0) : MP_MIN(cut->start, size);
-    const int64_t end = cut->end < 0 ? MP_MAX(cut->end + size, 0) : MP_MIN(cut->end, size);
-    return MP_MAX(end - start, 0);
-}
-
-/* Dimension `d` of the result, of `rank`, by what the node does. */
+/* Dimension `d` of the first result, of `rank`, by what the node does. */
 static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank) {
     const int32_t x = v->in[0];
     if (mp_vertex_is(v, "Reshape") && v->in_count == 2) {
@@ -133,10 +122,12 @@ static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank
                    ? broadcast(dim_back(graph, x, rank - d), dim_back(graph, v->in[1], rank - d))
                    : MP_DIM_UNKNOWN;
     }
+    if (mp_takes_dims_out(v) || mp_walks_windows(v)) {
+        return mp_walks_windows(v) ? mp_dim_of_windows(graph, v, d) : mp_dim_left(graph, v, d);
+    }
     const bool same_rank = graph->values[x].tensor.shape.rank == rank;
-    mp_cut cut;
-    if (same_rank && mp_cut_read(graph, v->out[0], &cut)) {
-        return dim_of_cut(graph, &cut, d);
+    if (same_rank && mp_vertex_is(v, "Slice")) {
+        return mp_dim_of_slice(graph, v, d);
     }
     const mp_attr *perm = mp_vertex_is(v, "Transpose") ? mp_vertex_perm(v) : NULL;
     if (perm != NULL && same_rank && perm->count == (size_t)rank) {
@@ -147,14 +138,15 @@ static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank
                : MP_DIM_UNKNOWN;
 }
 
-/* Dimension `d` of the node's first result, as far as it is known. */
-static int64_t found_dim(const mp_graph *graph, const mp_vertex *v, int d) {
-    const mp_shape *shape = &graph->values[v->out[0]].tensor.shape;
-    const int64_t was = shape->dim[d], number = mp_graph_dim(graph, v->out[0], d);
+/* Dimension `d` of the node's result `i`, as far as it is known. */
+static int64_t found_dim(const mp_graph *graph, const mp_vertex *v, int i, int d) {
+    const mp_shape *shape = &graph->values[v->out[i]].tensor.shape;
+    const int64_t was = shape->dim[d], number = mp_graph_dim(graph, v->out[i], d);
     if (number > 0 || was > MP_DIM_UNKNOWN) {
         return number > 0 ? number : was;
     }
-    const int64_t found = dim_by(graph, v, d, shape->rank);
+    const int64_t found = mp_vertex_is(v, "Split") ? mp_dim_of_split(graph, v, i, d)
+                                                   : dim_by(graph, v, d, shape->rank);
     /* of two names the earlier one */
     return was == MP_DIM_UNKNOWN || (found != MP_DIM_UNKNOWN && found > was) ? found : was;
 }
@@ -183,11 +175,12 @@ void mp_name_inputs(mp_graph *graph, int64_t *lowest) {
 
 void mp_name_dims(mp_graph *graph, int32_t n, int64_t *lowest) {
     const mp_vertex *v = &graph->nodes[n];
-    const int32_t y = mp_vertex_out(v, 0);
-    if (!v->is_gone && y != MP_NO_VALUE && v->in_count > 0 && v->in[0] != MP_NO_VALUE) {
-        mp_shape *shape = &graph->values[y].tensor.shape;
-        for (int d = 0; d < shape->rank; d++) {
-            shape->dim[d] = found_dim(graph, v, d);
+    const int known = mp_vertex_is(v, "Split") ? v->out_count : MP_MIN(v->out_count, 1);
+    const bool reads = !v->is_gone && v->in_count > 0 && v->in[0] != MP_NO_VALUE;
+    for (int i = 0; i < known && reads; i++) {
+        mp_shape *shape = v->out[i] != MP_NO_VALUE ? &graph->values[v->out[i]].tensor.shape : NULL;
+        for (int d = 0; shape != NULL && d < shape->rank; d++) {
+            shape->dim[d] = found_dim(graph, v, i, d);
         }
     }
     for (int i = 0; i < v->out_count && !v->is_gone; i++) {

@@ -10,7 +10,8 @@
 void mp_name_inputs(mp_graph *graph, int64_t *lowest);
 
 /* Takes over what is known of dimensions of the inputs of node `n`, as numbers or as names, to
- * those of its first output that are not known. What is left gets names of its own. */
+ * those of its first output that are not known, or of all outputs of a Split. What is left gets
+ * names of its own. */
 void mp_name_dims(mp_graph *graph, int32_t n, int64_t *lowest);
 
 #endif

@@ -202,7 +202,7 @@ static mp_status read_pick(mp_graph *graph, int32_t n, int i, const pick *from, 
     return MP_OK;
 }
 
-/* ---- where all sizes are known ---- */
+/* ---- where all sizes are known, or all of an entry ---- */
 
 enum { BATCH, HEADS, ROWS, SIZE, SIDE_RANK };
 
@@ -210,7 +210,8 @@ enum { BATCH, HEADS, ROWS, SIZE, SIDE_RANK };
 static bool part_of_view(const mp_side_view *v, const mp_attr *perm, int64_t whole[3],
                          int64_t part[MP_PART_NUMBERS]) {
     int64_t dim[SIDE_RANK], stride[SIDE_RANK];
-    if (v->rank != SIDE_RANK || (perm != NULL && perm->count != SIDE_RANK)) {
+    if (v->rank != SIDE_RANK ||
+        (perm != NULL && (perm->count != SIDE_RANK || (v->is_entry && perm->ints[0] != 0)))) {
         return false;
     }
     for (int d = 0; d < SIDE_RANK; d++) {
@@ -229,7 +230,8 @@ static bool part_of_view(const mp_side_view *v, const mp_attr *perm, int64_t who
                       reach <= width && !__builtin_mul_overflow(dim[ROWS], width, &image) &&
                       (dim[BATCH] == 1 || stride[BATCH] == image) &&
                       !__builtin_mul_overflow(dim[BATCH], image, &all) && all == v->of_base;
-    memcpy(whole, (int64_t[]){dim[BATCH], dim[ROWS], width}, 3 * sizeof *whole);
+    const int64_t batch = v->is_entry ? -1 : dim[BATCH];
+    memcpy(whole, (int64_t[]){batch, dim[ROWS], width}, 3 * sizeof *whole);
     memcpy(part, (int64_t[]){v->first, dim[HEADS], dim[SIZE], step}, 4 * sizeof *part);
     return fits;
 }
@@ -245,7 +247,7 @@ static mp_status read_view(mp_graph *graph, int32_t n, int i, rows *seen, mp_rew
         return MP_OK;
     }
     bool is_whole = mp_graph_rank(graph, view.base) == 3;
-    for (int d = 0; d < 3 && is_whole; d++) {
+    for (int d = view.is_entry ? 1 : 0; d < 3 && is_whole; d++) {
         is_whole = mp_graph_dim(graph, view.base, d) == whole[d];
     }
     if (!is_whole) {

@@ -11,23 +11,27 @@ enum { CHAIN_MAX = 12 };
 
 typedef mp_side_view view;
 
+/* What is known of the dimensions: all, or all but the first, which is then 0. */
 static bool read_dims(const mp_graph *graph, int32_t value, int *rank, int64_t *dim) {
     *rank = mp_graph_rank(graph, value);
     for (int d = 0; d < *rank && *rank <= MP_VIEW_RANK; d++) {
-        dim[d] = mp_graph_dim(graph, value, d);
-        if (dim[d] <= 0) {
+        const int64_t known = mp_graph_dim(graph, value, d);
+        if (known == 0 || (known < 0 && d > 0)) {
             return false;
         }
+        dim[d] = known > 0 ? known : 0;
     }
     return *rank >= 1 && *rank <= MP_VIEW_RANK;
 }
 
-/* All of a value, in its own order. */
+/* All of a value, in its own order, or one entry of it. */
 static bool begin(const mp_graph *graph, int32_t value, view *v) {
     *v = (view){.base = value, .of_base = 1};
     if (!read_dims(graph, value, &v->rank, v->dim)) {
         return false;
     }
+    v->is_entry = v->dim[0] == 0;
+    v->dim[0] = v->is_entry ? 1 : v->dim[0];
     for (int d = v->rank - 1; d >= 0; d--) {
         v->stride[d] = v->of_base;
         if (__builtin_mul_overflow(v->of_base, v->dim[d], &v->of_base)) {
@@ -69,7 +73,7 @@ static bool reshape(view *v, int rank, const int64_t *dim) {
 static bool transpose(const mp_vertex *node, view *v) {
     const mp_attr *perm = mp_vertex_perm(node);
     const view was = *v;
-    if (perm == NULL || perm->count != (size_t)v->rank) {
+    if (perm == NULL || perm->count != (size_t)v->rank || (v->is_entry && perm->ints[0] != 0)) {
         return false;
     }
     for (int d = 0; d < v->rank; d++) {
@@ -79,6 +83,11 @@ static bool transpose(const mp_vertex *node, view *v) {
     return true;
 }
 
+/* Entries that are not counted are not taken apart. */
+static int first_axis(const view *v) {
+    return v->is_entry ? 1 : 0;
+}
+
 /* One index of an axis, which goes. */
 static bool gather(const mp_graph *graph, const mp_vertex *node, view *v) {
     int64_t index[MP_RANK_MAX];
@@ -86,7 +95,7 @@ static bool gather(const mp_graph *graph, const mp_vertex *node, view *v) {
     int64_t axis = mp_node_int(&node->node, "axis", 0);
     axis += axis < 0 ? v->rank : 0;
     if (mp_graph_rank(graph, node->in[1]) != 0 ||
-        !mp_graph_ints(graph, node, "", 1, index, &count) || count != 1 || axis < 0 ||
+        !mp_graph_ints(graph, node, "", 1, index, &count) || count != 1 || axis < first_axis(v) ||
         axis >= v->rank || v->rank < 2 || index[0] < -v->dim[axis] || index[0] >= v->dim[axis]) {
         return false;
     }
@@ -103,7 +112,7 @@ static bool split(const mp_graph *graph, const mp_vertex *node, int32_t value, v
     int64_t axis = mp_node_int(&node->node, "axis", 0);
     int64_t before = 0;
     axis += axis < 0 ? v->rank : 0;
-    for (int i = 0; i < node->out_count && axis >= 0 && axis < v->rank; i++) {
+    for (int i = 0; i < node->out_count && axis >= first_axis(v) && axis < v->rank; i++) {
         const int64_t length = node->out[i] != MP_NO_VALUE
                                    ? mp_graph_dim(graph, node->out[i], (int)axis)
                                    : MP_DIM_UNKNOWN;
@@ -133,7 +142,7 @@ static bool slice(const mp_graph *graph, const mp_vertex *node, int32_t value, v
     }
     for (int i = 0; i < starts; i++) {
         const int64_t d = axis[i] < 0 ? axis[i] + rank : axis[i];
-        if (d < 0 || d >= rank || (has_steps && step[i] != 1)) {
+        if (d < first_axis(v) || d >= rank || dim[d] == 0 || (has_steps && step[i] != 1)) {
             return false;
         }
         const int64_t from = start[i] < 0 ? start[i] + v->dim[d] : start[i];
@@ -157,12 +166,32 @@ static bool moves(const mp_vertex *v) {
            mp_vertex_is(v, "Slice");
 }
 
+/* Of dimensions of which the first may not be known, that one: what is left of the view's elements.
+ */
+static bool complete(const view *v, int rank, int64_t *dim) {
+    int64_t all = 1, others = 1;
+    for (int d = 0; d < v->rank; d++) {
+        all *= v->dim[d]; /* no more than the base has */
+    }
+    for (int d = 1; d < rank; d++) {
+        if (__builtin_mul_overflow(others, dim[d], &others)) {
+            return false;
+        }
+    }
+    if (dim[0] > 0) {
+        return !v->is_entry;
+    }
+    dim[0] = all / others;
+    return all % others == 0;
+}
+
 /* What `v` is of becomes what `value` is of, made by this node. */
 static bool pass_node(const mp_graph *graph, const mp_vertex *node, int32_t value, view *v) {
     int64_t dim[MP_VIEW_RANK];
     int rank = 0;
     if (is_shape(node)) {
-        return read_dims(graph, value, &rank, dim) && reshape(v, rank, dim);
+        return read_dims(graph, value, &rank, dim) && complete(v, rank, dim) &&
+               reshape(v, rank, dim);
     }
     v->moves = true;
     return mp_vertex_is(node, "Transpose") ? transpose(node, v)

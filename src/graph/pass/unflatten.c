@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
+#include "graph/pass/rows_back.h"
 
 enum { RANK_MIN = 3 };
 
@@ -49,27 +50,11 @@ static bool asks_for_no_dimension(const mp_graph *graph, const mp_vertex *reshap
     return count > 0;
 }
 
-/* Whether the Reshape gives x its other dimensions back. Where all but one are known to be the
- * same, and none of these is 0, that one is what the number of rows leaves. */
-static bool gives_back(const mp_graph *graph, const mp_vertex *reshape, int32_t x,
-                       int64_t columns) {
-    const int32_t y = reshape->out[0];
-    const int rank = mp_graph_rank(graph, x);
-    int same = 0, numbers = 0;
-    for (int d = 0; d < rank - 1; d++) {
-        const bool is = mp_graph_same_dim(graph, x, d, y, d);
-        same += is;
-        numbers += is && mp_graph_dim(graph, x, d) > 0;
-    }
-    return mp_graph_rank(graph, y) == rank && mp_graph_dim(graph, y, -1) == columns &&
-           (same == rank - 1 || numbers == rank - 2);
-}
-
 static mp_status rewrite(mp_graph *graph, int32_t n, int32_t behind, int32_t x) {
     const mp_vertex gemm = graph->nodes[n];
     const mp_vertex reshape = graph->nodes[behind];
     const int64_t columns = graph->values[gemm.in[1]].tensor.shape.dim[1];
-    const bool goes = gives_back(graph, &reshape, x, columns);
+    const bool goes = mp_rows_are_back(graph, reshape.out[0], x, columns);
     const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "MatMulBias", 1),
                           .version = 1,
                           .name = gemm.node.name,
