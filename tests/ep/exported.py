@@ -269,6 +269,25 @@ def phi(kind, heads=6, kv_heads=2, size=16, length=8):
     return m.finish(m.linear(attended(m, q, k, v, heads * size), heads * size, heads * size))
 
 
+def qwen3(kind, heads=6, kv_heads=2, size=16):
+    """Heads of queries and keys are normalised before they are rotated: of queries behind their transposition, as
+    Gemma 3 has it, and of keys before that."""
+    m = Model(kind)
+    x = m.input("x", "batch", "length", heads * size)
+
+    def rows_of(count):
+        shape = m.shape(m.dim(x, 0), m.dim(x, 1), -1, size)
+        return m("Reshape", m.linear(x, heads * size, count * size, bias=False), shape)
+
+    tables = angles(m, x, size)
+    q = root_mean_square(m, m("Transpose", rows_of(heads), perm=[0, 2, 1, 3]), size)
+    k = m("Transpose", root_mean_square(m, rows_of(kv_heads), size), perm=[0, 2, 1, 3])
+    q, k = (m("Add", m("Mul", side, tables[0]), m("Mul", turned_half(m, side), tables[1])) for side in (q, k))
+    v = m("Transpose", rows_of(kv_heads), perm=[0, 2, 1, 3])
+    k, v = repeated(m, k, heads // kv_heads), repeated(m, v, heads // kv_heads)
+    return m.finish(m.linear(attended(m, q, k, v, heads * size), heads * size, heads * size, bias=False))
+
+
 def neox(kind, heads=4, size=16):
     """Q, K and V of a head lie side by side; all of it is rotated, but what is left is put behind that, too."""
     m = Model(kind)
