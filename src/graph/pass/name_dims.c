@@ -119,6 +119,32 @@ static int64_t dim_of_cut(const mp_graph *graph, const mp_cut *cut, int d) {
     return MP_MAX(end - start, 0);
 }
 
+/* Dimension `d` of the result, of `rank`, of a Gather of one index, which leaves out an axis, or of
+ * an Unsqueeze, which adds one or more. */
+static int64_t dim_moved(const mp_graph *graph, const mp_vertex *v, int d, int rank) {
+    const mp_shape *given = &graph->values[v->in[0]].tensor.shape;
+    int64_t axes[MP_RANK_MAX];
+    int count = 0, before = 0;
+    if (mp_vertex_is(v, "Gather")) {
+        const int64_t axis = mp_node_int(&v->node, "axis", 0);
+        const int64_t at = axis < 0 ? axis + given->rank : axis;
+        return mp_graph_rank(graph, v->in[1]) == 0 && rank + 1 == given->rank
+                   ? given->dim[d + (d >= at)]
+                   : MP_DIM_UNKNOWN;
+    }
+    if (!mp_graph_ints(graph, v, "axes", 1, axes, &count) || given->rank + count != rank) {
+        return MP_DIM_UNKNOWN;
+    }
+    for (int i = 0; i < count; i++) {
+        const int64_t at = axes[i] < 0 ? axes[i] + rank : axes[i];
+        if (at == d) {
+            return 1;
+        }
+        before += at < d;
+    }
+    return given->dim[d - before];
+}
+
 /* Dimension `d` of the result, of `rank`, by what the node does. */
 static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank) {
     const int32_t x = v->in[0];
@@ -132,6 +158,9 @@ static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank
         return is_known_rank(graph, v->in[1])
                    ? broadcast(dim_back(graph, x, rank - d), dim_back(graph, v->in[1], rank - d))
                    : MP_DIM_UNKNOWN;
+    }
+    if (mp_vertex_is(v, "Gather") || mp_vertex_is(v, "Unsqueeze")) {
+        return dim_moved(graph, v, d, rank);
     }
     const bool same_rank = graph->values[x].tensor.shape.rank == rank;
     mp_cut cut;

@@ -1,7 +1,8 @@
 /* read_parts.c - heads of attention, of rotary positions before it, and those that are put first
  * for something else, are read where they lie in the rows of one product for all, not in what a
  * Split, a Slice or a Gather copies out of them. Those by which a cache grows are cut out of the
- * rows themselves, so that join_caches finds them there. SPDX-License-Identifier: Apache-2.0 */
+ * rows themselves, so that join_caches finds them there.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
 #include "base/macros.h"
