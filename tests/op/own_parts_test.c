@@ -238,6 +238,48 @@ DEVICE_TEST(gated_halves_of_which_either_is_the_gate) {
     }
 }
 
+/* ---- rows over their length ---- */
+
+static void check_lengths(mp_device *device, mp_dtype type, int64_t columns, float least) {
+    const mp_attr attr = OP_FLOAT("least", least);
+    void *x = op_numbers(type, 7, ROWS * columns);
+    for (int64_t i = 0; i < columns; i++) {
+        op_store_real(type, x, columns + i, 0);
+    }
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = "LpNormalization",
+                 .version = 1,
+                 .attrs = &attr,
+                 .attr_count = 1,
+                 .in = {OP_TENSOR(type, x, ROWS, columns)},
+                 .in_count = 1,
+                 .out_count = 1};
+    op_run(device, &c);
+    for (int64_t row = 0; row < ROWS; row++) {
+        double squares = 0;
+        for (int64_t i = row * columns; i < (row + 1) * columns; i++) {
+            squares += op_real(type, x, i) * op_real(type, x, i);
+        }
+        const double by = fmax(sqrt(squares), (double)least);
+        for (int64_t i = row * columns; i < (row + 1) * columns; i++) {
+            op_check_close(op_real(type, c.out[0].data, i), op_real(type, x, i) / by,
+                           4 * op_precision(type), "of length 1", i);
+        }
+    }
+    op_close(device, &c);
+    free(x);
+}
+
+DEVICE_TEST(rows_over_their_length_or_a_number) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(types); i++) {
+        check_lengths(device, types[i], 32, 1e-12F);
+        check_lengths(device, types[i], 32, 100); /* longer than a row */
+        check_lengths(device, types[i], 7, 1e-3F);
+        check_lengths(device, types[i], 5000, 1e-3F);
+    }
+}
+
 /* ---- caches ---- */
 
 DEVICE_TEST(caches_refuse_parts_beyond_rows) {
