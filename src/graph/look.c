@@ -244,14 +244,39 @@ static bool broadcasts(const mp_vertex *v) {
 }
 
 bool mp_vertex_keeps_shape(const mp_vertex *v) {
-    static const char *const names[] = {
-        "Abs",        "Affine",      "Cast",      "Celu",      "Clip",
-        "Cos",        "Elu",         "Erf",       "Exp",       "FastGelu",
-        "Gelu",       "HardSigmoid", "HardSwish", "LeakyRelu", "LayerNormalization",
-        "Log",        "Mish",        "Neg",       "QuickGelu", "RMSNormalization",
-        "Reciprocal", "Relu",        "Roll",      "Selu",      "SimplifiedLayerNormalization",
-        "Sigmoid",    "Sin",         "Softmax",   "Softplus",  "Sqrt",
-        "Swish",      "Tanh"};
+    static const char *const names[] = {"Abs",
+                                        "Affine",
+                                        "Cast",
+                                        "Celu",
+                                        "Clip",
+                                        "CumSum",
+                                        "Cos",
+                                        "Elu",
+                                        "Erf",
+                                        "Exp",
+                                        "FastGelu",
+                                        "Gelu",
+                                        "HardSigmoid",
+                                        "HardSwish",
+                                        "LeakyRelu",
+                                        "LayerNormalization",
+                                        "Log",
+                                        "Mish",
+                                        "Neg",
+                                        "QuickGelu",
+                                        "RMSNormalization",
+                                        "Reciprocal",
+                                        "Relu",
+                                        "Roll",
+                                        "Selu",
+                                        "SimplifiedLayerNormalization",
+                                        "Sigmoid",
+                                        "Sin",
+                                        "Softmax",
+                                        "Softplus",
+                                        "Sqrt",
+                                        "Swish",
+                                        "Tanh"};
     for (size_t i = 0; i < MP_COUNT_OF(names) && !v->is_gone; i++) { /* of whichever domain */
         if (strcmp(v->node.op->name, names[i]) == 0) {
             return true;

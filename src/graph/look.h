@@ -70,6 +70,10 @@ int64_t mp_graph_entry(const mp_graph *graph, int32_t value, int i);
  * what takes it apart and together again. Of both a negative index counts from the end. */
 bool mp_graph_entry_is(const mp_graph *graph, int32_t list, int i, int32_t value, int d);
 
+/* Whether it is dimension `d` of `value`, which is not negative here, times a number. */
+bool mp_graph_entry_is_product(const mp_graph *graph, int32_t list, int i, int32_t value, int d,
+                               int64_t times);
+
 /* Whether element `i` of the list of sizes is the number -1. */
 bool mp_graph_entry_is_rest(const mp_graph *graph, int32_t list, int i);
 

@@ -11,12 +11,13 @@ typedef struct source {
     int dim;
     int64_t number; /* MP_DIM_UNKNOWN: not known */
     bool is_rest;   /* the number -1 */
+    int64_t times;  /* what a dimension that is not known is multiplied by */
 } source;
 
-static const source none = {.value = MP_NO_VALUE, .number = MP_DIM_UNKNOWN};
+static const source none = {.value = MP_NO_VALUE, .number = MP_DIM_UNKNOWN, .times = 1};
 
 static source source_of(const mp_graph *graph, int32_t value, int d) {
-    source out = {.value = value, .dim = d, .number = mp_graph_dim(graph, value, d)};
+    source out = {.value = value, .dim = d, .number = mp_graph_dim(graph, value, d), .times = 1};
     for (int depth = 0; depth < DEEP; depth++) {
         const int32_t n = mp_graph_maker(graph, out.value, "Transpose");
         const mp_attr *perm = n != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[n]) : NULL;
@@ -82,19 +83,31 @@ static bool find_joined(const mp_graph *graph, const mp_vertex *v, int64_t i, in
     return false;
 }
 
+/* A dimension that is not known, times a number. */
+static bool find_multiple(const source of[2], source *out) {
+    const int by = of[1].number > 0;
+    const bool fits = of[by].number > 0 && of[1 - by].value != MP_NO_VALUE && of[1 - by].times == 1;
+    *out = of[1 - by];
+    out->times = of[by].number;
+    return fits;
+}
+
 /* Arithmetic between sizes that are numbers, of lists or with one for all. */
 static bool find_computed(const mp_graph *graph, const mp_vertex *v, int64_t i, int depth,
                           source *out) {
     int64_t number[2];
+    source of[2] = {none, none};
     for (int side = 0; side < 2; side++) {
-        source x = none;
         const int64_t length =
             mp_graph_rank(graph, v->in[side]) == 0 ? 1 : sizes_length(graph, v->in[side], depth);
-        if (length < 0 || !find_entry(graph, v->in[side], length == 1 ? 0 : i, depth / 2, &x) ||
-            x.number <= 0) {
+        if (length < 0 ||
+            !find_entry(graph, v->in[side], length == 1 ? 0 : i, depth / 2, &of[side])) {
             return false;
         }
-        number[side] = x.number;
+        number[side] = of[side].number;
+    }
+    if (number[0] <= 0 || number[1] <= 0) {
+        return mp_vertex_is(v, "Mul") && find_multiple(of, out);
     }
     int64_t made = number[0] / number[1];
     const bool fits =
@@ -102,7 +115,7 @@ static bool find_computed(const mp_graph *graph, const mp_vertex *v, int64_t i, 
         : mp_vertex_is(v, "Sub") ? !__builtin_sub_overflow(number[0], number[1], &made)
         : mp_vertex_is(v, "Mul") ? !__builtin_mul_overflow(number[0], number[1], &made)
                                  : mp_vertex_is(v, "Div");
-    *out = (source){.value = MP_NO_VALUE, .number = made};
+    *out = (source){.value = MP_NO_VALUE, .number = made, .times = 1};
     return fits && made > 0;
 }
 
@@ -199,9 +212,16 @@ int64_t mp_graph_entry_dim(const mp_graph *graph, int32_t list, int i) {
     if (!find_entry(graph, list, i, DEEP, &entry)) {
         return MP_DIM_UNKNOWN;
     }
-    return entry.number > 0             ? entry.number
-           : entry.value != MP_NO_VALUE ? raw_dim(graph, &entry)
-                                        : MP_DIM_UNKNOWN;
+    return entry.number > 0                                 ? entry.number
+           : entry.value != MP_NO_VALUE && entry.times == 1 ? raw_dim(graph, &entry)
+                                                            : MP_DIM_UNKNOWN;
+}
+
+static bool is_source(const mp_graph *graph, const source *entry, source wanted) {
+    return (entry->number > 0 && entry->number == wanted.number) ||
+           (entry->value != MP_NO_VALUE && is_one_name(graph, entry, &wanted)) ||
+           (entry->value != MP_NO_VALUE && entry->value == wanted.value &&
+            entry->dim == wanted.dim);
 }
 
 bool mp_graph_entry_is(const mp_graph *graph, int32_t list, int i, int32_t value, int d) {
@@ -213,8 +233,19 @@ bool mp_graph_entry_is(const mp_graph *graph, int32_t list, int i, int32_t value
         !find_entry(graph, list, i < 0 ? i + length : i, DEEP, &entry)) {
         return false;
     }
-    const source wanted = source_of(graph, value, at);
-    return (entry.number > 0 && entry.number == wanted.number) ||
-           (entry.value != MP_NO_VALUE && is_one_name(graph, &entry, &wanted)) ||
-           (entry.value != MP_NO_VALUE && entry.value == wanted.value && entry.dim == wanted.dim);
+    return entry.times == 1 && is_source(graph, &entry, source_of(graph, value, at));
+}
+
+bool mp_graph_entry_is_product(const mp_graph *graph, int32_t list, int i, int32_t value, int d,
+                               int64_t times) {
+    source entry = none, wanted = source_of(graph, value, d);
+    if (times <= 0 || !find_entry(graph, list, i, DEEP, &entry)) {
+        return false;
+    }
+    if (entry.times == times && entry.number <= 0) {
+        return is_source(graph, &entry, wanted);
+    }
+    return entry.number > 0 && wanted.number > 0 &&
+           !__builtin_mul_overflow(wanted.number, times, &wanted.number) &&
+           entry.number == wanted.number;
 }

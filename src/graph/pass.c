@@ -64,7 +64,7 @@ static mp_status read_word(const char *word, size_t length, wish *out) {
     const bool forced = text[0] == '+';
     const int found = forced || text[0] == '-' ? find(text + 1, length - 1) : -1;
     if (found < 0) {
-        char list[512];
+        char list[768];
         return MP_FAIL(INVALID_ARGUMENT,
                        "'%s' names no pass to leave out: write some of %s, or =N to stop after N "
                        "rewrites",

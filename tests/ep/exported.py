@@ -269,6 +269,51 @@ def phi(kind, heads=6, kv_heads=2, size=16, length=8):
     return m.finish(m.linear(attended(m, q, k, v, heads * size), heads * size, heads * size))
 
 
+def qwen3(kind, heads=6, kv_heads=2, size=16):
+    """Heads of queries and keys are normalised before they are rotated: of queries behind their transposition, as
+    Gemma 3 has it, and of keys before that."""
+    m = Model(kind)
+    x = m.input("x", "batch", "length", heads * size)
+
+    def rows_of(count):
+        shape = m.shape(m.dim(x, 0), m.dim(x, 1), -1, size)
+        return m("Reshape", m.linear(x, heads * size, count * size, bias=False), shape)
+
+    tables = angles(m, x, size)
+    q = root_mean_square(m, m("Transpose", rows_of(heads), perm=[0, 2, 1, 3]), size)
+    k = m("Transpose", root_mean_square(m, rows_of(kv_heads), size), perm=[0, 2, 1, 3])
+    q, k = (m("Add", m("Mul", side, tables[0]), m("Mul", turned_half(m, side), tables[1])) for side in (q, k))
+    v = m("Transpose", rows_of(kv_heads), perm=[0, 2, 1, 3])
+    k, v = repeated(m, k, heads // kv_heads), repeated(m, v, heads // kv_heads)
+    return m.finish(m.linear(attended(m, q, k, v, heads * size), heads * size, heads * size, bias=False))
+
+
+def bloom(kind, heads=4, size=16):
+    """Products of batch and heads as one dimension, a bias of each head by the place of a key, and a mask of four
+    dimensions; Q, K and V of a head lie side by side."""
+    m = Model(kind)
+    width = heads * size
+    x = m.input("x", "batch", "length", width)
+    places = m.input("places", "batch", "length")
+    batch, length = m.dim(x, 0), m.dim(x, 1)
+    every = m("Mul", batch, m.constant(heads, np.int64))
+    five = m("Reshape", m.linear(x, width, 3 * width), m.shape(batch, length, heads, 3, size))
+    q, k, v = (m("Transpose", m("Gather", five, m.constant(i, np.int64), axis=3), perm=[0, 2, 1, 3]) for i in range(3))
+    q, k, v = (m("Reshape", side, m.shape(every, -1, size)) for side in (q, k, v))
+    slopes = m.constant(2.0 ** -np.arange(1, heads + 1)[:, None])
+    bias = m("Mul", slopes, m("Unsqueeze", places, m.ints(1)))
+    of_places = m("Mul", m.dim(places, 0), m.constant(heads, np.int64))
+    bias = m("Reshape", bias, m.shape(of_places, 1, m.dim(places, 1)))
+    scores = m("Mul", m("MatMul", q, m("Transpose", k, perm=[0, 2, 1])), m.constant(size**-0.5))
+    scores = m("Reshape", m("Add", scores, bias), m.shape(batch, heads, length, -1))
+    mask = m.input("mask", "batch", 1, "length", "length")
+    weights = m("Softmax", m("Add", scores, mask), axis=-1)
+    y = m("MatMul", m("Reshape", weights, m.shape(every, length, -1)), v)
+    part = m("Div", m.dim(y, 0), m.constant(heads, np.int64))
+    y = m("Transpose", m("Reshape", y, m.shape(part, heads, m.dim(y, 1), size)), perm=[0, 2, 1, 3])
+    return m.finish(m.linear(m("Reshape", y, m.shape(batch, length, width)), width, width))
+
+
 def neox(kind, heads=4, size=16):
     """Q, K and V of a head lie side by side; all of it is rotated, but what is left is put behind that, too."""
     m = Model(kind)

@@ -18,7 +18,7 @@ from ort_version import ORT
 ROUNDS = 3
 # ONNX Runtime before 1.31 moves the transposition of one of these rotations behind it, which leaves a Slice in front.
 ROTATED = ("phi", "neox") if ORT >= (1, 31) else ("phi",)
-ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo", "phi", "neox", "einsum")
+ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo", "phi", "qwen3", "neox", "einsum", "bloom")
 MODELS = (*ATTENTION, "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper", "multihead", "dense",
           "geglu", "pixels", "windows", "units",
           "batch_normed")
@@ -36,7 +36,7 @@ def fed(name, kind, batch, length):
             "units": (batch, 36, 32)}
     if name in dims:
         return {"x": floats(*dims[name])}
-    width = {"gemma": 32, "llama": 96, "phi": 96, "encoder_mlp": 48, "decoder_mlp": 48}.get(name, 64)
+    width = {"gemma": 32, "llama": 96, "phi": 96, "qwen3": 96, "encoder_mlp": 48, "decoder_mlp": 48}.get(name, 64)
     if name == "conv_block":
         return {"x": floats(batch, 16, 5, length)}
     feeds = {"x": floats(batch, length, width)}
@@ -45,6 +45,10 @@ def fed(name, kind, batch, length):
     if name == "bert":
         feeds["mask"] = np.ones((batch, length), np.int64)
         feeds["mask"][-1, length // 2 :] = 0
+    if name == "bloom":
+        feeds["places"] = np.arange(length, dtype=kind) * np.ones((batch, 1), kind)
+        feeds["mask"] = np.where(np.tril(np.ones((length, length), bool)), 0, -1000).astype(kind)
+        feeds["mask"] = feeds["mask"] * np.ones((batch, 1, 1, 1), kind)
     if name == "gpt2":
         feeds["mask"] = np.zeros((batch, 1, 1, length), kind)
         feeds["mask"][-1, :, :, length - length // 3 :] = -10000
@@ -124,16 +128,23 @@ def test_attention_becomes_one_operator():
         # rotary positions come behind the transposition, and values of the past lie with their heads first
         assert text.count("= Transpose-13") == (3 if name == "llama" else 0), text
         products = {"bert": 2, "gpt2": 1, "vit": 2, "sdpa": 1, "t5": 3, "llama": 4, "gemma": 1, "dynamo": 1, "phi": 2,
-                    "neox": 2, "einsum": 2}
+                    "qwen3": 2, "neox": 2, "einsum": 2, "bloom": 2}
         assert text.count("MatMul-13 (") + text.count("MatMulBias-1 (") == products[name], text
 
 
 def test_heads_are_rotated_and_shared_where_they_lie():
     """Whatever the model asks of sizes, of which some are not known before it runs."""
     for _, text in texts_of(ROTATED):
-        assert text.count("= millpond.RotaryHalves-1") == 2, text
-        assert text.count(" part=[") == 2, text
+        assert text.count("= millpond.RotaryPair-1") == 1, text
+        assert text.count(" part=[") == 1 and text.count(" key_part=[") == 1, text
         for operator in ("Slice", "Neg", "Expand", "Equal", "Where"):
+            assert f"= {operator}-" not in text, text
+
+
+def test_heads_are_normalised_where_they_are_rotated():
+    for _, text in texts_of(["qwen3"]):
+        assert text.count("= millpond.RotaryPair-1 (joined, joined, ") == 1, text
+        for operator in ("RMSNormalization", "ReduceMean", "Transpose"):
             assert f"= {operator}-" not in text, text
 
 

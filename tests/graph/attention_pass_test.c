@@ -298,6 +298,34 @@ TEST(graph_pass_read_parts_puts_heads_first) {
                "t = Transpose-13 (r) \"t\" perm=[0,2,1,3]\ny = Exp-13 (t)\noutput y\n");
 }
 
+/* Heads that were put first with more than they have in them, of which a cache grows. */
+#define BY_CACHE(type, cut, concat)                                                      \
+    "input x " type "[2,?,48]\ninput a " type                                            \
+    "[2,4,?,4]\nconst b i64[1] = 4\nconst e i64[1] = 8\n"                                \
+    "const n i64[1] = " cut "\nconst four i64[4] = 0 0 4 12\nr = Reshape-14 (x, four)\n" \
+    "t = Transpose-13 (r) perm=[0,2,1,3]\ns = Slice-13 (t, b, e, n) \"s\"\n" concat "output y\n"
+#define GROW "y = Concat-13 (a, s) axis=2\n"
+
+TEST(graph_pass_read_parts_by_which_a_cache_grows) {
+    check(NULL, BY_CACHE("f32", "3", GROW),
+          "input x f32[2,?,48]\ninput a f32[2,4,?,4]\n"
+          "s = millpond.HeadsPart-1 (x) \"s\" part=[4,4,4,12]\n" GROW "output y\n",
+          1);
+    /* no cache; in front of it; of other rows; of other types; what others read, too */
+    LEFT_ALONE("-known_sizes", BY_CACHE("f32", "3", "y = Exp-13 (s)\n"));
+    LEFT_ALONE("-known_sizes", BY_CACHE("f32", "3", "y = Concat-13 (s, a) axis=2\n"));
+    LEFT_ALONE("-known_sizes", BY_CACHE("f32", "2", GROW));
+    LEFT_ALONE("-known_sizes", BY_CACHE("i32", "3", GROW));
+    LEFT_ALONE("-known_sizes", BY_CACHE("f32", "3", GROW "output s\n"));
+}
+
+DEVICE_TEST(read_parts_by_which_a_cache_grows_keeps_results) {
+    pass_check_run(device, BY_CACHE("f32", "3", GROW),
+                   (mp_shape[]){SHAPE(2, 5, 48), SHAPE(2, 4, 3, 4)}, 1e-6, 1);
+    pass_check_run(device, BY_CACHE("f16", "3", GROW),
+                   (mp_shape[]){SHAPE(2, 1, 48), SHAPE(2, 4, 0, 4)}, 1e-6, 1);
+}
+
 TEST(graph_pass_read_parts_of_rows) {
     static const char *const out =
         "const #15 i64[3] = -1 5 96\nx#16 = Reshape-13 (x, #15) \"x\"\n"

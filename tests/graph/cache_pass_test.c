@@ -100,6 +100,34 @@ TEST(graph_pass_join_rotary) {
           1);
 }
 
+/* Keys that attention reads as they are, whoever else does. */
+#define G(type)        "input g " type "[16]\n"
+#define PAIR           "p, e = millpond.RotaryPair-1 (q, b, s, t) \"query+key\""
+#define NORMED_KEYS    "e = millpond.RotaryHalves-1 (b, s, t, g) \"key\" epsilon=0.5f\n"
+#define NORMED_QUERIES "p = millpond.RotaryHalves-1 (q, s, t, g) \"query\" epsilon=0.5f\n"
+#define NORMED_PAIR \
+    "p, e = millpond.RotaryPair-1 (q, b, s, t, , g) \"query+key\" key_epsilon=0.5f\n"
+#define NORMED_ALL \
+    "p, k, v = millpond.RotaryCaches-1 (q, b, s, t, a, c, d, g, ) \"query+caches\" epsilon=0.5f\n"
+#define NO_CACHE "y = millpond.Attention-1 (p, e, d)\noutput y\noutput e\n"
+
+TEST(graph_pass_join_rotary_of_a_pair) {
+    check(NULL, TOKENS("f32", "2", "?", "?") QUERIES KEYS NO_CACHE,
+          TOKENS("f32", "2", "?", "?") PAIR "\n" NO_CACHE, 1);
+    /* one of them normalised */
+    check(NULL, G("bf16") TOKENS("bf16", "2", "?", "?") NORMED_KEYS QUERIES NO_CACHE,
+          G("bf16") TOKENS("bf16", "2", "?", "?") NORMED_PAIR NO_CACHE, 1);
+    check(NULL, G("f32") TOKENS("f32", "2", "?", "?") NORMED_QUERIES KEYS GROWN ATTEND,
+          G("f32") TOKENS("f32", "2", "?", "?") NORMED_ALL ATTEND, 1);
+    /* other angles; queries that follow from keys */
+    LEFT_ALONE(NULL, TOKENS("f32", "2", "?", "?") QUERIES
+               "e = millpond.RotaryHalves-1 (b, t, s) \"key\"\n" NO_CACHE);
+    LEFT_ALONE(NULL, TOKENS("f32", "2", "?", "?") KEYS
+               "f = Neg-13 (e)\np = millpond.RotaryHalves-1 (f, s, t) \"query\"\n" NO_CACHE);
+    LEFT_ALONE(NULL, TOKENS("f32", "2", "?", "?") QUERIES
+               "y = millpond.Attention-1 (p, p, d)\noutput y\n");
+}
+
 TEST(graph_pass_join_rotary_leaves_what_does_not_fit) {
     LEFT_ALONE("-join_rotary", TOKENS("f32", "2", "?", "?") QUERIES KEYS GROWN ATTEND);
     /* other angles; keys that somebody else reads; queries that follow from all keys */

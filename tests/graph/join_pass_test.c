@@ -31,10 +31,10 @@ TEST(graph_pass_join_products_that_are_rotated) {
           "kt = Transpose-13 (kr) perm=[0,1,3,2]\nvt = Transpose-13 (v) perm=[0,2,1,3]\n" ATTENTION(
               "kt", "vt") "output y\n",
           "input x f32[?,?,2]\n" ANGLES JOINED
-          "qr = millpond.RotaryHalves-1 (joined, c, s) \"rq\" part=[0,2,2,2]\n"
-          "kr = millpond.RotaryHalves-1 (joined, c, s) \"rk\" part=[4,1,2,2]\n"
+          "qr, kr = millpond.RotaryPair-1 (joined, joined, c, s) \"rq+rk\" part=[0,2,2,2] "
+          "key_part=[4,1,2,2]\n"
           "y = millpond.Attention-1 (qr, kr, joined) \"+weights+\" v_part=[6,1,2,2]\noutput y\n",
-          2);
+          3);
 }
 
 TEST(graph_pass_join_products_that_a_cache_takes) {
@@ -56,7 +56,7 @@ TEST(graph_pass_join_products_that_a_cache_takes) {
 }
 
 TEST(graph_pass_join_products_leaves_heads_that_others_read) {
-    LEFT_ALONE("-find_attention",
+    LEFT_ALONE("-find_attention -join_rotary",
                "input x f32[?,?,2]\n" ANGLES MATRICES HEADS
                "pq = MatMul-13 (x, wq) \"pq\"\npk = MatMul-13 (x, wk) \"pk\"\n"
                "q = Reshape-14 (pq, two)\nk = Reshape-14 (pk, one)\n"

@@ -215,3 +215,48 @@ DEVICE_TEST(activation_passes_keep_results) {
     const mp_shape in[] = {SHAPE(33)};
     pass_check_run(device, text, in, 1e-6, 5);
 }
+
+/* ---- rows over their length ---- */
+
+#define CUBE     "input x f32[2,3,4]\nconst last i64[1] = -1\nconst least f32[] = 0.5\n"
+#define L2(from) "l = ReduceL2-18 (" from ", last)\n"
+#define OVER     "d = Clip-13 (l, least)\ny = Div-14 (x, d) \"div\"\noutput y\n"
+#define BY_ROOT  "q = Mul-14 (x, x)\nm = ReduceSum-13 (q, last)\nl = Sqrt-13 (m)\n"
+#define UNIT(x)  "y = millpond.LpNormalization-1 (" x ") \"length+div\" least=0.5f\noutput y\n"
+/* lengths that were taken before rows changed their places */
+#define TURNED(perm)                                                        \
+    "input w f32[2,3,4]\nconst last i64[1] = -1\nconst least f32[] = 0.5\n" \
+    "x = Transpose-13 (w) perm=" perm "\nk = ReduceL2-18 (w, last)\n"       \
+    "l = Transpose-13 (k) perm=[1,0,2]\n" OVER
+
+TEST(graph_pass_find_unit_rows) {
+    check(NULL, CUBE L2("x") OVER, "input x f32[2,3,4]\n" UNIT("x"), 1);
+    check(NULL, CUBE BY_ROOT "d = Max-13 (least, l)\ny = Div-14 (x, d) \"div\"\noutput y\n",
+          "input x f32[2,3,4]\n" UNIT("x"), 1);
+    check(NULL, TURNED("[1,0,2]"),
+          "input w f32[2,3,4]\nx = Transpose-13 (w) perm=[1,0,2]\n" UNIT("x"), 1);
+}
+
+TEST(graph_pass_find_unit_rows_leaves_what_does_not_fit) {
+    LEFT_ALONE("-find_unit_rows", CUBE L2("x") OVER);
+    /* other rows, another axis, no bound, one above, a length that somebody else reads, double */
+    LEFT_ALONE(NULL, "input z f32[2,3,4]\n" CUBE L2("z") OVER);
+    LEFT_ALONE(NULL,
+               "input x f32[2,3,4]\nconst last i64[1] = 1\nconst least f32[] = 0.5\n" L2("x") OVER);
+    LEFT_ALONE(NULL,
+               "input x f32[2,3,4]\nconst last i64[1] = -1\nconst least f32[] = 0\n" L2("x") OVER);
+    LEFT_ALONE(NULL, CUBE "const most f32[] = 2\n" L2(
+                         "x") "d = Clip-13 (l, least, most)\ny = Div-14 (x, d)\noutput y\n");
+    LEFT_ALONE(NULL, CUBE L2("x") OVER "output l\n");
+    LEFT_ALONE(NULL, "input x f64[2,3,4]\nconst last i64[1] = -1\nconst least f64[] = 0.5\n" L2("x")
+                         OVER);
+    LEFT_ALONE(NULL, "input w f32[2,2,2,4]\nconst last i64[1] = -1\nconst least f32[] = 0.5\n"
+                     "x = Transpose-13 (w) perm=[1,0,2,3]\nk = ReduceL2-18 (w, last)\n"
+                     "l = Transpose-13 (k) perm=[0,2,1,3]\n" OVER);
+}
+
+DEVICE_TEST(find_unit_rows_changes_no_result) {
+    pass_check_run(device, CUBE L2("x") OVER, (mp_shape[]){SHAPE(2, 3, 4)}, 1e-5, 1);
+    pass_check_run(device, CUBE BY_ROOT OVER, (mp_shape[]){SHAPE(2, 3, 4)}, 1e-5, 1);
+    pass_check_run(device, TURNED("[1,0,2]"), (mp_shape[]){SHAPE(2, 3, 4)}, 1e-5, 1);
+}

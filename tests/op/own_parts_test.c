@@ -77,6 +77,112 @@ DEVICE_TEST(rotary_halves_of_a_part_of_each_head) {
     }
 }
 
+/* ---- normalised before ---- */
+
+static const float epsilons[] = {0.5F, 0.25F}; /* of queries, keys */
+
+/* A head that lies from `at` on, over its root mean square, rounded as it would be in memory. */
+static void *normed(mp_dtype type, const void *x, int64_t at, const void *weight, int64_t size,
+                    float epsilon) {
+    void *y = op_numbers(type, 0, size);
+    double squares = 0;
+    for (int64_t d = 0; d < size; d++) {
+        squares += op_real(type, x, at + d) * op_real(type, x, at + d);
+    }
+    for (int64_t d = 0; d < size; d++) {
+        op_store_real(type, y, d,
+                      op_real(type, x, at + d) / sqrt(squares / (double)size + (double)epsilon) *
+                          (weight != NULL ? op_real(type, weight, d) : 1));
+    }
+    return y;
+}
+
+typedef struct pair_case {
+    int64_t size, rotated, key_size;
+    bool weights; /* of queries, too */
+} pair_case;
+
+/* Queries put first, and keys that lie in rows. */
+static void check_side(const op_case *c, int side, const pair_case *at, const void *weight) {
+    const mp_dtype type = c->in[0].type;
+    const int64_t size = side ? at->key_size : at->size;
+    const int64_t width = BEFORE + HEADS * size;
+    for (int64_t line = 0; line < BATCH * HEADS * ROWS; line++) {
+        const int64_t row = line % ROWS, head = line / ROWS % HEADS;
+        const int64_t from =
+            side ? (line / ROWS / HEADS * ROWS + row) * width + BEFORE + head * size : line * size;
+        const char *lies = (const char *)c->in[side].data + (size_t)from * mp_dtype_size(type);
+        void *plain = normed(type, lies, 0, weight, size, epsilons[side]);
+        for (int64_t d = 0; d < size; d++) {
+            op_check_close(op_real(type, c->out[side].data, line * size + d),
+                           turned(type, weight != NULL ? plain : lies, 0, c->in[2].data,
+                                  c->in[3].data, row, at->rotated, d),
+                           8 * op_precision(type), side ? "key" : "query", line * size + d);
+        }
+        free(plain);
+    }
+}
+
+static void check_pair(mp_device *device, mp_dtype type, const pair_case *at) {
+    const int64_t width = BEFORE + HEADS * at->key_size;
+    const mp_attr attrs[] = {OP_FLOAT("epsilon", epsilons[0]), OP_FLOAT("key_epsilon", epsilons[1]),
+                             OP_INTS("key_part", BEFORE, HEADS, at->key_size, at->key_size)};
+    void *q = op_numbers(type, 1, BATCH * HEADS * ROWS * at->size);
+    void *k = op_numbers(type, 2, BATCH * ROWS * width);
+    void *cosine = angles(type, 3, at->rotated), *sine = angles(type, 4, at->rotated);
+    void *weights[] = {op_numbers(type, 5, at->size), op_numbers(type, 6, at->key_size)};
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = "RotaryPair",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 3,
+                 .in = {OP_TENSOR(type, q, BATCH, HEADS, ROWS, at->size),
+                        OP_TENSOR(type, k, BATCH, ROWS, width),
+                        OP_TENSOR(type, cosine, ROWS, at->rotated),
+                        OP_TENSOR(type, sine, ROWS, at->rotated),
+                        {.type = MP_NONE},
+                        OP_TENSOR(type, weights[1], at->key_size)},
+                 .in_count = 6,
+                 .out_count = 2};
+    if (at->weights) {
+        c.in[4] = OP_TENSOR(type, weights[0], at->size);
+    }
+    op_run(device, &c);
+    check_side(&c, 0, at, at->weights ? weights[0] : NULL);
+    check_side(&c, 1, at, weights[1]);
+    op_close(device, &c);
+    void *all[] = {q, k, cosine, sine, weights[0], weights[1]};
+    for (size_t i = 0; i < MP_COUNT_OF(all); i++) {
+        free(all[i]);
+    }
+}
+
+/* In one launch, or in two: keys of other sizes, heads of no packs. */
+DEVICE_TEST(rotary_pairs_of_normalised_heads) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    static const pair_case cases[] = {
+        {64, 32, 64, true}, {64, 64, 64, false}, {64, 32, 96, true}, {7, 2, 7, true}};
+    for (size_t i = 0; i < MP_COUNT_OF(types) * MP_COUNT_OF(cases); i++) {
+        check_pair(device, types[i % MP_COUNT_OF(types)], &cases[i / MP_COUNT_OF(types)]);
+    }
+}
+
+DEVICE_TEST(rotary_halves_refuse_weights_of_other_sizes) {
+    float some[64] = {0};
+    op_case bad = {
+        .domain = MP_OWN_DOMAIN,
+        .name = "RotaryHalves",
+        .version = 1,
+        .in = {op_f32(some, 1, 2, 3, 8), op_f32(some, 3, 4), op_f32(some, 3, 4), op_f32(some, 4)},
+        .in_count = 4,
+        .out_count = 1};
+    CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, "heads of 8 elements");
+    bad.in[3] = OP_TENSOR(MP_F16, some, 8);
+    CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, "of type float16");
+    bad.in[3] = op_f32(some, 1, 8);
+    CHECK_FAILS(plan_of(device, &bad), INVALID_ARGUMENT, "are normalised by");
+}
+
 DEVICE_TEST(rotary_halves_refuse) {
     float some[64] = {0};
     op_case good = {.domain = MP_OWN_DOMAIN,
@@ -129,6 +235,48 @@ DEVICE_TEST(gated_halves_of_which_either_is_the_gate) {
     for (size_t i = 0; i < 2 * MP_COUNT_OF(types); i++) {
         check_halves(device, types[i / 2], 24, i % 2 == 1);
         check_halves(device, types[i / 2], 7, i % 2 == 1);
+    }
+}
+
+/* ---- rows over their length ---- */
+
+static void check_lengths(mp_device *device, mp_dtype type, int64_t columns, float least) {
+    const mp_attr attr = OP_FLOAT("least", least);
+    void *x = op_numbers(type, 7, ROWS * columns);
+    for (int64_t i = 0; i < columns; i++) {
+        op_store_real(type, x, columns + i, 0);
+    }
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = "LpNormalization",
+                 .version = 1,
+                 .attrs = &attr,
+                 .attr_count = 1,
+                 .in = {OP_TENSOR(type, x, ROWS, columns)},
+                 .in_count = 1,
+                 .out_count = 1};
+    op_run(device, &c);
+    for (int64_t row = 0; row < ROWS; row++) {
+        double squares = 0;
+        for (int64_t i = row * columns; i < (row + 1) * columns; i++) {
+            squares += op_real(type, x, i) * op_real(type, x, i);
+        }
+        const double by = fmax(sqrt(squares), (double)least);
+        for (int64_t i = row * columns; i < (row + 1) * columns; i++) {
+            op_check_close(op_real(type, c.out[0].data, i), op_real(type, x, i) / by,
+                           4 * op_precision(type), "of length 1", i);
+        }
+    }
+    op_close(device, &c);
+    free(x);
+}
+
+DEVICE_TEST(rows_over_their_length_or_a_number) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(types); i++) {
+        check_lengths(device, types[i], 32, 1e-12F);
+        check_lengths(device, types[i], 32, 100); /* longer than a row */
+        check_lengths(device, types[i], 7, 1e-3F);
+        check_lengths(device, types[i], 5000, 1e-3F);
     }
 }
 

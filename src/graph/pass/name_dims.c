@@ -108,6 +108,32 @@ static int64_t dim_by_sizes(const mp_graph *graph, const mp_vertex *v, int d, in
                : mp_graph_entry_dim(graph, sizes, d);
 }
 
+/* Dimension `d` of the result, of `rank`, of a Gather of one index, which leaves out an axis, or of
+ * an Unsqueeze, which adds one or more. */
+static int64_t dim_moved(const mp_graph *graph, const mp_vertex *v, int d, int rank) {
+    const mp_shape *given = &graph->values[v->in[0]].tensor.shape;
+    int64_t axes[MP_RANK_MAX];
+    int count = 0, before = 0;
+    if (mp_vertex_is(v, "Gather")) {
+        const int64_t axis = mp_node_int(&v->node, "axis", 0);
+        const int64_t at = axis < 0 ? axis + given->rank : axis;
+        return mp_graph_rank(graph, v->in[1]) == 0 && rank + 1 == given->rank
+                   ? given->dim[d + (d >= at)]
+                   : MP_DIM_UNKNOWN;
+    }
+    if (!mp_graph_ints(graph, v, "axes", 1, axes, &count) || given->rank + count != rank) {
+        return MP_DIM_UNKNOWN;
+    }
+    for (int i = 0; i < count; i++) {
+        const int64_t at = axes[i] < 0 ? axes[i] + rank : axes[i];
+        if (at == d) {
+            return 1;
+        }
+        before += at < d;
+    }
+    return given->dim[d - before];
+}
+
 /* Dimension `d` of the first result, of `rank`, by what the node does. */
 static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank) {
     const int32_t x = v->in[0];
@@ -124,6 +150,9 @@ static int64_t dim_by(const mp_graph *graph, const mp_vertex *v, int d, int rank
     }
     if (mp_takes_dims_out(v) || mp_walks_windows(v)) {
         return mp_walks_windows(v) ? mp_dim_of_windows(graph, v, d) : mp_dim_left(graph, v, d);
+    }
+    if (mp_vertex_is(v, "Gather") || mp_vertex_is(v, "Unsqueeze")) {
+        return dim_moved(graph, v, d, rank);
     }
     const bool same_rank = graph->values[x].tensor.shape.rank == rank;
     if (same_rank && mp_vertex_is(v, "Slice")) {

@@ -1,6 +1,7 @@
 /* read_parts.c - heads of attention, of rotary positions before it, and those that are put first
  * for something else, are read where they lie in the rows of one product for all, not in what a
- * Split, a Slice or a Gather copies out of them.
+ * Split, a Slice or a Gather copies out of them. Those by which a cache grows are cut out of the
+ * rows themselves, so that join_caches finds them there.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
@@ -261,14 +262,13 @@ static mp_status read_view(mp_graph *graph, int32_t n, int i, rows *seen, mp_rew
 /* ---- all ---- */
 
 /* Heads of which a Slice leaves some elements, as they lie in their rows or put first. */
-static int32_t find_cut_heads(const mp_graph *graph, const mp_vertex *v, int i,
+static int32_t find_cut_heads(const mp_graph *graph, int32_t value, const mp_attr *perm,
                               int64_t part[MP_PART_NUMBERS]) {
     mp_cut cut;
-    if (mp_graph_reader(graph, v->in[i], NULL) == MP_NO_NODE ||
-        !mp_cut_read(graph, v->in[i], &cut) || !cut_range(graph, &cut, 3, &part[0], &part[2])) {
+    if (mp_graph_reader(graph, value, NULL) == MP_NO_NODE || !mp_cut_read(graph, value, &cut) ||
+        !cut_range(graph, &cut, 3, &part[0], &part[2])) {
         return MP_NO_VALUE;
     }
-    const mp_attr *perm = mp_side_perm(v, i);
     if (perm == NULL) {
         const int32_t n = mp_graph_maker(graph, cut.of, "Transpose");
         perm = n != MP_NO_NODE ? mp_vertex_perm(&graph->nodes[n]) : NULL;
@@ -301,7 +301,7 @@ static mp_status read_side(mp_graph *graph, int32_t n, int i, rows *seen, mp_rew
     int64_t part[MP_PART_NUMBERS];
     pick from;
     const int32_t value = graph->nodes[n].in[i];
-    const int32_t cut = find_cut_heads(graph, &graph->nodes[n], i, part);
+    const int32_t cut = find_cut_heads(graph, value, mp_side_perm(&graph->nodes[n], i), part);
     if (cut != MP_NO_VALUE) {
         return set_part(graph, n, i, cut, part, rewrites);
     }
@@ -315,10 +315,45 @@ static mp_status read_side(mp_graph *graph, int32_t n, int i, rows *seen, mp_rew
     return whole != MP_NO_VALUE ? set_part(graph, n, i, whole, part, rewrites) : MP_OK;
 }
 
+/* Whether only a Concat of rows [past, new] reads the value. */
+static bool goes_to_cache(const mp_graph *graph, int32_t value) {
+    const int32_t n = mp_graph_reader(graph, value, "Concat");
+    const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
+    const int64_t axis = v != NULL ? mp_node_int(&v->node, "axis", 0) : 0;
+    const mp_dtype type = mp_graph_type(graph, value);
+    return v != NULL && v->in_count == 2 && v->in[1] == value && (axis == 2 || axis == -2) &&
+           type != MP_NONE && (MP_FLOATS & MP_BIT(type)) != 0;
+}
+
+/* A Slice of heads that were put first becomes a part of the rows that they lie in. */
+static mp_status read_cut(mp_graph *graph, int32_t n, mp_rewrites *rewrites) {
+    const mp_vertex was = graph->nodes[n];
+    int64_t part[MP_PART_NUMBERS];
+    if (!mp_vertex_is(&was, "Slice") || !goes_to_cache(graph, was.out[0])) {
+        return MP_OK;
+    }
+    const int32_t whole = find_cut_heads(graph, was.out[0], NULL, part);
+    if (whole == MP_NO_VALUE || !mp_rewrite_allowed(rewrites)) {
+        return MP_OK;
+    }
+    const mp_attr attr = {
+        .name = "part", .kind = MP_ATTR_INTS, .ints = part, .count = MP_PART_NUMBERS};
+    const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "HeadsPart", 1),
+                          .version = 1,
+                          .name = was.node.name,
+                          .attrs = &attr,
+                          .attr_count = 1,
+                          .options = was.node.options};
+    MP_TRY(mp_graph_change_node(graph, n, &node, &whole, 1, was.out, 1));
+    mp_graph_drop_inputs(graph, &was);
+    return MP_OK;
+}
+
 mp_status mp_pass_read_parts(mp_graph *graph, mp_rewrites *rewrites) {
     const int32_t count = graph->node_count;
     rows seen = {.of = MP_NO_VALUE};
     for (int32_t n = 0; n < count; n++) {
+        MP_TRY(read_cut(graph, n, rewrites));
         for (int i = 0; i < sides_of(graph, &graph->nodes[n]); i++) {
             MP_TRY(read_side(graph, n, i, &seen, rewrites));
             if (!mp_side_has_part(&graph->nodes[n], i)) {

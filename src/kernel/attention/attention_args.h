@@ -292,8 +292,10 @@ typedef struct mp_rotary_args {
     int32_t axes_mixed, axis_end[2];
     float scale; /* of what is rotated */
     float base;  /* without caches: pair i turns by position / base^(i / half) */
-    int32_t unused;
+    float epsilon;
     int64_t past;
+    const void *weight; /* [head_size], by which heads over their root mean square are multiplied
+                         * first; 0: they are not */
 } mp_rotary_args;
 
 /* Heads of new tokens, where they are and where they go to: batch, head, row. */
@@ -302,7 +304,8 @@ typedef struct k_rotary_side {
     void *out;
     int64_t x_stride[3], out_stride[3];
     int32_t appends; /* behind the rows that lengths say are there */
-    int32_t unused;
+    float epsilon;
+    const void *weight; /* as in mp_rotary_args; of what is rotated */
 } k_rotary_side;
 
 /* Q [0] and K [1], which are rotated, and V [2], by positions of all kinds but K_POSITION_FIRST and

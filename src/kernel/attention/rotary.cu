@@ -73,6 +73,17 @@ K_FN r_pack r_read_angles(const mp_rotary_args *args, const T *from, r_angles a,
     return pack;
 }
 
+/* 1 by the root mean square of a head that is normalised. Each lane of the head reads all of it,
+ * which the others read, too, rather than wait for them. */
+K_FN float r_inverse(const mp_rotary_args *args, const T *x) {
+    float squares = 0;
+    for (int32_t i = 0; i < args->head_size; i++) {
+        const float a = T_load(x[i]);
+        squares += a * a;
+    }
+    return 1.0f / sqrtf(squares / (float)args->head_size + args->epsilon);
+}
+
 K_FN void r_pairs(const mp_rotary_args *args, const T *x, T *out, r_angles angles, int64_t piece) {
     const int64_t half = args->half;
     int64_t first = piece, second = piece + half; /* behind the pairs: neighbours, copied */
@@ -86,6 +97,12 @@ K_FN void r_pairs(const mp_rotary_args *args, const T *x, T *out, r_angles angle
     T a = x[first], b = a;
     if (second < args->head_size) {
         b = x[second];
+    }
+    if (args->weight) {
+        const T *weight = (const T *)args->weight;
+        const float inverse = r_inverse(args, x);
+        a = r_normed(a, weight[first], inverse);
+        b = r_normed(b, weight[second < args->head_size ? second : first], inverse);
     }
     if (piece < half) {
         if (args->cosine == 0) {
@@ -112,6 +129,14 @@ K_FN void r_packs(const mp_rotary_args *args, const T *x, T *out, r_angles angle
         second = first + PACK;
     }
     r_pack a = r_read(x + first), b = r_read(x + second);
+    if (args->weight) {
+        const T *weight = (const T *)args->weight;
+        const float inverse = r_inverse(args, x);
+        for (int32_t i = 0; i < PACK; i++) {
+            a.item[i] = r_normed(a.item[i], weight[first + i], inverse);
+            b.item[i] = r_normed(b.item[i], weight[second + i], inverse);
+        }
+    }
     if (at < half) {
         const r_pack cosine = r_read_angles(args, (const T *)args->cosine, angles, at);
         const r_pack sine = r_read_angles(args, (const T *)args->sine, angles, at);

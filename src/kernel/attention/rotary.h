@@ -36,6 +36,12 @@ K_FN void r_turn(T *x, T *y, float c, float s, float scale) {
     *y = T_store(b);
 }
 
+/* Of an element that is normalised before it is rotated. Rounded, as the operator is that this
+ * stands for. */
+K_FN T r_normed(T x, T weight, float inverse) {
+    return T_store(T_load(x) * inverse * T_load(weight));
+}
+
 K_FN void r_rotate(T *x, T *y, T cosine, T sine, float scale) {
     r_turn(x, y, T_load(cosine), T_load(sine), scale);
 }

@@ -1,7 +1,7 @@
 /* rotary_append.cu - what becomes of the new tokens of a decoder before attention, in one go: heads
- * of queries and of keys are rotated, and keys and values may go straight to their places in the
- * caches, which may grow: then their other rows are those of the past, and behind them zeros. A
- * lane takes two pieces of 16 bytes, which hold pairs.
+ * of queries and of keys are rotated, also normalised before, and keys and values may go straight
+ * to their places in the caches, which may grow: then their other rows are those of the past, and
+ * behind them zeros. A lane takes two pieces of 16 bytes, which hold pairs.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/rotary.h"
 #include "kernel/core/index.h"
@@ -72,6 +72,29 @@ K_FN void n_keep(const mp_rotary_append_args *args, uint32_t i) {
     r_write(out + PACK, b);
 }
 
+/* 1 by the root mean square of a head. Each lane of the head reads all of it, which the others
+ * read, too, rather than wait for them. */
+K_FN float n_inverse(const k_rotary_side *s, const T *x, int32_t size) {
+    float squares = 0;
+    for (int32_t at = 0; at < size; at += PACK) {
+        const r_pack pack = r_read(x + at);
+        float sum = 0;
+        K_UNROLL for (int32_t i = 0; i < PACK; i++) {
+            const float a = T_load(pack.item[i]);
+            sum += a * a;
+        }
+        squares += sum;
+    }
+    return 1.0f / sqrtf(squares / (float)size + s->epsilon);
+}
+
+K_FN void n_norm(const k_rotary_side *s, float inverse, int32_t at, r_pack *x) {
+    const r_pack weight = r_read((const T *)s->weight + at);
+    K_UNROLL for (int32_t i = 0; i < PACK; i++) {
+        x->item[i] = r_normed(x->item[i], weight.item[i], inverse);
+    }
+}
+
 K_KERNEL(mp_rotary_append_args, args) {
     K_GRID_LOOP(i, args.count + args.kept) {
         if (i >= args.count) {
@@ -95,6 +118,11 @@ K_KERNEL(mp_rotary_append_args, args) {
         const int32_t other = is_split ? piece + args.half : at + PACK;
         r_pack a = r_read(x + at), b = r_read(x + other);
         const n_first first = n_first_at(&args, entry);
+        if (s->weight) {
+            const float inverse = n_inverse(s, x, args.pieces * 2 * PACK);
+            n_norm(s, inverse, at, &a);
+            n_norm(s, inverse, other, &b);
+        }
         if (is_turned) {
             const int64_t angle = n_angles(&args, entry, head, row, first.position) + piece;
             const r_pack cosine = r_read((const T *)args.cosine + angle);

@@ -16,9 +16,10 @@ typedef struct l_norm {
     K_SUM norm;
 } l_norm;
 
-K_FN l_norm l_norm_of(K_SUM sum, int32_t p) {
+K_FN l_norm l_norm_of(K_SUM sum, int32_t p, float least) {
     l_norm n;
     n.norm = p == 1 ? sum : sqrt(sum);
+    n.norm = n.norm < (K_SUM)least ? (K_SUM)least : n.norm;
     return n;
 }
 
@@ -32,8 +33,9 @@ typedef struct l_norm {
     float scale, norm, inverse;
 } l_norm;
 
-K_FN l_norm l_norm_of(float sum, int32_t p) {
-    const float norm = p == 1 ? sum : sqrtf(sum);
+K_FN l_norm l_norm_of(float sum, int32_t p, float least) {
+    const float length = p == 1 ? sum : sqrtf(sum);
+    const float norm = length < least ? least : length;
     l_norm n;
     n.scale = norm == 0 || norm == K_INF ? 0
               : norm < 0x1p-60f          ? 0x1p80f

@@ -27,6 +27,8 @@ typedef struct mp_lp_norm_args {
     int64_t rows, columns, inner;
     int32_t p;     /* 1 or 2 */
     int32_t width; /* lanes that share a row */
+    float least;   /* what is divided by where the norm is less */
+    int32_t unused;
 } mp_lp_norm_args;
 
 /* out = (v - mean(v)) / (sqrt(variance(v) + epsilon) + floor) * scale + bias for each contiguous

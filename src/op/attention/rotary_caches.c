@@ -2,7 +2,8 @@
  * and keys are rotated as by RotaryHalves, and caches grow as by GrowCaches. In are queries, keys,
  * their cosines and sines, past keys, past values and new values; out are rotated queries, all keys
  * and all values. `part`, `turned` say how queries lie, `key_part` and `key_turned` how keys do,
- * and `value_part` how new values do.
+ * and `value_part` how new values do. Two more inputs are what queries and keys are normalised by
+ * before they are rotated, and `epsilon` and `key_epsilon` go with these.
  *
  * One launch, where sizes allow it; otherwise one after the other.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -13,12 +14,12 @@
 
 #include <string.h>
 
-enum { IN_QUERY, IN_KEY, IN_COSINE, IN_SINE, IN_PAST_KEY, IN_PAST_VALUE, IN_VALUE };
+enum { IN_QUERY, IN_KEY, IN_COSINE, IN_SINE, IN_PAST_KEY, IN_PAST_VALUE, IN_VALUE, IN_WEIGHT };
 enum { OUT_QUERY, OUT_KEYS, OUT_VALUES };
 
 static mp_status check_types(const mp_planner *p) {
     for (int i = 1; i < p->in_count; i++) {
-        if (p->in[i].type != p->in[0].type) {
+        if (mp_plan_in(p, i) != NULL && p->in[i].type != p->in[0].type) {
             return MP_FAIL(INVALID_ARGUMENT, "input %d is of type %s, and input 0 of type %s", i,
                            mp_dtype_name(p->in[i].type), mp_dtype_name(p->in[0].type));
         }
@@ -72,13 +73,6 @@ static mp_status rotate_apart(mp_planner *p, const mp_rotary *q, mp_rotary *k, m
     return grow(p, keys, values);
 }
 
-/* Whether the two share cosines, tokens and sizes, and keys are rotated as they are, not repeated.
- */
-static bool are_alike(const mp_rotary *q, const mp_rotary *k) {
-    return memcmp(q->cache_stride, k->cache_stride, sizeof q->cache_stride) == 0 &&
-           q->batch == k->batch && q->rows == k->rows && q->head_size == k->head_size;
-}
-
 /* New values; `*shape`: batch, heads, rows, size. */
 static mp_status read_values(const mp_planner *p, mp_heads *out, mp_shape *shape) {
     const mp_attr *part = mp_node_attr(p->node, "value_part");
@@ -93,9 +87,30 @@ static mp_status read_values(const mp_planner *p, mp_heads *out, mp_shape *shape
     return MP_OK;
 }
 
+/* Queries, keys and values in one launch. */
+static mp_rotary_append all_of(const mp_rotary *q, const mp_rotary *k, const mp_kv_append *keys,
+                               const mp_kv_append *values) {
+    return (mp_rotary_append){
+        .rotary = *q,
+        .heads = {q->heads, k->heads, k->heads},
+        .x = {q->x, k->x, values->fresh[1]},
+        .out = {q->out,
+                mp_heads_first(MP_OUT(OUT_KEYS), k->heads, keys->present_rows, k->head_size),
+                mp_heads_first(MP_OUT(OUT_VALUES), k->heads, keys->present_rows, k->head_size)},
+        .weight = {q->weight, k->weight},
+        .epsilon = {q->epsilon, k->epsilon},
+        .appends = {false, true, true},
+        .lengths = MP_NOWHERE,
+        .present_rows = keys->present_rows,
+        .grows = true,
+        .past = {keys->past[0], values->past[1]},
+        .past_rows = keys->past_rows};
+}
+
 static mp_status plan_caches(mp_planner *p) {
-    const mp_halves_input from[] = {{IN_QUERY, IN_COSINE, IN_SINE, "part", "turned"},
-                                    {IN_KEY, IN_COSINE, IN_SINE, "key_part", "key_turned"}};
+    const mp_halves_input from[] = {
+        {IN_QUERY, IN_COSINE, IN_SINE, IN_WEIGHT, "part", "turned", "epsilon"},
+        {IN_KEY, IN_COSINE, IN_SINE, IN_WEIGHT + 1, "key_part", "key_turned", "key_epsilon"}};
     mp_rotary q, k;
     mp_shape out, fresh;
     MP_TRY(check_types(p));
@@ -110,26 +125,16 @@ static mp_status plan_caches(mp_planner *p) {
     MP_TRY(read_cache(p, IN_PAST_KEY, &fresh, OUT_KEYS, &keys));
     MP_TRY(read_cache(p, IN_PAST_VALUE, &v, OUT_VALUES, &values));
     values.fresh[1] = new_values;
-    const mp_rotary_append all = {
-        .rotary = q,
-        .heads = {q.heads, k.heads, k.heads},
-        .x = {q.x, k.x, values.fresh[1]},
-        .out = {q.out, mp_heads_first(MP_OUT(OUT_KEYS), k.heads, keys.present_rows, k.head_size),
-                mp_heads_first(MP_OUT(OUT_VALUES), k.heads, keys.present_rows, k.head_size)},
-        .appends = {false, true, true},
-        .lengths = MP_NOWHERE,
-        .present_rows = keys.present_rows,
-        .grows = true,
-        .past = {keys.past[0], values.past[1]},
-        .past_rows = keys.past_rows};
-    const bool one = are_alike(&q, &k) && mp_shape_equal(&fresh, &v) &&
+    const mp_rotary_append all = all_of(&q, &k, &keys, &values);
+    const bool one = mp_halves_alike(&q, &k) && mp_shape_equal(&fresh, &v) &&
                      keys.past_rows == values.past_rows && mp_can_rotary_append(p, &all);
     return one ? mp_plan_rotary_append(p, &all) : rotate_apart(p, &q, &k, &keys, &values);
 }
 
 /* ---- the row ---- */
 
-static const mp_attr_def attrs[] = {{"key_part", MP_ATTR_INTS},   {"key_turned", MP_ATTR_INT},
+static const mp_attr_def attrs[] = {{"epsilon", MP_ATTR_FLOAT},   {"key_epsilon", MP_ATTR_FLOAT},
+                                    {"key_part", MP_ATTR_INTS},   {"key_turned", MP_ATTR_INT},
                                     {"part", MP_ATTR_INTS},       {"turned", MP_ATTR_INT},
                                     {"value_part", MP_ATTR_INTS}, {NULL, 0}};
 

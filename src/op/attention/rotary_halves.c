@@ -4,13 +4,15 @@
  * x is [batch, heads, rows, size], with `turned` [batch, rows, heads, size], or with `part` rows
  * that its heads lie in (heads_part.h); y is the first of these, and cos and sin are broadcast to
  * it. Both halves of their rows are alike, and the first is read. Of heads that are longer than
- * these rows the rest stays as it is.
+ * these rows the rest stays as it is. A fourth input, [size], is what RMSNormalization has as its
+ * scale: heads are normalised so first.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/rotary_halves.h"
 
 #include "op/attention/heads_part.h"
 #include "op/core/families.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static mp_status no_fit(const mp_planner *p, const mp_halves_input *from, const char *why) {
@@ -68,6 +70,29 @@ static mp_status read_x(const mp_planner *p, const mp_halves_input *from, mp_hea
     return dim[3] <= INT32_MAX ? MP_OK : no_fit(p, from, "heads are too long");
 }
 
+static mp_status read_weight(const mp_planner *p, const mp_halves_input *from, mp_rotary *r) {
+    const mp_tensor *weight = mp_plan_in(p, from->weight);
+    char text[MP_SHAPE_TEXT];
+    if (weight == NULL) {
+        return MP_OK;
+    }
+    if (weight->type != r->type || weight->shape.rank != 1 ||
+        weight->shape.dim[0] != r->head_size) {
+        return MP_FAIL(INVALID_ARGUMENT,
+                       "heads of %" PRId64 " elements of type %s are normalised by %s of type %s",
+                       r->head_size, mp_dtype_name(r->type), mp_shape_text(&weight->shape, text),
+                       mp_dtype_name(weight->type));
+    }
+    r->weight = MP_IN(from->weight);
+    r->epsilon = mp_node_float(p->node, from->epsilon, 1e-5F);
+    return MP_OK;
+}
+
+bool mp_halves_alike(const mp_rotary *q, const mp_rotary *k) {
+    return memcmp(q->cache_stride, k->cache_stride, sizeof q->cache_stride) == 0 &&
+           q->batch == k->batch && q->rows == k->rows && q->head_size == k->head_size;
+}
+
 mp_status mp_read_halves(const mp_planner *p, const mp_halves_input *from, mp_rotary *rotary,
                          mp_shape *y) {
     mp_rotary r = {.type = p->in[from->x].type,
@@ -79,6 +104,7 @@ mp_status mp_read_halves(const mp_planner *p, const mp_halves_input *from, mp_ro
     *y = (mp_shape){.rank = 4};
     MP_TRY(read_x(p, from, &r.x, y->dim));
     r.head_size = y->dim[3];
+    MP_TRY(read_weight(p, from, &r));
     MP_TRY(broadcast(p, from, y, &r));
     r.batch = y->dim[0];
     r.heads = y->dim[1];
@@ -88,8 +114,7 @@ mp_status mp_read_halves(const mp_planner *p, const mp_halves_input *from, mp_ro
 }
 
 static mp_status plan_halves(mp_planner *p) {
-    const mp_halves_input from = {
-        .x = 0, .cosine = 1, .sine = 2, .part = "part", .turned = "turned"};
+    const mp_halves_input from = {0, 1, 2, 3, "part", "turned", "epsilon"};
     mp_rotary r;
     mp_shape y;
     MP_TRY(mp_read_halves(p, &from, &r, &y));
@@ -100,7 +125,8 @@ static mp_status plan_halves(mp_planner *p) {
 
 /* ---- the row ---- */
 
-static const mp_attr_def attrs[] = {{"part", MP_ATTR_INTS}, {"turned", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def attrs[] = {
+    {"epsilon", MP_ATTR_FLOAT}, {"part", MP_ATTR_INTS}, {"turned", MP_ATTR_INT}, {NULL, 0}};
 
 static const mp_op ops[] = {
     {.domain = MP_OWN_DOMAIN,

@@ -10,7 +10,7 @@ static bool can_pack(const mp_planner *p, const mp_rotary *r) {
     const int64_t pack = 16 / size;
     bool fits = p->align >= 16 && r->base == 0 && r->rotated / 2 % pack == 0 &&
                 (r->head_size - r->rotated) % (2 * pack) == 0 && r->x.ref.offset % 16 == 0 &&
-                r->out.ref.offset % 16 == 0;
+                r->out.ref.offset % 16 == 0 && r->weight.offset % 16 == 0;
     for (int d = 0; d < 3; d++) {
         fits = fits && r->x.stride[d] % pack == 0 && r->out.stride[d] % pack == 0 &&
                r->cache_stride[d] % pack == 0;
@@ -51,9 +51,19 @@ bool mp_can_rotary_append(const mp_planner *p, const mp_rotary_append *a) {
         mp_rotary one = *r;
         one.x = a->x[side];
         one.out = a->out[side];
+        one.weight = side < 2 ? a->weight[side] : MP_NOWHERE;
         fits = fits && (a->heads[side] == 0 || can_pack(p, &one));
     }
     return fits;
+}
+
+static void set_sides(const mp_rotary_append *a, mp_rotary_append_args *args) {
+    for (int side = 0; side < 3; side++) {
+        args->side[side].appends = a->appends[side];
+        args->side[side].epsilon = side < 2 ? a->epsilon[side] : 0;
+        memcpy(args->side[side].x_stride, a->x[side].stride, sizeof a->x[side].stride);
+        memcpy(args->side[side].out_stride, a->out[side].stride, sizeof a->out[side].stride);
+    }
 }
 
 mp_status mp_plan_rotary_append(mp_planner *p, const mp_rotary_append *a) {
@@ -86,11 +96,7 @@ mp_status mp_plan_rotary_append(mp_planner *p, const mp_rotary_append *a) {
         args.by_batch = mp_divider((uint32_t)r->batch);
     }
     memcpy(args.cache_stride, r->cache_stride, sizeof args.cache_stride);
-    for (int side = 0; side < 3; side++) {
-        args.side[side].appends = a->appends[side];
-        memcpy(args.side[side].x_stride, a->x[side].stride, sizeof a->x[side].stride);
-        memcpy(args.side[side].out_stride, a->out[side].stride, sizeof a->out[side].stride);
-    }
+    set_sides(a, &args);
     const mp_kernel *kernel = NULL;
     MP_TRY(mp_plan_kernel(p, &kernel, "rotary_append_%s", mp_dtype_word(r->type)));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count + args.kept, 1), args,
@@ -100,6 +106,8 @@ mp_status mp_plan_rotary_append(mp_planner *p, const mp_rotary_append *a) {
                      MP_BIND(mp_rotary_append_args, side[0].out, a->out[0].ref),
                      MP_BIND(mp_rotary_append_args, side[1].out, a->out[1].ref),
                      MP_BIND(mp_rotary_append_args, side[2].out, a->out[2].ref),
+                     MP_BIND(mp_rotary_append_args, side[0].weight, a->weight[0]),
+                     MP_BIND(mp_rotary_append_args, side[1].weight, a->weight[1]),
                      MP_BIND(mp_rotary_append_args, cosine, r->cosine),
                      MP_BIND(mp_rotary_append_args, sine, r->sine),
                      MP_BIND(mp_rotary_append_args, positions, given ? r->positions : MP_NOWHERE),
@@ -117,6 +125,8 @@ static mp_rotary_append alone(const mp_rotary *r) {
                               .heads = {r->heads},
                               .x = {r->x},
                               .out = {r->out},
+                              .weight = {r->weight},
+                              .epsilon = {r->epsilon},
                               .lengths = by_lengths ? r->positions : MP_NOWHERE,
                               .present_rows = r->rows};
 }
@@ -143,6 +153,7 @@ mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r) {
                            .axis_end = {r->axis_end[0], r->axis_end[1]},
                            .scale = r->scaled ? r->scale : 1,
                            .base = r->base,
+                           .epsilon = r->epsilon,
                            .past = r->past};
     memcpy(args.x_stride, r->x.stride, sizeof args.x_stride);
     memcpy(args.cache_stride, r->cache_stride, sizeof args.cache_stride);
@@ -159,5 +170,6 @@ mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r) {
     return MP_LAUNCH(
         p, kernel, mp_plan_grid(p, count, 1), args, MP_BIND(mp_rotary_args, x, r->x.ref),
         MP_BIND(mp_rotary_args, out, r->out.ref), MP_BIND(mp_rotary_args, cosine, r->cosine),
-        MP_BIND(mp_rotary_args, sine, r->sine), MP_BIND(mp_rotary_args, positions, r->positions));
+        MP_BIND(mp_rotary_args, sine, r->sine), MP_BIND(mp_rotary_args, positions, r->positions),
+        MP_BIND(mp_rotary_args, weight, r->weight));
 }

@@ -20,8 +20,10 @@ typedef struct mp_rotary {
     int32_t axis_end[2];
     bool scaled; /* what is rotated is multiplied by `scale` */
     float scale;
-    int64_t past; /* of K_POSITION_PAST */
-    float base;   /* above 0: there are no caches, and pair i turns by position / base^(i / half) */
+    int64_t past;  /* of K_POSITION_PAST */
+    mp_ref weight; /* [head_size], if heads are normalised before, as by RMSNormalization */
+    float epsilon;
+    float base; /* above 0: there are no caches, and pair i turns by position / base^(i / half) */
 } mp_rotary;
 
 mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r);
@@ -29,9 +31,11 @@ mp_status mp_plan_rotary(mp_planner *p, const mp_rotary *r);
 /* Q [0] and K [1] of new tokens, which are rotated, and V [2], in one launch; `heads` is 0 for what
  * is not there. */
 typedef struct mp_rotary_append {
-    mp_rotary rotary; /* without x, out and heads */
+    mp_rotary rotary; /* without x, out, heads and weight */
     int64_t heads[3];
     mp_heads x[3], out[3];
+    mp_ref weight[2]; /* of Q and K: as of mp_rotary */
+    float epsilon[2];
     bool appends[3]; /* out is a cache: rows go behind those that lengths say are there */
     mp_ref lengths;  /* int32, of each entry less one; MP_NOWHERE: past_rows and the new ones */
     int64_t present_rows; /* of these caches */

@@ -106,8 +106,11 @@ static mp_status plan_lp_norm(mp_planner *p) {
         return MP_OK;
     }
     const mp_rows r = mp_rows_along(&x->shape, axis);
-    mp_lp_norm_args args = {
-        .rows = r.rows, .columns = r.columns, .inner = r.inner, .p = (int32_t)power};
+    mp_lp_norm_args args = {.rows = r.rows,
+                            .columns = r.columns,
+                            .inner = r.inner,
+                            .p = (int32_t)power,
+                            .least = mp_node_float(p->node, "least", 0)};
     const mp_kernel *kernel = NULL;
     const mp_grid grid =
         mp_row_grid(p, x->type, r.rows, r.columns, mp_rows_apart(p, r), &args.width);
@@ -123,6 +126,8 @@ static const mp_attr_def axis_only[] = {{"axis", MP_ATTR_INT}, {NULL, 0}};
 static const mp_attr_def bias_softmax_attrs[] = {
     {"axis", MP_ATTR_INT}, {"is_inner_broadcast", MP_ATTR_INT}, {NULL, 0}};
 static const mp_attr_def lp_norm_attrs[] = {{"axis", MP_ATTR_INT}, {"p", MP_ATTR_INT}, {NULL, 0}};
+static const mp_attr_def own_lp_norm_attrs[] = {
+    {"axis", MP_ATTR_INT}, {"least", MP_ATTR_FLOAT}, {"p", MP_ATTR_INT}, {NULL, 0}};
 
 #define SOFTMAX(op_name, word)                                                                  \
     {.domain = "",                                                                              \
@@ -155,6 +160,13 @@ static const mp_op ops[] = {
      .until = 22,
      .types = {{"T", MP_FLOATS}},
      .attrs = lp_norm_attrs,
+     .plan = plan_lp_norm},
+    {.domain = MP_OWN_DOMAIN, /* what the compiler makes of rows over their length */
+     .name = "LpNormalization",
+     .since = 1,
+     .until = 1,
+     .types = {{"T", MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16)}},
+     .attrs = own_lp_norm_attrs,
      .plan = plan_lp_norm},
 };
 
