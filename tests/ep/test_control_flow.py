@@ -591,6 +591,36 @@ def test_states_of_scans_of_a_device_with_queues(mode, pool):
                    MILLPOND_HOST=mode, MILLPOND_POOL=pool))
 
 
+# Whether there is another iteration is computed on the device, and read by ONNX Runtime's own Loop.
+UNTIL = """
+until (float[n] x, int64 t) => (float[n] y, float[m, 1] all) <float[1] limit = {40}, bool[1] cond = {1}> {
+  y, all = Loop (t, cond, x) <
+    body = step (int64[1] i, bool[1] ci, float[n] v) => (bool[1] co, float[n] u, float[1] out) {
+      out = Cast <to = 1> (i)
+      w = Add (v, x)
+      u = Add (w, out)
+      s = ReduceMax <keepdims = 1> (u)
+      co = Less (s, limit)
+    }>
+}
+"""
+
+
+def loops_until(runs=6):
+    reference = ort.InferenceSession(model(UNTIL), providers=[provider.CPU])
+    for fusion in ("0", "1"):
+        session = exact(model(UNTIL), fusion=fusion)
+        for i in range(runs):
+            feed = {"x": floats(5, seed=i) + 1, "t": number(30)}
+            compare(session.run(None, feed), reference.run(None, feed))
+
+
+@pytest.mark.parametrize("mode", ["eager", "threaded", "adversarial:3"])
+def test_conditions_of_a_device_with_queues(mode):
+    finished(child("import test_control_flow; test_control_flow.loops_until()", MILLPOND_DEVICE="host",
+                   MILLPOND_HOST=mode))
+
+
 def run_in_threads():
     session = exact(model(FROM_THE_CPU))
     assert {"Loop", "Tanh"} <= set(on_device(session))
