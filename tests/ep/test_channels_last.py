@@ -7,6 +7,7 @@ import op_model
 import provider
 import pytest
 import small_models
+from millpond import _ort_islands
 from onnx import helper
 
 ROUNDS = 3  # the third is captured
@@ -85,6 +86,42 @@ def test_result_is_that_of_the_cpu(case, known, batch):
     for _ in range(ROUNDS):
         # sums of 36 products in another order
         np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=2e-5, atol=2e-5, strict=True)
+
+
+PATCHES = {"biased": {"strides": [10, 16]}, "valid": {"strides": [10, 16], "auto_pad": "VALID"},
+           "written out": {"strides": [10, 16], "pads": [0] * 4, "dilations": [1, 1], "kernel_shape": [10, 16]},
+           "overlapping": {"strides": [5, 16]}, "apart": {"strides": [20, 16]}, "with a border": {
+               "strides": [10, 16], "pads": [5, 8, 5, 8]}}
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("length", [20, 27])
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize("case", PATCHES)
+def test_patches_of_an_image(case, kind, length, batch):
+    """Which are a product of rows if they do not overlap and are all of the image."""
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    bias = {"b": values(6)} if case == "biased" else {}
+    constants = {"w": values(6, 3, 10, 16) / 16, **bias}
+
+    def made(kind, to):
+        nodes = [node("Cast", "x", "h", to=to), node("Conv", " ".join(["h", *constants]), "c", **PATCHES[case]),
+                 node("Reshape", "c k", "r"), node("Transpose", "r", "t", perm=[0, 2, 1]), node("Cast", "t", to=1)]
+        rounded = {name: value.astype(np.float16).astype(kind) for name, value in constants.items()}
+        return small_models.model(nodes, {"x": ["n", 3, length, 32]}, {"y": None},
+                                  {**rounded, "k": np.array([0, 6, -1])})
+
+    feed = {"x": values(batch, 3, length, 32).astype(np.float16).astype(np.float32)}
+    expected = ort.InferenceSession(made(np.float32, 1), op_model.cpu_options(), [provider.CPU]).run(None, feed)[0]
+    options = provider.session_options()
+    _ort_islands.ask(options)
+    ours = provider.session(made(kind, to), provider_options={"use_tf32": "0"}, options=options)
+    far = 5e-5 if kind is np.float32 else 4e-3
+    for _ in range(ROUNDS):
+        np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=far, atol=far, strict=True)
+    (island,) = _ort_islands.islands_of(ours)["islands"]
+    made_by = {step["op"] for program in island["programs"] for step in program["steps"]}
+    assert bool({"MatMul", "MatMulBias"} & made_by) == (case in ("biased", "valid", "written out") and length == 20)
 
 
 # the same for volumes: from c of shape [n, 8, 3, 5, 6]

@@ -3,6 +3,7 @@
 #include "graph/pass/channels_conv.h"
 
 #include "graph/look.h"
+#include "graph/pass/channels_patches.h"
 #include "op/core/channels.h"
 
 #include <string.h>
@@ -96,6 +97,9 @@ static mp_node stem_of(const mp_layout *l, const mp_vertex *v) {
 mp_status mp_turn_conv(mp_layout *l, int32_t n) {
     const mp_vertex v = l->graph->nodes[n];
     const int rank = l->graph->values[v.in[1]].tensor.shape.rank;
+    if (mp_is_of_patches(l, &v)) {
+        return mp_turn_patches(l, n);
+    }
     const mp_node stem = stem_of(l, &v);
     if (stem.op != NULL) {
         return mp_twin_node(l, n, &stem, v.in, v.in_count, rank);

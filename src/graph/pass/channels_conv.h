@@ -1,8 +1,9 @@
 /* channels_conv.h - convolutions over images with their channels last.
  *
- * A convolution over few channels that a kernel of ours makes reads the image as it is. Of others,
- * images with few channels that one convolution reads get zeros behind these instead, up to what
- * tensor cores load at once, and so do its weights.
+ * A convolution over patches that do not overlap is a product of these; another over few channels
+ * that a kernel of ours makes reads the image as it is. Of others, images with few channels that
+ * one convolution reads get zeros behind these, up to what tensor cores load at once, and so do its
+ * weights.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_GRAPH_PASS_CHANNELS_CONV_H
 #define MP_GRAPH_PASS_CHANNELS_CONV_H
