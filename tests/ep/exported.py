@@ -91,6 +91,22 @@ def bert(kind, heads=4, size=16):
     return m.finish(m.linear(merged(m, out, width), width, width))
 
 
+def shared(kind, heads=4, size=16, layers=3):
+    """Layers that have one set of weights."""
+    m = Model(kind)
+    width = heads * size
+    x = m.input("x", "batch", "length", width)
+    matrices = [m.weight(width, width) for _ in range(4)]
+    rows = [m.weight(width) for _ in range(4)]
+    for _ in range(layers):
+        q, k, v = (m("Add", m("MatMul", x, matrices[i]), rows[i]) for i in range(3))
+        scores = m("MatMul", heads_of(m, q, heads, size), heads_of(m, k, heads, size, (0, 2, 3, 1)))
+        scores = m("Div", scores, m.constant(math.sqrt(size)))
+        out = merged(m, m("MatMul", m("Softmax", scores, axis=-1), heads_of(m, v, heads, size)), width)
+        x = m("Add", m("MatMul", out, matrices[3]), rows[3])
+    return m.finish(x)
+
+
 def gpt2(kind, heads=4, size=16):
     """One projection that is split, a causal mask cut out of a constant, and a mask that is added."""
     m = Model(kind)

@@ -19,9 +19,8 @@ ROUNDS = 3
 # ONNX Runtime before 1.31 moves the transposition of one of these rotations behind it, which leaves a Slice in front.
 ROTATED = ("phi", "neox") if ORT >= (1, 31) else ("phi",)
 ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo", "phi", "qwen3", "neox", "einsum", "bloom")
-MODELS = (*ATTENTION, "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper", "multihead", "dense",
-          "geglu", "pixels", "windows", "units",
-          "batch_normed")
+MODELS = (*ATTENTION, "shared", "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper",
+          "multihead", "dense", "geglu", "pixels", "windows", "units", "batch_normed")
 
 
 def fed(name, kind, batch, length):
@@ -146,6 +145,12 @@ def test_heads_are_normalised_where_they_are_rotated():
         assert text.count("= millpond.RotaryPair-1 (joined, joined, ") == 1, text
         for operator in ("RMSNormalization", "ReduceMean", "Transpose"):
             assert f"= {operator}-" not in text, text
+
+
+def test_weights_of_several_layers_are_put_together_once():
+    for _, text in texts_of(["shared"]):
+        assert text.count("= millpond.MatMulBias-1") == 2 * 3, text
+        assert len(re.findall(r"const \S+ f(?:32|16)\[64,192\]", text)) == 1, text
 
 
 def test_products_written_otherwise_are_products():

@@ -55,12 +55,27 @@ static int64_t packed_columns(const mp_graph *graph, const mp_vertex *v) {
     return columns;
 }
 
+/* Weights that several products share, as layers of some networks do, are put together once for all
+ * of them; those that anything else reads would be kept twice. */
+static bool are_for_products(const mp_graph *graph, const mp_vertex *v) {
+    const int32_t weights = v->in[WEIGHTS];
+    int uses = mp_graph_uses(graph, weights);
+    if (uses == 1 || is_packed(v)) {
+        return uses == 1;
+    }
+    for (int32_t n = 0; n < graph->node_count; n++) {
+        const mp_vertex *reader = &graph->nodes[n];
+        uses -= is_plain(reader) && reader->in[WEIGHTS] == weights;
+    }
+    return uses == 0;
+}
+
 mp_product mp_product_of(const mp_graph *graph, int32_t y) {
     mp_product p = {.node = MP_NO_NODE};
     const int32_t n = mp_graph_maker(graph, y, NULL);
     const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
     if (v == NULL || !(is_plain(v) || is_packed(v)) || v->in_count > INPUTS_MAX ||
-        v->node.attr_count > ATTRS_MAX || mp_graph_uses(graph, v->in[WEIGHTS]) != 1) {
+        v->node.attr_count > ATTRS_MAX || !are_for_products(graph, v)) {
         return p;
     }
     for (int i = WEIGHTS; i < v->in_count; i++) {
@@ -126,31 +141,81 @@ static const char *name_of(const mp_graph *graph, int32_t value) {
     return value != MP_NO_VALUE ? graph->values[value].name : "";
 }
 
+static void joined_name(const mp_graph *graph, const int32_t *values, char *name, size_t size) {
+    (void)snprintf(name, size, "%s+%s", name_of(graph, values[0]), name_of(graph, values[1]));
+}
+
 static mp_status add_joined(mp_graph *graph, const int32_t *values, const mp_tensor *whole,
                             int32_t *out) {
     char name[256];
-    (void)snprintf(name, sizeof name, "%s+%s", name_of(graph, values[0]),
-                   name_of(graph, values[1]));
+    joined_name(graph, values, name, sizeof name);
     return mp_graph_add_constant(graph, name, whole, out);
 }
 
-/* Rows of `rows` times the columns of each, side by side; zeros for what is no value. */
-static mp_status join_columns(mp_graph *graph, const mp_product *all, const int32_t *values,
-                              int count, mp_shape shape, int32_t *out) {
-    const mp_dtype type = graph->values[graph->nodes[all[0].node].in[WEIGHTS]].tensor.type;
-    const int64_t rows = shape.rank == 2 ? shape.dim[0] : 1;
-    const mp_tensor whole = {.type = type, .shape = shape};
-    const size_t size = mp_dtype_size(type);
-    const size_t pitch = (size_t)shape.dim[shape.rank - 1] * size;
-    MP_TRY(add_joined(graph, values, &whole, out));
-    char *to = (char *)graph->values[*out].tensor.data;
+/* What is done with a piece of a row and where it belongs. */
+typedef bool visit_fn(char *place, const char *piece, size_t size);
+
+static bool put(char *place, const char *piece, size_t size) {
+    memcpy(place, piece, size);
+    return true;
+}
+
+static bool is_there(char *place, const char *piece, size_t size) {
+    return memcmp(place, piece, size) == 0;
+}
+
+/* For the rows of matrices, or vectors, of the columns of each product, side by side in `whole`;
+ * false once `visit` is. What is no value has zeros there. */
+static bool visit_pieces(const mp_graph *graph, const mp_product *all, const int32_t *values,
+                         int count, const mp_tensor *whole, visit_fn *visit) {
+    const int64_t rows = whole->shape.rank == 2 ? whole->shape.dim[0] : 1;
+    const size_t size = mp_dtype_size(whole->type);
+    const size_t pitch = (size_t)whole->shape.dim[whole->shape.rank - 1] * size;
+    char *to = (char *)whole->data;
     for (int i = 0; i < count; i++) {
         const size_t width = (size_t)all[i].columns * size;
         for (int64_t r = 0; r < rows && values[i] != MP_NO_VALUE; r++) {
             const mp_tensor *part = &graph->values[values[i]].tensor;
-            memcpy(to + (size_t)r * pitch, (const char *)part->data + (size_t)r * width, width);
+            const char *piece = (const char *)part->data + (size_t)r * width;
+            if (!visit(to + (size_t)r * pitch, piece, width)) {
+                return false;
+            }
         }
         to += width;
+    }
+    return true;
+}
+
+/* A constant that is just that already, made for a layer before; MP_NO_VALUE. */
+static int32_t find_joined(const mp_graph *graph, const mp_product *all, const int32_t *values,
+                           int count, const mp_tensor *whole) {
+    char name[256];
+    joined_name(graph, values, name, sizeof name);
+    for (int32_t i = graph->value_count - 1; i >= 0; i--) {
+        const mp_value *v = &graph->values[i];
+        if (v->is_constant && v->tensor.data != 0 && v->tensor.type == whole->type &&
+            mp_shape_equal(&v->tensor.shape, &whole->shape) &&
+            strncmp(v->name, name, strlen(name)) == 0 &&
+            visit_pieces(graph, all, values, count, &v->tensor, is_there)) {
+            return i;
+        }
+    }
+    return MP_NO_VALUE;
+}
+
+/* Rows of `rows` times the columns of each, side by side. */
+static mp_status join_columns(mp_graph *graph, const mp_product *all, const int32_t *values,
+                              int count, mp_shape shape, int32_t *out) {
+    const mp_dtype type = graph->values[graph->nodes[all[0].node].in[WEIGHTS]].tensor.type;
+    const mp_tensor whole = {.type = type, .shape = shape};
+    bool has_all = true;
+    for (int i = 0; i < count; i++) {
+        has_all = has_all && values[i] != MP_NO_VALUE;
+    }
+    *out = has_all ? find_joined(graph, all, values, count, &whole) : MP_NO_VALUE;
+    if (*out == MP_NO_VALUE) {
+        MP_TRY(add_joined(graph, values, &whole, out));
+        (void)visit_pieces(graph, all, values, count, &graph->values[*out].tensor, put);
     }
     return MP_OK;
 }
