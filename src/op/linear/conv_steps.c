@@ -299,6 +299,22 @@ static mp_status plan_planes(mp_planner *p, const mp_conv *conv,
     return mp_plan_gemm(p, &gemm, own);
 }
 
+/* ---- long windows of groups ---- */
+
+enum { LONG_TAPS = 32, GROUP_MIN = 8 }; /* channels */
+
+/* Libraries have kernels for groups that are made for small windows, and are many times as slow as
+ * products of what the taps of long ones read. */
+static bool are_long_groups(const mp_conv *conv) {
+    int64_t taps = 1;
+    for (int d = 0; d < conv->spatial; d++) {
+        taps = MP_MIN(taps * MP_MIN(conv->kernel[d], INT32_MAX), INT32_MAX);
+    }
+    return conv->groups > 1 && !conv->transposed && taps >= LONG_TAPS &&
+           conv->in_channels / conv->groups >= GROUP_MIN &&
+           conv->out_channels / conv->groups >= GROUP_MIN;
+}
+
 /* ---- which way ---- */
 
 /* A sum of few taps for each output, or over few channels, leaves a library's products idle, and
@@ -319,6 +335,10 @@ static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[
     }
     if (mp_conv_apart_takes(conv)) {
         return mp_conv_apart_steps(p, conv, operands);
+    }
+    if (is_gpu && are_long_groups(conv)) {
+        leave_epilogue(conv);
+        return mp_conv_columns_steps(p, conv, operands);
     }
     if (mp_conv_stem_takes(p, conv, (mp_stem_form){0})) {
         return plan_stem(p, conv, (mp_stem_form){0}, operands);
