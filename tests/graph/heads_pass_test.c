@@ -25,6 +25,16 @@ TEST(graph_pass_heads_product) {
           2);
 }
 
+TEST(graph_pass_heads_product_behind) {
+    check(WORDS,
+          ROWS("[1,5,4,8]", "[4,6,5]", "4 -1 8") FIRST
+          "y = MatMul-13 (w, r) \"product\"\noutput y\n",
+          "input x f32[1,5,4,8]\ninput w f32[4,6,5]\nconst #6 i64[3] = -1 4 8\n"
+          "x#7 = Reshape-13 (x, #6) \"x\"\n"
+          "y = com.microsoft.FusedMatMul-1 (w, x#7) \"product\" transBatchB=1\noutput y\n",
+          1);
+}
+
 TEST(graph_pass_heads_product_leaves_what_does_not_fit) {
     LEFT_ALONE("-heads_product -matmul_epilogue", ROWS("[1,5,4,8]", "[4,8,6]", "4 -1 8") PRODUCT);
     /* a batch of two, and one that is not known; heads that are taken apart; one matrix for all */
@@ -35,9 +45,9 @@ TEST(graph_pass_heads_product_leaves_what_does_not_fit) {
     /* what somebody else reads */
     LEFT_ALONE(WORDS, ROWS("[1,5,4,8]", "[4,8,6]", "4 -1 8") PRODUCT "output t\n");
     LEFT_ALONE(WORDS, ROWS("[1,5,4,8]", "[4,8,6]", "4 -1 8") PRODUCT "output r\n");
-    /* heads behind the product */
-    LEFT_ALONE(WORDS, ROWS("[1,5,4,8]", "[4,6,5]", "4 -1 8") FIRST
-               "y = MatMul-13 (w, r) \"product\"\noutput y\n");
+    /* what is read so already */
+    LEFT_ALONE(WORDS, ROWS("[1,4,5,8]", "[5,8,6]", "5 -1 8") FIRST
+               "y = com.microsoft.FusedMatMul-1 (r, w) transBatchA=1\noutput y\n");
 }
 
 DEVICE_TEST(heads_products_keep_results) {
@@ -47,4 +57,11 @@ DEVICE_TEST(heads_products_keep_results) {
                    (mp_shape[]){SHAPE(1, 5, 4, 8), SHAPE(1, 8, 6)}, 1e-4, 1);
     pass_check_run(device, ROWS("[1,5,1,8]", "[3,8,6]", "1 -1 8") PRODUCT,
                    (mp_shape[]){SHAPE(1, 5, 1, 8), SHAPE(3, 8, 6)}, 1e-4, 1);
+    pass_check_run(device,
+                   ROWS("[1,5,4,8]", "[4,6,5]", "4 -1 8") FIRST "y = MatMul-13 (w, r)\noutput y\n",
+                   (mp_shape[]){SHAPE(1, 5, 4, 8), SHAPE(4, 6, 5)}, 1e-4, 1);
+    pass_check_run(device,
+                   ROWS("[1,5,4,8]", "[4,6,8]", "4 -1 8") FIRST
+                   "z = Transpose-13 (r) perm=[0,2,1]\ny = MatMul-13 (w, z)\noutput y\n",
+                   (mp_shape[]){SHAPE(1, 5, 4, 8), SHAPE(4, 6, 8)}, 1e-4, 2);
 }
