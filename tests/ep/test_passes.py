@@ -21,7 +21,7 @@ ROTATED = ("phi", "neox") if ORT >= (1, 31) else ("phi",)
 ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo", "phi", "qwen3", "neox", "einsum", "bloom")
 MODELS = (*ATTENTION, "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper", "multihead", "dense",
           "geglu", "pixels", "windows", "units",
-          "batch_normed", "deberta")
+          "batch_normed", "deberta", "deberta_known")
 
 
 def fed(name, kind, batch, length):
@@ -39,10 +39,12 @@ def fed(name, kind, batch, length):
     width = {"gemma": 32, "llama": 96, "phi": 96, "qwen3": 96, "encoder_mlp": 48, "decoder_mlp": 48}.get(name, 64)
     if name == "conv_block":
         return {"x": floats(batch, 16, 5, length)}
+    if name == "deberta_known":
+        batch, length = 1, 9
     feeds = {"x": floats(batch, length, width)}
     if name.endswith("_mlp"):
         feeds["other"] = floats(batch, length, width)
-    if name in ("bert", "deberta"):
+    if name in ("bert", "deberta", "deberta_known"):
         feeds["mask"] = np.ones((batch, length), np.int64)
         feeds["mask"][-1, length // 2 :] = 0
     if name == "bloom":
@@ -133,13 +135,15 @@ def test_attention_becomes_one_operator():
 
 
 def test_relative_positions_become_the_mask_of_attention():
-    for _, text in texts_of(["deberta"]):
+    for name, text in texts_of(["deberta", "deberta_known"]):
+        known = name == "deberta_known"
         assert text.count("= millpond.Attention-1") == 1, text
         assert "= Softmax-" not in text, text
         # one for the mask, and two for lists of sizes
-        assert text.count("= Where-") == 3, text
+        assert text.count("= Where-") == (1 if known else 3), text
         # heads of Q and K for the products with positions, and what these give to keys
-        assert text.count("= Transpose-13") == 3, text
+        assert text.count("= Transpose-13") == (0 if known else 3), text
+        assert text.count("transBatch") == (2 if known else 0), text
 
 
 def test_heads_are_rotated_and_shared_where_they_lie():
