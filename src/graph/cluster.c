@@ -2,7 +2,8 @@
  *
  * Nodes are taken in their order. Each begins as a group of its own and joins those that made its
  * inputs, as long as no other group lies between the two (which would have to run in the middle)
- * and the expression has room. A search for what lies between looks at SEARCH_MAX groups at most.
+ * and the expression has room. A search for what lies between looks at SEARCH_MAX groups at most,
+ * none of which ran before all that is looked for, if that can be told.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/cluster.h"
 
@@ -32,6 +33,7 @@ typedef struct work {
     bool *is_read;      /* by value: by another group than the one that makes it, or from outside */
     int32_t *stack;
     int32_t searches;
+    int32_t newest;       /* node that was taken last */
     mp_expression *trial; /* to be kept, or thrown away */
     int32_t trial_in[K_FUSED_IN];
 } work;
@@ -181,12 +183,30 @@ static int32_t maker_of(const work *w, int32_t n, int i) {
                                                                            : NONE;
 }
 
-/* Puts the groups that make the inputs of `g` on the stack, if this search has not seen them. */
-static void push_makers(work *w, int32_t g, int32_t *height) {
+/* Whether no group has nodes on both sides of where `above` begins, but for `below`, to which no
+ * way leads back: what ends before that then reads nothing that `above` makes, in whatever way. */
+static bool is_start_clear(const work *w, int32_t above, int32_t below) {
+    const int32_t start = w->groups[above].first;
+    if (w->newest - start > SEARCH_MAX) {
+        return false;
+    }
+    for (int32_t n = start; n <= w->newest; n++) {
+        const int32_t g = w->fates[n] != MP_FATE_NOTHING ? w->group_of[n] : NONE;
+        if (g != NONE && g != below && w->groups[g].first < start) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Puts the groups that make the inputs of `g`, and have nodes from `start` on, on the stack, if
+ * this search has not seen them. */
+static void push_makers(work *w, int32_t g, int32_t start, int32_t *height) {
     for (int32_t n = w->groups[g].first; n != NONE; n = w->next[n]) {
         for (int i = 0; i < w->graph->nodes[n].in_count; i++) {
             const int32_t maker = maker_of(w, n, i);
-            if (maker != NONE && w->groups[maker].seen != w->searches) {
+            if (maker != NONE && w->groups[maker].seen != w->searches &&
+                w->groups[maker].last >= start) {
                 w->groups[maker].seen = w->searches;
                 w->stack[(*height)++] = maker;
             }
@@ -197,12 +217,13 @@ static void push_makers(work *w, int32_t g, int32_t *height) {
 /* Whether something lies between `above` and `below`, or may: a way from `below` up to `above` that
  * goes through another group. */
 static bool is_between(work *w, int32_t above, int32_t below) {
+    const int32_t start = is_start_clear(w, above, below) ? w->groups[above].first : 0;
     int32_t height = 0;
     int32_t looked = 0;
     w->searches++;
     w->groups[below].seen = w->searches;
     w->groups[above].seen = w->searches; /* a direct way is none of these */
-    push_makers(w, below, &height);
+    push_makers(w, below, start, &height);
     while (height > 0) {
         const int32_t at = w->stack[--height];
         if (++looked > SEARCH_MAX) {
@@ -215,7 +236,7 @@ static bool is_between(work *w, int32_t above, int32_t below) {
                 }
             }
         }
-        push_makers(w, at, &height);
+        push_makers(w, at, start, &height);
     }
     return false;
 }
@@ -318,6 +339,7 @@ static mp_status add_group(work *w, int32_t n) {
     *g = (group){.first = n, .last = n};
     w->group_of[n] = n;
     w->next[n] = NONE;
+    w->newest = n;
     if (w->fates[n] != MP_FATE_CLUSTER) {
         return MP_OK;
     }

@@ -330,6 +330,57 @@ def bloom(kind, heads=4, size=16):
     return m.finish(m.linear(m("Reshape", y, m.shape(batch, length, width)), width, width))
 
 
+def deberta(kind, heads=4, size=16, span=8, batch="batch", length="length"):
+    """Scores of contents and of relative positions, these picked out of products with all positions there are; batch
+    and heads as one dimension; and a mask that leaves rows without any key, whose weights are even."""
+    m = Model(kind)
+    width = heads * size
+    x = m.input("x", batch, length, width)
+    given = m.input("mask", batch, length, kind=TensorProto.INT64)
+    rows = m("Unsqueeze", m.dim(x, 1), m.ints(0))
+
+    def tail(value):
+        sizes = m("Shape", value)
+        return m("Slice", sizes, m.ints(-2), m.ints(-1)), m("Slice", sizes, m.ints(-1), m.ints(2**62))
+
+    def flat(side):
+        first = heads_of(m, side, heads, size)
+        return m("Reshape", first, m.shape(-1, m.dim(side, 1), size))
+
+    def picked(side, first, steps):
+        """By steps from a row to the others, as many as there are at most."""
+        times = m("Div", first, m.constant(heads, np.int64))
+        every = m("Tile", m.weight(heads, 2 * span, size, scale=3), m.shape(times, 1, 1))
+        product = m("MatMul", side, m("Transpose", every, perm=[0, 2, 1]))
+        steps = m("Clip", m("Add", steps, m.constant(span, np.int64)), m.constant(0, np.int64),
+                  m.constant(2 * span - 1, np.int64))
+        sizes = m.shape(first, m.dim(side, 1), m.dim(steps, 2))
+        none = m("Equal", sizes, m.constant([-1] * 3, np.int64))
+        return m("GatherElements", product, m("Expand", steps, m("Where", none, m.ints(1, 1, 1), sizes)), axis=-1)
+
+    q, k, v = (flat(m.linear(x, width, width)) for _ in range(3))
+    steps = m.constant(np.arange(64)[None, :, None] - np.arange(64)[None, None, :], np.int64)
+    steps = m("Slice", m("Slice", steps, m.ints(0), rows, m.ints(1)), m.ints(0), rows, m.ints(2))
+    root = m.constant(math.sqrt(3 * size))
+    first = m.dim(q, 0)
+    ours = m("Div", picked(q, first, steps), root)
+    others = m("Div", m("Transpose", picked(k, first, m("Neg", steps)), perm=[0, 2, 1]), root)
+    scores = m("MatMul", q, m("Div", m("Transpose", k, perm=[0, 2, 1]), root))
+    scores = m("Add", scores, m("Add", ours, others))
+    scores = m("Reshape", scores, m("Concat", m.ints(-1), m.ints(heads), *tail(scores), axis=0))
+    seen = m("Mul", m("Unsqueeze", given, m.ints(1, 2)), m("Unsqueeze", given, m.ints(1, 3)))
+    hidden = m("Not", m("Cast", seen, to=TensorProto.BOOL))
+    weights = m("Softmax", m("Where", hidden, m.constant(np.finfo(kind).min), scores), axis=-1)
+    y = m("MatMul", m("Reshape", weights, m("Concat", m.ints(-1), *tail(weights), axis=0)), v)
+    y = m("Reshape", y, m("Concat", m.ints(-1), m.ints(heads), *tail(y), axis=0))
+    return m.finish(m.linear(merged(m, y, width), width, width))
+
+
+def deberta_known(kind):
+    """The same of one entry, with all sizes known, of which indexes follow."""
+    return deberta(kind, batch=1, length=9)
+
+
 def neox(kind, heads=4, size=16):
     """Q, K and V of a head lie side by side; all of it is rotated, but what is left is put behind that, too."""
     m = Model(kind)

@@ -20,7 +20,8 @@ ROUNDS = 3
 ROTATED = ("phi", "neox") if ORT >= (1, 31) else ("phi",)
 ATTENTION = ("bert", "gpt2", "vit", "sdpa", "t5", "llama", "gemma", "dynamo", "phi", "qwen3", "neox", "einsum", "bloom")
 MODELS = (*ATTENTION, "shared", "encoder_mlp", "decoder_mlp", "conv_block", "classifier", "swin", "whisper",
-          "multihead", "dense", "geglu", "pixels", "windows", "units", "batch_normed")
+          "multihead", "dense", "geglu", "pixels", "windows", "units", "batch_normed", "deberta",
+          "deberta_known")
 
 
 def fed(name, kind, batch, length):
@@ -38,10 +39,12 @@ def fed(name, kind, batch, length):
     width = {"gemma": 32, "llama": 96, "phi": 96, "qwen3": 96, "encoder_mlp": 48, "decoder_mlp": 48}.get(name, 64)
     if name == "conv_block":
         return {"x": floats(batch, 16, 5, length)}
+    if name == "deberta_known":
+        batch, length = 1, 9
     feeds = {"x": floats(batch, length, width)}
     if name.endswith("_mlp"):
         feeds["other"] = floats(batch, length, width)
-    if name == "bert":
+    if name in ("bert", "deberta", "deberta_known"):
         feeds["mask"] = np.ones((batch, length), np.int64)
         feeds["mask"][-1, length // 2 :] = 0
     if name == "bloom":
@@ -129,6 +132,18 @@ def test_attention_becomes_one_operator():
         products = {"bert": 2, "gpt2": 1, "vit": 2, "sdpa": 1, "t5": 3, "llama": 4, "gemma": 1, "dynamo": 1, "phi": 2,
                     "qwen3": 2, "neox": 2, "einsum": 2, "bloom": 2}
         assert text.count("MatMul-13 (") + text.count("MatMulBias-1 (") == products[name], text
+
+
+def test_relative_positions_become_the_mask_of_attention():
+    for name, text in texts_of(["deberta", "deberta_known"]):
+        known = name == "deberta_known"
+        assert text.count("= millpond.Attention-1") == 1, text
+        assert "= Softmax-" not in text, text
+        # one for the mask, and two for lists of sizes
+        assert text.count("= Where-") == (1 if known else 3), text
+        # heads of Q and K for the products with positions, and what these give to keys
+        assert text.count("= Transpose-13") == (0 if known else 3), text
+        assert text.count("transBatch") == (2 if known else 0), text
 
 
 def test_heads_are_rotated_and_shared_where_they_lie():

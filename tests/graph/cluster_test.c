@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VALUES = 64, NODES = 64 };
+enum { VALUES = 512, NODES = 512 };
 
 /* One line a step: the nodes' names and, of a cluster, its expression. Inputs have their shapes;
  * nodes that are no candidates give what their first input is. */
@@ -87,6 +87,22 @@ TEST(cluster_has_nothing_between) {
           "\"c\"\n"
           "d = Sqrt-13 (c) \"d\"\noutput d\n",
           "a\nb\nc+d: x0=f32 x1=f32 t0=add(x0,x1) t1=sqrt(t0) -> t1\n");
+}
+
+/* However much there is before both. */
+TEST(cluster_far_behind) {
+    enum { DEEP = 300 };
+    char from[16384] = "input s0 f32[4,8]\n", to[1024] = "";
+    size_t used = strlen(from);
+    for (int i = 1; i <= DEEP; i++) {
+        used +=
+            (size_t)snprintf(from + used, sizeof from - used, "s%d = Softmax-13 (s%d)\n", i, i - 1);
+        strcat(to, "\n");
+    }
+    (void)snprintf(from + used, sizeof from - used,
+                   "a = Exp-13 (s%d) \"a\"\nb = Add-14 (a, s%d) \"b\"\noutput b\n", DEEP, DEEP - 1);
+    strcat(to, "a+b: x0=f32 x1=f32 t0=exp(x0) t1=add(t0,x1) -> t1\n");
+    check(from, to);
 }
 
 /* What one node makes is joined again where two ways meet. */

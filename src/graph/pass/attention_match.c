@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass/attention_match.h"
 
+#include "graph/pass/expand_sizes.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -274,20 +276,6 @@ static void peel(const mp_graph *graph, side *x, match *factors) {
     }
 }
 
-/* The sizes that an Expand of torch's is given: Where(sizes == -1, 1, sizes), and no size that
- * follows from shapes is -1. */
-static int32_t sizes_behind_where(const mp_graph *graph, int32_t list) {
-    const int32_t where = mp_graph_maker(graph, list, "Where");
-    const int32_t *in = where != MP_NO_NODE ? graph->nodes[where].in : NULL;
-    const int32_t equal = in != NULL ? mp_graph_maker(graph, in[0], "Equal") : MP_NO_NODE;
-    const int32_t *sides = equal != MP_NO_NODE ? graph->nodes[equal].in : NULL;
-    bool fits = sides != NULL && sides[0] == in[2];
-    for (int i = 0; fits && i < REPEATED_RANK; i++) {
-        fits = mp_graph_entry_is_rest(graph, sides[1], i);
-    }
-    return fits ? in[2] : list;
-}
-
 /* Whether dimensions other than the heads are as they were: what is left are the heads, repeated.
  */
 static bool keeps_others(const mp_graph *graph, int32_t sizes, int32_t shape, int32_t given) {
@@ -306,7 +294,7 @@ static bool keeps_others(const mp_graph *graph, int32_t sizes, int32_t shape, in
 /* How often each head of `given` is there in the result of node `r`, a Reshape of what node `e`, an
  * Expand, makes; 0 where that is not known. */
 static int64_t repeats_of(const mp_graph *graph, int32_t given, int32_t e, int32_t r) {
-    const int32_t sizes = sizes_behind_where(graph, graph->nodes[e].in[1]);
+    const int32_t sizes = mp_expand_sizes(graph, graph->nodes[e].in[1], REPEATED_RANK);
     const int32_t shape = graph->nodes[r].in[1];
     const int64_t few = mp_graph_dim(graph, given, 1);
     const int64_t entry = mp_graph_entry_dim(graph, shape, 1);

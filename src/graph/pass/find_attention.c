@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass.h"
 
+#include "graph/pass/add_view.h"
 #include "graph/pass/attention_leads.h"
 #include "graph/pass/attention_match.h"
 
@@ -67,12 +68,38 @@ static mp_status fill_of(mp_graph *graph, shared *s, const mp_mask_step *step, i
     return MP_OK;
 }
 
-/* The mask that a Where is alone or, in the type of the scores, becomes one of several. */
-static mp_status where_inputs(mp_graph *graph, shared *s, const mp_mask_step *step, bool alone,
+/* Whether the node is a Where that nothing is added behind. Its mask can be in float, where a score
+ * beside the lowest number of a narrower type would not be lost. */
+static bool is_float_mask(const mp_graph *graph, const mp_attention_match *m,
+                          const mp_mask_step *step) {
+    const mp_dtype type =
+        step->fill != MP_NO_VALUE ? graph->values[step->fill].tensor.type : MP_NONE;
+    return step == m->masks && (m->mask_count == 1 || type == MP_F16 || type == MP_BF16);
+}
+
+static mp_status cast_to_float(mp_graph *graph, int32_t like, int32_t *mask) {
+    const mp_attr to = {.name = "to", .kind = MP_ATTR_INT, .i = MP_F32};
+    const mp_node node = {.op = mp_op_find("", "Cast", 13),
+                          .version = 13,
+                          .name = graph->nodes[like].node.name,
+                          .attrs = &to,
+                          .attr_count = 1};
+    const mp_tensor tensor = {.type = MP_F32, .shape = graph->values[*mask].tensor.shape};
+    const int32_t in = *mask;
+    if (in == MP_NO_VALUE || mp_graph_type(graph, in) == MP_F32) {
+        return MP_OK;
+    }
+    MP_TRY(mp_graph_add_value(graph, "mask", &tensor, mask));
+    return mp_graph_add_beside(graph, like, &node, &in, 1, *mask);
+}
+
+/* The mask that a Where is in float or, in the type of the scores, becomes one of several. */
+static mp_status where_inputs(mp_graph *graph, shared *s, const mp_mask_step *step, bool in_float,
                               int32_t mask, int32_t in[3]) {
     static const uint64_t zero = 0;
-    const mp_dtype type = alone ? MP_F32 : graph->values[step->fill].tensor.type;
+    const mp_dtype type = in_float ? MP_F32 : graph->values[step->fill].tensor.type;
     int32_t fill = step->fill;
+    MP_TRY(in_float ? cast_to_float(graph, step->node, &mask) : MP_OK);
     MP_TRY(constant_of(graph, "unmasked", type, &zero, &s->zero[type]));
     if (type == MP_F32) {
         MP_TRY(fill_of(graph, s, step, &fill));
@@ -84,13 +111,13 @@ static mp_status where_inputs(mp_graph *graph, shared *s, const mp_mask_step *st
 }
 
 /* The node that masked scores makes a mask instead: on top of `*mask`, if there is one. */
-static mp_status change_mask(mp_graph *graph, shared *s, const mp_mask_step *step, bool alone,
+static mp_status change_mask(mp_graph *graph, shared *s, const mp_mask_step *step, bool in_float,
                              undo *u, int32_t *mask) {
     const mp_vertex old = graph->nodes[step->node];
     int32_t in[3] = {*mask, step->value, MP_NO_VALUE};
     int32_t fresh = MP_NO_VALUE;
     if (step->fill != MP_NO_VALUE) {
-        MP_TRY(where_inputs(graph, s, step, alone, *mask, in));
+        MP_TRY(where_inputs(graph, s, step, in_float, *mask, in));
     }
     const mp_tensor tensor = {.type = mp_graph_type(graph, in[1]),
                               .shape = {.rank = MP_DIM_UNKNOWN}};
@@ -130,7 +157,7 @@ static mp_status make_mask(mp_graph *graph, shared *s, const mp_attention_match 
         if (*mask == MP_NO_VALUE && step->fill == MP_NO_VALUE) {
             *mask = step->value;
         } else {
-            MP_TRY(change_mask(graph, s, step, m->mask_count == 1, u, mask));
+            MP_TRY(change_mask(graph, s, step, is_float_mask(graph, m, step), u, mask));
         }
     }
     *mask = condition_of(graph, *mask);
