@@ -105,9 +105,15 @@ static mp_status fit_into_graph(const OrtValue *source, const OrtValue *target,
 }
 
 /* Loop before ONNX Runtime 1.31 copies its results and its condition without naming the stream that
- * they are made on, which is the one that this thread works with. */
-static mp_status wait_for_maker(const OrtValue *source) {
-    return is_ours(ORT_EP->Value_GetMemoryDevice(source)) ? mp__run_stream_wait_last() : MP_OK;
+ * they are made on, which is the one that this thread works with. Who reads a value while a stream
+ * of his own is at work is not kept waiting for that. */
+static mp_status wait_for_maker(const OrtValue *source, const OrtValue *target) {
+    const mp_run_stream *last = mp__run_stream_last();
+    const bool is_kept = is_ours(ORT_EP->Value_GetMemoryDevice(target));
+    return is_ours(ORT_EP->Value_GetMemoryDevice(source)) &&
+                   (is_kept || last == NULL || !last->is_wrap)
+               ? mp__run_stream_wait_last()
+               : MP_OK;
 }
 
 static mp_device *device_of_stream(const OrtSyncStream *stream) {
@@ -123,7 +129,7 @@ static OrtStatus *copy_tensors(OrtDataTransferImpl *self, const OrtValue **sourc
             keep_for_stream(streams[i], sources[i]);
             keep_for_stream(streams[i], targets[i]);
         } else {
-            MP_TRY_ORT(wait_for_maker(sources[i]));
+            MP_TRY_ORT(wait_for_maker(sources[i], targets[i]));
         }
         MP_TRY_ORT(fit_into_graph(sources[i], targets[i], &stream));
         mp_device *device = streams != NULL ? device_of_stream(streams[i]) : NULL;
