@@ -5,6 +5,7 @@ The expected values are those of ONNX Runtime's CPU provider. Feeds take the bra
 """
 
 import concurrent.futures
+import os
 
 import numpy as np
 import onnxruntime as ort
@@ -15,6 +16,8 @@ from test_control_flow import compare, exact, flag, floats, model, number
 from test_provider import child, finished
 
 held = pytest.mark.skipif(not HOLDS_CONTROL_FLOW, reason=OLD_CONTROL_FLOW)
+joined = pytest.mark.skipif(os.environ.get("MILLPOND_DEVICE") == "cuda" and os.environ.get("MILLPOND_BRANCHES") != "on",
+                            reason='both branches are in one graph on a GPU where MILLPOND_BRANCHES is "on"')
 
 HEAD = """
 g (float[n] x) => (float[m] y) {
@@ -86,6 +89,7 @@ def bound(session, x, *outputs):
 
 
 @held
+@joined
 @pytest.mark.parametrize("name", MODELS)
 def test_graphs_of_the_user_take_both_branches(name):
     """Captured once; which branch is taken is decided by each replay."""
@@ -189,6 +193,7 @@ def test_threads():
 
 
 @held
+@joined
 def test_the_log_says_what_became_of_it():
     """One program with both branches, captured for the user; or segments, once and for all."""
     done = child("""
