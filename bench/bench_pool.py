@@ -254,7 +254,10 @@ Figures = namedtuple("Figures", "median least most")
 
 
 def summary(values):
-    return Figures(statistics.median(values), min(values), max(values))
+    middle = statistics.median(values)
+    if all(isinstance(value, int) for value in values):
+        middle = round(middle)  # a fraction is written with fewer digits than counts are, and could lie outside of them
+    return Figures(middle, min(values), max(values))
 
 
 def better(metric, peer, ours):
