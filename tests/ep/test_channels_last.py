@@ -116,12 +116,21 @@ def test_patches_of_an_image(case, kind, length, batch):
     options = provider.session_options()
     _ort_islands.ask(options)
     ours = provider.session(made(kind, to), provider_options={"use_tf32": "0"}, options=options)
+    # sums of 480 products in another order; float16 rounds weights, pixels and results alike, but sums in float
     far = 5e-5 if kind is np.float32 else 4e-3
     for _ in range(ROUNDS):
         np.testing.assert_allclose(ours.run(None, feed)[0], expected, rtol=far, atol=far, strict=True)
     (island,) = _ort_islands.islands_of(ours)["islands"]
     made_by = {step["op"] for program in island["programs"] for step in program["steps"]}
     assert bool({"MatMul", "MatMulBias"} & made_by) == (case in ("biased", "valid", "written out") and length == 20)
+
+
+def test_patches_that_their_weights_do_not_fit():
+    """As a convolution has it, whose kernel_shape is another than that of its weights."""
+    nodes = [node("Relu", "x", "r"), node("Conv", "r w", "c", strides=[10, 16], kernel_shape=[10, 8])]
+    model = small_models.model(nodes, {"x": ["n", 3, 20, 32]}, {"c": None}, {"w": values(6, 3, 10, 16)})
+    with pytest.raises(Exception, match="kernel_shape"):
+        provider.session(model).run(None, {"x": values(1, 3, 20, 32)})
 
 
 # the same for volumes: from c of shape [n, 8, 3, 5, 6]

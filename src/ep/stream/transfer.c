@@ -7,6 +7,8 @@
 #include "ep/stream/run_stream.h"
 #include "pool/pool_handle.h"
 
+enum { CONDITION_NAMED = 31 }; /* the first runtime that copies a Loop's condition on a stream */
+
 static mp_factory *factory_of(OrtDataTransferImpl *self) {
     return MP_CONTAINER_OF(self, mp_factory, transfer);
 }
@@ -104,14 +106,16 @@ static mp_status fit_into_graph(const OrtValue *source, const OrtValue *target,
     return MP_OK;
 }
 
-/* Loop before ONNX Runtime 1.31 copies its results and its condition without naming the stream that
- * they are made on, which is the one that this thread works with. Who reads a value while a stream
- * of his own is at work is not kept waiting for that. */
+/* Loop before ONNX Runtime 1.27 copies its results within the device without naming the stream that
+ * they are made on, which is the one that this thread works with, and before 1.31 so its condition
+ * to the host. Who reads a value while a stream of his own is at work is not kept waiting for that.
+ */
 static mp_status wait_for_maker(const OrtValue *source, const OrtValue *target) {
     const mp_run_stream *last = mp__run_stream_last();
-    const bool is_kept = is_ours(ORT_EP->Value_GetMemoryDevice(target));
-    return is_ours(ORT_EP->Value_GetMemoryDevice(source)) &&
-                   (is_kept || last == NULL || !last->is_wrap)
+    const bool stays = is_ours(ORT_EP->Value_GetMemoryDevice(target));
+    const bool may_be_condition =
+        mp_the_plugin.runtime < CONDITION_NAMED && (last == NULL || !last->is_wrap);
+    return is_ours(ORT_EP->Value_GetMemoryDevice(source)) && (stays || may_be_condition)
                ? mp__run_stream_wait_last()
                : MP_OK;
 }

@@ -28,14 +28,21 @@ static bool has_no_padding(const mp_node *node) {
            (strcmp(auto_pad, "NOTSET") == 0 && all_are(node, "pads", 0));
 }
 
+/* Whether a list has the size of a window. */
+static bool is_window(const mp_attr *list, const mp_shape *w) {
+    return list != NULL && list->count == RANK - 2 && list->ints[0] == w->dim[2] &&
+           list->ints[1] == w->dim[3];
+}
+
 /* Whether a window moves by its own size, and the image is a multiple of it. */
 static bool is_tiled(const mp_layout *l, const mp_vertex *v) {
     const mp_shape *w = &l->graph->values[v->in[1]].tensor.shape;
-    const mp_attr *strides = mp_node_attr(&v->node, "strides");
-    bool fits = strides != NULL && strides->count == RANK - 2;
-    for (int d = 0; fits && d < RANK - 2; d++) {
-        const int64_t size = mp_graph_dim(l->graph, v->in[0], 2 + d), step = w->dim[2 + d];
-        fits = strides->ints[d] == step && step > 0 && size > 0 && size % step == 0;
+    const mp_attr *said = mp_node_attr(&v->node, "kernel_shape");
+    bool fits =
+        is_window(mp_node_attr(&v->node, "strides"), w) && (said == NULL || is_window(said, w));
+    for (int d = 2; fits && d < RANK; d++) {
+        const int64_t size = mp_graph_dim(l->graph, v->in[0], d);
+        fits = w->dim[d] > 0 && size > 0 && size % w->dim[d] == 0;
     }
     return fits;
 }

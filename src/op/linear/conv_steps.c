@@ -301,17 +301,18 @@ static mp_status plan_planes(mp_planner *p, const mp_conv *conv,
 
 /* ---- long windows of groups ---- */
 
-enum { LONG_TAPS = 32, GROUP_MIN = 8 }; /* channels */
+/* Channels of a group; images, which are multiplied one behind the other. */
+enum { LONG_TAPS = 32, GROUP_MIN = 8, IMAGES_MAX = 4 };
 
-/* Libraries have kernels for groups that are made for small windows, and are many times as slow as
- * products of what the taps of long ones read. */
+/* Libraries have kernels for groups that are made for small windows: one image of long ones took
+ * five times as long as products of what its taps read. */
 static bool are_long_groups(const mp_conv *conv) {
     int64_t taps = 1;
     for (int d = 0; d < conv->spatial; d++) {
         taps = MP_MIN(taps * MP_MIN(conv->kernel[d], INT32_MAX), INT32_MAX);
     }
     return conv->groups > 1 && !conv->transposed && taps >= LONG_TAPS &&
-           conv->in_channels / conv->groups >= GROUP_MIN &&
+           conv->batch <= IMAGES_MAX && conv->in_channels / conv->groups >= GROUP_MIN &&
            conv->out_channels / conv->groups >= GROUP_MIN;
 }
 
@@ -338,7 +339,10 @@ static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[
     }
     if (is_gpu && are_long_groups(conv)) {
         leave_epilogue(conv);
-        return mp_conv_columns_steps(p, conv, operands);
+        const mp_status status = mp_conv_columns_steps(p, conv, operands);
+        if (status != MP_UNSUPPORTED) { /* it is too large for 32 bits */
+            return status;
+        }
     }
     if (mp_conv_stem_takes(p, conv, (mp_stem_form){0})) {
         return plan_stem(p, conv, (mp_stem_form){0}, operands);
