@@ -548,6 +548,18 @@ grow (int64 count, float[n, 4] x, float[n, 1] start) => (float[n, 4] y, float[n,
 THREADS, RUNS_A_THREAD = 6, 40
 
 
+def same_in_threads(session, reference, feeds):
+    wanted = [reference.run(None, feed) for feed in feeds]
+
+    def work(start):
+        for i in range(RUNS_A_THREAD):
+            at = (start + i) % len(feeds)
+            compare(session.run(None, feeds[at]), wanted[at])
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        list(threads.map(work, range(THREADS)))
+
+
 # The states of a Scan are in memory that ONNX Runtime asks for without a stream, and gives back while the last
 # iteration is under way.
 STATES = """
@@ -569,15 +581,7 @@ def scan_in_threads():
     assert {"Scan", "Tanh"} <= set(on_device(session))
     reference = ort.InferenceSession(model(STATES), providers=[provider.CPU])
     feeds = [{"x": floats(size, 64, seed=size), "start": floats(64, seed=7 + size)} for size in (5, 3, 8, 1)]
-    wanted = [reference.run(None, feed) for feed in feeds]
-
-    def work(start):
-        for i in range(RUNS_A_THREAD):
-            at = (start + i) % len(feeds)
-            compare(session.run(None, feeds[at]), wanted[at])
-
-    with ThreadPoolExecutor(THREADS) as threads:
-        list(threads.map(work, range(THREADS)))
+    same_in_threads(session, reference, feeds)
 
 
 def test_states_of_scans_from_many_threads():
@@ -628,15 +632,7 @@ def run_in_threads():
     reference = ort.InferenceSession(model(FROM_THE_CPU), providers=[provider.CPU])
     sizes = ((3, 5), (1, 9), (8, 2), (0, 4))
     feeds = [{"count": number(count), "x": floats(size, 4), "start": floats(size, 1)} for count, size in sizes]
-    wanted = [reference.run(None, feed) for feed in feeds]
-
-    def work(start):
-        for i in range(RUNS_A_THREAD):
-            at = (start + i) % len(feeds)
-            compare(session.run(None, feeds[at]), wanted[at])
-
-    with ThreadPoolExecutor(THREADS) as threads:
-        list(threads.map(work, range(THREADS)))
+    same_in_threads(session, reference, feeds)
 
 
 def test_loops_from_many_threads():

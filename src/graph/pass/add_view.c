@@ -26,3 +26,11 @@ mp_status mp_graph_add_view(mp_graph *graph, int32_t like, const char *name, con
     MP_TRY(mp_graph_add_value(graph, name, &view, out));
     return mp_graph_add_beside(graph, like, &node, in, 2, *out);
 }
+
+mp_status mp_graph_tidy(mp_graph *graph, bool changed) {
+    if (!changed) {
+        return MP_OK;
+    }
+    mp_graph_compact(graph);
+    return mp_graph_sort(graph);
+}

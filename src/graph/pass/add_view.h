@@ -6,7 +6,7 @@
 #include "graph/graph.h"
 
 /* Adds a node that makes `out`, under the conditions of node `like`. The graph is to be sorted
- * afterwards. */
+ * afterwards, by mp_graph_tidy. */
 mp_status mp_graph_add_beside(mp_graph *graph, int32_t like, const mp_node *node, const int32_t *in,
                               int in_count, int32_t out);
 
@@ -14,5 +14,9 @@ mp_status mp_graph_add_beside(mp_graph *graph, int32_t like, const mp_node *node
  * and 0, in the same way. `name` is the node's and the new value's. */
 mp_status mp_graph_add_view(mp_graph *graph, int32_t like, const char *name, const char *op,
                             int32_t from, const int64_t *dim, int rank, int32_t *out);
+
+/* At the end of a pass: if it has changed the graph so, gaps are closed, and nodes that were added
+ * go where they belong. */
+mp_status mp_graph_tidy(mp_graph *graph, bool changed);
 
 #endif

@@ -329,9 +329,5 @@ mp_status mp_pass_find_attention(mp_graph *graph, mp_rewrites *rewrites) {
             MP_TRY(rewrite(graph, &s, &m, &t));
         }
     }
-    if (graph->node_count == count) {
-        return MP_OK;
-    }
-    mp_graph_compact(graph);
-    return mp_graph_sort(graph);
+    return mp_graph_tidy(graph, graph->node_count != count);
 }

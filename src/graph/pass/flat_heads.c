@@ -299,9 +299,5 @@ mp_status mp_pass_flat_heads(mp_graph *graph, mp_rewrites *rewrites) {
             changed = true;
         }
     }
-    if (!changed) {
-        return MP_OK;
-    }
-    mp_graph_compact(graph);
-    return mp_graph_sort(graph);
+    return mp_graph_tidy(graph, changed);
 }

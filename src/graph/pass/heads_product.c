@@ -76,9 +76,5 @@ mp_status mp_pass_heads_product(mp_graph *graph, mp_rewrites *rewrites) {
             }
         }
     }
-    if (graph->node_count == count) {
-        return MP_OK;
-    }
-    mp_graph_compact(graph);
-    return mp_graph_sort(graph);
+    return mp_graph_tidy(graph, graph->node_count != count);
 }

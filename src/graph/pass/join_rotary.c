@@ -83,49 +83,35 @@ static int copy_inputs(const mp_vertex *q, const mp_vertex *k, const int32_t *be
     return 4 + count + (of_q != MP_NO_VALUE || of_k != MP_NO_VALUE ? 2 : 0);
 }
 
-static mp_status join_pair(mp_graph *graph, const places *at) {
-    const mp_vertex q = graph->nodes[at->queries], k = graph->nodes[at->keys];
-    mp_attr attrs[2 * ATTRS];
-    int32_t in[INPUTS];
-    char name[256];
-    size_t count = copy_attrs(&q, false, attrs);
-    count += copy_attrs(&k, true, attrs + count);
-    (void)snprintf(name, sizeof name, "%s+%s", q.node.name, k.node.name);
-    const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "RotaryPair", 1),
-                          .version = 1,
-                          .name = name,
-                          .attrs = attrs,
-                          .attr_count = count,
-                          .options = q.node.options};
-    const int in_count = copy_inputs(&q, &k, NULL, 0, in);
-    const int32_t out[] = {q.out[0], k.out[0]};
-    return mp_graph_merge_node(graph, at->last, at->first, &node, in, in_count, out, 2);
-}
-
-static mp_status join_caches(mp_graph *graph, const places *at) {
+static mp_status join(mp_graph *graph, const places *at) {
+    const bool cached = at->caches != MP_NO_NODE;
     const mp_vertex q = graph->nodes[at->queries], k = graph->nodes[at->keys],
-                    c = graph->nodes[at->caches];
+                    last = cached ? graph->nodes[at->caches] : k;
+    const mp_attr *values = cached ? mp_node_attr(&last.node, "value_part") : NULL;
+    const int32_t between[] = {last.in[0], mp_vertex_in(&last, 2), mp_vertex_in(&last, 3)};
+    const int32_t out[] = {q.out[0], last.out[0], cached ? last.out[1] : MP_NO_VALUE};
     mp_attr attrs[2 * ATTRS + 1];
     int32_t in[INPUTS];
-    const mp_attr *values = mp_node_attr(&c.node, "value_part");
     char name[256];
     size_t count = copy_attrs(&q, false, attrs);
     count += copy_attrs(&k, true, attrs + count);
     if (values != NULL) {
         attrs[count++] = *values;
     }
-    (void)snprintf(name, sizeof name, "%s+%s", q.node.name, c.node.name);
-    const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "RotaryCaches", 1),
+    (void)snprintf(name, sizeof name, "%s+%s", q.node.name, last.node.name);
+    const mp_node node = {.op =
+                              mp_op_find(MP_OWN_DOMAIN, cached ? "RotaryCaches" : "RotaryPair", 1),
                           .version = 1,
                           .name = name,
                           .attrs = attrs,
                           .attr_count = count,
-                          .options = c.node.options};
-    const int32_t between[] = {c.in[0], c.in[2], c.in[3]};
-    const int in_count = copy_inputs(&q, &k, between, 3, in);
-    const int32_t out[] = {q.out[0], c.out[0], c.out[1]};
-    MP_TRY(mp_graph_merge_node(graph, at->last, at->first, &node, in, in_count, out, 3));
-    mp_graph_drop_unread(graph, k.out[0]);
+                          .options = last.node.options};
+    const int in_count = copy_inputs(&q, &k, between, cached ? 3 : 0, in);
+    MP_TRY(
+        mp_graph_merge_node(graph, at->last, at->first, &node, in, in_count, out, cached ? 3 : 2));
+    if (cached) {
+        mp_graph_drop_unread(graph, k.out[0]);
+    }
     return MP_OK;
 }
 
@@ -135,7 +121,7 @@ mp_status mp_pass_join_rotary(mp_graph *graph, mp_rewrites *rewrites) {
         places at;
         if (!v->is_gone && mp_vertex_is_own(v, "Attention") && find(graph, v, &at) &&
             mp_rewrite_allowed(rewrites)) {
-            MP_TRY(at.caches != MP_NO_NODE ? join_caches(graph, &at) : join_pair(graph, &at));
+            MP_TRY(join(graph, &at));
         }
     }
     return MP_OK;

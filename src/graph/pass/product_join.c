@@ -203,7 +203,7 @@ static int32_t find_joined(const mp_graph *graph, const mp_product *all, const i
     return MP_NO_VALUE;
 }
 
-/* Rows of `rows` times the columns of each, side by side. */
+/* The columns of each side by side, as `shape` says, made once for what several layers share. */
 static mp_status join_columns(mp_graph *graph, const mp_product *all, const int32_t *values,
                               int count, mp_shape shape, int32_t *out) {
     const mp_dtype type = graph->values[graph->nodes[all[0].node].in[WEIGHTS]].tensor.type;

@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
+#include "graph/pass/add_view.h"
 #include "graph/pass/attention_match.h"
 
 enum { RANK = 4 };
@@ -51,9 +52,5 @@ mp_status mp_pass_scale_heads(mp_graph *graph, mp_rewrites *rewrites) {
             changed = true;
         }
     }
-    if (!changed) {
-        return MP_OK;
-    }
-    mp_graph_compact(graph);
-    return mp_graph_sort(graph);
+    return mp_graph_tidy(graph, changed);
 }
