@@ -104,7 +104,7 @@ mp_status mp__cuda_ranks_health(const cuda_device *device) {
         ranks->device != device) {
         return MP_OK;
     }
-    return MP_FAIL(DEVICE, "%s; restart all ranks", ranks->fault);
+    return MP_FAIL(DEVICE, "%s", ranks->fault);
 }
 
 /* ---- calls ---- */

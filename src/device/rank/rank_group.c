@@ -74,6 +74,7 @@ mp_status mp__group_open(const mp_rank *rank, const char *place, mp_group **out)
         mp__group_close(fresh);
         return status;
     }
+    fresh->met = true;
     MP_LOG(INFO, "rank %d of %d has met the others at %s, port %d", rank->rank, rank->size,
            rank->host, rank->port);
     *out = fresh;
@@ -142,9 +143,10 @@ mp_status mp__group_end(mp_group *group, int about) {
         (void)snprintf(text, sizeof text, "%.500s", mp_error_message());
     }
     (void)MP_FAIL(DEVICE, "%s", text);
+    const char *remedy = group->met ? "; restart all ranks" : "";
     if (!atomic_load(&group->broken)) {
         mp__group_tell(group, MP_LINK_END);
-        (void)snprintf(group->fault, sizeof group->fault, "%s", text);
+        (void)snprintf(group->fault, sizeof group->fault, "%.480s%s", text, remedy);
         atomic_store(&group->broken, true);
     }
     for (int i = 0; i < link_count(group); i++) { /* so that the others notice, too */
@@ -153,7 +155,7 @@ mp_status mp__group_end(mp_group *group, int about) {
             group->links[i] = -1;
         }
     }
-    return MP_FAIL(DEVICE, "%s", text);
+    return MP_FAIL(DEVICE, "%s%s", text, remedy);
 }
 
 mp_status mp__group_lose(mp_group *group, mp_status failed, int about) {
@@ -164,8 +166,7 @@ mp_status mp__group_check(const mp_group *group) {
     if (group->process != getpid()) {
         return MP_FAIL(UNSUPPORTED, "a child of a fork is no rank; start a process for each rank");
     }
-    return atomic_load(&group->broken) ? MP_FAIL(DEVICE, "%s; restart all ranks", group->fault)
-                                       : MP_OK;
+    return atomic_load(&group->broken) ? MP_FAIL(DEVICE, "%s", group->fault) : MP_OK;
 }
 
 void mp__group_break(mp_group *group) {
