@@ -23,8 +23,9 @@ mp_status mp_graph_create(mp_graph **out) {
     return MP_OK;
 }
 
-void mp_graph_suit(mp_graph *graph, const mp_device_info *info) {
-    graph->prefers_last = info->kind == MP_DEVICE_CUDA;
+void mp_graph_suit(mp_graph *graph, const mp_computer *computer) {
+    graph->prefers_last = computer->device->info.kind == MP_DEVICE_CUDA;
+    graph->computer = computer;
 }
 
 void mp_graph_destroy(mp_graph *graph) {

@@ -66,6 +66,14 @@ typedef struct mp_vertex {
     bool is_absorbed; /* another node says that it does its work */
 } mp_vertex;
 
+/* Who computes what follows from constants alone, and is too much for the host. */
+typedef struct mp_computer {
+    mp_device *device;
+    mp_status (*lend)(void *context, size_t size, mp_addr *out); /* memory of the device */
+    void (*give_back)(void *context, mp_addr addr);
+    void *context;
+} mp_computer;
+
 typedef struct mp_graph {
     mp_value *values;
     mp_vertex *nodes;
@@ -73,11 +81,12 @@ typedef struct mp_graph {
     mp_guard *guards;
     struct mp_graph **bodies; /* owned */
     int32_t value_count, node_count, input_count, output_count;
-    bool prefers_last;      /* the device is faster at convolutions whose channels come last */
-    bool has_clusters;      /* element-wise nodes may be joined to one kernel; true at first */
-    bool has_claimed_types; /* nobody has checked what is said of the types of its values */
-    int32_t origin_count;   /* numbers of origins that were given out */
-    const char *last_pass;  /* that changed it; static storage, NULL for none */
+    bool prefers_last;           /* the device is faster at convolutions whose channels come last */
+    bool has_clusters;           /* element-wise nodes may be joined to one kernel; true at first */
+    bool has_claimed_types;      /* nobody has checked what is said of the types of its values */
+    int32_t origin_count;        /* numbers of origins that were given out */
+    const char *last_pass;       /* that changed it; static storage, NULL for none */
+    const mp_computer *computer; /* borrowed while passes run; NULL: such nodes are left */
     struct mp_graph_memory_block *memory; /* what belongs to the graph and goes with it */
     int32_t value_capacity, node_capacity, input_capacity, output_capacity;
     int32_t guard_count, guard_capacity, body_count, body_capacity;
@@ -87,8 +96,9 @@ typedef struct mp_graph {
 /* Gives: `*out`, until mp_graph_destroy. Fails, as all functions here: OUT_OF_MEMORY (host). */
 mp_status mp_graph_create(mp_graph **out);
 void mp_graph_destroy(mp_graph *graph); /* NULL is ignored */
-/* Says for which device passes change it; none in particular at first. */
-void mp_graph_suit(mp_graph *graph, const mp_device_info *info);
+/* Says for which device passes change it, none in particular at first, and who computes for them.
+ * Borrows: `computer`, until passes have run. */
+void mp_graph_suit(mp_graph *graph, const mp_computer *computer);
 
 /* `size` zeroed bytes that live as long as the graph. */
 mp_status mp_graph_keep(mp_graph *graph, size_t size, void **out);

@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/pass_kit.h"
 #include "graph/pass_run.h"
+#include "graph/test_computer.h"
+#include "op/core/kernel_cache.h"
 
 TEST(graph_pass_fold) {
     check("-refold",
@@ -26,6 +28,82 @@ TEST(graph_pass_fold) {
                           "b = Reshape-14 (a, s)\ny = Add-14 (x, b)\noutput y\n");
     LEFT_ALONE("-refold", "input x f32[4]\nconst a f32[4] = 1 2 3 4\n"
                           "b = RandomNormalLike-1 (a)\ny = Add-14 (x, b)\noutput y\n");
+}
+
+/* With somebody who computes; `calls`: how often that took memory. */
+static void check_computed(const char *from, const char *to, int calls, bool refuses) {
+    mp_graph *graph = NULL;
+    mp_device *device = NULL;
+    test_computer computer;
+    char *text = NULL;
+    int64_t done = 0;
+    CHECK_OK(mp_device_get(MP_DEVICE_HOST, 0, &device));
+    test_computer_open(&computer, device);
+    computer.refuses = refuses;
+    CHECK_OK(mp_graph_read(from, &graph));
+    graph->computer = &computer.base;
+    CHECK_OK(mp_passes_run(graph, "-fold,-refold", &done));
+    CHECK_OK(mp_graph_write(graph, &text));
+    CHECK_STR_HAS(text, to);
+    CHECK_STR_HAS(to, text);
+    CHECK_EQ_INT(done, calls > 0 && !refuses);
+    CHECK_EQ_INT(computer.calls, calls);
+    CHECK_EQ_INT((int64_t)computer.lent, 0);
+    free(text);
+    mp_graph_destroy(graph);
+    mp_kernel_cache_drop(device);
+}
+
+#define NOT_COMPUTED(text) check_computed((text), (text), 0, false)
+#define MADE_OF_CONSTANTS                                \
+    "input x f16[?,2]\nconst e f16[3,2] = 1 2 3 4 5 6\n" \
+    "const w f16[2,2] = 1 0 1 1\nconst two f16[] = 2\n"
+#define TURNED "t = Transpose-13 (p) perm=[1,0]\ny = MatMul-13 (x, t)\noutput y\n"
+#define COMPUTED \
+    "input x f16[?,2]\nconst t f16[2,3] = 6 14 22 4 8 12\ny = MatMul-13 (x, t)\noutput y\n"
+
+/* A product, and what is element-wise before and behind it, as others read it. */
+TEST(graph_pass_constant_parts) {
+    check_computed(MADE_OF_CONSTANTS "d = Mul-14 (e, two)\np = MatMul-13 (d, w)\n" TURNED, COMPUTED,
+                   1, false);
+    check_computed(MADE_OF_CONSTANTS "d = Mul-14 (e, two)\np = MatMul-13 (d, w)\n" TURNED
+                                     "s = ReduceSum-13 (p) keepdims=0\nz = Neg-13 (d)\n"
+                                     "r = Mul-14 (z, s)\nu = Add-14 (x, r)\noutput u\n",
+                   "input x f16[?,2]\nconst t f16[2,3] = 6 14 22 4 8 12\n"
+                   "const r f16[3,2] = -132 -264 -396 -528 -660 -792\n"
+                   "y = MatMul-13 (x, t)\nu = Add-14 (x, r)\noutput y\noutput u\n",
+                   1, false);
+    /* a value that the graph gives stays, and who reads it */
+    check_computed(MADE_OF_CONSTANTS "q = MatMul-13 (e, w)\nm = ReduceMax-13 (e)\n"
+                                     "y = Add-14 (x, m)\noutput q\noutput y\n",
+                   "input x f16[?,2]\nconst e f16[3,2] = 1 2 3 4 5 6\n"
+                   "const w f16[2,2] = 1 0 1 1\nconst m f16[1,1] = 6\n"
+                   "q = MatMul-13 (e, w)\ny = Add-14 (x, m)\noutput q\noutput y\n",
+                   1, false);
+}
+
+TEST(graph_pass_constant_parts_leaves_others) {
+    static const char *const sum = "input x f16[?,2]\nconst e f16[2] = 1 2\n"
+                                   "m = ReduceMax-13 (e)\ny = Add-14 (x, m)\noutput y\n";
+    check_computed(sum, sum, 1, true); /* there is no memory */
+    LEFT_ALONE("-refold", sum);        /* nobody computes */
+    /* nothing but what fold is for; an output; what is dequantized; random numbers; what fails */
+    NOT_COMPUTED("input x f16[2]\nconst a f16[2] = 1 2\nb = Neg-13 (a)\ny = Add-14 (x, b)\n"
+                 "output y\n");
+    NOT_COMPUTED("const e f16[2,2] = 1 2 3 4\np = MatMul-13 (e, e)\noutput p\n");
+    NOT_COMPUTED("input x f32[2]\nconst q i8[2]\nconst s f32[] = 2\n"
+                 "b = DequantizeLinear-13 (q, s)\nm = ReduceMax-13 (b)\ny = Add-14 (x, m)\n"
+                 "output y\n");
+    NOT_COMPUTED("input x f32[4]\nconst a f32[4] = 1 2 3 4\nb = RandomNormalLike-1 (a)\n"
+                 "m = ReduceMax-13 (b)\ny = Add-14 (x, m)\noutput y\n");
+    NOT_COMPUTED("input x f32[3,3]\nconst a f32[3,2] = 1 2 3 4 5 6\np = MatMul-13 (a, a)\n"
+                 "y = Add-14 (x, p)\noutput y\n");
+    /* larger than what it is made of: 16 MiB of two columns; sizes that follow from data */
+    NOT_COMPUTED("input x f32[1]\nconst a f32[1] = 2\nconst s i64[2] = 2048 1\n"
+                 "const r i64[2] = 1 2048\nc = Expand-13 (a, s)\nd = Expand-13 (a, r)\n"
+                 "p = MatMul-13 (c, d)\ny = Add-14 (x, p)\noutput y\n");
+    NOT_COMPUTED("input x f32[1]\nconst a f32[3] = 1 0 2\nn = NonZero-13 (a)\n"
+                 "m = ReduceMax-13 (n)\nc = Cast-13 (m) to=1\ny = Add-14 (x, c)\noutput y\n");
 }
 
 TEST(graph_pass_constant_norm) {
@@ -109,4 +187,12 @@ DEVICE_TEST(constant_passes_keep_results) {
     pass_check_run(device, norms, image, 2e-3, 2);
     pass_check_run(device, norms, none, 2e-3, 2);
     pass_check_run(device, numbers, square, 0, 2);
+    const mp_shape rows[] = {SHAPE(5, 2)};
+    pass_check_run(device, MADE_OF_CONSTANTS "d = Mul-14 (e, two)\np = MatMul-13 (d, w)\n" TURNED,
+                   rows, 1e-3, 1);
+    pass_check_run(device,
+                   "input x f16[?,96]\nconst v f16[96,128]\nconst g f16[1,128]\n"
+                   "n = ReduceL2-18 (v) keepdims=1\nq = Div-14 (v, n)\nw = Mul-14 (q, g)\n"
+                   "y = MatMul-13 (x, w)\noutput y\n",
+                   (mp_shape[]){SHAPE(7, 96)}, 2e-2, 1);
 }

@@ -5,6 +5,7 @@
 #include "graph/device_bytes.h"
 #include "graph/pass.h"
 #include "graph/program.h"
+#include "graph/test_computer.h"
 #include "graph/text.h"
 #include "op/core/kernel_cache.h"
 #include "op/op_value.h"
@@ -129,8 +130,11 @@ static double *run(mp_device *device, mp_graph *graph, const mp_shape *shapes, i
 static double *run_with(mp_device *device, const char *text, const char *words,
                         const mp_shape *shapes, int64_t *count, int64_t *done) {
     mp_graph *graph = NULL;
+    test_computer computer;
     CHECK_OK(mp_graph_read(text, &graph));
     fill_constants(graph);
+    test_computer_open(&computer, device);
+    graph->computer = &computer.base;
     CHECK_OK(mp_passes_run(graph, words, done));
     double *all = run(device, graph, shapes, count);
     mp_graph_destroy(graph);

@@ -292,7 +292,7 @@ static mp_status load(mp_provider *provider, const OrtGraph *group, const OrtNod
     free(bytes);
     free(ports);
     MP_TRY(status);
-    mp_graph_suit(*out, &provider->unit->device->info);
+    mp_graph_suit(*out, &provider->computer);
     status = settle_outputs(node, fused, *out);
     if (status == MP_OK) {
         status = check_types(fused, *out);

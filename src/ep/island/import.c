@@ -150,7 +150,7 @@ mp_status mp__island_import(const mp_provider *provider, const OrtGraph *group,
                             const OrtNode *fused, mp_graph **out, mp_island_ports *ports) {
     mp_import im = {.provider = provider};
     MP_TRY(mp_graph_create(&im.graph));
-    mp_graph_suit(im.graph, &provider->unit->device->info);
+    mp_graph_suit(im.graph, &provider->computer);
     mp_status status = note_constants(&im, group);
     if (status == MP_OK) {
         status = add_inputs(&im, fused, ports);

@@ -132,7 +132,7 @@ static mp_status add_body_ends(mp_import *im, const OrtGraph *body, bool inputs)
 
 static mp_status import_body(mp_import *body, const OrtGraph *theirs) {
     MP_TRY(mp_graph_create(&body->graph));
-    mp_graph_suit(body->graph, &body->provider->unit->device->info);
+    mp_graph_suit(body->graph, &body->provider->computer);
     mp_status status = add_body_ends(body, theirs, true);
     if (status == MP_OK) {
         status = mp__import_nodes(body, theirs);

@@ -15,8 +15,8 @@
 
 #include "base/note.h"
 #include "ep/session/ep_name.h"
+#include "graph/graph.h"
 #include "millpond/millpond.h"
-#include "op/core/op.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -133,6 +133,7 @@ struct mp_provider {
     char *session_name;    /* owned; what the session goes by, NULL for none */
     mp_left_nodes left;    /* nodes that are left to the CPU on purpose */
     mp_island_list islands;
+    mp_computer computer;          /* for their passes */
     mp_presence convolutions;      /* whether the device has them; see refusal.c */
     const char *kept[MP_KEPT_MAX]; /* operators whose layout stays; static storage, see nhwc.c */
     int kept_count;

@@ -12,7 +12,6 @@
 
 enum {
     WIDTH_MAX = 64,
-    RESULT_MAX = 4 << 20, /* bytes of a result */
     INPUTS_MAX = 64 << 20,
     TOTAL_MAX = 64 << 20, /* bytes of all results that one pass makes */
 };
@@ -38,7 +37,7 @@ static bool moves(const mp_vertex *v) {
     return false;
 }
 
-static bool is_wanted(const mp_vertex *v) {
+bool mp_fold_wants(const mp_vertex *v) {
     return !v->is_gone && v->loop == NULL && v->in_count > 0 && v->in_count <= WIDTH_MAX &&
            v->out_count <= WIDTH_MAX && strcmp(v->node.op->name, "DequantizeLinear") != 0 &&
            (v->node.op->express != NULL || moves(v));
@@ -117,12 +116,12 @@ static mp_status fold(folding *f, int32_t n) {
     mp_host_values values;
     bool done = false;
     const mp_vertex v = f->graph->nodes[n];
-    if (!is_wanted(&v) || !read_inputs(f->graph, &v, in) || !mp_fold_may(f->graph, &v) ||
+    if (!mp_fold_wants(&v) || !read_inputs(f->graph, &v, in) || !mp_fold_may(f->graph, &v) ||
         !mp_host_value_is_known(&v.node, in, v.in_count) || !mp_rewrite_allowed(f->rewrites)) {
         return MP_OK;
     }
     mp_host_values_open(&values);
-    values.most = RESULT_MAX;
+    values.most = MP_FOLD_RESULT_MAX;
     const mp_status computed =
         mp_host_value_compute(&values, &v.node, in, v.in_count, out, v.out_count, &done);
     mp_status status = MP_OK;

@@ -8,6 +8,11 @@
 /* Goes through the nodes once, in their order. Fails: as a pass. */
 mp_status mp_fold_constants(mp_graph *graph, mp_rewrites *rewrites);
 
+enum { MP_FOLD_RESULT_MAX = 4 << 20 }; /* bytes of a result */
+
+/* Whether it is a node that is computed on the host. */
+bool mp_fold_wants(const mp_vertex *v);
+
 /* Whether all that the node makes may be constants. */
 bool mp_fold_may(const mp_graph *graph, const mp_vertex *v);
 
