@@ -53,7 +53,7 @@ static mp_status add_page(mp_host_values *values, size_t size) {
     if (fresh == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to plan a graph");
     }
-    fresh->size = size > PAGE_BYTES ? size : PAGE_BYTES;
+    fresh->size = MP_MAX(size, PAGE_BYTES);
     const mp_status status = values->host->ops->alloc(values->host, fresh->size, &fresh->addr);
     if (status != MP_OK) {
         free(fresh);

@@ -322,7 +322,7 @@ static int rank_of(const mp_graph *graph, int32_t value, int *left) {
         if (rank < 0 || (rank < 2 && mp_vertex_is(v, "MatMul"))) { /* which drops such a one */
             return MP_DIM_UNKNOWN;
         }
-        most = rank > most ? rank : most;
+        most = MP_MAX(rank, most);
     }
     return most;
 }

@@ -14,7 +14,7 @@ static size_t widest(const mp_graph *graph) {
     for (int32_t n = 0; n < graph->node_count; n++) {
         const mp_vertex *v = &graph->nodes[n];
         const size_t width = (size_t)v->in_count + (size_t)v->out_count;
-        most = width > most ? width : most;
+        most = MP_MAX(width, most);
     }
     return most;
 }

@@ -53,7 +53,7 @@ static mp_status open_classes(const mp_draft *draft, value_class *classes) {
                            .spot = draft->program->spots[i]};
         if (draft->is_made[i]) {
             MP_TRY(bytes_of(draft, i, &c->bytes));
-            c->last = c->last > c->first ? c->last : c->first;
+            c->last = MP_MAX(c->last, c->first);
             c->spot = (mp_spot){.kind = MP_SPOT_BLOCK};
         } else if (c->spot.kind == MP_SPOT_NONE && graph->values[i].is_constant) {
             c->spot = (mp_spot){.kind = graph->values[i].device != 0 ? MP_SPOT_FIXED : MP_SPOT_NONE,
@@ -73,7 +73,7 @@ static void join(value_class *classes, int32_t part, int32_t whole, size_t at) {
     classes[part].of = whole;
     classes[part].at = at;
     to->first = from->first >= 0 && from->first < to->first ? from->first : to->first;
-    to->last = to->last > from->last ? to->last : from->last;
+    to->last = MP_MAX(to->last, from->last);
     to->outlives = to->outlives || from->outlives;
 }
 

@@ -35,7 +35,7 @@ typedef struct free_view {
 static void see(free_view *view, size_t bytes) {
     view->bytes += bytes;
     view->count++;
-    view->largest = bytes > view->largest ? bytes : view->largest;
+    view->largest = MP_MAX(bytes, view->largest);
 }
 
 /* Chunks of bins, and those on shelves and those that wait, of all streams. */
@@ -180,7 +180,7 @@ typedef struct text {
 static void append(void *context, const char *piece, size_t size) {
     text *t = context;
     const size_t room = sizeof t->bytes - 1 - t->size;
-    size = size < room ? size : room;
+    size = MP_MIN(size, room);
     memcpy(t->bytes + t->size, piece, size);
     t->size += size;
     t->bytes[t->size] = '\0';

@@ -19,8 +19,7 @@ static void release(host_device *host, mp_mempool *mempool, size_t keep) {
 }
 
 static void take_peaks(mp_mempool_usage *usage) {
-    usage->reserved_max =
-        usage->reserved > usage->reserved_max ? usage->reserved : usage->reserved_max;
+    usage->reserved_max = MP_MAX(usage->reserved, usage->reserved_max);
     usage->used_max = MP_MAX(usage->used, usage->used_max);
 }
 

@@ -367,7 +367,7 @@ mp_status mp__islands_add(const mp_provider *provider, OrtEpGraphSupportInfo *su
     const bool drops = provider->context == NULL; /* else they are inputs, for the compiled model */
     int most = -1;
     for (size_t i = 0; i < count; i++) {
-        most = nodes[i].island > most ? nodes[i].island : most;
+        most = MP_MAX(nodes[i].island, most);
     }
     const OrtNode **list = calloc(count + 1, sizeof *list);
     mp_status status = list != NULL ? MP_OK : no_memory();

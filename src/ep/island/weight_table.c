@@ -29,7 +29,7 @@ static mp_status first_of(mp_weight_table *table, const char *name, int **out) {
 
 static mp_status compare_there(mp_device *device, const mp_weight *w, const char *data,
                                bool *same) {
-    const size_t most = w->bytes < COMPARED_BYTES ? w->bytes : COMPARED_BYTES;
+    const size_t most = MP_MIN(w->bytes, COMPARED_BYTES);
     char *there = malloc(most);
     mp_status status = there != NULL ? MP_OK : no_memory();
     *same = true;

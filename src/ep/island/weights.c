@@ -103,7 +103,7 @@ static mp_status add_prepared(work *w, mp_graph *graph, int32_t n, int i, mp_pla
     MP_TRY(add_piece(w, &p));
     v->in[i] = p.value;
     v->node.prepared |= 1u << i;
-    w->aside_bytes = p.bytes > w->aside_bytes ? p.bytes : w->aside_bytes;
+    w->aside_bytes = MP_MAX(p.bytes, w->aside_bytes);
     return MP_OK;
 }
 

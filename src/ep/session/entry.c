@@ -63,7 +63,7 @@ static OrtStatus *negotiate(const OrtApiBase *base) {
             MP_ORT_API_MIN, text != NULL ? text : "an unknown version");
         return oldest != NULL ? oldest->CreateStatus(ORT_NOT_IMPLEMENTED, message) : NULL;
     }
-    const uint32_t version = runtime < MP_ORT_API_MAX ? runtime : MP_ORT_API_MAX;
+    const uint32_t version = MP_MIN(runtime, MP_ORT_API_MAX);
     const OrtApi *ort = base->GetApi(version);
     const OrtEpApi *ep = ort != NULL ? ort->GetEpApi() : NULL;
     if (ep == NULL) {

@@ -87,7 +87,7 @@ static int merged_axis(const int64_t *perm, const way *w) {
 static bool merge(const int64_t *dim, int axis, int64_t *out) {
     for (int d = 0; d < MP_WIDE_RANK; d++) {
         if (d != axis && d != axis + 1) {
-            out[d < axis ? d : d - 1] = dim[d] > 0 ? dim[d] : 0;
+            out[d < axis ? d : d - 1] = MP_MAX(dim[d], 0);
             if (dim[d] <= 0 && d > axis) {
                 return false;
             }

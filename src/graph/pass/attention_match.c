@@ -73,7 +73,7 @@ static bool add_mask(const mp_graph *graph, match *m, mp_mask_step step) {
         return false;
     }
     m->masks[m->mask_count++] = step;
-    m->rank = rank > m->rank ? rank : m->rank;
+    m->rank = MP_MAX(rank, m->rank);
     return true;
 }
 
@@ -422,7 +422,7 @@ bool mp_attention_find(const mp_graph *graph, int32_t n, mp_attention_match *out
     }
     const int ranks[] = {out->q.rank, out->k.rank, out->v.rank};
     for (size_t i = 0; i < MP_COUNT_OF(ranks); i++) {
-        out->rank = ranks[i] > out->rank ? ranks[i] : out->rank;
+        out->rank = MP_MAX(ranks[i], out->rank);
     }
     peel_sides(graph, out);
     drop_idle_masks(graph, out);

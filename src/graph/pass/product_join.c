@@ -313,7 +313,7 @@ mp_status mp_products_join(mp_graph *graph, const mp_product *all, int count, in
     for (int i = 0; i < count; i++) {
         const size_t used = strlen(name);
         columns += all[i].columns;
-        first = all[i].node < first ? all[i].node : first;
+        first = MP_MIN(all[i].node, first);
         (void)snprintf(name + used, sizeof name - used, "%s%s", i > 0 ? "+" : "",
                        graph->nodes[all[i].node].node.name);
     }

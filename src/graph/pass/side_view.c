@@ -19,7 +19,7 @@ static bool read_dims(const mp_graph *graph, int32_t value, int *rank, int64_t *
         if (known == 0 || (known < 0 && d > 0)) {
             return false;
         }
-        dim[d] = known > 0 ? known : 0;
+        dim[d] = MP_MAX(known, 0);
     }
     return *rank >= 1 && *rank <= MP_VIEW_RANK;
 }

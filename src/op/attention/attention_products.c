@@ -244,9 +244,8 @@ static mp_status plan_parts(mp_planner *p, work *w) {
     part most = {0};
     choose_part(a, &most);
     const part widest = {.columns = rule->keys};
-    const mp_shape shape = {
-        .rank = 3,
-        .dim = {most.units < units ? most.units : units, most.rows, pitch_of(w, &widest)}};
+    const mp_shape shape = {.rank = 3,
+                            .dim = {MP_MIN(most.units, units), most.rows, pitch_of(w, &widest)}};
     size_t bytes = 0;
     MP_TRY(mp_shape_bytes(&shape, a->type, &bytes));
     /* A float is not exact enough for double. */

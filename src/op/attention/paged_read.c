@@ -382,7 +382,7 @@ mp_status mp_paged_read_node(const mp_planner *p, mp_paged *out) {
     MP_TRY(mp_paged_read_changes(p, out));
     k_score_rule *rule = &out->attention.rule;
     const int64_t window = mp_node_int(p->node, "local_window_size", -1);
-    rule->window = window > 0 ? window : 0;
+    rule->window = MP_MAX(window, 0);
     rule->causal = mp_node_int(p->node, "is_causal", 1) != 0;
     rule->softcap = (double)mp_node_float(p->node, "softcap", 0);
     out->attention.at = out->store.at;

@@ -150,7 +150,7 @@ static mp_status read_mask(const mp_planner *p, sides *s) {
     for (int d = 0; d < SIDE_RANK; d++) {
         s->mask.dim[d] = d < lead ? 1 : mask->shape.dim[d - lead];
     }
-    s->rank = mask->shape.rank > s->rank ? mask->shape.rank : s->rank;
+    s->rank = MP_MAX(mask->shape.rank, s->rank);
     return agree(&s->batch, s->mask.dim[BATCH]) && agree(&s->heads, s->mask.dim[HEAD]) &&
                    agree(&s->rows, s->mask.dim[ROW]) && agree(&s->keys, s->mask.dim[SIZE])
                ? MP_OK
@@ -182,8 +182,8 @@ static mp_status read_sides(const mp_planner *p, sides *s) {
     if (s->q.dim[SIZE] != s->k.dim[SIZE]) {
         return mp_attention_no_fit(p, "heads of Q and K differ in size");
     }
-    s->rank = s->q.rank > s->k.rank ? s->q.rank : s->k.rank;
-    s->rank = s->v.rank > s->rank ? s->v.rank : s->rank;
+    s->rank = MP_MAX(s->q.rank, s->k.rank);
+    s->rank = MP_MAX(s->v.rank, s->rank);
     s->batch = s->q.dim[BATCH];
     s->heads = s->q.dim[HEAD];
     s->rows = s->q.dim[ROW];

@@ -42,8 +42,7 @@ static mp_status plan_image_scaler(mp_planner *p) {
     }
     for (int64_t from = 0; from < channels; from += K_SCALER_CHANNELS) {
         const int64_t left = channels - from;
-        MP_TRY(scale_channels(p, bias->floats, from,
-                              left < K_SCALER_CHANNELS ? left : K_SCALER_CHANNELS));
+        MP_TRY(scale_channels(p, bias->floats, from, MP_MIN(left, K_SCALER_CHANNELS)));
     }
     return MP_OK;
 }

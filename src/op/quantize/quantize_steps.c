@@ -27,7 +27,7 @@ static mp_status scales_along(const mp_shape *x, int axis, int64_t block, bool b
     if (!wide && mp_shape_count(x) > 0) {
         out->divide_inner = mp_divider((uint32_t)inner);
         out->divide_axis = mp_divider((uint32_t)x->dim[axis]);
-        out->divide_block = mp_divider((uint32_t)(block < INT32_MAX ? block : INT32_MAX));
+        out->divide_block = mp_divider((uint32_t)MP_MIN(block, INT32_MAX));
     }
     return MP_OK;
 }

@@ -138,7 +138,7 @@ mp_status mp__arena_refuse(const arena *a, mp_addr addr, const char *what) {
 /* Where a chunk that leaves `from` in the order of `to` belongs: memory that a captured graph uses
  * stays with the graph. Under the arena's lock. */
 static stream_heap *heir_of(stream_heap *from, stream_heap *to) {
-    if (from->is_capture && !from->gone) {
+    if (stream_heap_is_graphs(from)) {
         return from;
     }
     return to->capture != NULL ? to->capture : to;
@@ -152,7 +152,7 @@ static void free_slow(arena *a, chunk *c, stream_heap *from, stream_heap *to) {
     arena_lock(a);
     stream_heap *heir = heir_of(from, to);
     chunk_set_heap(c, heir->index);
-    if (a->notes && (!heir->is_capture || heir->gone)) { /* a graph uses what was freed in it */
+    if (a->notes && !stream_heap_is_graphs(heir)) { /* a graph uses what was freed in it */
         a->device->ops->note(a->device, chunk_addr(c), chunk_bytes(c), false);
     }
     if (c->uses != NULL) {

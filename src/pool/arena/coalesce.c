@@ -77,18 +77,18 @@ void mp__chunk_bin(arena *a, chunk *c) {
     if (heap->index == 0) {
         c->epoch = 0;
     }
-    heap->binned = c->epoch > heap->binned ? c->epoch : heap->binned;
+    heap->binned = MP_MAX(c->epoch, heap->binned);
     if (joins(c, c->prev)) {
         chunk *left = c->prev;
         mp__bins_remove(&heap->bins, left);
-        left->epoch = c->epoch > left->epoch ? c->epoch : left->epoch;
+        left->epoch = MP_MAX(c->epoch, left->epoch);
         mp__chunk_join(left, c);
         c = left;
     }
     if (joins(c, c->next)) {
         chunk *right = c->next;
         mp__bins_remove(&heap->bins, right);
-        c->epoch = right->epoch > c->epoch ? right->epoch : c->epoch;
+        c->epoch = MP_MAX(right->epoch, c->epoch);
         mp__chunk_join(c, right);
     }
     chunk_set_state(c, CHUNK_FREE);

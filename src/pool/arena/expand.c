@@ -59,7 +59,7 @@ static mp_status reserve_addresses(arena *a, uint32_t units) {
     const size_t memory = a->device->info.memory_bytes;
     size_t size = memory < most / TIMES_MEMORY ? TIMES_MEMORY * memory / page * page : most;
     const size_t least = MP_ALIGN_UP((size_t)units * UNIT, page);
-    size = size > least ? size : least;
+    size = MP_MAX(size, least);
     if (size > most) {
         return MP_FAIL(OUT_OF_MEMORY, "%zu bytes are more than a region holds", least);
     }

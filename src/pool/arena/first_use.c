@@ -56,7 +56,7 @@ static mp_status make_ready(arena *a, stream_heap *heap, unsigned before, uint64
     if (before == 0 || from == heap || epoch <= from->reached) {
         return MP_OK;
     }
-    if (from->is_capture && !from->gone) {
+    if (stream_heap_is_graphs(from)) {
         return order_in_graph(a, from, heap);
     }
     if (mp__order_wait(a, heap, from, epoch)) {

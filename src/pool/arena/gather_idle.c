@@ -25,7 +25,7 @@ static void gather_heap(arena *a, stream_heap *heap) {
 void mp__arena_gather_idle(arena *a) {
     for (size_t i = 1; i < stream_heap_count_of(a); i++) {
         stream_heap *heap = stream_heap_at(a, (unsigned)i);
-        if (heap->bins.count > 0 && (!heap->is_capture || heap->gone)) {
+        if (heap->bins.count > 0 && !stream_heap_is_graphs(heap)) {
             gather_heap(a, heap);
         }
     }

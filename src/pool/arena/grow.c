@@ -55,14 +55,14 @@ static mp_status ask(arena *a, size_t least, size_t *size, mp_addr *out) {
             return status;
         }
         const size_t less = round_down(*size / 10 * 9);
-        *size = less > least ? less : least;
+        *size = MP_MAX(less, least);
     }
 }
 
 static size_t first_size(arena *a, size_t least) {
     size_t size = next_size(a, least);
     const size_t room = mp__region_room(a);
-    size = round_down(size < room ? size : room);
+    size = round_down(MP_MIN(size, room));
     return size > least ? size : least;
 }
 

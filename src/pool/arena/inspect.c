@@ -39,7 +39,7 @@ static void *stream_of(const arena *a, const chunk *c) {
 
 static mp_layout_block block_of(const arena *a, const chunk *c) {
     const stream_heap *heap = stream_heap_of(a, c);
-    const mp_block_state state = block_state_of(c, heap->is_capture && !heap->gone);
+    const mp_block_state state = block_state_of(c, stream_heap_is_graphs(heap));
     mp_layout_block block = {.addr = chunk_addr(c),
                              .size = chunk_bytes(c),
                              .stream = MP_NO_STREAM,

@@ -47,17 +47,17 @@ static void gather_own(arena *a, stream_heap *heap) {
 static bool is_worn(const arena *a, const stream_heap *heap, uint32_t units) {
     enum { HEAP_BYTES = 8 << 20, HEAPS = 32 };
     const size_t bytes = (size_t)units * UNIT;
-    const size_t growth = a->next_extension > bytes ? a->next_extension : bytes;
+    const size_t growth = MP_MAX(a->next_extension, bytes);
     const size_t streams = stream_heap_count_of(a) > 2 ? stream_heap_count_of(a) - 1 : 1;
     return heap->gathered >= THRIFT && a->options.extend_strategy == EXTEND_POWER_OF_TWO &&
            units <= SHELF_UNITS_MAX &&
-           arena_total(a) + growth <= (streams < HEAPS ? streams : HEAPS) * HEAP_BYTES;
+           arena_total(a) + growth <= MP_MIN(streams, HEAPS) * HEAP_BYTES;
 }
 
 /* Whether the free memory of `other` may be used by others at all. `only_unused`: only if nothing
  * is allocated on it, as between two runs; else its next request is likely to want its shelf. */
 static bool lends(const stream_heap *heap, stream_heap *other, bool only_unused) {
-    if (other == heap || (other->is_capture && !other->gone)) {
+    if (other == heap || stream_heap_is_graphs(other)) {
         return false;
     }
     if (!only_unused) {

@@ -79,8 +79,7 @@ static void poll_heap(arena *a, stream_heap *heap) {
     while (heap->event_count > 0 &&
            a->device->ops->event_query(a->device, heap->events[0].event, &reached) == MP_OK &&
            reached) {
-        heap->reached =
-            heap->events[0].epoch > heap->reached ? heap->events[0].epoch : heap->reached;
+        heap->reached = MP_MAX(heap->events[0].epoch, heap->reached);
         drop_first(a, heap);
     }
 }
@@ -197,7 +196,7 @@ mp_status mp__order_see(stream_heap *heap, const stream_heap *other, uint64_t ep
         heap->seen = seen;
         heap->seen_count = count;
     }
-    heap->seen[other->index] = epoch > heap->seen[other->index] ? epoch : heap->seen[other->index];
+    heap->seen[other->index] = MP_MAX(epoch, heap->seen[other->index]);
     return MP_OK;
 }
 
@@ -243,7 +242,7 @@ void mp__order_cover(arena *a, stream_heap *heap) {
 
 /* Whether the free memory of `other` may be used by others at all. */
 static bool lends(const stream_heap *heap, const stream_heap *other) {
-    return other != heap && other->bins.count > 0 && (!other->is_capture || other->gone);
+    return other != heap && other->bins.count > 0 && !stream_heap_is_graphs(other);
 }
 
 static chunk *better(chunk *best, chunk *c) {

@@ -131,7 +131,7 @@ void mp__reserve_free(arena *a, chunk *c, stream_heap *from, stream_heap *to) {
     arena_lock(a);
     mp__address_remove(&a->addresses, c);
     unlink_reserved(a, c);
-    if (to->is_capture && !to->gone) {
+    if (stream_heap_is_graphs(to)) {
         chunk_set_heap(c, to->index);
     }
     if (ended && !mp__reserved_is_of_graph(a, c)) {

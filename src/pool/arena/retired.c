@@ -10,8 +10,7 @@ void mp__reserved_release(arena *a, chunk *c) {
 }
 
 bool mp__reserved_is_of_graph(const arena *a, const chunk *c) {
-    const stream_heap *heap = stream_heap_of(a, c);
-    return heap->is_capture && !heap->gone;
+    return stream_heap_is_graphs(stream_heap_of(a, c));
 }
 
 void mp__reserve_give_back(arena *a, bool all) {

@@ -46,8 +46,8 @@ static int next_filled(const stream_heap *heap, int class, int last) {
 chunk *mp__shelf_take(stream_heap *heap, uint32_t units) {
     enum { LOOK = 4, SLACK = 8 }; /* up to an eighth more than was asked for saves a search */
     const uint32_t eighth = units / SLACK;
-    const uint32_t most = units + (eighth < heap->slack ? eighth : heap->slack);
-    const int last = class_of(most < SHELF_UNITS_MAX ? most : SHELF_UNITS_MAX);
+    const uint32_t most = units + MP_MIN(eighth, heap->slack);
+    const int last = class_of(MP_MIN(most, SHELF_UNITS_MAX));
     for (int class = next_filled(heap, class_of(units), last); class >= 0;
          class = next_filled(heap, class + 1, last)) {
         chunk **link = &heap->shelf[class];

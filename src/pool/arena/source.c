@@ -71,7 +71,7 @@ mp_status mp__region_take(arena *a, size_t size) {
                        size, mp_limit_get());
     }
     const size_t total = atomic_fetch_add_explicit(&a->total, size, memory_order_relaxed) + size;
-    a->counts.total_max = total > a->counts.total_max ? total : a->counts.total_max;
+    a->counts.total_max = MP_MAX(total, a->counts.total_max);
     return MP_OK;
 }
 

@@ -77,6 +77,11 @@ static inline bool stream_heap_is_left_behind(const stream_heap *heap) {
     return __builtin_expect(heap->thread != 0, false) && heap->thread != mp_thread_number();
 }
 
+/* Whether its memory is that of a captured graph which is still there, for nobody else to use. */
+static inline bool stream_heap_is_graphs(const stream_heap *heap) {
+    return heap->is_capture && !heap->gone;
+}
+
 /* Whether requests on the stream of `key` may go to `heap` the short way. Under the heap's lock. */
 static inline bool stream_heap_is_for(const stream_heap *heap, const void *key) {
     return !heap->detour && heap->key == key && !stream_heap_is_left_behind(heap);

@@ -21,8 +21,7 @@ enum { MARGIN = 256 << 10 }; /* bytes a heap */
 static void count(stream_heap *heap, chunk *c, chunk_state state) {
     chunk_set_state(c, state);
     heap->in_use += chunk_bytes(c);
-    heap->alloc_size_max =
-        c->requested > heap->alloc_size_max ? c->requested : heap->alloc_size_max;
+    heap->alloc_size_max = MP_MAX(c->requested, heap->alloc_size_max);
     tally *t = &heap->clients[c->client];
     t->in_use += (int64_t)chunk_bytes(c);
     t->requested += (int64_t)c->requested;
@@ -48,7 +47,7 @@ static void assign_anew(arena *a, stream_heap *heap, uint64_t need) {
     for (size_t i = 0; i < heaps; i++) {
         sum += stream_heap_at(a, (unsigned)i)->in_use;
     }
-    a->peak = sum > a->peak ? sum : a->peak;
+    a->peak = MP_MAX(sum, a->peak);
     const uint64_t part = margin + (a->peak - sum) / heaps;
     a->assigned = 0;
     for (size_t i = 0; i < heaps; i++) {
@@ -108,13 +107,12 @@ void mp__usage_stats_locked(const arena *a, mp_pool_stats *out) {
     *out = a->counts;
     out->limit = a->options.max_mem == SIZE_MAX ? UINT64_MAX : a->options.max_mem;
     out->total = arena_total(a);
-    out->in_use_max = a->peak < out->total_max ? a->peak : out->total_max; /* margins aside */
+    out->in_use_max = MP_MIN(a->peak, out->total_max); /* margins aside */
     for (size_t i = 0; i < stream_heap_count_of(a); i++) {
         const stream_heap *heap = stream_heap_at(a, (unsigned)i);
         out->in_use += heap->in_use;
         out->frees += heap->frees;
-        out->alloc_size_max =
-            heap->alloc_size_max > out->alloc_size_max ? heap->alloc_size_max : out->alloc_size_max;
+        out->alloc_size_max = MP_MAX(heap->alloc_size_max, out->alloc_size_max);
         for (size_t k = 0; k < a->client_count; k++) {
             out->requested += (uint64_t)heap->clients[k].requested;
             out->allocs += heap->clients[k].allocs;

@@ -272,8 +272,7 @@ static void count_request(mp__mempool *pool, const mempool_block *block) {
     mp_pool_stats *stats = &pool->stats;
     stats->allocs++;
     stats->reserves += block->reserved;
-    stats->alloc_size_max =
-        block->requested > stats->alloc_size_max ? block->requested : stats->alloc_size_max;
+    stats->alloc_size_max = MP_MAX(block->requested, stats->alloc_size_max);
     pool->clients[block->client].allocs++;
     block->stream->share.allocs++;
 }

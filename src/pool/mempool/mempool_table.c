@@ -71,7 +71,7 @@ void mp__mempool_link(mp__mempool *pool, mempool_block *block) {
     mp_pool_stats *stats = &pool->stats;
     stats->in_use += block->size;
     stats->requested += block->requested;
-    stats->in_use_max = stats->in_use > stats->in_use_max ? stats->in_use : stats->in_use_max;
+    stats->in_use_max = MP_MAX(stats->in_use, stats->in_use_max);
     count_in(&pool->clients[block->client], block);
     count_in(&block->stream->share, block);
 }

@@ -46,8 +46,8 @@ mp_status mp__ranges_add(mp_ranges *set, mp_range range) {
     size_t last = first;
     for (; last < set->count && set->items[last].begin <= range.end; last++) {
         const mp_range met = set->items[last];
-        range.begin = met.begin < range.begin ? met.begin : range.begin;
-        range.end = met.end > range.end ? met.end : range.end;
+        range.begin = MP_MIN(met.begin, range.begin);
+        range.end = MP_MAX(met.end, range.end);
     }
     return replace(set, first, last, &range, 1);
 }

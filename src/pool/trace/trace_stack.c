@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/trace/trace_stack.h"
 
+#include "base/macros.h"
 #include "pool/trace/trace_intern.h"
 #include "pool/trace/trace_text.h"
 
@@ -15,7 +16,7 @@ static _Atomic(mp_stack_fn *) looker;
 
 static char *put_name(char *at, const char *name) {
     const size_t size = strlen(name);
-    const size_t kept = size < MP_FRAME_TEXT_MAX ? size : MP_FRAME_TEXT_MAX;
+    const size_t kept = MP_MIN(size, MP_FRAME_TEXT_MAX);
     mp__text_clean(name + size - kept, kept, at);
     return at + strlen(at) + 1;
 }

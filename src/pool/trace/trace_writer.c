@@ -107,7 +107,7 @@ void mp__writer_put(mp_writer *writer, const void *data, size_t size) {
     const char *bytes = data;
     while (size > 0 && writer->fault == 0) {
         const size_t room = BUFFER_SIZE - writer->filled;
-        const size_t part = size < room ? size : room;
+        const size_t part = MP_MIN(size, room);
         memcpy(writer->buffer + writer->filled, bytes, part);
         writer->filled += part;
         bytes += part;

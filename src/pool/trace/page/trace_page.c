@@ -59,7 +59,7 @@ static mp_status survey(page *p) {
     const mp_layout *layout = p->view->layout;
     p->base = UINTPTR_MAX;
     for (size_t i = 0; i < layout->region_count; i++) {
-        p->base = layout->regions[i].addr < p->base ? layout->regions[i].addr : p->base;
+        p->base = MP_MIN(layout->regions[i].addr, p->base);
     }
     for (size_t i = 0; i < p->view->count; i++) {
         MP_TRY(survey_event(p, &p->view->events[i]));
