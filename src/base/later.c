@@ -20,8 +20,15 @@ static pthread_cond_t has_run = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static mp_later *first; /* queued or running, in the order in which they came */
 static atomic_size_t count;
-static size_t thread_count;
 static bool is_ending;
+
+/* A thread that has no more work is joined, not left to itself: what libraries keep for a thread
+ * goes behind its last line, and they must be there as long. */
+typedef struct place {
+    pthread_t thread;
+    enum { PLACE_FREE, PLACE_RUNS, PLACE_ENDED } state;
+} place;
+static place places[THREADS_MAX];
 
 /* ---- the list; with the lock held ---- */
 
@@ -57,8 +64,8 @@ static void take_out(mp_later *work) {
 
 /* ---- threads ---- */
 
-static void *run_all(void *unused) {
-    (void)unused;
+static void *run_all(void *context) {
+    place *own = context;
     (void)pthread_mutex_lock(&lock);
     for (mp_later *work = next_queued(); work != NULL; work = next_queued()) {
         work->state = MP_LATER_RUNS;
@@ -67,27 +74,45 @@ static void *run_all(void *unused) {
         (void)pthread_mutex_lock(&lock);
         take_out(work);
     }
-    thread_count--;
+    own->state = PLACE_ENDED;
     (void)pthread_cond_broadcast(&has_run);
     (void)pthread_mutex_unlock(&lock);
     return NULL;
 }
 
+/* The rest is with the lock held, which a thread that has ended does not want again. */
+
+static void join_ended(void) {
+    for (size_t i = 0; i < THREADS_MAX; i++) {
+        if (places[i].state == PLACE_ENDED) {
+            (void)pthread_join(places[i].thread, NULL);
+            places[i].state = PLACE_FREE;
+        }
+    }
+}
+
+static size_t thread_count(void) {
+    size_t running = 0;
+    for (size_t i = 0; i < THREADS_MAX; i++) {
+        running += places[i].state == PLACE_RUNS;
+    }
+    return running;
+}
+
 /* Signals go to the threads of the host program. */
-static bool start_thread(void) {
-    pthread_attr_t attributes;
+static void start_thread(void) {
     sigset_t every, before;
-    pthread_t thread;
-    if (pthread_attr_init(&attributes) != 0) {
-        return false;
+    place *own = places;
+    join_ended();
+    while (own->state != PLACE_FREE) { /* fewer than THREADS_MAX run */
+        own++;
     }
     (void)sigfillset(&every);
     (void)pthread_sigmask(SIG_SETMASK, &every, &before);
-    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    const bool started = pthread_create(&thread, &attributes, run_all, NULL) == 0;
+    if (pthread_create(&own->thread, NULL, run_all, own) == 0) {
+        own->state = PLACE_RUNS;
+    }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attributes);
-    return started;
 }
 
 /* ---- the end of the process, and its children ---- */
@@ -98,9 +123,10 @@ static void end_all(void) {
     for (mp_later *work = next_queued(); work != NULL; work = next_queued()) {
         take_out(work);
     }
-    while (thread_count > 0) {
+    while (thread_count() > 0) {
         (void)pthread_cond_wait(&has_run, &lock);
     }
+    join_ended();
     (void)pthread_mutex_unlock(&lock);
 }
 
@@ -118,7 +144,9 @@ static void in_child(void) {
     while (first != NULL) {
         take_out(first);
     }
-    thread_count = 0;
+    for (size_t i = 0; i < THREADS_MAX; i++) {
+        places[i].state = PLACE_FREE;
+    }
     (void)pthread_mutex_unlock(&lock);
 }
 
@@ -158,8 +186,10 @@ bool mp_later_add(mp_later *work) {
     (void)pthread_once(&once, prepare);
     mp_later_guard_end();
     (void)pthread_mutex_lock(&lock);
-    thread_count += !is_ending && thread_count < most && start_thread();
-    const bool taken = !is_ending && thread_count > 0;
+    if (!is_ending && thread_count() < most) {
+        start_thread();
+    }
+    const bool taken = !is_ending && thread_count() > 0;
     if (taken) {
         append(work);
     }

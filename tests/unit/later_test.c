@@ -146,6 +146,38 @@ TEST(later_work_that_runs_is_waited_for_at_the_end) {
     CHECK(close(ends[0]) == 0);
 }
 
+/* What a library keeps for a thread goes after the thread's last work. */
+static void say_late(void *unused) {
+    (void)unused;
+    pause_ms(100);
+    (void)!write(pipe_out, "x", 1);
+}
+
+static pthread_key_t late;
+
+static void keep_something(mp_later *self) {
+    (void)pthread_setspecific(late, self);
+}
+
+TEST(later_threads_are_gone_before_what_they_use) {
+    int ends[2];
+    char said = 0;
+    CHECK(pipe(ends) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        static mp_later work = {.run = keep_something};
+        pipe_out = ends[1];
+        CHECK_EQ_INT(pthread_key_create(&late, say_late), 0);
+        CHECK(mp_later_add(&work));
+        mp_later_wait(&work); /* its thread is on its way out */
+        exit(0);
+    }
+    CHECK_EQ_INT(exit_of(child), 0);
+    CHECK(close(ends[1]) == 0);
+    CHECK_EQ_INT(read(ends[0], &said, 1), 1);
+    CHECK(close(ends[0]) == 0);
+}
+
 TEST(later_work_is_the_parents_alone) {
     atomic_bool gate = false;
     const int owner = 0;
