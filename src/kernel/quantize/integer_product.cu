@@ -104,9 +104,7 @@ K_FN void do_tile(const mp_integer_args *args, const tile *t, int64_t matrix) {
             b_keep(args, t, first, (int32_t)i, &piece);
         }
         __syncthreads();
-        K_BLOCK_LOOP(lane, GROUPS * SQUARES) {
-            multiply_square(t, (int32_t)lane, place_of(t, (int32_t)lane), TILE);
-        }
+        multiply_tile(t);
         add_lines(args, t);
         __syncthreads();
     }
@@ -198,7 +196,8 @@ K_BLOCK_KERNEL_WITHIN(128, K_INTEGER_LANES, mp_integer_args, args) {
     t.b = t.a + WORDS * PITCH;
     t.a_sum = t.b + WORDS * PITCH;
     t.b_sum = t.a_sum + TILE;
-    t.sum = t.b_sum + TILE;
+    t.corner = (int32_t *)(t.b_sum + TILE);
+    t.sum = t.b_sum + 4 * TILE;
     for (int64_t i = blockIdx.x; HAS_LANES && i < args.tiles; i += gridDim.x) {
         const int64_t rest = i / args.tiles_across, matrix = rest / args.tiles_down;
         t.column = i % args.tiles_across * TILE;
@@ -215,6 +214,7 @@ K_BLOCK_KERNEL_WITHIN(128, K_INTEGER_LANES, mp_integer_args, args) {
         K_BLOCK_LOOP(line, 2 * TILE) {
             t.a_sum[line] = 0; /* b_sum is behind it */
         }
+        b_find(&args, &t);
         __syncthreads();
         do_tile(&args, &t, matrix);
         __syncthreads();

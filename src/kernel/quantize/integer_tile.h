@@ -25,6 +25,7 @@ enum {
 typedef struct tile {
     uint32_t *a, *b;         /* WORDS * PITCH each */
     uint32_t *a_sum, *b_sum; /* TILE each */
+    int32_t *corner;         /* 3 * TILE; of the windows that the columns see, by dimension */
     uint32_t *sum;           /* where sums are not in registers */
     const uint8_t *from_a, *from_b;
     int64_t row, column; /* of the tile's corner */
@@ -77,18 +78,34 @@ K_FN void a_keep(const mp_integer_args *args, const tile *t, int64_t first, int3
 /* ---- B: a piece is four columns at one place along k ---- */
 
 #if K_CONV
+/* Finds the windows of the tile's columns, once for all that is summed. */
+K_FN void b_find(const mp_integer_args *args, const tile *t) {
+    K_BLOCK_LOOP(c, TILE) {
+        int32_t corner[3];
+        i_corner(&args->window, t->column + c, corner);
+        for (int d = 0; d < 3; d++) {
+            t->corner[d * TILE + c] = corner[d];
+        }
+    }
+}
+
 /* The bytes of all are asked for before one is looked at. */
 K_FN i_four b_ask(const mp_integer_args *args, const tile *t, int64_t first, int32_t i,
                   int32_t words) {
     (void)words;
     const k_integer_window *window = &args->window;
-    const int64_t k = first + i / ACROSS * 4, column = t->column + i % ACROSS * SQUARE;
+    const int64_t k = first + i / ACROSS * 4;
     int32_t corner[SQUARE][3], at[4][SQUARE];
     uint32_t byte[4][SQUARE];
     i_four piece = t_none();
     K_UNROLL
-    for (int c = 0; c < SQUARE; c++) {
-        i_corner(window, column + c, corner[c]);
+    for (int d = 0; d < 3; d++) {
+        const i_four of =
+            *(const i_four *)(const void *)(t->corner + d * TILE + i % ACROSS * SQUARE);
+        K_UNROLL
+        for (int c = 0; c < SQUARE; c++) {
+            corner[c][d] = (int32_t)of.of[c];
+        }
     }
     K_UNROLL
     for (int e = 0; e < 4; e++) {
@@ -119,6 +136,11 @@ K_FN i_four b_turned(const mp_integer_args *args, int64_t k, const i_four *piece
     return *piece;
 }
 #else
+K_FN void b_find(const mp_integer_args *args, const tile *t) {
+    (void)args;
+    (void)t;
+}
+
 /* Rows along k, as they are in memory, zeros beyond the matrix. */
 K_FN i_four b_ask(const mp_integer_args *args, const tile *t, int64_t first, int32_t i,
                   int32_t words) {

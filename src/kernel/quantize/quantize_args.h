@@ -17,6 +17,8 @@ enum {
 
 /* Words of four factors each that a tile of so many rows and columns has along k. */
 #define K_INTEGER_DEPTH(tile) ((tile) == 32 ? 32 : 16)
+/* Words in which the emulated device has both sides of a tile as 16-bit integers. */
+#define K_INTEGER_WIDE(tile) (4 * (tile)*K_INTEGER_DEPTH(tile))
 
 /* What becomes of the sums. */
 enum {

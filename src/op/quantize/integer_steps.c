@@ -50,12 +50,17 @@ static int tile_for(const mp_planner *p, mp_integer_args *args) {
     }
 }
 
-static uint32_t shared_bytes(const mp_planner *p, int tile) {
+static int words_of_sums(const mp_planner *p, int tile) {
     const int squares = tile * tile / (K_INTEGER_SIDE * K_INTEGER_SIDE);
-    const int groups = MP_MAX(K_INTEGER_LANES / squares, 1);
-    const int factors = 2 * K_INTEGER_DEPTH(tile) * (tile + 8) + 2 * tile;
-    const int sums = has_tensor_cores(p) ? 0 : groups * tile * tile;
-    return (uint32_t)sizeof(uint32_t) * (uint32_t)(factors + sums);
+    if (p->device->info.arch == 0) {
+        return tile * tile + K_INTEGER_WIDE(tile);
+    }
+    return has_tensor_cores(p) ? 0 : MP_MAX(K_INTEGER_LANES / squares, 1) * tile * tile;
+}
+
+static uint32_t shared_bytes(const mp_planner *p, int tile) {
+    const int factors = 2 * K_INTEGER_DEPTH(tile) * (tile + 8) + (2 + 3) * tile;
+    return (uint32_t)sizeof(uint32_t) * (uint32_t)(factors + words_of_sums(p, tile));
 }
 
 /* Words of a row that can be read at once. */
