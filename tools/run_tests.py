@@ -111,11 +111,11 @@ class Amounts:
     versions: int = 24  # of the operators' cases every so many in each version of ONNX Runtime
 
 
-SOME = Amounts(seeds=4, operations=1_000_000, hostile=300, graphs=40, kernels=("--sample", "8"),
+SOME = Amounts(seeds=3, operations=600_000, hostile=300, graphs=40, kernels=("--sample", "12"),
                cases_again=6, graphs_again=10)
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
-THIRD = Amounts(seeds=6, operations=1_500_000, hostile=400, graphs=50, kernels=("--sample", "5"), cases_again=4,
+THIRD = Amounts(seeds=5, operations=1_200_000, hostile=400, graphs=50, kernels=("--sample", "5"), cases_again=4,
                 graphs_again=30, checked_modes="eager", addressed=3, watched=6, raced=4, recompiled=3, emulated=3,
                 lanes=16, wheels="aarch64", versions=160)
 
