@@ -236,7 +236,7 @@ def steps_of(build, mode, whole=WHOLE):
         Step("python-ort", "the Python package with ONNX Runtime: sessions, values, the command line, the monitor",
              **python(test_files("tests/python", *PROVIDER_TESTS)), modes="test gpu", needs=[extension], limit_s=1200),
         Step("wheel", "the wheel: contents, what it links, README's example in a clean environment",
-             pytest("tests/python/test_wheel.py"), needs=[extension], limit_s=1200),
+             pytest("tests/python/test_wheel.py"), "all", needs=[extension], limit_s=1200),
         Step("blocks", "code blocks of the documents: those of a page in one process",
              pytest(*test_files("tests/docs"), gpu=False), needs=[extension], takes="-k"),
         Step("site", "the site of the documents, and pages that Millpond makes, in Chromium: two widths, light, dark",

@@ -44,6 +44,8 @@ DIRECT = ((64, 32, "f16", 0), (64, 16, "bf16", 0), (128, 32, "bf16", 0), (128, 1
 PROGRAMS = {
     "integer_32": ("integer.cpp", "integer_product", {}, ["K_TILE=32", "K_CONV=0"]),
     "integer_64": ("integer.cpp", "integer_product", {}, ["K_TILE=64", "K_CONV=0"]),
+    "integer_conv_32": ("integer.cpp", "integer_product", {}, ["K_TILE=32", "K_CONV=1"]),
+    "integer_conv_64": ("integer.cpp", "integer_product", {}, ["K_TILE=64", "K_CONV=1"]),
     **{f"compact_{word}": ("compact.cpp", "compact_count", {"compact_scan": "move/compact_scan.cu",
                                                             "compact_write": "move/compact_write.cu"}, [f"K_T0={word}"])
        for word in ("f32", "i64", "u8")},
