@@ -182,6 +182,7 @@ DEVICE_TEST(multi_head_refuses) {
     number = -1;
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "past_sequence_length is -1");
     number = 2;
+    c.in[0] = op_f32(x, 2, 1, 16); /* more queries heed no beams */
     c.in[9] = OP_TENSOR(MP_I32, zeros, 1, 3, 5);
     c.in_count = 10;
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "cache_indirection of shape");

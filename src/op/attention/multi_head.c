@@ -143,7 +143,8 @@ static mp_status read_past(const mp_planner *p, layout form, mp_dense *d) {
     if (of_row(p)->decoder || mp_plan_in(p, of_row(p)->past_length) != NULL) {
         MP_TRY(mp_dense_past(p, of_row(p)->past_length, d));
     }
-    return mp_dense_beams(p, of_row(p)->beams, of_row(p)->beam_width, d);
+    return d->rows == 1 ? mp_dense_beams(p, of_row(p)->beams, of_row(p)->beam_width, d)
+                        : MP_OK; /* a prompt: as ONNX Runtime has it, all beams are one yet */
 }
 
 /* ---- where Q, K and V are ---- */

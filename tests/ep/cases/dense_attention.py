@@ -119,7 +119,8 @@ def multi_head(
     used = 0 if past_key is None else past_key.shape[2] if length is None else int(length[0])
     key_room, k = grown(past_key, k, used, length is not None)
     value_room, v = grown(past_value, v, used, length is not None)
-    k, v = followed(k, beams, used), followed(v, beams, used)
+    if q.shape[2] == 1:  # ONNX Runtime heeds beams of no longer texts
+        k, v = followed(k, beams, used), followed(v, beams, used)
     added = padding(mask, q.shape[0], q.shape[2], k.shape[2], used, mask_filter_value)
     added = added + (0.0 if score_bias is None else score_bias)
     y, scores = attended(q, k, v, added, scale, unidirectional)
