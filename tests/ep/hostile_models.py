@@ -281,6 +281,8 @@ class Maker:
             return False  # the CPU provider takes all dimensions behind the second for those of an image
         if model.op in LSTMS and self.is_empty_input():
             return False  # without a step the CPU provider leaves the third output as it was
+        if model.op == "EmbedLayerNormalization" and any(x is not None for x in model.inputs[7:8]):
+            return False  # of a mask it counts ones, as we and its CUDA provider look for the first zero
         if model.op == "FusedMatMul" and self.is_empty_input():
             return False  # sums of nothing are what was in memory there
         return self.has_one_shape()
