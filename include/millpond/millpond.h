@@ -193,7 +193,8 @@ void mp_pool_capture_release(mp_pool *pool, mp_capture *capture);
 /* ---- shrinking, and running out ---- */
 
 /* Waits for the device and returns to it every region without an allocated block; the next region
- * has arena.initial_growth_chunk_size_bytes. `*released` (may be NULL): how many bytes. */
+ * has arena.initial_growth_chunk_size_bytes. `*released` (may be NULL): how many bytes. Fails:
+ * DEVICE, also where the device has not taken some of it back, which stays the pool's. */
 mp_status mp_pool_shrink(mp_pool *pool, size_t *released);
 
 /* The most bytes that all pools of this process together may reserve from their devices (pinned

@@ -14,7 +14,7 @@ from run_tests import Step, chosen_of, is_in, left_out, steps_of
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/none"
 AGAIN = ("memcheck-ops", "models-name", "ops-islands", "ops-name", "random-nodes")  # files of others, in another way
-ONLY_IN_ALL = {"tests/models/test_fused_texts.py"}  # on a GPU its tests would be the same
+ONLY_IN_ALL = {"tests/python/test_wheel.py", "tests/models/test_fused_texts.py"}  # on a GPU they would be the same
 LONG = ("tests/install/", "tests/lanes/", "tests/ranks/")  # steps of `make test-all`
 FOLDERS = ("bench", "docs", "ep", "install", "lanes", "models", "pool", "python", "ranks", "tools")
 # Folders that have an environment of their own.
@@ -49,7 +49,7 @@ def test_each_file_is_in_one_step(mode):
 def test_on_a_gpu_each_file_that_may_need_one_is_in_one_step():
     found = sorted(file for step in steps("gpu") if step.name not in AGAIN for file in files_of(step))
     there = [path.relative_to(ROOT).as_posix() for folder in ("ep", "models", "python", "ranks")
-             for path in (ROOT / "tests" / folder).glob("test_*.py") if path.name != "test_wheel.py"]
+             for path in (ROOT / "tests" / folder).glob("test_*.py")]
     assert found == sorted(set(there) - ONLY_IN_ALL)
 
 

@@ -220,7 +220,7 @@ mp_status mp__arena_shrink(arena *a, size_t *released) {
     }
     size_t bytes = 0;
     if (status == MP_OK) {
-        bytes = mp__region_trim(a);
+        status = mp__region_trim(a, &bytes);
         a->next_extension = a->options.initial_growth_chunk_size_bytes;
     }
     arena_unlock(a);

@@ -291,20 +291,19 @@ mp_status mp__expand_grow(arena *a, stream_heap *heap, uint32_t units) {
 
 /* ---- giving back ---- */
 
-static size_t unmap_chunk(arena *a, chunk *c, mp_addr first, size_t size) {
+static mp_status unmap_chunk(arena *a, chunk *c, mp_addr first, size_t size) {
     arena_note(a, first, size, true);
-    if (a->device->ops->unmap(a->device, first, size) != MP_OK) {
-        return 0;
-    }
+    MP_TRY(a->device->ops->unmap(a->device, first, size));
     add_hole(a, cut_out(a, c, first, size));
     mp__region_give(a, size);
     a->counts.shrinkages++;
     mp__report_memory(a, first, size, MP_TRACE_SHRINK);
-    return size;
+    return MP_OK;
 }
 
-static size_t trim_region(arena *a, const region *r) {
-    size_t bytes = 0;
+/* Goes on where one chunk stays, and returns why it did. */
+static mp_status trim_region(arena *a, const region *r, size_t *bytes) {
+    mp_status failed = MP_OK;
     for (chunk *c = r->first, *next = NULL; c != NULL; c = next) {
         mp_addr first = 0;
         const size_t size = can_give(a, c) ? whole_pages(a, c, &first) : 0;
@@ -315,18 +314,23 @@ static size_t trim_region(arena *a, const region *r) {
         }
         if (size > 0 && mp__chunk_prepare(&a->chunks, &a->chunks.shared,
                                           CUT_RECORDS + CHUNK_RECORDS) == MP_OK) {
-            bytes += unmap_chunk(a, c, first, size);
+            const mp_status status = unmap_chunk(a, c, first, size);
+            *bytes += status == MP_OK ? size : 0;
+            failed = status == MP_OK ? failed : status;
         }
     }
-    return bytes;
+    return failed;
 }
 
-size_t mp__expand_trim(arena *a) {
-    size_t bytes = 0;
+mp_status mp__expand_trim(arena *a, size_t *bytes) {
+    mp_status failed = MP_OK;
     for (size_t i = 0; i < a->region_count; i++) {
-        bytes += a->regions[i].expandable ? trim_region(a, &a->regions[i]) : 0;
+        if (a->regions[i].expandable) {
+            const mp_status status = trim_region(a, &a->regions[i], bytes);
+            failed = status == MP_OK ? failed : status;
+        }
     }
-    return bytes;
+    return failed;
 }
 
 /* ---- closing ---- */

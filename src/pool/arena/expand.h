@@ -7,8 +7,9 @@
 
 bool mp__expand_wanted(const arena *a);
 mp_status mp__expand_grow(arena *a, stream_heap *heap, uint32_t units);
-/* Unmaps whole pages of idle chunks. Returns the bytes. */
-size_t mp__expand_trim(arena *a);
+/* Unmaps whole pages of idle chunks. Adds their bytes to `*bytes`, also where some stay. Fails:
+ * DEVICE, where some do. */
+mp_status mp__expand_trim(arena *a, size_t *bytes);
 /* How many bytes that would be. */
 size_t mp__expand_idle(const arena *a);
 /* Unmaps what is mapped and gives the addresses back. */

@@ -122,8 +122,9 @@ bool mp__region_trim_helps(const arena *a, uint32_t units) {
     return room >= wanted || idle >= wanted - room;
 }
 
-size_t mp__region_trim(arena *a) {
-    size_t bytes = mp__expand_trim(a);
+mp_status mp__region_trim(arena *a, size_t *bytes) {
+    *bytes = 0;
+    const mp_status status = mp__expand_trim(a, bytes);
     for (size_t i = a->region_count; i-- > 0;) {
         const region r = a->regions[i];
         if (r.expandable || !is_one_idle_chunk(a, &r)) {
@@ -133,11 +134,18 @@ size_t mp__region_trim(arena *a) {
         mp__chunk_put(r.first);
         mp__region_remove(a, i);
         release(a, &r);
-        bytes += r.size;
+        *bytes += r.size;
         a->counts.shrinkages++;
         mp__report_memory(a, r.addr, r.size, MP_TRACE_SHRINK);
     }
-    return bytes;
+    return status;
+}
+
+bool mp__region_trim_any(arena *a) {
+    size_t bytes = 0;
+    const mp_status status = mp__region_trim(a, &bytes);
+    (void)status; /* what stays is the arena's */
+    return bytes > 0;
 }
 
 void mp__regions_close(arena *a) {

@@ -215,7 +215,7 @@ static mp_status find_or_grow(arena *a, stream_heap *heap, uint32_t units, chunk
         if (*out != NULL) {
             return MP_OK;
         }
-        if (mp__region_trim_helps(a, units) && mp__region_trim(a) > 0) {
+        if (mp__region_trim_helps(a, units) && mp__region_trim_any(a)) {
             status = grow(a, heap, units); /* what lay in pieces may do in one */
         }
     }

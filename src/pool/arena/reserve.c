@@ -52,7 +52,7 @@ static mp_status reserve_once(arena *a, const stream_heap *heap, uint32_t units,
                               uint8_t client, chunk **out) {
     arena_lock(a);
     mp_status status = reserve(a, heap, units, size, client, out);
-    if (status == MP_OUT_OF_MEMORY && mp__arena_quiesce(a) == MP_OK && mp__region_trim(a) > 0) {
+    if (status == MP_OUT_OF_MEMORY && mp__arena_quiesce(a) == MP_OK && mp__region_trim_any(a)) {
         status = reserve(a, heap, units, size, client, out);
     }
     arena_unlock(a);
