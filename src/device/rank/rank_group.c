@@ -158,8 +158,21 @@ mp_status mp__group_end(mp_group *group, int about) {
     return MP_FAIL(DEVICE, "%s%s", text, remedy);
 }
 
+/* Rank 0 says why it ends, and hangs up: what is sent to it meanwhile fails before that has been
+ * read. Returns whether there is such a sentence, which then is the thread's. */
+static bool has_last_word(const mp_group *group) {
+    char text[MP_GROUP_FAULT_MAX];
+    (void)snprintf(text, sizeof text, "%.500s", mp_error_message());
+    if (group->links[0] >= 0 &&
+        mp__link_receive(group->links[0], MP_LINK_END, NULL, 0, mp_clock_ms()) == MP_NOT_FOUND) {
+        return true;
+    }
+    (void)MP_FAIL(DEVICE, "%s", text);
+    return false;
+}
+
 mp_status mp__group_lose(mp_group *group, mp_status failed, int about) {
-    return mp__group_end(group, failed == MP_NOT_FOUND ? -1 : about);
+    return mp__group_end(group, failed == MP_NOT_FOUND || has_last_word(group) ? -1 : about);
 }
 
 mp_status mp__group_check(const mp_group *group) {
