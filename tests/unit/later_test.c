@@ -126,24 +126,33 @@ static void say_when_done(mp_later *self) {
     (void)!write(pipe_out, "x", 1);
 }
 
-TEST(later_work_that_runs_is_waited_for_at_the_end) {
+/* A child that begins something and ends: it says one byte before it is gone. */
+static void check_is_said(void (*begin)(void)) {
     int ends[2];
     char said = 0;
     CHECK(pipe(ends) == 0);
     const pid_t child = fork();
     if (child == 0) {
-        static mp_later work = {.run = say_when_done};
         pipe_out = ends[1];
-        CHECK(mp_later_add(&work));
-        while (!atomic_load(&half_time)) {
-            pause_ms(1);
-        }
+        begin();
         exit(0);
     }
     CHECK_EQ_INT(exit_of(child), 0);
     CHECK(close(ends[1]) == 0);
     CHECK_EQ_INT(read(ends[0], &said, 1), 1);
     CHECK(close(ends[0]) == 0);
+}
+
+static void begin_work(void) {
+    static mp_later work = {.run = say_when_done};
+    CHECK(mp_later_add(&work));
+    while (!atomic_load(&half_time)) {
+        pause_ms(1);
+    }
+}
+
+TEST(later_work_that_runs_is_waited_for_at_the_end) {
+    check_is_said(begin_work);
 }
 
 /* What a library keeps for a thread goes after the thread's last work. */
@@ -159,23 +168,15 @@ static void keep_something(mp_later *self) {
     (void)pthread_setspecific(late, self);
 }
 
+static void begin_thread(void) {
+    static mp_later work = {.run = keep_something};
+    CHECK_EQ_INT(pthread_key_create(&late, say_late), 0);
+    CHECK(mp_later_add(&work));
+    mp_later_wait(&work); /* its thread is on its way out */
+}
+
 TEST(later_threads_are_gone_before_what_they_use) {
-    int ends[2];
-    char said = 0;
-    CHECK(pipe(ends) == 0);
-    const pid_t child = fork();
-    if (child == 0) {
-        static mp_later work = {.run = keep_something};
-        pipe_out = ends[1];
-        CHECK_EQ_INT(pthread_key_create(&late, say_late), 0);
-        CHECK(mp_later_add(&work));
-        mp_later_wait(&work); /* its thread is on its way out */
-        exit(0);
-    }
-    CHECK_EQ_INT(exit_of(child), 0);
-    CHECK(close(ends[1]) == 0);
-    CHECK_EQ_INT(read(ends[0], &said, 1), 1);
-    CHECK(close(ends[0]) == 0);
+    check_is_said(begin_thread);
 }
 
 TEST(later_work_is_the_parents_alone) {
