@@ -22,8 +22,8 @@ static mp_later *first; /* queued or running, in the order in which they came */
 static atomic_size_t count;
 static bool is_ending;
 
-/* A thread that has no more work is joined, not left to itself: what libraries keep for a thread
- * goes behind its last line, and they must be there as long. */
+/* A thread that has no more work is joined, not detached: after its last line it still frees what
+ * libraries keep for each thread, and those must be there until then. */
 typedef struct place {
     pthread_t thread;
     enum { PLACE_FREE, PLACE_RUNS, PLACE_ENDED } state;

@@ -20,11 +20,6 @@ typedef struct computation {
     size_t block, literals, total;
 } computation;
 
-static mp_status bytes_of(const mp_graph *graph, int32_t value, size_t *out) {
-    const mp_tensor *tensor = &graph->values[value].tensor;
-    return mp_shape_bytes(&tensor->shape, tensor->type, out);
-}
-
 /* ---- planning ---- */
 
 /* What is small is known while planning, as a shape may be. */
@@ -32,7 +27,7 @@ static mp_status plan_for(computation *c, mp_tensor *in) {
     const mp_graph *graph = c->graph;
     for (int32_t i = 0; i < graph->input_count; i++) {
         size_t bytes = 0;
-        MP_TRY(bytes_of(graph, graph->inputs[i], &bytes));
+        MP_TRY(mp_graph_bytes(graph, graph->inputs[i], &bytes));
         in[i] = graph->values[graph->inputs[i]].tensor;
         in[i].data = bytes <= MP_HOST_VALUE_BYTES ? in[i].data : 0;
     }
@@ -83,7 +78,7 @@ static mp_status lay_out(computation *c) {
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to compute constants");
     }
     for (int32_t i = 0; i < graph->input_count; i++) {
-        MP_TRY(bytes_of(graph, graph->inputs[i], &bytes));
+        MP_TRY(mp_graph_bytes(graph, graph->inputs[i], &bytes));
         MP_TRY(take(c, bytes, &c->in[i]));
     }
     for (int32_t i = 0; i < graph->output_count; i++) {
@@ -104,7 +99,7 @@ static mp_status bring_inputs(const computation *c, mp_addr base) {
     const mp_graph *graph = c->graph;
     size_t bytes = 0;
     for (int32_t i = 0; i < graph->input_count; i++) {
-        MP_TRY(bytes_of(graph, graph->inputs[i], &bytes));
+        MP_TRY(mp_graph_bytes(graph, graph->inputs[i], &bytes));
         c->in[i] += base;
         MP_TRY(copy(c, c->in[i], graph->values[graph->inputs[i]].tensor.data, bytes));
     }

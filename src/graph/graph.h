@@ -138,6 +138,12 @@ mp_status mp_graph_add_loop(mp_graph *graph, const mp_node *node, const mp_loop 
 /* Of an attribute of several texts, which lie one behind the other. */
 size_t mp_attr_texts_bytes(const mp_attr *attr);
 
+/* How many bytes a value has whose type and shape are known. Fails: INVALID_ARGUMENT. */
+static inline mp_status mp_graph_bytes(const mp_graph *graph, int32_t value, size_t *out) {
+    const mp_tensor *tensor = &graph->values[value].tensor;
+    return mp_shape_bytes(&tensor->shape, tensor->type, out);
+}
+
 /* The value of this name, or MP_NO_VALUE. Looks at all of them. */
 int32_t mp_graph_find_value(const mp_graph *graph, const char *name);
 

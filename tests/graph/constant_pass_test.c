@@ -1,5 +1,6 @@
 /* constant_pass_test.c - what follows from constants is computed before anything runs.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "device/host/host_device.h"
 #include "graph/pass_kit.h"
 #include "graph/pass_run.h"
 #include "graph/test_computer.h"
@@ -102,8 +103,37 @@ TEST(graph_pass_constant_parts_leaves_others) {
     NOT_COMPUTED("input x f32[1]\nconst a f32[1] = 2\nconst s i64[2] = 2048 1\n"
                  "const r i64[2] = 1 2048\nc = Expand-13 (a, s)\nd = Expand-13 (a, r)\n"
                  "p = MatMul-13 (c, d)\ny = Add-14 (x, p)\noutput y\n");
+    NOT_COMPUTED("input x f32[1]\nconst a f32[1] = 2\nconst s i64[2] = 32768 16384\n"
+                 "c = Expand-13 (a, s)\nm = ReduceMax-13 (c) keepdims=0\ny = Add-14 (x, m)\n"
+                 "output y\n"); /* 2 GiB on the way */
     NOT_COMPUTED("input x f32[1]\nconst a f32[3] = 1 0 2\nn = NonZero-13 (a)\n"
                  "m = ReduceMax-13 (n)\nc = Cast-13 (m) to=1\ny = Add-14 (x, c)\noutput y\n");
+}
+
+/* Each call of the device fails in turn: the part is left, and all memory given back. */
+TEST(graph_pass_constant_parts_survives_faults) {
+    static const char *const from = MADE_OF_CONSTANTS "p = MatMul-13 (e, w)\n" TURNED;
+    bool is_over = false;
+    for (uint64_t nth = 1; !is_over; nth++) {
+        const mp_host_config config = {.mode = MP_HOST_EAGER, .memory_bytes = 64 << 20};
+        mp_graph *graph = NULL;
+        mp_device *device = NULL;
+        test_computer computer;
+        int64_t done = 0;
+        CHECK(nth < 100);
+        CHECK_OK(mp__host_device_create(&config, &device));
+        test_computer_open(&computer, device);
+        CHECK_OK(mp_graph_read(from, &graph));
+        graph->computer = &computer.base;
+        (void)mp__host_device_fail(device, nth, MP_DEVICE);
+        CHECK_OK(mp_passes_run(graph, "-fold,-refold", &done));
+        is_over = mp__host_device_fail(device, 0, MP_OK);
+        CHECK_EQ_INT(graph->values[mp_graph_find_value(graph, "t")].is_constant, is_over);
+        CHECK_EQ_INT((int64_t)computer.lent, 0);
+        mp_graph_destroy(graph);
+        mp_kernel_cache_drop(device);
+        CHECK_EQ_INT(mp__host_device_destroy(device), 0);
+    }
 }
 
 TEST(graph_pass_constant_norm) {

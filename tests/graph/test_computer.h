@@ -18,8 +18,9 @@ static inline mp_status test_lend(void *context, size_t size, mp_addr *out) {
     if (c->refuses) {
         return MP_FAIL(OUT_OF_MEMORY, "the test has no memory");
     }
+    MP_TRY(c->base.device->ops->alloc(c->base.device, size, out));
     c->lent = size;
-    return c->base.device->ops->alloc(c->base.device, size, out);
+    return MP_OK;
 }
 
 static inline void test_give_back(void *context, mp_addr addr) {

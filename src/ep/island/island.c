@@ -10,7 +10,6 @@
 #include "ep/island/weights.h"
 #include "graph/pass.h"
 #include "graph/text.h"
-#include "pool/pool_handle.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -336,23 +335,8 @@ static void release(OrtEp *self, OrtNodeComputeInfo **list, size_t count) {
     }
 }
 
-/* Past the arena, which would keep it. */
-static mp_status lend(void *provider, size_t size, mp_addr *out) {
-    const mp_label before = mp_label_set(mp_label_make(MP_LABEL_WEIGHTS, NULL, "while computed"));
-    const mp_status status = mp_pool_reserve(((mp_provider *)provider)->pool, size, out);
-    (void)mp_label_set(before);
-    return status;
-}
-
-static void give_back(void *provider, mp_addr addr) {
-    (void)mp_pool_free(((mp_provider *)provider)->pool, addr);
-}
-
 void mp__islands_install(mp_provider *provider) {
-    provider->computer = (mp_computer){.device = provider->unit->device,
-                                       .lend = lend,
-                                       .give_back = give_back,
-                                       .context = provider};
+    provider->computer = mp__weights_computer(provider);
     provider->base.Compile = compile;
     provider->base.ReleaseNodeComputeInfos = release;
 }

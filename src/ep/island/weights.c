@@ -77,11 +77,6 @@ static mp_status add_piece(work *w, const piece *p) {
     return MP_OK;
 }
 
-static mp_status bytes_of(const mp_graph *graph, int32_t value, size_t *out) {
-    const mp_tensor *tensor = &graph->values[value].tensor;
-    return mp_shape_bytes(&tensor->shape, tensor->type, out);
-}
-
 /* ---- constants that are wanted in another form ---- */
 
 static bool may_prepare(const mp_graph *graph, const mp_vertex *v, int i) {
@@ -97,7 +92,7 @@ static mp_status add_prepared(work *w, mp_graph *graph, int32_t n, int i, mp_pla
     mp_tensor given = graph->values[v->in[i]].tensor;
     piece p = {.graph = graph, .from = v->in[i], .plan = plan, .vertex = n, .input = i};
     given.data = 0;
-    MP_TRY(bytes_of(graph, p.from, &p.bytes));
+    MP_TRY(mp_graph_bytes(graph, p.from, &p.bytes));
     MP_TRY(mp_graph_add_value(graph, graph->values[p.from].name, &given, &p.value));
     graph->values[p.value].is_constant = true;
     MP_TRY(add_piece(w, &p));
@@ -189,7 +184,7 @@ static void note_wanted(const mp_graph *graph, bool *wanted) {
 static mp_status add_value(work *w, mp_graph *graph, int32_t i) {
     piece p = {.graph = graph, .value = i, .from = i};
     mp_device *device = w->provider->unit->device;
-    MP_TRY(bytes_of(graph, i, &p.bytes));
+    MP_TRY(mp_graph_bytes(graph, i, &p.bytes));
     if (p.bytes == 0) {
         return MP_OK;
     }
@@ -217,9 +212,10 @@ static mp_status add_values(work *w, mp_graph *graph) {
 
 /* ---- memory ---- */
 
-static mp_status reserve(const work *w, size_t size, mp_addr *out) {
-    const mp_label before = mp_label_set(mp_label_make(MP_LABEL_WEIGHTS, NULL, "initializers"));
-    const mp_status status = mp_pool_reserve(w->provider->pool, size, out);
+/* Past the arena, which would keep it. */
+static mp_status reserve(const mp_provider *provider, const char *name, size_t size, mp_addr *out) {
+    const mp_label before = mp_label_set(mp_label_make(MP_LABEL_WEIGHTS, NULL, name));
+    const mp_status status = mp_pool_reserve(provider->pool, size, out);
     (void)mp_label_set(before);
     return status;
 }
@@ -227,12 +223,12 @@ static mp_status reserve(const work *w, size_t size, mp_addr *out) {
 static mp_status take_memory(work *w) {
     struct mp_weights *weights = w->weights;
     if (w->aside_bytes > 0) {
-        MP_TRY(reserve(w, w->aside_bytes, &w->aside));
+        MP_TRY(reserve(w->provider, "initializers", w->aside_bytes, &w->aside));
     }
     if (w->total == 0) {
         return MP_OK;
     }
-    MP_TRY(reserve(w, w->total, &w->block));
+    MP_TRY(reserve(w->provider, "initializers", w->total, &w->block));
     const mp_status status =
         add_addr(&weights->blocks, &weights->block_count, &weights->block_capacity, w->block);
     if (status != MP_OK) {
@@ -343,7 +339,7 @@ static mp_status forget_host_memory(mp_graph *graph) {
         const mp_value *value = &graph->values[i];
         size_t bytes = 0;
         if (value->is_constant && value->tensor.data != 0) {
-            MP_TRY(bytes_of(graph, i, &bytes));
+            MP_TRY(mp_graph_bytes(graph, i, &bytes));
             if (bytes > MP_HOST_VALUE_BYTES) {
                 mp_graph_forget_data(graph, i);
             }
@@ -390,4 +386,21 @@ void mp__weights_release(mp_provider *provider) {
     free(weights->parts);
     free(weights);
     provider->weights = NULL;
+}
+
+/* ---- what follows from them ---- */
+
+static mp_status lend(void *provider, size_t size, mp_addr *out) {
+    return reserve(provider, "while computed", size, out);
+}
+
+static void give_back(void *provider, mp_addr addr) {
+    (void)mp_pool_free(((mp_provider *)provider)->pool, addr);
+}
+
+mp_computer mp__weights_computer(mp_provider *provider) {
+    return (mp_computer){.device = provider->unit->device,
+                         .lend = lend,
+                         .give_back = give_back,
+                         .context = provider};
 }

@@ -14,6 +14,8 @@
  * before, is not brought again. Blocks: until all is there. Threads: one at a time for a session.
  * Fails: OUT_OF_MEMORY, DEVICE; what was brought stays until the session ends. */
 mp_status mp__weights_bring(mp_provider *provider, mp_graph *const *graphs, size_t count);
+/* Who computes what follows from constants alone, for the passes of the session's islands. */
+mp_computer mp__weights_computer(mp_provider *provider);
 /* The session ends. Blocks: until what is queued on its streams has ended. */
 void mp__weights_release(mp_provider *provider);
 

@@ -197,7 +197,7 @@ K_BLOCK_KERNEL_WITHIN(128, K_INTEGER_LANES, mp_integer_args, args) {
     t.a_sum = t.b + WORDS * PITCH;
     t.b_sum = t.a_sum + TILE;
     t.corner = (int32_t *)(t.b_sum + TILE);
-    t.sum = t.b_sum + 4 * TILE;
+    t.sum = (uint32_t *)t.corner + 3 * TILE;
     for (int64_t i = blockIdx.x; HAS_LANES && i < args.tiles; i += gridDim.x) {
         const int64_t rest = i / args.tiles_across, matrix = rest / args.tiles_down;
         t.column = i % args.tiles_across * TILE;

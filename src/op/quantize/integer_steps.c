@@ -59,8 +59,9 @@ static int words_of_sums(const mp_planner *p, int tile) {
 }
 
 static uint32_t shared_bytes(const mp_planner *p, int tile) {
-    const int factors = 2 * K_INTEGER_DEPTH(tile) * (tile + 8) + (2 + 3) * tile;
-    return (uint32_t)sizeof(uint32_t) * (uint32_t)(factors + words_of_sums(p, tile));
+    const int factors = 2 * K_INTEGER_DEPTH(tile) * (tile + 8);
+    const int lines = (2 + 3) * tile; /* sums of both sides, corners of windows */
+    return (uint32_t)sizeof(uint32_t) * (uint32_t)(factors + lines + words_of_sums(p, tile));
 }
 
 /* Words of a row that can be read at once. */
