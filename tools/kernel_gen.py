@@ -141,11 +141,12 @@ def table(folder, rows):
     out.append("")
     out.append("const mp_kernel_image mp__kernel_images[] = {")
     for name, source, defines in rows:
-        rounds = "true" if "K_ROUNDS=1" in defines else "false"
+        rounds, beside = ("true" if f"{key}=1" in defines else "false" for key in ("K_ROUNDS", "K_BESIDE"))
         lanes = "true" if re.search(r"^K_BLOCK_KERNEL", (folder / source).read_text(), re.M) else "false"
         out.append(f'    {{.name = "mp_k_{name}", .source = "kernel/{source}", .defines = defines_{name}, '
                    f'.sources = sources, .headers = "{digest}", '
-                   f".host = mp_k_{name}, .lanes = {lanes}, .waits = true, .rounds = {rounds}}},")
+                   f".host = mp_k_{name}, .lanes = {lanes}, .waits = true, .rounds = {rounds}, "
+                   f".beside = {beside}}},")
     out += ["};", f"const int mp__kernel_image_count = {len(rows)};", ""]
     return "\n".join(out)
 

@@ -82,6 +82,7 @@ typedef struct mp_kernel_image {
     bool lanes;                 /* its lanes meet at barriers (K_BLOCK_KERNEL) */
     bool waits;  /* begins by waiting for the kernel before it (kernel/core/prelude.h) */
     bool rounds; /* every product is rounded before it is added, as between two kernels */
+    bool beside; /* its blocks come up beside those of a kernel that has much shared memory, too */
 } mp_kernel_image;
 
 /* Kernels without barriers are grid-stride loops: any grid yields the same result. Kernels with

@@ -134,6 +134,9 @@ inline void matrix_copy_begin(const matrix_copy &copy) {
 inline void k_copy_begin(void *to, const void *from, uint32_t count) {
     matrix_copy_begin({to, from, count, 16});
 }
+inline void k_copy_begin_once(void *to, const void *from, uint32_t count) {
+    k_copy_begin(to, from, count);
+}
 inline void k_copy_begin_near(void *to, const void *from, uint32_t count) {
     k_copy_begin(to, from, count);
 }
@@ -161,11 +164,6 @@ inline void matrix_copies_wait(size_t left) {
             matrix_copy_make(copy);
         }
         matrix_groups.pop_front();
-    }
-}
-inline void k_shared_fetch(int is, const void *from, uint32_t *words) {
-    if (is) {
-        memcpy(words, from, 16);
     }
 }
 #define K_HOLD(x)           (void)(x)

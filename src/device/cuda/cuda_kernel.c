@@ -36,6 +36,15 @@ static CUresult shared_open(const cuda_device *device, CUfunction function) {
     return mp__cu.function_set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, room);
 }
 
+/* How a multiprocessor divides its memory cannot change while blocks are there: the driver, which
+ * looks at one kernel at a time, would leave none to those of the next one. */
+static CUresult beside_open(const cuda_kernel *kernel, CUfunction function) {
+    return !kernel->image->beside
+               ? CUDA_SUCCESS
+               : mp__cu.function_set(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                     CU_SHAREDMEM_CARVEOUT_MAX_SHARED);
+}
+
 /* Lets the kernel be launched in clusters of more blocks than every GPU has, where this one has. */
 static CUresult cluster_open(const cuda_device *device, CUfunction function) {
     return device->base.info.cluster_blocks_max <= CUDA_CLUSTER_PORTABLE
@@ -73,6 +82,9 @@ static mp_status library_open(const cuda_device *device, cuda_kernel *kernel,
     if (result == CUDA_SUCCESS) {
         call = "cuFuncSetAttribute";
         result = shared_open(device, function);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = beside_open(kernel, function);
     }
     if (result == CUDA_SUCCESS) {
         result = cluster_open(device, function);

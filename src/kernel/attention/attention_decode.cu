@@ -538,7 +538,8 @@ K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, cons
 #endif
 
 #if K_FRESH
-K_BLOCK_KERNEL_UP_TO(K_DECODE_WARPS * 32, mp_fresh_args, args) {
+/* With so few registers a block of four warps comes up beside two of nbits_stream.cu. */
+K_BLOCK_KERNEL_WITHIN(184, K_DECODE_WARPS * 32, mp_fresh_args, args) {
     K_SHARED(float, shared);
     const decode at = decode_place(&args.attention, blockIdx.x);
     decode_block(&args.attention, &args.fresh, &at, shared);

@@ -117,7 +117,18 @@ K_FN void k_copy_begin(void *to, const void *from, uint32_t count) {
                  : "memory");
 }
 
-/* The same, and has the 128 bytes around brought to the cache that all multiprocessors share. */
+/* The same of what is read once: the cache that all multiprocessors share keeps other things. */
+K_FN void k_copy_begin_once(void *to, const void *from, uint32_t count) {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(count), "l"(policy)
+                 : "memory");
+}
+
+/* k_copy_begin(), and has the 128 bytes around brought to the cache that all multiprocessors share.
+ */
 K_FN void k_copy_begin_near(void *to, const void *from, uint32_t count) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
                      (uint32_t)__cvta_generic_to_shared(to)),
@@ -155,16 +166,6 @@ K_FN void k_copies_group(void) {
 /* Waits for this lane's groups, all but the last `left` of them; what other lanes have copied is
  * there behind a barrier. */
 #define K_COPIES_WAIT(left) asm volatile("cp.async.wait_group %0;" ::"n"((int)(left)) : "memory")
-
-/* 16 bytes of shared memory where `is` is not 0; else the words stay what they are. */
-K_FN void k_shared_fetch(int is, const void *from, uint32_t *words) {
-    asm volatile("{ .reg .pred is;\n"
-                 "setp.ne.s32 is, %5, 0;\n"
-                 "@is ld.shared.v4.u32 {%0, %1, %2, %3}, [%4]; }"
-                 : "+r"(words[0]), "+r"(words[1]), "+r"(words[2]), "+r"(words[3])
-                 : "r"((uint32_t)__cvta_generic_to_shared(from)), "r"(is)
-                 : "memory");
-}
 
 /* Keeps in a register what would otherwise be computed once more at each use. */
 #define K_HOLD(x)           asm volatile("" : "+r"(x))

@@ -88,6 +88,47 @@ K_FN void p_pairs(p_words words, p_base base, uint32_t *out) {
 }
 #endif
 
+/* ---- at less cost, zero point and all ---- */
+
+/* A number is (q + P_BIAS) * P_UNIT, in the last two pairs P_HIGH times that. Integers of float16
+ * are the low bits of a number, so a subnormal one, which tensor cores take as any other. The
+ * pairs' order is that of p_units_turned(). */
+#if P_IS_F16
+#define P_UNIT 0x1p-24f
+#define P_BIAS 0
+#define P_HIGH (K_BITS == 4 ? 16 : 1)
+#else
+#define P_UNIT 1.0f
+#define P_BIAS (K_BITS == 4 ? 128 : 0)
+#define P_HIGH 1
+#endif
+
+K_FN void p_units(p_words words, uint32_t mask, uint32_t *out) {
+    K_UNROLL
+    for (int i = 0; i < 4; i++) {
+#if K_BITS == 4 && P_IS_F16
+        out[i] = words.at[0] >> i % 2 * 8 & mask << i / 2 * 4;
+#elif K_BITS == 4
+        out[i] = (words.at[0] >> (i % 2 * 8 + i / 2 * 4) & mask) | 0x43004300u;
+#elif P_IS_F16
+        (void)mask;
+        out[i] = __byte_perm(words.at[i / 2], 0, i % 2 ? 0x4342 : 0x4140);
+#else
+        const float low = p_number(words.at[i / 2], i % 2 * 2) - 8388608.0f;
+        (void)mask;
+        out[i] = k_pair_bf16(low, p_number(words.at[i / 2], i % 2 * 2 + 1) - 8388608.0f);
+#endif
+    }
+}
+
+K_FN void p_units_turned(const uint32_t *from, uint32_t *to) {
+    K_UNROLL
+    for (int i = 0; i < 4; i++) {
+        to[i] = K_BITS == 8 ? from[i]
+                            : __byte_perm(from[i % 2], from[i % 2 + 2], i / 2 ? 0x7632 : 0x5410);
+    }
+}
+
 /* Eight elements of T in the order of the pairs. */
 K_FN void p_turned(const uint32_t *from, uint32_t *to) {
     K_UNROLL

@@ -5,15 +5,16 @@
  * fetched once for each. A block has every so many-th tile of S_COLUMNS columns of the result, and
  * the stages of its tiles, S_CHUNKS chunks along k each, are dealt out to its warps one after the
  * other. A warp has a ring of K_NBITS_STREAM_AHEAD stages for itself, with scales and zero points,
- * and waits for no other one but where sums of several tiles are put together. The ring takes less
- * than half of a multiprocessor's shared memory: that of the next kernel fills beside it, before
- * this kernel has ended.
+ * and waits for no other one but where sums of several tiles are put together. That of the next
+ * kernel fills beside it, before this kernel has ended: nbits_steps.c sees to the room.
  *
  * Weights are the left operand. A lane has 16 bytes or more that lie together, a whole chunk of a
  * column, so the four lanes of a column have chunks of different blocks, whose sums must stay apart
  * until their scales are there. They do, since the right operand has a column for each:
  *     column t = the chunk of the row that lanes t have, and 0 for the others
- * Sums are of exact integers times A, in float. What warps have found is added in a fixed order.
+ * Weights come as integers without their zero points (p_units), and those times the sum of the
+ * chunk's elements are taken off behind the products. Sums are of exact integers times A, in float.
+ * What warps have found is added in a fixed order.
  *
  * Rows of the left operand from 8 on may be columns of the other half of the result, which the
  * first half gates (`gated`).
@@ -29,14 +30,30 @@
 #include "kernel/core/row_lanes.h"
 #include "kernel/quantize/nbits_pair.h"
 
-/* In the order in which weights come out as pairs. */
-K_FN k_pack s_turned(k_pack pack) {
-    k_pack turned;
-    p_turned(pack.words.at, turned.words.at);
-    return turned;
+/* Pack `i` of the row to shared memory, in the order in which weights come out as pairs, and the
+ * sum of each chunk, of whose four packs neighbouring lanes have one each. All lanes call. */
+K_FN void s_row_put(k_pack *row, int32_t packs, int32_t i, k_pack pack) {
+    float *sums = (float *)(void *)(row + packs);
+    float sum = 0;
+    K_UNROLL
+    for (int32_t w = 0; w < 4; w++) {
+        float two[K_WORD];
+        T_unpack(pack.words.at[w], two);
+        sum += two[0] + two[1];
+    }
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    if (i < packs) {
+        k_pack turned;
+        p_units_turned(pack.words.at, turned.words.at);
+        row[i].words = turned.words;
+        if (i % 4 == 0) {
+            sums[i / 4] = sum * P_UNIT;
+        }
+    }
 }
 
-#define B_TURNED(pack) s_turned(pack)
+#define B_PUT(row, packs, i, each, pack) s_row_put(row, packs, i, pack)
 #include "kernel/rows/before.h"
 
 #define s_product K_JOIN(k_mma_, K_T0)
@@ -58,7 +75,6 @@ enum {
     S_ZERO_ROW = K_BITS,                          /* of a column, at most */
     S_STAGE = K_NBITS_STREAM_STAGE(K_BITS),
     S_AHEAD = K_NBITS_STREAM_AHEAD,
-    S_FETCHED = 2, /* parts of the row that a lane has at once */
     S_KEPT = K_NBITS_STREAM_KEPT,
 };
 
@@ -77,22 +93,23 @@ typedef struct s_place {
     int32_t each;   /* columns of the result that a tile makes */
     int32_t apart;  /* columns from a row of the left operand to that S_SIDE behind it */
     int32_t shift;  /* chunks of a block of weights */
-    p_base base;    /* where there are no zero points */
+    uint32_t mask;  /* p_mask() */
+    float zero;     /* where there are no zero points */
     int32_t warps, warp, lane, g, t;
 } s_place;
 
 K_FN s_place s_place_of(const mp_nbits_args *args, uint8_t *shared) {
     const k_nbits *w = &args->w;
-    uint32_t mask = p_mask(w);
     s_place at;
-    K_HOLD(mask); /* by the lane: an instruction with a constant takes nothing that warps share */
     at.args = args;
     at.shared = shared;
     at.stages = (int32_t)w->k / (S_CHUNK * S_CHUNKS);
     at.each = args->gated ? S_COLUMNS / 2 : S_COLUMNS;
     at.apart = args->gated ? (int32_t)w->n / 2 : S_SIDE;
     at.shift = w->block_shift - 5;
-    at.base = p_base_of((uint32_t)w->middle, mask);
+    at.mask = p_mask(w);
+    K_HOLD(at.mask); /* not computed anew at each use */
+    at.zero = (float)(w->middle + P_BIAS);
     at.warps = (int32_t)blockDim.x / S_LANES;
     at.warp = (int32_t)threadIdx.x / S_LANES;
     at.lane = (int32_t)threadIdx.x % S_LANES;
@@ -184,8 +201,8 @@ K_FN void s_fill(const s_place *at, s_source *from, uint8_t *to) {
         for (int32_t half = 0; half < 2; half++) {
             K_UNROLL
             for (int32_t r = 0; r < S_SIDE; r += EACH) {
-                k_copy_begin(weight_to + (half * S_SIDE + r) * S_ROW,
-                             weight + r * S_ROW * at->stages, 16);
+                k_copy_begin_once(weight_to + (half * S_SIDE + r) * S_ROW,
+                                  weight + r * S_ROW * at->stages, 16);
             }
             weight += at->apart * S_ROW * at->stages;
         }
@@ -198,16 +215,23 @@ K_FN void s_fill(const s_place *at, s_source *from, uint8_t *to) {
 
 /* ---- the row ---- */
 
-/* All of it to shared memory, turned. */
+/* All of it to shared memory. */
 K_FN void s_row(const s_place *at) {
     const mp_nbits_args *args = at->args;
     k_pack *row = (k_pack *)(void *)(at->shared + args->shared.row);
+    const int32_t packs = (int32_t)args->w.k / K_PACK;
+    if (threadIdx.x < S_PARTS) { /* what lanes have that have nothing of the row */
+        K_UNROLL
+        for (int32_t i = 0; i < 4; i++) {
+            row[(int32_t)threadIdx.x - S_PARTS].words.at[i] = 0;
+        }
+    }
 #if K_BEFORE == K_BEFORE_NOTHING
     enum { ONCE = 4 };
-    const int32_t packs = (int32_t)args->w.k / K_PACK, lanes = (int32_t)blockDim.x;
+    const int32_t lanes = (int32_t)blockDim.x;
     k_wait();
     K_ONE_COPY
-    for (int32_t first = (int32_t)threadIdx.x; first < packs; first += ONCE * lanes) {
+    for (int32_t first = (int32_t)threadIdx.x; first - at->lane < packs; first += ONCE * lanes) {
         k_pack x[ONCE];
         K_UNROLL
         for (int32_t i = 0; i < ONCE; i++) {
@@ -216,10 +240,7 @@ K_FN void s_row(const s_place *at) {
         }
         K_UNROLL
         for (int32_t i = 0; i < ONCE; i++) {
-            const int32_t place = first + i * lanes;
-            if (place < packs) {
-                row[place].words = s_turned(x[i]).words;
-            }
+            s_row_put(row, packs, first + i * lanes, x[i]);
         }
     }
     __syncthreads();
@@ -230,69 +251,67 @@ K_FN void s_row(const s_place *at) {
 
 /* ---- products ---- */
 
-/* Of zero points. */
-K_FN p_base s_base(const s_place *at, const uint8_t *stage, s_step step, int32_t half,
-                   int32_t chunk) {
+/* The zero point of a chunk of the column that is `half` of this lane's. */
+K_FN float s_zero(const s_place *at, const uint8_t *stage, s_step step, int32_t half,
+                  int32_t chunk) {
     const uint32_t column = (uint32_t)(at->g + half * at->apart);
     const uint32_t place = step.place + column * (uint32_t)at->stages;
     const uint32_t past = place * ((uint32_t)S_ZERO_ROW >> at->shift) & 3; /* the copy's begin */
     const int32_t bit = (chunk >> at->shift) * K_BITS;
     const uint8_t *from = stage + S_ZEROS + (half * S_SIDE + at->g) * S_ZERO_ROW + past;
-    return p_base_of((uint32_t)from[bit / 8] >> bit % 8, at->base.mask);
+    return (float)(int32_t)(((uint32_t)from[bit / 8] >> bit % 8 & at->mask & 0xff) + P_BIAS);
 }
 
 /* Four chunks of each column, from `first` on. `zeros`, a constant where this is called: whether
- * there are zero points. x: what this lane has of the right operand, which stays 0 in lanes that
- * never have any. */
+ * there are zero points. */
 K_FN void s_chunks(const s_place *at, const uint8_t *stage, s_step step, int32_t first, int zeros,
-                   uint32_t (*x)[4], float *total) {
-    const int32_t chunk = first + at->t, part = (step.stage * S_CHUNKS + chunk) * S_PARTS;
-    const k_pack *row = (const k_pack *)(const void *)(at->shared + at->args->shared.row) + part;
+                   float *total) {
+    enum { PIECES = S_BYTES / 16, CHAINS = 2 };
+    const k_pack *row = (const k_pack *)(const void *)(at->shared + at->args->shared.row);
+    const float *row_sums = (const float *)(const void *)(row + (int32_t)at->args->w.k / K_PACK);
+    const int32_t chunk = first + at->t, before = step.stage * S_CHUNKS;
+    const k_pack *x = at->g == at->t ? row + (before + chunk) * S_PARTS : row - S_PARTS;
     s_weights weights[2];
-    p_base base[2];
-    float sum[4] = {};
+    float sum[CHAINS][4] = {};
     K_UNROLL
     for (int32_t half = 0; half < 2; half++) {
         const uint8_t *column = stage + (half * S_SIDE + at->g) * S_ROW;
-        enum { PIECES = S_BYTES / 16 };
         K_UNROLL
         for (int32_t i = 0; i < PIECES; i++) {
             const void *from = column + s_piece(at->g, chunk * PIECES + i) * 16;
             weights[half].pieces[i] = ((const s_weights *)from)->pieces[0];
         }
-        base[half] = zeros ? s_base(at, stage, step, half, chunk) : at->base;
     }
     K_UNROLL
     for (int32_t i = 0; i < S_PARTS; i++) {
-        if (i % S_FETCHED == 0) {
-            K_UNROLL
-            for (int32_t k = 0; k < S_FETCHED; k++) {
-                k_shared_fetch(at->g == at->t, row + i + k, x[k]);
-            }
-        }
+        const k_pack part = x[i];
         uint32_t p[2][4];
-        p_pairs(weights[0].parts[i], base[0], p[0]);
-        p_pairs(weights[1].parts[i], base[1], p[1]);
+        p_units(weights[0].parts[i], at->mask, p[0]);
+        p_units(weights[1].parts[i], at->mask, p[1]);
         K_UNROLL
-        for (int32_t k = 0; k < 4; k += 2) {
-            const uint32_t a[4] = {p[0][k], p[1][k], p[0][k + 1], p[1][k + 1]};
-            s_product(sum, a, x[i % S_FETCHED] + k);
+        for (int32_t k = 0; k < CHAINS; k++) {
+            const uint32_t a[4] = {p[0][k * 2], p[1][k * 2], p[0][k * 2 + 1], p[1][k * 2 + 1]};
+            s_product(sum[k], a, part.words.at + k * 2);
         }
     }
     /* Those of lanes from t = 2 on are of nothing. */
     const T *scale = (const T *)(const void *)(stage + S_SCALES + at->g * S_SCALE_ROW);
+    const int32_t mine = at->t % 2 * 2;
     K_UNROLL
     for (int32_t i = 0; i < 4; i++) {
-        const int32_t of = ((at->t % 2 * 2 + i % 2) >> at->shift) + (first >> at->shift);
-        total[i / 2] += sum[i] * T_load(scale[i / 2 * S_SIDE * S_SCALE_ROW / 2 + of]);
+        const int32_t half = i / 2, e = i % 2;
+        const int32_t of = ((mine + e) >> at->shift) + (first >> at->shift);
+        const float zero = zeros ? s_zero(at, stage, step, half, first + mine + e) : at->zero;
+        const float both = sum[0][i] + sum[1][i] * (1.0f / P_HIGH);
+        total[half] += (both - zero * row_sums[before + first + mine + e]) *
+                       T_load(scale[half * S_SIDE * S_SCALE_ROW / 2 + of]);
     }
 }
 
-K_FN void s_stage(const s_place *at, const uint8_t *stage, s_step step, int zeros, uint32_t (*x)[4],
-                  float *total) {
+K_FN void s_stage(const s_place *at, const uint8_t *stage, s_step step, int zeros, float *total) {
     K_UNROLL
     for (int32_t first = 0; first < S_CHUNKS; first += S_SHARE) {
-        s_chunks(at, stage, step, first, zeros, x, total);
+        s_chunks(at, stage, step, first, zeros, total);
     }
 }
 
@@ -311,6 +330,27 @@ K_FN void s_keep(const s_place *at, int32_t kept, const float *total) {
     }
 }
 
+/* A sum that is not finite: a chunk's sum of the row is not either, and zero points times it are
+ * taken off where single products may stay. */
+K_FN float s_again(const s_place *at, int64_t column) {
+    const k_nbits *w = &at->args->w;
+    const T *row = (const T *)(const void *)(at->shared + at->args->shared.row);
+    const uint8_t *weight = (const uint8_t *)w->weight + column * w->weight_row;
+    const uint8_t *zero = (const uint8_t *)w->zero + (w->zero != 0 ? column * w->zero_row : 0);
+    const T *scale = (const T *)w->scale + column * w->blocks;
+    float total = 0;
+    K_ONE_COPY
+    for (int32_t k = 0; k < (int32_t)w->k && total == total; k++) {
+        const int32_t block = k >> w->block_shift, bit = k * K_BITS, of = block * K_BITS;
+        const int32_t turned = K_BITS == 8 ? k : (k & ~7) | (k % 2 * 4 + k % 4 / 2 * 2 + k % 8 / 4);
+        const int32_t q = weight[bit / 8] >> bit % 8 & (int32_t)(at->mask & 0xff);
+        const int32_t z =
+            w->zero != 0 ? zero[of / 8] >> of % 8 & (int32_t)(at->mask & 0xff) : (int32_t)w->middle;
+        total += (float)(q - z) * T_load(scale[block]) * T_load(row[turned]);
+    }
+    return total;
+}
+
 K_FN T s_sum(const s_place *at, int32_t kept, int32_t row, int64_t column) {
     const mp_nbits_args *args = at->args;
     const float *sums = (const float *)(const void *)(at->shared + args->shared.sums) +
@@ -320,6 +360,7 @@ K_FN T s_sum(const s_place *at, int32_t kept, int32_t row, int64_t column) {
     for (int32_t warp = 0; warp < K_NBITS_STREAM_WARPS; warp++) { /* all are asked for at once */
         total += warp < at->warps ? sums[warp * S_COLUMNS] : 0;
     }
+    total = total - total == 0 ? total / P_UNIT : s_again(at, column);
     return T_store(total + (args->bias != 0 ? T_load(((const T *)args->bias)[column]) : 0));
 }
 
@@ -349,7 +390,6 @@ K_FN void s_run(const mp_nbits_args *args, uint8_t *shared) {
     uint8_t *ring = shared + at.warp * S_AHEAD * S_STAGE;
     s_source from = s_source_of(&at);
     s_step now = from.step;
-    uint32_t x[S_FETCHED][4] = {};
     int32_t place = 0, kept = 0, first = 0;
     const int32_t tiles = s_tiles(&at);
     float total[2] = {};
@@ -364,9 +404,9 @@ K_FN void s_run(const mp_nbits_args *args, uint8_t *shared) {
         K_COPIES_WAIT(S_AHEAD - 1);
         __syncwarp();
         if (args->w.zero != 0) {
-            s_stage(&at, stage, now, 1, x, total);
+            s_stage(&at, stage, now, 1, total);
         } else {
-            s_stage(&at, stage, now, 0, x, total);
+            s_stage(&at, stage, now, 0, total);
         }
         __syncwarp(); /* all lanes have read it */
         s_fill(&at, &from, stage);

@@ -93,10 +93,13 @@ enum {
     K_NBITS_STREAM_CHUNKS = 8,   /* of a stage */
     K_NBITS_STREAM_AHEAD = 3,    /* stages that a warp has on their way */
     K_NBITS_STREAM_KEPT = 8,     /* tiles whose sums a block keeps, at most */
-    K_NBITS_STREAM_WARPS = 12,   /* at most */
+    K_NBITS_STREAM_WARPS = 8,    /* at most */
     K_NBITS_STREAM_LANES = 32 * K_NBITS_STREAM_WARPS,
-    K_NBITS_STREAM_BLOCKS = 2, /* that find room on a multiprocessor: one of the next kernel, too */
+    K_NBITS_STREAM_BLOCKS = 3, /* whose registers a multiprocessor has: two, and some attention */
 };
+/* Bytes of the row, elements of two bytes and then a sum of each chunk, and of zeros before it. */
+#define K_NBITS_STREAM_ROW(k)      ((k)*2 + (k) / K_NBITS_CHUNK * 4)
+#define K_NBITS_STREAM_NONE        64
 #define K_NBITS_STREAM_STAGE(bits) /* its bytes: of each column weights, scales, zero points */ \
     (K_NBITS_STREAM_COLUMNS * (K_NBITS_STREAM_CHUNKS * (K_NBITS_CHUNK * (bits) / 8 + 2) + (bits)))
 

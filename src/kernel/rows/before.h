@@ -4,7 +4,8 @@
  *
  * The emulated device, whose lane has all packs, reads them again.
  *
- * A kernel that wants the elements of a pack in another order defines B_TURNED(pack) before.
+ * A kernel that wants more than packs one behind the other defines B_PUT(row, packs, i, each,
+ * pack) before, which puts pack `i` there, if it is one of `packs`, and is called by all lanes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_BEFORE_H
 #define MP_KERNEL_BEFORE_H
@@ -33,8 +34,13 @@ enum { B_KEPT = K_BEFORE_PACKS };
     for (int32_t j = 0, i = (int32_t)threadIdx.x; j < B_KEPT; j++, i += (int32_t)blockDim.x)
 #endif
 
-#ifndef B_TURNED
-#define B_TURNED(pack) (pack)
+#ifndef B_PUT
+K_FN void b_put(k_pack *row, int32_t packs, int32_t i, int32_t each, k_pack pack) {
+    if (i < packs) {
+        row[each > 0 ? i + i / each : i].words = pack.words;
+    }
+}
+#define B_PUT(row, packs, i, each, pack) b_put(row, packs, i, each, pack)
 #endif
 
 /* Pack `i` of what begins at x; zeros where there is none. */
@@ -74,9 +80,7 @@ K_FN void b_make(const k_before *b, k_pack *row, int32_t each) {
         for (int e = 0; e < K_PACK; e++) {
             made.at[e] = g_gated(b->gate, b->alpha, gate[j].at[e], x[j].at[e]);
         }
-        if (i < packs) {
-            row[each > 0 ? i + i / each : i].words = B_TURNED(made).words;
-        }
+        B_PUT(row, packs, i, each, made);
     }
     __syncthreads();
 }
@@ -178,9 +182,7 @@ K_FN void b_make(const k_before *b, k_pack *row, int32_t each) {
         for (int e = 0; e < K_PACK; e++) {
             by[e] *= (float)((K_SUM)sum[j][e] * inverse);
         }
-        if (i < packs) {
-            row[each > 0 ? i + i / each : i].words = B_TURNED(b_pack(by)).words;
-        }
+        B_PUT(row, packs, i, each, b_pack(by));
     }
     __syncthreads();
 }

@@ -300,10 +300,16 @@ static mp_status by_mma(mp_planner *p, const mp_packed *packed, mp_nbits_args *a
 
 /* ---- one row and many weights ---- */
 
+/* Blocks of two kernels, one behind the other, are on a multiprocessor at a time, and some of
+ * attention between them. Those that make their row take less than half of its shared memory, and
+ * others more: so no two of the same kernel lie on one multiprocessor, whose weights would come
+ * half as fast as those of the rest. */
 enum {
     STREAM_COUNT = 8 << 20,      /* of weights: with fewer, blocks of their own are sooner done */
     STREAM_BLOCK_SHIFT_MOST = 7, /* of weights: scales of a stage and column are 4 bytes or more */
     STREAM_WARPS_ENOUGH = 6,     /* which have as much on their way as a multiprocessor needs */
+    STREAM_BESIDE = 14 << 10,    /* shared memory of a block of attention, and of ... */
+    STREAM_MORE = 1 << 10,       /* ... what each block has that its kernel does not see */
 };
 
 /* Lays out shared memory for so many warps; its bytes. */
@@ -312,8 +318,9 @@ static int64_t stream_lay_out(const mp_planner *p, const mp_packed *packed, int6
     const k_nbits *w = &packed->w;
     const int64_t tiles =
         MP_CEIL_DIV(w->n / K_NBITS_STREAM_COLUMNS, (int64_t)p->device->info.multiprocessors);
-    const int64_t row = warps * K_NBITS_STREAM_AHEAD * K_NBITS_STREAM_STAGE(w->bits);
-    const int64_t sums = row + w->k * (int64_t)mp_dtype_size(packed->type);
+    const int64_t ring = warps * K_NBITS_STREAM_AHEAD * K_NBITS_STREAM_STAGE(w->bits);
+    const int64_t row = ring + K_NBITS_STREAM_NONE;
+    const int64_t sums = row + K_NBITS_STREAM_ROW(w->k);
     const int64_t kept = warps * K_NBITS_STREAM_COLUMNS * (int64_t)sizeof(float);
     const int64_t bytes = sums + MP_MIN(tiles, K_NBITS_STREAM_KEPT) * kept;
     args->width = (int32_t)(warps * GROUP_LANES);
@@ -322,12 +329,14 @@ static int64_t stream_lay_out(const mp_planner *p, const mp_packed *packed, int6
     return bytes;
 }
 
-/* Whether the kernel is for this; sets what `args` says of shared memory and lanes: so few that the
- * next kernel's blocks find room beside, if that may be. */
-static bool is_stream(const mp_planner *p, const mp_packed *packed, mp_nbits_args *args) {
+/* Whether the kernel is for this, which makes its row or does not; sets what `args` says of shared
+ * memory and lanes. */
+static bool is_stream(const mp_planner *p, const mp_packed *packed, bool made,
+                      mp_nbits_args *args) {
     const k_nbits *w = &packed->w;
     const int64_t stages = w->k / (K_NBITS_CHUNK * K_NBITS_STREAM_CHUNKS);
     const int64_t room = (int64_t)p->device->info.shared_bytes_max - MMA_FIXED;
+    const int64_t share = room / 2 - (made ? STREAM_BESIDE : 0);
     if (p->device->info.arch < MMA_ARCH || (packed->type != MP_F16 && packed->type != MP_BF16) ||
         !is_plain(packed, args) || args->m != 1 || w->k > MMA_MOST || w->n > MMA_MOST ||
         w->k % (K_NBITS_CHUNK * K_NBITS_STREAM_CHUNKS) != 0 || stages < STREAM_WARPS_ENOUGH ||
@@ -337,8 +346,12 @@ static bool is_stream(const mp_planner *p, const mp_packed *packed, mp_nbits_arg
     }
     int64_t warps = MP_MIN(stages, K_NBITS_STREAM_WARPS);
     int64_t bytes = stream_lay_out(p, packed, warps, args);
-    while (bytes > room / 2 && warps > STREAM_WARPS_ENOUGH) {
+    while (bytes > share && warps > STREAM_WARPS_ENOUGH) {
         bytes = stream_lay_out(p, packed, --warps, args);
+    }
+    if (!made && bytes <= share) {
+        bytes = share + STREAM_MORE;
+        args->shared.bytes = (int32_t)bytes;
     }
     return bytes <= room;
 }
@@ -427,7 +440,7 @@ mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref 
                                  mp_ref bias, mp_ref out) {
     mp_nbits_args args = args_of(p, packed, m);
     mp_nbits_cut cut;
-    if (is_stream(p, packed, &args)) {
+    if (is_stream(p, packed, false, &args)) {
         return by_stream(p, packed, &args, a, NULL, bias, out);
     }
     if (is_tile(p, packed, &args, &cut)) {
@@ -456,7 +469,8 @@ mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_b
     mp_nbits_cut cut;
     mp_ref a = MP_NOWHERE;
     const bool whole = packed->w.k % K_NBITS_CHUNK == 0;
-    if (!before->is_gate && is_stream(p, packed, &args) && mp_before_fits(p, before, args.width)) {
+    if (!before->is_gate && is_stream(p, packed, true, &args) &&
+        mp_before_fits(p, before, args.width)) {
         return by_stream(p, packed, &args, a, before, bias, out);
     }
     if (is_tile(p, packed, &args, &cut)) {
