@@ -13,8 +13,8 @@ process of its own: `here` and `peer` by default options, `here graph` and `peer
 A step gives a token to each text of a batch, whose caches have `context` tokens with it and are one memory, past and
 present; a prompt has no past. Both are medians of ms with all bound on the device. `genai` rows are tokens by greedy
 search through onnxruntime-genai (decode_tokens.py), `ms` being that of a token of all texts. `floor_ms` is what weights
-and caches (`bytes`) or products and attention (`flop`) take on an H200 at 4.3 TB/s and 989 TFLOP/s, whichever is more,
-and `of_floor` how many times as long it took; `ratio` is the best way here by the best of the peer's. Results go to
+and caches (`bytes`) or products and attention (`flop`) take at 4.3 TB/s, on an H100 3.0, and at 989 TFLOP/s, whichever
+is more, and `of_floor` how many times as long it took; `ratio` is the best way here by the best of the peer's. Results go to
 bench/results/decode-NAME.json.
 """
 
@@ -41,7 +41,8 @@ import onnxruntime as ort  # noqa: E402
 import provider  # noqa: E402
 
 PEER = "CUDAExecutionProvider"
-BYTES_S, FLOP_S = 4.3e12, 989e12  # of an H200: read by a copy, and dense products in float16 by the data sheet
+# Bytes that a copy reads and writes in a second, and dense products in float16 by the data sheet.
+RATES = {"H100": (3.0e12, 989e12), "H200": (4.3e12, 989e12)}
 SIDES = {"here": "millpond", "peer": "in-tree"}
 GRAPH = {"enable_cuda_graph": "1"}
 WAIT_S = 300
@@ -165,10 +166,15 @@ def has_genai(args):
     return args.genai is not None or importlib.util.find_spec("onnxruntime_genai") is not None
 
 
-def add(rows, name, way, found):
+def rates(device):
+    """Those of the device; of one that is not known those of an H200."""
+    return next((RATES[name] for name in RATES if name in device), RATES["H200"])
+
+
+def add(rows, name, way, found, speeds):
     """Puts what a way found into the rows, by label."""
     for label, work, figures in found:
-        floor_ms = 1e3 * max(work.bytes / BYTES_S, work.flop / FLOP_S)
+        floor_ms = 1e3 * max(work.bytes / speeds[0], work.flop / speeds[1])
         row = rows.setdefault((name, label), {"model": name, "label": label, "bytes": work.bytes, "flop": work.flop,
                                               "floor_ms": round(floor_ms, 4)})
         if "ms" in figures:
@@ -177,11 +183,11 @@ def add(rows, name, way, found):
         print(f"# {name}: {label}, {way}: {figures}", file=sys.stderr, flush=True)
 
 
-def measure(args, folder, name, rows, versions):
+def measure(args, folder, name, rows, versions, speeds):
     parts = [steps_of, *([tokens_of] if has_genai(args) else [])]
     for side, part, graph in itertools.product(SIDES if args.peer else ["here"], parts, (False, True)):
         found, its = part(args, folder, name, side, graph)
-        add(rows, name, f"{side} graph" if graph else side, found)
+        add(rows, name, f"{side} graph" if graph else side, found, speeds)
         versions.setdefault(side, {}).update(its)
 
 
@@ -223,7 +229,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         for name in args.models:
             folder = decoders.write(Path(args.folder or scratch, f"{name}-{args.kind}"), name, args.kind)
-            measure(args, folder, name, rows, result["versions"])
+            measure(args, folder, name, rows, result["versions"], rates(result["device"]))
     print(f"{result['device']}: ms at least; here by default, as a graph; with the peer by default, as a graph; ratio")
     for row in rows.values():
         times = best(row, "here"), best(row, "peer")

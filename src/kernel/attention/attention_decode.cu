@@ -27,6 +27,7 @@
  * loops.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/decode_fresh.h"
+#include "kernel/core/late.h"
 #include "kernel/core/meet.h"
 
 /* Scores are powers of two, but with masks powers of e: the lowest numbers of a mask must not
@@ -373,6 +374,9 @@ K_FN void decode_run(const mp_attention_args *args, const k_fresh *fresh, const 
     const int32_t step = (int32_t)(blockDim.x / LANES) * (int32_t)args->splits * KEYS;
     const decode_line line = decode_line_at(args, at, from->g);
     const T *query = decode_query(args, at, line) + from->t * A_PIECE;
+    if (K_FRESH && rule->window > 0) {
+        k_wait(); /* for the length */
+    }
     int32_t key = decode_first_key(args, at);
     const int64_t mask_row = a_mask_row(rule, at->entry, line.head, line.row);
     decode_keys k;
@@ -383,6 +387,8 @@ K_FN void decode_run(const mp_attention_args *args, const k_fresh *fresh, const 
     decode_asked asked;
     decode_own own;
     if (K_FRESH) {
+        decode_bring(from, key);
+        k_wait();
         given = decode_given_at(args, fresh, at->entry);
     }
     K_UNROLL for (int32_t c = 0; c < KEY_PIECES; c++) {
@@ -530,6 +536,9 @@ K_FN void decode_row(const mp_attention_args *args, const k_fresh *fresh, const 
 K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, const decode *at,
                        float *shared) {
     (void)shared;
+    if (K_FRESH) {
+        k_wait();
+    }
     K_BLOCK_LOOP(r, at->rows) {
         decode_row(args, fresh, at, (int32_t)r);
     }
@@ -539,7 +548,7 @@ K_FN void decode_block(const mp_attention_args *args, const k_fresh *fresh, cons
 
 #if K_FRESH
 /* With so few registers a block of four warps comes up beside two of nbits_stream.cu. */
-K_BLOCK_KERNEL_WITHIN(184, K_DECODE_WARPS * 32, mp_fresh_args, args) {
+K_BLOCK_KERNEL_LATE_WITHIN(184, K_DECODE_WARPS * 32, mp_fresh_args, args) {
     K_SHARED(float, shared);
     const decode at = decode_place(&args.attention, blockIdx.x);
     decode_block(&args.attention, &args.fresh, &at, shared);

@@ -6,6 +6,7 @@
 
 #include "kernel/attention/attention.h"
 #include "kernel/core/index.h"
+#include "kernel/core/late.h"
 #include "kernel/core/warp_matrix.h"
 
 enum {
@@ -121,6 +122,18 @@ K_FN void decode_load_keys(const decode_source *from, int32_t key, decode_keys *
             const int32_t is_there = c * 4 + 3 < PIECES || c * 4 + from->t < PIECES;
             out->of[s][c] = decode_take(from->k + row * from->k_step + c * 4 * A_PIECE, is_there);
         }
+    }
+}
+
+/* Has the keys and values of a tile on their way to the cache that all multiprocessors share. */
+K_FN void decode_bring(const decode_source *from, int32_t key) {
+    enum { LINE = 128 / (int)sizeof(T), LINES = (HEAD + LINE - 1) / LINE };
+    const int32_t lane = (int32_t)threadIdx.x % LANES;
+    K_ONE_COPY for (int32_t i = lane; i < KEYS * LINES; i += LANES) {
+        const int64_t row = decode_least(key + i / LINES, from->last);
+        const int32_t d = i % LINES * LINE;
+        k_bring(from->k - from->t * A_PIECE + row * from->k_step + d);
+        k_bring(from->v - from->g * A_PIECE + row * from->v_step + d);
     }
 }
 

@@ -21,18 +21,37 @@
  *                  multiprocessors share
  *
  * So the latency of the constants passes while the kernel before is at work. The next kernel may
- * come at once, since it waits for this one, which does not end before it has waited itself.
+ * come as soon as k_wait() has returned. One that defines K_LETS_AT_ONCE as 1 before it includes
+ * this lets it come at once, which is right, too: the next one waits for this one, which does not
+ * end before it has waited itself. So the many weights of both are on their way. For others that is
+ * slower, since blocks of kernels far behind take the room: a graph of small products of 4 bits
+ * takes 0.87 ms on an H100 instead of 0.81.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_LATE_H
 #define MP_KERNEL_LATE_H
 
 #include "kernel/core/prelude.h"
 
+/* Whether the next kernel's blocks may come at once, and not only behind k_wait(). */
+#ifndef K_LETS_AT_ONCE
+#define K_LETS_AT_ONCE 0
+#endif
+
+/* Lets the next kernel's blocks come, as soon as all blocks have called it or ended. */
+K_FN void k_let_next(void) {
+#if K_PTX && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 /* Returns when the kernel before has ended and written all. */
 K_FN void k_wait(void) {
 #if K_PTX && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+    if (!K_LETS_AT_ONCE) {
+        k_let_next();
+    }
 }
 
 K_FN void k_fetch(const void *from, int is, uint32_t *words) {
@@ -86,16 +105,12 @@ K_FN void k_bring(const void *from) {
 #define K_BLOCK_KERNEL_LATE_OF(lanes, blocks, args_type, a)        K_HOST_ENTRY(const args_type, a)
 #define K_BLOCK_KERNEL_LATE_WITHIN(registers, lanes, args_type, a) K_HOST_ENTRY(const args_type, a)
 #else
-K_FN void k_let_next(void) {
-#if K_PTX && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
 #define K_LATE_ENTRY(bounds, args_type, a)                                          \
     static __device__ __forceinline__ void k_body(const args_type &a);              \
     extern "C" __global__ void bounds K_NAME(const __grid_constant__ args_type a) { \
-        k_let_next();                                                               \
+        if (K_LETS_AT_ONCE) {                                                       \
+            k_let_next();                                                           \
+        }                                                                           \
         k_body(a);                                                                  \
     }                                                                               \
     static __device__ __forceinline__ void k_body(const args_type &a)

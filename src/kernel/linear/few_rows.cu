@@ -6,6 +6,7 @@
  *               multiprocessors
  *     b [n][k]  a lane has 16 bytes of each of several columns, neighbours those behind them
  * SPDX-License-Identifier: Apache-2.0 */
+#define K_LETS_AT_ONCE 1
 #include "kernel/core/late.h"
 #include "kernel/core/row_lanes.h"
 #include "kernel/core/word.h"

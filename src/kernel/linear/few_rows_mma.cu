@@ -13,6 +13,7 @@
  * order of k within a piece is anyone's choice. What warps have found is added in a fixed order.
  * The depth of k is a multiple of 32.
  * SPDX-License-Identifier: Apache-2.0 */
+#define K_LETS_AT_ONCE 1
 #include "kernel/core/late.h"
 #include "kernel/core/row_lanes.h"
 #include "kernel/core/warp_matrix.h"

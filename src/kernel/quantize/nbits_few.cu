@@ -4,6 +4,7 @@
  * before the kernel before has ended, where they are constants; as soon as one has been worked on,
  * the next takes its place.
  * SPDX-License-Identifier: Apache-2.0 */
+#define K_LETS_AT_ONCE 1
 #include "kernel/core/late.h"
 #include "kernel/core/row_lanes.h"
 #include "kernel/core/warp_matrix.h"

@@ -19,6 +19,7 @@
  * Rows of the left operand from 8 on may be columns of the other half of the result, which the
  * first half gates (`gated`).
  * SPDX-License-Identifier: Apache-2.0 */
+#define K_LETS_AT_ONCE 1
 #include "kernel/core/late.h"
 #include "kernel/core/warp_matrix.h"
 #include "kernel/core/word.h"
