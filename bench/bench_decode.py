@@ -14,8 +14,8 @@ A step gives a token to each text of a batch, whose caches have `context` tokens
 present; a prompt has no past. Both are medians of ms with all bound on the device. `genai` rows are tokens by greedy
 search through onnxruntime-genai (decode_tokens.py), `ms` being that of a token of all texts. `floor_ms` is what weights
 and caches (`bytes`) or products and attention (`flop`) take at 4.3 TB/s, on an H100 3.0, and at 989 TFLOP/s, whichever
-is more, and `of_floor` how many times as long it took; `ratio` is the best way here by the best of the peer's. Results go to
-bench/results/decode-NAME.json.
+is more, and `of_floor` how many times as long it took; `ratio` is the best way here by the best of the peer's. Results
+go to bench/results/decode-NAME.json.
 """
 
 import argparse

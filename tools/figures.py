@@ -140,7 +140,7 @@ WAYS = {"here": "here", "here, a graph": "here graph", "CUDA provider": "peer", 
 def decoding(is_genai, title, figure, shown):
     """Rows of bench_decode.py, through genai or without it."""
     rows = []
-    for row in load("decode", "h200")["rows"]:
+    for row in load("decode", "h100")["rows"]:
         if row["label"].startswith("genai") != is_genai:
             continue
         found = [row.get(way, {}) for way in WAYS.values()]
