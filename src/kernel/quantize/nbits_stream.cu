@@ -6,7 +6,7 @@
  * the stages of its tiles, S_CHUNKS chunks along k each, are dealt out to its warps one after the
  * other. A warp has a ring of K_NBITS_STREAM_AHEAD stages for itself, with scales and zero points,
  * and waits for no other one but where sums of several tiles are put together. That of the next
- * kernel fills beside it, before this kernel has ended: nbits_steps.c sees to the room.
+ * kernel fills beside it, before this kernel has ended: nbits_stream_cut.c sees to the room.
  *
  * Weights are the left operand. A lane has 16 bytes or more that lie together, a whole chunk of a
  * column, so the four lanes of a column have chunks of different blocks, whose sums must stay apart

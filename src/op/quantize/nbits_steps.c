@@ -14,6 +14,7 @@
 #include "op/pointwise/gated_steps.h"
 #include "op/pointwise/narrow.h"
 #include "op/quantize/nbits_cut.h"
+#include "op/quantize/nbits_stream_cut.h"
 
 enum { ROWS_MAX = 16, LANES = 128, GROUP_LANES = 32, CODES_MAX = 256, STAGED_MAX = 72 << 10 };
 
@@ -94,6 +95,15 @@ static mp_nbits_args args_of(const mp_planner *p, const mp_packed *packed, int64
     mp_nbits_args args = {.m = m, .w = packed->w};
     args.w.aligned = p->align >= 16 && packed->w.k % K_NBITS_PIECE == 0;
     return args;
+}
+
+static mp_nbits_work work_of(const mp_packed *packed, int64_t m) {
+    return (mp_nbits_work){.m = m,
+                           .n = packed->w.n,
+                           .k = packed->w.k,
+                           .bits = packed->w.bits,
+                           .zeros = packed->zero.place != MP_PLACE_NONE,
+                           .gated = packed->gated};
 }
 
 /* Whether scales are of A's type, one for each block of a column, and zero points packed likewise;
@@ -300,72 +310,23 @@ static mp_status by_mma(mp_planner *p, const mp_packed *packed, mp_nbits_args *a
 
 /* ---- one row and many weights ---- */
 
-/* Blocks of two kernels, one behind the other, are on a multiprocessor at a time, and some of
- * attention between them. Those that make their row take less than half of its shared memory, and
- * others more: so no two of the same kernel lie on one multiprocessor, whose weights would come
- * half as fast as those of the rest. */
-enum {
-    STREAM_COUNT = 8 << 20,      /* of weights: with fewer, blocks of their own are sooner done */
-    STREAM_BLOCK_SHIFT_MOST = 7, /* of weights: scales of a stage and column are 4 bytes or more */
-    STREAM_WARPS_ENOUGH = 6,     /* which have as much on their way as a multiprocessor needs */
-    STREAM_BESIDE = 14 << 10,    /* shared memory of a block of attention, and of ... */
-    STREAM_MORE = 1 << 10,       /* ... what each block has that its kernel does not see */
-};
-
-/* Lays out shared memory for so many warps; its bytes. */
-static int64_t stream_lay_out(const mp_planner *p, const mp_packed *packed, int64_t warps,
-                              mp_nbits_args *args) {
-    const k_nbits *w = &packed->w;
-    const int64_t tiles =
-        MP_CEIL_DIV(w->n / K_NBITS_STREAM_COLUMNS, (int64_t)p->device->info.multiprocessors);
-    const int64_t ring = warps * K_NBITS_STREAM_AHEAD * K_NBITS_STREAM_STAGE(w->bits);
-    const int64_t row = ring + K_NBITS_STREAM_NONE;
-    const int64_t sums = row + K_NBITS_STREAM_ROW(w->k);
-    const int64_t kept = warps * K_NBITS_STREAM_COLUMNS * (int64_t)sizeof(float);
-    const int64_t bytes = sums + MP_MIN(tiles, K_NBITS_STREAM_KEPT) * kept;
-    args->width = (int32_t)(warps * GROUP_LANES);
-    args->shared =
-        (k_nbits_shared){.bytes = (int32_t)bytes, .row = (int32_t)row, .sums = (int32_t)sums};
-    return bytes;
+/* `made`: the kernel makes its row itself. */
+static bool is_stream(const mp_planner *p, const mp_packed *packed, const mp_nbits_args *args,
+                      bool made, mp_nbits_stream_cut *cut) {
+    const mp_nbits_work work = work_of(packed, args->m);
+    return (packed->type == MP_F16 || packed->type == MP_BF16) && is_plain(packed, args) &&
+           mp_nbits_stream_cut_for(&p->device->info, &work, packed->w.block_shift, made, cut);
 }
 
-/* Whether the kernel is for this, which makes its row or does not; sets what `args` says of shared
- * memory and lanes. */
-static bool is_stream(const mp_planner *p, const mp_packed *packed, bool made,
-                      mp_nbits_args *args) {
-    const k_nbits *w = &packed->w;
-    const int64_t stages = w->k / (K_NBITS_CHUNK * K_NBITS_STREAM_CHUNKS);
-    const int64_t room = (int64_t)p->device->info.shared_bytes_max - MMA_FIXED;
-    const int64_t share = room / 2 - (made ? STREAM_BESIDE : 0);
-    if (p->device->info.arch < MMA_ARCH || (packed->type != MP_F16 && packed->type != MP_BF16) ||
-        !is_plain(packed, args) || args->m != 1 || w->k > MMA_MOST || w->n > MMA_MOST ||
-        w->k % (K_NBITS_CHUNK * K_NBITS_STREAM_CHUNKS) != 0 || stages < STREAM_WARPS_ENOUGH ||
-        w->n % K_NBITS_STREAM_COLUMNS != 0 || w->block_shift > STREAM_BLOCK_SHIFT_MOST ||
-        w->n * w->k < STREAM_COUNT || w->n * w->k > INT32_MAX) {
-        return false;
-    }
-    int64_t warps = MP_MIN(stages, K_NBITS_STREAM_WARPS);
-    int64_t bytes = stream_lay_out(p, packed, warps, args);
-    while (bytes > share && warps > STREAM_WARPS_ENOUGH) {
-        bytes = stream_lay_out(p, packed, --warps, args);
-    }
-    if (!made && bytes <= share) {
-        bytes = share + STREAM_MORE;
-        args->shared.bytes = (int32_t)bytes;
-    }
-    return bytes <= room;
-}
-
-/* Those that is_stream() has found right. */
-static mp_status by_stream(mp_planner *p, const mp_packed *packed, mp_nbits_args *args, mp_ref a,
-                           const mp_before *before, mp_ref bias, mp_ref out) {
-    const int64_t tiles = args->w.n / K_NBITS_STREAM_COLUMNS;
-    const int64_t blocks = MP_MIN(tiles, (int64_t)p->device->info.multiprocessors);
+static mp_status by_stream(mp_planner *p, const mp_packed *packed, const mp_nbits_stream_cut *cut,
+                           mp_nbits_args *args, mp_ref a, const mp_before *before, mp_ref bias,
+                           mp_ref out) {
     const int bits = args->w.bits;
     const char *word = mp_dtype_word(packed->type);
     const mp_kernel *kernel = NULL;
-    mp_grid grid = mp_plan_grid_rows(p, blocks, (uint32_t)args->width);
-    grid.shared_bytes = (uint32_t)args->shared.bytes;
+    const mp_grid grid = {
+        .blocks = cut->blocks, .lanes = cut->lanes, .shared_bytes = (uint32_t)cut->shared.bytes};
+    args->shared = cut->shared;
     args->constant = are_constants(p, packed);
     args->gated = packed->gated;
     args->gate = packed->gate;
@@ -384,13 +345,7 @@ static mp_status by_stream(mp_planner *p, const mp_packed *packed, mp_nbits_args
 
 static bool is_tile(const mp_planner *p, const mp_packed *packed, const mp_nbits_args *args,
                     mp_nbits_cut *cut) {
-    const k_nbits *w = &packed->w;
-    const mp_nbits_work work = {.m = args->m,
-                                .n = w->n,
-                                .k = w->k,
-                                .bits = w->bits,
-                                .zeros = packed->zero.place != MP_PLACE_NONE,
-                                .gated = packed->gated};
+    const mp_nbits_work work = work_of(packed, args->m);
     return (packed->type == MP_F16 || packed->type == MP_BF16) && is_plain(packed, args) &&
            mp_nbits_cut_for(&p->device->info, &work, cut);
 }
@@ -439,9 +394,10 @@ static mp_status gated_behind(mp_planner *p, const mp_packed *packed, const mp_b
 mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m,
                                  mp_ref bias, mp_ref out) {
     mp_nbits_args args = args_of(p, packed, m);
+    mp_nbits_stream_cut stream;
     mp_nbits_cut cut;
-    if (is_stream(p, packed, false, &args)) {
-        return by_stream(p, packed, &args, a, NULL, bias, out);
+    if (is_stream(p, packed, &args, false, &stream)) {
+        return by_stream(p, packed, &stream, &args, a, NULL, bias, out);
     }
     if (is_tile(p, packed, &args, &cut)) {
         return by_tile(p, packed, &cut, a, m, bias, out);
@@ -466,12 +422,13 @@ mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref 
 mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_before *before,
                               int64_t m, mp_ref bias, mp_ref out) {
     mp_nbits_args args = args_of(p, packed, m);
+    mp_nbits_stream_cut stream;
     mp_nbits_cut cut;
     mp_ref a = MP_NOWHERE;
     const bool whole = packed->w.k % K_NBITS_CHUNK == 0;
-    if (!before->is_gate && is_stream(p, packed, true, &args) &&
-        mp_before_fits(p, before, args.width)) {
-        return by_stream(p, packed, &args, a, before, bias, out);
+    if (!before->is_gate && is_stream(p, packed, &args, true, &stream) &&
+        mp_before_fits(p, before, stream.lanes)) {
+        return by_stream(p, packed, &stream, &args, a, before, bias, out);
     }
     if (is_tile(p, packed, &args, &cut)) {
         MP_TRY(mp_plan_before(p, before, &a));
