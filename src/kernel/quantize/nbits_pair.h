@@ -129,6 +129,11 @@ K_FN void p_units_turned(const uint32_t *from, uint32_t *to) {
     }
 }
 
+/* Where element k of a row lies in rows whose eights are turned so. */
+K_FN int32_t p_units_place(int32_t k) {
+    return K_BITS == 8 ? k : (k & ~7) | (k % 2 * 4 + k % 4 / 2 * 2 + k % 8 / 4);
+}
+
 /* Eight elements of T in the order of the pairs. */
 K_FN void p_turned(const uint32_t *from, uint32_t *to) {
     K_UNROLL

@@ -343,11 +343,10 @@ K_FN float s_again(const s_place *at, int64_t column) {
     K_ONE_COPY
     for (int32_t k = 0; k < (int32_t)w->k && total == total; k++) {
         const int32_t block = k >> w->block_shift, bit = k * K_BITS, of = block * K_BITS;
-        const int32_t turned = K_BITS == 8 ? k : (k & ~7) | (k % 2 * 4 + k % 4 / 2 * 2 + k % 8 / 4);
         const int32_t q = weight[bit / 8] >> bit % 8 & (int32_t)(at->mask & 0xff);
         const int32_t z =
             w->zero != 0 ? zero[of / 8] >> of % 8 & (int32_t)(at->mask & 0xff) : (int32_t)w->middle;
-        total += (float)(q - z) * T_load(scale[block]) * T_load(row[turned]);
+        total += (float)(q - z) * T_load(scale[block]) * T_load(row[p_units_place(k)]);
     }
     return total;
 }
