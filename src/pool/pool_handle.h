@@ -45,6 +45,10 @@ mp_status mp__pool_try_free_on(mp_pool *pool, mp_addr addr, void *stream);
  * did: the stream is not made to wait. `pool` is not NULL. */
 mp_status mp__pool_record_end(mp_pool *pool, mp_addr addr, void *stream);
 
+/* As mp_pool_stream_gone, for a stream on which all has ended that this client queued, and that may
+ * have been destroyed meanwhile: it is left alone, unless other clients had memory there. */
+mp_status mp__pool_stream_over(mp_pool *pool, void *stream);
+
 /* Makes work queued on `consumer` from now on wait for all that is queued on `producer`, and tells
  * the pool; returns once that has ended where `consumer` is MP_NO_STREAM.
  * Fails: UNSUPPORTED while one of them is captured, OUT_OF_MEMORY, DEVICE. */

@@ -39,6 +39,8 @@ typedef struct pool_mode {
 
     mp_status (*stream_settled)(arena *a, void *stream);
     mp_status (*stream_gone)(arena *a, void *stream);
+    /* As mp__pool_stream_over. */
+    mp_status (*stream_over)(arena *a, void *stream, uint8_t client);
     mp_status (*stream_mark)(arena *a, void *producer, uint64_t *mark);
     mp_status (*stream_ordered)(arena *a, void *consumer, void *producer, uint64_t mark);
     /* Waits for what is queued on the streams that the pool knows, but for captured ones and the

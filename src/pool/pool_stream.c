@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "pool/handle.h"
 #include "pool/pool_argument.h"
+#include "pool/pool_handle.h"
 
 /* ---- order ---- */
 
@@ -14,6 +15,11 @@ mp_status mp_pool_stream_settled(mp_pool *pool, void *stream) {
 mp_status mp_pool_stream_gone(mp_pool *pool, void *stream) {
     TAKE_ARENA(a, pool);
     return a->mode->stream_gone(a, stream);
+}
+
+mp_status mp__pool_stream_over(mp_pool *pool, void *stream) {
+    TAKE_ARENA(a, pool);
+    return a->mode->stream_over(a, stream, pool->client);
 }
 
 mp_status mp_pool_stream_mark(mp_pool *pool, void *producer, uint64_t *mark) {

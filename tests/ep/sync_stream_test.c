@@ -83,3 +83,74 @@ TEST(sync_stream_waits_once_at_the_end_of_a_run) {
     close(&r);
     CHECK_EQ_INT(mp__host_device_destroy(device), 0);
 }
+
+/* ---- streams that the user destroys before the session ---- */
+
+typedef enum way { MARKED, WAITED_FOR, NOT_KNOWN, SHARED, LENT } way;
+
+/* Another client of the pool has memory on the stream, or uses its own there. */
+static void use_by_another(mp_device *device, void *native, way how) {
+    mp_pool *other = NULL;
+    mp_addr block = 0;
+    CHECK_OK(mp__pool_open_on(device, MP_MEMORY_DEVICE, "another", NULL, &other));
+    CHECK_OK(mp_pool_alloc(other, 1000, how == SHARED ? native : MP_NO_STREAM, &block));
+    if (how == LENT) {
+        CHECK_OK(mp_pool_record_use(other, block, native));
+    }
+    CHECK_OK(mp_pool_free(other, block));
+    mp_pool_close(other);
+}
+
+/* Whether the last reference to a wrap goes with at most `most` calls of the device that may fail.
+ */
+static bool drop_asks_at_most(mp_device *device, way how, uint64_t most) {
+    const mp_options wishes = {.do_copy_in_default_stream = true};
+    rig_session s;
+    rig_binding b;
+    mp_stream *users = NULL;
+    mp_run_stream *wrap = NULL;
+    mp_pool *pool = NULL;
+    mp_addr block = 0;
+    CHECK_OK(rig_open(&s, device, NULL, &wishes));
+    CHECK_OK(rig_bind(&b, &s));
+    CHECK_OK(device->ops->stream_create(device, &users));
+    void *native = device->ops->stream_native(device, users);
+    CHECK_OK(mp__pool_again(s.provider.pool, &pool));
+    CHECK_OK(mp__run_stream_wrap(s.provider.unit, pool, &s.provider, native, &wrap));
+    CHECK_OK(mp_pool_alloc(s.provider.pool, 1000, native, &block));
+    CHECK_OK(device->ops->copy(device, mp__run_stream_use(wrap), b.y, b.x, RIG_BYTES));
+    CHECK_OK(mp_pool_free(s.provider.pool, block));
+    if (how == WAITED_FOR) {
+        CHECK_OK(mp__run_stream_wait(wrap));
+    } else if (how != NOT_KNOWN) {
+        mp__run_stream_mark(wrap);
+    }
+    if (how == SHARED || how == LENT) {
+        use_by_another(device, native, how);
+    }
+    const bool is_gone = how == MARKED || how == WAITED_FOR;
+    if (is_gone) {
+        device->ops->stream_destroy(device, users); /* sanitizers see who asks it afterwards */
+    }
+    (void)mp__host_device_fail(device, most + 1, MP_DEVICE);
+    mp__run_stream_drop(wrap);
+    const bool few = mp__host_device_fail(device, 0, MP_OK);
+    if (!is_gone) {
+        device->ops->stream_destroy(device, users);
+    }
+    rig_unbind(&b);
+    rig_close(&s);
+    return few;
+}
+
+TEST(sync_stream_leaves_a_stream_alone_that_may_be_gone) {
+    const mp_host_config config = {.mode = MP_HOST_EAGER, .memory_bytes = 64 << 20};
+    mp_device *device = NULL;
+    CHECK_OK(mp__host_device_create(&config, &device));
+    CHECK(drop_asks_at_most(device, MARKED, 1)); /* the event */
+    CHECK(drop_asks_at_most(device, WAITED_FOR, 0));
+    CHECK(!drop_asks_at_most(device, NOT_KNOWN, 0));
+    CHECK(!drop_asks_at_most(device, SHARED, 1));
+    CHECK(!drop_asks_at_most(device, LENT, 1));
+    CHECK_EQ_INT(mp__host_device_destroy(device), 0);
+}

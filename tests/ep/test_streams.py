@@ -103,6 +103,33 @@ def test_runs_wait_for_earlier_work_of_the_stream(emulated, graphs):
     """, MILLPOND_HOST="threaded")  # fmt: skip
 
 
+@pytest.mark.parametrize("graphs", [0, 1])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_stream_that_is_destroyed_before_its_sessions(emulated, graphs, waits):
+    """As the end of a process may have it: a session that is closed later must not ask the stream anything."""
+    said = child(f"""
+        import core_kit
+        ort.set_default_logger_severity(1)
+        stream = core_kit.{"HostStream" if emulated else "CudaStream"}()
+        options = {{"user_compute_stream": str(stream.handle), "enable_cuda_graph": "{graphs}"}}
+        entries = {{}} if {waits} else {{"disable_synchronize_execution_providers": 1}}
+        sessions = [kit.session(small_models.add_chain(length), **options) for length in (3, 4)]
+        for running, added in zip(sessions, (3, 4)):
+            bound = kit.Bound(running, {{"x": np.zeros(4, np.float32)}}, {{"y": [4]}})
+            for value in range(5):
+                bound.inputs["x"].update_inplace(np.full(4, value, np.float32))
+                running.run_with_iobinding(bound.binding, kit.run_options(**entries))
+                stream.synchronize()
+                assert bound.outputs["y"].numpy().tolist() == [value + added] * 4
+        stream.destroy()
+        del bound, running
+        while sessions:
+            sessions.pop()
+            gc.collect()
+    """)
+    assert "another library" not in said and "reports" not in said, said
+
+
 def test_two_sessions_on_one_stream(stream):
     first, second = (session(length, user_compute_stream=stream.handle) for length in (2, 5))
     for i in range(3):

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { KIB = 1 << 10, MIB = 1 << 20, BLOCK = 64 * KIB };
+enum { KIB = 1 << 10, MIB = 1 << 20, BLOCK = 64 * KIB, CLIENT = 1 };
 
 /* ---- short words ---- */
 
@@ -52,7 +52,7 @@ static void *native_of(const bench *x, mp_stream *stream) {
 
 static mp_addr lend(const bench *x, size_t size, mp_stream *stream) {
     mp_addr addr = 0;
-    CHECK_OK(mp__mempool_alloc(x->pool, size, native_of(x, stream), 1, &addr));
+    CHECK_OK(mp__mempool_alloc(x->pool, size, native_of(x, stream), CLIENT, &addr));
     CHECK(addr != 0 && addr % MP_ALIGNMENT == 0);
     return addr;
 }
@@ -378,6 +378,42 @@ DEVICE_TEST(mempool_blocks_outlive_their_stream) {
     mp_share shares[4];
     CHECK_EQ_INT(mp__mempool_stream_shares(x.pool, shares, 4), 1);
     CHECK_EQ_INT(shares[0].in_use, 0);
+    close_bench(&x);
+}
+
+/* Of which the driver would not survive a question. */
+DEVICE_TEST(mempool_blocks_outlive_a_stream_that_was_destroyed) {
+    bench x = open_bench(device, 0, 0);
+    mp_stream *gone = open_stream(device);
+    void *native = native_of(&x, gone);
+    const mp_addr block = lend(&x, BLOCK, gone);
+    uint32_t word = 0;
+    fill(&x, gone, block, 5);
+    CHECK_OK(x.ops->stream_synchronize(device, gone));
+    x.ops->stream_destroy(device, gone);
+    CHECK_OK(mp__mempool_stream_over(x.pool, native, CLIENT));
+    CHECK_OK(mp__mempool_stream_over(x.pool, native, CLIENT)); /* it has nothing any more */
+    read_last(&x, NULL, (mp_addr)&word, block);
+    CHECK_EQ_INT(word, 5);
+    CHECK_OK(mp__mempool_free(x.pool, block));
+    close_bench(&x);
+}
+
+/* Whether another client's memory is waited for. */
+DEVICE_TEST(mempool_stream_of_two_clients_is_waited_for) {
+    bench x = open_bench(device, 0, 0);
+    const mp_addr block = lend(&x, BLOCK, x.a), used = lend(&x, BLOCK, x.b);
+    uint32_t words[2] = {0};
+    CHECK_OK(mp__mempool_record_use(x.pool, used, native_of(&x, x.a)));
+    for (uint32_t i = 0; i < 2; i++) {
+        fill(&x, x.a, i == 0 ? block : used, i + 7);
+        CHECK_OK(mp__mempool_stream_over(x.pool, native_of(&x, x.a), CLIENT + 1));
+        read_last(&x, NULL, (mp_addr)&words[i], i == 0 ? block : used);
+        CHECK_EQ_INT(words[i], i + 7);
+        CHECK_OK(mp__mempool_record_use(x.pool, used, native_of(&x, x.a)));
+    }
+    CHECK_OK(mp__mempool_free(x.pool, block));
+    CHECK_OK(mp__mempool_free(x.pool, used));
     close_bench(&x);
 }
 

@@ -150,6 +150,27 @@ DEVICE_TEST(pool_stream_survives_the_end_of_a_stream) {
     kit_trio_close(&s);
 }
 
+/* It was destroyed before the pool heard of it, as no other client minds. */
+DEVICE_TEST(pool_stream_is_over_after_it_was_destroyed) {
+    kit_trio s;
+    kit_trio_open(&s, device, ONE_REGION);
+    kit_stream gone = kit_stream_open(&s.k);
+    const mp_addr kept = kit_alloc(&s.k, BLOCK, &gone);
+    kit_fill(&s.k, &gone, kept, BLOCK, 7);
+    kit_free(&s.k, kit_alloc(&s.k, BLOCK, &gone));
+    CHECK_OK(device->ops->stream_synchronize(device, gone.queue));
+    device->ops->stream_destroy(device, gone.queue);
+    CHECK_OK(mp__pool_stream_over(s.k.pool, gone.native));
+    CHECK_OK(mp__pool_stream_over(s.k.pool, gone.native)); /* it has nothing any more */
+
+    const mp_addr rest = kit_alloc(&s.k, KIT_MIB(1) - BLOCK, &s.a); /* all but the kept block */
+    kit_fill(&s.k, &s.a, rest, KIT_MIB(1) - BLOCK, 9);
+    kit_read(&s.k, &s.a, kept, 7);
+    kit_free(&s.k, kept);
+    kit_free(&s.k, rest);
+    kit_trio_close(&s);
+}
+
 /* Streams come and go; a new one may have the handle of an old one. */
 DEVICE_TEST(pool_stream_does_not_take_a_new_stream_for_an_old_one) {
     kit_trio s;

@@ -61,7 +61,7 @@ static void drop_graph(mp_graphs *graphs, mp_graph_entry *entry) {
         return;
     }
     mp_device *device = graphs->record->provider->unit->device;
-    if (mp__run_stream_wait(graphs->record->stream) != MP_OK) {
+    if (mp__run_stream_finish(graphs->record->stream) != MP_OK) {
         MP_LOG(ERROR, "a graph is released on a device that reports: %s", mp_error_message());
     }
     device->ops->graph_destroy(device, entry->graph);
@@ -223,7 +223,7 @@ static void drop_recording(mp_graphs *graphs, mp_graph_exec *graph) {
 
 /* Nothing of the run has been done yet but recorded: its work is in the first launch. */
 static mp_status launch_first(const mp_graphs *graphs, mp_graph_exec *graph, bool waits) {
-    MP_TRY(mp__run_streams_wait(graphs->record->provider)); /* for runs that nobody waited for */
+    MP_TRY(mp__run_streams_finish(graphs->record->provider)); /* for runs that nobody waited for */
     MP_TRY(mp__graph_queue(graphs, graph));
     return waits ? mp__run_stream_wait(graphs->record->stream) : MP_OK;
 }
@@ -270,6 +270,9 @@ static OrtStatus *on_run_end(OrtEp *self, const OrtRunOptions *options, bool wai
     } else if (graphs->entry != NULL) {
         end_plain(graphs);
     }
+    if (!waits) {
+        mp__run_stream_mark(graphs->record->stream);
+    }
     (void)pthread_mutex_unlock(&graphs->lock);
     return mp__to_ort(status);
 }
@@ -305,6 +308,7 @@ static OrtStatus *replay(OrtEp *self, int id) {
         const mp_graph_entry *entry = find_entry(graphs, id);
         if (entry != NULL && entry->graph != NULL) {
             status = mp__graph_queue(graphs, entry->graph);
+            mp__run_stream_mark(graphs->record->stream);
         }
         (void)pthread_mutex_unlock(&graphs->lock);
     }

@@ -147,7 +147,7 @@ static mp_status capture(const mp_island *island, const mp_island_program *p,
 static void destroy_later(const mp_island *island, mp_graph_exec *exec) {
     mp_device *device = island->provider->unit->device;
     if (exec != NULL) {
-        (void)mp__run_streams_wait(island->provider);
+        (void)mp__run_streams_finish(island->provider);
         device->ops->graph_destroy(device, exec);
     }
 }

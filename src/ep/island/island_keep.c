@@ -72,7 +72,7 @@ void mp__island_rest_drop(const mp_provider *provider, const mp_island_rest *res
     if (rest->graph_count == 0 && rest->literals == 0) {
         return;
     }
-    (void)mp__run_streams_wait(provider);
+    (void)mp__run_streams_finish(provider);
     for (int i = 0; i < rest->graph_count; i++) {
         device->ops->graph_destroy(device, rest->graphs[i]);
     }

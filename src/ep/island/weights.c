@@ -373,7 +373,7 @@ void mp__weights_release(mp_provider *provider) {
         return;
     }
     if (weights->block_count > 0) {
-        (void)mp__run_streams_wait(provider); /* for runs that nobody waited for */
+        (void)mp__run_streams_finish(provider); /* for runs that nobody waited for */
     }
     for (size_t i = 0; i < weights->part_count; i++) {
         mp__pool_part_drop(provider->pool, weights->parts[i]);

@@ -136,6 +136,7 @@ OrtStatus *mp__provider_create(mp_factory *factory, mp_unit *unit, const OrtSess
         .CreateProfiler = mp__profiler_create,
     };
     mp__island_list_publish(provider);
+    mp__only_stream_install(provider);
     mp__graph_install(provider);
     mp__islands_install(provider);
     mp__compatibility_install(&provider->base);

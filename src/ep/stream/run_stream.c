@@ -116,14 +116,14 @@ static bool take_off(mp_run_stream *stream, bool *alone) {
     return last;
 }
 
-static mp_status settle(const mp_run_stream *s) {
-    mp_device *device = s->unit->device;
-    MP_TRY(device->ops->stream_synchronize(device, s->stream));
-    return mp_pool_stream_settled(s->pool, s->native);
+/* A stream of the user's may be gone before the session, at the end of a process above all, and the
+ * driver does not survive each question about one. So it is asked only where the end of our work is
+ * not known. */
+static mp_status close_wrap(mp_run_stream *s, bool alone) {
+    MP_TRY(mp__run_stream_finish(s));
+    return alone ? mp__pool_stream_over(s->pool, s->native) : MP_OK;
 }
 
-/* A stream of another library may be gone before us, at the end of a process above all, and the
- * driver has that for an error of its context. Its work has ended with it. */
 static void report_closing(const mp_run_stream *s) {
     if (s->is_wrap) {
         MP_LOG(INFO, "a stream of another library is gone before the session that used it: %s",
@@ -139,7 +139,7 @@ static bool give_up(mp_run_stream *s) {
     if (!take_off(s, &alone)) {
         return false;
     }
-    if ((alone ? mp_pool_stream_gone(s->pool, s->native) : settle(s)) != MP_OK) {
+    if ((s->is_wrap ? close_wrap(s, alone) : mp_pool_stream_gone(s->pool, s->native)) != MP_OK) {
         report_closing(s);
     }
     return true;
@@ -149,6 +149,9 @@ static void destroy(mp_run_stream *s) {
     mp_device *device = s->unit->device;
     mp_factory *factory = s->unit->factory;
     mp_pool_close(s->pool);
+    if (s->end != NULL) {
+        device->ops->event_destroy(device, s->end);
+    }
     device->ops->stream_destroy(device, s->stream); /* waits for a stream of our own */
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -227,11 +230,58 @@ bool mp__run_stream_is_used(const mp_run_stream *stream) {
 
 /* ---- waiting ---- */
 
+static unsigned uses_of(const mp_run_stream *s) {
+    return atomic_load_explicit(&s->uses, memory_order_relaxed);
+}
+
+/* Under the stream's lock, as the next one. */
+static mp_status wait_locked(mp_run_stream *s) {
+    mp_device *device = s->unit->device;
+    const unsigned uses = uses_of(s);
+    MP_TRY(s->captured ? MP_OK : device->ops->stream_synchronize(device, s->stream));
+    if (!s->captured) {
+        s->marked = uses;
+        s->is_marked = false;
+    }
+    return MP_OK;
+}
+
 mp_status mp__run_stream_wait(mp_run_stream *stream) {
-    mp_device *device = stream->unit->device;
     (void)pthread_mutex_lock(&stream->lock);
-    const mp_status status =
-        stream->captured ? MP_OK : device->ops->stream_synchronize(device, stream->stream);
+    const mp_status status = wait_locked(stream);
+    (void)pthread_mutex_unlock(&stream->lock);
+    return status;
+}
+
+static mp_status mark_locked(mp_run_stream *s) {
+    mp_device *device = s->unit->device;
+    const unsigned uses = uses_of(s);
+    if (s->end == NULL) {
+        MP_TRY(device->ops->event_create(device, false, &s->end));
+    }
+    MP_TRY(device->ops->event_record(device, s->end, s->stream));
+    s->marked = uses;
+    s->is_marked = true;
+    return MP_OK;
+}
+
+void mp__run_stream_mark(mp_run_stream *stream) {
+    (void)pthread_mutex_lock(&stream->lock);
+    if (stream->is_wrap && !stream->captured && mark_locked(stream) != MP_OK) {
+        MP_LOG(INFO, "the end of a run is not marked: %s", mp_error_message());
+    }
+    (void)pthread_mutex_unlock(&stream->lock);
+}
+
+mp_status mp__run_stream_finish(mp_run_stream *stream) {
+    mp_device *device = stream->unit->device;
+    mp_status status = MP_OK;
+    (void)pthread_mutex_lock(&stream->lock);
+    if (!stream->is_wrap || stream->captured || stream->marked != uses_of(stream)) {
+        status = wait_locked(stream);
+    } else if (stream->is_marked) {
+        status = device->ops->event_synchronize(device, stream->end);
+    }
     (void)pthread_mutex_unlock(&stream->lock);
     return status;
 }
@@ -269,11 +319,13 @@ static mp_run_stream *keep_next(const mp_run_stream *before, choice *chosen,
     return s;
 }
 
-static mp_status wait_for(choice *chosen, const mp_provider *owner) {
+typedef mp_status way(mp_run_stream *stream);
+
+static mp_status each(choice *chosen, const mp_provider *owner, way *waits) {
     mp_status status = MP_OK;
     mp_run_stream *s = keep_next(NULL, chosen, owner);
     while (s != NULL) {
-        const mp_status one = mp__run_stream_wait(s);
+        const mp_status one = waits(s);
         status = status == MP_OK ? one : status;
         mp_run_stream *next = keep_next(s, chosen, owner);
         mp__run_stream_drop(s);
@@ -282,8 +334,12 @@ static mp_status wait_for(choice *chosen, const mp_provider *owner) {
     return status;
 }
 
-mp_status mp__run_streams_wait(const mp_provider *owner) {
-    return wait_for(is_of, owner);
+static mp_status wait_for(choice *chosen, const mp_provider *owner) {
+    return each(chosen, owner, mp__run_stream_wait);
+}
+
+mp_status mp__run_streams_finish(const mp_provider *owner) {
+    return each(is_of, owner, mp__run_stream_finish);
 }
 
 mp_status mp__run_streams_wait_device(const mp_provider *owner) {

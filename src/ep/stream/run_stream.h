@@ -21,8 +21,11 @@ typedef struct mp_run_stream {
     const mp_provider *owner; /* whose runs are queued here; only compared. NULL: a factory's */
     bool is_wrap;             /* of a stream of the user's */
     uint64_t thread;          /* the only one that launches graphs here; 0: no such stream */
-    pthread_mutex_t lock;     /* held while the host waits for the stream; guards `captured` */
+    pthread_mutex_t lock;     /* held while the host waits for the stream; guards these four */
     bool captured;
+    mp_event *end;              /* owned; of a wrap, NULL until mp__run_stream_mark */
+    bool is_marked;             /* nobody has waited for the stream since its end was marked */
+    unsigned marked;            /* `uses` then, or when it was waited for */
     atomic_uint uses;           /* how often it was taken to queue work on, see below */
     atomic_uint ended;          /* of them those that the end of a run has waited for */
     int references;             /* guarded by the list's lock */
@@ -53,13 +56,18 @@ bool mp__run_stream_is_used(const mp_run_stream *stream);
 
 /* Waits until the stream's work has ended; does nothing while it is captured. */
 mp_status mp__run_stream_wait(mp_run_stream *stream);
-/* The same for the stream that this thread works with; where that is not known any more, since a
- * stream went meanwhile, for all that are not the user's. */
+/* At the end of a run that nobody waits for: notes where a wrap's work ends. */
+void mp__run_stream_mark(mp_run_stream *stream);
+/* As mp__run_stream_wait, for what was queued through mp__run_stream_use alone. A wrap whose end is
+ * known is left alone, since the user may have destroyed the stream. */
+mp_status mp__run_stream_finish(mp_run_stream *stream);
+/* As mp__run_stream_wait for the stream that this thread works with; where that is not known any
+ * more, since a stream went meanwhile, for all that are not the user's. */
 mp_status mp__run_stream_wait_last(void);
-/* The same for every stream of `owner`. */
-mp_status mp__run_streams_wait(const mp_provider *owner);
-/* For all that has been queued on the owner's device, by whomever: on streams of sessions and of
- * ONNX Runtime's users, and on those that pools know. Captured streams are left alone. */
+/* As mp__run_stream_finish for every stream of `owner`. */
+mp_status mp__run_streams_finish(const mp_provider *owner);
+/* Waits for all that has been queued on the owner's device, by whomever: on streams of sessions and
+ * of ONNX Runtime's users, and on those that pools know. Captured streams are left alone. */
 mp_status mp__run_streams_wait_device(const mp_provider *owner);
 /* The same but for the streams on which other threads launch graphs, and for other libraries'. */
 mp_status mp__run_streams_wait_launch(const mp_provider *owner);

@@ -51,6 +51,20 @@ mp_status mp__only_stream_open(mp_provider *provider) {
                : MP_OK;
 }
 
+static OrtStatus *on_run_end(OrtEp *self, const OrtRunOptions *options, bool waits) {
+    (void)options;
+    if (!waits) {
+        mp__run_stream_mark(((mp_provider *)self)->only_stream);
+    }
+    return NULL;
+}
+
+void mp__only_stream_install(mp_provider *provider) {
+    if (provider->options.has_user_compute_stream) {
+        provider->base.OnRunEnd = on_run_end;
+    }
+}
+
 mp_status mp__session_stream(mp_provider *provider, mp_run_stream **out) {
     if (provider->only_stream == NULL && !provider->options.enable_cuda_graph) {
         return open_stream(provider, out);

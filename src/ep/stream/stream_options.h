@@ -13,6 +13,10 @@ mp_status mp__stream_options_settle(mp_options *options);
  * one of its own. Gives: `provider->only_stream`. */
 mp_status mp__only_stream_open(mp_provider *provider);
 
+/* Has ONNX Runtime say where runs on a stream of the user's end, of which it may tell nothing else.
+ */
+void mp__only_stream_install(mp_provider *provider);
+
 /* The stream for runs on this thread. Gives: `*out` with one reference. */
 mp_status mp__session_stream(mp_provider *provider, mp_run_stream **out);
 

@@ -181,6 +181,9 @@ mp_status mp__arena_free(arena *a, mp_addr addr, void *native) {
         return mp__arena_refuse(a, addr, "free");
     }
     mp__usage_remove(heap, c);
+    if (to != NULL) {
+        stream_heap_add_guest(to, c->client);
+    }
     mp__report_block(a, c, to != NULL ? to : heap, MP_TRACE_FREE);
     const bool is_reserved = chunk_state_of(c) == CHUNK_RESERVED;
     if (!is_reserved && !heap->detour && (to == NULL || to == heap) && c->uses == NULL &&

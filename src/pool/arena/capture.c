@@ -23,14 +23,19 @@ static void empty_heap(arena *a, stream_heap *heap) {
     mp__arena_gather_idle(a);
 }
 
-/* Waits for the stream, and gives away what it keeps. Under the arena's lock. */
-static mp_status give_up(arena *a, stream_heap *heap) {
+static mp_status wait_for(arena *a, stream_heap *heap) {
+    mp_stream *stream = mp__order_stream(a, heap);
+    return stream != NULL ? a->device->ops->stream_synchronize(a->device, stream) : MP_OK;
+}
+
+/* Gives away what the heap keeps, whose stream is waited for unless `is_over`. Under the arena's
+ * lock. */
+static mp_status give_up(arena *a, stream_heap *heap, bool is_over) {
     if (heap->capture != NULL) {
         return MP_FAIL(BUSY, "a stream that is being captured cannot be given up");
     }
-    mp_stream *stream = mp__order_stream(a, heap);
-    if (stream != NULL) {
-        MP_TRY(a->device->ops->stream_synchronize(a->device, stream));
+    if (!is_over) {
+        MP_TRY(wait_for(a, heap));
     }
     mp__stream_heap_end(a, heap);
     empty_heap(a, heap);
@@ -46,8 +51,33 @@ mp_status mp__arena_stream_gone(arena *a, void *native) {
     stream_heap *heap = mp__stream_heap_known(a, key);
     mp_status status = heap == NULL ? mp__stream_heap_current(a, key, &heap) : MP_OK;
     if (status == MP_OK && !heap->gone) {
-        status = give_up(a, heap);
+        status = give_up(a, heap, false);
     }
+    arena_unlock(a);
+    return status;
+}
+
+/* Whether no other client ever had memory on the heap, or used some on its stream. */
+static bool is_only_of(stream_heap *heap, uint8_t client) {
+    const unsigned others = ~(1U << client);
+    bool only = (atomic_load_explicit(&heap->guests, memory_order_relaxed) & others) == 0;
+    spin_lock(&heap->lock);
+    for (unsigned i = 0; i < MP_CLIENTS_MAX && only; i++) {
+        only = i == client || heap->clients[i].allocs == 0;
+    }
+    spin_unlock(&heap->lock);
+    return only;
+}
+
+mp_status mp__arena_stream_over(arena *a, void *native, uint8_t client) {
+    void *key = mp__stream_heap_key(a, native);
+    if (key == MP_NO_STREAM) {
+        return MP_OK;
+    }
+    arena_lock(a);
+    stream_heap *heap = mp__stream_heap_known(a, key);
+    const mp_status status =
+        heap != NULL && !heap->gone ? give_up(a, heap, is_only_of(heap, client)) : MP_OK;
     arena_unlock(a);
     return status;
 }

@@ -16,6 +16,7 @@ struct mp_capture {
 
 mp_status mp__arena_stream_settled(arena *a, void *native);
 mp_status mp__arena_stream_gone(arena *a, void *native);
+mp_status mp__arena_stream_over(arena *a, void *native, uint8_t client);
 mp_status mp__arena_stream_mark(arena *a, void *native, uint64_t *mark);
 mp_status mp__arena_stream_ordered(arena *a, void *consumer, void *producer, uint64_t mark);
 mp_status mp__arena_capture_begin(arena *a, void *native, mp_capture **capture);

@@ -81,6 +81,7 @@ static mp_status record(arena *a, mp_addr addr, void *native, bool begins) {
     const unsigned before = knows ? c->after_heap : 0;
     const uint64_t epoch = knows ? c->after_epoch : 0;
     const mp_status status = mp__use_add(c, other);
+    stream_heap_add_guest(other, c->client);
     mp__report_block(a, c, other, MP_TRACE_USE);
     spin_unlock(&heap->lock);
     if (status != MP_OK || !begins || before == 0) {

@@ -146,6 +146,7 @@ void mp__stream_heap_end(arena *a, stream_heap *heap) {
     heap->detour = true;
     heap->life++;
     spin_unlock(&heap->lock);
+    atomic_store_explicit(&heap->guests, 0, memory_order_relaxed);
     drop_wrap(a, heap);
 }
 

@@ -9,6 +9,8 @@
 #include "pool/arena/spin.h"
 #include "pool/layout.h"
 
+#include <stdatomic.h>
+
 enum {
     HEAPS_MAX = 4096,
     HEAP_SLOTS = 4 * HEAPS_MAX, /* of the table by handle */
@@ -55,6 +57,7 @@ struct stream_heap {
     uint64_t in_use, allowance;
     uint64_t frees, alloc_size_max;
     tally clients[MP_CLIENTS_MAX];
+    atomic_uint guests; /* a bit for each client that had blocks of other heaps used here */
 
     /* guarded by the arena's lock */
     bins bins;
@@ -85,6 +88,11 @@ static inline bool stream_heap_is_graphs(const stream_heap *heap) {
 /* Whether requests on the stream of `key` may go to `heap` the short way. Under the heap's lock. */
 static inline bool stream_heap_is_for(const stream_heap *heap, const void *key) {
     return !heap->detour && heap->key == key && !stream_heap_is_left_behind(heap);
+}
+
+/* A block of this client that another heap gave is used on the heap's stream. */
+static inline void stream_heap_add_guest(stream_heap *heap, uint8_t client) {
+    (void)atomic_fetch_or_explicit(&heap->guests, 1U << client, memory_order_relaxed);
 }
 
 /* What the heap of a native stream is found by. */

@@ -83,6 +83,8 @@ void mp__mempool_look(mp__mempool *pool, mp__mempool_visit_fn *fn, void *context
 /* `stream` is about to be destroyed: waits for its work. Its allocated blocks count as allocated
  * without a stream. Fails: as stream_synchronize, nothing changed. */
 mp_status mp__mempool_stream_gone(mp__mempool *pool, void *stream);
+/* The same; `stream` is waited for only if another client has blocks there. */
+mp_status mp__mempool_stream_over(mp__mempool *pool, void *stream, uint8_t client);
 
 /* Waits for the work of every stream that is not captured and can be reached. */
 mp_status mp__mempool_wait(mp__mempool *pool);

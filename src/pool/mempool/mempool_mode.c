@@ -121,6 +121,10 @@ static mp_status stream_gone(arena *a, void *stream) {
     return mp__mempool_stream_gone(a->mempool, stream);
 }
 
+static mp_status stream_over(arena *a, void *stream, uint8_t client) {
+    return mp__mempool_stream_over(a->mempool, stream, client);
+}
+
 static mp_status stream_mark(arena *a, void *producer, uint64_t *mark) {
     (void)a, (void)producer;
     *mark = 0;
@@ -284,6 +288,7 @@ const pool_mode mp__mode_mempool = {
     .find = find,
     .stream_settled = stream_settled,
     .stream_gone = stream_gone,
+    .stream_over = stream_over,
     .stream_mark = stream_mark,
     .stream_ordered = stream_ordered,
     .wait = wait,

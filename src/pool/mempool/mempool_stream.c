@@ -203,25 +203,62 @@ static void take_apart(mp__mempool *pool, mempool_stream *stream) {
     }
 }
 
-mp_status mp__mempool_stream_gone(mp__mempool *pool, void *stream) {
+/* Holds the record of a stream that goes; NULL: nothing of this pool was ever on it. */
+static mempool_stream *hold_going(mp__mempool *pool, void *stream) {
     (void)pthread_mutex_lock(&pool->lock);
-    mempool_stream *gone = look_up(pool, stream);
-    if (gone == &pool->own) {
-        gone = NULL;
+    mempool_stream *going = look_up(pool, stream);
+    if (going == &pool->own) {
+        going = NULL;
     }
-    if (gone != NULL) {
-        gone->users++;
+    if (going != NULL) {
+        going->users++;
     }
     (void)pthread_mutex_unlock(&pool->lock);
-    if (gone == NULL) {
-        return MP_OK; /* nothing of this pool was ever on it */
-    }
-    const mp_status status = pool->device->ops->stream_synchronize(pool->device, gone->wrap);
+    return going;
+}
+
+static mp_status give_up(mp__mempool *pool, mempool_stream *going, bool is_over) {
+    const mp_status status =
+        is_over ? MP_OK : pool->device->ops->stream_synchronize(pool->device, going->wrap);
     if (status != MP_OK) {
-        mp__mempool_unhold(pool, gone);
+        mp__mempool_unhold(pool, going);
         return status;
     }
-    take_apart(pool, gone);
+    take_apart(pool, going);
     mp__mempool_collect(pool);
     return MP_OK;
+}
+
+mp_status mp__mempool_stream_gone(mp__mempool *pool, void *stream) {
+    mempool_stream *going = hold_going(pool, stream);
+    return going != NULL ? give_up(pool, going, false) : MP_OK;
+}
+
+typedef struct stranger {
+    const mempool_stream *stream;
+    uint8_t client;
+    bool found;
+} stranger;
+
+static void look_for_stranger(void *context, mempool_block *block, bool lent) {
+    stranger *s = context;
+    (void)lent;
+    bool is_there = block->stream == s->stream || block->free_on == s->stream;
+    for (const mempool_use *use = block->uses; use != NULL && !is_there; use = use->next) {
+        is_there = use->stream == s->stream;
+    }
+    s->found = s->found || (is_there && block->client != s->client);
+}
+
+/* Blocks that are freed already were freed in the stream's order, by the driver. */
+mp_status mp__mempool_stream_over(mp__mempool *pool, void *stream, uint8_t client) {
+    mempool_stream *going = hold_going(pool, stream);
+    if (going == NULL) {
+        return MP_OK;
+    }
+    stranger other = {.stream = going, .client = client};
+    (void)pthread_mutex_lock(&pool->lock);
+    mp__mempool_each(pool, look_for_stranger, &other);
+    (void)pthread_mutex_unlock(&pool->lock);
+    return give_up(pool, going, !other.found);
 }
