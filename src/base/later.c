@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/later.h"
 
+#include "base/clock.h"
 #include "base/macros.h"
 #include "base/worker.h"
 
@@ -13,13 +14,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 4 };
+enum { THREADS_MAX = 4, STAYS_NS = 100000000 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t has_run = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t has_work; /* by mp_clock_wait */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static mp_later *first; /* queued or running, in the order in which they came */
 static atomic_size_t count;
+static size_t waiting; /* threads that have nothing to do */
 static bool is_ending;
 
 /* A thread that has no more work is joined, not detached: after its last line it still frees what
@@ -38,6 +41,14 @@ static mp_later *next_queued(void) {
         at = at->next;
     }
     return at;
+}
+
+static size_t queued_count(void) {
+    size_t queued = 0;
+    for (const mp_later *at = first; at != NULL; at = at->next) {
+        queued += at->state == MP_LATER_QUEUED;
+    }
+    return queued;
 }
 
 static void append(mp_later *work) {
@@ -64,9 +75,21 @@ static void take_out(mp_later *work) {
 
 /* ---- threads ---- */
 
-static void *run_all(void *context) {
-    place *own = context;
-    (void)pthread_mutex_lock(&lock);
+/* With the lock held, as the next one: a thread that stays for a moment need not be started again
+ * for work that comes every other millisecond. */
+static bool wait_for_work(void) {
+    const int64_t end = mp_clock_ns() + STAYS_NS;
+    int64_t now = mp_clock_ns();
+    waiting++;
+    while (next_queued() == NULL && !is_ending && now < end) {
+        mp_clock_wait(&has_work, &lock, end - now);
+        now = mp_clock_ns();
+    }
+    waiting--;
+    return next_queued() != NULL;
+}
+
+static void run_queued(void) {
     for (mp_later *work = next_queued(); work != NULL; work = next_queued()) {
         work->state = MP_LATER_RUNS;
         (void)pthread_mutex_unlock(&lock);
@@ -74,6 +97,14 @@ static void *run_all(void *context) {
         (void)pthread_mutex_lock(&lock);
         take_out(work);
     }
+}
+
+static void *run_all(void *context) {
+    place *own = context;
+    (void)pthread_mutex_lock(&lock);
+    do {
+        run_queued();
+    } while (wait_for_work());
     own->state = PLACE_ENDED;
     (void)pthread_cond_broadcast(&has_run);
     (void)pthread_mutex_unlock(&lock);
@@ -123,6 +154,7 @@ static void end_all(void) {
     for (mp_later *work = next_queued(); work != NULL; work = next_queued()) {
         take_out(work);
     }
+    (void)pthread_cond_broadcast(&has_work);
     while (thread_count() > 0) {
         (void)pthread_cond_wait(&has_run, &lock);
     }
@@ -141,6 +173,8 @@ static void after_fork(void) {
 /* The threads, and those who wait for them, are the parent's. */
 static void in_child(void) {
     has_run = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    mp_clock_cond_init(&has_work);
+    waiting = 0;
     while (first != NULL) {
         take_out(first);
     }
@@ -171,6 +205,7 @@ void mp_later_guard_end(void) {
 }
 
 static void prepare(void) {
+    mp_clock_cond_init(&has_work);
     (void)pthread_atfork(before_fork, after_fork, in_child);
     (void)atexit(end_all);
 }
@@ -186,12 +221,13 @@ bool mp_later_add(mp_later *work) {
     (void)pthread_once(&once, prepare);
     mp_later_guard_end();
     (void)pthread_mutex_lock(&lock);
-    if (!is_ending && thread_count() < most) {
+    if (!is_ending && waiting <= queued_count() && thread_count() < most) {
         start_thread();
     }
     const bool taken = !is_ending && thread_count() > 0;
     if (taken) {
         append(work);
+        (void)pthread_cond_signal(&has_work);
     }
     (void)pthread_mutex_unlock(&lock);
     return taken;

@@ -1,7 +1,7 @@
 /* later.h - work that nobody waits for, such as compiling while something slower is used.
  *
- * A few threads, started when there is work and ended when there is none. The process may end
- * meanwhile: what runs is waited for, and nothing else begins.
+ * A few threads, started when there is work and ended when there was none for a moment. The process
+ * may end meanwhile: what runs is waited for, and nothing else begins.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_BASE_LATER_H
 #define MP_BASE_LATER_H

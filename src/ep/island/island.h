@@ -4,6 +4,7 @@
  *     import.c   OrtGraph -> mp_graph
  *     weights.c  constants on the device, for all islands of the session
  *     island.c   what ONNX Runtime sees: compiled, and let go
+ *     island_ahead.c   programs for shapes that will come next
  *     island_run.c   one run: inputs, outputs, errors
  *     island_walk.c  its segments, one behind the other
  *     island_loop.c  loops between segments
@@ -65,6 +66,8 @@ typedef struct mp_island_program {
     int instance_count;
 } mp_island_program;
 
+typedef struct mp_island_ahead mp_island_ahead;
+
 typedef struct mp_island_body {
     const mp_loop *loop;
     struct mp_island *island; /* owned */
@@ -91,6 +94,8 @@ typedef struct mp_island {
     struct mp_island *next; /* of the session's, see island_note.h; guarded by their lock */
     pthread_mutex_t lock;
     mp_shelf programs;
+    mp_island_ahead *ahead; /* owned; NULL before the first run, see island_ahead.c */
+    bool never_ahead;       /* nothing is planned before it is needed */
 } mp_island;
 
 /* Sets Compile and what belongs to it. */
@@ -109,7 +114,16 @@ mp_status mp__island_program_next(mp_island *island, mp_island_program *before, 
 void mp__island_program_drop(mp_island *island, mp_island_program *program);
 /* Whether get would find one. */
 bool mp__island_program_has(mp_island *island, const mp_tensor *in, int32_t align);
+/* Makes it where there is none, for a run to come, which makes it where this fails. Threads: any.
+ */
+void mp__island_program_prepare(mp_island *island, const mp_tensor *in, int32_t align);
 void mp__island_programs_close(mp_island *island);
+
+/* island_ahead.c: a run has these inputs. Where they go on growing as they did, the program for the
+ * next ones is prepared in the background. */
+void mp__island_ahead_saw(mp_island *island, const mp_tensor *in, int32_t align);
+/* Returns when nothing is prepared any more. */
+void mp__island_ahead_close(mp_island *island);
 
 /* island_instance.c: queues the program as one launch, where it has been run with these addresses
  * before; captures it where that is due. Returns false, with nothing queued, where it has to be

@@ -243,7 +243,8 @@ static mp_status make_like(mp_island *island, const mp_shelf *shelf, const recip
     return status;
 }
 
-/* Makes it; two threads may do so at once, and one of them in vain. */
+/* Makes it; two threads may do so at once, and one of them in vain. `*lacks`, unless it is NULL, as
+ * for `use`. */
 static mp_status get_fresh(mp_island *island, mp_shelf *shelf, const recipe *how,
                            const program_key *key, uint64_t now, mp_island_program **out,
                            bool *lacks) {
@@ -255,11 +256,12 @@ static mp_status get_fresh(mp_island *island, mp_shelf *shelf, const recipe *how
     mp_island_program *p = find(shelf, key);
     if (p == NULL) {
         p = fresh;
+        p->last = now;
         status = put(shelf, p, &gone);
     } else {
         gone = fresh;
     }
-    if (status == MP_OK) {
+    if (status == MP_OK && lacks != NULL) {
         use(p, now, lacks);
     }
     (void)pthread_mutex_unlock(&island->lock);
@@ -398,7 +400,24 @@ mp_status mp__island_program_get(mp_island *island, const mp_tensor *in, int32_t
     }
     free(many);
     *out = p;
+    if (status == MP_OK) {
+        mp__island_ahead_saw(island, in, align);
+    }
     return status;
+}
+
+void mp__island_program_prepare(mp_island *island, const mp_tensor *in, int32_t align) {
+    int64_t few[FEW_WORDS];
+    int64_t *many = NULL;
+    program_key key;
+    const recipe how = {.in = in, .align = align};
+    mp_island_program *p = NULL; /* which another thread may let go of */
+    if (mp__island_program_has(island, in, align) ||
+        write_key(island, in, align, few, &many, &key) != MP_OK) {
+        return;
+    }
+    (void)get_fresh(island, &island->programs, &how, &key, mp__island_tick(island), &p, NULL);
+    free(many);
 }
 
 bool mp__island_program_has(mp_island *island, const mp_tensor *in, int32_t align) {
@@ -439,5 +458,6 @@ void mp__island_program_drop(mp_island *island, mp_island_program *program) {
 }
 
 void mp__island_programs_close(mp_island *island) {
+    mp__island_ahead_close(island);
     close_shelf(island, &island->programs);
 }
