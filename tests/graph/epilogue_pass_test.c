@@ -138,6 +138,47 @@ TEST(graph_pass_channels_last_of_few_channels) {
     }
 }
 
+/* How many images are turned for a device that prefers channels last. */
+static int turned_in(const char *nodes) {
+    mp_graph *graph = NULL;
+    char *text = NULL;
+    char from[512];
+    int64_t done = 0;
+    int count = 0;
+    (void)snprintf(from, sizeof from,
+                   "input x f16[2,16,8,8]\nconst w f16[16,16,1,1]\nconst d f16[16,1,3,3]\n"
+                   "const v f16[16,16,3,3]\nconst b f16[16]\n%soutput y\n",
+                   nodes);
+    CHECK_OK(mp_graph_read(from, &graph));
+    graph->prefers_last = true;
+    CHECK_OK(mp_passes_run(graph, NULL, &done));
+    CHECK_OK(mp_graph_write(graph, &text));
+    for (const char *at = strstr(text, "Transpose-"); at != NULL;
+         at = strstr(at + 1, "Transpose-")) {
+        count++;
+    }
+    free(text);
+    mp_graph_destroy(graph);
+    return count;
+}
+
+/* Where the order matters little, an image is not turned for one convolution. */
+TEST(graph_pass_channels_last_of_planes) {
+    CHECK_EQ_INT(turned_in("y = Conv-11 (x, w)\n"), 0);
+    CHECK_EQ_INT(turned_in("y = Conv-11 (x, d) group=16 pads=[1,1,1,1]\n"), 0);
+    CHECK_EQ_INT(turned_in("a = Conv-11 (x, d, b) group=16 pads=[1,1,1,1]\ny = Relu-14 (a)\n"), 0);
+    CHECK_EQ_INT(turned_in("a = Conv-11 (x, w)\ny = Conv-11 (a, d) group=16\n"), 0);
+    CHECK_EQ_INT(turned_in("y = Conv-11 (x, v)\n"), 2);
+    CHECK_EQ_INT(turned_in("y = Conv-11 (x, w) strides=[2,2]\n"), 2);
+    CHECK_EQ_INT(turned_in("y = Conv-11 (x, w) pads=[0,1,0,1]\n"), 2);
+    CHECK_EQ_INT(turned_in("y = Conv-11 (x, w, b)\n"), 2);
+    CHECK_EQ_INT(turned_in("a = Conv-11 (x, w)\ny = Relu-14 (a)\n"), 2);
+    /* before and behind one that wants it */
+    CHECK_EQ_INT(turned_in("a = Conv-11 (x, v)\np = Conv-11 (a, w)\ny = Conv-11 (p, d) group=16\n"),
+                 2);
+    CHECK_EQ_INT(turned_in("a = Conv-11 (x, w)\ny = Conv-11 (a, v)\n"), 2);
+}
+
 TEST(graph_pass_gemm_epilogue) {
     check(
         NULL,

@@ -23,13 +23,41 @@ const mp_op *mp_last_conv_op(const mp_vertex *v) {
     return mp_vertex_is_own(v, "FusedConv") ? mp_op_find(MP_OWN_NHWC_DOMAIN, "FusedConv", 1) : NULL;
 }
 
+/* Whether all elements of a list of the node's are `value`, or there is none. */
+static bool is_all(const mp_node *node, const char *name, int64_t value) {
+    const mp_attr *list = mp_node_attr(node, name);
+    bool all = true;
+    for (size_t i = 0; list != NULL && i < list->count; i++) {
+        all = all && list->ints[i] == value;
+    }
+    return all;
+}
+
+/* Convolutions for which the order of dimensions matters little, so that to turn the image would
+ * take longer than they do: each plane by itself, and products of single pixels where nothing
+ * follows that would be a pass over planes. */
+static bool takes_planes(const mp_vertex *v, const mp_shape *w) {
+    const int64_t groups = mp_node_int(&v->node, "group", 1);
+    if (w->rank == MP_TWIN_RANK_MIN && w->dim[1] == 1 && groups == w->dim[0]) {
+        return true;
+    }
+    bool single = mp_vertex_is(v, "Conv") && mp_vertex_in(v, 2) == MP_NO_VALUE && groups == 1;
+    for (int d = 2; d < w->rank; d++) {
+        single = single && w->dim[d] == 1;
+    }
+    return single && is_all(&v->node, "strides", 1) && is_all(&v->node, "pads", 0);
+}
+
 bool mp_wants_last(const mp_layout *l, const mp_vertex *v) {
     const mp_value *w = &l->graph->values[v->in[1]];
     const mp_dtype type = w->tensor.type;
-    return w->is_constant && w->tensor.shape.rank >= MP_TWIN_RANK_MIN &&
-           w->tensor.shape.rank <= MP_TWIN_RANK_MAX &&
-           (type == MP_F16 || type == MP_BF16 || (type == MP_F32 && v->node.options.tf32) ||
-            l->rewrites->forced);
+    const bool can = w->is_constant && w->tensor.shape.rank >= MP_TWIN_RANK_MIN &&
+                     w->tensor.shape.rank <= MP_TWIN_RANK_MAX;
+    const bool is_fast =
+        type == MP_F16 || type == MP_BF16 || (type == MP_F32 && v->node.options.tf32);
+    const bool has_twin = mp_twin_of(l, v->in[0]) != MP_NO_VALUE;
+    return can &&
+           (l->rewrites->forced || (is_fast && (has_twin || !takes_planes(v, &w->tensor.shape))));
 }
 
 /* Channels that a pixel has when it is loaded at once; 0 where a convolution gains nothing by zeros

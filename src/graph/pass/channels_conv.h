@@ -12,7 +12,8 @@
 
 /* The operator with channels last; NULL for what is no convolution. */
 const mp_op *mp_last_conv_op(const mp_vertex *v);
-/* Of an image, with constant weights, of a type that tensor cores compute. */
+/* Of an image, with constant weights, of a type that tensor cores compute. One for which an image
+ * is not worth turning wants those only that are turned already. */
 bool mp_wants_last(const mp_layout *l, const mp_vertex *v);
 /* Node `n`, which is wanted so, makes a twin. */
 mp_status mp_turn_conv(mp_layout *l, int32_t n);
