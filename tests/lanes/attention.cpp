@@ -3,7 +3,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
-#if DIRECT
+#if BY_GROUPS
+#include "group.h"
+
+#include "kernel/attention/attention_group.cu"
+#define attention_kernel attention_group
+enum { WARP_ROWS = K_MMA_ROWS, STEPS = 1 };
+#elif DIRECT
 #include "kernel/attention/attention_direct.cu"
 #define attention_kernel attention_direct
 enum { WARP_ROWS = K_ROWS, STEPS = 64 / KEYS };
@@ -401,6 +407,19 @@ void check_masks_of_keys() {
 } // namespace
 
 void run_tests() {
+#if BY_GROUPS
+    const int warps = K_GROUP_LANES(K_ROWS) / LANES;
+    check_attention({2, 130, 3 * KEYS + 5, HEAD, warps, 1});
+    check_attention({1, 45, 45, HEAD - 8, warps, 1, true});
+    check_attention({1, 400, 400, HEAD, warps, 1, true});
+    const int rows = K_ROWS > 64 ? K_ROWS : 90; /* that blocks have of one head */
+    check_attention({4, rows, 6 * KEYS, HEAD, warps, 1, true, {}, 2});
+    check_attention({1, 300, 300, HEAD, warps, 1, true, {}, 1, 1, 70});
+    check_attention({2, 20, 5 * KEYS, HEAD, warps, 1, false, {}, 1, 1, 0, 2 * KEYS + 9});
+    check_attention(
+        {2, 30, 40, HEAD, warps, 1, true, {}, 1, 1, 0, 0, 2, K_PADDING_NONE, 0, K_SINK_HEADS});
+    return;
+#endif
 #if !DIRECT || K_MASKED
     check_masks_of_rows();
 #endif

@@ -36,9 +36,12 @@ struct group_product {
     float *c;
     uint32_t a[4];
     uint64_t b;
+    void (*multiply)(const group_product &p);
+    int batch;
 };
 inline thread_local std::vector<group_product> group_products;
 inline thread_local uint32_t group_chance; /* the same for all lanes of a group */
+inline thread_local int group_batch;       /* that products join now */
 
 inline float group_left(uint32_t word, unsigned part, const k_f16 *) {
     return k_load_f16(k_f16{(uint16_t)(word >> part * 16)});
@@ -65,12 +68,12 @@ template <typename E> float group_right(uint64_t operand, unsigned along) {
     }
 }
 
-template <typename E, bool ROWS> void group_multiply(const group_product &p, unsigned columns) {
+template <typename E, bool ROWS, unsigned COLUMNS> void group_multiply(const group_product &p) {
     const unsigned pack = 4 / sizeof(E), depth = 8 * pack;
     const unsigned g = lane_number() / 4, t = lane_number() % 4;
     uint32_t all[32][4];
     lane_gather(p.a, all, sizeof p.a);
-    for (unsigned i = 0; i < columns / 2; i++) {
+    for (unsigned i = 0; i < COLUMNS / 2; i++) {
         const unsigned row = g + i / 2 % 2 * 8, column = i / 4 * 8 + t * 2 + i % 2;
         for (unsigned k = 0; k < depth; k++) {
             const unsigned half = k / (depth / 2), lane = k % (depth / 2) / pack;
@@ -85,9 +88,10 @@ template <typename E, bool ROWS> void group_multiply(const group_product &p, uns
 template <typename E, bool ROWS, unsigned COLUMNS>
 void group_ask(float *c, const uint32_t *a, uint64_t b) {
     group_chance = group_chance * 1664525 + 1013904223;
-    group_product p = {c, {a[0], a[1], a[2], a[3]}, b};
+    const group_product p = {
+        c, {a[0], a[1], a[2], a[3]}, b, group_multiply<E, ROWS, COLUMNS>, group_batch};
     if (group_products.empty() && (group_chance >> 16 & 1) != 0) {
-        group_multiply<E, ROWS>(p, COLUMNS);
+        p.multiply(p);
     } else {
         group_products.push_back(p); /* in their order */
     }
@@ -105,13 +109,27 @@ GROUP_ASK(f32, float, false, 64)
 GROUP_ASK(rows_f16, k_f16, true, 64)
 GROUP_ASK(rows_bf16, k_bf16, true, 64)
 
-/* A text has products of one kind. */
-#define k_group_end() group_finish<T, K_TURNED == 0, K_COLUMNS>()
-template <typename E, bool ROWS, unsigned COLUMNS> void group_finish() {
-    for (const group_product &p : group_products) {
-        group_multiply<E, ROWS>(p, COLUMNS);
+/* Those of the batches before `batch`. */
+inline void group_finish(int batch) {
+    size_t done = 0;
+    while (done < group_products.size() && group_products[done].batch < batch) {
+        const group_product &p = group_products[done++];
+        p.multiply(p);
     }
-    group_products.clear();
+    group_products.erase(group_products.begin(), group_products.begin() + (long)done);
+}
+inline void k_group_batch() {
+    group_batch++;
+}
+inline void k_group_wait() {
+    group_finish(group_batch);
+}
+inline void k_group_wait_but_one() {
+    group_finish(group_batch - 1);
+}
+inline void k_group_end() {
+    k_group_batch();
+    k_group_wait();
 }
 
 #endif

@@ -54,12 +54,18 @@ PROGRAMS = {
                                      f"K_BEFORE={before}"])
        for matrix, rows, turned, before, word in ROWS},
     **{f"attention_{word}": ("attention.cpp", "attention_mma", {},
-                             [f"K_T0={word}", f"K_HEAD={head}", f"K_FLOAT={int(word == 'f32')}", "DIRECT=0"])
+                             [f"K_T0={word}", f"K_HEAD={head}", f"K_FLOAT={int(word == 'f32')}", "DIRECT=0",
+                              "BY_GROUPS=0"])
        for word, head in (("f32", 96), ("f16", 64), ("bf16", 32))},
     **{f"attention_{'masked' if masked else 'direct'}_{head}_{rows}_{word}":
        ("attention.cpp", "attention_direct", {}, [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}",
-                                                  f"K_FLOAT={int(word == 'f32')}", f"K_MASKED={masked}", "DIRECT=1"])
+                                                  f"K_FLOAT={int(word == 'f32')}", f"K_MASKED={masked}", "DIRECT=1",
+                                                  "BY_GROUPS=0"])
        for head, rows, word, masked in DIRECT},
+    **{f"attention_group_{head}_{rows}_{word}":
+       ("attention.cpp", "attention_group", {}, [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}", "K_FLOAT=0",
+                                                 "DIRECT=0", "BY_GROUPS=1"])
+       for head, rows, word in ((64, 64, "f16"), (128, 64, "f16"), (128, 128, "bf16"))},
     **{f"decode_{how}{head}_{word}": ("decode.cpp", "attention_decode", {},
                                       [f"K_T0={word}", f"K_HEAD={head}", f"K_MASKED={int(how == 'masked_')}",
                                        f"K_FRESH={int(how == 'fresh_')}"])

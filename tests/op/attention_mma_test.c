@@ -18,6 +18,7 @@ typedef struct attention {
     double mask_low;       /* 0: -inf; what is added to keys that are left out */
     bool mask_all;         /* all keys of the first entry are */
     const int64_t *length; /* [batch], or NULL */
+    int64_t every;         /* one of so many queries is looked at; 0: all are */
     bool heads_last;       /* [batch, rows, heads * size] */
 } attention;
 
@@ -162,7 +163,7 @@ static void check_attention(mp_device *device, const attention *a) {
     double *score = calloc((size_t)a->keys, sizeof *score);
     CHECK(score != NULL);
     op_run(device, &c);
-    for (int64_t i = 0; i < a->batch * a->heads * a->rows; i++) {
+    for (int64_t i = 0; i < a->batch * a->heads * a->rows; i += MP_MAX(a->every, 1)) {
         check_query(a, &t, &c.out[0], i / a->rows / a->heads, i / a->rows % a->heads, i % a->rows,
                     score);
     }
@@ -282,6 +283,48 @@ DEVICE_TEST(attention_mma_masks_of_floats) {
         a.causal = true;
         check_attention(device, &a);
     }
+}
+
+/* So many that groups of warps take them, where there are such. */
+DEVICE_TEST(attention_mma_of_many_keys) {
+    static const int64_t sizes[][2] = {{64, 64}, {40, 56}, {128, 128}, {104, 128}};
+    static const int64_t lengths[][2] = {{64, 192}, {131, 333}, {200, 200}, {70, 448}};
+    for (size_t i = 0; i < MP_COUNT_OF(sizes); i++) {
+        for (size_t k = 0; k < MP_COUNT_OF(types); k++) {
+            const attention a = {.batch = 1,
+                                 .heads = 2,
+                                 .kv_heads = k == 0 ? 1 : 2,
+                                 .rows = lengths[(i + k) % 4][0],
+                                 .keys = lengths[(i + k) % 4][1],
+                                 .head = sizes[i][0],
+                                 .value = sizes[i][1],
+                                 .type = types[k],
+                                 .causal = (i + k) % 3 != 0,
+                                 .heads_last = i % 2 == 0,
+                                 .every = 13};
+            check_attention(device, &a);
+        }
+    }
+}
+
+/* Of long heads blocks have twice the rows where there are many. */
+DEVICE_TEST(attention_mma_of_many_keys_and_rows) {
+    const int64_t lengths[] = {100, 1, 64, 0};
+    attention a = {.batch = 4,
+                   .heads = 28,
+                   .kv_heads = 28,
+                   .rows = 66,
+                   .keys = 100,
+                   .head = 128,
+                   .value = 128,
+                   .type = MP_F16,
+                   .causal = true,
+                   .every = 101};
+    check_attention(device, &a);
+    a.kv_heads = 14;
+    a.causal = false;
+    a.length = lengths;
+    check_attention(device, &a);
 }
 
 /* Enough of them that a block has as many rows as it may. */

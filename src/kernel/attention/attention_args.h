@@ -44,6 +44,18 @@ enum {
     K_DIRECT_ADDED_KEYS = 1 << 11 /* at most, for which it has what all rows of a block add */
 };
 
+/* attention_group, whose blocks have 64 or 128 `rows`: lanes; blocks on a multiprocessor; bytes of
+ * shared memory, but for K_GROUP_ALIGN - 1 that its place may cost. */
+enum {
+    K_GROUP_KEYS = 64, /* of a step */
+    K_GROUP_AHEAD = 4, /* stages of a block's ring */
+    K_GROUP_ALIGN = 1024
+};
+#define K_GROUP_LANES(rows)  ((rows)*2)
+#define K_GROUP_BLOCKS(head) ((head) > 64 ? 1 : 3)
+#define K_GROUP_HELD(head, rows) \
+    (((rows) + 2 * K_GROUP_AHEAD * K_GROUP_KEYS) * (head)*2 + (rows)*K_DIRECT_ROW_BYTES)
+
 typedef enum k_mask_kind {
     K_MASK_NONE,
     K_MASK_BOOL, /* false leaves a key out */

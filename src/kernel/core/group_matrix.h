@@ -51,11 +51,24 @@ K_FN void k_group_begin(void) {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
+/* The products since the last call become a batch. */
+K_FN void k_group_batch(void) {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Waits for all batches of the group; and for all but the last one. */
+K_FN void k_group_wait(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+K_FN void k_group_wait_but_one(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+
 /* Waits for all products of the group. */
 K_FN void k_group_end(void) {
-    asm volatile("wgmma.commit_group.sync.aligned;\n"
-                 "wgmma.wait_group.sync.aligned 0;" ::
-                     : "memory");
+    k_group_batch();
+    k_group_wait();
 }
 
 #define K_SUMS_8(c)                                                                     \

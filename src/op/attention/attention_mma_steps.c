@@ -1,6 +1,6 @@
 /* attention_mma_steps.c - attention by tensor cores: for types of two bytes and, where TF32 is
  * allowed, for float.
- * Kernels: attention/attention_direct.cu, attention/attention_mma.cu.
+ * Kernels: attention/attention_direct.cu, attention/attention_group.cu, attention/attention_mma.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_ways.h"
 #include "op/attention/direct_cut.h"
@@ -12,7 +12,10 @@ enum {
     MMA_WARPS_WANTED = 8, /* a multiprocessor */
     MMA_ROWS_LOADED = 3,  /* sets of rows that take as long as to load the keys of a block */
     MMA_FLOAT_HEAD_MAX = 128,
-    DIRECT_HEAD_MAX = 128
+    DIRECT_HEAD_MAX = 128,
+    GROUP_ARCH = 90,     /* the only one that has what attention_group.cu is made of */
+    GROUP_ROWS = 64,     /* of a group */
+    GROUP_KEYS_MIN = 192 /* fewer are worth it where there are many blocks */
 };
 
 /* The sizes of heads that attention_mma.cu is there for. */
@@ -179,9 +182,64 @@ static mp_status plan_direct(mp_planner *p, const mp_attention *a) {
     return mp_attention_launch(p, a, kernel, grid, &args, MP_NOWHERE);
 }
 
+/* ---- by groups of warps ---- */
+
+static int64_t group_blocks(const k_score_rule *rule, int64_t rows) {
+    return rule->batch * rule->kv_heads * MP_CEIL_DIV(rule->group * rule->rows, rows);
+}
+
+/* Of attention_direct.cu's work that without masks, and so much of it that a group's rows are all
+ * there. */
+static bool can_group(const mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    const int32_t head = mma_head(a);
+    return p->device->info.arch == GROUP_ARCH && mp_dtype_size(a->type) == 2 &&
+           (head == 64 || head == 128) && !has_row_masks(rule) && !has_added(rule) &&
+           rule->group * rule->rows >= GROUP_ROWS && rule->keys >= GROUP_ROWS;
+}
+
+/* Rows of a block, or 0 where attention_direct.cu is the faster one; measured on an H100. Two
+ * groups share keys of long heads if a block's rows are of one head, and blocks for most of the
+ * GPU are left. */
+static int32_t group_rows(const mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    const int64_t processors = p->device->info.multiprocessors;
+    const int64_t blocks = group_blocks(rule, GROUP_ROWS);
+    const bool is_much = rule->keys >= GROUP_KEYS_MIN || 2 * blocks >= processors;
+    const bool is_one_head = rule->group == 1 || rule->rows % (2 * GROUP_ROWS) == 0;
+    if (!can_group(p, a) || !is_much) {
+        return 0;
+    }
+    if (mma_head(a) == 64) {
+        return GROUP_ROWS;
+    }
+    if (is_one_head && 4 * group_blocks(rule, 2 * GROUP_ROWS) >= 3 * processors) {
+        return 2 * GROUP_ROWS;
+    }
+    return blocks <= 4 * processors ? GROUP_ROWS : 0;
+}
+
+static mp_status plan_group(mp_planner *p, const mp_attention *a, int32_t rows) {
+    const k_score_rule *rule = &a->rule;
+    const int32_t head = mma_head(a);
+    const int32_t processors = MP_MAX(p->device->info.multiprocessors, 1);
+    const size_t bytes = (size_t)K_GROUP_HELD(head, rows) + K_GROUP_ALIGN - 1;
+    mp_attention_args args = mp_attention_args_of(p, a);
+    args.tile_rows = rows;
+    args.tile_keys = K_GROUP_KEYS;
+    const bool at_once = group_blocks(rule, rows) <= (int64_t)processors * K_GROUP_BLOCKS(head);
+    args.round = at_once ? processors : INT32_MAX;
+    const mp_grid grid = mma_grid(p, rule, K_GROUP_LANES(rows) / 32, bytes, &args);
+    const mp_kernel *kernel = NULL;
+    MP_TRY(
+        mp_plan_kernel(p, &kernel, "attention_group_%d_%d_%s", head, rows, mp_dtype_word(a->type)));
+    return mp_attention_launch(p, a, kernel, grid, &args, MP_NOWHERE);
+}
+
 mp_status mp_plan_attention_mma(mp_planner *p, const mp_attention *a) {
     if (is_direct(a)) {
-        return plan_direct(p, a);
+        const int32_t rows = group_rows(p, a);
+        return rows > 0 ? plan_group(p, a, rows) : plan_direct(p, a);
     }
     mp_attention_args args = mp_attention_args_of(p, a);
     const size_t bytes = choose_warps(p, a, &args);

@@ -1,0 +1,327 @@
+/* attention_group.cu - what attention_direct.cu does without masks, for many keys and heads of 64
+ * or 128 elements of two bytes, by the products of GPUs of compute capability 9.0, of which a group
+ * of four warps makes one together. They are twice as fast, and read keys and values from shared
+ * memory where they lie.
+ *
+ * A block has K_ROWS rows, 64 for each of its groups. A step takes KEYS keys; those and their
+ * values are a stage of a ring. In shared memory lie
+ *
+ *     q          [K_ROWS] rows
+ *     k, v       [KEYS] rows of each stage
+ *     rows       what is known of the rows of each warp
+ *
+ * q, k and v in parts of 64 elements of a head, one behind the other: lines of 128 bytes as
+ * group_matrix.h wants them, a row each.
+ *
+ * A group's last step may be the one before the block's last one, but none before: else its values
+ * would be gone before it has multiplied by them. So it is where all rows are of one head, or see
+ * the same keys, and in blocks of one group.
+ *
+ * The products of a step's weights with its values come behind the next step's products with keys,
+ * and go on while these become weights. Both are live at a time then, which NVRTC 13.0 needs to
+ * keep queries and weights in registers of their own.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/attention/attention_args.h"
+
+#define K_MASKED     0
+#define MMA_KEYS     K_GROUP_KEYS
+#define MMA_ROW_SETS 1
+#define MMA_KEEP_Q   1
+#include "kernel/attention/mma.h"
+#include "kernel/core/group_matrix.h"
+#include "kernel/core/late.h"
+#include "kernel/core/warp_matrix.h"
+
+#if K_GROUP_MATRIX
+
+#include "kernel/attention/mma_half.h"
+
+#include "kernel/attention/direct.h"
+
+enum {
+    G_GROUP = 128, /* lanes */
+    G_LANES = K_GROUP_LANES(K_ROWS),
+    G_AHEAD = K_GROUP_AHEAD,
+    G_LINE = 128, /* bytes */
+    G_PIECE = 16,
+    G_PARTS = HEAD * 2 / G_LINE,
+    G_PIECES = HEAD * 2 / G_PIECE, /* of a row */
+    G_COPIED = G_LANES / G_PIECES, /* rows that a block copies at once */
+    G_Q = K_ROWS * G_LINE,         /* a part of the queries */
+    G_PART = KEYS * G_LINE,        /* and of keys or values */
+    G_TILE = G_PARTS * G_PART,
+    G_STAGE = 2 * G_TILE,
+    G_STEPS = G_LINE / 32, /* products along a part of a head */
+    G_VALUE_STEP = STEP * G_LINE,
+};
+
+#define g_scored K_JOIN(K_JOIN(k_group_, K_T0), _64)
+#define g_valued K_JOIN(K_JOIN(k_group_rows_, K_T0), _64)
+
+/* What a lane copies of each tile: a piece of every so many rows. */
+typedef struct g_share {
+    const T *from[2]; /* keys and values of the block's first row of all */
+    int32_t row, d;
+    int32_t spot; /* in a tile */
+} g_share;
+
+K_FN int32_t g_spot(int32_t row, int32_t piece, int32_t part_bytes) {
+    return piece / 8 * part_bytes + row * G_LINE + ((piece ^ row) & 7) * G_PIECE;
+}
+
+K_FN g_share g_share_of(const mp_attention_args *args, const mma_block *at) {
+    const int32_t lane = (int32_t)threadIdx.x;
+    g_share share;
+    share.row = lane / G_PIECES;
+    share.d = lane % G_PIECES * PIECE;
+    share.spot = g_spot(share.row, lane % G_PIECES, G_PART);
+    share.from[0] =
+        (const T *)args->k + at->entry * args->k_stride[0] + at->kv_head * args->k_stride[1];
+    share.from[1] =
+        (const T *)args->v + at->entry * args->v_stride[0] + at->kv_head * args->v_stride[1];
+    return share;
+}
+
+/* Keys from `done` on, and their values; those that are not there become 0. */
+K_FN void g_fill(const mp_attention_args *args, const g_share *share, int32_t done, int32_t length,
+                 uint8_t *stage) {
+    K_UNROLL for (int32_t s = 0; s < 2; s++) {
+        const int32_t stride = (int32_t)(s == 0 ? args->k_stride[2] : args->v_stride[2]);
+        const int32_t size = s == 0 ? args->head_size : args->v_head_size;
+        const int32_t there = share->d < size ? length - done : 0;
+        const T *from = share->from[s] + (int64_t)(done + share->row) * stride + share->d;
+        uint8_t *to = stage + s * G_TILE + share->spot;
+        K_UNROLL for (int32_t r = 0; r < KEYS; r += G_COPIED) {
+            const int is = r + share->row < there;
+            k_copy_begin(to + r * G_LINE, is ? from : share->from[s], is ? G_PIECE : 0);
+            from += (int64_t)G_COPIED * stride;
+        }
+    }
+}
+
+K_FN void g_copy_queries(const mp_attention_args *args, const direct_row *rows, uint8_t *to) {
+    const int32_t lane = (int32_t)threadIdx.x, row = lane / G_PIECES;
+    const int32_t d = lane % G_PIECES * PIECE, there = d < args->head_size;
+    const T *from = (const T *)args->q + (there ? d : 0);
+    to += g_spot(row, lane % G_PIECES, G_Q);
+    K_UNROLL for (int32_t r = 0; r < K_ROWS; r += G_COPIED) {
+        k_copy_begin(to + r * G_LINE, from + rows[row + r].query, there ? G_PIECE : 0);
+    }
+}
+
+/* The warp's rows as left operands. */
+K_FN void g_keep(const uint8_t *q, uint32_t (*kept)[4]) {
+    const int32_t lane = (int32_t)threadIdx.x % LANES;
+    const int32_t row = (int32_t)threadIdx.x / LANES * ROWS + lane % ROWS;
+    K_UNROLL for (int32_t d = 0; d < HEAD / DEPTH; d++) {
+        k_matrices_load(kept[d], q + g_spot(row, d * 2 + lane / ROWS, G_Q));
+    }
+}
+
+/* Begins to multiply rows by a tile of keys. */
+K_FN void g_scores(uint32_t (*kept)[4], uint32_t keys, float (*score)[4]) {
+    K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
+        K_UNROLL for (int32_t e = 0; e < 4; e++) {
+            score[n][e] = 0;
+        }
+    }
+    k_group_begin();
+    K_UNROLL for (int32_t d = 0; d < HEAD / DEPTH; d++) {
+        const int32_t at = d / G_STEPS * G_PART + d % G_STEPS * 32;
+        g_scored(score[0], kept[d], k_group_operand(keys) + (uint64_t)(at >> 4));
+    }
+}
+
+/* Weights become left operands. */
+K_FN void g_pack(float (*weight)[4], uint32_t (*a)[4]) {
+    K_UNROLL for (int32_t n = 0; n < KEYS / STEP; n++) {
+        const float *left = weight[2 * n], *right = weight[2 * n + 1];
+        a[n][0] = mma_pair(left[0], left[1]);
+        a[n][1] = mma_pair(left[2], left[3]);
+        a[n][2] = mma_pair(right[0], right[1]);
+        a[n][3] = mma_pair(right[2], right[3]);
+    }
+}
+
+/* As direct_weights, but what rows have summed up so far stays as it is: `shrink` says by what to
+ * multiply it. Returns whether any of that is not 1. */
+K_FN int32_t g_weights(float factor, float (*score)[4], mma_state *state, float *shrink) {
+    float most[2];
+    int32_t rises = 0;
+    K_UNROLL for (int32_t r = 0; r < 2; r++) {
+        float one = fmaxf(score[0][2 * r], score[0][2 * r + 1]);
+        float two = fmaxf(score[1][2 * r], score[1][2 * r + 1]); /* chains of half the length */
+        K_UNROLL for (int32_t n = 2; n < KEY_SIDES; n += 2) {
+            one = fmaxf(one, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
+            two = fmaxf(two, fmaxf(score[n + 1][2 * r], score[n + 1][2 * r + 1]));
+        }
+        most[r] = fmaxf(one, two);
+    }
+    K_UNROLL for (int32_t r = 0; r < 2; r++) {
+        most[r] = fmaxf(most[r], __shfl_xor_sync(MMA_ALL, most[r], 1));
+        most[r] = fmaxf(most[r], __shfl_xor_sync(MMA_ALL, most[r], 2));
+        rises |= direct_above(factor, most[r], state->top[r]) > LEAP;
+    }
+    rises = __any_sync(MMA_ALL, rises);
+    K_UNROLL for (int32_t r = 0; r < 2; r++) {
+        const float old = state->top[r];
+        const float fresh = direct_above(factor, most[r], old) > LEAP ? most[r] * factor : old;
+        shrink[r] = k_exp2(old - fresh);
+        state->top[r] = fresh;
+        float sum[2] = {0, 0};
+        K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
+            K_UNROLL for (int32_t e = 0; e < 2; e++) {
+                float *const x = &score[n][2 * r + e];
+                *x = k_exp2(direct_above(factor, *x, fresh));
+                sum[e] += *x;
+            }
+        }
+        state->total[r] = state->total[r] * shrink[r] + (sum[0] + sum[1]);
+    }
+    return rises;
+}
+
+K_FN void g_shrink(const float *shrink, mma_state *state) {
+    K_UNROLL for (int32_t d = 0; d < HEAD_SIDES; d++) {
+        K_UNROLL for (int32_t e = 0; e < 4; e++) {
+            state->out[d][e] *= shrink[e / 2];
+        }
+    }
+}
+
+/* Begins to add what the tile of values gives. */
+K_FN void g_values(uint32_t (*a)[4], uint32_t values, mma_state *state) {
+    k_group_begin();
+    K_UNROLL for (int32_t n = 0; n < KEYS / STEP; n++) {
+        K_UNROLL for (int32_t part = 0; part < G_PARTS; part++) {
+            const int32_t at = part * G_PART + n * G_VALUE_STEP;
+            g_valued(state->out[part * 8], a[n], k_group_operand(values) + (uint64_t)(at >> 4));
+        }
+    }
+}
+
+/* Keys that any of the group's rows sees. */
+K_FN direct_span g_look(const direct_row *rows) {
+    const int32_t lane = (int32_t)threadIdx.x % LANES;
+    const direct_row *one = rows + k_group_number() * (G_GROUP / LANES * ROWS) + lane;
+    const direct_row *two = one + LANES;
+    const int32_t from = one->from < two->from ? one->from : two->from;
+    const int32_t to = one->to > two->to ? one->to : two->to;
+    const direct_span span = {__reduce_min_sync(MMA_ALL, from), __reduce_max_sync(MMA_ALL, to), 0,
+                              0};
+    return span;
+}
+
+K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared) {
+    const k_score_rule *rule = &args->rule;
+    const int32_t lane = (int32_t)threadIdx.x % LANES, warp = (int32_t)threadIdx.x / LANES;
+    const int32_t first = warp * ROWS;
+    const float factor = MMA_LOG2_E * (float)rule->scale;
+    uint8_t *const queries = shared, *const ring = queries + G_PARTS * G_Q;
+    direct_row *const all_rows = (direct_row *)(void *)(ring + G_AHEAD * G_STAGE);
+    direct_row *const rows = all_rows + first;
+    const uint32_t place = (uint32_t)__cvta_generic_to_shared(ring);
+    g_share share = g_share_of(args, at);
+    const mma_line line = mma_line_at(args, at, first + lane % ROWS);
+    if (lane < ROWS) {
+        direct_find(args, at, &line, rows + lane);
+    }
+    const int32_t tells = rule->lengths != 0; /* which keys there are */
+    if (!tells) {
+        mma_reach(args, at);
+    }
+    __syncthreads();
+    k_wait();
+    if (tells) {
+        mma_reach(args, at);
+    }
+    share.from[0] += at->from * args->k_stride[2];
+    share.from[1] += at->from * args->v_stride[2];
+    const int32_t length = at->to - at->from;
+    g_copy_queries(args, all_rows, queries);
+    K_ONE_COPY for (int32_t i = 0; i < G_AHEAD - 2; i++) {
+        if (i * KEYS < length) {
+            g_fill(args, &share, i * KEYS, length, ring + i * G_STAGE);
+        }
+        k_copies_group();
+    }
+    const direct_span seen = direct_look(args, at, &line, rows + lane % ROWS);
+    mma_state state;
+    mma_clear(&state);
+    state.top[0] = state.top[1] = LOWEST;
+    uint32_t kept[HEAD / DEPTH][4], weights[KEYS / STEP][4];
+    K_COPIES_WAIT(G_AHEAD - 3);
+    k_group_copies_seen();
+    __syncthreads();
+    g_keep(queries, kept);
+    const direct_span group = g_look(all_rows);
+    int32_t stage = 0;
+    uint32_t before = 0; /* values whose weights are known, of the step before */
+    K_ONE_COPY for (int32_t done = 0; done < length; done += KEYS) {
+        const int32_t key = at->from + done, end = key + KEYS, mine = key + lane % 4 * 2;
+        const int32_t far = done + (G_AHEAD - 2) * KEYS;
+        const uint32_t keys = place + (uint32_t)(stage * G_STAGE);
+        if (done > 0) {
+            K_COPIES_WAIT(G_AHEAD - 3);
+            k_group_copies_seen();
+            __syncthreads(); /* and all groups have done with the step before the last one */
+        }
+        if (far < length) {
+            g_fill(args, &share, far, length, ring + (stage + G_AHEAD - 2) % G_AHEAD * G_STAGE);
+        }
+        k_copies_group();
+        if (key < group.to && end > group.from) {
+            float score[KEY_SIDES][4], shrink[2];
+            g_scores(kept, keys, score);
+            k_group_batch();
+            if (before != 0) {
+                g_values(weights, before, &state);
+                k_group_batch();
+                k_group_wait_but_one();
+            } else {
+                k_group_wait();
+            }
+            if (key < seen.all_from || end > seen.all_to) {
+                direct_hide(rows + lane / 4, mine, score);
+            }
+            const int32_t rises = g_weights(factor, score, &state, shrink);
+            k_group_wait();
+            if (rises) {
+                g_shrink(shrink, &state);
+            }
+            g_pack(score, weights);
+            before = keys + G_TILE;
+        }
+        stage = stage + 1 < G_AHEAD ? stage + 1 : 0;
+    }
+    if (before != 0) {
+        g_values(weights, before, &state);
+        k_group_end();
+    }
+    state.top[0] *= 1 / MMA_LOG2_E;
+    state.top[1] *= 1 / MMA_LOG2_E;
+    K_UNROLL for (int32_t r = 0; r < 2; r++) {
+        state.total[r] += __shfl_xor_sync(MMA_ALL, state.total[r], 1);
+        state.total[r] += __shfl_xor_sync(MMA_ALL, state.total[r], 2);
+    }
+    direct_store(args, at, first + lane / 4, rows + lane / 4, &state);
+    K_COPIES_WAIT(0);
+    __syncthreads(); /* shared memory is free for the next block */
+}
+
+#endif
+
+K_BLOCK_KERNEL_LATE_OF(K_GROUP_LANES(K_ROWS), K_GROUP_BLOCKS(K_HEAD), mp_attention_args, args) {
+#if K_GROUP_MATRIX
+    K_SHARED(uint8_t, shared);
+    const uint32_t begin = (uint32_t)__cvta_generic_to_shared(shared);
+    const k_score_rule *rule = &args.rule;
+    const uint32_t units = (uint32_t)rule->batch * (uint32_t)rule->kv_heads;
+    for (uint32_t i = blockIdx.x; i < units * (uint32_t)args.row_blocks; i += gridDim.x) {
+        mma_block at = mma_place(&args, i);
+        mma_run(&args, &at, shared + (-begin & (K_GROUP_ALIGN - 1)));
+    }
+#else
+    (void)args;
+#endif
+}
