@@ -4,6 +4,7 @@
 import json
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import onnx_kit
@@ -13,7 +14,7 @@ from cli_kit import refused, run, run_json
 ort = pytest.importorskip("onnxruntime", minversion="1.26", reason="ONNX Runtime 1.26 is not installed")
 
 from millpond import _parity_table  # noqa: E402
-from millpond.cli import _bench_compare, _compare, _inputs, _parity, _timing  # noqa: E402
+from millpond.cli import _bench_compare, _bench_plot, _compare, _inputs, _parity, _timing  # noqa: E402
 from millpond.cli._app import Finding  # noqa: E402
 
 PROVIDER, CPU = "CudaPluginExecutionProvider", "CPUExecutionProvider"
@@ -228,6 +229,34 @@ def test_bench(models, tmp_path):
     assert rows["mixed.onnx", "millpond"]["relative"] < 5e-3
     out, _ = run("bench", models / "add.onnx", "--seconds", 0.02, "--repeats", 2, "--bind")
     assert "CPU / this" in out and "add.onnx  millpond" in out
+
+
+def test_bench_plots_latencies_and_memory(models, tmp_path):
+    file = tmp_path / "both.svg"
+    turns = ("--seconds", 0.01, "--repeats", 2)
+    found = run_json("bench", models / "add.onnx", models / "mixed.onnx", *turns, "--plot", file)
+    assert not {"times", "memory"} & found["rows"][0].keys()
+    root = ElementTree.fromstring(file.read_text(encoding="utf-8"))
+    said = [text.text for text in root.iterfind(".//{*}text")]
+    lines = [path.get("class") for path in root.iterfind(".//{*}path") if "line" in path.get("class")]
+    for model in ("add.onnx", "mixed.onnx"):
+        assert model in said
+    assert len([text for text in said if text.startswith(("millpond: ", "cpu: "))]) == 4
+    assert lines.count("line one dashed") == 2 and "line two" in lines
+    run("bench", models / "add.onnx", *QUICK, "--plot", file)
+    assert "MiB" not in file.read_text(encoding="utf-8")  # nothing ran on the pool
+    assert "there is no folder" in refused("bench", models / "add.onnx", "--plot", tmp_path / "no" / "a.svg")
+
+
+def test_axes_of_plots():
+    axis = _bench_plot.Axis(0.9, 31, 0, 100, log=True)
+    assert axis.ticks() == [1, 2, 5, 10, 20] and axis(0.9) == 0 and axis(31) == pytest.approx(100)
+    assert _bench_plot.Axis(3.1, 3.3, 0, 100, log=True).ticks() == pytest.approx([3.1, 3.15, 3.2, 3.25, 3.3])
+    assert _bench_plot.Axis(0, 0, 0, 100).ticks() == pytest.approx([0, 0.5, 1])
+    assert _bench_plot.Axis(5, 5, 0, 100)(5) == 0  # all runs took the same time
+    assert _bench_plot._shares([2.0]) == [(2.0, 0.0), (2.0, 0.0), (2.0, 1.0)]
+    many = _bench_plot._thinned([(i, i % 7, i % 5) for i in range(12345)])
+    assert len(many) <= _bench_plot.POINTS_MAX and many[-1][0] == 12344 and all(s[1:] == (6, 4) for s in many[:-1])
 
 
 def test_bench_with_providers_that_are_not_there(models):

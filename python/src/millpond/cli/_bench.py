@@ -36,6 +36,8 @@ class Row:
     runs: int = 0
     relative: float | None = None  # difference of the outputs from the CPU's
     note: str = ""
+    times: list[float] = field(default_factory=list)  # of all runs; with --plot, as is what follows
+    memory: list[tuple[float, int, int]] = field(default_factory=list)  # after each: seconds, reserved, most in use
 
     @property
     def median(self) -> float | None:
@@ -47,6 +49,21 @@ class Entry:
 
     def __init__(self, row: Row, session: Any, run: Callable[[dict[str, Any]], Any]) -> None:
         self.row, self.session, self.run = row, session, run
+
+    def time(self, feeds: dict[str, Any], seconds: float, pool: Any) -> None:
+        """One turn; with a pool, its memory is looked at behind each run."""
+        from millpond.cli import _timing
+
+        after = None if pool is None else lambda: self._look(pool)
+        times = _timing.repeated(lambda: self.run(feeds), RUNS_MAX, seconds, after)
+        self.row.blocks.append(statistics.median(times))
+        self.row.runs += len(times)
+        self.row.times += times
+
+    def _look(self, pool: Any) -> None:
+        stats = pool.stats()
+        self.row.memory.append((time.perf_counter(), stats["total"], stats["in_use_max"]))
+        pool.reset_peaks()
 
 
 def _millpond(path: Path, given: dict[str, Any]) -> tuple[Any, Callable[[dict[str, Any]], Any]]:
@@ -141,7 +158,7 @@ def _relative(entry: Entry, feeds: dict[str, Any], expected: list[Any]) -> float
 
 
 def _bench_model(path: Path, providers: tuple[str, ...], given: dict[str, Any], step: Any) -> list[Row]:
-    from millpond.cli import _inputs, _timing
+    from millpond.cli import _inputs
 
     entries, absent = [], []
     for provider in providers:
@@ -160,13 +177,20 @@ def _bench_model(path: Path, providers: tuple[str, ...], given: dict[str, Any], 
             entry.row.relative = _relative(entry, feeds, expected)
         for _ in range(given["warmup"]):
             entry.run(feeds)
+    started, pool = time.perf_counter(), _pool_to_look_at(given) if given["plot"] else None
     for repeat in range(given["repeats"]):
         for entry in entries:
             step(f"{path.name}, {entry.row.provider}, repeat {repeat + 1}")
-            times = _timing.repeated(lambda entry=entry: entry.run(feeds), RUNS_MAX, given["seconds"])
-            entry.row.blocks.append(statistics.median(times))
-            entry.row.runs += len(times)
+            entry.time(feeds, given["seconds"], pool if entry.row.provider == "millpond" else None)
+    for entry in entries:
+        entry.row.memory = [(at - started, *sizes) for at, *sizes in entry.row.memory]
     return [entry.row for entry in entries] + absent
+
+
+def _pool_to_look_at(given: dict[str, Any]) -> Any:
+    from millpond import _ort_register
+
+    return _ort_register.pool_of(_options.find_device(given["device"]))
 
 
 def _table(show: Show, rows: list[Row]) -> None:
@@ -184,7 +208,8 @@ def _table(show: Show, rows: list[Row]) -> None:
 
 
 def _as_dict(row: Row) -> dict[str, Any]:
-    return {**asdict(row), "median": row.median, "least": min(row.blocks, default=None),
+    shown = {key: value for key, value in asdict(row).items() if key not in ("times", "memory")}
+    return {**shown, "median": row.median, "least": min(row.blocks, default=None),
             "most": max(row.blocks, default=None)}
 
 
@@ -201,6 +226,8 @@ def _as_dict(row: Row) -> dict[str, Any]:
 @click.option("--bind", is_flag=True, help="Keep inputs and outputs on the device.")
 @click.option("--output", type=click.Path(dir_okay=False, writable=True, path_type=Path), callback=_options.writable,
               help="A file for JSON, too.")
+@click.option("--plot", metavar="FILE.svg", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              callback=_options.writable, help="A file for a picture of latencies, and of memory over time.")
 @click.option("--compare", metavar="OLD.json", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="What an earlier bench wrote, to be compared with.")
 @click.option("--fail-above", type=click.FloatRange(0), metavar="PERCENT",
@@ -239,8 +266,14 @@ def command(
         result["compared"] = _bench_compare.compare(earlier, result)
     if given["output"]:
         given["output"].write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    where = f"ONNX Runtime {ort.__version__}"
     if device is not None:
-        show.line(f"On {device.spec}, {device.name}; ONNX Runtime {ort.__version__}")
+        where = f"{device.spec}, {device.name}; {where}"
+        show.line(f"On {where}")
+    if given["plot"]:
+        from millpond.cli import _bench_plot
+
+        given["plot"].write_text(_bench_plot.svg(rows, where), encoding="utf-8")
     _table(show, rows)
     if earlier is not None:
         _bench_compare.show(show, result["compared"])

@@ -34,12 +34,17 @@ def timed(run: Callable[[], object]) -> float:
     return (time.perf_counter() - started) * 1e3
 
 
-def repeated(run: Callable[[], object], runs: int, seconds: float) -> list[float]:
-    """Milliseconds of each of `runs` runs, or of fewer, but at least one, where they take longer than `seconds`."""
+def repeated(
+    run: Callable[[], object], runs: int, seconds: float, after: Callable[[], object] | None = None
+) -> list[float]:
+    """Milliseconds of each of `runs` runs, or of fewer, but at least one, where they take longer than `seconds`.
+    `after` is called behind each, and is not in its time."""
     times: list[float] = []
     until = time.perf_counter() + seconds
     while len(times) < runs and (not times or time.perf_counter() < until):
         times.append(timed(run))
+        if after is not None:
+            after()
     return times
 
 
