@@ -221,10 +221,11 @@ bool mp_later_add(mp_later *work) {
     (void)pthread_once(&once, prepare);
     mp_later_guard_end();
     (void)pthread_mutex_lock(&lock);
-    if (!is_ending && waiting <= queued_count() && thread_count() < most) {
+    const bool is_free = !is_ending && work->state == MP_LATER_IDLE;
+    if (is_free && waiting <= queued_count() && thread_count() < most) {
         start_thread();
     }
-    const bool taken = !is_ending && thread_count() > 0;
+    const bool taken = is_free && thread_count() > 0;
     if (taken) {
         append(work);
         (void)pthread_cond_signal(&has_work);

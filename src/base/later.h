@@ -16,7 +16,8 @@ typedef struct mp_later {
 } mp_later;
 
 /* Has it run, once. Borrows: `work`, until it has run or was dropped. False, and nothing is
- * queued, where there is no thread for it, or the process ends. Threads: any. */
+ * queued, where it is queued or runs already, there is no thread for it, or the process ends.
+ * Threads: any. */
 bool mp_later_add(mp_later *work);
 
 /* Returns when it is neither queued nor runs. Threads: any but its own. Blocks: until then. */

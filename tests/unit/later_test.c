@@ -82,6 +82,37 @@ TEST(later_work_that_is_dropped_does_not_begin) {
     mp_later_drop(&jobs[0].later); /* nothing is left to drop */
 }
 
+/* The list has it once: what is behind it is not lost. */
+TEST(later_work_is_not_queued_twice) {
+    static job jobs[JOBS];
+    atomic_bool gate = false;
+    const int owner = 0;
+    for (int i = 0; i < JOBS; i++) {
+        jobs[i] = job_of(&owner, &gate);
+        CHECK(mp_later_add(&jobs[i].later));
+    }
+    pause_ms(10);
+    CHECK(!mp_later_add(&jobs[0].later)); /* it runs */
+    CHECK(!mp_later_add(&jobs[JOBS / 2].later));
+    CHECK(!mp_later_add(&jobs[JOBS - 1].later));
+    atomic_store(&gate, true);
+    mp_later_settle(&owner);
+    for (int i = 0; i < JOBS; i++) {
+        CHECK_EQ_INT(atomic_load(&jobs[i].runs), 1);
+    }
+}
+
+/* After a while without work there is no thread, and then there is one again. */
+TEST(later_work_comes_after_a_pause) {
+    job mine = job_of(&mine, &open_gate);
+    for (int i = 0; i < 3; i++) {
+        CHECK(mp_later_add(&mine.later));
+        mp_later_wait(&mine.later);
+        pause_ms(i == 0 ? 5 : 150);
+    }
+    CHECK_EQ_INT(atomic_load(&mine.runs), 3);
+}
+
 static void *add_often(void *owner) {
     for (int i = 0; i < ROUNDS; i++) {
         job mine = job_of(owner, &open_gate);

@@ -151,7 +151,7 @@ void mp__island_ahead_saw(mp_island *island, const mp_tensor *in, int32_t align)
         ahead->is_busy = true;
     }
     (void)pthread_mutex_unlock(&island->lock);
-    if (goes_on && !mp_later_add(&ahead->work)) {
+    if (goes_on && !mp_later_add(&ahead->work)) { /* as where its last run is about to return */
         (void)pthread_mutex_lock(&island->lock);
         ahead->is_busy = false;
         (void)pthread_mutex_unlock(&island->lock);
