@@ -84,11 +84,11 @@ static mp_status cast_to_float(mp_graph *graph, int32_t like, int32_t *mask) {
                           .name = graph->nodes[like].node.name,
                           .attrs = &to,
                           .attr_count = 1};
-    const mp_tensor tensor = {.type = MP_F32, .shape = graph->values[*mask].tensor.shape};
     const int32_t in = *mask;
     if (in == MP_NO_VALUE || mp_graph_type(graph, in) == MP_F32) {
         return MP_OK;
     }
+    const mp_tensor tensor = {.type = MP_F32, .shape = graph->values[in].tensor.shape};
     MP_TRY(mp_graph_add_value(graph, "mask", &tensor, mask));
     return mp_graph_add_beside(graph, like, &node, &in, 1, *mask);
 }
