@@ -148,15 +148,7 @@ K_FN void g_pack(float (*weight)[4], uint32_t (*a)[4]) {
 K_FN int32_t g_weights(float factor, float (*score)[4], mma_state *state, float *shrink) {
     float most[2];
     int32_t rises = 0;
-    K_UNROLL for (int32_t r = 0; r < 2; r++) {
-        float one = fmaxf(score[0][2 * r], score[0][2 * r + 1]);
-        float two = fmaxf(score[1][2 * r], score[1][2 * r + 1]); /* chains of half the length */
-        K_UNROLL for (int32_t n = 2; n < KEY_SIDES; n += 2) {
-            one = fmaxf(one, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
-            two = fmaxf(two, fmaxf(score[n + 1][2 * r], score[n + 1][2 * r + 1]));
-        }
-        most[r] = fmaxf(one, two);
-    }
+    direct_most(score, most);
     K_UNROLL for (int32_t r = 0; r < 2; r++) {
         most[r] = fmaxf(most[r], __shfl_xor_sync(MMA_ALL, most[r], 1));
         most[r] = fmaxf(most[r], __shfl_xor_sync(MMA_ALL, most[r], 2));

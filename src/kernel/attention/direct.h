@@ -80,6 +80,19 @@ K_FN void direct_rise(float factor, const float (*most)[2], mma_state *state) {
     }
 }
 
+/* The largest of what a lane has of each of its two rows. */
+K_FN void direct_most(float (*score)[4], float *most) {
+    K_UNROLL for (int32_t r = 0; r < 2; r++) {
+        float one = fmaxf(score[0][2 * r], score[0][2 * r + 1]);
+        float two = fmaxf(score[1][2 * r], score[1][2 * r + 1]); /* chains of half the length */
+        K_UNROLL for (int32_t n = 2; n < KEY_SIDES; n += 2) {
+            one = fmaxf(one, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
+            two = fmaxf(two, fmaxf(score[n + 1][2 * r], score[n + 1][2 * r + 1]));
+        }
+        most[r] = fmaxf(one, two);
+    }
+}
+
 /* Scores, of which `factor` makes powers of two, become weights. The base of a row is its `top`:
  * one of the powers or, with masks, of the scores, which may be so large that a product with the
  * factor would be rounded by more than scores differ. A NaN is passed over for the maximum and
@@ -88,16 +101,7 @@ K_FN void direct_weights(float factor, float (*score)[4], mma_state *state) {
     float most[ROW_SETS][2];
     int32_t rises = 0;
     K_UNROLL for (int32_t s = 0; s < ROW_SETS; s++) {
-        float(*const mine)[4] = score + s * KEY_SIDES;
-        K_UNROLL for (int32_t r = 0; r < 2; r++) {
-            float one = fmaxf(mine[0][2 * r], mine[0][2 * r + 1]);
-            float two = fmaxf(mine[1][2 * r], mine[1][2 * r + 1]); /* chains of half the length */
-            K_UNROLL for (int32_t n = 2; n < KEY_SIDES; n += 2) {
-                one = fmaxf(one, fmaxf(mine[n][2 * r], mine[n][2 * r + 1]));
-                two = fmaxf(two, fmaxf(mine[n + 1][2 * r], mine[n + 1][2 * r + 1]));
-            }
-            most[s][r] = fmaxf(one, two);
-        }
+        direct_most(score + s * KEY_SIDES, most[s]);
     }
     K_UNROLL for (int32_t s = 0; s < ROW_SETS; s++) {
         K_UNROLL for (int32_t r = 0; r < 2; r++) {
