@@ -3,6 +3,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -243,7 +244,10 @@ def test_bench_plots_latencies_and_memory(models, tmp_path):
         assert model in said
     assert len([text for text in said if text.startswith(("millpond: ", "cpu: "))]) == 4
     assert lines.count("line one dashed") == 2 and "line two" in lines
-    run("bench", models / "add.onnx", *QUICK, "--plot", file)
+    (tmp_path / "again").mkdir()
+    again = shutil.copy(models / "add.onnx", tmp_path / "again" / "add.onnx")
+    run("bench", models / "add.onnx", again, *QUICK, "--plot", file)
+    assert file.read_text(encoding="utf-8").count(">add.onnx<") == 2  # a name in common
     assert "MiB" not in file.read_text(encoding="utf-8")  # nothing ran on the pool
     assert "there is no folder" in refused("bench", models / "add.onnx", "--plot", tmp_path / "no" / "a.svg")
 

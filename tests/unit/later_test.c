@@ -61,14 +61,18 @@ TEST(later_work_runs_once) {
     CHECK_EQ_INT(atomic_load(&jobs[0].runs), 2);
 }
 
+static void add_all(job *jobs, const void *owner, const atomic_bool *gate) {
+    for (int i = 0; i < JOBS; i++) {
+        jobs[i] = job_of(owner, gate);
+        CHECK(mp_later_add(&jobs[i].later));
+    }
+}
+
 TEST(later_work_that_is_dropped_does_not_begin) {
     static job jobs[JOBS];
     atomic_bool gate = false;
     const int owner = 0;
-    for (int i = 0; i < JOBS; i++) {
-        jobs[i] = job_of(&owner, &gate);
-        CHECK(mp_later_add(&jobs[i].later));
-    }
+    add_all(jobs, &owner, &gate);
     pause_ms(20);
     for (int i = JOBS - 1; i >= 8; i--) { /* no more than four have begun */
         mp_later_drop(&jobs[i].later);
@@ -87,10 +91,7 @@ TEST(later_work_is_not_queued_twice) {
     static job jobs[JOBS];
     atomic_bool gate = false;
     const int owner = 0;
-    for (int i = 0; i < JOBS; i++) {
-        jobs[i] = job_of(&owner, &gate);
-        CHECK(mp_later_add(&jobs[i].later));
-    }
+    add_all(jobs, &owner, &gate);
     pause_ms(10);
     CHECK(!mp_later_add(&jobs[0].later)); /* it runs */
     CHECK(!mp_later_add(&jobs[JOBS / 2].later));

@@ -124,15 +124,24 @@ def _memory(samples: Sequence[Any], top: float) -> Iterator[str]:
         yield _path([(across(sample[0]), up(sample[which] / MIB)) for sample in kept], kind)
 
 
+def _by_model(rows: Sequence[Any]) -> Iterator[list[Any]]:
+    """Rows of one model, which follow one another. Models may have a name in common, but each provider once."""
+    its: list[Any] = []
+    for row in rows:
+        if its and (row.model != its[0].model or any(row.provider == other.provider for other in its)):
+            yield its
+            its = []
+        its.append(row)
+    if its:
+        yield its
+
+
 def svg(rows: Sequence[Any], where: str) -> str:
     """A picture of rows that have been timed; `where` says on what."""
-    models: dict[str, list[Any]] = {}
-    for row in rows:
-        if row.times:
-            models.setdefault(row.model, []).append(row)
+    models = list(_by_model([row for row in rows if row.times]))
     parts, top = [], HEAD
-    for model, its in models.items():
-        parts += [_text(LEFT, top - 12, model, "strong"), *_latencies(its, top)]
+    for its in models:
+        parts += [_text(LEFT, top - 12, its[0].model, "strong"), *_latencies(its, top)]
         top += TALL + APART
         for row in its:
             if row.memory:
