@@ -10,8 +10,8 @@ medians. Inputs and outputs are bound on the device. Both round the factors of f
 default. `relative` is the norm of the difference from the CPU provider, whose own time is there, too; `first_s` is from
 the session's creation to its first result, kernels of earlier models and turns being in the cache. The subjects are
 those of bench_models.py and, with --nets, the networks of nets.py in that folder, made where they are missing; with
---singles the operators of singles.py instead. The results go to bench/results/in-tree-NAME.json; `ratio` is the time
-here by the least of the peer's.
+--singles the operators of singles.py and singles_contrib.py instead. The results go to bench/results/in-tree-NAME.json;
+`ratio` is the time here by the least of the peer's.
 """
 
 import argparse
@@ -158,7 +158,8 @@ def judge(row):
     if times:
         row["best"] = min(times, key=times.get)
         if "ms" in row.get("default", {}):
-            row["ratio"] = round(row["default"]["ms"] / times[row["best"]], 3)
+            ratio = row["default"]["ms"] / times[row["best"]]
+            row["ratio"] = float(f"{ratio:.3g}")
 
 
 def show(row):
@@ -179,7 +180,7 @@ def main():
     parser.add_argument("--peer", required=True, help="folder with the package onnxruntime of onnxruntime-gpu")
     parser.add_argument("--only", default="", help="only subjects whose name holds this; several with commas between")
     parser.add_argument("--nets", help="folder of the networks of nets.py, which are measured, too")
-    parser.add_argument("--singles", action="store_true", help="the operators of singles.py, and no models")
+    parser.add_argument("--singles", action="store_true", help="single operators, and no models")
     parser.add_argument("--no-cpu", action="store_true", help="do not run them on the CPU provider")
     parser.add_argument("--ways", default="", help="only these ways; several with commas between")
     parser.add_argument("--seconds", type=float, default=0.5, help="time for each figure")

@@ -1,38 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of one operator each, or of a few in a row, where the device has work to do, for the benchmarks to compare.
-
-A row of CASES is a name, the operator, its inputs, and what else it has. An input is a shape, of random values of type
-float16 or float as the subject's name ends, or an array; what is not the first input and no shape is a constant. An
-array of floats gets that type too, but for those of FLOAT_INPUTS.
-"""
+"""Models of one operator each of ai.onnx, or of a few in a row, where the device has work to do."""
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+import singles_contrib
+from onnx import TensorProto
+from single_case import KINDS, Weights, case, ints, model_of, numbers
 
-KINDS = {"f32": (np.float32, TensorProto.FLOAT), "f16": (np.float16, TensorProto.FLOAT16)}
-OPSET = 20
-VALUES_MAX = (1 << 20) - 3  # different ones; large tensors repeat them, at another place in each row
 FLAT, IMAGE, TOKENS = (16, 1024, 1024), (8, 64, 112, 112), (16, 512, 768)
-
-
-class Weights:
-    """A constant of random values."""
-
-    def __init__(self, *shape, scale=0.05):
-        self.shape, self.scale = shape, scale
-
-
-def ints(*shape, most, seed=1, kind=np.int64):
-    return np.random.default_rng(seed).integers(0, most, shape).astype(kind)
-
-
-def numbers(*values, kind=np.int64):
-    return np.array(values, kind)
-
-
-def case(name, op, *inputs, outputs=1, domain="", **attributes):
-    return name, (op, inputs, outputs, domain, attributes)
-
 
 CASES = dict([
     *[case(op.lower(), op, FLAT)
@@ -92,9 +66,12 @@ CASES = dict([
     case("tile", "Tile", (16, 64, 1024), numbers(1, 16, 1)),
     case("pad_constant", "Pad", IMAGE, numbers(0, 0, 1, 1, 0, 0, 1, 1)),
     case("pad_reflect", "Pad", IMAGE, numbers(0, 0, 3, 3, 0, 0, 3, 3), mode="reflect"),
-    case("resize_nearest", "Resize", (8, 64, 56, 56), None, np.array([1, 1, 2, 2], np.float32), mode="nearest"),
-    case("resize_linear", "Resize", (8, 64, 56, 56), None, np.array([1, 1, 2, 2], np.float32), mode="linear"),
-    case("resize_cubic", "Resize", (8, 16, 56, 56), None, np.array([1, 1, 2, 2], np.float32), mode="cubic"),
+    case("resize_nearest", "Resize", (8, 64, 56, 56), None, np.array([1, 1, 2, 2], np.float32), mode="nearest",
+         floats=[2]),
+    case("resize_linear", "Resize", (8, 64, 56, 56), None, np.array([1, 1, 2, 2], np.float32), mode="linear",
+         floats=[2]),
+    case("resize_cubic", "Resize", (8, 16, 56, 56), None, np.array([1, 1, 2, 2], np.float32), mode="cubic",
+         floats=[2]),
     case("maxpool_3x3", "MaxPool", IMAGE, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
     case("averagepool_3x3", "AveragePool", IMAGE, kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1]),
     case("globalaveragepool", "GlobalAveragePool", IMAGE),
@@ -119,8 +96,10 @@ CASES = dict([
     case("gemm_128x3072x768", "Gemm", (128, 3072), Weights(3072, 768), (128, 768)),
     case("gemm_197x768", "Gemm", (197, 768), Weights(768, 768), Weights(768)),
     case("gemm_12x1536x384", "Gemm", (12, 1536), Weights(1536, 384), Weights(384)),
-    case("ffn_128x768x3072", "Gemm", (128, 768), Weights(768, 3072), Weights(3072)),
-    case("ffn_12x384x1536", "Gemm", (12, 384), Weights(384, 1536), Weights(1536)),
+    case("ffn_128x768x3072", "Gemm", (128, 768), Weights(768, 3072), Weights(3072),
+         behind=[("Gelu",), ("Gemm", Weights(3072, 768), Weights(768))]),
+    case("ffn_12x384x1536", "Gemm", (12, 384), Weights(384, 1536), Weights(1536),
+         behind=[("Gelu",), ("Gemm", Weights(1536, 384), Weights(384))]),
     case("einsum", "Einsum", (8, 128, 12, 64), (8, 128, 12, 64), equation="bihd,bjhd->bhij"),
     case("lstm", "LSTM", (100, 8, 128), Weights(1, 1024, 128), Weights(1, 1024, 256), outputs=3, hidden_size=256),
     case("gru", "GRU", (100, 8, 128), Weights(1, 768, 128), Weights(1, 768, 256), outputs=2, hidden_size=256),
@@ -156,64 +135,16 @@ CASES = dict([
     case("attention_causal", "MultiHeadAttention", (2, 1024, 768), (2, 1024, 768), (2, 1024, 768),
          domain="com.microsoft", num_heads=12, unidirectional=1),
 ])
-BEHIND = {  # the operators that follow, each with its constants
-    "ffn_128x768x3072": [("Gelu",), ("Gemm", Weights(3072, 768), Weights(768))],
-    "ffn_12x384x1536": [("Gelu",), ("Gemm", Weights(1536, 384), Weights(384))],
-}
-FLOAT_INPUTS = {("Resize", 2)}  # operator and input: of type float whatever the others are
 FLOAT_ONLY = {"dynamicquantize", "onehot", "nonzero", "unique", "dft", "matmulinteger", "matmulinteger_signed",
               "batchnorm", "isnan"}
 
 
-def array_of(given, dtype, random):
-    if isinstance(given, np.ndarray):
-        return given.astype(dtype) if given.dtype == np.float32 else given
-    shape, scale = (given.shape, given.scale) if isinstance(given, Weights) else (given, 1)
-    count = min(int(np.prod(shape)), VALUES_MAX)
-    return np.resize((random.standard_normal(count) * scale).astype(dtype), shape)
-
-
-def behind(name, dtype, random, constants, made):
-    """Nodes that follow the first one; what they read of constants is added to those."""
-    for n, (op, *weights) in enumerate(BEHIND.get(name, [])):
-        names = [f"w{n}_{i}" for i in range(len(weights))]
-        constants += [numpy_helper.from_array(array_of(w, dtype, random), at)
-                      for at, w in zip(names, weights, strict=True)]
-        yield helper.make_node(op, [*made, *names], [f"z{n}"])
-        made = [f"z{n}"]
-
-
-def model_of(name, kind):
-    """(the model's bytes, its inputs)."""
-    op, inputs, outputs, domain, attributes = CASES[name]
-    random = np.random.default_rng(7)
-    names, feed, constants, infos = [], {}, [], []
-    for i, given in enumerate(inputs):
-        names.append("" if given is None else f"x{i}")
-        if given is None:
-            continue
-        dtype = np.float32 if (op, i) in FLOAT_INPUTS else KINDS[kind][0]
-        value = array_of(given, dtype, random)
-        if i > 0 and (isinstance(given, Weights) or (isinstance(given, np.ndarray) and value.size < 1 << 16)):
-            constants.append(numpy_helper.from_array(value, f"x{i}"))
-        else:
-            feed[f"x{i}"] = value
-            element = helper.np_dtype_to_tensor_dtype(value.dtype)
-            infos.append(helper.make_tensor_value_info(f"x{i}", element, value.shape))
-    made = [f"y{i}" for i in range(outputs)]
-    node = helper.make_node(op, names, made, domain=domain, **attributes)
-    nodes = [node, *behind(name, KINDS[kind][0], random, constants, made)]
-    results = [helper.make_empty_tensor_value_info(y) for y in nodes[-1].output]
-    graph = helper.make_graph(nodes, name, infos, results, constants)
-    opsets = [helper.make_opsetid("", OPSET), *([helper.make_opsetid(domain, 1)] if domain else [])]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString(), feed
-
-
 def subjects(only):
     """(name, model, pairs of label and feed) of each whose name holds `only` or a part between commas."""
-    for name in CASES:
+    left_out = {"f16": FLOAT_ONLY | singles_contrib.FLOAT_ONLY, "f32": singles_contrib.HALF_ONLY}
+    for name, row in (CASES | singles_contrib.CASES).items():
         for kind in KINDS:
             full = f"{name}_{kind}"
-            if any(part in full for part in only.split(",")) and not (kind == "f16" and name in FLOAT_ONLY):
-                model, feed = model_of(name, kind)
+            if any(part in full for part in only.split(",")) and name not in left_out[kind]:
+                model, feed = model_of(name, row, kind)
                 yield full, model, [("", feed)]

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model of one operator, or of a few in a row, for the benchmarks to compare: how a row of their tables says it, and
+the model of a row.
+
+A row is a name, the operator, its inputs, and what else it has. An input is a shape, of random values of type float16
+or float as the model's kind says, or an array; what is not the first input and no shape is a constant, unless it is
+large. An array of floats gets the model's type too, but for the inputs that a table lists as floats.
+"""
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+KINDS = {"f32": (np.float32, TensorProto.FLOAT), "f16": (np.float16, TensorProto.FLOAT16)}
+OPSET = 20
+VALUES_MAX = (1 << 20) - 3  # different ones; large tensors repeat them, at another place in each row
+CONSTANT_MAX = 1 << 16  # elements; of an array that is to be fed if it has more
+
+
+class Weights:
+    """A constant of random values."""
+
+    def __init__(self, *shape, scale=0.05):
+        self.shape, self.scale = shape, scale
+
+
+class Constant:
+    """An array that is a constant however large it is."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+def ints(*shape, most, seed=1, kind=np.int64):
+    return np.random.default_rng(seed).integers(0, most, shape).astype(kind)
+
+
+def numbers(*values, kind=np.int64):
+    return np.array(values, kind)
+
+
+def case(name, op, *inputs, outputs=1, domain="", opset=OPSET, floats=(), behind=(), **attributes):
+    """`floats`: the inputs that are floats whatever the kind; `behind`: the operators that follow, with constants."""
+    return name, (op, inputs, outputs, domain, opset, floats, behind, attributes)
+
+
+def array_of(given, dtype, random):
+    if isinstance(given, Constant):
+        given = given.value
+    if isinstance(given, np.ndarray):
+        return given.astype(dtype) if given.dtype == np.float32 else given
+    shape, scale = (given.shape, given.scale) if isinstance(given, Weights) else (given, 1)
+    count = min(int(np.prod(shape)), VALUES_MAX)
+    return np.resize((random.standard_normal(count) * scale).astype(dtype), shape)
+
+
+def is_constant(place, given):
+    return isinstance(given, Constant) or place > 0 and (
+        isinstance(given, Weights) or (isinstance(given, np.ndarray) and given.size < CONSTANT_MAX))
+
+
+def following(behind, dtype, random, constants, made):
+    """Nodes that follow the first one; what they read of constants is added to those."""
+    for n, (op, *weights) in enumerate(behind):
+        names = [f"w{n}_{i}" for i in range(len(weights))]
+        constants += [numpy_helper.from_array(array_of(w, dtype, random), at)
+                      for at, w in zip(names, weights, strict=True)]
+        yield helper.make_node(op, [*made, *names], [f"z{n}"])
+        made = [f"z{n}"]
+
+
+def model_of(name, row, kind):
+    """(the model's bytes, its inputs)."""
+    op, inputs, outputs, domain, opset, floats, behind, attributes = row
+    random = np.random.default_rng(7)
+    names, feed, constants, infos = [], {}, [], []
+    for i, given in enumerate(inputs):
+        names.append("" if given is None else f"x{i}")
+        if given is None:
+            continue
+        dtype = np.float32 if i in floats else KINDS[kind][0]
+        value = array_of(given, dtype, random)
+        if is_constant(i, given):
+            constants.append(numpy_helper.from_array(value, f"x{i}"))
+        else:
+            feed[f"x{i}"] = value
+            element = helper.np_dtype_to_tensor_dtype(value.dtype)
+            infos.append(helper.make_tensor_value_info(f"x{i}", element, value.shape))
+    made = [f"y{i}" for i in range(outputs)]
+    node = helper.make_node(op, names, made, domain=domain, **attributes)
+    nodes = [node, *following(behind, KINDS[kind][0], random, constants, made)]
+    results = [helper.make_empty_tensor_value_info(y) for y in nodes[-1].output]
+    graph = helper.make_graph(nodes, name, infos, results, constants)
+    opsets = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString(), feed
