@@ -74,6 +74,13 @@ PROGRAMS = {
                                ("fresh_", "bf16", 128))},
     "quantized_group": ("quantized_group.cpp", "quantized_group", {}, ["K_T0=f32"]),
     "norm_short": ("norm_short.cpp", "norm_short", {}, ["K_T0=f32"]),
+    **{f"gated_bias_{word}": ("gated_bias.cpp", "gated_bias", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
+    **{f"group_norm_{rows}_{word}": ("group_norm.cpp", "group_stats", {"group_apply": "rows/group_apply.cu"},
+                                     [f"K_T0={word}", "K_T1=f32", f"K_ROWS={rows}"])
+       for rows in ("edged", "packed") for word in ("f32", "f16")},
+    **{f"fold_{how}_{word}": ("fold.cpp", "fold", {}, [f"K_T0={word}", f"K_HOW={how}"])
+       for how, word in (("sum", "f32"), ("sum", "f16"), ("sum", "f64"), ("max", "u8"), ("min", "f16"))},
+    **{f"topk_words_{word}": ("topk_words.cpp", "topk_words", {}, [f"K_T0={word}"]) for word in ("b8", "b16", "b32")},
     **{f"lp_norm_{rows}": ("lp_norm.cpp", "lp_norm", {}, ["K_T0=f32", f"K_ROWS={rows}"])
        for rows in ("edged", "packed")},
     **{f"pointwise_{word}": ("stream.cpp", "pointwise", {}, [f"K_T0={word}", "K_EXPRESSION=x+1", "K_OUT_BOOL=0"])

@@ -58,6 +58,41 @@ DEVICE_TEST(random_numbers_are_spread_as_asked) {
     }
 }
 
+/* Pairs of uniform numbers become pairs of normal ones by Box and Muller; the same seed has the
+ * same words. */
+static void check_normal(mp_device *device, mp_dtype type, int64_t size) {
+    const mp_dtype from = type == MP_F64 ? MP_F64 : MP_F32;
+    const double bound = type == MP_F64 ? 1e-14 : op_precision(type) * 4 + 0x1p-18;
+    const mp_attr attrs[] = {OP_INTS("shape", size), OP_FLOAT("seed", 9), OP_INT("dtype", from)};
+    const mp_attr normal_attrs[] = {OP_INTS("shape", size), OP_FLOAT("seed", 9),
+                                    OP_INT("dtype", type), OP_FLOAT("mean", 0.25f),
+                                    OP_FLOAT("scale", 0.5f)};
+    op_case uniform = draw_case("RandomUniform", attrs, 3);
+    op_case normal = draw_case("RandomNormal", normal_attrs, 5);
+    op_run(device, &uniform);
+    op_run(device, &normal);
+    for (int64_t i = 0; i + 1 < size; i += 2) {
+        const double radius = sqrt(-2 * log1p(-op_real(from, uniform.out[0].data, i)));
+        const double angle = 2 * acos(-1) * op_real(from, uniform.out[0].data, i + 1);
+        const double want[] = {radius * cos(angle), radius * sin(angle)};
+        for (int k = 0; k < 2; k++) {
+            const double got = op_real(type, normal.out[0].data, i + k);
+            op_check_close(got, 0.25 + 0.5 * want[k], bound, "normal", i + k);
+        }
+    }
+    op_close(device, &uniform);
+    op_close(device, &normal);
+}
+
+DEVICE_TEST(random_normal_numbers_are_those_of_their_words) {
+    const mp_dtype types[] = {MP_F32, MP_F64, MP_F16, MP_BF16};
+    for (int t = 0; t < 4; t++) {
+        check_normal(device, types[t], 4);
+        check_normal(device, types[t], 1);
+        check_normal(device, types[t], 20006);
+    }
+}
+
 /* The outputs of two runs of one plan. */
 static void run_twice(mp_device *device, const op_case *c, float *out, size_t count) {
     mp_plan *plan = NULL;

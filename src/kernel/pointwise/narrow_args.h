@@ -72,6 +72,8 @@ typedef struct k_scales {
     k_divider divide_inner, divide_axis, divide_block;
 } k_scales;
 
+enum { K_DEQUANTIZE_AT_ONCE = 4 }; /* packs of 16 bytes of the result that a lane has */
+
 typedef struct mp_quantize_args {
     const void *x, *scale, *zero; /* zero: NULL for none */
     void *out;

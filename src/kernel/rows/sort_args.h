@@ -45,7 +45,11 @@ typedef struct k_pair {
     int64_t index;
 } k_pair;
 
-enum { K_SORT_SHORT = 2048, K_DIGITS = 256 };
+enum { K_SORT_SHORT = 4096, K_DIGITS = 256 };
+
+/* What a lane of topk_words.cu has, how many lanes a block may have, and the bytes by which its
+ * lists are set apart: neighbours then come from different banks of shared memory. */
+enum { K_WORDS_EACH = 8, K_WORDS_LANES = K_SORT_SHORT / K_WORDS_EACH, K_WORDS_GAP = 16 };
 
 /* Rows that fit shared memory: sorted by a bitonic network, the first k written. Rows of x are
  * contiguous. */
@@ -56,7 +60,7 @@ typedef struct mp_topk_short_args {
     int64_t *indices;
     int64_t rows, columns, k;
     int64_t row;    /* elements of x in a row */
-    int64_t padded; /* columns, up to a power of two */
+    int64_t padded; /* columns, up to a power of two; of topk_words.cu K_WORDS_EACH at least */
     k_order order;
 } mp_topk_short_args;
 

@@ -1,5 +1,5 @@
-/* topk_short.cu - the first k elements of each row in order, for rows that fit shared memory. Equal
- * keys keep the order of their places.
+/* topk_short.cu - the first k elements of each row in order, for rows that fit shared memory and
+ * keys of 64 bits. Equal keys keep the order of their places.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/sort_args.h"
 #include "kernel/rows/sort_key.h"

@@ -78,20 +78,25 @@ K_FN void odd_stage(const mp_spectrum_args *args, const s_complex *x, s_complex 
 
 /* ---- rows ---- */
 
+/* One row by itself needs no division, which takes longer than a stage. */
+K_FN int64_t quotient(int64_t a, int64_t b) {
+    return b == 1 ? a : a / b;
+}
+
 /* Finds row `row` of the launch, of which `strands` make one of the tensor. */
 K_FN mp_fft_row row_at(const mp_spectrum_args *args, int64_t row) {
     const int64_t inner = args->by_strand ? args->strands : args->minor_rows;
     const int64_t outer = args->by_strand ? args->minor_rows : args->strands;
-    const int64_t rest = row / inner;
+    const int64_t rest = quotient(row, inner);
     const int64_t low = row - rest * inner;
-    const int64_t major = rest / outer;
+    const int64_t major = quotient(rest, outer);
     const int64_t high = rest - major * outer;
     const int64_t minor = args->by_strand ? high : low;
     mp_fft_row out;
     out.part = args->by_strand ? low : high;
     out.from = major * args->from.major + minor * args->from.minor;
     out.to = major * args->to.major + minor * args->to.minor;
-    out.base = out.part / args->done * args->done;
+    out.base = quotient(out.part, args->done) * args->done;
     return out;
 }
 
@@ -127,16 +132,19 @@ K_FN void read_rows(const mp_spectrum_args *args, const mp_fft_row *rows, int32_
     const int32_t count = args->length << args->group_bits;
     const int32_t lanes = (int32_t)blockDim.x;
     for (int32_t first = (int32_t)threadIdx.x; first < count; first += K_AHEAD * lanes) {
-        s_complex value[K_AHEAD];
+        s_complex value[K_AHEAD], other[K_AHEAD];
         s_place at[K_AHEAD];
         K_UNROLL
         for (int32_t j = 0; j < K_AHEAD; j++) {
             const s_complex none = {0, 0};
-            value[j] = none;
+            value[j] = other[j] = none;
             at[j] = place_of(args, step, first + j * lanes);
             if (first + j * lanes < count && at[j].r < present) {
                 const mp_fft_row *row = &rows[at[j].r];
                 value[j] = s_load(args, row->from, at[j].t * args->strands + row->part);
+                if (args->pairs == K_FFT_PAIRS_OUT) {
+                    other[j] = s_load(args, row->from, args->length - at[j].t);
+                }
             }
         }
         K_UNROLL
@@ -144,9 +152,18 @@ K_FN void read_rows(const mp_spectrum_args *args, const mp_fft_row *rows, int32_
             if (first + j * lanes < count) {
                 const int64_t part = at[j].r < present ? rows[at[j].r].part : 0;
                 x[(at[j].t << args->group_bits) + at[j].r] =
-                    s_prepare(args, at[j].t * args->strands + part, value[j]);
+                    s_prepare(args, at[j].t * args->strands + part, value[j], other[j]);
             }
         }
+    }
+}
+
+K_FN void write_element(const mp_spectrum_args *args, const mp_fft_row *row, int32_t t,
+                        s_complex value) {
+    const int64_t k = t * args->done + row->base * (args->length - 1) + row->part;
+    if (k < args->made) {
+        s_write(args, row->to, k,
+                args->coarse != 0 ? s_product(value, twist(args, row, t)) : value);
     }
 }
 
@@ -156,13 +173,17 @@ K_FN void write_rows(const mp_spectrum_args *args, const mp_fft_row *rows, int32
     K_BLOCK_LOOP(e, args->length << args->group_bits) {
         const s_place at = place_of(args, step, (int32_t)e);
         const mp_fft_row *row = &rows[at.r];
-        const int64_t k = at.t * args->done + row->base * (args->length - 1) + row->part;
-        if (at.r < present && k < args->made) {
-            s_complex value = x[(at.t << args->group_bits) + at.r];
-            if (args->coarse != 0) {
-                value = s_product(value, twist(args, row, at.t));
-            }
-            s_write(args, row->to, k, value);
+        const s_complex value = x[(at.t << args->group_bits) + at.r];
+        if (at.r >= present) {
+            continue;
+        }
+        if (args->pairs == K_FFT_PAIRS_IN) {
+            const int32_t other = at.t == 0 ? 0 : args->length - at.t;
+            s_write_half(args, row->to, at.t, value, x[(other << args->group_bits) + at.r]);
+        } else if (args->pairs == K_FFT_PAIRS_OUT) {
+            s_write_pair(args, row->to, at.t, value);
+        } else {
+            write_element(args, row, at.t, value);
         }
     }
 }
@@ -197,7 +218,7 @@ K_FN s_complex *transform(const mp_spectrum_args *args, s_complex *x, s_complex 
     return x;
 }
 
-K_BLOCK_KERNEL(mp_spectrum_args, args) {
+K_BLOCK_KERNEL_IN_64(K_FFT_LANES_MAX, mp_spectrum_args, args) {
     K_SHARED(mp_fft_row, rows);
     s_complex *points = (s_complex *)(rows + ((int64_t)1 << args.group_bits));
     const int64_t count = args.rows * args.strands;

@@ -5,14 +5,17 @@
 
 #include "kernel/core/index_args.h"
 
-enum { K_FFT_ODD_MAX = 16 }; /* odd factors of a length in shared memory, and one more */
+enum {
+    K_FFT_ODD_MAX = 16,    /* odd factors of a length in shared memory, and one more */
+    K_FFT_LANES_MAX = 1024 /* of a block */
+};
 
 /* Where the rows of a side lie, in elements of `parts` numbers each: element t of row r is at
  * (r / minor_rows) * major + (r % minor_rows) * minor + t * step. */
 typedef struct mp_spectrum_side {
     int64_t major, minor, step;
     int32_t parts;   /* 1: real, 2: complex */
-    int32_t aligned; /* complex numbers are read and written whole */
+    int32_t aligned; /* complex numbers, or pairs, are read and written whole */
 } mp_spectrum_side;
 
 /* What a block keeps of each of its rows, before the points in shared memory. */
@@ -21,6 +24,13 @@ typedef struct mp_fft_row {
     int64_t part;     /* element t of the pass is t * strands + part of the row */
     int64_t base;     /* part without what is less than `done` */
 } mp_fft_row;
+
+/* Real numbers two by two as complex ones, so that a row of them is half as long: those of x, or
+ * those that are made. */
+enum { K_FFT_PAIRS_NONE, K_FFT_PAIRS_IN, K_FFT_PAIRS_OUT };
+
+/* What the numbers of a tensor are: of the type that is computed in, or narrower than float. */
+enum { K_FFT_WIDE, K_FFT_F16, K_FFT_BF16 };
 
 /* One pass of a transform of rows. A row of `strands` * `length` elements takes passes whose
  * lengths have that product; `done` is that of the passes before. With one pass strands and done
@@ -32,6 +42,7 @@ typedef struct mp_spectrum_args {
     const void *fine;   /* of the row, 1 << fine_bits of them; NULL in the last pass */
     const void *coarse; /* of the row, each (1 << fine_bits)-th */
     const void *weight_in, *weight_out; /* NULL, or complex factors */
+    const void *turns;                  /* with pairs: the first n / 2 roots of n */
     void *out;
     int64_t rows, minor_rows; /* of the tensor */
     int64_t n, have, made; /* elements of x from n or `have` on are 0; the first `made` are kept */
@@ -46,6 +57,8 @@ typedef struct mp_spectrum_args {
     int32_t n_bits;
     int32_t group_bits; /* 1 << group_bits rows are transformed together */
     int32_t fine_bits;
+    int32_t pairs;                 /* K_FFT_PAIRS_...: the row is of n / 2 pairs; takes one pass */
+    int32_t narrow_in, narrow_out; /* of x and window, and of out: K_FFT_WIDE, ... */
     k_divider by_length, by_odd;
     uint8_t odd_factors[K_FFT_ODD_MAX]; /* ends with 0 */
 } mp_spectrum_args;

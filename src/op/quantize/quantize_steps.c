@@ -15,7 +15,8 @@ static mp_status scales_along(const mp_shape *x, int axis, int64_t block, bool b
     const bool wide = mp_shape_count(x) > INT32_MAX;
     const int64_t inner = mp_shape_span(x, axis + 1, x->rank);
     const int64_t blocks = MP_CEIL_DIV(x->dim[axis], block);
-    const bool is_grouped = !blocked && inner % K_GROUP == 0;
+    const bool along = inner == 1 && block % K_GROUP == 0 && x->dim[axis] % K_GROUP == 0;
+    const bool is_grouped = blocked ? along : inner % K_GROUP == 0;
     *out = (k_scales){.shared = is_grouped ? K_SCALES_BY_GROUP : K_SCALES_BY_ELEMENT,
                       .wide = wide,
                       .axis = x->dim[axis],
@@ -104,9 +105,10 @@ mp_status mp_plan_convert(mp_planner *p, const mp_conversion *c, const k_scales 
     if (c->count == 0) {
         return MP_OK;
     }
+    const int packs = 16 / (int)mp_dtype_size(c->wide) * K_DEQUANTIZE_AT_ONCE;
     MP_TRY(mp_plan_kernel(p, &kernel, "%s_%s", c->back ? "dequantize" : "quantize",
                           mp_dtype_word(c->wide)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, c->count, K_GROUP), args,
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, c->count, c->back ? packs : K_GROUP), args,
                      MP_BIND(mp_quantize_args, x, c->x), MP_BIND(mp_quantize_args, scale, c->scale),
                      MP_BIND(mp_quantize_args, zero, c->zero),
                      MP_BIND(mp_quantize_args, out, c->out));

@@ -2,7 +2,8 @@
  * topk_few_steps.c. Short rows are sorted in shared memory; of long ones the first k elements are
  * selected digit by digit and then sorted, by a network where they are few and by digits where they
  * are many. Equal elements come in the order of their indices; a NaN counts as the largest.
- * Kernels: rows/select.cu, rows/select_digit.cu, rows/topk_emit.cu, rows/topk_short.cu.
+ * Kernels: rows/select.cu, rows/select_digit.cu, rows/topk_emit.cu, rows/topk_short.cu,
+ * rows/topk_words.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows/topk_steps.h"
 
@@ -11,28 +12,39 @@
 #include "op/rows/sort_steps.h"
 #include "op/rows/topk_few_steps.h"
 
-enum { TILE_MIN = 8192, LANES = 256 };
+enum { TILE_MIN = 8192 };
 
 /* ---- rows that fit shared memory ---- */
 
+/* Words of key and place are sorted in registers; wider keys and their places in shared memory. */
+static mp_grid short_grid(const mp_planner *p, const mp_topk_short_args *args, bool words,
+                          size_t key_bytes) {
+    enum { WARP = 32, LANES_MAX = 1024 };
+    const uint32_t padded = (uint32_t)args->padded;
+    const uint32_t lanes = words ? padded / K_WORDS_EACH : MP_MIN(padded / 2, LANES_MAX);
+    mp_grid grid = mp_plan_grid_rows(p, args->rows, MP_MAX(lanes, WARP));
+    const size_t word = MP_MAX(key_bytes, sizeof(uint16_t)) * 2;
+    const size_t apart = K_WORDS_EACH * (grid.lanes * word + K_WORDS_GAP);
+    grid.shared_bytes = (uint32_t)(words ? apart : padded * (sizeof(uint64_t) + sizeof(uint32_t)));
+    return grid;
+}
+
 static mp_status sort_short(mp_planner *p, const mp_topk *t, int64_t columns, mp_ref pairs) {
     const mp_kernel *kernel = NULL;
+    const int bits = mp_order_bits(t->dtype);
+    const bool words = bits <= 32;
     mp_topk_short_args args = {.rows = t->rows.rows,
                                .columns = columns,
                                .k = t->k,
                                .row = t->rows.columns,
-                               .padded = 2,
+                               .padded = K_WORDS_EACH,
                                .order = t->order};
     while (args.padded < columns) {
         args.padded *= 2;
     }
-    const uint32_t lanes = args.padded <= 64    ? 32
-                           : args.padded <= 512 ? (uint32_t)args.padded / 2
-                                                : LANES;
-    mp_grid grid = mp_plan_grid_rows(p, args.rows, lanes);
-    grid.shared_bytes = (uint32_t)args.padded * (uint32_t)(sizeof(uint64_t) + sizeof(uint32_t));
-    MP_TRY(mp_plan_kernel(p, &kernel, "topk_short_b%d", mp_order_bits(t->dtype)));
-    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_topk_short_args, x, t->x),
+    MP_TRY(mp_plan_kernel(p, &kernel, words ? "topk_words_b%d" : "topk_short_b%d", bits));
+    return MP_LAUNCH(p, kernel, short_grid(p, &args, words, (size_t)bits / 8), args,
+                     MP_BIND(mp_topk_short_args, x, t->x),
                      MP_BIND(mp_topk_short_args, pairs, pairs),
                      MP_BIND(mp_topk_short_args, values, t->values),
                      MP_BIND(mp_topk_short_args, indices, t->indices));

@@ -3,7 +3,6 @@
  * time: the last one first, or back last.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
-#include "op/signal/spectrum_cast.h"
 #include "op/signal/spectrum_steps.h"
 
 typedef struct signal {
@@ -59,13 +58,22 @@ static mp_status read_signal(const mp_planner *p, signal *s) {
 
 /* ---- the steps ---- */
 
+/* What a dimension is made of and becomes; between dimensions numbers are as wide as they are
+ * computed. */
+typedef struct step {
+    mp_dtype x_type, out_type;
+    mp_ref x, out;
+} step;
+
 /* The last dimension, from real numbers to half a spectrum or back. */
-static mp_status plan_last(mp_planner *p, const signal *s, mp_dtype type, mp_ref x, mp_ref out) {
+static mp_status plan_last(mp_planner *p, const signal *s, mp_dtype type, const step *of) {
     const int64_t half = s->shape.dim[s->shape.rank - 1];
     const mp_spectrum_side real = {s->length, 1, 1, 1, 0}, complex = {half, 1, 1, 2, 0};
-    const mp_spectrum step = {.type = type,
-                              .x = x,
-                              .out = out,
+    const mp_spectrum last = {.type = type,
+                              .x_type = of->x_type,
+                              .out_type = of->out_type,
+                              .x = of->x,
+                              .out = of->out,
                               .window = MP_NOWHERE,
                               .rows = mp_shape_span(&s->shape, 0, s->shape.rank - 1),
                               .minor_rows = 1,
@@ -76,55 +84,60 @@ static mp_status plan_last(mp_planner *p, const signal *s, mp_dtype type, mp_ref
                               .to = s->inverse ? real : complex,
                               .inverse = s->inverse,
                               .hermitian = s->inverse};
-    return mp_plan_spectrum(p, &step);
+    return mp_plan_spectrum(p, &last);
 }
 
 /* Dimension d of the half spectrum. */
-static mp_status plan_other(mp_planner *p, const signal *s, int d, mp_dtype type, mp_ref x,
-                            mp_ref out) {
+static mp_status plan_other(mp_planner *p, const signal *s, int d, mp_dtype type, const step *of) {
     const int64_t length = s->shape.dim[d];
     const int64_t inner = mp_shape_span(&s->shape, d + 1, s->shape.rank);
     const mp_spectrum_side side = {length * inner, 1, inner, 2, 0};
-    const mp_spectrum step = {.type = type,
-                              .x = x,
-                              .out = out,
-                              .window = MP_NOWHERE,
-                              .rows = mp_shape_span(&s->shape, 0, d) * inner,
-                              .minor_rows = inner,
-                              .n = length,
-                              .have = length,
-                              .made = length,
-                              .from = side,
-                              .to = side,
-                              .inverse = s->inverse};
-    return mp_plan_spectrum(p, &step);
+    const mp_spectrum other = {.type = type,
+                               .x_type = of->x_type,
+                               .out_type = of->out_type,
+                               .x = of->x,
+                               .out = of->out,
+                               .window = MP_NOWHERE,
+                               .rows = mp_shape_span(&s->shape, 0, d) * inner,
+                               .minor_rows = inner,
+                               .n = length,
+                               .have = length,
+                               .made = length,
+                               .from = side,
+                               .to = side,
+                               .inverse = s->inverse};
+    return mp_plan_spectrum(p, &other);
 }
 
 /* What lies between dimensions: two buffers in turn. */
-static mp_status plan_dimensions(mp_planner *p, const signal *s, mp_dtype type, mp_ref x,
-                                 mp_ref out) {
+static mp_status plan_dimensions(mp_planner *p, const signal *s, mp_dtype type) {
     const int rank = s->shape.rank;
     mp_shape complex = s->shape;
     mp_ref between[2] = {MP_NOWHERE, MP_NOWHERE};
+    const mp_dtype given = p->in[0].type;
+    step of = {.x_type = given, .out_type = type, .x = MP_IN(0)};
     complex.dim[complex.rank++] = 2;
     for (int i = 0; i < s->dims; i++) {
         const bool is_end = i + 1 == s->dims;
         const int d = s->inverse ? rank - s->dims + i : rank - 1 - i;
-        mp_ref to = out;
-        if (!is_end) {
+        if (is_end) {
+            of.out = MP_OUT(0);
+            of.out_type = given;
+        } else {
             if (i < 2) {
                 MP_TRY(mp_plan_scratch_shape(p, &complex, type, &between[i]));
             }
-            to = between[i % 2];
+            of.out = between[i % 2];
         }
-        MP_TRY(d == rank - 1 ? plan_last(p, s, type, x, to) : plan_other(p, s, d, type, x, to));
-        x = to;
+        MP_TRY(d == rank - 1 ? plan_last(p, s, type, &of) : plan_other(p, s, d, type, &of));
+        of.x = of.out;
+        of.x_type = type;
     }
     return MP_OK;
 }
 
 static mp_status plan_real_spectrum(mp_planner *p) {
-    const mp_dtype type = p->in[0].type, wide = mp_spectrum_type(type);
+    const mp_dtype type = p->in[0].type;
     signal s;
     MP_TRY(read_signal(p, &s));
     mp_shape shape = s.shape;
@@ -134,18 +147,7 @@ static mp_status plan_real_spectrum(mp_planner *p) {
         shape.dim[shape.rank++] = 2;
     }
     MP_TRY(mp_plan_output(p, 0, type, &shape));
-    const int64_t count = mp_shape_count(&shape);
-    mp_ref x = MP_IN(0), out = MP_OUT(0);
-    if (count == 0) {
-        return MP_OK;
-    }
-    MP_TRY(mp_spectrum_widen(p, 0, &x));
-    if (wide == type) {
-        return plan_dimensions(p, &s, type, x, out);
-    }
-    MP_TRY(mp_plan_scratch_of(p, count, wide, &out));
-    MP_TRY(plan_dimensions(p, &s, wide, x, out));
-    return mp_spectrum_narrow(p, out, MP_OUT(0), type, count);
+    return mp_shape_count(&shape) == 0 ? MP_OK : plan_dimensions(p, &s, mp_spectrum_type(type));
 }
 
 /* ---- the rows ---- */

@@ -2,34 +2,19 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/core/host_input.h"
-#include "op/signal/spectrum_cast.h"
 #include "op/signal/spectrum_steps.h"
 
 static const int64_t length_max = (int64_t)1 << 48;
 
-/* ---- types ---- */
-
 /* Transforms input 0 into output 0 of shape `out`, with the window in input `window`, -1 for none.
  * `s` has the sizes. */
 static mp_status plan_typed(mp_planner *p, mp_spectrum s, const mp_shape *out, int window) {
-    const mp_dtype type = p->in[0].type;
-    s.type = mp_spectrum_type(type);
-    s.window = MP_NOWHERE;
+    s.x_type = s.out_type = p->in[0].type;
+    s.type = mp_spectrum_type(s.x_type);
+    s.x = MP_IN(0);
+    s.window = window >= 0 ? MP_IN(window) : MP_NOWHERE;
     s.out = MP_OUT(0);
-    const int64_t count = mp_shape_count(out);
-    if (count == 0) {
-        return MP_OK;
-    }
-    MP_TRY(mp_spectrum_widen(p, 0, &s.x));
-    if (window >= 0) {
-        MP_TRY(mp_spectrum_widen(p, window, &s.window));
-    }
-    if (s.type == type) {
-        return mp_plan_spectrum(p, &s);
-    }
-    MP_TRY(mp_plan_scratch_of(p, count, s.type, &s.out));
-    MP_TRY(mp_plan_spectrum(p, &s));
-    return mp_spectrum_narrow(p, s.out, MP_OUT(0), type, count);
+    return mp_shape_count(out) == 0 ? MP_OK : mp_plan_spectrum(p, &s);
 }
 
 /* ---- lengths ---- */

@@ -7,7 +7,8 @@
  *     X[k] = c[k] sum over t of (x[t] c[t]) conj(c[k - t])
  *
  * since 2 t k = t t + k k - (k - t)(k - t). It is done by transforms of a length with small factors
- * of at least 2 n - 1. A transform back is a forward one between two conjugations.
+ * of at least 2 n - 1. A transform back is a forward one between two conjugations. Real numbers are
+ * taken two by two as complex ones where that makes one launch.
  * Kernels: signal/fft.cu, signal/roots.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/signal/spectrum_steps.h"
@@ -141,7 +142,7 @@ static mp_status plan_roots(mp_planner *p, mp_dtype type, const mp_roots_args *a
 typedef struct transform {
     mp_dtype type;
     int64_t length;
-    mp_ref x, window, weight_in, weight_out;
+    mp_ref x, window, weight_in, weight_out, turns;
     mp_ref out;            /* MP_NOWHERE: the buffer whose turn it is */
     mp_spectrum_args args; /* but for what belongs to a pass */
 } transform;
@@ -198,7 +199,7 @@ static int group_bits(const mp_planner *p, mp_dtype type, const mp_spectrum_args
 /* `pass` has all but the pointers and what follows from its length. */
 static mp_status plan_pass(mp_planner *p, const transform *t, mp_spectrum_args pass,
                            mp_ref roots_at, mp_ref fine, mp_ref coarse) {
-    enum { LANES_MIN = 32, LANES_MAX = 256, POINTS_OF_A_LANE = 4 };
+    enum { LANES_MIN = 32, LANES_MANY = 256, POINTS_OF_A_LANE = 4 };
     const mp_kernel *kernel = NULL;
     const int32_t power = (int32_t)small_factors(pass.length, pass.odd_factors);
     while (1 << pass.n_bits < power) {
@@ -207,13 +208,16 @@ static mp_status plan_pass(mp_planner *p, const transform *t, mp_spectrum_args p
     pass.group_bits = group_bits(p, t->type, &pass);
     pass.by_length = mp_divider((uint32_t)pass.length);
     pass.by_odd = mp_divider((uint32_t)(pass.length / power));
-    const int64_t rows = pass.rows * pass.strands;
+    const int64_t blocks = ((pass.rows * pass.strands - 1) >> pass.group_bits) + 1;
+    /* Where there is a block for each multiprocessor at most, it may have all the lanes. */
+    const bool few = blocks <= p->device->info.multiprocessors;
+    const uint32_t points = (uint32_t)pass.length << pass.group_bits;
+    const uint32_t most = few ? K_FFT_LANES_MAX : LANES_MANY;
     uint32_t lanes = LANES_MIN;
-    while (lanes < LANES_MAX && lanes * POINTS_OF_A_LANE < (uint32_t)pass.length
-                                                               << pass.group_bits) {
+    while (lanes < most && lanes * POINTS_OF_A_LANE < points) {
         lanes *= 2;
     }
-    mp_grid grid = mp_plan_grid_rows(p, ((rows - 1) >> pass.group_bits) + 1, lanes);
+    mp_grid grid = mp_plan_grid_rows(p, blocks, lanes);
     grid.shared_bytes = (uint32_t)shared_bytes(t->type, pass.length, pass.group_bits);
     MP_TRY(mp_plan_kernel(p, &kernel, "fft_%s", mp_dtype_word(t->type)));
     return MP_LAUNCH(
@@ -221,8 +225,9 @@ static mp_status plan_pass(mp_planner *p, const transform *t, mp_spectrum_args p
         MP_BIND(mp_spectrum_args, window, t->window),
         MP_BIND(mp_spectrum_args, weight_in, t->weight_in),
         MP_BIND(mp_spectrum_args, weight_out, t->weight_out),
-        MP_BIND(mp_spectrum_args, roots, roots_at), MP_BIND(mp_spectrum_args, fine, fine),
-        MP_BIND(mp_spectrum_args, coarse, coarse), MP_BIND(mp_spectrum_args, out, t->out));
+        MP_BIND(mp_spectrum_args, turns, t->turns), MP_BIND(mp_spectrum_args, roots, roots_at),
+        MP_BIND(mp_spectrum_args, fine, fine), MP_BIND(mp_spectrum_args, coarse, coarse),
+        MP_BIND(mp_spectrum_args, out, t->out));
 }
 
 /* The roots of a whole row as products of two from short tables. */
@@ -244,6 +249,7 @@ static void cut_start(transform *t) {
     t->window = t->weight_in = MP_NOWHERE;
     t->args.n = t->args.have = t->length;
     t->args.hermitian = t->args.conjugate_in = 0;
+    t->args.narrow_in = K_FFT_WIDE;
     t->args.from = side_between(&t->args, t->length);
 }
 
@@ -251,6 +257,7 @@ static void cut_end(transform *t) {
     t->weight_out = MP_NOWHERE;
     t->args.made = t->length;
     t->args.conjugate_out = 0;
+    t->args.narrow_out = K_FFT_WIDE;
     t->args.real_length = 0;
     t->args.scale = 1;
     t->args.to = side_between(&t->args, t->length);
@@ -308,6 +315,7 @@ static mp_status plan_chirp(mp_planner *p, const transform *whole, int64_t lengt
         .n = 2 * whole->args.n, .count = length, .chirp = true, .inverse = inverse};
     transform t = {.type = whole->type,
                    .length = length,
+                   .turns = MP_NOWHERE,
                    .args = {.rows = 1, .minor_rows = 1, .by_strand = true}};
     between b;
     MP_TRY(plan_roots(p, t.type, &args, chirp));
@@ -353,11 +361,45 @@ static mp_status plan_convolution(mp_planner *p, const transform *whole, bool in
     return plan_transform(p, &back, &b);
 }
 
-/* ---- both ---- */
+/* ---- real numbers two by two ---- */
 
-/* Whether the numbers of a side can be moved whole. */
-static int32_t is_aligned(const mp_planner *p, const mp_spectrum_side *side, mp_ref ref) {
-    return side->parts == 2 && (p->align >= 16 || ref.place == MP_PLACE_SCRATCH);
+/* Whether one side is real and the other the first half of a spectrum, which then come from a
+ * transform of half the length. */
+static int32_t pairs_of(const mp_planner *p, const mp_spectrum *s) {
+    int64_t lengths[PASSES_MAX];
+    const bool in = s->from.parts == 1 && !s->inverse && s->made == s->n / 2 + 1;
+    const bool out = s->hermitian && s->inverse && s->to.parts == 1 && s->made == s->n;
+    if (s->n % 2 != 0 || !is_smooth(s->n / 2) || !(in || out) ||
+        split(p, s->type, s->n / 2, lengths) != 1) {
+        return K_FFT_PAIRS_NONE;
+    }
+    return in ? K_FFT_PAIRS_IN : K_FFT_PAIRS_OUT;
+}
+
+static mp_status plan_pairs(mp_planner *p, transform *t, between *b) {
+    const mp_roots_args turns = {.n = t->args.n, .count = t->args.n / 2, .step = 1};
+    t->length = t->args.n / 2;
+    t->args.hermitian = false;
+    MP_TRY(plan_roots(p, t->type, &turns, &t->turns));
+    return plan_transform(p, t, b);
+}
+
+/* ---- all of them ---- */
+
+mp_dtype mp_spectrum_type(mp_dtype type) {
+    return type == MP_F64 ? MP_F64 : MP_F32;
+}
+
+/* Whether two numbers of a side can be moved at once: complex ones, or neighbours. */
+static int32_t is_aligned(const mp_planner *p, const mp_spectrum_side *side, mp_ref ref,
+                          bool pairs) {
+    const bool even = side->step == 1 && side->major % 2 == 0 && side->minor % 2 == 0;
+    return (side->parts == 2 || (pairs && even)) &&
+           (p->align >= 16 || ref.place == MP_PLACE_SCRATCH);
+}
+
+static int32_t narrow(mp_dtype type) {
+    return type == MP_F16 ? K_FFT_F16 : type == MP_BF16 ? K_FFT_BF16 : K_FFT_WIDE;
 }
 
 mp_status mp_plan_spectrum(mp_planner *p, const mp_spectrum *s) {
@@ -367,6 +409,7 @@ mp_status mp_plan_spectrum(mp_planner *p, const mp_spectrum *s) {
                    .window = s->window,
                    .weight_in = MP_NOWHERE,
                    .weight_out = MP_NOWHERE,
+                   .turns = MP_NOWHERE,
                    .out = s->out,
                    .args = {.rows = s->rows,
                             .minor_rows = s->minor_rows,
@@ -378,15 +421,19 @@ mp_status mp_plan_spectrum(mp_planner *p, const mp_spectrum *s) {
                             .scale = s->inverse ? 1 / (double)s->n : 1,
                             .hermitian = s->hermitian,
                             .conjugate_in = s->inverse,
-                            .conjugate_out = s->inverse}};
+                            .conjugate_out = s->inverse,
+                            .pairs = pairs_of(p, s),
+                            .narrow_in = narrow(s->x_type),
+                            .narrow_out = narrow(s->out_type)}};
     between b;
+    const bool in = t.args.pairs == K_FFT_PAIRS_IN, out = t.args.pairs == K_FFT_PAIRS_OUT;
     t.args.by_strand = !is_across(&t.args, &s->from) || !is_across(&t.args, &s->to);
-    t.args.from.aligned = is_aligned(p, &s->from, s->x);
-    t.args.to.aligned = is_aligned(p, &s->to, s->out);
+    t.args.from.aligned = t.args.narrow_in == K_FFT_WIDE && is_aligned(p, &s->from, s->x, in);
+    t.args.to.aligned = t.args.narrow_out == K_FFT_WIDE && is_aligned(p, &s->to, s->out, out);
     t.args.real_length = s->from.parts == 1 && !s->hermitian ? s->n : 0;
-    if (!is_smooth(s->n)) {
-        return plan_convolution(p, &t, s->inverse);
-    }
     MP_TRY(between_init(&t.args, t.type, t.length, &b));
-    return plan_transform(p, &t, &b);
+    if (t.args.pairs != K_FFT_PAIRS_NONE) {
+        return plan_pairs(p, &t, &b);
+    }
+    return is_smooth(s->n) ? plan_transform(p, &t, &b) : plan_convolution(p, &t, s->inverse);
 }
