@@ -8,7 +8,10 @@
 #if TILE
 #include "cluster.h"
 
+#include "divider.h"
 #include "kernel/quantize/nbits_tile.cu"
+
+extern "C" void nbits_split(const mp_nbits_split_args args);
 #elif FEW
 #include "kernel/quantize/nbits_few.cu"
 #elif STREAM
@@ -26,15 +29,18 @@ struct Subject {
     bool has_zeros, has_bias;
     bool gated;         /* STREAM, TILE: the result's left half times its right one */
     int32_t splits_log; /* TILE */
-    bool is_infinite;   /* STREAM: one element of the row is */
+    bool is_infinite;   /* one element of the first row is, and of the second one no number */
+    bool is_rough;      /* TILE: two parts of a float are enough */
 };
 
 struct Launch {
     unsigned blocks, lanes, together; /* together: blocks of a cluster */
 };
 
+/* Of floats all bits count. */
 float number() {
-    return ((float)(next_random() % 256) - 128) / 64;
+    return sizeof(T) == 4 ? ((float)(next_random() >> 8) - 0x1p23F) / 0x1p22F
+                          : ((float)(next_random() % 256) - 128) / 64;
 }
 
 int packed_at(const uint8_t *row, int64_t i) {
@@ -52,7 +58,7 @@ Launch lay_out(mp_nbits_args *args) {
     const int64_t tiles = (columns + across - 1) / across * ((args->m + K_ROWS - 1) / K_ROWS);
     k_nbits_shared *s = &args->shared;
     s->scale = X_AHEAD * X_STAGE;
-    s->zero = s->scale + 2 * K_NBITS_TILE_COLUMNS * K_NBITS_TILE_SCALE;
+    s->zero = s->scale + 2 * K_NBITS_TILE_COLUMNS * X_SCALE;
     s->sums = s->zero + 2 * K_NBITS_TILE_COLUMNS * K_NBITS_TILE_ZERO;
     return {(unsigned)tiles << args->splits_log, K_NBITS_TILE_LANES, 1u << args->splits_log};
 }
@@ -111,12 +117,29 @@ static std::vector<double> rows_of(const Subject *s, T *a, T *skip, T *by) {
     return made;
 }
 
+/* The rows, as the kernel has them: those of floats in parts. */
+static const void *put_rows(const Subject *s, T *a, Buffer<uint16_t> *parts) {
+#if TILE
+    if (sizeof(T) == 4) {
+        const auto packs = (uint32_t)(s->k / 8);
+        const mp_nbits_split_args args = {
+            (const float *)(void *)a, parts->data(), s->m * packs, packs,
+            s->is_rough ? 2 : 3,      divider(packs)};
+        run_blocks(2, 64, [&] { nbits_split(args); });
+        return parts->data();
+    }
+#endif
+    (void)parts;
+    return a;
+}
+
 static void check_product(const Subject *s) {
     const int64_t blocks = (s->k + s->block - 1) / s->block, row = blocks * s->block * K_BITS / 8;
     const int64_t zero_row = (blocks * K_BITS + 7) / 8;
     Buffer<T> a((size_t)(s->m * s->k * 2)), skip((size_t)s->k), by((size_t)s->k);
     Buffer<T> scale((size_t)(s->n * blocks)), bias((size_t)s->n), sum((size_t)s->k);
     Buffer<uint8_t> weight((size_t)(s->n * row)), zero((size_t)(s->n * zero_row));
+    Buffer<uint16_t> parts((size_t)(s->m * s->k * 3));
     std::vector<T> out((size_t)(s->m * s->n));
     int shift = 0;
     for (int64_t i = 0; i < s->m * s->k * 2; i++) {
@@ -140,12 +163,16 @@ static void check_product(const Subject *s) {
     }
     if (s->is_infinite) {
         a[s->k / 2 + 5] = T_store(INFINITY);
+        if (s->m > 1) {
+            a[s->k + 3] = T_store(k_float_of_bits(0x7f800001u));
+        }
     }
     while ((int64_t)1 << shift < s->block) {
         shift++;
     }
     mp_nbits_args args = {};
-    args.a = a.data();
+    args.parts = s->is_rough ? 2 : 3;
+    args.a = put_rows(s, a.data(), &parts);
     args.bias = s->has_bias ? bias.data() : nullptr;
     args.out = out.data();
     args.m = s->m;
@@ -195,7 +222,7 @@ static void check_product(const Subject *s) {
     }
     /* A row that is made may be off by a rounding; what floats lose; a rounding of the result. */
     const double step = sizeof(T) == 4 ? 0x1p-23 : std::is_same<T, k_f16>::value ? 0x1p-11 : 0x1p-8;
-    const double part = K_BEFORE != 0 && sizeof(T) == 2 ? step / 64 : 1e-6;
+    const double part = K_BEFORE != 0 && sizeof(T) == 2 ? step / 64 : s->is_rough ? 0x1p-16 : 1e-6;
     const int64_t columns = s->gated ? s->n / 2 : s->n;
     for (int64_t i = 0; i < s->m * columns; i++) {
         const size_t at = (size_t)(i / columns * s->n + i % columns);
@@ -227,6 +254,8 @@ void run_tests() {
         {K_ROWS - 1, 1184, 16, 256, true, true, false, 1},
         {K_ROWS, 320, 150, 32, true, true, true},
         {3, 448, 70, 32, false, true, true, 1},
+        {5, 160, 20, 32, true, false, false, 0, true},
+        {K_ROWS, 288, 40, 32, true, true, false, 0, true, true},
     };
 #elif STREAM
         {1, 512, 16, 32, false, true},

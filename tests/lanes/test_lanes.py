@@ -30,6 +30,7 @@ NBITS = (
     *(("few", *each) for each in ((4, 1, 0, "f32"), (4, 4, 0, "f16"), (8, 4, 0, "f32"), (8, 1, 1, "f32"))),
 )
 NBITS_KINDS = ("FEW", "STREAM", "TILE")  # which of the texts it is; else nbits_mma.cu
+NBITS_SPLIT = {"nbits_split": "quantize/nbits_split.cu"}  # what makes the rows that a tile has of floats
 # Products of some rows: rows and columns of a tile, whether B is stored turned, type.
 ROWS_MMA = ((16, 32, 0, "f32"), (16, 32, 1, "bf16"), (32, 32, 0, "f16"), (32, 32, 1, "f32"), (32, 64, 0, "bf16"),
             (32, 64, 1, "f16"), (64, 48, 0, "f16"), (64, 48, 0, "f32"), (64, 48, 1, "f32"))
@@ -97,9 +98,23 @@ PROGRAMS = {
        ("rows_mma.cpp", "rows_wgmma", {}, [f"K_T0={word}", "K_ROWS=64", f"K_COLUMNS={columns}", f"K_TURNED={turned}",
                                            "BY_GROUPS=1"])
        for columns, turned, word in ((32, 1, "f32"), (64, 1, "bf16"), (64, 0, "f16"))},
+    **{f"delta_ahead_{word}_{state}": ("delta.cpp", "delta_ahead", {}, [f"K_T0={word}", f"K_T1={state}"])
+       for word, state in (("f32", "f32"), ("f16", "f32"), ("bf16", "bf16"))},
+    **{f"moe_{rows}_{weights}_{groups}_{word}":
+       ("moe.cpp", "moe_mma", {}, [f"K_T0={word}", f"K_ROWS={rows}", f"K_WEIGHTS={weights}", f"BY_GROUPS={groups}",
+                                   f"PACKED={int(weights < 2)}", "PLACE=0"])
+       for rows, weights, groups, word in ((32, 2, 0, "f32"), (128, 2, 0, "bf16"), (32, 2, 0, "bf16"),
+                                           (32, 0, 0, "f16"), (128, 0, 0, "bf16"), (32, 1, 0, "f16"),
+                                           (128, 2, 1, "f16"), (128, 0, 1, "f16"), (128, 1, 1, "bf16"))},
+    **{f"moe_{rows}_int{bits}_{groups}_{word}":
+       ("moe.cpp", "moe_mma", {}, [f"K_T0={word}", f"K_ROWS={rows}", "K_WEIGHTS=0", f"K_BITS={bits}",
+                                   f"BY_GROUPS={groups}", "PACKED=1", "PLACE=0"])
+       for rows, bits, groups, word in ((32, 4, 0, "f16"), (32, 8, 0, "bf16"), (128, 4, 1, "bf16"), (128, 8, 1, "f16"))},
+    "moe_place": ("moe.cpp", "moe_place", {}, ["K_T0=f32", "PLACE=1", "PACKED=0", "BY_GROUPS=0"]),
     **{f"nbits_{text}_{bits}_{rows}_{before}_{word}":
-       ("nbits.cpp", f"nbits_{text}", {}, [f"K_T0={word}", f"K_BITS={bits}", f"K_ROWS={rows}", f"K_BEFORE={before}",
-                                           *(f"{kind}={int(text == kind.lower())}" for kind in NBITS_KINDS)])
+       ("nbits.cpp", f"nbits_{text}", NBITS_SPLIT if (text, word) == ("tile", "f32") else {},
+        [f"K_T0={word}", f"K_BITS={bits}", f"K_ROWS={rows}", f"K_BEFORE={before}",
+         *(f"{kind}={int(text == kind.lower())}" for kind in NBITS_KINDS)])
        for text, bits, rows, before, word in NBITS},
 }
 

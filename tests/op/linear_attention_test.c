@@ -1,5 +1,6 @@
 /* linear_attention_test.c - linear attention and causal convolutions over packed batches whose
- * starts are wrong, what is written where they are right, and what is refused.
+ * starts are wrong, what is written where they are right, convolutions where tokens are neighbours,
+ * and what is refused.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
@@ -88,6 +89,89 @@ DEVICE_TEST(causal_conv_survives_wild_starts_and_counts) {
     free(x);
     free(weight);
     free(state);
+}
+
+/* ---- tokens of a channel side by side ---- */
+
+typedef struct line_case {
+    int64_t batch, channels, rows, taps;
+    bool bias, past, silu;
+    uint32_t skew;
+} line_case;
+
+/* Token `at` of a channel of x, or of the past before it. */
+static double token_of(const line_case *s, mp_dtype type, const void *x, const void *past,
+                       int64_t line, int64_t at) {
+    const int64_t state = s->taps - 1;
+    if (at >= 0) {
+        return op_real(type, x, line * s->rows + at);
+    }
+    return s->past ? op_real(type, past, (line + 1) * state + at) : 0;
+}
+
+static void check_line(mp_device *device, const line_case *s, mp_dtype type) {
+    const int64_t state = s->taps - 1, lines = s->batch * s->channels;
+    void *x = op_numbers(type, 1, lines * s->rows);
+    void *weight = op_numbers(type, 2, s->channels * s->taps);
+    void *bias = op_numbers(type, 3, s->channels);
+    void *past = op_numbers(type, 4, lines * state + 1);
+    const mp_attr attrs[] = {OP_TEXT("activation", s->silu ? "silu" : "none")};
+    op_store_real(type, x, s->rows / 2, (double)INFINITY); /* of the first channel */
+    op_case c = {.domain = domain,
+                 .name = "CausalConvWithState",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 1,
+                 .align = s->skew != 0 ? 1 : 16,
+                 .skew = s->skew,
+                 .in = {OP_TENSOR(type, x, s->batch, s->channels, s->rows),
+                        OP_TENSOR(type, weight, s->channels, 1, s->taps)},
+                 .in_count = 4,
+                 .out_count = 2};
+    c.in[2] = s->bias ? OP_TENSOR(type, bias, s->channels) : c.in[2];
+    c.in[3] = s->past ? OP_TENSOR(type, past, s->batch, s->channels, state) : c.in[3];
+    op_run(device, &c);
+    for (int64_t i = 0; i < lines * s->rows; i++) {
+        const int64_t line = i / s->rows, row = i % s->rows, channel = line % s->channels;
+        double want = s->bias ? op_real(type, bias, channel) : 0;
+        for (int64_t tap = 0; tap < s->taps; tap++) {
+            want += op_real(type, weight, channel * s->taps + tap) *
+                    token_of(s, type, x, past, line, row - state + tap);
+        }
+        want = s->silu ? want / (1 + exp(-want)) : want;
+        const double found = op_real(type, c.out[0].data, i);
+        CHECK(isnan(want) ? isnan(found) : true);
+        if (isfinite(want)) {
+            op_check_close(found, want, op_precision(type) * 8, "convolved", i);
+        } else if (!isnan(want)) {
+            CHECK(found == want);
+        }
+    }
+    for (int64_t i = 0; i < lines * state; i++) {
+        const double want = token_of(s, type, x, past, i / state, s->rows - state + i % state);
+        CHECK(op_real(type, c.out[1].data, i) == want);
+    }
+    op_close(device, &c);
+    free(x);
+    free(weight);
+    free(bias);
+    free(past);
+}
+
+DEVICE_TEST(causal_conv_of_lines) {
+    static const line_case lines[] = {
+        {2, 3, 8, 4, true, true, true, 0},    {1, 5, 16, 3, false, true, false, 0},
+        {2, 2, 24, 2, true, false, false, 0}, {1, 1, 4, 4, false, true, true, 0},
+        {3, 7, 40, 4, true, false, true, 0},  {1, 2, 8, 1, true, false, true, 0},
+        {2, 3, 9, 4, true, true, true, 0},    {1, 3, 8, 5, false, true, false, 0},
+        {2, 3, 8, 4, true, true, true, 4},    {2, 130, 64, 4, true, true, true, 0},
+    };
+    const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(lines); i++) {
+        for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
+            check_line(device, &lines[i], types[t]);
+        }
+    }
 }
 
 /* ---- what is refused ---- */

@@ -12,7 +12,9 @@
  *   k_fetch(from, is, words)  16 aligned bytes that nothing reads again, where `is` is not 0, else
  *                        zeros; asked for where it stands, and not where they are used
  *
- *   k_fetch_there(from, words)  the same of bytes that are there: in a loop, what is loaded only
+ *   k_fetch_half(from, is, words)  the same of 8 bytes
+ *
+ *   k_fetch_there(from, words)  16 bytes that are there: in a loop, what is loaded only
  *                        sometimes goes through other registers and is waited for in between
  *
  *   k_bring_near(from)  has the bytes around `from` on their way to the cache of the multiprocessor
@@ -68,6 +70,22 @@ K_FN void k_fetch(const void *from, int is, uint32_t *words) {
                  "setp.ne.s32 is, %5, 0;\n"
                  "@is ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4]; }"
                  : "+r"(words[0]), "+r"(words[1]), "+r"(words[2]), "+r"(words[3])
+                 : "l"(from), "r"(is)
+                 : "memory");
+#endif
+}
+
+K_FN void k_fetch_half(const void *from, int is, uint32_t *words) {
+    words[0] = words[1] = 0;
+#if !K_PTX
+    if (is) {
+        __builtin_memcpy(words, from, 8);
+    }
+#else
+    asm volatile("{ .reg .pred is;\n"
+                 "setp.ne.s32 is, %3, 0;\n"
+                 "@is ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2]; }"
+                 : "+r"(words[0]), "+r"(words[1])
                  : "l"(from), "r"(is)
                  : "memory");
 #endif

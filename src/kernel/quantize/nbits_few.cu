@@ -1,6 +1,6 @@
 /* nbits_few.cu - up to K_ROWS rows times packed integers of K_BITS bits: bound by how soon they
  * come. The lanes of a group go along a column, or two that share what is read of A, each with
- * chunks of 16 or 32 bytes that share a scale. It has several on their way, the first of them
+ * chunks of 8 to 32 bytes that share a scale. It has several on their way, the first of them
  * before the kernel before has ended, where they are constants; as soon as one has been worked on,
  * the next takes its place.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -51,10 +51,14 @@ K_FN void n_load(const k_nbits *w, const n_column *from, int32_t chunk, n_chunk 
     const int is = from->is && chunk * N_CHUNK < (int32_t)w->k;
     const int32_t block = is ? chunk * N_CHUNK >> w->block_shift : 0;
     const uint8_t *at = from->weight + (is ? chunk * (N_WORDS * 4) : 0);
+#if K_BITS == 2
+    k_fetch_half(at, is, out->words);
+#else
     K_UNROLL
     for (int i = 0; i < N_WORDS; i += 4) {
         k_fetch(at + i * 4, is, out->words + i);
     }
+#endif
     out->scale = from->scale[block];
     out->zero = 0;
     if (w->zero != 0) {

@@ -1,5 +1,5 @@
-/* nbits_pair.h - packed integers of K_BITS bits as pairs of T for tensor cores, less their zero
- * point: small integers, which T has exactly.
+/* nbits_pair.h - packed integers of K_BITS bits as pairs of T, or of bfloat16 where T is float,
+ * for tensor cores, less their zero point: small integers, which those have exactly.
  *
  * A lane has eight neighbours along k, a word of 4 bits each or two of 8. Bits of a weight become
  * the low bits of a number that is a power of two, and that is taken off with the zero point. With
@@ -14,6 +14,7 @@
 
 #define P_IS_F16_f16  1
 #define P_IS_F16_bf16 0
+#define P_IS_F16_f32  0 /* whose products are those of bfloat16 */
 #define P_IS_F16      K_JOIN(P_IS_F16_, K_T0)
 
 /* Eight weights. */

@@ -15,6 +15,9 @@
  * in float, and then go by their scale to those of the tile; what blocks have found is added in a
  * fixed order.
  *
+ * Floats come as three numbers of bfloat16 each, whose sum they are (nbits_split.cu), and each of
+ * these is multiplied: a product of one with a weight is exact. Where TF32 would do, two are.
+ *
  * Rows of the left operand from 8 on may be columns of the other half of the result, which the
  * first half gates (`gated`).
  * SPDX-License-Identifier: Apache-2.0 */
@@ -31,7 +34,10 @@
 
 #include "kernel/quantize/nbits_pair.h"
 
-#define x_product K_JOIN(k_mma_, K_T0)
+#define X_PRODUCT_f16  k_mma_f16
+#define X_PRODUCT_bf16 k_mma_bf16
+#define X_PRODUCT_f32  k_mma_bf16
+#define x_product      K_JOIN(X_PRODUCT_, K_T0)
 
 enum {
     X_LANES = 32,
@@ -43,22 +49,25 @@ enum {
     X_PAIR = X_HIGH > 1 ? 2 : 1, /* right operands that a warp has at once */
     X_CHUNK = K_NBITS_CHUNK,
     X_CHUNKS = K_NBITS_TILE_CHUNKS,
-    X_TOGETHER = 64 / K_ROWS < 4 ? 64 / K_ROWS : 4, /* chunks whose text is one */
-    X_BYTES = X_CHUNK * K_BITS / 8,                 /* of a chunk */
-    X_ROW = X_CHUNKS * X_BYTES,                     /* of a column of a stage */
+    X_PARTS = K_NBITS_TILE_PARTS(sizeof(T)),
+    X_TEXTS = 64 / (K_ROWS * X_PARTS),
+    X_TOGETHER = X_TEXTS < 4 ? X_TEXTS : 4, /* chunks whose text is one */
+    X_BYTES = X_CHUNK * K_BITS / 8,         /* of a chunk */
+    X_ROW = X_CHUNKS * X_BYTES,             /* of a column of a stage */
     X_PIECES = X_ROW / 16,
     X_IN_CHUNK = X_BYTES / 16,
     X_EACH = X_LANES / X_PIECES, /* columns that a warp copies at once */
     X_COPIES = X_OCTETS * X_SIDE / X_EACH,
-    X_A_CHUNK = X_CHUNK * (int)sizeof(T),
+    X_PART = 2, /* bytes of an element's part */
+    X_A_CHUNK = X_CHUNK * X_PART,
     X_A_ROW = X_CHUNKS * X_A_CHUNK,
     X_A_PIECES = X_A_ROW / 16,
     X_A = K_NBITS_TILE_COLUMNS * X_ROW, /* where rows begin in a stage */
-    X_STAGE = K_NBITS_TILE_STAGE(K_BITS, K_ROWS),
-    X_AHEAD = K_NBITS_TILE_AHEAD(K_BITS, K_ROWS),
+    X_STAGE = K_NBITS_TILE_STAGE(K_BITS, K_ROWS, sizeof(T)),
+    X_AHEAD = K_NBITS_TILE_AHEAD(K_BITS, K_ROWS, sizeof(T)),
     X_SPAN = K_NBITS_TILE_SPAN,
-    X_OF_SPAN = X_SPAN / X_CHUNKS, /* stages */
-    X_SCALE = K_NBITS_TILE_SCALE,  /* bytes of a span and column, with those around */
+    X_OF_SPAN = X_SPAN / X_CHUNKS,           /* stages */
+    X_SCALE = K_NBITS_TILE_SCALE(sizeof(T)), /* bytes of a span and column, with those around */
     X_ZERO = K_NBITS_TILE_ZERO,
     X_FRAGMENTS = X_WARPS * X_WIDE * X_HIGH, /* of a tile: what a product gives */
 };
@@ -127,6 +136,10 @@ K_FN int x_is(const x_place *at, int32_t octet, int32_t i) {
     return at->column + octet / 2 * at->step + octet % 2 * at->beside + i < at->columns;
 }
 
+K_FN int x_is_part(const x_place *at, int32_t part) {
+    return part < 2 || part < at->args->parts;
+}
+
 /* ---- into shared memory ---- */
 
 /* Where in its row chunk `c` of a column lies, so that what a warp reads at once lies in different
@@ -172,23 +185,26 @@ K_FN void x_fill_weights(const x_place *at, const x_source *from, int32_t chunk,
     }
 }
 
-/* The block's rows, likewise. */
+static_assert(K_NBITS_TILE_LANES == X_SIDE * X_A_PIECES, "a lane copies a piece of eight rows");
+
+/* The block's rows, likewise: of eight rows each part. */
 K_FN void x_fill_rows(const x_place *at, int32_t chunk, uint8_t *stage) {
-    enum { EACH = K_NBITS_TILE_LANES / X_A_PIECES, IN_CHUNK = X_A_CHUNK / 16 };
+    enum { IN_CHUNK = X_A_CHUNK / 16, PACK = 16 / X_PART };
     const int32_t i = (int32_t)threadIdx.x / X_A_PIECES, piece = (int32_t)threadIdx.x % X_A_PIECES;
     const int32_t place = chunk * X_CHUNK, k = (int32_t)at->args->w.k;
-    const int there = piece * K_PACK < k - place;
-    const T *first = (const T *)at->args->a + (int64_t)at->row * k + place;
-    const uint8_t *from = (const uint8_t *)(first + (there ? piece * K_PACK : 0));
+    const int there = piece * PACK < k - place;
+    const uint32_t pitch = (uint32_t)k * X_PART;
+    const uint8_t *first = (const uint8_t *)at->args->a + (int64_t)at->row * X_PARTS * pitch;
+    const uint8_t *from = first + (place + (there ? piece * PACK : 0)) * X_PART;
     uint8_t *to =
         stage + X_A + i * X_A_ROW + (piece / IN_CHUNK ^ i % 2) * X_A_CHUNK + piece % IN_CHUNK * 16;
     K_UNROLL
-    for (int32_t r = 0; r < K_ROWS; r += EACH) {
+    for (int32_t o = 0; o < X_HIGH * X_PARTS; o++) { /* eight rows, and a part of them */
+        const int32_t r = o / X_PARTS * X_SIDE, part = o % X_PARTS;
         const int32_t row = r + i < at->rows ? r + i : at->rows - 1;
-        if (r == 0 || r < at->rows) {
-            k_copy_begin(to + r * X_A_ROW,
-                         from + (uint64_t)(uint32_t)row * ((uint32_t)k * (uint32_t)sizeof(T)),
-                         there ? 16 : 0);
+        if ((r == 0 || r < at->rows) && x_is_part(at, part)) {
+            k_copy_begin(to + o * (X_SIDE * X_A_ROW),
+                         from + (uint64_t)(uint32_t)(row * X_PARTS + part) * pitch, there ? 16 : 0);
         }
     }
 }
@@ -280,7 +296,7 @@ typedef struct x_here {
     int32_t weights, rows;
 } x_here;
 
-/* Right operand `r` of a chunk: eight elements of a row. */
+/* Right operand `r` of a chunk, of which eight rows have X_PARTS: eight elements of a row. */
 K_FN void x_load(const x_place *at, x_here here, int32_t c, int32_t r, uint32_t *words) {
     const uint8_t *from = at->shared + here.rows + (c ^ at->g % 2) * X_A_CHUNK;
     const k_pack *pack = (const k_pack *)(const void *)(from + r * (X_SIDE * X_A_ROW));
@@ -292,19 +308,25 @@ K_FN void x_load(const x_place *at, x_here here, int32_t c, int32_t r, uint32_t 
 /* X_PAIR right operands from `r` on. */
 K_FN void x_multiply(const x_place *at, x_here here, int32_t c, int32_t r, uint32_t (*pairs)[4],
                      const float *scale, float (*total)[X_HIGH][4]) {
-    uint32_t b[X_PAIR][4];
     float sum[X_PAIR][X_WIDE][4] = {};
     K_UNROLL
-    for (int32_t e = 0; e < X_PAIR; e++) {
-        x_load(at, here, c, r + e, b[e]);
-    }
-    K_UNROLL
-    for (int32_t i = 0; i < 2 * X_PAIR * X_WIDE; i++) {
-        const int32_t step = i / (X_PAIR * X_WIDE), e = i / X_WIDE % X_PAIR, wide = i % X_WIDE;
-        uint32_t(*p)[4] = pairs + wide * 2;
-        const uint32_t a[4] = {p[0][step * 2], p[1][step * 2], p[0][step * 2 + 1],
-                               p[1][step * 2 + 1]};
-        x_product(sum[e][wide], a, b[e] + step * 2);
+    for (int32_t part = 0; part < X_PARTS; part++) {
+        uint32_t b[X_PAIR][4];
+        if (!x_is_part(at, part)) {
+            continue;
+        }
+        K_UNROLL
+        for (int32_t e = 0; e < X_PAIR; e++) {
+            x_load(at, here, c, (r + e) * X_PARTS + part, b[e]);
+        }
+        K_UNROLL
+        for (int32_t i = 0; i < 2 * X_PAIR * X_WIDE; i++) {
+            const int32_t step = i / (X_PAIR * X_WIDE), e = i / X_WIDE % X_PAIR, wide = i % X_WIDE;
+            uint32_t(*p)[4] = pairs + wide * 2;
+            const uint32_t a[4] = {p[0][step * 2], p[1][step * 2], p[0][step * 2 + 1],
+                                   p[1][step * 2 + 1]};
+            x_product(sum[e][wide], a, b[e] + step * 2);
+        }
     }
     K_UNROLL
     for (int32_t i = 0; i < X_PAIR * X_WIDE * 4; i++) {

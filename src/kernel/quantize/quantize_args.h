@@ -73,7 +73,7 @@ enum {
 };
 #define K_NBITS_FEW_COLUMNS(rows) ((rows) == 1 ? 1 : 2) /* that a group works on */
 /* Chunks of a column that a lane has on their way at once. */
-#define K_NBITS_FEW_AHEAD(bits, rows) (16 / (bits) / K_NBITS_FEW_COLUMNS(rows))
+#define K_NBITS_FEW_AHEAD(bits, rows) (((bits) == 8 ? 2 : 4) / K_NBITS_FEW_COLUMNS(rows))
 
 /* Of nbits_mma.cu, whose first comment says what they are. */
 enum {
@@ -105,19 +105,25 @@ enum {
 
 /* Of nbits_tile.cu. */
 enum {
-    K_NBITS_TILE_ROWS = 64, /* of A, at most */
     K_NBITS_TILE_COLUMNS = 128,
     K_NBITS_TILE_LANES = 128,
     K_NBITS_TILE_CHUNKS = 4, /* of a stage */
     K_NBITS_TILE_SPAN = 16,  /* chunks whose scales and zero points come at once, ... */
-    K_NBITS_TILE_SCALE = 48, /* ... and their bytes of a column with up to 15 before and behind */
-    K_NBITS_TILE_ZERO = 32,
+    K_NBITS_TILE_ZERO = 32,  /* ... and bytes of zero points of a column, with up to 15 before and
+                              * behind; K_NBITS_TILE_SCALE is that of scales */
     K_NBITS_TILE_SPLITS_MAX = 8, /* blocks of a cluster */
 };
-#define K_NBITS_TILE_STAGE(bits, rows) /* its bytes: weights and rows of A, two bytes each */ \
-    (K_NBITS_TILE_CHUNKS * K_NBITS_CHUNK * (K_NBITS_TILE_COLUMNS * (bits) / 8 + (rows)*2))
+/* Where an element of A has `size` bytes, 2 or 4: rows of a tile, at most; parts of an element, of
+ * two bytes each; bytes of a stage, which are weights and rows of A. */
+#define K_NBITS_TILE_SCALE(size) (K_NBITS_TILE_SPAN * (size) + 16)
+#define K_NBITS_TILE_ROWS(size)  ((size) == 4 ? 16 : 64)
+#define K_NBITS_TILE_PARTS(size) ((size) == 4 ? 3 : 1)
+#define K_NBITS_TILE_STAGE(bits, rows, size) \
+    (K_NBITS_TILE_CHUNKS * K_NBITS_CHUNK *   \
+     (K_NBITS_TILE_COLUMNS * (bits) / 8 + (rows)*2 * K_NBITS_TILE_PARTS(size)))
 /* Stages of the ring: with one more, a span would take the place of one that is still read. */
-#define K_NBITS_TILE_AHEAD(bits, rows) ((bits) == 8 || (rows) == 64 ? 3 : (rows) == 32 ? 4 : 5)
+#define K_NBITS_TILE_AHEAD(bits, rows, size) \
+    ((bits) == 8 || (rows) == 64 ? 3 : (rows) == 32 || (size) == 4 ? 4 : 5)
 
 /* What a weight's bits are. */
 enum {
@@ -170,7 +176,19 @@ typedef struct mp_nbits_args {
                             * its right half: of nbits_stream.cu and nbits_tile.cu */
     float alpha;
     int32_t splits_log; /* 2 to the power of it blocks share the sums of a tile: of nbits_tile.cu */
+    int32_t parts;      /* of a float that are multiplied, 2 or 3: of nbits_tile.cu */
 } mp_nbits_args;
+
+/* Rows of floats, each as K_NBITS_TILE_PARTS(4) rows of bfloat16 behind one another, whose sum it
+ * is, or as the first two of them, whose sum is near. A pack is eight elements. */
+typedef struct mp_nbits_split_args {
+    const float *x;
+    void *out;
+    int64_t count; /* of packs */
+    uint32_t packs;
+    int32_t parts;
+    k_divider by_packs; /* of a row */
+} mp_nbits_split_args;
 
 /* ---- rows of a quantised table ---- */
 

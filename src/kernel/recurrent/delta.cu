@@ -9,9 +9,7 @@
  *
  * and vectors are filled up with zeros to what the lanes keep.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/core/lanes_sum.h"
-#include "kernel/core/packed_batch.h"
-#include "kernel/recurrent/delta_args.h"
+#include "kernel/recurrent/delta.h"
 
 #if K_HOST /* one lane keeps a whole column */
 enum { KEEP = K_DELTA_SIZE_MAX };
@@ -19,28 +17,22 @@ enum { KEEP = K_DELTA_SIZE_MAX };
 enum { KEEP = K_DELTA_KEEP };
 #endif
 
-K_LANES_SUM(d_meet, float)
-
 /* Elements of a column that this lane has. */
 #define D_LOOP(e, size) K_UNROLL for (int32_t e = 0; e < KEEP && (!K_HOST || e < (size)); e++)
-
-typedef struct d_place {
-    int64_t entry, head, key_head; /* of the state, and of its key */
-    int64_t first, count;          /* tokens */
-    int64_t captured;              /* of them, that `update` gets */
-    int64_t column;                /* the block's first one */
-    int32_t columns;               /* of the block */
-    int32_t lane, width, at;       /* within a column, and which one */
-    int32_t pitch;                 /* of a token in shared memory */
-} d_place;
 
 typedef struct d_parts {
     float *key, *query, *decay, *beta, *value;
 } d_parts;
 
+/* Of a token in shared memory. */
+K_FN int32_t d_pitch(const mp_delta_args *args, const d_place *p) {
+    return args->padded * (1 + args->queries) + (args->decays == 2 ? args->padded : 1) + 1 +
+           p->columns;
+}
+
 K_FN d_parts d_parts_of(const mp_delta_args *args, float *shared, const d_place *p, int32_t t) {
     d_parts s;
-    s.key = shared + (int64_t)t * p->pitch;
+    s.key = shared + (int64_t)t * d_pitch(args, p);
     s.query = s.key + args->padded;
     s.decay = s.query + (int64_t)args->queries * args->padded;
     s.beta = s.decay + (args->decays == 2 ? args->padded : 1);
@@ -48,67 +40,16 @@ K_FN d_parts d_parts_of(const mp_delta_args *args, float *shared, const d_place 
     return s;
 }
 
-K_FN int64_t d_blocks(const mp_delta_args *args, int32_t columns) {
-    return (args->value + columns - 1) / columns;
-}
-
-K_FN d_place d_place_of(const mp_delta_args *args, int64_t unit) {
-    d_place p;
-    p.width = K_HOST ? 1 : args->width;
-    p.columns = (int32_t)blockDim.x / p.width;
-    const int64_t blocks = d_blocks(args, p.columns), line = unit / blocks;
-    p.column = (unit - line * blocks) * p.columns;
-    p.entry = line / args->heads;
-    p.head = line - p.entry * args->heads;
-    p.key_head = p.head / (args->heads / args->k_heads);
-    p.lane = (int32_t)threadIdx.x % p.width;
-    p.at = (int32_t)threadIdx.x / p.width;
-    p.pitch =
-        args->padded * (1 + args->queries) + (args->decays == 2 ? args->padded : 1) + 1 + p.columns;
-    const k_tokens tokens = k_tokens_of(args->starts, p.entry, args->rows, args->tokens);
-    p.first = tokens.first;
-    p.count = tokens.count;
-    p.captured = 0;
-    if (args->update && args->counts) {
-        const int64_t most = p.count < args->capacity ? p.count : args->capacity;
-        const int64_t asked = args->counts[p.entry];
-        p.captured = asked < 0 ? 0 : asked < most ? asked : most;
-    }
-    return p;
-}
-
-K_FN int64_t d_query_head(const mp_delta_args *args, const d_place *p, int32_t g) {
-    return args->q_heads >= args->heads ? p->head * args->queries + g
-                                        : p->head * args->q_heads / args->heads;
-}
-
-K_FN float d_sigmoid(float x) {
-    return 1.0f / (1.0f + expf(-x));
-}
-
-K_FN float d_softplus(float x) {
-    return x > 20.0f ? x : log1pf(expf(x));
-}
-
-K_FN float d_gate(const mp_delta_args *args, const void *gate, int64_t at) {
-    return args->gates_wide ? ((const float *)gate)[at] : T_load(((const T *)gate)[at]);
-}
-
-/* What the state is multiplied by. */
-K_FN float d_decay(const mp_delta_args *args, const d_place *p, int64_t at) {
-    float x = d_gate(args, args->decay, at);
-    if (args->gate_rates) {
-        x = -expf(args->log_rate[p->head]) * d_softplus(x + args->bias[p->head]);
-    }
-    return expf(x);
+K_FN float d_given_decay(const mp_delta_args *args, const d_place *p, int64_t at) {
+    return d_decay(args, p, d_gate(args, args->decay, at));
 }
 
 /* Tokens [from, from + count) of the entry. */
 K_FN void d_bring(const mp_delta_args *args, const d_place *p, float *shared, int64_t from,
                   int32_t count) {
-    const int32_t size = args->size, padded = args->padded;
-    K_BLOCK_LOOP(i, (int64_t)count * p->pitch) {
-        const int32_t t = (int32_t)(i / p->pitch), e = (int32_t)(i - (int64_t)t * p->pitch);
+    const int32_t size = args->size, padded = args->padded, pitch = d_pitch(args, p);
+    K_BLOCK_LOOP(i, (int64_t)count * pitch) {
+        const int32_t t = (int32_t)i / pitch, e = (int32_t)i - t * pitch;
         const int64_t token = p->first + from + t, line = token * args->heads + p->head;
         const int32_t vectors = padded * (1 + args->queries);
         const int32_t decays = args->decays == 2 ? padded : 1;
@@ -123,14 +64,13 @@ K_FN void d_bring(const mp_delta_args *args, const d_place *p, float *shared, in
             value = within < size ? T_load(q[within]) : 0.0f;
         } else if (gate < decays) {
             if (args->decays == 2) {
-                value = gate < size ? d_decay(args, p, line * size + gate) : 0.0f;
+                value = gate < size ? d_given_decay(args, p, line * size + gate) : 0.0f;
             } else {
-                value = args->decays == 1 ? d_decay(args, p, line) : 1.0f;
+                value = args->decays == 1 ? d_given_decay(args, p, line) : 1.0f;
             }
         } else if (gate == decays) {
             const int64_t at = args->beta_heads == 1 ? token : line;
-            value = args->beta ? d_gate(args, args->beta, at) : 1.0f;
-            value = args->beta_sigmoids ? d_sigmoid(value) : value;
+            value = d_beta(args, args->beta ? d_gate(args, args->beta, at) : 1.0f);
         } else {
             const int64_t column = p->column + (gate - decays - 1);
             const T *v = (const T *)args->v + token * args->v_pitch + p->head * args->value;
@@ -146,8 +86,8 @@ K_FN void d_norm(const mp_delta_args *args, const d_place *p, float *shared, int
     const int32_t vectors = count * (1 + args->queries);
     for (int32_t base = 0; base < vectors; base += p->columns) {
         const int32_t n = base + p->at, t = n / (1 + args->queries);
-        float *x =
-            shared + (int64_t)t * p->pitch + (int64_t)(n % (1 + args->queries)) * args->padded;
+        float *x = shared + (int64_t)t * d_pitch(args, p) +
+                   (int64_t)(n % (1 + args->queries)) * args->padded;
         float sum = 0;
         D_LOOP(e, args->size) {
             const float one = n < vectors ? x[e * p->width + p->lane] : 0.0f;
@@ -160,11 +100,6 @@ K_FN void d_norm(const mp_delta_args *args, const d_place *p, float *shared, int
             }
         }
     }
-}
-
-K_FN int64_t d_state_at(const mp_delta_args *args, const d_place *p, int64_t window) {
-    const int64_t line = (window * args->batch + p->entry) * args->heads + p->head;
-    return line * args->size * args->value + (p->column + p->at) * args->column_step;
 }
 
 K_FN void d_put_state(const mp_delta_args *args, const d_place *p, int64_t window,

@@ -10,8 +10,11 @@
 enum {
     K_DELTA_KEEP = 16,      /* elements of a column of the state that a lane keeps */
     K_DELTA_SIZE_MAX = 512, /* of a column: 32 lanes of those */
-    K_DELTA_LANES = 128     /* of a block */
+    K_DELTA_LANES = 128,    /* of a block */
+    K_DELTA_AHEAD = 16,     /* tokens of a chunk of delta_ahead.cu */
+    K_DELTA_WIDTH = 8,      /* lanes of the columns that most models have, of 128 elements */
 };
+#define K_DELTA_GATES 16 /* bytes of a token's */
 
 /* A state of `size` x `value` floats for each entry and head; its columns do not depend on each
  * other. */
@@ -32,7 +35,7 @@ typedef struct mp_delta_args {
     int32_t size, value;
     int32_t padded;        /* `size`, filled up to what the lanes of a column keep */
     int32_t width;         /* lanes that share a column */
-    int32_t chunk;         /* tokens that are brought to shared memory at a time */
+    int32_t chunk;         /* tokens that delta.cu brings to shared memory at a time */
     int32_t queries;       /* of a state: at least one */
     int32_t decays;        /* 0: not at all; 1: a factor for each head; 2: for each row too */
     int32_t retrieves;     /* the state holds what a key would give already */
@@ -54,6 +57,8 @@ typedef struct mp_delta_gate_args {
 
 enum { K_CAUSAL_CONV_OUT, K_CAUSAL_CONV_STATE };
 
+enum { K_CAUSAL_CONV_TAPS = 4 }; /* that causal_conv_line.cu has, at most */
+
 /* Each channel by its own kernel of `taps`, `dilation` tokens apart, the last at the token itself.
  * Before the first token of an entry lie the `state` tokens that `past` has kept. */
 typedef struct mp_causal_conv_args {
@@ -69,8 +74,10 @@ typedef struct mp_causal_conv_args {
     int64_t capacity;
     int32_t channels_first; /* tokens of a channel are neighbours */
     int32_t silu;
-    int32_t stage; /* K_CAUSAL_CONV_... */
+    int32_t stage; /* K_CAUSAL_CONV_...: of causal_conv.cu */
     int32_t unused;
+    int64_t packs; /* of causal_conv_line.cu: pieces of 16 bytes that the tokens of a channel are */
+    k_divider by_packs, by_channels;
 } mp_causal_conv_args;
 
 #endif

@@ -12,6 +12,8 @@ enum {
     FEW = K_NBITS_MMA_ROWS,   /* up to so many rows, ... */
     FEW_COUNT_MIN = 48 << 20, /* ... with fewer weights than these, blocks are done sooner that have
                                * fewer columns each */
+    FLOAT_FEW = K_NBITS_ROWS, /* up to so many rows of floats have a kernel of their own, ... */
+    FLOAT_MOST = 32,          /* ... and each tile of theirs unpacks weights for few rows */
 };
 
 /* Up to how many rows: beyond, weights are unpacked and left to the library's products sooner,
@@ -19,19 +21,27 @@ enum {
  */
 static int64_t rows_max(const mp_nbits_work *work) {
     const int64_t weights = work->n * work->k;
-    return weights >= 32 << 20 ? 128 : weights >= 1 << 19 ? 64 : 32;
+    const int64_t most = weights >= 32 << 20 ? 128 : weights >= 1 << 19 ? 64 : 32;
+    return work->size == 4 ? MP_MIN(most, FLOAT_MOST) : most;
+}
+
+/* Whether there are so few rows that other kernels are sooner. */
+static bool are_few(const mp_nbits_work *work) {
+    return work->size == 4 ? work->m <= FLOAT_FEW
+                           : work->m <= FEW && work->n * work->k < FEW_COUNT_MIN;
 }
 
 /* Lays out shared memory for tiles of so many rows; its bytes. */
 static int64_t lay_out(const mp_nbits_work *work, int32_t rows, mp_nbits_cut *cut) {
     const int32_t columns = K_NBITS_TILE_COLUMNS * 2; /* of two spans */
+    const int32_t size = work->size;
     const int32_t scale =
-        K_NBITS_TILE_AHEAD(work->bits, rows) * K_NBITS_TILE_STAGE(work->bits, rows);
-    const int32_t zero = scale + columns * K_NBITS_TILE_SCALE;
+        K_NBITS_TILE_AHEAD(work->bits, rows, size) * K_NBITS_TILE_STAGE(work->bits, rows, size);
+    const int32_t zero = scale + columns * K_NBITS_TILE_SCALE(size);
     const int32_t bias = zero + (work->zeros ? columns * K_NBITS_TILE_ZERO : 0);
     cut->rows = rows;
     cut->shared = (k_nbits_shared){
-        .bytes = bias + K_NBITS_TILE_COLUMNS * 2, .scale = scale, .zero = zero, .sums = bias};
+        .bytes = bias + K_NBITS_TILE_COLUMNS * size, .scale = scale, .zero = zero, .sums = bias};
     return cut->shared.bytes;
 }
 
@@ -70,11 +80,11 @@ bool mp_nbits_cut_for(const mp_device_info *info, const mp_nbits_work *work, mp_
     const int64_t across = work->gated ? K_NBITS_TILE_COLUMNS / 2 : K_NBITS_TILE_COLUMNS;
     if (info->arch < ARCH || work->m < ROWS_MIN || work->n > NEAR || work->k > NEAR ||
         work->m > rows_max(work) || work->n * work->k / 128 * work->bits > UINT32_MAX / 2 ||
-        (work->m <= FEW && work->n * work->k < FEW_COUNT_MIN)) {
+        are_few(work)) {
         return false;
     }
     int32_t rows = K_NBITS_MMA_ROWS;
-    while (rows < work->m && rows < K_NBITS_TILE_ROWS) {
+    while (rows < work->m && rows < K_NBITS_TILE_ROWS(work->size)) {
         rows *= 2;
     }
     while (lay_out(work, rows, out) > room && rows > K_NBITS_MMA_ROWS) {

@@ -6,11 +6,11 @@
 #include "device/device.h"
 #include "kernel/quantize/quantize_args.h"
 
-/* Integers of 4 or 8 bits and rows of two bytes an element; `n` columns, of both halves where one
- * gates the other. */
+/* Integers of 4 or 8 bits and rows of `size` bytes an element, 2 or 4; `n` columns, of both halves
+ * where one gates the other. */
 typedef struct mp_nbits_work {
     int64_t m, n, k;
-    int bits;
+    int bits, size;
     bool zeros, gated;
 } mp_nbits_work;
 

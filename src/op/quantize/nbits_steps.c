@@ -4,8 +4,8 @@
  * they are written out as numbers for library math. Weights that are not integers are codes: places
  * in a table of values, which lies among the device's tables.
  * Kernels: quantize/nbits_few.cu, quantize/nbits_mma.cu, quantize/nbits_rows.cu,
- * quantize/nbits_stream.cu, quantize/nbits_tile.cu, quantize/nbits_unpack.cu,
- * quantize/nbits_unpack_flat.cu.
+ * quantize/nbits_split.cu, quantize/nbits_stream.cu, quantize/nbits_tile.cu,
+ * quantize/nbits_unpack.cu, quantize/nbits_unpack_flat.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/quantize/nbits_steps.h"
 
@@ -16,7 +16,7 @@
 #include "op/quantize/nbits_cut.h"
 #include "op/quantize/nbits_stream_cut.h"
 
-enum { ROWS_MAX = 16, LANES = 128, GROUP_LANES = 32, CODES_MAX = 256, STAGED_MAX = 72 << 10 };
+enum { ROWS_MAX = 8, LANES = 128, GROUP_LANES = 32, CODES_MAX = 256, STAGED_MAX = 72 << 10 };
 
 /* ---- what the weights are ---- */
 
@@ -102,25 +102,31 @@ static mp_nbits_work work_of(const mp_packed *packed, int64_t m) {
                            .n = packed->w.n,
                            .k = packed->w.k,
                            .bits = packed->w.bits,
+                           .size = (int)mp_dtype_size(packed->type),
                            .zeros = packed->zero.place != MP_PLACE_NONE,
                            .gated = packed->gated};
 }
 
 /* Whether scales are of A's type, one for each block of a column, and zero points packed likewise;
- * and weights integers of a half or a whole byte. */
+ * and weights integers. */
 static bool is_simple(const mp_packed *packed, const mp_nbits_args *args) {
     const k_nbits *w = &args->w;
-    return w->aligned && packed->group.place == MP_PLACE_NONE && (w->bits == 4 || w->bits == 8) &&
-           w->block_shift >= 0 && !w->swapped && w->side <= 1 && !w->zero_across &&
+    return w->aligned && packed->group.place == MP_PLACE_NONE && w->block_shift >= 0 &&
+           !w->swapped && w->side <= 1 && !w->zero_across &&
            w->scale_type == mp_scale_word(packed->type) && packed->values.place == MP_PLACE_NONE &&
            packed->factor.place == MP_PLACE_NONE &&
            (packed->zero.place == MP_PLACE_NONE || w->zero_packed);
 }
 
+/* Whether weights are a half or a whole byte, for which there are more kernels. */
+static bool is_wide(const k_nbits *w) {
+    return w->bits == 4 || w->bits == 8;
+}
+
 /* Whether rows follow one another without gaps, so that all of them are one. */
 static bool is_flat(const mp_packed *packed, const mp_nbits_args *args) {
     const k_nbits *w = &args->w;
-    return is_simple(packed, args) && w->blocks * w->block == w->k &&
+    return is_simple(packed, args) && is_wide(w) && w->blocks * w->block == w->k &&
            w->weight_row * 8 == w->k * w->bits &&
            (packed->zero.place == MP_PLACE_NONE || w->blocks * w->bits == w->zero_row * 8);
 }
@@ -233,6 +239,18 @@ static mp_status by_chunks(mp_planner *p, const mp_packed *packed, const mp_nbit
     return launch_with(p, packed, kernel, grid, &args, a, before, bias, out);
 }
 
+/* A few at a time. */
+static mp_status by_turns(mp_planner *p, const mp_packed *packed, mp_ref a, int64_t m, mp_ref bias,
+                          mp_ref out) {
+    const uint64_t size = mp_dtype_size(packed->type);
+    for (int64_t row = 0; row < m; row += K_NBITS_ROWS) {
+        const mp_nbits_args args = args_of(p, packed, MP_MIN(m - row, (int64_t)K_NBITS_ROWS));
+        MP_TRY(by_chunks(p, packed, &args, mp_ref_at(a, (uint64_t)(row * args.w.k) * size), NULL,
+                         bias, mp_ref_at(out, (uint64_t)(row * args.w.n) * size)));
+    }
+    return MP_OK;
+}
+
 /* ---- few rows by tensor cores ---- */
 
 enum {
@@ -283,7 +301,7 @@ static bool is_mma(const mp_planner *p, const mp_packed *packed, bool made, mp_n
     const k_nbits *w = &packed->w;
     return p->device->info.arch >= MMA_ARCH &&
            (packed->type == MP_F16 || packed->type == MP_BF16) && is_plain(packed, args) &&
-           args->m <= K_NBITS_MMA_ROWS && w->k <= MMA_MOST && w->n <= MMA_MOST &&
+           is_wide(w) && args->m <= K_NBITS_MMA_ROWS && w->k <= MMA_MOST && w->n <= MMA_MOST &&
            mma_lay_out(p, packed, made, args);
 }
 
@@ -315,6 +333,7 @@ static bool is_stream(const mp_planner *p, const mp_packed *packed, const mp_nbi
                       bool made, mp_nbits_stream_cut *cut) {
     const mp_nbits_work work = work_of(packed, args->m);
     return (packed->type == MP_F16 || packed->type == MP_BF16) && is_plain(packed, args) &&
+           is_wide(&packed->w) &&
            mp_nbits_stream_cut_for(&p->device->info, &work, packed->w.block_shift, made, cut);
 }
 
@@ -346,8 +365,24 @@ static mp_status by_stream(mp_planner *p, const mp_packed *packed, const mp_nbit
 static bool is_tile(const mp_planner *p, const mp_packed *packed, const mp_nbits_args *args,
                     mp_nbits_cut *cut) {
     const mp_nbits_work work = work_of(packed, args->m);
-    return (packed->type == MP_F16 || packed->type == MP_BF16) && is_plain(packed, args) &&
+    return is_plain(packed, args) && is_wide(&packed->w) &&
            mp_nbits_cut_for(&p->device->info, &work, cut);
+}
+
+/* Rows of floats in so many parts. */
+static mp_status split(mp_planner *p, int64_t m, int64_t k, int32_t parts, mp_ref rows,
+                       mp_ref *out) {
+    const int64_t packs = k / K_NBITS_PIECE;
+    const mp_nbits_split_args args = {.count = m * packs,
+                                      .packs = (uint32_t)packs,
+                                      .parts = parts,
+                                      .by_packs = mp_divider((uint32_t)packs)};
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_scratch_of(p, m * k * K_NBITS_TILE_PARTS(4), MP_BF16, out));
+    MP_TRY(mp_plan_kernel(p, &kernel, "nbits_split"));
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+                     MP_BIND(mp_nbits_split_args, x, rows),
+                     MP_BIND(mp_nbits_split_args, out, *out));
 }
 
 static mp_status by_tile(mp_planner *p, const mp_packed *packed, const mp_nbits_cut *cut, mp_ref a,
@@ -358,6 +393,10 @@ static mp_status by_tile(mp_planner *p, const mp_packed *packed, const mp_nbits_
                           .meets = cut->splits_log > 0 ? 1u << cut->splits_log : 0};
     mp_nbits_args args = args_of(p, packed, m);
     const mp_kernel *kernel = NULL;
+    if (packed->type == MP_F32) {
+        args.parts = p->node->options.tf32 ? 2 : K_NBITS_TILE_PARTS(4);
+        MP_TRY(split(p, m, args.w.k, args.parts, a, &a));
+    }
     args.shared = cut->shared;
     args.splits_log = cut->splits_log;
     args.constant = are_constants(p, packed);
@@ -411,8 +450,9 @@ mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref 
     if (m > ROWS_MAX || packed->group.place != MP_PLACE_NONE) {
         return by_library(p, packed, a, m, bias, out);
     }
-    if (is_few(p, packed, &args)) {
-        return by_chunks(p, packed, &args, a, NULL, bias, out);
+    const mp_nbits_args first = args_of(p, packed, MP_MIN(m, (int64_t)K_NBITS_ROWS));
+    if (is_few(p, packed, &first)) {
+        return by_turns(p, packed, a, m, bias, out);
     }
     const int64_t columns = (int64_t)LANES / GROUP_LANES * K_NBITS_COLUMNS;
     return launch(p, packed, "rows", mp_plan_grid_rows(p, MP_CEIL_DIV(args.w.n, columns), LANES),
@@ -440,7 +480,8 @@ mp_status mp_plan_made_packed(mp_planner *p, const mp_packed *packed, const mp_b
     if (whole && is_mma(p, packed, true, &args) && mp_before_fits(p, before, K_NBITS_MMA_LANES)) {
         return by_mma(p, packed, &args, a, before, bias, out);
     }
-    if (whole && is_few(p, packed, &args) && mp_before_fits(p, before, K_NBITS_LANES)) {
+    if (whole && is_wide(&packed->w) && is_few(p, packed, &args) &&
+        mp_before_fits(p, before, K_NBITS_LANES)) {
         return by_chunks(p, packed, &args, a, before, bias, out);
     }
     MP_TRY(mp_plan_before(p, before, &a));

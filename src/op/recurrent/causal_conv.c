@@ -1,6 +1,6 @@
 /* causal_conv.c - CausalConvWithState and VarlenCausalConvWithState of com.microsoft: a convolution
  * of each channel along its tokens, with the tokens that the next run needs.
- * Kernel: recurrent/causal_conv.cu.
+ * Kernels: recurrent/causal_conv.cu, recurrent/causal_conv_line.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/recurrent/delta_args.h"
 #include "op/core/families.h"
@@ -79,18 +79,18 @@ static mp_status check_past(const mp_planner *p, const mp_shape *want) {
                          mp_shape_text(&past->shape, has), mp_shape_text(want, text));
 }
 
-static mp_status launch(mp_planner *p, mp_causal_conv_args *args, int32_t stage, int64_t lanes) {
+/* A launch that writes the result, what is kept, or both. */
+static mp_status launch(mp_planner *p, const mp_causal_conv_args *args, const char *word, bool out,
+                        bool keeps, int64_t lanes) {
     const order *at = order_of(p);
-    const bool out = stage == K_CAUSAL_CONV_OUT;
     const mp_kernel *kernel = NULL;
     if (lanes == 0) {
         return MP_OK;
     }
-    args->stage = stage;
-    MP_TRY(mp_plan_kernel(p, &kernel, "causal_conv_%s", mp_dtype_word(p->in[X].type)));
-    const mp_ref present = !out && mp_plan_wants(p, 1) && args->state > 0 ? MP_OUT(1) : MP_NOWHERE;
+    MP_TRY(mp_plan_kernel(p, &kernel, "%s_%s", word, mp_dtype_word(p->in[X].type)));
+    const mp_ref present = keeps && mp_plan_wants(p, 1) && args->state > 0 ? MP_OUT(1) : MP_NOWHERE;
     const mp_ref update =
-        !out && args->capacity > 0 && mp_plan_wants(p, 2) ? MP_OUT(2) : MP_NOWHERE;
+        keeps && args->capacity > 0 && mp_plan_wants(p, 2) ? MP_OUT(2) : MP_NOWHERE;
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, lanes, 1), *args,
                      MP_BIND(mp_causal_conv_args, x, MP_IN(X)),
                      MP_BIND(mp_causal_conv_args, weight, MP_IN(WEIGHT)),
@@ -103,11 +103,38 @@ static mp_status launch(mp_planner *p, mp_causal_conv_args *args, int32_t stage,
                      MP_BIND(mp_causal_conv_args, update, update));
 }
 
+/* Elements of 16 bytes. */
+static int64_t pack_of(const mp_planner *p) {
+    return 16 / (int64_t)mp_dtype_size(p->in[X].type);
+}
+
+/* Whether causal_conv_line.cu is for this. */
+static bool is_line(const mp_planner *p, const mp_causal_conv_args *args) {
+    const int64_t pack = pack_of(p);
+    return args->channels_first && p->align >= 16 && args->rows > 0 && args->rows % pack == 0 &&
+           args->taps <= K_CAUSAL_CONV_TAPS && args->dilation == 1 && args->windows <= 1 &&
+           args->channels > 0 && args->tokens / pack <= INT32_MAX / args->channels;
+}
+
+static mp_status plan_line(mp_planner *p, mp_causal_conv_args *args) {
+    args->packs = args->rows / pack_of(p);
+    args->by_packs = mp_divider((uint32_t)args->packs);
+    args->by_channels = mp_divider((uint32_t)args->channels);
+    return launch(p, args, "causal_conv_line", true, true,
+                  args->batch * args->channels * args->packs);
+}
+
 static mp_status plan_steps(mp_planner *p, mp_causal_conv_args *args) {
-    MP_TRY(launch(p, args, K_CAUSAL_CONV_OUT, args->tokens * args->channels));
     const bool keeps =
         (mp_plan_wants(p, 1) && args->state > 0) || (args->capacity > 0 && mp_plan_wants(p, 2));
-    return keeps ? launch(p, args, K_CAUSAL_CONV_STATE, args->batch * args->channels) : MP_OK;
+    if (is_line(p, args)) {
+        return plan_line(p, args);
+    }
+    args->stage = K_CAUSAL_CONV_OUT;
+    MP_TRY(launch(p, args, "causal_conv", true, false, args->tokens * args->channels));
+    args->stage = K_CAUSAL_CONV_STATE;
+    return keeps ? launch(p, args, "causal_conv", false, true, args->batch * args->channels)
+                 : MP_OK;
 }
 
 /* ---- entries of one length ---- */

@@ -1,6 +1,6 @@
 /* delta_steps.c - linear attention as a step: how many lanes share a column of a state, and how
  * many tokens are in shared memory at a time.
- * Kernel: recurrent/delta.cu.
+ * Kernels: recurrent/delta.cu, recurrent/delta_ahead.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/recurrent/delta_steps.h"
 
@@ -58,6 +58,24 @@ static mp_status read_lanes(const mp_planner *p, mp_delta_args *args, size_t *sh
     return MP_OK;
 }
 
+/* Whether delta_ahead.cu is for this. Tokens are then copied 16 bytes at a time. */
+static bool is_ahead(const mp_planner *p, const mp_delta *d) {
+    enum { ARCH = 80, WIDTH_MAX = 16 };
+    const mp_delta_args *args = &d->args;
+    const int32_t pack = 16 / (int32_t)mp_dtype_size(d->type);
+    return p->device->info.arch >= ARCH && p->align >= 16 && args->queries == 1 &&
+           args->decays <= 1 && args->windows <= 1 && d->update.place == MP_PLACE_NONE &&
+           args->width <= WIDTH_MAX && args->size == args->width * K_DELTA_KEEP &&
+           args->value % pack == 0 && (d->state_type == MP_F32 || d->state_type == d->type);
+}
+
+/* Two chunks of tokens, each with a key, a query and the values of a block's columns. */
+static size_t shared_ahead(const mp_delta *d) {
+    const int32_t elements = 2 * d->args.size + K_DELTA_LANES / d->args.width;
+    return (size_t)(2 * K_DELTA_AHEAD) *
+           (K_DELTA_GATES + (size_t)elements * mp_dtype_size(d->type));
+}
+
 mp_status mp_plan_delta(mp_planner *p, mp_delta *d) {
     mp_delta_args *args = &d->args;
     const mp_kernel *kernel = NULL;
@@ -66,8 +84,10 @@ mp_status mp_plan_delta(mp_planner *p, mp_delta *d) {
         return MP_OK;
     }
     MP_TRY(read_lanes(p, args, &shared));
-    MP_TRY(mp_plan_kernel(p, &kernel, "delta_%s_%s", mp_dtype_word(d->type),
-                          mp_dtype_word(d->state_type)));
+    const bool ahead = is_ahead(p, d);
+    shared = ahead ? shared_ahead(d) : shared;
+    MP_TRY(mp_plan_kernel(p, &kernel, "delta_%s%s_%s", ahead ? "ahead_" : "",
+                          mp_dtype_word(d->type), mp_dtype_word(d->state_type)));
     const int64_t blocks = MP_CEIL_DIV((int64_t)args->value, K_DELTA_LANES / args->width);
     mp_grid grid = mp_plan_grid_rows(p, args->batch * args->heads * blocks, K_DELTA_LANES);
     grid.shared_bytes = (uint32_t)shared;

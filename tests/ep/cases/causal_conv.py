@@ -67,6 +67,10 @@ for last in (None, (6,), (2, 3)):
     for windows, rows in ((1, 4), (3, 5), (4, 2), (8, 1)):
         even(2, 6, rows, 4, last=last, state_window=windows, types=NARROW)
         even(1, 6, rows, 3, dilation=2, last=last, state_window=windows, past=False, activation="silu")
+even(2, 3, 8, 4, types=NARROW, activation="silu")  # tokens of a channel in whole pieces
+even(3, 5, 64, 3, past=False, types=NARROW)
+even(1, 7, 520, 4, bias=False, state_window=1, types=NARROW)
+even(1, 2, 16, 1, past=False)
 
 
 def packed_conv(x, weight, starts, bias, state, counts=None, state_update_capacity=0, **attrs):

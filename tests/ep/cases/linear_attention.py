@@ -30,6 +30,8 @@ for rule in RULES:
     linear(1, 1, 2, 4, 20, 33, rule, past=False, types=NARROW)
     linear(1, 40, 4, 2, 7, 5, rule)
     linear(1, 70, 1, 1, 128, 130, rule, slack=40)
+linear(2, 37, 4, 2, 128, 24, "gated_delta", types=NARROW, slack=40)  # whole pieces
+linear(1, 18, 2, 2, 64, 16, "delta", one_beta=True, past=False, types=NARROW, slack=20)
 linear(2, 5, 2, 2, 16, 8, "gated", each=True, types=NARROW)
 linear(1, 35, 2, 6, 9, 3, "gated_delta", each=True, one_beta=True, scale=0.5)
 linear(1, 3, 2, 2, 8, 4, "delta", one_beta=True, chunk_size=16)
@@ -123,6 +125,7 @@ delta_net((9,), 2, 2, 8, 4, starts=[0, 4, 4, 9], types=NARROW)
 delta_net((9,), 2, 2, 8, 4, starts=[0, 1, 9], state=False)
 delta_net((40,), 1, 2, 128, 130, starts=[0, 3, 40], types=NARROW, qk_l2_norm=1, gate_activation="qwen",
           beta_activation="sigmoid", slack=20)
+delta_net((37,), 2, 4, 128, 64, starts=[0, 20, 20, 37], packed=True, types=NARROW, qk_l2_norm=1, slack=40)
 delta_net((6,), 2, 4, 16, 8, batch=2, packed=True, types=NARROW, scale=0.7)
 delta_net((2, 3), 1, 1, 16, 8, packed=True, update_rule="gated")
 delta_net((6,), 2, 4, 16, 8, batch=3, each=True, qk_l2_norm=1, types=NARROW)
