@@ -6,91 +6,142 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { EXPERTS = 3, HIDDEN = 9, INTER = 7 };
+enum { EXPERTS = 3, BEST = 2 };
 
-/* The two best of a row's scores, and the shares of a softmax that they have. */
-static void choose(const float *scores, int best[2], double share[2]) {
-    double sum = 0;
+/* Rows times their best experts' matrices; relu between. */
+typedef struct subject {
+    int64_t rows, hidden, inter;
+    uint32_t skew; /* bytes by which tensors are not aligned */
+    mp_dtype type;
+} subject;
+
+typedef struct operands {
+    void *x, *scores, *first, *second;
+} operands;
+
+/* Scores of which none are equal. */
+static void *scores_of(const subject *s) {
+    void *scores = op_memory(s->type, s->rows * EXPERTS);
+    for (int64_t i = 0; i < s->rows * EXPERTS; i++) {
+        op_store_real(s->type, scores, i, (double)((i * 7 + i / 3) % 31) / 16);
+    }
+    return scores;
+}
+
+/* The best of a row's scores, and the shares of a softmax that they have. */
+static void choose(const subject *s, const void *scores, int64_t row, int *best, double *share) {
+    double sum = 0, score[EXPERTS];
+    for (int e = 0; e < EXPERTS; e++) {
+        score[e] = op_real(s->type, scores, row * EXPERTS + e);
+        sum += exp(score[e]);
+    }
     best[0] = best[1] = -1;
     for (int e = 0; e < EXPERTS; e++) {
-        sum += exp((double)scores[e]);
-        best[0] = best[0] < 0 || scores[e] > scores[best[0]] ? e : best[0];
+        best[0] = best[0] < 0 || score[e] > score[best[0]] ? e : best[0];
     }
     for (int e = 0; e < EXPERTS; e++) {
         if (e != best[0]) {
-            best[1] = best[1] < 0 || scores[e] > scores[best[1]] ? e : best[1];
+            best[1] = best[1] < 0 || score[e] > score[best[1]] ? e : best[1];
         }
     }
-    for (int j = 0; j < 2; j++) {
-        share[j] = exp((double)scores[best[j]]) / sum;
+    for (int j = 0; j < BEST; j++) {
+        share[j] = exp(score[best[j]]) / sum;
     }
 }
 
-/* Element `column` of what an expert makes of a row; relu between. */
-static double expected(const float *x, const float *first, const float *second, int expert,
-                       int column) {
-    double sum = 0;
-    for (int i = 0; i < INTER; i++) {
-        double inner = 0;
-        for (int h = 0; h < HIDDEN; h++) {
-            inner += (double)x[h] * (double)first[(expert * INTER + i) * HIDDEN + h];
+/* What is between an expert's products for a row. */
+static void find_inner(const subject *s, const operands *of, int64_t row, int expert,
+                       double *inner) {
+    for (int64_t i = 0; i < s->inter; i++) {
+        double sum = 0;
+        for (int64_t h = 0; h < s->hidden; h++) {
+            sum += op_real(s->type, of->x, row * s->hidden + h) *
+                   op_real(s->type, of->first, (expert * s->inter + i) * s->hidden + h);
         }
-        sum += (inner > 0 ? inner : 0) * (double)second[(expert * HIDDEN + column) * INTER + i];
+        inner[i] = sum > 0 ? op_rounded(s->type, sum) : 0;
     }
-    return sum;
 }
 
-static void check(mp_device *device, int rows, uint32_t skew) {
-    float *x = op_numbers(MP_F32, 1, (int64_t)rows * HIDDEN);
-    float *scores = op_numbers(MP_F32, 2, (int64_t)rows * EXPERTS);
-    float *first = op_numbers(MP_F32, 3, (int64_t)EXPERTS * INTER * HIDDEN);
-    float *second = op_numbers(MP_F32, 4, (int64_t)EXPERTS * HIDDEN * INTER);
-    for (int i = 0; i < rows * EXPERTS; i++) {
-        scores[i] += (float)i * 0x1p-12F; /* none are equal */
+static void check_row(const subject *s, const operands *of, const void *out, int64_t row) {
+    double *inner = malloc((size_t)(BEST * s->inter) * sizeof *inner), share[BEST];
+    int best[BEST];
+    choose(s, of->scores, row, best, share);
+    for (int j = 0; j < BEST; j++) {
+        find_inner(s, of, row, best[j], inner + j * s->inter);
     }
-    scores[0] = NAN; /* the other rows know nothing of it */
-    const mp_attr attrs[] = {OP_INT("k", 2)};
+    for (int64_t column = 0; column < s->hidden; column++) {
+        double want = 0, size = 0;
+        for (int64_t i = 0; i < BEST * s->inter; i++) {
+            const int64_t expert = best[i / s->inter];
+            const double term = share[i / s->inter] * inner[i] *
+                                op_real(s->type, of->second,
+                                        (expert * s->hidden + column) * s->inter + i % s->inter);
+            want += term;
+            size += fabs(term);
+        }
+        const double off = fabs(op_real(s->type, out, row * s->hidden + column) - want);
+        const double step = s->type == MP_F32 ? 0x1p-11 : op_precision(s->type); /* of TF32 */
+        if (!(off <= 4e-6 * size + (1e-2 + fabs(want) + size) * step)) {
+            test_fail(__FILE__, __LINE__, "column %lld of row %lld of %s is off by %g",
+                      (long long)column, (long long)row, mp_dtype_name(s->type), off);
+        }
+    }
+    free(inner);
+}
+
+/* The other rows know nothing of a NaN among the first one's scores. */
+static void check(mp_device *device, const subject *s) {
+    const operands of = {op_numbers(s->type, 1, s->rows * s->hidden), scores_of(s),
+                         op_numbers(s->type, 3, EXPERTS * s->inter * s->hidden),
+                         op_numbers(s->type, 4, EXPERTS * s->hidden * s->inter)};
+    const mp_attr attrs[] = {OP_INT("k", BEST)};
+    op_store_real(s->type, of.scores, 0, NAN);
     op_case c = {.domain = "com.microsoft",
                  .name = "MoE",
                  .version = 1,
                  .attrs = attrs,
                  .attr_count = 1,
-                 .align = skew != 0 ? 1 : 16,
-                 .skew = skew,
-                 .in = {op_f32(x, rows, HIDDEN),
-                        op_f32(scores, rows, EXPERTS),
-                        op_f32(first, EXPERTS, INTER, HIDDEN),
+                 .options = {.tf32 = true},
+                 .align = s->skew != 0 ? 1 : 16,
+                 .skew = s->skew,
+                 .in = {OP_TENSOR(s->type, of.x, s->rows, s->hidden),
+                        OP_TENSOR(s->type, of.scores, s->rows, EXPERTS),
+                        OP_TENSOR(s->type, of.first, EXPERTS, s->inter, s->hidden),
                         {.type = MP_NONE},
-                        op_f32(second, EXPERTS, HIDDEN, INTER)},
+                        OP_TENSOR(s->type, of.second, EXPERTS, s->hidden, s->inter)},
                  .in_count = 5,
                  .out_count = 1};
     op_run(device, &c);
-    const float *out = c.out[0].data;
-    for (int row = 1; row < rows; row++) {
-        int best[2];
-        double share[2];
-        choose(scores + row * EXPERTS, best, share);
-        for (int column = 0; column < HIDDEN; column++) {
-            double want = 0;
-            for (int j = 0; j < 2; j++) {
-                want += share[j] * expected(x + row * HIDDEN, first, second, best[j], column);
-            }
-            op_check_close((double)out[row * HIDDEN + column], want, 1e-5, "row", row);
-        }
+    for (int64_t row = 1; row < s->rows; row++) {
+        check_row(s, &of, c.out[0].data, row);
     }
     op_close(device, &c);
-    free(x);
-    free(scores);
-    free(first);
-    free(second);
+    free(of.x);
+    free(of.scores);
+    free(of.first);
+    free(of.second);
 }
 
 DEVICE_TEST(moe_of_rows_that_are_not_aligned) {
-    check(device, 4, 0);
-    check(device, 4, 4);
-    check(device, 30, 0);
-    check(device, 30, 4);
-    check(device, 300, 4); /* too many routes to sort by counting */
+    static const subject subjects[] = {{4, 9, 7, 0, MP_F32},
+                                       {4, 9, 7, 4, MP_F32},
+                                       {30, 9, 7, 0, MP_F32},
+                                       {30, 9, 7, 4, MP_F32},
+                                       {300, 9, 7, 4, MP_F32}};
+    for (size_t i = 0; i < MP_COUNT_OF(subjects); i++) {
+        check(device, &subjects[i]);
+    }
+}
+
+/* Of some routes an expert and of many; more than one block sorts. */
+DEVICE_TEST(moe_of_whole_pieces) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(types); i++) {
+        check(device, &(subject){12, 16, 8, 0, types[i]});
+        check(device, &(subject){40, 72, 136, 0, types[i]});
+        check(device, &(subject){170, 136, 72, 0, types[i]});
+    }
+    check(device, &(subject){4200, 8, 8, 0, MP_F16});
 }
 
 static void refused(mp_device *device, const op_case *c, const char *says) {

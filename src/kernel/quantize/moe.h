@@ -3,7 +3,7 @@
 #ifndef MP_KERNEL_MOE_H
 #define MP_KERNEL_MOE_H
 
-#include "kernel/quantize/moe_args.h"
+#include "kernel/quantize/moe_between.h"
 #include "kernel/quantize/nbits.h"
 #include "kernel/rows/sort_args.h"
 
@@ -43,13 +43,37 @@ K_FN const T *m_row(const mp_moe_product_args *args, const m_tile *t, int64_t r)
     return (const T *)args->a + t->routes[r].index / args->share * args->w.k;
 }
 
+typedef struct K_ALIGN(2 * sizeof(T)) m_pair {
+    T at[2];
+} m_pair;
+
+/* Columns `column` and `column` + 1 of the result of route number `r` of a tile, from their sums;
+ * the second may not be there. */
 K_FN void m_put(const mp_moe_product_args *args, const m_tile *t, int64_t r, int64_t column,
-                float sum) {
-    const int64_t n = args->w.n;
+                float first, float second) {
+    const int64_t n = args->w.n, at = t->routes[r].index * n + column;
+    const int both = column + 1 < n, kind = args->between.kind;
+    T *out = (T *)args->out;
+    m_pair pair;
     if (args->bias != 0) {
-        sum += T_load(((const T *)args->bias)[t->expert * n + column]);
+        const T *bias = (const T *)args->bias + t->expert * n + column;
+        first += T_load(bias[0]);
+        second += T_load(bias[both]);
     }
-    ((T *)args->out)[t->routes[r].index * n + column] = T_store(sum);
+    if (kind == K_MOE_SWIGLU) {
+        out[at / 2] = T_store(m_swiglu(&args->between, first, second));
+        return;
+    }
+    pair.at[0] = T_store(m_active(kind, first));
+    pair.at[1] = T_store(m_active(kind, second));
+    if (args->even) {
+        *(m_pair *)(void *)(out + at) = pair;
+        return;
+    }
+    out[at] = pair.at[0];
+    if (both) {
+        out[at + 1] = pair.at[1];
+    }
 }
 
 #endif

@@ -8,48 +8,29 @@
 
 enum {
     K_MOE_LANES = 256,
+    K_MOE_PLACE_LANES = 1024,
     K_MOE_TILE = 64,  /* routes and columns of a tile of the product of many */
     K_MOE_DEPTH = 16, /* of a tile's parts along k */
     K_MOE_FEW = 4,    /* routes of a tile of the product of few */
+
+    /* By tensor cores: */
+    K_MOE_SOME = 32, /* routes of a tile ... */
+    K_MOE_MANY = 128,
+    K_MOE_COLUMNS = 128, /* ... and its columns */
+    K_MOE_LINE = 128,    /* bytes that a stage has of each */
 };
+/* Stages, so many that two blocks have room, and the bytes that a block's shared memory holds. Of
+ * packed weights a stage has at most 8 bits each; behind the ring lie two stages of others. */
+#define K_MOE_AHEAD(rows)        ((rows) > K_MOE_SOME ? 3 : 5)
+#define K_MOE_PACKED_AHEAD(rows) ((rows) > K_MOE_SOME ? 3 : 6)
+#define K_MOE_PACKED             (K_MOE_COLUMNS * K_MOE_LINE / 2)
+#define K_MOE_HELD(rows, packed)                                                \
+    ((packed) ? K_MOE_PACKED_AHEAD(rows) * ((rows)*K_MOE_LINE + K_MOE_PACKED) + \
+                    2 * K_MOE_COLUMNS * K_MOE_LINE                              \
+              : K_MOE_AHEAD(rows) * ((rows) + K_MOE_COLUMNS) * K_MOE_LINE)
+#define K_MOE_ALIGN 1024 /* of the ring; its place may cost as many bytes more, less one */
 
-/* pairs[route] = (expert, route); weight[route] is how much of its result counts. */
-typedef struct mp_moe_route_args {
-    const void *scores; /* [rows][experts] */
-    const void *mix;    /* NULL: weights come from the scores; otherwise these are they */
-    void *pairs, *weight;
-    int64_t rows;
-    int32_t experts, k;
-    int32_t normalize, sparse;
-} mp_moe_route_args;
-
-/* Pairs in the order of their experts; routes of one expert keep theirs. For few of them. */
-typedef struct mp_moe_order_args {
-    const void *pairs;
-    void *sorted;
-    int64_t routes;
-} mp_moe_order_args;
-
-/* first[e]: the first pair of expert e; tiles[e]: tiles of all experts before it. One more than
- * there are experts of both. */
-typedef struct mp_moe_tiles_args {
-    const void *sorted;
-    void *first, *tiles;
-    int64_t routes, experts;
-    int64_t tile;
-} mp_moe_tiles_args;
-
-/* out[route][n] = a[route / share][k] . the weights of its expert, plus the bias of that. */
-typedef struct mp_moe_product_args {
-    const void *a, *bias;
-    const void *sorted, *first, *tiles;
-    void *out;
-    int64_t share;
-    int64_t experts;
-    int64_t tiles_max, tiles_across; /* as many as there may be; of columns */
-    k_nbits w;
-} mp_moe_product_args;
-
+/* What is done between the products of an expert. */
 enum {
     K_MOE_RELU,
     K_MOE_GELU, /* as tanh approximates it */
@@ -61,14 +42,61 @@ enum {
 /* How x has the two halves of SwiGLU. */
 enum { K_MOE_APART, K_MOE_PAIRS, K_MOE_HALVES };
 
-/* out = activation(x), times `gate` where there is one; of K_MOE_SWIGLU
- * g sigmoid(alpha g) (l + beta), with g and l kept within `limit`. */
+/* activation(x); of K_MOE_SWIGLU g sigmoid(alpha g) (l + beta), with g and l kept within `limit`.
+ */
+typedef struct k_moe_between {
+    int32_t kind, halves;
+    float alpha, beta, limit;
+} k_moe_between;
+
+/* pairs[route] = (expert, route); weight[route] is how much of its result counts. */
+typedef struct mp_moe_route_args {
+    const void *scores; /* [rows][experts] */
+    const void *mix;    /* NULL: weights come from the scores; otherwise these are they */
+    void *pairs, *weight;
+    int64_t rows;
+    int32_t experts, k;
+    int32_t normalize, sparse;
+} mp_moe_route_args;
+
+/* first[e]: the first pair of expert e; tiles[e]: tiles of all experts before it. One more than
+ * there are experts of both. */
+typedef struct mp_moe_tiles_args {
+    const void *sorted;
+    void *first, *tiles;
+    int64_t routes, experts;
+    int64_t tile;
+} mp_moe_tiles_args;
+
+/* The same of pairs that are not sorted, which it does first: sorted = pairs in the order of their
+ * experts; routes of one expert keep theirs. For some of both. */
+typedef struct mp_moe_place_args {
+    const void *pairs;
+    void *sorted, *first, *tiles;
+    int64_t routes, experts;
+    int64_t tile;
+} mp_moe_place_args;
+
+/* out[route][n] = a[route / share][k] . the weights of its expert, plus the bias of that; then what
+ * comes between, of K_MOE_SWIGLU only K_MOE_PAIRS, which makes half as many columns. */
+typedef struct mp_moe_product_args {
+    const void *a, *bias;
+    const void *sorted, *first, *tiles;
+    void *out;
+    int64_t share;
+    int64_t experts;
+    int64_t tiles_max, tiles_across; /* as many as there may be; of columns */
+    k_nbits w;
+    k_moe_between between;
+    int32_t even; /* two columns of out can be written at once */
+} mp_moe_product_args;
+
+/* out = what comes between of x, times `gate` where there is one. */
 typedef struct mp_moe_activate_args {
     const void *x, *gate; /* gate: NULL for none; l of K_MOE_APART */
     void *out;
     int64_t count, columns; /* of out */
-    int32_t kind, halves;
-    float alpha, beta, limit;
+    k_moe_between between;
     int32_t unused;
 } mp_moe_activate_args;
 

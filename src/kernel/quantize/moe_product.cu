@@ -56,9 +56,9 @@ K_FN void put(const mp_moe_product_args *args, const m_tile *t, int64_t column, 
     const int64_t row = i / ACROSS * SIDE;
     column += i % ACROSS * SIDE;
     K_UNROLL for (int r = 0; r < SIDE; r++) {
-        K_UNROLL for (int c = 0; c < SIDE; c++) {
+        K_UNROLL for (int c = 0; c < SIDE; c += 2) {
             if (row + r < t->count && column + c < args->w.n) {
-                m_put(args, t, row + r, column + c, sum[r * pitch + c]);
+                m_put(args, t, row + r, column + c, sum[r * pitch + c], sum[r * pitch + c + 1]);
             }
         }
     }

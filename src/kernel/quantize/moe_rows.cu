@@ -44,11 +44,14 @@ K_BLOCK_KERNEL(mp_moe_product_args, args) {
         if (tile.count > 0) {
             multiply(&args, &t, &tile, column, sum);
         }
-        K_UNROLL for (int c = 0; c < COLUMNS; c++) {
-            K_UNROLL for (int r = 0; r < ROWS; r++) {
-                const float total = (float)k_group_sum(sum[c][r], t.width);
+        K_UNROLL for (int r = 0; r < ROWS; r++) {
+            float total[COLUMNS];
+            K_UNROLL for (int c = 0; c < COLUMNS; c++) {
+                total[c] = (float)k_group_sum(sum[c][r], t.width);
+            }
+            K_UNROLL for (int c = 0; c < COLUMNS; c += 2) {
                 if (t.lane == 0 && r < tile.count && column + c < args.w.n) {
-                    m_put(&args, &tile, r, column + c, total);
+                    m_put(&args, &tile, r, column + c, total[c], total[c + 1]);
                 }
             }
         }

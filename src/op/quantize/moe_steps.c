@@ -4,21 +4,25 @@
  * them share an expert's weights; how many there are of each stays on the device, and grids are as
  * large as they may have to be. Results lie by route and are summed for each row in the order of
  * its routes, so that they repeat.
- * Kernels: quantize/moe_route.cu, quantize/moe_order.cu, quantize/moe_tiles.cu,
- * quantize/moe_rows.cu, quantize/moe_product.cu, quantize/moe_activate.cu, quantize/moe_combine.cu.
+ * Kernels: quantize/moe_route.cu, quantize/moe_place.cu, quantize/moe_tiles.cu,
+ * quantize/moe_activate.cu, quantize/moe_combine.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/quantize/moe_steps.h"
 
+#include "op/quantize/moe_product.h"
 #include "op/rows/sort_steps.h"
 
 #include <math.h>
 
 enum {
     EXPERTS_MAX = 1 << 20, /* their numbers are exact as floats */
-    ORDER_MAX = 512,       /* routes that are sorted by counting */
+    PLACE_ROUTES = 8192,   /* that one block sorts, ... */
+    PLACE_EXPERTS = 1024,  /* ... of so many experts */
     LANES = 128,
     GROUP_LANES = 32,
 };
+
+static const k_moe_between nothing = {.kind = K_MOE_IDENTITY};
 
 /* ---- what is asked ---- */
 
@@ -26,11 +30,11 @@ static mp_status read_activation(const mp_node *node, mp_moe *m) {
     static const char *const names[] = {"relu", "gelu", "silu", "identity", "swiglu"};
     const char *name = mp_node_string(node, "activation_type", "relu");
     const int64_t fusion = mp_node_int(node, "swiglu_fusion", 0);
-    m->kind = -1;
+    m->between.kind = -1;
     for (int32_t i = 0; i < (int32_t)MP_COUNT_OF(names); i++) {
-        m->kind = strcmp(name, names[i]) == 0 ? i : m->kind;
+        m->between.kind = strcmp(name, names[i]) == 0 ? i : m->between.kind;
     }
-    if (m->kind < 0) {
+    if (m->between.kind < 0) {
         return MP_FAIL(INVALID_ARGUMENT,
                        "activation_type is '%s'; relu, gelu, silu, identity and swiglu are known",
                        name);
@@ -39,10 +43,10 @@ static mp_status read_activation(const mp_node *node, mp_moe *m) {
         return MP_FAIL(INVALID_ARGUMENT, "swiglu_fusion is %lld; it is 0, 1 or 2",
                        (long long)fusion);
     }
-    m->halves = m->kind == K_MOE_SWIGLU ? (int32_t)fusion : K_MOE_APART;
-    m->alpha = mp_node_float(node, "activation_alpha", 1);
-    m->beta = mp_node_float(node, "activation_beta", 0);
-    m->limit = mp_node_float(node, "swiglu_limit", INFINITY);
+    m->between.halves = m->between.kind == K_MOE_SWIGLU ? (int32_t)fusion : K_MOE_APART;
+    m->between.alpha = mp_node_float(node, "activation_alpha", 1);
+    m->between.beta = mp_node_float(node, "activation_beta", 0);
+    m->between.limit = mp_node_float(node, "swiglu_limit", INFINITY);
     return MP_OK;
 }
 
@@ -85,7 +89,7 @@ mp_status mp_moe_read(const mp_planner *p, mp_moe *out) {
 
 mp_status mp_moe_gate(const mp_planner *p, mp_moe *m, int i) {
     m->gated = mp_plan_in(p, i) != NULL;
-    if (m->kind != K_MOE_SWIGLU || m->gated == (m->halves == K_MOE_APART)) {
+    if (m->between.kind != K_MOE_SWIGLU || m->gated == (m->between.halves == K_MOE_APART)) {
         return MP_OK;
     }
     return MP_FAIL(INVALID_ARGUMENT,
@@ -94,11 +98,6 @@ mp_status mp_moe_gate(const mp_planner *p, mp_moe *m, int i) {
 }
 
 /* ---- the routes ---- */
-
-typedef struct routes {
-    int64_t count, tile, tiles_max;
-    mp_ref sorted, weight, first, tiles;
-} routes;
 
 static mp_status choose(mp_planner *p, const mp_moe *m, mp_ref pairs, mp_ref weight) {
     const mp_kernel *kernel = NULL;
@@ -114,41 +113,30 @@ static mp_status choose(mp_planner *p, const mp_moe *m, mp_ref pairs, mp_ref wei
         MP_BIND(mp_moe_route_args, pairs, pairs), MP_BIND(mp_moe_route_args, weight, weight));
 }
 
-static mp_status sort(mp_planner *p, const mp_moe *m, routes *r, mp_ref pairs) {
-    const mp_moe_order_args args = {.routes = r->count};
+/* Sorts the routes and finds the experts' tiles: one block does where there are some, ... */
+static mp_status place(mp_planner *p, const mp_moe *m, mp_moe_routes *r, mp_ref pairs) {
+    const mp_moe_place_args args = {.routes = r->count, .experts = m->experts, .tile = r->tile};
+    const mp_kernel *kernel = NULL;
+    mp_grid grid = mp_plan_grid_rows(p, 1, K_MOE_PLACE_LANES);
+    grid.shared_bytes = (uint32_t)(m->experts + r->count) * (uint32_t)sizeof(uint32_t);
+    MP_TRY(mp_plan_pair_memory(p, r->count, &r->sorted));
+    MP_TRY(mp_plan_kernel(p, &kernel, "moe_place"));
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_moe_place_args, pairs, pairs),
+                     MP_BIND(mp_moe_place_args, sorted, r->sorted),
+                     MP_BIND(mp_moe_place_args, first, r->first),
+                     MP_BIND(mp_moe_place_args, tiles, r->tiles));
+}
+
+/* ... or many do. */
+static mp_status sort(mp_planner *p, const mp_moe *m, mp_moe_routes *r, mp_ref pairs) {
+    const mp_moe_tiles_args args = {.routes = r->count, .experts = m->experts, .tile = r->tile};
     const mp_kernel *kernel = NULL;
     int bits = 8;
-    if (r->count <= ORDER_MAX) {
-        MP_TRY(mp_plan_pair_memory(p, r->count, &r->sorted));
-        MP_TRY(mp_plan_kernel(p, &kernel, "moe_order"));
-        return MP_LAUNCH(p, kernel, mp_plan_grid(p, r->count, 1), args,
-                         MP_BIND(mp_moe_order_args, pairs, pairs),
-                         MP_BIND(mp_moe_order_args, sorted, r->sorted));
-    }
     while ((int64_t)1 << bits < m->experts) {
         bits += 8;
     }
     r->sorted = pairs;
-    return mp_plan_sort_pairs(p, 1, r->count, bits, &r->sorted);
-}
-
-static mp_status plan_routes(mp_planner *p, const mp_moe *m, routes *r) {
-    const mp_kernel *kernel = NULL;
-    mp_ref pairs;
-    *r = (routes){.count = 0};
-    if (__builtin_mul_overflow(m->rows, m->k, &r->count)) {
-        return MP_FAIL(INVALID_ARGUMENT, "%lld rows with %lld experts each are too many",
-                       (long long)m->rows, (long long)m->k);
-    }
-    r->tile = r->count <= K_MOE_FEW * m->experts ? K_MOE_FEW : K_MOE_TILE;
-    r->tiles_max = MP_MIN(r->count, MP_CEIL_DIV(r->count, r->tile) + m->experts);
-    MP_TRY(mp_plan_pair_memory(p, r->count, &pairs));
-    MP_TRY(mp_plan_scratch_of(p, r->count, MP_F32, &r->weight));
-    MP_TRY(mp_plan_scratch_of(p, m->experts + 1, MP_I64, &r->first));
-    MP_TRY(mp_plan_scratch_of(p, m->experts + 1, MP_I64, &r->tiles));
-    MP_TRY(choose(p, m, pairs, r->weight));
-    MP_TRY(sort(p, m, r, pairs));
-    const mp_moe_tiles_args args = {.routes = r->count, .experts = m->experts, .tile = r->tile};
+    MP_TRY(mp_plan_sort_pairs(p, 1, r->count, bits, &r->sorted));
     MP_TRY(mp_plan_kernel(p, &kernel, "moe_tiles"));
     return MP_LAUNCH(p, kernel, mp_plan_grid_rows(p, 1, LANES), args,
                      MP_BIND(mp_moe_tiles_args, sorted, r->sorted),
@@ -156,78 +144,63 @@ static mp_status plan_routes(mp_planner *p, const mp_moe *m, routes *r) {
                      MP_BIND(mp_moe_tiles_args, tiles, r->tiles));
 }
 
-/* ---- products ---- */
-
-/* The tiles of the product of many, and behind them its sums, which the emulated device keeps
- * there. */
-static uint32_t tile_bytes(const mp_planner *p) {
-    const uint32_t sides = 2 * K_MOE_DEPTH * (K_MOE_TILE + 4);
-    const bool keeps = p->device->info.kind == MP_DEVICE_HOST;
-    return (sides + (keeps ? K_MOE_TILE * K_MOE_TILE : 0)) * (uint32_t)sizeof(float);
+static mp_status plan_routes(mp_planner *p, const mp_moe *m, mp_moe_routes *r) {
+    mp_ref pairs;
+    *r = (mp_moe_routes){.count = 0};
+    if (__builtin_mul_overflow(m->rows, m->k, &r->count)) {
+        return MP_FAIL(INVALID_ARGUMENT, "%lld rows with %lld experts each are too many",
+                       (long long)m->rows, (long long)m->k);
+    }
+    mp_moe_choose_way(p, m, r);
+    MP_TRY(mp_plan_pair_memory(p, r->count, &pairs));
+    MP_TRY(mp_plan_scratch_of(p, r->count, MP_F32, &r->weight));
+    MP_TRY(mp_plan_scratch_of(p, m->experts + 1, MP_I64, &r->first));
+    MP_TRY(mp_plan_scratch_of(p, m->experts + 1, MP_I64, &r->tiles));
+    MP_TRY(choose(p, m, pairs, r->weight));
+    return r->count <= PLACE_ROUTES && m->experts <= PLACE_EXPERTS ? place(p, m, r, pairs)
+                                                                   : sort(p, m, r, pairs);
 }
 
-/* out[route] = a[route / share] . the weights of the route's expert. */
-static mp_status multiply(mp_planner *p, const mp_moe *m, const routes *r,
-                          const mp_expert_matrix *x, mp_ref a, int64_t share, mp_ref out) {
-    const bool few = r->tile == K_MOE_FEW;
-    const mp_packed *packed = &x->packed;
-    const mp_kernel *kernel = NULL;
-    mp_moe_product_args args = {.share = share,
-                                .experts = m->experts,
-                                .tiles_max = r->tiles_max,
-                                .tiles_across =
-                                    MP_CEIL_DIV(packed->w.n, few ? K_NBITS_COLUMNS : K_MOE_TILE),
-                                .w = packed->w};
-    int64_t items = 0;
-    args.w.aligned = p->align >= 16 && packed->w.k % K_NBITS_PIECE == 0;
-    if (__builtin_mul_overflow(args.tiles_max, args.tiles_across, &items)) {
-        return MP_FAIL(INVALID_ARGUMENT, "%lld routes and %lld columns are too many",
-                       (long long)r->count, (long long)packed->w.n);
-    }
-    mp_grid grid = mp_plan_grid_rows(p, items, K_MOE_LANES);
-    if (few) {
-        grid = mp_plan_grid_rows(p, MP_CEIL_DIV(items, LANES / GROUP_LANES), LANES);
-    } else {
-        grid.shared_bytes = tile_bytes(p);
-    }
-    MP_TRY(mp_plan_kernel(p, &kernel, "moe_%s_%d_%s", few ? "rows" : "product", x->kind,
-                          mp_dtype_word(m->type)));
-    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_moe_product_args, a, a),
-                     MP_BIND(mp_moe_product_args, bias, x->bias),
-                     MP_BIND(mp_moe_product_args, sorted, r->sorted),
-                     MP_BIND(mp_moe_product_args, first, r->first),
-                     MP_BIND(mp_moe_product_args, tiles, r->tiles),
-                     MP_BIND(mp_moe_product_args, w.weight, packed->weight),
-                     MP_BIND(mp_moe_product_args, w.scale, packed->scale),
-                     MP_BIND(mp_moe_product_args, w.zero, packed->zero),
-                     MP_BIND(mp_moe_product_args, w.values, packed->values),
-                     MP_BIND(mp_moe_product_args, w.factor, packed->factor),
-                     MP_BIND(mp_moe_product_args, out, out));
-}
+/* ---- from routes to rows ---- */
 
-static mp_status route_memory(mp_planner *p, const mp_moe *m, const routes *r, int64_t columns,
-                              mp_ref *out) {
+static mp_status route_memory(mp_planner *p, const mp_moe *m, const mp_moe_routes *r,
+                              int64_t columns, mp_ref *out) {
     const mp_shape shape = {.rank = 2, .dim = {r->count, columns}};
     return mp_plan_scratch_shape(p, &shape, m->type, out);
 }
 
-static mp_status activate(mp_planner *p, const mp_moe *m, const routes *r, mp_ref x, mp_ref gate,
-                          mp_ref out) {
+static mp_status activate(mp_planner *p, const mp_moe *m, const mp_moe_routes *r, mp_ref x,
+                          mp_ref gate, mp_ref out) {
     const mp_kernel *kernel = NULL;
-    const mp_moe_activate_args args = {.count = r->count * m->inter,
-                                       .columns = m->inter,
-                                       .kind = m->kind,
-                                       .halves = m->halves,
-                                       .alpha = m->alpha,
-                                       .beta = m->beta,
-                                       .limit = m->limit};
+    const mp_moe_activate_args args = {
+        .count = r->count * m->inter, .columns = m->inter, .between = m->between};
     MP_TRY(mp_plan_kernel(p, &kernel, "moe_activate_%s", mp_dtype_word(m->type)));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
                      MP_BIND(mp_moe_activate_args, x, x), MP_BIND(mp_moe_activate_args, gate, gate),
                      MP_BIND(mp_moe_activate_args, out, out));
 }
 
-static mp_status combine(mp_planner *p, const mp_moe *m, const routes *r, mp_ref x) {
+/* What the last product is of: the products before it, and what comes between, which the first one
+ * does itself unless it wants both halves from apart. */
+static mp_status plan_inner(mp_planner *p, const mp_moe *m, const mp_moe_routes *r, mp_ref *out) {
+    const bool apart = m->gated || m->between.halves == K_MOE_HALVES;
+    const mp_moe_factors first = {&m->first, MP_IN(0), m->k, apart ? nothing : m->between};
+    const mp_moe_factors third = {&m->third, MP_IN(0), m->k, nothing};
+    mp_ref inner, gate = MP_NOWHERE;
+    MP_TRY(route_memory(p, m, r, m->inter, out));
+    if (!apart) {
+        return mp_plan_moe_product(p, m, r, &first, *out);
+    }
+    MP_TRY(route_memory(p, m, r, mp_moe_wide(m), &inner));
+    MP_TRY(mp_plan_moe_product(p, m, r, &first, inner));
+    if (m->gated) {
+        MP_TRY(route_memory(p, m, r, m->inter, &gate));
+        MP_TRY(mp_plan_moe_product(p, m, r, &third, gate));
+    }
+    return activate(p, m, r, inner, gate, *out);
+}
+
+static mp_status combine(mp_planner *p, const mp_moe *m, const mp_moe_routes *r, mp_ref x) {
     const mp_kernel *kernel = NULL;
     const mp_moe_combine_args args = {
         .count = m->rows * m->hidden, .columns = m->hidden, .k = (int32_t)m->k};
@@ -239,23 +212,16 @@ static mp_status combine(mp_planner *p, const mp_moe *m, const routes *r, mp_ref
 }
 
 mp_status mp_plan_moe(mp_planner *p, const mp_moe *m) {
-    mp_ref inner, active, result;
-    mp_ref gate = MP_NOWHERE;
-    routes r;
+    mp_ref inner, result;
+    mp_moe_routes r;
     MP_TRY(mp_plan_output(p, 0, m->type, &p->in[0].shape));
     if (m->rows == 0 || m->hidden == 0) {
         return MP_OK;
     }
     MP_TRY(plan_routes(p, m, &r));
-    MP_TRY(route_memory(p, m, &r, mp_moe_wide(m), &inner));
-    MP_TRY(multiply(p, m, &r, &m->first, MP_IN(0), m->k, inner));
-    if (m->gated) {
-        MP_TRY(route_memory(p, m, &r, m->inter, &gate));
-        MP_TRY(multiply(p, m, &r, &m->third, MP_IN(0), m->k, gate));
-    }
-    MP_TRY(route_memory(p, m, &r, m->inter, &active));
-    MP_TRY(activate(p, m, &r, inner, gate, active));
+    MP_TRY(plan_inner(p, m, &r, &inner));
+    const mp_moe_factors second = {&m->second, inner, 1, nothing};
     MP_TRY(route_memory(p, m, &r, m->hidden, &result));
-    MP_TRY(multiply(p, m, &r, &m->second, active, 1, result));
+    MP_TRY(mp_plan_moe_product(p, m, &r, &second, result));
     return combine(p, m, &r, result);
 }

@@ -17,11 +17,9 @@ typedef struct mp_moe {
     mp_dtype type;
     int64_t rows, hidden, inter, experts, k;
     bool normalize, sparse;
-    mp_ref mix;     /* other weights than the scores give, or MP_NOWHERE */
-    int32_t kind;   /* K_MOE_... */
-    int32_t halves; /* how the first product has those of SwiGLU */
-    bool gated;     /* there is a third product */
-    float alpha, beta, limit;
+    mp_ref mix; /* other weights than the scores give, or MP_NOWHERE */
+    k_moe_between between;
+    bool gated; /* there is a third product */
     mp_expert_matrix first, second, third;
 } mp_moe;
 
@@ -35,7 +33,7 @@ mp_status mp_moe_gate(const mp_planner *p, mp_moe *m, int i);
 
 /* Columns of the first product. */
 static inline int64_t mp_moe_wide(const mp_moe *m) {
-    return m->halves != K_MOE_APART ? 2 * m->inter : m->inter;
+    return m->between.halves != K_MOE_APART ? 2 * m->inter : m->inter;
 }
 
 /* Declares output 0 and lists the steps. */

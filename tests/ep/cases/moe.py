@@ -89,6 +89,9 @@ for experts in (1, 2, 8, 130):
     for rows in ((1,), (40,), (300,)):
         moe(rows, 20, 12, experts, activation_type="silu", k=min(experts, 4), normalize_routing_weights=1)
 moe((200,), 72, 130, 5, FLOATS, activation_type="gelu", k=2)
+moe((200,), 72, 136, 5, FLOATS, activation_type="gelu", k=2)
+moe((300,), 64, 40, 4, FLOATS, alone=True, activation_type="swiglu", swiglu_fusion=1, k=2)
+moe((60,), 200, 72, 4, FLOATS, third=True, alone=True, activation_type="silu", k=2)
 moe((0,), 16, 24, 4, k=2)
 moe((3,), 16, 24, 4, k=2, runs=[(30,), (3,)])
 moe((40,), 16, 24, 8, FLOATS, alone=True, activation_type="silu", k=2, use_sparse_mixer=1)
@@ -197,6 +200,9 @@ qmoe((7,), 32, 32, 4, bits=(4, 8, 4), k=2, weights_prepacked=0)
 qmoe((40,), 64, 32, 4, FLOATS, block=32, mix=True, k=2, scale_type="bfloat16", normalize_routing_weights=1)
 qmoe((7,), 64, 32, 4, block=32, mix=True, k=2)
 qmoe((7,), 64, 32, 8, block=32, k=2, use_sparse_mixer=1)
+for bits in (2, 4, 8):
+    qmoe((300,), 72, 40, 4, FLOATS, bits=(bits,) * 3, zero=True, bias=True, k=2, activation_type="relu")
+qmoe((300,), 96, 64, 4, FLOATS, block=32, zero=True, third=True, k=2, activation_type="silu")
 qmoe((0,), 64, 32, 4, block=32, k=2)
 for fusion in (1, 2):
     qmoe((7,), 64, 32, 4, FLOATS, block=32, k=2, activation_type="swiglu", swiglu_fusion=fusion, activation_alpha=1.702,

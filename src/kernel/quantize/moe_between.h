@@ -1,0 +1,33 @@
+/* moe_between.h - what is done between the products of an expert.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_MOE_BETWEEN_H
+#define MP_KERNEL_MOE_BETWEEN_H
+
+#include "kernel/core/prelude.h"
+#include "kernel/quantize/moe_args.h"
+
+K_FN float m_sigmoid(float x) {
+    return 1 / (1 + expf(-x));
+}
+
+/* `kind`: one of K_MOE_... but K_MOE_SWIGLU. */
+K_FN float m_active(int32_t kind, float x) {
+    switch (kind) {
+    case K_MOE_RELU:
+        return x < 0 ? 0 : x;
+    case K_MOE_GELU:
+        return 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+    case K_MOE_SILU:
+        return x * m_sigmoid(x);
+    default:
+        return x;
+    }
+}
+
+K_FN float m_swiglu(const k_moe_between *by, float g, float l) {
+    g = g > by->limit ? by->limit : g;
+    l = l > by->limit ? by->limit : l < -by->limit ? -by->limit : l;
+    return g * m_sigmoid(by->alpha * g) * (l + by->beta);
+}
+
+#endif

@@ -1,0 +1,134 @@
+/* moe_product.c - see moe_product.h.
+ *
+ * Kernels: quantize/moe_rows.cu, quantize/moe_product.cu, quantize/moe_mma.cu,
+ * quantize/moe_mma_packed.cu.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/quantize/moe_product.h"
+
+#include "base/macros.h"
+
+enum {
+    ARCH = 80, /* whose tensor cores the kernels are written for */
+    ALIGN = 16,
+    SOME_EACH = 64, /* routes an expert, on average, up to which tiles are of some */
+    LANES = 128,
+    GROUP_LANES = 32,
+};
+
+typedef struct way {
+    const char *kernel;
+    int64_t tile, columns;
+} way;
+
+static const way ways[] = {
+    [MP_MOE_FEW] = {"moe_rows", K_MOE_FEW, K_NBITS_COLUMNS},
+    [MP_MOE_TILES] = {"moe_product", K_MOE_TILE, K_MOE_TILE},
+    [MP_MOE_SOME] = {"moe_mma_32", K_MOE_SOME, K_MOE_COLUMNS},
+    [MP_MOE_MANY] = {"moe_mma_128", K_MOE_MANY, K_MOE_COLUMNS},
+};
+
+/* ---- which ---- */
+
+static bool is_aligned(const mp_planner *p, const k_nbits *w) {
+    return p->align >= ALIGN && w->k % K_NBITS_PIECE == 0;
+}
+
+/* Pieces of 16 bytes of all weights, and of all rows, are counted with 32 bits. */
+static bool are_near(int64_t lines, int64_t k, int64_t size) {
+    int64_t bytes = 0;
+    return !__builtin_mul_overflow(lines, k, &bytes) &&
+           !__builtin_mul_overflow(bytes, size, &bytes) && bytes / ALIGN < UINT32_MAX;
+}
+
+static bool suits(const mp_planner *p, const mp_moe *m, const mp_expert_matrix *x, int64_t lines) {
+    const k_nbits *w = &x->packed.w;
+    const int64_t size = (int64_t)mp_dtype_size(m->type);
+    int64_t columns = 0;
+    return is_aligned(p, w) && w->n % 2 == 0 && are_near(lines, w->k, size) &&
+           !__builtin_mul_overflow(m->experts, w->n, &columns) && are_near(columns, w->k, size);
+}
+
+static bool by_tensor_cores(const mp_planner *p, const mp_moe *m, int64_t routes) {
+    const bool rounds = m->type != MP_F32 || p->node->options.tf32;
+    const bool is_packed = m->first.kind != K_NBITS_PLAIN;
+    return p->device->info.arch >= ARCH && rounds && !(is_packed && m->type == MP_F32) &&
+           suits(p, m, &m->first, m->rows) && suits(p, m, &m->second, routes) &&
+           (!m->gated || suits(p, m, &m->third, m->rows));
+}
+
+void mp_moe_choose_way(const mp_planner *p, const mp_moe *m, mp_moe_routes *r) {
+    if (r->count <= K_MOE_FEW * m->experts) {
+        r->way = MP_MOE_FEW;
+    } else if (by_tensor_cores(p, m, r->count)) {
+        r->way = r->count <= SOME_EACH * m->experts ? MP_MOE_SOME : MP_MOE_MANY;
+    } else {
+        r->way = MP_MOE_TILES;
+    }
+    r->tile = ways[r->way].tile;
+    r->tiles_max = MP_MIN(r->count, MP_CEIL_DIV(r->count, r->tile) + m->experts);
+}
+
+/* ---- the step ---- */
+
+/* The tiles of floats, and behind them their sums, which the emulated device keeps there. */
+static uint32_t tile_bytes(const mp_planner *p) {
+    const uint32_t sides = 2 * K_MOE_DEPTH * (K_MOE_TILE + 4);
+    const bool keeps = p->device->info.kind == MP_DEVICE_HOST;
+    return (sides + (keeps ? K_MOE_TILE * K_MOE_TILE : 0)) * (uint32_t)sizeof(float);
+}
+
+/* Whether tensor cores have a kernel for just these packed weights. */
+static bool has_own_kernel(const mp_moe *m, const mp_moe_routes *r, const mp_expert_matrix *x) {
+    const mp_packed *packed = &x->packed;
+    return (r->way == MP_MOE_SOME || r->way == MP_MOE_MANY) && x->kind == K_NBITS_INTEGER &&
+           (packed->w.bits == 4 || packed->w.bits == 8) &&
+           packed->w.scale_type == mp_scale_word(m->type) && packed->factor.place == MP_PLACE_NONE;
+}
+
+static mp_grid grid_of(const mp_planner *p, const mp_moe_routes *r, int32_t kind, int64_t items) {
+    if (r->way == MP_MOE_FEW) {
+        return mp_plan_grid_rows(p, MP_CEIL_DIV(items, LANES / GROUP_LANES), LANES);
+    }
+    mp_grid grid = mp_plan_grid_rows(p, items, K_MOE_LANES);
+    grid.shared_bytes =
+        r->way == MP_MOE_TILES
+            ? tile_bytes(p)
+            : (uint32_t)K_MOE_HELD(r->tile, kind != K_NBITS_PLAIN) + K_MOE_ALIGN - 1;
+    return grid;
+}
+
+mp_status mp_plan_moe_product(mp_planner *p, const mp_moe *m, const mp_moe_routes *r,
+                              const mp_moe_factors *of, mp_ref out) {
+    const mp_packed *packed = &of->matrix->packed;
+    const way *by = &ways[r->way];
+    const mp_kernel *kernel = NULL;
+    mp_moe_product_args args = {.share = of->share,
+                                .experts = m->experts,
+                                .tiles_max = r->tiles_max,
+                                .tiles_across = MP_CEIL_DIV(packed->w.n, by->columns),
+                                .w = packed->w,
+                                .between = of->between,
+                                .even = p->align >= ALIGN && packed->w.n % 2 == 0};
+    int64_t items = 0;
+    args.w.aligned = is_aligned(p, &packed->w);
+    if (__builtin_mul_overflow(args.tiles_max, args.tiles_across, &items)) {
+        return MP_FAIL(INVALID_ARGUMENT, "%lld routes and %lld columns are too many",
+                       (long long)r->count, (long long)packed->w.n);
+    }
+    const char *word = mp_dtype_word(m->type);
+    MP_TRY(has_own_kernel(m, r, of->matrix)
+               ? mp_plan_kernel(p, &kernel, "%s_int%d_%s", by->kernel, packed->w.bits, word)
+               : mp_plan_kernel(p, &kernel, "%s_%d_%s", by->kernel, of->matrix->kind, word));
+    return MP_LAUNCH(p, kernel, grid_of(p, r, of->matrix->kind, items), args,
+                     MP_BIND(mp_moe_product_args, a, of->a),
+                     MP_BIND(mp_moe_product_args, bias, of->matrix->bias),
+                     MP_BIND(mp_moe_product_args, sorted, r->sorted),
+                     MP_BIND(mp_moe_product_args, first, r->first),
+                     MP_BIND(mp_moe_product_args, tiles, r->tiles),
+                     MP_BIND(mp_moe_product_args, w.weight, packed->weight),
+                     MP_BIND(mp_moe_product_args, w.scale, packed->scale),
+                     MP_BIND(mp_moe_product_args, w.zero, packed->zero),
+                     MP_BIND(mp_moe_product_args, w.values, packed->values),
+                     MP_BIND(mp_moe_product_args, w.factor, packed->factor),
+                     MP_BIND(mp_moe_product_args, out, out));
+}
