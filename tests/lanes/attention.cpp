@@ -8,15 +8,15 @@
 
 #include "kernel/attention/attention_group.cu"
 #define attention_kernel attention_group
-enum { WARP_ROWS = K_MMA_ROWS, STEPS = 1 };
+enum { WARP_ROWS = K_MMA_ROWS, STEPS = 1, GROUP_ROWS = K_ROWS };
 #elif DIRECT
 #include "kernel/attention/attention_direct.cu"
 #define attention_kernel attention_direct
-enum { WARP_ROWS = K_ROWS, STEPS = 64 / KEYS };
+enum { WARP_ROWS = K_ROWS, STEPS = 64 / KEYS, GROUP_ROWS = 0 };
 #else
 #include "kernel/attention/attention_mma.cu"
 #define attention_kernel attention_mma
-enum { WARP_ROWS = K_MMA_ROWS };
+enum { WARP_ROWS = K_MMA_ROWS, GROUP_ROWS = 0 };
 #endif
 #include "divider.h"
 #include "lanes.h"
@@ -265,13 +265,22 @@ bool has_row_masks(const shape &s) {
     return s.mask.kind != K_MASK_NONE && (s.mask.rows || (s.mask.heads && s.group > 1));
 }
 
+/* By groups all that can be copied is. */
+int row_masks_of(const shape &s) {
+    const bool is_half = s.mask.kind == K_MASK_F16 || s.mask.kind == K_MASK_BF16;
+    const bool begins = s.keys % 8 == 0 && s.mask.skew == 0;
+    return !has_row_masks(s)                ? K_ROW_MASKS_NONE
+           : BY_GROUPS && is_half && begins ? K_ROW_MASKS_COPIED
+                                            : K_ROW_MASKS_ASKED;
+}
+
 mp_attention_args args_of(const shape &s, tensors &t) {
     mp_attention_args args = {};
     args.head_size = args.v_head_size = s.size;
     args.wide = 1;
     args.tile_rows = s.row_warps * WARP_ROWS;
     args.tile_keys = s.sets * s.steps * KEYS;
-    args.row_masks = has_row_masks(s);
+    args.row_masks = row_masks_of(s);
     if (s.padding != K_PADDING_NONE || (s.mask.kind != K_MASK_NONE && !has_row_masks(s))) {
         args.added_keys = (s.keys + args.tile_keys - 1) / args.tile_keys * args.tile_keys;
     }
@@ -317,7 +326,11 @@ mp_attention_args args_of(const shape &s, tensors &t) {
     return args;
 }
 
-void check_attention(const shape &s) {
+void check_attention(shape s) {
+    if (BY_GROUPS) { /* whose blocks have one form */
+        s.row_warps = (int)(GROUP_ROWS / WARP_ROWS);
+        s.sets = 1;
+    }
     tensors t(s);
     const std::vector<int32_t> length(s.batch, s.length - 1);
     Buffer<T> out((size_t)s.batch * s.heads * s.rows * s.size);
@@ -344,7 +357,7 @@ void check_masks_of_rows() {
     check_attention({1, 21, 65, HEAD, 1, 1, false, {K_FLOAT ? K_MASK_F32 : K_MASK_BF16}});
 }
 
-#if DIRECT && K_MASKED
+#if (DIRECT || BY_GROUPS) && K_MASKED
 /* Of all kinds, where they are the same for all rows; padding with and without them. */
 void check_masks_of_keys() {
     for (int kind : {K_MASK_BOOL, K_MASK_F32, K_MASK_F16, K_MASK_BF16, K_MASK_F64}) {
@@ -407,17 +420,26 @@ void check_masks_of_keys() {
 } // namespace
 
 void run_tests() {
-#if BY_GROUPS
-    const int warps = K_GROUP_LANES(K_ROWS) / LANES;
-    check_attention({2, 130, 3 * KEYS + 5, HEAD, warps, 1});
-    check_attention({1, 45, 45, HEAD - 8, warps, 1, true});
-    check_attention({1, 400, 400, HEAD, warps, 1, true});
-    const int rows = K_ROWS > 64 ? K_ROWS : 90; /* that blocks have of one head */
-    check_attention({4, rows, 6 * KEYS, HEAD, warps, 1, true, {}, 2});
-    check_attention({1, 300, 300, HEAD, warps, 1, true, {}, 1, 1, 70});
-    check_attention({2, 20, 5 * KEYS, HEAD, warps, 1, false, {}, 1, 1, 0, 2 * KEYS + 9});
+#if BY_GROUPS && K_MASKED
+    check_masks_of_rows();
+    check_masks_of_keys();
     check_attention(
-        {2, 30, 40, HEAD, warps, 1, true, {}, 1, 1, 0, 0, 2, K_PADDING_NONE, 0, K_SINK_HEADS});
+        {2, 130, 3 * KEYS + 5, HEAD, 0, 0, false, {K_MASK_F16, true, true}, 1, 1, 0, 0, 2});
+    check_attention({4, 90, 5 * KEYS, HEAD, 0, 0, true, {K_MASK_BOOL, false, true, false}, 2});
+    check_attention({1, 200, 200, HEAD - 8, 0, 0, true, {K_MASK_BF16}, 1, 1, 70});
+    check_attention(
+        {2, 70, 5 * KEYS + 8, HEAD, 0, 0, false, {K_MASK_F16, true, true}, 1, 1, 0, 0, 2});
+    return;
+#elif BY_GROUPS
+    check_attention({2, 130, 3 * KEYS + 5, HEAD});
+    check_attention({1, 45, 45, HEAD - 8, 0, 0, true});
+    check_attention({1, 400, 400, HEAD, 0, 0, true});
+    const int rows = K_ROWS > 64 ? K_ROWS : 90; /* that blocks have of one head */
+    check_attention({4, rows, 6 * KEYS, HEAD, 0, 0, true, {}, 2});
+    check_attention({1, 300, 300, HEAD, 0, 0, true, {}, 1, 1, 70});
+    check_attention({2, 20, 5 * KEYS, HEAD, 0, 0, false, {}, 1, 1, 0, 2 * KEYS + 9});
+    check_attention(
+        {2, 30, 40, HEAD, 0, 0, true, {}, 1, 1, 0, 0, 2, K_PADDING_NONE, 0, K_SINK_HEADS});
     return;
 #endif
 #if !DIRECT || K_MASKED

@@ -63,7 +63,7 @@ PROGRAMS = {
                                                   f"K_FLOAT={int(word == 'f32')}", f"K_MASKED={masked}", "DIRECT=1",
                                                   "BY_GROUPS=0"])
        for head, rows, word, masked in DIRECT},
-    **{f"attention_group_{head}_{rows}_{word}":
+    **{f"attention_group_{'masked_' * masked}{head}_{rows}_{word}":
        ("attention.cpp", "attention_group", {}, [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}", "K_FLOAT=0",
                                                  "DIRECT=0", "BY_GROUPS=1"])
        for head, rows, word in ((64, 64, "f16"), (128, 64, "f16"), (128, 128, "bf16"))},

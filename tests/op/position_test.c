@@ -164,6 +164,87 @@ DEVICE_TEST(gated_bias_leaves_out_offsets_out_of_range) {
     free(bias);
 }
 
+typedef struct gated_sizes {
+    int64_t batch, heads, rows, size, columns;
+} gated_sizes;
+
+/* The gate of a row as the operator is defined, from the product of all columns. */
+static double gate_of(const gated_sizes *s, mp_dtype type, const op_tensor *in, int64_t entry,
+                      int64_t head, int64_t row) {
+    double sum[2] = {0, 0};
+    for (int64_t c = 0; c < s->columns; c++) {
+        double column = op_real(type, in[4].data, c);
+        for (int64_t e = 0; e < s->size; e++) {
+            const int64_t at = head * s->size + e;
+            const int64_t query = (entry * s->rows + row) * s->heads * s->size + at;
+            const double x = op_real(type, in[0].data, query) + op_real(type, in[1].data, at);
+            column += x * op_real(type, in[3].data, e * s->columns + c);
+        }
+        sum[c >= s->columns / 2] += column;
+    }
+    const double limit = op_real(type, in[5].data, head);
+    return 1 / (1 + exp(-sum[0])) * (limit / (1 + exp(-sum[1])) - 1) + 2;
+}
+
+static void check_gated(mp_device *device, mp_dtype type, gated_sizes s, bool aligned) {
+    const int64_t width = s.heads * s.size, plane = s.rows * s.rows;
+    const int64_t counts[] = {s.batch * s.rows * width, width,     s.heads * plane,
+                              s.size * s.columns,       s.columns, s.heads};
+    void *values[6];
+    for (int i = 0; i < 6; i++) {
+        values[i] = op_numbers(type, (uint64_t)i + 1, counts[i]);
+    }
+    for (int64_t i = 0; i < counts[3]; i++) { /* so that gates are not all 0 or 1 */
+        op_store_real(type, values[3], i, op_real(type, values[3], i) / 64);
+    }
+    op_store_real(type, values[0], (s.rows - 1) * width, NAN); /* the last row of the first head */
+    op_store_real(type, values[2], 0, INFINITY);
+    const mp_attr attrs[] = {OP_INT("num_heads", s.heads)};
+    op_case c = {.domain = domain,
+                 .name = "GatedRelativePositionBias",
+                 .version = 1,
+                 .attrs = attrs,
+                 .attr_count = 1,
+                 .align = aligned ? 16 : 1,
+                 .skew = aligned ? 0 : (uint32_t)mp_dtype_size(type),
+                 .in = {OP_TENSOR(type, values[0], s.batch, s.rows, width),
+                        OP_TENSOR(type, values[1], width),
+                        OP_TENSOR(type, values[2], 1, s.heads, s.rows, s.rows),
+                        OP_TENSOR(type, values[3], s.size, s.columns),
+                        OP_TENSOR(type, values[4], s.columns),
+                        OP_TENSOR(type, values[5], 1, s.heads, 1, 1)},
+                 .in_count = 6,
+                 .out_count = 1};
+    op_run(device, &c);
+    for (int64_t line = 0; line < s.batch * s.heads * s.rows; line++) {
+        const int64_t row = line % s.rows, head = line / s.rows % s.heads;
+        const double gate = gate_of(&s, type, c.in, line / s.rows / s.heads, head, row);
+        for (int64_t i = 0; i < s.rows; i++) {
+            const double bias = op_real(type, values[2], (head * s.rows + row) * s.rows + i);
+            op_check_close(op_real(type, c.out[0].data, line * s.rows + i), gate * bias,
+                           op_precision(type) + 2e-5, "gated bias", line * s.rows + i);
+        }
+    }
+    op_close(device, &c);
+    for (int i = 0; i < 6; i++) {
+        free(values[i]);
+    }
+}
+
+/* Packs and single elements of rows and of heads, more entries and rows than a block has, heads
+ * longer than what a block keeps of the weight. */
+DEVICE_TEST(gated_bias_is_the_bias_times_a_gate) {
+    static const gated_sizes all[] = {{2, 3, 16, 8, 8},  {9, 1, 8, 64, 8},   {19, 2, 5, 16, 2},
+                                      {1, 2, 37, 24, 6}, {3, 1, 4, 300, 4},  {1, 1, 1, 1, 2},
+                                      {2, 1, 130, 7, 8}, {1, 2, 40, 256, 2}, {8, 2, 24, 264, 2}};
+    for (size_t k = 0; k < MP_COUNT_OF(all); k++) {
+        for (int aligned = 0; aligned < 2; aligned++) {
+            check_gated(device, MP_F32, all[k], aligned != 0);
+            check_gated(device, MP_F16, all[k], aligned != 0);
+        }
+    }
+}
+
 DEVICE_TEST(gated_bias_refuses) {
     float x[64] = {0};
     const int32_t offsets[1] = {0};

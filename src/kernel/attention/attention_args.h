@@ -51,10 +51,12 @@ enum {
     K_GROUP_AHEAD = 4, /* stages of a block's ring */
     K_GROUP_ALIGN = 1024
 };
-#define K_GROUP_LANES(rows)  ((rows)*2)
-#define K_GROUP_BLOCKS(head) ((head) > 64 ? 1 : 3)
-#define K_GROUP_HELD(head, rows) \
-    (((rows) + 2 * K_GROUP_AHEAD * K_GROUP_KEYS) * (head)*2 + (rows)*K_DIRECT_ROW_BYTES)
+#define K_GROUP_LANES(rows)          ((rows)*2)
+#define K_GROUP_BLOCKS(head, masked) ((head) > 64 ? 1 : (masked) ? 2 : 3)
+#define K_GROUP_MASKS(rows)          ((rows)*K_GROUP_KEYS * 2) /* of a stage */
+#define K_GROUP_HELD(head, rows, masked)                                                  \
+    (((rows) + 2 * K_GROUP_AHEAD * K_GROUP_KEYS) * (head)*2 + (rows)*K_DIRECT_ROW_BYTES + \
+     ((masked) ? K_GROUP_AHEAD * K_GROUP_MASKS(rows) : 0))
 
 typedef enum k_mask_kind {
     K_MASK_NONE,
@@ -69,6 +71,14 @@ typedef enum k_mask_kind {
 #define K_MMA_MASK(kind, size) \
     ((kind) == K_MASK_BOOL ||  \
      ((size) == 4 ? (kind) == K_MASK_F32 : (kind) == K_MASK_F16 || (kind) == K_MASK_BF16))
+
+/* Masks of their own that rows of a block have. */
+typedef enum k_row_masks {
+    K_ROW_MASKS_NONE,
+    K_ROW_MASKS_ASKED, /* lanes ask for those of their scores */
+    K_ROW_MASKS_COPIED /* attention_group copies them with the keys: they are of two bytes, and all
+                        * rows begin at multiples of 16 */
+} k_row_masks;
 
 typedef enum k_sink_kind {
     K_SINK_NONE,
@@ -150,7 +160,7 @@ typedef struct mp_attention_args {
     int32_t meet_log;             /* of attention_decode: 2^meet_log blocks are a cluster */
     int32_t added_keys;           /* of attention_direct: room for what masks and padding add to the
                                      scores of keys, the same for all rows of a block; or 0 */
-    int32_t row_masks;            /* rows have masks of their own */
+    int32_t row_masks;            /* one of K_ROW_MASKS_... */
     int32_t row_blocks;           /* of attention_mma, too: so many share a key head */
     k_divider by_splits, by_row_blocks, by_kv_heads, by_rows;
     k_divider by_round, by_units; /* of attention_mma; units: key heads of all entries */
@@ -368,6 +378,8 @@ typedef struct mp_relative_bias_args {
 } mp_relative_bias_args;
 
 enum { K_GATED_BIAS_PLACES, K_GATED_BIAS_ROWS };
+enum { K_GATED_BIAS_LANES = 128 };
+enum { K_GATED_BIAS_GATES = 16 }; /* of a block at most: rows times entries of the batch */
 
 /* out[entry, head, row] = bias[head, row] times a gate that follows from the row's query. */
 typedef struct mp_gated_bias_args {
@@ -376,8 +388,12 @@ typedef struct mp_gated_bias_args {
     int32_t *places;        /* which token belongs at each place, or -1 */
     void *out;
     int64_t batch, rows, tokens;
-    int64_t heads, size, columns; /* of a head; of the weight: half of them for each gate */
-    int32_t stage, unused;        /* K_GATED_BIAS_... */
+    int64_t heads, size, columns;    /* of a head; of the weight: half of them for each gate */
+    int64_t tiles, parts;            /* of the rows and of the batch, one of each a block, */
+    int32_t tile, entries;           /* and how many they have */
+    int32_t whole_heads, whole_rows; /* they are whole packs of 16 aligned bytes */
+    k_divider by_row;                /* by the packs or the elements of a row */
+    int32_t stage, unused;           /* K_GATED_BIAS_... */
 } mp_gated_bias_args;
 
 #endif

@@ -1,17 +1,19 @@
-/* attention_group.cu - what attention_direct.cu does without masks, for many keys and heads of 64
- * or 128 elements of two bytes, by the products of GPUs of compute capability 9.0, of which a group
- * of four warps makes one together. They are twice as fast, and read keys and values from shared
- * memory where they lie.
+/* attention_group.cu - what attention_direct.cu does, for many keys and heads of 64 or 128 elements
+ * of two bytes, by the products of GPUs of compute capability 9.0, of which a group of four warps
+ * makes one together. They are twice as fast, and read keys and values from shared memory where
+ * they lie.
  *
  * A block has K_ROWS rows, 64 for each of its groups. A step takes KEYS keys; those and their
  * values are a stage of a ring. In shared memory lie
  *
  *     q          [K_ROWS] rows
- *     k, v       [KEYS] rows of each stage
+ *     k, v       [KEYS] rows of each stage, with K_MASKED then
+ *     masks      [K_ROWS] rows of the stage's keys, where they are copied
  *     rows       what is known of the rows of each warp
+ *     added      with K_MASKED, [added_keys] floats, as attention_direct.cu has them
  *
  * q, k and v in parts of 64 elements of a head, one behind the other: lines of 128 bytes as
- * group_matrix.h wants them, a row each.
+ * group_matrix.h wants them, a row each. So are masks, of as many keys.
  *
  * A group's last step may be the one before the block's last one, but none before: else its values
  * would be gone before it has multiplied by them. So it is where all rows are of one head, or see
@@ -23,7 +25,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention_args.h"
 
-#define K_MASKED     0
 #define MMA_KEYS     K_GROUP_KEYS
 #define MMA_ROW_SETS 1
 #define MMA_KEEP_Q   1
@@ -37,6 +38,7 @@
 #include "kernel/attention/mma_half.h"
 
 #include "kernel/attention/direct.h"
+#include "kernel/attention/direct_mask.h"
 
 enum {
     G_GROUP = 128, /* lanes */
@@ -50,7 +52,9 @@ enum {
     G_Q = K_ROWS * G_LINE,         /* a part of the queries */
     G_PART = KEYS * G_LINE,        /* and of keys or values */
     G_TILE = G_PARTS * G_PART,
-    G_STAGE = 2 * G_TILE,
+    G_MASKS = K_MASKED ? K_GROUP_MASKS(K_ROWS) : 0,
+    G_STAGE = 2 * G_TILE + G_MASKS,
+    G_MASK_PIECES = G_LINE / G_PIECE,
     G_STEPS = G_LINE / 32, /* products along a part of a head */
     G_VALUE_STEP = STEP * G_LINE,
 };
@@ -95,6 +99,33 @@ K_FN void g_fill(const mp_attention_args *args, const g_share *share, int32_t do
             const int is = r + share->row < there;
             k_copy_begin(to + r * G_LINE, is ? from : share->from[s], is ? G_PIECE : 0);
             from += (int64_t)G_COPIED * stride;
+        }
+    }
+}
+
+/* The same of masks, from key `key` on. */
+K_FN void g_fill_masks(const mp_attention_args *args, const direct_row *rows, int32_t key,
+                       uint8_t *to) {
+    const uint16_t *mask = (const uint16_t *)args->rule.mask;
+    const int32_t row = (int32_t)threadIdx.x / G_MASK_PIECES;
+    const int32_t piece = (int32_t)threadIdx.x % G_MASK_PIECES, first = key + piece * PIECE;
+    const int32_t left = mma_mask_last(&args->rule) + 1 - first;
+    const uint32_t count = left <= 0 ? 0 : left < PIECE ? (uint32_t)left * 2 : G_PIECE;
+    to += g_spot(row, piece, 0);
+    K_UNROLL for (int32_t r = 0; r < K_ROWS; r += G_LANES / G_MASK_PIECES) {
+        k_copy_begin(to + r * G_LINE, mask + (count > 0 ? rows[row + r].mask + first : 0), count);
+    }
+}
+
+/* Masks of the warp's rows, as mma_mask_load has them. */
+K_FN void g_masks(const uint8_t *masks, uint32_t (*mask)[MASK_WORDS]) {
+    const int32_t lane = (int32_t)threadIdx.x % LANES;
+    const int32_t row = (int32_t)threadIdx.x / LANES * ROWS + lane % ROWS;
+    K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n += 2) {
+        uint32_t words[4];
+        k_matrices_load(words, masks + g_spot(row, n + lane / ROWS, 0));
+        K_UNROLL for (int32_t i = 0; i < 4; i++) {
+            mask[n + i / 2][i % 2] = words[i];
         }
     }
 }
@@ -157,8 +188,9 @@ K_FN int32_t g_weights(float factor, float (*score)[4], mma_state *state, float 
     rises = __any_sync(MMA_ALL, rises);
     K_UNROLL for (int32_t r = 0; r < 2; r++) {
         const float old = state->top[r];
-        const float fresh = direct_above(factor, most[r], old) > LEAP ? most[r] * factor : old;
-        shrink[r] = k_exp2(old - fresh);
+        const float high = K_MASKED ? most[r] : most[r] * factor;
+        const float fresh = direct_above(factor, most[r], old) > LEAP ? high : old;
+        shrink[r] = k_exp2((old - fresh) * (K_MASKED ? MMA_LOG2_E : 1));
         state->top[r] = fresh;
         float sum[2] = {0, 0};
         K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
@@ -208,16 +240,18 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
     const k_score_rule *rule = &args->rule;
     const int32_t lane = (int32_t)threadIdx.x % LANES, warp = (int32_t)threadIdx.x / LANES;
     const int32_t first = warp * ROWS;
-    const float factor = MMA_LOG2_E * (float)rule->scale;
+    const float factor = MMA_LOG2_E * (K_MASKED ? 1 : (float)rule->scale);
     uint8_t *const queries = shared, *const ring = queries + G_PARTS * G_Q;
     direct_row *const all_rows = (direct_row *)(void *)(ring + G_AHEAD * G_STAGE);
     direct_row *const rows = all_rows + first;
+    float *const added = (float *)(void *)(all_rows + K_ROWS);
     const uint32_t place = (uint32_t)__cvta_generic_to_shared(ring);
     g_share share = g_share_of(args, at);
     const mma_line line = mma_line_at(args, at, first + lane % ROWS);
     if (lane < ROWS) {
         direct_find(args, at, &line, rows + lane);
     }
+    const void *const ahead = K_MASKED ? direct_ahead(args, at) : 0;
     const int32_t tells = rule->lengths != 0; /* which keys there are */
     if (!tells) {
         mma_reach(args, at);
@@ -227,6 +261,13 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
     if (tells) {
         mma_reach(args, at);
     }
+    if (ahead != 0) {
+        k_bring_near(ahead);
+    }
+    const int32_t copies_masks = K_MASKED && args->row_masks == K_ROW_MASKS_COPIED;
+    if (copies_masks) {
+        at->from -= at->from % PIECE; /* rows see none of these */
+    }
     share.from[0] += at->from * args->k_stride[2];
     share.from[1] += at->from * args->v_stride[2];
     const int32_t length = at->to - at->from;
@@ -234,10 +275,16 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
     K_ONE_COPY for (int32_t i = 0; i < G_AHEAD - 2; i++) {
         if (i * KEYS < length) {
             g_fill(args, &share, i * KEYS, length, ring + i * G_STAGE);
+            if (copies_masks) {
+                g_fill_masks(args, all_rows, at->from + i * KEYS, ring + i * G_STAGE + 2 * G_TILE);
+            }
         }
         k_copies_group();
     }
     const direct_span seen = direct_look(args, at, &line, rows + lane % ROWS);
+    if (K_MASKED) {
+        direct_add_up(args, at, added);
+    }
     mma_state state;
     mma_clear(&state);
     state.top[0] = state.top[1] = LOWEST;
@@ -259,19 +306,34 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
             __syncthreads(); /* and all groups have done with the step before the last one */
         }
         if (far < length) {
-            g_fill(args, &share, far, length, ring + (stage + G_AHEAD - 2) % G_AHEAD * G_STAGE);
+            uint8_t *const to = ring + (stage + G_AHEAD - 2) % G_AHEAD * G_STAGE;
+            g_fill(args, &share, far, length, to);
+            if (copies_masks) {
+                g_fill_masks(args, all_rows, at->from + far, to + 2 * G_TILE);
+            }
         }
         k_copies_group();
         if (key < group.to && end > group.from) {
             float score[KEY_SIDES][4], shrink[2];
+            uint32_t mask[KEY_SIDES][MASK_WORDS];
             g_scores(kept, keys, score);
             k_group_batch();
+            if (copies_masks) {
+                g_masks(ring + stage * G_STAGE + 2 * G_TILE, mask);
+            } else if (K_MASKED && args->row_masks) {
+                const int32_t last = mma_mask_last(rule);
+                mma_mask_load(rule, rows[lane / 4].mask, mine, last, mask, 0);
+                mma_mask_load(rule, rows[lane / 4 + SIDE].mask, mine, last, mask, 1);
+            }
             if (before != 0) {
                 g_values(weights, before, &state);
                 k_group_batch();
                 k_group_wait_but_one();
             } else {
                 k_group_wait();
+            }
+            if (K_MASKED) {
+                direct_masks(args, (float)rule->scale, mask, added + (mine - at->from), score);
             }
             if (key < seen.all_from || end > seen.all_to) {
                 direct_hide(rows + lane / 4, mine, score);
@@ -290,8 +352,8 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
         g_values(weights, before, &state);
         k_group_end();
     }
-    state.top[0] *= 1 / MMA_LOG2_E;
-    state.top[1] *= 1 / MMA_LOG2_E;
+    state.top[0] *= K_MASKED ? 1 : 1 / MMA_LOG2_E;
+    state.top[1] *= K_MASKED ? 1 : 1 / MMA_LOG2_E;
     K_UNROLL for (int32_t r = 0; r < 2; r++) {
         state.total[r] += __shfl_xor_sync(MMA_ALL, state.total[r], 1);
         state.total[r] += __shfl_xor_sync(MMA_ALL, state.total[r], 2);
@@ -303,7 +365,8 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
 
 #endif
 
-K_BLOCK_KERNEL_LATE_OF(K_GROUP_LANES(K_ROWS), K_GROUP_BLOCKS(K_HEAD), mp_attention_args, args) {
+K_BLOCK_KERNEL_LATE_OF(K_GROUP_LANES(K_ROWS), K_GROUP_BLOCKS(K_HEAD, K_MASKED), mp_attention_args,
+                       args) {
 #if K_GROUP_MATRIX
     K_SHARED(uint8_t, shared);
     const uint32_t begin = (uint32_t)__cvta_generic_to_shared(shared);

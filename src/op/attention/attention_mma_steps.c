@@ -169,7 +169,7 @@ static mp_status plan_direct(mp_planner *p, const mp_attention *a) {
     args.tile_rows = cut.row_warps * cut.rows;
     args.tile_keys = cut.sets * cut.share;
     args.added_keys = mp_direct_added(&work, &cut);
-    args.row_masks = has_row_masks(rule);
+    args.row_masks = has_row_masks(rule) ? K_ROW_MASKS_ASKED : K_ROW_MASKS_NONE;
     const int64_t blocks = work.units * MP_CEIL_DIV(work.rows, args.tile_rows);
     const bool at_once = blocks <= (int64_t)processors * cut.resident;
     args.round = at_once ? processors : INT32_MAX;
@@ -188,14 +188,17 @@ static int64_t group_blocks(const k_score_rule *rule, int64_t rows) {
     return rule->batch * rule->kv_heads * MP_CEIL_DIV(rule->group * rule->rows, rows);
 }
 
-/* Of attention_direct.cu's work that without masks, and so much of it that a group's rows are all
- * there. */
+static bool has_masks(const k_score_rule *rule) {
+    return has_row_masks(rule) || has_added(rule);
+}
+
+/* Of attention_direct.cu's work so much that a group's rows are all there. */
 static bool can_group(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int32_t head = mma_head(a);
     return p->device->info.arch == GROUP_ARCH && mp_dtype_size(a->type) == 2 &&
-           (head == 64 || head == 128) && !has_row_masks(rule) && !has_added(rule) &&
-           rule->group * rule->rows >= GROUP_ROWS && rule->keys >= GROUP_ROWS;
+           (head == 64 || head == 128) && rule->group * rule->rows >= GROUP_ROWS &&
+           rule->keys >= GROUP_ROWS;
 }
 
 /* Rows of a block, or 0 where attention_direct.cu is the faster one; measured on an H100. Two
@@ -205,12 +208,13 @@ static int32_t group_rows(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     const int64_t processors = p->device->info.multiprocessors;
     const int64_t blocks = group_blocks(rule, GROUP_ROWS);
-    const bool is_much = rule->keys >= GROUP_KEYS_MIN || 2 * blocks >= processors;
+    const bool is_much =
+        rule->keys >= GROUP_KEYS_MIN || (!has_masks(rule) && 2 * blocks >= processors);
     const bool is_one_head = rule->group == 1 || rule->rows % (2 * GROUP_ROWS) == 0;
     if (!can_group(p, a) || !is_much) {
         return 0;
     }
-    if (mma_head(a) == 64) {
+    if (mma_head(a) == 64 || has_masks(rule)) {
         return GROUP_ROWS;
     }
     if (is_one_head && 4 * group_blocks(rule, 2 * GROUP_ROWS) >= 3 * processors) {
@@ -219,20 +223,39 @@ static int32_t group_rows(const mp_planner *p, const mp_attention *a) {
     return blocks <= 4 * processors ? GROUP_ROWS : 0;
 }
 
+/* How masks of rows come. */
+static k_row_masks group_masks(const mp_planner *p, const mp_attention *a) {
+    const k_score_rule *rule = &a->rule;
+    const bool is_half = rule->mask_kind == K_MASK_F16 || rule->mask_kind == K_MASK_BF16;
+    bool begins = p->align >= 16 && a->mask.offset % 16 == 0;
+    for (int d = 0; d < 3; d++) {
+        begins = begins && rule->mask_stride[d] % 8 == 0;
+    }
+    return !has_row_masks(rule) ? K_ROW_MASKS_NONE
+           : is_half && begins  ? K_ROW_MASKS_COPIED
+                                : K_ROW_MASKS_ASKED;
+}
+
 static mp_status plan_group(mp_planner *p, const mp_attention *a, int32_t rows) {
     const k_score_rule *rule = &a->rule;
     const int32_t head = mma_head(a);
     const int32_t processors = MP_MAX(p->device->info.multiprocessors, 1);
-    const size_t bytes = (size_t)K_GROUP_HELD(head, rows) + K_GROUP_ALIGN - 1;
+    const bool masked = has_masks(rule);
     mp_attention_args args = mp_attention_args_of(p, a);
     args.tile_rows = rows;
     args.tile_keys = K_GROUP_KEYS;
-    const bool at_once = group_blocks(rule, rows) <= (int64_t)processors * K_GROUP_BLOCKS(head);
+    args.added_keys = has_added(rule) ? (int32_t)MP_ALIGN_UP(rule->keys, K_GROUP_KEYS) : 0;
+    args.row_masks = group_masks(p, a);
+    const size_t bytes = (size_t)K_GROUP_HELD(head, rows, masked) + K_GROUP_ALIGN - 1 +
+                         (size_t)args.added_keys * sizeof(float);
+    const bool at_once =
+        group_blocks(rule, rows) <= (int64_t)processors * K_GROUP_BLOCKS(head, masked);
     args.round = at_once ? processors : INT32_MAX;
     const mp_grid grid = mma_grid(p, rule, K_GROUP_LANES(rows) / 32, bytes, &args);
     const mp_kernel *kernel = NULL;
-    MP_TRY(
-        mp_plan_kernel(p, &kernel, "attention_group_%d_%d_%s", head, rows, mp_dtype_word(a->type)));
+    const char *word = mp_dtype_word(a->type);
+    MP_TRY(masked ? mp_plan_kernel(p, &kernel, "attention_group_masked_%d_%s", head, word)
+                  : mp_plan_kernel(p, &kernel, "attention_group_%d_%d_%s", head, rows, word));
     return mp_attention_launch(p, a, kernel, grid, &args, MP_NOWHERE);
 }
 

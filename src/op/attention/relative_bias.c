@@ -137,8 +137,31 @@ static mp_status launch_gated(mp_planner *p, const mp_gated_bias_args *args, mp_
                      MP_BIND(mp_gated_bias_args, out, placing ? MP_NOWHERE : MP_OUT(0)));
 }
 
+/* How much a block has: many entries of the batch, for which it reads the bias once, then many
+ * rows, but so little that all multiprocessors have blocks enough. */
+static void cut_gated(const mp_planner *p, mp_gated_bias_args *args) {
+    enum { TURNS = 16 };
+    const int64_t wanted = (int64_t)p->device->info.multiprocessors * TURNS;
+    const int64_t pack = p->align >= 16 ? 16 / (int64_t)mp_dtype_size(p->in[QUERY].type) : 1;
+    const int64_t lines = args->batch * args->heads * args->rows;
+    args->entries = K_GATED_BIAS_GATES / 2;
+    while (args->entries > 1 &&
+           (args->entries / 2 >= args->batch || lines / args->entries < wanted)) {
+        args->entries /= 2;
+    }
+    args->tile = K_GATED_BIAS_GATES / args->entries;
+    while (args->tile > 1 && lines / (args->entries * args->tile) < wanted) {
+        args->tile /= 2;
+    }
+    args->tiles = MP_CEIL_DIV(args->rows, args->tile);
+    args->parts = MP_CEIL_DIV(args->batch, args->entries);
+    args->whole_heads = args->size % pack == 0 && pack > 1;
+    args->whole_rows = args->rows % pack == 0 && pack > 1;
+    args->by_row = mp_divider((uint32_t)(args->whole_rows ? args->rows / pack : args->rows));
+}
+
 static mp_status plan_gated(mp_planner *p) {
-    enum { LANES = 128 };
+    enum { LANES = K_GATED_BIAS_LANES };
     mp_gated_bias_args args = {.stage = K_GATED_BIAS_PLACES};
     mp_ref places = MP_NOWHERE;
     MP_TRY(read_gated(p, &args));
@@ -153,12 +176,14 @@ static mp_status plan_gated(mp_planner *p) {
         MP_TRY(mp_plan_scratch_of(p, count, MP_I32, &places));
         MP_TRY(mp_plan_fill(p, places, UINT32_MAX, sizeof(int32_t), (size_t)count));
         if (args.tokens > 0) {
-            MP_TRY(launch_gated(p, &args, mp_plan_grid(p, args.tokens, 1), places));
+            const int64_t blocks = MP_CEIL_DIV(args.tokens, LANES);
+            MP_TRY(launch_gated(p, &args, mp_plan_grid_rows(p, blocks, LANES), places));
         }
     }
     args.stage = K_GATED_BIAS_ROWS;
-    const int64_t lines = args.batch * args.heads * args.rows;
-    return launch_gated(p, &args, mp_plan_grid_rows(p, lines, LANES), places);
+    cut_gated(p, &args);
+    const int64_t items = args.heads * args.tiles * args.parts;
+    return launch_gated(p, &args, mp_plan_grid_rows(p, items, LANES), places);
 }
 
 /* ---- the rows ---- */
