@@ -118,9 +118,10 @@ static void check(mp_device *device, sizes s, form f) {
     free(sum);
 }
 
-static const sizes all[] = {{2, 9, 40, 4},    {1, 1, 16, 8},   {2, 700, 12, 3}, {1, 5, 2080, 5},
-                            {3, 33, 7, 1},    {1, 3000, 1, 1}, {2, 20, 6, 6},   {1, 50, 320, 32},
-                            {1, 2100, 24, 4}, {2, 4, 300, 3}};
+static const sizes all[] = {{2, 9, 40, 4},     {1, 1, 16, 8},   {2, 700, 12, 3}, {1, 5, 2080, 5},
+                            {3, 33, 7, 1},     {1, 3000, 1, 1}, {2, 20, 6, 6},   {1, 50, 320, 32},
+                            {1, 2100, 24, 4},  {2, 4, 300, 3},  {1, 3, 4608, 1}, {1, 2, 4104, 3},
+                            {1, 3, 1030, 1030}};
 
 DEVICE_TEST(group_norm_with_channels_last) {
     for (size_t k = 0; k < MP_COUNT_OF(all); k++) {
@@ -165,6 +166,66 @@ DEVICE_TEST(group_norm_far_from_zero) {
     for (int i = 0; i < PIXELS * CHANNELS; i++) {
         const double want = i / CHANNELS % 2 == 0 ? -1 : 1;
         op_check_close((double)((const float *)c.out[0].data)[i], want, 1e-3, "group norm", i);
+    }
+    op_close(device, &c);
+    free(x);
+}
+
+/* What is not a number, or has no end, is of its group alone. */
+DEVICE_TEST(group_norm_keeps_nan_to_its_group) {
+    enum { PIXELS = 70, CHANNELS = 24, GROUPS = 3, EACH = CHANNELS / GROUPS };
+    float x[PIXELS * CHANNELS];
+    float one[CHANNELS];
+    const mp_attr attrs[] = {OP_INT("groups", GROUPS), OP_INT("activation", 0)};
+    for (int i = 0; i < PIXELS * CHANNELS; i++) {
+        x[i] = op_value(1, i);
+    }
+    for (int i = 0; i < CHANNELS; i++) {
+        one[i] = 1;
+    }
+    x[31 * CHANNELS + 2] = NAN;
+    x[(PIXELS - 1) * CHANNELS + 2 * EACH] = INFINITY;
+    op_case c = {
+        .domain = "com.microsoft",
+        .name = "GroupNorm",
+        .version = 1,
+        .attrs = attrs,
+        .attr_count = 2,
+        .in = {op_f32(x, 1, PIXELS, CHANNELS), op_f32(one, CHANNELS), op_f32(one, CHANNELS)},
+        .in_count = 3,
+        .out_count = 1};
+    op_run(device, &c);
+    for (int i = 0; i < PIXELS * CHANNELS; i++) {
+        const float got = ((const float *)c.out[0].data)[i];
+        CHECK(isnan(got) == (i % CHANNELS / EACH != 1));
+    }
+    op_close(device, &c);
+}
+
+/* Channels of a group far from one another, and each nearly the same at all pixels. */
+DEVICE_TEST(group_norm_with_channels_far_apart) {
+    enum { PIXELS = 3000, CHANNELS = 4 };
+    float *x = calloc((size_t)PIXELS * CHANNELS, sizeof *x);
+    const float one[CHANNELS] = {1, 1, 1, 1}, none[CHANNELS] = {0};
+    const mp_attr attrs[] = {OP_INT("groups", 1), OP_INT("activation", 0), OP_FLOAT("epsilon", 0)};
+    for (int i = 0; i < PIXELS * CHANNELS; i++) {
+        x[i] = 10000 * (float)(i % CHANNELS) + (float)(i / CHANNELS % 3);
+    }
+    op_case c = {
+        .domain = "com.microsoft",
+        .name = "GroupNorm",
+        .version = 1,
+        .attrs = attrs,
+        .attr_count = 3,
+        .in = {op_f32(x, 1, PIXELS, CHANNELS), op_f32(one, CHANNELS), op_f32(none, CHANNELS)},
+        .in_count = 3,
+        .out_count = 1};
+    op_run(device, &c);
+    double mean = 0, variance = 0;
+    op_moments(MP_F32, x, 0, PIXELS * CHANNELS, &mean, &variance);
+    for (int i = 0; i < PIXELS * CHANNELS; i++) {
+        op_check_close((double)((const float *)c.out[0].data)[i],
+                       ((double)x[i] - mean) / sqrt(variance), 1e-6, "group norm", i);
     }
     op_close(device, &c);
     free(x);

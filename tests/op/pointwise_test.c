@@ -508,6 +508,72 @@ DEVICE_TEST(pointwise_folds_many_inputs) {
     }
 }
 
+enum { FOLDED_MOST = 18 };
+
+/* What element `i` of all inputs makes; `sum` and `mean` in double, for floats. */
+static double folded(const char *name, mp_dtype type, void *const *x, int inputs, int64_t i) {
+    double all = op_real(type, x[0], i);
+    for (int v = 1; v < inputs; v++) {
+        const double next = op_real(type, x[v], i);
+        if (strcmp(name, "Max") == 0) {
+            all = isnan(all) || all > next ? all : next;
+        } else if (strcmp(name, "Min") == 0) {
+            all = isnan(all) || all < next ? all : next;
+        } else {
+            all += next;
+        }
+    }
+    return strcmp(name, "Mean") == 0 ? all / inputs : all;
+}
+
+static void check_folded(mp_device *device, const char *name, mp_dtype type, int inputs,
+                         int64_t count, bool aligned) {
+    void *x[FOLDED_MOST];
+    op_case c = {.name = name,
+                 .version = 13,
+                 .align = aligned ? 16 : 1,
+                 .skew = aligned ? 0 : (uint32_t)mp_dtype_size(type),
+                 .in_count = inputs,
+                 .out_count = 1};
+    for (int v = 0; v < inputs; v++) {
+        x[v] = op_numbers(type, (uint64_t)v + 1, count);
+        c.in[v] = OP_TENSOR(type, x[v], count);
+    }
+    if (op_is_float(type) && count > 2) {
+        op_store_real(type, x[inputs - 1], 1, NAN);
+        op_store_real(type, x[0], 2, INFINITY);
+    }
+    op_run(device, &c);
+    for (int64_t i = 0; i < count; i++) {
+        op_check_close(op_real(type, c.out[0].data, i), folded(name, type, x, inputs, i),
+                       op_is_float(type) ? 3 * op_precision(type) : 0, name, i);
+    }
+    op_close(device, &c);
+    for (int v = 0; v < inputs; v++) {
+        free(x[v]);
+    }
+}
+
+/* Inputs of one size: as many as are read at once, fewer, and so many that it takes several times.
+ */
+DEVICE_TEST(pointwise_folds_inputs_of_one_size) {
+    static const char *const names[] = {"Sum", "Mean", "Max", "Min"};
+    static const int inputs[] = {2, 3, 4, 5, 6, 7, 8, 9, 15, 16, FOLDED_MOST};
+    static const int64_t counts[] = {0, 1, 7, 64, 1003};
+    for (size_t n = 0; n < MP_COUNT_OF(names); n++) {
+        for (int t = 0; op_types[t] != MP_NONE; t++) {
+            if ((op_types_of(names[n], 13) & MP_BIT(op_types[t])) == 0) {
+                continue;
+            }
+            for (size_t k = 0; k < MP_COUNT_OF(inputs); k++) {
+                check_folded(device, names[n], op_types[t], inputs[k],
+                             counts[k % MP_COUNT_OF(counts)], k % 2 == 0);
+                check_folded(device, names[n], op_types[t], inputs[k], 131, k % 2 != 0);
+            }
+        }
+    }
+}
+
 DEVICE_TEST(pointwise_clips_to_tensors) {
     for (int t = 0; op_types[t] != MP_NONE; t++) {
         const mp_dtype type = op_types[t];

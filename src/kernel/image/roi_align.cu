@@ -1,7 +1,15 @@
 /* roi_align.cu - each bin of a region: the mean of samples between pixels, or the largest of their
- * four shares, as ONNX's reference has it, not of the samples.
+ * four shares, as ONNX's reference has it, not of the samples. Where samples are does not depend on
+ * the channel: a lane finds that once for several channels, which it takes one after the other, so
+ * that what its neighbours read is of one channel, too, and in a cache.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/core/index.h"
 #include "kernel/image/roi.h"
+
+enum {
+    PLANES = K_ROI_PLANES,
+    POINTS = 4, /* samples of a bin whose places are kept, at most */
+};
 
 /* The four pixels around a point and their weights; none beyond the edge by more than a pixel. */
 typedef struct corners {
@@ -67,48 +75,179 @@ K_FN side side_of(const mp_roi_align_args *args, T low, T high, int64_t bins) {
     return out;
 }
 
-K_FN TC pool(const mp_roi_align_args *args, const T *image, side y, side x) {
-    const int64_t rows = samples_of(args, y.bin), columns = samples_of(args, x.bin);
-    TC sum = 0, most = -(TC)K_INF;
-    for (int64_t i = 0; i < rows; i++) {
-        const TC at_y = y.start + ((TC)i + (TC)0.5) * y.bin / (TC)rows;
-        for (int64_t j = 0; j < columns; j++) {
-            const TC at_x = x.start + ((TC)j + (TC)0.5) * x.bin / (TC)columns;
-            corners c;
-            if (!find_corners(at_y, at_x, args->space.in_h, args->space.in_w, &c)) {
-                most = most < 0 ? 0 : most;
-                continue;
-            }
-            for (int k = 0; k < 4; k++) {
-                const TC share = c.weight[k] * T_load(image[c.at[k]]);
-                sum += share;
-                most = share > most ? share : most;
-            }
+/* What a lane has: a bin of a region, in some channels. */
+typedef struct item {
+    int64_t x, y, region;
+    int64_t channel; /* the first one */
+    int32_t planes;
+} item;
+
+typedef struct quotient {
+    int64_t whole, rest;
+} quotient;
+
+K_FN quotient divided(const mp_roi_align_args *args, int64_t n, int64_t divisor,
+                      k_divider divider) {
+    quotient q;
+    q.whole = args->wide ? n / divisor : (int64_t)k_divide((uint32_t)n, divider);
+    q.rest = n - q.whole * divisor;
+    return q;
+}
+
+K_FN item item_of(const mp_roi_align_args *args, int64_t i) {
+    const mp_roi_space *space = &args->space;
+    const quotient column = divided(args, i, space->out_w, args->by_out_w);
+    const quotient row = divided(args, column.whole, space->out_h, args->by_out_h);
+    const quotient piece = divided(args, row.whole, args->pieces, args->by_pieces);
+    item it;
+    it.x = column.rest;
+    it.y = row.rest;
+    it.region = piece.whole;
+    it.channel = piece.rest * PLANES;
+    const int64_t left = space->channels - it.channel;
+    it.planes = left < PLANES ? (int32_t)left : PLANES;
+    return it;
+}
+
+/* What a channel gives; `most` is what the largest share is, if that is asked for. */
+typedef struct pooled {
+    TC sum, most;
+} pooled;
+
+K_FN pooled nothing_pooled(void) {
+    const pooled none = {0, -(TC)K_INF};
+    return none;
+}
+
+/* Adds a sample; one beyond the edge is 0. */
+K_FN void add_sample(const TC *pixel, const TC *weight, int inside, int largest, pooled *out) {
+    K_UNROLL
+    for (int j = 0; j < 4; j++) {
+        const TC share = inside ? weight[j] * pixel[j] : 0;
+        if (largest) {
+            out->most = share > out->most ? share : out->most;
+        } else {
+            out->sum += share;
         }
     }
-    const int64_t points = rows * columns;
-    if (args->largest) {
-        return points > 0 ? most : 0;
+}
+
+K_FN T pooled_value(const pooled *all, int64_t points, int largest) {
+    const TC mean = all->sum / (TC)(points > 1 ? points : 1);
+    return T_store(!largest ? mean : points > 0 ? all->most : 0);
+}
+
+/* Samples of a bin, row by row. */
+typedef struct grid_of {
+    side y, x;
+    int64_t rows, columns;
+} grid_of;
+
+K_FN int find_sample(const mp_roi_align_args *args, const grid_of *grid, int64_t i, int64_t j,
+                     corners *c) {
+    const TC y = grid->y.start + ((TC)i + (TC)0.5) * grid->y.bin / (TC)grid->rows;
+    const TC x = grid->x.start + ((TC)j + (TC)0.5) * grid->x.bin / (TC)grid->columns;
+    return find_corners(y, x, args->space.in_h, args->space.in_w, c);
+}
+
+/* A bin of few samples, in all of the lane's channels. */
+K_FN void pool_few(const mp_roi_align_args *args, const T *image, const grid_of *grid,
+                   int32_t planes, int largest, T *to) {
+    const mp_roi_space *space = &args->space;
+    const int64_t plane = space->in_h * space->in_w, bins = space->out_h * space->out_w;
+    const int32_t columns = (int32_t)grid->columns, points = (int32_t)grid->rows * columns;
+    corners c[POINTS] = {{{0}, {0}}};
+    int inside[POINTS];
+    K_UNROLL
+    for (int32_t p = 0; p < POINTS; p++) {
+        const int32_t i = p < points ? p / columns : 0;
+        inside[p] = p < points && find_sample(args, grid, i, p - i * columns, &c[p]);
     }
-    return sum / (TC)(points > 1 ? points : 1);
+    K_ONE_COPY
+    for (int32_t k = 0; k < planes; k++) {
+        TC pixel[POINTS][4];
+        pooled all = nothing_pooled();
+        K_UNROLL
+        for (int32_t p = 0; p < POINTS; p++) {
+            K_UNROLL
+            for (int j = 0; j < 4; j++) {
+                pixel[p][j] = T_load(image[c[p].at[j]]);
+            }
+        }
+        K_UNROLL
+        for (int32_t p = 0; p < POINTS; p++) {
+            if (p < points) {
+                add_sample(pixel[p], c[p].weight, inside[p], largest, &all);
+            }
+        }
+        *to = pooled_value(&all, points, largest);
+        image += plane;
+        to += bins;
+    }
+}
+
+/* One of many, whose places are found again for each channel. */
+K_FN void pool_many(const mp_roi_align_args *args, const T *image, const grid_of *grid,
+                    int32_t planes, int largest, T *to) {
+    const mp_roi_space *space = &args->space;
+    const int64_t plane = space->in_h * space->in_w, bins = space->out_h * space->out_w;
+    K_ONE_COPY
+    for (int32_t k = 0; k < planes; k++) {
+        pooled all = nothing_pooled();
+        for (int64_t i = 0; i < grid->rows; i++) {
+            for (int64_t j = 0; j < grid->columns; j++) {
+                corners c = {{0}, {0}};
+                TC pixel[4];
+                const int inside = find_sample(args, grid, i, j, &c);
+                K_UNROLL
+                for (int e = 0; e < 4; e++) {
+                    pixel[e] = T_load(image[c.at[e]]);
+                }
+                add_sample(pixel, c.weight, inside, largest, &all);
+            }
+        }
+        *to = pooled_value(&all, grid->rows * grid->columns, largest);
+        image += plane;
+        to += bins;
+    }
+}
+
+K_FN void pool(const mp_roi_align_args *args, const T *image, int32_t planes, side y, side x,
+               int largest, T *to) {
+    const grid_of grid = {y, x, samples_of(args, y.bin), samples_of(args, x.bin)};
+    if (grid.rows * grid.columns <= POINTS) {
+        pool_few(args, image, &grid, planes, largest, to);
+    } else {
+        pool_many(args, image, &grid, planes, largest, to);
+    }
+}
+
+K_FN void pool_bin(const mp_roi_align_args *args, const item *it, int largest) {
+    const mp_roi_space *space = &args->space;
+    const int64_t plane = it->region * space->channels + it->channel;
+    const int64_t batch = args->batch[it->region];
+    T *to = (T *)args->out + (plane * space->out_h + it->y) * space->out_w + it->x;
+    if (batch < 0 || batch >= space->batches || space->in_h * space->in_w == 0) {
+        for (int32_t k = 0; k < it->planes; k++) {
+            to[k * space->out_h * space->out_w] = T_store(0);
+        }
+        return;
+    }
+    const T *roi = (const T *)args->rois + it->region * 4;
+    side x = side_of(args, roi[0], roi[2], space->out_w);
+    side y = side_of(args, roi[1], roi[3], space->out_h);
+    x.start += (TC)it->x * x.bin;
+    y.start += (TC)it->y * y.bin;
+    pool(args, k_image_of(space, args->x, batch, it->channel), it->planes, y, x, largest, to);
 }
 
 K_KERNEL(mp_roi_align_args, args) {
-    const mp_roi_space *space = &args.space;
-    T *out = (T *)args.out;
-    K_GRID_LOOP(i, space->count) {
-        const k_bin bin = k_bin_of(space, i);
-        const int64_t batch = args.batch[bin.region];
-        TC value = 0;
-        if (batch >= 0 && batch < space->batches) {
-            const T *roi = (const T *)args.rois + bin.region * 4;
-            const T *image = k_image_of(space, args.x, batch, bin.channel);
-            side x = side_of(&args, roi[0], roi[2], space->out_w);
-            side y = side_of(&args, roi[1], roi[3], space->out_h);
-            x.start += (TC)bin.x * x.bin;
-            y.start += (TC)bin.y * y.bin;
-            value = pool(&args, image, y, x);
+    K_GRID_LOOP(i, args.count) {
+        const item it = item_of(&args, i);
+        if (args.largest) {
+            pool_bin(&args, &it, 1);
+        } else {
+            pool_bin(&args, &it, 0);
         }
-        out[i] = T_store(value);
     }
 }

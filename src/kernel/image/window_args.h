@@ -39,6 +39,7 @@ typedef struct mp_unpool_args {
 
 /* A box may lie anywhere: its bins are sampled at this many points along a side at most. */
 enum { K_ROI_SAMPLES_MAX = 4096 };
+enum { K_ROI_PLANES = 8 }; /* channels of a lane of roi_align.cu */
 
 /* x is [batches][channels][in_h][in_w], out is [regions][channels][out_h][out_w]. */
 typedef struct mp_roi_space {
@@ -51,10 +52,15 @@ typedef struct mp_roi_align_args {
     const int64_t *batch; /* of each region */
     void *out;
     mp_roi_space space;
+    int64_t count;  /* of items: regions, pieces, bins */
+    int64_t pieces; /* of the channels, K_ROI_PLANES each, the last what is left */
+    k_divider by_out_w, by_out_h, by_pieces;
     float scale;
     int32_t samples;    /* along a side of a bin; 0: as many as it has pixels */
     int32_t half_pixel; /* pixels have their centres at halves */
     int32_t largest;    /* of the samples, instead of their mean */
+    int32_t wide;       /* 2^31 items or more: dividers are not used */
+    int32_t unused;
 } mp_roi_align_args;
 
 typedef struct mp_roi_pool_args {

@@ -1,50 +1,110 @@
 /* deform_columns.cu - for each output and tap of the window, the image between pixels where the tap
- * is moved to; 0 beyond the edge.
+ * is moved to; 0 beyond the edge. A lane finds the four pixels of one tap and output, and reads
+ * them in several channels, which all are moved alike.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/core/prelude.h"
+#include "kernel/core/index.h"
 #include "kernel/linear/linear_args.h"
 
-K_FN TC pixel(const mp_deform_args *args, const T *image, int64_t row, int64_t column) {
-    return row >= 0 && row < args->in_h && column >= 0 && column < args->in_w
-               ? T_load(image[row * args->in_w + column])
-               : 0;
+/* What a lane has: an output, a tap and some channels of an image. */
+typedef struct d_item {
+    int64_t point, tap, moved; /* `moved`: which of the offsets */
+    int64_t plane;             /* of the first channel, counted over all images */
+    int32_t planes;
+} d_item;
+
+/* The pixels around a point, above and below, left and right of it, as far as they are in the
+ * image. */
+typedef struct d_corners {
+    int64_t at; /* of the first in the plane, which may be outside */
+    TC dy, dx;
+    int inside[4];
+} d_corners;
+
+typedef struct d_quotient {
+    int64_t whole, rest;
+} d_quotient;
+
+K_FN d_quotient d_divide(const mp_deform_args *args, int64_t n, int64_t divisor,
+                         k_divider divider) {
+    d_quotient q;
+    q.whole = args->wide ? n / divisor : (int64_t)k_divide((uint32_t)n, divider);
+    q.rest = n - q.whole * divisor;
+    return q;
 }
 
-K_FN TC sample(const mp_deform_args *args, const T *image, TC y, TC x) {
-    if (!(y > -1 && x > -1 && y < (TC)args->in_h && x < (TC)args->in_w)) { /* nor NaN */
-        return 0;
-    }
-    const TC top = K_M(floor)(y), left = K_M(floor)(x);
-    const TC dy = y - top, dx = x - left;
+K_FN d_item d_item_of(const mp_deform_args *args, int64_t i) {
+    const int64_t taps = args->kernel_h * args->kernel_w;
+    const int64_t in_group = args->channels / args->offset_groups;
+    const d_quotient point = d_divide(args, i, args->out_h * args->out_w, args->by_points);
+    const d_quotient tap = d_divide(args, point.whole, taps, args->by_taps);
+    const d_quotient piece = d_divide(args, tap.whole, args->pieces, args->by_pieces);
+    const int64_t first = piece.rest * K_DEFORM_PLANES, left = in_group - first;
+    d_item item;
+    item.point = point.rest;
+    item.tap = tap.rest;
+    item.moved = piece.whole * taps + tap.rest;
+    item.plane = piece.whole * in_group + first;
+    item.planes = left < K_DEFORM_PLANES ? (int32_t)left : K_DEFORM_PLANES;
+    return item;
+}
+
+/* None is inside where the point is further off than a pixel, or NaN. */
+K_FN d_corners d_corners_of(const mp_deform_args *args, const d_item *item) {
+    const T *offset = (const T *)args->offset;
+    const int64_t points = args->out_h * args->out_w;
+    const d_quotient out = d_divide(args, item->point, args->out_w, args->by_out_w);
+    const d_quotient tap = d_divide(args, item->tap, args->kernel_w, args->by_kernel_w);
+    const TC base_y = (TC)(out.whole * args->stride_h - args->pad_h + tap.whole * args->dilation_h);
+    const TC base_x = (TC)(out.rest * args->stride_w - args->pad_w + tap.rest * args->dilation_w);
+    const TC y = base_y + T_load(offset[item->moved * 2 * points + item->point]);
+    const TC x = base_x + T_load(offset[(item->moved * 2 + 1) * points + item->point]);
+    const int near = y > -1 && x > -1 && y < (TC)args->in_h && x < (TC)args->in_w;
+    const TC top = near ? K_M(floor)(y) : 0, left = near ? K_M(floor)(x) : 0;
     const int64_t row = (int64_t)top, column = (int64_t)left;
-    return (1 - dy) * ((1 - dx) * pixel(args, image, row, column) +
-                       dx * pixel(args, image, row, column + 1)) +
-           dy * ((1 - dx) * pixel(args, image, row + 1, column) +
-                 dx * pixel(args, image, row + 1, column + 1));
+    d_corners c;
+    c.at = row * args->in_w + column;
+    c.dy = near ? y - top : 0;
+    c.dx = near ? x - left : 0;
+    for (int k = 0; k < 4; k++) {
+        const int64_t v = row + k / 2, u = column + k % 2;
+        c.inside[k] = near && v >= 0 && v < args->in_h && u >= 0 && u < args->in_w;
+    }
+    return c;
+}
+
+K_FN TC d_sample(const T *image, int64_t in_w, const d_corners *c) {
+    const T *top = image + c->at, *low = top + in_w;
+    const TC p00 = c->inside[0] ? T_load(top[0]) : 0, p01 = c->inside[1] ? T_load(top[1]) : 0;
+    const TC p10 = c->inside[2] ? T_load(low[0]) : 0, p11 = c->inside[3] ? T_load(low[1]) : 0;
+    return (1 - c->dy) * ((1 - c->dx) * p00 + c->dx * p01) +
+           c->dy * ((1 - c->dx) * p10 + c->dx * p11);
 }
 
 K_KERNEL(mp_deform_args, args) {
-    const T *x = (const T *)args.x, *offset = (const T *)args.offset;
-    const T *mask = (const T *)args.mask;
-    T *columns = (T *)args.columns;
     const int64_t points = args.out_h * args.out_w, taps = args.kernel_h * args.kernel_w;
-    const int64_t in_group = args.channels / args.offset_groups;
+    const int64_t in_plane = args.in_h * args.in_w;
     K_GRID_LOOP(i, args.count) {
-        const int64_t point = i % points, tap = i / points % taps, plane = i / points / taps;
-        const int64_t channel = plane % args.channels, image = plane / args.channels;
-        const int64_t out_y = point / args.out_w, out_x = point % args.out_w;
-        const int64_t moved =
-            (image * args.offset_groups + channel / in_group) * taps + tap; /* of the offsets */
-        const TC base_y =
-            (TC)(out_y * args.stride_h - args.pad_h + tap / args.kernel_w * args.dilation_h);
-        const TC base_x =
-            (TC)(out_x * args.stride_w - args.pad_w + tap % args.kernel_w * args.dilation_w);
-        const TC y = base_y + T_load(offset[moved * 2 * points + point]);
-        const TC at = base_x + T_load(offset[(moved * 2 + 1) * points + point]);
-        TC value = sample(&args, x + plane * args.in_h * args.in_w, y, at);
-        if (mask != 0) {
-            value *= T_load(mask[moved * points + point]);
+        const d_item item = d_item_of(&args, i);
+        const d_corners corners = d_corners_of(&args, &item);
+        const TC weight =
+            args.mask ? T_load(((const T *)args.mask)[item.moved * points + item.point]) : (TC)1;
+        const T *image = (const T *)args.x + item.plane * in_plane;
+        T *column = (T *)args.columns + (item.plane * taps + item.tap) * points + item.point;
+        if (item.planes == K_DEFORM_PLANES) { /* so that all are asked for at once */
+            TC value[K_DEFORM_PLANES];
+            K_UNROLL
+            for (int k = 0; k < K_DEFORM_PLANES; k++) {
+                value[k] = d_sample(image + k * in_plane, args.in_w, &corners);
+            }
+            K_UNROLL
+            for (int k = 0; k < K_DEFORM_PLANES; k++) {
+                column[k * taps * points] = T_store(value[k] * weight);
+            }
+        } else {
+            for (int32_t k = 0; k < item.planes; k++) {
+                const TC value = d_sample(image + k * in_plane, args.in_w, &corners);
+                column[k * taps * points] = T_store(value * weight);
+            }
         }
-        columns[i] = T_store(value);
     }
 }

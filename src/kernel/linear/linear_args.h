@@ -22,16 +22,21 @@ typedef struct mp_inverse_args {
     k_divider by_side;
 } mp_inverse_args;
 
+enum { K_DEFORM_PLANES = 8 }; /* channels of a lane */
+
 /* Of one pass over `images` images: x is [images][channels][in_h][in_w], columns is
  * [images][channels][kernel_h][kernel_w][out_h][out_w], offset is
  * [images][offset_groups][kernel_h][kernel_w][2][out_h][out_w], mask the same without the 2. */
 typedef struct mp_deform_args {
     const void *x, *offset, *mask; /* mask may be NULL */
     void *columns;
-    int64_t count; /* of columns */
+    int64_t count; /* of items: images, offset groups, pieces, taps, outputs */
     int64_t channels, offset_groups;
+    int64_t pieces; /* of an offset group's channels, K_DEFORM_PLANES each, the last what is left */
     int64_t in_h, in_w, out_h, out_w, kernel_h, kernel_w;
     int64_t stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
+    k_divider by_points, by_taps, by_pieces, by_out_w, by_kernel_w;
+    int32_t wide, unused; /* 2^31 items or more: dividers are not used */
 } mp_deform_args;
 
 enum { K_COLUMNS_RANK = 3 }; /* dimensions of an image; those in front may be 1 */

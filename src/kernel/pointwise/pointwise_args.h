@@ -32,6 +32,19 @@ typedef struct mp_clip_args {
     int64_t count;
 } mp_clip_args;
 
+enum { K_FOLD_INPUTS = 8 };
+
+/* All of one size. */
+typedef struct mp_fold_args {
+    const void *in[K_FOLD_INPUTS];
+    void *out;
+    int64_t count;
+    int32_t inputs;  /* 2 to K_FOLD_INPUTS */
+    int32_t whole;   /* all begin at multiples of 16 bytes */
+    int32_t goes_on; /* input 0 is what others were folded to before */
+    int32_t mean_of; /* each input counts one of so many; 0: as it is */
+} mp_fold_args;
+
 typedef struct mp_where_args {
     const void *condition, *x, *y;
     void *out;

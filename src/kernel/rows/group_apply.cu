@@ -1,63 +1,164 @@
 /* group_apply.cu - each channel minus the mean of its group, over its deviation, times scale, plus
- * bias, and perhaps times its sigmoid. A lane keeps what its channels need and goes along the
- * pixels. Bound by memory; `out` may be x.
+ * bias, and perhaps times its sigmoid. Each block puts together what is known of its groups in each
+ * slice, while its first pixels are on their way. A lane keeps what its channels need and goes
+ * along the pixels. Bound by memory; `out` may be x.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/group_norm.h"
 
+#include "kernel/core/late.h"
 #include "kernel/pointwise/functions.h"
+
+#if K_HOST /* in double, as sums of other kernels on the emulated device */
+typedef double g_real;
+#define g_sqrt sqrt
+#else
+typedef float g_real;
+#define g_sqrt sqrtf
+#endif
+
+K_LANES_SUM(g_team_sum, g_real)
+
+typedef struct g_moments {
+    float mean, scale; /* 1 / deviation */
+} g_moments;
 
 typedef struct g_affine {
     TC mean[PACK], scale[PACK], bias[PACK];
 } g_affine;
 
-K_FN g_affine g_affine_of(const mp_group_norm_args *args, const g_part *part) {
-    const int64_t each = args->channels / args->groups;
+/* ---- the groups ---- */
+
+/* Pixels of slice `slice`, which is not empty. */
+K_FN g_real g_pixels(const mp_group_norm_args *args, int32_t slice) {
+    return (g_real)g_least(args->pixels - slice * args->slice, args->slice);
+}
+
+/* The sum over a group's parts and their slices, which the lanes of a team share. Of each it adds
+ * the mean, less `zero`, by pixels; or its squares and those of its mean less `zero`. */
+K_FN g_real g_add(const mp_group_norm_args *args, const g_part *part, int32_t group, g_real zero,
+                  int squared) {
+    const int32_t from = g_chunk(args, group * args->each);
+    const int32_t last = g_chunk(args, group * args->each + args->each - 1);
+    const g_real total = (g_real)args->pixels * (g_real)args->each;
+    g_real sum = 0;
+    for (int32_t chunk = from; chunk <= last; chunk++) {
+        const g_share share = g_share_of(args, group, chunk);
+        const float *partial = g_partial(args, part->batch, group, share.span);
+        const g_real channels = (g_real)(share.high - share.low);
+        for (int32_t i = (int32_t)threadIdx.x % TEAM; i < args->slices; i += TEAM) {
+            const g_real off = (g_real)partial[2 * i] - zero;
+            const g_real count = channels * g_pixels(args, i);
+            sum += squared ? (g_real)partial[2 * i + 1] + off * off * count : off * (count / total);
+        }
+    }
+    return g_team_sum(sum, TEAM);
+}
+
+/* Of group `group`; all lanes of a team get it. Means are added as what they are off the first. */
+K_FN g_moments g_merge(const mp_group_norm_args *args, const g_part *part, int32_t group) {
+    const g_real total = (g_real)args->pixels * (g_real)args->each;
+    const g_real zero = (g_real)g_partial(args, part->batch, group, 0)[0];
+    const g_real mean = zero + g_add(args, part, group, zero, 0);
+    const g_real squares = g_add(args, part, group, mean, 1);
+    g_moments moments;
+    moments.mean = (float)mean;
+    moments.scale = (float)((g_real)1 / g_sqrt(squares / total + (g_real)args->epsilon));
+    return moments;
+}
+
+/* Of all groups of the chunk. Teams that have none go along, since the lanes of a warp add
+ * together. */
+K_FN void g_merge_all(const mp_group_norm_args *args, const g_part *part, g_moments *out) {
+    const int32_t first = g_group(args, part->low);
+    const int32_t groups = g_group(args, part->high - 1) - first + 1;
+    const int32_t teams = (int32_t)blockDim.x / TEAM;
+    for (int32_t begin = 0; begin < groups; begin += teams) {
+        const int32_t mine = begin + (int32_t)threadIdx.x / TEAM;
+        const g_moments made = g_merge(args, part, first + (mine < groups ? mine : 0));
+        if (mine < groups && threadIdx.x % TEAM == 0) {
+            out[mine] = made;
+        }
+    }
+}
+
+/* ---- the pixels ---- */
+
+K_FN g_affine g_affine_of(const mp_group_norm_args *args, const g_part *part, const g_seat *seat,
+                          const g_moments *moments) {
+    const int32_t first = g_group(args, part->low);
     g_affine a;
     K_UNROLL
     for (int k = 0; k < PACK; k++) {
-        const int64_t channel = part->channel + k;
-        const float *moments = args->moments + (part->batch * args->groups + channel / each) * 2;
-        a.mean[k] = moments[0];
-        a.scale[k] = moments[1] * (TC)U_load(((const U *)args->scale)[channel]);
+        const int32_t channel = seat->channel + k;
+        const g_moments of = moments[g_group(args, channel) - first];
+        a.mean[k] = of.mean;
+        a.scale[k] = of.scale * (TC)U_load(((const U *)args->scale)[channel]);
         a.bias[k] = (TC)U_load(((const U *)args->bias)[channel]);
     }
     return a;
+}
+
+/* x times its sigmoid; never exponentiates a positive number, so nothing overflows. */
+K_FN TC g_swish(TC x) {
+    const TC e = K_M(exp)(-p_abs(x));
+    return x * ((x < (TC)0 ? e : (TC)1) * p_inverse((TC)1 + e));
 }
 
 K_FN g_pack g_made(const mp_group_norm_args *args, const g_affine *a, g_pack x) {
     K_UNROLL
     for (int k = 0; k < PACK; k++) {
         const TC value = (T_load(x.at[k]) - a->mean[k]) * a->scale[k] + a->bias[k];
-        x.at[k] = T_store(args->swish ? value * p_sigmoid(value) : value);
+        x.at[k] = T_store(args->swish ? g_swish(value) : value);
     }
     return x;
 }
 
-K_KERNEL(mp_group_norm_args, args) {
+/* The lane's pixels from `x` to `out`, of which `left` are in the slice. Behind the slice's end the
+ * first one of a turn is read again. */
+K_FN void g_go_along(const mp_group_norm_args *args, const g_affine *affine, const T *x, T *out,
+                     int32_t left) {
+    const int64_t step = (int64_t)args->lines * args->channels;
+    for (; left > 0; left -= AHEAD * args->lines) {
+        g_pack pack[AHEAD];
+        K_UNROLL
+        for (int j = 0; j < AHEAD; j++) {
+            pack[j].words = ((const g_pack *)(x + (j * args->lines < left ? j * step : 0)))->words;
+        }
+        K_UNROLL
+        for (int j = 0; j < AHEAD; j++) {
+            if (j * args->lines < left) {
+                ((g_pack *)(out + j * step))->words = g_made(args, affine, pack[j]).words;
+            }
+        }
+        x += AHEAD * step;
+        out += AHEAD * step;
+    }
+}
+
+K_BLOCK_KERNEL_IN_64(K_GROUP_NORM_LANES, mp_group_norm_args, args) {
+    K_SHARED(g_moments, moments);
+    const int64_t items = g_items(&args);
     const T *x = (const T *)(args.sum ? args.sum : args.x);
     T *out = (T *)args.out;
-    const int64_t items = g_items(&args);
     for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
         const g_part part = g_part_of(&args, item);
-        if (!part.active) {
-            continue;
-        }
-        const g_affine affine = g_affine_of(&args, &part);
-        for (int64_t p = part.first + part.line; p < part.end; p += AHEAD * part.lines) {
-            g_pack pack[AHEAD];
-            K_UNROLL
-            for (int j = 0; j < AHEAD; j++) {
-                const int64_t pixel = p + j * part.lines;
-                const int64_t near = pixel < part.end ? pixel : p;
-                pack[j] = *(const g_pack *)(x + g_at(&args, &part, near));
-            }
-            K_UNROLL
-            for (int j = 0; j < AHEAD; j++) {
-                const int64_t pixel = p + j * part.lines;
-                if (pixel < part.end) {
-                    *(g_pack *)(out + g_at(&args, &part, pixel)) = g_made(&args, &affine, pack[j]);
-                }
+        G_LANE_LOOP(lane) {
+            const g_seat seat = g_seat_of(&args, &part, (int32_t)lane);
+            for (int32_t on = 0; on < seat.left && on < AHEAD * args.lines; on += args.lines) {
+                const int64_t pixel = part.first + seat.line + on;
+                k_bring_near(x + g_at(&args, &part, pixel, seat.channel));
             }
         }
+        g_merge_all(&args, &part, moments);
+        __syncthreads();
+        G_LANE_LOOP(lane) {
+            const g_seat seat = g_seat_of(&args, &part, (int32_t)lane);
+            if (seat.left > 0) {
+                const g_affine affine = g_affine_of(&args, &part, &seat, moments);
+                const int64_t at = g_at(&args, &part, part.first + seat.line, seat.channel);
+                g_go_along(&args, &affine, x + at, out + at, seat.left);
+            }
+        }
+        __syncthreads(); /* all are read before the next item's are written */
     }
 }

@@ -1,26 +1,42 @@
-/* group_stats.cu - mean and squares of each channel in each slice of pixels. Squares are of what is
- * off the slice's first pixel, so that a large mean costs nothing. What is added to x before is
- * added here, and written.
+/* group_stats.cu - mean and squares of each group in each slice of pixels. Squares of a channel are
+ * of what is off the slice's first pixel, so that a large mean costs nothing. What is added to x
+ * before is added here, and written.
+ *
+ * Lanes leave their sums in shared memory, and each sum of a channel over them is made by one lane.
+ * A few lanes then put the channels of a group together.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/rows/group_norm.h"
+
+K_LANES_SUM(g_team_sum, TA)
 
 typedef struct g_sums {
     TA off[PACK], squares[PACK];
 } g_sums;
 
+/* Where a lane's packs of x and of what is added to it are. */
+typedef struct g_place {
+    const T *x, *skip;
+    T *sum;
+    g_pack add;
+} g_place;
+
+K_FN g_place g_place_of(const mp_group_norm_args *args, const g_part *part, const g_seat *seat,
+                        int64_t pixel) {
+    const int64_t at = g_at(args, part, pixel, seat->channel),
+                  pixels = args->skip_step > 0 ? args->pixels : 1;
+    g_place place;
+    place.x = (const T *)args->x + at;
+    place.sum = args->sum ? (T *)args->sum + at : (T *)0;
+    place.skip = (const T *)args->skip +
+                 (part->batch * pixels * args->channels + pixel * args->skip_step + seat->channel);
+    place.add.words = (args->add ? (const g_pack *)((const T *)args->add + seat->channel)
+                                 : (const g_pack *)place.x)
+                          ->words;
+    return place;
+}
+
 /* x with what is added to it, as it will be stored. */
-K_FN g_pack g_value(const mp_group_norm_args *args, const g_part *part, int64_t pixel) {
-    g_pack x = *(const g_pack *)((const T *)args->x + g_at(args, part, pixel));
-    if (!args->skip) {
-        return x;
-    }
-    const int64_t pixels = args->skip_step > 0 ? args->pixels : 1;
-    const int64_t at = part->batch * pixels * args->channels + pixel * args->skip_step;
-    const g_pack skip = *(const g_pack *)((const T *)args->skip + at + part->channel);
-    g_pack add = skip;
-    if (args->add) {
-        add = *(const g_pack *)((const T *)args->add + part->channel);
-    }
+K_FN g_pack g_sum_of(const mp_group_norm_args *args, g_pack x, g_pack skip, g_pack add) {
     K_UNROLL
     for (int k = 0; k < PACK; k++) {
         const TC both = T_load(x.at[k]) + T_load(skip.at[k]);
@@ -29,72 +45,170 @@ K_FN g_pack g_value(const mp_group_norm_args *args, const g_part *part, int64_t 
     return x;
 }
 
-/* Of every `lines`-th pixel of the slice; AHEAD of them are on their way at a time. */
-K_FN void g_add(const mp_group_norm_args *args, const g_part *part, const g_pack *base,
-                g_sums *sums) {
-    T *sum = (T *)args->sum;
-    for (int64_t p = part->first + part->line; p < part->end; p += AHEAD * part->lines) {
+K_FN g_pack g_load(const T *from) {
+    g_pack pack;
+    pack.words = ((const g_pack *)from)->words;
+    return pack;
+}
+
+/* Of the slice's first pixel. */
+K_FN g_pack g_base(const mp_group_norm_args *args, const g_part *part, const g_seat *seat) {
+    const g_place place = g_place_of(args, part, seat, part->first);
+    const g_pack x = g_load(place.x);
+    return args->skip ? g_sum_of(args, x, g_load(place.skip), place.add) : x;
+}
+
+K_FN void g_count(const g_pack *pack, const g_pack *base, g_sums *sums) {
+    K_UNROLL
+    for (int k = 0; k < PACK; k++) {
+        const TA off = (TA)T_load(pack->at[k]) - (TA)T_load(base->at[k]);
+        sums->off[k] += off;
+        sums->squares[k] += off * off;
+    }
+}
+
+/* Of every `lines`-th pixel of the slice, AHEAD of them at a time. */
+K_FN void g_add(const mp_group_norm_args *args, const g_part *part, const g_seat *seat,
+                const g_pack *base, g_sums *sums) {
+    const int64_t step = (int64_t)args->lines * args->channels;
+    const int64_t skip_step = (int64_t)args->lines * args->skip_step;
+    g_place place = g_place_of(args, part, seat, part->first + seat->line);
+    for (int32_t left = seat->left; left > 0; left -= AHEAD * args->lines) {
         g_pack pack[AHEAD];
         K_UNROLL
         for (int j = 0; j < AHEAD; j++) {
-            const int64_t pixel = p + j * part->lines;
-            pack[j] = pixel < part->end ? g_value(args, part, pixel) : *base;
+            pack[j].words = base->words;
+            if (j * args->lines < left) {
+                pack[j] = g_load(place.x + j * step);
+            }
+        }
+        if (args->skip) {
+            g_pack skip[AHEAD];
+            K_UNROLL
+            for (int j = 0; j < AHEAD; j++) {
+                skip[j].words = base->words;
+                if (j * args->lines < left) {
+                    skip[j] = g_load(place.skip + j * skip_step);
+                }
+            }
+            K_UNROLL
+            for (int j = 0; j < AHEAD; j++) {
+                if (j * args->lines < left) {
+                    pack[j] = g_sum_of(args, pack[j], skip[j], place.add);
+                    ((g_pack *)(place.sum + j * step))->words = pack[j].words;
+                }
+            }
         }
         K_UNROLL
         for (int j = 0; j < AHEAD; j++) {
-            const int64_t pixel = p + j * part->lines;
-            if (sum && pixel < part->end) {
-                *(g_pack *)(sum + g_at(args, part, pixel)) = pack[j];
+            if (j * args->lines < left) {
+                g_count(&pack[j], base, sums);
             }
-            K_UNROLL
-            for (int k = 0; k < PACK; k++) {
-                const TA off = (TA)T_load(pack[j].at[k]) - (TA)T_load(base->at[k]);
-                sums->off[k] += pixel < part->end ? off : 0;
-                sums->squares[k] += pixel < part->end ? off * off : 0;
-            }
+        }
+        place.x += AHEAD * step;
+        place.sum += AHEAD * step;
+        place.skip += AHEAD * skip_step;
+    }
+}
+
+/* Row 2 k of the shared memory has what lanes' channels k are off, the next one its squares; a row
+ * has all lanes. Behind these are the first pixel's channels, row k of `across`. */
+K_FN TA *g_row(TA *shared, int row) {
+    return shared + row * (int)G_LANES;
+}
+
+K_FN void g_leave(const mp_group_norm_args *args, const g_seat *seat, const g_pack *base,
+                  const g_sums *sums, TA *shared) {
+    TA *bases = g_row(shared, 2 * PACK);
+    K_UNROLL
+    for (int k = 0; k < PACK; k++) {
+        g_row(shared, 2 * k)[seat->lane] = sums->off[k];
+        g_row(shared, 2 * k + 1)[seat->lane] = sums->squares[k];
+        if (seat->line == 0) {
+            bases[k * args->across + seat->lane] = (TA)T_load(base->at[k]);
         }
     }
 }
 
-/* Writes what is known of the slice. */
-K_FN void g_put(const mp_group_norm_args *args, const g_part *part, const g_pack *base,
-                const g_sums *sums) {
-    const TA count = (TA)(part->end - part->first);
-    const int64_t row = part->batch * args->slices + part->slice;
-    float *to = args->partial + (row * args->channels + part->channel) * 2;
-    K_UNROLL
-    for (int k = 0; k < PACK; k++) {
-        const TA mean = sums->off[k] / count;
-        const TA squares = sums->squares[k] - mean * sums->off[k];
-        to[2 * k] = (float)((TA)T_load(base->at[k]) + mean);
-        to[2 * k + 1] = (float)(squares < 0 ? 0 : squares); /* NaN stays */
+/* Sums of all lines come to the first one. */
+K_FN void g_add_lines(const mp_group_norm_args *args, const g_part *part, TA *shared) {
+    const int32_t packs = (part->high - part->low) / PACK, all = 2 * PACK * args->across;
+    for (int32_t i = (int32_t)threadIdx.x; i < all; i += (int32_t)blockDim.x) {
+        const int32_t row = i / args->across, at = i - row * args->across;
+        TA *from = g_row(shared, row) + at, sum = 0;
+        for (int32_t line = 0; at < packs && line < args->lines; line++) {
+            sum += from[line * args->across];
+        }
+        from[0] = sum;
     }
 }
 
-K_BLOCK_KERNEL_UP_TO(256, mp_group_norm_args, args) {
-    K_SHARED(g_sums, shared);
+/* Mean and squares of a channel; the mean is what it is off `zero`. */
+typedef struct g_channel {
+    TA mean, squares;
+} g_channel;
+
+/* Channel `c` of the chunk, over `count` pixels. */
+K_FN g_channel g_channel_of(const mp_group_norm_args *args, TA *shared, int32_t c, TA zero,
+                            TA count) {
+    const int32_t at = c / PACK, k = c - at * PACK;
+    const TA off = g_row(shared, 2 * k)[at], base = g_row(shared, 2 * PACK)[k * args->across + at];
+    const TA rest = g_row(shared, 2 * k + 1)[at] - off / count * off;
+    g_channel made;
+    made.mean = base - zero + off / count;
+    made.squares = rest < 0 ? 0 : rest; /* NaN stays */
+    return made;
+}
+
+/* Writes what is known of the slice. Teams of lanes that have no group go along, since the lanes of
+ * a warp add together. */
+K_FN void g_put(const mp_group_norm_args *args, const g_part *part, TA *shared) {
+    const int32_t first = g_group(args, part->low);
+    const int32_t groups = g_group(args, part->high - 1) - first + 1;
+    const int32_t teams = (int32_t)blockDim.x / TEAM, lane = (int32_t)threadIdx.x % TEAM;
+    const TA count = (TA)(part->end - part->first);
+    for (int32_t begin = 0; begin < groups; begin += teams) {
+        const int32_t mine = begin + (int32_t)threadIdx.x / TEAM;
+        const int32_t group = first + (mine < groups ? mine : 0);
+        const g_share share = g_share_of(args, group, part->chunk);
+        const int32_t low = share.low - part->low, high = share.high - part->low;
+        const TA zero = g_row(shared, 2 * PACK)[low % PACK * args->across + low / PACK];
+        TA mean = 0, squares = 0;
+        for (int32_t c = low + lane; c < high; c += TEAM) {
+            mean += g_channel_of(args, shared, c, zero, count).mean;
+        }
+        mean = g_team_sum(mean, TEAM) / (TA)(high - low);
+        for (int32_t c = low + lane; c < high; c += TEAM) {
+            const g_channel of = g_channel_of(args, shared, c, zero, count);
+            squares += of.squares + count * (of.mean - mean) * (of.mean - mean);
+        }
+        squares = g_team_sum(squares, TEAM);
+        if (mine < groups && lane == 0) {
+            float *to = g_partial(args, part->batch, group, share.span) + part->slice * 2;
+            to[0] = (float)(zero + mean);
+            to[1] = (float)squares;
+        }
+    }
+}
+
+K_BLOCK_KERNEL_IN_64(K_GROUP_NORM_LANES, mp_group_norm_args, args) {
+    K_SHARED(TA, shared);
     const int64_t items = g_items(&args);
     for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
         const g_part part = g_part_of(&args, item);
-        g_sums sums = {{0}, {0}};
-        g_pack base;
-        if (part.active) {
-            base = g_value(&args, &part, part.first);
-            g_add(&args, &part, &base, &sums);
-        }
-        shared[threadIdx.x] = sums;
-        __syncthreads();
-        if (part.active && part.line == 0) {
-            for (int64_t other = 1; other < part.lines; other++) {
-                const g_sums *more = &shared[other * part.across + threadIdx.x];
-                K_UNROLL
-                for (int k = 0; k < PACK; k++) {
-                    sums.off[k] += more->off[k];
-                    sums.squares[k] += more->squares[k];
-                }
+        G_LANE_LOOP(lane) {
+            const g_seat seat = g_seat_of(&args, &part, (int32_t)lane);
+            g_sums sums = {{0}, {0}};
+            if (seat.line < args.lines && seat.channel < part.high) {
+                const g_pack base = g_base(&args, &part, &seat);
+                g_add(&args, &part, &seat, &base, &sums);
+                g_leave(&args, &seat, &base, &sums, shared);
             }
-            g_put(&args, &part, &base, &sums);
         }
+        __syncthreads();
+        g_add_lines(&args, &part, shared);
+        __syncthreads();
+        g_put(&args, &part, shared);
         __syncthreads(); /* all are read before the next item's are written */
     }
 }

@@ -80,7 +80,8 @@ typedef struct mp_mask_index_args {
 } mp_mask_index_args;
 
 /* A tensor [batch][pixels][channels], whose channels are brought to mean 0 and deviation 1 in
- * groups of neighbours, each over all pixels. Pixels are dealt to blocks in slices. */
+ * groups of neighbours, each over all pixels. Pixels are dealt to blocks in slices, and channels in
+ * chunks of as many packs as there are lanes. */
 typedef struct mp_group_norm_args {
     const void *x;
     const void *skip;         /* NULL, or what is added: as x, or [batch][channels] */
@@ -88,14 +89,21 @@ typedef struct mp_group_norm_args {
     void *sum;                /* NULL, or gets that sum, which then is what is normalised */
     const void *scale, *bias; /* [channels] */
     void *out;
-    float *partial; /* [batch][slices][channels][2]: mean, and squares of what is off it */
-    float *moments; /* [batch][groups][2]: mean and 1 / deviation */
-    int64_t batch, pixels, channels, groups;
-    int64_t slices, slice; /* of `slice` pixels, the last of what is left */
-    int64_t skip_step;     /* from one pixel of skip to the next, in elements: 0 repeats */
-    float epsilon;
+    float *partial; /* [batch][groups][spans][slices][2]: mean, and squares of what is off it */
+    int64_t batch, pixels;
+    int64_t slice;            /* pixels, the last slice has what is left */
+    int32_t channels, groups; /* below 2^30, as what follows is */
+    int32_t each;             /* channels of a group */
+    int32_t slices, chunks;
+    int32_t spans;         /* chunks that a group may have a part in */
+    int32_t across, lines; /* packs of a chunk; pixels that a block takes at once */
+    int32_t skip_step;     /* from one pixel of skip to the next, in elements: 0 repeats */
     int32_t swish;
+    float epsilon;
+    k_divider by_each, by_width; /* by channels of a group, and of a chunk */
 } mp_group_norm_args;
+
+enum { K_GROUP_NORM_LANES = 512, K_GROUP_NORM_BLOCKS = 2 }; /* of a multiprocessor */
 
 enum { K_REDUCE_WHOLE, K_REDUCE_PIECES, K_REDUCE_MERGE };
 

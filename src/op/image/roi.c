@@ -85,11 +85,19 @@ static mp_status plan_roi_align(mp_planner *p) {
     if (args.space.count == 0) {
         return MP_OK;
     }
+    args.pieces = MP_CEIL_DIV(args.space.channels, K_ROI_PLANES);
+    args.count = rois->dim[0] * args.pieces * args.space.out_h * args.space.out_w;
+    args.wide = args.count > INT32_MAX;
+    if (!args.wide) {
+        args.by_out_w = mp_divider((uint32_t)args.space.out_w);
+        args.by_out_h = mp_divider((uint32_t)args.space.out_h);
+        args.by_pieces = mp_divider((uint32_t)args.pieces);
+    }
     MP_TRY(mp_plan_kernel(p, &kernel, "roi_align_%s", mp_dtype_word(p->in[0].type)));
     return MP_LAUNCH(
-        p, kernel, mp_plan_grid(p, args.space.count, 1), args,
-        MP_BIND(mp_roi_align_args, x, MP_IN(0)), MP_BIND(mp_roi_align_args, rois, MP_IN(1)),
-        MP_BIND(mp_roi_align_args, batch, MP_IN(2)), MP_BIND(mp_roi_align_args, out, MP_OUT(0)));
+        p, kernel, mp_plan_grid(p, args.count, 1), args, MP_BIND(mp_roi_align_args, x, MP_IN(0)),
+        MP_BIND(mp_roi_align_args, rois, MP_IN(1)), MP_BIND(mp_roi_align_args, batch, MP_IN(2)),
+        MP_BIND(mp_roi_align_args, out, MP_OUT(0)));
 }
 
 /* ---- MaxRoiPool ---- */

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/linear/linear_args.h"
 #include "op/core/families.h"
+#include "op/linear/product_steps.h"
 #include "op/pointwise/pointwise_steps.h"
 #include "op/signal/signal_window.h"
 
@@ -14,6 +15,7 @@ enum { X, W, OFFSET, BIAS, MASK };
 
 typedef struct deform {
     mp_deform_args args; /* of one image */
+    int64_t columns;     /* elements of it */
     int64_t batch, outputs, groups;
     mp_shape out;
 } deform;
@@ -110,6 +112,14 @@ static mp_status columns(mp_planner *p, const deform *d, int64_t first, int64_t 
     const mp_kernel *kernel = NULL;
     mp_deform_args args = d->args;
     args.count *= images;
+    args.wide = args.count > INT32_MAX;
+    if (!args.wide) {
+        args.by_points = mp_divider((uint32_t)(args.out_h * args.out_w));
+        args.by_taps = mp_divider((uint32_t)(args.kernel_h * args.kernel_w));
+        args.by_pieces = mp_divider((uint32_t)args.pieces);
+        args.by_out_w = mp_divider((uint32_t)args.out_w);
+        args.by_kernel_w = mp_divider((uint32_t)args.kernel_w);
+    }
     MP_TRY(mp_plan_kernel(p, &kernel, "deform_columns_%s", mp_dtype_word(p->in[X].type)));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
                      MP_BIND(mp_deform_args, x, image_of(p, X, first)),
@@ -123,21 +133,25 @@ static mp_status product(mp_planner *p, const deform *d, int64_t first, int64_t 
                          mp_ref source) {
     const int64_t m = d->outputs / d->groups, n = d->args.out_h * d->args.out_w;
     const int64_t k = mp_shape_span(&p->in[W].shape, 1, 4);
-    const size_t size = mp_dtype_size(p->in[X].type);
-    const mp_gemm gemm = {.type = p->in[X].type,
-                          .tf32 = p->node->options.tf32,
-                          .m = m,
-                          .n = n,
-                          .k = k,
-                          .lda = k,
-                          .ldb = n,
-                          .ldc = n,
-                          .batch = d->groups > 1 ? d->groups : images,
-                          .stride_a = d->groups > 1 ? m * k : 0,
-                          .stride_b = k * n,
-                          .stride_c = m * n,
-                          .alpha = 1,
-                          .align = (int32_t)size};
+    const mp_dtype type = p->in[X].type;
+    const size_t size = mp_dtype_size(type);
+    mp_gemm gemm = {.type = type,
+                    .tf32 = p->node->options.tf32,
+                    .m = m,
+                    .n = n,
+                    .k = k,
+                    .lda = k,
+                    .ldb = n,
+                    .ldc = n,
+                    .batch = d->groups > 1 ? d->groups : images,
+                    .stride_a = d->groups > 1 ? m * k : 0,
+                    .stride_b = k * n,
+                    .stride_c = m * n,
+                    .alpha = 1,
+                    .align = p->align};
+    gemm.align = mp_align_after(gemm.align, gemm.stride_a, type);
+    gemm.align = mp_align_after(gemm.align, gemm.stride_b, type);
+    gemm.align = mp_align_after(gemm.align, gemm.stride_c, type);
     const mp_ref operands[MP_GEMM_OPERANDS] = {
         [MP_GEMM_A] = MP_IN(W),
         [MP_GEMM_B] = source,
@@ -148,7 +162,7 @@ static mp_status product(mp_planner *p, const deform *d, int64_t first, int64_t 
 /* With groups the product is one for each image. */
 static mp_status products(mp_planner *p, const deform *d, int64_t first, int64_t images,
                           mp_ref source) {
-    const uint64_t step = (uint64_t)d->args.count * mp_dtype_size(p->in[X].type);
+    const uint64_t step = (uint64_t)d->columns * mp_dtype_size(p->in[X].type);
     if (d->groups == 1) {
         return product(p, d, first, images, source);
     }
@@ -172,11 +186,14 @@ static mp_status plan_deform_conv(mp_planner *p) {
         .rank = 5,
         .dim = {d.args.channels, d.args.kernel_h, d.args.kernel_w, d.args.out_h, d.args.out_w}};
     MP_TRY(mp_shape_bytes(&one, type, &bytes));
-    d.args.count = mp_shape_count(&one);
-    if (d.args.count == 0) {
+    d.columns = mp_shape_count(&one);
+    if (d.columns == 0) {
         MP_TRY(mp_shape_bytes(&d.out, type, &bytes));
         MP_TRY(mp_plan_fill(p, MP_OUT(0), 0, 1, bytes));
     } else {
+        const int64_t in_group = d.args.channels / d.args.offset_groups;
+        d.args.pieces = MP_CEIL_DIV(in_group, K_DEFORM_PLANES);
+        d.args.count = d.columns / in_group * d.args.pieces; /* a plane of each piece */
         const int64_t fit = PASS_BYTES / (int64_t)bytes;
         const int64_t pass = fit < 1 ? 1 : MP_MIN(fit, d.batch);
         if (__builtin_mul_overflow(bytes, (size_t)pass, &bytes)) {

@@ -1,7 +1,7 @@
 /* pointwise.c - the element-wise operators. Their functions are text in
  * kernel/pointwise/pointwise.def; here is what ONNX calls them, in which versions, and where their
  * attributes go.
- * Kernel: pointwise/clip.cu.
+ * Kernels: pointwise/clip.cu, pointwise/fold.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/pointwise/pointwise_args.h"
 #include "op/core/families.h"
@@ -164,29 +164,67 @@ static int express_prelu(mp_expresser *e) {
 
 /* ---- operators of any number of inputs: folded from the left into the output ---- */
 
-static mp_status plan_variadic(mp_planner *p) {
+/* Of inputs that all are as large as the output: as many at a time as the kernel takes, the output
+ * being one of them after the first time. */
+static mp_status fold_whole(mp_planner *p, int64_t count) {
     const char *word = p->node->op->detail;
+    const bool mean = word == NULL, sum = mean || strcmp(word, "add") == 0;
+    const mp_dtype dtype = p->in[0].type;
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_kernel(p, &kernel, "fold_%s_%s", sum ? "sum" : word, mp_dtype_word(dtype)));
+    const int per_lane = (int)(16 / mp_dtype_size(dtype));
+    for (int done = 0; done < p->in_count;) {
+        mp_fold_args args = {.count = count,
+                             .whole = p->align >= 16,
+                             .goes_on = done > 0,
+                             .mean_of = mean ? p->in_count : 0};
+        mp_bind binds[K_FOLD_INPUTS + 1] = {MP_BIND(mp_fold_args, out, MP_OUT(0))};
+        for (; args.inputs < K_FOLD_INPUTS && done < p->in_count; args.inputs++) {
+            const bool before = args.goes_on && args.inputs == 0;
+            binds[1 + args.inputs] =
+                (mp_bind){offsetof(mp_fold_args, in) + (size_t)args.inputs * sizeof(void *),
+                          before ? MP_OUT(0) : MP_IN(done)};
+            done += before ? 0 : 1;
+        }
+        MP_TRY(MP_LAUNCH_BOUND(p, kernel, mp_plan_grid_stream(p, count, per_lane, 1), &args,
+                               sizeof args, binds, (size_t)args.inputs + 1));
+    }
+    return MP_OK;
+}
+
+/* Of others: by pairs, of which either side may be repeated. */
+static mp_status fold_pairs(mp_planner *p, const mp_shape *shape) {
+    const char *word = p->node->op->detail;
+    const bool mean = word == NULL;
+    const float share = mean ? 1.0f / (float)p->in_count : 1.0f;
+    mp_operand sum = operand_in(p, 0);
+    for (int i = 1; i < p->in_count; i++) {
+        const float a = i == 1 ? share : 1.0f;
+        MP_TRY(mp_pointwise2(p, mean ? "mean_step" : word, p->in[0].type, sum, operand_in(p, i),
+                             MP_OUT(0), shape, a, share));
+        sum = (mp_operand){MP_OUT(0), shape};
+    }
+    return MP_OK;
+}
+
+static mp_status plan_variadic(mp_planner *p) {
     const mp_dtype dtype = p->in[0].type;
     mp_shape shape = p->in[0].shape;
     for (int i = 1; i < p->in_count; i++) {
         MP_TRY(mp_shape_broadcast(&shape, &p->in[i].shape, &shape));
     }
     MP_TRY(mp_plan_output(p, 0, dtype, &shape));
-    const bool mean = word == NULL;
-    const float share = mean ? 1.0f / (float)p->in_count : 1.0f;
     if (p->in_count == 1) {
         size_t bytes = 0;
         MP_TRY(mp_shape_bytes(&shape, dtype, &bytes));
         return mp_plan_copy(p, MP_OUT(0), MP_IN(0), bytes);
     }
-    mp_operand sum = operand_in(p, 0);
-    for (int i = 1; i < p->in_count; i++) {
-        const float a = i == 1 ? share : 1.0f;
-        MP_TRY(mp_pointwise2(p, mean ? "mean_step" : word, dtype, sum, operand_in(p, i), MP_OUT(0),
-                             &shape, a, share));
-        sum = (mp_operand){MP_OUT(0), &shape};
+    const int64_t count = mp_shape_count(&shape);
+    bool whole = p->in_count > 2 && count > 0;
+    for (int i = 0; i < p->in_count; i++) {
+        whole = whole && mp_shape_count(&p->in[i].shape) == count;
     }
-    return MP_OK;
+    return whole ? fold_whole(p, count) : fold_pairs(p, &shape);
 }
 
 static int express_variadic(mp_expresser *e) {

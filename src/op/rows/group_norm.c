@@ -1,7 +1,7 @@
 /* group_norm.c - GroupNorm and SkipGroupNorm of com.microsoft, with an activation behind. With
- * channels last there are kernels for it: sums of each slice of pixels, from these the mean and
- * deviation of each group, then the result. With channels first groups are rows.
- * Kernels: rows/group_apply.cu, rows/group_merge.cu, rows/group_stats.cu.
+ * channels last there are two kernels for it: what is known of each group in each slice of pixels,
+ * then the result. With channels first groups are rows.
+ * Kernels: rows/group_apply.cu, rows/group_stats.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/fused/fused_steps.h"
@@ -74,34 +74,43 @@ static mp_status read_group_norm(const mp_planner *p, group_norm *g) {
 
 /* ---- channels last ---- */
 
-enum { LANES = 256 };
-
-/* Slices so long that what is kept of them is little, and so many that they fill the device. */
-static void set_slices(const mp_planner *p, int64_t pack, mp_group_norm_args *args) {
-    enum { LEAST = 16, BLOCKS = 4 };
+/* How channels are cut into chunks, and pixels into slices so long that what is kept of them is
+ * little, but so many that they fill the device. */
+static void cut(const mp_planner *p, int64_t pack, mp_group_norm_args *args) {
+    enum { LEAST = 2, LANES = K_GROUP_NORM_LANES }; /* pixels of a lane */
     const int64_t packs = args->channels / pack, across = MP_MIN(packs, LANES);
-    const int64_t lines = LANES / across, chunks = MP_CEIL_DIV(packs, across);
-    const int64_t wanted =
-        MP_CEIL_DIV((int64_t)p->device->info.multiprocessors * BLOCKS, args->batch * chunks);
-    const int64_t most = MP_CEIL_DIV(args->pixels, lines * LEAST);
-    args->slice = MP_CEIL_DIV(args->pixels, MP_MIN(wanted, most));
-    args->slices = MP_CEIL_DIV(args->pixels, args->slice);
+    const int64_t width = across * pack, chunks = MP_CEIL_DIV(packs, across);
+    const int64_t blocks = (int64_t)p->device->info.multiprocessors * K_GROUP_NORM_BLOCKS;
+    args->across = (int32_t)across;
+    args->lines = (int32_t)(LANES / across);
+    args->chunks = (int32_t)chunks;
+    args->each = args->channels / args->groups;
+    args->spans = (int32_t)MP_MIN(chunks, (args->each + width - 2) / width + 1);
+    args->by_each = mp_divider((uint32_t)args->each);
+    args->by_width = mp_divider((uint32_t)width);
+    const int64_t wanted = MP_MAX(blocks / (args->batch * chunks), 1);
+    const int64_t most = MP_CEIL_DIV(args->pixels, (int64_t)args->lines * LEAST);
+    const int64_t slice = MP_CEIL_DIV(args->pixels, MP_MIN(wanted, most));
+    args->slice = MP_MIN(slice, 1 << 30);
+    args->slices = (int32_t)MP_CEIL_DIV(args->pixels, args->slice);
 }
 
-/* What each of the three launches binds of. */
+/* What both launches bind of. */
 typedef struct group_refs {
-    mp_ref x, skip, add, sum, partial, moments;
+    mp_ref x, skip, add, sum, partial;
 } group_refs;
 
-static mp_status launch(mp_planner *p, const mp_kernel *kernel, mp_grid grid,
+static mp_status launch(mp_planner *p, const mp_kernel *kernel, size_t shared,
                         const mp_group_norm_args *args, const group_refs *refs) {
+    mp_grid grid =
+        mp_plan_grid_rows(p, args->batch * args->slices * args->chunks, K_GROUP_NORM_LANES);
+    grid.shared_bytes = (uint32_t)shared;
     return MP_LAUNCH(
         p, kernel, grid, *args, MP_BIND(mp_group_norm_args, x, refs->x),
         MP_BIND(mp_group_norm_args, skip, refs->skip), MP_BIND(mp_group_norm_args, add, refs->add),
         MP_BIND(mp_group_norm_args, sum, refs->sum), MP_BIND(mp_group_norm_args, scale, MP_IN(1)),
         MP_BIND(mp_group_norm_args, bias, MP_IN(2)), MP_BIND(mp_group_norm_args, out, MP_OUT(0)),
-        MP_BIND(mp_group_norm_args, partial, refs->partial),
-        MP_BIND(mp_group_norm_args, moments, refs->moments));
+        MP_BIND(mp_group_norm_args, partial, refs->partial));
 }
 
 static mp_status plan_last(mp_planner *p, const group_norm *g, bool repeated) {
@@ -111,33 +120,34 @@ static mp_status plan_last(mp_planner *p, const group_norm *g, bool repeated) {
     const bool packed = p->align >= 16 && g->channels % wide == 0;
     const int64_t pack = packed ? wide : 1;
     const char *rows = packed ? "packed" : "edged";
+    if (g->channels >= 1 << 30) {
+        return MP_FAIL(UNSUPPORTED, "%lld channels; fewer than 2^30 are needed",
+                       (long long)g->channels);
+    }
     mp_group_norm_args args = {.batch = g->batch,
                                .pixels = g->pixels,
-                               .channels = g->channels,
-                               .groups = g->groups,
-                               .skip_step = repeated ? 0 : g->channels,
+                               .channels = (int32_t)g->channels,
+                               .groups = (int32_t)g->groups,
+                               .skip_step = repeated ? 0 : (int32_t)g->channels,
                                .epsilon = mp_node_float(p->node, "epsilon", 1e-5f),
                                .swish = g->swish};
     group_refs refs = {.x = MP_IN(0),
                        .skip = g->skips ? MP_IN(3) : MP_NOWHERE,
                        .add = g->skips && mp_plan_in(p, 4) != NULL ? MP_IN(4) : MP_NOWHERE,
                        .sum = g->skips ? g->sum : MP_NOWHERE};
-    const mp_kernel *stats = NULL, *merge = NULL, *apply = NULL;
-    set_slices(p, pack, &args);
-    MP_TRY(
-        mp_plan_scratch_of(p, args.batch * args.slices * args.channels * 2, MP_F32, &refs.partial));
-    MP_TRY(mp_plan_scratch_of(p, args.batch * args.groups * 2, MP_F32, &refs.moments));
+    const mp_kernel *stats = NULL, *apply = NULL;
+    cut(p, pack, &args);
+    MP_TRY(mp_plan_scratch_of(p, args.batch * args.groups * args.spans * args.slices * 2, MP_F32,
+                              &refs.partial));
     MP_TRY(mp_plan_kernel(p, &stats, "group_stats_%s_%s", rows, word));
-    MP_TRY(mp_plan_kernel(p, &merge, "group_merge"));
     MP_TRY(mp_plan_kernel(p, &apply, "group_apply_%s_%s_%s", rows, word,
                           mp_dtype_word(p->in[1].type)));
-    const int64_t chunks = MP_CEIL_DIV(g->channels / pack, LANES);
-    mp_grid grid = mp_plan_grid_rows(p, args.batch * args.slices * chunks, LANES);
-    const mp_grid apart = grid;
-    grid.shared_bytes = (uint32_t)(LANES * pack * 2 * (int64_t)sizeof(float));
-    MP_TRY(launch(p, stats, grid, &args, &refs));
-    MP_TRY(launch(p, merge, mp_plan_grid_rows(p, args.batch * args.groups, 64), &args, &refs));
-    return launch(p, apply, apart, &args, &refs);
+    /* A row of lanes for both sums of each channel of a pack, and the first pixel's channels; then
+     * two numbers for each group that a chunk can have a part in. */
+    const int64_t width = args.across * pack, sums = K_GROUP_NORM_LANES * pack * 2 + width;
+    const int64_t groups = MP_MIN(args.groups, (width + args.each - 2) / args.each + 1);
+    MP_TRY(launch(p, stats, (size_t)sums * sizeof(float), &args, &refs));
+    return launch(p, apply, (size_t)groups * 2 * sizeof(float), &args, &refs);
 }
 
 /* ---- channels first ---- */
