@@ -8,8 +8,8 @@
 /* Whether it can, and is sooner done than library math. */
 bool mp_rows_wgmma_takes(const mp_planner *p, const mp_gemm *gemm);
 
-/* Whether products with a constant B [k, n] gain by one that is stored turned: the kernel wants
- * floats so, and the library multiplies them sooner. */
+/* Whether products with a constant B [k, n] gain by one that is stored turned: kernels have a row's
+ * neighbours along k then, and the library multiplies floats sooner. */
 bool mp_wants_turned(const mp_planner *p, mp_dtype type, int64_t k, int64_t n);
 
 mp_status mp_plan_rows_wgmma(mp_planner *p, const mp_gemm *gemm,
