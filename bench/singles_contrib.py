@@ -22,6 +22,12 @@ def scales(*shape, least=0.001, most=0.002):
     return Constant(np.random.default_rng(2).uniform(least, most, shape).astype(np.float32))
 
 
+def unit(batch, tokens, heads, size):
+    """Vectors of heads whose squares sum up to about 1, so that states stay small."""
+    vectors = np.random.default_rng(5).standard_normal((batch, tokens, heads * size)) * size**-0.5
+    return vectors.astype(np.float32)
+
+
 def angles(length, half):
     turned = np.arange(length)[:, None] / 10000 ** (np.arange(half) / half)
     return [Constant(np.cos(turned).astype(np.float32)), Constant(np.sin(turned).astype(np.float32))]
@@ -124,8 +130,9 @@ CASES = dict([
     case("decodermasked", "DecoderMaskedMultiHeadAttention", (4, 1, 2048), (4, 1, 2048), (4, 1, 2048), None, None,
          (4, 32, 1024, 64), (4, 32, 1024, 64), int32(900), domain=MS, outputs=3, num_heads=32,
          past_present_share_buffer=1),
-    case("linearattention", "LinearAttention", (2, 512, 1024), (2, 512, 1024), (2, 512, 1024), None,
-         (2, 512, 8), (2, 512, 8), domain=MS, outputs=2, q_num_heads=8, kv_num_heads=8, update_rule="gated_delta"),
+    case("linearattention", "LinearAttention", (2, 512, 1024), unit(2, 512, 8, 128), (2, 512, 1024), None,
+         scales(2, 512, 8, least=-0.2, most=-0.01), scales(2, 512, 8, least=0, most=1), domain=MS, outputs=2,
+         q_num_heads=8, kv_num_heads=8, update_rule="gated_delta"),
     case("causalconv", "CausalConvWithState", (2, 2048, 512), Weights(2048, 1, 4), Weights(2048), domain=MS, outputs=2,
          activation="silu"),
     *[nbits(f"nbits4_{rows}_rows", rows, 4096, 4096) for rows in (1, 2, 4, 8, 16, 32, 64, 128, 512, 2048)],

@@ -26,8 +26,9 @@ NBITS = (
                                   (8, 4, 0, "f16"), (8, 8, 0, "bf16"), (4, 1, 1, "bf16"), (4, 1, 2, "f16"))),
     *(("stream", *each) for each in ((4, 1, 0, "f16"), (4, 1, 1, "bf16"), (8, 1, 0, "bf16"), (8, 1, 1, "f16"))),
     *(("tile", *each) for each in ((4, 8, 0, "f16"), (4, 16, 0, "bf16"), (4, 64, 0, "f16"), (8, 8, 0, "bf16"),
-                                   (8, 32, 0, "f16"))),
-    *(("few", *each) for each in ((4, 1, 0, "f32"), (4, 4, 0, "f16"), (8, 4, 0, "f32"), (8, 1, 1, "f32"))),
+                                   (8, 32, 0, "f16"), (4, 8, 0, "f32"), (4, 16, 0, "f32"), (8, 16, 0, "f32"))),
+    *(("few", *each) for each in ((4, 1, 0, "f32"), (4, 4, 0, "f16"), (8, 4, 0, "f32"), (8, 1, 1, "f32"),
+                                  (2, 1, 0, "f16"), (2, 4, 0, "bf16"))),
 )
 NBITS_KINDS = ("FEW", "STREAM", "TILE")  # which of the texts it is; else nbits_mma.cu
 NBITS_SPLIT = {"nbits_split": "quantize/nbits_split.cu"}  # what makes the rows that a tile has of floats
@@ -65,8 +66,9 @@ PROGRAMS = {
        for head, rows, word, masked in DIRECT},
     **{f"attention_group_{'masked_' * masked}{head}_{rows}_{word}":
        ("attention.cpp", "attention_group", {}, [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}", "K_FLOAT=0",
-                                                 "DIRECT=0", "BY_GROUPS=1"])
-       for head, rows, word in ((64, 64, "f16"), (128, 64, "f16"), (128, 128, "bf16"))},
+                                                 f"K_MASKED={masked}", "DIRECT=0", "BY_GROUPS=1"])
+       for head, rows, word, masked in ((64, 64, "f16", 0), (128, 64, "f16", 0), (128, 128, "bf16", 0),
+                                        (64, 64, "f16", 1), (128, 64, "bf16", 1))},
     **{f"decode_{how}{head}_{word}": ("decode.cpp", "attention_decode", {},
                                       [f"K_T0={word}", f"K_HEAD={head}", f"K_MASKED={int(how == 'masked_')}",
                                        f"K_FRESH={int(how == 'fresh_')}"])

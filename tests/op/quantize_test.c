@@ -167,6 +167,94 @@ DEVICE_TEST(dequantize_every_integer_type) {
     }
 }
 
+/* ---- packs of neighbours that share a scale ---- */
+
+typedef struct blocks {
+    mp_dtype narrow, wide;
+    int64_t rows, columns, inner, block; /* of columns; 0: one scale for all */
+    bool has_zero;
+    uint32_t skew;
+} blocks;
+
+/* The scale of element `i`: of a block of its row, or where elements are behind a column, of the
+ * column. */
+static int64_t block_at(const blocks *b, int64_t i) {
+    const int64_t column = i / b->inner % b->columns, row = i / b->inner / b->columns;
+    return b->block == 0  ? 0
+           : b->inner > 1 ? column
+                          : row * ((b->columns + b->block - 1) / b->block) + column / b->block;
+}
+
+static void check_blocks(mp_device *device, const blocks *b) {
+    const int64_t count = b->rows * b->columns * b->inner;
+    const int64_t across = b->block == 0 ? 1 : (b->columns + b->block - 1) / b->block;
+    const int64_t scales = b->block == 0 ? 1 : b->inner > 1 ? b->columns : b->rows * across;
+    void *x = ramp(b->narrow, count), *zero = ramp(b->narrow, scales + 3);
+    void *scale = op_memory(b->wide, scales);
+    for (int64_t i = 0; i < scales; i++) {
+        op_store_real(b->wide, scale, i, 0.3 * (double)(1 + i % 5) * (i % 2 == 0 ? 1 : -1));
+    }
+    const mp_attr attrs[] = {OP_INT("axis", 1), OP_INT("block_size", b->inner > 1 ? 0 : b->block)};
+    const op_tensor by[] = {op_tensor_of(b->wide, scale, 0, NULL),
+                            op_tensor_of(b->narrow, zero, 0, NULL),
+                            OP_TENSOR(b->wide, scale, b->columns),
+                            OP_TENSOR(b->narrow, zero, b->columns),
+                            OP_TENSOR(b->wide, scale, b->rows, across, 1),
+                            OP_TENSOR(b->narrow, zero, b->rows, across, 1)};
+    const int which = b->block == 0 ? 0 : b->inner > 1 ? 2 : 4;
+    op_case c = {
+        .name = "DequantizeLinear",
+        .version = 21,
+        .attrs = attrs,
+        .attr_count = 2,
+        .align = b->skew != 0 ? 1 : 16,
+        .skew = b->skew,
+        .in = {OP_TENSOR(b->narrow, x, b->rows, b->columns, b->inner), by[which], by[which + 1]},
+        .in_count = b->has_zero ? 3 : 2,
+        .out_count = 1};
+    op_run(device, &c);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = block_at(b, i);
+        const int64_t moved =
+            stored_at(b->narrow, x, i) - (b->has_zero ? stored_at(b->narrow, zero, at) : 0);
+        const float want = (float)moved * (float)op_real(b->wide, scale, at);
+        CHECK(op_real(b->wide, c.out[0].data, i) == op_rounded(b->wide, (double)want));
+    }
+    op_close(device, &c);
+    free(x);
+    free(zero);
+    free(scale);
+}
+
+DEVICE_TEST(dequantize_packs) {
+    static const mp_dtype narrows[] = {MP_U8, MP_I8, MP_U4, MP_I4, MP_I16};
+    for (size_t n = 0; n < MP_COUNT_OF(narrows); n++) {
+        for (size_t w = 0; w < MP_COUNT_OF(wides); w++) {
+            const bool has_zero = (n + w) % 2 == 0;
+            const blocks some[] = {
+                {.rows = 5, .columns = 96, .inner = 1, .block = 32},
+                {.rows = 3, .columns = 40, .inner = 1, .block = 16},
+                {.rows = 7, .columns = 8, .inner = 1, .block = 8},
+                {.rows = 3, .columns = 44, .inner = 1, .block = 8},
+                {.rows = 3, .columns = 48, .inner = 1, .block = 12},
+                {.rows = 2, .columns = 3, .inner = 24, .block = 1},
+                {.rows = 1, .columns = 3001, .inner = 1, .block = 0},
+                {.rows = 1, .columns = 5, .inner = 1, .block = 0},
+            };
+            for (size_t i = 0; i < MP_COUNT_OF(some); i++) {
+                blocks b = some[i];
+                b.narrow = narrows[n];
+                b.wide = wides[w];
+                b.has_zero = has_zero;
+                check_blocks(device, &b);
+                b.has_zero = !has_zero;
+                b.skew = i % 2 == 0 ? 0 : 4;
+                check_blocks(device, &b);
+            }
+        }
+    }
+}
+
 /* Floats of eight bits by scales that are powers of two, as in the MX formats. */
 DEVICE_TEST(dequantize_by_powers_of_two) {
     const uint8_t x[] = {0x38, 0xb8, 0x40, 0x7e}; /* 1, -1, 2, 448 in float8e4m3fn */

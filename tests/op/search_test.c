@@ -182,7 +182,7 @@ static void check_topk_of(mp_device *device, const topk *t, const void *x) {
     run_topk(device, t, x, &c);
     for (int64_t row = 0; row < row_count(t->r); row++) {
         expected_topk(t, x, row, taken, want);
-        const bool in_row_order = !t->sorted && t->r.columns > 2048 && t->k > 256;
+        const bool in_row_order = !t->sorted && t->r.columns > 4096 && t->k > 256;
         if (in_row_order) {
             qsort(want, (size_t)t->k, sizeof *want, by_number);
         }
@@ -225,7 +225,40 @@ DEVICE_TEST(topk_of_long_rows) {
         check_topk(device, (topk){MP_I32, {2, 2300, 1}, 2300, largest != 0, true, 16});
         check_topk(device, (topk){MP_I64, {1, 2300, 2}, 2300, largest != 0, true, 16});
         check_topk(device, (topk){MP_F16, {2, 3000, 1}, 40, largest != 0, false, 1});
-        check_topk(device, (topk){MP_F16, {2, 3000, 1}, 700, largest != 0, false, 1});
+        check_topk(device, (topk){MP_F16, {2, 5000, 1}, 1300, largest != 0, false, 1});
+    }
+    check_topk(device, (topk){MP_F32, {1, 4200, 1}, 4100, true, true, 16});
+}
+
+/* Rows that are sorted whole, and of longer ones what was selected: at the limits of both. */
+DEVICE_TEST(topk_sorts_whole_rows) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_I8, MP_F64, MP_U16};
+    for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
+        const bool largest = t % 2 == 0;
+        check_topk(device, (topk){types[t], {3, 1, 1}, 1, largest, true, 1});
+        check_topk(device, (topk){types[t], {2, 8, 1}, 8, largest, true, 16});
+        check_topk(device, (topk){types[t], {2, 257, 1}, 257, !largest, true, 1});
+        check_topk(device, (topk){types[t], {1, 1000, 1}, 999, largest, true, 16});
+    }
+    check_topk(device, (topk){MP_F32, {1, 4096, 1}, 4096, true, true, 16});
+    check_topk(device, (topk){MP_F64, {1, 4096, 1}, 4095, false, true, 16});
+    check_topk(device, (topk){MP_F16, {1, 4097, 1}, 4096, false, true, 1});
+}
+
+/* The keys that are all ones are those of elements, not of what pads a row. */
+DEVICE_TEST(topk_sorts_the_last_keys) {
+    enum { COLUMNS = 300 };
+    int8_t narrow[COLUMNS];
+    int32_t wide[COLUMNS];
+    for (int i = 0; i < COLUMNS; i++) {
+        narrow[i] = i % 3 == 0 ? INT8_MIN : INT8_MAX;
+        wide[i] = i % 3 == 0 ? INT32_MIN : INT32_MAX;
+    }
+    for (int largest = 0; largest < 2; largest++) {
+        const topk bytes = {MP_I8, {1, COLUMNS, 1}, COLUMNS, largest != 0, true, 16};
+        const topk words = {MP_I32, {1, COLUMNS, 1}, COLUMNS, largest != 0, true, 16};
+        check_topk_of(device, &bytes, narrow);
+        check_topk_of(device, &words, wide);
     }
 }
 
