@@ -64,6 +64,7 @@ struct Subject {
     int32_t bits, kind;
     int64_t block; /* 0: one scale a column */
     bool has_bias, has_zeros;
+    int64_t parts = 1;
 };
 
 float number() {
@@ -154,6 +155,7 @@ void check_products(const Subject *s) {
     const int64_t rows = (s->routes + s->share - 1) / s->share, halves = s->kind == K_MOE_SWIGLU;
     Buffer<T> a((size_t)(rows * s->k)), bias((size_t)(s->experts * s->n)),
         out((size_t)(s->routes * (s->n >> halves)));
+    Buffer<float> sums((size_t)(s->parts * s->routes * s->n));
     std::vector<k_pair> sorted((size_t)s->routes);
     std::vector<int64_t> first, tiles;
     fill(a, rows * s->k, element);
@@ -184,7 +186,9 @@ void check_products(const Subject *s) {
     args.sorted = sorted.data();
     args.first = first.data();
     args.tiles = tiles.data();
-    args.out = out.data();
+    args.out = s->parts > 1 ? (void *)sums.data() : out.data();
+    args.parts = s->parts;
+    args.routes = s->routes;
     args.share = s->share;
     args.experts = s->experts;
     args.tiles_max = (s->routes + K_ROWS - 1) / K_ROWS + s->experts;
@@ -193,6 +197,13 @@ void check_products(const Subject *s) {
     args.between = {s->kind, s->kind == K_MOE_SWIGLU ? K_MOE_PAIRS : K_MOE_APART, 1.5F, 0.5F, 2};
     args.even = 1;
     run_blocks(3, K_MOE_LANES, [&] { K_NAME(args); });
+    for (int64_t i = 0; s->parts > 1 && i < s->routes * s->n; i++) { /* as moe_combine.cu does */
+        float sum = 0;
+        for (int64_t part = 0; part < s->parts; part++) {
+            sum += sums[(size_t)(part * s->routes * s->n + i)];
+        }
+        out[(size_t)i] = T_store(sum);
+    }
     for (const k_pair &pair : sorted) {
         for (int64_t column = 0; column < s->n; column += 2) {
             double sum[2] = {0, 0}, size = 0;
@@ -236,6 +247,8 @@ void run_tests() {
         {21, 3, 66, 64, 1, 2, K_MOE_SILU, 16, false, true},
         {19, 2, 2 * K_MOE_COLUMNS, 328, 4, 8, K_MOE_SWIGLU, 0, true, false},
         {9, 2, 30, 520, 1, 4, K_MOE_SWIGLU, 64, false, true},
+        {11, 2, 70, 456, 1, 8, K_MOE_IDENTITY, 32, false, true, 2},
+        {K_ROWS + 1, 2, 24, 712, 1, 4, K_MOE_IDENTITY, 0, false, true, 4},
     };
     for (Subject each : subjects) {
 #if defined(K_BITS)

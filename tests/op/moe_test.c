@@ -13,10 +13,11 @@ typedef struct subject {
     int64_t rows, hidden, inter;
     uint32_t skew; /* bytes by which tensors are not aligned */
     mp_dtype type;
+    bool biased; /* the second product is */
 } subject;
 
 typedef struct operands {
-    void *x, *scores, *first, *second;
+    void *x, *scores, *first, *second, *bias;
 } operands;
 
 /* Scores of which none are equal. */
@@ -71,6 +72,9 @@ static void check_row(const subject *s, const operands *of, const void *out, int
     }
     for (int64_t column = 0; column < s->hidden; column++) {
         double want = 0, size = 0;
+        for (int j = 0; s->biased && j < BEST; j++) {
+            want += share[j] * op_real(s->type, of->bias, best[j] * s->hidden + column);
+        }
         for (int64_t i = 0; i < BEST * s->inter; i++) {
             const int64_t expert = best[i / s->inter];
             const double term = share[i / s->inter] * inner[i] *
@@ -93,7 +97,8 @@ static void check_row(const subject *s, const operands *of, const void *out, int
 static void check(mp_device *device, const subject *s) {
     const operands of = {op_numbers(s->type, 1, s->rows * s->hidden), scores_of(s),
                          op_numbers(s->type, 3, EXPERTS * s->inter * s->hidden),
-                         op_numbers(s->type, 4, EXPERTS * s->hidden * s->inter)};
+                         op_numbers(s->type, 4, EXPERTS * s->hidden * s->inter),
+                         op_numbers(s->type, 5, EXPERTS * s->hidden)};
     const mp_attr attrs[] = {OP_INT("k", BEST)};
     op_store_real(s->type, of.scores, 0, NAN);
     op_case c = {.domain = "com.microsoft",
@@ -108,8 +113,9 @@ static void check(mp_device *device, const subject *s) {
                         OP_TENSOR(s->type, of.scores, s->rows, EXPERTS),
                         OP_TENSOR(s->type, of.first, EXPERTS, s->inter, s->hidden),
                         {.type = MP_NONE},
-                        OP_TENSOR(s->type, of.second, EXPERTS, s->hidden, s->inter)},
-                 .in_count = 5,
+                        OP_TENSOR(s->type, of.second, EXPERTS, s->hidden, s->inter),
+                        OP_TENSOR(s->type, of.bias, EXPERTS, s->hidden)},
+                 .in_count = s->biased ? 6 : 5,
                  .out_count = 1};
     op_run(device, &c);
     for (int64_t row = 1; row < s->rows; row++) {
@@ -120,28 +126,32 @@ static void check(mp_device *device, const subject *s) {
     free(of.scores);
     free(of.first);
     free(of.second);
+    free(of.bias);
 }
 
 DEVICE_TEST(moe_of_rows_that_are_not_aligned) {
-    static const subject subjects[] = {{4, 9, 7, 0, MP_F32},
-                                       {4, 9, 7, 4, MP_F32},
-                                       {30, 9, 7, 0, MP_F32},
-                                       {30, 9, 7, 4, MP_F32},
-                                       {300, 9, 7, 4, MP_F32}};
+    static const subject subjects[] = {{4, 9, 7, 0, MP_F32, false},
+                                       {4, 9, 7, 4, MP_F32, true},
+                                       {30, 9, 7, 0, MP_F32, true},
+                                       {30, 9, 7, 4, MP_F32, false},
+                                       {300, 9, 7, 4, MP_F32, false}};
     for (size_t i = 0; i < MP_COUNT_OF(subjects); i++) {
         check(device, &subjects[i]);
     }
 }
 
-/* Of some routes an expert and of many; more than one block sorts. */
+/* Of some routes an expert and of many; a long k, of which blocks have parts; more routes than one
+ * block sorts. */
 DEVICE_TEST(moe_of_whole_pieces) {
     static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
     for (size_t i = 0; i < MP_COUNT_OF(types); i++) {
-        check(device, &(subject){12, 16, 8, 0, types[i]});
-        check(device, &(subject){40, 72, 136, 0, types[i]});
-        check(device, &(subject){170, 136, 72, 0, types[i]});
+        check(device, &(subject){12, 16, 8, 0, types[i], true});
+        check(device, &(subject){40, 72, 136, 0, types[i], true});
+        check(device, &(subject){170, 136, 72, 0, types[i], true});
     }
-    check(device, &(subject){4200, 8, 8, 0, MP_F16});
+    check(device, &(subject){20, 16, 2056, 0, MP_F16, true});
+    check(device, &(subject){100, 8, 1032, 0, MP_BF16, false});
+    check(device, &(subject){4200, 8, 8, 0, MP_F16, false});
 }
 
 static void refused(mp_device *device, const op_case *c, const char *says) {

@@ -78,7 +78,9 @@ typedef struct mp_moe_place_args {
 } mp_moe_place_args;
 
 /* out[route][n] = a[route / share][k] . the weights of its expert, plus the bias of that; then what
- * comes between, of K_MOE_SWIGLU only K_MOE_PAIRS, which makes half as many columns. */
+ * comes between, of K_MOE_SWIGLU only K_MOE_PAIRS, which makes half as many columns. With several
+ * parts, by tensor cores: out[part][route][n] are floats, the sums of a part of k each, and nothing
+ * else is done. */
 typedef struct mp_moe_product_args {
     const void *a, *bias;
     const void *sorted, *first, *tiles;
@@ -89,6 +91,7 @@ typedef struct mp_moe_product_args {
     k_nbits w;
     k_moe_between between;
     int32_t even; /* two columns of out can be written at once */
+    int64_t parts, routes;
 } mp_moe_product_args;
 
 /* out = what comes between of x, times `gate` where there is one. */
@@ -100,12 +103,14 @@ typedef struct mp_moe_activate_args {
     int32_t unused;
 } mp_moe_activate_args;
 
-/* out[row] = the sum of x[route] * weight[route] over its k routes. */
+/* out[row] = the sum of x[route] * weight[route] over its k routes. With several parts x[part]
+ * [route] are floats, whose sum and the bias of the route's expert are a route's. */
 typedef struct mp_moe_combine_args {
     const void *x, *weight;
+    const void *pairs, *bias; /* with parts: as they were routed; bias: NULL for none */
     void *out;
-    int64_t count, columns;
-    int32_t k, unused;
+    int64_t count, columns, routes;
+    int32_t k, parts;
 } mp_moe_combine_args;
 
 #endif

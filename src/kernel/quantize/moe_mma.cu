@@ -13,7 +13,7 @@ enum { M_STAGE = M_A + M_W, M_AHEAD = K_MOE_AHEAD(K_ROWS) };
 
 K_FN void m_fill(const m_place *at, int32_t chunk, uint8_t *stage) {
     const m_words *w = (const m_words *)at->args->w.weight;
-    const uint32_t piece = (uint32_t)(chunk * M_PIECES + at->piece);
+    const uint32_t piece = (uint32_t)((at->first + chunk) * M_PIECES + at->piece);
     const int is = m_begin(at, chunk) < at->args->w.k;
     uint8_t *to = stage + M_A + m_spot(at->line, at->piece);
     m_fill_a(at, chunk, stage);

@@ -62,7 +62,8 @@ typedef struct m_place {
     m_tile tile;
     uint8_t *ring;
     int64_t column; /* the block's first */
-    int32_t chunks;
+    int32_t part;   /* of K, and its chunks: */
+    int32_t first, chunks;
     int32_t line, piece; /* its first one of those that it copies, and which piece of each */
     int32_t row, across; /* of the tile: the first of its warp */
     int32_t a_load, w_load;
@@ -78,14 +79,17 @@ K_FN int32_t m_spot(int32_t line, int32_t piece) {
 }
 
 K_FN m_place m_place_of(const mp_moe_product_args *args, const m_tile *tile, uint8_t *ring,
-                        int64_t column) {
+                        int64_t column, int32_t part) {
     const int32_t warp = (int32_t)threadIdx.x / M_WARP;
     m_place at;
     at.args = args;
     at.tile = *tile;
     at.ring = ring;
     at.column = column;
-    at.chunks = (int32_t)((args->w.k + M_DEPTH - 1) / M_DEPTH);
+    const int64_t chunks = (args->w.k + M_DEPTH - 1) / M_DEPTH;
+    at.part = part;
+    at.first = (int32_t)(chunks * part / args->parts);
+    at.chunks = (int32_t)(chunks * (part + 1) / args->parts) - at.first;
     at.line = (int32_t)threadIdx.x / M_PIECES;
     at.piece = (int32_t)threadIdx.x % M_PIECES;
     at.lane = (int32_t)threadIdx.x % M_WARP;
@@ -119,15 +123,15 @@ K_FN uint8_t *m_ring(uint8_t *shared) {
 
 /* ---- into shared memory ---- */
 
-/* Where a lane's piece of chunk `chunk` begins along k; beyond the end for none. */
+/* Where a lane's piece of the part's chunk `chunk` begins along k; beyond the end for none. */
 K_FN int64_t m_begin(const m_place *at, int32_t chunk) {
-    return (int64_t)chunk * M_DEPTH + at->piece * M_PACK;
+    return (int64_t)(at->first + chunk) * M_DEPTH + at->piece * M_PACK;
 }
 
 /* Begins to copy a chunk of A. */
 K_FN void m_fill_a(const m_place *at, int32_t chunk, uint8_t *to) {
     const m_words *a = (const m_words *)at->args->a;
-    const uint32_t piece = (uint32_t)(chunk * M_PIECES + at->piece);
+    const uint32_t piece = (uint32_t)((at->first + chunk) * M_PIECES + at->piece);
     const int is = m_begin(at, chunk) < at->args->w.k;
     to += m_spot(at->line, at->piece);
     K_UNROLL
@@ -234,6 +238,13 @@ K_FN void m_meet(void) {
 
 /* ---- the end ---- */
 
+/* Sums of a part of K, for moe_combine.cu. */
+K_FN void m_put_part(const m_place *at, int64_t r, int64_t column, m_two two) {
+    const mp_moe_product_args *args = at->args;
+    const int64_t row = at->part * args->routes + at->tile.routes[r].index;
+    *(m_two *)(void *)((float *)args->out + row * args->w.n + column) = two;
+}
+
 /* The tile's sums, in shared memory so that one copy of what is done with them is enough. */
 K_FN void m_put_all(const m_place *at, float (*sum)[M_WIDE][4]) {
     const int32_t g = at->lane / 4, t = at->lane % 4;
@@ -254,7 +265,12 @@ K_FN void m_put_all(const m_place *at, float (*sum)[M_WIDE][4]) {
     for (int32_t i = (int32_t)threadIdx.x; i < K_ROWS * M_TWOS; i += K_MOE_LANES) {
         const int32_t r = i / M_TWOS, column = i % M_TWOS * 2;
         const m_two two = *(const m_two *)(const void *)(all + r * M_PITCH + column);
-        if (r < at->tile.count && at->column + column < at->args->w.n) {
+        if (r >= at->tile.count || at->column + column >= at->args->w.n) {
+            continue;
+        }
+        if (at->args->parts > 1) {
+            m_put_part(at, r, at->column + column, two);
+        } else {
             m_put(at->args, &at->tile, r, at->column + column, two.at[0], two.at[1]);
         }
     }
@@ -265,11 +281,12 @@ K_FN void m_sum(const m_place *at, float (*sum)[M_WIDE][4]);
 
 /* The block's tiles, one after the other. */
 K_FN void m_make_all(const mp_moe_product_args *args, uint8_t *shared) {
-    for (int64_t i = blockIdx.x; i < args->tiles_max * args->tiles_across; i += gridDim.x) {
-        const m_tile tile = m_tile_at(args, i / args->tiles_across, K_ROWS);
+    const int64_t across = args->tiles_across, parts = args->parts;
+    for (int64_t i = blockIdx.x; i < args->tiles_max * across * parts; i += gridDim.x) {
+        const m_tile tile = m_tile_at(args, i / parts / across, K_ROWS);
         if (tile.count > 0) { /* the same for all lanes */
-            const m_place at =
-                m_place_of(args, &tile, shared, i % args->tiles_across * K_MOE_COLUMNS);
+            const m_place at = m_place_of(args, &tile, shared, i / parts % across * K_MOE_COLUMNS,
+                                          (int32_t)(i % parts));
             float sum[M_HIGH][M_WIDE][4] = {{{0}}};
             m_sum(&at, sum);
             m_put_all(&at, sum);

@@ -68,6 +68,24 @@ void mp_moe_choose_way(const mp_planner *p, const mp_moe *m, mp_moe_routes *r) {
     r->tiles_max = MP_MIN(r->count, MP_CEIL_DIV(r->count, r->tile) + m->experts);
 }
 
+int64_t mp_moe_parts(const mp_planner *p, const mp_moe *m, const mp_moe_routes *r,
+                     const mp_expert_matrix *matrix) {
+    enum { PARTS_MAX = 4, CHUNKS_MIN = 8, BLOCKS_EACH = 2 /* of a multiprocessor */ };
+    const int64_t depth = K_MOE_LINE / (int64_t)mp_dtype_size(m->type);
+    const int64_t tiles = MP_MAX(MP_CEIL_DIV(r->count, r->tile), MP_MIN(m->experts, r->count));
+    const int64_t blocks = tiles * MP_CEIL_DIV(matrix->packed.w.n, ways[r->way].columns);
+    const int64_t chunks = matrix->packed.w.k / depth;
+    const int64_t room = (int64_t)p->device->info.multiprocessors * BLOCKS_EACH;
+    int64_t parts = 1;
+    if ((r->way != MP_MOE_SOME && r->way != MP_MOE_MANY) || r->pairs.place == MP_PLACE_NONE) {
+        return 1;
+    }
+    while (parts < PARTS_MAX && blocks * parts * 2 <= room && chunks / (parts * 2) >= CHUNKS_MIN) {
+        parts *= 2;
+    }
+    return parts;
+}
+
 /* ---- the step ---- */
 
 /* The tiles of floats, and behind them their sums, which the emulated device keeps there. */
@@ -108,10 +126,13 @@ mp_status mp_plan_moe_product(mp_planner *p, const mp_moe *m, const mp_moe_route
                                 .tiles_across = MP_CEIL_DIV(packed->w.n, by->columns),
                                 .w = packed->w,
                                 .between = of->between,
-                                .even = p->align >= ALIGN && packed->w.n % 2 == 0};
+                                .even = p->align >= ALIGN && packed->w.n % 2 == 0,
+                                .parts = of->parts,
+                                .routes = r->count};
     int64_t items = 0;
     args.w.aligned = is_aligned(p, &packed->w);
-    if (__builtin_mul_overflow(args.tiles_max, args.tiles_across, &items)) {
+    if (__builtin_mul_overflow(args.tiles_max, args.tiles_across, &items) ||
+        __builtin_mul_overflow(items, args.parts, &items)) {
         return MP_FAIL(INVALID_ARGUMENT, "%lld routes and %lld columns are too many",
                        (long long)r->count, (long long)packed->w.n);
     }

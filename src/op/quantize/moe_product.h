@@ -18,6 +18,7 @@ typedef struct mp_moe_routes {
     int64_t count;
     mp_moe_way way;
     int64_t tile, tiles_max; /* routes of a tile; as many tiles as there may be */
+    mp_ref pairs;            /* as they were routed, or MP_NOWHERE where they are gone */
     mp_ref sorted, weight, first, tiles;
 } mp_moe_routes;
 
@@ -30,7 +31,13 @@ typedef struct mp_moe_factors {
     mp_ref a;
     int64_t share;         /* routes that have a row of `a` in common */
     k_moe_between between; /* is done with the result; K_MOE_IDENTITY for nothing */
+    int64_t parts;         /* of k; with several the result is as mp_moe_product_args says */
 } mp_moe_factors;
+
+/* Parts that k is cut into where a product's tiles would leave the device idle, and nothing is done
+ * with its result but to combine it. */
+int64_t mp_moe_parts(const mp_planner *p, const mp_moe *m, const mp_moe_routes *r,
+                     const mp_expert_matrix *matrix);
 
 /* out[route] = a[route / share] . the weights of the route's expert. Fails: INVALID_ARGUMENT. */
 mp_status mp_plan_moe_product(mp_planner *p, const mp_moe *m, const mp_moe_routes *r,

@@ -119,6 +119,7 @@ static mp_status place(mp_planner *p, const mp_moe *m, mp_moe_routes *r, mp_ref 
     const mp_kernel *kernel = NULL;
     mp_grid grid = mp_plan_grid_rows(p, 1, K_MOE_PLACE_LANES);
     grid.shared_bytes = (uint32_t)(m->experts + r->count) * (uint32_t)sizeof(uint32_t);
+    r->pairs = pairs;
     MP_TRY(mp_plan_pair_memory(p, r->count, &r->sorted));
     MP_TRY(mp_plan_kernel(p, &kernel, "moe_place"));
     return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_moe_place_args, pairs, pairs),
@@ -146,7 +147,7 @@ static mp_status sort(mp_planner *p, const mp_moe *m, mp_moe_routes *r, mp_ref p
 
 static mp_status plan_routes(mp_planner *p, const mp_moe *m, mp_moe_routes *r) {
     mp_ref pairs;
-    *r = (mp_moe_routes){.count = 0};
+    *r = (mp_moe_routes){.pairs = MP_NOWHERE};
     if (__builtin_mul_overflow(m->rows, m->k, &r->count)) {
         return MP_FAIL(INVALID_ARGUMENT, "%lld rows with %lld experts each are too many",
                        (long long)m->rows, (long long)m->k);
@@ -184,8 +185,8 @@ static mp_status activate(mp_planner *p, const mp_moe *m, const mp_moe_routes *r
  * does itself unless it wants both halves from apart. */
 static mp_status plan_inner(mp_planner *p, const mp_moe *m, const mp_moe_routes *r, mp_ref *out) {
     const bool apart = m->gated || m->between.halves == K_MOE_HALVES;
-    const mp_moe_factors first = {&m->first, MP_IN(0), m->k, apart ? nothing : m->between};
-    const mp_moe_factors third = {&m->third, MP_IN(0), m->k, nothing};
+    const mp_moe_factors first = {&m->first, MP_IN(0), m->k, apart ? nothing : m->between, 1};
+    const mp_moe_factors third = {&m->third, MP_IN(0), m->k, nothing, 1};
     mp_ref inner, gate = MP_NOWHERE;
     MP_TRY(route_memory(p, m, r, m->inter, out));
     if (!apart) {
@@ -200,14 +201,20 @@ static mp_status plan_inner(mp_planner *p, const mp_moe *m, const mp_moe_routes 
     return activate(p, m, r, inner, gate, *out);
 }
 
-static mp_status combine(mp_planner *p, const mp_moe *m, const mp_moe_routes *r, mp_ref x) {
+static mp_status combine(mp_planner *p, const mp_moe *m, const mp_moe_routes *r, mp_ref x,
+                         int64_t parts) {
     const mp_kernel *kernel = NULL;
-    const mp_moe_combine_args args = {
-        .count = m->rows * m->hidden, .columns = m->hidden, .k = (int32_t)m->k};
+    const mp_moe_combine_args args = {.count = m->rows * m->hidden,
+                                      .columns = m->hidden,
+                                      .routes = r->count,
+                                      .k = (int32_t)m->k,
+                                      .parts = (int32_t)parts};
     MP_TRY(mp_plan_kernel(p, &kernel, "moe_combine_%s", mp_dtype_word(m->type)));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
                      MP_BIND(mp_moe_combine_args, x, x),
                      MP_BIND(mp_moe_combine_args, weight, r->weight),
+                     MP_BIND(mp_moe_combine_args, pairs, parts > 1 ? r->pairs : MP_NOWHERE),
+                     MP_BIND(mp_moe_combine_args, bias, parts > 1 ? m->second.bias : MP_NOWHERE),
                      MP_BIND(mp_moe_combine_args, out, MP_OUT(0)));
 }
 
@@ -220,8 +227,10 @@ mp_status mp_plan_moe(mp_planner *p, const mp_moe *m) {
     }
     MP_TRY(plan_routes(p, m, &r));
     MP_TRY(plan_inner(p, m, &r, &inner));
-    const mp_moe_factors second = {&m->second, inner, 1, nothing};
-    MP_TRY(route_memory(p, m, &r, m->hidden, &result));
+    const int64_t parts = mp_moe_parts(p, m, &r, &m->second);
+    const mp_moe_factors second = {&m->second, inner, 1, nothing, parts};
+    const mp_shape shape = {.rank = 3, .dim = {parts, r.count, m->hidden}};
+    MP_TRY(mp_plan_scratch_shape(p, &shape, parts > 1 ? MP_F32 : m->type, &result));
     MP_TRY(mp_plan_moe_product(p, m, &r, &second, result));
-    return combine(p, m, &r, result);
+    return combine(p, m, &r, result, parts);
 }
