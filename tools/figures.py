@@ -177,7 +177,7 @@ def ranks():
 
 def decoder_ranks():
     """A token of each text by number of ranks, and how many times as many a second that is."""
-    found = load("ranks", "h100")["decoder"]
+    found = load("ranks-decoder")["decoder"]
     rows = [[f"{row['batch']} texts" if row["batch"] > 1 else "1 text", str(row["ranks"]), milliseconds(row["ms"]),
              milliseconds(row.get("graph_ms")), number(row["faster"])] for row in found["rows"]]
     return table([f"{found['model']}, {found['context']:,} tokens", "ranks", "ms a step", "as a graph",

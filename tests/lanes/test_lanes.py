@@ -111,7 +111,8 @@ PROGRAMS = {
     **{f"moe_{rows}_int{bits}_{groups}_{word}":
        ("moe.cpp", "moe_mma", {}, [f"K_T0={word}", f"K_ROWS={rows}", "K_WEIGHTS=0", f"K_BITS={bits}",
                                    f"BY_GROUPS={groups}", "PACKED=1", "PLACE=0"])
-       for rows, bits, groups, word in ((32, 4, 0, "f16"), (32, 8, 0, "bf16"), (128, 4, 1, "bf16"), (128, 8, 1, "f16"))},
+       for rows, bits, groups, word in ((32, 4, 0, "f16"), (32, 8, 0, "bf16"), (128, 4, 1, "bf16"),
+                                        (128, 8, 1, "f16"))},
     "moe_place": ("moe.cpp", "moe_place", {}, ["K_T0=f32", "PLACE=1", "PACKED=0", "BY_GROUPS=0"]),
     **{f"nbits_{text}_{bits}_{rows}_{before}_{word}":
        ("nbits.cpp", f"nbits_{text}", NBITS_SPLIT if (text, word) == ("tile", "f32") else {},

@@ -77,8 +77,8 @@ int64_t mp_moe_parts(const mp_planner *p, const mp_moe *m, const mp_moe_routes *
     const int64_t chunks = matrix->packed.w.k / depth;
     const int64_t room = (int64_t)p->device->info.multiprocessors * BLOCKS_EACH;
     int64_t parts = 1;
-    if ((r->way != MP_MOE_SOME && r->way != MP_MOE_MANY) || r->pairs.place == MP_PLACE_NONE) {
-        return 1;
+    if (r->way != MP_MOE_SOME || r->pairs.place == MP_PLACE_NONE) {
+        return 1; /* sums of many rows take longer to go through memory than what is gained */
     }
     while (parts < PARTS_MAX && blocks * parts * 2 <= room && chunks / (parts * 2) >= CHUNKS_MIN) {
         parts *= 2;
