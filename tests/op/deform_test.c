@@ -43,12 +43,10 @@ static double tap_of(const deform *d, mp_dtype type, void *const *in, int64_t im
     const int64_t points = d->out_h * d->out_w;
     const int64_t group = channel / (d->channels / d->offset_groups);
     const int64_t moved = (image * d->offset_groups + group) * TAPS + tap;
-    const double y =
-        (double)(point / d->out_w * d->stride - d->pad + tap / KERNEL_W * d->dilation) +
-        op_real(type, in[OFFSET], moved * 2 * points + point);
-    const double x =
-        (double)(point % d->out_w * d->stride - d->pad + tap % KERNEL_W * d->dilation) +
-        op_real(type, in[OFFSET], (moved * 2 + 1) * points + point);
+    const int64_t top = point / d->out_w * d->stride - d->pad + tap / KERNEL_W * d->dilation;
+    const int64_t left = point % d->out_w * d->stride - d->pad + tap % KERNEL_W * d->dilation;
+    const double y = (double)top + op_real(type, in[OFFSET], moved * 2 * points + point);
+    const double x = (double)left + op_real(type, in[OFFSET], (moved * 2 + 1) * points + point);
     const double value = between(d, type, in[X], image * d->channels + channel, y, x);
     return d->masked ? value * op_real(type, in[MASK], moved * points + point) : value;
 }

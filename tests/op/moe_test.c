@@ -140,18 +140,15 @@ DEVICE_TEST(moe_of_rows_that_are_not_aligned) {
     }
 }
 
-/* Of some routes an expert and of many; a long k, of which blocks have parts; more routes than one
- * block sorts. */
+/* Of some routes an expert and of many; a long k, of which blocks have parts. */
 DEVICE_TEST(moe_of_whole_pieces) {
     static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
     for (size_t i = 0; i < MP_COUNT_OF(types); i++) {
         check(device, &(subject){12, 16, 8, 0, types[i], true});
-        check(device, &(subject){40, 72, 136, 0, types[i], true});
-        check(device, &(subject){170, 136, 72, 0, types[i], true});
+        check(device, &(subject){40, 72, 40, 0, types[i], true});
+        check(device, &(subject){100, 24, 72, 0, types[i], true});
     }
-    check(device, &(subject){20, 16, 2056, 0, MP_F16, true});
-    check(device, &(subject){100, 8, 1032, 0, MP_BF16, false});
-    check(device, &(subject){4200, 8, 8, 0, MP_F16, false});
+    check(device, &(subject){10, 16, 1032, 0, MP_F16, true});
 }
 
 static void refused(mp_device *device, const op_case *c, const char *says) {

@@ -60,11 +60,10 @@ static double bin_of(const form *f, mp_dtype type, const void *x, int64_t region
         return 0;
     }
     for (int64_t p = 0; p < points; p++) {
-        const double at_y =
-            y.start + ((double)row + ((double)(p / h.samples) + 0.5) / (double)y.samples) * y.bin;
+        const int64_t i = p / h.samples, j = p % h.samples;
+        const double at_y = y.start + ((double)row + ((double)i + 0.5) / (double)y.samples) * y.bin;
         const double at_x =
-            h.start +
-            ((double)column + ((double)(p % h.samples) + 0.5) / (double)h.samples) * h.bin;
+            h.start + ((double)column + ((double)j + 0.5) / (double)h.samples) * h.bin;
         double share[4] = {0, 0, 0, 0};
         const int64_t first = (images[region] * f->channels + channel) * PLANE;
         shares(type, x, first, at_y, at_x, share);

@@ -92,6 +92,7 @@ moe((200,), 72, 130, 5, FLOATS, activation_type="gelu", k=2)
 moe((200,), 72, 136, 5, FLOATS, activation_type="gelu", k=2)
 moe((300,), 64, 40, 4, FLOATS, alone=True, activation_type="swiglu", swiglu_fusion=1, k=2)
 moe((60,), 200, 72, 4, FLOATS, third=True, alone=True, activation_type="silu", k=2)
+moe((30,), 8, 4, 1030, FLOATS, activation_type="silu", k=2)  # more experts than one block sorts
 moe((0,), 16, 24, 4, k=2)
 moe((3,), 16, 24, 4, k=2, runs=[(30,), (3,)])
 moe((40,), 16, 24, 8, FLOATS, alone=True, activation_type="silu", k=2, use_sparse_mixer=1)
