@@ -78,8 +78,8 @@ static void check(mp_device *device, mp_dtype type, deform d) {
     for (int64_t i = 0; i < counts[OFFSET]; i += 5) { /* others are whole or halves */
         op_store_real(type, in[OFFSET], i, op_real(type, in[OFFSET], i) * 1.375 + 0.125);
     }
-    op_store_real(type, in[OFFSET], 0, NAN);
-    op_store_real(type, in[OFFSET], counts[OFFSET] - 1, -INFINITY);
+    op_store_real(type, in[OFFSET], 0, (double)NAN);
+    op_store_real(type, in[OFFSET], counts[OFFSET] - 1, (double)-INFINITY);
     op_store_real(type, in[OFFSET], counts[OFFSET] / 2, 60000);
     const int64_t kernel[] = {KERNEL_H, KERNEL_W}, stride[] = {d.stride, d.stride};
     const int64_t dilation[] = {d.dilation, d.dilation}, pads[] = {d.pad, d.pad, d.pad, d.pad};

@@ -100,7 +100,7 @@ static void check(mp_device *device, const subject *s) {
                          op_numbers(s->type, 4, EXPERTS * s->hidden * s->inter),
                          op_numbers(s->type, 5, EXPERTS * s->hidden)};
     const mp_attr attrs[] = {OP_INT("k", BEST)};
-    op_store_real(s->type, of.scores, 0, NAN);
+    op_store_real(s->type, of.scores, 0, (double)NAN);
     op_case c = {.domain = "com.microsoft",
                  .name = "MoE",
                  .version = 1,

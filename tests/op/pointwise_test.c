@@ -540,8 +540,8 @@ static void check_folded(mp_device *device, const char *name, mp_dtype type, int
         c.in[v] = OP_TENSOR(type, x[v], count);
     }
     if (op_is_float(type) && count > 2) {
-        op_store_real(type, x[inputs - 1], 1, NAN);
-        op_store_real(type, x[0], 2, INFINITY);
+        op_store_real(type, x[inputs - 1], 1, (double)NAN);
+        op_store_real(type, x[0], 2, (double)INFINITY);
     }
     op_run(device, &c);
     for (int64_t i = 0; i < count; i++) {

@@ -197,8 +197,9 @@ static void check_gated(mp_device *device, mp_dtype type, gated_sizes s, bool al
     for (int64_t i = 0; i < counts[3]; i++) { /* so that gates are not all 0 or 1 */
         op_store_real(type, values[3], i, op_real(type, values[3], i) / 64);
     }
-    op_store_real(type, values[0], (s.rows - 1) * width, NAN); /* the last row of the first head */
-    op_store_real(type, values[2], 0, INFINITY);
+    op_store_real(type, values[0], (s.rows - 1) * width,
+                  (double)NAN); /* the last row of the first head */
+    op_store_real(type, values[2], 0, (double)INFINITY);
     const mp_attr attrs[] = {OP_INT("num_heads", s.heads)};
     op_case c = {.domain = domain,
                  .name = "GatedRelativePositionBias",

@@ -55,7 +55,7 @@ static double bin_of(const form *f, mp_dtype type, const void *x, int64_t region
     const double *box = boxes[region];
     const side y = side_of(f, box[1], box[3], f->out_h), h = side_of(f, box[0], box[2], f->out_w);
     const int64_t points = y.samples * h.samples;
-    double sum = 0, most = -INFINITY;
+    double sum = 0, most = (double)-INFINITY;
     if (images[region] >= IMAGES) {
         return 0;
     }
@@ -83,7 +83,8 @@ static void check(mp_device *device, mp_dtype type, form f) {
         op_store_real(type, rois, i, boxes[i / 4][i % 4]);
     }
     if (!f.largest) {
-        op_store_real(type, x, (f.channels - 1) * PLANE, NAN); /* of the last channel alone */
+        op_store_real(type, x, (f.channels - 1) * PLANE,
+                      (double)NAN); /* of the last channel alone */
     }
     const mp_attr attrs[] = {
         OP_INT("output_height", f.out_h), OP_INT("output_width", f.out_w),

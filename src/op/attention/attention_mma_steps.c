@@ -245,7 +245,7 @@ static mp_status plan_group(mp_planner *p, const mp_attention *a, int32_t rows) 
     args.tile_rows = rows;
     args.tile_keys = K_GROUP_KEYS;
     args.added_keys = has_added(rule) ? (int32_t)MP_ALIGN_UP(rule->keys, K_GROUP_KEYS) : 0;
-    args.row_masks = group_masks(p, a);
+    args.row_masks = (int32_t)group_masks(p, a);
     const size_t bytes = (size_t)K_GROUP_HELD(head, rows, masked) + K_GROUP_ALIGN - 1 +
                          (size_t)args.added_keys * sizeof(float);
     const bool at_once =
