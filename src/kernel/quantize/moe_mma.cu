@@ -1,13 +1,9 @@
 /* moe_mma.cu - some routes an expert, or many, by tensor cores, with weights of A's type: stages of
  * both go through a ring in shared memory, where they are copied while others are multiplied.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/core/late.h"
-#include "kernel/core/warp_matrix.h"
-#include "kernel/quantize/moe_args.h"
+#include "kernel/quantize/moe_mma.h"
 
 #if K_WARP_MATRIX
-
-#include "kernel/quantize/moe_mma.h"
 
 enum { M_STAGE = M_A + M_W, M_AHEAD = K_MOE_AHEAD(K_ROWS) };
 
@@ -43,16 +39,3 @@ K_FN void m_sum(const m_place *at, float (*sum)[M_WIDE][4]) {
 }
 
 #endif
-
-/* Blocks on a multiprocessor. */
-#define M_BLOCKS 2
-
-K_BLOCK_KERNEL_LATE_OF(K_MOE_LANES, M_BLOCKS, mp_moe_product_args, args) {
-#if K_WARP_MATRIX
-    K_SHARED(uint8_t, shared);
-    k_wait();
-    m_make_all(&args, m_ring(shared));
-#else
-    (void)args;
-#endif
-}

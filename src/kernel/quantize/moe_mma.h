@@ -8,13 +8,17 @@
  * Tiles of K_MOE_MANY routes of elements of two bytes are products of groups of warps where there
  * are such.
  *
- * Before it is included: kernel/core/warp_matrix.h; what follows is for K_WARP_MATRIX.
+ * The kernel is here, too; what includes this says how all chunks of a tile are multiplied (m_sum).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_MOE_MMA_H
 #define MP_KERNEL_MOE_MMA_H
 
 #include "kernel/core/group_matrix.h"
+#include "kernel/core/late.h"
+#include "kernel/core/warp_matrix.h"
 #include "kernel/quantize/moe.h"
+
+#if K_WARP_MATRIX
 
 enum {
     M_GROUPS = K_GROUP_MATRIX && K_ROWS == K_MOE_MANY && sizeof(T) == 2,
@@ -293,6 +297,21 @@ K_FN void m_make_all(const mp_moe_product_args *args, uint8_t *shared) {
         }
         __syncthreads();
     }
+}
+
+#endif
+
+/* Blocks on a multiprocessor. */
+#define M_BLOCKS 2
+
+K_BLOCK_KERNEL_LATE_OF(K_MOE_LANES, M_BLOCKS, mp_moe_product_args, args) {
+#if K_WARP_MATRIX
+    K_SHARED(uint8_t, shared);
+    k_wait();
+    m_make_all(&args, m_ring(shared));
+#else
+    (void)args;
+#endif
 }
 
 #endif

@@ -3,14 +3,11 @@
  * multiplied the next one's weights are made elements of A's type. With K_BITS they are integers
  * of so many bits, and their scales of A's type.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/core/late.h"
-#include "kernel/core/warp_matrix.h"
 #include "kernel/core/word.h"
-#include "kernel/quantize/moe_args.h"
+#include "kernel/quantize/moe_mma.h"
 
 #if K_WARP_MATRIX
 
-#include "kernel/quantize/moe_mma.h"
 #if defined(K_BITS)
 #include "kernel/quantize/nbits_pair.h"
 #endif
@@ -168,16 +165,3 @@ K_FN void m_sum(const m_place *at, float (*sum)[M_WIDE][4]) {
 }
 
 #endif
-
-/* Blocks on a multiprocessor. */
-#define M_BLOCKS 2
-
-K_BLOCK_KERNEL_LATE_OF(K_MOE_LANES, M_BLOCKS, mp_moe_product_args, args) {
-#if K_WARP_MATRIX
-    K_SHARED(uint8_t, shared);
-    k_wait();
-    m_make_all(&args, m_ring(shared));
-#else
-    (void)args;
-#endif
-}
