@@ -1,8 +1,8 @@
 /* main.c - compile_kernels ARCH FOLDER [TEXT]: compiles every kernel there is, or those with TEXT
  * in their names, into machine code for ARCH (90 for compute capability 9.0), on all cores. What
  * hardly a model has is left to be compiled when it is needed: double precision, a ninth of the
- * code, attention over paged caches and blocks, a fifteenth, and before 8.0, which computes it in
- * float, bfloat16.
+ * code, attention over paged caches and blocks, a fifteenth, mixtures of experts, the largest or
+ * least of several inputs, and before 8.0, which computes it in float, bfloat16.
  *
  * Each becomes FOLDER/<key>.cubin, by the key that src/device/cuda/cuda_ready.h looks for. A file
  * that is there is not made again. tools/ready_kernels.py calls this and packs the files. Needs
@@ -81,8 +81,9 @@ static bool make(const task *work, const mp_kernel_image *image) {
 }
 
 static bool is_wanted(const mp_kernel_image *image, const task *work) {
-    static const char *const rare[] = {"_f64", "attention_blocks_", "attention_chosen_",
-                                       "attention_paged_"};
+    static const char *const rare[] = {
+        "_f64", "attention_blocks_", "attention_chosen_", "attention_paged_",
+        "moe_", "fold_max_",         "fold_min_"};
     enum { HAS_BF16 = 80 };
     bool wanted = strstr(image->name, work->text) != NULL &&
                   (work->arch >= HAS_BF16 || strstr(image->name, "_bf16") == NULL);
