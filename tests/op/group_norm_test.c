@@ -144,6 +144,20 @@ DEVICE_TEST(group_norm_with_channels_first) {
     }
 }
 
+/* GroupNorm of one image [pixels][channels]. */
+static op_case plain(const float *x, int64_t pixels, int64_t channels, const float *scale,
+                     const float *bias, const mp_attr *attrs, size_t attr_count) {
+    return (op_case){
+        .domain = "com.microsoft",
+        .name = "GroupNorm",
+        .version = 1,
+        .attrs = attrs,
+        .attr_count = attr_count,
+        .in = {op_f32(x, 1, pixels, channels), op_f32(scale, channels), op_f32(bias, channels)},
+        .in_count = 3,
+        .out_count = 1};
+}
+
 /* A mean that is large beside the deviation: squares of the elements themselves would lose it. */
 DEVICE_TEST(group_norm_far_from_zero) {
     enum { PIXELS = 4000, CHANNELS = 8 };
@@ -153,15 +167,7 @@ DEVICE_TEST(group_norm_far_from_zero) {
     for (int i = 0; i < PIXELS * CHANNELS; i++) {
         x[i] = 4096 + (float)(i / CHANNELS % 2);
     }
-    op_case c = {
-        .domain = "com.microsoft",
-        .name = "GroupNorm",
-        .version = 1,
-        .attrs = attrs,
-        .attr_count = 3,
-        .in = {op_f32(x, 1, PIXELS, CHANNELS), op_f32(one, CHANNELS), op_f32(none, CHANNELS)},
-        .in_count = 3,
-        .out_count = 1};
+    op_case c = plain(x, PIXELS, CHANNELS, one, none, attrs, 3);
     op_run(device, &c);
     for (int i = 0; i < PIXELS * CHANNELS; i++) {
         const double want = i / CHANNELS % 2 == 0 ? -1 : 1;
@@ -185,15 +191,7 @@ DEVICE_TEST(group_norm_keeps_nan_to_its_group) {
     }
     x[31 * CHANNELS + 2] = NAN;
     x[(PIXELS - 1) * CHANNELS + 2 * EACH] = INFINITY;
-    op_case c = {
-        .domain = "com.microsoft",
-        .name = "GroupNorm",
-        .version = 1,
-        .attrs = attrs,
-        .attr_count = 2,
-        .in = {op_f32(x, 1, PIXELS, CHANNELS), op_f32(one, CHANNELS), op_f32(one, CHANNELS)},
-        .in_count = 3,
-        .out_count = 1};
+    op_case c = plain(x, PIXELS, CHANNELS, one, one, attrs, 2);
     op_run(device, &c);
     for (int i = 0; i < PIXELS * CHANNELS; i++) {
         const float got = ((const float *)c.out[0].data)[i];
@@ -211,15 +209,7 @@ DEVICE_TEST(group_norm_with_channels_far_apart) {
     for (int i = 0; i < PIXELS * CHANNELS; i++) {
         x[i] = 10000 * (float)(i % CHANNELS) + (float)(i / CHANNELS % 3);
     }
-    op_case c = {
-        .domain = "com.microsoft",
-        .name = "GroupNorm",
-        .version = 1,
-        .attrs = attrs,
-        .attr_count = 3,
-        .in = {op_f32(x, 1, PIXELS, CHANNELS), op_f32(one, CHANNELS), op_f32(none, CHANNELS)},
-        .in_count = 3,
-        .out_count = 1};
+    op_case c = plain(x, PIXELS, CHANNELS, one, none, attrs, 3);
     op_run(device, &c);
     double mean = 0, variance = 0;
     op_moments(MP_F32, x, 0, PIXELS * CHANNELS, &mean, &variance);
@@ -258,4 +248,7 @@ DEVICE_TEST(group_norm_refuses_what_does_not_fit) {
     c.in[2] = op_f32(x, 2);
     c.in[3] = op_f32(x, 2, 1, 1, 2); /* channels first: 2x2x1x1 */
     CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "skip of shape 2x1x1x2");
+    attrs[0].i = 1;
+    const op_case wide = plain(x, 1, 1 << 30, x, x, attrs, 2); /* nothing is read of it */
+    CHECK_FAILS(op_plan(device, &wide, &plan), UNSUPPORTED, "fewer than 2^30 are needed");
 }

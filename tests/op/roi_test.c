@@ -1,5 +1,6 @@
 /* roi_test.c - RoiAlign against loops: channels that are no whole pieces, regions beyond the image,
- * images that there are none of, pixels that are not numbers.
+ * that end before they begin or lie nowhere, images that there are none of, pixels that are not
+ * numbers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
@@ -7,17 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IMAGES = 2, REGIONS = 7, HEIGHT = 9, WIDTH = 11, PLANE = HEIGHT * WIDTH };
+enum { IMAGES = 2, REGIONS = 9, HEIGHT = 9, WIDTH = 11, PLANE = HEIGHT * WIDTH };
 
 typedef struct form {
     int64_t channels, out_h, out_w, samples;
     bool largest, half, aligned;
 } form;
 
-static const double boxes[REGIONS][4] = {{0, 0, 6.5, 5},   {1.25, 2.5, 7.5, 8}, {-3, -2, 2, 12},
-                                         {4, 4, 4, 4},     {0, 0, 11, 9},       {30, 30, 40, 40},
-                                         {2.5, 1, 3.25, 8}};
-static const int64_t images[REGIONS] = {0, 1, 1, 0, 1, 0, IMAGES};
+static const double boxes[REGIONS][4] = {
+    {0, 0, 6.5, 5},   {1.25, 2.5, 7.5, 8}, {-3, -2, 2, 12}, {4, 4, 4, 4},          {0, 0, 11, 9},
+    {30, 30, 40, 40}, {2.5, 1, 3.25, 8},   {7, 6, 2, 1},    {1, (double)NAN, 5, 5}};
+static const int64_t images[REGIONS] = {0, 1, 1, 0, 1, 0, IMAGES, 1, 0};
 
 /* What is added of the four pixels around a point; gives false where it is beyond the edge. */
 static bool shares(mp_dtype type, const void *x, int64_t first, double y, double at,
@@ -46,7 +47,7 @@ typedef struct side {
 static side side_of(const form *f, double low, double high, int64_t bins) {
     const double half = f->half ? 0.5 : 0, length = high - low;
     side s = {low - half, (!f->half && length < 1 ? 1 : length) / (double)bins, f->samples};
-    s.samples = f->samples > 0 ? f->samples : (int64_t)ceil(s.bin);
+    s.samples = f->samples > 0 ? f->samples : s.bin > 0 ? (int64_t)ceil(s.bin) : 0;
     return s;
 }
 

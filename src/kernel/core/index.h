@@ -20,6 +20,18 @@ K_FN uint32_t k_divide(uint32_t n, k_divider d) {
     return (high + n) >> d.shift;
 }
 
+typedef struct k_quotient {
+    int64_t whole, rest;
+} k_quotient;
+
+/* n / d; where that is `wide`, n may be 2^31 or more, and the divider is not used. */
+K_FN k_quotient k_quotient_of(int64_t n, int64_t d, k_divider by, int32_t wide) {
+    k_quotient q;
+    q.whole = wide ? n / d : (int64_t)k_divide((uint32_t)n, by);
+    q.rest = n - q.whole * d;
+    return q;
+}
+
 /* Offsets of element `n` of an iteration space that is not wide, in up to K_VIEWS tensors. */
 K_FN void k_offsets_narrow(const k_layout *layout, uint32_t n, int32_t views, int64_t *offset) {
     for (int32_t v = 0; v < views; v++) {

@@ -51,12 +51,15 @@ K_FN int find_corners(TC y, TC x, int64_t height, int64_t width, corners *c) {
     return 1;
 }
 
-/* Samples along a side of a bin. */
+/* Samples along a side of a bin; none of a region that ends before it begins, or nowhere. */
 K_FN int64_t samples_of(const mp_roi_align_args *args, TC side) {
     if (args->samples > 0) {
         return args->samples;
     }
     const TC wanted = K_M(ceil)(side);
+    if (!(wanted > 0)) {
+        return 0;
+    }
     return wanted < (TC)K_ROI_SAMPLES_MAX ? (int64_t)wanted : K_ROI_SAMPLES_MAX;
 }
 
@@ -82,23 +85,11 @@ typedef struct item {
     int32_t planes;
 } item;
 
-typedef struct quotient {
-    int64_t whole, rest;
-} quotient;
-
-K_FN quotient divided(const mp_roi_align_args *args, int64_t n, int64_t divisor,
-                      k_divider divider) {
-    quotient q;
-    q.whole = args->wide ? n / divisor : (int64_t)k_divide((uint32_t)n, divider);
-    q.rest = n - q.whole * divisor;
-    return q;
-}
-
 K_FN item item_of(const mp_roi_align_args *args, int64_t i) {
     const mp_roi_space *space = &args->space;
-    const quotient column = divided(args, i, space->out_w, args->by_out_w);
-    const quotient row = divided(args, column.whole, space->out_h, args->by_out_h);
-    const quotient piece = divided(args, row.whole, args->pieces, args->by_pieces);
+    const k_quotient column = k_quotient_of(i, space->out_w, args->by_out_w, args->wide);
+    const k_quotient row = k_quotient_of(column.whole, space->out_h, args->by_out_h, args->wide);
+    const k_quotient piece = k_quotient_of(row.whole, args->pieces, args->by_pieces, args->wide);
     item it;
     it.x = column.rest;
     it.y = row.rest;

@@ -20,24 +20,13 @@ typedef struct d_corners {
     int inside[4];
 } d_corners;
 
-typedef struct d_quotient {
-    int64_t whole, rest;
-} d_quotient;
-
-K_FN d_quotient d_divide(const mp_deform_args *args, int64_t n, int64_t divisor,
-                         k_divider divider) {
-    d_quotient q;
-    q.whole = args->wide ? n / divisor : (int64_t)k_divide((uint32_t)n, divider);
-    q.rest = n - q.whole * divisor;
-    return q;
-}
-
 K_FN d_item d_item_of(const mp_deform_args *args, int64_t i) {
     const int64_t taps = args->kernel_h * args->kernel_w;
     const int64_t in_group = args->channels / args->offset_groups;
-    const d_quotient point = d_divide(args, i, args->out_h * args->out_w, args->by_points);
-    const d_quotient tap = d_divide(args, point.whole, taps, args->by_taps);
-    const d_quotient piece = d_divide(args, tap.whole, args->pieces, args->by_pieces);
+    const k_quotient point =
+        k_quotient_of(i, args->out_h * args->out_w, args->by_points, args->wide);
+    const k_quotient tap = k_quotient_of(point.whole, taps, args->by_taps, args->wide);
+    const k_quotient piece = k_quotient_of(tap.whole, args->pieces, args->by_pieces, args->wide);
     const int64_t first = piece.rest * K_DEFORM_PLANES, left = in_group - first;
     d_item item;
     item.point = point.rest;
@@ -52,8 +41,8 @@ K_FN d_item d_item_of(const mp_deform_args *args, int64_t i) {
 K_FN d_corners d_corners_of(const mp_deform_args *args, const d_item *item) {
     const T *offset = (const T *)args->offset;
     const int64_t points = args->out_h * args->out_w;
-    const d_quotient out = d_divide(args, item->point, args->out_w, args->by_out_w);
-    const d_quotient tap = d_divide(args, item->tap, args->kernel_w, args->by_kernel_w);
+    const k_quotient out = k_quotient_of(item->point, args->out_w, args->by_out_w, args->wide);
+    const k_quotient tap = k_quotient_of(item->tap, args->kernel_w, args->by_kernel_w, args->wide);
     const TC base_y = (TC)(out.whole * args->stride_h - args->pad_h + tap.whole * args->dilation_h);
     const TC base_x = (TC)(out.rest * args->stride_w - args->pad_w + tap.rest * args->dilation_w);
     const TC y = base_y + T_load(offset[item->moved * 2 * points + item->point]);
