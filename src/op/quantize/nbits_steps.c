@@ -16,7 +16,10 @@
 #include "op/quantize/nbits_cut.h"
 #include "op/quantize/nbits_stream_cut.h"
 
-enum { ROWS_MAX = 8, LANES = 128, GROUP_LANES = 32, CODES_MAX = 256, STAGED_MAX = 72 << 10 };
+/* Beyond so many rows weights are written out for the library. Measured on an H100, of 4,096 x
+ * 4,096 codes, us: eight rows of floats 58, and 72 that way; five of halves 52, and 49. */
+enum { ROWS_MAX = 8, HALF_ROWS_MAX = 4 };
+enum { LANES = 128, GROUP_LANES = 32, CODES_MAX = 256, STAGED_MAX = 72 << 10 };
 
 /* ---- what the weights are ---- */
 
@@ -453,6 +456,9 @@ mp_status mp_plan_packed_product(mp_planner *p, const mp_packed *packed, mp_ref 
     const mp_nbits_args first = args_of(p, packed, MP_MIN(m, (int64_t)K_NBITS_ROWS));
     if (is_few(p, packed, &first)) {
         return by_turns(p, packed, a, m, bias, out);
+    }
+    if (m > HALF_ROWS_MAX && mp_dtype_size(packed->type) == 2) {
+        return by_library(p, packed, a, m, bias, out);
     }
     const int64_t columns = (int64_t)LANES / GROUP_LANES * K_NBITS_COLUMNS;
     return launch(p, packed, "rows", mp_plan_grid_rows(p, MP_CEIL_DIV(args.w.n, columns), LANES),
