@@ -53,6 +53,8 @@ inline void k_mma_tf32(float *c, const uint32_t *a, const uint32_t *b) {
                    [](uint32_t word, unsigned) { return __uint_as_float(word & 0xffffe000u); });
 }
 
+#define k_mma_f32 k_mma_tf32
+
 inline uint32_t k_near_tf32(float x) {
     return __float_as_uint(x * 1.000338F);
 }

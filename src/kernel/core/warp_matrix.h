@@ -55,6 +55,9 @@ K_FN void k_mma_tf32(float *c, const uint32_t *a, const uint32_t *b) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+/* By the words of element types: K_JOIN(k_mma_, K_T0). */
+#define k_mma_f32           k_mma_tf32
+
 /* A float as an operand of k_mma_tf32, which leaves out its last 13 bits: larger by what that
  * takes on average. A number of TF32 stays what it is, and a NaN one. */
 K_FN uint32_t k_near_tf32(float x) {

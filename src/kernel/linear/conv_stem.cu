@@ -31,10 +31,7 @@ typedef struct s_sums {
 /* Which one is of channel `c` and pixel `p` of the lane's. */
 #define S_SUM(c, p) ((((c) / 2 * RUNS + (p) / 2) * 2 + (c) % 2) * 2 + (p) % 2)
 
-#define s_mma      K_JOIN(s_mma_, K_T0)
-#define s_mma_f32  k_mma_tf32
-#define s_mma_f16  k_mma_f16
-#define s_mma_bf16 k_mma_bf16
+#define s_mma K_JOIN(k_mma_, K_T0)
 
 /* ---- sums ---- */
 

@@ -160,18 +160,7 @@ K_FN void r_bring_b(const r_place *at, int32_t chunk) {
 
 /* ---- products ---- */
 
-#define r_product K_JOIN(r_product_, K_T0)
-K_FN void r_product_f32(float *c, const uint32_t *a, const uint32_t *b) {
-    k_mma_tf32(c, a, b);
-}
-
-K_FN void r_product_f16(float *c, const uint32_t *a, const uint32_t *b) {
-    k_mma_f16(c, a, b);
-}
-
-K_FN void r_product_bf16(float *c, const uint32_t *a, const uint32_t *b) {
-    k_mma_bf16(c, a, b);
-}
+#define r_product K_JOIN(k_mma_, K_T0)
 
 /* An operand as it is multiplied. */
 K_FN void r_round(uint32_t *words) {

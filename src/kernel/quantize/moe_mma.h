@@ -147,18 +147,7 @@ K_FN void m_fill_a(const m_place *at, int32_t chunk, uint8_t *to) {
 
 /* ---- products ---- */
 
-#define m_product K_JOIN(m_product_, K_T0)
-K_FN void m_product_f32(float *c, const uint32_t *a, const uint32_t *b) {
-    k_mma_tf32(c, a, b);
-}
-
-K_FN void m_product_f16(float *c, const uint32_t *a, const uint32_t *b) {
-    k_mma_f16(c, a, b);
-}
-
-K_FN void m_product_bf16(float *c, const uint32_t *a, const uint32_t *b) {
-    k_mma_bf16(c, a, b);
-}
+#define m_product K_JOIN(k_mma_, K_T0)
 
 /* Four words of an operand, as they are multiplied. */
 K_FN void m_load(uint32_t *words, const uint8_t *from) {
