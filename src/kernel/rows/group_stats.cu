@@ -29,9 +29,9 @@ K_FN g_place g_place_of(const mp_group_norm_args *args, const g_part *part, cons
     place.sum = args->sum ? (T *)args->sum + at : (T *)0;
     place.skip = (const T *)args->skip +
                  (part->batch * pixels * args->channels + pixel * args->skip_step + seat->channel);
-    place.add.words = (args->add ? (const g_pack *)((const T *)args->add + seat->channel)
-                                 : (const g_pack *)place.x)
-                          ->words;
+    /* Without, x's first pixel, unused: a lane beyond the slice has no pixel of its own to read. */
+    place.add.words =
+        ((const g_pack *)((const T *)(args->add ? args->add : args->x) + seat->channel))->words;
     return place;
 }
 
