@@ -16,7 +16,11 @@ file(GLOB_RECURSE kernel_texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kerne
      ${PROJECT_SOURCE_DIR}/src/kernel/*.h)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${kernel_gen} ${kernel_tables})
 
-execute_process(COMMAND ${kernel_command} RESULT_VARIABLE kernel_status)
+set(kernel_sample 1) # all are compiled
+if(MILLPOND_HOST_KERNELS AND MILLPOND_HOST_KERNELS_SAMPLE GREATER 0)
+    set(kernel_sample ${MILLPOND_HOST_KERNELS_SAMPLE})
+endif()
+execute_process(COMMAND ${kernel_command} --sample ${kernel_sample} RESULT_VARIABLE kernel_status)
 if(NOT kernel_status EQUAL 0)
     message(FATAL_ERROR "The kernel table was not generated: kernel_gen.py ended with ${kernel_status}, see above.")
 endif()
@@ -49,13 +53,20 @@ target_compile_options(
               -Wno-type-limits -Wno-overlength-strings
               ${kernel_level})
 # Static libraries, so that link commands stay short; the table refers to every instance. They depend on nothing but the
-# text and the flags above, the same with and without assertions, so a second build may take those of the first.
+# text and the flags above, the same with and without assertions, so a second build may take those of the first: all
+# of them, or those that it does not compile itself.
 if(MILLPOND_HOST_KERNELS)
-    add_library(millpond_host_kernels STATIC IMPORTED)
-    set_target_properties(millpond_host_kernels PROPERTIES IMPORTED_LOCATION ${MILLPOND_HOST_KERNELS})
+    add_library(millpond_other_kernels STATIC IMPORTED)
+    set_target_properties(millpond_other_kernels PROPERTIES IMPORTED_LOCATION ${MILLPOND_HOST_KERNELS})
+endif()
+if(MILLPOND_HOST_KERNELS AND MILLPOND_HOST_KERNELS_SAMPLE EQUAL 0)
+    add_library(millpond_host_kernels INTERFACE)
 else()
     add_library(millpond_host_kernels STATIC ${kernel_instances})
     target_link_libraries(millpond_host_kernels PRIVATE millpond_flags millpond_kernel_flags) # in this order
+endif()
+if(MILLPOND_HOST_KERNELS)
+    target_link_libraries(millpond_host_kernels INTERFACE millpond_other_kernels)
 endif()
 target_link_libraries(millpond_host_kernels INTERFACE m)
 target_link_libraries(millpond_kernel PRIVATE millpond_flags millpond_kernel_flags PUBLIC millpond_host_kernels)

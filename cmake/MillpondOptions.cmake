@@ -6,6 +6,7 @@ set(MILLPOND_CUDA_PATH "" CACHE PATH "A CUDA toolkit to look in before CUDA_PATH
 set(MILLPOND_ORT_HEADERS "" CACHE PATH "Folder of ONNX Runtime's own headers, to build against them instead of src/ep/abi/ort_abi.h")
 set(MILLPOND_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=: 'address,undefined' or 'thread'")
 set(MILLPOND_HOST_KERNELS "" CACHE FILEPATH "libmillpond_host_kernels.a of another build of this source; empty: compile them")
+set(MILLPOND_HOST_KERNELS_SAMPLE 0 CACHE STRING "With MILLPOND_HOST_KERNELS: compile one in so many of each kernel's instances all the same; 0: none")
 set(MILLPOND_PYTHON AUTO CACHE STRING "Build the Python package: ON, OFF, or AUTO (ON where Python's headers are found)")
 set_property(CACHE MILLPOND_PYTHON PROPERTY STRINGS AUTO ON OFF)
 set(MILLPOND_PYTHON_HEADERS "" CACHE PATH "Folder of Python.h; by default that of the Python in use")
@@ -22,6 +23,9 @@ endif()
 if(MILLPOND_HOST_KERNELS AND NOT EXISTS ${MILLPOND_HOST_KERNELS})
     message(FATAL_ERROR "MILLPOND_HOST_KERNELS=${MILLPOND_HOST_KERNELS} is not there; "
                         "build that first, or leave the option empty to compile the kernels.")
+endif()
+if(NOT MILLPOND_HOST_KERNELS_SAMPLE MATCHES "^[0-9]+$")
+    message(FATAL_ERROR "MILLPOND_HOST_KERNELS_SAMPLE=${MILLPOND_HOST_KERNELS_SAMPLE}: expected a number, 0 or more")
 endif()
 
 find_package(Threads REQUIRED)

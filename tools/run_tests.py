@@ -26,6 +26,7 @@ import glob
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -65,10 +66,21 @@ class Step:
     may_be_empty: bool = False
 
 
-def pytest(*paths, gpu=True):
+def addressed(logs):
+    """Words before a Python program that takes the libraries of build/asan. Reports go to files: pytest has stderr."""
+    build = ROOT / "build/asan"
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    libraries = [subprocess.run([*compiler, f"-print-file-name=lib{name}.so"], check=False, stdout=subprocess.PIPE,
+                                text=True).stdout.strip() for name in ("asan", "ubsan")]
+    return ["env", f"LD_PRELOAD={' '.join(libraries)}", f"PYTHONPATH={build / 'python'}", "PYTHONMALLOC=malloc",
+            f"ASAN_OPTIONS=detect_leaks=0:log_path={logs / 'asan-report'}",
+            f"MILLPOND_EP_LIBRARY={build / 'lib/libonnxruntime_providers_cuda_plugin.so'}"]
+
+
+def pytest(*paths, gpu=True, before=()):
     """A command; without a GPU, whose memory some tests look at, in as many processes as there are cores."""
     several = ["-n", str(CORES)] if not gpu and importlib.util.find_spec("xdist") else []
-    return [sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "--no-header", "-p", "no:cacheprovider",
+    return [*before, sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "--no-header", "-p", "no:cacheprovider",
             "--durations=15", *several,
             *(path if str(path).startswith("-") else str(ROOT / path) for path in paths)]
 
@@ -102,9 +114,11 @@ class Amounts:
     graphs_again: int  # random graphs, and six times as many hostile models, node by node
     checked_modes: str = "eager,adversarial"  # of the emulated device, under the address sanitizer
     addressed: int = 1  # under the address sanitizer one C test in so many
+    addressed_cases: int = 1  # and of the operators' cases
     watched: int = 1  # under valgrind
     raced: int = 1  # under the thread sanitizer
     recompiled: int = 1  # as clang compiles them
+    instances: int = 1  # of each kernel one in so many is compiled anew by clang and for the address sanitizer
     emulated: int = 1  # on an emulated AArch64
     lanes: int = 1  # one program of lanes that are threads in so many
     wheels: str = ""  # tests of a release's wheels that are left out
@@ -115,9 +129,9 @@ SOME = Amounts(seeds=3, operations=600_000, hostile=300, graphs=40, kernels=("--
                cases_again=6, graphs_again=10)
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
-THIRD = Amounts(seeds=5, operations=1_200_000, hostile=400, graphs=50, kernels=("--sample", "5"), cases_again=4,
-                graphs_again=30, checked_modes="eager", addressed=3, watched=6, raced=4, recompiled=3, emulated=3,
-                lanes=16, wheels="aarch64", versions=160)
+THIRD = Amounts(seeds=4, operations=1_200_000, hostile=400, graphs=50, kernels=("--sample", "5"), cases_again=6,
+                graphs_again=30, checked_modes="eager", addressed=3, addressed_cases=30, watched=6, raced=4,
+                recompiled=3, instances=4, emulated=3, lanes=16, wheels="aarch64", versions=160)
 
 
 def steps_of(build, mode, whole=WHOLE):
@@ -141,10 +155,10 @@ def steps_of(build, mode, whole=WHOLE):
 
     def python(files, *options, before=(), **more):
         """The part of a step that has to do with pytest."""
-        command = [*before, *pytest(*files, *options, gpu=gpu)]
+        command = pytest(*files, *options, gpu=gpu, before=before)
         if gpu:
             marked = [file for file in files if has_alone(file)]
-            alone = [*before, *pytest(*marked, *options, "--alone")] if marked else []
+            alone = pytest(*marked, *options, "--alone", before=before) if marked else []
             more = {"shards": beside, "cores": 1, "alone": alone, **more}
         return {"command": command, "takes": "-k", **more}
 
@@ -154,6 +168,8 @@ def steps_of(build, mode, whole=WHOLE):
 
     def all_but_one_of(many):
         return f"{many - 1} of {many} tests" if many > 1 else ""
+
+    not_compiled = f"{n.instances - 1} of {n.instances} instances of kernels"
 
     def sanitized(preset, *words):
         return [ROOT / f"build/{preset}/tests/unit_tests", "--jobs", CORES, "--timeout", "300", *words]
@@ -262,7 +278,13 @@ def steps_of(build, mode, whole=WHOLE):
         Step("asan", "C tests under the address and undefined-behaviour sanitizers",
              sanitized("asan", "--modes", n.checked_modes, "--seeds", "1", *one_in(n.addressed)), "all", limit_s=1800,
              takes="", preset="asan",
-             less=less(f"adversarial mode, {all_but_one_of(n.addressed)}") if n.checked_modes == "eager" else ""),
+             less=less(f"adversarial mode, {all_but_one_of(n.addressed)}, {not_compiled}")
+             if n.checked_modes == "eager" else ""),
+        Step("asan-ops", "operators in ONNX Runtime under the same, which sees what is read outside of a block",
+             pytest(*test_files("tests/ep", *OPERATOR_TESTS, but=("large",)), "--borders", "--fusion=0",
+                    f"--sample={n.addressed_cases}", gpu=False, before=addressed(build / "test-logs")), "all",
+             limit_s=3600, takes="-k", preset="asan",
+             less=less(f"{n.addressed_cases - 1} of {n.addressed_cases} cases")),
         Step("fuzz-options", "half a minute of any text as options, under the address sanitizer", fuzz("options"),
              "all", cores=1, preset="asan"),
         Step("fuzz-operations", "half a minute of any bytes as operations, under the address sanitizer",
@@ -277,7 +299,7 @@ def steps_of(build, mode, whole=WHOLE):
         # The order of work is not the compiler's.
         Step("clang", "C tests as clang compiles them, on a machine without a CUDA toolkit",
              sanitized("clang", "--modes", "eager", *one_in(n.recompiled)), "all", ["clang"], takes="", preset="clang",
-             less=less(all_but_one_of(n.recompiled))),
+             less=less(f"{all_but_one_of(n.recompiled)}, {not_compiled}")),
         Step("genai", "onnxruntime-genai on the provider: models as its builder writes them, caches, sequences, graphs",
              [*tool, ROOT / "tools/test_genai.py", "--build", build, *(["--gpu"] if gpu else [])], "all gpu",
              takes="-k"),
@@ -300,12 +322,15 @@ def steps_of(build, mode, whole=WHOLE):
     ]
 
 
-def builds_of(steps, build):
-    """The steps, and before the first that needs a build of another preset one that makes it."""
+def builds_of(steps, build, instances=1):
+    """The steps, and before the first that needs a build of another preset one that makes it. Of each kernel one in
+    `instances` is compiled in it; it takes the others from `build`."""
     kernels = build / "libmillpond_host_kernels.a"
+    taken = f"-DMILLPOND_HOST_KERNELS={kernels}" if kernels.exists() else ""
+    sampled = f"{taken} -DMILLPOND_HOST_KERNELS_SAMPLE={instances}" if taken and instances > 1 else ""
     # What two streams do to one block of memory is found by adversarial mode, so kernels are not compiled once more for
     # the thread sanitizer.
-    flags = {"tsan": f"-DMILLPOND_HOST_KERNELS={kernels}" if kernels.exists() else ""}
+    flags = {"asan": sampled, "tsan": taken, "clang": sampled}
     made = set()
     for step in steps:
         if step.preset and step.preset not in made and missing_of(step) is None:
@@ -654,7 +679,8 @@ def main(arguments=None):
     logs = build / "test-logs"
     logs.mkdir(parents=True, exist_ok=True)
     started, totals = time.monotonic(), [0, 0, 0]
-    for counts in run_all(list(builds_of(with_alone_last(steps), build)), logs, environment(build, args.mode == "gpu")):
+    built = list(builds_of(with_alone_last(steps), build, amounts.instances))
+    for counts in run_all(built, logs, environment(build, args.mode == "gpu")):
         totals = [a + b for a, b in zip(totals, counts, strict=True)]
     if failures:
         print("\n".join(["failed:", *failures]))

@@ -13,7 +13,8 @@ from run_tests import Step, chosen_of, is_in, left_out, steps_of
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/none"
-AGAIN = ("memcheck-ops", "models-name", "ops-islands", "ops-name", "random-nodes")  # files of others, in another way
+# Steps with files of others, in another way.
+AGAIN = ("asan-ops", "memcheck-ops", "models-name", "ops-islands", "ops-name", "random-nodes")
 ONLY_IN_ALL = {"tests/python/test_wheel.py", "tests/models/test_fused_texts.py"}  # on a GPU they would be the same
 LONG = ("tests/install/", "tests/lanes/", "tests/ranks/")  # steps of `make test-all`
 FOLDERS = ("bench", "docs", "ep", "install", "lanes", "models", "pool", "python", "ranks", "tools")
@@ -123,6 +124,17 @@ def test_a_part_of_the_names():
 def test_a_build_comes_once_and_before_what_needs_it():
     names = [step.name for step in run_tests.builds_of(chosen_of(steps("all"), "asan,fuzz-options,tsan", ""), BUILD)]
     assert names == ["build-asan", "asan", "fuzz-options", "build-tsan", "tsan"]
+
+
+def test_a_build_takes_kernels_from_the_one_before(tmp_path):
+    kernels = tmp_path / "libmillpond_host_kernels.a"
+    kernels.touch()
+    chosen = chosen_of(steps("all"), "asan,tsan", "")
+    flags = {step.name: step.command[-1] for step in run_tests.builds_of(chosen, tmp_path, instances=4)}
+    assert flags["build-asan"] == f"CMAKE_FLAGS=-DMILLPOND_HOST_KERNELS={kernels} -DMILLPOND_HOST_KERNELS_SAMPLE=4"
+    assert flags["build-tsan"] == f"CMAKE_FLAGS=-DMILLPOND_HOST_KERNELS={kernels}"
+    flags = {step.name: step.command[-1] for step in run_tests.builds_of(chosen, tmp_path)}
+    assert flags["build-asan"] == "CMAKE_FLAGS=", "in full it compiles all of them"
 
 
 def test_the_command_line(capsys):

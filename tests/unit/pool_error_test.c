@@ -1,5 +1,6 @@
 /* pool_error_test.c - whatever a caller passes in ends in a sentence, and changes nothing.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/forbid.h"
 #include "pool/pool_kit.h"
 
 #include <stdlib.h>
@@ -338,6 +339,9 @@ static void check_overrun(mp_device *device, size_t size, size_t over, bool told
 
 /* Not on an adversarial device, which would tell of the breach itself. */
 TEST(pool_error_of_writing_beyond_a_block) {
+    if (MP_FORBIDS) {
+        SKIP("the address sanitizer ends a process that writes there");
+    }
     for (int mode = MP_HOST_EAGER; mode <= MP_HOST_THREADED; mode++) {
         const mp_host_config config = {.mode = (unsigned)mode, .memory_bytes = KIT_MIB(64)};
         mp_device *device = NULL;
@@ -350,6 +354,30 @@ TEST(pool_error_of_writing_beyond_a_block) {
         }
         CHECK_EQ_INT(mp__host_device_destroy(device), 0);
     }
+}
+
+TEST(pool_error_of_reading_beside_a_block) {
+    const mp_host_config config = {.mode = MP_HOST_THREADED, .memory_bytes = KIT_MIB(64)};
+    mp_device *device = NULL;
+    kit k;
+    if (!MP_FORBIDS) {
+        SKIP("this is for the address sanitizer");
+    }
+    CHECK_OK(mp__host_device_create(&config, &device));
+    kit_open(&k, device, KIT_OPTIONS("arena.guard=1"));
+    kit_stream stream = kit_stream_open(&k);
+    static const size_t sizes[] = {1, 7, 255, 256, 1000, 100000};
+    for (size_t i = 0; i < MP_COUNT_OF(sizes); i++) {
+        const mp_addr block = kit_alloc(&k, sizes[i], &stream), end = block + sizes[i];
+        CHECK(!mp_is_forbidden(block) && !mp_is_forbidden(end - 1));
+        CHECK(mp_is_forbidden(block - 1) && mp_is_forbidden(end));
+        CHECK(mp_is_forbidden(block - 256) && mp_is_forbidden(end + 255));
+        kit_free(&k, block);
+        CHECK(!mp_is_forbidden(block - 1) && !mp_is_forbidden(end)); /* others may get it */
+    }
+    kit_stream_close(&k, &stream);
+    kit_close(&k);
+    CHECK_EQ_INT(mp__host_device_destroy(device), 0);
 }
 
 DEVICE_TEST(pool_error_guard_costs_no_order) {
