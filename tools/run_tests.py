@@ -66,15 +66,16 @@ class Step:
     may_be_empty: bool = False
 
 
-def addressed(logs):
-    """Words before a Python program that takes the libraries of build/asan. Reports go to files: pytest has stderr."""
+def addressed():
+    """Words before a Python program that takes the libraries of build/asan; the pool closes borders around blocks."""
     build = ROOT / "build/asan"
     compiler = shlex.split(os.environ.get("CC", "cc"))
     libraries = [subprocess.run([*compiler, f"-print-file-name=lib{name}.so"], check=False, stdout=subprocess.PIPE,
                                 text=True).stdout.strip() for name in ("asan", "ubsan")]
-    return ["env", f"LD_PRELOAD={' '.join(libraries)}", f"PYTHONPATH={build / 'python'}", "PYTHONMALLOC=malloc",
-            f"ASAN_OPTIONS=detect_leaks=0:log_path={logs / 'asan-report'}",
-            f"MILLPOND_EP_LIBRARY={build / 'lib/libonnxruntime_providers_cuda_plugin.so'}"]
+    return ["env", f"LD_PRELOAD={' '.join(libraries)}", "ASAN_OPTIONS=detect_leaks=0",
+            "UBSAN_OPTIONS=print_stacktrace=1", "PYTHONMALLOC=malloc", f"PYTHONPATH={build / 'python'}",
+            f"MILLPOND_EP_LIBRARY={build / 'lib/libonnxruntime_providers_cuda_plugin.so'}",
+            "MILLPOND_POOL=arena.guard=1,arena.poison=1"]
 
 
 def pytest(*paths, gpu=True, before=()):
@@ -130,7 +131,7 @@ SOME = Amounts(seeds=3, operations=600_000, hostile=300, graphs=40, kernels=("--
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
 THIRD = Amounts(seeds=4, operations=1_200_000, hostile=400, graphs=50, kernels=("--sample", "5"), cases_again=6,
-                graphs_again=30, checked_modes="eager", addressed=3, addressed_cases=30, watched=6, raced=4,
+                graphs_again=30, checked_modes="eager", addressed=3, addressed_cases=12, watched=6, raced=4,
                 recompiled=3, instances=4, emulated=3, lanes=16, wheels="aarch64", versions=160)
 
 
@@ -281,8 +282,8 @@ def steps_of(build, mode, whole=WHOLE):
              less=less(f"adversarial mode, {all_but_one_of(n.addressed)}, {not_compiled}")
              if n.checked_modes == "eager" else ""),
         Step("asan-ops", "operators in ONNX Runtime under the same, which sees what is read outside of a block",
-             pytest(*test_files("tests/ep", *OPERATOR_TESTS, but=("large",)), "--borders", "--fusion=0",
-                    f"--sample={n.addressed_cases}", gpu=False, before=addressed(build / "test-logs")), "all",
+             pytest(*test_files("tests/ep", *OPERATOR_TESTS, but=("large",)), "-s", "--fusion=0",
+                    f"--sample={n.addressed_cases}", gpu=False, before=addressed()), "all",
              limit_s=3600, takes="-k", preset="asan",
              less=less(f"{n.addressed_cases - 1} of {n.addressed_cases} cases")),
         Step("fuzz-options", "half a minute of any text as options, under the address sanitizer", fuzz("options"),

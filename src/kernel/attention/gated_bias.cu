@@ -80,10 +80,11 @@ K_FN void g_add_elements(const mp_gated_bias_args *args, int64_t head, int64_t t
                          int64_t count, const g_shared *shared, float *sum, int step) {
     const int64_t at = head * args->size + first;
     const T *bias = (const T *)args->query_bias + at;
-    const T *query = (const T *)args->query + (token * args->heads * args->size + at);
+    const T *query =
+        token < 0 ? bias : (const T *)args->query + (token * args->heads * args->size + at);
     for (int64_t e = threadIdx.x % LANES * step; e < count; e += LANES * step) {
         const g_pack add = g_load(bias + e, step);
-        const g_pack given = token < 0 ? add : g_load(query + e, step);
+        const g_pack given = g_load(query + e, step);
         K_UNROLL
         for (int k = 0; k < step; k++) {
             const float x = T_load(add.at[k]) + (token < 0 ? 0.0f : T_load(given.at[k]));
