@@ -99,6 +99,7 @@ def has_alone(file):
 
 OPERATOR_TESTS = ("op_cases", "onnx_nodes", "nhwc", "prepared", "large")
 RANDOM_TESTS = ("random_graphs", "hostile")
+MODELS_APART = ("fused_texts", "passes")  # have steps of their own
 PROVIDER_TESTS = ("cli*", "monitor*", "onnx*")  # of the Python package
 
 
@@ -122,6 +123,7 @@ class Amounts:
     instances: int = 1  # of each kernel one in so many is compiled anew by clang and for the address sanitizer
     emulated: int = 1  # on an emulated AArch64
     lanes: int = 1  # one program of lanes that are threads in so many
+    passes: int = 1  # of models with a pass left out one in so many
     wheels: str = ""  # tests of a release's wheels that are left out
     versions: int = 24  # of the operators' cases every so many in each version of ONNX Runtime
 
@@ -132,7 +134,7 @@ WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernel
                 cases_again=1, graphs_again=200)
 THIRD = Amounts(seeds=4, operations=1_200_000, hostile=400, graphs=50, kernels=("--sample", "5"), cases_again=6,
                 graphs_again=30, checked_modes="eager", addressed=3, addressed_cases=12, watched=6, raced=4,
-                recompiled=3, instances=4, emulated=3, lanes=16, wheels="aarch64", versions=160)
+                recompiled=3, instances=4, emulated=3, lanes=16, passes=10, wheels="aarch64", versions=160)
 
 
 def steps_of(build, mode, whole=WHOLE):
@@ -262,16 +264,19 @@ def steps_of(build, mode, whole=WHOLE):
         Step("install", "wheels of a release; what `make install` and `make deb` put where, programs built with it",
              pytest(*test_files("tests/install"), *([f"-k not {n.wheels}"] if n.wheels else [])), "all",
              limit_s=1800, takes="-k", less=less(f"the wheel for {n.wheels}") if n.wheels else ""),
-        Step("models", "trained models", **python(test_files("tests/models", but=("fused_texts",))), modes="test gpu",
+        Step("models", "trained models", **python(test_files("tests/models", but=MODELS_APART)), modes="test gpu",
              limit_s=1800),
         Step("models-name", "trained models on the provider by the name of ONNX Runtime's CUDA provider",
-             **python(test_files("tests/models", but=("fused_texts",)), "--name=CUDAExecutionProvider"),
+             **python(test_files("tests/models", but=MODELS_APART), "--name=CUDAExecutionProvider"),
              modes="all gpu", limit_s=1800),
         Step("ops-name", "ONNX's node tests on the provider by that name",
              **python(test_files("tests/ep", "onnx_nodes"), "--name=CUDAExecutionProvider", "--sample=4"),
              modes="all gpu"),
         Step("ranks", "several processes: collective operators, models split by `millpond shard`",
              **python(test_files("tests/ranks"), shards=1), modes="all gpu", needs=[extension]),
+        Step("passes", "trained models with each pass of the islands left out in turn",
+             pytest("tests/models/test_passes.py", f"--shard=1/{n.passes}", gpu=False), "all", takes="-k",
+             less=less(f"{n.passes - 1} of {n.passes} models and passes")),
         Step("fused", "fused kernels of trained models compiled by NVRTC for sm_75 to 120",
              pytest("tests/models/test_fused_texts.py"), "all", cores=1, takes="-k"),
         # Eager and adversarial mode run what is queued in the thread that queues it, or waits for it; threaded mode has

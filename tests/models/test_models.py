@@ -5,6 +5,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import agreement
 import feeds
 import numpy as np
 import placement
@@ -26,9 +27,6 @@ ON_DEVICE = [
 ]
 PARTLY_ON_CPU = ["silero_vad", "kokoro_int8", "romanizer_loop"]
 ON_CPU_WITH_ISLANDS = {"kokoro_int8": {"com.microsoft.FusedMatMul"}}
-# Largest relative norm of the difference from the CPU EP. TF32, on by default on GPUs, keeps 10 bits of mantissa.
-RELATIVE_MAX = {"default": 5e-3, "ppocrv6_rec_fp16": 3e-2}
-READING_SLACK = 0.03
 NEW_WORDS = 6
 ANSWER = "The capital of France is"
 
@@ -56,17 +54,6 @@ def loaded(request, root, tmp_path_factory):
 
 def for_models(names):
     return pytest.mark.parametrize("loaded", names, indirect=True, ids=names)
-
-
-def relative_norm(result, expected):
-    result, expected = result.astype(np.float64), expected.astype(np.float64)
-    return float(np.linalg.norm(result - expected) / max(np.linalg.norm(expected), 1e-30))
-
-
-def same_reading(a, b):
-    if isinstance(a, list):
-        return len(a) == len(b) and all(same_reading(x, y) for x, y in zip(a, b, strict=True))
-    return abs(a - b) <= READING_SLACK if isinstance(a, float) else a == b
 
 
 @for_models(ON_DEVICE)
@@ -99,19 +86,7 @@ WAYS = pytest.mark.parametrize("way", ["islands", "by_nodes"])
 @for_models(ON_DEVICE + [name for name in PARTLY_ON_CPU if name != "kokoro_int8"])
 def test_outputs_agree_with_the_cpu(loaded, root, way):
     session = loaded.session if way == "islands" else loaded.by_nodes
-    names = [output.name for output in session.get_outputs()]
-    reference = feeds.cpu_session(loaded.path)
-    limit = RELATIVE_MAX.get(loaded.name, RELATIVE_MAX["default"])
-    for label, inputs in feeds.feeds(loaded.name, root):
-        expected, result = reference.run(names, inputs), session.run(names, inputs)
-        meant, said = (feeds.reading(loaded.name, root, outputs) for outputs in (expected, result))
-        assert same_reading(meant, said), f"{label}: {said} on our EP, {meant} on the CPU EP"
-        for output, got, want in zip(names, result, expected, strict=True):
-            assert got.shape == want.shape and got.dtype == want.dtype, f"{label}, {output}: {got.shape} {got.dtype}"
-            if want.dtype.kind != "f":
-                assert np.array_equal(got, want), f"{label}, {output}"
-            else:
-                assert relative_norm(got, want) <= limit, f"{label}, {output}: {relative_norm(got, want):.2e} off"
+    agreement.check(session, loaded.name, loaded.path, root)
 
 
 @for_models(["ppocrv6_rec"])

@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/none"
 # Steps with files of others, in another way.
 AGAIN = ("asan-ops", "memcheck-ops", "models-name", "ops-islands", "ops-name", "random-nodes")
-ONLY_IN_ALL = {"tests/python/test_wheel.py", "tests/models/test_fused_texts.py"}  # on a GPU they would be the same
+# On a GPU they would be the same, or compile for long.
+ONLY_IN_ALL = {"tests/python/test_wheel.py", "tests/models/test_fused_texts.py", "tests/models/test_passes.py"}
 LONG = ("tests/install/", "tests/lanes/", "tests/ranks/")  # steps of `make test-all`
 FOLDERS = ("bench", "docs", "ep", "install", "lanes", "models", "pool", "python", "ranks", "tools")
 # Folders that have an environment of their own.
