@@ -35,9 +35,8 @@ static void fill(arena *a, mp_stream *stream, mp_addr addr, size_t size, uint32_
     }
 }
 
-/* Nothing else may look at the borders of `c`, which are drawn once the stream came so far. */
-static void close_borders(const arena *a, mp_stream *stream, const chunk *c) {
-    const mp_addr end = chunk_addr(c) + a->border + c->requested;
+/* Nobody may look at the borders of `c`, which are drawn once the stream came so far. */
+static void close_borders(const arena *a, mp_stream *stream, const chunk *c, mp_addr end) {
     if (MP_FORBIDS && a->device->info.kind == MP_DEVICE_HOST &&
         (stream == NULL || a->device->ops->stream_synchronize(a->device, stream) == MP_OK)) {
         mp_forbid(chunk_addr(c), a->border);
@@ -65,7 +64,7 @@ void mp__guard_draw(arena *a, stream_heap *heap, const chunk *c) {
         const mp_addr end = block + c->requested;
         fill(a, stream, chunk_addr(c), a->border, BORDER_BYTE);
         fill(a, stream, end, chunk_addr(c) + chunk_bytes(c) - end, BORDER_BYTE);
-        close_borders(a, stream, c);
+        close_borders(a, stream, c, end);
     }
 }
 
