@@ -17,7 +17,7 @@ file(GLOB_RECURSE kernel_texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kerne
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${kernel_gen} ${kernel_tables})
 
 set(kernel_sample 1) # all are compiled
-if(MILLPOND_HOST_KERNELS AND MILLPOND_HOST_KERNELS_SAMPLE GREATER 0)
+if(MILLPOND_HOST_KERNELS)
     set(kernel_sample ${MILLPOND_HOST_KERNELS_SAMPLE})
 endif()
 execute_process(COMMAND ${kernel_command} --sample ${kernel_sample} RESULT_VARIABLE kernel_status)
@@ -26,7 +26,7 @@ if(NOT kernel_status EQUAL 0)
 endif()
 file(STRINGS ${kernel_out}/instances.txt kernel_instances)
 list(LENGTH kernel_instances kernel_count)
-message(STATUS "Kernels: ${kernel_count} instances")
+message(STATUS "Kernels: ${kernel_count} instances to compile")
 
 # The command rewrites only what changed, so that an edited comment does not compile the table anew.
 add_custom_command(
@@ -55,17 +55,15 @@ target_compile_options(
 # Static libraries, so that link commands stay short; the table refers to every instance. They depend on nothing but the
 # text and the flags above, the same with and without assertions, so a second build may take those of the first: all
 # of them, or those that it does not compile itself.
+if(kernel_instances)
+    add_library(millpond_host_kernels STATIC ${kernel_instances})
+    target_link_libraries(millpond_host_kernels PRIVATE millpond_flags millpond_kernel_flags) # in this order
+else()
+    add_library(millpond_host_kernels INTERFACE)
+endif()
 if(MILLPOND_HOST_KERNELS)
     add_library(millpond_other_kernels STATIC IMPORTED)
     set_target_properties(millpond_other_kernels PROPERTIES IMPORTED_LOCATION ${MILLPOND_HOST_KERNELS})
-endif()
-if(MILLPOND_HOST_KERNELS AND MILLPOND_HOST_KERNELS_SAMPLE EQUAL 0)
-    add_library(millpond_host_kernels INTERFACE)
-else()
-    add_library(millpond_host_kernels STATIC ${kernel_instances})
-    target_link_libraries(millpond_host_kernels PRIVATE millpond_flags millpond_kernel_flags) # in this order
-endif()
-if(MILLPOND_HOST_KERNELS)
     target_link_libraries(millpond_host_kernels INTERFACE millpond_other_kernels)
 endif()
 target_link_libraries(millpond_host_kernels INTERFACE m)

@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 
 import onnxruntime as ort
-
-LIBRARY = "libonnxruntime_providers_cuda_plugin.so"
-ROOT = Path(__file__).resolve().parent.parent
+from built import LIBRARY, ROOT, newest
 
 
 def library_path():
@@ -19,10 +17,10 @@ def library_path():
         if not Path(given).exists():
             raise FileNotFoundError(f"MILLPOND_EP_LIBRARY names {given}, which does not exist")
         return Path(given)
-    built = sorted(ROOT.glob(f"build/*/lib/{LIBRARY}"), key=lambda path: path.stat().st_mtime)
-    if not built:
+    found = newest()
+    if found is None:
         raise FileNotFoundError(f"no {LIBRARY} under {ROOT / 'build'}: run `make`, or set MILLPOND_EP_LIBRARY")
-    return built[-1]
+    return found
 
 
 def find_package():

@@ -19,10 +19,10 @@ TESTS = Path(__file__).resolve().parent
 sys.path[:0] = [str(path) for path in (TESTS, TESTS / "ep", TESTS / "models", TESTS.parent / "demo",
                                        TESTS.parent / "tools")]
 
-LIBRARY = "libonnxruntime_providers_cuda_plugin.so"
-BUILT = sorted(TESTS.parent.glob(f"build/*/lib/{LIBRARY}"), key=lambda path: path.stat().st_mtime)
-if BUILT:  # as demo/provider.py, for all modules and the processes that tests start
-    os.environ.setdefault("MILLPOND_EP_LIBRARY", str(BUILT[-1]))
+import built  # noqa: E402  (found by the lines above)
+
+if built.newest():  # as demo/provider.py, for all modules and the processes that tests start
+    os.environ.setdefault("MILLPOND_EP_LIBRARY", str(built.newest()))
 os.environ.setdefault("MILLPOND_STAND_IN", "off")  # tests count runs until graphs are captured
 
 def shard(text):
@@ -101,3 +101,15 @@ def root():
     import fetch_models
 
     return str(fetch_models.default_dir())
+
+
+@pytest.fixture(scope="session")
+def model_path(root):
+    """A function: the path of the trained model of a name, which ends the test where it was not fetched."""
+    import needs
+
+    def path_of(name):
+        path = Path(root) / "models" / f"{name}.onnx"
+        return str(path) if path.exists() else needs.missing(f"{path} is not there: run tools/fetch_models.py")
+
+    return path_of

@@ -4,8 +4,9 @@
 
     kernel_gen.py --source-dir src --out DIR [--text-only | --sample N]
 
-writes into DIR (only files whose content changed; with --sample one in N of the instances of each kernel file):
-    instances/<name>.c   one translation unit an instance: its defines, then its .cu file
+writes into DIR (only files whose content changed):
+    instances/<name>.c   one translation unit an instance: its defines, then its .cu file; with --sample for one in N
+                         of the instances of each kernel file, or for none
     instances.txt        the paths of those files, one a line
     kernel_table.c       mp__kernel_images[], sorted by name, and the text of every kernel file
 """
@@ -106,13 +107,12 @@ def instances(folder):
 
 
 def sampled(rows, one_in):
-    """Of the instances of each kernel file the first, and from there one in so many."""
+    """Of the instances of each kernel file the first, and from there one in so many; none of one in 0."""
     seen = collections.Counter()
-    for row in rows:
-        source = row[1]
-        if seen[source] % one_in == 0:
+    for row in rows if one_in else ():
+        if seen[row[1]] % one_in == 0:
             yield row
-        seen[source] += 1
+        seen[row[1]] += 1
 
 
 def write(path, text):
@@ -168,10 +168,10 @@ def main():
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--text-only", action="store_true", help="only refresh kernel_table.c")
     parser.add_argument("--sample", type=int, default=1, metavar="N",
-                        help="files for one in N of the instances of each kernel file; the table has all")
+                        help="files for one in N of the instances of each kernel file, 0: for none; the table has all")
     args = parser.parse_args()
-    if args.sample < 1:
-        fail(f"--sample {args.sample}: expected 1 or more")
+    if args.sample < 0:
+        fail(f"--sample {args.sample}: expected 0 or more")
     folder = args.source_dir / "kernel"
     rows = sorted(instances(folder))
     write(args.out / "kernel_table.c", table(folder, rows))

@@ -26,7 +26,6 @@ import glob
 import importlib.util
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -67,15 +66,12 @@ class Step:
 
 
 def addressed():
-    """Words before a Python program that takes the libraries of build/asan; the pool closes borders around blocks."""
+    """Words before a Python program that takes the libraries of build/asan."""
     build = ROOT / "build/asan"
-    compiler = shlex.split(os.environ.get("CC", "cc"))
-    libraries = [subprocess.run([*compiler, f"-print-file-name=lib{name}.so"], check=False, stdout=subprocess.PIPE,
-                                text=True).stdout.strip() for name in ("asan", "ubsan")]
-    return ["env", f"LD_PRELOAD={' '.join(libraries)}", "ASAN_OPTIONS=detect_leaks=0",
+    runtimes = " ".join(f"$(${{CC:-cc}} -print-file-name=lib{name}.so)" for name in ("asan", "ubsan"))
+    return ["bash", "-c", f'exec env "LD_PRELOAD={runtimes}" "$@"', "bash", "ASAN_OPTIONS=detect_leaks=0",
             "UBSAN_OPTIONS=print_stacktrace=1", "PYTHONMALLOC=malloc", f"PYTHONPATH={build / 'python'}",
-            f"MILLPOND_EP_LIBRARY={build / 'lib/libonnxruntime_providers_cuda_plugin.so'}",
-            "MILLPOND_POOL=arena.guard=1,arena.poison=1"]
+            f"MILLPOND_EP_LIBRARY={build / 'lib/libonnxruntime_providers_cuda_plugin.so'}"]
 
 
 def pytest(*paths, gpu=True, before=()):
@@ -98,7 +94,7 @@ def has_alone(file):
 
 
 OPERATOR_TESTS = ("op_cases", "onnx_nodes", "nhwc", "prepared", "large")
-RANDOM_TESTS = ("random_graphs", "hostile")
+RANDOM_TESTS = ("random*", "hostile")
 MODELS_APART = ("fused_texts", "passes")  # have steps of their own
 PROVIDER_TESTS = ("cli*", "monitor*", "onnx*")  # of the Python package
 
@@ -237,14 +233,15 @@ def steps_of(build, mode, whole=WHOLE):
              **python(test_files("tests/ep", *OPERATOR_TESTS), "--borders", "--fusion=2", f"--sample={n.cases_again}"),
              modes="test gpu", limit_s=1800,
              less=less(f"{n.cases_again - 1} of {n.cases_again} cases")),
-        Step("random", f"{n.graphs} random graphs and {n.hostile} hostile models, with borders, too",
+        Step("random", f"{n.graphs} random graphs, some more with each pass left out, {n.hostile} hostile models, with "
+             "borders, too",
              **python(test_files("tests/ep", *RANDOM_TESTS), "--borders", f"--graphs={n.graphs}",
                       f"--hostile={n.hostile}"), modes="test gpu", limit_s=1800,
              less=less(f"{WHOLE.graphs - n.graphs} of {WHOLE.graphs} graphs and "
                        f"{WHOLE.hostile - n.hostile} of {WHOLE.hostile} models")),
         Step("random-nodes", "random graphs and hostile models node by node",
-             **python(test_files("tests/ep", *RANDOM_TESTS), "--borders", "--fusion=0", f"--graphs={n.graphs_again}",
-                      f"--hostile={6 * n.graphs_again}"), modes="test gpu", limit_s=1800,
+             **python(test_files("tests/ep", *RANDOM_TESTS, but=("random_passes",)), "--borders", "--fusion=0",
+                      f"--graphs={n.graphs_again}", f"--hostile={6 * n.graphs_again}"), modes="test gpu", limit_s=1800,
              less=less(f"{WHOLE.graphs_again - n.graphs_again} of {WHOLE.graphs_again} graphs")),
         Step("ep", "the provider in ONNX Runtime: options, threads, life times, graphs, streams, faults",
              **python(test_files("tests/ep", but=(*OPERATOR_TESTS, *RANDOM_TESTS))), modes="test gpu", limit_s=1800),
@@ -287,7 +284,7 @@ def steps_of(build, mode, whole=WHOLE):
              less=less(f"adversarial mode, {all_but_one_of(n.addressed)}, {not_compiled}")
              if n.checked_modes == "eager" else ""),
         Step("asan-ops", "operators in ONNX Runtime under the same, which sees what is read outside of a block",
-             pytest(*test_files("tests/ep", *OPERATOR_TESTS, but=("large",)), "-s", "--fusion=0",
+             pytest(*test_files("tests/ep", *OPERATOR_TESTS, but=("large",)), "--borders", "-s", "--fusion=0",
                     f"--sample={n.addressed_cases}", gpu=False, before=addressed()), "all",
              limit_s=3600, takes="-k", preset="asan",
              less=less(f"{n.addressed_cases - 1} of {n.addressed_cases} cases")),

@@ -1,50 +1,35 @@
-/* forbid.h - memory that nothing may touch for a while, where the address sanitizer looks on.
- *
- * Elsewhere these do nothing.
+/* forbid.h - memory that nobody may touch for a while. Only the address sanitizer sees to it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_BASE_FORBID_H
 #define MP_BASE_FORBID_H
+
+#include "base/macros.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define MP_FORBIDS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define MP_FORBIDS 1
-#endif
-#endif
-#ifndef MP_FORBIDS
-#define MP_FORBIDS 0
-#endif
-
-#if MP_FORBIDS
+#if MP_WITH_ASAN
 #include <sanitizer/asan_interface.h>
 #endif
 
-/* Whoever reads or writes these bytes of the host's memory, or the first of them that begin at a
- * multiple of 8, ends the process with a report. */
-static inline void mp_forbid(uintptr_t addr, size_t size) {
-#if MP_FORBIDS
-    ASAN_POISON_MEMORY_REGION((void *)addr, size);
+/* From now on (`forbidden`) whoever reads or writes these bytes of the host's memory ends the
+ * process with a report; or nobody does any more. `addr` + `size` is a multiple of 8. */
+static inline void mp_forbid(uintptr_t addr, size_t size, bool forbidden) {
+#if MP_WITH_ASAN
+    if (forbidden) {
+        __asan_poison_memory_region((void *)addr, size);
+    } else {
+        __asan_unpoison_memory_region((void *)addr, size);
+    }
 #else
-    (void)addr, (void)size;
-#endif
-}
-
-static inline void mp_permit(uintptr_t addr, size_t size) {
-#if MP_FORBIDS
-    ASAN_UNPOISON_MEMORY_REGION((void *)addr, size);
-#else
-    (void)addr, (void)size;
+    (void)addr, (void)size, (void)forbidden;
 #endif
 }
 
 /* Of the byte at `addr`. */
 static inline bool mp_is_forbidden(uintptr_t addr) {
-#if MP_FORBIDS
+#if MP_WITH_ASAN
     return __asan_address_is_poisoned((void *)addr) != 0;
 #else
     (void)addr;

@@ -19,4 +19,22 @@
 #define MP_CONTAINER_OF(pointer, type, member) \
     ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
+/* Whether a sanitizer looks on, of addresses or of threads: 1 or 0. gcc defines a word, clang is
+ * asked. */
+#if defined(__has_feature)
+#define MP_HAS_FEATURE(feature) __has_feature(feature)
+#else
+#define MP_HAS_FEATURE(feature) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || MP_HAS_FEATURE(address_sanitizer)
+#define MP_WITH_ASAN 1
+#else
+#define MP_WITH_ASAN 0
+#endif
+#if defined(__SANITIZE_THREAD__) || MP_HAS_FEATURE(thread_sanitizer)
+#define MP_WITH_TSAN 1
+#else
+#define MP_WITH_TSAN 0
+#endif
+
 #endif

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import passes
 import provider
 import pytest
 import random_graphs
@@ -22,16 +21,6 @@ def pytest_generate_tests(metafunc):
 
 def test_graph(seed):
     fault = random_graphs.compare(seed)
-    assert fault is None, fault
-
-
-@pytest.mark.parametrize("left_out", passes.NAMES)
-def test_graphs_without_a_pass(left_out, monkeypatch, request):
-    """The others must not need what it makes."""
-    count = request.config.getoption("--graphs") // 20
-    first = 10_000 + 100 * passes.NAMES.index(left_out)
-    monkeypatch.setenv("MILLPOND_PASSES", f"-{left_out}")
-    fault = next(filter(None, map(random_graphs.compare, range(first, first + count))), None)
     assert fault is None, fault
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trained models as captured graphs: the same outputs as without, for inputs that change between launches."""
 
-from pathlib import Path
-
 import feeds
 import graph_kit as kit
 import numpy as np
@@ -36,14 +34,12 @@ def bound(session, inputs, outputs):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_graph_of_a_trained_model(name, root, summary):
-    path = Path(root) / "models" / f"{name}.onnx"
-    if not path.exists():
-        pytest.skip(f"{path} is not there: run tools/fetch_models.py")
+def test_graph_of_a_trained_model(name, root, model_path, summary):
+    path = model_path(name)
     _, inputs = next(iter(feeds.feeds(name, root)))
-    plain = provider.session(str(path), provider_options={"use_tf32": "0"})
+    plain = provider.session(path, provider_options={"use_tf32": "0"})
     try:
-        session = kit.session(str(path))
+        session = kit.session(path)
     except Exception as error:  # ONNX Runtime's own class for it differs between versions
         assert "graph capture" in str(error), error
         summary(f"{name}: not for graphs, since nodes of it are left on the CPU")

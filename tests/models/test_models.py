@@ -3,7 +3,6 @@
 
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import agreement
 import feeds
@@ -32,11 +31,8 @@ ANSWER = "The capital of France is"
 
 
 class Loaded:
-    def __init__(self, name, root, folder):
-        path = Path(root) / "models" / f"{name}.onnx"
-        if not path.exists():
-            pytest.skip(f"{path} is not there: run tools/fetch_models.py")
-        self.name, self.path = name, str(path)
+    def __init__(self, name, path, folder):
+        self.name, self.path = name, path
         options = provider.session_options()
         self.graph_path = placement.keep_graph(options, folder)
         # ONNX Runtime saves no model that holds compiled nodes.
@@ -45,10 +41,10 @@ class Loaded:
 
 
 @pytest.fixture(scope="module")
-def loaded(request, root, tmp_path_factory):
+def loaded(request, model_path, tmp_path_factory):
     """A session on our EP; module scope makes pytest run all tests of one model before it loads the next."""
     folder = tmp_path_factory.mktemp("graph")
-    yield Loaded(request.param, root, folder)
+    yield Loaded(request.param, model_path(request.param), folder)
     shutil.rmtree(folder)
 
 

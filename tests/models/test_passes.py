@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trained models with each pass left out in turn: the others must not need what it makes."""
 
-from pathlib import Path
-
 import agreement
 import passes
 import provider
@@ -15,10 +13,8 @@ MODELS = ["mtcnn_pnet", "mtcnn_rnet", "mtcnn_onet", "magika", "ppocr_cls", "ppoc
 
 @pytest.mark.parametrize("left_out", passes.NAMES)
 @pytest.mark.parametrize("name", MODELS)
-def test_model_without_a_pass(name, left_out, root, monkeypatch):
-    path = Path(root) / "models" / f"{name}.onnx"
-    if not path.exists():
-        pytest.skip(f"{path} is not there: run tools/fetch_models.py")
+def test_model_without_a_pass(name, left_out, root, model_path, monkeypatch):
+    path = model_path(name)
     monkeypatch.setenv("MILLPOND_PASSES", f"-{left_out}")
-    session = provider.session(str(path), provider_options={"fusion": "1"})
-    agreement.check(session, name, str(path), root, count=1)
+    session = provider.session(path, provider_options={"fusion": "1"})
+    agreement.check(session, name, path, root, count=1)

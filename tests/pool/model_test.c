@@ -9,10 +9,10 @@
 enum { FAULT_STEPS = 120, REPORT_LIMIT_S = 60 };
 /* A sanitizer takes ten times as long. Only threaded mode has threads for it to look at, and the
  * others have all else. */
-#if defined(__SANITIZE_THREAD__)
+#if MP_WITH_TSAN
 enum { STEPS = 300, FORKED_STEPS = 3000, WITH_FAULTS = 0 };
 static const int modes[] = {MP_HOST_THREADED};
-#elif defined(__SANITIZE_ADDRESS__)
+#elif MP_WITH_ASAN
 enum { STEPS = 300, FORKED_STEPS = 3000, WITH_FAULTS = 1 };
 static const int modes[] = {MP_HOST_EAGER, MP_HOST_ADVERSARIAL};
 #else

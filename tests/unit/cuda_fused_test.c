@@ -126,9 +126,9 @@ TEST(fused_text_compiles_for_every_gpu) {
     static const int archs[] = {75, 80, 86, 89, 90, 100, 120};
     static const mp_reading readings[] = {MP_READ_WHOLE, MP_READ_VIEW, MP_READ_ONE};
     mp_expression e;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    SKIP("what takes long is NVRTC, which no sanitizer looks into");
-#endif
+    if (MP_WITH_ASAN || MP_WITH_TSAN) {
+        SKIP("what takes long is NVRTC, which no sanitizer looks into");
+    }
     if (!there_is_nvrtc()) {
         SKIP("%s", mp_error_message());
     }
@@ -167,9 +167,9 @@ static void end_after(long ms) {
 /* Before NVRTC is there, while it is loaded, and at any time after that. */
 TEST(fused_texts_may_be_compiled_when_the_process_ends) {
     static const long delays[] = {0, 3, 20, 60, 120, 300};
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    SKIP("what takes long is NVRTC, which no sanitizer looks into");
-#endif
+    if (MP_WITH_ASAN || MP_WITH_TSAN) {
+        SKIP("what takes long is NVRTC, which no sanitizer looks into");
+    }
     NEEDS_OWN_PROCESS();
     for (size_t i = 0; i < MP_COUNT_OF(delays); i++) {
         int status = 0;

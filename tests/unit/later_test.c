@@ -215,9 +215,9 @@ TEST(later_work_is_the_parents_alone) {
     atomic_bool gate = false;
     const int owner = 0;
     job mine = job_of(&owner, &gate);
-#if defined(__SANITIZE_THREAD__)
-    SKIP("the thread sanitizer ends a child that starts threads");
-#endif
+    if (MP_WITH_TSAN) {
+        SKIP("the thread sanitizer ends a child that starts threads");
+    }
     if (getenv("MILLPOND_TEST_EMULATOR") != NULL) {
         SKIP("the emulator ends a child that starts threads");
     }

@@ -6,31 +6,18 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/host/host_fiber.h"
 
+#include "base/macros.h"
+
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WITH_ASAN 1
-#endif
-#if __has_feature(thread_sanitizer)
-#define WITH_TSAN 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define WITH_ASAN 1
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define WITH_TSAN 1
-#endif
-
-#ifdef WITH_ASAN
+#if MP_WITH_ASAN
 #include <sanitizer/common_interface_defs.h>
 #endif
-#ifdef WITH_TSAN
+#if MP_WITH_TSAN
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -49,12 +36,12 @@ typedef struct place {
 #else
     ucontext_t machine;
 #endif
-#ifdef WITH_ASAN
+#if MP_WITH_ASAN
     void *fake_stack;
     const void *bottom;
     size_t size;
 #endif
-#ifdef WITH_TSAN
+#if MP_WITH_TSAN
     void *tsan;
 #endif
 } place;
@@ -173,10 +160,10 @@ static void save_float_modes(uint64_t *saved) {
 
 static void before_switch(place *from, const place *to, bool for_good) {
     (void)from, (void)to, (void)for_good;
-#ifdef WITH_ASAN
+#if MP_WITH_ASAN
     __sanitizer_start_switch_fiber(for_good ? NULL : &from->fake_stack, to->bottom, to->size);
 #endif
-#ifdef WITH_TSAN
+#if MP_WITH_TSAN
     __tsan_switch_to_fiber(to->tsan, 0);
 #endif
 }
@@ -184,7 +171,7 @@ static void before_switch(place *from, const place *to, bool for_good) {
 /* Where the switch came from is only known to ASan, and only the thread's own stack is news. */
 static void after_switch(place *here, place *thread) {
     (void)here, (void)thread;
-#ifdef WITH_ASAN
+#if MP_WITH_ASAN
     const void *bottom = NULL;
     size_t size = 0;
     __sanitizer_finish_switch_fiber(here->fake_stack, &bottom, &size);
@@ -237,7 +224,7 @@ void mp__host_fiber_set(uint32_t index, host_fiber_fn *fn, void *context) {
     self->here.machine.uc_link = NULL;
     makecontext(&self->here.machine, fiber_main, 0);
 #endif
-#ifdef WITH_ASAN
+#if MP_WITH_ASAN
     self->here.fake_stack = NULL;
     self->here.bottom = bottom;
     self->here.size = STACK_BYTES;
@@ -248,7 +235,7 @@ bool mp__host_fiber_resume(uint32_t index) {
     fibers *all = mine;
     fiber *self = &all->items[index];
     all->current = self;
-#ifdef WITH_TSAN
+#if MP_WITH_TSAN
     all->thread.tsan = __tsan_get_current_fiber();
 #endif
     place_switch(&all->thread, &self->here, false);
@@ -273,7 +260,7 @@ static void unmap_stacks(fibers *all) {
 }
 
 static void free_fibers(fibers *all) {
-#ifdef WITH_TSAN
+#if MP_WITH_TSAN
     for (uint32_t i = 0; i < all->count; i++) {
         __tsan_destroy_fiber(all->items[i].here.tsan);
     }
@@ -318,7 +305,7 @@ static fibers *make_fibers(uint32_t count) {
         free(all);
         return NULL;
     }
-#ifdef WITH_TSAN
+#if MP_WITH_TSAN
     for (uint32_t i = 0; i < count; i++) {
         all->items[i].here.tsan = __tsan_create_fiber(0);
     }

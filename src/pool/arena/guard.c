@@ -35,18 +35,19 @@ static void fill(arena *a, mp_stream *stream, mp_addr addr, size_t size, uint32_
     }
 }
 
-/* Nobody may look at the borders of `c`, which are drawn once the stream came so far. */
+/* Of memory that is the host's, where a sanitizer would notice: nobody may look at the borders of
+ * `c` (`end`: of its block), which are drawn once the stream came so far. */
 static void close_borders(const arena *a, mp_stream *stream, const chunk *c, mp_addr end) {
-    if (MP_FORBIDS && a->device->info.kind == MP_DEVICE_HOST &&
+    if (MP_WITH_ASAN && a->device->info.kind == MP_DEVICE_HOST &&
         (stream == NULL || a->device->ops->stream_synchronize(a->device, stream) == MP_OK)) {
-        mp_forbid(chunk_addr(c), a->border);
-        mp_forbid(end, chunk_addr(c) + chunk_bytes(c) - end);
+        mp_forbid(chunk_addr(c), a->border, true);
+        mp_forbid(end, chunk_addr(c) + chunk_bytes(c) - end, true);
     }
 }
 
 static void open_borders(const arena *a, const chunk *c) {
-    if (MP_FORBIDS && a->device->info.kind == MP_DEVICE_HOST) {
-        mp_permit(chunk_addr(c), chunk_bytes(c));
+    if (MP_WITH_ASAN && a->border > 0 && a->device->info.kind == MP_DEVICE_HOST) {
+        mp_forbid(chunk_addr(c), chunk_bytes(c), false);
     }
 }
 
