@@ -113,6 +113,12 @@ PROGRAMS = {
                                    f"BY_GROUPS={groups}", "PACKED=1", "PLACE=0"])
        for rows, bits, groups, word in ((32, 4, 0, "f16"), (32, 8, 0, "bf16"), (128, 4, 1, "bf16"),
                                         (128, 8, 1, "f16"))},
+    **{f"moe_few_in_{bits}_{dots}_{word}":
+       ("moe_few.cpp", "moe_few_in", {}, [f"K_T0={word}", f"K_BITS={bits}", f"K_DOTS={dots}", "OUT=0"])
+       for bits, dots, word in ((4, 1, "f16"), (4, 2, "bf16"), (8, 1, "f32"), (8, 2, "f16"))},
+    **{f"moe_few_out_{bits}_{word}":
+       ("moe_few.cpp", "moe_few_out", {}, [f"K_T0={word}", f"K_BITS={bits}", "OUT=1"])
+       for bits, word in ((4, "f16"), (8, "bf16"), (4, "f32"))},
     "moe_place": ("moe.cpp", "moe_place", {}, ["K_T0=f32", "PLACE=1", "PACKED=0", "BY_GROUPS=0"]),
     **{f"nbits_{text}_{bits}_{rows}_{before}_{word}":
        ("nbits.cpp", f"nbits_{text}", NBITS_SPLIT if (text, word) == ("tile", "f32") else {},

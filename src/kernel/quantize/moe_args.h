@@ -9,9 +9,10 @@
 enum {
     K_MOE_LANES = 256,
     K_MOE_PLACE_LANES = 1024,
-    K_MOE_TILE = 64,  /* routes and columns of a tile of the product of many */
-    K_MOE_DEPTH = 16, /* of a tile's parts along k */
-    K_MOE_FEW = 4,    /* routes of a tile of the product of few */
+    K_MOE_TILE = 64,       /* routes and columns of a tile of the product of many */
+    K_MOE_DEPTH = 16,      /* of a tile's parts along k */
+    K_MOE_FEW = 4,         /* routes of a tile of the product of few */
+    K_MOE_FEW_LANES = 256, /* of the kernels that sort no routes */
 
     /* By tensor cores: */
     K_MOE_SOME = 32, /* routes of a tile ... */
@@ -49,15 +50,50 @@ typedef struct k_moe_between {
     float alpha, beta, limit;
 } k_moe_between;
 
-/* pairs[route] = (expert, route); weight[route] is how much of its result counts. */
-typedef struct mp_moe_route_args {
+/* What rows take their k experts by. */
+typedef struct k_moe_scores {
     const void *scores; /* [rows][experts] */
     const void *mix;    /* NULL: weights come from the scores; otherwise these are they */
-    void *pairs, *weight;
-    int64_t rows;
     int32_t experts, k;
     int32_t normalize, sparse;
+} k_moe_scores;
+
+/* pairs[route] = (expert, route); weight[route] is how much of its result counts. */
+typedef struct mp_moe_route_args {
+    k_moe_scores from;
+    void *pairs, *weight;
+    int64_t rows;
 } mp_moe_route_args;
+
+/* Packed integers of all experts, whose rows have no gaps between them: n columns of an expert,
+ * each of `chunks` of K_NBITS_CHUNK along k. */
+typedef struct k_moe_few {
+    const void *weight, *scale; /* scale: [experts][n][blocks] */
+    const void *zero, *bias;    /* NULL for none; a zero point is `middle` then */
+    int64_t n, zero_row;        /* zero_row: bytes of a column's zero points, or of an expert's */
+    int32_t chunks, blocks, block_shift, middle;
+    int32_t zero_across; /* a zero point for each column, not for each block of one */
+    int32_t unused;
+} k_moe_few;
+
+/* Sums that a group of lanes makes at once in the first one of those, so few that what is loaded
+ * for the next chunk has registers, too. */
+#define K_MOE_FEW_SUMS(bits, size) ((bits) * (size) > 8 ? 2 : 4)
+
+/* The two kernels of a few rows. First, out[route][c] = what comes between, of column c * stride of
+ * `first` and, where it is gated, column c * stride + apart of `other`, times x[route / k]. Then
+ * out[row][c] = the sum over the row's routes of column c of `first` times x[route], by their
+ * weights. */
+typedef struct mp_moe_few_args {
+    k_moe_scores from;
+    const void *x;
+    void *out;
+    k_moe_few first, other;
+    int32_t rows, columns; /* columns: of the result */
+    int32_t stride, apart;
+    k_moe_between between;
+    int32_t unused;
+} mp_moe_few_args;
 
 /* first[e]: the first pair of expert e; tiles[e]: tiles of all experts before it. One more than
  * there are experts of both. */

@@ -30,4 +30,12 @@ K_FN float m_swiglu(const k_moe_between *by, float g, float l) {
     return g * m_sigmoid(by->alpha * g) * (l + by->beta);
 }
 
+/* Of a column, or of one that the second of two gates. */
+K_FN float m_made(const k_moe_between *by, const float *of, int count) {
+    if (count == 2 && by->kind == K_MOE_SWIGLU) {
+        return m_swiglu(by, of[0], of[1]);
+    }
+    return m_active(by->kind, of[0]) * (count == 2 ? of[1] : 1);
+}
+
 #endif

@@ -29,7 +29,8 @@ K_FN int count_of(uint32_t lanes) {
 }
 #endif
 
-/* Counts the routes of an expert, and puts their pairs to `to`, where that is not NULL. */
+/* Counts the routes of an expert, and puts their pairs to `to`, where that is not NULL. A pair is
+ * made anew, as its place says its route: to load it would be to wait for it at each turn. */
 K_FN uint32_t walk(const mp_moe_place_args *args, const uint32_t *of, uint32_t expert, k_pair *to) {
     const uint32_t lane = threadIdx.x % GROUP, routes = (uint32_t)args->routes;
     uint32_t found = 0;
@@ -39,7 +40,9 @@ K_FN uint32_t walk(const mp_moe_place_args *args, const uint32_t *of, uint32_t e
         const uint32_t lanes = which(is);
         if (is && to != 0) {
             const int before = count_of(lanes & ((1u << lane) - 1));
-            to[found + (uint32_t)before] = ((const k_pair *)args->pairs)[i];
+            k_pair *pair = &to[found + (uint32_t)before];
+            pair->key = expert;
+            pair->index = i;
         }
         found += (uint32_t)count_of(lanes);
     }

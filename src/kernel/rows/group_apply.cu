@@ -37,6 +37,7 @@ K_FN g_real g_pixels(const mp_group_norm_args *args, int32_t slice) {
  * the mean, less `zero`, by pixels; or its squares and those of its mean less `zero`. */
 K_FN g_real g_add(const mp_group_norm_args *args, const g_part *part, int32_t group, g_real zero,
                   int squared) {
+    enum { AT_ONCE = 5 };
     const int32_t from = g_chunk(args, group * args->each);
     const int32_t last = g_chunk(args, group * args->each + args->each - 1);
     const g_real total = (g_real)args->pixels * (g_real)args->each;
@@ -45,10 +46,24 @@ K_FN g_real g_add(const mp_group_norm_args *args, const g_part *part, int32_t gr
         const g_share share = g_share_of(args, group, chunk);
         const float *partial = g_partial(args, part->batch, group, share.span);
         const g_real channels = (g_real)(share.high - share.low);
-        for (int32_t i = (int32_t)threadIdx.x % TEAM; i < args->slices; i += TEAM) {
-            const g_real off = (g_real)partial[2 * i] - zero;
-            const g_real count = channels * g_pixels(args, i);
-            sum += squared ? (g_real)partial[2 * i + 1] + off * off * count : off * (count / total);
+        K_ONE_COPY
+        for (int32_t i = (int32_t)threadIdx.x % TEAM; i < args->slices; i += AT_ONCE * TEAM) {
+            float mean[AT_ONCE], squares[AT_ONCE];
+            K_UNROLL
+            for (int32_t j = 0; j < AT_ONCE;
+                 j++) { /* all of them are asked for before one is used */
+                const int32_t at = i + j * TEAM < args->slices ? i + j * TEAM : i;
+                mean[j] = partial[2 * at];
+                squares[j] = partial[2 * at + 1];
+            }
+            K_UNROLL
+            for (int32_t j = 0; j < AT_ONCE; j++) {
+                if (i + j * TEAM < args->slices) {
+                    const g_real off = (g_real)mean[j] - zero;
+                    const g_real count = channels * g_pixels(args, i + j * TEAM);
+                    sum += squared ? (g_real)squares[j] + off * off * count : off * (count / total);
+                }
+            }
         }
     }
     return g_team_sum(sum, TEAM);
@@ -124,10 +139,12 @@ K_FN void g_go_along(const mp_group_norm_args *args, const g_affine *affine, con
         for (int j = 0; j < AHEAD; j++) {
             pack[j].words = ((const g_pack *)(x + (j * args->lines < left ? j * step : 0)))->words;
         }
-        K_UNROLL
-        for (int j = 0; j < AHEAD; j++) {
-            if (j * args->lines < left) {
-                ((g_pack *)(out + j * step))->words = g_made(args, affine, pack[j]).words;
+        K_ONE_COPY
+        for (int j = 0; j < AHEAD && j * args->lines < left; j++) {
+            ((g_pack *)(out + j * step))->words = g_made(args, affine, pack[0]).words;
+            K_UNROLL
+            for (int i = 0; i + 1 < AHEAD; i++) { /* the next one's turn */
+                pack[i] = pack[i + 1];
             }
         }
         x += AHEAD * step;

@@ -19,8 +19,8 @@
 #define G_packed 1
 enum {
     PACK = K_JOIN(G_, K_ROWS) ? 16 / sizeof(T) : 1,
-    AHEAD = 4,              /* packs of a lane that are on their way at a time */
-    TEAM = K_HOST ? 1 : 16, /* lanes that work on a group */
+    AHEAD = PACK > 4 ? 2 : 4, /* packs of a lane that are on their way at a time */
+    TEAM = K_HOST ? 1 : 16,   /* lanes that work on a group */
 };
 
 /* Its words are what is loaded and kept: elements of 16 bits would be taken apart at once. */

@@ -67,6 +67,30 @@ K_FN void g_count(const g_pack *pack, const g_pack *base, g_sums *sums) {
     }
 }
 
+/* The next pack becomes the first, which comes last. */
+K_FN void g_turn(g_pack *pack) {
+    const g_pack first = pack[0];
+    K_UNROLL
+    for (int j = 0; j + 1 < AHEAD; j++) {
+        pack[j] = pack[j + 1];
+    }
+    pack[AHEAD - 1] = first;
+}
+
+/* Adds what is added to x, and writes the sums; `left` pixels from the first on. */
+K_FN void g_add_skip(const mp_group_norm_args *args, const g_place *place, int64_t step,
+                     int32_t left, g_pack *pack, g_pack *skip) {
+    K_ONE_COPY
+    for (int j = 0; j < AHEAD; j++) {
+        if (j * args->lines < left) {
+            pack[0] = g_sum_of(args, pack[0], skip[0], place->add);
+            ((g_pack *)(place->sum + j * step))->words = pack[0].words;
+        }
+        g_turn(pack);
+        g_turn(skip);
+    }
+}
+
 /* Of every `lines`-th pixel of the slice, AHEAD of them at a time. */
 K_FN void g_add(const mp_group_norm_args *args, const g_part *part, const g_seat *seat,
                 const g_pack *base, g_sums *sums) {
@@ -91,19 +115,12 @@ K_FN void g_add(const mp_group_norm_args *args, const g_part *part, const g_seat
                     skip[j] = g_load(place.skip + j * skip_step);
                 }
             }
-            K_UNROLL
-            for (int j = 0; j < AHEAD; j++) {
-                if (j * args->lines < left) {
-                    pack[j] = g_sum_of(args, pack[j], skip[j], place.add);
-                    ((g_pack *)(place.sum + j * step))->words = pack[j].words;
-                }
-            }
+            g_add_skip(args, &place, step, left, pack, skip);
         }
-        K_UNROLL
-        for (int j = 0; j < AHEAD; j++) {
-            if (j * args->lines < left) {
-                g_count(&pack[j], base, sums);
-            }
+        K_ONE_COPY
+        for (int j = 0; j < AHEAD && j * args->lines < left; j++) {
+            g_count(&pack[0], base, sums);
+            g_turn(pack);
         }
         place.x += AHEAD * step;
         place.sum += AHEAD * step;

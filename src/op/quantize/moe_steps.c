@@ -9,6 +9,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/quantize/moe_steps.h"
 
+#include "op/quantize/moe_few.h"
 #include "op/quantize/moe_product.h"
 #include "op/rows/sort_steps.h"
 
@@ -87,6 +88,13 @@ mp_status mp_moe_read(const mp_planner *p, mp_moe *out) {
                          (long long)out->k);
 }
 
+k_moe_scores mp_moe_scores_of(const mp_moe *m) {
+    return (k_moe_scores){.experts = (int32_t)m->experts,
+                          .k = (int32_t)m->k,
+                          .normalize = m->normalize && !m->sparse,
+                          .sparse = m->sparse};
+}
+
 mp_status mp_moe_gate(const mp_planner *p, mp_moe *m, int i) {
     m->gated = mp_plan_in(p, i) != NULL;
     if (m->between.kind != K_MOE_SWIGLU || m->gated == (m->between.halves == K_MOE_APART)) {
@@ -101,16 +109,13 @@ mp_status mp_moe_gate(const mp_planner *p, mp_moe *m, int i) {
 
 static mp_status choose(mp_planner *p, const mp_moe *m, mp_ref pairs, mp_ref weight) {
     const mp_kernel *kernel = NULL;
-    const mp_moe_route_args args = {.rows = m->rows,
-                                    .experts = (int32_t)m->experts,
-                                    .k = (int32_t)m->k,
-                                    .normalize = m->normalize && !m->sparse,
-                                    .sparse = m->sparse};
+    const mp_moe_route_args args = {.from = mp_moe_scores_of(m), .rows = m->rows};
     MP_TRY(mp_plan_kernel(p, &kernel, "moe_route_%s", mp_dtype_word(m->type)));
     return MP_LAUNCH(
         p, kernel, mp_plan_grid_rows(p, MP_CEIL_DIV(m->rows, LANES / GROUP_LANES), LANES), args,
-        MP_BIND(mp_moe_route_args, scores, MP_IN(1)), MP_BIND(mp_moe_route_args, mix, m->mix),
-        MP_BIND(mp_moe_route_args, pairs, pairs), MP_BIND(mp_moe_route_args, weight, weight));
+        MP_BIND(mp_moe_route_args, from.scores, MP_IN(1)),
+        MP_BIND(mp_moe_route_args, from.mix, m->mix), MP_BIND(mp_moe_route_args, pairs, pairs),
+        MP_BIND(mp_moe_route_args, weight, weight));
 }
 
 /* Sorts the routes and finds the experts' tiles: one block does where there are some, ... */
@@ -224,6 +229,9 @@ mp_status mp_plan_moe(mp_planner *p, const mp_moe *m) {
     MP_TRY(mp_plan_output(p, 0, m->type, &p->in[0].shape));
     if (m->rows == 0 || m->hidden == 0) {
         return MP_OK;
+    }
+    if (mp_moe_is_few(p, m)) {
+        return mp_plan_moe_few(p, m);
     }
     MP_TRY(plan_routes(p, m, &r));
     MP_TRY(plan_inner(p, m, &r, &inner));

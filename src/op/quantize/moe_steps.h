@@ -31,6 +31,9 @@ mp_status mp_moe_read(const mp_planner *p, mp_moe *out);
  * Fails: INVALID_ARGUMENT. */
 mp_status mp_moe_gate(const mp_planner *p, mp_moe *m, int i);
 
+/* How rows take their experts; the scores themselves are to be bound. */
+k_moe_scores mp_moe_scores_of(const mp_moe *m);
+
 /* Columns of the first product. */
 static inline int64_t mp_moe_wide(const mp_moe *m) {
     return m->between.halves != K_MOE_APART ? 2 * m->inter : m->inter;

@@ -216,3 +216,24 @@ for rows in ((3,), (60,)):
     qmoe(rows, 64, 96, 4, FLOATS, "fp4", block=32, scale_type="float8e8m0", k=2, bias=True, activation_type="silu")
     qmoe(rows, 64, 48, 4, FLOATS, "nvfp4", block=16, scale_type="float8e4m3fn", k=2, activation_type="swiglu",
          swiglu_fusion=1)
+
+# Few rows, whose scales are of the type of x: rows that share an expert, several turns of all lanes along k, blocks of
+# whole chunks, zero points within a byte, and experts that are more than lanes.
+for kind in FLOATS:
+    for bits in (4, 8):
+        few = {"types": (kind,), "scale_type": kind, "bits": (bits,) * 3}
+        for rows in ((1,), (2,), (2, 3), (16,)):
+            qmoe(rows, 64, 96, 4, **few, zero=True, bias=True, k=2, activation_type="gelu")
+        for block in (32, 64, 128):
+            for zero in (False, True):
+                qmoe((3,), 384, 256, 8, **few, block=block, zero=zero, bias=True, k=3, activation_type="silu",
+                     normalize_routing_weights=1)
+        qmoe((1,), 1184, 2144, 3, **few, block=32, zero=True, k=2, activation_type="relu")
+        qmoe((4,), 96, 33 * 32, 5, **few, block=32, third=True, bias=True, k=4, activation_type="silu")
+        qmoe((2,), 64, 32, 130, **few, block=32, bias=True, k=8, activation_type="identity")
+        qmoe((2,), 64, 32, 8, **few, third=True, k=2, use_sparse_mixer=1, activation_type="relu")
+        qmoe((3,), 64, 32, 8, **few, mix=True, k=2, normalize_routing_weights=1, bias=True)
+        for fusion in (0, 1, 2):
+            qmoe((2,), 96, 64, 4, **few, block=32, k=2, activation_type="swiglu", swiglu_fusion=fusion,
+                 third=fusion == 0, activation_alpha=1.702, activation_beta=1.0, swiglu_limit=7.0, bias=True)
+qmoe((3,), 64, 96, 4, ("float16",), scale_type="float16", bits=(4, 8, 4), third=True, k=2, activation_type="silu")
