@@ -28,43 +28,59 @@ typedef struct g_affine {
 
 /* ---- the groups ---- */
 
-/* Pixels of slice `slice`, which is not empty. */
-K_FN g_real g_pixels(const mp_group_norm_args *args, int32_t slice) {
-    return (g_real)g_least(args->pixels - slice * args->slice, args->slice);
+/* What is known of a group's part in a slice. */
+typedef struct K_ALIGN(8) g_known {
+    float mean, squares;
+} g_known;
+
+/* What it adds: its mean, less `zero`; or its squares, and those of its mean less `zero`, over
+ * `count` elements. */
+K_FN g_real g_term(g_known known, g_real zero, g_real count, int squared) {
+    const g_real off = (g_real)known.mean - zero;
+    return squared ? (g_real)known.squares + off * off * count : off * count;
 }
 
-/* The sum over a group's parts and their slices, which the lanes of a team share. Of each it adds
- * the mean, less `zero`, by pixels; or its squares and those of its mean less `zero`. */
+/* Of the slices of a part, of which all but the last one have as many elements, `count`; the lanes
+ * of a team share them. Several are asked for before one is used. */
+K_FN g_real g_add_slices(const g_known *of, int32_t slices, g_real zero, g_real count, g_real last,
+                         int squared) {
+    enum { AT_ONCE = 4 };
+    const int32_t lane = (int32_t)threadIdx.x % TEAM;
+    g_real sum = 0;
+    int32_t i = lane;
+    K_ONE_COPY
+    for (; i + (AT_ONCE - 1) * TEAM < slices - 1; i += AT_ONCE * TEAM) {
+        g_known known[AT_ONCE];
+        K_UNROLL
+        for (int32_t j = 0; j < AT_ONCE; j++) {
+            known[j] = of[i + j * TEAM];
+        }
+        K_UNROLL
+        for (int32_t j = 0; j < AT_ONCE; j++) {
+            sum += g_term(known[j], zero, count, squared);
+        }
+    }
+    K_ONE_COPY
+    for (; i < slices - 1; i += TEAM) {
+        sum += g_term(of[i], zero, count, squared);
+    }
+    return i == slices - 1 ? sum + g_term(of[i], zero, last, squared) : sum;
+}
+
+/* Over all parts of a group. */
 K_FN g_real g_add(const mp_group_norm_args *args, const g_part *part, int32_t group, g_real zero,
                   int squared) {
-    enum { AT_ONCE = 5 };
-    const int32_t from = g_chunk(args, group * args->each);
+    const int32_t first = g_chunk(args, group * args->each);
     const int32_t last = g_chunk(args, group * args->each + args->each - 1);
-    const g_real total = (g_real)args->pixels * (g_real)args->each;
+    const g_real whole = (g_real)args->slice;
+    const g_real rest = (g_real)(args->pixels - (args->slices - 1) * args->slice);
     g_real sum = 0;
-    for (int32_t chunk = from; chunk <= last; chunk++) {
+    for (int32_t chunk = first; chunk <= last; chunk++) {
         const g_share share = g_share_of(args, group, chunk);
         const float *partial = g_partial(args, part->batch, group, share.span);
         const g_real channels = (g_real)(share.high - share.low);
-        K_ONE_COPY
-        for (int32_t i = (int32_t)threadIdx.x % TEAM; i < args->slices; i += AT_ONCE * TEAM) {
-            float mean[AT_ONCE], squares[AT_ONCE];
-            K_UNROLL
-            for (int32_t j = 0; j < AT_ONCE;
-                 j++) { /* all of them are asked for before one is used */
-                const int32_t at = i + j * TEAM < args->slices ? i + j * TEAM : i;
-                mean[j] = partial[2 * at];
-                squares[j] = partial[2 * at + 1];
-            }
-            K_UNROLL
-            for (int32_t j = 0; j < AT_ONCE; j++) {
-                if (i + j * TEAM < args->slices) {
-                    const g_real off = (g_real)mean[j] - zero;
-                    const g_real count = channels * g_pixels(args, i + j * TEAM);
-                    sum += squared ? (g_real)squares[j] + off * off * count : off * (count / total);
-                }
-            }
-        }
+        sum += g_add_slices((const g_known *)(const void *)partial, args->slices, zero,
+                            channels * whole, channels * rest, squared);
     }
     return g_team_sum(sum, TEAM);
 }
@@ -73,7 +89,7 @@ K_FN g_real g_add(const mp_group_norm_args *args, const g_part *part, int32_t gr
 K_FN g_moments g_merge(const mp_group_norm_args *args, const g_part *part, int32_t group) {
     const g_real total = (g_real)args->pixels * (g_real)args->each;
     const g_real zero = (g_real)g_partial(args, part->batch, group, 0)[0];
-    const g_real mean = zero + g_add(args, part, group, zero, 0);
+    const g_real mean = zero + g_add(args, part, group, zero, 0) / total;
     const g_real squares = g_add(args, part, group, mean, 1);
     g_moments moments;
     moments.mean = (float)mean;
@@ -161,6 +177,10 @@ K_BLOCK_KERNEL_IN_64(K_GROUP_NORM_LANES, mp_group_norm_args, args) {
         const g_part part = g_part_of(&args, item);
         G_LANE_LOOP(lane) {
             const g_seat seat = g_seat_of(&args, &part, (int32_t)lane);
+            if (seat.left > 0) {
+                k_bring_near((const U *)args.scale + seat.channel);
+                k_bring_near((const U *)args.bias + seat.channel);
+            }
             for (int32_t on = 0; on < seat.left && on < AHEAD * args.lines; on += args.lines) {
                 const int64_t pixel = part.first + seat.line + on;
                 k_bring_near(x + g_at(&args, &part, pixel, seat.channel));

@@ -101,19 +101,13 @@ K_FN void g_add(const mp_group_norm_args *args, const g_part *part, const g_seat
         g_pack pack[AHEAD];
         K_UNROLL
         for (int j = 0; j < AHEAD; j++) {
-            pack[j].words = base->words;
-            if (j * args->lines < left) {
-                pack[j] = g_load(place.x + j * step);
-            }
+            pack[j] = g_load(place.x + (j * args->lines < left ? j * step : 0));
         }
         if (args->skip) {
             g_pack skip[AHEAD];
             K_UNROLL
             for (int j = 0; j < AHEAD; j++) {
-                skip[j].words = base->words;
-                if (j * args->lines < left) {
-                    skip[j] = g_load(place.skip + j * skip_step);
-                }
+                skip[j] = g_load(place.skip + (j * args->lines < left ? j * skip_step : 0));
             }
             g_add_skip(args, &place, step, left, pack, skip);
         }
@@ -147,43 +141,43 @@ K_FN void g_leave(const mp_group_norm_args *args, const g_seat *seat, const g_pa
     }
 }
 
-/* Sums of all lines come to the first one. */
-K_FN void g_add_lines(const mp_group_norm_args *args, const g_part *part, TA *shared) {
-    const int32_t packs = (part->high - part->low) / PACK, all = 2 * PACK * args->across;
+/* The sums of each channel over all lines come to the first one: its mean is what it is off the
+ * first pixel, over `count` pixels, and squares are of what is off its mean. */
+K_FN void g_add_lines(const mp_group_norm_args *args, const g_part *part, TA count, TA *shared) {
+    const int32_t packs = (part->high - part->low) / PACK, all = PACK * args->across;
     for (int32_t i = (int32_t)threadIdx.x; i < all; i += (int32_t)blockDim.x) {
-        const int32_t row = i / args->across, at = i - row * args->across;
-        TA *from = g_row(shared, row) + at, sum = 0;
+        const int32_t k = i / args->across, at = i - k * args->across;
+        TA *off = g_row(shared, 2 * k) + at, *squares = g_row(shared, 2 * k + 1) + at;
+        TA both[2] = {0, 0};
         for (int32_t line = 0; at < packs && line < args->lines; line++) {
-            sum += from[line * args->across];
+            both[0] += off[line * args->across];
+            both[1] += squares[line * args->across];
         }
-        from[0] = sum;
+        const TA rest = both[1] - both[0] / count * both[0];
+        off[0] = both[0] / count;
+        squares[0] = rest < 0 ? 0 : rest; /* NaN stays */
     }
 }
 
-/* Mean and squares of a channel; the mean is what it is off `zero`. */
+/* Channel `c` of the chunk: what its mean is off `zero`, and its squares. */
 typedef struct g_channel {
     TA mean, squares;
 } g_channel;
 
-/* Channel `c` of the chunk, over `count` pixels. */
-K_FN g_channel g_channel_of(const mp_group_norm_args *args, TA *shared, int32_t c, TA zero,
-                            TA count) {
+K_FN g_channel g_channel_of(const mp_group_norm_args *args, TA *shared, int32_t c, TA zero) {
     const int32_t at = c / PACK, k = c - at * PACK;
-    const TA off = g_row(shared, 2 * k)[at], base = g_row(shared, 2 * PACK)[k * args->across + at];
-    const TA rest = g_row(shared, 2 * k + 1)[at] - off / count * off;
-    g_channel made;
-    made.mean = base - zero + off / count;
-    made.squares = rest < 0 ? 0 : rest; /* NaN stays */
-    return made;
+    g_channel channel;
+    channel.mean = g_row(shared, 2 * PACK)[k * args->across + at] - zero + g_row(shared, 2 * k)[at];
+    channel.squares = g_row(shared, 2 * k + 1)[at];
+    return channel;
 }
 
 /* Writes what is known of the slice. Teams of lanes that have no group go along, since the lanes of
  * a warp add together. */
-K_FN void g_put(const mp_group_norm_args *args, const g_part *part, TA *shared) {
+K_FN void g_put(const mp_group_norm_args *args, const g_part *part, TA count, TA *shared) {
     const int32_t first = g_group(args, part->low);
     const int32_t groups = g_group(args, part->high - 1) - first + 1;
     const int32_t teams = (int32_t)blockDim.x / TEAM, lane = (int32_t)threadIdx.x % TEAM;
-    const TA count = (TA)(part->end - part->first);
     for (int32_t begin = 0; begin < groups; begin += teams) {
         const int32_t mine = begin + (int32_t)threadIdx.x / TEAM;
         const int32_t group = first + (mine < groups ? mine : 0);
@@ -192,11 +186,11 @@ K_FN void g_put(const mp_group_norm_args *args, const g_part *part, TA *shared) 
         const TA zero = g_row(shared, 2 * PACK)[low % PACK * args->across + low / PACK];
         TA mean = 0, squares = 0;
         for (int32_t c = low + lane; c < high; c += TEAM) {
-            mean += g_channel_of(args, shared, c, zero, count).mean;
+            mean += g_channel_of(args, shared, c, zero).mean;
         }
         mean = g_team_sum(mean, TEAM) / (TA)(high - low);
         for (int32_t c = low + lane; c < high; c += TEAM) {
-            const g_channel of = g_channel_of(args, shared, c, zero, count);
+            const g_channel of = g_channel_of(args, shared, c, zero);
             squares += of.squares + count * (of.mean - mean) * (of.mean - mean);
         }
         squares = g_team_sum(squares, TEAM);
@@ -213,6 +207,7 @@ K_BLOCK_KERNEL_IN_64(K_GROUP_NORM_LANES, mp_group_norm_args, args) {
     const int64_t items = g_items(&args);
     for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
         const g_part part = g_part_of(&args, item);
+        const TA count = (TA)(part.end - part.first);
         G_LANE_LOOP(lane) {
             const g_seat seat = g_seat_of(&args, &part, (int32_t)lane);
             g_sums sums = {{0}, {0}};
@@ -223,9 +218,9 @@ K_BLOCK_KERNEL_IN_64(K_GROUP_NORM_LANES, mp_group_norm_args, args) {
             }
         }
         __syncthreads();
-        g_add_lines(&args, &part, shared);
+        g_add_lines(&args, &part, count, shared);
         __syncthreads();
-        g_put(&args, &part, shared);
+        g_put(&args, &part, count, shared);
         __syncthreads(); /* all are read before the next item's are written */
     }
 }

@@ -103,7 +103,7 @@ typedef struct mp_group_norm_args {
     k_divider by_each, by_width; /* by channels of a group, and of a chunk */
 } mp_group_norm_args;
 
-enum { K_GROUP_NORM_LANES = 512, K_GROUP_NORM_BLOCKS = 2 }; /* of a multiprocessor */
+enum { K_GROUP_NORM_LANES = 256, K_GROUP_NORM_BLOCKS = 2 }; /* of a multiprocessor */
 
 enum { K_REDUCE_WHOLE, K_REDUCE_PIECES, K_REDUCE_MERGE };
 

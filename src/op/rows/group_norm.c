@@ -74,19 +74,41 @@ static mp_status read_group_norm(const mp_planner *p, group_norm *g) {
 
 /* ---- channels last ---- */
 
+/* Packs of a chunk of channels: so few that a block has to put together what is known of few
+ * groups, but some that lie together in memory; all chunks as long and of whole groups, if that can
+ * be. */
+static int64_t across_of(int64_t packs, int64_t pack, int64_t size, int64_t each) {
+    enum { BYTES = 128, FURTHER = 4 };
+    const int64_t most = MP_MIN(packs, K_GROUP_NORM_LANES);
+    const int64_t least = MP_CEIL_DIV(BYTES, pack * size);
+    int64_t even = most;
+    for (int64_t across = MP_MIN(least, most); across <= MP_MIN(most, FURTHER * least); across++) {
+        if (packs % across == 0) {
+            if (across * pack % each == 0) {
+                return across;
+            }
+            even = MP_MIN(even, across);
+        }
+    }
+    return even;
+}
+
 /* How channels are cut into chunks, and pixels into slices so long that what is kept of them is
- * little, but so many that they fill the device. */
-static void cut(const mp_planner *p, int64_t pack, mp_group_norm_args *args) {
-    enum { LEAST = 2, LANES = K_GROUP_NORM_LANES }; /* pixels of a lane */
-    const int64_t packs = args->channels / pack, across = MP_MIN(packs, LANES);
+ * little, but so many that they fill the device; more of them where lanes have much to read. */
+static void cut(const mp_planner *p, int64_t pack, int64_t size, mp_group_norm_args *args) {
+    enum { LEAST = 2, MUCH = 16, LANES = K_GROUP_NORM_LANES }; /* pixels of a lane */
+    const int64_t packs = args->channels / pack, each = args->channels / args->groups;
+    const int64_t across = across_of(packs, pack, size, each);
     const int64_t width = across * pack, chunks = MP_CEIL_DIV(packs, across);
-    const int64_t blocks = (int64_t)p->device->info.multiprocessors * K_GROUP_NORM_BLOCKS;
+    const int64_t few = (int64_t)p->device->info.multiprocessors * K_GROUP_NORM_BLOCKS;
+    const bool is_much = args->pixels / MUCH >= few * LANES / (args->batch * packs);
+    const int64_t blocks = is_much ? 2 * few : few;
     args->across = (int32_t)across;
     args->lines = (int32_t)(LANES / across);
     args->chunks = (int32_t)chunks;
-    args->each = args->channels / args->groups;
-    args->spans = (int32_t)MP_MIN(chunks, (args->each + width - 2) / width + 1);
-    args->by_each = mp_divider((uint32_t)args->each);
+    args->each = (int32_t)each;
+    args->spans = (int32_t)MP_MIN(chunks, (each + width - 2) / width + 1);
+    args->by_each = mp_divider((uint32_t)each);
     args->by_width = mp_divider((uint32_t)width);
     const int64_t wanted = MP_MAX(blocks / (args->batch * chunks), 1);
     const int64_t most = MP_CEIL_DIV(args->pixels, (int64_t)args->lines * LEAST);
@@ -136,7 +158,7 @@ static mp_status plan_last(mp_planner *p, const group_norm *g, bool repeated) {
                        .add = g->skips && mp_plan_in(p, 4) != NULL ? MP_IN(4) : MP_NOWHERE,
                        .sum = g->skips ? g->sum : MP_NOWHERE};
     const mp_kernel *stats = NULL, *apply = NULL;
-    cut(p, pack, &args);
+    cut(p, pack, (int64_t)mp_dtype_size(type), &args);
     MP_TRY(mp_plan_scratch_of(p, args.batch * args.groups * args.spans * args.slices * 2, MP_F32,
                               &refs.partial));
     MP_TRY(mp_plan_kernel(p, &stats, "group_stats_%s_%s", rows, word));
