@@ -271,18 +271,22 @@ typedef enum k_rows_kind {
     K_ROWS_LISTED  /* row i is row places[i] of x, or 0 where x has none such */
 } k_rows_kind;
 
+enum { K_PADDING_TENSORS = 3 };
+
 typedef struct mp_padding_args {
-    const void *x;
-    const void *counts; /* int32 [batch], rows of an entry that are no padding */
-    int64_t *found;     /* their sum and their maximum */
-    int32_t *starts;    /* [batch + 1], where entries begin among packed rows, and where they end */
-    int32_t *places;    /* rows by what is to be done with them */
-    void *out;
+    const void *x[K_PADDING_TENSORS]; /* moved alike; behind the last one the first again */
+    const void *counts;               /* int32 [batch], rows of an entry that are no padding */
+    int64_t *found;                   /* their sum and their maximum */
+    int32_t *starts; /* [batch + 1], where entries begin among packed rows, and where they end */
+    int32_t *places; /* rows by what is to be done with them */
+    void *out[K_PADDING_TENSORS];
     int64_t batch, length;
     int64_t given, rows; /* rows of x, of the result */
     int64_t units;       /* of a row, in units of the instance */
     int32_t kind;
     int32_t inverse; /* of padding_places: from places of rows to rows of places */
+    int32_t count;   /* of tensors */
+    int32_t unused;
 } mp_padding_args;
 
 typedef enum k_position_kind {

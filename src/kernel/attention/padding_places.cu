@@ -7,7 +7,7 @@
 
 K_KERNEL(mp_padding_args, args) {
     if (args.inverse) {
-        const int32_t *places = (const int32_t *)args.x;
+        const int32_t *places = (const int32_t *)args.x[0];
         K_GRID_LOOP(i, args.given) {
             const int64_t at = places[i];
             if (at >= 0 && at < args.rows) {

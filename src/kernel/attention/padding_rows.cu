@@ -44,10 +44,22 @@ K_KERNEL(mp_padding_args, args) {
     K_GRID_LOOP(i, args.rows * args.units) {
         const int64_t row = p_divide(i, args.units), c = i - row * args.units;
         const int64_t source = p_source(&args, row);
-        T value = {0};
-        if (source >= 0 && source < args.given) {
-            value = ((const T *)args.x)[source * args.units + c];
+        const int is = source >= 0 && source < args.given;
+        const int64_t from = is ? source * args.units + c : 0;
+        const T none = {0};
+        T value[K_PADDING_TENSORS];
+        K_UNROLL
+        for (int k = 0; k < K_PADDING_TENSORS; k++) { /* all are on their way at once */
+            value[k] = none;
+            if (is) {
+                value[k] = ((const T *)args.x[k])[from];
+            }
         }
-        ((T *)args.out)[i] = value;
+        K_UNROLL
+        for (int k = 0; k < K_PADDING_TENSORS; k++) {
+            if (k < args.count) {
+                ((T *)args.out[k])[i] = value[k];
+            }
+        }
     }
 }

@@ -39,8 +39,8 @@ static mp_status read_batch(const mp_planner *p, packed *x) {
     return MP_OK;
 }
 
-/* Rows of `width` elements with their padding, in scratch memory. */
-static mp_status pad_rows(mp_planner *p, const packed *x, int64_t width, mp_ref *at) {
+/* Tensors with rows of `width` elements get their padding, in scratch memory. */
+static mp_status pad_rows(mp_planner *p, const packed *x, int64_t width, int count, mp_ref *at) {
     const mp_shape shape = {.rank = 3, .dim = {x->d.batch, x->d.rows, width}};
     mp_padding pad = {.type = x->d.type,
                       .kind = K_ROWS_PADDED,
@@ -49,10 +49,13 @@ static mp_status pad_rows(mp_planner *p, const packed *x, int64_t width, mp_ref 
                       .width = width,
                       .given = x->tokens,
                       .rows = x->d.batch * x->d.rows,
-                      .x = *at,
+                      .count = count,
                       .starts = MP_IN(of_row(p)->starts)};
-    MP_TRY(mp_plan_scratch_shape(p, &shape, x->d.type, at));
-    pad.out = *at;
+    for (int i = 0; i < count; i++) {
+        pad.x[i] = at[i];
+        MP_TRY(mp_plan_scratch_shape(p, &shape, x->d.type, &at[i]));
+        pad.out[i] = at[i];
+    }
     return mp_plan_padding(p, &pad);
 }
 
@@ -78,8 +81,9 @@ static mp_status attend(mp_planner *p, const packed *x) {
                             .width = width,
                             .given = d->batch * d->rows,
                             .rows = x->tokens,
-                            .x = padded,
-                            .out = MP_OUT(0),
+                            .count = 1,
+                            .x = {padded},
+                            .out = {MP_OUT(0)},
                             .starts = a.lengths};
     return mp_plan_padding(p, &pad);
 }
@@ -97,7 +101,7 @@ static mp_status plan_projected(mp_planner *p) {
     MP_TRY(read_batch(p, &x));
     MP_TRY(mp_dense_columns(p, projection.out, &x.d));
     MP_TRY(mp_dense_project(p, x.d.type, &projection, &at));
-    MP_TRY(pad_rows(p, &x, projection.out, &at));
+    MP_TRY(pad_rows(p, &x, projection.out, 1, &at));
     mp_dense_place(&x.d, at);
     return attend(p, &x);
 }
@@ -171,14 +175,16 @@ static mp_status plan_apart(mp_planner *p) {
     MP_TRY(read_heads(p, &x, widths));
     MP_TRY(add_bias(p, &x, widths, in));
     if (mp_plan_in(p, IN_KEY) == NULL) {
-        MP_TRY(pad_rows(p, &x, 3 * widths[0], &in[0]));
+        MP_TRY(pad_rows(p, &x, 3 * widths[0], 1, in));
         x.d.q = mp_dense_side(&x.d, in[0], x.d.rows, 3, 0);
         x.d.k = mp_dense_side(&x.d, in[0], x.d.rows, 3, 1);
         x.d.v = mp_dense_side(&x.d, in[0], x.d.rows, 3, 2);
         return attend(p, &x);
     }
-    for (int i = 0; i < 3; i++) {
-        MP_TRY(pad_rows(p, &x, widths[i], &in[i]));
+    const int alike = widths[2] == widths[0] ? 3 : 2;
+    MP_TRY(pad_rows(p, &x, widths[0], alike, in));
+    if (alike < 3) {
+        MP_TRY(pad_rows(p, &x, widths[2], 1, &in[2]));
     }
     x.d.q = mp_heads_last(in[0], x.d.heads, x.d.rows, x.d.head);
     x.d.k = mp_heads_last(in[1], x.d.heads, x.d.rows, x.d.head);

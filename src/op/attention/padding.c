@@ -74,8 +74,9 @@ static mp_status finish_remove(mp_planner *p, const int64_t *found) {
                             .width = width,
                             .given = rows,
                             .rows = found[0],
-                            .x = MP_IN(0),
-                            .out = MP_OUT(OUT_Y),
+                            .count = 1,
+                            .x = {MP_IN(0)},
+                            .out = {MP_OUT(OUT_Y)},
                             .starts = mp_ref_at(MP_KEPT, STARTS_AT)};
     MP_TRY(mp_plan_output(p, OUT_Y, p->in[0].type, &y));
     MP_TRY(mp_plan_output(p, OUT_PLACES, MP_I32, &places));
@@ -85,7 +86,7 @@ static mp_status finish_remove(mp_planner *p, const int64_t *found) {
     MP_TRY(
         mp_plan_copy(p, MP_OUT(OUT_STARTS), pad.starts, sizeof(int32_t) * (size_t)starts.dim[0]));
     if (rows > 0) {
-        MP_TRY(launch(p, "padding_places", mp_plan_grid(p, rows, 1), &args, &pad.x, MP_KEPT,
+        MP_TRY(launch(p, "padding_places", mp_plan_grid(p, rows, 1), &args, &pad.x[0], MP_KEPT,
                       MP_OUT(OUT_PLACES)));
     }
     return mp_plan_padding(p, &pad);
@@ -112,8 +113,9 @@ static mp_status plan_restore(mp_planner *p) {
                       .width = x->dim[1],
                       .given = x->dim[0],
                       .rows = rows,
-                      .x = MP_IN(0),
-                      .out = MP_OUT(OUT_Y)};
+                      .count = 1,
+                      .x = {MP_IN(0)},
+                      .out = {MP_OUT(OUT_Y)}};
     const mp_padding_args args = {.inverse = 1, .given = MP_MIN(x->dim[0], rows), .rows = rows};
     const mp_ref listed = MP_IN(1);
     MP_TRY(mp_plan_output(p, OUT_Y, p->in[0].type, &y));

@@ -6,14 +6,15 @@
 #include "kernel/attention/attention_args.h"
 #include "op/core/op.h"
 
-/* Rows of `width` elements. A batch with padding is [batch, length, width]; packed rows are one
- * behind the other, entry by entry. */
+/* Tensors with rows of `width` elements, which are moved alike. A batch with padding is [batch,
+ * length, width]; packed rows are one behind the other, entry by entry. */
 typedef struct mp_padding {
     mp_dtype type;
     k_rows_kind kind;
     int64_t batch, length, width;
     int64_t given, rows; /* of x, of the result */
-    mp_ref x, out;
+    int count;           /* of tensors, K_PADDING_TENSORS at most */
+    mp_ref x[K_PADDING_TENSORS], out[K_PADDING_TENSORS];
     mp_ref starts; /* int32 [batch + 1], where entries begin among packed rows, and the end */
     mp_ref places; /* of K_ROWS_LISTED: int32 [rows] */
 } mp_padding;

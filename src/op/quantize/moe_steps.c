@@ -123,7 +123,8 @@ static mp_status place(mp_planner *p, const mp_moe *m, mp_moe_routes *r, mp_ref 
     const mp_moe_place_args args = {.routes = r->count, .experts = m->experts, .tile = r->tile};
     const mp_kernel *kernel = NULL;
     mp_grid grid = mp_plan_grid_rows(p, 1, K_MOE_PLACE_LANES);
-    grid.shared_bytes = (uint32_t)(m->experts + r->count) * (uint32_t)sizeof(uint32_t);
+    const int64_t searches = MP_MAX(m->experts, (int64_t)K_MOE_PLACE_LANES);
+    grid.shared_bytes = (uint32_t)(searches + r->count) * (uint32_t)sizeof(uint32_t);
     r->pairs = pairs;
     MP_TRY(mp_plan_pair_memory(p, r->count, &r->sorted));
     MP_TRY(mp_plan_kernel(p, &kernel, "moe_place"));

@@ -34,16 +34,18 @@ static int64_t short_share(const mp_planner *p, const mp_norm *n) {
 }
 
 /* Whether a few lanes with few packs each hold a row, and there is nothing but the plainest. Of
- * very many rows the other kernel has more on its way, since it needs fewer registers. */
+ * very many rows the other kernel has more on its way, since it needs fewer registers; but it waits
+ * for x before it asks for what is added. */
 static bool is_short(const mp_planner *p, const mp_norm *n) {
-    enum { LANES_MAX = 4096 }; /* of all rows, a multiprocessor */
+    enum { LANES_MAX = 4096, WITH_SKIP = 4 }; /* of all rows, a multiprocessor; times so many */
     const mp_norm_args *args = &n->args;
+    const int64_t most = n->skip.place != MP_PLACE_NONE ? WITH_SKIP * LANES_MAX : LANES_MAX;
     const int64_t pack = 16 / (int64_t)mp_dtype_size(n->type);
     const bool is_kept = n->type == MP_F32 || n->type == MP_F16 || n->type == MP_BF16;
     return is_kept && n->out_type == n->type && args->per_row == 0 && p->align >= 16 &&
            args->columns % pack == 0 &&
            args->columns <= pack * K_NORM_SHORT_PACKS * K_NORM_SHORT_LANES &&
-           args->rows <= (int64_t)p->device->info.multiprocessors * LANES_MAX / short_share(p, n);
+           args->rows <= (int64_t)p->device->info.multiprocessors * most / short_share(p, n);
 }
 
 /* No more blocks than are there at once: each loads scale and bias once, and has its next row on
