@@ -102,8 +102,10 @@ void group_ask(float *c, const uint32_t *a, uint64_t b) {
     }
 GROUP_ASK(f16, k_f16, false, 32)
 GROUP_ASK(f16, k_f16, false, 64)
+GROUP_ASK(f16, k_f16, false, 128)
 GROUP_ASK(bf16, k_bf16, false, 32)
 GROUP_ASK(bf16, k_bf16, false, 64)
+GROUP_ASK(bf16, k_bf16, false, 128)
 GROUP_ASK(f32, float, false, 32)
 GROUP_ASK(f32, float, false, 64)
 GROUP_ASK(rows_f16, k_f16, true, 64)

@@ -11,6 +11,8 @@
 
 #if PLACE
 #include "kernel/quantize/moe_place.cu"
+#elif WIDE
+#include "kernel/quantize/moe_wide.cu"
 #elif PACKED
 #include "kernel/quantize/moe_mma_packed.cu"
 #else
@@ -21,6 +23,12 @@
 #include <algorithm>
 
 namespace {
+
+#if WIDE
+enum { COLUMNS = K_MOE_WIDE_COLUMNS };
+#elif !PLACE
+enum { COLUMNS = K_MOE_COLUMNS };
+#endif
 
 #if PLACE
 void check_places(int64_t routes, int64_t experts, int64_t tile) {
@@ -82,13 +90,13 @@ T element() {
 }
 
 struct Weights {
-    Buffer<T> plain;
+    Buffer<T> plain, narrow; /* narrow: the scales of texts that know their type */
     Buffer<uint8_t> packed, zeros;
     Buffer<float> scales, values;
     k_nbits w = {};
 
     explicit Weights(const Subject *s)
-        : plain((size_t)(s->experts * s->n * s->k)),
+        : plain((size_t)(s->experts * s->n * s->k)), narrow((size_t)(s->experts * s->n * 8)),
           packed((size_t)(s->experts * s->n * s->k * s->bits / 8)),
           zeros((size_t)(s->experts * s->n * 8)), scales((size_t)(s->experts * s->n * 8)),
           values(256) {
@@ -99,14 +107,17 @@ struct Weights {
         fill(zeros, columns * 8, [] { return (uint8_t)(next_random() % 4 * 0x55); });
         fill(values, 256, number);
         w.weight = K_WEIGHTS == K_NBITS_PLAIN ? (const void *)plain.data() : packed.data();
-        w.scale = scales.data();
+        for (int64_t i = 0; i < columns * 8; i++) {
+            narrow[(size_t)i] = T_store(scales[(size_t)i]);
+        }
+        w.scale = WIDE ? (const void *)narrow.data() : scales.data();
         w.zero = s->has_zeros ? zeros.data() : nullptr;
         w.values = values.data();
         w.n = s->n;
         w.k = s->k;
         w.block = s->block ? s->block : s->k;
         w.blocks = (s->k + w.block - 1) / w.block;
-        w.block_shift = s->block ? __builtin_ctz((unsigned)s->block) : -1;
+        w.block_shift = s->block ? __builtin_ctz((unsigned)s->block) : WIDE ? 62 : -1;
         w.weight_row = s->k * s->bits / 8;
         w.zero_row = (w.blocks * s->bits + 7) / 8;
         w.side = 1;
@@ -192,7 +203,7 @@ void check_products(const Subject *s) {
     args.share = s->share;
     args.experts = s->experts;
     args.tiles_max = (s->routes + K_ROWS - 1) / K_ROWS + s->experts;
-    args.tiles_across = (s->n + K_MOE_COLUMNS - 1) / K_MOE_COLUMNS;
+    args.tiles_across = (s->n + COLUMNS - 1) / COLUMNS;
     args.w = weights.w;
     args.between = {s->kind, s->kind == K_MOE_SWIGLU ? K_MOE_PAIRS : K_MOE_APART, 1.5F, 0.5F, 2};
     args.even = 1;
@@ -241,6 +252,14 @@ void run_tests() {
     check_places(1000, 3, 128);
 #else
     static const Subject subjects[] = {
+#if WIDE
+        {K_ROWS, 3, COLUMNS, 64, 1, 4, K_MOE_IDENTITY, 0, false, false},
+        {K_ROWS + 5, 3, COLUMNS + 6, 128, 2, 4, K_MOE_RELU, 0, true, true},
+        {2 * K_ROWS, 4, 34, 256, 2, 8, K_MOE_GELU, 32, true, true},
+        {19, 2, 2 * COLUMNS, 448, 4, 8, K_MOE_SWIGLU, 64, true, false},
+        {9, 2, 30, 512, 1, 4, K_MOE_SWIGLU, 128, false, true},
+        {K_ROWS + 1, 2, 70, 512, 1, 8, K_MOE_IDENTITY, 64, false, true, 2},
+#else
         {K_ROWS, 3, K_MOE_COLUMNS, 8, 1, 4, K_MOE_IDENTITY, 0, false, false},
         {K_ROWS + 5, 3, K_MOE_COLUMNS + 6, 72, 2, 4, K_MOE_RELU, 0, true, true},
         {2 * K_ROWS, 4, 34, 200, 2, 8, K_MOE_GELU, 32, true, true},
@@ -249,6 +268,7 @@ void run_tests() {
         {9, 2, 30, 520, 1, 4, K_MOE_SWIGLU, 64, false, true},
         {11, 2, 70, 456, 1, 8, K_MOE_IDENTITY, 32, false, true, 2},
         {K_ROWS + 1, 2, 24, 712, 1, 4, K_MOE_IDENTITY, 0, false, true, 4},
+#endif
     };
     for (Subject each : subjects) {
 #if defined(K_BITS)

@@ -100,10 +100,29 @@ K_FN void k_group_end(void) {
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                 \
     }
 
+#define K_SUMS_64(c) K_SUMS_32(c), K_SUMS_32((c) + 32)
+#define K_GROUP_PRODUCT_128(name, shape, types, how)                                \
+    K_FN void k_group_##name##_128(float *c, const uint32_t *a, uint64_t b) {       \
+        asm volatile("{ .reg .pred adds;\n"                                         \
+                     "setp.eq.u32 adds, 0, 0;\n"                                    \
+                     "wgmma.mma_async.sync.aligned.m64n128" shape ".f32." types " " \
+                     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, "               \
+                     "%11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "      \
+                     "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, "      \
+                     "%33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, "      \
+                     "%44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, "      \
+                     "%55, %56, %57, %58, %59, %60, %61, %62, %63}, "               \
+                     "{%64, %65, %66, %67}, %68, adds, 1, 1" how "; }"              \
+                     : K_SUMS_64(c)                                                 \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));         \
+    }
+
 K_GROUP_PRODUCT_32(f16, "k16", "f16.f16", ", 0")
 K_GROUP_PRODUCT_64(f16, "k16", "f16.f16", ", 0")
+K_GROUP_PRODUCT_128(f16, "k16", "f16.f16", ", 0")
 K_GROUP_PRODUCT_32(bf16, "k16", "bf16.bf16", ", 0")
 K_GROUP_PRODUCT_64(bf16, "k16", "bf16.bf16", ", 0")
+K_GROUP_PRODUCT_128(bf16, "k16", "bf16.bf16", ", 0")
 K_GROUP_PRODUCT_32(f32, "k8", "tf32.tf32", "")
 K_GROUP_PRODUCT_64(f32, "k8", "tf32.tf32", "")
 K_GROUP_PRODUCT_64(rows_f16, "k16", "f16.f16", ", 1")

@@ -47,16 +47,16 @@ typedef struct K_ALIGN(2 * sizeof(T)) m_pair {
     T at[2];
 } m_pair;
 
-/* Columns `column` and `column` + 1 of the result of route number `r` of a tile, from their sums;
+/* Columns `column` and `column` + 1 of the result of route `route` to an expert, from their sums;
  * the second may not be there. */
-K_FN void m_put(const mp_moe_product_args *args, const m_tile *t, int64_t r, int64_t column,
-                float first, float second) {
-    const int64_t n = args->w.n, at = t->routes[r].index * n + column;
+K_FN void m_put_at(const mp_moe_product_args *args, int64_t expert, int64_t route, int64_t column,
+                   float first, float second) {
+    const int64_t n = args->w.n, at = route * n + column;
     const int both = column + 1 < n, kind = args->between.kind;
     T *out = (T *)args->out;
     m_pair pair;
     if (args->bias != 0) {
-        const T *bias = (const T *)args->bias + t->expert * n + column;
+        const T *bias = (const T *)args->bias + expert * n + column;
         first += T_load(bias[0]);
         second += T_load(bias[both]);
     }
@@ -74,6 +74,12 @@ K_FN void m_put(const mp_moe_product_args *args, const m_tile *t, int64_t r, int
     if (both) {
         out[at + 1] = pair.at[1];
     }
+}
+
+/* The same of route number `r` of a tile. */
+K_FN void m_put(const mp_moe_product_args *args, const m_tile *t, int64_t r, int64_t column,
+                float first, float second) {
+    m_put_at(args, t->expert, t->routes[r].index, column, first, second);
 }
 
 #endif

@@ -29,6 +29,19 @@ enum {
     ((packed) ? K_MOE_PACKED_AHEAD(rows) * ((rows)*K_MOE_LINE + K_MOE_PACKED) + \
                     2 * K_MOE_COLUMNS * K_MOE_LINE                              \
               : K_MOE_AHEAD(rows) * ((rows) + K_MOE_COLUMNS) * K_MOE_LINE)
+
+/* Of moe_wide.cu: columns of a tile, elements along k of a chunk, chunks in its ring, and the bytes
+ * that a block holds: the ring, or the sums of all routes and columns, and which routes. */
+#define K_MOE_WIDE_COLUMNS 256
+#define K_MOE_WIDE_DEPTH   64
+#define K_MOE_WIDE_AHEAD   4
+#define K_MOE_WIDE_RING(bits) \
+    (K_MOE_WIDE_AHEAD *       \
+     (K_MOE_MANY * K_MOE_LINE + K_MOE_WIDE_COLUMNS * K_MOE_WIDE_DEPTH * (bits) / 8))
+#define K_MOE_WIDE_SUMS (K_MOE_MANY * (K_MOE_WIDE_COLUMNS + 8 + 1) * 4)
+#define K_MOE_WIDE_HELD(bits) \
+    (K_MOE_WIDE_RING(bits) > K_MOE_WIDE_SUMS ? K_MOE_WIDE_RING(bits) : K_MOE_WIDE_SUMS)
+
 #define K_MOE_ALIGN 1024 /* of the ring; its place may cost as many bytes more, less one */
 
 /* What is done between the products of an expert. */

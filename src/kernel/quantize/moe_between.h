@@ -16,7 +16,8 @@ K_FN float m_active(int32_t kind, float x) {
     case K_MOE_RELU:
         return x < 0 ? 0 : x;
     case K_MOE_GELU:
-        return 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+        /* x (1 + tanh(y)) / 2 = x sigmoid(2 y) */
+        return x * m_sigmoid(1.5957691216f * (x + 0.044715f * x * x * x));
     case K_MOE_SILU:
         return x * m_sigmoid(x);
     default:

@@ -1,7 +1,7 @@
 /* moe_pick.h - the best experts of a row by their scores, one after the other, and their shares: of
  * a softmax over all, or by SparseMixer of one over those whose scores are near the best of what is
- * left. Of equal scores the first expert's counts; NaN is below all. All lanes of a group take
- * part. SPDX-License-Identifier: Apache-2.0 */
+ * left. Of equal scores the first expert's counts; NaN is below all. All lanes of a group call.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_MOE_PICK_H
 #define MP_KERNEL_MOE_PICK_H
 

@@ -1,18 +1,20 @@
 /* moe_product.c - see moe_product.h.
  *
  * Kernels: quantize/moe_rows.cu, quantize/moe_product.cu, quantize/moe_mma.cu,
- * quantize/moe_mma_packed.cu.
+ * quantize/moe_mma_packed.cu, quantize/moe_wide.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/quantize/moe_product.h"
 
 #include "base/macros.h"
 
 enum {
-    ARCH = 80, /* whose tensor cores the kernels are written for */
+    ARCH = 80,       /* whose tensor cores the kernels are written for */
+    GROUP_ARCH = 90, /* and the products of groups of warps, which no other one has */
     ALIGN = 16,
     SOME_EACH = 64, /* routes an expert, on average, up to which tiles are of some */
     LANES = 128,
     GROUP_LANES = 32,
+    ONE_BLOCK = 62, /* a shift that leaves nothing of a place along k */
 };
 
 typedef struct way {
@@ -103,6 +105,15 @@ static bool has_own_kernel(const mp_moe *m, const mp_moe_routes *r, const mp_exp
            packed->w.scale_type == mp_scale_word(m->type) && packed->factor.place == MP_PLACE_NONE;
 }
 
+/* Whether many routes' weights go into products of groups of warps as packed as they are. */
+static bool is_wide(const mp_planner *p, const mp_moe *m, const mp_moe_routes *r,
+                    const mp_expert_matrix *x) {
+    const k_nbits *w = &x->packed.w;
+    return p->device->info.arch == GROUP_ARCH && r->way == MP_MOE_MANY && has_own_kernel(m, r, x) &&
+           w->k % K_MOE_WIDE_DEPTH == 0 && w->side <= 1 &&
+           (w->blocks == 1 || (w->block_shift >= 0 && w->block % K_NBITS_CHUNK == 0));
+}
+
 static mp_grid grid_of(const mp_planner *p, const mp_moe_routes *r, int32_t kind, int64_t items) {
     if (r->way == MP_MOE_FEW) {
         return mp_plan_grid_rows(p, MP_CEIL_DIV(items, LANES / GROUP_LANES), LANES);
@@ -129,19 +140,28 @@ mp_status mp_plan_moe_product(mp_planner *p, const mp_moe *m, const mp_moe_route
                                 .even = p->align >= ALIGN && packed->w.n % 2 == 0,
                                 .parts = of->parts,
                                 .routes = r->count};
+    const bool wide = is_wide(p, m, r, of->matrix);
     int64_t items = 0;
     args.w.aligned = is_aligned(p, &packed->w);
+    if (wide) {
+        args.tiles_across = MP_CEIL_DIV(packed->w.n, K_MOE_WIDE_COLUMNS);
+        args.w.block_shift = packed->w.blocks == 1 ? ONE_BLOCK : packed->w.block_shift;
+    }
     if (__builtin_mul_overflow(args.tiles_max, args.tiles_across, &items) ||
         __builtin_mul_overflow(items, args.parts, &items)) {
         return MP_FAIL(INVALID_ARGUMENT, "%lld routes and %lld columns are too many",
                        (long long)r->count, (long long)packed->w.n);
     }
     const char *word = mp_dtype_word(m->type);
+    const char *name = wide ? "moe_wide" : by->kernel;
+    mp_grid grid = grid_of(p, r, of->matrix->kind, items);
+    if (wide) {
+        grid.shared_bytes = (uint32_t)K_MOE_WIDE_HELD(packed->w.bits) + K_MOE_ALIGN - 1;
+    }
     MP_TRY(has_own_kernel(m, r, of->matrix)
-               ? mp_plan_kernel(p, &kernel, "%s_int%d_%s", by->kernel, packed->w.bits, word)
-               : mp_plan_kernel(p, &kernel, "%s_%d_%s", by->kernel, of->matrix->kind, word));
-    return MP_LAUNCH(p, kernel, grid_of(p, r, of->matrix->kind, items), args,
-                     MP_BIND(mp_moe_product_args, a, of->a),
+               ? mp_plan_kernel(p, &kernel, "%s_int%d_%s", name, packed->w.bits, word)
+               : mp_plan_kernel(p, &kernel, "%s_%d_%s", name, of->matrix->kind, word));
+    return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_moe_product_args, a, of->a),
                      MP_BIND(mp_moe_product_args, bias, of->matrix->bias),
                      MP_BIND(mp_moe_product_args, sorted, r->sorted),
                      MP_BIND(mp_moe_product_args, first, r->first),

@@ -9,7 +9,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/quantize/moe_steps.h"
 
-#include "op/quantize/moe_few.h"
+#include "op/quantize/moe_few_steps.h"
 #include "op/quantize/moe_product.h"
 #include "op/rows/sort_steps.h"
 

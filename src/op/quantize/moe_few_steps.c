@@ -1,10 +1,10 @@
-/* moe_few.c - see moe_few.h.
+/* moe_few_steps.c - see moe_few_steps.h.
  *
  * Each group of lanes looks at the scores itself, so no route is sorted, and an expert that several
  * rows take is read for each of them, from the device's cache.
  * Kernels: quantize/moe_few_in.cu, quantize/moe_few_out.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/quantize/moe_few.h"
+#include "op/quantize/moe_few_steps.h"
 
 #include "base/macros.h"
 

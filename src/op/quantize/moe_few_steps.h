@@ -1,7 +1,7 @@
-/* moe_few.h - a mixture of experts of a few rows whose weights are packed integers: two kernels.
+/* moe_few_steps.h - a mixture of experts of a few rows whose weights are packed integers: two kernels.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef MP_OP_MOE_FEW_H
-#define MP_OP_MOE_FEW_H
+#ifndef MP_OP_MOE_FEW_STEPS_H
+#define MP_OP_MOE_FEW_STEPS_H
 
 #include "op/quantize/moe_steps.h"
 
