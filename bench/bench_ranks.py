@@ -6,11 +6,12 @@
                    [--context 2048] [--folder FOLDER] [--out FILE]
 
 A sum's figure is that of one of ten in a row, in microseconds: `millpond` in a session of ten nodes with values bound
-on the device, `torch` in ten calls of all_reduce, `torch graph` the same in a captured graph. `rate` is what each rank
-sends and receives for them by a ring, 2 (n - 1) / n of the bytes, in GB/s; no sizes, no sums. The decoder is one of
-decoders.py, with random keys and values of a context, and gives a token to each text of a batch, with graphs of its
-own and with those of the user's (`graph_ms`). Its figure is the median of the runs, by number of ranks; `faster` is how
-many times as many tokens as by the first number there are, and `difference` that of the logits from those, by norm.
+on the device, `kernel` where the kernel of small sums makes them up to the 1 MiB it can, `nccl` where NCCL makes all
+(MILLPOND_RANK_DIRECT), `torch` in ten calls of all_reduce, `torch graph` the same in a captured graph. `rate` is what
+each rank sends and receives for them by a ring, 2 (n - 1) / n of the bytes, in GB/s; no sizes, no sums. The decoder is
+one of decoders.py, with random keys and values of a context, and gives a token to each text of a batch, with graphs of
+its own and with those of the user's (`graph_ms`). Its figure is the median of the runs, by number of ranks; `faster` is
+how many times as many tokens as by the first number there are, and `difference` that of the logits from those, by norm.
 The results go to bench/results/ranks-NAME.json.
 """
 
@@ -40,6 +41,7 @@ from millpond._shard_model import Model  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
 
 IN_A_ROW, WARM_UP = 10, 5
+DIRECT_MAX = 1 << 20  # of what a kernel of ours can sum, see docs/scaling.md
 ASKED = "MILLPOND_BENCH_RANKS"  # what the parent asks of its ranks, in JSON
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 LOOKED_AT = 7, 10  # tokens, and those in the caches with them, of the run that shows the shapes to `millpond shard`
@@ -111,6 +113,19 @@ def torch_sums(count, rank, runs):
         torch.cuda.synchronize()
 
     return found | {"torch graph": median_us(replayed, runs) / IN_A_ROW}
+
+
+def our_sums(rank, size):
+    """Microseconds of one AllReduce, by size."""
+    asked, on_gpu = json.loads(os.environ[ASKED]), os.environ["MILLPOND_DEVICE"] == "cuda"
+    found = []
+    for given in asked["sizes"]:
+        session = pond.session(sums_model(given // 2).SerializeToString(), f"cuda:{rank}" if on_gpu else "host")
+        binding, _ = bound(session, {"x": np.zeros(given // 2, np.float16)}, rank if on_gpu else 0)
+        found.append(round(median_us(lambda each=(session, binding): each[0].run_with_iobinding(each[1]),
+                                     asked["runs"]) / IN_A_ROW, 2))
+    if rank == 0:
+        print(json.dumps(found))
 
 
 def sums(rank, size):
@@ -211,11 +226,22 @@ def tokens(rank, size):
         print(json.dumps(found))
 
 
-def answer(work, size, device, **asked):
-    """What rank 0 found."""
+def answer(work, size, device, settings=None, **asked):
+    """What rank 0 found, with these variables."""
     paths = os.pathsep.join([str(ROOT / "bench"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    outputs = ranks.run(f"bench_ranks:{work}", size, device=device, PYTHONPATH=paths, **{ASKED: json.dumps(asked)})
+    outputs = ranks.run(f"bench_ranks:{work}", size, device=device, PYTHONPATH=paths,
+                        **{ASKED: json.dumps(asked)}, **(settings or {}))
     return json.loads(outputs[0].splitlines()[-1])
+
+
+def sums_both_ways(size, device, **asked):
+    """Rows by size: as ranks choose, beside torch, and both ways for certain."""
+    rows = answer("sums", size, device, **asked)
+    for way, most in (("kernel", DIRECT_MAX), ("nccl", 0)):
+        found = answer("our_sums", size, device, {"MILLPOND_RANK_DIRECT": str(most)}, **asked)
+        for row, us in zip(rows, found, strict=True):
+            row |= {way: us} if way == "nccl" or row["bytes"] <= most else {}
+    return rows
 
 
 def decoder_rows(given, device, folder):
@@ -261,7 +287,7 @@ def main():
     result = {**bench_models.setting(first), "command": machine.command("bench/bench_ranks.py"), "sums": {}}
     sizes = [bytes_of(each) for each in given.sizes.split(",") if each]
     for size in [each for each in given.ranks if each > 1 and sizes]:
-        rows = answer("sums", size, device, sizes=sizes, runs=given.runs)
+        rows = sums_both_ways(size, device, sizes=sizes, runs=given.runs)
         result["sums"][size] = rows
         for row in rows:
             print(f"{size} ranks {row}", flush=True)

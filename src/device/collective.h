@@ -27,6 +27,28 @@ struct mp_collective {
 /* Source and target do not overlap. */
 enum { MP_COLLECTIVE_SOURCE, MP_COLLECTIVE_TARGET, MP_COLLECTIVE_OPERANDS };
 
+/* ---- by kernels of the caller's ---- */
+
+enum {
+    MP_PEERS_MAX = 8,             /* ranks */
+    MP_PEERS_BYTES_MAX = 1 << 20, /* of a rank's source */
+};
+
+/* Memory by which kernels of ranks on one machine reach each other
+ * (mp_device_ops.collective_peers). Each rank has a box, which all of them write into: it has two
+ * parts for each rank, which that one writes in turns, and is all zeros where nothing is under way.
+ * Kernels see this as it lies here (kernel/core/peers_args.h). */
+typedef struct mp_peers {
+    uint64_t box[MP_PEERS_MAX]; /* by rank: where its box is for this rank */
+    uint64_t turns;             /* this rank's own word, which counts works; 0 at first */
+    uint64_t stop;              /* a word of the host: not 0 where nobody is to be waited for */
+    uint64_t part;              /* bytes of a part */
+    int32_t rank, ranks;
+} mp_peers;
+
+/* Whether a kernel may be wanted for it, as far as this process knows alone. */
+bool mp_collective_may_be_direct(const mp_collective *what);
+
 /* Whether the environment says that this process is one of several ranks, or kernels are noted for
  * one that will be (kernel_record.h). */
 bool mp_collective_wanted(void);

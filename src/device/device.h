@@ -26,6 +26,7 @@ typedef struct mp_math mp_math; /* a prepared matrix product or convolution, see
 typedef struct mp_gemm mp_gemm;
 typedef struct mp_conv mp_conv;
 typedef struct mp_collective mp_collective; /* see collective.h */
+typedef struct mp_peers mp_peers;           /* see collective.h */
 typedef struct mp_import mp_import;         /* memory of another API */
 typedef struct mp_semaphore mp_semaphore;   /* a timeline semaphore of another API */
 typedef struct mp_profile mp_profile;       /* who listens to what a device does, see profile.h */
@@ -274,6 +275,15 @@ typedef struct mp_device_ops {
     /* Work of all ranks, described in collective.h, which math_run then queues. Nobody is met yet.
      * Fails: NOT_FOUND where the process is none of several ranks; INVALID_ARGUMENT. */
     mp_status (*collective_prepare)(mp_device *self, const mp_collective *what, mp_math **out);
+    /* How a kernel of the caller's may do such work in place of math_run. Gives: `*out`, until the
+     * process ends; NULL where math_run must, which is so on all ranks or on none. The first call
+     * brings the ranks together, as math_run does. Blocks and fails: as math_run. */
+    mp_status (*collective_peers)(mp_device *self, mp_math *math, const mp_peers **out);
+    /* Queues that kernel, which has the peers among its arguments. What is queued so, on whatever
+     * streams, runs in the order of the calls and of graph_launch. */
+    mp_status (*collective_launch)(mp_device *self, mp_stream *stream, mp_math *math,
+                                   const mp_kernel *kernel, mp_grid grid, const void *args,
+                                   size_t args_size);
     size_t (*math_workspace)(mp_device *self, const mp_math *math);
     mp_status (*math_run)(mp_device *self, mp_stream *stream, mp_math *math,
                           const mp_addr *operands, mp_addr workspace);

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each rank does in tests/ranks: models with collective operators, and what goes wrong with them."""
 
+import json
 import os
 import signal
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
@@ -43,9 +46,14 @@ def value(rank, kind, shape=SHAPE):
     return numbers.reshape(shape).astype(NUMPY.get(kind, np.float32))
 
 
-def session(made, **options):
+def session(made, settings=None, **options):
     device = f"cuda:{os.environ['LOCAL_RANK']}" if os.environ["MILLPOND_DEVICE"] == "cuda" else "host"
-    return pond.session(made, device, options=options, fall_back=False)
+    return pond.session(made, device, options=options, session_options=settings, fall_back=False)
+
+
+def number():
+    """Of this rank's device, among those of its kind."""
+    return int(os.environ["LOCAL_RANK"]) if os.environ["MILLPOND_DEVICE"] == "cuda" else 0
 
 
 def same(got, wanted, what):
@@ -118,6 +126,88 @@ def captured(rank, size):
             x.update_inplace(value(rank + run, "float"))
             ours.run_with_iobinding(binding)
             same(y.numpy(), sum(2 * value(r + run, "float") for r in range(size)), f"run {run}")
+
+
+def sums_of_sizes(rank, size):
+    """From one element to more than a kernel of ours takes, of values whose sums are rounded: in the order of ranks."""
+    for kind, dtype in (("float", np.float32), ("double", np.float64), ("float16", np.float16)):
+        ours = session(model([collective("AllReduce", kind)], kind, ["n"]))
+        for run, count in enumerate([1, 2, 3, 5, 8, 4095, 4096, 4097, 131072, 262144, 262145, 524289, 7, 4096]):
+            every = [np.random.default_rng(100 * run + r).standard_normal(count).astype(dtype) for r in range(size)]
+            wide = [each.astype(np.float32 if kind == "float16" else dtype) for each in every]
+            wanted = sum(wide[1:], wide[0])
+            for _ in range(3):  # an island is captured meanwhile
+                got = ours.run(None, {"x": every[rank]})[0]
+                rounding = 2e-3 if kind == "float16" else 1e-6
+                np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=rounding, atol=1e-5,
+                                           err_msg=f"{kind} {count}")
+            if size == 2:  # no order then, and few roundings: the same bits
+                same(got, wanted.astype(dtype), f"{kind} {count}")
+
+
+def replayed(rank, size):
+    """Many sums in a graph of the user's, launched often: each takes what the one before made."""
+    count, depth = 4096, 24
+    names = ["x", *(f"s{i}" for i in range(1, depth)), "y"]
+    nodes = []
+    for i, (a, b) in enumerate(zip(names, names[1:], strict=False)):
+        nodes += [helper.make_node("AllReduce", [a], [f"t{i}"], domain=OURS),
+                  helper.make_node("Mul", [f"t{i}", "share"], [b])]
+    made = model(nodes, "float16", [count], [count])
+    made.graph.initializer.append(helper.make_tensor("share", TensorProto.FLOAT16, [], [1 / size]))
+    device, ours = number(), session(made, enable_cuda_graph=1)
+    binding = ours.io_binding()
+    x = ort.OrtValue.ortvalue_from_numpy(np.zeros(count, np.float16), "cuda", device)
+    y = ort.OrtValue.ortvalue_from_shape_and_type([count], np.float16, "cuda", device)
+    binding.bind_ortvalue_input("x", x)
+    binding.bind_ortvalue_output("y", y)
+    for run in range(200):
+        every = [(np.arange(count) * (r + 1) + run) % 32 * size for r in range(size)]
+        x.update_inplace(every[rank].astype(np.float16))
+        ours.run_with_iobinding(binding)
+        wanted = sum(every) / size
+        exact = np.ones(count, bool) if size in (2, 4) else wanted == np.round(wanted)
+        got = y.numpy()
+        assert np.array_equal(got[exact], wanted.astype(np.float16)[exact]), f"run {run}"
+
+
+def two_streams(rank, size):
+    """Sessions with streams of their own that take turns, without a wait in between."""
+    count, device = 4096, number()
+    made = model([helper.make_node("AllReduce", ["x"], ["t"], domain=OURS),
+                  helper.make_node("AllReduce", ["t"], ["y"], domain=OURS)], "float", [count], [count])
+    both = [session(made) for _ in range(2)]
+    options = ort.RunOptions()
+    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    bindings, outs = [], []
+    for i, ours in enumerate(both):
+        binding = ours.io_binding()
+        x = np.arange(count, dtype=np.float32) % 97 + rank + i
+        binding.bind_ortvalue_input("x", ort.OrtValue.ortvalue_from_numpy(x, "cuda", device))
+        outs.append(ort.OrtValue.ortvalue_from_shape_and_type([count], np.float32, "cuda", device))
+        binding.bind_ortvalue_output("y", outs[-1])
+        bindings.append(binding)
+    for _ in range(50):
+        for ours, binding in zip(both, bindings, strict=True):
+            ours.run_with_iobinding(binding, options)
+    for i, (ours, binding) in enumerate(zip(both, bindings, strict=True)):
+        ours.run_with_iobinding(binding)
+        wanted = size * sum(np.arange(count) % 97 + r + i for r in range(size))
+        same(outs[i].numpy(), wanted.astype(np.float32), f"session {i}")
+
+
+def says_who_sums(rank, size):
+    """Whether the profile has the kernel of small sums, as RANK_WORK_KERNEL says."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = ort.SessionOptions()
+        settings.enable_profiling = True
+        settings.profile_file_prefix = str(Path(folder, "profile"))
+        ours = session(model([collective("AllReduce", "float")]), settings, fusion=0)
+        same(ours.run(None, {"x": value(rank, "float")})[0], expected("AllReduce", "float", 0, rank, size), "profiled")
+        events = json.loads(Path(ours.end_profiling()).read_text(encoding="utf-8"))
+    names = {event["name"] for event in events if event["cat"] == "Kernel"}
+    assert names, events
+    assert any("peer_sum_f32" in name for name in names) == (os.environ["RANK_WORK_KERNEL"] == "1"), names
 
 
 def other_ways(rank, size):

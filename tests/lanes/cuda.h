@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <sched.h>
 
 #define __CUDACC__
 #define __CUDA_ARCH__ 700 /* no tensor cores, whose text is PTX: matrix.h stands for them */
@@ -34,6 +35,11 @@ void lane_exchange(const void *put, void *got, size_t size, unsigned from);
 
 /* Gives what all lanes of the caller's warp have put, in their order. */
 void lane_gather(const void *put, void *got, size_t size);
+
+/* A lane waits for another process. */
+inline void lane_rest() {
+    sched_yield();
+}
 
 inline unsigned lane_number() {
     return threadIdx.x % 32;

@@ -124,6 +124,7 @@ PROGRAMS = {
        ("moe_few.cpp", "moe_few_out", {}, [f"K_T0={word}", f"K_BITS={bits}", "OUT=1"])
        for bits, word in ((4, "f16"), (8, "bf16"), (4, "f32"))},
     "moe_place": ("moe.cpp", "moe_place", {}, ["K_T0=f32", "PLACE=1", "PACKED=0", "BY_GROUPS=0", "WIDE=0"]),
+    **{f"peer_sum_{word}": ("peer_sum.cpp", "peer_sum", {}, [f"K_T0={word}"]) for word in ("f16", "f32", "f64")},
     **{f"nbits_{text}_{bits}_{rows}_{before}_{word}":
        ("nbits.cpp", f"nbits_{text}", NBITS_SPLIT if (text, word) == ("tile", "f32") else {},
         [f"K_T0={word}", f"K_BITS={bits}", f"K_ROWS={rows}", f"K_BEFORE={before}",

@@ -540,7 +540,8 @@ static const char *const variables[] = {"RANK",
                                         "MASTER_ADDR",
                                         "MASTER_PORT",
                                         "MILLPOND_RANK_PORT",
-                                        "MILLPOND_RANK_TIMEOUT"};
+                                        "MILLPOND_RANK_TIMEOUT",
+                                        "MILLPOND_RANK_DIRECT"};
 
 static mp_status read_with(const char *const *pairs, mp_rank *out) {
     for (size_t i = 0; i < MP_COUNT_OF(variables); i++) {
@@ -565,13 +566,16 @@ TEST(rank_environment) {
     CHECK_EQ_INT(rank.timeout_ms, 7000);
     CHECK(strcmp(rank.host, "node7") == 0);
     CHECK_OK(read_with((const char *const[]){"OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE",
-                                             "2", "MILLPOND_RANK_PORT", "77", NULL},
+                                             "2", "MILLPOND_RANK_PORT", "77",
+                                             "MILLPOND_RANK_DIRECT", "65536", NULL},
                        &rank));
+    CHECK_EQ_INT(rank.direct_bytes, 65536);
     CHECK_EQ_INT(rank.rank, 1);
     CHECK_EQ_INT(rank.port, 77);
     CHECK(strcmp(rank.host, "127.0.0.1") == 0);
     CHECK_OK(read_with((const char *const[]){"PMI_RANK", "0", "PMI_SIZE", "1", NULL}, &rank));
     CHECK_EQ_INT(rank.size, 1);
+    CHECK_EQ_INT(rank.direct_bytes, -1);
     CHECK(read_with((const char *const[]){NULL}, &rank) == MP_NOT_FOUND);
     CHECK(strstr(mp_error_message(), "torchrun or mpirun") != NULL);
     CHECK(read_with((const char *const[]){"RANK", "0", NULL}, &rank) == MP_INVALID_ARGUMENT);
@@ -587,4 +591,7 @@ TEST(rank_environment) {
     CHECK(read_with(
               (const char *const[]){"RANK", "0", "WORLD_SIZE", "2", "MASTER_PORT", "65536", NULL},
               &rank) == MP_INVALID_ARGUMENT);
+    CHECK(read_with((const char *const[]){"RANK", "0", "WORLD_SIZE", "2", "MILLPOND_RANK_DIRECT",
+                                          "1048577", NULL},
+                    &rank) == MP_INVALID_ARGUMENT);
 }

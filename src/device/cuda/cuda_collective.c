@@ -1,9 +1,11 @@
-/* cuda_collective.c - work of all ranks, by NCCL on the run's stream.
+/* cuda_collective.c - work of all ranks, by NCCL on the run's stream, or by a kernel of the
+ * caller's that reaches the other GPUs' memory.
  *
  * NCCL does not compare what ranks do: of sizes that differ it hangs. So the first run of work of
  * some size asks the other ranks first, and later ones do not; what differs then, the time ends.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_ranks.h"
+#include "device/rank/rank_peers.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -117,6 +119,45 @@ static mp_status run(cuda_device *device, mp_stream *stream, cuda_math *math,
     }
     MP_TRY(mp__cuda_enter_aside(device, &scope));
     const mp_status status = run_together(device, cuda_stream_of(stream), c, operands);
+    mp__cuda_exit(&scope);
+    return status;
+}
+
+/* ---- by a kernel of the caller's ---- */
+
+static mp_status find_peers(cuda_device *device, cuda_collective *c, const mp_peers **out) {
+    cuda_ranks *ranks = NULL;
+    MP_TRY(mp__cuda_ranks_get(device, &ranks));
+    MP_TRY(mp__cuda_ranks_health(device));
+    MP_TRY(agree_once(ranks, c));
+    *out = mp__group_peers(mp__cuda_ranks_group(ranks), &c->what);
+    return MP_OK;
+}
+
+mp_status mp__cuda_collective_peers(mp_device *self, mp_math *math, const mp_peers **out) {
+    cuda_device *device = cuda_device_of(self);
+    cuda_collective *c = (cuda_collective *)(void *)math;
+    cuda_scope scope;
+    *out = NULL;
+    if (c->ranks == 1) {
+        return MP_OK;
+    }
+    MP_TRY(mp__cuda_enter_aside(device, &scope));
+    const mp_status status = find_peers(device, c, out);
+    mp__cuda_exit(&scope);
+    return status;
+}
+
+mp_status mp__cuda_collective_launch(mp_device *self, mp_stream *stream, mp_math *math,
+                                     const mp_kernel *kernel, mp_grid grid, const void *args,
+                                     size_t args_size) {
+    cuda_device *device = cuda_device_of(self);
+    cuda_scope scope;
+    (void)math;
+    MP_TRY(mp__cuda_enter(device, &scope));
+    cuda_ranks *turn = mp__cuda_ranks_begin(cuda_stream_of(stream), true);
+    const mp_status status = mp__cuda_launch(self, stream, kernel, grid, args, args_size);
+    mp__cuda_ranks_end(turn, cuda_stream_of(stream), status == MP_OK);
     mp__cuda_exit(&scope);
     return status;
 }

@@ -290,6 +290,10 @@ mp_status mp__cuda_conv_prepare(mp_device *self, const mp_conv *shape, mp_math *
 
 /* cuda_collective.c */
 mp_status mp__cuda_collective_prepare(mp_device *self, const mp_collective *what, mp_math **out);
+mp_status mp__cuda_collective_peers(mp_device *self, mp_math *math, const mp_peers **out);
+mp_status mp__cuda_collective_launch(mp_device *self, mp_stream *stream, mp_math *math,
+                                     const mp_kernel *kernel, mp_grid grid, const void *args,
+                                     size_t args_size);
 /* cuda_conv_graph.c; in the device's context. Fails: UNSUPPORTED where cuda_conv.c must do it. */
 mp_status mp__cuda_conv_graph_prepare(cuda_device *device, const mp_conv *shape, cuda_math **out,
                                       bool *whole);

@@ -1,12 +1,15 @@
 /* cuda_ranks.c - see cuda_ranks.h.
  *
- * Locks, in the order they may be taken: `lock`, the group's own, `watch_lock`.
+ * Locks, in the order they may be taken: `turn_lock`, `lock`, the group's own, `watch_lock`. The
+ * watcher does without `turn_lock`, under which a launch may wait for room until it has aborted
+ * what keeps it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/cuda/cuda_ranks.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "device/rank/rank_link.h"
+#include "device/rank/rank_peers.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -34,6 +37,10 @@ struct cuda_ranks {
     atomic_bool unwanted; /* whoever holds the lock gives it back soon */
     atomic_bool aborted;  /* `fault` has been written */
     char fault[MP_GROUP_FAULT_MAX];
+    pthread_mutex_t turn_lock;
+    atomic_bool meets; /* a kernel that meets those of other ranks has been queued, or captured */
+    uint64_t last;     /* under turn_lock: the stream of the last work that may be one; 0: none */
+    CUevent last_end;  /* owned, under turn_lock: behind that work */
     pthread_mutex_t watch_lock;
     watched watched[WATCHED_MAX];
     int newest;
@@ -84,6 +91,7 @@ static void abort_locked(cuda_ranks *ranks) {
     mp__group_break(ranks->group);
     (void)snprintf(ranks->fault, sizeof ranks->fault, "%s", ranks->group->fault);
     atomic_store(&ranks->aborted, true);
+    mp__group_peers_stop(ranks->group);
     (void)mp__nccl.abort(ranks->comm);
     ranks->comm = NULL;
     MP_LOG(ERROR, "work between ranks was aborted: %s", ranks->fault);
@@ -163,16 +171,60 @@ static void watch_locked(cuda_ranks *ranks, CUstream stream) {
     }
 }
 
+static bool is_captured(CUstream stream) {
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    return mp__cu.capture_active(stream, &state) != CUDA_SUCCESS ||
+           state != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 void mp__cuda_ranks_watch(CUstream stream) {
     cuda_ranks *ranks = atomic_load_explicit(&the, memory_order_acquire);
-    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (ranks == NULL || mp__cu.capture_active(stream, &state) != CUDA_SUCCESS ||
-        state != CU_STREAM_CAPTURE_STATUS_NONE) {
+    if (ranks == NULL || is_captured(stream)) {
         return;
     }
     (void)pthread_mutex_lock(&ranks->watch_lock);
     watch_locked(ranks, stream);
     (void)pthread_mutex_unlock(&ranks->watch_lock);
+}
+
+/* ---- turns ---- */
+
+/* Streams are told apart by their numbers: a handle may be that of one which is gone. Under
+ * turn_lock. */
+static void wait_for_last(cuda_ranks *ranks, CUstream stream) {
+    unsigned long long id = 0;
+    CUresult result = mp__cu.stream_id(stream, &id);
+    if (result == CUDA_SUCCESS && ranks->last != 0 && ranks->last != id + 1) {
+        result = mp__cu.stream_wait(stream, ranks->last_end, CU_EVENT_WAIT_DEFAULT);
+    }
+    ranks->last = id + 1;
+    mp__cuda_warn(ranks->device, result, "cuStreamWaitEvent");
+}
+
+cuda_ranks *mp__cuda_ranks_begin(CUstream stream, bool meets) {
+    cuda_ranks *ranks = atomic_load_explicit(&the, memory_order_acquire);
+    if (ranks == NULL) {
+        return NULL;
+    }
+    if (meets) { /* also where it is captured: nobody knows which graph that will be */
+        atomic_store(&ranks->meets, true);
+    }
+    if (!atomic_load(&ranks->meets) || is_captured(stream)) {
+        return NULL;
+    }
+    (void)pthread_mutex_lock(&ranks->turn_lock);
+    wait_for_last(ranks, stream);
+    return ranks;
+}
+
+void mp__cuda_ranks_end(cuda_ranks *turn, CUstream stream, bool queued) {
+    if (turn != NULL) {
+        mp__cuda_warn(turn->device, mp__cu.event_record(turn->last_end, stream), "cuEventRecord");
+        (void)pthread_mutex_unlock(&turn->turn_lock);
+    }
+    if (queued) {
+        mp__cuda_ranks_watch(stream);
+    }
 }
 
 /* How many pieces of work have not ended; `*late` where one should have. */
@@ -271,6 +323,7 @@ static void stop_watcher(void) {
     }
     (void)pthread_mutex_lock(&ranks->watch_lock);
     ranks->stopping = true;
+    mp__group_peers_stop(ranks->group);
     (void)pthread_cond_signal(&ranks->wake);
     (void)pthread_mutex_unlock(&ranks->watch_lock);
     (void)pthread_join(ranks->watcher, NULL);
@@ -305,16 +358,29 @@ static mp_status comm_open(cuda_ranks *ranks) {
     return MP_OK;
 }
 
+static mp_status turns_open(cuda_ranks *ranks) {
+    (void)pthread_mutex_init(&ranks->turn_lock, NULL);
+    const CUresult result = mp__cu.event_create(&ranks->last_end, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) {
+        (void)mp__cuda_fail(ranks->device, result, "cuEventCreate");
+        mp__group_break(ranks->group); /* the others wait for this rank */
+        return MP_FAIL(DEVICE, "%s", ranks->group->fault);
+    }
+    return MP_OK;
+}
+
 static mp_status fill(cuda_ranks *ranks, cuda_device *device) {
     char host[48] = "";
     char place[MP_GROUP_PLACE_MAX];
     (void)gethostname(host, sizeof host - 1);
     (void)snprintf(place, sizeof place, "GPU %s of %s", device->base.info.pci_bus_id, host);
     MP_TRY(mp__group_get(place, &ranks->group));
+    MP_TRY(mp__group_peers_open(ranks->group, &device->base));
     ranks->device = device;
     (void)pthread_mutex_init(&ranks->lock, NULL);
     (void)pthread_mutex_init(&ranks->watch_lock, NULL);
     mp_clock_cond_init(&ranks->wake);
+    MP_TRY(turns_open(ranks));
     MP_TRY(comm_open(ranks));
     const int fault = pthread_create(&ranks->watcher, NULL, watcher_main, ranks);
     if (fault != 0) {

@@ -28,6 +28,14 @@ mp_status mp__cuda_ranks_leave(cuda_ranks *ranks, int result, const char *call);
  * and for a stream that is being captured. In the device's context. */
 void mp__cuda_ranks_watch(CUstream stream);
 
+/* Around queueing a kernel that meets those of other ranks (`meets`), or a graph, which may hold
+ * such ones: two of them must not run at once, and on every rank they come in the order of these
+ * calls. So the work waits for the last such work, where that is on another stream. Gives: whose
+ * turn it is, for the end; NULL where nothing is to be kept in order. What was `queued` is watched.
+ * In the device's context. */
+cuda_ranks *mp__cuda_ranks_begin(CUstream stream, bool meets);
+void mp__cuda_ranks_end(cuda_ranks *turn, CUstream stream, bool queued);
+
 /* Whether work was aborted, which makes what `device` has computed worthless. */
 mp_status mp__cuda_ranks_health(const cuda_device *device);
 

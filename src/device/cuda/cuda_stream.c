@@ -225,10 +225,10 @@ mp_status mp__cuda_graph_launch(mp_device *self, mp_graph_exec *graph, mp_stream
     cuda_scope scope;
     MP_TRY(mp__cuda_ranks_health(device)); /* it may use what was aborted */
     MP_TRY(mp__cuda_enter(device, &scope));
+    /* It may hold work between ranks. */
+    cuda_ranks *turn = mp__cuda_ranks_begin(cuda_stream_of(stream), false);
     const CUresult result = mp__cu.graph_launch((CUgraphExec)(void *)graph, cuda_stream_of(stream));
-    if (result == CUDA_SUCCESS) { /* it may hold work between ranks */
-        mp__cuda_ranks_watch(cuda_stream_of(stream));
-    }
+    mp__cuda_ranks_end(turn, cuda_stream_of(stream), result == CUDA_SUCCESS);
     return mp__cuda_leave(device, &scope, result, "cuGraphLaunch");
 }
 

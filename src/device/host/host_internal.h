@@ -157,6 +157,7 @@ struct host_item {
         struct {
             const mp_kernel_image *image;
             mp_grid grid;
+            mp_math *math; /* kept; what all ranks do by it, NULL for other kernels */
         } launch;
         struct {
             mp_addr target, source;

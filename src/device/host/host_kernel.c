@@ -11,10 +11,10 @@
 
 /* ---- items ---- */
 
-static bool run_launch(host_device *host, host_queue *queue, host_item *item) {
+void mp__host_launch_run(host_device *host, const host_queue *queue, const host_item *item) {
     if (!mp__host_adversarial(host)) {
         mp__host_run_blocks(item->launch.image, item->launch.grid, item->bytes);
-        return true;
+        return;
     }
     (void)pthread_mutex_lock(&host->lock);
     const uint64_t random = (uint64_t)mp__host_random(host, UINT32_MAX) << 32;
@@ -25,7 +25,20 @@ static bool run_launch(host_device *host, host_queue *queue, host_item *item) {
         mp__host_breach(host, "kernel %s on stream %u: %s", item->launch.image->name, queue->number,
                         fault);
     }
+}
+
+static bool run_launch(host_device *host, host_queue *queue, host_item *item) {
+    if (item->launch.math == NULL) {
+        mp__host_launch_run(host, queue, item);
+    } else if (mp__host_ranks_launch(host, queue, item) != MP_OK) {
+        mp__host_breach(host, "kernel %s on stream %u failed: %s", item->launch.image->name,
+                        queue->number, mp_error_message());
+    }
     return true;
+}
+
+static host_object *launch_object(const host_item *item) {
+    return item->launch.math != NULL ? &item->launch.math->object : NULL;
 }
 
 /* Every eight-byte word of the arguments that lies in a range the device knows is taken for an
@@ -60,6 +73,7 @@ static void describe_launch(host_device *host, const host_item *item, mp_profile
 
 static const host_item_kind launch_kind = {
     .run = run_launch,
+    .object = launch_object,
     .references = launch_references,
     .name = launch_name,
     .describe = describe_launch,
@@ -183,10 +197,9 @@ static const mp_kernel *kernel_for_now(mp_device *self, mp_stream *stream,
     return is_ready(kernel) ? kernel : kernel->stand_in;
 }
 
-mp_status mp__host_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
-                          const void *args, size_t args_size) {
-    host_device *host = mp__host_from(self);
-    MP_TRY(mp__host_call(host, "launch"));
+mp_status mp__host_launch_item(mp_device *self, mp_stream *stream, const mp_kernel *kernel,
+                               mp_grid grid, const void *args, size_t args_size, host_item *out) {
+    MP_TRY(mp__host_call(mp__host_from(self), "launch"));
     MP_TRY(check_grid(kernel, grid));
     if (!is_ready(kernel)) {
         kernel = kernel_for_now(self, stream, kernel);
@@ -195,9 +208,16 @@ mp_status mp__host_launch(mp_device *self, mp_stream *stream, const mp_kernel *k
         return MP_FAIL(INTERNAL, "kernel %s is launched before it was made ready",
                        kernel->image->name);
     }
-    host_item item = {.kind = &launch_kind,
-                      .launch = {.image = kernel->image, .grid = grid},
-                      .bytes = args,
-                      .bytes_size = args_size};
-    return mp__host_enqueue(host, stream->queue, &item);
+    *out = (host_item){.kind = &launch_kind,
+                       .launch = {.image = kernel->image, .grid = grid},
+                       .bytes = args,
+                       .bytes_size = args_size};
+    return MP_OK;
+}
+
+mp_status mp__host_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
+                          const void *args, size_t args_size) {
+    host_item item;
+    MP_TRY(mp__host_launch_item(self, stream, kernel, grid, args, args_size, &item));
+    return mp__host_enqueue(mp__host_from(self), stream->queue, &item);
 }

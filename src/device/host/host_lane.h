@@ -23,6 +23,10 @@ extern _Thread_local struct k_lane k_lane;
 /* Returns when every lane of the block has called it. */
 void k_host_barrier(void);
 
+/* Lets others have the processor for a moment: what this lane waits for comes from another process.
+ * Looks after the other ranks, too. */
+void k_host_wait(void);
+
 /* The block's dynamic shared memory: at least the launch's shared_bytes, aligned to 16. */
 void *k_host_shared(void);
 

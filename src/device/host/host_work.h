@@ -118,6 +118,12 @@ void mp__host_kernel_unload(mp_device *self, mp_kernel *kernel);
 mp_status mp__host_launch(mp_device *self, mp_stream *stream, const mp_kernel *kernel, mp_grid grid,
                           const void *args, size_t args_size);
 
+/* What mp__host_launch queues; borrows `args`. Fails: as that. */
+mp_status mp__host_launch_item(mp_device *self, mp_stream *stream, const mp_kernel *kernel,
+                               mp_grid grid, const void *args, size_t args_size, host_item *out);
+/* Runs the kernel of such an item, and reports what it did wrong. */
+void mp__host_launch_run(host_device *host, const host_queue *queue, const host_item *item);
+
 /* Runs a kernel, its blocks spread over the workers, each with one lane. */
 void mp__host_run_blocks(const mp_kernel_image *image, mp_grid grid, const void *args);
 /* Runs a kernel on this thread with blocks, and lanes between barriers, in an order drawn from
@@ -143,6 +149,17 @@ void mp__host_check_gone(host_device *host, mp_addr addr, size_t size, const cha
 bool mp__host_in_use(const host_device *host, mp_addr addr, size_t size);
 /* Looks for writes into freed memory, in `bytes_max` bytes of it. */
 void mp__host_check_freed(host_device *host, size_t bytes_max);
+
+/* ---- host_ranks.c ---- */
+
+mp_status mp__host_collective_peers(mp_device *self, mp_math *math, const mp_peers **out);
+mp_status mp__host_collective_launch(mp_device *self, mp_stream *stream, mp_math *math,
+                                     const mp_kernel *kernel, mp_grid grid, const void *args,
+                                     size_t args_size);
+/* Agrees with the other ranks on the item's work, and runs its kernel, which meets theirs. */
+mp_status mp__host_ranks_launch(host_device *host, const host_queue *queue, const host_item *item);
+/* Does the work by way of rank 0. */
+mp_status mp__host_ranks_run(host_device *host, const mp_collective *what, const mp_addr *operands);
 
 /* ---- host_math.c ---- */
 

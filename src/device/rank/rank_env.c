@@ -3,6 +3,7 @@
 #include "device/rank/rank_env.h"
 
 #include "base/option.h"
+#include "device/collective.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,9 +79,10 @@ static mp_status read_where(mp_rank *out) {
 
 mp_status mp__rank_read(mp_rank *out) {
     int64_t seconds = 0;
+    out->direct_bytes = -1;
     MP_TRY(read_who(out));
     MP_TRY(read_where(out));
     MP_TRY(number_setting("MILLPOND_RANK_TIMEOUT", 1, TIMEOUT_S_MAX, TIMEOUT_S, &seconds));
     out->timeout_ms = seconds * 1000;
-    return MP_OK;
+    return number_setting("MILLPOND_RANK_DIRECT", 0, MP_PEERS_BYTES_MAX, -1, &out->direct_bytes);
 }

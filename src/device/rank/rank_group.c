@@ -48,6 +48,7 @@ void mp__group_close(mp_group *group) {
         }
     }
     (void)pthread_mutex_destroy(&group->lock);
+    free(group->peers);
     free(group->agreed);
     free(group->links);
     free(group);

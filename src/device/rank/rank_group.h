@@ -27,8 +27,9 @@ typedef struct mp_group {
     uint64_t asked;       /* pieces of work that all agreed on */
     struct mp_agreed *agreed; /* owned; kinds of work that all agreed on, the same on all ranks */
     size_t agreed_count;
-    bool met;           /* all ranks; they meet once in their lives */
-    atomic_bool broken; /* `fault` has been written */
+    struct mp_group_peers *peers; /* owned; see rank_peers.h; NULL: that has not been tried */
+    bool met;                     /* all ranks; they meet once in their lives */
+    atomic_bool broken;           /* `fault` has been written */
     char fault[MP_GROUP_FAULT_MAX];
 } mp_group;
 

@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HELLO_VERSION = 1, STRANGERS_MAX = 32, STRANGER_MS = 5000, LATER_MS = 10000 };
+enum { HELLO_VERSION = 2, STRANGERS_MAX = 32, STRANGER_MS = 5000, LATER_MS = 10000 };
 
 typedef struct hello {
     uint32_t version, rank, size, reserved;

@@ -4,6 +4,7 @@
 
 #include "op/core/kernel_cache.h"
 #include "op/core/op.h"
+#include "op/core/peer_sum_steps.h"
 #include "op/core/plan_record.h"
 #include "op/core/table_cache.h"
 
@@ -239,18 +240,30 @@ mp_status mp_plan_gemm(mp_planner *p, const mp_gemm *gemm,
     return MP_OK;
 }
 
+/* Takes: `math`, also on failure. Gives: `*out`, until the next record. */
+static mp_status add_collective(mp_planner *p, mp_math *math, const mp_collective *what,
+                                plan_step **out) {
+    const mp_status status = add_step(p, STEP_COLLECTIVE, 0, out);
+    if (status != MP_OK) {
+        p->device->ops->math_release(p->device, math);
+        return status;
+    }
+    (*out)->collective.math = math;
+    (*out)->collective.kind = what->kind;
+    (*out)->collective.count = what->count;
+    (*out)->collective.bytes = (size_t)what->count * mp_dtype_size(what->type);
+    return MP_OK;
+}
+
 mp_status mp_plan_collective(mp_planner *p, const mp_collective *what, mp_ref source,
                              mp_ref target) {
-    const mp_ref operands[MP_COLLECTIVE_OPERANDS] = {
-        [MP_COLLECTIVE_SOURCE] = source, [MP_COLLECTIVE_TARGET] = target};
     mp_math *math = NULL;
     plan_step *fresh = NULL;
     MP_TRY(p->device->ops->collective_prepare(p->device, what, &math));
-    MP_TRY(add_math(p, math, operands, MP_COLLECTIVE_OPERANDS, &fresh));
-    fresh->math.batch = PLAN_MATH_COLLECTIVE;
-    fresh->math.m = (int64_t)what->kind;
-    fresh->math.n = what->count * (int64_t)mp_dtype_size(what->type);
-    return MP_OK;
+    MP_TRY(add_collective(p, math, what, &fresh));
+    fresh->collective.operands[MP_COLLECTIVE_SOURCE] = source;
+    fresh->collective.operands[MP_COLLECTIVE_TARGET] = target;
+    return mp__plan_peer_sum(p, what, fresh);
 }
 
 mp_status mp_plan_conv_prepare(mp_planner *p, const mp_conv *conv, mp_math **out, bool *whole) {

@@ -143,7 +143,8 @@ mp_status mp_plan_conv_prepare(mp_planner *p, const mp_conv *conv, mp_math **out
 mp_status mp_plan_conv_step(mp_planner *p, mp_math *math, const mp_ref operands[MP_CONV_OPERANDS]);
 void mp_plan_conv_drop(mp_planner *p, mp_math *math);
 
-/* Work of all ranks; source and target do not overlap. */
+/* Work of all ranks; source and target do not overlap. Small sums of ranks on one machine are made
+ * by a kernel where that is possible when the plan runs (peer_sum_steps.h). */
 mp_status mp_plan_collective(mp_planner *p, const mp_collective *what, mp_ref source,
                              mp_ref target);
 

@@ -141,8 +141,9 @@ void mp_plan_release(mp_plan *plan) {
     }
     for (size_t at = 0; at < plan->used; at += step_at(plan, at)->size) {
         const plan_step *s = step_at(plan, at);
-        if (s->kind == STEP_MATH) {
-            plan->device->ops->math_release(plan->device, s->math.math);
+        if (s->kind == STEP_MATH || s->kind == STEP_COLLECTIVE) {
+            mp_math *math = s->kind == STEP_MATH ? s->math.math : s->collective.math;
+            plan->device->ops->math_release(plan->device, math);
         }
     }
     free(plan->steps);

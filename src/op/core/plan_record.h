@@ -15,14 +15,14 @@
 #include <stdint.h>
 
 enum { PLAN_ARGS_MAX = 4096 }; /* bytes of a launch's arguments */
-enum { PLAN_MATH_COLLECTIVE = -1 };
 
 typedef enum plan_step_kind {
     STEP_LAUNCH,
     STEP_COPY,
     STEP_FILL,
     STEP_HOST,
-    STEP_MATH
+    STEP_MATH,
+    STEP_COLLECTIVE,
 } plan_step_kind;
 
 typedef struct plan_step {
@@ -52,10 +52,17 @@ typedef struct plan_step {
             mp_math *math; /* owned by the plan */
             mp_ref operands[MP_MATH_OPERANDS_MAX];
             mp_ref workspace;
-            /* Of a product. A batch of 0: a convolution; of -1: work of all ranks, of kind m with n
-             * bytes. */
-            int64_t m, n, k, batch;
+            int64_t m, n, k, batch; /* of a product; a batch of 0: a convolution */
         } math;
+        struct {
+            mp_math *math; /* owned by the plan */
+            mp_ref operands[MP_COLLECTIVE_OPERANDS];
+            mp_collective_kind kind;
+            int64_t count;
+            size_t bytes;
+            const mp_kernel *kernel; /* that does it by the peers' memory; NULL: none does */
+            mp_grid grid;
+        } collective;
     };
 } plan_step;
 

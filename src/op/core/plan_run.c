@@ -1,5 +1,6 @@
 /* plan_run.c - runs a plan: the addresses of this run are put into its steps, which are queued.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "op/core/peer_sum_steps.h"
 #include "op/core/plan.h"
 #include "op/core/plan_record.h"
 
@@ -79,6 +80,19 @@ static mp_status run_math(mp_device *device, mp_stream *stream, const plan_step 
                                  resolve(where, s->math.workspace));
 }
 
+static mp_status run_collective(mp_device *device, mp_stream *stream, const plan_step *s,
+                                const addresses *where) {
+    mp_addr operands[MP_MATH_OPERANDS_MAX] = {0};
+    bool done = false;
+    for (int i = 0; i < MP_COLLECTIVE_OPERANDS; i++) {
+        operands[i] = resolve(where, s->collective.operands[i]);
+    }
+    if (s->collective.kernel != NULL) {
+        MP_TRY(mp__plan_run_peer_sum(device, stream, s, operands, &done));
+    }
+    return done ? MP_OK : device->ops->math_run(device, stream, s->collective.math, operands, 0);
+}
+
 static mp_status run_step(mp_device *device, mp_stream *stream, const plan_step *s,
                           const addresses *where) {
     switch (s->kind) {
@@ -95,6 +109,8 @@ static mp_status run_step(mp_device *device, mp_stream *stream, const plan_step 
         return MP_OK;
     case STEP_MATH:
         return run_math(device, stream, s, where);
+    case STEP_COLLECTIVE:
+        return run_collective(device, stream, s, where);
     }
     return MP_FAIL(INTERNAL, "a plan has a step of unknown kind %d", (int)s->kind);
 }

@@ -26,11 +26,6 @@ static void write_math(const plan_step *s, FILE *out) {
         (void)fputs("{\"kind\":\"convolution\"}", out);
         return;
     }
-    if (s->math.batch == PLAN_MATH_COLLECTIVE) {
-        (void)fprintf(out, "{\"kind\":\"collective\",\"name\":\"%s\",\"bytes\":%" PRId64 "}",
-                      mp_collective_name((mp_collective_kind)s->math.m), s->math.n);
-        return;
-    }
     (void)fprintf(out,
                   "{\"kind\":\"product\",\"m\":%" PRId64 ",\"n\":%" PRId64 ",\"k\":%" PRId64
                   ",\"batch\":%" PRId64 "}",
@@ -57,6 +52,10 @@ static void write_step(const mp_plan *plan, const plan_step *s, FILE *out) {
         return;
     case STEP_MATH:
         write_math(s, out);
+        return;
+    case STEP_COLLECTIVE:
+        (void)fprintf(out, "{\"kind\":\"collective\",\"name\":\"%s\",\"bytes\":%zu}",
+                      mp_collective_name(s->collective.kind), s->collective.bytes);
         return;
     }
 }

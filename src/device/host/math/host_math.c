@@ -104,33 +104,32 @@ void mp__host_math_release(mp_device *self, mp_math *math) {
 
 /* ---- running ---- */
 
-static mp_status collective_now(const mp_collective *what, const mp_addr *operands) {
-    mp_group *group = NULL;
+static mp_status collective_now(host_device *host, const mp_collective *what,
+                                const mp_addr *operands) {
     if (mp_kernel_record_on()) { /* nobody looks at values, and other ranks are not there */
         memset((void *)operands[MP_COLLECTIVE_TARGET], 0,
                (size_t)what->count * mp_dtype_size(what->type) *
                    (what->kind == MP_ALL_GATHER ? (size_t)MP_MAX(what->group, 1) : 1));
         return MP_OK;
     }
-    MP_TRY(mp__group_get("", &group));
-    return mp__group_run(group, what, (const void *)operands[MP_COLLECTIVE_SOURCE],
-                         (void *)operands[MP_COLLECTIVE_TARGET]);
+    return mp__host_ranks_run(host, what, operands);
 }
 
-static mp_status math_now(const mp_math *math, const mp_addr *operands, mp_addr workspace) {
+static mp_status math_now(host_device *host, const mp_math *math, const mp_addr *operands,
+                          mp_addr workspace) {
     switch (math->kind) {
     case HOST_GEMM:
         return mp__host_gemm_run(&math->gemm, operands);
     case HOST_CONV:
         return mp__host_conv_run(&math->conv, operands, workspace);
     case HOST_COLLECTIVE:
-        return collective_now(&math->collective, operands);
+        return collective_now(host, &math->collective, operands);
     }
     return MP_FAIL(INTERNAL, "library math of unknown kind %d", (int)math->kind);
 }
 
 static bool run_item(host_device *host, host_queue *queue, host_item *item) {
-    if (math_now(item->math.math, item->math.operands, item->math.workspace) != MP_OK) {
+    if (math_now(host, item->math.math, item->math.operands, item->math.workspace) != MP_OK) {
         mp__host_breach(host, "library math on stream %u failed: %s", queue->number,
                         mp_error_message());
     }
@@ -182,12 +181,12 @@ static const host_item_kind math_kind = {
 static mp_status run_eager(host_device *host, const host_queue *queue, mp_math *math,
                            const mp_addr *operands, mp_addr workspace) {
     if (!mp__host_profiled(host)) {
-        return math_now(math, operands, workspace);
+        return math_now(host, math, operands, workspace);
     }
     host_item item = {.kind = &math_kind, .math = {.math = math}};
     mp__host_profile_mark(&item);
     const int64_t begin = mp_clock_ns();
-    MP_TRY(math_now(math, operands, workspace));
+    MP_TRY(math_now(host, math, operands, workspace));
     mp__host_profile_tell(host, queue, &item, NULL, begin);
     return MP_OK;
 }
