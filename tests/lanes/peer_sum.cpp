@@ -110,9 +110,64 @@ void check_stop() {
     check(turns[0] == (uint64_t)1 << K_TURN_BITS, "the number, where nobody is waited for", 0);
 }
 
+/* Two ranks, both of which this thread is; nobody is waited for. */
+struct Pair {
+    std::vector<unsigned char> memory = std::vector<unsigned char>(4 * 4 * PART + 16);
+    uint32_t stop[2] = {1, 0};
+    k_peers side[2] = {};
+
+    Pair() {
+        for (int32_t r = 0; r < 2; r++) {
+            for (uint64_t other = 0; other < 2; other++) {
+                side[r].box[other] = ((uint64_t)memory.data() + 15) / 16 * 16 + other * 4 * PART;
+            }
+            side[r].stop = (uint64_t)stop;
+            side[r].part = PART;
+            side[r].rank = r;
+            side[r].ranks = 2;
+        }
+    }
+    bool sends(uint32_t number, uint32_t first, uint32_t second) {
+        const uint32_t words[2] = {first, second};
+        k_peers_send(&side[1], number, 3, words);
+        return true;
+    }
+    bool receives(uint32_t number, uint32_t first, uint32_t second) {
+        uint32_t words[2 * K_PEERS_MAX] = {};
+        return k_peers_receive(&side[0], number, 3, words) && words[2] == first &&
+               words[3] == second;
+    }
+};
+
+/* What is sent a work ahead takes nothing away from one that has not been looked at. */
+void check_ahead(uint32_t number) {
+    Pair pair;
+    check(pair.sends(number, 1, 2) && pair.sends(number + 1, 3, 4), "two works", number);
+    check(pair.receives(number, 1, 2), "the first of two", number);
+    check(!pair.receives(number, 1, 2), "what has been taken", number);
+    check(pair.receives(number + 1, 3, 4), "the second of two", number);
+}
+
+/* Words come one by one, and over what was there before. */
+void check_halves() {
+    Pair pair;
+    k_packet *place = k_peers_part(&pair.side[0], 8, 0, 1) + 3;
+    const uint32_t mark = k_peers_mark(8), old = k_peers_mark(6);
+    const uint32_t stages[][4] = {
+        {5, mark, 0, 0}, {0, 0, 6, mark}, {5, mark, 6, old}, {5, old, 6, mark}};
+    for (const uint32_t *each : stages) {
+        k_packet_store(place, each);
+        check(!pair.receives(8, 5, 6), "a half of a packet", each - stages[0]);
+    }
+    check(pair.sends(8, 0, 0) && pair.receives(8, 0, 0), "a packet of zeros", 8);
+}
+
 } // namespace
 
 void run_tests() {
+    check_ahead(1);
+    check_ahead(UINT32_MAX);
+    check_halves();
     check_ranks({2, 1, 32, 1, 0, 0});
     check_ranks({2, 3, 64, 1001, 0, 1});
     check_ranks({3, 2, 32, 777, 1, 7});

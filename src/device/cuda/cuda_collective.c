@@ -156,8 +156,11 @@ mp_status mp__cuda_collective_launch(mp_device *self, mp_stream *stream, mp_math
     (void)math;
     MP_TRY(mp__cuda_enter(device, &scope));
     cuda_ranks *turn = mp__cuda_ranks_begin(cuda_stream_of(stream), true);
-    const mp_status status = mp__cuda_launch(self, stream, kernel, grid, args, args_size);
+    mp_status status = mp__cuda_launch(self, stream, kernel, grid, args, args_size);
     mp__cuda_ranks_end(turn, cuda_stream_of(stream), status == MP_OK);
+    if (status != MP_OK) { /* the others' kernels wait for this one */
+        status = mp__cuda_ranks_abort(device);
+    }
     mp__cuda_exit(&scope);
     return status;
 }

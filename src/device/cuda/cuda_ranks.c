@@ -106,6 +106,14 @@ static void abort_now(cuda_ranks *ranks) {
     (void)pthread_mutex_unlock(&ranks->lock);
 }
 
+mp_status mp__cuda_ranks_abort(const cuda_device *device) {
+    cuda_ranks *ranks = atomic_load_explicit(&the, memory_order_acquire);
+    if (ranks != NULL) {
+        abort_now(ranks);
+    }
+    return mp__cuda_ranks_health(device);
+}
+
 mp_status mp__cuda_ranks_health(const cuda_device *device) {
     const cuda_ranks *ranks = atomic_load_explicit(&the, memory_order_acquire);
     if (__builtin_expect(ranks == NULL || !atomic_load(&ranks->aborted), 1) ||

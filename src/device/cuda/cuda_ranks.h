@@ -36,6 +36,10 @@ void mp__cuda_ranks_watch(CUstream stream);
 cuda_ranks *mp__cuda_ranks_begin(CUstream stream, bool meets);
 void mp__cuda_ranks_end(cuda_ranks *turn, CUstream stream, bool queued);
 
+/* This rank cannot do what the others are about to: with the thread's sentence, nobody waits for
+ * anybody any more. Returns what mp__cuda_ranks_health says then. In the device's context. */
+mp_status mp__cuda_ranks_abort(const cuda_device *device);
+
 /* Whether work was aborted, which makes what `device` has computed worthless. */
 mp_status mp__cuda_ranks_health(const cuda_device *device);
 
