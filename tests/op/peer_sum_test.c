@@ -1,6 +1,7 @@
 /* peer_sum_test.c - sums of ranks, processes of this machine on emulated devices, by the kernel
  * that reaches the other ranks' memory, beside plain loops: sizes, types, the limits at which they
  * are made another way, numbers that come again, captured graphs, and ranks that are gone or hang.
+ * Two streams of one device, a GPU too, are two ranks as well.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op_test.h"
 
@@ -9,6 +10,8 @@
 #include "device/host/host_device.h"
 #include "device/rank/rank_group.h"
 #include "device/rank/rank_peers.h"
+#include "kernel/core/peers_args.h"
+#include "op/core/kernel_cache.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -475,4 +478,153 @@ static void ends_at_once(const ranked *self) {
 
 TEST(peer_sum_of_ranks_that_end) {
     run_ranks(ends_at_once, RANKS);
+}
+
+/* ---- on one device ----
+ * Two ranks as two streams of it: on a GPU all but the way between GPUs is as it is for two. */
+
+enum { GPU_TURNS = 6, GIVE_UP_MS = 10000 };
+
+typedef struct two_streams {
+    mp_device *device;
+    mp_stream *stream[2];
+    mp_addr box, source[2], target[2], stop;
+    size_t part;
+    atomic_bool done;
+} two_streams;
+
+/* Where kernels do not run side by side, as under a tool that looks at each alone, the first one
+ * waits in vain. */
+static void *let_go(void *context) {
+    two_streams *two = context;
+    const int64_t until = mp_clock_ms() + GIVE_UP_MS;
+    while (!atomic_load(&two->done) && mp_clock_ms() < until) {
+        (void)usleep(1000);
+    }
+    if (!atomic_load(&two->done)) {
+        atomic_store((atomic_uint *)two->stop, 1);
+    }
+    return NULL;
+}
+
+static void open_two(two_streams *two, size_t bytes) {
+    const mp_device_ops *ops = two->device->ops;
+    const size_t size = 2 * 2 * 2 * bytes + 2 * sizeof(uint64_t); /* boxes; then what counts */
+    two->part = 2 * bytes;
+    CHECK_OK(ops->alloc(two->device, 2 * size, &two->box));
+    CHECK_OK(ops->fill(two->device, NULL, two->box, 0, 4, 2 * size / 4));
+    CHECK_OK(ops->alloc_pinned(two->device, sizeof(uint64_t), &two->stop));
+    memset((void *)two->stop, 0, sizeof(uint64_t));
+    for (int r = 0; r < 2; r++) {
+        CHECK_OK(ops->stream_create(two->device, &two->stream[r]));
+        CHECK_OK(ops->alloc(two->device, bytes + 16, &two->source[r]));
+        CHECK_OK(ops->alloc(two->device, bytes + 16, &two->target[r]));
+    }
+}
+
+static void close_two(two_streams *two, size_t bytes) {
+    const mp_device_ops *ops = two->device->ops;
+    for (int r = 0; r < 2; r++) {
+        ops->stream_destroy(two->device, two->stream[r]);
+        ops->free(two->device, two->source[r], bytes + 16);
+        ops->free(two->device, two->target[r], bytes + 16);
+    }
+    ops->free_pinned(two->device, two->stop, sizeof(uint64_t));
+    ops->free(two->device, two->box, 2 * (2 * 2 * 2 * bytes + 2 * sizeof(uint64_t)));
+    mp_kernel_cache_drop(two->device);
+}
+
+static void launch_two(const two_streams *two, const mp_kernel *kernel, int64_t count, size_t bytes,
+                       size_t skew) {
+    const size_t packets = MP_CEIL_DIV(bytes, (size_t)8);
+    const size_t blocks = MP_CEIL_DIV(packets, (size_t)256);
+    const mp_grid grid = {.blocks = (uint32_t)MP_MIN(blocks, (size_t)24), .lanes = 256};
+    for (int r = 0; r < 2; r++) {
+        mp_peer_sum_args args = {.source = (const void *)(two->source[r] + skew),
+                                 .target = (void *)(two->target[r] + skew),
+                                 .count = count,
+                                 .peers = {.box = {two->box, two->box + 4 * two->part},
+                                           .turns = two->box + 8 * two->part + (size_t)r * 8,
+                                           .stop = two->stop,
+                                           .part = two->part,
+                                           .rank = r,
+                                           .ranks = 2}};
+        CHECK_OK(two->device->ops->launch(two->device, two->stream[r], kernel, grid, &args,
+                                          sizeof args));
+    }
+}
+
+/* The same bits as the loop's, on both, in all turns; zeros behind. */
+static void sum_on_two(const two_streams *two, mp_dtype type, int64_t count, size_t skew) {
+    const mp_device_ops *ops = two->device->ops;
+    const size_t bytes = (size_t)count * mp_dtype_size(type);
+    const mp_kernel *kernel = NULL;
+    char name[32];
+    (void)snprintf(name, sizeof name, "peer_sum_%s", mp_dtype_word(type));
+    CHECK_OK(mp_kernel_cache_get(two->device, name, &kernel));
+    void *value = fresh(type, count), *want = fresh(type, count), *got = fresh(type, count);
+    for (int turn = 0; turn < GPU_TURNS; turn++) {
+        for (int r = 0; r < 2; r++) {
+            for (int64_t i = 0; i < count; i++) {
+                store(type, value, i, value_of(r, i, turn));
+                store_sum(type, want, i, 2, turn);
+            }
+            CHECK_OK(ops->copy(two->device, NULL, two->source[r] + skew, (mp_addr)value, bytes));
+        }
+        launch_two(two, kernel, count, bytes, skew);
+        for (int r = 0; r < 2; r++) {
+            CHECK_OK(ops->stream_synchronize(two->device, two->stream[r]));
+            if (*(const uint32_t *)two->stop != 0) {
+                SKIP("kernels of two streams do not run side by side here");
+            }
+            CHECK_OK(ops->copy(two->device, NULL, (mp_addr)got, two->target[r] + skew, bytes));
+            CHECK(memcmp(got, want, bytes) == 0);
+        }
+    }
+    free(value);
+    free(want);
+    free(got);
+}
+
+static void check_no_bytes(const two_streams *two) {
+    const size_t size = 8 * two->part;
+    unsigned char *boxes = malloc(size);
+    CHECK(boxes != NULL);
+    CHECK_OK(two->device->ops->copy(two->device, NULL, (mp_addr)boxes, two->box, size));
+    for (size_t i = 0; i < size; i++) {
+        CHECK_EQ_INT(boxes[i], 0);
+    }
+    free(boxes);
+}
+
+static void sum_on_streams(mp_device *device) {
+    static const mp_dtype types[] = {MP_F16, MP_BF16, MP_F32, MP_F64};
+    static const int64_t counts[] = {1, 3, 4096, 4099, 32768};
+    const size_t bytes = 32768 * sizeof(double);
+    two_streams two = {.device = device};
+    pthread_t helper;
+    open_two(&two, bytes);
+    CHECK(pthread_create(&helper, NULL, let_go, &two) == 0);
+    for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
+        for (size_t i = 0; i < MP_COUNT_OF(counts); i++) {
+            sum_on_two(&two, types[t], counts[i], 0);
+            sum_on_two(&two, types[t], counts[i], mp_dtype_size(types[t]));
+        }
+    }
+    atomic_store(&two.done, true);
+    CHECK(pthread_join(helper, NULL) == 0);
+    check_no_bytes(&two);
+    close_two(&two, bytes);
+}
+
+TEST(peer_sum_of_two_streams) {
+    const mp_host_config config = {.mode = MP_HOST_THREADED, .memory_bytes = (size_t)1 << 30};
+    mp_device *device = NULL;
+    CHECK_OK(mp__host_device_create(&config, &device));
+    sum_on_streams(device);
+    CHECK_EQ_INT(mp__host_device_destroy(device), 0);
+}
+
+TEST(peer_sum_of_two_streams_of_a_gpu) {
+    sum_on_streams(test_gpu());
 }

@@ -2,6 +2,8 @@
 """AllReduce, AllGather and AllToAll between processes: values, islands, captured graphs, and what each rank is told
 when another is missing, dies or does something else. The work itself is in tests/ep/rank_work.py."""
 
+import ctypes
+
 import provider
 import pytest
 import ranks
@@ -64,6 +66,15 @@ def test_a_rank_that_is_killed(shared):
                                   "rank_one_is_killed"])
 def test_on_gpus(work, direct):
     ranks.run(f"rank_work:{work}", 4 if GPUS >= 4 else 2, device="cuda", dies=[1] if "killed" in work else [], **direct)
+
+
+@pytest.mark.skipif(GPUS < 2, reason="needs two GPUs")
+def test_who_makes_the_sums_on_gpus():
+    reach = ctypes.c_int(0)
+    ctypes.CDLL("libcuda.so.1").cuDeviceCanAccessPeer(ctypes.byref(reach), 0, 1)
+    if reach.value == 0:
+        pytest.skip("these GPUs do not reach each other's memory")
+    ranks.run("rank_work:says_who_sums", 2, device="cuda", RANK_WORK_KERNEL="1")
 
 
 @pytest.mark.skipif(GPUS < 2, reason="needs two GPUs")

@@ -66,7 +66,7 @@ static void look(waiting *w, int64_t time) {
 void k_host_wait(void) {
     const int64_t time = mp_clock_ms();
     (void)sched_yield();
-    if (time >= now.next_look) {
+    if (now.group != NULL && time >= now.next_look) {
         now.next_look = time + LOOK_MS;
         look(&now, time);
     }
@@ -78,6 +78,7 @@ static mp_status run_agreed(host_device *host, const host_queue *queue, const ho
     MP_TRY(mp__group_agree(group, &item->launch.math->collective));
     now = (waiting){.group = group, .until = mp_clock_ms() + group->rank.timeout_ms};
     mp__host_launch_run(host, queue, item);
+    now = (waiting){.group = NULL};
     return mp__group_peers_stopped(group) ? MP_FAIL(DEVICE, "%s", group->fault) : MP_OK;
 }
 
