@@ -91,7 +91,7 @@ static void compile_line(char *line, int arch) {
     for (int i = 0; i < e.input_count; i++) {
         readings[i] = MP_READ_WHOLE;
         while (mp_reading_letter(readings[i]) != read[i]) {
-            CHECK(readings[i] != MP_READ_VIEW);
+            CHECK(readings[i] + 1 != MP_READING_END);
             readings[i]++;
         }
     }
@@ -137,6 +137,34 @@ TEST(fused_text_compiles_for_every_gpu) {
         compile(&e, readings, archs[t % MP_COUNT_OF(archs)]);
         fold_casts(op_types[t], &e);
         compile(&e, readings, archs[(t + 3) % MP_COUNT_OF(archs)]);
+    }
+}
+
+/* Rows that are kept and long ones, with inputs that are read in each way. */
+TEST(fused_text_of_rows_compiles_for_every_gpu) {
+    static const int archs[] = {75, 80, 86, 89, 90, 100, 120};
+    static const char *const types[] = {"f32", "f16", "bf16", "f64"};
+    static const mp_reading readings[] = {MP_READ_WHOLE, MP_READ_VIEW, MP_READ_COLUMN,
+                                          MP_READ_ROW,   MP_READ_VIEW, MP_READ_ONE};
+    if (MP_WITH_ASAN || MP_WITH_TSAN) {
+        SKIP("what takes long is NVRTC, which no sanitizer looks into");
+    }
+    if (!there_is_nvrtc()) {
+        SKIP("%s", mp_error_message());
+    }
+    for (size_t i = 0; i < MP_COUNT_OF(archs) * 2; i++) {
+        const char *type = types[i % MP_COUNT_OF(types)];
+        char text[1024];
+        mp_expression e;
+        (void)snprintf(text, sizeof text,
+                       "row=1%s x0=%s x1=%s x2=%s x3=%s:row x4=%s:row x5=bool n0=f32:3f800000 "
+                       "t0=mul(x0,x1) t1=rowmax(t0) t2=sub(t0,t1) t3=exp(t2) t4=rowsum(t3) "
+                       "t5=max(t4,x3) t6=div(t3,t5) t7=neg(t6) t8=mul(t7,x2) t9=add(t8,x4) "
+                       "t10=where(x5,t9,t8) t11=rowmean(t10) t12=rowmin(t9) t13=rowproduct(t8) "
+                       "t14=add(t11,t11) t15=sub(t10,t14) -> t15 t6 t13:flat t12",
+                       i % 2 == 0 ? "" : ":long", type, type, type, type, type);
+        CHECK_OK(mp_expression_read(text, &e));
+        compile(&e, readings, archs[i % MP_COUNT_OF(archs)]);
     }
 }
 

@@ -7,6 +7,9 @@
 
 enum { K_FUSED_IN = 12, K_FUSED_OUT = 4, K_FUSED_NUMBERS = 16 };
 
+/* Lanes that share a row at most. */
+enum { K_FUSED_ROW_LANES = 512 };
+
 typedef struct mp_fused_args {
     const void *in[K_FUSED_IN];
     void *out[K_FUSED_OUT];
@@ -14,6 +17,9 @@ typedef struct mp_fused_args {
     const void *stand_in;           /* what stand_in.cu reads: a k_stand_in_code and its terms */
     float numbers[K_FUSED_NUMBERS]; /* scalars of the model, the same for all elements */
     k_walk walk;                    /* views: the inputs that are repeated, in their order */
+    int64_t rows;                   /* of an expression with reductions: `count` is rows times */
+    int32_t columns;                /* columns, */
+    int32_t width;                  /* and so many lanes share a row */
 } mp_fused_args;
 
 #endif

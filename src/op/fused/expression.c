@@ -32,6 +32,15 @@ int mp_expression_input(mp_expression *e, mp_dtype type) {
     return MP_FIRST_INPUT + e->input_count++;
 }
 
+int mp_expression_row_input(mp_expression *e, mp_dtype type, bool flat) {
+    const int reg = e->row_dims > 0 ? mp_expression_input(e, type) : MP_NO_REGISTER;
+    if (reg != MP_NO_REGISTER) {
+        e->row_inputs |= 1u << reg;
+        e->flat_inputs |= (uint32_t)flat << reg;
+    }
+    return reg;
+}
+
 int mp_expression_number(mp_expression *e, mp_dtype type, float value) {
     const mp_dtypes kept = MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16);
     const uint32_t bits = mp_float_bits(value); /* zeros of both signs are two numbers */
@@ -47,11 +56,24 @@ int mp_expression_number(mp_expression *e, mp_dtype type, float value) {
     return MP_FIRST_NUMBER + e->number_count++;
 }
 
+bool mp_expression_is_row(const mp_expression *e, int reg) {
+    if (reg >= MP_FIRST_TERM) {
+        return e->terms[reg - MP_FIRST_TERM].is_row;
+    }
+    return reg >= MP_FIRST_NUMBER || (e->row_inputs >> reg & 1) != 0;
+}
+
 static int add_term(mp_expression *e, const mp_term *term) {
     if (e->term_count == MP_TERMS_MAX) {
         return MP_NO_REGISTER;
     }
-    e->terms[e->term_count] = *term;
+    mp_term *to = &e->terms[e->term_count];
+    *to = *term;
+    to->is_row = e->row_dims > 0;
+    for (size_t k = 0; k < MP_COUNT_OF(to->x) && to->kind != MP_TERM_REDUCTION; k++) {
+        to->is_row =
+            to->is_row && (to->x[k] == MP_NO_REGISTER || mp_expression_is_row(e, to->x[k]));
+    }
     return MP_FIRST_TERM + e->term_count++;
 }
 
@@ -98,6 +120,36 @@ int mp_expression_where(mp_expression *e, int condition, int x, int y) {
     return add_term(e, &term);
 }
 
+static int reductions_of(const mp_expression *e) {
+    int count = 0;
+    for (int t = 0; t < e->term_count; t++) {
+        count += e->terms[t].kind == MP_TERM_REDUCTION;
+    }
+    return count;
+}
+
+int mp_expression_reduction(mp_expression *e, mp_reduction reduction, int x) {
+    const mp_dtype type = mp_expression_type(e, x);
+    if (e->row_dims == 0 || (MP_BIT(type) & MP_FLOATS) == 0 || mp_expression_is_row(e, x) ||
+        reductions_of(e) == MP_REDUCTIONS_MAX) {
+        return MP_NO_REGISTER;
+    }
+    const mp_term term = {.kind = MP_TERM_REDUCTION,
+                          .type = type,
+                          .from = type,
+                          .reduction = reduction,
+                          .x = {(int16_t)x, MP_NO_REGISTER, MP_NO_REGISTER}};
+    return add_term(e, &term);
+}
+
+const char *mp_reduction_word(mp_reduction reduction) {
+    static const char *const words[] = {
+        [MP_ROW_SUM] = "rowsum", [MP_ROW_MEAN] = "rowmean",        [MP_ROW_MAX] = "rowmax",
+        [MP_ROW_MIN] = "rowmin", [MP_ROW_PRODUCT] = "rowproduct",
+    };
+    return words[reduction];
+}
+
 bool mp_expression_output(mp_expression *e, int reg) {
     if (e->output_count == K_FUSED_OUT || reg < MP_FIRST_TERM ||
         mp_expression_type(e, reg) == MP_NONE) {
@@ -125,21 +177,30 @@ void mp_expression_lives(const mp_expression *e, int16_t last[MP_REGISTERS_MAX])
     }
 }
 
+/* Whether it has a place that nothing else has, before or after: rows are gone through more than
+ * once. */
+static bool is_for_good(const mp_expression *e, int reg) {
+    const bool is_number = reg >= MP_FIRST_NUMBER && reg < MP_FIRST_TERM;
+    return is_number || (e->row_dims > 0 && mp_expression_type(e, reg) != MP_NONE &&
+                         mp_expression_is_row(e, reg));
+}
+
 int mp_expression_live(const mp_expression *e) {
     int16_t last[MP_REGISTERS_MAX];
     int ended[MP_TERMS_MAX + 1] = {0}; /* registers whose last reader is that term */
     int live = e->input_count;
-    int most = live;
     mp_expression_lives(e, last);
     for (int reg = 0; reg < MP_FIRST_TERM + e->term_count; reg++) {
-        const bool is_number = reg >= MP_FIRST_NUMBER && reg < MP_FIRST_TERM;
         const int own = reg - MP_FIRST_TERM;
-        if (!is_number && (last[reg] >= 0 || own >= 0)) {
+        if (own >= 0 && is_for_good(e, reg)) {
+            live++;
+        } else if (!is_for_good(e, reg) && (last[reg] >= 0 || own >= 0)) {
             ended[MP_MAX(last[reg], own)]++;
         }
     }
+    int most = live;
     for (int t = 0; t < e->term_count; t++) {
-        live++;
+        live += !is_for_good(e, MP_FIRST_TERM + t);
         most = MP_MAX(most, live);
         live -= ended[t];
     }
@@ -169,11 +230,17 @@ void mp_expression_slots(const mp_expression *e, int16_t slots[MP_REGISTERS_MAX]
         slots[MP_FIRST_NUMBER + i] = take_slot(taken);
     }
     for (int t = 0; t < e->term_count; t++) {
-        slots[MP_FIRST_TERM + t] = take_slot(taken);
+        if (is_for_good(e, MP_FIRST_TERM + t)) {
+            slots[MP_FIRST_TERM + t] = take_slot(taken);
+        }
+    }
+    for (int t = 0; t < e->term_count; t++) {
+        if (!is_for_good(e, MP_FIRST_TERM + t)) {
+            slots[MP_FIRST_TERM + t] = take_slot(taken);
+        }
         for (int reg = 0; reg <= MP_FIRST_TERM + t; reg++) {
-            const bool is_number = reg >= MP_FIRST_NUMBER && reg < MP_FIRST_TERM;
             const bool is_over = last[reg] == t || (reg == MP_FIRST_TERM + t && last[reg] < 0);
-            if (!is_number && is_over) {
+            if (is_over && !is_for_good(e, reg)) {
                 taken[slots[reg]] = false;
             }
         }
@@ -181,6 +248,20 @@ void mp_expression_slots(const mp_expression *e, int16_t slots[MP_REGISTERS_MAX]
 }
 
 /* ---- what operators say ---- */
+
+bool mp_express_rows(const mp_expresser *e, int dims) {
+    if (dims < 1 || (e->to->row_dims != 0 && e->to->row_dims != dims)) {
+        return false;
+    }
+    e->to->row_dims = dims;
+    return true;
+}
+
+int mp_expression_zero(mp_expression *e, int reg) {
+    const mp_dtype type = mp_expression_type(e, reg);
+    return type == MP_F64 ? mp_expression_cast(e, mp_expression_number(e, MP_F32, 0), type)
+                          : mp_expression_number(e, type, 0);
+}
 
 bool mp_express_known(const mp_expresser *e, int i, float *out) {
     const mp_tensor *in = &e->in[i];

@@ -30,6 +30,9 @@ static void write_term(FILE *to, const mp_term *term) {
     case MP_TERM_WHERE:
         (void)fprintf(to, "where(");
         break;
+    case MP_TERM_REDUCTION:
+        (void)fprintf(to, "%s(", mp_reduction_word(term->reduction));
+        break;
     }
     for (size_t k = 0; k < MP_COUNT_OF(term->x) && term->x[k] != MP_NO_REGISTER; k++) {
         (void)fprintf(to, "%s", k > 0 ? "," : "");
@@ -42,8 +45,15 @@ static void write_term(FILE *to, const mp_term *term) {
 }
 
 static void write_all(FILE *to, const mp_expression *e) {
+    if (e->row_dims > 0) {
+        (void)fprintf(to, "row=%d%s ", e->row_dims, e->is_long ? ":long" : "");
+    }
     for (int i = 0; i < e->input_count; i++) {
-        (void)fprintf(to, "x%d=%s ", i, mp_dtype_word(e->inputs[i]));
+        const bool is_row = (e->row_inputs >> i & 1) != 0, is_flat = (e->flat_inputs >> i & 1) != 0;
+        (void)fprintf(to, "x%d=%s%s ", i, mp_dtype_word(e->inputs[i]),
+                      is_flat  ? ":flat"
+                      : is_row ? ":row"
+                               : "");
     }
     for (int i = 0; i < e->number_count; i++) {
         (void)fprintf(to, "n%d=%s:%08x ", i, mp_dtype_word(e->numbers[i].type),
@@ -57,6 +67,7 @@ static void write_all(FILE *to, const mp_expression *e) {
     for (int i = 0; i < e->output_count; i++) {
         (void)fprintf(to, " ");
         write_register(to, e->outputs[i]);
+        (void)fprintf(to, "%s", (e->flat_outputs >> i & 1) != 0 ? ":flat" : "");
     }
 }
 
@@ -177,6 +188,12 @@ static mp_status take_call(reader *from, call *out) {
 }
 
 static int add_call(mp_expression *e, const call *c) {
+    for (int i = 0; i < MP_REDUCTION_END; i++) {
+        if (strcmp(c->word, mp_reduction_word((mp_reduction)i)) == 0) {
+            return c->count == 1 ? mp_expression_reduction(e, (mp_reduction)i, c->x[0])
+                                 : MP_NO_REGISTER;
+        }
+    }
     if (strcmp(c->word, "cast") == 0) {
         return mp_expression_cast(e, c->x[0], c->type);
     }
@@ -184,6 +201,53 @@ static int add_call(mp_expression *e, const call *c) {
         return mp_expression_where(e, c->x[0], c->x[1], c->x[2]);
     }
     return mp_expression_function(e, c->word, c->x[0], c->x[1], c->a, c->b);
+}
+
+/* ":flat" and the like. */
+static bool take_mark(reader *from, const char *mark) {
+    const size_t length = strlen(mark);
+    const bool there = strncmp(from->at, mark, length) == 0;
+    from->at += there ? length : 0;
+    return there;
+}
+
+static int read_input(reader *from, mp_dtype type) {
+    const bool is_flat = take_mark(from, ":flat");
+    return is_flat || take_mark(from, ":row") ? mp_expression_row_input(from->to, type, is_flat)
+                                              : mp_expression_input(from->to, type);
+}
+
+/* "row=2:long", at the beginning. */
+static mp_status read_rows(reader *from) {
+    const reader begin = *from;
+    if (!take_mark(from, "row=")) {
+        return MP_OK;
+    }
+    char *end = NULL;
+    const long dims = strtol(from->at, &end, 10);
+    from->at = end;
+    if (dims < 1 || dims > MP_RANK_MAX) {
+        return complain(&begin, "a row has from one dimension on as many as a tensor");
+    }
+    from->to->row_dims = (int)dims;
+    from->to->is_long = take_mark(from, ":long");
+    return take(from, ' ') ? MP_OK : complain(from, "a space is expected");
+}
+
+static mp_status read_output(reader *from) {
+    mp_expression *to = from->to;
+    const reader begin = *from;
+    const int reg = take_register(from);
+    if (!mp_expression_output(to, reg)) {
+        return complain(&begin, "a term is expected");
+    }
+    if (take_mark(from, ":flat")) {
+        if (to->row_dims == 0 || !mp_expression_is_row(to, reg)) {
+            return complain(&begin, "a term of rows is expected");
+        }
+        to->flat_outputs |= 1u << (to->output_count - 1);
+    }
+    return MP_OK;
 }
 
 static mp_status read_register(reader *from) {
@@ -203,7 +267,7 @@ static mp_status read_register(reader *from) {
         if (reg >= MP_FIRST_NUMBER && take(from, ':') && take_float(from, &value)) {
             made = mp_expression_number(from->to, type, value);
         } else if (reg < MP_FIRST_NUMBER) {
-            made = mp_expression_input(from->to, type);
+            made = read_input(from, type);
         }
     }
     return made == reg ? MP_OK : complain(&begin, "types or numbers of registers do not fit");
@@ -212,6 +276,7 @@ static mp_status read_register(reader *from) {
 mp_status mp_expression_read(const char *text, mp_expression *out) {
     reader from = {.at = text, .to = out};
     memset(out, 0, sizeof *out);
+    MP_TRY(read_rows(&from));
     while (!take(&from, '-')) {
         MP_TRY(read_register(&from));
         if (!take(&from, ' ')) {
@@ -222,10 +287,7 @@ mp_status mp_expression_read(const char *text, mp_expression *out) {
         return complain(&from, "-> is expected");
     }
     while (take(&from, ' ')) {
-        const reader begin = from;
-        if (!mp_expression_output(out, take_register(&from))) {
-            return complain(&begin, "a term is expected");
-        }
+        MP_TRY(read_output(&from));
     }
     return *from.at == '\0' && out->output_count > 0 && mp_expression_live(out) <= MP_LIVE_MAX
                ? MP_OK

@@ -1,6 +1,7 @@
 /* fused.c - the operator that runs an expression: one kernel for what was several nodes.
  *
- * No model names it. The inputs broadcast to the shape of the outputs, which all have the same.
+ * No model names it. The inputs broadcast to the shape of the outputs, which all have the same; with
+ * reductions some inputs and outputs have that of rows (expression.h).
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/fused/fused_steps.h"
@@ -20,6 +21,39 @@ static mp_status check_inputs(const mp_planner *p, const mp_expression *e) {
     return MP_OK;
 }
 
+/* `shape` without the extent of a row. */
+static mp_shape rows_of(const mp_shape *shape, int row_dims, bool flat) {
+    mp_shape rows = *shape;
+    for (int d = shape->rank - row_dims; d < shape->rank; d++) {
+        rows.dim[d] = 1;
+    }
+    rows.rank -= flat ? row_dims : 0;
+    return rows;
+}
+
+/* That what is said to be of rows is. */
+static mp_status check_rows(const mp_planner *p, const mp_expression *e, const mp_shape *shape) {
+    char text[MP_SHAPE_TEXT], all[MP_SHAPE_TEXT];
+    if (shape->rank < e->row_dims) {
+        return MP_FAIL(INVALID_ARGUMENT, "rows of %d dimensions in a tensor of shape %s",
+                       e->row_dims, mp_shape_text(shape, all));
+    }
+    for (int i = 0; i < p->in_count && e->row_dims > 0; i++) {
+        const mp_shape *in = &p->in[i].shape;
+        const mp_shape rows = rows_of(shape, e->row_dims, true);
+        const bool is_flat = (e->flat_inputs >> i & 1) != 0;
+        const bool is_row = (e->row_inputs >> i & 1) != 0;
+        const bool fits =
+            is_flat ? mp_shape_equal(in, &rows)
+                    : mp_shape_span(in, MP_MAX(in->rank - e->row_dims, 0), in->rank) == 1;
+        if (is_row && !fits && mp_shape_count(shape) > 0) {
+            return MP_FAIL(INVALID_ARGUMENT, "input %d of shape %s is none for rows of shape %s", i,
+                           mp_shape_text(in, text), mp_shape_text(shape, all));
+        }
+    }
+    return MP_OK;
+}
+
 static mp_status plan_fused(mp_planner *p) {
     mp_expression e;
     mp_shape shape = {.rank = 0};
@@ -29,11 +63,16 @@ static mp_status plan_fused(mp_planner *p) {
     MP_TRY(check_inputs(p, &e));
     for (int i = 0; i < p->in_count; i++) {
         in[i] = (mp_operand){MP_IN(i), &p->in[i].shape};
-        MP_TRY(mp_shape_broadcast(&shape, &p->in[i].shape, &shape));
+        if ((e.flat_inputs >> i & 1) == 0) {
+            MP_TRY(mp_shape_broadcast(&shape, &p->in[i].shape, &shape));
+        }
     }
+    MP_TRY(check_rows(p, &e, &shape));
     for (int i = 0; i < e.output_count; i++) {
         out[i] = MP_OUT(i);
-        MP_TRY(mp_plan_output(p, i, mp_expression_type(&e, e.outputs[i]), &shape));
+        const bool is_row = e.row_dims > 0 && mp_expression_is_row(&e, e.outputs[i]);
+        const mp_shape rows = rows_of(&shape, e.row_dims, (e.flat_outputs >> i & 1) != 0);
+        MP_TRY(mp_plan_output(p, i, mp_expression_type(&e, e.outputs[i]), is_row ? &rows : &shape));
     }
     return mp_plan_fused(p, &e, in, out, &shape);
 }

@@ -44,6 +44,8 @@ static mp_status key_of(const mp_expression *e, const mp_reading *readings,
     for (int i = 0; i < plain.number_count; i++) {
         plain.numbers[i].value = 0;
     }
+    plain.row_dims = MP_MIN(plain.row_dims, 1); /* how many is no matter, as are shapes */
+    plain.flat_outputs = plain.flat_inputs = 0;
     MP_TRY(mp_expression_write(&plain, &text));
     mp_sha256_init(&hash);
     mp_sha256_add_text(&hash, text);
@@ -63,9 +65,12 @@ static void set_name(entry *to, const mp_expression *e) {
     int words = 0;
     at += snprintf(at, (size_t)(end - at), "mp_k_fused");
     for (int t = 0; t < e->term_count && words < NAMED_WORDS; t++) {
-        const mp_function *function = e->terms[t].function;
-        if (function != NULL && strlen(function->word) < NAME_MAX / 2 / NAMED_WORDS) {
-            at += snprintf(at, (size_t)(end - at), "_%s", function->word);
+        const mp_term *term = &e->terms[t];
+        const char *word = term->kind == MP_TERM_REDUCTION ? mp_reduction_word(term->reduction)
+                           : term->function != NULL        ? term->function->word
+                                                           : NULL;
+        if (word != NULL && strlen(word) < NAME_MAX / 2 / NAMED_WORDS) {
+            at += snprintf(at, (size_t)(end - at), "_%s", word);
             words++;
         }
     }

@@ -1,13 +1,17 @@
 /* fused_program.c - runs an expression by the kernels of single functions.
  *
- * Registers are slots of BLOCK elements on the stack; float16 and bfloat16 are kept as float.
+ * Registers are slots of BLOCK elements on the stack; float16 and bfloat16 are kept as float. Where
+ * there are reductions, a row is gone through in passes (row_pass.h), each of which computes again
+ * what it needs, and what is of the row fills its slot.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/fused/fused_program.h"
 
 #include "kernel/core/walk.h"
 #include "kernel/pointwise/pointwise_args.h"
 #include "op/core/kernel_cache.h"
+#include "op/fused/row_pass.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +35,8 @@ struct mp_fused_program {
     mp_reading readings[K_FUSED_IN];
     mp_host_entry *load[K_FUSED_IN], *store[K_FUSED_OUT];                       /* NULL: as it is */
     int16_t inputs[K_FUSED_IN], numbers[K_FUSED_NUMBERS], outputs[K_FUSED_OUT]; /* slots */
+    mp_row_passes passes;
+    bool (*needed)[MP_REGISTERS_MAX]; /* by pass: what it computes or reads */
     step steps[];
 };
 
@@ -74,6 +80,8 @@ static mp_status find_entries(step *to) {
         MP_TRY(add_cast(to, kept_as(term->from), term->from));
         MP_TRY(add_cast(to, term->from, term->type));
         return add_cast(to, term->type, kept_as(term->type));
+    case MP_TERM_REDUCTION: /* computed here */
+        return MP_OK;
     }
     to->entry_count = 1;
     return mp_kernel_cache_host_entry(name, &to->entries[0]);
@@ -116,13 +124,23 @@ static mp_status fill_program(mp_fused_program *program) {
 
 mp_status mp_fused_program_make(const mp_expression *e, const mp_reading *readings,
                                 mp_fused_program **out) {
-    mp_fused_program *program =
-        calloc(1, sizeof *program + (size_t)e->term_count * sizeof program->steps[0]);
+    const size_t steps = (size_t)e->term_count * sizeof(step);
+    mp_row_passes passes = {.count = 0};
+    if (e->row_dims > 0) {
+        mp_row_passes_find(e, &passes);
+    }
+    const size_t lists = (size_t)passes.count * sizeof(bool[MP_REGISTERS_MAX]);
+    mp_fused_program *program = calloc(1, sizeof *program + steps + lists);
     if (program == NULL) {
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for an expression of %d terms",
                        e->term_count);
     }
     program->e = *e;
+    program->passes = passes;
+    program->needed = (bool(*)[MP_REGISTERS_MAX])(void *)((char *)program->steps + steps);
+    for (int pass = 0; pass < passes.count; pass++) {
+        mp_row_pass_needs(e, &passes, pass, NULL, program->needed[pass]);
+    }
     memcpy(program->readings, readings, (size_t)e->input_count * sizeof *readings);
     const mp_status status = fill_program(program);
     if (status != MP_OK) {
@@ -139,6 +157,7 @@ typedef struct block {
     const mp_fused_program *program;
     const mp_fused_args *args;
     int64_t first, count;
+    int64_t row; /* where there are reductions */
     unsigned char (*slots)[BLOCK * ELEMENT_MAX];
 } block;
 
@@ -200,6 +219,15 @@ static void load(const block *b, int i, int *view) {
         break;
     case MP_READ_VIEW:
         gather(b, from, size, (*view)++, to);
+        break;
+    case MP_READ_COLUMN:
+        memcpy(to, from + (size_t)(b->first - b->row * b->args->columns) * size,
+               (size_t)b->count * size);
+        break;
+    case MP_READ_ROW:
+        repeat(to, from + (size_t)b->row * size, size, b->count);
+        break;
+    case MP_READING_END:
         break;
     }
     if (program->load[i] != NULL) {
@@ -266,18 +294,21 @@ static void run_step(const block *b, const step *at) {
     case MP_TERM_WHERE:
         run_where(b, at);
         break;
+    case MP_TERM_REDUCTION:
+        break;
     }
 }
 
-static void store(const block *b, int i) {
+/* `count` elements, of which the first is element `first` of the output. */
+static void store(const block *b, int i, int64_t first, int64_t count) {
     const mp_fused_program *program = b->program;
     const size_t size = mp_dtype_size(mp_expression_type(&program->e, program->e.outputs[i]));
     const unsigned char *slot = b->slots[program->outputs[i]];
-    unsigned char *to = (unsigned char *)b->args->out[i] + (size_t)b->first * size;
+    unsigned char *to = (unsigned char *)b->args->out[i] + (size_t)first * size;
     if (program->store[i] != NULL) {
-        convert(program->store[i], slot, to, b->count);
+        convert(program->store[i], slot, to, count);
     } else {
-        memcpy(to, slot, (size_t)b->count * size);
+        memcpy(to, slot, (size_t)count * size);
     }
 }
 
@@ -294,7 +325,143 @@ static void run_block(const block *b) {
         run_step(b, &b->program->steps[t]);
     }
     for (int i = 0; i < e->output_count; i++) {
-        store(b, i);
+        store(b, i, b->first, b->count);
+    }
+}
+
+/* ---- rows ---- */
+
+static double merge(mp_reduction reduction, double a, double b) {
+    switch (reduction) {
+    case MP_ROW_MAX:
+        return a != a ? a : b != b ? b : a > b ? a : b;
+    case MP_ROW_MIN:
+        return a != a ? a : b != b ? b : a < b ? a : b;
+    case MP_ROW_PRODUCT:
+        return a * b;
+    default:
+        return a + b;
+    }
+}
+
+static double nothing(mp_reduction reduction) {
+    return reduction == MP_ROW_MAX       ? -HUGE_VAL
+           : reduction == MP_ROW_MIN     ? HUGE_VAL
+           : reduction == MP_ROW_PRODUCT ? 1
+                                         : 0;
+}
+
+static void add_block(const block *b, const step *at, double *sum) {
+    const unsigned char *slot = b->slots[at->x[0]];
+    for (int64_t k = 0; k < b->count; k++) {
+        double value = 0;
+        if (at->term.type == MP_F64) {
+            memcpy(&value, slot + (size_t)k * sizeof value, sizeof value);
+        } else {
+            float narrow = 0;
+            memcpy(&narrow, slot + (size_t)k * sizeof narrow, sizeof narrow);
+            value = (double)narrow;
+        }
+        *sum = merge(at->term.reduction, *sum, value);
+    }
+}
+
+static void set_sum(const block *b, const step *at, double sum) {
+    const double value =
+        at->term.reduction == MP_ROW_MEAN ? sum / (double)b->args->columns : sum;
+    const float narrow = (float)value;
+    const bool is_wide = at->term.type == MP_F64;
+    repeat(b->slots[at->out], is_wide ? (const void *)&value : &narrow, is_wide ? 8 : 4, BLOCK);
+}
+
+/* Inputs of rows, or of elements; but for `needed`, those are not read. */
+static void load_some(const block *b, bool of_rows, const bool *needed) {
+    const mp_expression *e = &b->program->e;
+    int view = 0;
+    for (int i = 0; i < e->input_count; i++) {
+        const bool is_row = mp_expression_is_row(e, i);
+        if (is_row == of_rows && (is_row || needed[i])) {
+            int own = view;
+            load(b, i, &own);
+        }
+        view += b->program->readings[i] == MP_READ_VIEW;
+    }
+}
+
+static void run_row_terms(const block *b, int pass) {
+    const mp_fused_program *program = b->program;
+    for (int t = 0; t < program->e.term_count; t++) {
+        if (mp_row_pass_follows(&program->e, &program->passes, pass, t)) {
+            run_step(b, &program->steps[t]);
+        }
+    }
+}
+
+/* The elements of one block of a row, in one pass. */
+static void run_part(const block *b, int pass, double *sums) {
+    const mp_fused_program *program = b->program;
+    const mp_expression *e = &program->e;
+    const bool *needed = program->needed[pass];
+    load_some(b, false, needed);
+    for (int t = 0; t < e->term_count; t++) {
+        if (!needed[MP_FIRST_TERM + t]) {
+            continue;
+        }
+        if (e->terms[t].kind == MP_TERM_REDUCTION) {
+            add_block(b, &program->steps[t], &sums[t]);
+        } else {
+            run_step(b, &program->steps[t]);
+        }
+    }
+    for (int i = 0; i < e->output_count && pass == program->passes.reducing; i++) {
+        if (!mp_expression_is_row(e, e->outputs[i])) {
+            store(b, i, b->first, b->count);
+        }
+    }
+}
+
+static void run_row(block *b) {
+    const mp_fused_program *program = b->program;
+    const mp_expression *e = &program->e;
+    const int64_t columns = b->args->columns;
+    const int64_t begin = b->row * columns;
+    double sums[MP_TERMS_MAX];
+    b->first = begin;
+    b->count = MP_MIN(columns, BLOCK); /* as many are alike as a part has */
+    load_some(b, true, NULL);
+    run_row_terms(b, 0);
+    for (int pass = 0; pass < program->passes.count; pass++) {
+        for (int t = 0; t < e->term_count; t++) {
+            sums[t] = nothing(e->terms[t].reduction);
+        }
+        for (int64_t c = 0; c < columns; c += BLOCK) {
+            b->first = begin + c;
+            b->count = MP_MIN(columns - c, BLOCK);
+            run_part(b, pass, sums);
+        }
+        b->count = MP_MIN(columns, BLOCK);
+        for (int t = 0; t < e->term_count; t++) {
+            if (mp_row_pass_ends(e, &program->passes, pass, t)) {
+                set_sum(b, &program->steps[t], sums[t]);
+            }
+        }
+        run_row_terms(b, pass + 1);
+    }
+    for (int i = 0; i < e->output_count; i++) {
+        if (mp_expression_is_row(e, e->outputs[i])) {
+            store(b, i, b->row, 1);
+        }
+    }
+}
+
+static void run_rows(block *b, int64_t number, int64_t lanes) {
+    const mp_fused_args *args = b->args;
+    for (int i = 0; i < b->program->e.number_count; i++) {
+        repeat(b->slots[b->program->numbers[i]], &args->numbers[i], sizeof(float), BLOCK);
+    }
+    const int64_t last = k_share(args->rows, number + 1, lanes);
+    for (b->row = k_share(args->rows, number, lanes); b->row < last; b->row++) {
+        run_row(b);
     }
 }
 
@@ -304,10 +471,14 @@ void mp_fused_program_enter(const void *packed) {
     const struct k_lane lane = k_lane;
     const int64_t number = (int64_t)lane.block.x * lane.block_dim.x + lane.thread.x;
     const int64_t lanes = (int64_t)lane.block_dim.x * lane.grid_dim.x;
-    const int64_t blocks = MP_CEIL_DIV(args->walk.count, BLOCK);
+    const bool has_rows = ((const mp_fused_program *)args->program)->e.row_dims > 0;
+    const int64_t blocks = has_rows ? 0 : MP_CEIL_DIV(args->walk.count, BLOCK);
     unsigned char slots_of[MP_SLOTS_MAX][BLOCK * ELEMENT_MAX] __attribute__((aligned(ALIGNED)));
     block b = {.program = args->program, .args = args, .slots = slots_of};
     k_lane = (struct k_lane){.block_dim = {1, 1, 1}, .grid_dim = {1, 1, 1}};
+    if (has_rows) {
+        run_rows(&b, number, lanes);
+    }
     for (int64_t i = number; i < blocks; i += lanes) {
         b.first = i * BLOCK;
         b.count = MP_MIN(args->walk.count - b.first, BLOCK);

@@ -1,21 +1,16 @@
-/* fused_source.c - writes the text of a fused kernel.
+/* fused_source.c - writes the text of a fused kernel; of one that has rows, fused_row_source.c does.
  *
- * A lane makes a pack of neighbouring elements, as in kernel/core/walk.h. Each function is written
- * in a namespace of its type, with the helpers of kernel/pointwise/functions.h for that type.
+ * A lane makes a pack of neighbouring elements, as in kernel/core/walk.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/fused/fused_source.h"
 
-#include "base/half.h"
+#include "op/fused/fused_writer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct writer {
-    FILE *to;
-    const mp_expression *e;
-    const mp_reading *readings;
-} writer;
+typedef mp_fused_writer writer;
 
 static const char *word(mp_dtype type) {
     return mp_dtype_word(type);
@@ -34,117 +29,29 @@ mp_dtype mp_fused_widest(const mp_expression *e, const mp_reading *readings) {
     return widest;
 }
 
-/* ---- functions ---- */
-
-static bool same_function(const mp_term *a, const mp_term *b) {
-    return a->kind == b->kind && a->function == b->function && a->from == b->from &&
-           (a->kind == MP_TERM_FUNCTION || a->type == b->type);
+static bool is_column(const mp_shape *in, const mp_shape *shape, int row_dims) {
+    return mp_shape_span(in, 0, MP_MAX(in->rank - row_dims, 0)) == 1 &&
+           mp_shape_count(in) == mp_shape_span(shape, shape->rank - row_dims, shape->rank);
 }
 
-static bool is_first(const mp_expression *e, int t) {
-    for (int before = 0; before < t; before++) {
-        if (same_function(&e->terms[before], &e->terms[t])) {
-            return false;
-        }
+mp_reading mp_fused_reading(const mp_expression *e, int i, const mp_shape *in,
+                            const mp_shape *shape) {
+    const int64_t own = mp_shape_count(in);
+    const bool is_row = (e->row_inputs >> i & 1) != 0;
+    if (own == mp_shape_count(shape) && !is_row) {
+        return MP_READ_WHOLE;
     }
-    return true;
-}
-
-/* What a namespace needs before its functions are written in it. */
-static void open_space(const writer *w, mp_dtype type) {
-    (void)fprintf(w->to,
-                  "#undef K_T0\n#define K_T0 %s\n"
-                  "namespace of_%s {\ntypedef k_%s T;\ntypedef kc_%s TC;\n"
-                  "#include \"kernel/pointwise/functions.h\"\n",
-                  word(type), word(type), word(type), word(type));
-}
-
-static void write_function(const writer *w, const mp_term *term) {
-    (void)fprintf(w->to, "K_FN %s f_%s(TC x, %sfloat a, float b) {\n    (void)a, (void)b;\n",
-                  mp_function_is_test(term->function) ? "uint8_t" : "TC", term->function->word,
-                  term->function->arity == 2 ? "TC y, " : "");
-    (void)fprintf(w->to, "    return (%s)(%s);\n}\n",
-                  mp_function_is_test(term->function) ? "uint8_t" : "TC", term->function->text);
-}
-
-static void write_functions(const writer *w) {
-    mp_dtypes done = 0;
-    for (int t = 0; t < w->e->term_count; t++) {
-        const mp_dtype type = w->e->terms[t].from;
-        if (w->e->terms[t].kind != MP_TERM_FUNCTION || (done & MP_BIT(type)) != 0) {
-            continue;
-        }
-        done |= MP_BIT(type);
-        open_space(w, type);
-        for (int other = t; other < w->e->term_count; other++) {
-            const mp_term *term = &w->e->terms[other];
-            if (term->kind == MP_TERM_FUNCTION && term->from == type && is_first(w->e, other)) {
-                write_function(w, term);
-            }
-        }
-        (void)fprintf(w->to, "}\n");
+    if (own == 1) {
+        return MP_READ_ONE;
     }
-}
-
-static void write_casts(const writer *w) {
-    for (int t = 0; t < w->e->term_count; t++) {
-        const mp_term *term = &w->e->terms[t];
-        if (term->kind == MP_TERM_CAST && is_first(w->e, t)) {
-            const char *from = word(term->from);
-            const char *to = word(term->type);
-            (void)fprintf(w->to,
-                          "#undef K_T0\n#define K_T0 %s\n#undef K_T1\n#define K_T1 %s\n"
-                          "namespace %s_to_%s {\ntypedef k_%s T;\ntypedef kc_%s TC;\n"
-                          "typedef k_%s U;\ntypedef kc_%s UC;\n"
-                          "#include \"kernel/pointwise/cast_value.h\"\n}\n",
-                          from, to, from, to, from, from, to, to);
-        }
+    if (is_row) {
+        return own == mp_shape_span(shape, 0, shape->rank - e->row_dims) ? MP_READ_ROW
+                                                                         : MP_READ_VIEW;
     }
+    return e->row_dims > 0 && is_column(in, shape, e->row_dims) ? MP_READ_COLUMN : MP_READ_VIEW;
 }
 
 /* ---- one element ---- */
-
-static const char *register_name(int reg, char name[16]) {
-    const char kind = reg >= MP_FIRST_TERM ? 't' : reg >= MP_FIRST_NUMBER ? 'n' : 'x';
-    const int first = reg >= MP_FIRST_TERM     ? MP_FIRST_TERM
-                      : reg >= MP_FIRST_NUMBER ? MP_FIRST_NUMBER
-                                               : MP_FIRST_INPUT;
-    (void)snprintf(name, 16, "%c%d", kind, reg - first);
-    return name;
-}
-
-static void write_call(const writer *w, const mp_term *term) {
-    char name[16];
-    (void)fprintf(w->to, "(kc_%s)of_%s::f_%s(", word(term->type), word(term->from),
-                  term->function->word);
-    for (int k = 0; k < term->function->arity; k++) {
-        (void)fprintf(w->to, "(kc_%s)%s, ", word(term->from), register_name(term->x[k], name));
-    }
-    (void)fprintf(w->to, "k_float_of_bits(0x%xu), k_float_of_bits(0x%xu))", mp_float_bits(term->a),
-                  mp_float_bits(term->b));
-}
-
-static void write_term(const writer *w, int t) {
-    const mp_term *term = &w->e->terms[t];
-    char name[3][16];
-    for (size_t k = 0; k < MP_COUNT_OF(term->x); k++) {
-        (void)register_name(term->x[k], name[k]);
-    }
-    (void)fprintf(w->to, "    const kc_%s t%d = ", word(term->type), t);
-    switch (term->kind) {
-    case MP_TERM_FUNCTION:
-        write_call(w, term);
-        break;
-    case MP_TERM_CAST:
-        (void)fprintf(w->to, "k_load_%s(%s_to_%s::c_cast(k_store_%s(%s)))", word(term->type),
-                      word(term->from), word(term->type), word(term->from), name[0]);
-        break;
-    case MP_TERM_WHERE:
-        (void)fprintf(w->to, "%s ? %s : %s", name[0], name[1], name[2]);
-        break;
-    }
-    (void)fprintf(w->to, ";\n");
-}
 
 static void write_element(const writer *w) {
     const mp_expression *e = w->e;
@@ -165,70 +72,18 @@ static void write_element(const writer *w) {
         (void)fprintf(w->to, "    const float n%d = args.numbers[%d];\n", i, i);
     }
     for (int t = 0; t < e->term_count; t++) {
-        write_term(w, t);
+        mp__fused_write_term(w, t);
     }
     for (int i = 0; i < e->output_count; i++) {
         const mp_dtype type = mp_expression_type(e, e->outputs[i]);
         char name[16];
         (void)fprintf(w->to, "    *made%d = k_store_%s(%s);\n", i, word(type),
-                      register_name(e->outputs[i], name));
+                      mp__fused_register(e->outputs[i], name));
     }
     (void)fprintf(w->to, "}\n");
 }
 
 /* ---- the kernel ---- */
-
-static void write_packs(const writer *w) {
-    mp_dtypes types = 0;
-    for (int i = 0; i < w->e->input_count; i++) {
-        types |= w->readings[i] != MP_READ_ONE ? MP_BIT(w->e->inputs[i]) : 0;
-    }
-    for (int i = 0; i < w->e->output_count; i++) {
-        types |= MP_BIT(mp_expression_type(w->e, w->e->outputs[i]));
-    }
-    for (int type = 0; type < MP_DTYPE_END; type++) {
-        if ((types & MP_BIT(type)) != 0) {
-            const char *name = word((mp_dtype)type);
-            (void)fprintf(w->to,
-                          "K_WALK_PACK(pack_%s, k_%s)\nK_WALK_READ(read_%s, pack_%s, k_%s)\n", name,
-                          name, name, name, name);
-        }
-    }
-}
-
-static void write_addresses(const writer *w) {
-    for (int i = 0; i < w->e->input_count; i++) {
-        const char *type = word(w->e->inputs[i]);
-        (void)fprintf(w->to, "    const k_%s *in%d = (const k_%s *)args.in[%d];\n", type, i, type,
-                      i);
-        if (w->readings[i] == MP_READ_ONE) {
-            (void)fprintf(w->to, "    const k_%s one%d = in%d[0];\n", type, i, i);
-        }
-    }
-    for (int i = 0; i < w->e->output_count; i++) {
-        const char *type = word(mp_expression_type(w->e, w->e->outputs[i]));
-        (void)fprintf(w->to, "    k_%s *out%d = (k_%s *)args.out[%d];\n", type, i, type, i);
-    }
-    (void)fprintf(w->to, "    const uint64_t skew = 0");
-    for (int i = 0; i < w->e->output_count; i++) {
-        (void)fprintf(w->to, " | K_WALK_SKEW(out%d, k_%s)", i,
-                      word(mp_expression_type(w->e, w->e->outputs[i])));
-    }
-    for (int i = 0; i < w->e->input_count; i++) {
-        if (w->readings[i] == MP_READ_WHOLE) {
-            (void)fprintf(w->to, " | K_WALK_SKEW(in%d, k_%s)", i, word(w->e->inputs[i]));
-        }
-    }
-    (void)fprintf(w->to, ";\n");
-}
-
-static int views_of(const writer *w) {
-    int views = 0;
-    for (int i = 0; i < w->e->input_count; i++) {
-        views += w->readings[i] == MP_READ_VIEW;
-    }
-    return views;
-}
 
 /* The elements of each input that the element's function gets: of pack lane k, or of element n. */
 static void write_elements(const writer *w, bool packs) {
@@ -257,7 +112,7 @@ static void write_pack_loop(const writer *w) {
                   "    K_ONE_COPY\n"
                   "    K_GRID_LOOP(i, packs) {\n"
                   "        const k_spot spot = k_spot_of(&args.walk, i, %d);\n",
-                  views_of(w));
+                  mp__fused_views(w));
     for (int i = 0; i < w->e->input_count; i++) {
         const char *type = word(w->e->inputs[i]);
         if (w->readings[i] == MP_READ_WHOLE) {
@@ -287,7 +142,7 @@ static void write_pack_loop(const writer *w) {
 }
 
 static void write_rest_loop(const writer *w) {
-    const int views = views_of(w);
+    const int views = mp__fused_views(w);
     (void)fprintf(w->to, "    const int64_t done = packs * K_WALK;\n"
                          "    K_ONE_COPY\n"
                          "    K_GRID_LOOP(i, args.walk.count - done) {\n"
@@ -303,19 +158,12 @@ static void write_rest_loop(const writer *w) {
     (void)fprintf(w->to, ");\n    }\n");
 }
 
-static void write_all(const writer *w) {
-    const char *widest = word(mp_fused_widest(w->e, w->readings));
-    (void)fprintf(w->to,
-                  "#define K_T0 %s\n#define K_T1 %s\n"
-                  "#include \"kernel/core/walk.h\"\n"
-                  "#include \"kernel/fused/fused_args.h\"\n",
-                  widest, widest);
-    write_functions(w);
-    write_casts(w);
-    write_packs(w);
+static void write_elements_kernel(const writer *w) {
+    mp__fused_write_head(w, "#include \"kernel/core/walk.h\"\n"
+                            "#include \"kernel/fused/fused_args.h\"\n");
     write_element(w);
     (void)fprintf(w->to, "K_KERNEL(mp_fused_args, args) {\n");
-    write_addresses(w);
+    mp__fused_write_addresses(w);
     write_pack_loop(w);
     write_rest_loop(w);
     (void)fprintf(w->to, "}\n");
@@ -326,7 +174,7 @@ mp_status mp_fused_source(const mp_expression *e, const mp_reading *readings, ch
     char *text = NULL;
     const writer w = {.to = open_memstream(&text, &size), .e = e, .readings = readings};
     if (w.to != NULL) {
-        write_all(&w);
+        (e->row_dims > 0 ? mp__fused_write_rows : write_elements_kernel)(&w);
     }
     if (w.to == NULL || fclose(w.to) != 0 || text == NULL) {
         free(text);

@@ -12,14 +12,26 @@ typedef enum mp_reading {
     MP_READ_WHOLE, /* an element for each of the output */
     MP_READ_ONE,   /* one element for all */
     MP_READ_VIEW,  /* repeated along some dimensions: the next view of the walk */
+    /* Where there are rows: */
+    MP_READ_COLUMN, /* an element for each of a row, the same for all rows */
+    MP_READ_ROW,    /* an element for each row */
+    MP_READING_END,
 } mp_reading;
 
 static inline char mp_reading_letter(mp_reading reading) {
-    return "w1v"[reading];
+    return "w1vcr"[reading];
 }
+
+/* How input `i`, of shape `in`, is read where the expression is computed over `shape`. */
+mp_reading mp_fused_reading(const mp_expression *e, int i, const mp_shape *in,
+                            const mp_shape *shape);
 
 /* The type of the largest elements that a lane reads or writes packs of. */
 mp_dtype mp_fused_widest(const mp_expression *e, const mp_reading *readings);
+
+/* How many elements of a row a lane keeps, where there are reductions; 0 where there would be more
+ * values to keep than it has registers. A longer row is `is_long`. */
+int64_t mp_fused_row_keep(const mp_expression *e, const mp_reading *readings);
 
 /* The text of a kernel named `K_NAME`. Gives: `*out`, until free. Fails: OUT_OF_MEMORY (host). */
 mp_status mp_fused_source(const mp_expression *e, const mp_reading *readings, char **out);

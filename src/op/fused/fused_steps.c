@@ -12,13 +12,13 @@ typedef struct fused {
     mp_reading readings[K_FUSED_IN];
     const mp_shape *views[K_WALK_VIEWS];
     int view_count;
+    int64_t row_keep; /* elements of a row that a lane keeps */
 } fused;
 
-static mp_status set_readings(fused *f, int64_t count) {
+static mp_status set_readings(fused *f, const mp_shape *all) {
     for (int i = 0; i < f->e->input_count; i++) {
         const mp_shape *shape = f->in[i].shape;
-        const int64_t own = mp_shape_count(shape);
-        f->readings[i] = own == count ? MP_READ_WHOLE : own == 1 ? MP_READ_ONE : MP_READ_VIEW;
+        f->readings[i] = mp_fused_reading(f->e, i, shape, all);
         if (f->readings[i] != MP_READ_VIEW) {
             continue;
         }
@@ -37,14 +37,32 @@ static mp_ref ref_of(const fused *f, int i, const mp_piece *piece, int *view) {
         return mp_ref_element(f->in[i].ref, piece->out, type);
     case MP_READ_VIEW:
         return mp_ref_element(f->in[i].ref, piece->in[(*view)++], type);
-    case MP_READ_ONE:
+    case MP_READ_ONE: /* and what only is where there are rows, in one piece */
+    case MP_READ_COLUMN:
+    case MP_READ_ROW:
+    case MP_READING_END:
         break;
     }
     return f->in[i].ref;
 }
 
+/* Lanes that share a row: as few as keep it, which have most on their way at once; where there are
+ * few rows, more lanes with a pack each are sooner done. A long row has a block. More than a warp
+ * is one, too. */
+static mp_grid row_grid(const mp_planner *p, const fused *f, int64_t keep, mp_fused_args *args) {
+    enum { LANES = 128, WARP = 32 };
+    const bool spare = args->rows < (int64_t)p->device->info.multiprocessors * 8;
+    const int64_t each = f->e->is_long ? 1 : spare ? MP_MAX(keep / 2, 1) : keep;
+    args->width = 1;
+    while (args->width < K_FUSED_ROW_LANES && args->width * each < args->columns) {
+        args->width *= 2;
+    }
+    const int32_t groups = args->width <= WARP ? LANES / args->width : 1;
+    return mp_plan_grid_rows(p, MP_CEIL_DIV(args->rows, groups), (uint32_t)(args->width * groups));
+}
+
 static mp_status launch_piece(mp_planner *p, const fused *f, const mp_fused_kernel *kernel,
-                              const mp_piece *piece) {
+                              const mp_shape *shape, const mp_piece *piece) {
     const mp_expression *e = f->e;
     mp_fused_args args = {.program = kernel->program,
                           .stand_in = (const void *)kernel->stand_in,
@@ -66,9 +84,33 @@ static mp_status launch_piece(mp_planner *p, const fused *f, const mp_fused_kern
     }
     const size_t widest = mp_dtype_size(mp_fused_widest(e, f->readings));
     const int per_lane = widest < 4 ? (int)(16 / widest) : 4;
-    return MP_LAUNCH_BOUND(p, kernel->kernel,
-                           mp_plan_grid_stream(p, piece->walk.count, per_lane, 1), &args,
-                           sizeof args, binds, bound);
+    mp_grid grid = mp_plan_grid_stream(p, piece->walk.count, per_lane, 1);
+    if (e->row_dims > 0) {
+        args.columns = (int32_t)mp_shape_span(shape, shape->rank - e->row_dims, shape->rank);
+        args.rows = piece->walk.count / args.columns;
+        grid = row_grid(p, f, f->row_keep, &args);
+    }
+    return MP_LAUNCH_BOUND(p, kernel->kernel, grid, &args, sizeof args, binds, bound);
+}
+
+/* Rows that are longer than lanes keep have another text. */
+static mp_status plan_rows(mp_planner *p, fused *f, const mp_shape *shape) {
+    mp_expression e = *f->e;
+    mp_fused_kernel kernel;
+    mp_piece piece;
+    const int64_t count = mp_shape_count(shape);
+    const int64_t columns = mp_shape_span(shape, shape->rank - e.row_dims, shape->rank);
+    f->row_keep = mp_fused_row_keep(&e, f->readings);
+    e.is_long = columns > f->row_keep * K_FUSED_ROW_LANES;
+    f->e = &e;
+    MP_TRY(mp_piece_at(shape, f->views, f->view_count, 0, &piece));
+    if (count > MP_FUSED_ROWS_MAX || piece.walk.count != count) {
+        char text[MP_SHAPE_TEXT];
+        return MP_FAIL(UNSUPPORTED, "rows of shape %s are too many for one kernel",
+                       mp_shape_text(shape, text));
+    }
+    MP_TRY(mp_fused_kernel_get(p->device, &e, f->readings, &kernel));
+    return launch_piece(p, f, &kernel, shape, &piece);
 }
 
 mp_status mp_plan_fused(mp_planner *p, const mp_expression *e, const mp_operand *in,
@@ -80,11 +122,14 @@ mp_status mp_plan_fused(mp_planner *p, const mp_expression *e, const mp_operand 
     if (count == 0) {
         return MP_OK;
     }
-    MP_TRY(set_readings(&f, count));
+    MP_TRY(set_readings(&f, shape));
+    if (e->row_dims > 0) {
+        return plan_rows(p, &f, shape);
+    }
     MP_TRY(mp_fused_kernel_get(p->device, e, f.readings, &kernel));
     for (int64_t begin = 0; begin < count; begin += piece.walk.count) {
         MP_TRY(mp_piece_at(shape, f.views, f.view_count, begin, &piece));
-        MP_TRY(launch_piece(p, &f, &kernel, &piece));
+        MP_TRY(launch_piece(p, &f, &kernel, shape, &piece));
     }
     return MP_OK;
 }

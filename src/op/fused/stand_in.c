@@ -30,8 +30,11 @@ static bool is_computed(mp_dtype type) {
     return (MP_BIT(type) & MP_ALL_TYPES & ~MP_BIT(MP_F64)) != 0;
 }
 
+/* Of rows there is no stand-in: to give their bits it would have to add in the same order, and so
+ * be written for each expression, too. They wait for the compiler, as all did before; it is at work
+ * on all cores, and what it makes is kept for the next process. */
 static bool can_compute(const mp_expression *e) {
-    bool can = true;
+    bool can = e->row_dims == 0;
     for (int i = 0; i < e->input_count; i++) {
         can = can && is_computed(e->inputs[i]);
     }
