@@ -1,20 +1,40 @@
-/* cluster.c - joins element-wise nodes to clusters.
+/* cluster.c - joins element-wise nodes, and reductions along rows, to clusters.
  *
  * Nodes are taken in their order. Each begins as a group of its own and joins those that made its
  * inputs, as long as no other group lies between the two (which would have to run in the middle)
  * and the expression has room. A search for what lies between looks at SEARCH_MAX groups at most,
  * none of which ran before all that is looked for, if that can be told.
+ *
+ * A group with a reduction is computed over the shape that it reduces, whose last dimensions are
+ * its rows. It takes nodes of that shape, reductions of the same rows, and nodes of the shape of
+ * rows: with dimensions of 1 where a row's are, or without those ("flat"), as what reduces keeps
+ * or drops them. What is flat is read by nothing else: NumPy's rules would see a row in it.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/cluster.h"
+
+#include "op/fused/fused_source.h"
+#include "op/fused/fused_steps.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEARCH_MAX = 256, NONE = -1 };
+enum { SEARCH_MAX = 256, INPUTS_MAX = 64, NONE = -1 };
+
+/* A row up to ALONE elements is done by one block about as soon as several kernels would be
+ * launched; longer ones are left to kernels that cut them, unless there are ROWS_MANY, about one
+ * for each multiprocessor of a large GPU. */
+enum { ALONE = 16384, ROWS_MANY = 128 };
+
+/* What a node or a group is computed over. */
+typedef struct domain {
+    mp_shape shape;
+    int row_dims; /* last dimensions that are reduced; 0: none are */
+} domain;
 
 typedef struct group {
     mp_expression *e; /* owned; NULL for a node that is none of such */
+    domain over;
     int32_t in[K_FUSED_IN];
     int32_t first, last; /* nodes, linked by `next` */
     int32_t seen;        /* the last search that came by */
@@ -30,6 +50,8 @@ typedef struct work {
     int32_t *group_of;  /* by node */
     int32_t *next;      /* by node: the next of its group */
     int16_t *registers; /* by value: of the group that makes it */
+    int8_t *row_dims;   /* by node: dimensions that it reduces, or takes for rows */
+    domain over;        /* of the trial */
     bool *is_read;      /* by value: by another group than the one that makes it, or from outside */
     int32_t *stack;
     int32_t searches;
@@ -48,17 +70,35 @@ typedef struct dry_run {
 
 static int dry_input(mp_expresser *self, int i) {
     dry_run *run = (dry_run *)(void *)self;
-    if (i >= self->in_count || i >= 64 || self->in[i].type == MP_NONE) {
+    if (i >= self->in_count || i >= INPUTS_MAX || self->in[i].type == MP_NONE) {
         return MP_NO_REGISTER;
     }
     run->asked |= (uint64_t)1 << i;
     return mp_expression_input(self->to, self->in[i].type);
 }
 
+/* `shape` without the extent of its last dimensions, or without these. */
+static mp_shape rows_of(const mp_shape *shape, int row_dims, int dropped_dims) {
+    mp_shape rows = *shape;
+    for (int d = shape->rank - row_dims; d < shape->rank; d++) {
+        rows.dim[d] = 1;
+    }
+    rows.rank -= dropped_dims;
+    return rows;
+}
+
+/* Whether rows are left to one kernel that does each by one block. */
+static bool fits_rows(const mp_shape *shape, int row_dims) {
+    const int64_t columns = mp_shape_span(shape, shape->rank - row_dims, shape->rank);
+    const int64_t rows = mp_shape_span(shape, 0, shape->rank - row_dims);
+    return columns > 1 && (columns <= ALONE || rows >= ROWS_MANY) && shape->rank <= K_RANK_MAX &&
+           mp_shape_count(shape) <= MP_FUSED_ROWS_MAX;
+}
+
 static bool out_shape(const dry_run *run, mp_shape *out) {
     const mp_tensor *in = run->expresser.in;
     *out = (mp_shape){.rank = 0};
-    for (int i = 0; i < run->expresser.in_count && i < 64; i++) {
+    for (int i = 0; i < run->expresser.in_count && i < INPUTS_MAX; i++) {
         if ((run->asked >> i & 1) != 0 && mp_shape_broadcast(out, &in[i].shape, out) != MP_OK) {
             return false;
         }
@@ -66,7 +106,8 @@ static bool out_shape(const dry_run *run, mp_shape *out) {
     return true;
 }
 
-bool mp_cluster_takes(const mp_vertex *v, const mp_tensor *in, mp_tensor *out) {
+/* As mp_cluster_takes; `*over`: what the node is computed over. */
+static bool takes(const mp_vertex *v, const mp_tensor *in, mp_tensor *out, domain *over) {
     mp_expression e;
     dry_run run = {
         .expresser = {
@@ -74,12 +115,25 @@ bool mp_cluster_takes(const mp_vertex *v, const mp_tensor *in, mp_tensor *out) {
     if (v->node.op->express == NULL || v->out_count != 1 || v->out[0] == MP_NO_VALUE) {
         return false;
     }
-    e.input_count = e.number_count = e.term_count = e.output_count = 0;
+    e.input_count = e.number_count = e.term_count = e.output_count = e.row_dims = 0;
+    e.row_inputs = e.flat_inputs = e.flat_outputs = 0;
     const int reg = v->node.op->express(&run.expresser);
     *out = (mp_tensor){.type = mp_expression_type(&e, reg)};
     size_t bytes = 0;
-    return reg >= MP_FIRST_TERM && out_shape(&run, &out->shape) &&
-           mp_shape_bytes(&out->shape, out->type, &bytes) == MP_OK && bytes > 0;
+    if (reg < MP_FIRST_TERM || !out_shape(&run, &out->shape) ||
+        mp_shape_bytes(&out->shape, out->type, &bytes) != MP_OK || bytes == 0) {
+        return false;
+    }
+    *over = (domain){.shape = out->shape, .row_dims = e.row_dims};
+    if (e.row_dims > 0 && mp_expression_is_row(&e, reg)) {
+        out->shape = rows_of(&over->shape, e.row_dims, run.expresser.dropped_dims);
+    }
+    return e.row_dims == 0 || fits_rows(&over->shape, e.row_dims);
+}
+
+bool mp_cluster_takes(const mp_vertex *v, const mp_tensor *in, bool rows, mp_tensor *out) {
+    domain over;
+    return takes(v, in, out, &over) && (rows || over.row_dims == 0);
 }
 
 /* ---- adding a node to an expression ---- */
@@ -90,6 +144,7 @@ typedef struct adding {
     const mp_vertex *vertex;
     int32_t *in;            /* values of the expression's inputs */
     const group *into, *of; /* values made by nodes of these are registers */
+    bool is_flat;           /* the node is of rows, flat, and no reduction */
 } adding;
 
 static bool is_inside(const adding *a, int32_t value) {
@@ -112,6 +167,30 @@ static bool gives_dims(const mp_expresser *e, int i) {
     return gives;
 }
 
+/* Whether the value is flat where the trial has rows. */
+static bool is_flat(const work *w, const mp_shape *shape) {
+    const mp_shape flat = rows_of(&w->over.shape, w->over.row_dims, w->over.row_dims);
+    return w->over.row_dims > 0 && mp_shape_equal(shape, &flat);
+}
+
+/* Whether it has no extent where a row of the trial has. */
+static bool is_along_rows(const work *w, const mp_shape *shape) {
+    const int dims = MP_MIN(w->over.row_dims, shape->rank);
+    return w->over.row_dims > 0 && mp_shape_span(shape, shape->rank - dims, shape->rank) == 1;
+}
+
+/* The register of an input that the trial reads. */
+static int new_input(const adding *a, const mp_tensor *in) {
+    mp_expression *e = a->expresser.to;
+    const bool is_one = mp_shape_count(&in->shape) == 1;
+    const bool flat = a->is_flat && !is_one;
+    if (flat && !is_flat(a->w, &in->shape)) {
+        return MP_NO_REGISTER;
+    }
+    return flat || is_along_rows(a->w, &in->shape) ? mp_expression_row_input(e, in->type, flat)
+                                                   : mp_expression_input(e, in->type);
+}
+
 static int real_input(mp_expresser *self, int i) {
     adding *a = (adding *)(void *)self;
     const int32_t value = i < self->in_count ? a->vertex->in[i] : MP_NO_VALUE;
@@ -120,10 +199,13 @@ static int real_input(mp_expresser *self, int i) {
         return MP_NO_REGISTER;
     }
     if (is_inside(a, value)) {
-        return a->w->registers[value];
+        const int reg = a->w->registers[value];
+        const bool flat = is_flat(a->w, &self->in[i].shape) && mp_expression_is_row(self->to, reg);
+        return flat == a->is_flat || mp_shape_count(&self->in[i].shape) == 1 ? reg : MP_NO_REGISTER;
     }
     for (int k = 0; k < self->to->input_count; k++) {
-        if (a->in[k] == value) {
+        const bool flat = (self->to->flat_inputs >> k & 1) != 0;
+        if (a->in[k] == value && flat == (a->is_flat && mp_shape_count(&self->in[i].shape) > 1)) {
             return MP_FIRST_INPUT + k;
         }
     }
@@ -133,17 +215,23 @@ static int real_input(mp_expresser *self, int i) {
             return reg;
         }
     }
-    const int reg = mp_expression_input(self->to, self->in[i].type);
+    const int reg = new_input(a, &self->in[i]);
     if (reg != MP_NO_REGISTER) {
         a->in[reg - MP_FIRST_INPUT] = value;
     }
     return reg;
 }
 
+static void set_inputs(const work *w, const mp_vertex *v, mp_tensor *in) {
+    for (int i = 0; i < v->in_count; i++) {
+        in[i] = v->in[i] != MP_NO_VALUE ? w->tensors[v->in[i]] : (mp_tensor){.type = MP_NONE};
+    }
+}
+
 /* Adds node `n` to the trial; `into` and `of` are the groups whose nodes are in it. */
 static bool add_node(work *w, int32_t n, const group *into, const group *of) {
     const mp_vertex *v = &w->graph->nodes[n];
-    mp_tensor in[64];
+    mp_tensor in[INPUTS_MAX];
     adding a = {.expresser = {.node = &v->node,
                               .in = in,
                               .in_count = v->in_count,
@@ -154,12 +242,12 @@ static bool add_node(work *w, int32_t n, const group *into, const group *of) {
                 .in = w->trial_in,
                 .into = into,
                 .of = of};
-    if (v->in_count > (int)MP_COUNT_OF(in)) {
+    if (v->in_count > INPUTS_MAX) {
         return false;
     }
-    for (int i = 0; i < v->in_count; i++) {
-        in[i] = v->in[i] != MP_NO_VALUE ? w->tensors[v->in[i]] : (mp_tensor){.type = MP_NONE};
-    }
+    set_inputs(w, v, in);
+    const mp_shape *out = &w->tensors[v->out[0]].shape;
+    a.is_flat = w->row_dims[n] == 0 && is_flat(w, out);
     const int reg = v->node.op->express(&a.expresser);
     w->registers[v->out[0]] = (int16_t)(reg >= MP_FIRST_TERM ? reg : MP_NO_REGISTER);
     return reg >= MP_FIRST_TERM;
@@ -167,8 +255,19 @@ static bool add_node(work *w, int32_t n, const group *into, const group *of) {
 
 /* ---- joining ---- */
 
-static const mp_shape *shape_of(const work *w, const group *g) {
-    return &w->tensors[w->graph->nodes[g->first].out[0]].shape;
+/* Whether both can be computed as one, and over what. */
+static bool join_domains(const domain *a, const domain *b, domain *out) {
+    const domain *rows = a->row_dims > 0 ? a : b;
+    const domain *other = rows == a ? b : a;
+    const mp_shape *shape = &other->shape;
+    *out = *rows;
+    if (mp_shape_equal(shape, &rows->shape)) {
+        return other->row_dims == 0 || other->row_dims == rows->row_dims;
+    }
+    const mp_shape kept = rows_of(&rows->shape, rows->row_dims, 0);
+    const mp_shape flat = rows_of(&rows->shape, rows->row_dims, rows->row_dims);
+    return rows->row_dims > 0 && other->row_dims == 0 &&
+           (mp_shape_equal(shape, &kept) || mp_shape_equal(shape, &flat));
 }
 
 static int32_t guard_of(const work *w, const group *g) {
@@ -241,23 +340,24 @@ static bool is_between(work *w, int32_t above, int32_t below) {
     return false;
 }
 
-/* How many inputs are repeated along some dimension, but not all. */
-static int views_of(const work *w, const mp_shape *shape) {
-    const int64_t count = mp_shape_count(shape);
+/* Whether a kernel has room for the trial: for its values, and for inputs that are repeated along
+ * some dimension. */
+static bool has_room(const work *w) {
     int views = 0;
     for (int i = 0; i < w->trial->input_count; i++) {
-        const int64_t own = mp_shape_count(&w->tensors[w->trial_in[i]].shape);
-        views += own != 1 && own != count;
+        const mp_shape *in = &w->tensors[w->trial_in[i]].shape;
+        views += mp_fused_reading(w->trial, i, in, &w->over.shape) == MP_READ_VIEW;
     }
-    return views;
+    return views <= K_WALK_VIEWS && mp_expression_live(w->trial) <= MP_LIVE_MAX;
 }
 
-/* Builds the expression of both groups in the trial; the nodes of `of` come behind those of `into`
- * or between them. Registers of values change, also where it fails. */
-static bool build(work *w, const group *into, const group *of) {
+/* Builds the expression of both groups in the trial, over `over`; the nodes of `of` come behind
+ * those of `into` or between them. Registers of values change, also where it fails. */
+static bool build(work *w, const group *into, const group *of, domain over) {
     int32_t a = into->first;
     int32_t b = of != NULL ? of->first : NONE;
-    *w->trial = (mp_expression){.input_count = 0};
+    *w->trial = (mp_expression){.row_dims = over.row_dims};
+    w->over = over;
     for (int32_t n = a; n != NONE; n = w->next[n]) {
         w->registers[w->graph->nodes[n].out[0]] = MP_NO_REGISTER;
     }
@@ -272,8 +372,7 @@ static bool build(work *w, const group *into, const group *of) {
         }
         *at = w->next[*at];
     }
-    return views_of(w, shape_of(w, into)) <= K_WALK_VIEWS &&
-           mp_expression_live(w->trial) <= MP_LIVE_MAX;
+    return has_room(w);
 }
 
 /* The nodes of both in their order. */
@@ -292,20 +391,21 @@ static void link_nodes(work *w, group *into, const group *of) {
 
 static void keep_trial(work *w, group *g) {
     *g->e = *w->trial;
+    g->over = w->over;
     memcpy(g->in, w->trial_in, sizeof g->in);
 }
 
 /* Appends: the usual case, where `of` is one node behind all of `into`. */
 static bool append(work *w, group *into, const group *of) {
     *w->trial = *into->e;
+    w->over = into->over;
     memcpy(w->trial_in, into->in, sizeof into->in);
     w->registers[w->graph->nodes[of->first].out[0]] = MP_NO_REGISTER;
-    return add_node(w, of->first, into, of) && views_of(w, shape_of(w, into)) <= K_WALK_VIEWS &&
-           mp_expression_live(w->trial) <= MP_LIVE_MAX;
+    return add_node(w, of->first, into, of) && has_room(w);
 }
 
 static void restore(work *w, const group *g) {
-    const bool same = build(w, g, NULL);
+    const bool same = build(w, g, NULL, g->over);
     assert(same);
     (void)same;
 }
@@ -313,13 +413,15 @@ static void restore(work *w, const group *g) {
 static void try_join(work *w, int32_t into, int32_t of) {
     group *a = &w->groups[into];
     group *b = &w->groups[of];
+    domain over;
     if (a->e == NULL || b->e == NULL || into == of || guard_of(w, a) != guard_of(w, b) ||
-        !mp_shape_equal(shape_of(w, a), shape_of(w, b)) || is_between(w, into, of) ||
+        !join_domains(&a->over, &b->over, &over) || is_between(w, into, of) ||
         is_between(w, of, into)) {
         return;
     }
-    const bool at_end = b->first == b->last && b->first > a->last;
-    if (!(at_end ? append(w, a, b) : build(w, a, b))) {
+    const bool at_end =
+        b->first == b->last && b->first > a->last && a->over.row_dims == over.row_dims;
+    if (!(at_end ? append(w, a, b) : build(w, a, b, over))) {
         restore(w, a);
         restore(w, b);
         return;
@@ -333,9 +435,22 @@ static void try_join(work *w, int32_t into, int32_t of) {
     *b = (group){.is_gone = true, .first = NONE, .last = NONE};
 }
 
+/* What a node that was taken is computed over. */
+static void find_domain(work *w, int32_t n, domain *over) {
+    const mp_vertex *v = &w->graph->nodes[n];
+    mp_tensor in[INPUTS_MAX], out;
+    *over = (domain){.shape = w->tensors[v->out[0]].shape};
+    if (v->in_count <= INPUTS_MAX) {
+        set_inputs(w, v, in);
+        (void)takes(v, in, &out, over);
+    }
+    w->row_dims[n] = (int8_t)over->row_dims;
+}
+
 /* NOLINTBEGIN(clang-analyzer-unix.Malloc): work_close frees the groups. */
 static mp_status add_group(work *w, int32_t n) {
     group *g = &w->groups[n];
+    domain over = {.row_dims = 0};
     *g = (group){.first = n, .last = n};
     w->group_of[n] = n;
     w->next[n] = NONE;
@@ -343,7 +458,8 @@ static mp_status add_group(work *w, int32_t n) {
     if (w->fates[n] != MP_FATE_CLUSTER) {
         return MP_OK;
     }
-    if (!build(w, g, NULL)) { /* it was taken, so only its inputs are too many */
+    find_domain(w, n, &over);
+    if (!build(w, g, NULL, over)) { /* it was taken, so only its inputs are too many */
         return MP_OK;
     }
     g->e = calloc(1, sizeof *g->e);
@@ -417,13 +533,19 @@ static mp_status finish_unit(const work *w, group *g, mp_unit *to) {
     for (int32_t n = g->first; n != NONE; n = w->next[n]) {
         const int32_t value = w->graph->nodes[n].out[0];
         if (w->is_read[value]) {
-            const bool fits = mp_expression_output(g->e, w->registers[value]);
+            const int reg = w->registers[value];
+            const bool fits = mp_expression_output(g->e, reg);
             assert(fits);
             (void)fits;
+            if (g->over.row_dims > 0 && mp_expression_is_row(g->e, reg) &&
+                w->tensors[value].shape.rank < g->over.shape.rank) {
+                g->e->flat_outputs |= 1u << (g->e->output_count - 1);
+            }
             to->out[to->out_count++] = value;
         }
     }
     to->in_count = g->e->input_count;
+    to->elements = mp_shape_count(&g->over.shape);
     memcpy(to->in, g->in, sizeof to->in);
     return mp_expression_write(g->e, &to->expression);
 }
@@ -517,6 +639,7 @@ static void work_close(work *w) {
     free(w->group_of);
     free(w->next);
     free(w->registers);
+    free(w->row_dims);
     free(w->is_read);
     free(w->stack);
     free(w->trial);
@@ -534,13 +657,14 @@ mp_status mp_units_make(const mp_graph *graph, const mp_tensor *tensors, const m
               .group_of = calloc(nodes, sizeof *w.group_of),
               .next = calloc(nodes, sizeof *w.next),
               .registers = calloc(values, sizeof *w.registers),
+              .row_dims = calloc(nodes, sizeof *w.row_dims),
               .is_read = calloc(values, sizeof *w.is_read),
               .stack = calloc(nodes, sizeof *w.stack),
               .trial = calloc(1, sizeof *w.trial)};
     *out = (mp_units){.units = calloc(nodes, sizeof *out->units),
                       .nodes = calloc(nodes, sizeof *out->nodes)};
     const bool whole = w.groups != NULL && w.group_of != NULL && w.next != NULL &&
-                       w.registers != NULL && w.is_read != NULL && w.stack != NULL &&
+                       w.registers != NULL && w.row_dims != NULL && w.is_read != NULL && w.stack != NULL &&
                        w.trial != NULL && out->units != NULL && out->nodes != NULL;
     const mp_status status =
         whole ? run(&w, out)

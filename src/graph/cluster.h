@@ -1,6 +1,8 @@
 /* cluster.h - which nodes of a graph, once shapes are known, one kernel computes.
  *
- * Element-wise nodes of the same shape that follow from one another are a cluster. It is made for
+ * Element-wise nodes of the same shape that follow from one another are a cluster. So are, with
+ * them, reductions along the last dimensions of that shape, its rows, and element-wise nodes of
+ * rows: what has an element for each of them. It is made for
  * shapes, since only they say what is repeated along what; its kernel's text does not depend on
  * sizes, so a new shape seldom needs a new one.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -18,8 +20,10 @@ typedef enum mp_node_fate {
 } mp_node_fate;
 
 /* Whether the node may be part of a cluster; `*out` is then what its output will be. `in`: its
- * inputs, with `data` where their values are known. */
-bool mp_cluster_takes(const mp_vertex *v, const mp_tensor *in, mp_tensor *out);
+ * inputs, with `data` where their values are known. `rows`: whether it may be a reduction. One that
+ * has no neighbours in the end is a step as any other, as is one whose rows are for more than a
+ * block each: so long that the kernels for them cut them into pieces, and so few that this pays. */
+bool mp_cluster_takes(const mp_vertex *v, const mp_tensor *in, bool rows, mp_tensor *out);
 
 /* A step: one node, or the nodes of a cluster. */
 typedef struct mp_unit {
@@ -29,6 +33,7 @@ typedef struct mp_unit {
     char *expression;                         /* owned; NULL for one node */
     int32_t in[K_FUSED_IN], out[K_FUSED_OUT]; /* values, of a cluster */
     int in_count, out_count;
+    int64_t elements; /* that the expression is computed for */
 } mp_unit;
 
 typedef struct mp_units {

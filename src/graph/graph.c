@@ -20,6 +20,7 @@ mp_status mp_graph_create(mp_graph **out) {
         return MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory for a graph");
     }
     (*out)->has_clusters = true;
+    (*out)->has_row_clusters = true;
     return MP_OK;
 }
 

@@ -83,6 +83,7 @@ typedef struct mp_graph {
     int32_t value_count, node_count, input_count, output_count;
     bool prefers_last;           /* the device is faster at convolutions whose channels come last */
     bool has_clusters;           /* element-wise nodes may be joined to one kernel; true at first */
+    bool has_row_clusters;       /* with reductions among them; the same */
     bool has_claimed_types;      /* nobody has checked what is said of the types of its values */
     int32_t origin_count;        /* numbers of origins that were given out */
     const char *last_pass;       /* that changed it; static storage, NULL for none */

@@ -18,12 +18,12 @@ static const pass passes[] = {
 #undef MP_PASS
 };
 
-/* Clusters are made with every program, once shapes are known: the word is behind those of passes.
- */
-enum { CLUSTER = MP_COUNT_OF(passes), WORDS };
+/* Clusters are made with every program, once shapes are known: their words are behind those of
+ * passes. */
+enum { CLUSTER = MP_COUNT_OF(passes), ROW_CLUSTER, WORDS };
 
 static const char *name_of(size_t i) {
-    return i == CLUSTER ? "cluster" : passes[i].name;
+    return i == CLUSTER ? "cluster" : i == ROW_CLUSTER ? "row_cluster" : passes[i].name;
 }
 
 static int find(const char *word, size_t length) {
@@ -89,6 +89,7 @@ mp_status mp_passes_run(mp_graph *graph, const char *words, int64_t *done) {
     wish wanted = {.most = INT64_MAX};
     MP_TRY(read_words(words, &wanted));
     graph->has_clusters = (wanted.left_out >> CLUSTER & 1) == 0;
+    graph->has_row_clusters = (wanted.left_out >> ROW_CLUSTER & 1) == 0;
     mp_rewrites rewrites = {.done = *done, .most = wanted.most};
     mp_status status = MP_OK;
     for (size_t i = 0; status == MP_OK && i < MP_COUNT_OF(passes); i++) {

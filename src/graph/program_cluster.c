@@ -5,13 +5,14 @@
 #include <stdlib.h>
 
 /* Each element is read before the one in its place is written, if it is as large and not repeated.
- */
+ * What is of rows is not: a row of another input may be as many elements. */
 static void set_in_place(const mp_draft *draft, const mp_unit *unit, mp_program_step *step) {
     for (int o = 0; o < unit->out_count; o++) {
         const mp_tensor *out = &draft->tensors[unit->out[o]];
         for (int i = 0; i < unit->in_count && step->in_place_count < MP_ALIASES_MAX; i++) {
             const mp_tensor *in = &draft->tensors[unit->in[i]];
-            if (mp_shape_count(&in->shape) == mp_shape_count(&out->shape) &&
+            if (mp_shape_count(&in->shape) == unit->elements &&
+                mp_shape_count(&out->shape) == unit->elements &&
                 mp_dtype_size(in->type) == mp_dtype_size(out->type)) {
                 step->in_place[step->in_place_count++] = (mp_alias){.in = i, .out = o};
             }
@@ -106,7 +107,7 @@ static mp_status add_cluster(mp_draft *draft, const mp_units *units, const mp_un
     return name_cluster(draft, units, unit, step);
 }
 
-/* A node that is alone after all. Those that may be in clusters read nothing on the host. */
+/* A node that is alone after all. What it reads on the host is known. */
 static mp_status add_single(mp_draft *draft, int32_t node) {
     const mp_vertex *v = &draft->graph->nodes[node];
     mp_tensor *in = draft->work;
@@ -114,8 +115,10 @@ static mp_status add_single(mp_draft *draft, int32_t node) {
         in[i] = (mp_tensor){.type = MP_NONE};
         if (v->in[i] != MP_NO_VALUE) {
             in[i] = draft->tensors[v->in[i]];
-            in[i].data = 0;
-            draft->is_wanted[v->in[i]] = true;
+            if (!mp_op_host_in(v->node.op, (size_t)i)) {
+                in[i].data = 0;
+                draft->is_wanted[v->in[i]] = true;
+            }
         }
     }
     return mp_draft_plan_step(draft, node, in);

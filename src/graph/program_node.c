@@ -283,7 +283,7 @@ static mp_status plan_ready(mp_draft *draft, int32_t n, mp_tensor *in) {
             return MP_OK;
         }
     }
-    if (draft->graph->has_clusters && mp_cluster_takes(v, in, out)) {
+    if (draft->graph->has_clusters && mp_cluster_takes(v, in, draft->graph->has_row_clusters, out)) {
         set_outputs(draft, v, out);
         draft->fates[n] = MP_FATE_CLUSTER;
         program->is_done[n] = true;

@@ -28,7 +28,7 @@ static void write_units(const mp_graph *graph, char *text, size_t size) {
         for (int i = 0; i < v->in_count; i++) {
             in[i] = tensors[v->in[i]];
         }
-        fates[n] = mp_cluster_takes(v, in, out) ? MP_FATE_CLUSTER : MP_FATE_STEP;
+        fates[n] = mp_cluster_takes(v, in, true, out) ? MP_FATE_CLUSTER : MP_FATE_STEP;
         if (fates[n] == MP_FATE_STEP) {
             *out = in[0];
             out->data = 0;
@@ -68,7 +68,7 @@ TEST(cluster_of_a_chain) {
 }
 
 TEST(cluster_gives_what_others_read) {
-    check("input x f32[4,8]\na = Exp-13 (x) \"a\"\nb = Neg-13 (a) \"b\"\nc = Softmax-13 (a) \"c\"\n"
+    check("input x f32[4,8]\na = Exp-13 (x) \"a\"\nb = Neg-13 (a) \"b\"\nc = Softmax-13 (a) \"c\" axis=0\n"
           "output b\noutput c\n",
           "a+b: x0=f32 t0=exp(x0) t1=neg(t0) -> t0 t1\nc\n");
 }
@@ -83,7 +83,7 @@ TEST(cluster_is_of_one_branch) {
 
 /* The sum cannot run before the Softmax, nor the Softmax before the exponential. */
 TEST(cluster_has_nothing_between) {
-    check("input x f32[4,8]\na = Exp-13 (x) \"a\"\nb = Softmax-13 (a) \"b\"\nc = Add-14 (a, b) "
+    check("input x f32[4,8]\na = Exp-13 (x) \"a\"\nb = Softmax-13 (a) \"b\" axis=0\nc = Add-14 (a, b) "
           "\"c\"\n"
           "d = Sqrt-13 (c) \"d\"\noutput d\n",
           "a\nb\nc+d: x0=f32 x1=f32 t0=add(x0,x1) t1=sqrt(t0) -> t1\n");
@@ -96,7 +96,7 @@ TEST(cluster_far_behind) {
     size_t used = strlen(from);
     for (int i = 1; i <= DEEP; i++) {
         used +=
-            (size_t)snprintf(from + used, sizeof from - used, "s%d = Softmax-13 (s%d)\n", i, i - 1);
+            (size_t)snprintf(from + used, sizeof from - used, "s%d = Softmax-13 (s%d) axis=0\n", i, i - 1);
         strcat(to, "\n");
     }
     (void)snprintf(from + used, sizeof from - used,
@@ -140,4 +140,88 @@ TEST(cluster_knows_bounds) {
           "a = Neg-13 (x) \"a\"\nb = Clip-13 (a, low, six) \"b\"\nc = Clip-13 (b, low, top) \"c\"\n"
           "output c\n",
           "a+b: x0=f32 t0=neg(x0) t1=clip(t0;00000000;40c00000) -> t1\nc\n");
+}
+
+/* ---- rows ---- */
+
+/* A softmax between what makes its input and what reads its result. */
+TEST(cluster_has_a_softmax) {
+    check("input x f32[4,8]\ninput m f32[8]\na = Add-14 (x, m) \"a\"\nb = Softmax-13 (a) \"b\"\n"
+          "c = Relu-14 (b) \"c\"\noutput c\n",
+          "a+b+c: row=1 x0=f32 x1=f32 t0=add(x0,x1) t1=rowmax(t0) t2=sub(t0,t1) t3=exp(t2) "
+          "t4=rowsum(t3) t5=div(t3,t4) t6=relu(t5) -> t6\n");
+}
+
+/* By itself it has a kernel of its own, as has a reduction. */
+TEST(cluster_of_a_reduction_alone_is_none) {
+    check("input x f32[4,8]\nconst last i64[1] = -1\na = Softmax-13 (x) \"a\"\n"
+          "b = ReduceSum-13 (x, last) \"b\"\noutput a\noutput b\n",
+          "a\nb\n");
+}
+
+/* Each reduction sees what those before it give; epsilon is a number, scale an input. */
+TEST(cluster_has_a_norm) {
+    check("input x f16[4,8]\ninput scale f16[8]\nconst last i64[1] = -1\nconst tiny f16[] = 0.5\n"
+          "m = ReduceMean-18 (x, last) \"m\"\nd = Sub-14 (x, m) \"d\"\ns = Mul-14 (d, d) \"s\"\n"
+          "v = ReduceMean-18 (s, last) \"v\"\ne = Add-14 (v, tiny) \"e\"\nr = Sqrt-13 (e) \"r\"\n"
+          "q = Div-14 (d, r) \"q\"\ny = Mul-14 (q, scale) \"y\"\noutput y\noutput v\n",
+          "m+d+s+v+e+r+q+y: row=1 x0=f16 x1=f16 n0=f16:3f000000 t0=rowmean(x0) t1=sub(x0,t0) "
+          "t2=mul(t1,t1) t3=rowmean(t2) t4=add(t3,n0) t5=sqrt(t4) t6=div(t1,t5) t7=mul(t6,x1) -> "
+          "t3 t7\n");
+}
+
+/* Rows of two dimensions, what is flat behind, and an input of the same shape. */
+TEST(cluster_goes_on_with_flat_rows) {
+    check("input x f32[3,4,8]\ninput w f32[3]\na = Exp-13 (x) \"a\"\n"
+          "b = ReduceSum-11 (a) \"b\" axes=[1,2] keepdims=0\nc = Mul-14 (b, w) \"c\"\noutput c\n",
+          "a+b+c: row=2 x0=f32 x1=f32:flat t0=exp(x0) t1=rowsum(t0) t2=mul(t1,x1) -> t2:flat\n");
+}
+
+/* A flat result that is read along the other axis is none of the cluster's rows. */
+TEST(cluster_reads_flat_rows_as_rows_alone) {
+    check("input x f32[8,8]\na = Exp-13 (x) \"a\"\n"
+          "b = ReduceMax-13 (a) \"b\" axes=[1] keepdims=0\nc = Add-14 (a, b) \"c\"\noutput c\n",
+          "a+b: row=1 x0=f32 t0=exp(x0) t1=rowmax(t0) -> t0 t1:flat\nc\n");
+}
+
+/* One value is read as what is of rows, and as a row. */
+TEST(cluster_reads_an_input_in_two_ways) {
+    check("input x f32[8,8]\ninput w f32[8]\na = Mul-14 (x, w) \"a\"\n"
+          "b = ReduceMin-13 (a) \"b\" axes=[1] keepdims=0\nc = Add-14 (b, w) \"c\"\noutput c\n",
+          "a+b+c: row=1 x0=f32 x1=f32 x2=f32:flat t0=mul(x0,x1) t1=rowmin(t0) t2=add(t1,x2) -> "
+          "t2:flat\n");
+}
+
+TEST(cluster_composes_reductions) {
+    check("input x f32[4,8]\na = Neg-13 (x) \"a\"\nb = ReduceLogSumExp-13 (a) \"b\" axes=[1]\n"
+          "c = ReduceL2-13 (a) \"c\" axes=[-1]\nd = Div-14 (a, c) \"d\"\n"
+          "e = Sub-14 (d, b) \"e\"\noutput e\n",
+          "a+b+c+d+e: row=1 x0=f32 n0=f32:00000000 t0=neg(x0) t1=rowmax(t0) t2=sub(t1,t1) "
+          "t3=isnan(t2) t4=where(t3,n0,t1) t5=sub(t0,t4) t6=exp(t5) t7=rowsum(t6) t8=log(t7) "
+          "t9=add(t8,t4) t10=mul(t0,t0) t11=rowsum(t10) t12=sqrt(t11) t13=div(t0,t12) "
+          "t14=sub(t13,t9) -> t14\n");
+}
+
+/* Other axes, other rows, rows of one element and whole numbers are left alone. */
+TEST(cluster_leaves_other_reductions) {
+    check("input x f32[4,8]\na = Exp-13 (x) \"a\"\nb = ReduceSum-11 (a) \"b\" axes=[0]\n"
+          "c = Softmax-13 (a) \"c\" axis=0\noutput b\noutput c\n",
+          "a\nb\nc\n");
+    check("input x f32[4,1]\na = Exp-13 (x) \"a\"\nb = ReduceSum-11 (a) \"b\" axes=[1]\noutput b\n",
+          "a\nb\n");
+    check("input x i64[4,8]\na = Abs-13 (x) \"a\"\nb = ReduceSum-11 (a) \"b\" axes=[1]\noutput b\n",
+          "a\nb\n");
+    check("input x f32[2,4,8]\na = Exp-13 (x) \"a\"\nb = ReduceSum-11 (a) \"b\" axes=[2]\n"
+          "c = Mul-14 (a, b) \"c\"\nd = ReduceMax-11 (c) \"d\" axes=[1,2]\noutput d\n",
+          "a+b+c: row=1 x0=f32 t0=exp(x0) t1=rowsum(t0) t2=mul(t0,t1) -> t2\nd\n");
+}
+
+/* A few long rows are cut by other kernels; many are not. */
+TEST(cluster_leaves_few_long_rows) {
+    check("input x f32[4,20000]\na = Exp-13 (x) \"a\"\nb = ReduceSum-11 (a) \"b\" axes=[1]\n"
+          "output b\n",
+          "a\nb\n");
+    check("input x f32[128,20000]\na = Exp-13 (x) \"a\"\nb = ReduceSum-11 (a) \"b\" axes=[1]\n"
+          "output b\n",
+          "a+b: row=1 x0=f32 t0=exp(x0) t1=rowsum(t0) -> t1\n");
 }

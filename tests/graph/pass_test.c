@@ -136,6 +136,29 @@ TEST(graph_pass_words_are_checked) {
     mp_graph_destroy(graph);
 }
 
+/* The same for reductions in them: then there are two clusters, and what is between. */
+DEVICE_TEST(graph_pass_words_leave_row_clusters_out) {
+    static const char *const words[] = {"-row_cluster", NULL};
+    const mp_tensor in = {.type = MP_F32, .shape = {.rank = 2, .dim = {4, 8}}};
+    for (int i = 0; i < 2; i++) {
+        mp_graph *graph = NULL;
+        mp_program *program = NULL;
+        int64_t done = 0;
+        CHECK_OK(mp_graph_read("input x f32[4,8]\nconst last i64[1] = -1\na = Relu-14 (x)\n"
+                               "b = Exp-13 (a)\nc = ReduceSum-13 (b, last)\nd = Div-14 (b, c)\n"
+                               "y = Neg-13 (d)\noutput y\n",
+                               &graph));
+        CHECK_OK(mp_passes_run(graph, words[i], &done));
+        CHECK(graph->has_clusters);
+        CHECK_EQ_INT(graph->has_row_clusters, i);
+        CHECK_OK(mp_program_make(device, graph, &in, 16, NULL, &program));
+        CHECK_EQ_INT(mp_program_step_count(program), i == 1 ? 1 : 3);
+        mp_program_release(program);
+        mp_graph_destroy(graph);
+    }
+    mp_kernel_cache_drop(device);
+}
+
 /* Clusters are made with programs: the word stays with the graph. */
 DEVICE_TEST(graph_pass_words_leave_clusters_out) {
     static const char *const words[] = {"-cluster", "-same, -cluster", NULL, "-same"};
@@ -152,7 +175,8 @@ DEVICE_TEST(graph_pass_words_leave_clusters_out) {
         CHECK_OK(mp_program_make(device, graph, &in, 16, NULL, &program));
         CHECK_EQ_INT(mp_program_step_count(program), i >= 2 ? 1 : 3);
         mp_program_release(program);
-        CHECK_FAILS(mp_passes_run(graph, "-clusters", &done), INVALID_ARGUMENT, "-cluster, or =N");
+        CHECK_FAILS(mp_passes_run(graph, "-clusters", &done), INVALID_ARGUMENT,
+                    "-cluster, -row_cluster, or =N");
         mp_graph_destroy(graph);
     }
     mp_kernel_cache_drop(device);

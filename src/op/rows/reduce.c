@@ -3,6 +3,7 @@
 #include "op/core/channels.h"
 #include "op/core/families.h"
 #include "op/core/host_input.h"
+#include "op/fused/expression.h"
 #include "op/rows/reduce_steps.h"
 
 #include <string.h>
@@ -69,6 +70,96 @@ static mp_status plan_global_pool(mp_planner *p) {
     return reduce(p, axes, &shape);
 }
 
+/* ---- in expressions ---- */
+
+/* The axes that a node names, where they are known; *count as mp_listed_axes gives it. */
+static bool known_axes(const mp_expresser *e, uint32_t *mask, int *count) {
+    const mp_attr *attr = mp_node_attr(e->node, "axes");
+    const mp_tensor *in = e->in_count > 1 && e->in[1].type != MP_NONE ? &e->in[1] : NULL;
+    const int64_t *list = attr != NULL && attr->kind == MP_ATTR_INTS ? attr->ints : NULL;
+    int64_t length = list != NULL ? (int64_t)attr->count : 0;
+    if (list == NULL && in != NULL) {
+        length = mp_shape_count(&in->shape);
+        list = (const int64_t *)(uintptr_t)in->data;
+        if (in->type != MP_I64 || in->shape.rank > 1 || (list == NULL && length > 0)) {
+            return false;
+        }
+    }
+    const int rank = e->in[0].shape.rank;
+    *mask = 0;
+    *count = (int)MP_MIN(length, MP_RANK_MAX + 1);
+    for (int64_t i = 0; i < length; i++) {
+        const int64_t axis = list[i] < 0 ? list[i] + rank : list[i];
+        if (axis < 0 || axis >= rank || (*mask & 1u << axis) != 0) {
+            return false; /* the plan says what is wrong */
+        }
+        *mask |= 1u << axis;
+    }
+    return true;
+}
+
+/* How many of the last dimensions the node reduces; 0 where it reduces others, or none. */
+static int row_dims(const mp_expresser *e) {
+    const int rank = e->in[0].shape.rank;
+    uint32_t mask = 0;
+    int count = 0;
+    if (!known_axes(e, &mask, &count)) {
+        return 0;
+    }
+    if (count == 0) {
+        return mp_node_flag(e->node, "noop_with_empty_axes", false) ? 0 : rank;
+    }
+    return mask == ((1u << count) - 1) << (rank - count) ? count : 0;
+}
+
+/* log(sum(exp(x - base))) + base; the base is the largest element where that is a number. */
+static int log_sum_exp(mp_expression *e, int x) {
+    const int none = MP_NO_REGISTER;
+    const int largest = mp_expression_reduction(e, MP_ROW_MAX, x);
+    const int odd = mp_expression_function(
+        e, "isnan", mp_expression_function(e, "sub", largest, largest, 0, 0), none, 0, 0);
+    const int base = mp_expression_where(e, odd, mp_expression_zero(e, largest), largest);
+    const int off = mp_expression_function(e, "sub", x, base, 0, 0);
+    const int power = mp_expression_function(e, "exp", off, none, 0, 0);
+    const int sum = mp_expression_reduction(e, MP_ROW_SUM, power);
+    const int log = mp_expression_function(e, "log", sum, none, 0, 0);
+    return mp_expression_function(e, "add", log, base, 0, 0);
+}
+
+static int express_reduce(mp_expresser *e) {
+    static const struct {
+        const char *word, *before, *behind;
+        mp_reduction reduction;
+    } kinds[] = {
+        {"sum", NULL, NULL, MP_ROW_SUM},       {"mean", NULL, NULL, MP_ROW_MEAN},
+        {"max", NULL, NULL, MP_ROW_MAX},       {"min", NULL, NULL, MP_ROW_MIN},
+        {"prod", NULL, NULL, MP_ROW_PRODUCT},  {"l1", "abs", NULL, MP_ROW_SUM},
+        {"sumsq", "mul", NULL, MP_ROW_SUM},    {"l2", "mul", "sqrt", MP_ROW_SUM},
+        {"logsum", NULL, "log", MP_ROW_SUM},
+    };
+    const int dims = row_dims(e);
+    if ((MP_BIT(e->in[0].type) & MP_FLOATS) == 0 || !mp_express_rows(e, dims)) {
+        return MP_NO_REGISTER;
+    }
+    e->dropped_dims = mp_node_flag(e->node, "keepdims", true) ? 0 : dims;
+    int x = e->input(e, 0);
+    if (strcmp(e->node->op->detail, "logsumexp") == 0) {
+        return log_sum_exp(e->to, x);
+    }
+    size_t i = 0;
+    while (strcmp(kinds[i].word, e->node->op->detail) != 0) {
+        i++;
+    }
+    if (kinds[i].before != NULL) {
+        const int y = strcmp(kinds[i].before, "mul") == 0 ? x : MP_NO_REGISTER;
+        x = mp_expression_function(e->to, kinds[i].before, x, y, 0, 0);
+    }
+    x = mp_expression_reduction(e->to, kinds[i].reduction, x);
+    return kinds[i].behind != NULL
+               ? mp_expression_function(e->to, kinds[i].behind, x, MP_NO_REGISTER, 0, 0)
+               : x;
+}
+
 /* ---- the rows ---- */
 
 static const mp_attr_def old_attrs[] = {
@@ -91,10 +182,12 @@ enum {
      .attrs = old_attrs,                                                                        \
      .types = {{"T", (mp_dtypes)((old) < 13 ? (set) & ~BF16 : (set))}},                         \
      .plan = plan_reduce,                                                                       \
+     .express = express_reduce,                                                                 \
      .detail = (word)},                                                                         \
     {                                                                                           \
         .domain = "", .name = (op_name), .since = (first), .until = (last), .host_in = 1u << 1, \
-        .types = {{"T", (set)}}, .attrs = new_attrs, .plan = plan_reduce, .detail = (word)      \
+        .types = {{"T", (set)}}, .attrs = new_attrs, .plan = plan_reduce,                       \
+        .express = express_reduce, .detail = (word)                                             \
     }
 #define GLOBAL_POOL(op_domain, op_name, word)                                   \
     {                                                                           \

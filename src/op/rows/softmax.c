@@ -6,7 +6,10 @@
 #include "op/core/families.h"
 #include "op/core/row_grid.h"
 #include "op/core/row_shape.h"
+#include "op/fused/expression.h"
 #include "op/rows/softmax_steps.h"
+
+#include <string.h>
 
 /* ---- Softmax ---- */
 
@@ -79,6 +82,38 @@ static mp_status plan_softmax_axis(mp_planner *p) {
     return softmax(p, mp_rows_along(&p->in[0].shape, axis), (mp_bias_rows){.rows = 0});
 }
 
+/* Along the last dimensions, in an expression: as the kernels compute it. */
+static int express_rows(mp_expresser *e, int axis) {
+    const mp_shape *x = &e->in[0].shape;
+    const int none = MP_NO_REGISTER;
+    mp_expression *to = e->to;
+    if (!mp_express_rows(e, x->rank - axis)) {
+        return MP_NO_REGISTER;
+    }
+    const int in = e->input(e, 0);
+    const int largest = mp_expression_reduction(to, MP_ROW_MAX, in);
+    const int off = mp_expression_function(to, "sub", in, largest, 0, 0);
+    const int power = mp_expression_function(to, "exp", off, none, 0, 0);
+    const int sum = mp_expression_reduction(to, MP_ROW_SUM, power);
+    return strcmp(e->node->op->detail, "log") != 0
+               ? mp_expression_function(to, "div", power, sum, 0, 0)
+               : mp_expression_function(to, "sub", off,
+                                        mp_expression_function(to, "log", sum, none, 0, 0), 0, 0);
+}
+
+static int express_softmax_flat(mp_expresser *e) {
+    const int rank = e->in[0].shape.rank;
+    const int64_t asked = mp_node_int(e->node, "axis", 1);
+    const int64_t axis = asked < 0 ? asked + rank : asked;
+    return axis >= 0 && axis < rank ? express_rows(e, (int)axis) : MP_NO_REGISTER;
+}
+
+static int express_softmax_axis(mp_expresser *e) {
+    const int rank = e->in[0].shape.rank;
+    const int64_t axis = mp_node_int(e->node, "axis", -1);
+    return axis == -1 || axis == rank - 1 ? express_rows(e, rank - 1) : MP_NO_REGISTER;
+}
+
 /* ---- LpNormalization ---- */
 
 /* How the kernel for rows as these calls them. */
@@ -137,10 +172,12 @@ static const mp_attr_def own_lp_norm_attrs[] = {
      .attrs = axis_only,                                                                        \
      .types = {{"T", MP_IEEE_FLOATS}},                                                          \
      .plan = plan_softmax_flat,                                                                 \
+     .express = express_softmax_flat,                                                           \
      .detail = (word)},                                                                         \
     {                                                                                           \
         .domain = "", .name = (op_name), .since = 13, .until = 13, .types = {{"T", MP_FLOATS}}, \
-        .attrs = axis_only, .plan = plan_softmax_axis, .detail = (word)                         \
+        .attrs = axis_only, .plan = plan_softmax_axis, .express = express_softmax_axis,         \
+        .detail = (word)                                                                        \
     }
 
 static const mp_op ops[] = {
