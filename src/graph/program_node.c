@@ -265,6 +265,13 @@ static mp_status add_loop(mp_draft *draft, int32_t node, const mp_tensor *in) {
 
 /* ---- nodes ---- */
 
+/* Whether a reduction may be part of a cluster. A graph with branches is planned as segments first
+ * and as one program later, and what is in a segment is not what is in the program: a sum in
+ * another order would give other bits from one run to the next. */
+static bool has_rows(const mp_graph *graph) {
+    return graph->has_row_clusters && graph->guard_count == 0;
+}
+
 static mp_status plan_ready(mp_draft *draft, int32_t n, mp_tensor *in) {
     mp_program *program = draft->program;
     const mp_vertex *v = &draft->graph->nodes[n];
@@ -283,7 +290,7 @@ static mp_status plan_ready(mp_draft *draft, int32_t n, mp_tensor *in) {
             return MP_OK;
         }
     }
-    if (draft->graph->has_clusters && mp_cluster_takes(v, in, draft->graph->has_row_clusters, out)) {
+    if (draft->graph->has_clusters && mp_cluster_takes(v, in, has_rows(draft->graph), out)) {
         set_outputs(draft, v, out);
         draft->fates[n] = MP_FATE_CLUSTER;
         program->is_done[n] = true;

@@ -18,6 +18,7 @@ WIDTHS = (1, 4, 7)
 NODES_MIN, NODES_MAX = 8, 30
 UNARY = ("Relu", "Sigmoid", "Tanh", "Sin", "Cos", "Neg", "Abs", "Erf")
 BINARY = ("Add", "Sub", "Mul", "Max", "Min")
+REDUCE = ("Sum", "Mean", "Max", "Min", "L1", "L2", "LogSumExp")
 
 
 class Builder:
@@ -58,10 +59,29 @@ class Builder:
         pair = [x, self.pick(fitting)]
         self.emit(self.pick(BINARY), pair if self.random.random() < 0.5 else pair[::-1], (a, b))
 
-    def mean(self, x, a, b):
-        axis = self.pick([1, 2])
-        shape = (1, b) if axis == 1 else (a, 1)
-        self.emit("ReduceMean", [x, self.weight(np.array([axis]))], shape, keepdims=1)
+    def reduce(self, x, a, b):
+        axes = self.pick([[1], [2], [2], [-1], [1, 2]])
+        shape = (1 if 1 in axes else a, b if axes == [1] else 1)
+        axes = [x, self.weight(np.array(axes))]
+        if self.random.random() < 0.3:  # dimensions go, and come back
+            [dropped] = self.emit(f"Reduce{self.pick(REDUCE)}", axes, None, keepdims=0)
+            [dropped], made = self.emit("Tanh", [dropped], None), dropped
+            del self.values[dropped], self.values[made]
+            self.emit("Unsqueeze", [dropped, axes[1]], shape)
+        else:
+            self.emit(f"Reduce{self.pick(REDUCE)}", axes, shape, keepdims=1)
+
+    def norm(self, x, a, b):
+        axes, tiny = self.weight(np.array(self.pick([[2], [1, 2]]))), self.weight(np.float32(0.1))
+        [mean] = self.emit("ReduceMean", [x, axes], None)
+        [off] = self.emit("Sub", [x, mean], (a, b))
+        [square] = self.emit("Mul", [off, off], (a, b))
+        [variance] = self.emit("ReduceMean", [square, axes], None)
+        [moved] = self.emit("Add", [variance, tiny], None)
+        [root] = self.emit("Sqrt", [moved], None)
+        for name in (mean, variance, moved, root):
+            del self.values[name]
+        self.emit("Div", [off, root], (a, b))
 
     def product(self, x, a, b):
         width = self.pick(WIDTHS)
@@ -104,7 +124,7 @@ class Builder:
         self.emit("Where", [mask, x, self.pick(fitting)], (a, b))
 
     def grow(self):
-        steps = (self.unary, self.binary, self.binary, self.mean, self.product, self.transpose, self.softmax)
+        steps = (self.unary, self.binary, self.binary, self.reduce, self.norm, self.product, self.transpose, self.softmax)
         steps += (self.reshape, self.concat, self.cut, self.split, self.gather, self.where)
         for _ in range(int(self.random.integers(NODES_MIN, NODES_MAX))):
             x = self.any_value()

@@ -20,6 +20,16 @@ PLANS = {
     "stem.cpp": ["op/linear/conv_stem_cut.c", "op/core/shape.c", "base/dtype.c", "base/escape.c", "base/status.c"],
     "excite.cpp": ["op/linear/squeeze_excite_cut.c"],
 }
+# What writes the texts of fused kernels, and what some of them compute: how inputs are read, terms.
+WRITER = [*(f"op/fused/{name}.c" for name in ("expression", "expression_text", "function", "fused_row_source",
+                                               "fused_source", "fused_writer", "row_pass")),
+          "op/core/shape.c", "base/dtype.c", "base/escape.c", "base/status.c"]
+WAYS = (
+    ("wvr", "x0=T x1=T x2=T:row t0=mul(x0,x2) t1=add(t0,x1) t2=rowmax(t1) t3=sub(t1,t2) t4=exp(t3) t5=rowsum(t4) "
+            "t6=div(t4,t5) -> t6 t2"),
+    ("wc", "x0=T x1=T t0=rowmean(x0) t1=sub(x0,t0) t2=mul(t1,t1) t3=rowmean(t2) t4=sqrt(t3) t5=div(t1,t4) "
+           "t6=mul(t5,x1) t7=rowmin(t6) -> t6 t3 t7"),
+)
 # Kernels of packed weights: bits of a weight, rows, what is done before, type.
 NBITS = (
     *(("mma", *each) for each in ((4, 1, 0, "f16"), (4, 4, 0, "bf16"), (4, 8, 0, "f16"), (8, 1, 0, "bf16"),
@@ -146,9 +156,32 @@ def compiled(folder, source, name, options):
                          target])
 
 
+def run_linked(folder, objects, options):
+    linked = folder / "program"
+    subprocess.run([needs.program("g++"), *options, *objects, "-o", linked, "-lpthread"], check=True)
+    done = subprocess.run([linked], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[:4000]
+
+
 def compiled_plan(folder, source, options):
     target = folder / f"plan-{Path(source).stem}.o"
     return made(target, [needs.program("gcc"), *C_FLAGS, *options, "-c", SRC / source, "-o", target])
+
+
+@pytest.mark.parametrize("word", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("is_long", [0, 1])
+@pytest.mark.parametrize("way", range(len(WAYS)))
+def test_rows_of_fused_kernels(way, is_long, word, tmp_path):
+    readings, terms = WAYS[way]
+    writer = made(tmp_path / "writer", [needs.program("gcc"), *C_FLAGS, HERE / "fused_text.c",
+                                        *(SRC / source for source in WRITER), "-o", tmp_path / "writer"])
+    expression = f"row=1{':long' * is_long} {terms.replace('T', word)}"
+    text = subprocess.run([writer, readings, expression], capture_output=True, text=True, check=True).stdout
+    (tmp_path / "text.cu").write_text(text)
+    options = ["-fsanitize=thread", f"-DWAY={way}", f"-DLONG={is_long}", f'-DTEXT="{tmp_path / "text.cu"}"']
+    objects = [compiled(tmp_path, HERE / "fused_rows.cpp", "fused_rows", options),
+               compiled(tmp_path, HERE / "lanes.cpp", "unused", options[:1])]
+    run_linked(tmp_path, objects, options[:1])
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -159,7 +192,4 @@ def test_lanes(program, tmp_path):
                compiled(tmp_path, HERE / "lanes.cpp", "unused", options)]
     objects += [compiled(tmp_path, SRC / "kernel" / text, other, options) for other, text in others.items()]
     objects += [compiled_plan(tmp_path, plan, options[:1]) for plan in PLANS.get(source, [])]
-    linked = tmp_path / "program"
-    subprocess.run([needs.program("g++"), *options, *objects, "-o", linked, "-lpthread"], check=True)
-    done = subprocess.run([linked], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[:4000]
+    run_linked(tmp_path, objects, options)
