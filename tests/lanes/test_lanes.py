@@ -173,7 +173,7 @@ def compiled_plan(folder, source, options):
 @pytest.mark.parametrize("way", range(len(WAYS)))
 def test_rows_of_fused_kernels(way, is_long, word, tmp_path):
     readings, terms = WAYS[way]
-    writer = made(tmp_path / "writer", [needs.program("gcc"), *C_FLAGS, HERE / "fused_text.c",
+    writer = made(tmp_path / "writer", [needs.program("gcc"), *C_FLAGS, HERE / "fused_text_main.c",
                                         *(SRC / source for source in WRITER), "-o", tmp_path / "writer"])
     expression = f"row=1{':long' * is_long} {terms.replace('T', word)}"
     text = subprocess.run([writer, readings, expression], capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-/* fused_text.c - writes the text of a fused kernel: fused_text READINGS EXPRESSION, where a reading
+/* fused_text_main.c - writes the text of a fused kernel: fused_text READINGS EXPRESSION, where a reading
  * is a letter each (fused_source.h).
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/fused/fused_source.h"
