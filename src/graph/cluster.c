@@ -346,7 +346,7 @@ static bool has_room(const work *w) {
     int views = 0;
     for (int i = 0; i < w->trial->input_count; i++) {
         const mp_shape *in = &w->tensors[w->trial_in[i]].shape;
-        views += mp_fused_reading(w->trial, i, in, &w->over.shape) == MP_READ_VIEW;
+        views += mp_reading_is_view(mp_fused_reading(w->trial, i, in, &w->over.shape));
     }
     return views <= K_WALK_VIEWS && mp_expression_live(w->trial) <= MP_LIVE_MAX;
 }

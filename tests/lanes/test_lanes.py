@@ -20,15 +20,17 @@ PLANS = {
     "stem.cpp": ["op/linear/conv_stem_cut.c", "op/core/shape.c", "base/dtype.c", "base/escape.c", "base/status.c"],
     "excite.cpp": ["op/linear/squeeze_excite_cut.c"],
 }
-# What writes the texts of fused kernels, and what some of them compute: how inputs are read, terms.
+# What writes the texts of fused kernels, and what some of them compute: its number, how inputs are read, terms.
 WRITER = [*(f"op/fused/{name}.c" for name in ("expression", "expression_text", "function", "fused_row_source",
                                                "fused_source", "fused_writer", "row_pass")),
           "op/core/shape.c", "base/dtype.c", "base/escape.c", "base/status.c"]
 WAYS = (
-    ("wvr", "x0=T x1=T x2=T:row t0=mul(x0,x2) t1=add(t0,x1) t2=rowmax(t1) t3=sub(t1,t2) t4=exp(t3) t5=rowsum(t4) "
-            "t6=div(t4,t5) -> t6 t2"),
-    ("wc", "x0=T x1=T t0=rowmean(x0) t1=sub(x0,t0) t2=mul(t1,t1) t3=rowmean(t2) t4=sqrt(t3) t5=div(t1,t4) "
-           "t6=mul(t5,x1) t7=rowmin(t6) -> t6 t3 t7"),
+    (0, "wsr", "x0=T x1=T x2=T:row t0=mul(x0,x2) t1=add(t0,x1) t2=rowmax(t1) t3=sub(t1,t2) t4=exp(t3) t5=rowsum(t4) "
+               "t6=div(t4,t5) -> t6 t2"),
+    (0, "wvr", "x0=T x1=T x2=T:row t0=mul(x0,x2) t1=add(x1,t0) t2=rowmax(t1) t3=sub(t1,t2) t4=exp(t3) t5=rowsum(t4) "
+               "t6=div(t4,t5) -> t6 t2"),
+    (1, "wc", "x0=T x1=T t0=rowmean(x0) t1=sub(x0,t0) t2=mul(t1,t1) t3=rowmean(t2) t4=sqrt(t3) t5=div(t1,t4) "
+              "t6=mul(t5,x1) t7=rowmin(t6) -> t6 t3 t7"),
 )
 # Kernels of packed weights: bits of a weight, rows, what is done before, type.
 NBITS = (
@@ -170,9 +172,9 @@ def compiled_plan(folder, source, options):
 
 @pytest.mark.parametrize("word", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("is_long", [0, 1])
-@pytest.mark.parametrize("way", range(len(WAYS)))
-def test_rows_of_fused_kernels(way, is_long, word, tmp_path):
-    readings, terms = WAYS[way]
+@pytest.mark.parametrize("case", WAYS, ids=[f"{way}_{readings}" for way, readings, _ in WAYS])
+def test_rows_of_fused_kernels(case, is_long, word, tmp_path):
+    way, readings, terms = case
     writer = made(tmp_path / "writer", [needs.program("gcc"), *C_FLAGS, HERE / "fused_text_main.c",
                                         *(SRC / source for source in WRITER), "-o", tmp_path / "writer"])
     expression = f"row=1{':long' * is_long} {terms.replace('T', word)}"

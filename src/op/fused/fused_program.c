@@ -218,6 +218,7 @@ static void load(const block *b, int i, int *view) {
         repeat(to, from, size, b->count);
         break;
     case MP_READ_VIEW:
+    case MP_READ_ROWS:
         gather(b, from, size, (*view)++, to);
         break;
     case MP_READ_COLUMN:
@@ -384,7 +385,7 @@ static void load_some(const block *b, bool of_rows, const bool *needed) {
             int own = view;
             load(b, i, &own);
         }
-        view += b->program->readings[i] == MP_READ_VIEW;
+        view += mp_reading_is_view(b->program->readings[i]);
     }
 }
 

@@ -147,20 +147,17 @@ static void write_row_inputs(const row_writer *r) {
     const mp_fused_writer *w = r->w;
     const int views = mp__fused_views(w);
     int view = 0;
-    bool has_views = false;
+    if (views > 0) { /* where the row begins in each view */
+        (void)fprintf(w->to, "    uint32_t at[%d];\n    k_walk_to(&args.walk, p.begin, %d, at);\n",
+                      views, views);
+    }
     for (int i = 0; i < w->e->input_count; i++) {
-        const bool is_view = w->readings[i] == MP_READ_VIEW;
+        const bool is_view = mp_reading_is_view(w->readings[i]);
         if (is_array(w, i)) {
             view += is_view;
             continue;
         }
         const char *type = word(w->e->inputs[i]);
-        if (is_view && !has_views) {
-            has_views = true;
-            (void)fprintf(w->to,
-                          "    uint32_t at[%d];\n    k_walk_to(&args.walk, p.begin, %d, at);\n",
-                          views, views);
-        }
         (void)fprintf(w->to, "    const kc_%s x%d = k_load_%s(", type, i, type);
         if (w->readings[i] == MP_READ_ONE) {
             (void)fprintf(w->to, "one%d);\n", i);
@@ -206,7 +203,7 @@ static void write_reads(const row_writer *r, int pass, const bool *used) {
     for (int i = 0; i < w->e->input_count; i++) {
         const char *type = word(w->e->inputs[i]);
         const int own = view;
-        view += w->readings[i] == MP_READ_VIEW;
+        view += mp_reading_is_view(w->readings[i]);
         const bool is_read = w->e->is_long ? used[i] : r->first[i] == pass;
         if (!is_array(w, i) || !is_read) {
             continue;
@@ -215,6 +212,8 @@ static void write_reads(const row_writer *r, int pass, const bool *used) {
         if (w->readings[i] == MP_READ_VIEW) {
             (void)fprintf(w->to, "    f_view_%s(in%d, &args.walk, &p, %d, %d, e%d);\n", type, i,
                           views, own, i);
+        } else if (w->readings[i] == MP_READ_ROWS) {
+            (void)fprintf(w->to, "    f_run_%s(in%d + at[%d], &p, e%d);\n", type, i, own, i);
         } else {
             (void)fprintf(w->to, "    f_run_%s(in%d%s, &p, e%d);\n", type, i,
                           w->readings[i] == MP_READ_WHOLE ? " + p.begin" : "", i);

@@ -29,9 +29,14 @@ mp_dtype mp_fused_widest(const mp_expression *e, const mp_reading *readings) {
     return widest;
 }
 
-static bool is_column(const mp_shape *in, const mp_shape *shape, int row_dims) {
-    return mp_shape_span(in, 0, MP_MAX(in->rank - row_dims, 0)) == 1 &&
-           mp_shape_count(in) == mp_shape_span(shape, shape->rank - row_dims, shape->rank);
+/* Of what has the extent of a row. */
+static mp_reading reading_of_rows(const mp_expression *e, const mp_shape *in,
+                                  const mp_shape *shape) {
+    const int first = MP_MAX(in->rank - e->row_dims, 0);
+    const int64_t columns = mp_shape_span(shape, shape->rank - e->row_dims, shape->rank);
+    return e->row_dims == 0 || mp_shape_span(in, first, in->rank) != columns ? MP_READ_VIEW
+           : mp_shape_span(in, 0, first) == 1                                ? MP_READ_COLUMN
+                                                                             : MP_READ_ROWS;
 }
 
 mp_reading mp_fused_reading(const mp_expression *e, int i, const mp_shape *in,
@@ -48,7 +53,7 @@ mp_reading mp_fused_reading(const mp_expression *e, int i, const mp_shape *in,
         return own == mp_shape_span(shape, 0, shape->rank - e->row_dims) ? MP_READ_ROW
                                                                          : MP_READ_VIEW;
     }
-    return e->row_dims > 0 && is_column(in, shape, e->row_dims) ? MP_READ_COLUMN : MP_READ_VIEW;
+    return reading_of_rows(e, in, shape);
 }
 
 /* ---- one element ---- */

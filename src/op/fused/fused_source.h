@@ -15,11 +15,16 @@ typedef enum mp_reading {
     /* Where there are rows: */
     MP_READ_COLUMN, /* an element for each of a row, the same for all rows */
     MP_READ_ROW,    /* an element for each row */
+    MP_READ_ROWS,   /* rows, of which each is that of several: the next view of the walk */
     MP_READING_END,
 } mp_reading;
 
 static inline char mp_reading_letter(mp_reading reading) {
-    return "w1vcr"[reading];
+    return "w1vcrs"[reading];
+}
+
+static inline bool mp_reading_is_view(mp_reading reading) {
+    return reading == MP_READ_VIEW || reading == MP_READ_ROWS;
 }
 
 /* How input `i`, of shape `in`, is read where the expression is computed over `shape`. */

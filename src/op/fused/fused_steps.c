@@ -19,7 +19,7 @@ static mp_status set_readings(fused *f, const mp_shape *all) {
     for (int i = 0; i < f->e->input_count; i++) {
         const mp_shape *shape = f->in[i].shape;
         f->readings[i] = mp_fused_reading(f->e, i, shape, all);
-        if (f->readings[i] != MP_READ_VIEW) {
+        if (!mp_reading_is_view(f->readings[i])) {
             continue;
         }
         if (f->view_count == K_WALK_VIEWS) {
@@ -36,6 +36,7 @@ static mp_ref ref_of(const fused *f, int i, const mp_piece *piece, int *view) {
     case MP_READ_WHOLE:
         return mp_ref_element(f->in[i].ref, piece->out, type);
     case MP_READ_VIEW:
+    case MP_READ_ROWS:
         return mp_ref_element(f->in[i].ref, piece->in[(*view)++], type);
     case MP_READ_ONE: /* and what only is where there are rows, in one piece */
     case MP_READ_COLUMN:

@@ -175,7 +175,7 @@ void mp__fused_write_addresses(const writer *w) {
 int mp__fused_views(const writer *w) {
     int views = 0;
     for (int i = 0; i < w->e->input_count; i++) {
-        views += w->readings[i] == MP_READ_VIEW;
+        views += mp_reading_is_view(w->readings[i]);
     }
     return views;
 }
