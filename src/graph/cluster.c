@@ -12,9 +12,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/cluster.h"
 
-#include "op/fused/fused_source.h"
-#include "op/fused/fused_steps.h"
-
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +89,7 @@ static bool fits_rows(const mp_shape *shape, int row_dims) {
     const int64_t columns = mp_shape_span(shape, shape->rank - row_dims, shape->rank);
     const int64_t rows = mp_shape_span(shape, 0, shape->rank - row_dims);
     return columns > 1 && (columns <= ALONE || rows >= ROWS_MANY) && shape->rank <= K_RANK_MAX &&
-           mp_shape_count(shape) <= MP_FUSED_ROWS_MAX;
+           mp_shape_count(shape) <= MP_ROW_ELEMENTS_MAX;
 }
 
 static bool out_shape(const dry_run *run, mp_shape *out) {
@@ -346,7 +343,7 @@ static bool has_room(const work *w) {
     int views = 0;
     for (int i = 0; i < w->trial->input_count; i++) {
         const mp_shape *in = &w->tensors[w->trial_in[i]].shape;
-        views += mp_reading_is_view(mp_fused_reading(w->trial, i, in, &w->over.shape));
+        views += mp_reading_is_view(mp_expression_reading(w->trial, i, in, &w->over.shape));
     }
     return views <= K_WALK_VIEWS && mp_expression_live(w->trial) <= MP_LIVE_MAX;
 }
@@ -664,8 +661,9 @@ mp_status mp_units_make(const mp_graph *graph, const mp_tensor *tensors, const m
     *out = (mp_units){.units = calloc(nodes, sizeof *out->units),
                       .nodes = calloc(nodes, sizeof *out->nodes)};
     const bool whole = w.groups != NULL && w.group_of != NULL && w.next != NULL &&
-                       w.registers != NULL && w.row_dims != NULL && w.is_read != NULL && w.stack != NULL &&
-                       w.trial != NULL && out->units != NULL && out->nodes != NULL;
+                       w.registers != NULL && w.row_dims != NULL && w.is_read != NULL &&
+                       w.stack != NULL && w.trial != NULL && out->units != NULL &&
+                       out->nodes != NULL;
     const mp_status status =
         whole ? run(&w, out)
               : MP_FAIL(OUT_OF_MEMORY, "cannot allocate host memory to plan a graph of %d nodes",

@@ -124,8 +124,8 @@ class Builder:
         self.emit("Where", [mask, x, self.pick(fitting)], (a, b))
 
     def grow(self):
-        steps = (self.unary, self.binary, self.binary, self.reduce, self.norm, self.product, self.transpose, self.softmax)
-        steps += (self.reshape, self.concat, self.cut, self.split, self.gather, self.where)
+        steps = (self.unary, self.binary, self.binary, self.reduce, self.norm, self.product, self.transpose)
+        steps += (self.softmax, self.reshape, self.concat, self.cut, self.split, self.gather, self.where)
         for _ in range(int(self.random.integers(NODES_MIN, NODES_MAX))):
             x = self.any_value()
             self.pick(steps)(x, *self.values[x])

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 HERE = Path(__file__).resolve().parent
 ROWS, COLUMNS = 6, (7, 32, 33, 100, 768, 1025, 5000)
 TYPES = {"f32": (np.float32, 2e-5), "f64": (np.float64, 1e-11)}
-# A node a line, "output = Operator inputs attributes"; x is [2, ROWS, columns], v [columns], r [2, ROWS], g as in GROUPS.
+# Nodes, "output = Operator inputs attributes"; x is [2, ROWS, columns], v [columns], r [2, ROWS].
 WAYS = {
     "softmax": "a = Mul x v; m = ReduceMax a last; d = Sub a m; e = Exp d; s = ReduceSum e last; y = Div e s",
     "softmax_node": "a = Mul x v; b = Softmax a axis=-1; y = Sub b v",

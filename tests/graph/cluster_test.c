@@ -68,7 +68,8 @@ TEST(cluster_of_a_chain) {
 }
 
 TEST(cluster_gives_what_others_read) {
-    check("input x f32[4,8]\na = Exp-13 (x) \"a\"\nb = Neg-13 (a) \"b\"\nc = Softmax-13 (a) \"c\" axis=0\n"
+    check("input x f32[4,8]\na = Exp-13 (x) \"a\"\nb = Neg-13 (a) \"b\"\nc = Softmax-13 (a) \"c\" "
+          "axis=0\n"
           "output b\noutput c\n",
           "a+b: x0=f32 t0=exp(x0) t1=neg(t0) -> t0 t1\nc\n");
 }
@@ -83,7 +84,8 @@ TEST(cluster_is_of_one_branch) {
 
 /* The sum cannot run before the Softmax, nor the Softmax before the exponential. */
 TEST(cluster_has_nothing_between) {
-    check("input x f32[4,8]\na = Exp-13 (x) \"a\"\nb = Softmax-13 (a) \"b\" axis=0\nc = Add-14 (a, b) "
+    check("input x f32[4,8]\na = Exp-13 (x) \"a\"\nb = Softmax-13 (a) \"b\" axis=0\nc = Add-14 (a, "
+          "b) "
           "\"c\"\n"
           "d = Sqrt-13 (c) \"d\"\noutput d\n",
           "a\nb\nc+d: x0=f32 x1=f32 t0=add(x0,x1) t1=sqrt(t0) -> t1\n");
@@ -95,8 +97,8 @@ TEST(cluster_far_behind) {
     char from[16384] = "input s0 f32[4,8]\n", to[1024] = "";
     size_t used = strlen(from);
     for (int i = 1; i <= DEEP; i++) {
-        used +=
-            (size_t)snprintf(from + used, sizeof from - used, "s%d = Softmax-13 (s%d) axis=0\n", i, i - 1);
+        used += (size_t)snprintf(from + used, sizeof from - used, "s%d = Softmax-13 (s%d) axis=0\n",
+                                 i, i - 1);
         strcat(to, "\n");
     }
     (void)snprintf(from + used, sizeof from - used,

@@ -178,7 +178,8 @@ DEVICE_TEST(graph_program_knows_which_input_an_output_may_replace) {
                  -1);
     CHECK_EQ_INT(over_of(device, TWO "y = Transpose-13 (x) perm=[1,0]\noutput y\n"), -1);
     /* Something else lies in the output before: what it replaces, what is concatenated. */
-    CHECK_EQ_INT(over_of(device, TWO "a = Softmax-13 (x)\ny = Add-14 (a, m)\noutput y\n"), -1);
+    CHECK_EQ_INT(over_of(device, TWO "a = Softmax-13 (x) axis=0\ny = Add-14 (a, m)\noutput y\n"),
+                 -1);
     CHECK_EQ_INT(over_of(device, TWO "a = Softmax-13 (x)\nb = Relu-14 (m)\n"
                                      "y = Concat-13 (a, b) axis=0\noutput y\n"),
                  -1);

@@ -94,7 +94,8 @@ void check_norm(const Case &c, Buffer<T> &x, Buffer<T> &scale, Buffer<T> &out, B
 
 void check_rows(const Case &c) {
     const size_t count = (size_t)ROWS * (size_t)c.columns;
-    Buffer<T> x(count, c.skew), y(count, c.skew), row(ROWS), out(count, c.skew), first(ROWS), second(ROWS);
+    Buffer<T> x(count, c.skew), y(count, c.skew), row(ROWS), out(count, c.skew), first(ROWS),
+        second(ROWS);
     fill(x, count);
     fill(y, count);
     fill(row, ROWS);

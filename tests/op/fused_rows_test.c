@@ -87,9 +87,8 @@ static double function_of(const char *word, double x, double y) {
     static const struct {
         const char *word;
         int which;
-    } known[] = {{"add", 0},  {"sub", 1},     {"mul", 2}, {"div", 3}, {"exp", 4},
-                 {"log", 5},  {"sqrt", 6},    {"abs", 7}, {"neg", 8}, {"relu", 9},
-                 {"max", 10}, {"sigmoid", 11}};
+    } known[] = {{"add", 0},  {"sub", 1}, {"mul", 2}, {"div", 3},  {"exp", 4},  {"log", 5},
+                 {"sqrt", 6}, {"abs", 7}, {"neg", 8}, {"relu", 9}, {"max", 10}, {"sigmoid", 11}};
     size_t i = 0;
     while (i < MP_COUNT_OF(known) && strcmp(known[i].word, word) != 0) {
         i++;
@@ -297,7 +296,8 @@ static const rows_case cases[] = {
      "t5=div(t0,t4) -> t0 t5 t2",
      "wwr", 16, 1},
     /* log-sum-exp, less what each row has */
-    {"row=1 x0=T x1=T:flat x2=T:row t0=rowmax(x0) t1=sub(x0,t0) t2=exp(t1) t3=rowsum(t2) t4=log(t3) "
+    {"row=1 x0=T x1=T:flat x2=T:row t0=rowmax(x0) t1=sub(x0,t0) t2=exp(t1) t3=rowsum(t2) "
+     "t4=log(t3) "
      "t5=add(t4,t0) t6=sub(t5,x1) t7=mul(t5,x2) -> t6:flat t7",
      "wfu", 16, 1},
     /* extremes, and where; an element for all */

@@ -144,7 +144,7 @@ int mp_expression_reduction(mp_expression *e, mp_reduction reduction, int x) {
 
 const char *mp_reduction_word(mp_reduction reduction) {
     static const char *const words[] = {
-        [MP_ROW_SUM] = "rowsum", [MP_ROW_MEAN] = "rowmean",        [MP_ROW_MAX] = "rowmax",
+        [MP_ROW_SUM] = "rowsum", [MP_ROW_MEAN] = "rowmean",       [MP_ROW_MAX] = "rowmax",
         [MP_ROW_MIN] = "rowmin", [MP_ROW_PRODUCT] = "rowproduct",
     };
     return words[reduction];
@@ -245,6 +245,35 @@ void mp_expression_slots(const mp_expression *e, int16_t slots[MP_REGISTERS_MAX]
             }
         }
     }
+}
+
+/* ---- how inputs are read ---- */
+
+/* Of what has the extent of a row. */
+static mp_reading reading_of_rows(const mp_expression *e, const mp_shape *in,
+                                  const mp_shape *shape) {
+    const int first = MP_MAX(in->rank - e->row_dims, 0);
+    const int64_t columns = mp_shape_span(shape, shape->rank - e->row_dims, shape->rank);
+    return e->row_dims == 0 || mp_shape_span(in, first, in->rank) != columns ? MP_READ_VIEW
+           : mp_shape_span(in, 0, first) == 1                                ? MP_READ_COLUMN
+                                                                             : MP_READ_ROWS;
+}
+
+mp_reading mp_expression_reading(const mp_expression *e, int i, const mp_shape *in,
+                                 const mp_shape *shape) {
+    const int64_t own = mp_shape_count(in);
+    const bool is_row = (e->row_inputs >> i & 1) != 0;
+    if (own == mp_shape_count(shape) && !is_row) {
+        return MP_READ_WHOLE;
+    }
+    if (own == 1) {
+        return MP_READ_ONE;
+    }
+    if (is_row) {
+        return own == mp_shape_span(shape, 0, shape->rank - e->row_dims) ? MP_READ_ROW
+                                                                         : MP_READ_VIEW;
+    }
+    return reading_of_rows(e, in, shape);
 }
 
 /* ---- what operators say ---- */

@@ -9,7 +9,8 @@
  * An expression with reductions is computed row by row. A row is the last `row_dims` dimensions of
  * what it is computed over, and a term of each row is known before those that read it are computed:
  *
- *     row=1 x0=f16 x1=f32:row t0=rowmean(x0) t1=sub(x0,t0) t2=mul(t1,t1) t3=rowsum(t2) -> t1 t3:flat
+ *     row=1 x0=f16 x1=f32:row t0=rowmean(x0) t1=sub(x0,t0) t2=mul(t1,t1) t3=rowsum(t2) -> t1
+ * t3:flat
  *
  * Registers are then of elements or of rows (mp_expression_is_row): what a reduction gives, inputs
  * that are repeated along rows (:row), numbers, and terms of nothing else. Of the shape of rows,
@@ -30,6 +31,7 @@ enum {
     MP_TERMS_MAX = 240,
     MP_LIVE_MAX = 24, /* registers that are needed at one time */
     MP_REDUCTIONS_MAX = 8,
+    MP_ROW_ELEMENTS_MAX = 1 << 30, /* of all rows together */
     MP_NO_REGISTER = -1,
     /* Where the numbers of registers begin. */
     MP_FIRST_INPUT = 0,
@@ -78,7 +80,7 @@ typedef struct mp_expression {
     mp_number numbers[K_FUSED_NUMBERS];
     int16_t outputs[K_FUSED_OUT]; /* registers: terms */
     int row_dims;                 /* dimensions of a row; 0: there are no reductions */
-    bool is_long;                 /* rows are longer than lanes keep; no matter to what is computed */
+    bool is_long; /* rows are longer than lanes keep; no matter to what is computed */
     uint32_t row_inputs, flat_inputs, flat_outputs; /* bits: :row or :flat; :flat; :flat */
     mp_term terms[MP_TERMS_MAX];
 } mp_expression;
@@ -111,6 +113,31 @@ int mp_expression_live(const mp_expression *e);
 /* A place for each register, by register, where nothing else is that is still needed: numbers and
  * what is of rows have theirs for good, and a term's is none of its operands'. */
 void mp_expression_slots(const mp_expression *e, int16_t slots[MP_REGISTERS_MAX]);
+
+/* ---- how inputs are read ---- */
+
+typedef enum mp_reading {
+    MP_READ_WHOLE, /* an element for each of the output */
+    MP_READ_ONE,   /* one element for all */
+    MP_READ_VIEW,  /* repeated along some dimensions: the next view of the walk */
+    /* Where there are rows: */
+    MP_READ_COLUMN, /* an element for each of a row, the same for all rows */
+    MP_READ_ROW,    /* an element for each row */
+    MP_READ_ROWS,   /* rows, of which each is that of several: the next view of the walk */
+    MP_READING_END,
+} mp_reading;
+
+static inline char mp_reading_letter(mp_reading reading) {
+    return "w1vcrs"[reading];
+}
+
+static inline bool mp_reading_is_view(mp_reading reading) {
+    return reading == MP_READ_VIEW || reading == MP_READ_ROWS;
+}
+
+/* How input `i`, of shape `in`, is read where the expression is computed over `shape`. */
+mp_reading mp_expression_reading(const mp_expression *e, int i, const mp_shape *in,
+                                 const mp_shape *shape);
 
 /* ---- as text ---- */
 

@@ -1,7 +1,7 @@
 /* fused.c - the operator that runs an expression: one kernel for what was several nodes.
  *
- * No model names it. The inputs broadcast to the shape of the outputs, which all have the same; with
- * reductions some inputs and outputs have that of rows (expression.h).
+ * No model names it. The inputs broadcast to the shape of the outputs, which all have the same;
+ * with reductions some inputs and outputs have that of rows (expression.h).
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
 #include "op/fused/fused_steps.h"
@@ -43,9 +43,9 @@ static mp_status check_rows(const mp_planner *p, const mp_expression *e, const m
         const mp_shape rows = rows_of(shape, e->row_dims, true);
         const bool is_flat = (e->flat_inputs >> i & 1) != 0;
         const bool is_row = (e->row_inputs >> i & 1) != 0;
-        const bool fits =
-            is_flat ? mp_shape_equal(in, &rows)
-                    : mp_shape_span(in, MP_MAX(in->rank - e->row_dims, 0), in->rank) == 1;
+        const bool fits = is_flat
+                              ? mp_shape_equal(in, &rows)
+                              : mp_shape_span(in, MP_MAX(in->rank - e->row_dims, 0), in->rank) == 1;
         if (is_row && !fits && mp_shape_count(shape) > 0) {
             return MP_FAIL(INVALID_ARGUMENT, "input %d of shape %s is none for rows of shape %s", i,
                            mp_shape_text(in, text), mp_shape_text(shape, all));

@@ -368,8 +368,7 @@ static void add_block(const block *b, const step *at, double *sum) {
 }
 
 static void set_sum(const block *b, const step *at, double sum) {
-    const double value =
-        at->term.reduction == MP_ROW_MEAN ? sum / (double)b->args->columns : sum;
+    const double value = at->term.reduction == MP_ROW_MEAN ? sum / (double)b->args->columns : sum;
     const float narrow = (float)value;
     const bool is_wide = at->term.type == MP_F64;
     repeat(b->slots[at->out], is_wide ? (const void *)&value : &narrow, is_wide ? 8 : 4, BLOCK);

@@ -21,7 +21,7 @@ enum {
 typedef struct row_writer {
     const mp_fused_writer *w;
     mp_row_passes passes;
-    bool crosses[MP_REGISTERS_MAX]; /* terms that a later pass reads, of what is kept */
+    bool crosses[MP_REGISTERS_MAX];             /* terms that a later pass reads, of what is kept */
     int8_t first[K_FUSED_IN], last[K_FUSED_IN]; /* passes that read an input; -1: none */
 } row_writer;
 

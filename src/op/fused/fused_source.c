@@ -1,4 +1,5 @@
-/* fused_source.c - writes the text of a fused kernel; of one that has rows, fused_row_source.c does.
+/* fused_source.c - writes the text of a fused kernel; of one that has rows, fused_row_source.c
+ * does.
  *
  * A lane makes a pack of neighbouring elements, as in kernel/core/walk.h.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -27,33 +28,6 @@ mp_dtype mp_fused_widest(const mp_expression *e, const mp_reading *readings) {
         widest = readings[i] != MP_READ_ONE && larger ? e->inputs[i] : widest;
     }
     return widest;
-}
-
-/* Of what has the extent of a row. */
-static mp_reading reading_of_rows(const mp_expression *e, const mp_shape *in,
-                                  const mp_shape *shape) {
-    const int first = MP_MAX(in->rank - e->row_dims, 0);
-    const int64_t columns = mp_shape_span(shape, shape->rank - e->row_dims, shape->rank);
-    return e->row_dims == 0 || mp_shape_span(in, first, in->rank) != columns ? MP_READ_VIEW
-           : mp_shape_span(in, 0, first) == 1                                ? MP_READ_COLUMN
-                                                                             : MP_READ_ROWS;
-}
-
-mp_reading mp_fused_reading(const mp_expression *e, int i, const mp_shape *in,
-                            const mp_shape *shape) {
-    const int64_t own = mp_shape_count(in);
-    const bool is_row = (e->row_inputs >> i & 1) != 0;
-    if (own == mp_shape_count(shape) && !is_row) {
-        return MP_READ_WHOLE;
-    }
-    if (own == 1) {
-        return MP_READ_ONE;
-    }
-    if (is_row) {
-        return own == mp_shape_span(shape, 0, shape->rank - e->row_dims) ? MP_READ_ROW
-                                                                         : MP_READ_VIEW;
-    }
-    return reading_of_rows(e, in, shape);
 }
 
 /* ---- one element ---- */

@@ -18,7 +18,7 @@ typedef struct fused {
 static mp_status set_readings(fused *f, const mp_shape *all) {
     for (int i = 0; i < f->e->input_count; i++) {
         const mp_shape *shape = f->in[i].shape;
-        f->readings[i] = mp_fused_reading(f->e, i, shape, all);
+        f->readings[i] = mp_expression_reading(f->e, i, shape, all);
         if (!mp_reading_is_view(f->readings[i])) {
             continue;
         }
@@ -105,7 +105,7 @@ static mp_status plan_rows(mp_planner *p, fused *f, const mp_shape *shape) {
     e.is_long = columns > f->row_keep * K_FUSED_ROW_LANES;
     f->e = &e;
     MP_TRY(mp_piece_at(shape, f->views, f->view_count, 0, &piece));
-    if (count > MP_FUSED_ROWS_MAX || piece.walk.count != count) {
+    if (count > MP_ROW_ELEMENTS_MAX || piece.walk.count != count) {
         char text[MP_SHAPE_TEXT];
         return MP_FAIL(UNSUPPORTED, "rows of shape %s are too many for one kernel",
                        mp_shape_text(shape, text));

@@ -6,11 +6,9 @@
 #include "op/fused/expression.h"
 #include "op/pointwise/pointwise_steps.h"
 
-enum { MP_FUSED_ROWS_MAX = 1 << 30 };
-
 /* Computes the expression over `shape`, to which the inputs broadcast. An output may lie where an
  * input does that is as large and not repeated. Fails: UNSUPPORTED where more than K_WALK_VIEWS
- * inputs are repeated along some dimensions, and for more elements in all than MP_FUSED_ROWS_MAX
+ * inputs are repeated along some dimensions, and for more elements in all than MP_ROW_ELEMENTS_MAX
  * where there are reductions. Inputs and outputs of rows have the shape without a row's extent. */
 mp_status mp_plan_fused(mp_planner *p, const mp_expression *e, const mp_operand *in,
                         const mp_ref *out, const mp_shape *shape);

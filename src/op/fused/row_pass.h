@@ -10,9 +10,9 @@
 #include "op/fused/expression.h"
 
 typedef struct mp_row_passes {
-    int reducing;                     /* passes that end with reductions */
-    int count;                        /* of all: one more, if an output has elements */
-    int16_t level[MP_REGISTERS_MAX];  /* by register: passes that have to be over */
+    int reducing;                    /* passes that end with reductions */
+    int count;                       /* of all: one more, if an output has elements */
+    int16_t level[MP_REGISTERS_MAX]; /* by register: passes that have to be over */
 } mp_row_passes;
 
 void mp_row_passes_find(const mp_expression *e, mp_row_passes *out);

@@ -131,10 +131,10 @@ static int express_reduce(mp_expresser *e) {
         const char *word, *before, *behind;
         mp_reduction reduction;
     } kinds[] = {
-        {"sum", NULL, NULL, MP_ROW_SUM},       {"mean", NULL, NULL, MP_ROW_MEAN},
-        {"max", NULL, NULL, MP_ROW_MAX},       {"min", NULL, NULL, MP_ROW_MIN},
-        {"prod", NULL, NULL, MP_ROW_PRODUCT},  {"l1", "abs", NULL, MP_ROW_SUM},
-        {"sumsq", "mul", NULL, MP_ROW_SUM},    {"l2", "mul", "sqrt", MP_ROW_SUM},
+        {"sum", NULL, NULL, MP_ROW_SUM},      {"mean", NULL, NULL, MP_ROW_MEAN},
+        {"max", NULL, NULL, MP_ROW_MAX},      {"min", NULL, NULL, MP_ROW_MIN},
+        {"prod", NULL, NULL, MP_ROW_PRODUCT}, {"l1", "abs", NULL, MP_ROW_SUM},
+        {"sumsq", "mul", NULL, MP_ROW_SUM},   {"l2", "mul", "sqrt", MP_ROW_SUM},
         {"logsum", NULL, "log", MP_ROW_SUM},
     };
     const int dims = row_dims(e);
