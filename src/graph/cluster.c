@@ -18,10 +18,10 @@
 
 enum { SEARCH_MAX = 256, INPUTS_MAX = 64, NONE = -1 };
 
-/* A row up to ALONE elements is done by one block about as soon as several kernels would be
- * launched; longer ones are left to kernels that cut them, unless there are ROWS_MANY, about one
- * for each multiprocessor of a large GPU. */
-enum { ALONE = 16384, ROWS_MANY = 128 };
+/* A row up to ALONE elements is done by one block in about the time of the launches that are saved;
+ * the kernels for longer ones cut them into pieces for all multiprocessors, which is sooner done
+ * unless there are ROWS_MANY, about one for each multiprocessor of a large GPU. */
+enum { ALONE = 8192, ROWS_MANY = 128 };
 
 /* What a node or a group is computed over. */
 typedef struct domain {

@@ -121,7 +121,7 @@ void check_rows(const Case &c) {
 } // namespace
 
 void run_tests() {
-    const int32_t kept = sizeof(T) == 4 ? 8 : 16;
+    const int32_t kept = F_KEEP;
     for (size_t skew = 0; skew < 2; skew++) {
         check_rows({kept, 1, 32, 1, skew});
         check_rows({kept - 1, 1, 32, 2, skew});

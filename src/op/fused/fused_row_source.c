@@ -14,7 +14,7 @@
 
 enum {
     PACKS_MOST = 2,
-    KEPT_BYTES = 256, /* that a lane may keep: half of its registers */
+    KEPT_BYTES = 192, /* that a lane may have of a row: some 50 of its 128 registers */
     TERMS_MANY = 64,  /* more of them are not written for so many elements */
 };
 
@@ -97,25 +97,26 @@ static void open_rows(row_writer *r, const mp_fused_writer *w) {
     find_crossing(r);
 }
 
-/* Bytes that a lane has for each element in the pass that has most. */
-static int64_t kept_bytes(const row_writer *r) {
+/* Registers' bytes of a value: elements of 16 bits take one each. */
+static int64_t bytes_of(mp_dtype type) {
+    return (int64_t)MP_MAX(mp_dtype_size(type), sizeof(float));
+}
+
+/* What a lane has for each element in a pass. Of a long row that is what is read and written. */
+static int64_t bytes_in_pass(const row_writer *r, int pass, bool is_kept) {
     const mp_expression *e = r->w->e;
-    int64_t most = 0;
-    for (int pass = 0; pass < r->passes.count; pass++) {
-        int64_t bytes = 0;
-        for (int i = 0; i < e->input_count; i++) {
-            const bool is = r->first[i] >= 0 && r->first[i] <= pass && pass <= r->last[i];
-            bytes += is ? (int64_t)mp_dtype_size(e->inputs[i]) : 0;
-        }
-        for (int t = 0; t < e->term_count; t++) {
-            bytes += r->crosses[MP_FIRST_TERM + t] ? (e->terms[t].type == MP_F64 ? 8 : 4) : 0;
-        }
-        for (int i = 0; i < e->output_count && pass == r->passes.reducing; i++) {
-            bytes += (int64_t)mp_dtype_size(mp_expression_type(e, e->outputs[i]));
-        }
-        most = MP_MAX(most, bytes);
+    int64_t bytes = 0;
+    for (int i = 0; i < e->input_count; i++) {
+        const bool is_there = r->first[i] <= pass && pass <= r->last[i];
+        bytes += r->first[i] >= 0 && (is_there || !is_kept) ? bytes_of(e->inputs[i]) : 0;
     }
-    return most;
+    for (int t = 0; t < e->term_count && is_kept; t++) {
+        bytes += r->crosses[MP_FIRST_TERM + t] ? bytes_of(e->terms[t].type) : 0;
+    }
+    for (int i = 0; i < e->output_count && pass == r->passes.reducing; i++) {
+        bytes += bytes_of(mp_expression_type(e, e->outputs[i]));
+    }
+    return bytes;
 }
 
 static int64_t pack_of(const mp_fused_writer *w) {
@@ -126,9 +127,13 @@ static int64_t pack_of(const mp_fused_writer *w) {
 /* Packs that a lane has at a time; 0 of a row that would have to be kept and cannot. */
 static int packs_of(const row_writer *r, bool is_kept) {
     const int most = r->w->e->term_count > TERMS_MANY ? 1 : PACKS_MOST;
-    const int64_t bytes = is_kept ? kept_bytes(r) * pack_of(r->w) : 0;
+    int64_t bytes = 0;
+    for (int pass = 0; pass < r->passes.count; pass++) {
+        bytes = MP_MAX(bytes, bytes_in_pass(r, pass, is_kept));
+    }
+    bytes *= pack_of(r->w);
     int packs = most;
-    while (packs * bytes > KEPT_BYTES) {
+    while (packs > (is_kept ? 0 : 1) && packs * bytes > KEPT_BYTES) {
         packs--;
     }
     return packs;
