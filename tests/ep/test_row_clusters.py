@@ -13,7 +13,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 HERE = Path(__file__).resolve().parent
-ROWS, COLUMNS = 6, (7, 32, 33, 100, 768, 1025, 5000)
+ROWS, COLUMNS = 6, (7, 12, 32, 33, 100, 768, 1025, 5000)
 TYPES = {"f32": (np.float32, 2e-5), "f64": (np.float64, 1e-11)}
 # Nodes, "output = Operator inputs attributes"; x is [2, ROWS, columns], v [columns], r [2, ROWS].
 WAYS = {
@@ -33,6 +33,7 @@ WAYS = {
     "spread": "b = ReduceMax x last; c = ReduceMin x last; d = Sub b c; e = Sub x c; y = Div e d",
     "product": "a = Sigmoid x; t = Add a half; p = ReduceProd t last; y = Neg p",
     "two_axes": "m = ReduceMean x both; d = Sub x m; a = Abs d; s = ReduceSum a both keepdims=0; y = Sqrt s",
+    "square": "w = Softmax v axis=0; a = Mul x w; y = ReduceSum a last keepdims=0",  # w and y may be equally large
     "all": "a = Mul x x; y = ReduceMean a keepdims=0",
 }
 

@@ -263,17 +263,17 @@ mp_reading mp_expression_reading(const mp_expression *e, int i, const mp_shape *
                                  const mp_shape *shape) {
     const int64_t own = mp_shape_count(in);
     const bool is_row = (e->row_inputs >> i & 1) != 0;
-    if (own == mp_shape_count(shape) && !is_row) {
+    const bool is_flat = (e->flat_inputs >> i & 1) != 0;
+    /* Of one row, a vector is what it is where there are more: the same text serves both. */
+    const bool has_rows = e->row_dims > 0 && e->row_dims < shape->rank;
+    const bool is_short = has_rows && in->rank <= e->row_dims && !is_flat;
+    if (is_row && own == mp_shape_span(shape, 0, shape->rank - e->row_dims) && !is_short) {
+        return MP_READ_ROW;
+    }
+    if (own == mp_shape_count(shape) && !is_row && !is_short) {
         return MP_READ_WHOLE;
     }
-    if (own == 1) {
-        return MP_READ_ONE;
-    }
-    if (is_row) {
-        return own == mp_shape_span(shape, 0, shape->rank - e->row_dims) ? MP_READ_ROW
-                                                                         : MP_READ_VIEW;
-    }
-    return reading_of_rows(e, in, shape);
+    return own == 1 ? MP_READ_ONE : is_row ? MP_READ_VIEW : reading_of_rows(e, in, shape);
 }
 
 /* ---- what operators say ---- */

@@ -3,6 +3,7 @@
 #include "op/fused/fused_steps.h"
 
 #include "op/core/pieces.h"
+#include "op/core/row_grid.h"
 #include "op/fused/fused_kernel.h"
 
 typedef struct fused {
@@ -51,15 +52,14 @@ static mp_ref ref_of(const fused *f, int i, const mp_piece *piece, int *view) {
  * few rows, more lanes with a pack each are sooner done. A long row has a block. More than a warp
  * is one, too. */
 static mp_grid row_grid(const mp_planner *p, const fused *f, int64_t keep, mp_fused_args *args) {
-    enum { LANES = 128, WARP = 32 };
     const bool spare = args->rows < (int64_t)p->device->info.multiprocessors * 8;
     const int64_t each = f->e->is_long ? 1 : spare ? MP_MAX(keep / 2, 1) : keep;
     args->width = 1;
     while (args->width < K_FUSED_ROW_LANES && args->width * each < args->columns) {
         args->width *= 2;
     }
-    const int32_t groups = args->width <= WARP ? LANES / args->width : 1;
-    return mp_plan_grid_rows(p, MP_CEIL_DIV(args->rows, groups), (uint32_t)(args->width * groups));
+    const uint32_t lanes = mp_short_row_lanes(p, args->rows, args->width);
+    return mp_plan_grid_rows(p, MP_CEIL_DIV(args->rows, (int64_t)lanes / args->width), lanes);
 }
 
 static mp_status launch_piece(mp_planner *p, const fused *f, const mp_fused_kernel *kernel,
