@@ -332,18 +332,32 @@ static void run_block(const block *b) {
 
 /* ---- rows ---- */
 
-static double merge(mp_reduction reduction, double a, double b) {
-    switch (reduction) {
-    case MP_ROW_MAX:
-        return a != a ? a : b != b ? b : a > b ? a : b;
-    case MP_ROW_MIN:
-        return a != a ? a : b != b ? b : a < b ? a : b;
-    case MP_ROW_PRODUCT:
-        return a * b;
-    default:
-        return a + b;
+/* As compilers make vectors of: four partial results, of a fourth of the elements each. */
+enum { PARTIAL = 4 };
+
+#define REDUCE(name, type, combine)                                 \
+    static double name(const type *x, int64_t count, double none) { \
+        double part[PARTIAL] = {none, none, none, none};            \
+        for (int64_t k = 0; k < count; k++) {                       \
+            const double a = part[k % PARTIAL], b = (double)x[k];   \
+            part[k % PARTIAL] = combine;                            \
+        }                                                           \
+        for (int k = 1; k < PARTIAL; k++) {                         \
+            const double a = part[0], b = part[k];                  \
+            part[0] = combine;                                      \
+        }                                                           \
+        return part[0];                                             \
     }
-}
+#define MOST(a, b)  ((a) != (a) ? (a) : (b) != (b) ? (b) : (a) > (b) ? (a) : (b))
+#define LEAST(a, b) ((a) != (a) ? (a) : (b) != (b) ? (b) : (a) < (b) ? (a) : (b))
+REDUCE(sum_f32, float, a + b)
+REDUCE(most_f32, float, MOST(a, b))
+REDUCE(least_f32, float, LEAST(a, b))
+REDUCE(product_f32, float, a *b)
+REDUCE(sum_f64, double, a + b)
+REDUCE(most_f64, double, MOST(a, b))
+REDUCE(least_f64, double, LEAST(a, b))
+REDUCE(product_f64, double, a *b)
 
 static double nothing(mp_reduction reduction) {
     return reduction == MP_ROW_MAX       ? -HUGE_VAL
@@ -352,19 +366,24 @@ static double nothing(mp_reduction reduction) {
                                          : 0;
 }
 
-static void add_block(const block *b, const step *at, double *sum) {
-    const unsigned char *slot = b->slots[at->x[0]];
-    for (int64_t k = 0; k < b->count; k++) {
-        double value = 0;
-        if (at->term.type == MP_F64) {
-            memcpy(&value, slot + (size_t)k * sizeof value, sizeof value);
-        } else {
-            float narrow = 0;
-            memcpy(&narrow, slot + (size_t)k * sizeof narrow, sizeof narrow);
-            value = (double)narrow;
-        }
-        *sum = merge(at->term.reduction, *sum, value);
+static double reduce(mp_reduction reduction, bool is_wide, const void *x, int64_t count) {
+    const double none = nothing(reduction);
+    switch (reduction) {
+    case MP_ROW_MAX:
+        return is_wide ? most_f64(x, count, none) : most_f32(x, count, none);
+    case MP_ROW_MIN:
+        return is_wide ? least_f64(x, count, none) : least_f32(x, count, none);
+    case MP_ROW_PRODUCT:
+        return is_wide ? product_f64(x, count, none) : product_f32(x, count, none);
+    default:
+        return is_wide ? sum_f64(x, count, none) : sum_f32(x, count, none);
     }
+}
+
+static void add_block(const block *b, const step *at, double *sum) {
+    const double both[] = {
+        *sum, reduce(at->term.reduction, at->term.type == MP_F64, b->slots[at->x[0]], b->count)};
+    *sum = reduce(at->term.reduction, true, both, 2);
 }
 
 static void set_sum(const block *b, const step *at, double sum) {
