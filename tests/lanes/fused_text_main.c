@@ -1,5 +1,6 @@
 /* fused_text_main.c - writes the text of a fused kernel: fused_text READINGS EXPRESSION, where a
- * reading is a letter each (fused_source.h). SPDX-License-Identifier: Apache-2.0 */
+ * reading is a letter each (expression.h).
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/fused/fused_source.h"
 
 #include <stdio.h>

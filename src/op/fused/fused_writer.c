@@ -1,6 +1,7 @@
 /* fused_writer.c - what the texts of all fused kernels have: functions, casts, terms and packs.
  * Each function is written in a namespace of its type, with the helpers of
- * kernel/pointwise/functions.h for that type. SPDX-License-Identifier: Apache-2.0 */
+ * kernel/pointwise/functions.h for that type.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/fused/fused_writer.h"
 
 #include "base/half.h"
