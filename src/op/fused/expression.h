@@ -9,8 +9,7 @@
  * An expression with reductions is computed row by row. A row is the last `row_dims` dimensions of
  * what it is computed over, and a term of each row is known before those that read it are computed:
  *
- *     row=1 x0=f16 x1=f32:row t0=rowmean(x0) t1=sub(x0,t0) t2=mul(t1,t1) t3=rowsum(t2) -> t1
- * t3:flat
+ *     row=1 x0=f16 t0=rowmean(x0) t1=sub(x0,t0) t2=mul(t1,t1) t3=rowsum(t2) -> t1 t3:flat
  *
  * Registers are then of elements or of rows (mp_expression_is_row): what a reduction gives, inputs
  * that are repeated along rows (:row), numbers, and terms of nothing else. Of the shape of rows,
