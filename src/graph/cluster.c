@@ -59,6 +59,13 @@ typedef struct work {
 
 /* ---- what a node computes ---- */
 
+typedef int express_fn(mp_expresser *e);
+
+static express_fn *expresser_of(const mp_vertex *v) {
+    const mp_op *op = v->node.op;
+    return op->express != NULL ? op->express : op->express_rows;
+}
+
 /* For one look at a node: each input is new. */
 typedef struct dry_run {
     mp_expresser expresser;
@@ -109,12 +116,12 @@ static bool takes(const mp_vertex *v, const mp_tensor *in, mp_tensor *out, domai
     dry_run run = {
         .expresser = {
             .node = &v->node, .in = in, .in_count = v->in_count, .to = &e, .input = dry_input}};
-    if (v->node.op->express == NULL || v->out_count != 1 || v->out[0] == MP_NO_VALUE) {
+    if (expresser_of(v) == NULL || v->out_count != 1 || v->out[0] == MP_NO_VALUE) {
         return false;
     }
     e.input_count = e.number_count = e.term_count = e.output_count = e.row_dims = 0;
     e.row_inputs = e.flat_inputs = e.flat_outputs = 0;
-    const int reg = v->node.op->express(&run.expresser);
+    const int reg = expresser_of(v)(&run.expresser);
     *out = (mp_tensor){.type = mp_expression_type(&e, reg)};
     size_t bytes = 0;
     if (reg < MP_FIRST_TERM || !out_shape(&run, &out->shape) ||
@@ -245,7 +252,7 @@ static bool add_node(work *w, int32_t n, const group *into, const group *of) {
     set_inputs(w, v, in);
     const mp_shape *out = &w->tensors[v->out[0]].shape;
     a.is_flat = w->row_dims[n] == 0 && is_flat(w, out);
-    const int reg = v->node.op->express(&a.expresser);
+    const int reg = expresser_of(v)(&a.expresser);
     w->registers[v->out[0]] = (int16_t)(reg >= MP_FIRST_TERM ? reg : MP_NO_REGISTER);
     return reg >= MP_FIRST_TERM;
 }

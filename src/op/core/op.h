@@ -86,10 +86,10 @@ struct mp_op {
     mp_status (*prepare)(mp_planner *p, int i);
     bool prepares_own; /* only constants that no other node of the group reads, since a form of its
                         * own for each reader would take more memory than it is worth */
-    /* For what is computed element by element or row by row (op/fused/expression.h): adds it to an
-     * expression.
+    /* For what is computed element by element (op/fused/expression.h): adds it to an expression.
      * NULL for other operators. */
     int (*express)(mp_expresser *e);
+    int (*express_rows)(mp_expresser *e); /* the same for what reduces rows */
     const void *detail; /* what makes this row special within its family, typed by the family */
 };
 

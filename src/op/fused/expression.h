@@ -16,8 +16,8 @@
  * inputs and outputs have dimensions of 1 where a row's are, or (:flat) lack those. Sums are kept
  * in float, those of doubles in double.
  *
- * Operators add to an expression what they compute (mp_op.express); whoever groups them writes it
- * as text, which is the attribute of the operator that runs it (fused.c).
+ * Operators add to an expression what they compute (mp_op.express, .express_rows); whoever groups
+ * them writes it as text, which is the attribute of the operator that runs it (fused.c).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_EXPRESSION_H
 #define MP_OP_EXPRESSION_H
@@ -155,10 +155,10 @@ struct mp_expresser {
     mp_expression *to;
     /* The register of input i, which is an input of the kernel only if it is asked for. */
     int (*input)(mp_expresser *self, int i);
-    int dropped_dims; /* set by `express`: of a row, which the output of a reduction lacks */
+    int dropped_dims; /* set by `express_rows`: of a row, which the output of a reduction lacks */
 };
 
-/* mp_op.express gives the register of output 0, or MP_NO_REGISTER where this node is not one of
+/* Both give the register of output 0, or MP_NO_REGISTER where this node is not one of
  * such, or there is no room left. The shape of the output is what those of the inputs that were
  * asked for give; where the register is of rows, without the extent of a row. */
 

@@ -182,12 +182,12 @@ enum {
      .attrs = old_attrs,                                                                        \
      .types = {{"T", (mp_dtypes)((old) < 13 ? (set) & ~BF16 : (set))}},                         \
      .plan = plan_reduce,                                                                       \
-     .express = express_reduce,                                                                 \
+     .express_rows = express_reduce,                                                            \
      .detail = (word)},                                                                         \
     {                                                                                           \
         .domain = "", .name = (op_name), .since = (first), .until = (last), .host_in = 1u << 1, \
         .types = {{"T", (set)}}, .attrs = new_attrs, .plan = plan_reduce,                       \
-        .express = express_reduce, .detail = (word)                                             \
+        .express_rows = express_reduce, .detail = (word)                                        \
     }
 #define GLOBAL_POOL(op_domain, op_name, word)                                   \
     {                                                                           \

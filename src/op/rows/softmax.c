@@ -172,11 +172,11 @@ static const mp_attr_def own_lp_norm_attrs[] = {
      .attrs = axis_only,                                                                        \
      .types = {{"T", MP_IEEE_FLOATS}},                                                          \
      .plan = plan_softmax_flat,                                                                 \
-     .express = express_softmax_flat,                                                           \
+     .express_rows = express_softmax_flat,                                                      \
      .detail = (word)},                                                                         \
     {                                                                                           \
         .domain = "", .name = (op_name), .since = 13, .until = 13, .types = {{"T", MP_FLOATS}}, \
-        .attrs = axis_only, .plan = plan_softmax_axis, .express = express_softmax_axis,         \
+        .attrs = axis_only, .plan = plan_softmax_axis, .express_rows = express_softmax_axis,    \
         .detail = (word)                                                                        \
     }
 
