@@ -217,7 +217,7 @@ static void check_empty(const ranked *self, const mp_peers *peers) {
 
 /* ---- sizes and types ---- */
 
-enum { LIMIT_OF_TWO = 512 << 10, LIMIT_OF_FOUR = 256 << 10 };
+enum { LIMIT_OF_TWO = 1 << 20, LIMIT_OF_FOUR = 256 << 10 };
 
 static void sums_everything(const ranked *self) {
     static const mp_dtype types[] = {MP_F16, MP_BF16, MP_F32, MP_F64};

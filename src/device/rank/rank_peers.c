@@ -32,7 +32,7 @@ static_assert(sizeof(mp_peers) == (MP_PEERS_MAX + 3) * 8 + 8, "kernels see it as
 
 /* Up to how many bytes one kernel is faster than NCCL: each rank sends all it has to all others. */
 static size_t best_limit(int ranks) {
-    return ranks <= 2 ? (size_t)512 << 10 : ranks <= 4 ? (size_t)256 << 10 : (size_t)64 << 10;
+    return ranks <= 2 ? (size_t)1 << 20 : ranks <= 4 ? (size_t)256 << 10 : (size_t)64 << 10;
 }
 
 static size_t part_bytes(size_t limit) {
