@@ -1,4 +1,4 @@
-/* moe_few_steps.h - a mixture of experts of a few rows whose weights are packed integers: two kernels.
+/* moe_few_steps.h - a mixture of experts of a few rows with packed integers: two kernels.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_OP_MOE_FEW_STEPS_H
 #define MP_OP_MOE_FEW_STEPS_H
