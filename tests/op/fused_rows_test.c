@@ -48,8 +48,8 @@ TEST(fused_rows_that_are_wrong_say_where) {
         "x0=f32:row t0=exp(x0) -> t0",                      /* rows without a row */
         "row=1 x0=f32 t0=exp(x0) -> t0:flat",               /* not of rows */
         "x0=f32 t0=exp(x0) -> t0:flat",
-        "row=1 x0=f32 t0=rowsum(x0) t1=rowsum(x0) t2=rowsum(x0) t3=rowsum(x0) t4=rowsum(x0) "
-        "t5=rowsum(x0) t6=rowsum(x0) t7=rowsum(x0) t8=rowsum(x0) -> t8", /* too many */
+        ("row=1 x0=f32 t0=rowsum(x0) t1=rowsum(x0) t2=rowsum(x0) t3=rowsum(x0) t4=rowsum(x0) "
+         "t5=rowsum(x0) t6=rowsum(x0) t7=rowsum(x0) t8=rowsum(x0) -> t8"), /* too many */
     };
     for (size_t i = 0; i < MP_COUNT_OF(wrong); i++) {
         mp_expression e;
