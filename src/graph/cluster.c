@@ -81,16 +81,6 @@ static int dry_input(mp_expresser *self, int i) {
     return mp_expression_input(self->to, self->in[i].type);
 }
 
-/* `shape` without the extent of its last dimensions, or without these. */
-static mp_shape rows_of(const mp_shape *shape, int row_dims, int dropped_dims) {
-    mp_shape rows = *shape;
-    for (int d = shape->rank - row_dims; d < shape->rank; d++) {
-        rows.dim[d] = 1;
-    }
-    rows.rank -= dropped_dims;
-    return rows;
-}
-
 /* Whether rows are left to one kernel that does each by one block. */
 static bool fits_rows(const mp_shape *shape, int row_dims) {
     const int64_t columns = mp_shape_span(shape, shape->rank - row_dims, shape->rank);
@@ -130,7 +120,7 @@ static bool takes(const mp_vertex *v, const mp_tensor *in, mp_tensor *out, domai
     }
     *over = (domain){.shape = out->shape, .row_dims = e.row_dims};
     if (e.row_dims > 0 && mp_expression_is_row(&e, reg)) {
-        out->shape = rows_of(&over->shape, e.row_dims, run.expresser.dropped_dims);
+        out->shape = mp_shape_of_rows(&over->shape, e.row_dims, run.expresser.dropped_dims);
     }
     return e.row_dims == 0 || fits_rows(&over->shape, e.row_dims);
 }
@@ -173,7 +163,7 @@ static bool gives_dims(const mp_expresser *e, int i) {
 
 /* Whether the value is flat where the trial has rows. */
 static bool is_flat(const work *w, const mp_shape *shape) {
-    const mp_shape flat = rows_of(&w->over.shape, w->over.row_dims, w->over.row_dims);
+    const mp_shape flat = mp_shape_of_rows(&w->over.shape, w->over.row_dims, w->over.row_dims);
     return w->over.row_dims > 0 && mp_shape_equal(shape, &flat);
 }
 
@@ -268,8 +258,8 @@ static bool join_domains(const domain *a, const domain *b, domain *out) {
     if (mp_shape_equal(shape, &rows->shape)) {
         return other->row_dims == 0 || other->row_dims == rows->row_dims;
     }
-    const mp_shape kept = rows_of(&rows->shape, rows->row_dims, 0);
-    const mp_shape flat = rows_of(&rows->shape, rows->row_dims, rows->row_dims);
+    const mp_shape kept = mp_shape_of_rows(&rows->shape, rows->row_dims, 0);
+    const mp_shape flat = mp_shape_of_rows(&rows->shape, rows->row_dims, rows->row_dims);
     return rows->row_dims > 0 && other->row_dims == 0 &&
            (mp_shape_equal(shape, &kept) || mp_shape_equal(shape, &flat));
 }

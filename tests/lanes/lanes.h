@@ -50,4 +50,15 @@ template <typename T> class Buffer {
     T *first;
 };
 
+/* A multiple of 1/32 from -1 to 1, which every type of floats has. */
+inline float small_number() {
+    return ((float)(next_random() % 65) - 32) / 32;
+}
+
+template <typename X, typename Make> void fill_with(Buffer<X> &to, int64_t count, Make make) {
+    for (int64_t i = 0; i < count; i++) {
+        to[(size_t)i] = make();
+    }
+}
+
 #endif

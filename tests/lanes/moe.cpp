@@ -75,18 +75,8 @@ struct Subject {
     int64_t parts = 1;
 };
 
-float number() {
-    return ((float)(next_random() % 65) - 32) / 32;
-}
-
-template <typename X, typename Make> void fill(Buffer<X> &to, int64_t count, Make make) {
-    for (int64_t i = 0; i < count; i++) {
-        to[(size_t)i] = make();
-    }
-}
-
 T element() {
-    return T_store(number());
+    return T_store(small_number());
 }
 
 struct Weights {
@@ -101,11 +91,11 @@ struct Weights {
           zeros((size_t)(s->experts * s->n * 8)), scales((size_t)(s->experts * s->n * 8)),
           values(256) {
         const int64_t columns = s->experts * s->n;
-        fill(plain, columns * s->k, element);
-        fill(packed, columns * s->k * s->bits / 8, [] { return (uint8_t)next_random(); });
-        fill(scales, columns * 8, [] { return (float)(1 + next_random() % 7) / 64; });
-        fill(zeros, columns * 8, [] { return (uint8_t)(next_random() % 4 * 0x55); });
-        fill(values, 256, number);
+        fill_with(plain, columns * s->k, element);
+        fill_with(packed, columns * s->k * s->bits / 8, [] { return (uint8_t)next_random(); });
+        fill_with(scales, columns * 8, [] { return (float)(1 + next_random() % 7) / 64; });
+        fill_with(zeros, columns * 8, [] { return (uint8_t)(next_random() % 4 * 0x55); });
+        fill_with(values, 256, small_number);
         w.weight = K_WEIGHTS == K_NBITS_PLAIN ? (const void *)plain.data() : packed.data();
         for (int64_t i = 0; i < columns * 8; i++) {
             narrow[(size_t)i] = T_store(scales[(size_t)i]);
@@ -169,9 +159,9 @@ void check_products(const Subject *s) {
     Buffer<float> sums((size_t)(s->parts * s->routes * s->n));
     std::vector<k_pair> sorted((size_t)s->routes);
     std::vector<int64_t> first, tiles;
-    fill(a, rows * s->k, element);
-    fill(bias, s->experts * s->n, element);
-    fill(out, s->routes * (s->n >> halves), [] { return T_store(77); });
+    fill_with(a, rows * s->k, element);
+    fill_with(bias, s->experts * s->n, element);
+    fill_with(out, s->routes * (s->n >> halves), [] { return T_store(77); });
     for (int64_t i = 0; i < s->routes; i++) { /* of the second expert none; most of the last */
         const uint64_t chance = next_random() % (uint64_t)(2 * s->experts);
         const uint64_t expert = std::min(chance, (uint64_t)s->experts - 1);

@@ -21,18 +21,8 @@ struct Subject {
     bool has_zeros, across, has_bias, normalize;
 };
 
-float number() {
-    return ((float)(next_random() % 65) - 32) / 32;
-}
-
-template <typename X, typename Make> void fill(Buffer<X> &to, int64_t count, Make make) {
-    for (int64_t i = 0; i < count; i++) {
-        to[(size_t)i] = make();
-    }
-}
-
 T element() {
-    return T_store(number());
+    return T_store(small_number());
 }
 
 struct Matrix {
@@ -46,11 +36,12 @@ struct Matrix {
           scale((size_t)(s->experts * n * s->chunks)), bias((size_t)(s->experts * n)) {
         const int32_t all = s->chunks * F_CHUNK;
         const int64_t columns = s->experts * n;
-        fill(weight, columns * s->chunks * K_BITS * 4, [] { return (uint8_t)next_random(); });
-        fill(zero, columns * (s->chunks + 1), [] { return (uint8_t)next_random(); });
-        fill(scale, columns * s->chunks,
-             [] { return T_store((float)(1 + next_random() % 7) / (K_BITS == 8 ? 2048 : 64)); });
-        fill(bias, columns, element);
+        fill_with(weight, columns * s->chunks * K_BITS * 4, [] { return (uint8_t)next_random(); });
+        fill_with(zero, columns * (s->chunks + 1), [] { return (uint8_t)next_random(); });
+        fill_with(scale, columns * s->chunks, [] {
+            return T_store((float)(1 + next_random() % 7) / (K_BITS == 8 ? 2048 : 64));
+        });
+        fill_with(bias, columns, element);
         m.weight = weight.data();
         m.scale = scale.data();
         m.zero = s->has_zeros ? zero.data() : nullptr;
@@ -144,8 +135,8 @@ void check_subject(const Subject *s) {
     const int64_t rows = OUT ? s->rows * s->k : s->rows, routes = OUT ? s->rows : s->rows * s->k;
     Buffer<T> x((size_t)(rows * s->chunks * F_CHUNK)), scores((size_t)(s->rows * s->experts)),
         out((size_t)(routes * s->columns));
-    fill(x, rows * s->chunks * F_CHUNK, element);
-    fill(scores, s->rows * s->experts, element);
+    fill_with(x, rows * s->chunks * F_CHUNK, element);
+    fill_with(scores, s->rows * s->experts, element);
     mp_moe_few_args args = {};
     args.from = {scores.data(), nullptr, s->experts, s->k, s->normalize, 0};
     args.x = x.data();

@@ -380,33 +380,15 @@ DEVICE_TEST(fused_rows_keep_nan_and_inf) {
 
 /* ---- what does not fit ---- */
 
-static void check_refused(mp_device *device, const char *text, const mp_shape *in, int in_count,
-                          mp_status want, const char *part) {
-    const mp_attr expression = OP_TEXT("expression", text);
-    op_case c = {.domain = MP_OWN_DOMAIN,
-                 .name = "Fused",
-                 .version = 1,
-                 .attrs = &expression,
-                 .attr_count = 1,
-                 .in_count = in_count,
-                 .out_count = 1};
-    mp_plan *plan = NULL;
-    for (int i = 0; i < in_count; i++) {
-        c.in[i] = (op_tensor){MP_F32, in[i], NULL};
-    }
-    CHECK_EQ_INT(op_plan(device, &c, &plan), want);
-    CHECK_STR_HAS(mp_error_message(), part);
-}
-
 DEVICE_TEST(fused_rows_that_do_not_fit_are_refused) {
     static const mp_shape flat[] = {{2, {4, 5}}, {1, {5}}}, row[] = {{2, {4, 5}}, {2, {1, 5}}};
     static const mp_shape large[] = {{2, {1 << 16, 1 << 16}}};
-    check_refused(device, "row=1 x0=f32 x1=f32:flat t0=rowsum(x0) t1=add(t0,x1) -> t1", flat, 2,
-                  MP_INVALID_ARGUMENT, "is none for rows");
-    check_refused(device, "row=1 x0=f32 x1=f32:row t0=rowsum(x0) t1=add(t0,x1) -> t1", row, 2,
-                  MP_INVALID_ARGUMENT, "is none for rows");
-    check_refused(device, "row=3 x0=f32 t0=rowsum(x0) -> t0", flat, 1, MP_INVALID_ARGUMENT,
-                  "rows of 3 dimensions");
-    check_refused(device, "row=1 x0=f32 t0=rowsum(x0) -> t0", large, 1, MP_UNSUPPORTED,
-                  "too many for one kernel");
+    op_refuse_fused(device, "row=1 x0=f32 x1=f32:flat t0=rowsum(x0) t1=add(t0,x1) -> t1", flat, 2,
+                    MP_INVALID_ARGUMENT, "is none for rows");
+    op_refuse_fused(device, "row=1 x0=f32 x1=f32:row t0=rowsum(x0) t1=add(t0,x1) -> t1", row, 2,
+                    MP_INVALID_ARGUMENT, "is none for rows");
+    op_refuse_fused(device, "row=3 x0=f32 t0=rowsum(x0) -> t0", flat, 1, MP_INVALID_ARGUMENT,
+                    "rows of 3 dimensions");
+    op_refuse_fused(device, "row=1 x0=f32 t0=rowsum(x0) -> t0", large, 1, MP_UNSUPPORTED,
+                    "too many for one kernel");
 }

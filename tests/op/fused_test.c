@@ -179,29 +179,11 @@ DEVICE_TEST(fused_expressions_are_what_loops_give) {
     }
 }
 
-static void check_refused(mp_device *device, const char *text, int in_count, const mp_shape *in,
-                          mp_status want, const char *part) {
-    const mp_attr expression = OP_TEXT("expression", text);
-    op_case c = {.domain = MP_OWN_DOMAIN,
-                 .name = "Fused",
-                 .version = 1,
-                 .attrs = &expression,
-                 .attr_count = 1,
-                 .in_count = in_count,
-                 .out_count = 1};
-    mp_plan *plan = NULL;
-    for (int i = 0; i < in_count; i++) {
-        c.in[i] = (op_tensor){MP_F32, in[i], NULL};
-    }
-    CHECK_EQ_INT(op_plan(device, &c, &plan), want);
-    CHECK_STR_HAS(mp_error_message(), part);
-}
-
 DEVICE_TEST(fused_inputs_that_do_not_fit_are_refused) {
     static const mp_shape two[] = {{1, {3}}, {1, {4}}};
-    check_refused(device, "x0=f32 x1=f32 t0=add(x0,x1) -> t0", 2, two, MP_INVALID_ARGUMENT,
-                  "do not broadcast");
-    check_refused(device, "x0=f32 x1=f32 t0=add(x0,x1) -> t0", 1, two, MP_INVALID_ARGUMENT,
-                  "has 2 inputs");
-    check_refused(device, "x0=f16 t0=exp(x0) -> t0", 1, two, MP_INVALID_ARGUMENT, "not float16");
+    op_refuse_fused(device, "x0=f32 x1=f32 t0=add(x0,x1) -> t0", two, 2, MP_INVALID_ARGUMENT,
+                    "do not broadcast");
+    op_refuse_fused(device, "x0=f32 x1=f32 t0=add(x0,x1) -> t0", two, 1, MP_INVALID_ARGUMENT,
+                    "has 2 inputs");
+    op_refuse_fused(device, "x0=f16 t0=exp(x0) -> t0", two, 1, MP_INVALID_ARGUMENT, "not float16");
 }

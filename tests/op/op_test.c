@@ -81,6 +81,24 @@ mp_status op_finish(mp_device *device, const op_case *c, const int64_t *found, m
     return make_plan(device, c, found, out);
 }
 
+void op_refuse_fused(mp_device *device, const char *expression, const mp_shape *in, int in_count,
+                     mp_status want, const char *part) {
+    const mp_attr text = OP_TEXT("expression", expression);
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = "Fused",
+                 .version = 1,
+                 .attrs = &text,
+                 .attr_count = 1,
+                 .in_count = in_count,
+                 .out_count = 1};
+    mp_plan *plan = NULL;
+    for (int i = 0; i < in_count; i++) {
+        c.in[i] = (op_tensor){MP_F32, in[i], NULL};
+    }
+    CHECK_EQ_INT(op_plan(device, &c, &plan), want);
+    CHECK_STR_HAS(mp_error_message(), part);
+}
+
 static on_device take(mp_device *device, size_t size) {
     on_device memory = {.size = size > 0 ? size : 1};
     CHECK_OK(device->ops->alloc(device, memory.size, &memory.addr));

@@ -44,6 +44,10 @@ mp_status op_plan(mp_device *device, const op_case *c, mp_plan **out);
 /* The second plan of an operator with `finish`, for values found. */
 mp_status op_finish(mp_device *device, const op_case *c, const int64_t *found, mp_plan **out);
 
+/* That this expression of floats is refused, with `want` and a message that has `part`. */
+void op_refuse_fused(mp_device *device, const char *expression, const mp_shape *in, int in_count,
+                     mp_status want, const char *part);
+
 /* Plans and runs the case; any failure ends the test. Fills c->out. */
 void op_run(mp_device *device, op_case *c);
 

@@ -159,7 +159,8 @@ mp_status mp__cuda_collective_launch(mp_device *self, mp_stream *stream, mp_math
     mp_status status = mp__cuda_launch(self, stream, kernel, grid, args, args_size);
     mp__cuda_ranks_end(turn, cuda_stream_of(stream), status == MP_OK);
     if (status != MP_OK) { /* the others' kernels wait for this one */
-        status = mp__cuda_ranks_abort(device);
+        const mp_status aborted = mp__cuda_ranks_abort(device);
+        status = aborted != MP_OK ? aborted : status;
     }
     mp__cuda_exit(&scope);
     return status;

@@ -17,6 +17,15 @@ int64_t mp_shape_span(const mp_shape *shape, int from, int to) {
     return (int64_t)count;
 }
 
+mp_shape mp_shape_of_rows(const mp_shape *shape, int dims, int dropped) {
+    mp_shape rows = *shape;
+    for (int d = shape->rank - dims; d < shape->rank; d++) {
+        rows.dim[d] = 1;
+    }
+    rows.rank -= dropped;
+    return rows;
+}
+
 bool mp_shape_equal(const mp_shape *a, const mp_shape *b) {
     if (a->rank != b->rank) {
         return false;

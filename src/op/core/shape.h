@@ -29,6 +29,9 @@ int64_t mp_shape_count(const mp_shape *shape);
 /* Product of dimensions [from, to). */
 int64_t mp_shape_span(const mp_shape *shape, int from, int to);
 
+/* With an extent of 1 for the last `dims` dimensions, of which the last `dropped` are left out. */
+mp_shape mp_shape_of_rows(const mp_shape *shape, int dims, int dropped);
+
 bool mp_shape_equal(const mp_shape *a, const mp_shape *b);
 
 /* Bytes of a tensor. Fails: INVALID_ARGUMENT for a negative dimension or more than 2^62 bytes; of

@@ -21,16 +21,6 @@ static mp_status check_inputs(const mp_planner *p, const mp_expression *e) {
     return MP_OK;
 }
 
-/* `shape` without the extent of a row. */
-static mp_shape rows_of(const mp_shape *shape, int row_dims, bool flat) {
-    mp_shape rows = *shape;
-    for (int d = shape->rank - row_dims; d < shape->rank; d++) {
-        rows.dim[d] = 1;
-    }
-    rows.rank -= flat ? row_dims : 0;
-    return rows;
-}
-
 /* That what is said to be of rows is. */
 static mp_status check_rows(const mp_planner *p, const mp_expression *e, const mp_shape *shape) {
     char text[MP_SHAPE_TEXT], all[MP_SHAPE_TEXT];
@@ -40,7 +30,7 @@ static mp_status check_rows(const mp_planner *p, const mp_expression *e, const m
     }
     for (int i = 0; i < p->in_count && e->row_dims > 0; i++) {
         const mp_shape *in = &p->in[i].shape;
-        const mp_shape rows = rows_of(shape, e->row_dims, true);
+        const mp_shape rows = mp_shape_of_rows(shape, e->row_dims, e->row_dims);
         const bool is_flat = (e->flat_inputs >> i & 1) != 0;
         const bool is_row = (e->row_inputs >> i & 1) != 0;
         const bool fits = is_flat
@@ -71,7 +61,8 @@ static mp_status plan_fused(mp_planner *p) {
     for (int i = 0; i < e.output_count; i++) {
         out[i] = MP_OUT(i);
         const bool is_row = e.row_dims > 0 && mp_expression_is_row(&e, e.outputs[i]);
-        const mp_shape rows = rows_of(&shape, e.row_dims, (e.flat_outputs >> i & 1) != 0);
+        const bool is_flat = (e.flat_outputs >> i & 1) != 0;
+        const mp_shape rows = mp_shape_of_rows(&shape, e.row_dims, is_flat ? e.row_dims : 0);
         MP_TRY(mp_plan_output(p, i, mp_expression_type(&e, e.outputs[i]), is_row ? &rows : &shape));
     }
     return mp_plan_fused(p, &e, in, out, &shape);
