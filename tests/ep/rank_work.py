@@ -138,8 +138,8 @@ def sums_of_sizes(rank, size):
             wanted = sum(wide[1:], wide[0])
             for _ in range(3):  # an island is captured meanwhile
                 got = ours.run(None, {"x": every[rank]})[0]
-                # One rounding of the sum to float16; of floats and doubles one for each rank, which NCCL adds in its own
-                # order. Sums near 0 are off by that of their terms.
+                # One rounding of the sum to float16; of floats and doubles one for each rank, which NCCL adds in its
+                # own order. Sums near 0 are off by that of their terms.
                 rounding = 2e-3 if kind == "float16" else 1e-6
                 np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=rounding, atol=1e-5,
                                            err_msg=f"{kind} {count}")

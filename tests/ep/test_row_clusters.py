@@ -89,8 +89,8 @@ def test_rows(way, kind):
 
 @pytest.mark.parametrize("way", ["softmax_node", "log_softmax", "spread", "l2", "loss"])
 def test_odd_values(way):
-    """Node by node is what they are compared with: the CPU provider's extremes lose NaN in some shapes. What both sum and
-    exponentiate is float in another order: some hundred roundings of 6e-8."""
+    """Node by node is what they are compared with: the CPU provider's extremes lose NaN in some shapes. What both sum
+    and exponentiate is float in another order: some hundred roundings of 6e-8."""
     made = model(way, "f32")
     ours, alone = (provider.session(made, provider_options={"fusion": fusion}) for fusion in ("1", "0"))
     for columns in COLUMNS:
