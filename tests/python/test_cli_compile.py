@@ -25,11 +25,11 @@ OWN = 8  # kernels that the CUDA device itself brings
 
 @pytest.fixture
 def made(tmp_path):
-    """Models: two groups of element-wise nodes around a Softmax; a product of integers; two convolutions."""
+    """Models: two groups of element-wise nodes around a Softmax along columns; a product of integers; two convolutions."""
     node = onnx_kit.Node
     chain = onnx_kit.model(
         [node("Add", ["x", "x"], ["a"], "add"), node("Sigmoid", ["a"], ["b"], "sigmoid"),
-         node("Mul", ["a", "b"], ["c"], "mul"), node("Softmax", ["c"], ["d"], "softmax"),
+         node("Mul", ["a", "b"], ["c"], "mul"), node("Softmax", ["c"], ["d"], "softmax", attributes={"axis": 0}),
          node("Tanh", ["d"], ["e"], "tanh"), node("Sub", ["e", "x"], ["y"], "sub")],
         {"x": ["n", 64]}, {"y": ["n", 64]})
     bytes_of = (onnx_kit.UINT8, [64, 64])

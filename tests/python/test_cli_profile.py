@@ -27,7 +27,8 @@ def path(tmp_path_factory):
     made = tmp_path_factory.mktemp("profiled") / "model.onnx"
     nodes = [Node("MatMul", ["x", "w"], ["p"], "product"), Node("Add", ["p", "b"], ["s"], "sum"),
              Node("Gather", ["table", "rows"], ["g"], "look up"), Node("Mul", ["s", "g"], ["m"], "scale"),
-             Node("Softmax", ["m"], ["y"], "<softmax>&"),
+             # Along rows it would join Mul.
+             Node("Softmax", ["m"], ["y"], "<softmax>&", attributes={"axis": 0}),
              Node("LinearRegressor", ["a"], ["z"], "regression", "ai.onnx.ml", {"coefficients": [0.5, 1.0]})]
     constants = {"w": np.ones((16, 16), np.float32), "b": np.ones(16, np.float32),
                  "table": np.ones((1000, 16), np.float32)}
