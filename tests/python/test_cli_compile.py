@@ -25,7 +25,7 @@ OWN = 8  # kernels that the CUDA device itself brings
 
 @pytest.fixture
 def made(tmp_path):
-    """Models: two groups of element-wise nodes around a Softmax along columns; a product of integers; two convolutions."""
+    """Models: two groups of element-wise nodes around a Softmax of columns, a product of integers, two convolutions."""
     node = onnx_kit.Node
     chain = onnx_kit.model(
         [node("Add", ["x", "x"], ["a"], "add"), node("Sigmoid", ["a"], ["b"], "sigmoid"),
