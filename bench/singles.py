@@ -3,6 +3,7 @@
 
 import numpy as np
 import singles_contrib
+import singles_shapes
 from onnx import TensorProto
 from single_case import KINDS, Weights, case, ints, model_of, numbers
 
@@ -141,8 +142,9 @@ FLOAT_ONLY = {"dynamicquantize", "onehot", "nonzero", "unique", "dft", "matmulin
 
 def subjects(only):
     """(name, model, pairs of label and feed) of each whose name holds `only` or a part between commas."""
-    left_out = {"f16": FLOAT_ONLY | singles_contrib.FLOAT_ONLY, "f32": singles_contrib.HALF_ONLY}
-    for name, row in (CASES | singles_contrib.CASES).items():
+    left_out = {"f16": FLOAT_ONLY | singles_contrib.FLOAT_ONLY | singles_shapes.FLOAT_ONLY,
+                "f32": singles_contrib.HALF_ONLY}
+    for name, row in (CASES | singles_contrib.CASES | singles_shapes.CASES).items():
         for kind in KINDS:
             full = f"{name}_{kind}"
             if any(part in full for part in only.split(",")) and name not in left_out[kind]:
