@@ -1,5 +1,5 @@
 /* norm_test.c - normalisation of channels, groups, chosen dimensions and sums against loops, with
- * rows shared by a few lanes, by a block and by a block that reads them again.
+ * rows shared by a few lanes, by a block and by several blocks.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op_value.h"
 
@@ -77,8 +77,8 @@ static void check_channels(mp_device *device, const char *name, int version, int
 }
 
 DEVICE_TEST(norm_of_channels_and_groups) {
-    const int64_t inner[] = {1, 3, 8, 60, 1000, 9000};
-    for (int k = 0; k < 6; k++) {
+    const int64_t inner[] = {1, 3, 8, 60, 1000, 9000, 16384, 40001};
+    for (int k = 0; k < 8; k++) {
         for (int32_t align = 1; align <= 16; align += 15) {
             check_channels(device, "InstanceNormalization", 6, 4, 4, inner[k], align);
             check_channels(device, "GroupNormalization", 18, 2, 4, inner[k], align);

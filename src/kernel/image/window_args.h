@@ -22,7 +22,7 @@ typedef struct mp_pool_args {
     int32_t column_major; /* the order in which indices number a plane */
     int32_t include_pad;  /* an average counts padding */
     float power;          /* of lp */
-    int32_t unused;
+    int32_t lines;        /* planes are one line, and so are windows and results */
     k_divider by_channels;          /* or by the packs of them */
     k_divider divider[K_POOL_DIMS]; /* by out[] */
     int32_t out_dim[K_POOL_DIMS], in[K_POOL_DIMS], kernel[K_POOL_DIMS], stride[K_POOL_DIMS];

@@ -19,7 +19,7 @@ K_FN int64_t s_at(const mp_cumulative_args *args, int64_t c) {
 }
 
 /* A whole row by the lane that calls. */
-K_FN void s_alone(const mp_cumulative_args *args, const T *x, T *out, K_SUM sum) {
+K_FN void s_single(const mp_cumulative_args *args, const T *x, T *out, K_SUM sum) {
     for (int64_t c = 0; c < args->columns; c += AT_ONCE) {
         T element[AT_ONCE];
         K_UNROLL
@@ -98,6 +98,18 @@ K_FN void s_store(const mp_cumulative_args *args, T *out, int64_t c, s_items ite
     }
 }
 
+/* The same by packs of neighbours. */
+K_FN void s_packs(const mp_cumulative_args *args, const T *x, T *out, K_SUM sum) {
+    for (int64_t c = 0; c < args->columns; c += K_PACK) {
+        const s_items items = s_load(args, x, c, args->columns, sum);
+        s_store(args, out, c, items, sum);
+        K_UNROLL
+        for (int i = 0; i < K_PACK; i++) {
+            sum = k_join(sum, items.at[i], args->product);
+        }
+    }
+}
+
 /* The columns [start, end) by the lanes of a block; gives what they come to, and `carry`. */
 K_FN K_SUM s_piece(const mp_cumulative_args *args, const T *x, T *out, int64_t start, int64_t end,
                    K_SUM carry) {
@@ -143,7 +155,11 @@ K_BLOCK_KERNEL(mp_cumulative_args, args) {
         const int64_t lane = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
         for (int64_t row = lane; row < args.rows; row += (int64_t)gridDim.x * blockDim.x) {
             const int64_t first = s_first(&args, row);
-            s_alone(&args, x + first, out + first, none);
+            if (args.packed) {
+                s_packs(&args, x + first, out + first, none);
+            } else {
+                s_single(&args, x + first, out + first, none);
+            }
         }
         return;
     }

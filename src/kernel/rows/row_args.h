@@ -56,6 +56,18 @@ enum { K_NORM_SHORT_PACKS = 3, K_NORM_SHORT_LANES = 512 };
 /* Elements of a row that a lane of norm_loose.cu keeps, and lanes of a block. */
 enum { K_NORM_LOOSE_KEPT = 16, K_NORM_LOOSE_LANES = 1024 };
 
+/* Rows of fewer than 2^30 columns, in pieces: MOMENTS, then APPLY. */
+enum { K_NORM_MOMENTS, K_NORM_APPLY };
+enum { K_NORM_PIECES_LANES = 256 };
+
+typedef struct mp_norm_pieces_args {
+    mp_norm_args row; /* `skip`, `add`, `sum` and `width` are not used */
+    void *partial;    /* of each piece its mean and squares: two of what sums are kept in */
+    int64_t pieces, piece; /* of a row; columns of each but the last */
+    int32_t stage;         /* K_NORM_... */
+    int32_t whole;         /* pieces, scales and biases are packs of 16 aligned bytes */
+} mp_norm_pieces_args;
+
 /* Rows of three tables that indices name, added. An index that is out of range, which only a broken
  * model has, names the nearest row. */
 typedef struct mp_embed_args {

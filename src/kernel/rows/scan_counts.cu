@@ -17,5 +17,8 @@ K_BLOCK_KERNEL(mp_scan_counts_args, args) {
             }
             before += all;
         }
+        if (args.totals && threadIdx.x == 0) {
+            args.totals[row] = before;
+        }
     }
 }

@@ -6,6 +6,7 @@
 #include "kernel/core/block_scan.h"
 #include "kernel/core/shared_count.h"
 #include "kernel/rows/sort_args.h"
+#include "kernel/rows/sort_entry.h"
 #include "kernel/rows/sort_key.h"
 
 enum { AT_ONCE = K_HOST ? 1 : 8 }; /* elements on their way to a lane */
@@ -112,9 +113,8 @@ K_FN void tally(const mp_select_args *args, tile t, int64_t number) {
 }
 
 /* A lane has neighbours, so that the lanes before it have what is before them in the row. */
-K_FN void write_pairs(const mp_select_args *args, tile t, int64_t number) {
+K_FN void write_entries(const mp_select_args *args, tile t, int64_t number) {
     const k_select_state state = args->state[t.row];
-    k_pair *pairs = args->pairs + t.row * args->k;
     int64_t below = args->below[number], same = args->same[number];
     for (int64_t from = 0; from < t.size; from += (int64_t)AT_ONCE * blockDim.x) {
         const int64_t mine = from + (int64_t)threadIdx.x * AT_ONCE;
@@ -141,8 +141,8 @@ K_FN void write_pairs(const mp_select_args *args, tile t, int64_t number) {
             const int is_same = mine + i < size && key == state.prefix;
             const int64_t at = at_below + (at_same < state.left ? at_same : state.left);
             if ((is_below || (is_same && at_same < state.left)) && at < args->k) {
-                pairs[at].key = key;
-                pairs[at].index = t.start + mine + i;
+                k_entry_put(args->entries, args->words, t.row * args->k + at, key,
+                            t.start + mine + i);
             }
             at_below += is_below;
             at_same += is_same;
@@ -161,7 +161,7 @@ K_BLOCK_KERNEL_IN_64(K_SELECT_LANES, mp_select_args, args) {
         } else if (args.stage == K_SELECT_TALLY) {
             tally(&args, t, number);
         } else {
-            write_pairs(&args, t, number);
+            write_entries(&args, t, number);
         }
     }
 }

@@ -83,13 +83,15 @@ typedef struct mp_topk_few_args {
     int32_t bits; /* of a key */
 } mp_topk_few_args;
 
-/* Of sorted or selected pairs, the values and indices. */
+/* Of sorted or selected entries, the values and indices. */
 typedef struct mp_topk_emit_args {
     const void *x;
-    const k_pair *pairs;
+    const void *entries;
     void *values;
     int64_t *indices;
-    int64_t count, pairs_in_row, k, row;
+    int64_t count, k, row;
+    int32_t words; /* what the entries are: sort_entry.h */
+    int32_t unused;
 } mp_topk_emit_args;
 
 /* Where the search for the k-th key of a row stands. */
@@ -103,10 +105,10 @@ enum { K_SELECT_LANES = 256 }; /* of a block */
 
 /* Long rows in tiles, one block each. DIGIT counts, among the elements with the prefix found so
  * far, each value of the next digit; TALLY counts the elements before and at the k-th key; WRITE
- * writes the k pairs in the order of the row. */
+ * writes the k entries in the order of the row. */
 typedef struct mp_select_args {
     const void *x;
-    k_pair *pairs;
+    void *entries;
     k_select_state *state; /* of each row */
     int64_t *counts;       /* DIGIT: of each row and digit, 0 before */
     int64_t *below, *same; /* of each row and tile; scanned before WRITE */
@@ -114,6 +116,8 @@ typedef struct mp_select_args {
     k_order order;
     int32_t shift; /* of the digit within the key */
     int32_t stage;
+    int32_t words; /* what the entries are: sort_entry.h */
+    int32_t unused;
 } mp_select_args;
 
 /* By one block a row: which value of the digit the k-th key has. */
@@ -127,27 +131,32 @@ typedef struct mp_select_digit_args {
 /* `rows` rows of `length` counts become the sums of those before. */
 typedef struct mp_scan_counts_args {
     int64_t *counts;
+    int64_t *totals; /* of each row the sum of all; NULL where nobody wants it */
     int64_t rows, length;
 } mp_scan_counts_args;
 
-/* One digit of a stable radix sort of pairs: COUNT, then scan_counts, then MOVE. */
+/* One digit of a stable radix sort of entries: COUNT, then scan_counts over the tiles of each digit,
+ * then MOVE. A tile is K_SORT_LANES runs of neighbours, one for each lane of a block on a GPU. */
 enum { K_SORT_COUNT, K_SORT_MOVE };
-enum { K_SORT_TILE = 1024, K_SORT_LANES = 256 };
+enum { K_SORT_RUN_BYTES = 64, K_SORT_LANES = 256 };
 
 typedef struct mp_sort_args {
-    const k_pair *in;
-    k_pair *out;
-    int64_t *counts; /* of each row, digit and tile */
+    const void *in;
+    void *out;
+    int64_t *counts;       /* of each row, digit and tile */
+    const int64_t *totals; /* of each row and digit */
     int64_t rows, columns, tiles;
     int32_t shift, stage;
 } mp_sort_args;
 
-/* Pairs of the elements of x, in its order: where sorting starts. */
+/* Entries of the elements of x, in its order: where sorting starts. */
 typedef struct mp_pairs_args {
     const void *x;
-    k_pair *pairs;
+    void *entries;
     int64_t count, columns;
     k_order order;
+    int32_t words; /* what the entries are: sort_entry.h */
+    int32_t unused;
 } mp_pairs_args;
 
 /* ---- equal slices ---- */

@@ -57,6 +57,11 @@ static void fill_window(const mp_window *window, const int64_t *in, const int64_
         args->pad_end[k] = here ? (int32_t)window->pad_end[d] : 0;
         args->divider[k] = mp_divider((uint32_t)args->out_dim[k]);
     }
+    args->lines = true;
+    for (int k = 0; k < K_POOL_DIMS - 1; k++) {
+        args->lines &= args->in[k] == 1 && args->kernel[k] == 1 && args->out_dim[k] == 1 &&
+                       args->pad_begin[k] == 0;
+    }
 }
 
 /* How outputs are counted, and lanes: by packs where those are whole and windows are of neighbours

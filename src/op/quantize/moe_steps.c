@@ -142,8 +142,9 @@ static mp_status sort(mp_planner *p, const mp_moe *m, mp_moe_routes *r, mp_ref p
     while ((int64_t)1 << bits < m->experts) {
         bits += 8;
     }
-    r->sorted = pairs;
-    MP_TRY(mp_plan_sort_pairs(p, 1, r->count, bits, &r->sorted));
+    mp_sort_list list = {.rows = 1, .columns = r->count, .bits = bits, .entries = pairs};
+    MP_TRY(mp_plan_sort(p, &list));
+    r->sorted = list.entries;
     MP_TRY(mp_plan_kernel(p, &kernel, "moe_tiles"));
     return MP_LAUNCH(p, kernel, mp_plan_grid_rows(p, 1, LANES), args,
                      MP_BIND(mp_moe_tiles_args, sorted, r->sorted),

@@ -62,14 +62,14 @@ static mp_status plan_scan(mp_planner *p) {
     const mp_kernel *kernel = NULL;
     mp_ref carries = MP_NOWHERE;
     MP_TRY(mp_plan_kernel(p, &kernel, "scan_%s", word_of(x->type)));
+    args.packed =
+        p->align >= 16 && r.inner == 1 && r.columns * (int64_t)mp_dtype_size(x->type) % 16 == 0;
     if (prefers_lane(p, &args)) {
         return launch(p, kernel, args, K_CUMULATIVE_LANES, MP_CEIL_DIV(r.rows, LANES), MP_NOWHERE);
     }
     args.pieces = mp_row_pieces(r.rows, r.columns, p->device->info.multiprocessors, PIECE_MIN);
     args.piece = MP_ALIGN_UP(MP_CEIL_DIV(r.columns, args.pieces), 16);
     args.pieces = MP_CEIL_DIV(r.columns, args.piece);
-    args.packed =
-        p->align >= 16 && r.inner == 1 && r.columns * (int64_t)mp_dtype_size(x->type) % 16 == 0;
     const int64_t parts = r.rows * args.pieces;
     if (args.pieces > 1) {
         MP_TRY(mp_plan_scratch(p, (size_t)parts * 8, &carries));

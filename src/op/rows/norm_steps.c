@@ -1,5 +1,5 @@
 /* norm_steps.c - see norm_steps.h.
- * Kernels: rows/norm.cu, rows/norm_loose.cu, rows/norm_short.cu.
+ * Kernels: rows/norm.cu, rows/norm_loose.cu, rows/norm_pieces.cu, rows/norm_short.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows/norm_steps.h"
 
@@ -101,6 +101,45 @@ static mp_grid loose_grid(const mp_planner *p, const mp_norm *n, int32_t *width)
     return mp_plan_grid_rows(p, MP_MIN(blocks, most), lanes);
 }
 
+/* ---- rows that several blocks share ---- */
+
+/* Whether rows are longer than the lanes of a block can keep, and nothing is added to them. */
+static bool is_long(const mp_norm *n) {
+    const mp_norm_args *args = &n->args;
+    const bool plain = n->skip.place == MP_PLACE_NONE && n->add.place == MP_PLACE_NONE &&
+                       n->sum.place == MP_PLACE_NONE && n->out_type == n->type;
+    return plain && args->columns > mp_row_keep(n->type) * K_ROW_LANES_MAX &&
+           args->columns < 1 << 30;
+}
+
+/* As many pieces as fill the device, unless they get short. */
+static mp_status plan_pieces(mp_planner *p, const mp_norm *n) {
+    enum { LEAST = 4096 };
+    const mp_norm_args *row = &n->args;
+    const int64_t pack = 16 / (int64_t)mp_dtype_size(n->type);
+    const int64_t pieces =
+        mp_row_pieces(row->rows, row->columns, p->device->info.multiprocessors * 2, LEAST);
+    mp_norm_pieces_args args = {.row = *row};
+    args.piece = MP_CEIL_DIV(MP_CEIL_DIV(row->columns, pieces), pack) * pack;
+    args.pieces = MP_CEIL_DIV(row->columns, args.piece);
+    args.whole = p->align >= 16 && row->columns % pack == 0;
+    mp_ref partial = MP_NOWHERE;
+    const mp_kernel *kernel = NULL;
+    MP_TRY(mp_plan_scratch_of(p, row->rows * args.pieces * 2, MP_F64, &partial));
+    MP_TRY(mp_plan_kernel(p, &kernel, "norm_pieces_%s", mp_dtype_word(n->type)));
+    const mp_grid grid = mp_plan_grid_rows(p, row->rows * args.pieces, K_NORM_PIECES_LANES);
+    for (args.stage = K_NORM_MOMENTS; args.stage <= K_NORM_APPLY; args.stage++) {
+        MP_TRY(MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_norm_pieces_args, row.x, n->x),
+                         MP_BIND(mp_norm_pieces_args, row.scale, n->scale),
+                         MP_BIND(mp_norm_pieces_args, row.bias, n->bias),
+                         MP_BIND(mp_norm_pieces_args, row.out, n->out),
+                         MP_BIND(mp_norm_pieces_args, row.mean, n->mean),
+                         MP_BIND(mp_norm_pieces_args, row.inverse, n->inverse),
+                         MP_BIND(mp_norm_pieces_args, partial, partial)));
+    }
+    return MP_OK;
+}
+
 mp_status mp_plan_norm(mp_planner *p, mp_norm *n) {
     const mp_kernel *kernel = NULL;
     mp_grid grid = {0};
@@ -108,6 +147,9 @@ mp_status mp_plan_norm(mp_planner *p, mp_norm *n) {
         return MP_OK;
     }
     n->args.skip_rows = n->args.skip_rows > 0 ? n->args.skip_rows : 1;
+    if (is_long(n)) {
+        return plan_pieces(p, n);
+    }
     const mp_grid rows_grid =
         mp_row_grid(p, n->type, n->args.rows, n->args.columns, false, &n->args.width);
     if (is_short(p, n)) {

@@ -52,15 +52,15 @@ static mp_status sort_short(mp_planner *p, const mp_topk *t, int64_t columns, mp
 
 /* ---- long rows ---- */
 
-static mp_status emit(mp_planner *p, const mp_topk *t, int64_t pairs_in_row, mp_ref pairs) {
+static mp_status emit(mp_planner *p, const mp_topk *t, const mp_sort_list *list) {
     const mp_kernel *kernel = NULL;
     const mp_topk_emit_args args = {.count = t->rows.rows * t->k,
-                                    .pairs_in_row = pairs_in_row,
                                     .k = t->k,
-                                    .row = t->rows.columns};
+                                    .row = t->rows.columns,
+                                    .words = list->words};
     MP_TRY(mp_plan_kernel(p, &kernel, "topk_emit_b%d", mp_order_bits(t->dtype)));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
-                     MP_BIND(mp_topk_emit_args, x, t->x), MP_BIND(mp_topk_emit_args, pairs, pairs),
+                     MP_BIND(mp_topk_emit_args, x, t->x), MP_BIND(mp_topk_emit_args, entries, list->entries),
                      MP_BIND(mp_topk_emit_args, values, t->values),
                      MP_BIND(mp_topk_emit_args, indices, t->indices));
 }
@@ -68,7 +68,7 @@ static mp_status emit(mp_planner *p, const mp_topk *t, int64_t pairs_in_row, mp_
 typedef struct selection {
     mp_select_args args;
     const mp_kernel *kernel;
-    mp_ref x, pairs, state, counts, below, same;
+    mp_ref x, entries, state, counts, below, same;
 } selection;
 
 static mp_status select_stage(mp_planner *p, selection *s, int32_t stage) {
@@ -77,7 +77,7 @@ static mp_status select_stage(mp_planner *p, selection *s, int32_t stage) {
     s->args.stage = stage;
     return MP_LAUNCH(
         p, s->kernel, grid, s->args, MP_BIND(mp_select_args, x, s->x),
-        MP_BIND(mp_select_args, pairs, s->pairs), MP_BIND(mp_select_args, state, s->state),
+        MP_BIND(mp_select_args, entries, s->entries), MP_BIND(mp_select_args, state, s->state),
         MP_BIND(mp_select_args, counts, s->counts), MP_BIND(mp_select_args, below, s->below),
         MP_BIND(mp_select_args, same, s->same));
 }
@@ -103,8 +103,8 @@ static mp_status find_last(mp_planner *p, selection *s, int bits) {
     return MP_OK;
 }
 
-/* Pairs of the first k of each row, in the order of the row. */
-static mp_status select_pairs(mp_planner *p, const mp_topk *t, mp_ref *pairs) {
+/* Entries of the first k of each row, in the order of the row. */
+static mp_status select_entries(mp_planner *p, const mp_topk *t, mp_sort_list *list) {
     const mp_rows r = t->rows;
     const int64_t tiles =
         mp_row_pieces(r.rows, r.columns, p->device->info.multiprocessors, TILE_MIN);
@@ -114,9 +114,10 @@ static mp_status select_pairs(mp_planner *p, const mp_topk *t, mp_ref *pairs) {
                             .k = t->k,
                             .tiles = tiles,
                             .tile = MP_CEIL_DIV(r.columns, tiles),
-                            .order = t->order}};
+                            .order = t->order,
+                            .words = list->words}};
     size_t per_tile = 0, per_digit = 0;
-    const int bits = mp_order_bits(t->dtype);
+    const int bits = list->bits;
     MP_TRY(mp_plan_kernel(p, &s.kernel, "select_b%d", bits));
     MP_TRY(mp_plan_bytes(r.rows * tiles, MP_I64, &per_tile));
     MP_TRY(mp_plan_bytes(r.rows * K_DIGITS * (bits / 8), MP_I64, &per_digit));
@@ -124,30 +125,31 @@ static mp_status select_pairs(mp_planner *p, const mp_topk *t, mp_ref *pairs) {
     MP_TRY(mp_plan_scratch(p, per_digit, &s.counts));
     MP_TRY(mp_plan_scratch(p, per_tile, &s.below));
     MP_TRY(mp_plan_scratch(p, per_tile, &s.same));
-    MP_TRY(mp_plan_pair_memory(p, r.rows * t->k, &s.pairs));
+    s.entries = list->entries;
     MP_TRY(find_last(p, &s, bits));
     MP_TRY(select_stage(p, &s, K_SELECT_TALLY));
-    MP_TRY(mp_plan_scan_counts(p, s.below, r.rows, tiles));
-    MP_TRY(mp_plan_scan_counts(p, s.same, r.rows, tiles));
-    *pairs = s.pairs;
+    MP_TRY(mp_plan_scan_counts(p, s.below, r.rows, tiles, MP_NOWHERE));
+    MP_TRY(mp_plan_scan_counts(p, s.same, r.rows, tiles, MP_NOWHERE));
     return select_stage(p, &s, K_SELECT_WRITE);
 }
 
 static mp_status sort_long(mp_planner *p, const mp_topk *t) {
-    mp_ref pairs = MP_NOWHERE;
-    if (t->k < t->rows.columns) {
-        MP_TRY(select_pairs(p, t, &pairs));
-    } else {
-        MP_TRY(mp_plan_pair_memory(p, t->rows.rows * t->k, &pairs));
-        MP_TRY(mp_plan_pairs(p, t->dtype, t->order, t->x, t->rows.rows, t->k, pairs));
-    }
-    if (t->sorted && t->k <= K_SORT_SHORT) {
-        return sort_short(p, t, t->k, pairs);
+    const bool by_network = t->sorted && t->k <= K_SORT_SHORT; /* which takes pairs */
+    const int bits = mp_order_bits(t->dtype);
+    mp_sort_list list = {.rows = t->rows.rows,
+                         .columns = t->k,
+                         .bits = bits,
+                         .words = !by_network && mp_sort_in_words(bits, t->rows.columns)};
+    MP_TRY(mp_plan_sort_memory(p, &list));
+    MP_TRY(t->k < t->rows.columns ? select_entries(p, t, &list)
+                                  : mp_plan_entries(p, t->dtype, t->order, t->x, &list));
+    if (by_network) {
+        return sort_short(p, t, t->k, list.entries);
     }
     if (t->sorted) {
-        MP_TRY(mp_plan_sort_pairs(p, t->rows.rows, t->k, mp_order_bits(t->dtype), &pairs));
+        MP_TRY(mp_plan_sort(p, &list));
     }
-    return emit(p, t, t->k, pairs);
+    return emit(p, t, &list);
 }
 
 /* ---- rows that are not contiguous are made so, and back ---- */

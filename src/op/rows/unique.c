@@ -137,10 +137,11 @@ static mp_status sort_by_network(mp_planner *p, const slices *s, mp_unique_args 
 
 static mp_status sort_by_digits(mp_planner *p, const slices *s, k_order order) {
     const mp_dtype dtype = p->in[0].type;
-    mp_ref sorted = s->pairs;
-    MP_TRY(mp_plan_pairs(p, dtype, order, MP_IN(0), 1, s->count, sorted));
-    MP_TRY(mp_plan_sort_pairs(p, 1, s->count, mp_order_bits(dtype), &sorted));
-    return mp_plan_copy(p, s->pairs, sorted, (size_t)s->count * sizeof(k_pair));
+    mp_sort_list list = {
+        .rows = 1, .columns = s->count, .bits = mp_order_bits(dtype), .entries = s->pairs};
+    MP_TRY(mp_plan_entries(p, dtype, order, MP_IN(0), &list));
+    MP_TRY(mp_plan_sort(p, &list));
+    return mp_plan_copy(p, s->pairs, list.entries, (size_t)s->count * sizeof(k_pair));
 }
 
 static mp_status plan_unique(mp_planner *p) {
