@@ -108,6 +108,8 @@ GROUP_ASK(bf16, k_bf16, false, 64)
 GROUP_ASK(bf16, k_bf16, false, 128)
 GROUP_ASK(f32, float, false, 32)
 GROUP_ASK(f32, float, false, 64)
+GROUP_ASK(rows_f16, k_f16, true, 48)
+GROUP_ASK(rows_bf16, k_bf16, true, 48)
 GROUP_ASK(rows_f16, k_f16, true, 64)
 GROUP_ASK(rows_bf16, k_bf16, true, 64)
 

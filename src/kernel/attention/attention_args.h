@@ -51,12 +51,12 @@ enum {
     K_GROUP_AHEAD = 4, /* stages of a block's ring */
     K_GROUP_ALIGN = 1024
 };
-#define K_GROUP_LANES(rows)          ((rows)*2)
-#define K_GROUP_BLOCKS(head, masked) ((head) > 64 ? 1 : (masked) ? 2 : 3)
-#define K_GROUP_MASKS(rows)          ((rows)*K_GROUP_KEYS * 2) /* of a stage */
-#define K_GROUP_HELD(head, rows, masked)                                                  \
-    (((rows) + 2 * K_GROUP_AHEAD * K_GROUP_KEYS) * (head)*2 + (rows)*K_DIRECT_ROW_BYTES + \
-     ((masked) ? K_GROUP_AHEAD * K_GROUP_MASKS(rows) : 0))
+#define K_GROUP_LANES(rows)                ((rows)*2)
+#define K_GROUP_BLOCKS(head, rows, masked) ((head) > 64 || (rows) > 64 ? 1 : (masked) ? 2 : 3)
+#define K_GROUP_MASKS(rows)                ((rows)*K_GROUP_KEYS * 2) /* of a stage */
+#define K_GROUP_HELD(head, rows, masked)                                             \
+    (((rows) + 2 * K_GROUP_AHEAD * K_GROUP_KEYS) * ((head) < 64 ? 64 : (head)) * 2 + \
+     (rows)*K_DIRECT_ROW_BYTES + ((masked) ? K_GROUP_AHEAD * K_GROUP_MASKS(rows) : 0))
 
 typedef enum k_mask_kind {
     K_MASK_NONE,

@@ -1,7 +1,7 @@
-/* attention_group.cu - what attention_direct.cu does, for many keys and heads of 64 or 128 elements
- * of two bytes, by the products of GPUs of compute capability 9.0, of which a group of four warps
- * makes one together. They are twice as fast, and read keys and values from shared memory where
- * they lie.
+/* attention_group.cu - what attention_direct.cu does, for many keys and heads of 48, 64 or 128
+ * elements of two bytes, by the products of GPUs of compute capability 9.0, of which a group of
+ * four warps makes one together. They are twice as fast, and read keys and values from shared
+ * memory where they lie.
  *
  * A block has K_ROWS rows, 64 for each of its groups. A step takes KEYS keys; those and their
  * values are a stage of a ring. In shared memory lie
@@ -13,11 +13,11 @@
  *     added      with K_MASKED, [added_keys] floats, as attention_direct.cu has them
  *
  * q, k and v in parts of 64 elements of a head, one behind the other: lines of 128 bytes as
- * group_matrix.h wants them, a row each. So are masks, of as many keys.
+ * group_matrix.h wants them, a row each, of which heads of 48 leave the end alone. So are masks, of
+ * as many keys.
  *
- * A group's last step may be the one before the block's last one, but none before: else its values
- * would be gone before it has multiplied by them. So it is where all rows are of one head, or see
- * the same keys, and in blocks of one group.
+ * A group that has done with its keys before the block has multiplies by its last values one step
+ * later, while they are still there.
  *
  * The products of a step's weights with its values come behind the next step's products with keys,
  * and go on while these become weights. Both are live at a time then, which NVRTC 13.0 needs to
@@ -46,11 +46,12 @@ enum {
     G_AHEAD = K_GROUP_AHEAD,
     G_LINE = 128, /* bytes */
     G_PIECE = 16,
-    G_PARTS = HEAD * 2 / G_LINE,
-    G_PIECES = HEAD * 2 / G_PIECE, /* of a row */
-    G_COPIED = G_LANES / G_PIECES, /* rows that a block copies at once */
-    G_Q = K_ROWS * G_LINE,         /* a part of the queries */
-    G_PART = KEYS * G_LINE,        /* and of keys or values */
+    G_PARTS = (HEAD * 2 + G_LINE - 1) / G_LINE,
+    G_PIECES = G_PARTS * G_LINE / G_PIECE,     /* of a row's lines */
+    G_COPIERS = G_LANES < 256 ? G_LANES : 256, /* lanes that copy */
+    G_COPIED = G_COPIERS / G_PIECES,           /* rows that they do at once */
+    G_Q = K_ROWS * G_LINE,                     /* a part of the queries */
+    G_PART = KEYS * G_LINE,                    /* and of keys or values */
     G_TILE = G_PARTS * G_PART,
     G_MASKS = K_MASKED ? K_GROUP_MASKS(K_ROWS) : 0,
     G_STAGE = 2 * G_TILE + G_MASKS,
@@ -60,7 +61,11 @@ enum {
 };
 
 #define g_scored K_JOIN(K_JOIN(k_group_, K_T0), _64)
+#if K_HEAD == 48
+#define g_valued K_JOIN(K_JOIN(k_group_rows_, K_T0), _48)
+#else
 #define g_valued K_JOIN(K_JOIN(k_group_rows_, K_T0), _64)
+#endif
 
 /* What a lane copies of each tile: a piece of every so many rows. */
 typedef struct g_share {
@@ -89,6 +94,9 @@ K_FN g_share g_share_of(const mp_attention_args *args, const mma_block *at) {
 /* Keys from `done` on, and their values; those that are not there become 0. */
 K_FN void g_fill(const mp_attention_args *args, const g_share *share, int32_t done, int32_t length,
                  uint8_t *stage) {
+    if (share->d >= HEAD || (int32_t)threadIdx.x >= G_COPIERS) {
+        return;
+    }
     K_UNROLL for (int32_t s = 0; s < 2; s++) {
         const int32_t stride = (int32_t)(s == 0 ? args->k_stride[2] : args->v_stride[2]);
         const int32_t size = s == 0 ? args->head_size : args->v_head_size;
@@ -134,6 +142,9 @@ K_FN void g_copy_queries(const mp_attention_args *args, const direct_row *rows, 
     const int32_t lane = (int32_t)threadIdx.x, row = lane / G_PIECES;
     const int32_t d = lane % G_PIECES * PIECE, there = d < args->head_size;
     const T *from = (const T *)args->q + (there ? d : 0);
+    if (lane >= G_COPIERS) {
+        return;
+    }
     to += g_spot(row, lane % G_PIECES, G_Q);
     K_UNROLL for (int32_t r = 0; r < K_ROWS; r += G_COPIED) {
         k_copy_begin(to + r * G_LINE, from + rows[row + r].query, there ? G_PIECE : 0);
@@ -345,6 +356,10 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
             }
             g_pack(score, weights);
             before = keys + G_TILE;
+        } else if (K_ROWS > 64 && before != 0) {
+            g_values(weights, before, &state);
+            k_group_end();
+            before = 0;
         }
         stage = stage + 1 < G_AHEAD ? stage + 1 : 0;
     }
@@ -365,8 +380,8 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
 
 #endif
 
-K_BLOCK_KERNEL_LATE_OF(K_GROUP_LANES(K_ROWS), K_GROUP_BLOCKS(K_HEAD, K_MASKED), mp_attention_args,
-                       args) {
+K_BLOCK_KERNEL_LATE_OF(K_GROUP_LANES(K_ROWS), K_GROUP_BLOCKS(K_HEAD, K_ROWS, K_MASKED),
+                       mp_attention_args, args) {
 #if K_GROUP_MATRIX
     K_SHARED(uint8_t, shared);
     const uint32_t begin = (uint32_t)__cvta_generic_to_shared(shared);

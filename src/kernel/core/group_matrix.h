@@ -8,9 +8,8 @@
  *
  * A right operand lies in lines of 128 bytes, a group of eight lines at a multiple of 1,024 bytes,
  * piece p of 16 bytes of line l at place p ^ l % 8. Lines are its columns, 32 bytes along k taken
- * at a time, or ("rows", of two-byte elements only) what 64 columns have of one k, 16 lines at a
- * time.
- * SPDX-License-Identifier: Apache-2.0 */
+ * at a time, or ("rows", of two-byte elements only) what up to 64 columns have of one k, 16 lines
+ * at a time. SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_GROUP_MATRIX_H
 #define MP_KERNEL_GROUP_MATRIX_H
 
@@ -75,6 +74,7 @@ K_FN void k_group_end(void) {
     "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3]), "+f"((c)[4]), "+f"((c)[5]), \
         "+f"((c)[6]), "+f"((c)[7])
 #define K_SUMS_16(c) K_SUMS_8(c), K_SUMS_8((c) + 8)
+#define K_SUMS_24(c) K_SUMS_16(c), K_SUMS_8((c) + 16)
 #define K_SUMS_32(c) K_SUMS_16(c), K_SUMS_16((c) + 16)
 
 /* k_group_<name>_<columns>(c, a, b): c += a b; `shape`, `types` and `how` are the instruction's. */
@@ -86,6 +86,17 @@ K_FN void k_group_end(void) {
                      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, " \
                      "%15}, {%16, %17, %18, %19}, %20, adds, 1, 1" how "; }"              \
                      : K_SUMS_16(c)                                                       \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));               \
+    }
+#define K_GROUP_PRODUCT_48(name, shape, types, how)                                       \
+    K_FN void k_group_##name##_48(float *c, const uint32_t *a, uint64_t b) {              \
+        asm volatile("{ .reg .pred adds;\n"                                               \
+                     "setp.eq.u32 adds, 0, 0;\n"                                          \
+                     "wgmma.mma_async.sync.aligned.m64n48" shape ".f32." types " "        \
+                     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, " \
+                     "%15, %16, %17, %18, %19, %20, %21, %22, %23}, "                     \
+                     "{%24, %25, %26, %27}, %28, adds, 1, 1" how "; }"                    \
+                     : K_SUMS_24(c)                                                       \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));               \
     }
 #define K_GROUP_PRODUCT_64(name, shape, types, how)                                         \
@@ -125,6 +136,8 @@ K_GROUP_PRODUCT_64(bf16, "k16", "bf16.bf16", ", 0")
 K_GROUP_PRODUCT_128(bf16, "k16", "bf16.bf16", ", 0")
 K_GROUP_PRODUCT_32(f32, "k8", "tf32.tf32", "")
 K_GROUP_PRODUCT_64(f32, "k8", "tf32.tf32", "")
+K_GROUP_PRODUCT_48(rows_f16, "k16", "f16.f16", ", 1")
+K_GROUP_PRODUCT_48(rows_bf16, "k16", "bf16.bf16", ", 1")
 K_GROUP_PRODUCT_64(rows_f16, "k16", "f16.f16", ", 1")
 K_GROUP_PRODUCT_64(rows_bf16, "k16", "bf16.bf16", ", 1")
 

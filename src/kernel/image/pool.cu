@@ -157,8 +157,7 @@ K_FN void p_pool(const mp_pool_args *args, const T *x, const p_span span[K_POOL_
 /* Of planes that are one line. */
 K_FN void p_pool_line(const mp_pool_args *args, int64_t i) {
     const int32_t width = args->out_dim[2];
-    const int64_t plane =
-        args->wide ? i / width : (int64_t)k_divide((uint32_t)i, args->divider[2]);
+    const int64_t plane = args->wide ? i / width : (int64_t)k_divide((uint32_t)i, args->divider[2]);
     const p_span one = {0, 1, 1};
     const p_span span[K_POOL_DIMS] = {one, one, p_window(args, 2, (int32_t)(i - plane * width))};
     p_pool(args, (const T *)args->x + plane * args->plane, span, i, plane);

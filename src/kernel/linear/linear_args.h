@@ -160,6 +160,23 @@ enum {
          K_DEPTHWISE_SIDE(K_DEPTHWISE_COLUMNS, size, stride) + \
      (size) * (size) + 1)
 
+/* y[n][c][..] = activation(sum of x[n][c][..] w[c][tap], + bias[c], + residual), where .. are three
+ * dimensions. A lane makes a strip of a line. All counts are below 2^31. */
+enum { K_VOLUME_STRIP = 4 };
+
+typedef struct mp_volume_args {
+    const void *x, *w, *bias, *residual; /* the last two may be NULL */
+    void *y;
+    int64_t count;  /* of strips */
+    int32_t strips; /* of a line */
+    int32_t channels;
+    int32_t in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
+    k_divider by_strips, by_channels, by_out[2];
+    int32_t activation; /* K_ACTIVATE_... */
+    float alpha, beta;
+    int32_t unused;
+} mp_volume_args;
+
 /* y[n][row][column][c] = activation(sum of x[n][..][..][c] w[tap][c], + bias[c], + residual) */
 typedef struct mp_depthwise_args {
     const void *x, *w, *bias, *residual; /* the last two may be NULL */

@@ -37,8 +37,8 @@ K_FN piece piece_at(const mp_norm_pieces_args *args, int64_t item) {
 }
 
 /* Visits the first elements of a lane's packs, AHEAD of them at a time. */
-#define SOME_LOOP(e, p)                                             \
-    for (int32_t e = (int32_t)threadIdx.x * PACK; e < (p).size;     \
+#define SOME_LOOP(e, p)                                         \
+    for (int32_t e = (int32_t)threadIdx.x * PACK; e < (p).size; \
          e += AHEAD * PACK * (int32_t)blockDim.x)
 #define AHEAD_LOOP(j) K_UNROLL for (int32_t j = 0; j < AHEAD; j++)
 #define PACK_LOOP(i)  K_UNROLL for (int i = 0; i < PACK; i++)
@@ -157,8 +157,7 @@ typedef struct place {
 K_FN place place_of(const mp_norm_pieces_args *args, piece p) {
     const mp_norm_args *row = &args->row;
     const int64_t channel = row->per_row > 0 ? p.first / row->inner : p.first;
-    const int64_t at =
-        row->per_row > 0 ? p.row % row->groups * row->per_row + channel : channel;
+    const int64_t at = row->per_row > 0 ? p.row % row->groups * row->per_row + channel : channel;
     place of;
     of.scale = row->scale ? (const T *)row->scale + at : (const T *)0;
     of.bias = row->bias ? (const T *)row->bias + at : (const T *)0;

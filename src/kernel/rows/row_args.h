@@ -61,8 +61,8 @@ enum { K_NORM_MOMENTS, K_NORM_APPLY };
 enum { K_NORM_PIECES_LANES = 256 };
 
 typedef struct mp_norm_pieces_args {
-    mp_norm_args row; /* `skip`, `add`, `sum` and `width` are not used */
-    void *partial;    /* of each piece its mean and squares: two of what sums are kept in */
+    mp_norm_args row;      /* `skip`, `add`, `sum` and `width` are not used */
+    void *partial;         /* of each piece its mean and squares: two of what sums are kept in */
     int64_t pieces, piece; /* of a row; columns of each but the last */
     int32_t stage;         /* K_NORM_... */
     int32_t whole;         /* pieces, scales and biases are packs of 16 aligned bytes */

@@ -135,8 +135,9 @@ typedef struct mp_scan_counts_args {
     int64_t rows, length;
 } mp_scan_counts_args;
 
-/* One digit of a stable radix sort of entries: COUNT, then scan_counts over the tiles of each digit,
- * then MOVE. A tile is K_SORT_LANES runs of neighbours, one for each lane of a block on a GPU. */
+/* One digit of a stable radix sort of entries: COUNT, then scan_counts over the tiles of each
+ * digit, then MOVE. A tile is K_SORT_LANES runs of neighbours, one for each lane of a block on a
+ * GPU. */
 enum { K_SORT_COUNT, K_SORT_MOVE };
 enum { K_SORT_RUN_BYTES = 64, K_SORT_LANES = 256 };
 

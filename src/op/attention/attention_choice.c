@@ -19,6 +19,16 @@ static bool can_fuse(const mp_attention *a) {
 
 typedef enum way { FEW, MMA, TILES, PRODUCTS } way;
 
+/* Some rows of so many heads that these alone fill the device are better off with tensor cores. */
+static bool is_few(const mp_planner *p, const mp_attention *a) {
+    enum { ROWS_SURE = 4, UNITS_MANY = 2 };
+    const k_score_rule *rule = &a->rule;
+    const int64_t rows = rule->group * rule->rows, units = rule->batch * rule->kv_heads;
+    const bool many = units >= (int64_t)UNITS_MANY * p->device->info.multiprocessors;
+    return rows <= ROWS_SURE ||
+           (rows <= FEW_ROWS_MAX && !(many && a->type != MP_F64 && mp_attention_can_mma(p, a)));
+}
+
 static way choose_way(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
     if (rule->blocks.size > 0) {
@@ -28,7 +38,7 @@ static way choose_way(const mp_planner *p, const mp_attention *a) {
     const int32_t allowed = (asked & MP_SDPA_ALL) != 0 ? asked & MP_SDPA_ALL : MP_SDPA_ALL;
     const double rows = (double)rule->batch * (double)rule->heads * (double)rule->rows;
     const bool counted = rows <= (double)INT32_MAX; /* by attention_few.cu */
-    const bool few = counted && rule->group * rule->rows <= FEW_ROWS_MAX;
+    const bool few = counted && is_few(p, a);
     const double work = rows * (double)rule->keys * (double)(a->head_size + a->v_head_size);
     const bool large = work > (double)FUSED_WORK_MAX;
     const bool tiles = (allowed & MP_SDPA_TILES) != 0;

@@ -192,13 +192,29 @@ static bool has_masks(const k_score_rule *rule) {
     return has_row_masks(rule) || has_added(rule);
 }
 
+/* The least head of attention_group.cu that holds those of `a`, where there is one. */
+static int32_t group_head(const mp_attention *a) {
+    enum { SHORTEST = 48, MASKED_SHORTEST = 64 };
+    const bool is_short = MP_MAX(a->head_size, a->v_head_size) <= SHORTEST;
+    return is_short && mma_head(a) == MASKED_SHORTEST && !has_masks(&a->rule) ? SHORTEST
+                                                                              : mma_head(a);
+}
+
 /* Of attention_direct.cu's work so much that a group's rows are all there. */
 static bool can_group(const mp_planner *p, const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
-    const int32_t head = mma_head(a);
+    const int32_t head = group_head(a);
     return p->device->info.arch == GROUP_ARCH && mp_dtype_size(a->type) == 2 &&
-           (head == 64 || head == 128) && rule->group * rule->rows >= GROUP_ROWS &&
+           (head == 48 || head == 64 || head == 128) && rule->group * rule->rows >= GROUP_ROWS &&
            rule->keys >= GROUP_ROWS;
+}
+
+/* Whether three groups share keys of short heads: there are so many blocks of one group that these
+ * would be bound by reading them again and again. */
+static bool is_three(const mp_planner *p, const k_score_rule *rule) {
+    enum { GROUPS = 3 };
+    return rule->group * rule->rows >= GROUPS * GROUP_ROWS &&
+           group_blocks(rule, GROUP_ROWS) > (int64_t)GROUPS * p->device->info.multiprocessors;
 }
 
 /* Rows of a block, or 0 where attention_direct.cu is the faster one; measured on an H100. Two
@@ -214,7 +230,10 @@ static int32_t group_rows(const mp_planner *p, const mp_attention *a) {
     if (!can_group(p, a) || !is_much) {
         return 0;
     }
-    if (mma_head(a) == 64 || has_masks(rule)) {
+    if (group_head(a) <= 64 && !has_masks(rule)) {
+        return is_three(p, rule) ? 3 * GROUP_ROWS : GROUP_ROWS;
+    }
+    if (has_masks(rule)) {
         return GROUP_ROWS;
     }
     if (is_one_head && 4 * group_blocks(rule, 2 * GROUP_ROWS) >= 3 * processors) {
@@ -238,7 +257,7 @@ static k_row_masks group_masks(const mp_planner *p, const mp_attention *a) {
 
 static mp_status plan_group(mp_planner *p, const mp_attention *a, int32_t rows) {
     const k_score_rule *rule = &a->rule;
-    const int32_t head = mma_head(a);
+    const int32_t head = group_head(a);
     const int32_t processors = MP_MAX(p->device->info.multiprocessors, 1);
     const bool masked = has_masks(rule);
     mp_attention_args args = mp_attention_args_of(p, a);
@@ -249,7 +268,7 @@ static mp_status plan_group(mp_planner *p, const mp_attention *a, int32_t rows) 
     const size_t bytes = (size_t)K_GROUP_HELD(head, rows, masked) + K_GROUP_ALIGN - 1 +
                          (size_t)args.added_keys * sizeof(float);
     const bool at_once =
-        group_blocks(rule, rows) <= (int64_t)processors * K_GROUP_BLOCKS(head, masked);
+        group_blocks(rule, rows) <= (int64_t)processors * K_GROUP_BLOCKS(head, rows, masked);
     args.round = at_once ? processors : INT32_MAX;
     const mp_grid grid = mma_grid(p, rule, K_GROUP_LANES(rows) / 32, bytes, &args);
     const mp_kernel *kernel = NULL;

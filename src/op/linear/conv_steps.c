@@ -10,6 +10,7 @@
 #include "op/linear/conv_stem.h"
 #include "op/linear/depthwise.h"
 #include "op/linear/depthwise_planes.h"
+#include "op/linear/depthwise_volume.h"
 #include "op/linear/epilogue_steps.h"
 #include "op/linear/few_rows.h"
 #include "op/pointwise/pointwise_steps.h"
@@ -333,6 +334,12 @@ static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[
             leave_epilogue(conv);
         }
         return mp_depthwise_planes_steps(p, conv, operands);
+    }
+    if (mp_depthwise_volume_takes(conv)) {
+        if (conv->activation == MP_ACTIVATION_OTHER) {
+            leave_epilogue(conv);
+        }
+        return mp_depthwise_volume_steps(p, conv, operands);
     }
     if (mp_conv_apart_takes(conv)) {
         return mp_conv_apart_steps(p, conv, operands);

@@ -54,13 +54,12 @@ static mp_status sort_short(mp_planner *p, const mp_topk *t, int64_t columns, mp
 
 static mp_status emit(mp_planner *p, const mp_topk *t, const mp_sort_list *list) {
     const mp_kernel *kernel = NULL;
-    const mp_topk_emit_args args = {.count = t->rows.rows * t->k,
-                                    .k = t->k,
-                                    .row = t->rows.columns,
-                                    .words = list->words};
+    const mp_topk_emit_args args = {
+        .count = t->rows.rows * t->k, .k = t->k, .row = t->rows.columns, .words = list->words};
     MP_TRY(mp_plan_kernel(p, &kernel, "topk_emit_b%d", mp_order_bits(t->dtype)));
     return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
-                     MP_BIND(mp_topk_emit_args, x, t->x), MP_BIND(mp_topk_emit_args, entries, list->entries),
+                     MP_BIND(mp_topk_emit_args, x, t->x),
+                     MP_BIND(mp_topk_emit_args, entries, list->entries),
                      MP_BIND(mp_topk_emit_args, values, t->values),
                      MP_BIND(mp_topk_emit_args, indices, t->indices));
 }

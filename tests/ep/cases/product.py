@@ -95,6 +95,12 @@ case("Conv", [R((2, 6, 5, 5)), R((6, 1, 5, 5))], NARROW, slack=4, group=6, pads=
 case("Conv", [R((2, 6, 19, 37)), R((6, 1, 7, 7)), R((6,))], NARROW, slack=4, group=6, pads=[3, 3, 3, 3], strides=[2, 2])
 case("Conv", [R((2, 3, 21, 18)), R((3, 1, 9, 4))], NARROW, slack=4, group=3, pads=[4, 1, 3, 2], dilations=[1, 3])
 case("Conv", [R((1, 3, 33, 132)), R((3, 1, 3, 3))], NARROW, slack=4, group=3, pads=[0, 1, 2, 1])
+# each channel by itself over three dimensions
+case("Conv", [R((2, 3, 5, 6, 7)), R((3, 1, 3, 3, 3)), R((3,))], NARROW, slack=4, group=3, pads=[1, 1, 1, 1, 1, 1])
+case("Conv", [R((1, 4, 6, 5, 11)), R((4, 1, 1, 2, 4))], NARROW, slack=4, group=4, pads=[0, 2, 1, 1, 0, 3],
+     strides=[1, 2, 3], dilations=[1, 1, 2])
+case("Conv", [R((2, 2, 4, 4, 4)), R((2, 1, 4, 1, 1)), R((2,))], NARROW, slack=4, group=2, pads=[5, 0, 0, 0, 0, 0],
+     strides=[2, 1, 1])
 # long windows of groups, which a GPU has as products
 case("Conv", [R((2, 24, 19)), R((16, 12, 40)), R((16,))], NARROW, slack=8, group=2, pads=[20, 20])
 case("Conv", [R((1, 16, 9, 11)), R((16, 8, 6, 7))], NARROW, slack=8, group=2, pads=[3, 3, 2, 3], dilations=[1, 2])
