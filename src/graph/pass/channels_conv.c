@@ -33,12 +33,16 @@ static bool is_all(const mp_node *node, const char *name, int64_t value) {
     return all;
 }
 
+static bool is_depthwise(const mp_vertex *v, const mp_shape *w) {
+    return w->dim[1] == 1 && mp_node_int(&v->node, "group", 1) == w->dim[0];
+}
+
 /* Convolutions for which the order of dimensions matters little, so that to turn the image would
  * take longer than they do: each plane by itself, and products of single pixels where nothing
  * follows that would be a pass over planes. */
 static bool takes_planes(const mp_vertex *v, const mp_shape *w) {
     const int64_t groups = mp_node_int(&v->node, "group", 1);
-    if (w->rank == MP_TWIN_RANK_MIN && w->dim[1] == 1 && groups == w->dim[0]) {
+    if (is_depthwise(v, w)) {
         return true;
     }
     bool single = mp_vertex_is(v, "Conv") && mp_vertex_in(v, 2) == MP_NO_VALUE && groups == 1;
@@ -55,7 +59,9 @@ bool mp_wants_last(const mp_layout *l, const mp_vertex *v) {
                      w->tensor.shape.rank <= MP_TWIN_RANK_MAX;
     const bool is_fast =
         type == MP_F16 || type == MP_BF16 || (type == MP_F32 && v->node.options.tf32);
-    const bool has_twin = mp_twin_of(l, v->in[0]) != MP_NO_VALUE;
+    /* Libraries take each channel of a volume by itself ten times as long as to turn it. */
+    const bool turns = w->tensor.shape.rank > MP_TWIN_RANK_MIN && is_depthwise(v, &w->tensor.shape);
+    const bool has_twin = mp_twin_of(l, v->in[0]) != MP_NO_VALUE && !turns;
     return can &&
            (l->rewrites->forced || (is_fast && (has_twin || !takes_planes(v, &w->tensor.shape))));
 }

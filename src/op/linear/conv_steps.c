@@ -335,7 +335,7 @@ static mp_status plan_first(mp_planner *p, mp_conv *conv, const mp_ref operands[
         }
         return mp_depthwise_planes_steps(p, conv, operands);
     }
-    if (mp_depthwise_volume_takes(conv)) {
+    if (is_gpu && mp_depthwise_volume_takes(conv)) {
         if (conv->activation == MP_ACTIVATION_OTHER) {
             leave_epilogue(conv);
         }
