@@ -131,6 +131,8 @@ inline void k_group_wait() {
 inline void k_group_wait_but_one() {
     group_finish(group_batch - 1);
 }
+inline void k_group_hold(uint32_t) {
+}
 inline void k_group_end() {
     k_group_batch();
     k_group_wait();

@@ -259,10 +259,12 @@ K_FN void w_sum(const w_place *at, float (*sum)[W_SUMS]) {
         k_group_copies_seen();
         __syncthreads();
         w_unpack(at, more ? chunk + 1 : chunk, &sides, next);
+        uint32_t all = 0;
         K_UNROLL
-        for (int32_t i = 0; i < W_TALL * W_STEPS * 4; i++) { /* now, and not behind the products */
-            K_HOLD(next[i / (W_STEPS * 4)][i / 4 % W_STEPS][i % 4]);
+        for (int32_t i = 0; i < W_TALL * W_STEPS * 4; i++) {
+            all ^= next[i / (W_STEPS * 4)][i / 4 % W_STEPS][i % 4];
         }
+        k_group_hold(all); /* now, and not behind the products */
         k_group_wait();
         K_UNROLL
         for (int32_t i = 0; i < W_TALL * W_STEPS * 4; i++) {
