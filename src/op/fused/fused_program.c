@@ -169,7 +169,9 @@ static void run_block(const mp_fused_program *program, const mp_fused_args *args
 static void run_blocks(const mp_fused_program *program, const mp_fused_args *args,
                        unsigned char *area, int64_t number, int64_t lanes) {
     const mp_expression *e = &program->e;
-    const int64_t tile = mp__fused_tile(e, program->slot_count);
+    const int64_t share = MP_CEIL_DIV(args->walk.count, lanes); /* none idles for others' tiles */
+    const int64_t tile = MP_MIN(mp__fused_tile(e, program->slot_count),
+                                MP_ALIGN_UP(share, (int64_t)MP_FUSED_TILE_MIN));
     mp_fused_frame frame;
     mp__fused_frame_open(&frame);
     for (int reg = 0; reg < MP_FIRST_TERM + e->term_count; reg++) {

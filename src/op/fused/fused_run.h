@@ -13,7 +13,7 @@ enum {
     MP_FUSED_ALIGNED = 64,
     MP_FUSED_CASTS_MAX = 3, /* from float to what it stands for, to the other type, and to float */
     /* Where elements of registers lie while they are computed with: a part of the first cache. */
-    MP_FUSED_AREA = 40 << 10,
+    MP_FUSED_AREA = 64 << 10,
     MP_FUSED_TILE_MIN = 32,
     MP_FUSED_TILE_MAX = 2048,
 };
@@ -84,6 +84,10 @@ static inline int64_t mp_fused_pitch(int slot_count) {
 
 /* Elements that are computed at a time with so many slots. */
 int64_t mp__fused_tile(const mp_expression *e, int slot_count);
+
+/* Elements that a row may have that so many registers are kept of in buffers, of elements of up to
+ * `widest` bytes. */
+int64_t mp__fused_columns_kept(int kept_count, size_t widest);
 
 /* Rows [first, last). */
 void mp__fused_run_rows(const mp_fused_program *program, const mp_fused_args *args,

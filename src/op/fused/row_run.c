@@ -11,7 +11,9 @@
 
 enum {
     KEPT_BYTES_MAX = 8 << 20, /* of a thread's buffers */
-    FOLDED = 64,              /* rows that are reduced at a time */
+    LINE = 64,                /* of the cache */
+    APART = 3 * LINE,
+    FOLDED = 64, /* rows that are reduced at a time */
 };
 
 typedef struct runner {
@@ -34,7 +36,7 @@ static unsigned char *slot_at(const runner *r, int slot) {
 }
 
 static bool has_parts(const runner *r) {
-    return r->schedule->keep != MP_KEEP_ALL;
+    return r->schedule->keep != MP_KEEP_IN_SLOTS;
 }
 
 /* ---- what is of rows ---- */
@@ -162,9 +164,8 @@ static unsigned char *place_at(const runner *r, mp_row_place at) {
 
 static void load_elements(runner *r, const mp_row_plan *plan) {
     for (int i = 0; i < r->program->e.input_count; i++) {
-        const bool is_kept_column =
-            r->program->readings[i] == MP_READ_COLUMN && r->row > r->first_row && has_parts(r);
-        if ((plan->loads >> i & 1) != 0 && !is_kept_column) {
+        const bool is_kept = (r->schedule->kept_columns >> i & 1) != 0 && r->row > r->first_row;
+        if ((plan->loads >> i & 1) != 0 && !is_kept) {
             mp__fused_load(r->program, r->args, i, first_element(r), r->column, r->elements.count,
                            r->elements.at[i]);
         }
@@ -224,32 +225,39 @@ static void run_group(runner *r) {
 
 /* ---- all ---- */
 
-/* Bytes of the buffers that a schedule asks for: 0 for none, or for more than there may be. They
- * begin at different places of a page. */
-static size_t kept_bytes(const runner *r, const mp_row_schedule *s, int64_t *pitch) {
-    enum { LINE = 64, APART = 3 * LINE };
+/* Bytes from one buffer to the next, which begin at different places of a page. `columns` is an
+ * int32_t, so that nothing overflows. */
+static int64_t kept_pitch(int64_t columns, size_t widest) {
+    return MP_ALIGN_UP(columns * (int64_t)widest, LINE) + APART;
+}
+
+int64_t mp__fused_columns_kept(int kept_count, size_t widest) {
+    return (KEPT_BYTES_MAX / kept_count - APART) / LINE * LINE / (int64_t)widest;
+}
+
+/* Buffers, unless there are none, or the row is too long for them, or there is no memory. */
+static bool find_buffers(runner *r, const mp_row_schedule *s) {
     size_t widest = 1;
     for (int k = 0; k < s->kept_count; k++) {
         widest = MP_MAX(widest, mp_fused_kept_size(&r->program->e, s->kept[k]));
     }
-    /* `columns` is an int32_t, and the other factors are below 2^4: nothing overflows. */
-    *pitch = MP_ALIGN_UP(r->columns * (int64_t)widest, LINE) + APART;
-    const int64_t bytes = *pitch * s->kept_count;
-    return bytes <= KEPT_BYTES_MAX ? (size_t)bytes : 0;
+    if (s->kept_count == 0 || r->columns > mp__fused_columns_kept(s->kept_count, widest)) {
+        return false;
+    }
+    r->kept_pitch = kept_pitch(r->columns, widest);
+    r->kept = k_host_scratch((size_t)(r->kept_pitch * s->kept_count));
+    return r->kept != NULL;
 }
 
 static void choose_schedule(runner *r) {
-    const mp_row_schedule *all = &r->program->schedules[MP_KEEP_ALL];
-    const mp_row_schedule *costly = &r->program->schedules[MP_KEEP_COSTLY];
-    r->schedule = all;
-    r->tile = mp__fused_tile(&r->program->e, all->slot_count);
-    if (r->columns <= r->tile) {
-        return;
-    }
-    const size_t bytes = kept_bytes(r, costly, &r->kept_pitch);
-    r->kept = bytes > 0 ? k_host_scratch(bytes) : NULL;
-    r->schedule = r->kept != NULL ? costly : &r->program->schedules[MP_KEEP_NOTHING];
+    const mp_row_schedule *schedules = r->program->schedules;
+    r->schedule = &schedules[MP_KEEP_IN_SLOTS];
     r->tile = mp__fused_tile(&r->program->e, r->schedule->slot_count);
+    if (r->columns > r->tile) {
+        const bool is_kept = find_buffers(r, &schedules[MP_KEEP_IN_BUFFERS]);
+        r->schedule = &schedules[is_kept ? MP_KEEP_IN_BUFFERS : MP_KEEP_NOTHING];
+        r->tile = mp__fused_tile(&r->program->e, r->schedule->slot_count);
+    }
 }
 
 /* What is the same for all rows. */

@@ -5,9 +5,6 @@
 #include <assert.h>
 #include <string.h>
 
-/* In what a sum of two elements takes. */
-enum { COST_CALL = 1, COST_DIVISION = 2, COST_VIEW = 2, COST_HALF = 4, COST_MATH = 16, COST_KEEP = 3 };
-
 typedef struct maker {
     const mp_expression *e;
     const mp_reading *readings;
@@ -37,13 +34,13 @@ bool mp_row_reads_in_place(const mp_expression *e, const mp_reading *readings, i
 static bool is_in_place(const maker *m, int i) {
     const bool is_column = m->readings[i] == MP_READ_COLUMN;
     return mp_row_reads_in_place(m->e, m->readings, i) &&
-           !(is_column && m->to->keep == MP_KEEP_ALL); /* there is one for several rows */
+           !(is_column && m->to->keep == MP_KEEP_IN_SLOTS); /* there is one for several rows */
 }
 
 /* The same for all rows, in a slot for good. */
 static bool is_once(const maker *m, int i) {
     return m->readings[i] == MP_READ_ONE ||
-           (m->readings[i] == MP_READ_COLUMN && m->to->keep == MP_KEEP_ALL);
+           (m->readings[i] == MP_READ_COLUMN && m->to->keep == MP_KEEP_IN_SLOTS);
 }
 
 /* ---- what a pass reads ---- */
@@ -103,38 +100,6 @@ static void keep(maker *m, int reg) {
     }
 }
 
-static int cost_of_load(const maker *m, int i) {
-    const bool is_half = m->e->inputs[i] == MP_F16 || m->e->inputs[i] == MP_BF16;
-    return is_once(m, i) || is_in_place(m, i) || m->is_kept[i]
-               ? 0
-               : (mp_reading_is_view(m->readings[i]) ? COST_VIEW : 0) + (is_half ? COST_HALF : 0);
-}
-
-static int cost_of_term(const mp_term *term) {
-    static const char *const simple[] = {
-        "abs", "sign", "floor", "ceil", "clip", "leaky_relu", "thresholded_relu", "isnan", "isinf",
-        "not", "bit_not", "relu", "neg", "add", "sub", "mul", "max", "min", "and", "or", "xor",
-        "bitwise", "bit_shift", "less", "less_or_equal", "equal", "greater", "greater_or_equal"};
-    static const char *const divisions[] = {"div", "reciprocal", "sqrt", "hard_sigmoid",
-                                            "hard_swish", "softsign", "mean_step"};
-    if (term->kind != MP_TERM_FUNCTION) {
-        const mp_dtypes halves = MP_BIT(MP_F16) | MP_BIT(MP_BF16);
-        const mp_dtypes types = MP_BIT(term->type) | MP_BIT(term->from);
-        return term->kind == MP_TERM_CAST && (types & halves) != 0 ? COST_HALF : COST_CALL;
-    }
-    for (size_t i = 0; i < MP_COUNT_OF(simple); i++) {
-        if (strcmp(term->function->word, simple[i]) == 0) {
-            return COST_CALL;
-        }
-    }
-    for (size_t i = 0; i < MP_COUNT_OF(divisions); i++) {
-        if (strcmp(term->function->word, divisions[i]) == 0) {
-            return COST_DIVISION;
-        }
-    }
-    return COST_MATH;
-}
-
 /* Inputs whose elements are to be fetched for more than one pass. */
 static void keep_inputs(maker *m) {
     int passes[K_FUSED_IN] = {0};
@@ -146,37 +111,22 @@ static void keep_inputs(maker *m) {
         }
     }
     for (int i = 0; i < m->e->input_count; i++) {
-        const bool is_again = passes[i] > 1 || m->readings[i] == MP_READ_COLUMN;
-        if (passes[i] > 0 && is_again && !mp_expression_is_row(m->e, i) && !is_once(m, i) &&
-            !is_in_place(m, i) && (m->to->keep == MP_KEEP_ALL || cost_of_load(m, i) >= COST_KEEP)) {
+        const bool is_column = m->readings[i] == MP_READ_COLUMN;
+        if (passes[i] > 0 && (passes[i] > 1 || is_column) && !mp_expression_is_row(m->e, i) &&
+            !is_once(m, i) && !is_in_place(m, i)) {
             keep(m, i);
+            m->to->kept_columns |= (uint32_t)(is_column && m->is_kept[i]) << i;
         }
     }
 }
 
-static void choose_kept(maker *m) {
-    const mp_expression *e = m->e;
+static void keep_terms(maker *m) {
     bool crosses[MP_REGISTERS_MAX];
-    int costs[MP_REGISTERS_MAX] = {0}; /* to have it once more */
-    if (m->to->keep == MP_KEEP_NOTHING) {
-        return;
-    }
-    keep_inputs(m);
     find_crossing(m, crosses);
-    for (int i = 0; i < e->input_count; i++) {
-        costs[i] = mp_expression_is_row(e, i) ? 0 : cost_of_load(m, i);
-    }
-    for (int t = 0; t < e->term_count; t++) {
-        const mp_term *term = &e->terms[t];
-        const int reg = MP_FIRST_TERM + t;
-        int cost = cost_of_term(term);
-        for (size_t k = 0; k < MP_COUNT_OF(term->x); k++) {
-            cost += term->x[k] != MP_NO_REGISTER ? costs[term->x[k]] : 0;
-        }
-        if (crosses[reg] && (m->to->keep == MP_KEEP_ALL || cost >= COST_KEEP)) {
+    for (int reg = MP_FIRST_TERM; reg < MP_FIRST_TERM + m->e->term_count; reg++) {
+        if (crosses[reg]) {
             keep(m, reg);
         }
-        costs[reg] = m->is_kept[reg] || term->is_row ? 0 : MP_MIN(cost, COST_MATH);
     }
 }
 
@@ -217,7 +167,7 @@ static void take_for_good(maker *m, int16_t kept_slots[MP_REGISTERS_MAX]) {
             m->to->once_slots[reg] = kept_slots[reg] = take_slot(m);
         } else if (m->is_kept[reg]) {
             kept_slots[reg] =
-                m->to->keep == MP_KEEP_ALL ? take_slot(m) : place_of_kept(m, reg);
+                m->to->keep == MP_KEEP_IN_SLOTS ? take_slot(m) : place_of_kept(m, reg);
         }
     }
 }
@@ -342,7 +292,10 @@ void mp_row_schedule_make(const mp_expression *e, const mp_reading *readings,
     bool known[MP_REGISTERS_MAX] = {false}, loaded[K_FUSED_IN] = {false};
     memset(out, 0, sizeof *out);
     out->keep = keep_what;
-    choose_kept(&m);
+    if (keep_what != MP_KEEP_NOTHING) {
+        keep_inputs(&m);
+        keep_terms(&m);
+    }
     find_spread(&m);
     take_for_good(&m, kept_slots);
     for (int pass = 0; pass < passes->count; pass++) {

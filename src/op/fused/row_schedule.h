@@ -2,12 +2,11 @@
  * what it computes lies.
  *
  * It has a tile of elements at a time, for which registers have slots: several whole rows, or a
- * part of one that is longer. Of a term that a later pass reads, too, there are three ways:
+ * part of one that is longer. What a later pass reads, too, is computed once and kept:
  *
- *     MP_KEEP_ALL      rows are whole, so the slot of such a term is no other's, and is still there
- *     MP_KEEP_COSTLY   the row is longer: what takes long has a buffer as long as the row, and the
- *                      rest, which is sooner computed than fetched from far, is computed again
- *     MP_KEEP_NOTHING  the row is too long for buffers
+ *     MP_KEEP_IN_SLOTS    rows are whole, so its slot is no other's and still there
+ *     MP_KEEP_IN_BUFFERS  the row is longer, and it has a buffer as long as the row
+ *     MP_KEEP_NOTHING     the row is too long for buffers: it is computed again
  *
  * So lives of slots span passes, or end within one: a register may lie elsewhere in each pass.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -25,8 +24,8 @@ enum {
 };
 
 typedef enum mp_row_keep {
-    MP_KEEP_ALL,
-    MP_KEEP_COSTLY,
+    MP_KEEP_IN_SLOTS,
+    MP_KEEP_IN_BUFFERS,
     MP_KEEP_NOTHING,
     MP_KEEP_END,
 } mp_row_keep;
@@ -54,7 +53,8 @@ typedef struct mp_row_plan { /* of a pass */
 typedef struct mp_row_schedule {
     mp_row_keep keep;
     int slot_count, kept_count;
-    int16_t kept[MP_ROW_KEPT_MAX]; /* registers that have buffers */
+    int16_t kept[MP_ROW_KEPT_MAX];       /* registers */
+    uint32_t kept_columns;               /* bits: kept inputs that are the same for all rows */
     int16_t row_slots[MP_REGISTERS_MAX]; /* of what is of rows, one element for each row */
     int16_t spread[MP_REGISTERS_MAX]; /* of the same where elements read it, repeated for each */
     uint32_t once; /* bits: inputs that are the same for all rows, fetched once */
