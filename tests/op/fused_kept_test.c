@@ -156,10 +156,10 @@ static void write_many(char *text, const char *type, int many) {
             used += snprintf(text + used, (size_t)(TEXT - used), " t%d=add(t%d,t%d)", t, t - 1, k);
         }
         t++;
-        used += round == 0 ? snprintf(text + used, (size_t)(TEXT - used), " t%d=rowsum(t%d)", t,
-                                      t - 1)
-                           : snprintf(text + used, (size_t)(TEXT - used), " t%d=div(t%d,t%d)", t,
-                                      t - 1, t - many);
+        used += round == 0
+                    ? snprintf(text + used, (size_t)(TEXT - used), " t%d=rowsum(t%d)", t, t - 1)
+                    : snprintf(text + used, (size_t)(TEXT - used), " t%d=div(t%d,t%d)", t, t - 1,
+                               t - many);
         t += round == 0;
     }
     (void)snprintf(text + used, (size_t)(TEXT - used), " -> t%d", t);
@@ -193,8 +193,8 @@ static void check_many(const void *x, const void *y, const void *out, mp_dtype t
     for (int64_t row = 0; row < rows; row++) {
         long double sum = 0;
         for (int64_t c = 0; c < columns; c++) {
-            sum += (long double)many_of(
-                op_real(type, x, row * columns + c) * op_real(type, y, c), many);
+            sum += (long double)many_of(op_real(type, x, row * columns + c) * op_real(type, y, c),
+                                        many);
         }
         for (int64_t c = 0; c < columns; c++) {
             const int64_t i = row * columns + c;
@@ -262,5 +262,56 @@ TEST(fused_kept_terms_of_rows_that_are_too_long) {
     for (int off = 0; off < 2; off++) {
         run_many(MP_F64, many, 2, most + off, 1);
         run_many(MP_F16, many - 1, 2, mp__fused_columns_kept(many, sizeof(float)) + off, 1);
+    }
+}
+
+/* ---- an output where an input is ---- */
+
+/* The first output lies where the first input does, or not: the results are the same. */
+static void check_over_input(const char *text, mp_dtype type, int64_t rows, int64_t columns) {
+    const mp_reading readings[] = {MP_READ_WHOLE, MP_READ_WHOLE};
+    const int64_t count = rows * columns;
+    const size_t size = (size_t)count * mp_dtype_size(type);
+    mp_expression e;
+    mp_fused_program *program = NULL;
+    CHECK_OK(mp_expression_read(text, &e));
+    CHECK_OK(mp_fused_program_make(&e, readings, &program));
+    void *x = op_numbers(type, 1, count), *y = op_numbers(type, 2, count);
+    void *first = op_memory(type, count), *second = op_memory(type, count);
+    void *other = op_memory(type, count);
+    mp_fused_args args = {.in = {x, y},
+                          .out = {first, second},
+                          .program = program,
+                          .walk = {.count = count},
+                          .rows = rows,
+                          .columns = (int32_t)columns};
+    enter(&args, 2);
+    args.out[0] = x;
+    args.out[1] = other;
+    enter(&args, 2);
+    CHECK(memcmp(x, first, size) == 0);
+    CHECK(memcmp(other, second, size) == 0);
+    free(other);
+    free(second);
+    free(first);
+    free(y);
+    free(x);
+    free(program);
+}
+
+TEST(fused_outputs_may_lie_where_inputs_are) {
+    static const char *const over[] = {
+        "x0=f32 x1=f32 t0=neg(x0) t1=add(t0,x1) t2=mul(t1,x0) -> t0 t2",
+        "x0=f32 x1=f32 t0=neg(x0) t1=add(t0,x1) t2=mul(t1,t0) -> t2 t1",
+        "x0=f32 x1=f32 t0=less(x0,x1) t1=where(t0,x0,x1) t2=abs(x0) -> t1 t2",
+        "row=1 x0=f32 x1=f32 t0=add(x0,x1) t1=rowmax(t0) t2=sub(t0,t1) t3=mul(x0,t2) -> t2 t3",
+        "row=1 x0=f32 x1=f32 t0=rowmean(x0) t1=sub(x0,t0) t2=mul(t1,x1) t3=sub(x0,x1) -> t1 t3",
+        "row=1 x0=f32 x1=f32 t0=sigmoid(x0) t1=rowsum(t0) t2=div(t0,t1) t3=add(t2,x0) -> t0 t3",
+    };
+    static const int64_t columns[] = {1, 2, 33, 1000, 9001};
+    for (size_t i = 0; i < MP_COUNT_OF(over); i++) {
+        for (size_t n = 0; n < MP_COUNT_OF(columns); n++) {
+            check_over_input(over[i], MP_F32, 7, columns[n]);
+        }
     }
 }

@@ -2,9 +2,8 @@
  *
  * Registers are slots of some elements on the stack; float16 and bfloat16 are kept as float. What a
  * term takes as it is, it reads where the input is, and what is an output as it is, it writes there
- * if no input is read later: an output may lie where an input does. Where there are reductions, rows
- * are gone through in passes (row_run.c).
- * SPDX-License-Identifier: Apache-2.0 */
+ * if no input is read later: an output may lie where an input does. Where there are reductions,
+ * rows are gone through in passes (row_run.c). SPDX-License-Identifier: Apache-2.0 */
 #include "op/fused/fused_program.h"
 
 #include "kernel/core/prelude.h"
@@ -46,7 +45,8 @@ static mp_status find_entries(mp_fused_step *to) {
                        term->function->word, mp_dtype_word(mp_fused_kept_as(term->from)));
         break;
     case MP_TERM_WHERE:
-        (void)snprintf(name, sizeof name, "where_b%zu", 8 * mp_dtype_size(mp_fused_kept_as(term->type)));
+        (void)snprintf(name, sizeof name, "where_b%zu",
+                       8 * mp_dtype_size(mp_fused_kept_as(term->type)));
         break;
     case MP_TERM_CAST:
         MP_TRY(add_cast(to, mp_fused_kept_as(term->from), term->from));
@@ -112,8 +112,8 @@ static void place_registers(mp_fused_program *program) {
         }
     }
     for (int i = 0; i < e->output_count; i++) {
-        program->is_direct[i] = program->store[i] == NULL &&
-                                !is_read_behind(program, e->outputs[i] - MP_FIRST_TERM);
+        program->is_direct[i] =
+            program->store[i] == NULL && !is_read_behind(program, e->outputs[i] - MP_FIRST_TERM);
     }
 }
 
@@ -175,7 +175,8 @@ static void run_blocks(const mp_fused_program *program, const mp_fused_args *arg
     mp_fused_frame frame;
     mp__fused_frame_open(&frame);
     for (int reg = 0; reg < MP_FIRST_TERM + e->term_count; reg++) {
-        frame.at[reg] = area + (size_t)program->slots[reg] * (size_t)mp_fused_pitch(program->slot_count);
+        frame.at[reg] =
+            area + (size_t)program->slots[reg] * (size_t)mp_fused_pitch(program->slot_count);
     }
     for (int i = 0; i < e->number_count; i++) {
         mp_row_spread(frame.at[MP_FIRST_NUMBER + i], &args->numbers[i], sizeof(float), 1, tile);

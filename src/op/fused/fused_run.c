@@ -74,8 +74,8 @@ static void run_casts(mp_fused_frame *frame, const mp_fused_step *at) {
         const int64_t count = MP_MIN(frame->count - done, SOME);
         const void *from = frame->at[term->x[0]] + (size_t)done * from_size;
         for (int i = 0; i < at->entry_count; i++) {
-            void *to = i + 1 < at->entry_count ? between[i]
-                                               : frame->at[at->out] + (size_t)done * size;
+            void *to =
+                i + 1 < at->entry_count ? between[i] : frame->at[at->out] + (size_t)done * size;
             mp__fused_convert(at->entries[i], from, to, count);
             from = to;
         }

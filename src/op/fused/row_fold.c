@@ -138,14 +138,15 @@ double mp_row_fold_both(mp_reduction reduction, double a, double b) {
 
 /* ---- repeating ---- */
 
-#define SPREAD(name, type)                                                                       \
-    static void name(type *restrict to, const type *restrict from, int64_t rows, int64_t columns) { \
-        for (int64_t r = 0; r < rows; r++, to += columns) {                                      \
-            const type one = from[r];                                                            \
-            for (int64_t c = 0; c < columns; c++) {                                              \
-                to[c] = one;                                                                     \
-            }                                                                                    \
-        }                                                                                        \
+#define SPREAD(name, type)                                                       \
+    static void name(type *restrict to, const type *restrict from, int64_t rows, \
+                     int64_t columns) {                                          \
+        for (int64_t r = 0; r < rows; r++, to += columns) {                      \
+            const type one = from[r];                                            \
+            for (int64_t c = 0; c < columns; c++) {                              \
+                to[c] = one;                                                     \
+            }                                                                    \
+        }                                                                        \
     }
 
 SPREAD(spread_8, uint8_t)

@@ -3,7 +3,7 @@
  * Which schedule it is depends on the length of rows (row_schedule.h). Where there is no memory for
  * buffers, or they would be too large, what they would keep is computed again.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "device/host/host_lane.h"
+#include "kernel/core/prelude.h"
 #include "op/fused/fused_run.h"
 #include "op/fused/row_fold.h"
 
@@ -24,10 +24,10 @@ typedef struct runner {
     int64_t pitch, kept_pitch;  /* bytes from one to the next */
     int64_t tile, columns;
     int64_t first_row;
-    int64_t row, rows;        /* that it has now */
-    int64_t column;           /* where a part of a longer row begins */
-    mp_fused_frame elements;  /* of the rows, or of the part */
-    mp_fused_frame each;      /* one for each row */
+    int64_t row, rows;         /* that it has now */
+    int64_t column;            /* where a part of a longer row begins */
+    mp_fused_frame elements;   /* of the rows, or of the part */
+    mp_fused_frame each;       /* one for each row */
     double sums[MP_TERMS_MAX]; /* of the parts before */
 } runner;
 

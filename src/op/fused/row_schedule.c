@@ -172,7 +172,8 @@ static void take_for_good(maker *m, int16_t kept_slots[MP_REGISTERS_MAX]) {
     }
 }
 
-/* An output that is computed where it is to be: nothing that comes later may read an input there. */
+/* An output that is computed where it is to be: nothing that comes later may read an input there.
+ */
 static int16_t place_of_output(const maker *m, const reads *r, int t) {
     const mp_expression *e = m->e;
     int found = MP_LIES_NONE;
@@ -278,8 +279,9 @@ static void find_spread(maker *m) {
         reads r;
         find_reads(m, pass, NULL, &r);
         for (int reg = 0; reg < MP_FIRST_TERM + m->e->term_count; reg++) {
-            m->is_spread[reg] = m->is_spread[reg] || (r.used[reg] && mp_expression_type(m->e, reg) != MP_NONE &&
-                                                      mp_expression_is_row(m->e, reg));
+            m->is_spread[reg] =
+                m->is_spread[reg] || (r.used[reg] && mp_expression_type(m->e, reg) != MP_NONE &&
+                                      mp_expression_is_row(m->e, reg));
         }
     }
 }

@@ -56,7 +56,7 @@ typedef struct mp_row_schedule {
     int16_t kept[MP_ROW_KEPT_MAX];       /* registers */
     uint32_t kept_columns;               /* bits: kept inputs that are the same for all rows */
     int16_t row_slots[MP_REGISTERS_MAX]; /* of what is of rows, one element for each row */
-    int16_t spread[MP_REGISTERS_MAX]; /* of the same where elements read it, repeated for each */
+    int16_t spread[MP_REGISTERS_MAX];    /* of the same where elements read it, repeated for each */
     uint32_t once; /* bits: inputs that are the same for all rows, fetched once */
     int16_t once_slots[K_FUSED_IN];
     mp_row_plan plans[MP_ROW_PASSES_MAX];
