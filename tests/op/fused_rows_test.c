@@ -324,7 +324,7 @@ static const rows_case cases[] = {
      "wv", 64, 1},
 };
 
-static const int64_t lengths[] = {1, 2, 31, 32, 33, 127, 128, 1024, 1025, 4097};
+static const int64_t lengths[] = {1, 2, 5, 8, 31, 32, 33, 127, 128, 1024, 1025, 4097};
 static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16, MP_F64};
 
 DEVICE_TEST(fused_rows_are_what_loops_give) {
@@ -391,7 +391,7 @@ static void set_near_one(mp_dtype type, void *data, int64_t count) {
 }
 
 DEVICE_TEST(fused_rows_have_products) {
-    for (size_t n = 0; n < 6; n++) {
+    for (size_t n = 0; n < 8; n++) {
         check_rows(device, &products, MP_F64, MP_MAX(lengths[n], 2), 0, set_near_one);
     }
 }
@@ -410,7 +410,7 @@ static void set_odd(mp_dtype type, void *data, int64_t count) {
 DEVICE_TEST(fused_rows_keep_nan_and_inf) {
     static const size_t some[] = {0, 1, 3, 4};
     for (size_t k = 0; k < MP_COUNT_OF(some); k++) {
-        for (size_t n = 1; n < 8; n++) {
+        for (size_t n = 1; n < 10; n++) {
             check_rows(device, &cases[some[k]], MP_F32, lengths[n], 0, set_odd);
             check_rows(device, &cases[some[k]], MP_F64, lengths[n], 0, set_odd);
         }

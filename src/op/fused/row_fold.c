@@ -14,8 +14,28 @@ enum { PARTS = 8 };
 #define MOST(a, b)     ((b) > (a) ? (b) : (a))
 #define LEAST(a, b)    ((b) < (a) ? (b) : (a))
 
-#define FOLD(name, type, combine, none)                                           \
+/* A row that has not one element for each of the parts is soonest done one by one. */
+#define FOLD_SHORT(name, type, combine, none)                                     \
     static void name(const type *x, int64_t rows, int64_t columns, double *out) { \
+        for (int64_t r = 0; r < rows; r++, x += columns) {                        \
+            double all = none;                                                    \
+            int odd = 0;                                                          \
+            for (int64_t c = 0; c < columns; c++) {                               \
+                const double value = (double)x[c];                                \
+                all = combine(all, value);                                        \
+                odd |= value != value;                                            \
+            }                                                                     \
+            out[r] = odd != 0 ? (double)NAN : all;                                \
+        }                                                                         \
+    }
+
+#define FOLD(name, type, combine, none)                                           \
+    FOLD_SHORT(name##_short, type, combine, none)                                 \
+    static void name(const type *x, int64_t rows, int64_t columns, double *out) { \
+        if (columns < PARTS) {                                                    \
+            name##_short(x, rows, columns, out);                                  \
+            return;                                                               \
+        }                                                                         \
         for (int64_t r = 0; r < rows; r++, x += columns) {                        \
             double part[PARTS];                                                   \
             int64_t c = 0;                                                        \
@@ -41,7 +61,12 @@ enum { PARTS = 8 };
 
 /* `count` is an integer as wide as `type`. */
 #define EXTREME(name, type, count, combine, none)                                 \
+    FOLD_SHORT(name##_short, type, combine, none)                                 \
     static void name(const type *x, int64_t rows, int64_t columns, double *out) { \
+        if (columns < PARTS) {                                                    \
+            name##_short(x, rows, columns, out);                                  \
+            return;                                                               \
+        }                                                                         \
         for (int64_t r = 0; r < rows; r++, x += columns) {                        \
             type part[PARTS];                                                     \
             count odd[PARTS] = {0};                                               \
