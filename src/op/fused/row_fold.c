@@ -18,7 +18,7 @@ enum { PARTS = 8 };
 #define FOLD_SHORT(name, type, combine, none)                                     \
     static void name(const type *x, int64_t rows, int64_t columns, double *out) { \
         for (int64_t r = 0; r < rows; r++, x += columns) {                        \
-            double all = none;                                                    \
+            double all = (double)(none);                                          \
             int odd = 0;                                                          \
             for (int64_t c = 0; c < columns; c++) {                               \
                 const double value = (double)x[c];                                \

@@ -287,11 +287,8 @@ static void load_once(runner *r) {
 void mp__fused_run_rows(const mp_fused_program *program, const mp_fused_args *args,
                         unsigned char *area, int64_t first, int64_t last) {
     const mp_expression *e = &program->e;
-    runner r = {.program = program,
-                .args = args,
-                .area = area,
-                .columns = args->columns,
-                .first_row = first};
+    runner r = {.program = program, .args = args, .columns = args->columns, .first_row = first};
+    r.area = area;
     choose_schedule(&r);
     r.pitch = mp_fused_pitch(r.schedule->slot_count);
     mp__fused_frame_open(&r.elements);

@@ -154,7 +154,7 @@ static int16_t place_of_kept(const maker *m, int reg) {
 /* Those that nothing else may have. */
 static void take_for_good(maker *m, int16_t kept_slots[MP_REGISTERS_MAX]) {
     const mp_expression *e = m->e;
-    for (int reg = 0; reg < MP_FIRST_TERM + e->term_count; reg++) {
+    for (int reg = 0; reg < MP_REGISTERS_MAX; reg++) {
         m->to->row_slots[reg] = m->to->spread[reg] = kept_slots[reg] = MP_LIES_NONE;
         if (mp_expression_type(e, reg) == MP_NONE) {
             continue;
