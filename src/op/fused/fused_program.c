@@ -1,9 +1,10 @@
 /* fused_program.c - runs an expression by the kernels of single functions.
  *
  * Registers are slots of some elements on the stack; float16 and bfloat16 are kept as float. What a
- * term takes as it is, it reads where the input is, and what is an output as it is, it writes there
+ * term takes as it is, it reads where the input is. What is an output as it is, a term writes there
  * if no input is read later: an output may lie where an input does. Where there are reductions,
- * rows are gone through in passes (row_run.c). SPDX-License-Identifier: Apache-2.0 */
+ * rows are gone through in passes (row_run.c).
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/fused/fused_program.h"
 
 #include "kernel/core/prelude.h"
