@@ -1,7 +1,6 @@
 /* fused_rows_test.c - expressions with reductions as one kernel, against loops in double.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/fused/expression.h"
-#include "op/fused/row_pass.h"
+#include "op/fused/fused_run.h"
 #include "op/op_value.h"
 
 #include <math.h>
@@ -315,9 +314,17 @@ static const rows_case cases[] = {
     {"row=1 x0=T x1=T:row x2=T:row t0=exp(x1) t1=mul(x0,t0) t2=add(t0,x2) t3=rowmean(t1) "
      "t4=add(t3,t2) t5=sub(t1,t4) -> t4 t5",
      "wr1", 16, 1},
+    /* what two later passes read, and terms between that would have its slot */
+    {"row=1 x0=T x1=T t0=mul(x0,x1) t1=sigmoid(t0) t2=rowsum(t1) t3=div(t1,t2) t4=abs(t3) "
+     "t5=neg(t4) t6=rowmin(t5) t7=add(t1,t6) t8=mul(t7,t3) -> t8 t2",
+     "wc", 64, 1},
+    /* the same of tests, beside an input that is repeated */
+    {"row=1 x0=T x1=T t0=less(x0,x1) t1=where(t0,x0,x1) t2=rowmax(t1) t3=sub(x0,t2) "
+     "t4=where(t0,t3,t1) t5=rowmean(t4) t6=sub(t4,t5) t7=where(t0,t6,t4) -> t7",
+     "wv", 64, 1},
 };
 
-static const int64_t lengths[] = {1, 2, 31, 32, 33, 127, 128, 1024, 1025, 4097};
+static const int64_t lengths[] = {1, 2, 5, 8, 31, 32, 33, 127, 128, 1024, 1025, 4097};
 static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16, MP_F64};
 
 DEVICE_TEST(fused_rows_are_what_loops_give) {
@@ -331,6 +338,38 @@ DEVICE_TEST(fused_rows_are_what_loops_give) {
         }
         check_rows(device, &cases[k], MP_F32, 128, 4, NULL);
         check_rows(device, &cases[k], MP_F16, 256, 2, NULL);
+    }
+}
+
+/* Elements of a row that the emulated device has at a time. */
+static int64_t tile_of(const rows_case *c, mp_dtype type) {
+    static mp_row_schedule schedule;
+    char text[TEXT];
+    mp_expression e;
+    mp_reading readings[K_FUSED_IN];
+    mp_row_passes passes;
+    fill_text(c->text, type, text);
+    CHECK_OK(mp_expression_read(text, &e));
+    const mp_shape whole = whole_shape(c, 64);
+    for (int i = 0; i < e.input_count; i++) {
+        const mp_shape shape = shape_of(c, c->inputs[i], 64);
+        readings[i] = mp_expression_reading(&e, i, &shape, &whole);
+    }
+    mp_row_passes_find(&e, &passes);
+    mp_row_schedule_make(&e, readings, &passes, MP_KEEP_IN_SLOTS, &schedule);
+    return mp__fused_tile(&e, schedule.slot_count);
+}
+
+/* Rows that just fit a tile, and that just do not. */
+DEVICE_TEST(fused_rows_may_end_with_a_tile) {
+    for (size_t k = 0; k < MP_COUNT_OF(cases); k++) {
+        for (size_t t = 0; t < MP_COUNT_OF(types); t++) {
+            const int64_t tile = tile_of(&cases[k], types[t]) / cases[k].row_dims;
+            for (int64_t off = -1; off <= 1 && (k + t) % 2 == 0; off++) {
+                check_rows(device, &cases[k], types[t], tile + off, 0, NULL);
+                check_rows(device, &cases[k], types[t], tile / 2 + off, 0, NULL);
+            }
+        }
     }
 }
 
@@ -352,7 +391,7 @@ static void set_near_one(mp_dtype type, void *data, int64_t count) {
 }
 
 DEVICE_TEST(fused_rows_have_products) {
-    for (size_t n = 0; n < 6; n++) {
+    for (size_t n = 0; n < 8; n++) {
         check_rows(device, &products, MP_F64, MP_MAX(lengths[n], 2), 0, set_near_one);
     }
 }
@@ -371,7 +410,7 @@ static void set_odd(mp_dtype type, void *data, int64_t count) {
 DEVICE_TEST(fused_rows_keep_nan_and_inf) {
     static const size_t some[] = {0, 1, 3, 4};
     for (size_t k = 0; k < MP_COUNT_OF(some); k++) {
-        for (size_t n = 1; n < 8; n++) {
+        for (size_t n = 1; n < 10; n++) {
             check_rows(device, &cases[some[k]], MP_F32, lengths[n], 0, set_odd);
             check_rows(device, &cases[some[k]], MP_F64, lengths[n], 0, set_odd);
         }

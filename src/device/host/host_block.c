@@ -8,6 +8,7 @@
 #include "device/host/host_fiber.h"
 #include "device/host/host_lane.h"
 #include "device/host/host_work.h"
+#include "device/host/math/host_math.h"
 
 #include "base/worker.h"
 
@@ -30,6 +31,10 @@ void *k_host_slots(void) {
 
 void *k_host_shared(void) {
     return shared_bytes;
+}
+
+void *k_host_scratch(size_t size) {
+    return mp__host_scratch(size);
 }
 
 void k_host_barrier(void) {

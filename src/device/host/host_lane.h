@@ -7,6 +7,7 @@
 #ifndef MP_DEVICE_HOST_LANE_H
 #define MP_DEVICE_HOST_LANE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct k_dim {
@@ -34,5 +35,9 @@ void *k_host_shared(void);
  * kernel's own `static _Thread_local` array would cost every thread of the process its memory. */
 enum { K_HOST_SLOTS_BYTES = 1024 * 8 };
 void *k_host_slots(void);
+
+/* Memory of this thread, aligned to 64, until it asks again; kept for the next call. NULL where
+ * there is none. */
+void *k_host_scratch(size_t size);
 
 #endif
