@@ -154,12 +154,16 @@ typedef struct mp_moe_activate_args {
 
 /* out[row] = the sum of x[route] * weight[route] over its k routes. With several parts x[part]
  * [route] are floats, whose sum and the bias of the route's expert are a route's. */
+enum { K_MOE_COMBINED = 4 }; /* columns of a lane */
+
 typedef struct mp_moe_combine_args {
     const void *x, *weight;
     const void *pairs, *bias; /* with parts: as they were routed; bias: NULL for none */
     void *out;
     int64_t count, columns, routes;
     int32_t k, parts;
+    int32_t packed; /* columns are whole fours, and all begin at multiples of 16 bytes */
+    int32_t unused;
 } mp_moe_combine_args;
 
 #endif

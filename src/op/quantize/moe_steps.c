@@ -215,9 +215,11 @@ static mp_status combine(mp_planner *p, const mp_moe *m, const mp_moe_routes *r,
                                       .columns = m->hidden,
                                       .routes = r->count,
                                       .k = (int32_t)m->k,
-                                      .parts = (int32_t)parts};
+                                      .parts = (int32_t)parts,
+                                      .packed = p->align >= 16 && m->hidden % K_MOE_COMBINED == 0};
+    const int wide = args.packed ? K_MOE_COMBINED : 1;
     MP_TRY(mp_plan_kernel(p, &kernel, "moe_combine_%s", mp_dtype_word(m->type)));
-    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, 1), args,
+    return MP_LAUNCH(p, kernel, mp_plan_grid(p, args.count, wide), args,
                      MP_BIND(mp_moe_combine_args, x, x),
                      MP_BIND(mp_moe_combine_args, weight, r->weight),
                      MP_BIND(mp_moe_combine_args, pairs, parts > 1 ? r->pairs : MP_NOWHERE),
