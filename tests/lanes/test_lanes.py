@@ -79,7 +79,7 @@ PROGRAMS = {
     **{f"attention_group_{'masked_' * masked}{head}_{rows}_{word}":
        ("attention.cpp", "attention_group", {}, [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}", "K_FLOAT=0",
                                                  f"K_MASKED={masked}", "DIRECT=0", "BY_GROUPS=1"])
-       for head, rows, word, masked in ((48, 64, "f16", 0), (48, 192, "f16", 0), (64, 192, "bf16", 0), (64, 64, "f16", 0), (128, 64, "f16", 0),
+       for head, rows, word, masked in ((48, 64, "f16", 0), (48, 128, "f16", 0), (64, 128, "bf16", 0), (64, 64, "f16", 0), (128, 64, "f16", 0),
                                         (128, 128, "bf16", 0), (64, 64, "f16", 1), (128, 64, "bf16", 1))},
     **{f"decode_{how}{head}_{word}": ("decode.cpp", "attention_decode", {},
                                       [f"K_T0={word}", f"K_HEAD={head}", f"K_MASKED={int(how == 'masked_')}",

@@ -52,7 +52,7 @@ enum {
     K_GROUP_ALIGN = 1024
 };
 #define K_GROUP_LANES(rows)                ((rows)*2)
-#define K_GROUP_BLOCKS(head, rows, masked) ((head) > 64 || (rows) > 64 ? 1 : (masked) ? 2 : 3)
+#define K_GROUP_BLOCKS(head, rows, masked) ((head) > 64 ? 1 : (rows) > 64 || (masked) ? 2 : 3)
 #define K_GROUP_MASKS(rows)                ((rows)*K_GROUP_KEYS * 2) /* of a stage */
 #define K_GROUP_HELD(head, rows, masked)                                             \
     (((rows) + 2 * K_GROUP_AHEAD * K_GROUP_KEYS) * ((head) < 64 ? 64 : (head)) * 2 + \

@@ -47,11 +47,10 @@ enum {
     G_LINE = 128, /* bytes */
     G_PIECE = 16,
     G_PARTS = (HEAD * 2 + G_LINE - 1) / G_LINE,
-    G_PIECES = G_PARTS * G_LINE / G_PIECE,     /* of a row's lines */
-    G_COPIERS = G_LANES < 256 ? G_LANES : 256, /* lanes that copy */
-    G_COPIED = G_COPIERS / G_PIECES,           /* rows that they do at once */
-    G_Q = K_ROWS * G_LINE,                     /* a part of the queries */
-    G_PART = KEYS * G_LINE,                    /* and of keys or values */
+    G_PIECES = G_PARTS * G_LINE / G_PIECE, /* of a row's lines */
+    G_COPIED = G_LANES / G_PIECES,         /* rows that a block copies at once */
+    G_Q = K_ROWS * G_LINE,                 /* a part of the queries */
+    G_PART = KEYS * G_LINE,                /* and of keys or values */
     G_TILE = G_PARTS * G_PART,
     G_MASKS = K_MASKED ? K_GROUP_MASKS(K_ROWS) : 0,
     G_STAGE = 2 * G_TILE + G_MASKS,
@@ -94,7 +93,7 @@ K_FN g_share g_share_of(const mp_attention_args *args, const mma_block *at) {
 /* Keys from `done` on, and their values; those that are not there become 0. */
 K_FN void g_fill(const mp_attention_args *args, const g_share *share, int32_t done, int32_t length,
                  uint8_t *stage) {
-    if (share->d >= HEAD || (int32_t)threadIdx.x >= G_COPIERS) {
+    if (share->d >= HEAD) {
         return;
     }
     K_UNROLL for (int32_t s = 0; s < 2; s++) {
@@ -142,9 +141,6 @@ K_FN void g_copy_queries(const mp_attention_args *args, const direct_row *rows, 
     const int32_t lane = (int32_t)threadIdx.x, row = lane / G_PIECES;
     const int32_t d = lane % G_PIECES * PIECE, there = d < args->head_size;
     const T *from = (const T *)args->q + (there ? d : 0);
-    if (lane >= G_COPIERS) {
-        return;
-    }
     to += g_spot(row, lane % G_PIECES, G_Q);
     K_UNROLL for (int32_t r = 0; r < K_ROWS; r += G_COPIED) {
         k_copy_begin(to + r * G_LINE, from + rows[row + r].query, there ? G_PIECE : 0);

@@ -209,12 +209,12 @@ static bool can_group(const mp_planner *p, const mp_attention *a) {
            rule->keys >= GROUP_ROWS;
 }
 
-/* Whether three groups share keys of short heads: there are so many blocks of one group that these
+/* Whether two groups share keys of short heads: there are so many blocks of one group that these
  * would be bound by reading them again and again. */
-static bool is_three(const mp_planner *p, const k_score_rule *rule) {
-    enum { GROUPS = 3 };
-    return rule->group * rule->rows >= GROUPS * GROUP_ROWS &&
-           group_blocks(rule, GROUP_ROWS) > (int64_t)GROUPS * p->device->info.multiprocessors;
+static bool is_pair(const mp_planner *p, const k_score_rule *rule, int32_t head) {
+    return rule->group * rule->rows >= 2 * GROUP_ROWS &&
+           group_blocks(rule, GROUP_ROWS) >
+               (int64_t)K_GROUP_BLOCKS(head, GROUP_ROWS, 0) * p->device->info.multiprocessors;
 }
 
 /* Rows of a block, or 0 where attention_direct.cu is the faster one; measured on an H100. Two
@@ -231,7 +231,7 @@ static int32_t group_rows(const mp_planner *p, const mp_attention *a) {
         return 0;
     }
     if (group_head(a) <= 64 && !has_masks(rule)) {
-        return is_three(p, rule) ? 3 * GROUP_ROWS : GROUP_ROWS;
+        return is_pair(p, rule, group_head(a)) ? 2 * GROUP_ROWS : GROUP_ROWS;
     }
     if (has_masks(rule)) {
         return GROUP_ROWS;
