@@ -38,7 +38,7 @@ configure: setup
 	    > $(BUILD)/configure.log \
 	    || { cat $(BUILD)/configure.log; exit 1; }; }
 
-build: configure ## Build the libraries and C tests (PRESET=dev, asan, tsan, clang, release or cuda)
+build: configure ## Build the libraries and C tests (PRESET=dev, asan, tsan, clang, clang-tsan, release or cuda)
 	@$(NINJA) -C $(BUILD) -j $(JOBS) $(NINJA_FLAGS)
 
 demo: build ## Read the text in a real picture on the device at hand (PICTURE=file.png for yours)

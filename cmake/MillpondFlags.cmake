@@ -31,7 +31,8 @@ target_link_options(millpond_flags INTERFACE -Wl,-z,relro,-z,now -Wl,-z,noexecst
 if(MILLPOND_SANITIZE)
     target_compile_options(
         millpond_flags INTERFACE -fsanitize=${MILLPOND_SANITIZE} -fno-omit-frame-pointer
-                                 -fno-sanitize-recover=all -O1) # -O2 takes half as long again to build
+                                 -fno-sanitize-recover=all
+                                 -O1 -g1) # with -O2 and all of -g it takes twice as long to build
     target_link_options(millpond_flags INTERFACE -fsanitize=${MILLPOND_SANITIZE})
 else()
     # clang's sanitizers leave their symbols to the executable, so only plain builds check this.

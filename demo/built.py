@@ -5,7 +5,7 @@ from pathlib import Path
 
 LIBRARY = "libonnxruntime_providers_cuda_plugin.so"
 ROOT = Path(__file__).resolve().parent.parent
-SANITIZED = ("asan", "tsan")  # presets whose libraries load only where a sanitizer's runtime came first
+SANITIZED = ("asan", "tsan", "clang-tsan")  # presets whose libraries load only where a sanitizer's runtime came first
 
 
 def newest():

@@ -3,6 +3,7 @@
 
     --shard I/N     of the tests that are not marked `alone` every Nth, from the Ith on
     --alone         only those marked `alone`: they fill a GPU's memory, or look at how full it is
+    --cases N       of a test with more than four cases only every Nth, the first among them
     --name NAME     the provider goes by this name, CUDAExecutionProvider or its own
 
 tools/run_tests.py gives the first two where tests run on a GPU, several processes at a time.
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parent
+FEW = 4  # cases of a test, all of which are tried
 sys.path[:0] = [str(path) for path in (TESTS, TESTS / "ep", TESTS / "models", TESTS.parent / "demo",
                                        TESTS.parent / "tools")]
 
@@ -35,6 +37,7 @@ def shard(text):
 
 def pytest_addoption(parser):
     parser.addoption("--shard", type=shard, help="I/N: of the tests that may run beside others every Nth")
+    parser.addoption("--cases", type=int, default=1, help="of tests with several cases only every Nth")
     parser.addoption("--name", help="what the provider is called")
     parser.addoption("--alone", action="store_true", help="only the tests that run beside no other")
 
@@ -45,16 +48,28 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "alone: fills a GPU's memory, or looks at how full it is")
 
 
+def every(items, step):
+    """Of each test with several cases every `step`th."""
+    cases = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {item for same in cases.values() for item in (same[::step] if len(same) > FEW else same)}
+    return [item for item in items if item in kept]
+
+
 @pytest.hookimpl(trylast=True)  # of the tests that are left
 def pytest_collection_modifyitems(config, items):
-    part, alone = config.getoption("--shard"), config.getoption("--alone")
-    if part is None and not alone:
+    part, alone, step = (config.getoption(f"--{name}") for name in ("shard", "alone", "cases"))
+    if part is None and not alone and step == 1:
         return
-    wanted = [item for item in items if (item.get_closest_marker("alone") is not None) == alone]
+    wanted = every(items, step)
+    if part is not None or alone:
+        wanted = [item for item in wanted if (item.get_closest_marker("alone") is not None) == alone]
     if part is not None:
         index, count = part
         wanted = wanted[index - 1 :: count]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(wanted)])
+    known = set(wanted)
+    config.hook.pytest_deselected(items=[item for item in items if item not in known])
     items[:] = wanted
 
 

@@ -74,9 +74,10 @@ def addressed():
             f"MILLPOND_EP_LIBRARY={build / 'lib/libonnxruntime_providers_cuda_plugin.so'}"]
 
 
-def pytest(*paths, gpu=True, before=()):
-    """A command; without a GPU, whose memory some tests look at, in as many processes as there are cores."""
-    several = ["-n", str(CORES)] if not gpu and importlib.util.find_spec("xdist") else []
+def pytest(*paths, gpu=True, before=(), dist="load", more=0):
+    """A command; without a GPU, whose memory some tests look at, in as many processes as there are cores, and in some
+    more where tests wait for a part of their time. `dist` says how they share the tests."""
+    several = ["-n", str(CORES + more), f"--dist={dist}"] if not gpu and importlib.util.find_spec("xdist") else []
     return [*before, sys.executable, "-m", "pytest", "-q", "-rs", "--tb=short", "--no-header", "-p", "no:cacheprovider",
             "--durations=15", *several,
             *(path if str(path).startswith("-") else str(ROOT / path) for path in paths)]
@@ -110,6 +111,9 @@ class Amounts:
     kernels: tuple  # for check_kernels.py
     cases_again: int  # of the operators' cases every so many once more, as islands
     graphs_again: int  # random graphs, and six times as many hostile models, node by node
+    operators: int = 1  # of the operators' cases every so many
+    cases: int = 1  # of those of other tests that have more than a few
+    faults: int = 1  # of the calls that fail in turn every so many
     checked_modes: str = "eager,adversarial"  # of the emulated device, under the address sanitizer
     addressed: int = 1  # under the address sanitizer one C test in so many
     addressed_cases: int = 1  # and of the operators' cases
@@ -117,20 +121,28 @@ class Amounts:
     raced: int = 1  # under the thread sanitizer
     recompiled: int = 1  # as clang compiles them
     instances: int = 1  # of each kernel one in so many is compiled anew by clang and for the address sanitizer
+    threads_preset: str = "tsan"  # of the build under the thread sanitizer
+    clang_preset: str = "clang"  # of clang's build: the same as the former, it serves both
+    tidied: int = 1  # of the files in C clang-tidy looks at one in so many
     emulated: int = 1  # on an emulated AArch64
     lanes: int = 1  # one program of lanes that are threads in so many
     passes: int = 1  # of models with a pass left out one in so many
+    named: int = 1  # of models on the provider by the other name one in so many
     wheels: str = ""  # tests of a release's wheels that are left out
-    versions: int = 24  # of the operators' cases every so many in each version of ONNX Runtime
+    versions: tuple = ("--sample", "24")  # for test_versions.py
 
 
-SOME = Amounts(seeds=3, operations=600_000, hostile=300, graphs=40, kernels=("--sample", "12"),
-               cases_again=6, graphs_again=10)
+SOME = Amounts(seeds=1, operations=300_000, hostile=120, graphs=20, kernels=("--sample", "40"),
+               cases_again=16, operators=3, cases=2, faults=4, graphs_again=10)
+ON_GPU = dataclasses.replace(SOME, hostile=300, graphs=40, cases_again=6, operators=1, cases=1, faults=1)
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
-THIRD = Amounts(seeds=4, operations=1_200_000, hostile=400, graphs=50, kernels=("--sample", "5"), cases_again=6,
-                graphs_again=30, checked_modes="eager", addressed=3, addressed_cases=12, watched=6, raced=4,
-                recompiled=3, instances=4, emulated=3, lanes=16, passes=10, wheels="aarch64", versions=160)
+# What `make test` has of operators, cases, faults and random graphs is enough here: it is not run again.
+THIRD = dataclasses.replace(
+    SOME, seeds=2, operations=600_000, kernels=("--sample", "10"), checked_modes="eager", addressed=5,
+    addressed_cases=24, watched=10, raced=6, recompiled=6, instances=12, threads_preset="clang-tsan",
+    clang_preset="clang-tsan", tidied=4, emulated=6, lanes=24, passes=16, named=3, wheels="aarch64",
+    versions=("--sample", "240", "--versions", "1.26.0,newest"))
 
 
 def steps_of(build, mode, whole=WHOLE):
@@ -141,7 +153,7 @@ def steps_of(build, mode, whole=WHOLE):
     extension = build / "python/millpond/_core.abi3.so"  # left out where Python's headers are missing
     tool = [sys.executable]
     gpu = mode == "gpu"
-    n = whole if mode in ("all", "rest") else SOME
+    n = whole if mode in ("all", "rest") else ON_GPU if gpu else SOME
     beside = min(CORES, 8)  # processes of a step on a GPU, where each has a context of some 500 MiB
     # Under compute-sanitizer, all of which on a machine have ten connections together; the operators take longest.
     checked, checked_ops = min(CORES, 3), min(CORES, 6)
@@ -152,23 +164,34 @@ def steps_of(build, mode, whole=WHOLE):
         """What the whole has more of; on a GPU there is no whole but that."""
         return text if n is not WHOLE and not gpu else ""
 
-    def python(files, *options, before=(), **more):
-        """The part of a step that has to do with pytest."""
-        command = pytest(*files, *options, gpu=gpu, before=before)
+    def python(files, *options, before=(), waits=False, **more):
+        """The part of a step that has to do with pytest. `waits`: many of the tests do."""
+        command = pytest(*files, *options, gpu=gpu, before=before, more=int(waits))
         if gpu:
             marked = [file for file in files if has_alone(file)]
             alone = pytest(*marked, *options, "--alone", before=before) if marked else []
             more = {"shards": beside, "cores": 1, "alone": alone, **more}
         return {"command": command, "takes": "-k", **more}
 
+    def every(option, many):
+        """An option of pytest, where it is not all."""
+        return [f"--{option}={many}"] if many > 1 else []
+
     def one_in(many):
         """Of C tests that may run beside others one in so many."""
         return ["--shard", f"1/{many}"] if many > 1 else []
 
+    def part_of(many):
+        """The same of pytest's."""
+        return [f"--shard=1/{many}"] if many > 1 else []
+
     def all_but_one_of(many):
         return f"{many - 1} of {many} tests" if many > 1 else ""
 
+    not_all_cases = f"{n.cases - 1} of {n.cases} cases of tests with several"
     not_compiled = f"{n.instances - 1} of {n.instances} instances of kernels"
+
+    both = n.threads_preset == n.clang_preset
 
     def sanitized(preset, *words):
         return [ROOT / f"build/{preset}/tests/unit_tests", "--jobs", CORES, "--timeout", "300", *words]
@@ -198,37 +221,43 @@ def steps_of(build, mode, whole=WHOLE):
              [*tool, ROOT / "tools/check_libraries.py", "--build", build], "quick test gpu", cores=1),
         Step("abi", "our ONNX Runtime ABI header against the table",
              [*tool, ROOT / "tests/ep/ort_abi_check.py", "--cc", os.environ.get("CC", "cc")], "quick test", cores=1),
+        # These run side by side, the longest first.
+        Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
+             pytest(*test_files("tests/pool"), *every("cases", n.cases), gpu=False), cores=1,  # it waits for Chromium
+             takes="-k", less=less(not_all_cases)),
+        Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"],
+             prepares=True, cores=1),
+        Step("bench", "the pool's benchmark: every case on the emulated device, its traces, its check",
+             pytest(*test_files("tests/bench")), limit_s=600, cores=1, takes="-k"),
+        Step("pool-model", f"the pool against its model: {n.operations:,} operations",
+             [tests / "pool_model", "--ops", n.operations], cores=1,
+             less=less(f"{WHOLE.operations - n.operations:,} of {WHOLE.operations:,} operations")),
         Step("tools", "what runs the tests: shards, tests that run alone, what is left out",
              pytest("tests/tools"), "quick test", cores=1, takes="-k"),
+        Step("docs", "docs/operators.md lists what is registered",
+             [*tool, ROOT / "tools/operators_doc.py", "--check"], cores=1),
+        Step("lanes", "kernels as a GPU has them, each lane a thread, under the thread sanitizer",
+             pytest(*test_files("tests/lanes"), f"--shard=1/{n.lanes}"), "all", cores=1, takes="-k",
+             less=less(f"{n.lanes - 1} of {n.lanes} programs") if n.lanes > 1 else ""),
         Step("unit", "C tests on the GPU" if gpu else
              f"C tests: eager, threaded, adversarial with {n.seeds} seeds, GPU where there is one",
              **c_tests, modes="quick test gpu", wheels=True, takes="",
              less=less(f"{WHOLE.seeds - n.seeds} of {WHOLE.seeds} seeds")),
-        Step("lint", "format, clang-tidy, Python style, spelling", [*tool, ROOT / "tools/lint.py", "--build", build],
-             "all", limit_s=1800),
+        Step("lint", "format, clang-tidy, Python style, spelling",
+             [*tool, ROOT / "tools/lint.py", "--build", build, *every("sample", n.tidied)],
+             "all", limit_s=1800,
+             less=less(f"clang-tidy of {n.tidied - 1} of {n.tidied} files") if n.tidied > 1 else ""),
         Step("kernels", "kernel instances compiled by NVRTC for sm_75, 80, 90, 100",
              [*tool, ROOT / "tools/check_kernels.py", *n.kernels, "--known", build / "known-kernels.txt"],
-             limit_s=2400, less=less("all but a sample") if n is SOME else ""),
-        Step("lanes", "kernels as a GPU has them, each lane a thread, under the thread sanitizer",
-             pytest(*test_files("tests/lanes"), f"--shard=1/{n.lanes}"), "all", cores=1, takes="-k",
-             less=less(f"{n.lanes - 1} of {n.lanes} programs") if n.lanes > 1 else ""),
-        Step("docs", "docs/operators.md lists what is registered",
-             [*tool, ROOT / "tools/operators_doc.py", "--check"], cores=1),
-        Step("pool", "the pool's C API as a user has it; traces: the page in Chromium, the snapshot, the log",
-             pytest(*test_files("tests/pool")), cores=1, takes="-k"),
+             limit_s=2400, less=less("all but a sample")),
         Step("aarch64", "the C tests of fibers, the emulated device and the pool on an emulated AArch64",
              [*tool, ROOT / "tools/check_aarch64.py", "--seeds", "1", *one_in(n.emulated)], "all",
              needs=["aarch64-linux-gnu-gcc", "qemu-aarch64"], less=less(all_but_one_of(n.emulated))),
-        Step("pool-model", f"the pool against its model: {n.operations:,} operations",
-             [tests / "pool_model", "--ops", n.operations], cores=1,
-             less=less(f"{WHOLE.operations - n.operations:,} of {WHOLE.operations:,} operations")),
-        Step("bench", "the pool's benchmark: every case on the emulated device, its traces, its check",
-             pytest(*test_files("tests/bench")), limit_s=600, cores=1, takes="-k"),
-        Step("fetch", "fetch the models", [*tool, ROOT / "tools/fetch_models.py", "--group", "test"],
-             prepares=True, cores=1),
         Step("ops", "operators in ONNX Runtime and ONNX's node tests, with borders around every block of memory",
-             **python(test_files("tests/ep", *OPERATOR_TESTS), "--borders", "--fusion=0"), modes="test gpu",
-             limit_s=1800),
+             **python(test_files("tests/ep", *OPERATOR_TESTS), "--borders", "--fusion=0",
+                      *every("sample", n.operators)),
+             modes="test gpu", limit_s=1800,
+             less=less(f"{n.operators - 1} of {n.operators} cases")),
         Step("ops-islands", "the same as islands of single nodes",
              **python(test_files("tests/ep", *OPERATOR_TESTS), "--borders", "--fusion=2", f"--sample={n.cases_again}"),
              modes="test gpu", limit_s=1800,
@@ -244,28 +273,32 @@ def steps_of(build, mode, whole=WHOLE):
                       f"--graphs={n.graphs_again}", f"--hostile={6 * n.graphs_again}"), modes="test gpu", limit_s=1800,
              less=less(f"{WHOLE.graphs_again - n.graphs_again} of {WHOLE.graphs_again} graphs")),
         Step("ep", "the provider in ONNX Runtime: options, threads, life times, graphs, streams, faults",
-             **python(test_files("tests/ep", but=(*OPERATOR_TESTS, *RANDOM_TESTS))), modes="test gpu", limit_s=1800),
+             **python(test_files("tests/ep", but=(*OPERATOR_TESTS, *RANDOM_TESTS)), *every("faults", n.faults),
+                      *every("cases", n.cases), waits=True), modes="test gpu", limit_s=1800,
+             less=less(f"{n.faults - 1} of {n.faults} calls that fail, {not_all_cases}")),
         Step("python", "the Python package: functions, errors, threads, ends of processes; adapters of what is there",
-             **python(test_files("tests/python", but=("wheel", *PROVIDER_TESTS))), modes="test gpu",
-             needs=[extension], limit_s=1200),
+             **python(test_files("tests/python", but=("wheel", *PROVIDER_TESTS)), *every("cases", n.cases), waits=True),
+             modes="test gpu", needs=[extension], limit_s=1200, less=less(not_all_cases)),
         # In processes of their own: the provider keeps the pool that the others want to open with their own options.
         Step("python-ort", "the Python package with ONNX Runtime: sessions, values, the command line, the monitor",
-             **python(test_files("tests/python", *PROVIDER_TESTS)), modes="test gpu", needs=[extension], limit_s=1200),
+             **python(test_files("tests/python", *PROVIDER_TESTS), *every("cases", n.cases), waits=True),
+             modes="test gpu", needs=[extension], limit_s=1200, less=less(not_all_cases)),
         Step("wheel", "the wheel: contents, what it links, README's example in a clean environment",
-             pytest("tests/python/test_wheel.py"), "all", needs=[extension], limit_s=1200),
+             pytest("tests/python/test_wheel.py"), "all", needs=[extension], limit_s=1200, cores=1),
         Step("blocks", "code blocks of the documents: those of a page in one process",
              pytest(*test_files("tests/docs"), gpu=False), needs=[extension], takes="-k"),
         Step("site", "the site of the documents, and pages that Millpond makes, in Chromium: two widths, light, dark",
              [*tool, ROOT / "tools/build_site.py", "--check", "--pages", build / "pages"], "all",
              needs=["chromium", extension], limit_s=900, cores=1),
         Step("install", "wheels of a release; what `make install` and `make deb` put where, programs built with it",
-             pytest(*test_files("tests/install"), *([f"-k not {n.wheels}"] if n.wheels else [])), "all",
+             pytest(*test_files("tests/install"), *([f"-k not {n.wheels}"] if n.wheels else []), gpu=False,
+                    dist="loadfile", more=1), "all",
              limit_s=1800, takes="-k", less=less(f"the wheel for {n.wheels}") if n.wheels else ""),
         Step("models", "trained models", **python(test_files("tests/models", but=MODELS_APART)), modes="test gpu",
              limit_s=1800),
         Step("models-name", "trained models on the provider by the name of ONNX Runtime's CUDA provider",
-             **python(test_files("tests/models", but=MODELS_APART), "--name=CUDAExecutionProvider"),
-             modes="all gpu", limit_s=1800),
+             **python(test_files("tests/models", but=MODELS_APART), "--name=CUDAExecutionProvider",
+                      *part_of(n.named)), modes="all gpu", limit_s=1800, less=less(all_but_one_of(n.named))),
         Step("ops-name", "ONNX's node tests on the provider by that name",
              **python(test_files("tests/ep", "onnx_nodes"), "--name=CUDAExecutionProvider", "--sample=4"),
              modes="all gpu"),
@@ -293,16 +326,18 @@ def steps_of(build, mode, whole=WHOLE):
         Step("fuzz-operations", "half a minute of any bytes as operations, under the address sanitizer",
              fuzz("operations"), "all", cores=1, preset="asan"),
         Step("tsan", "C tests under the thread sanitizer",
-             sanitized("tsan", "--modes", "threaded", "--seeds", "1", *one_in(n.raced)), "all", limit_s=1800, takes="",
-             preset="tsan", less=less(all_but_one_of(n.raced))),
+             sanitized(n.threads_preset, "--modes", "threaded", "--seeds", "1", *one_in(n.raced)), "all", limit_s=1800,
+             needs=["clang"] if both else [], takes="", preset=n.threads_preset,
+             less=less(f"{all_but_one_of(n.raced)}, gcc's build" if both else "")),
         Step("valgrind", "C tests of devices under valgrind, which sees what was never written",
              ["valgrind", "-q", "--error-exitcode=9", unit, "@eager", "--jobs", CORES, "--timeout", "300",
               *one_in(n.watched)], "all", ["valgrind"], limit_s=1800,
              less=less(all_but_one_of(n.watched))),
         # The order of work is not the compiler's.
         Step("clang", "C tests as clang compiles them, on a machine without a CUDA toolkit",
-             sanitized("clang", "--modes", "eager", *one_in(n.recompiled)), "all", ["clang"], takes="", preset="clang",
-             less=less(f"{all_but_one_of(n.recompiled)}, {not_compiled}")),
+             sanitized(n.clang_preset, "--modes", "eager", *one_in(n.recompiled)), "all", ["clang"], takes="",
+             preset=n.clang_preset,
+             less=less(f"{all_but_one_of(n.recompiled)}, {not_compiled}, a build without a sanitizer" if both else "")),
         Step("genai", "onnxruntime-genai on the provider: models as its builder writes them, caches, sequences, graphs",
              [*tool, ROOT / "tools/test_genai.py", "--build", build, *(["--gpu"] if gpu else [])], "all gpu",
              takes="-k"),
@@ -314,8 +349,8 @@ def steps_of(build, mode, whole=WHOLE):
         Step("serving", "Ray Serve, Dask, KServe and Triton's Python backend on the pool",
              [*tool, ROOT / "tools/test_serving.py", "--build", build], "all", takes="-k"),
         Step("versions", "the provider in other versions of ONNX Runtime",
-             [*tool, ROOT / "tools/test_versions.py", "--build", build, "--sample", str(n.versions)], "all",
-             limit_s=2400, less=less("a third of the cases") if n.versions > WHOLE.versions else ""),
+             [*tool, ROOT / "tools/test_versions.py", "--build", build, *n.versions], "all",
+             limit_s=2400, less=less("the version between, nine of ten cases")),
         Step("memcheck", "C tests on the GPU under compute-sanitizer", [*sanitizer, unit, "cuda", "--no-fork"],
              "gpu", ["compute-sanitizer"], wheels=True, cores=1, shards=checked,
              alone=[*sanitizer, unit, "cuda", "--no-fork", "--alone"]),
@@ -333,7 +368,7 @@ def builds_of(steps, build, instances=1):
     sampled = f"{taken} -DMILLPOND_HOST_KERNELS_SAMPLE={instances}" if taken and instances > 1 else ""
     # What two streams do to one block of memory is found by adversarial mode, so kernels are not compiled once more for
     # the thread sanitizer.
-    flags = {"asan": sampled, "tsan": taken, "clang": sampled}
+    flags = {"asan": sampled, "tsan": taken, "clang": sampled, "clang-tsan": sampled}
     made = set()
     for step in steps:
         if step.preset and step.preset not in made and missing_of(step) is None:
@@ -643,7 +678,7 @@ def parse(arguments):
                         help="these steps; of one with a part only the tests that have it in their name")
     parser.add_argument("--except", default="", dest="excluded", metavar="NAME,...", help="all steps but these")
     parser.add_argument("--rest", action="store_true", help="with --all: what `make test` has not run")
-    parser.add_argument("--third", action="store_true", help="with --all: a third of what has no end, or takes long")
+    parser.add_argument("--third", action="store_true", help="with --all: a part of what has no end, or takes long")
     parser.add_argument("--list", action="store_true", help="name the steps of every mode and stop")
     args = parser.parse_args(arguments)
     if args.mode != "all" and (args.rest or args.third):

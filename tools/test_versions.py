@@ -51,7 +51,7 @@ def tests_of(version, python, sample):
     if found != version:
         sys.exit(f"{python} has ONNX Runtime {found} and not {version}; delete its folder")
     files = [f"tests/ep/test_{name}.py" for name in TESTS]
-    command = [python, *run_tests.pytest(f"--sample={sample}", *files, gpu=False)[1:]]
+    command = [python, *run_tests.pytest(f"--sample={sample}", *files, gpu=False, more=1)[1:]]
     return run_tests.Step(version, "the provider in this ONNX Runtime", command, limit_s=LIMIT_S)
 
 

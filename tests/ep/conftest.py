@@ -5,6 +5,7 @@
     --borders       the pool puts borders around its blocks: a test in which one is written outside fails
     --graphs N      so many random graphs
     --hostile N     so many hostile models
+    --faults N      of the calls of a device that fail in turn only every Nth
     --fusion N      the provider's option, for sessions that do not say it themselves
 
 What is in FAULTS is ONNX Runtime's own doing, gone in the version that is named; some came with a version, too. What it
@@ -21,6 +22,7 @@ import pytest
 
 MANY = 20  # cases of one test
 COUNTS_CASES = {"test_report"}  # of no use after a sample
+SAMPLED = "test_op_cases.py::test_case"  # makes no more than the sample, since each item takes a while
 VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 
 
@@ -104,6 +106,7 @@ def pytest_addoption(parser):
     parser.addoption("--sample", type=int, default=1, help="of tests with many cases only every Nth")
     parser.addoption("--graphs", type=int, default=40, help="so many random graphs")
     parser.addoption("--hostile", type=int, default=300, help="so many hostile models")
+    parser.addoption("--faults", type=int, default=1, help="of calls that fail in turn only every Nth")
     parser.addoption("--fusion", choices=["0", "1", "2"], help="of sessions that do not say it themselves")
     parser.addoption("--borders", action="store_true", help="a block that is written outside fails the test")
 
@@ -139,7 +142,8 @@ def sampled(items, step):
     cases = {}
     for item in items:
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {item for same in cases.values() for item in (same[::step] if len(same) > MANY else same)}
+    kept = {item for name, same in cases.items()
+            for item in (same[::step] if len(same) > MANY and not name.endswith(SAMPLED) else same)}
     return [item for item in items if item in kept and not (step > 1 and item.name in COUNTS_CASES)]
 
 
@@ -154,5 +158,6 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.skip(reason=str(fault)))
     kept = sampled(items, config.getoption("--sample"))
     if len(kept) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        known = set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item not in known])
         items[:] = kept

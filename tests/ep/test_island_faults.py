@@ -18,6 +18,7 @@ OUT_OF_MEMORY, DEVICE = 1, 4  # of mp_status
 RUNS = 4  # the third is captured
 WIDTH = 96
 EVENTS = 2  # that the pool may keep
+STEP_MAX = 9  # with which each outcome is found
 
 LIB = pool_c.LIB
 LIB.mp__pool_device.restype = LIB.mp__host_device_breach.restype = ctypes.c_void_p
@@ -168,10 +169,16 @@ class Walk:
         return nth
 
 
+@pytest.fixture
+def step(mode, status, pytestconfig):
+    """From a call that fails to the next one."""
+    full = 1 if (mode, status) == ("eager", DEVICE) else 3 if mode == "eager" else STEP_MAX
+    return min(full * pytestconfig.getoption("--faults"), STEP_MAX)
+
+
 @pytest.mark.parametrize("status", [DEVICE, OUT_OF_MEMORY])
 @pytest.mark.parametrize("mode", ["eager", "threaded", "adversarial:3"])
-def test_each_call_fails_in_turn(mode, status):
-    step = 1 if (mode, status) == ("eager", DEVICE) else 3 if mode == "eager" else 9
+def test_each_call_fails_in_turn(mode, status, step):
     done = child(f"""
         import test_island_faults
         walk = test_island_faults.Walk({status})
@@ -186,9 +193,8 @@ def test_each_call_fails_in_turn(mode, status):
 @pytest.mark.skipif(not HOLDS_CONTROL_FLOW, reason=OLD_CONTROL_FLOW)
 @pytest.mark.parametrize("status", [DEVICE, OUT_OF_MEMORY])
 @pytest.mark.parametrize("mode", ["eager", "threaded", "adversarial:3"])
-def test_each_call_fails_in_turn_with_branches(mode, status):
+def test_each_call_fails_in_turn_with_branches(mode, status, step):
     """Two runs wait for the condition, one plans both branches, the third of that is captured."""
-    step = 1 if (mode, status) == ("eager", DEVICE) else 3 if mode == "eager" else 9
     done = child(f"""
         import test_island_faults as faults
         walk = faults.Walk({status}, faults.branches(), runs=7)

@@ -45,7 +45,7 @@ def variants():
 
 def pytest_generate_tests(metafunc):
     if "case" in metafunc.fixturenames:
-        metafunc.parametrize("case, opset, name", variants())
+        metafunc.parametrize("case, opset, name", variants()[:: metafunc.config.getoption("--sample")])
 
 
 def device_session(model):

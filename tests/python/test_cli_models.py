@@ -290,7 +290,7 @@ def test_bench_compares_with_an_earlier_one(models, tmp_path):
     old = tmp_path / "old.json"
     both = [models / "add.onnx", models / "mixed.onnx"]
     run("bench", *both, *QUICK, "--output", old)
-    earlier(old, 1000.0)
+    earlier(old, 1e6)  # a turn may have lost its core meanwhile
     compared = run_json("bench", models / "add.onnx", *QUICK, "--compare", old, "--fail-above", 5)["compared"]
     (row,) = compared["rows"]
     assert (row["model"], row["provider"], row["overlap"]) == ("add.onnx", "cpu", False)
