@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times models here, by default options, and on the CUDA provider of onnxruntime-gpu, by each of its ways, in turn.
 
-    bench/bench_in_tree.py --peer FOLDER [--only TEXT] [--nets FOLDER] [--singles] [--seconds 0.5] [--repeats 2]
+    bench/bench_in_tree.py --peer FOLDER [--only TEXT] [--nets FOLDER] [--singles [TABLE]] [--seconds 0.5] [--repeats 2]
 
 FOLDER holds the package onnxruntime of an onnxruntime-gpu wheel. Its ways are ordinary runs, graphs, and channels last.
 Each side is measured in processes of its own, one after the other, `repeats` times; a figure is the least of its
@@ -10,8 +10,8 @@ medians. Inputs and outputs are bound on the device. Both round the factors of f
 default. `relative` is the norm of the difference from the CPU provider, whose own time is there, too; `first_s` is from
 the session's creation to its first result, kernels of earlier models and turns being in the cache. The subjects are
 those of bench_models.py and, with --nets, the networks of nets.py in that folder, made where they are missing; with
---singles the operators of singles.py and singles_contrib.py instead. The results go to bench/results/in-tree-NAME.json;
-`ratio` is the time here by the least of the peer's.
+--singles single operators instead: those of singles.py and singles_contrib.py or, with `--singles shapes`, of
+singles_shapes.py. The results go to bench/results/in-tree-NAME.json, or in-tree-TABLE-NAME.json; `ratio` is the time here by the least of the peer's.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def child(args):
     """Measures one side, from the row `--begin` on; prints each row as a line of JSON, what it is of before."""
     if args.side == "in-tree" and PEER not in ort.get_available_providers():
         sys.exit(f"bench_in_tree: the onnxruntime in {args.peer} has no {PEER}; give the folder of an onnxruntime-gpu")
-    found = (singles.subjects(args.only) if args.singles else
+    found = (singles.subjects(args.singles, args.only) if args.singles else
              bench_models.subjects(fetch_models.default_dir(), args.only))
     if args.nets:
         found = itertools.chain(found, nets.subjects(args.nets, args.only))
@@ -131,7 +131,7 @@ def run_side(args, side):
         env["PYTHONPATH"] = os.pathsep.join([args.peer, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, __file__, "--side", side, "--peer", args.peer, "--only", args.only,
                "--seconds", str(args.seconds), *(["--nets", args.nets] if args.nets else []),
-               "--ways", args.ways, *(["--singles"] if args.singles else []),
+               "--ways", args.ways, *(["--singles", args.singles] if args.singles else []),
                *(["--no-cpu"] if args.no_cpu else [])]
     rows, ended = [], False
     while not ended:  # a provider may take its process with it; the others behind it are measured all the same
@@ -180,7 +180,8 @@ def main():
     parser.add_argument("--peer", required=True, help="folder with the package onnxruntime of onnxruntime-gpu")
     parser.add_argument("--only", default="", help="only subjects whose name holds this; several with commas between")
     parser.add_argument("--nets", help="folder of the networks of nets.py, which are measured, too")
-    parser.add_argument("--singles", action="store_true", help="single operators, and no models")
+    parser.add_argument("--singles", nargs="?", const="operators", choices=singles.TABLES,
+                        help="a table of single operators, and no models")
     parser.add_argument("--no-cpu", action="store_true", help="do not run them on the CPU provider")
     parser.add_argument("--ways", default="", help="only these ways; several with commas between")
     parser.add_argument("--seconds", type=float, default=0.5, help="time for each figure")
@@ -210,7 +211,7 @@ def main():
     result |= {"geometric_mean": mean(rows.values()), "rows": list(rows.values())}
     print(f"geometric mean of the ratios: {result['geometric_mean']}")
     name = args.name or machine.file_name(result["device"])
-    machine.save(result, f"in-tree-{'operators-' if args.singles else ''}{name}", args.out)
+    machine.save(result, f"in-tree-{args.singles + '-' if args.singles else ''}{name}", args.out)
     return None
 
 

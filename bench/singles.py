@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of one operator each of ai.onnx, or of a few in a row, where the device has work to do."""
+"""Models of one operator each of ai.onnx, or of a few in a row, where the device has work to do; and which tables of
+such models there are.
+"""
 
 import numpy as np
 import singles_contrib
@@ -140,11 +142,15 @@ FLOAT_ONLY = {"dynamicquantize", "onehot", "nonzero", "unique", "dft", "matmulin
               "batchnorm", "isnan"}
 
 
-def subjects(only):
-    """(name, model, pairs of label and feed) of each whose name holds `only` or a part between commas."""
+TABLES = {"operators": CASES | singles_contrib.CASES, "shapes": singles_shapes.CASES}
+
+
+def subjects(table, only):
+    """(name, model, pairs of label and feed) of each row of a table whose name holds `only` or a part between
+    commas."""
     left_out = {"f16": FLOAT_ONLY | singles_contrib.FLOAT_ONLY | singles_shapes.FLOAT_ONLY,
                 "f32": singles_contrib.HALF_ONLY}
-    for name, row in (CASES | singles_contrib.CASES | singles_shapes.CASES).items():
+    for name, row in TABLES[table].items():
         for kind in KINDS:
             full = f"{name}_{kind}"
             if any(part in full for part in only.split(",")) and name not in left_out[kind]:

@@ -19,6 +19,8 @@ for shape, axis in SHAPES:
 case("LayerNormalization", [R((2, 3, 4)), R((4,)), R((1, 4))], F32, (17,), slack=4, axis=1, note="repeated scale")
 case("LayerNormalization", [R((0, 4)), R((4,))], F32, (17,))
 case("LayerNormalization", [R((3, 33), 999, 1001), R((33,)), R((33,))], F32, (17,), slack=200, note="far from zero")
+case("LayerNormalization", [R((2, 33001), 999, 1001), R((33001,)), R((33001,))], F32, (17,), slack=200,
+     note="far from zero, several blocks a row")
 for columns, kind in ((768, "float"), (1536, "float16"), (3000, "float")):
     case("LayerNormalization", [R((700, columns)), R((columns,)), R((columns,))], (kind,), (17,), slack=8,
          note="many rows, each of several warps")
@@ -37,7 +39,7 @@ for name, inputs in (("SkipLayerNormalization", 4), ("SkipSimplifiedLayerNormali
     case(name, [R((10, 64)), R((10, 64)), R((64,))], F32, (1,), slack=8, domain=MS, epsilon=0.1)
 
 # ---- channels and groups ----
-for shape in ((2, 3, 4, 5), (1, 3, 7), (3, 3, 2, 2, 2), (2, 3, 70, 70), (5, 3, 7, 7), (2, 3, 31, 31)):
+for shape in ((2, 3, 4, 5), (1, 3, 7), (1, 3, 150, 160), (3, 3, 2, 2, 2), (2, 3, 70, 70), (5, 3, 7, 7), (2, 3, 31, 31)):
     case("InstanceNormalization", [R(shape), R((3,)), R((3,))], FLOATS, (6, 22) if len(shape) == 4 else (6,), slack=8)
 case("InstanceNormalization", [R((0, 3, 4)), R((3,)), R((3,))], F32)
 for shape in ((2, 6, 4, 5), (1, 6, 7), (2, 6)):

@@ -45,6 +45,9 @@ for largest in (0, 1):
          largest=largest, note="selected and sorted")
     case("TopK", [R((2, 5000, 2), -100, 100), K([5000])], ("float", "int32"), (11,), outputs=2, axis=1,
          largest=largest, note="sorted whole")
+    for k in (6000, 40001):
+        case("TopK", [R((2, 40001), -100, 100), K([k])], ("float", "float16", "double", "uint8", "int64"), (11,),
+             outputs=2, largest=largest, note="sorted by digits")
     case("TopK", [V([[INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.0]]), K([7])], ("float", "double"), (11,), outputs=2,
          largest=largest, note="special")
     for k, columns in ((1, 300), (3, 4099), (10, 20001), (16, 1000), (64, 5001), (120, 9001), (250, 5000)):
