@@ -3,7 +3,7 @@
 
     --shard I/N     of the tests that are not marked `alone` every Nth, from the Ith on
     --alone         only those marked `alone`: they fill a GPU's memory, or look at how full it is
-    --cases N       of a test with more than four cases only every Nth, the first among them
+    --cases N       of a test with more than four cases the first, and of the others one in N
     --name NAME     the provider goes by this name, CUDAExecutionProvider or its own
 
 tools/run_tests.py gives the first two where tests run on a GPU, several processes at a time.
@@ -12,6 +12,7 @@ tools/run_tests.py gives the first two where tests run on a GPU, several process
 import collections
 import os
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def shard(text):
 
 def pytest_addoption(parser):
     parser.addoption("--shard", type=shard, help="I/N: of the tests that may run beside others every Nth")
-    parser.addoption("--cases", type=int, default=1, help="of tests with several cases only every Nth")
+    parser.addoption("--cases", type=int, default=1, help="of tests with several cases one in N")
     parser.addoption("--name", help="what the provider is called")
     parser.addoption("--alone", action="store_true", help="only the tests that run beside no other")
 
@@ -48,13 +49,17 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "alone: fills a GPU's memory, or looks at how full it is")
 
 
-def every(items, step):
-    """Of each test with several cases every `step`th."""
-    cases = {}
+def some_of(items, step):
+    """Of each test with several cases the first, and of the others one in `step`. They are told by their names: every
+    other of a table might have one value alone in a column."""
+    count = collections.Counter(item.nodeid.partition("[")[0] for item in items)
+    seen, kept = set(), []
     for item in items:
-        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {item for same in cases.values() for item in (same[::step] if len(same) > FEW else same)}
-    return [item for item in items if item in kept]
+        test = item.nodeid.partition("[")[0]
+        if count[test] <= FEW or test not in seen or zlib.crc32(item.name.encode()) % step == 0:
+            kept.append(item)
+        seen.add(test)
+    return kept
 
 
 @pytest.hookimpl(trylast=True)  # of the tests that are left
@@ -62,7 +67,7 @@ def pytest_collection_modifyitems(config, items):
     part, alone, step = (config.getoption(f"--{name}") for name in ("shard", "alone", "cases"))
     if part is None and not alone and step == 1:
         return
-    wanted = every(items, step)
+    wanted = some_of(items, step)
     if part is not None or alone:
         wanted = [item for item in wanted if (item.get_closest_marker("alone") is not None) == alone]
     if part is not None:
