@@ -346,7 +346,6 @@ K_FN void mma_run(const mp_attention_args *args, mma_block *at, uint8_t *shared)
                 direct_hide(rows + lane / 4, mine, score);
             }
             const int32_t rises = g_weights(factor, score, &state, shrink);
-            k_group_hold(__float_as_uint(state.total[0] + state.total[1]));
             k_group_wait();
             if (rises) {
                 g_shrink(shrink, &state);
