@@ -11,7 +11,8 @@ default. `relative` is the norm of the difference from the CPU provider, whose o
 the session's creation to its first result, kernels of earlier models and turns being in the cache. The subjects are
 those of bench_models.py and, with --nets, the networks of nets.py in that folder, made where they are missing; with
 --singles single operators instead: those of singles.py and singles_contrib.py or, with `--singles shapes`, of
-singles_shapes.py. The results go to bench/results/in-tree-NAME.json, or in-tree-TABLE-NAME.json; `ratio` is the time here by the least of the peer's.
+singles_shapes.py. The results go to bench/results/in-tree-NAME.json, or in-tree-TABLE-NAME.json; `ratio` is the time
+here by the least of the peer's.
 """
 
 import argparse

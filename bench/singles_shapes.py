@@ -21,8 +21,8 @@ def resize(name, shape, sizes, **attributes):
 
 def recurrent(name, op, steps, batch, inputs, hidden, directions=1):
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op] * hidden
-    return case(name, op, (steps, batch, inputs), Weights(directions, gates, inputs), Weights(directions, gates, hidden),
-                outputs=3 if op == "LSTM" else 2, hidden_size=hidden,
+    weights = [Weights(directions, gates, size) for size in (inputs, hidden)]
+    return case(name, op, (steps, batch, inputs), *weights, outputs=3 if op == "LSTM" else 2, hidden_size=hidden,
                 direction="bidirectional" if directions == 2 else "forward")
 
 

@@ -54,6 +54,9 @@ ROWS = ((0, 1, 0, 0, "f32"), (0, 4, 0, 0, "f32"), (0, 1, 1, 0, "f32"), (0, 4, 1,
 # Attention whose scores are products: elements of a head, rows of a warp, type, whether there are masks.
 DIRECT = ((64, 32, "f16", 0), (64, 16, "bf16", 0), (128, 32, "bf16", 0), (128, 16, "f16", 0), (64, 16, "f32", 0),
           (64, 16, "f16", 1), (80, 16, "bf16", 1), (64, 16, "f32", 1))
+# The same by products of groups of warps.
+GROUPS = ((48, 64, "f16", 0), (48, 128, "f16", 0), (64, 64, "f16", 0), (64, 128, "bf16", 0), (128, 64, "f16", 0),
+          (128, 128, "bf16", 0), (64, 64, "f16", 1), (128, 64, "bf16", 1))
 # A program: its file, and for each text of a kernel beside the one that it includes the name; what is defined for all.
 PROGRAMS = {
     "integer_32": ("integer.cpp", "integer_product", {}, ["K_TILE=32", "K_CONV=0"]),
@@ -79,8 +82,7 @@ PROGRAMS = {
     **{f"attention_group_{'masked_' * masked}{head}_{rows}_{word}":
        ("attention.cpp", "attention_group", {}, [f"K_T0={word}", f"K_HEAD={head}", f"K_ROWS={rows}", "K_FLOAT=0",
                                                  f"K_MASKED={masked}", "DIRECT=0", "BY_GROUPS=1"])
-       for head, rows, word, masked in ((48, 64, "f16", 0), (48, 128, "f16", 0), (64, 128, "bf16", 0), (64, 64, "f16", 0), (128, 64, "f16", 0),
-                                        (128, 128, "bf16", 0), (64, 64, "f16", 1), (128, 64, "bf16", 1))},
+       for head, rows, word, masked in GROUPS},
     **{f"decode_{how}{head}_{word}": ("decode.cpp", "attention_decode", {},
                                       [f"K_T0={word}", f"K_HEAD={head}", f"K_MASKED={int(how == 'masked_')}",
                                        f"K_FRESH={int(how == 'fresh_')}"])

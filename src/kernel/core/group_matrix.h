@@ -8,8 +8,9 @@
  *
  * A right operand lies in lines of 128 bytes, a group of eight lines at a multiple of 1,024 bytes,
  * piece p of 16 bytes of line l at place p ^ l % 8. Lines are its columns, 32 bytes along k taken
- * at a time, or ("rows", of two-byte elements only) what up to 64 columns have of one k, 16 lines
- * at a time. SPDX-License-Identifier: Apache-2.0 */
+ * at a time, or ("rows", of two-byte elements only) what up to 64 columns have of one k, 16 at a
+ * time.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_GROUP_MATRIX_H
 #define MP_KERNEL_GROUP_MATRIX_H
 

@@ -13,17 +13,17 @@ enum { K_POOL_DIMS = 3 };
 typedef struct mp_pool_args {
     const void *x;
     void *out;
-    int64_t *indices;     /* of the maxima; NULL where nobody asks */
-    int64_t count;        /* of out */
-    int64_t plane;        /* elements of x in a plane */
-    int64_t channels;     /* used where they are last */
-    int32_t wide;         /* count, or packs of it, is 2^31 or more: dividers are not used */
-    int32_t packed;       /* channels are last, and packs of 16 aligned bytes, which are counted */
-    int32_t column_major; /* the order in which indices number a plane */
-    int32_t include_pad;  /* an average counts padding */
-    float power;          /* of lp */
-    int32_t lines;        /* planes are one line, and so are windows and results */
-    k_divider by_channels;          /* or by the packs of them */
+    int64_t *indices;      /* of the maxima; NULL where nobody asks */
+    int64_t count;         /* of out */
+    int64_t plane;         /* elements of x in a plane */
+    int64_t channels;      /* used where they are last */
+    int32_t wide;          /* count, or packs of it, is 2^31 or more: dividers are not used */
+    int32_t packed;        /* channels are last, and packs of 16 aligned bytes, which are counted */
+    int32_t column_major;  /* the order in which indices number a plane */
+    int32_t include_pad;   /* an average counts padding */
+    float power;           /* of lp */
+    int32_t lines;         /* planes are one line, and so are windows and results */
+    k_divider by_channels; /* or by the packs of them */
     k_divider divider[K_POOL_DIMS]; /* by out[] */
     int32_t out_dim[K_POOL_DIMS], in[K_POOL_DIMS], kernel[K_POOL_DIMS], stride[K_POOL_DIMS];
     int32_t dilation[K_POOL_DIMS], pad_begin[K_POOL_DIMS], pad_end[K_POOL_DIMS];
