@@ -296,7 +296,7 @@ def test_bench_compares_with_an_earlier_one(models, tmp_path):
     assert (row["model"], row["provider"], row["overlap"]) == ("add.onnx", "cpu", False)
     assert row["ratio"] == row["now"] / row["before"] < 1
     assert compared["gone"] == [{"model": "mixed.onnx", "provider": "cpu"}] and compared["unlike"] == []
-    earlier(old, 1e-6, onnxruntime="1.0")
+    earlier(old, 1e-9, onnxruntime="1.0")
     out, said = run("bench", *both, *QUICK, "--compare", old, "--fail-above", 20, status=1)
     assert said.startswith("millpond: slower by more than 20 %: add.onnx on cpu by ") and "mixed.onnx on cpu by" in said
     assert "not alike: version of ONNX Runtime" in out and re.search(r"add\.onnx +cpu .* slower\n", out)
