@@ -137,12 +137,11 @@ SOME = Amounts(seeds=1, operations=300_000, hostile=120, graphs=20, kernels=("--
 ON_GPU = dataclasses.replace(SOME, hostile=300, graphs=40, cases_again=6, operators=1, cases=1, faults=1)
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
-# What `make test` has of seeds, operators, cases, faults and random graphs is enough here: it is not run again.
+# What `make test` has of seeds, operations, kernels, operators, cases, faults and random graphs is enough here.
 THIRD = dataclasses.replace(
-    SOME, operations=600_000, kernels=("--sample", "10"), checked_modes="eager", addressed=5,
-    addressed_cases=24, watched=10, raced=6, recompiled=6, instances=12, threads_preset="clang-tsan",
-    clang_preset="clang-tsan", tidied=4, emulated=6, lanes=24, passes=16, named=3, wheels="aarch64",
-    versions=("--sample", "240", "--versions", "1.26.0,newest"))
+    SOME, checked_modes="eager", addressed=5, addressed_cases=24, watched=10, raced=6, recompiled=6, instances=12,
+    threads_preset="clang-tsan", clang_preset="clang-tsan", tidied=4, emulated=6, lanes=24, passes=16, named=3,
+    wheels="aarch64", versions=("--sample", "240", "--versions", "1.26.0,newest"))
 
 
 def steps_of(build, mode, whole=WHOLE):
