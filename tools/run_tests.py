@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests, step by step, and ends with one line that counts them all.
 
-    run_tests.py --build build/dev [--quick | --all [--rest] [--third] | --gpu] [--only NAME[:PART],...]
+    run_tests.py --build build/dev [--quick | --all [--rest] [--part] | --gpu] [--only NAME[:PART],...]
                  [--except NAME,...] [--list]
 
 Here is the one list of what is tested. Without --quick, --all or --gpu the steps of `make test` run, some of them on a
@@ -138,7 +138,7 @@ ON_GPU = dataclasses.replace(SOME, hostile=300, graphs=40, cases_again=6, operat
 WHOLE = Amounts(seeds=20, operations=4_000_000, hostile=2000, graphs=200, kernels=("--sample", "1"),
                 cases_again=1, graphs_again=200)
 # What `make test` has of seeds, operations, kernels, operators, cases, faults and random graphs is enough here.
-THIRD = dataclasses.replace(
+PART = dataclasses.replace(
     SOME, checked_modes="eager", addressed=5, addressed_cases=24, watched=10, raced=6, recompiled=6, instances=12,
     threads_preset="clang-tsan", clang_preset="clang-tsan", tidied=4, emulated=6, lanes=36, passes=16, named=3,
     wheels="aarch64", versions=("--sample", "240", "--versions", "1.26.0"))
@@ -677,11 +677,11 @@ def parse(arguments):
                         help="these steps; of one with a part only the tests that have it in their name")
     parser.add_argument("--except", default="", dest="excluded", metavar="NAME,...", help="all steps but these")
     parser.add_argument("--rest", action="store_true", help="with --all: what `make test` has not run")
-    parser.add_argument("--third", action="store_true", help="with --all: a part of what has no end, or takes long")
+    parser.add_argument("--part", action="store_true", help="with --all: a part of what has no end, or takes long")
     parser.add_argument("--list", action="store_true", help="name the steps of every mode and stop")
     args = parser.parse_args(arguments)
-    if args.mode != "all" and (args.rest or args.third):
-        parser.error("--rest and --third go with --all")
+    if args.mode != "all" and (args.rest or args.part):
+        parser.error("--rest and --part go with --all")
     return args, parser
 
 
@@ -706,7 +706,7 @@ def main(arguments=None):
         return 0
     most = "gpu" if args.mode == "gpu" else "all"
     whole = [step for step in steps_of(build, most) if is_in(step, most)]
-    amounts = THIRD if args.third else WHOLE
+    amounts = PART if args.part else WHOLE
     steps = (rest_of(build, amounts) if args.rest else
              [step for step in steps_of(build, args.mode, amounts) if is_in(step, args.mode)])
     try:

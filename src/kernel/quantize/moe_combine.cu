@@ -1,7 +1,7 @@
 /* moe_combine.cu - the results of a row's routes, by their weights. Bound by memory: a lane has
  * four columns where rows are packs of them, otherwise one.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/core/prelude.h"
+#include "kernel/core/vector.h"
 #include "kernel/quantize/moe_args.h"
 #include "kernel/rows/sort_args.h"
 
@@ -10,9 +10,6 @@ enum { FOUR = K_MOE_COMBINED };
 typedef struct K_ALIGN(sizeof(float) * FOUR) floats {
     float at[FOUR];
 } floats;
-typedef struct K_ALIGN(sizeof(T) * FOUR) elements {
-    T at[FOUR];
-} elements;
 
 K_FN floats floats_at(const float *from, int packed) {
     floats f = {{0}};
@@ -26,10 +23,10 @@ K_FN floats floats_at(const float *from, int packed) {
 K_FN floats elements_at(const T *from, int packed) {
     floats f = {{0}};
     if (packed) {
-        const elements e = *(const elements *)(const void *)from;
+        const k_vector e = *(const k_vector *)(const void *)from;
         K_UNROLL
         for (int i = 0; i < FOUR; i++) {
-            f.at[i] = T_load(e.at[i]);
+            f.at[i] = T_load(e.lane[i]);
         }
         return f;
     }
@@ -76,15 +73,15 @@ K_KERNEL(mp_moe_combine_args, args) {
                                    : elements_at(x + route * args.columns + column, args.packed);
             add(&sum, &one, weight[route]);
         }
-        elements made;
+        k_vector made;
         K_UNROLL
         for (int n = 0; n < FOUR; n++) {
-            made.at[n] = T_store(sum.at[n]);
+            made.lane[n] = T_store(sum.at[n]);
         }
         if (args.packed) {
-            *(elements *)(void *)out = made;
+            *(k_vector *)(void *)out = made;
         } else {
-            out[0] = made.at[0];
+            out[0] = made.lane[0];
         }
     }
 }

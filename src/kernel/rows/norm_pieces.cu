@@ -2,19 +2,10 @@
  * piece, then the result. Nothing is added to x before.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/index.h"
+#include "kernel/core/row_lanes.h"
 #include "kernel/rows/norm.h"
 
-enum {
-    PACK = 16 / sizeof(T),
-    AHEAD = K_HOST ? 64 : 4, /* packs of a lane that are on their way at a time */
-};
-
-typedef union K_ALIGN(16) pack {
-    T at[PACK];
-    struct {
-        uint32_t at[4];
-    } words;
-} pack;
+enum { AHEAD = K_HOST ? 64 : 4 }; /* packs of a lane that are on their way at a time */
 
 typedef struct piece {
     int64_t row, number, first; /* its first element in the row */
@@ -37,24 +28,24 @@ K_FN piece piece_at(const mp_norm_pieces_args *args, int64_t item) {
 }
 
 /* Visits the first elements of a lane's packs, AHEAD of them at a time. */
-#define SOME_LOOP(e, p)                                         \
-    for (int32_t e = (int32_t)threadIdx.x * PACK; e < (p).size; \
-         e += AHEAD * PACK * (int32_t)blockDim.x)
+#define SOME_LOOP(e, p)                                           \
+    for (int32_t e = (int32_t)threadIdx.x * K_PACK; e < (p).size; \
+         e += AHEAD * K_PACK * (int32_t)blockDim.x)
 #define AHEAD_LOOP(j) K_UNROLL for (int32_t j = 0; j < AHEAD; j++)
-#define PACK_LOOP(i)  K_UNROLL for (int i = 0; i < PACK; i++)
+#define PACK_LOOP(i)  K_UNROLL for (int i = 0; i < K_PACK; i++)
 
 K_FN int32_t element_of(int32_t e, int32_t j) {
-    return e + j * PACK * (int32_t)blockDim.x;
+    return e + j * K_PACK * (int32_t)blockDim.x;
 }
 
 /* A pack of `from`; zeros behind the end. */
-K_FN pack load(const T *from, int32_t e, int32_t size, int whole) {
-    pack p;
+K_FN k_pack load(const T *from, int32_t e, int32_t size, int whole) {
+    k_pack p;
     PACK_LOOP(i) {
         p.at[i] = T_store((TC)0);
     }
     if (whole && e < size) {
-        p.words = ((const pack *)(from + e))->words;
+        p.words = ((const k_pack *)(from + e))->words;
     } else if (!whole) {
         PACK_LOOP(i) {
             if (e + i < size) {
@@ -77,12 +68,12 @@ K_FN moments both(moments a, moments b) {
 }
 
 /* Of some packs. */
-K_FN moments moments_of(const pack *some, int32_t e, int32_t size, int centred) {
+K_FN moments moments_of(const k_pack *some, int32_t e, int32_t size, int centred) {
     moments m = {0, 0, 0};
     K_SUM sum = 0;
     AHEAD_LOOP(j) {
         const int32_t left = size - element_of(e, j);
-        m.count += (K_SUM)(left > PACK ? PACK : left > 0 ? left : 0);
+        m.count += (K_SUM)(left > K_PACK ? K_PACK : left > 0 ? left : 0);
         PACK_LOOP(i) {
             sum += (K_SUM)T_load(some[j].at[i]);
         }
@@ -106,7 +97,7 @@ K_FN void find_moments(const mp_norm_pieces_args *args, piece p) {
     const T *x = (const T *)args->row.x + p.row * args->row.columns + p.first;
     moments mine = {0, 0, 0};
     SOME_LOOP(e, p) {
-        pack some[AHEAD];
+        k_pack some[AHEAD];
         AHEAD_LOOP(j) {
             some[j] = load(x, element_of(e, j), p.size, args->whole);
         }
@@ -167,12 +158,12 @@ K_FN place place_of(const mp_norm_pieces_args *args, piece p) {
 }
 
 /* The scales, or biases, of a pack. */
-K_FN pack vector(const mp_norm_pieces_args *args, const T *from, place of, int32_t e,
-                 int32_t size) {
+K_FN k_pack vector(const mp_norm_pieces_args *args, const T *from, place of, int32_t e,
+                   int32_t size) {
     if (!of.shared) {
         return load(from, e, size, args->whole);
     }
-    pack p;
+    k_pack p;
     PACK_LOOP(i) {
         const uint32_t within = (uint32_t)(e + i < size ? e + i : size - 1);
         p.at[i] = from[k_divide(of.before + within, args->row.by_inner)];
@@ -180,9 +171,9 @@ K_FN pack vector(const mp_norm_pieces_args *args, const T *from, place of, int32
     return p;
 }
 
-K_FN void put(T *out, int32_t e, int32_t size, int whole, pack made) {
+K_FN void put(T *out, int32_t e, int32_t size, int whole, k_pack made) {
     if (whole && e < size) {
-        ((pack *)(out + e))->words = made.words;
+        ((k_pack *)(out + e))->words = made.words;
     } else if (!whole) {
         PACK_LOOP(i) {
             if (e + i < size) {
@@ -199,13 +190,13 @@ K_FN void apply(const mp_norm_pieces_args *args, piece p) {
     T *out = (T *)args->row.out + start;
     const place of = place_of(args, p);
     SOME_LOOP(e, p) {
-        pack some[AHEAD];
+        k_pack some[AHEAD];
         AHEAD_LOOP(j) {
             some[j] = load(x, element_of(e, j), p.size, args->whole);
         }
         AHEAD_LOOP(j) {
             const int32_t at = element_of(e, j);
-            pack scale = some[j], bias = some[j];
+            k_pack scale = some[j], bias = some[j];
             if (of.scale) {
                 scale = vector(args, of.scale, of, at, p.size);
             }

@@ -19,14 +19,11 @@ static bool can_fuse(const mp_attention *a) {
 
 typedef enum way { FEW, MMA, TILES, PRODUCTS } way;
 
-/* Some rows of so many heads that these alone fill the device are better off with tensor cores. */
-static bool is_few(const mp_planner *p, const mp_attention *a) {
-    enum { ROWS_SURE = 4, UNITS_MANY = 2 };
-    const k_score_rule *rule = &a->rule;
-    const int64_t rows = rule->group * rule->rows, units = rule->batch * rule->kv_heads;
-    const bool many = units >= (int64_t)UNITS_MANY * p->device->info.multiprocessors;
-    return rows <= ROWS_SURE ||
-           (rows <= FEW_ROWS_MAX && !(many && a->type != MP_F64 && mp_attention_can_mma(p, a)));
+/* Whether heads alone fill the device with some rows each, which tensor cores then do sooner. */
+static bool are_many(const mp_planner *p, const k_score_rule *rule) {
+    enum { ROWS_MIN = 5, UNITS_EACH = 2 }; /* units of a multiprocessor */
+    return rule->group * rule->rows >= ROWS_MIN &&
+           rule->batch * rule->kv_heads >= (int64_t)UNITS_EACH * p->device->info.multiprocessors;
 }
 
 static way choose_way(const mp_planner *p, const mp_attention *a) {
@@ -38,13 +35,13 @@ static way choose_way(const mp_planner *p, const mp_attention *a) {
     const int32_t allowed = (asked & MP_SDPA_ALL) != 0 ? asked & MP_SDPA_ALL : MP_SDPA_ALL;
     const double rows = (double)rule->batch * (double)rule->heads * (double)rule->rows;
     const bool counted = rows <= (double)INT32_MAX; /* by attention_few.cu */
-    const bool few = counted && is_few(p, a);
+    const bool few = counted && rule->group * rule->rows <= FEW_ROWS_MAX;
     const double work = rows * (double)rule->keys * (double)(a->head_size + a->v_head_size);
     const bool large = work > (double)FUSED_WORK_MAX;
     const bool tiles = (allowed & MP_SDPA_TILES) != 0;
     const bool products = (allowed & MP_SDPA_PRODUCTS) != 0;
     const bool mma = can_fuse(a) && mp_attention_can_mma(p, a) && (a->type != MP_F32 || large);
-    if (tiles && mma && !(few && (allowed & MP_SDPA_FEW) != 0)) {
+    if (tiles && mma && (!few || are_many(p, rule) || (allowed & MP_SDPA_FEW) == 0)) {
         return MMA;
     }
     if (!can_fuse(a) || allowed == MP_SDPA_PRODUCTS || (products && !few && (large || !tiles))) {

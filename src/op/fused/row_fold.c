@@ -15,82 +15,85 @@ enum { PARTS = 8 };
 #define LEAST(a, b)    ((b) < (a) ? (b) : (a))
 
 /* A row that has not one element for each of the parts is soonest done one by one. */
-#define FOLD_SHORT(name, type, combine, none)                                     \
-    static void name(const type *x, int64_t rows, int64_t columns, double *out) { \
-        for (int64_t r = 0; r < rows; r++, x += columns) {                        \
-            double all = (double)(none);                                          \
-            int odd = 0;                                                          \
-            for (int64_t c = 0; c < columns; c++) {                               \
-                const double value = (double)x[c];                                \
-                all = combine(all, value);                                        \
-                odd |= value != value;                                            \
-            }                                                                     \
-            out[r] = odd != 0 ? (double)NAN : all;                                \
-        }                                                                         \
+#define FOLD_SHORT(name, type, combine, none)                                        \
+    static void name(const void *from, int64_t rows, int64_t columns, double *out) { \
+        const type *x = (const type *)from;                                          \
+        for (int64_t r = 0; r < rows; r++, x += columns) {                           \
+            double all = (double)(none);                                             \
+            int odd = 0;                                                             \
+            for (int64_t c = 0; c < columns; c++) {                                  \
+                const double value = (double)x[c];                                   \
+                all = combine(all, value);                                           \
+                odd |= value != value;                                               \
+            }                                                                        \
+            out[r] = odd != 0 ? (double)NAN : all;                                   \
+        }                                                                            \
     }
 
-#define FOLD(name, type, combine, none)                                           \
-    FOLD_SHORT(name##_short, type, combine, none)                                 \
-    static void name(const type *x, int64_t rows, int64_t columns, double *out) { \
-        if (columns < PARTS) {                                                    \
-            name##_short(x, rows, columns, out);                                  \
-            return;                                                               \
-        }                                                                         \
-        for (int64_t r = 0; r < rows; r++, x += columns) {                        \
-            double part[PARTS];                                                   \
-            int64_t c = 0;                                                        \
-            for (int k = 0; k < PARTS; k++) {                                     \
-                part[k] = none;                                                   \
-            }                                                                     \
-            for (; c + PARTS <= columns; c += PARTS) {                            \
-                for (int k = 0; k < PARTS; k++) {                                 \
-                    part[k] = combine(part[k], (double)x[c + k]);                 \
-                }                                                                 \
-            }                                                                     \
-            for (int k = 0; c + k < columns; k++) {                               \
-                part[k] = combine(part[k], (double)x[c + k]);                     \
-            }                                                                     \
-            for (int half = PARTS / 2; half > 0; half /= 2) {                     \
-                for (int k = 0; k < half; k++) {                                  \
-                    part[k] = combine(part[k], part[k + half]);                   \
-                }                                                                 \
-            }                                                                     \
-            out[r] = part[0];                                                     \
-        }                                                                         \
+#define FOLD(name, type, combine, none)                                              \
+    FOLD_SHORT(name##_short, type, combine, none)                                    \
+    static void name(const void *from, int64_t rows, int64_t columns, double *out) { \
+        const type *x = (const type *)from;                                          \
+        if (columns < PARTS) {                                                       \
+            name##_short(x, rows, columns, out);                                     \
+            return;                                                                  \
+        }                                                                            \
+        for (int64_t r = 0; r < rows; r++, x += columns) {                           \
+            double part[PARTS];                                                      \
+            int64_t c = 0;                                                           \
+            for (int k = 0; k < PARTS; k++) {                                        \
+                part[k] = none;                                                      \
+            }                                                                        \
+            for (; c + PARTS <= columns; c += PARTS) {                               \
+                for (int k = 0; k < PARTS; k++) {                                    \
+                    part[k] = combine(part[k], (double)x[c + k]);                    \
+                }                                                                    \
+            }                                                                        \
+            for (int k = 0; c + k < columns; k++) {                                  \
+                part[k] = combine(part[k], (double)x[c + k]);                        \
+            }                                                                        \
+            for (int half = PARTS / 2; half > 0; half /= 2) {                        \
+                for (int k = 0; k < half; k++) {                                     \
+                    part[k] = combine(part[k], part[k + half]);                      \
+                }                                                                    \
+            }                                                                        \
+            out[r] = part[0];                                                        \
+        }                                                                            \
     }
 
 /* `count` is an integer as wide as `type`. */
-#define EXTREME(name, type, count, combine, none)                                 \
-    FOLD_SHORT(name##_short, type, combine, none)                                 \
-    static void name(const type *x, int64_t rows, int64_t columns, double *out) { \
-        if (columns < PARTS) {                                                    \
-            name##_short(x, rows, columns, out);                                  \
-            return;                                                               \
-        }                                                                         \
-        for (int64_t r = 0; r < rows; r++, x += columns) {                        \
-            type part[PARTS];                                                     \
-            count odd[PARTS] = {0};                                               \
-            int64_t c = 0;                                                        \
-            for (int k = 0; k < PARTS; k++) {                                     \
-                part[k] = none;                                                   \
-            }                                                                     \
-            for (; c + PARTS <= columns; c += PARTS) {                            \
-                for (int k = 0; k < PARTS; k++) {                                 \
-                    const type value = x[c + k];                                  \
-                    part[k] = combine(part[k], value);                            \
-                    odd[k] |= value != value;                                     \
-                }                                                                 \
-            }                                                                     \
-            for (int k = 0; c + k < columns; k++) {                               \
-                part[k] = combine(part[k], x[c + k]);                             \
-                odd[k] |= x[c + k] != x[c + k];                                   \
-            }                                                                     \
-            for (int k = 1; k < PARTS; k++) {                                     \
-                part[0] = combine(part[0], part[k]);                              \
-                odd[0] |= odd[k];                                                 \
-            }                                                                     \
-            out[r] = odd[0] != 0 ? (double)NAN : (double)part[0];                 \
-        }                                                                         \
+#define EXTREME(name, type, count, combine, none)                                    \
+    FOLD_SHORT(name##_short, type, combine, none)                                    \
+    static void name(const void *from, int64_t rows, int64_t columns, double *out) { \
+        const type *x = (const type *)from;                                          \
+        if (columns < PARTS) {                                                       \
+            name##_short(x, rows, columns, out);                                     \
+            return;                                                                  \
+        }                                                                            \
+        for (int64_t r = 0; r < rows; r++, x += columns) {                           \
+            type part[PARTS];                                                        \
+            count odd[PARTS] = {0};                                                  \
+            int64_t c = 0;                                                           \
+            for (int k = 0; k < PARTS; k++) {                                        \
+                part[k] = none;                                                      \
+            }                                                                        \
+            for (; c + PARTS <= columns; c += PARTS) {                               \
+                for (int k = 0; k < PARTS; k++) {                                    \
+                    const type value = x[c + k];                                     \
+                    part[k] = combine(part[k], value);                               \
+                    odd[k] |= value != value;                                        \
+                }                                                                    \
+            }                                                                        \
+            for (int k = 0; c + k < columns; k++) {                                  \
+                part[k] = combine(part[k], x[c + k]);                                \
+                odd[k] |= x[c + k] != x[c + k];                                      \
+            }                                                                        \
+            for (int k = 1; k < PARTS; k++) {                                        \
+                part[0] = combine(part[0], part[k]);                                 \
+                odd[0] |= odd[k];                                                    \
+            }                                                                        \
+            out[r] = odd[0] != 0 ? (double)NAN : (double)part[0];                    \
+        }                                                                            \
     }
 
 FOLD(sum_f32, float, ADD, 0)
@@ -109,55 +112,24 @@ double mp_row_fold_none(mp_reduction reduction) {
                                          : 0;
 }
 
-static void fold_f32(mp_reduction reduction, const float *x, int64_t rows, int64_t columns,
-                     double *out) {
-    switch (reduction) {
-    case MP_ROW_MAX:
-        most_f32(x, rows, columns, out);
-        break;
-    case MP_ROW_MIN:
-        least_f32(x, rows, columns, out);
-        break;
-    case MP_ROW_PRODUCT:
-        product_f32(x, rows, columns, out);
-        break;
-    default:
-        sum_f32(x, rows, columns, out);
-        break;
-    }
-}
-
-static void fold_f64(mp_reduction reduction, const double *x, int64_t rows, int64_t columns,
-                     double *out) {
-    switch (reduction) {
-    case MP_ROW_MAX:
-        most_f64(x, rows, columns, out);
-        break;
-    case MP_ROW_MIN:
-        least_f64(x, rows, columns, out);
-        break;
-    case MP_ROW_PRODUCT:
-        product_f64(x, rows, columns, out);
-        break;
-    default:
-        sum_f64(x, rows, columns, out);
-        break;
-    }
-}
+/* Of float, and of double. */
+static void (*const folds[][2])(const void *, int64_t, int64_t, double *) = {
+    [MP_ROW_SUM] = {sum_f32, sum_f64},
+    [MP_ROW_MEAN] = {sum_f32, sum_f64},
+    [MP_ROW_MAX] = {most_f32, most_f64},
+    [MP_ROW_MIN] = {least_f32, least_f64},
+    [MP_ROW_PRODUCT] = {product_f32, product_f64},
+};
 
 void mp_row_fold(mp_reduction reduction, bool is_wide, const void *x, int64_t rows, int64_t columns,
                  double *out) {
-    if (is_wide) {
-        fold_f64(reduction, x, rows, columns, out);
-    } else {
-        fold_f32(reduction, x, rows, columns, out);
-    }
+    folds[reduction][is_wide](x, rows, columns, out);
 }
 
 double mp_row_fold_both(mp_reduction reduction, double a, double b) {
     const double both[] = {a, b};
     double out = 0;
-    fold_f64(reduction, both, 1, 2, &out);
+    mp_row_fold(reduction, true, both, 1, 2, &out);
     return out;
 }
 

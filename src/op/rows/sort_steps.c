@@ -5,14 +5,6 @@
 
 #include "op/rows/key_bits.h"
 
-mp_status mp_plan_pair_memory(mp_planner *p, int64_t count, mp_ref *out) {
-    int64_t bytes = 0;
-    if (__builtin_mul_overflow(count, (int64_t)sizeof(k_pair), &bytes)) {
-        return MP_FAIL(INVALID_ARGUMENT, "%lld elements are too many to sort", (long long)count);
-    }
-    return mp_plan_scratch(p, (size_t)bytes, out);
-}
-
 bool mp_sort_in_words(int bits, int64_t columns) {
     return bits <= 32 && columns <= (int64_t)1 << 32;
 }
@@ -29,6 +21,13 @@ mp_status mp_plan_sort_memory(mp_planner *p, mp_sort_list *list) {
                        (long long)list->rows, (long long)list->columns);
     }
     return mp_plan_scratch(p, (size_t)bytes, &list->entries);
+}
+
+mp_status mp_plan_pair_memory(mp_planner *p, int64_t count, mp_ref *out) {
+    mp_sort_list list = {.rows = 1, .columns = count};
+    MP_TRY(mp_plan_sort_memory(p, &list));
+    *out = list.entries;
+    return MP_OK;
 }
 
 mp_status mp_plan_entries(mp_planner *p, mp_dtype dtype, k_order order, mp_ref x,
