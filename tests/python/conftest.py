@@ -38,6 +38,7 @@ def pool():
     """A Pool of the device at hand; at its end nothing that the test allocated may be left."""
     import millpond
 
+    gc.collect()  # what earlier tests in this process left may else go during this one
     pool = millpond.Pool(client="test")
     before = pool.stats()["in_use"]
     yield pool
