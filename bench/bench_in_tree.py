@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times models here, by default options, and on the CUDA provider of onnxruntime-gpu, by each of its ways, in turn.
 
-    bench/bench_in_tree.py --peer FOLDER [--only TEXT] [--nets FOLDER] [--singles [TABLE]] [--seconds 0.5] [--repeats 2]
+    bench/bench_in_tree.py --peer FOLDER [--only TEXT] [--nets FOLDER] [--singles [TABLE]] [--calls bound] [--repeats 2]
 
 FOLDER holds the package onnxruntime of an onnxruntime-gpu wheel. Its ways are ordinary runs, graphs, and channels last.
 Each side is measured in processes of its own, one after the other, `repeats` times; a figure is the least of its
-medians. Inputs and outputs are bound on the device. Both round the factors of float products to TF32, their common
-default. `relative` is the norm of the difference from the CPU provider, whose own time is there, too; `first_s` is from
-the session's creation to its first result, kernels of earlier models and turns being in the cache. The subjects are
-those of bench_models.py and, with --nets, the networks of nets.py in that folder, made where they are missing; with
+medians. Inputs and outputs are bound on the device; with `--calls arrays` they are NumPy's, with `threads` those of
+four threads that share the session, whose figure is the time by the runs of all; with `sizes` they are arrays of all
+the sizes of a subject in turn, whose first runs are `new_ms`. Both round the factors of float products to TF32, their
+common default. `relative` is the norm of the difference from the CPU provider, whose own time is there, too; `first_s`
+is from the session's creation to its first result, kernels of earlier models and turns being in the cache. The subjects
+are those of bench_models.py and, with --nets, the networks of nets.py in that folder, made where they are missing; with
 --singles single operators instead: those of singles.py and singles_contrib.py or, with `--singles shapes`, of
-singles_shapes.py. The results go to bench/results/in-tree-NAME.json, or in-tree-TABLE-NAME.json; `ratio` is the time
-here by the least of the peer's.
+singles_shapes.py. The results go to bench/results/in-tree-NAME.json, or in-tree-TABLE-NAME.json or
+in-tree-CALLS-NAME.json; `ratio` is the time here by the least of the peer's, `new_ratio` that of sizes that are new.
 """
 
 import argparse
@@ -20,8 +22,10 @@ import itertools
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -42,7 +46,8 @@ SIDES = {
     "millpond": {"default": {}},
     "in-tree": {"plain": {}, "nhwc": {"prefer_nhwc": "1"}, "graph": {"enable_cuda_graph": "1"}},
 }
-FIGURES = ("ms", "first_s", "relative", "error")
+FIGURES = ("ms", "new_ms", "first_s", "relative", "error")
+THREADS = 4  # that share a session
 
 
 def session_on(side, model, options):
@@ -51,17 +56,64 @@ def session_on(side, model, options):
     return ort.InferenceSession(model, provider.session_options(), providers=[(PEER, options), provider.CPU])
 
 
-def measure(side, model, inputs, options, seconds, expected):
+def bound_run(session, inputs):
+    """A run with values on the device, and what reads its results; one has come to its end."""
+    binding, outputs = bench_models.bound(session, inputs)
+    return lambda: session.run_with_iobinding(binding), lambda: [output.numpy() for output in outputs]
+
+
+def array_run(session, inputs):
+    def run():
+        return session.run(None, inputs)
+
+    run()
+    return run, run
+
+
+def threads_ms(run, seconds):
+    """The time by the runs that threads side by side come to, after a warm-up."""
+    counts = [0] * THREADS
+
+    def work(own, end):
+        while time.perf_counter() < end:
+            run()
+            counts[own] += 1
+
+    for duration in (seconds / 2, seconds):
+        counts[:] = [0] * THREADS
+        began = time.perf_counter()
+        threads = [threading.Thread(target=work, args=(own, began + duration)) for own in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        ms = (time.perf_counter() - began) * 1e3 / max(sum(counts), 1)
+    return ms
+
+
+def measure(side, model, inputs, options, args, expected):
     started = time.perf_counter()
     session = session_on(side, model, options)
-    binding, outputs = bench_models.bound(session, inputs)
+    run, results = (bound_run if args.calls == "bound" else array_run)(session, inputs)
     first_s = time.perf_counter() - started
-    ms, _ = bench_models.median_ms(lambda: session.run_with_iobinding(binding), seconds)
-    results = [output.numpy() for output in outputs]
+    ms = threads_ms(run, args.seconds) if args.calls == "threads" else bench_models.median_ms(run, args.seconds)[0]
     found = {"ms": round(ms, 4), "first_s": round(first_s, 3)}
     if expected is not None:
-        found["relative"] = float(f"{bench_models.relative_norm(results, expected):.3e}")
+        found["relative"] = float(f"{bench_models.relative_norm(results(), expected):.3e}")
     return found
+
+
+def measure_sizes(side, model, feeds, options):
+    """Runs of many sizes, each of them new to the session, and then in the same order again."""
+    session = session_on(side, model, options)
+    session.run(None, feeds[0])
+    times = []
+    for _ in range(4):
+        started = time.perf_counter()
+        for feed in feeds[1:]:
+            session.run(None, feed)
+        times.append((time.perf_counter() - started) * 1e3 / (len(feeds) - 1))
+    return {"ms": round(statistics.median(times[1:]), 4), "new_ms": round(times[0], 4)}
 
 
 class Reference:
@@ -89,6 +141,9 @@ def child(args):
              bench_models.subjects(fetch_models.default_dir(), args.only))
     if args.nets:
         found = itertools.chain(found, nets.subjects(args.nets, args.only))
+    if args.calls == "sizes":
+        found = ((name, model, [("", [feed for _, feed in pairs])])
+                 for name, model, pairs in nets.subjects(args.nets, args.only, many=True))
     subjects = [(name, model, label, inputs) for name, model, pairs in found for label, inputs in pairs]
     reference = Reference(args.seconds / 4, not args.no_cpu)
     ways = [(way, options) for way, options in SIDES[args.side].items() if not args.ways or way in args.ways.split(",")]
@@ -98,9 +153,12 @@ def child(args):
         row = {"model": name, "label": label, "way": way}
         print(json.dumps({"begins": row}), flush=True)
         try:
-            expected, cpu_ms = reference.of(name, label, model, inputs, args.side == "millpond")
-            row |= {"cpu_ms": cpu_ms} if cpu_ms else {}
-            row |= measure(args.side, model, inputs, options, args.seconds, expected)
+            if args.calls == "sizes":
+                row |= measure_sizes(args.side, model, inputs, options)
+            else:
+                expected, cpu_ms = reference.of(name, label, model, inputs, args.side == "millpond")
+                row |= {"cpu_ms": cpu_ms} if cpu_ms else {}
+                row |= measure(args.side, model, inputs, options, args, expected)
         except Exception as error:  # what cannot be captured is a row, too
             row["error"] = " ".join(str(error).split())[-160:]
         print(json.dumps({"row": row}), flush=True)
@@ -132,7 +190,7 @@ def run_side(args, side):
         env["PYTHONPATH"] = os.pathsep.join([args.peer, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, __file__, "--side", side, "--peer", args.peer, "--only", args.only,
                "--seconds", str(args.seconds), *(["--nets", args.nets] if args.nets else []),
-               "--ways", args.ways, *(["--singles", args.singles] if args.singles else []),
+               "--ways", args.ways, "--calls", args.calls, *(["--singles", args.singles] if args.singles else []),
                *(["--no-cpu"] if args.no_cpu else [])]
     rows, ended = [], False
     while not ended:  # a provider may take its process with it; the others behind it are measured all the same
@@ -159,15 +217,17 @@ def judge(row):
     if times:
         row["best"] = min(times, key=times.get)
         if "ms" in row.get("default", {}):
-            ratio = row["default"]["ms"] / times[row["best"]]
-            row["ratio"] = float(f"{ratio:.3g}")
+            for key, figure in (("ratio", "ms"), ("new_ratio", "new_ms")):
+                if figure in row["default"]:
+                    row[key] = float(f"{row['default'][figure] / row[row['best']][figure]:.3g}")
 
 
 def show(row):
     ways = [row.get(way, {}) for side in SIDES.values() for way in side]
     figures = [f"{way['ms']:9.3f}" if "ms" in way else f"{'-':>9s}" for way in ways]
     cpu = f"{row['cpu_ms']:9.3f}" if "cpu_ms" in row else f"{'-':>9s}"
-    print(f"{row['model']:20s} {row['label']:24s} {' '.join(figures)} {cpu}  {row.get('ratio', '')}")
+    ratios = " ".join(str(row[key]) for key in ("ratio", "new_ratio") if key in row)
+    print(f"{row['model']:20s} {row['label']:24s} {' '.join(figures)} {cpu}  {ratios}")
 
 
 def mean(rows):
@@ -184,6 +244,8 @@ def main():
     parser.add_argument("--singles", nargs="?", const="operators", choices=singles.TABLES,
                         help="a table of single operators, and no models")
     parser.add_argument("--no-cpu", action="store_true", help="do not run them on the CPU provider")
+    parser.add_argument("--calls", default="bound", choices=("bound", "arrays", "threads", "sizes"),
+                        help="how sessions are run")
     parser.add_argument("--ways", default="", help="only these ways; several with commas between")
     parser.add_argument("--seconds", type=float, default=0.5, help="time for each figure")
     parser.add_argument("--repeats", type=int, default=2, help="turns of each side")
@@ -194,6 +256,8 @@ def main():
     args = parser.parse_args()
     if args.side:
         return child(args)
+    if args.calls == "sizes" and not args.nets:
+        parser.error("--calls sizes needs --nets")
     if args.nets:
         nets.make_all(args.nets, args.only)
     device = provider.register()[0]
@@ -212,7 +276,8 @@ def main():
     result |= {"geometric_mean": mean(rows.values()), "rows": list(rows.values())}
     print(f"geometric mean of the ratios: {result['geometric_mean']}")
     name = args.name or machine.file_name(result["device"])
-    machine.save(result, f"in-tree-{args.singles + '-' if args.singles else ''}{name}", args.out)
+    kind = [args.singles] if args.singles else [args.calls] if args.calls != "bound" else []
+    machine.save(result, "-".join(["in-tree", *kind, name]), args.out)
     return None
 
 

@@ -5,9 +5,9 @@
     bench/nets.py FOLDER [--only TEXT] [--list]
 
 Writes NAME.onnx and its inputs, NAME.npz, into FOLDER; several processes share the work, and what is there stays. A
-name is the network, its batch where it is not 1, dyn where the texts' sizes are not in the model, and f32, f16, turned
-(f16 by Gemm, as torch exports Linear) or q4 (f16 with weights of 4 bits). Needs torch; torchvision and transformers for
-theirs, and onnx_ir for q4.
+name is the network, its batch where it is not 1, dyn where the texts' sizes are not in the model, open where neither
+these nor the batch are and several are measured, and f32, f16, turned (f16 by Gemm, as torch exports Linear) or q4 (f16
+with weights of 4 bits). Needs torch; torchvision and transformers for theirs, and onnx_ir for q4.
 """
 
 import argparse
@@ -396,6 +396,11 @@ NETS = {
     "deeplab": (partial(segmenter, "deeplabv3_mobilenet_v3_large"), BOTH),
     "r3d_18": (partial(video, "r3d_18"), BOTH),
     "detector": (detector, BOTH),
+    **{f"{name}_open": (partial(classifier, name), BOTH)
+       for name in ("resnet50", "mobilenet_v3_large", "efficientnet_b0", "convnext_tiny", "vit_b_16", "densenet121")},
+    "detector_open": (detector, BOTH),
+    "bert_open": (partial(encoder, "Bert"), BOTH),
+    "gpt2_open": (partial(encoder, "GPT2"), BOTH),
     "lstm": (partial(recurrent, "LSTM"), SINGLE),
     "lstm_both": (partial(recurrent, "LSTM", layers=2, both=True), SINGLE),
     "lstm_b16": (partial(recurrent, "LSTM", batch=16), SINGLE),
@@ -403,14 +408,18 @@ NETS = {
     "gru_both": (partial(recurrent, "GRU", steps=500, both=True), SINGLE),
 }
 
+TEXTS = {"bert_open", "gpt2_open"}  # of networks whose sizes are open these take texts, the others images
+TEXT_SIZES = ((1, 16), (1, 64), (1, 384), (1, 512), (2, 256), (4, 128), (16, 64), (32, 128), (8, 512))
+IMAGE_BATCHES = (2, 4, 8, 16, 64)
+
 
 def names(only=""):
     return [f"{name}_{kind}" for name, (_, kinds) in (NETS | WRITTEN).items() for kind in kinds
             if any(part in f"{name}_{kind}" for part in only.split(","))]
 
 
-def exported(target, kind, build, is_open=False):
-    """Writes a network of torch's, of texts of any size where it is open; gives its feed."""
+def exported(target, kind, build, axes=()):
+    """Writes a network of torch's, whose inputs have these axes of any size; gives its feed."""
     import torch
 
     warnings.simplefilter("ignore")
@@ -425,10 +434,36 @@ def exported(target, kind, build, is_open=False):
             if torch.cuda.is_available():  # tracing runs it, and the CPU has not all operators in half precision
                 net, inputs = net.cuda(), [x.cuda() for x in inputs]
         labels = [f"x{i}" for i in range(len(inputs))]
-        axes = {label: {0: "batch", 1: "length"} for label in labels} if is_open else None
         torch.onnx.export(net, tuple(inputs), str(target), dynamo=False, opset_version=18, input_names=labels,
-                          output_names=["y"], dynamic_axes=axes)
+                          output_names=["y"], dynamic_axes={label: dict(enumerate(axes)) for label in labels})
     return {label: x.cpu().numpy() for label, x in zip(labels, inputs, strict=True)}
+
+
+def axes_of(base):
+    """The names of the sizes that are not in the model."""
+    if base.endswith("_dyn") or base in TEXTS:
+        return ("batch", "length")
+    return ("batch",) if base.endswith("_open") else ()
+
+
+def many_sizes(is_text):
+    """As callers of a service have them: texts of any length in small batches, batches of images that just came."""
+    random = np.random.default_rng(0)
+    if not is_text:
+        return [(int(batch),) for batch in random.permutation(12) + 1]
+    sizes = zip(random.integers(1, 9, 200), random.integers(8, 129, 200), strict=True)
+    return list(dict.fromkeys((int(batch), int(length)) for batch, length in sizes))[:64]
+
+
+def feeds_of(name, feed, many=False):
+    """Pairs of label and feed: what a network was exported with or, where its sizes are open, several made of that."""
+    base = name.rpartition("_")[0]
+    if not base.endswith("_open"):
+        return [("", feed)]
+    sizes = (many_sizes(base in TEXTS) if many else
+             TEXT_SIZES if base in TEXTS else [(batch,) for batch in IMAGE_BATCHES])
+    return [(" x ".join(map(str, size)), {label: np.resize(x, size + x.shape[len(size):]) for label, x in feed.items()})
+            for size in sizes]
 
 
 def make(folder, name):
@@ -440,7 +475,7 @@ def make(folder, name):
     part = target.with_suffix(".part")
     try:
         feed = (WRITTEN[base][0](part, kind) if base in WRITTEN
-                else exported(part, kind, NETS[base][0], base.endswith("_dyn")))
+                else exported(part, kind, NETS[base][0], axes_of(base)))
         np.savez(target.with_suffix(".npz"), **feed)
         part.rename(target)
     except Exception as error:  # a network that this version of a package lacks is left out
@@ -457,13 +492,13 @@ def make_all(folder, only=""):
                 print(f"# {name} is left out: {why}", file=sys.stderr)
 
 
-def subjects(folder, only=""):
-    """(name, model, pairs of label and feed) of those that are in the folder."""
+def subjects(folder, only="", many=False):
+    """(name, model, pairs of label and feed) of those that are in the folder; of `many` sizes only what is open."""
     for name in names(only):
         path = Path(folder) / f"{name}.onnx"
-        if path.exists():
+        if path.exists() and not (many and "_open_" not in name):
             with np.load(path.with_suffix(".npz")) as feed:
-                yield name, str(path), [("", dict(feed))]
+                yield name, str(path), feeds_of(name, dict(feed), many)
 
 
 def main():
