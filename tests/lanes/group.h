@@ -24,6 +24,12 @@ inline int32_t k_group_number() {
 inline void k_group_meet(int32_t) {
     lane_group_meet();
 }
+inline void k_place_wait(int32_t place, int32_t lanes) {
+    lane_place(place, (unsigned)lanes, true);
+}
+inline void k_place_pass(int32_t place, int32_t lanes) {
+    lane_place(place, (unsigned)lanes, false);
+}
 inline void k_group_copies_seen() {
 }
 inline void k_group_begin() {
@@ -102,12 +108,19 @@ void group_ask(float *c, const uint32_t *a, uint64_t b) {
     }
 GROUP_ASK(f16, k_f16, false, 32)
 GROUP_ASK(f16, k_f16, false, 64)
+GROUP_ASK(f16, k_f16, false, 96)
 GROUP_ASK(f16, k_f16, false, 128)
+GROUP_ASK(f16, k_f16, false, 192)
 GROUP_ASK(bf16, k_bf16, false, 32)
 GROUP_ASK(bf16, k_bf16, false, 64)
+GROUP_ASK(bf16, k_bf16, false, 96)
 GROUP_ASK(bf16, k_bf16, false, 128)
+GROUP_ASK(bf16, k_bf16, false, 192)
 GROUP_ASK(f32, float, false, 32)
 GROUP_ASK(f32, float, false, 64)
+GROUP_ASK(f32, float, false, 96)
+GROUP_ASK(f32, float, false, 128)
+GROUP_ASK(f32, float, false, 192)
 GROUP_ASK(rows_f16, k_f16, true, 48)
 GROUP_ASK(rows_bf16, k_bf16, true, 48)
 GROUP_ASK(rows_f16, k_f16, true, 64)

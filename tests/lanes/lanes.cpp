@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <pthread.h>
 #include <thread>
 
@@ -17,16 +19,25 @@ enum {
     WARPS_MAX = LANES_MAX / WARP,
     SLOT = 32,
     SHARED = 1 << 18, /* bytes */
-    CLUSTER_MAX = 16
+    CLUSTER_MAX = 16,
+    PLACES = 16
 };
 
 thread_local cuda_place threadIdx, blockIdx;
 cuda_place blockDim, gridDim;
 
+/* Where lanes meet: how many have arrived, and how often all of them had. */
+struct cluster_place {
+    std::mutex mutex;
+    std::condition_variable all;
+    unsigned arrived = 0, meetings = 0;
+};
+
 /* What a block of the cluster that runs has for its lanes. */
 struct cluster_block {
     alignas(128) unsigned char shared[SHARED], slots[LANES_MAX][SLOT];
     pthread_barrier_t all, warp[WARPS_MAX], group[LANES_MAX / GROUP];
+    cluster_place places[PLACES];
 };
 static cluster_block cluster[CLUSTER_MAX];
 static thread_local cluster_block *mine = cluster; /* where a test looks: the first one */
@@ -41,6 +52,19 @@ void __syncthreads() {
 
 void lane_group_meet() {
     pthread_barrier_wait(&mine->group[threadIdx.x / GROUP]);
+}
+
+void lane_place(int place, unsigned lanes, bool waits) {
+    cluster_place &at = mine->places[place];
+    std::unique_lock<std::mutex> lock(at.mutex);
+    const unsigned before = at.meetings;
+    if (++at.arrived == lanes) {
+        at.arrived = 0;
+        at.meetings++;
+        at.all.notify_all();
+    } else if (waits) {
+        at.all.wait(lock, [&at, before] { return at.meetings != before; });
+    }
 }
 
 void *k_shared_bytes() {

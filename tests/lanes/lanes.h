@@ -18,6 +18,8 @@ void lane_gather(const void *put, void *all, size_t size);
 
 /* The 128 lanes of the caller's group meet. */
 void lane_group_meet();
+/* Arrives at a place of the block, where `lanes` of its lanes meet, and waits for them, or not. */
+void lane_place(int place, unsigned lanes, bool waits);
 
 /* 16 bytes to shared memory, of which those from `count` on become 0: now, or when the lane waits
  * for the group, of which all but the last `left` are waited for. */

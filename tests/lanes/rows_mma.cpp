@@ -1,6 +1,6 @@
-/* rows_mma.cpp - tiles of some rows times a matrix by tensor cores, of warps or of groups of them:
- * tails of rows, columns and k, more chunks than a ring has, a matrix stored turned, what follows,
- * and blocks of a cluster. What lies behind rows is NaN.
+/* rows_mma.cpp - tiles of rows times a matrix by tensor cores, of warps or of groups of them: tails
+ * of rows, columns and k, more chunks than a ring has, a matrix stored turned, what follows, and
+ * blocks of a cluster. What lies behind rows is NaN.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
@@ -10,7 +10,12 @@
 #if BY_GROUPS
 #include "group.h"
 
+#if BY_TILES
+#include "kernel/linear/tile_wgmma.cu"
+enum { R_LANES = W_LANES };
+#else
 #include "kernel/linear/rows_wgmma.cu"
+#endif
 #else
 #include "kernel/linear/rows_mma.cu"
 #endif
@@ -116,9 +121,15 @@ void run_tests() {
         {K_ROWS, K_COLUMNS, 8, 0, K_ACTIVATE_NONE, false, false},
         {K_ROWS + 9, K_COLUMNS + 8, 3, 0, K_ACTIVATE_GELU, true, false},
         {9, 8, 1, 0, K_ACTIVATE_RELU, true, true},
+#if BY_TILES /* lanes are many */
+        {70, K_COLUMNS, 17, 0, K_ACTIVATE_NONE, false, true},
+        {K_ROWS + 1, 24, 9, 0, K_ACTIVATE_GELU_TANH, true, true},
+        {12, K_COLUMNS - 8, 15, 0, K_ACTIVATE_SWISH, true, false},
+#else
         {K_ROWS - 3, 2 * K_COLUMNS, 37, 0, K_ACTIVATE_NONE, false, true},
         {K_ROWS + 1, K_COLUMNS + 24, 9, 1, K_ACTIVATE_GELU_TANH, true, true},
         {12, K_COLUMNS - 8, 33, 2, K_ACTIVATE_SWISH, true, false},
+#endif
     };
     for (const Subject &each : subjects) {
         check_product(&each);

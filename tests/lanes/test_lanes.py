@@ -108,12 +108,16 @@ PROGRAMS = {
     **{f"excite_{word}": ("excite.cpp", "squeeze_excite", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"rows_mma_{rows}_{columns}_{turned}_{word}":
        ("rows_mma.cpp", "rows_mma", {}, [f"K_T0={word}", f"K_ROWS={rows}", f"K_COLUMNS={columns}",
-                                         f"K_TURNED={turned}", "BY_GROUPS=0"])
+                                         f"K_TURNED={turned}", "BY_GROUPS=0", "BY_TILES=0"])
        for rows, columns, turned, word in ROWS_MMA},
     **{f"rows_wgmma_{columns}_{turned}_{word}":
        ("rows_mma.cpp", "rows_wgmma", {}, [f"K_T0={word}", "K_ROWS=64", f"K_COLUMNS={columns}", f"K_TURNED={turned}",
-                                           "BY_GROUPS=1"])
+                                           "BY_GROUPS=1", "BY_TILES=0"])
        for columns, turned, word in ((32, 1, "f32"), (64, 1, "bf16"), (64, 0, "f16"))},
+    **{f"tile_wgmma_{columns}_{word}":
+       ("rows_mma.cpp", "tile_wgmma", {}, [f"K_T0={word}", "K_ROWS=128", f"K_COLUMNS={columns}", "K_TURNED=1",
+                                           "BY_GROUPS=1", "BY_TILES=1"])
+       for columns, word in ((96, "f16"), (128, "f32"), (192, "bf16"))},
     **{f"delta_ahead_{word}_{state}": ("delta.cpp", "delta_ahead", {}, [f"K_T0={word}", f"K_T1={state}"])
        for word, state in (("f32", "f32"), ("f16", "f32"), ("bf16", "bf16"))},
     **{f"moe_{rows}_{weights}_{groups}_{word}":

@@ -42,6 +42,15 @@ static const subject subjects[] = {
 };
 static const subject deep = {128, 2048, 768, "", 0, RESIDUAL, false}; /* shared 64 x 48 */
 
+/* One large tile for most multiprocessors of an H100 or H200. */
+static const subject wide[] = {
+    {512, 200, 3072, "Gelu", 0, BIAS, true},    /* 128 x 96 */
+    {500, 40, 2904, "Gelu", 0, RESIDUAL, true}, /* ... with a rest of k, of rows and of columns */
+    {384, 776, 5000, "Silu", 0, NOTHING, true}, /* 128 x 128 */
+    {1021, 104, 2312, "Swish", 1.702F, BIAS, true}, /* 128 x 192 */
+    {1024, 72, 2304, "", 0, RESIDUAL, true},        /* of floats alone */
+};
+
 static double activated(const subject *s, double x) {
     if (strcmp(s->activation, "Relu") == 0) {
         return x < 0 ? 0 : x;
@@ -139,6 +148,14 @@ DEVICE_TEST(rows_mma_are_products) {
     static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
     for (size_t i = 0; i < MP_COUNT_OF(subjects) * MP_COUNT_OF(types); i++) {
         check_subject(device, &subjects[i / MP_COUNT_OF(types)], types[i % MP_COUNT_OF(types)],
+                      i % 2 == 0);
+    }
+}
+
+DEVICE_TEST(tile_wgmma_are_products) {
+    static const mp_dtype types[] = {MP_F32, MP_F16, MP_BF16};
+    for (size_t i = 0; i < MP_COUNT_OF(wide) * MP_COUNT_OF(types); i++) {
+        check_subject(device, &wide[i / MP_COUNT_OF(types)], types[i % MP_COUNT_OF(types)],
                       i % 2 == 0);
     }
 }

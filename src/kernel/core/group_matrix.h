@@ -35,6 +35,15 @@ K_FN void k_group_meet(int32_t group) {
     }
 }
 
+/* Lanes meet at one of 15 places, numbers 1 to 15, at which `lanes` of them, of whole warps,
+ * arrive: some wait there, some do not. What a lane has stored before is seen behind the wait. */
+K_FN void k_place_wait(int32_t place, int32_t lanes) {
+    asm volatile("bar.sync %0, %1;" ::"r"(place), "r"(lanes) : "memory");
+}
+K_FN void k_place_pass(int32_t place, int32_t lanes) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(place), "r"(lanes) : "memory");
+}
+
 /* What was copied to shared memory before may be read by products behind. */
 K_FN void k_group_copies_seen(void) {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -122,7 +131,23 @@ K_FN void k_group_end(void) {
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                 \
     }
 
+#define K_SUMS_48(c) K_SUMS_32(c), K_SUMS_16((c) + 32)
 #define K_SUMS_64(c) K_SUMS_32(c), K_SUMS_32((c) + 32)
+#define K_SUMS_96(c) K_SUMS_64(c), K_SUMS_32((c) + 64)
+#define K_GROUP_PRODUCT_96(name, shape, types, how)                                \
+    K_FN void k_group_##name##_96(float *c, const uint32_t *a, uint64_t b) {       \
+        asm volatile("{ .reg .pred adds;\n"                                        \
+                     "setp.eq.u32 adds, 0, 0;\n"                                   \
+                     "wgmma.mma_async.sync.aligned.m64n96" shape ".f32." types " " \
+                     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "    \
+                     "%13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "     \
+                     "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, "     \
+                     "%35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "     \
+                     "%46, %47}, "                                                 \
+                     "{%48, %49, %50, %51}, %52, adds, 1, 1" how "; }"             \
+                     : K_SUMS_48(c)                                                \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));        \
+    }
 #define K_GROUP_PRODUCT_128(name, shape, types, how)                                \
     K_FN void k_group_##name##_128(float *c, const uint32_t *a, uint64_t b) {       \
         asm volatile("{ .reg .pred adds;\n"                                         \
@@ -139,14 +164,40 @@ K_FN void k_group_end(void) {
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));         \
     }
 
+#define K_GROUP_PRODUCT_192(name, shape, types, how)                                \
+    K_FN void k_group_##name##_192(float *c, const uint32_t *a, uint64_t b) {       \
+        asm volatile("{ .reg .pred adds;\n"                                         \
+                     "setp.eq.u32 adds, 0, 0;\n"                                    \
+                     "wgmma.mma_async.sync.aligned.m64n192" shape ".f32." types " " \
+                     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "     \
+                     "%13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "      \
+                     "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, "      \
+                     "%35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "      \
+                     "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, "      \
+                     "%57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, "      \
+                     "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, "      \
+                     "%79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, "      \
+                     "%90, %91, %92, %93, %94, %95}, "                              \
+                     "{%96, %97, %98, %99}, %100, adds, 1, 1" how "; }"             \
+                     : K_SUMS_96(c)                                                 \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));         \
+    }
+
 K_GROUP_PRODUCT_32(f16, "k16", "f16.f16", ", 0")
 K_GROUP_PRODUCT_64(f16, "k16", "f16.f16", ", 0")
+K_GROUP_PRODUCT_96(f16, "k16", "f16.f16", ", 0")
 K_GROUP_PRODUCT_128(f16, "k16", "f16.f16", ", 0")
+K_GROUP_PRODUCT_192(f16, "k16", "f16.f16", ", 0")
 K_GROUP_PRODUCT_32(bf16, "k16", "bf16.bf16", ", 0")
 K_GROUP_PRODUCT_64(bf16, "k16", "bf16.bf16", ", 0")
+K_GROUP_PRODUCT_96(bf16, "k16", "bf16.bf16", ", 0")
 K_GROUP_PRODUCT_128(bf16, "k16", "bf16.bf16", ", 0")
+K_GROUP_PRODUCT_192(bf16, "k16", "bf16.bf16", ", 0")
 K_GROUP_PRODUCT_32(f32, "k8", "tf32.tf32", "")
 K_GROUP_PRODUCT_64(f32, "k8", "tf32.tf32", "")
+K_GROUP_PRODUCT_96(f32, "k8", "tf32.tf32", "")
+K_GROUP_PRODUCT_128(f32, "k8", "tf32.tf32", "")
+K_GROUP_PRODUCT_192(f32, "k8", "tf32.tf32", "")
 K_GROUP_PRODUCT_48(rows_f16, "k16", "f16.f16", ", 1")
 K_GROUP_PRODUCT_48(rows_bf16, "k16", "bf16.bf16", ", 1")
 K_GROUP_PRODUCT_64(rows_f16, "k16", "f16.f16", ", 1")

@@ -36,31 +36,35 @@ K_FN TC c_activate(int32_t activation, float alpha, float beta, TC x) {
     }
 }
 
-/* Four of them, looked up once. */
-#define C_FOUR(kind)                                    \
+/* Some of them, looked up once. */
+#define C_SOME(kind)                                    \
     case kind:                                          \
         K_UNROLL                                        \
-        for (int32_t j = 0; j < 4; j++) {               \
+        for (int32_t j = 0; j < count; j++) {           \
             x[j] = c_activate(kind, alpha, beta, x[j]); \
         }                                               \
         break
-K_FN void c_activate_four(int32_t activation, float alpha, float beta, TC *x) {
+K_FN void c_activate_some(int32_t activation, float alpha, float beta, TC *x, int32_t count) {
     switch (activation) {
-        C_FOUR(K_ACTIVATE_RELU);
-        C_FOUR(K_ACTIVATE_LEAKY_RELU);
-        C_FOUR(K_ACTIVATE_CLIP);
-        C_FOUR(K_ACTIVATE_SIGMOID);
-        C_FOUR(K_ACTIVATE_TANH);
-        C_FOUR(K_ACTIVATE_HARD_SIGMOID);
-        C_FOUR(K_ACTIVATE_HARD_SWISH);
-        C_FOUR(K_ACTIVATE_SILU);
-        C_FOUR(K_ACTIVATE_GELU);
-        C_FOUR(K_ACTIVATE_GELU_TANH);
-        C_FOUR(K_ACTIVATE_SWISH);
+        C_SOME(K_ACTIVATE_RELU);
+        C_SOME(K_ACTIVATE_LEAKY_RELU);
+        C_SOME(K_ACTIVATE_CLIP);
+        C_SOME(K_ACTIVATE_SIGMOID);
+        C_SOME(K_ACTIVATE_TANH);
+        C_SOME(K_ACTIVATE_HARD_SIGMOID);
+        C_SOME(K_ACTIVATE_HARD_SWISH);
+        C_SOME(K_ACTIVATE_SILU);
+        C_SOME(K_ACTIVATE_GELU);
+        C_SOME(K_ACTIVATE_GELU_TANH);
+        C_SOME(K_ACTIVATE_SWISH);
     default:
         break;
     }
 }
-#undef C_FOUR
+#undef C_SOME
+
+K_FN void c_activate_four(int32_t activation, float alpha, float beta, TC *x) {
+    c_activate_some(activation, alpha, beta, x, 4);
+}
 
 #endif

@@ -379,6 +379,17 @@ enum {
      K_ROWS_WGMMA_LANES / 128 * K_ROWS_WGMMA_AHEAD(columns) * K_ROWS_WGMMA_STAGE(columns) + \
      ((splits) > 1 ? K_ROWS_WGMMA_ROWS * K_ROWS_MMA_PITCH(columns) * (int32_t)sizeof(float) : 0))
 
+/* A block of tile_wgmma.cu: a ring of stages, of K_TILE_WGMMA_ROWS rows of A and as many of B as
+ * there are columns, where the sums lie at the end. */
+enum {
+    K_TILE_WGMMA_ROWS = 128,
+    K_TILE_WGMMA_LANES = K_TILE_WGMMA_ROWS * 2 + 128, /* that multiply; that copy */
+    K_TILE_WGMMA_STAGES = 5,
+};
+#define K_TILE_WGMMA_STAGE(columns) ((K_TILE_WGMMA_ROWS + (columns)) * K_ROWS_WGMMA_CHUNK)
+#define K_TILE_WGMMA_HELD(columns) \
+    (K_ROWS_WGMMA_ALIGN + K_TILE_WGMMA_STAGES * K_TILE_WGMMA_STAGE(columns))
+
 /* out[m][n] = activation(alpha a[m][k] b[k][n] + beta d[m][n] + bias[n]), where all rows can be
  * read 16 bytes at a time, and for rows_mma.cu k are whole chunks. */
 typedef struct mp_rows_mma_args {

@@ -9,34 +9,12 @@
 #include "kernel/core/meet.h"
 #include "kernel/core/word.h"
 #include "kernel/linear/conv_tail.h"
-#include "kernel/linear/linear_args.h"
+#include "kernel/linear/rows_tile.h"
 
 enum {
-    R_SIZE = sizeof(T),
-    R_PITCH = K_ROWS_MMA_PITCH(K_COLUMNS), /* floats of a row of sums */
-    R_UNIT = 4,                            /* results of a lane at a time */
-    R_ACROSS = K_COLUMNS / R_UNIT,
     R_MINE = K_ROWS * R_ACROSS / R_LANES, /* units of a lane */
-    R_WORDS = R_UNIT * R_SIZE / 4,        /* of a unit in memory */
     R_EARLY = R_MINE <= 4, /* registers are left for what is added while the sums are made */
 };
-
-/* What a lane moves at once: sums of a unit; the unit as it is in memory. */
-typedef struct K_ALIGN(16) r_four {
-    float at[R_UNIT];
-} r_four;
-
-typedef struct K_ALIGN(R_UNIT * sizeof(T)) r_words {
-    uint32_t at[R_WORDS];
-} r_words;
-
-/* The block's tile. */
-typedef struct r_tile {
-    const mp_rows_mma_args *args;
-    int32_t row, column;   /* its first */
-    int32_t rows, columns; /* that there are from there on */
-    int32_t rank;          /* the block among those of its tile */
-} r_tile;
 
 /* The sums of a tile in shared memory: several, to be added, `apart` floats from one to the next.
  */
@@ -44,19 +22,6 @@ typedef struct r_sums {
     float *at;
     int32_t parts, apart;
 } r_sums;
-
-K_FN r_tile r_tile_of(const mp_rows_mma_args *args) {
-    const uint32_t tile = blockIdx.x >> args->splits_log;
-    const uint32_t across = tile / (uint32_t)args->row_tiles;
-    r_tile at;
-    at.args = args;
-    at.row = (int32_t)(tile - across * (uint32_t)args->row_tiles) * K_ROWS;
-    at.column = (int32_t)across * K_COLUMNS;
-    at.rows = args->m - at.row;
-    at.columns = args->n - at.column;
-    at.rank = (int32_t)blockIdx.x & ((1 << args->splits_log) - 1);
-    return at;
-}
 
 /* Adds up `parts` tiles, `apart` floats from one to the next, of units that begin at `from`. */
 K_FN void r_add(const float *const *from, int32_t parts, int32_t apart, float (*total)[R_UNIT]) {

@@ -9,6 +9,7 @@
 #include "kernel/linear/linear_args.h"
 #include "op/linear/rows_mma.h"
 #include "op/linear/rows_wgmma.h"
+#include "op/linear/tile_wgmma.h"
 
 enum {
     COLUMNS_MIN = 256, /* below, there are few blocks */
@@ -187,6 +188,9 @@ static mp_status launch(mp_planner *p, const deal *d, const mp_ref operands[MP_G
 
 mp_status mp_plan_some_rows(mp_planner *p, const mp_gemm *gemm,
                             const mp_ref operands[MP_GEMM_OPERANDS]) {
+    if (mp_tile_wgmma_takes(p, gemm)) {
+        return mp_plan_tile_wgmma(p, gemm, operands);
+    }
     if (mp_rows_wgmma_takes(p, gemm)) {
         return mp_plan_rows_wgmma(p, gemm, operands);
     }

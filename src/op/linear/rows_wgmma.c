@@ -77,10 +77,11 @@ static int64_t cost_max(const mp_gemm *g) {
     return mp_library_activates(g) ? most : 2 * most;
 }
 
-static bool can_take(const mp_gemm *g) {
+bool mp_rows_wgmma_can(const mp_planner *p, const mp_gemm *g) {
     const int64_t pack = ALIGN / (int64_t)mp_dtype_size(g->type);
     const bool is_half = g->type == MP_F16 || g->type == MP_BF16;
-    return (is_half || (g->type == MP_F32 && g->tf32 && g->trans_b)) && !g->trans_a &&
+    return p->device->info.arch == ARCH &&
+           (is_half || (g->type == MP_F32 && g->tf32 && g->trans_b)) && !g->trans_a &&
            g->batch == 1 && g->m >= ROWS_MIN && g->m <= ROWS_MAX && g->n >= pack && g->n <= NEAR &&
            g->n % pack == 0 && g->k > 0 && g->k <= NEAR && g->k % pack == 0 && g->align >= ALIGN &&
            g->lda % pack == 0 && g->ldb % pack == 0 && g->ldc % pack == 0 &&
@@ -89,7 +90,7 @@ static bool can_take(const mp_gemm *g) {
 
 bool mp_rows_wgmma_takes(const mp_planner *p, const mp_gemm *g) {
     const mp_device_info *info = &p->device->info;
-    return info->arch == ARCH && can_take(g) && cut_of(info, g).cost <= cost_max(g);
+    return mp_rows_wgmma_can(p, g) && cut_of(info, g).cost <= cost_max(g);
 }
 
 /* Floats that are multiplied by TF32; and halves, of which products of a few rows gain most, and

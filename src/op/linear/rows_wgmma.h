@@ -5,6 +5,9 @@
 
 #include "op/core/plan.h"
 
+/* Whether groups of warps can multiply it here, by 16 bytes of all rows at a time. */
+bool mp_rows_wgmma_can(const mp_planner *p, const mp_gemm *gemm);
+
 /* Whether it can, and is sooner done than library math. */
 bool mp_rows_wgmma_takes(const mp_planner *p, const mp_gemm *gemm);
 
