@@ -106,6 +106,18 @@ def providers():
     return table(["model", *ways, "CPU provider", "times as fast as the best"], rows)
 
 
+def calls():
+    """Sessions as programs call them, by default options, beside the ordinary runs of ONNX Runtime's CUDA provider."""
+    kinds = {"arrays": "values in NumPy", "threads": "the same from four threads", "batches": "2 to 64 images, bound"}
+    rows = [[f"{what}, {len(load(f'in-tree-{kind}')['rows'])} rows", "", "",
+             number(load(f"in-tree-{kind}")["geometric_mean"])] for kind, what in kinds.items()]
+    for row in load("in-tree-sizes")["rows"]:
+        for what, figure, ratio in (("sizes that come again", "ms", "ratio"), ("new ones", "new_ms", "new_ratio")):
+            rows.append([f"{row['model'].replace('_open', '')}, {what}", number(row["default"][figure]),
+                         number(row["plain"][figure]), f"{row[ratio]:.3f}" if row[ratio] < 0.1 else number(row[ratio])])
+    return table(["", "here, ms a run", "CUDA provider", "time, of its"], rows)
+
+
 def peaks_of_four():
     """The most memory that four libraries have had together, with pools of their own and with one, in MiB."""
     results = load("one-pool")
@@ -190,8 +202,9 @@ def handed():
     return table(["us a round", "a handle that is kept open", "a handle", "through the host"], rows)
 
 
-TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "shared": shared,
-          "steps": steps, "tokens": tokens, "ranks": ranks, "decoder_ranks": decoder_ranks, "handed": handed}
+TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "calls": calls,
+          "shared": shared, "steps": steps, "tokens": tokens, "ranks": ranks, "decoder_ranks": decoder_ranks,
+          "handed": handed}
 
 
 def written(text):
