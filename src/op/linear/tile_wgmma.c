@@ -45,7 +45,7 @@ static int32_t columns_of(const mp_device_info *info, const mp_gemm *g) {
 
 /* Measured in whole encoders on an H200: BERT-base and ViT-B, of which one to four texts or images
  * take 0.87 to 0.96 of the time with it in the place of two kernels; and with floats in tiles of
- * the widest kind, eight texts 0.93. Tiles that take turns, or leave multiprocessors idle, are
+ * the widest kind, eight texts 0.95. Tiles that take turns, or leave multiprocessors idle, are
  * slower than the library's. */
 bool mp_tile_wgmma_takes(const mp_planner *p, const mp_gemm *g) {
     enum { BUSY_NUM = 7, BUSY_DEN = 10 }; /* part of the multiprocessors that have a tile */
