@@ -25,8 +25,8 @@ import os
 import statistics
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,22 +72,18 @@ def array_run(session, inputs):
 
 def threads_ms(run, seconds):
     """The time by the runs that threads side by side come to, after a warm-up."""
-    counts = [0] * THREADS
-
-    def work(own, end):
+    def count(end):
+        runs = 0
         while time.perf_counter() < end:
             run()
-            counts[own] += 1
+            runs += 1
+        return runs
 
-    for duration in (seconds / 2, seconds):
-        counts[:] = [0] * THREADS
-        began = time.perf_counter()
-        threads = [threading.Thread(target=work, args=(own, began + duration)) for own in range(THREADS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        ms = (time.perf_counter() - began) * 1e3 / max(sum(counts), 1)
+    with ThreadPoolExecutor(THREADS) as pool:
+        for duration in (seconds / 2, seconds):
+            began = time.perf_counter()
+            runs = sum(pool.map(count, [began + duration] * THREADS))
+            ms = (time.perf_counter() - began) * 1e3 / max(runs, 1)
     return ms
 
 

@@ -419,7 +419,7 @@ def environment(build, gpu):
     env.setdefault("MILLPOND_EP_LIBRARY", str(build / "lib/libonnxruntime_providers_cuda_plugin.so"))
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(build / "python"), env.get("PYTHONPATH")]))
     env.setdefault("MILLPOND_DEVICE", "cuda" if gpu else "host")
-    env.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's would be made, and turn, in each process that imports it
+    env.setdefault("OPENBLAS_NUM_THREADS", "1")  # else each process that imports NumPy has threads that spin
     env.setdefault("MILLPOND_STAND_IN", "off")  # tests count runs until graphs are captured
     for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):  # of the make that started us, not for those that steps start
         env.pop(name, None)

@@ -22,6 +22,12 @@ enum {
     L_STEPS = L_CHUNK / L_STEP,
 };
 
+/* The first place in a block's shared memory where lines may begin. */
+K_FN uint8_t *l_ring(uint8_t *shared) {
+    const uint32_t place = (uint32_t)__cvta_generic_to_shared(shared);
+    return shared + (-place & (K_ROWS_WGMMA_ALIGN - 1));
+}
+
 /* Lines that a lane copies a piece of each: where that of its first line of the first chunk lies,
  * what it is to L_LINES lines further and to the next chunk, and how many lines, from the lane's
  * first on, there are. */

@@ -307,11 +307,10 @@ K_FN void w_run(const mp_rows_mma_args *args, uint8_t *ring) {
 K_BLOCK_KERNEL_LATE_OF(K_TILE_WGMMA_LANES, 1, mp_rows_mma_args, args) {
 #if K_GROUP_MATRIX
     K_SHARED(uint8_t, shared);
-    const uint32_t place = (uint32_t)__cvta_generic_to_shared(shared);
     if (!args.constant) {
         k_wait();
     }
-    w_run(&args, shared + (-place & (K_ROWS_WGMMA_ALIGN - 1)));
+    w_run(&args, l_ring(shared));
 #else
     (void)args;
 #endif

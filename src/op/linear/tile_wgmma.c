@@ -50,7 +50,7 @@ static int32_t columns_of(const mp_device_info *info, const mp_gemm *g) {
 bool mp_tile_wgmma_takes(const mp_planner *p, const mp_gemm *g) {
     enum { BUSY_NUM = 7, BUSY_DEN = 10 }; /* part of the multiprocessors that have a tile */
     const mp_device_info *info = &p->device->info;
-    if (!mp_rows_wgmma_can(p, g) || !g->trans_b) {
+    if (!mp_rows_wgmma_can(p, g) || !g->trans_b || g->m < K_TILE_WGMMA_ROWS) {
         return false;
     }
     const int32_t columns = columns_of(info, g);
