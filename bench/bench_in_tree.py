@@ -12,9 +12,10 @@ the sizes of a subject in turn, whose first runs are `new_ms`. Both round the fa
 common default. `relative` is the norm of the difference from the CPU provider, whose own time is there, too; `first_s`
 is from the session's creation to its first result, kernels of earlier models and turns being in the cache. The subjects
 are those of bench_models.py and, with --nets, the networks of nets.py in that folder, made where they are missing; with
---singles single operators instead: those of singles.py and singles_contrib.py or, with `--singles shapes`, of
-singles_shapes.py. The results go to bench/results/in-tree-NAME.json, or in-tree-TABLE-NAME.json or
-in-tree-CALLS-NAME.json; `ratio` is the time here by the least of the peer's, `new_ratio` that of sizes that are new.
+--singles single operators instead: those of singles.py and singles_contrib.py or, with `--singles shapes` or `kinds`,
+of singles_shapes.py or singles_kinds.py. The results go to bench/results/in-tree-NAME.json, where NAME begins with the
+table, the types and the calls, if they are not the usual ones; `ratio` is the time here by the least of the peer's,
+`new_ratio` that of sizes that are new.
 """
 
 import argparse
@@ -133,7 +134,7 @@ def child(args):
     """Measures one side, from the row `--begin` on; prints each row as a line of JSON, what it is of before."""
     if args.side == "in-tree" and PEER not in ort.get_available_providers():
         sys.exit(f"bench_in_tree: the onnxruntime in {args.peer} has no {PEER}; give the folder of an onnxruntime-gpu")
-    found = (singles.subjects(args.singles, args.only) if args.singles else
+    found = (singles.subjects(args.singles, args.only, args.kinds.split(",")) if args.singles else
              bench_models.subjects(fetch_models.default_dir(), args.only))
     if args.nets:
         found = itertools.chain(found, nets.subjects(args.nets, args.only))
@@ -186,8 +187,8 @@ def run_side(args, side):
         env["PYTHONPATH"] = os.pathsep.join([args.peer, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, __file__, "--side", side, "--peer", args.peer, "--only", args.only,
                "--seconds", str(args.seconds), *(["--nets", args.nets] if args.nets else []),
-               "--ways", args.ways, "--calls", args.calls, *(["--singles", args.singles] if args.singles else []),
-               *(["--no-cpu"] if args.no_cpu else [])]
+               "--ways", args.ways, "--calls", args.calls, "--kinds", args.kinds,
+               *(["--singles", args.singles] if args.singles else []), *(["--no-cpu"] if args.no_cpu else [])]
     rows, ended = [], False
     while not ended:  # a provider may take its process with it; the others behind it are measured all the same
         found, ended = run_part([*command, "--begin", str(len(rows))], env)
@@ -239,6 +240,8 @@ def main():
     parser.add_argument("--nets", help="folder of the networks of nets.py, which are measured, too")
     parser.add_argument("--singles", nargs="?", const="operators", choices=singles.TABLES,
                         help="a table of single operators, and no models")
+    parser.add_argument("--kinds", default="f32,f16",
+                        help="types of single operators; also bf16, with --no-cpu: the CPU provider has few of it")
     parser.add_argument("--no-cpu", action="store_true", help="do not run them on the CPU provider")
     parser.add_argument("--calls", default="bound", choices=("bound", "arrays", "threads", "sizes"),
                         help="how sessions are run")
@@ -272,8 +275,9 @@ def main():
     result |= {"geometric_mean": mean(rows.values()), "rows": list(rows.values())}
     print(f"geometric mean of the ratios: {result['geometric_mean']}")
     name = args.name or machine.file_name(result["device"])
-    kind = [args.singles] if args.singles else [args.calls] if args.calls != "bound" else []
-    machine.save(result, "-".join(["in-tree", *kind, name]), args.out)
+    of = [args.singles] if args.singles else [args.calls] if args.calls != "bound" else []
+    kinds = args.kinds.split(",") if args.kinds != parser.get_default("kinds") else []
+    machine.save(result, "-".join(["in-tree", *of, *kinds, name]), args.out)
     return None
 
 

@@ -16,7 +16,9 @@ import sys
 import time
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
+from onnx import TensorProto
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / folder) for folder in ("demo", "tests/models", "tests/ep", "tools")]
@@ -53,11 +55,22 @@ def on_device(value):
     return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value), "cuda", 0)
 
 
+def bind_input(binding, name, value):
+    """Binds a copy on the device, which is returned and has to live as long as the binding. ONNX Runtime takes no NumPy
+    array of bfloat16, so its bits are copied as integers."""
+    if value.dtype != ml_dtypes.bfloat16:
+        copy = on_device(value)
+        binding.bind_ortvalue_input(name, copy)
+        return copy
+    bits = on_device(value.view(np.int16))
+    binding.bind_input(name, "cuda", 0, TensorProto.BFLOAT16, value.shape, bits.data_ptr())
+    return bits
+
+
 def bound(session, inputs):
     """A binding with every input and, at the shapes of a first run, every output on the device."""
     binding = session.io_binding()
-    for name, value in inputs.items():
-        binding.bind_ortvalue_input(name, on_device(value))
+    binding.kept = [bind_input(binding, name, value) for name, value in inputs.items()]
     names = [output.name for output in session.get_outputs()]
     for name in names:
         binding.bind_output(name, "cuda", 0)

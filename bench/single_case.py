@@ -2,16 +2,18 @@
 """A model of one operator, or of a few in a row, for the benchmarks to compare: how a row of their tables says it, and
 the model of a row.
 
-A row is a name, the operator, its inputs, and what else it has. An input is a shape, of random values of type float16
-or float as the model's kind says, or an array; what is not the first input and no shape is a constant, unless it is
-large. An array of floats gets the model's type too, but for the inputs that a table lists as floats.
+A row is a name, the operator, its inputs, and what else it has. An input is a shape, of random values of type float,
+float16 or bfloat16 as the model's kind says, or an array; what is not the first input and no shape is a constant,
+unless it is large. An array of floats gets the model's type too, but for the inputs that a table lists as floats.
 """
 
+import ml_dtypes
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
-KINDS = {"f32": (np.float32, TensorProto.FLOAT), "f16": (np.float16, TensorProto.FLOAT16)}
+KINDS = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 OPSET = 20
+BFLOAT16_OPSET = 22  # from which on convolutions, pools and recurrence have it
 VALUES_MAX = (1 << 20) - 3  # different ones; large tensors repeat them, at another place in each row
 CONSTANT_MAX = 1 << 16  # elements; of an array that is to be fed if it has more
 
@@ -77,7 +79,7 @@ def model_of(name, row, kind):
         names.append("" if given is None else f"x{i}")
         if given is None:
             continue
-        dtype = np.float32 if i in floats else KINDS[kind][0]
+        dtype = np.float32 if i in floats else KINDS[kind]
         value = array_of(given, dtype, random)
         if is_constant(i, given):
             constants.append(numpy_helper.from_array(value, f"x{i}"))
@@ -87,8 +89,9 @@ def model_of(name, row, kind):
             infos.append(helper.make_tensor_value_info(f"x{i}", element, value.shape))
     made = [f"y{i}" for i in range(outputs)]
     node = helper.make_node(op, names, made, domain=domain, **attributes)
-    nodes = [node, *following(behind, KINDS[kind][0], random, constants, made)]
+    nodes = [node, *following(behind, KINDS[kind], random, constants, made)]
     results = [helper.make_empty_tensor_value_info(y) for y in nodes[-1].output]
     graph = helper.make_graph(nodes, name, infos, results, constants)
+    opset = max(opset, BFLOAT16_OPSET) if kind == "bf16" else opset
     opsets = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, 1)] if domain else [])]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString(), feed

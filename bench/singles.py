@@ -5,9 +5,10 @@ such models there are.
 
 import numpy as np
 import singles_contrib
+import singles_kinds
 import singles_shapes
 from onnx import TensorProto
-from single_case import KINDS, Weights, case, ints, model_of, numbers
+from single_case import Weights, case, ints, model_of, numbers
 
 FLAT, IMAGE, TOKENS = (16, 1024, 1024), (8, 64, 112, 112), (16, 512, 768)
 
@@ -142,17 +143,17 @@ FLOAT_ONLY = {"dynamicquantize", "onehot", "nonzero", "unique", "dft", "matmulin
               "batchnorm", "isnan"}
 
 
-TABLES = {"operators": CASES | singles_contrib.CASES, "shapes": singles_shapes.CASES}
+TABLES = {"operators": CASES | singles_contrib.CASES, "shapes": singles_shapes.CASES, "kinds": singles_kinds.CASES}
+ONE_KIND = FLOAT_ONLY | singles_contrib.FLOAT_ONLY | singles_shapes.FLOAT_ONLY | singles_kinds.FLOAT_ONLY
+LEFT_OUT = {"f32": singles_contrib.HALF_ONLY, "f16": ONE_KIND, "bf16": ONE_KIND}
 
 
-def subjects(table, only):
+def subjects(table, only, kinds):
     """(name, model, pairs of label and feed) of each row of a table whose name holds `only` or a part between
-    commas."""
-    left_out = {"f16": FLOAT_ONLY | singles_contrib.FLOAT_ONLY | singles_shapes.FLOAT_ONLY,
-                "f32": singles_contrib.HALF_ONLY}
+    commas, by kinds."""
     for name, row in TABLES[table].items():
-        for kind in KINDS:
+        for kind in kinds:
             full = f"{name}_{kind}"
-            if any(part in full for part in only.split(",")) and name not in left_out[kind]:
+            if any(part in full for part in only.split(",")) and name not in LEFT_OUT[kind]:
                 model, feed = model_of(name, row, kind)
                 yield full, model, [("", feed)]

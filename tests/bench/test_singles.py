@@ -4,6 +4,7 @@
 import sys
 from pathlib import Path
 
+import onnx
 import onnxruntime as ort
 import pytest
 
@@ -12,27 +13,32 @@ sys.path[:0] = [str(ROOT / "bench")]
 
 import singles  # noqa: E402
 import singles_contrib  # noqa: E402
-import singles_shapes  # noqa: E402
 
 FEW = ("rmsnorm_row", "qmoe4_1_rows", "dequantize_blocks", "ffn_12x384x1536", "resize_linear", "gatherblock",
-       "embedlayernorm", "topk_sort_1m", "concat_40_small")
-# behind, constants of several kinds, inputs that are left out, operator sets of their own, many inputs
+       "embedlayernorm", "topk_sort_1m", "concat_40_small", "topk_10_f64", "quantizelinear_u16")
+# behind, constants of several kinds, inputs that are left out, operator sets of their own, many inputs, other types
 
 
 def test_no_name_is_there_twice():
-    tables = (singles.CASES, singles_contrib.CASES, singles_shapes.CASES)
-    names = set().union(*tables)
-    assert sum(len(table) for table in tables) == len(names)
-    for kind in (singles.FLOAT_ONLY, singles_contrib.FLOAT_ONLY, singles_contrib.HALF_ONLY, singles_shapes.FLOAT_ONLY):
-        assert kind <= names
+    names = set().union(*singles.TABLES.values())
+    assert sum(len(table) for table in singles.TABLES.values()) == len(names)
+    assert names >= singles.ONE_KIND | singles_contrib.HALF_ONLY
 
 
 @pytest.mark.parametrize("name", FEW)
 def test_a_model_is_valid(name):
-    found = [row for table in singles.TABLES for row in singles.subjects(table, f"{name}_f")]
+    found = [row for table in singles.TABLES for row in singles.subjects(table, f"{name}_f", ("f32", "f16"))]
     assert found, "the row is there"
     for full, model, [(_, feed)] in found:
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         inputs = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]).get_inputs()
         assert {one.name: tuple(one.shape) for one in inputs} == {key: value.shape for key, value in feed.items()}, full
+
+
+def test_bfloat16_is_a_kind():
+    ((full, model, [(_, feed)]),) = singles.subjects("shapes", "add_small", ("bf16",))
+    assert full == "add_small_bf16"
+    assert {value.dtype.name for value in feed.values()} == {"bfloat16"}
+    shapes = onnx.shape_inference.infer_shapes(onnx.load_from_string(model), strict_mode=True).graph.output
+    assert [one.type.tensor_type.elem_type for one in shapes] == [onnx.TensorProto.BFLOAT16]
