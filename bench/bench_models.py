@@ -29,6 +29,7 @@ import machine  # noqa: E402  (beside this file)
 import onnxruntime as ort  # noqa: E402
 import provider  # noqa: E402
 import small_models  # noqa: E402
+from single_case import SHARED  # noqa: E402
 
 os.environ.setdefault("MILLPOND_STAND_IN", "off")  # a few runs are no warm-up where kernels are compiled meanwhile
 CHAINS = {"add_chain_1": 1, "add_chain_200": 200}
@@ -68,12 +69,16 @@ def bind_input(binding, name, value):
 
 
 def bound(session, inputs):
-    """A binding with every input and, at the shapes of a first run, every output on the device."""
+    """A binding with every input and, at the shapes of a first run, every output on the device; those that are called
+    so lie where an input does."""
     binding = session.io_binding()
-    binding.kept = [bind_input(binding, name, value) for name, value in inputs.items()]
+    binding.kept = {name: bind_input(binding, name, value) for name, value in inputs.items()}
     names = [output.name for output in session.get_outputs()]
     for name in names:
-        binding.bind_output(name, "cuda", 0)
+        if name.endswith(SHARED):
+            binding.bind_ortvalue_output(name, binding.kept[name.removesuffix(SHARED)])
+        else:
+            binding.bind_output(name, "cuda", 0)
     session.run_with_iobinding(binding)
     outputs = binding.get_outputs()
     for name, value in zip(names, outputs, strict=True):

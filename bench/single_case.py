@@ -15,6 +15,7 @@ KINDS = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 OPSET = 20
 BFLOAT16_OPSET = 22  # from which on convolutions, pools and recurrence have it
 VALUES_MAX = (1 << 20) - 3  # different ones; large tensors repeat them, at another place in each row
+SHARED = ".shared"  # ends the name of an output that lies where the input of the name before does
 CONSTANT_MAX = 1 << 16  # elements; of an array that is to be fed if it has more
 
 
@@ -40,9 +41,10 @@ def numbers(*values, kind=np.int64):
     return np.array(values, kind)
 
 
-def case(name, op, *inputs, outputs=1, domain="", opset=OPSET, floats=(), behind=(), **attributes):
-    """`floats`: the inputs that are floats whatever the kind; `behind`: the operators that follow, with constants."""
-    return name, (op, inputs, outputs, domain, opset, floats, behind, attributes)
+def case(name, op, *inputs, outputs=1, domain="", opset=OPSET, floats=(), behind=(), shared=(), **attributes):
+    """`floats`: the inputs that are floats whatever the kind; `behind`: the operators that follow, with constants;
+    `shared`: outputs that are to lie where an input does, each with that one."""
+    return name, (op, inputs, outputs, domain, opset, floats, behind, shared, attributes)
 
 
 def array_of(given, dtype, random):
@@ -72,7 +74,7 @@ def following(behind, dtype, random, constants, made):
 
 def model_of(name, row, kind):
     """(the model's bytes, its inputs)."""
-    op, inputs, outputs, domain, opset, floats, behind, attributes = row
+    op, inputs, outputs, domain, opset, floats, behind, shared, attributes = row
     random = np.random.default_rng(7)
     names, feed, constants, infos = [], {}, [], []
     for i, given in enumerate(inputs):
@@ -87,7 +89,7 @@ def model_of(name, row, kind):
             feed[f"x{i}"] = value
             element = helper.np_dtype_to_tensor_dtype(value.dtype)
             infos.append(helper.make_tensor_value_info(f"x{i}", element, value.shape))
-    made = [f"y{i}" for i in range(outputs)]
+    made = [f"x{dict(shared)[i]}{SHARED}" if i in dict(shared) else f"y{i}" for i in range(outputs)]
     node = helper.make_node(op, names, made, domain=domain, **attributes)
     nodes = [node, *following(behind, KINDS[kind], random, constants, made)]
     results = [helper.make_empty_tensor_value_info(y) for y in nodes[-1].output]

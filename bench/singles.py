@@ -5,6 +5,7 @@ such models there are.
 
 import numpy as np
 import singles_contrib
+import singles_contrib_more
 import singles_kinds
 import singles_shapes
 from onnx import TensorProto
@@ -143,9 +144,12 @@ FLOAT_ONLY = {"dynamicquantize", "onehot", "nonzero", "unique", "dft", "matmulin
               "batchnorm", "isnan"}
 
 
-TABLES = {"operators": CASES | singles_contrib.CASES, "shapes": singles_shapes.CASES, "kinds": singles_kinds.CASES}
-ONE_KIND = FLOAT_ONLY | singles_contrib.FLOAT_ONLY | singles_shapes.FLOAT_ONLY | singles_kinds.FLOAT_ONLY
-LEFT_OUT = {"f32": singles_contrib.HALF_ONLY, "f16": ONE_KIND, "bf16": ONE_KIND}
+TABLES = {"operators": CASES | singles_contrib.CASES, "shapes": singles_shapes.CASES, "kinds": singles_kinds.CASES,
+          "contrib": singles_contrib_more.CASES}
+ONE_KIND = FLOAT_ONLY.union(*(table.FLOAT_ONLY for table in (singles_contrib, singles_contrib_more, singles_shapes,
+                                                             singles_kinds)))
+HALF_ONLY = singles_contrib.HALF_ONLY | singles_contrib_more.HALF_ONLY
+LEFT_OUT = {"f32": HALF_ONLY, "f16": ONE_KIND, "bf16": ONE_KIND}
 
 
 def subjects(table, only, kinds):

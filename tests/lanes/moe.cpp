@@ -1,7 +1,7 @@
 /* moe.cpp - routes times their experts' weights by tensor cores: experts without routes, tails of
  * routes, columns and k, fewer and more chunks than a ring has, biases, what comes between, weights
  * of 2, 4 and 8 bits with blocks and zero points, and codes. BY_GROUPS: by products of groups of
- * warps. PLACE: routes that one block sorts.
+ * warps, TILES: in large tiles. PLACE: routes that one block sorts.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
@@ -11,8 +11,8 @@
 
 #if PLACE
 #include "kernel/quantize/moe_place.cu"
-#elif WIDE
-#include "kernel/quantize/moe_wide.cu"
+#elif TILES
+#include "kernel/quantize/moe_wgmma.cu"
 #elif PACKED
 #include "kernel/quantize/moe_mma_packed.cu"
 #else
@@ -24,10 +24,10 @@
 
 namespace {
 
-#if WIDE
-enum { COLUMNS = K_MOE_WIDE_COLUMNS };
+#if TILES
+enum { COLUMNS = K_MOE_WGMMA_COLUMNS, LANES = K_MOE_WGMMA_LANES };
 #elif !PLACE
-enum { COLUMNS = K_MOE_COLUMNS };
+enum { COLUMNS = K_MOE_COLUMNS, LANES = K_MOE_LANES };
 #endif
 
 #if PLACE
@@ -100,14 +100,14 @@ struct Weights {
         for (int64_t i = 0; i < columns * 8; i++) {
             narrow[(size_t)i] = T_store(scales[(size_t)i]);
         }
-        w.scale = WIDE ? (const void *)narrow.data() : scales.data();
+        w.scale = TILES ? (const void *)narrow.data() : scales.data();
         w.zero = s->has_zeros ? zeros.data() : nullptr;
         w.values = values.data();
         w.n = s->n;
         w.k = s->k;
         w.block = s->block ? s->block : s->k;
         w.blocks = (s->k + w.block - 1) / w.block;
-        w.block_shift = s->block ? __builtin_ctz((unsigned)s->block) : WIDE ? 62 : -1;
+        w.block_shift = s->block ? __builtin_ctz((unsigned)s->block) : TILES ? 62 : -1;
         w.weight_row = s->k * s->bits / 8;
         w.zero_row = (w.blocks * s->bits + 7) / 8;
         w.side = 1;
@@ -197,7 +197,7 @@ void check_products(const Subject *s) {
     args.w = weights.w;
     args.between = {s->kind, s->kind == K_MOE_SWIGLU ? K_MOE_PAIRS : K_MOE_APART, 1.5F, 0.5F, 2};
     args.even = 1;
-    run_blocks(3, K_MOE_LANES, [&] { K_NAME(args); });
+    run_blocks(3, LANES, [&] { K_NAME(args); });
     for (int64_t i = 0; s->parts > 1 && i < s->routes * s->n; i++) { /* as moe_combine.cu does */
         float sum = 0;
         for (int64_t part = 0; part < s->parts; part++) {
@@ -242,13 +242,13 @@ void run_tests() {
     check_places(1000, 3, 128);
 #else
     static const Subject subjects[] = {
-#if WIDE
-        {K_ROWS, 3, COLUMNS, 64, 1, 4, K_MOE_IDENTITY, 0, false, false},
-        {K_ROWS + 5, 3, COLUMNS + 6, 128, 2, 4, K_MOE_RELU, 0, true, true},
-        {2 * K_ROWS, 4, 34, 256, 2, 8, K_MOE_GELU, 32, true, true},
+#if TILES
+        {K_ROWS, 3, COLUMNS, 128, 1, 4, K_MOE_IDENTITY, 0, false, false},
+        {K_ROWS + 5, 3, COLUMNS + 8, 128, 2, 4, K_MOE_RELU, 0, true, true},
+        {2 * K_ROWS, 4, 40, 256, 2, 8, K_MOE_GELU, 32, true, true},
         {19, 2, 2 * COLUMNS, 448, 4, 8, K_MOE_SWIGLU, 64, true, false},
-        {9, 2, 30, 512, 1, 4, K_MOE_SWIGLU, 128, false, true},
-        {K_ROWS + 1, 2, 70, 512, 1, 8, K_MOE_IDENTITY, 64, false, true, 2},
+        {9, 2, 24, 512, 1, 4, K_MOE_SWIGLU, 128, false, true},
+        {3 * K_ROWS, 2, COLUMNS + 56, 192, 1, 8, K_MOE_SILU, 64, false, true},
 #else
         {K_ROWS, 3, K_MOE_COLUMNS, 8, 1, 4, K_MOE_IDENTITY, 0, false, false},
         {K_ROWS + 5, 3, K_MOE_COLUMNS + 6, 72, 2, 4, K_MOE_RELU, 0, true, true},

@@ -1,7 +1,7 @@
 /* walk.h - an output made in order, in packs of neighbouring elements, from inputs that are
  * repeated as broadcasting asks.
  *
- * A lane makes a pack of 16 bytes of T, or 32. It divides once to find where the pack begins in
+ * A lane makes a pack of 16 bytes of T. It divides once to find where the pack begins in
  * each input. Where a row (the innermost dimension) ends within a pack, the next row goes on from
  * there; rows shorter than a pack are made by single elements, as is what is left behind the last
  * pack. An input is read at once where it is contiguous and aligned, by one element a row where it
@@ -37,12 +37,11 @@
 #include "kernel/core/index_args.h"
 #include "kernel/core/prelude.h"
 
-/* Elements of a pack: four at least, so that those of a narrower type than T fill a word. A CPU's
- * compiler makes vectors of the loop over a long one. */
+/* Elements of a pack. A CPU's compiler makes vectors of the loop over a long one. */
 #if K_HOST
 enum { K_WALK = 32 };
 #else
-enum { K_WALK = sizeof(T) < 4 ? 16 / sizeof(T) : 4 };
+enum { K_WALK = 16 / sizeof(T) };
 #endif
 #define K_WALK_BYTES(type)    (sizeof(type) * K_WALK)
 #define K_WALK_ALIGN(type)    (K_WALK_BYTES(type) < 16 ? K_WALK_BYTES(type) : 16)
@@ -122,14 +121,24 @@ K_FN k_spot k_spot_of(const k_walk *walk, int64_t i, int32_t views) {
     return spot;
 }
 
+/* What a pack is loaded by: words, or less where it is less: two bytes beside two elements of 8. */
+#if K_HOST
+#define K_WALK_WORD(type) uint32_t
+#else
+template <int bytes> struct k_walk_word { typedef uint32_t of; };
+template <> struct k_walk_word<2> { typedef uint16_t of; };
+#define K_WALK_WORD(type) typename k_walk_word<K_WALK_BYTES(type)>::of
+#endif
+
 /* A pack of that type. Its words are what is loaded at once: elements of less than a word would be
  * taken apart right behind the load, and what follows would wait for it. */
-#define K_WALK_PACK(name, type)                      \
-    typedef union K_ALIGN(K_WALK_ALIGN(type)) name { \
-        type lane[K_WALK];                           \
-        struct {                                     \
-            uint32_t at[K_WALK_BYTES(type) / 4];     \
-        } words;                                     \
+#define K_WALK_PACK(name, type)                                 \
+    typedef union K_ALIGN(K_WALK_ALIGN(type)) name {            \
+        type lane[K_WALK];                                      \
+        struct {                                                \
+            K_WALK_WORD(type)                                   \
+            at[K_WALK_BYTES(type) / sizeof(K_WALK_WORD(type))]; \
+        } words;                                                \
     } name;
 
 /* Defines read(x, walk, spot, v), which reads the pack of view v, and read_plain(x, i), which reads

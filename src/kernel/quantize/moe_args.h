@@ -30,17 +30,25 @@ enum {
                     2 * K_MOE_COLUMNS * K_MOE_LINE                              \
               : K_MOE_AHEAD(rows) * ((rows) + K_MOE_COLUMNS) * K_MOE_LINE)
 
-/* Of moe_wide.cu: columns of a tile, elements along k of a chunk, chunks in its ring, and the bytes
- * that a block holds: the ring, or the sums of all routes and columns, and which routes. */
-#define K_MOE_WIDE_COLUMNS 256
-#define K_MOE_WIDE_DEPTH   64
-#define K_MOE_WIDE_AHEAD   4
-#define K_MOE_WIDE_RING(bits) \
-    (K_MOE_WIDE_AHEAD *       \
-     (K_MOE_MANY * K_MOE_LINE + K_MOE_WIDE_COLUMNS * K_MOE_WIDE_DEPTH * (bits) / 8))
-#define K_MOE_WIDE_SUMS (K_MOE_MANY * (K_MOE_WIDE_COLUMNS + 8 + 1) * 4)
-#define K_MOE_WIDE_HELD(bits) \
-    (K_MOE_WIDE_RING(bits) > K_MOE_WIDE_SUMS ? K_MOE_WIDE_RING(bits) : K_MOE_WIDE_SUMS)
+/* Of moe_wgmma.cu: lanes, columns of a tile, elements along k of a chunk, chunks in its ring and on
+ * their way, columns whose sums a group has in shared memory at a time and the floats from route to
+ * route of them, and the bytes that a block holds: the ring, packed chunks, sums, and which tile.
+ */
+#define K_MOE_WGMMA_LANES   384
+#define K_MOE_WGMMA_COLUMNS 192
+#define K_MOE_WGMMA_DEPTH   64
+#define K_MOE_WGMMA_STAGES  4
+#define K_MOE_WGMMA_AHEAD   (K_MOE_WGMMA_STAGES - 2)
+#define K_MOE_WGMMA_PART    48
+#define K_MOE_WGMMA_PITCH   (K_MOE_WGMMA_PART + 8)
+#define K_MOE_WGMMA_STAGE   ((K_MOE_MANY + K_MOE_WGMMA_COLUMNS) * K_MOE_LINE)
+#define K_MOE_WGMMA_PACKED(bits) \
+    ((K_MOE_WGMMA_AHEAD + 1) * K_MOE_WGMMA_COLUMNS * K_MOE_WGMMA_DEPTH * (bits) / 8)
+#define K_MOE_WGMMA_SUMS (K_MOE_MANY * K_MOE_WGMMA_PITCH * 4)
+#define K_MOE_WGMMA_ITEM 32
+#define K_MOE_WGMMA_HELD(bits)                                                        \
+    (K_MOE_WGMMA_STAGES * (K_MOE_WGMMA_STAGE + K_MOE_WGMMA_ITEM) + K_MOE_WGMMA_SUMS + \
+     K_MOE_WGMMA_PACKED(bits))
 
 #define K_MOE_ALIGN 1024 /* of the ring; its place may cost as many bytes more, less one */
 

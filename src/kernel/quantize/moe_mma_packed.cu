@@ -9,7 +9,7 @@
 #if K_WARP_MATRIX
 
 #if defined(K_BITS)
-#include "kernel/quantize/nbits_pair.h"
+#include "kernel/quantize/nbits_numbers.h"
 #endif
 
 enum {
@@ -79,29 +79,18 @@ K_FN void m_take(const m_place *at, int32_t chunk, m_share *x) {
 }
 
 #if defined(K_BITS)
-#define m_both       K_JOIN(k_pair_, K_T0)
-#define m_product_of K_JOIN(k_pair_fma_, K_T0)
+#define m_both K_JOIN(k_pair_, K_T0)
 
-/* A piece of weights: integers less their zero point are exact, and so a product is rounded once.
- */
+/* A piece of weights. */
 K_FN m_words m_numbers(const k_nbits *w, uint64_t packed, const w_block *common) {
-    const p_base base = p_base_of((uint32_t)common->zero, p_mask(w));
-    const uint32_t scale = m_both(common->scale, common->scale);
-    uint32_t pairs[4], turned[4];
     p_words words;
     m_words out;
     K_UNROLL
     for (int32_t i = 0; i < K_BITS / 4; i++) {
         words.at[i] = (uint32_t)(packed >> i * 32);
     }
-    p_pairs(words, base, pairs);
-    K_UNROLL
-    for (int32_t i = 0; i < 4; i++) { /* back to the order that they are in */
-        turned[i] = K_BITS == 8 ? pairs[i]
-                                : __byte_perm(pairs[i % 2 * 2], pairs[i % 2 * 2 + 1],
-                                              i / 2 ? 0x7632 : 0x5410);
-        out.at[i] = m_product_of(turned[i], scale, 0);
-    }
+    p_numbers(words, p_base_of((uint32_t)common->zero, p_mask(w)),
+              m_both(common->scale, common->scale), out.at);
     return out;
 }
 #else

@@ -39,6 +39,11 @@ static mp_status read_batch(const mp_planner *p, packed *x) {
     return MP_OK;
 }
 
+/* Whether no entry has padding. */
+static bool is_full(const packed *x) {
+    return x->tokens == x->d.batch * x->d.rows;
+}
+
 /* Tensors with rows of `width` elements get their padding, in scratch memory. */
 static mp_status pad_rows(mp_planner *p, const packed *x, int64_t width, int count, mp_ref *at) {
     const mp_shape shape = {.rank = 3, .dim = {x->d.batch, x->d.rows, width}};
@@ -51,6 +56,9 @@ static mp_status pad_rows(mp_planner *p, const packed *x, int64_t width, int cou
                       .rows = x->d.batch * x->d.rows,
                       .count = count,
                       .starts = MP_IN(of_row(p)->starts)};
+    if (is_full(x)) {
+        return MP_OK;
+    }
     for (int i = 0; i < count; i++) {
         pad.x[i] = at[i];
         MP_TRY(mp_plan_scratch_shape(p, &shape, x->d.type, &at[i]));
@@ -65,15 +73,21 @@ static mp_status attend(mp_planner *p, const packed *x) {
     const int64_t width = d->heads * d->value;
     const mp_shape y = {.rank = 2, .dim = {x->tokens, width}};
     const mp_shape shape = {.rank = 3, .dim = {d->batch, d->rows, width}};
-    mp_attention a = {.debug_mode = MP_DEBUG_NONE, .lengths = MP_IN(of_row(p)->starts)};
-    mp_ref padded = MP_NOWHERE;
+    const mp_ref starts = MP_IN(of_row(p)->starts);
+    mp_attention a = {.debug_mode = MP_DEBUG_NONE, .lengths = is_full(x) ? MP_NOWHERE : starts};
+    mp_ref padded = MP_OUT(0);
     MP_TRY(mp_plan_output(p, 0, d->type, &y));
     mp_dense_rule(p, d, &a);
     a.rule.lengths_summed = 1;
     MP_TRY(mp_dense_score_bias(p, of_row(p)->score_bias, &a));
-    MP_TRY(mp_plan_scratch_shape(p, &shape, d->type, &padded));
+    if (!is_full(x)) {
+        MP_TRY(mp_plan_scratch_shape(p, &shape, d->type, &padded));
+    }
     a.out = mp_heads_last(padded, d->heads, d->rows, d->value);
     MP_TRY(mp_dense_attend(p, d, &a));
+    if (is_full(x)) {
+        return MP_OK;
+    }
     const mp_padding pad = {.type = d->type,
                             .kind = K_ROWS_PACKED,
                             .batch = d->batch,
@@ -84,7 +98,7 @@ static mp_status attend(mp_planner *p, const packed *x) {
                             .count = 1,
                             .x = {padded},
                             .out = {MP_OUT(0)},
-                            .starts = a.lengths};
+                            .starts = starts};
     return mp_plan_padding(p, &pad);
 }
 

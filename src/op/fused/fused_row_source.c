@@ -120,8 +120,7 @@ static int64_t bytes_in_pass(const row_writer *r, int pass, bool is_kept) {
 }
 
 static int64_t pack_of(const mp_fused_writer *w) {
-    const int64_t widest = (int64_t)mp_dtype_size(mp_fused_widest(w->e, w->readings));
-    return widest < 4 ? 16 / widest : 4; /* K_WALK */
+    return 16 / (int64_t)mp_dtype_size(mp_fused_widest(w->e, w->readings)); /* K_WALK */
 }
 
 /* Packs that a lane has at a time; 0 of a row that would have to be kept and cannot. */

@@ -1,7 +1,7 @@
 /* moe_product.c - see moe_product.h.
  *
  * Kernels: quantize/moe_rows.cu, quantize/moe_product.cu, quantize/moe_mma.cu,
- * quantize/moe_mma_packed.cu, quantize/moe_wide.cu.
+ * quantize/moe_mma_packed.cu, quantize/moe_wgmma.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/quantize/moe_product.h"
 
@@ -105,13 +105,22 @@ static bool has_own_kernel(const mp_moe *m, const mp_moe_routes *r, const mp_exp
            packed->w.scale_type == mp_scale_word(m->type) && packed->factor.place == MP_PLACE_NONE;
 }
 
-/* Whether many routes' weights go into products of groups of warps as packed as they are. */
-static bool is_wide(const mp_planner *p, const mp_moe *m, const mp_moe_routes *r,
-                    const mp_expert_matrix *x) {
-    const k_nbits *w = &x->packed.w;
-    return p->device->info.arch == GROUP_ARCH && r->way == MP_MOE_MANY && has_own_kernel(m, r, x) &&
-           w->k % K_MOE_WIDE_DEPTH == 0 && w->side <= 1 &&
+/* Whether packed weights have no block that ends within a piece of 16 bytes. */
+static bool has_long_blocks(const k_nbits *w) {
+    return w->side <= 1 &&
            (w->blocks == 1 || (w->block_shift >= 0 && w->block % K_NBITS_CHUNK == 0));
+}
+
+/* Whether products of groups of warps make tiles of many routes. */
+static bool by_groups(const mp_planner *p, const mp_moe *m, const mp_moe_routes *r,
+                      const mp_expert_matrix *x) {
+    enum { WIDE = 8 /* columns that are written at once */ };
+    const k_nbits *w = &x->packed.w;
+    const bool suits_weights =
+        x->kind == K_NBITS_PLAIN || (has_own_kernel(m, r, x) && has_long_blocks(w));
+    return p->device->info.arch == GROUP_ARCH && r->way == MP_MOE_MANY && m->type != MP_F32 &&
+           suits_weights && p->align >= ALIGN && w->n % WIDE == 0 &&
+           w->k % K_MOE_WGMMA_DEPTH == 0 && w->k / K_MOE_WGMMA_DEPTH >= K_MOE_WGMMA_AHEAD;
 }
 
 static mp_grid grid_of(const mp_planner *p, const mp_moe_routes *r, int32_t kind, int64_t items) {
@@ -126,41 +135,54 @@ static mp_grid grid_of(const mp_planner *p, const mp_moe_routes *r, int32_t kind
     return grid;
 }
 
+/* What makes a product of `items` tiles. */
+static mp_status choose_kernel(mp_planner *p, const mp_moe *m, const mp_moe_routes *r,
+                               const mp_expert_matrix *x, int64_t items, mp_grid *grid,
+                               const mp_kernel **kernel) {
+    const char *word = mp_dtype_word(m->type);
+    const char *name = ways[r->way].kernel;
+    const int32_t bits = x->kind == K_NBITS_PLAIN ? 0 : x->packed.w.bits;
+    *grid = grid_of(p, r, x->kind, items);
+    if (by_groups(p, m, r, x)) {
+        name = "moe_wgmma";
+        *grid = mp_plan_grid_rows(p, MP_MIN(items, (int64_t)p->device->info.multiprocessors),
+                                  K_MOE_WGMMA_LANES);
+        grid->shared_bytes = (uint32_t)K_MOE_WGMMA_HELD(bits) + K_MOE_ALIGN - 1;
+        if (bits == 0) {
+            return mp_plan_kernel(p, kernel, "%s_%s", name, word);
+        }
+    }
+    return has_own_kernel(m, r, x) ? mp_plan_kernel(p, kernel, "%s_int%d_%s", name, bits, word)
+                                   : mp_plan_kernel(p, kernel, "%s_%d_%s", name, x->kind, word);
+}
+
 mp_status mp_plan_moe_product(mp_planner *p, const mp_moe *m, const mp_moe_routes *r,
                               const mp_moe_factors *of, mp_ref out) {
     const mp_packed *packed = &of->matrix->packed;
-    const way *by = &ways[r->way];
+    const bool groups = by_groups(p, m, r, of->matrix);
+    const int64_t columns = groups ? K_MOE_WGMMA_COLUMNS : ways[r->way].columns;
     const mp_kernel *kernel = NULL;
+    mp_grid grid;
     mp_moe_product_args args = {.share = of->share,
                                 .experts = m->experts,
                                 .tiles_max = r->tiles_max,
-                                .tiles_across = MP_CEIL_DIV(packed->w.n, by->columns),
+                                .tiles_across = MP_CEIL_DIV(packed->w.n, columns),
                                 .w = packed->w,
                                 .between = of->between,
                                 .even = p->align >= ALIGN && packed->w.n % 2 == 0,
                                 .parts = of->parts,
                                 .routes = r->count};
-    const bool wide = is_wide(p, m, r, of->matrix);
     int64_t items = 0;
     args.w.aligned = is_aligned(p, &packed->w);
-    if (wide) {
-        args.tiles_across = MP_CEIL_DIV(packed->w.n, K_MOE_WIDE_COLUMNS);
-        args.w.block_shift = packed->w.blocks == 1 ? ONE_BLOCK : packed->w.block_shift;
+    if (groups && packed->w.blocks == 1) {
+        args.w.block_shift = ONE_BLOCK;
     }
     if (__builtin_mul_overflow(args.tiles_max, args.tiles_across, &items) ||
         __builtin_mul_overflow(items, args.parts, &items)) {
         return MP_FAIL(INVALID_ARGUMENT, "%lld routes and %lld columns are too many",
                        (long long)r->count, (long long)packed->w.n);
     }
-    const char *word = mp_dtype_word(m->type);
-    const char *name = wide ? "moe_wide" : by->kernel;
-    mp_grid grid = grid_of(p, r, of->matrix->kind, items);
-    if (wide) {
-        grid.shared_bytes = (uint32_t)K_MOE_WIDE_HELD(packed->w.bits) + K_MOE_ALIGN - 1;
-    }
-    MP_TRY(has_own_kernel(m, r, of->matrix)
-               ? mp_plan_kernel(p, &kernel, "%s_int%d_%s", name, packed->w.bits, word)
-               : mp_plan_kernel(p, &kernel, "%s_%d_%s", name, of->matrix->kind, word));
+    MP_TRY(choose_kernel(p, m, r, of->matrix, items, &grid, &kernel));
     return MP_LAUNCH(p, kernel, grid, args, MP_BIND(mp_moe_product_args, a, of->a),
                      MP_BIND(mp_moe_product_args, bias, of->matrix->bias),
                      MP_BIND(mp_moe_product_args, sorted, r->sorted),

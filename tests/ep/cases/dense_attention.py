@@ -628,7 +628,7 @@ case(
     reference=removed,
     runs=[[R((400, 3, 4)), ints([(i * 3) % 4 for i in range(400)])]],
 )
-for counts, length in (([3, 0, 5], 5), ([1], 1), ([40, 17], 40), ([0, 0], 3)):
+for counts, length in (([3, 0, 5], 5), ([1], 1), ([6, 6], 6), ([40, 17], 40), ([0, 0], 3)):
     tokens, starts = sum(counts), ints(np.concatenate([[0], np.cumsum(counts)]).tolist())
     places = ints(np.arange(len(counts) * length).reshape(len(counts), length).tolist())
     about = [places, starts]

@@ -92,6 +92,8 @@ moe((200,), 72, 130, 5, FLOATS, activation_type="gelu", k=2)
 moe((200,), 72, 136, 5, FLOATS, activation_type="gelu", k=2)
 moe((300,), 64, 40, 4, FLOATS, alone=True, activation_type="swiglu", swiglu_fusion=1, k=2)
 moe((60,), 200, 72, 4, FLOATS, third=True, alone=True, activation_type="silu", k=2)
+for form in ({"activation_type": "gelu"}, {"activation_type": "swiglu", "swiglu_fusion": 1}, {"bias": False}):
+    moe((300,), 192, 256, 3, FLOATS, alone=True, k=2, **form)  # many rows in whole lines of 128 bytes
 moe((30,), 8, 4, 1030, FLOATS, activation_type="silu", k=2)  # more experts than one block sorts
 moe((0,), 16, 24, 4, k=2)
 moe((3,), 16, 24, 4, k=2, runs=[(30,), (3,)])
@@ -216,6 +218,16 @@ for rows in ((3,), (60,)):
     qmoe(rows, 64, 96, 4, FLOATS, "fp4", block=32, scale_type="float8e8m0", k=2, bias=True, activation_type="silu")
     qmoe(rows, 64, 48, 4, FLOATS, "nvfp4", block=16, scale_type="float8e4m3fn", k=2, activation_type="swiglu",
          swiglu_fusion=1)
+
+# Many rows in whole lines of 128 bytes, whose scales are of the type of x.
+for kind in FLOATS[1:]:
+    for bits in (4, 8):
+        many = {"types": (kind,), "scale_type": kind, "bits": (bits, 4, 4), "k": 2}
+        for block in (-1, 32, 64, 128):
+            qmoe((300,), 192, 256, 3, **many, block=block, zero=True, bias=block < 64, activation_type="silu")
+        qmoe((230,), 320, 128, 3, **many, block=32, activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.702,
+             activation_beta=1.0, swiglu_limit=7.0, bias=True)
+        qmoe((230,), 128, 320, 3, **many, third=True, activation_type="relu")
 
 # Few rows, whose scales are of the type of x: rows that share an expert, several turns of all lanes along k, blocks of
 # whole chunks, zero points within a byte, and experts that are more than lanes.
