@@ -286,7 +286,7 @@ typedef struct mp_padding_args {
     int32_t kind;
     int32_t inverse; /* of padding_places: from places of rows to rows of places */
     int32_t count;   /* of tensors */
-    int32_t unused;
+    int32_t before;  /* padding comes before the rows of an entry, not behind them */
 } mp_padding_args;
 
 typedef enum k_position_kind {

@@ -32,12 +32,14 @@ K_FN int64_t p_source(const mp_padding_args *args, int64_t row) {
     const int64_t entry =
         args->kind == K_ROWS_PADDED ? p_divide(row, args->length) : p_entry(args, row);
     const int64_t start = args->starts[entry], end = args->starts[entry + 1];
+    const int64_t gap = args->before ? args->length - (end - start) : 0;
     if (args->kind == K_ROWS_PADDED) {
-        const int64_t at = start + row - entry * args->length;
-        return at < end ? at : -1;
+        const int64_t at = start + row - entry * args->length - gap;
+        return at >= start && at < end ? at : -1;
     }
-    const int64_t at = row - start;
-    return at >= 0 && row < end && at < args->length ? entry * args->length + at : -1;
+    const int64_t at = row - start + gap;
+    return row >= start && row < end && at >= 0 && at < args->length ? entry * args->length + at
+                                                                     : -1;
 }
 
 K_KERNEL(mp_padding_args, args) {

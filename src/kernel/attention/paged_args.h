@@ -3,9 +3,9 @@
  * A cache in blocks has `blocks` blocks of `block_size` tokens, each with a row for every key head.
  * Token j of an entry is token j % block_size of the block that its table names for
  * j / block_size. Any other has `capacity` rows for every key head of an entry. Tables, lengths and
- * slots come from a model: a key of no block counts as left out, a token of no slot is not kept.
- * The packed batch is as in kernel/core/packed_batch.h.
- * SPDX-License-Identifier: Apache-2.0 */
+ * slots come from a model: a key of no block counts as left out, or as zeros where keys are
+ * gathered first; a token of no slot is not kept. The packed batch is as in
+ * kernel/core/packed_batch.h. SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_PAGED_ARGS_H
 #define MP_KERNEL_PAGED_ARGS_H
 
@@ -16,7 +16,8 @@ enum {
     K_PAGED_PIECE = 8,      /* neighbours that a lane takes at a time */
     K_PAGED_LANES = 128,    /* of a block of lanes */
     K_PAGED_HEAD_MAX = 768, /* 32 lanes of three pieces each */
-    K_PAGED_STORE_WIDTH = 32
+    K_PAGED_STORE_WIDTH = 32,
+    K_PAGED_ROUND = 256 /* gathered keys are numbers up to there, for tiles that are no larger */
 };
 
 /* Which tokens are whose and where they are kept. */
@@ -69,6 +70,20 @@ typedef struct mp_paged_args {
     k_score_rule rule; /* heads, kv_heads, group, causal, window, scale, softcap and sink of it,
                         * and with blocks all but masks */
 } mp_paged_args;
+
+/* The keys and values of `keys` tokens of each entry, [entry, token, key head]; lengths gets int32,
+ * how many of them are valid. */
+typedef struct mp_paged_gather_args {
+    const void *from[2]; /* the caches */
+    void *to[2];
+    void *lengths;
+    int64_t keys;
+    int32_t size;                 /* of a head: whole pieces, aligned */
+    int32_t wide;                 /* there are 2^31 pieces or more */
+    k_divider by_across, by_keys; /* pieces of a token; tokens of an entry */
+    k_paged at;
+    k_paged_cache cache[2];
+} mp_paged_gather_args;
 
 /* Rows of new tokens: queries (where they change), keys and values. */
 typedef struct mp_paged_store_args {

@@ -40,6 +40,7 @@ typedef struct k_walk {
     k_divider by_length;
     uint32_t whole;    /* bit v: view v is as large as the output */
     uint32_t repeated; /* bit v: view v is one element along the innermost dimension */
+    int32_t one_row;   /* each view is whole, or the same in all rows */
     int32_t levels;
     k_walk_level level[K_WALK_LEVELS]; /* the innermost of them first */
 } k_walk;

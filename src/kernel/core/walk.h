@@ -3,9 +3,9 @@
  *
  * A lane makes a pack of 16 bytes of T. It divides once to find where the pack begins in
  * each input. Where a row (the innermost dimension) ends within a pack, the next row goes on from
- * there; rows shorter than a pack are made by single elements, as is what is left behind the last
- * pack. An input is read at once where it is contiguous and aligned, by one element a row where it
- * is repeated, and else by elements.
+ * there; rows shorter than a pack are made by single elements, unless all rows are alike, as is
+ * what is left behind the last pack. An input is read at once where it is contiguous and aligned,
+ * by one element a row where it is repeated, and else by elements.
  *
  *     K_WALK_PACK(t_pack, T)
  *     K_WALK_READ(t_read, t_pack, T)
@@ -50,6 +50,7 @@ enum { K_WALK = 16 / sizeof(T) };
 /* Where a pack lies. */
 typedef struct k_spot {
     uint32_t first;              /* its first element */
+    uint32_t column;             /* where in its row that is */
     uint32_t cut;                /* elements before the next row begins; all if none does */
     uint32_t at[K_WALK_VIEWS];   /* the first element in each view */
     uint32_t next[K_WALK_VIEWS]; /* the next row in each view, where it begins in the pack */
@@ -63,7 +64,8 @@ K_FN int k_walk_is_flat(const k_walk *walk) {
 
 /* Packs of the output, none where its address or its rows do not suit. */
 K_FN int64_t k_walk_packs(const k_walk *walk, uint64_t skew) {
-    return skew == 0 && walk->length >= K_WALK ? walk->count / K_WALK : 0;
+    const int suits = walk->length >= K_WALK || walk->one_row;
+    return skew == 0 && suits ? walk->count / K_WALK : 0;
 }
 
 /* Whether each view is whole, and its packs are aligned where its address has no skew: nothing is
@@ -114,6 +116,7 @@ K_FN k_spot k_spot_of(const k_walk *walk, int64_t i, int32_t views) {
         spot.at[v] += walk->repeated >> v & 1 ? 0 : column;
         spot.next[v] = 0;
     }
+    spot.column = column;
     spot.cut = left < K_WALK ? left : K_WALK;
     if (left < K_WALK) {
         k_walk_row(walk, row + 1, views, spot.next);
@@ -169,6 +172,12 @@ template <> struct k_walk_word<2> { typedef uint16_t of; };
                 for (uint32_t k = 0; k < K_WALK; k++) {                                     \
                     pack.lane[k] = k < cut ? one : other;                                   \
                 }                                                                           \
+            }                                                                               \
+        } else if (!whole && walk->length < K_WALK) { /* the one row, again and again */    \
+            uint32_t column = spot->column;                                                 \
+            for (uint32_t k = 0; k < K_WALK; k++) {                                         \
+                pack.lane[k] = x[column];                                                   \
+                column = column + 1 < walk->length ? column + 1 : 0;                        \
             }                                                                               \
         } else {                                                                            \
             for (uint32_t k = 0; k < K_WALK; k++) {                                         \

@@ -5,9 +5,12 @@
 #include "kernel/core/walk.h"
 #include "kernel/pointwise/pointwise_args.h"
 
-/* Called for each element of a pack: in place it would be repeated as often. */
+/* Called for each element of a pack: in place it would be repeated as often, which only the powers
+ * of floats that are not double are short enough for. */
 #if K_HOST
 #define P_CALLED static
+#elif T_FLOAT && !T_DOUBLE && !U_DOUBLE
+#define P_CALLED K_FN
 #else
 #define P_CALLED static __device__ __noinline__
 #endif

@@ -35,7 +35,8 @@ mp_status mp_plan_padding(mp_planner *p, const mp_padding *pad) {
                             .given = pad->given,
                             .rows = pad->rows,
                             .kind = (int32_t)pad->kind,
-                            .count = pad->count};
+                            .count = pad->count,
+                            .before = pad->before};
     int64_t bytes = 0;
     const mp_kernel *kernel = NULL;
     if (pad->rows == 0 || pad->width == 0) {

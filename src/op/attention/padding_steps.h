@@ -13,6 +13,7 @@ typedef struct mp_padding {
     k_rows_kind kind;
     int64_t batch, length, width;
     int64_t given, rows; /* of x, of the result */
+    bool before;         /* padding comes before the rows of an entry, not behind them */
     int count;           /* of tensors, K_PADDING_TENSORS at most */
     mp_ref x[K_PADDING_TENSORS], out[K_PADDING_TENSORS];
     mp_ref starts; /* int32 [batch + 1], where entries begin among packed rows, and the end */

@@ -4,6 +4,7 @@
 #include "op/attention/paged_steps.h"
 
 #include "op/attention/attention_steps.h"
+#include "op/attention/paged_gather.h"
 
 mp_status mp_plan_paged_cache(mp_planner *p, int in, int out, mp_ref *ref) {
     const mp_tensor *cache = &p->in[in];
@@ -97,6 +98,9 @@ static int64_t splits_of(const mp_planner *p, int64_t units, int64_t keys) {
 }
 
 mp_status mp_plan_paged_attention(mp_planner *p, mp_paged *r) {
+    if (mp_paged_gathers(p, r)) {
+        return mp_plan_paged_gathered(p, r);
+    }
     mp_paged_args *args = &r->attention;
     const k_score_rule *rule = &args->rule;
     const int64_t size = MP_MAX(args->head_size, args->v_head_size);

@@ -62,6 +62,18 @@ static void set_level(k_walk_level *level, const mp_space *space, int d, int vie
     }
 }
 
+/* Whether each view is whole, or the same in all rows. */
+static bool has_one_row(const k_walk *walk, int views) {
+    for (int v = 0; v < views; v++) {
+        for (int32_t d = 0; (walk->whole >> v & 1) == 0 && d < walk->levels; d++) {
+            if (walk->level[d].stride[v] != 0) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 /* Dimensions [from, rank) of the space. */
 static void set_walk(const mp_space *space, int from, int views, k_walk *walk) {
     const int inner = space->rank - 1;
@@ -83,6 +95,7 @@ static void set_walk(const mp_space *space, int from, int views, k_walk *walk) {
     if (walk->levels == 0) { /* the kernel takes one without asking */
         walk->level[walk->levels++] = (k_walk_level){.dim = 1, .divider = mp_divider(1)};
     }
+    walk->one_row = has_one_row(walk, views);
 }
 
 /* How many pieces there are: the last of the `outer` dimensions is cut, for each index of those

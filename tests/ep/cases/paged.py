@@ -190,6 +190,16 @@ for code in ("int8", "float8e4m3fn", "int4", "float4e2m1"):
         node([5, 1], [3, 20], code=code, each=each, types=HALVES, slack=6)
         node([1, 1], [3, 20], heads=2, kv=2, size=11, code=code, each=each, slack=6)
         node([1, 2], [200, 20], size=64, code=code, each=each, rotary=64, room=30, slack=6)
+# Enough work for keys to be gathered: prompts of different lengths, behind a past or not, one token each.
+for kind in HALVES:
+    long = {"heads": 8, "kv": 2, "size": 64, "room": 60, "types": (kind,)}
+    node([40, 3], [200, 0], **long, rotary=64)
+    node([70, 0, 1, 33], [0, 9, 130, 20], **long, packed=True, sink=True, bounds=[70, 131])
+    node([48, 48], [0, 100], **long, local_window_size=30)
+    node([90], [37], **long, softcap=5.0, is_causal=0)
+    node([1, 1, 1, 1], [233, 100, 7, 0], **(long | {"heads": 32, "room": 90, "size": 128}), norm=True)
+    for code in ("int8", "float8e4m3fn", "int4", "float4e2m1"):
+        node([40, 3], [200, 0], **long, code=code, each=True, slack=6)
 # Values that are the first elements of the keys.
 node([5, 1], [3, 20], heads=4, kv=1, size=24, value=16, types=HALVES)
 node([2, 1], [3, 20], heads=3, kv=1, size=576, value=512, rotary=64, rotary_offset=512, slack=6)
