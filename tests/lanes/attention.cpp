@@ -47,6 +47,7 @@ struct shape {
     int batch = 1, padding = K_PADDING_NONE;
     float filter = -10000;
     int sink = K_SINK_NONE;
+    double cap = 0;
 };
 
 /* Of T, or of TF32, which has the digits of float16. */
@@ -227,6 +228,7 @@ struct query {
                    (double)T_load(t->k[key_place(key) + d]);
         }
         dot /= sqrt((double)s->size);
+        dot = s->cap > 0 ? s->cap * tanh(dot / s->cap) : dot;
         const bool out = (s->causal && key > row) || (s->length > 0 && key >= s->length) ||
                          (s->window > 0 && key + s->window <= row);
         const float masked = t->mask.masked((float)dot, entry, head, row, key);
@@ -323,6 +325,7 @@ mp_attention_args args_of(const shape &s, tensors &t) {
     rule.causal = s.causal;
     rule.window = s.window;
     rule.scale = 1 / sqrt((double)s.size);
+    rule.softcap = s.cap;
     return args;
 }
 
@@ -415,6 +418,19 @@ void check_masks_of_keys() {
                      1,
                      K_PADDING_FLAGS});
 }
+
+/* Scores with a cap, alone and before masks of rows and of keys. */
+void check_caps() {
+    const int own = K_FLOAT ? K_MASK_F32 : K_MASK_F16;
+    for (const mask_of &mask : {mask_of{}, mask_of{own}, mask_of{K_MASK_BOOL, true, true, false}}) {
+        shape s = {2, 70, 3 * KEYS + 5, HEAD, 2, 1, false, mask};
+        s.cap = 1.5;
+        check_attention(s);
+    }
+    shape s = {2, 90, 90, HEAD, 1, 2, true, {}, 2, 1, 30};
+    s.cap = 50;
+    check_attention(s);
+}
 #endif
 
 } // namespace
@@ -423,6 +439,7 @@ void run_tests() {
 #if BY_GROUPS && K_MASKED
     check_masks_of_rows();
     check_masks_of_keys();
+    check_caps();
     check_attention(
         {2, 130, 3 * KEYS + 5, HEAD, 0, 0, false, {K_MASK_F16, true, true}, 1, 1, 0, 0, 2});
     check_attention({4, 90, 5 * KEYS, HEAD, 0, 0, true, {K_MASK_BOOL, false, true, false}, 2});
@@ -447,6 +464,7 @@ void run_tests() {
 #endif
 #if DIRECT && K_MASKED
     check_masks_of_keys();
+    check_caps();
     check_attention({4, 20, 70, HEAD, 2, 1, false, {K_MASK_BOOL, false, true, false}, 2});
 #else
     check_attention({2, 21, 2 * KEYS + 5, HEAD, 1, 1});

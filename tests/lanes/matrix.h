@@ -86,6 +86,9 @@ inline uint32_t k_pair_fma_bf16(uint32_t a, uint32_t b, uint32_t c) {
         a, b, c, [](uint32_t word) { return k_load_bf16({(uint16_t)word}); },
         [](float x) { return (uint32_t)k_store_bf16(x).bits; });
 }
+inline float k_inverse(float x) {
+    return 1 / x;
+}
 inline float k_exp2(float x) {
     return exp2f(x);
 }

@@ -128,6 +128,16 @@ typedef struct k_score_rule {
     k_block_rule blocks; /* of attention_tile_blocks and attention_blocks */
 } k_score_rule;
 
+/* out[entry][head][row][key], in rows of `pitch` bytes: whether the rule's blocks, whose sizes are
+ * whole packs, show the key. */
+enum { K_BLOCK_MASK_PACK = 16 };
+
+typedef struct mp_block_mask_args {
+    void *out;
+    int64_t pitch; /* a multiple of K_BLOCK_MASK_PACK */
+    k_score_rule rule;
+} mp_block_mask_args;
+
 /* Groups of `width` entries that take rows of the past from each other. */
 typedef struct k_beams {
     const void *of; /* int32 [batch, pitch]: the entry of the group whose row it is; or NULL */

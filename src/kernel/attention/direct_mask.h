@@ -1,5 +1,6 @@
 /* direct_mask.h - what masks and padding add to scores, for attention_direct.cu and
- * attention_group.cu: to those of a key for all rows of a block, found once, or for each row.
+ * attention_group.cu: to those of a key for all rows of a block, found once, or for each row; and
+ * how scores are kept below a cap before.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_DIRECT_MASK_H
 #define MP_KERNEL_DIRECT_MASK_H
@@ -85,11 +86,26 @@ K_FN void direct_add_up(const mp_attention_args *args, const mma_block *at, floa
     }
 }
 
+/* Products become scores that are no larger than `cap`: cap tanh(x) for x = scale score / cap,
+ * where tanh(x) = 1 - 2 / (1 + e^(2 x)), which is off by some 2^-22 and not more. */
+K_FN void direct_cap(float cap, float scale, float (*score)[4]) {
+    const float power = scale / cap * 2.88539008f;
+    K_UNROLL for (int32_t n = 0; n < KEY_SIDES; n++) {
+        K_UNROLL for (int32_t e = 0; e < 4; e++) {
+            score[n][e] = cap - 2 * cap * k_inverse(1 + k_exp2(score[n][e] * power));
+        }
+    }
+}
+
 /* Products become scores: `added` has what the lane's first key gets. A score that bool leaves out
  * is left out whatever it was. */
 K_FN void direct_masks(const mp_attention_args *args, float scale,
                        const uint32_t (*mask)[MASK_WORDS], const float *added, float (*score)[4]) {
     const k_score_rule *rule = &args->rule;
+    if (rule->softcap > 0) {
+        direct_cap((float)rule->softcap, scale, score);
+        scale = 1;
+    }
     if (args->row_masks) {
         mma_masks(rule->mask_kind, scale, mask, score);
         scale = 1;

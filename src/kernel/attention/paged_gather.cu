@@ -20,6 +20,21 @@ K_FN int64_t pg_length(const mp_paged_gather_args *args, int64_t entry) {
     return all < args->keys ? all : args->keys;
 }
 
+/* What codes mean. Their kind is looked up once, and integers are taken by their width, which the
+ * compiler knows then. */
+K_FN void pg_values(const k_narrow *code, const uint32_t *bits, float *out) {
+    const int is_int = code->kind == K_NARROW_SIGNED;
+    K_UNROLL
+    for (int32_t i = 0; i < K_PAGED_PIECE && is_int; i++) {
+        out[i] = code->width == 8 ? (float)((int32_t)(bits[i] << 24) >> 24)
+                                  : (float)((int32_t)(bits[i] << 28) >> 28);
+    }
+    K_UNROLL
+    for (int32_t i = 0; i < K_PAGED_PIECE && !is_int; i++) {
+        out[i] = n_from_bits(code, bits[i]);
+    }
+}
+
 /* Elements of a head of a cache, from `first` on. */
 K_FN pg_piece pg_take(const mp_paged_gather_args *args, int which, int64_t row, int64_t head,
                       int32_t first) {
@@ -42,10 +57,13 @@ K_FN pg_piece pg_take(const mp_paged_gather_args *args, int which, int64_t row, 
     } else {
         n_group_load_4(from + first / 2, bits);
     }
+    float value[K_PAGED_PIECE];
+    pg_values(&cache->code, bits, value);
+    const float one = p_scale(cache, head, args->size, first);
     K_UNROLL
     for (int32_t i = 0; i < K_PAGED_PIECE; i++) {
-        const float scale = p_scale(cache, head, args->size, first + i);
-        piece.at[i] = T_store(n_from_bits(&cache->code, bits[i]) * scale);
+        const float scale = cache->scale_each ? p_scale(cache, head, args->size, first + i) : one;
+        piece.at[i] = T_store(value[i] * scale);
     }
     return piece;
 }

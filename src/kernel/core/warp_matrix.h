@@ -174,6 +174,13 @@ K_FN void k_copies_group(void) {
 #define K_HOLD(x)           asm volatile("" : "+r"(x))
 #define K_HOLD_PLACE(x)     asm volatile("" : "+l"(x))
 
+/* 1 / x, within some 2^-23 of it. */
+K_FN float k_inverse(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* 2^x, within some 2^-22 of it. */
 K_FN float k_exp2(float x) {
     float y;

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention/attention_products.h"
 #include "op/attention/attention_ways.h"
+#include "op/attention/block_mask.h"
 
 enum {
     FEW_ROWS_MAX = 16,       /* queries of a key head, beyond which tiles are better */
@@ -82,6 +83,11 @@ mp_status mp_plan_attention(mp_planner *p, const mp_attention *a) {
         const size_t size = mp_dtype_size(a->type);
         return mp_plan_fill(p, a->out.ref, 0, MP_MIN(size, 4),
                             (size_t)count * (size < 4 ? 1 : size / 4));
+    }
+    if (mp_blocks_as_mask(p, a)) {
+        mp_attention masked = *a;
+        MP_TRY(mp_plan_block_mask(p, &masked));
+        return mp_plan_attention_mma(p, &masked);
     }
     switch (choose_way(p, a)) {
     case FEW:

@@ -135,6 +135,11 @@ static bool has_added(const k_score_rule *rule) {
            (rule->mask_kind != K_MASK_NONE && !has_row_masks(rule));
 }
 
+/* Whether scores are more than products times a factor. */
+static bool has_masks(const k_score_rule *rule) {
+    return has_row_masks(rule) || has_added(rule) || rule->softcap > 0;
+}
+
 /* Whether attention_direct.cu has such masks, or there are none. */
 static bool can_mask(const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
@@ -145,12 +150,12 @@ static bool can_mask(const mp_attention *a) {
              (rule->padding_kind == K_PADDING_NONE || rule->padding_stride[1] == 0)));
 }
 
-/* Whether products are scores but for a factor and masks. Steps between rows of keys are numbers of
- * 32 bits. */
+/* Whether products are scores but for a factor, a cap and masks. Steps between rows of keys are
+ * numbers of 32 bits. */
 static bool is_direct(const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
-    return mma_head(a) <= DIRECT_HEAD_MAX && (float)rule->scale > 0 && rule->softcap == 0 &&
-           can_mask(a) && a->k.stride[2] <= INT32_MAX && a->v.stride[2] <= INT32_MAX;
+    return mma_head(a) <= DIRECT_HEAD_MAX && (float)rule->scale > 0 && can_mask(a) &&
+           a->k.stride[2] <= INT32_MAX && a->v.stride[2] <= INT32_MAX;
 }
 
 static mp_status plan_direct(mp_planner *p, const mp_attention *a) {
@@ -161,7 +166,7 @@ static mp_status plan_direct(mp_planner *p, const mp_attention *a) {
                                  .head = mma_head(a),
                                  .size = (int32_t)mp_dtype_size(a->type),
                                  .causal = rule->causal != 0,
-                                 .masked = has_row_masks(rule) || has_added(rule),
+                                 .masked = has_masks(rule),
                                  .added = has_added(rule)};
     const mp_direct_cut cut = mp_direct_cut_for(&p->device->info, &work);
     const int32_t processors = MP_MAX(p->device->info.multiprocessors, 1);
@@ -186,10 +191,6 @@ static mp_status plan_direct(mp_planner *p, const mp_attention *a) {
 
 static int64_t group_blocks(const k_score_rule *rule, int64_t rows) {
     return rule->batch * rule->kv_heads * MP_CEIL_DIV(rule->group * rule->rows, rows);
-}
-
-static bool has_masks(const k_score_rule *rule) {
-    return has_row_masks(rule) || has_added(rule);
 }
 
 /* The least head of attention_group.cu that holds those of `a`, where there is one. */
