@@ -115,7 +115,8 @@ static mp_status launch_mix(mp_planner *p, mp_stream_mix_args *args, int gate, m
     const mp_kernel *kernel = NULL;
     int64_t pieces = 0;
     args->packed = packs(p, args->columns, &pieces);
-    const int64_t lanes = args->rows * (args->post ? args->streams : 1) * pieces;
+    const bool apart = args->post && args->streams > K_STREAMS_FEW;
+    const int64_t lanes = args->rows * (apart ? args->streams : 1) * pieces;
     if (lanes == 0) {
         return MP_OK;
     }
