@@ -5,7 +5,8 @@
  * j / block_size. Any other has `capacity` rows for every key head of an entry. Tables, lengths and
  * slots come from a model: a key of no block counts as left out, or as zeros where keys are
  * gathered first; a token of no slot is not kept. The packed batch is as in
- * kernel/core/packed_batch.h. SPDX-License-Identifier: Apache-2.0 */
+ * kernel/core/packed_batch.h.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_PAGED_ARGS_H
 #define MP_KERNEL_PAGED_ARGS_H
 

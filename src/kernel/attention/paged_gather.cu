@@ -2,7 +2,8 @@
  * have them in, as elements of one token behind the other; and how many there are. A key of no
  * block is zeros, and so are tokens behind the last one up to a multiple of K_PAGED_ROUND: nobody
  * sees their values, which must be numbers all the same. Bound by memory: a lane moves a piece of a
- * key and of a value. SPDX-License-Identifier: Apache-2.0 */
+ * key and of a value.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/paged.h"
 #include "kernel/core/index.h"
 
