@@ -17,6 +17,7 @@ from generated import ROOT
 
 RESULTS = ROOT / "bench/results"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SLOWER = 1.05  # what runs differ by is less
 PLACE = re.compile(r"(<!-- figures: (\S+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 
@@ -118,6 +119,21 @@ def calls():
     return table(["", "here, ms a run", "CUDA provider", "time, of its"], rows)
 
 
+def singles():
+    """Models of one operator beside the ordinary runs of ONNX Runtime's CUDA provider, the slowest of each table."""
+    tables = {"operators": "operators, at usual sizes", "shapes": "unusual sizes",
+              "kinds": "doubles, integers, bytes", "contrib": "more of com.microsoft",
+              "operators-bf16": "operators in bfloat16", "shapes-bf16": "unusual sizes in bfloat16"}
+    rows = []
+    for name, what in tables.items():
+        found = load(f"in-tree-{name}")
+        rated = sorted((row for row in found["rows"] if "ratio" in row), key=lambda row: -row["ratio"])
+        slow = [row for row in rated if row["ratio"] > SLOWER]
+        slowest = ", ".join(f"{row['model']} {number(row['ratio'])}" for row in rated[:3])
+        rows.append([what, str(len(rated)), number(found["geometric_mean"]), str(len(slow)), slowest])
+    return table(["", "rows", "time, of its", "slower by a twentieth", "the slowest"], rows)
+
+
 def peaks_of_four():
     """The most memory that four libraries have had together, with pools of their own and with one, in MiB."""
     results = load("one-pool")
@@ -203,7 +219,7 @@ def handed():
 
 
 TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "calls": calls,
-          "shared": shared, "steps": steps, "tokens": tokens, "ranks": ranks, "decoder_ranks": decoder_ranks,
+          "singles": singles, "shared": shared, "steps": steps, "tokens": tokens, "ranks": ranks, "decoder_ranks": decoder_ranks,
           "handed": handed}
 
 
