@@ -42,8 +42,8 @@ def numbers(*values, kind=np.int64):
 
 
 def case(name, op, *inputs, outputs=1, domain="", opset=OPSET, floats=(), behind=(), shared=(), **attributes):
-    """`floats`: the inputs that are floats whatever the kind; `behind`: the operators that follow, with constants;
-    `shared`: outputs that are to lie where an input does, each with that one."""
+    """`outputs`: how many there are, or which; `floats`: the inputs that are floats whatever the kind; `behind`: the
+    operators that follow, with constants; `shared`: outputs that are to lie where an input does, each with that one."""
     return name, (op, inputs, outputs, domain, opset, floats, behind, shared, attributes)
 
 
@@ -89,10 +89,12 @@ def model_of(name, row, kind):
             feed[f"x{i}"] = value
             element = helper.np_dtype_to_tensor_dtype(value.dtype)
             infos.append(helper.make_tensor_value_info(f"x{i}", element, value.shape))
-    made = [f"x{dict(shared)[i]}{SHARED}" if i in dict(shared) else f"y{i}" for i in range(outputs)]
+    wanted = range(outputs) if isinstance(outputs, int) else outputs
+    names_of = {i: f"y{i}" for i in wanted} | {output: f"x{place}{SHARED}" for output, place in shared}
+    made = [names_of.get(i, "") for i in range(max(wanted) + 1)]
     node = helper.make_node(op, names, made, domain=domain, **attributes)
     nodes = [node, *following(behind, KINDS[kind], random, constants, made)]
-    results = [helper.make_empty_tensor_value_info(y) for y in nodes[-1].output]
+    results = [helper.make_empty_tensor_value_info(y) for y in nodes[-1].output if y]
     graph = helper.make_graph(nodes, name, infos, results, constants)
     opset = max(opset, BFLOAT16_OPSET) if kind == "bf16" else opset
     opsets = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, 1)] if domain else [])]

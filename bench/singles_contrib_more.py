@@ -245,6 +245,8 @@ CASES = dict([
        outputs=2, floats=[0]),
     case("simplifiedlayernorm", "SimplifiedLayerNormalization", WIDE, Weights(4096)),
     ms("skiplayernorm_bias", "SkipLayerNormalization", TOKENS, TOKENS, *[Weights(768)] * 3),
+    ms("skiplayernorm_sum", "SkipLayerNormalization", TOKENS, TOKENS, *[Weights(768)] * 3, outputs=(0, 3)),
+    ms("skiprmsnorm_sum", "SkipSimplifiedLayerNormalization", WIDE, WIDE, Weights(4096), outputs=(0, 3)),
     ms("skiprmsnorm_bias", "SkipSimplifiedLayerNormalization", WIDE, WIDE, *[Weights(4096)] * 2),
     ms("embedlayernorm_alone", "EmbedLayerNormalization", ints(8, 512, most=30522, kind=np.int32), None,
        Weights(30522, 768), Weights(512, 768), None, Weights(768), Weights(768), outputs=2),

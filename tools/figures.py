@@ -219,8 +219,8 @@ def handed():
 
 
 TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "calls": calls,
-          "singles": singles, "shared": shared, "steps": steps, "tokens": tokens, "ranks": ranks, "decoder_ranks": decoder_ranks,
-          "handed": handed}
+          "singles": singles, "shared": shared, "steps": steps, "tokens": tokens, "ranks": ranks,
+          "decoder_ranks": decoder_ranks, "handed": handed}
 
 
 def written(text):

@@ -36,6 +36,15 @@ def test_a_model_is_valid(name):
         assert {one.name: tuple(one.shape) for one in inputs} == {key: value.shape for key, value in feed.items()}, full
 
 
+def test_outputs_are_left_out_or_lie_where_inputs_do():
+    for name, outputs in (("skiprmsnorm_sum", ["y0", "", "", "y3"]),
+                          ("paged_token_2k", ["y0", "x3.shared", "x4.shared"])):
+        ((_, model, _),) = singles.subjects("contrib", name, ("f16",))
+        graph = onnx.load_from_string(model).graph
+        assert list(graph.node[0].output) == outputs
+        assert [one.name for one in graph.output] == [output for output in outputs if output]
+
+
 def test_bfloat16_is_a_kind():
     ((full, model, [(_, feed)]),) = singles.subjects("shapes", "add_small", ("bf16",))
     assert full == "add_small_bf16"

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-static mp_status no_fit(const mp_planner *p, const char *why) {
+mp_status mp_paged_no_fit(const mp_planner *p, const char *why) {
     char q[MP_SHAPE_TEXT], cache[MP_SHAPE_TEXT];
     return MP_FAIL(INVALID_ARGUMENT, "query of shape %s and a cache of keys of shape %s: %s",
                    mp_shape_text(&p->in[MP_PAGED_QUERY].shape, q),
@@ -43,8 +43,9 @@ static mp_status read_layout(const mp_planner *p, mp_paged *r) {
     }
     if (r->latent != (in(p, MP_PAGED_V_CACHE) == NULL) ||
         (r->latent && (in(p, MP_PAGED_VALUE) != NULL || in(p, MP_PAGED_KEY) == NULL))) {
-        return no_fit(p, "values and a cache of them must be left out just where kv_cache_layout "
-                         "is LATENT, and then keys must be given");
+        return mp_paged_no_fit(
+            p, "values and a cache of them must be left out just where kv_cache_layout "
+               "is LATENT, and then keys must be given");
     }
     return MP_OK;
 }
@@ -71,8 +72,8 @@ static mp_status read_rows(const mp_planner *p, mp_paged *r) {
         (!packed && !r->latent && value == NULL) ||
         (key != NULL && !mp_shape_equal(&key->shape, &rows)) ||
         (value != NULL && !mp_shape_equal(&value->shape, &rows))) {
-        return no_fit(p, "they must be rows of num_heads heads with a key and a value of "
-                         "kv_num_heads heads beside them, or with those behind them");
+        return mp_paged_no_fit(p, "they must be rows of num_heads heads with a key and a value of "
+                                  "kv_num_heads heads beside them, or with those behind them");
     }
     const uint64_t head_bytes = (uint64_t)size * mp_dtype_size(r->type);
     r->x[0] = r->q = MP_IN(MP_PAGED_QUERY);
@@ -196,8 +197,9 @@ static mp_status read_caches(const mp_planner *p, mp_paged *r) {
     if (k->rank != 4 || k->dim[1] < 1 || k->dim[1] > INT32_MAX ||
         k->dim[2] != r->store.at.kv_heads || k->dim[3] != columns ||
         !mp_shape_equal(k, &p->in[v].shape) || p->in[v].type != p->in[MP_PAGED_K_CACHE].type) {
-        return no_fit(p, "the caches need one shape of blocks, tokens of a block, kv_num_heads and "
-                         "as much as a head takes");
+        return mp_paged_no_fit(
+            p, "the caches need one shape of blocks, tokens of a block, kv_num_heads and "
+               "as much as a head takes");
     }
     r->scale[0] = ref(p, MP_PAGED_K_SCALE);
     r->scale[1] = ref(p, r->latent ? MP_PAGED_K_SCALE : MP_PAGED_V_SCALE);
@@ -214,9 +216,10 @@ static mp_status read_tables(const mp_planner *p, mp_paged *r) {
     at->batch = starts->rank == 1 ? starts->dim[0] - 1 : -1;
     if (at->batch < 0 || !is_line(p, MP_PAGED_PAST, at->batch) || table->rank != 2 ||
         table->dim[0] != at->batch || !is_line(p, MP_PAGED_SLOTS, at->tokens)) {
-        return no_fit(p, "cumulative_sequence_length needs a number more than there are requests, "
-                         "past_seqlens one and block_table a row for each, slot_mapping a number "
-                         "for each token");
+        return mp_paged_no_fit(
+            p, "cumulative_sequence_length needs a number more than there are requests, "
+               "past_seqlens one and block_table a row for each, slot_mapping a number "
+               "for each token");
     }
     at->table_blocks = table->dim[1];
     r->starts = MP_IN(MP_PAGED_STARTS);
@@ -242,9 +245,9 @@ static mp_status read_turns(const mp_planner *p, mp_paged *r) {
     mp_paged_store_args *store = &r->store;
     if (normed != (in(p, MP_PAGED_K_NORM) != NULL) || !is_line(p, MP_PAGED_Q_NORM, store->size) ||
         !is_line(p, MP_PAGED_K_NORM, store->size)) {
-        return no_fit(p,
-                      "q_norm_weight and k_norm_weight need a number for each element of a head, "
-                      "both or none of them");
+        return mp_paged_no_fit(
+            p, "q_norm_weight and k_norm_weight need a number for each element of a head, "
+               "both or none of them");
     }
     r->weight[0] = ref(p, MP_PAGED_Q_NORM);
     r->weight[1] = ref(p, MP_PAGED_K_NORM);
@@ -257,9 +260,9 @@ static mp_status read_turns(const mp_planner *p, mp_paged *r) {
     if (cosine == NULL || sine == NULL || cosine->shape.rank != 2 || cosine->shape.dim[0] < 1 ||
         !mp_shape_equal(&cosine->shape, &sine->shape) || offset < 0 || offset > store->size ||
         cosine->shape.dim[1] > (store->size - offset) / 2) {
-        return no_fit(p,
-                      "do_rotary needs cos_cache and sin_cache of one shape, with a row for each "
-                      "position that fits a head behind rotary_offset");
+        return mp_paged_no_fit(
+            p, "do_rotary needs cos_cache and sin_cache of one shape, with a row for each "
+               "position that fits a head behind rotary_offset");
     }
     r->cosine = ref(p, MP_PAGED_COSINE);
     r->sine = ref(p, MP_PAGED_SINE);
@@ -277,7 +280,7 @@ mp_status mp_paged_read_changes(const mp_planner *p, mp_paged *out) {
     rule->sink_kind = in(p, MP_PAGED_SINK) != NULL ? K_SINK_HEADS : K_SINK_NONE;
     return is_line(p, MP_PAGED_SINK, rule->heads)
                ? MP_OK
-               : no_fit(p, "head_sink needs a number for each head");
+               : mp_paged_no_fit(p, "head_sink needs a number for each head");
 }
 
 /* ---- caches that are not in blocks ---- */
@@ -294,8 +297,9 @@ mp_status mp_paged_read_dense(const mp_planner *p, mp_paged *out) {
     if ((key == NULL) != (value == NULL) ||
         (key != NULL &&
          (!mp_shape_equal(&key->shape, &want) || !mp_shape_equal(&value->shape, &want)))) {
-        return no_fit(p, "past_key and past_value need entries, kv_num_heads heads, tokens and the "
-                         "elements of a head");
+        return mp_paged_no_fit(
+            p, "past_key and past_value need entries, kv_num_heads heads, tokens and the "
+               "elements of a head");
     }
     for (int side = 0; side < 2; side++) {
         out->store.cache[side].row = out->store.size * (int32_t)mp_dtype_size(out->type);
@@ -304,74 +308,7 @@ mp_status mp_paged_read_dense(const mp_planner *p, mp_paged *out) {
     return mp_paged_read_changes(p, out);
 }
 
-/* ---- keys that tokens choose ---- */
-
-enum { INDICES = 9, COUNTS, BESIDE_KEY, BESIDE_VALUE, LENGTHS };
-
-/* `name` is one of two words. */
-static mp_status read_word(const mp_planner *p, const char *name, const char *const word[2],
-                           bool *second) {
-    const char *given = mp_node_string(p->node, name, word[0]);
-    *second = strcmp(given, word[1]) == 0;
-    return *second || strcmp(given, word[0]) == 0
-               ? MP_OK
-               : MP_FAIL(INVALID_ARGUMENT, "%s is \"%.40s\"; it can be %s or %s", name, given,
-                         word[0], word[1]);
-}
-
-/* Keys and values beside the caches. */
-static mp_status read_beside(const mp_planner *p, mp_paged *r) {
-    k_paged_choice *choice = &r->attention.choice;
-    const mp_tensor *key = mp_plan_in(p, BESIDE_KEY), *value = mp_plan_in(p, BESIDE_VALUE);
-    const mp_tensor *lengths = mp_plan_in(p, LENGTHS);
-    const bool shared = mp_node_int(p->node, "auxiliary_kv_shared", 0) != 0;
-    const mp_shape *k = key != NULL ? &key->shape : NULL;
-    const k_paged *at = &r->store.at;
-    if (k == NULL || lengths == NULL || (value == NULL) != shared || k->rank != 4 ||
-        k->dim[0] != at->batch || (k->dim[2] != 1 && k->dim[2] != at->kv_heads) ||
-        k->dim[3] != r->store.size || (value != NULL && !mp_shape_equal(k, &value->shape)) ||
-        lengths->shape.rank != 1 || lengths->shape.dim[0] != at->batch) {
-        return no_fit(p,
-                      "auxiliary_key needs requests, tokens, one or kv_num_heads heads and their "
-                      "elements, auxiliary_value the same unless auxiliary_kv_shared, and "
-                      "auxiliary_lengths a number for each request");
-    }
-    choice->beside = true;
-    choice->capacity = k->dim[1];
-    choice->heads = (int32_t)k->dim[2];
-    r->beside[0] = MP_IN(BESIDE_KEY);
-    r->beside[1] = shared ? MP_IN(BESIDE_KEY) : MP_IN(BESIDE_VALUE);
-    r->lengths = MP_IN(LENGTHS);
-    return MP_OK;
-}
-
-static mp_status read_choice(const mp_planner *p, mp_paged *r) {
-    static const char *const modes[] = {"selected_only", "local_plus_selected"};
-    static const char *const sources[] = {"main", "auxiliary"};
-    k_paged_choice *choice = &r->attention.choice;
-    const mp_shape *indices = &p->in[INDICES].shape, *counts = &p->in[COUNTS].shape;
-    const int64_t tokens = r->store.at.tokens;
-    bool local = false, beside = false;
-    MP_TRY(read_word(p, "attention_mode", modes, &local));
-    MP_TRY(read_word(p, "selected_kv_source", sources, &beside));
-    if (indices->rank != 2 || indices->dim[0] != tokens || counts->rank != 1 ||
-        counts->dim[0] != tokens) {
-        return no_fit(p, "selected_indices and selected_counts need a row and a number for each "
-                         "token");
-    }
-    if (!beside && (mp_plan_in(p, BESIDE_KEY) != NULL || mp_plan_in(p, BESIDE_VALUE) != NULL ||
-                    mp_plan_in(p, LENGTHS) != NULL)) {
-        return no_fit(p, "auxiliary inputs must be left out where selected_kv_source is main");
-    }
-    choice->most = indices->dim[1];
-    choice->local = local;
-    r->indices = MP_IN(INDICES);
-    r->counts = MP_IN(COUNTS);
-    const int64_t window = r->attention.rule.window;
-    const int64_t seen = window > 0 ? MP_MIN(window, r->keys_most) : r->keys_most;
-    r->keys_most = choice->most + (local ? seen : 0);
-    return beside ? read_beside(p, r) : MP_OK;
-}
+/* ---- all ---- */
 
 mp_status mp_paged_read_node(const mp_planner *p, mp_paged *out) {
     *out = (mp_paged){.type = p->in[MP_PAGED_QUERY].type};
@@ -388,8 +325,5 @@ mp_status mp_paged_read_node(const mp_planner *p, mp_paged *out) {
     out->attention.at = out->store.at;
     memcpy(out->attention.cache, out->store.cache, sizeof out->store.cache);
     out->chooses = order_of(p)->chooses;
-    if (out->chooses) {
-        MP_TRY(read_choice(p, out));
-    }
-    return MP_OK;
+    return out->chooses ? mp_paged_read_choice(p, out) : MP_OK;
 }
