@@ -47,10 +47,12 @@ if(MILLPOND_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
     set(kernel_level -O0) # there are so many that building them is all that matters
 elseif(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
     set(kernel_level -O1) # compiles in two fifths of the time, and the tests, of small tensors, take no longer
-    # But for products of integers: without vectors trained models take five times as long.
-    set(kernel_products ${kernel_instances})
-    list(FILTER kernel_products INCLUDE REGEX "/integer_[a-z0-9_]*\\.c$")
-    set_source_files_properties(${kernel_products} PROPERTIES COMPILE_OPTIONS -O3)
+    # But for some that trained models spend time in: without vectors products of integers take five times as long,
+    # means and maxima of windows and norms of short rows more than twice.
+    set(kernel_busy ${kernel_instances})
+    list(FILTER kernel_busy INCLUDE REGEX
+         "/(integer_[a-z0-9_]*|(pool_max|pool_mean|attention_tile|norm_short)_f32)\\.c$")
+    set_source_files_properties(${kernel_busy} PROPERTIES COMPILE_OPTIONS -O3)
 endif()
 add_library(millpond_kernel_flags INTERFACE)
 target_compile_options(
