@@ -32,7 +32,7 @@ static bool is_full(const mp_paged *r, const sizes *s) {
 }
 
 bool mp_paged_gathers(const mp_planner *p, const mp_paged *r) {
-    enum { WORK_MIN = 1 << 22, ROOM = 1 << 29 /* elements */ };
+    enum { WORK_MIN = 1 << 22, ROOM = 1 << 28 /* elements, half a GiB */ };
     const mp_paged_args *of = &r->attention;
     sizes s;
     (void)p;
