@@ -3,12 +3,8 @@
  * instance for each width.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/attention/attention_args.h"
+#include "kernel/core/index.h"
 #include "kernel/core/prelude.h"
-
-/* a / b, neither negative; nearly always both have 32 bits, which are divided sooner. */
-K_FN int64_t p_divide(int64_t a, int64_t b) {
-    return ((uint64_t)(a | b) >> 32) == 0 ? (int64_t)((uint32_t)a / (uint32_t)b) : a / b;
-}
 
 /* The last entry that begins at `row` or before, by halves. */
 K_FN int64_t p_entry(const mp_padding_args *args, int64_t row) {
@@ -30,7 +26,7 @@ K_FN int64_t p_source(const mp_padding_args *args, int64_t row) {
         return args->places[row];
     }
     const int64_t entry =
-        args->kind == K_ROWS_PADDED ? p_divide(row, args->length) : p_entry(args, row);
+        args->kind == K_ROWS_PADDED ? k_divide_any(row, args->length) : p_entry(args, row);
     const int64_t start = args->starts[entry], end = args->starts[entry + 1];
     const int64_t gap = args->before ? args->length - (end - start) : 0;
     if (args->kind == K_ROWS_PADDED) {
@@ -44,7 +40,7 @@ K_FN int64_t p_source(const mp_padding_args *args, int64_t row) {
 
 K_KERNEL(mp_padding_args, args) {
     K_GRID_LOOP(i, args.rows * args.units) {
-        const int64_t row = p_divide(i, args.units), c = i - row * args.units;
+        const int64_t row = k_divide_any(i, args.units), c = i - row * args.units;
         const int64_t source = p_source(&args, row);
         const int is = source >= 0 && source < args.given;
         const int64_t from = is ? source * args.units + c : 0;

@@ -20,6 +20,11 @@ K_FN uint32_t k_divide(uint32_t n, k_divider d) {
     return (high + n) >> d.shift;
 }
 
+/* a / b, neither negative; nearly always both have 32 bits, which are divided sooner. */
+K_FN int64_t k_divide_any(int64_t a, int64_t b) {
+    return ((uint64_t)(a | b) >> 32) == 0 ? (int64_t)((uint32_t)a / (uint32_t)b) : a / b;
+}
+
 typedef struct k_quotient {
     int64_t whole, rest;
 } k_quotient;

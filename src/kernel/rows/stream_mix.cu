@@ -3,6 +3,7 @@
  * lane has a piece of each, which are all on their way at once.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/any_float.h"
+#include "kernel/core/index.h"
 #include "kernel/core/vector.h"
 #include "kernel/rows/gate_args.h"
 
@@ -56,11 +57,6 @@ K_FN void sm_add(const mp_stream_mix_args *args, sm_sum *sum, sm_sum x, int64_t 
     }
 }
 
-/* a / b, neither negative; nearly always both have 32 bits, which are divided sooner. */
-K_FN int64_t sm_divide(int64_t a, int64_t b) {
-    return ((uint64_t)(a | b) >> 32) == 0 ? (int64_t)((uint32_t)a / (uint32_t)b) : a / b;
-}
-
 /* Piece `piece` of each stream of a row. */
 K_FN void sm_read_few(const mp_stream_mix_args *args, int64_t row, int64_t pieces, int64_t piece,
                       sm_sum *x) {
@@ -76,7 +72,7 @@ K_FN void sm_read_few(const mp_stream_mix_args *args, int64_t row, int64_t piece
 K_FN void sm_pre_few(const mp_stream_mix_args *args, int64_t pieces) {
     const int32_t each = args->packed ? K_VECTOR : 1;
     K_GRID_LOOP(i, args->rows * pieces) {
-        const int64_t row = sm_divide(i, pieces), piece = i - row * pieces;
+        const int64_t row = k_divide_any(i, pieces), piece = i - row * pieces;
         sm_sum x[K_STREAMS_FEW], sum = {{0}};
         sm_read_few(args, row, pieces, piece, x);
         K_UNROLL
@@ -113,7 +109,7 @@ K_FN sm_sum sm_mixed(const mp_stream_mix_args *args, int64_t row, int32_t k, con
 K_FN void sm_post_few(const mp_stream_mix_args *args, int64_t pieces) {
     const int32_t each = args->packed ? K_VECTOR : 1;
     K_GRID_LOOP(i, args->rows * pieces) {
-        const int64_t row = sm_divide(i, pieces), piece = i - row * pieces;
+        const int64_t row = k_divide_any(i, pieces), piece = i - row * pieces;
         const sm_sum block = sm_read((const T *)args->block, i, args->packed);
         sm_sum x[K_STREAMS_FEW];
         sm_read_few(args, row, pieces, piece, x);
