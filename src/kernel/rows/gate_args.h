@@ -45,8 +45,6 @@ typedef struct mp_scaled_silu_args {
     int32_t scale_type, packed, unused;
 } mp_scaled_silu_args;
 
-enum { K_STREAMS_FEW = 4 }; /* of which a lane makes all that it reads from */
-
 /* Of `streams` rows each, of `columns`:
  * pre:  out[r] = factor * sum over c of x[r, c] * gate[r, c]
  * post: out[r, k] = sum over c of mix[r, c, k] * x[r, c] + gate[r, k] * block[r], where without

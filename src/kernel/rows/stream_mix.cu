@@ -1,11 +1,14 @@
 /* stream_mix.cu - some streams of features become one, and one is given to some streams again,
- * which may be mixed among themselves. Sums are kept in float. Bound by memory: of a few streams a
- * lane has a piece of each, which are all on their way at once.
+ * which may be mixed among themselves. Sums are kept in float. Bound by memory: a lane
+ * takes a piece of a few streams at a time, which are all on their way at once, and of the same few
+ * makes what they become.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/any_float.h"
 #include "kernel/core/index.h"
 #include "kernel/core/vector.h"
 #include "kernel/rows/gate_args.h"
+
+enum { FEW = 4 }; /* streams at a time, as many as there mostly are */
 
 typedef struct sm_sum {
     float lane[K_VECTOR];
@@ -57,70 +60,16 @@ K_FN void sm_add(const mp_stream_mix_args *args, sm_sum *sum, sm_sum x, int64_t 
     }
 }
 
-/* Piece `piece` of each stream of a row. */
-K_FN void sm_read_few(const mp_stream_mix_args *args, int64_t row, int64_t pieces, int64_t piece,
-                      sm_sum *x) {
+/* Piece `piece` of the next few streams of a row, from `first` on; zeros for none. */
+K_FN void sm_read_few(const mp_stream_mix_args *args, int64_t row, int64_t first, int64_t pieces,
+                      int64_t piece, sm_sum *x) {
+    const sm_sum none = {{0}};
     K_UNROLL
-    for (int32_t c = 0; c < K_STREAMS_FEW; c++) {
-        if (c < args->streams) {
-            x[c] = sm_read((const T *)args->x, (row * args->streams + c) * pieces + piece,
-                           args->packed);
-        }
-    }
-}
-
-K_FN void sm_pre_few(const mp_stream_mix_args *args, int64_t pieces) {
-    const int32_t each = args->packed ? K_VECTOR : 1;
-    K_GRID_LOOP(i, args->rows * pieces) {
-        const int64_t row = k_divide_any(i, pieces), piece = i - row * pieces;
-        sm_sum x[K_STREAMS_FEW], sum = {{0}};
-        sm_read_few(args, row, pieces, piece, x);
-        K_UNROLL
-        for (int32_t c = 0; c < K_STREAMS_FEW; c++) {
-            if (c < args->streams) {
-                sm_add(args, &sum, x[c], row * args->streams + c, piece * each);
-            }
-        }
-        K_UNROLL
-        for (int k = 0; k < K_VECTOR; k++) {
-            sum.lane[k] *= args->factor;
-        }
-        sm_write((T *)args->out, i, args->packed, sum);
-    }
-}
-
-/* Stream `k` of those of a row, mixed. */
-K_FN sm_sum sm_mixed(const mp_stream_mix_args *args, int64_t row, int32_t k, const sm_sum *x) {
-    sm_sum sum = {{0}};
-    K_UNROLL
-    for (int32_t c = 0; c < K_STREAMS_FEW; c++) {
-        if (c < args->streams) {
-            const int64_t at = (row * args->streams + c) * args->streams + k;
-            const float by = k_any_float(args->mix, at, args->mix_type);
-            K_UNROLL
-            for (int n = 0; n < K_VECTOR; n++) {
-                sum.lane[n] += x[c].lane[n] * by;
-            }
-        }
-    }
-    return sum;
-}
-
-K_FN void sm_post_few(const mp_stream_mix_args *args, int64_t pieces) {
-    const int32_t each = args->packed ? K_VECTOR : 1;
-    K_GRID_LOOP(i, args->rows * pieces) {
-        const int64_t row = k_divide_any(i, pieces), piece = i - row * pieces;
-        const sm_sum block = sm_read((const T *)args->block, i, args->packed);
-        sm_sum x[K_STREAMS_FEW];
-        sm_read_few(args, row, pieces, piece, x);
-        K_UNROLL
-        for (int32_t k = 0; k < K_STREAMS_FEW; k++) {
-            if (k < args->streams) {
-                const int64_t line = row * args->streams + k;
-                sm_sum sum = args->mix ? sm_mixed(args, row, k, x) : x[k];
-                sm_add(args, &sum, block, line, piece * each);
-                sm_write((T *)args->out, line * pieces + piece, args->packed, sum);
-            }
+    for (int32_t c = 0; c < FEW; c++) {
+        x[c] = none;
+        if (first + c < args->streams) {
+            const int64_t stream = row * args->streams + first + c;
+            x[c] = sm_read((const T *)args->x, stream * pieces + piece, args->packed);
         }
     }
 }
@@ -128,12 +77,18 @@ K_FN void sm_post_few(const mp_stream_mix_args *args, int64_t pieces) {
 K_FN void sm_pre(const mp_stream_mix_args *args, int64_t pieces) {
     const int32_t each = args->packed ? K_VECTOR : 1;
     K_GRID_LOOP(i, args->rows * pieces) {
-        const int64_t row = i / pieces, piece = i - row * pieces;
+        const int64_t row = k_divide_any(i, pieces), piece = i - row * pieces;
         sm_sum sum = {{0}};
-        for (int64_t c = 0; c < args->streams; c++) {
-            const int64_t stream = row * args->streams + c;
-            sm_add(args, &sum, sm_read((const T *)args->x, stream * pieces + piece, args->packed),
-                   stream, piece * each);
+        K_ONE_COPY
+        for (int64_t first = 0; first < args->streams; first += FEW) {
+            sm_sum x[FEW];
+            sm_read_few(args, row, first, pieces, piece, x);
+            K_UNROLL
+            for (int32_t c = 0; c < FEW; c++) {
+                if (first + c < args->streams) {
+                    sm_add(args, &sum, x[c], row * args->streams + first + c, piece * each);
+                }
+            }
         }
         K_UNROLL
         for (int k = 0; k < K_VECTOR; k++) {
@@ -143,40 +98,56 @@ K_FN void sm_pre(const mp_stream_mix_args *args, int64_t pieces) {
     }
 }
 
-K_FN void sm_post(const mp_stream_mix_args *args, int64_t pieces) {
-    const int32_t each = args->packed ? K_VECTOR : 1;
-    const T *x = (const T *)args->x;
-    K_GRID_LOOP(i, args->rows * args->streams * pieces) {
-        const int64_t line = i / pieces, piece = i - line * pieces;
-        const int64_t row = line / args->streams, k = line - row * args->streams;
-        sm_sum sum = {{0}};
-        if (!args->mix) {
-            sum = sm_read(x, i, args->packed);
-        }
-        for (int64_t c = 0; args->mix && c < args->streams; c++) {
-            const int64_t stream = row * args->streams + c;
-            const float by = k_any_float(args->mix, stream * args->streams + k, args->mix_type);
-            const sm_sum part = sm_read(x, stream * pieces + piece, args->packed);
+/* sum[k] += what streams [from, from + FEW), x, give to stream `to` + k of a row. */
+K_FN void sm_mix(const mp_stream_mix_args *args, int64_t row, int64_t from, int64_t to,
+                 const sm_sum *x, sm_sum *sum) {
+    K_UNROLL
+    for (int32_t i = 0; i < FEW * FEW; i++) {
+        const int64_t c = from + i / FEW, k = to + i % FEW;
+        if (c < args->streams && k < args->streams) {
+            const int64_t at = (row * args->streams + c) * args->streams + k;
+            const float by = k_any_float(args->mix, at, args->mix_type);
             K_UNROLL
             for (int n = 0; n < K_VECTOR; n++) {
-                sum.lane[n] += part.lane[n] * by;
+                sum[i % FEW].lane[n] += x[i / FEW].lane[n] * by;
             }
         }
-        sm_add(args, &sum, sm_read((const T *)args->block, row * pieces + piece, args->packed),
-               line, piece * each);
-        sm_write((T *)args->out, i, args->packed, sum);
+    }
+}
+
+K_FN void sm_post(const mp_stream_mix_args *args, int64_t pieces) {
+    const int32_t each = args->packed ? K_VECTOR : 1;
+    K_GRID_LOOP(i, args->rows * pieces) {
+        const int64_t row = k_divide_any(i, pieces), piece = i - row * pieces;
+        const sm_sum block = sm_read((const T *)args->block, i, args->packed);
+        K_ONE_COPY
+        for (int64_t to = 0; to < args->streams; to += FEW) {
+            sm_sum sum[FEW] = {{{0}}};
+            if (!args->mix) {
+                sm_read_few(args, row, to, pieces, piece, sum);
+            }
+            K_ONE_COPY
+            for (int64_t from = 0; args->mix && from < args->streams; from += FEW) {
+                sm_sum x[FEW];
+                sm_read_few(args, row, from, pieces, piece, x);
+                sm_mix(args, row, from, to, x, sum);
+            }
+            K_UNROLL
+            for (int32_t k = 0; k < FEW; k++) {
+                if (to + k < args->streams) {
+                    const int64_t line = row * args->streams + to + k;
+                    sm_add(args, &sum[k], block, line, piece * each);
+                    sm_write((T *)args->out, line * pieces + piece, args->packed, sum[k]);
+                }
+            }
+        }
     }
 }
 
 K_KERNEL(mp_stream_mix_args, args) {
     const int64_t pieces = args.packed ? args.columns / K_VECTOR : args.columns;
-    const int few = args.streams <= K_STREAMS_FEW;
-    if (args.post && few) {
-        sm_post_few(&args, pieces);
-    } else if (args.post) {
+    if (args.post) {
         sm_post(&args, pieces);
-    } else if (few) {
-        sm_pre_few(&args, pieces);
     } else {
         sm_pre(&args, pieces);
     }

@@ -17,6 +17,9 @@ enum {
     GROUP_ROWS = 64,     /* of a group */
     GROUP_KEYS_MIN = 192 /* fewer are worth it where there are many blocks */
 };
+#define CAP_MIN          0x1p-10
+#define CAP_MAX          256 /* of which 2^-22 is less than what halves differ by */
+#define CAPPED_SCALE_MAX 1e30
 
 /* The sizes of heads that attention_mma.cu is there for. */
 static const int32_t mma_heads[] = {32, 64, 80, 96, 128, 192, 256};
@@ -150,12 +153,19 @@ static bool can_mask(const mp_attention *a) {
              (rule->padding_kind == K_PADDING_NONE || rule->padding_stride[1] == 0)));
 }
 
+/* Whether attention_direct.cu has such a cap, or there is none: what it is off by grows with the
+ * cap, and the factor by the cap must be a number. */
+static bool can_cap(const k_score_rule *rule) {
+    const double cap = rule->softcap;
+    return cap == 0 || (cap >= CAP_MIN && cap <= CAP_MAX && rule->scale <= CAPPED_SCALE_MAX);
+}
+
 /* Whether products are scores but for a factor, a cap and masks. Steps between rows of keys are
  * numbers of 32 bits. */
 static bool is_direct(const mp_attention *a) {
     const k_score_rule *rule = &a->rule;
-    return mma_head(a) <= DIRECT_HEAD_MAX && (float)rule->scale > 0 && can_mask(a) &&
-           a->k.stride[2] <= INT32_MAX && a->v.stride[2] <= INT32_MAX;
+    return mma_head(a) <= DIRECT_HEAD_MAX && (float)rule->scale > 0 && can_cap(rule) &&
+           can_mask(a) && a->k.stride[2] <= INT32_MAX && a->v.stride[2] <= INT32_MAX;
 }
 
 static mp_status plan_direct(mp_planner *p, const mp_attention *a) {

@@ -9,41 +9,48 @@
 #include "op/attention/attention_steps.h"
 #include "op/attention/padding_steps.h"
 
-/* The most rows of an entry, the keys of each, and the elements of all keys and of all queries. */
+/* The most rows of an entry, the keys of each, and the elements of all keys and of all queries, or
+ * INT64_MAX where they are too many to be counted. */
 typedef struct sizes {
     int64_t rows, keys, kept, asked;
 } sizes;
 
-/* False where they are too many to be counted. */
-static bool sizes_of(const mp_paged *r, sizes *out) {
+static int64_t product(int64_t a, int64_t b) {
+    int64_t all = 0;
+    return __builtin_mul_overflow(a, b, &all) ? INT64_MAX : all;
+}
+
+static sizes sizes_of(const mp_paged *r) {
     const mp_paged_args *of = &r->attention;
     const k_paged *at = &of->at;
     const bool known = r->query_most > 0 && r->query_most >= MP_CEIL_DIV(at->tokens, at->batch);
-    *out = (sizes){.rows = known ? MP_MIN(r->query_most, at->tokens) : at->tokens,
-                   .keys = r->keys_most};
-    return !__builtin_mul_overflow(at->batch * at->kv_heads, out->keys, &out->kept) &&
-           !__builtin_mul_overflow(out->kept, (int64_t)of->head_size, &out->kept) &&
-           !__builtin_mul_overflow(at->batch, out->rows, &out->asked) &&
-           !__builtin_mul_overflow(out->asked, of->q_pitch, &out->asked);
+    const int64_t rows = known ? MP_MIN(r->query_most, at->tokens) : at->tokens;
+    const int64_t heads = product(at->batch, at->kv_heads);
+    return (sizes){.rows = rows,
+                   .keys = r->keys_most,
+                   .kept = product(product(heads, r->keys_most), of->head_size),
+                   .asked = product(product(at->batch, rows), of->q_pitch)};
 }
 
 static bool is_full(const mp_paged *r, const sizes *s) {
-    return s->rows * r->attention.at.batch == r->attention.at.tokens;
+    return product(s->rows, r->attention.at.batch) == r->attention.at.tokens;
 }
 
-bool mp_paged_gathers(const mp_planner *p, const mp_paged *r) {
-    enum { WORK_MIN = 1 << 22, ROOM = 1 << 28 /* elements, half a GiB */ };
+bool mp_paged_gathers(const mp_paged *r) {
+    enum {
+        WORK_MIN = 1 << 22,
+        ROOM = 1 << 27 /* keys, queries: half a GiB, with values and results */
+    };
     const mp_paged_args *of = &r->attention;
-    sizes s;
-    (void)p;
     if (r->chooses || r->latent || of->rule.blocks.size > 0 || of->at.block_size == 0 ||
-        of->at.batch < 1 || !of->wide || of->head_size > K_ATTENTION_HEAD_MAX || !sizes_of(r, &s)) {
+        of->at.batch < 1 || !of->wide || of->head_size > K_ATTENTION_HEAD_MAX) {
         return false;
     }
+    const sizes s = sizes_of(r);
     const double work = (double)of->at.tokens * (double)of->rule.heads * (double)s.keys *
                         (double)(of->head_size + of->v_head_size);
-    const int64_t padded = is_full(r, &s) ? 0 : 2 * s.asked;
-    return work > (double)WORK_MIN && 2 * s.kept + padded <= ROOM && s.keys <= INT32_MAX / 2;
+    return work > (double)WORK_MIN && s.keys <= INT32_MAX / 2 && s.kept <= ROOM &&
+           (is_full(r, &s) || s.asked <= ROOM - s.kept);
 }
 
 /* ---- its steps ---- */
@@ -135,11 +142,7 @@ static mp_attention attention_of(const mp_paged *r, const sizes *s, const mp_ref
 mp_status mp_plan_paged_gathered(mp_planner *p, const mp_paged *r) {
     const mp_paged_args *of = &r->attention;
     mp_ref keys[2], lengths, q = r->q, out = MP_OUT(0);
-    sizes s;
-    if (!sizes_of(r, &s)) {
-        return MP_FAIL(INVALID_ARGUMENT, "%lld keys of %lld entries are too many",
-                       (long long)r->keys_most, (long long)of->at.batch);
-    }
+    const sizes s = sizes_of(r);
     const bool full = is_full(r, &s);
     MP_TRY(gather(p, r, &s, keys, &lengths));
     if (!full) {

@@ -8,7 +8,7 @@
 
 /* Whether there is enough work for that, and room: of caches in blocks whose keys all tokens see.
  */
-bool mp_paged_gathers(const mp_planner *p, const mp_paged *r);
+bool mp_paged_gathers(const mp_paged *r);
 
 /* The result is output 0. */
 mp_status mp_plan_paged_gathered(mp_planner *p, const mp_paged *r);

@@ -98,7 +98,7 @@ static int64_t splits_of(const mp_planner *p, int64_t units, int64_t keys) {
 }
 
 mp_status mp_plan_paged_attention(mp_planner *p, mp_paged *r) {
-    if (mp_paged_gathers(p, r)) {
+    if (mp_paged_gathers(r)) {
         return mp_plan_paged_gathered(p, r);
     }
     mp_paged_args *args = &r->attention;

@@ -115,8 +115,7 @@ static mp_status launch_mix(mp_planner *p, mp_stream_mix_args *args, int gate, m
     const mp_kernel *kernel = NULL;
     int64_t pieces = 0;
     args->packed = packs(p, args->columns, &pieces);
-    const bool apart = args->post && args->streams > K_STREAMS_FEW;
-    const int64_t lanes = args->rows * (apart ? args->streams : 1) * pieces;
+    const int64_t lanes = args->rows * pieces;
     if (lanes == 0) {
         return MP_OK;
     }

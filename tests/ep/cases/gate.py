@@ -41,7 +41,7 @@ for shape in ((2, 3, 8), (7,), (), (0, 4)):
         case("ScaledSiLU", [R(shape), D(-2.25, kind)], NARROW, (1,), domain=MS)
 
 # Streams that become one, and one that is given to all of them.
-for streams, size in ((3, 8), (4, 5), (1, 4), (2, 1)):
+for streams, size in ((3, 8), (4, 5), (1, 4), (2, 1), (9, 12)):
     for gate in ((streams,), (streams, 1), (streams, size)):
         case("HyperConnectionPreMix", [R((2, 3, streams, size)), R((2, 3, *gate))], NARROW, (1,), domain=MS, slack=2)
         case("HyperConnectionPreMix", [R((5, streams * size)), R((5, *gate))], NARROW, (1,), domain=MS, slack=2,

@@ -196,7 +196,8 @@ for kind in HALVES:
     node([40, 3], [200, 0], **long, rotary=64)
     node([70, 0, 1, 33], [0, 9, 130, 20], **long, packed=True, sink=True, bounds=[70, 131])
     node([48, 48], [0, 100], **long, local_window_size=30)
-    node([90], [37], **long, softcap=5.0, is_causal=0)
+    for cap in (5.0, 250.0, 1e6, 1e-6):
+        node([90], [37], **long, softcap=cap, is_causal=0)
     node([1, 1, 1, 1], [233, 100, 7, 0], **(long | {"heads": 32, "room": 90, "size": 128}), norm=True)
     for code in ("int8", "float8e4m3fn", "int4", "float4e2m1"):
         node([40, 3], [200, 0], **long, code=code, each=True, slack=6)
