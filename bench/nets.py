@@ -6,14 +6,16 @@
 
 Writes NAME.onnx and its inputs, NAME.npz, into FOLDER; several processes share the work, and what is there stays. A
 name is the network, its batch where it is not 1, dyn where the texts' sizes are not in the model, open where neither
-these nor the batch are and several are measured, and f32, f16, turned (f16 by Gemm, as torch exports Linear) or q4 (f16
-with weights of 4 bits). Needs torch; torchvision and transformers for theirs, and onnx_ir for q4.
+these nor the batch are and several are measured, and f32, f16, turned (f16 by Gemm, as torch exports Linear), q4 (f16
+with weights of 4 bits), or what ONNX Runtime makes of f32: qdq (all of 8 bits, by quantize_static) or dynamic (products
+of 8 bits, by quantize_dynamic). Needs torch; torchvision and transformers for theirs, and onnx_ir for q4.
 """
 
 import argparse
 import logging
 import os
 import sys
+import tempfile
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -23,6 +25,8 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 BOTH, SINGLE, DECODER, PRODUCTS = ("f32", "f16"), ("f32",), ("f16", "q4"), ("f16", "turned", "q4")
+IMAGES, WORDS = (*BOTH, "qdq"), (*BOTH, "qdq", "dynamic")
+CALIBRATION_RUNS = 2
 
 
 def classifier(name, batch=1, side=224):
@@ -344,18 +348,18 @@ WRITTEN = {
        for widths, count in (((1024,), 40), ((2048,), 24), ((2048, 5632), 16), ((4096,), 12))},
 }
 NETS = {
-    "resnet50": (partial(classifier, "resnet50"), BOTH),
-    "resnet50_b32": (partial(classifier, "resnet50", 32), BOTH),
-    "mobilenet_v3": (partial(classifier, "mobilenet_v3_large"), BOTH),
-    "efficientnet_b0": (partial(classifier, "efficientnet_b0"), BOTH),
+    "resnet50": (partial(classifier, "resnet50"), IMAGES),
+    "resnet50_b32": (partial(classifier, "resnet50", 32), IMAGES),
+    "mobilenet_v3": (partial(classifier, "mobilenet_v3_large"), IMAGES),
+    "efficientnet_b0": (partial(classifier, "efficientnet_b0"), IMAGES),
     "convnext_tiny": (partial(classifier, "convnext_tiny"), BOTH),
     "swin_t": (partial(classifier, "swin_t"), BOTH),
-    "densenet121": (partial(classifier, "densenet121"), BOTH),
-    "vit_b_16": (partial(classifier, "vit_b_16"), BOTH),
+    "densenet121": (partial(classifier, "densenet121"), IMAGES),
+    "vit_b_16": (partial(classifier, "vit_b_16"), IMAGES),
     "regnet_y": (partial(classifier, "regnet_y_800mf"), BOTH),
     "shufflenet": (partial(classifier, "shufflenet_v2_x1_0"), BOTH),
-    "bert": (partial(encoder, "Bert"), BOTH),
-    "bert_b8": (partial(encoder, "Bert", 8), BOTH),
+    "bert": (partial(encoder, "Bert"), WORDS),
+    "bert_b8": (partial(encoder, "Bert", 8), WORDS),
     "distilbert": (partial(encoder, "DistilBert"), BOTH),
     "gpt2": (partial(encoder, "GPT2"), BOTH),
     "llama_tiny": (partial(encoder, "Llama", hidden_size=768, intermediate_size=2048, num_hidden_layers=12,
@@ -395,7 +399,7 @@ NETS = {
     "mnasnet": (partial(classifier, "mnasnet1_0"), BOTH),
     "deeplab": (partial(segmenter, "deeplabv3_mobilenet_v3_large"), BOTH),
     "r3d_18": (partial(video, "r3d_18"), BOTH),
-    "detector": (detector, BOTH),
+    "detector": (detector, IMAGES),
     **{f"{name}_open": (partial(classifier, name), BOTH)
        for name in ("resnet50", "mobilenet_v3_large", "efficientnet_b0", "convnext_tiny", "vit_b_16", "densenet121")},
     "detector_open": (detector, BOTH),
@@ -439,6 +443,27 @@ def exported(target, kind, build, axes=()):
     return {label: x.cpu().numpy() for label, x in zip(labels, inputs, strict=True)}
 
 
+def quantized(target, kind, build, axes=()):
+    """Writes a network of torch's as ONNX Runtime quantises it; gives its feed."""
+    from onnxruntime import quantization
+
+    class Feeds(quantization.CalibrationDataReader):
+        def __init__(self, feed):
+            self.left = iter([feed] * CALIBRATION_RUNS)
+
+        def get_next(self):
+            return next(self.left, None)
+
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        source = Path(folder) / "f32.onnx"
+        feed = exported(source, "f32", build, axes)
+        if kind == "qdq":
+            quantization.quantize_static(source, target, Feeds(feed), per_channel=True)
+        else:
+            quantization.quantize_dynamic(source, target)
+    return feed
+
+
 def axes_of(base):
     """The names of the sizes that are not in the model."""
     if base.endswith("_dyn") or base in TEXTS:
@@ -474,8 +499,9 @@ def make(folder, name):
     base, _, kind = name.rpartition("_")
     part = target.with_suffix(".part")
     try:
+        write = quantized if kind in ("qdq", "dynamic") else exported
         feed = (WRITTEN[base][0](part, kind) if base in WRITTEN
-                else exported(part, kind, NETS[base][0], axes_of(base)))
+                else write(part, kind, NETS[base][0], axes_of(base)))
         np.savez(target.with_suffix(".npz"), **feed)
         part.rename(target)
     except Exception as error:  # a network that this version of a package lacks is left out

@@ -29,6 +29,15 @@ K_FN TC p_clamp(TC x, TC low, TC high) {
     return raised > high ? high : raised;
 }
 
+#if T_FLOAT
+/* The nearest whole number, of two the even one, kept within both; NaN becomes the lower. */
+K_FN TC p_snap(TC x, float low, float high) {
+    const TC whole = K_M(rint)(x);
+    const TC raised = whole > (TC)low ? whole : (TC)low;
+    return raised < (TC)high ? raised : (TC)high;
+}
+#endif
+
 /* As ONNX Runtime and NumPy have it, a NaN on either side is the result. */
 K_FN TC p_max(TC x, TC y) {
 #if T_FLOAT

@@ -1,6 +1,7 @@
 /* quantize.c - QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/core/families.h"
+#include "op/quantize/quantize_express.h"
 #include "op/quantize/quantize_steps.h"
 
 /* ---- Quantize- and DequantizeLinear ---- */
@@ -95,14 +96,16 @@ static const mp_attr_def attrs[] = {{"axis", MP_ATTR_INT},
                                     {"saturate", MP_ATTR_INT},
                                     {NULL, 0}};
 
-#define ROW(in_domain, op_name, from, to, function, ...)                          \
+#define ROW(in_domain, op_name, from, to, function, expresser, ...)               \
     {                                                                             \
         .domain = (in_domain), .name = (op_name), .since = (from), .until = (to), \
-        .types = {__VA_ARGS__}, .attrs = attrs, .plan = (function)                \
+        .types = {__VA_ARGS__}, .attrs = attrs, .plan = (function),               \
+        .express = (expresser)                                                    \
     }
-#define QUANTIZE(from, to, ...) ROW("", "QuantizeLinear", from, to, plan_quantize, __VA_ARGS__)
+#define QUANTIZE(from, to, ...) \
+    ROW("", "QuantizeLinear", from, to, plan_quantize, mp_express_quantize, __VA_ARGS__)
 #define DEQUANTIZE(from, to, ...) \
-    ROW("", "DequantizeLinear", from, to, plan_dequantize, __VA_ARGS__)
+    ROW("", "DequantizeLinear", from, to, plan_dequantize, mp_express_dequantize, __VA_ARGS__)
 
 static const mp_op ops[] = {
     QUANTIZE(10, 13, {"T1", F32}, {"T2", BYTES}),
@@ -111,11 +114,11 @@ static const mp_op ops[] = {
     DEQUANTIZE(10, 13, {"T", BYTES | WHOLE}),
     DEQUANTIZE(19, 21, {"T1", WORDS | WHOLE | MP_FLOAT8 | HALVES}, {"T2", SCALES}),
     DEQUANTIZE(23, 25, {"T1", WORDS | WHOLE | STORED}, {"T2", ANY_SCALE}, {"T3", SCALES}),
-    ROW("", "DynamicQuantizeLinear", 11, 11, plan_dynamic, {"T1", F32}, {"T2", MP_BIT(MP_U8)}),
-    ROW("com.microsoft", "QuantizeLinear", 1, 1, plan_quantize, {"T1", F32 | MP_BIT(MP_F16)},
-        {"T2", WORDS | HALVES}),
-    ROW("com.microsoft", "DequantizeLinear", 1, 1, plan_dequantize, {"T1", WORDS | WHOLE | HALVES},
-        {"T2", F32 | MP_BIT(MP_F16)}),
+    ROW("", "DynamicQuantizeLinear", 11, 11, plan_dynamic, NULL, {"T1", F32}, {"T2", MP_BIT(MP_U8)}),
+    ROW("com.microsoft", "QuantizeLinear", 1, 1, plan_quantize, mp_express_quantize,
+        {"T1", F32 | MP_BIT(MP_F16)}, {"T2", WORDS | HALVES}),
+    ROW("com.microsoft", "DequantizeLinear", 1, 1, plan_dequantize, mp_express_dequantize,
+        {"T1", WORDS | WHOLE | HALVES}, {"T2", F32 | MP_BIT(MP_F16)}),
 };
 
 const mp_op_family mp__family_quantize = {"quantize", ops, MP_COUNT_OF(ops)};
