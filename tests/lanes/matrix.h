@@ -139,6 +139,9 @@ inline void matrix_copy_begin(const matrix_copy &copy) {
 inline void k_copy_begin(void *to, const void *from, uint32_t count) {
     matrix_copy_begin({to, from, count, 16});
 }
+inline void k_copy_half_begin(void *to, const void *from, uint32_t count) {
+    matrix_copy_begin({to, from, count, 8});
+}
 inline void k_copy_begin_once(void *to, const void *from, uint32_t count) {
     k_copy_begin(to, from, count);
 }

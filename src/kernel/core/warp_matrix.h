@@ -120,7 +120,15 @@ K_FN void k_copy_begin(void *to, const void *from, uint32_t count) {
                  : "memory");
 }
 
-/* The same of what is read once: the cache that all multiprocessors share keeps other things. */
+/* The same of 8 bytes. */
+K_FN void k_copy_half_begin(void *to, const void *from, uint32_t count) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(count)
+                 : "memory");
+}
+
+/* k_copy_begin() of what is read once: the cache that all multiprocessors share keeps other things. */
 K_FN void k_copy_begin_once(void *to, const void *from, uint32_t count) {
     uint64_t policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));

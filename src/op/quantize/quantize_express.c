@@ -4,8 +4,6 @@
 
 #include "op/pointwise/narrow.h"
 
-#include <string.h>
-
 enum {
     STORED = MP_BIT(MP_I8) | MP_BIT(MP_U8) | MP_BIT(MP_I16) | MP_BIT(MP_U16),
     FLOAT_TYPES = MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16),
@@ -19,32 +17,32 @@ static const mp_tensor *given(const mp_expresser *e, int i) {
 static bool has_one_scale(const mp_expresser *e) {
     const mp_tensor *scale = given(e, 1), *zero = given(e, 2);
     return scale != NULL && (MP_BIT(scale->type) & FLOAT_TYPES) != 0 && scale->shape.rank <= 1 &&
-           mp_shape_count(&scale->shape) == 1 &&
-           mp_node_int(e->node, "block_size", 0) == 0 &&
+           mp_shape_count(&scale->shape) == 1 && mp_node_int(e->node, "block_size", 0) == 0 &&
            (zero == NULL || (zero->shape.rank <= 1 && mp_shape_count(&zero->shape) == 1));
 }
 
+static int32_t integer_of(const mp_tensor *t) {
+    const void *at = (const void *)t->data;
+    switch (t->type) {
+    case MP_I8:
+        return *(const int8_t *)at;
+    case MP_U8:
+        return *(const uint8_t *)at;
+    case MP_I16:
+        return *(const int16_t *)at;
+    case MP_U16:
+        return *(const uint16_t *)at;
+    default:
+        return *(const int32_t *)at;
+    }
+}
+
 static bool known_zero(const mp_expresser *e, int32_t *out) {
+    const mp_dtypes types = STORED | MP_BIT(MP_I32);
     const mp_tensor *zero = given(e, 2);
-    *out = 0;
-    if (zero == NULL) {
-        return true;
-    }
-    if (zero->data == 0) {
-        return false;
-    }
-    const unsigned char *at = (const unsigned char *)zero->data;
-    const size_t size = mp_dtype_size(zero->type);
-    uint32_t bits = at[0];
-    if (size == 2) {
-        uint16_t word;
-        memcpy(&word, at, sizeof word);
-        bits = word;
-    } else if (size == 4) {
-        memcpy(&bits, at, sizeof bits);
-    }
-    *out = size == 4 ? (int32_t)bits : (int32_t)mp_narrow_value(zero->type, bits);
-    return true;
+    const bool known = zero == NULL || (zero->data != 0 && (MP_BIT(zero->type) & types) != 0);
+    *out = known && zero != NULL ? integer_of(zero) : 0;
+    return known;
 }
 
 /* Of float, whatever the scale was stored as. */
@@ -67,9 +65,9 @@ int mp_express_quantize(mp_expresser *e) {
     const int x = mp_expression_cast(e->to, e->input(e, 0), MP_F32);
     const int whole = mp_expression_function(e->to, "snap", x, scale_of(e),
                                              (float)(range.low - zero), (float)(range.high - zero));
-    const int moved = zero == 0 ? whole
-                                : mp_expression_function(e->to, "affine", whole, MP_NO_REGISTER, 1,
-                                                         (float)zero);
+    const int moved =
+        zero == 0 ? whole
+                  : mp_expression_function(e->to, "affine", whole, MP_NO_REGISTER, 1, (float)zero);
     return mp_expression_cast(e->to, moved, to);
 }
 
@@ -87,9 +85,8 @@ int mp_express_dequantize(mp_expresser *e) {
         return MP_NO_REGISTER;
     }
     const int x = mp_expression_cast(e->to, e->input(e, 0), MP_F32);
-    const int moved = zero == 0 ? x
-                                : mp_expression_function(e->to, "affine", x, MP_NO_REGISTER, 1,
-                                                         (float)-zero);
+    const int moved =
+        zero == 0 ? x : mp_expression_function(e->to, "affine", x, MP_NO_REGISTER, 1, (float)-zero);
     const int value = mp_expression_function(e->to, "mul", moved, scale_of(e), 0, 0);
     return mp_expression_cast(e->to, value, to);
 }

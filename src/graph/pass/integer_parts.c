@@ -1,0 +1,149 @@
+/* integer_parts.c - see integer_parts.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass/integer_parts.h"
+
+#include "graph/look.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SUM_MAX = 1 << 30 /* of what is added, so that sums do not wrap where they did not */ };
+
+bool mp_integer_wanted(const mp_graph *graph, const mp_rewrites *rewrites, int64_t channels) {
+    return rewrites->forced ||
+           (graph->computer != NULL && mp_integer_rows_takes(graph->computer->device, channels));
+}
+
+/* ---- numbers ---- */
+
+static double factor_of(const mp_integer_parts *parts, int64_t i) {
+    return (double)parts->x.scale * (double)parts->w.scale[parts->w.scales > 1 ? i : 0];
+}
+
+/* X is read as int8, so that a uint8 is 128 less. */
+static int32_t zero_of(const mp_integer_parts *parts) {
+    return parts->x.zero - (parts->x.type == MP_U8 ? 128 : 0);
+}
+
+static double bias_of(const mp_graph *graph, const mp_integer_parts *parts, int64_t i) {
+    return parts->bias != MP_NO_VALUE
+               ? mp_dequantized_row_at(graph, parts->bias, i) / factor_of(parts, i)
+               : 0;
+}
+
+bool mp_integer_parts_fit(const mp_graph *graph, const mp_integer_parts *parts) {
+    const int64_t k = mp_shape_count(&parts->w.tensor->shape) / parts->columns;
+    if (k > SUM_MAX >> 14 ||
+        (parts->bias != MP_NO_VALUE && !mp_dequantized_row(graph, parts->bias, parts->columns))) {
+        return false;
+    }
+    for (int64_t i = 0; i < parts->columns; i++) {
+        const double factor = factor_of(parts, i), bias = bias_of(graph, parts, i);
+        if (!(factor > 0) || !isfinite(factor) || !(fabs(bias) < SUM_MAX)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- constants ---- */
+
+mp_status mp_integer_turned(mp_graph *graph, const char *name, const mp_tensor *w, const int *order,
+                            int32_t *out) {
+    const int rank = w->shape.rank;
+    mp_tensor turned = {.type = MP_I8, .shape = {.rank = rank}};
+    int64_t stride[MP_RANK_MAX], at[MP_RANK_MAX] = {0};
+    for (int d = 0; d < rank; d++) {
+        turned.shape.dim[d] = w->shape.dim[order[d]];
+        stride[d] = mp_shape_span(&w->shape, order[d] + 1, rank);
+    }
+    MP_TRY(mp_graph_add_constant(graph, name, &turned, out));
+    const int8_t *from = (const int8_t *)w->data;
+    int8_t *to = (int8_t *)graph->values[*out].tensor.data;
+    const int64_t count = mp_shape_count(&turned.shape);
+    int64_t place = 0;
+    for (int64_t i = 0; i < count; i++) {
+        to[i] = from[place];
+        for (int d = rank - 1; d >= 0; d--) {
+            place += stride[d];
+            if (++at[d] < turned.shape.dim[d]) {
+                break;
+            }
+            place -= stride[d] * at[d];
+            at[d] = 0;
+        }
+    }
+    return MP_OK;
+}
+
+static int64_t sum_of(const int8_t *row, int64_t count) {
+    int64_t sum = 0;
+    for (int64_t k = 0; k < count; k++) {
+        sum += row[k];
+    }
+    return sum;
+}
+
+static mp_status add_row(mp_graph *graph, mp_dtype type, int64_t count, int32_t *out) {
+    const mp_tensor row = {.type = type, .shape = {.rank = 1, .dim = {count}}};
+    return mp_graph_add_constant(graph, "", &row, out);
+}
+
+mp_status mp_integer_sums(mp_graph *graph, int32_t rows, int32_t *out) {
+    const mp_tensor w = graph->values[rows].tensor;
+    const int64_t count = w.shape.dim[0], k = mp_shape_count(&w.shape) / count;
+    MP_TRY(add_row(graph, MP_I32, count, out));
+    int32_t *sums = (int32_t *)graph->values[*out].tensor.data;
+    for (int64_t i = 0; i < count; i++) {
+        sums[i] = (int32_t)sum_of((const int8_t *)w.data + i * k, k);
+    }
+    return MP_OK;
+}
+
+mp_status mp_integer_constants(mp_graph *graph, const mp_integer_parts *parts, const int *order,
+                               int32_t in[MP_ROWS_INPUTS]) {
+    const int64_t columns = parts->columns, k = mp_shape_count(&parts->w.tensor->shape) / columns;
+    const double by = parts->to.type != MP_NONE ? 1.0 / (double)parts->to.scale : 1.0;
+    MP_TRY(mp_integer_turned(graph, "", parts->w.tensor, order, &in[MP_ROWS_W]));
+    MP_TRY(add_row(graph, MP_I32, columns, &in[MP_ROWS_ADD]));
+    MP_TRY(add_row(graph, MP_F32, columns, &in[MP_ROWS_SCALE]));
+    const int8_t *rows = (const int8_t *)graph->values[in[MP_ROWS_W]].tensor.data;
+    int32_t *add = (int32_t *)graph->values[in[MP_ROWS_ADD]].tensor.data;
+    float *scale = (float *)graph->values[in[MP_ROWS_SCALE]].tensor.data;
+    for (int64_t i = 0; i < columns; i++) {
+        const int64_t moved = zero_of(parts) * sum_of(rows + i * k, k);
+        add[i] = (int32_t)(llrint(bias_of(graph, parts, i)) - moved);
+        scale[i] = (float)(factor_of(parts, i) * by);
+    }
+    return MP_OK;
+}
+
+/* ---- results ---- */
+
+void mp_integer_result(const mp_integer_parts *parts, mp_attr attrs[MP_INTEGER_ATTRS]) {
+    const bool is_float = parts->to.type == MP_NONE;
+    const mp_dtype to = is_float ? MP_F32 : parts->to.type;
+    const int32_t zero = is_float ? 0 : parts->to.zero;
+    attrs[0] = (mp_attr){.name = "to", .kind = MP_ATTR_INT, .i = (int64_t)to};
+    attrs[1] = (mp_attr){.name = "zero", .kind = MP_ATTR_INT, .i = zero};
+    attrs[2] = (mp_attr){.name = "low", .kind = MP_ATTR_INT, .i = parts->low};
+}
+
+int32_t mp_integer_result_of(const mp_graph *graph, int32_t n, int32_t gone[2], int *gone_count,
+                             mp_integer_parts *parts) {
+    const int32_t relu = mp_graph_reader(graph, graph->nodes[n].out[0], "Relu");
+    const int32_t value = graph->nodes[relu != MP_NO_NODE ? relu : n].out[0];
+    const int32_t quantizer = mp_quantizer(graph, value, &parts->to);
+    *gone_count = 0;
+    if (quantizer == MP_NO_NODE) {
+        parts->to.type = MP_NONE;
+        parts->low = INT32_MIN;
+        return MP_NO_NODE;
+    }
+    parts->low = relu != MP_NO_NODE ? parts->to.zero : INT32_MIN;
+    gone[(*gone_count)++] = n;
+    if (relu != MP_NO_NODE) {
+        gone[(*gone_count)++] = relu;
+    }
+    return quantizer;
+}

@@ -1,0 +1,140 @@
+/* quantized.c - see quantized.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass/quantized.h"
+
+#include "graph/look.h"
+
+#include <string.h>
+
+enum { X, SCALE, ZERO };
+
+/* ---- one scale for all ---- */
+
+static const mp_tensor *one_of(const mp_graph *graph, int32_t value) {
+    const mp_tensor *t = mp_graph_constant(graph, value);
+    return t != NULL && t->data != 0 && t->shape.rank <= 1 && mp_shape_count(&t->shape) == 1 ? t
+                                                                                             : NULL;
+}
+
+static int32_t byte_at(const mp_tensor *t, int64_t i) {
+    return t->type == MP_I8 ? ((const int8_t *)t->data)[i] : ((const uint8_t *)t->data)[i];
+}
+
+/* Scale and zero point of a node that is one of both; the type is that of the zero point. */
+static bool read_scale(const mp_graph *graph, const mp_vertex *v, mp_quantized *out) {
+    const mp_tensor *scale = one_of(graph, mp_vertex_in(v, SCALE));
+    const mp_tensor *zero = one_of(graph, mp_vertex_in(v, ZERO));
+    const bool is_byte = zero != NULL && (zero->type == MP_I8 || zero->type == MP_U8);
+    if (scale == NULL || scale->type != MP_F32 || mp_node_int(&v->node, "block_size", 0) != 0 ||
+        mp_node_int(&v->node, "output_dtype", 0) != 0 ||
+        (mp_vertex_in(v, ZERO) != MP_NO_VALUE && !is_byte)) {
+        return false;
+    }
+    out->scale = ((const float *)scale->data)[0];
+    out->type = zero != NULL ? zero->type : MP_U8;
+    out->zero = zero != NULL ? byte_at(zero, 0) : 0;
+    return out->scale > 0;
+}
+
+bool mp_dequantized(const mp_graph *graph, int32_t value, mp_quantized *out) {
+    const int32_t n = mp_graph_maker(graph, value, "DequantizeLinear");
+    if (n == MP_NO_NODE || !read_scale(graph, &graph->nodes[n], out)) {
+        return false;
+    }
+    out->value = graph->nodes[n].in[X];
+    const mp_dtype type = mp_graph_type(graph, out->value);
+    if (mp_vertex_in(&graph->nodes[n], ZERO) == MP_NO_VALUE) {
+        out->type = type;
+    }
+    return out->type == MP_I8 || out->type == MP_U8;
+}
+
+int32_t mp_quantizer(const mp_graph *graph, int32_t value, mp_quantized *out) {
+    const int32_t n = mp_graph_reader(graph, value, "QuantizeLinear");
+    if (n == MP_NO_NODE || graph->nodes[n].in[X] != value ||
+        !read_scale(graph, &graph->nodes[n], out)) {
+        return MP_NO_NODE;
+    }
+    out->value = graph->nodes[n].out[0];
+    return n;
+}
+
+bool mp_quantized_alike(const mp_quantized *a, const mp_quantized *b) {
+    return a->type == b->type && a->scale == b->scale && a->zero == b->zero;
+}
+
+/* ---- constants ---- */
+
+static bool is_zero(const mp_tensor *t) {
+    const unsigned char *at = (const unsigned char *)t->data;
+    size_t bytes = 0;
+    if (t->data == 0 || mp_shape_bytes(&t->shape, t->type, &bytes) != MP_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        if (at[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool has_zeros_only(const mp_graph *graph, const mp_vertex *v) {
+    const int32_t zero = mp_vertex_in(v, ZERO);
+    const mp_tensor *t = mp_graph_constant(graph, zero);
+    return zero == MP_NO_VALUE || (t != NULL && is_zero(t));
+}
+
+/* The node, whose integers and scales are constants that are here. */
+static const mp_vertex *dequantizer(const mp_graph *graph, int32_t value, mp_dtype type) {
+    const int32_t n = mp_graph_maker(graph, value, "DequantizeLinear");
+    const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
+    const mp_tensor *x = v != NULL ? mp_graph_constant(graph, v->in[X]) : NULL;
+    const mp_tensor *scale = v != NULL ? mp_graph_constant(graph, mp_vertex_in(v, SCALE)) : NULL;
+    return x != NULL && x->data != 0 && x->type == type && scale != NULL && scale->data != 0 &&
+                   scale->type == MP_F32 && scale->shape.rank <= 1 &&
+                   mp_node_int(&v->node, "block_size", 0) == 0 &&
+                   mp_node_int(&v->node, "output_dtype", 0) == 0 && has_zeros_only(graph, v)
+               ? v
+               : NULL;
+}
+
+bool mp_dequantized_weights(const mp_graph *graph, int32_t value, int rank, int axis,
+                            mp_quantized_weights *out) {
+    const mp_vertex *v = dequantizer(graph, value, MP_I8);
+    if (v == NULL) {
+        return false;
+    }
+    const mp_tensor *x = &graph->values[v->in[X]].tensor;
+    const mp_tensor *scale = &graph->values[v->in[SCALE]].tensor;
+    const int64_t asked = mp_node_int(&v->node, "axis", 1);
+    *out = (mp_quantized_weights){
+        .tensor = x, .scale = (const float *)scale->data, .scales = mp_shape_count(&scale->shape)};
+    return x->shape.rank == rank && mp_shape_count(&x->shape) > 0 &&
+           (out->scales == 1 ||
+            (out->scales == x->shape.dim[axis] && (asked < 0 ? asked + rank : asked) == axis));
+}
+
+bool mp_dequantized_row(const mp_graph *graph, int32_t value, int64_t count) {
+    const mp_tensor *t = mp_graph_constant(graph, value);
+    const mp_vertex *v = t == NULL ? dequantizer(graph, value, MP_I32) : NULL;
+    if (v != NULL) {
+        const int64_t scales = mp_shape_count(&graph->values[v->in[SCALE]].tensor.shape);
+        t = &graph->values[v->in[X]].tensor;
+        return t->shape.rank == 1 && t->shape.dim[0] == count && (scales == 1 || scales == count);
+    }
+    return t != NULL && t->data != 0 && t->type == MP_F32 && t->shape.rank == 1 &&
+           t->shape.dim[0] == count;
+}
+
+double mp_dequantized_row_at(const mp_graph *graph, int32_t value, int64_t i) {
+    const mp_tensor *t = mp_graph_constant(graph, value);
+    if (t != NULL) {
+        return (double)((const float *)t->data)[i];
+    }
+    const mp_vertex *v = dequantizer(graph, value, MP_I32);
+    const mp_tensor *scale = &graph->values[v->in[SCALE]].tensor;
+    const float *scales = (const float *)scale->data;
+    const int32_t *integers = (const int32_t *)graph->values[v->in[X]].tensor.data;
+    return (double)integers[i] * (double)scales[mp_shape_count(&scale->shape) > 1 ? i : 0];
+}

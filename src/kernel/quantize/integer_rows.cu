@@ -1,0 +1,514 @@
+/* integer_rows.cu - products of rows of 8-bit integers by tensor cores, and convolutions over
+ * images with their channels last, with what follows: a sum with another image, and rounding to
+ * bytes.
+ *
+ * A block makes tiles of K_ROWS x K_COLUMNS. Both sides come in stages of K_SPLIT chunks along k,
+ * of which some are on their way meanwhile; warps share the tile, and where it is small, so that
+ * there are few of them, each group of warps takes a chunk of its own. Of an image the bytes of
+ * each window's places are copied from where they are, and what is beyond the image is padding:
+ * the matrix of windows is never written down. What B has of the first stages is asked for before
+ * the kernel before has ended.
+ *
+ * Lines of a chunk lie one behind the other, their four pieces of 16 bytes in an order that
+ * changes every two lines, so that eight lines lie in different banks. Sums go through shared
+ * memory in the end, so that neighbours along a row are written at once.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "kernel/core/index.h"
+#include "kernel/core/late.h"
+#include "kernel/core/warp_matrix.h"
+#include "kernel/quantize/integer_rows_args.h"
+
+/* ---- what becomes of a sum ---- */
+
+/* The nearest whole number of x, moved by `zero` and kept in range; NaN becomes the lowest. */
+K_FN int32_t r_snap(float x, int32_t zero, int32_t low, int32_t high) {
+    const float whole = rintf(x), least = (float)(low - zero), most = (float)(high - zero);
+    const float raised = whole > least ? whole : least;
+    return (int32_t)(raised < most ? raised : most) + zero;
+}
+
+/* The byte of a sum to which `other`, as it is stored, is added. */
+K_FN int32_t r_byte(const mp_integer_rows_args *args, int32_t sum, float scale, uint32_t other) {
+    if (!args->other) {
+        return r_snap((float)sum * scale, args->to.zero, args->low, args->high);
+    }
+    const int32_t alone =
+        r_snap((float)sum * scale, args->between.zero, args->between_low, args->between_high);
+    const int32_t beside = args->beside_signed ? (int32_t)(int8_t)other : (int32_t)other;
+    const float both = (float)(alone - args->between.zero) * args->between.scale +
+                       (float)(beside - args->beside.zero) * args->beside.scale;
+    return r_snap(both / args->to.scale, args->to.zero, args->low, args->high);
+}
+
+/* What is added to the sums of a column. */
+K_FN int32_t r_add(const mp_integer_rows_args *args, int64_t column) {
+    uint32_t add = args->add ? (uint32_t)args->add[column] : 0u;
+    if (args->zero) {
+        const int32_t zero = args->zero_signed ? (int8_t)args->zero[0] : args->zero[0];
+        const int32_t moved = zero - (args->flip ? 128 : 0);
+        add -= (uint32_t)moved * (uint32_t)args->sums[column];
+    }
+    return (int32_t)add;
+}
+
+K_FN float r_scale(const mp_integer_rows_args *args, int64_t column) {
+    return args->scale ? args->scale[column * args->scale_step] : 1.0F;
+}
+
+/* One by itself. */
+K_FN void r_finish(const mp_integer_rows_args *args, int64_t row, int64_t column, int32_t sum,
+                   int32_t add, float scale) {
+    const int64_t at = row * args->columns + column;
+    const int32_t total = (int32_t)((uint32_t)sum + (uint32_t)add);
+    if (args->kind == K_INTEGER_ROWS_I32) {
+        ((int32_t *)args->out)[at] = total;
+    } else if (args->kind == K_INTEGER_ROWS_F32) {
+        ((float *)args->out)[at] = (float)total * scale;
+    } else {
+        const uint32_t other = args->other ? ((const uint8_t *)args->other)[at] : 0;
+        ((uint8_t *)args->out)[at] = (uint8_t)r_byte(args, total, scale, other);
+    }
+}
+
+/* ---- windows ---- */
+
+/* The image of a row of the result, and the corner of its window there. */
+typedef struct r_corner {
+    const uint8_t *image;
+    int32_t y, x;
+} r_corner;
+
+K_FN r_corner r_corner_of(const mp_integer_rows_args *args, int64_t row) {
+    const k_byte_window *w = &args->window;
+    const uint32_t image = k_divide((uint32_t)row, w->by_out[0]);
+    const uint32_t place = (uint32_t)row - image * (uint32_t)w->out[0];
+    const uint32_t line = k_divide(place, w->by_out[1]);
+    r_corner at;
+    at.image = (const uint8_t *)args->x + image * w->image;
+    at.y = (int32_t)line * w->stride[0] - w->pad[0];
+    at.x = (int32_t)(place - line * (uint32_t)w->out[1]) * w->stride[1] - w->pad[1];
+    return at;
+}
+
+/* A place along k. */
+typedef struct r_depth {
+    int32_t y, x, channel; /* from the corner */
+} r_depth;
+
+K_FN r_depth r_depth_of(const mp_integer_rows_args *args, int32_t k) {
+    const k_byte_window *w = &args->window;
+    const uint32_t pixel = k_divide((uint32_t)k, w->by_channels);
+    const uint32_t line = k_divide(pixel, w->by_kernel);
+    r_depth at;
+    at.channel = k - (int32_t)pixel * w->channels;
+    at.y = (int32_t)line * w->dilation[0];
+    at.x = (int32_t)(pixel - line * (uint32_t)w->kernel[1]) * w->dilation[1];
+    return at;
+}
+
+/* Where the bytes lie, or NULL beyond the image. */
+K_FN const uint8_t *r_bytes(const mp_integer_rows_args *args, const r_corner *corner,
+                            const r_depth *depth) {
+    const k_byte_window *w = &args->window;
+    const int32_t y = corner->y + depth->y, x = corner->x + depth->x;
+    const int is = (uint32_t)y < (uint32_t)w->in[0] && (uint32_t)x < (uint32_t)w->in[1];
+    return is ? corner->image + (y * w->in[1] + x) * w->channels + depth->channel : 0;
+}
+
+#if K_WARP_MATRIX
+
+enum {
+    R_DOWN = K_ROWS / K_WARP_ROWS,
+    R_ACROSS = K_COLUMNS / K_WARP_COLUMNS,
+    R_LANES = R_DOWN * R_ACROSS * K_SPLIT * 32,
+    R_CHUNK = K_INTEGER_ROWS_CHUNK,
+    R_STEP = 32, /* bytes along k of a product */
+    R_HIGH = K_WARP_ROWS / 16,
+    R_WIDE = K_WARP_COLUMNS / 8,
+    R_PIECES = R_CHUNK / K_PIECE, /* of a line */
+    R_LINES = R_LANES / R_PIECES, /* that the block copies at once */
+    R_STAGE = K_INTEGER_ROWS_STAGE(K_ROWS, K_COLUMNS, K_SPLIT),
+    R_AHEAD = K_INTEGER_ROWS_AHEAD(K_ROWS, K_SPLIT),
+    R_A = K_ROWS * K_SPLIT * R_CHUNK, /* bytes of A in a stage */
+    R_PITCH = K_INTEGER_ROWS_PITCH(K_COLUMNS),
+    /* Of what a lane copies: lines that differ, and chunks of a stage. */
+    R_A_LINES = K_ROWS > R_LINES ? K_ROWS / R_LINES : 1,
+    R_A_CHUNKS = K_ROWS > R_LINES ? K_SPLIT : K_ROWS *K_SPLIT / R_LINES,
+    R_B_LINES = K_COLUMNS > R_LINES ? K_COLUMNS / R_LINES : 1,
+    R_B_CHUNKS = K_COLUMNS > R_LINES ? K_SPLIT : K_COLUMNS *K_SPLIT / R_LINES,
+};
+
+/* What a lane does. */
+typedef struct r_place {
+    const mp_integer_rows_args *args;
+    uint8_t *shared;
+    int32_t lane, warp, stages; /* stages: all along k */
+    int32_t row, column, group; /* of the warp in the tile, its chunk of a stage */
+    int32_t line, piece;        /* that it copies, the first of both sides, as if of one chunk */
+    int64_t tile_row, tile_column;
+    r_corner corner[R_A_LINES];
+} r_place;
+
+/* Within chunks: where the bytes `piece` of line `line` lie. */
+K_FN int32_t r_spot(int32_t line, int32_t piece) {
+    const int32_t sixteen = piece * K_PIECE / 16;
+    return line * R_CHUNK + (sixteen ^ (line / 2 & 3)) * 16 + piece * K_PIECE % 16;
+}
+
+K_FN void r_copy(void *to, const void *from, int is) {
+    if (K_PIECE == 16) {
+        k_copy_begin(to, from, is ? 16 : 0);
+    } else {
+        k_copy_half_begin(to, from, is ? 8 : 0);
+    }
+}
+
+K_FN void r_pad(uint8_t *to, uint32_t padding) {
+    K_UNROLL
+    for (int32_t i = 0; i < K_PIECE; i += 4) {
+        *(uint32_t *)(void *)(to + i) = padding;
+    }
+}
+
+/* The chunk of a stage that a lane's copy `c` of a side with `lines` lines is of. */
+K_FN int32_t r_chunk_of(const r_place *at, int32_t lines, int32_t c) {
+    return lines > R_LINES ? c : at->line / lines + c * (R_LINES / lines);
+}
+
+K_FN void r_fill_a(const r_place *at, int32_t stage, uint8_t *to) {
+    const mp_integer_rows_args *args = at->args;
+    K_UNROLL
+    for (int32_t c = 0; c < R_A_CHUNKS; c++) {
+        const int32_t chunk = r_chunk_of(at, K_ROWS, c);
+        const int32_t k = (stage * K_SPLIT + chunk) * R_CHUNK + at->piece * K_PIECE;
+        const r_depth depth = r_depth_of(args, k);
+        K_UNROLL
+        for (int32_t l = 0; l < R_A_LINES; l++) {
+            const int32_t line = (K_ROWS > R_LINES ? at->line + l * R_LINES : at->line % K_ROWS);
+            const uint8_t *from = r_bytes(args, &at->corner[l], &depth);
+            uint8_t *spot = to + chunk * (K_ROWS * R_CHUNK) + r_spot(line, at->piece);
+            const int is = from != 0 && k < args->k;
+            if (args->padding != 0 && !is) {
+                r_pad(spot, args->padding);
+            } else {
+                r_copy(spot, is ? from : args->x, is);
+            }
+        }
+    }
+}
+
+/* Zeros beyond k, so that there it does not matter what A has. */
+K_FN void r_fill_b(const r_place *at, int32_t stage, uint8_t *to) {
+    const mp_integer_rows_args *args = at->args;
+    K_UNROLL
+    for (int32_t c = 0; c < R_B_CHUNKS; c++) {
+        const int32_t chunk = r_chunk_of(at, K_COLUMNS, c);
+        const int32_t k = (stage * K_SPLIT + chunk) * R_CHUNK + at->piece * K_PIECE;
+        K_UNROLL
+        for (int32_t l = 0; l < R_B_LINES; l++) {
+            const int32_t line =
+                (K_COLUMNS > R_LINES ? at->line + l * R_LINES : at->line % K_COLUMNS);
+            const int is = k < args->k && at->tile_column + line < args->columns;
+            const int64_t from = is ? (at->tile_column + line) * args->k + k : 0;
+            r_copy(to + R_A + chunk * (K_COLUMNS * R_CHUNK) + r_spot(line, at->piece),
+                   (const uint8_t *)args->w + from, is);
+        }
+    }
+}
+
+/* ---- products ---- */
+
+typedef struct r_sums {
+    int32_t of[R_HIGH][R_WIDE][4];
+} r_sums;
+
+K_FN void r_multiply(const r_place *at, const uint8_t *stage, r_sums *sums) {
+    const uint8_t *a = stage + at->group * (K_ROWS * R_CHUNK) + at->row * R_CHUNK;
+    const uint8_t *b = stage + R_A + at->group * (K_COLUMNS * R_CHUNK) + at->column * R_CHUNK;
+    const int32_t lane = at->lane % 32, sixteen = 16 / K_PIECE;
+    const int32_t a_spot = r_spot(lane % 16, lane / 16 * sixteen);
+    const int32_t b_spot = r_spot(lane / 16 * 8 + lane % 8, lane / 8 % 2 * sixteen);
+    const uint32_t flip = at->args->flip;
+    K_UNROLL
+    for (int32_t step = 0; step < R_CHUNK; step += R_STEP) {
+        uint32_t left[R_HIGH][4], right[R_WIDE / 2][4];
+        K_UNROLL
+        for (int32_t i = 0; i < R_HIGH; i++) {
+            k_matrices_load(left[i], a + (a_spot ^ step) + i * 16 * R_CHUNK);
+            K_UNROLL
+            for (int32_t e = 0; e < 4; e++) {
+                left[i][e] ^= flip;
+            }
+        }
+        K_UNROLL
+        for (int32_t j = 0; j < R_WIDE / 2; j++) {
+            k_matrices_load(right[j], b + (b_spot ^ step) + j * 16 * R_CHUNK);
+        }
+        K_UNROLL
+        for (int32_t i = 0; i < R_HIGH * R_WIDE; i++) {
+            const int32_t j = i % R_WIDE;
+            k_mma_i8(sums->of[i / R_WIDE][j], left[i / R_WIDE], right[j / 2] + j % 2 * 2);
+        }
+    }
+}
+
+/* All of a tile, whose first stages are on their way. */
+K_FN void r_sum(const r_place *at, r_sums *sums) {
+    int32_t place = 0, to = R_AHEAD - 1;
+    K_ONE_COPY
+    for (int32_t stage = 0; stage < at->stages; stage++) {
+        const int32_t next = stage + R_AHEAD - 1;
+        K_COPIES_WAIT(R_AHEAD - 2);
+        __syncthreads(); /* it is there, and the one before is no longer read */
+        if (next < at->stages) {
+            r_fill_b(at, next, at->shared + to * R_STAGE);
+            r_fill_a(at, next, at->shared + to * R_STAGE);
+        }
+        k_copies_group();
+        r_multiply(at, at->shared + place * R_STAGE, sums);
+        place = place + 1 < R_AHEAD ? place + 1 : 0;
+        to = to + 1 < R_AHEAD ? to + 1 : 0;
+    }
+}
+
+typedef struct K_ALIGN(8) r_two {
+    int32_t of[2];
+} r_two;
+
+/* Puts the warp's sums where the stages were. */
+K_FN void r_keep(const r_place *at, const r_sums *sums) {
+    int32_t *to = (int32_t *)(void *)at->shared + (at->group * K_ROWS + at->row) * R_PITCH +
+                  at->column + at->lane % 32 / 4 * R_PITCH + at->lane % 4 * 2;
+    K_UNROLL
+    for (int32_t i = 0; i < R_HIGH * R_WIDE * 2; i++) {
+        const int32_t half = i % 2, x = i / 2 % R_WIDE, y = i / 2 / R_WIDE;
+        const r_two two = {{sums->of[y][x][half * 2], sums->of[y][x][half * 2 + 1]}};
+        *(r_two *)(void *)(to + (y * 16 + half * 8) * R_PITCH + x * 8) = two;
+    }
+}
+
+typedef struct K_ALIGN(16) r_sixteen {
+    uint32_t word[4];
+} r_sixteen;
+
+/* Sums of four neighbours, from those of all chunks. */
+K_FN void r_four(const r_place *at, int32_t row, int32_t column, int32_t *sum) {
+    const int32_t *from = (const int32_t *)(const void *)at->shared + row * R_PITCH + column;
+    K_UNROLL
+    for (int32_t e = 0; e < 4; e++) {
+        sum[e] = 0;
+    }
+    K_UNROLL
+    for (int32_t s = 0; s < K_SPLIT; s++) {
+        const r_sixteen part = *(const r_sixteen *)(const void *)(from + s * (K_ROWS * R_PITCH));
+        K_UNROLL
+        for (int32_t e = 0; e < 4; e++) {
+            sum[e] = (int32_t)((uint32_t)sum[e] + part.word[e]);
+        }
+    }
+}
+
+/* Sixteen neighbours that are all there become bytes. */
+K_FN void r_finish_bytes(const r_place *at, int32_t row, int32_t column, const int32_t *add,
+                         const float *scale) {
+    const mp_integer_rows_args *args = at->args;
+    const int64_t to = (at->tile_row + row) * args->columns + at->tile_column + column;
+    r_sixteen other, out;
+    K_UNROLL
+    for (int32_t w = 0; w < 4; w++) {
+        other.word[w] = out.word[w] = 0;
+    }
+    if (args->other) {
+        other = *(const r_sixteen *)(const void *)((const uint8_t *)args->other + to);
+    }
+    K_UNROLL
+    for (int32_t w = 0; w < 4; w++) {
+        int32_t sum[4];
+        r_four(at, row, column + w * 4, sum);
+        K_UNROLL
+        for (int32_t e = 0; e < 4; e++) {
+            const int32_t total = (int32_t)((uint32_t)sum[e] + (uint32_t)add[w * 4 + e]);
+            const int32_t byte =
+                r_byte(args, total, scale[w * 4 + e], other.word[w] >> e * 8 & 0xffu);
+            out.word[w] |= ((uint32_t)byte & 0xffu) << e * 8;
+        }
+    }
+    *(r_sixteen *)(void *)((uint8_t *)args->out + to) = out;
+}
+
+/* Four neighbours that are all there, of 32 bits each. */
+K_FN void r_finish_words(const r_place *at, int32_t row, int32_t column, const int32_t *add,
+                         const float *scale) {
+    const mp_integer_rows_args *args = at->args;
+    const int64_t to = (at->tile_row + row) * args->columns + at->tile_column + column;
+    const int is_float = args->kind == K_INTEGER_ROWS_F32;
+    int32_t sum[4];
+    r_sixteen out;
+    r_four(at, row, column, sum);
+    K_UNROLL
+    for (int32_t e = 0; e < 4; e++) {
+        const uint32_t total = (uint32_t)sum[e] + (uint32_t)add[e];
+        out.word[e] = is_float ? k_bits_of_float((float)(int32_t)total * scale[e]) : total;
+    }
+    *(r_sixteen *)(void *)((uint32_t *)args->out + to) = out;
+}
+
+K_FN void r_finish_each(const r_place *at, int32_t row, int32_t column, int32_t each,
+                        const int32_t *add, const float *scale) {
+    const mp_integer_rows_args *args = at->args;
+    K_UNROLL
+    for (int32_t w = 0; w < each / 4; w++) {
+        int32_t sum[4];
+        r_four(at, row, column + w * 4, sum);
+        K_UNROLL
+        for (int32_t e = 0; e < 4; e++) {
+            const int64_t at_column = at->tile_column + column + w * 4 + e;
+            if (at_column < args->columns) {
+                r_finish(args, at->tile_row + row, at_column, sum[e], add[w * 4 + e],
+                         scale[w * 4 + e]);
+            }
+        }
+    }
+}
+
+/* A lane has the same columns of some rows. */
+K_FN void r_write(const r_place *at, int32_t each) {
+    const mp_integer_rows_args *args = at->args;
+    const int32_t pieces = K_COLUMNS / each, column = at->lane % pieces * each;
+    const int64_t first = at->tile_column + column;
+    const int whole = args->columns % each == 0 && first + each <= args->columns;
+    const int64_t left = args->rows - at->tile_row;
+    int32_t add[16];
+    float scale[16];
+    K_UNROLL
+    for (int32_t e = 0; e < each; e++) {
+        const int64_t from = first + e < args->columns ? first + e : args->columns - 1;
+        add[e] = r_add(args, from);
+        scale[e] = r_scale(args, from);
+    }
+    K_ONE_COPY
+    for (int32_t row = at->lane / pieces; row < K_ROWS && row < left; row += R_LANES / pieces) {
+        if (!whole) {
+            r_finish_each(at, row, column, each, add, scale);
+        } else if (each == 16) {
+            r_finish_bytes(at, row, column, add, scale);
+        } else {
+            r_finish_words(at, row, column, add, scale);
+        }
+    }
+}
+
+/* ---- tiles ---- */
+
+K_FN void r_find(r_place *at, int64_t tile) {
+    const mp_integer_rows_args *args = at->args;
+    const int64_t down = tile / args->tiles_across;
+    at->tile_row = down * K_ROWS;
+    at->tile_column = (tile - down * args->tiles_across) * K_COLUMNS;
+    K_UNROLL
+    for (int32_t l = 0; l < R_A_LINES; l++) {
+        const int32_t line = K_ROWS > R_LINES ? at->line + l * R_LINES : at->line % K_ROWS;
+        const int64_t row = at->tile_row + line;
+        at->corner[l] = r_corner_of(args, row < args->rows ? row : args->rows - 1);
+    }
+}
+
+K_FN r_place r_place_of(const mp_integer_rows_args *args, uint8_t *shared) {
+    enum { EACH = R_CHUNK * K_SPLIT };
+    r_place at;
+    at.args = args;
+    at.shared = shared;
+    at.lane = (int32_t)threadIdx.x;
+    at.warp = at.lane / 32;
+    at.group = at.warp / (R_DOWN * R_ACROSS);
+    at.row = at.warp / R_ACROSS % R_DOWN * K_WARP_ROWS;
+    at.column = at.warp % R_ACROSS * K_WARP_COLUMNS;
+    at.line = at.lane / R_PIECES;
+    at.piece = at.lane % R_PIECES;
+    at.stages = (int32_t)((args->k + EACH - 1) / EACH);
+    return at;
+}
+
+/* The first stages. Weights are asked for before the kernel before has ended. */
+K_FN void r_begin(const r_place *at, int *waits) {
+    const int early = *waits && at->args->constant;
+    if (*waits && !early) {
+        k_wait();
+    }
+    K_UNROLL
+    for (int32_t s = 0; early && s < R_AHEAD - 1; s++) {
+        if (s < at->stages) {
+            r_fill_b(at, s, at->shared + s * R_STAGE);
+        }
+    }
+    if (early) {
+        k_wait();
+    }
+    *waits = 0;
+    K_UNROLL
+    for (int32_t s = 0; s < R_AHEAD - 1; s++) {
+        if (s < at->stages) {
+            if (!early) {
+                r_fill_b(at, s, at->shared + s * R_STAGE);
+            }
+            r_fill_a(at, s, at->shared + s * R_STAGE);
+        }
+        k_copies_group(); /* of the first, all weights that came early */
+    }
+}
+
+K_BLOCK_KERNEL_LATE(R_LANES, mp_integer_rows_args, args) {
+    K_SHARED(uint8_t, shared);
+    r_place at = r_place_of(&args, shared);
+    int waits = 1;
+    for (int64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
+        r_sums sums;
+        K_UNROLL
+        for (int32_t i = 0; i < R_HIGH * R_WIDE * 4; i++) {
+            sums.of[i / 4 / R_WIDE][i / 4 % R_WIDE][i % 4] = 0;
+        }
+        r_find(&at, tile);
+        r_begin(&at, &waits);
+        r_sum(&at, &sums);
+        K_COPIES_WAIT(0);
+        __syncthreads(); /* nobody reads the stages any more */
+        r_keep(&at, &sums);
+        __syncthreads();
+        if (args.kind == K_INTEGER_ROWS_BYTE) {
+            r_write(&at, 16);
+        } else {
+            r_write(&at, 4);
+        }
+        __syncthreads();
+    }
+}
+
+#else
+
+/* The emulated device, and GPUs before 8.0, for which plans do not ask: one result after the
+ * other. */
+K_FN int32_t r_sum(const mp_integer_rows_args *args, int64_t row, int64_t column) {
+    const r_corner corner = r_corner_of(args, row);
+    const int8_t *w = (const int8_t *)args->w + column * args->k;
+    const int32_t channels = args->window.channels;
+    uint32_t sum = 0;
+    for (int32_t k = 0; k < args->k; k += channels) {
+        const r_depth depth = r_depth_of(args, k);
+        const uint8_t *from = r_bytes(args, &corner, &depth);
+        for (int32_t c = 0; c < channels; c++) {
+            const uint32_t byte = (from ? from[c] : args->padding) ^ args->flip;
+            sum += (uint32_t)((int8_t)(byte & 0xffu) * w[k + c]);
+        }
+    }
+    return (int32_t)sum;
+}
+
+K_KERNEL(mp_integer_rows_args, args) {
+    K_GRID_LOOP(i, args.rows * args.columns) {
+        const int64_t row = i / args.columns, column = i - row * args.columns;
+        r_finish(&args, row, column, r_sum(&args, row, column), r_add(&args, column),
+                 r_scale(&args, column));
+    }
+}
+
+#endif

@@ -1,0 +1,73 @@
+/* integer_rows_args.h - arguments of products of rows of 8-bit integers, of which those along k lie
+ * beside each other on both sides: of matrices whose right one is stored turned, and of images
+ * with their channels last.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef MP_KERNEL_INTEGER_ROWS_ARGS_H
+#define MP_KERNEL_INTEGER_ROWS_ARGS_H
+
+#include "kernel/core/index_args.h"
+
+enum { K_INTEGER_ROWS_CHUNK = 64 /* bytes along k that a warp multiplies at a time */ };
+
+/* Stages that a block has at once. */
+#define K_INTEGER_ROWS_AHEAD(rows, split) ((rows) >= 128 ? 4 : (split) >= 4 ? 3 : 4)
+/* Bytes of a stage, and of the sums behind it all, whose rows lie a little further apart. */
+#define K_INTEGER_ROWS_STAGE(rows, columns, split) \
+    (((rows) + (columns)) * (split)*K_INTEGER_ROWS_CHUNK)
+#define K_INTEGER_ROWS_PITCH(columns) ((columns) + 8)
+#define K_INTEGER_ROWS_SUMS(rows, columns, split) \
+    ((split) * (rows)*K_INTEGER_ROWS_PITCH(columns) * 4)
+
+/* What becomes of the sums. */
+enum {
+    K_INTEGER_ROWS_I32,
+    K_INTEGER_ROWS_F32,  /* times the scale */
+    K_INTEGER_ROWS_BYTE, /* the same, rounded to the nearest, of two the even one, moved by a zero
+                          * point and kept in range */
+};
+
+/* Where windows lie on an image. Positions with padding are below 2^31, as are elements of an
+ * image. */
+typedef struct k_byte_window {
+    int32_t in[2], kernel[2], stride[2], dilation[2], pad[2];
+    int32_t out[2]; /* windows of an image, and of a row of it */
+    int32_t channels;
+    k_divider by_channels, by_kernel, by_out[2]; /* by_kernel: a row of the window */
+    int64_t image;                               /* elements */
+} k_byte_window;
+
+/* A byte's value is (byte - zero) * scale. */
+typedef struct k_byte_scale {
+    float scale;
+    int32_t zero;
+} k_byte_scale;
+
+/* out[row][column] = sum over k of x . w, plus `add` of the column. */
+typedef struct mp_integer_rows_args {
+    const void *x;      /* rows of k bytes; images [in][in][channels] */
+    const void *w;      /* int8: columns of k bytes; filters [kernel][kernel][channels] */
+    const int32_t *add; /* by column; NULL: 0 */
+    const float *scale; /* by column, or one */
+    const void *other;  /* bytes of the same shape, which are added, or NULL */
+    const uint8_t
+        *zero; /* of x, which `sums`, those of the columns, are taken off times; or NULL */
+    const int32_t *sums;
+    void *out;
+    int64_t rows, columns, k;
+    int64_t tiles, tiles_across;
+    int32_t kind;
+    int32_t scale_step;
+    int32_t constant;    /* w, add and scale are, and may be read before the kernel before has
+                          * ended */
+    uint32_t flip;       /* 0x80808080 where x is uint8, which turns it into int8 less 128 */
+    uint32_t padding;    /* what x has beyond the image, as four bytes */
+    int32_t low, high;   /* of a byte of the result; low is 0 or more where it is uint8 */
+    int32_t zero_signed; /* `zero` is int8 */
+    k_byte_scale to;     /* of the result, where there is `other`; else only its zero point */
+    k_byte_scale between, beside; /* of the product alone, whose range is that of its type; of
+                                   * `other` */
+    int32_t between_low, between_high, beside_signed;
+    k_byte_window window;
+} mp_integer_rows_args;
+
+#endif
