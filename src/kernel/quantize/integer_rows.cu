@@ -55,21 +55,6 @@ K_FN float r_scale(const mp_integer_rows_args *args, int64_t column) {
     return args->scale ? args->scale[column * args->scale_step] : 1.0F;
 }
 
-/* One by itself. */
-K_FN void r_finish(const mp_integer_rows_args *args, int64_t row, int64_t column, int32_t sum,
-                   int32_t add, float scale) {
-    const int64_t at = row * args->columns + column;
-    const int32_t total = (int32_t)((uint32_t)sum + (uint32_t)add);
-    if (args->kind == K_INTEGER_ROWS_I32) {
-        ((int32_t *)args->out)[at] = total;
-    } else if (args->kind == K_INTEGER_ROWS_F32) {
-        ((float *)args->out)[at] = (float)total * scale;
-    } else {
-        const uint32_t other = args->other ? ((const uint8_t *)args->other)[at] : 0;
-        ((uint8_t *)args->out)[at] = (uint8_t)r_byte(args, total, scale, other);
-    }
-}
-
 /* ---- windows ---- */
 
 /* The image of a row of the result, and the corner of its window there. */
@@ -131,6 +116,7 @@ enum {
     R_AHEAD = K_INTEGER_ROWS_AHEAD(K_ROWS, K_SPLIT),
     R_A = K_ROWS * K_SPLIT * R_CHUNK, /* bytes of A in a stage */
     R_PITCH = K_INTEGER_ROWS_PITCH(K_COLUMNS),
+    R_OTHER = K_INTEGER_ROWS_OTHER(K_ROWS, K_COLUMNS, K_SPLIT), /* where that tile lies */
     /* Of what a lane copies: lines that differ, and chunks of a stage. */
     R_A_LINES = K_ROWS > R_LINES ? K_ROWS / R_LINES : 1,
     R_A_CHUNKS = K_ROWS > R_LINES ? K_SPLIT : K_ROWS *K_SPLIT / R_LINES,
@@ -142,7 +128,7 @@ enum {
 typedef struct r_place {
     const mp_integer_rows_args *args;
     uint8_t *shared;
-    int32_t lane, warp, stages; /* stages: all along k */
+    int32_t lane, stages;       /* stages: all along k */
     int32_t row, column, group; /* of the warp in the tile, its chunk of a stage */
     int32_t line, piece;        /* that it copies, the first of both sides, as if of one chunk */
     int64_t tile_row, tile_column;
@@ -163,13 +149,6 @@ K_FN void r_copy(void *to, const void *from, int is) {
     }
 }
 
-K_FN void r_pad(uint8_t *to, uint32_t padding) {
-    K_UNROLL
-    for (int32_t i = 0; i < K_PIECE; i += 4) {
-        *(uint32_t *)(void *)(to + i) = padding;
-    }
-}
-
 /* The chunk of a stage that a lane's copy `c` of a side with `lines` lines is of. */
 K_FN int32_t r_chunk_of(const r_place *at, int32_t lines, int32_t c) {
     return lines > R_LINES ? c : at->line / lines + c * (R_LINES / lines);
@@ -177,6 +156,7 @@ K_FN int32_t r_chunk_of(const r_place *at, int32_t lines, int32_t c) {
 
 K_FN void r_fill_a(const r_place *at, int32_t stage, uint8_t *to) {
     const mp_integer_rows_args *args = at->args;
+    const void *padding = args->padding ? args->padding : args->x;
     K_UNROLL
     for (int32_t c = 0; c < R_A_CHUNKS; c++) {
         const int32_t chunk = r_chunk_of(at, K_ROWS, c);
@@ -188,11 +168,7 @@ K_FN void r_fill_a(const r_place *at, int32_t stage, uint8_t *to) {
             const uint8_t *from = r_bytes(args, &at->corner[l], &depth);
             uint8_t *spot = to + chunk * (K_ROWS * R_CHUNK) + r_spot(line, at->piece);
             const int is = from != 0 && k < args->k;
-            if (args->padding != 0 && !is) {
-                r_pad(spot, args->padding);
-            } else {
-                r_copy(spot, is ? from : args->x, is);
-            }
+            r_copy(spot, is ? (const void *)from : padding, is || args->padding);
         }
     }
 }
@@ -213,6 +189,25 @@ K_FN void r_fill_b(const r_place *at, int32_t stage, uint8_t *to) {
             r_copy(to + R_A + chunk * (K_COLUMNS * R_CHUNK) + r_spot(line, at->piece),
                    (const uint8_t *)args->w + from, is);
         }
+    }
+}
+
+/* Whether the tile of what is added is copied, too, before it is wanted. */
+K_FN int r_brings_other(const mp_integer_rows_args *args) {
+    return args->other != 0 && args->columns % 16 == 0;
+}
+
+K_FN void r_fill_other(const r_place *at) {
+    enum { PIECES = K_COLUMNS / 16 };
+    const mp_integer_rows_args *args = at->args;
+    K_ONE_COPY
+    for (int32_t i = at->lane; r_brings_other(args) && i < K_ROWS * PIECES; i += R_LANES) {
+        const int64_t row = at->tile_row + i / PIECES;
+        const int64_t column = at->tile_column + i % PIECES * 16;
+        const int is = row < args->rows && column < args->columns;
+        k_copy_begin(at->shared + R_OTHER + i * 16,
+                     (const uint8_t *)args->other + (is ? row * args->columns + column : 0),
+                     is ? 16 : 0);
     }
 }
 
@@ -252,22 +247,38 @@ K_FN void r_multiply(const r_place *at, const uint8_t *stage, r_sums *sums) {
     }
 }
 
-/* All of a tile, whose first stages are on their way. */
-K_FN void r_sum(const r_place *at, r_sums *sums) {
-    int32_t place = 0, to = R_AHEAD - 1;
+/* What B has of the first stages of a tile. */
+K_FN void r_fill_early(const r_place *at) {
     K_ONE_COPY
-    for (int32_t stage = 0; stage < at->stages; stage++) {
-        const int32_t next = stage + R_AHEAD - 1;
-        K_COPIES_WAIT(R_AHEAD - 2);
-        __syncthreads(); /* it is there, and the one before is no longer read */
-        if (next < at->stages) {
-            r_fill_b(at, next, at->shared + to * R_STAGE);
-            r_fill_a(at, next, at->shared + to * R_STAGE);
+    for (int32_t stage = 0; stage < R_AHEAD - 1 && stage < at->stages; stage++) {
+        r_fill_b(at, stage, at->shared + stage * R_STAGE);
+    }
+}
+
+/* All of a tile. At each turn a stage is filled and an earlier one multiplied; `early`: of the
+ * first ones B has been asked for, which comes with the first stage. */
+K_FN void r_sum(const r_place *at, int early, r_sums *sums) {
+    int32_t place = 0, from = 1; /* of a ring */
+    r_fill_other(at);
+    K_ONE_COPY
+    for (int32_t turn = 0; turn < at->stages + R_AHEAD - 1; turn++) {
+        const int multiplies = turn >= R_AHEAD - 1;
+        if (multiplies) {
+            K_COPIES_WAIT(R_AHEAD - 2);
+            __syncthreads(); /* it is there, and the one before is no longer read */
+        }
+        if (turn < at->stages) {
+            if (multiplies || !early) {
+                r_fill_b(at, turn, at->shared + place * R_STAGE);
+            }
+            r_fill_a(at, turn, at->shared + place * R_STAGE);
         }
         k_copies_group();
-        r_multiply(at, at->shared + place * R_STAGE, sums);
+        if (multiplies) {
+            r_multiply(at, at->shared + from * R_STAGE, sums);
+        }
         place = place + 1 < R_AHEAD ? place + 1 : 0;
-        to = to + 1 < R_AHEAD ? to + 1 : 0;
+        from = place + 1 < R_AHEAD ? place + 1 : 0;
     }
 }
 
@@ -308,103 +319,104 @@ K_FN void r_four(const r_place *at, int32_t row, int32_t column, int32_t *sum) {
     }
 }
 
-/* Sixteen neighbours that are all there become bytes. */
-K_FN void r_finish_bytes(const r_place *at, int32_t row, int32_t column, const int32_t *add,
-                         const float *scale) {
-    const mp_integer_rows_args *args = at->args;
-    const int64_t to = (at->tile_row + row) * args->columns + at->tile_column + column;
-    r_sixteen other, out;
-    K_UNROLL
-    for (int32_t w = 0; w < 4; w++) {
-        other.word[w] = out.word[w] = 0;
-    }
-    if (args->other) {
-        other = *(const r_sixteen *)(const void *)((const uint8_t *)args->other + to);
-    }
-    K_UNROLL
-    for (int32_t w = 0; w < 4; w++) {
-        int32_t sum[4];
-        r_four(at, row, column + w * 4, sum);
-        K_UNROLL
-        for (int32_t e = 0; e < 4; e++) {
-            const int32_t total = (int32_t)((uint32_t)sum[e] + (uint32_t)add[w * 4 + e]);
-            const int32_t byte =
-                r_byte(args, total, scale[w * 4 + e], other.word[w] >> e * 8 & 0xffu);
-            out.word[w] |= ((uint32_t)byte & 0xffu) << e * 8;
-        }
-    }
-    *(r_sixteen *)(void *)((uint8_t *)args->out + to) = out;
-}
-
-/* Four neighbours that are all there, of 32 bits each. */
-K_FN void r_finish_words(const r_place *at, int32_t row, int32_t column, const int32_t *add,
-                         const float *scale) {
-    const mp_integer_rows_args *args = at->args;
-    const int64_t to = (at->tile_row + row) * args->columns + at->tile_column + column;
-    const int is_float = args->kind == K_INTEGER_ROWS_F32;
-    int32_t sum[4];
-    r_sixteen out;
-    r_four(at, row, column, sum);
+/* Four neighbours, of which there are `count`, as bytes; or as words of 32 bits. `apart`: they lie
+ * anywhere. */
+K_FN void r_finish_bytes(const mp_integer_rows_args *args, int64_t to, int32_t count, int apart,
+                         uint32_t other, const int32_t *sum, const float *scale) {
+    uint8_t *out = (uint8_t *)args->out + to;
+    uint32_t word = 0;
     K_UNROLL
     for (int32_t e = 0; e < 4; e++) {
-        const uint32_t total = (uint32_t)sum[e] + (uint32_t)add[e];
-        out.word[e] = is_float ? k_bits_of_float((float)(int32_t)total * scale[e]) : total;
+        const int32_t byte = r_byte(args, sum[e], scale[e], other >> e * 8 & 0xffu);
+        word |= ((uint32_t)byte & 0xffu) << e * 8;
     }
-    *(r_sixteen *)(void *)((uint32_t *)args->out + to) = out;
+    if (count == 4 && !apart) {
+        *(uint32_t *)(void *)out = word;
+        return;
+    }
+    K_ONE_COPY
+    for (int32_t e = 0; e < count; e++) {
+        out[e] = (uint8_t)(word >> e * 8);
+    }
 }
 
-K_FN void r_finish_each(const r_place *at, int32_t row, int32_t column, int32_t each,
-                        const int32_t *add, const float *scale) {
-    const mp_integer_rows_args *args = at->args;
+K_FN void r_finish_words(const mp_integer_rows_args *args, int64_t to, int32_t count, int apart,
+                         const int32_t *sum, const float *scale) {
+    uint32_t *out = (uint32_t *)args->out + to;
+    r_sixteen words;
     K_UNROLL
-    for (int32_t w = 0; w < each / 4; w++) {
-        int32_t sum[4];
-        r_four(at, row, column + w * 4, sum);
-        K_UNROLL
-        for (int32_t e = 0; e < 4; e++) {
-            const int64_t at_column = at->tile_column + column + w * 4 + e;
-            if (at_column < args->columns) {
-                r_finish(args, at->tile_row + row, at_column, sum[e], add[w * 4 + e],
-                         scale[w * 4 + e]);
-            }
+    for (int32_t e = 0; e < 4; e++) {
+        const int is_float = args->kind == K_INTEGER_ROWS_F32;
+        words.word[e] = is_float ? k_bits_of_float((float)sum[e] * scale[e]) : (uint32_t)sum[e];
+    }
+    if (count == 4 && !apart) {
+        *(r_sixteen *)(void *)out = words;
+        return;
+    }
+    K_UNROLL
+    for (int32_t e = 0; e < 4; e++) {
+        if (e < count) {
+            out[e] = words.word[e];
         }
     }
 }
 
-/* A lane has the same columns of some rows. */
-K_FN void r_write(const r_place *at, int32_t each) {
+/* What is added to four neighbours. */
+K_FN uint32_t r_other(const r_place *at, int32_t row, int32_t column, int64_t to, int32_t count) {
+    const uint8_t *beside = (const uint8_t *)at->args->other + to;
+    uint32_t other = 0;
+    if (r_brings_other(at->args)) {
+        return *(const uint32_t *)(const void *)(at->shared + R_OTHER + row * K_COLUMNS + column);
+    }
+    K_ONE_COPY
+    for (int32_t e = 0; at->args->other && e < count; e++) {
+        other |= (uint32_t)beside[e] << e * 8;
+    }
+    return other;
+}
+
+/* A lane has the same four columns of some rows. The text is short, since most tiles have few rows
+ * for each lane, and it takes longer to come than to be run. */
+K_FN void r_write(const r_place *at) {
+    enum { PIECES = K_COLUMNS / 4 };
     const mp_integer_rows_args *args = at->args;
-    const int32_t pieces = K_COLUMNS / each, column = at->lane % pieces * each;
-    const int64_t first = at->tile_column + column;
-    const int whole = args->columns % each == 0 && first + each <= args->columns;
+    const int32_t column = at->lane % PIECES * 4;
+    const int64_t first = at->tile_column + column, there = args->columns - first;
     const int64_t left = args->rows - at->tile_row;
-    int32_t add[16];
-    float scale[16];
+    const int32_t count = there > 4 ? 4 : there < 0 ? 0 : (int32_t)there;
+    const int apart = args->columns % 4 != 0 && count == 4; /* rows begin anywhere */
+    int32_t add[4];
+    float scale[4];
     K_UNROLL
-    for (int32_t e = 0; e < each; e++) {
-        const int64_t from = first + e < args->columns ? first + e : args->columns - 1;
+    for (int32_t e = 0; e < 4; e++) {
+        const int64_t from = e < there ? first + e : args->columns - 1;
         add[e] = r_add(args, from);
         scale[e] = r_scale(args, from);
     }
     K_ONE_COPY
-    for (int32_t row = at->lane / pieces; row < K_ROWS && row < left; row += R_LANES / pieces) {
-        if (!whole) {
-            r_finish_each(at, row, column, each, add, scale);
-        } else if (each == 16) {
-            r_finish_bytes(at, row, column, add, scale);
+    for (int32_t row = at->lane / PIECES; row < K_ROWS && row < left; row += R_LANES / PIECES) {
+        const int64_t to = (at->tile_row + row) * args->columns + first;
+        int32_t sum[4];
+        r_four(at, row, column, sum);
+        K_UNROLL
+        for (int32_t e = 0; e < 4; e++) {
+            sum[e] = (int32_t)((uint32_t)sum[e] + (uint32_t)add[e]);
+        }
+        if (args->kind == K_INTEGER_ROWS_BYTE) {
+            r_finish_bytes(args, to, count, apart, r_other(at, row, column, to, count), sum, scale);
         } else {
-            r_finish_words(at, row, column, add, scale);
+            r_finish_words(args, to, count, apart, sum, scale);
         }
     }
 }
 
 /* ---- tiles ---- */
 
-K_FN void r_find(r_place *at, int64_t tile) {
+K_FN void r_find(r_place *at, uint32_t tile) {
     const mp_integer_rows_args *args = at->args;
-    const int64_t down = tile / args->tiles_across;
-    at->tile_row = down * K_ROWS;
-    at->tile_column = (tile - down * args->tiles_across) * K_COLUMNS;
+    const uint32_t down = k_divide(tile, args->by_across);
+    at->tile_row = (int64_t)down * K_ROWS;
+    at->tile_column = (int64_t)(tile - down * args->tiles_across) * K_COLUMNS;
     K_UNROLL
     for (int32_t l = 0; l < R_A_LINES; l++) {
         const int32_t line = K_ROWS > R_LINES ? at->line + l * R_LINES : at->line % K_ROWS;
@@ -419,67 +431,39 @@ K_FN r_place r_place_of(const mp_integer_rows_args *args, uint8_t *shared) {
     at.args = args;
     at.shared = shared;
     at.lane = (int32_t)threadIdx.x;
-    at.warp = at.lane / 32;
-    at.group = at.warp / (R_DOWN * R_ACROSS);
-    at.row = at.warp / R_ACROSS % R_DOWN * K_WARP_ROWS;
-    at.column = at.warp % R_ACROSS * K_WARP_COLUMNS;
+    at.group = at.lane / 32 / (R_DOWN * R_ACROSS);
+    at.row = at.lane / 32 / R_ACROSS % R_DOWN * K_WARP_ROWS;
+    at.column = at.lane / 32 % R_ACROSS * K_WARP_COLUMNS;
     at.line = at.lane / R_PIECES;
     at.piece = at.lane % R_PIECES;
     at.stages = (int32_t)((args->k + EACH - 1) / EACH);
     return at;
 }
 
-/* The first stages. Weights are asked for before the kernel before has ended. */
-K_FN void r_begin(const r_place *at, int *waits) {
-    const int early = *waits && at->args->constant;
-    if (*waits && !early) {
-        k_wait();
-    }
-    K_UNROLL
-    for (int32_t s = 0; early && s < R_AHEAD - 1; s++) {
-        if (s < at->stages) {
-            r_fill_b(at, s, at->shared + s * R_STAGE);
-        }
-    }
-    if (early) {
-        k_wait();
-    }
-    *waits = 0;
-    K_UNROLL
-    for (int32_t s = 0; s < R_AHEAD - 1; s++) {
-        if (s < at->stages) {
-            if (!early) {
-                r_fill_b(at, s, at->shared + s * R_STAGE);
-            }
-            r_fill_a(at, s, at->shared + s * R_STAGE);
-        }
-        k_copies_group(); /* of the first, all weights that came early */
-    }
-}
-
-K_BLOCK_KERNEL_LATE(R_LANES, mp_integer_rows_args, args) {
+K_BLOCK_KERNEL_LATE_OF(R_LANES, 2, mp_integer_rows_args, args) {
     K_SHARED(uint8_t, shared);
     r_place at = r_place_of(&args, shared);
-    int waits = 1;
-    for (int64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
+    int early = args.constant;
+    r_find(&at, blockIdx.x);
+    if (early) {
+        r_fill_early(&at);
+    }
+    k_wait();
+    for (uint32_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
         r_sums sums;
         K_UNROLL
         for (int32_t i = 0; i < R_HIGH * R_WIDE * 4; i++) {
             sums.of[i / 4 / R_WIDE][i / 4 % R_WIDE][i % 4] = 0;
         }
-        r_find(&at, tile);
-        r_begin(&at, &waits);
-        r_sum(&at, &sums);
+        r_sum(&at, early, &sums);
         K_COPIES_WAIT(0);
         __syncthreads(); /* nobody reads the stages any more */
         r_keep(&at, &sums);
         __syncthreads();
-        if (args.kind == K_INTEGER_ROWS_BYTE) {
-            r_write(&at, 16);
-        } else {
-            r_write(&at, 4);
-        }
+        r_write(&at);
         __syncthreads();
+        r_find(&at, tile + gridDim.x); /* beyond the end, the last row's */
+        early = 0;
     }
 }
 
@@ -496,7 +480,7 @@ K_FN int32_t r_sum(const mp_integer_rows_args *args, int64_t row, int64_t column
         const r_depth depth = r_depth_of(args, k);
         const uint8_t *from = r_bytes(args, &corner, &depth);
         for (int32_t c = 0; c < channels; c++) {
-            const uint32_t byte = (from ? from[c] : args->padding) ^ args->flip;
+            const uint32_t byte = (from ? from[c] : *(const uint8_t *)args->padding) ^ args->flip;
             sum += (uint32_t)((int8_t)(byte & 0xffu) * w[k + c]);
         }
     }
@@ -506,8 +490,16 @@ K_FN int32_t r_sum(const mp_integer_rows_args *args, int64_t row, int64_t column
 K_KERNEL(mp_integer_rows_args, args) {
     K_GRID_LOOP(i, args.rows * args.columns) {
         const int64_t row = i / args.columns, column = i - row * args.columns;
-        r_finish(&args, row, column, r_sum(&args, row, column), r_add(&args, column),
-                 r_scale(&args, column));
+        const uint32_t total = (uint32_t)r_sum(&args, row, column) + (uint32_t)r_add(&args, column);
+        const int32_t sum = (int32_t)total;
+        if (args.kind == K_INTEGER_ROWS_I32) {
+            ((int32_t *)args.out)[i] = sum;
+        } else if (args.kind == K_INTEGER_ROWS_F32) {
+            ((float *)args.out)[i] = (float)sum * r_scale(&args, column);
+        } else {
+            const uint32_t other = args.other ? ((const uint8_t *)args.other)[i] : 0;
+            ((uint8_t *)args.out)[i] = (uint8_t)r_byte(&args, sum, r_scale(&args, column), other);
+        }
     }
 }
 

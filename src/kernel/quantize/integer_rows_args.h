@@ -17,6 +17,14 @@ enum { K_INTEGER_ROWS_CHUNK = 64 /* bytes along k that a warp multiplies at a ti
 #define K_INTEGER_ROWS_PITCH(columns) ((columns) + 8)
 #define K_INTEGER_ROWS_SUMS(rows, columns, split) \
     ((split) * (rows)*K_INTEGER_ROWS_PITCH(columns) * 4)
+/* Where what is added lies, behind both, and bytes of all. */
+#define K_INTEGER_ROWS_OTHER(rows, columns, split)                                        \
+    (K_INTEGER_ROWS_STAGE(rows, columns, split) * K_INTEGER_ROWS_AHEAD(rows, split) >     \
+             K_INTEGER_ROWS_SUMS(rows, columns, split)                                    \
+         ? K_INTEGER_ROWS_STAGE(rows, columns, split) * K_INTEGER_ROWS_AHEAD(rows, split) \
+         : K_INTEGER_ROWS_SUMS(rows, columns, split))
+#define K_INTEGER_ROWS_SHARED(rows, columns, split) \
+    (K_INTEGER_ROWS_OTHER(rows, columns, split) + (rows) * (columns))
 
 /* What becomes of the sums. */
 enum {
@@ -52,15 +60,16 @@ typedef struct mp_integer_rows_args {
     const uint8_t
         *zero; /* of x, which `sums`, those of the columns, are taken off times; or NULL */
     const int32_t *sums;
+    const void *padding; /* 16 bytes that x has beyond an image; NULL: there is no beyond */
     void *out;
     int64_t rows, columns, k;
-    int64_t tiles, tiles_across;
+    uint32_t tiles, tiles_across;
+    k_divider by_across;
     int32_t kind;
     int32_t scale_step;
     int32_t constant;    /* w, add and scale are, and may be read before the kernel before has
                           * ended */
     uint32_t flip;       /* 0x80808080 where x is uint8, which turns it into int8 less 128 */
-    uint32_t padding;    /* what x has beyond the image, as four bytes */
     int32_t low, high;   /* of a byte of the result; low is 0 or more where it is uint8 */
     int32_t zero_signed; /* `zero` is int8 */
     k_byte_scale to;     /* of the result, where there is `other`; else only its zero point */

@@ -85,7 +85,9 @@ static mp_status read_images(const mp_planner *p, mp_integer_rows_args *args, mp
 static mp_status check_sizes(const mp_planner *p, const mp_shape *out) {
     const mp_shape *x = &p->in[MP_ROWS_X].shape, *w = &p->in[MP_ROWS_W].shape;
     const bool is_image = w->rank == 4;
-    bool fits = mp_shape_span(out, 0, out->rank - 1) <= INT32_MAX && w->dim[0] <= INT32_MAX &&
+    bool fits = mp_shape_span(out, 0, out->rank - 1) <= INT32_MAX / 2 &&
+                w->dim[0] <= INT32_MAX / 2 &&
+                mp_shape_count(out) / 512 <= INT32_MAX / 2 && /* tiles */
                 mp_shape_span(w, 1, w->rank) <= INT32_MAX / 2 &&
                 (!is_image || mp_shape_span(x, 1, 4) <= INT32_MAX / 2);
     for (int d = 1; is_image && d < 3; d++) {
@@ -112,7 +114,8 @@ static void settle_window(mp_integer_rows_args *args) {
     w->image = (int64_t)w->in[0] * w->in[1] * w->channels;
     w->by_channels = mp_divider((uint32_t)w->channels);
     w->by_kernel = mp_divider((uint32_t)w->kernel[1]);
-    w->by_out[0] = mp_divider((uint32_t)(w->out[0] * w->out[1]));
+    w->out[0] *= w->out[1];
+    w->by_out[0] = mp_divider((uint32_t)w->out[0]);
     w->by_out[1] = mp_divider((uint32_t)w->out[1]);
 }
 
@@ -164,6 +167,11 @@ static mp_status check_columns(const mp_planner *p, int i, bool may_be_one) {
 
 static mp_status check_inputs(const mp_planner *p, const mp_shape *out) {
     const mp_tensor *other = mp_plan_in(p, MP_ROWS_OTHER), *zero = mp_plan_in(p, MP_ROWS_ZERO);
+    const mp_tensor *padding = mp_plan_in(p, MP_ROWS_PADDING);
+    if (p->in[MP_ROWS_W].shape.rank == 4 &&
+        (padding == NULL || mp_shape_count(&padding->shape) != PIECE)) {
+        return MP_FAIL(INVALID_ARGUMENT, "it is not said what is beyond an image");
+    }
     MP_TRY(check_columns(p, MP_ROWS_ADD, false));
     MP_TRY(check_columns(p, MP_ROWS_SCALE, true));
     MP_TRY(check_columns(p, MP_ROWS_SUMS, false));
@@ -222,8 +230,9 @@ static mp_status launch(mp_planner *p, mp_integer_rows_args *args) {
     const size_t size = (size_t)(args->rows * args->columns) *
                         (args->kind == K_INTEGER_ROWS_BYTE ? 1 : sizeof(float));
     ends at;
-    args->tiles_across = MP_CEIL_DIV(args->columns, cut->columns);
-    args->tiles = MP_CEIL_DIV(args->rows, cut->rows) * args->tiles_across;
+    args->tiles_across = (uint32_t)MP_CEIL_DIV(args->columns, cut->columns);
+    args->tiles = (uint32_t)MP_CEIL_DIV(args->rows, cut->rows) * args->tiles_across;
+    args->by_across = mp_divider(args->tiles_across);
     mp_grid grid = mp_plan_grid(p, args->rows * args->columns, 1);
     if (p->device->info.arch != 0) {
         const int64_t most = (int64_t)multiprocessors * cut->blocks_each;
@@ -241,6 +250,7 @@ static mp_status launch(mp_planner *p, mp_integer_rows_args *args) {
                      MP_BIND(mp_integer_rows_args, other, at.other),
                      MP_BIND(mp_integer_rows_args, zero, ref_of(p, MP_ROWS_ZERO)),
                      MP_BIND(mp_integer_rows_args, sums, ref_of(p, MP_ROWS_SUMS)),
+                     MP_BIND(mp_integer_rows_args, padding, ref_of(p, MP_ROWS_PADDING)),
                      MP_BIND(mp_integer_rows_args, out, at.out)));
     return at.out.place == MP_PLACE_SCRATCH ? mp_plan_copy(p, MP_OUT(0), at.out, size) : MP_OK;
 }
@@ -267,7 +277,6 @@ static mp_status plan(mp_planner *p) {
     settle_window(&args);
     args.rows = mp_shape_span(&out, 0, out.rank - 1);
     args.columns = w->shape.dim[0];
-    args.padding = (uint32_t)(mp_node_int(p->node, "padding", 0) & 0xff) * 0x01010101U;
     args.scale_step = scale != NULL && mp_shape_count(&scale->shape) > 1;
     args.zero_signed = zero != NULL && zero->type == MP_I8;
     args.constant = is_constant(p);

@@ -7,13 +7,14 @@
 
 /* Its inputs; those from the third on may be left out. */
 enum {
-    MP_ROWS_X,     /* bytes: rows, or images with their channels last */
-    MP_ROWS_W,     /* int8: a row for each column of the result */
-    MP_ROWS_ADD,   /* int32, by column */
-    MP_ROWS_SCALE, /* float, by column, or one */
-    MP_ROWS_OTHER, /* bytes of the result's shape */
-    MP_ROWS_ZERO,  /* of X, a byte that is not known before */
-    MP_ROWS_SUMS,  /* int32, of the rows of W, where there is that */
+    MP_ROWS_X,       /* bytes: rows, or images with their channels last */
+    MP_ROWS_W,       /* int8: a row for each column of the result */
+    MP_ROWS_ADD,     /* int32, by column */
+    MP_ROWS_SCALE,   /* float, by column, or one */
+    MP_ROWS_OTHER,   /* bytes of the result's shape */
+    MP_ROWS_ZERO,    /* of X, a byte that is not known before */
+    MP_ROWS_SUMS,    /* int32, of the rows of W, where there is that */
+    MP_ROWS_PADDING, /* 16 bytes, all the same: what X has beyond an image */
     MP_ROWS_INPUTS,
 };
 

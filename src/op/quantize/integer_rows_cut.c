@@ -7,22 +7,19 @@
 
 #include <stddef.h>
 
-/* Stages and sums take the same place. */
-#define SHARED(rows, columns, split)                                                       \
-    MP_MAX(K_INTEGER_ROWS_STAGE(rows, columns, split) * K_INTEGER_ROWS_AHEAD(rows, split), \
-           K_INTEGER_ROWS_SUMS(rows, columns, split))
 #define CUT(rows, columns, split, lanes, blocks) \
-    { (rows), (columns), (split), (lanes), SHARED(rows, columns, split), (blocks) }
+    { (rows), (columns), (split), (lanes), K_INTEGER_ROWS_SHARED(rows, columns, split), (blocks) }
 
 /* As kernels.txt has them. */
 static const mp_integer_rows_cut cuts[] = {
-    CUT(128, 128, 1, 128, 2), CUT(128, 64, 1, 128, 3), CUT(64, 64, 2, 256, 2),
+    CUT(128, 128, 1, 256, 2), CUT(128, 64, 1, 128, 3), CUT(64, 64, 2, 256, 2),
     CUT(64, 32, 4, 256, 2),   CUT(32, 32, 8, 256, 2),
 };
 
 /* In clocks of a multiprocessor, and bytes or products of one. */
 enum {
-    BEGIN = 2500,      /* until the first stage is there, and from the last sum to its result */
+    BEGIN = 2000,      /* until the first stage is there, and from the last sum to its result */
+    RESULT = 120,      /* of what the block's lanes write at once */
     STAGE_LEAST = 300, /* however small */
     PRODUCTS = 2600,
     BYTES = 44, /* from the cache that all share */
@@ -40,7 +37,9 @@ static int64_t clocks_of(const mp_integer_rows_cut *cut, int64_t rows, int64_t c
     const int64_t bytes =
         (int64_t)(cut->rows + cut->columns) * K_INTEGER_ROWS_CHUNK * cut->split / BYTES;
     const int64_t stage = MP_MAX(products, bytes);
-    return turns * BEGIN + MP_MAX(each * stages * stage, turns * stages * STAGE_LEAST);
+    const int64_t results = (int64_t)cut->rows * cut->columns / 4 / cut->lanes;
+    return turns * (BEGIN + results * RESULT) +
+           MP_MAX(each * stages * stage, turns * stages * STAGE_LEAST);
 }
 
 const mp_integer_rows_cut *mp_integer_rows_cut_for(int64_t rows, int64_t columns, int64_t k,
