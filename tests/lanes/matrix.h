@@ -139,9 +139,6 @@ inline void matrix_copy_begin(const matrix_copy &copy) {
 inline void k_copy_begin(void *to, const void *from, uint32_t count) {
     matrix_copy_begin({to, from, count, 16});
 }
-inline void k_copy_half_begin(void *to, const void *from, uint32_t count) {
-    matrix_copy_begin({to, from, count, 8});
-}
 inline void k_copy_begin_once(void *to, const void *from, uint32_t count) {
     k_copy_begin(to, from, count);
 }
@@ -161,6 +158,16 @@ inline void k_copy_few(void *to, const void *from, int32_t count) {
 inline void k_copy_begin_if(int is, void *to, const void *from, uint32_t count) {
     if (is) {
         k_copy_begin(to, from, count);
+    }
+}
+inline void k_copy_half_begin_if(int is, void *to, const void *from, uint32_t count) {
+    if (is) {
+        matrix_copy_begin({to, from, count, 8});
+    }
+}
+inline void k_fill_half_if(int is, void *to, uint32_t word) {
+    for (int i = 0; is && i < 2; i++) {
+        memcpy((char *)to + i * 4, &word, sizeof word);
     }
 }
 inline void k_copies_group() {

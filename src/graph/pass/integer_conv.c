@@ -108,6 +108,7 @@ static mp_status make_node(mp_layout *l, const found *f, const int32_t *in) {
     mp_attr attrs[ATTRS_MAX];
     size_t count = MP_INTEGER_ATTRS;
     mp_integer_result(parts, attrs);
+    attrs[count++] = (mp_attr){.name = "padding", .kind = MP_ATTR_INT, .i = parts->x.zero};
     if (f->has_sum) {
         attrs[count++] =
             (mp_attr){.name = "between", .kind = MP_ATTR_INT, .i = (int64_t)f->between.type};
@@ -138,15 +139,6 @@ static mp_integer_parts alone_of(const found *f) {
     return parts;
 }
 
-/* Beyond the image are zeros, as X has them. */
-static mp_status add_padding(mp_graph *graph, const mp_quantized *x, int32_t *out) {
-    enum { COUNT = 16 };
-    const mp_tensor padding = {.type = x->type, .shape = {.rank = 1, .dim = {COUNT}}};
-    MP_TRY(mp_graph_add_constant(graph, "", &padding, out));
-    memset((void *)graph->values[*out].tensor.data, x->zero, COUNT);
-    return MP_OK;
-}
-
 static mp_status rewrite(mp_layout *l, const found *f) {
     static const int order[] = {0, 2, 3, 1};
     const mp_integer_parts alone = alone_of(f);
@@ -155,7 +147,6 @@ static mp_status rewrite(mp_layout *l, const found *f) {
         in[i] = MP_NO_VALUE;
     }
     MP_TRY(mp_integer_constants(l->graph, &alone, order, in));
-    MP_TRY(add_padding(l->graph, &f->parts.x, &in[MP_ROWS_PADDING]));
     MP_TRY(mp_twin_need(l, f->parts.x.value, RANK, &in[MP_ROWS_X]));
     if (f->has_sum) {
         MP_TRY(mp_twin_need(l, f->beside.value, RANK, &in[MP_ROWS_OTHER]));

@@ -20,11 +20,6 @@ static double factor_of(const mp_integer_parts *parts, int64_t i) {
     return (double)parts->x.scale * (double)parts->w.scale[parts->w.scales > 1 ? i : 0];
 }
 
-/* X is read as int8, so that a uint8 is 128 less. */
-static int32_t zero_of(const mp_integer_parts *parts) {
-    return parts->x.zero - (parts->x.type == MP_U8 ? 128 : 0);
-}
-
 static double bias_of(const mp_graph *graph, const mp_integer_parts *parts, int64_t i) {
     return parts->bias != MP_NO_VALUE
                ? mp_dequantized_row_at(graph, parts->bias, i) / factor_of(parts, i)
@@ -39,7 +34,7 @@ bool mp_integer_parts_fit(const mp_graph *graph, const mp_integer_parts *parts) 
     }
     for (int64_t i = 0; i < parts->columns; i++) {
         const double factor = factor_of(parts, i), bias = bias_of(graph, parts, i);
-        if (!(factor > 0) || !isfinite(factor) || !(fabs(bias) < SUM_MAX)) {
+        if (!(factor > 0) || !(isfinite((float)factor)) || !(fabs(bias) < SUM_MAX)) {
             return false;
         }
     }
@@ -111,7 +106,7 @@ mp_status mp_integer_constants(mp_graph *graph, const mp_integer_parts *parts, c
     int32_t *add = (int32_t *)graph->values[in[MP_ROWS_ADD]].tensor.data;
     float *scale = (float *)graph->values[in[MP_ROWS_SCALE]].tensor.data;
     for (int64_t i = 0; i < columns; i++) {
-        const int64_t moved = zero_of(parts) * sum_of(rows + i * k, k);
+        const int64_t moved = parts->x.zero * sum_of(rows + i * k, k);
         add[i] = (int32_t)(llrint(bias_of(graph, parts, i)) - moved);
         scale[i] = (float)(factor_of(parts, i) * by);
     }

@@ -48,6 +48,14 @@ K_FN void k_mma_i8(int32_t *c, const uint32_t *a, const uint32_t *b) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+/* The same where A is of unsigned bytes. */
+K_FN void k_mma_u8(int32_t *c, const uint32_t *a, const uint32_t *b) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 K_FN void k_mma_tf32(float *c, const uint32_t *a, const uint32_t *b) {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
                  "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -120,15 +128,8 @@ K_FN void k_copy_begin(void *to, const void *from, uint32_t count) {
                  : "memory");
 }
 
-/* The same of 8 bytes. */
-K_FN void k_copy_half_begin(void *to, const void *from, uint32_t count) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(to)),
-                 "l"(from), "r"(count)
-                 : "memory");
-}
-
-/* k_copy_begin() of what is read once: the cache that all multiprocessors share keeps other things. */
+/* k_copy_begin() of what is read once: the cache that all multiprocessors share keeps other things.
+ */
 K_FN void k_copy_begin_once(void *to, const void *from, uint32_t count) {
     uint64_t policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
@@ -155,6 +156,26 @@ K_FN void k_copy_begin_if(int is, void *to, const void *from, uint32_t count) {
                      (uint32_t)__cvta_generic_to_shared(to)),
                  "l"(from), "r"(count), "r"(is)
                  : "memory");
+}
+
+/* The same of 8 bytes. */
+K_FN void k_copy_half_begin_if(int is, void *to, const void *from, uint32_t count) {
+    asm volatile("{ .reg .pred is;\n"
+                 "setp.ne.s32 is, %3, 0;\n"
+                 "@is cp.async.ca.shared.global [%0], [%1], 8, %2; }" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(count), "r"(is)
+                 : "memory");
+}
+
+/* Eight bytes of shared memory become this word twice where `is` is not 0, without a branch. */
+K_FN void k_fill_half_if(int is, void *to, uint32_t word) {
+    asm volatile(
+        "{ .reg .pred is;\n"
+        "setp.ne.s32 is, %2, 0;\n"
+        "@is st.shared.v2.u32 [%0], {%1, %1}; }" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+        "r"(word), "r"(is)
+        : "memory");
 }
 
 /* 4, 8 or 16 bytes, and both addresses are multiples of that; or none. */

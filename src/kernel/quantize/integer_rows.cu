@@ -20,33 +20,41 @@
 
 /* ---- what becomes of a sum ---- */
 
-/* The nearest whole number of x, moved by `zero` and kept in range; NaN becomes the lowest. */
-K_FN int32_t r_snap(float x, int32_t zero, int32_t low, int32_t high) {
-    const float whole = rintf(x), least = (float)(low - zero), most = (float)(high - zero);
-    const float raised = whole > least ? whole : least;
-    return (int32_t)(raised < most ? raised : most) + zero;
+/* 1.5 * 2^23: a float of a sum with it is rounded to a whole number, which its last bits are. */
+#define R_WHOLE 0x1.8p23F
+
+/* x kept in the range, NaN at its lower end, and rounded to the nearest whole number; plus R_WHOLE.
+ */
+K_FN float r_whole(float x, const k_byte_range *range) {
+    return fminf(fmaxf(x, range->least), range->most) + R_WHOLE;
 }
 
-/* The byte of a sum to which `other`, as it is stored, is added. */
-K_FN int32_t r_byte(const mp_integer_rows_args *args, int32_t sum, float scale, uint32_t other) {
-    if (!args->other) {
-        return r_snap((float)sum * scale, args->to.zero, args->low, args->high);
-    }
-    const int32_t alone =
-        r_snap((float)sum * scale, args->between.zero, args->between_low, args->between_high);
-    const int32_t beside = args->beside_signed ? (int32_t)(int8_t)other : (int32_t)other;
-    const float both = (float)(alone - args->between.zero) * args->between.scale +
-                       (float)(beside - args->beside.zero) * args->beside.scale;
-    return r_snap(both / args->to.scale, args->to.zero, args->low, args->high);
+/* The byte that stands for a value, in the low bits. */
+K_FN uint32_t r_byte(float x, const k_byte_range *range) {
+    return k_bits_of_float(r_whole(x, range)) + (uint32_t)range->zero;
+}
+
+/* x / scale, whose reciprocal is `inverse`: near enough to be rounded as the quotient is. */
+K_FN float r_share(float x, float scale, float inverse) {
+    const float near = x * inverse;
+    return near + (x - near * scale) * inverse;
+}
+
+/* The byte of a sum to which the byte `other` is added, as k_byte_sum has it. */
+K_FN uint32_t r_byte_of_both(const k_byte_sum *both, float alone, uint32_t other,
+                             const k_byte_range *range) {
+    const float first = r_whole(alone, &both->between) - R_WHOLE;
+    const float second = k_float_of_bits(0x4b000000u | other) - both->other_zero;
+    const float value = first * both->between_scale + second * both->other_scale;
+    return r_byte(r_share(value, both->scale, both->inverse), range);
 }
 
 /* What is added to the sums of a column. */
 K_FN int32_t r_add(const mp_integer_rows_args *args, int64_t column) {
     uint32_t add = args->add ? (uint32_t)args->add[column] : 0u;
     if (args->zero) {
-        const int32_t zero = args->zero_signed ? (int8_t)args->zero[0] : args->zero[0];
-        const int32_t moved = zero - (args->flip ? 128 : 0);
-        add -= (uint32_t)moved * (uint32_t)args->sums[column];
+        const int32_t zero = args->is_unsigned ? args->zero[0] : (int8_t)args->zero[0];
+        add -= (uint32_t)zero * (uint32_t)args->sums[column];
     }
     return (int32_t)add;
 }
@@ -141,12 +149,17 @@ K_FN int32_t r_spot(int32_t line, int32_t piece) {
     return line * R_CHUNK + (sixteen ^ (line / 2 & 3)) * 16 + piece * K_PIECE % 16;
 }
 
-K_FN void r_copy(void *to, const void *from, int is) {
+/* Copies a piece; where `is` is 0 it becomes the word `padding` again and again, without that
+ * anything is read: all blocks would ask for the same bytes. */
+K_FN void r_copy(uint8_t *to, const void *from, int is, uint32_t padding) {
+    const int fills = !is && padding != 0;
     if (K_PIECE == 16) {
-        k_copy_begin(to, from, is ? 16 : 0);
+        k_copy_begin_if(!fills, to, from, is ? 16 : 0);
+        k_fill_half_if(fills, to + 8, padding);
     } else {
-        k_copy_half_begin(to, from, is ? 8 : 0);
+        k_copy_half_begin_if(!fills, to, from, is ? 8 : 0);
     }
+    k_fill_half_if(fills, to, padding);
 }
 
 /* The chunk of a stage that a lane's copy `c` of a side with `lines` lines is of. */
@@ -156,7 +169,6 @@ K_FN int32_t r_chunk_of(const r_place *at, int32_t lines, int32_t c) {
 
 K_FN void r_fill_a(const r_place *at, int32_t stage, uint8_t *to) {
     const mp_integer_rows_args *args = at->args;
-    const void *padding = args->padding ? args->padding : args->x;
     K_UNROLL
     for (int32_t c = 0; c < R_A_CHUNKS; c++) {
         const int32_t chunk = r_chunk_of(at, K_ROWS, c);
@@ -168,7 +180,7 @@ K_FN void r_fill_a(const r_place *at, int32_t stage, uint8_t *to) {
             const uint8_t *from = r_bytes(args, &at->corner[l], &depth);
             uint8_t *spot = to + chunk * (K_ROWS * R_CHUNK) + r_spot(line, at->piece);
             const int is = from != 0 && k < args->k;
-            r_copy(spot, is ? (const void *)from : padding, is || args->padding);
+            r_copy(spot, is ? (const void *)from : args->x, is, k < args->k ? args->padding : 0);
         }
     }
 }
@@ -187,7 +199,7 @@ K_FN void r_fill_b(const r_place *at, int32_t stage, uint8_t *to) {
             const int is = k < args->k && at->tile_column + line < args->columns;
             const int64_t from = is ? (at->tile_column + line) * args->k + k : 0;
             r_copy(to + R_A + chunk * (K_COLUMNS * R_CHUNK) + r_spot(line, at->piece),
-                   (const uint8_t *)args->w + from, is);
+                   (const uint8_t *)args->w + from, is, 0);
         }
     }
 }
@@ -217,23 +229,18 @@ typedef struct r_sums {
     int32_t of[R_HIGH][R_WIDE][4];
 } r_sums;
 
-K_FN void r_multiply(const r_place *at, const uint8_t *stage, r_sums *sums) {
+K_FN void r_multiply(const r_place *at, const uint8_t *stage, int is_unsigned, r_sums *sums) {
     const uint8_t *a = stage + at->group * (K_ROWS * R_CHUNK) + at->row * R_CHUNK;
     const uint8_t *b = stage + R_A + at->group * (K_COLUMNS * R_CHUNK) + at->column * R_CHUNK;
     const int32_t lane = at->lane % 32, sixteen = 16 / K_PIECE;
     const int32_t a_spot = r_spot(lane % 16, lane / 16 * sixteen);
     const int32_t b_spot = r_spot(lane / 16 * 8 + lane % 8, lane / 8 % 2 * sixteen);
-    const uint32_t flip = at->args->flip;
     K_UNROLL
     for (int32_t step = 0; step < R_CHUNK; step += R_STEP) {
         uint32_t left[R_HIGH][4], right[R_WIDE / 2][4];
         K_UNROLL
         for (int32_t i = 0; i < R_HIGH; i++) {
             k_matrices_load(left[i], a + (a_spot ^ step) + i * 16 * R_CHUNK);
-            K_UNROLL
-            for (int32_t e = 0; e < 4; e++) {
-                left[i][e] ^= flip;
-            }
         }
         K_UNROLL
         for (int32_t j = 0; j < R_WIDE / 2; j++) {
@@ -242,7 +249,11 @@ K_FN void r_multiply(const r_place *at, const uint8_t *stage, r_sums *sums) {
         K_UNROLL
         for (int32_t i = 0; i < R_HIGH * R_WIDE; i++) {
             const int32_t j = i % R_WIDE;
-            k_mma_i8(sums->of[i / R_WIDE][j], left[i / R_WIDE], right[j / 2] + j % 2 * 2);
+            if (is_unsigned) {
+                k_mma_u8(sums->of[i / R_WIDE][j], left[i / R_WIDE], right[j / 2] + j % 2 * 2);
+            } else {
+                k_mma_i8(sums->of[i / R_WIDE][j], left[i / R_WIDE], right[j / 2] + j % 2 * 2);
+            }
         }
     }
 }
@@ -274,8 +285,10 @@ K_FN void r_sum(const r_place *at, int early, r_sums *sums) {
             r_fill_a(at, turn, at->shared + place * R_STAGE);
         }
         k_copies_group();
-        if (multiplies) {
-            r_multiply(at, at->shared + from * R_STAGE, sums);
+        if (multiplies && at->args->is_unsigned) {
+            r_multiply(at, at->shared + from * R_STAGE, 1, sums);
+        } else if (multiplies) {
+            r_multiply(at, at->shared + from * R_STAGE, 0, sums);
         }
         place = place + 1 < R_AHEAD ? place + 1 : 0;
         from = place + 1 < R_AHEAD ? place + 1 : 0;
@@ -325,10 +338,14 @@ K_FN void r_finish_bytes(const mp_integer_rows_args *args, int64_t to, int32_t c
                          uint32_t other, const int32_t *sum, const float *scale) {
     uint8_t *out = (uint8_t *)args->out + to;
     uint32_t word = 0;
+    other ^= args->both.flip;
     K_UNROLL
     for (int32_t e = 0; e < 4; e++) {
-        const int32_t byte = r_byte(args, sum[e], scale[e], other >> e * 8 & 0xffu);
-        word |= ((uint32_t)byte & 0xffu) << e * 8;
+        const float alone = (float)sum[e] * scale[e];
+        const uint32_t byte =
+            args->other ? r_byte_of_both(&args->both, alone, other >> e * 8 & 0xffu, &args->range)
+                        : r_byte(alone, &args->range);
+        word |= (byte & 0xffu) << e * 8;
     }
     if (count == 4 && !apart) {
         *(uint32_t *)(void *)out = word;
@@ -480,11 +497,20 @@ K_FN int32_t r_sum(const mp_integer_rows_args *args, int64_t row, int64_t column
         const r_depth depth = r_depth_of(args, k);
         const uint8_t *from = r_bytes(args, &corner, &depth);
         for (int32_t c = 0; c < channels; c++) {
-            const uint32_t byte = (from ? from[c] : *(const uint8_t *)args->padding) ^ args->flip;
-            sum += (uint32_t)((int8_t)(byte & 0xffu) * w[k + c]);
+            const uint32_t byte = from ? from[c] : args->padding & 0xffu;
+            const int32_t x = args->is_unsigned ? (int32_t)byte : (int8_t)byte;
+            sum += (uint32_t)(x * w[k + c]);
         }
     }
     return (int32_t)sum;
+}
+
+K_FN uint8_t r_byte_of(const mp_integer_rows_args *args, float alone, int64_t at) {
+    if (!args->other) {
+        return (uint8_t)r_byte(alone, &args->range);
+    }
+    const uint32_t other = ((const uint8_t *)args->other)[at] ^ (args->both.flip & 0xffu);
+    return (uint8_t)r_byte_of_both(&args->both, alone, other, &args->range);
 }
 
 K_KERNEL(mp_integer_rows_args, args) {
@@ -497,8 +523,7 @@ K_KERNEL(mp_integer_rows_args, args) {
         } else if (args.kind == K_INTEGER_ROWS_F32) {
             ((float *)args.out)[i] = (float)sum * r_scale(&args, column);
         } else {
-            const uint32_t other = args.other ? ((const uint8_t *)args.other)[i] : 0;
-            ((uint8_t *)args.out)[i] = (uint8_t)r_byte(&args, sum, r_scale(&args, column), other);
+            ((uint8_t *)args.out)[i] = r_byte_of(&args, (float)sum * r_scale(&args, column), i);
         }
     }
 }

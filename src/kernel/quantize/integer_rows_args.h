@@ -44,11 +44,22 @@ typedef struct k_byte_window {
     int64_t image;                               /* elements */
 } k_byte_window;
 
-/* A byte's value is (byte - zero) * scale. */
-typedef struct k_byte_scale {
-    float scale;
+/* What a value becomes, over its scale and rounded: at least and at most so much, before the zero
+ * point is added. */
+typedef struct k_byte_range {
+    float least, most;
     int32_t zero;
-} k_byte_scale;
+} k_byte_range;
+
+/* A sum of two values that were bytes: of what a product became by the range `between`, and of
+ * bytes of another tensor. */
+typedef struct k_byte_sum {
+    k_byte_range between;
+    float between_scale, other_scale;
+    float other_zero;     /* as an unsigned byte, plus 2^23 */
+    uint32_t flip;        /* makes bytes unsigned: 0x80808080 or 0 */
+    float scale, inverse; /* of the result, and 1 by it */
+} k_byte_sum;
 
 /* out[row][column] = sum over k of x . w, plus `add` of the column. */
 typedef struct mp_integer_rows_args {
@@ -60,7 +71,6 @@ typedef struct mp_integer_rows_args {
     const uint8_t
         *zero; /* of x, which `sums`, those of the columns, are taken off times; or NULL */
     const int32_t *sums;
-    const void *padding; /* 16 bytes that x has beyond an image; NULL: there is no beyond */
     void *out;
     int64_t rows, columns, k;
     uint32_t tiles, tiles_across;
@@ -69,13 +79,10 @@ typedef struct mp_integer_rows_args {
     int32_t scale_step;
     int32_t constant;    /* w, add and scale are, and may be read before the kernel before has
                           * ended */
-    uint32_t flip;       /* 0x80808080 where x is uint8, which turns it into int8 less 128 */
-    int32_t low, high;   /* of a byte of the result; low is 0 or more where it is uint8 */
-    int32_t zero_signed; /* `zero` is int8 */
-    k_byte_scale to;     /* of the result, where there is `other`; else only its zero point */
-    k_byte_scale between, beside; /* of the product alone, whose range is that of its type; of
-                                   * `other` */
-    int32_t between_low, between_high, beside_signed;
+    int32_t is_unsigned; /* x is uint8, and so is its zero point */
+    uint32_t padding;    /* what x has beyond the image, as four bytes */
+    k_byte_range range;  /* of a byte of the result */
+    k_byte_sum both;     /* where there is `other` */
     k_byte_window window;
 } mp_integer_rows_args;
 

@@ -15,7 +15,6 @@
 #include "op/quantize/integer_rows.h"
 #include "op/core/families.h"
 #include "op/quantize/integer_rows_cut.h"
-#include "op/quantize/integer_steps.h"
 #include "op/signal/signal_window.h"
 
 #include "kernel/quantize/integer_rows_args.h"
@@ -121,37 +120,49 @@ static void settle_window(mp_integer_rows_args *args) {
 
 /* ---- results ---- */
 
+static k_byte_range range_of(span range, int32_t zero) {
+    return (k_byte_range){.least = (float)((int64_t)range.low - zero),
+                          .most = (float)((int64_t)range.high - zero),
+                          .zero = zero};
+}
+
 static mp_status read_sum(const mp_planner *p, mp_integer_rows_args *args) {
     enum { SCALE, ZERO, OTHER_SCALE, OTHER_ZERO, TO_SCALE, ALL };
     const mp_attr *sum = mp_node_attr(p->node, "sum");
     const mp_dtype between = mp_dtype_of_onnx(mp_node_int(p->node, "between", MP_I8));
-    if (mp_plan_in(p, MP_ROWS_OTHER) == NULL) {
+    const mp_tensor *other = mp_plan_in(p, MP_ROWS_OTHER);
+    if (other == NULL) {
         return MP_OK;
     }
     if (sum == NULL || sum->count != ALL || args->kind != K_INTEGER_ROWS_BYTE) {
-        return MP_FAIL(INVALID_ARGUMENT, "it is not said by which scales an image is added");
+        return MP_FAIL(INVALID_ARGUMENT, "it is not said by which scales a tensor is added");
     }
-    args->between = (k_byte_scale){sum->floats[SCALE], (int32_t)sum->floats[ZERO]};
-    args->beside = (k_byte_scale){sum->floats[OTHER_SCALE], (int32_t)sum->floats[OTHER_ZERO]};
-    args->to.scale = sum->floats[TO_SCALE];
-    args->between_low = span_of(between).low;
-    args->between_high = span_of(between).high;
-    args->beside_signed = p->in[MP_ROWS_OTHER].type == MP_I8;
+    const bool is_signed = other->type == MP_I8;
+    const float *numbers = sum->floats;
+    args->both = (k_byte_sum){
+        .between = range_of(span_of(between), (int32_t)numbers[ZERO]),
+        .between_scale = numbers[SCALE],
+        .other_scale = numbers[OTHER_SCALE],
+        .other_zero = 0x1p23F + numbers[OTHER_ZERO] + (is_signed ? 128.0F : 0.0F),
+        .flip = is_signed ? 0x80808080U : 0,
+        .scale = numbers[TO_SCALE],
+        .inverse = 1 / numbers[TO_SCALE],
+    };
     return MP_OK;
 }
 
 static mp_status read_result(const mp_planner *p, mp_dtype to, mp_integer_rows_args *args) {
     const bool is_byte = to == MP_I8 || to == MP_U8;
-    const span range = span_of(to);
+    span range = span_of(to);
     if (!is_byte && to != MP_F32 && to != MP_I32) {
         return MP_FAIL(INVALID_ARGUMENT, "a product of integers gives bytes, int32 or float");
     }
     args->kind = is_byte        ? K_INTEGER_ROWS_BYTE
                  : to == MP_F32 ? K_INTEGER_ROWS_F32
                                 : K_INTEGER_ROWS_I32;
-    args->to.zero = (int32_t)mp_node_int(p->node, "zero", 0);
-    args->low = (int32_t)MP_MAX(mp_node_int(p->node, "low", range.low), range.low);
-    args->high = range.high;
+    range.low =
+        (int32_t)MP_MIN(MP_MAX(mp_node_int(p->node, "low", range.low), range.low), range.high);
+    args->range = range_of(range, (int32_t)mp_node_int(p->node, "zero", 0));
     return read_sum(p, args);
 }
 
@@ -167,11 +178,6 @@ static mp_status check_columns(const mp_planner *p, int i, bool may_be_one) {
 
 static mp_status check_inputs(const mp_planner *p, const mp_shape *out) {
     const mp_tensor *other = mp_plan_in(p, MP_ROWS_OTHER), *zero = mp_plan_in(p, MP_ROWS_ZERO);
-    const mp_tensor *padding = mp_plan_in(p, MP_ROWS_PADDING);
-    if (p->in[MP_ROWS_W].shape.rank == 4 &&
-        (padding == NULL || mp_shape_count(&padding->shape) != PIECE)) {
-        return MP_FAIL(INVALID_ARGUMENT, "it is not said what is beyond an image");
-    }
     MP_TRY(check_columns(p, MP_ROWS_ADD, false));
     MP_TRY(check_columns(p, MP_ROWS_SCALE, true));
     MP_TRY(check_columns(p, MP_ROWS_SUMS, false));
@@ -198,7 +204,7 @@ static bool is_constant(const mp_planner *p) {
 
 /* Bytes are read and written in pieces, so that what may lie anywhere is copied. */
 typedef struct ends {
-    mp_ref x, other, out;
+    mp_ref x, w, other, out;
 } ends;
 
 static mp_status aligned(mp_planner *p, mp_ref ref, size_t size, mp_ref *out) {
@@ -212,11 +218,14 @@ static mp_status aligned(mp_planner *p, mp_ref ref, size_t size, mp_ref *out) {
 static mp_status align_inputs(mp_planner *p, size_t size, ends *at) {
     const mp_ref other = ref_of(p, MP_ROWS_OTHER);
     const size_t x_size = (size_t)mp_shape_count(&p->in[MP_ROWS_X].shape);
+    const size_t w_size = (size_t)mp_shape_count(&p->in[MP_ROWS_W].shape);
     MP_TRY(aligned(p, MP_IN(MP_ROWS_X), x_size, &at->x));
+    MP_TRY(aligned(p, MP_IN(MP_ROWS_W), w_size, &at->w));
     MP_TRY(aligned(p, other, size, &at->other));
     MP_TRY(aligned(p, MP_OUT(0), size, &at->out));
     if (at->x.place == MP_PLACE_SCRATCH) {
         MP_TRY(mp_plan_copy(p, at->x, MP_IN(MP_ROWS_X), x_size));
+        MP_TRY(mp_plan_copy(p, at->w, MP_IN(MP_ROWS_W), w_size));
     }
     return at->other.place == MP_PLACE_SCRATCH ? mp_plan_copy(p, at->other, other, size) : MP_OK;
 }
@@ -244,22 +253,21 @@ static mp_status launch(mp_planner *p, mp_integer_rows_args *args) {
     MP_TRY(mp_plan_kernel(p, &kernel, "integer_rows_%d_%d_%d", cut->rows, cut->columns,
                           by_eight ? PIECE / 2 : PIECE));
     MP_TRY(MP_LAUNCH(p, kernel, grid, *args, MP_BIND(mp_integer_rows_args, x, at.x),
-                     MP_BIND(mp_integer_rows_args, w, MP_IN(MP_ROWS_W)),
+                     MP_BIND(mp_integer_rows_args, w, at.w),
                      MP_BIND(mp_integer_rows_args, add, ref_of(p, MP_ROWS_ADD)),
                      MP_BIND(mp_integer_rows_args, scale, ref_of(p, MP_ROWS_SCALE)),
                      MP_BIND(mp_integer_rows_args, other, at.other),
                      MP_BIND(mp_integer_rows_args, zero, ref_of(p, MP_ROWS_ZERO)),
                      MP_BIND(mp_integer_rows_args, sums, ref_of(p, MP_ROWS_SUMS)),
-                     MP_BIND(mp_integer_rows_args, padding, ref_of(p, MP_ROWS_PADDING)),
                      MP_BIND(mp_integer_rows_args, out, at.out)));
     return at.out.place == MP_PLACE_SCRATCH ? mp_plan_copy(p, MP_OUT(0), at.out, size) : MP_OK;
 }
 
 static mp_status plan(mp_planner *p) {
     const mp_tensor *x = &p->in[MP_ROWS_X], *w = &p->in[MP_ROWS_W];
-    const mp_tensor *scale = mp_plan_in(p, MP_ROWS_SCALE), *zero = mp_plan_in(p, MP_ROWS_ZERO);
+    const mp_tensor *scale = mp_plan_in(p, MP_ROWS_SCALE);
     const mp_dtype to = mp_dtype_of_onnx(mp_node_int(p->node, "to", MP_F32));
-    mp_integer_rows_args args = {.flip = mp_integer_flip(x->type)};
+    mp_integer_rows_args args = {.is_unsigned = x->type == MP_U8};
     mp_shape out;
     if (w->shape.rank != 2 && w->shape.rank != 4) {
         return misfit(p);
@@ -277,9 +285,9 @@ static mp_status plan(mp_planner *p) {
     settle_window(&args);
     args.rows = mp_shape_span(&out, 0, out.rank - 1);
     args.columns = w->shape.dim[0];
+    args.padding = (uint32_t)(mp_node_int(p->node, "padding", 0) & 0xff) * 0x01010101U;
     args.scale_step = scale != NULL && mp_shape_count(&scale->shape) > 1;
-    args.zero_signed = zero != NULL && zero->type == MP_I8;
-    args.constant = is_constant(p);
+    args.constant = is_constant(p) && p->align >= PIECE;
     return launch(p, &args);
 }
 

@@ -14,7 +14,6 @@ enum {
     MP_ROWS_OTHER,   /* bytes of the result's shape */
     MP_ROWS_ZERO,    /* of X, a byte that is not known before */
     MP_ROWS_SUMS,    /* int32, of the rows of W, where there is that */
-    MP_ROWS_PADDING, /* 16 bytes, all the same: what X has beyond an image */
     MP_ROWS_INPUTS,
 };
 
