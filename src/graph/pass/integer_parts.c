@@ -95,10 +95,14 @@ mp_status mp_integer_sums(mp_graph *graph, int32_t rows, int32_t *out) {
     return MP_OK;
 }
 
-mp_status mp_integer_constants(mp_graph *graph, const mp_integer_parts *parts, const int *order,
+mp_status mp_integer_constants(mp_graph *graph, const mp_integer_parts *parts,
+                               const mp_quantized *by, const int *order,
                                int32_t in[MP_ROWS_INPUTS]) {
     const int64_t columns = parts->columns, k = mp_shape_count(&parts->w.tensor->shape) / columns;
-    const double by = parts->to.type != MP_NONE ? 1.0 / (double)parts->to.scale : 1.0;
+    const double share = by->type != MP_NONE ? 1.0 / (double)by->scale : 1.0;
+    for (int i = 0; i < MP_ROWS_INPUTS; i++) {
+        in[i] = MP_NO_VALUE;
+    }
     MP_TRY(mp_integer_turned(graph, "", parts->w.tensor, order, &in[MP_ROWS_W]));
     MP_TRY(add_row(graph, MP_I32, columns, &in[MP_ROWS_ADD]));
     MP_TRY(add_row(graph, MP_F32, columns, &in[MP_ROWS_SCALE]));
@@ -108,37 +112,103 @@ mp_status mp_integer_constants(mp_graph *graph, const mp_integer_parts *parts, c
     for (int64_t i = 0; i < columns; i++) {
         const int64_t moved = parts->x.zero * sum_of(rows + i * k, k);
         add[i] = (int32_t)(llrint(bias_of(graph, parts, i)) - moved);
-        scale[i] = (float)(factor_of(parts, i) * by);
+        scale[i] = (float)(factor_of(parts, i) * share);
+    }
+    return MP_OK;
+}
+
+mp_status mp_integer_row(mp_graph *graph, int32_t value, int64_t columns, int32_t *out) {
+    MP_TRY(add_row(graph, MP_F32, columns, out));
+    float *row = (float *)graph->values[*out].tensor.data;
+    for (int64_t i = 0; i < columns; i++) {
+        row[i] = (float)mp_dequantized_row_at(graph, value, i);
     }
     return MP_OK;
 }
 
 /* ---- results ---- */
 
-void mp_integer_result(const mp_integer_parts *parts, mp_attr attrs[MP_INTEGER_ATTRS]) {
-    const bool is_float = parts->to.type == MP_NONE;
-    const mp_dtype to = is_float ? MP_F32 : parts->to.type;
-    const int32_t zero = is_float ? 0 : parts->to.zero;
-    attrs[0] = (mp_attr){.name = "to", .kind = MP_ATTR_INT, .i = (int64_t)to};
-    attrs[1] = (mp_attr){.name = "zero", .kind = MP_ATTR_INT, .i = zero};
-    attrs[2] = (mp_attr){.name = "low", .kind = MP_ATTR_INT, .i = parts->low};
+static void take_out(mp_integer_result *out, int32_t n) {
+    out->gone[out->gone_count++] = n;
 }
 
-int32_t mp_integer_result_of(const mp_graph *graph, int32_t n, int32_t gone[2], int *gone_count,
-                             mp_integer_parts *parts) {
+void mp_integer_find_result(const mp_graph *graph, int32_t n, mp_integer_parts *parts,
+                            mp_integer_result *out) {
     const int32_t relu = mp_graph_reader(graph, graph->nodes[n].out[0], "Relu");
     const int32_t value = graph->nodes[relu != MP_NO_NODE ? relu : n].out[0];
     const int32_t quantizer = mp_quantizer(graph, value, &parts->to);
-    *gone_count = 0;
+    out->last = n;
+    parts->low = INT32_MIN;
     if (quantizer == MP_NO_NODE) {
         parts->to.type = MP_NONE;
-        parts->low = INT32_MIN;
-        return MP_NO_NODE;
+        return;
     }
-    parts->low = relu != MP_NO_NODE ? parts->to.zero : INT32_MIN;
-    gone[(*gone_count)++] = n;
+    take_out(out, n);
     if (relu != MP_NO_NODE) {
-        gone[(*gone_count)++] = relu;
+        take_out(out, relu);
+        parts->low = parts->to.zero;
     }
-    return quantizer;
+    out->last = quantizer;
+}
+
+void mp_integer_find_sum(const mp_graph *graph, mp_integer_takes_fn *takes, mp_integer_parts *parts,
+                         mp_integer_result *out) {
+    mp_integer_result behind = *out;
+    mp_integer_parts sum = *parts;
+    mp_quantized again;
+    const bool may = parts->to.type != MP_NONE && parts->low == INT32_MIN;
+    const int32_t back =
+        may ? mp_graph_reader(graph, parts->to.value, "DequantizeLinear") : MP_NO_NODE;
+    const int32_t value = back != MP_NO_NODE ? graph->nodes[back].out[0] : MP_NO_VALUE;
+    const int32_t add = mp_graph_reader(graph, value, "Add");
+    if (add == MP_NO_NODE || !mp_dequantized(graph, value, &again) ||
+        !mp_quantized_alike(&again, &parts->to)) {
+        return;
+    }
+    const mp_vertex *v = &graph->nodes[add];
+    const int32_t other = v->in[v->in[0] == value ? 1 : 0];
+    take_out(&behind, out->last);
+    take_out(&behind, back);
+    mp_integer_find_result(graph, add, &sum, &behind);
+    if (sum.to.type == MP_NONE || !takes(graph, value, other, parts, &behind)) {
+        return;
+    }
+    behind.has_sum = true;
+    behind.between = parts->to;
+    *out = behind;
+    *parts = sum;
+    const bool is_row = out->beside.type == MP_NONE;
+    out->sum[0] = out->between.scale;
+    out->sum[1] = (float)out->between.zero;
+    out->sum[2] = is_row ? 1 : out->beside.scale;
+    out->sum[3] = is_row ? 0 : (float)out->beside.zero;
+    out->sum[4] = parts->to.scale;
+}
+
+size_t mp_integer_attrs(const mp_integer_parts *parts, const mp_integer_result *result,
+                        mp_attr attrs[MP_INTEGER_ATTRS]) {
+    const bool is_float = parts->to.type == MP_NONE;
+    const mp_dtype to = is_float ? MP_F32 : parts->to.type;
+    const int32_t zero = is_float ? 0 : parts->to.zero;
+    size_t count = 0;
+    attrs[count++] = (mp_attr){.name = "to", .kind = MP_ATTR_INT, .i = (int64_t)to};
+    attrs[count++] = (mp_attr){.name = "zero", .kind = MP_ATTR_INT, .i = zero};
+    attrs[count++] = (mp_attr){.name = "low", .kind = MP_ATTR_INT, .i = parts->low};
+    if (result->has_sum) {
+        const int64_t between = (int64_t)result->between.type;
+        attrs[count++] = (mp_attr){.name = "between", .kind = MP_ATTR_INT, .i = between};
+        attrs[count++] = (mp_attr){.name = "sum",
+                                   .kind = MP_ATTR_FLOATS,
+                                   .floats = result->sum,
+                                   .count = MP_COUNT_OF(result->sum)};
+    }
+    return count;
+}
+
+mp_status mp_integer_remove(mp_graph *graph, const mp_integer_result *result) {
+    for (int i = 0; i < result->gone_count; i++) {
+        mp_graph_remove_node(graph, result->gone[i]);
+        MP_TRY(mp_graph_absorb(graph, result->last, result->gone[i]));
+    }
+    return MP_OK;
 }

@@ -18,15 +18,17 @@ typedef struct mp_integer_parts {
     int64_t columns;
     int32_t bias;    /* a row in float, or MP_NO_VALUE */
     mp_quantized to; /* .type is MP_NONE: the result is float */
-    int32_t low;     /* of a byte of the result */
+    int32_t low;     /* of a byte of the result; INT32_MIN: its type's */
 } mp_integer_parts;
 
 /* Whether the bias is an integer of the sums, near enough, and all factors are numbers. */
 bool mp_integer_parts_fit(const mp_graph *graph, const mp_integer_parts *parts);
 
-/* Adds constants for inputs MP_ROWS_W to MP_ROWS_SCALE. `order`: which dimension of the weights is
- * which of the rows; the first of them are the columns. */
-mp_status mp_integer_constants(mp_graph *graph, const mp_integer_parts *parts, const int *order,
+/* Constants for inputs MP_ROWS_W to MP_ROWS_SCALE; the others are left out. `by`: the scale of what
+ * becomes of the sums at first. `order`: which dimension of the weights is which of the rows; the
+ * first of them are the columns. */
+mp_status mp_integer_constants(mp_graph *graph, const mp_integer_parts *parts,
+                               const mp_quantized *by, const int *order,
                                int32_t in[MP_ROWS_INPUTS]);
 
 /* Weights in another order of dimensions, int8, as a constant. */
@@ -35,13 +37,40 @@ mp_status mp_integer_turned(mp_graph *graph, const char *name, const mp_tensor *
 /* The sums of the rows of such a constant. */
 mp_status mp_integer_sums(mp_graph *graph, int32_t rows, int32_t *out);
 
-enum { MP_INTEGER_ATTRS = 3 };
-/* The attributes `to`, `zero`, `low` of a result. */
-void mp_integer_result(const mp_integer_parts *parts, mp_attr attrs[MP_INTEGER_ATTRS]);
+/* A product's result: the node that makes it, which may be what quantises it, and what goes. */
+enum { MP_INTEGER_GONE = 8, MP_INTEGER_ATTRS = 5 };
 
-/* The node that quantises the result of node `n` and takes its place, and what it makes; a Relu in
- * between raises `*low`. MP_NO_NODE where others read it, or it stays float. */
-int32_t mp_integer_result_of(const mp_graph *graph, int32_t n, int32_t gone[2], int *gone_count,
-                             mp_integer_parts *parts);
+typedef struct mp_integer_result {
+    int32_t last;
+    int32_t gone[MP_INTEGER_GONE];
+    int gone_count;
+    bool has_sum;         /* something is added to what was quantised, and both quantised again */
+    mp_quantized between; /* of the product alone, where there is a sum */
+    mp_quantized beside;  /* of a tensor that is added; or, where its type is MP_NONE, ... */
+    int32_t row;          /* ... of a constant row */
+    float sum[5];         /* for the attribute of that name */
+} mp_integer_result;
+
+/* What quantises the result of node `n`, if nobody else reads that, behind a Relu or not; else the
+ * node itself, and the result stays float. Fills in `to` and `low`. */
+void mp_integer_find_result(const mp_graph *graph, int32_t n, mp_integer_parts *parts,
+                            mp_integer_result *out);
+
+/* The same of a sum behind it. `takes` says whether `value`, the product's, may be added to
+ * `other`, and fills in `beside` or `row`. */
+typedef bool mp_integer_takes_fn(const mp_graph *graph, int32_t value, int32_t other,
+                                 const mp_integer_parts *parts, mp_integer_result *out);
+void mp_integer_find_sum(const mp_graph *graph, mp_integer_takes_fn *takes, mp_integer_parts *parts,
+                         mp_integer_result *out);
+
+/* The attributes of the result. Borrows: `result`. Gives how many there are. */
+size_t mp_integer_attrs(const mp_integer_parts *parts, const mp_integer_result *result,
+                        mp_attr attrs[MP_INTEGER_ATTRS]);
+
+/* Takes out what goes, for whose nodes the result's now stands. */
+mp_status mp_integer_remove(mp_graph *graph, const mp_integer_result *result);
+
+/* A constant row in float. */
+mp_status mp_integer_row(mp_graph *graph, int32_t value, int64_t columns, int32_t *out);
 
 #endif

@@ -5,39 +5,33 @@
  *     y = MatMul(x, w)         or Gemm with a bias; then Relu or not
  *     Y = QuantizeLinear(y)    where nobody does that, y is float
  *
- * And of what is quantised in each run the product, and its scale:
+ * and also a sum with a constant row behind it, with what quantises it. And of what is quantised in
+ * each run the product, its scale, and such a sum:
  *
  *     y = MatMulInteger(X, W const, zero)
  *     z = Cast(y, float)
- *     p = Mul(z, scale)
+ *     p = Mul(z, scale)        scale = Mul(scale of X, scale of W const)
+ *     s = Add(p, row const)
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass/integer_parts.h"
 
-#include <string.h>
-
-enum { A, B, C, ZERO_A = 2, ZERO_B, GONE_MAX = 4 };
+enum { A, B, C, ZERO_A = 2, ZERO_B };
 
 static const int as_they_are[] = {0, 1}, turned[] = {1, 0};
 
-static mp_node own_node(const mp_vertex *v, const mp_attr *attrs, size_t count) {
-    return (mp_node){.op = mp_op_find(MP_OWN_DOMAIN, "IntegerProduct", 1),
-                     .version = 1,
-                     .name = v->node.name,
-                     .attrs = attrs,
-                     .attr_count = count,
-                     .options = v->node.options};
-}
-
-static mp_status put(mp_graph *graph, int32_t at, const mp_node *node, const int32_t *in,
-                     int in_count, const int32_t *gone, int gone_count) {
-    const int32_t out = graph->nodes[at].out[0];
-    MP_TRY(mp_graph_change_node(graph, at, node, in, in_count, &out, 1));
-    for (int i = 0; i < gone_count; i++) {
-        mp_graph_remove_node(graph, gone[i]);
-        MP_TRY(mp_graph_absorb(graph, at, gone[i]));
-    }
-    return MP_OK;
+static mp_status put(mp_graph *graph, int32_t n, const mp_integer_result *result,
+                     const mp_attr *attrs, size_t count, const int32_t *in) {
+    const mp_vertex v = graph->nodes[n];
+    const int32_t out = graph->nodes[result->last].out[0];
+    const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "IntegerProduct", 1),
+                          .version = 1,
+                          .name = v.node.name,
+                          .attrs = attrs,
+                          .attr_count = count,
+                          .options = v.node.options};
+    MP_TRY(mp_graph_change_node(graph, result->last, &node, in, MP_ROWS_INPUTS, &out, 1));
+    return mp_integer_remove(graph, result);
 }
 
 /* ---- between quantised tensors ---- */
@@ -52,12 +46,20 @@ static bool is_product(const mp_vertex *v, bool *is_turned) {
              mp_node_float(&v->node, "beta", 1) == 1));
 }
 
+static bool takes_row(const mp_graph *graph, int32_t value, int32_t other,
+                      const mp_integer_parts *parts, mp_integer_result *out) {
+    (void)value;
+    out->row = other;
+    out->beside.type = MP_NONE;
+    return mp_dequantized_row(graph, other, parts->columns);
+}
+
 static mp_status try_product(mp_graph *graph, mp_rewrites *rewrites, int32_t n) {
     const mp_vertex v = graph->nodes[n];
     mp_integer_parts parts;
+    mp_integer_result result = {.gone_count = 0};
     mp_attr attrs[MP_INTEGER_ATTRS];
-    int32_t in[MP_ROWS_INPUTS], gone[GONE_MAX];
-    int gone_count = 0;
+    int32_t in[MP_ROWS_INPUTS];
     bool is_turned = false;
     if (!is_product(&v, &is_turned) || !mp_dequantized(graph, v.in[A], &parts.x) ||
         !mp_dequantized_weights(graph, v.in[B], 2, is_turned ? 0 : 1, &parts.w) ||
@@ -66,16 +68,18 @@ static mp_status try_product(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
     }
     parts.columns = parts.w.tensor->shape.dim[is_turned ? 0 : 1];
     parts.bias = mp_vertex_in(&v, C);
-    const int32_t quantizer = mp_integer_result_of(graph, n, gone, &gone_count, &parts);
     if (!mp_integer_parts_fit(graph, &parts) || !mp_rewrite_allowed(rewrites)) {
         return MP_OK;
     }
-    mp_integer_result(&parts, attrs);
-    const mp_node node = own_node(&v, attrs, MP_COUNT_OF(attrs));
+    mp_integer_find_result(graph, n, &parts, &result);
+    mp_integer_find_sum(graph, takes_row, &parts, &result);
+    MP_TRY(mp_integer_constants(graph, &parts, result.has_sum ? &result.between : &parts.to,
+                                is_turned ? as_they_are : turned, in));
     in[MP_ROWS_X] = parts.x.value;
-    MP_TRY(mp_integer_constants(graph, &parts, is_turned ? as_they_are : turned, in));
-    return put(graph, quantizer != MP_NO_NODE ? quantizer : n, &node, in, MP_ROWS_SCALE + 1, gone,
-               gone_count);
+    if (result.has_sum) {
+        MP_TRY(mp_integer_row(graph, result.row, parts.columns, &in[MP_ROWS_ROW]));
+    }
+    return put(graph, n, &result, attrs, mp_integer_attrs(&parts, &result, attrs), in);
 }
 
 /* ---- what is quantised in each run ---- */
@@ -98,28 +102,62 @@ static bool is_zero_constant(const mp_graph *graph, int32_t value) {
     return zero;
 }
 
-/* By what the sums are multiplied: of the result of node `n` as float; or MP_NO_VALUE. */
-static int32_t find_scale(const mp_graph *graph, int32_t n, int32_t gone[GONE_MAX], int32_t *last) {
+/* One number, or one for each column. */
+static bool is_scale(const mp_graph *graph, int32_t value, int64_t columns) {
+    const mp_shape *shape = &graph->values[value].tensor.shape;
+    return mp_graph_type(graph, value) == MP_F32 &&
+           (is_one(graph, value) || (shape->rank == 1 && shape->dim[0] == columns));
+}
+
+/* The other operand of the only node that reads `value`, if that is this operator; `*n`: the node.
+ */
+static int32_t other_operand(const mp_graph *graph, int32_t value, const char *name, int32_t *n) {
+    *n = mp_graph_reader(graph, value, name);
+    return *n != MP_NO_NODE ? graph->nodes[*n].in[graph->nodes[*n].in[0] == value ? 1 : 0]
+                            : MP_NO_VALUE;
+}
+
+/* A scale that is a product of one number and a constant: both are inputs. */
+static void split_scale(const mp_graph *graph, int64_t columns, int32_t in[MP_ROWS_INPUTS]) {
+    const int32_t n = mp_graph_maker(graph, in[MP_ROWS_SCALE], "Mul");
+    if (n == MP_NO_NODE) {
+        return;
+    }
+    const mp_vertex *v = &graph->nodes[n];
+    const int constant = graph->values[v->in[0]].is_constant ? 0 : 1;
+    const int32_t scale = v->in[constant], factor = v->in[1 - constant];
+    if (graph->values[scale].is_constant && is_scale(graph, scale, columns) &&
+        is_one(graph, factor) && mp_graph_type(graph, factor) == MP_F32) {
+        in[MP_ROWS_SCALE] = scale;
+        in[MP_ROWS_FACTOR] = factor;
+    }
+}
+
+/* By what the sums are multiplied, and what is added then. */
+static mp_dtype find_float(mp_graph *graph, int32_t n, int64_t columns, mp_integer_result *result,
+                           int32_t in[MP_ROWS_INPUTS]) {
+    int32_t mul = MP_NO_NODE, add = MP_NO_NODE;
     const int32_t cast = mp_graph_reader(graph, graph->nodes[n].out[0], "Cast");
-    const int32_t mul =
-        cast != MP_NO_NODE && mp_node_int(&graph->nodes[cast].node, "to", 0) == MP_F32
-            ? mp_graph_reader(graph, graph->nodes[cast].out[0], "Mul")
-            : MP_NO_NODE;
-    if (mul == MP_NO_NODE) {
-        return MP_NO_VALUE;
+    if (cast == MP_NO_NODE || mp_node_int(&graph->nodes[cast].node, "to", 0) != MP_F32) {
+        return MP_I32;
     }
-    const mp_vertex *v = &graph->nodes[mul];
-    const int32_t scale = v->in[v->in[0] == graph->nodes[cast].out[0] ? 1 : 0];
-    const mp_tensor *w = &graph->values[graph->nodes[n].in[B]].tensor;
-    const mp_tensor *t = &graph->values[scale].tensor;
-    const bool is_row = t->shape.rank == 1 && t->shape.dim[0] == w->shape.dim[1];
-    if (mp_graph_type(graph, scale) != MP_F32 || (!is_one(graph, scale) && !is_row)) {
-        return MP_NO_VALUE;
+    const int32_t scale = other_operand(graph, graph->nodes[cast].out[0], "Mul", &mul);
+    if (scale == MP_NO_VALUE || !is_scale(graph, scale, columns)) {
+        return MP_I32;
     }
-    gone[0] = n;
-    gone[1] = cast;
-    *last = mul;
-    return scale;
+    in[MP_ROWS_SCALE] = scale;
+    split_scale(graph, columns, in);
+    result->gone[result->gone_count++] = n;
+    result->gone[result->gone_count++] = cast;
+    result->last = mul;
+    const int32_t row = other_operand(graph, graph->nodes[mul].out[0], "Add", &add);
+    const mp_tensor *t = mp_graph_constant(graph, row);
+    if (t != NULL && t->type == MP_F32 && t->shape.rank == 1 && t->shape.dim[0] == columns) {
+        in[MP_ROWS_ROW] = row;
+        result->gone[result->gone_count++] = mul;
+        result->last = add;
+    }
+    return MP_F32;
 }
 
 static mp_status try_dynamic(mp_graph *graph, mp_rewrites *rewrites, int32_t n) {
@@ -127,7 +165,8 @@ static mp_status try_dynamic(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
     const mp_tensor *w =
         mp_vertex_is(&v, "MatMulInteger") ? mp_graph_constant(graph, v.in[B]) : NULL;
     const int32_t zero = mp_vertex_in(&v, ZERO_A);
-    int32_t gone[GONE_MAX], last = n, in[MP_ROWS_INPUTS];
+    mp_integer_result result = {.last = n};
+    int32_t in[MP_ROWS_INPUTS];
     if (w == NULL || v.loop != NULL || w->data == 0 || w->type != MP_I8 || w->shape.rank != 2 ||
         mp_shape_count(&w->shape) == 0 || !is_zero_constant(graph, mp_vertex_in(&v, ZERO_B)) ||
         (zero != MP_NO_VALUE && !is_one(graph, zero)) ||
@@ -137,15 +176,13 @@ static mp_status try_dynamic(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
     for (int i = 0; i < MP_ROWS_INPUTS; i++) {
         in[i] = MP_NO_VALUE;
     }
+    const int64_t to_type = (int64_t)find_float(graph, n, w->shape.dim[1], &result, in);
+    const mp_attr to = {.name = "to", .kind = MP_ATTR_INT, .i = to_type};
     in[MP_ROWS_X] = v.in[A];
-    in[MP_ROWS_SCALE] = find_scale(graph, n, gone, &last);
-    const bool is_float = in[MP_ROWS_SCALE] != MP_NO_VALUE;
-    const mp_attr to = {.name = "to", .kind = MP_ATTR_INT, .i = is_float ? MP_F32 : MP_I32};
-    const mp_node node = own_node(&v, &to, 1);
-    MP_TRY(mp_integer_turned(graph, graph->values[v.in[B]].name, w, turned, &in[MP_ROWS_W]));
     in[MP_ROWS_ZERO] = zero;
+    MP_TRY(mp_integer_turned(graph, graph->values[v.in[B]].name, w, turned, &in[MP_ROWS_W]));
     MP_TRY(mp_integer_sums(graph, in[MP_ROWS_W], &in[MP_ROWS_SUMS]));
-    return put(graph, last, &node, in, MP_ROWS_INPUTS, gone, is_float ? 2 : 0);
+    return put(graph, n, &result, &to, 1, in);
 }
 
 mp_status mp_pass_integer_product(mp_graph *graph, mp_rewrites *rewrites) {

@@ -86,23 +86,23 @@ static bool has_zeros_only(const mp_graph *graph, const mp_vertex *v) {
 }
 
 /* The node, whose integers and scales are constants that are here. */
-static const mp_vertex *dequantizer(const mp_graph *graph, int32_t value, mp_dtype type) {
+static const mp_vertex *dequantizer(const mp_graph *graph, int32_t value) {
     const int32_t n = mp_graph_maker(graph, value, "DequantizeLinear");
     const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
     const mp_tensor *x = v != NULL ? mp_graph_constant(graph, v->in[X]) : NULL;
     const mp_tensor *scale = v != NULL ? mp_graph_constant(graph, mp_vertex_in(v, SCALE)) : NULL;
-    return x != NULL && x->data != 0 && x->type == type && scale != NULL && scale->data != 0 &&
+    return x != NULL && x->data != 0 && scale != NULL && scale->data != 0 &&
                    scale->type == MP_F32 && scale->shape.rank <= 1 &&
                    mp_node_int(&v->node, "block_size", 0) == 0 &&
-                   mp_node_int(&v->node, "output_dtype", 0) == 0 && has_zeros_only(graph, v)
+                   mp_node_int(&v->node, "output_dtype", 0) == 0
                ? v
                : NULL;
 }
 
 bool mp_dequantized_weights(const mp_graph *graph, int32_t value, int rank, int axis,
                             mp_quantized_weights *out) {
-    const mp_vertex *v = dequantizer(graph, value, MP_I8);
-    if (v == NULL) {
+    const mp_vertex *v = dequantizer(graph, value);
+    if (v == NULL || graph->values[v->in[X]].tensor.type != MP_I8 || !has_zeros_only(graph, v)) {
         return false;
     }
     const mp_tensor *x = &graph->values[v->in[X]].tensor;
@@ -115,16 +115,23 @@ bool mp_dequantized_weights(const mp_graph *graph, int32_t value, int rank, int 
             (out->scales == x->shape.dim[axis] && (asked < 0 ? asked + rank : asked) == axis));
 }
 
+/* Integers of which each, or all, have a scale, and all one zero point. */
+static bool is_row(const mp_graph *graph, const mp_vertex *v, int64_t count) {
+    const mp_tensor *x = &graph->values[v->in[X]].tensor;
+    const int64_t scales = mp_shape_count(&graph->values[v->in[SCALE]].tensor.shape);
+    const mp_tensor *zero = one_of(graph, mp_vertex_in(v, ZERO));
+    const bool is_byte = x->type == MP_I8 || x->type == MP_U8;
+    return (is_byte || x->type == MP_I32) && x->shape.rank == 1 && x->shape.dim[0] == count &&
+           (scales == 1 || scales == count) &&
+           (has_zeros_only(graph, v) || (is_byte && zero != NULL && zero->type == x->type));
+}
+
 bool mp_dequantized_row(const mp_graph *graph, int32_t value, int64_t count) {
     const mp_tensor *t = mp_graph_constant(graph, value);
-    const mp_vertex *v = t == NULL ? dequantizer(graph, value, MP_I32) : NULL;
-    if (v != NULL) {
-        const int64_t scales = mp_shape_count(&graph->values[v->in[SCALE]].tensor.shape);
-        t = &graph->values[v->in[X]].tensor;
-        return t->shape.rank == 1 && t->shape.dim[0] == count && (scales == 1 || scales == count);
-    }
-    return t != NULL && t->data != 0 && t->type == MP_F32 && t->shape.rank == 1 &&
-           t->shape.dim[0] == count;
+    const mp_vertex *v = t == NULL ? dequantizer(graph, value) : NULL;
+    return v != NULL ? is_row(graph, v, count)
+                     : t != NULL && t->data != 0 && t->type == MP_F32 && t->shape.rank == 1 &&
+                           t->shape.dim[0] == count;
 }
 
 double mp_dequantized_row_at(const mp_graph *graph, int32_t value, int64_t i) {
@@ -132,9 +139,14 @@ double mp_dequantized_row_at(const mp_graph *graph, int32_t value, int64_t i) {
     if (t != NULL) {
         return (double)((const float *)t->data)[i];
     }
-    const mp_vertex *v = dequantizer(graph, value, MP_I32);
+    const mp_vertex *v = dequantizer(graph, value);
+    const mp_tensor *x = &graph->values[v->in[X]].tensor;
     const mp_tensor *scale = &graph->values[v->in[SCALE]].tensor;
-    const float *scales = (const float *)scale->data;
-    const int32_t *integers = (const int32_t *)graph->values[v->in[X]].tensor.data;
-    return (double)integers[i] * (double)scales[mp_shape_count(&scale->shape) > 1 ? i : 0];
+    const mp_tensor *zero = one_of(graph, mp_vertex_in(v, ZERO));
+    const double by =
+        (double)((const float *)scale->data)[mp_shape_count(&scale->shape) > 1 ? i : 0];
+    if (x->type == MP_I32) {
+        return ((const int32_t *)x->data)[i] * by;
+    }
+    return (byte_at(x, i) - (zero != NULL ? byte_at(zero, 0) : 0)) * by;
 }

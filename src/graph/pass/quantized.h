@@ -33,7 +33,7 @@ typedef struct mp_quantized_weights {
 bool mp_dequantized_weights(const mp_graph *graph, int32_t value, int rank, int axis,
                             mp_quantized_weights *out);
 
-/* A constant row of `count` numbers that is float, or dequantised from int32: number i. */
+/* A constant row of `count` numbers that is float, or dequantised from bytes or int32: number i. */
 bool mp_dequantized_row(const mp_graph *graph, int32_t value, int64_t count);
 double mp_dequantized_row_at(const mp_graph *graph, int32_t value, int64_t i);
 

@@ -40,13 +40,17 @@ K_FN float r_share(float x, float scale, float inverse) {
     return near + (x - near * scale) * inverse;
 }
 
-/* The byte of a sum to which the byte `other` is added, as k_byte_sum has it. */
-K_FN uint32_t r_byte_of_both(const k_byte_sum *both, float alone, uint32_t other,
+/* The byte of a sum to which a value is added, as k_byte_sum has it. */
+K_FN uint32_t r_byte_of_both(const k_byte_sum *both, float alone, float beside,
                              const k_byte_range *range) {
     const float first = r_whole(alone, &both->between) - R_WHOLE;
-    const float second = k_float_of_bits(0x4b000000u | other) - both->other_zero;
-    const float value = first * both->between_scale + second * both->other_scale;
+    const float value = first * both->between_scale + beside;
     return r_byte(r_share(value, both->scale, both->inverse), range);
+}
+
+/* The value of the byte `other`. */
+K_FN float r_beside(const k_byte_sum *both, uint32_t other) {
+    return (k_float_of_bits(0x4b000000u | other) - both->other_zero) * both->other_scale;
 }
 
 /* What is added to the sums of a column. */
@@ -60,14 +64,20 @@ K_FN int32_t r_add(const mp_integer_rows_args *args, int64_t column) {
 }
 
 K_FN float r_scale(const mp_integer_rows_args *args, int64_t column) {
-    return args->scale ? args->scale[column * args->scale_step] : 1.0F;
+    const float scale = args->scale ? args->scale[column * args->scale_step] : 1.0F;
+    return args->factor ? scale * args->factor[0] : scale;
+}
+
+K_FN float r_row(const mp_integer_rows_args *args, int64_t column) {
+    return args->row ? args->row[column] : 0.0F;
 }
 
 /* ---- windows ---- */
 
-/* The image of a row of the result, and the corner of its window there. */
+/* The corner of the window of a row of the result: where that is in its image, and in x, where it
+ * may lie before the image. */
 typedef struct r_corner {
-    const uint8_t *image;
+    int64_t at;
     int32_t y, x;
 } r_corner;
 
@@ -77,15 +87,16 @@ K_FN r_corner r_corner_of(const mp_integer_rows_args *args, int64_t row) {
     const uint32_t place = (uint32_t)row - image * (uint32_t)w->out[0];
     const uint32_t line = k_divide(place, w->by_out[1]);
     r_corner at;
-    at.image = (const uint8_t *)args->x + image * w->image;
     at.y = (int32_t)line * w->stride[0] - w->pad[0];
     at.x = (int32_t)(place - line * (uint32_t)w->out[1]) * w->stride[1] - w->pad[1];
+    at.at = image * w->image + ((int64_t)at.y * w->in[1] + at.x) * w->channels;
     return at;
 }
 
-/* A place along k. */
+/* A place along k, from the corner. */
 typedef struct r_depth {
-    int32_t y, x, channel; /* from the corner */
+    int32_t y, x;
+    int64_t at;
 } r_depth;
 
 K_FN r_depth r_depth_of(const mp_integer_rows_args *args, int32_t k) {
@@ -93,19 +104,17 @@ K_FN r_depth r_depth_of(const mp_integer_rows_args *args, int32_t k) {
     const uint32_t pixel = k_divide((uint32_t)k, w->by_channels);
     const uint32_t line = k_divide(pixel, w->by_kernel);
     r_depth at;
-    at.channel = k - (int32_t)pixel * w->channels;
     at.y = (int32_t)line * w->dilation[0];
     at.x = (int32_t)(pixel - line * (uint32_t)w->kernel[1]) * w->dilation[1];
+    at.at = ((int64_t)at.y * w->in[1] + at.x) * w->channels + (k - (int32_t)pixel * w->channels);
     return at;
 }
 
-/* Where the bytes lie, or NULL beyond the image. */
-K_FN const uint8_t *r_bytes(const mp_integer_rows_args *args, const r_corner *corner,
-                            const r_depth *depth) {
+K_FN int r_is_inside(const mp_integer_rows_args *args, const r_corner *corner,
+                     const r_depth *depth) {
     const k_byte_window *w = &args->window;
-    const int32_t y = corner->y + depth->y, x = corner->x + depth->x;
-    const int is = (uint32_t)y < (uint32_t)w->in[0] && (uint32_t)x < (uint32_t)w->in[1];
-    return is ? corner->image + (y * w->in[1] + x) * w->channels + depth->channel : 0;
+    return (uint32_t)(corner->y + depth->y) < (uint32_t)w->in[0] &&
+           (uint32_t)(corner->x + depth->x) < (uint32_t)w->in[1];
 }
 
 #if K_WARP_MATRIX
@@ -127,9 +136,11 @@ enum {
     R_OTHER = K_INTEGER_ROWS_OTHER(K_ROWS, K_COLUMNS, K_SPLIT), /* where that tile lies */
     /* Of what a lane copies: lines that differ, and chunks of a stage. */
     R_A_LINES = K_ROWS > R_LINES ? K_ROWS / R_LINES : 1,
-    R_A_CHUNKS = K_ROWS > R_LINES ? K_SPLIT : K_ROWS *K_SPLIT / R_LINES,
+    R_A_STEP = K_ROWS > R_LINES ? 1 : R_LINES / K_ROWS, /* from chunk to chunk */
+    R_A_CHUNKS = K_SPLIT / R_A_STEP,
     R_B_LINES = K_COLUMNS > R_LINES ? K_COLUMNS / R_LINES : 1,
-    R_B_CHUNKS = K_COLUMNS > R_LINES ? K_SPLIT : K_COLUMNS *K_SPLIT / R_LINES,
+    R_B_STEP = K_COLUMNS > R_LINES ? 1 : R_LINES / K_COLUMNS,
+    R_B_CHUNKS = K_SPLIT / R_B_STEP,
 };
 
 /* What a lane does. */
@@ -138,7 +149,8 @@ typedef struct r_place {
     uint8_t *shared;
     int32_t lane, stages;       /* stages: all along k */
     int32_t row, column, group; /* of the warp in the tile, its chunk of a stage */
-    int32_t line, piece;        /* that it copies, the first of both sides, as if of one chunk */
+    int32_t a_line, b_line, piece, a_chunk, b_chunk; /* the first that it copies */
+    int32_t a_spot, b_spot;
     int64_t tile_row, tile_column;
     r_corner corner[R_A_LINES];
 } r_place;
@@ -162,25 +174,21 @@ K_FN void r_copy(uint8_t *to, const void *from, int is, uint32_t padding) {
     k_fill_half_if(fills, to, padding);
 }
 
-/* The chunk of a stage that a lane's copy `c` of a side with `lines` lines is of. */
-K_FN int32_t r_chunk_of(const r_place *at, int32_t lines, int32_t c) {
-    return lines > R_LINES ? c : at->line / lines + c * (R_LINES / lines);
-}
-
 K_FN void r_fill_a(const r_place *at, int32_t stage, uint8_t *to) {
     const mp_integer_rows_args *args = at->args;
+    const uint8_t *x = (const uint8_t *)args->x;
     K_UNROLL
     for (int32_t c = 0; c < R_A_CHUNKS; c++) {
-        const int32_t chunk = r_chunk_of(at, K_ROWS, c);
+        const int32_t chunk = at->a_chunk + c * R_A_STEP;
         const int32_t k = (stage * K_SPLIT + chunk) * R_CHUNK + at->piece * K_PIECE;
+        const uint32_t padding = k < args->k ? args->padding : 0u;
         const r_depth depth = r_depth_of(args, k);
+        uint8_t *spot = to + chunk * (K_ROWS * R_CHUNK) + at->a_spot;
         K_UNROLL
         for (int32_t l = 0; l < R_A_LINES; l++) {
-            const int32_t line = (K_ROWS > R_LINES ? at->line + l * R_LINES : at->line % K_ROWS);
-            const uint8_t *from = r_bytes(args, &at->corner[l], &depth);
-            uint8_t *spot = to + chunk * (K_ROWS * R_CHUNK) + r_spot(line, at->piece);
-            const int is = from != 0 && k < args->k;
-            r_copy(spot, is ? (const void *)from : args->x, is, k < args->k ? args->padding : 0);
+            const int is = k < args->k && r_is_inside(args, &at->corner[l], &depth);
+            r_copy(spot + l * (R_LINES * R_CHUNK), x + (is ? at->corner[l].at + depth.at : 0), is,
+                   padding);
         }
     }
 }
@@ -188,18 +196,19 @@ K_FN void r_fill_a(const r_place *at, int32_t stage, uint8_t *to) {
 /* Zeros beyond k, so that there it does not matter what A has. */
 K_FN void r_fill_b(const r_place *at, int32_t stage, uint8_t *to) {
     const mp_integer_rows_args *args = at->args;
+    const int64_t column = at->tile_column + at->b_line;
+    const int64_t left = args->columns - column, step = R_LINES * args->k;
+    const uint8_t *first = (const uint8_t *)args->w + column * args->k;
     K_UNROLL
     for (int32_t c = 0; c < R_B_CHUNKS; c++) {
-        const int32_t chunk = r_chunk_of(at, K_COLUMNS, c);
+        const int32_t chunk = at->b_chunk + c * R_B_STEP;
         const int32_t k = (stage * K_SPLIT + chunk) * R_CHUNK + at->piece * K_PIECE;
+        uint8_t *spot = to + R_A + chunk * (K_COLUMNS * R_CHUNK) + at->b_spot;
         K_UNROLL
         for (int32_t l = 0; l < R_B_LINES; l++) {
-            const int32_t line =
-                (K_COLUMNS > R_LINES ? at->line + l * R_LINES : at->line % K_COLUMNS);
-            const int is = k < args->k && at->tile_column + line < args->columns;
-            const int64_t from = is ? (at->tile_column + line) * args->k + k : 0;
-            r_copy(to + R_A + chunk * (K_COLUMNS * R_CHUNK) + r_spot(line, at->piece),
-                   (const uint8_t *)args->w + from, is, 0);
+            const int is = k < args->k && l * R_LINES < left;
+            r_copy(spot + l * (R_LINES * R_CHUNK),
+                   is ? first + l * step + k : (const uint8_t *)args->w, is, 0);
         }
     }
 }
@@ -335,16 +344,17 @@ K_FN void r_four(const r_place *at, int32_t row, int32_t column, int32_t *sum) {
 /* Four neighbours, of which there are `count`, as bytes; or as words of 32 bits. `apart`: they lie
  * anywhere. */
 K_FN void r_finish_bytes(const mp_integer_rows_args *args, int64_t to, int32_t count, int apart,
-                         uint32_t other, const int32_t *sum, const float *scale) {
+                         uint32_t other, const int32_t *sum, const float *scale, const float *row) {
     uint8_t *out = (uint8_t *)args->out + to;
     uint32_t word = 0;
     other ^= args->both.flip;
     K_UNROLL
     for (int32_t e = 0; e < 4; e++) {
         const float alone = (float)sum[e] * scale[e];
-        const uint32_t byte =
-            args->other ? r_byte_of_both(&args->both, alone, other >> e * 8 & 0xffu, &args->range)
-                        : r_byte(alone, &args->range);
+        const float beside = args->other ? r_beside(&args->both, other >> e * 8 & 0xffu) : row[e];
+        const uint32_t byte = args->has_sum
+                                  ? r_byte_of_both(&args->both, alone, beside, &args->range)
+                                  : r_byte(alone, &args->range);
         word |= (byte & 0xffu) << e * 8;
     }
     if (count == 4 && !apart) {
@@ -358,13 +368,14 @@ K_FN void r_finish_bytes(const mp_integer_rows_args *args, int64_t to, int32_t c
 }
 
 K_FN void r_finish_words(const mp_integer_rows_args *args, int64_t to, int32_t count, int apart,
-                         const int32_t *sum, const float *scale) {
+                         const int32_t *sum, const float *scale, const float *row) {
     uint32_t *out = (uint32_t *)args->out + to;
     r_sixteen words;
     K_UNROLL
     for (int32_t e = 0; e < 4; e++) {
         const int is_float = args->kind == K_INTEGER_ROWS_F32;
-        words.word[e] = is_float ? k_bits_of_float((float)sum[e] * scale[e]) : (uint32_t)sum[e];
+        words.word[e] =
+            is_float ? k_bits_of_float((float)sum[e] * scale[e] + row[e]) : (uint32_t)sum[e];
     }
     if (count == 4 && !apart) {
         *(r_sixteen *)(void *)out = words;
@@ -403,12 +414,13 @@ K_FN void r_write(const r_place *at) {
     const int32_t count = there > 4 ? 4 : there < 0 ? 0 : (int32_t)there;
     const int apart = args->columns % 4 != 0 && count == 4; /* rows begin anywhere */
     int32_t add[4];
-    float scale[4];
+    float scale[4], beside[4];
     K_UNROLL
     for (int32_t e = 0; e < 4; e++) {
         const int64_t from = e < there ? first + e : args->columns - 1;
         add[e] = r_add(args, from);
         scale[e] = r_scale(args, from);
+        beside[e] = r_row(args, from);
     }
     K_ONE_COPY
     for (int32_t row = at->lane / PIECES; row < K_ROWS && row < left; row += R_LANES / PIECES) {
@@ -420,9 +432,10 @@ K_FN void r_write(const r_place *at) {
             sum[e] = (int32_t)((uint32_t)sum[e] + (uint32_t)add[e]);
         }
         if (args->kind == K_INTEGER_ROWS_BYTE) {
-            r_finish_bytes(args, to, count, apart, r_other(at, row, column, to, count), sum, scale);
+            r_finish_bytes(args, to, count, apart, r_other(at, row, column, to, count), sum, scale,
+                           beside);
         } else {
-            r_finish_words(args, to, count, apart, sum, scale);
+            r_finish_words(args, to, count, apart, sum, scale, beside);
         }
     }
 }
@@ -436,8 +449,7 @@ K_FN void r_find(r_place *at, uint32_t tile) {
     at->tile_column = (int64_t)(tile - down * args->tiles_across) * K_COLUMNS;
     K_UNROLL
     for (int32_t l = 0; l < R_A_LINES; l++) {
-        const int32_t line = K_ROWS > R_LINES ? at->line + l * R_LINES : at->line % K_ROWS;
-        const int64_t row = at->tile_row + line;
+        const int64_t row = at->tile_row + at->a_line + l * R_LINES;
         at->corner[l] = r_corner_of(args, row < args->rows ? row : args->rows - 1);
     }
 }
@@ -451,8 +463,13 @@ K_FN r_place r_place_of(const mp_integer_rows_args *args, uint8_t *shared) {
     at.group = at.lane / 32 / (R_DOWN * R_ACROSS);
     at.row = at.lane / 32 / R_ACROSS % R_DOWN * K_WARP_ROWS;
     at.column = at.lane / 32 % R_ACROSS * K_WARP_COLUMNS;
-    at.line = at.lane / R_PIECES;
     at.piece = at.lane % R_PIECES;
+    at.a_line = at.lane / R_PIECES % K_ROWS;
+    at.b_line = at.lane / R_PIECES % K_COLUMNS;
+    at.a_chunk = at.lane / R_PIECES / K_ROWS;
+    at.b_chunk = at.lane / R_PIECES / K_COLUMNS;
+    at.a_spot = r_spot(at.a_line, at.piece);
+    at.b_spot = r_spot(at.b_line, at.piece);
     at.stages = (int32_t)((args->k + EACH - 1) / EACH);
     return at;
 }
@@ -495,9 +512,10 @@ K_FN int32_t r_sum(const mp_integer_rows_args *args, int64_t row, int64_t column
     uint32_t sum = 0;
     for (int32_t k = 0; k < args->k; k += channels) {
         const r_depth depth = r_depth_of(args, k);
-        const uint8_t *from = r_bytes(args, &corner, &depth);
+        const int is = r_is_inside(args, &corner, &depth);
+        const uint8_t *from = (const uint8_t *)args->x + (is ? corner.at + depth.at : 0);
         for (int32_t c = 0; c < channels; c++) {
-            const uint32_t byte = from ? from[c] : args->padding & 0xffu;
+            const uint32_t byte = is ? from[c] : args->padding & 0xffu;
             const int32_t x = args->is_unsigned ? (int32_t)byte : (int8_t)byte;
             sum += (uint32_t)(x * w[k + c]);
         }
@@ -505,12 +523,13 @@ K_FN int32_t r_sum(const mp_integer_rows_args *args, int64_t row, int64_t column
     return (int32_t)sum;
 }
 
-K_FN uint8_t r_byte_of(const mp_integer_rows_args *args, float alone, int64_t at) {
-    if (!args->other) {
+K_FN uint8_t r_byte_of(const mp_integer_rows_args *args, float alone, float row, int64_t at) {
+    if (!args->has_sum) {
         return (uint8_t)r_byte(alone, &args->range);
     }
-    const uint32_t other = ((const uint8_t *)args->other)[at] ^ (args->both.flip & 0xffu);
-    return (uint8_t)r_byte_of_both(&args->both, alone, other, &args->range);
+    const uint8_t *other = (const uint8_t *)args->other;
+    const float beside = other ? r_beside(&args->both, other[at] ^ (args->both.flip & 0xffu)) : row;
+    return (uint8_t)r_byte_of_both(&args->both, alone, beside, &args->range);
 }
 
 K_KERNEL(mp_integer_rows_args, args) {
@@ -521,9 +540,10 @@ K_KERNEL(mp_integer_rows_args, args) {
         if (args.kind == K_INTEGER_ROWS_I32) {
             ((int32_t *)args.out)[i] = sum;
         } else if (args.kind == K_INTEGER_ROWS_F32) {
-            ((float *)args.out)[i] = (float)sum * r_scale(&args, column);
+            ((float *)args.out)[i] = (float)sum * r_scale(&args, column) + r_row(&args, column);
         } else {
-            ((uint8_t *)args.out)[i] = r_byte_of(&args, (float)sum * r_scale(&args, column), i);
+            ((uint8_t *)args.out)[i] =
+                r_byte_of(&args, (float)sum * r_scale(&args, column), r_row(&args, column), i);
         }
     }
 }

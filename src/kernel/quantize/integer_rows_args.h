@@ -51,8 +51,8 @@ typedef struct k_byte_range {
     int32_t zero;
 } k_byte_range;
 
-/* A sum of two values that were bytes: of what a product became by the range `between`, and of
- * bytes of another tensor. */
+/* A sum of a value that was a byte, what a product became by the range `between`, and another one,
+ * such as that of a byte of another tensor. */
 typedef struct k_byte_sum {
     k_byte_range between;
     float between_scale, other_scale;
@@ -63,14 +63,15 @@ typedef struct k_byte_sum {
 
 /* out[row][column] = sum over k of x . w, plus `add` of the column. */
 typedef struct mp_integer_rows_args {
-    const void *x;      /* rows of k bytes; images [in][in][channels] */
-    const void *w;      /* int8: columns of k bytes; filters [kernel][kernel][channels] */
-    const int32_t *add; /* by column; NULL: 0 */
-    const float *scale; /* by column, or one */
-    const void *other;  /* bytes of the same shape, which are added, or NULL */
-    const uint8_t
-        *zero; /* of x, which `sums`, those of the columns, are taken off times; or NULL */
-    const int32_t *sums;
+    const void *x;       /* rows of k bytes; images [in][in][channels] */
+    const void *w;       /* int8: columns of k bytes; filters [kernel][kernel][channels] */
+    const int32_t *add;  /* by column; NULL: 0 */
+    const float *scale;  /* by column, or one */
+    const float *factor; /* one number for all, or NULL */
+    const float *row;    /* by column, added behind the scale; or NULL */
+    const void *other;   /* bytes of the same shape, which are added, or NULL */
+    const uint8_t *zero; /* of x: times `sums` it is taken off; or NULL */
+    const int32_t *sums; /* of the columns of w */
     void *out;
     int64_t rows, columns, k;
     uint32_t tiles, tiles_across;
@@ -82,7 +83,8 @@ typedef struct mp_integer_rows_args {
     int32_t is_unsigned; /* x is uint8, and so is its zero point */
     uint32_t padding;    /* what x has beyond the image, as four bytes */
     k_byte_range range;  /* of a byte of the result */
-    k_byte_sum both;     /* where there is `other` */
+    int32_t has_sum;     /* bytes are those of a sum, with `other` or else `row` */
+    k_byte_sum both;
     k_byte_window window;
 } mp_integer_rows_args;
 

@@ -5,10 +5,11 @@
  * height, width, channels], which are rows, too. Sums are exact in 32 bits, to which `add` is added
  * for each column; what becomes of them `to` says:
  *
- *     float, int32   the sum times the scale; the sum
- *     int8, uint8    the same, rounded, moved by the zero point `zero` and kept from `low` on; or
- *                    first as it would be by the scale and zero point `between`, whose value is
- *                    then added to that of another image before that is quantised
+ *     int32          the sum
+ *     float          the sum times the scale and the factor, plus the row
+ *     int8, uint8    the sum times the scale, rounded, moved by the zero point `zero` and kept from
+ *                    `low` on; with `sum` first as it would be by a scale and zero point of its
+ * own, whose value plus that of another tensor, or the row, is then quantised
  *
  * Kernel: quantize/integer_rows.cu.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -131,13 +132,15 @@ static mp_status read_sum(const mp_planner *p, mp_integer_rows_args *args) {
     const mp_attr *sum = mp_node_attr(p->node, "sum");
     const mp_dtype between = mp_dtype_of_onnx(mp_node_int(p->node, "between", MP_I8));
     const mp_tensor *other = mp_plan_in(p, MP_ROWS_OTHER);
-    if (other == NULL) {
+    args->has_sum =
+        args->kind == K_INTEGER_ROWS_BYTE && (other != NULL || mp_plan_in(p, MP_ROWS_ROW) != NULL);
+    if (!args->has_sum) {
         return MP_OK;
     }
-    if (sum == NULL || sum->count != ALL || args->kind != K_INTEGER_ROWS_BYTE) {
+    if (sum == NULL || sum->count != ALL) {
         return MP_FAIL(INVALID_ARGUMENT, "it is not said by which scales a tensor is added");
     }
-    const bool is_signed = other->type == MP_I8;
+    const bool is_signed = other != NULL && other->type == MP_I8;
     const float *numbers = sum->floats;
     args->both = (k_byte_sum){
         .between = range_of(span_of(between), (int32_t)numbers[ZERO]),
@@ -181,12 +184,15 @@ static mp_status check_inputs(const mp_planner *p, const mp_shape *out) {
     MP_TRY(check_columns(p, MP_ROWS_ADD, false));
     MP_TRY(check_columns(p, MP_ROWS_SCALE, true));
     MP_TRY(check_columns(p, MP_ROWS_SUMS, false));
+    MP_TRY(check_columns(p, MP_ROWS_ROW, false));
+    const mp_tensor *factor = mp_plan_in(p, MP_ROWS_FACTOR);
     const bool fits = (other == NULL || mp_shape_equal(&other->shape, out)) &&
+                      (factor == NULL || mp_shape_count(&factor->shape) == 1) &&
                       (zero == NULL ||
                        (mp_shape_count(&zero->shape) == 1 && mp_plan_in(p, MP_ROWS_SUMS) != NULL));
     return fits ? check_sizes(p, out)
                 : MP_FAIL(INVALID_ARGUMENT, "what is added does not have the result's shape, or a "
-                                            "zero point is not one number");
+                                            "zero point or a factor is not one number");
 }
 
 /* ---- the step ---- */
@@ -199,7 +205,8 @@ static bool is_constant(const mp_planner *p) {
     return mp_plan_is_constant(p, ref_of(p, MP_ROWS_W)) &&
            mp_plan_is_constant(p, ref_of(p, MP_ROWS_ADD)) &&
            mp_plan_is_constant(p, ref_of(p, MP_ROWS_SCALE)) &&
-           mp_plan_is_constant(p, ref_of(p, MP_ROWS_SUMS));
+           mp_plan_is_constant(p, ref_of(p, MP_ROWS_SUMS)) &&
+           mp_plan_is_constant(p, ref_of(p, MP_ROWS_ROW));
 }
 
 /* Bytes are read and written in pieces, so that what may lie anywhere is copied. */
@@ -256,6 +263,8 @@ static mp_status launch(mp_planner *p, mp_integer_rows_args *args) {
                      MP_BIND(mp_integer_rows_args, w, at.w),
                      MP_BIND(mp_integer_rows_args, add, ref_of(p, MP_ROWS_ADD)),
                      MP_BIND(mp_integer_rows_args, scale, ref_of(p, MP_ROWS_SCALE)),
+                     MP_BIND(mp_integer_rows_args, factor, ref_of(p, MP_ROWS_FACTOR)),
+                     MP_BIND(mp_integer_rows_args, row, ref_of(p, MP_ROWS_ROW)),
                      MP_BIND(mp_integer_rows_args, other, at.other),
                      MP_BIND(mp_integer_rows_args, zero, ref_of(p, MP_ROWS_ZERO)),
                      MP_BIND(mp_integer_rows_args, sums, ref_of(p, MP_ROWS_SUMS)),

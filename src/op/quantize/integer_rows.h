@@ -14,6 +14,8 @@ enum {
     MP_ROWS_OTHER,   /* bytes of the result's shape */
     MP_ROWS_ZERO,    /* of X, a byte that is not known before */
     MP_ROWS_SUMS,    /* int32, of the rows of W, where there is that */
+    MP_ROWS_FACTOR, /* float, one number */
+    MP_ROWS_ROW,    /* float, by column */
     MP_ROWS_INPUTS,
 };
 
