@@ -251,6 +251,7 @@ bool mp_vertex_keeps_shape(const mp_vertex *v) {
                                         "Clip",
                                         "Cos",
                                         "CumSum",
+                                        "DequantizeLinear",
                                         "Elu",
                                         "Erf",
                                         "Exp",
@@ -263,6 +264,7 @@ bool mp_vertex_keeps_shape(const mp_vertex *v) {
                                         "Log",
                                         "Mish",
                                         "Neg",
+                                        "QuantizeLinear",
                                         "QuickGelu",
                                         "RMSNormalization",
                                         "Reciprocal",
@@ -290,7 +292,7 @@ static bool keeps_rank(const mp_vertex *v) {
     static const char *const names[] = {"Split", "Slice", "Pad", "Conv"};
     return mp_vertex_is_any(v, names, MP_COUNT_OF(names)) || mp_vertex_keeps_shape(v) ||
            mp_vertex_is_own(v, "MatMulBias") || mp_vertex_is_own(v, "FusedConv") ||
-           strcmp(v->node.op->name, "MatMulNBits") == 0 ||
+           mp_vertex_is_own(v, "IntegerProduct") || strcmp(v->node.op->name, "MatMulNBits") == 0 ||
            (mp_vertex_is(v, "ReduceMean") && mp_node_int(&v->node, "keepdims", 1) == 1);
 }
 
@@ -383,6 +385,34 @@ static bool moves(const mp_vertex *v) {
     return mp_vertex_is_any(v, names, MP_COUNT_OF(names));
 }
 
+/* What a node says of the type of its result; MP_NONE where it says nothing. */
+static mp_dtype type_said(const mp_vertex *v) {
+    static const struct {
+        const char *op, *attr;
+    } said[] = {{"Cast", "to"},
+                {"IntegerProduct", "to"},
+                {"QuantizeLinear", "output_dtype"},
+                {"DequantizeLinear", "output_dtype"}};
+    for (size_t i = 0; i < MP_COUNT_OF(said); i++) {
+        if (mp_vertex_is(v, said[i].op) || mp_vertex_is_own(v, said[i].op)) {
+            return (mp_dtype)mp_node_int(&v->node, said[i].attr, MP_NONE);
+        }
+    }
+    return MP_NONE;
+}
+
+/* The input that has the type of the result, or MP_NO_VALUE. */
+static int32_t of_the_type(const mp_vertex *v) {
+    if (mp_vertex_is(v, "QuantizeLinear")) {
+        return mp_vertex_in(v, 2);
+    }
+    if (mp_vertex_is(v, "DequantizeLinear") || mp_vertex_is(v, "Where")) {
+        return v->in[1];
+    }
+    return broadcasts(v) || moves(v) || keeps_rank(v) || mp_vertex_is(v, "Gemm") ? v->in[0]
+                                                                                 : MP_NO_VALUE;
+}
+
 mp_dtype mp_graph_type(const mp_graph *graph, int32_t value) {
     for (int depth = 0; value != MP_NO_VALUE && depth < DEEP; depth++) {
         const int32_t n = mp_graph_maker(graph, value, NULL);
@@ -390,12 +420,10 @@ mp_dtype mp_graph_type(const mp_graph *graph, int32_t value) {
         if (graph->values[value].tensor.type != MP_NONE || v == NULL) {
             return graph->values[value].tensor.type;
         }
-        if (mp_vertex_is(v, "Cast")) {
-            return (mp_dtype)mp_node_int(&v->node, "to", MP_NONE);
+        if (type_said(v) != MP_NONE) {
+            return type_said(v);
         }
-        value = broadcasts(v) || moves(v) || keeps_rank(v) || mp_vertex_is(v, "Gemm")
-                    ? v->in[mp_vertex_is(v, "Where") ? 1 : 0]
-                    : MP_NO_VALUE;
+        value = of_the_type(v);
     }
     return MP_NONE;
 }

@@ -141,6 +141,7 @@ static mp_status take_element(reader *r, mp_dtype type, void *bytes, int64_t i) 
     case MP_I32:
     case MP_BOOL:
     case MP_U8:
+    case MP_I8:
         return take_integer(r, type, bytes, i);
     case MP_F32:
         MP_TRY(take_real(r, &value));

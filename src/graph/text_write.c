@@ -79,6 +79,9 @@ static void write_element(const writer *w, const mp_tensor *tensor, int64_t i) {
     case MP_I32:
         (void)fprintf(w->out, " %" PRId32, ((const int32_t *)tensor->data)[i]);
         return;
+    case MP_I8:
+        (void)fprintf(w->out, " %d", (int)((const int8_t *)tensor->data)[i]);
+        return;
     case MP_F32:
         (void)fprintf(w->out, " %.9g", (double)((const float *)tensor->data)[i]);
         return;
@@ -96,7 +99,7 @@ static void write_element(const writer *w, const mp_tensor *tensor, int64_t i) {
 
 static void write_elements(const writer *w, const mp_tensor *tensor) {
     const mp_dtypes shown = MP_BIT(MP_I64) | MP_BIT(MP_I32) | MP_BIT(MP_BOOL) | MP_BIT(MP_U8) |
-                            MP_BIT(MP_F32) | MP_BIT(MP_F64) | MP_BIT(MP_F16);
+                            MP_BIT(MP_I8) | MP_BIT(MP_F32) | MP_BIT(MP_F64) | MP_BIT(MP_F16);
     const int64_t count = mp_shape_count(&tensor->shape);
     if (tensor->data == 0 || (shown & MP_BIT(tensor->type)) == 0 || count > SHOWN_MAX) {
         return;

@@ -193,7 +193,9 @@ size_t mp_integer_attrs(const mp_integer_parts *parts, const mp_integer_result *
     size_t count = 0;
     attrs[count++] = (mp_attr){.name = "to", .kind = MP_ATTR_INT, .i = (int64_t)to};
     attrs[count++] = (mp_attr){.name = "zero", .kind = MP_ATTR_INT, .i = zero};
-    attrs[count++] = (mp_attr){.name = "low", .kind = MP_ATTR_INT, .i = parts->low};
+    if (parts->low != INT32_MIN) {
+        attrs[count++] = (mp_attr){.name = "low", .kind = MP_ATTR_INT, .i = parts->low};
+    }
     if (result->has_sum) {
         const int64_t between = (int64_t)result->between.type;
         attrs[count++] = (mp_attr){.name = "between", .kind = MP_ATTR_INT, .i = between};

@@ -117,11 +117,13 @@ static int32_t other_operand(const mp_graph *graph, int32_t value, const char *n
                             : MP_NO_VALUE;
 }
 
-/* A scale that is a product of one number and a constant: both are inputs. */
-static void split_scale(const mp_graph *graph, int64_t columns, int32_t in[MP_ROWS_INPUTS]) {
-    const int32_t n = mp_graph_maker(graph, in[MP_ROWS_SCALE], "Mul");
+/* Whether the value can be the scale, as inputs: a product of one number and a constant is both. */
+static bool take_scale(const mp_graph *graph, int32_t value, int64_t columns,
+                       int32_t in[MP_ROWS_INPUTS]) {
+    const int32_t n = mp_graph_maker(graph, value, "Mul");
+    in[MP_ROWS_SCALE] = value;
     if (n == MP_NO_NODE) {
-        return;
+        return is_scale(graph, value, columns);
     }
     const mp_vertex *v = &graph->nodes[n];
     const int constant = graph->values[v->in[0]].is_constant ? 0 : 1;
@@ -130,7 +132,9 @@ static void split_scale(const mp_graph *graph, int64_t columns, int32_t in[MP_RO
         is_one(graph, factor) && mp_graph_type(graph, factor) == MP_F32) {
         in[MP_ROWS_SCALE] = scale;
         in[MP_ROWS_FACTOR] = factor;
+        return true;
     }
+    return is_scale(graph, value, columns);
 }
 
 /* By what the sums are multiplied, and what is added then. */
@@ -142,11 +146,10 @@ static mp_dtype find_float(mp_graph *graph, int32_t n, int64_t columns, mp_integ
         return MP_I32;
     }
     const int32_t scale = other_operand(graph, graph->nodes[cast].out[0], "Mul", &mul);
-    if (scale == MP_NO_VALUE || !is_scale(graph, scale, columns)) {
+    if (scale == MP_NO_VALUE || !take_scale(graph, scale, columns, in)) {
+        in[MP_ROWS_SCALE] = MP_NO_VALUE;
         return MP_I32;
     }
-    in[MP_ROWS_SCALE] = scale;
-    split_scale(graph, columns, in);
     result->gone[result->gone_count++] = n;
     result->gone[result->gone_count++] = cast;
     result->last = mul;

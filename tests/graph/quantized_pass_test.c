@@ -1,0 +1,104 @@
+/* quantized_pass_test.c - what is between quantised tensors is computed by integers.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "graph/pass_kit.h"
+#include "graph/pass_run.h"
+
+#define SCALES "const s f32[] = 0.5\nconst z i8[] = 3\nconst t f32[] = 2\nconst o i8[] = -1\n"
+
+TEST(graph_pass_byte_moves) {
+    check(NULL,
+          "input x i8[2,3]\n" SCALES "a = DequantizeLinear-13 (x, s, z)\n"
+          "b = Transpose-13 (a) \"turn\" perm=[1,0]\ny = QuantizeLinear-13 (b, s, z)\noutput y\n",
+          "input x i8[2,3]\n"
+          "y = Transpose-13 (x) \"turn\" perm=[1,0]\n"
+          "output y\n",
+          1);
+    /* another scale */
+    check(NULL,
+          "input x i8[2,3]\n" SCALES "a = DequantizeLinear-13 (x, s, z)\n"
+          "b = Transpose-13 (a) \"turn\" perm=[1,0]\ny = QuantizeLinear-13 (b, t, z)\noutput y\n",
+          "input x i8[2,3]\n"
+          "const s f32[] = 0.5\n"
+          "const z i8[] = 3\n"
+          "const t f32[] = 2\n"
+          "a = DequantizeLinear-13 (x, s, z)\n"
+          "b = Transpose-13 (a) \"turn\" perm=[1,0]\n"
+          "y = QuantizeLinear-13 (b, t, z)\n"
+          "output y\n",
+          0);
+}
+
+TEST(graph_pass_integer_conv) {
+    check("+integer_conv",
+          "input x i8[1,2,4,4]\ninput r i8[1,1,4,4]\n" SCALES
+          "const w i8[1,2,1,1] = 4 -5\nconst v f32[] = 0.25\nconst n i8[] = 0\n"
+          "const b f32[1] = 2\n"
+          "a = DequantizeLinear-13 (x, s, z)\nc = DequantizeLinear-13 (w, v, n)\n"
+          "d = Conv-11 (a, c, b) \"conv\"\ne = Relu-14 (d)\ny = QuantizeLinear-13 (e, t, o)\n"
+          "output y\n",
+          "input x i8[1,2,4,4]\n"
+          "input r i8[1,1,4,4]\n"
+          "const #15 i8[1,1,1,2] = 4 -5\n"
+          "const #16 i32[1] = 19\n"
+          "const #17 f32[1] = 0.0625\n"
+          "x#18 = Transpose-13 (x) \"x\" perm=[0,2,3,1]\n"
+          "y#19 = millpond.IntegerProduct-1 (x#18, #15, #16, #17, , , , , ) \"conv\" to=3 zero=-1 "
+          "low=-1 padding=3\n"
+          "y = Transpose-13 (y#19) \"y\" perm=[0,3,1,2]\n"
+          "output y\n",
+          3);
+    /* weights with a zero point */
+    LEFT_ALONE("+integer_conv,-dequantized",
+               "input x i8[1,2,4,4]\n"
+               "const s f32[] = 0.5\nconst z i8[] = 3\nconst t f32[] = 2\n"
+               "const w i8[1,2,1,1] = 4 -5\n"
+               "a = DequantizeLinear-13 (x, s, z)\nc = DequantizeLinear-13 (w, t, z)\n"
+               "y = Conv-11 (a, c) \"conv\"\noutput y\n");
+}
+
+TEST(graph_pass_integer_product) {
+    check("+integer_product",
+          "input x u8[?,2]\nconst s f32[] = 0.5\nconst z u8[] = 3\nconst t f32[] = 2\n"
+          "const w i8[2,3] = 1 2 3 4 5 6\nconst v f32[3] = 0.25 0.5 1\nconst n i8[3] = 0 0 0\n"
+          "const b i8[3] = 1 2 3\nconst o i8[] = 1\n"
+          "a = DequantizeLinear-13 (x, s, z)\nc = DequantizeLinear-13 (w, v, n) axis=1\n"
+          "d = MatMul-13 (a, c) \"product\"\ne = QuantizeLinear-13 (d, t, z)\n"
+          "f = DequantizeLinear-13 (e, t, z)\ng = DequantizeLinear-13 (b, s, o)\n"
+          "h = Add-14 (f, g) \"bias\"\ny = QuantizeLinear-13 (h, s, z)\noutput y\n",
+          "input x u8[?,2]\n"
+          "const #17 i8[3,2] = 1 4 2 5 3 6\n"
+          "const #18 i32[3] = -15 -21 -27\n"
+          "const #19 f32[3] = 0.0625 0.125 0.25\n"
+          "const #20 f32[3] = 0 0.5 1\n"
+          "y = millpond.IntegerProduct-1 (x, #17, #18, #19, , , , , #20) \"product\" to=2 zero=3 "
+          "between=2 sum=...\n"
+          "output y\n",
+          4);
+    check("+integer_product",
+          "input x u8[?,2]\ninput z u8[]\ninput s f32[]\nconst w i8[2,3] = 1 2 3 4 5 6\n"
+          "const v f32[] = 0.5\nconst b f32[3] = 1 2 3\nq = Mul-14 (s, v) \"scale\"\n"
+          "a = MatMulInteger-10 (x, w, z) \"product\"\nc = Cast-13 (a) to=1\n"
+          "d = Mul-14 (c, q)\ny = Add-14 (b, d) \"bias\"\noutput y\n",
+          "input x u8[?,2]\n"
+          "input z u8[]\n"
+          "input s f32[]\n"
+          "const v f32[] = 0.5\n"
+          "const b f32[3] = 1 2 3\n"
+          "const w#11 i8[3,2] = 1 4 2 5 3 6\n"
+          "const #12 i32[3] = 5 7 9\n"
+          "y = millpond.IntegerProduct-1 (x, w#11, , v, , z, #12, s, b) \"product\" to=1\n"
+          "output y\n",
+          2);
+}
+
+TEST(graph_pass_dequantized) {
+    check(NULL,
+          "input x f32[?,2]\nconst w i8[2,2] = 1 2 3 4\nconst s f32[2] = 1 0.5\n"
+          "const z i8[2] = 0 1\nc = DequantizeLinear-13 (w, s, z) axis=0\n"
+          "y = MatMul-13 (x, c) \"product\"\noutput y\n",
+          "input x f32[?,2]\n"
+          "const c f32[2,2] = 1 2 1 1.5\n"
+          "y = MatMul-13 (x, c) \"product\"\n"
+          "output y\n",
+          1);
+}
