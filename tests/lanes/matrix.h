@@ -20,10 +20,10 @@ struct matrix_words {
     uint32_t a[4], b[2];
 };
 
-/* c += a b with `depth` columns of A, of which `load` gives element `k`: the first argument says
- * which lanes have them, [row of A or column of B], with `wide` of them in a row of lanes. */
-template <typename Load>
-void matrix_product(float *c, const uint32_t *a, const uint32_t *b, unsigned depth, Load load) {
+/* c += a b with `depth` columns of A. `of_a` and `of_b` give a word's element of that number. */
+template <typename Sum, typename OfA, typename OfB>
+void matrix_product(Sum *c, const uint32_t *a, const uint32_t *b, unsigned depth, OfA of_a,
+                    OfB of_b) {
     matrix_words mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}}, all[32];
     lane_gather(&mine, all, sizeof mine);
     const unsigned g = lane_number() / 4, t = lane_number() % 4, per_lane = depth / 8;
@@ -33,11 +33,28 @@ void matrix_product(float *c, const uint32_t *a, const uint32_t *b, unsigned dep
             const unsigned half = k / (depth / 2), lane = k % (depth / 2) / per_lane;
             const uint32_t left = all[row % 8 * 4 + lane].a[half * 2 + row / 8];
             const uint32_t right = all[column * 4 + lane].b[half];
-            c[i] += load(left, k % per_lane) * load(right, k % per_lane);
+            c[i] += of_a(left, k % per_lane) * of_b(right, k % per_lane);
         }
     }
 }
 
+template <typename Load>
+void matrix_product(float *c, const uint32_t *a, const uint32_t *b, unsigned depth, Load load) {
+    matrix_product(c, a, b, depth, load, load);
+}
+
+inline int32_t matrix_byte(uint32_t word, unsigned part) {
+    return (int8_t)(word >> part * 8);
+}
+inline void k_mma_i8(int32_t *c, const uint32_t *a, const uint32_t *b) {
+    matrix_product(c, a, b, 32, matrix_byte, matrix_byte);
+}
+inline void k_mma_u8(int32_t *c, const uint32_t *a, const uint32_t *b) {
+    const auto plain = [](uint32_t word, unsigned part) {
+        return (int32_t)(uint8_t)(word >> part * 8);
+    };
+    matrix_product(c, a, b, 32, plain, matrix_byte);
+}
 inline void k_mma_f16(float *c, const uint32_t *a, const uint32_t *b) {
     matrix_product(c, a, b, 16, [](uint32_t word, unsigned part) {
         return k_load_f16(k_f16{(uint16_t)(word >> part * 16)});

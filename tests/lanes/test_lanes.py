@@ -51,6 +51,9 @@ ROWS_MMA = ((16, 32, 0, "f32"), (16, 32, 1, "bf16"), (32, 32, 0, "f16"), (32, 32
 ROWS = ((0, 1, 0, 0, "f32"), (0, 4, 0, 0, "f32"), (0, 1, 1, 0, "f32"), (0, 4, 1, 0, "f32"),
         (1, 8, 0, 0, "f16"), (1, 16, 0, 0, "bf16"), (1, 8, 1, 0, "bf16"), (1, 16, 1, 0, "f16"), (1, 8, 0, 1, "bf16"),
         (1, 8, 0, 2, "f16"))
+# Products of bytes: rows and columns of a tile, chunks of a stage, rows and columns of a warp, bytes of a piece.
+BYTES = ((128, 128, 1, 64, 32, 16), (128, 64, 1, 64, 32, 8), (64, 64, 2, 32, 32, 16), (64, 32, 4, 32, 32, 8),
+         (32, 32, 8, 32, 32, 16))
 # Attention whose scores are products: elements of a head, rows of a warp, type, whether there are masks.
 DIRECT = ((64, 32, "f16", 0), (64, 16, "bf16", 0), (128, 32, "bf16", 0), (128, 16, "f16", 0), (64, 16, "f32", 0),
           (64, 16, "f16", 1), (80, 16, "bf16", 1), (64, 16, "f32", 1))
@@ -105,6 +108,10 @@ PROGRAMS = {
     **{f"stem_{wide}_{word}": ("stem.cpp", "conv_stem", {}, [f"K_T0={word}", f"K_WIDE={wide}",
                                                              f"LANES_BF16={int(word == 'bf16')}"])
        for wide, word in ((32, "f32"), (32, "f16"), (64, "f16"), (64, "bf16"))},
+    **{f"integer_rows_{rows}_{columns}_{piece}":
+       ("integer_rows.cpp", "integer_rows", {}, [f"K_ROWS={rows}", f"K_COLUMNS={columns}", f"K_SPLIT={split}",
+                                                 f"K_WARP_ROWS={high}", f"K_WARP_COLUMNS={wide}", f"K_PIECE={piece}"])
+       for rows, columns, split, high, wide, piece in BYTES},
     **{f"excite_{word}": ("excite.cpp", "squeeze_excite", {}, [f"K_T0={word}"]) for word in ("f32", "f16")},
     **{f"rows_mma_{rows}_{columns}_{turned}_{word}":
        ("rows_mma.cpp", "rows_mma", {}, [f"K_T0={word}", f"K_ROWS={rows}", f"K_COLUMNS={columns}",
