@@ -28,8 +28,8 @@ TEST(graph_pass_byte_moves) {
           0);
 }
 
-TEST(graph_pass_integer_conv) {
-    check("+integer_conv",
+TEST(graph_pass_byte_conv) {
+    check("+byte_conv",
           "input x i8[1,2,4,4]\ninput r i8[1,1,4,4]\n" SCALES
           "const w i8[1,2,1,1] = 4 -5\nconst v f32[] = 0.25\nconst n i8[] = 0\n"
           "const b f32[1] = 2\n"
@@ -48,7 +48,7 @@ TEST(graph_pass_integer_conv) {
           "output y\n",
           3);
     /* weights with a zero point */
-    LEFT_ALONE("+integer_conv,-dequantized",
+    LEFT_ALONE("+byte_conv,-dequantized",
                "input x i8[1,2,4,4]\n"
                "const s f32[] = 0.5\nconst z i8[] = 3\nconst t f32[] = 2\n"
                "const w i8[1,2,1,1] = 4 -5\n"
@@ -56,8 +56,8 @@ TEST(graph_pass_integer_conv) {
                "y = Conv-11 (a, c) \"conv\"\noutput y\n");
 }
 
-TEST(graph_pass_integer_product) {
-    check("+integer_product",
+TEST(graph_pass_byte_product) {
+    check("+byte_product",
           "input x u8[?,2]\nconst s f32[] = 0.5\nconst z u8[] = 3\nconst t f32[] = 2\n"
           "const w i8[2,3] = 1 2 3 4 5 6\nconst v f32[3] = 0.25 0.5 1\nconst n i8[3] = 0 0 0\n"
           "const b i8[3] = 1 2 3\nconst o i8[] = 1\n"
@@ -74,7 +74,7 @@ TEST(graph_pass_integer_product) {
           "between=2 sum=...\n"
           "output y\n",
           4);
-    check("+integer_product",
+    check("+byte_product",
           "input x u8[?,2]\ninput z u8[]\ninput s f32[]\nconst w i8[2,3] = 1 2 3 4 5 6\n"
           "const v f32[] = 0.5\nconst b f32[3] = 1 2 3\nq = Mul-14 (s, v) \"scale\"\n"
           "a = MatMulInteger-10 (x, w, z) \"product\"\nc = Cast-13 (a) to=1\n"

@@ -1,8 +1,8 @@
 /* integer_rows_test.c - IntegerProduct against plain loops: rows and images, tiles of each size
- * that are not full, results of each type, and sums of two images. SPDX-License-Identifier:
- * Apache-2.0 */
+ * that are not full, results of each type, and sums of two tensors.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/core/byte_rows.h"
 #include "op/op_value.h"
-#include "op/quantize/integer_rows.h"
 #include "op/quantize/integer_rows_cut.h"
 
 #include <math.h>

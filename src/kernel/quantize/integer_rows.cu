@@ -93,9 +93,9 @@ K_FN r_corner r_corner_of(const mp_integer_rows_args *args, int64_t row) {
     return at;
 }
 
-/* A place along k, from the corner. */
+/* A place along k, from the corner, and how many bytes its pixel has from there on. */
 typedef struct r_depth {
-    int32_t y, x;
+    int32_t y, x, left;
     int64_t at;
 } r_depth;
 
@@ -106,7 +106,8 @@ K_FN r_depth r_depth_of(const mp_integer_rows_args *args, int32_t k) {
     r_depth at;
     at.y = (int32_t)line * w->dilation[0];
     at.x = (int32_t)(pixel - line * (uint32_t)w->kernel[1]) * w->dilation[1];
-    at.at = ((int64_t)at.y * w->in[1] + at.x) * w->channels + (k - (int32_t)pixel * w->channels);
+    at.left = ((int32_t)pixel + 1) * w->channels - k;
+    at.at = ((int64_t)at.y * w->in[1] + at.x + 1) * w->channels - at.left;
     return at;
 }
 
@@ -124,7 +125,8 @@ enum {
     R_ACROSS = K_COLUMNS / K_WARP_COLUMNS,
     R_LANES = R_DOWN * R_ACROSS * K_SPLIT * 32,
     R_CHUNK = K_INTEGER_ROWS_CHUNK,
-    R_STEP = 32, /* bytes along k of a product */
+    R_EACH = K_SPLIT * R_CHUNK, /* bytes along k of a stage */
+    R_STEP = 32,                /* bytes along k of a product */
     R_HIGH = K_WARP_ROWS / 16,
     R_WIDE = K_WARP_COLUMNS / 8,
     R_PIECES = R_CHUNK / K_PIECE, /* of a line */
@@ -174,13 +176,36 @@ K_FN void r_copy(uint8_t *to, const void *from, int is, uint32_t padding) {
     k_fill_half_if(fills, to, padding);
 }
 
+/* A stage whose places along k are all of one pixel, of which `depth` is the first. */
+K_FN void r_fill_pixel(const r_place *at, const r_depth *depth, uint8_t *to) {
+    const mp_integer_rows_args *args = at->args;
+    const uint8_t *x = (const uint8_t *)args->x;
+    const int64_t first = depth->at + at->a_chunk * R_CHUNK + at->piece * K_PIECE;
+    uint8_t *spot = to + at->a_chunk * (K_ROWS * R_CHUNK) + at->a_spot;
+    K_UNROLL
+    for (int32_t l = 0; l < R_A_LINES; l++) {
+        const int is = r_is_inside(args, &at->corner[l], depth);
+        const uint8_t *from = x + (is ? at->corner[l].at + first : 0);
+        K_UNROLL
+        for (int32_t c = 0; c < R_A_CHUNKS; c++) {
+            r_copy(spot + c * (R_A_STEP * K_ROWS * R_CHUNK) + l * (R_LINES * R_CHUNK),
+                   from + c * (R_A_STEP * R_CHUNK), is, args->padding);
+        }
+    }
+}
+
 K_FN void r_fill_a(const r_place *at, int32_t stage, uint8_t *to) {
     const mp_integer_rows_args *args = at->args;
     const uint8_t *x = (const uint8_t *)args->x;
+    const r_depth start = r_depth_of(args, stage * R_EACH);
+    if (start.left >= R_EACH) {
+        r_fill_pixel(at, &start, to);
+        return;
+    }
     K_UNROLL
     for (int32_t c = 0; c < R_A_CHUNKS; c++) {
         const int32_t chunk = at->a_chunk + c * R_A_STEP;
-        const int32_t k = (stage * K_SPLIT + chunk) * R_CHUNK + at->piece * K_PIECE;
+        const int32_t k = stage * R_EACH + chunk * R_CHUNK + at->piece * K_PIECE;
         const uint32_t padding = k < args->k ? args->padding : 0u;
         const r_depth depth = r_depth_of(args, k);
         uint8_t *spot = to + chunk * (K_ROWS * R_CHUNK) + at->a_spot;
@@ -198,17 +223,19 @@ K_FN void r_fill_b(const r_place *at, int32_t stage, uint8_t *to) {
     const mp_integer_rows_args *args = at->args;
     const int64_t column = at->tile_column + at->b_line;
     const int64_t left = args->columns - column, step = R_LINES * args->k;
-    const uint8_t *first = (const uint8_t *)args->w + column * args->k;
+    const int32_t k = stage * R_EACH + at->b_chunk * R_CHUNK + at->piece * K_PIECE;
+    const int whole = (stage + 1) * R_EACH <= args->k; /* of k */
+    const uint8_t *first = (const uint8_t *)args->w + column * args->k + k;
+    uint8_t *spot = to + R_A + at->b_chunk * (K_COLUMNS * R_CHUNK) + at->b_spot;
     K_UNROLL
-    for (int32_t c = 0; c < R_B_CHUNKS; c++) {
-        const int32_t chunk = at->b_chunk + c * R_B_STEP;
-        const int32_t k = (stage * K_SPLIT + chunk) * R_CHUNK + at->piece * K_PIECE;
-        uint8_t *spot = to + R_A + chunk * (K_COLUMNS * R_CHUNK) + at->b_spot;
+    for (int32_t l = 0; l < R_B_LINES; l++) {
+        const int is_there = l * R_LINES < left;
+        const uint8_t *from = first + l * step;
         K_UNROLL
-        for (int32_t l = 0; l < R_B_LINES; l++) {
-            const int is = k < args->k && l * R_LINES < left;
-            r_copy(spot + l * (R_LINES * R_CHUNK),
-                   is ? first + l * step + k : (const uint8_t *)args->w, is, 0);
+        for (int32_t c = 0; c < R_B_CHUNKS; c++) {
+            const int is = is_there && (whole || k + c * (R_B_STEP * R_CHUNK) < args->k);
+            r_copy(spot + c * (R_B_STEP * K_COLUMNS * R_CHUNK) + l * (R_LINES * R_CHUNK),
+                   is ? from + c * (R_B_STEP * R_CHUNK) : (const uint8_t *)args->w, is, 0);
         }
     }
 }
@@ -455,7 +482,6 @@ K_FN void r_find(r_place *at, uint32_t tile) {
 }
 
 K_FN r_place r_place_of(const mp_integer_rows_args *args, uint8_t *shared) {
-    enum { EACH = R_CHUNK * K_SPLIT };
     r_place at;
     at.args = args;
     at.shared = shared;
@@ -470,7 +496,7 @@ K_FN r_place r_place_of(const mp_integer_rows_args *args, uint8_t *shared) {
     at.b_chunk = at.lane / R_PIECES / K_COLUMNS;
     at.a_spot = r_spot(at.a_line, at.piece);
     at.b_spot = r_spot(at.b_line, at.piece);
-    at.stages = (int32_t)((args->k + EACH - 1) / EACH);
+    at.stages = (int32_t)((args->k + R_EACH - 1) / R_EACH);
     return at;
 }
 

@@ -13,17 +13,14 @@
  *
  * Kernel: quantize/integer_rows.cu.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op/quantize/integer_rows.h"
+#include "op/core/byte_rows.h"
 #include "op/core/families.h"
 #include "op/quantize/integer_rows_cut.h"
 #include "op/signal/signal_window.h"
 
 #include "kernel/quantize/integer_rows_args.h"
 
-enum {
-    ARCH = 80,  /* whose tensor cores the kernel is written for */
-    PIECE = 16, /* bytes that it copies at once, or half of that */
-};
+enum { PIECE = 16 /* bytes that the kernel copies at once, or half of that */ };
 
 typedef struct span {
     int32_t low, high;
@@ -292,17 +289,17 @@ static mp_status plan(mp_planner *p) {
         return misfit(p);
     }
     settle_window(&args);
+    if (p->device->info.kind == MP_DEVICE_CUDA &&
+        !mp_byte_rows_fit(p->device, args.window.channels)) {
+        return MP_FAIL(UNSUPPORTED, "this GPU has no products of rows of %d bytes",
+                       args.window.channels);
+    }
     args.rows = mp_shape_span(&out, 0, out.rank - 1);
     args.columns = w->shape.dim[0];
     args.padding = (uint32_t)(mp_node_int(p->node, "padding", 0) & 0xff) * 0x01010101U;
     args.scale_step = scale != NULL && mp_shape_count(&scale->shape) > 1;
     args.constant = is_constant(p) && p->align >= PIECE;
     return launch(p, &args);
-}
-
-/* Pieces of 8 bytes are copied, of 16 where all are whole. */
-bool mp_integer_rows_takes(const mp_device *device, int64_t channels) {
-    return device->info.arch >= ARCH && channels > 0 && channels % (PIECE / 2) == 0;
 }
 
 static const mp_attr_def attrs[] = {MP_WINDOW_ATTRS,          {"to", MP_ATTR_INT},

@@ -96,11 +96,10 @@ static const mp_attr_def attrs[] = {{"axis", MP_ATTR_INT},
                                     {"saturate", MP_ATTR_INT},
                                     {NULL, 0}};
 
-#define ROW(in_domain, op_name, from, to, function, expresser, ...)               \
-    {                                                                             \
-        .domain = (in_domain), .name = (op_name), .since = (from), .until = (to), \
-        .types = {__VA_ARGS__}, .attrs = attrs, .plan = (function),               \
-        .express = (expresser)                                                    \
+#define ROW(in_domain, op_name, from, to, function, expresser, ...)                        \
+    {                                                                                      \
+        .domain = (in_domain), .name = (op_name), .since = (from), .until = (to),          \
+        .types = {__VA_ARGS__}, .attrs = attrs, .plan = (function), .express = (expresser) \
     }
 #define QUANTIZE(from, to, ...) \
     ROW("", "QuantizeLinear", from, to, plan_quantize, mp_express_quantize, __VA_ARGS__)
@@ -114,7 +113,8 @@ static const mp_op ops[] = {
     DEQUANTIZE(10, 13, {"T", BYTES | WHOLE}),
     DEQUANTIZE(19, 21, {"T1", WORDS | WHOLE | MP_FLOAT8 | HALVES}, {"T2", SCALES}),
     DEQUANTIZE(23, 25, {"T1", WORDS | WHOLE | STORED}, {"T2", ANY_SCALE}, {"T3", SCALES}),
-    ROW("", "DynamicQuantizeLinear", 11, 11, plan_dynamic, NULL, {"T1", F32}, {"T2", MP_BIT(MP_U8)}),
+    ROW("", "DynamicQuantizeLinear", 11, 11, plan_dynamic, NULL, {"T1", F32},
+        {"T2", MP_BIT(MP_U8)}),
     ROW("com.microsoft", "QuantizeLinear", 1, 1, plan_quantize, mp_express_quantize,
         {"T1", F32 | MP_BIT(MP_F16)}, {"T2", WORDS | HALVES}),
     ROW("com.microsoft", "DequantizeLinear", 1, 1, plan_dequantize, mp_express_dequantize,

@@ -1,14 +1,14 @@
-/* integer_parts.h - what passes put a product of integers together from.
+/* byte_parts.h - what passes put a product of integers together from.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef MP_GRAPH_PASS_INTEGER_PARTS_H
-#define MP_GRAPH_PASS_INTEGER_PARTS_H
+#ifndef MP_GRAPH_PASS_BYTE_PARTS_H
+#define MP_GRAPH_PASS_BYTE_PARTS_H
 
 #include "graph/pass.h"
 #include "graph/pass/quantized.h"
-#include "op/quantize/integer_rows.h"
+#include "op/core/byte_rows.h"
 
-/* Whether the device has such products of so many bytes beside each other, or they are wanted all
- * the same. */
+/* Whether the device has such products of so many bytes beside each other; where it is no GPU,
+ * whether they are wanted all the same. */
 bool mp_integer_wanted(const mp_graph *graph, const mp_rewrites *rewrites, int64_t channels);
 
 /* What a product is made of: rows of weights, and what becomes of the sums. */

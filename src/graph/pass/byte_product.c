@@ -1,4 +1,4 @@
-/* integer_product.c - a product of quantised rows by quantised weights becomes one of integers,
+/* byte_product.c - a product of quantised rows by quantised weights becomes one of integers,
  * where the device's tensor cores have those.
  *
  *     x = DequantizeLinear(X)  w = DequantizeLinear(W const)
@@ -14,7 +14,7 @@
  *     s = Add(p, row const)
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
-#include "graph/pass/integer_parts.h"
+#include "graph/pass/byte_parts.h"
 
 enum { A, B, C, ZERO_A = 2, ZERO_B };
 
@@ -188,7 +188,7 @@ static mp_status try_dynamic(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
     return put(graph, n, &result, &to, 1, in);
 }
 
-mp_status mp_pass_integer_product(mp_graph *graph, mp_rewrites *rewrites) {
+mp_status mp_pass_byte_product(mp_graph *graph, mp_rewrites *rewrites) {
     for (int32_t n = 0; n < graph->node_count; n++) {
         MP_TRY(try_product(graph, rewrites, n));
         MP_TRY(try_dynamic(graph, rewrites, n));

@@ -1,4 +1,4 @@
-/* integer_conv.c - a convolution between quantised images becomes one of integers, over images
+/* byte_conv.c - a convolution between quantised images becomes one of integers, over images
  * with their channels last, where the device's tensor cores have those.
  *
  *     x = DequantizeLinear(X)  w = DequantizeLinear(W const)
@@ -9,8 +9,8 @@
  * the result it is float.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
+#include "graph/pass/byte_parts.h"
 #include "graph/pass/channels_twin.h"
-#include "graph/pass/integer_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static mp_status rewrite(mp_layout *l, int32_t n, const mp_integer_parts *parts,
     return mp_integer_remove(l->graph, result);
 }
 
-mp_status mp_pass_integer_conv(mp_graph *graph, mp_rewrites *rewrites) {
+mp_status mp_pass_byte_conv(mp_graph *graph, mp_rewrites *rewrites) {
     mp_layout l = {.graph = graph, .rewrites = rewrites};
     const int32_t count = graph->node_count;
     const int64_t before = rewrites->done;

@@ -1,6 +1,6 @@
-/* integer_parts.c - see integer_parts.h.
+/* byte_parts.c - see byte_parts.h.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "graph/pass/integer_parts.h"
+#include "graph/pass/byte_parts.h"
 
 #include "graph/look.h"
 
@@ -10,8 +10,9 @@
 enum { SUM_MAX = 1 << 30 /* of what is added, so that sums do not wrap where they did not */ };
 
 bool mp_integer_wanted(const mp_graph *graph, const mp_rewrites *rewrites, int64_t channels) {
-    return rewrites->forced ||
-           (graph->computer != NULL && mp_integer_rows_takes(graph->computer->device, channels));
+    const mp_device *device = graph->computer != NULL ? graph->computer->device : NULL;
+    const bool is_gpu = device != NULL && device->info.kind == MP_DEVICE_CUDA;
+    return is_gpu ? mp_byte_rows_fit(device, channels) : rewrites->forced;
 }
 
 /* ---- numbers ---- */
