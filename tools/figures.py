@@ -119,6 +119,15 @@ def calls():
     return table(["", "here, ms a run", "CUDA provider", "time, of its"], rows)
 
 
+def quantized():
+    """Networks that ONNX Runtime has quantised, beside the ordinary runs of its CUDA provider and beside floats here."""
+    floats = {row["model"]: row["default"]["ms"] for row in load("in-tree")["rows"]}
+    rows = [[row["model"], milliseconds(row["default"]["ms"]), milliseconds(row["plain"]["ms"]),
+             f"{row['ratio']:.3f}", milliseconds(floats.get(row["model"].rpartition("_")[0] + "_f32"))]
+            for row in load("in-tree-quantized")["rows"]]
+    return table(["", "here, ms", "CUDA provider", "time, of its", "float32 here"], rows)
+
+
 def singles():
     """Models of one operator beside the ordinary runs of ONNX Runtime's CUDA provider, the slowest of each table."""
     tables = {"operators": "operators, at usual sizes", "shapes": "unusual sizes",
@@ -219,7 +228,7 @@ def handed():
 
 
 TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "calls": calls,
-          "singles": singles, "shared": shared, "steps": steps, "tokens": tokens, "ranks": ranks,
+          "singles": singles, "quantized": quantized, "shared": shared, "steps": steps, "tokens": tokens, "ranks": ranks,
           "decoder_ranks": decoder_ranks, "handed": handed}
 
 

@@ -134,7 +134,7 @@ def test_what_is_quantised_in_each_run_is_what_the_nodes_give(quantized, monkeyp
 
 
 @pytest.mark.parametrize("build, form, products, others",
-                         [(images, "signed", 6, {"MaxPool", "Transpose", "Conv"}), (rows, "signed", 3, {"Fused"}),
+                         [(images, "signed", 6, {"MaxPool", "GlobalAveragePool"}), (rows, "signed", 3, {"Fused"}),
                           (rows, "dynamic", 3, {"DynamicQuantizeLinear"})])
 def test_products_are_of_integers(quantized, monkeypatch, build, form, products, others):
     model, feed = quantized(build, form)
@@ -146,7 +146,8 @@ def test_products_are_of_integers(quantized, monkeypatch, build, form, products,
     steps = [step for island in _ort_islands.islands_of(ours)["islands"] for program in island["programs"]
              for step in program["steps"]]
     operators = [step["op"] for step in steps]
-    assert operators.count("IntegerProduct") == products
+    first = build is images and not provider.is_emulated(provider.devices()[0])  # three channels stay in float there
+    assert operators.count("IntegerProduct") == products - first
     sums = [step for step in steps if step["op"] == "IntegerProduct" and "Add" in str(step["nodes"])]
     assert len(sums) == 2
     assert others <= set(operators)
