@@ -120,7 +120,7 @@ def calls():
 
 
 def quantized():
-    """Networks that ONNX Runtime has quantised, beside the ordinary runs of its CUDA provider and beside floats here."""
+    """Networks that ONNX Runtime has quantised, beside ordinary runs of its CUDA provider, and floats here."""
     floats = {row["model"]: row["default"]["ms"] for row in load("in-tree")["rows"]}
     rows = [[row["model"], milliseconds(row["default"]["ms"]), milliseconds(row["plain"]["ms"]),
              f"{row['ratio']:.3f}", milliseconds(floats.get(row["model"].rpartition("_")[0] + "_f32"))]
@@ -228,8 +228,8 @@ def handed():
 
 
 TABLES = {"summary": summary, "pool": pool, "islands": islands, "providers": providers, "calls": calls,
-          "singles": singles, "quantized": quantized, "shared": shared, "steps": steps, "tokens": tokens, "ranks": ranks,
-          "decoder_ranks": decoder_ranks, "handed": handed}
+          "singles": singles, "quantized": quantized, "shared": shared, "steps": steps, "tokens": tokens,
+          "ranks": ranks, "decoder_ranks": decoder_ranks, "handed": handed}
 
 
 def written(text):

@@ -47,6 +47,12 @@ TEST(graph_pass_byte_conv) {
           "y = Transpose-13 (y#19) \"y\" perm=[0,3,1,2]\n"
           "output y\n",
           3);
+    /* a scale whose share of another is no float */
+    LEFT_ALONE("+byte_conv,-dequantized",
+               "input x i8[1,2,4,4]\nconst s f32[] = 1.00000002e+30\nconst z i8[] = 0\n"
+               "const w i8[1,2,1,1] = 4 -5\n"
+               "a = DequantizeLinear-13 (x, s, z)\nc = DequantizeLinear-13 (w, s, z)\n"
+               "y = Conv-11 (a, c) \"conv\"\noutput y\n");
     /* weights with a zero point */
     LEFT_ALONE("+byte_conv,-dequantized",
                "input x i8[1,2,4,4]\n"

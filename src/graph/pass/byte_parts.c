@@ -8,8 +8,9 @@
 #include <string.h>
 
 enum { SUM_MAX = 1 << 30 /* of what is added, so that sums do not wrap where they did not */ };
+#define FACTOR_MAX 0x1p80 /* the scales of both sides; by the result's it is a float */
 
-bool mp_integer_wanted(const mp_graph *graph, const mp_rewrites *rewrites, int64_t channels) {
+bool mp_byte_wanted(const mp_graph *graph, const mp_rewrites *rewrites, int64_t channels) {
     const mp_device *device = graph->computer != NULL ? graph->computer->device : NULL;
     const bool is_gpu = device != NULL && device->info.kind == MP_DEVICE_CUDA;
     return is_gpu ? mp_byte_rows_fit(device, channels) : rewrites->forced;
@@ -17,17 +18,17 @@ bool mp_integer_wanted(const mp_graph *graph, const mp_rewrites *rewrites, int64
 
 /* ---- numbers ---- */
 
-static double factor_of(const mp_integer_parts *parts, int64_t i) {
+static double factor_of(const mp_byte_parts *parts, int64_t i) {
     return (double)parts->x.scale * (double)parts->w.scale[parts->w.scales > 1 ? i : 0];
 }
 
-static double bias_of(const mp_graph *graph, const mp_integer_parts *parts, int64_t i) {
+static double bias_of(const mp_graph *graph, const mp_byte_parts *parts, int64_t i) {
     return parts->bias != MP_NO_VALUE
                ? mp_dequantized_row_at(graph, parts->bias, i) / factor_of(parts, i)
                : 0;
 }
 
-bool mp_integer_parts_fit(const mp_graph *graph, const mp_integer_parts *parts) {
+bool mp_byte_parts_fit(const mp_graph *graph, const mp_byte_parts *parts) {
     const int64_t k = mp_shape_count(&parts->w.tensor->shape) / parts->columns;
     if (k > SUM_MAX >> 14 ||
         (parts->bias != MP_NO_VALUE && !mp_dequantized_row(graph, parts->bias, parts->columns))) {
@@ -35,7 +36,7 @@ bool mp_integer_parts_fit(const mp_graph *graph, const mp_integer_parts *parts) 
     }
     for (int64_t i = 0; i < parts->columns; i++) {
         const double factor = factor_of(parts, i), bias = bias_of(graph, parts, i);
-        if (!(factor > 0) || !(isfinite((float)factor)) || !(fabs(bias) < SUM_MAX)) {
+        if (!(factor > 0) || !(factor < FACTOR_MAX) || !(fabs(bias) < SUM_MAX)) {
             return false;
         }
     }
@@ -44,8 +45,8 @@ bool mp_integer_parts_fit(const mp_graph *graph, const mp_integer_parts *parts) 
 
 /* ---- constants ---- */
 
-mp_status mp_integer_turned(mp_graph *graph, const char *name, const mp_tensor *w, const int *order,
-                            int32_t *out) {
+mp_status mp_byte_turned(mp_graph *graph, const char *name, const mp_tensor *w, const int *order,
+                         int32_t *out) {
     const int rank = w->shape.rank;
     mp_tensor turned = {.type = MP_I8, .shape = {.rank = rank}};
     int64_t stride[MP_RANK_MAX], at[MP_RANK_MAX] = {0};
@@ -85,7 +86,7 @@ static mp_status add_row(mp_graph *graph, mp_dtype type, int64_t count, int32_t 
     return mp_graph_add_constant(graph, "", &row, out);
 }
 
-mp_status mp_integer_sums(mp_graph *graph, int32_t rows, int32_t *out) {
+mp_status mp_byte_sums(mp_graph *graph, int32_t rows, int32_t *out) {
     const mp_tensor w = graph->values[rows].tensor;
     const int64_t count = w.shape.dim[0], k = mp_shape_count(&w.shape) / count;
     MP_TRY(add_row(graph, MP_I32, count, out));
@@ -96,15 +97,14 @@ mp_status mp_integer_sums(mp_graph *graph, int32_t rows, int32_t *out) {
     return MP_OK;
 }
 
-mp_status mp_integer_constants(mp_graph *graph, const mp_integer_parts *parts,
-                               const mp_quantized *by, const int *order,
-                               int32_t in[MP_ROWS_INPUTS]) {
+mp_status mp_byte_constants(mp_graph *graph, const mp_byte_parts *parts, const mp_quantized *by,
+                            const int *order, int32_t in[MP_ROWS_INPUTS]) {
     const int64_t columns = parts->columns, k = mp_shape_count(&parts->w.tensor->shape) / columns;
     const double share = by->type != MP_NONE ? 1.0 / (double)by->scale : 1.0;
     for (int i = 0; i < MP_ROWS_INPUTS; i++) {
         in[i] = MP_NO_VALUE;
     }
-    MP_TRY(mp_integer_turned(graph, "", parts->w.tensor, order, &in[MP_ROWS_W]));
+    MP_TRY(mp_byte_turned(graph, "", parts->w.tensor, order, &in[MP_ROWS_W]));
     MP_TRY(add_row(graph, MP_I32, columns, &in[MP_ROWS_ADD]));
     MP_TRY(add_row(graph, MP_F32, columns, &in[MP_ROWS_SCALE]));
     const int8_t *rows = (const int8_t *)graph->values[in[MP_ROWS_W]].tensor.data;
@@ -118,7 +118,7 @@ mp_status mp_integer_constants(mp_graph *graph, const mp_integer_parts *parts,
     return MP_OK;
 }
 
-mp_status mp_integer_row(mp_graph *graph, int32_t value, int64_t columns, int32_t *out) {
+mp_status mp_byte_row(mp_graph *graph, int32_t value, int64_t columns, int32_t *out) {
     MP_TRY(add_row(graph, MP_F32, columns, out));
     float *row = (float *)graph->values[*out].tensor.data;
     for (int64_t i = 0; i < columns; i++) {
@@ -129,12 +129,12 @@ mp_status mp_integer_row(mp_graph *graph, int32_t value, int64_t columns, int32_
 
 /* ---- results ---- */
 
-static void take_out(mp_integer_result *out, int32_t n) {
+static void take_out(mp_byte_result *out, int32_t n) {
     out->gone[out->gone_count++] = n;
 }
 
-void mp_integer_find_result(const mp_graph *graph, int32_t n, mp_integer_parts *parts,
-                            mp_integer_result *out) {
+void mp_byte_find_result(const mp_graph *graph, int32_t n, mp_byte_parts *parts,
+                         mp_byte_result *out) {
     const int32_t relu = mp_graph_reader(graph, graph->nodes[n].out[0], "Relu");
     const int32_t value = graph->nodes[relu != MP_NO_NODE ? relu : n].out[0];
     const int32_t quantizer = mp_quantizer(graph, value, &parts->to);
@@ -152,10 +152,10 @@ void mp_integer_find_result(const mp_graph *graph, int32_t n, mp_integer_parts *
     out->last = quantizer;
 }
 
-void mp_integer_find_sum(const mp_graph *graph, mp_integer_takes_fn *takes, mp_integer_parts *parts,
-                         mp_integer_result *out) {
-    mp_integer_result behind = *out;
-    mp_integer_parts sum = *parts;
+void mp_byte_find_sum(const mp_graph *graph, mp_byte_takes_fn *takes, mp_byte_parts *parts,
+                      mp_byte_result *out) {
+    mp_byte_result behind = *out;
+    mp_byte_parts sum = *parts;
     mp_quantized again;
     const bool may = parts->to.type != MP_NONE && parts->low == INT32_MIN;
     const int32_t back =
@@ -170,7 +170,7 @@ void mp_integer_find_sum(const mp_graph *graph, mp_integer_takes_fn *takes, mp_i
     const int32_t other = v->in[v->in[0] == value ? 1 : 0];
     take_out(&behind, out->last);
     take_out(&behind, back);
-    mp_integer_find_result(graph, add, &sum, &behind);
+    mp_byte_find_result(graph, add, &sum, &behind);
     if (sum.to.type == MP_NONE || !takes(graph, value, other, parts, &behind)) {
         return;
     }
@@ -186,8 +186,8 @@ void mp_integer_find_sum(const mp_graph *graph, mp_integer_takes_fn *takes, mp_i
     out->sum[4] = parts->to.scale;
 }
 
-size_t mp_integer_attrs(const mp_integer_parts *parts, const mp_integer_result *result,
-                        mp_attr attrs[MP_INTEGER_ATTRS]) {
+size_t mp_byte_attrs(const mp_byte_parts *parts, const mp_byte_result *result,
+                     mp_attr attrs[MP_BYTE_ATTRS]) {
     const bool is_float = parts->to.type == MP_NONE;
     const mp_dtype to = is_float ? MP_F32 : parts->to.type;
     const int32_t zero = is_float ? 0 : parts->to.zero;
@@ -208,7 +208,7 @@ size_t mp_integer_attrs(const mp_integer_parts *parts, const mp_integer_result *
     return count;
 }
 
-mp_status mp_integer_remove(mp_graph *graph, const mp_integer_result *result) {
+mp_status mp_byte_remove(mp_graph *graph, const mp_byte_result *result) {
     for (int i = 0; i < result->gone_count; i++) {
         mp_graph_remove_node(graph, result->gone[i]);
         MP_TRY(mp_graph_absorb(graph, result->last, result->gone[i]));

@@ -20,8 +20,8 @@ enum { A, B, C, ZERO_A = 2, ZERO_B };
 
 static const int as_they_are[] = {0, 1}, turned[] = {1, 0};
 
-static mp_status put(mp_graph *graph, int32_t n, const mp_integer_result *result,
-                     const mp_attr *attrs, size_t count, const int32_t *in) {
+static mp_status put(mp_graph *graph, int32_t n, const mp_byte_result *result, const mp_attr *attrs,
+                     size_t count, const int32_t *in) {
     const mp_vertex v = graph->nodes[n];
     const int32_t out = graph->nodes[result->last].out[0];
     const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "IntegerProduct", 1),
@@ -31,7 +31,7 @@ static mp_status put(mp_graph *graph, int32_t n, const mp_integer_result *result
                           .attr_count = count,
                           .options = v.node.options};
     MP_TRY(mp_graph_change_node(graph, result->last, &node, in, MP_ROWS_INPUTS, &out, 1));
-    return mp_integer_remove(graph, result);
+    return mp_byte_remove(graph, result);
 }
 
 /* ---- between quantised tensors ---- */
@@ -47,7 +47,7 @@ static bool is_product(const mp_vertex *v, bool *is_turned) {
 }
 
 static bool takes_row(const mp_graph *graph, int32_t value, int32_t other,
-                      const mp_integer_parts *parts, mp_integer_result *out) {
+                      const mp_byte_parts *parts, mp_byte_result *out) {
     (void)value;
     out->row = other;
     out->beside.type = MP_NONE;
@@ -56,30 +56,30 @@ static bool takes_row(const mp_graph *graph, int32_t value, int32_t other,
 
 static mp_status try_product(mp_graph *graph, mp_rewrites *rewrites, int32_t n) {
     const mp_vertex v = graph->nodes[n];
-    mp_integer_parts parts;
-    mp_integer_result result = {.gone_count = 0};
-    mp_attr attrs[MP_INTEGER_ATTRS];
+    mp_byte_parts parts;
+    mp_byte_result result = {.gone_count = 0};
+    mp_attr attrs[MP_BYTE_ATTRS];
     int32_t in[MP_ROWS_INPUTS];
     bool is_turned = false;
     if (!is_product(&v, &is_turned) || !mp_dequantized(graph, v.in[A], &parts.x) ||
         !mp_dequantized_weights(graph, v.in[B], 2, is_turned ? 0 : 1, &parts.w) ||
-        !mp_integer_wanted(graph, rewrites, parts.w.tensor->shape.dim[is_turned ? 1 : 0])) {
+        !mp_byte_wanted(graph, rewrites, parts.w.tensor->shape.dim[is_turned ? 1 : 0])) {
         return MP_OK;
     }
     parts.columns = parts.w.tensor->shape.dim[is_turned ? 0 : 1];
     parts.bias = mp_vertex_in(&v, C);
-    if (!mp_integer_parts_fit(graph, &parts) || !mp_rewrite_allowed(rewrites)) {
+    if (!mp_byte_parts_fit(graph, &parts) || !mp_rewrite_allowed(rewrites)) {
         return MP_OK;
     }
-    mp_integer_find_result(graph, n, &parts, &result);
-    mp_integer_find_sum(graph, takes_row, &parts, &result);
-    MP_TRY(mp_integer_constants(graph, &parts, result.has_sum ? &result.between : &parts.to,
-                                is_turned ? as_they_are : turned, in));
+    mp_byte_find_result(graph, n, &parts, &result);
+    mp_byte_find_sum(graph, takes_row, &parts, &result);
+    MP_TRY(mp_byte_constants(graph, &parts, result.has_sum ? &result.between : &parts.to,
+                             is_turned ? as_they_are : turned, in));
     in[MP_ROWS_X] = parts.x.value;
     if (result.has_sum) {
-        MP_TRY(mp_integer_row(graph, result.row, parts.columns, &in[MP_ROWS_ROW]));
+        MP_TRY(mp_byte_row(graph, result.row, parts.columns, &in[MP_ROWS_ROW]));
     }
-    return put(graph, n, &result, attrs, mp_integer_attrs(&parts, &result, attrs), in);
+    return put(graph, n, &result, attrs, mp_byte_attrs(&parts, &result, attrs), in);
 }
 
 /* ---- what is quantised in each run ---- */
@@ -138,7 +138,7 @@ static bool take_scale(const mp_graph *graph, int32_t value, int64_t columns,
 }
 
 /* By what the sums are multiplied, and what is added then. */
-static mp_dtype find_float(mp_graph *graph, int32_t n, int64_t columns, mp_integer_result *result,
+static mp_dtype find_float(mp_graph *graph, int32_t n, int64_t columns, mp_byte_result *result,
                            int32_t in[MP_ROWS_INPUTS]) {
     int32_t mul = MP_NO_NODE, add = MP_NO_NODE;
     const int32_t cast = mp_graph_reader(graph, graph->nodes[n].out[0], "Cast");
@@ -168,12 +168,12 @@ static mp_status try_dynamic(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
     const mp_tensor *w =
         mp_vertex_is(&v, "MatMulInteger") ? mp_graph_constant(graph, v.in[B]) : NULL;
     const int32_t zero = mp_vertex_in(&v, ZERO_A);
-    mp_integer_result result = {.last = n};
+    mp_byte_result result = {.last = n};
     int32_t in[MP_ROWS_INPUTS];
     if (w == NULL || v.loop != NULL || w->data == 0 || w->type != MP_I8 || w->shape.rank != 2 ||
         mp_shape_count(&w->shape) == 0 || !is_zero_constant(graph, mp_vertex_in(&v, ZERO_B)) ||
         (zero != MP_NO_VALUE && !is_one(graph, zero)) ||
-        !mp_integer_wanted(graph, rewrites, w->shape.dim[0]) || !mp_rewrite_allowed(rewrites)) {
+        !mp_byte_wanted(graph, rewrites, w->shape.dim[0]) || !mp_rewrite_allowed(rewrites)) {
         return MP_OK;
     }
     for (int i = 0; i < MP_ROWS_INPUTS; i++) {
@@ -183,8 +183,8 @@ static mp_status try_dynamic(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
     const mp_attr to = {.name = "to", .kind = MP_ATTR_INT, .i = to_type};
     in[MP_ROWS_X] = v.in[A];
     in[MP_ROWS_ZERO] = zero;
-    MP_TRY(mp_integer_turned(graph, graph->values[v.in[B]].name, w, turned, &in[MP_ROWS_W]));
-    MP_TRY(mp_integer_sums(graph, in[MP_ROWS_W], &in[MP_ROWS_SUMS]));
+    MP_TRY(mp_byte_turned(graph, graph->values[v.in[B]].name, w, turned, &in[MP_ROWS_W]));
+    MP_TRY(mp_byte_sums(graph, in[MP_ROWS_W], &in[MP_ROWS_SUMS]));
     return put(graph, n, &result, &to, 1, in);
 }
 

@@ -8,6 +8,10 @@
 
 enum { X, SCALE, ZERO };
 
+/* Between which scales are, so that products and shares of three of them are floats, too. */
+#define SCALE_LEAST 0x1p-40F
+#define SCALE_MOST  0x1p40F
+
 /* ---- one scale for all ---- */
 
 static const mp_tensor *one_of(const mp_graph *graph, int32_t value) {
@@ -33,7 +37,7 @@ static bool read_scale(const mp_graph *graph, const mp_vertex *v, mp_quantized *
     out->scale = ((const float *)scale->data)[0];
     out->type = zero != NULL ? zero->type : MP_U8;
     out->zero = zero != NULL ? byte_at(zero, 0) : 0;
-    return out->scale > 0;
+    return out->scale >= SCALE_LEAST && out->scale <= SCALE_MOST;
 }
 
 bool mp_dequantized(const mp_graph *graph, int32_t value, mp_quantized *out) {
