@@ -13,6 +13,13 @@ TEST(graph_pass_byte_moves) {
           "y = Transpose-13 (x) \"turn\" perm=[1,0]\n"
           "output y\n",
           1);
+    /* back to what it was */
+    check(NULL,
+          "input x i8[2,3]\n" SCALES "a = DequantizeLinear-13 (x, s, z)\n"
+          "b = QuantizeLinear-13 (a, s, z)\ny = DequantizeLinear-13 (b, s, z) \"last\"\noutput y\n",
+          "input x i8[2,3]\nconst s f32[] = 0.5\nconst z i8[] = 3\n"
+          "y = DequantizeLinear-13 (x, s, z) \"last\"\noutput y\n",
+          1);
     /* another scale */
     check(NULL,
           "input x i8[2,3]\n" SCALES "a = DequantizeLinear-13 (x, s, z)\n"

@@ -3,6 +3,8 @@
  *     x = DequantizeLinear(X, scale, zero)
  *     y = Reshape(x, ...)                    or another of those below
  *     Y = QuantizeLinear(y, scale, zero)
+ *
+ * And what quantises as it was dequantised gives the integers back.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "graph/look.h"
 #include "graph/pass.h"
@@ -46,8 +48,22 @@ static mp_status try_node(mp_graph *graph, mp_rewrites *rewrites, int32_t n) {
     return MP_OK;
 }
 
+static void try_back(mp_graph *graph, mp_rewrites *rewrites, int32_t n) {
+    const mp_vertex v = graph->nodes[n];
+    mp_quantized from, to;
+    if (v.is_gone || !mp_quantizes(graph, n, &to) || !mp_dequantized(graph, v.in[0], &from) ||
+        !mp_quantized_alike(&from, &to) || mp_graph_is_output(graph, to.value) ||
+        !mp_rewrite_allowed(rewrites)) {
+        return;
+    }
+    mp_graph_replace(graph, to.value, from.value, false);
+    mp_graph_remove_node(graph, n);
+    mp_graph_drop_unread(graph, v.in[0]);
+}
+
 mp_status mp_pass_byte_moves(mp_graph *graph, mp_rewrites *rewrites) {
     for (int32_t n = 0; n < graph->node_count; n++) {
+        try_back(graph, rewrites, n);
         MP_TRY(try_node(graph, rewrites, n));
     }
     return MP_OK;

@@ -53,14 +53,20 @@ bool mp_dequantized(const mp_graph *graph, int32_t value, mp_quantized *out) {
     return out->type == MP_I8 || out->type == MP_U8;
 }
 
+bool mp_quantizes(const mp_graph *graph, int32_t n, mp_quantized *out) {
+    const mp_vertex *v = &graph->nodes[n];
+    if (!mp_vertex_is(v, "QuantizeLinear") || !read_scale(graph, v, out)) {
+        return false;
+    }
+    out->value = v->out[0];
+    return true;
+}
+
 int32_t mp_quantizer(const mp_graph *graph, int32_t value, mp_quantized *out) {
     const int32_t n = mp_graph_reader(graph, value, "QuantizeLinear");
-    if (n == MP_NO_NODE || graph->nodes[n].in[X] != value ||
-        !read_scale(graph, &graph->nodes[n], out)) {
-        return MP_NO_NODE;
-    }
-    out->value = graph->nodes[n].out[0];
-    return n;
+    return n != MP_NO_NODE && graph->nodes[n].in[X] == value && mp_quantizes(graph, n, out)
+               ? n
+               : MP_NO_NODE;
 }
 
 bool mp_quantized_alike(const mp_quantized *a, const mp_quantized *b) {

@@ -16,6 +16,8 @@ typedef struct mp_quantized {
 
 /* The integers that `value`, of float, is dequantised from. */
 bool mp_dequantized(const mp_graph *graph, int32_t value, mp_quantized *out);
+/* Whether node `n` is one that quantises, and what it makes. */
+bool mp_quantizes(const mp_graph *graph, int32_t n, mp_quantized *out);
 /* The node that quantises `value`, if nobody else reads that, and what it makes; or MP_NO_NODE. */
 int32_t mp_quantizer(const mp_graph *graph, int32_t value, mp_quantized *out);
 bool mp_quantized_alike(const mp_quantized *a, const mp_quantized *b);
