@@ -104,6 +104,23 @@ TEST(graph_pass_byte_product) {
           2);
 }
 
+TEST(graph_pass_byte_product_in_one_node) {
+    check(
+        "+byte_product",
+        "input x u8[?,2]\nconst s f32[] = 0.5\nconst z u8[] = 3\n"
+        "const w i8[2,3] = 1 2 3 4 5 6\nconst v f32[3] = 0.25 0.5 1\nconst n i8[3] = 0 0 0\n"
+        "const t f32[] = 2\ny = QLinearMatMul-10 (x, s, z, w, v, n, t, z) \"product\"\noutput y\n",
+        "input x u8[?,2]\nconst #8 i8[3,2] = 1 4 2 5 3 6\nconst #9 i32[3] = -15 -21 -27\n"
+        "const #10 f32[3] = 0.0625 0.125 0.25\n"
+        "y = millpond.IntegerProduct-1 (x, #8, #9, #10, , , , , ) \"product\" to=2 zero=3\n"
+        "output y\n",
+        1);
+    /* weights of uint8 */
+    LEFT_ALONE("+byte_product",
+               "input x u8[?,2]\nconst s f32[] = 0.5\nconst z u8[] = 3\nconst w u8[2,1] = 1 2\n"
+               "y = QLinearMatMul-10 (x, s, z, w, s, z, s, z) \"product\"\noutput y\n");
+}
+
 TEST(graph_pass_dequantized) {
     check(NULL,
           "input x f32[?,2]\nconst w i8[2,2] = 1 2 3 4\nconst s f32[2] = 1 0.5\n"

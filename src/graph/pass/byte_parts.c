@@ -22,7 +22,20 @@ static double factor_of(const mp_byte_parts *parts, int64_t i) {
     return (double)parts->x.scale * (double)parts->w.scale[parts->w.scales > 1 ? i : 0];
 }
 
+/* A bias of integers of the sums, or NULL. */
+static const mp_tensor *whole_bias(const mp_graph *graph, const mp_byte_parts *parts) {
+    const mp_tensor *t = mp_graph_constant(graph, parts->bias);
+    return t != NULL && t->data != 0 && t->type == MP_I32 &&
+                   mp_shape_count(&t->shape) == parts->columns
+               ? t
+               : NULL;
+}
+
 static double bias_of(const mp_graph *graph, const mp_byte_parts *parts, int64_t i) {
+    const mp_tensor *whole = whole_bias(graph, parts);
+    if (whole != NULL) {
+        return ((const int32_t *)whole->data)[i];
+    }
     return parts->bias != MP_NO_VALUE
                ? mp_dequantized_row_at(graph, parts->bias, i) / factor_of(parts, i)
                : 0;
@@ -30,8 +43,8 @@ static double bias_of(const mp_graph *graph, const mp_byte_parts *parts, int64_t
 
 bool mp_byte_parts_fit(const mp_graph *graph, const mp_byte_parts *parts) {
     const int64_t k = mp_shape_count(&parts->w.tensor->shape) / parts->columns;
-    if (k > SUM_MAX >> 14 ||
-        (parts->bias != MP_NO_VALUE && !mp_dequantized_row(graph, parts->bias, parts->columns))) {
+    if (k > SUM_MAX >> 14 || (parts->bias != MP_NO_VALUE && whole_bias(graph, parts) == NULL &&
+                              !mp_dequantized_row(graph, parts->bias, parts->columns))) {
         return false;
     }
     for (int64_t i = 0; i < parts->columns; i++) {
@@ -152,6 +165,20 @@ void mp_byte_find_result(const mp_graph *graph, int32_t n, mp_byte_parts *parts,
     out->last = quantizer;
 }
 
+void mp_byte_set_sum(mp_byte_parts *parts, const mp_quantized *to, int32_t low,
+                     mp_byte_result *out) {
+    const bool is_row = out->beside.type == MP_NONE;
+    out->has_sum = true;
+    out->between = parts->to;
+    parts->to = *to;
+    parts->low = low;
+    out->sum[0] = out->between.scale;
+    out->sum[1] = (float)out->between.zero;
+    out->sum[2] = is_row ? 1 : out->beside.scale;
+    out->sum[3] = is_row ? 0 : (float)out->beside.zero;
+    out->sum[4] = to->scale;
+}
+
 void mp_byte_find_sum(const mp_graph *graph, mp_byte_takes_fn *takes, mp_byte_parts *parts,
                       mp_byte_result *out) {
     mp_byte_result behind = *out;
@@ -174,16 +201,8 @@ void mp_byte_find_sum(const mp_graph *graph, mp_byte_takes_fn *takes, mp_byte_pa
     if (sum.to.type == MP_NONE || !takes(graph, value, other, parts, &behind)) {
         return;
     }
-    behind.has_sum = true;
-    behind.between = parts->to;
     *out = behind;
-    *parts = sum;
-    const bool is_row = out->beside.type == MP_NONE;
-    out->sum[0] = out->between.scale;
-    out->sum[1] = (float)out->between.zero;
-    out->sum[2] = is_row ? 1 : out->beside.scale;
-    out->sum[3] = is_row ? 0 : (float)out->beside.zero;
-    out->sum[4] = parts->to.scale;
+    mp_byte_set_sum(parts, &sum.to, sum.low, out);
 }
 
 size_t mp_byte_attrs(const mp_byte_parts *parts, const mp_byte_result *result,

@@ -16,7 +16,7 @@ typedef struct mp_byte_parts {
     mp_quantized x;
     mp_quantized_weights w;
     int64_t columns;
-    int32_t bias;    /* a row in float, or MP_NO_VALUE */
+    int32_t bias;    /* a row in float, or integers of the sums, or MP_NO_VALUE */
     mp_quantized to; /* .type is MP_NONE: the result is float */
     int32_t low;     /* of a byte of the result; INT32_MIN: its type's */
 } mp_byte_parts;
@@ -61,6 +61,11 @@ typedef bool mp_byte_takes_fn(const mp_graph *graph, int32_t value, int32_t othe
                               const mp_byte_parts *parts, mp_byte_result *out);
 void mp_byte_find_sum(const mp_graph *graph, mp_byte_takes_fn *takes, mp_byte_parts *parts,
                       mp_byte_result *out);
+
+/* From now on the result is what a sum is quantised to, `to`: of what there was, by its scale, and
+ * of `beside` or `row`, which are filled in. */
+void mp_byte_set_sum(mp_byte_parts *parts, const mp_quantized *to, int32_t low,
+                     mp_byte_result *out);
 
 /* The attributes of the result. Borrows: `result`. Gives how many there are. */
 size_t mp_byte_attrs(const mp_byte_parts *parts, const mp_byte_result *result,

@@ -5,8 +5,9 @@
  *     y = MatMul(x, w)         or Gemm with a bias; then Relu or not
  *     Y = QuantizeLinear(y)    where nobody does that, y is float
  *
- * and also a sum with a constant row behind it, with what quantises it. And of what is quantised in
- * each run the product, its scale, and such a sum:
+ * and also a sum with a constant row behind it, with what quantises it; QLinearMatMul, which is
+ * such a product in one node. And of what is quantised in each run the product, its scale, and a
+ * sum:
  *
  *     y = MatMulInteger(X, W const, zero)
  *     z = Cast(y, float)
@@ -17,6 +18,7 @@
 #include "graph/pass/byte_parts.h"
 
 enum { A, B, C, ZERO_A = 2, ZERO_B };
+enum { LINEAR_A, LINEAR_A_SCALE, LINEAR_B = 3, LINEAR_Y_SCALE = 6 };
 
 static const int as_they_are[] = {0, 1}, turned[] = {1, 0};
 
@@ -79,6 +81,29 @@ static mp_status try_product(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
     if (result.has_sum) {
         MP_TRY(mp_byte_row(graph, result.row, parts.columns, &in[MP_ROWS_ROW]));
     }
+    return put(graph, n, &result, attrs, mp_byte_attrs(&parts, &result, attrs), in);
+}
+
+/* QLinearMatMul says all of it by itself. */
+static mp_status try_linear(mp_graph *graph, mp_rewrites *rewrites, int32_t n) {
+    const mp_vertex v = graph->nodes[n];
+    mp_byte_parts parts = {.bias = MP_NO_VALUE, .low = INT32_MIN};
+    const mp_byte_result result = {.last = n};
+    mp_attr attrs[MP_BYTE_ATTRS];
+    int32_t in[MP_ROWS_INPUTS];
+    if (!mp_vertex_is(&v, "QLinearMatMul") || v.loop != NULL ||
+        !mp_quantized_by(graph, &v, LINEAR_A_SCALE, v.in[LINEAR_A], &parts.x) ||
+        !mp_quantized_by(graph, &v, LINEAR_Y_SCALE, v.out[0], &parts.to) ||
+        !mp_quantized_weights_at(graph, &v, LINEAR_B, 2, 1, &parts.w) ||
+        !mp_byte_wanted(graph, rewrites, parts.w.tensor->shape.dim[0])) {
+        return MP_OK;
+    }
+    parts.columns = parts.w.tensor->shape.dim[1];
+    if (!mp_byte_parts_fit(graph, &parts) || !mp_rewrite_allowed(rewrites)) {
+        return MP_OK;
+    }
+    MP_TRY(mp_byte_constants(graph, &parts, &parts.to, turned, in));
+    in[MP_ROWS_X] = v.in[LINEAR_A];
     return put(graph, n, &result, attrs, mp_byte_attrs(&parts, &result, attrs), in);
 }
 
@@ -191,6 +216,7 @@ static mp_status try_dynamic(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
 mp_status mp_pass_byte_product(mp_graph *graph, mp_rewrites *rewrites) {
     for (int32_t n = 0; n < graph->node_count; n++) {
         MP_TRY(try_product(graph, rewrites, n));
+        MP_TRY(try_linear(graph, rewrites, n));
         MP_TRY(try_dynamic(graph, rewrites, n));
     }
     return MP_OK;

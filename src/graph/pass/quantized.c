@@ -24,20 +24,31 @@ static int32_t byte_at(const mp_tensor *t, int64_t i) {
     return t->type == MP_I8 ? ((const int8_t *)t->data)[i] : ((const uint8_t *)t->data)[i];
 }
 
-/* Scale and zero point of a node that is one of both; the type is that of the zero point. */
-static bool read_scale(const mp_graph *graph, const mp_vertex *v, mp_quantized *out) {
-    const mp_tensor *scale = one_of(graph, mp_vertex_in(v, SCALE));
-    const mp_tensor *zero = one_of(graph, mp_vertex_in(v, ZERO));
+/* The type is that of the zero point, without one uint8. */
+static bool scale_of(const mp_graph *graph, int32_t scale_value, int32_t zero_value,
+                     mp_quantized *out) {
+    const mp_tensor *scale = one_of(graph, scale_value), *zero = one_of(graph, zero_value);
     const bool is_byte = zero != NULL && (zero->type == MP_I8 || zero->type == MP_U8);
-    if (scale == NULL || scale->type != MP_F32 || mp_node_int(&v->node, "block_size", 0) != 0 ||
-        mp_node_int(&v->node, "output_dtype", 0) != 0 ||
-        (mp_vertex_in(v, ZERO) != MP_NO_VALUE && !is_byte)) {
+    if (scale == NULL || scale->type != MP_F32 || (zero_value != MP_NO_VALUE && !is_byte)) {
         return false;
     }
     out->scale = ((const float *)scale->data)[0];
     out->type = zero != NULL ? zero->type : MP_U8;
     out->zero = zero != NULL ? byte_at(zero, 0) : 0;
     return out->scale >= SCALE_LEAST && out->scale <= SCALE_MOST;
+}
+
+/* Of a node that is one of both. */
+static bool read_scale(const mp_graph *graph, const mp_vertex *v, mp_quantized *out) {
+    return mp_node_int(&v->node, "block_size", 0) == 0 &&
+           mp_node_int(&v->node, "output_dtype", 0) == 0 &&
+           scale_of(graph, mp_vertex_in(v, SCALE), mp_vertex_in(v, ZERO), out);
+}
+
+bool mp_quantized_by(const mp_graph *graph, const mp_vertex *v, int i, int32_t value,
+                     mp_quantized *out) {
+    out->value = value;
+    return scale_of(graph, mp_vertex_in(v, i), mp_vertex_in(v, i + 1), out);
 }
 
 bool mp_dequantized(const mp_graph *graph, int32_t value, mp_quantized *out) {
@@ -89,10 +100,29 @@ static bool is_zero(const mp_tensor *t) {
     return true;
 }
 
-static bool has_zeros_only(const mp_graph *graph, const mp_vertex *v) {
-    const int32_t zero = mp_vertex_in(v, ZERO);
+static bool has_zeros_only(const mp_graph *graph, int32_t zero) {
     const mp_tensor *t = mp_graph_constant(graph, zero);
     return zero == MP_NO_VALUE || (t != NULL && is_zero(t));
+}
+
+static bool weights_of(const mp_graph *graph, const int32_t in[3], int rank, int axis,
+                       mp_quantized_weights *out) {
+    const mp_tensor *x = mp_graph_constant(graph, in[X]);
+    const mp_tensor *scale = mp_graph_constant(graph, in[SCALE]);
+    if (x == NULL || x->data == 0 || x->type != MP_I8 || scale == NULL || scale->data == 0 ||
+        scale->type != MP_F32 || scale->shape.rank > 1 || !has_zeros_only(graph, in[ZERO])) {
+        return false;
+    }
+    *out = (mp_quantized_weights){
+        .tensor = x, .scale = (const float *)scale->data, .scales = mp_shape_count(&scale->shape)};
+    return x->shape.rank == rank && mp_shape_count(&x->shape) > 0 &&
+           (out->scales == 1 || out->scales == x->shape.dim[axis]);
+}
+
+bool mp_quantized_weights_at(const mp_graph *graph, const mp_vertex *v, int i, int rank, int axis,
+                             mp_quantized_weights *out) {
+    const int32_t in[] = {mp_vertex_in(v, i), mp_vertex_in(v, i + 1), mp_vertex_in(v, i + 2)};
+    return weights_of(graph, in, rank, axis, out);
 }
 
 /* The node, whose integers and scales are constants that are here. */
@@ -112,17 +142,11 @@ static const mp_vertex *dequantizer(const mp_graph *graph, int32_t value) {
 bool mp_dequantized_weights(const mp_graph *graph, int32_t value, int rank, int axis,
                             mp_quantized_weights *out) {
     const mp_vertex *v = dequantizer(graph, value);
-    if (v == NULL || graph->values[v->in[X]].tensor.type != MP_I8 || !has_zeros_only(graph, v)) {
+    if (v == NULL || !mp_quantized_weights_at(graph, v, X, rank, axis, out)) {
         return false;
     }
-    const mp_tensor *x = &graph->values[v->in[X]].tensor;
-    const mp_tensor *scale = &graph->values[v->in[SCALE]].tensor;
     const int64_t asked = mp_node_int(&v->node, "axis", 1);
-    *out = (mp_quantized_weights){
-        .tensor = x, .scale = (const float *)scale->data, .scales = mp_shape_count(&scale->shape)};
-    return x->shape.rank == rank && mp_shape_count(&x->shape) > 0 &&
-           (out->scales == 1 ||
-            (out->scales == x->shape.dim[axis] && (asked < 0 ? asked + rank : asked) == axis));
+    return out->scales == 1 || (asked < 0 ? asked + rank : asked) == axis;
 }
 
 /* Integers of which each, or all, have a scale, and all one zero point. */
@@ -133,7 +157,8 @@ static bool is_row(const mp_graph *graph, const mp_vertex *v, int64_t count) {
     const bool is_byte = x->type == MP_I8 || x->type == MP_U8;
     return (is_byte || x->type == MP_I32) && x->shape.rank == 1 && x->shape.dim[0] == count &&
            (scales == 1 || scales == count) &&
-           (has_zeros_only(graph, v) || (is_byte && zero != NULL && zero->type == x->type));
+           (has_zeros_only(graph, mp_vertex_in(v, ZERO)) ||
+            (is_byte && zero != NULL && zero->type == x->type));
 }
 
 bool mp_dequantized_row(const mp_graph *graph, int32_t value, int64_t count) {

@@ -20,6 +20,10 @@ bool mp_dequantized(const mp_graph *graph, int32_t value, mp_quantized *out);
 bool mp_quantizes(const mp_graph *graph, int32_t n, mp_quantized *out);
 /* The node that quantises `value`, if nobody else reads that, and what it makes; or MP_NO_NODE. */
 int32_t mp_quantizer(const mp_graph *graph, int32_t value, mp_quantized *out);
+/* What the inputs scale and zero point, from `i` on, say of bytes `value`, as QLinear operators
+ * have them. */
+bool mp_quantized_by(const mp_graph *graph, const mp_vertex *v, int i, int32_t value,
+                     mp_quantized *out);
 bool mp_quantized_alike(const mp_quantized *a, const mp_quantized *b);
 
 /* Weights: a constant of int8 without zero points whose lines along one dimension have a scale
@@ -34,6 +38,10 @@ typedef struct mp_quantized_weights {
  */
 bool mp_dequantized_weights(const mp_graph *graph, int32_t value, int rank, int axis,
                             mp_quantized_weights *out);
+
+/* Those in inputs `i` (integers), then scales and zero points. */
+bool mp_quantized_weights_at(const mp_graph *graph, const mp_vertex *v, int i, int rank, int axis,
+                             mp_quantized_weights *out);
 
 /* A constant row of `count` numbers that is float, or dequantised from bytes or int32: number i. */
 bool mp_dequantized_row(const mp_graph *graph, int32_t value, int64_t count);
