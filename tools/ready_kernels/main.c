@@ -2,7 +2,8 @@
  * in their names, into machine code for ARCH (90 for compute capability 9.0), on all cores. What
  * hardly a model has is left to be compiled when it is needed: double precision, a ninth of the
  * code, attention over paged caches and blocks, a fifteenth, mixtures of experts, the largest or
- * least of several inputs, and before 8.0, which computes it in float, bfloat16.
+ * least of several inputs, and before 8.0, which computes it in float, bfloat16, and products of
+ * rows of bytes, which it has not.
  *
  * Each becomes FOLDER/<key>.cubin, by the key that src/device/cuda/cuda_ready.h looks for. A file
  * that is there is not made again. tools/ready_kernels.py calls this and packs the files. Needs
@@ -84,9 +85,10 @@ static bool is_wanted(const mp_kernel_image *image, const task *work) {
     static const char *const rare[] = {
         "_f64", "attention_blocks_", "attention_chosen_", "attention_paged_",
         "moe_", "fold_max_",         "fold_min_"};
-    enum { HAS_BF16 = 80 };
-    bool wanted = strstr(image->name, work->text) != NULL &&
-                  (work->arch >= HAS_BF16 || strstr(image->name, "_bf16") == NULL);
+    enum { HAS_BOTH = 80 };
+    const bool is_newer =
+        strstr(image->name, "_bf16") != NULL || strstr(image->name, "integer_rows_") != NULL;
+    bool wanted = strstr(image->name, work->text) != NULL && (work->arch >= HAS_BOTH || !is_newer);
     for (size_t i = 0; i < MP_COUNT_OF(rare); i++) {
         wanted = wanted && strstr(image->name, rare[i]) == NULL;
     }

@@ -4,6 +4,8 @@
 
 #include "op/pointwise/narrow.h"
 
+#include <string.h>
+
 enum {
     STORED = MP_BIT(MP_I8) | MP_BIT(MP_U8) | MP_BIT(MP_I16) | MP_BIT(MP_U16),
     FLOAT_TYPES = MP_BIT(MP_F32) | MP_BIT(MP_F16) | MP_BIT(MP_BF16),
@@ -21,19 +23,23 @@ static bool has_one_scale(const mp_expresser *e) {
            (zero == NULL || (zero->shape.rank <= 1 && mp_shape_count(&zero->shape) == 1));
 }
 
+/* Of 8, 16 or 32 bits, anywhere in memory. */
 static int32_t integer_of(const mp_tensor *t) {
     const void *at = (const void *)t->data;
-    switch (t->type) {
-    case MP_I8:
-        return *(const int8_t *)at;
-    case MP_U8:
-        return *(const uint8_t *)at;
-    case MP_I16:
-        return *(const int16_t *)at;
-    case MP_U16:
-        return *(const uint16_t *)at;
+    const bool is_signed = (MP_BIT(t->type) & MP_SIGNED_INTS) != 0;
+    uint8_t byte = 0;
+    uint16_t word = 0;
+    int32_t whole = 0;
+    switch (mp_dtype_size(t->type)) {
+    case sizeof byte:
+        memcpy(&byte, at, sizeof byte);
+        return is_signed ? (int8_t)byte : byte;
+    case sizeof word:
+        memcpy(&word, at, sizeof word);
+        return is_signed ? (int16_t)word : word;
     default:
-        return *(const int32_t *)at;
+        memcpy(&whole, at, sizeof whole);
+        return whole;
     }
 }
 
