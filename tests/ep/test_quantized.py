@@ -122,6 +122,23 @@ def test_result_is_what_the_model_says(quantized, monkeypatch, build, form, pass
     check(ours, feed, expected, 0.15 if form == "operators" else 0.02)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize("stored", [np.int8, np.uint8, np.int16, np.uint16])
+def test_rounding_in_clusters_is_that_of_the_operators(stored, kind):
+    """Also of what is halfway, beyond the range, and no number."""
+    zero = np.array(3, stored)
+    nodes = [node("Cast", "x", "v", to=helper.np_dtype_to_tensor_dtype(np.dtype(kind))),
+             node("QuantizeLinear", "v s z", "i"), node("DequantizeLinear", "i s z", "d"), node("Add", "d d", "t"),
+             node("Cast", "t", "y", to=1)]
+    model = small_models.model(nodes, {"x": ["n"]}, {"y": None}, {"s": np.array(0.25, kind), "z": zero}, opset=21)
+    special = [np.nan, np.inf, -np.inf, 0.125, 0.375, -0.125, -0.375, -0.0, 6e4, -6e4, 31.75, 31.875, 32, -32.875]
+    feed = {"x": np.concatenate([np.array(special, np.float32), values("more", 500) * 300])}
+    expected = provider.session(model, provider_options={"fusion": "0"}).run(None, feed)[0]
+    ours = provider.session(model)
+    for _ in range(ROUNDS):
+        np.testing.assert_array_equal(ours.run(None, feed)[0], expected)
+
+
 def test_what_is_quantised_in_each_run_is_what_the_nodes_give(quantized, monkeypatch):
     """The CPU provider saturates sums on some processors, so these are those of the operators by themselves."""
     model, feed = quantized(rows, "dynamic")
