@@ -120,10 +120,10 @@ static mp_status make_node(mp_layout *l, int32_t n, const mp_byte_parts *parts,
 
 static mp_status rewrite(mp_layout *l, int32_t n, const mp_byte_parts *parts,
                          const mp_byte_result *result) {
-    static const int order[] = {0, 2, 3, 1};
+    enum { CHANNELS = 1 };
     int32_t in[MP_ROWS_INPUTS];
     MP_TRY(mp_byte_constants(l->graph, parts, result->has_sum ? &result->between : &parts->to,
-                             order, in));
+                             CHANNELS, in));
     MP_TRY(mp_twin_need(l, parts->x.value, RANK, &in[MP_ROWS_X]));
     if (result->has_sum) {
         MP_TRY(mp_twin_need(l, result->beside.value, RANK, &in[MP_ROWS_OTHER]));

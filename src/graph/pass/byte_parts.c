@@ -43,7 +43,7 @@ static double bias_of(const mp_graph *graph, const mp_byte_parts *parts, int64_t
 
 bool mp_byte_parts_fit(const mp_graph *graph, const mp_byte_parts *parts) {
     const int64_t k = mp_shape_count(&parts->w.tensor->shape) / parts->columns;
-    if (k > SUM_MAX >> 14 || (parts->bias != MP_NO_VALUE && whole_bias(graph, parts) == NULL &&
+    if (k > MP_BYTE_K_MAX || (parts->bias != MP_NO_VALUE && whole_bias(graph, parts) == NULL &&
                               !mp_dequantized_row(graph, parts->bias, parts->columns))) {
         return false;
     }
@@ -58,36 +58,40 @@ bool mp_byte_parts_fit(const mp_graph *graph, const mp_byte_parts *parts) {
 
 /* ---- constants ---- */
 
-mp_status mp_byte_turned(mp_graph *graph, const char *name, const mp_tensor *w, const int *order,
+/* Rows become columns, in tiles that a cache holds. */
+static void turn(const int8_t *from, int8_t *to, int64_t rows, int64_t columns) {
+    enum { TILE = 64 };
+    for (int64_t i = 0; i < rows; i += TILE) {
+        for (int64_t j = 0; j < columns; j += TILE) {
+            for (int64_t c = j; c < MP_MIN(j + TILE, columns); c++) {
+                for (int64_t r = i; r < MP_MIN(i + TILE, rows); r++) {
+                    to[c * rows + r] = from[r * columns + c];
+                }
+            }
+        }
+    }
+}
+
+mp_status mp_byte_turned(mp_graph *graph, const char *name, const mp_tensor *w, int moved,
                          int32_t *out) {
     const int rank = w->shape.rank;
-    mp_tensor turned = {.type = MP_I8, .shape = {.rank = rank}};
-    int64_t stride[MP_RANK_MAX], at[MP_RANK_MAX] = {0};
-    for (int d = 0; d < rank; d++) {
-        turned.shape.dim[d] = w->shape.dim[order[d]];
-        stride[d] = mp_shape_span(&w->shape, order[d] + 1, rank);
+    mp_tensor turned = {.type = MP_I8, .shape = w->shape};
+    for (int d = moved; d < rank; d++) {
+        turned.shape.dim[d] = w->shape.dim[d + 1 < rank ? d + 1 : moved];
     }
     MP_TRY(mp_graph_add_constant(graph, name, &turned, out));
     const int8_t *from = (const int8_t *)w->data;
     int8_t *to = (int8_t *)graph->values[*out].tensor.data;
-    const int64_t count = mp_shape_count(&turned.shape);
-    int64_t place = 0;
-    for (int64_t i = 0; i < count; i++) {
-        to[i] = from[place];
-        for (int d = rank - 1; d >= 0; d--) {
-            place += stride[d];
-            if (++at[d] < turned.shape.dim[d]) {
-                break;
-            }
-            place -= stride[d] * at[d];
-            at[d] = 0;
-        }
+    const int64_t rows = w->shape.dim[moved], columns = mp_shape_span(&w->shape, moved + 1, rank);
+    for (int64_t i = 0; i < mp_shape_span(&w->shape, 0, moved); i++) {
+        turn(from + i * rows * columns, to + i * rows * columns, rows, columns);
     }
     return MP_OK;
 }
 
-static int64_t sum_of(const int8_t *row, int64_t count) {
-    int64_t sum = 0;
+/* Of rows that are short enough for 32 bits. */
+static int32_t sum_of(const int8_t *row, int64_t count) {
+    int32_t sum = 0;
     for (int64_t k = 0; k < count; k++) {
         sum += row[k];
     }
@@ -105,27 +109,27 @@ mp_status mp_byte_sums(mp_graph *graph, int32_t rows, int32_t *out) {
     MP_TRY(add_row(graph, MP_I32, count, out));
     int32_t *sums = (int32_t *)graph->values[*out].tensor.data;
     for (int64_t i = 0; i < count; i++) {
-        sums[i] = (int32_t)sum_of((const int8_t *)w.data + i * k, k);
+        sums[i] = sum_of((const int8_t *)w.data + i * k, k);
     }
     return MP_OK;
 }
 
 mp_status mp_byte_constants(mp_graph *graph, const mp_byte_parts *parts, const mp_quantized *by,
-                            const int *order, int32_t in[MP_ROWS_INPUTS]) {
+                            int moved, int32_t in[MP_ROWS_INPUTS]) {
     const int64_t columns = parts->columns, k = mp_shape_count(&parts->w.tensor->shape) / columns;
     const double share = by->type != MP_NONE ? 1.0 / (double)by->scale : 1.0;
     for (int i = 0; i < MP_ROWS_INPUTS; i++) {
         in[i] = MP_NO_VALUE;
     }
-    MP_TRY(mp_byte_turned(graph, "", parts->w.tensor, order, &in[MP_ROWS_W]));
+    MP_TRY(mp_byte_turned(graph, "", parts->w.tensor, moved, &in[MP_ROWS_W]));
     MP_TRY(add_row(graph, MP_I32, columns, &in[MP_ROWS_ADD]));
     MP_TRY(add_row(graph, MP_F32, columns, &in[MP_ROWS_SCALE]));
     const int8_t *rows = (const int8_t *)graph->values[in[MP_ROWS_W]].tensor.data;
     int32_t *add = (int32_t *)graph->values[in[MP_ROWS_ADD]].tensor.data;
     float *scale = (float *)graph->values[in[MP_ROWS_SCALE]].tensor.data;
     for (int64_t i = 0; i < columns; i++) {
-        const int64_t moved = parts->x.zero * sum_of(rows + i * k, k);
-        add[i] = (int32_t)(llrint(bias_of(graph, parts, i)) - moved);
+        const int64_t off = (int64_t)parts->x.zero * sum_of(rows + i * k, k);
+        add[i] = (int32_t)(llrint(bias_of(graph, parts, i)) - off);
         scale[i] = (float)(factor_of(parts, i) * share);
     }
     return MP_OK;

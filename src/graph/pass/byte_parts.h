@@ -11,6 +11,9 @@
  * whether they are wanted all the same. */
 bool mp_byte_wanted(const mp_graph *graph, const mp_rewrites *rewrites, int64_t channels);
 
+/* Products that one sum has at most, so that it does not wrap. */
+enum { MP_BYTE_K_MAX = 1 << 16 };
+
 /* What a product is made of: rows of weights, and what becomes of the sums. */
 typedef struct mp_byte_parts {
     mp_quantized x;
@@ -25,13 +28,13 @@ typedef struct mp_byte_parts {
 bool mp_byte_parts_fit(const mp_graph *graph, const mp_byte_parts *parts);
 
 /* Constants for inputs MP_ROWS_W to MP_ROWS_SCALE; the others are left out. `by`: the scale of what
- * becomes of the sums at first. `order`: which dimension of the weights is which of the rows; the
- * first of them are the columns. */
+ * becomes of the sums at first. `moved`: the dimension of the weights that goes last, so that a row
+ * for each column of the result comes first. */
 mp_status mp_byte_constants(mp_graph *graph, const mp_byte_parts *parts, const mp_quantized *by,
-                            const int *order, int32_t in[MP_ROWS_INPUTS]);
+                            int moved, int32_t in[MP_ROWS_INPUTS]);
 
-/* Weights in another order of dimensions, int8, as a constant. */
-mp_status mp_byte_turned(mp_graph *graph, const char *name, const mp_tensor *w, const int *order,
+/* Weights whose dimension `moved` goes behind the others, as a constant. */
+mp_status mp_byte_turned(mp_graph *graph, const char *name, const mp_tensor *w, int moved,
                          int32_t *out);
 /* The sums of the rows of such a constant. */
 mp_status mp_byte_sums(mp_graph *graph, int32_t rows, int32_t *out);

@@ -20,7 +20,8 @@
 enum { A, B, C, ZERO_A = 2, ZERO_B };
 enum { LINEAR_A, LINEAR_A_SCALE, LINEAR_B = 3, LINEAR_Y_SCALE = 6 };
 
-static const int as_they_are[] = {0, 1}, turned[] = {1, 0};
+/* Which dimension of a matrix goes last: the second of one that is stored turned is there. */
+enum { TURNED = 0, AS_IT_IS = 1 };
 
 static mp_status put(mp_graph *graph, int32_t n, const mp_byte_result *result, const mp_attr *attrs,
                      size_t count, const int32_t *in) {
@@ -76,7 +77,7 @@ static mp_status try_product(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
     mp_byte_find_result(graph, n, &parts, &result);
     mp_byte_find_sum(graph, takes_row, &parts, &result);
     MP_TRY(mp_byte_constants(graph, &parts, result.has_sum ? &result.between : &parts.to,
-                             is_turned ? as_they_are : turned, in));
+                             is_turned ? AS_IT_IS : TURNED, in));
     in[MP_ROWS_X] = parts.x.value;
     if (result.has_sum) {
         MP_TRY(mp_byte_row(graph, result.row, parts.columns, &in[MP_ROWS_ROW]));
@@ -102,7 +103,7 @@ static mp_status try_linear(mp_graph *graph, mp_rewrites *rewrites, int32_t n) {
     if (!mp_byte_parts_fit(graph, &parts) || !mp_rewrite_allowed(rewrites)) {
         return MP_OK;
     }
-    MP_TRY(mp_byte_constants(graph, &parts, &parts.to, turned, in));
+    MP_TRY(mp_byte_constants(graph, &parts, &parts.to, TURNED, in));
     in[MP_ROWS_X] = v.in[LINEAR_A];
     return put(graph, n, &result, attrs, mp_byte_attrs(&parts, &result, attrs), in);
 }
@@ -196,7 +197,8 @@ static mp_status try_dynamic(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
     mp_byte_result result = {.last = n};
     int32_t in[MP_ROWS_INPUTS];
     if (w == NULL || v.loop != NULL || w->data == 0 || w->type != MP_I8 || w->shape.rank != 2 ||
-        mp_shape_count(&w->shape) == 0 || !is_zero_constant(graph, mp_vertex_in(&v, ZERO_B)) ||
+        w->shape.dim[0] > MP_BYTE_K_MAX || mp_shape_count(&w->shape) == 0 ||
+        !is_zero_constant(graph, mp_vertex_in(&v, ZERO_B)) ||
         (zero != MP_NO_VALUE && !is_one(graph, zero)) ||
         !mp_byte_wanted(graph, rewrites, w->shape.dim[0]) || !mp_rewrite_allowed(rewrites)) {
         return MP_OK;
@@ -208,7 +210,7 @@ static mp_status try_dynamic(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
     const mp_attr to = {.name = "to", .kind = MP_ATTR_INT, .i = to_type};
     in[MP_ROWS_X] = v.in[A];
     in[MP_ROWS_ZERO] = zero;
-    MP_TRY(mp_byte_turned(graph, graph->values[v.in[B]].name, w, turned, &in[MP_ROWS_W]));
+    MP_TRY(mp_byte_turned(graph, graph->values[v.in[B]].name, w, TURNED, &in[MP_ROWS_W]));
     MP_TRY(mp_byte_sums(graph, in[MP_ROWS_W], &in[MP_ROWS_SUMS]));
     return put(graph, n, &result, &to, 1, in);
 }
