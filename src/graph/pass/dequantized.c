@@ -28,7 +28,8 @@ static mp_status try_node(mp_graph *graph, mp_rewrites *rewrites, int32_t n, siz
     mp_host_values values;
     bool done = false;
     if (!mp_vertex_is(&v, "DequantizeLinear") || v.in_count > INPUTS || *total > TOTAL_MAX ||
-        !read_inputs(graph, &v, in) || !mp_fold_may(graph, &v) || !mp_rewrite_allowed(rewrites)) {
+        mp_graph_uses(graph, v.out[0]) == 0 || !read_inputs(graph, &v, in) ||
+        !mp_fold_may(graph, &v) || !mp_rewrite_allowed(rewrites)) {
         return MP_OK;
     }
     mp_host_values_open(&values);
