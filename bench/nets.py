@@ -26,7 +26,6 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 BOTH, SINGLE, DECODER, PRODUCTS = ("f32", "f16"), ("f32",), ("f16", "q4"), ("f16", "turned", "q4")
 IMAGES, WORDS = (*BOTH, "qdq"), (*BOTH, "qdq", "dynamic")
-CALIBRATION_RUNS = 2
 
 
 def classifier(name, batch=1, side=224):
@@ -449,7 +448,7 @@ def quantized(target, kind, build, axes=()):
 
     class Feeds(quantization.CalibrationDataReader):
         def __init__(self, feed):
-            self.left = iter([feed] * CALIBRATION_RUNS)
+            self.left = iter([feed])
 
         def get_next(self):
             return next(self.left, None)

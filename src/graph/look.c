@@ -385,32 +385,25 @@ static bool moves(const mp_vertex *v) {
     return mp_vertex_is_any(v, names, MP_COUNT_OF(names));
 }
 
-/* What a node says of the type of its result; MP_NONE where it says nothing. */
-static mp_dtype type_said(const mp_vertex *v) {
-    static const struct {
-        const char *op, *attr;
-    } said[] = {{"Cast", "to"},
-                {"IntegerProduct", "to"},
-                {"QuantizeLinear", "output_dtype"},
-                {"DequantizeLinear", "output_dtype"}};
-    for (size_t i = 0; i < MP_COUNT_OF(said); i++) {
-        if (mp_vertex_is(v, said[i].op) || mp_vertex_is_own(v, said[i].op)) {
-            return (mp_dtype)mp_node_int(&v->node, said[i].attr, MP_NONE);
-        }
+/* The attribute that names the type of a node's result, or NULL. */
+static const char *type_attr(const mp_vertex *v) {
+    if (mp_vertex_is(v, "Cast") || mp_vertex_is_own(v, "IntegerProduct")) {
+        return "to";
     }
-    return MP_NONE;
+    return mp_vertex_is(v, "QuantizeLinear") || mp_vertex_is(v, "DequantizeLinear") ? "output_dtype"
+                                                                                    : NULL;
 }
 
-/* The input that has the type of the result, or MP_NO_VALUE. */
+/* The input that has the type of the result where no attribute says it, or MP_NO_VALUE. */
 static int32_t of_the_type(const mp_vertex *v) {
     if (mp_vertex_is(v, "QuantizeLinear")) {
         return mp_vertex_in(v, 2);
     }
     if (mp_vertex_is(v, "DequantizeLinear") || mp_vertex_is(v, "Where")) {
-        return v->in[1];
+        return mp_vertex_in(v, 1);
     }
-    return broadcasts(v) || moves(v) || keeps_rank(v) || mp_vertex_is(v, "Gemm") ? v->in[0]
-                                                                                 : MP_NO_VALUE;
+    const bool keeps = broadcasts(v) || moves(v) || keeps_rank(v) || mp_vertex_is(v, "Gemm");
+    return keeps && type_attr(v) == NULL ? v->in[0] : MP_NO_VALUE;
 }
 
 mp_dtype mp_graph_type(const mp_graph *graph, int32_t value) {
@@ -420,8 +413,10 @@ mp_dtype mp_graph_type(const mp_graph *graph, int32_t value) {
         if (graph->values[value].tensor.type != MP_NONE || v == NULL) {
             return graph->values[value].tensor.type;
         }
-        if (type_said(v) != MP_NONE) {
-            return type_said(v);
+        const char *attr = type_attr(v);
+        const int64_t said = attr != NULL ? mp_node_int(&v->node, attr, 0) : 0;
+        if (said != 0) {
+            return mp_dtype_of_onnx(said);
         }
         value = of_the_type(v);
     }

@@ -54,6 +54,28 @@ TEST(graph_pass_byte_conv) {
           "y = Transpose-13 (y#19) \"y\" perm=[0,3,1,2]\n"
           "output y\n",
           3);
+    /* in one node each; what is quantised without a zero point has a type that is not known here */
+#define LINEAR(last)                                                                            \
+    "input x i8[1,2,4,4]\ninput r i8[1,1,4,4]\n" SCALES                                         \
+    "const w i8[1,2,1,1] = 4 -5\nconst v f32[] = 0.25\nconst n i8[] = 0\nconst b i32[1] = 16\n" \
+    "c = QLinearConv-10 (x, s, z, w, v, n, t, o, b) \"conv\"\n" last
+    check("+byte_conv", LINEAR("y = Neg-13 (c)\noutput y\n"),
+          "input x i8[1,2,4,4]\ninput r i8[1,1,4,4]\nconst #12 i8[1,1,1,2] = 4 -5\n"
+          "const #13 i32[1] = 19\nconst #14 f32[1] = 0.0625\n"
+          "x#15 = Transpose-13 (x) \"x\" perm=[0,2,3,1]\n"
+          "c#16 = millpond.IntegerProduct-1 (x#15, #12, #13, #14, , , , , ) \"conv\" to=3 zero=-1 "
+          "padding=3\nc = Transpose-13 (c#16) \"c\" perm=[0,3,1,2]\n"
+          "y = Neg-13 (c)\noutput y\n",
+          1);
+    check("+byte_conv",
+          LINEAR("y = com.microsoft.QLinearAdd-1 (c, t, o, r, s, z, t, ) \"sum\"\noutput y\n"),
+          "input x i8[1,2,4,4]\ninput r i8[1,1,4,4]\n" SCALES
+          "const #12 i8[1,1,1,2] = 4 -5\nconst #13 i32[1] = 19\nconst #14 f32[1] = 0.0625\n"
+          "x#15 = Transpose-13 (x) \"x\" perm=[0,2,3,1]\n"
+          "c#16 = millpond.IntegerProduct-1 (x#15, #12, #13, #14, , , , , ) \"conv\" to=3 zero=-1 "
+          "padding=3\nc = Transpose-13 (c#16) \"c\" perm=[0,3,1,2]\n"
+          "y = com.microsoft.QLinearAdd-1 (c, t, o, r, s, z, t) \"sum\"\noutput y\n",
+          1);
     /* a scale whose share of another is no float */
     LEFT_ALONE("+byte_conv,-dequantized",
                "input x i8[1,2,4,4]\nconst s f32[] = 1.00000002e+30\nconst z i8[] = 0\n"

@@ -249,9 +249,46 @@ DEVICE_TEST(integer_rows_by_large_tiles) {
                .to = MP_I8),
         IMAGES(33, 28, 28, 128, 256, 1, 1, EVERY, .x = MP_I8, .to = MP_I8, .has_other = true),
     };
-    for (size_t i = 0; device->info.arch > 0 && i < MP_COUNT_OF(problems); i++) {
+    if (device->info.arch == 0) {
+        SKIP("tiles are a GPU's, and these would take long");
+    }
+    for (size_t i = 0; i < MP_COUNT_OF(problems); i++) {
         run(device, &problems[i]);
     }
+}
+
+DEVICE_TEST(integer_rows_refuse_what_does_not_fit) {
+    static const uint8_t x[512] = {0};
+    const mp_attr far[] = {OP_INTS("strides", 1 << 30, 1), OP_INTS("pads", 1 << 30, 0, 1 << 30, 0)};
+    const mp_attr to[] = {OP_INT("to", MP_I64)}, bytes[] = {OP_INT("to", MP_I8)};
+    mp_plan *plan = NULL;
+    op_case c = {.domain = MP_OWN_DOMAIN,
+                 .name = "IntegerProduct",
+                 .version = 1,
+                 .in = {OP_TENSOR(MP_I8, x, 2, 16), OP_TENSOR(MP_I8, x, 3, 8)},
+                 .in_count = MP_ROWS_INPUTS,
+                 .out_count = 1};
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT,
+                "values of shape 2x16 do not go with weights of shape 3x8");
+    c.in[MP_ROWS_W] = OP_TENSOR(MP_I8, x, 3, 16);
+    c.in[MP_ROWS_ADD] = OP_TENSOR(MP_I32, x, 2);
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "input 2 has 2 values for 3 columns");
+    c.in[MP_ROWS_ADD] = (op_tensor){.type = MP_NONE};
+    c.in[MP_ROWS_ZERO] = OP_TENSOR(MP_I8, x, 1);
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "is not one number");
+    c.in[MP_ROWS_ZERO] = (op_tensor){.type = MP_NONE};
+    c.attrs = to;
+    c.attr_count = 1;
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "gives bytes, int32 or float");
+    c.attrs = bytes;
+    c.in[MP_ROWS_OTHER] = OP_TENSOR(MP_I8, x, 2, 3);
+    CHECK_FAILS(op_plan(device, &c, &plan), INVALID_ARGUMENT, "by which scales");
+    c.in[MP_ROWS_OTHER] = (op_tensor){.type = MP_NONE};
+    c.in[MP_ROWS_X] = OP_TENSOR(MP_I8, x, 1, 4, 4, 8);
+    c.in[MP_ROWS_W] = OP_TENSOR(MP_I8, x, 3, 1, 1, 8);
+    c.attrs = far;
+    c.attr_count = MP_COUNT_OF(far);
+    CHECK_FAILS(op_plan(device, &c, &plan), UNSUPPORTED, "an image of 4 elements and its padding");
 }
 
 TEST(integer_rows_have_a_cut_for_each_size) {

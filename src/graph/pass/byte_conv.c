@@ -109,12 +109,7 @@ static mp_status make_node(mp_layout *l, int32_t n, const mp_byte_parts *parts,
             attrs[count++] = conv.node.attrs[i];
         }
     }
-    const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "IntegerProduct", 1),
-                          .version = 1,
-                          .name = conv.node.name,
-                          .attrs = attrs,
-                          .attr_count = count,
-                          .options = conv.node.options};
+    const mp_node node = mp_byte_node(&conv, attrs, count);
     return mp_twin_node(l, result->last, &node, in, MP_ROWS_INPUTS, RANK);
 }
 
@@ -122,8 +117,7 @@ static mp_status rewrite(mp_layout *l, int32_t n, const mp_byte_parts *parts,
                          const mp_byte_result *result) {
     enum { CHANNELS = 1 };
     int32_t in[MP_ROWS_INPUTS];
-    MP_TRY(mp_byte_constants(l->graph, parts, result->has_sum ? &result->between : &parts->to,
-                             CHANNELS, in));
+    MP_TRY(mp_byte_constants(l->graph, parts, result, CHANNELS, in));
     MP_TRY(mp_twin_need(l, parts->x.value, RANK, &in[MP_ROWS_X]));
     if (result->has_sum) {
         MP_TRY(mp_twin_need(l, result->beside.value, RANK, &in[MP_ROWS_OTHER]));

@@ -5,10 +5,9 @@
 #include "graph/look.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { SUM_MAX = 1 << 30 /* of what is added, so that sums do not wrap where they did not */ };
-#define FACTOR_MAX 0x1p80 /* the scales of both sides; by the result's it is a float */
+#define FLOAT_MAX 0x1p80 /* of what is a float also when it is divided by a scale */
 
 bool mp_byte_wanted(const mp_graph *graph, const mp_rewrites *rewrites, int64_t channels) {
     const mp_device *device = graph->computer != NULL ? graph->computer->device : NULL;
@@ -49,7 +48,7 @@ bool mp_byte_parts_fit(const mp_graph *graph, const mp_byte_parts *parts) {
     }
     for (int64_t i = 0; i < parts->columns; i++) {
         const double factor = factor_of(parts, i), bias = bias_of(graph, parts, i);
-        if (!(factor > 0) || !(factor < FACTOR_MAX) || !(fabs(bias) < SUM_MAX)) {
+        if (!(factor > 0) || !(factor < FLOAT_MAX) || !(fabs(bias) < SUM_MAX)) {
             return false;
         }
     }
@@ -114,8 +113,9 @@ mp_status mp_byte_sums(mp_graph *graph, int32_t rows, int32_t *out) {
     return MP_OK;
 }
 
-mp_status mp_byte_constants(mp_graph *graph, const mp_byte_parts *parts, const mp_quantized *by,
-                            int moved, int32_t in[MP_ROWS_INPUTS]) {
+mp_status mp_byte_constants(mp_graph *graph, const mp_byte_parts *parts,
+                            const mp_byte_result *result, int moved, int32_t in[MP_ROWS_INPUTS]) {
+    const mp_quantized *by = result->has_sum ? &result->between : &parts->to; /* at first */
     const int64_t columns = parts->columns, k = mp_shape_count(&parts->w.tensor->shape) / columns;
     const double share = by->type != MP_NONE ? 1.0 / (double)by->scale : 1.0;
     for (int i = 0; i < MP_ROWS_INPUTS; i++) {
@@ -135,6 +135,14 @@ mp_status mp_byte_constants(mp_graph *graph, const mp_byte_parts *parts, const m
     return MP_OK;
 }
 
+bool mp_byte_row_fits(const mp_graph *graph, int32_t value, int64_t columns) {
+    bool fits = mp_dequantized_row(graph, value, columns);
+    for (int64_t i = 0; fits && i < columns; i++) {
+        fits = fabs(mp_dequantized_row_at(graph, value, i)) < FLOAT_MAX;
+    }
+    return fits;
+}
+
 mp_status mp_byte_row(mp_graph *graph, int32_t value, int64_t columns, int32_t *out) {
     MP_TRY(add_row(graph, MP_F32, columns, out));
     float *row = (float *)graph->values[*out].tensor.data;
@@ -142,6 +150,15 @@ mp_status mp_byte_row(mp_graph *graph, int32_t value, int64_t columns, int32_t *
         row[i] = (float)mp_dequantized_row_at(graph, value, i);
     }
     return MP_OK;
+}
+
+mp_node mp_byte_node(const mp_vertex *v, const mp_attr *attrs, size_t count) {
+    return (mp_node){.op = mp_op_find(MP_OWN_DOMAIN, "IntegerProduct", 1),
+                     .version = 1,
+                     .name = v->node.name,
+                     .attrs = attrs,
+                     .attr_count = count,
+                     .options = v->node.options};
 }
 
 /* ---- results ---- */

@@ -27,21 +27,15 @@ typedef struct mp_byte_parts {
 /* Whether the bias is an integer of the sums, near enough, and all factors are numbers. */
 bool mp_byte_parts_fit(const mp_graph *graph, const mp_byte_parts *parts);
 
-/* Constants for inputs MP_ROWS_W to MP_ROWS_SCALE; the others are left out. `by`: the scale of what
- * becomes of the sums at first. `moved`: the dimension of the weights that goes last, so that a row
- * for each column of the result comes first. */
-mp_status mp_byte_constants(mp_graph *graph, const mp_byte_parts *parts, const mp_quantized *by,
-                            int moved, int32_t in[MP_ROWS_INPUTS]);
-
 /* Weights whose dimension `moved` goes behind the others, as a constant. */
 mp_status mp_byte_turned(mp_graph *graph, const char *name, const mp_tensor *w, int moved,
                          int32_t *out);
 /* The sums of the rows of such a constant. */
 mp_status mp_byte_sums(mp_graph *graph, int32_t rows, int32_t *out);
 
-/* A product's result: the node that makes it, which may be what quantises it, and what goes. */
 enum { MP_BYTE_GONE = 8, MP_BYTE_ATTRS = 5 };
 
+/* A product's result: the node that makes it, which may be what quantises it, and what goes. */
 typedef struct mp_byte_result {
     int32_t last;
     int32_t gone[MP_BYTE_GONE];
@@ -77,7 +71,17 @@ size_t mp_byte_attrs(const mp_byte_parts *parts, const mp_byte_result *result,
 /* Takes out what goes, for whose nodes the result's now stands. */
 mp_status mp_byte_remove(mp_graph *graph, const mp_byte_result *result);
 
-/* A constant row in float. */
+/* Constants for inputs MP_ROWS_W to MP_ROWS_SCALE; the others are left out. `moved`: the dimension
+ * of the weights that goes last, so that a row for each column of the result comes first. */
+mp_status mp_byte_constants(mp_graph *graph, const mp_byte_parts *parts,
+                            const mp_byte_result *result, int moved, int32_t in[MP_ROWS_INPUTS]);
+
+/* The product, in the place of node `v`. Borrows: `attrs`. */
+mp_node mp_byte_node(const mp_vertex *v, const mp_attr *attrs, size_t count);
+
+/* Whether the value is a constant row that may be added to what was quantised; and that in float.
+ */
+bool mp_byte_row_fits(const mp_graph *graph, int32_t value, int64_t columns);
 mp_status mp_byte_row(mp_graph *graph, int32_t value, int64_t columns, int32_t *out);
 
 #endif

@@ -27,12 +27,7 @@ static mp_status put(mp_graph *graph, int32_t n, const mp_byte_result *result, c
                      size_t count, const int32_t *in) {
     const mp_vertex v = graph->nodes[n];
     const int32_t out = graph->nodes[result->last].out[0];
-    const mp_node node = {.op = mp_op_find(MP_OWN_DOMAIN, "IntegerProduct", 1),
-                          .version = 1,
-                          .name = v.node.name,
-                          .attrs = attrs,
-                          .attr_count = count,
-                          .options = v.node.options};
+    const mp_node node = mp_byte_node(&v, attrs, count);
     MP_TRY(mp_graph_change_node(graph, result->last, &node, in, MP_ROWS_INPUTS, &out, 1));
     return mp_byte_remove(graph, result);
 }
@@ -54,7 +49,7 @@ static bool takes_row(const mp_graph *graph, int32_t value, int32_t other,
     (void)value;
     out->row = other;
     out->beside.type = MP_NONE;
-    return mp_dequantized_row(graph, other, parts->columns);
+    return mp_byte_row_fits(graph, other, parts->columns);
 }
 
 static mp_status try_product(mp_graph *graph, mp_rewrites *rewrites, int32_t n) {
@@ -76,8 +71,7 @@ static mp_status try_product(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
     }
     mp_byte_find_result(graph, n, &parts, &result);
     mp_byte_find_sum(graph, takes_row, &parts, &result);
-    MP_TRY(mp_byte_constants(graph, &parts, result.has_sum ? &result.between : &parts.to,
-                             is_turned ? AS_IT_IS : TURNED, in));
+    MP_TRY(mp_byte_constants(graph, &parts, &result, is_turned ? AS_IT_IS : TURNED, in));
     in[MP_ROWS_X] = parts.x.value;
     if (result.has_sum) {
         MP_TRY(mp_byte_row(graph, result.row, parts.columns, &in[MP_ROWS_ROW]));
@@ -103,7 +97,7 @@ static mp_status try_linear(mp_graph *graph, mp_rewrites *rewrites, int32_t n) {
     if (!mp_byte_parts_fit(graph, &parts) || !mp_rewrite_allowed(rewrites)) {
         return MP_OK;
     }
-    MP_TRY(mp_byte_constants(graph, &parts, &parts.to, TURNED, in));
+    MP_TRY(mp_byte_constants(graph, &parts, &result, TURNED, in));
     in[MP_ROWS_X] = v.in[LINEAR_A];
     return put(graph, n, &result, attrs, mp_byte_attrs(&parts, &result, attrs), in);
 }
@@ -114,18 +108,10 @@ static mp_status try_linear(mp_graph *graph, mp_rewrites *rewrites, int32_t n) {
 static bool is_one(const mp_graph *graph, int32_t value) {
     const mp_tensor *t = &graph->values[value].tensor;
     const int32_t maker = graph->values[value].producer;
+    const mp_vertex *v = maker != MP_NO_NODE ? &graph->nodes[maker] : NULL;
     const bool is_dynamic =
-        maker != MP_NO_NODE && mp_vertex_is(&graph->nodes[maker], "DynamicQuantizeLinear");
+        v != NULL && mp_vertex_is(v, "DynamicQuantizeLinear") && value != v->out[0];
     return is_dynamic || t->shape.rank == 0 || (t->shape.rank == 1 && t->shape.dim[0] == 1);
-}
-
-static bool is_zero_constant(const mp_graph *graph, int32_t value) {
-    const mp_tensor *t = mp_graph_constant(graph, value);
-    bool zero = value == MP_NO_VALUE || (t != NULL && t->data != 0);
-    for (int64_t i = 0; t != NULL && zero && i < mp_shape_count(&t->shape); i++) {
-        zero = ((const int8_t *)t->data)[i] == 0;
-    }
-    return zero;
 }
 
 /* One number, or one for each column. */
@@ -198,7 +184,7 @@ static mp_status try_dynamic(mp_graph *graph, mp_rewrites *rewrites, int32_t n) 
     int32_t in[MP_ROWS_INPUTS];
     if (w == NULL || v.loop != NULL || w->data == 0 || w->type != MP_I8 || w->shape.rank != 2 ||
         w->shape.dim[0] > MP_BYTE_K_MAX || mp_shape_count(&w->shape) == 0 ||
-        !is_zero_constant(graph, mp_vertex_in(&v, ZERO_B)) ||
+        !mp_quantized_zeros(graph, mp_vertex_in(&v, ZERO_B)) ||
         (zero != MP_NO_VALUE && !is_one(graph, zero)) ||
         !mp_byte_wanted(graph, rewrites, w->shape.dim[0]) || !mp_rewrite_allowed(rewrites)) {
         return MP_OK;

@@ -4,8 +4,6 @@
 
 #include "graph/look.h"
 
-#include <string.h>
-
 enum { X, SCALE, ZERO };
 
 /* Between which scales are, so that products and shares of three of them are floats, too. */
@@ -24,53 +22,49 @@ static int32_t byte_at(const mp_tensor *t, int64_t i) {
     return t->type == MP_I8 ? ((const int8_t *)t->data)[i] : ((const uint8_t *)t->data)[i];
 }
 
-/* The type is that of the zero point, without one uint8. */
-static bool scale_of(const mp_graph *graph, int32_t scale_value, int32_t zero_value,
+/* The type is that of the zero point, without one `type`. */
+static bool scale_of(const mp_graph *graph, const mp_vertex *v, int i, mp_dtype type,
                      mp_quantized *out) {
-    const mp_tensor *scale = one_of(graph, scale_value), *zero = one_of(graph, zero_value);
-    const bool is_byte = zero != NULL && (zero->type == MP_I8 || zero->type == MP_U8);
-    if (scale == NULL || scale->type != MP_F32 || (zero_value != MP_NO_VALUE && !is_byte)) {
+    const mp_tensor *scale = one_of(graph, mp_vertex_in(v, i));
+    const mp_tensor *zero = one_of(graph, mp_vertex_in(v, i + 1));
+    if (scale == NULL || scale->type != MP_F32 ||
+        (zero == NULL && mp_vertex_in(v, i + 1) != MP_NO_VALUE)) {
+        return false;
+    }
+    out->type = zero != NULL ? zero->type : type;
+    if (out->type != MP_I8 && out->type != MP_U8) {
         return false;
     }
     out->scale = ((const float *)scale->data)[0];
-    out->type = zero != NULL ? zero->type : MP_U8;
     out->zero = zero != NULL ? byte_at(zero, 0) : 0;
     return out->scale >= SCALE_LEAST && out->scale <= SCALE_MOST;
 }
 
-/* Of a node that is one of both. */
-static bool read_scale(const mp_graph *graph, const mp_vertex *v, mp_quantized *out) {
+/* No blocks, and the type is not said otherwise. */
+static bool is_plain(const mp_vertex *v) {
     return mp_node_int(&v->node, "block_size", 0) == 0 &&
-           mp_node_int(&v->node, "output_dtype", 0) == 0 &&
-           scale_of(graph, mp_vertex_in(v, SCALE), mp_vertex_in(v, ZERO), out);
+           mp_node_int(&v->node, "output_dtype", 0) == 0;
 }
 
 bool mp_quantized_by(const mp_graph *graph, const mp_vertex *v, int i, int32_t value,
                      mp_quantized *out) {
     out->value = value;
-    return scale_of(graph, mp_vertex_in(v, i), mp_vertex_in(v, i + 1), out);
+    return scale_of(graph, v, i, mp_graph_type(graph, value), out);
 }
 
 bool mp_dequantized(const mp_graph *graph, int32_t value, mp_quantized *out) {
     const int32_t n = mp_graph_maker(graph, value, "DequantizeLinear");
-    if (n == MP_NO_NODE || !read_scale(graph, &graph->nodes[n], out)) {
-        return false;
-    }
-    out->value = graph->nodes[n].in[X];
-    const mp_dtype type = mp_graph_type(graph, out->value);
-    if (mp_vertex_in(&graph->nodes[n], ZERO) == MP_NO_VALUE) {
-        out->type = type;
-    }
-    return out->type == MP_I8 || out->type == MP_U8;
+    const mp_vertex *v = n != MP_NO_NODE ? &graph->nodes[n] : NULL;
+    return v != NULL && is_plain(v) && mp_quantized_by(graph, v, SCALE, v->in[X], out);
 }
 
 bool mp_quantizes(const mp_graph *graph, int32_t n, mp_quantized *out) {
     const mp_vertex *v = &graph->nodes[n];
-    if (!mp_vertex_is(v, "QuantizeLinear") || !read_scale(graph, v, out)) {
+    if (!mp_vertex_is(v, "QuantizeLinear") || !is_plain(v)) {
         return false;
     }
     out->value = v->out[0];
-    return true;
+    return scale_of(graph, v, SCALE, MP_U8, out);
 }
 
 int32_t mp_quantizer(const mp_graph *graph, int32_t value, mp_quantized *out) {
@@ -100,29 +94,24 @@ static bool is_zero(const mp_tensor *t) {
     return true;
 }
 
-static bool has_zeros_only(const mp_graph *graph, int32_t zero) {
-    const mp_tensor *t = mp_graph_constant(graph, zero);
-    return zero == MP_NO_VALUE || (t != NULL && is_zero(t));
+bool mp_quantized_zeros(const mp_graph *graph, int32_t value) {
+    const mp_tensor *t = mp_graph_constant(graph, value);
+    return value == MP_NO_VALUE || (t != NULL && is_zero(t));
 }
 
-static bool weights_of(const mp_graph *graph, const int32_t in[3], int rank, int axis,
-                       mp_quantized_weights *out) {
-    const mp_tensor *x = mp_graph_constant(graph, in[X]);
-    const mp_tensor *scale = mp_graph_constant(graph, in[SCALE]);
+bool mp_quantized_weights_at(const mp_graph *graph, const mp_vertex *v, int i, int rank, int axis,
+                             mp_quantized_weights *out) {
+    const mp_tensor *x = mp_graph_constant(graph, mp_vertex_in(v, i));
+    const mp_tensor *scale = mp_graph_constant(graph, mp_vertex_in(v, i + 1));
     if (x == NULL || x->data == 0 || x->type != MP_I8 || scale == NULL || scale->data == 0 ||
-        scale->type != MP_F32 || scale->shape.rank > 1 || !has_zeros_only(graph, in[ZERO])) {
+        scale->type != MP_F32 || scale->shape.rank > 1 ||
+        !mp_quantized_zeros(graph, mp_vertex_in(v, i + 2))) {
         return false;
     }
     *out = (mp_quantized_weights){
         .tensor = x, .scale = (const float *)scale->data, .scales = mp_shape_count(&scale->shape)};
     return x->shape.rank == rank && mp_shape_count(&x->shape) > 0 &&
            (out->scales == 1 || out->scales == x->shape.dim[axis]);
-}
-
-bool mp_quantized_weights_at(const mp_graph *graph, const mp_vertex *v, int i, int rank, int axis,
-                             mp_quantized_weights *out) {
-    const int32_t in[] = {mp_vertex_in(v, i), mp_vertex_in(v, i + 1), mp_vertex_in(v, i + 2)};
-    return weights_of(graph, in, rank, axis, out);
 }
 
 /* The node, whose integers and scales are constants that are here. */
@@ -132,9 +121,7 @@ static const mp_vertex *dequantizer(const mp_graph *graph, int32_t value) {
     const mp_tensor *x = v != NULL ? mp_graph_constant(graph, v->in[X]) : NULL;
     const mp_tensor *scale = v != NULL ? mp_graph_constant(graph, mp_vertex_in(v, SCALE)) : NULL;
     return x != NULL && x->data != 0 && scale != NULL && scale->data != 0 &&
-                   scale->type == MP_F32 && scale->shape.rank <= 1 &&
-                   mp_node_int(&v->node, "block_size", 0) == 0 &&
-                   mp_node_int(&v->node, "output_dtype", 0) == 0
+                   scale->type == MP_F32 && scale->shape.rank <= 1 && is_plain(v)
                ? v
                : NULL;
 }
@@ -157,7 +144,7 @@ static bool is_row(const mp_graph *graph, const mp_vertex *v, int64_t count) {
     const bool is_byte = x->type == MP_I8 || x->type == MP_U8;
     return (is_byte || x->type == MP_I32) && x->shape.rank == 1 && x->shape.dim[0] == count &&
            (scales == 1 || scales == count) &&
-           (has_zeros_only(graph, mp_vertex_in(v, ZERO)) ||
+           (mp_quantized_zeros(graph, mp_vertex_in(v, ZERO)) ||
             (is_byte && zero != NULL && zero->type == x->type));
 }
 

@@ -43,6 +43,9 @@ bool mp_dequantized_weights(const mp_graph *graph, int32_t value, int rank, int 
 bool mp_quantized_weights_at(const mp_graph *graph, const mp_vertex *v, int i, int rank, int axis,
                              mp_quantized_weights *out);
 
+/* Whether the value is a constant of zeros, or left out. */
+bool mp_quantized_zeros(const mp_graph *graph, int32_t value);
+
 /* A constant row of `count` numbers that is float, or dequantised from bytes or int32: number i. */
 bool mp_dequantized_row(const mp_graph *graph, int32_t value, int64_t count);
 double mp_dequantized_row_at(const mp_graph *graph, int32_t value, int64_t i);

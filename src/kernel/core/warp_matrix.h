@@ -24,7 +24,7 @@
 #if K_HOST || __CUDA_ARCH__ < 800
 #define K_WARP_MATRIX 0
 #else
-#define K_WARP_MATRIX       1
+#define K_WARP_MATRIX 1
 
 /* c += a b */
 K_FN void k_mma_f16(float *c, const uint32_t *a, const uint32_t *b) {
@@ -64,7 +64,7 @@ K_FN void k_mma_tf32(float *c, const uint32_t *a, const uint32_t *b) {
 }
 
 /* By the words of element types: K_JOIN(k_mma_, K_T0). */
-#define k_mma_f32           k_mma_tf32
+#define k_mma_f32     k_mma_tf32
 
 /* A float as an operand of k_mma_tf32, which leaves out its last 13 bits: larger by what that
  * takes on average. A number of TF32 stays what it is, and a NaN one. */
@@ -148,25 +148,18 @@ K_FN void k_copy_begin_near(void *to, const void *from, uint32_t count) {
                  : "memory");
 }
 
-/* k_copy_begin() where `is` is not 0, without a branch. */
-K_FN void k_copy_begin_if(int is, void *to, const void *from, uint32_t count) {
-    asm volatile("{ .reg .pred is;\n"
-                 "setp.ne.s32 is, %3, 0;\n"
-                 "@is cp.async.cg.shared.global [%0], [%1], 16, %2; }" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(to)),
-                 "l"(from), "r"(count), "r"(is)
-                 : "memory");
-}
-
-/* The same of 8 bytes. */
-K_FN void k_copy_half_begin_if(int is, void *to, const void *from, uint32_t count) {
-    asm volatile("{ .reg .pred is;\n"
-                 "setp.ne.s32 is, %3, 0;\n"
-                 "@is cp.async.ca.shared.global [%0], [%1], 8, %2; }" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(to)),
-                 "l"(from), "r"(count), "r"(is)
-                 : "memory");
-}
+/* k_copy_begin() where `is` is not 0, without a branch; and the same of 8 bytes. */
+#define K_COPY_IF(name, how, size)                                            \
+    K_FN void name(int is, void *to, const void *from, uint32_t count) {      \
+        asm volatile("{ .reg .pred is;\n"                                     \
+                     "setp.ne.s32 is, %3, 0;\n"                               \
+                     "@is cp.async." how ".shared.global [%0], [%1], " size   \
+                     ", %2; }" ::"r"((uint32_t)__cvta_generic_to_shared(to)), \
+                     "l"(from), "r"(count), "r"(is)                           \
+                     : "memory");                                             \
+    }
+K_COPY_IF(k_copy_begin_if, "cg", "16")
+K_COPY_IF(k_copy_half_begin_if, "ca", "8")
 
 /* Eight bytes of shared memory become this word twice where `is` is not 0, without a branch. */
 K_FN void k_fill_half_if(int is, void *to, uint32_t word) {

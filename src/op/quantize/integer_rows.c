@@ -8,8 +8,8 @@
  *     int32          the sum
  *     float          the sum times the scale and the factor, plus the row
  *     int8, uint8    the sum times the scale, rounded, moved by the zero point `zero` and kept from
- *                    `low` on; with `sum` first as it would be by a scale and zero point of its
- * own, whose value plus that of another tensor, or the row, is then quantised
+ *                    `low` on; with `sum` first so by a scale and zero point of its own, and that
+ *                    value plus another tensor's, or the row, again
  *
  * Kernel: quantize/integer_rows.cu.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -68,6 +68,12 @@ static mp_status read_images(const mp_planner *p, mp_integer_rows_args *args, mp
     *out = (mp_shape){.rank = 4, .dim = {x->dim[0], size[0], size[1], w->dim[0]}};
     args->k = mp_shape_span(w, 1, 4);
     for (int d = 0; d < 2; d++) {
+        if (x->dim[1 + d] + window.pad_begin[d] + window.pad_end[d] > INT32_MAX / 2) {
+            return MP_FAIL(UNSUPPORTED,
+                           "an image of %lld elements and its padding is too large "
+                           "for a convolution of integers",
+                           (long long)x->dim[1 + d]);
+        }
         args->window.in[d] = (int32_t)x->dim[1 + d];
         args->window.out[d] = (int32_t)size[d];
         args->window.kernel[d] = (int32_t)window.kernel[d];
@@ -82,14 +88,11 @@ static mp_status read_images(const mp_planner *p, mp_integer_rows_args *args, mp
 static mp_status check_sizes(const mp_planner *p, const mp_shape *out) {
     const mp_shape *x = &p->in[MP_ROWS_X].shape, *w = &p->in[MP_ROWS_W].shape;
     const bool is_image = w->rank == 4;
-    bool fits = mp_shape_span(out, 0, out->rank - 1) <= INT32_MAX / 2 &&
-                w->dim[0] <= INT32_MAX / 2 &&
-                mp_shape_count(out) / 512 <= INT32_MAX / 2 && /* tiles */
-                mp_shape_span(w, 1, w->rank) <= INT32_MAX / 2 &&
-                (!is_image || mp_shape_span(x, 1, 4) <= INT32_MAX / 2);
-    for (int d = 1; is_image && d < 3; d++) {
-        fits = fits && x->dim[d] + w->dim[d] <= INT32_MAX / 4 && out->dim[d] <= INT32_MAX / 4;
-    }
+    const bool fits = mp_shape_span(out, 0, out->rank - 1) <= INT32_MAX / 2 &&
+                      w->dim[0] <= INT32_MAX / 2 &&
+                      mp_shape_count(out) / 512 <= INT32_MAX / 2 && /* tiles */
+                      mp_shape_span(w, 1, w->rank) <= INT32_MAX / 2 &&
+                      (!is_image || mp_shape_span(x, 1, 4) <= INT32_MAX / 2);
     char text[MP_SHAPE_TEXT];
     return fits ? MP_OK
                 : MP_FAIL(UNSUPPORTED, "values of shape %s are too many for a product of integers",
@@ -280,8 +283,8 @@ static mp_status plan(mp_planner *p) {
     }
     MP_TRY(w->shape.rank == 4 ? read_images(p, &args, &out) : read_rows(p, &args, &out));
     MP_TRY(read_result(p, to, &args));
+    MP_TRY(mp_plan_output(p, 0, to, &out)); /* now the shape can be counted */
     MP_TRY(check_inputs(p, &out));
-    MP_TRY(mp_plan_output(p, 0, to, &out));
     if (mp_shape_count(&out) == 0) {
         return MP_OK;
     }
@@ -289,8 +292,7 @@ static mp_status plan(mp_planner *p) {
         return misfit(p);
     }
     settle_window(&args);
-    if (p->device->info.kind == MP_DEVICE_CUDA &&
-        !mp_byte_rows_fit(p->device, args.window.channels)) {
+    if (p->device->info.arch != 0 && !mp_byte_rows_fit(p->device, args.window.channels)) {
         return MP_FAIL(UNSUPPORTED, "this GPU has no products of rows of %d bytes",
                        args.window.channels);
     }

@@ -63,8 +63,8 @@ int mp_express_quantize(mp_expresser *e) {
                         : asked != 0       ? mp_dtype_of_onnx(asked)
                                            : MP_U8;
     int32_t zero = 0;
-    if ((MP_BIT(to) & STORED) == 0 || (MP_BIT(e->in[0].type) & FLOAT_TYPES) == 0 ||
-        !has_one_scale(e) || !known_zero(e, &zero)) {
+    if ((MP_BIT(to) & STORED) == 0 || (asked != 0 && mp_dtype_of_onnx(asked) != to) ||
+        (MP_BIT(e->in[0].type) & FLOAT_TYPES) == 0 || !has_one_scale(e) || !known_zero(e, &zero)) {
         return MP_NO_REGISTER;
     }
     const k_narrow range = mp_narrow(to, (mp_narrowing){.saturate = true});
