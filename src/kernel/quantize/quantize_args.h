@@ -70,6 +70,7 @@ enum {
     K_NBITS_ROWS = 4,    /* rows that one reading of the weights serves */
     K_NBITS_CHUNK = 32,  /* weights of a block that a lane of nbits_few.cu reads at once */
     K_NBITS_LANES = 256, /* of a block of that */
+    K_NBITS_TABLES = 32, /* of codes in shared memory: a bank has one for each lane of a warp */
 };
 #define K_NBITS_FEW_COLUMNS(rows) ((rows) == 1 ? 1 : 2) /* that a group works on */
 /* Chunks of a column that a lane has on their way at once. */

@@ -69,6 +69,10 @@ mp_status mp_packed_count(const mp_planner *p, int i, const char *what, int64_t 
 
 /* ---- the work ---- */
 
+static bool are_codes(const mp_packed *packed) {
+    return packed->values.place != MP_PLACE_NONE;
+}
+
 static const mp_before nothing; /* all of it MP_NOWHERE */
 
 static mp_status launch_with(mp_planner *p, const mp_packed *packed, const mp_kernel *kernel,
@@ -87,9 +91,8 @@ static mp_status launch_with(mp_planner *p, const mp_packed *packed, const mp_ke
 
 static mp_status launch(mp_planner *p, const mp_packed *packed, const char *word, mp_grid grid,
                         const mp_nbits_args *args, mp_ref a, mp_ref bias, mp_ref out) {
-    const bool coded = packed->values.place != MP_PLACE_NONE;
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "%s_%s_%s", coded ? "codes" : "nbits", word,
+    MP_TRY(mp_plan_kernel(p, &kernel, "%s_%s_%s", are_codes(packed) ? "codes" : "nbits", word,
                           mp_dtype_word(packed->type)));
     return launch_with(p, packed, kernel, grid, args, a, &nothing, bias, out);
 }
@@ -110,15 +113,19 @@ static mp_nbits_work work_of(const mp_packed *packed, int64_t m) {
                            .gated = packed->gated};
 }
 
-/* Whether scales are of A's type, one for each block of a column, and zero points packed likewise;
- * and weights integers. */
-static bool is_simple(const mp_packed *packed, const mp_nbits_args *args) {
+/* Whether scales are of A's type, one for each block of a column, and zero points packed likewise.
+ */
+static bool has_simple_blocks(const mp_packed *packed, const mp_nbits_args *args) {
     const k_nbits *w = &args->w;
     return w->aligned && packed->group.place == MP_PLACE_NONE && w->block_shift >= 0 &&
-           !w->swapped && w->side <= 1 && !w->zero_across &&
-           w->scale_type == mp_scale_word(packed->type) && packed->values.place == MP_PLACE_NONE &&
+           w->side <= 1 && !w->zero_across && w->scale_type == mp_scale_word(packed->type) &&
            packed->factor.place == MP_PLACE_NONE &&
            (packed->zero.place == MP_PLACE_NONE || w->zero_packed);
+}
+
+/* The same, and weights integers. */
+static bool is_simple(const mp_packed *packed, const mp_nbits_args *args) {
+    return has_simple_blocks(packed, args) && !args->w.swapped && !are_codes(packed);
 }
 
 /* Whether weights are a half or a whole byte, for which there are more kernels. */
@@ -129,19 +136,27 @@ static bool is_wide(const k_nbits *w) {
 /* Whether rows follow one another without gaps, so that all of them are one. */
 static bool is_flat(const mp_packed *packed, const mp_nbits_args *args) {
     const k_nbits *w = &args->w;
-    return is_simple(packed, args) && is_wide(w) && w->blocks * w->block == w->k &&
+    const bool has_kernel = are_codes(packed) ? w->bits == 4 : is_wide(w) && !w->swapped;
+    return has_simple_blocks(packed, args) && has_kernel && w->blocks * w->block == w->k &&
            w->weight_row * 8 == w->k * w->bits &&
            (packed->zero.place == MP_PLACE_NONE || w->blocks * w->bits == w->zero_row * 8);
 }
 
 static mp_status unpack_flat(mp_planner *p, const mp_packed *packed, const mp_nbits_args *given,
                              mp_ref out) {
+    const int64_t each = 16 / (int64_t)mp_dtype_size(packed->type); /* of what a lane writes */
+    const int bits = (int)given->w.bits;
     mp_nbits_args args = *given;
     const mp_kernel *kernel = NULL;
-    MP_TRY(mp_plan_kernel(p, &kernel, "nbits_unpack_%d_%s", (int)args.w.bits,
-                          mp_dtype_word(packed->type)));
+    MP_TRY(mp_plan_kernel(p, &kernel, "%s_unpack_%d_%s", are_codes(packed) ? "codes" : "nbits",
+                          bits, mp_dtype_word(packed->type)));
     args.w.k *= args.w.n; /* which is what numbers there is memory for */
-    const mp_grid grid = mp_plan_grid_stream(p, args.w.k / K_NBITS_PIECE, 1, K_STREAM_AHEAD);
+    mp_grid grid = mp_plan_grid_stream(p, args.w.k / each, 1, K_STREAM_AHEAD);
+    if (are_codes(packed)) { /* blocks stay, since each makes its tables */
+        enum { TURNS = 16 };
+        grid.blocks = MP_MIN(grid.blocks, (uint32_t)p->device->info.multiprocessors * TURNS);
+        grid.shared_bytes = (K_NBITS_TABLES << bits) * (uint32_t)sizeof(float);
+    }
     return launch_with(p, packed, kernel, grid, &args, MP_NOWHERE, &nothing, MP_NOWHERE, out);
 }
 

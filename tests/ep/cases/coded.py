@@ -50,6 +50,8 @@ for kind in (0, 1):
         bnb4(rows, 48, 40, 16, FLOATS, bnb4_backward, transB=0, quant_type=kind)
         bnb4(rows, 15, 9, 16, F32, bnb4_backward, transB=0, quant_type=kind)
 
+bnb4((9,), 512, 700, 64, FLOATS, quant_type=1)  # rows follow one another without gaps
+
 # ---- float4 and float8 ----
 
 
