@@ -1,7 +1,8 @@
 /* moe.cpp - routes times their experts' weights by tensor cores: experts without routes, tails of
  * routes, columns and k, fewer and more chunks than a ring has, biases, what comes between, weights
  * of 2, 4 and 8 bits with blocks and zero points, and codes. BY_GROUPS: by products of groups of
- * warps, TILES: in large tiles. PLACE: routes that one block sorts.
+ * warps, TILES: in large tiles, SOME: weights as the left operand. PLACE: routes that one block
+ * sorts.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "matrix.h"
 
@@ -13,6 +14,8 @@
 #include "kernel/quantize/moe_place.cu"
 #elif TILES
 #include "kernel/quantize/moe_wgmma.cu"
+#elif SOME
+#include "kernel/quantize/moe_some.cu"
 #elif PACKED
 #include "kernel/quantize/moe_mma_packed.cu"
 #else
@@ -27,7 +30,7 @@ namespace {
 #if TILES
 enum { COLUMNS = K_MOE_WGMMA_COLUMNS, LANES = K_MOE_WGMMA_LANES };
 #elif !PLACE
-enum { COLUMNS = K_MOE_COLUMNS, LANES = K_MOE_LANES };
+enum { COLUMNS = K_MOE_COLUMNS, LANES = SOME ? K_MOE_SOME_LANES : K_MOE_LANES };
 #endif
 
 #if PLACE
@@ -100,7 +103,7 @@ struct Weights {
         for (int64_t i = 0; i < columns * 8; i++) {
             narrow[(size_t)i] = T_store(scales[(size_t)i]);
         }
-        w.scale = TILES ? (const void *)narrow.data() : scales.data();
+        w.scale = TILES || SOME ? (const void *)narrow.data() : scales.data();
         w.zero = s->has_zeros ? zeros.data() : nullptr;
         w.values = values.data();
         w.n = s->n;
@@ -249,6 +252,14 @@ void run_tests() {
         {19, 2, 2 * COLUMNS, 448, 4, 8, K_MOE_SWIGLU, 64, true, false},
         {9, 2, 24, 512, 1, 4, K_MOE_SWIGLU, 128, false, true},
         {3 * K_ROWS, 2, COLUMNS + 56, 192, 1, 8, K_MOE_SILU, 64, false, true},
+#elif SOME
+        {K_ROWS, 3, K_MOE_COLUMNS, 32, 1, 4, K_MOE_IDENTITY, 0, false, false},
+        {K_ROWS + 5, 3, K_MOE_COLUMNS + 6, 224, 2, 4, K_MOE_RELU, 0, true, true},
+        {2 * K_ROWS, 4, 34, 192, 2, 8, K_MOE_GELU, 32, true, true},
+        {19, 2, 2 * K_MOE_COLUMNS, 1056, 4, 8, K_MOE_SWIGLU, 0, true, false},
+        {9, 2, 30, 544, 1, 4, K_MOE_SWIGLU, 64, false, true},
+        {11, 2, 70, 480, 1, 8, K_MOE_IDENTITY, 256, false, true, 2},
+        {K_ROWS + 1, 2, 24, 736, 1, 4, K_MOE_IDENTITY, 0, false, true, 4},
 #else
         {K_ROWS, 3, K_MOE_COLUMNS, 8, 1, 4, K_MOE_IDENTITY, 0, false, false},
         {K_ROWS + 5, 3, K_MOE_COLUMNS + 6, 72, 2, 4, K_MOE_RELU, 0, true, true},

@@ -129,28 +129,32 @@ PROGRAMS = {
        for word, state in (("f32", "f32"), ("f16", "f32"), ("bf16", "bf16"))},
     **{f"moe_{rows}_{weights}_{groups}_{word}":
        ("moe.cpp", "moe_mma", {}, [f"K_T0={word}", f"K_ROWS={rows}", f"K_WEIGHTS={weights}", f"BY_GROUPS={groups}",
-                                   f"PACKED={int(weights < 2)}", "PLACE=0", "TILES=0"])
+                                   f"PACKED={int(weights < 2)}", "PLACE=0", "TILES=0", "SOME=0"])
        for rows, weights, groups, word in ((32, 2, 0, "f32"), (128, 2, 0, "bf16"), (32, 2, 0, "bf16"),
                                            (32, 0, 0, "f16"), (128, 0, 0, "bf16"), (32, 1, 0, "f16"),
                                            (128, 2, 1, "f16"), (128, 0, 1, "f16"), (128, 1, 1, "bf16"))},
     **{f"moe_{rows}_int{bits}_{groups}_{word}":
        ("moe.cpp", "moe_mma", {}, [f"K_T0={word}", f"K_ROWS={rows}", "K_WEIGHTS=0", f"K_BITS={bits}",
-                                   f"BY_GROUPS={groups}", "PACKED=1", "PLACE=0", "TILES=0"])
-       for rows, bits, groups, word in ((32, 4, 0, "f16"), (32, 8, 0, "bf16"), (128, 4, 1, "bf16"),
-                                        (128, 8, 1, "f16"))},
+                                   f"BY_GROUPS={groups}", "PACKED=1", "PLACE=0", "TILES=0", "SOME=0"])
+       for rows, bits, groups, word in ((128, 4, 0, "f16"), (128, 4, 1, "bf16"), (128, 8, 1, "f16"))},
+    **{f"moe_some_int{bits}_{word}":
+       ("moe.cpp", "moe_some", {}, [f"K_T0={word}", "K_ROWS=32", "K_WEIGHTS=0", f"K_BITS={bits}", "BY_GROUPS=0",
+                                    "PACKED=1", "PLACE=0", "TILES=0", "SOME=1"])
+       for bits, word in ((4, "f16"), (4, "bf16"), (8, "f16"), (8, "bf16"))},
     **{f"moe_wgmma_int{bits}_{word}":
        ("moe.cpp", "moe_wgmma", {}, [f"K_T0={word}", "K_ROWS=128", "K_WEIGHTS=0", f"K_BITS={bits}", "BY_GROUPS=1",
-                                     "PACKED=1", "PLACE=0", "TILES=1"])
+                                     "PACKED=1", "PLACE=0", "TILES=1", "SOME=0"])
        for bits, word in ((4, "f16"), (4, "bf16"), (8, "f16"), (8, "bf16"))},
     "moe_wgmma_f16": ("moe.cpp", "moe_wgmma", {}, ["K_T0=f16", "K_ROWS=128", "K_WEIGHTS=2", "BY_GROUPS=1", "PACKED=0",
-                                                   "PLACE=0", "TILES=1"]),
+                                                   "PLACE=0", "TILES=1", "SOME=0"]),
     **{f"moe_few_in_{bits}_{dots}_{word}":
        ("moe_few.cpp", "moe_few_in", {}, [f"K_T0={word}", f"K_BITS={bits}", f"K_DOTS={dots}", "OUT=0"])
        for bits, dots, word in ((4, 1, "f16"), (4, 2, "bf16"), (8, 1, "f32"), (8, 2, "f16"))},
     **{f"moe_few_out_{bits}_{word}":
        ("moe_few.cpp", "moe_few_out", {}, [f"K_T0={word}", f"K_BITS={bits}", "OUT=1"])
        for bits, word in ((4, "f16"), (8, "bf16"), (4, "f32"))},
-    "moe_place": ("moe.cpp", "moe_place", {}, ["K_T0=f32", "PLACE=1", "PACKED=0", "BY_GROUPS=0", "TILES=0"]),
+    "moe_place": ("moe.cpp", "moe_place", {}, ["K_T0=f32", "PLACE=1", "PACKED=0", "BY_GROUPS=0", "TILES=0",
+                                            "SOME=0"]),
     **{f"peer_sum_{word}": ("peer_sum.cpp", "peer_sum", {}, [f"K_T0={word}"]) for word in ("f16", "f32", "f64")},
     **{f"nbits_{text}_{bits}_{rows}_{before}_{word}":
        ("nbits.cpp", f"nbits_{text}", NBITS_SPLIT if (text, word) == ("tile", "f32") else {},

@@ -30,6 +30,14 @@ enum {
                     2 * K_MOE_COLUMNS * K_MOE_LINE                              \
               : K_MOE_AHEAD(rows) * ((rows) + K_MOE_COLUMNS) * K_MOE_LINE)
 
+/* Of moe_some.cu: lanes; of a stage the bytes of routes and all of them, 64 of each column's
+ * weights; stages, so many that two blocks have room; and the bytes that a block holds. */
+#define K_MOE_SOME_LANES       128
+#define K_MOE_SOME_A(bits)     (K_MOE_SOME * 64 * 8 / (bits)*2)
+#define K_MOE_SOME_STAGE(bits) (K_MOE_SOME_A(bits) + K_MOE_COLUMNS * 64)
+#define K_MOE_SOME_AHEAD(bits) ((bits) == 4 ? 6 : 8)
+#define K_MOE_SOME_HELD(bits)  (K_MOE_SOME_AHEAD(bits) * K_MOE_SOME_STAGE(bits))
+
 /* Of moe_wgmma.cu: lanes, columns of a tile, elements along k of a chunk, chunks in its ring and on
  * their way, columns whose sums a group has in shared memory at a time and the floats from route to
  * route of them, and the bytes that a block holds: the ring, packed chunks, sums, and which tile.

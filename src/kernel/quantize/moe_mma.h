@@ -16,7 +16,7 @@
 #include "kernel/core/group_matrix.h"
 #include "kernel/core/late.h"
 #include "kernel/core/warp_matrix.h"
-#include "kernel/quantize/moe.h"
+#include "kernel/quantize/moe_sums.h"
 
 #if K_WARP_MATRIX
 
@@ -44,8 +44,6 @@ enum {
     M_HIGH = K_ROWS / M_ABOVE / 16, /* left and right operands of a warp */
     M_WIDE = K_MOE_COLUMNS / M_BESIDE / 8,
     M_PLAIN = K_WEIGHTS == K_NBITS_PLAIN,
-    M_TWOS = K_MOE_COLUMNS / 2,
-    M_PITCH = K_MOE_COLUMNS + 4, /* floats from row to row of sums */
 };
 static_assert(K_ROWS * M_PITCH * 4 <= K_MOE_HELD(K_ROWS, 0) &&
                   K_ROWS * M_PITCH * 4 <= K_MOE_HELD(K_ROWS, 1),
@@ -55,10 +53,6 @@ static_assert(K_ROWS * M_PITCH * 4 <= K_MOE_HELD(K_ROWS, 0) &&
 typedef struct K_ALIGN(16) m_words {
     uint32_t at[M_PIECE / 4];
 } m_words;
-
-typedef struct K_ALIGN(8) m_two {
-    float at[2];
-} m_two;
 
 /* What a lane does. */
 typedef struct m_place {
@@ -231,14 +225,7 @@ K_FN void m_meet(void) {
 
 /* ---- the end ---- */
 
-/* Sums of a part of K, for moe_combine.cu. */
-K_FN void m_put_part(const m_place *at, int64_t r, int64_t column, m_two two) {
-    const mp_moe_product_args *args = at->args;
-    const int64_t row = at->part * args->routes + at->tile.routes[r].index;
-    *(m_two *)(void *)((float *)args->out + row * args->w.n + column) = two;
-}
-
-/* The tile's sums, in shared memory so that one copy of what is done with them is enough. */
+/* The tile's sums. */
 K_FN void m_put_all(const m_place *at, float (*sum)[M_WIDE][4]) {
     const int32_t g = at->lane / 4, t = at->lane % 4;
     float *all = (float *)(void *)at->ring;
@@ -254,19 +241,7 @@ K_FN void m_put_all(const m_place *at, float (*sum)[M_WIDE][4]) {
             two;
     }
     __syncthreads();
-    K_ONE_COPY
-    for (int32_t i = (int32_t)threadIdx.x; i < K_ROWS * M_TWOS; i += K_MOE_LANES) {
-        const int32_t r = i / M_TWOS, column = i % M_TWOS * 2;
-        const m_two two = *(const m_two *)(const void *)(all + r * M_PITCH + column);
-        if (r >= at->tile.count || at->column + column >= at->args->w.n) {
-            continue;
-        }
-        if (at->args->parts > 1) {
-            m_put_part(at, r, at->column + column, two);
-        } else {
-            m_put(at->args, &at->tile, r, at->column + column, two.at[0], two.at[1]);
-        }
-    }
+    m_put_sums(at->args, &at->tile, at->part, at->column, all);
 }
 
 /* All chunks of a tile; of the kernel that includes this. */

@@ -1,7 +1,7 @@
 /* moe_product.c - see moe_product.h.
  *
  * Kernels: quantize/moe_rows.cu, quantize/moe_product.cu, quantize/moe_mma.cu,
- * quantize/moe_mma_packed.cu, quantize/moe_wgmma.cu.
+ * quantize/moe_mma_packed.cu, quantize/moe_some.cu, quantize/moe_wgmma.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/quantize/moe_product.h"
 
@@ -11,6 +11,7 @@ enum {
     ARCH = 80,       /* whose tensor cores the kernels are written for */
     GROUP_ARCH = 90, /* and the products of groups of warps, which no other one has */
     ALIGN = 16,
+    NEAR = 1 << 30, /* places along k, and a stage beyond them, are numbers of 32 bits */
     SOME_EACH = 64, /* routes an expert, on average, up to which tiles are of some */
     LANES = 128,
     GROUP_LANES = 32,
@@ -97,18 +98,30 @@ static uint32_t tile_bytes(const mp_planner *p) {
     return (sides + (keeps ? K_MOE_TILE * K_MOE_TILE : 0)) * (uint32_t)sizeof(float);
 }
 
-/* Whether tensor cores have a kernel for just these packed weights. */
-static bool has_own_kernel(const mp_moe *m, const mp_moe_routes *r, const mp_expert_matrix *x) {
+/* Whether packed weights are of a kind that tensor cores have kernels for. */
+static bool are_usual(const mp_moe *m, const mp_expert_matrix *x) {
     const mp_packed *packed = &x->packed;
-    return (r->way == MP_MOE_SOME || r->way == MP_MOE_MANY) && x->kind == K_NBITS_INTEGER &&
-           (packed->w.bits == 4 || packed->w.bits == 8) &&
+    return x->kind == K_NBITS_INTEGER && (packed->w.bits == 4 || packed->w.bits == 8) &&
            packed->w.scale_type == mp_scale_word(m->type) && packed->factor.place == MP_PLACE_NONE;
+}
+
+/* Whether many routes have a kernel for just these packed weights. */
+static bool has_own_kernel(const mp_moe *m, const mp_moe_routes *r, const mp_expert_matrix *x) {
+    return r->way == MP_MOE_MANY && are_usual(m, x);
 }
 
 /* Whether packed weights have no block that ends within a piece of 16 bytes. */
 static bool has_long_blocks(const k_nbits *w) {
     return w->side <= 1 &&
            (w->blocks == 1 || (w->block_shift >= 0 && w->block % K_NBITS_CHUNK == 0));
+}
+
+/* Whether some routes have one: a lane copies pieces of 16 bytes of a column, each within a block.
+ */
+static bool some_have_own_kernel(const mp_moe *m, const mp_moe_routes *r,
+                                 const mp_expert_matrix *x) {
+    return r->way == MP_MOE_SOME && are_usual(m, x) && has_long_blocks(&x->packed.w) &&
+           x->packed.w.weight_row % ALIGN == 0 && x->packed.w.k <= NEAR;
 }
 
 /* Whether products of groups of warps make tiles of many routes. */
@@ -151,6 +164,11 @@ static mp_status choose_kernel(mp_planner *p, const mp_moe *m, const mp_moe_rout
         if (bits == 0) {
             return mp_plan_kernel(p, kernel, "%s_%s", name, word);
         }
+    }
+    if (some_have_own_kernel(m, r, x)) {
+        *grid = mp_plan_grid_rows(p, items, K_MOE_SOME_LANES);
+        grid->shared_bytes = (uint32_t)K_MOE_SOME_HELD(bits);
+        return mp_plan_kernel(p, kernel, "moe_some_int%d_%s", bits, word);
     }
     return has_own_kernel(m, r, x) ? mp_plan_kernel(p, kernel, "%s_int%d_%s", name, bits, word)
                                    : mp_plan_kernel(p, kernel, "%s_%d_%s", name, x->kind, word);

@@ -155,7 +155,7 @@ static mp_status unpack_flat(mp_planner *p, const mp_packed *packed, const mp_nb
     if (are_codes(packed)) { /* blocks stay, since each makes its tables */
         enum { TURNS = 16 };
         grid.blocks = MP_MIN(grid.blocks, (uint32_t)p->device->info.multiprocessors * TURNS);
-        grid.shared_bytes = (K_NBITS_TABLES << bits) * (uint32_t)sizeof(float);
+        grid.shared_bytes = (uint32_t)(K_NBITS_TABLES << bits) * (uint32_t)sizeof(float);
     }
     return launch_with(p, packed, kernel, grid, &args, MP_NOWHERE, &nothing, MP_NOWHERE, out);
 }
