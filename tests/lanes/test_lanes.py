@@ -35,7 +35,8 @@ WAYS = (
 # Kernels of packed weights: bits of a weight, rows, what is done before, type.
 NBITS = (
     *(("mma", *each) for each in ((4, 1, 0, "f16"), (4, 4, 0, "bf16"), (4, 8, 0, "f16"), (8, 1, 0, "bf16"),
-                                  (8, 4, 0, "f16"), (8, 8, 0, "bf16"), (4, 1, 1, "bf16"), (4, 1, 2, "f16"))),
+                                  (8, 4, 0, "f16"), (8, 8, 0, "bf16"), (4, 1, 1, "bf16"), (4, 1, 2, "f16"),
+                                  (2, 1, 0, "f16"), (2, 1, 0, "bf16"))),
     *(("stream", *each) for each in ((4, 1, 0, "f16"), (4, 1, 1, "bf16"), (8, 1, 0, "bf16"), (8, 1, 1, "f16"))),
     *(("tile", *each) for each in ((4, 8, 0, "f16"), (4, 16, 0, "bf16"), (4, 64, 0, "f16"), (8, 8, 0, "bf16"),
                                    (8, 32, 0, "f16"), (4, 8, 0, "f32"), (4, 16, 0, "f32"), (8, 16, 0, "f32"))),
@@ -158,9 +159,13 @@ PROGRAMS = {
     **{f"peer_sum_{word}": ("peer_sum.cpp", "peer_sum", {}, [f"K_T0={word}"]) for word in ("f16", "f32", "f64")},
     **{f"nbits_{text}_{bits}_{rows}_{before}_{word}":
        ("nbits.cpp", f"nbits_{text}", NBITS_SPLIT if (text, word) == ("tile", "f32") else {},
-        [f"K_T0={word}", f"K_BITS={bits}", f"K_ROWS={rows}", f"K_BEFORE={before}",
+        [f"K_T0={word}", f"K_BITS={bits}", f"K_ROWS={rows}", f"K_BEFORE={before}", "K_CODED=0",
          *(f"{kind}={int(text == kind.lower())}" for kind in NBITS_KINDS)])
        for text, bits, rows, before, word in NBITS},
+    **{f"codes_mma_{rows}_{word}":
+       ("nbits.cpp", "nbits_mma", {}, [f"K_T0={word}", "K_BITS=4", f"K_ROWS={rows}", "K_BEFORE=0", "K_CODED=1",
+                                       *(f"{kind}=0" for kind in NBITS_KINDS)])
+       for rows, word in ((1, "f16"), (8, "f16"), (1, "bf16"), (8, "bf16"))},
 }
 
 

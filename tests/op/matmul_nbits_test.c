@@ -132,6 +132,7 @@ DEVICE_TEST(nbits_products) {
         {33, 544, 35, 4, 32, 1, true, false, 0},  {25, 288, 9, 8, 32, 0, true, false, 0},
         {31, 200, 18, 4, 32, 1, true, false, 0},  {48, 672, 7, 4, 64, 1, false, false, 0},
         {64, 576, 20, 4, 32, 0, true, false, 0},  {65, 608, 5, 8, 128, 1, true, false, 0},
+        {1, 2368, 35, 2, 64, 1, true, false, 0},  {1, 4096, 20, 2, 32, 0, false, false, 0},
         {130, 64, 12, 4, 32, 1, false, false, 0}, {10, 96, 140, 4, 32, 1, true, false, 0},
         {1, 576, 40, 2, 32, 1, true, false, 0},   {4, 4160, 9, 2, 64, 0, false, false, 0},
         {7, 544, 35, 2, 32, 1, true, false, 0},   {8, 72, 18, 2, 32, 0, false, false, 0},

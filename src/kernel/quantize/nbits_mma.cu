@@ -1,16 +1,21 @@
-/* nbits_mma.cu - up to K_ROWS rows times packed integers of K_BITS bits by tensor cores. Weights
- * are their left operand, 16 columns of the result at a time, and rows of A their right one.
+/* nbits_mma.cu - up to K_ROWS rows times packed integers of K_BITS bits, or with K_CODED times
+ * codes of 4 bits, by tensor cores. Weights are their left operand, 16 columns of the result at a
+ * time, and rows of A their right one.
  *
  * A block has K_NBITS_MMA_COLUMNS columns. Its warps deal out stages of K_NBITS_MMA_CHUNKS chunks
  * along k; each has a ring of K_NBITS_MMA_AHEAD stages in shared memory for itself, all of which
  * are on their way before the kernel before has ended, where they are constants. Rows of a stage
- * lie a chunk further apart than they are long, so that eight columns lie in different banks.
+ * lie a chunk (of 2 bits two) further apart than they are long, so that eight columns lie in
+ * different banks.
  *
  * The right operand has eight columns. Where there are fewer rows, several chunks share it, each
  * with columns of its own that are 0 for the others, so that sums of blocks stay apart until their
  * scales are there:
  *     column = chunk * K_ROWS + row      of N_SLOTS chunks
  * Sums are of exact integers times A, in float. What warps have found is added in a fixed order.
+ *
+ * Two codes of a byte are looked up at once, as a pair of T, in a table that each lane of a warp
+ * has in a bank of its own.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kernel/core/late.h"
 #include "kernel/core/word.h"
@@ -25,6 +30,18 @@
 
 #define n_product K_JOIN(k_mma_, K_T0)
 
+/* Eight elements of A in the order of the weights' pairs. */
+K_FN void n_turned(const uint32_t *from, uint32_t *to) {
+#if K_CODED
+    K_UNROLL
+    for (int32_t i = 0; i < 4; i++) {
+        to[i] = from[i];
+    }
+#else
+    p_turned(from, to);
+#endif
+}
+
 enum {
     N_LANES = 32,
     N_WARPS = K_NBITS_MMA_WARPS,
@@ -34,7 +51,7 @@ enum {
     N_CHUNK = K_NBITS_CHUNK,
     N_CHUNKS = K_NBITS_MMA_CHUNKS,
     N_BYTES = N_CHUNK * K_BITS / 8,
-    N_PITCH = (N_CHUNKS + 1) * N_BYTES,
+    N_PITCH = K_NBITS_MMA_PITCH(K_BITS),
     N_STAGE = K_NBITS_MMA_STAGE(K_BITS, K_ROWS),
     N_AHEAD = K_NBITS_MMA_AHEAD(K_BITS, K_ROWS),
     N_SLOTS = N_SIDE / K_ROWS,
@@ -119,6 +136,31 @@ K_FN void n_fill(const n_place *at, int32_t stage, uint8_t *to) {
     }
 }
 
+#if K_CODED
+#define n_both K_JOIN(k_pair_, K_T0)
+
+/* The tables: entry after entry, one after the other for all lanes of a warp. */
+K_FN void n_make_tables(const n_place *at) {
+    enum { FOURS = K_NBITS_TABLES / 4, EACH = K_NBITS_MMA_LANES / FOURS };
+    const k_nbits *w = &at->args->w;
+    const float *values = (const float *)w->values;
+    const int32_t lane = (int32_t)threadIdx.x, entry = lane / FOURS, low = entry % 16;
+    k_pack *to = (k_pack *)(void *)(at->shared + at->args->shared.sums) + lane;
+    const float other = values[low];
+    K_UNROLL
+    for (int32_t i = 0; i < 256 / EACH; i++) {
+        const float value = values[entry / 16 + i * (EACH / 16)];
+        const uint32_t pair = w->swapped ? n_both(value, other) : n_both(other, value);
+        k_pack pack;
+        K_UNROLL
+        for (int32_t j = 0; j < 4; j++) {
+            pack.words.at[j] = pair;
+        }
+        to[i * K_NBITS_MMA_LANES] = pack;
+    }
+}
+#endif
+
 /* ---- rows of A ---- */
 
 /* A lane's part of the right operands of a stage: eight elements of a row for each N_SLOTS chunks;
@@ -156,6 +198,25 @@ K_FN p_base n_base(const n_place *at, int32_t column, int32_t chunk, int zeros) 
     return p_base_of((uint32_t)from[bit / 8] >> bit % 8, at->mask);
 }
 
+/* Eight weights of a column, which lie there. */
+K_FN void n_pairs(const n_place *at, const uint8_t *from, int32_t column, int32_t chunk, int zeros,
+                  uint32_t *out) {
+#if K_CODED
+    const uint32_t word = *(const uint32_t *)(const void *)from, own = (uint32_t)at->lane * 4;
+    const uint8_t *tables = at->shared + at->args->shared.sums;
+    (void)column;
+    (void)chunk;
+    (void)zeros;
+    K_UNROLL
+    for (int32_t i = 0; i < 4; i++) { /* an entry of all tables is 128 bytes */
+        const uint32_t place = i == 0 ? word << 7 : word >> (i * 8 - 7);
+        out[i] = *(const uint32_t *)(const void *)(tables + ((place & 0x7f80u) | own));
+    }
+#else
+    p_pairs(*(const p_words *)(const void *)from, n_base(at, column, chunk, zeros), out);
+#endif
+}
+
 /* A chunk, whose weights begin there, times b. */
 K_FN void n_chunk(const n_place *at, const uint8_t *weights, int32_t chunk, int zeros,
                   const uint32_t *b, float (*sum)[N_TILES][4]) {
@@ -163,8 +224,7 @@ K_FN void n_chunk(const n_place *at, const uint8_t *weights, int32_t chunk, int 
     K_UNROLL
     for (int32_t i = 0; i < N_TILES * 2; i++) {
         const int32_t column = i * N_SIDE + at->g;
-        const uint8_t *from = weights + column * N_PITCH + at->t * K_BITS;
-        p_pairs(*(const p_words *)(const void *)from, n_base(at, column, chunk, zeros),
+        n_pairs(at, weights + column * N_PITCH + at->t * K_BITS, column, chunk, zeros,
                 pairs[i / 2][i % 2]);
     }
     K_UNROLL
@@ -203,7 +263,7 @@ K_FN void n_stage(const n_place *at, const uint8_t *weights, int32_t stage, int 
     for (int32_t h = 0; h < K_ROWS; h++) {
         uint32_t turned[4];
         float sum[N_CHAINS][N_TILES][4] = {};
-        p_turned(x[h], turned);
+        n_turned(x[h], turned);
         K_UNROLL
         for (int32_t slot = 0; slot < N_SLOTS; slot++) {
             const int32_t mine = at->g / K_ROWS == slot;
@@ -241,7 +301,7 @@ K_FN void n_sum(const n_place *at, uint32_t (*x)[4], float (*total)[4]) {
         n_rows(at, stage + N_WARPS, next);
         K_COPIES_WAIT(N_AHEAD - 1);
         __syncwarp();
-        if (at->args->w.zero != 0) {
+        if (!K_CODED && at->args->w.zero != 0) {
             n_stage(at, weights, stage, 1, x, total);
         } else {
             n_stage(at, weights, stage, 0, x, total);
@@ -301,7 +361,7 @@ K_FN void n_run(const mp_nbits_args *args, uint8_t *shared) {
     float total[N_TILES][4] = {};
     n_fill_side(&at, args->w.scale, args->w.blocks * (int64_t)sizeof(T), args->shared.scale_pitch,
                 shared + args->shared.scale);
-    if (args->w.zero != 0) {
+    if (!K_CODED && args->w.zero != 0) {
         n_fill_side(&at, args->w.zero, args->w.zero_row, args->shared.zero_pitch,
                     shared + args->shared.zero);
     }
@@ -321,8 +381,11 @@ K_FN void n_run(const mp_nbits_args *args, uint8_t *shared) {
 #endif
     n_rows(&at, at.warp, x);
     const T bias = n_bias(&at);
+#if K_CODED
+    n_make_tables(&at);
+#endif
     K_COPIES_WAIT(N_AHEAD);
-    __syncthreads(); /* scales and zero points are there for all */
+    __syncthreads(); /* scales, zero points and tables are there for all */
     n_sum(&at, x, total);
     K_UNROLL
     for (int32_t i = 0; i < N_TILES * 4; i++) {
@@ -336,7 +399,7 @@ K_FN void n_run(const mp_nbits_args *args, uint8_t *shared) {
 #endif
 
 /* Blocks on a multiprocessor: so many that those of the next kernel find room beside. */
-#define N_BLOCKS (K_ROWS == 1 ? 4 : K_ROWS == 4 ? 3 : 2)
+#define N_BLOCKS (K_ROWS == 1 && !K_CODED ? 4 : K_ROWS < 8 ? 3 : 2)
 
 K_BLOCK_KERNEL_LATE_OF(K_NBITS_MMA_LANES, N_BLOCKS, mp_nbits_args, args) {
 #if K_WARP_MATRIX

@@ -1,10 +1,10 @@
-/* nbits_pair.h - packed integers of K_BITS bits as pairs of T, or of bfloat16 where T is float,
- * for tensor cores, less their zero point: small integers, which those have exactly.
+/* nbits_pair.h - packed integers of K_BITS bits, 2, 4 or 8, as pairs of T, or of bfloat16 where T
+ * is float, for tensor cores, less their zero point: small integers, which those have exactly.
  *
- * A lane has eight neighbours along k, a word of 4 bits each or two of 8. Bits of a weight become
- * the low bits of a number that is a power of two, and that is taken off with the zero point. With
- * 4 bits the pairs are (0, 4), (1, 5), (2, 6), (3, 7), since those come out together; what they are
- * multiplied with is turned alike (p_turned).
+ * A lane has eight neighbours along k, half a word of 2 bits each, a word of 4 or two of 8. Bits of
+ * a weight become the low bits of a number that is a power of two, and that is taken off with the
+ * zero point. With 2 and 4 bits the pairs are (0, 4), (1, 5), (2, 6), (3, 7), since those come out
+ * together; what they are multiplied with is turned alike (p_turned).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef MP_KERNEL_NBITS_PAIR_H
 #define MP_KERNEL_NBITS_PAIR_H
@@ -19,7 +19,11 @@
 
 /* Eight weights. */
 typedef struct K_ALIGN(K_BITS) p_words {
+#if K_BITS == 2
+    uint16_t at[1];
+#else
     uint32_t at[K_BITS / 4];
+#endif
 } p_words;
 
 /* What the numbers have too much, zero point included; `sixteen` for those that are 16 times as
@@ -41,7 +45,7 @@ K_FN p_base p_base_of(uint32_t zero, uint32_t mask) {
 #if P_IS_F16
     base.one = 0xe400e400u | (zero * 0x00010001u & mask);              /* -(1024 + zero) */
     base.sixteen = k_pair_fma_f16(base.one, 0x3c003c00u, 0x63806380u); /* 960 more */
-#elif K_BITS == 4
+#elif K_BITS < 8
     base.one = 0xc300c300u | (zero * 0x00010001u & mask); /* -(128 + zero) */
 #else
     base.number = 8388608.0f + (float)zero;
@@ -49,7 +53,20 @@ K_FN p_base p_base_of(uint32_t zero, uint32_t mask) {
     return base;
 }
 
-#if K_BITS == 4 && P_IS_F16
+#if K_BITS == 2
+K_FN void p_pairs(p_words words, p_base base, uint32_t *out) {
+    const uint32_t fours = __byte_perm(words.at[0], 0, 0x4140);
+    K_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const uint32_t bits = fours >> i * 2 & base.mask;
+#if P_IS_F16
+        out[i] = k_pair_fma_f16(bits | 0x64006400u, 0x3c003c00u, base.one);
+#else
+        out[i] = k_pair_fma_bf16(bits | 0x43004300u, 0x3f803f80u, base.one);
+#endif
+    }
+}
+#elif K_BITS == 4 && P_IS_F16
 K_FN void p_pairs(p_words words, p_base base, uint32_t *out) {
     K_UNROLL
     for (int i = 0; i < 2; i++) {
@@ -88,6 +105,8 @@ K_FN void p_pairs(p_words words, p_base base, uint32_t *out) {
     }
 }
 #endif
+
+#if K_BITS > 2
 
 /* ---- at less cost, zero point and all ---- */
 
@@ -134,6 +153,8 @@ K_FN void p_units_turned(const uint32_t *from, uint32_t *to) {
 K_FN int32_t p_units_place(int32_t k) {
     return K_BITS == 8 ? k : (k & ~7) | (k % 2 * 4 + k % 4 / 2 * 2 + k % 8 / 4);
 }
+
+#endif
 
 /* Eight elements of T in the order of the pairs. */
 K_FN void p_turned(const uint32_t *from, uint32_t *to) {

@@ -81,11 +81,14 @@ enum {
     K_NBITS_MMA_ROWS = 8, /* of A, at most */
     K_NBITS_MMA_WARPS = 8,
     K_NBITS_MMA_LANES = 256,
-    K_NBITS_MMA_CHUNKS = 8, /* of a stage */
+    K_NBITS_MMA_CHUNKS = 8,                        /* of a stage */
+    K_NBITS_MMA_TABLES = 256 * K_NBITS_TABLES * 4, /* bytes: what two codes of 4 bits mean */
 };
 #define K_NBITS_MMA_COLUMNS(bits, rows) ((bits) == 4 && (rows) == 8 ? 32 : 16)
-#define K_NBITS_MMA_STAGE(bits, rows)   /* its bytes */ \
-    (K_NBITS_MMA_COLUMNS(bits, rows) * (K_NBITS_MMA_CHUNKS + 1) * K_NBITS_CHUNK * (bits) / 8)
+#define K_NBITS_MMA_PITCH(bits)         /* bytes from column to column of a stage */ \
+    ((K_NBITS_MMA_CHUNKS + ((bits) == 2 ? 2 : 1)) * K_NBITS_CHUNK * (bits) / 8)
+#define K_NBITS_MMA_STAGE(bits, rows) /* its bytes */ \
+    (K_NBITS_MMA_COLUMNS(bits, rows) * K_NBITS_MMA_PITCH(bits))
 #define K_NBITS_MMA_AHEAD(bits, rows) ((bits) == 8 || (rows) == 8 ? 2 : 3)
 
 /* Of nbits_stream.cu. */
@@ -159,7 +162,7 @@ typedef struct k_nbits_shared {
     int32_t stages;                  /* that a warp has at once */
     int32_t scale, zero, row;        /* row: of A, where the kernel makes it */
     int32_t scale_pitch, zero_pitch; /* from column to column */
-    int32_t sums;                    /* of nbits_stream.cu; biases of nbits_tile.cu */
+    int32_t sums; /* of nbits_stream.cu; biases of nbits_tile.cu; tables of nbits_mma.cu */
 } k_nbits_shared;
 
 /* out[m][n] = A[m][k] . weights, plus the bias of column n. */

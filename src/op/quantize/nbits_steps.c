@@ -284,15 +284,15 @@ static int64_t mma_pitch(int64_t bytes) {
 }
 
 /* Which of the kernel's instances takes so many rows. */
-static int mma_rows(int64_t m) {
-    return m == 1 ? 1 : m <= 4 ? 4 : K_NBITS_MMA_ROWS;
+static int mma_rows(const mp_packed *packed, int64_t m) {
+    return m == 1 ? 1 : m <= 4 && !are_codes(packed) ? 4 : K_NBITS_MMA_ROWS;
 }
 
 /* What lies where, one behind the other. False: it is too much. */
 static bool mma_lay_out(const mp_planner *p, const mp_packed *packed, bool made,
                         mp_nbits_args *args) {
     const k_nbits *w = &packed->w;
-    const int rows = mma_rows(args->m);
+    const int rows = mma_rows(packed, args->m);
     const int64_t size = (int64_t)mp_dtype_size(packed->type);
     const int64_t columns = K_NBITS_MMA_COLUMNS(w->bits, rows);
     const int64_t stages = MP_CEIL_DIV(w->k, K_NBITS_CHUNK * K_NBITS_MMA_CHUNKS);
@@ -303,30 +303,44 @@ static bool mma_lay_out(const mp_planner *p, const mp_packed *packed, bool made,
     const int64_t zero_at = scale_at + MP_CEIL_DIV(columns * scale, 16) * 16;
     const bool zeros = packed->zero.place != MP_PLACE_NONE; /* read up to the end of a stage */
     const int64_t row_at = zero_at + (zeros ? MP_CEIL_DIV(columns * zero, 16) * 16 + 16 : 0);
-    const int64_t bytes = row_at + (made ? w->k * size : 0);
+    const int64_t table_at = row_at + (made ? w->k * size : 0);
+    const int64_t bytes = table_at + (are_codes(packed) ? K_NBITS_MMA_TABLES : 0);
     args->shared = (k_nbits_shared){.bytes = (int32_t)bytes,
                                     .stages = (int32_t)ahead,
                                     .scale = (int32_t)scale_at,
                                     .zero = (int32_t)zero_at,
                                     .row = (int32_t)row_at,
                                     .scale_pitch = (int32_t)scale,
-                                    .zero_pitch = (int32_t)zero};
+                                    .zero_pitch = (int32_t)zero,
+                                    .sums = (int32_t)table_at};
     return bytes <= (int64_t)p->device->info.shared_bytes_max - MMA_FIXED;
+}
+
+/* Whether the kernel is for such weights: integers, of 2 bits only where one row is given and
+ * pieces of 16 bytes end with it; or codes of 4 bits. */
+static bool suits_mma(const mp_packed *packed, bool made, const mp_nbits_args *args) {
+    const k_nbits *w = &packed->w;
+    if (are_codes(packed)) {
+        return w->bits == 4 && !made && has_simple_blocks(packed, args) &&
+               packed->zero.place == MP_PLACE_NONE && w->block % K_NBITS_CHUNK == 0;
+    }
+    return is_plain(packed, args) &&
+           (is_wide(w) || (w->bits == 2 && !made && args->m == 1 && w->weight_row % 16 == 0));
 }
 
 /* Whether the kernel is for this; sets what `args` says of shared memory. */
 static bool is_mma(const mp_planner *p, const mp_packed *packed, bool made, mp_nbits_args *args) {
     const k_nbits *w = &packed->w;
     return p->device->info.arch >= MMA_ARCH &&
-           (packed->type == MP_F16 || packed->type == MP_BF16) && is_plain(packed, args) &&
-           is_wide(w) && args->m <= K_NBITS_MMA_ROWS && w->k <= MMA_MOST && w->n <= MMA_MOST &&
+           (packed->type == MP_F16 || packed->type == MP_BF16) && suits_mma(packed, made, args) &&
+           args->m <= K_NBITS_MMA_ROWS && w->k <= MMA_MOST && w->n <= MMA_MOST &&
            mma_lay_out(p, packed, made, args);
 }
 
 /* Those that is_mma() has found right. */
 static mp_status by_mma(mp_planner *p, const mp_packed *packed, mp_nbits_args *args, mp_ref a,
                         const mp_before *before, mp_ref bias, mp_ref out) {
-    const int rows = mma_rows(args->m), bits = args->w.bits;
+    const int rows = mma_rows(packed, args->m), bits = args->w.bits;
     const int64_t blocks = MP_CEIL_DIV(args->w.n, K_NBITS_MMA_COLUMNS(bits, rows));
     const char *word = mp_dtype_word(packed->type);
     const mp_kernel *kernel = NULL;
@@ -339,7 +353,8 @@ static mp_status by_mma(mp_planner *p, const mp_packed *packed, mp_nbits_args *a
             mp_plan_kernel(p, &kernel, "nbits_mma_%s_%d_%s", mp_before_word(before), bits, word));
     } else {
         before = &nothing;
-        MP_TRY(mp_plan_kernel(p, &kernel, "nbits_mma_%d_%d_%s", bits, rows, word));
+        MP_TRY(mp_plan_kernel(p, &kernel, "%s_mma_%d_%d_%s", are_codes(packed) ? "codes" : "nbits",
+                              bits, rows, word));
     }
     return launch_with(p, packed, kernel, grid, args, a, before, bias, out);
 }

@@ -50,7 +50,9 @@ for kind in (0, 1):
         bnb4(rows, 48, 40, 16, FLOATS, bnb4_backward, transB=0, quant_type=kind)
         bnb4(rows, 15, 9, 16, F32, bnb4_backward, transB=0, quant_type=kind)
 
-bnb4((9,), 512, 700, 64, FLOATS, quant_type=1)  # rows follow one another without gaps
+for rows in (1, 3, 8, 9):  # rows of weights follow one another without gaps
+    bnb4((rows,), 544, 700, 32, FLOATS, quant_type=1)
+    bnb4((rows,), 2304, 35, 64, FLOATS, quant_type=0)
 
 # ---- float4 and float8 ----
 
