@@ -160,8 +160,12 @@ PROGRAMS = {
     **{f"nbits_{text}_{bits}_{rows}_{before}_{word}":
        ("nbits.cpp", f"nbits_{text}", NBITS_SPLIT if (text, word) == ("tile", "f32") else {},
         [f"K_T0={word}", f"K_BITS={bits}", f"K_ROWS={rows}", f"K_BEFORE={before}", "K_CODED=0",
-         *(f"{kind}={int(text == kind.lower())}" for kind in NBITS_KINDS)])
+         f"K_COLUMNS={1 if rows == 1 else 2}", *(f"{kind}={int(text == kind.lower())}" for kind in NBITS_KINDS)])
        for text, bits, rows, before, word in NBITS},
+    **{f"nbits_few_{bits}_1x2_f32":
+       ("nbits.cpp", "nbits_few", {}, ["K_T0=f32", f"K_BITS={bits}", "K_ROWS=1", "K_BEFORE=0", "K_CODED=0",
+                                       "K_COLUMNS=2", *(f"{kind}={int(kind == 'FEW')}" for kind in NBITS_KINDS)])
+       for bits in (4, 8)},
     **{f"codes_mma_{rows}_{word}":
        ("nbits.cpp", "nbits_mma", {}, [f"K_T0={word}", "K_BITS=4", f"K_ROWS={rows}", "K_BEFORE=0", "K_CODED=1",
                                        *(f"{kind}=0" for kind in NBITS_KINDS)])

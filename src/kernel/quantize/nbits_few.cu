@@ -15,11 +15,14 @@
 enum {
     N_CHUNK = K_NBITS_CHUNK,
     N_AHEAD = K_NBITS_FEW_AHEAD(K_BITS, K_ROWS),
-    N_COLUMNS = K_NBITS_FEW_COLUMNS(K_ROWS),
+    N_COLUMNS = K_COLUMNS,
     N_WORDS = N_CHUNK * K_BITS / 32,
     N_EACH = 32 / K_BITS, /* weights of a word */
     N_MASK = (1 << K_BITS) - 1,
-    N_PACKS = N_CHUNK / K_PACK, /* of A, that go with a chunk */
+    N_PLACES = K_BITS == 4   ? 5
+               : K_BITS == 8 ? 2
+                             : 4, /* of it that a mantissa has room for */
+    N_PACKS = N_CHUNK / K_PACK,   /* of A, that go with a chunk */
 };
 
 /* As it is loaded. */
@@ -66,11 +69,27 @@ K_FN void n_load(const k_nbits *w, const n_column *from, int32_t chunk, n_chunk 
     }
 }
 
-/* What a chunk's weights are counted from; 2^23 is added, as it is to them. */
-K_FN float n_base(const k_nbits *w, int32_t chunk, uint32_t byte) {
+/* What a chunk's weights are counted from. */
+K_FN float n_zero(const k_nbits *w, int32_t chunk, uint32_t byte) {
     const uint32_t block = (uint32_t)(chunk * N_CHUNK) >> w->block_shift;
     const uint32_t zero = byte >> block * K_BITS % 8 & N_MASK;
-    return 8388608.0f + (float)(w->zero != 0 ? (int32_t)zero : w->middle);
+    return (float)(w->zero != 0 ? (int32_t)zero : w->middle);
+}
+
+/* The bits of the power of two whose mantissa has ones in place `place` of a word: with a weight in
+ * that place it is a number that is larger by the weight, so those need not be moved. */
+K_FN uint32_t n_power(int place) {
+    return (uint32_t)(127 + 23 - place * K_BITS) << 23;
+}
+
+/* The bits of each place. They come from what the compiler does not know, and so are kept in
+ * registers: an instruction has room for one constant, and the other one would be made anew for
+ * each. */
+K_FN void n_masks(const k_nbits *w, uint32_t *out) {
+    K_UNROLL
+    for (int place = 0; place < N_PLACES; place++) {
+        out[place] = ((1u << w->bits) - 1) << place * K_BITS;
+    }
 }
 
 #if K_BEFORE == K_BEFORE_NOTHING
@@ -114,13 +133,17 @@ K_FN void n_stage(const mp_nbits_args *args, k_pack *rows) {
 #endif
 
 /* A chunk of each column, and the rows. */
-K_FN void n_add(const mp_nbits_args *args, const k_pack *rows, int32_t chunk, const n_chunk *c,
-                K_SUM (*sum)[K_ROWS]) {
+K_FN void n_add(const mp_nbits_args *args, const uint32_t *masks, const k_pack *rows, int32_t chunk,
+                const n_chunk *c, K_SUM (*sum)[K_ROWS]) {
     const int32_t chunks = ((int32_t)args->w.k + N_CHUNK - 1) / N_CHUNK;
-    float base[N_COLUMNS], part[N_COLUMNS][K_ROWS];
+    float base[N_COLUMNS][N_PLACES], part[N_COLUMNS][K_ROWS];
+    K_UNROLL
+    for (int i = 0; i < N_COLUMNS * N_PLACES; i++) {
+        const float zero = n_zero(&args->w, chunk, c[i / N_PLACES].zero);
+        base[i / N_PLACES][i % N_PLACES] = zero + k_float_of_bits(n_power(i % N_PLACES));
+    }
     K_UNROLL
     for (int i = 0; i < N_COLUMNS * K_ROWS; i++) {
-        base[i / K_ROWS] = n_base(&args->w, chunk, c[i / K_ROWS].zero);
         part[i / K_ROWS][i % K_ROWS] = 0;
     }
     K_UNROLL
@@ -135,8 +158,10 @@ K_FN void n_add(const mp_nbits_args *args, const k_pack *rows, int32_t chunk, co
         K_UNROLL
         for (int i = 0; i < K_PACK * N_COLUMNS; i++) {
             const int column = i % N_COLUMNS, e = i / N_COLUMNS, at = p * K_PACK + e;
-            const uint32_t q = c[column].words[at / N_EACH] >> at % N_EACH * K_BITS & N_MASK;
-            const float weight = k_float_of_bits(0x4b000000u | q) - base[column];
+            const int turn = at % N_EACH / N_PLACES, place = at % N_EACH % N_PLACES;
+            const uint32_t word = c[column].words[at / N_EACH] >> turn * N_PLACES * K_BITS;
+            const uint32_t bits = (word & masks[place]) | n_power(place);
+            const float weight = k_float_of_bits(bits) - base[column][place];
             K_UNROLL
             for (int r = 0; r < K_ROWS; r++) {
                 part[column][r] += x[r][e] * weight;
@@ -183,14 +208,16 @@ K_FN void n_put(const mp_nbits_args *args, const k_round *t, int64_t column, con
 }
 
 /* Blocks on a multiprocessor, which is how many registers a lane has. */
-#define N_BLOCKS (K_BEFORE != K_BEFORE_NOTHING ? 3 : K_ROWS == 1 ? 4 : 2)
+#define N_BLOCKS (K_BEFORE != 0 ? 3 : K_ROWS == 1 && K_COLUMNS == 1 ? 4 : 2)
 
 K_BLOCK_KERNEL_LATE_OF(K_NBITS_LANES, N_BLOCKS, mp_nbits_args, args) {
     K_SHARED(k_pack, rows);
     const k_round t = k_rounds(args.width);
     const int32_t chunks = ((int32_t)args.w.k + N_CHUNK - 1) / N_CHUNK;
     const int32_t width = (int32_t)t.width, batch = N_AHEAD * width;
+    uint32_t masks[N_PLACES];
     int staged = 0;
+    n_masks(&args.w, masks);
     if (!args.constant) {
         k_wait();
     }
@@ -235,7 +262,7 @@ K_BLOCK_KERNEL_LATE_OF(K_NBITS_LANES, N_BLOCKS, mp_nbits_args, args) {
             for (int i = 0; i < N_AHEAD; i++) {
                 const int32_t chunk = k + (int32_t)t.lane + i * width;
                 if (chunk < chunks) {
-                    n_add(&args, rows, chunk, ahead[i], sum);
+                    n_add(&args, masks, rows, chunk, ahead[i], sum);
                 }
                 K_UNROLL
                 for (int c = 0; c < N_COLUMNS && more; c++) {

@@ -72,9 +72,8 @@ enum {
     K_NBITS_LANES = 256, /* of a block of that */
     K_NBITS_TABLES = 32, /* of codes in shared memory: a bank has one for each lane of a warp */
 };
-#define K_NBITS_FEW_COLUMNS(rows) ((rows) == 1 ? 1 : 2) /* that a group works on */
 /* Chunks of a column that a lane has on their way at once. */
-#define K_NBITS_FEW_AHEAD(bits, rows) (((bits) == 8 ? 2 : 4) / K_NBITS_FEW_COLUMNS(rows))
+#define K_NBITS_FEW_AHEAD(bits, rows) (((bits) == 8 ? 2 : 4) / ((rows) == 1 ? 1 : 2))
 
 /* Of nbits_mma.cu, whose first comment says what they are. */
 enum {

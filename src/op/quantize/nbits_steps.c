@@ -220,11 +220,25 @@ static bool are_constants(const mp_planner *p, const mp_packed *packed) {
            mp_plan_is_constant(p, packed->zero);
 }
 
+/* Columns that a group of lanes works on: two share what is read of a row, which of floats is as
+ * much work as their weights, where there are groups enough all the same. */
+static int few_columns(const mp_planner *p, const mp_packed *packed, int rows, bool made) {
+    enum { LANES_ENOUGH = 384 };
+    const k_nbits *w = &packed->w;
+    if (rows > 1) {
+        return 2;
+    }
+    return packed->type == MP_F32 && is_wide(w) && !made &&
+                   w->n / 2 * GROUP_LANES >= (int64_t)p->device->info.multiprocessors * LANES_ENOUGH
+               ? 2
+               : 1;
+}
+
 /* Lanes that share a column: fewer than a warp where all of it is on its way at once with fewer,
  * and there are enough groups all the same. Lanes of different groups read the same of A. */
-static int32_t few_width(const mp_planner *p, const k_nbits *w, int rows) {
+static int32_t few_width(const mp_planner *p, const k_nbits *w, int rows, int columns) {
     enum { LEAST = 8, LANES_ENOUGH = 512 };
-    const int64_t groups = MP_CEIL_DIV(w->n, K_NBITS_FEW_COLUMNS(rows));
+    const int64_t groups = MP_CEIL_DIV(w->n, columns);
     const int64_t chunks = MP_CEIL_DIV(w->k, K_NBITS_CHUNK);
     int32_t width = GROUP_LANES;
     while (width > LEAST && chunks <= (int64_t)width / 2 * K_NBITS_FEW_AHEAD(w->bits, rows) &&
@@ -239,9 +253,9 @@ static mp_status by_chunks(mp_planner *p, const mp_packed *packed, const mp_nbit
     const int rows = given->m == 1 ? 1 : K_NBITS_ROWS;
     mp_nbits_args args = *given;
     args.constant = are_constants(p, packed);
-    args.width = few_width(p, &args.w, rows);
-    const int64_t columns = K_NBITS_LANES / args.width * K_NBITS_FEW_COLUMNS(rows);
-    const int64_t blocks = MP_CEIL_DIV(args.w.n, columns);
+    const int columns = few_columns(p, packed, rows, before != NULL);
+    args.width = few_width(p, &args.w, rows, columns);
+    const int64_t blocks = MP_CEIL_DIV(args.w.n, (int64_t)columns * (K_NBITS_LANES / args.width));
     mp_grid grid = mp_plan_grid_rows(p, blocks, K_NBITS_LANES);
     grid.shared_bytes = (uint32_t)staged_bytes(packed, args.m);
     const char *word = mp_dtype_word(packed->type);
@@ -252,7 +266,8 @@ static mp_status by_chunks(mp_planner *p, const mp_packed *packed, const mp_nbit
                               (int)args.w.bits, word));
     } else {
         before = &nothing;
-        MP_TRY(mp_plan_kernel(p, &kernel, "nbits_few_%d_%d_%s", (int)args.w.bits, rows, word));
+        MP_TRY(mp_plan_kernel(p, &kernel, "nbits_few_%d_%dx%d_%s", (int)args.w.bits, rows, columns,
+                              word));
     }
     return launch_with(p, packed, kernel, grid, &args, a, before, bias, out);
 }
