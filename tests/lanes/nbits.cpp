@@ -143,7 +143,7 @@ static void check_product(const Subject *s) {
     Buffer<uint16_t> parts((size_t)(s->m * s->k * 3));
     std::vector<T> out((size_t)(s->m * s->n));
     float values[16]; /* of codes, such that T has them */
-    const int swapped = K_CODED && s->n % 3 == 0;
+    const int swapped = K_CODED && (FEW || s->n % 3 == 0);
     int shift = 0;
     for (float &value : values) {
         value = T_load(T_store(number()));

@@ -166,6 +166,10 @@ PROGRAMS = {
        ("nbits.cpp", "nbits_few", {}, ["K_T0=f32", f"K_BITS={bits}", "K_ROWS=1", "K_BEFORE=0", "K_CODED=0",
                                        "K_COLUMNS=2", *(f"{kind}={int(kind == 'FEW')}" for kind in NBITS_KINDS)])
        for bits in (4, 8)},
+    **{f"codes_few_{rows}_f32":
+       ("nbits.cpp", "nbits_few", {}, ["K_T0=f32", "K_BITS=4", f"K_ROWS={rows}", "K_BEFORE=0", "K_CODED=1",
+                                       "K_COLUMNS=2", *(f"{kind}={int(kind == 'FEW')}" for kind in NBITS_KINDS)])
+       for rows in (1, 4)},
     **{f"codes_mma_{rows}_{word}":
        ("nbits.cpp", "nbits_mma", {}, [f"K_T0={word}", "K_BITS=4", f"K_ROWS={rows}", "K_BEFORE=0", "K_CODED=1",
                                        *(f"{kind}=0" for kind in NBITS_KINDS)])

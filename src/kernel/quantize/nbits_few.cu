@@ -1,8 +1,10 @@
-/* nbits_few.cu - up to K_ROWS rows times packed integers of K_BITS bits: bound by how soon they
- * come. The lanes of a group go along a column, or two that share what is read of A, each with
- * chunks of 8 to 32 bytes that share a scale. It has several on their way, the first of them
- * before the kernel before has ended, where they are constants; as soon as one has been worked on,
- * the next takes its place.
+/* nbits_few.cu - up to K_ROWS rows times packed integers of K_BITS bits, or with K_CODED times
+ * codes of 4 bits, the first of two in the high half of its byte: bound by how soon they come. The
+ * lanes of a group go along a column, or two that share what is read of A, each with chunks of 8 to
+ * 32 bytes that share a scale. It has several on their way, the first of them before the kernel
+ * before has ended, where they are constants; as soon as one has been worked on, the next takes its
+ * place. Codes are looked up in shared memory, where each lane of a warp has a table in a bank of
+ * its own.
  * SPDX-License-Identifier: Apache-2.0 */
 #define K_LETS_AT_ONCE 1
 #include "kernel/core/late.h"
@@ -64,16 +66,70 @@ K_FN void n_load(const k_nbits *w, const n_column *from, int32_t chunk, n_chunk 
 #endif
     out->scale = from->scale[block];
     out->zero = 0;
-    if (w->zero != 0) {
+    if (!K_CODED && w->zero != 0) {
         out->zero = from->zero[(uint32_t)block * K_BITS / 8];
     }
 }
 
-/* What a chunk's weights are counted from. */
-K_FN float n_zero(const k_nbits *w, int32_t chunk, uint32_t byte) {
-    const uint32_t block = (uint32_t)(chunk * N_CHUNK) >> w->block_shift;
-    const uint32_t zero = byte >> block * K_BITS % 8 & N_MASK;
-    return (float)(w->zero != 0 ? (int32_t)zero : w->middle);
+/* ---- what weights mean ---- */
+
+#if K_CODED
+enum { N_TABLES = K_NBITS_FEW_TABLES, N_ENTRY_SHIFT = 7 /* of all lanes' tables: 128 bytes */ };
+
+typedef struct n_key {
+    const uint8_t *tables; /* a word of each lane of a warp for the first code, and so on */
+    uint32_t own;          /* bytes before that of this lane */
+} n_key;
+
+/* The tables lie before the rows. */
+K_FN n_key n_key_of(const k_nbits *w, const k_pack *rows) {
+    n_key key;
+    (void)w;
+    key.tables = (const uint8_t *)(const void *)rows - N_TABLES;
+    key.own = threadIdx.x % K_NBITS_TABLES * 4;
+    return key;
+}
+
+K_FN void n_make_tables(const k_nbits *w, k_pack *rows) {
+    float *tables = (float *)(void *)rows - N_TABLES / 4;
+    K_BLOCK_LOOP(i, N_TABLES / 4) {
+        tables[i] = ((const float *)w->values)[i / K_NBITS_TABLES];
+    }
+}
+
+K_FN void n_base(const k_nbits *w, int32_t chunk, uint32_t byte, float *base) {
+    (void)w;
+    (void)chunk;
+    (void)byte;
+    base[0] = 0;
+}
+
+/* Weight `i` of a word. */
+K_FN float n_weight(const n_key *key, const float *base, uint32_t word, int i) {
+    const int by = (i ^ 1) * K_BITS - N_ENTRY_SHIFT;
+    const uint32_t entry = by < 0 ? word << (-by & 31) : word >> (by & 31);
+    (void)base;
+    return *(const float *)(const void *)(key->tables +
+                                          ((entry & N_MASK << N_ENTRY_SHIFT) | key->own));
+}
+#else
+enum { N_TABLES = 0 };
+
+/* The bits of each place of a word. They come from what the compiler does not know, and so are kept
+ * in registers: an instruction has room for one constant, and the other one would be made anew for
+ * each. */
+typedef struct n_key {
+    uint32_t masks[N_PLACES];
+} n_key;
+
+K_FN n_key n_key_of(const k_nbits *w, const k_pack *rows) {
+    n_key key;
+    (void)rows;
+    K_UNROLL
+    for (int place = 0; place < N_PLACES; place++) {
+        key.masks[place] = ((1u << w->bits) - 1) << place * K_BITS;
+    }
+    return key;
 }
 
 /* The bits of the power of two whose mantissa has ones in place `place` of a word: with a weight in
@@ -82,15 +138,26 @@ K_FN uint32_t n_power(int place) {
     return (uint32_t)(127 + 23 - place * K_BITS) << 23;
 }
 
-/* The bits of each place. They come from what the compiler does not know, and so are kept in
- * registers: an instruction has room for one constant, and the other one would be made anew for
- * each. */
-K_FN void n_masks(const k_nbits *w, uint32_t *out) {
+/* What a chunk's weights are counted from, in each place. */
+K_FN void n_base(const k_nbits *w, int32_t chunk, uint32_t byte, float *base) {
+    const uint32_t block = (uint32_t)(chunk * N_CHUNK) >> w->block_shift;
+    const uint32_t zero = byte >> block * K_BITS % 8 & N_MASK;
+    const float number = (float)(w->zero != 0 ? (int32_t)zero : w->middle);
     K_UNROLL
     for (int place = 0; place < N_PLACES; place++) {
-        out[place] = ((1u << w->bits) - 1) << place * K_BITS;
+        base[place] = number + k_float_of_bits(n_power(place));
     }
 }
+
+/* Weight `i` of a word. */
+K_FN float n_weight(const n_key *key, const float *base, uint32_t word, int i) {
+    const int turn = i / N_PLACES, place = i % N_PLACES;
+    const uint32_t bits = word >> turn * N_PLACES * K_BITS & key->masks[place];
+    return k_float_of_bits(bits | n_power(place)) - base[place];
+}
+#endif
+
+/* ---- rows of A ---- */
 
 #if K_BEFORE == K_BEFORE_NOTHING
 /* Pack `i` of a row, or zeros; where it can be, it is on its way when this returns. */
@@ -124,6 +191,9 @@ K_FN void n_stage(const mp_nbits_args *args, k_pack *rows) {
             n_put_pack(args, r, i, rows + at / N_PACKS * (N_PACKS + 1) + at % N_PACKS);
         }
     }
+#if K_CODED
+    n_make_tables(&args->w, rows);
+#endif
 #if K_WARP_MATRIX
     k_copies_group();
     K_COPIES_WAIT(0);
@@ -132,15 +202,16 @@ K_FN void n_stage(const mp_nbits_args *args, k_pack *rows) {
 }
 #endif
 
+/* ---- products ---- */
+
 /* A chunk of each column, and the rows. */
-K_FN void n_add(const mp_nbits_args *args, const uint32_t *masks, const k_pack *rows, int32_t chunk,
+K_FN void n_add(const mp_nbits_args *args, const n_key *key, const k_pack *rows, int32_t chunk,
                 const n_chunk *c, K_SUM (*sum)[K_ROWS]) {
     const int32_t chunks = ((int32_t)args->w.k + N_CHUNK - 1) / N_CHUNK;
     float base[N_COLUMNS][N_PLACES], part[N_COLUMNS][K_ROWS];
     K_UNROLL
-    for (int i = 0; i < N_COLUMNS * N_PLACES; i++) {
-        const float zero = n_zero(&args->w, chunk, c[i / N_PLACES].zero);
-        base[i / N_PLACES][i % N_PLACES] = zero + k_float_of_bits(n_power(i % N_PLACES));
+    for (int i = 0; i < N_COLUMNS; i++) {
+        n_base(&args->w, chunk, c[i].zero, base[i]);
     }
     K_UNROLL
     for (int i = 0; i < N_COLUMNS * K_ROWS; i++) {
@@ -158,10 +229,8 @@ K_FN void n_add(const mp_nbits_args *args, const uint32_t *masks, const k_pack *
         K_UNROLL
         for (int i = 0; i < K_PACK * N_COLUMNS; i++) {
             const int column = i % N_COLUMNS, e = i / N_COLUMNS, at = p * K_PACK + e;
-            const int turn = at % N_EACH / N_PLACES, place = at % N_EACH % N_PLACES;
-            const uint32_t word = c[column].words[at / N_EACH] >> turn * N_PLACES * K_BITS;
-            const uint32_t bits = (word & masks[place]) | n_power(place);
-            const float weight = k_float_of_bits(bits) - base[column][place];
+            const float weight =
+                n_weight(key, base[column], c[column].words[at / N_EACH], at % N_EACH);
             K_UNROLL
             for (int r = 0; r < K_ROWS; r++) {
                 part[column][r] += x[r][e] * weight;
@@ -211,13 +280,13 @@ K_FN void n_put(const mp_nbits_args *args, const k_round *t, int64_t column, con
 #define N_BLOCKS (K_BEFORE != 0 ? 3 : K_ROWS == 1 && K_COLUMNS == 1 ? 4 : 2)
 
 K_BLOCK_KERNEL_LATE_OF(K_NBITS_LANES, N_BLOCKS, mp_nbits_args, args) {
-    K_SHARED(k_pack, rows);
+    K_SHARED(uint8_t, shared);
+    k_pack *rows = (k_pack *)(void *)(shared + N_TABLES);
+    const n_key key = n_key_of(&args.w, rows);
     const k_round t = k_rounds(args.width);
     const int32_t chunks = ((int32_t)args.w.k + N_CHUNK - 1) / N_CHUNK;
     const int32_t width = (int32_t)t.width, batch = N_AHEAD * width;
-    uint32_t masks[N_PLACES];
     int staged = 0;
-    n_masks(&args.w, masks);
     if (!args.constant) {
         k_wait();
     }
@@ -262,7 +331,7 @@ K_BLOCK_KERNEL_LATE_OF(K_NBITS_LANES, N_BLOCKS, mp_nbits_args, args) {
             for (int i = 0; i < N_AHEAD; i++) {
                 const int32_t chunk = k + (int32_t)t.lane + i * width;
                 if (chunk < chunks) {
-                    n_add(&args, masks, rows, chunk, ahead[i], sum);
+                    n_add(&args, &key, rows, chunk, ahead[i], sum);
                 }
                 K_UNROLL
                 for (int c = 0; c < N_COLUMNS && more; c++) {

@@ -72,6 +72,7 @@ enum {
     K_NBITS_LANES = 256, /* of a block of that */
     K_NBITS_TABLES = 32, /* of codes in shared memory: a bank has one for each lane of a warp */
 };
+#define K_NBITS_FEW_TABLES (16 * K_NBITS_TABLES * 4) /* bytes of tables, of codes of 4 bits */
 /* Chunks of a column that a lane has on their way at once. */
 #define K_NBITS_FEW_AHEAD(bits, rows) (((bits) == 8 ? 2 : 4) / ((rows) == 1 ? 1 : 2))
 

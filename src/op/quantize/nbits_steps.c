@@ -197,11 +197,12 @@ static mp_status by_library(mp_planner *p, const mp_packed *packed, mp_ref a, in
 
 /* ---- the fewest rows ---- */
 
-/* Of shared memory, for the rows of A with a gap of 16 bytes behind each chunk. */
+/* Of shared memory, for the rows of A with a gap of 16 bytes behind each chunk, and for tables. */
 static int64_t staged_bytes(const mp_packed *packed, int64_t m) {
     const int64_t chunk = K_NBITS_CHUNK * (int64_t)mp_dtype_size(packed->type) + 16;
     const int64_t chunks = MP_CEIL_DIV(packed->w.k, K_NBITS_CHUNK);
-    return chunks <= STAGED_MAX ? (m == 1 ? 1 : K_NBITS_ROWS) * chunks * chunk : INT64_MAX;
+    const int64_t tables = are_codes(packed) ? K_NBITS_FEW_TABLES : 0;
+    return chunks <= STAGED_MAX ? (m == 1 ? 1 : K_NBITS_ROWS) * chunks * chunk + tables : INT64_MAX;
 }
 
 /* Whether chunks lie within blocks. */
@@ -209,9 +210,17 @@ static bool is_plain(const mp_packed *packed, const mp_nbits_args *args) {
     return is_simple(packed, args) && args->w.block % K_NBITS_CHUNK == 0;
 }
 
+/* Whether there are codes for which the kernel looks them up. */
+static bool are_few_codes(const mp_packed *packed, const mp_nbits_args *args) {
+    const k_nbits *w = &args->w;
+    return are_codes(packed) && packed->type == MP_F32 && w->bits == 4 && w->swapped &&
+           has_simple_blocks(packed, args) && packed->zero.place == MP_PLACE_NONE &&
+           w->block % K_NBITS_CHUNK == 0;
+}
+
 static bool is_few(const mp_planner *p, const mp_packed *packed, const mp_nbits_args *args) {
     const int64_t room = MP_MIN((int64_t)p->device->info.shared_bytes_max, STAGED_MAX);
-    return is_plain(packed, args) && args->m <= K_NBITS_ROWS &&
+    return (is_plain(packed, args) || are_few_codes(packed, args)) && args->m <= K_NBITS_ROWS &&
            staged_bytes(packed, args->m) <= room;
 }
 
@@ -225,7 +234,7 @@ static bool are_constants(const mp_planner *p, const mp_packed *packed) {
 static int few_columns(const mp_planner *p, const mp_packed *packed, int rows, bool made) {
     enum { LANES_ENOUGH = 384 };
     const k_nbits *w = &packed->w;
-    if (rows > 1) {
+    if (rows > 1 || are_codes(packed)) {
         return 2;
     }
     return packed->type == MP_F32 && is_wide(w) && !made &&
@@ -266,8 +275,9 @@ static mp_status by_chunks(mp_planner *p, const mp_packed *packed, const mp_nbit
                               (int)args.w.bits, word));
     } else {
         before = &nothing;
-        MP_TRY(mp_plan_kernel(p, &kernel, "nbits_few_%d_%dx%d_%s", (int)args.w.bits, rows, columns,
-                              word));
+        MP_TRY(mp_plan_kernel(p, &kernel, "%s_few_%d_%dx%d_%s",
+                              are_codes(packed) ? "codes" : "nbits", (int)args.w.bits, rows,
+                              columns, word));
     }
     return launch_with(p, packed, kernel, grid, &args, a, before, bias, out);
 }
